@@ -1,0 +1,110 @@
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// File is a file being written. Its content appears at the target path on
+// Commit and not before. It is not safe for concurrent use.
+type File struct {
+	f      *os.File
+	target string
+	err    error // the first write error; Commit refuses after it
+	done   bool
+}
+
+// Create starts writing the file at path, whose folder must exist. An existing
+// file (or symbolic link) at path stays as it is until Commit replaces it. The
+// caller ends with Commit or Abort.
+func Create(path string) (*File, error) {
+	target, err := checkTarget("create file", path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(tempName(target, newMark), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("create %s: %w", path, err)
+	}
+	return &File{f: f, target: target}, nil
+}
+
+// Write appends p.
+func (f *File) Write(p []byte) (int, error) {
+	if f.done {
+		return 0, fmt.Errorf("write %s: %w", f.target, errDone)
+	}
+	n, err := f.f.Write(p)
+	if err != nil && f.err == nil {
+		f.err = err
+	}
+	return n, err
+}
+
+// Commit forces the content to disk and puts it at the target path. On an
+// error, which includes any earlier failed Write, the target is as it was and
+// the temporary is gone; the one exception is an error from syncing the folder,
+// after which the new content is in place but may not survive a power cut.
+func (f *File) Commit() error {
+	if f.done {
+		return fmt.Errorf("commit %s: %w", f.target, errDone)
+	}
+	f.done = true
+	temp := f.f.Name()
+	err := f.err
+	if err == nil {
+		err = f.f.Sync()
+	}
+	err = errors.Join(err, f.f.Close())
+	if err == nil {
+		err = os.Rename(temp, f.target)
+	}
+	if err != nil {
+		os.Remove(temp)
+		return fmt.Errorf("commit %s: %w", f.target, err)
+	}
+	if err := syncDir(filepath.Dir(f.target)); err != nil {
+		return fmt.Errorf("commit %s: sync folder: %w", f.target, err)
+	}
+	return nil
+}
+
+// Abort drops what was written. It does nothing after Commit or Abort, so it
+// can be deferred.
+func (f *File) Abort() {
+	if f.done {
+		return
+	}
+	f.done = true
+	f.f.Close()
+	os.Remove(f.f.Name())
+}
+
+// WriteFile writes data to path atomically, replacing what is there.
+func WriteFile(path string, data []byte) error {
+	f, err := Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.Write(data); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return f.Commit()
+}
+
+// Write makes a file of what f writes; on an error there is none.
+func Write(path string, f func(w io.Writer) error) error {
+	out, err := Create(path)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	if err := f(out); err != nil {
+		return err
+	}
+	return out.Commit()
+}

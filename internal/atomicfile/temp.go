@@ -1,0 +1,61 @@
+package atomicfile
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+)
+
+// ErrExists reports that the target is already there and was not to be
+// replaced. It wraps fs.ErrExist.
+var ErrExists = fmt.Errorf("target already exists: %w", fs.ErrExist)
+
+// errDone reports a second Commit, or a write after Commit or Abort.
+var errDone = errors.New("already committed or aborted")
+
+const (
+	newMark = ".tmp-" // being written
+	oldMark = ".old-" // replaced content, moved aside until the new is in place
+
+	randomDigits = 16
+	// Names are limited to 255 bytes on the usual file systems; the temporary's
+	// must fit too.
+	maxStem = 200
+)
+
+// IsTemp reports whether name (a last path element) is one that this package
+// gives to temporaries.
+func IsTemp(name string) bool {
+	cut := len(name) - randomDigits - len(newMark)
+	if cut < 1 || name[0] != '.' {
+		return false
+	}
+	mark, digits := name[cut:cut+len(newMark)], name[cut+len(newMark):]
+	return (mark == newMark || mark == oldMark) && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// tempName returns a fresh temporary sibling of path.
+func tempName(path, mark string) string {
+	stem := filepath.Base(path)
+	if len(stem) > maxStem {
+		stem = stem[:maxStem]
+	}
+	var random [randomDigits / 2]byte
+	rand.Read(random[:]) // never fails: it aborts the program instead
+	return filepath.Join(filepath.Dir(path), "."+stem+mark+hex.EncodeToString(random[:]))
+}
+
+// checkTarget refuses paths that do not end in a name of their own, such as "."
+// or "/": they have no sibling to write to.
+func checkTarget(op, path string) (string, error) {
+	clean := filepath.Clean(path)
+	base := filepath.Base(clean)
+	if path == "" || base == "." || base == ".." || base == string(filepath.Separator) {
+		return "", fmt.Errorf("%s %q: want a path that ends in a name", op, path)
+	}
+	return clean, nil
+}

@@ -1,0 +1,52 @@
+// Package cli is what both binaries share: running a cobra command with signals
+// and exit codes.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"glimpse/internal/parallel"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	ExitError       = 1
+	ExitInterrupted = 130 // stopped by SIGINT or SIGTERM
+)
+
+// Main runs the command and exits: 0 on success only. The first SIGINT or SIGTERM
+// ends the command's context, so that it stops cleanly; a second one kills it.
+func Main(root *cobra.Command) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	err := root.ExecuteContext(ctx)
+	interrupted := ctx.Err() != nil
+	stop()
+	switch {
+	case err == nil:
+	case interrupted && errors.Is(err, context.Canceled):
+		fmt.Fprintf(os.Stderr, "%s: stopped by a signal: %v\n", root.Name(), err)
+		os.Exit(ExitInterrupted)
+	default:
+		fmt.Fprintf(os.Stderr, "%s: %v\n", root.Name(), err)
+		os.Exit(ExitError)
+	}
+}
+
+// SetThreads bounds the threads of the CPU backend; 0 keeps all cores.
+func SetThreads(n int) error {
+	if n < 0 || n > 4096 {
+		return fmt.Errorf("threads: got %d, want 0 (all cores) to 4096", n)
+	}
+	if n > 0 {
+		parallel.SetThreads(n)
+	}
+	return nil
+}

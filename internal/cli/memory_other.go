@@ -1,0 +1,7 @@
+//go:build !unix
+
+package cli
+
+// PeakMemory is the most resident memory that the process has held, in bytes; 0
+// where the system does not tell.
+func PeakMemory() int64 { return 0 }

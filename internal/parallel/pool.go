@@ -1,0 +1,252 @@
+package parallel
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// A goroutine that waits looks at a shared word again and again for spinFor and
+// then sleeps. To be woken takes about as long as spinFor, so at worst it waits
+// twice as long as it had to. After every yieldEvery looks, about a microsecond,
+// it offers its processor to other goroutines: spinning never keeps runnable work
+// waiting.
+const (
+	spinFor    = 50 * time.Microsecond
+	yieldEvery = 64
+)
+
+// pool is a set of workers and the loop they work on.
+//
+// The loop is published in one word, claim: the upper half is the number of the
+// loop (epoch), the lower half the number of tasks that nobody has claimed yet. A
+// task is claimed by decrementing the lower half with compare-and-swap, which
+// fails if the epoch has moved on: a worker that comes late can neither take a task
+// of a later loop for one of its own nor hold up the loop it missed. fn and tasks
+// are read only between a successful claim and the matching addition to finished;
+// the loop cannot end in between, so they cannot change.
+type pool struct {
+	busy atomic.Bool // a loop owns the workers
+	_    [64]byte
+
+	claim    atomic.Uint64
+	_        [64]byte
+	finished atomic.Int64 // tasks done or skipped
+	_        [64]byte
+
+	fn       func(int)
+	tasks    int
+	helpers  atomic.Int64 // workers with an index below this may join the loop
+	failed   atomic.Bool  // a task panicked: skip the rest
+	failures atomic.Pointer[failure]
+
+	callerSleeps atomic.Bool
+	callerWake   chan struct{} // capacity 1; may hold a token of an earlier loop
+
+	workers []*worker // started so far; owned by the holder of busy
+}
+
+// failure is a panic of one task; failures of one loop form a list.
+type failure struct {
+	task  int
+	value any
+	next  *failure
+}
+
+type worker struct {
+	index  int
+	sleeps atomic.Bool
+	wake   chan struct{} // capacity 1
+	_      [64]byte
+}
+
+var shared = &pool{callerWake: make(chan struct{}, 1)}
+
+func (p *pool) acquire() bool { return !p.busy.Load() && p.busy.CompareAndSwap(false, true) }
+
+func (p *pool) release() {
+	p.fn = nil // do not keep the closure's captures alive
+	p.busy.Store(false)
+}
+
+// run executes one loop on n goroutines, the caller included. The caller holds
+// busy. It returns, or panics, only after every claimed task has ended.
+func (p *pool) run(n, tasks int, fn func(int)) {
+	p.fn, p.tasks = fn, tasks
+	p.finished.Store(0)
+	p.failed.Store(false)
+	p.failures.Store(nil)
+	p.helpers.Store(int64(n - 1))
+	epoch := p.claim.Load()>>32 + 1
+	p.claim.Store(epoch<<32 | uint64(tasks))
+	for len(p.workers) < n-1 {
+		w := &worker{index: len(p.workers), wake: make(chan struct{}, 1)}
+		p.workers = append(p.workers, w)
+		go p.serve(w, uint32(epoch)-1)
+	}
+	for _, w := range p.workers[:n-1] {
+		if w.sleeps.Load() && w.sleeps.CompareAndSwap(true, false) {
+			w.wake <- struct{}{}
+		}
+	}
+
+	// A task on this goroutine may call runtime.Goexit; then only the deferred call
+	// keeps the workers from outliving the loop.
+	defer p.wait()
+	p.work(uint32(epoch))
+	p.wait()
+	if f := p.failures.Load(); f != nil {
+		first := f
+		for ; f != nil; f = f.next {
+			if f.task < first.task {
+				first = f
+			}
+		}
+		panic(first.value)
+	}
+}
+
+// work claims and runs tasks of a loop until none is left.
+func (p *pool) work(epoch uint32) {
+	for !p.workUntilPanic(epoch) {
+	}
+}
+
+// workUntilPanic claims and runs tasks until none is left, then returns true; or
+// until one panics, then records that and returns false.
+func (p *pool) workUntilPanic(epoch uint32) (done bool) {
+	var (
+		count int64 // tasks claimed and ended here
+		task  = -1  // the one that is running
+	)
+	defer func() {
+		if task >= 0 { // fn did not return
+			v := recover()
+			if v == nil {
+				v = fmt.Sprintf("parallel.For: task %d called runtime.Goexit", task)
+			}
+			f := &failure{task: task, value: v}
+			for {
+				f.next = p.failures.Load()
+				if p.failures.CompareAndSwap(f.next, f) {
+					break
+				}
+			}
+			p.failed.Store(true)
+			count++
+		}
+		p.end(count)
+	}()
+	for {
+		left, ok := p.take(epoch)
+		if !ok {
+			return true
+		}
+		if !p.failed.Load() {
+			task = p.tasks - left
+			p.fn(task)
+			task = -1
+		}
+		count++
+	}
+}
+
+// take claims one task; left is the number of unclaimed tasks before that.
+func (p *pool) take(epoch uint32) (left int, ok bool) {
+	for {
+		c := p.claim.Load()
+		if uint32(c>>32) != epoch || uint32(c) == 0 {
+			return 0, false
+		}
+		if p.claim.CompareAndSwap(c, c-1) {
+			return int(uint32(c)), true
+		}
+	}
+}
+
+// end reports count tasks as ended and wakes the caller if they were the last.
+func (p *pool) end(count int64) {
+	if count == 0 {
+		return
+	}
+	// After this addition the loop may be over and the fields may belong to the
+	// next one: tasks is read before, and a token sent to a later caller is a
+	// spurious wake-up that wait tolerates.
+	tasks := int64(p.tasks)
+	if p.finished.Add(count) == tasks && p.callerSleeps.Load() {
+		select {
+		case p.callerWake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// wait returns when every task of the loop has ended.
+func (p *pool) wait() {
+	tasks := int64(p.tasks)
+	if spin(func() bool { return p.finished.Load() == tasks }) {
+		return
+	}
+	p.callerSleeps.Store(true)
+	for p.finished.Load() != tasks {
+		<-p.callerWake
+	}
+	p.callerSleeps.Store(false)
+}
+
+// serve is the life of a worker; last is the loop before the first that it may
+// join.
+func (p *pool) serve(w *worker, last uint32) {
+	// Reached only if a task called runtime.Goexit, which is recorded as a failure.
+	// The successor joins the current loop: its tasks must not be left to nobody.
+	defer func() { go p.serve(w, uint32(p.claim.Load()>>32)-1) }()
+	for {
+		last = p.next(w, last)
+		p.work(last)
+	}
+}
+
+// next waits for a loop other than last that w may join and returns its number.
+func (p *pool) next(w *worker, last uint32) uint32 {
+	for {
+		found := spin(func() bool {
+			e := uint32(p.claim.Load() >> 32)
+			if e == last {
+				return false
+			}
+			last = e
+			return int64(w.index) < p.helpers.Load()
+		})
+		if found {
+			return last
+		}
+		// The order matters: first announce sleep, then look once more. A loop that
+		// is published after that look sees the announcement.
+		w.sleeps.Store(true)
+		if uint32(p.claim.Load()>>32) != last && w.sleeps.CompareAndSwap(true, false) {
+			continue
+		}
+		<-w.wake
+	}
+}
+
+// spin evaluates condition until it holds, then returns true, or for about spinFor,
+// then returns false.
+func spin(condition func() bool) bool {
+	var start time.Time
+	for {
+		for range yieldEvery {
+			if condition() {
+				return true
+			}
+			pause()
+		}
+		if start.IsZero() {
+			start = time.Now()
+		} else if time.Since(start) > spinFor {
+			return false
+		}
+		runtime.Gosched()
+	}
+}

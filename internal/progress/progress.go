@@ -1,0 +1,197 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"golang.org/x/term"
+)
+
+const (
+	redrawEvery     = 100 * time.Millisecond
+	defaultLogEvery = 10 * time.Second
+	barWidth        = 20 // characters between the brackets
+	defaultColumns  = 80 // of a terminal that does not tell its width
+)
+
+// Bar shows the progress of one loop. Its methods may be called concurrently.
+type Bar struct {
+	w        io.Writer
+	noun     string
+	total    int64      // ≤ 0: unknown
+	columns  func() int // width of the terminal; nil when w is not one
+	interval time.Duration
+
+	mu      sync.Mutex
+	start   time.Time
+	last    time.Time // of the last line shown; zero: show the next at once
+	done    int64
+	skipped int64 // part of done that this run did not do
+	suffix  string
+	closed  bool
+}
+
+// Option changes how a Bar reports.
+type Option func(*Bar)
+
+// LogEvery sets the least time between two log lines where the writer is not a
+// terminal: 10 seconds by default, 0 for a line at every [Bar.Add].
+func LogEvery(d time.Duration) Option { return func(b *Bar) { b.interval = d } }
+
+// New starts a bar for total units named noun (in the plural: "steps"); the clock
+// starts now. A total of 0 or less is an unknown one: no share and no remaining
+// time are shown. The bar redraws one line if w is a terminal. Errors of w are
+// ignored: progress is never worth stopping for.
+func New(w io.Writer, noun string, total int64, opts ...Option) *Bar {
+	b := &Bar{w: w, noun: noun, total: total, interval: defaultLogEvery, start: time.Now()}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		b.columns = func() int {
+			if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+				return columns
+			}
+			return defaultColumns
+		}
+	}
+	for _, opt := range opts {
+		opt(b)
+	}
+	if b.columns != nil {
+		b.interval = redrawEvery
+	} else {
+		b.last = b.start
+	}
+	return b
+}
+
+// Add counts n more units as done.
+func (b *Bar) Add(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.done += n
+	if !b.closed && time.Since(b.last) >= b.interval {
+		b.show()
+	}
+}
+
+// Skip counts n units as done before this run began: they belong to the share but
+// not to the rate.
+func (b *Bar) Skip(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.done += n
+	b.skipped += n
+}
+
+// Describe sets a short text, such as the current loss, at the end of the line. It
+// is shown with the next line; line breaks and other control characters become
+// spaces.
+func (b *Bar) Describe(text string) {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.suffix = text
+}
+
+// Done shows the final count with the time taken, and ends the line. Further calls
+// of any method show nothing.
+func (b *Bar) Done() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	b.closed = true
+	b.show()
+	if b.columns != nil {
+		fmt.Fprintln(b.w)
+	}
+}
+
+func (b *Bar) show() {
+	b.last = time.Now()
+	line := b.facts(b.last.Sub(b.start))
+	if b.columns == nil {
+		fmt.Fprintln(b.w, line)
+		return
+	}
+	if b.total > 0 {
+		line = drawBar(float64(b.done)/float64(b.total)) + " " + line
+	}
+	// One column stays free: a full line makes some terminals wrap. The rest of the
+	// line is erased after writing, not before, which would flicker.
+	if runes, room := []rune(line), b.columns()-1; len(runes) > room {
+		line = string(runes[:max(room, 0)])
+	}
+	fmt.Fprintf(b.w, "\r%s\x1b[K", line)
+}
+
+// facts formats what is known after the elapsed time.
+func (b *Bar) facts(elapsed time.Duration) string {
+	var parts []string
+	if b.total > 0 {
+		digits := len(fmt.Sprint(b.total))
+		parts = append(parts, fmt.Sprintf("%*d/%d %s", digits, b.done, b.total, b.noun),
+			fmt.Sprintf("%3d%%", int64(100*float64(b.done)/float64(b.total))))
+	} else {
+		parts = append(parts, fmt.Sprintf("%d %s", b.done, b.noun))
+	}
+	rate := 0.0
+	if s := elapsed.Seconds(); s > 0 {
+		rate = float64(b.done-b.skipped) / s
+	}
+	if rate > 0 {
+		parts = append(parts, formatRate(rate, b.noun))
+	}
+	switch {
+	case b.closed:
+		parts = append(parts, "in "+formatDuration(elapsed))
+	case rate > 0 && b.total > b.done:
+		left := float64(b.total-b.done) / rate // seconds; may exceed a Duration
+		if left < float64(1<<62)/float64(time.Second) {
+			parts = append(parts, formatDuration(time.Duration(left*float64(time.Second)))+" left")
+		}
+	}
+	if b.suffix != "" {
+		parts = append(parts, b.suffix)
+	}
+	return strings.Join(parts, "  ")
+}
+
+func drawBar(share float64) string {
+	filled := int(min(max(share, 0), 1) * barWidth)
+	bar := strings.Repeat("=", filled)
+	if filled < barWidth {
+		bar += ">"
+	}
+	return fmt.Sprintf("[%-*s]", barWidth, bar)
+}
+
+// formatRate shows a slow rate as the time of one unit: "100 s each" says more than
+// "0.01 steps/s".
+func formatRate(rate float64, noun string) string {
+	switch {
+	case rate < 0.1:
+		return fmt.Sprintf("%.0f s each", 1/rate)
+	case rate < 100:
+		return fmt.Sprintf("%.3g %s/s", rate, noun)
+	}
+	return fmt.Sprintf("%.0f %s/s", rate, noun)
+}
+
+// formatDuration rounds to seconds, below ten seconds to tenths.
+func formatDuration(d time.Duration) string {
+	if d < 10*time.Second {
+		return d.Round(time.Second / 10).String()
+	}
+	return d.Round(time.Second).String()
+}

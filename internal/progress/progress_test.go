@@ -1,0 +1,176 @@
+package progress
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// terminal makes a bar believe that its writer is one of that width.
+func terminal(columns int) Option {
+	return func(b *Bar) { b.columns = func() int { return columns } }
+}
+
+func TestLogLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		b := New(&out, "steps", 200)
+		for range 50 { // 25 s: lines at 10 s and 20 s
+			time.Sleep(500 * time.Millisecond)
+			b.Add(1)
+		}
+		b.Describe("loss 0.5")
+		b.Done()
+		want := " 20/200 steps   10%  2 steps/s  1m30s left\n" +
+			" 40/200 steps   20%  2 steps/s  1m20s left\n" +
+			" 50/200 steps   25%  2 steps/s  in 25s  loss 0.5\n"
+		if out.String() != want {
+			t.Errorf("log\n%swant\n%s", out.String(), want)
+		}
+	})
+}
+
+func TestLogLineForEveryStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		b := New(&out, "steps", 3, LogEvery(0))
+		for i := range 3 {
+			time.Sleep(time.Second)
+			b.Describe(fmt.Sprintf("loss %d", 3-i))
+			b.Add(1)
+		}
+		b.Done()
+		want := "1/3 steps   33%  1 steps/s  2s left  loss 3\n" +
+			"2/3 steps   66%  1 steps/s  1s left  loss 2\n" +
+			"3/3 steps  100%  1 steps/s  loss 1\n" +
+			"3/3 steps  100%  1 steps/s  in 3s  loss 1\n"
+		if out.String() != want {
+			t.Errorf("log\n%swant\n%s", out.String(), want)
+		}
+	})
+}
+
+func TestFacts(t *testing.T) {
+	cases := []struct {
+		name    string
+		total   int64
+		skip    int64
+		add     int64
+		elapsed time.Duration
+		want    string
+	}{
+		{"nothing yet", 10, 0, 0, 0, " 0/10 units    0%"},
+		{"no time has passed", 10, 0, 1, 0, " 1/10 units   10%"},
+		{"skipped units are not in the rate", 100, 50, 10, 10 * time.Second, " 60/100 units   60%  1 units/s  40s left"},
+		{"only skipped", 100, 50, 0, time.Second, " 50/100 units   50%"},
+		{"unknown total", 0, 0, 30, 10 * time.Second, "30 units  3 units/s"},
+		{"negative total", -1, 0, 30, 10 * time.Second, "30 units  3 units/s"},
+		{"more than promised", 10, 0, 12, 6 * time.Second, "12/10 units  120%  2 units/s"},
+		{"slow units are given by their time", 10, 0, 1, 90 * time.Second, " 1/10 units   10%  90 s each  13m30s left"},
+		{"fast", 1e6, 0, 5e5, time.Second, " 500000/1000000 units   50%  500000 units/s  1s left"},
+		{"remaining time beyond a Duration", 1 << 62, 0, 1, time.Minute, "                  1/4611686018427387904 units    0%  60 s each"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			b := New(io.Discard, "units", c.total)
+			b.Skip(c.skip)
+			b.Add(c.add)
+			if got := b.facts(c.elapsed); got != c.want {
+				t.Errorf("facts %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestTerminalRedrawsOneLineAtMostTenTimesASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		b := New(&out, "tokens", 2000, terminal(100))
+		for range 2000 { // 2 s
+			b.Add(1)
+			time.Sleep(time.Millisecond)
+		}
+		b.Describe("done\nand\x1b[2Jdusted")
+		b.Done()
+		draws := strings.Split(out.String(), "\r")[1:]
+		if n := len(draws); n < 15 || n > 21 {
+			t.Errorf("%d draws in 2 s, want about 20 and at most 21", n)
+		}
+		if want := "[>                   ]    1/2000 tokens    0%\x1b[K"; draws[0] != want {
+			t.Errorf("first draw %q, want %q", draws[0], want)
+		}
+		last := "[====================] 2000/2000 tokens  100%  1000 tokens/s  in 2s  done and [2Jdusted\x1b[K\n"
+		if draws[len(draws)-1] != last {
+			t.Errorf("last draw %q, want %q", draws[len(draws)-1], last)
+		}
+		if strings.Count(out.String(), "\n") != 1 {
+			t.Errorf("more than one line end in %q", out.String())
+		}
+	})
+}
+
+func TestTerminalLineNeverFillsTheWidth(t *testing.T) {
+	for _, columns := range []int{1, 2, 20, 40, 60} {
+		var out bytes.Buffer
+		b := New(&out, "tokens", 2000, terminal(columns))
+		b.Describe(strings.Repeat("é", 100))
+		b.Add(1)
+		line := strings.TrimSuffix(strings.TrimPrefix(out.String(), "\r"), "\x1b[K")
+		if n := len([]rune(line)); n != columns-1 {
+			t.Errorf("%d columns: line of %d characters %q, want %d", columns, n, line, columns-1)
+		}
+	}
+}
+
+func TestDoneEndsTheBar(t *testing.T) {
+	var out bytes.Buffer
+	b := New(&out, "steps", 2, LogEvery(0))
+	b.Done()
+	first := out.String()
+	if strings.Count(first, "\n") != 1 {
+		t.Errorf("Done wrote %q, want one line", first)
+	}
+	b.Done()
+	b.Add(1)
+	b.Describe("late")
+	b.Done()
+	if out.String() != first {
+		t.Errorf("after Done: %q, want no more than %q", out.String(), first)
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestBrokenWriterIsIgnored(t *testing.T) {
+	b := New(brokenWriter{}, "steps", 1, LogEvery(0))
+	b.Add(1)
+	b.Done()
+}
+
+// Run under the race detector; the count itself must be exact, and lines whole.
+func TestConcurrentUse(t *testing.T) {
+	var out bytes.Buffer
+	b := New(&out, "steps", 800, LogEvery(0))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				b.Describe("busy")
+				b.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	b.Done()
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 801 || !strings.HasPrefix(lines[800], "800/800 steps") {
+		t.Errorf("%d lines, the last %q; want 801 and 800/800", len(lines), lines[len(lines)-1])
+	}
+}

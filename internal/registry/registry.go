@@ -1,0 +1,52 @@
+// Package registry holds the named extension points: policies, families,
+// adapter kinds, tasks and backends register themselves here from the one file
+// that implements them, and flags, help texts and conformance tests iterate it.
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Registry maps names to entries of one extension point. The zero value with
+// Noun set is ready to use. It is filled from init functions and only read
+// afterwards, so it needs no lock.
+type Registry[T any] struct {
+	Noun    string // what an entry is, for error messages: "policy"
+	entries map[string]T
+}
+
+// Add registers an entry. It panics on an empty or duplicate name, which only a
+// programming error can cause.
+func (r *Registry[T]) Add(name string, entry T) {
+	if name == "" {
+		panic("registry: empty " + r.Noun + " name")
+	}
+	if _, ok := r.entries[name]; ok {
+		panic("registry: duplicate " + r.Noun + " " + name)
+	}
+	if r.entries == nil {
+		r.entries = make(map[string]T)
+	}
+	r.entries[name] = entry
+}
+
+// Lookup returns the named entry; the error lists the valid names.
+func (r *Registry[T]) Lookup(name string) (T, error) {
+	if e, ok := r.entries[name]; ok {
+		return e, nil
+	}
+	var zero T
+	return zero, fmt.Errorf("unknown %s %q, want one of: %s", r.Noun, name, strings.Join(r.Names(), ", "))
+}
+
+// Names returns all names, sorted.
+func (r *Registry[T]) Names() []string {
+	names := make([]string, 0, len(r.entries))
+	for n := range r.entries {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}

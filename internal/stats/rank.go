@@ -1,0 +1,134 @@
+package stats
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// KendallTau returns Kendall's rank correlation τ-b of two score vectors over
+// the same items: (concordant − discordant pairs) / √((pairs untied in a) · (pairs
+// untied in b)), in [−1, 1]. It is NaN where it is undefined: if either vector is
+// constant, shorter than two, or contains a NaN. It panics if the lengths differ.
+//
+// Discordant pairs are counted as the exchanges of a merge sort, O(n log n)
+// (Knight 1966, "A computer method for calculating Kendall's tau with ungrouped
+// data").
+func KendallTau(a, b []float32) float64 {
+	if len(a) != len(b) {
+		panic(fmt.Sprintf("stats: Kendall's tau of %d and %d scores", len(a), len(b)))
+	}
+	type pair struct{ a, b float32 }
+	pairs := make([]pair, len(a))
+	for i := range a {
+		if a[i] != a[i] || b[i] != b[i] {
+			return math.NaN()
+		}
+		pairs[i] = pair{a[i], b[i]}
+	}
+	slices.SortFunc(pairs, func(x, y pair) int {
+		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b))
+	})
+	tiedA := tiedPairs(pairs, func(x, y pair) bool { return x.a == y.a })
+	tiedBoth := tiedPairs(pairs, func(x, y pair) bool { return x == y })
+
+	ys := make([]float32, len(pairs))
+	for i, p := range pairs {
+		ys[i] = p.b
+	}
+	discordant := exchanges(ys, make([]float32, len(ys))) // sorts ys
+	tiedB := tiedPairs(ys, func(x, y float32) bool { return x == y })
+
+	n := int64(len(a))
+	all := n * (n - 1) / 2
+	untiedA, untiedB := all-tiedA, all-tiedB
+	if untiedA == 0 || untiedB == 0 {
+		return math.NaN()
+	}
+	// Pairs tied in a or b are neither concordant nor discordant.
+	concordant := all - tiedA - tiedB + tiedBoth - discordant
+	// The product of the two counts may exceed an int64, but not a float64.
+	return float64(concordant-discordant) / math.Sqrt(float64(untiedA)*float64(untiedB))
+}
+
+// tiedPairs counts the pairs within runs of equal neighbours.
+func tiedPairs[T any](sorted []T, equal func(x, y T) bool) int64 {
+	var ties, run int64
+	for i := 1; i < len(sorted); i++ {
+		if equal(sorted[i-1], sorted[i]) {
+			run++
+			ties += run
+		} else {
+			run = 0
+		}
+	}
+	return ties
+}
+
+// exchanges sorts x with a merge sort and returns the number of pairs i < j with
+// x[i] > x[j]. tmp is scratch space of the same length.
+func exchanges(x, tmp []float32) int64 {
+	if len(x) < 2 {
+		return 0
+	}
+	mid := len(x) / 2
+	count := exchanges(x[:mid], tmp[:mid]) + exchanges(x[mid:], tmp[mid:])
+	copy(tmp, x)
+	left, right := tmp[:mid], tmp[mid:]
+	for i := range x {
+		if len(right) == 0 || len(left) > 0 && left[0] <= right[0] {
+			x[i], left = left[0], left[1:]
+		} else {
+			x[i], right = right[0], right[1:]
+			count += int64(len(left))
+		}
+	}
+	return count
+}
+
+// RecallAtK returns the share of the k highest entries of reference that are
+// also among the k highest of scores, in [0, 1]. Among equal scores the lower
+// position wins, as in every selection of the project. A k above the number of
+// entries means all of them. It is NaN if k < 1, if there are no entries, or if a
+// score is NaN. It panics if the lengths differ.
+func RecallAtK(scores, reference []float32, k int) float64 {
+	if len(scores) != len(reference) {
+		panic(fmt.Sprintf("stats: recall of %d scores against %d", len(scores), len(reference)))
+	}
+	k = min(k, len(scores))
+	if k < 1 || slices.ContainsFunc(scores, isNaN) || slices.ContainsFunc(reference, isNaN) {
+		return math.NaN()
+	}
+	top, want := topK(scores, k), topK(reference, k)
+	both := 0
+	for i := range top {
+		if top[i] && want[i] {
+			both++
+		}
+	}
+	return float64(both) / float64(k)
+}
+
+func isNaN(f float32) bool { return f != f }
+
+// topK marks the k highest scores, 1 ≤ k ≤ len(scores).
+func topK(scores []float32, k int) []bool {
+	sorted := slices.Clone(scores)
+	slices.Sort(sorted)
+	threshold := sorted[len(sorted)-k]
+	marked := make([]bool, len(scores))
+	for i, s := range scores {
+		if s > threshold {
+			marked[i] = true
+			k--
+		}
+	}
+	for i, s := range scores { // what is left of k goes to the lowest positions at the threshold
+		if k > 0 && s == threshold {
+			marked[i] = true
+			k--
+		}
+	}
+	return marked
+}
