@@ -1,0 +1,45 @@
+// Package simd holds the float32 kernels that the CPU backend is built from:
+// matrix products, elementwise vector functions and conversions between storage
+// types.
+//
+//	// y [tokens, out] = x [tokens, in] · Wᵀ, W [out, in] stored in bf16
+//	simd.GemmNTBF16(tokens, out, in, 1, x, in, w, in, 0, y, out)
+//
+// # Levels
+//
+// Every kernel exists in assembly for AVX-512 (F, BW, DQ, VL), for AVX2 with FMA and
+// F16C and for NEON (on arm64; except [Log]), and in portable Go. The best one that
+// the processor has is chosen when the program starts; the environment variable
+// GLIMPSE_SIMD (avx512, avx2, neon or portable) asks for another. [Level] reports the
+// choice. The assembly is written by the generators in gen and gen/neon; the portable
+// code is what it is tested against, next to float64 loops. scripts/test_arm64.sh runs
+// the tests of NEON on other machines.
+//
+// # Matrix products
+//
+// Matrices are row-major with a row stride in elements. The letters of a product
+// say which operand is transposed in memory: [GemmNT] multiplies by the rows of b
+// (linear layers, queries by keys), [GemmNN] by its columns (probabilities by
+// values, gradients of inputs), [GemmTN] transposes a (gradients of weights).
+//
+// A product is cut into tiles of some rows by one panel of 32 (AVX-512) or 16
+// columns (AVX2, NEON). Within a tile, rows of the panel are kept in vector registers and
+// elements of a are broadcast. A panel is copied first where its rows are not
+// contiguous, or would collide in the cache: the copy [k, columns] is as large as a
+// level-1 cache at most, serves all rows of a block, and is where bf16 and f16 are
+// widened. Products with few rows (decoding) are dot products of rows instead, which
+// read b once, in place.
+//
+// # Determinism
+//
+// A result depends on shapes, data and level only: not on the alignment of a slice,
+// and not on the number of threads. Large products are split into tasks for
+// internal/parallel by their shape; a task owns a block of c and sums over all
+// of k.
+//
+// # Slices
+//
+// Kernels read and write nothing outside the slices they are given, and panic
+// before they start if one is too short. Destination and source may be the same
+// slice; partly overlapping slices give undefined results.
+package simd

@@ -1,0 +1,306 @@
+package simd
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"glimpse/internal/parallel"
+)
+
+// gemmKind is one exported product, its operands given as float32.
+type gemmKind struct {
+	name   string
+	nt, tn bool
+	s      storage
+	run    func(m, n, k int, alpha float32, a []float32, lda int, b []float32, h []uint16, ldb int, beta float32, c []float32, ldc int)
+}
+
+type gemm32 func(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int)
+type gemm16 func(m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int)
+
+var gemmKinds = func() []gemmKind {
+	wide := func(f gemm32) func(m, n, k int, alpha float32, a []float32, lda int, b []float32, h []uint16, ldb int, beta float32, c []float32, ldc int) {
+		return func(m, n, k int, alpha float32, a []float32, lda int, b []float32, _ []uint16, ldb int, beta float32, c []float32, ldc int) {
+			f(m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+		}
+	}
+	half := func(f gemm16) func(m, n, k int, alpha float32, a []float32, lda int, b []float32, h []uint16, ldb int, beta float32, c []float32, ldc int) {
+		return func(m, n, k int, alpha float32, a []float32, lda int, _ []float32, h []uint16, ldb int, beta float32, c []float32, ldc int) {
+			f(m, n, k, alpha, a, lda, h, ldb, beta, c, ldc)
+		}
+	}
+	return []gemmKind{
+		{"NT", true, false, f32, wide(GemmNT)},
+		{"NTBF16", true, false, bf16, half(GemmNTBF16)},
+		{"NTF16", true, false, f16, half(GemmNTF16)},
+		{"NN", false, false, f32, wide(GemmNN)},
+		{"NNBF16", false, false, bf16, half(GemmNNBF16)},
+		{"NNF16", false, false, f16, half(GemmNNF16)},
+		{"TN", false, true, f32, wide(GemmTN)},
+	}
+}()
+
+// gemmCase is a product with its operands, laid out for one kind. Gaps between rows
+// and everything after the last row hold NaN.
+type gemmCase struct {
+	kind          gemmKind
+	m, n, k       int
+	alpha, beta   float32
+	lda, ldb, ldc int
+	a, b, c       []float32
+	h             []uint16
+}
+
+func newGemmCase(kind gemmKind, m, n, k int, r *rand.Rand) *gemmCase {
+	g := &gemmCase{kind: kind, m: m, n: n, k: k, alpha: 1}
+	if r.IntN(2) == 0 {
+		g.alpha = float32(r.NormFloat64())
+	}
+	if r.IntN(2) == 0 {
+		g.beta = float32(r.NormFloat64())
+	}
+	gap := func() int { return r.IntN(3) * r.IntN(5) }
+	aRows, aCols, bRows, bCols := m, k, k, n
+	if kind.tn {
+		aRows, aCols = k, m
+	}
+	if kind.nt {
+		bRows, bCols = n, k
+	}
+	g.lda, g.ldb, g.ldc = aCols+gap(), bCols+gap(), n+gap()
+	fill := func(rows, cols, stride int) []float32 {
+		x := normal(r, max((rows-1)*stride+cols, 0)+3) // the end may be any alignment
+		for i := range x {
+			if rows == 0 || cols == 0 || i%stride >= cols || i >= (rows-1)*stride+cols {
+				x[i] = float32(math.NaN())
+			}
+		}
+		return x
+	}
+	g.a, g.b, g.c = fill(aRows, aCols, g.lda), fill(bRows, bCols, g.ldb), fill(m, n, g.ldc)
+	switch kind.s {
+	case bf16:
+		g.h = make([]uint16, len(g.b))
+		NarrowBF16(g.h, g.b)
+		WidenBF16(g.b, g.h)
+	case f16:
+		g.h = make([]uint16, len(g.b))
+		NarrowF16(g.h, g.b)
+		WidenF16(g.b, g.h)
+	}
+	if g.beta == 0 {
+		for i := range g.c {
+			g.c[i] = float32(math.NaN())
+		}
+	}
+	return g
+}
+
+func (g *gemmCase) String() string {
+	return fmt.Sprintf("Gemm%s m=%d n=%d k=%d alpha=%v beta=%v lda=%d ldb=%d ldc=%d",
+		g.kind.name, g.m, g.n, g.k, g.alpha, g.beta, g.lda, g.ldb, g.ldc)
+}
+
+// run computes the product into a copy of c.
+func (g *gemmCase) run() []float32 {
+	c := append([]float32(nil), g.c...)
+	g.kind.run(g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.h, g.ldb, g.beta, c, g.ldc)
+	return c
+}
+
+// check compares with a float64 loop. A sum of k products in float32, in any order,
+// is off by at most (k+2)·2⁻²⁴ times the sum of magnitudes, to first order.
+func (g *gemmCase) check(t *testing.T, got []float32) {
+	t.Helper()
+	for i := range g.c {
+		if g.n > 0 && i/g.ldc < g.m && i%g.ldc < g.n {
+			continue
+		}
+		if math.Float32bits(got[i]) != math.Float32bits(g.c[i]) {
+			t.Fatalf("%v: wrote element %d outside c", g, i)
+		}
+	}
+	sampled := 1
+	if raceEnabled && g.m*g.n*g.k > 1<<17 {
+		sampled = 11
+	}
+	aRow, aDepth, bDepth, bColumn := g.lda, 1, g.ldb, 1
+	if g.kind.tn {
+		aRow, aDepth = aDepth, aRow
+	}
+	if g.kind.nt {
+		bDepth, bColumn = bColumn, bDepth
+	}
+	for i := range g.m {
+		for j := i % sampled; j < g.n; j += sampled {
+			var sum, magnitude float64
+			for p := range g.k {
+				x := float64(g.a[i*aRow+p*aDepth]) * float64(g.b[p*bDepth+j*bColumn])
+				sum += x
+				magnitude += math.Abs(x)
+			}
+			want, bound := float64(g.alpha)*sum, math.Abs(float64(g.alpha))*magnitude
+			if g.beta != 0 {
+				x := float64(g.beta) * float64(g.c[i*g.ldc+j])
+				want += x
+				bound += math.Abs(x)
+			}
+			x := float64(got[i*g.ldc+j])
+			if e := math.Abs(x - want); !(e <= bound*float64(g.k+4)*0x1p-24) {
+				t.Fatalf("%v: c[%d, %d] = %v, want %v", g, i, j, x, want)
+			}
+		}
+	}
+}
+
+func TestGemmSmallShapes(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		for i, kind := range gemmKinds {
+			t.Run(kind.name, func(t *testing.T) {
+				r := newRand(uint64(i))
+				for range iterations(400) {
+					g := newGemmCase(kind, r.IntN(71), r.IntN(71), r.IntN(71), r)
+					g.check(t, g.run())
+				}
+				// Every number of rows and columns of a tile, every tail of k.
+				for size := 0; size < 70; size += 70 / iterations(70) {
+					for _, m := range []int{1, 2, 3, 4, 5, 8, 9, 13} {
+						g := newGemmCase(kind, m, size, r.IntN(40), r)
+						g.check(t, g.run())
+						g = newGemmCase(kind, m, r.IntN(40), size, r)
+						g.check(t, g.run())
+					}
+					g := newGemmCase(kind, size, r.IntN(40), r.IntN(40), r)
+					g.check(t, g.run())
+				}
+			})
+		}
+	})
+}
+
+func TestGemmLargeShapes(t *testing.T) {
+	shapes := [][3]int{ // m, n, k
+		{1, 700, 1030}, {3, 130, 641}, {7, 96, 2000}, {16, 640, 128}, {33, 100, 961},
+		{100, 200, 300}, {130, 35, 320}, {130, 64, 321}, {600, 40, 50}, {200, 300, 40},
+		{60, 40, 1100}, {1100, 40, 60}, // rows of a, or of its transpose, far apart
+	}
+	everyLevel(t, func(t *testing.T) {
+		for i, kind := range gemmKinds {
+			t.Run(kind.name, func(t *testing.T) {
+				r := newRand(uint64(i))
+				for _, s := range shapes {
+					g := newGemmCase(kind, s[0], s[1], s[2], r)
+					g.check(t, g.run())
+				}
+			})
+		}
+	})
+}
+
+// The bits of a product depend neither on the number of threads, nor on whether it
+// runs inside a task, nor on alignment.
+func TestGemmBits(t *testing.T) {
+	shapes := [][3]int{{1, 2000, 515}, {6, 333, 515}, {40, 333, 515}, {500, 70, 129}, {1100, 33, 20}}
+	everyLevel(t, func(t *testing.T) {
+		for i, kind := range gemmKinds {
+			t.Run(kind.name, func(t *testing.T) {
+				r := newRand(uint64(i))
+				for _, s := range shapes {
+					g := newGemmCase(kind, s[0], s[1], s[2], r)
+					previous := parallel.SetThreads(1)
+					want := g.run()
+					for _, threads := range []int{2, 3} {
+						parallel.SetThreads(threads)
+						if at := sameBits(g.run(), want); at >= 0 {
+							t.Errorf("%v: %d threads: other bits at %d", g, threads, at)
+						}
+					}
+					parallel.For(2, func(task int) {
+						if at := sameBits(g.run(), want); at >= 0 {
+							t.Errorf("%v: task: other bits at %d", g, at)
+						}
+					})
+					parallel.SetThreads(previous)
+					moved := *g
+					moved.a = append(make([]float32, 1, len(g.a)+1), g.a...)[1:]
+					moved.b = append(make([]float32, 3, len(g.b)+3), g.b...)[3:]
+					moved.h = append(make([]uint16, 5, len(g.h)+5), g.h...)[5:]
+					if at := sameBits(moved.run(), want); at >= 0 {
+						t.Errorf("%v: moved operands: other bits at %d", g, at)
+					}
+				}
+			})
+		}
+	})
+}
+
+// One row of a has the same products alone and among others of the same path, so a
+// panel's width and the rows of a tile leave no trace.
+func TestGemmTilesAgree(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := newRand(9)
+		a, b := normal(r, 100*50), normal(r, 50*90)
+		want := make([]float32, 100*90)
+		GemmNN(100, 90, 50, 1, a, 50, b, 90, 0, want, 90)
+		for _, m := range []int{1, 2, 5, 11, 12, 13, 31} {
+			for _, n := range []int{1, 7, 16, 31, 33, 64, 90} {
+				c := make([]float32, m*n)
+				GemmNN(m, n, 50, 1, a, 50, b, 90, 0, c, n)
+				for i := range m {
+					if at := sameBits(c[i*n:(i+1)*n], want[i*90:]); at >= 0 {
+						t.Fatalf("m=%d n=%d: c[%d, %d] has other bits than in a larger product", m, n, i, at)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestGemmDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector empties pools at random")
+	}
+	everyLevel(t, func(t *testing.T) {
+		r := newRand(3)
+		for _, kind := range gemmKinds {
+			for _, s := range [][3]int{{1, 64, 64}, {20, 64, 64}, {64, 256, 128}} {
+				g := newGemmCase(kind, s[0], s[1], s[2], r)
+				c := make([]float32, len(g.c))
+				run := func() { kind.run(g.m, g.n, g.k, 1, g.a, g.lda, g.b, g.h, g.ldb, 0, c, g.ldc) }
+				run()
+				if n := testing.AllocsPerRun(100, run); n >= 1 {
+					t.Errorf("%v: %v allocations", g, n)
+				}
+			}
+		}
+	})
+}
+
+func TestGemmPanics(t *testing.T) {
+	x, h := make([]float32, 100), make([]uint16, 100)
+	for _, c := range []struct {
+		name, want string
+		run        func()
+	}{
+		{"negative", "simd.GemmNT: shape m=-1 n=2 k=3, want none negative",
+			func() { GemmNT(-1, 2, 3, 1, x, 3, x, 3, 0, x, 3) }},
+		{"a too short", "simd.GemmNN: length of a is 5, want at least 2×3 with row stride 3",
+			func() { GemmNN(2, 2, 3, 1, x[:5], 3, x, 3, 0, x, 3) }},
+		{"a transposed", "simd.GemmTN: length of a is 5, want at least 3×2 with row stride 2",
+			func() { GemmTN(2, 2, 3, 1, x[:5], 2, x, 3, 0, x, 3) }},
+		{"b too short", "simd.GemmNTBF16: length of b is 100, want at least 34×3 with row stride 3",
+			func() { GemmNTBF16(2, 34, 3, 1, x, 3, h, 3, 0, x, 34) }},
+		{"b empty", "simd.GemmNNF16: length of b is 0, want at least 3×1 with row stride 1",
+			func() { GemmNNF16(2, 1, 3, 1, x, 3, nil, 1, 0, x, 34) }},
+		{"stride", "simd.GemmNN: row stride of b is 1, want at least its 2 columns",
+			func() { GemmNN(2, 2, 3, 1, x, 3, x, 1, 0, x, 3) }},
+		{"c too short", "simd.GemmNN: length of c is 3, want at least 2×2 with row stride 2",
+			func() { GemmNN(2, 2, 3, 1, x, 3, x, 2, 0, x[:3], 2) }},
+		{"huge stride", "simd.GemmNN: length of a is 100, want at least 5×3 with row stride 4611686018427387904",
+			func() { GemmNN(5, 2, 3, 1, x, 1<<62, x, 2, 0, x, 2) }},
+	} {
+		t.Run(c.name, func(t *testing.T) { mustPanic(t, c.want, c.run) })
+	}
+}

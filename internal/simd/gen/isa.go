@@ -1,0 +1,200 @@
+//go:build avo
+
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mmcloughlin/avo/attr"
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// isa is an instruction set: AVX2 with FMA, BMI2 and F16C, or AVX-512 F, BW, DQ, VL.
+type isa struct {
+	name  string // suffix of the functions
+	lanes int    // float32 in a vector
+}
+
+var (
+	avx2   = isa{"AVX2", 8}
+	avx512 = isa{"AVX512", 16}
+)
+
+func (v isa) wide() bool { return v.lanes == 16 }
+func (v isa) bytes() int { return v.lanes * 4 }
+
+// vec returns a new vector register.
+func (v isa) vec() reg.VecVirtual {
+	if v.wide() {
+		return ZMM()
+	}
+	return YMM()
+}
+
+func (v isa) vecs(n int) []reg.VecVirtual {
+	r := make([]reg.VecVirtual, n)
+	for i := range r {
+		r[i] = v.vec()
+	}
+	return r
+}
+
+// zero clears a register.
+func (v isa) zero(r reg.VecVirtual) {
+	VXORPS(r, r, r)
+}
+
+// function starts an assembly function of the given Go signature.
+func function(name, signature string, doc ...string) {
+	TEXT(name, attr.NOSPLIT, signature)
+	Pragma("noescape")
+	Doc(doc...)
+}
+
+func end() {
+	VZEROUPPER()
+	RET()
+}
+
+// parameter returns the memory of a parameter.
+func parameter(name string) Mem {
+	c, err := Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return c.Addr
+}
+
+// broadcast fills a new register with a float32 in memory.
+func (v isa) broadcast(from Mem) reg.VecVirtual {
+	r := v.vec()
+	VBROADCASTSS(from, r)
+	return r
+}
+
+var constants = map[string]Mem{}
+
+// words is read-only memory with the given 32-bit words.
+func words(name string, w ...uint32) Mem {
+	if m, ok := constants[name]; ok {
+		return m
+	}
+	m := GLOBL(name, attr.RODATA|attr.NOPTR)
+	for i, x := range w {
+		DATA(4*i, U32(x))
+	}
+	constants[name] = m
+	return m
+}
+
+// integer is a vector whose lanes all hold x, as a memory operand.
+func integer(x uint32) Mem {
+	w := make([]uint32, 16)
+	for i := range w {
+		w[i] = x
+	}
+	return words(fmt.Sprintf("x%08x", x), w...)
+}
+
+// constant is a vector whose lanes all hold x, as a memory operand.
+func constant(x float32) Mem { return integer(math.Float32bits(x)) }
+
+// mask selects the first lanes of a vector.
+type mask struct {
+	k reg.OpmaskVirtual // AVX-512
+	y reg.VecVirtual    // AVX2
+}
+
+// masks returns masks for the first n lanes of consecutive vectors; n must be in
+// 0 … vectors·lanes.
+func (v isa) masks(n reg.GPVirtual, vectors int) []mask {
+	m := make([]mask, vectors)
+	if v.wide() {
+		bits := GP64()
+		MOVQ(I32(-1), bits)
+		BZHIQ(n, bits, bits)
+		for i := range m {
+			m[i].k = K()
+			KMOVW(bits.As32(), m[i].k)
+			if i+1 < vectors {
+				SHRQ(Imm(16), bits)
+			}
+		}
+		return m
+	}
+	// The table holds 16 words of ones and 16 of zeros; a window that starts n words
+	// before the middle has n ones.
+	table := make([]uint32, 32)
+	for i := range 16 {
+		table[i] = math.MaxUint32
+	}
+	at, index := GP64(), GP64()
+	LEAQ(words("maskTable", table...), at)
+	MOVQ(n, index)
+	NEGQ(index)
+	for i := range m {
+		m[i].y = YMM()
+		VMOVUPS(Mem{Base: at, Index: index, Scale: 4, Disp: 64 + 32*i}, m[i].y)
+	}
+	return m
+}
+
+// load reads the masked lanes, the others become 0.
+func (v isa) load(from Mem, m mask, to reg.VecVirtual) {
+	if v.wide() {
+		VMOVUPS_Z(from, m.k, to)
+	} else {
+		VMASKMOVPS(from, m.y, to)
+	}
+}
+
+// store writes the masked lanes.
+func (v isa) store(from reg.VecVirtual, m mask, to Mem) {
+	if v.wide() {
+		VMOVUPS(from, m.k, to)
+	} else {
+		VMASKMOVPS(from, m.y, to)
+	}
+}
+
+// storage is a type of elements in memory.
+type storage struct {
+	name string
+	size int
+}
+
+var (
+	f32      = storage{"F32", 4}
+	bf16     = storage{"BF16", 2}
+	f16      = storage{"F16", 2}
+	storages = []storage{f32, bf16, f16}
+)
+
+// loadWide reads a full vector of elements and widens them to float32.
+func (v isa) loadWide(s storage, from Mem, to reg.VecVirtual) {
+	switch s {
+	case f32:
+		VMOVUPS(from, to)
+	case bf16:
+		VPMOVZXWD(from, to)
+		VPSLLD(Imm(16), to, to)
+	case f16:
+		VCVTPH2PS(from, to)
+	}
+}
+
+// loadWideMasked is loadWide of the masked lanes, for AVX-512 or float32.
+func (v isa) loadWideMasked(s storage, from Mem, m mask, to reg.VecVirtual) {
+	switch s {
+	case f32:
+		v.load(from, m, to)
+	case bf16:
+		VPMOVZXWD_Z(from, m.k, to)
+		VPSLLD(Imm(16), to, to)
+	case f16:
+		VCVTPH2PS_Z(from, m.k, to)
+	}
+}

@@ -1,0 +1,30 @@
+//go:build avo
+
+// Gen writes the assembly of package simd with avo, which allocates registers and
+// checks the forms of instructions. Run it with go generate in the parent folder.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	. "github.com/mmcloughlin/avo/build"
+)
+
+func main() {
+	part := flag.String("part", "", "the file to write: product or vector")
+	flag.Parse() // with the flags of avo: -out, -stubs, -pkg
+	for _, v := range []isa{avx2, avx512} {
+		switch *part {
+		case "product":
+			product(v)
+		case "vector":
+			vector(v)
+		default:
+			fmt.Fprintf(os.Stderr, "gen: -part %q, want product or vector\n", *part)
+			os.Exit(2)
+		}
+	}
+	Generate()
+}

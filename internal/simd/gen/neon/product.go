@@ -1,0 +1,426 @@
+package main
+
+import "fmt"
+
+// storage is a type of elements of b.
+type storage struct {
+	name string
+	size int
+}
+
+var storages = []storage{{"F32", 4}, {"BF16", 2}, {"F16", 2}}
+
+// widen loads 1, 4 or 8 elements as float32 to register v, the upper four of 8 to w.
+func (s *assembly) widen(t storage, elements, v, w, base int) {
+	switch {
+	case t.size == 4:
+		s.load(min(4*elements, 16), v, base, 0)
+		if elements == 8 {
+			s.load(16, w, base, 16)
+		}
+		return
+	default:
+		s.load(2*elements, v, base, 0)
+	}
+	op := map[string]string{"BF16": "shll16", "F16": "fcvtl"}[t.name]
+	if elements == 8 {
+		s.op2(op+".2", w, v)
+	}
+	s.op2(op, v, v)
+}
+
+func product(s *assembly) {
+	multiplyPanel(s, false)
+	multiplyPanel(s, true)
+	for _, t := range storages {
+		multiplyDots(s, t)
+		packTransposed(s, t)
+		pack(s, t)
+	}
+}
+
+// multiplyPanel multiplies a by a panel of 16 columns. A tile of up to six rows is
+// summed in 24 registers over all of k; elements of a are taken from the lanes of
+// registers, four depths of a row or four rows of a depth in each.
+func multiplyPanel(s *assembly, transposed bool) {
+	const (
+		maxRows = 6
+		m       = 0 // general registers
+		a       = 1
+		lda     = 2
+		panel   = 3
+		stride  = 4
+		c       = 5
+		ldc     = 6
+		k       = 7
+		b       = 8
+		left    = 9
+		rowsOfA = 10 // … 15
+		at      = 16
+		beta    = 17
+		pa      = 19
+		sums    = 0  // vector registers: 0 … 23
+		x       = 24 // … 29, elements of a
+		y       = 30 // and 31, of the panel
+	)
+	name, shape := "multiplyPanelNEON", "[m, k]"
+	if transposed {
+		name, shape = "multiplyPanelTNEON", "[k, m]"
+	}
+	s.function(name, fmt.Sprintf("%s sets c [m, 16] = alpha·a·panel + beta·c, for a %s and panel [k, 16].", name, shape),
+		"m int", "k int", "alpha float32", "a *float32", "lda int", "panel *float32", "stride int", "beta float32", "c *float32", "ldc int")
+	s.param("m", m)
+	s.param("k", k)
+	s.param("a", a)
+	s.param("lda", lda)
+	s.param("panel", panel)
+	s.param("stride", stride)
+	s.param("c", c)
+	s.param("ldc", ldc)
+	for _, r := range []int{lda, stride, ldc} {
+		s.do("LSL $2, R%d", r)
+	}
+	s.do("MOVWU beta+%d(FP), R%d", s.offsets["beta"], beta)
+	s.do("LSL $33, R%d", beta) // without its sign
+
+	tile := func(rows int) {
+		for i := range 4 * rows {
+			s.zero(sums + i)
+		}
+		s.do("MOVD R%d, R%d", panel, b)
+		s.do("MOVD R%d, R%d", k, left)
+		depth := func(element func(row int) (register, lane int)) {
+			for j := range 4 {
+				s.load(16, y+j%2, b, 16*j)
+				for i := range rows {
+					r, lane := element(i)
+					s.fmlaLane(sums+4*i+j, y+j%2, r, lane)
+				}
+			}
+			s.do("ADD R%d, R%d", stride, b)
+		}
+		if transposed {
+			loop := s.label("depth")
+			s.do("MOVD R%d, R%d", a, pa)
+			s.at(loop)
+			for i := 0; i < rows; {
+				size := 4
+				switch {
+				case rows-i >= 4:
+					size = 16
+				case rows-i >= 2:
+					size = 8
+				}
+				s.load(size, x+i, pa, 0)
+				i += size / 4
+				if i < rows {
+					s.do("ADD $%d, R%d", size, pa)
+				}
+			}
+			if rest := map[int]int{1: 0, 2: 0, 3: 8, 4: 0, 5: 16, 6: 16}[rows]; rest > 0 {
+				s.do("SUB $%d, R%d", rest, pa)
+			}
+			s.do("ADD R%d, R%d", lda, pa)
+			depth(func(row int) (int, int) {
+				switch {
+				case rows >= 4 && row < 4:
+					return x, row
+				case rows >= 4:
+					return x + 4, row - 4
+				case row < 2:
+					return x, row
+				}
+				return x + 2, 0
+			})
+			s.do("SUBS $1, R%d", left)
+			s.do("BNE %s", loop)
+		} else {
+			four, single, done := s.label("four"), s.label("single"), s.label("summed")
+			s.do("MOVD R%d, R%d", a, rowsOfA)
+			for i := 1; i < rows; i++ {
+				s.do("ADD R%d, R%d, R%d", lda, rowsOfA+i-1, rowsOfA+i)
+			}
+			s.do("SUBS $4, R%d", left)
+			s.do("BLT %s", single)
+			s.at(four)
+			for i := range rows {
+				s.load(16, x+i, rowsOfA+i, 0)
+				s.do("ADD $16, R%d", rowsOfA+i)
+			}
+			for lane := range 4 {
+				depth(func(row int) (int, int) { return x + row, lane })
+			}
+			s.do("SUBS $4, R%d", left)
+			s.do("BGE %s", four)
+			s.at(single)
+			s.do("ADDS $4, R%d", left)
+			s.do("BEQ %s", done)
+			one := s.label("one")
+			s.at(one)
+			for i := range rows {
+				s.load(4, x+i, rowsOfA+i, 0)
+				s.do("ADD $4, R%d", rowsOfA+i)
+			}
+			depth(func(row int) (int, int) { return x + row, 0 })
+			s.do("SUBS $1, R%d", left)
+			s.do("BNE %s", one)
+			s.at(done)
+		}
+		overwrite, next := s.label("overwrite"), s.label("next")
+		s.floatParam("alpha", x)
+		for i := range 4 * rows {
+			s.op3("fmul", sums+i, sums+i, x)
+		}
+		s.do("MOVD R%d, R%d", c, at)
+		s.do("CBZ R%d, %s", beta, overwrite)
+		s.floatParam("beta", x)
+		for i := range rows {
+			for j := range 4 {
+				s.load(16, y+j%2, at, 16*j)
+				s.op3("fmla", sums+4*i+j, y+j%2, x)
+				s.store(16, sums+4*i+j, at, 16*j)
+			}
+			s.do("ADD R%d, R%d", ldc, at)
+		}
+		s.do("JMP %s", next)
+		s.at(overwrite)
+		for i := range rows {
+			for j := range 4 {
+				s.store(16, sums+4*i+j, at, 16*j)
+			}
+			s.do("ADD R%d, R%d", ldc, at)
+		}
+		s.at(next)
+	}
+
+	s.at("tiles")
+	s.do("CMP $%d, R%d", maxRows, m)
+	s.do("BLT rest")
+	tile(maxRows)
+	s.do("MOVD R%d, R%d", at, c)
+	if transposed {
+		s.do("ADD $%d, R%d", 4*maxRows, a)
+	} else {
+		s.do("ADD R%d<<1, R%d", lda, a) // six strides
+		s.do("ADD R%d<<2, R%d", lda, a)
+	}
+	s.do("SUB $%d, R%d", maxRows, m)
+	s.do("JMP tiles")
+	s.at("rest")
+	for rows := maxRows - 1; rows > 0; rows-- {
+		skip := s.label("not")
+		s.do("CMP $%d, R%d", rows, m)
+		s.do("BNE %s", skip)
+		tile(rows)
+		s.ret()
+		s.at(skip)
+	}
+	s.ret()
+}
+
+// multiplyDots multiplies up to four rows of a by rows of b, four at a time. Each
+// product of two rows is summed along k in its own register, of one row of a in two.
+func multiplyDots(s *assembly, t storage) {
+	const (
+		columns = 4
+		m       = 0 // general registers
+		n       = 1
+		k       = 2
+		a       = 3 // … 6: rows
+		next    = 7
+		b       = 8 // … 11: rows
+		left    = 12
+		c       = 13
+		ldc     = 14
+		beta    = 15
+		at      = 16
+		ldb     = 17
+		back    = 19
+		sums    = 0  // vector registers: 0 … 15
+		x       = 16 // … 19
+		y       = 20 // … 27
+	)
+	name := "multiplyDots" + t.name + "NEON"
+	s.function(name, name+" sets c [m, n] = alpha·a [m, k]·b [n, k]ᵀ + beta·c for m in 1 … 4 and n a multiple of 4.",
+		"m int", "n int", "k int", "alpha float32", "a *float32", "lda int", "b *byte", "ldb int", "beta float32", "c *float32", "ldc int")
+	s.param("m", m)
+	s.param("n", n)
+	s.param("k", k)
+	s.param("b", next)
+	s.param("ldb", ldb)
+	s.param("c", c)
+	s.param("ldc", ldc)
+	s.do("LSL $%d, R%d", t.size/2, ldb)
+	s.do("LSL $2, R%d", ldc)
+	s.do("MOVWU beta+%d(FP), R%d", s.offsets["beta"], beta)
+	s.do("LSL $33, R%d", beta)
+	for rows := 1; rows <= 4; rows++ {
+		skip, column := s.label("not"), s.label("columns")
+		s.do("CMP $%d, R%d", rows, m)
+		s.do("BNE %s", skip)
+		s.param("a", a)
+		s.param("lda", at)
+		s.do("LSL $2, R%d", at)
+		for i := 1; i < rows; i++ {
+			s.do("ADD R%d, R%d, R%d", at, a+i-1, a+i)
+		}
+		s.at(column)
+		for j := range columns {
+			s.do("MOVD R%d, R%d", next, b+j)
+			s.do("ADD R%d, R%d", ldb, next)
+		}
+		registers := 1 // per product
+		if rows == 1 {
+			registers = 2
+		}
+		for i := range registers * rows * columns {
+			s.zero(sums + i)
+		}
+		step := func(elements int) {
+			for i := range rows {
+				s.load(min(4*elements, 16), x+i, a+i, 0)
+				if elements == 8 {
+					s.load(16, x+1, a, 16)
+				}
+				s.do("ADD $%d, R%d", 4*elements, a+i)
+			}
+			for j := range columns {
+				s.widen(t, elements, y+j, y+columns+j, b+j)
+				s.do("ADD $%d, R%d", elements*t.size, b+j)
+			}
+			for j := range columns {
+				for i := range rows {
+					s.op3("fmla", sums+i*columns+j, y+j, x+i)
+				}
+				if elements == 8 {
+					s.op3("fmla", sums+columns+j, y+columns+j, x+1)
+				}
+			}
+		}
+		s.do("MOVD R%d, R%d", k, left)
+		steps := []int{4, 1}
+		if rows == 1 {
+			steps = []int{8, 4, 1}
+		}
+		for _, elements := range steps {
+			loop, done := s.label("step"), s.label("done")
+			s.do("SUBS $%d, R%d", elements, left)
+			s.do("BLT %s", done)
+			s.at(loop)
+			step(elements)
+			s.do("SUBS $%d, R%d", elements, left)
+			s.do("BGE %s", loop)
+			s.at(done)
+			s.do("ADD $%d, R%d", elements, left)
+		}
+		// Back to the starts of the rows of a.
+		s.do("LSL $2, R%d, R%d", k, back)
+		for i := range rows {
+			s.do("SUB R%d, R%d", back, a+i)
+		}
+		if rows == 1 {
+			for j := range columns {
+				s.op3("fadd", sums+j, sums+j, sums+columns+j)
+			}
+		}
+		s.floatParam("alpha", x)
+		for i := range rows {
+			r := sums + i*columns
+			s.op3("faddp", r, r, r+1)
+			s.op3("faddp", r+2, r+2, r+3)
+			s.op3("faddp", r, r, r+2)
+			s.op3("fmul", r, r, x)
+		}
+		overwrite := s.label("overwrite")
+		s.do("CBZ R%d, %s", beta, overwrite)
+		s.floatParam("beta", x)
+		s.do("MOVD R%d, R%d", c, at)
+		for i := range rows {
+			s.load(16, y, at, 0)
+			s.op3("fmla", sums+i*columns, y, x)
+			s.do("ADD R%d, R%d", ldc, at)
+		}
+		s.at(overwrite)
+		s.do("MOVD R%d, R%d", c, at)
+		for i := range rows {
+			s.store(16, sums+i*columns, at, 0)
+			s.do("ADD R%d, R%d", ldc, at)
+		}
+		s.do("ADD $%d, R%d", 4*columns, c)
+		s.do("SUBS $%d, R%d", columns, n)
+		s.do("BGT %s", column)
+		s.ret()
+		s.at(skip)
+	}
+	s.ret()
+}
+
+// packTransposed transposes blocks of 16 rows by 4 elements.
+func packTransposed(s *assembly, t storage) {
+	const (
+		dst, columns, b, ldb, blocks = 0, 1, 2, 3, 4
+		row, at                      = 5, 6
+		x, y, z                      = 0, 4, 16 // vector registers
+	)
+	name := "packTransposed" + t.name + "NEON"
+	s.function(name, name+" copies b [16, 4·blocks] to dst [4·blocks, 16] with row stride columns, transposed, as float32.",
+		"dst *float32", "columns int", "b *byte", "ldb int", "blocks int")
+	s.param("dst", dst)
+	s.param("columns", columns)
+	s.param("b", b)
+	s.param("ldb", ldb)
+	s.param("blocks", blocks)
+	s.do("LSL $2, R%d", columns)
+	s.do("LSL $%d, R%d", t.size/2, ldb)
+	s.at("block")
+	s.do("MOVD R%d, R%d", b, row)
+	for group := range 4 { // of four rows
+		for i := range 4 {
+			s.widen(t, 4, x+i, 0, row)
+			s.do("ADD R%d, R%d", ldb, row)
+		}
+		s.op3("trn1", y, x, x+1)   // 0₀ 1₀ 0₂ 1₂
+		s.op3("trn2", y+1, x, x+1) // 0₁ 1₁ 0₃ 1₃
+		s.op3("trn1", y+2, x+2, x+3)
+		s.op3("trn2", y+3, x+2, x+3)
+		s.op3("zip1.2d", z+group, y, y+2)
+		s.op3("zip1.2d", z+4+group, y+1, y+3)
+		s.op3("zip2.2d", z+8+group, y, y+2)
+		s.op3("zip2.2d", z+12+group, y+1, y+3)
+	}
+	for depth := range 4 {
+		for group := range 4 {
+			s.store(16, z+4*depth+group, dst, 16*group)
+		}
+		s.do("ADD R%d, R%d", columns, dst)
+	}
+	s.do("ADD $%d, R%d", 4*t.size, b)
+	s.do("SUBS $1, R%d", blocks)
+	s.do("BNE block")
+	s.ret()
+}
+
+// pack copies rows of 16 elements, widened.
+func pack(s *assembly, t storage) {
+	const dst, b, ldb, k, at = 0, 1, 2, 3, 4
+	name := "pack" + t.name + "NEON"
+	s.function(name, name+" copies b [k, 16] to dst [k, 16] as float32.", "dst *float32", "b *byte", "ldb int", "k int")
+	s.param("dst", dst)
+	s.param("b", b)
+	s.param("ldb", ldb)
+	s.param("k", k)
+	s.do("LSL $%d, R%d", t.size/2, ldb)
+	s.at("row")
+	s.do("MOVD R%d, R%d", b, at)
+	for half := range 2 {
+		s.widen(t, 8, 2*half, 2*half+1, at)
+		s.do("ADD $%d, R%d", 8*t.size, at)
+		s.store(16, 2*half, dst, 32*half)
+		s.store(16, 2*half+1, dst, 32*half+16)
+	}
+	s.do("ADD R%d, R%d", ldb, b)
+	s.do("ADD $64, R%d", dst)
+	s.do("SUBS $1, R%d", k)
+	s.do("BNE row")
+	s.ret()
+}

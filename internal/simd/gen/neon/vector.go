@@ -1,0 +1,416 @@
+package main
+
+import "math"
+
+// The vectors of an unrolled loop, and the general registers of the arrays.
+const (
+	unroll    = 4
+	unrollExp = 2 // an exponential needs six registers
+	count     = 0 // elements left
+	array     = 1 // the first array's pointer, then the second's
+)
+
+// walk runs body over all elements: for vectors registers of four lanes at a time,
+// for one register, and for single elements in lane 0.
+func (s *assembly) walk(vectors int, sizes []int, body func(vectors, lanes int)) {
+	for _, step := range []struct{ vectors, lanes int }{{vectors, 4}, {1, 4}, {1, 1}} {
+		n := step.vectors * step.lanes
+		loop, done := s.label("loop"), s.label("done")
+		s.do("SUBS $%d, R%d", n, count)
+		s.do("BLT %s", done)
+		s.at(loop)
+		body(step.vectors, step.lanes)
+		for i, size := range sizes {
+			s.do("ADD $%d, R%d", n*size, array+i)
+		}
+		s.do("SUBS $%d, R%d", n, count)
+		s.do("BGE %s", loop)
+		s.at(done)
+		s.do("ADD $%d, R%d", n, count)
+	}
+}
+
+// arrays loads the pointers of the arrays, and n.
+func (s *assembly) arrays(names ...string) (sizes []int) {
+	for i, name := range names {
+		s.param(name, array+i)
+		sizes = append(sizes, 4)
+	}
+	s.param("n", count)
+	return sizes
+}
+
+// read and put move register u of a step from and to an array.
+func (s *assembly) read(v, from, u, lanes int) { s.load(4*lanes, v, array+from, 16*u) }
+func (s *assembly) put(v, from, u, lanes int)  { s.store(4*lanes, v, array+from, 16*u) }
+
+func (s *assembly) returnFloat(v int) {
+	s.do("FMOVS F%d, ret+%d(FP)", v, s.offsets["ret"])
+	s.ret()
+}
+
+func vector(s *assembly) {
+	reductions(s)
+	maps(s)
+	exponentials(s)
+	conversions(s)
+}
+
+// addUp returns the sum of registers first … first+n-1 and of lane 0 of the register
+// that follows them, in lane 0 of first.
+func (s *assembly) addUp(first, n int) {
+	for step := n / 2; step > 0; step /= 2 {
+		for i := range step {
+			s.op3("fadd", first+i, first+i, first+i+step)
+		}
+	}
+	s.op3("faddp", first, first, first)
+	s.op2("faddp.s", first, first)
+	s.op3("fadd.s", first, first, first+n)
+}
+
+func reductions(s *assembly) {
+	const sums, x, y = 0, 8, 16
+	zero := func() {
+		for i := range unroll + 1 { // single elements have their own
+			s.zero(sums + i)
+		}
+	}
+	target := func(u, lanes int) int {
+		if lanes == 1 {
+			return sums + unroll
+		}
+		return sums + u
+	}
+	s.function("dotNEON", "dotNEON returns Σ x[i]·y[i].", "x *float32", "y *float32", "n int", "ret")
+	sizes := s.arrays("x", "y")
+	zero()
+	s.walk(unroll, sizes, func(vectors, lanes int) {
+		for u := range vectors {
+			s.read(x+u, 0, u, lanes)
+			s.read(y+u, 1, u, lanes)
+			s.op3("fmla", target(u, lanes), x+u, y+u)
+		}
+	})
+	s.addUp(sums, unroll)
+	s.returnFloat(sums)
+
+	s.function("sumNEON", "sumNEON returns Σ x[i].", "x *float32", "n int", "ret")
+	sizes = s.arrays("x")
+	zero()
+	s.walk(unroll, sizes, func(vectors, lanes int) {
+		for u := range vectors {
+			s.read(x+u, 0, u, lanes)
+			s.op3("fadd", target(u, lanes), target(u, lanes), x+u)
+		}
+	})
+	s.addUp(sums, unroll)
+	s.returnFloat(sums)
+
+	s.function("maxNEON", "maxNEON returns the largest element, or NaN if there is one.", "x *float32", "n int", "ret")
+	sizes = s.arrays("x")
+	for i := range unroll {
+		s.constant(sums+i, math.Float32bits(float32(math.Inf(-1))))
+	}
+	s.walk(unroll, sizes, func(vectors, lanes int) {
+		for u := range vectors {
+			if lanes == 1 {
+				s.loadAll(x, array)
+			} else {
+				s.read(x+u, 0, u, lanes)
+			}
+			s.op3("fmax", sums+u, sums+u, x+u)
+		}
+	})
+	for i := 1; i < unroll; i++ {
+		s.op3("fmax", sums, sums, sums+i)
+	}
+	s.op2("fmaxv", sums, sums)
+	s.returnFloat(sums)
+}
+
+func maps(s *assembly) {
+	const a, x, y = 0, 8, 16
+	s.function("maxIntoNEON", "maxIntoNEON sets dst[i] = max(dst[i], src[i]).", "dst *float32", "src *float32", "n int")
+	s.walk(unroll, s.arrays("dst", "src"), func(vectors, lanes int) {
+		for u := range vectors {
+			s.read(x+u, 0, u, lanes)
+			s.read(y+u, 1, u, lanes)
+			s.op3("fmax", x+u, x+u, y+u)
+			s.put(x+u, 0, u, lanes)
+		}
+	})
+	s.ret()
+
+	s.function("axpyNEON", "axpyNEON sets y[i] += a·x[i].", "a float32", "x *float32", "y *float32", "n int")
+	s.floatParam("a", a)
+	s.walk(unroll, s.arrays("x", "y"), func(vectors, lanes int) {
+		for u := range vectors {
+			s.read(x+u, 0, u, lanes)
+			s.read(y+u, 1, u, lanes)
+			s.op3("fmla", y+u, x+u, a)
+			s.put(y+u, 1, u, lanes)
+		}
+	})
+	s.ret()
+
+	for _, f := range []struct{ name, op, doc string }{
+		{"scaleNEON", "fmul", "scaleNEON sets x[i] *= a."},
+		{"addScalarNEON", "fadd", "addScalarNEON sets x[i] += a."},
+	} {
+		s.function(f.name, f.doc, "a float32", "x *float32", "n int")
+		s.floatParam("a", a)
+		s.walk(unroll, s.arrays("x"), func(vectors, lanes int) {
+			for u := range vectors {
+				s.read(x+u, 0, u, lanes)
+				s.op3(f.op, x+u, x+u, a)
+				s.put(x+u, 0, u, lanes)
+			}
+		})
+		s.ret()
+	}
+	for _, f := range []struct{ name, op, doc string }{
+		{"addNEON", "fadd", "addNEON sets dst[i] = x[i] + y[i]."},
+		{"mulNEON", "fmul", "mulNEON sets dst[i] = x[i] · y[i]."},
+	} {
+		s.function(f.name, f.doc, "dst *float32", "x *float32", "y *float32", "n int")
+		s.walk(unroll, s.arrays("dst", "x", "y"), func(vectors, lanes int) {
+			for u := range vectors {
+				s.read(x+u, 1, u, lanes)
+				s.read(y+u, 2, u, lanes)
+				s.op3(f.op, x+u, x+u, y+u)
+				s.put(x+u, 0, u, lanes)
+			}
+		})
+		s.ret()
+	}
+}
+
+// Registers of the exponential: constants from 0 on, then working registers from
+// work on, of which walk's register u uses work+u, work+u+unrollExp and so on.
+const (
+	highest = iota
+	lowest
+	log2e
+	ln2Upper
+	ln2Lower
+	c2
+	c3
+	c4
+	c5
+	c6
+	c7
+	one
+	bias
+	shift  // a function's own
+	sumExp // … 16: sums of two vectors and of single elements
+	work   = 17
+)
+
+// softmaxFloor is the logarithm below which a term of a softmax is 0.
+const softmaxFloor = -40
+
+func (s *assembly) expConstants(floor float32) {
+	// In order, so that the file is the same every time. The upper part of ln 2 has few
+	// bits, so that its product with an integer is exact.
+	for i, value := range []float32{89, floor, math.Log2E, 0.693359375, -2.12194440e-4,
+		5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4, 1} {
+		s.constant(i, math.Float32bits(value))
+	}
+	s.constant(bias, 127)
+}
+
+// exp replaces x = v[u] for u < vectors by eˣ, 0 below the floor if that is a
+// softmax's: x = n·ln 2 + r with |r| ≤ ½ ln 2, then eʳ by the polynomial of Cephes
+// (Moshier, expf.c), then a scaling by 2ⁿ in two exact steps, the second of which
+// rounds subnormal results.
+func (s *assembly) exp(vectors int, softmax bool) {
+	register := func(i int) func(u int) int { return func(u int) int { return work + i*unrollExp + u } }
+	x, n, square, p, t, below := register(0), register(1), register(2), register(3), register(4), register(5)
+	each := func(emit func(u int)) {
+		for u := range vectors {
+			emit(u)
+		}
+	}
+	op3 := func(name string, d, a, b func(int) int) {
+		each(func(u int) { s.op3(name, d(u), a(u), b(u)) })
+	}
+	is := func(register int) func(int) int { return func(int) int { return register } }
+	move := func(d, n func(int) int) { each(func(u int) { s.move(d(u), n(u)) }) }
+	if softmax {
+		op3("fcmgt", below, is(lowest), x)
+	}
+	op3("fmax", x, x, is(lowest)) // NaN stays NaN
+	op3("fmin", x, x, is(highest))
+	op3("fmul", n, x, is(log2e))
+	each(func(u int) { s.op2("frintn", n(u), n(u)) })
+	op3("fmls", x, n, is(ln2Upper))
+	op3("fmls", x, n, is(ln2Lower))
+	op3("fmul", square, x, x)
+	// 1 + (r + r²·(c₂ + c₃r + r²·(c₄ + c₅r + r²·(c₆ + c₇r))))
+	move(p, is(c6))
+	op3("fmla", p, x, is(c7))
+	move(t, is(c4))
+	op3("fmla", t, x, is(c5))
+	op3("fmla", t, square, p)
+	move(p, is(c2))
+	op3("fmla", p, x, is(c3))
+	op3("fmla", p, square, t)
+	op3("fmla", x, square, p)
+	op3("fadd", x, x, is(one))
+	each(func(u int) { s.op2("fcvtns", n(u), n(u)) })
+	each(func(u int) { s.shiftRight(t(u), n(u), 1) })
+	op3("sub", n, n, t)
+	for _, power := range []func(int) int{t, n} {
+		op3("add", power, power, is(bias))
+		each(func(u int) { s.shiftLeft(power(u), power(u), 23) })
+		op3("fmul", x, x, power)
+	}
+	if softmax {
+		op3("bic", x, x, below)
+	}
+}
+
+func exponentials(s *assembly) {
+	const below = -105 // its exponential is 0
+	s.function("expNEON", "expNEON sets dst[i] = exp(src[i]).", "dst *float32", "src *float32", "n int")
+	sizes := s.arrays("dst", "src")
+	s.expConstants(below)
+	s.walk(unrollExp, sizes, func(vectors, lanes int) {
+		for u := range vectors {
+			s.read(work+u, 1, u, lanes)
+		}
+		s.exp(vectors, false)
+		for u := range vectors {
+			s.put(work+u, 0, u, lanes)
+		}
+	})
+	s.ret()
+
+	s.function("expSumNEON", "expSumNEON sets dst[i] = exp(src[i] − shift), 0 below softmaxFloor, and returns their sum.",
+		"dst *float32", "src *float32", "n int", "shift float32", "ret")
+	sizes = s.arrays("dst", "src")
+	s.expConstants(softmaxFloor)
+	s.floatParam("shift", shift)
+	for i := range unrollExp + 1 {
+		s.zero(sumExp + i)
+	}
+	s.walk(unrollExp, sizes, func(vectors, lanes int) {
+		for u := range vectors {
+			s.read(work+u, 1, u, lanes)
+			s.op3("fsub", work+u, work+u, shift)
+		}
+		s.exp(vectors, true)
+		for u := range vectors {
+			s.put(work+u, 0, u, lanes)
+			sum := sumExp + u
+			if lanes == 1 {
+				sum = sumExp + unrollExp
+			}
+			s.op3("fadd", sum, sum, work+u)
+		}
+	})
+	s.addUp(sumExp, unrollExp)
+	s.returnFloat(sumExp)
+
+	s.function("addExpSubNEON", "addExpSubNEON sets dst[i] += exp(src[i] − shift[i]), 0 below softmaxFloor.",
+		"dst *float32", "src *float32", "shift *float32", "n int")
+	sizes = s.arrays("dst", "src", "shift")
+	s.expConstants(softmaxFloor)
+	s.walk(unrollExp, sizes, func(vectors, lanes int) {
+		for u := range vectors {
+			s.read(work+u, 1, u, lanes)
+			s.read(sumExp+u, 2, u, lanes)
+			s.op3("fsub", work+u, work+u, sumExp+u)
+		}
+		s.exp(vectors, true)
+		for u := range vectors {
+			s.read(sumExp+u, 0, u, lanes)
+			s.op3("fadd", work+u, work+u, sumExp+u)
+			s.put(work+u, 0, u, lanes)
+		}
+	})
+	s.ret()
+
+	s.function("siluMulNEON", "siluMulNEON sets dst[i] = gate[i]·sigmoid(gate[i])·up[i].",
+		"dst *float32", "gate *float32", "up *float32", "n int")
+	sizes = s.arrays("dst", "gate", "up")
+	s.expConstants(below)
+	s.walk(unrollExp, sizes, func(vectors, lanes int) {
+		for u := range vectors {
+			s.read(work+u, 1, u, lanes)
+			s.op2("fneg", work+u, work+u)
+		}
+		s.exp(vectors, false)
+		for u := range vectors {
+			s.op3("fadd", work+u, work+u, one)
+			s.read(sumExp+u, 1, u, lanes)
+			s.op3("fdiv", work+u, sumExp+u, work+u)
+			s.read(sumExp+u, 2, u, lanes)
+			s.op3("fmul", work+u, work+u, sumExp+u)
+			s.put(work+u, 0, u, lanes)
+		}
+	})
+	s.ret()
+}
+
+// conversions handle whole vectors of 8.
+func conversions(s *assembly) {
+	const dst, src, n = 1, 2, 0
+	const x, y, t, mask, nan = 0, 1, 2, 4, 6
+	const leastHalf, lastBit, quiet = 16, 17, 18
+	loop := func(name, doc, d, sr string, sizeDst, sizeSrc int, setup, body func()) {
+		s.function(name, doc, "dst *"+d, "src *"+sr, "n int")
+		s.param("dst", dst)
+		s.param("src", src)
+		s.param("n", n)
+		setup()
+		again, done := s.label("loop"), s.label("done")
+		s.do("SUBS $8, R%d", n)
+		s.do("BLT %s", done)
+		s.at(again)
+		body()
+		s.do("ADD $%d, R%d", 8*sizeSrc, src)
+		s.do("ADD $%d, R%d", 8*sizeDst, dst)
+		s.do("SUBS $8, R%d", n)
+		s.do("BGE %s", again)
+		s.at(done)
+		s.ret()
+	}
+	for _, v := range storages[1:] {
+		loop("widen"+v.name+"NEON", "widen"+v.name+"NEON converts 8·(n/8) elements of "+v.name+" to float32.", "float32", "uint16", 4, 2,
+			func() {}, func() {
+				s.widen(v, 8, x, y, src)
+				s.store(16, x, dst, 0)
+				s.store(16, y, dst, 16)
+			})
+	}
+	loop("narrowF16NEON", "narrowF16NEON rounds 8·(n/8) elements of float32 to F16.", "uint16", "float32", 2, 4,
+		func() {}, func() {
+			s.load(16, x, src, 0)
+			s.load(16, y, src, 16)
+			s.op2("fcvtn", t, x)
+			s.op2("fcvtn.2", t, y)
+			s.store(16, t, dst, 0)
+		})
+	loop("narrowBF16NEON", "narrowBF16NEON rounds 8·(n/8) elements of float32 to BF16.", "uint16", "float32", 2, 4,
+		func() {
+			s.constant(leastHalf, 0x7fff)
+			s.constant(lastBit, 1)
+			s.constant(quiet, 0x400000)
+		}, func() {
+			for h := range 2 {
+				s.load(16, x+h, src, 16*h)
+				s.op3("fcmeq", mask+h, x+h, x+h)
+				s.op3("orr", nan+h, x+h, quiet)
+				s.shiftRightUnsigned(t+h, x+h, 16)
+				s.op3("and", t+h, t+h, lastBit)
+				s.op3("add", x+h, x+h, t+h)
+				s.op3("add", x+h, x+h, leastHalf)
+				s.op3("bit", nan+h, x+h, mask+h)
+			}
+			s.op2("shrn16", t, nan)
+			s.op2("shrn16.2", t, nan+1)
+			s.store(16, t, dst, 0)
+		})
+}

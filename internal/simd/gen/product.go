@@ -1,0 +1,504 @@
+//go:build avo
+
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+func product(v isa) {
+	multiplyPanel(v, false)
+	multiplyPanel(v, true)
+	for _, s := range storages {
+		multiplyDots(v, s)
+		pack(v, s)
+		if v == avx2 { // in-lane shuffles of 256 bits have two ports, of 512 bits one
+			packTransposed(s)
+		}
+	}
+}
+
+// pointer loads a parameter that is a pointer or an integer.
+func pointer(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
+
+// stride loads a parameter that counts elements and turns it into bytes.
+func stride(name string, size int) reg.GPVirtual {
+	r := pointer(name)
+	SHLQ(Imm(uint64(size/2)), r) // 2 or 4 bytes
+	return r
+}
+
+func copyOf(r reg.GPVirtual) reg.GPVirtual {
+	c := GP64()
+	MOVQ(r, c)
+	return c
+}
+
+// multiplyPanel multiplies a by a panel of two vectors of columns. A tile of up to 12
+// (AVX-512) or 6 (AVX2) rows is summed in registers over all of k: per step two
+// vectors of the panel are loaded, and each row's element of a is broadcast.
+func multiplyPanel(v isa, transposed bool) {
+	const vectors = 2
+	maxRows := 6
+	if v.wide() {
+		maxRows = 12
+	}
+	name, shape := "multiplyPanel"+v.name, "[m, k]"
+	if transposed {
+		name, shape = "multiplyPanelT"+v.name, "[k, m]"
+	}
+	function(name, "func(m, width, k int, alpha float32, a *float32, lda int, panel *float32, stride int, beta float32, c *float32, ldc int)",
+		fmt.Sprintf("%s sets c [m, width] = alpha·a·panel + beta·c, for a %s and panel [k, %d].", name, shape, vectors*v.lanes))
+	m, a, lda := pointer("m"), pointer("a"), stride("lda", 4)
+	panel, panelStride := pointer("panel"), stride("stride", 4)
+	c, ldc := pointer("c"), stride("ldc", 4)
+	var tail []mask
+	if v.wide() {
+		tail = v.masks(pointer("width"), vectors)
+	}
+
+	tile := func(rows int) {
+		label := fmt.Sprintf("rows%d", rows)
+		sums := make([][]reg.VecVirtual, rows)
+		for i := range sums {
+			sums[i] = v.vecs(vectors)
+			for _, s := range sums[i] {
+				v.zero(s)
+			}
+		}
+		// Rows of a are addressed as a pointer plus 0, 1 or 2 strides.
+		pointers := []reg.GPVirtual{copyOf(a)}
+		row := func(i int) Mem { return Mem{Base: pointers[0], Disp: 4 * i} }
+		if !transposed {
+			for i := 3; i < rows; i += 3 {
+				p := GP64()
+				LEAQ(Mem{Base: pointers[len(pointers)-1], Index: lda, Scale: 2}, p)
+				ADDQ(lda, p)
+				pointers = append(pointers, p)
+			}
+			row = func(i int) Mem {
+				if i%3 == 0 {
+					return Mem{Base: pointers[i/3]}
+				}
+				return Mem{Base: pointers[i/3], Index: lda, Scale: uint8(i % 3)}
+			}
+		}
+		b, k := copyOf(panel), pointer("k")
+		columns := v.vecs(vectors)
+
+		Label(label + "k")
+		for j, r := range columns {
+			VMOVUPS(Mem{Base: b, Disp: j * v.bytes()}, r)
+		}
+		ADDQ(panelStride, b)
+		for i := range rows {
+			x := v.broadcast(row(i))
+			for j, r := range columns {
+				VFMADD231PS(x, r, sums[i][j])
+			}
+		}
+		for _, p := range pointers {
+			if transposed {
+				ADDQ(lda, p)
+			} else {
+				ADDQ(Imm(4), p)
+			}
+		}
+		DECQ(k)
+		JNZ(LabelRef(label + "k"))
+
+		alpha := v.broadcast(parameter("alpha"))
+		for i := range sums {
+			for _, s := range sums[i] {
+				VMULPS(alpha, s, s)
+			}
+		}
+		if !v.wide() { // these masks are vector registers, free only now
+			tail = v.masks(pointer("width"), vectors)
+		}
+		at := copyOf(c)
+		beta := GP32()
+		MOVL(parameter("beta"), beta)
+		ADDL(beta, beta) // without its sign
+		JZ(LabelRef(label + "store"))
+		scale := v.broadcast(parameter("beta"))
+		for i := range sums {
+			for j, s := range sums[i] {
+				old := v.vec()
+				v.load(Mem{Base: at, Disp: j * v.bytes()}, tail[j], old)
+				VFMADD231PS(scale, old, s)
+				v.store(s, tail[j], Mem{Base: at, Disp: j * v.bytes()})
+			}
+			ADDQ(ldc, at)
+		}
+		JMP(LabelRef(label + "next"))
+		Label(label + "store")
+		for i := range sums {
+			for j, s := range sums[i] {
+				v.store(s, tail[j], Mem{Base: at, Disp: j * v.bytes()})
+			}
+			ADDQ(ldc, at)
+		}
+		Label(label + "next")
+	}
+
+	Label("tiles")
+	CMPQ(m, Imm(uint64(maxRows)))
+	JLT(LabelRef("rest"))
+	tile(maxRows)
+	advance := func(p, stride reg.GPVirtual) {
+		step := GP64()
+		IMUL3Q(Imm(uint64(maxRows)), stride, step)
+		ADDQ(step, p)
+	}
+	if transposed {
+		ADDQ(Imm(uint64(4*maxRows)), a)
+	} else {
+		advance(a, lda)
+	}
+	advance(c, ldc)
+	SUBQ(Imm(uint64(maxRows)), m)
+	JMP(LabelRef("tiles"))
+	Label("rest")
+	for rows := maxRows - 1; rows > 0; rows-- {
+		skip := fmt.Sprintf("not%d", rows)
+		CMPQ(m, Imm(uint64(rows)))
+		JNE(LabelRef(skip))
+		tile(rows)
+		end()
+		Label(skip)
+	}
+	end()
+}
+
+// multiplyDots multiplies up to four rows of a by rows of b, four at a time: each
+// product of two rows is summed along k in its own register (two for one row of a,
+// for enough independent sums), and the registers are added up across at the end.
+func multiplyDots(v isa, s storage) {
+	maxRows := 3 // 12 sums, 3 rows of a and one of b fill 16 registers
+	if v.wide() {
+		maxRows = 4
+	}
+	name := "multiplyDots" + s.name + v.name
+	function(name, "func(m, n, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)",
+		fmt.Sprintf("%s sets c [m, n] = alpha·a [m, k]·b [n, k]ᵀ + beta·c for m in 1 … %d.", name, maxRows))
+	m := pointer("m")
+	for rows := 1; rows <= maxRows; rows++ {
+		skip := fmt.Sprintf("not%d", rows)
+		CMPQ(m, Imm(uint64(rows)))
+		JNE(LabelRef(skip))
+		dotRows(v, s, rows)
+		end()
+		Label(skip)
+	}
+	end()
+}
+
+func dotRows(v isa, s storage, rows int) {
+	const columns = 4
+	label := fmt.Sprintf("m%d", rows)
+	unroll := 1
+	if rows == 1 {
+		unroll = 2
+	}
+	n, k, c := pointer("n"), pointer("k"), pointer("c")
+	a := []reg.GPVirtual{pointer("a")}
+	lda := stride("lda", 4)
+	for i := 1; i < rows; i++ {
+		p := GP64()
+		LEAQ(Mem{Base: a[i-1], Index: lda, Scale: 1}, p)
+		a = append(a, p)
+	}
+	next := pointer("b")
+
+	Label(label + "columns")
+	b := make([]reg.GPVirtual, columns)
+	ldb := stride("ldb", s.size)
+	for j := range b {
+		b[j] = copyOf(next)
+		ADDQ(ldb, next)
+	}
+	// Past the last row the first one is read again; its results are not stored.
+	for j := 1; j < columns; j++ {
+		CMPQ(n, Imm(uint64(j)))
+		CMOVQLE(b[0], b[j])
+	}
+	sums := make([][][]reg.VecVirtual, unroll)
+	for u := range sums {
+		sums[u] = make([][]reg.VecVirtual, rows)
+		for i := range rows {
+			sums[u][i] = v.vecs(columns)
+			for _, r := range sums[u][i] {
+				v.zero(r)
+			}
+		}
+	}
+	at := GP64()
+	XORQ(at, at)
+	left := copyOf(k)
+	step := func(load func(s storage, from Mem, to reg.VecVirtual), u int) {
+		x := v.vecs(rows)
+		for i := range x {
+			load(f32, Mem{Base: a[i], Index: at, Scale: 4, Disp: u * v.bytes()}, x[i])
+		}
+		for j := range b {
+			y := v.vec()
+			load(s, Mem{Base: b[j], Index: at, Scale: uint8(s.size), Disp: u * v.lanes * s.size}, y)
+			for i := range x {
+				VFMADD231PS(x[i], y, sums[u][i][j])
+			}
+		}
+	}
+	if unroll > 1 {
+		Label(label + "unrolled")
+		SUBQ(I32(unroll*v.lanes), left)
+		JLT(LabelRef(label + "whole"))
+		for u := range unroll {
+			step(v.loadWide, u)
+		}
+		ADDQ(I32(unroll*v.lanes), at)
+		JMP(LabelRef(label + "unrolled"))
+		Label(label + "whole")
+		ADDQ(I32(unroll*v.lanes), left)
+	}
+	Label(label + "vector")
+	SUBQ(I32(v.lanes), left)
+	JLT(LabelRef(label + "tail"))
+	step(v.loadWide, 0)
+	ADDQ(I32(v.lanes), at)
+	JMP(LabelRef(label + "vector"))
+	Label(label + "tail")
+	ADDQ(I32(v.lanes), left)
+	JZ(LabelRef(label + "sum"))
+	if v.wide() {
+		lanes := v.masks(left, 1)[0]
+		step(func(s storage, from Mem, to reg.VecVirtual) { v.loadWideMasked(s, from, lanes, to) }, 0)
+	} else {
+		// AVX2 has no masked load of 16-bit elements, and no register is left for a
+		// mask: one element in lane 0, the other lanes 0.
+		Label(label + "scalar")
+		step(func(s storage, from Mem, to reg.VecVirtual) {
+			v.zero(to)
+			if s == f32 {
+				VMOVSS(from, to.AsX())
+				return
+			}
+			bits := GP32()
+			MOVWLZX(from, bits)
+			if s == bf16 {
+				SHLL(Imm(16), bits)
+			}
+			VMOVD(bits, to.AsX())
+			if s == f16 {
+				VCVTPH2PS(to.AsX(), to.AsX())
+			}
+		}, 0)
+		INCQ(at)
+		DECQ(left)
+		JNZ(LabelRef(label + "scalar"))
+	}
+	Label(label + "sum")
+	for u := 1; u < unroll; u++ {
+		for i := range rows {
+			for j := range b {
+				VADDPS(sums[u][i][j], sums[0][i][j], sums[0][i][j])
+			}
+		}
+	}
+	// n may exceed the lanes of a mask.
+	width := GP64()
+	four := GP64()
+	MOVQ(n, width)
+	MOVQ(U32(columns), four)
+	CMPQ(width, four)
+	CMOVQGT(four, width)
+	var lanes mask
+	if v.wide() {
+		lanes = v.masks(width, 1)[0]
+	} else {
+		lanes = v.masks(width, 1)[0]
+		lanes.y = lanes.y.AsX().(reg.VecVirtual)
+	}
+	alpha, beta, bits := XMM(), XMM(), GP32()
+	VBROADCASTSS(parameter("alpha"), alpha)
+	VBROADCASTSS(parameter("beta"), beta)
+	MOVL(parameter("beta"), bits)
+	ldc := stride("ldc", 4)
+	row := copyOf(c)
+	results := make([]reg.VecVirtual, rows)
+	for i := range rows {
+		results[i] = v.sumAcross(sums[0][i])
+		VMULPS(alpha, results[i], results[i])
+	}
+	ADDL(bits, bits)
+	JZ(LabelRef(label + "store"))
+	for i := range rows {
+		old := XMM()
+		v.load(Mem{Base: row}, lanes, old)
+		VFMADD231PS(beta, old, results[i])
+		if i+1 < rows {
+			ADDQ(ldc, row)
+		}
+	}
+	MOVQ(c, row)
+	Label(label + "store")
+	for i := range rows {
+		v.store(results[i], lanes, Mem{Base: row})
+		if i+1 < rows {
+			ADDQ(ldc, row)
+		}
+	}
+	ADDQ(Imm(4*columns), c)
+	SUBQ(Imm(columns), n)
+	JGT(LabelRef(label + "columns"))
+}
+
+// sumAcross returns the sums of the lanes of four registers in one.
+func (v isa) sumAcross(r []reg.VecVirtual) reg.VecVirtual {
+	y := make([]reg.Register, len(r))
+	for i := range r {
+		y[i] = r[i].AsY()
+		if v.wide() {
+			upper := YMM()
+			VEXTRACTF64X4(Imm(1), r[i], upper)
+			VADDPS(upper, r[i].AsY(), r[i].AsY())
+		}
+	}
+	VHADDPS(y[1], y[0], y[0])
+	VHADDPS(y[3], y[2], y[2])
+	VHADDPS(y[2], y[0], y[0])
+	upper, sum := XMM(), XMM()
+	VEXTRACTF128(Imm(1), y[0], upper)
+	VADDPS(upper, r[0].AsX(), sum)
+	return sum
+}
+
+// pack copies rows of two vectors, widened; of AVX2 with 16-bit elements only whole
+// ones.
+func pack(v isa, s storage) {
+	name := "pack" + s.name + v.name
+	function(name, "func(dst *float32, b *byte, ldb, width, k int)",
+		fmt.Sprintf("%s copies b [k, width] to dst [k, %d] as float32.", name, 2*v.lanes))
+	dst, b, ldb, k := pointer("dst"), pointer("b"), stride("ldb", s.size), pointer("k")
+	masked := v.wide() || s == f32
+	var lanes []mask
+	if masked {
+		lanes = v.masks(pointer("width"), 2)
+	}
+	Label("row")
+	for j := range 2 {
+		x := v.vec()
+		from := Mem{Base: b, Disp: j * v.lanes * s.size}
+		if masked {
+			v.loadWideMasked(s, from, lanes[j], x)
+		} else {
+			v.loadWide(s, from, x)
+		}
+		VMOVUPS(x, Mem{Base: dst, Disp: j * v.bytes()})
+	}
+	ADDQ(ldb, b)
+	ADDQ(I32(2*v.bytes()), dst)
+	DECQ(k)
+	JNZ(LabelRef("row"))
+	end()
+}
+
+// packTransposed transposes blocks of 16 rows by 32 bytes.
+func packTransposed(s storage) {
+	v := avx2
+	depth := 8 // elements of a row in a block
+	if s == bf16 {
+		depth = 16
+	}
+	name := "packTransposed" + s.name
+	function(name, "func(dst *float32, columns int, b *byte, ldb, blocks int)",
+		fmt.Sprintf("%s copies b [16, %d·blocks] to dst [%d·blocks, 16] with row stride columns, transposed, as float32.",
+			name, depth, depth))
+	dst, columns := pointer("dst"), stride("columns", 4)
+	ldb, blocks := stride("ldb", s.size), pointer("blocks")
+	ldb3 := GP64()
+	LEAQ(Mem{Base: ldb, Index: ldb, Scale: 2}, ldb3)
+	rows := []reg.GPVirtual{pointer("b")} // of rows 0, 4, 8 and 12
+	for i := range 3 {
+		r := GP64()
+		LEAQ(Mem{Base: rows[i], Index: ldb, Scale: 4}, r)
+		rows = append(rows, r)
+	}
+	source := func(i int) Mem {
+		switch i % 4 {
+		case 0:
+			return Mem{Base: rows[i/4]}
+		case 3:
+			return Mem{Base: rows[i/4], Index: ldb3, Scale: 1}
+		}
+		return Mem{Base: rows[i/4], Index: ldb, Scale: uint8(i % 4)}
+	}
+	var upper reg.VecVirtual
+	if s == bf16 {
+		upper = v.vec()
+		VPCMPEQD(upper, upper, upper)
+		VPSLLD(Imm(16), upper, upper)
+	}
+	Label("block")
+	// A word is an element, or a pair of bfloat16. Of four words of each row at a time,
+	// out[h][i] gets word i of the rows 8h … 8h+7.
+	for word := 0; word < 8; word += 4 {
+		out := make([][]reg.VecVirtual, 2)
+		for h := range out {
+			x := v.vecs(4) // rows 8h+i and 8h+i+4
+			for i := range x {
+				low, high := source(8*h+i), source(8*h+i+4)
+				if s == f16 {
+					v.zero(x[i])
+					VCVTPH2PS(low.Offset(2*word), x[i].AsX())
+					r := v.vec()
+					VCVTPH2PS(high.Offset(2*word), r.AsX())
+					VINSERTF128(Imm(1), r.AsX(), x[i], x[i])
+					continue
+				}
+				VBROADCASTF128(low.Offset(4*word), x[i]) // a plain load, that defines the whole register
+				VINSERTF128(Imm(1), high.Offset(4*word), x[i], x[i])
+			}
+			// The integer forms of these shuffles run on two ports of recent processors, the
+			// floating-point forms on one.
+			t := v.vecs(4)
+			VPUNPCKLDQ(x[1], x[0], t[0]) // 0₀ 1₀ 0₁ 1₁
+			VPUNPCKHDQ(x[1], x[0], t[1]) // 0₂ 1₂ 0₃ 1₃
+			VPUNPCKLDQ(x[3], x[2], t[2])
+			VPUNPCKHDQ(x[3], x[2], t[3])
+			out[h] = v.vecs(4)
+			VPUNPCKLQDQ(t[2], t[0], out[h][0])
+			VPUNPCKHQDQ(t[2], t[0], out[h][1])
+			VPUNPCKLQDQ(t[3], t[1], out[h][2])
+			VPUNPCKHQDQ(t[3], t[1], out[h][3])
+		}
+		// Both halves of a cache line one after the other.
+		for i := range 4 {
+			if s == bf16 {
+				for h := range out {
+					first := v.vec()
+					VPSLLD(Imm(16), out[h][i], first)
+					VMOVUPS(first, Mem{Base: dst, Disp: 32 * h})
+				}
+				ADDQ(columns, dst)
+			}
+			for h := range out {
+				if s == bf16 {
+					VPAND(upper, out[h][i], out[h][i])
+				}
+				VMOVUPS(out[h][i], Mem{Base: dst, Disp: 32 * h})
+			}
+			ADDQ(columns, dst)
+		}
+	}
+	for _, r := range rows {
+		ADDQ(I32(depth*s.size), r)
+	}
+	DECQ(blocks)
+	JNZ(LabelRef("block"))
+	end()
+}

@@ -1,0 +1,53 @@
+package simd
+
+import (
+	"fmt"
+	"os"
+)
+
+// portable is the level that every processor has; the other ones are numbered per
+// architecture, better ones higher.
+const portable = 0
+
+var (
+	best   = detect() // the best level that this processor has
+	level  = best     // the level in use
+	envErr error
+)
+
+func init() {
+	if name := os.Getenv("GLIMPSE_SIMD"); name != "" {
+		_, envErr = Use(name)
+	}
+}
+
+// Level returns the name of the instruction set in use: avx512, avx2, neon or portable.
+func Level() string { return levelNames[level] }
+
+// Levels returns the names of the levels that this processor has, worst first.
+func Levels() []string { return levelNames[:best+1] }
+
+// Use selects a level by name and returns a function that selects the previous one
+// again. It is meant for tests and for the start of a program: it must not be called
+// while kernels run. Results differ between levels in the last bits.
+//
+// The error says that the name is unknown, or that this processor lacks the level.
+func Use(name string) (restore func(), err error) {
+	for l, n := range Levels() {
+		if n == name {
+			previous := level
+			level = l
+			return func() { level = previous }, nil
+		}
+	}
+	return func() {}, fmt.Errorf("simd: level %q, want one of %q on this processor", name, Levels())
+}
+
+// EnvError returns what was wrong with the environment variable GLIMPSE_SIMD, which
+// then had no effect, or nil.
+func EnvError() error {
+	if envErr != nil {
+		return fmt.Errorf("environment variable GLIMPSE_SIMD: %w", envErr)
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package simd
+
+import (
+	"math"
+	"sync"
+	"unsafe"
+
+	"glimpse/internal/parallel"
+)
+
+// storage is the type of the elements of b.
+type storage uint8
+
+const (
+	f32 storage = iota
+	bf16
+	f16
+)
+
+// size is the number of bytes of one element.
+func (s storage) size() int {
+	if s == f32 {
+		return 4
+	}
+	return 2
+}
+
+const (
+	// maxDepth bounds the part of k that one panel covers: 32 columns of it fill the
+	// level-1 cache of 48 KiB together with a tile's rows of a.
+	maxDepth = 256
+	// maxColumns is the width of the widest panel of any level.
+	maxColumns = 32
+	// taskWork is the number of multiply-adds below which a task is not worth
+	// handing to another thread (about a microsecond).
+	taskWork = 64 << 10
+	// maxTasks bounds the tasks of one product. They must be many enough for the
+	// threads of any machine, because the split cannot depend on their number.
+	maxTasks = 64
+	// rowUnit is what blocks of rows are a multiple of: the rows of a tile are 12 or 6.
+	rowUnit = 12
+	// minRows and maxRows bound a block of rows: below, packing a panel per block
+	// costs too much; above, a block of a [rows, maxDepth] takes more than a quarter
+	// of a level-2 cache of 1 MiB.
+	minRows, maxRows = 4 * rowUnit, 22 * rowUnit
+	// copyStride is the row stride from which on a block of a is copied before use:
+	// rows a page or more apart share few cache sets and need an address translation
+	// each.
+	copyStride = 1024
+	// dotColumns is what blocks of columns are a multiple of where dot products are
+	// used, and the number of rows of b that all rows of a are multiplied by while
+	// they are in the level-2 cache.
+	dotColumns = 8
+	// maxDotRows is the number of rows of a up to which a·bᵀ is made of dot products.
+	maxDotRows = 8
+)
+
+// product is one matrix product c = alpha·a·b + beta·c, a [k, m] if tn, b [n, k] if
+// nt. Its operands have been checked: the pointers are valid for the shapes.
+type product struct {
+	nt, tn      bool
+	storage     storage
+	level       int
+	m, n, k     int
+	alpha, beta float32
+	a           *float32
+	b           unsafe.Pointer
+	c           *float32
+	lda         int
+	ldb         int
+	ldc         int
+
+	rows, columns int // of a block: the part of c that is one task
+	columnBlocks  int
+}
+
+// job is a product that is shared with other threads. Jobs are reused, so that a
+// product allocates nothing.
+type job struct {
+	product
+	run func(task int)
+}
+
+var jobs = sync.Pool{New: func() any {
+	j := new(job)
+	j.run = j.product.task
+	return j
+}}
+
+func multiply(p product) {
+	if p.m == 0 || p.n == 0 {
+		return
+	}
+	if p.k == 0 {
+		c := unsafe.Slice(p.c, (p.m-1)*p.ldc+p.n)
+		for i := range p.m {
+			scaleOrClear(p.beta, c[i*p.ldc:i*p.ldc+p.n])
+		}
+		return
+	}
+	p.level = level
+	tasks := p.split()
+	if tasks == 1 {
+		p.block(0, p.m, 0, p.n)
+		return
+	}
+	j := jobs.Get().(*job)
+	j.product = p
+	parallel.For(tasks, j.run)
+	j.product = product{} // keep no operand alive
+	jobs.Put(j)
+}
+
+// scaleOrClear sets x to beta·x, without reading it if beta is 0.
+func scaleOrClear(beta float32, x []float32) {
+	if beta == 0 {
+		clear(x)
+		return
+	}
+	Scale(beta, x)
+}
+
+// split chooses the blocks from the shape alone and returns their number.
+func (p *product) split() int {
+	p.rows, p.columns, p.columnBlocks = p.m, p.n, 1
+	wanted := 1
+	// In floating point, because the product of three sizes may overflow.
+	if w := float64(p.m) * float64(p.n) * float64(p.k) / taskWork; w >= maxTasks {
+		wanted = maxTasks
+	} else if w >= 2 {
+		wanted = int(w)
+	}
+	if p.usesDots() {
+		p.columns = blockSize(p.n, wanted, dotColumns)
+		p.columnBlocks = blocks(p.n, p.columns)
+		return p.columnBlocks
+	}
+	// Square blocks copy least. Each block of rows packs the panels again.
+	fewest := minRows
+	if p.nt {
+		fewest *= 2 // transposing costs more
+	}
+	rowBlocks := int(math.Sqrt(float64(wanted)*float64(p.m)/float64(p.n)) + 0.5)
+	rowBlocks = max(1, min(rowBlocks, p.m/fewest))
+	p.rows = min(blockSize(p.m, rowBlocks, rowUnit), maxRows)
+	rowBlocks = blocks(p.m, p.rows)
+	p.columns = blockSize(p.n, max(1, wanted/rowBlocks), maxColumns)
+	p.columnBlocks = blocks(p.n, p.columns)
+	return rowBlocks * p.columnBlocks
+}
+
+// blocks is the number of blocks of the given size that cover n.
+func blocks(n, size int) int { return (n + size - 1) / size }
+
+// blockSize is the multiple of unit of which at most count blocks cover n.
+func blockSize(n, count, unit int) int { return blocks(blocks(n, unit), count) * unit }
+
+// usesDots reports whether the product is made of dot products of rows.
+func (p *product) usesDots() bool { return p.nt && p.m <= maxDotRows }
+
+// task computes one block.
+func (p *product) task(task int) {
+	i, j := task/p.columnBlocks*p.rows, task%p.columnBlocks*p.columns
+	p.block(i, min(i+p.rows, p.m), j, min(j+p.columns, p.n))
+}
+
+// block computes rows i0 ≤ i < i1 and columns j0 ≤ j < j1 of c. The order of
+// additions within an element does not depend on the block.
+func (p *product) block(i0, i1, j0, j1 int) {
+	if p.usesDots() {
+		p.dots(i0, i1, j0, j1)
+		return
+	}
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	columns := panelColumns(p.level)
+	// Even shares of k rather than a short last one, in whole vectors for packing.
+	depth := blockSize(p.k, blocks(p.k, maxDepth), 16)
+	for k0, beta := 0, p.beta; k0 < p.k; k0, beta = k0+depth, 1 {
+		k := min(depth, p.k-k0)
+		a, lda := p.blockOfA(i0, k0), p.lda
+		if lda >= copyStride && i1-i0 >= minRows {
+			a, lda = s.copyRows(a, lda, i1-i0, k, p.tn)
+		}
+		for j := j0; j < j1; j += columns {
+			width := min(columns, j1-j)
+			panel, stride := p.panel(s, columns, j, width, k0, k)
+			multiplyPanel(p.level, p.tn, i1-i0, width, k, p.alpha, a, lda,
+				panel, stride, beta, offset(p.c, i0*p.ldc+j), p.ldc)
+		}
+	}
+}
+
+// blockOfA returns the start of row i of a at depth k.
+func (p *product) blockOfA(i, k int) *float32 {
+	if p.tn {
+		return offset(p.a, k*p.lda+i)
+	}
+	return offset(p.a, i*p.lda+k)
+}
+
+// panel returns columns j … j+width of b for depths k0 … k0+k as float32 rows
+// [k, columns] with the returned stride, either in place or copied to s. All
+// columns of a row are readable; those from width on mean nothing.
+func (p *product) panel(s *scratch, columns, j, width, k0, k int) (panel *float32, stride int) {
+	switch {
+	case p.nt:
+		b := unsafe.Add(p.b, (j*p.ldb+k0)*p.storage.size())
+		packTransposed(p.level, p.storage, s.panel, columns, b, p.ldb, width, k)
+	default:
+		b := unsafe.Add(p.b, (k0*p.ldb+j)*p.storage.size())
+		if p.storage == f32 && width == columns && p.m <= rowUnit {
+			return (*float32)(b), p.ldb // read once or twice: not worth a copy
+		}
+		pack(p.level, p.storage, s.panel, columns, b, p.ldb, width, k)
+	}
+	return s.panel, columns
+}
+
+// dots computes a block of a·bᵀ from dot products of rows: few rows of a with each
+// group of rows of b, which thus comes from memory once.
+func (p *product) dots(i0, i1, j0, j1 int) {
+	rows := dotRows(p.level)
+	group := dotColumns
+	if i1-i0 <= rows {
+		group = j1 - j0 // nothing is read twice
+	}
+	for j := j0; j < j1; j += group {
+		n := min(group, j1-j)
+		b := unsafe.Add(p.b, j*p.ldb*p.storage.size())
+		for i := i0; i < i1; i += rows {
+			multiplyDots(p.level, p.storage, min(rows, i1-i), n, p.k, p.alpha, p.blockOfA(i, 0), p.lda,
+				b, p.ldb, p.beta, offset(p.c, i*p.ldc+j), p.ldc)
+		}
+	}
+}
+
+func offset(x *float32, elements int) *float32 {
+	return (*float32)(unsafe.Add(unsafe.Pointer(x), elements*4))
+}
+
+// scratch is the memory of one running task. Its arrays are used from a multiple of
+// 64 bytes on, so that vectors do not straddle cache lines.
+type scratch struct {
+	panel, rows *float32
+	panelMemory [maxDepth*maxColumns + 16]float32
+	rowsMemory  [maxRows*(maxDepth+16) + 16]float32
+}
+
+var scratches = sync.Pool{New: func() any {
+	s := new(scratch)
+	s.panel, s.rows = aligned(&s.panelMemory[0]), aligned(&s.rowsMemory[0])
+	return s
+}}
+
+func aligned(x *float32) *float32 {
+	return offset(x, (64-int(uintptr(unsafe.Pointer(x))&63))/4)
+}
+
+// copyRows copies a block of a [rows, k], or [k, rows] if transposed, and returns the
+// copy with its row stride.
+func (s *scratch) copyRows(a *float32, lda, rows, k int, transposed bool) (*float32, int) {
+	if transposed {
+		rows, k = k, rows
+	}
+	stride := (k + 15) &^ 15
+	for i := range rows {
+		copy(unsafe.Slice(offset(s.rows, i*stride), k), unsafe.Slice(offset(a, i*lda), k))
+	}
+	return s.rows, stride
+}
