@@ -1,0 +1,98 @@
+package kernels
+
+// Allocator hands out tensors: a Backend (each lives as long as it is
+// referenced) or an Arena (all end together).
+type Allocator interface {
+	// Alloc returns a tensor whose contents are undefined.
+	Alloc(d DType, shape ...int) *Tensor
+}
+
+// Arena is a bump allocator for the temporaries of one pass over a model. The
+// tensors handed out since a mark die at Release(mark): their memory is handed
+// out again. It holds about as much as was in use at once at most. An Arena is not
+// safe for concurrent use.
+type Arena struct {
+	backend Backend
+	slabs   map[DType]*slabs
+}
+
+type slabs struct {
+	slabs []*Tensor
+	position
+	peak  int  // most elements in use at once
+	merge bool // nothing is in use and one slab would do for what now takes several
+}
+
+// position is what is in use.
+type position struct {
+	slab int // index of the slab being filled
+	used int // elements of that slab
+	live int // elements of all slabs, without what is left over at their ends
+}
+
+// slabBytes is the least size of one slab; larger requests get a slab of their
+// own size.
+const slabBytes = 1 << 20
+
+// NewArena returns an empty arena in the memory of b.
+func NewArena(b Backend) *Arena { return &Arena{backend: b, slabs: make(map[DType]*slabs)} }
+
+// Mark is a position in an Arena.
+type Mark map[DType]position
+
+// Mark returns the current position.
+func (a *Arena) Mark() Mark {
+	m := make(Mark, len(a.slabs))
+	for d, s := range a.slabs {
+		m[d] = s.position
+	}
+	return m
+}
+
+// Release frees everything allocated since the mark; nil frees all.
+func (a *Arena) Release(m Mark) {
+	for d, s := range a.slabs {
+		s.position = m[d]
+		// Larger requests than before went past the slabs that were there. A pass that
+		// grows from call to call would leave a set of slabs behind for each size.
+		s.merge = s.position == position{} && len(s.slabs) > 1
+	}
+}
+
+// Alloc returns a tensor with undefined contents.
+func (a *Arena) Alloc(d DType, shape ...int) *Tensor {
+	const align = 16 // elements: whole cache lines for f32
+	n := elements(shape)
+	s := a.slabs[d]
+	if s == nil {
+		s = &slabs{}
+		a.slabs[d] = s
+	}
+	if s.merge {
+		s.slabs, s.merge = nil, false
+		s.slabs = append(s.slabs, a.backend.Alloc(d, max(s.peak, n, slabBytes/d.Size())))
+	}
+	for s.slab < len(s.slabs) && s.used+n > s.slabs[s.slab].Len() {
+		s.slab, s.used = s.slab+1, 0
+	}
+	if s.slab == len(s.slabs) {
+		s.slabs = append(s.slabs, a.backend.Alloc(d, max(n, slabBytes/d.Size())))
+	}
+	t := s.slabs[s.slab].view(s.used, s.used+n)
+	t.Shape = append([]int(nil), shape...)
+	whole := (n + align - 1) / align * align
+	s.used, s.live = s.used+whole, s.live+whole
+	s.peak = max(s.peak, s.live)
+	return t
+}
+
+// Bytes is the memory that the arena holds.
+func (a *Arena) Bytes() int64 {
+	var n int64
+	for _, s := range a.slabs {
+		for _, t := range s.slabs {
+			n += int64(t.Bytes())
+		}
+	}
+	return n
+}

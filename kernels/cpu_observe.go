@@ -1,0 +1,89 @@
+package kernels
+
+import (
+	"math"
+
+	"glimpse/internal/simd"
+)
+
+// fusedLogits is the number of logits of one KV head up to which they are kept
+// (1 MB), so that scores need no second product of queries and keys.
+const fusedLogits = 1 << 18
+
+func (b *cpu) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
+	entries := 0
+	for _, kv := range a.Past {
+		entries = max(entries, kv.Entries())
+	}
+	if a.Rows()*a.Group()*entries > fusedLogits {
+		b.Attention(out, lse, a)
+		b.ObservedScores(logScore, lse, a)
+		return
+	}
+	checkAttention(out, lse, a)
+	checkObservedScores(logScore, lse, a)
+	queries := a.Rows() * a.Group()
+	tasks(a.KVHeads(), 4*queries*(entries+a.Rows())*a.HeadDim(), func(g int) {
+		b.with(queries*(2*a.HeadDim()+2*entries+a.Rows()+1)+2*entries, func(s *buffer) {
+			observeHead(out, lse, logScore, a, g, s)
+		})
+	})
+}
+
+// observeHead does ObserveAttention for the query heads that read KV head g.
+func observeHead(out, lse, logScore *Tensor, a *Attend, g int, s *buffer) {
+	group, dim, rows, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.KVHeads()
+	queries, n := rows*group, a.Past[g].Entries()
+	q, logits, p, own := s.take(queries*dim), s.take(queries*n), s.take(queries*n), s.take(queries*rows)
+	inverse := s.take(queries) // of the softmax sums
+	stack(q, a.Q.F32(), a, g, 0, rows, float32(a.Scale))
+	simd.GemmNT(queries, n, dim, 1, q, dim, a.Past[g].K.F32(), dim, 0, logits, n)
+	if a.K != nil {
+		simd.GemmNT(queries, rows, dim, 1, q, dim, a.K.F32()[g*dim:], kvHeads*dim, 0, own, rows)
+	}
+	for i := range queries {
+		r, h := i/group, g*group+i%group
+		from, to := a.visible(g, r)
+		fromOwn, toOwn := a.visibleOwn(r)
+		x, pi, o := logits[i*n:][:n], p[i*n:][:n], own[i*rows:][:rows]
+		top := max(simd.Max(x[from:to]), simd.Max(o[fromOwn:toOwn]))
+		sum := simd.ExpSum(pi[from:to], x[from:to], top) + simd.ExpSum(o[fromOwn:toOwn], o[fromOwn:toOwn], top)
+		clear(pi[:from])
+		clear(pi[to:])
+		clear(o[:fromOwn])
+		clear(o[toOwn:])
+		z := top + float32(math.Log(float64(sum)))
+		lse.F32()[h*rows+r], inverse[i] = z, 1/sum
+		simd.AddScalar(-z, x[from:to])
+	}
+	if out != nil {
+		acc := q // the queries have been used
+		simd.GemmNN(queries, dim, n, 1, p, n, a.Past[g].V.F32(), dim, 0, acc, dim)
+		if a.K != nil {
+			simd.GemmNN(queries, dim, rows, 1, own, rows, a.V.F32()[g*dim:], kvHeads*dim, 1, acc, dim)
+		}
+		for i, v := range inverse {
+			simd.Scale(v, acc[i*dim:][:dim])
+		}
+		unstack(out.F32(), acc, a, g, 0, rows)
+	}
+	// Log-sum-exp down the columns of every query head.
+	top, sum := s.take(n), s.take(n)
+	logRows := float32(math.Log(float64(rows)))
+	for head := range group {
+		fill(top, float32(math.Inf(-1)))
+		clear(sum)
+		for r := range rows {
+			from, to := a.visible(g, r)
+			simd.MaxInto(top[from:to], logits[(r*group+head)*n:][from:to])
+		}
+		for r := range rows {
+			from, to := a.visible(g, r)
+			simd.AddExpSub(sum[from:to], logits[(r*group+head)*n:][from:to], top[from:to])
+		}
+		dst := logScore.F32()[(g*group+head)*logScore.Width():][:n]
+		simd.Log(dst, sum)
+		simd.Add(dst, dst, top)
+		simd.AddScalar(-logRows, dst)
+	}
+}

@@ -1,0 +1,346 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+)
+
+func init() {
+	Backends.Add("reference", func() (Backend, error) { return &reference[float32]{name: "reference", compute: F32}, nil })
+	Backends.Add("reference64", func() (Backend, error) { return &reference[float64]{name: "reference64", compute: F64}, nil })
+}
+
+type float interface{ float32 | float64 }
+
+// reference computes with explicit loops in T. It is written to be compared
+// with the formulas, not to be fast.
+type reference[T float] struct {
+	name    string
+	compute DType
+}
+
+func (b *reference[T]) Name() string                        { return b.name }
+func (b *reference[T]) Compute() DType                      { return b.compute }
+func (b *reference[T]) Alloc(d DType, shape ...int) *Tensor { return NewTensor(d, shape...) }
+
+// of is the memory of a tensor of type T.
+func of[T float](t *Tensor) []T {
+	var z T
+	switch any(z).(type) {
+	case float32:
+		return any(t.F32()).([]T)
+	default:
+		return any(t.F64()).([]T)
+	}
+}
+
+func (b *reference[T]) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
+	checkLinear(y, x, w, bias)
+	m, in, out := x.Dim0(), x.Width(), w.Dim0()
+	Y, X := of[T](y), of[T](x)
+	for i := range m {
+		for o := range out {
+			var s T
+			for k := range in {
+				s += X[i*in+k] * T(w.At(o*in+k))
+			}
+			s *= T(alpha)
+			if bias != nil {
+				s += T(bias.At(o))
+			}
+			if beta != 0 {
+				s += T(beta) * Y[i*out+o]
+			}
+			Y[i*out+o] = s
+		}
+	}
+}
+
+func (b *reference[T]) MatMul(c, x, w *Tensor, alpha, beta float64) {
+	m, k, n := x.Dim0(), x.Width(), w.Width()
+	checkProduct("MatMul", c, m, n, k, w.Dim0())
+	C, X := of[T](c), of[T](x)
+	for i := range m {
+		for j := range n {
+			var s T
+			for l := range k {
+				s += X[i*k+l] * T(w.At(l*n+j))
+			}
+			s *= T(alpha)
+			if beta != 0 {
+				s += T(beta) * C[i*n+j]
+			}
+			C[i*n+j] = s
+		}
+	}
+}
+
+func (b *reference[T]) MatMulTA(c, x, w *Tensor, alpha, beta float64) {
+	k, m, n := x.Dim0(), x.Width(), w.Width()
+	checkProduct("MatMulTA", c, m, n, k, w.Dim0())
+	C, X, W := of[T](c), of[T](x), of[T](w)
+	for i := range m {
+		for j := range n {
+			var s T
+			for l := range k {
+				s += X[l*m+i] * W[l*n+j]
+			}
+			s *= T(alpha)
+			if beta != 0 {
+				s += T(beta) * C[i*n+j]
+			}
+			C[i*n+j] = s
+		}
+	}
+}
+
+func (b *reference[T]) Fill(y *Tensor, value float64) {
+	for i := range y.Len() {
+		y.set(i, value)
+	}
+}
+
+func (b *reference[T]) Copy(y, x *Tensor) {
+	mustFit(x.Len(), y.Shape)
+	copy(of[T](y), of[T](x))
+}
+
+func (b *reference[T]) Gather(y, table *Tensor, ids []int32) {
+	w := table.Width()
+	mustFit(len(ids)*w, y.Shape)
+	Y := of[T](y)
+	for i, id := range ids {
+		for j := range w {
+			Y[i*w+j] = T(table.At(int(id)*w + j))
+		}
+	}
+}
+
+func (b *reference[T]) CopyHead(y, x *Tensor, h int) {
+	checkCopyHead(y, x, h)
+	copyHead(of[T](y), of[T](x), x.Shape[1], x.Shape[2], h)
+}
+
+func copyHead[T float](y, x []T, heads, dim, h int) {
+	for r := range len(y) / dim {
+		copy(y[r*dim:][:dim], x[(r*heads+h)*dim:][:dim])
+	}
+}
+
+func (b *reference[T]) Add(y, x, z *Tensor) {
+	mustFit(x.Len(), z.Shape)
+	mustFit(x.Len(), y.Shape)
+	Y, X, Z := of[T](y), of[T](x), of[T](z)
+	for i := range Y {
+		Y[i] = X[i] + Z[i]
+	}
+}
+
+func (b *reference[T]) Axpy(y *Tensor, alpha float64, x *Tensor) {
+	mustFit(x.Len(), y.Shape)
+	Y, X := of[T](y), of[T](x)
+	for i := range Y {
+		Y[i] += T(alpha) * X[i]
+	}
+}
+
+func (b *reference[T]) RMSNorm(y, x, w *Tensor, eps float64) {
+	checkNorm("RMSNorm", x, w, y)
+	width := w.Len()
+	Y, X := of[T](y), of[T](x)
+	for r := 0; r < len(X); r += width {
+		inv := invRMS(X[r:r+width], eps)
+		for d := range width {
+			Y[r+d] = X[r+d] * inv * T(w.At(d))
+		}
+	}
+}
+
+func invRMS[T float](x []T, eps float64) T {
+	var s T
+	for _, v := range x {
+		s += v * v
+	}
+	return T(1 / math.Sqrt(float64(s)/float64(len(x))+eps))
+}
+
+func (b *reference[T]) RMSNormGrad(dx, x, w, dy *Tensor, eps float64) {
+	checkNorm("RMSNormGrad", x, w, dx, dy)
+	width := w.Len()
+	DX, X, DY := of[T](dx), of[T](x), of[T](dy)
+	for r := 0; r < len(X); r += width {
+		inv := invRMS(X[r:r+width], eps)
+		var dot T
+		for d := range width {
+			dot += DY[r+d] * T(w.At(d)) * X[r+d]
+		}
+		dot *= inv * inv / T(width)
+		for d := range width {
+			DX[r+d] = inv * (DY[r+d]*T(w.At(d)) - X[r+d]*dot)
+		}
+	}
+}
+
+func (b *reference[T]) LayerNorm(y, x, w, bias *Tensor, eps float64) {
+	checkNorm("LayerNorm", x, w, y)
+	checkLengths("LayerNorm", w, bias)
+	width := w.Len()
+	Y, X := of[T](y), of[T](x)
+	for r := 0; r < len(X); r += width {
+		mean, inv := moments(X[r:r+width], eps)
+		for d := range width {
+			Y[r+d] = (X[r+d]-mean)*inv*T(w.At(d)) + T(bias.At(d))
+		}
+	}
+}
+
+// moments are the mean of x and the reciprocal of its standard deviation.
+func moments[T float](x []T, eps float64) (mean, inv T) {
+	for _, v := range x {
+		mean += v
+	}
+	mean /= T(len(x))
+	var s T
+	for _, v := range x {
+		s += (v - mean) * (v - mean)
+	}
+	return mean, T(1 / math.Sqrt(float64(s)/float64(len(x))+eps))
+}
+
+func (b *reference[T]) LayerNormGrad(dx, x, w, dy *Tensor, eps float64) {
+	checkNorm("LayerNormGrad", x, w, dx, dy)
+	width := w.Len()
+	DX, X, DY := of[T](dx), of[T](x), of[T](dy)
+	for r := 0; r < len(X); r += width {
+		mean, inv := moments(X[r:r+width], eps)
+		var sum, dot T
+		for d := range width {
+			g := DY[r+d] * T(w.At(d))
+			sum += g
+			dot += g * (X[r+d] - mean) * inv
+		}
+		sum, dot = sum/T(width), dot/T(width)
+		for d := range width {
+			DX[r+d] = inv * (DY[r+d]*T(w.At(d)) - sum - (X[r+d]-mean)*inv*dot)
+		}
+	}
+}
+
+func (b *reference[T]) RoPE(x *Tensor, pos []int32, table *RoPETable, inverse bool) {
+	rows, heads, dim := x.Shape[0], x.Shape[1], x.Shape[2]
+	checkRoPE(x, pos, table)
+	X, C, S := of[T](x), of[T](table.Cos), of[T](table.Sin)
+	half := dim / 2
+	for r := range rows {
+		for h := range heads {
+			v := X[(r*heads+h)*dim:][:dim]
+			for i := range half {
+				c, s := C[int(pos[r])*half+i], S[int(pos[r])*half+i]
+				if inverse {
+					s = -s
+				}
+				a, z := v[i], v[i+half]
+				v[i], v[i+half] = c*a-s*z, s*a+c*z
+			}
+		}
+	}
+}
+
+func sigmoid[T float](x T) T { return T(1 / (1 + math.Exp(-float64(x)))) }
+
+func (b *reference[T]) SiLUMul(y, gate, up *Tensor) {
+	checkLengths("SiLUMul", y, gate, up)
+	Y, G, U := of[T](y), of[T](gate), of[T](up)
+	for i := range Y {
+		Y[i] = G[i] * sigmoid(G[i]) * U[i]
+	}
+}
+
+func (b *reference[T]) SiLUMulGrad(dgate, dup, gate, up, dy *Tensor) {
+	checkLengths("SiLUMulGrad", dy, dgate, dup, gate, up)
+	DG, DU, G, U, DY := of[T](dgate), of[T](dup), of[T](gate), of[T](up), of[T](dy)
+	for i := range DY {
+		s := sigmoid(G[i])
+		DG[i] = DY[i] * U[i] * s * (1 + G[i]*(1-s))
+		DU[i] = DY[i] * G[i] * s
+	}
+}
+
+func (b *reference[T]) GELU(y, x *Tensor) {
+	checkLengths("GELU", y, x)
+	gelu(of[T](y), of[T](x))
+}
+
+func (b *reference[T]) GELUGrad(dx, x, dy *Tensor) {
+	checkLengths("GELUGrad", dx, x, dy)
+	geluGrad(of[T](dx), of[T](x), of[T](dy))
+}
+
+// gelu and geluGrad are shared by the host backends: only the error function
+// itself takes time. Erfc keeps the digits of large negative arguments.
+func gelu[T float](y, x []T) {
+	for i, v := range x {
+		y[i] = T(0.5 * float64(v) * math.Erfc(-float64(v)/math.Sqrt2))
+	}
+}
+
+func geluGrad[T float](dx, x, dy []T) {
+	for i, v := range x {
+		z := float64(v)
+		density := math.Exp(-z*z/2) / math.Sqrt(2*math.Pi)
+		dx[i] = T(float64(dy[i]) * (0.5*math.Erfc(-z/math.Sqrt2) + z*density))
+	}
+}
+
+func (b *reference[T]) AdamW(p, g, m, v *Tensor, s AdamWStep) {
+	checkLengths("AdamW", p, g, m, v)
+	P, G, M, V := of[T](p), of[T](g), of[T](m), of[T](v)
+	adamW(P, G, M, V, s)
+}
+
+// adamW is shared by the host backends: the update is bound by memory and its
+// bits decide whether a resumed run equals an undisturbed one.
+func adamW[T float](p, g, m, v []T, s AdamWStep) {
+	for i := range p {
+		gi := float64(g[i]) * s.GradScale
+		mi := s.Beta1*float64(m[i]) + (1-s.Beta1)*gi
+		vi := s.Beta2*float64(v[i]) + (1-s.Beta2)*gi*gi
+		m[i], v[i] = T(mi), T(vi)
+		update := mi/s.Correct1/(math.Sqrt(vi/s.Correct2)+s.Epsilon) + s.WeightDecay*float64(p[i])
+		p[i] = T(float64(p[i]) - s.LearningRate*update)
+	}
+}
+
+func (b *reference[T]) SumSquares(t *Tensor) float64 { return sumSquares(of[T](t)) }
+
+func sumSquares[T float](x []T) float64 {
+	var s float64
+	for _, v := range x {
+		s += float64(v) * float64(v)
+	}
+	return s
+}
+
+func checkLinear(y, x, w, bias *Tensor) {
+	m, in, out := x.Dim0(), x.Width(), w.Dim0()
+	if w.Width() != in || y.Len() != m*out || (bias != nil && bias.Len() != out) {
+		panic(fmt.Sprintf("kernels: Linear %v = %v · %vᵀ", y.Shape, x.Shape, w.Shape))
+	}
+}
+
+func checkProduct(op string, c *Tensor, m, n, k, kb int) {
+	if k != kb || c.Len() != m*n {
+		panic(fmt.Sprintf("kernels: %s %v = [%d %d] · [%d %d]", op, c.Shape, m, k, kb, n))
+	}
+}
+
+func checkRoPE(x *Tensor, pos []int32, table *RoPETable) {
+	if len(pos) != x.Shape[0] || table.Cos.Width()*2 != x.Shape[2] {
+		panic(fmt.Sprintf("kernels: RoPE of %v with %d positions, table %v", x.Shape, len(pos), table.Cos.Shape))
+	}
+	for _, p := range pos {
+		if p < 0 || int(p) >= table.Positions() {
+			panic(fmt.Sprintf("kernels: RoPE at position %d, table has %d", p, table.Positions()))
+		}
+	}
+}

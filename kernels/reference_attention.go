@@ -1,0 +1,247 @@
+package kernels
+
+import "math"
+
+// logits fills row [visible (+ own)] with the scaled products of query (r, h),
+// −Inf before the window, and returns how many entries of Past it holds.
+func (b *reference[T]) logits(row []T, a *Attend, r, h int) (_, all int) {
+	g, dim := h/a.Group(), a.HeadDim()
+	q := of[T](a.Q)[(r*a.Heads()+h)*dim:][:dim]
+	from, past := a.visible(g, r)
+	K := of[T](a.Past[g].K)
+	dot := func(k []T) T {
+		var s T
+		for i := range q {
+			s += q[i] * k[i]
+		}
+		return s * T(a.Scale)
+	}
+	for j := range past {
+		if row[j] = T(math.Inf(-1)); j >= from {
+			row[j] = dot(K[j*dim:][:dim])
+		}
+	}
+	from, own := a.visibleOwn(r)
+	for j := range own {
+		if row[past+j] = T(math.Inf(-1)); j >= from {
+			row[past+j] = dot(of[T](a.K)[(j*a.KVHeads()+g)*dim:][:dim])
+		}
+	}
+	return past, past + own
+}
+
+// value is the value vector of column j of a row whose first past columns are
+// in Past.
+func (b *reference[T]) value(a *Attend, g, j, past int) []T {
+	dim := a.HeadDim()
+	if j < past {
+		return of[T](a.Past[g].V)[j*dim:][:dim]
+	}
+	return of[T](a.V)[((j-past)*a.KVHeads()+g)*dim:][:dim]
+}
+
+func (b *reference[T]) columns(a *Attend) int {
+	n := 0
+	for _, kv := range a.Past {
+		n = max(n, kv.Entries())
+	}
+	return n + a.Rows()
+}
+
+func logSumExp[T float](x []T) float64 {
+	m := math.Inf(-1)
+	for _, v := range x {
+		m = math.Max(m, float64(v))
+	}
+	if math.IsInf(m, -1) {
+		return m
+	}
+	s := 0.0
+	for _, v := range x {
+		s += math.Exp(float64(v) - m)
+	}
+	return m + math.Log(s)
+}
+
+func (b *reference[T]) Attention(out, lse *Tensor, a *Attend) {
+	checkAttention(out, lse, a)
+	dim, row := a.HeadDim(), make([]T, b.columns(a))
+	for h := range a.Heads() {
+		for r := range a.Rows() {
+			past, all := b.logits(row, a, r, h)
+			z := logSumExp(row[:all])
+			if lse != nil {
+				of[T](lse)[h*a.Rows()+r] = T(z)
+			}
+			if out == nil {
+				continue
+			}
+			o := of[T](out)[(r*a.Heads()+h)*dim:][:dim]
+			clear(o)
+			for j := range all {
+				p := T(math.Exp(float64(row[j]) - z))
+				for i, v := range b.value(a, h/a.Group(), j, past) {
+					o[i] += p * v
+				}
+			}
+		}
+	}
+}
+
+func (b *reference[T]) ObservedScores(logScore, lse *Tensor, a *Attend) {
+	checkObservedScores(logScore, lse, a)
+	row, width := make([]T, b.columns(a)), logScore.Width()
+	L, S := of[T](lse), of[T](logScore)
+	for h := range a.Heads() {
+		n := a.Past[h/a.Group()].Entries()
+		columns := make([][]T, n) // the log-probabilities of each column
+		for r := range a.Rows() {
+			past, _ := b.logits(row, a, r, h)
+			for j := range past {
+				columns[j] = append(columns[j], row[j]-L[h*a.Rows()+r])
+			}
+		}
+		for j := range n {
+			S[h*width+j] = T(logSumExp(columns[j]) - math.Log(float64(a.Rows())))
+		}
+	}
+}
+
+func (b *reference[T]) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
+	b.Attention(out, lse, a)
+	b.ObservedScores(logScore, lse, a)
+}
+
+func (b *reference[T]) MergeScores(acc, other *Tensor, wAcc, wOther float64) {
+	checkLengths("MergeScores", acc, other)
+	mergeScores(of[T](acc), of[T](other), wAcc, wOther)
+}
+
+func mergeScores[T float](acc, other []T, wAcc, wOther float64) {
+	la, lo := math.Log(wAcc/(wAcc+wOther)), math.Log(wOther/(wAcc+wOther))
+	for i := range acc {
+		x, y := float64(acc[i])+la, float64(other[i])+lo
+		if x < y {
+			x, y = y, x
+		}
+		if !math.IsInf(x, -1) {
+			x += math.Log1p(math.Exp(y - x))
+		}
+		acc[i] = T(x)
+	}
+}
+
+func (b *reference[T]) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {
+	checkAttentionGrad(dq, dk, dv, a, out, lse, logScore, dOut, dLogScore)
+	rows, heads, kvHeads, dim := a.Rows(), a.Heads(), a.KVHeads(), a.HeadDim()
+	DQ, DK := of[T](dq), of[T](dk)
+	clear(DQ)
+	clear(DK)
+	if dv != nil {
+		clear(of[T](dv))
+	}
+	row, dp := make([]T, b.columns(a)), make([]T, b.columns(a))
+	for h := range heads {
+		g := h / a.Group()
+		for r := range rows {
+			past, all := b.logits(row, a, r, h)
+			z := float64(of[T](lse)[h*rows+r])
+			// dLoss/dlogit_j = p_j (dp_j − Σ p dp) + dL'_j − p_j Σ dL', where
+			// L' = logit − lse enters the scores.
+			var dot, scoreSum T
+			for j := range all {
+				p := T(math.Exp(float64(row[j]) - z))
+				dp[j] = 0
+				if dOut != nil {
+					do := of[T](dOut)[(r*heads+h)*dim:][:dim]
+					for i, v := range b.value(a, g, j, past) {
+						dp[j] += do[i] * v
+					}
+					if j >= past {
+						d := of[T](dv)[((j-past)*kvHeads+g)*dim:][:dim]
+						for i := range d {
+							d[i] += p * do[i]
+						}
+					}
+				}
+				dot += p * dp[j]
+			}
+			score := make([]T, all)
+			if dLogScore != nil {
+				width := logScore.Width()
+				for j := range past {
+					if math.IsInf(float64(row[j]), -1) { // not seen, perhaps by no row
+						continue
+					}
+					share := math.Exp(float64(row[j]) - z - float64(of[T](logScore)[h*width+j]))
+					score[j] = of[T](dLogScore)[h*width+j] * T(share) / T(rows)
+					scoreSum += score[j]
+				}
+			}
+			q := of[T](a.Q)[(r*heads+h)*dim:][:dim]
+			for j := range all {
+				p := T(math.Exp(float64(row[j]) - z))
+				d := (p*(dp[j]-dot) + score[j] - p*scoreSum) * T(a.Scale)
+				k := []T(nil)
+				if j < past {
+					k = of[T](a.Past[g].K)[j*dim:][:dim]
+				} else {
+					at := ((j-past)*kvHeads + g) * dim
+					k = of[T](a.K)[at:][:dim]
+					for i := range q {
+						DK[at+i] += d * q[i]
+					}
+				}
+				for i := range q {
+					DQ[(r*heads+h)*dim+i] += d * k[i]
+				}
+			}
+		}
+	}
+}
+
+func (b *reference[T]) Probabilities(p, logScore *Tensor) {
+	checkLengths("Probabilities", p, logScore)
+	for i := range p.F32() {
+		p.F32()[i] = float32(math.Exp(logScore.At(i)))
+	}
+}
+
+func (b *reference[T]) ScoreKL(loss, dLogScore, logScore, target *Tensor, weight float64) {
+	checkLoss("ScoreKL", dLogScore, logScore, target)
+	heads, n := target.Dim0(), target.Width()
+	S, D, P := of[T](logScore), of[T](dLogScore), target.F32()
+	for h := range heads {
+		s, d, p := S[h*n:][:n], D[h*n:][:n], P[h*n:][:n]
+		sum := 0.0
+		for _, v := range p {
+			sum += float64(v)
+		}
+		if sum == 0 {
+			clear(d)
+			continue
+		}
+		z, kl := logSumExp(s), 0.0
+		for j := range n {
+			q, logS := float64(p[j])/sum, float64(s[j])-z
+			if q > 0 {
+				kl += q * (math.Log(q) - logS)
+			}
+			d[j] = T(weight * (math.Exp(logS) - q))
+		}
+		loss.F64()[0] += weight * kl
+	}
+}
+
+func (b *reference[T]) ScoreMSE(loss, dLogScore, logScore, target *Tensor, weight float64) {
+	checkLoss("ScoreMSE", dLogScore, logScore, target)
+	S, D, P := of[T](logScore), of[T](dLogScore), target.F32()
+	sum := 0.0
+	for i, t := range P {
+		s := math.Exp(float64(S[i]))
+		e := s - float64(t)
+		sum += e * e
+		D[i] = T(2 * weight * e * s)
+	}
+	loss.F64()[0] += weight * sum
+}

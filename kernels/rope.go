@@ -1,0 +1,30 @@
+package kernels
+
+import "math"
+
+// RoPETable holds cosines and sines of the rotation angles of positions
+// 0…positions−1: Cos and Sin are [positions, headDim/2] in a backend's compute
+// type.
+type RoPETable struct {
+	Cos, Sin *Tensor
+}
+
+// NewRoPETable computes the table for frequencies freqs [headDim/2] (radians per
+// position); scale multiplies cosines and sines (1 but for scaling schemes with
+// an attention factor). Angles are rounded to float32 before the cosine, as
+// transformers does, so that long contexts agree with it.
+func NewRoPETable(b Backend, freqs []float32, positions int, scale float64) *RoPETable {
+	half := len(freqs)
+	t := &RoPETable{Cos: b.Alloc(b.Compute(), positions, half), Sin: b.Alloc(b.Compute(), positions, half)}
+	for p := range positions {
+		for i, f := range freqs {
+			sin, cos := math.Sincos(float64(float32(p) * f))
+			t.Cos.set(p*half+i, cos*scale)
+			t.Sin.set(p*half+i, sin*scale)
+		}
+	}
+	return t
+}
+
+// Positions is the number of positions that the table covers.
+func (t *RoPETable) Positions() int { return t.Cos.Dim0() }

@@ -1,0 +1,100 @@
+package kernels
+
+import (
+	"math"
+	"slices"
+)
+
+// MaxPool writes to dst the maximum of src over a window of the given odd
+// kernel size centred on each element, clipped at the ends (stride 1, same
+// length). kernel 1 copies.
+func MaxPool(dst, src []float32, kernel int) {
+	half := kernel / 2
+	for i := range src {
+		dst[i] = slices.Max(src[max(0, i-half):min(len(src), i+half+1)])
+	}
+}
+
+// TopK returns the indices of the k largest scores, ascending. Of equal scores
+// the lower index wins; max-pooling makes such plateaus. NaN ranks below every
+// number. k beyond len(scores) selects everything.
+func TopK(scores []float32, k int) []int32 {
+	if k <= 0 {
+		return nil
+	}
+	out := make([]int32, 0, min(k, len(scores)))
+	if k >= len(scores) {
+		for i := range scores {
+			out = append(out, int32(i))
+		}
+		return out
+	}
+	threshold := kthLargest(scores, k)
+	ties := k
+	for _, s := range scores {
+		if s > threshold {
+			ties--
+		}
+	}
+	for i, s := range scores {
+		switch {
+		case s > threshold:
+		case ties > 0 && rank(s) == threshold:
+			ties--
+		default:
+			continue
+		}
+		out = append(out, int32(i))
+	}
+	return out
+}
+
+var lowest = float32(math.Inf(-1))
+
+// rank is the score by which v is ordered.
+func rank(v float32) float32 {
+	if v != v {
+		return lowest
+	}
+	return v
+}
+
+// kthLargest selects by partitioning around the median of three; k is 1…len(x).
+func kthLargest(x []float32, k int) float32 {
+	w := make([]float32, len(x))
+	for i, v := range x {
+		w[i] = rank(v)
+	}
+	k--
+	for lo, hi := 0, len(w)-1; ; {
+		if lo == hi {
+			return w[k]
+		}
+		pivot := median(w[lo], w[(lo+hi)/2], w[hi])
+		// Dutch national flag: plateaus would make two-way partitions quadratic.
+		gt, i, lt := lo, lo, hi
+		for i <= lt {
+			switch {
+			case w[i] > pivot:
+				w[i], w[gt] = w[gt], w[i]
+				gt++
+				i++
+			case w[i] < pivot:
+				w[i], w[lt] = w[lt], w[i]
+				lt--
+			default:
+				i++
+			}
+		}
+		switch {
+		case k < gt:
+			hi = gt - 1
+		case k > lt:
+			lo = lt + 1
+		default:
+			return pivot
+		}
+	}
+}
+
+func median(a, b, c float32) float32 { return max(min(a, b), min(max(a, b), c)) }
