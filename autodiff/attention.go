@@ -1,0 +1,166 @@
+package autodiff
+
+import (
+	"math"
+
+	"glimpse/kernels"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Heads are the extents of an attention operation, and its sliding window, 0 for
+// none.
+type Heads struct{ Query, KV, Dim, Window int }
+
+// observed is what the forward pass of attention keeps for the backward pass.
+type observed struct {
+	attend   *kernels.Attend
+	out, lse *kernels.Tensor
+	scores   *value // [heads, entries], logarithms
+}
+
+// attend runs attention of the rows on the sample's prompt and themselves.
+func (g *Graph) attend(s *Sample, layer int, h Heads, q, k, v, out *kernels.Tensor) *observed {
+	b, rows := g.engine.backend, q.Dim0()
+	a := &kernels.Attend{
+		Q: q.Reshape(rows, h.Query, h.Dim), K: k.Reshape(rows, h.KV, h.Dim),
+		Past: s.Past[layer], Scale: 1 / math.Sqrt(float64(h.Dim)),
+		Window: h.Window, Positions: s.Positions,
+	}
+	if v != nil {
+		a.V = v.Reshape(rows, h.KV, h.Dim)
+	}
+	o := &observed{attend: a, out: out, lse: g.engine.arena.Alloc(b.Compute(), h.Query, rows)}
+	o.scores = g.engine.alloc(h.Query, a.Past[0].Entries())
+	b.ObserveAttention(out, o.lse, o.scores.t, a)
+	return o
+}
+
+// Attention lets rows attend to the prompt of the sample's layer and causally to
+// each other: q [rows, heads·dim], k and v [rows, kvHeads·dim], rotated. It
+// returns the output [rows, heads·dim] and the scores: the logarithm of the mean
+// over rows of the attention probabilities on the prompt, [heads, prompt].
+//
+// Both results have one fused backward operation. The score node reads what the
+// output node saved and, while gorgonia differentiates, only leaves its gradient
+// behind: the output node, differentiated later because the scores depend on it,
+// takes that gradient as a further input.
+func (g *Graph) Attention(q, k, v Node, s *Sample, layer int, h Heads) (out, scores Node) {
+	e, b := g.engine, g.engine.backend
+	if q.n == nil || k.n == nil || v.n == nil {
+		return Node{}, Node{}
+	}
+	var dScores *G.Node
+	shape := q.n.Shape()
+	out = g.add(op{name: "attention", out: shape, diff: []bool{true, true, true},
+		forward: func(in []*value) (*value, error) {
+			y := e.alloc(shape...)
+			y.saved = g.attend(s, layer, h, in[0].t, in[1].t, in[2].t, y.t)
+			return y, nil
+		},
+		backward: func(in G.Nodes, outNode, grad *G.Node) (G.Nodes, error) {
+			ins := []*G.Node{outNode, grad}
+			if dScores != nil {
+				ins = append(ins, dScores)
+			}
+			n, err := g.apply(op{name: "attentionGrad", out: in[0].Shape(), forward: func(x []*value) (*value, error) {
+				o := x[0].saved.(*observed)
+				dq, dk, dv := e.alloc(in[0].Shape()...), e.alloc(in[1].Shape()...), e.alloc(in[2].Shape()...)
+				var dOut, dScore *kernels.Tensor
+				if !x[1].null {
+					dOut = x[1].t
+				}
+				if len(x) > 2 {
+					dScore = x[2].t
+				}
+				b.AttentionGrad(dq.t, dk.t, dv.t, o.attend, o.out, o.lse, o.scores.t, dOut, dScore)
+				return bundle(dq, dk, dv), nil
+			}}, ins...)
+			if err != nil {
+				return nil, err
+			}
+			return g.picks(n, in[0].Shape(), in[1].Shape(), in[2].Shape())
+		},
+	}, q, k, v)
+	scores = g.add(op{name: "scores", out: tensor.Shape{h.Query, 1}, diff: []bool{true}, // the extent of the prompt is not declared
+		forward: func(in []*value) (*value, error) { return in[0].saved.(*observed).scores, nil },
+		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
+			dScores = grad
+			n, err := g.apply(op{name: "noGrad", out: shape, forward: func([]*value) (*value, error) {
+				return e.null(shape), nil
+			}}, grad)
+			return G.Nodes{n}, err
+		},
+	}, out)
+	return out, scores
+}
+
+// Scores is Attention without its output, for the last layer, whose values reach
+// no score.
+func (g *Graph) Scores(q, k Node, s *Sample, layer int, h Heads) Node {
+	e, b := g.engine, g.engine.backend
+	return g.add(op{name: "scoresOnly", out: tensor.Shape{h.Query, 1}, diff: []bool{true, true},
+		forward: func(in []*value) (*value, error) {
+			o := g.attend(s, layer, h, in[0].t, in[1].t, nil, nil)
+			o.scores.saved = o
+			return o.scores, nil
+		},
+		backward: func(in G.Nodes, outNode, grad *G.Node) (G.Nodes, error) {
+			n, err := g.apply(op{name: "scoresOnlyGrad", out: in[0].Shape(), forward: func(x []*value) (*value, error) {
+				o := x[0].saved.(*observed)
+				dq, dk := e.alloc(in[0].Shape()...), e.alloc(in[1].Shape()...)
+				b.AttentionGrad(dq.t, dk.t, nil, o.attend, nil, o.lse, o.scores.t, nil, x[1].t)
+				return bundle(dq, dk), nil
+			}}, outNode, grad)
+			if err != nil {
+				return nil, err
+			}
+			return g.picks(n, in[0].Shape(), in[1].Shape())
+		},
+	}, q, k)
+}
+
+// LossFunc adds one layer's loss to the F64 scalar loss and writes its gradient
+// with respect to the scores, dScores; scores and dScores are [heads, entries] of
+// the compute type and logarithmic, target [heads, entries] is F32. layers is the
+// number of layers that the loss averages over.
+type LossFunc func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int)
+
+// Loss is the scalar loss over the score nodes of all layers against the
+// sample's targets. Its gradient is computed together with it, so it must be the
+// node that Compile gets and no function of it.
+func (g *Graph) Loss(scores []Node, s *Sample, f LossFunc) Node {
+	e := g.engine
+	diff := make([]bool, len(scores))
+	for i := range diff {
+		diff[i] = true
+	}
+	return g.add(op{name: "loss", out: tensor.ScalarShape(), diff: diff,
+		forward: func(in []*value) (*value, error) {
+			loss := e.arena.Alloc(kernels.F64)
+			e.backend.Fill(loss, 0)
+			grads := make([]*value, len(in))
+			for l, v := range in {
+				grads[l] = e.alloc(v.t.Shape...)
+				f(e.backend, loss, grads[l].t, v.t, s.Targets[l], len(in))
+			}
+			y := e.wrap(loss)
+			y.saved = grads
+			return y, nil
+		},
+		backward: func(in G.Nodes, outNode, _ *G.Node) (G.Nodes, error) {
+			out := make(G.Nodes, len(in))
+			for l := range in {
+				n, err := g.apply(op{name: "lossGrad", out: in[l].Shape(), forward: func(v []*value) (*value, error) {
+					return v[0].saved.([]*value)[l], nil
+				}}, outNode)
+				if err != nil {
+					return nil, err
+				}
+				out[l] = n
+			}
+			return out, nil
+		},
+	}, scores...)
+}

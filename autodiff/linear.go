@@ -1,0 +1,71 @@
+package autodiff
+
+import (
+	"glimpse/kernels"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// LoRA is the trainable low-rank update of a linear layer: A [r, in], B [out, r],
+// Scale α/r.
+type LoRA struct {
+	A, B  Node
+	Scale float64
+}
+
+// Linear is x [rows, in] · wᵀ + bias for a frozen weight w [out, in] in its
+// stored type, plus Scale · (x Aᵀ) Bᵀ where lora is given (Hu et al. 2022, eq. 3).
+func (g *Graph) Linear(x Node, w, bias *kernels.Tensor, lora *LoRA) Node {
+	if x.n == nil {
+		return Node{}
+	}
+	e, b := g.engine, g.engine.backend
+	rows, in, out := x.n.Shape()[0], w.Width(), w.Dim0()
+	shape := tensor.Shape{rows, out}
+	if lora == nil {
+		return g.add(op{name: "linear", out: shape, diff: []bool{true},
+			forward: func(v []*value) (*value, error) {
+				y := e.alloc(rows, out)
+				b.Linear(y.t, v[0].t, w, bias, 1, 0)
+				return y, nil
+			},
+			backward: func(_ G.Nodes, _, grad *G.Node) (G.Nodes, error) {
+				n, err := g.apply(op{name: "linearGrad", out: tensor.Shape{rows, in}, forward: func(v []*value) (*value, error) {
+					dx := e.alloc(rows, in)
+					b.MatMul(dx.t, v[0].t, w, 1, 0)
+					return dx, nil
+				}}, grad)
+				return G.Nodes{n}, err
+			},
+		}, x)
+	}
+	rank, scale := lora.A.n.Shape()[0], lora.Scale
+	return g.add(op{name: "lora", out: shape, diff: []bool{true, true, true},
+		forward: func(v []*value) (*value, error) {
+			y, low := e.alloc(rows, out), e.arena.Alloc(b.Compute(), rows, rank)
+			b.Linear(y.t, v[0].t, w, bias, 1, 0)
+			b.Linear(low, v[0].t, v[1].t, nil, 1, 0)
+			b.Linear(y.t, low, v[2].t, nil, scale, 1)
+			y.saved = low
+			return y, nil
+		},
+		backward: func(ins G.Nodes, outNode, grad *G.Node) (G.Nodes, error) {
+			n, err := g.apply(op{name: "loraGrad", out: tensor.Shape{rows, in}, forward: func(v []*value) (*value, error) {
+				x, A, B, low, dy := v[0].t, v[1].t, v[2].t, v[3].saved.(*kernels.Tensor), v[4].t
+				dx, dA, dB := e.alloc(rows, in), e.alloc(rank, in), e.alloc(out, rank)
+				dLow := e.arena.Alloc(b.Compute(), rows, rank)
+				b.MatMul(dLow, dy, B, scale, 0)
+				b.MatMul(dx.t, dy, w, 1, 0)
+				b.MatMul(dx.t, dLow, A, 1, 1)
+				b.MatMulTA(dA.t, dLow, x, 1, 0)
+				b.MatMulTA(dB.t, dy, low, scale, 0)
+				return bundle(dx, dA, dB), nil
+			}}, ins[0], ins[1], ins[2], outNode, grad)
+			if err != nil {
+				return nil, err
+			}
+			return g.picks(n, tensor.Shape{rows, in}, tensor.Shape{rank, in}, tensor.Shape{out, rank})
+		},
+	}, x, lora.A, lora.B)
+}

@@ -1,0 +1,143 @@
+package autodiff
+
+import (
+	"fmt"
+
+	"glimpse/kernels"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// pick reads one result of an operation that has several.
+func (g *Graph) pick(bundle *G.Node, i int, shape tensor.Shape) (*G.Node, error) {
+	return g.apply(op{name: fmt.Sprintf("part%d", i), out: shape, forward: func(in []*value) (*value, error) {
+		return in[0].parts[i], nil
+	}}, bundle)
+}
+
+// picks reads all results.
+func (g *Graph) picks(bundle *G.Node, shapes ...tensor.Shape) (G.Nodes, error) {
+	out := make(G.Nodes, len(shapes))
+	for i, s := range shapes {
+		n, err := g.pick(bundle, i, s)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = n
+	}
+	return out, nil
+}
+
+func bundle(parts ...*value) *value {
+	b := *parts[0]
+	b.parts = parts
+	return &b
+}
+
+// Add is the residual sum of two nodes of one shape.
+func (g *Graph) Add(a, b Node) Node {
+	return g.add(op{name: "add", out: a.n.Shape(), diff: []bool{true, true},
+		forward: func(in []*value) (*value, error) {
+			y := g.engine.alloc(in[0].t.Shape...)
+			g.engine.backend.Add(y.t, in[0].t, in[1].t)
+			return y, nil
+		},
+		backward: func(_ G.Nodes, _, grad *G.Node) (G.Nodes, error) { return G.Nodes{grad, grad}, nil },
+	}, a, b)
+}
+
+// RMSNorm normalises the rows of x by the frozen weight w [width]. Where rows of
+// x hold several times the width, every part is normalised on its own: the heads
+// of queries and keys.
+func (g *Graph) RMSNorm(x Node, w *kernels.Tensor, eps float64) Node {
+	b := g.engine.backend
+	return g.unary("rmsnorm", x,
+		func(y, x *kernels.Tensor) { b.RMSNorm(parts(y, w), parts(x, w), w, eps) },
+		func(dx, x, dy *kernels.Tensor) { b.RMSNormGrad(parts(dx, w), parts(x, w), w, parts(dy, w), eps) })
+}
+
+// parts views x as rows of the width of w.
+func parts(x, w *kernels.Tensor) *kernels.Tensor {
+	return x.Reshape(x.Len()/w.Len(), w.Len())
+}
+
+// LayerNorm normalises the rows of x by the frozen weight and bias.
+func (g *Graph) LayerNorm(x Node, w, bias *kernels.Tensor, eps float64) Node {
+	b := g.engine.backend
+	return g.unary("layernorm", x,
+		func(y, x *kernels.Tensor) { b.LayerNorm(y, x, w, bias, eps) },
+		func(dx, x, dy *kernels.Tensor) { b.LayerNormGrad(dx, x, w, dy, eps) })
+}
+
+// GELU is x · Φ(x).
+func (g *Graph) GELU(x Node) Node {
+	b := g.engine.backend
+	return g.unary("gelu", x, b.GELU, b.GELUGrad)
+}
+
+// unary is a function of one node that keeps its shape, and its gradient dx at x
+// from dy.
+func (g *Graph) unary(name string, x Node, f func(y, x *kernels.Tensor), gradient func(dx, x, dy *kernels.Tensor)) Node {
+	if x.n == nil {
+		return Node{}
+	}
+	e := g.engine
+	return g.add(op{name: name, out: x.n.Shape(), diff: []bool{true},
+		forward: func(in []*value) (*value, error) {
+			y := e.alloc(in[0].t.Shape...)
+			f(y.t, in[0].t)
+			return y, nil
+		},
+		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
+			n, err := g.apply(op{name: name + "Grad", out: in[0].Shape(), forward: func(v []*value) (*value, error) {
+				dx := e.alloc(v[0].t.Shape...)
+				gradient(dx.t, v[0].t, v[1].t)
+				return dx, nil
+			}}, in[0], grad)
+			return G.Nodes{n}, err
+		},
+	}, x)
+}
+
+// SiLUMul is gate · sigmoid(gate) · up.
+func (g *Graph) SiLUMul(gate, up Node) Node {
+	e := g.engine
+	return g.add(op{name: "silumul", out: gate.n.Shape(), diff: []bool{true, true},
+		forward: func(in []*value) (*value, error) {
+			y := e.alloc(in[0].t.Shape...)
+			e.backend.SiLUMul(y.t, in[0].t, in[1].t)
+			return y, nil
+		},
+		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
+			b, err := g.apply(op{name: "silumulGrad", out: in[0].Shape(), forward: func(v []*value) (*value, error) {
+				dgate, dup := e.alloc(v[0].t.Shape...), e.alloc(v[0].t.Shape...)
+				e.backend.SiLUMulGrad(dgate.t, dup.t, v[0].t, v[1].t, v[2].t)
+				return bundle(dgate, dup), nil
+			}}, in[0], in[1], grad)
+			if err != nil {
+				return nil, err
+			}
+			return g.picks(b, in[0].Shape(), in[1].Shape())
+		},
+	}, gate, up)
+}
+
+// RoPE rotates rows [rows, heads·headDim] to the sample's positions.
+func (g *Graph) RoPE(x Node, s *Sample, heads, headDim int) Node {
+	e := g.engine
+	rotate := func(inverse bool) func([]*value) (*value, error) {
+		return func(in []*value) (*value, error) {
+			y := e.alloc(in[0].t.Shape...)
+			e.backend.Copy(y.t, in[0].t)
+			e.backend.RoPE(y.t.Reshape(len(s.Positions), heads, headDim), s.Positions, s.RoPE, inverse)
+			return y, nil
+		}
+	}
+	return g.add(op{name: "rope", out: x.n.Shape(), diff: []bool{true}, forward: rotate(false),
+		backward: func(_ G.Nodes, _, grad *G.Node) (G.Nodes, error) {
+			n, err := g.apply(op{name: "ropeGrad", out: grad.Shape(), forward: rotate(true)}, grad)
+			return G.Nodes{n}, err
+		},
+	}, x)
+}
