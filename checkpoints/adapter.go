@@ -1,0 +1,212 @@
+package checkpoints
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Modules are the linear layers that LoRA factors can belong to, in the order in
+// which they are written.
+var Modules = []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+
+// Adapter is a trained adapter of any kind: learned rows that are appended to
+// the prompt and, for the kinds that have them, LoRA factors that act on those
+// rows only.
+type Adapter struct {
+	Kind string // registered name of the kind, such as "lookaheadkv"
+	Base BaseModel
+
+	Embeddings Matrix // the learned rows [n, hiddenSize]
+
+	// LoRA is nil for a kind without it; then Rank, Alpha and InvocationTokens
+	// are zero. A module need not be there in every layer: in the last one only
+	// queries and keys influence the attention and get a gradient.
+	LoRA  map[LoRAKey]LoRAFactors
+	Rank  int     // of every factor
+	Alpha float64 // the product B·A is scaled by Alpha/Rank
+	// InvocationTokens are token ids by which PEFT recognises where the adapter
+	// starts to act; without any it would act on every token.
+	InvocationTokens []int
+
+	Loss          string // name of the training loss, such as "kl"
+	PoolingKernel int    // width of the max-pool over importance scores, odd; 1 for none
+
+	Training json.RawMessage    // resolved training settings, a JSON object
+	Data     DataSource         // what it was trained on
+	Metrics  map[string]float64 // at export, by name; finite
+}
+
+// BaseModel says which model an adapter belongs to.
+type BaseModel struct {
+	Name   string // for people and PEFT, such as "meta-llama/Llama-3.2-1B-Instruct"
+	SHA256 string // of the weights, see Weights.SHA256
+}
+
+// DataSource describes training data.
+type DataSource struct {
+	Description string
+	Seed        int64
+}
+
+// LoRAKey names a linear layer: Module is one of Modules.
+type LoRAKey struct {
+	Layer  int
+	Module string
+}
+
+func (k LoRAKey) String() string { return fmt.Sprintf("layer %d %s", k.Layer, k.Module) }
+
+// LoRAFactors are A [rank, in] and B [out, rank]; the layer's output gains
+// Alpha/Rank · B·(A·x).
+type LoRAFactors struct{ A, B Matrix }
+
+// Matrix is dense and row-major: len(Data) = Rows · Cols.
+type Matrix struct {
+	Rows, Cols int
+	Data       []float32
+}
+
+// LoRAModules returns the modules that have factors in some layer, in the order
+// of Modules.
+func (a *Adapter) LoRAModules() []string {
+	has := make(map[string]bool)
+	for k := range a.LoRA {
+		has[k.Module] = true
+	}
+	return slices.DeleteFunc(slices.Clone(Modules), func(m string) bool { return !has[m] })
+}
+
+// loraKeys returns the keys by layer, then module.
+func (a *Adapter) loraKeys() []LoRAKey {
+	return slices.SortedFunc(maps.Keys(a.LoRA), func(x, y LoRAKey) int {
+		if x.Layer != y.Layer {
+			return x.Layer - y.Layer
+		}
+		return slices.Index(Modules, x.Module) - slices.Index(Modules, y.Module)
+	})
+}
+
+// CheckBase returns an error that is ErrWrongBase, and names both models, if the
+// adapter was trained for other weights than those with this hash. The name is
+// of the model at hand and only for the message: a renamed folder is the same
+// model.
+func (a *Adapter) CheckBase(name, sha256 string) error {
+	if sha256 == a.Base.SHA256 {
+		return nil
+	}
+	return fmt.Errorf("%w: trained for %q (weights sha256 %s), got %q (weights sha256 %s)",
+		ErrWrongBase, a.Base.Name, a.Base.SHA256, name, sha256)
+}
+
+// CheckKind returns an error that is ErrWrongKind if the adapter is not of the
+// wanted kind.
+func (a *Adapter) CheckKind(want string) error {
+	if a.Kind == want {
+		return nil
+	}
+	return fmt.Errorf("%w: got %q, want %q", ErrWrongKind, a.Kind, want)
+}
+
+// Validate checks that the adapter is complete and consistent: shapes agree with
+// each other, every number is finite, names are known. WriteAdapter and
+// ReadAdapter call it.
+func (a *Adapter) Validate() error {
+	switch {
+	case !identifier(a.Kind):
+		return fmt.Errorf("kind: got %.100q, want a name of lower-case letters, digits and dashes", a.Kind)
+	case a.Base.Name == "":
+		return fmt.Errorf("base model: name is empty")
+	case !isSHA256(a.Base.SHA256):
+		return fmt.Errorf("base model: sha256: got %.100q, want 64 lower-case hexadecimal digits", a.Base.SHA256)
+	case !identifier(a.Loss):
+		return fmt.Errorf("loss: got %.100q, want a name of lower-case letters, digits and dashes", a.Loss)
+	case a.PoolingKernel < 1 || a.PoolingKernel%2 == 0:
+		return fmt.Errorf("pooling kernel: got %d, want an odd width, 1 for none", a.PoolingKernel)
+	}
+	if err := a.Embeddings.validate("embeddings", -1, -1); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Metrics)) {
+		if v := a.Metrics[name]; math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("metric %q: got %v, want a finite number", name, v)
+		}
+	}
+	if _, err := compactObject(a.Training); err != nil {
+		return fmt.Errorf("training settings: %w", err)
+	}
+	return a.validateLoRA()
+}
+
+func (a *Adapter) validateLoRA() error {
+	if len(a.LoRA) == 0 {
+		if a.LoRA != nil || a.Rank != 0 || a.Alpha != 0 || len(a.InvocationTokens) != 0 {
+			return fmt.Errorf("LoRA without factors: got rank %d, alpha %v and %d invocation tokens, want all of them or nil",
+				a.Rank, a.Alpha, len(a.InvocationTokens))
+		}
+		return nil
+	}
+	switch {
+	case a.Rank < 1:
+		return fmt.Errorf("LoRA rank: got %d, want at least 1", a.Rank)
+	case !(a.Alpha > 0) || math.IsInf(a.Alpha, 0):
+		return fmt.Errorf("LoRA alpha: got %v, want a positive number", a.Alpha)
+	case len(a.InvocationTokens) == 0 || slices.Min(a.InvocationTokens) < 0:
+		return fmt.Errorf("invocation tokens: got %v, want at least one token id", a.InvocationTokens)
+	}
+	first := make(map[string]LoRAKey) // the layer that sets a module's shape
+	for _, key := range a.loraKeys() {
+		if key.Layer < 0 || !slices.Contains(Modules, key.Module) {
+			return fmt.Errorf("LoRA factors for %v: want a layer from 0 and one of: %s", key, strings.Join(Modules, ", "))
+		}
+		in, out := a.Embeddings.Cols, -1
+		if key.Module == "o_proj" || key.Module == "down_proj" {
+			in, out = out, in
+		}
+		if f, ok := first[key.Module]; ok {
+			in, out = a.LoRA[f].A.Cols, a.LoRA[f].B.Rows
+		} else {
+			first[key.Module] = key
+		}
+		f := a.LoRA[key]
+		if err := f.A.validate(key.String()+" lora_A", a.Rank, in); err != nil {
+			return err
+		}
+		if err := f.B.validate(key.String()+" lora_B", out, a.Rank); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validate checks the shape, where -1 stands for any positive number, and that
+// every number is finite.
+func (m Matrix) validate(what string, rows, cols int) error {
+	size := func(n int) string {
+		if n < 0 {
+			return "any"
+		}
+		return fmt.Sprint(n)
+	}
+	if m.Rows < 1 || m.Cols < 1 || rows >= 0 && m.Rows != rows || cols >= 0 && m.Cols != cols {
+		return fmt.Errorf("%s: shape [%d %d], want [%s %s]", what, m.Rows, m.Cols, size(rows), size(cols))
+	}
+	if n, ok := product([]int{m.Rows, m.Cols}); !ok || len(m.Data) != n {
+		return fmt.Errorf("%s: %d numbers for shape [%d %d]", what, len(m.Data), m.Rows, m.Cols)
+	}
+	for i, v := range m.Data {
+		if v-v != 0 { // NaN and both infinities
+			return fmt.Errorf("%s: element [%d %d] is %v, want a finite number", what, i/m.Cols, i%m.Cols, v)
+		}
+	}
+	return nil
+}
+
+func identifier(s string) bool {
+	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+func isSHA256(s string) bool { return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" }

@@ -1,0 +1,278 @@
+package checkpoints
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"glimpse/kernels"
+)
+
+// maxManifest bounds glimpse.json and adapter_config.json, in bytes.
+const maxManifest = 16 << 20
+
+// ReadAdapter reads and verifies an adapter folder: every file is there and has
+// the bytes it was exported with, shapes and settings agree, numbers are finite.
+// Other files that act on a model, such as further safetensors files, are
+// refused; hidden files (leftovers of killed writers among them), *.md files
+// and licences are allowed beside the adapter's own.
+//
+// ErrNotAdapter if the folder has no glimpse.json, ErrVersion if it is of
+// another format version, ErrCorrupt if it is damaged.
+func ReadAdapter(dir string) (*Adapter, error) {
+	a, err := readAdapter(os.DirFS(dir))
+	if err != nil {
+		return nil, fmt.Errorf("read adapter %s: %w", dir, err)
+	}
+	return a, nil
+}
+
+// ReadAdapterFS is ReadAdapter for a folder in a file system such as embed.FS;
+// "." is its root.
+func ReadAdapterFS(fsys fs.FS, dir string) (*Adapter, error) {
+	sub, err := fs.Sub(fsys, dir)
+	if err == nil {
+		var a *Adapter
+		if a, err = readAdapter(sub); err == nil {
+			return a, nil
+		}
+	}
+	return nil, fmt.Errorf("read adapter %s: %w", dir, err)
+}
+
+func readAdapter(fsys fs.FS) (*Adapter, error) {
+	if _, err := fs.Stat(fsys, "."); err != nil {
+		return nil, err
+	}
+	data, err := readBounded(fsys, manifestFile, maxManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: no %s: %w", ErrNotAdapter, manifestFile, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", manifestFile, err)
+	}
+	m, err := decodeManifest(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", manifestFile, err)
+	}
+	if err := checkFiles(fsys, m.Files); err != nil {
+		return nil, err
+	}
+	contents := make(map[string][]byte, len(m.Files))
+	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
+		limit := int64(math.MaxInt)
+		if name == peftConfigFile {
+			limit = maxManifest
+		}
+		data, err := readBounded(fsys, name, limit)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if got := sha256Hex(data); got != m.Files[name] {
+			return nil, corruptf("%s: sha256 %s, want %s: it was damaged or changed after the export", name, got, m.Files[name])
+		}
+		contents[name] = data
+	}
+	return assembleAdapter(m, contents)
+}
+
+// checkFiles compares the list in the manifest with what an adapter consists of
+// and with what is in the folder, and reports all differences in one error.
+func checkFiles(fsys fs.FS, listed map[string]string) error {
+	var problems []string
+	report := func(what string, names []string) {
+		if len(names) > 0 {
+			problems = append(problems, what+" "+listNames(names))
+		}
+	}
+	want := []string{embeddingsFile}
+	_, config := listed[peftConfigFile]
+	_, model := listed[peftModelFile]
+	if config || model {
+		want = append(want, peftConfigFile, peftModelFile)
+	}
+	var unlisted, unknown []string
+	for _, name := range want {
+		if _, ok := listed[name]; !ok {
+			unlisted = append(unlisted, name)
+		}
+	}
+	for name := range listed {
+		if !slices.Contains(want, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	report(manifestFile+" lacks", unlisted)
+	report(manifestFile+" lists unknown", unknown)
+
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return err
+	}
+	var missing, foreign []string
+	present := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		present[e.Name()] = true
+		if _, ok := listed[e.Name()]; !ok && e.Name() != manifestFile && !harmless(e.Name()) {
+			foreign = append(foreign, e.Name())
+		}
+	}
+	for _, name := range want {
+		if !present[name] {
+			missing = append(missing, name)
+		}
+	}
+	report("missing files", missing)
+	report("unknown files", foreign)
+	if len(problems) > 0 {
+		return corruptf("%s", strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// harmless are files that people and model hubs put beside an adapter.
+func harmless(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".md") ||
+		strings.HasPrefix(name, "LICENSE") || strings.HasPrefix(name, "NOTICE")
+}
+
+// assembleAdapter builds the adapter from the verified files. They are still not
+// trusted: a digest says that nothing changed, not that it was right.
+func assembleAdapter(m manifest, contents map[string][]byte) (*Adapter, error) {
+	training, err := compactObject(m.Training)
+	if err != nil {
+		return nil, corruptf("%s: training: %v", manifestFile, err)
+	}
+	a := &Adapter{
+		Kind:          m.Kind,
+		Base:          BaseModel(m.Base),
+		Loss:          m.Loss,
+		PoolingKernel: m.PoolingKernel,
+		Training:      training,
+		Data:          DataSource(m.Data),
+		Metrics:       m.Metrics,
+	}
+	if err := a.readEmbeddings(contents[embeddingsFile], m.Rows, m.HiddenSize); err != nil {
+		return nil, err
+	}
+	if model, ok := contents[peftModelFile]; ok {
+		config, err := readPEFTConfig(contents[peftConfigFile], a)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", peftConfigFile, err)
+		}
+		if err := a.readLoRA(model); err != nil {
+			return nil, err
+		}
+		if err := config.check(a); err != nil {
+			return nil, fmt.Errorf("%s: %w", peftConfigFile, err)
+		}
+	}
+	if err := a.Validate(); err != nil {
+		return nil, corruptf("%v", err)
+	}
+	return a, nil
+}
+
+func (a *Adapter) readEmbeddings(data []byte, rows, hidden int) error {
+	s, err := ParseSafetensors(embeddingsFile, data)
+	if err != nil {
+		return err
+	}
+	if err := checkMetadata(s); err != nil {
+		return err
+	}
+	if names := s.Names(); len(names) != 1 || names[0] != embeddingsTensor {
+		return corruptf("%s: got tensors %s, want only %q", embeddingsFile, listNames(names), embeddingsTensor)
+	}
+	a.Embeddings, err = s.matrix(embeddingsTensor)
+	if err != nil {
+		return err
+	}
+	if a.Embeddings.Rows != rows || a.Embeddings.Cols != hidden {
+		return corruptf("%s: tensor %q: shape [%d %d], want [%d %d] from %s",
+			embeddingsFile, embeddingsTensor, a.Embeddings.Rows, a.Embeddings.Cols, rows, hidden, manifestFile)
+	}
+	return nil
+}
+
+func (a *Adapter) readLoRA(data []byte) error {
+	s, err := ParseSafetensors(peftModelFile, data)
+	if err != nil {
+		return err
+	}
+	if err := checkMetadata(s); err != nil {
+		return err
+	}
+	a.LoRA = make(map[LoRAKey]LoRAFactors)
+	var unknown, single []string
+	for name := range s.tensors {
+		key, factor, ok := parsePEFTName(name)
+		if !ok || !slices.Contains(Modules, key.Module) {
+			unknown = append(unknown, name)
+			continue
+		}
+		m, err := s.matrix(name)
+		if err != nil {
+			return err
+		}
+		f := a.LoRA[key]
+		if factor == 'A' {
+			f.A = m
+		} else {
+			f.B = m
+		}
+		a.LoRA[key] = f
+	}
+	for key, f := range a.LoRA {
+		if f.A.Data == nil {
+			single = append(single, peftName(key, 'A'))
+		}
+		if f.B.Data == nil {
+			single = append(single, peftName(key, 'B'))
+		}
+	}
+	var problems []string
+	if len(unknown) > 0 {
+		problems = append(problems, "unknown tensors "+listNames(unknown))
+	}
+	if len(single) > 0 {
+		problems = append(problems, "missing tensors "+listNames(single))
+	}
+	if len(problems) > 0 {
+		return corruptf("%s: %s", peftModelFile, strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+func checkMetadata(s *Safetensors) error {
+	if !maps.Equal(s.metadata, peftMetadata) {
+		return corruptf("%s: %s: got %.200q, want %q", s.name, metadataKey, s.metadata, peftMetadata)
+	}
+	return nil
+}
+
+// matrix reads an F32 tensor of rank 2.
+func (s *Safetensors) matrix(name string) (Matrix, error) {
+	t := s.tensors[name]
+	if t.dtype != kernels.F32.String() || len(t.shape) != 2 {
+		return Matrix{}, corruptf("%s: tensor %.200q: got %s %s, want F32 of rank 2", s.name, name, t.dtype, shapeString(t.shape))
+	}
+	view, err := s.Tensor(name)
+	if err != nil {
+		return Matrix{}, err
+	}
+	m := Matrix{Rows: t.shape[0], Cols: t.shape[1], Data: make([]float32, view.Len())}
+	return m, view.ReadF32(m.Data)
+}
+
+func sha256Hex(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,211 @@
+package checkpoints
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"glimpse/internal/atomicfile"
+)
+
+// The files of an adapter.
+const (
+	manifestFile   = "glimpse.json"
+	embeddingsFile = "lookahead_embeddings.safetensors"
+	peftConfigFile = "adapter_config.json"
+	peftModelFile  = "adapter_model.safetensors"
+
+	embeddingsTensor = "lookahead_embeddings"
+)
+
+// peftMetadata is what PEFT and transformers want to see in a safetensors file.
+var peftMetadata = map[string]string{"format": "pt"}
+
+// WriteAdapter writes the adapter folder, whole or not at all:
+//
+//   - lookahead_embeddings.safetensors: the learned rows, one F32 tensor
+//     lookahead_embeddings [n, hiddenSize];
+//   - adapter_model.safetensors and adapter_config.json, only with LoRA: the F32
+//     factors under PEFT's names, and PEFT's settings;
+//   - glimpse.json: everything else, and the SHA-256 of every file.
+//
+// Without replace, an existing path is atomicfile.ErrExists. With it, a folder
+// that is an adapter or empty is replaced; any other is ErrNotAdapter, so that a
+// mistyped path destroys nothing. The same adapter always gives the same bytes.
+func WriteAdapter(dir string, a *Adapter, replace bool) error {
+	if err := writeAdapter(dir, a, replace); err != nil {
+		return fmt.Errorf("write adapter %s: %w", dir, err)
+	}
+	return nil
+}
+
+func writeAdapter(dir string, a *Adapter, replace bool) error {
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	if replace {
+		if err := checkReplaceable(dir); err != nil {
+			return err
+		}
+	}
+	d, err := atomicfile.CreateDir(dir, replace)
+	if err != nil {
+		return err
+	}
+	defer d.Abort()
+	files := make(map[string]string)
+	add := func(name string, write func(io.Writer) error) error {
+		sum, err := writeHashed(filepath.Join(d.Path(), name), write)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		files[name] = sum
+		return nil
+	}
+	err = add(embeddingsFile, func(w io.Writer) error {
+		return WriteSafetensors(w, []TensorView{a.Embeddings.tensor(embeddingsTensor)}, peftMetadata)
+	})
+	if err != nil {
+		return err
+	}
+	if a.LoRA != nil {
+		err := add(peftModelFile, func(w io.Writer) error { return WriteSafetensors(w, a.loraTensors(), peftMetadata) })
+		if err != nil {
+			return err
+		}
+		err = add(peftConfigFile, func(w io.Writer) error { return writeJSON(w, newPEFTConfig(a)) })
+		if err != nil {
+			return err
+		}
+	}
+	m, err := a.manifest(files).encode()
+	if err != nil {
+		return fmt.Errorf("%s: %w", manifestFile, err)
+	}
+	if err := os.WriteFile(filepath.Join(d.Path(), manifestFile), m, 0o666); err != nil {
+		return err
+	}
+	return d.Commit()
+}
+
+func (a *Adapter) manifest(files map[string]string) manifest {
+	training, _ := compactObject(a.Training) // checked by Validate
+	metrics := a.Metrics
+	if metrics == nil {
+		metrics = map[string]float64{}
+	}
+	return manifest{
+		Format:        manifestFormat,
+		Version:       manifestVersion,
+		Kind:          a.Kind,
+		Rows:          a.Embeddings.Rows,
+		HiddenSize:    a.Embeddings.Cols,
+		Loss:          a.Loss,
+		PoolingKernel: a.PoolingKernel,
+		Base:          manifestBase(a.Base),
+		Training:      training,
+		Data:          manifestData(a.Data),
+		Metrics:       metrics,
+		Files:         files,
+	}
+}
+
+func (a *Adapter) loraTensors() []TensorView {
+	var tensors []TensorView
+	for key, f := range a.LoRA {
+		tensors = append(tensors, f.A.tensor(peftName(key, 'A')), f.B.tensor(peftName(key, 'B')))
+	}
+	return tensors
+}
+
+func (m Matrix) tensor(name string) TensorView {
+	return F32Tensor(name, []int{m.Rows, m.Cols}, m.Data)
+}
+
+// writeHashed writes a new file and returns its SHA-256. The folder is temporary
+// and synced as a whole, so the file itself need not be.
+func writeHashed(path string, write func(io.Writer) error) (string, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	if err := errors.Join(write(io.MultiWriter(f, h)), f.Close()); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func writeJSON(w io.Writer, v any) error {
+	data, err := encodeJSON(v, "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// checkReplaceable refuses to replace a folder that is not an adapter, or holds
+// anything that is not part of one.
+func checkReplaceable(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var foreign []string
+	whole := false
+	for _, e := range entries {
+		whole = whole || e.Name() == manifestFile
+		if !isAdapterFile(e.Name()) && !atomicfile.IsTemp(e.Name()) {
+			foreign = append(foreign, e.Name())
+		}
+	}
+	switch {
+	case len(foreign) > 0:
+		return fmt.Errorf("%w, so it is not replaced: it also holds %s", ErrNotAdapter, listNames(foreign))
+	case !whole:
+		return fmt.Errorf("%w, so it is not replaced: it has no %s", ErrNotAdapter, manifestFile)
+	}
+	return nil
+}
+
+func isAdapterFile(name string) bool {
+	switch name {
+	case manifestFile, embeddingsFile, peftConfigFile, peftModelFile:
+		return true
+	}
+	return false
+}
+
+// CheckTarget tells whether WriteAdapter could write to dir, so that a long run
+// need not fail at its end: the path is free or may be replaced, and its parent
+// folder can be written to. It makes missing parent folders.
+func CheckTarget(dir string, replace bool) error {
+	fail := func(err error) error { return fmt.Errorf("adapter folder %s: %w", dir, err) }
+	if replace {
+		if err := checkReplaceable(dir); err != nil {
+			return fail(err)
+		}
+	} else if _, err := os.Lstat(dir); err == nil {
+		return fail(atomicfile.ErrExists)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fail(err)
+	}
+	parent := filepath.Dir(filepath.Clean(dir))
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return fail(err)
+	}
+	probe, err := os.MkdirTemp(parent, ".glimpse-probe-")
+	if err != nil {
+		return fail(err)
+	}
+	return os.Remove(probe)
+}

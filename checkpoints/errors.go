@@ -1,0 +1,66 @@
+package checkpoints
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Errors a caller decides on, found with errors.Is.
+var (
+	// ErrCorrupt: the content of a file is damaged or malformed.
+	ErrCorrupt = errors.New("corrupt file")
+	// ErrVersion: the file is of a format version that this program does not know.
+	ErrVersion = errors.New("unknown format version")
+	// ErrNoTensor: the file or folder holds no tensor of that name.
+	ErrNoTensor = errors.New("no such tensor")
+	// ErrDType: the tensor is there, in a type that cannot be computed with.
+	ErrDType = errors.New("unsupported dtype")
+	// ErrWrongBase: the adapter was trained for another base model.
+	ErrWrongBase = errors.New("adapter belongs to another base model")
+	// ErrWrongKind: the adapter is of another kind.
+	ErrWrongKind = errors.New("adapter is of another kind")
+	// ErrNotAdapter: the folder exists and is not an adapter.
+	ErrNotAdapter = errors.New("not an adapter folder")
+)
+
+// corruptError is ErrCorrupt without repeating its text in every message.
+type corruptError string
+
+func (e corruptError) Error() string        { return string(e) }
+func (e corruptError) Is(target error) bool { return target == ErrCorrupt }
+
+func corruptf(format string, args ...any) error { return corruptError(fmt.Sprintf(format, args...)) }
+
+// dtypeError is ErrDType, with the text of the error it wraps.
+type dtypeError struct{ error }
+
+func (e dtypeError) Is(target error) bool { return target == ErrDType }
+
+// listNames renders names for an error message, quoted, sorted and cut at 20.
+func listNames(names []string) string {
+	const most = 20
+	names = slices.Sorted(slices.Values(names))
+	rest := len(names) - most
+	if rest > 0 {
+		names = names[:most]
+	}
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = fmt.Sprintf("%.200q", n)
+	}
+	s := strings.Join(quoted, ", ")
+	if rest > 0 {
+		s += fmt.Sprintf(" and %d more", rest)
+	}
+	return s
+}
+
+// versionError is ErrVersion.
+type versionError struct{ got, want int }
+
+func (e versionError) Error() string {
+	return fmt.Sprintf("%v: got %d, want %d; it was written by another version of this program", ErrVersion, e.got, e.want)
+}
+func (e versionError) Is(target error) bool { return target == ErrVersion }

@@ -1,0 +1,100 @@
+package checkpoints
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// parseIndex returns the weight_map of an index: tensor name to file name. Other
+// keys, such as metadata with a total size that writers disagree on, are
+// not looked at.
+func parseIndex(data []byte) (map[string]string, error) {
+	if !utf8.Valid(data) {
+		return nil, corruptf("not valid UTF-8")
+	}
+	var index map[string]json.RawMessage
+	if err := json.Unmarshal(data, &index); err != nil {
+		return nil, corruptf("not a JSON object: %v", err)
+	}
+	if index == nil {
+		return nil, corruptf("got null, want an object")
+	}
+	if err := checkUniqueKeys(data); err != nil {
+		return nil, err
+	}
+	var weightMap map[string]*string // a pointer, because null would pass for ""
+	if err := json.Unmarshal(index["weight_map"], &weightMap); err != nil || len(weightMap) == 0 {
+		return nil, corruptf("weight_map: want an object that maps at least one tensor name to a file name")
+	}
+	files := make(map[string]string, len(weightMap))
+	for _, tensor := range slices.Sorted(maps.Keys(weightMap)) {
+		file := weightMap[tensor]
+		if file == nil || !plainFileName(*file) {
+			got := "null"
+			if file != nil {
+				got = fmt.Sprintf("%.200q", *file)
+			}
+			return nil, corruptf("weight_map: tensor %.200q: file %s, want the name of a .safetensors file in the same folder", tensor, got)
+		}
+		files[tensor] = *file
+	}
+	return files, nil
+}
+
+// plainFileName accepts names that stay in the folder on every system.
+func plainFileName(name string) bool {
+	return strings.HasSuffix(name, ".safetensors") && fs.ValidPath(name) && !strings.ContainsAny(name, "/\\:\x00")
+}
+
+// openShards opens every file of the map and checks that files and map agree on
+// every tensor.
+func (w *Weights) openShards(weightMap map[string]string, open func(string) (*Safetensors, error)) error {
+	files := slices.Compact(slices.Sorted(maps.Values(weightMap)))
+	byName := make(map[string]*shard, len(files))
+	var unreadable []error
+	for _, file := range files {
+		s, err := open(file)
+		if err != nil {
+			unreadable = append(unreadable, err)
+			continue
+		}
+		w.add(file, s)
+		byName[file] = w.shards[len(w.shards)-1]
+	}
+	if len(unreadable) > 0 {
+		return fmt.Errorf("%d of the %d files in %s: %w", len(unreadable), len(files), indexFile, errors.Join(unreadable...))
+	}
+	var missing, surplus []string
+	for tensor, file := range weightMap {
+		s := byName[file]
+		if _, ok := s.tensors[tensor]; !ok {
+			missing = append(missing, file+": "+tensor)
+			continue
+		}
+		w.owner[tensor] = s
+	}
+	for _, s := range w.shards {
+		for tensor := range s.tensors {
+			if weightMap[tensor] != s.name {
+				surplus = append(surplus, s.name+": "+tensor)
+			}
+		}
+	}
+	if len(missing)+len(surplus) == 0 {
+		return nil
+	}
+	var problems []string
+	if len(missing) > 0 {
+		problems = append(problems, fmt.Sprintf("%d tensors of the index are not in their file: %s", len(missing), listNames(missing)))
+	}
+	if len(surplus) > 0 {
+		problems = append(problems, fmt.Sprintf("%d tensors are not in the index under their file: %s", len(surplus), listNames(surplus)))
+	}
+	return corruptf("%s: %s: %s", w.name, indexFile, strings.Join(problems, "; "))
+}

@@ -1,0 +1,127 @@
+package checkpoints
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// peftConfig is adapter_config.json: PEFT's LoRA settings. The fields after
+// InvocationTokens always have the values that newPEFTConfig gives them.
+type peftConfig struct {
+	BaseModel        string   `json:"base_model_name_or_path"`
+	Rank             int      `json:"r"`
+	Alpha            float64  `json:"lora_alpha"`
+	TargetModules    []string `json:"target_modules"`
+	InvocationTokens []int    `json:"alora_invocation_tokens"`
+
+	PEFTType      string         `json:"peft_type"`
+	TaskType      string         `json:"task_type"`
+	Dropout       float64        `json:"lora_dropout"`
+	Bias          string         `json:"bias"`
+	InferenceMode bool           `json:"inference_mode"`
+	FanInFanOut   bool           `json:"fan_in_fan_out"`
+	UseRSLoRA     bool           `json:"use_rslora"`
+	UseDoRA       bool           `json:"use_dora"`
+	ModulesToSave *[]string      `json:"modules_to_save"`
+	RankPattern   map[string]int `json:"rank_pattern"`
+	AlphaPattern  map[string]int `json:"alpha_pattern"`
+}
+
+func newPEFTConfig(a *Adapter) peftConfig {
+	return peftConfig{
+		BaseModel:        a.Base.Name,
+		Rank:             a.Rank,
+		Alpha:            a.Alpha,
+		TargetModules:    a.LoRAModules(),
+		InvocationTokens: a.InvocationTokens,
+		PEFTType:         "LORA",
+		TaskType:         "CAUSAL_LM",
+		Bias:             "none",
+		InferenceMode:    true,
+		RankPattern:      map[string]int{},
+		AlphaPattern:     map[string]int{},
+	}
+}
+
+// readPEFTConfig takes rank, alpha and invocation tokens over into the adapter.
+func readPEFTConfig(data []byte, a *Adapter) (peftConfig, error) {
+	var c peftConfig
+	if err := decodeExact(data, &c); err != nil {
+		return c, err
+	}
+	a.Rank, a.Alpha, a.InvocationTokens = c.Rank, c.Alpha, c.InvocationTokens
+	return c, nil
+}
+
+// check compares the settings with those that belong to the adapter, which has
+// its factors by now.
+func (c peftConfig) check(a *Adapter) error {
+	got, want := c.values(), newPEFTConfig(a).values()
+	for i := range got {
+		if !bytes.Equal(got[i].value, want[i].value) {
+			return corruptf("%s: got %.200s, want %.200s", got[i].key, got[i].value, want[i].value)
+		}
+	}
+	return nil
+}
+
+type keyValue struct {
+	key   string
+	value json.RawMessage
+}
+
+// values are the settings as JSON, in the order of the fields.
+func (c peftConfig) values() []keyValue {
+	data, err := encodeJSON(c, "")
+	if err != nil {
+		panic(err) // only a non-finite number, which JSON cannot have held
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.Token() // {
+	var list []keyValue
+	for dec.More() {
+		key, _ := dec.Token()
+		var value json.RawMessage
+		dec.Decode(&value)
+		list = append(list, keyValue{key.(string), value})
+	}
+	return list
+}
+
+// peftBlock is the part of a transformer layer that a module lies in.
+func peftBlock(module string) string {
+	switch module {
+	case "gate_proj", "up_proj", "down_proj":
+		return "mlp"
+	}
+	return "self_attn"
+}
+
+const peftPrefix = "base_model.model.model.layers."
+
+// peftName is PEFT's name of a LoRA tensor; factor is 'A' or 'B'.
+func peftName(k LoRAKey, factor byte) string {
+	return fmt.Sprintf("%s%d.%s.%s.lora_%c.weight", peftPrefix, k.Layer, peftBlock(k.Module), k.Module, factor)
+}
+
+// parsePEFTName is the inverse of peftName; ok is false for any other name.
+func parsePEFTName(name string) (key LoRAKey, factor byte, ok bool) {
+	parts := strings.Split(strings.TrimPrefix(name, peftPrefix), ".")
+	if len(parts) != 5 {
+		return key, 0, false
+	}
+	layer, err := strconv.Atoi(parts[0])
+	if err != nil || layer < 0 {
+		return key, 0, false
+	}
+	key = LoRAKey{Layer: layer, Module: parts[2]}
+	for _, factor := range []byte("AB") {
+		if peftName(key, factor) == name { // settles block, prefix, suffix and "007"
+			return key, factor, true
+		}
+	}
+	return key, 0, false
+}

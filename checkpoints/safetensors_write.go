@@ -1,0 +1,150 @@
+package checkpoints
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"glimpse/internal/atomicfile"
+	"glimpse/kernels"
+)
+
+// WriteSafetensors writes the tensors and metadata (may be nil) as a safetensors
+// file. The bytes depend on nothing but the arguments: tensors are ordered by
+// element size, largest first, and then by name, so that each starts aligned to
+// its element size; the header is padded to a multiple of 8 bytes. The order of
+// the argument does not matter, and it is not changed.
+func WriteSafetensors(w io.Writer, tensors []TensorView, metadata map[string]string) error {
+	tensors = slices.Clone(tensors)
+	header, err := renderHeader(tensors, metadata)
+	if err != nil {
+		return fmt.Errorf("write safetensors: %w", err)
+	}
+	return writeParts(w, header, tensors)
+}
+
+// WriteSafetensorsFile writes the file atomically, replacing what is there.
+func WriteSafetensorsFile(path string, tensors []TensorView, metadata map[string]string) error {
+	f, err := atomicfile.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if err := WriteSafetensors(f, tensors, metadata); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return f.Commit()
+}
+
+// renderHeader sorts the tensors into file order and returns the file's bytes
+// before the data, the length included.
+func renderHeader(tensors []TensorView, metadata map[string]string) ([]byte, error) {
+	slices.SortFunc(tensors, func(a, b TensorView) int {
+		return cmp.Or(cmp.Compare(elementSize(b), elementSize(a)), cmp.Compare(a.Name, b.Name))
+	})
+	h := make([]byte, 8, 1024)
+	h = append(h, '{')
+	comma := func() {
+		if h[len(h)-1] != '{' {
+			h = append(h, ',')
+		}
+	}
+	if metadata != nil {
+		h = append(h, `"`+metadataKey+`":{`...)
+		for _, key := range slices.Sorted(maps.Keys(metadata)) {
+			if !utf8.ValidString(key) || !utf8.ValidString(metadata[key]) {
+				return nil, fmt.Errorf("metadata %q: not valid UTF-8", key)
+			}
+			comma()
+			h = append(appendString(h, key), ':')
+			h = appendString(h, metadata[key])
+		}
+		h = append(h, '}')
+	}
+	names := make(map[string]bool, len(tensors))
+	offset := 0
+	for _, t := range tensors {
+		if err := checkWritable(t); err != nil {
+			return nil, err
+		}
+		if names[t.Name] {
+			return nil, fmt.Errorf("tensor %.200q: given twice", t.Name)
+		}
+		names[t.Name] = true
+		comma()
+		h = appendString(h, t.Name)
+		h = append(h, `:{"dtype":"`+t.DType.String()+`","shape":[`...)
+		for i, d := range t.Shape {
+			if i > 0 {
+				h = append(h, ',')
+			}
+			h = strconv.AppendInt(h, int64(d), 10)
+		}
+		h = append(h, `],"data_offsets":[`...)
+		h = strconv.AppendInt(h, int64(offset), 10)
+		h = append(h, ',')
+		offset += len(t.Data)
+		h = strconv.AppendInt(h, int64(offset), 10)
+		h = append(h, `]}`...)
+	}
+	h = append(h, '}')
+	for len(h)%8 != 0 {
+		h = append(h, ' ')
+	}
+	if n := len(h) - 8; n > maxHeader {
+		return nil, fmt.Errorf("header of %d bytes, want at most %d", n, maxHeader)
+	}
+	binary.LittleEndian.PutUint64(h, uint64(len(h)-8))
+	return h, nil
+}
+
+func elementSize(t TensorView) int {
+	if t.DType > kernels.I32 { // refused by checkWritable, which runs later
+		return 0
+	}
+	return t.DType.Size()
+}
+
+func checkWritable(t TensorView) error {
+	if !utf8.ValidString(t.Name) || t.Name == metadataKey {
+		return fmt.Errorf("tensor %.200q: name not allowed", t.Name)
+	}
+	if len(t.Shape) > maxRank {
+		return fmt.Errorf("tensor %.200q: rank %d, want at most %d", t.Name, len(t.Shape), maxRank)
+	}
+	size, err := byteSize(t.DType.String(), t.Shape)
+	if err != nil {
+		return fmt.Errorf("tensor %.200q: %v", t.Name, err) // an argument, so not ErrCorrupt
+	}
+	if len(t.Data) != size {
+		return fmt.Errorf("tensor %.200q: %d bytes of data, want %d for %s %s", t.Name, len(t.Data), size, t.DType, shapeString(t.Shape))
+	}
+	return nil
+}
+
+// appendString appends s as JSON, without the escapes for HTML.
+func appendString(dst []byte, s string) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.Encode(s) // a string always encodes
+	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
+}
+
+// writeParts writes header and tensors; the buffer joins the small ones.
+func writeParts(w io.Writer, header []byte, tensors []TensorView) error {
+	b := bufio.NewWriterSize(w, 1<<20)
+	b.Write(header) // errors stick until Flush
+	for _, t := range tensors {
+		b.Write(t.Data)
+	}
+	return b.Flush()
+}

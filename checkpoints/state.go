@@ -1,0 +1,167 @@
+package checkpoints
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"glimpse/internal/atomicfile"
+	"glimpse/kernels"
+)
+
+const (
+	stateFormat  = "glimpse-run-state"
+	stateVersion = 1
+)
+
+// State is where a training run stands: everything that is needed to go on with
+// the same bits.
+type State struct {
+	// Tensors are parameters and optimiser moments, by name.
+	Tensors map[string]StateTensor
+	// Run is a JSON object with the rest: step, generator state, schedule,
+	// position in the data, hash of the configuration, instruction set. This
+	// package does not look into it.
+	Run json.RawMessage
+}
+
+// StateTensor is a tensor in single or double precision: exactly one of F32 and
+// F64 is not nil, of length product(Shape). Every bit pattern is kept, those of
+// NaN included.
+type StateTensor struct {
+	Shape []int
+	F32   []float32
+	F64   []float64
+}
+
+// The header starts with the digest: keys are written in order.
+const stateStart = `{"` + metadataKey + `":{"digest":"`
+
+// WriteState writes the state to one file, atomically, replacing what is there.
+// It is a safetensors file whose metadata hold the JSON record and a SHA-256
+// over the whole file. The same state always gives the same bytes.
+func WriteState(path string, s *State) error {
+	if err := writeState(path, s); err != nil {
+		return fmt.Errorf("write run state %s: %w", path, err)
+	}
+	return nil
+}
+
+func writeState(path string, s *State) error {
+	run, err := compactObject(s.Run)
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	tensors := make([]TensorView, 0, len(s.Tensors))
+	for _, name := range slices.Sorted(maps.Keys(s.Tensors)) {
+		t := s.Tensors[name]
+		switch {
+		case (t.F32 == nil) == (t.F64 == nil):
+			return fmt.Errorf("tensor %q: want exactly one of F32 and F64", name)
+		case t.F32 != nil:
+			tensors = append(tensors, F32Tensor(name, t.Shape, t.F32))
+		default:
+			tensors = append(tensors, F64Tensor(name, t.Shape, t.F64))
+		}
+	}
+	header, err := renderHeader(tensors, map[string]string{
+		"digest":  noDigest,
+		"format":  stateFormat,
+		"run":     string(run),
+		"version": strconv.Itoa(stateVersion),
+	})
+	if err != nil {
+		return err
+	}
+	data := make([][]byte, len(tensors))
+	for i, t := range tensors {
+		data[i] = t.Data
+	}
+	at := 8 + len(stateStart)
+	copy(header[at:], digestWithout(header, at, data...))
+
+	f, err := atomicfile.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if err := writeParts(f, header, tensors); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+// ReadState reads and verifies a run state. ErrCorrupt if any bit of the file is
+// not as it was written, ErrVersion if it is of another format version.
+func ReadState(path string) (*State, error) {
+	file, err := OpenSafetensors(path)
+	if err != nil {
+		return nil, fmt.Errorf("read run state: %w", err)
+	}
+	s, err := decodeState(file)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("read run state %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func decodeState(file *Safetensors) (*State, error) {
+	meta := file.Metadata()
+	if meta["format"] != stateFormat {
+		return nil, corruptf("format: got %.100q, want %q", meta["format"], stateFormat)
+	}
+	version, err := strconv.Atoi(meta["version"])
+	if err != nil {
+		return nil, corruptf("version: got %.100q, want a number", meta["version"])
+	}
+	if version != stateVersion {
+		return nil, versionError{got: version, want: stateVersion}
+	}
+	if err := verifyState(file); err != nil {
+		return nil, err
+	}
+	s := &State{Tensors: make(map[string]StateTensor, len(file.tensors))}
+	if s.Run, err = compactObject(json.RawMessage(meta["run"])); err != nil {
+		return nil, corruptf("run: %v", err)
+	}
+	for name := range file.tensors {
+		if s.Tensors[name], err = file.stateTensor(name); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Safetensors) stateTensor(name string) (StateTensor, error) {
+	dtype, shape := s.tensors[name].dtype, s.tensors[name].shape
+	if dtype != kernels.F32.String() && dtype != kernels.F64.String() {
+		return StateTensor{}, corruptf("tensor %.200q: got %s, want F32 or F64", name, dtype)
+	}
+	view, err := s.Tensor(name)
+	if err != nil {
+		return StateTensor{}, err
+	}
+	t := StateTensor{Shape: shape}
+	if view.DType == kernels.F64 {
+		t.F64 = view.f64s()
+		return t, nil
+	}
+	t.F32 = make([]float32, view.Len())
+	return t, view.ReadF32(t.F32)
+}
+
+func verifyState(file *Safetensors) error {
+	digest := file.metadata["digest"]
+	at := 8 + len(stateStart)
+	if !isSHA256(digest) || len(file.file) < at+len(digest) || !bytes.Equal(file.file[8:at+len(digest)], []byte(stateStart+digest)) {
+		return corruptf("does not start with a digest")
+	}
+	if got := digestWithout(file.file, at); got != digest {
+		return corruptf("digest: got %s, want %s: the file is damaged", got, digest)
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package checkpoints
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// decodeExact decodes a JSON object into the struct that dst points to. Unlike
+// encoding/json it wants exactly the keys in the struct's tags, in their case,
+// each once; missing and unknown keys are reported together. A null is refused
+// except where the field is a pointer. Nested structs are treated the same way;
+// fields of other types are decoded as usual, without duplicate keys. The error
+// is ErrCorrupt and names keys by their path.
+func decodeExact(data []byte, dst any) error {
+	if !utf8.Valid(data) {
+		return corruptf("not valid UTF-8")
+	}
+	var whole json.RawMessage
+	if err := json.Unmarshal(data, &whole); err != nil { // bounds the depth, too
+		return corruptf("not valid JSON: %v", err)
+	}
+	if err := checkUniqueKeys(data); err != nil {
+		return err
+	}
+	return decodeStruct(data, "", reflect.ValueOf(dst).Elem())
+}
+
+func decodeStruct(data []byte, path string, dst reflect.Value) error {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(data, &values); err != nil || values == nil {
+		return corruptf("%sgot %.40q, want an object", prefix(path), data)
+	}
+	var missing []string
+	for i := range dst.NumField() {
+		key := dst.Type().Field(i).Tag.Get("json")
+		raw, ok := values[key]
+		if !ok {
+			missing = append(missing, path+key)
+			continue
+		}
+		delete(values, key)
+		field := dst.Field(i)
+		if string(raw) == "null" && field.Kind() != reflect.Pointer {
+			return corruptf("%s: got null", path+key)
+		}
+		if field.Kind() == reflect.Struct {
+			if err := decodeStruct(raw, path+key+".", field); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := json.Unmarshal(raw, field.Addr().Interface()); err != nil {
+			return corruptf("%s: %v", path+key, err)
+		}
+	}
+	if len(missing)+len(values) == 0 {
+		return nil
+	}
+	var problems []string
+	if len(missing) > 0 {
+		problems = append(problems, "missing keys "+listNames(missing))
+	}
+	if len(values) > 0 {
+		problems = append(problems, "unknown keys "+listNames(slices.Collect(maps.Keys(values))))
+	}
+	return corruptf("%s%s", prefix(path), strings.Join(problems, "; "))
+}
+
+func prefix(path string) string {
+	if path == "" {
+		return ""
+	}
+	return strings.TrimSuffix(path, ".") + ": "
+}
+
+// checkUniqueKeys reports a key that an object, at any depth, has twice. Data is
+// valid JSON.
+func checkUniqueKeys(data []byte) error {
+	type level struct {
+		object  bool
+		wantKey bool
+		keys    map[string]bool
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	var open []level
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return corruptf("not valid JSON: %v", err)
+		}
+		top := len(open) - 1
+		switch {
+		case token == json.Delim('{') || token == json.Delim('['):
+			if top >= 0 {
+				open[top].wantKey = open[top].object
+			}
+			object := token == json.Delim('{')
+			open = append(open, level{object: object, wantKey: object})
+		case token == json.Delim('}') || token == json.Delim(']'):
+			open = open[:top]
+		case top >= 0 && open[top].wantKey:
+			key := token.(string)
+			if open[top].keys[key] {
+				return corruptf("duplicate key %.200q", key)
+			}
+			if open[top].keys == nil {
+				open[top].keys = make(map[string]bool)
+			}
+			open[top].keys[key] = true
+			open[top].wantKey = false
+		case top >= 0:
+			open[top].wantKey = open[top].object
+		}
+		if len(open) == 0 {
+			return nil
+		}
+	}
+}
+
+// encodeJSON renders v without the escapes for HTML and with a final newline.
+func encodeJSON(v any, indent string) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode JSON: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// compactObject checks that raw is a JSON object without duplicate keys and
+// returns it without white space; nothing at all is an empty object.
+func compactObject(raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return nil, fmt.Errorf("not valid JSON: %w", err)
+	}
+	if !utf8.Valid(raw) || b.Bytes()[0] != '{' {
+		return nil, fmt.Errorf("got %.40q, want a JSON object in UTF-8", raw)
+	}
+	return b.Bytes(), checkUniqueKeys(b.Bytes())
+}

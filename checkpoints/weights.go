@@ -1,0 +1,219 @@
+package checkpoints
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+const (
+	singleFile = "model.safetensors"
+	indexFile  = "model.safetensors.index.json"
+)
+
+// Weights are the tensors of a base model, in one file or in shards. They are
+// safe for concurrent use, except that nothing, views included, may be used
+// once Close has been called.
+type Weights struct {
+	name   string   // the folder, for errors
+	shards []*shard // sorted by file name
+	owner  map[string]*shard
+
+	hashing sync.Mutex
+	sha256  string // "" until computed
+}
+
+type shard struct {
+	name string
+	*Safetensors
+}
+
+// OpenWeights opens the weights in a Hugging Face folder: model.safetensors, or
+// else the shards that model.safetensors.index.json names. The files are mapped
+// into memory (see OpenSafetensors). The index and the shards must agree on
+// every tensor; what is missing or surplus is reported in one error.
+func OpenWeights(dir string) (*Weights, error) {
+	w, err := openWeights(os.DirFS(dir), dir, func(name string) (*Safetensors, error) {
+		return OpenSafetensors(filepath.Join(dir, name))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open weights: %w", err)
+	}
+	return w, nil
+}
+
+// OpenWeightsFS is OpenWeights for weights in a file system such as embed.FS.
+// The files are read into memory.
+func OpenWeightsFS(fsys fs.FS, dir string) (*Weights, error) {
+	sub, err := fs.Sub(fsys, dir)
+	if err != nil {
+		return nil, fmt.Errorf("open weights: %w", err)
+	}
+	w, err := openWeights(sub, dir, func(name string) (*Safetensors, error) {
+		data, err := readBounded(sub, name, math.MaxInt)
+		if err != nil {
+			return nil, fmt.Errorf("open safetensors: %s: %w", path.Join(dir, name), err)
+		}
+		return ParseSafetensors(path.Join(dir, name), data)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open weights: %w", err)
+	}
+	return w, nil
+}
+
+func openWeights(dir fs.FS, name string, open func(string) (*Safetensors, error)) (*Weights, error) {
+	w := &Weights{name: name, owner: make(map[string]*shard)}
+	// As in transformers, the single file goes before the index.
+	_, err := fs.Stat(dir, singleFile)
+	if err == nil {
+		s, err := open(singleFile)
+		if err != nil {
+			return nil, err
+		}
+		w.add(singleFile, s)
+		for tensor := range s.tensors {
+			w.owner[tensor] = w.shards[0]
+		}
+		return w, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	data, err := readBounded(dir, indexFile, maxHeader)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: neither %s nor %s is there: %w%s", name, singleFile, indexFile, fs.ErrNotExist, otherWeights(dir))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path.Join(name, indexFile), err)
+	}
+	weightMap, err := parseIndex(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path.Join(name, indexFile), err)
+	}
+	if err := w.openShards(weightMap, open); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+func (w *Weights) add(name string, s *Safetensors) {
+	w.shards = append(w.shards, &shard{name, s})
+}
+
+// otherWeights hints at weights in the older format.
+func otherWeights(dir fs.FS) string {
+	for _, name := range []string{"pytorch_model.bin", "pytorch_model.bin.index.json"} {
+		if _, err := fs.Stat(dir, name); err == nil {
+			return "; " + name + " must first be converted to safetensors"
+		}
+	}
+	return ""
+}
+
+// Names returns the names of all tensors, sorted.
+func (w *Weights) Names() []string {
+	names := make([]string, 0, len(w.owner))
+	for name := range w.owner {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Info describes a tensor, also one of a type that Tensor refuses.
+func (w *Weights) Info(name string) (TensorInfo, bool) {
+	s, ok := w.owner[name]
+	if !ok {
+		return TensorInfo{}, false
+	}
+	return s.Info(name)
+}
+
+// Tensor returns a view of the named tensor. ErrNoTensor if there is none,
+// ErrDType if its elements are of a type that cannot be computed with.
+func (w *Weights) Tensor(name string) (TensorView, error) {
+	s, ok := w.owner[name]
+	if !ok {
+		return TensorView{}, fmt.Errorf("%s: tensor %.200q: %w", w.name, name, ErrNoTensor)
+	}
+	return s.Tensor(name)
+}
+
+// Bytes is the size of all files together.
+func (w *Weights) Bytes() int64 {
+	var n int64
+	for _, s := range w.shards {
+		n += int64(len(s.file))
+	}
+	return n
+}
+
+// SHA256 identifies the weights: the hash, in lower-case hexadecimal, of the
+// files' bytes, one after the other in the order of their names. It is what
+//
+//	cat model*.safetensors | sha256sum
+//
+// prints. It reads every byte the first time, which takes about a second per
+// gigabyte, and is remembered. Progress (may be nil) is told the bytes done so far.
+// The only error before Close is ctx's.
+func (w *Weights) SHA256(ctx context.Context, progress func(done, total int64)) (string, error) {
+	w.hashing.Lock()
+	defer w.hashing.Unlock()
+	if w.sha256 != "" {
+		return w.sha256, nil
+	}
+	const chunk = 8 << 20
+	h := sha256.New()
+	var done int64
+	for _, s := range w.shards {
+		if s.file == nil {
+			return "", fmt.Errorf("hash weights of %s: %w", w.name, fs.ErrClosed)
+		}
+		for part := range slices.Chunk(s.file, chunk) {
+			if err := ctx.Err(); err != nil {
+				return "", fmt.Errorf("hash weights of %s: %w", w.name, err)
+			}
+			h.Write(part)
+			done += int64(len(part))
+			if progress != nil {
+				progress(done, w.Bytes())
+			}
+		}
+	}
+	w.sha256 = hex.EncodeToString(h.Sum(nil))
+	return w.sha256, nil
+}
+
+// Close closes all files. Views become invalid.
+func (w *Weights) Close() error {
+	var all []error
+	for _, s := range w.shards {
+		all = append(all, s.Close())
+	}
+	return errors.Join(all...)
+}
+
+// readBounded reads a regular file of at most limit bytes.
+func readBounded(fsys fs.FS, name string, limit int64) ([]byte, error) {
+	info, err := fs.Stat(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, corruptf("not a regular file")
+	}
+	if info.Size() > limit {
+		return nil, corruptf("file of %d bytes, want at most %d", info.Size(), limit)
+	}
+	return fs.ReadFile(fsys, name)
+}
