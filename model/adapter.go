@@ -1,0 +1,166 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"glimpse/autodiff"
+	"glimpse/checkpoints"
+	"glimpse/internal/registry"
+	"glimpse/kernels"
+)
+
+// Adapter is learned rows that predict which prompt entries the model's response
+// will attend to. As a Prober it runs in the eviction runtime; Scores is its
+// differentiable twin for training.
+type Adapter interface {
+	Prober
+
+	// Kind is the registered name of the adapter's kind.
+	Kind() string
+	// Parameters are all trainable tensors, in a fixed order.
+	Parameters() []Parameter
+	// Scores adds the parameters, in that order, and the pass of the rows to g and
+	// returns the score node of every layer.
+	Scores(g *autodiff.Graph, s *autodiff.Sample) []autodiff.Node
+	// Export copies the parameters into the form that adapter folders store.
+	Export() *checkpoints.Adapter
+}
+
+// Parameter is a trainable tensor. Name is its name in the adapter folder.
+type Parameter struct {
+	Name   string
+	Tensor *kernels.Tensor
+}
+
+// AdapterKind is a way of learning rows: one file (package) that registers
+// itself.
+type AdapterKind struct {
+	Doc string
+	// Loss is the objective that its paper trains with.
+	Loss string
+	// New initialises an adapter for m.
+	New func(m *Model, c AdapterConfig) (Adapter, error)
+	// Load takes a stored adapter into m's backend. The base model has been checked.
+	Load func(m *Model, a *checkpoints.Adapter) (Adapter, error)
+}
+
+// AdapterKinds lists the kinds by name.
+var AdapterKinds = registry.Registry[AdapterKind]{Noun: "adapter kind"}
+
+// AdapterConfig is the shape and the initialisation of an adapter.
+type AdapterConfig struct {
+	Rows int `json:"rows"` // learned rows n
+
+	// LoRA: rank r, α (the update is scaled by α/r) and the modules that get one.
+	Rank    int      `json:"rank,omitempty"`
+	Alpha   float64  `json:"alpha,omitempty"`
+	Modules []Module `json:"modules,omitempty"`
+
+	// InitToken is the token whose embedding every row starts from, plus noise; -1
+	// starts from noise alone.
+	InitToken int32 `json:"init_token"`
+	// InitNoise is the standard deviation of the noise as a multiple of that of the
+	// embedding table.
+	InitNoise float64 `json:"init_noise"`
+	Seed      uint64  `json:"seed"`
+}
+
+// Validate checks the ranges that all kinds share.
+func (c *AdapterConfig) Validate(m *Model) error {
+	switch {
+	case c.Rows < 1 || c.Rows > 4096:
+		return fmt.Errorf("rows: got %d, want 1 to 4096", c.Rows)
+	case c.InitToken < -1 || int(c.InitToken) >= m.Config.Vocab:
+		return fmt.Errorf("init token: got %d, want -1 (random) or 0 to %d", c.InitToken, m.Config.Vocab-1)
+	case !(c.InitNoise >= 0 && c.InitNoise <= 100):
+		return fmt.Errorf("init noise: got %v, want 0 to 100", c.InitNoise)
+	}
+	return nil
+}
+
+// ParseModules reads a comma-separated list of modules; "all" are all of them,
+// "qv" the queries' and values', "none" no module.
+func ParseModules(list string) ([]Module, error) {
+	switch list {
+	case "all":
+		return slices.Clone(Modules), nil
+	case "qv":
+		return []Module{QProj, VProj}, nil
+	case "none", "":
+		return nil, nil
+	}
+	var out []Module
+	for name := range strings.SplitSeq(list, ",") {
+		m := Module(strings.TrimSpace(name))
+		if !slices.Contains(Modules, m) {
+			m += "_proj"
+		}
+		if !slices.Contains(Modules, m) {
+			return nil, fmt.Errorf("unknown module %q, want all, qv, none or a list of: %s", name, moduleNames())
+		}
+		if slices.Contains(out, m) {
+			return nil, fmt.Errorf("module %q twice", name)
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+func moduleNames() string {
+	names := make([]string, len(Modules))
+	for i, m := range Modules {
+		names[i] = string(m)
+	}
+	return strings.Join(names, ", ")
+}
+
+// NewRows initialises learned rows [rows, hidden]: the embedding of InitToken,
+// if any, plus noise.
+func (m *Model) NewRows(c AdapterConfig, rng *rand.Rand) *kernels.Tensor {
+	table, hidden := m.Network.Embedding, m.Config.Hidden
+	std := c.InitNoise * rms(table)
+	rows := make([]float64, c.Rows*hidden)
+	for i := range rows {
+		rows[i] = std * rng.NormFloat64()
+		if c.InitToken >= 0 {
+			rows[i] += table.At(int(c.InitToken)*hidden + i%hidden)
+		}
+	}
+	return m.Parameter(rows, c.Rows, hidden)
+}
+
+// rms is the root mean square of the first rows of a table, which is enough to
+// know its scale.
+func rms(table *kernels.Tensor) float64 {
+	n := min(table.Len(), 1<<18)
+	sum := 0.0
+	for i := range n {
+		v := table.At(i)
+		sum += v * v
+	}
+	return math.Sqrt(sum / float64(n))
+}
+
+// Parameter makes a trainable tensor of the compute type from host numbers.
+func (m *Model) Parameter(values []float64, shape ...int) *kernels.Tensor {
+	t := m.Backend.Alloc(m.Backend.Compute(), shape...)
+	kernels.Convert(t, kernels.FromF64(values, shape...))
+	return t
+}
+
+// LoadAdapter reads an adapter folder that was trained for m. Another base model
+// is checkpoints.ErrWrongBase.
+func (m *Model) LoadAdapter(sha256 string, stored *checkpoints.Adapter) (Adapter, error) {
+	if err := stored.CheckBase(m.Name, sha256); err != nil {
+		return nil, err
+	}
+	kind, err := AdapterKinds.Lookup(stored.Kind)
+	if err != nil {
+		return nil, err
+	}
+	return kind.Load(m, stored)
+}

@@ -1,0 +1,38 @@
+// Package builtin holds the reference model: a tiny Llama-architecture model,
+// trained on synthetic long-context tasks, that ships inside the binaries so
+// that everything works on a fresh machine with no download. The folder is an
+// ordinary Hugging Face folder and can be replaced by another one.
+package builtin
+
+import (
+	"embed"
+	"io/fs"
+)
+
+//go:embed reference
+var files embed.FS
+
+// Name is what the reference model is called in reports and adapters.
+const Name = "glimpse-reference"
+
+// FS is the model folder.
+func FS() fs.FS {
+	sub, err := fs.Sub(files, "reference")
+	if err != nil {
+		panic(err) // the folder is embedded under this name
+	}
+	return sub
+}
+
+//go:embed adapters
+var adapters embed.FS
+
+// Adapters holds the adapter folders that ship with the reference model, one per
+// kind.
+func Adapters() fs.FS {
+	sub, err := fs.Sub(adapters, "adapters")
+	if err != nil {
+		panic(err) // the folder is embedded under this name
+	}
+	return sub
+}

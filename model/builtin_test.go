@@ -1,0 +1,105 @@
+package model_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"slices"
+	"testing"
+
+	"glimpse/internal/compare"
+	"glimpse/kernels"
+	"glimpse/model"
+	"glimpse/model/chat"
+)
+
+// TestReferenceModelAgainstNumPy compares logits and greedy answers of the
+// built-in model with those of an independent implementation
+// (scripts/make_reference_golden.py).
+func TestReferenceModelAgainstNumPy(t *testing.T) {
+	raw, err := os.ReadFile("testdata/reference_golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct {
+		WeightsSHA256 string `json:"weights_sha256"`
+		Prompts       []struct {
+			ID                string    `json:"id"`
+			PromptIDs         []int32   `json:"prompt_ids"`
+			Logits            []float64 `json:"logits"`
+			AnswerIDs         []int32   `json:"answer_ids"`
+			LogitsAfterAnswer []float64 `json:"logits_after_answer"`
+		} `json:"prompts"`
+	}
+	if err := json.Unmarshal(raw, &golden); err != nil {
+		t.Fatal(err)
+	}
+	if len(golden.Prompts) == 0 {
+		t.Fatal("no golden prompts")
+	}
+	ctx := context.Background()
+	for _, device := range kernels.Backends.Names() {
+		t.Run(device, func(t *testing.T) {
+			if testing.Short() && device != "cpu" {
+				t.Skip("the plain loops take seconds")
+			}
+			m, err := model.Open("", model.Options{Device: device})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			if hash, err := m.SHA256(ctx); err != nil || hash != golden.WeightsSHA256 {
+				t.Fatalf("weights %s (%v), the golden file is of %s", hash, err, golden.WeightsSHA256)
+			}
+			for _, p := range golden.Prompts {
+				r, cache := m.NewRunner(), m.NewCache()
+				logits, err := r.Prefill(ctx, cache, p.PromptIDs, model.PrefillOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				compare.Close(t, p.ID+" logits", logits, p.Logits, 1e-4, compare.Floor(1))
+				answer, err := r.Respond(ctx, cache, logits, 32, model.Sampling{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(answer, p.AnswerIDs) {
+					t.Fatalf("%s: answer %v, want %v", p.ID, answer, p.AnswerIDs)
+				}
+				for _, id := range answer {
+					if logits, err = r.Step(ctx, cache, id, model.Capture{}, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				compare.Close(t, p.ID+" logits after the answer", logits, p.LogitsAfterAnswer, 1e-4, compare.Floor(1))
+			}
+		})
+	}
+}
+
+// TestReferenceModelText: words in, words out, the template around them, and an
+// error that names a word outside the vocabulary.
+func TestReferenceModelText(t *testing.T) {
+	m, err := model.Open("", model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	tok, err := m.NeedTokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := m.EncodeChat([]chat.Message{{Role: "user", Content: "<context> map river <ask> igor"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := tok.Decode(ids, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "<bos> <user> <context> map river <ask> igor <eot> <header> <assistant> <newline>"; text != want {
+		t.Fatalf("rendered %q, want %q", text, want)
+	}
+	if _, err := m.Encode("the qwertz"); err == nil {
+		t.Fatal("a word outside the vocabulary: no error")
+	}
+}

@@ -1,0 +1,260 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"glimpse/kernels"
+)
+
+// ErrContext is returned when a sequence would grow past the model's context.
+var ErrContext = errors.New("longer than the model's context")
+
+// Cache holds the keys and values of one sequence: for every layer and KV head
+// its own list of entries in ascending order of position, since heads may keep
+// different ones after eviction. A Cache belongs to one goroutine.
+type Cache struct {
+	backend kernels.Backend
+	heads   [][]headCache // [layer][kvHead]
+	headDim int
+	next    int32
+}
+
+// headCache is the entries of one KV head: k and v have capacity rows of which
+// len(pos) are in use.
+type headCache struct {
+	k, v *kernels.Tensor
+	pos  []int32
+}
+
+// growEntries is the least number of entries by which a full head grows. It is
+// small because the spare room is memory that eviction was meant to free.
+const growEntries = 16
+
+// NewCache returns an empty cache for one sequence.
+func (m *Model) NewCache() *Cache {
+	c := &Cache{backend: m.Backend, headDim: m.Config.HeadDim, heads: make([][]headCache, m.Config.Layers)}
+	for l := range c.heads {
+		c.heads[l] = make([]headCache, m.Config.KVHeads)
+	}
+	return c
+}
+
+// Next is the absolute position of the next token. Eviction does not change it.
+func (c *Cache) Next() int32 { return c.next }
+
+// Layers and KVHeads are the extents of the cache.
+func (c *Cache) Layers() int  { return len(c.heads) }
+func (c *Cache) KVHeads() int { return len(c.heads[0]) }
+
+// Entries is the number of pairs that a layer's KV head holds.
+func (c *Cache) Entries(layer, head int) int { return len(c.heads[layer][head].pos) }
+
+// Positions are the absolute positions of the entries, ascending. The slice is
+// the cache's own and valid until the next change.
+func (c *Cache) Positions(layer, head int) []int32 { return c.heads[layer][head].pos }
+
+// View is the layer's keys and values, one KV per head, valid until the next
+// change of the layer.
+func (c *Cache) View(layer int) []kernels.KV {
+	kv := make([]kernels.KV, len(c.heads[layer]))
+	for h := range kv {
+		kv[h] = c.heads[layer][h].view(c)
+	}
+	return kv
+}
+
+func (h *headCache) view(c *Cache) kernels.KV {
+	if h.k == nil {
+		empty := c.backend.Alloc(c.backend.Compute(), 0, c.headDim)
+		return kernels.KV{K: empty, V: empty}
+	}
+	return kernels.KV{K: h.k.Rows(0, len(h.pos)), V: h.v.Rows(0, len(h.pos)), Positions: h.pos}
+}
+
+func (h *headCache) capacity() int {
+	if h.k == nil {
+		return 0
+	}
+	return h.k.Dim0()
+}
+
+// resize moves the entries into memory for exactly capacity entries.
+func (c *Cache) resize(h *headCache, capacity int) {
+	d := c.backend.Compute()
+	k, v := c.backend.Alloc(d, capacity, c.headDim), c.backend.Alloc(d, capacity, c.headDim)
+	if n := len(h.pos); n > 0 {
+		c.backend.Copy(k.Rows(0, n), h.k.Rows(0, n))
+		c.backend.Copy(v.Rows(0, n), h.v.Rows(0, n))
+	}
+	h.k, h.v = k, v
+}
+
+// reserve makes room for n more entries in every head of a layer.
+func (c *Cache) reserve(layer, n int) {
+	for i := range c.heads[layer] {
+		h := &c.heads[layer][i]
+		if need := len(h.pos) + n; need > h.capacity() {
+			c.resize(h, need)
+		}
+	}
+}
+
+// append adds k, v [n, kvHeads, headDim] at positions pos [n], which must
+// ascend and follow those already held.
+func (c *Cache) append(layer int, k, v *kernels.Tensor, pos []int32) {
+	for i := range c.heads[layer] {
+		h := &c.heads[layer][i]
+		n := len(h.pos)
+		if need := n + len(pos); need > h.capacity() {
+			c.resize(h, max(need, h.capacity()+growEntries))
+		}
+		c.backend.CopyHead(h.k.Rows(n, n+len(pos)), k, i)
+		c.backend.CopyHead(h.v.Rows(n, n+len(pos)), v, i)
+		h.pos = append(h.pos, pos...)
+	}
+}
+
+// Retain keeps, in every KV head of a layer, only the entries at the given
+// ascending indices, and frees the memory of the others. Positions stay what
+// they were. On an error nothing has changed.
+func (c *Cache) Retain(layer int, keep [][]int32) error {
+	if err := c.checkKept(layer, keep); err != nil {
+		return err
+	}
+	for i, idx := range keep {
+		h := &c.heads[layer][i]
+		if len(idx) == len(h.pos) {
+			if h.capacity() > len(idx)+growEntries {
+				c.resize(h, len(idx))
+			}
+			continue
+		}
+		d := c.backend.Compute()
+		from := *h
+		if h.capacity() > len(idx)+growEntries { // worth new memory; otherwise compact in place
+			h.k, h.v = c.backend.Alloc(d, len(idx), c.headDim), c.backend.Alloc(d, len(idx), c.headDim)
+		}
+		c.backend.Gather(h.k.Rows(0, len(idx)), from.k, idx)
+		c.backend.Gather(h.v.Rows(0, len(idx)), from.v, idx)
+		for n, j := range idx {
+			h.pos[n] = h.pos[j]
+		}
+		h.shorten(len(idx))
+	}
+	return nil
+}
+
+// checkKept refuses indices that are not ascending, or not of entries.
+func (c *Cache) checkKept(layer int, keep [][]int32) error {
+	heads := c.heads[layer]
+	if len(keep) != len(heads) {
+		return fmt.Errorf("retain layer %d: kept indices for %d KV heads, want %d", layer, len(keep), len(heads))
+	}
+	for i, idx := range keep {
+		last := int32(-1)
+		for _, j := range idx {
+			if j <= last || int(j) >= len(heads[i].pos) {
+				return fmt.Errorf("retain layer %d head %d: index %d after %d, want ascending below %d", layer, i, j, last, len(heads[i].pos))
+			}
+			last = j
+		}
+	}
+	return nil
+}
+
+// shorten leaves the first n positions, in memory of their own where most of it
+// would be unused: under a small budget the positions of a long prompt would
+// take more than the keys.
+func (h *headCache) shorten(n int) {
+	h.pos = h.pos[:n]
+	if cap(h.pos) > 2*n+growEntries {
+		h.pos = append(make([]int32, 0, n+growEntries), h.pos...)
+	}
+}
+
+// Retained returns a new cache that holds only the entries at the given ascending
+// indices, keep[layer][kvHead]; nil keeps everything. The original is unchanged.
+func (c *Cache) Retained(keep [][][]int32) (*Cache, error) {
+	if keep != nil && len(keep) != len(c.heads) {
+		return nil, fmt.Errorf("retain: kept indices for %d layers, want %d", len(keep), len(c.heads))
+	}
+	out := &Cache{backend: c.backend, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads))}
+	d := c.backend.Compute()
+	for l := range c.heads {
+		if keep != nil {
+			if err := c.checkKept(l, keep[l]); err != nil {
+				return nil, err
+			}
+		}
+		out.heads[l] = make([]headCache, len(c.heads[l]))
+		for i := range c.heads[l] {
+			from, to := &c.heads[l][i], &out.heads[l][i]
+			n := len(from.pos)
+			if keep != nil {
+				n = len(keep[l][i])
+			}
+			to.k, to.v = c.backend.Alloc(d, n, c.headDim), c.backend.Alloc(d, n, c.headDim)
+			if keep == nil {
+				if n > 0 {
+					c.backend.Copy(to.k, from.k.Rows(0, n))
+					c.backend.Copy(to.v, from.v.Rows(0, n))
+				}
+				to.pos = append([]int32(nil), from.pos...)
+				continue
+			}
+			to.pos = make([]int32, n)
+			for at, j := range keep[l][i] {
+				to.pos[at] = from.pos[j]
+			}
+			if n > 0 {
+				c.backend.Gather(to.k, from.k, keep[l][i])
+				c.backend.Gather(to.v, from.v, keep[l][i])
+			}
+		}
+	}
+	return out, nil
+}
+
+// Bytes is the memory that keys and values hold, spare room included. The
+// positions (4 bytes an entry, on the host) are not counted.
+func (c *Cache) Bytes() int64 {
+	var n int64
+	for l := range c.heads {
+		n += c.LayerBytes(l)
+	}
+	return n
+}
+
+// LayerBytes is the part of Bytes that one layer holds.
+func (c *Cache) LayerBytes(layer int) int64 {
+	var n int64
+	for i := range c.heads[layer] {
+		if h := &c.heads[layer][i]; h.k != nil {
+			n += int64(h.k.Bytes() + h.v.Bytes())
+		}
+	}
+	return n
+}
+
+// Truncate drops every entry at position next or later, so that the following
+// token stands there: it undoes decoding. Memory for the dropped entries is
+// freed beyond a small reserve.
+func (c *Cache) Truncate(next int32) error {
+	if next > c.next || next < 0 {
+		return fmt.Errorf("truncate cache: position %d, want 0 to %d", next, c.next)
+	}
+	for l := range c.heads {
+		for i := range c.heads[l] {
+			h := &c.heads[l][i]
+			n, _ := slices.BinarySearch(h.pos, next)
+			h.shorten(n)
+			if h.capacity() > n+growEntries {
+				c.resize(h, n)
+			}
+		}
+	}
+	c.next = next
+	return nil
+}

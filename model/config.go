@@ -1,0 +1,96 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Config is what the forward pass needs to know of a model, whatever its family.
+type Config struct {
+	Architecture string // config.json architectures[0]
+
+	Hidden       int // width of the residual stream
+	Layers       int
+	Heads        int // query heads
+	KVHeads      int
+	HeadDim      int
+	Intermediate int // width of the MLP
+	Vocab        int
+	MaxPositions int // longest sequence, prompt and response together
+
+	RMSNormEps    float64   // epsilon of all norms, LayerNorm's included
+	RoPEFreqs     []float32 // radians per position, [HeadDim/2]
+	RoPEScale     float64   // multiplies cosines and sines
+	TieEmbeddings bool      // the head is the embedding table
+	AttentionBias bool      // of the projections, where the family makes them optional
+	MLPBias       bool
+
+	// Windows are the sliding windows of the layers: a row sees its own entry and
+	// those at the Windows[l]−1 positions before it, 0 all of them. nil: all layers
+	// see everything.
+	Windows []int
+
+	BOS int32   // -1: none
+	EOS []int32 // every end token
+}
+
+// maxContext bounds the context, far beyond any model's.
+const maxContext = 1 << 28
+
+// Validate checks the ranges that every family shares; errors name the
+// config.json key.
+func (c *Config) Validate() error {
+	var errs []error
+	for _, f := range []struct {
+		key        string
+		value, max int
+	}{
+		{"hidden_size", c.Hidden, 1 << 20}, {"num_hidden_layers", c.Layers, 1 << 12},
+		{"num_attention_heads", c.Heads, 1 << 14}, {"num_key_value_heads", c.KVHeads, 1 << 14},
+		{"head_dim", c.HeadDim, 1 << 12}, {"intermediate_size", c.Intermediate, 1 << 22},
+		{"vocab_size", c.Vocab, 1 << 24}, {"max_position_embeddings", c.MaxPositions, maxContext},
+	} {
+		if f.value < 1 || f.value > f.max {
+			errs = append(errs, fmt.Errorf("%s: got %d, want 1 to %d", f.key, f.value, f.max))
+		}
+	}
+	if c.KVHeads > 0 && c.Heads%c.KVHeads != 0 {
+		errs = append(errs, fmt.Errorf("num_key_value_heads: got %d, want a divisor of num_attention_heads %d", c.KVHeads, c.Heads))
+	}
+	if c.HeadDim%2 != 0 {
+		errs = append(errs, fmt.Errorf("head_dim: got %d, want an even number", c.HeadDim))
+	}
+	if !(c.RMSNormEps > 0) || math.IsInf(c.RMSNormEps, 0) {
+		errs = append(errs, fmt.Errorf("rms_norm_eps: got %v, want a positive number", c.RMSNormEps))
+	}
+	return errors.Join(errs...)
+}
+
+// Window is the sliding window of a layer, 0 for none.
+func (c *Config) Window(layer int) int {
+	if c.Windows == nil {
+		return 0
+	}
+	return c.Windows[layer]
+}
+
+// Group is the number of query heads per KV head.
+func (c *Config) Group() int { return c.Heads / c.KVHeads }
+
+// CacheBytesPerToken is the size of one token's keys and values in all layers
+// and heads at the given element size.
+func (c *Config) CacheBytesPerToken(elementSize int) int64 {
+	return 2 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim) * int64(elementSize)
+}
+
+// PlainRoPE returns the unscaled frequencies θ^(−2i/headDim) of RoPE (Su et al.
+// 2021), computed in float32 as transformers does.
+func PlainRoPE(theta float64, headDim int) []float32 {
+	f := make([]float32, headDim/2)
+	for i := range f {
+		exponent := float32(2*i) / float32(headDim)
+		f[i] = 1 / float32(math.Pow(theta, float64(exponent)))
+	}
+	return f
+}

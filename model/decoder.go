@@ -1,0 +1,128 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// decoderConfig is what the config.json of Llama and of the families that follow
+// its layout have in common, and the layout's variants.
+type decoderConfig struct {
+	HiddenSize            int             `json:"hidden_size"`
+	NumHiddenLayers       int             `json:"num_hidden_layers"`
+	NumAttentionHeads     int             `json:"num_attention_heads"`
+	NumKeyValueHeads      *int            `json:"num_key_value_heads"`
+	HeadDim               *int            `json:"head_dim"`
+	IntermediateSize      int             `json:"intermediate_size"`
+	VocabSize             int             `json:"vocab_size"`
+	MaxPositionEmbeddings int             `json:"max_position_embeddings"`
+	RMSNormEps            float64         `json:"rms_norm_eps"`
+	RoPETheta             *float64        `json:"rope_theta"`
+	RoPEScaling           json.RawMessage `json:"rope_scaling"`
+	RoPEParameters        json.RawMessage `json:"rope_parameters"` // both of the above, as transformers 5 writes them
+	TieWordEmbeddings     bool            `json:"tie_word_embeddings"`
+	AttentionBias         bool            `json:"attention_bias"`
+	MLPBias               bool            `json:"mlp_bias"`
+	HiddenAct             string          `json:"hidden_act"`
+
+	SlidingWindow    *int     `json:"sliding_window"`
+	UseSlidingWindow *bool    `json:"use_sliding_window"`
+	MaxWindowLayers  *int     `json:"max_window_layers"`
+	LayerTypes       []string `json:"layer_types"`
+}
+
+// parse reads config.json over the defaults that d holds.
+func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
+	if d.HiddenAct == "" {
+		d.HiddenAct = "silu"
+	}
+	if err := json.Unmarshal(raw, d); err != nil {
+		return nil, err
+	}
+	if d.HiddenAct != "silu" {
+		return nil, fmt.Errorf("hidden_act: got %q, want \"silu\"", d.HiddenAct)
+	}
+	c := &Config{
+		Hidden: d.HiddenSize, Layers: d.NumHiddenLayers, Heads: d.NumAttentionHeads,
+		KVHeads: d.NumAttentionHeads, Intermediate: d.IntermediateSize, Vocab: d.VocabSize,
+		MaxPositions: d.MaxPositionEmbeddings, RMSNormEps: d.RMSNormEps, TieEmbeddings: d.TieWordEmbeddings,
+	}
+	if d.NumKeyValueHeads != nil {
+		c.KVHeads = *d.NumKeyValueHeads
+	}
+	switch {
+	case d.HeadDim != nil:
+		c.HeadDim = *d.HeadDim
+	case c.Heads > 0 && c.Hidden%c.Heads == 0:
+		c.HeadDim = c.Hidden / c.Heads
+	case c.Heads > 0:
+		return nil, fmt.Errorf("hidden_size: got %d, want a multiple of num_attention_heads %d", c.Hidden, c.Heads)
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return c, c.setRoPE(d.RoPETheta, d.RoPEScaling, d.RoPEParameters)
+}
+
+// slidingLayers sets the window of the layers that layer_types calls sliding, or,
+// where the list is not given, of those from first on. window is nil for none.
+func (d *decoderConfig) slidingLayers(c *Config, window *int, first int) error {
+	if d.LayerTypes != nil && len(d.LayerTypes) != c.Layers {
+		return fmt.Errorf("layer_types: got %d, want num_hidden_layers %d of them", len(d.LayerTypes), c.Layers)
+	}
+	for _, t := range d.LayerTypes {
+		if t != "full_attention" && t != "sliding_attention" {
+			return fmt.Errorf("layer_types: got %q, want full_attention or sliding_attention", t)
+		}
+	}
+	if window == nil {
+		if slices.Contains(d.LayerTypes, "sliding_attention") {
+			return fmt.Errorf("layer_types: got sliding_attention without a sliding_window")
+		}
+		return nil
+	}
+	if *window < 1 {
+		return fmt.Errorf("sliding_window: got %d, want at least 1", *window)
+	}
+	c.Windows = make([]int, c.Layers)
+	for l := range c.Windows {
+		if d.LayerTypes != nil && d.LayerTypes[l] == "sliding_attention" || d.LayerTypes == nil && l >= first {
+			c.Windows[l] = *window
+		}
+	}
+	return nil
+}
+
+// decoderLayout is what differs between the tensors of families with Llama's
+// layout.
+type decoderLayout struct {
+	qkvBias, outputBias, mlpBias bool
+	headNorms                    bool // q_norm and k_norm
+}
+
+// bind lays out a network with the tensor names of Llama.
+func (d decoderLayout) bind(c *Config, b *Binder) *Network {
+	n := &Network{Layers: make([]Layer, c.Layers)}
+	b.Matrix("model.embed_tokens.weight", &n.Embedding, c.Vocab, c.Hidden)
+	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	for i := range n.Layers {
+		l, at := &n.Layers[i], fmt.Sprintf("model.layers.%d.", i)
+		b.Vector(at+"input_layernorm.weight", &l.AttentionNorm.Weight, c.Hidden)
+		b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
+		b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
+		b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
+		b.Linear(l, OProj, at+"self_attn.o_proj", c.Hidden, q, d.outputBias)
+		if d.headNorms {
+			b.Vector(at+"self_attn.q_norm.weight", &l.QueryNorm.Weight, c.HeadDim)
+			b.Vector(at+"self_attn.k_norm.weight", &l.KeyNorm.Weight, c.HeadDim)
+		}
+		b.Vector(at+"post_attention_layernorm.weight", &l.MLPNorm.Weight, c.Hidden)
+		b.Linear(l, GateProj, at+"mlp.gate_proj", c.Intermediate, c.Hidden, d.mlpBias)
+		b.Linear(l, UpProj, at+"mlp.up_proj", c.Intermediate, c.Hidden, d.mlpBias)
+		b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, c.Intermediate, d.mlpBias)
+	}
+	b.Vector("model.norm.weight", &n.FinalNorm.Weight, c.Hidden)
+	b.head(n, c)
+	return n
+}

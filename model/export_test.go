@@ -1,0 +1,23 @@
+package model
+
+// HiddenStates runs tokens in chunks and returns the residual stream before the
+// first layer and after every layer but the last, [tokens, hidden], and after the
+// last one that of the last token alone, with the final norm applied.
+func (r *Runner) HiddenStates(tokens []int32, chunk int) ([][]float32, error) {
+	r.arena.Release(nil)
+	defer r.arena.Release(nil)
+	m, n := r.Model, len(tokens)
+	x := r.alloc(n, m.Config.Hidden)
+	m.Backend.Gather(x, m.Network.Embedding, tokens)
+	p := &prefillPass{Runner: r, cache: m.NewCache(), opt: PrefillOptions{Chunk: chunk}, pos: positions(0, n), x: x}
+	states := [][]float32{x.Float32s()}
+	for l := range m.Config.Layers {
+		if err := p.layer(l); err != nil {
+			return nil, err
+		}
+		if l < m.Config.Layers-1 {
+			states = append(states, x.Float32s())
+		}
+	}
+	return append(states, r.norm(x.Rows(n-1, n), m.Network.FinalNorm).Float32s()), nil
+}

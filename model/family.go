@@ -1,0 +1,34 @@
+package model
+
+import (
+	"encoding/json"
+
+	"glimpse/internal/registry"
+)
+
+// Family is a group of models that share an architecture: one file that reads
+// their config.json and says which stored tensor plays which role.
+type Family struct {
+	// Doc names the models, for lists of families.
+	Doc string
+	// ParseConfig reads config.json. It refuses values that it does not
+	// understand, by key, rather than ignore them.
+	ParseConfig func(raw json.RawMessage) (*Config, error)
+	// Bind lays out the network.
+	Bind func(c *Config, b *Binder) *Network
+}
+
+// Sites lists the modules of a layer in the order in which it runs them. c may be
+// nil: a layer of the least size then stands for all.
+func (f Family) Sites(c *Config) []Site {
+	if c == nil {
+		c = &Config{Hidden: 2, Heads: 1, KVHeads: 1, HeadDim: 2, Intermediate: 1, Vocab: 1}
+	}
+	one, b := *c, &Binder{}
+	one.Layers = 1
+	f.Bind(&one, b)
+	return b.sites
+}
+
+// Families maps config.json architectures[0] to the family.
+var Families = registry.Registry[Family]{Noun: "architecture"}

@@ -1,0 +1,101 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+func init() {
+	Families.Add("FalconForCausalLM", Family{
+		Doc:         "Falcon 7B: multi-query, parallel attention and MLP; q, k and v are rows of query_key_value",
+		ParseConfig: parseFalcon,
+		Bind:        bindFalcon,
+	})
+}
+
+// falconConfig is the part of a Falcon config.json that decides the forward pass;
+// the older names are those of the first releases.
+type falconConfig struct {
+	HiddenSize            int             `json:"hidden_size"`
+	NumHiddenLayers       int             `json:"num_hidden_layers"`
+	NLayer                int             `json:"n_layer"`
+	NumAttentionHeads     int             `json:"num_attention_heads"`
+	NHead                 int             `json:"n_head"`
+	FFNHiddenSize         *int            `json:"ffn_hidden_size"`
+	VocabSize             int             `json:"vocab_size"`
+	MaxPositionEmbeddings int             `json:"max_position_embeddings"`
+	LayerNormEpsilon      float64         `json:"layer_norm_epsilon"`
+	RoPETheta             *float64        `json:"rope_theta"`
+	RoPEScaling           json.RawMessage `json:"rope_scaling"`
+	RoPEParameters        json.RawMessage `json:"rope_parameters"`
+	TieWordEmbeddings     bool            `json:"tie_word_embeddings"`
+	Activation            string          `json:"activation"`
+	Bias                  bool            `json:"bias"`
+	Alibi                 bool            `json:"alibi"`
+	MultiQuery            bool            `json:"multi_query"`
+	ParallelAttn          bool            `json:"parallel_attn"`
+	NewDecoder            bool            `json:"new_decoder_architecture"`
+}
+
+func parseFalcon(raw json.RawMessage) (*Config, error) {
+	f := falconConfig{ // transformers' defaults
+		MaxPositionEmbeddings: 2048, LayerNormEpsilon: 1e-5, TieWordEmbeddings: true,
+		Activation: "gelu", MultiQuery: true, ParallelAttn: true,
+	}
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return nil, err
+	}
+	for _, flag := range []struct {
+		key       string
+		got, want bool
+	}{
+		{"alibi", f.Alibi, false}, {"multi_query", f.MultiQuery, true},
+		{"parallel_attn", f.ParallelAttn, true}, {"new_decoder_architecture", f.NewDecoder, false},
+	} {
+		if flag.got != flag.want {
+			return nil, fmt.Errorf("%s: got %t, want %t: of the Falcon models only the layout of the 7B is supported", flag.key, flag.got, flag.want)
+		}
+	}
+	if f.Activation != "gelu" {
+		return nil, fmt.Errorf("activation: got %q, want \"gelu\"", f.Activation)
+	}
+	c := &Config{
+		Hidden: f.HiddenSize, Layers: max(f.NumHiddenLayers, f.NLayer), Heads: max(f.NumAttentionHeads, f.NHead), KVHeads: 1,
+		Intermediate: 4 * f.HiddenSize, Vocab: f.VocabSize, MaxPositions: f.MaxPositionEmbeddings,
+		RMSNormEps: f.LayerNormEpsilon, TieEmbeddings: f.TieWordEmbeddings, AttentionBias: f.Bias, MLPBias: f.Bias,
+	}
+	if f.FFNHiddenSize != nil {
+		c.Intermediate = *f.FFNHiddenSize
+	}
+	if !(c.RMSNormEps > 0) {
+		return nil, fmt.Errorf("layer_norm_epsilon: got %v, want a positive number", c.RMSNormEps)
+	}
+	if c.Heads > 0 {
+		if c.Hidden%c.Heads != 0 {
+			return nil, fmt.Errorf("hidden_size: got %d, want a multiple of num_attention_heads %d", c.Hidden, c.Heads)
+		}
+		c.HeadDim = c.Hidden / c.Heads
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return c, c.setRoPE(f.RoPETheta, f.RoPEScaling, f.RoPEParameters)
+}
+
+func bindFalcon(c *Config, b *Binder) *Network {
+	n := &Network{Layers: make([]Layer, c.Layers)}
+	b.Matrix("transformer.word_embeddings.weight", &n.Embedding, c.Vocab, c.Hidden)
+	for i := range n.Layers {
+		l, at := &n.Layers[i], fmt.Sprintf("transformer.h.%d.", i)
+		l.Parallel = true
+		b.LayerNorm(at+"input_layernorm", &l.AttentionNorm, c.Hidden)
+		b.Fused(l, at+"self_attention.query_key_value", c.Hidden, c.AttentionBias,
+			Part{QProj, c.Heads * c.HeadDim}, Part{KProj, c.HeadDim}, Part{VProj, c.HeadDim})
+		b.Linear(l, OProj, at+"self_attention.dense", c.Hidden, c.Hidden, c.AttentionBias)
+		b.Linear(l, UpProj, at+"mlp.dense_h_to_4h", c.Intermediate, c.Hidden, c.MLPBias)
+		b.Linear(l, DownProj, at+"mlp.dense_4h_to_h", c.Hidden, c.Intermediate, c.MLPBias)
+	}
+	b.LayerNorm("transformer.ln_f", &n.FinalNorm, c.Hidden)
+	b.head(n, c)
+	return n
+}

@@ -1,0 +1,23 @@
+package model
+
+import "encoding/json"
+
+// mistralWindow is transformers' default where config.json does not name
+// sliding_window; v0.2 and later say null.
+const mistralWindow = 4096
+
+func init() {
+	Families.Add("MistralForCausalLM", Family{
+		Doc: "Mistral 7B v0.1 (sliding window), v0.2 and v0.3",
+		ParseConfig: func(raw json.RawMessage) (*Config, error) {
+			window := mistralWindow
+			d := decoderConfig{SlidingWindow: &window}
+			c, err := d.parse(raw)
+			if err != nil {
+				return nil, err
+			}
+			return c, d.slidingLayers(c, d.SlidingWindow, 0)
+		},
+		Bind: func(c *Config, b *Binder) *Network { return decoderLayout{}.bind(c, b) },
+	})
+}

@@ -1,0 +1,272 @@
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+const (
+	attempts     = 5 // without a byte gained in between
+	firstPause   = time.Second
+	longestPause = time.Minute
+	maxRedirects = 10
+	maxJSON      = 32 << 20 // bytes of an answer of the API
+)
+
+// client speaks HTTP with the hub.
+type client struct {
+	endpoint *url.URL
+	token    string
+	http     *http.Client
+	// metadata stops at the answer that describes the file, before the redirect to
+	// the storage.
+	metadata *http.Client
+
+	stall time.Duration // without a byte, after which a connection counts as lost
+	pause time.Duration // before the second attempt; doubled before each further one
+}
+
+func newClient(s settings) *client {
+	c := &client{endpoint: s.endpoint, token: s.token, stall: 30 * time.Second, pause: firstPause}
+	transport := http.DefaultTransport.(*http.Transport).Clone() // with the proxies of the environment
+	transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	transport.ResponseHeaderTimeout = 30 * time.Second
+	transport.DisableCompression = true // sizes and ranges are those of the file
+	c.http = &http.Client{Transport: transport, CheckRedirect: c.redirect}
+	c.metadata = &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		if req.Response.Header.Get(linkedETag) != "" {
+			return http.ErrUseLastResponse
+		}
+		return c.redirect(req, via)
+	}}
+	return c
+}
+
+// redirect keeps the token from every host but the hub. The standard library
+// would send it to the hub's subdomains as well.
+func (c *client) redirect(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return permanent{fmt.Errorf("more than %d redirects", maxRedirects)}
+	}
+	if !c.isHub(req.URL) {
+		req.Header.Del("Authorization")
+	}
+	return nil
+}
+
+func (c *client) isHub(u *url.URL) bool {
+	return u.Scheme == c.endpoint.Scheme && u.Host == c.endpoint.Host
+}
+
+// permanent is an error that another attempt would give again.
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
+
+// unreachable is a request without an answer.
+type unreachable struct{ error }
+
+func (u unreachable) Unwrap() error { return u.error }
+
+// statusError is an answer with a status of 400 or more.
+type statusError struct {
+	status        int
+	code, message string // as the hub names and explains it, or ""
+	after         time.Duration
+	fromHub       bool
+}
+
+func (e *statusError) Error() string {
+	host := "the hub"
+	if !e.fromHub {
+		host = "the storage host"
+	}
+	text := fmt.Sprintf("%s answered %d %s", host, e.status, http.StatusText(e.status))
+	if e.message != "" {
+		text += ": " + e.message
+	}
+	return text
+}
+
+// passing tells that a later attempt may get another answer. The storage's links
+// are signed for a while, so its refusals end with a fresh link.
+func (e *statusError) passing() bool {
+	return e.status == http.StatusRequestTimeout || e.status == http.StatusTooManyRequests || e.status >= 500 || !e.fromHub
+}
+
+// send makes one request and one attempt; path is below the endpoint, its parts
+// escaped. The caller closes the body.
+func (c *client) send(ctx context.Context, method, path, byteRange string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.endpoint.String()+path, nil)
+	if err != nil {
+		return nil, permanent{err}
+	}
+	req.Header.Set("User-Agent", "glimpse")
+	req.Header.Set("Accept-Encoding", "identity")
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if byteRange != "" {
+		req.Header.Set("Range", byteRange)
+	}
+	client := c.http
+	if method == http.MethodHead {
+		client = c.metadata
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		// Without the address, which for a storage host is a page long and signed.
+		if at := (*url.Error)(nil); errors.As(err, &at) {
+			host := c.endpoint.Host
+			if u, parseErr := url.Parse(at.URL); parseErr == nil {
+				host = u.Host
+			}
+			return nil, unreachable{fmt.Errorf("%s: %w", host, at.Err)}
+		}
+		return nil, err
+	}
+	if resp.StatusCode < 400 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	e := &statusError{
+		status: resp.StatusCode, fromHub: c.isHub(resp.Request.URL),
+		code: resp.Header.Get("X-Error-Code"), message: printable(resp.Header.Get("X-Error-Message")),
+	}
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+		e.after = time.Duration(min(max(seconds, 0), int(longestPause/time.Second))) * time.Second
+	}
+	return nil, e
+}
+
+// printable shortens what a server says to what a terminal should show.
+func printable(s string) string {
+	runes := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s))
+	return string(runes[:min(len(runes), 300)])
+}
+
+// retry repeats op until it succeeds, fails for good, or has failed tries times in
+// a row without progress.
+func (c *client) retry(ctx context.Context, tries int, op func() (progress bool, err error)) error {
+	for failed := 1; ; failed++ {
+		progress, err := op()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		var status *statusError
+		var dns *net.DNSError
+		var certificate *tls.CertificateVerificationError
+		if errors.As(err, new(permanent)) || errors.As(err, &status) && !status.passing() ||
+			errors.As(err, &dns) && dns.IsNotFound || errors.As(err, &certificate) {
+			return err
+		}
+		if progress {
+			failed = 1
+		} else if failed >= tries {
+			return err
+		}
+		pause := min(c.pause<<(failed-1), longestPause)
+		if status != nil {
+			pause = max(pause, status.after)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// repoInfo is the hub's description of a model at a revision.
+type repoInfo struct {
+	SHA      string `json:"sha"`
+	Siblings []struct {
+		Name string `json:"rfilename"`
+	} `json:"siblings"`
+}
+
+// info asks the hub for the commit and the files of the revision.
+func (f *fetcher) info(ctx context.Context, revision string, tries int) (repoInfo, error) {
+	var info repoInfo
+	path := "/api/models/" + f.repo.id + "/revision/" + url.PathEscape(revision)
+	err := f.client.retry(ctx, tries, func() (bool, error) {
+		resp, err := f.client.send(ctx, http.MethodGet, path, "")
+		if err != nil {
+			return false, err
+		}
+		defer resp.Body.Close()
+		raw, err := io.ReadAll(io.LimitReader(resp.Body, maxJSON+1))
+		if err != nil {
+			return false, err
+		}
+		if len(raw) > maxJSON {
+			return false, permanent{fmt.Errorf("the hub's answer is longer than %d bytes", maxJSON)}
+		}
+		if err := json.Unmarshal(raw, &info); err != nil {
+			return false, permanent{fmt.Errorf("%s does not answer as a hub does: %w", f.endpoint.Redacted(), err)}
+		}
+		return false, nil
+	})
+	if err != nil {
+		return repoInfo{}, f.explain(err)
+	}
+	if !commitHash.MatchString(info.SHA) || commitHash.MatchString(revision) && info.SHA != revision {
+		return repoInfo{}, fmt.Errorf("%s does not answer as a hub does: commit %.60q of revision %s, want 40 hexadecimal digits", f.endpoint.Redacted(), info.SHA, revision)
+	}
+	return info, nil
+}
+
+// explain says what to do about a refusal.
+func (f *fetcher) explain(err error) error {
+	var status *statusError
+	if !errors.As(err, &status) {
+		if errors.As(err, new(unreachable)) && !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("no answer from %w; what has arrived is kept, the next run goes on from there", err)
+		}
+		return err
+	}
+	if !status.fromHub {
+		return err
+	}
+	page := f.endpoint.Redacted() + "/" + f.repo.id
+	login := "set HF_TOKEN to a token of an account that may read it (" + f.endpoint.Redacted() + "/settings/tokens)"
+	switch {
+	case status.code == "GatedRepo" || status.status == http.StatusForbidden && status.code == "" && f.token == "":
+		if f.token == "" {
+			return fmt.Errorf("the model is gated: ask for access at %s, then %s: %w", page, login, err)
+		}
+		return fmt.Errorf("the model is gated: the token of %s has no access yet; ask for it at %s: %w", f.source, page, err)
+	case status.status == http.StatusUnauthorized && f.token == "":
+		return fmt.Errorf("no such folder, and at the hub it does not exist or is private; check the name, or %s: %w", login, err)
+	case status.status == http.StatusUnauthorized:
+		return fmt.Errorf("the hub does not know the model, or does not accept the token of %s: %w", f.source, err)
+	case status.status == http.StatusForbidden:
+		return fmt.Errorf("the token of %s may not read the model: %w", f.source, err)
+	case status.code == "RevisionNotFound":
+		return fmt.Errorf("the model has no revision %q; see %s/tree/main for its branches and tags: %w", f.repo.revision, page, err)
+	case status.status == http.StatusNotFound && status.code != "EntryNotFound":
+		return fmt.Errorf("no such folder, and no such model at %s: %w", f.endpoint.Redacted(), err)
+	case status.status == http.StatusTooManyRequests && f.token == "":
+		return fmt.Errorf("too many requests without a login; wait, or set HF_TOKEN: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,126 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The files that a model is read from, besides its weights.
+var (
+	required = []string{"config.json"}
+	// expected are those that most models have; optional ones, few.
+	expected = []string{"generation_config.json", "tokenizer.json", "tokenizer_config.json"}
+	optional = []string{"chat_template.jinja", "glimpse_policies.json"}
+)
+
+// Names of the weights; as in transformers, the single file goes before the index.
+const (
+	singleFile = "model.safetensors"
+	indexFile  = "model.safetensors.index.json"
+)
+
+const (
+	maxIndex  = 100 << 20 // bytes, as checkpoints reads it
+	maxShards = 10_000
+)
+
+// needed chooses among the files of the commit; absent are those of the others
+// that the commit does not have. The index of sharded weights is fetched on the
+// way.
+func (f *fetcher) needed(ctx context.Context, info repoInfo) (names, absent []string, err error) {
+	have := make(map[string]bool, len(info.Siblings))
+	for _, s := range info.Siblings {
+		have[s.Name] = true
+	}
+	for _, name := range slices.Concat(required, expected, optional) {
+		if have[name] {
+			names = append(names, name)
+		} else {
+			absent = append(absent, name)
+		}
+	}
+	for _, name := range required {
+		if !have[name] {
+			return nil, nil, fmt.Errorf("commit %s has no %s: it is no model of transformers", info.SHA, name)
+		}
+	}
+	if have[singleFile] {
+		return append(names, singleFile), absent, nil
+	}
+	if !have[indexFile] {
+		return nil, nil, fmt.Errorf("the hub has no safetensors weights of it (neither %s nor %s)%s", singleFile, indexFile, otherWeights(have))
+	}
+	if err := f.fetchAll(ctx, info.SHA, []string{indexFile}, io.Discard); err != nil {
+		return nil, nil, err
+	}
+	raw, err := readBounded(f.cache.pointer(info.SHA, indexFile), maxIndex)
+	if err != nil {
+		return nil, nil, err
+	}
+	shards, err := shardNames(raw)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", indexFile, err)
+	}
+	var lost []string
+	for _, name := range shards {
+		if !have[name] {
+			lost = append(lost, name)
+		}
+	}
+	if len(lost) > 0 {
+		return nil, nil, fmt.Errorf("%s names files that the hub does not have: %s", indexFile, strings.Join(lost, ", "))
+	}
+	return append(append(names, indexFile), shards...), absent, nil
+}
+
+// otherWeights hints at weights in other formats.
+func otherWeights(have map[string]bool) string {
+	for _, name := range []string{"pytorch_model.bin", "pytorch_model.bin.index.json"} {
+		if have[name] {
+			return "; " + name + " must first be converted to safetensors"
+		}
+	}
+	for name := range have {
+		if strings.HasSuffix(name, ".gguf") {
+			return "; GGUF files are not read, take the repository that they were made from"
+		}
+	}
+	return ""
+}
+
+// shardNames lists the files of an index, sorted. What checkpoints would refuse,
+// and what could lead out of the folder, is refused here already, before a file
+// of such a name is asked for.
+func shardNames(raw []byte) ([]string, error) {
+	var index struct {
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(raw, &index); err != nil {
+		return nil, err
+	}
+	files := slices.Compact(slices.Sorted(maps.Values(index.WeightMap)))
+	if len(files) == 0 {
+		return nil, errors.New("weight_map: got no files, want at least one")
+	}
+	if len(files) > maxShards {
+		return nil, fmt.Errorf("weight_map: got %d files, want at most %d", len(files), maxShards)
+	}
+	for _, name := range files {
+		if !plainName(name) {
+			return nil, fmt.Errorf("weight_map: got file %.200q, want the name of a .safetensors file in the same folder", name)
+		}
+	}
+	return files, nil
+}
+
+func plainName(name string) bool {
+	return strings.HasSuffix(name, ".safetensors") && len(name) <= 255 && fs.ValidPath(name) &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || strings.ContainsRune(`/\:`, r) })
+}

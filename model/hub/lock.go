@@ -1,0 +1,58 @@
+package hub
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	lockEvery   = 50 * time.Millisecond
+	noticeAfter = time.Second
+)
+
+// lock takes the lock file, creating it, and waits for it as long as ctx lasts;
+// waiting is called once when that takes long. A process that dies lets go.
+func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
+		if err != nil {
+			return nil, err
+		}
+		locked, err := tryLock(f)
+		if err != nil {
+			f.Close()
+			return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+		}
+		// Python's filelock removes the file when it lets go: a lock of a file that
+		// has lost its name excludes nobody.
+		if locked && named(path, f) {
+			return func() { f.Close() }, nil
+		}
+		f.Close()
+		if waiting != nil && time.Since(start) > noticeAfter {
+			waiting()
+			waiting = nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(lockEvery):
+		}
+	}
+}
+
+// named tells that the open file is the one of that name.
+func named(path string, f *os.File) bool {
+	a, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	b, err := f.Stat()
+	return err == nil && os.SameFile(a, b)
+}

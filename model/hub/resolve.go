@@ -1,0 +1,137 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Options are the settings of Resolve.
+type Options struct {
+	// Log takes the progress of a download; nil shows none.
+	Log io.Writer
+}
+
+// Model is a model that was found.
+type Model struct {
+	Dir  string // folder to read; "" is the built-in model
+	Name string // org/name of a model of the hub; "" for a folder, which has its own name
+}
+
+// Resolve finds the model that spec names: "" is the built-in model, a path is
+// that folder (whose content model.Open judges), and org/name[@revision] is a
+// snapshot in the cache, downloaded where it is not there whole. Errors say what
+// is missing and what to do about it; ctx ends a download, which a later call
+// resumes.
+func Resolve(ctx context.Context, spec string, opt Options) (Model, error) {
+	if spec == "" {
+		return Model{}, nil
+	}
+	if isFolder(spec) {
+		return Model{Dir: expandHome(spec)}, nil
+	}
+	f, err := newFetcher(spec, opt)
+	if err != nil {
+		return Model{}, fmt.Errorf("model %s: %w", spec, err)
+	}
+	return f.find(ctx)
+}
+
+// fetcher finds one model.
+type fetcher struct {
+	settings
+	repo   repo
+	cache  cache
+	client *client
+	log    io.Writer
+}
+
+// newFetcher reads the name and the environment.
+func newFetcher(spec string, opt Options) (*fetcher, error) {
+	r, err := parseRepo(spec)
+	if err != nil {
+		return nil, err
+	}
+	s, err := readSettings()
+	if err != nil {
+		return nil, err
+	}
+	f := &fetcher{settings: s, repo: r, cache: cache{root: s.cache, repo: r}, client: newClient(s), log: opt.Log}
+	if f.log == nil {
+		f.log = io.Discard
+	}
+	return f, nil
+}
+
+// find is Resolve for a model of the hub.
+func (f *fetcher) find(ctx context.Context) (Model, error) {
+	dir, err := f.resolve(ctx)
+	if err != nil {
+		return Model{}, fmt.Errorf("model %s: %w", f.repo, err)
+	}
+	return Model{Dir: dir, Name: f.repo.id}, nil
+}
+
+// resolve returns the folder of the snapshot.
+func (f *fetcher) resolve(ctx context.Context) (string, error) {
+	found, err := f.cache.find()
+	if err != nil {
+		return "", err
+	}
+	if found.whole() && (f.offline || len(found.unknown) == 0) {
+		return found.dir, nil
+	}
+	if f.offline {
+		return "", fmt.Errorf("HF_HUB_OFFLINE is set, and the cache %s lacks %s", f.settings.cache, found.lack())
+	}
+	if found.whole() {
+		// The cache has all that must be there, but does not say whether the hub has
+		// the optional files. That is worth one question, not an error.
+		short, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		info, err := f.info(short, found.commit, 1)
+		dir := ""
+		if err == nil {
+			dir, err = f.download(ctx, info)
+		}
+		if err != nil && ctx.Err() == nil {
+			fmt.Fprintf(f.log, "model %s is taken from the cache without %s: %v\n", f.repo, strings.Join(found.unknown, ", "), err)
+			return found.dir, nil
+		}
+		return dir, err
+	}
+	info, err := f.info(ctx, f.repo.revision, attempts)
+	if err != nil {
+		return "", err
+	}
+	return f.download(ctx, info)
+}
+
+// askTimeout bounds a question that can go unanswered.
+const askTimeout = 10 * time.Second
+
+// download brings the snapshot of the commit into the cache.
+func (f *fetcher) download(ctx context.Context, info repoInfo) (string, error) {
+	names, absent, err := f.needed(ctx, info)
+	if err != nil {
+		return "", err
+	}
+	if err := f.fetchAll(ctx, info.SHA, names, f.log); err != nil {
+		return "", err
+	}
+	f.cache.markAbsent(info.SHA, absent)
+	if err := f.cache.setRef(info.SHA); err != nil {
+		return "", err
+	}
+	found, err := f.cache.find()
+	if err != nil {
+		return "", err
+	}
+	if !found.whole() {
+		return "", errors.New("the cache changed during the download: it now lacks " + found.lack())
+	}
+	return found.dir, nil
+}

@@ -1,0 +1,313 @@
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"glimpse/checkpoints"
+	"glimpse/kernels"
+	"glimpse/model/builtin"
+	"glimpse/model/tokenizer"
+)
+
+// Model is a frozen model in a backend's memory. It is immutable and safe for
+// concurrent use.
+type Model struct {
+	Name    string // folder name, or the built-in model's name
+	Config  Config
+	Network *Network
+	Backend kernels.Backend
+	// Tokenizer is nil where the folder has none; NeedTokenizer then says why.
+	Tokenizer    *tokenizer.Tokenizer
+	tokenizerErr error
+
+	folder  fs.FS
+	weights *checkpoints.Weights
+
+	ropeMu sync.Mutex
+	table  *kernels.RoPETable
+}
+
+// Options are the settings of Open.
+type Options struct {
+	// Device names the kernels backend; "" is "cpu".
+	Device string
+}
+
+// maxConfig bounds config.json and generation_config.json.
+const maxConfig = 1 << 20
+
+// Open reads a Hugging Face folder: config.json, safetensors weights (mapped, not
+// copied), generation_config.json and, where it is there, the tokenizer. The empty
+// path is the built-in reference model. The caller closes the model.
+func Open(path string, opt Options) (*Model, error) {
+	if path == "" {
+		return OpenFS(builtin.FS(), builtin.Name, opt)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open model: %w", err)
+	}
+	if info, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("open model: %w", err)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("open model %s: not a folder; want a Hugging Face model folder with config.json and safetensors weights", path)
+	}
+	return open(os.DirFS(path), filepath.Base(abs), opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
+}
+
+// OpenFS is Open for a folder in a file system such as embed.FS; the weights are
+// read into memory.
+func OpenFS(folder fs.FS, name string, opt Options) (*Model, error) {
+	return open(folder, name, opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeightsFS(folder, ".") })
+}
+
+func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.Weights, error)) (m *Model, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("open model %s: %w", name, err)
+		}
+	}()
+	device := opt.Device
+	if device == "" {
+		device = "cpu"
+	}
+	backend, err := kernels.Open(device)
+	if err != nil {
+		return nil, err
+	}
+	family, config, err := readConfig(folder)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := weights()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			stored.Close()
+		}
+	}()
+	m = &Model{Name: name, Config: *config, Backend: backend, folder: folder, weights: stored}
+	b := &Binder{}
+	m.Network = family.Bind(&m.Config, b)
+	if err := m.load(b); err != nil {
+		return nil, err
+	}
+	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
+	if m.tokenizerErr == nil && m.Tokenizer.VocabSize() > m.Config.Vocab {
+		return nil, fmt.Errorf("tokenizer.json: %d tokens, want at most vocab_size %d", m.Tokenizer.VocabSize(), m.Config.Vocab)
+	}
+	return m, nil
+}
+
+// Close releases the mapped weights; the model must not be used afterwards.
+func (m *Model) Close() error { return m.weights.Close() }
+
+// NeedTokenizer returns the tokenizer, or the reason why there is none.
+func (m *Model) NeedTokenizer() (*tokenizer.Tokenizer, error) {
+	if m.tokenizerErr != nil {
+		return nil, fmt.Errorf("model %s: tokenizer: %w", m.Name, m.tokenizerErr)
+	}
+	return m.Tokenizer, nil
+}
+
+// SHA256 identifies the weights; it is computed on the first call, at about a
+// gigabyte a second.
+func (m *Model) SHA256(ctx context.Context) (string, error) { return m.weights.SHA256(ctx, nil) }
+
+// WeightBytes is the size of the weights as stored.
+func (m *Model) WeightBytes() int64 { return m.weights.Bytes() }
+
+// Folder is the model's files.
+func (m *Model) Folder() fs.FS { return m.folder }
+
+func readConfig(folder fs.FS) (Family, *Config, error) {
+	raw, err := readSmall(folder, "config.json")
+	if err != nil {
+		return Family{}, nil, err
+	}
+	var head struct {
+		Architectures []string        `json:"architectures"`
+		BOS           json.RawMessage `json:"bos_token_id"`
+		EOS           json.RawMessage `json:"eos_token_id"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return Family{}, nil, fmt.Errorf("config.json: %w", err)
+	}
+	if len(head.Architectures) == 0 {
+		return Family{}, nil, fmt.Errorf("config.json: architectures: got none, want one of: %s", strings.Join(Families.Names(), ", "))
+	}
+	family, err := Families.Lookup(head.Architectures[0])
+	if err != nil {
+		return Family{}, nil, fmt.Errorf("config.json: %w", err)
+	}
+	c, err := family.ParseConfig(raw)
+	if err != nil {
+		return Family{}, nil, fmt.Errorf("config.json: %w", err)
+	}
+	c.Architecture, c.BOS = head.Architectures[0], -1
+	// generation_config.json lists all end tokens; config.json often only one.
+	source := map[string]string{"bos_token_id": "config.json", "eos_token_id": "config.json"}
+	if gen, err := readSmall(folder, "generation_config.json"); err == nil {
+		var ids map[string]json.RawMessage
+		if err := json.Unmarshal(gen, &ids); err != nil {
+			return Family{}, nil, fmt.Errorf("generation_config.json: %w", err)
+		}
+		for key, raw := range map[string]*json.RawMessage{"bos_token_id": &head.BOS, "eos_token_id": &head.EOS} {
+			if id, ok := ids[key]; ok {
+				*raw, source[key] = id, "generation_config.json"
+			}
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return Family{}, nil, err
+	}
+	bos, err := tokenIDs("bos_token_id", head.BOS, c.Vocab)
+	if err != nil {
+		return Family{}, nil, fmt.Errorf("%s: %w", source["bos_token_id"], err)
+	}
+	if len(bos) > 0 {
+		c.BOS = bos[0]
+	}
+	if c.EOS, err = tokenIDs("eos_token_id", head.EOS, c.Vocab); err != nil {
+		return Family{}, nil, fmt.Errorf("%s: %w", source["eos_token_id"], err)
+	}
+	return family, c, nil
+}
+
+// tokenIDs reads one id or a list.
+func tokenIDs(key string, raw json.RawMessage, vocab int) ([]int32, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	var ids []int32
+	if raw[0] != '[' {
+		raw = json.RawMessage("[" + string(raw) + "]")
+	}
+	if err := json.Unmarshal(raw, &ids); err != nil {
+		return nil, fmt.Errorf("%s: got %s, want a token id or a list of them", key, raw)
+	}
+	for _, id := range ids {
+		if id < 0 || int(id) >= vocab {
+			return nil, fmt.Errorf("%s: got %d, want 0 to %d", key, id, vocab-1)
+		}
+	}
+	return ids, nil
+}
+
+func readSmall(folder fs.FS, name string) ([]byte, error) {
+	f, err := folder.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxConfig {
+		return nil, fmt.Errorf("%s: %d bytes, want at most %d", name, info.Size(), maxConfig)
+	}
+	return fs.ReadFile(folder, name)
+}
+
+// load fills the binder's slots from the weights; everything missing, surplus
+// and misshapen is in one error.
+func (m *Model) load(b *Binder) error {
+	var errs []error
+	wanted := make(map[string]bool, len(b.slots))
+	for _, s := range b.slots {
+		wanted[s.name] = true
+		info, ok := m.weights.Info(s.name)
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s: missing, want shape %v", s.name, s.shape))
+			continue
+		}
+		if !slices.Equal(info.Shape, s.shape) {
+			errs = append(errs, fmt.Errorf("%s: shape %v, want %v", s.name, info.Shape, s.shape))
+			continue
+		}
+		view, err := m.weights.Tensor(s.name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		t, err := kernels.FromBytes(view.DType, view.Data, view.Shape...)
+		if err == nil && t.DType == kernels.I32 {
+			err = fmt.Errorf("stored as I32, want a floating-point type")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
+			continue
+		}
+		if s.compute || t.DType == kernels.F64 { // which no backend need multiply by
+			c := m.Backend.Alloc(m.Backend.Compute(), s.shape...)
+			kernels.Convert(c, t)
+			t = c
+		}
+		s.set(t)
+	}
+	for _, name := range m.weights.Names() {
+		// Old checkpoints store the rotary frequencies, which config.json decides;
+		// tied checkpoints may store the head a second time.
+		if wanted[name] || strings.HasSuffix(name, "rotary_emb.inv_freq") || (m.Config.TieEmbeddings && name == "lm_head.weight") {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("%s: surplus, the architecture %s has no such tensor", name, m.Config.Architecture))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("weights: %w", errors.Join(errs...))
+	}
+	for _, f := range b.tied {
+		f()
+	}
+	return nil
+}
+
+// rope returns a table that covers the positions; it grows in powers of two.
+func (m *Model) rope(pos []int32) *kernels.RoPETable {
+	need := int(slices.Max(pos)) + 1
+	m.ropeMu.Lock()
+	defer m.ropeMu.Unlock()
+	if m.table == nil || m.table.Positions() < need {
+		n := 1024
+		for n < need {
+			n *= 2
+		}
+		m.table = kernels.NewRoPETable(m.Backend, m.Config.RoPEFreqs, n, m.Config.RoPEScale)
+	}
+	return m.table
+}
+
+// ErrNonFinite is returned when a pass gives NaN or infinite numbers.
+var ErrNonFinite = errors.New("not finite")
+
+// ExplainNonFinite looks for the weight that made a pass non-finite: it names the
+// first one that is NaN or infinite, or says that none is.
+func (m *Model) ExplainNonFinite() error {
+	for _, name := range m.weights.Names() {
+		view, err := m.weights.Tensor(name)
+		if err != nil {
+			continue
+		}
+		t, err := kernels.FromBytes(view.DType, view.Data, view.Shape...)
+		if err != nil {
+			continue
+		}
+		for i := range t.Len() {
+			if v := t.At(i); v-v != 0 {
+				return fmt.Errorf("model %s: %s: element %d is %v, want a finite number: weights are %w", m.Name, name, i, v, ErrNonFinite)
+			}
+		}
+	}
+	return fmt.Errorf("model %s: a pass was %w although all weights are finite", m.Name, ErrNonFinite)
+}

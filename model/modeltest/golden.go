@@ -1,0 +1,147 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"glimpse/checkpoints"
+)
+
+// Golden is what transformers computes with a tiny random model
+// (scripts/golden_transformers.py).
+type Golden struct {
+	Name    string
+	Folder  string // a Hugging Face folder
+	Prompts []GoldenPrompt
+}
+
+// GoldenPrompt is one prompt; numbers are float32 results of a float32 pass.
+type GoldenPrompt struct {
+	Text       string  `json:"text"`
+	IDs        []int32 `json:"ids"`
+	Greedy     []int32 `json:"greedy"` // the 16 tokens that follow
+	GreedyText string  `json:"greedy_text"`
+	// BF16Error is transformers' own RowError in bfloat16.
+	BF16Error float64 `json:"bf16_error"`
+
+	Logits    Tensor `json:"-"` // [tokens, vocab]
+	Hidden    Tensor `json:"-"` // [layers+1, tokens, hidden]: embeddings, layers; the last after the final norm
+	Attention Tensor `json:"-"` // [layers, heads, 8, tokens], the last 8 rows
+}
+
+// Tensor is numbers of a golden file.
+type Tensor struct {
+	Shape  []int
+	Values []float32
+}
+
+// At is the part of t at the given leading indices.
+func (t Tensor) At(index ...int) []float32 {
+	values := t.Values
+	for axis, i := range index {
+		n := len(values) / t.Shape[axis]
+		values = values[i*n : (i+1)*n]
+	}
+	return values
+}
+
+// Testdata is model/testdata, from whichever package the test runs in.
+func Testdata(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, "model", "testdata")
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			t.Fatal("no go.mod above the test")
+		}
+		dir = parent
+	}
+}
+
+// Goldens reads all golden folders.
+func Goldens(t testing.TB) []Golden {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(Testdata(t), "golden", "*", "golden.json"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no golden folders (%v)", err)
+	}
+	var out []Golden
+	for _, path := range paths {
+		g := Golden{Folder: filepath.Dir(path)}
+		g.Name = filepath.Base(g.Folder)
+		ReadJSON(t, path, &g)
+		tensors := ReadTensors(t, filepath.Join(g.Folder, "golden.safetensors"))
+		for i := range g.Prompts {
+			at := string(rune('0' + i))
+			p := &g.Prompts[i]
+			p.Logits, p.Hidden, p.Attention = tensors[at+".logits"], tensors[at+".hidden"], tensors[at+".attention"]
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// ReadJSON reads a golden file.
+func ReadJSON(t testing.TB, path string, v any) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+// ReadTensors reads all tensors of a safetensors file as float32.
+func ReadTensors(t testing.TB, path string) map[string]Tensor {
+	t.Helper()
+	f, err := checkpoints.OpenSafetensors(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	out := make(map[string]Tensor)
+	for _, name := range f.Names() {
+		view, err := f.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := make([]float32, view.Len())
+		if err := view.ReadF32(values); err != nil {
+			t.Fatal(err)
+		}
+		out[name] = Tensor{view.Shape, values}
+	}
+	return out
+}
+
+// RowError is the largest difference between got and want relative to the
+// largest magnitude in want: elements that cancel to almost zero carry the
+// rounding of what cancelled. NaN where the lengths differ or got is not finite.
+func RowError(got, want []float32) float64 {
+	if len(got) != len(want) {
+		return math.NaN()
+	}
+	worst, scale := 0.0, 0.0
+	for i, w := range want {
+		d := math.Abs(float64(got[i]) - float64(w))
+		if !(d <= math.MaxFloat64) {
+			return math.NaN()
+		}
+		worst, scale = max(worst, d), max(scale, math.Abs(float64(w)))
+	}
+	if scale == 0 {
+		return worst
+	}
+	return worst / scale
+}

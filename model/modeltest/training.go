@@ -1,0 +1,86 @@
+package modeltest
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"glimpse/autodiff"
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// Training is what PyTorch computes in one LookaheadKV and one Judge Q step
+// (scripts/golden_training.py).
+type Training struct {
+	Model           string  `json:"model"` // of the golden folders
+	Prompt          []int32 `json:"prompt"`
+	Response        []int32 `json:"response"`
+	Rows            int     `json:"rows"`
+	Rank            int     `json:"rank"`
+	Alpha           float64 `json:"alpha"`
+	LookaheadKVLoss float64 `json:"lookaheadkv_loss"` // lookaheadkv.txt eq. 5
+	JudgeQLoss      float64 `json:"judgeq_loss"`      // judgeq.txt eq. 5
+
+	Tensors map[string]Tensor `json:"-"`
+}
+
+// Trainings reads all golden training steps.
+func Trainings(t testing.TB) []Training {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(Testdata(t), "golden_training", "*.json"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no golden training steps (%v)", err)
+	}
+	var out []Training
+	for _, path := range paths {
+		var g Training
+		ReadJSON(t, path, &g)
+		g.Tensors = ReadTensors(t, path[:len(path)-len("json")]+"safetensors")
+		out = append(out, g)
+	}
+	return out
+}
+
+// Open opens the model on the named device and closes it with the test.
+func (g *Training) Open(t testing.TB, device string) *model.Model {
+	t.Helper()
+	m, err := model.Open(filepath.Join(Testdata(t), "golden", g.Model), model.Options{Device: device})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// Sample prepares the step: the prompt's cache and the target, which is compared
+// with that of PyTorch.
+func (g *Training) Sample(t testing.TB, m *model.Model) autodiff.Sample {
+	t.Helper()
+	ctx, r, cache := context.Background(), m.NewRunner(), m.NewCache()
+	if _, err := r.Prefill(ctx, cache, g.Prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	s := m.SampleOf(cache, g.Rows)
+	err := r.Probe(ctx, cache, model.TokenRows(g.Response), func(o *model.Observation) error {
+		target := kernels.NewTensor(kernels.F32, o.Probes[0].Shape...)
+		m.Backend.Probabilities(target, o.Probes[0])
+		s.Targets = append(s.Targets, target)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l, target := range s.Targets {
+		g.Near(t, "target", target.F32(), g.Tensors["target"].At(l), 1e-5)
+	}
+	return s
+}
+
+// Near fails the test unless the RowError of got is at most bound.
+func (g *Training) Near(t testing.TB, what string, got, want []float32, bound float64) {
+	t.Helper()
+	if e := RowError(got, want); !(e <= bound) {
+		t.Errorf("%s: %s: error %.3g, want at most %.3g", g.Model, what, e, bound)
+	}
+}

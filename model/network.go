@@ -1,0 +1,194 @@
+package model
+
+import (
+	"fmt"
+
+	"glimpse/kernels"
+)
+
+// Module names a linear layer inside a decoder layer, as PEFT's target_modules
+// do. LoRA factors attach to modules.
+type Module string
+
+// The linear layers of a decoder layer.
+const (
+	QProj    Module = "q_proj"
+	KProj    Module = "k_proj"
+	VProj    Module = "v_proj"
+	OProj    Module = "o_proj"
+	GateProj Module = "gate_proj"
+	UpProj   Module = "up_proj"
+	DownProj Module = "down_proj"
+)
+
+// Modules lists all modules in the order in which a layer runs them.
+var Modules = []Module{QProj, KProj, VProj, OProj, GateProj, UpProj, DownProj}
+
+// ReachesScores tells whether a module of layer l out of layers has any effect
+// on the attention scores: in the last layer only queries and keys have, so
+// adapters there would never get a gradient.
+func (m Module) ReachesScores(l, layers int) bool {
+	return l < layers-1 || m == QProj || m == KProj
+}
+
+// Linear is a frozen linear layer: Weight [out, in] as stored, Bias [out] or nil
+// in the backend's compute type.
+type Linear struct {
+	Weight, Bias *kernels.Tensor
+}
+
+// Norm is an RMSNorm, or with a Bias a LayerNorm: Weight, Bias [width] in the
+// backend's compute type. The zero Norm is none.
+type Norm struct {
+	Weight, Bias *kernels.Tensor
+}
+
+// Layer is one pre-norm decoder layer. Its MLP is down(silu(gate) · up), or
+// down(gelu(up)) where it has no gate.
+type Layer struct {
+	AttentionNorm Norm
+	// QueryNorm and KeyNorm normalise every head [headDim] before the rotation.
+	QueryNorm, KeyNorm Norm
+	MLPNorm            Norm
+	// Parallel: attention and MLP both read the rows that AttentionNorm gives and
+	// both are added to the residual stream; there is no MLPNorm.
+	Parallel bool
+	linears  map[Module]*Linear
+}
+
+// Linear returns the layer's module; nil where the layer has none of that name.
+func (l *Layer) Linear(m Module) *Linear { return l.linears[m] }
+
+// Network is the weights of a model by their role.
+type Network struct {
+	Embedding *kernels.Tensor // [vocab, hidden] as stored
+	Layers    []Layer
+	FinalNorm Norm
+	Head      Linear // [vocab, hidden]
+}
+
+// Parameters is the number of weights of the decoder layers, without embedding
+// and head.
+func (n *Network) Parameters() int64 {
+	var total int64
+	for i := range n.Layers {
+		l := &n.Layers[i]
+		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.MLPNorm} {
+			total += size(norm.Weight) + size(norm.Bias)
+		}
+		for _, lin := range l.linears {
+			total += size(lin.Weight) + size(lin.Bias)
+		}
+	}
+	return total
+}
+
+func size(t *kernels.Tensor) int64 {
+	if t == nil {
+		return 0
+	}
+	return int64(t.Len())
+}
+
+// slot is a place for one stored tensor.
+type slot struct {
+	name  string
+	shape []int
+	// compute asks for a copy in the compute type (vectors); otherwise the stored
+	// bytes are used where they lie.
+	compute bool
+	set     func(*kernels.Tensor)
+}
+
+// Binder collects, while a family lays out its network, which stored tensor goes
+// where, so that everything missing, surplus or misshapen is reported at once.
+type Binder struct {
+	slots []slot
+	sites []Site
+	tied  []func() // run once all slots are filled
+}
+
+// Site is a module of a layer, to which LoRA factors can attach, and the stored
+// tensor that it is, with a range of rows where it is a part of a fused one.
+type Site struct {
+	Module Module
+	Tensor string
+}
+
+// Matrix asks for a weight [out, in] used as stored.
+func (b *Binder) Matrix(name string, dst **kernels.Tensor, out, in int) {
+	b.slots = append(b.slots, slot{name, []int{out, in}, false, func(t *kernels.Tensor) { *dst = t }})
+}
+
+// Vector asks for a vector [n], converted to the compute type.
+func (b *Binder) Vector(name string, dst **kernels.Tensor, n int) {
+	b.slots = append(b.slots, slot{name, []int{n}, true, func(t *kernels.Tensor) { *dst = t }})
+}
+
+// Linear asks for prefix.weight [out, in] and, where bias is set, prefix.bias.
+func (b *Binder) Linear(l *Layer, m Module, prefix string, out, in int, bias bool) {
+	lin := l.add(m)
+	b.sites = append(b.sites, Site{m, prefix + ".weight"})
+	b.Matrix(prefix+".weight", &lin.Weight, out, in)
+	if bias {
+		b.Vector(prefix+".bias", &lin.Bias, out)
+	}
+}
+
+func (l *Layer) add(m Module) *Linear {
+	if l.linears == nil {
+		l.linears = make(map[Module]*Linear)
+	}
+	lin := new(Linear)
+	l.linears[m] = lin
+	return lin
+}
+
+// Part is a module that is a range of rows of a fused weight.
+type Part struct {
+	Module Module
+	Out    int
+}
+
+// Fused asks for one stored prefix.weight [sum of outs, in], and prefix.bias where
+// bias is set, whose rows are the given modules one after another. The modules are
+// views: nothing is copied.
+func (b *Binder) Fused(l *Layer, prefix string, in int, bias bool, parts ...Part) {
+	out := 0
+	for _, p := range parts {
+		l.add(p.Module)
+		b.sites = append(b.sites, Site{p.Module, fmt.Sprintf("%s.weight[%d:%d]", prefix, out, out+p.Out)})
+		out += p.Out
+	}
+	spread := func(set func(*Linear, *kernels.Tensor)) func(*kernels.Tensor) {
+		return func(t *kernels.Tensor) {
+			from := 0
+			for _, p := range parts {
+				set(l.Linear(p.Module), t.Rows(from, from+p.Out))
+				from += p.Out
+			}
+		}
+	}
+	b.slots = append(b.slots, slot{prefix + ".weight", []int{out, in}, false, spread(func(lin *Linear, t *kernels.Tensor) { lin.Weight = t })})
+	if bias {
+		b.slots = append(b.slots, slot{prefix + ".bias", []int{out}, true, spread(func(lin *Linear, t *kernels.Tensor) { lin.Bias = t })})
+	}
+}
+
+// LayerNorm asks for prefix.weight and prefix.bias [n].
+func (b *Binder) LayerNorm(prefix string, n *Norm, width int) {
+	b.Vector(prefix+".weight", &n.Weight, width)
+	b.Vector(prefix+".bias", &n.Bias, width)
+}
+
+// head asks for the language model's head, or ties it to the embedding.
+func (b *Binder) head(n *Network, c *Config) {
+	if c.TieEmbeddings {
+		b.After(func() { n.Head.Weight = n.Embedding })
+	} else {
+		b.Matrix("lm_head.weight", &n.Head.Weight, c.Vocab, c.Hidden)
+	}
+}
+
+// After runs f once all tensors are in place, for tied weights.
+func (b *Binder) After(f func()) { b.tied = append(b.tied, f) }

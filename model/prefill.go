@@ -1,0 +1,223 @@
+package model
+
+import (
+	"math"
+
+	"glimpse/kernels"
+)
+
+// prefillPass is a pass of rows whose keys and values enter the cache.
+type prefillPass struct {
+	*Runner
+	cache  *Cache
+	opt    PrefillOptions
+	pos    []int32
+	x      *kernels.Tensor // residual stream [rows, hidden]
+	probes []*probePass
+}
+
+// chunks cuts n rows so that the last chunk holds the rows of every window.
+func (p *prefillPass) chunks(n int) [][2]int {
+	size := p.opt.Chunk
+	if size <= 0 {
+		size = defaultChunk
+	}
+	tail := p.tail()
+	var out [][2]int
+	for from := 0; from < n; {
+		to := from + size
+		if to >= n || n-to < tail {
+			to = n
+		}
+		out = append(out, [2]int{from, to})
+		from = to
+	}
+	return out
+}
+
+// tail is the number of last rows whose queries are needed together.
+func (p *prefillPass) tail() int {
+	n := 0
+	if p.opt.Capture.Queries {
+		n = len(p.pos)
+	}
+	for _, w := range p.opt.Capture.Windows {
+		n = max(n, w)
+	}
+	return min(n, len(p.pos))
+}
+
+// layer runs all rows, then the probes, through layer l and reports what was
+// observed.
+func (p *prefillPass) layer(l int) error {
+	mark := p.arena.Mark()
+	defer p.arena.Release(mark)
+	o := &Observation{Layer: l, Cache: p.cache}
+	if l < p.Model.Config.Layers-1 {
+		p.hiddenLayer(l, o)
+	} else {
+		p.lastLayer(l, o)
+	}
+	for _, probe := range p.probes {
+		o.Probes = append(o.Probes, probe.layer(l))
+	}
+	if p.opt.Observe == nil {
+		return nil
+	}
+	return p.opt.Observe(o)
+}
+
+// project computes and caches keys and values of normalised rows h.
+func (p *prefillPass) project(l int, h *kernels.Tensor, pos []int32) (k *kernels.Tensor) {
+	k = p.key(l, h, pos, noLowRank)
+	p.cache.append(l, k, p.value(l, h, noLowRank), pos)
+	return k
+}
+
+func (p *prefillPass) hiddenLayer(l int, o *Observation) {
+	c, b := &p.Model.Config, p.Model.Backend
+	n := len(p.pos)
+	p.startAllRows(o)
+	for _, chunk := range p.chunks(n) {
+		mark := p.arena.Mark()
+		x, pos := p.x.Rows(chunk[0], chunk[1]), p.pos[chunk[0]:chunk[1]]
+		h := p.norm(x, p.Model.Network.Layers[l].AttentionNorm)
+		q := p.query(l, h, pos, noLowRank)
+		k := p.project(l, h, pos)
+		a := p.attend(p.cache, l, q, pos)
+		out := p.alloc(len(pos), c.Heads*c.HeadDim)
+		var lse *kernels.Tensor
+		if p.opt.Capture.AllRows {
+			lse = p.alloc(c.Heads, len(pos))
+		}
+		b.Attention(out, lse, a)
+		p.finish(l, x, h, out, noLowRank)
+		if lse != nil {
+			p.allRows(o, a, lse, chunk[0])
+		}
+		if chunk[1] == n { // what is observed lives until the layer is done
+			p.windows(o, a, q, k)
+			break
+		}
+		p.arena.Release(mark)
+	}
+}
+
+// lastLayer needs attention and MLP of the last row alone, and the queries of
+// the observed rows: all of them chunk by chunk, those of windows at the end.
+func (p *prefillPass) lastLayer(l int, o *Observation) {
+	c, b := &p.Model.Config, p.Model.Backend
+	n, rows := len(p.pos), p.tail()
+	if !p.opt.CacheOnly {
+		rows = max(rows, 1)
+	}
+	p.startAllRows(o)
+	var k *kernels.Tensor
+	for _, chunk := range p.chunks(n) {
+		mark := p.arena.Mark()
+		pos := p.pos[chunk[0]:chunk[1]]
+		h := p.norm(p.x.Rows(chunk[0], chunk[1]), p.Model.Network.Layers[l].AttentionNorm)
+		k = p.project(l, h, pos)
+		if p.opt.Capture.AllRows {
+			a := p.attend(p.cache, l, p.query(l, h, pos, noLowRank), pos)
+			lse := p.alloc(c.Heads, len(pos))
+			b.Attention(nil, lse, a)
+			p.allRows(o, a, lse, chunk[0])
+		}
+		if chunk[1] < n {
+			p.arena.Release(mark)
+		}
+	}
+	if rows == 0 {
+		return
+	}
+	x, pos := p.x.Rows(n-rows, n), p.pos[n-rows:]
+	h := p.norm(x, p.Model.Network.Layers[l].AttentionNorm)
+	q := p.query(l, h, pos, noLowRank)
+	a := p.attend(p.cache, l, q, pos)
+	p.windows(o, a, q, k)
+	if p.opt.CacheOnly {
+		return
+	}
+	out := p.alloc(1, c.Heads*c.HeadDim)
+	b.Attention(out, nil, rowsOf(a, rows-1, rows))
+	p.finish(l, p.x.Rows(n-1, n), h.Rows(rows-1, rows), out, noLowRank)
+}
+
+// windows observes the last rows of q, the queries of the last chunk.
+func (p *prefillPass) windows(o *Observation, a *kernels.Attend, q, k *kernels.Tensor) {
+	rows := q.Dim0()
+	for _, w := range p.opt.Capture.Windows {
+		window := rowsOf(a, rows-min(w, rows), rows)
+		o.Windows = append(o.Windows, p.Runner.observe(window, p.arena))
+	}
+	if p.opt.Capture.Queries {
+		o.Queries, o.Keys = q, k
+	}
+}
+
+// startAllRows makes room for the scores of all rows on all entries that the
+// layer will hold; no column is seen yet.
+func (p *prefillPass) startAllRows(o *Observation) {
+	if !p.opt.Capture.AllRows {
+		return
+	}
+	width := 0
+	for h := range p.cache.KVHeads() {
+		width = max(width, p.cache.Entries(o.Layer, h))
+	}
+	o.AllRows = p.alloc(p.Model.Config.Heads, width+len(p.pos))
+	p.Model.Backend.Fill(o.AllRows, math.Inf(-1))
+}
+
+// allRows merges the scores of one chunk's rows into those of the seen rows
+// before it.
+func (p *prefillPass) allRows(o *Observation, a *kernels.Attend, lse *kernels.Tensor, seen int) {
+	b := p.Model.Backend
+	if seen == 0 {
+		b.ObservedScores(o.AllRows, lse, a)
+		return
+	}
+	scores := p.alloc(o.AllRows.Shape...)
+	b.Fill(scores, math.Inf(-1))
+	b.ObservedScores(scores, lse, a)
+	b.MergeScores(o.AllRows, scores, float64(seen), float64(a.Rows()))
+}
+
+// probePass is rows that are run after a prompt and leave no trace.
+type probePass struct {
+	*Runner
+	cache *Cache
+	probe Prober
+	pos   []int32
+	x     *kernels.Tensor
+}
+
+func (r *Runner) newProbePass(cache *Cache, probe Prober, from int32) *probePass {
+	n := probe.Rows()
+	x := r.alloc(n, r.Model.Config.Hidden)
+	probe.Embeddings(r.Model, x)
+	return &probePass{Runner: r, cache: cache, probe: probe, pos: positions(from, n), x: x}
+}
+
+// layer runs the rows through layer l and returns their scores on the cache.
+func (p *probePass) layer(l int) *kernels.Tensor {
+	c, b := &p.Model.Config, p.Model.Backend
+	low := func(m Module) *LowRank { return p.probe.LowRank(l, m) }
+	h := p.norm(p.x, p.Model.Network.Layers[l].AttentionNorm)
+	a := p.attend(p.cache, l, p.query(l, h, p.pos, low), p.pos)
+	a.K = p.key(l, h, p.pos, low)
+	last := l == c.Layers-1
+	lse := p.alloc(c.Heads, len(p.pos))
+	var out *kernels.Tensor
+	if !last { // the last layer's values and outputs reach no score
+		a.V = p.value(l, h, low)
+		out = p.alloc(len(p.pos), c.Heads*c.HeadDim)
+	}
+	scores := p.scores(a, p.arena)
+	b.ObserveAttention(out, lse, scores, a)
+	if !last {
+		p.finish(l, p.x, h, out, low)
+	}
+	return scores
+}

@@ -1,0 +1,85 @@
+package model
+
+import (
+	"glimpse/kernels"
+)
+
+// Prober is rows that are run after a prompt, observed and dropped. Row r stands
+// at the position of the r-th token after the prompt.
+type Prober interface {
+	// Rows is the number of rows, at least 1.
+	Rows() int
+	// Embeddings writes the rows' input embeddings into dst [rows, hidden], of the
+	// compute type.
+	Embeddings(m *Model, dst *kernels.Tensor)
+	// LowRank returns the low-rank update of a module that acts on these rows only,
+	// or nil.
+	LowRank(layer int, module Module) *LowRank
+}
+
+// LowRank is a LoRA update of a linear layer: y += Scale · (x Aᵀ) Bᵀ
+// (Hu et al. 2022, eq. 3; Scale is α/r). A is [r, in], B [out, r], both of the
+// compute type.
+type LowRank struct {
+	A, B  *kernels.Tensor
+	Scale float64
+}
+
+// TokenRows is a Prober of ordinary tokens: a response that teacher forcing
+// replays, or pseudo-queries.
+type TokenRows []int32
+
+// Rows implements Prober.
+func (t TokenRows) Rows() int { return len(t) }
+
+// Embeddings implements Prober.
+func (t TokenRows) Embeddings(m *Model, dst *kernels.Tensor) {
+	m.Backend.Gather(dst, m.Network.Embedding, t)
+}
+
+// LowRank implements Prober; tokens have none.
+func (t TokenRows) LowRank(int, Module) *LowRank { return nil }
+
+// Capture says what a pass observes; nothing else is computed.
+type Capture struct {
+	// Windows are numbers of last rows of the pass whose attention is observed, one
+	// result each; a window longer than the pass is the whole pass.
+	Windows []int
+	// AllRows observes every row.
+	AllRows bool
+	// Probes are run after the last row.
+	Probes []Prober
+	// Queries keeps the rotated queries and own keys of the rows of a decoding step.
+	Queries bool
+}
+
+// Merge adds the needs of other: its windows and probes follow c's.
+func (c Capture) Merge(other Capture) Capture {
+	return Capture{
+		Windows: append(append([]int(nil), c.Windows...), other.Windows...),
+		AllRows: c.AllRows || other.AllRows,
+		Probes:  append(append([]Prober(nil), c.Probes...), other.Probes...),
+		Queries: c.Queries || other.Queries,
+	}
+}
+
+// Observation is what was observed in one layer. All scores are logarithms of
+// mean attention probabilities, [heads, width]; the column of query head h and
+// index j belongs to entry j of KV head h / group, and columns beyond that
+// head's entries are undefined. Tensors are valid until the observer returns.
+type Observation struct {
+	Layer   int
+	Cache   *Cache
+	Windows []*kernels.Tensor // as in Capture.Windows
+	AllRows *kernels.Tensor
+	Probes  []*kernels.Tensor // as in Capture.Probes
+	Queries *kernels.Tensor   // [rows, heads, headDim]
+	Keys    *kernels.Tensor   // [rows, kvHeads, headDim]
+}
+
+// Observer receives the observations of a pass, layer by layer in ascending
+// order, once the layer is done with all rows. It may call Cache.Retain on the
+// observation's layer: the later layers don't read it, so the memory of a
+// layer's full cache is free before the next layer's is needed
+// (lookaheadkv.txt, algorithm 2).
+type Observer func(o *Observation) error

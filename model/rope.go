@@ -1,0 +1,182 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"glimpse/internal/registry"
+)
+
+// ropeScaling is config.json's rope_scaling (older files say "type").
+type ropeScaling struct {
+	Type            string   `json:"type"`
+	RoPEType        string   `json:"rope_type"`
+	Factor          float64  `json:"factor"`
+	LowFreqFactor   float64  `json:"low_freq_factor"`
+	HighFreqFactor  float64  `json:"high_freq_factor"`
+	OriginalContext float64  `json:"original_max_position_embeddings"`
+	AttentionFactor *float64 `json:"attention_factor"`
+	MScale          float64  `json:"mscale"`
+	MScaleAllDim    float64  `json:"mscale_all_dim"`
+	BetaFast        *float64 `json:"beta_fast"`
+	BetaSlow        *float64 `json:"beta_slow"`
+	Truncate        *bool    `json:"truncate"`
+}
+
+// ropeTypes maps rope_scaling's types to what they do to a model's RoPEFreqs
+// [headDim/2], unscaled at first, RoPEScale and MaxPositions.
+var ropeTypes = registry.Registry[func(c *Config, s *ropeScaling, theta float64) error]{Noun: "type"}
+
+func init() {
+	ropeTypes.Add("default", nil)
+	ropeTypes.Add("linear", linearRoPE)
+	ropeTypes.Add("llama3", llama3RoPE)
+	ropeTypes.Add("yarn", yarnRoPE)
+}
+
+// RoPETypes are the names of the known scaling types.
+func RoPETypes() []string { return ropeTypes.Names() }
+
+// setRoPE sets the angles per position and the factor on cosines and sines from
+// rope_theta and rope_scaling, or from rope_parameters, which holds both. An
+// unknown scaling type is refused by name.
+func (c *Config) setRoPE(theta *float64, scaling, parameters json.RawMessage) error {
+	if given(parameters) {
+		if given(scaling) {
+			return fmt.Errorf("rope_parameters and rope_scaling: got both, want one of them")
+		}
+		var p struct {
+			RoPETheta *float64 `json:"rope_theta"`
+		}
+		if err := json.Unmarshal(parameters, &p); err != nil {
+			return fmt.Errorf("rope_parameters: %w", err)
+		}
+		if scaling = parameters; p.RoPETheta != nil {
+			theta = p.RoPETheta
+		}
+	}
+	base := 10000.0
+	if theta != nil {
+		base = *theta
+	}
+	if !(base > 0) || math.IsInf(base, 0) {
+		return fmt.Errorf("rope_theta: got %v, want a positive number", base)
+	}
+	c.RoPEFreqs, c.RoPEScale = PlainRoPE(base, c.HeadDim), 1
+	if !given(scaling) {
+		return nil
+	}
+	var s ropeScaling
+	if err := json.Unmarshal(scaling, &s); err != nil {
+		return fmt.Errorf("rope_scaling: %w", err)
+	}
+	kind := s.RoPEType
+	if kind == "" {
+		kind = s.Type
+	}
+	if kind == "" && s.Factor == 0 {
+		kind = "default"
+	}
+	// The type goes first: those that are not known have other keys.
+	apply, err := ropeTypes.Lookup(kind)
+	if err != nil {
+		return fmt.Errorf("rope_scaling: %w", err)
+	}
+	if apply == nil {
+		return nil
+	}
+	if !(s.Factor >= 1) || math.IsInf(s.Factor, 0) {
+		return fmt.Errorf("rope_scaling.factor: got %v, want at least 1", s.Factor)
+	}
+	return apply(c, &s, base)
+}
+
+// linearRoPE divides positions by the factor (Chen et al. 2023, position
+// interpolation).
+func linearRoPE(c *Config, s *ropeScaling, _ float64) error {
+	for i := range c.RoPEFreqs {
+		c.RoPEFreqs[i] /= float32(s.Factor)
+	}
+	return nil
+}
+
+// llama3RoPE divides low frequencies, keeps high ones and has a ramp between, as
+// Llama 3.1 does.
+func llama3RoPE(c *Config, s *ropeScaling, _ float64) error {
+	if !(s.LowFreqFactor > 0 && s.HighFreqFactor > s.LowFreqFactor && s.OriginalContext > 0) {
+		return fmt.Errorf("rope_scaling: got low_freq_factor %v, high_freq_factor %v, original_max_position_embeddings %v, want 0 < low < high and a positive context", s.LowFreqFactor, s.HighFreqFactor, s.OriginalContext)
+	}
+	for i, f := range c.RoPEFreqs {
+		wavelength := 2 * math.Pi / float64(f)
+		ramp := (s.OriginalContext/wavelength - s.LowFreqFactor) / (s.HighFreqFactor - s.LowFreqFactor)
+		ramp = math.Max(0, math.Min(1, ramp))
+		c.RoPEFreqs[i] = float32((1-ramp)*float64(f)/s.Factor + ramp*float64(f))
+	}
+	return nil
+}
+
+// yarnRoPE is YaRN (Peng et al. 2023, §3.2–3.4) as transformers computes it:
+// dimensions that turn more than beta_fast times over the original context keep
+// their frequency, those that turn less than beta_slow times have it divided by
+// the factor, with a ramp over the dimensions between; attention is sharpened
+// through the factor on cosines and sines.
+func yarnRoPE(c *Config, s *ropeScaling, theta float64) error {
+	original := s.OriginalContext
+	if original == 0 {
+		original = float64(c.MaxPositions)
+	}
+	fast, slow := 32.0, 1.0
+	if s.BetaFast != nil && *s.BetaFast != 0 {
+		fast = *s.BetaFast
+	}
+	if s.BetaSlow != nil && *s.BetaSlow != 0 {
+		slow = *s.BetaSlow
+	}
+	if !(original*s.Factor <= maxContext) {
+		return fmt.Errorf("rope_scaling: got original_max_position_embeddings %v times factor %v, want at most %d", original, s.Factor, maxContext)
+	}
+	if !(original > 0 && slow > 0 && fast >= slow && theta != 1) {
+		return fmt.Errorf("rope_scaling: got original_max_position_embeddings %v, beta_fast %v, beta_slow %v at rope_theta %v, want a positive context, 0 < slow <= fast and a theta other than 1", original, fast, slow, theta)
+	}
+	factorOf := func(mscale float64) float64 {
+		if s.Factor <= 1 {
+			return 1
+		}
+		return 0.1*mscale*math.Log(s.Factor) + 1
+	}
+	switch {
+	case s.AttentionFactor != nil:
+		c.RoPEScale = *s.AttentionFactor
+	case s.MScale != 0 && s.MScaleAllDim != 0:
+		c.RoPEScale = factorOf(s.MScale) / factorOf(s.MScaleAllDim)
+	default:
+		c.RoPEScale = factorOf(1)
+	}
+	if !(c.RoPEScale > 0) || math.IsInf(c.RoPEScale, 0) {
+		return fmt.Errorf("rope_scaling.attention_factor: got %v, want a positive number", c.RoPEScale)
+	}
+	// dimension is that which turns the given number of times.
+	dimension := func(turns float64) float64 {
+		return float64(c.HeadDim) * math.Log(original/(turns*2*math.Pi)) / (2 * math.Log(theta))
+	}
+	low, high := dimension(fast), dimension(slow)
+	if s.Truncate == nil || *s.Truncate {
+		low, high = math.Floor(low), math.Ceil(high)
+	}
+	low, high = math.Max(low, 0), math.Min(high, float64(c.HeadDim-1))
+	if low == high {
+		high += 0.001
+	}
+	for i, f := range c.RoPEFreqs {
+		ramp := math.Max(0, math.Min(1, (float64(i)-low)/(high-low)))
+		c.RoPEFreqs[i] = float32(float64(f)/s.Factor*ramp + float64(f)*(1-ramp))
+	}
+	// Models that ship without scaling are given it by this key alone: the context
+	// that max_position_embeddings states is then the original one.
+	c.MaxPositions = max(c.MaxPositions, int(original*s.Factor))
+	return nil
+}
+
+// given tells whether a key of config.json has a value.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }

@@ -1,0 +1,268 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"glimpse/kernels"
+)
+
+// Runner runs a model on one goroutine and owns the scratch memory of its
+// passes.
+type Runner struct {
+	Model *Model
+	arena *kernels.Arena
+}
+
+// NewRunner returns a runner with empty scratch memory.
+func (m *Model) NewRunner() *Runner { return &Runner{Model: m, arena: kernels.NewArena(m.Backend)} }
+
+// ScratchBytes is the scratch memory that the passes so far have needed.
+func (r *Runner) ScratchBytes() int64 { return r.arena.Bytes() }
+
+// defaultChunk is the number of prompt rows that go through a layer at once: it
+// bounds the memory of activations and is past the point where matrix products
+// get any faster.
+const defaultChunk = 512
+
+// PrefillOptions are the settings of one pass over a prompt.
+type PrefillOptions struct {
+	// Chunk is how many rows go through a layer at once; 0 means 512.
+	Chunk int
+	// Capture and Observe: what is observed, and by whom.
+	Capture Capture
+	Observe Observer
+	// CacheOnly computes keys and values and nothing that only logits need.
+	CacheOnly bool
+}
+
+// Prefill runs tokens at the positions that follow those in the cache, appends
+// their keys and values, and returns the logits [vocab] of the last one; nil
+// with CacheOnly. All rows go through one layer before the next layer runs.
+//
+// It fails without a change of the cache on an empty prompt, a token outside the
+// vocabulary or a prompt that does not fit the context (ErrContext); after any
+// later error, from ctx or an observer, the cache is unusable.
+func (r *Runner) Prefill(ctx context.Context, cache *Cache, tokens []int32, opt PrefillOptions) ([]float32, error) {
+	m := r.Model
+	if err := m.checkTokens(cache, tokens); err != nil {
+		return nil, err
+	}
+	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows) > 0 || cap.AllRows || len(cap.Probes) > 0 || cap.Queries) {
+		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
+	}
+	r.arena.Release(nil)
+	defer r.arena.Release(nil)
+
+	n, c := len(tokens), &m.Config
+	pos := positions(cache.next, n)
+	x := r.alloc(n, c.Hidden)
+	m.Backend.Gather(x, m.Network.Embedding, tokens)
+	p := &prefillPass{Runner: r, cache: cache, opt: opt, pos: pos, x: x}
+	for _, probe := range opt.Capture.Probes {
+		p.probes = append(p.probes, r.newProbePass(cache, probe, cache.next+int32(n)))
+	}
+	layers := c.Layers
+	for l := range layers {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if n > growEntries {
+			cache.reserve(l, n)
+		}
+		if err := p.layer(l); err != nil {
+			return nil, err
+		}
+	}
+	cache.next += int32(n)
+	if opt.CacheOnly {
+		return nil, nil
+	}
+	return r.logits(x.Rows(n-1, n))
+}
+
+// Step runs one token, as a decoding step does.
+func (r *Runner) Step(ctx context.Context, cache *Cache, token int32, capture Capture, observe Observer) ([]float32, error) {
+	return r.Prefill(ctx, cache, []int32{token}, PrefillOptions{Capture: capture, Observe: observe})
+}
+
+// Probe runs rows after what the cache holds, which it does not change, and
+// observes them; observations have one entry in Probes.
+func (r *Runner) Probe(ctx context.Context, cache *Cache, probe Prober, observe Observer) error {
+	r.arena.Release(nil)
+	defer r.arena.Release(nil)
+	p := r.newProbePass(cache, probe, cache.next)
+	for l := range r.Model.Config.Layers {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		mark := r.arena.Mark()
+		if err := observe(&Observation{Layer: l, Cache: cache, Probes: []*kernels.Tensor{p.layer(l)}}); err != nil {
+			return err
+		}
+		r.arena.Release(mark)
+	}
+	return nil
+}
+
+// ObserveQueries returns the scores [heads, entries] that given queries [rows,
+// heads, headDim] with own keys [rows, kvHeads, headDim], both rotated to the
+// positions that follow the cache, pay to a layer of it. The result is the
+// caller's.
+func (r *Runner) ObserveQueries(cache *Cache, layer int, queries, keys *kernels.Tensor) *kernels.Tensor {
+	r.arena.Release(nil)
+	defer r.arena.Release(nil)
+	a := r.attend(cache, layer, queries, positions(cache.next, queries.Dim0()))
+	a.K = keys
+	return r.observe(a, r.Model.Backend)
+}
+
+func (m *Model) checkTokens(cache *Cache, tokens []int32) error {
+	if len(tokens) == 0 {
+		return fmt.Errorf("prefill: empty prompt, want at least 1 token")
+	}
+	for i, id := range tokens {
+		if id < 0 || int(id) >= m.Config.Vocab {
+			return fmt.Errorf("prefill: token %d: id %d, want 0 to %d", i, id, m.Config.Vocab-1)
+		}
+	}
+	if end := int(cache.next) + len(tokens); end > m.Config.MaxPositions {
+		return fmt.Errorf("prefill: %d tokens at position %d, want at most %d: %w", len(tokens), cache.next, m.Config.MaxPositions, ErrContext)
+	}
+	return nil
+}
+
+func positions(from int32, n int) []int32 {
+	pos := make([]int32, n)
+	for i := range pos {
+		pos[i] = from + int32(i)
+	}
+	return pos
+}
+
+func (r *Runner) alloc(shape ...int) *kernels.Tensor {
+	return r.arena.Alloc(r.Model.Backend.Compute(), shape...)
+}
+
+// attend lets rotated queries at positions pos attend to a layer of the cache.
+func (r *Runner) attend(cache *Cache, layer int, q *kernels.Tensor, pos []int32) *kernels.Attend {
+	c := &r.Model.Config
+	return &kernels.Attend{
+		Q: q, Past: cache.View(layer), Scale: 1 / math.Sqrt(float64(c.HeadDim)),
+		Window: c.Window(layer), Positions: pos,
+	}
+}
+
+// rowsOf is a for its rows [from, to).
+func rowsOf(a *kernels.Attend, from, to int) *kernels.Attend {
+	part := *a
+	part.Q, part.Positions = a.Q.Rows(from, to), a.Positions[from:to]
+	return &part
+}
+
+// logits applies the final norm and the head to the row x [1, hidden].
+func (r *Runner) logits(x *kernels.Tensor) ([]float32, error) {
+	m := r.Model
+	h, y := r.norm(x, m.Network.FinalNorm), r.alloc(1, m.Config.Vocab)
+	m.Backend.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
+	logits := y.Float32s()
+	for _, v := range logits {
+		if v-v != 0 { // NaN or infinite
+			return nil, m.ExplainNonFinite()
+		}
+	}
+	return logits, nil
+}
+
+// noLowRank is the update of rows without an adapter.
+func noLowRank(Module) *LowRank { return nil }
+
+// linear computes a module's output for rows x, with its low-rank update.
+func (r *Runner) linear(l int, m Module, x *kernels.Tensor, low func(Module) *LowRank) *kernels.Tensor {
+	lin := r.Model.Network.Layers[l].Linear(m)
+	y := r.alloc(x.Dim0(), lin.Weight.Dim0())
+	r.Model.Backend.Linear(y, x, lin.Weight, lin.Bias, 1, 0)
+	if u := low(m); u != nil {
+		t := r.alloc(x.Dim0(), u.A.Dim0())
+		r.Model.Backend.Linear(t, x, u.A, nil, 1, 0)
+		r.Model.Backend.Linear(y, t, u.B, nil, u.Scale, 1)
+	}
+	return y
+}
+
+// query, key and value project normalised rows h; queries and keys get the norms
+// of their heads, where the family has any, and are rotated.
+func (r *Runner) query(l int, h *kernels.Tensor, pos []int32, low func(Module) *LowRank) *kernels.Tensor {
+	c := &r.Model.Config
+	q := r.linear(l, QProj, h, low).Reshape(len(pos), c.Heads, c.HeadDim)
+	q = r.headNorm(q, r.Model.Network.Layers[l].QueryNorm)
+	r.Model.Backend.RoPE(q, pos, r.Model.rope(pos), false)
+	return q
+}
+
+func (r *Runner) key(l int, h *kernels.Tensor, pos []int32, low func(Module) *LowRank) *kernels.Tensor {
+	c := &r.Model.Config
+	k := r.linear(l, KProj, h, low).Reshape(len(pos), c.KVHeads, c.HeadDim)
+	k = r.headNorm(k, r.Model.Network.Layers[l].KeyNorm)
+	r.Model.Backend.RoPE(k, pos, r.Model.rope(pos), false)
+	return k
+}
+
+func (r *Runner) value(l int, h *kernels.Tensor, low func(Module) *LowRank) *kernels.Tensor {
+	c := &r.Model.Config
+	return r.linear(l, VProj, h, low).Reshape(h.Dim0(), c.KVHeads, c.HeadDim)
+}
+
+func (r *Runner) norm(x *kernels.Tensor, n Norm) *kernels.Tensor {
+	h := r.alloc(x.Dim0(), x.Width())
+	if n.Bias != nil {
+		r.Model.Backend.LayerNorm(h, x, n.Weight, n.Bias, r.Model.Config.RMSNormEps)
+	} else {
+		r.Model.Backend.RMSNorm(h, x, n.Weight, r.Model.Config.RMSNormEps)
+	}
+	return h
+}
+
+// headNorm normalises every head of x [rows, heads, headDim].
+func (r *Runner) headNorm(x *kernels.Tensor, n Norm) *kernels.Tensor {
+	if n.Weight == nil {
+		return x
+	}
+	return r.norm(x.Reshape(x.Dim0()*x.Shape[1], x.Shape[2]), n).Reshape(x.Shape...)
+}
+
+// finish adds the attention output and the MLP to the residual stream x; h is the
+// normalised rows that attention read.
+func (r *Runner) finish(l int, x, h, attention *kernels.Tensor, low func(Module) *LowRank) {
+	b, layer := r.Model.Backend, &r.Model.Network.Layers[l]
+	b.Add(x, x, r.linear(l, OProj, attention, low))
+	if !layer.Parallel {
+		h = r.norm(x, layer.MLPNorm)
+	}
+	up := r.linear(l, UpProj, h, low)
+	act := r.alloc(up.Shape...)
+	if layer.Linear(GateProj) != nil {
+		b.SiLUMul(act, r.linear(l, GateProj, h, low), up)
+	} else {
+		b.GELU(act, up)
+	}
+	b.Add(x, x, r.linear(l, DownProj, act, low))
+}
+
+// observe computes the scores of rows that attend; the result is allocated by
+// out.
+func (r *Runner) observe(a *kernels.Attend, out kernels.Allocator) *kernels.Tensor {
+	scores := r.scores(a, out)
+	r.Model.Backend.ObserveAttention(nil, r.alloc(a.Heads(), a.Rows()), scores, a)
+	return scores
+}
+
+// scores allocates a score tensor for all entries of the past.
+func (r *Runner) scores(a *kernels.Attend, out kernels.Allocator) *kernels.Tensor {
+	width := 0
+	for _, kv := range a.Past {
+		width = max(width, kv.Entries())
+	}
+	return out.Alloc(r.Model.Backend.Compute(), a.Heads(), width)
+}

@@ -1,0 +1,225 @@
+package tokenizer
+
+import (
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	sugar "github.com/sugarme/tokenizer"
+)
+
+// maxAddedToken bounds the bytes of one added token. Matching walks at most this
+// far from each byte of the text.
+const maxAddedToken = 4096
+
+// addedToken is an entry of added_tokens.
+type addedToken struct {
+	ID         int    `json:"id"`
+	Content    string `json:"content"`
+	SingleWord bool   `json:"single_word"`
+	LStrip     bool   `json:"lstrip"`
+	RStrip     bool   `json:"rstrip"`
+	Normalized bool   `json:"normalized"`
+	Special    bool   `json:"special"`
+}
+
+// addedVocabulary finds the added tokens in a text. Those that are not
+// normalised are looked for before normalisation, the others after it, in what
+// the normaliser makes of them.
+type addedVocabulary struct {
+	ids             map[string]int32
+	raw, normalized addedMatcher
+}
+
+func newAddedVocabulary(tokens []addedToken, n normalizer) (addedVocabulary, error) {
+	v := addedVocabulary{ids: make(map[string]int32, len(tokens))}
+	for _, a := range tokens {
+		if len(a.Content) > maxAddedToken {
+			return v, fmt.Errorf("id %d: token of %d bytes, at most %d are supported", a.ID, len(a.Content), maxAddedToken)
+		}
+		if a.Content == "" {
+			continue // no text can match it
+		}
+		v.ids[a.Content] = int32(a.ID)
+		t := sugar.AddedToken{
+			Content: a.Content, SingleWord: a.SingleWord,
+			LStrip: a.LStrip, RStrip: a.RStrip, Normalized: a.Normalized,
+		}
+		if !a.Normalized {
+			v.raw.add(a.Content, t, int32(a.ID))
+			continue
+		}
+		content := a.Content
+		if n != nil {
+			content = n(content)
+		}
+		if content != "" {
+			v.normalized.add(content, t, int32(a.ID))
+		}
+	}
+	return v, nil
+}
+
+// addedMatcher is a trie over the bytes of the tokens.
+type addedMatcher struct {
+	nodes   []trieNode
+	entries []addedEntry
+	first   [256]bool // bytes that some token starts with
+}
+
+type trieNode struct {
+	edges []trieEdge
+	entry int32 // index into entries, or -1
+}
+
+type trieEdge struct {
+	label byte
+	to    int32
+}
+
+// step returns the node behind the edge for b, or -1.
+func (n *trieNode) step(b byte) int32 {
+	for _, e := range n.edges {
+		if e.label == b {
+			return e.to
+		}
+	}
+	return -1
+}
+
+type addedEntry struct {
+	token sugar.AddedToken
+	id    int32
+}
+
+func (m *addedMatcher) add(pattern string, token sugar.AddedToken, id int32) {
+	if m.nodes == nil {
+		m.nodes = []trieNode{{entry: -1}}
+	}
+	m.first[pattern[0]] = true
+	node := int32(0)
+	for i := range len(pattern) {
+		next := m.nodes[node].step(pattern[i])
+		if next < 0 {
+			next = int32(len(m.nodes))
+			m.nodes = append(m.nodes, trieNode{entry: -1})
+			m.nodes[node].edges = append(m.nodes[node].edges, trieEdge{pattern[i], next})
+		}
+		node = next
+	}
+	if m.nodes[node].entry < 0 { // as in the reference, the first of two equal patterns counts
+		m.nodes[node].entry = int32(len(m.entries))
+		m.entries = append(m.entries, addedEntry{token, id})
+	}
+}
+
+// match returns the longest token that starts at byte i of text.
+func (m *addedMatcher) match(text string, i int) (entry *addedEntry, end int) {
+	node := int32(0)
+	for j := i; j < len(text); j++ {
+		if node = m.nodes[node].step(text[j]); node < 0 {
+			break
+		}
+		if e := m.nodes[node].entry; e >= 0 {
+			entry, end = &m.entries[e], j+1
+		}
+	}
+	return entry, end
+}
+
+// split cuts p at the tokens, leftmost first and longest at each place, and
+// calls token for each and rest for what lies between them, in order.
+//
+// The flags do what the reference does: a single_word token counts only where no
+// word character touches it; lstrip and rstrip tokens swallow the white space
+// beside them.
+func (m *addedMatcher) split(p piece, token func(int32), rest func(piece) error) error {
+	if len(m.entries) == 0 {
+		return rest(p)
+	}
+	text := p.text
+	done := 0
+	for i := 0; i < len(text); {
+		if !m.first[text[i]] {
+			i++
+			continue
+		}
+		e, end := m.match(text, i)
+		if e == nil {
+			i++
+			continue
+		}
+		start := i
+		i = end
+		if e.token.SingleWord && (wordEndsAt(text[:start]) || wordStartsAt(text[end:])) {
+			continue
+		}
+		// Not past what earlier tokens took: tokens that are themselves white
+		// space would otherwise look at all of it again and again.
+		if e.token.LStrip && done < start {
+			start = done + trailingSpace(text[done:start])
+		}
+		if e.token.RStrip {
+			end = max(end, done)
+			end += leadingSpace(text[end:])
+		}
+		if done < start {
+			if err := rest(piece{text[done:start], p.at + done}); err != nil {
+				return err
+			}
+		}
+		token(e.id)
+		// An earlier token's rstrip may have swallowed past this one's end.
+		done = max(done, end)
+	}
+	if done < len(text) {
+		return rest(piece{text[done:], p.at + done})
+	}
+	return nil
+}
+
+func wordEndsAt(s string) bool {
+	r, _ := utf8.DecodeLastRuneInString(s)
+	return s != "" && isWordRune(r)
+}
+
+func wordStartsAt(s string) bool {
+	r, _ := utf8.DecodeRuneInString(s)
+	return s != "" && isWordRune(r)
+}
+
+// trailingSpace returns the index at which the white space at the end of s
+// starts.
+func trailingSpace(s string) int {
+	for s != "" {
+		r, n := utf8.DecodeLastRuneInString(s)
+		if !unicode.IsSpace(r) {
+			break
+		}
+		s = s[:len(s)-n]
+	}
+	return len(s)
+}
+
+// leadingSpace returns the number of bytes of white space that s starts with.
+func leadingSpace(s string) int {
+	n := 0
+	for n < len(s) {
+		r, size := utf8.DecodeRuneInString(s[n:])
+		if !unicode.IsSpace(r) {
+			break
+		}
+		n += size
+	}
+	return n
+}
+
+// isWordRune is \w of Rust's regex crate: letters and other alphabetic
+// characters, marks, decimal digits, connectors and join controls (Unicode
+// Technical Standard 18, Annex C).
+func isWordRune(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+	}
+	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
+}

@@ -1,0 +1,183 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+)
+
+func parseBPE(raw json.RawMessage, context modelContext) (model, error) {
+	var c struct {
+		Type                    string          `json:"type"`
+		Dropout                 *float64        `json:"dropout"`
+		UnkToken                *string         `json:"unk_token"`
+		ContinuingSubwordPrefix *string         `json:"continuing_subword_prefix"`
+		EndOfWordSuffix         *string         `json:"end_of_word_suffix"`
+		FuseUnk                 bool            `json:"fuse_unk"`
+		ByteFallback            bool            `json:"byte_fallback"`
+		IgnoreMerges            bool            `json:"ignore_merges"`
+		Vocab                   map[string]int  `json:"vocab"`
+		Merges                  json.RawMessage `json:"merges"`
+	}
+	if err := decodeStrict(raw, &c); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.Dropout != nil && *c.Dropout != 0:
+		return nil, fmt.Errorf("dropout %v is not supported, want none", *c.Dropout)
+	case c.ContinuingSubwordPrefix != nil && *c.ContinuingSubwordPrefix != "":
+		return nil, fmt.Errorf("continuing_subword_prefix %q is not supported, want none", *c.ContinuingSubwordPrefix)
+	case c.EndOfWordSuffix != nil && *c.EndOfWordSuffix != "":
+		return nil, fmt.Errorf("end_of_word_suffix %q is not supported, want none", *c.EndOfWordSuffix)
+	case context.byteLevel && c.ByteFallback:
+		return nil, errors.New("byte_fallback together with a ByteLevel pre-tokenizer is not supported")
+	}
+	if err := checkVocab(c.Vocab, context.limit); err != nil {
+		return nil, err
+	}
+	m := &bpe{
+		byteLevel: context.byteLevel, ignoreMerges: c.IgnoreMerges,
+		fallback: c.ByteFallback, fuseUnk: c.FuseUnk, unk: -1,
+	}
+	m.buildVocab(c.Vocab)
+	if c.UnkToken != nil {
+		id, ok := c.Vocab[*c.UnkToken]
+		if !ok {
+			return nil, fmt.Errorf("unk_token %q is not in vocab", *c.UnkToken)
+		}
+		m.unk = int32(id)
+	}
+	if err := m.buildMerges(c.Merges, c.Vocab); err != nil {
+		return nil, fmt.Errorf("merges: %w", err)
+	}
+	return m, nil
+}
+
+func (m *bpe) buildVocab(vocab map[string]int) {
+	size := 0
+	for _, id := range vocab {
+		size = max(size, id+1)
+	}
+	m.tokens = make([]string, size)
+	m.whole = make([]atomic.Uint32, size)
+	m.vocab = make(map[string]int32, len(vocab))
+	m.odd = make(map[string]int32)
+	for token, id := range vocab {
+		m.tokens[id] = token
+		key := token
+		if m.byteLevel {
+			raw, ok := alphabetBytes(token)
+			if !ok {
+				m.odd[token] = int32(id)
+				continue
+			}
+			key = string(raw)
+		}
+		m.vocab[key] = int32(id)
+		m.longest = max(m.longest, len(key))
+	}
+	symbol := func(key string) int32 {
+		if id, ok := m.vocab[key]; ok {
+			return id
+		}
+		return -1
+	}
+	for b := range m.bytes {
+		if m.byteLevel {
+			m.bytes[b] = symbol(string([]byte{byte(b)}))
+		} else {
+			m.bytes[b] = symbol(fmt.Sprintf("<0x%02X>", b))
+		}
+	}
+	for r := range m.ascii {
+		m.ascii[r] = symbol(string(rune(r)))
+	}
+}
+
+// parseMerges reads the list of merges in either form: "a b", or ["a", "b"] of
+// files written since tokens may contain spaces.
+func parseMerges(raw json.RawMessage) ([][2]string, error) {
+	if isNull(raw) {
+		return nil, errors.New("missing")
+	}
+	var lines []string
+	if err := json.Unmarshal(raw, &lines); err == nil {
+		pairs := make([][2]string, 0, len(lines))
+		for i, line := range lines {
+			if strings.HasPrefix(line, "#version") {
+				continue
+			}
+			left, right, ok := strings.Cut(line, " ")
+			if !ok || left == "" || right == "" || strings.Contains(right, " ") {
+				return nil, fmt.Errorf("[%d]: %q, want two tokens with a space between", i, line)
+			}
+			pairs = append(pairs, [2]string{left, right})
+		}
+		return pairs, nil
+	}
+	var lists [][]string
+	if err := json.Unmarshal(raw, &lists); err != nil {
+		return nil, fmt.Errorf("want strings or pairs of strings: %w", describeJSON(raw, err))
+	}
+	pairs := make([][2]string, len(lists))
+	for i, l := range lists {
+		if len(l) != 2 || l[0] == "" || l[1] == "" {
+			return nil, fmt.Errorf("[%d]: %q, want two tokens", i, l)
+		}
+		pairs[i] = [2]string(l)
+	}
+	return pairs, nil
+}
+
+func (m *bpe) buildMerges(raw json.RawMessage, vocab map[string]int) error {
+	pairs, err := parseMerges(raw)
+	if err != nil {
+		return err
+	}
+	m.merges = newPairTable(len(pairs))
+	m.bridge = newBridgeSet(m.byteLevel)
+	// Symbols that stand for a character without being its text would make
+	// the ends of their tokens' text meaningless to bridgeSet.
+	standIn := make(map[int32]bool)
+	if !m.byteLevel {
+		standIn[m.unk] = true
+		complete := true
+		for _, id := range m.bytes {
+			standIn[id] = true
+			complete = complete && id >= 0
+		}
+		// Pieces must also stay together where unknown characters that touch
+		// are one token, and where an incomplete set of bytes makes the
+		// reference reorder them.
+		spelled := m.fallback && complete
+		if !spelled && (m.fallback || m.unk >= 0 && m.fuseUnk) {
+			m.bridge.everywhere = true
+		}
+	}
+	for rank, pair := range pairs {
+		var ids [3]int32
+		for k, token := range [3]string{pair[0], pair[1], pair[0] + pair[1]} {
+			id, ok := vocab[token]
+			if !ok {
+				return fmt.Errorf("[%d]: %q %q: token %q is not in vocab", rank, pair[0], pair[1], token)
+			}
+			ids[k] = int32(id)
+		}
+		if standIn[ids[0]] || standIn[ids[1]] {
+			m.bridge.everywhere = true
+		}
+		m.merges.put(ids[0], ids[1], mergeResult(rank, ids[2]))
+		if !m.byteLevel {
+			m.bridge.addRunes(pair[0], pair[1])
+			continue
+		}
+		left, ok := alphabetBytes(pair[0])
+		right, ok2 := alphabetBytes(pair[1])
+		if ok && ok2 { // others never apply
+			m.bridge.addBytes(left[len(left)-1], right[0])
+		}
+	}
+	return nil
+}

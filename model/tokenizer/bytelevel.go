@@ -1,0 +1,33 @@
+package tokenizer
+
+// GPT-2's byte alphabet: a printable character for each byte. Bytes that are
+// printable in Latin-1 stand for themselves, the others for U+0100 and up, in
+// order.
+
+var runeToByte = func() map[rune]byte {
+	toByte := make(map[rune]byte, 256)
+	next := rune(0x100)
+	for b := range 256 {
+		r := rune(b)
+		if !('!' <= r && r <= '~' || '¡' <= r && r <= '¬' || '®' <= r && r <= 'ÿ') {
+			r = next
+			next++
+		}
+		toByte[r] = byte(b)
+	}
+	return toByte
+}()
+
+// alphabetBytes returns the bytes that a token in the byte alphabet stands for;
+// ok is false if it has a character outside the alphabet.
+func alphabetBytes(token string) (raw []byte, ok bool) {
+	raw = make([]byte, 0, len(token))
+	for _, r := range token {
+		b, ok := runeToByte[r]
+		if !ok {
+			return nil, false
+		}
+		raw = append(raw, b)
+	}
+	return raw, true
+}

@@ -1,0 +1,321 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// decoderTable is a decoder, compiled to what each token contributes.
+type decoderTable struct {
+	pieces []string // by id: the text of the token, or the bytes of it
+	bytes  []bool   // by id: pieces[id] is bytes that may be a part of a character
+
+	joiner    string   // between tokens
+	tokens    []string // by id: the token before the decoder
+	firstDrop string   // removed throughout the first token, which then counts as it was ("" for nothing)
+	stripLeft int      // how many times strip is removed at the start of the text
+	strip     string
+
+	// Bytes that are no character: one U+FFFD per byte, or one per maximal
+	// subpart of a character (Unicode Standard, section 3.9, D93b).
+	perByte bool
+}
+
+// parseDecoder compiles a decoder for the tokens, by id. The literal ones are
+// text, even where they look like the byte alphabet.
+func parseDecoder(raw json.RawMessage, tokens []string, literal []bool) (decoderTable, error) {
+	d := decoderTable{pieces: tokens, tokens: tokens, bytes: make([]bool, len(tokens))}
+	if isNull(raw) {
+		d.joiner = " "
+		return d, nil
+	}
+	steps, err := flattenDecoder(raw, 0)
+	if err != nil {
+		return d, err
+	}
+	b := decoderBuilder{d, slices.Clone(tokens), literal, ""}
+	for _, s := range steps {
+		if err := decoderKinds[s.kind](&b, s.raw); err != nil {
+			return d, fmt.Errorf("%s: %w", s.kind, err)
+		}
+		b.last = s.kind
+	}
+	b.table.pieces = b.pieces
+	return b.table, nil
+}
+
+// decoderBuilder is a decoder that is being compiled, step by step.
+type decoderBuilder struct {
+	table   decoderTable
+	pieces  []string
+	literal []bool
+	last    string // the step before, "" at the start
+}
+
+// decoderKinds are the steps that are implemented. Each looks at the one before
+// it, since tables by token can express only some orders; the files of the
+// supported models have no others.
+var decoderKinds = map[string]func(b *decoderBuilder, raw json.RawMessage) error{
+	"ByteLevel":    (*decoderBuilder).byteLevel,
+	"ByteFallback": (*decoderBuilder).byteFallback,
+	"Fuse":         (*decoderBuilder).fuse,
+	"Metaspace":    (*decoderBuilder).metaspace,
+	"Replace":      (*decoderBuilder).replace,
+	"Strip":        (*decoderBuilder).stripStep,
+}
+
+type decoderStep struct {
+	kind string
+	raw  json.RawMessage
+}
+
+// flattenDecoder lists the steps of a decoder with its sequences opened.
+func flattenDecoder(raw json.RawMessage, depth int) ([]decoderStep, error) {
+	if depth > maxNesting {
+		return nil, errNesting
+	}
+	kind, err := kindOf(raw)
+	if err != nil {
+		return nil, err
+	}
+	if kind != "Sequence" {
+		if _, ok := decoderKinds[kind]; !ok {
+			return nil, unsupported(kind, decoderKinds)
+		}
+		return []decoderStep{{kind, raw}}, nil
+	}
+	var c struct {
+		Type     string            `json:"type"`
+		Decoders []json.RawMessage `json:"decoders"`
+	}
+	if err := decodeStrict(raw, &c); err != nil {
+		return nil, fmt.Errorf("in Sequence: %w", err)
+	}
+	var steps []decoderStep
+	for i, part := range c.Decoders {
+		inner, err := flattenDecoder(part, depth+1)
+		if err != nil {
+			return nil, fmt.Errorf("in Sequence: decoders[%d]: %w", i, err)
+		}
+		steps = append(steps, inner...)
+	}
+	return steps, nil
+}
+
+// after is an error unless the step before is one of those given.
+func (b *decoderBuilder) after(kinds ...string) error {
+	for _, k := range kinds {
+		if b.last == k {
+			return nil
+		}
+	}
+	if b.last == "" {
+		return errors.New("not supported as the first step")
+	}
+	return fmt.Errorf("not supported after %s", b.last)
+}
+
+func (b *decoderBuilder) byteLevel(raw json.RawMessage) error {
+	if err := decodeStrict(raw, new(byteLevelConfig)); err != nil {
+		return err
+	}
+	for id, token := range b.pieces {
+		if bytes, ok := alphabetBytes(token); ok && !b.literal[id] {
+			b.pieces[id] = string(bytes)
+		}
+		b.table.bytes[id] = true
+	}
+	return b.after("")
+}
+
+func (b *decoderBuilder) replace(raw json.RawMessage) error {
+	from, to, err := parseReplace(raw)
+	if err != nil {
+		return err
+	}
+	for id, token := range b.pieces {
+		b.pieces[id] = strings.ReplaceAll(token, from, to)
+	}
+	return b.after("", "Replace")
+}
+
+func (b *decoderBuilder) byteFallback(raw json.RawMessage) error {
+	for id, token := range b.pieces {
+		if v, ok := fallbackByte(token); ok {
+			b.pieces[id], b.table.bytes[id] = string([]byte{v}), true
+		}
+	}
+	b.table.perByte = true
+	return errors.Join(b.after("", "Replace"), decodeStrict(raw, &struct {
+		Type string `json:"type"`
+	}{}))
+}
+
+// fallbackByte reads a token of the form <0x0A>.
+func fallbackByte(token string) (byte, bool) {
+	if len(token) != 6 || !strings.HasPrefix(token, "<0x") || token[5] != '>' {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(token[3:5], 16, 8)
+	return byte(v), err == nil
+}
+
+// fuse joins the tokens, which a table of pieces does anyway.
+func (b *decoderBuilder) fuse(raw json.RawMessage) error {
+	return errors.Join(b.after("", "Replace", "ByteFallback"), decodeStrict(raw, &struct {
+		Type string `json:"type"`
+	}{}))
+}
+
+func (b *decoderBuilder) stripStep(raw json.RawMessage) error {
+	var c struct {
+		Type    string `json:"type"`
+		Content string `json:"content"`
+		Start   int    `json:"start"`
+		Stop    int    `json:"stop"`
+	}
+	if err := decodeStrict(raw, &c); err != nil {
+		return err
+	}
+	switch {
+	case utf8.RuneCountInString(c.Content) != 1:
+		return fmt.Errorf("content %q: want one character", c.Content)
+	case c.Start < 0:
+		return fmt.Errorf("start %d, want 0 or more", c.Start)
+	case c.Stop != 0:
+		// The end of a text that is being generated is not known.
+		return fmt.Errorf("stop %d is not supported, want 0", c.Stop)
+	}
+	b.table.stripLeft, b.table.strip = c.Start, c.Content
+	return b.after("Fuse")
+}
+
+func (b *decoderBuilder) metaspace(raw json.RawMessage) error {
+	m, err := parseMetaspace(raw)
+	if err != nil {
+		return err
+	}
+	if m.scheme != "never" {
+		b.table.firstDrop = m.mark
+	}
+	for id, token := range b.pieces {
+		b.pieces[id] = strings.ReplaceAll(token, m.mark, " ")
+	}
+	return b.after("")
+}
+
+// Stream decodes ids one at a time, for text that is being generated. It is not
+// safe for concurrent use.
+type Stream struct {
+	t           *Tokenizer
+	skipSpecial bool
+
+	started bool
+	strip   int    // how many times decoder.strip may still be removed
+	held    []byte // the start of a character
+	out     []byte
+}
+
+// NewStream returns a stream at the start of a text. skipSpecial leaves special
+// tokens out.
+func (t *Tokenizer) NewStream(skipSpecial bool) *Stream {
+	return &Stream{t: t, skipSpecial: skipSpecial, strip: t.decoder.stripLeft}
+}
+
+// Push adds an id and returns the text that is certain now, which may be empty:
+// bytes are held back until they form a character. What Push and Flush return,
+// put together, is what Decode returns for the ids. An id that the vocabulary
+// does not have adds nothing (a model may have more rows than tokens).
+func (s *Stream) Push(id int32) string {
+	s.out = s.out[:0]
+	s.push(id)
+	return string(s.out)
+}
+
+// Flush ends the text: it returns U+FFFD for what is held back, and puts the
+// stream at the start of a new text.
+func (s *Stream) Flush() string {
+	s.out = s.out[:0]
+	s.finish()
+	text := string(s.out)
+	*s = Stream{t: s.t, skipSpecial: s.skipSpecial, strip: s.t.decoder.stripLeft, held: s.held[:0], out: s.out}
+	return text
+}
+
+func (s *Stream) push(id int32) {
+	t := s.t
+	if !t.has(id) || s.skipSpecial && t.special[id] {
+		return
+	}
+	text := t.decoder.pieces[id]
+	if s.started {
+		s.emit(t.decoder.joiner)
+	} else if t.decoder.firstDrop != "" {
+		// Metaspace's rule: the first token loses its marks, all of them. A
+		// real space in an added token stays.
+		text = strings.ReplaceAll(t.decoder.tokens[id], t.decoder.firstDrop, "")
+	}
+	s.started = true
+	if t.decoder.bytes[id] {
+		s.held = append(s.held, text...)
+		s.drain(false)
+		return
+	}
+	s.finish()
+	s.emit(text)
+}
+
+// finish gives up on what is held back.
+func (s *Stream) finish() { s.drain(true) }
+
+// drain emits the characters that are held, and keeps the start of one that is
+// not complete unless the bytes after it are known not to complete it.
+func (s *Stream) drain(final bool) {
+	b := s.held
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			if !final && !utf8.FullRune(b) {
+				break
+			}
+			if !s.t.decoder.perByte {
+				n = maximalSubpart(b)
+			}
+			s.emit("\uFFFD")
+		} else {
+			s.emit(string(b[:n]))
+		}
+		b = b[n:]
+	}
+	s.held = append(s.held[:0], b...)
+}
+
+// maximalSubpart returns how many bytes at the start of b, which is not a
+// character, could have been the start of one; at least 1.
+func maximalSubpart(b []byte) int {
+	for n := min(3, len(b)); n > 1; n-- {
+		if !utf8.FullRune(b[:n]) {
+			return n
+		}
+	}
+	return 1
+}
+
+// emit appends text, without what is to be stripped from the start.
+func (s *Stream) emit(text string) {
+	for s.strip > 0 && text != "" {
+		rest, ok := strings.CutPrefix(text, s.t.decoder.strip)
+		if !ok {
+			s.strip = 0
+			break
+		}
+		text = rest
+		s.strip--
+	}
+	s.out = append(s.out, text...)
+}

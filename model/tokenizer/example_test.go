@@ -1,0 +1,41 @@
+package tokenizer_test
+
+import (
+	"fmt"
+	"os"
+
+	"glimpse/model/tokenizer"
+)
+
+func Example() {
+	file, err := os.ReadFile("testdata/llama2.json")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	t, err := tokenizer.Load(file, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ids, err := t.Encode("keys 🚀", true)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, id := range ids {
+		token, _ := t.IDToToken(id)
+		fmt.Print(" ", token)
+	}
+	fmt.Println()
+
+	// Text that is being generated: a character comes out when it is whole.
+	s := t.NewStream(true)
+	for _, id := range ids {
+		fmt.Printf("%q ", s.Push(id))
+	}
+	fmt.Printf("%q\n", s.Flush())
+	// Output:
+	// <bos> ▁ key s▁ <0xF0> <0x9F> <0x9A> <0x80> <eos>
+	// "" "" "key" "s " "" "" "" "🚀" "" ""
+}

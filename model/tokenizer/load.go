@@ -1,0 +1,318 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// maxFileBytes bounds the files of a model folder that LoadDir reads; the
+// largest tokenizer.json in use is about 35 MB.
+const maxFileBytes = 256 << 20
+
+// sparseIDs is how many ids a small file may use without listing them all. The
+// id table is otherwise bounded by the bytes of the file, so that a short file
+// with one huge id cannot take the memory.
+const sparseIDs = 1 << 20
+
+// LoadDir loads tokenizer.json, and tokenizer_config.json and
+// chat_template.jinja where they exist, from a model folder.
+func LoadDir(dir fs.FS) (*Tokenizer, error) {
+	data, err := readBounded(dir, "tokenizer.json")
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: load: %w", err)
+	}
+	config, err := readBounded(dir, "tokenizer_config.json")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("tokenizer: load: %w", err)
+	}
+	t, err := Load(data, config)
+	if err != nil {
+		return nil, err
+	}
+	// Newer folders keep the template in a file of its own, which then wins.
+	template, err := readBounded(dir, "chat_template.jinja")
+	switch {
+	case err == nil:
+		t.config.ChatTemplate = string(template)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("tokenizer: load: %w", err)
+	}
+	return t, nil
+}
+
+func readBounded(dir fs.FS, name string) ([]byte, error) {
+	f, err := dir.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(data) > maxFileBytes {
+		return nil, fmt.Errorf("%s: larger than %d MB", name, maxFileBytes>>20)
+	}
+	return data, nil
+}
+
+// file is tokenizer.json. Its parts are read once their type is known.
+type file struct {
+	Version       string          `json:"version"`
+	Truncation    json.RawMessage `json:"truncation"`
+	Padding       json.RawMessage `json:"padding"`
+	AddedTokens   []addedToken    `json:"added_tokens"`
+	Normalizer    json.RawMessage `json:"normalizer"`
+	PreTokenizer  json.RawMessage `json:"pre_tokenizer"`
+	PostProcessor json.RawMessage `json:"post_processor"`
+	Decoder       json.RawMessage `json:"decoder"`
+	Model         json.RawMessage `json:"model"`
+}
+
+// Load makes a tokenizer from the contents of tokenizer.json and of
+// tokenizer_config.json, which may be nil. The error says which part of which
+// file is malformed or not supported.
+func Load(data, config []byte) (*Tokenizer, error) {
+	c, err := parseConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer_config.json: %w", err)
+	}
+	t, err := load(data, c.Added)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	if err := t.applyConfig(c); err != nil {
+		return nil, fmt.Errorf("tokenizer_config.json: %w", err)
+	}
+	return t, nil
+}
+
+// load makes a tokenizer from tokenizer.json. extra are the added tokens that
+// tokenizer_config.json lists; those the file itself does not have are added,
+// as transformers does.
+func load(data []byte, extra []addedToken) (*Tokenizer, error) {
+	var f file
+	if err := decodeStrict(data, &f); err != nil {
+		return nil, err
+	}
+	listed := make(map[string]bool, len(f.AddedTokens))
+	for _, a := range f.AddedTokens {
+		listed[a.Content] = true
+	}
+	for _, a := range extra {
+		if !listed[a.Content] {
+			f.AddedTokens = append(f.AddedTokens, a)
+		}
+	}
+	if f.Version != "" && f.Version != "1.0" {
+		return nil, fmt.Errorf("version %q, want \"1.0\"", f.Version)
+	}
+	var t Tokenizer
+	var byteLevel bool
+	var err error
+	if t.normalize, err = parseNormalizer(f.Normalizer); err != nil {
+		return nil, fmt.Errorf("normalizer: %w", err)
+	}
+	if t.split, byteLevel, err = parsePreTokenizer(f.PreTokenizer); err != nil {
+		return nil, fmt.Errorf("pre_tokenizer: %w", err)
+	}
+	limit := max(len(data), sparseIDs)
+	if t.model, err = parseModel(f.Model, modelContext{byteLevel, limit}); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	if err := t.buildTokens(f.AddedTokens, limit); err != nil {
+		return nil, err
+	}
+	if t.added, err = newAddedVocabulary(f.AddedTokens, t.normalize); err != nil {
+		return nil, fmt.Errorf("added_tokens: %w", err)
+	}
+	if t.prefix, t.suffix, err = parsePostProcessor(f.PostProcessor, &t); err != nil {
+		return nil, fmt.Errorf("post_processor: %w", err)
+	}
+	tokens, literal := t.decoderTokens(f.AddedTokens)
+	if t.decoder, err = parseDecoder(f.Decoder, tokens, literal); err != nil {
+		return nil, fmt.Errorf("decoder: %w", err)
+	}
+	return &t, nil
+}
+
+// buildTokens fills the tables by id from the model's vocabulary and the added
+// tokens.
+func (t *Tokenizer) buildTokens(added []addedToken, limit int) error {
+	size := 0
+	for _, id := range t.model.entries {
+		size = max(size, int(id)+1)
+	}
+	for _, a := range added {
+		if a.ID < 0 || a.ID >= limit {
+			return fmt.Errorf("added_tokens: %q: id %d, want 0 to %d", a.Content, a.ID, limit-1)
+		}
+		size = max(size, a.ID+1)
+	}
+	t.tokens = make([]string, size)
+	t.known = make([]bool, size)
+	t.special = make([]bool, size)
+	for token, id := range t.model.entries {
+		t.tokens[id], t.known[id] = token, true
+	}
+	for _, a := range added {
+		if id, ok := t.model.TokenToId(a.Content); ok && id != a.ID {
+			return fmt.Errorf("added_tokens: %q: id %d, but the model's vocabulary says %d", a.Content, a.ID, id)
+		}
+		if t.known[a.ID] && t.tokens[a.ID] != a.Content {
+			return fmt.Errorf("added_tokens: %q: id %d is already given to %q", a.Content, a.ID, t.tokens[a.ID])
+		}
+		t.tokens[a.ID], t.known[a.ID] = a.Content, true
+		t.special[a.ID] = t.special[a.ID] || a.Special
+	}
+	return nil
+}
+
+// decoderTokens returns what the decoder gets to see of each token. Added tokens
+// that were matched in normalised text are handed to it in that form, since it
+// undoes the normalisation (huggingface/tokenizers, pull request 1995). Those
+// that are not the model's own are text, not the byte alphabet, which only
+// matters outside ASCII; there the reference returns broken characters
+// (huggingface/tokenizers, issue 1392).
+func (t *Tokenizer) decoderTokens(added []addedToken) (tokens []string, literal []bool) {
+	tokens = slices.Clone(t.tokens)
+	literal = make([]bool, len(tokens))
+	for _, a := range added {
+		_, own := t.model.TokenToId(a.Content)
+		literal[a.ID] = !own
+		if a.Normalized && t.normalize != nil {
+			tokens[a.ID] = t.normalize(a.Content)
+		}
+	}
+	return tokens, literal
+}
+
+// checkVocab refuses ids that are out of range or given out twice.
+func checkVocab(vocab map[string]int, limit int) error {
+	if len(vocab) == 0 {
+		return errors.New("vocab is empty")
+	}
+	size := 0
+	for token, id := range vocab {
+		if id < 0 || id >= limit {
+			return fmt.Errorf("vocab: token %q: id %d, want 0 to %d", token, id, limit-1)
+		}
+		size = max(size, id+1)
+	}
+	owner := make([]string, size)
+	taken := make([]bool, size)
+	for token, id := range vocab {
+		if taken[id] {
+			return fmt.Errorf("vocab: id %d is given to both %q and %q", id, min(token, owner[id]), max(token, owner[id]))
+		}
+		owner[id], taken[id] = token, true
+	}
+	return nil
+}
+
+// modelContext is what a model needs to know of the rest of the file.
+type modelContext struct {
+	byteLevel bool // words are bytes in GPT-2's alphabet
+	limit     int  // ids must be below it
+}
+
+// modelKinds are the model types of tokenizer.json that are implemented.
+var modelKinds = map[string]func(raw json.RawMessage, c modelContext) (model, error){
+	"WordLevel": parseWordLevel,
+	"BPE":       parseBPE,
+}
+
+func parseModel(raw json.RawMessage, c modelContext) (model, error) {
+	if isNull(raw) {
+		return nil, errors.New("missing")
+	}
+	kind, err := kindOf(raw)
+	if err != nil {
+		return nil, err
+	}
+	parse, ok := modelKinds[kind]
+	if !ok {
+		return nil, unsupported(kind, modelKinds)
+	}
+	m, err := parse(raw, c)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", kind, err)
+	}
+	return m, nil
+}
+
+// unsupported is the error for a component type that is not in the table.
+func unsupported[V any](kind string, table map[string]V) error {
+	names := make([]string, 0, len(table))
+	for name := range table {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return fmt.Errorf("type %q is not supported (supported: %s)", kind, strings.Join(names, ", "))
+}
+
+// kindOf returns the "type" of a component.
+func kindOf(raw json.RawMessage) (string, error) {
+	var head struct {
+		Type   string          `json:"type"`
+		Merges json.RawMessage `json:"merges"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return "", describeJSON(raw, err)
+	}
+	if head.Type == "" {
+		// Files older than the field are BPE if they have merges.
+		if head.Merges != nil {
+			return "BPE", nil
+		}
+		return "", errors.New(`"type" is missing`)
+	}
+	return head.Type, nil
+}
+
+func isNull(raw json.RawMessage) bool {
+	return len(raw) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null"))
+}
+
+// decodeStrict decodes one JSON value; a field that the target does not have is
+// an error, because it could change what the component does.
+func decodeStrict(data []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return describeJSON(data, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("byte %d: more data after the JSON value", d.InputOffset())
+	}
+	return nil
+}
+
+// describeJSON adds the place to an error of encoding/json.
+func describeJSON(data []byte, err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("malformed JSON at %s: %w", place(data, syntax.Offset), err)
+	case errors.As(err, &kind):
+		return fmt.Errorf("field %q is a JSON %s, want %s", kind.Field, kind.Value, kind.Type)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("malformed JSON: the file ends after %d bytes inside a value", len(data))
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+}
+
+func place(data []byte, offset int64) string {
+	offset = min(max(offset, 0), int64(len(data)))
+	before := data[:offset]
+	line := 1 + bytes.Count(before, []byte("\n"))
+	column := len(before) - bytes.LastIndexByte(before, '\n') - 1
+	return fmt.Sprintf("byte %d (line %d, column %d)", offset, line, column)
+}

@@ -1,0 +1,306 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// parsePreTokenizer reads the pre_tokenizer. A nil splitter means that a piece
+// is one word. byteLevel tells whether words are to be read as bytes: the
+// ByteLevel component itself, a change of alphabet, is left to the model.
+func parsePreTokenizer(raw json.RawMessage) (s splitter, byteLevel bool, err error) {
+	if isNull(raw) {
+		return nil, false, nil
+	}
+	chain, byteLevel, err := parsePreTokenizerAt(raw, 0)
+	if err != nil {
+		return nil, false, err
+	}
+	switch len(chain) {
+	case 0:
+		return nil, byteLevel, nil
+	case 1:
+		return chain[0], byteLevel, nil
+	}
+	return chain, byteLevel, nil
+}
+
+func parsePreTokenizerAt(raw json.RawMessage, depth int) (chain splitterChain, byteLevel bool, err error) {
+	if depth > maxNesting {
+		return nil, false, errNesting
+	}
+	kind, err := kindOf(raw)
+	if err != nil {
+		return nil, false, err
+	}
+	kinds := map[string]func() error{
+		"WhitespaceSplit": func() error {
+			chain = splitterChain{whitespaceSplit{}}
+			return decodeStrict(raw, &struct {
+				Type string `json:"type"`
+			}{})
+		},
+		"Whitespace": func() error {
+			chain = splitterChain{wordSplit{}}
+			return decodeStrict(raw, &struct {
+				Type string `json:"type"`
+			}{})
+		},
+		"Metaspace": func() error {
+			m, err := parseMetaspace(raw)
+			chain = splitterChain{m}
+			return err
+		},
+		"Split": func() error {
+			s, err := parseSplit(raw)
+			chain = splitterChain{s}
+			return err
+		},
+		"ByteLevel": func() error {
+			byteLevel = true
+			chain, err = parseByteLevel(raw)
+			return err
+		},
+		"Sequence": func() error {
+			var c struct {
+				Type          string            `json:"type"`
+				Pretokenizers []json.RawMessage `json:"pretokenizers"`
+			}
+			if err := decodeStrict(raw, &c); err != nil {
+				return err
+			}
+			for i, part := range c.Pretokenizers {
+				if byteLevel {
+					return fmt.Errorf("pretokenizers[%d]: nothing is supported after ByteLevel", i)
+				}
+				steps, bytes, err := parsePreTokenizerAt(part, depth+1)
+				if err != nil {
+					return fmt.Errorf("pretokenizers[%d]: %w", i, err)
+				}
+				chain, byteLevel = append(chain, steps...), bytes
+			}
+			return nil
+		},
+	}
+	parse, ok := kinds[kind]
+	if !ok {
+		return nil, false, unsupported(kind, kinds)
+	}
+	if err := parse(); err != nil {
+		return nil, false, fmt.Errorf("%s: %w", kind, err)
+	}
+	return chain, byteLevel, nil
+}
+
+// splitterChain runs each splitter on what the one before it yields.
+type splitterChain []splitter
+
+func (c splitterChain) split(p piece, yield func(piece) error) error {
+	if len(c) == 0 {
+		return yield(p)
+	}
+	return c[0].split(p, func(q piece) error { return c[1:].split(q, yield) })
+}
+
+// whitespaceSplit yields the stretches between white space.
+type whitespaceSplit struct{}
+
+func (whitespaceSplit) split(p piece, yield func(piece) error) error {
+	start := -1
+	for i, r := range p.text {
+		switch space := unicode.IsSpace(r); {
+		case space && start >= 0:
+			if err := yield(piece{p.text[start:i], p.at + start}); err != nil {
+				return err
+			}
+			start = -1
+		case !space && start < 0:
+			start = i
+		}
+	}
+	if start >= 0 {
+		return yield(piece{p.text[start:], p.at + start})
+	}
+	return nil
+}
+
+// wordSplit is \w+|[^\w\s]+: stretches of word characters and stretches of
+// everything else that is not white space.
+type wordSplit struct{}
+
+func (wordSplit) split(p piece, yield func(piece) error) error {
+	const space, word, other = 0, 1, 2
+	start, kind := 0, space
+	for i, r := range p.text {
+		k := other
+		if isWordRune(r) {
+			k = word
+		} else if unicode.IsSpace(r) {
+			k = space
+		}
+		if k == kind {
+			continue
+		}
+		if kind != space {
+			if err := yield(piece{p.text[start:i], p.at + start}); err != nil {
+				return err
+			}
+		}
+		start, kind = i, k
+	}
+	if kind != space {
+		return yield(piece{p.text[start:], p.at + start})
+	}
+	return nil
+}
+
+// metaspace writes spaces as a visible character, SentencePiece's ▁, puts one
+// in front, and cuts before each.
+type metaspace struct {
+	mark   string
+	scheme string // when one is put in front: always, first (at the start of the whole text), never
+	cut    bool
+}
+
+func parseMetaspace(raw json.RawMessage) (metaspace, error) {
+	var c struct {
+		Type           string `json:"type"`
+		Replacement    string `json:"replacement"`
+		PrependScheme  string `json:"prepend_scheme"`
+		Split          *bool  `json:"split"`
+		AddPrefixSpace *bool  `json:"add_prefix_space"` // before prepend_scheme
+		StrRep         string `json:"str_rep"`          // of old versions: replacement again
+	}
+	if err := decodeStrict(raw, &c); err != nil {
+		return metaspace{}, err
+	}
+	if utf8.RuneCountInString(c.Replacement) != 1 {
+		return metaspace{}, fmt.Errorf("replacement %q: want one character", c.Replacement)
+	}
+	m := metaspace{mark: c.Replacement, scheme: c.PrependScheme, cut: c.Split == nil || *c.Split}
+	switch {
+	case c.PrependScheme == "" && c.AddPrefixSpace != nil && !*c.AddPrefixSpace:
+		m.scheme = "never"
+	case c.PrependScheme == "":
+		m.scheme = "always"
+	case c.PrependScheme != "always" && c.PrependScheme != "first" && c.PrependScheme != "never":
+		return m, fmt.Errorf("prepend_scheme %q, want always, first or never", c.PrependScheme)
+	}
+	return m, nil
+}
+
+func (m metaspace) split(p piece, yield func(piece) error) error {
+	text := strings.ReplaceAll(p.text, " ", m.mark)
+	if (m.scheme == "always" || m.scheme == "first" && p.at == 0) && !strings.HasPrefix(text, m.mark) {
+		text = m.mark + text
+	}
+	if !m.cut {
+		return yield(piece{text, p.at})
+	}
+	for start := 0; start < len(text); {
+		// The mark that opens a word belongs to it.
+		end := len(text)
+		skip := 0
+		if strings.HasPrefix(text[start:], m.mark) {
+			skip = len(m.mark)
+		}
+		if i := strings.Index(text[start+skip:], m.mark); i >= 0 {
+			end = start + skip + i
+		}
+		if err := yield(piece{text[start:end], p.at}); err != nil {
+			return err
+		}
+		start = end
+	}
+	return nil
+}
+
+// patternSplit cuts a piece by a scanner for one of the known split patterns,
+// which match every text without gaps.
+type patternSplit struct {
+	next func(s string, i int) int // end of the word that starts at byte i
+}
+
+func (s patternSplit) split(p piece, yield func(piece) error) error {
+	for i := 0; i < len(p.text); {
+		end := s.next(p.text, i)
+		if err := yield(piece{p.text[i:end], p.at + i}); err != nil {
+			return err
+		}
+		i = end
+	}
+	return nil
+}
+
+// splitPatterns are the regular expressions of the supported models.
+var splitPatterns = map[string]func(s string, i int) int{
+	// Llama-3.
+	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`: scanLlama3,
+	// Qwen2, Qwen2.5 and Qwen3.
+	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`: scanQwen,
+	// GPT-2; ByteLevel's own.
+	`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`: scanGPT2,
+	`'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`:    scanGPT2,
+}
+
+func parseSplit(raw json.RawMessage) (splitter, error) {
+	var c struct {
+		Type     string       `json:"type"`
+		Pattern  splitPattern `json:"pattern"`
+		Behavior string       `json:"behavior"`
+		Invert   bool         `json:"invert"`
+	}
+	if err := decodeStrict(raw, &c); err != nil {
+		return nil, err
+	}
+	if c.Pattern.Regex == nil {
+		return nil, errors.New("pattern: only Regex is supported")
+	}
+	next, ok := splitPatterns[*c.Pattern.Regex]
+	if !ok {
+		return nil, fmt.Errorf("pattern: the regular expression %q is not among the %d that are supported", *c.Pattern.Regex, len(splitPatterns))
+	}
+	// The patterns match everything, so that keeping the matches and dropping
+	// what lies between is the same as keeping both.
+	if !(c.Behavior == "Isolated" && !c.Invert || c.Behavior == "Removed" && c.Invert) {
+		return nil, fmt.Errorf("behavior %q with invert %v is not supported", c.Behavior, c.Invert)
+	}
+	return patternSplit{next}, nil
+}
+
+// prefixSpace puts a space before a piece that starts with none.
+type prefixSpace struct{}
+
+func (prefixSpace) split(p piece, yield func(piece) error) error {
+	if !strings.HasPrefix(p.text, " ") {
+		p.text = " " + p.text
+	}
+	return yield(p)
+}
+
+func parseByteLevel(raw json.RawMessage) (splitterChain, error) {
+	c := byteLevelConfig{AddPrefixSpace: true, UseRegex: true}
+	if err := decodeStrict(raw, &c); err != nil {
+		return nil, err
+	}
+	var chain splitterChain
+	if c.AddPrefixSpace {
+		chain = append(chain, prefixSpace{})
+	}
+	if c.UseRegex {
+		chain = append(chain, patternSplit{scanGPT2})
+	}
+	return chain, nil
+}
+
+// byteLevelConfig is ByteLevel as pre-tokenizer, post-processor and decoder.
+type byteLevelConfig struct {
+	Type           string `json:"type"`
+	AddPrefixSpace bool   `json:"add_prefix_space"`
+	TrimOffsets    bool   `json:"trim_offsets"` // offsets are not kept
+	UseRegex       bool   `json:"use_regex"`
+}

@@ -1,0 +1,201 @@
+package tokenizer
+
+import (
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The split patterns of byte-level models, scanned by hand: they need a negative
+// lookahead, \s+(?!\S), which Go's regexp does not have, and a scanner is some
+// fifty times as fast. Each function returns the end of the match that starts at
+// byte i < len(s).
+
+// class is what the patterns tell apart.
+type class uint8
+
+const (
+	other   class = iota
+	letter        // \p{L}
+	number        // \p{N}
+	space         // \s but not newline
+	newline       // \r and \n
+)
+
+func classify(r rune) class {
+	switch {
+	case r == '\r' || r == '\n':
+		return newline
+	case unicode.IsSpace(r):
+		return space
+	case unicode.Is(unicode.L, r):
+		return letter
+	case unicode.Is(unicode.N, r):
+		return number
+	}
+	return other
+}
+
+var asciiClass = func() (t [utf8.RuneSelf]class) {
+	for r := range t {
+		t[r] = classify(rune(r))
+	}
+	return t
+}()
+
+// planeClass classifies the basic multilingual plane; looking a rune up in
+// unicode's range tables takes many times as long.
+var planeClass = sync.OnceValue(func() *[1 << 16]class {
+	t := new([1 << 16]class)
+	for r := range t {
+		t[r] = classify(rune(r))
+	}
+	return t
+})
+
+// classAt returns the class and the size of the rune at byte i.
+func classAt(s string, i int) (class, int) {
+	if b := s[i]; b < utf8.RuneSelf {
+		return asciiClass[b], 1
+	}
+	r, n := utf8.DecodeRuneInString(s[i:])
+	if r < 1<<16 {
+		return planeClass()[r], n
+	}
+	return classify(r), n
+}
+
+// run returns the end of the stretch of class c from byte i on.
+func run(s string, i int, c class) int {
+	for i < len(s) {
+		d, n := classAt(s, i)
+		if d != c {
+			break
+		}
+		i += n
+	}
+	return i
+}
+
+// spaces matches \s*[\r\n]+|\s+(?!\S)|\s+ (lines) or \s+(?!\S)|\s+ at a byte
+// where white space starts: up to the last newline of the stretch, or else all
+// of it but the last character if text follows.
+func spaces(s string, i int, lines bool) int {
+	end, last, line := i, i, 0
+	for end < len(s) {
+		c, n := classAt(s, end)
+		if c != space && c != newline {
+			break
+		}
+		last = end
+		end += n
+		if c == newline {
+			line = end
+		}
+	}
+	switch {
+	case lines && line > 0:
+		return line
+	case end == len(s) || last == i:
+		return end
+	}
+	return last
+}
+
+// contraction returns the length of (?i:'s|'t|'re|'ve|'m|'ll|'d) at the start of
+// s, or 0. The long s, ſ, is an s to a regular expression that ignores case.
+func contraction(s string) int {
+	if len(s) < 2 || s[0] != '\'' {
+		return 0
+	}
+	lower := func(b byte) byte {
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		return b
+	}
+	b := lower(s[1])
+	switch b {
+	case 's', 't', 'm', 'd':
+		return 2
+	}
+	if len(s) < 3 {
+		return 0
+	}
+	switch c := lower(s[2]); {
+	case (b == 'r' || b == 'v') && c == 'e', b == 'l' && c == 'l':
+		return 3
+	case s[1:3] == "ſ":
+		return 3
+	}
+	return 0
+}
+
+// scanLlama3 is Llama-3's pattern: up to three digits make a word.
+func scanLlama3(s string, i int) int { return scanModern(s, i, 3) }
+
+// scanQwen is Qwen's pattern: every digit is a word.
+func scanQwen(s string, i int) int { return scanModern(s, i, 1) }
+
+func scanModern(s string, i, digits int) int {
+	c, n := classAt(s, i)
+	switch c {
+	case letter:
+		return run(s, i+n, letter)
+	case number:
+		end := i + n
+		for k := 1; k < digits && end < len(s); k++ {
+			d, m := classAt(s, end)
+			if d != number {
+				break
+			}
+			end += m
+		}
+		return end
+	case other:
+		if k := contraction(s[i:]); k > 0 {
+			return i + k
+		}
+	}
+	// One character that is not a newline joins the letters after it.
+	if j := i + n; c != newline && j < len(s) {
+		if d, m := classAt(s, j); d == letter {
+			return run(s, j+m, letter)
+		}
+	}
+	// Punctuation takes a space before it and newlines after it.
+	j := i
+	if s[i] == ' ' {
+		j++
+	}
+	if end := run(s, j, other); end > j {
+		return run(s, end, newline)
+	}
+	return spaces(s, i, true)
+}
+
+// scanGPT2 is GPT-2's pattern: letters, digits and punctuation each take a space
+// before them; contractions are lower case only.
+func scanGPT2(s string, i int) int {
+	if k := contraction(s[i:]); k > 0 && isLowerASCII(s[i+1:i+k]) {
+		return i + k
+	}
+	j := i
+	if s[i] == ' ' && i+1 < len(s) {
+		j++
+	}
+	switch c, n := classAt(s, j); c {
+	case letter, number, other:
+		return run(s, j+n, c)
+	}
+	return spaces(s, i, false)
+}
+
+func isLowerASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] < 'a' || s[i] > 'z' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,162 @@
+package tokenizer
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	sugar "github.com/sugarme/tokenizer"
+)
+
+// wordLevel is the WordLevel model: a word is in the list or it is not.
+type wordLevel struct {
+	vocab  map[string]int
+	words  map[int]string
+	unk    int32
+	hasUnk bool
+}
+
+var _ model = (*wordLevel)(nil)
+
+func parseWordLevel(raw json.RawMessage, context modelContext) (model, error) {
+	var c struct {
+		Type     string         `json:"type"`
+		Vocab    map[string]int `json:"vocab"`
+		UnkToken *string        `json:"unk_token"`
+	}
+	if err := decodeStrict(raw, &c); err != nil {
+		return nil, err
+	}
+	if context.byteLevel {
+		return nil, fmt.Errorf("not supported behind a ByteLevel pre-tokenizer")
+	}
+	if err := checkVocab(c.Vocab, context.limit); err != nil {
+		return nil, err
+	}
+	m := &wordLevel{vocab: c.Vocab, words: make(map[int]string, len(c.Vocab))}
+	for w, id := range c.Vocab {
+		m.words[id] = w
+	}
+	if c.UnkToken != nil {
+		if id, ok := c.Vocab[*c.UnkToken]; ok {
+			m.unk, m.hasUnk = int32(id), true
+		}
+	}
+	return m, nil
+}
+
+func (m *wordLevel) appendIDs(dst []int32, word string, at int) ([]int32, error) {
+	if id, ok := m.vocab[word]; ok {
+		return append(dst, int32(id)), nil
+	}
+	if m.hasUnk {
+		return append(dst, m.unk), nil
+	}
+	return dst, m.unknown(word, at)
+}
+
+// unknown explains why a word has no id.
+func (m *wordLevel) unknown(word string, at int) error {
+	const shown = 64
+	name := word
+	if len(name) > shown {
+		name = strings.ToValidUTF8(name[:shown], "") + "…"
+	}
+	msg := fmt.Sprintf("word %q at byte %d is not in the vocabulary, which is closed: only its %d words can be used", name, at, len(m.vocab))
+	// The nearest word of a whole paragraph means nothing and costs its length
+	// times the vocabulary.
+	if near := m.nearest(word, 3); len(word) <= shown && len(near) > 0 {
+		msg += "; nearest: " + strings.Join(near, ", ")
+	}
+	return fmt.Errorf("%s", msg)
+}
+
+// nearest returns up to n vocabulary entries by edit distance to word, then by
+// name.
+func (m *wordLevel) nearest(word string, n int) []string {
+	type candidate struct {
+		word     string
+		distance int
+	}
+	target := []rune(strings.ToLower(word))
+	var all []candidate
+	for w := range m.vocab {
+		r := []rune(strings.ToLower(w))
+		if d := editDistance(target, r); d <= max(len(target), len(r))/2+1 {
+			all = append(all, candidate{w, d})
+		}
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.word, b.word))
+	})
+	var words []string
+	for _, c := range all[:min(n, len(all))] {
+		words = append(words, fmt.Sprintf("%q", c.word))
+	}
+	return words
+}
+
+// editDistance is Levenshtein's distance.
+func editDistance(a, b []rune) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i, x := range a {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j, y := range b {
+			substituted := diagonal
+			if x != y {
+				substituted++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substituted, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+func (m *wordLevel) entries(yield func(string, int32) bool) {
+	for w, id := range m.vocab {
+		if !yield(w, int32(id)) {
+			return
+		}
+	}
+}
+
+// Tokenize implements sugarme's Model.
+func (m *wordLevel) Tokenize(sequence string) ([]sugar.Token, error) {
+	ids, err := m.appendIDs(nil, sequence, 0)
+	if err != nil {
+		return nil, err
+	}
+	id := int(ids[0])
+	return []sugar.Token{{Id: id, Value: m.words[id], Offsets: []int{0, len(sequence)}}}, nil
+}
+
+// TokenToId implements sugarme's Model.
+func (m *wordLevel) TokenToId(token string) (int, bool) {
+	id, ok := m.vocab[token]
+	return id, ok
+}
+
+// IdToToken implements sugarme's Model.
+func (m *wordLevel) IdToToken(id int) (string, bool) {
+	w, ok := m.words[id]
+	return w, ok
+}
+
+// GetVocab implements sugarme's Model. The caller owns the map.
+func (m *wordLevel) GetVocab() map[string]int { return maps.Clone(m.vocab) }
+
+// GetVocabSize implements sugarme's Model.
+func (m *wordLevel) GetVocabSize() int { return len(m.vocab) }
+
+// Save implements sugarme's Model: it writes vocab.json into a folder.
+func (m *wordLevel) Save(path string, prefix ...string) error {
+	return saveJSON(path, "vocab.json", prefix, m.vocab)
+}
