@@ -1,0 +1,180 @@
+package lora
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"glimpse/autodiff"
+	"glimpse/checkpoints"
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// Kind is the registered name.
+const Kind = "lookaheadkv"
+
+func init() {
+	model.AdapterKinds.Add(Kind, model.AdapterKind{
+		Doc:  "lookahead embeddings and Lookahead LoRA, KL loss (lookaheadkv.txt §3)",
+		Loss: "kl",
+		New:  func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
+		Load: func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
+	})
+}
+
+// site is a module of a layer.
+type site struct {
+	layer  int
+	module model.Module
+}
+
+// Lookahead is a LookaheadKV adapter in a model's backend.
+type Lookahead struct {
+	m     *model.Model
+	rows  *kernels.Tensor // [n, hidden]
+	sites []site          // by layer, then in the order of model.Modules
+	low   map[site]*model.LowRank
+	rank  int
+	alpha float64
+}
+
+var _ model.Adapter = (*Lookahead)(nil)
+
+// New initialises an adapter: A at random with standard deviation in^-1/2, B zero,
+// so that the first scores are those of the frozen model. Modules of the last
+// layer that reach no score are left out: they would never get a gradient.
+func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) {
+	if err := c.Validate(m); err != nil {
+		return nil, fmt.Errorf("lookaheadkv adapter: %w", err)
+	}
+	if len(c.Modules) > 0 && (c.Rank < 1 || c.Rank > m.Config.Hidden) {
+		return nil, fmt.Errorf("lookaheadkv adapter: rank: got %d, want 1 to hidden size %d", c.Rank, m.Config.Hidden)
+	}
+	if len(c.Modules) > 0 && !(c.Alpha > 0 && c.Alpha <= 1e6) {
+		return nil, fmt.Errorf("lookaheadkv adapter: alpha: got %v, want above 0 to 1e6", c.Alpha)
+	}
+	rng := rand.New(rand.NewPCG(c.Seed, 0x4c4f5241))
+	a := &Lookahead{m: m, rows: m.NewRows(c, rng), low: make(map[site]*model.LowRank), rank: c.Rank, alpha: c.Alpha}
+	for l := range m.Config.Layers {
+		for _, module := range model.Modules {
+			lin := m.Network.Layers[l].Linear(module)
+			if lin == nil || !slices.Contains(c.Modules, module) || !module.ReachesScores(l, m.Config.Layers) {
+				continue
+			}
+			out, in := lin.Weight.Dim0(), lin.Weight.Width()
+			values := make([]float64, c.Rank*in)
+			for i := range values {
+				values[i] = rng.NormFloat64() / math.Sqrt(float64(in))
+			}
+			a.attach(site{l, module}, m.Parameter(values, c.Rank, in), m.Parameter(make([]float64, out*c.Rank), out, c.Rank))
+		}
+	}
+	return a, nil
+}
+
+func (a *Lookahead) attach(s site, A, B *kernels.Tensor) {
+	a.sites = append(a.sites, s)
+	a.low[s] = &model.LowRank{A: A, B: B, Scale: a.alpha / float64(a.rank)}
+}
+
+// Kind implements model.Adapter.
+func (a *Lookahead) Kind() string { return Kind }
+
+// Rows implements model.Prober.
+func (a *Lookahead) Rows() int { return a.rows.Dim0() }
+
+// Embeddings implements model.Prober.
+func (a *Lookahead) Embeddings(m *model.Model, dst *kernels.Tensor) { m.Backend.Copy(dst, a.rows) }
+
+// LowRank implements model.Prober.
+func (a *Lookahead) LowRank(layer int, module model.Module) *model.LowRank {
+	return a.low[site{layer, module}]
+}
+
+// Parameters implements model.Adapter: the rows, then A and B of every site.
+func (a *Lookahead) Parameters() []model.Parameter {
+	out := []model.Parameter{{Name: "lookahead_embeddings", Tensor: a.rows}}
+	for _, s := range a.sites {
+		at := fmt.Sprintf("layers.%d.%s.", s.layer, s.module)
+		out = append(out, model.Parameter{Name: at + "lora_A", Tensor: a.low[s].A}, model.Parameter{Name: at + "lora_B", Tensor: a.low[s].B})
+	}
+	return out
+}
+
+// Scores implements model.Adapter.
+func (a *Lookahead) Scores(g *autodiff.Graph, s *autodiff.Sample) []autodiff.Node {
+	nodes := make(map[site]*autodiff.LoRA)
+	params := a.Parameters()
+	rows := g.Parameter(params[0].Name, params[0].Tensor)
+	for i, at := range a.sites {
+		pA, pB := params[1+2*i], params[2+2*i]
+		nodes[at] = &autodiff.LoRA{A: g.Parameter(pA.Name, pA.Tensor), B: g.Parameter(pB.Name, pB.Tensor), Scale: a.low[at].Scale}
+	}
+	return a.m.ScoreGraph(g, s, rows, func(l int, m model.Module) *autodiff.LoRA { return nodes[site{l, m}] })
+}
+
+// Export implements model.Adapter.
+func (a *Lookahead) Export() *checkpoints.Adapter {
+	out := &checkpoints.Adapter{Kind: Kind, Embeddings: matrix(a.rows)}
+	if len(a.sites) == 0 {
+		return out
+	}
+	out.LoRA = make(map[checkpoints.LoRAKey]checkpoints.LoRAFactors)
+	out.Rank, out.Alpha = a.rank, a.alpha
+	for _, s := range a.sites {
+		low := a.low[s]
+		out.LoRA[checkpoints.LoRAKey{Layer: s.layer, Module: string(s.module)}] = checkpoints.LoRAFactors{A: matrix(low.A), B: matrix(low.B)}
+	}
+	return out
+}
+
+func matrix(t *kernels.Tensor) checkpoints.Matrix {
+	return checkpoints.Matrix{Rows: t.Dim0(), Cols: t.Width(), Data: t.Float32s()}
+}
+
+// Load takes a stored adapter into the backend of m, whose shapes it must fit.
+func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
+	if stored.Kind != Kind {
+		return nil, fmt.Errorf("load adapter: kind %q, want %q: %w", stored.Kind, Kind, checkpoints.ErrWrongKind)
+	}
+	a := &Lookahead{m: m, low: make(map[site]*model.LowRank), rank: stored.Rank, alpha: stored.Alpha}
+	take := func(what string, x checkpoints.Matrix, rows, cols int) (*kernels.Tensor, error) {
+		if x.Rows != rows || x.Cols != cols {
+			return nil, fmt.Errorf("load adapter: %s: shape [%d %d], want [%d %d] for model %s", what, x.Rows, x.Cols, rows, cols, m.Name)
+		}
+		t := m.Backend.Alloc(m.Backend.Compute(), rows, cols)
+		kernels.Convert(t, kernels.FromF32(x.Data, rows, cols))
+		return t, nil
+	}
+	var err error
+	if a.rows, err = take("lookahead embeddings", stored.Embeddings, stored.Embeddings.Rows, m.Config.Hidden); err != nil {
+		return nil, err
+	}
+	taken := 0
+	for l := range m.Config.Layers {
+		for _, module := range model.Modules {
+			f, ok := stored.LoRA[checkpoints.LoRAKey{Layer: l, Module: string(module)}]
+			lin := m.Network.Layers[l].Linear(module)
+			if !ok || lin == nil {
+				continue
+			}
+			at := fmt.Sprintf("layer %d %s", l, module)
+			A, err := take(at+" lora_A", f.A, stored.Rank, lin.Weight.Width())
+			if err != nil {
+				return nil, err
+			}
+			B, err := take(at+" lora_B", f.B, lin.Weight.Dim0(), stored.Rank)
+			if err != nil {
+				return nil, err
+			}
+			a.attach(site{l, module}, A, B)
+			taken++
+		}
+	}
+	if taken != len(stored.LoRA) {
+		return nil, fmt.Errorf("load adapter: LoRA factors for %d modules, model %s of %d layers has %d of them", len(stored.LoRA), m.Name, m.Config.Layers, taken)
+	}
+	return a, nil
+}

@@ -1,0 +1,205 @@
+package lora
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"glimpse/autodiff"
+	"glimpse/checkpoints"
+	"glimpse/internal/compare"
+	"glimpse/kernels"
+	"glimpse/losses"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+// trained is an adapter whose every number is random, as after training.
+func trained(t *testing.T, m *model.Model, modules []model.Module) *Lookahead {
+	t.Helper()
+	a, err := New(m, model.AdapterConfig{Rows: 5, Rank: 3, Alpha: 6, Modules: modules, InitToken: -1, InitNoise: 1, Seed: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(6, 6))
+	for _, p := range a.Parameters() {
+		values := make([]float64, p.Tensor.Len())
+		for i := range values {
+			values[i] = 0.3 * rng.NormFloat64()
+		}
+		kernels.Convert(p.Tensor, kernels.FromF64(values, p.Tensor.Shape...))
+	}
+	return a
+}
+
+// probeScores runs the adapter as the eviction runtime does.
+func probeScores(t *testing.T, m *model.Model, a model.Prober, prompt []int32) [][]float32 {
+	t.Helper()
+	var out [][]float32
+	r, cache := m.NewRunner(), m.NewCache()
+	_, err := r.Prefill(context.Background(), cache, prompt, model.PrefillOptions{
+		Capture: model.Capture{Probes: []model.Prober{a}},
+		Observe: func(o *model.Observation) error { out = append(out, o.Probes[0].Float32s()); return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestGraphAndRuntimeAgree: what is trained is what is run. The loss of the graph
+// against the scores of the runtime as targets is zero.
+func TestGraphAndRuntimeAgree(t *testing.T) {
+	for _, device := range kernels.Backends.Names() {
+		t.Run(device, func(t *testing.T) {
+			m := modeltest.Llama{Layers: 3}.Open(t, device)
+			a := trained(t, m, model.Modules)
+			prompt := modeltest.Tokens(m, 1, 19)
+			scores := probeScores(t, m, a, prompt)
+			r, cache := m.NewRunner(), m.NewCache()
+			if _, err := r.Prefill(context.Background(), cache, prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
+				t.Fatal(err)
+			}
+			loss, err := losses.Losses.Lookup("mse")
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, sample := autodiff.New(m.Backend), new(autodiff.Sample)
+			if err := g.Compile(g.Loss(a.Scores(g, sample), sample, loss.Func)); err != nil {
+				t.Fatal(err)
+			}
+			*sample = m.SampleOf(cache, a.Rows())
+			for _, s := range scores {
+				target := kernels.NewTensor(kernels.F32, m.Config.Heads, len(prompt))
+				logs := kernels.FromF32(s, len(s))
+				one := kernels.NewTensor(kernels.F64, 1)
+				d := kernels.NewTensor(kernels.F32, len(s))
+				// exp through the loss kernel: with target 0 and weight ½ its gradient is
+				// s², so the target is the root of it.
+				ref, err := kernels.Open("reference")
+				if err != nil {
+					t.Fatal(err)
+				}
+				zero := kernels.NewTensor(kernels.F32, m.Config.Heads, len(prompt))
+				ref.ScoreMSE(one, d.Reshape(m.Config.Heads, len(prompt)), logs.Reshape(m.Config.Heads, len(prompt)), zero, 0.5)
+				for i, v := range d.F32() {
+					target.F32()[i] = float32(math.Sqrt(float64(v)))
+				}
+				sample.Targets = append(sample.Targets, target)
+			}
+			got, err := g.Run()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !(got < 1e-9) {
+				t.Fatalf("squared difference of the graph's scores and the runtime's: %v, want 0", got)
+			}
+		})
+	}
+}
+
+// TestExportAndLoad: an adapter that went through its folder gives the same
+// scores to the last bit.
+func TestExportAndLoad(t *testing.T) {
+	m := modeltest.Llama{Layers: 3}.Open(t, "cpu")
+	hash, err := m.SHA256(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, modules := range map[string][]model.Module{"all": model.Modules, "qv": {model.QProj, model.VProj}, "none": nil} {
+		t.Run(name, func(t *testing.T) {
+			a := trained(t, m, modules)
+			stored := a.Export()
+			stored.Base = checkpoints.BaseModel{Name: m.Name, SHA256: hash}
+			stored.Loss, stored.PoolingKernel = "kl", 7
+			if len(stored.LoRA) > 0 {
+				stored.InvocationTokens = []int{1}
+			}
+			dir := filepath.Join(t.TempDir(), "adapter")
+			if err := checkpoints.WriteAdapter(dir, stored, false); err != nil {
+				t.Fatal(err)
+			}
+			back, err := checkpoints.ReadAdapter(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := m.LoadAdapter(hash, back)
+			if err != nil {
+				t.Fatal(err)
+			}
+			prompt := modeltest.Tokens(m, 2, 30)
+			want, got := probeScores(t, m, a, prompt), probeScores(t, m, b, prompt)
+			for l := range want {
+				if !slices.Equal(got[l], want[l]) {
+					t.Fatalf("layer %d: scores differ after export and load", l)
+				}
+			}
+			if _, err := m.LoadAdapter(strings.Repeat("0", 64), back); !errors.Is(err, checkpoints.ErrWrongBase) {
+				t.Fatalf("load onto another base: %v, want ErrWrongBase", err)
+			}
+			other := modeltest.Llama{Layers: 3, Hidden: 24, Seed: 5}.Open(t, "cpu")
+			if _, err := Load(other, back); err == nil || !strings.Contains(err.Error(), "shape [5 16], want [5 24]") {
+				t.Fatalf("load into other shapes: %v", err)
+			}
+			if len(modules) == len(model.Modules) {
+				shallow := modeltest.Llama{Layers: 2}.Open(t, "cpu")
+				if _, err := Load(shallow, back); err == nil {
+					t.Fatal("load of a three-layer adapter into a two-layer model: no error")
+				}
+			}
+		})
+	}
+}
+
+// TestLastLayerIsLeftOut: in the last layer only queries and keys reach a score.
+func TestLastLayerIsLeftOut(t *testing.T) {
+	m := modeltest.Llama{Layers: 2}.Open(t, "reference")
+	a := trained(t, m, model.Modules)
+	for _, module := range model.Modules {
+		if a.LowRank(0, module) == nil {
+			t.Errorf("layer 0 has no %s", module)
+		}
+		want := module == model.QProj || module == model.KProj
+		if got := a.LowRank(1, module) != nil; got != want {
+			t.Errorf("last layer %s: LoRA %v, want %v", module, got, want)
+		}
+	}
+}
+
+// TestNewStartsFromTheFrozenModel: with B = 0 the rows' scores are those of plain
+// embeddings, and the prompt's own keys and values do not see the adapter at all.
+func TestNewStartsFromTheFrozenModel(t *testing.T) {
+	m := modeltest.Llama{}.Open(t, "cpu")
+	a, err := New(m, model.AdapterConfig{Rows: 3, Rank: 2, Alpha: 4, Modules: model.Modules, InitToken: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompt := modeltest.Tokens(m, 3, 12)
+	want, got := probeScores(t, m, model.TokenRows{7, 7, 7}, prompt), probeScores(t, m, a, prompt)
+	for l := range want {
+		compare.Close(t, "scores", got[l], want[l], 1e-6)
+	}
+	plain, probed := m.NewCache(), m.NewCache()
+	r := m.NewRunner()
+	if _, err := r.Prefill(context.Background(), plain, prompt, model.PrefillOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Prefill(context.Background(), probed, prompt, model.PrefillOptions{
+		Capture: model.Capture{Probes: []model.Prober{trained(t, m, model.Modules)}}, Observe: func(*model.Observation) error { return nil },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for l := range m.Config.Layers {
+		for h := range m.Config.KVHeads {
+			p, q := plain.View(l)[h], probed.View(l)[h]
+			if !slices.Equal(p.K.F32(), q.K.F32()) || !slices.Equal(p.V.F32(), q.V.F32()) {
+				t.Fatalf("layer %d head %d: the prompt's keys or values differ with an adapter", l, h)
+			}
+		}
+	}
+}

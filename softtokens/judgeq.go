@@ -1,0 +1,84 @@
+package softtokens
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"glimpse/autodiff"
+	"glimpse/checkpoints"
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// Kind is the registered name.
+const Kind = "judgeq"
+
+func init() {
+	model.AdapterKinds.Add(Kind, model.AdapterKind{
+		Doc:  "soft tokens only, MSE loss (judgeq.txt §4)",
+		Loss: "mse",
+		New:  func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
+		Load: func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
+	})
+}
+
+// SoftTokens is a Judge Q adapter in a model's backend.
+type SoftTokens struct {
+	m    *model.Model
+	rows *kernels.Tensor // [n, hidden]
+}
+
+var _ model.Adapter = (*SoftTokens)(nil)
+
+// New initialises the soft tokens. LoRA settings are refused: Judge Q has none.
+func New(m *model.Model, c model.AdapterConfig) (*SoftTokens, error) {
+	if err := c.Validate(m); err != nil {
+		return nil, fmt.Errorf("judgeq adapter: %w", err)
+	}
+	if len(c.Modules) > 0 {
+		return nil, fmt.Errorf("judgeq adapter: modules: got %v, want none: Judge Q trains soft tokens only", c.Modules)
+	}
+	return &SoftTokens{m: m, rows: m.NewRows(c, rand.New(rand.NewPCG(c.Seed, 0x534f4654)))}, nil
+}
+
+// Kind implements model.Adapter.
+func (a *SoftTokens) Kind() string { return Kind }
+
+// Rows implements model.Prober.
+func (a *SoftTokens) Rows() int { return a.rows.Dim0() }
+
+// Embeddings implements model.Prober.
+func (a *SoftTokens) Embeddings(m *model.Model, dst *kernels.Tensor) { m.Backend.Copy(dst, a.rows) }
+
+// LowRank implements model.Prober; there is none.
+func (a *SoftTokens) LowRank(int, model.Module) *model.LowRank { return nil }
+
+// Parameters implements model.Adapter.
+func (a *SoftTokens) Parameters() []model.Parameter {
+	return []model.Parameter{{Name: "soft_tokens", Tensor: a.rows}}
+}
+
+// Scores implements model.Adapter.
+func (a *SoftTokens) Scores(g *autodiff.Graph, s *autodiff.Sample) []autodiff.Node {
+	rows := g.Parameter("soft_tokens", a.rows)
+	return a.m.ScoreGraph(g, s, rows, func(int, model.Module) *autodiff.LoRA { return nil })
+}
+
+// Export implements model.Adapter.
+func (a *SoftTokens) Export() *checkpoints.Adapter {
+	return &checkpoints.Adapter{Kind: Kind, Embeddings: checkpoints.Matrix{Rows: a.rows.Dim0(), Cols: a.rows.Width(), Data: a.rows.Float32s()}}
+}
+
+// Load takes a stored adapter into the backend of m.
+func Load(m *model.Model, stored *checkpoints.Adapter) (*SoftTokens, error) {
+	if stored.Kind != Kind {
+		return nil, fmt.Errorf("load adapter: kind %q, want %q: %w", stored.Kind, Kind, checkpoints.ErrWrongKind)
+	}
+	e := stored.Embeddings
+	if e.Cols != m.Config.Hidden {
+		return nil, fmt.Errorf("load adapter: soft tokens: shape [%d %d], want [n %d] for model %s", e.Rows, e.Cols, m.Config.Hidden, m.Name)
+	}
+	rows := m.Backend.Alloc(m.Backend.Compute(), e.Rows, e.Cols)
+	kernels.Convert(rows, kernels.FromF32(e.Data, e.Rows, e.Cols))
+	return &SoftTokens{m: m, rows: rows}, nil
+}
