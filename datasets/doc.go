@@ -1,0 +1,37 @@
+// Package datasets makes and reads what adapters are trained and judged on.
+//
+// # Synthetic long-context tasks
+//
+// The built-in reference model knows one small world: prompts of keys (people),
+// values (things) and fillers, in the 384 words of vocabulary.txt. A prompt
+// hides facts in filler: key-value pairs ("anna lamp harbor"), links between
+// keys ("anna calls bruno"), one passage in brackets, four numbered marks
+// ("second castle"). The question asks for some of them, after the context as a
+// user would ask, or before it:
+//
+//	<bos> <user> <context> … </context> <ask> anna <eot> <header> <assistant> <newline>
+//	<bos> <user> <copy> <context> … </context> <eot> <header> <assistant> <newline>
+//
+// An answer is a few tokens that stand in the prompt, so it is right or wrong,
+// and an eviction policy that drops them cannot answer. Which facts a question
+// needs is unknown while the context is read, and each kind of question needs
+// others: that is what separates eviction policies.
+//
+// Each [Task] is one kind of question and one file that registers itself in
+// [Tasks]. A [Stream] draws examples from a list of tasks; example i is a
+// function of the stream's settings and i alone, so a run that is resumed goes
+// on where it stopped, and workers share a stream without talking. Training,
+// validation and test examples cannot overlap, because the hash of an example's
+// prompt says which [Split] it belongs to, whatever drew it.
+//
+// # Files
+//
+// A pair file holds prompts with the responses that a model itself generated
+// for them, as token ids: the training data of a learned eviction policy. It
+// names the model, the hash of its weights and the sampling settings, because
+// responses of another model are the wrong target. [CreatePairs] writes one,
+// [OpenPairs] reads it. [OpenPrompts] reads the prompts that users bring.
+//
+// All readers stream, refuse lines above [MaxLine] bytes, and name the file, the
+// line and the field in their errors.
+package datasets

@@ -1,0 +1,201 @@
+package datasets
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// MaxLine is the longest line that the readers accept, in bytes: a prompt of two
+// million token ids, or as much text.
+const MaxLine = 16 << 20
+
+// ErrEmpty is returned for a file without a single example.
+var ErrEmpty = errors.New("got no examples, want at least one")
+
+// lineReader reads a JSONL file line by line. Its buffer grows with the longest
+// line read so far, never beyond MaxLine.
+type lineReader struct {
+	scanner *bufio.Scanner
+	file    string
+	line    int // of the last line returned, from 1
+}
+
+func newLineReader(file string, r io.Reader) *lineReader {
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, 0, min(64<<10, MaxLine)), MaxLine)
+	return &lineReader{scanner: s, file: file}
+}
+
+// next returns the next line that is not blank as a JSON object, or io.EOF.
+func (l *lineReader) next() (object, error) {
+	for l.scanner.Scan() {
+		l.line++
+		text := bytes.TrimSpace(l.scanner.Bytes())
+		if len(text) == 0 {
+			continue
+		}
+		o, err := parseObject(text)
+		if err != nil {
+			return nil, l.locate(err)
+		}
+		return o, nil
+	}
+	switch err := l.scanner.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		l.line++
+		return nil, l.locate(fmt.Errorf("got a line of more than %d bytes, want at most that", MaxLine-1))
+	case err != nil:
+		l.line++
+		return nil, l.locate(fmt.Errorf("read: %w", err))
+	}
+	return nil, io.EOF
+}
+
+// locate puts the file and the line before an error.
+func (l *lineReader) locate(err error) error { return fmt.Errorf("%s:%d: %w", l.file, l.line, err) }
+
+// object holds the fields of a JSON object by their exact names.
+type object map[string]json.RawMessage
+
+// parseObject reads one object. It goes token by token because json.Unmarshal
+// takes the last of two equal fields and a field in other letter case, and
+// replaces broken UTF-8, all in silence.
+func parseObject(text []byte) (object, error) {
+	if !utf8.Valid(text) {
+		return nil, errors.New("got bytes that are not UTF-8, want a JSON object in UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, fmt.Errorf("got %s, want a JSON object", excerpt(text))
+	}
+	o := object{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, syntaxError(d, err)
+		}
+		name := t.(string) // the decoder lets nothing else stand before a colon
+		if _, ok := o[name]; ok {
+			return nil, fmt.Errorf("field %q: got it twice, want it once", name)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, fmt.Errorf("field %q: %w", name, syntaxError(d, err))
+		}
+		o[name] = value
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, syntaxError(d, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, fmt.Errorf("got more text after byte %d, want one JSON object per line", d.InputOffset())
+	}
+	return o, nil
+}
+
+func syntaxError(d *json.Decoder, err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("got the end of the line after byte %d, want the end of a JSON object", d.InputOffset())
+	}
+	return fmt.Errorf("at byte %d: %w", d.InputOffset(), err)
+}
+
+// only refuses fields other than the named ones: in our own formats a field that
+// nobody reads is a misspelt one.
+func (o object) only(names ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("field %q: unknown, want only %q", name, names)
+		}
+	}
+	return nil
+}
+
+// decode reads a field that must be there into the value that v points to; want
+// describes it: "a string".
+func (o object) decode(name, want string, v any) error {
+	raw, ok := o[name]
+	if !ok {
+		return fmt.Errorf("field %q: missing, want %s", name, want)
+	}
+	if string(raw) == "null" || json.Unmarshal(raw, v) != nil {
+		return fmt.Errorf("field %q: got %s, want %s", name, excerpt(raw), want)
+	}
+	return nil
+}
+
+// field is one call of decode.
+type field struct {
+	name, want string
+	value      any
+}
+
+func (o object) decodeAll(fields []field) error {
+	for _, f := range fields {
+		if err := o.decode(f.name, f.want, f.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text reads a string that must be there and not be empty.
+func (o object) text(name string) (string, error) {
+	var s string
+	if err := o.decode(name, "a string", &s); err != nil {
+		return "", err
+	}
+	if s == "" {
+		return "", fmt.Errorf("field %q: got an empty string, want text", name)
+	}
+	return s, nil
+}
+
+// ids reads an array of token ids that must be there.
+func (o object) ids(name string) ([]int32, error) {
+	raw, ok := o[name]
+	if !ok {
+		return nil, fmt.Errorf("field %q: missing, want an array of token ids", name)
+	}
+	if raw[0] != '[' {
+		return nil, fmt.Errorf("field %q: got %s, want an array of token ids", name, excerpt(raw))
+	}
+	inner := bytes.TrimSpace(raw[1 : len(raw)-1])
+	if len(inner) == 0 {
+		return []int32{}, nil
+	}
+	// raw is valid JSON, so whatever is not a whole number, nested arrays and
+	// strings with commas included, fails below at its first piece. Unmarshal
+	// would read null as 0.
+	ids := make([]int32, 0, bytes.Count(inner, []byte{','})+1)
+	for piece := range bytes.SplitSeq(inner, []byte{','}) {
+		piece = bytes.TrimSpace(piece)
+		id, err := strconv.ParseUint(string(piece), 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("field %q: element %d: got %s, want a token id", name, len(ids), excerpt(piece))
+		}
+		ids = append(ids, int32(id))
+	}
+	return ids, nil
+}
+
+// excerpt shows the beginning of a JSON value in an error.
+func excerpt(raw []byte) string {
+	const most = 40
+	if len(raw) <= most {
+		return string(raw)
+	}
+	cut := most
+	for !utf8.RuneStart(raw[cut]) {
+		cut--
+	}
+	return string(raw[:cut]) + "…"
+}

@@ -1,0 +1,362 @@
+package datasets
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"regexp"
+
+	"glimpse/internal/atomicfile"
+)
+
+const (
+	pairFormat  = "glimpse-pairs"
+	pairVersion = 1
+)
+
+// PairHeader is the first line of a pair file: where the responses come from.
+type PairHeader struct {
+	Model         string   // name or folder of the model that wrote the responses
+	WeightsSHA256 string   // of its weights, 64 lower-case hexadecimal digits
+	Sampling      Sampling // how it wrote them
+	Seed          uint64
+	Shard, Shards int // this file is part Shard (from 0) of Shards; 0 of 1 if it is whole
+}
+
+// Sampling is how a response was drawn. Temperature 0 is greedy decoding, and
+// then TopP and TopK say nothing.
+type Sampling struct {
+	Temperature  float64 // at least 0
+	TopP         float64 // above 0, at most 1; 1 keeps every token
+	TopK         int     // 0 keeps every token
+	MaxNewTokens int     // at least 1
+}
+
+// headerLine is PairHeader as it stands in the file.
+type headerLine struct {
+	Format        string       `json:"format"`
+	Version       int          `json:"version"`
+	Model         string       `json:"model"`
+	WeightsSHA256 string       `json:"weights_sha256"`
+	Sampling      samplingLine `json:"sampling"`
+	Seed          uint64       `json:"seed"`
+	Shard         int          `json:"shard"`
+	Shards        int          `json:"shards"`
+}
+
+type samplingLine struct {
+	Temperature  float64 `json:"temperature"`
+	TopP         float64 `json:"top_p"`
+	TopK         int     `json:"top_k"`
+	MaxNewTokens int     `json:"max_new_tokens"`
+}
+
+var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Validate returns an error that names the first field that no file may have.
+func (h PairHeader) Validate() error {
+	s := h.Sampling
+	switch {
+	case h.Model == "":
+		return errors.New(`field "model": got an empty string, want the model's name`)
+	case !sha256Pattern.MatchString(h.WeightsSHA256):
+		return fmt.Errorf(`field "weights_sha256": got %q, want 64 lower-case hexadecimal digits`, h.WeightsSHA256)
+	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 0):
+		return fmt.Errorf(`field "sampling": temperature: got %g, want at least 0`, s.Temperature)
+	case !(s.TopP > 0 && s.TopP <= 1):
+		return fmt.Errorf(`field "sampling": top_p: got %g, want above 0 and at most 1`, s.TopP)
+	case s.TopK < 0:
+		return fmt.Errorf(`field "sampling": top_k: got %d, want at least 0`, s.TopK)
+	case s.MaxNewTokens < 1:
+		return fmt.Errorf(`field "sampling": max_new_tokens: got %d, want at least 1`, s.MaxNewTokens)
+	case h.Shards < 1:
+		return fmt.Errorf(`field "shards": got %d, want at least 1`, h.Shards)
+	case h.Shard < 0 || h.Shard >= h.Shards:
+		return fmt.Errorf(`field "shard": got %d, want 0 to %d`, h.Shard, h.Shards-1)
+	}
+	return nil
+}
+
+// Pair is one prompt with the model's own response.
+type Pair struct {
+	ID          string
+	Task        string // empty for prompts that are not of a task
+	PromptIDs   []int32
+	ResponseIDs []int32 // without the end token; empty if the model ended at once
+}
+
+type pairLine struct {
+	ID          string  `json:"id"`
+	Task        string  `json:"task,omitempty"`
+	PromptIDs   []int32 `json:"prompt_ids"`
+	ResponseIDs []int32 `json:"response_ids"`
+}
+
+// CheckIDs returns an error that names the first id outside 0 … vocab-1.
+func (p Pair) CheckIDs(vocab int) error {
+	err := checkIDs("prompt_ids", p.PromptIDs, vocab)
+	if err == nil {
+		err = checkIDs("response_ids", p.ResponseIDs, vocab)
+	}
+	if err != nil {
+		return fmt.Errorf("pair %s: %w", p.ID, err)
+	}
+	return nil
+}
+
+func (p Pair) validate() error {
+	switch {
+	case p.ID == "":
+		return errors.New(`field "id": got an empty string, want text`)
+	case len(p.PromptIDs) == 0:
+		return errors.New(`field "prompt_ids": got no ids, want at least one`)
+	}
+	return p.CheckIDs(math.MaxInt32)
+}
+
+// PairWriter writes a pair file, which appears under its name on Commit and not
+// before.
+type PairWriter struct {
+	file    *atomicfile.File
+	buffer  *bufio.Writer
+	path    string
+	written int
+}
+
+// CreatePairs starts a pair file. The caller ends it with Commit or Abort.
+func CreatePairs(path string, h PairHeader) (*PairWriter, error) {
+	if err := h.Validate(); err != nil {
+		return nil, fmt.Errorf("create pairs %s: header: %w", path, err)
+	}
+	f, err := atomicfile.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("create pairs: %w", err)
+	}
+	w := &PairWriter{file: f, buffer: bufio.NewWriterSize(f, 64<<10), path: path}
+	line := headerLine{pairFormat, pairVersion, h.Model, h.WeightsSHA256, samplingLine(h.Sampling), h.Seed, h.Shard, h.Shards}
+	if err := w.writeLine(line); err != nil {
+		w.Abort()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Write appends a pair. A pair without id or prompt, with a negative token id, or
+// longer than the readers accept is an error and is not written.
+func (w *PairWriter) Write(p Pair) error {
+	if err := p.validate(); err != nil {
+		return fmt.Errorf("write pairs %s: pair %d: %w", w.path, w.written, err)
+	}
+	line := pairLine(p)
+	if line.ResponseIDs == nil {
+		line.ResponseIDs = []int32{} // [] in the file, not null
+	}
+	if err := w.writeLine(line); err != nil {
+		return err
+	}
+	w.written++
+	return nil
+}
+
+func (w *PairWriter) writeLine(v any) error {
+	data, err := json.Marshal(v)
+	if err == nil && len(data)+1 >= MaxLine {
+		err = fmt.Errorf("got a line of %d bytes, want less than %d", len(data)+1, MaxLine)
+	}
+	if err == nil {
+		_, err = w.buffer.Write(append(data, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("write pairs %s: pair %d: %w", w.path, w.written, err)
+	}
+	return nil
+}
+
+// Commit makes the file appear. A file without pairs is ErrEmpty and does not
+// appear.
+func (w *PairWriter) Commit() error {
+	err := w.buffer.Flush()
+	if err == nil && w.written == 0 {
+		err = ErrEmpty
+	}
+	if err != nil {
+		w.Abort()
+		return fmt.Errorf("commit pairs %s: %w", w.path, err)
+	}
+	return w.file.Commit()
+}
+
+// Abort drops the file. It does nothing after Commit, so it can be deferred.
+func (w *PairWriter) Abort() { w.file.Abort() }
+
+// PairReader streams a pair file.
+type PairReader struct {
+	lines  *lineReader
+	header PairHeader
+	read   int
+	closer io.Closer // nil if the caller owns the reader
+}
+
+// OpenPairs opens a pair file and reads its header. The caller closes it.
+func OpenPairs(path string) (*PairReader, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open pairs: %w", err)
+	}
+	r, err := NewPairReader(path, f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	r.closer = f
+	return r, nil
+}
+
+// NewPairReader reads the header from r; file stands in its errors.
+func NewPairReader(file string, r io.Reader) (*PairReader, error) {
+	p := &PairReader{lines: newLineReader(file, r)}
+	o, err := p.lines.next()
+	if err == io.EOF {
+		return nil, fmt.Errorf("%s: got no lines, want a header of format %s", file, pairFormat)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.header, err = parseHeader(o); err != nil {
+		return nil, p.lines.locate(fmt.Errorf("header: %w", err))
+	}
+	return p, nil
+}
+
+func parseHeader(o object) (PairHeader, error) {
+	var h headerLine
+	// The format comes first: what other fields mean depends on it.
+	if err := o.decode("format", fmt.Sprintf("%q", pairFormat), &h.Format); err != nil {
+		return PairHeader{}, err
+	}
+	if h.Format != pairFormat {
+		return PairHeader{}, fmt.Errorf(`field "format": got %q, want %q`, h.Format, pairFormat)
+	}
+	if err := o.decode("version", "a whole number", &h.Version); err != nil {
+		return PairHeader{}, err
+	}
+	if h.Version != pairVersion {
+		return PairHeader{}, fmt.Errorf(`field "version": got %d, want %d`, h.Version, pairVersion)
+	}
+	if err := o.only("format", "version", "model", "weights_sha256", "sampling", "seed", "shard", "shards"); err != nil {
+		return PairHeader{}, err
+	}
+	sampling := json.RawMessage{}
+	err := o.decodeAll([]field{
+		{"model", "a string", &h.Model},
+		{"weights_sha256", "a string", &h.WeightsSHA256},
+		{"sampling", "an object", &sampling},
+		{"seed", "a whole number of at least 0", &h.Seed},
+		{"shard", "a whole number", &h.Shard},
+		{"shards", "a whole number", &h.Shards},
+	})
+	if err != nil {
+		return PairHeader{}, err
+	}
+	if err := parseSampling(sampling, &h.Sampling); err != nil {
+		return PairHeader{}, fmt.Errorf(`field "sampling": %w`, err)
+	}
+	header := PairHeader{h.Model, h.WeightsSHA256, Sampling(h.Sampling), h.Seed, h.Shard, h.Shards}
+	return header, header.Validate()
+}
+
+func parseSampling(raw json.RawMessage, s *samplingLine) error {
+	o, err := parseObject(raw)
+	if err != nil {
+		return err
+	}
+	if err := o.only("temperature", "top_p", "top_k", "max_new_tokens"); err != nil {
+		return err
+	}
+	return o.decodeAll([]field{
+		{"temperature", "a number", &s.Temperature},
+		{"top_p", "a number", &s.TopP},
+		{"top_k", "a whole number", &s.TopK},
+		{"max_new_tokens", "a whole number", &s.MaxNewTokens},
+	})
+}
+
+// Header returns the file's header.
+func (r *PairReader) Header() PairHeader { return r.header }
+
+// Next returns the next pair, or io.EOF after the last; a file without pairs is
+// ErrEmpty instead.
+func (r *PairReader) Next() (Pair, error) {
+	o, err := r.lines.next()
+	if err == io.EOF && r.read == 0 {
+		return Pair{}, fmt.Errorf("%s: %w", r.lines.file, ErrEmpty)
+	}
+	if err != nil {
+		return Pair{}, err
+	}
+	p, err := parsePair(o)
+	if err != nil {
+		return Pair{}, r.lines.locate(err)
+	}
+	r.read++
+	return p, nil
+}
+
+func parsePair(o object) (p Pair, err error) {
+	if err := o.only("id", "task", "prompt_ids", "response_ids"); err != nil {
+		return Pair{}, err
+	}
+	if p.ID, err = o.text("id"); err != nil {
+		return Pair{}, err
+	}
+	if _, ok := o["task"]; ok {
+		if p.Task, err = o.text("task"); err != nil {
+			return Pair{}, err
+		}
+	}
+	if p.PromptIDs, err = o.ids("prompt_ids"); err != nil {
+		return Pair{}, err
+	}
+	if p.ResponseIDs, err = o.ids("response_ids"); err != nil {
+		return Pair{}, err
+	}
+	return p, p.validate()
+}
+
+// Close closes the file that OpenPairs opened.
+func (r *PairReader) Close() error {
+	if r.closer == nil {
+		return nil
+	}
+	return r.closer.Close()
+}
+
+// ReadPairs reads a whole pair file. OpenPairs streams it.
+func ReadPairs(path string) (PairHeader, []Pair, error) {
+	r, err := OpenPairs(path)
+	if err != nil {
+		return PairHeader{}, nil, err
+	}
+	defer r.Close()
+	pairs, err := collect(r.Next)
+	return r.Header(), pairs, err
+}
+
+// collect calls next until io.EOF.
+func collect[T any](next func() (T, error)) ([]T, error) {
+	var all []T
+	for {
+		v, err := next()
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+}
