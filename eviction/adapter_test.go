@@ -1,0 +1,59 @@
+package eviction_test
+
+import (
+	"math/rand/v2"
+
+	"glimpse/autodiff"
+	"glimpse/checkpoints"
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// fakeAdapter stands for a trained adapter: random rows and, for the kind that has
+// them, random low-rank updates of every module.
+type fakeAdapter struct {
+	kind string
+	rows *kernels.Tensor
+	low  map[string]*model.LowRank
+}
+
+var _ model.Adapter = (*fakeAdapter)(nil)
+
+// newFakeAdapter has the same numbers on every device.
+func newFakeAdapter(m *model.Model, kind string, rows int, seed uint64) *fakeAdapter {
+	rng := rand.New(rand.NewPCG(seed, 77))
+	draw := func(scale float64, rows, cols int) *kernels.Tensor {
+		x := make([]float64, rows*cols)
+		for i := range x {
+			x[i] = float64(float32(scale * rng.NormFloat64()))
+		}
+		return m.Parameter(x, rows, cols)
+	}
+	a := &fakeAdapter{kind: kind, rows: draw(1, rows, m.Config.Hidden), low: make(map[string]*model.LowRank)}
+	if kind == "lookaheadkv" {
+		const rank = 3
+		for l := range m.Network.Layers {
+			for _, module := range model.Modules {
+				w := m.Network.Layers[l].Linear(module).Weight
+				a.low[key(l, module)] = &model.LowRank{A: draw(0.3, rank, w.Width()), B: draw(0.3, w.Dim0(), rank), Scale: 1.5}
+			}
+		}
+	}
+	return a
+}
+
+func key(layer int, module model.Module) string { return string(rune('0'+layer)) + string(module) }
+
+func (a *fakeAdapter) Kind() string { return a.kind }
+func (a *fakeAdapter) Rows() int    { return a.rows.Dim0() }
+func (a *fakeAdapter) Embeddings(m *model.Model, dst *kernels.Tensor) {
+	m.Backend.Copy(dst, a.rows)
+}
+func (a *fakeAdapter) LowRank(layer int, module model.Module) *model.LowRank {
+	return a.low[key(layer, module)]
+}
+func (a *fakeAdapter) Parameters() []model.Parameter { return nil }
+func (a *fakeAdapter) Scores(*autodiff.Graph, *autodiff.Sample) []autodiff.Node {
+	panic("a policy does not train")
+}
+func (a *fakeAdapter) Export() *checkpoints.Adapter { panic("a policy does not export") }

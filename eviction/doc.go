@@ -1,0 +1,22 @@
+// Package eviction decides which prompt entries a key-value cache keeps, and
+// runs models with the cache so evicted.
+//
+// A policy is one file that registers itself in [Policies]. What it registers
+// makes a [Method], the policy with its options settled. The least a Method does
+// is score: it says what it needs to observe of a pass over the prompt and turns
+// one layer's observation into a score per KV head and entry. Everything else is
+// an optional interface: protected sinks and recent entries ([Protector]), budgets
+// that differ between layers ([LayerAllocator]), a second look at the prompt with
+// a draft's queries ([Drafter]), eviction while decoding ([DecodeEvicter]).
+//
+// A [Runtime] runs a prompt layer by layer: each layer's cache is evicted before
+// the next layer is computed, so the peak is one layer's full cache and what is
+// kept of the layers before it (lookaheadkv.txt, algorithm 2).
+//
+// # Budgets
+//
+// A budget is a number of key-value pairs kept per KV head and layer after the
+// prefill, sinks and recent window included. A prompt that is no longer than the
+// budget is left alone. Ties go to the lower position. Kept entries keep their
+// positions, and decoding goes on where the prompt ended.
+package eviction

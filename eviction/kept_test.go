@@ -1,0 +1,235 @@
+package eviction_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"glimpse/eviction"
+	"glimpse/internal/compare"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+var background = context.Background()
+
+// policy makes a policy with options given as policy.option=value; a learned one
+// gets a fake adapter.
+func policy(t testing.TB, m *model.Model, name string, set ...string) *eviction.Named {
+	t.Helper()
+	overrides, err := eviction.ParseOverrides(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := eviction.Policies.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var adapter model.Adapter
+	if info.Adapter != "" {
+		adapter = newFakeAdapter(m, info.Adapter, 5, 9)
+	}
+	p, err := eviction.New(name, 3, overrides, adapter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// option reads the settings of a policy.
+func option(p *eviction.Named) func(string) float64 {
+	values := p.Settings.Values()
+	return func(name string) float64 {
+		v, ok := values[name]
+		if !ok {
+			panic(p.Name + " has no option " + name)
+		}
+		return v
+	}
+}
+
+// draw settles every option of a policy at random, within its range.
+func draw(rng *rand.Rand, name string, p eviction.Policy) (set []string) {
+	for _, o := range p.Options {
+		if rng.IntN(3) == 0 {
+			continue // the default
+		}
+		v := o.Min + rng.Float64()*(min(o.Max, 20)-o.Min)
+		if o.Whole {
+			v = math.Trunc(v)
+		}
+		if o.Odd && math.Mod(v, 2) == 0 {
+			v++
+		}
+		set = append(set, fmt.Sprintf("%s.%s=%v", name, o.Name, v))
+	}
+	return set
+}
+
+func argmax(x []float64) int32 {
+	best := 0
+	for i, v := range x {
+		if v > x[best] {
+			best = i
+		}
+	}
+	return int32(best)
+}
+
+// TestEveryPolicyHasASecondImplementation: a policy is one file, and so is its
+// test.
+func TestEveryPolicyHasASecondImplementation(t *testing.T) {
+	for _, name := range eviction.Policies.Names() {
+		if _, ok := naivePolicies[name]; !ok {
+			t.Errorf("%s has none in naivePolicies", name)
+		}
+	}
+}
+
+// shapes are the ways in which query heads share KV heads.
+var shapes = []modeltest.Llama{
+	{Heads: 3, KVHeads: 3, Layers: 2},
+	{Heads: 4, KVHeads: 2, Layers: 3},
+	{Heads: 6, KVHeads: 2, Layers: 1},
+	{Heads: 4, KVHeads: 1, Layers: 4, Tied: true},
+}
+
+// TestKeptSetsAgainstNaive holds every policy, with random options on random
+// prompts and budgets, against its second implementation: what is kept, and the
+// scores it is chosen by.
+func TestKeptSetsAgainstNaive(t *testing.T) {
+	for _, device := range []struct {
+		name string
+		tol  float64 // relative difference of scores that may change places
+	}{{"reference64", 1e-5}, {"cpu", 1e-3}} {
+		heads, close := 0, 0
+		for i, shape := range shapes {
+			shape.Seed = uint64(i + 1)
+			m := shape.Open(t, device.name)
+			exact := newNaive(m)
+			rng := rand.New(rand.NewPCG(uint64(i), 1))
+			for _, n := range []int{1, 2, 3, 7 + rng.IntN(20), 64, 100 + rng.IntN(100)} {
+				c := naiveCase{naive: exact, tokens: modeltest.Tokens(m, uint64(n), n)}
+				c.prompt = exact.run(exact.empty(), exact.embed(c.tokens), 0, nil)
+				c.full = exact.empty().with(c.prompt)
+				var policies []*eviction.Named
+				var sets [][]string
+				for _, name := range eviction.Policies.Names() {
+					info, _ := eviction.Policies.Lookup(name)
+					for range 2 {
+						set := draw(rng, name, info)
+						policies, sets = append(policies, policy(t, m, name, set...)), append(sets, set)
+					}
+				}
+				budgets := []int{1, 1 + rng.IntN(n), 1 + rng.IntN(n), max(1, n-1), n, n + 3}
+				study, err := eviction.NewRuntime(m).Study(background, policies, c.tokens, budgets, rng.IntN(6))
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.response = study.Response
+				for k, plan := range study.Plans {
+					naive := naivePolicies[plan.Named.Name]
+					if naive == nil {
+						continue
+					}
+					c.budget, c.option = plan.Budget, option(plan.Named)
+					c.adapter = newFakeAdapter(m, plan.Named.Policy.Adapter, 5, 9)
+					want := naivePlan{budgets: exact.uniform(n)} // within the budget all is kept
+					if n > plan.Budget {
+						want = naive(&c)
+					}
+					name := fmt.Sprintf("%s %d/%d n=%d/budget=%d: %s %v", device.name, shape.Heads, shape.KVHeads, n, plan.Budget, plan.Named.Name, sets[k/len(budgets)])
+					heads += m.Config.Layers * m.Config.KVHeads
+					close += compareKept(t, name, plan, want, n, device.tol)
+				}
+			}
+		}
+		// Tolerance is for ties, not for the rule.
+		if close*200 > heads {
+			t.Errorf("%s: %d of %d heads differ by entries of almost equal score", device.name, close, heads)
+		}
+	}
+}
+
+// compareKept holds a plan against the second implementation's and returns the
+// number of heads that differ only by entries of almost equal scores.
+func compareKept(t *testing.T, name string, got *eviction.Plan, want naivePlan, n int, tol float64) (close int) {
+	t.Helper()
+	if len(got.Kept) != len(want.budgets) {
+		t.Fatalf("%s: kept of %d layers, want %d", name, len(got.Kept), len(want.budgets))
+	}
+	for l := range got.Kept {
+		for h, kept := range got.Kept[l] {
+			if got.Scores != nil && want.scores != nil {
+				from, to := want.sink, n-want.recent
+				compare.Close(t, fmt.Sprintf("%s: layer %d head %d: scores", name, l, h), got.Scores[l][h][from:to], want.scores[l][h][from:to], tol, compare.Floor(1e-7))
+			}
+			keep := want.kept(l, h, n)
+			if slices.Equal(kept, keep) {
+				continue
+			}
+			close++
+			if len(kept) != len(keep) || want.scores == nil || !almost(want, l, h, kept, keep, tol) {
+				t.Errorf("%s: layer %d head %d keeps %v, want %v", name, l, h, kept, keep)
+			}
+		}
+	}
+	return close
+}
+
+// almost tells whether two sets differ only by entries whose scores are almost,
+// but not exactly, equal.
+func almost(p naivePlan, l, h int, a, b []int32, tol float64) bool {
+	without := func(x, y []int32) (out []float64) {
+		for _, j := range x {
+			if !slices.Contains(y, j) {
+				out = append(out, p.scores[l][h][j])
+			}
+		}
+		return out
+	}
+	for _, x := range without(a, b) {
+		for _, y := range without(b, a) {
+			if x == y || math.Abs(x-y) > tol*max(x, y) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// TestResponsesAgainstNaive: what policies that only evict the prompt generate is
+// what the second forward pass generates from the pairs that they keep.
+func TestResponsesAgainstNaive(t *testing.T) {
+	for i, shape := range shapes {
+		shape.Seed = uint64(i + 1)
+		m := shape.Open(t, "reference64")
+		exact := newNaive(m)
+		const n, budget, length = 40, 14, 12
+		tokens := modeltest.Tokens(m, 8, n)
+		prompt := exact.run(exact.empty(), exact.embed(tokens), 0, nil)
+		full := exact.empty().with(prompt)
+		rt := eviction.NewRuntime(m)
+		for _, name := range eviction.Policies.Names() {
+			p := policy(t, m, name)
+			if _, ok := p.Method.(eviction.DecodeEvicter); ok {
+				continue // their own tests
+			}
+			s, err := rt.Prefill(background, p, tokens, budget, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _, err := s.Generate(background, model.GenerateOptions{MaxNew: length, IgnoreEnd: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, _ := exact.greedy(full.only(s.Kept), prompt.logits[n-1], n, length)
+			if !slices.Equal(got, want) {
+				t.Errorf("%d/%d %s: response %v, want %v", shape.Heads, shape.KVHeads, name, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package eviction
+
+import (
+	"math"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// Prompt is what a method knows before the prompt runs.
+type Prompt struct {
+	Tokens   []int32
+	Entries  int     // of every KV head once the prompt has run, n
+	Budget   int     // entries to keep per KV head and layer, B
+	Response []int32 // the response to come, which only the oracle may know
+	Config   *model.Config
+}
+
+// Method is a policy with its options settled. It is immutable and safe for
+// concurrent use.
+type Method interface {
+	// Capture says what to observe of the prompt's pass.
+	Capture(p Prompt) model.Capture
+	// Score writes the importance of every entry of a layer, dst[kvHead][entry],
+	// from what Capture asked for. All values are finite; higher is kept.
+	Score(dst [][]float32, p Prompt, o *model.Observation) error
+}
+
+// Protector is a Method that keeps the first sink and the last recent entries
+// whatever their scores. Their sum is at most the budget.
+type Protector interface {
+	Protect(p Prompt) (sink, recent int)
+}
+
+// LayerAllocator is a Method whose layers have budgets of their own, which sum
+// to at most layers · B.
+type LayerAllocator interface {
+	LayerBudgets(p Prompt) []int
+}
+
+// Drafter is a Method that evicts twice: it decodes a draft of DraftTokens
+// tokens on the evicted cache and then selects from the full cache by the
+// attention of the draft's queries, given to ScoreDraft like an observation of
+// one probe.
+type Drafter interface {
+	DraftTokens() int
+	ScoreDraft(dst [][]float32, p Prompt, o *model.Observation) error
+}
+
+// Responder is a Method that wants Prompt.Response.
+type Responder interface{ NeedsResponse() }
+
+// DecodeEvicter is a Method that goes on evicting while decoding.
+type DecodeEvicter interface {
+	// StartDecode begins a response on what the prompt left: kept[layer][kvHead] are
+	// the indices that were kept of the prompt's entries and scores[layer][kvHead]
+	// the scores of all of them.
+	StartDecode(p Prompt, kept [][][]int32, scores [][][]float32) DecodeState
+}
+
+// DecodeState is the eviction state of one response.
+type DecodeState interface {
+	Capture() model.Capture
+	// Step sees a layer after one more token and returns the ascending indices to
+	// keep per KV head, or nil to keep all.
+	Step(o *model.Observation) ([][]int32, error)
+}
+
+// groupMean writes to dst[kvHead] the mean over the query heads of the group of
+// the probabilities whose logarithms are given [heads, width].
+func groupMean(dst [][]float32, logScores *kernels.Tensor) {
+	heads, width := logScores.Dim0(), logScores.Width()
+	group := heads / len(dst)
+	host := logScores.Float32s()
+	for g, d := range dst {
+		clear(d)
+		for h := g * group; h < (g+1)*group; h++ {
+			for j := range d {
+				d[j] += float32(math.Exp(float64(host[h*width+j])))
+			}
+		}
+		for j := range d {
+			d[j] /= float32(group)
+		}
+	}
+}
+
+// pool max-pools every head's scores in place.
+func pool(dst [][]float32, kernel int) {
+	if kernel <= 1 {
+		return
+	}
+	for g, d := range dst {
+		pooled := make([]float32, len(d))
+		kernels.MaxPool(pooled, d, kernel)
+		copy(dst[g], pooled)
+	}
+}
+
+// windowOf is the observation window under a budget: at most half of it, so that
+// something is left to select.
+func windowOf(window, budget int) int { return max(1, min(window, budget/2)) }

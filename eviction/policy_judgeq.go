@@ -1,0 +1,31 @@
+package eviction
+
+import "glimpse/model"
+
+func init() {
+	Policies.Add("judgeq", Policy{
+		Kind: "prefill", Doc: "mean attention of trained soft tokens appended to the prompt", Source: "judgeq.txt §4",
+		Adapter: "judgeq",
+		Options: []Option{kernelOption(1)},
+		New: func(s Settings, a model.Adapter) (Method, error) {
+			return learned{a, s.Int("kernel")}, nil
+		},
+	})
+}
+
+// learned scores by the rows of an adapter. No window is kept: what the rows
+// have learned includes the end of the prompt.
+type learned struct {
+	adapter model.Adapter
+	kernel  int
+}
+
+func (m learned) Capture(Prompt) model.Capture {
+	return model.Capture{Probes: []model.Prober{m.adapter}}
+}
+
+func (m learned) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
+	groupMean(dst, o.Probes[0])
+	pool(dst, m.kernel)
+	return nil
+}

@@ -1,0 +1,39 @@
+package eviction_test
+
+func init() {
+	// A greedy draft on what snapkv keeps; its queries, with its own keys, score the
+	// full cache. The window is kept in both stages.
+	naivePolicies["laq"] = func(c *naiveCase) naivePlan {
+		first := snapkvPlan(c)
+		kept := make([][][]int32, c.c.Layers)
+		for l := range kept {
+			for h := range c.c.KVHeads {
+				kept[l] = append(kept[l], first.kept(l, h, c.n()))
+			}
+		}
+		rows := min(c.int("lookahead"), c.c.MaxPositions-c.n())
+		_, steps := c.greedy(c.full.only(kept), c.prompt.logits[c.n()-1], c.n(), rows+1)
+		attention := make([][][][]float64, c.c.Layers)
+		for l := range attention {
+			attention[l] = make([][][]float64, c.c.Heads)
+			own := make([][]pair, c.c.KVHeads)
+			for _, step := range steps {
+				for g := range own {
+					own[g] = append(own[g], step.own[l][g][0])
+				}
+				for h := range attention[l] {
+					g := h / c.c.Group()
+					visible := append(append([]pair(nil), c.full[l][g]...), own[g]...)
+					attention[l][h] = append(attention[l][h], softmax(step.queries[l][h][0], visible))
+				}
+			}
+		}
+		scores := c.meanScores(attention, 0, rows, c.n())
+		for l := range scores {
+			for h, s := range scores[l] {
+				scores[l][h] = pooled(s, c.int("kernel"))
+			}
+		}
+		return naivePlan{scores: scores, budgets: first.budgets, recent: first.recent}
+	}
+}

@@ -1,0 +1,3 @@
+package eviction_test
+
+func init() { naivePolicies["lookaheadkv"] = learnedPlan }

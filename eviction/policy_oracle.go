@@ -1,0 +1,32 @@
+package eviction
+
+import "glimpse/model"
+
+func init() {
+	Policies.Add("oracle", Policy{
+		Kind: "prefill", Doc: "mean attention of the true response: the upper bound of prefill eviction", Source: "judgeq.txt §3",
+		New: func(Settings, model.Adapter) (Method, error) { return oracle{}, nil },
+	})
+}
+
+type oracle struct{}
+
+func (oracle) NeedsResponse() {}
+
+// Capture replays the response; one that ended at once is replayed as its end
+// token.
+func (oracle) Capture(p Prompt) model.Capture {
+	rows := model.TokenRows(p.Response)
+	if len(rows) == 0 {
+		rows = model.TokenRows{0}
+		if len(p.Config.EOS) > 0 {
+			rows[0] = p.Config.EOS[0]
+		}
+	}
+	return model.Capture{Probes: []model.Prober{rows}}
+}
+
+func (oracle) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
+	groupMean(dst, o.Probes[0])
+	return nil
+}

@@ -1,0 +1,41 @@
+package eviction
+
+import "glimpse/model"
+
+func init() {
+	Policies.Add("pyramidkv", Policy{
+		Kind: "prefill", Doc: "snapkv scores; layer budgets fall linearly from the first to the last layer", Source: "PyramidKV (Cai et al. 2024) §3",
+		Options: append(snapOptions(), Option{Name: "beta", Default: 20, Min: 1, Max: 1e6, Doc: "the last layer's budget, without the window, is the mean's share 1/beta"}),
+		New: func(s Settings, _ model.Adapter) (Method, error) {
+			return pyramidkv{snapkv{window: s.Int("window"), kernel: s.Int("kernel")}, s.Float("beta")}, nil
+		},
+	})
+}
+
+type pyramidkv struct {
+	snapkv
+	beta float64
+}
+
+// LayerBudgets: with C = B − window, layer l of L gets max − l·(max−min)/(L−1)
+// entries and the window, where min = C/β and max = 2C − min, or, where the prompt
+// has fewer entries before the window, max that many and min = 2C − max. Rounding
+// down can only leave entries unused.
+func (m pyramidkv) LayerBudgets(p Prompt) []int {
+	layers, window := p.Config.Layers, windowOf(m.window, p.Budget)
+	c := float64(p.Budget - window)
+	low := c / m.beta
+	high := 2*c - low
+	if most := float64(p.Entries - window); high > most {
+		high, low = most, 2*c-most
+	}
+	out := make([]int, layers)
+	for l := range out {
+		share := c // one layer alone
+		if layers > 1 {
+			share = high - float64(l)*(high-low)/float64(layers-1)
+		}
+		out[l] = int(share+1e-9) + window
+	}
+	return out
+}

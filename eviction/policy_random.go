@@ -1,0 +1,28 @@
+package eviction
+
+import (
+	"math/rand/v2"
+
+	"glimpse/model"
+)
+
+func init() {
+	Policies.Add("random", Policy{
+		Kind: "prefill", Doc: "seeded uniform choice per layer and KV head", Source: "control",
+		New: func(s Settings, _ model.Adapter) (Method, error) { return random{s.Seed}, nil },
+	})
+}
+
+type random struct{ seed uint64 }
+
+func (random) Capture(Prompt) model.Capture { return model.Capture{} }
+
+func (m random) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
+	for h, d := range dst {
+		rng := rand.New(rand.NewPCG(m.seed, uint64(o.Layer)<<32|uint64(h)))
+		for j := range d {
+			d[j] = rng.Float32()
+		}
+	}
+	return nil
+}

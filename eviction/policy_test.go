@@ -1,0 +1,219 @@
+package eviction_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+// TestPoliciesDescribeThemselves: what help texts and tables are made of, and
+// defaults that their own options accept.
+func TestPoliciesDescribeThemselves(t *testing.T) {
+	names := eviction.Policies.Names()
+	for _, want := range []string{"full", "random", "streamingllm", "h2o", "snapkv", "pyramidkv", "dapq", "laq", "judgeq", "lookaheadkv", "oracle"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%s is not registered", want)
+		}
+	}
+	for _, name := range names {
+		p, err := eviction.Policies.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Doc == "" || p.Source == "" || !slices.Contains([]string{"none", "prefill", "prefill + decode"}, p.Kind) {
+			t.Errorf("%s: doc %q, source %q, kind %q", name, p.Doc, p.Source, p.Kind)
+		}
+		var seen []string
+		for _, o := range p.Options {
+			if slices.Contains(seen, o.Name) || o.Name == "" || o.Doc == "" || strings.ContainsAny(o.Name, ".= ") {
+				t.Errorf("%s: option %q: %q", name, o.Name, o.Doc)
+			}
+			seen = append(seen, o.Name)
+			for _, v := range []float64{o.Default, o.Min} {
+				if _, err := eviction.ParseOverrides([]string{fmt.Sprintf("%s.%s=%v", name, o.Name, v)}); err != nil {
+					t.Errorf("%s: option %s: %v", name, o.Name, err)
+				}
+			}
+		}
+		m := modeltest.Llama{}.Open(t, "cpu")
+		method := policy(t, m, name).Method
+		_, decodes := method.(eviction.DecodeEvicter)
+		if want := p.Kind == "prefill + decode"; decodes != want {
+			t.Errorf("%s: kind %q, evicts while decoding: %v", name, p.Kind, decodes)
+		}
+	}
+}
+
+func TestParseOverrides(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  []string
+		want string // of the error; "" accepts
+	}{
+		{"none", nil, ""},
+		{"several", []string{"snapkv.window=16", "snapkv.kernel=5", "h2o.recent=0.25", "streamingllm.sink=0"}, ""},
+		{"the last counts", []string{"snapkv.window=16", "snapkv.window=8"}, ""},
+		{"number of any form", []string{"snapkv.window=1.6e1"}, ""},
+		{"unknown policy", []string{"snapvk.window=16"}, `unknown policy "snapvk", want one of: dapq, full, h2o, judgeq, laq, lookaheadkv, oracle, pyramidkv, random, snapkv, streamingllm`},
+		{"unknown option", []string{"snapkv.windows=16"}, `policy snapkv has no option "windows", want one of: window, kernel`},
+		{"option of a policy without", []string{"full.window=16"}, `policy full has no option "window", it has none`},
+		{"no value", []string{"snapkv.window"}, "want policy.option=value"},
+		{"no option", []string{"snapkv=16"}, "want policy.option=value"},
+		{"empty", []string{""}, "want policy.option=value"},
+		{"empty value", []string{"snapkv.window="}, `got "", want a number from 1 to`},
+		{"text", []string{"snapkv.window=wide"}, `got "wide", want a number from 1 to`},
+		{"below", []string{"snapkv.window=0"}, `got "0", want a number from 1 to 1.048576e+06`},
+		{"above", []string{"h2o.recent=1.01"}, `got "1.01", want a number from 0 to 1`},
+		{"negative", []string{"streamingllm.sink=-1"}, `got "-1", want a number from 0 to`},
+		{"NaN", []string{"h2o.recent=NaN"}, `got "NaN", want a number`},
+		{"infinite", []string{"pyramidkv.beta=Inf"}, `got "Inf", want a number`},
+		{"overflow", []string{"pyramidkv.beta=1e999"}, `got "1e999", want a number`},
+		{"fraction", []string{"snapkv.window=16.5"}, `got "16.5", want a whole number`},
+		{"even kernel", []string{"snapkv.kernel=4"}, `got "4", want an odd number`},
+		{"fractional kernel", []string{"lookaheadkv.kernel=6.5"}, `got "6.5", want a whole number`},
+	} {
+		got, err := eviction.ParseOverrides(c.set)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: error %v, want it to say %q", c.name, err, c.want)
+		case c.want != "" && len(c.set[0]) > 0 && !strings.Contains(err.Error(), fmt.Sprintf("set %q", c.set[0])):
+			t.Errorf("%s: error %v does not name the flag", c.name, err)
+		case c.name == "the last counts" && got["snapkv"]["window"] != 8:
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+func TestNewSettlesOptions(t *testing.T) {
+	overrides, err := eviction.ParseOverrides([]string{"snapkv.window=16", "h2o.recent=0.25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := eviction.New("snapkv", 7, overrides, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := p.Settings.Values(); len(v) != 2 || v["window"] != 16 || v["kernel"] != 7 || p.Settings.Seed != 7 || p.Settings.Int("window") != 16 || p.Name != "snapkv" {
+		t.Errorf("%+v", p)
+	}
+	p.Settings.Values()["window"] = 1
+	if p.Settings.Int("window") != 16 {
+		t.Error("Values hands out the settings themselves")
+	}
+	if _, err := eviction.New("snapvk", 0, nil, nil); err == nil || !strings.Contains(err.Error(), `unknown policy "snapvk", want one of: dapq, `) {
+		t.Errorf("unknown policy: %v", err)
+	}
+}
+
+func TestAdaptersOfTheWrongKind(t *testing.T) {
+	m := modeltest.Llama{}.Open(t, "cpu")
+	judgeq, lookahead := newFakeAdapter(m, "judgeq", 3, 1), newFakeAdapter(m, "lookaheadkv", 3, 1)
+	for _, c := range []struct {
+		policy  string
+		adapter model.Adapter
+		want    string
+	}{
+		{"judgeq", judgeq, ""},
+		{"lookaheadkv", lookahead, ""},
+		{"judgeq", lookahead, `policy judgeq: adapter of kind "lookaheadkv", want "judgeq"`},
+		{"lookaheadkv", judgeq, `policy lookaheadkv: adapter of kind "judgeq", want "lookaheadkv"`},
+		{"judgeq", nil, `policy judgeq: needs an adapter of kind "judgeq", got none`},
+		{"lookaheadkv", nil, `policy lookaheadkv: needs an adapter of kind "lookaheadkv", got none`},
+		{"snapkv", judgeq, `policy snapkv: takes no adapter, got one of kind "judgeq"`},
+		{"full", lookahead, `policy full: takes no adapter, got one of kind "lookaheadkv"`},
+	} {
+		_, err := eviction.New(c.policy, 0, nil, c.adapter)
+		if (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
+			t.Errorf("%s: error %v, want %q", c.policy, err, c.want)
+		}
+	}
+}
+
+// TestHitRate: judgeq.txt eq. 6 on sets small enough to count.
+func TestHitRate(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		kept, critical [][][]int32
+		want           float64
+	}{
+		{"all", [][][]int32{{{1, 2, 3}}}, [][][]int32{{{1, 2, 3}}}, 1},
+		{"none", [][][]int32{{{0, 4}}}, [][][]int32{{{1, 2, 3}}}, 0},
+		{"one of three", [][][]int32{{{0, 2, 9}}}, [][][]int32{{{1, 2, 3}}}, 1.0 / 3},
+		{"more kept than critical", [][][]int32{{{0, 1, 2, 3, 4}}}, [][][]int32{{{1, 4}}}, 1},
+		{"fewer kept than critical", [][][]int32{{{4}}}, [][][]int32{{{1, 4}}}, 0.5},
+		{"nothing kept", [][][]int32{{{}}}, [][][]int32{{{1, 4}}}, 0},
+		// (½ + 1)/2 in the first layer, (0 + ¼)/2 in the second.
+		{"mean over heads and layers", [][][]int32{{{0, 1}, {5}}, {{}, {3}}}, [][][]int32{{{1, 2}, {5}}, {{7}, {0, 1, 2, 3}}}, (0.5 + 1 + 0 + 0.25) / 4},
+		{"a head without critical entries does not count", [][][]int32{{{0}, {5}}}, [][][]int32{{{0}, {}}}, 1},
+		{"no critical entries", [][][]int32{{{0}}}, [][][]int32{{{}}}, 0},
+	} {
+		if got := eviction.HitRate(c.kept, c.critical); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestHitRateOfPolicies: the oracle hits everything, a uniform draw about the
+// budget's share.
+func TestHitRateOfPolicies(t *testing.T) {
+	m := modeltest.Llama{Layers: 6, Heads: 8, KVHeads: 8, HeadDim: 4}.Open(t, "cpu")
+	const n, budget = 150, 50
+	study, err := eviction.NewRuntime(m).Study(background, []*eviction.Named{policy(t, m, "oracle"), policy(t, m, "random"), policy(t, m, "full")}, modeltest.Tokens(m, 1, n), []int{budget}, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	oracle := study.Plans[0].Kept
+	if got := eviction.HitRate(oracle, oracle); got != 1 {
+		t.Errorf("oracle: %v", got)
+	}
+	if got := eviction.HitRate(study.Plans[2].Kept, oracle); got != 1 {
+		t.Errorf("full: %v", got)
+	}
+	if got, want := eviction.HitRate(study.Plans[1].Kept, oracle), float64(budget)/n; math.Abs(got-want) > 0.05 {
+		t.Errorf("random: %v, want about %v", got, want)
+	}
+}
+
+// TestRefusals: budgets, prompts and cancellation.
+func TestRefusals(t *testing.T) {
+	m := modeltest.Llama{MaxPositions: 50}.Open(t, "cpu")
+	rt := eviction.NewRuntime(m)
+	cancelled, cancel := context.WithCancel(background)
+	cancel()
+	for _, name := range eviction.Policies.Names() {
+		p := policy(t, m, name)
+		for what, c := range map[string]struct {
+			ctx    context.Context
+			tokens []int32
+			budget int
+			want   string
+			is     error
+		}{
+			"budget 0":     {background, []int32{1, 2}, 0, "budget: got 0, want at least 1 entry per KV head", nil},
+			"budget below": {background, []int32{1, 2}, -3, "budget: got -3", nil},
+			"empty prompt": {background, nil, 3, "empty prompt", nil},
+			"foreign id":   {background, []int32{1, 40}, 3, "token 1: id 40", nil},
+			"long prompt":  {background, make([]int32, 51), 3, "want at most 50", model.ErrContext},
+			"cancelled":    {cancelled, []int32{1, 2, 3, 4}, 3, "", context.Canceled},
+		} {
+			s, err := rt.Prefill(c.ctx, p, c.tokens, c.budget, nil)
+			if err == nil || s != nil || !strings.Contains(err.Error(), c.want) || c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("%s: %s: %v", name, what, err)
+			}
+			study, err := rt.Study(c.ctx, []*eviction.Named{p}, c.tokens, []int{9, c.budget}, 4)
+			if err == nil || study != nil || !strings.Contains(err.Error(), c.want) || c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("%s: %s: study: %v", name, what, err)
+			}
+		}
+	}
+}

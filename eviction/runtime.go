@@ -1,0 +1,383 @@
+package eviction
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// Runtime runs one model with evicted caches, on one goroutine.
+type Runtime struct {
+	Runner *model.Runner
+}
+
+// NewRuntime returns a runtime with scratch memory of its own.
+func NewRuntime(m *model.Model) *Runtime { return &Runtime{Runner: m.NewRunner()} }
+
+// Session is a prompt after prefill and eviction, ready to decode.
+type Session struct {
+	Prompt Prompt
+	Cache  *model.Cache
+	Logits []float32     // of the prompt's last token
+	Kept   [][][]int32   // [layer][kvHead]: indices of the prompt entries kept
+	Scores [][][]float32 // [layer][kvHead][entry]; nil where the prompt fits the budget and nothing was scored
+
+	// PrefillTime is the time to first token: the whole pass, with everything that
+	// the policy adds to it, eviction included.
+	PrefillTime time.Duration
+	// FullBytes is what the cache of the whole prompt takes, PeakBytes the most that
+	// the cache, and the copy that a draft is decoded on, held on the way.
+	FullBytes, PeakBytes int64
+
+	runtime *Runtime
+	method  Method
+}
+
+// request is one policy at one budget that takes part in a pass.
+type request struct {
+	method  Method
+	prompt  Prompt
+	windows []int // positions of its windows in the merged capture
+	probes  []int
+	allRows bool
+
+	kept   [][][]int32
+	scores [][][]float32
+}
+
+// merge makes one capture that serves all requests; equal windows and probes are
+// run once.
+func merge(requests []*request) model.Capture {
+	var all model.Capture
+	for _, r := range requests {
+		if r.idle() {
+			continue
+		}
+		c := r.method.Capture(r.prompt)
+		r.allRows = c.AllRows
+		all.AllRows = all.AllRows || c.AllRows
+		r.windows, r.probes = nil, nil
+		for _, w := range c.Windows {
+			i := slices.Index(all.Windows, w)
+			if i < 0 {
+				i, all.Windows = len(all.Windows), append(all.Windows, w)
+			}
+			r.windows = append(r.windows, i)
+		}
+		for _, p := range c.Probes {
+			i := slices.IndexFunc(all.Probes, func(other model.Prober) bool { return sameProbe(p, other) })
+			if i < 0 {
+				i, all.Probes = len(all.Probes), append(all.Probes, p)
+			}
+			r.probes = append(r.probes, i)
+		}
+	}
+	return all
+}
+
+func sameProbe(a, b model.Prober) bool {
+	if x, ok := a.(model.TokenRows); ok {
+		y, ok := b.(model.TokenRows)
+		return ok && slices.Equal(x, y)
+	}
+	return reflect.TypeOf(a).Comparable() && a == b
+}
+
+// idle tells that the prompt fits the budget, so that nothing needs a score. A
+// policy that goes on while decoding scores even then: it may evict later.
+func (r *request) idle() bool {
+	_, decodes := r.method.(DecodeEvicter)
+	return r.prompt.Entries <= r.prompt.Budget && !decodes
+}
+
+// observe scores and selects one layer.
+func (r *request) observe(o *model.Observation) ([][]int32, error) {
+	kvHeads := o.Cache.KVHeads()
+	if r.idle() {
+		keep := make([][]int32, kvHeads)
+		for h := range keep {
+			keep[h] = upTo(0, r.prompt.Entries)
+		}
+		r.kept, r.scores = append(r.kept, keep), nil
+		return keep, nil
+	}
+	mine := *o
+	mine.Windows, mine.Probes = nil, nil
+	for _, i := range r.windows {
+		mine.Windows = append(mine.Windows, o.Windows[i])
+	}
+	for _, i := range r.probes {
+		mine.Probes = append(mine.Probes, o.Probes[i])
+	}
+	if !r.allRows {
+		mine.AllRows = nil
+	}
+	dst := newScores(kvHeads, r.prompt.Entries)
+	if err := r.method.Score(dst, r.prompt, &mine); err != nil {
+		return nil, fmt.Errorf("layer %d: %w", o.Layer, err)
+	}
+	keep := selectLayer(r.method, r.prompt, o.Layer, dst)
+	r.kept, r.scores = append(r.kept, keep), append(r.scores, dst)
+	return keep, nil
+}
+
+func newScores(kvHeads, n int) [][]float32 {
+	dst := make([][]float32, kvHeads)
+	for h := range dst {
+		dst[h] = make([]float32, n)
+	}
+	return dst
+}
+
+// Prefill runs a prompt and evicts its cache to budget entries per KV head and
+// layer; a budget of the prompt's length or more keeps everything. response is
+// the true response, for a policy that may know it; where such a policy gets
+// none, the model's own greedy response of up to 64 tokens with the full cache is
+// generated first.
+func (rt *Runtime) Prefill(ctx context.Context, named *Named, tokens []int32, budget int, response []int32) (*Session, error) {
+	if err := CheckBudget(budget); err != nil {
+		return nil, err
+	}
+	m := rt.Runner.Model
+	if _, ok := named.Method.(Responder); ok && response == nil {
+		var err error
+		if response, err = rt.ownResponse(ctx, tokens); err != nil {
+			return nil, err
+		}
+	}
+	start := time.Now()
+	s := &Session{
+		Prompt:  Prompt{Tokens: tokens, Entries: len(tokens), Budget: budget, Response: response, Config: &m.Config},
+		Cache:   m.NewCache(),
+		runtime: rt, method: named.Method,
+	}
+	r := &request{method: named.Method, prompt: s.Prompt}
+	drafter, _ := named.Method.(Drafter)
+	opt := model.PrefillOptions{Capture: merge([]*request{r}), Observe: func(o *model.Observation) error {
+		keep, err := r.observe(o)
+		if err != nil {
+			return err
+		}
+		s.FullBytes += s.Cache.LayerBytes(o.Layer)
+		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
+		if drafter != nil { // the second look needs the full cache
+			return nil
+		}
+		return s.Cache.Retain(o.Layer, keep)
+	}}
+	var err error
+	if s.Logits, err = rt.Runner.Prefill(ctx, s.Cache, tokens, opt); err != nil {
+		return nil, err
+	}
+	if drafter != nil && !r.idle() {
+		drafted, err := rt.draft(ctx, drafter, r, s.Cache, s.Logits)
+		if err != nil {
+			return nil, err
+		}
+		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+drafted)
+		for l, keep := range r.kept {
+			if err := s.Cache.Retain(l, keep); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s.Kept, s.Scores = r.kept, r.scores
+	s.PrefillTime = time.Since(start)
+	return s, nil
+}
+
+// ownResponse is the model's greedy response with the full cache.
+func (rt *Runtime) ownResponse(ctx context.Context, tokens []int32) ([]int32, error) {
+	const most = 64
+	m := rt.Runner.Model
+	cache := m.NewCache()
+	logits, err := rt.Runner.Prefill(ctx, cache, tokens, model.PrefillOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return rt.Runner.Respond(ctx, cache, logits, most, model.Sampling{})
+}
+
+// draft decodes on the cache as evicted so far and selects again from the full
+// one. It returns the bytes of the evicted cache, which it held besides.
+func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model.Cache, logits []float32) (int64, error) {
+	m, b := rt.Runner.Model, rt.Runner.Model.Backend
+	evicted, err := full.Retained(r.kept)
+	if err != nil {
+		return 0, err
+	}
+	c := &m.Config
+	rows := min(d.DraftTokens(), c.MaxPositions-len(r.prompt.Tokens))
+	if rows < 1 {
+		return 0, fmt.Errorf("draft of %d tokens after %d: %w", d.DraftTokens(), len(r.prompt.Tokens), model.ErrContext)
+	}
+	queries, keys := make([]*kernels.Tensor, c.Layers), make([]*kernels.Tensor, c.Layers)
+	for l := range queries {
+		queries[l] = b.Alloc(b.Compute(), rows, c.Heads, c.HeadDim)
+		keys[l] = b.Alloc(b.Compute(), rows, c.KVHeads, c.HeadDim)
+	}
+	drafted := 0
+	// One more token than rows: the last one is not run. The draft goes on past end
+	// tokens, so that there are as many rows for every prompt.
+	_, _, err = rt.Runner.Generate(ctx, evicted, logits, model.GenerateOptions{
+		MaxNew: rows + 1, IgnoreEnd: true,
+		Capture: model.Capture{Queries: true},
+		Observe: func(o *model.Observation) error {
+			b.Copy(queries[o.Layer].Rows(drafted, drafted+1), o.Queries)
+			b.Copy(keys[o.Layer].Rows(drafted, drafted+1), o.Keys)
+			return nil
+		},
+		AfterStep: func() error { drafted++; return nil },
+	})
+	if err != nil {
+		return 0, err
+	}
+	for l := range c.Layers {
+		scores := rt.Runner.ObserveQueries(full, l, queries[l].Rows(0, drafted), keys[l].Rows(0, drafted))
+		o := &model.Observation{Layer: l, Cache: full, Probes: []*kernels.Tensor{scores}}
+		dst := newScores(c.KVHeads, r.prompt.Entries)
+		if err := d.ScoreDraft(dst, r.prompt, o); err != nil {
+			return 0, fmt.Errorf("layer %d: %w", l, err)
+		}
+		r.scores[l], r.kept[l] = dst, selectLayer(r.method, r.prompt, l, dst)
+	}
+	return evicted.Bytes(), nil
+}
+
+// Generate decodes a response from the session, evicting on the way where the
+// policy does. A session can be decoded once.
+func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (tokens []int32, ended bool, err error) {
+	if d, ok := s.method.(DecodeEvicter); ok {
+		state := d.StartDecode(s.Prompt, s.Kept, s.Scores)
+		opt.Capture = state.Capture()
+		opt.Observe = func(o *model.Observation) error {
+			keep, err := state.Step(o)
+			if err != nil || keep == nil {
+				return err
+			}
+			return o.Cache.Retain(o.Layer, keep)
+		}
+	}
+	return s.runtime.Runner.Generate(ctx, s.Cache, s.Logits, opt)
+}
+
+// Plan is what one policy keeps at one budget.
+type Plan struct {
+	Named  *Named
+	Budget int
+	Kept   [][][]int32
+	Scores [][][]float32
+
+	request *request
+}
+
+// Study is one prompt with its full cache and the plans of several policies at
+// several budgets, all observed in one pass. It is for measurements: a Session
+// never holds the full cache.
+type Study struct {
+	Prompt   Prompt
+	Cache    *model.Cache // full
+	Logits   []float32
+	Response []int32 // the model's own, with the full cache
+	Plans    []*Plan
+	// FullBytes is what the cache takes.
+	FullBytes int64
+	runtime   *Runtime
+}
+
+// Study observes a prompt once for all policies at all budgets and generates the
+// model's own greedy response with the full cache, of at most maxResponse tokens,
+// which Responders get. The plans are policy by policy, budgets in the given order.
+// The selections are those that Prefill makes.
+func (rt *Runtime) Study(ctx context.Context, policies []*Named, tokens []int32, budgets []int, maxResponse int) (*Study, error) {
+	m := rt.Runner.Model
+	s := &Study{
+		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), Config: &m.Config},
+		Cache:  m.NewCache(), runtime: rt,
+	}
+	var before, after []*request // observed during the prefill, with the response
+	for _, n := range policies {
+		for _, budget := range budgets {
+			if err := CheckBudget(budget); err != nil {
+				return nil, err
+			}
+			p := s.Prompt
+			p.Budget = budget
+			r := &request{method: n.Method, prompt: p}
+			s.Plans = append(s.Plans, &Plan{Named: n, Budget: budget, request: r})
+			if _, ok := n.Method.(Responder); ok {
+				after = append(after, r)
+			} else {
+				before = append(before, r)
+			}
+		}
+	}
+	observe := func(requests []*request) model.Observer {
+		return func(o *model.Observation) error {
+			for _, r := range requests {
+				if _, err := r.observe(o); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	var err error
+	s.Logits, err = rt.Runner.Prefill(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge(before), Observe: observe(before)})
+	if err != nil {
+		return nil, err
+	}
+	s.FullBytes = s.Cache.Bytes()
+	if s.Response, err = rt.Runner.Respond(ctx, s.Cache, s.Logits, maxResponse, model.Sampling{}); err != nil {
+		return nil, err
+	}
+	for _, r := range after {
+		r.prompt.Response = s.Response
+	}
+	if len(after) > 0 {
+		capture := merge(after)
+		if len(capture.Windows) > 0 || capture.AllRows || len(capture.Probes) > 1 {
+			return nil, fmt.Errorf("study: policies that know the response may only observe it")
+		}
+		for _, probe := range capture.Probes {
+			if err := rt.Runner.Probe(ctx, s.Cache, probe, observe(after)); err != nil {
+				return nil, err
+			}
+		}
+		if len(capture.Probes) == 0 { // every prompt fits its budget
+			for l := range m.Config.Layers {
+				if err := observe(after)(&model.Observation{Layer: l, Cache: s.Cache}); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	for _, plan := range s.Plans {
+		r := plan.request
+		if d, ok := r.method.(Drafter); ok && !r.idle() {
+			if _, err := rt.draft(ctx, d, r, s.Cache, s.Logits); err != nil {
+				return nil, err
+			}
+		}
+		plan.Kept, plan.Scores = r.kept, r.scores
+	}
+	return s, nil
+}
+
+// Session makes an evicted cache of a plan, as Prefill would have; the times are
+// not set.
+func (s *Study) Session(plan *Plan) (*Session, error) {
+	cache, err := s.Cache.Retained(plan.Kept)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{
+		Prompt: plan.request.prompt, Cache: cache, Logits: s.Logits, Kept: plan.Kept, Scores: plan.Scores,
+		FullBytes: s.FullBytes, runtime: s.runtime, method: plan.Named.Method,
+	}, nil
+}
