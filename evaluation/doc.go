@@ -1,0 +1,24 @@
+// Package evaluation measures what eviction costs and saves, and reports it.
+//
+// The unit of a report is a [Row]: one policy at one budget on one task, with its
+// accuracy against exact answers, the standard error of that, and what it held and
+// took: bytes really kept, time to first token, decoding speed. Rows go to JSON for
+// machines ([WriteJSON], [ReadJSON]), and for people to a table in plain text or
+// Markdown ([WriteTable]) and to a plot of accuracy against budget
+// ([PlotAccuracy]); [PlotNeedle] draws the heat maps of needle-in-a-haystack tests.
+//
+// Policies are compared by their macro mean over tasks ([MeanByPolicy]): every task
+// counts alike, and its standard error is √(Σ se²)/T for T tasks. A policy without a
+// result on some task has no such mean rather than one over fewer tasks. Measures
+// that were not taken are nil, absent from JSON, and a dash in a table, never a
+// zero or NaN.
+//
+//	rows := []evaluation.Row{
+//		{Policy: "full", Task: "chain", Tokens: 512, Samples: 64, Accuracy: 0.91,
+//			StdErr: stats.BinomialStdErr(0.91, 64), KeptBytes: 1 << 20, FullBytes: 1 << 20},
+//		{Policy: "snapkv", Budget: 64, Task: "chain", Tokens: 512, Samples: 64, Accuracy: 0.44,
+//			StdErr: stats.BinomialStdErr(0.44, 64), KeptBytes: 1 << 17, FullBytes: 1 << 20,
+//			HitRate: new(0.61)},
+//	}
+//	err := evaluation.WriteTable(os.Stdout, rows, evaluation.TableOptions{})
+package evaluation

@@ -1,0 +1,91 @@
+package evaluation
+
+import (
+	"cmp"
+	"slices"
+
+	"glimpse/internal/stats"
+)
+
+// Mean is one policy at one budget, averaged over its cells (tasks and prompt
+// lengths), each cell counting alike however many samples it has.
+type Mean struct {
+	Policy, Adapter string
+	Budget          int
+	Cells           int // rows averaged
+
+	Accuracy float64 // macro mean, 0–1
+	StdErr   float64 // of Accuracy: √(Σ se²)/Cells
+
+	KeptBytes, FullBytes float64
+
+	// Means of the optional measures; nil unless every row has the measure, since a
+	// mean over other tasks than the neighbour's would be compared with it.
+	HitRate, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
+}
+
+// Label names the policy and adapter for people, as [Row.Label] does.
+func (m Mean) Label() string { return label(m.Policy, m.Adapter) }
+
+// MeanByPolicy averages rows per policy, adapter and budget. Budgets ascend, the
+// full cache (budget 0) comes first, and within a budget policies keep the order in
+// which they first appear. Invalid or repeated rows are an error.
+//
+// Means are comparable only if their rows are of the same tasks, which the caller
+// ensures ([Mean.Cells] helps); WriteTable leaves out and PlotAccuracy refuses
+// means that lack a task.
+func MeanByPolicy(rows []Row) ([]Mean, error) {
+	if err := checkRows(rows); err != nil {
+		return nil, err
+	}
+	return meanByPolicy(rows), nil
+}
+
+func meanByPolicy(rows []Row) []Mean {
+	type group struct {
+		policy, adapter string
+		budget          int
+	}
+	var order []group
+	members := make(map[group][]Row)
+	for _, r := range rows {
+		g := group{r.Policy, r.Adapter, r.Budget}
+		if members[g] == nil {
+			order = append(order, g)
+		}
+		members[g] = append(members[g], r)
+	}
+	slices.SortStableFunc(order, func(a, b group) int { return cmp.Compare(a.budget, b.budget) })
+
+	means := make([]Mean, 0, len(order))
+	for _, g := range order {
+		cells := members[g]
+		m := Mean{Policy: g.policy, Adapter: g.adapter, Budget: g.budget, Cells: len(cells)}
+		accuracies, stdErrs := make([]float64, len(cells)), make([]float64, len(cells))
+		for i, r := range cells {
+			accuracies[i], stdErrs[i] = r.Accuracy, r.StdErr
+			m.KeptBytes += float64(r.KeptBytes) / float64(len(cells))
+			m.FullBytes += float64(r.FullBytes) / float64(len(cells))
+		}
+		m.Accuracy, m.StdErr = stats.MacroMean(accuracies, stdErrs)
+		m.HitRate = meanOf(cells, func(r Row) *float64 { return r.HitRate })
+		m.TTFTMillis = meanOf(cells, func(r Row) *float64 { return r.TTFTMillis })
+		m.TTFTOverhead = meanOf(cells, func(r Row) *float64 { return r.TTFTOverhead })
+		m.DecodeTokensPerSecond = meanOf(cells, func(r Row) *float64 { return r.DecodeTokensPerSecond })
+		means = append(means, m)
+	}
+	return means
+}
+
+// meanOf averages an optional measure; nil if a row lacks it.
+func meanOf(rows []Row, measure func(Row) *float64) *float64 {
+	var mean float64
+	for _, r := range rows {
+		v := measure(r)
+		if v == nil {
+			return nil
+		}
+		mean += *v / float64(len(rows))
+	}
+	return &mean
+}

@@ -1,0 +1,301 @@
+package evaluation
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// PlotAccuracy writes a PNG of the mean accuracy over tasks (and prompt lengths)
+// against the budget: a line per policy and adapter with a bar of one standard
+// error to each side, a dashed line for the full cache (budget 0) if it was
+// measured, and a legend beside the axes, best policy first. Budgets are spaced by
+// their logarithm. Lines are moved sideways by a few percent of the distance between
+// budgets, so that their bars do not hide each other.
+//
+// Every policy must have the same tasks at every budget it was run at, since means
+// over different tasks cannot be compared; one that lacks a task is an error, and
+// so are invalid or repeated rows, no rows with a budget, and more than 48 lines.
+func PlotAccuracy(path string, rows []Row) error {
+	fail := func(err error) error { return fmt.Errorf("plot accuracy: %w", err) }
+	if err := checkRows(rows); err != nil {
+		return fail(err)
+	}
+	if err := checkSameTasks(rows); err != nil {
+		return fail(err)
+	}
+	lines, full := seriesOf(meanByPolicy(rows))
+	if len(lines) == 0 {
+		return fail(errors.New("no rows with a budget"))
+	}
+	if len(lines)+len(full) > maxPanels {
+		return fail(fmt.Errorf("%d policies, want at most %d", len(lines)+len(full), maxPanels))
+	}
+
+	p := newPlot()
+	tasks := make(map[string]bool)
+	for _, r := range rows {
+		tasks[r.Task] = true
+	}
+	p.X.Label.Text = "budget (KV pairs per KV head and layer)"
+	p.Y.Label.Text = "exact answers (%)"
+	if len(tasks) > 1 {
+		p.Y.Label.Text = fmt.Sprintf("exact answers (%%), mean over %d tasks", len(tasks))
+	}
+	legend := plot.NewLegend()
+	legend.Top, legend.Left = true, true
+	legend.TextStyle.Font = sans(9)
+	legend.Padding = vg.Points(3)
+	legend.ThumbnailWidth = vg.Points(26)
+
+	budgets := budgetsOf(lines)
+	dodge := dodgeStep(budgets, len(lines))
+	addGrid(p) // below the lines
+	for _, m := range full {
+		addReference(p, &legend, m, budgets)
+	}
+	for _, s := range lines {
+		shift := math.Exp(dodge * (float64(s.style) - float64(len(lines)-1)/2))
+		if err := s.addTo(p, &legend, shift); err != nil {
+			return fail(err)
+		}
+	}
+	setAccuracyAxes(p, append(slices.Clone(full), meansOf(lines)...), budgets, dodge*float64(len(lines)))
+
+	width, height := 7*vg.Inch, 4.2*vg.Inch
+	legendWidth := vg.Length(0)
+	for _, label := range labelsOf(lines, full) {
+		legendWidth = max(legendWidth, textWidthOf(label, 9))
+	}
+	legendWidth += legend.ThumbnailWidth + vg.Points(24)
+	width += max(0, legendWidth-2*vg.Inch) // long names get more canvas, not fewer axes
+	height = max(height, vg.Length(len(lines)+len(full))*vg.Points(14)+vg.Points(30))
+	return writePNG(path, width, height, func(c draw.Canvas) {
+		c = draw.Crop(c, vg.Points(6), -vg.Points(4), vg.Points(6), -vg.Points(8))
+		p.Draw(draw.Crop(c, 0, -legendWidth, 0, 0))
+		legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-legendWidth+vg.Points(14), 0, 0, 0))
+	})
+}
+
+// checkSameTasks wants every policy at every budget to have every (task, length)
+// that any has.
+func checkSameTasks(rows []Row) error {
+	type column struct {
+		task   string
+		tokens int
+	}
+	type line struct {
+		policy, adapter string
+		budget          int
+	}
+	have := make(map[cell]bool)
+	columns, lines := make(map[column]bool), make(map[line]bool)
+	for _, r := range rows {
+		have[r.cell()] = true
+		columns[column{r.Task, r.Tokens}] = true
+		lines[line{r.Policy, r.Adapter, r.Budget}] = true
+	}
+	if len(have) == len(lines)*len(columns) {
+		return nil
+	}
+	for _, r := range rows { // in the order of the rows, so that the error is always the same
+		l := line{r.Policy, r.Adapter, r.Budget}
+		for _, q := range rows {
+			c := column{q.Task, q.Tokens}
+			if !have[cell{l.policy, l.adapter, c.task, l.budget, c.tokens}] {
+				return fmt.Errorf("%s at budget %d: no row for task %q at %d tokens, which others have",
+					r.Label(), r.Budget, q.Task, q.Tokens)
+			}
+		}
+	}
+	return nil
+}
+
+// series is one line of the plot.
+type series struct {
+	label string
+	style int    // position among all labels in alphabetical order: the same policies look the same in every plot of a run
+	means []Mean // by ascending budget
+}
+
+// seriesOf splits means into lines, best first, and full caches.
+func seriesOf(means []Mean) (lines []series, full []Mean) {
+	byLabel := make(map[string]int)
+	for _, m := range means { // budgets ascend
+		if m.Budget == 0 {
+			full = append(full, m)
+			continue
+		}
+		i, ok := byLabel[m.Label()]
+		if !ok {
+			i = len(lines)
+			byLabel[m.Label()] = i
+			lines = append(lines, series{label: m.Label()})
+		}
+		lines[i].means = append(lines[i].means, m)
+	}
+	slices.SortFunc(lines, func(a, b series) int { return cmp.Compare(a.label, b.label) })
+	for i := range lines {
+		lines[i].style = i
+	}
+	slices.SortStableFunc(lines, func(a, b series) int { return cmp.Compare(b.average(), a.average()) })
+	return lines, full
+}
+
+func (s series) average() float64 {
+	var sum float64
+	for _, m := range s.means {
+		sum += m.Accuracy / float64(len(s.means))
+	}
+	return sum
+}
+
+func meansOf(lines []series) (means []Mean) {
+	for _, s := range lines {
+		means = append(means, s.means...)
+	}
+	return means
+}
+
+func labelsOf(lines []series, full []Mean) (labels []string) {
+	for _, m := range full {
+		labels = append(labels, referenceLabel(m))
+	}
+	for _, s := range lines {
+		labels = append(labels, s.label)
+	}
+	return labels
+}
+
+func budgetsOf(lines []series) (budgets []int) {
+	for _, m := range meansOf(lines) {
+		budgets = append(budgets, m.Budget)
+	}
+	slices.Sort(budgets)
+	return slices.Compact(budgets)
+}
+
+// dodgeStep returns the distance between neighbouring lines in the logarithm of the
+// budget: together they take a sixth of the smallest distance between budgets, and
+// no more than 4% of the axis.
+func dodgeStep(budgets []int, lines int) float64 {
+	axis := math.Log(float64(budgets[len(budgets)-1]) / float64(budgets[0]))
+	if axis == 0 {
+		axis = math.Ln2
+	}
+	spread := axis / 4
+	for i := 1; i < len(budgets); i++ {
+		spread = min(spread, math.Log(float64(budgets[i])/float64(budgets[i-1])))
+	}
+	return min(spread/6, 0.04*axis) / float64(max(1, lines-1))
+}
+
+// addTo draws line, error bars and markers; the bars lie below the markers.
+func (s series) addTo(p *plot.Plot, legend *plot.Legend, shift float64) error {
+	points := make(plotter.XYs, len(s.means))
+	errs := make(plotter.YErrors, len(s.means))
+	for i, m := range s.means {
+		points[i] = plotter.XY{X: float64(m.Budget) * shift, Y: 100 * m.Accuracy}
+		errs[i].Low, errs[i].High = 100*min(m.StdErr, m.Accuracy), 100*min(m.StdErr, 1-m.Accuracy)
+	}
+	line, scatter, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return err
+	}
+	bars, err := plotter.NewYErrorBars(struct {
+		plotter.XYs
+		plotter.YErrors
+	}{points, errs})
+	if err != nil {
+		return err
+	}
+	ink := seriesColors[s.style%len(seriesColors)]
+	line.Color = ink
+	line.Width = vg.Points(1.3)
+	line.Dashes = seriesDashes[s.style/len(seriesColors)%len(seriesDashes)]
+	scatter.Color = ink
+	scatter.Radius = vg.Points(2.8)
+	scatter.Shape = seriesGlyphs[s.style%len(seriesGlyphs)]
+	bars.Color = ink
+	bars.LineStyle.Width = vg.Points(0.8)
+	bars.CapWidth = vg.Points(4)
+	p.Add(bars, line, scatter)
+	legend.Add(s.label, line, scatter)
+	return nil
+}
+
+func referenceLabel(m Mean) string { return m.Label() + " cache" }
+
+// addReference draws the accuracy of a full cache across all budgets.
+func addReference(p *plot.Plot, legend *plot.Legend, m Mean, budgets []int) {
+	f := plotter.NewFunction(func(float64) float64 { return 100 * m.Accuracy })
+	f.Samples = 2
+	f.Color = color.Gray{Y: 0x60}
+	f.Width = vg.Points(1.1)
+	f.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
+	p.Add(f)
+	legend.Add(referenceLabel(m), f)
+}
+
+// setAccuracyAxes gives the axes round limits around all means and a tick per budget.
+func setAccuracyAxes(p *plot.Plot, means []Mean, budgets []int, spread float64) {
+	low, high := 100.0, 0.0
+	for _, m := range means {
+		low, high = min(low, 100*(m.Accuracy-m.StdErr)), max(high, 100*(m.Accuracy+m.StdErr))
+	}
+	p.Y.Min = max(0, 10*math.Floor(low/10))
+	p.Y.Max = min(100, max(10*math.Ceil(high/10), p.Y.Min+10))
+	if p.Y.Max == p.Y.Min {
+		p.Y.Min -= 10
+	}
+	step := 10.0
+	if p.Y.Max-p.Y.Min <= 30 {
+		step = 5
+	}
+	var ticks []plot.Tick
+	for y := p.Y.Min; y <= p.Y.Max; y += step {
+		ticks = append(ticks, plot.Tick{Value: y, Label: fmt.Sprintf("%.0f", y)})
+	}
+	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
+
+	first, last := float64(budgets[0]), float64(budgets[len(budgets)-1])
+	margin := math.Exp(max(spread, 0.03*math.Log(last/first)))
+	if len(budgets) == 1 {
+		margin = 2
+	}
+	p.X.Min, p.X.Max = first/margin, last*margin
+	p.X.Scale = plot.LogScale{}
+	p.X.Tick.Marker = budgetTicks(budgets, math.Log(p.X.Max/p.X.Min))
+}
+
+func addGrid(p *plot.Plot) {
+	grid := plotter.NewGrid()
+	grid.Vertical.Color = nil
+	grid.Horizontal.Color = color.Gray{Y: 0xe4}
+	grid.Horizontal.Width = vg.Points(0.5)
+	p.Add(grid)
+}
+
+// budgetTicks marks every budget and labels those that are far enough from the last
+// label to be read.
+func budgetTicks(budgets []int, axis float64) plot.ConstantTicks {
+	const least = 0.06 // of the axis
+	var ticks plot.ConstantTicks
+	labelled := math.Inf(-1)
+	for _, b := range budgets {
+		t := plot.Tick{Value: float64(b)}
+		if x := math.Log(t.Value); x-labelled >= least*axis {
+			t.Label, labelled = fmt.Sprint(b), x
+		}
+		ticks = append(ticks, t)
+	}
+	return ticks
+}

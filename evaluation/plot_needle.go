@@ -1,0 +1,311 @@
+package evaluation
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/palette"
+	"gonum.org/v1/plot/palette/moreland"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// NeedleCell is one measured cell of a needle-in-a-haystack test: how often one
+// policy finds a needle at one depth of prompts of one length.
+type NeedleCell struct {
+	Policy   string  `json:"policy"`   // names the panel; "lookaheadkv/shipped" with an adapter
+	Depth    float64 `json:"depth"`    // of the needle: 0 at the start of the prompt, 1 at its end
+	Tokens   int     `json:"tokens"`   // prompt length
+	Accuracy float64 `json:"accuracy"` // share of prompts answered exactly, 0–1
+	Samples  int     `json:"samples"`
+}
+
+// maxNeedleSteps bounds the lengths and the depths of a heat map.
+const maxNeedleSteps = 128
+
+// PlotNeedle writes a PNG of heat maps, a panel per policy in order of appearance,
+// with the prompt length from left to right, the needle's depth from top to bottom,
+// and one colour bar for all. Lengths and depths that occur in any cell are spaced
+// evenly; a policy's cells that were not measured stay grey. Each panel's title gives
+// the mean over its cells.
+//
+// No cells, repeated cells, values outside their range, more than 48 policies and
+// more than 128 lengths or depths are errors.
+func PlotNeedle(path string, cells []NeedleCell) error {
+	fail := func(err error) error { return fmt.Errorf("plot needle: %w", err) }
+	colors, err := accuracyColors()
+	if err != nil {
+		return fail(err)
+	}
+	panels, err := panelsOf(cells, colors)
+	if err != nil {
+		return fail(err)
+	}
+
+	columns := min(len(panels), 3)
+	if len(panels) == 4 {
+		columns = 2
+	}
+	tiles := draw.Tiles{Cols: columns, Rows: (len(panels) + columns - 1) / columns, PadX: vg.Points(10), PadY: vg.Points(10)}
+	plots := make([][]*plot.Plot, tiles.Rows)
+	for row := range plots {
+		plots[row] = make([]*plot.Plot, tiles.Cols)
+		for column := range plots[row] {
+			if i := row*tiles.Cols + column; i < len(panels) {
+				below := i+tiles.Cols < len(panels)
+				plots[row][column] = panels[i].axes(column == 0, !below)
+			}
+		}
+	}
+	const barWidth = 0.75 * vg.Inch
+	width := vg.Length(tiles.Cols)*2.3*vg.Inch + barWidth + 0.4*vg.Inch
+	height := vg.Length(tiles.Rows)*2.0*vg.Inch + 0.5*vg.Inch
+	return writePNG(path, width, height, func(c draw.Canvas) {
+		c = draw.Crop(c, vg.Points(6), -vg.Points(6), vg.Points(6), -vg.Points(8))
+		canvases := plot.Align(plots, tiles, draw.Crop(c, 0, -barWidth, 0, 0))
+		for row := range plots {
+			for column, p := range plots[row] {
+				if p == nil {
+					continue
+				}
+				tile := canvases[row][column]
+				p.Draw(tile)
+				title := panels[row*tiles.Cols+column].title()
+				style, data := p.Title.TextStyle, p.DataCanvas(tile)
+				tile.FillText(style, vg.Point{X: data.Center().X, Y: tile.Max.Y + style.FontExtents().Descent}, title)
+			}
+		}
+		// The bar is as high as the data of the first row of panels.
+		bar := draw.Crop(c, c.Max.X-c.Min.X-barWidth+vg.Points(8), 0, 0, 0)
+		data := plots[0][0].DataCanvas(canvases[0][0])
+		drawColorBar(bar, colors, data.Min.Y, data.Max.Y)
+	})
+}
+
+// accuracyColors goes from dark violet over green to yellow with evenly rising
+// lightness, so that it reads the same in grey and with any colour vision (the
+// corners of matplotlib's viridis).
+func accuracyColors() (palette.ColorMap, error) {
+	m, err := moreland.NewLuminance([]color.Color{
+		color.RGBA{R: 0x44, G: 0x01, B: 0x54, A: 0xff},
+		color.RGBA{R: 0x3b, G: 0x52, B: 0x8b, A: 0xff},
+		color.RGBA{R: 0x21, G: 0x91, B: 0x8c, A: 0xff},
+		color.RGBA{R: 0x5e, G: 0xc9, B: 0x62, A: 0xff},
+		color.RGBA{R: 0xfd, G: 0xe7, B: 0x25, A: 0xff},
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.SetMin(0)
+	m.SetMax(1)
+	return m, nil
+}
+
+// panel is one policy's heat map: a grid of unit squares around whole coordinates,
+// the smallest depth on top. It is its own plotter because gonum's blends
+// neighbouring cells, or loses those at the edge to rounding.
+type panel struct {
+	policy string
+	tokens []int
+	depths []float64
+	values [][]float64 // [depth][length]; NaN where nothing was measured
+	colors palette.ColorMap
+}
+
+var (
+	_ plot.Plotter    = (*panel)(nil)
+	_ plot.DataRanger = (*panel)(nil)
+)
+
+var notMeasured = color.Gray{Y: 0xd0}
+
+// DataRange implements plot.DataRanger.
+func (p *panel) DataRange() (xmin, xmax, ymin, ymax float64) {
+	return -0.5, float64(len(p.tokens)) - 0.5, -0.5, float64(len(p.depths)) - 0.5
+}
+
+// Plot implements plot.Plotter.
+func (p *panel) Plot(c draw.Canvas, axes *plot.Plot) {
+	x, y := axes.Transforms(&c)
+	hair := vg.Points(0.25) // half the white line between two cells
+	if x(1)-x(0) < vg.Points(4) || y(1)-y(0) < vg.Points(4) {
+		hair = 0
+	}
+	for d, row := range p.values {
+		top := float64(len(p.depths)-d) - 0.5
+		for t, accuracy := range row {
+			c.SetColor(notMeasured)
+			if ink, err := p.colors.At(accuracy); err == nil { // an error is a NaN
+				c.SetColor(ink)
+			}
+			left := float64(t) - 0.5
+			c.Fill(vg.Rectangle{
+				Min: vg.Point{X: x(left) + hair, Y: y(top-1) + hair},
+				Max: vg.Point{X: x(left+1) - hair, Y: y(top) - hair},
+			}.Path())
+		}
+	}
+}
+
+func panelsOf(cells []NeedleCell, colors palette.ColorMap) ([]*panel, error) {
+	if len(cells) == 0 {
+		return nil, errors.New("no cells")
+	}
+	var tokens []int
+	var depths []float64
+	for i, c := range cells {
+		if err := c.validate(); err != nil {
+			return nil, fmt.Errorf("cell %d (%.200q, %d tokens, depth %v): %w", i, c.Policy, c.Tokens, c.Depth, err)
+		}
+		tokens, depths = append(tokens, c.Tokens), append(depths, c.Depth)
+	}
+	slices.Sort(tokens)
+	slices.Sort(depths)
+	tokens, depths = slices.Compact(tokens), slices.Compact(depths)
+	if len(tokens) > maxNeedleSteps || len(depths) > maxNeedleSteps {
+		return nil, fmt.Errorf("%d prompt lengths and %d depths, want at most %d of each", len(tokens), len(depths), maxNeedleSteps)
+	}
+
+	var panels []*panel
+	byPolicy := make(map[string]*panel)
+	for i, c := range cells {
+		p := byPolicy[c.Policy]
+		if p == nil {
+			if len(panels) == maxPanels {
+				return nil, fmt.Errorf("more than %d policies", maxPanels)
+			}
+			p = &panel{policy: c.Policy, tokens: tokens, depths: depths, values: make([][]float64, len(depths)), colors: colors}
+			for d := range p.values {
+				p.values[d] = slices.Repeat([]float64{math.NaN()}, len(tokens))
+			}
+			panels, byPolicy[c.Policy] = append(panels, p), p
+		}
+		d, _ := slices.BinarySearch(depths, c.Depth)
+		t, _ := slices.BinarySearch(tokens, c.Tokens)
+		if !math.IsNaN(p.values[d][t]) {
+			return nil, fmt.Errorf("cell %d: a second one of %s at %d tokens, depth %v", i, c.Policy, c.Tokens, c.Depth)
+		}
+		p.values[d][t] = c.Accuracy
+	}
+	return panels, nil
+}
+
+func (c NeedleCell) validate() error {
+	switch {
+	case !isName(c.Policy):
+		return fmt.Errorf("policy: got %.200q, want %s", c.Policy, wantName)
+	case !(c.Depth >= 0 && c.Depth <= 1):
+		return fmt.Errorf("depth: got %v, want a share in [0, 1]", c.Depth)
+	case c.Tokens < 1:
+		return fmt.Errorf("tokens: got %d, want ≥ 1", c.Tokens)
+	case !(c.Accuracy >= 0 && c.Accuracy <= 1):
+		return fmt.Errorf("accuracy: got %v, want a share in [0, 1]", c.Accuracy)
+	case c.Samples < 1:
+		return fmt.Errorf("samples: got %d, want ≥ 1", c.Samples)
+	}
+	return nil
+}
+
+// mean is over the measured cells.
+func (p *panel) mean() float64 {
+	var sum, n float64
+	for _, row := range p.values {
+		for _, v := range row {
+			if !math.IsNaN(v) {
+				sum, n = sum+v, n+1
+			}
+		}
+	}
+	return sum / n
+}
+
+func (p *panel) title() string { return fmt.Sprintf("%s (%.0f%%)", p.policy, 100*p.mean()) }
+
+// axes returns the panel with its axes; the title is drawn afterwards, in the middle
+// of the data rather than of the canvas, in the line that the blank one reserves.
+func (p *panel) axes(yLabel, xLabel bool) *plot.Plot {
+	out := newPlot()
+	out.Title.Text = " "
+	out.Title.TextStyle.Font = sans(10)
+	if yLabel {
+		out.Y.Label.Text = "depth of the needle (%)"
+	}
+	if xLabel {
+		out.X.Label.Text = "prompt tokens"
+	}
+	for _, axis := range []*plot.Axis{&out.X, &out.Y} {
+		axis.Label.TextStyle.Font = sans(9)
+		axis.Tick.Label.Font = sans(8)
+		axis.Tick.Length = vg.Points(2.5)
+		axis.Padding = 0
+		axis.LineStyle.Width = 0
+	}
+	out.Add(p)
+
+	lengths := make([]string, len(p.tokens))
+	for i, n := range p.tokens {
+		lengths[i] = formatTokens(n)
+	}
+	depths := make([]string, len(p.depths))
+	for i, d := range p.depths {
+		depths[len(depths)-1-i] = fmt.Sprintf("%.3g", 100*d)
+	}
+	widest := slices.MaxFunc(lengths, func(a, b string) int { return cmp.Compare(textWidthOf(a, 8), textWidthOf(b, 8)) })
+	const side = 1.7 * vg.Inch // about what the axes leave
+	out.X.Tick.Marker = thinnedTicks(lengths, textWidthOf(widest, 8)+vg.Points(4), side)
+	out.Y.Tick.Marker = thinnedTicks(depths, vg.Points(10), side)
+	return out
+}
+
+// formatTokens shortens whole multiples of 1024 to "4k".
+func formatTokens(n int) string {
+	if n%1024 == 0 {
+		return fmt.Sprintf("%dk", n/1024)
+	}
+	return fmt.Sprint(n)
+}
+
+// thinnedTicks labels as many of the evenly spaced positions as fit beside each
+// other, the last one always.
+func thinnedTicks(labels []string, each, side vg.Length) plot.ConstantTicks {
+	room := max(1, int(side/each))
+	every := (len(labels) + room - 1) / room
+	ticks := make(plot.ConstantTicks, len(labels))
+	for i := range labels {
+		ticks[i].Value = float64(i)
+		if (len(labels)-1-i)%every == 0 {
+			ticks[i].Label = labels[i]
+		}
+	}
+	return ticks
+}
+
+// drawColorBar draws the scale of all panels between two heights of the canvas.
+func drawColorBar(c draw.Canvas, colors palette.ColorMap, bottom, top vg.Length) {
+	p := newPlot()
+	p.HideX()
+	p.X.Padding, p.Y.Padding = 0, 0
+	p.Y.Tick.Label.Font = sans(8)
+	p.Y.LineStyle.Width = 0
+	p.Y.Tick.Length = vg.Points(2.5)
+	p.Y.Label.Text = "exact answers (%)"
+	p.Y.Label.TextStyle.Font = sans(9)
+	var ticks plot.ConstantTicks
+	for share := 0; share <= 100; share += 20 {
+		ticks = append(ticks, plot.Tick{Value: float64(share) / 100, Label: fmt.Sprint(share)})
+	}
+	p.Y.Tick.Marker = ticks
+	p.Add(&plotter.ColorBar{ColorMap: colors, Vertical: true, Colors: 256})
+
+	// The plot pads its data for half of the end labels; make up for it.
+	data := p.DataCanvas(c)
+	c.Min.Y += bottom - data.Min.Y
+	c.Max.Y += top - data.Max.Y
+	p.Draw(c)
+}

@@ -1,0 +1,160 @@
+package evaluation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Row is one measured cell: one policy at one budget on one task. Measures that
+// were not taken are nil and absent from JSON.
+type Row struct {
+	Policy  string `json:"policy"`
+	Adapter string `json:"adapter,omitempty"` // name of the adapter used ("shipped", "fresh"), if any
+	Budget  int    `json:"budget"`            // KV pairs kept per KV head per layer; 0: all, the full cache
+	Task    string `json:"task"`
+	Tokens  int    `json:"tokens"`  // nominal prompt length
+	Samples int    `json:"samples"` // prompts measured, at least 1
+
+	Accuracy float64  `json:"accuracy"`           // share of exact answers, 0–1
+	StdErr   float64  `json:"stderr"`             // of Accuracy, see stats.BinomialStdErr
+	HitRate  *float64 `json:"hit_rate,omitempty"` // critical-KV hit rate, 0–1 (Judge Q, eq. 6)
+
+	KeptBytes int64 `json:"kept_bytes"` // real bytes held after eviction, mean over samples
+	FullBytes int64 `json:"full_bytes"` // the same for the full cache
+
+	TTFTMillis            *float64 `json:"ttft_ms,omitempty"`             // time to first token
+	TTFTOverhead          *float64 `json:"ttft_overhead,omitempty"`       // time added to a plain prefill, as a share of it: 0.03 is 3% more
+	DecodeTokensPerSecond *float64 `json:"decode_tokens_per_s,omitempty"` // after the first token
+}
+
+// Label names the row's policy and adapter for people: "lookaheadkv/shipped".
+func (r Row) Label() string { return label(r.Policy, r.Adapter) }
+
+func label(policy, adapter string) string {
+	if adapter == "" {
+		return policy
+	}
+	return policy + "/" + adapter
+}
+
+// Validate reports every value of the row that no measurement can have.
+func (r Row) Validate() error {
+	var errs []error
+	require := func(ok bool, field string, got any, want string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s: got %v, want %s", field, got, want))
+		}
+	}
+	require(isName(r.Policy), "policy", fmt.Sprintf("%.200q", r.Policy), wantName)
+	require(r.Adapter == "" || isName(r.Adapter), "adapter", fmt.Sprintf("%.200q", r.Adapter), wantName+" or none")
+	require(isName(r.Task), "task", fmt.Sprintf("%.200q", r.Task), wantName)
+	require(r.Budget >= 0, "budget", r.Budget, "≥ 0")
+	require(r.Tokens >= 0, "tokens", r.Tokens, "≥ 0")
+	require(r.Samples >= 1, "samples", r.Samples, "≥ 1")
+	require(r.Accuracy >= 0 && r.Accuracy <= 1, "accuracy", r.Accuracy, "a share in [0, 1]")
+	require(r.StdErr >= 0 && !math.IsInf(r.StdErr, 0), "stderr", r.StdErr, "a finite number ≥ 0")
+	require(r.KeptBytes >= 0, "kept_bytes", r.KeptBytes, "≥ 0")
+	require(r.FullBytes >= 0, "full_bytes", r.FullBytes, "≥ 0")
+	optional := func(field string, v *float64, low, high float64, want string) {
+		if v != nil {
+			require(*v >= low && *v <= high, field, *v, want)
+		}
+	}
+	optional("hit_rate", r.HitRate, 0, 1, "a share in [0, 1]")
+	optional("ttft_ms", r.TTFTMillis, 0, math.MaxFloat64, "a finite number ≥ 0")
+	optional("ttft_overhead", r.TTFTOverhead, -1, math.MaxFloat64, "a finite number ≥ -1")
+	optional("decode_tokens_per_s", r.DecodeTokensPerSecond, 0, math.MaxFloat64, "a finite number ≥ 0")
+	return errors.Join(errs...)
+}
+
+const (
+	maxName  = 64
+	wantName = "a printable name of at most 64 characters"
+)
+
+// isName tells whether a name fits a line of a table and the legend of a plot.
+func isName(name string) bool {
+	return name != "" && utf8.RuneCountInString(name) <= maxName &&
+		!strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// cell is what identifies a row within a report.
+type cell struct {
+	policy, adapter, task string
+	budget, tokens        int
+}
+
+func (r Row) cell() cell { return cell{r.Policy, r.Adapter, r.Task, r.Budget, r.Tokens} }
+
+func (r Row) cellAnyLength() cell { return cell{r.Policy, r.Adapter, r.Task, r.Budget, 0} }
+
+// checkRows validates every row and refuses two rows of one cell.
+func checkRows(rows []Row) error {
+	first := make(map[cell]int, len(rows))
+	for i, r := range rows {
+		if err := r.Validate(); err != nil {
+			return fmt.Errorf("row %d (%.200q, budget %d, task %.200q): %w", i, r.Label(), r.Budget, r.Task, err)
+		}
+		if j, ok := first[r.cell()]; ok {
+			return fmt.Errorf("rows %d and %d are both %s, budget %d, task %q, %d tokens", j, i, r.Label(), r.Budget, r.Task, r.Tokens)
+		}
+		first[r.cell()] = i
+	}
+	return nil
+}
+
+// WriteJSON writes rows as a JSON list with one object per line, in their order.
+// Invalid or repeated rows are an error, and nothing is written then.
+func WriteJSON(w io.Writer, rows []Row) error {
+	if err := checkRows(rows); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	var out strings.Builder
+	out.WriteString("[")
+	for i, r := range rows {
+		object, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("write report: row %d: %w", i, err)
+		}
+		if i > 0 {
+			out.WriteString(",")
+		}
+		out.WriteString("\n  ")
+		out.Write(object)
+	}
+	if len(rows) > 0 {
+		out.WriteString("\n")
+	}
+	out.WriteString("]\n")
+	if _, err := io.WriteString(w, out.String()); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// ReadJSON reads what WriteJSON wrote: one JSON list and nothing after it, with no
+// unknown fields and only rows that WriteJSON would accept.
+func ReadJSON(r io.Reader) ([]Row, error) {
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	var rows []Row
+	if err := dec.Decode(&rows); err != nil {
+		return nil, fmt.Errorf("read report: %w", err)
+	}
+	if rows == nil {
+		return nil, errors.New("read report: got null, want a list of rows")
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, fmt.Errorf("read report: want nothing after the list of %d rows", len(rows))
+	}
+	if err := checkRows(rows); err != nil {
+		return nil, fmt.Errorf("read report: %w", err)
+	}
+	return rows, nil
+}

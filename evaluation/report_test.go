@@ -1,0 +1,245 @@
+package evaluation
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"glimpse/internal/stats"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+// sampleRows makes a full grid of plausible results, the same for every call.
+func sampleRows(tasks []string, budgets []int, policies []string) []Row {
+	random := rand.New(rand.NewPCG(7, 11))
+	var rows []Row
+	add := func(policy, adapter string, budget int, task string, accuracy float64) {
+		const samples, full = 64, 4096 * 1024
+		p := math.Round(accuracy*samples) / samples
+		r := Row{Policy: policy, Adapter: adapter, Budget: budget, Task: task, Tokens: 512, Samples: samples,
+			Accuracy: p, StdErr: stats.BinomialStdErr(p, samples), KeptBytes: full, FullBytes: full,
+			TTFTMillis: new(41.5), DecodeTokensPerSecond: new(88 + 900/float64(budget+10))}
+		if budget > 0 {
+			r.KeptBytes = full * int64(budget) / 512
+			r.HitRate = new(0.5 * (1 + p) * float64(budget) / float64(budget+40))
+			r.TTFTOverhead = new(0.02 + 0.1*random.Float64())
+		}
+		rows = append(rows, r)
+	}
+	for _, task := range tasks {
+		add("full", "", 0, task, 0.9+0.1*random.Float64())
+	}
+	for _, budget := range budgets {
+		for i, policy := range policies {
+			adapter := ""
+			if policy == "lookaheadkv" || policy == "judgeq" {
+				adapter = "shipped"
+			}
+			for _, task := range tasks {
+				worse := float64(i) / float64(len(policies))
+				reach := float64(budget) / (float64(budget) + 10 + 200*worse)
+				add(policy, adapter, budget, task, min(1, reach*(0.85+0.15*random.Float64())))
+			}
+		}
+	}
+	return rows
+}
+
+var (
+	nineTasks   = []string{"single", "ask1", "ask4", "chain", "copy", "ordinal", "question_first", "variable-tracking", "multikey"}
+	sixPolicies = []string{"lookaheadkv", "laq", "snapkv", "judgeq", "h2o", "streamingllm"}
+)
+
+// golden compares with a committed file; go test ./evaluation -update rewrites it.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (if that is meant: go test ./evaluation -update); got\n%s\nwant\n%s", path, got, want)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	rows := sampleRows(nineTasks[:2], []int{16}, sixPolicies[:2])
+	rows[0].TTFTMillis, rows[0].DecodeTokensPerSecond = nil, nil
+	rows[1].TTFTOverhead = new(0.0) // measured, and zero
+	var out bytes.Buffer
+	if err := WriteJSON(&out, rows); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "report.json", out.Bytes())
+	got, err := ReadJSON(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, rows) {
+		t.Errorf("read back %+v, want %+v", got, rows)
+	}
+}
+
+func TestEmptyJSON(t *testing.T) {
+	var out bytes.Buffer
+	if err := WriteJSON(&out, nil); err != nil || out.String() != "[]\n" {
+		t.Errorf("no rows: %q, %v; want an empty list", out.String(), err)
+	}
+	if rows, err := ReadJSON(&out); err != nil || len(rows) != 0 {
+		t.Errorf("read back %v, %v; want no rows", rows, err)
+	}
+}
+
+// hostileRows are changes to a valid row that no measurement can give.
+var hostileRows = []struct {
+	name   string
+	change func(*Row)
+	want   string // in the error
+}{
+	{"NaN accuracy", func(r *Row) { r.Accuracy = math.NaN() }, "accuracy: got NaN"},
+	{"accuracy in percent", func(r *Row) { r.Accuracy = 93 }, "accuracy: got 93, want a share in [0, 1]"},
+	{"negative accuracy", func(r *Row) { r.Accuracy = -0.1 }, "accuracy"},
+	{"NaN standard error", func(r *Row) { r.StdErr = math.NaN() }, "stderr: got NaN"},
+	{"infinite standard error", func(r *Row) { r.StdErr = math.Inf(1) }, "stderr: got +Inf"},
+	{"NaN hit rate", func(r *Row) { r.HitRate = new(math.NaN()) }, "hit_rate: got NaN"},
+	{"hit rate above one", func(r *Row) { r.HitRate = new(1.5) }, "hit_rate: got 1.5"},
+	{"infinite time", func(r *Row) { r.TTFTMillis = new(math.Inf(1)) }, "ttft_ms: got +Inf"},
+	{"overhead below nothing", func(r *Row) { r.TTFTOverhead = new(-1.5) }, "ttft_overhead: got -1.5"},
+	{"NaN speed", func(r *Row) { r.DecodeTokensPerSecond = new(math.NaN()) }, "decode_tokens_per_s: got NaN"},
+	{"no policy", func(r *Row) { r.Policy = "" }, "policy"},
+	{"policy with a line break", func(r *Row) { r.Policy = "a\nb" }, `policy: got "a\nb"`},
+	{"adapter with an escape sequence", func(r *Row) { r.Adapter = "\x1b[2J" }, "adapter"},
+	{"endless policy", func(r *Row) { r.Policy = strings.Repeat("x", 65) }, "at most 64"},
+	{"no task", func(r *Row) { r.Task = "" }, "task"},
+	{"negative budget", func(r *Row) { r.Budget = -1 }, "budget: got -1"},
+	{"negative length", func(r *Row) { r.Tokens = -1 }, "tokens: got -1"},
+	{"no samples", func(r *Row) { r.Samples = 0 }, "samples: got 0"},
+	{"negative bytes", func(r *Row) { r.KeptBytes = -1 }, "kept_bytes: got -1"},
+	{"negative full bytes", func(r *Row) { r.FullBytes = -1 }, "full_bytes: got -1"},
+}
+
+func TestHostileRowsAreErrorsEverywhere(t *testing.T) {
+	png := filepath.Join(t.TempDir(), "plot.png")
+	for _, c := range hostileRows {
+		t.Run(c.name, func(t *testing.T) {
+			rows := sampleRows(nineTasks[:2], []int{16, 32}, sixPolicies[:2])
+			c.change(&rows[4])
+			var out bytes.Buffer
+			_, meanErr := MeanByPolicy(rows)
+			for use, err := range map[string]error{
+				"Validate":     rows[4].Validate(),
+				"WriteJSON":    WriteJSON(&out, rows),
+				"WriteTable":   WriteTable(&out, rows, TableOptions{}),
+				"PlotAccuracy": PlotAccuracy(png, rows),
+				"MeanByPolicy": meanErr,
+			} {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: error %v, want one with %q", use, err, c.want)
+				} else if use != "Validate" && !strings.Contains(err.Error(), "row 4 ") {
+					t.Errorf("%s: error %q does not say which row", use, err)
+				}
+			}
+			if out.Len() != 0 {
+				t.Errorf("output %q in spite of the error", out.String())
+			}
+		})
+	}
+	if _, err := os.Stat(png); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a plot was written in spite of the errors: %v", err)
+	}
+}
+
+func TestRepeatedRowsAreErrors(t *testing.T) {
+	rows := sampleRows(nineTasks[:2], []int{16}, sixPolicies[:1])
+	rows = append(rows, rows[2])
+	want := `rows 2 and 4 are both lookaheadkv/shipped, budget 16, task "single", 512 tokens`
+	if err := WriteJSON(new(bytes.Buffer), rows); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
+func TestReadJSONRefuses(t *testing.T) {
+	valid := `{"policy":"full","budget":0,"task":"a","tokens":5,"samples":1,"accuracy":1,"stderr":0,"kept_bytes":1,"full_bytes":1}`
+	if _, err := ReadJSON(strings.NewReader("[" + valid + "]")); err != nil {
+		t.Fatalf("the valid row of this test: %v", err)
+	}
+	cases := []struct{ name, in, want string }{
+		{"nothing", "", "EOF"},
+		{"null", "null", "got null"},
+		{"an object", valid, "cannot unmarshal object"},
+		{"cut off", "[" + valid, "EOF"},
+		{"two lists", "[" + valid + "][]", "nothing after the list of 1 rows"},
+		{"garbage after the list", "[" + valid + "]x", "nothing after"},
+		{"unknown field", `[{"policie":"full"}]`, "policie"},
+		{"empty row", "[{}]", "row 0"},
+		{"wrong type", `[{"policy":1}]`, "policy"},
+		{"repeated row", "[" + valid + "," + valid + "]", "rows 0 and 1"},
+		{"accuracy out of range", "[" + strings.Replace(valid, `"accuracy":1`, `"accuracy":2`, 1) + "]", "accuracy: got 2"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			rows, err := ReadJSON(strings.NewReader(c.in))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("rows %v, error %v; want an error with %q", rows, err, c.want)
+			}
+		})
+	}
+}
+
+type fullDisk struct{}
+
+var errFullDisk = errors.New("no space left")
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errFullDisk }
+
+func TestWriteErrorsAreReported(t *testing.T) {
+	rows := sampleRows(nineTasks[:1], []int{16}, sixPolicies[:1])
+	if err := WriteJSON(fullDisk{}, rows); !errors.Is(err, errFullDisk) {
+		t.Errorf("WriteJSON: %v", err)
+	}
+	if err := WriteTable(fullDisk{}, rows, TableOptions{}); !errors.Is(err, errFullDisk) {
+		t.Errorf("WriteTable: %v", err)
+	}
+}
+
+func FuzzReadJSON(f *testing.F) {
+	var out bytes.Buffer
+	if err := WriteJSON(&out, sampleRows(nineTasks[:2], []int{16}, sixPolicies[:1])); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(out.Bytes())
+	f.Add([]byte(`[{"policy":"x","hit_rate":1e999}]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		rows, err := ReadJSON(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		var again bytes.Buffer
+		if err := WriteJSON(&again, rows); err != nil {
+			t.Fatalf("rows that were read cannot be written: %v", err)
+		}
+		if !json.Valid(again.Bytes()) {
+			t.Fatalf("invalid JSON %q", again.Bytes())
+		}
+		if len(rows) > 0 {
+			if err := WriteTable(&again, rows, TableOptions{}); err != nil {
+				t.Fatalf("rows that were read make no table: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,291 @@
+package evaluation
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// TableOptions change how WriteTable lays out its rows.
+type TableOptions struct {
+	Markdown bool     // GitHub tables instead of plain text
+	Order    []string // policies from top to bottom, those not named below them; empty: best mean first
+}
+
+// absent stands in a table for a value that was not measured.
+const absent = "–"
+
+// WriteTable writes rows for people: one block per budget (and per prompt length,
+// where the rows compare several), in it one line per policy and one column per
+// task, in percent, followed by the mean over tasks with its standard error and by
+// what the policy costs. Rows of the full cache (budget 0) open every block as the
+// reference, averaged over that block's tasks.
+//
+// A policy that lacks a task in a block gets no mean there and stands last: a mean
+// over fewer tasks would be compared with the others. Columns of measures that no
+// row has are left out. Plain text stays within 120 columns as long as the names
+// allow it. No rows, and invalid or repeated rows, are an error.
+func WriteTable(w io.Writer, rows []Row, opts TableOptions) error {
+	if len(rows) == 0 {
+		return errors.New("write table: no rows")
+	}
+	if err := checkRows(rows); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	measures := measuresOf(meanByPolicy(rows))
+	var out strings.Builder
+	for _, b := range blocksOf(rows) {
+		columns := b.columns(measures, opts.Order)
+		if opts.Markdown {
+			fmt.Fprintf(&out, "**%s**\n\n", b.title)
+			writeMarkdown(&out, columns)
+		} else {
+			fmt.Fprintf(&out, "%s\n\n", b.title)
+			writeText(&out, columns)
+		}
+		out.WriteString("\n")
+	}
+	notes := notesOf(rows, measures)
+	if !opts.Markdown {
+		notes = wrap(notes, textWidth)
+	}
+	out.WriteString(notes + "\n")
+	if _, err := io.WriteString(w, out.String()); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	return nil
+}
+
+// block is one table: the rows of one budget, and those of the full cache on the
+// same tasks.
+type block struct {
+	title string
+	rows  []Row
+	tasks []string // in order of appearance
+}
+
+func blocksOf(rows []Row) []block {
+	type key struct{ tokens, budget int }
+	sweep, uniform := severalLengths(rows), sameLength(rows)
+	keyOf := func(r Row) key {
+		if sweep {
+			return key{r.Tokens, r.Budget}
+		}
+		return key{0, r.Budget}
+	}
+	byKey := make(map[key][]Row)
+	for _, r := range rows {
+		byKey[keyOf(r)] = append(byKey[keyOf(r)], r)
+	}
+	keys := slices.SortedFunc(maps.Keys(byKey), func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.tokens, b.tokens), cmp.Compare(a.budget, b.budget))
+	})
+	hasBudget := make(map[int]bool) // by length: something to be the reference of
+	for _, k := range keys {
+		hasBudget[k.tokens] = hasBudget[k.tokens] || k.budget > 0
+	}
+	var blocks []block
+	for _, k := range keys {
+		if k.budget == 0 && hasBudget[k.tokens] {
+			continue
+		}
+		b := block{title: "Full cache", rows: byKey[k]}
+		for _, r := range b.rows {
+			if !slices.Contains(b.tasks, r.Task) {
+				b.tasks = append(b.tasks, r.Task)
+			}
+		}
+		if k.budget > 0 {
+			b.title = fmt.Sprintf("Budget %d", k.budget)
+			for _, r := range byKey[key{k.tokens, 0}] {
+				if slices.Contains(b.tasks, r.Task) {
+					b.rows = append(b.rows, r)
+				}
+			}
+		}
+		if n := b.rows[0].Tokens; n > 0 && (sweep || uniform) {
+			b.title += fmt.Sprintf(", prompts of %d tokens", n)
+		}
+		blocks = append(blocks, b)
+	}
+	return blocks
+}
+
+// severalLengths tells whether some cell was measured at more than one prompt length.
+func severalLengths(rows []Row) bool {
+	tokens := make(map[cell]int)
+	for _, r := range rows {
+		if n, ok := tokens[r.cellAnyLength()]; ok && n != r.Tokens {
+			return true
+		}
+		tokens[r.cellAnyLength()] = r.Tokens
+	}
+	return false
+}
+
+func sameLength(rows []Row) bool {
+	return !slices.ContainsFunc(rows, func(r Row) bool { return r.Tokens != rows[0].Tokens })
+}
+
+// measure is a column after the tasks.
+type measure struct {
+	head   string // lines of the column's head in plain text
+	note   string
+	format func(Mean) string // absent if the mean lacks it
+}
+
+func measuresOf(means []Mean) []measure {
+	optional := func(get func(Mean) *float64, format func(float64) string) func(Mean) string {
+		return func(m Mean) string {
+			if v := get(m); v != nil {
+				return format(*v)
+			}
+			return absent
+		}
+	}
+	all := []measure{
+		{"hit\n%", "hit: critical-KV hit rate against the true response",
+			optional(func(m Mean) *float64 { return m.HitRate }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
+		{"kept\nKiB", "kept: bytes held after eviction, and their share of the full cache",
+			func(m Mean) string { return formatKiB(m.KeptBytes) }},
+		{"kept\n%", "",
+			func(m Mean) string {
+				if m.FullBytes == 0 {
+					return absent
+				}
+				return formatPercent(m.KeptBytes / m.FullBytes)
+			}},
+		{"TTFT\n+%", "TTFT: time added to a plain prefill before the first token",
+			optional(func(m Mean) *float64 { return m.TTFTOverhead }, formatOverhead)},
+		{"decode\ntok/s", "decode: tokens per second after the first",
+			optional(func(m Mean) *float64 { return m.DecodeTokensPerSecond }, formatRate)},
+	}
+	return slices.DeleteFunc(all, func(c measure) bool {
+		return !slices.ContainsFunc(means, func(m Mean) bool { return c.format(m) != absent })
+	})
+}
+
+func formatKiB(bytes float64) string {
+	if kib := bytes / 1024; kib < 100 {
+		return fmt.Sprintf("%.1f", kib)
+	}
+	return fmt.Sprintf("%.0f", bytes/1024)
+}
+
+func formatPercent(share float64) string {
+	if share >= 0.9995 {
+		return fmt.Sprintf("%.0f", 100*share)
+	}
+	return fmt.Sprintf("%.1f", 100*share)
+}
+
+func formatOverhead(share float64) string {
+	if math.Abs(share) >= 0.0995 {
+		return fmt.Sprintf("%+.0f", 100*share)
+	}
+	return fmt.Sprintf("%+.1f", 100*share)
+}
+
+func formatRate(perSecond float64) string {
+	if perSecond < 100 {
+		return fmt.Sprintf("%.1f", perSecond)
+	}
+	return fmt.Sprintf("%.0f", perSecond)
+}
+
+// column is one column of a table; the first one is aligned left.
+type column struct {
+	head  string // may have line breaks
+	task  bool   // head is a name that may be broken to save width
+	cells []string
+}
+
+func (b block) columns(measures []measure, order []string) []column {
+	accuracy := make(map[cell]string) // a block has one length, or one length per task
+	for _, r := range b.rows {
+		accuracy[r.cellAnyLength()] = fmt.Sprintf("%.0f", 100*r.Accuracy)
+	}
+	lines := meanByPolicy(b.rows)
+	b.sort(lines, order)
+
+	columns := []column{{head: "policy"}}
+	for _, task := range b.tasks {
+		columns = append(columns, column{head: task, task: true})
+	}
+	columns = append(columns, column{head: "mean ±se"})
+	for _, m := range measures {
+		columns = append(columns, column{head: m.head})
+	}
+	for _, m := range lines {
+		cells := []string{m.Label()}
+		for _, task := range b.tasks {
+			at := cell{policy: m.Policy, adapter: m.Adapter, budget: m.Budget, task: task}
+			cells = append(cells, cmp.Or(accuracy[at], absent))
+		}
+		if m.Cells < len(b.tasks) {
+			cells = append(cells, absent)
+		} else {
+			cells = append(cells, fmt.Sprintf("%.1f ±%.1f", 100*m.Accuracy, 100*m.StdErr))
+		}
+		for _, measure := range measures {
+			cells = append(cells, measure.format(m))
+		}
+		for i := range columns {
+			columns[i].cells = append(columns[i].cells, cells[i])
+		}
+	}
+	return columns
+}
+
+// sort puts the full cache first, incomplete policies last, and the others in the
+// given order or by falling mean.
+func (b block) sort(lines []Mean, order []string) {
+	position := func(m Mean) int {
+		if i := slices.Index(order, m.Policy); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	number := func(condition bool) int {
+		if condition {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(lines, func(a, c Mean) int {
+		return cmp.Or(
+			cmp.Compare(number(a.Budget > 0), number(c.Budget > 0)),
+			cmp.Compare(number(a.Cells < len(b.tasks)), number(c.Cells < len(b.tasks))),
+			cmp.Compare(position(a), position(c)),
+			cmp.Compare(c.Accuracy, a.Accuracy),
+			cmp.Compare(a.Label(), c.Label()))
+	})
+}
+
+// notesOf explains the columns.
+func notesOf(rows []Row, measures []measure) string {
+	low, high := rows[0].Samples, rows[0].Samples
+	for _, r := range rows {
+		low, high = min(low, r.Samples), max(high, r.Samples)
+	}
+	samples := fmt.Sprint(low)
+	if low != high {
+		samples = fmt.Sprintf("%d–%d", low, high)
+	}
+	notes := []string{
+		"Budget: KV pairs kept per KV head and layer",
+		fmt.Sprintf("tasks: exact answers in %% (%s samples each)", samples),
+		"mean: over tasks, with its standard error",
+	}
+	for _, m := range measures {
+		if m.note != "" {
+			notes = append(notes, m.note)
+		}
+	}
+	return strings.Join(notes, "; ") + "."
+}

@@ -1,0 +1,183 @@
+package evaluation
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func table(t *testing.T, rows []Row, opts TableOptions) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := WriteTable(&out, rows, opts); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestTableGoldens(t *testing.T) {
+	rows := sampleRows(nineTasks, []int{16, 128}, sixPolicies)
+	golden(t, "table.txt", []byte(table(t, rows, TableOptions{})))
+	golden(t, "table.md", []byte(table(t, rows, TableOptions{Markdown: true})))
+}
+
+func TestTextFits120Columns(t *testing.T) {
+	rows := sampleRows(nineTasks, []int{16, 100000}, sixPolicies)
+	for i := range rows {
+		rows[i].FullBytes *= 100
+		rows[i].KeptBytes *= 100 // seven digits of KiB
+	}
+	for i, line := range strings.Split(table(t, rows, TableOptions{}), "\n") {
+		if n := utf8.RuneCountInString(line); n > textWidth {
+			t.Errorf("line %d has %d columns: %s", i+1, n, line)
+		}
+	}
+}
+
+// lines returns the first word of every line that starts with one of the words.
+func lines(table string, words ...string) (found []string) {
+	for _, line := range strings.Split(table, "\n") {
+		if first, _, _ := strings.Cut(line, " "); slices.Contains(words, first) {
+			found = append(found, first)
+		}
+	}
+	return found
+}
+
+func TestTableOrder(t *testing.T) {
+	rows := sampleRows(nineTasks[:2], []int{64}, []string{"snapkv", "h2o", "tova"}) // in falling quality
+	cases := []struct {
+		name  string
+		order []string
+		want  []string
+	}{
+		{"best first", nil, []string{"full", "snapkv", "h2o", "tova"}},
+		{"given", []string{"tova", "unknown", "h2o", "snapkv"}, []string{"full", "tova", "h2o", "snapkv"}},
+		{"given in part", []string{"tova"}, []string{"full", "tova", "snapkv", "h2o"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := lines(table(t, rows, TableOptions{Order: c.order}), c.want...); !slices.Equal(got, c.want) {
+				t.Errorf("order %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestPolicyWithoutATaskHasNoMeanAndStandsLast(t *testing.T) {
+	rows := sampleRows([]string{"a", "b"}, []int{64}, []string{"best", "worst"})
+	rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Policy == "best" && r.Task == "b" })
+	out := table(t, rows, TableOptions{Markdown: true})
+	if i, j := strings.Index(out, "| best "), strings.Index(out, "| worst "); i < j {
+		t.Errorf("the incomplete policy does not stand last:\n%s", out)
+	}
+	if !strings.Contains(out, "| best | 8") || !strings.Contains(out, "| – | – |") {
+		t.Errorf("want the measured task, and no value for the other task and the mean:\n%s", out)
+	}
+}
+
+// The full cache is averaged over the tasks of each block, not over all it has.
+func TestReferenceIsAveragedOverTheBlocksTasks(t *testing.T) {
+	row := func(policy string, budget int, task string, accuracy float64) Row {
+		return Row{Policy: policy, Budget: budget, Task: task, Tokens: 8, Samples: 4, Accuracy: accuracy}
+	}
+	out := table(t, []Row{row("full", 0, "a", 1), row("full", 0, "b", 0.5), row("tova", 64, "a", 0.25), row("tova", 32, "b", 0.75)},
+		TableOptions{Markdown: true})
+	for _, want := range []string{"| full | 100 | 100.0 ±0.0 |", "| full | 50 | 50.0 ±0.0 |"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "Full cache") {
+		t.Errorf("the full cache has a block of its own:\n%s", out)
+	}
+}
+
+func TestTableTitles(t *testing.T) {
+	row := func(policy string, budget int, task string, tokens int) Row {
+		return Row{Policy: policy, Budget: budget, Task: task, Tokens: tokens, Samples: 4, Accuracy: 0.5}
+	}
+	cases := []struct {
+		name string
+		rows []Row
+		want []string
+	}{
+		{"one length", []Row{row("full", 0, "a", 512), row("tova", 64, "a", 512), row("tova", 32, "a", 512)},
+			[]string{"Budget 32, prompts of 512 tokens", "Budget 64, prompts of 512 tokens"}},
+		{"length unknown", []Row{row("tova", 64, "a", 0)}, []string{"Budget 64"}},
+		{"a length for every task", []Row{row("tova", 64, "a", 100), row("tova", 64, "b", 200)}, []string{"Budget 64"}},
+		{"several lengths", []Row{row("tova", 64, "a", 1024), row("full", 0, "a", 512), row("tova", 64, "a", 512)},
+			[]string{"Budget 64, prompts of 512 tokens", "Budget 64, prompts of 1024 tokens"}},
+		{"full cache only", []Row{row("full", 0, "a", 512)}, []string{"Full cache, prompts of 512 tokens"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var got []string
+			for _, line := range strings.Split(table(t, c.rows, TableOptions{}), "\n") {
+				if strings.HasPrefix(line, "Budget ") || strings.HasPrefix(line, "Full cache") {
+					got = append(got, line)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("titles %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestColumnsOfAbsentMeasuresAreLeftOut(t *testing.T) {
+	rows := []Row{{Policy: "tova", Budget: 8, Task: "a", Samples: 4, Accuracy: 0.5, StdErr: 0.25, KeptBytes: 512, FullBytes: 2048}}
+	out := table(t, rows, TableOptions{Markdown: true})
+	if want := "| policy | a | mean ±se | kept KiB | kept % |\n"; !strings.Contains(out, want) {
+		t.Errorf("no head %q in\n%s", want, out)
+	}
+	if want := "| tova | 50 | 50.0 ±25.0 | 0.5 | 25.0 |\n"; !strings.Contains(out, want) {
+		t.Errorf("no line %q in\n%s", want, out)
+	}
+	for _, absentNote := range []string{"hit:", "TTFT:", "decode:"} {
+		if strings.Contains(out, absentNote) {
+			t.Errorf("a note on %q, which is not there:\n%s", absentNote, out)
+		}
+	}
+}
+
+func TestMarkdownEscapesNames(t *testing.T) {
+	rows := []Row{{Policy: "a|b", Adapter: `<x>\`, Budget: 8, Task: "one_*task*", Samples: 4}}
+	out := table(t, rows, TableOptions{Markdown: true})
+	for _, want := range []string{`| a\|b/&lt;x>\\ |`, `| one\_\*task\* |`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+func TestTableOfNothingIsAnError(t *testing.T) {
+	if err := WriteTable(new(bytes.Buffer), nil, TableOptions{}); err == nil || !strings.Contains(err.Error(), "no rows") {
+		t.Errorf("error %v, want one about no rows", err)
+	}
+}
+
+func TestBreakName(t *testing.T) {
+	cases := []struct {
+		name  string
+		limit int
+		want  []string
+	}{
+		{"short", 5, []string{"short"}},
+		{"question_first", 9, []string{"question_", "first"}},
+		{"a_b_c_d", 4, []string{"a_b_", "c_d"}},
+		{"ordinal", 5, []string{"ordi", "nal"}},
+		{"fünfzehn", 4, []string{"fünf", "zehn"}},
+		{"trailing_", 9, []string{"trailing_"}},
+	}
+	for _, c := range cases {
+		t.Run(fmt.Sprintf("%s/%d", c.name, c.limit), func(t *testing.T) {
+			if got := breakName(c.name, c.limit); !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
