@@ -1,0 +1,115 @@
+package train
+
+import (
+	"fmt"
+	"math"
+
+	"glimpse/losses"
+	"glimpse/model"
+)
+
+// Config is a resolved training configuration.
+type Config struct {
+	Adapters []AdapterConfig `json:"adapters"`
+
+	Steps       int     `json:"steps"`        // optimiser steps
+	Batch       int     `json:"batch"`        // samples per step, accumulated
+	Seed        uint64  `json:"seed"`         // of data order
+	MaxResponse int     `json:"max_response"` // most response tokens generated or used
+	Warmup      int     `json:"warmup"`       // steps of linear warm-up
+	Schedule    string  `json:"schedule"`     // "cosine" or "constant"
+	FinalRatio  float64 `json:"final_ratio"`  // learning rate at the end of the cosine, as a share of the peak
+	Beta1       float64 `json:"beta1"`
+	Beta2       float64 `json:"beta2"`
+	Epsilon     float64 `json:"epsilon"`
+	WeightDecay float64 `json:"weight_decay"` // decoupled
+	Clip        float64 `json:"clip"`         // global gradient norm; 0: none
+
+	Workers     int   `json:"-"` // samples worked on at the same time; 0 chooses
+	CacheMemory int64 `json:"-"` // bytes of prompts' keys, values and targets kept in memory
+	CacheDisk   int64 `json:"-"` // and, beyond that, on disk
+}
+
+// AdapterConfig is one adapter of a run.
+type AdapterConfig struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	model.AdapterConfig
+	Loss         string  `json:"loss"` // "" is the kind's own
+	LearningRate float64 `json:"learning_rate"`
+	Pooling      int     `json:"pooling"` // kernel that the exported adapter asks for
+}
+
+// DefaultConfig holds the settings that both papers leave to the trainer.
+func DefaultConfig() Config {
+	return Config{
+		Steps: 1000, Batch: 16, MaxResponse: 512, Warmup: 20, Schedule: "cosine", FinalRatio: 0.02,
+		Beta1: 0.9, Beta2: 0.98, Epsilon: 1e-8, Clip: 1,
+	}
+}
+
+// Validate fills in defaults that depend on others and checks every range.
+func (c *Config) Validate(m *model.Model) error {
+	if len(c.Adapters) == 0 {
+		return fmt.Errorf("train: no adapter to train")
+	}
+	names := make(map[string]bool)
+	for i := range c.Adapters {
+		a := &c.Adapters[i]
+		kind, err := model.AdapterKinds.Lookup(a.Kind)
+		if err != nil {
+			return fmt.Errorf("train: adapter %d: %w", i, err)
+		}
+		if a.Name == "" {
+			a.Name = a.Kind
+		}
+		if names[a.Name] {
+			return fmt.Errorf("train: two adapters named %q", a.Name)
+		}
+		names[a.Name] = true
+		if a.Loss == "" {
+			a.Loss = kind.Loss
+		}
+		if _, err := losses.Losses.Lookup(a.Loss); err != nil {
+			return fmt.Errorf("train: adapter %s: %w", a.Name, err)
+		}
+		if !(a.LearningRate > 0) || a.LearningRate > 10 {
+			return fmt.Errorf("train: adapter %s: learning rate: got %v, want above 0 to 10", a.Name, a.LearningRate)
+		}
+		if a.Pooling < 1 || a.Pooling%2 == 0 {
+			return fmt.Errorf("train: adapter %s: pooling: got %d, want an odd kernel", a.Name, a.Pooling)
+		}
+		if err := a.Validate(m); err != nil {
+			return fmt.Errorf("train: adapter %s: %w", a.Name, err)
+		}
+	}
+	for _, f := range []struct {
+		name           string
+		value, min, to float64
+	}{
+		{"steps", float64(c.Steps), 1, 1e9}, {"batch", float64(c.Batch), 1, 1 << 20}, {"max response", float64(c.MaxResponse), 1, 1 << 20},
+		{"warm-up", float64(c.Warmup), 0, 1e9}, {"final ratio", c.FinalRatio, 0, 1},
+		{"beta1", c.Beta1, 0, 1 - 1e-9}, {"beta2", c.Beta2, 0, 1 - 1e-9}, {"epsilon", c.Epsilon, 1e-30, 1},
+		{"weight decay", c.WeightDecay, 0, 10}, {"clip", c.Clip, 0, 1e9}, {"workers", float64(c.Workers), 0, 1 << 12},
+	} {
+		if !(f.value >= f.min && f.value <= f.to) {
+			return fmt.Errorf("train: %s: got %v, want %v to %v", f.name, f.value, f.min, f.to)
+		}
+	}
+	if c.Schedule != "cosine" && c.Schedule != "constant" {
+		return fmt.Errorf("train: unknown schedule %q, want one of: constant, cosine", c.Schedule)
+	}
+	return nil
+}
+
+// rate is the learning rate's factor at a step, counted from 0.
+func (c *Config) rate(step int) float64 {
+	f := 1.0
+	if c.Schedule == "cosine" {
+		f = c.FinalRatio + (1-c.FinalRatio)*0.5*(1+math.Cos(math.Pi*float64(step)/float64(c.Steps)))
+	}
+	if step < c.Warmup {
+		f *= float64(step+1) / float64(c.Warmup)
+	}
+	return f
+}

@@ -1,0 +1,128 @@
+package train
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"glimpse/checkpoints"
+	"glimpse/internal/simd"
+	"glimpse/kernels"
+)
+
+// runRecord is what a checkpoint says besides its tensors.
+type runRecord struct {
+	Step    int             `json:"step"` // optimiser steps done; also the position in the data
+	Skipped int             `json:"skipped"`
+	Config  json.RawMessage `json:"config"`
+	Source  string          `json:"source"`
+	Model   string          `json:"model_sha256"`
+	// Bits are only promised to repeat on the same backend and instruction set.
+	Device string `json:"device"`
+	SIMD   string `json:"simd"`
+}
+
+// record describes the run as it stands.
+func (t *Trainer) record(modelSHA256 string) (runRecord, error) {
+	config, err := json.Marshal(t.Config)
+	return runRecord{
+		Step: t.done, Skipped: t.skipped, Config: config, Source: t.source.Describe(), Model: modelSHA256,
+		Device: t.Model.Backend.Name(), SIMD: simd.Level(),
+	}, err
+}
+
+// tensors visits every tensor of the run's state by a name of its own.
+func (t *Trainer) tensors(f func(name string, x *kernels.Tensor)) {
+	for _, l := range t.learners {
+		for i, p := range l.params {
+			f(l.Name+"/"+p.Name, p.Tensor)
+			f(l.Name+"/"+p.Name+"/m", l.m[i])
+			f(l.Name+"/"+p.Name+"/v", l.v[i])
+		}
+	}
+}
+
+// Save writes a checkpoint, atomically: parameters, moments and the position in
+// the data, which is also that of the schedule. A run that goes on from it has
+// the bits of one that was never stopped.
+func (t *Trainer) Save(path, modelSHA256 string) error {
+	record, err := t.record(modelSHA256)
+	if err != nil {
+		return err
+	}
+	s := &checkpoints.State{Tensors: make(map[string]checkpoints.StateTensor)}
+	if s.Run, err = json.Marshal(record); err != nil {
+		return err
+	}
+	t.tensors(func(name string, x *kernels.Tensor) {
+		v := checkpoints.StateTensor{Shape: x.Shape}
+		if x.DType == kernels.F64 {
+			v.F64 = x.F64()
+		} else {
+			v.F32 = x.F32()
+		}
+		s.Tensors[name] = v
+	})
+	return checkpoints.WriteState(path, s)
+}
+
+// Resume takes up a checkpoint of the same run: the same model, configuration,
+// data, device and instruction set. Anything else is an error that names what
+// differs, and the trainer is as it was.
+func (t *Trainer) Resume(path, modelSHA256 string) error {
+	s, err := checkpoints.ReadState(path)
+	if err != nil {
+		return err
+	}
+	fail := func(what string, got, want any) error {
+		return fmt.Errorf("resume %s: %s: the checkpoint has %v, this run %v", path, what, got, want)
+	}
+	var got runRecord
+	if err := json.Unmarshal(s.Run, &got); err != nil {
+		return fmt.Errorf("resume %s: %w", path, err)
+	}
+	want, err := t.record(modelSHA256)
+	if err != nil {
+		return err
+	}
+	var a, b bytes.Buffer
+	if err := json.Compact(&a, got.Config); err != nil {
+		return fmt.Errorf("resume %s: %w", path, err)
+	}
+	if err := json.Compact(&b, want.Config); err != nil {
+		return err
+	}
+	switch {
+	case got.Model != want.Model:
+		return fail("model weights", got.Model, want.Model)
+	case a.String() != b.String():
+		return fail("settings", a.String(), b.String())
+	case got.Source != want.Source:
+		return fail("data", got.Source, want.Source)
+	case got.Device != want.Device || got.SIMD != want.SIMD:
+		return fail("device and instruction set", got.Device+" "+got.SIMD, want.Device+" "+want.SIMD)
+	case got.Step < 0 || got.Step > t.Config.Steps:
+		return fail("step", got.Step, t.Config.Steps)
+	}
+	t.tensors(func(name string, x *kernels.Tensor) {
+		v, ok := s.Tensors[name]
+		if !ok || len(v.F32)+len(v.F64) != x.Len() || (v.F64 != nil) != (x.DType == kernels.F64) {
+			err = fmt.Errorf("resume %s: tensor %s: shape %v, want %v", path, name, v.Shape, x.Shape)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	t.tensors(func(name string, x *kernels.Tensor) {
+		if v := s.Tensors[name]; v.F64 != nil {
+			copy(x.F64(), v.F64)
+		} else {
+			copy(x.F32(), v.F32)
+		}
+	})
+	t.done, t.skipped = got.Step, got.Skipped
+	return nil
+}
+
+// Done is the number of optimiser steps done.
+func (t *Trainer) Done() int { return t.done }

@@ -1,0 +1,376 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"glimpse/autodiff"
+	"glimpse/internal/parallel"
+	"glimpse/kernels"
+	"glimpse/losses"
+	"glimpse/model"
+)
+
+// ErrNonFinite is returned when a loss or gradient is NaN or infinite.
+var ErrNonFinite = errors.New("not finite")
+
+// Trainer trains the adapters of a configuration on one model.
+type Trainer struct {
+	Model    *model.Model
+	Config   Config
+	source   Source
+	learners []*learner
+	workers  []*worker
+	store    *store
+	done     int // optimiser steps
+	skipped  int
+}
+
+// learner is one adapter in training.
+type learner struct {
+	AdapterConfig
+	adapter model.Adapter
+	loss    losses.Loss
+	params  []model.Parameter
+	sum     []*kernels.Tensor // gradients of the current batch
+	m, v    []*kernels.Tensor // AdamW moments
+}
+
+// worker works on one sample at a time.
+type worker struct {
+	runner *model.Runner
+	graphs []*adapterGraph // per learner
+}
+
+// adapterGraph is the compiled graph of one learner.
+type adapterGraph struct {
+	*autodiff.Graph
+	sample *autodiff.Sample
+}
+
+// New makes a trainer. It validates the configuration and compiles the graphs.
+// Close releases what it holds.
+func New(m *model.Model, c Config, source Source) (*Trainer, error) {
+	if err := c.Validate(m); err != nil {
+		return nil, err
+	}
+	t := &Trainer{Model: m, Config: c, source: source}
+	for _, a := range c.Adapters {
+		kind, err := model.AdapterKinds.Lookup(a.Kind)
+		if err != nil {
+			return nil, err
+		}
+		l := &learner{AdapterConfig: a}
+		if l.adapter, err = kind.New(m, a.AdapterConfig); err != nil {
+			return nil, err
+		}
+		if l.loss, err = losses.Losses.Lookup(a.Loss); err != nil {
+			return nil, err
+		}
+		l.params = l.adapter.Parameters()
+		for _, p := range l.params {
+			for _, dst := range []*[]*kernels.Tensor{&l.sum, &l.m, &l.v} {
+				z := m.Backend.Alloc(p.Tensor.DType, p.Tensor.Shape...)
+				m.Backend.Fill(z, 0)
+				*dst = append(*dst, z)
+			}
+		}
+		t.learners = append(t.learners, l)
+	}
+	for range max(1, min(t.concurrency(), c.Batch)) {
+		w := &worker{runner: m.NewRunner()}
+		for _, l := range t.learners {
+			g, err := compile(m, l.adapter, l.loss)
+			if err != nil {
+				return nil, err
+			}
+			w.graphs = append(w.graphs, g)
+		}
+		t.workers = append(t.workers, w)
+	}
+	if source.Repeats() && c.CacheMemory+c.CacheDisk > 0 {
+		t.store = newStore(m.Backend, c.CacheMemory, c.CacheDisk)
+	}
+	return t, nil
+}
+
+func compile(m *model.Model, a model.Adapter, loss losses.Loss) (*adapterGraph, error) {
+	g := &adapterGraph{Graph: autodiff.New(m.Backend), sample: new(autodiff.Sample)}
+	if err := g.Compile(g.Loss(a.Scores(g.Graph, g.sample), g.sample, loss.Func)); err != nil {
+		return nil, fmt.Errorf("train: adapter %s: %w", a.Kind(), err)
+	}
+	return g, nil
+}
+
+// smallModel is the size, in base-model parameters, up to which whole samples
+// keep the cores busy better than the operations of one sample can.
+const smallModel = 20_000_000
+
+func (t *Trainer) concurrency() int {
+	if t.Config.Workers > 0 {
+		return t.Config.Workers
+	}
+	if t.Model.Network.Parameters() <= smallModel {
+		return parallel.Threads()
+	}
+	return 1
+}
+
+// Close releases graphs and cached samples.
+func (t *Trainer) Close() error {
+	var errs []error
+	for _, w := range t.workers {
+		for _, g := range w.graphs {
+			errs = append(errs, g.Close())
+		}
+	}
+	if t.store != nil {
+		errs = append(errs, t.store.close())
+	}
+	return errors.Join(errs...)
+}
+
+// StepResult is what one optimiser step measured.
+type StepResult struct {
+	Step     int             `json:"step"` // from 1
+	Samples  int             `json:"samples"`
+	Skipped  int             `json:"skipped"` // samples so far whose response was empty
+	Adapters []AdapterResult `json:"adapters"`
+	Seconds  float64         `json:"seconds"`
+}
+
+// AdapterResult is one adapter's part of a step.
+type AdapterResult struct {
+	Name         string  `json:"name"`
+	Loss         float64 `json:"loss"` // as the paper defines it, mean over samples
+	GradNorm     float64 `json:"grad_norm"`
+	LearningRate float64 `json:"learning_rate"`
+}
+
+// Run trains from where the trainer stands to the end. onStep is told of every
+// step; an error of it stops the run. So does the end of ctx, in the middle of a
+// step: parameters and moments are then those of the last whole step.
+func (t *Trainer) Run(ctx context.Context, onStep func(StepResult) error) error {
+	for t.done < t.Config.Steps {
+		r, err := t.step(ctx, t.done)
+		if err != nil {
+			return fmt.Errorf("train: step %d: %w", t.done+1, err)
+		}
+		t.done++
+		if onStep != nil {
+			if err := onStep(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// turns makes workers add their results in the order of the samples.
+type turns struct {
+	mu   sync.Mutex
+	cond *sync.Cond
+	next int
+}
+
+func (t *turns) take(i int, f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.next != i {
+		t.cond.Wait()
+	}
+	f()
+	t.next++
+	t.cond.Broadcast()
+}
+
+// step does one optimiser step.
+func (t *Trainer) step(ctx context.Context, s int) (StepResult, error) {
+	start := time.Now()
+	samples := make([]Sample, t.Config.Batch)
+	for i := range samples {
+		var err error
+		if samples[i], err = t.source.At(s*t.Config.Batch + i); err != nil {
+			return StepResult{}, err
+		}
+	}
+	b := t.Model.Backend
+	for _, l := range t.learners {
+		for _, g := range l.sum {
+			b.Fill(g, 0)
+		}
+	}
+	losses := make([]float64, len(t.learners))
+	used, skipped := 0, 0
+	var failed error
+	order := &turns{}
+	order.cond = sync.NewCond(&order.mu)
+	var claim atomic.Int64
+	var wg sync.WaitGroup
+	for _, w := range t.workers {
+		wg.Go(func() {
+			for {
+				i := int(claim.Add(1)) - 1
+				if i >= len(samples) {
+					return
+				}
+				values, n, err := t.work(ctx, w, samples[i])
+				order.take(i, func() {
+					switch {
+					case failed != nil:
+					case errors.Is(err, errEmptyResponse):
+						skipped++
+					case err != nil:
+						failed = fmt.Errorf("sample %s: %w", samples[i].ID, err)
+					default:
+						used++
+						failed = t.collect(w, losses, values, n)
+					}
+				})
+			}
+		})
+	}
+	wg.Wait()
+	if failed != nil {
+		return StepResult{}, failed
+	}
+	t.skipped += skipped
+	r := StepResult{Step: s + 1, Samples: used, Skipped: t.skipped}
+	for i, l := range t.learners {
+		a := AdapterResult{Name: l.Name}
+		if used > 0 {
+			a.Loss = losses[i] / float64(used)
+			var err error
+			if a.GradNorm, a.LearningRate, err = t.update(l, s, used); err != nil {
+				return StepResult{}, err
+			}
+		}
+		r.Adapters = append(r.Adapters, a)
+	}
+	r.Seconds = time.Since(start).Seconds()
+	return r, nil
+}
+
+// work runs a sample through all adapters' graphs and returns their losses as
+// minimised, and the prompt's length.
+func (t *Trainer) work(ctx context.Context, w *worker, s Sample) ([]float64, int, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	p, err := t.prepared(ctx, w.runner, s)
+	if err != nil {
+		return nil, 0, err
+	}
+	values := make([]float64, len(w.graphs))
+	for i, g := range w.graphs {
+		*g.sample = p.sample(t.Model, t.learners[i].Rows)
+		if values[i], err = g.Run(); err != nil {
+			return nil, 0, err
+		}
+		if v := values[i]; v-v != 0 {
+			return nil, 0, fmt.Errorf("adapter %s: loss is %v: %w: %w", t.learners[i].Name, v, ErrNonFinite, t.Model.ExplainNonFinite())
+		}
+	}
+	return values, p.entries, nil
+}
+
+// prepared takes a sample from the store or prepares it.
+func (t *Trainer) prepared(ctx context.Context, r *model.Runner, s Sample) (*prepared, error) {
+	if t.store == nil {
+		return prepare(ctx, r, s, t.Config.MaxResponse)
+	}
+	if p, err := t.store.get(s.Key); p != nil || err != nil {
+		return p, err
+	}
+	p, err := prepare(ctx, r, s, t.Config.MaxResponse)
+	if err != nil {
+		return nil, err
+	}
+	return p, t.store.put(s.Key, p)
+}
+
+// collect adds a worker's losses and gradients to the batch.
+func (t *Trainer) collect(w *worker, losses, values []float64, n int) error {
+	for i, l := range t.learners {
+		losses[i] += l.loss.Report(values[i], n)
+		for j, sum := range l.sum {
+			g, err := w.graphs[i].Gradient(j)
+			if err != nil {
+				return err
+			}
+			t.Model.Backend.Axpy(sum, 1, g)
+		}
+	}
+	return nil
+}
+
+// update does an adapter's AdamW step on the mean gradient of so many samples,
+// clipped to the global norm.
+func (t *Trainer) update(l *learner, s, samples int) (norm, rate float64, err error) {
+	c, b := &t.Config, t.Model.Backend
+	for _, g := range l.sum {
+		norm += b.SumSquares(g)
+	}
+	scale := 1 / float64(samples)
+	norm = math.Sqrt(norm) * scale
+	if norm-norm != 0 {
+		return 0, 0, fmt.Errorf("adapter %s: gradient norm is %v: %w", l.Name, norm, ErrNonFinite)
+	}
+	if c.Clip > 0 && norm > c.Clip {
+		scale *= c.Clip / norm
+	}
+	rate = l.LearningRate * c.rate(s)
+	a := kernels.AdamWStep{
+		Beta1: c.Beta1, Beta2: c.Beta2, Epsilon: c.Epsilon, WeightDecay: c.WeightDecay,
+		Correct1: 1 - math.Pow(c.Beta1, float64(s+1)), Correct2: 1 - math.Pow(c.Beta2, float64(s+1)),
+		LearningRate: rate, GradScale: scale,
+	}
+	for i, p := range l.params {
+		b.AdamW(p.Tensor, l.sum[i], l.m[i], l.v[i], a)
+	}
+	return norm, rate, nil
+}
+
+// Adapter returns adapter i of the configuration in its present state.
+func (t *Trainer) Adapter(i int) model.Adapter { return t.learners[i].adapter }
+
+// Skipped is the number of samples so far whose response was empty.
+func (t *Trainer) Skipped() int { return t.skipped }
+
+// Evaluate returns every adapter's mean loss on samples [from, to) of a source,
+// which it does not train on.
+func (t *Trainer) Evaluate(ctx context.Context, source Source, from, to int) ([]float64, error) {
+	sums, used := make([]float64, len(t.learners)), 0
+	w := t.workers[0]
+	for i := from; i < to; i++ {
+		s, err := source.At(i)
+		if err != nil {
+			return nil, err
+		}
+		p, err := prepare(ctx, w.runner, s, t.Config.MaxResponse)
+		if errors.Is(err, errEmptyResponse) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("validation sample %s: %w", s.ID, err)
+		}
+		used++
+		for j, g := range w.graphs {
+			*g.sample = p.sample(t.Model, t.learners[j].Rows)
+			v, err := g.Run()
+			if err != nil {
+				return nil, err
+			}
+			sums[j] += t.learners[j].loss.Report(v, p.entries)
+		}
+	}
+	for j := range sums {
+		sums[j] /= float64(max(1, used))
+	}
+	return sums, nil
+}
