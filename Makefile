@@ -1,0 +1,41 @@
+# Everything here is also reachable without make: see README.md.
+
+# The version that knows the Go version of go.mod; .ci/run uses "make lint".
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Benchmarks print what benchstat reads: run them with COUNT=10 before and after a
+# change and compare the two outputs.
+COUNT = 1
+
+.PHONY: build test demo bench adapters fmt vet lint
+
+build:
+	./scripts/setup.sh
+	go build -o bin/ ./cmd/...
+
+test:
+	./scripts/test.sh
+
+demo:
+	./scripts/demo.sh
+
+# Step time, prefill time, floor and their ratio at 512 tokens with 16 response
+# tokens, caches off; then the kernels below them.
+bench:
+	./scripts/setup.sh
+	go test -run '^$$' -bench . -count $(COUNT) ./internal/train ./kernels ./internal/simd
+
+# Trains the adapters that ship with the built-in model.
+adapters:
+	./scripts/shipped_adapters.sh
+
+fmt:
+	gofmt -w $$(go list -f '{{.Dir}}' ./...)
+
+# Also as arm64: what is compiled for other processors must compile, too.
+vet:
+	go vet ./...
+	GOOS=linux GOARCH=arm64 go vet ./...
+
+lint:
+	go run $(STATICCHECK) ./...

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"glimpse/eviction"
+)
+
+// execute runs the command as a user would.
+func execute(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	root := newRoot()
+	root.SilenceErrors, root.SilenceUsage = true, true
+	var out, log bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&log)
+	root.SetArgs(args)
+	err = root.ExecuteContext(context.Background())
+	return out.String(), log.String(), err
+}
+
+// TestExamplesAreAnswered: the built-in model answers its examples with the full
+// cache.
+func TestExamplesAreAnswered(t *testing.T) {
+	for _, example := range []string{"needle", "chain", "copy"} {
+		out, log, err := execute(t, "run", "--policy", "full", "--example", example)
+		if err != nil {
+			t.Fatalf("%s: %v", example, err)
+		}
+		if !strings.Contains(log, "the answer is right") || strings.TrimSpace(out) == "" {
+			t.Errorf("%s: answered %q\n%s", example, out, log)
+		}
+		if !strings.Contains(log, "(100.0%)") {
+			t.Errorf("%s: policy full did not keep everything:\n%s", example, log)
+		}
+	}
+}
+
+// TestEvalJSON checks the promised keys, their ranges, and that a seed repeats.
+func TestEvalJSON(t *testing.T) {
+	args := []string{"eval", "--policy", "full,snapkv,judgeq,lookaheadkv,oracle", "--budget", "16,64", "--task", "single,copy", "--tokens", "128", "--samples", "3", "--seed", "5", "--timings=false", "--json"}
+	out, _, err := execute(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _, err := execute(t, args...)
+	if err != nil || again != out {
+		t.Fatalf("the same seed gave other results (%v)", err)
+	}
+	var rows []map[string]any
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+		t.Fatal(err)
+	}
+	if want := 2 * (1 + 4*2); len(rows) != want {
+		t.Fatalf("%d rows, want %d", len(rows), want)
+	}
+	for _, r := range rows {
+		for _, key := range []string{"policy", "budget", "task", "accuracy", "hit_rate", "kept_bytes", "samples"} {
+			if _, ok := r[key]; !ok {
+				t.Fatalf("row %v has no %s", r, key)
+			}
+		}
+		budget, kept := r["budget"].(float64), r["kept_bytes"].(float64)
+		if budget == 0 {
+			budget = 128
+		}
+		// 4 layers, 2 KV heads, 32 numbers of 4 bytes, keys and values.
+		if want := budget * 4 * 2 * 32 * 4 * 2; kept != want {
+			t.Errorf("row %v: kept %v bytes, want %v", r, kept, want)
+		}
+		if a := r["accuracy"].(float64); a < 0 || a > 1 {
+			t.Errorf("row %v: accuracy outside 0–1", r)
+		}
+		if r["policy"] == "oracle" && r["hit_rate"].(float64) != 1 {
+			t.Errorf("the oracle's hit rate is %v, want 1", r["hit_rate"])
+		}
+	}
+}
+
+func TestPoliciesJSON(t *testing.T) {
+	out, _, err := execute(t, "policies", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []struct{ Name, Kind, Doc, Source string }
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != len(eviction.Policies.Names()) {
+		t.Fatalf("%d policies listed, %d registered", len(rows), len(eviction.Policies.Names()))
+	}
+	for _, r := range rows {
+		if r.Name == "" || r.Kind == "" || r.Doc == "" || r.Source == "" {
+			t.Errorf("policy %+v is not described", r)
+		}
+	}
+}
+
+func TestInspectJSON(t *testing.T) {
+	ids := filepath.Join(t.TempDir(), "ids.txt")
+	if err := os.WriteFile(ids, []byte("1 3 7, 320 321\n322 323 324 325 326 327 328 8 2 4 5 6"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := execute(t, "inspect", "--policy", "lookaheadkv", "--budget", "5", "--token-ids", ids, "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []struct {
+		Layer     int       `json:"layer"`
+		KVHead    int       `json:"kv_head"`
+		Positions []int     `json:"positions"`
+		Scores    []float64 `json:"scores"`
+	}
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 8 {
+		t.Fatalf("%d heads, want 4 layers of 2", len(rows))
+	}
+	for _, r := range rows {
+		if len(r.Positions) != 5 || len(r.Scores) != 17 {
+			t.Fatalf("layer %d head %d: %d positions and %d scores, want 5 and 17", r.Layer, r.KVHead, len(r.Positions), len(r.Scores))
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "ids.txt")
+	if err := os.WriteFile(bad, []byte("1 2\nthree"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown policy":   {[]string{"run", "--policy", "snapvk", "--example", "copy"}, "want one of: dapq, full"},
+		"unknown task":     {[]string{"eval", "--task", "chian"}, "want one of: "},
+		"budget 0":         {[]string{"run", "--budget", "0", "--example", "copy"}, "budget: got 0"},
+		"negative budget":  {[]string{"eval", "--budget", "32,-1"}, "budget: got -1"},
+		"budget too large": {[]string{"eval", "--budget", "600", "--task", "copy", "--samples", "1"}, "want at most the prompt's 512 tokens"},
+		"beyond prompt":    {[]string{"run", "--budget", "600", "--example", "copy"}, "want at most the prompt's 512 tokens"},
+		"empty prompt":     {[]string{"run", "  "}, "empty"},
+		"no prompt":        {[]string{"run"}, "want exactly one"},
+		"two prompts":      {[]string{"run", "map", "--example", "copy"}, "want exactly one"},
+		"other words":      {[]string{"run", "hello"}, `"hello"`},
+		"too long":         {[]string{"run", "--example", "copy", "--tokens", "2000"}, "longer than the model's context"},
+		"bad ids":          {[]string{"inspect", "--token-ids", bad}, `line 2: got "three"`},
+		"id out of range":  {[]string{"inspect", "--token-ids", bad + "x"}, "ids.txtx"},
+		"no adapter":       {[]string{"run", "--adapter", filepath.Join(dir, "none"), "--example", "copy"}, "none"},
+		"unknown option":   {[]string{"run", "--set", "snapkv.windw=3", "--example", "copy"}, "window, kernel"},
+		"even kernel":      {[]string{"run", "--set", "snapkv.kernel=4", "--example", "copy"}, "odd"},
+		"option range":     {[]string{"run", "--set", "snapkv.window=0", "--example", "copy"}, "from 1 to"},
+		"no such model":    {[]string{"run", "--model", filepath.Join(dir, "nowhere"), "map"}, "nowhere"},
+		"no samples":       {[]string{"eval", "--samples", "0"}, "samples: got 0"},
+		"temperature":      {[]string{"run", "--temperature", "-2", "--example", "copy"}, "temperature: got -2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, _, err := execute(t, c.args...)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error %v, want it to say %q", err, c.want)
+			}
+			if out != "" {
+				t.Fatalf("printed %q before the error", out)
+			}
+		})
+	}
+}

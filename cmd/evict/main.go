@@ -1,0 +1,33 @@
+// Command evict runs a model with an evicted key-value cache.
+package main
+
+import (
+	"glimpse/internal/cli"
+
+	"github.com/spf13/cobra"
+
+	_ "glimpse/lora"
+	_ "glimpse/softtokens"
+)
+
+func main() { cli.Main(newRoot()) }
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "evict",
+		Short: "Run a language model with an evicted KV cache",
+		Long: `Run a language model with an evicted KV cache.
+
+A policy decides which key-value pairs of the prompt are kept, up to a budget per
+KV head and layer; the others are freed before decoding. Learned policies use an
+adapter that "train" made. Without --model, the small built-in reference model and
+the adapters that ship with it are used.`,
+		Example: `  evict run --example copy --policy lookaheadkv --budget 128
+  evict eval --policy snapkv,lookaheadkv --budget 32,128 --samples 16
+  evict policies`,
+	}
+	threads := root.PersistentFlags().Int("threads", 0, "threads to use; 0 is all cores")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return cli.SetThreads(*threads) }
+	root.AddCommand(newRun(), newEval(), newPolicies(), newModels(), newInspect())
+	return root
+}

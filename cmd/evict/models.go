@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"glimpse/model"
+
+	"github.com/spf13/cobra"
+)
+
+func newModels() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "models",
+		Short: "List the model architectures and RoPE scaling types that can be loaded",
+		Long: `List the model architectures that --model can load: the name that stands in
+config.json under "architectures", the models that have it and the modules that
+adapters can train a LoRA update for. --json also names the stored tensor of every
+module.`,
+		Example: "  evict models\n  evict models --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			type module struct {
+				Name   model.Module `json:"name"`
+				Tensor string       `json:"tensor"` // of layer 0
+			}
+			type row struct {
+				Architecture string   `json:"architecture"`
+				Models       string   `json:"models"`
+				Modules      []module `json:"modules"`
+			}
+			var rows []row
+			for _, name := range model.Families.Names() {
+				f, err := model.Families.Lookup(name)
+				if err != nil {
+					return err
+				}
+				r := row{Architecture: name, Models: f.Doc}
+				for _, s := range f.Sites(nil) {
+					tensor, _, _ := strings.Cut(s.Tensor, "[") // the rows depend on the model's size
+					r.Modules = append(r.Modules, module{s.Module, tensor})
+				}
+				rows = append(rows, r)
+			}
+			if asJSON {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(struct {
+					Architectures []row    `json:"architectures"`
+					RoPEScaling   []string `json:"rope_scaling"`
+				}{rows, model.RoPETypes()})
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "ARCHITECTURE\tMODULES\tMODELS")
+			for _, r := range rows {
+				var names []string
+				for _, m := range r.Modules {
+					names = append(names, strings.TrimSuffix(string(m.Name), "_proj"))
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\n", r.Architecture, strings.Join(names, ","), r.Models)
+			}
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "\nRoPE scaling types: %s\n", strings.Join(model.RoPETypes(), ", "))
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

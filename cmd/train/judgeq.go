@@ -1,0 +1,16 @@
+package main
+
+// judgeqCommand trains Judge Q (judgeq.txt §4).
+var judgeqCommand = adapterCommand{
+	use: "judgeq", kind: "judgeq", rate: 2e-2, pooling: 1,
+	short: "Train a Judge Q adapter: soft tokens, MSE loss",
+	long: `Train a Judge Q adapter: soft tokens that are run after the prompt, and nothing
+else, trained with a squared-error loss so that their attention on the prompt is
+that of the model's own response.
+
+Samples are pairs that "train generate" made (--data) or, for the built-in model,
+a stream of fresh synthetic prompts that the model answers on the way. The adapter
+folder appears only when training is complete.`,
+	example: `  train judgeq --steps 200 --out my-judgeq
+  train judgeq --model path/to/llama --data pairs.jsonl --steps 2000 --out adapters/llama-judgeq`,
+}

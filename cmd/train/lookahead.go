@@ -1,0 +1,21 @@
+package main
+
+// lookaheadCommand trains LookaheadKV (lookaheadkv.txt §3; appendix A for the
+// defaults of rows, rank and α).
+var lookaheadCommand = adapterCommand{
+	use: "lookahead", kind: "lookaheadkv", lora: true, rate: 5e-3, pooling: 7,
+	short: "Train a LookaheadKV adapter: lookahead embeddings and Lookahead LoRA, KL loss",
+	long: `Train a LookaheadKV adapter: learnable lookahead embeddings that are run after
+the prompt, with low-rank updates of the linear layers that act on those rows only,
+trained with a KL loss to predict where the model's own response attends in the
+prompt.
+
+The modules of the last layer that the scores do not depend on (v, o, gate, up,
+down) would never get a gradient and are left out.
+
+Samples are pairs that "train generate" made (--data) or, for the built-in model,
+a stream of fresh synthetic prompts that the model answers on the way. The adapter
+folder appears only when training is complete.`,
+	example: `  train lookahead --steps 200 --out my-lookahead
+  train lookahead --model path/to/llama --data pairs.jsonl --steps 2000 --lr 1e-3 --out adapters/llama`,
+}

@@ -1,0 +1,284 @@
+#!/usr/bin/env bash
+# Bad input, tried as a user would, on the built binaries. One line per case, PASS
+# or FAIL; a case passes if the command fails with exit code 1 (or the one stated),
+# its error says what is expected, and it leaves nothing behind.
+#
+#   ./scripts/badinput.sh [-v]
+#
+# -v also prints the errors.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+verbose=no
+[ "${1:-}" != -v ] || verbose=yes
+
+scripts/setup.sh
+go build -o bin/ ./cmd/...
+PATH=$root/bin:$PATH
+reference=$root/model/builtin/reference
+adapters=$root/model/builtin/adapters
+
+work=$(mktemp -d)
+cleanup() {
+  cd /
+  umount "$work/tiny" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+mkdir "$work/here" "$work/given"
+cd "$work/here" # where the commands run, and must leave nothing
+given=$work/given
+failures=0 cases=0
+
+report() { # NAME PROBLEM
+  cases=$((cases + 1))
+  if [ -z "$2" ]; then
+    echo "PASS  $1"
+  else
+    failures=$((failures + 1))
+    echo "FAIL  $1: $2"
+  fi
+  if [ -n "$2" ] || [ $verbose = yes ]; then sed 's/^/        /' "$work/stderr" | tail -n 6 | cut -c -300; fi
+}
+
+# Step logs and checkpoints are meant to outlive a run that ends early.
+listing() { find . "$given" ! -name '*.log' ! -name '*.state' | sort; }
+
+# expect runs a command; every "|"-separated piece of the text must be in its error.
+expect() { # EXIT-CODE NAME TEXT COMMAND...
+  local code=$1 name=$2 text=$3 problem='' got=0 before after piece pieces
+  shift 3
+  find . -mindepth 1 -delete
+  before=$(listing)
+  "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || got=$?
+  after=$(listing)
+  [ "$got" = "$code" ] || problem="exit code $got, want $code"
+  IFS='|' read -ra pieces <<<"$text"
+  for piece in "${pieces[@]}"; do
+    grep -qF -- "$piece" "$work/stderr" || problem="${problem:+$problem; }the error does not say '$piece'"
+  done
+  if grep -qE '^(panic:|fatal error:|goroutine )' "$work/stderr"; then problem="${problem:+$problem; }it crashed"; fi
+  [ "$before" = "$after" ] || problem="${problem:+$problem; }left behind: $(comm -13 <(echo "$before") <(echo "$after") | head -n 3 | tr '\n' ' ')"
+  report "$name" "$problem"
+}
+refuse() { expect 1 "$@"; }
+
+# broken copies the built-in model to a folder and prints its name.
+broken() {
+  cp -r "$reference" "$given/$1"
+  echo "$given/$1"
+}
+overwrite() { printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; } # FILE OFFSET BYTES
+example=(evict run --example needle --policy snapkv --budget 32)
+quick=(train lookahead --steps 1 --batch 1 --validate 0)
+
+echo "== model folders"
+refuse "model folder missing" "no such file" "${example[@]}" --model nowhere
+refuse "model is a file" "not a folder" "${example[@]}" --model "$reference/config.json"
+refuse "model folder empty" "config.json" "${example[@]}" --model .
+m=$(broken no-weights) && rm "$m/model.safetensors"
+refuse "weights missing" "model.safetensors" "${example[@]}" --model "$m"
+m=$(broken truncated) && head -c 100000 "$reference/model.safetensors" >"$m/model.safetensors"
+refuse "weights truncated" "model.safetensors|truncated" "${example[@]}" --model "$m"
+m=$(broken cut-header) && head -c 5 "$reference/model.safetensors" >"$m/model.safetensors"
+refuse "weights cut in the header" "model.safetensors" "${example[@]}" --model "$m"
+m=$(broken huge-header) && overwrite "$m/model.safetensors" 0 '\377\377\377\377\377\377\377\177'
+refuse "weights with an impossible header length" "model.safetensors|header" "${example[@]}" --model "$m"
+m=$(broken shapes) && sed -i 's/"intermediate_size": 320/"intermediate_size": 256/' "$m/config.json"
+refuse "wrong shapes" "model.layers.3.mlp.down_proj.weight: shape [128 320], want [128 256]" "${example[@]}" --model "$m"
+m=$(broken layers) && sed -i 's/"num_hidden_layers": 4/"num_hidden_layers": 5/' "$m/config.json"
+refuse "tensors missing" "model.layers.4.self_attn.q_proj.weight: missing|model.layers.4.mlp.down_proj.weight: missing" "${example[@]}" --model "$m"
+m=$(broken nan) && overwrite "$m/model.safetensors" 50000 '\300\177'
+refuse "NaN weights" "is NaN" "${example[@]}" --model "$m"
+refuse "NaN weights in training" "is NaN" "${quick[@]}" --model "$m" --out x
+m=$(broken family) && sed -i 's/LlamaForCausalLM/GPT2LMHeadModel/' "$m/config.json"
+refuse "unknown architecture" "GPT2LMHeadModel|LlamaForCausalLM" "${example[@]}" --model "$m"
+m=$(broken config) && echo '{"architectures": [' >"$m/config.json"
+refuse "config.json cut short" "config.json" "${example[@]}" --model "$m"
+m=$(broken no-tokenizer) && rm "$m/tokenizer.json"
+refuse "tokenizer absent" "tokenizer.json" evict run --model "$m" --policy snapkv "and so"
+m=$(broken tokenizer) && echo '{}' >"$m/tokenizer.json"
+refuse "tokenizer malformed" "tokenizer.json" evict run --model "$m" --policy snapkv "and so"
+refuse "unknown device" "cpu" "${example[@]}" --device abacus
+
+echo "== prompts"
+refuse "empty prompt" "empty" evict run ""
+refuse "blank prompt" "empty" evict run "   "
+refuse "blank prompt from standard input" "empty" evict run --prompt -
+refuse "no prompt" "exactly one" evict run
+refuse "two prompts" "twice" evict run "and" --prompt "so"
+refuse "word that the model does not know" '"hello"|vocabulary' evict run "hello"
+refuse "unknown example" "nope|single" evict run --example nope
+refuse "example longer than the context" "2000 tokens|1024" evict run --example needle --tokens 2000
+refuse "example too short" "got 4 tokens" evict run --example needle --tokens 4
+seq 1100 | awk '{ print $1 % 300 + 8 }' >"$given/long.ids"
+refuse "prompt longer than the context" "1100 tokens|1024" evict run --token-ids "$given/long.ids"
+echo "1 2 9999" >"$given/range.ids"
+refuse "token id out of range" "9999|383" evict run --token-ids "$given/range.ids"
+printf '1 2\n3 x\n' >"$given/word.ids"
+refuse "token id that is none" "word.ids|line 2|\"x\"" evict run --token-ids "$given/word.ids"
+: >"$given/empty.ids"
+refuse "no token ids" "empty" evict run --token-ids "$given/empty.ids"
+refuse "token id file missing" "no such file" evict run --token-ids nowhere
+
+echo "== budgets and names"
+for b in 0 -3; do
+  refuse "run: budget $b" "budget|got $b" evict run --example needle --budget $b
+  refuse "eval: budget $b" "budget|got $b" evict eval --budget $b
+  refuse "inspect: budget $b" "budget|got $b" evict inspect --example needle --budget $b
+done
+for command in "run --example needle" "inspect --example needle" eval; do
+  refuse "${command%% *}: budget beyond the prompt" "got 600|512" evict $command --budget 600
+done
+refuse "budget that is no number" "\"many\"" evict eval --budget 32,many
+refuse "unknown policy" "\"snap\"|lookaheadkv|snapkv" evict run --example needle --policy snap
+refuse "unknown policy in a list" "\"snap\"|lookaheadkv|snapkv" evict eval --policy full,snap
+refuse "unknown task" "\"nope\"|chain" evict eval --task nope
+refuse "unknown split" "\"nope\"|validation" evict eval --split nope
+refuse "unknown policy option" "snapkv|window, kernel" "${example[@]}" --set snapkv.nope=3
+refuse "policy option out of range" "odd" "${example[@]}" --set snapkv.kernel=2
+refuse "samples 0" "got 0" evict eval --samples 0
+refuse "evaluation longer than the context" "1024" evict eval --tokens 2000 --task copy --samples 1 --policy full
+refuse "unknown module" "\"nope\"|q_proj" "${quick[@]}" --modules q_proj,nope --out x
+refuse "unknown training task" "\"nope\"|chain" "${quick[@]}" --tasks nope --out x
+refuse "unknown loss" "\"nope\"|kl, mse" "${quick[@]}" --loss nope --out x
+refuse "unknown command" "nope" evict nope
+refuse "unknown flag" "--nope" train lookahead --nope
+
+echo "== training settings"
+refuse "steps 0" "steps|got 0" train lookahead --steps 0 --out x
+refuse "batch 0" "batch|got 0" train lookahead --steps 1 --batch 0 --out x
+refuse "rows 0" "rows|got 0" "${quick[@]}" --rows 0 --out x
+refuse "rank beyond the model" "rank|got 1000" "${quick[@]}" --rank 1000 --out x
+refuse "learning rate NaN" "learning rate|NaN" "${quick[@]}" --lr NaN --out x
+refuse "learning rate that diverges" "not finite" train lookahead --steps 40 --batch 2 --lr 10 --out x
+refuse "init token out of range" "init token|383" "${quick[@]}" --init-token 384 --out x
+refuse "threads -1" "threads|got -1" "${quick[@]}" --threads -1 --out x
+refuse "no output folder named" "--out" "${quick[@]}"
+refuse "run file missing" "no such file" train run nowhere.json
+echo '{"steps": 3}' >"$given/unknown.json"
+refuse "run file with an unknown setting" "unknown.json|steps" train run "$given/unknown.json"
+echo '{"outs": ["x"], "train": {"adapters": [' >"$given/cut.json"
+refuse "run file cut short" "cut.json" train run "$given/cut.json"
+judgeq='"kind": "judgeq", "rows": 4, "learning_rate": 0.02, "pooling": 1'
+run_file() { echo "{\"outs\": $2, \"train\": {\"steps\": 1, \"batch\": 1, \"adapters\": [$3]}}" >"$given/$1"; }
+run_file kind.json '["x"]' "${judgeq/judgeq/nope}"
+sed -i 's/\[\("kind.*\)\]/[{\1}]/' "$given/kind.json"
+refuse "run file with an unknown kind" "\"nope\"|judgeq, lookaheadkv" train run "$given/kind.json"
+run_file fewer.json '[]' "{$judgeq}"
+refuse "run file with too few folders" "fewer.json|outs" train run "$given/fewer.json"
+run_file twice.json '["x", "x"]' "{$judgeq}, {\"name\": \"b\", $judgeq}"
+refuse "run file with one folder twice" "twice.json|\"x\"" train run "$given/twice.json"
+run_file nameless.json '[""]' "{$judgeq}"
+refuse "run file with an empty folder name" "nameless.json|outs" train run "$given/nameless.json"
+
+echo "== training data"
+train generate --samples 4 --max-new 16 --out "$given/pairs.jsonl" 2>/dev/null
+data() { refuse "$1" "$2" "${quick[@]}" --data "$given/$3" --out x; }
+data "pair file missing" "no such file" nowhere.jsonl
+: >"$given/empty.jsonl"
+data "pair file empty" "empty.jsonl" empty.jsonl
+head -n 1 "$given/pairs.jsonl" >"$given/header.jsonl"
+data "pair file without pairs" "header.jsonl|no examples" header.jsonl
+head -c 2500 "$given/pairs.jsonl" >"$given/cut.jsonl"
+data "pair file cut short" "cut.jsonl:3|prompt_ids" cut.jsonl
+sed '2s/"response_ids"/"responses"/' "$given/pairs.jsonl" >"$given/field.jsonl"
+data "pair file with an unknown field" "field.jsonl:2|\"responses\"" field.jsonl
+sed '3s/"prompt_ids":\[1,/"prompt_ids":["one",/' "$given/pairs.jsonl" >"$given/type.jsonl"
+data "pair file with a word for an id" "type.jsonl:3|prompt_ids" type.jsonl
+sed '3s/"prompt_ids":\[1,/"prompt_ids":[9999,/' "$given/pairs.jsonl" >"$given/range.jsonl"
+data "pair file with an id out of range" "range.jsonl|prompt_ids|9999|383" range.jsonl
+sed '1s/"weights_sha256":"[0-9a-f]\{4\}/"weights_sha256":"0000/' "$given/pairs.jsonl" >"$given/other.jsonl"
+data "pair file of another model" "other.jsonl|0000" other.jsonl
+data "a folder for a pair file" "directory" .
+prompts() {
+  echo "$3" >"$given/prompts.jsonl"
+  refuse "$1" "$2" train generate --prompts "$given/prompts.jsonl" --out x.jsonl
+}
+prompts "prompts: no JSON" "prompts.jsonl:1" 'once upon a time'
+prompts "prompts: wrong type" "prompts.jsonl:1|\"prompt\"" '{"prompt": 3}'
+prompts "prompts: no prompt" "prompts.jsonl:1|prompt_ids" '{"question": "why"}'
+prompts "prompts: no ids" "prompts.jsonl:1|prompt_ids" '{"prompt_ids": []}'
+prompts "prompts: unknown word" "prompts.jsonl:1|\"hello\"" '{"prompt": "hello"}'
+prompts "prompts: empty file" "no examples" ''
+refuse "prompts: file missing" "no such file" train generate --prompts nowhere.jsonl --out x.jsonl
+refuse "generate: samples 0" "got 0" train generate --samples 0 --out x.jsonl
+refuse "generate: longer than the context" "1024" train generate --samples 1 --tokens 2000 --out x.jsonl
+
+echo "== adapters"
+refuse "adapter missing" "nowhere" evict run --example needle --adapter nowhere
+refuse "adapter that is a model" "not an adapter folder" evict run --example needle --adapter "$reference"
+refuse "adapter of another kind" "lookaheadkv" evict run --example needle --policy lookaheadkv --adapter "$adapters/judgeq"
+refuse "two adapters of one name" "NAME=DIR" evict run --example needle --adapter "$adapters/judgeq" --adapter "$adapters/judgeq"
+m=$(broken other-weights) && overwrite "$m/model.safetensors" 50000 '\022\064'
+refuse "adapter of another model" "glimpse-reference|other-weights" evict run --model "$m" --example needle --adapter "$adapters/lookaheadkv"
+damaged() { # NAME: copies an adapter
+  cp -r "$adapters/lookaheadkv" "$given/$1"
+  echo "$given/$1"
+}
+a=$(damaged changed) && overwrite "$a/lookahead_embeddings.safetensors" 5000 '\022\064'
+refuse "adapter changed after its export" "lookahead_embeddings.safetensors|sha256" evict run --example needle --adapter "$a"
+a=$(damaged incomplete) && rm "$a/adapter_model.safetensors"
+refuse "adapter without its LoRA file" "adapter_model.safetensors" evict run --example needle --adapter "$a"
+a=$(damaged cut) && head -c 500 "$adapters/lookaheadkv/glimpse.json" >"$a/glimpse.json"
+refuse "adapter with glimpse.json cut short" "glimpse.json" evict run --example needle --adapter "$a"
+
+echo "== output"
+mkdir "$given/mine" && echo data >"$given/mine/file"
+refuse "adapter folder exists" "already exists" "${quick[@]}" --out "$given/mine"
+refuse "folder to replace is no adapter" "not an adapter folder|\"file\"" "${quick[@]}" --out "$given/mine" --replace
+refuse "adapter folder is a file" "pairs.jsonl" "${quick[@]}" --out "$given/pairs.jsonl" --replace
+refuse "adapter folder cannot be made" "x" "${quick[@]}" --out /proc/x
+refuse "adapter folder below a file" "not a directory" "${quick[@]}" --out "$given/pairs.jsonl/x"
+refuse "pair file cannot be made" "no such file" train generate --samples 1 --out nowhere/x.jsonl
+small=(evict eval --samples 1 --task copy --policy snapkv --budget 32 --timings=false)
+for flag in json-out table-out plot needle-plot; do
+  refuse "eval: --$flag cannot be made" "nowhere" "${small[@]}" --$flag nowhere/x.png
+done
+
+echo "== interrupted"
+stop() { expect 130 "$1" "stopped by a signal" timeout --preserve-status -s "$2" 1.5 "${@:3}"; }
+stop "Ctrl-C in training" INT train lookahead --steps 1000000 --out x --log x.log
+stop "SIGTERM in training" TERM train judgeq --steps 1000000 --out x
+stop "Ctrl-C in a run of two adapters" INT train run "$root/scripts/shipped_adapters.json"
+stop "Ctrl-C in generating" INT train generate --samples 1000000 --out x.jsonl
+stop "Ctrl-C in an evaluation" INT evict eval --samples 1000000 --json-out x.json --plot x.png
+
+stop "Ctrl-C in training with a checkpoint" INT train judgeq --steps 1000000 --batch 1 --out x --checkpoint x.state
+limited=(train judgeq --batch 1 --validate 0 --out x --checkpoint)
+"${limited[@]}" "$given/good.state" --steps 2 --out "$given/good" >/dev/null 2>&1
+refuse "checkpoint that is there already" "good.state|--resume" "${limited[@]}" "$given/good.state" --steps 2
+refuse "checkpoint of another run" "good.state" "${limited[@]}" "$given/good.state" --steps 3 --resume
+head -c 1000 "$given/good.state" >"$given/cut.state"
+refuse "checkpoint cut short" "cut.state" "${limited[@]}" "$given/cut.state" --steps 2 --resume
+refuse "resume without a checkpoint" "--checkpoint" train judgeq --steps 2 --resume --out x
+
+echo "== pipes and disks"
+closed() { # NAME COMMAND...: its reader is gone before it writes; SIGPIPE ends it
+  expect 141 "$1" "" bash -c 'trap - PIPE; { sleep 0.1; "$@"; echo $? >"$0"; } | true; exit "$(cat "$0")"' "$work/code" "${@:2}"
+}
+closed "JSON of eval to a closed pipe" "${small[@]}" --json
+closed "JSON of policies to a closed pipe" evict policies --json
+closed "JSON of inspect to a closed pipe" evict inspect --example needle --json
+closed "answer to a closed pipe" evict run --example copy
+full() { refuse "$1" "no space left" bash -c '"$@" >/dev/full' - "${@:2}"; }
+full "JSON of eval to a full disk" "${small[@]}" --json
+full "policies to a full disk" evict policies
+full "inspect to a full disk" evict inspect --example needle --json
+full "answer to a full disk" evict run --example needle
+
+mkdir "$work/tiny"
+if mount -t tmpfs -o size=64k tmpfs "$work/tiny" 2>/dev/null; then
+  cd "$work/tiny"
+  refuse "adapter on a full disk" "no space left" "${quick[@]}" --out x
+  refuse "pairs on a full disk" "no space left" train generate --samples 200 --out x.jsonl
+  refuse "checkpoint on a full disk" "no space left" train judgeq --steps 2 --batch 1 --validate 0 --out x --checkpoint x.state
+  refuse "log on a full disk" "no space left" train judgeq --steps 600 --batch 1 --tokens 64 --rows 1 --validate 0 --out x --log x.log
+  refuse "plot on a full disk" "no space left" evict eval --samples 1 --task copy --policy all --budget 8,16,32 --timings=false --plot x.png
+  refuse "JSON on a full disk" "no space left" evict eval --samples 1 --policy all --budget 8,16,24,32,40,48,56,64 --timings=false --json-out x.json
+else
+  echo "SKIP  a full disk: mounting a small one needs root"
+fi
+
+echo "$((cases - failures)) of $cases cases passed"
+[ $failures = 0 ]

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Makes model/testdata/golden: tiny random models of every family and RoPE
+scaling type, saved as Hugging Face folders, and what transformers computes with
+them.
+
+    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy
+    python3 scripts/golden_transformers.py [model/testdata/golden] [name ...]
+
+Every folder holds a model, a tokenizer and
+
+  golden.json         library versions, prompts (text and token ids), 16 greedily
+                      generated tokens and their text, and transformers' own error
+                      in bfloat16
+  golden.safetensors  per prompt i, float32, from a float32 forward pass with the
+                      weights as stored:
+                      i.logits [tokens, vocab]
+                      i.hidden [layers+1, tokens, hidden]: the embeddings, then the
+                      output of every layer, the last one after the final norm
+                      i.attention [layers, heads, 8, tokens]: probabilities of the
+                      last 8 rows
+
+Weights are drawn so that attention is peaked and no two best logits are close.
+The error of bfloat16 is that of the same model converted to bfloat16, weights and
+activations: the largest |difference| of a row of logits over the largest |logit|
+of the row, worst row.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import tokenizers
+import torch
+import transformers
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+VOCAB, LAST_ROWS, GREEDY, SHORT, LONG = 256, 8, 16, 20, 72
+BOS, EOS = 254, 255
+SHAPE = dict(
+    vocab_size=VOCAB, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+    intermediate_size=96, max_position_embeddings=256, rope_theta=10000.0, tie_word_embeddings=False,
+    bos_token_id=BOS, eos_token_id=EOS,
+)
+# The original context is shorter than the long prompt.
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
+
+# name: (config class, stored type, changes)
+CASES = {
+    # Multi-head, sharded, float32.
+    "llama2": ("LlamaConfig", "float32", dict(num_key_value_heads=4)),
+    "llama3.1": ("LlamaConfig", "bfloat16", dict(rope_theta=500000.0, rope_scaling=LLAMA3, num_hidden_layers=3)),
+    "llama3.2-tied": ("LlamaConfig", "float16", dict(rope_theta=500000.0, rope_scaling=LLAMA3, tie_word_embeddings=True)),
+    "llama-biases": ("LlamaConfig", "float16", dict(attention_bias=True, mlp_bias=True, head_dim=24)),
+    "codellama-mqa": ("LlamaConfig", "float16", dict(rope_theta=1000000.0, num_key_value_heads=1)),
+    "longchat": ("LlamaConfig", "float16", dict(rope_scaling=dict(rope_type="linear", factor=4.0))),
+    "mistral-v0.3": ("MistralConfig", "float16", dict(rope_theta=1000000.0, sliding_window=None)),
+    "mistral-window": ("MistralConfig", "float32", dict(sliding_window=16)),
+    "qwen2": ("Qwen2Config", "float16", dict(rope_theta=1000000.0, tie_word_embeddings=True)),
+    "qwen2-yarn": ("Qwen2Config", "float16", dict(rope_theta=1000000.0, rope_scaling=YARN, max_position_embeddings=32)),
+    "qwen2-window": ("Qwen2Config", "float16", dict(use_sliding_window=True, sliding_window=12, max_window_layers=1)),
+    "qwen3": ("Qwen3Config", "float16", dict(rope_theta=1000000.0, head_dim=32, tie_word_embeddings=True)),
+    "falcon": ("FalconConfig", "float16", dict(
+        tie_word_embeddings=True, multi_query=True, parallel_attn=True, bias=False, alibi=False, new_decoder_architecture=False)),
+}
+
+TEXT = """The river was higher than anyone in the town could remember. On the third day
+of rain the old ferry broke loose, and nobody saw where it went; some said that it had reached the
+sea, others that it lay in the reeds below the mill with the miller's cat asleep in it. """
+
+
+def draw_weights(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            noise = torch.randn(p.shape, generator=generator)
+            if name.endswith("bias"):
+                p.copy_(0.3 * noise)
+            elif p.dim() == 1:
+                p.copy_((1.5 if "q_norm" in name else 1.0) + 0.2 * noise)
+            elif "embed" in name:
+                # Small beside what Falcon's parallel blocks add, or the tied head repeats the input.
+                p.copy_((0.15 if "word_embeddings" in name else 0.5) * noise)
+            else:
+                gain = 1.5 if any(part in name for part in ("q_proj", "k_proj", "query_key_value")) else 1.2
+                p.copy_(gain * p.shape[1] ** -0.5 * noise)
+
+
+def make_tokenizer():
+    """Byte-level BPE of exactly VOCAB tokens for printable ASCII."""
+    byte = {chr(b): chr(b) for b in range(33, 127)} | {" ": "Ġ", "\n": "Ċ"}
+    vocab = sorted(byte.values())
+    pairs = [(a, b) for a in "ehtaonis" for b in "etaoinshrdlucmfwypvg"]
+    merges = [("Ġ", c) for c in "taowsihbcmfpldr"] + pairs
+    merges = merges[: VOCAB - 2 - len(vocab)]
+    vocab += [a + b for a, b in merges]
+    assert len(vocab) == BOS, len(vocab)
+    t = Tokenizer(models.BPE(vocab={v: i for i, v in enumerate(vocab)}, merges=merges))
+    t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    t.decoder = decoders.ByteLevel()
+    t.add_special_tokens(["<|bos|>", "<|end|>"])
+    assert t.get_vocab_size() == VOCAB
+    return t
+
+
+def row_error(got, want):
+    difference = (got - want).abs().amax(-1) / want.abs().amax(-1)
+    return difference.max().item()
+
+
+def forward(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids]), output_hidden_states=True, output_attentions=True, use_cache=False)
+
+
+def greedy(model, ids):
+    """16 tokens and the smallest lead of a best logit over the second, relative to
+    the largest."""
+    out, lead = [], float("inf")
+    for _ in range(GREEDY):
+        logits = forward(model, ids + out).logits[0, -1]
+        best = logits.topk(2)
+        lead = min(lead, ((best.values[0] - best.values[1]) / logits.abs().max()).item())
+        out.append(int(best.indices[0]))
+    return out, lead
+
+
+def build(root, name, tokenizer):
+    config_class, stored, changes = CASES[name]
+    shape = SHAPE | changes
+    if config_class == "FalconConfig":  # multi-query; the MLP is four times as wide as the rest
+        del shape["num_key_value_heads"], shape["intermediate_size"]
+    config = getattr(transformers, config_class)(**shape)
+    config.architectures = [config_class.removesuffix("Config") + "ForCausalLM"]
+    text = " ".join((TEXT * 3).split())
+    ids = tokenizer.encode(text).ids
+    prompts = [ids[60 : 60 + SHORT], ids[:LONG]]
+    # No end token in the answers, no close decisions and no token over and over.
+    for seed in range(100):
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+        draw_weights(model, seed)
+        model = model.to(getattr(torch, stored)).eval()
+        exact = model.float()
+        answers = [greedy(exact, p) for p in prompts]
+        if all(lead > 2e-3 and len({EOS, BOS, *tokens}) >= 7 and not {EOS, BOS} & set(tokens) for tokens, lead in answers):
+            break
+    else:
+        raise SystemExit(f"{name}: no seed gives clear answers")
+
+    folder = root / name
+    shutil.rmtree(folder, ignore_errors=True)
+    exact.to(getattr(torch, stored)).save_pretrained(folder, max_shard_size="200KB" if name == "llama2" else "5GB")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({
+        "bos_token": "<|bos|>", "eos_token": "<|end|>", "tokenizer_class": "PreTrainedTokenizerFast"}) + "\n")
+
+    load = lambda dtype: transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+    exact, rough = load(torch.float32), load(torch.bfloat16)
+    tensors, entries = {}, []
+    for i, (prompt, (tokens, lead)) in enumerate(zip(prompts, answers)):
+        assert tokens == greedy(exact, prompt)[0]
+        out, low = forward(exact, prompt), forward(rough, prompt)
+        tensors[f"{i}.logits"] = out.logits[0].numpy()
+        tensors[f"{i}.hidden"] = torch.cat(out.hidden_states).numpy()
+        tensors[f"{i}.attention"] = torch.cat(out.attentions)[:, :, -LAST_ROWS:].contiguous().numpy()
+        entries.append({
+            "text": tokenizer.decode(prompt), "ids": prompt, "greedy": tokens, "greedy_text": tokenizer.decode(tokens),
+            "bf16_error": row_error(low.logits[0].float(), out.logits[0])})
+        assert tokenizer.encode(entries[-1]["text"]).ids == prompt
+        print(f"{name:16} seed {seed:2} {len(prompt):3} tokens: lead {lead:.2g}, bf16 error {entries[-1]['bf16_error']:.2g}, "
+              f"attention peak {out.attentions[-1][0, :, -1].max().item():.2f}, {entries[-1]['greedy_text']!r}")
+    save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, folder / "golden.safetensors")
+    (folder / "golden.json").write_text(json.dumps({
+        "versions": {m.__name__: m.__version__ for m in (torch, transformers, tokenizers, np)},
+        "seed": seed, "prompts": entries}) + "\n")
+    for f in folder.iterdir():
+        f.chmod(0o644)
+
+
+def main():
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else "model/testdata/golden")
+    torch.set_num_threads(1)
+    tokenizer = make_tokenizer()
+    for name in sys.argv[2:] or CASES:
+        build(root, name, tokenizer)
+    total = sum(f.stat().st_size for f in root.rglob("*") if f.is_file())
+    print(f"{total / 1e6:.2f} MB")
+    assert total < 6e6
+
+
+if __name__ == "__main__":
+    main()

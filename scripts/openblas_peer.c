@@ -1,0 +1,43 @@
+// A peer for the benchmarks of internal/simd, built by bench_cpu.sh: reads a line
+// "m n k" and answers with the seconds that OpenBLAS takes for one product
+// c [m, n] = a [m, k] · b [n, k]ᵀ in single precision. Operands are kept as long as
+// the shape stays the same. It is never part of the product.
+#include <cblas.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+
+static float *operand(float *old, size_t n) {
+  free(old);
+  float *x = aligned_alloc(64, (n * sizeof *x + 63) / 64 * 64);
+  if (!x) exit(1);
+  for (size_t i = 0; i < n; i++) x[i] = (float)(i % 17) / 17 - 0.5f;
+  return x;
+}
+
+int main(void) {
+  long m, n, k, m0 = 0, n0 = 0, k0 = 0;
+  float *a = NULL, *b = NULL, *c = NULL;
+  while (scanf("%ld %ld %ld", &m, &n, &k) == 3) {
+    int fresh = m != m0 || n != n0 || k != k0;
+    if (fresh) {
+      a = operand(a, m * k), b = operand(b, n * k), c = operand(c, m * n);
+      m0 = m, n0 = n, k0 = k;
+    }
+    double seconds = 0;
+    for (int i = 0; i <= fresh; i++) { // the first of a shape is a warm-up
+      double start = now();
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, a, k, b, k, 0, c, n);
+      seconds = now() - start;
+    }
+    printf("%.9f\n", seconds);
+    fflush(stdout);
+  }
+  return 0;
+}

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Sets up what is missing and runs all tests. Arguments go to "go test":
+#
+#   ./scripts/test.sh
+#   ./scripts/test.sh -run Eviction -v
+#
+# GLIMPSE_DATA may name a folder with real tokenizers and chat templates; the tests
+# that need them say that they were left out where it is not set.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+scripts/setup.sh
+if [ -n "${GLIMPSE_DATA:-}" ]; then
+  GLIMPSE_DATA=$(absolute "$GLIMPSE_DATA")
+  [ -d "$GLIMPSE_DATA" ] || die "GLIMPSE_DATA: $GLIMPSE_DATA is not a folder"
+  export GLIMPSE_DATA
+fi
+go test "$@" ./...
