@@ -49,10 +49,18 @@ out have the defaults of the other commands; unknown ones are errors.`,
 			if len(file.Outs) != len(file.Train.Adapters) {
 				return fmt.Errorf("%s: outs: got %d folders for %d adapters", args[0], len(file.Outs), len(file.Train.Adapters))
 			}
+			for i, dir := range file.Outs {
+				if dir == "" {
+					return fmt.Errorf("%s: outs: folder %d of %d is empty", args[0], i+1, len(file.Outs))
+				}
+			}
 			s.Config = file.Train
 			s.model, s.data, s.tasks, s.tokens, s.outs = file.Model, file.Data, file.Tasks, file.Tokens, file.Outs
 			s.initTokenSet, s.poolingSet = true, true
-			return s.run(cmd.Context(), cmd.ErrOrStderr(), cmd.OutOrStdout())
+			if err := s.run(cmd.Context(), cmd.ErrOrStderr(), cmd.OutOrStdout()); err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			return nil
 		},
 	}
 	f := cmd.Flags()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"glimpse/checkpoints"
@@ -65,7 +66,10 @@ func (s *spec) bindCheckpoint(f *pflag.FlagSet) {
 
 // run trains, reports and exports.
 func (s *spec) run(ctx context.Context, log, out io.Writer) error {
-	for _, dir := range s.outs {
+	for i, dir := range s.outs {
+		if slices.ContainsFunc(s.outs[:i], func(other string) bool { return sameFolder(other, dir) }) {
+			return fmt.Errorf("train: adapter folder %q: named for two adapters, want one each", dir)
+		}
 		if err := checkpoints.CheckTarget(dir, s.replace); err != nil {
 			return err
 		}
@@ -127,6 +131,13 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 		fmt.Fprintf(out, "peak memory %.1f MiB; weights %.1f MiB, one prompt's cache %.1f MiB\n", mib(peak), mib(m.WeightBytes()), mib(cache))
 	}
 	return nil
+}
+
+// sameFolder tells that two names mean one folder, which need not exist yet.
+func sameFolder(a, b string) bool {
+	absA, errA := filepath.Abs(a)
+	absB, errB := filepath.Abs(b)
+	return errA == nil && errB == nil && absA == absB
 }
 
 func mib(b int64) float64 { return float64(b) / (1 << 20) }
