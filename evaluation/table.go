@@ -23,7 +23,8 @@ const absent = "–"
 // WriteTable writes rows for people: one block per budget (and per prompt length,
 // where the rows compare several), in it one line per policy and one column per
 // task, in percent, followed by the mean over tasks with its standard error and by
-// what the policy costs. Rows of the full cache (budget 0) open every block as the
+// what the policy costs. Several budgets are preceded by an overview: one column of
+// means per budget. Rows of the full cache (budget 0) open every block as the
 // reference, averaged over that block's tasks.
 //
 // A policy that lacks a task in a block gets no mean there and stands last: a mean
@@ -39,16 +40,21 @@ func WriteTable(w io.Writer, rows []Row, opts TableOptions) error {
 	}
 	measures := measuresOf(meanByPolicy(rows))
 	var out strings.Builder
-	for _, b := range blocksOf(rows) {
-		columns := b.columns(measures, opts.Order)
+	write := func(title string, columns []column) {
 		if opts.Markdown {
-			fmt.Fprintf(&out, "**%s**\n\n", b.title)
+			fmt.Fprintf(&out, "**%s**\n\n", title)
 			writeMarkdown(&out, columns)
 		} else {
-			fmt.Fprintf(&out, "%s\n\n", b.title)
+			fmt.Fprintf(&out, "%s\n\n", title)
 			writeText(&out, columns)
 		}
 		out.WriteString("\n")
+	}
+	if title, columns, ok := overviewOf(rows, opts.Order); ok {
+		write(title, columns)
+	}
+	for _, b := range blocksOf(rows) {
+		write(b.title, b.columns(measures, opts.Order))
 	}
 	notes := notesOf(rows, measures)
 	if !opts.Markdown {

@@ -181,3 +181,23 @@ func TestBreakName(t *testing.T) {
 		})
 	}
 }
+
+func TestOverviewOnlyWhereBudgetsCompare(t *testing.T) {
+	const title = "mean over"
+	several := sampleRows(nineTasks, []int{16, 128}, sixPolicies)
+	if out := table(t, several, TableOptions{}); !strings.Contains(out, title) {
+		t.Error("two budgets: no overview")
+	}
+	if out := table(t, sampleRows(nineTasks, []int{16}, sixPolicies), TableOptions{}); strings.Contains(out, title) {
+		t.Error("one budget: an overview of one column")
+	}
+	incomplete := slices.DeleteFunc(slices.Clone(several), func(r Row) bool { return r.Policy == "h2o" && r.Task == "copy" })
+	if out := table(t, incomplete, TableOptions{}); strings.Contains(out, title) {
+		t.Error("a policy lacks a task: its mean is compared with those of all tasks")
+	}
+	ordered := table(t, several, TableOptions{Order: []string{"h2o", "snapkv"}})
+	overview, _, _ := strings.Cut(ordered, "Budget")
+	if got, want := lines(overview, "full", "h2o", "snapkv", "laq"), []string{"full", "h2o", "snapkv", "laq"}; !slices.Equal(got, want) {
+		t.Errorf("lines of the overview: got %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,68 @@
+package evaluation
+
+import (
+	"fmt"
+	"slices"
+)
+
+// overviewOf is the table that opens a comparison of several budgets: one line per
+// policy, one column per budget, mean accuracies with their standard errors. The
+// full cache, which has no budget, is the same in every column. There is none for
+// one budget, several prompt lengths, or policies measured on different tasks.
+func overviewOf(rows []Row, order []string) (title string, columns []column, ok bool) {
+	if severalLengths(rows) {
+		return "", nil, false
+	}
+	means := meanByPolicy(rows)
+	var budgets []int
+	byLabel := make(map[string]map[int]Mean)
+	for _, m := range means {
+		if m.Cells != means[0].Cells {
+			return "", nil, false
+		}
+		if m.Budget > 0 && !slices.Contains(budgets, m.Budget) {
+			budgets = append(budgets, m.Budget)
+		}
+		if byLabel[m.Label()] == nil {
+			byLabel[m.Label()] = make(map[int]Mean)
+		}
+		byLabel[m.Label()][m.Budget] = m
+	}
+	if len(budgets) < 2 {
+		return "", nil, false
+	}
+	slices.Sort(budgets)
+	last := budgets[len(budgets)-1]
+	at := func(label string, budget int) (Mean, bool) {
+		if m, ok := byLabel[label][0]; ok {
+			return m, true
+		}
+		m, ok := byLabel[label][budget]
+		return m, ok
+	}
+
+	// The block of the largest budget decides the order of the lines.
+	largest := block{rows: slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Budget != 0 && r.Budget != last })}
+	lines := meanByPolicy(largest.rows)
+	largest.sort(lines, order)
+
+	columns = []column{{head: "policy"}}
+	for _, b := range budgets {
+		columns = append(columns, column{head: fmt.Sprintf("B = %d", b)})
+	}
+	for _, line := range lines {
+		columns[0].cells = append(columns[0].cells, line.Label())
+		for i, b := range budgets {
+			text := absent
+			if m, ok := at(line.Label(), b); ok {
+				text = fmt.Sprintf("%.1f ±%.1f", 100*m.Accuracy, 100*m.StdErr)
+			}
+			columns[i+1].cells = append(columns[i+1].cells, text)
+		}
+	}
+	title = fmt.Sprintf("Exact answers in %%, mean over %d tasks", means[0].Cells)
+	if n := rows[0].Tokens; n > 0 && sameLength(rows) {
+		title += fmt.Sprintf(", prompts of %d tokens", n)
+	}
+	return title, columns, true
+}
