@@ -1,6 +1,7 @@
 package checkpoints
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -58,39 +59,105 @@ func writeAdapter(dir string, a *Adapter, replace bool) error {
 		return err
 	}
 	defer d.Abort()
+	err = a.encode(func(name string, write func(io.Writer) error) error {
+		f, err := os.Create(filepath.Join(d.Path(), name))
+		if err != nil {
+			return err
+		}
+		// The folder is temporary and synced as a whole, so the file itself need not be.
+		return errors.Join(write(f), f.Close())
+	})
+	if err != nil {
+		return err
+	}
+	return d.Commit()
+}
+
+// AdapterFile is a file of an adapter folder.
+type AdapterFile struct {
+	Name string
+	Data []byte
+}
+
+// EncodeAdapter returns the files that WriteAdapter writes, in the order in which
+// they must become visible where that cannot happen at once: glimpse.json, without
+// which a folder is not an adapter, is the last. The same adapter always gives the
+// same files.
+func EncodeAdapter(a *Adapter) ([]AdapterFile, error) {
+	if err := a.Validate(); err != nil {
+		return nil, fmt.Errorf("encode adapter: %w", err)
+	}
+	var files []AdapterFile
+	err := a.encode(func(name string, write func(io.Writer) error) error {
+		var data bytes.Buffer
+		err := write(&data)
+		files = append(files, AdapterFile{name, data.Bytes()})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode adapter: %w", err)
+	}
+	return files, nil
+}
+
+// SameAdapter tells whether a folder holds exactly this adapter. A folder that is
+// not there, holds another one, or is damaged does not.
+func SameAdapter(dir string, a *Adapter) (bool, error) {
+	files, err := EncodeAdapter(a)
+	if err != nil {
+		return false, err
+	}
+	if _, err := ReadAdapter(dir); err != nil {
+		return false, nil
+	}
+	for _, f := range files {
+		if data, err := os.ReadFile(filepath.Join(dir, f.Name)); err != nil || !bytes.Equal(data, f.Data) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// encode gives every file to add, which calls write with where it goes, once. The
+// adapter is valid.
+func (a *Adapter) encode(add func(name string, write func(io.Writer) error) error) error {
 	files := make(map[string]string)
-	add := func(name string, write func(io.Writer) error) error {
-		sum, err := writeHashed(filepath.Join(d.Path(), name), write)
+	hashed := func(name string, write func(io.Writer) error) error {
+		h := sha256.New()
+		err := add(name, func(w io.Writer) error { return write(io.MultiWriter(w, h)) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		files[name] = sum
+		files[name] = hex.EncodeToString(h.Sum(nil))
 		return nil
 	}
-	err = add(embeddingsFile, func(w io.Writer) error {
+	err := hashed(embeddingsFile, func(w io.Writer) error {
 		return WriteSafetensors(w, []TensorView{a.Embeddings.tensor(embeddingsTensor)}, peftMetadata)
 	})
 	if err != nil {
 		return err
 	}
 	if a.LoRA != nil {
-		err := add(peftModelFile, func(w io.Writer) error { return WriteSafetensors(w, a.loraTensors(), peftMetadata) })
+		err := hashed(peftModelFile, func(w io.Writer) error { return WriteSafetensors(w, a.loraTensors(), peftMetadata) })
 		if err != nil {
 			return err
 		}
-		err = add(peftConfigFile, func(w io.Writer) error { return writeJSON(w, newPEFTConfig(a)) })
+		err = hashed(peftConfigFile, func(w io.Writer) error { return writeJSON(w, newPEFTConfig(a)) })
 		if err != nil {
 			return err
 		}
 	}
 	m, err := a.manifest(files).encode()
+	if err == nil {
+		err = add(manifestFile, func(w io.Writer) error {
+			_, err := w.Write(m)
+			return err
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", manifestFile, err)
 	}
-	if err := os.WriteFile(filepath.Join(d.Path(), manifestFile), m, 0o666); err != nil {
-		return err
-	}
-	return d.Commit()
+	return nil
 }
 
 func (a *Adapter) manifest(files map[string]string) manifest {
@@ -125,20 +192,6 @@ func (a *Adapter) loraTensors() []TensorView {
 
 func (m Matrix) tensor(name string) TensorView {
 	return F32Tensor(name, []int{m.Rows, m.Cols}, m.Data)
-}
-
-// writeHashed writes a new file and returns its SHA-256. The folder is temporary
-// and synced as a whole, so the file itself need not be.
-func writeHashed(path string, write func(io.Writer) error) (string, error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return "", err
-	}
-	h := sha256.New()
-	if err := errors.Join(write(io.MultiWriter(f, h)), f.Close()); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 func writeJSON(w io.Writer, v any) error {

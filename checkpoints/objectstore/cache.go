@@ -1,0 +1,306 @@
+package objectstore
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"glimpse/internal/atomicfile"
+	"glimpse/internal/filelock"
+)
+
+// Cache keeps copies of objects on the local disk.
+type Cache struct {
+	Dir string // "": GLIMPSE_CACHE, or else glimpse in the user's cache folder
+	// Progress (may be nil) is told bytes that have arrived, and once before the
+	// first how many are missing. It may be called concurrently.
+	Progress func(bytes, missing int64)
+}
+
+// ChunkBytes is the size of the ranges that a large object is fetched in; what has
+// arrived of it survives a kill in multiples of that.
+const ChunkBytes = 8 << 20
+
+// cached describes the copies of a folder.
+type cached struct {
+	URL   string                `json:"url"`
+	Files map[string]cachedFile `json:"files"`
+}
+
+type cachedFile struct {
+	Version string `json:"version"`
+	Size    int64  `json:"size"`
+}
+
+const recordFile = ".glimpse-objects.json"
+
+// Folder brings the named objects of a folder into the cache and returns the local
+// folder, which holds them as they are in the store now and no others. A copy whose
+// version is that of the store is not fetched again. The folder is for reading only;
+// a file that is mapped while a newer version takes its place stays what it was.
+func (c Cache) Folder(ctx context.Context, s Store, folder string, names []string) (string, error) {
+	root := c.Dir
+	if root == "" {
+		root = os.Getenv("GLIMPSE_CACHE")
+	}
+	if root == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("place of the cache: %w; set GLIMPSE_CACHE", err)
+		}
+		root = filepath.Join(user, "glimpse")
+	}
+	url := s.URL(folder)
+	id := sha256.Sum256([]byte(url))
+	dir := filepath.Join(root, "objects", hex.EncodeToString(id[:8]), path.Base(url))
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return "", fmt.Errorf("cache of %s: %w", url, err)
+	}
+	unlock, err := filelock.Lock(ctx, dir+".lock", nil)
+	if err != nil {
+		return "", fmt.Errorf("cache of %s: %w", url, err)
+	}
+	defer unlock()
+	if err := c.fill(ctx, s, folder, dir, names); err != nil {
+		return "", fmt.Errorf("cache of %s: %w", url, err)
+	}
+	return dir, nil
+}
+
+func (c Cache) fill(ctx context.Context, s Store, folder, dir string, names []string) error {
+	record := cached{URL: s.URL(folder), Files: make(map[string]cachedFile)}
+	if raw, err := os.ReadFile(filepath.Join(dir, recordFile)); err == nil {
+		// A record that does not parse is as good as none.
+		if json.Unmarshal(raw, &record) != nil || record.Files == nil {
+			record = cached{URL: s.URL(folder), Files: make(map[string]cachedFile)}
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := prune(dir, names, record.Files); err != nil {
+		return err
+	}
+	var missing []Object
+	var bytes int64
+	defer func() {
+		for _, o := range missing {
+			o.Close()
+		}
+	}()
+	for _, name := range names {
+		o, err := s.Open(ctx, Join(folder, name))
+		if err != nil {
+			return err
+		}
+		info := o.Info()
+		here, err := os.Stat(filepath.Join(dir, name))
+		if err == nil && here.Size() == info.Size && record.Files[name] == (cachedFile{info.Version, info.Size}) {
+			o.Close()
+			continue
+		}
+		missing = append(missing, o)
+		bytes += info.Size
+	}
+	if c.Progress != nil && bytes > 0 {
+		c.Progress(0, bytes)
+	}
+	for _, o := range missing {
+		info := o.Info()
+		name := path.Base(info.Key)
+		p := partial{path: filepath.Join(dir, name), object: o}
+		err := p.fetch(ctx, func(n int64) {
+			if c.Progress != nil {
+				c.Progress(n, 0)
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		record.Files[name] = cachedFile{info.Version, info.Size}
+		raw, err := json.MarshalIndent(record, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.WriteFile(filepath.Join(dir, recordFile), raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prune removes what the store no longer has, and what does not belong there.
+func prune(dir string, names []string, files map[string]cachedFile) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if name == recordFile || slices.Contains(names, name) {
+			continue
+		}
+		if slices.ContainsFunc(names, func(n string) bool { return name == partName(n) || name == journalName(n) }) {
+			continue
+		}
+		delete(files, name)
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func partName(name string) string    { return "." + name + ".part" }
+func journalName(name string) string { return "." + name + ".chunks" }
+
+// partial is an object on its way to a file. The chunks that are on disk are listed
+// in a journal beside it, under the version that they belong to.
+type partial struct {
+	path   string
+	object Object
+}
+
+const parallelChunks = 4
+
+// fetch brings the object to its path, going on where an earlier call was killed.
+func (p partial) fetch(ctx context.Context, progress func(bytes int64)) error {
+	if progress == nil {
+		progress = func(int64) {}
+	}
+	dir, name := filepath.Split(p.path)
+	part, journal := filepath.Join(dir, partName(name)), filepath.Join(dir, journalName(name))
+	info := p.object.Info()
+	head := fmt.Sprintf("%s %d %d", info.Version, info.Size, ChunkBytes)
+	var done map[int64]bool
+	if there, err := os.Stat(part); err == nil && there.Size() == info.Size {
+		done = readJournal(journal, head)
+	}
+	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Truncate(info.Size); err != nil {
+		return err
+	}
+	log, err := startJournal(journal, head, done)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if err := p.fetchChunks(ctx, f, log, done, progress); err != nil {
+		return err
+	}
+	if err := info.verify(io.NewSectionReader(f, 0, info.Size)); err != nil {
+		// Which chunk it was is not known: all are fetched again.
+		os.Remove(journal)
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(part, p.path); err != nil {
+		return err
+	}
+	return os.Remove(journal)
+}
+
+func (p partial) fetchChunks(ctx context.Context, f, log *os.File, done map[int64]bool, progress func(int64)) error {
+	size := p.object.Info().Size
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var journal sync.Mutex
+	var group sync.WaitGroup
+	for range parallelChunks {
+		group.Go(func() {
+			var buf []byte
+			for ctx.Err() == nil {
+				i := next.Add(1) - 1
+				off := i * ChunkBytes
+				if off >= size {
+					return
+				}
+				n := min(ChunkBytes, size-off)
+				if !done[i] {
+					if buf == nil {
+						buf = make([]byte, ChunkBytes)
+					}
+					if err := p.fetchChunk(f, buf[:n], off); err != nil {
+						cancel(err)
+						return
+					}
+					journal.Lock()
+					_, err := fmt.Fprintf(log, "%d.\n", i)
+					journal.Unlock()
+					if err != nil {
+						cancel(err)
+						return
+					}
+				}
+				progress(n)
+			}
+		})
+	}
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+// fetchChunk puts a chunk on disk, for good: the journal must not list what a power
+// cut could take away.
+func (p partial) fetchChunk(f *os.File, buf []byte, off int64) error {
+	if _, err := p.object.ReadAt(buf, off); err != nil && err != io.EOF {
+		return err
+	}
+	if _, err := f.WriteAt(buf, off); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// readJournal returns the chunks that a journal of this version lists.
+func readJournal(path, head string) map[int64]bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	if !lines.Scan() || lines.Text() != head {
+		return nil
+	}
+	done := make(map[int64]bool)
+	for lines.Scan() {
+		var i int64
+		// A whole entry ends in a dot: the last one may be cut short, to 1 of 12.
+		if n, err := fmt.Sscanf(lines.Text(), "%d.", &i); n != 1 || err != nil {
+			break
+		}
+		done[i] = true
+	}
+	return done
+}
+
+// startJournal writes a journal of the chunks so far, to be appended to.
+func startJournal(path, head string, done map[int64]bool) (*os.File, error) {
+	text := head + "\n"
+	for i := range done {
+		text += fmt.Sprintf("%d.\n", i)
+	}
+	if err := atomicfile.WriteFile(path, []byte(text)); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o666)
+}

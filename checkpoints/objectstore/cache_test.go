@@ -1,0 +1,182 @@
+package objectstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"glimpse/checkpoints/objectstore"
+)
+
+func cacheHolds(t *testing.T, dir string, want map[string][]byte) {
+	t.Helper()
+	for name, data := range want {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("%s: %d bytes that differ from the %d stored (error %v)", name, len(got), len(data), err)
+		}
+	}
+}
+
+// TestCache: large objects come in ranges, and once; a new version takes the place
+// of the old one.
+func TestCache(t *testing.T) {
+	eachServer(t, func(t *testing.T, s *server) {
+		config := content(1, 300)
+		put(t, s.store(t), "m/config.json", config, objectstore.PutOptions{})
+		put(t, s.store(t), "m/model.safetensors", big, objectstore.PutOptions{})
+		put(t, s.store(t), "m/empty", nil, objectstore.PutOptions{})
+		names := []string{"config.json", "model.safetensors", "empty"}
+		var missing, arrived atomic.Int64
+		c := objectstore.Cache{Dir: t.TempDir(), Progress: func(n, m int64) { arrived.Add(n); missing.Add(m) }}
+		s.disturb(nil)
+		dir, err := c.Folder(t.Context(), s.store(t), "m", names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Base(dir) != "m" {
+			t.Errorf("folder %s, want one named m", dir)
+		}
+		cacheHolds(t, dir, map[string][]byte{"config.json": config, "model.safetensors": big, "empty": nil})
+		if n := s.count("GET m/model.safetensors"); n != 5 {
+			t.Errorf("%d requests for 40 MB, want 5 ranges of 8 MiB", n)
+		}
+		if want := int64(len(big) + len(config)); missing.Load() != want || arrived.Load() != want {
+			t.Errorf("progress told of %d of %d bytes, want %d", arrived.Load(), missing.Load(), want)
+		}
+
+		s.disturb(nil)
+		if _, err := c.Folder(t.Context(), s.store(t), "m", names); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.count("GET "); n != 0 {
+			t.Errorf("%d requests for what is in the cache", n)
+		}
+		config = content(2, 300) // of the same size
+		put(t, s.store(t), "m/config.json", config, objectstore.PutOptions{})
+		s.disturb(nil)
+		if _, err := c.Folder(t.Context(), s.store(t), "m", names[:2]); err != nil {
+			t.Fatal(err)
+		}
+		cacheHolds(t, dir, map[string][]byte{"config.json": config, "model.safetensors": big})
+		if n := s.count("GET m/model"); n != 0 {
+			t.Errorf("%d requests for weights that have not changed", n)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "empty")); !os.IsNotExist(err) {
+			t.Errorf("a file that is no longer asked for is there (%v)", err)
+		}
+		if _, err := c.Folder(t.Context(), s.store(t), "m", []string{"config.json", "nothing"}); !errors.Is(err, objectstore.ErrNotExist) || !strings.Contains(err.Error(), "m/nothing") {
+			t.Errorf("an object that is not there: error %v", err)
+		}
+	})
+}
+
+// TestCacheGoesOn: what arrived before a failure is not fetched again, unless the
+// object has changed since.
+func TestCacheGoesOn(t *testing.T) {
+	eachServer(t, func(t *testing.T, s *server) {
+		put(t, s.store(t), "m/w", big, objectstore.PutOptions{})
+		c := objectstore.Cache{Dir: t.TempDir()}
+		fail := func() {
+			t.Helper()
+			lastChunk := fmt.Sprintf("bytes=%d-", 4*objectstore.ChunkBytes)
+			s.disturb(func(r *http.Request) fault {
+				if strings.HasPrefix(r.Header.Get("Range"), lastChunk) {
+					return down
+				}
+				return pass
+			})
+			if _, err := c.Folder(t.Context(), s.store(t), "m", []string{"w"}); err == nil {
+				t.Fatal("a download without its last part succeeded")
+			}
+			s.disturb(nil)
+		}
+		fail()
+		before, err := objectstore.ChunksHere(c.Dir, "w")
+		if err != nil || before == 0 {
+			t.Fatalf("%d chunks are kept, error %v", before, err)
+		}
+		dir, err := c.Folder(t.Context(), s.store(t), "m", []string{"w"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cacheHolds(t, dir, map[string][]byte{"w": big})
+		if n := s.count("GET m/w"); n != 5-before {
+			t.Errorf("%d requests after %d of 5 chunks had arrived", n, before)
+		}
+
+		os.RemoveAll(c.Dir)
+		fail()
+		other := content(41, len(big))
+		put(t, s.store(t), "m/w", other, objectstore.PutOptions{})
+		if dir, err = c.Folder(t.Context(), s.store(t), "m", []string{"w"}); err != nil {
+			t.Fatal(err)
+		}
+		cacheHolds(t, dir, map[string][]byte{"w": other})
+	})
+}
+
+// TestCacheVerifies: an altered object does not get into the cache.
+func TestCacheVerifies(t *testing.T) {
+	eachServer(t, func(t *testing.T, s *server) {
+		put(t, s.store(t), "m/w", big, objectstore.PutOptions{})
+		s.alter(t, "m/w", len(big)-1)
+		c := objectstore.Cache{Dir: t.TempDir()}
+		for range 2 {
+			if _, err := c.Folder(t.Context(), s.store(t), "m", []string{"w"}); !errors.Is(err, objectstore.ErrDamaged) {
+				t.Errorf("error %v, want ErrDamaged", err)
+			}
+		}
+		path := filepath.Join(t.TempDir(), "w")
+		if err := objectstore.Download(t.Context(), s.store(t), "m/w", path); !errors.Is(err, objectstore.ErrDamaged) {
+			t.Errorf("download: error %v, want ErrDamaged", err)
+		}
+		if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 0 {
+			t.Errorf("a failed download left %v (%v)", entries, err)
+		}
+	})
+}
+
+func TestDownload(t *testing.T) {
+	eachStore(t, func(t *testing.T, _ *server, open func(t *testing.T) objectstore.Store) {
+		path := filepath.Join(t.TempDir(), "w")
+		if err := objectstore.PutFile(t.Context(), open(t), "m/w", "cache_test.go", objectstore.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := objectstore.Download(t.Context(), open(t), "m/w", path); err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile("cache_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cacheHolds(t, filepath.Dir(path), map[string][]byte{"w": want})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := objectstore.Download(ctx, open(t), "m/w", path); !errors.Is(err, context.Canceled) {
+			t.Errorf("download after a cancel: error %v", err)
+		}
+	})
+}
+
+// TestChecksums: the algorithms that servers use, on the published check values of
+// "123456789".
+func TestChecksums(t *testing.T) {
+	for algorithm, want := range map[string]string{
+		"CRC32":     "cbf43926",
+		"CRC32C":    "e3069283",
+		"CRC64NVME": "ae8b14860a799888",
+		"SHA1":      "f7c3bc1d808e04732adf679965ccc34ca7ae3441",
+		"SHA256":    "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225",
+	} {
+		if got := objectstore.Checksum(algorithm, []byte("123456789")); got != want {
+			t.Errorf("%s: %s, want %s", algorithm, got, want)
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package objectstore
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+const (
+	parallelParts = 4
+	// restarts bounds how often an upload begins anew because it was taken away.
+	restarts = 3
+	// abortTimeout bounds the request that ends an upload after a cancel.
+	abortTimeout = 10 * time.Second
+)
+
+// errLost reports an upload that another has ended or disturbed.
+var errLost = errors.New("another writer of the same name ended the upload")
+
+// Put implements Store. The SDK's transfer manager is not used: it can't go on
+// with an upload of an earlier process.
+func (b *bucket) Put(ctx context.Context, key string, src Source, opt PutOptions) error {
+	if !fs.ValidPath(key) || key == "." {
+		return fmt.Errorf("put %s: want names joined by slashes", b.URL(key))
+	}
+	if opt.New { // before the work, and again by the condition at its end
+		if _, err := b.Stat(ctx, key); err == nil {
+			return fmt.Errorf("put %s: %w", b.URL(key), ErrExists)
+		} else if final(err) && !errors.Is(err, ErrNotExist) {
+			return err
+		}
+	}
+	sum, err := sha256Of(src, src.Size())
+	if err != nil {
+		return fmt.Errorf("put %s: %w", b.URL(key), err)
+	}
+	p := &put{bucket: b, key: key, src: src, opt: opt, meta: map[string]string{metaSHA256: sum, metaNonce: rand.Text()}}
+	if src.Size() <= b.partSize {
+		return p.single(ctx)
+	}
+	p.partSize = max(b.partSize, (src.Size()+maxParts-1)/maxParts)
+	for range restarts {
+		if err = p.multipart(ctx); !errors.Is(err, errLost) {
+			break
+		}
+	}
+	if err == nil && opt.New {
+		// Whatever else was on its way to this name has lost; nobody will end it if its
+		// writer is dead. The object is there, so a failure here is not one of Put.
+		b.Sweep(ctx, key)
+	}
+	return err
+}
+
+// put is the state of one Put.
+type put struct {
+	*bucket
+	key      string
+	src      Source
+	opt      PutOptions
+	meta     map[string]string
+	partSize int64
+	fresh    bool // take up no upload of an earlier attempt
+}
+
+func (p *put) progress(n int64) {
+	if p.opt.Progress != nil {
+		p.opt.Progress(n)
+	}
+}
+
+func (p *put) condition() *string {
+	if p.opt.New {
+		return aws.String("*")
+	}
+	return nil
+}
+
+// single sends the object in one request.
+func (p *put) single(ctx context.Context) error {
+	sum, err := p.sum(0, p.src.Size())
+	if err != nil {
+		return err
+	}
+	_, err = p.client.PutObject(ctx, &s3.PutObjectInput{
+		Bucket: &p.name, Key: &p.key, Body: io.NewSectionReader(p.src, 0, p.src.Size()), ContentLength: aws.Int64(p.src.Size()),
+		ChecksumSHA256: &sum, Metadata: p.meta, IfNoneMatch: p.condition(),
+	})
+	if err != nil {
+		if p.arrived(ctx, err) {
+			err = nil
+		} else {
+			return p.fail("put", p.key, conflict(err))
+		}
+	}
+	p.progress(p.src.Size())
+	return nil
+}
+
+// conflict maps the answer that another conditional write is going on right now.
+func conflict(err error) error {
+	if codeOf(err) == "ConditionalRequestConflict" {
+		return fmt.Errorf("another writer is storing it at this moment: %w", ErrExists)
+	}
+	return err
+}
+
+// arrived tells that the object is there by this very Put, although the last answer
+// was an error: an attempt whose answer was lost had succeeded.
+func (p *put) arrived(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || errors.Is(err, ErrDenied) {
+		return false
+	}
+	info, err := p.Stat(ctx, p.key)
+	return err == nil && info.nonce == p.meta[metaNonce]
+}
+
+// sum is the SHA-256 of a section, as S3 writes it.
+func (p *put) sum(off, size int64) (string, error) {
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(p.src, off, size)); err != nil {
+		return "", fmt.Errorf("put %s: %w", p.URL(p.key), err)
+	}
+	return base64.StdEncoding.EncodeToString(h.Sum(nil)), nil
+}
+
+// multipart sends the object in parts, of which an earlier attempt may have sent
+// some.
+func (p *put) multipart(ctx context.Context) error {
+	sums := make([]string, (p.src.Size()+p.partSize-1)/p.partSize)
+	for i := range sums {
+		var err error
+		if sums[i], err = p.sum(p.section(i)); err != nil {
+			return err
+		}
+	}
+	var id string
+	var parts []types.CompletedPart
+	var err error
+	if !p.fresh {
+		if id, parts, err = p.find(ctx, sums); err != nil {
+			return err
+		}
+	}
+	resumed := id != ""
+	if !resumed {
+		out, err := p.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
+			Bucket: &p.name, Key: &p.key, Metadata: p.meta,
+			ChecksumAlgorithm: types.ChecksumAlgorithmSha256, ChecksumType: types.ChecksumTypeComposite,
+		})
+		if err != nil {
+			return p.fail("put", p.key, err)
+		}
+		id, parts = aws.ToString(out.UploadId), make([]types.CompletedPart, len(sums))
+	}
+	err = p.sendParts(ctx, id, sums, parts)
+	if err == nil {
+		err = p.complete(ctx, id, parts)
+	}
+	switch {
+	case err == nil && resumed:
+		return p.check(ctx)
+	case err == nil:
+	case ctx.Err() != nil:
+		// The user said stop: nothing stays that costs money.
+		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+		defer cancel()
+		return errors.Join(err, p.abort(free, p.key, id))
+	case final(err) || errors.Is(err, errLost):
+		return errors.Join(err, p.abort(ctx, p.key, id))
+	default:
+		kept := 0
+		for _, part := range parts {
+			if part.ETag != nil {
+				kept++
+			}
+		}
+		return fmt.Errorf("%w; %d of %d parts arrived and are kept: the same command sends the others", err, kept, len(parts))
+	}
+	return err
+}
+
+// check makes sure that an upload that was taken up had been started for this
+// content. One for content that differed only in parts that were never sent has
+// metadata that are not true of this one, so the object is stored anew.
+func (p *put) check(ctx context.Context) error {
+	info, err := p.Stat(ctx, p.key)
+	if err != nil {
+		return err
+	}
+	if info.SHA256 == p.meta[metaSHA256] {
+		return nil
+	}
+	if p.opt.New {
+		if err := p.Delete(ctx, p.key); err != nil {
+			return err
+		}
+	}
+	p.fresh = true
+	return fmt.Errorf("put %s: %w", p.URL(p.key), errLost)
+}
+
+// section is where part i lies.
+func (p *put) section(i int) (off, size int64) {
+	off = int64(i) * p.partSize
+	return off, min(p.partSize, p.src.Size()-off)
+}
+
+// find looks for an upload of this content: one whose parts, at least one, are all
+// parts of it. Its finished parts are filled in.
+func (p *put) find(ctx context.Context, sums []string) (id string, parts []types.CompletedPart, err error) {
+	ids, err := p.uploads(ctx, p.key)
+	if err != nil {
+		if statusOf(err) == 403 || errors.Is(err, ErrDenied) { // allowed to write and not to list
+			return "", nil, nil
+		}
+		return "", nil, err
+	}
+	for _, candidate := range slices.Backward(ids) {
+		parts, most := make([]types.CompletedPart, len(sums)), 0
+		same := true
+		pages := s3.NewListPartsPaginator(p.client, &s3.ListPartsInput{Bucket: &p.name, Key: &p.key, UploadId: aws.String(candidate)})
+		for same && pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				if statusOf(err) == 404 { // finished meanwhile
+					same = false
+					break
+				}
+				return "", nil, p.fail("list parts of", p.key, err)
+			}
+			for _, part := range page.Parts {
+				i := int(aws.ToInt32(part.PartNumber)) - 1
+				if i < 0 || i >= len(sums) || aws.ToString(part.ChecksumSHA256) != sums[i] {
+					same = false
+					break
+				}
+				parts[i] = types.CompletedPart{PartNumber: part.PartNumber, ETag: part.ETag, ChecksumSHA256: part.ChecksumSHA256}
+				most++
+			}
+		}
+		if same && most > 0 {
+			return candidate, parts, nil
+		}
+	}
+	return "", nil, nil
+}
+
+// sendParts sends the parts that are missing, several at a time. The first error
+// ends it.
+func (p *put) sendParts(ctx context.Context, id string, sums []string, parts []types.CompletedPart) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range parallelParts {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(parts) {
+					return
+				}
+				if parts[i].ETag == nil {
+					if err := p.sendPart(ctx, id, i, sums[i], &parts[i]); err != nil {
+						cancel(err)
+						return
+					}
+				}
+				_, size := p.section(i)
+				p.progress(size)
+			}
+		})
+	}
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+func (p *put) sendPart(ctx context.Context, id string, i int, sum string, part *types.CompletedPart) error {
+	off, size := p.section(i)
+	number := aws.Int32(int32(i + 1))
+	out, err := p.client.UploadPart(ctx, &s3.UploadPartInput{
+		Bucket: &p.name, Key: &p.key, UploadId: &id, PartNumber: number,
+		Body: io.NewSectionReader(p.src, off, size), ContentLength: &size, ChecksumSHA256: &sum,
+	})
+	if err != nil {
+		// A server may hang up on a part of an upload that is gone before it says so.
+		if gone := p.taken(ctx); codeOf(err) == "NoSuchUpload" || errors.Is(gone, ErrExists) {
+			return gone
+		}
+		return fmt.Errorf("put %s: part %d of %d: %w", p.URL(p.key), i+1, (p.src.Size()+p.partSize-1)/p.partSize, p.explain(err))
+	}
+	*part = types.CompletedPart{PartNumber: number, ETag: out.ETag, ChecksumSHA256: &sum}
+	return nil
+}
+
+// taken says why an upload is gone: another writer has stored the object and swept
+// the others, or disturbed this one.
+func (p *put) taken(ctx context.Context) error {
+	if p.opt.New {
+		if info, err := p.Stat(ctx, p.key); err == nil && info.nonce != p.meta[metaNonce] {
+			return fmt.Errorf("put %s: %w", p.URL(p.key), ErrExists)
+		}
+	}
+	return fmt.Errorf("put %s: %w", p.URL(p.key), errLost)
+}
+
+// complete makes an object of the parts.
+func (p *put) complete(ctx context.Context, id string, parts []types.CompletedPart) error {
+	_, err := p.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+		Bucket: &p.name, Key: &p.key, UploadId: &id, IfNoneMatch: p.condition(),
+		MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
+	})
+	switch code := codeOf(err); {
+	case err == nil || p.arrived(ctx, err):
+		return nil
+	case code == "NoSuchUpload":
+		if info, err := p.Stat(ctx, p.key); err == nil && !p.opt.New && info.SHA256 == p.meta[metaSHA256] {
+			return nil // of a resumed upload, whose nonce is another
+		}
+		return p.taken(ctx)
+	case code == "InvalidPart" || code == "InvalidPartOrder":
+		return fmt.Errorf("put %s: %s: %w", p.URL(p.key), code, errLost)
+	}
+	return p.fail("put", p.key, conflict(err))
+}

@@ -1,0 +1,321 @@
+package objectstore_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"glimpse/checkpoints/objectstore"
+)
+
+const (
+	testBucket = "test"
+	testKey    = "glimpse-test-key"
+	testSecret = "glimpse-test-secret"
+
+	// binaryVariable names the versitygw program, a real S3 server: with it the tests
+	// run against that as well.
+	binaryVariable = "GLIMPSE_VERSITYGW"
+)
+
+// server is an S3 server behind a proxy that disturbs the traffic.
+type server struct {
+	*proxy
+	real bool
+	fake *fakeS3
+	dir  string // of a real server: the bucket's files
+}
+
+// eachServer runs a test on the server in memory and, where there is one, on a real
+// one.
+func eachServer(t *testing.T, f func(t *testing.T, s *server)) {
+	t.Setenv("AWS_ACCESS_KEY_ID", testKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", testSecret)
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Run("memory", func(t *testing.T) {
+		fake := newFake()
+		direct := httptest.NewServer(fake)
+		t.Cleanup(direct.Close)
+		f(t, &server{proxy: newProxy(t, direct.URL), fake: fake})
+	})
+	if binary := os.Getenv(binaryVariable); binary != "" {
+		t.Run("versitygw", func(t *testing.T) {
+			endpoint, dir := startGateway(t, binary)
+			f(t, &server{proxy: newProxy(t, endpoint), real: true, dir: dir})
+		})
+	}
+}
+
+// startGateway runs a real server for the length of the test.
+func startGateway(t *testing.T, binary string) (endpoint, bucketDir string) {
+	t.Helper()
+	root, side := t.TempDir(), t.TempDir()
+	bucketDir = filepath.Join(root, testBucket)
+	if err := os.Mkdir(bucketDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	cmd := exec.Command(binary, "-a", testKey, "-s", testSecret, "-q", "--health", "/health", "--port", address, "posix", "--sidecar", side, root)
+	var log strings.Builder
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("the server said: %s", log.String())
+		}
+	})
+	for range 200 {
+		if r, err := http.Get("http://" + address + "/health"); err == nil {
+			r.Body.Close()
+			if r.StatusCode == http.StatusOK {
+				return "http://" + address, bucketDir
+			}
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	t.Fatalf("%s does not answer at %s: %s", binary, address, log.String())
+	return "", ""
+}
+
+// store opens the bucket anew, as another process would.
+func (s *server) store(t *testing.T) objectstore.Store {
+	t.Helper()
+	store, key, err := objectstore.Open(t.Context(), "s3://"+testBucket+"/x", s.settings())
+	if err != nil || key != "x" {
+		t.Fatalf("open: key %q, error %v", key, err)
+	}
+	return store
+}
+
+func (s *server) settings() objectstore.Settings {
+	return objectstore.ForTests(objectstore.Settings{Endpoint: s.url}, 5<<20, time.Millisecond, 6)
+}
+
+// alter changes a byte of a stored object behind the server's back.
+func (s *server) alter(t *testing.T, key string, at int) {
+	t.Helper()
+	if s.fake != nil {
+		s.fake.mu.Lock()
+		defer s.fake.mu.Unlock()
+		o := s.fake.objects[testBucket+"/"+key]
+		o.data = append([]byte(nil), o.data...)
+		o.data[at] ^= 4
+		s.fake.objects[testBucket+"/"+key] = o
+		return
+	}
+	path := filepath.Join(s.dir, filepath.FromSlash(key))
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte{data[at] ^ 4}, int64(at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// uploads is the number of the key's unfinished uploads, by the server's account.
+func (s *server) uploads(t *testing.T, key string) int {
+	t.Helper()
+	n, err := objectstore.UnfinishedUploads(context.Background(), s.store(t), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// fault is what the proxy does to a request.
+type fault int
+
+const (
+	pass       fault = iota
+	cutRequest       // closes the connection in the middle of the request's body
+	cutAnswer        // closes it in the middle of the answer's body
+	loseAnswer       // forwards the request, and closes instead of answering
+	slowDown         // answers 503 SlowDown
+	broken           // answers 500 InternalError
+	down             // closes at once
+)
+
+// proxy forwards requests to a server and disturbs some.
+type proxy struct {
+	url string
+	// decide is asked before every request; tests set it while nothing is going on.
+	decide func(r *http.Request) fault
+
+	mu  sync.Mutex
+	log []request
+}
+
+type request struct {
+	name string // such as "PUT x?partNumber=2"
+	time time.Time
+	span string // its Range, if it asks for one
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{}
+	forward := httputil.NewSingleHostReverseProxy(to)
+	forward.Rewrite, forward.Director = func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = to.Scheme, to.Host, r.In.Host // which is signed
+	}, nil
+	forward.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	forward.ErrorLog = nil
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		p.log = append(p.log, request{requestName(r), time.Now(), r.Header.Get("Range")})
+		f := pass
+		if p.decide != nil {
+			f = p.decide(r)
+		}
+		p.mu.Unlock()
+		switch f {
+		case pass:
+			forward.ServeHTTP(w, r)
+		case slowDown:
+			refuse(w, http.StatusServiceUnavailable, "SlowDown")
+		case broken:
+			refuse(w, http.StatusInternalServerError, "InternalError")
+		case down:
+			hangUp(w)
+		case cutRequest:
+			io.CopyN(io.Discard, r.Body, r.ContentLength/2)
+			hangUp(w)
+		case loseAnswer:
+			forward.ServeHTTP(httptest.NewRecorder(), r)
+			hangUp(w)
+		case cutAnswer:
+			answer := httptest.NewRecorder()
+			forward.ServeHTTP(answer, r)
+			for k, v := range answer.Header() {
+				w.Header()[k] = v
+			}
+			w.Header().Set("Content-Length", fmt.Sprint(answer.Body.Len()))
+			w.WriteHeader(answer.Code)
+			w.Write(answer.Body.Bytes()[:answer.Body.Len()/2])
+			w.(http.Flusher).Flush()
+			hangUp(w, "after what was sent")
+		}
+	}))
+	t.Cleanup(server.Close)
+	p.url = server.URL
+	return p
+}
+
+// hangUp closes the connection: by a reset, as of a network that breaks, or in order.
+func hangUp(w http.ResponseWriter, inOrder ...string) {
+	c, _, err := w.(http.Hijacker).Hijack()
+	if err == nil {
+		if tcp, ok := c.(*net.TCPConn); ok && len(inOrder) == 0 {
+			tcp.SetLinger(0)
+		}
+		c.Close()
+	}
+}
+
+// requestName is method, key and the parameters that tell requests apart.
+func requestName(r *http.Request) string {
+	name := r.Method + " " + strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/"+testBucket), "/")
+	q := r.URL.Query()
+	switch {
+	case q.Has("partNumber"):
+		name += "?part=" + q.Get("partNumber")
+	case q.Has("uploads"):
+		name += "?uploads"
+	case q.Has("uploadId"):
+		name += "?upload"
+	}
+	return name
+}
+
+// disturb sets what happens to requests and forgets the log.
+func (p *proxy) disturb(decide func(r *http.Request) fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.decide, p.log = decide, nil
+}
+
+// count is the number of requests since disturb whose name starts with the text.
+func (p *proxy) count(start string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, r := range p.log {
+		if strings.HasPrefix(r.name, start) {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *proxy) requests(start string) (list []request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.log {
+		if strings.HasPrefix(r.name, start) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// first disturbs the first n requests of every name that starts with the text.
+func first(n int, start string, f fault) func(*http.Request) fault {
+	seen := make(map[string]int)
+	return func(r *http.Request) fault {
+		name := requestName(r)
+		if !strings.HasPrefix(name, start) {
+			return pass
+		}
+		seen[name]++
+		if seen[name] > n {
+			return pass
+		}
+		return f
+	}
+}
+
+// content is so many bytes that depend on the seed alone.
+func content(seed uint64, size int) []byte {
+	data := make([]byte, size)
+	src := rand.NewPCG(seed, 1)
+	for i := 0; i+8 <= size; i += 8 {
+		v := src.Uint64()
+		for j := range 8 {
+			data[i+j] = byte(v >> (8 * j))
+		}
+	}
+	return data
+}

@@ -1,0 +1,139 @@
+package objectstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/spf13/pflag"
+)
+
+// Settings say how S3 is reached. The zero value leaves everything to the
+// environment and the shared configuration files, by the rules of the AWS SDK:
+// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_REGION,
+// AWS_ENDPOINT_URL_S3, AWS_CA_BUNDLE, AWS_MAX_ATTEMPTS and so on.
+type Settings struct {
+	Endpoint string // address of another S3 server, such as http://127.0.0.1:9000
+	Region   string
+	// PathStyle names the bucket in the path, as most servers but Amazon's want it,
+	// rather than in the host: "auto" or "" does so where an endpoint is given,
+	// "true" and "false" decide.
+	PathStyle string
+
+	partSize int64         // 0: defaultPartSize; tests take the least that S3 allows
+	pause    time.Duration // before the second attempt; 0: firstPause
+	attempts int           // 0: maxAttempts
+}
+
+// Bind adds the flags.
+func (s *Settings) Bind(f *pflag.FlagSet) {
+	f.StringVar(&s.Endpoint, "s3-endpoint", "", "address of the S3 server for s3:// names; without it AWS_ENDPOINT_URL_S3, or Amazon's")
+	f.StringVar(&s.Region, "s3-region", "", "region of the bucket; without it AWS_REGION")
+	f.StringVar(&s.PathStyle, "s3-path-style", "auto", "name the bucket in the path and not in the host: true, false, or auto, which does so for servers other than Amazon's")
+}
+
+const (
+	// The last attempt comes about two minutes after the first.
+	maxAttempts = 10
+	firstPause  = 300 * time.Millisecond
+	maxPause    = 20 * time.Second
+
+	// headerTimeout bounds the wait for an answer once a request is sent.
+	headerTimeout = 2 * time.Minute
+	// stallTimeout bounds the wait for the next bytes of an answer.
+	stallTimeout = time.Minute
+
+	defaultPartSize = 8 << 20
+	maxParts        = 10_000
+)
+
+// bucket opens a bucket. Nothing is sent yet.
+func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
+	if s.Endpoint != "" {
+		if u, err := url.Parse(s.Endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, fmt.Errorf("endpoint: got %q, want an address such as https://s3.example.org", s.Endpoint)
+		}
+	}
+	b := &bucket{
+		name:     name,
+		partSize: cmp.Or(s.partSize, defaultPartSize),
+		pause:    cmp.Or(s.pause, firstPause),
+		attempts: cmp.Or(s.attempts, maxAttempts),
+	}
+	options := []func(*config.LoadOptions) error{
+		config.WithRetryer(func() aws.Retryer {
+			return retry.NewStandard(func(o *retry.StandardOptions) {
+				o.MaxAttempts = b.attempts
+				o.Backoff = retry.BackoffDelayerFunc(func(attempt int, _ error) (time.Duration, error) {
+					return backoff(b.pause, attempt), nil
+				})
+			})
+		}),
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+			t.ResponseHeaderTimeout = headerTimeout
+		})),
+	}
+	if s.Region != "" {
+		options = append(options, config.WithRegion(s.Region))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return nil, err
+	}
+	endpoint := s.Endpoint
+	if endpoint == "" {
+		endpoint = os.Getenv("AWS_ENDPOINT_URL_S3")
+	}
+	if endpoint == "" {
+		endpoint = aws.ToString(cfg.BaseEndpoint)
+	}
+	var pathStyle bool
+	switch s.PathStyle {
+	case "", "auto":
+		pathStyle = endpoint != ""
+	case "true", "false":
+		pathStyle = s.PathStyle == "true"
+	default:
+		return nil, fmt.Errorf("path style: got %q, want auto, true or false", s.PathStyle)
+	}
+	if cfg.Region == "" {
+		if endpoint == "" {
+			return nil, errors.New("no region is set: give --s3-region or AWS_REGION")
+		}
+		cfg.Region = "us-east-1" // of which servers other than Amazon's take no notice
+	}
+	b.client = s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.UsePathStyle = pathStyle
+		// Ranges and multipart uploads have no checksum that the SDK could compare; what
+		// can be compared is compared by Info.verify.
+		o.DisableLogOutputChecksumValidationSkipped = true
+		if s.Endpoint != "" {
+			o.BaseEndpoint = aws.String(s.Endpoint)
+		}
+	})
+	return b, nil
+}
+
+// backoff is the pause before another attempt: doubled each time, with up to half
+// of it random so that many clients do not come back at once.
+func backoff(first time.Duration, attempt int) time.Duration {
+	d := first
+	for range attempt {
+		if d = 2 * d; d >= maxPause {
+			d = maxPause
+			break
+		}
+	}
+	return d/2 + rand.N(d/2+1)
+}
