@@ -125,8 +125,8 @@ func TestCacheGoesOn(t *testing.T) {
 // TestCacheVerifies: an altered object does not get into the cache.
 func TestCacheVerifies(t *testing.T) {
 	eachServer(t, func(t *testing.T, s *server) {
-		put(t, s.store(t), "m/w", big, objectstore.PutOptions{})
-		s.alter(t, "m/w", len(big)-1)
+		put(t, s.store(t), "m/w", medium, objectstore.PutOptions{})
+		s.alter(t, "m/w", len(medium)-1)
 		c := objectstore.Cache{Dir: t.TempDir()}
 		for range 2 {
 			if _, err := c.Folder(t.Context(), s.store(t), "m", []string{"w"}); !errors.Is(err, objectstore.ErrDamaged) {
