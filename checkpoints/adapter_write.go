@@ -14,6 +14,9 @@ import (
 	"glimpse/internal/atomicfile"
 )
 
+// AdapterManifest is the file that makes a folder an adapter.
+const AdapterManifest = manifestFile
+
 // The files of an adapter.
 const (
 	manifestFile   = "glimpse.json"

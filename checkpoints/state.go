@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 
@@ -51,17 +53,68 @@ func WriteState(path string, s *State) error {
 	return nil
 }
 
+// PreviousState is where SaveState keeps the state before the last one.
+func PreviousState(path string) string { return path + ".previous" }
+
+// SaveState is WriteState that keeps the state that was there, under the name of
+// PreviousState: a file that was damaged after it was written costs some steps and
+// not the run. At every moment, also after an error, one of the two is whole.
+func SaveState(path string, s *State) error {
+	f, err := stageState(path, s)
+	if err == nil {
+		defer f.Abort()
+		if err = keepPrevious(path); err == nil {
+			err = f.Commit()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write run state %s: %w", path, err)
+	}
+	return nil
+}
+
+// keepPrevious gives the file a second name, under which it stays when the first is
+// given to another. Where there are no hard links it is renamed.
+func keepPrevious(path string) error {
+	previous := PreviousState(path)
+	link := previous + ".new" // a link can't replace a name, a rename can
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	err := os.Link(path, link)
+	switch {
+	case err == nil:
+		return os.Rename(link, previous)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // the first state
+	}
+	if err := os.Rename(path, previous); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 func writeState(path string, s *State) error {
+	f, err := stageState(path, s)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	return f.Commit()
+}
+
+// stageState writes the state without giving it its name yet.
+func stageState(path string, s *State) (*atomicfile.File, error) {
 	run, err := compactObject(s.Run)
 	if err != nil {
-		return fmt.Errorf("run: %w", err)
+		return nil, fmt.Errorf("run: %w", err)
 	}
 	tensors := make([]TensorView, 0, len(s.Tensors))
 	for _, name := range slices.Sorted(maps.Keys(s.Tensors)) {
 		t := s.Tensors[name]
 		switch {
 		case (t.F32 == nil) == (t.F64 == nil):
-			return fmt.Errorf("tensor %q: want exactly one of F32 and F64", name)
+			return nil, fmt.Errorf("tensor %q: want exactly one of F32 and F64", name)
 		case t.F32 != nil:
 			tensors = append(tensors, F32Tensor(name, t.Shape, t.F32))
 		default:
@@ -75,7 +128,7 @@ func writeState(path string, s *State) error {
 		"version": strconv.Itoa(stateVersion),
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	data := make([][]byte, len(tensors))
 	for i, t := range tensors {
@@ -86,13 +139,13 @@ func writeState(path string, s *State) error {
 
 	f, err := atomicfile.Create(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer f.Abort()
 	if err := writeParts(f, header, tensors); err != nil {
-		return err
+		f.Abort()
+		return nil, err
 	}
-	return f.Commit()
+	return f, nil
 }
 
 // ReadState reads and verifies a run state. ErrCorrupt if any bit of the file is

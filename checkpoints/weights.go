@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path"
@@ -104,6 +105,28 @@ func openWeights(dir fs.FS, name string, open func(string) (*Safetensors, error)
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
+}
+
+// WeightFiles lists the files that OpenWeights would read in a folder: the single
+// one, or the index and its shards.
+func WeightFiles(fsys fs.FS) ([]string, error) {
+	if _, err := fs.Stat(fsys, singleFile); err == nil {
+		return []string{singleFile}, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	data, err := readBounded(fsys, indexFile, maxHeader)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("neither %s nor %s is there: %w%s", singleFile, indexFile, fs.ErrNotExist, otherWeights(fsys))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", indexFile, err)
+	}
+	weightMap, err := parseIndex(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", indexFile, err)
+	}
+	return slices.Compact(slices.Sorted(maps.Values(weightMap))), nil
 }
 
 func (w *Weights) add(name string, s *Safetensors) {

@@ -24,12 +24,12 @@ import (
 // AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_REGION,
 // AWS_ENDPOINT_URL_S3, AWS_CA_BUNDLE, AWS_MAX_ATTEMPTS and so on.
 type Settings struct {
-	Endpoint string // address of another S3 server, such as http://127.0.0.1:9000
-	Region   string
+	Endpoint string `json:"endpoint,omitempty"` // address of another S3 server, such as http://127.0.0.1:9000
+	Region   string `json:"region,omitempty"`
 	// PathStyle names the bucket in the path, as most servers but Amazon's want it,
 	// rather than in the host: "auto" or "" does so where an endpoint is given,
 	// "true" and "false" decide.
-	PathStyle string
+	PathStyle string `json:"path_style,omitempty"`
 
 	partSize int64         // 0: defaultPartSize; tests take the least that S3 allows
 	pause    time.Duration // before the second attempt; 0: firstPause
@@ -38,9 +38,9 @@ type Settings struct {
 
 // Bind adds the flags.
 func (s *Settings) Bind(f *pflag.FlagSet) {
-	f.StringVar(&s.Endpoint, "s3-endpoint", "", "address of the S3 server for s3:// names; without it AWS_ENDPOINT_URL_S3, or Amazon's")
-	f.StringVar(&s.Region, "s3-region", "", "region of the bucket; without it AWS_REGION")
-	f.StringVar(&s.PathStyle, "s3-path-style", "auto", "name the bucket in the path and not in the host: true, false, or auto, which does so for servers other than Amazon's")
+	f.StringVar(&s.Endpoint, "s3-endpoint", s.Endpoint, "address of the S3 server for s3:// names; without it AWS_ENDPOINT_URL_S3, or Amazon's")
+	f.StringVar(&s.Region, "s3-region", s.Region, "region of the bucket; without it AWS_REGION")
+	f.StringVar(&s.PathStyle, "s3-path-style", s.PathStyle, "name the bucket in the path and not in the host: true, false, or auto, which does so for servers other than Amazon's (default auto)")
 }
 
 const (

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
 	"glimpse/checkpoints"
+	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/model"
@@ -28,14 +30,16 @@ type setup struct {
 	adapters      []string
 	set           []string
 	seed          uint64
+	s3            objectstore.Settings
 }
 
 func (s *setup) bind(f *pflag.FlagSet) {
-	f.StringVar(&s.model, "model", "", "model folder; empty is the built-in model")
+	f.StringVar(&s.model, "model", "", "model folder, or s3://BUCKET/NAME of one; empty is the built-in model")
 	f.StringVar(&s.device, "device", "cpu", "where to compute")
-	f.StringArrayVar(&s.adapters, "adapter", nil, "adapter folder for the learned policy of its kind, as DIR or NAME=DIR; may be repeated; \"shipped\" are those of the built-in model, and its default")
+	f.StringArrayVar(&s.adapters, "adapter", nil, "adapter folder or s3://BUCKET/NAME for the learned policy of its kind, as DIR or NAME=DIR; may be repeated; \"shipped\" are those of the built-in model, and its default")
 	f.StringArrayVar(&s.set, "set", nil, "option of a policy, as policy.option=value; may be repeated")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of everything that draws")
+	s.s3.Bind(f)
 }
 
 // adapter is a loaded adapter.
@@ -61,7 +65,11 @@ func (s *setup) open(ctx context.Context) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := model.Open(s.model, model.Options{Device: s.device})
+	folder, err := objectstore.LocalModel(ctx, s.model, s.s3, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.Open(folder, model.Options{Device: s.device})
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +109,7 @@ func (l *loaded) fill(ctx context.Context, s *setup) error {
 		return err
 	}
 	for _, spec := range specs {
-		if err := l.addAdapter(spec, hash); err != nil {
+		if err := l.addAdapter(ctx, s, spec, hash); err != nil {
 			return err
 		}
 	}
@@ -130,7 +138,7 @@ func readDefaults(folder fs.FS) (eviction.Overrides, error) {
 }
 
 // addAdapter loads one adapter, or all that ship with the built-in model.
-func (l *loaded) addAdapter(spec, hash string) error {
+func (l *loaded) addAdapter(ctx context.Context, s *setup, spec, hash string) error {
 	if spec == shipped {
 		if l.Name != builtin.Name {
 			return fmt.Errorf("adapter %q: only the built-in model has shipped adapters", spec)
@@ -151,10 +159,10 @@ func (l *loaded) addAdapter(spec, hash string) error {
 		return nil
 	}
 	name, dir, ok := strings.Cut(spec, "=")
-	if !ok {
+	if !ok || objectstore.IsURL(spec) {
 		name, dir = "", spec
 	}
-	stored, err := checkpoints.ReadAdapter(dir)
+	stored, err := objectstore.ReadAdapter(ctx, dir, s.s3)
 	if err != nil {
 		return err
 	}

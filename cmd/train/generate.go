@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/generate"
 	"glimpse/internal/progress"
@@ -20,6 +21,7 @@ func newGenerate() *cobra.Command {
 		tokens, samples, maxNew                       int
 		seed                                          uint64
 		sampling                                      model.Sampling
+		s3                                            objectstore.Settings
 	)
 	cmd := &cobra.Command{
 		Use:   "generate",
@@ -45,7 +47,11 @@ The file appears under its name only when it is complete.`,
 			if maxNew < 1 {
 				return fmt.Errorf("generate: --max-new: got %d, want at least 1", maxNew)
 			}
-			m, err := model.Open(modelPath, model.Options{Device: device})
+			folder, err := objectstore.LocalModel(cmd.Context(), modelPath, s3, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			m, err := model.Open(folder, model.Options{Device: device})
 			if err != nil {
 				return err
 			}
@@ -65,7 +71,8 @@ The file appears under its name only when it is complete.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&modelPath, "model", "", "model folder; empty is the built-in model")
+	f.StringVar(&modelPath, "model", "", "model folder, or s3://BUCKET/NAME of one; empty is the built-in model")
+	s3.Bind(f)
 	f.StringVar(&device, "device", "cpu", "where to compute")
 	f.StringVar(&prompts, "prompts", "", "JSONL file of prompts")
 	f.StringVar(&tasks, "tasks", "default", "synthetic tasks, comma-separated, or default, or all")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"slices"
 
 	"glimpse/checkpoints"
+	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
 	"glimpse/internal/train"
@@ -26,14 +26,15 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 		if slices.ContainsFunc(s.Outs[:i], func(other string) bool { return sameFolder(other, dir) }) {
 			return fmt.Errorf("train: adapter folder %q: named for two adapters, want one each", dir)
 		}
-		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) && s.ownFolder(dir) {
-			continue // the run makes the folder's parents
-		}
-		if err := checkpoints.CheckTarget(dir, s.Replace); err != nil {
-			return err
-		}
 	}
-	m, err := model.Open(s.Model, model.Options{Device: s.Device})
+	if err := s.checkTargets(ctx, s.resume); err != nil {
+		return err
+	}
+	folder, err := objectstore.LocalModel(ctx, s.Model, s.S3, log)
+	if err != nil {
+		return err
+	}
+	m, err := model.Open(folder, model.Options{Device: s.Device})
 	if err != nil {
 		return err
 	}
@@ -59,37 +60,38 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 	for i := range s.Adapters {
 		s.Adapters[i].Loss = t.Config.Adapters[i].Loss
 	}
-	if err := s.startRun(t, hash, log); err != nil {
+	t.Invocation = header
+	keeper, err := s.startRun(ctx, t, hash, log)
+	if err != nil {
 		return err
 	}
+	defer keeper.close()
+	return keeper.interrupted(t, s.finish(ctx, m, t, source, held, keeper, hash, log, out))
+}
+
+// finish is the part of run that can be taken up again: the steps and what follows.
+func (s *spec) finish(ctx context.Context, m *model.Model, t *train.Trainer, source, held train.Source, keeper *keeper, hash string, log, out io.Writer) error {
 	if held != nil && s.Train.Validation.Samples > 0 {
 		if err := t.HoldOut(ctx, held); err != nil {
 			return err
 		}
 	}
-	if err := s.train(ctx, t, hash, log); err != nil {
+	if err := s.train(ctx, t, keeper, log); err != nil {
 		return err
 	}
 	metrics, err := s.finalQuality(ctx, t, log)
 	if err != nil {
 		return err
 	}
-	settings, err := json.Marshal(s.Train.Config)
-	if err != nil {
-		return err
-	}
 	for i, a := range s.Train.Config.Adapters {
-		stored := t.Adapter(i).Export()
-		stored.Base = checkpoints.BaseModel{Name: m.Name, SHA256: hash}
-		stored.Loss, stored.PoolingKernel, stored.Training, stored.Metrics = a.Loss, a.Pooling, settings, metrics[i]
-		stored.Data = checkpoints.DataSource{Description: source.Describe(), Seed: int64(s.Train.Seed)}
-		if len(stored.LoRA) > 0 {
-			stored.InvocationTokens = header
-		}
-		if err := checkpoints.WriteAdapter(s.Outs[i], stored, s.Replace); err != nil {
+		stored, err := t.Export(i, hash, metrics[i])
+		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s: %s adapter of %s, %d rows, %d trained numbers\n", s.Outs[i], a.Kind, m.Name, a.Rows, parameters(t.Adapter(i)))
+		what := fmt.Sprintf("%s adapter of %s, %d rows, %d trained numbers", a.Kind, m.Name, a.Rows, parameters(t.Adapter(i)))
+		if err := s.deliver(ctx, i, stored, log, out, what); err != nil {
+			return err
+		}
 	}
 	if err := s.timing(ctx, m, t, source, out); err != nil {
 		return err
@@ -221,7 +223,7 @@ const (
 
 // startRun makes the run's folder and goes on from the checkpoint where that is asked
 // for.
-func (s *spec) startRun(t *train.Trainer, hash string, log io.Writer) error {
+func (s *spec) startRun(ctx context.Context, t *train.Trainer, hash string, log io.Writer) (_ *keeper, err error) {
 	if s.RunDir != "" && s.Checkpoint == "" {
 		s.Checkpoint = filepath.Join(s.RunDir, stateName)
 	}
@@ -230,30 +232,41 @@ func (s *spec) startRun(t *train.Trainer, hash string, log io.Writer) error {
 	}
 	if s.RunDir != "" && s.Replace && !s.resume {
 		if err := removeRun(s.RunDir); err != nil {
-			return fmt.Errorf("train: replace run: %w", err)
+			return nil, fmt.Errorf("train: replace run: %w", err)
 		}
 	}
-	if err := s.takeUp(t, hash, log); err != nil {
-		return err
+	k, err := s.startKeeping(ctx, t, hash, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			k.close()
+		}
+	}()
+	if done := t.Done() == s.Train.Steps || t.Stopped(); s.resume && !done {
+		if err := s.checkTargets(ctx, false); err != nil {
+			return nil, err
+		}
 	}
 	if s.RunDir == "" {
-		return nil
+		return k, nil
 	}
 	if err := os.MkdirAll(s.RunDir, 0o755); err != nil {
-		return fmt.Errorf("train: run folder: %w", err)
+		return nil, fmt.Errorf("train: run folder: %w", err)
 	}
 	for _, dir := range s.Outs {
 		if s.ownFolder(dir) {
 			if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-				return fmt.Errorf("train: adapter folder: %w", err)
+				return nil, fmt.Errorf("train: adapter folder: %w", err)
 			}
 		}
 	}
 	text, err := yamlconfig.Encode(s)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return atomicfile.WriteFile(filepath.Join(s.RunDir, configName), text)
+	return k, atomicfile.WriteFile(filepath.Join(s.RunDir, configName), text)
 }
 
 // removeRun removes the records of an earlier run; the adapters are replaced one by
@@ -263,7 +276,7 @@ func removeRun(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{configName, stepsName, stateName, curvesName} {
+	for _, name := range []string{configName, stepsName, stateName, checkpoints.PreviousState(stateName), curvesName} {
 		events = append(events, filepath.Join(dir, name))
 	}
 	for _, path := range events {
@@ -274,69 +287,46 @@ func removeRun(dir string) error {
 	return nil
 }
 
-// takeUp goes on from the checkpoint where that is asked for.
-func (s *spec) takeUp(t *train.Trainer, hash string, log io.Writer) error {
-	switch {
-	case s.Checkpoint == "" && s.resume:
-		return fmt.Errorf("train: --resume needs --checkpoint")
-	case s.CheckpointEvery < 1:
-		return fmt.Errorf("train: --checkpoint-every: got %d, want at least 1", s.CheckpointEvery)
-	case s.Checkpoint == "":
-		return nil
-	}
-	_, err := os.Stat(s.Checkpoint)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case !s.resume:
-		return fmt.Errorf("train: checkpoint %s exists: go on from it with --resume, or remove it", s.Checkpoint)
-	}
-	if err := t.Resume(s.Checkpoint, hash); err != nil {
-		return err
-	}
-	fmt.Fprintf(log, "going on after step %d of %s\n", t.Done(), s.Checkpoint)
-	return nil
-}
-
 // train runs all steps with progress, log and checkpoints.
-func (s *spec) train(ctx context.Context, t *train.Trainer, hash string, log io.Writer) error {
+func (s *spec) train(ctx context.Context, t *train.Trainer, k *keeper, log io.Writer) error {
 	r, err := s.openRecords(t, log)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	err = t.Run(ctx, func(step train.StepResult) error {
+	steps, done := k.steps(ctx)
+	err = t.Run(steps, func(step train.StepResult) error {
 		if err := r.step(step); err != nil {
 			return err
 		}
-		if s.Checkpoint != "" && (step.Step%s.CheckpointEvery == 0 || step.Step == s.Train.Steps || step.Stopped) {
-			return t.Save(s.Checkpoint, hash)
+		if k.due(step, s.Train.Steps) {
+			if err := k.save(t); err != nil {
+				return err
+			}
 		}
-		return nil
+		return ctx.Err()
 	})
+	done()
 	r.bar.Done()
 	if drawn := r.draw(); err == nil {
 		err = drawn
 	}
 	switch {
 	case errors.Is(err, train.ErrNonFinite) && t.Done() > 0:
-		state := s.Checkpoint
-		if state == "" {
-			state = s.Outs[0] + ".state"
+		if k.path == "" {
+			k.path = s.Outs[0] + ".state"
 		}
-		if err := t.Save(state, hash); err != nil {
+		if err := k.save(t); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w; the state after step %d is in %s", err, t.Done(), state)
+		return fmt.Errorf("%w; the state after step %d is in %s", err, t.Done(), k.path)
 	case errors.Is(err, context.Canceled) && s.Checkpoint == "":
 		return fmt.Errorf("stopped before the last step, no adapter was written: %w", err)
 	case errors.Is(err, context.Canceled):
-		if err := t.Save(s.Checkpoint, hash); err != nil {
+		if err := k.save(t); err != nil {
 			return err
 		}
-		return fmt.Errorf("stopped after step %d, go on with --resume: %w", t.Done(), err)
+		return k.stopped(t, err)
 	case err != nil:
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/train"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
@@ -33,6 +34,10 @@ type spec struct {
 
 	Checkpoint      string `json:"checkpoint,omitempty"` // file that keeps the state of the run
 	CheckpointEvery int    `json:"checkpoint_every"`     // steps
+
+	Upload string               `json:"upload,omitempty"` // folder or s3:// name for checkpoints
+	Export string               `json:"export,omitempty"` // and for the adapters
+	S3     objectstore.Settings `json:"s3,omitzero"`
 
 	Workers     int   `json:"workers"`      // samples worked on at the same time; 0 chooses
 	CacheMemory int64 `json:"cache_memory"` // bytes of repeated samples kept in memory
@@ -177,7 +182,7 @@ func defaultSpec() *spec {
 func (s *spec) bind(f *pflag.FlagSet) {
 	c := &s.Train.Config
 	f.StringVar(&s.Preset, "preset", s.Preset, "hyper-parameters of a paper, which other flags override: "+strings.Join(train.Presets.Names(), ", "))
-	f.StringVar(&s.Model, "model", s.Model, "model folder; empty is the built-in model")
+	f.StringVar(&s.Model, "model", s.Model, "model folder, or s3://BUCKET/NAME of one; empty is the built-in model")
 	f.StringVar(&s.Device, "device", s.Device, "where to compute")
 	f.StringSliceVar((*[]string)(&s.Data), "data", s.Data, "pair files made by train generate, or folders of their shards; none draws fresh synthetic prompts (built-in model only)")
 	f.StringSliceVar((*[]string)(&s.HeldOut), "held-out", s.HeldOut, "pair files to validate on; without them, one pair in ten of --data, --validate at most, is held out")
@@ -209,6 +214,7 @@ func (s *spec) bind(f *pflag.FlagSet) {
 	f.BoolVar(&s.Replace, "replace", s.Replace, "replace adapter folders that exist, and the records of an earlier run in --run")
 	f.StringVar(&s.Checkpoint, "checkpoint", s.Checkpoint, "file that keeps the state of the run; it is written every --checkpoint-every steps and when the run is stopped")
 	f.IntVar(&s.CheckpointEvery, "checkpoint-every", s.CheckpointEvery, "steps between checkpoints")
+	s.bindStore(f)
 	f.BoolVar(&s.resume, "resume", false, "go on from the checkpoint, if there is one, with the bits of a run that was never stopped")
 }
 

@@ -19,12 +19,25 @@ import (
 const (
 	ExitError       = 1
 	ExitInterrupted = 130 // stopped by SIGINT or SIGTERM
+	// ExitResumable: stopped by SIGINT or SIGTERM with the work so far saved. It is
+	// EX_TEMPFAIL of sysexits.h, by which job schedulers know what to start again.
+	ExitResumable = 75
 )
+
+// resumable marks an error after which the same command goes on.
+type resumable struct{ error }
+
+func (r resumable) Unwrap() error { return r.error }
+
+// Resumable marks the error of a command that a signal has ended with its work saved,
+// so that Main exits with ExitResumable.
+func Resumable(err error) error { return resumable{err} }
 
 // Main runs the command and exits: 0 on success only. The first SIGINT or SIGTERM
 // ends the command's context, so that it stops cleanly; a second one kills it.
 func Main(root *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second one has its usual effect
 	root.SilenceErrors, root.SilenceUsage = true, true
 	err := root.ExecuteContext(ctx)
 	interrupted := ctx.Err() != nil
@@ -33,6 +46,9 @@ func Main(root *cobra.Command) {
 	case err == nil:
 	case interrupted && errors.Is(err, context.Canceled):
 		fmt.Fprintf(os.Stderr, "%s: stopped by a signal: %v\n", root.Name(), err)
+		if errors.As(err, new(resumable)) {
+			os.Exit(ExitResumable)
+		}
 		os.Exit(ExitInterrupted)
 	default:
 		fmt.Fprintf(os.Stderr, "%s: %v\n", root.Name(), err)

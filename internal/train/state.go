@@ -3,7 +3,10 @@ package train
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"glimpse/checkpoints"
 	"glimpse/internal/simd"
@@ -21,6 +24,9 @@ type runRecord struct {
 	// Bits are only promised to repeat on the same backend and instruction set.
 	Device string `json:"device"`
 	SIMD   string `json:"simd"`
+	// What an export needs to know besides.
+	ModelName  string `json:"model_name"`
+	Invocation []int  `json:"invocation_tokens"`
 }
 
 // record describes the run as it stands.
@@ -29,6 +35,7 @@ func (t *Trainer) record(modelSHA256 string) (runRecord, error) {
 	return runRecord{
 		Step: t.done, Skipped: t.skipped, History: t.history, Config: config, Source: t.source.Describe(), Model: modelSHA256,
 		Device: t.Model.Backend.Name(), SIMD: simd.Level(),
+		ModelName: t.Model.Name, Invocation: t.Invocation,
 	}, err
 }
 
@@ -46,7 +53,8 @@ func (t *Trainer) tensors(f func(name string, x *kernels.Tensor)) {
 	}
 }
 
-// Save writes a checkpoint, atomically: parameters, moments and the position in
+// Save writes a checkpoint, atomically, and keeps the one before it (see
+// checkpoints.SaveState): parameters, moments and the position in
 // the data, which is also that of the schedule. A run that goes on from it has
 // the bits of one that was never stopped.
 func (t *Trainer) Save(path, modelSHA256 string) error {
@@ -67,7 +75,38 @@ func (t *Trainer) Save(path, modelSHA256 string) error {
 		}
 		s.Tensors[name] = v
 	})
-	return checkpoints.WriteState(path, s)
+	return checkpoints.SaveState(path, s)
+}
+
+// TakeUp resumes from the checkpoint at path or, where that is missing or damaged,
+// from the one before it, and returns the name of the file that it took. A damaged
+// one is moved aside, to path + ".damaged", so that it never takes the place of the
+// good one; note then says so, and is "" otherwise. Without any checkpoint the error
+// is fs.ErrNotExist; where none can be used, it names both.
+func (t *Trainer) TakeUp(path, modelSHA256 string) (from, note string, err error) {
+	err = t.Resume(path, modelSHA256)
+	if err == nil {
+		return path, "", nil
+	}
+	missing := errors.Is(err, fs.ErrNotExist)
+	if !missing && !errors.Is(err, checkpoints.ErrCorrupt) {
+		return "", "", err
+	}
+	previous := checkpoints.PreviousState(path)
+	if second := t.Resume(previous, modelSHA256); second != nil {
+		if errors.Is(second, fs.ErrNotExist) {
+			return "", "", err
+		}
+		return "", "", errors.Join(err, second)
+	}
+	if missing {
+		return previous, fmt.Sprintf("checkpoint %s is missing", path), nil
+	}
+	damaged := path + ".damaged"
+	if moved := os.Rename(path, damaged); moved != nil {
+		return "", "", errors.Join(err, moved)
+	}
+	return previous, fmt.Sprintf("checkpoint %s is damaged (%v), and now is %s", path, err, damaged), nil
 }
 
 // Resume takes up a checkpoint of the same run: the same model, configuration,
@@ -129,6 +168,9 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 	t.done, t.skipped, t.history = got.Step, got.Skipped, got.History
 	return nil
 }
+
+// Stopped tells that validation has ended the run before its last step.
+func (t *Trainer) Stopped() bool { return t.history.Stopped }
 
 // Done is the number of optimiser steps done.
 func (t *Trainer) Done() int { return t.done }

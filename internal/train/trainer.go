@@ -21,17 +21,19 @@ var ErrNonFinite = errors.New("not finite")
 
 // Trainer trains the adapters of a configuration on one model.
 type Trainer struct {
-	Model    *model.Model
-	Config   Config
-	source   Source
-	learners []*learner
-	workers  []*worker
-	store    *store
-	done     int // optimiser steps
-	skipped  int
-	history  history
-	held     *heldOut // nil: nothing is validated
-	searched bool     // the weights, for NaN
+	Model  *model.Model
+	Config Config
+	// Invocation are the tokens that end every prompt, for the adapters' metadata.
+	Invocation []int
+	source     Source
+	learners   []*learner
+	workers    []*worker
+	store      *store
+	done       int // optimiser steps
+	skipped    int
+	history    history
+	held       *heldOut // nil: nothing is validated
+	searched   bool     // the weights, for NaN
 }
 
 // learner is one adapter in training.

@@ -1,0 +1,163 @@
+package objectstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"glimpse/checkpoints"
+	"glimpse/internal/progress"
+)
+
+// ReadAdapter reads and verifies the adapter that a path or URL names, as
+// checkpoints.ReadAdapter does.
+func ReadAdapter(ctx context.Context, name string, s Settings) (*checkpoints.Adapter, error) {
+	if !IsURL(name) {
+		return checkpoints.ReadAdapter(name)
+	}
+	store, folder, err := Open(ctx, name, s)
+	if err != nil {
+		return nil, err
+	}
+	a, err := checkpoints.ReadAdapterFS(FS(ctx, store, folder), ".")
+	if err != nil {
+		return nil, fmt.Errorf("adapter %s: %w", name, err)
+	}
+	return a, nil
+}
+
+// CheckAdapterTarget tells whether WriteAdapter could write there, so that a long run
+// need not fail at its end.
+func CheckAdapterTarget(ctx context.Context, name string, replace bool, s Settings) error {
+	if !IsURL(name) {
+		return checkpoints.CheckTarget(name, replace)
+	}
+	if replace {
+		return fmt.Errorf("adapter %s: what is in an object store is never replaced, because its readers would see a mixture; choose another name", name)
+	}
+	store, folder, err := Open(ctx, name, s)
+	if err != nil {
+		return err
+	}
+	list, err := store.List(ctx, folder)
+	if err != nil {
+		return err
+	}
+	for _, i := range list {
+		if path.Base(i.Key) == checkpoints.AdapterManifest {
+			return fmt.Errorf("adapter %s: %w", name, ErrExists)
+		}
+	}
+	return nil
+}
+
+// WriteAdapter writes an adapter to a local folder or an object store, whole or not
+// at all (see Publish). Created is false where exactly this adapter was there
+// already. Progress goes to log.
+func WriteAdapter(ctx context.Context, name string, a *checkpoints.Adapter, replace bool, s Settings, log io.Writer) (created bool, err error) {
+	if !IsURL(name) {
+		if same, err := checkpoints.SameAdapter(name, a); same || err != nil {
+			return false, err
+		}
+		return true, checkpoints.WriteAdapter(name, a, replace)
+	}
+	encoded, err := checkpoints.EncodeAdapter(a)
+	if err != nil {
+		return false, err
+	}
+	store, folder, err := Open(ctx, name, s)
+	if err != nil {
+		return false, err
+	}
+	var total int64
+	files := make([]File, len(encoded))
+	for i, f := range encoded {
+		files[i] = File(f)
+		total += int64(len(f.Data))
+	}
+	bar := progress.New(log, "bytes", total)
+	bar.Describe(name)
+	defer bar.Done()
+	created, err = Publish(ctx, store, folder, files, bar.Add)
+	if err != nil {
+		return false, fmt.Errorf("write adapter %s: %w", name, err)
+	}
+	return created, nil
+}
+
+// LocalModel returns the folder of a model: a path as it is, and for a URL the copy
+// in the cache, which is made or brought up to date first.
+func LocalModel(ctx context.Context, name string, s Settings, log io.Writer) (string, error) {
+	if !IsURL(name) {
+		return name, nil
+	}
+	store, folder, err := Open(ctx, name, s)
+	if err != nil {
+		return "", err
+	}
+	list, err := store.List(ctx, folder)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "", fmt.Errorf("model %s: there is no object below that name: %w", name, ErrNotExist)
+	}
+	names, err := checkpoints.WeightFiles(FS(ctx, store, folder))
+	if err != nil {
+		return "", fmt.Errorf("model %s: %w", name, err)
+	}
+	for _, i := range list { // configuration, tokenizer, chat template, index of the weights
+		if base := path.Base(i.Key); (strings.HasSuffix(base, ".json") || strings.HasSuffix(base, ".jinja")) && !strings.HasPrefix(base, ".") {
+			names = append(names, base)
+		}
+	}
+	var bar *progress.Bar
+	cache := Cache{Progress: func(bytes, missing int64) {
+		if missing > 0 {
+			bar = progress.New(log, "bytes", missing)
+			bar.Describe(name)
+		}
+		bar.Add(bytes)
+	}}
+	dir, err := cache.Folder(ctx, store, folder, names)
+	if bar != nil {
+		bar.Done()
+	}
+	if err != nil {
+		return "", fmt.Errorf("model %s: %w", name, err)
+	}
+	return dir, nil
+}
+
+// FetchCheckpoint brings the newest checkpoint of a folder of backups that check
+// accepts to a local file, and returns its step. Those that are damaged are reported
+// and passed over. ErrNotExist if there is none at all.
+func FetchCheckpoint(ctx context.Context, name, to string, s Settings, check func(path string) error, log io.Writer) (int, error) {
+	store, folder, err := Open(ctx, name, s)
+	if err != nil {
+		return 0, err
+	}
+	all, err := ListBackups(ctx, store, folder)
+	if err != nil {
+		return 0, err
+	}
+	var failed []error
+	for _, b := range all {
+		err := Download(ctx, store, b.Key, to)
+		if err == nil {
+			err = check(to)
+		}
+		if err == nil {
+			return b.Step, nil
+		}
+		if !errors.Is(err, ErrDamaged) && !errors.Is(err, checkpoints.ErrCorrupt) {
+			return 0, err
+		}
+		fmt.Fprintf(log, "%v\n", err)
+		failed = append(failed, err)
+	}
+	return 0, errors.Join(failed...)
+}
