@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/checkpoints/objectstore/storetest"
 )
 
 func cacheHolds(t *testing.T, dir string, want map[string][]byte) {
@@ -27,16 +28,16 @@ func cacheHolds(t *testing.T, dir string, want map[string][]byte) {
 // TestCache: large objects come in ranges, and once; a new version takes the place
 // of the old one.
 func TestCache(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *server) {
-		config := content(1, 300)
-		put(t, s.store(t), "m/config.json", config, objectstore.PutOptions{})
-		put(t, s.store(t), "m/model.safetensors", big, objectstore.PutOptions{})
-		put(t, s.store(t), "m/empty", nil, objectstore.PutOptions{})
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		config := storetest.Content(1, 300)
+		put(t, open(t, s), "m/config.json", config, objectstore.PutOptions{})
+		put(t, open(t, s), "m/model.safetensors", big, objectstore.PutOptions{})
+		put(t, open(t, s), "m/empty", nil, objectstore.PutOptions{})
 		names := []string{"config.json", "model.safetensors", "empty"}
 		var missing, arrived atomic.Int64
 		c := objectstore.Cache{Dir: t.TempDir(), Progress: func(n, m int64) { arrived.Add(n); missing.Add(m) }}
-		s.disturb(nil)
-		dir, err := c.Folder(t.Context(), s.store(t), "m", names)
+		s.Disturb(nil)
+		dir, err := c.Folder(t.Context(), open(t, s), "m", names)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,34 +45,34 @@ func TestCache(t *testing.T) {
 			t.Errorf("folder %s, want one named m", dir)
 		}
 		cacheHolds(t, dir, map[string][]byte{"config.json": config, "model.safetensors": big, "empty": nil})
-		if n := s.count("GET m/model.safetensors"); n != 5 {
+		if n := s.Count("GET m/model.safetensors"); n != 5 {
 			t.Errorf("%d requests for 40 MB, want 5 ranges of 8 MiB", n)
 		}
 		if want := int64(len(big) + len(config)); missing.Load() != want || arrived.Load() != want {
 			t.Errorf("progress told of %d of %d bytes, want %d", arrived.Load(), missing.Load(), want)
 		}
 
-		s.disturb(nil)
-		if _, err := c.Folder(t.Context(), s.store(t), "m", names); err != nil {
+		s.Disturb(nil)
+		if _, err := c.Folder(t.Context(), open(t, s), "m", names); err != nil {
 			t.Fatal(err)
 		}
-		if n := s.count("GET "); n != 0 {
+		if n := s.Count("GET "); n != 0 {
 			t.Errorf("%d requests for what is in the cache", n)
 		}
-		config = content(2, 300) // of the same size
-		put(t, s.store(t), "m/config.json", config, objectstore.PutOptions{})
-		s.disturb(nil)
-		if _, err := c.Folder(t.Context(), s.store(t), "m", names[:2]); err != nil {
+		config = storetest.Content(2, 300) // of the same size
+		put(t, open(t, s), "m/config.json", config, objectstore.PutOptions{})
+		s.Disturb(nil)
+		if _, err := c.Folder(t.Context(), open(t, s), "m", names[:2]); err != nil {
 			t.Fatal(err)
 		}
 		cacheHolds(t, dir, map[string][]byte{"config.json": config, "model.safetensors": big})
-		if n := s.count("GET m/model"); n != 0 {
+		if n := s.Count("GET m/model"); n != 0 {
 			t.Errorf("%d requests for weights that have not changed", n)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "empty")); !os.IsNotExist(err) {
 			t.Errorf("a file that is no longer asked for is there (%v)", err)
 		}
-		if _, err := c.Folder(t.Context(), s.store(t), "m", []string{"config.json", "nothing"}); !errors.Is(err, objectstore.ErrNotExist) || !strings.Contains(err.Error(), "m/nothing") {
+		if _, err := c.Folder(t.Context(), open(t, s), "m", []string{"config.json", "nothing"}); !errors.Is(err, objectstore.ErrNotExist) || !strings.Contains(err.Error(), "m/nothing") {
 			t.Errorf("an object that is not there: error %v", err)
 		}
 	})
@@ -80,42 +81,42 @@ func TestCache(t *testing.T) {
 // TestCacheGoesOn: what arrived before a failure is not fetched again, unless the
 // object has changed since.
 func TestCacheGoesOn(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *server) {
-		put(t, s.store(t), "m/w", big, objectstore.PutOptions{})
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		put(t, open(t, s), "m/w", big, objectstore.PutOptions{})
 		c := objectstore.Cache{Dir: t.TempDir()}
 		fail := func() {
 			t.Helper()
 			lastChunk := fmt.Sprintf("bytes=%d-", 4*objectstore.ChunkBytes)
-			s.disturb(func(r *http.Request) fault {
+			s.Disturb(func(r *http.Request) storetest.Fault {
 				if strings.HasPrefix(r.Header.Get("Range"), lastChunk) {
-					return down
+					return storetest.Down
 				}
-				return pass
+				return storetest.Pass
 			})
-			if _, err := c.Folder(t.Context(), s.store(t), "m", []string{"w"}); err == nil {
+			if _, err := c.Folder(t.Context(), open(t, s), "m", []string{"w"}); err == nil {
 				t.Fatal("a download without its last part succeeded")
 			}
-			s.disturb(nil)
+			s.Disturb(nil)
 		}
 		fail()
 		before, err := objectstore.ChunksHere(c.Dir, "w")
 		if err != nil || before == 0 {
 			t.Fatalf("%d chunks are kept, error %v", before, err)
 		}
-		dir, err := c.Folder(t.Context(), s.store(t), "m", []string{"w"})
+		dir, err := c.Folder(t.Context(), open(t, s), "m", []string{"w"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		cacheHolds(t, dir, map[string][]byte{"w": big})
-		if n := s.count("GET m/w"); n != 5-before {
+		if n := s.Count("GET m/w"); n != 5-before {
 			t.Errorf("%d requests after %d of 5 chunks had arrived", n, before)
 		}
 
 		os.RemoveAll(c.Dir)
 		fail()
-		other := content(41, len(big))
-		put(t, s.store(t), "m/w", other, objectstore.PutOptions{})
-		if dir, err = c.Folder(t.Context(), s.store(t), "m", []string{"w"}); err != nil {
+		other := storetest.Content(41, len(big))
+		put(t, open(t, s), "m/w", other, objectstore.PutOptions{})
+		if dir, err = c.Folder(t.Context(), open(t, s), "m", []string{"w"}); err != nil {
 			t.Fatal(err)
 		}
 		cacheHolds(t, dir, map[string][]byte{"w": other})
@@ -124,17 +125,17 @@ func TestCacheGoesOn(t *testing.T) {
 
 // TestCacheVerifies: an altered object does not get into the cache.
 func TestCacheVerifies(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *server) {
-		put(t, s.store(t), "m/w", medium, objectstore.PutOptions{})
-		s.alter(t, "m/w", len(medium)-1)
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		put(t, open(t, s), "m/w", medium, objectstore.PutOptions{})
+		s.Alter(t, "m/w", len(medium)-1)
 		c := objectstore.Cache{Dir: t.TempDir()}
 		for range 2 {
-			if _, err := c.Folder(t.Context(), s.store(t), "m", []string{"w"}); !errors.Is(err, objectstore.ErrDamaged) {
+			if _, err := c.Folder(t.Context(), open(t, s), "m", []string{"w"}); !errors.Is(err, objectstore.ErrDamaged) {
 				t.Errorf("error %v, want ErrDamaged", err)
 			}
 		}
 		path := filepath.Join(t.TempDir(), "w")
-		if err := objectstore.Download(t.Context(), s.store(t), "m/w", path); !errors.Is(err, objectstore.ErrDamaged) {
+		if err := objectstore.Download(t.Context(), open(t, s), "m/w", path); !errors.Is(err, objectstore.ErrDamaged) {
 			t.Errorf("download: error %v, want ErrDamaged", err)
 		}
 		if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 0 {
@@ -144,12 +145,12 @@ func TestCacheVerifies(t *testing.T) {
 }
 
 func TestDownload(t *testing.T) {
-	eachStore(t, func(t *testing.T, _ *server, open func(t *testing.T) objectstore.Store) {
+	eachStore(t, func(t *testing.T, _ *storetest.Server, reopen func(t *testing.T) objectstore.Store) {
 		path := filepath.Join(t.TempDir(), "w")
-		if err := objectstore.PutFile(t.Context(), open(t), "m/w", "cache_test.go", objectstore.PutOptions{}); err != nil {
+		if err := objectstore.PutFile(t.Context(), reopen(t), "m/w", "cache_test.go", objectstore.PutOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := objectstore.Download(t.Context(), open(t), "m/w", path); err != nil {
+		if err := objectstore.Download(t.Context(), reopen(t), "m/w", path); err != nil {
 			t.Fatal(err)
 		}
 		want, err := os.ReadFile("cache_test.go")
@@ -159,7 +160,7 @@ func TestDownload(t *testing.T) {
 		cacheHolds(t, filepath.Dir(path), map[string][]byte{"w": want})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := objectstore.Download(ctx, open(t), "m/w", path); !errors.Is(err, context.Canceled) {
+		if err := objectstore.Download(ctx, reopen(t), "m/w", path); !errors.Is(err, context.Canceled) {
 			t.Errorf("download after a cancel: error %v", err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"glimpse/checkpoints"
 	"glimpse/checkpoints/objectstore"
+	"glimpse/checkpoints/objectstore/storetest"
 )
 
 // adapter is one that is recognised by its number: 6 MB of embeddings, so that they
@@ -55,29 +56,31 @@ func number(t *testing.T, s objectstore.Store, folder string) (float64, error) {
 }
 
 // eachStore runs a test on local folders and on servers, which are nil for folders.
-func eachStore(t *testing.T, f func(t *testing.T, s *server, open func(t *testing.T) objectstore.Store)) {
+func eachStore(t *testing.T, f func(t *testing.T, s *storetest.Server, reopen func(t *testing.T) objectstore.Store)) {
 	t.Run("folder", func(t *testing.T) {
 		dir := t.TempDir()
 		f(t, nil, func(*testing.T) objectstore.Store { return objectstore.Local(dir) })
 	})
-	eachServer(t, func(t *testing.T, s *server) { f(t, s, s.store) })
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		f(t, s, func(t *testing.T) objectstore.Store { return open(t, s) })
+	})
 }
 
 func TestPublish(t *testing.T) {
-	eachStore(t, func(t *testing.T, _ *server, open func(t *testing.T) objectstore.Store) {
+	eachStore(t, func(t *testing.T, _ *storetest.Server, reopen func(t *testing.T) objectstore.Store) {
 		for i, want := range []bool{true, false} {
-			created, err := objectstore.Publish(t.Context(), open(t), "a/b", filesOf(t, adapter(1)), nil)
+			created, err := objectstore.Publish(t.Context(), reopen(t), "a/b", filesOf(t, adapter(1)), nil)
 			if err != nil || created != want {
 				t.Fatalf("time %d: created %v, error %v", i+1, created, err)
 			}
 		}
-		if _, err := objectstore.Publish(t.Context(), open(t), "a/b", filesOf(t, adapter(2)), nil); !errors.Is(err, objectstore.ErrExists) || !strings.Contains(err.Error(), "never replaced") {
+		if _, err := objectstore.Publish(t.Context(), reopen(t), "a/b", filesOf(t, adapter(2)), nil); !errors.Is(err, objectstore.ErrExists) || !strings.Contains(err.Error(), "never replaced") {
 			t.Errorf("another adapter of the same name: error %v", err)
 		}
-		if n, err := number(t, open(t), "a/b"); err != nil || n != 1 {
+		if n, err := number(t, reopen(t), "a/b"); err != nil || n != 1 {
 			t.Errorf("adapter %v, error %v; want 1", n, err)
 		}
-		if _, err := number(t, open(t), "a"); !errors.Is(err, checkpoints.ErrNotAdapter) {
+		if _, err := number(t, reopen(t), "a"); !errors.Is(err, checkpoints.ErrNotAdapter) {
 			t.Errorf("a folder without an adapter: error %v", err)
 		}
 	})
@@ -86,21 +89,21 @@ func TestPublish(t *testing.T) {
 // TestPublishFinishes: an export that was killed shows nothing, is finished by the
 // same export, and is in the way of another.
 func TestPublishFinishes(t *testing.T) {
-	eachStore(t, func(t *testing.T, _ *server, open func(t *testing.T) objectstore.Store) {
+	eachStore(t, func(t *testing.T, _ *storetest.Server, reopen func(t *testing.T) objectstore.Store) {
 		files := filesOf(t, adapter(1))
-		if _, err := objectstore.Publish(t.Context(), open(t), "a", files[:len(files)-1], nil); err != nil {
+		if _, err := objectstore.Publish(t.Context(), reopen(t), "a", files[:len(files)-1], nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := number(t, open(t), "a"); !errors.Is(err, checkpoints.ErrNotAdapter) {
+		if _, err := number(t, reopen(t), "a"); !errors.Is(err, checkpoints.ErrNotAdapter) {
 			t.Fatalf("half an adapter: error %v", err)
 		}
-		if _, err := objectstore.Publish(t.Context(), open(t), "a", filesOf(t, adapter(2)), nil); !errors.Is(err, objectstore.ErrUnfinished) {
+		if _, err := objectstore.Publish(t.Context(), reopen(t), "a", filesOf(t, adapter(2)), nil); !errors.Is(err, objectstore.ErrUnfinished) {
 			t.Errorf("another adapter: error %v, want ErrUnfinished", err)
 		}
-		if created, err := objectstore.Publish(t.Context(), open(t), "a", files, nil); err != nil || !created {
+		if created, err := objectstore.Publish(t.Context(), reopen(t), "a", files, nil); err != nil || !created {
 			t.Errorf("the same adapter: created %v, error %v", created, err)
 		}
-		if n, err := number(t, open(t), "a"); err != nil || n != 1 {
+		if n, err := number(t, reopen(t), "a"); err != nil || n != 1 {
 			t.Errorf("adapter %v, error %v; want 1", n, err)
 		}
 	})
@@ -109,14 +112,14 @@ func TestPublishFinishes(t *testing.T) {
 // TestPublishRace: of several exporters of one name exactly one wins, and readers
 // meanwhile see nothing or the whole adapter.
 func TestPublishRace(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *server, open func(t *testing.T) objectstore.Store) {
+	eachStore(t, func(t *testing.T, s *storetest.Server, reopen func(t *testing.T) objectstore.Store) {
 		const exporters, rounds = 3, 4
 		whole := 0
 		for round := range rounds {
 			folder := strings.Repeat("r", round+1)
 			over := make(chan struct{})
 			var readers, writers sync.WaitGroup
-			store := open(t)
+			store := reopen(t)
 			readers.Go(func() {
 				for seen := -1.0; ; {
 					n, err := number(t, store, folder)
@@ -138,7 +141,7 @@ func TestPublishRace(t *testing.T) {
 			})
 			results := make([]error, exporters)
 			for i := range exporters {
-				files, store := filesOf(t, adapter(i)), open(t)
+				files, store := filesOf(t, adapter(i)), reopen(t)
 				writers.Go(func() { _, results[i] = objectstore.Publish(t.Context(), store, folder, files, nil) })
 			}
 			writers.Wait()
@@ -155,14 +158,14 @@ func TestPublishRace(t *testing.T) {
 					t.Errorf("a loser's error is %v", err)
 				}
 			}
-			if n, err := number(t, open(t), folder); err != nil || winner < 0 || n != float64(winner) {
+			if n, err := number(t, reopen(t), folder); err != nil || winner < 0 || n != float64(winner) {
 				t.Errorf("exporter %d won, the adapter is that of %v (error %v)", winner, n, err)
 			}
 			if s == nil {
 				continue
 			}
 			for _, f := range filesOf(t, adapter(0)) {
-				if n := s.uploads(t, folder+"/"+f.Name); n != 0 {
+				if n := uploads(t, s, folder+"/"+f.Name); n != 0 {
 					t.Errorf("%d unfinished uploads of %s are left", n, f.Name)
 				}
 			}
@@ -176,24 +179,24 @@ func TestPublishRace(t *testing.T) {
 // TestAlteredAdapter: whichever file of a published adapter is changed behind the
 // server's back, loading it is an error that names the file.
 func TestAlteredAdapter(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *server) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
 		for _, f := range filesOf(t, adapter(1)) {
 			folder := "of-" + f.Name
-			if _, err := objectstore.Publish(t.Context(), s.store(t), folder, filesOf(t, adapter(1)), nil); err != nil {
+			if _, err := objectstore.Publish(t.Context(), open(t, s), folder, filesOf(t, adapter(1)), nil); err != nil {
 				t.Fatal(err)
 			}
-			s.alter(t, folder+"/"+f.Name, len(f.Data)/2)
-			if _, err := number(t, s.store(t), folder); err == nil || !strings.Contains(err.Error(), f.Name) {
+			s.Alter(t, folder+"/"+f.Name, len(f.Data)/2)
+			if _, err := number(t, open(t, s), folder); err == nil || !strings.Contains(err.Error(), f.Name) {
 				t.Errorf("%s altered: error %v", f.Name, err)
 			}
 		}
 		for _, f := range filesOf(t, adapter(1))[:1] { // and by a writer who replaces a file in the regular way
 			folder := "replaced"
-			if _, err := objectstore.Publish(t.Context(), s.store(t), folder, filesOf(t, adapter(1)), nil); err != nil {
+			if _, err := objectstore.Publish(t.Context(), open(t, s), folder, filesOf(t, adapter(1)), nil); err != nil {
 				t.Fatal(err)
 			}
-			put(t, s.store(t), folder+"/"+f.Name, filesOf(t, adapter(2))[0].Data, objectstore.PutOptions{})
-			if _, err := number(t, s.store(t), folder); !errors.Is(err, checkpoints.ErrCorrupt) || !strings.Contains(err.Error(), "sha256") {
+			put(t, open(t, s), folder+"/"+f.Name, filesOf(t, adapter(2))[0].Data, objectstore.PutOptions{})
+			if _, err := number(t, open(t, s), folder); !errors.Is(err, checkpoints.ErrCorrupt) || !strings.Contains(err.Error(), "sha256") {
 				t.Errorf("%s replaced: error %v", f.Name, err)
 			}
 		}
@@ -202,16 +205,16 @@ func TestAlteredAdapter(t *testing.T) {
 
 // TestPublishThroughFaults: exports over a network that breaks again and again.
 func TestPublishThroughFaults(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *server) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
 		n := 0
-		s.disturb(func(r *http.Request) fault {
+		s.Disturb(func(r *http.Request) storetest.Fault {
 			n++
-			return []fault{pass, cutRequest, pass, slowDown, pass, loseAnswer, pass, down}[n%8]
+			return []storetest.Fault{storetest.Pass, storetest.CutRequest, storetest.Pass, storetest.SlowDown, storetest.Pass, storetest.LoseAnswer, storetest.Pass, storetest.Down}[n%8]
 		})
-		if created, err := objectstore.Publish(t.Context(), s.store(t), "a", filesOf(t, adapter(7)), nil); err != nil || !created {
+		if created, err := objectstore.Publish(t.Context(), open(t, s), "a", filesOf(t, adapter(7)), nil); err != nil || !created {
 			t.Fatalf("created %v, error %v", created, err)
 		}
-		if n, err := number(t, s.store(t), "a"); err != nil || n != 7 {
+		if n, err := number(t, open(t, s), "a"); err != nil || n != 7 {
 			t.Errorf("adapter %v, error %v; want 7", n, err)
 		}
 	})

@@ -178,9 +178,9 @@ func (p *put) multipart(ctx context.Context) error {
 		// The user said stop: nothing stays that costs money.
 		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 		defer cancel()
-		return errors.Join(err, p.abort(free, p.key, id))
+		return errors.Join(err, p.end(free, id))
 	case final(err) || errors.Is(err, errLost):
-		return errors.Join(err, p.abort(ctx, p.key, id))
+		return errors.Join(err, p.end(ctx, id))
 	default:
 		kept := 0
 		for _, part := range parts {
@@ -191,6 +191,25 @@ func (p *put) multipart(ctx context.Context) error {
 		return fmt.Errorf("%w; %d of %d parts arrived and are kept: the same command sends the others", err, kept, len(parts))
 	}
 	return err
+}
+
+// end aborts an upload of which parts may still be on their way: one that arrives
+// after the abort can bring the upload back, so the server is asked again.
+func (p *put) end(ctx context.Context, id string) error {
+	for attempt := range p.attempts {
+		if err := p.abort(ctx, p.key, id); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(max(20*time.Millisecond, backoff(p.pause, attempt)/8)):
+		}
+		if ids, err := p.uploads(ctx, p.key); err != nil || !slices.Contains(ids, id) {
+			return nil // or nobody may ask
+		}
+	}
+	return fmt.Errorf("put %s: upload %s does not end; it may have to be removed by hand", p.URL(p.key), id)
 }
 
 // check makes sure that an upload that was taken up had been started for this

@@ -13,9 +13,35 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/checkpoints/objectstore/storetest"
 )
+
+// open opens the bucket anew, as another process would.
+func open(t *testing.T, s *storetest.Server) objectstore.Store {
+	t.Helper()
+	store, key, err := objectstore.Open(t.Context(), "s3://"+storetest.Bucket+"/x", settings(s))
+	if err != nil || key != "x" {
+		t.Fatalf("open: key %q, error %v", key, err)
+	}
+	return store
+}
+
+func settings(s *storetest.Server) objectstore.Settings {
+	return objectstore.ForTests(objectstore.Settings{Endpoint: s.URL}, 5<<20, time.Millisecond, 6)
+}
+
+// uploads is the number of the key's unfinished uploads, by the server's account.
+func uploads(t *testing.T, s *storetest.Server, key string) int {
+	t.Helper()
+	n, err := objectstore.UnfinishedUploads(context.Background(), open(t, s), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
 
 func put(t *testing.T, s objectstore.Store, key string, data []byte, opt objectstore.PutOptions) {
 	t.Helper()
@@ -39,7 +65,7 @@ func holds(t *testing.T, s objectstore.Store, key string, want []byte) {
 // conform checks what every store promises.
 func conform(t *testing.T, s objectstore.Store) {
 	ctx := t.Context()
-	one, two := content(1, 1000), content(2, 700)
+	one, two := storetest.Content(1, 1000), storetest.Content(2, 700)
 	if _, err := s.Stat(ctx, "a/one"); !errors.Is(err, objectstore.ErrNotExist) {
 		t.Fatalf("stat of nothing: error %v, want ErrNotExist", err)
 	}
@@ -132,7 +158,7 @@ func race(t *testing.T, s objectstore.Store) {
 	results := make(chan error, writers)
 	for i := range writers {
 		go func() {
-			results <- s.Put(t.Context(), "race", bytes.NewReader(content(uint64(i), 20_000)), objectstore.PutOptions{New: true})
+			results <- s.Put(t.Context(), "race", bytes.NewReader(storetest.Content(uint64(i), 20_000)), objectstore.PutOptions{New: true})
 		}()
 	}
 	won := 0
@@ -190,7 +216,7 @@ func TestLocalConforms(t *testing.T) {
 }
 
 func TestS3Conforms(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *server) { conform(t, s.store(t)) })
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) { conform(t, open(t, s)) })
 }
 
 func TestLocalSweep(t *testing.T) {

@@ -1,7 +1,9 @@
-package objectstore_test
+// Package storetest gives tests an S3 server: a small one in memory and, where the
+// environment names its program, a real one, versitygw. Both are behind a proxy that
+// disturbs the traffic.
+package storetest
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -17,12 +19,12 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"glimpse/checkpoints/objectstore"
 )
 
+// Bucket is the bucket that the servers have.
+const Bucket = "test"
+
 const (
-	testBucket = "test"
 	testKey    = "glimpse-test-key"
 	testSecret = "glimpse-test-secret"
 
@@ -31,17 +33,17 @@ const (
 	binaryVariable = "GLIMPSE_VERSITYGW"
 )
 
-// server is an S3 server behind a proxy that disturbs the traffic.
-type server struct {
+// Server is an S3 server behind a proxy that disturbs the traffic.
+type Server struct {
 	*proxy
-	real bool
+	Real bool // not the one in memory, which looks at no signatures
 	fake *fakeS3
 	dir  string // of a real server: the bucket's files
 }
 
-// eachServer runs a test on the server in memory and, where there is one, on a real
+// Each runs a test on the server in memory and, where there is one, on a real
 // one.
-func eachServer(t *testing.T, f func(t *testing.T, s *server)) {
+func Each(t *testing.T, f func(t *testing.T, s *Server)) {
 	t.Setenv("AWS_ACCESS_KEY_ID", testKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", testSecret)
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -51,12 +53,12 @@ func eachServer(t *testing.T, f func(t *testing.T, s *server)) {
 		fake := newFake()
 		direct := httptest.NewServer(fake)
 		t.Cleanup(direct.Close)
-		f(t, &server{proxy: newProxy(t, direct.URL), fake: fake})
+		f(t, &Server{proxy: newProxy(t, direct.URL), fake: fake})
 	})
 	if binary := os.Getenv(binaryVariable); binary != "" {
 		t.Run("versitygw", func(t *testing.T) {
 			endpoint, dir := startGateway(t, binary)
-			f(t, &server{proxy: newProxy(t, endpoint), real: true, dir: dir})
+			f(t, &Server{proxy: newProxy(t, endpoint), Real: true, dir: dir})
 		})
 	}
 }
@@ -65,7 +67,7 @@ func eachServer(t *testing.T, f func(t *testing.T, s *server)) {
 func startGateway(t *testing.T, binary string) (endpoint, bucketDir string) {
 	t.Helper()
 	root, side := t.TempDir(), t.TempDir()
-	bucketDir = filepath.Join(root, testBucket)
+	bucketDir = filepath.Join(root, Bucket)
 	if err := os.Mkdir(bucketDir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -101,30 +103,16 @@ func startGateway(t *testing.T, binary string) (endpoint, bucketDir string) {
 	return "", ""
 }
 
-// store opens the bucket anew, as another process would.
-func (s *server) store(t *testing.T) objectstore.Store {
-	t.Helper()
-	store, key, err := objectstore.Open(t.Context(), "s3://"+testBucket+"/x", s.settings())
-	if err != nil || key != "x" {
-		t.Fatalf("open: key %q, error %v", key, err)
-	}
-	return store
-}
-
-func (s *server) settings() objectstore.Settings {
-	return objectstore.ForTests(objectstore.Settings{Endpoint: s.url}, 5<<20, time.Millisecond, 6)
-}
-
-// alter changes a byte of a stored object behind the server's back.
-func (s *server) alter(t *testing.T, key string, at int) {
+// Alter changes a byte of a stored object behind the server's back.
+func (s *Server) Alter(t *testing.T, key string, at int) {
 	t.Helper()
 	if s.fake != nil {
 		s.fake.mu.Lock()
 		defer s.fake.mu.Unlock()
-		o := s.fake.objects[testBucket+"/"+key]
+		o := s.fake.objects[Bucket+"/"+key]
 		o.data = append([]byte(nil), o.data...)
 		o.data[at] ^= 4
-		s.fake.objects[testBucket+"/"+key] = o
+		s.fake.objects[Bucket+"/"+key] = o
 		return
 	}
 	path := filepath.Join(s.dir, filepath.FromSlash(key))
@@ -142,43 +130,35 @@ func (s *server) alter(t *testing.T, key string, at int) {
 	}
 }
 
-// uploads is the number of the key's unfinished uploads, by the server's account.
-func (s *server) uploads(t *testing.T, key string) int {
-	t.Helper()
-	n, err := objectstore.UnfinishedUploads(context.Background(), s.store(t), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
+// Fault is what the proxy does to a request.
+type Fault int
 
-// fault is what the proxy does to a request.
-type fault int
-
+// The faults.
 const (
-	pass       fault = iota
-	cutRequest       // closes the connection in the middle of the request's body
-	cutAnswer        // closes it in the middle of the answer's body
-	loseAnswer       // forwards the request, and closes instead of answering
-	slowDown         // answers 503 SlowDown
-	broken           // answers 500 InternalError
-	down             // closes at once
+	Pass       Fault = iota
+	CutRequest       // closes the connection in the middle of the request's body
+	CutAnswer        // closes it in the middle of the answer's body
+	LoseAnswer       // forwards the request, and closes instead of answering
+	SlowDown         // answers 503 SlowDown
+	Broken           // answers 500 InternalError
+	Down             // closes at once
 )
 
 // proxy forwards requests to a server and disturbs some.
 type proxy struct {
-	url string
+	URL string // of the proxy
 	// decide is asked before every request; tests set it while nothing is going on.
-	decide func(r *http.Request) fault
+	decide func(r *http.Request) Fault
 
 	mu  sync.Mutex
-	log []request
+	log []Request
 }
 
-type request struct {
-	name string // such as "PUT x?partNumber=2"
-	time time.Time
-	span string // its Range, if it asks for one
+// Request is one that the proxy has seen.
+type Request struct {
+	Name string // such as "PUT x?partNumber=2"
+	Time time.Time
+	Span string // its Range, if it asks for one
 }
 
 func newProxy(t *testing.T, target string) *proxy {
@@ -195,28 +175,28 @@ func newProxy(t *testing.T, target string) *proxy {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
-		p.log = append(p.log, request{requestName(r), time.Now(), r.Header.Get("Range")})
-		f := pass
+		p.log = append(p.log, Request{RequestName(r), time.Now(), r.Header.Get("Range")})
+		f := Pass
 		if p.decide != nil {
 			f = p.decide(r)
 		}
 		p.mu.Unlock()
 		switch f {
-		case pass:
+		case Pass:
 			forward.ServeHTTP(w, r)
-		case slowDown:
+		case SlowDown:
 			refuse(w, http.StatusServiceUnavailable, "SlowDown")
-		case broken:
+		case Broken:
 			refuse(w, http.StatusInternalServerError, "InternalError")
-		case down:
+		case Down:
 			hangUp(w)
-		case cutRequest:
+		case CutRequest:
 			io.CopyN(io.Discard, r.Body, r.ContentLength/2)
 			hangUp(w)
-		case loseAnswer:
+		case LoseAnswer:
 			forward.ServeHTTP(httptest.NewRecorder(), r)
 			hangUp(w)
-		case cutAnswer:
+		case CutAnswer:
 			answer := httptest.NewRecorder()
 			forward.ServeHTTP(answer, r)
 			for k, v := range answer.Header() {
@@ -230,7 +210,7 @@ func newProxy(t *testing.T, target string) *proxy {
 		}
 	}))
 	t.Cleanup(server.Close)
-	p.url = server.URL
+	p.URL = server.URL
 	return p
 }
 
@@ -245,9 +225,9 @@ func hangUp(w http.ResponseWriter, inOrder ...string) {
 	}
 }
 
-// requestName is method, key and the parameters that tell requests apart.
-func requestName(r *http.Request) string {
-	name := r.Method + " " + strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/"+testBucket), "/")
+// RequestName is method, key and the parameters that tell requests apart.
+func RequestName(r *http.Request) string {
+	name := r.Method + " " + strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/"+Bucket), "/")
 	q := r.URL.Query()
 	switch {
 	case q.Has("partNumber"):
@@ -260,55 +240,56 @@ func requestName(r *http.Request) string {
 	return name
 }
 
-// disturb sets what happens to requests and forgets the log.
-func (p *proxy) disturb(decide func(r *http.Request) fault) {
+// Disturb sets what happens to requests and forgets the log.
+func (p *proxy) Disturb(decide func(r *http.Request) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decide, p.log = decide, nil
 }
 
-// count is the number of requests since disturb whose name starts with the text.
-func (p *proxy) count(start string) int {
+// Count is the number of requests since Disturb whose name starts with the text.
+func (p *proxy) Count(start string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
 	for _, r := range p.log {
-		if strings.HasPrefix(r.name, start) {
+		if strings.HasPrefix(r.Name, start) {
 			n++
 		}
 	}
 	return n
 }
 
-func (p *proxy) requests(start string) (list []request) {
+// Requests are those that Count counts.
+func (p *proxy) Requests(start string) (list []Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.log {
-		if strings.HasPrefix(r.name, start) {
+		if strings.HasPrefix(r.Name, start) {
 			list = append(list, r)
 		}
 	}
 	return list
 }
 
-// first disturbs the first n requests of every name that starts with the text.
-func first(n int, start string, f fault) func(*http.Request) fault {
+// First disturbs the first n requests of every name that starts with the text.
+func First(n int, start string, f Fault) func(*http.Request) Fault {
 	seen := make(map[string]int)
-	return func(r *http.Request) fault {
-		name := requestName(r)
+	return func(r *http.Request) Fault {
+		name := RequestName(r)
 		if !strings.HasPrefix(name, start) {
-			return pass
+			return Pass
 		}
 		seen[name]++
 		if seen[name] > n {
-			return pass
+			return Pass
 		}
 		return f
 	}
 }
 
-// content is so many bytes that depend on the seed alone.
-func content(seed uint64, size int) []byte {
+// Content is so many bytes that depend on the seed alone.
+func Content(seed uint64, size int) []byte {
 	data := make([]byte, size)
 	src := rand.NewPCG(seed, 1)
 	for i := 0; i+8 <= size; i += 8 {

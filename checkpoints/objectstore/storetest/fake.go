@@ -1,4 +1,4 @@
-package objectstore_test
+package storetest
 
 import (
 	"cmp"
@@ -60,7 +60,7 @@ func (f *fakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	path := strings.TrimPrefix(r.URL.Path, "/")
 	bucket, key, _ := strings.Cut(path, "/")
-	if bucket != testBucket {
+	if bucket != Bucket {
 		refuse(w, 404, "NoSuchBucket")
 		return
 	}
