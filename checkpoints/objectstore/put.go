@@ -23,7 +23,8 @@ const (
 	parallelParts = 4
 	// restarts bounds how often an upload begins anew because it was taken away.
 	restarts = 3
-	// abortTimeout bounds the request that ends an upload after a cancel.
+	// abortTimeout bounds what ends an upload after a cancel: the arrival of parts that
+	// are on their way, and then the request.
 	abortTimeout = 10 * time.Second
 )
 
@@ -279,10 +280,21 @@ func (p *put) find(ctx context.Context, sums []string) (id string, parts []types
 }
 
 // sendParts sends the parts that are missing, several at a time. The first error
-// ends it.
+// ends it. Parts that are on their way then get some time to arrive: a server may
+// store a part whose sender has hung up after the upload that it belongs to was ended.
 func (p *put) sendParts(ctx context.Context, id string, sums []string, parts []types.CompletedPart) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	started, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-started.Done():
+		case <-time.After(abortTimeout):
+			hangUp()
+		}
+	})
+	defer stop()
 	var next atomic.Int64
 	var group sync.WaitGroup
 	for range parallelParts {
@@ -293,7 +305,7 @@ func (p *put) sendParts(ctx context.Context, id string, sums []string, parts []t
 					return
 				}
 				if parts[i].ETag == nil {
-					if err := p.sendPart(ctx, id, i, sums[i], &parts[i]); err != nil {
+					if err := p.sendPart(started, id, i, sums[i], &parts[i]); err != nil {
 						cancel(err)
 						return
 					}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"glimpse/checkpoints"
+	"glimpse/checkpoints/objectstore"
+	"glimpse/checkpoints/objectstore/storetest"
 	"glimpse/internal/cli"
 )
 
@@ -413,4 +416,65 @@ func TestReadOnlyFolder(t *testing.T) {
 	if !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("error %v, want one of permissions that names %s", err, dir)
 	}
+}
+
+// TestKilledExport: an export of 40 MB that is killed in the middle of a part shows
+// nothing; repeated, it sends only what is missing.
+func TestKilledExport(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		a := &checkpoints.Adapter{
+			Kind: "judgeq", Base: checkpoints.BaseModel{Name: "base", SHA256: strings.Repeat("ab", 32)}, Loss: "mse", PoolingKernel: 1,
+			Embeddings: checkpoints.Matrix{Rows: 4000, Cols: 2500, Data: make([]float32, 10_000_000)},
+		}
+		for i := range a.Embeddings.Data {
+			a.Embeddings.Data[i] = rand.Float32()
+		}
+		folder := filepath.Join(t.TempDir(), "adapter")
+		if err := checkpoints.WriteAdapter(folder, a, false); err != nil {
+			t.Fatal(err)
+		}
+		settings := objectstore.Settings{Endpoint: s.URL}
+		args := []string{"export", folder, "s3://test/a", "--s3-endpoint", s.URL}
+		const parts = 5
+		put := "PUT a/lookahead_embeddings.safetensors?part="
+		late := make(chan struct{}, parts)
+		arrived := 0
+		s.Disturb(func(r *http.Request) storetest.Fault {
+			if !strings.HasPrefix(storetest.RequestName(r), put) {
+				return storetest.Pass
+			}
+			if arrived++; arrived <= 2 {
+				return storetest.Pass
+			}
+			late <- struct{}{}
+			return storetest.Stall
+		})
+		p := start(t, args...)
+		<-late
+		time.Sleep(500 * time.Millisecond) // in which the two parts before arrive
+		p.Process.Kill()
+		p.finish()
+		s.Disturb(nil)
+		if _, err := objectstore.ReadAdapter(t.Context(), "s3://test/a", settings); !errors.Is(err, checkpoints.ErrNotAdapter) {
+			t.Fatalf("after the kill: error %v, want no adapter", err)
+		}
+		s.Disturb(nil)
+		p = start(t, args...)
+		if code := p.finish(); code != 0 {
+			t.Fatalf("the second export failed with code %d: %s", code, p.output.String())
+		}
+		if n := s.Count(put); n != parts-2 {
+			t.Errorf("%d parts sent by the second export, want %d", n, parts-2)
+		}
+		if n := s.Count("POST a/lookahead_embeddings.safetensors?uploads"); n != 0 {
+			t.Errorf("the second export began %d uploads, want it to go on with the first", n)
+		}
+		back, err := objectstore.ReadAdapter(t.Context(), "s3://test/a", settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same, err := checkpoints.SameAdapter(folder, back); !same || err != nil {
+			t.Errorf("the exported adapter differs (%v)", err)
+		}
+	})
 }

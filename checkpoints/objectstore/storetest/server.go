@@ -142,6 +142,7 @@ const (
 	SlowDown         // answers 503 SlowDown
 	Broken           // answers 500 InternalError
 	Down             // closes at once
+	Stall            // reads half of the request's body and waits until its sender is gone
 )
 
 // proxy forwards requests to a server and disturbs some.
@@ -193,6 +194,9 @@ func newProxy(t *testing.T, target string) *proxy {
 		case CutRequest:
 			io.CopyN(io.Discard, r.Body, r.ContentLength/2)
 			hangUp(w)
+		case Stall:
+			io.CopyN(io.Discard, r.Body, r.ContentLength/2)
+			io.Copy(io.Discard, slow{r.Body})
 		case LoseAnswer:
 			forward.ServeHTTP(httptest.NewRecorder(), r)
 			hangUp(w)
@@ -212,6 +216,14 @@ func newProxy(t *testing.T, target string) *proxy {
 	t.Cleanup(server.Close)
 	p.URL = server.URL
 	return p
+}
+
+// slow reads a byte now and then.
+type slow struct{ io.Reader }
+
+func (s slow) Read(p []byte) (int, error) {
+	time.Sleep(10 * time.Millisecond)
+	return s.Reader.Read(p[:1])
 }
 
 // hangUp closes the connection: by a reset, as of a network that breaks, or in order.
