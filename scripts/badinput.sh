@@ -236,11 +236,41 @@ for flag in json-out table-out plot needle-plot; do
   refuse "eval: --$flag cannot be made" "nowhere" "${small[@]}" --$flag nowhere/x.png
 done
 
+echo "== object stores and checkpoints"
+export AWS_EC2_METADATA_DISABLED=true AWS_ACCESS_KEY_ID=key AWS_SECRET_ACCESS_KEY=secret AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
+nobody=(--s3-endpoint http://127.0.0.1:1)
+refuse "export: no target" "accepts 2 arg(s)" train export "$adapters/judgeq"
+refuse "export: run missing" "no such file" train export nowhere x
+refuse "export: a folder that is no run" "want an adapter folder, a checkpoint, or the folder of a run" train export "$reference" x
+refuse "export: a file that is no checkpoint" "config.json|header" train export "$reference/config.json" x
+refuse "export: unknown adapter" '"nope"|judgeq' train export "$adapters/judgeq" x --adapter nope
+refuse "export: target exists" "already exists" train export "$adapters/judgeq" "$given/mine"
+refuse "export: replace in a bucket" "never replaced" train export "$adapters/judgeq" s3://bucket/x --replace
+refuse "export: bucket without a name" "s3://BUCKET/NAME" train export "$adapters/judgeq" s3://bucket
+refuse "export: other scheme" "s3://BUCKET/NAME" train lookahead --steps 1 --out x --export gs://bucket/x
+refuse "export: no region" "region" train export "$adapters/judgeq" s3://bucket/x
+refuse "export: endpoint that is no address" "endpoint|nonsense" train export "$adapters/judgeq" s3://bucket/x --s3-endpoint nonsense
+AWS_MAX_ATTEMPTS=2 refuse "export: no server there" "s3://bucket/x|refused" train export "$adapters/judgeq" s3://bucket/x "${nobody[@]}"
+AWS_MAX_ATTEMPTS=2 refuse "adapter: no server there" "s3://bucket/x|refused" evict run --example needle --adapter s3://bucket/x "${nobody[@]}"
+AWS_MAX_ATTEMPTS=2 refuse "model: no server there" "s3://bucket/x|refused" "${example[@]}" --model s3://bucket/x "${nobody[@]}"
+refuse "resume without a checkpoint" "--resume needs --checkpoint" "${quick[@]}" --out x --resume
+refuse "upload without a checkpoint" "--upload needs --checkpoint" "${quick[@]}" --out x --upload s3://bucket/x
+train judgeq --steps 2 --batch 1 --tokens 64 --rows 2 --validate 0 --out "$given/done" --checkpoint "$given/run.state" >/dev/null 2>&1
+again=(train judgeq --steps 2 --batch 1 --tokens 64 --rows 2 --validate 0)
+refuse "checkpoint of an earlier run" "exists|--resume" "${again[@]}" --out x --checkpoint "$given/run.state"
+refuse "checkpoint of other settings" "resume|settings" "${again[@]}" --lr 0.01 --out x --checkpoint "$given/run.state" --resume
+head -c 300 "$given/run.state" >"$given/cut.state"
+refuse "checkpoint cut short" "cut.state|truncated" "${again[@]}" --out x --checkpoint "$given/cut.state" --resume
+refuse "export of a checkpoint cut short" "cut.state|truncated" train export "$given/cut.state" x
+unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+
 echo "== interrupted"
 stop() { expect 130 "$1" "stopped by a signal" timeout --preserve-status -s "$2" 1.5 "${@:3}"; }
 stop "Ctrl-C in training" INT train lookahead --steps 1000000 --out x --log x.log
 stop "SIGTERM in training" TERM train judgeq --steps 1000000 --out x
 stop "Ctrl-C in a run of two adapters" INT train run "$root/scripts/shipped_adapters.json"
+expect 75 "Ctrl-C in training with a checkpoint" "stopped by a signal|--resume goes on" timeout --preserve-status -s INT 1.5 \
+  train judgeq --steps 1000000 --out x --checkpoint "$given/stopped.state"
 stop "Ctrl-C in generating" INT train generate --samples 1000000 --out x.jsonl
 stop "Ctrl-C in an evaluation" INT evict eval --samples 1000000 --json-out x.json --plot x.png
 

@@ -27,3 +27,17 @@ absolute() {
 duration() {
   if [ "$1" -lt 60 ]; then echo "$1 s"; else printf '%d min %02d s\n' $(($1 / 60)) $(($1 % 60)); fi
 }
+
+# versitygw prints the program of a real S3 server for tests, which it installs where it
+# is missing: GLIMPSE_VERSITYGW, or one of the version below in the user's cache folder.
+versitygw() {
+  local module=github.com/versity/versitygw/cmd/versitygw@v1.8.0
+  local tools=${XDG_CACHE_HOME:-$HOME/.cache}/glimpse/tools
+  local program=${GLIMPSE_VERSITYGW:-$tools/${module##*@}/versitygw}
+  if [ ! -x "$program" ]; then
+    [ -z "${GLIMPSE_VERSITYGW:-}" ] || die "GLIMPSE_VERSITYGW: $program is not a program"
+    echo "installing $module" >&2
+    GOBIN=$(dirname "$program") GOFLAGS=-mod=mod go install "$module" >&2 || die "$module could not be installed"
+  fi
+  echo "$program"
+}

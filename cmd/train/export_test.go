@@ -92,7 +92,7 @@ func TestExport(t *testing.T) {
 		want string
 	}{
 		"nothing there":   {[]string{filepath.Join(dir, "nowhere"), filepath.Join(dir, "x")}, "nowhere"},
-		"no run":          {[]string{dir, filepath.Join(dir, "x")}, "want an adapter folder, a checkpoint, or the folder of a run"},
+		"no run":          {[]string{t.TempDir(), filepath.Join(dir, "x")}, "want an adapter folder, a checkpoint, or the folder of a run"},
 		"no checkpoint":   {[]string{config, filepath.Join(dir, "x")}, "c.yaml"},
 		"unknown adapter": {[]string{run, filepath.Join(dir, "x"), "--adapter", "c"}, `no adapter "c", want one of: a, b`},
 		"target taken":    {[]string{filepath.Join(dir, "adapter"), filepath.Join(dir, "one")}, "exist"},

@@ -130,6 +130,9 @@ func (s *Server) Alter(t *testing.T, key string, at int) {
 	}
 }
 
+// stall is how long a Stall lasts.
+const stall = 2 * time.Second
+
 // Fault is what the proxy does to a request.
 type Fault int
 
@@ -142,7 +145,7 @@ const (
 	SlowDown         // answers 503 SlowDown
 	Broken           // answers 500 InternalError
 	Down             // closes at once
-	Stall            // reads half of the request's body and waits until its sender is gone
+	Stall            // reads half of the request's body and closes after a while, in which its sender can be killed
 )
 
 // proxy forwards requests to a server and disturbs some.
@@ -196,7 +199,8 @@ func newProxy(t *testing.T, target string) *proxy {
 			hangUp(w)
 		case Stall:
 			io.CopyN(io.Discard, r.Body, r.ContentLength/2)
-			io.Copy(io.Discard, slow{r.Body})
+			time.Sleep(stall)
+			hangUp(w)
 		case LoseAnswer:
 			forward.ServeHTTP(httptest.NewRecorder(), r)
 			hangUp(w)
@@ -216,14 +220,6 @@ func newProxy(t *testing.T, target string) *proxy {
 	t.Cleanup(server.Close)
 	p.URL = server.URL
 	return p
-}
-
-// slow reads a byte now and then.
-type slow struct{ io.Reader }
-
-func (s slow) Read(p []byte) (int, error) {
-	time.Sleep(10 * time.Millisecond)
-	return s.Reader.Read(p[:1])
 }
 
 // hangUp closes the connection: by a reset, as of a network that breaks, or in order.
