@@ -37,7 +37,7 @@ versitygw() {
   if [ ! -x "$program" ]; then
     [ -z "${GLIMPSE_VERSITYGW:-}" ] || die "GLIMPSE_VERSITYGW: $program is not a program"
     echo "installing $module" >&2
-    GOBIN=$(dirname "$program") GOFLAGS=-mod=mod go install "$module" >&2 || die "$module could not be installed"
+    GOBIN=$(dirname "$program") go install "$module" >&2 || die "$module could not be installed"
   fi
   echo "$program"
 }

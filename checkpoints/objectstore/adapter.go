@@ -15,6 +15,9 @@ import (
 // ReadAdapter reads and verifies the adapter that a path or URL names, as
 // checkpoints.ReadAdapter does.
 func ReadAdapter(ctx context.Context, name string, s Settings) (*checkpoints.Adapter, error) {
+	if err := checkPath(name); err != nil {
+		return nil, err
+	}
 	if !IsURL(name) {
 		return checkpoints.ReadAdapter(name)
 	}
@@ -32,6 +35,9 @@ func ReadAdapter(ctx context.Context, name string, s Settings) (*checkpoints.Ada
 // CheckAdapterTarget tells whether WriteAdapter could write there, so that a long run
 // need not fail at its end.
 func CheckAdapterTarget(ctx context.Context, name string, replace bool, s Settings) error {
+	if err := checkPath(name); err != nil {
+		return err
+	}
 	if !IsURL(name) {
 		return checkpoints.CheckTarget(name, replace)
 	}
@@ -58,6 +64,9 @@ func CheckAdapterTarget(ctx context.Context, name string, replace bool, s Settin
 // at all (see Publish). Created is false where exactly this adapter was there
 // already. Progress goes to log.
 func WriteAdapter(ctx context.Context, name string, a *checkpoints.Adapter, replace bool, s Settings, log io.Writer) (created bool, err error) {
+	if err := checkPath(name); err != nil {
+		return false, err
+	}
 	if !IsURL(name) {
 		if same, err := checkpoints.SameAdapter(name, a); same || err != nil {
 			return false, err
@@ -91,6 +100,9 @@ func WriteAdapter(ctx context.Context, name string, a *checkpoints.Adapter, repl
 // LocalModel returns the folder of a model: a path as it is, and for a URL the copy
 // in the cache, which is made or brought up to date first.
 func LocalModel(ctx context.Context, name string, s Settings, log io.Writer) (string, error) {
+	if err := checkPath(name); err != nil {
+		return "", err
+	}
 	if !IsURL(name) {
 		return name, nil
 	}

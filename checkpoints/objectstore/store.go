@@ -98,8 +98,8 @@ const scheme = "s3://"
 // bucket; for a path the folder is the store, and the key ".".
 func Open(ctx context.Context, name string, s Settings) (Store, string, error) {
 	if !IsURL(name) {
-		if strings.Contains(name, "://") {
-			return nil, "", fmt.Errorf("object store %q: want s3://BUCKET/NAME or a path", name)
+		if err := checkPath(name); err != nil {
+			return nil, "", err
 		}
 		if name == "" {
 			return nil, "", fmt.Errorf("object store: the name is empty, want s3://BUCKET/NAME or a path")
@@ -116,6 +116,14 @@ func Open(ctx context.Context, name string, s Settings) (Store, string, error) {
 		return nil, "", fmt.Errorf("object store %s: %w", name, err)
 	}
 	return store, key, nil
+}
+
+// checkPath refuses names of stores that are not spoken to.
+func checkPath(name string) error {
+	if !IsURL(name) && strings.Contains(name, "://") {
+		return fmt.Errorf("object store %q: want s3://BUCKET/NAME or a path", name)
+	}
+	return nil
 }
 
 // Join is the key of a name in a folder.
