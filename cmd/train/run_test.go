@@ -85,7 +85,7 @@ func TestRunFolder(t *testing.T) {
 
 	// Taken up from a checkpoint in the middle.
 	parts := filepath.Join(t.TempDir(), "parts")
-	if _, _, err := execute(t, failAfter(t, 4), "run", config, "--run", parts, "--checkpoint-every", "2"); err == nil {
+	if _, _, err := execute(t, stopAfter{context.Background(), filepath.Join(parts, stepsName), 3}, "run", config, "--run", parts, "--checkpoint-every", "2"); err == nil {
 		t.Fatal("the run was not stopped")
 	}
 	if n := len(readSteps(t, filepath.Join(parts, stepsName))); n == 6 || n == 0 {
@@ -98,24 +98,18 @@ func TestRunFolder(t *testing.T) {
 	sameAdapters(t, dir, parts)
 }
 
-// failAfter is a context that ends once it was asked so many steps' worth of times.
-func failAfter(t *testing.T, steps int) context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
-	return &countdown{Context: ctx, cancel: cancel, left: steps * 60}
-}
-
-type countdown struct {
+// stopAfter is a context that ends when a step log has so many lines.
+type stopAfter struct {
 	context.Context
-	cancel func()
-	left   int
+	log   string
+	steps int
 }
 
-func (c *countdown) Err() error {
-	if c.left--; c.left < 0 {
-		c.cancel()
+func (c stopAfter) Err() error {
+	if data, err := os.ReadFile(c.log); err == nil && strings.Count(string(data), "\n") >= c.steps {
+		return context.Canceled
 	}
-	return c.Context.Err()
+	return nil
 }
 
 func readSteps(t *testing.T, path string) []train.StepResult {
