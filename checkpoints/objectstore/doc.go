@@ -20,9 +20,9 @@
 // [Publish] writes a folder of several objects so that readers see all of it or
 // none: every object is written on the condition that there is none of its name,
 // in the same order by every writer, and the one that makes the folder valid comes
-// last. The first name that two writers disagree on decides which one wins; the
-// other gets [ErrExists] and has changed nothing. What was published is never
-// replaced.
+// last. A small object that comes first, the claim, decides which of several writers
+// wins; the others get [ErrExists] or [ErrUnfinished] and have changed nothing. What
+// was published is never replaced.
 //
 // # Reading
 //

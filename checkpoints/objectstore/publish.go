@@ -3,6 +3,8 @@ package objectstore
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 )
@@ -27,7 +29,16 @@ var ErrUnfinished = errors.New("the folder holds part of another export, which w
 // ErrUnfinished if it holds part of one.
 func Publish(ctx context.Context, s Store, folder string, files []File, progress func(bytes int64)) (created bool, err error) {
 	last := Join(folder, files[len(files)-1].Name)
+	claim := claimOf(files)
+	if err := takeClaim(ctx, s, folder, last, claim); err != nil {
+		return false, err
+	}
 	for _, f := range files {
+		if Join(folder, f.Name) == last { // still, or a server whose conditions are not exact let two pass
+			if err := checkClaim(ctx, s, folder, last, claim); err != nil {
+				return false, err
+			}
+		}
 		key := Join(folder, f.Name)
 		src := bytes.NewReader(f.Data)
 		err := s.Put(ctx, key, src, PutOptions{New: true, Progress: progress})
@@ -45,14 +56,61 @@ func Publish(ctx context.Context, s Store, folder string, files []File, progress
 		if same {
 			continue
 		}
-		if _, err := s.Stat(ctx, last); err == nil {
-			return false, fmt.Errorf("publish %s: it holds something else already, and what is published is never replaced; choose another name: %w", s.URL(folder), ErrExists)
-		} else if !errors.Is(err, ErrNotExist) {
+		if _, err := s.Stat(ctx, last); !errors.Is(err, ErrNotExist) {
+			return false, taken(ctx, s, folder, last)
+		}
+		// What is there is of a writer that lost the claim, and no reader looks at it yet.
+		if err := checkClaim(ctx, s, folder, last, claim); err != nil {
 			return false, err
 		}
-		return false, fmt.Errorf("publish %s: %s: %w; choose another name, or remove the folder first", s.URL(folder), f.Name, ErrUnfinished)
+		if err := s.Put(ctx, key, src, PutOptions{Progress: progress}); err != nil {
+			return false, err
+		}
 	}
 	return created, nil
+}
+
+// claimName is the object by which writers of one folder find out whose it is. It is
+// one small object, because some servers check the condition of a multipart upload
+// some time before they act on it. Readers of adapters pass hidden files over.
+const claimName = ".glimpse-export"
+
+// claimOf tells one content from another.
+func claimOf(files []File) []byte {
+	h := sha256.New()
+	for _, f := range files {
+		fmt.Fprintf(h, "%q %d\n", f.Name, len(f.Data))
+		h.Write(f.Data)
+	}
+	return []byte(hex.EncodeToString(h.Sum(nil)) + "\n")
+}
+
+// takeClaim makes the folder that of this content, unless it is that of another.
+func takeClaim(ctx context.Context, s Store, folder, last string, claim []byte) error {
+	key := Join(folder, claimName)
+	err := s.Put(ctx, key, bytes.NewReader(claim), PutOptions{New: true})
+	if err != nil && !errors.Is(err, ErrExists) {
+		return err
+	}
+	return checkClaim(ctx, s, folder, last, claim)
+}
+
+func checkClaim(ctx context.Context, s Store, folder, last string, claim []byte) error {
+	mine, err := holds(ctx, s, Join(folder, claimName), claim)
+	if err == nil && !mine {
+		err = taken(ctx, s, folder, last)
+	}
+	return err
+}
+
+// taken says what is in the way: another whole export, or part of one.
+func taken(ctx context.Context, s Store, folder, last string) error {
+	if _, err := s.Stat(ctx, last); err == nil {
+		return fmt.Errorf("publish %s: it holds something else already, and what is published is never replaced; choose another name: %w", s.URL(folder), ErrExists)
+	} else if !errors.Is(err, ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("publish %s: %w; choose another name, or remove the folder first", s.URL(folder), ErrUnfinished)
 }
 
 // holds tells that an object has this content. The content itself is read: what the

@@ -1,6 +1,7 @@
 package objectstore_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -86,12 +87,24 @@ func TestPublish(t *testing.T) {
 	})
 }
 
+// withoutLast is a store on which an export ends before its last file.
+type withoutLast struct{ objectstore.Store }
+
+var errKilled = errors.New("killed")
+
+func (s withoutLast) Put(ctx context.Context, key string, src objectstore.Source, opt objectstore.PutOptions) error {
+	if strings.HasSuffix(key, checkpoints.AdapterManifest) {
+		return errKilled
+	}
+	return s.Store.Put(ctx, key, src, opt)
+}
+
 // TestPublishFinishes: an export that was killed shows nothing, is finished by the
 // same export, and is in the way of another.
 func TestPublishFinishes(t *testing.T) {
 	eachStore(t, func(t *testing.T, _ *storetest.Server, reopen func(t *testing.T) objectstore.Store) {
 		files := filesOf(t, adapter(1))
-		if _, err := objectstore.Publish(t.Context(), reopen(t), "a", files[:len(files)-1], nil); err != nil {
+		if _, err := objectstore.Publish(t.Context(), withoutLast{reopen(t)}, "a", files, nil); !errors.Is(err, errKilled) {
 			t.Fatal(err)
 		}
 		if _, err := number(t, reopen(t), "a"); !errors.Is(err, checkpoints.ErrNotAdapter) {
@@ -121,7 +134,13 @@ func TestPublishRace(t *testing.T) {
 			var readers, writers sync.WaitGroup
 			store := reopen(t)
 			readers.Go(func() {
+				last := false
 				for seen := -1.0; ; {
+					select {
+					case <-over: // the last read begins when all is written
+						last = true
+					default:
+					}
 					n, err := number(t, store, folder)
 					switch {
 					case err == nil && seen >= 0 && n != seen:
@@ -132,10 +151,8 @@ func TestPublishRace(t *testing.T) {
 					case !errors.Is(err, checkpoints.ErrNotAdapter) && !errors.Is(err, fs.ErrNotExist):
 						t.Errorf("a reader saw half an adapter: %v", err)
 					}
-					select {
-					case <-over:
+					if last {
 						return
-					default:
 					}
 				}
 			})
