@@ -21,7 +21,7 @@ import (
 // Model is a frozen model in a backend's memory. It is immutable and safe for
 // concurrent use.
 type Model struct {
-	Name    string // folder name, or the built-in model's name
+	Name    string // Options.Name, or else the folder's; "glimpse-reference" is the built-in model
 	Config  Config
 	Network *Network
 	Backend kernels.Backend
@@ -40,6 +40,9 @@ type Model struct {
 type Options struct {
 	// Device names the kernels backend; "" is "cpu".
 	Device string
+	// Name is what the model is called in reports and adapters; "" is the folder's
+	// name.
+	Name string
 }
 
 // maxConfig bounds config.json and generation_config.json.
@@ -61,7 +64,11 @@ func Open(path string, opt Options) (*Model, error) {
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("open model %s: not a folder; want a Hugging Face model folder with config.json and safetensors weights", path)
 	}
-	return open(os.DirFS(path), filepath.Base(abs), opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
+	name := opt.Name
+	if name == "" {
+		name = filepath.Base(abs)
+	}
+	return open(os.DirFS(path), name, opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
 }
 
 // OpenFS is Open for a folder in a file system such as embed.FS; the weights are

@@ -73,7 +73,7 @@ example=(evict run --example needle --policy snapkv --budget 32)
 quick=(train lookahead --steps 1 --batch 1 --validate 0)
 
 echo "== model folders"
-refuse "model folder missing" "no such file" "${example[@]}" --model nowhere
+refuse "model folder missing" "no such file" "${example[@]}" --model ./nowhere
 refuse "model is a file" "not a folder" "${example[@]}" --model "$reference/config.json"
 refuse "model folder empty" "config.json" "${example[@]}" --model .
 m=$(broken no-weights) && rm "$m/model.safetensors"

@@ -52,7 +52,7 @@ KV head and layer. "full" is reported once, at budget 0.`,
 			if samples < 1 {
 				return fmt.Errorf("eval: --samples: got %d, want at least 1", samples)
 			}
-			l, err := s.open(cmd.Context())
+			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

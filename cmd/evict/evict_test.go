@@ -15,13 +15,18 @@ import (
 // execute runs the command as a user would.
 func execute(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
+	return executeContext(t, t.Context(), args...)
+}
+
+func executeContext(t *testing.T, ctx context.Context, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
 	root := newRoot()
 	root.SilenceErrors, root.SilenceUsage = true, true
 	var out, log bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&log)
 	root.SetArgs(args)
-	err = root.ExecuteContext(context.Background())
+	err = root.ExecuteContext(ctx)
 	return out.String(), log.String(), err
 }
 

@@ -36,7 +36,7 @@ func newInspect() *cobra.Command {
 			if err := eviction.CheckBudget(budget); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
-			l, err := s.open(cmd.Context())
+			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

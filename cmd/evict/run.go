@@ -59,7 +59,7 @@ that it can answer.`,
 			if _, err := eviction.Policies.Lookup(policy); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
-			l, err := s.open(cmd.Context())
+			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/builtin"
+	"glimpse/model/hub"
 
 	"github.com/spf13/pflag"
 )
@@ -31,7 +33,7 @@ type setup struct {
 }
 
 func (s *setup) bind(f *pflag.FlagSet) {
-	f.StringVar(&s.model, "model", "", "model folder; empty is the built-in model")
+	f.StringVar(&s.model, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub, which is downloaded once; empty is the built-in model")
 	f.StringVar(&s.device, "device", "cpu", "where to compute")
 	f.StringArrayVar(&s.adapters, "adapter", nil, "adapter folder for the learned policy of its kind, as DIR or NAME=DIR; may be repeated; \"shipped\" are those of the built-in model, and its default")
 	f.StringArrayVar(&s.set, "set", nil, "option of a policy, as policy.option=value; may be repeated")
@@ -55,13 +57,13 @@ type loaded struct {
 }
 
 // open loads the model, the adapters and the options; the options are checked
-// before anything is read.
-func (s *setup) open(ctx context.Context) (*loaded, error) {
+// before anything is read. log takes the progress of a download.
+func (s *setup) open(ctx context.Context, log io.Writer) (*loaded, error) {
 	set, err := eviction.ParseOverrides(s.set)
 	if err != nil {
 		return nil, err
 	}
-	m, err := model.Open(s.model, model.Options{Device: s.device})
+	m, err := hub.Open(ctx, s.model, log, model.Options{Device: s.device})
 	if err != nil {
 		return nil, err
 	}

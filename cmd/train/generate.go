@@ -10,6 +10,7 @@ import (
 	"glimpse/internal/progress"
 	"glimpse/model"
 	"glimpse/model/chat"
+	"glimpse/model/hub"
 
 	"github.com/spf13/cobra"
 )
@@ -45,7 +46,7 @@ The file appears under its name only when it is complete.`,
 			if maxNew < 1 {
 				return fmt.Errorf("generate: --max-new: got %d, want at least 1", maxNew)
 			}
-			m, err := model.Open(modelPath, model.Options{Device: device})
+			m, err := hub.Open(cmd.Context(), modelPath, cmd.ErrOrStderr(), model.Options{Device: device})
 			if err != nil {
 				return err
 			}
@@ -65,7 +66,7 @@ The file appears under its name only when it is complete.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&modelPath, "model", "", "model folder; empty is the built-in model")
+	f.StringVar(&modelPath, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub, which is downloaded once; empty is the built-in model")
 	f.StringVar(&device, "device", "cpu", "where to compute")
 	f.StringVar(&prompts, "prompts", "", "JSONL file of prompts")
 	f.StringVar(&tasks, "tasks", "default", "synthetic tasks, comma-separated, or default, or all")

@@ -13,7 +13,7 @@ import (
 
 // runFile is the configuration file of "train run".
 type runFile struct {
-	Model  string       `json:"model"` // folder; "" is the built-in model
+	Model  string       `json:"model"` // as --model of the other commands; "" is the built-in model
 	Data   string       `json:"data"`  // pair file; "" draws synthetic prompts
 	Tasks  string       `json:"tasks"`
 	Tokens int          `json:"tokens"`

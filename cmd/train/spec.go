@@ -17,6 +17,7 @@ import (
 	"glimpse/internal/train"
 	"glimpse/losses"
 	"glimpse/model"
+	"glimpse/model/hub"
 
 	"github.com/spf13/pflag"
 )
@@ -36,7 +37,7 @@ type spec struct {
 // bind adds the flags that all single-adapter commands share.
 func (s *spec) bind(f *pflag.FlagSet) {
 	c := &s.Config
-	f.StringVar(&s.model, "model", "", "model folder; empty is the built-in model")
+	f.StringVar(&s.model, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub, which is downloaded once; empty is the built-in model")
 	f.StringVar(&s.device, "device", "cpu", "where to compute")
 	f.StringVar(&s.data, "data", "", "pair file made by train generate; empty draws fresh synthetic prompts (built-in model only)")
 	f.StringVar(&s.tasks, "tasks", "default", "synthetic tasks, comma-separated, or default, or all")
@@ -74,7 +75,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 			return err
 		}
 	}
-	m, err := model.Open(s.model, model.Options{Device: s.device})
+	m, err := hub.Open(ctx, s.model, log, model.Options{Device: s.device})
 	if err != nil {
 		return err
 	}
