@@ -124,11 +124,16 @@ func (h *Server) answer(w http.ResponseWriter, r *http.Request) {
 		json.NewEncoder(w).Encode(map[string]any{"id": h.ID, "sha": sha, "siblings": siblings, "private": false})
 		return
 	}
-	rest, ok := strings.CutPrefix(r.URL.Path, "/"+h.ID+"/resolve/")
+	// As huggingface.co: small files are at another place of the hub.
+	cached := "/api/resolve-cache/models/" + h.ID + "/"
+	rest, resolved := strings.CutPrefix(r.URL.Path, "/"+h.ID+"/resolve/")
+	if !resolved {
+		rest = strings.TrimPrefix(r.URL.Path, cached)
+	}
 	revision, name, _ := strings.Cut(rest, "/")
 	sha := h.commit(revision)
 	data, there := h.Commits[sha][name]
-	if !ok || !there {
+	if !there {
 		fail("EntryNotFound")
 		return
 	}
@@ -136,9 +141,8 @@ func (h *Server) answer(w http.ResponseWriter, r *http.Request) {
 	head.Set("X-Repo-Commit", sha)
 	etag := `"` + ETag(name, data) + `"`
 	if !IsLarge(name) {
-		// As huggingface.co: first a relative redirect to another place of the hub.
-		if !r.URL.Query().Has("cached") {
-			w.Header().Set("Location", r.URL.Path+"?cached")
+		if resolved {
+			head.Set("Location", cached+sha+"/"+name)
 			w.WriteHeader(http.StatusTemporaryRedirect)
 			return
 		}
