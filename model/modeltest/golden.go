@@ -1,6 +1,7 @@
 package modeltest
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"math"
 	"os"
@@ -184,4 +185,13 @@ func RowError(got, want []float32) float64 {
 		return worst
 	}
 	return worst / scale
+}
+
+// F32 reads little-endian float32 numbers.
+func F32(data []byte) []float32 {
+	out := make([]float32, len(data)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+	}
+	return out
 }
