@@ -19,6 +19,7 @@ func newGenerate() *cobra.Command {
 	var (
 		modelPath, device, prompts, out, tasks, split string
 		tokens, samples, maxNew                       int
+		raw                                           bool
 		seed                                          uint64
 		sampling                                      model.Sampling
 	)
@@ -29,8 +30,10 @@ func newGenerate() *cobra.Command {
 
 Prompts come from a JSONL file (--prompts; each line has "prompt", "text",
 "messages" or "prompt_ids") or, without one, from the synthetic long-context
-tasks, which only the built-in model understands. Responses are greedy unless a
-temperature is given.
+tasks, which only the built-in model understands. "prompt" and "messages" go into
+the model's chat template; "text" does not, nor does "prompt" with --raw or for a
+model without a template. Responses are greedy unless a temperature is given, and
+end at any end token of generation_config.json.
 
 The file appears under its name only when it is complete.`,
 		Example: `  train generate --samples 64 --out pairs.jsonl
@@ -54,7 +57,7 @@ The file appears under its name only when it is complete.`,
 			var next func() (generate.Prompt, error)
 			var total int
 			if prompts != "" {
-				next, total, err = filePrompts(m, prompts, cmd.Flags().Changed("samples"), samples)
+				next, total, err = filePrompts(m, prompts, raw, cmd.Flags().Changed("samples"), samples)
 			} else {
 				next, err = taskPrompts(m, modelPath, tasks, split, tokens, samples, seed)
 				total = samples
@@ -69,6 +72,7 @@ The file appears under its name only when it is complete.`,
 	f.StringVar(&modelPath, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub, which is downloaded once; empty is the built-in model")
 	f.StringVar(&device, "device", "cpu", "where to compute")
 	f.StringVar(&prompts, "prompts", "", "JSONL file of prompts")
+	f.BoolVar(&raw, "raw", false, "take \"prompt\" as it is, without the model's chat template")
 	f.StringVar(&tasks, "tasks", "default", "synthetic tasks, comma-separated, or default, or all")
 	f.StringVar(&split, "split", "train", "split of the synthetic tasks: train, validation or test")
 	f.IntVar(&tokens, "tokens", 512, "prompt length of the synthetic tasks")
@@ -120,7 +124,7 @@ func newStream(m *model.Model, modelPath, tasks, split string, tokens int, seed 
 }
 
 // filePrompts reads a JSONL file of prompts.
-func filePrompts(m *model.Model, path string, limited bool, limit int) (func() (generate.Prompt, error), int, error) {
+func filePrompts(m *model.Model, path string, raw, limited bool, limit int) (func() (generate.Prompt, error), int, error) {
 	all, err := datasets.ReadPrompts(path)
 	if err != nil {
 		return nil, 0, err
@@ -135,17 +139,22 @@ func filePrompts(m *model.Model, path string, limited bool, limit int) (func() (
 		}
 		p := all[i]
 		i++
-		ids, err := promptIDs(m, p)
+		ids, err := promptIDs(m, p, raw)
 		return generate.Prompt{ID: p.ID, IDs: ids}, err
 	}, len(all), nil
 }
 
-// promptIDs turns a prompt of a file into token ids.
-func promptIDs(m *model.Model, p datasets.Prompt) ([]int32, error) {
-	switch p.Form {
-	case datasets.FormIDs:
+// promptIDs turns a prompt of a file into token ids: "prompt" and "messages" by the
+// model's chat template, "text" as it is. raw, or a model without a template, leaves
+// "prompt" as it is, too.
+func promptIDs(m *model.Model, p datasets.Prompt, raw bool) ([]int32, error) {
+	plain := raw || !m.HasChatTemplate()
+	switch {
+	case p.Form == datasets.FormIDs:
 		return p.IDs, p.CheckIDs(m.Config.Vocab)
-	case datasets.FormText:
+	case p.Form == datasets.FormMessages && raw:
+		return nil, fmt.Errorf("prompt %s: --raw: messages need the chat template", p.ID)
+	case p.Form == datasets.FormText, p.Form == datasets.FormPrompt && plain:
 		ids, err := m.Encode(p.Text)
 		if err != nil {
 			return nil, fmt.Errorf("prompt %s: %w", p.ID, err)
