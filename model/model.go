@@ -140,6 +140,9 @@ func (m *Model) Folder() fs.FS { return m.folder }
 
 func readConfig(folder fs.FS) (Family, *Config, error) {
 	raw, err := readSmall(folder, "config.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Family{}, nil, fmt.Errorf("%w; want a Hugging Face model folder with config.json and safetensors weights", err)
+	}
 	if err != nil {
 		return Family{}, nil, err
 	}

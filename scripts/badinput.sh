@@ -74,6 +74,9 @@ quick=(train lookahead --steps 1 --batch 1 --validate 0)
 
 echo "== model folders"
 refuse "model folder missing" "no such file" "${example[@]}" --model ./nowhere
+refuse "model name that is none" "no such folder|org/name" "${example[@]}" --model nowhere
+HF_HUB_OFFLINE=1 HF_HOME=$given refuse "model of the hub without a network" "HF_HUB_OFFLINE|org/name" "${example[@]}" --model org/name
+refuse "model folder that is an adapter" "judgeq|config.json|want a Hugging Face model folder" "${example[@]}" --model "$adapters/judgeq"
 refuse "model is a file" "not a folder" "${example[@]}" --model "$reference/config.json"
 refuse "model folder empty" "config.json" "${example[@]}" --model .
 m=$(broken no-weights) && rm "$m/model.safetensors"
@@ -99,6 +102,30 @@ m=$(broken no-tokenizer) && rm "$m/tokenizer.json"
 refuse "tokenizer absent" "tokenizer.json" evict run --model "$m" --policy snapkv "and so"
 m=$(broken tokenizer) && echo '{}' >"$m/tokenizer.json"
 refuse "tokenizer malformed" "tokenizer.json" evict run --model "$m" --policy snapkv "and so"
+m=$(broken everything) && sed -i 's/"num_hidden_layers": 4/"num_hidden_layers": 3/; s/"intermediate_size": 320/"intermediate_size": 256/; s/"attention_bias": false/"attention_bias": true/' "$m/config.json"
+refuse "missing, surplus and misshapen tensors in one error" "model.layers.0.self_attn.q_proj.bias: missing|model.layers.3.mlp.up_proj.weight: surplus|model.layers.0.mlp.up_proj.weight: shape" "${example[@]}" --model "$m"
+m=$(broken range) && sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 3/; s/"num_hidden_layers": 4/"num_hidden_layers": -4/' "$m/config.json"
+refuse "config values out of range" "num_hidden_layers: got -4|num_key_value_heads: got 3" "${example[@]}" --model "$m"
+m=$(broken scaling) && sed -i 's/"rope_scaling": null/"rope_scaling": {"rope_type": "longrope"}/' "$m/config.json"
+refuse "unknown RoPE scaling type" "\"longrope\"|linear, llama3, yarn" "${example[@]}" --model "$m"
+sharded() { # NAME: copies a model in three shards
+  cp -r "$root/model/testdata/golden/llama2" "$given/$1"
+  echo "$given/$1"
+}
+small=(evict run --policy snapkv --budget 4 --raw "and nobody saw where")
+m=$(sharded cut-shard) && truncate -s -1000 "$m/model-00002-of-00003.safetensors"
+refuse "shard truncated" "model-00002-of-00003.safetensors|truncated" "${small[@]}" --model "$m"
+m=$(sharded no-shard) && rm "$m/model-00003-of-00003.safetensors"
+refuse "index that names an absent file" "model-00003-of-00003.safetensors|no such file" "${small[@]}" --model "$m"
+m=$(sharded swapped) && cp "$m/model-00001-of-00003.safetensors" "$m/model-00002-of-00003.safetensors"
+refuse "shard that is another one" "model-00002-of-00003.safetensors" "${small[@]}" --model "$m"
+m=$(sharded other-tokenizer) && cp "$reference"/tokenizer*.json "$m/"
+refuse "tokenizer larger than the embedding" "tokenizer.json|384 tokens|256" "${small[@]}" --model "$m"
+m=$(sharded other-component) && sed -i 's/"type": *"ByteLevel"/"type": "Nope"/' "$m/tokenizer.json"
+refuse "tokenizer with an unknown component" "tokenizer.json|\"Nope\"|ByteLevel" "${small[@]}" --model "$m"
+refuse "text longer than the context" "tokens|256" evict run --policy snapkv --raw --model "$root/model/testdata/golden/llama2" --prompt "$(seq 300 | tr '\n' ' ')"
+m=$(sharded template) && echo '{"chat_template": "{% for m in messages %}{{ m.content }}"}' >"$m/tokenizer_config.json"
+refuse "chat template cut short" "template|endfor" evict run --policy snapkv --model "$m" "and nobody"
 refuse "unknown device" "cpu" "${example[@]}" --device abacus
 
 echo "== prompts"
