@@ -4,8 +4,7 @@ package tokenizer
 // printable in Latin-1 stand for themselves, the others for U+0100 and up, in
 // order.
 
-var runeToByte = func() map[rune]byte {
-	toByte := make(map[rune]byte, 256)
+var byteRunes = func() (runes [256]rune) {
 	next := rune(0x100)
 	for b := range 256 {
 		r := rune(b)
@@ -13,6 +12,14 @@ var runeToByte = func() map[rune]byte {
 			r = next
 			next++
 		}
+		runes[b] = r
+	}
+	return runes
+}()
+
+var runeToByte = func() map[rune]byte {
+	toByte := make(map[rune]byte, len(byteRunes))
+	for b, r := range byteRunes {
 		toByte[r] = byte(b)
 	}
 	return toByte

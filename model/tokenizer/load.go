@@ -24,6 +24,11 @@ const sparseIDs = 1 << 20
 // chat_template.jinja where they exist, from a model folder.
 func LoadDir(dir fs.FS) (*Tokenizer, error) {
 	data, err := readBounded(dir, "tokenizer.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, old := fs.Stat(dir, "tokenizer.model"); old == nil {
+			err = fmt.Errorf("%w; tokenizer.model must first be converted, with AutoTokenizer of transformers and save_pretrained", err)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: load: %w", err)
 	}
