@@ -150,6 +150,8 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 		Architectures []string        `json:"architectures"`
 		BOS           json.RawMessage `json:"bos_token_id"`
 		EOS           json.RawMessage `json:"eos_token_id"`
+		Quantization  json.RawMessage `json:"quantization_config"`
+		PartialRotary *float64        `json:"partial_rotary_factor"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
@@ -160,6 +162,19 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	family, err := Families.Lookup(head.Architectures[0])
 	if err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
+	}
+	// Keys that any architecture can have, and that would change what it computes.
+	if given(head.Quantization) {
+		var q struct {
+			Method string `json:"quant_method"`
+		}
+		if err := json.Unmarshal(head.Quantization, &q); err != nil {
+			return Family{}, nil, fmt.Errorf("config.json: quantization_config: %w", err)
+		}
+		return Family{}, nil, fmt.Errorf("config.json: quantization_config: got quant_method %q, want none: weights must be bf16, f16 or f32", q.Method)
+	}
+	if head.PartialRotary != nil && *head.PartialRotary != 1 {
+		return Family{}, nil, fmt.Errorf("config.json: partial_rotary_factor: got %v, want 1", *head.PartialRotary)
 	}
 	c, err := family.ParseConfig(raw)
 	if err != nil {
