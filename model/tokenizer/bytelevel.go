@@ -17,12 +17,15 @@ var byteRunes = func() (runes [256]rune) {
 	return runes
 }()
 
-var runeToByte = func() map[rune]byte {
-	toByte := make(map[rune]byte, len(byteRunes))
-	for b, r := range byteRunes {
-		toByte[r] = byte(b)
+// byteOf is the inverse of byteRunes; -1 where a character stands for no byte.
+var byteOf = func() (bytes [0x144]int16) {
+	for r := range bytes {
+		bytes[r] = -1
 	}
-	return toByte
+	for b, r := range byteRunes {
+		bytes[r] = int16(b)
+	}
+	return bytes
 }()
 
 // alphabetBytes returns the bytes that a token in the byte alphabet stands for;
@@ -30,11 +33,10 @@ var runeToByte = func() map[rune]byte {
 func alphabetBytes(token string) (raw []byte, ok bool) {
 	raw = make([]byte, 0, len(token))
 	for _, r := range token {
-		b, ok := runeToByte[r]
-		if !ok {
+		if int(r) >= len(byteOf) || byteOf[r] < 0 {
 			return nil, false
 		}
-		raw = append(raw, b)
+		raw = append(raw, byte(byteOf[r]))
 	}
 	return raw, true
 }
