@@ -146,6 +146,31 @@ func (c *Cache) Retain(layer int, keep [][]int32) error {
 	return nil
 }
 
+// SetPair overwrites the key and the value [headDim] of one entry, as a merge of
+// entries does; nil leaves what is there.
+func (c *Cache) SetPair(layer, head, entry int, k, v []float64) {
+	h := &c.heads[layer][head]
+	set := func(t *kernels.Tensor, x []float64) {
+		if x != nil {
+			kernels.Convert(t.Rows(entry, entry+1), kernels.FromF64(x, 1, c.headDim))
+		}
+	}
+	set(h.k, k)
+	set(h.v, v)
+}
+
+// Seen is the number of entries of a head that a row at position pos, itself the
+// last entry, sees through a sliding window of the given width; 0 is no window.
+func (c *Cache) Seen(layer, head int, pos int32, window int) int {
+	p := c.heads[layer][head].pos
+	return len(p) - firstSeen(p, pos, window)
+}
+
+// PairBytes is the memory of one entry of one head: a key and a value.
+func (c *Cache) PairBytes() int64 {
+	return 2 * int64(c.headDim) * int64(c.backend.Compute().Size())
+}
+
 // checkKept refuses indices that are not ascending, or not of entries.
 func (c *Cache) checkKept(layer int, keep [][]int32) error {
 	heads := c.heads[layer]
@@ -153,12 +178,8 @@ func (c *Cache) checkKept(layer int, keep [][]int32) error {
 		return fmt.Errorf("retain layer %d: kept indices for %d KV heads, want %d", layer, len(keep), len(heads))
 	}
 	for i, idx := range keep {
-		last := int32(-1)
-		for _, j := range idx {
-			if j <= last || int(j) >= len(heads[i].pos) {
-				return fmt.Errorf("retain layer %d head %d: index %d after %d, want ascending below %d", layer, i, j, last, len(heads[i].pos))
-			}
-			last = j
+		if err := checkAscending(idx, len(heads[i].pos)); err != nil {
+			return fmt.Errorf("retain layer %d head %d: %w", layer, i, err)
 		}
 	}
 	return nil

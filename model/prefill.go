@@ -53,10 +53,12 @@ func (p *prefillPass) layer(l int) error {
 	mark := p.arena.Mark()
 	defer p.arena.Release(mark)
 	o := &Observation{Layer: l, Cache: p.cache}
-	if l < p.Model.Config.Layers-1 {
-		p.hiddenLayer(l, o)
-	} else {
-		p.lastLayer(l, o)
+	run := p.hiddenLayer
+	if l == p.Model.Config.Layers-1 {
+		run = p.lastLayer
+	}
+	if err := run(l, o); err != nil {
+		return err
 	}
 	for _, probe := range p.probes {
 		o.Probes = append(o.Probes, probe.layer(l))
@@ -74,7 +76,7 @@ func (p *prefillPass) project(l int, h *kernels.Tensor, pos []int32) (k *kernels
 	return k
 }
 
-func (p *prefillPass) hiddenLayer(l int, o *Observation) {
+func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
 	c, b := &p.Model.Config, p.Model.Backend
 	n := len(p.pos)
 	p.startAllRows(o)
@@ -90,7 +92,14 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) {
 		if p.opt.Capture.AllRows {
 			lse = p.alloc(c.Heads, len(pos))
 		}
-		b.Attention(out, lse, a)
+		attended, after, err := p.restrict(p.opt.Sparse, p.cache, l, a)
+		if err != nil {
+			return err
+		}
+		b.Attention(out, lse, attended)
+		if after != nil {
+			after(out)
+		}
 		p.finish(l, x, h, out, noLowRank)
 		if lse != nil {
 			p.allRows(o, a, lse, chunk[0])
@@ -101,11 +110,12 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) {
 		}
 		p.arena.Release(mark)
 	}
+	return nil
 }
 
 // lastLayer needs attention and MLP of the last row alone, and the queries of
 // the observed rows: all of them chunk by chunk, those of windows at the end.
-func (p *prefillPass) lastLayer(l int, o *Observation) {
+func (p *prefillPass) lastLayer(l int, o *Observation) error {
 	c, b := &p.Model.Config, p.Model.Backend
 	n, rows := len(p.pos), p.tail()
 	if !p.opt.CacheOnly {
@@ -129,7 +139,7 @@ func (p *prefillPass) lastLayer(l int, o *Observation) {
 		}
 	}
 	if rows == 0 {
-		return
+		return nil
 	}
 	x, pos := p.x.Rows(n-rows, n), p.pos[n-rows:]
 	h := p.norm(x, p.Model.Network.Layers[l].AttentionNorm)
@@ -137,11 +147,19 @@ func (p *prefillPass) lastLayer(l int, o *Observation) {
 	a := p.attend(p.cache, l, q, pos)
 	p.windows(o, a, q, k)
 	if p.opt.CacheOnly {
-		return
+		return nil
+	}
+	attended, after, err := p.restrict(p.opt.Sparse, p.cache, l, rowsOf(a, rows-1, rows))
+	if err != nil {
+		return err
 	}
 	out := p.alloc(1, c.Heads*c.HeadDim)
-	b.Attention(out, nil, rowsOf(a, rows-1, rows))
+	b.Attention(out, nil, attended)
+	if after != nil {
+		after(out)
+	}
 	p.finish(l, p.x.Rows(n-1, n), h.Rows(rows-1, rows), out, noLowRank)
+	return nil
 }
 
 // windows observes the last rows of q, the queries of the last chunk.
@@ -168,20 +186,37 @@ func (p *prefillPass) startAllRows(o *Observation) {
 	}
 	o.AllRows = p.alloc(p.Model.Config.Heads, width+len(p.pos))
 	p.Model.Backend.Fill(o.AllRows, math.Inf(-1))
+	if p.opt.Capture.Squares {
+		o.Squares = p.alloc(o.AllRows.Shape...)
+		p.Model.Backend.Fill(o.Squares, math.Inf(-1))
+	}
 }
 
 // allRows merges the scores of one chunk's rows into those of the seen rows
 // before it.
 func (p *prefillPass) allRows(o *Observation, a *kernels.Attend, lse *kernels.Tensor, seen int) {
-	b := p.Model.Backend
-	if seen == 0 {
-		b.ObservedScores(o.AllRows, lse, a)
+	p.mergeRows(o.AllRows, a, lse, seen)
+	if o.Squares == nil {
 		return
 	}
-	scores := p.alloc(o.AllRows.Shape...)
+	// The square of a probability is exp(2·logit − 2·lse): the same reduction of
+	// doubled logits.
+	b, twice, lse2 := p.Model.Backend, *a, p.alloc(lse.Shape...)
+	b.Add(lse2, lse, lse)
+	twice.Scale *= 2
+	p.mergeRows(o.Squares, &twice, lse2, seen)
+}
+
+func (p *prefillPass) mergeRows(acc *kernels.Tensor, a *kernels.Attend, lse *kernels.Tensor, seen int) {
+	b := p.Model.Backend
+	if seen == 0 {
+		b.ObservedScores(acc, lse, a)
+		return
+	}
+	scores := p.alloc(acc.Shape...)
 	b.Fill(scores, math.Inf(-1))
 	b.ObservedScores(scores, lse, a)
-	b.MergeScores(o.AllRows, scores, float64(seen), float64(a.Rows()))
+	b.MergeScores(acc, scores, float64(seen), float64(a.Rows()))
 }
 
 // probePass is rows that are run after a prompt and leave no trace.

@@ -47,6 +47,9 @@ type Capture struct {
 	Windows []int
 	// AllRows observes every row.
 	AllRows bool
+	// Squares observes, beside AllRows, which it needs, the squares of the
+	// probabilities.
+	Squares bool
 	// Probes are run after the last row.
 	Probes []Prober
 	// Queries keeps the rotated queries and own keys of the rows of a decoding step.
@@ -58,6 +61,7 @@ func (c Capture) Merge(other Capture) Capture {
 	return Capture{
 		Windows: append(append([]int(nil), c.Windows...), other.Windows...),
 		AllRows: c.AllRows || other.AllRows,
+		Squares: c.Squares || other.Squares,
 		Probes:  append(append([]Prober(nil), c.Probes...), other.Probes...),
 		Queries: c.Queries || other.Queries,
 	}
@@ -72,6 +76,7 @@ type Observation struct {
 	Cache   *Cache
 	Windows []*kernels.Tensor // as in Capture.Windows
 	AllRows *kernels.Tensor
+	Squares *kernels.Tensor   // of the mean squared probability of all rows
 	Probes  []*kernels.Tensor // as in Capture.Probes
 	Queries *kernels.Tensor   // [rows, heads, headDim]
 	Keys    *kernels.Tensor   // [rows, kvHeads, headDim]

@@ -33,6 +33,8 @@ type PrefillOptions struct {
 	// Capture and Observe: what is observed, and by whom.
 	Capture Capture
 	Observe Observer
+	// Sparse chooses what the row of a pass of one row attends to; nil: everything.
+	Sparse SparseAttention
 	// CacheOnly computes keys and values and nothing that only logits need.
 	CacheOnly bool
 }
@@ -49,7 +51,7 @@ func (r *Runner) Prefill(ctx context.Context, cache *Cache, tokens []int32, opt 
 	if err := m.checkTokens(cache, tokens); err != nil {
 		return nil, err
 	}
-	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows) > 0 || cap.AllRows || len(cap.Probes) > 0 || cap.Queries) {
+	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows) > 0 || cap.AllRows || cap.Squares || len(cap.Probes) > 0 || cap.Queries) {
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
 	}
 	r.arena.Release(nil)
