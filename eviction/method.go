@@ -7,11 +7,13 @@ import (
 	"glimpse/model"
 )
 
-// Prompt is what a method knows before the prompt runs.
+// Prompt is what a method knows before the prompt runs. In a conversation it is
+// the prompt of one turn, which runs on what the turns before it have left.
 type Prompt struct {
 	Tokens   []int32
-	Entries  int     // of every KV head once the prompt has run, n
+	Entries  int     // most of any KV head once the prompt has run; in the first turn n, of every head
 	Budget   int     // entries to keep per KV head and layer, B
+	MaxNew   int     // most tokens of the response; 0: unknown
 	Response []int32 // the response to come, which only the oracle may know
 	Config   *model.Config
 }
@@ -38,6 +40,32 @@ type LayerAllocator interface {
 	LayerBudgets(p Prompt) []int
 }
 
+// CrossLayerAllocator is a Method whose layer budgets depend on the scores of all
+// layers, so that no layer is evicted before the last one has run. Layers may get
+// more than their share only where the method says so.
+type CrossLayerAllocator interface {
+	CrossLayerBudgets(p Prompt, scores [][][]float32) []int
+}
+
+// SpreadScorer is a Method that chooses by a second number per entry.
+type SpreadScorer interface {
+	// Spread writes it, given the scores.
+	Spread(dst, scores [][]float32, p Prompt, o *model.Observation) error
+	// SelectSpread returns the ascending indices that a KV head keeps.
+	SelectSpread(scores, spread []float32, budget int) []int32
+}
+
+// Merger is a Method that merges what it evicts of the prompt into what it keeps.
+type Merger interface {
+	// Merge changes the kept pairs of a layer, which still holds all of them, and
+	// returns the merge threshold per KV head, NaN where nothing was evicted.
+	Merge(c *model.Cache, layer int, keep [][]int32) []float64
+}
+
+// PoolKeeper is a Method that evicts nothing: what it selects is the pool that
+// decoding is restricted to until the next turn.
+type PoolKeeper interface{ KeepsAll() }
+
 // Drafter is a Method that evicts twice: it decodes a draft of DraftTokens
 // tokens on the evicted cache and then selects from the full cache by the
 // attention of the draft's queries, given to ScoreDraft like an observation of
@@ -52,18 +80,42 @@ type Responder interface{ NeedsResponse() }
 
 // DecodeEvicter is a Method that goes on evicting while decoding.
 type DecodeEvicter interface {
-	// StartDecode begins a response on what the prompt left: kept[layer][kvHead] are
-	// the indices that were kept of the prompt's entries and scores[layer][kvHead]
-	// the scores of all of them.
-	StartDecode(p Prompt, kept [][][]int32, scores [][][]float32) DecodeState
+	// StartDecode begins a response on what the prompt left.
+	StartDecode(s *Session) DecodeState
 }
 
 // DecodeState is the eviction state of one response.
 type DecodeState interface {
 	Capture() model.Capture
 	// Step sees a layer after one more token and returns the ascending indices to
-	// keep per KV head, or nil to keep all.
+	// keep per KV head, or nil to keep all. It may merge what goes into what stays.
 	Step(o *model.Observation) ([][]int32, error)
+}
+
+// Carrier is a DecodeState whose scores go on in the next turn.
+type Carrier interface {
+	// Carry adds what the turns before have left to the scores of a turn's prompt,
+	// whose first entries are those that the state knows. spread is nil unless the
+	// method is a SpreadScorer.
+	Carry(p Prompt, o *model.Observation, scores, spread [][]float32)
+}
+
+// SparseDecoder is a Method whose decoding steps attend to a few of the entries
+// that the cache holds. It composes with any eviction of the prompt.
+type SparseDecoder interface {
+	// StartSparse begins a response on what the prompt left: on s.Pool where it is
+	// not nil, else on all entries of the cache.
+	StartSparse(s *Session) SparseState
+}
+
+// SparseState is what a SparseDecoder knows of the cache while one response is
+// decoded.
+type SparseState interface {
+	// Select chooses the step's entries and returns the bytes that it read of keys
+	// and values, or of what stands for them, to do so.
+	Select(s *model.SparseStep) (estimation int64, err error)
+	// Bytes is the memory that it holds beside the cache.
+	Bytes() int64
 }
 
 // groupMean writes to dst[kvHead] the mean over the query heads of the group of

@@ -32,9 +32,8 @@ func (m snapkv) Capture(p Prompt) model.Capture {
 func (m snapkv) Score(dst [][]float32, p Prompt, o *model.Observation) error {
 	groupMean(dst, o.Windows[0])
 	// Pooling must not leak the window's own scores into what is before it.
-	before := p.Entries - min(p.Entries, windowOf(m.window, p.Budget))
 	for _, d := range dst {
-		pool([][]float32{d[:before]}, m.kernel)
+		pool([][]float32{d[:max(0, len(d)-windowOf(m.window, p.Budget))]}, m.kernel)
 	}
 	return nil
 }

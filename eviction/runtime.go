@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
 	"glimpse/kernels"
 	"glimpse/model"
@@ -14,29 +13,13 @@ import (
 // Runtime runs one model with evicted caches, on one goroutine.
 type Runtime struct {
 	Runner *model.Runner
+	// MaxNew is the most tokens that responses will have, which the split of a budget
+	// between two stages may depend on; 0: unknown.
+	MaxNew int
 }
 
 // NewRuntime returns a runtime with scratch memory of its own.
 func NewRuntime(m *model.Model) *Runtime { return &Runtime{Runner: m.NewRunner()} }
-
-// Session is a prompt after prefill and eviction, ready to decode.
-type Session struct {
-	Prompt Prompt
-	Cache  *model.Cache
-	Logits []float32     // of the prompt's last token
-	Kept   [][][]int32   // [layer][kvHead]: indices of the prompt entries kept
-	Scores [][][]float32 // [layer][kvHead][entry]; nil where the prompt fits the budget and nothing was scored
-
-	// PrefillTime is the time to first token: the whole pass, with everything that
-	// the policy adds to it, eviction included.
-	PrefillTime time.Duration
-	// FullBytes is what the cache of the whole prompt takes, PeakBytes the most that
-	// the cache, and the copy that a draft is decoded on, held on the way.
-	FullBytes, PeakBytes int64
-
-	runtime *Runtime
-	method  Method
-}
 
 // request is one policy at one budget that takes part in a pass.
 type request struct {
@@ -46,8 +29,12 @@ type request struct {
 	probes  []int
 	allRows bool
 
-	kept   [][][]int32
-	scores [][][]float32
+	carry Carrier // of the turns before, or nil
+
+	kept    [][][]int32 // complete only after the last layer where the budgets cross layers
+	scores  [][][]float32
+	spread  [][][]float32
+	budgets []int // of every layer, where they cross layers
 }
 
 // merge makes one capture that serves all requests; equal windows and probes are
@@ -60,7 +47,7 @@ func merge(requests []*request) model.Capture {
 		}
 		c := r.method.Capture(r.prompt)
 		r.allRows = c.AllRows
-		all.AllRows = all.AllRows || c.AllRows
+		all.AllRows, all.Squares = all.AllRows || c.AllRows, all.Squares || c.Squares
 		r.windows, r.probes = nil, nil
 		for _, w := range c.Windows {
 			i := slices.Index(all.Windows, w)
@@ -97,11 +84,10 @@ func (r *request) idle() bool {
 
 // observe scores and selects one layer.
 func (r *request) observe(o *model.Observation) ([][]int32, error) {
-	kvHeads := o.Cache.KVHeads()
 	if r.idle() {
-		keep := make([][]int32, kvHeads)
+		keep := make([][]int32, o.Cache.KVHeads())
 		for h := range keep {
-			keep[h] = upTo(0, r.prompt.Entries)
+			keep[h] = upTo(0, o.Cache.Entries(o.Layer, h))
 		}
 		r.kept, r.scores = append(r.kept, keep), nil
 		return keep, nil
@@ -117,78 +103,57 @@ func (r *request) observe(o *model.Observation) ([][]int32, error) {
 	if !r.allRows {
 		mine.AllRows = nil
 	}
-	dst := newScores(kvHeads, r.prompt.Entries)
-	if err := r.method.Score(dst, r.prompt, &mine); err != nil {
+	dst := newScores(o)
+	err := r.method.Score(dst, r.prompt, &mine)
+	var spread [][]float32
+	spreader, _ := r.method.(SpreadScorer)
+	if spreader != nil && err == nil {
+		spread = newScores(o)
+		err = spreader.Spread(spread, dst, r.prompt, &mine)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("layer %d: %w", o.Layer, err)
 	}
-	keep := selectLayer(r.method, r.prompt, o.Layer, dst)
-	r.kept, r.scores = append(r.kept, keep), append(r.scores, dst)
+	if r.carry != nil {
+		r.carry.Carry(r.prompt, &mine, dst, spread)
+	}
+	r.scores, r.spread = append(r.scores, dst), append(r.spread, spread)
+	if _, ok := r.method.(CrossLayerAllocator); ok {
+		return nil, nil
+	}
+	var keep [][]int32
+	if spreader == nil {
+		keep = selectLayer(r.method, r.prompt, o.Layer, dst)
+	} else {
+		for h := range dst {
+			keep = append(keep, spreader.SelectSpread(dst[h], spread[h], r.prompt.Budget))
+		}
+	}
+	r.kept = append(r.kept, keep)
 	return keep, nil
 }
 
-func newScores(kvHeads, n int) [][]float32 {
-	dst := make([][]float32, kvHeads)
-	for h := range dst {
-		dst[h] = make([]float32, n)
+// finish selects after the last layer what could not be selected before.
+func (r *request) finish() {
+	a, ok := r.method.(CrossLayerAllocator)
+	if !ok || r.idle() {
+		return
 	}
-	return dst
+	r.budgets = a.CrossLayerBudgets(r.prompt, r.scores)
+	for l, scores := range r.scores {
+		p := r.prompt
+		p.Budget = r.budgets[l]
+		r.kept = append(r.kept, selectLayer(r.method, p, l, scores))
+	}
 }
 
-// Prefill runs a prompt and evicts its cache to budget entries per KV head and
-// layer; a budget of the prompt's length or more keeps everything. response is
-// the true response, for a policy that may know it; where such a policy gets
-// none, the model's own greedy response of up to 64 tokens with the full cache is
-// generated first.
-func (rt *Runtime) Prefill(ctx context.Context, named *Named, tokens []int32, budget int, response []int32) (*Session, error) {
-	if err := CheckBudget(budget); err != nil {
-		return nil, err
+// newScores makes a score for every entry of a layer.
+func newScores(o *model.Observation) [][]float32 {
+	dst := make([][]float32, o.Cache.KVHeads())
+	for h := range dst {
+		dst[h] = make([]float32, o.Cache.Entries(o.Layer, h))
 	}
-	m := rt.Runner.Model
-	if _, ok := named.Method.(Responder); ok && response == nil {
-		var err error
-		if response, err = rt.ownResponse(ctx, tokens); err != nil {
-			return nil, err
-		}
-	}
-	start := time.Now()
-	s := &Session{
-		Prompt:  Prompt{Tokens: tokens, Entries: len(tokens), Budget: budget, Response: response, Config: &m.Config},
-		Cache:   m.NewCache(),
-		runtime: rt, method: named.Method,
-	}
-	r := &request{method: named.Method, prompt: s.Prompt}
-	drafter, _ := named.Method.(Drafter)
-	opt := model.PrefillOptions{Capture: merge([]*request{r}), Observe: func(o *model.Observation) error {
-		keep, err := r.observe(o)
-		if err != nil {
-			return err
-		}
-		s.FullBytes += s.Cache.LayerBytes(o.Layer)
-		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
-		if drafter != nil { // the second look needs the full cache
-			return nil
-		}
-		return s.Cache.Retain(o.Layer, keep)
-	}}
-	var err error
-	if s.Logits, err = rt.Runner.Prefill(ctx, s.Cache, tokens, opt); err != nil {
-		return nil, err
-	}
-	if drafter != nil && !r.idle() {
-		drafted, err := rt.draft(ctx, drafter, r, s.Cache, s.Logits)
-		if err != nil {
-			return nil, err
-		}
-		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+drafted)
-		for l, keep := range r.kept {
-			if err := s.Cache.Retain(l, keep); err != nil {
-				return nil, err
-			}
-		}
-	}
-	s.Kept, s.Scores = r.kept, r.scores
-	s.PrefillTime = time.Since(start)
-	return s, nil
+	return dst
 }
 
 // ownResponse is the model's greedy response with the full cache.
@@ -212,9 +177,9 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		return 0, err
 	}
 	c := &m.Config
-	rows := min(d.DraftTokens(), c.MaxPositions-len(r.prompt.Tokens))
+	rows := min(d.DraftTokens(), c.MaxPositions-int(full.Next()))
 	if rows < 1 {
-		return 0, fmt.Errorf("draft of %d tokens after %d: %w", d.DraftTokens(), len(r.prompt.Tokens), model.ErrContext)
+		return 0, fmt.Errorf("draft of %d tokens after %d: %w", d.DraftTokens(), full.Next(), model.ErrContext)
 	}
 	queries, keys := make([]*kernels.Tensor, c.Layers), make([]*kernels.Tensor, c.Layers)
 	for l := range queries {
@@ -240,30 +205,13 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 	for l := range c.Layers {
 		scores := rt.Runner.ObserveQueries(full, l, queries[l].Rows(0, drafted), keys[l].Rows(0, drafted))
 		o := &model.Observation{Layer: l, Cache: full, Probes: []*kernels.Tensor{scores}}
-		dst := newScores(c.KVHeads, r.prompt.Entries)
+		dst := newScores(o)
 		if err := d.ScoreDraft(dst, r.prompt, o); err != nil {
 			return 0, fmt.Errorf("layer %d: %w", l, err)
 		}
 		r.scores[l], r.kept[l] = dst, selectLayer(r.method, r.prompt, l, dst)
 	}
 	return evicted.Bytes(), nil
-}
-
-// Generate decodes a response from the session, evicting on the way where the
-// policy does. A session can be decoded once.
-func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (tokens []int32, ended bool, err error) {
-	if d, ok := s.method.(DecodeEvicter); ok {
-		state := d.StartDecode(s.Prompt, s.Kept, s.Scores)
-		opt.Capture = state.Capture()
-		opt.Observe = func(o *model.Observation) error {
-			keep, err := state.Step(o)
-			if err != nil || keep == nil {
-				return err
-			}
-			return o.Cache.Retain(o.Layer, keep)
-		}
-	}
-	return s.runtime.Runner.Generate(ctx, s.Cache, s.Logits, opt)
 }
 
 // Plan is what one policy keeps at one budget.
@@ -297,7 +245,7 @@ type Study struct {
 func (rt *Runtime) Study(ctx context.Context, policies []*Named, tokens []int32, budgets []int, maxResponse int) (*Study, error) {
 	m := rt.Runner.Model
 	s := &Study{
-		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), Config: &m.Config},
+		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), MaxNew: rt.MaxNew, Config: &m.Config},
 		Cache:  m.NewCache(), runtime: rt,
 	}
 	var before, after []*request // observed during the prefill, with the response
@@ -359,6 +307,7 @@ func (rt *Runtime) Study(ctx context.Context, policies []*Named, tokens []int32,
 	}
 	for _, plan := range s.Plans {
 		r := plan.request
+		r.finish()
 		if d, ok := r.method.(Drafter); ok && !r.idle() {
 			if _, err := rt.draft(ctx, d, r, s.Cache, s.Logits); err != nil {
 				return nil, err
@@ -372,12 +321,26 @@ func (rt *Runtime) Study(ctx context.Context, policies []*Named, tokens []int32,
 // Session makes an evicted cache of a plan, as Prefill would have; the times are
 // not set.
 func (s *Study) Session(plan *Plan) (*Session, error) {
-	cache, err := s.Cache.Retained(plan.Kept)
+	r := plan.request
+	keep := plan.Kept
+	_, merges := r.method.(Merger)
+	_, keepsAll := r.method.(PoolKeeper)
+	if merges || keepsAll {
+		keep = nil
+	}
+	cache, err := s.Cache.Retained(keep)
 	if err != nil {
 		return nil, err
 	}
-	return &Session{
-		Prompt: plan.request.prompt, Cache: cache, Logits: s.Logits, Kept: plan.Kept, Scores: plan.Scores,
-		FullBytes: s.FullBytes, runtime: s.runtime, method: plan.Named.Method,
-	}, nil
+	out := &Session{
+		Prompt: r.prompt, Cache: cache, Logits: s.Logits, FullBytes: s.FullBytes,
+		runtime: s.runtime, method: r.method, history: s.Prompt.Tokens,
+	}
+	if merges {
+		if err := out.evict(r); err != nil {
+			return nil, err
+		}
+	}
+	out.begin(r)
+	return out, nil
 }
