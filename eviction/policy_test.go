@@ -28,7 +28,7 @@ func TestPoliciesDescribeThemselves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Doc == "" || p.Source == "" || !slices.Contains([]string{"none", "prefill", "prefill + decode"}, p.Kind) {
+		if p.Doc == "" || p.Source == "" || !slices.Contains([]string{"none", "prefill", "prefill + decode", "decode", "multi-turn"}, p.Kind) {
 			t.Errorf("%s: doc %q, source %q, kind %q", name, p.Doc, p.Source, p.Kind)
 		}
 		var seen []string
@@ -45,9 +45,10 @@ func TestPoliciesDescribeThemselves(t *testing.T) {
 		}
 		m := modeltest.Llama{}.Open(t, "cpu")
 		method := policy(t, m, name).Method
-		_, decodes := method.(eviction.DecodeEvicter)
-		if want := p.Kind == "prefill + decode"; decodes != want {
-			t.Errorf("%s: kind %q, evicts while decoding: %v", name, p.Kind, decodes)
+		_, evicts := method.(eviction.DecodeEvicter)
+		_, sparse := method.(eviction.SparseDecoder)
+		if want := p.Kind != "none" && p.Kind != "prefill"; (evicts || sparse) != want {
+			t.Errorf("%s: kind %q, evicts while decoding: %v, reads sparsely: %v", name, p.Kind, evicts, sparse)
 		}
 	}
 }
@@ -62,7 +63,7 @@ func TestParseOverrides(t *testing.T) {
 		{"several", []string{"snapkv.window=16", "snapkv.kernel=5", "h2o.recent=0.25", "streamingllm.sink=0"}, ""},
 		{"the last counts", []string{"snapkv.window=16", "snapkv.window=8"}, ""},
 		{"number of any form", []string{"snapkv.window=1.6e1"}, ""},
-		{"unknown policy", []string{"snapvk.window=16"}, `unknown policy "snapvk", want one of: dapq, full, h2o, judgeq, laq, lookaheadkv, oracle, pyramidkv, random, snapkv, streamingllm`},
+		{"unknown policy", []string{"snapvk.window=16"}, `unknown policy "snapvk", want one of: ` + strings.Join(eviction.Policies.Names(), ", ")},
 		{"unknown option", []string{"snapkv.windows=16"}, `policy snapkv has no option "windows", want one of: window, kernel`},
 		{"option of a policy without", []string{"full.window=16"}, `policy full has no option "window", it has none`},
 		{"no value", []string{"snapkv.window"}, "want policy.option=value"},
@@ -110,7 +111,7 @@ func TestNewSettlesOptions(t *testing.T) {
 	if p.Settings.Int("window") != 16 {
 		t.Error("Values hands out the settings themselves")
 	}
-	if _, err := eviction.New("snapvk", 0, nil, nil); err == nil || !strings.Contains(err.Error(), `unknown policy "snapvk", want one of: dapq, `) {
+	if _, err := eviction.New("snapvk", 0, nil, nil); err == nil || !strings.Contains(err.Error(), `unknown policy "snapvk", want one of: `+eviction.Policies.Names()[0]) {
 		t.Errorf("unknown policy: %v", err)
 	}
 }

@@ -44,6 +44,9 @@ func (m *Model) NewCache() *Cache {
 // Next is the absolute position of the next token. Eviction does not change it.
 func (c *Cache) Next() int32 { return c.next }
 
+// Backend is the device that holds the cache.
+func (c *Cache) Backend() kernels.Backend { return c.backend }
+
 // Layers and KVHeads are the extents of the cache.
 func (c *Cache) Layers() int  { return len(c.heads) }
 func (c *Cache) KVHeads() int { return len(c.heads[0]) }

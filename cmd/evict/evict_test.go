@@ -145,7 +145,7 @@ func TestErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown policy":   {[]string{"run", "--policy", "snapvk", "--example", "copy"}, "want one of: dapq, full"},
+		"unknown policy":   {[]string{"run", "--policy", "snapvk", "--example", "copy"}, "want one of: " + strings.Join(eviction.Policies.Names(), ", ")},
 		"unknown task":     {[]string{"eval", "--task", "chian"}, "want one of: "},
 		"budget 0":         {[]string{"run", "--budget", "0", "--example", "copy"}, "budget: got 0"},
 		"negative budget":  {[]string{"eval", "--budget", "32,-1"}, "budget: got -1"},
