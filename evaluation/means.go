@@ -21,7 +21,7 @@ type Mean struct {
 
 	// Means of the optional measures; nil unless every row has the measure, since a
 	// mean over other tasks than the neighbour's would be compared with it.
-	HitRate, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
+	HitRate, TrafficBytes, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
 }
 
 // Label names the policy and adapter for people, as [Row.Label] does.
@@ -71,6 +71,7 @@ func meanByPolicy(rows []Row) []Mean {
 		m.HitRate = meanOf(cells, func(r Row) *float64 { return r.HitRate })
 		m.TTFTMillis = meanOf(cells, func(r Row) *float64 { return r.TTFTMillis })
 		m.TTFTOverhead = meanOf(cells, func(r Row) *float64 { return r.TTFTOverhead })
+		m.TrafficBytes = meanOf(cells, func(r Row) *float64 { return r.TrafficBytes })
 		m.DecodeTokensPerSecond = meanOf(cells, func(r Row) *float64 { return r.DecodeTokensPerSecond })
 		means = append(means, m)
 	}

@@ -28,9 +28,10 @@ type Row struct {
 	KeptBytes int64 `json:"kept_bytes"` // real bytes held after eviction, mean over samples
 	FullBytes int64 `json:"full_bytes"` // the same for the full cache
 
-	TTFTMillis            *float64 `json:"ttft_ms,omitempty"`             // time to first token
-	TTFTOverhead          *float64 `json:"ttft_overhead,omitempty"`       // time added to a plain prefill, as a share of it: 0.03 is 3% more
-	DecodeTokensPerSecond *float64 `json:"decode_tokens_per_s,omitempty"` // after the first token
+	TrafficBytes          *float64 `json:"traffic_bytes_per_step,omitempty"` // that the attention of a decoding step reads, mean over steps
+	TTFTMillis            *float64 `json:"ttft_ms,omitempty"`                // time to first token
+	TTFTOverhead          *float64 `json:"ttft_overhead,omitempty"`          // time added to a plain prefill, as a share of it: 0.03 is 3% more
+	DecodeTokensPerSecond *float64 `json:"decode_tokens_per_s,omitempty"`    // after the first token
 }
 
 // Label names the row's policy and adapter for people: "lookaheadkv/shipped".
@@ -67,6 +68,7 @@ func (r Row) Validate() error {
 		}
 	}
 	optional("hit_rate", r.HitRate, 0, 1, "a share in [0, 1]")
+	optional("traffic_bytes_per_step", r.TrafficBytes, 0, math.MaxFloat64, "a finite number ≥ 0")
 	optional("ttft_ms", r.TTFTMillis, 0, math.MaxFloat64, "a finite number ≥ 0")
 	optional("ttft_overhead", r.TTFTOverhead, -1, math.MaxFloat64, "a finite number ≥ -1")
 	optional("decode_tokens_per_s", r.DecodeTokensPerSecond, 0, math.MaxFloat64, "a finite number ≥ 0")

@@ -166,6 +166,8 @@ func measuresOf(means []Mean) []measure {
 				}
 				return formatPercent(m.KeptBytes / m.FullBytes)
 			}},
+		{"read\nKiB", "read: by the attention of a decoding step, with what chooses the entries",
+			optional(func(m Mean) *float64 { return m.TrafficBytes }, formatKiB)},
 		{"TTFT\n+%", "TTFT: time added to a plain prefill before the first token",
 			optional(func(m Mean) *float64 { return m.TTFTOverhead }, formatOverhead)},
 		{"decode\ntok/s", "decode: tokens per second after the first",

@@ -64,6 +64,14 @@ type Traffic struct {
 // PerStep is the mean over steps, 0 before the first.
 func (t Traffic) PerStep() float64 { return float64(t.Bytes) / float64(max(1, t.Steps)) }
 
+// Plus is the traffic of both.
+func (t Traffic) Plus(other Traffic) Traffic {
+	return Traffic{
+		Steps: t.Steps + other.Steps, Bytes: t.Bytes + other.Bytes,
+		Estimation: t.Estimation + other.Estimation, Most: max(t.Most, other.Most),
+	}
+}
+
 func (t *Traffic) add(layer int, read, estimation int64) {
 	if layer == 0 {
 		t.Steps++
@@ -83,7 +91,7 @@ func (rt *Runtime) NewSession(named *Named, budget int) (*Session, error) {
 	}
 	m := rt.Runner.Model
 	return &Session{
-		Prompt:  Prompt{Budget: budget, MaxNew: rt.MaxNew, Config: &m.Config},
+		Prompt:  Prompt{Budget: budget, Config: &m.Config},
 		Cache:   m.NewCache(),
 		runtime: rt, method: named.Method,
 	}, nil
@@ -121,7 +129,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
 		}
 	}
 	start := time.Now()
-	s.Prompt.Tokens, s.Prompt.Response = tokens, response
+	s.Prompt.Tokens, s.Prompt.Response, s.Prompt.MaxNew = tokens, response, rt.MaxNew
 	s.Prompt.Entries = len(tokens) + s.mostEntries()
 	s.FullBytes, s.PeakBytes, s.Traffic = 0, 0, Traffic{}
 	r := &request{method: s.method, prompt: s.Prompt}

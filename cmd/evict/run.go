@@ -128,6 +128,7 @@ func answer(ctx context.Context, out, info io.Writer, l *loaded, c evaluation.Co
 		}
 	}
 	rt := eviction.NewRuntime(l.Model)
+	rt.MaxNew = o.maxNew
 	var plain time.Duration
 	if o.compare {
 		full, err := eviction.New("full", 0, nil, nil)
@@ -146,7 +147,7 @@ func answer(ctx context.Context, out, info io.Writer, l *loaded, c evaluation.Co
 	if err != nil {
 		return err
 	}
-	prefilled := s.Cache.Bytes()
+	prefilled := s.Bytes()
 	var stream *tokenizer.Stream
 	if tokenizerErr == nil {
 		stream = t.NewStream(true)
@@ -191,8 +192,20 @@ func answer(ctx context.Context, out, info io.Writer, l *loaded, c evaluation.Co
 		fmt.Fprintf(info, ", plain prefill %.1f ms", ms(plain))
 	}
 	fmt.Fprintf(info, "; peak of the cache during prefill %.1f KiB\n", kib(s.PeakBytes))
-	fmt.Fprintf(info, "%d tokens at %.0f tokens/s\n", len(tokens), float64(len(tokens))/elapsed.Seconds())
+	fmt.Fprintf(info, "%d tokens at %.0f tokens/s%s\n", len(tokens), float64(len(tokens))/elapsed.Seconds(), trafficNote(s.Traffic))
 	return nil
+}
+
+// trafficNote says what a decoding step has read, if there was any.
+func trafficNote(t eviction.Traffic) string {
+	if t.Steps == 0 {
+		return ""
+	}
+	note := fmt.Sprintf("; attention reads %.1f KiB per step", t.PerStep()/1024)
+	if t.Estimation > 0 {
+		note += fmt.Sprintf(", %.1f of them to choose", float64(t.Estimation)/float64(t.Steps)/1024)
+	}
+	return note
 }
 
 func kib(b int64) float64        { return float64(b) / 1024 }
