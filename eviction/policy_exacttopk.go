@@ -1,9 +1,9 @@
 package eviction
 
 import (
-	"math"
 	"slices"
 
+	"glimpse/internal/simd"
 	"glimpse/model"
 )
 
@@ -28,7 +28,7 @@ type exactState struct{ *sparseState }
 func (st *exactState) Select(s *model.SparseStep) (int64, error) {
 	heads := st.heads[s.Layer]
 	choice, dense := make([][]int32, len(heads)), !st.pooled
-	var logs []float32
+	var probabilities []float32
 	width, group := 0, 0
 	for h, x := range heads {
 		x.add(int32(s.Cache.Entries(s.Layer, h)-1), nil)
@@ -38,14 +38,15 @@ func (st *exactState) Select(s *model.SparseStep) (int64, error) {
 			continue
 		}
 		dense = false
-		if logs == nil {
+		if probabilities == nil {
 			scores := s.Scores()
-			logs, width, group = scores.Float32s(), scores.Width(), scores.Dim0()/len(heads)
+			probabilities, width, group = scores.Float32s(), scores.Width(), scores.Dim0()/len(heads)
+			simd.ExpSum(probabilities, probabilities, 0)
 		}
-		p := make([]float64, len(x.idx)-from)
+		p := make([]float32, len(x.idx)-from)
 		for i, j := range x.idx[from:] {
 			for g := h * group; g < (h+1)*group; g++ {
-				p[i] += math.Exp(float64(logs[g*width+int(j)]))
+				p[i] += probabilities[g*width+int(j)]
 			}
 		}
 		choice[h] = x.top(p, from, st.budget)

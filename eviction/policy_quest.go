@@ -3,6 +3,7 @@ package eviction
 import (
 	"math"
 
+	"glimpse/internal/simd"
 	"glimpse/model"
 )
 
@@ -32,24 +33,37 @@ func (m quest) StartSparse(s *Session) SparseState {
 	return newSparseState(s, m, denseLayers(m.dense, 2, s.Cache.Layers()), m.page, 2)
 }
 
-func (quest) estimate(x *pageIndex, q [][]float64, from, room int) (probabilities [][]float64, start, read int) {
+func (quest) estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int) {
 	dim := len(q[0])
 	for 2*dim*(x.pages()-from/x.size) > room {
 		x.double()
 	}
 	first := from / x.size
 	pages := x.pages() - first
-	for _, query := range q {
-		bound := make([]float64, pages)
-		for i, v := range query {
-			v /= math.Sqrt(float64(dim))
-			lo, hi := x.lo[i][first:], x.hi[i][first:]
-			for p := range bound {
-				bound[p] += max(v*float64(lo[p]), v*float64(hi[p]))
+	for range q {
+		probabilities = append(probabilities, make([]float32, pages))
+	}
+	scale := float32(1 / math.Sqrt(float64(dim)))
+	for i := range dim {
+		var minima, maxima bool // read in this dimension
+		for g, query := range q {
+			v := query[i] * scale
+			if v < 0 { // m ≤ M, so the sign tells the larger product
+				minima = true
+				simd.Axpy(v, x.lo[i][first:], probabilities[g])
+			} else {
+				maxima = true
+				simd.Axpy(v, x.hi[i][first:], probabilities[g])
 			}
 		}
-		softmaxInPlace(bound)
-		probabilities = append(probabilities, bound)
+		for _, used := range []bool{minima, maxima} {
+			if used {
+				read += pages
+			}
+		}
 	}
-	return probabilities, from, 2 * dim * pages
+	for _, p := range probabilities {
+		softmaxInPlace(p)
+	}
+	return probabilities, from, read
 }

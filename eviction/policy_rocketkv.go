@@ -93,7 +93,7 @@ func (m rocketkv) StartSparse(s *Session) SparseState {
 // group, scores the pages, and the k₂ entries of the best pages are attended to.
 type hsa struct{ components int }
 
-func (m hsa) estimate(x *pageIndex, q [][]float64, from, room int) (probabilities [][]float64, start, read int) {
+func (m hsa) estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int) {
 	for x.pages()-from/x.size > room {
 		x.double()
 	}
@@ -104,7 +104,7 @@ func (m hsa) estimate(x *pageIndex, q [][]float64, from, room int) (probabilitie
 	probabilities = partialLogits(q, dims, func(i int32) []float32 {
 		sum := 0.0
 		for _, query := range q {
-			sum += query[i]
+			sum += float64(query[i])
 		}
 		if sum >= 0 {
 			return x.hi[i][first:]

@@ -48,7 +48,7 @@ func (m sparq) StartSparse(s *Session) SparseState {
 	return st
 }
 
-func (m sparq) estimate(x *pageIndex, q [][]float64, from, room int) (probabilities [][]float64, start, read int) {
+func (m sparq) estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int) {
 	start = max(from, len(x.idx)-room)
 	n := len(x.idx) - start
 	r := min(room/n, len(q[0]))

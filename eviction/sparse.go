@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -102,7 +103,7 @@ func (x *pageIndex) bytes() int64 {
 // top are the indices of the want best entries from position from of idx on.
 // Entries have the scores of their pages, scores[0] being that of the page of
 // position from; of equal scores the lower position wins.
-func (x *pageIndex) top(scores []float64, from, want int) []int32 {
+func (x *pageIndex) top(scores []float32, from, want int) []int32 {
 	first := from / x.size
 	span := func(page int32) (int, int) { // positions in idx
 		at := (first + int(page)) * x.size
@@ -144,7 +145,7 @@ func (x *pageIndex) top(scores []float64, from, want int) []int32 {
 // are by query and page, the first page being that of position start, which may be
 // behind from where room does not reach further back.
 type estimator interface {
-	estimate(x *pageIndex, q [][]float64, from, room int) (probabilities [][]float64, start, read int)
+	estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int)
 }
 
 // sparseState chooses by estimated scores. Half of the budget is for the traffic
@@ -228,7 +229,7 @@ func (st *sparseState) Select(s *model.SparseStep) (int64, error) {
 				sum := 0.0
 				for _, j := range choice[h] { // pages are entries here
 					at, _ := slices.BinarySearch(x.idx, j)
-					sum += p[at-start]
+					sum += float64(p[at-start])
 				}
 				share[h] = append(share[h], sum)
 			}
@@ -245,9 +246,9 @@ func (st *sparseState) Select(s *model.SparseStep) (int64, error) {
 }
 
 // groupQueries are the queries of a step by KV head.
-func groupQueries(q *kernels.Tensor, kvHeads int) [][][]float64 {
-	flat, dim := q.Float64s(), q.Shape[2]
-	out := make([][][]float64, kvHeads)
+func groupQueries(q *kernels.Tensor, kvHeads int) [][][]float32 {
+	flat, dim := q.Float32s(), q.Shape[2]
+	out := make([][][]float32, kvHeads)
 	group := q.Shape[1] / kvHeads
 	for h := range q.Shape[1] {
 		out[h/group] = append(out[h/group], flat[h*dim:][:dim])
@@ -256,38 +257,29 @@ func groupQueries(q *kernels.Tensor, kvHeads int) [][][]float64 {
 }
 
 // softmaxInPlace turns logits into probabilities.
-func softmaxInPlace(x []float64) {
-	top, sum := slices.Max(x), 0.0
-	for i, v := range x {
-		x[i] = math.Exp(v - top)
-		sum += x[i]
-	}
-	for i := range x {
-		x[i] /= sum
-	}
+func softmaxInPlace(x []float32) {
+	simd.Scale(1/simd.ExpSum(x, x, simd.Max(x)), x)
 }
 
 // meanOf is the mean over queries.
-func meanOf(probabilities [][]float64) []float64 {
+func meanOf(probabilities [][]float32) []float32 {
 	if len(probabilities) == 1 {
 		return probabilities[0]
 	}
-	out := make([]float64, len(probabilities[0]))
+	out := make([]float32, len(probabilities[0]))
 	for _, p := range probabilities {
-		for j, v := range p {
-			out[j] += v / float64(len(probabilities))
-		}
+		simd.Axpy(1/float32(len(probabilities)), p, out)
 	}
 	return out
 }
 
 // largest are the k dimensions with the largest sum over queries of the absolute
 // components, ascending.
-func largest(q [][]float64, k int) []int32 {
+func largest(q [][]float32, k int) []int32 {
 	size := make([]float64, len(q[0]))
 	for _, x := range q {
 		for i, v := range x {
-			size[i] += math.Abs(v)
+			size[i] += math.Abs(float64(v))
 		}
 	}
 	return kernels.TopK(size, k)
@@ -296,26 +288,23 @@ func largest(q [][]float64, k int) []int32 {
 // partialLogits adds to logits the products of the queries with bound in some
 // dimensions, divided by the temperature of a partial product, √(d·‖q̂‖₁/‖q‖₁),
 // where q̂ are the query's components in these dimensions (SparQ eq. 5).
-func partialLogits(q [][]float64, dims []int32, bound func(i int32) []float32, pages int) [][]float64 {
-	out := make([][]float64, len(q))
+func partialLogits(q [][]float32, dims []int32, bound func(i int32) []float32, pages int) [][]float32 {
+	out := make([][]float32, len(q))
 	for g, x := range q {
 		some, all := 0.0, 0.0
 		for _, v := range x {
-			all += math.Abs(v)
+			all += math.Abs(float64(v))
 		}
 		for _, i := range dims {
-			some += math.Abs(x[i])
+			some += math.Abs(float64(x[i]))
 		}
-		out[g] = make([]float64, pages)
+		out[g] = make([]float32, pages)
 		if some == 0 {
 			continue
 		}
 		scale := 1 / math.Sqrt(float64(len(x))*some/all)
 		for _, i := range dims {
-			w := x[i] * scale
-			for p, v := range bound(i) {
-				out[g][p] += w * float64(v)
-			}
+			simd.Axpy(x[i]*float32(scale), bound(i), out[g])
 		}
 	}
 	return out
