@@ -77,7 +77,7 @@ func (p *prefillPass) project(l int, h *kernels.Tensor, pos []int32) (k *kernels
 }
 
 func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
-	c, b := &p.Model.Config, p.Model.Backend
+	c := &p.Model.Config
 	n := len(p.pos)
 	p.startAllRows(o)
 	for _, chunk := range p.chunks(n) {
@@ -92,13 +92,8 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
 		if p.opt.Capture.AllRows {
 			lse = p.alloc(c.Heads, len(pos))
 		}
-		attended, after, err := p.restrict(p.opt.Sparse, p.cache, l, a)
-		if err != nil {
+		if err := p.attention(l, o, out, lse, a); err != nil {
 			return err
-		}
-		b.Attention(out, lse, attended)
-		if after != nil {
-			after(out)
 		}
 		p.finish(l, x, h, out, noLowRank)
 		if lse != nil {
@@ -145,27 +140,50 @@ func (p *prefillPass) lastLayer(l int, o *Observation) error {
 	h := p.norm(x, p.Model.Network.Layers[l].AttentionNorm)
 	q := p.query(l, h, pos, noLowRank)
 	a := p.attend(p.cache, l, q, pos)
-	p.windows(o, a, q, k)
 	if p.opt.CacheOnly {
+		p.windows(o, a, q, k)
 		return nil
 	}
-	attended, after, err := p.restrict(p.opt.Sparse, p.cache, l, rowsOf(a, rows-1, rows))
-	if err != nil {
+	out := p.alloc(1, c.Heads*c.HeadDim)
+	if err := p.attention(l, o, out, nil, rowsOf(a, rows-1, rows)); err != nil {
 		return err
 	}
-	out := p.alloc(1, c.Heads*c.HeadDim)
-	b.Attention(out, nil, attended)
-	if after != nil {
-		after(out)
-	}
+	p.windows(o, a, q, k)
 	p.finish(l, p.x.Rows(n-1, n), h.Rows(rows-1, rows), out, noLowRank)
 	return nil
 }
 
-// windows observes the last rows of q, the queries of the last chunk.
+// attention computes the output of rows that attend. A decoding step is observed
+// by the same operation, whatever the width of the windows.
+func (p *prefillPass) attention(l int, o *Observation, out, lse *kernels.Tensor, a *kernels.Attend) error {
+	b, windows := p.Model.Backend, len(p.opt.Capture.Windows)
+	if len(p.pos) == 1 && windows > 0 && p.opt.Sparse == nil {
+		if lse == nil {
+			lse = p.alloc(a.Heads(), 1)
+		}
+		scores := p.scores(a, p.arena)
+		b.ObserveAttention(out, lse, scores, a)
+		for range windows {
+			o.Windows = append(o.Windows, scores)
+		}
+		return nil
+	}
+	attended, after, err := p.restrict(p.opt.Sparse, p.cache, l, a)
+	if err != nil {
+		return err
+	}
+	b.Attention(out, lse, attended)
+	if after != nil {
+		after(out)
+	}
+	return nil
+}
+
+// windows observes the last rows of q, the queries of the last chunk, unless that
+// is done.
 func (p *prefillPass) windows(o *Observation, a *kernels.Attend, q, k *kernels.Tensor) {
 	rows := q.Dim0()
-	for _, w := range p.opt.Capture.Windows {
+	for _, w := range p.opt.Capture.Windows[len(o.Windows):] {
 		window := rowsOf(a, rows-min(w, rows), rows)
 		o.Windows = append(o.Windows, p.Runner.observe(window, p.arena))
 	}
