@@ -120,6 +120,7 @@ var hostileRows = []struct {
 	{"hit rate above one", func(r *Row) { r.HitRate = new(1.5) }, "hit_rate: got 1.5"},
 	{"infinite time", func(r *Row) { r.TTFTMillis = new(math.Inf(1)) }, "ttft_ms: got +Inf"},
 	{"overhead below nothing", func(r *Row) { r.TTFTOverhead = new(-1.5) }, "ttft_overhead: got -1.5"},
+	{"negative traffic", func(r *Row) { r.TrafficBytes = new(-1.0) }, "traffic_bytes_per_step: got -1"},
 	{"NaN speed", func(r *Row) { r.DecodeTokensPerSecond = new(math.NaN()) }, "decode_tokens_per_s: got NaN"},
 	{"no policy", func(r *Row) { r.Policy = "" }, "policy"},
 	{"policy with a line break", func(r *Row) { r.Policy = "a\nb" }, `policy: got "a\nb"`},

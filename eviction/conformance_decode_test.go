@@ -314,3 +314,35 @@ func TestRocketKVMTPicksAnew(t *testing.T) {
 	}
 	generate(t, s, 20)
 }
+
+// TestSlidingWindows: in layers with a window, what is out of sight is neither
+// chosen nor counted; within an ample budget everything is as with the full cache.
+func TestSlidingWindows(t *testing.T) {
+	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Named) {
+		m.Config.Windows = []int{0, 8, 8, 20}
+		defer func() { m.Config.Windows = nil }()
+		tokens := modeltest.Tokens(m, 6, 60)
+		answer := func(p *eviction.Named, budget int) (*eviction.Session, []int32) {
+			s := prefill(t, m, p, tokens, budget)
+			return s, generate(t, s, 30)
+		}
+		full, want := answer(policy(t, m, "full"), 1)
+		heads := int64(m.Config.KVHeads)
+		if got := full.Traffic.Most - heads*entryBytes(m)*(8+8+20+60+29); got != 0 {
+			t.Errorf("the full cache: a step reads %d bytes too many", got)
+		}
+		if _, got := answer(p, 100); !slices.Equal(got, want) {
+			t.Errorf("response %v, want %v", got, want)
+		}
+		s, first := answer(p, 12)
+		if _, again := answer(p, 12); !slices.Equal(first, again) {
+			t.Errorf("responses %v and %v", first, again)
+		}
+		if _, sparse := p.Method.(eviction.SparseDecoder); !sparse {
+			return
+		}
+		if limit := heads * entryBytes(m) * (12 + 8 + 8 + 12); s.Traffic.Most > limit {
+			t.Errorf("a step reads %d bytes, want at most %d", s.Traffic.Most, limit)
+		}
+	})
+}

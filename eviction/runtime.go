@@ -225,8 +225,8 @@ type Plan struct {
 }
 
 // Study is one prompt with its full cache and the plans of several policies at
-// several budgets, all observed in one pass. It is for measurements: a Session
-// never holds the full cache.
+// several budgets, all observed in one pass. It is for measurements: it holds the
+// full cache, which most sessions never do.
 type Study struct {
 	Prompt   Prompt
 	Cache    *model.Cache // full

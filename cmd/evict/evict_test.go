@@ -88,6 +88,42 @@ func TestEvalJSON(t *testing.T) {
 	}
 }
 
+// TestEvalOfTwoTurns: every policy answers a second turn; what its steps read is
+// within the budget of a sparse policy, and what it holds for the others.
+func TestEvalOfTwoTurns(t *testing.T) {
+	const budget, tokens, pair = 32, 256, 4 * 2 * 32 * 4 * 2 // bytes of a pair in all heads
+	out, _, err := execute(t, "eval", "--policy", "full,snapkv,h2o,d2o,quest,sparq,exact-topk,rocketkv,rocketkv-mt", "--budget", "32", "--task", "turns", "--tokens", "256", "--samples", "4", "--timings=false", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []struct {
+		Policy  string
+		Traffic float64 `json:"traffic_bytes_per_step"`
+		Kept    float64 `json:"kept_bytes"`
+		Right   float64 `json:"accuracy"`
+	}
+	if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 9 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	for _, r := range rows {
+		read, kept := r.Traffic/pair, r.Kept/pair
+		switch r.Policy {
+		case "full":
+			if read < tokens || read > tokens+40 || kept != tokens || r.Right < 0.7 {
+				t.Errorf("%+v: reads %.1f pairs per head and step", r, read)
+			}
+		case "snapkv", "h2o", "d2o":
+			if read < budget/2 || read > budget+16 || kept > budget {
+				t.Errorf("%+v: reads %.1f pairs and holds %.1f", r, read, kept)
+			}
+		default:
+			if read < budget/2 || read > budget || kept <= budget {
+				t.Errorf("%+v: reads %.1f pairs and holds %.1f", r, read, kept)
+			}
+		}
+	}
+}
+
 func TestPoliciesJSON(t *testing.T) {
 	out, _, err := execute(t, "policies", "--json")
 	if err != nil {

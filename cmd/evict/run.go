@@ -147,7 +147,12 @@ func answer(ctx context.Context, out, info io.Writer, l *loaded, c evaluation.Co
 	if err != nil {
 		return err
 	}
-	prefilled := s.Bytes()
+	prefilled, kept := s.Bytes(), 0
+	for layer := range s.Cache.Layers() {
+		for h := range s.Cache.KVHeads() {
+			kept += s.Cache.Entries(layer, h)
+		}
+	}
 	var stream *tokenizer.Stream
 	if tokenizerErr == nil {
 		stream = t.NewStream(true)
@@ -177,12 +182,6 @@ func answer(ctx context.Context, out, info io.Writer, l *loaded, c evaluation.Co
 			verdict = "right"
 		}
 		fmt.Fprintf(info, "the answer is %s\n", verdict)
-	}
-	kept := 0
-	for _, layer := range s.Kept {
-		for _, head := range layer {
-			kept += len(head)
-		}
 	}
 	heads := l.Config.Layers * l.Config.KVHeads
 	fmt.Fprintf(info, "policy %s, budget %d: kept %d of %d pairs per KV head on average, %.1f of %.1f KiB (%.1f%%)\n",
