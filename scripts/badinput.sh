@@ -130,6 +130,9 @@ refuse "unknown device" "cpu" "${example[@]}" --device abacus
 
 echo "== prompts"
 refuse "empty prompt" "empty" evict run ""
+refuse "chat: budget 0" "budget: got 0" evict chat --budget 0
+refuse "chat: unknown task" "want one of" evict chat --policy full --example chian
+refuse "chat: unknown option" "page, dense" evict chat --policy quest --set quest.pages=4
 refuse "blank prompt" "empty" evict run "   "
 refuse "blank prompt from standard input" "empty" evict run --prompt -
 refuse "no prompt" "exactly one" evict run
