@@ -116,10 +116,15 @@ type Named struct {
 	Policy   Policy
 	Settings Settings
 	Method   Method
+	Second   SparseDecoder // of a composition, see [Staged]; else nil
 }
 
-// New makes the named policy with its default options and the overrides.
+// New makes the named policy with its default options and the overrides, or the
+// composition "first+second" of two.
 func New(name string, seed uint64, overrides Overrides, adapter model.Adapter) (*Named, error) {
+	if strings.Contains(name, "+") {
+		return newStaged(name, seed, overrides, adapter)
+	}
 	p, err := Policies.Lookup(name)
 	if err != nil {
 		return nil, err

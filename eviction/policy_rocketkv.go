@@ -39,9 +39,16 @@ type Compression struct {
 func SplitCompression(c float64) Compression {
 	c = max(1, c)
 	r := min(0.2+0.06*math.Log2(c), 0.8)
-	second := math.Pow(c, 1-r)
-	page := math.Ceil(math.Sqrt(second) - 1e-9)
-	return Compression{R: r, First: math.Pow(c, r), Page: int(page), Head: second / page}
+	out := Compression{R: r, First: math.Pow(c, r)}
+	out.Page, out.Head = splitHSA(math.Pow(c, 1-r))
+	return out
+}
+
+// splitHSA splits the compression of hybrid sparse attention evenly between pages
+// and dimensions.
+func splitHSA(c float64) (page int, head float64) {
+	p := math.Ceil(math.Sqrt(c) - 1e-9)
+	return int(p), c / p
 }
 
 // rocketkv is two parts: snapkv, whose scores are summed over window and group and
@@ -50,8 +57,8 @@ func SplitCompression(c float64) Compression {
 // that leaves. So it holds more than B entries and reads as much as B of them.
 type rocketkv struct{ snapkv }
 
-// split is the split for a prompt, and the entries that its first stage keeps.
-func (m rocketkv) split(p Prompt) (Compression, int) {
+// splitPrompt is the split for a prompt, and the entries that its first stage keeps.
+func splitPrompt(p Prompt) (Compression, int) {
 	length := p.Entries + p.MaxNew
 	c := SplitCompression(float64(length) / float64(p.Budget))
 	return c, max(p.Budget, int(float64(length)/c.First+1e-9))
@@ -59,7 +66,7 @@ func (m rocketkv) split(p Prompt) (Compression, int) {
 
 // firstStage is the prompt as snapkv sees it.
 func (m rocketkv) firstStage(p Prompt) Prompt {
-	_, p.Budget = m.split(p)
+	_, p.Budget = splitPrompt(p)
 	return p
 }
 
@@ -75,44 +82,12 @@ func (m rocketkv) Protect(p Prompt) (sink, recent int) { return m.snapkv.Protect
 func (m rocketkv) LayerBudgets(p Prompt) []int {
 	out := make([]int, p.Config.Layers)
 	for l := range out {
-		_, out[l] = m.split(p)
+		_, out[l] = splitPrompt(p)
 	}
 	return out
 }
 
 func (m rocketkv) StartSparse(s *Session) SparseState {
-	c, _ := m.split(s.Prompt)
-	dim := s.Prompt.Config.HeadDim
-	return newSparseState(s, hsa{components: max(1, int(float64(dim)/c.Head+1e-9))}, 0, c.Page, 2)
-}
-
-// hsa is hybrid sparse attention (rocketkv.txt algorithm 1): i₁ are the k₁
-// dimensions with the largest |q|, summed over the group; the sign of the summed
-// query picks the page's maximum or minimum in each of them; the softmax of the
-// partial products, with the temperature √(d·‖q[i₁]‖₁/‖q‖₁), averaged over the
-// group, scores the pages, and the k₂ entries of the best pages are attended to.
-type hsa struct{ components int }
-
-func (m hsa) estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int) {
-	for x.pages()-from/x.size > room {
-		x.double()
-	}
-	first := from / x.size
-	pages := x.pages() - first
-	k := min(m.components, len(q[0]), room/pages)
-	dims := largest(q, k)
-	probabilities = partialLogits(q, dims, func(i int32) []float32 {
-		sum := 0.0
-		for _, query := range q {
-			sum += float64(query[i])
-		}
-		if sum >= 0 {
-			return x.hi[i][first:]
-		}
-		return x.lo[i][first:]
-	}, pages)
-	for _, p := range probabilities {
-		softmaxInPlace(p)
-	}
-	return probabilities, from, pages * k
+	c, _ := splitPrompt(s.Prompt)
+	return startHSA(s, c.Page, c.Head)
 }

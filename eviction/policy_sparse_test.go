@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	for _, name := range []string{"quest", "sparq", "exact-topk"} {
+	for _, name := range []string{"quest", "sparq", "exact-topk", "hsa"} {
 		naivePolicies[name] = func(c *naiveCase) naivePlan { return naivePlan{budgets: c.uniform(c.n())} }
 	}
 	naiveDecoders["quest"] = func(c *naiveCase, _ naivePlan, _ [][][]int32) naiveDecoder {
@@ -79,8 +79,7 @@ func init() {
 		}
 		return naivePlan{scores: scores, budgets: c.uniform(first), recent: w}
 	}
-	hsa := func(c *naiveCase, _ naivePlan, _ [][][]int32) naiveDecoder {
-		split, _ := c.rocketSplit()
+	hsa := func(c *naiveCase, split eviction.Compression) naiveDecoder {
 		return c.sparse(func(queries [][]float64, visible []pair, half int) []float64 {
 			dim := len(queries[0])
 			page := split.Page
@@ -115,7 +114,15 @@ func init() {
 		}, nil)
 	}
 	for _, name := range []string{"rocketkv", "rocketkv-mt"} {
-		naivePolicies[name], naiveDecoders[name] = rocket, hsa
+		naivePolicies[name], naiveDecoders[name] = rocket, func(c *naiveCase, _ naivePlan, _ [][][]int32) naiveDecoder {
+			split, _ := c.rocketSplit()
+			return hsa(c, split)
+		}
+	}
+	naiveDecoders["hsa"] = func(c *naiveCase, _ naivePlan, _ [][][]int32) naiveDecoder {
+		all := max(1, float64(c.n()+c.maxNew)/float64(c.budget))
+		page := math.Ceil(math.Sqrt(all) - 1e-9)
+		return hsa(c, eviction.Compression{Page: int(page), Head: all / page})
 	}
 }
 

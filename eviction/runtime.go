@@ -256,7 +256,7 @@ func (rt *Runtime) Study(ctx context.Context, policies []*Named, tokens []int32,
 			}
 			p := s.Prompt
 			p.Budget = budget
-			r := &request{method: n.Method, prompt: p}
+			r := &request{method: n.Method, prompt: firstStage(p, n.Second)}
 			s.Plans = append(s.Plans, &Plan{Named: n, Budget: budget, request: r})
 			if _, ok := n.Method.(Responder); ok {
 				after = append(after, r)
@@ -332,9 +332,11 @@ func (s *Study) Session(plan *Plan) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	prompt := r.prompt
+	prompt.Budget = plan.Budget
 	out := &Session{
-		Prompt: r.prompt, Cache: cache, Logits: s.Logits, FullBytes: s.FullBytes,
-		runtime: s.runtime, method: r.method, history: s.Prompt.Tokens,
+		Prompt: prompt, Cache: cache, Logits: s.Logits, FullBytes: s.FullBytes,
+		runtime: s.runtime, method: r.method, second: plan.Named.Second, history: s.Prompt.Tokens,
 	}
 	if merges {
 		if err := out.evict(r); err != nil {

@@ -37,8 +37,9 @@ type Session struct {
 
 	runtime *Runtime
 	method  Method
-	history []int32 // all tokens that were run
-	pending []int32 // the last generated token, which was not run
+	second  SparseDecoder // of a composition
+	history []int32       // all tokens that were run
+	pending []int32       // the last generated token, which was not run
 	turns   int
 	ready   bool // a prompt has run and was not answered
 
@@ -93,7 +94,7 @@ func (rt *Runtime) NewSession(named *Named, budget int) (*Session, error) {
 	return &Session{
 		Prompt:  Prompt{Budget: budget, Config: &m.Config},
 		Cache:   m.NewCache(),
-		runtime: rt, method: named.Method,
+		runtime: rt, method: named.Method, second: named.Second,
 	}, nil
 }
 
@@ -132,7 +133,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
 	s.Prompt.Tokens, s.Prompt.Response, s.Prompt.MaxNew = tokens, response, rt.MaxNew
 	s.Prompt.Entries = len(tokens) + s.mostEntries()
 	s.FullBytes, s.PeakBytes, s.Traffic = 0, 0, Traffic{}
-	r := &request{method: s.method, prompt: s.Prompt}
+	r := &request{method: s.method, prompt: firstStage(s.Prompt, s.second)}
 	r.carry, _ = s.decode.(Carrier)
 	drafter, _ := s.method.(Drafter)
 	_, waits := s.method.(CrossLayerAllocator)
@@ -175,6 +176,14 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
 	return nil
 }
 
+// firstStage is the prompt as the first stage of a composition sees it.
+func firstStage(p Prompt, second SparseDecoder) Prompt {
+	if second != nil {
+		_, p.Budget = splitPrompt(p)
+	}
+	return p
+}
+
 func (s *Session) mostEntries() int {
 	most := 0
 	for l := range s.Cache.Layers() {
@@ -213,6 +222,9 @@ func (s *Session) begin(r *request) {
 	}
 	if d, ok := s.method.(SparseDecoder); ok {
 		s.sparse = d.StartSparse(s)
+	}
+	if s.second != nil {
+		s.sparse = s.second.StartSparse(s)
 	}
 }
 

@@ -191,7 +191,7 @@ func (l *loaded) contenders(list string) ([]evaluation.Contender, error) {
 	}
 	var out []evaluation.Contender
 	for i, name := range names {
-		policy, err := eviction.Policies.Lookup(name)
+		policy, err := eviction.LookupPolicy(name)
 		if err != nil {
 			return nil, err
 		}
