@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"glimpse/eviction"
@@ -271,4 +272,33 @@ func missing(all, held []int32) int {
 		}
 	}
 	return len(held)
+}
+
+// TestSparseTies: queries of zero find everything alike; the lower positions win,
+// also where a page is cut.
+func TestSparseTies(t *testing.T) {
+	folder, err := modeltest.Llama{Layers: 2, Seed: 2}.Folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder = rewrite(t, folder, func(name string, values []float32) {
+		if strings.HasSuffix(name, "q_proj.weight") {
+			clear(values)
+		}
+	})
+	m := modeltest.OpenFolder(t, folder, "reference64")
+	exact := newNaive(m)
+	for _, name := range []string{"quest", "sparq", "exact-topk", "hsa"} {
+		for _, budget := range []int{2, 9, 30} {
+			const n = 50
+			c := &naiveCase{naive: exact, tokens: modeltest.Tokens(m, 3, n), budget: budget}
+			c.prompt = exact.run(exact.empty(), exact.embed(c.tokens), 0, nil)
+			c.full = exact.empty().with(c.prompt)
+			set := []string{}
+			if name == "sparq" { // without attention there is no share to reallocate
+				set = append(set, "sparq.mean=0")
+			}
+			replay(t, fmt.Sprintf("%s budget=%d", name, budget), m, policy(t, m, name, set...), naiveDecoders[name], c)
+		}
+	}
 }

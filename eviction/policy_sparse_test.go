@@ -257,7 +257,9 @@ func (c *naiveCase) sparqScores(queries [][]float64, visible []pair, half int) m
 		row := make([]float64, n)
 		for j := start; j < n; j++ {
 			for _, i := range dims {
-				row[j] += q[i] * visible[j].k[i] / math.Sqrt(float64(dim)*some/all)
+				if some > 0 {
+					row[j] += q[i] * visible[j].k[i] / math.Sqrt(float64(dim)*some/all)
+				}
 			}
 			row[j] = math.Exp(row[j])
 			z += row[j]
