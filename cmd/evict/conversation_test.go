@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"glimpse/datasets"
+	"glimpse/model/modeltest"
 )
 
 // converse runs the chat with lines on standard input.
@@ -123,5 +124,19 @@ func TestChatErrors(t *testing.T) {
 	}
 	if out, _, err := converse(t, "", "--policy", "full"); err != nil || out != "" {
 		t.Errorf("nothing said: %q, %v", out, err)
+	}
+}
+
+// TestChatThatCannotGoOn: a template that writes answers otherwise than it had them
+// begun contradicts what is in the cache.
+func TestChatThatCannotGoOn(t *testing.T) {
+	folder := spoken(t, modeltest.GoldenNamed(t, "qwen3"), 1)
+	args := []string{"--model", folder, "--policy", "full", "--max-new", "3", "--json"}
+	out, _, err := converse(t, "the river\n", args...)
+	if err != nil || strings.Count(out, "\n") != 1 {
+		t.Errorf("one turn: %q, %v", out, err)
+	}
+	if _, _, err := converse(t, "the river\nwas higher\n", args...); err == nil || !strings.Contains(err.Error(), "rewrites what was said before") {
+		t.Errorf("two turns: %v", err)
 	}
 }
