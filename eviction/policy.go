@@ -120,9 +120,9 @@ type Named struct {
 }
 
 // New makes the named policy with its default options and the overrides, or the
-// composition "first+second" of two.
+// composition "first:second" of two.
 func New(name string, seed uint64, overrides Overrides, adapter model.Adapter) (*Named, error) {
-	if strings.Contains(name, "+") {
+	if strings.Contains(name, ":") {
 		return newStaged(name, seed, overrides, adapter)
 	}
 	p, err := Policies.Lookup(name)

@@ -10,9 +10,9 @@ import (
 // Staged makes one policy of two, as rocketkv is of snapkv and hsa: first, which
 // must evict only the prompt, keeps as much of it as rocketkv's adaptive split says
 // (rocketkv.txt §3.6), and second, which must evict nothing, reads as much as the
-// budget of what that leaves. It is called "first+second".
+// budget of what that leaves. It is called "first:second".
 func Staged(first, second *Named) (*Named, error) {
-	name := first.Name + "+" + second.Name
+	name := first.Name + ":" + second.Name
 	_, evicts := first.Method.(DecodeEvicter)
 	_, sparse := first.Method.(SparseDecoder)
 	if evicts || sparse || first.Second != nil {
@@ -28,10 +28,10 @@ func Staged(first, second *Named) (*Named, error) {
 	return &out, nil
 }
 
-// LookupPolicy finds a policy by name; of a composition "first+second" it is the
+// LookupPolicy finds a policy by name; of a composition "first:second" it is the
 // first, which says what else the composition needs.
 func LookupPolicy(name string) (Policy, error) {
-	first, second, staged := strings.Cut(name, "+")
+	first, second, staged := strings.Cut(name, ":")
 	if staged {
 		if _, err := Policies.Lookup(second); err != nil {
 			return Policy{}, err
@@ -42,7 +42,7 @@ func LookupPolicy(name string) (Policy, error) {
 
 // newStaged makes a composition by name.
 func newStaged(name string, seed uint64, overrides Overrides, adapter model.Adapter) (*Named, error) {
-	a, b, _ := strings.Cut(name, "+")
+	a, b, _ := strings.Cut(name, ":")
 	first, err := New(a, seed, overrides, adapter)
 	if err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func TestEveryComposition(t *testing.T) {
 			second := policy(t, m, b)
 			p, err := eviction.Staged(first, second)
 			if ok := (first.Policy.Kind == "none" || first.Policy.Kind == "prefill") && second.Policy.Kind == "decode"; ok != (err == nil) {
-				t.Errorf("%s+%s: %v", a, b, err)
+				t.Errorf("%s:%s: %v", a, b, err)
 			}
 			if err == nil {
 				all = append(all, p)
@@ -86,7 +86,7 @@ func TestEveryComposition(t *testing.T) {
 				held += s.Cache.Entries(l, h)
 			}
 		}
-		evicts := !strings.HasPrefix(p.Name, "full+")
+		evicts := !strings.HasPrefix(p.Name, "full:")
 		if held <= heads*budget || evicts == (held == heads*n) {
 			t.Errorf("%s: holds %d entries", p.Name, held)
 		}
@@ -108,29 +108,29 @@ func TestEveryComposition(t *testing.T) {
 }
 
 func TestCompositionsByName(t *testing.T) {
-	p, err := eviction.New("snapkv+quest", 0, eviction.Overrides{"snapkv": {"window": 5}, "quest": {"page": 4}}, nil)
+	p, err := eviction.New("snapkv:quest", 0, eviction.Overrides{"snapkv": {"window": 5}, "quest": {"page": 4}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Name != "snapkv+quest" || p.Settings.Int("window") != 5 || p.Second == nil || fmt.Sprint(p.Second) != fmt.Sprint(policy(t, nil, "quest", "quest.page=4").Method) {
+	if p.Name != "snapkv:quest" || p.Settings.Int("window") != 5 || p.Second == nil || fmt.Sprint(p.Second) != fmt.Sprint(policy(t, nil, "quest", "quest.page=4").Method) {
 		t.Errorf("%+v", p)
 	}
 	for name, want := range map[string]string{
-		"snapvk+quest":       `unknown policy "snapvk"`,
-		"snapkv+qest":        `unknown policy "qest"`,
-		"snapkv+h2o":         "policy snapkv+h2o: second stage h2o, want a sparse policy of kind decode",
-		"snapkv+rocketkv":    "second stage rocketkv, want a sparse policy",
-		"h2o+quest":          "policy h2o+quest: h2o goes on while decoding, want a first stage",
-		"quest+sparq":        "quest goes on while decoding",
-		"snapkv+quest+sparq": "policy quest+sparq: quest goes on while decoding",
-		"judgeq+quest":       "needs an adapter",
+		"snapvk:quest":       `unknown policy "snapvk"`,
+		"snapkv:qest":        `unknown policy "qest"`,
+		"snapkv:h2o":         "policy snapkv:h2o: second stage h2o, want a sparse policy of kind decode",
+		"snapkv:rocketkv":    "second stage rocketkv, want a sparse policy",
+		"h2o:quest":          "policy h2o:quest: h2o goes on while decoding, want a first stage",
+		"quest:sparq":        "quest goes on while decoding",
+		"snapkv:quest:sparq": "policy quest:sparq: quest goes on while decoding",
+		"judgeq:quest":       "needs an adapter",
 	} {
 		_, err := eviction.New(name, 0, nil, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want it to say %q", name, err, want)
 		}
 	}
-	for name, want := range map[string]string{"snapkv+qest": `unknown policy "qest"`, "snapvk": `unknown policy "snapvk"`} {
+	for name, want := range map[string]string{"snapkv:qest": `unknown policy "qest"`, "snapvk": `unknown policy "snapvk"`} {
 		if _, err := eviction.LookupPolicy(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("look up %s: %v", name, err)
 		}

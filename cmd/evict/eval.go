@@ -33,7 +33,7 @@ decoding speed.
 
 A learned policy is measured once per adapter of its kind. Policies share one
 prefill per prompt; times are measured separately. Budgets are key-value pairs per
-KV head and layer. "full" is reported once, at budget 0. "snapkv+quest" is two
+KV head and layer. "full" is reported once, at budget 0. "snapkv:quest" is two
 policies as rocketkv's two stages: the first keeps part of the prompt, the second
 reads as much as the budget of it.`,
 		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 16

@@ -92,7 +92,7 @@ func TestEvalJSON(t *testing.T) {
 // within the budget of a sparse policy, and what it holds for the others.
 func TestEvalOfTwoTurns(t *testing.T) {
 	const budget, tokens, pair = 32, 256, 4 * 2 * 32 * 4 * 2 // bytes of a pair in all heads
-	out, _, err := execute(t, "eval", "--policy", "full,snapkv,h2o,d2o,quest,sparq,exact-topk,rocketkv,rocketkv-mt,snapkv+hsa", "--budget", "32", "--task", "turns", "--tokens", "256", "--samples", "4", "--timings=false", "--json")
+	out, _, err := execute(t, "eval", "--policy", "full,snapkv,h2o,d2o,quest,sparq,exact-topk,rocketkv,rocketkv-mt,snapkv:hsa", "--budget", "32", "--task", "turns", "--tokens", "256", "--samples", "4", "--timings=false", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}

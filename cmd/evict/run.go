@@ -82,7 +82,7 @@ that it can answer.`,
 	f := cmd.Flags()
 	s.bind(f)
 	p.bind(f)
-	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST+SECOND reads sparsely what the first keeps, as snapkv+quest")
+	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
 	f.IntVar(&o.budget, "budget", 128, "key-value pairs kept per KV head and layer")
 	f.IntVar(&o.maxNew, "max-new", 256, "most tokens of the answer")
 	f.Float64Var(&o.sampling.Temperature, "temperature", 0, "sampling temperature; 0 is greedy")
