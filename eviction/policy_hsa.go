@@ -43,7 +43,7 @@ func (m hsaEstimator) estimate(x *pageIndex, q [][]float32, from, room int) (pro
 	first := from / x.size
 	pages := x.pages() - first
 	k := min(m.components, len(q[0]), room/pages)
-	dims := largest(q, k)
+	dims := largestDims(q, k)
 	probabilities = partialLogits(q, dims, func(i int32) []float32 {
 		sum := 0.0
 		for _, query := range q {

@@ -55,7 +55,7 @@ func (m sparq) estimate(x *pageIndex, q [][]float32, from, room int) (probabilit
 	if m.components > 0 {
 		r = min(r, m.components)
 	}
-	dims := largest(q, r)
+	dims := largestDims(q, r)
 	probabilities = partialLogits(q, dims, func(i int32) []float32 { return x.lo[i][start:] }, n)
 	for _, p := range probabilities {
 		softmaxInPlace(p)

@@ -273,9 +273,9 @@ func meanOf(probabilities [][]float32) []float32 {
 	return out
 }
 
-// largest are the k dimensions with the largest sum over queries of the absolute
+// largestDims are the k dimensions with the largest sum over queries of the absolute
 // components, ascending.
-func largest(q [][]float32, k int) []int32 {
+func largestDims(q [][]float32, k int) []int32 {
 	size := make([]float64, len(q[0]))
 	for _, x := range q {
 		for i, v := range x {
