@@ -18,7 +18,7 @@ import (
 // Contender is a policy that takes part, with the name of the adapter it uses.
 type Contender struct {
 	*eviction.Named
-	Adapter string // "" for policies without one
+	Adapter string // or draft model; "" for policies without one
 }
 
 // Options are the settings of one evaluation.
@@ -49,6 +49,9 @@ type outcome struct {
 	right bool
 	hit   float64
 	kept  int64
+
+	recall, tau float64
+	ranked      bool // recall and tau are measured
 }
 
 // Run answers the prompts of every task under every contender at every budget.
@@ -156,18 +159,23 @@ func (o *Options) row(c Contender, budget int, task string, cell int, outcomes [
 	if c.Name == full {
 		r.Budget = 0
 	}
-	var right, hit float64
+	var right, hit, recall, tau float64
+	ranked := true
 	for i := range outcomes {
 		x := outcomes[i][cell]
 		if x.right {
 			right++
 		}
 		hit += x.hit
+		recall, tau, ranked = recall+x.recall, tau+x.tau, ranked && x.ranked
 		r.KeptBytes += x.kept
 		r.FullBytes += fullBytes[i]
 	}
 	n := float64(o.Samples)
 	r.Accuracy, r.HitRate = right/n, new(hit/n)
+	if ranked {
+		r.Recall, r.KendallTau = new(min(recall/n, 1)), new(min(max(tau/n, -1), 1)) // sums round
+	}
 	r.StdErr = stats.BinomialStdErr(r.Accuracy, o.Samples)
 	r.KeptBytes /= int64(o.Samples)
 	r.FullBytes /= int64(o.Samples)
@@ -207,10 +215,12 @@ func (o *Options) runSample(ctx context.Context, rt *eviction.Runtime, stream *d
 			if err != nil {
 				return nil, 0, fmt.Errorf("%s: policy %s: %w", e.ID, plan.Named.Name, err)
 			}
-			out = append(out, outcome{
+			x := outcome{
 				right: ended && slices.Equal(tokens, e.Answer),
 				hit:   eviction.HitRate(plan.Kept, critical[b].Kept), kept: kept,
-			})
+			}
+			x.recall, x.tau, x.ranked = eviction.Agreement(plan.Scores, critical[b].Scores, plan.Budget)
+			out = append(out, x)
 		}
 	}
 	return out, study.FullBytes, nil
