@@ -19,8 +19,9 @@ type Retrieval struct{ Prompt, Answer []int32 }
 // heads that copy (Wu et al. 2024, Retrieval Head, §2, with the attention itself in
 // place of its largest entry).
 //
-// sink and recent are recorded as the sizes that the pattern is meant for.
-func (rt *Runtime) FindPattern(ctx context.Context, examples []Retrieval, sink, recent int) (*Pattern, error) {
+// sink and recent are recorded as the sizes that the pattern is meant for. onExample,
+// where it is not nil, is told of every finished example.
+func (rt *Runtime) FindPattern(ctx context.Context, examples []Retrieval, sink, recent int, onExample func()) (*Pattern, error) {
 	c := &rt.Runner.Model.Config
 	p := &Pattern{Sink: sink, Recent: recent, Source: rt.Runner.Model.Name, Heads: make([][]float64, c.Layers)}
 	for l := range p.Heads {
@@ -57,6 +58,9 @@ func (rt *Runtime) FindPattern(ctx context.Context, examples []Retrieval, sink, 
 			}
 			input = []int32{next}
 			rows++
+		}
+		if onExample != nil {
+			onExample()
 		}
 	}
 	if rows == 0 {

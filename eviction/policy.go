@@ -246,6 +246,7 @@ func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Named
 
 // Needs are the resources that a policy takes under given options.
 type Needs struct {
+	Scorer         string // policy whose options the scores are made with: itself or another
 	Adapter        string // kind, or ""
 	Draft, Pattern bool
 }
@@ -258,7 +259,7 @@ func NeedsOf(name string, overrides Overrides) (Needs, error) {
 		return Needs{}, err
 	}
 	if p.Scores == "" {
-		return Needs{p.Adapter, p.Draft, p.Pattern}, nil
+		return Needs{name, p.Adapter, p.Draft, p.Pattern}, nil
 	}
 	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Name == p.Scores })
 	v, ok := overrides[name][p.Scores]
