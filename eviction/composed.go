@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -109,10 +110,12 @@ func (m adaptive) HeadBudgets(p Prompt, _, budget int, scores [][]float32) []int
 	budgets := make([]int, len(scores))
 	for h, s := range scores {
 		budgets[h] = safe
-		free := slices.Clone(s[sink : n-recent])
-		slices.SortFunc(free, func(a, b float32) int { return cmp.Compare(b, a) })
-		for _, v := range free[safe-sink-recent:] {
-			pool = append(pool, candidate{h, v})
+		free := s[sink : n-recent]
+		// No head can get more than its floor and the whole rest of the pool.
+		best := kernels.TopK(free, safe-sink-recent+(budget-safe)*len(scores))
+		slices.SortStableFunc(best, func(a, b int32) int { return cmp.Compare(free[b], free[a]) })
+		for _, j := range best[safe-sink-recent:] {
+			pool = append(pool, candidate{h, free[j]})
 		}
 	}
 	slices.SortStableFunc(pool, func(a, b candidate) int { return cmp.Compare(b.score, a.score) })

@@ -68,6 +68,8 @@ func (r *Runner) Prefill(ctx context.Context, cache *Cache, tokens []int32, opt 
 		pass.peak = true
 		p.peakProbes = append(p.peakProbes, pass)
 	}
+	cache.startPrefill()
+	defer cache.endPrefill()
 	layers := c.Layers
 	for l := range layers {
 		if err := ctx.Err(); err != nil {
