@@ -19,16 +19,20 @@ type Retrieval struct{ Prompt, Answer []int32 }
 // heads that copy (Wu et al. 2024, Retrieval Head, §2, with the attention itself in
 // place of its largest entry).
 //
-// sink and recent are recorded as the sizes that the pattern is meant for. onExample,
-// where it is not nil, is told of every finished example.
-func (rt *Runtime) FindPattern(ctx context.Context, examples []Retrieval, sink, recent int, onExample func()) (*Pattern, error) {
+// The examples are at(0) to at(n−1). sink and recent are recorded as the sizes that
+// the pattern is meant for.
+func (rt *Runtime) FindPattern(ctx context.Context, n int, at func(i int) (Retrieval, error), sink, recent int) (*Pattern, error) {
 	c := &rt.Runner.Model.Config
 	p := &Pattern{Sink: sink, Recent: recent, Source: rt.Runner.Model.Name, Heads: make([][]float64, c.Layers)}
 	for l := range p.Heads {
 		p.Heads[l] = make([]float64, c.KVHeads)
 	}
 	rows := 0
-	for i, e := range examples {
+	for i := range n {
+		e, err := at(i)
+		if err != nil {
+			return nil, err
+		}
 		if len(e.Answer) == 0 {
 			return nil, fmt.Errorf("find pattern: example %d has no answer", i)
 		}
@@ -58,9 +62,6 @@ func (rt *Runtime) FindPattern(ctx context.Context, examples []Retrieval, sink, 
 			}
 			input = []int32{next}
 			rows++
-		}
-		if onExample != nil {
-			onExample()
 		}
 	}
 	if rows == 0 {

@@ -60,12 +60,15 @@ that model's default; another one is given with --pattern.`,
 				return err
 			}
 			defer l.Close()
-			examples, err := retrievals(l.Model, which, tokens, samples, seed)
+			n, at, err := retrievals(l.Model, which, tokens, samples, seed)
 			if err != nil {
 				return fmt.Errorf("patterns: %w", err)
 			}
-			bar := progress.New(cmd.ErrOrStderr(), "prompts", int64(len(examples)))
-			p, err := eviction.NewRuntime(l.Model).FindPattern(cmd.Context(), examples, sink, recent, func() { bar.Add(1) })
+			bar := progress.New(cmd.ErrOrStderr(), "prompts", int64(n))
+			p, err := eviction.NewRuntime(l.Model).FindPattern(cmd.Context(), n, func(i int) (eviction.Retrieval, error) {
+				bar.Add(1)
+				return at(i)
+			}, sink, recent)
 			bar.Done()
 			if err != nil {
 				return err
@@ -108,33 +111,23 @@ that model's default; another one is given with --pattern.`,
 	return cmd
 }
 
-// retrievals are prompts whose answers are copied from them.
-func retrievals(m *model.Model, split datasets.Split, tokens, samples int, seed uint64) ([]eviction.Retrieval, error) {
-	var out []eviction.Retrieval
+// retrievals are n prompts whose answers are copied from them.
+func retrievals(m *model.Model, split datasets.Split, tokens, samples int, seed uint64) (n int, at func(i int) (eviction.Retrieval, error), err error) {
 	if m.Config.Vocab != len(datasets.Vocabulary()) {
-		for i := range samples {
-			e, err := randomCopy(m, tokens, seed, i)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, e)
-		}
-		return out, nil
+		return samples, func(i int) (eviction.Retrieval, error) { return randomCopy(m, tokens, seed, i) }, nil
 	}
+	var streams []*datasets.Stream
 	for _, task := range patternTasks {
-		stream, err := datasets.NewStream([]string{task}, split, tokens, seed)
+		s, err := datasets.NewStream([]string{task}, split, tokens, seed)
 		if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
-		for i := range samples {
-			e, err := stream.At(i)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, eviction.Retrieval{Prompt: e.Prompt, Answer: e.Answer})
-		}
+		streams = append(streams, s)
 	}
-	return out, nil
+	return samples * len(streams), func(i int) (eviction.Retrieval, error) {
+		e, err := streams[i%len(streams)].At(i / len(streams))
+		return eviction.Retrieval{Prompt: e.Prompt, Answer: e.Answer}, err
+	}, nil
 }
 
 // The lengths of a random copy: of the sequence that is repeated, and of the part
