@@ -11,7 +11,7 @@ go build -o bin/evict ./cmd/evict
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 printf '%-10s %6s %6s   %6s %6s %6s %6s   %6s\n' policy window kernel 32 64 96 128 mean
-for policy in snapkv pyramidkv laq; do
+for policy in snapkv pyramidkv laq laq++ speckv; do
   for window in 8 16 32; do
     for kernel in 1 3 7; do
       ./bin/evict eval --policy "$policy" --split validation --samples "$samples" --timings=false --json \

@@ -39,7 +39,7 @@ it pays to the places of the prompt where the next token of the answer stands.
 number per KV head, and config.json. A folder "duoattention" within a model folder is
 that model's default; another one is given with --pattern.`,
 		Example: `  evict patterns --out pattern
-  evict run --example copy --policy duoattention --pattern pattern --budget 256 --set duoattention.sink=4 --set duoattention.recent=64`,
+  evict patterns --model path/to/llama --out path/to/llama/duoattention`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
