@@ -24,7 +24,8 @@ func TestAgreement(t *testing.T) {
 		// One of six pairs is exchanged: τ = 4/6; the two highest are the same.
 		{"two neighbours exchanged", [][][]float32{{swapped}}, [][][]float32{{up}}, 2, 1, 2.0 / 3, true},
 		{"the same, highest alone", [][][]float32{{swapped}}, [][][]float32{{up}}, 1, 0, 2.0 / 3, true},
-		{"mean over heads and layers", [][][]float32{{up, up}, {swapped, up}}, [][][]float32{{up, down}, {up, up}}, 1, 0.5, (1 - 1 + 2.0/3 + 1) / 4, true},
+		// τ of 1, −1, 2/3 and 1.
+		{"mean over heads and layers", [][][]float32{{up, up}, {swapped, up}}, [][][]float32{{up, down}, {up, up}}, 1, 0.5, (2.0/3 + 1) / 4, true},
 		{"a head without a ranking does not count", [][][]float32{{flat, up}}, [][][]float32{{up, up}}, 2, 1, 1, true},
 		{"no ranking", [][][]float32{{flat}}, [][][]float32{{up}}, 2, 0, 0, false},
 		{"no scores", nil, [][][]float32{{up}}, 2, 0, 0, false},

@@ -22,6 +22,10 @@ func init() {
 	})
 }
 
+// dapq appends pseudo-queries at positions n … n+N−1 (dapq.txt eq. 4), scores entry j
+// by Σ_i softmax(q_i·K/√d)_j over them (eq. 5) and keeps the B best (eq. 6); no window
+// is kept and nothing is pooled. What the pseudo-queries say hardly matters, which
+// content lets users see.
 type dapq struct {
 	rows, first int
 	group       grouping

@@ -21,9 +21,10 @@ func init() {
 	})
 }
 
-// duo has as many retrieval heads as the budget allows on average over all heads,
-// those with the largest numbers of the pattern. Under a budget below sink + recent
-// all heads stream.
+// duo splits the heads by α_lh, the pattern's numbers (DuoAttention §2.2): the largest
+// get full attention, the others attend to sinks and recent entries only (§2.3). It has
+// as many retrieval heads as the budget allows on average over all heads. Under a budget below
+// sink + recent all heads stream (rocketkv.txt app. A.3).
 type duo struct {
 	sink, recent int
 	pattern      *Pattern

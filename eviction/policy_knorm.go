@@ -14,6 +14,9 @@ func init() {
 	})
 }
 
+// knorm keeps the B entries of every head with the smallest ‖k_j‖₂ (Devoto et al.
+// 2024 §3: keys of small norm get high attention). Rotations leave norms alone. The
+// paper leaves some first layers alone; here all layers evict.
 type knorm struct{}
 
 func (knorm) Capture(Prompt) model.Capture { return model.Capture{} }

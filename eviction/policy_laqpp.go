@@ -19,8 +19,9 @@ func init() {
 	})
 }
 
-// laqPlus scores the full cache by the mean over the draft's rows and the last
-// rows of the prompt, every row counting alike.
+// laqPlus scores the full cache by s_j = (Σ_r a_rj + Σ_w a_wj) / (R + W): the mean
+// attention of the draft's R rows and of the last W rows of the prompt, every row
+// counting alike.
 type laqPlus struct {
 	laq
 	rows int

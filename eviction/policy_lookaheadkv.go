@@ -20,8 +20,9 @@ func init() {
 	})
 }
 
-// suffixed is the variant with a suffix window (lookaheadkv.txt app. E.2): the mean
-// of the rows' scores and snapkv's.
+// suffixed is the variant with a suffix window (lookaheadkv.txt app. E.2, table 7): the
+// mean of the rows' scores and snapkv's, each pooled as it is alone; the window is
+// kept as snapkv keeps it.
 type suffixed struct {
 	rows   learned
 	suffix snapkv

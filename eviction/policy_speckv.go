@@ -18,8 +18,10 @@ func init() {
 }
 
 // speckv is snapkv that also observes the rows of a draft which a smaller model
-// wrote with its own full cache, and takes the largest probability of any row
-// where snapkv takes the mean. The draft's rows run in the target's own pass.
+// wrote with its own full cache, up to its end token, and takes the largest
+// probability of any row where snapkv takes the mean: s_j = max over the rows r of
+// window and draft, and the heads of the group, of softmax(q_r·K/√d)_j, max-pooled.
+// The draft's rows run in the target's own pass.
 type speckv struct {
 	snapkv
 	draft  *model.Model // nil: the model itself
