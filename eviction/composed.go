@@ -99,27 +99,28 @@ type adaptive struct {
 // head, then to the lower position.
 func (m adaptive) HeadBudgets(p Prompt, _, budget int, scores [][]float32) []int {
 	sink, recent := m.Protect(p)
-	n := len(scores[0])
-	budget = min(budget, n)
-	safe := min(max(int(m.alpha*float64(budget)), sink+recent), budget)
 	type candidate struct {
 		head  int
 		score float32
 	}
 	var pool []candidate
-	budgets := make([]int, len(scores))
+	budgets, rest := make([]int, len(scores)), budget*len(scores)
 	for h, s := range scores {
-		budgets[h] = safe
-		free := s[sink : n-recent]
-		// No head can get more than its floor and the whole rest of the pool.
-		best := kernels.TopK(free, safe-sink-recent+(budget-safe)*len(scores))
+		budgets[h] = min(max(int(m.alpha*float64(budget)), sink+recent), budget, len(s))
+		rest -= budgets[h]
+		if budgets[h] == len(s) {
+			continue
+		}
+		free := s[sink : len(s)-recent]
+		// No head can get more than the whole pool.
+		best := kernels.TopK(free, budget*len(scores))
 		slices.SortStableFunc(best, func(a, b int32) int { return cmp.Compare(free[b], free[a]) })
-		for _, j := range best[safe-sink-recent:] {
+		for _, j := range best[budgets[h]-sink-recent:] {
 			pool = append(pool, candidate{h, free[j]})
 		}
 	}
 	slices.SortStableFunc(pool, func(a, b candidate) int { return cmp.Compare(b.score, a.score) })
-	for _, c := range pool[:(budget-safe)*len(scores)] {
+	for _, c := range pool[:min(rest, len(pool))] {
 		budgets[c.head]++
 	}
 	return budgets

@@ -33,8 +33,11 @@ func (lacache) Capture(Prompt) model.Capture { return model.Capture{} }
 
 // Score is 1 for what is kept and 0 for the rest.
 func (m lacache) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	keep := m.keep(p, o.Layer)
-	for _, d := range dst {
+	var keep []int32
+	for h, d := range dst {
+		if h == 0 || len(d) != len(dst[h-1]) {
+			keep = m.keep(p, o.Layer, len(d))
+		}
 		clear(d)
 		for _, j := range keep {
 			d[j] = 1
@@ -54,15 +57,15 @@ func (m lacache) steps(layer, layers int) []bool {
 	return steps
 }
 
-// keep is the entries that a layer keeps of the prompt, as many as the budget.
-func (m lacache) keep(p Prompt, layer int) []int32 {
+// keep is the entries that a layer keeps of n, as many as the budget.
+func (m lacache) keep(p Prompt, layer, n int) []int32 {
 	steps := m.steps(layer, p.Config.Layers)
 	sink := min(m.sink, p.Budget/2)
 	// The newest entries, as many as there are layers, wait for their first ladder.
 	recent := max(1, min(p.Config.Layers, p.Budget/2))
-	held := upTo(0, min(p.Budget, p.Entries))
+	held := upTo(0, min(p.Budget, n))
 	at, step, dropped := sink, 0, true
-	for j := len(held); j < p.Entries; j++ {
+	for j := len(held); j < n; j++ {
 		held = append(held, int32(j))
 		for len(held) > p.Budget {
 			if at >= len(held)-recent { // start over, in step where the last round dropped nothing

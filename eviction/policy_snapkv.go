@@ -44,9 +44,8 @@ func (m snapkv) Score(dst [][]float32, p Prompt, o *model.Observation) error {
 
 // pool must not leak the window's own scores into what is before it.
 func (m snapkv) pool(dst [][]float32, p Prompt) {
-	before := p.Entries - min(p.Entries, windowOf(m.window, p.Budget))
 	for _, d := range dst {
-		pool([][]float32{d[:before]}, m.kernel)
+		pool([][]float32{d[:max(0, len(d)-windowOf(m.window, p.Budget))]}, m.kernel)
 	}
 }
 
