@@ -55,7 +55,7 @@ that model's default; another one is given with --pattern.`,
 				return fmt.Errorf("patterns: %w", err)
 			}
 			s := setup{model: folder, device: device, seed: seed}
-			l, err := s.open(cmd.Context())
+			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -98,7 +98,7 @@ that model's default; another one is given with --pattern.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&folder, "model", "", "model folder; empty is the built-in model")
+	f.StringVar(&folder, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub; empty is the built-in model")
 	f.StringVar(&device, "device", "cpu", "where to compute")
 	f.StringVar(&out, "out", "", "folder to make")
 	f.StringVar(&split, "split", "validation", "split of the tasks: train, validation or test")

@@ -41,7 +41,7 @@ func (s *setup) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.model, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub, which is downloaded once; empty is the built-in model")
 	f.StringVar(&s.device, "device", "cpu", "where to compute")
 	f.StringArrayVar(&s.adapters, "adapter", nil, "adapter folder for the learned policy of its kind, as DIR or NAME=DIR; may be repeated; \"shipped\" are those of the built-in model, and its default")
-	f.StringArrayVar(&s.drafts, "draft", nil, "model that writes the draft of speckv, as DIR or NAME=DIR; may be repeated; for DIR, \"self\" is the model itself, the default, and \"layers:N\" its first N layers")
+	f.StringArrayVar(&s.drafts, "draft", nil, "model that writes the draft of speckv, as DIR or NAME=DIR, where DIR may be org/name as of --model; may be repeated; for DIR, \"self\" is the model itself, the default, and \"layers:N\" its first N layers")
 	f.StringVar(&s.pattern, "pattern", "", "folder with a pattern of retrieval heads for duoattention, see evict patterns; empty is that of the model folder")
 	f.StringArrayVar(&s.set, "set", nil, "option of a policy, as policy.option=value; may be repeated")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of everything that draws")
@@ -85,7 +85,7 @@ func (s *setup) open(ctx context.Context, log io.Writer) (*loaded, error) {
 		return nil, err
 	}
 	l := &loaded{Model: m, set: set, seed: s.seed, asked: *s}
-	if err := l.fill(ctx, s); err != nil {
+	if err := l.fill(ctx, s, log); err != nil {
 		l.Close()
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (l *loaded) Close() error {
 // win.
 const policyDefaults = "glimpse_policies.json"
 
-func (l *loaded) fill(ctx context.Context, s *setup) error {
+func (l *loaded) fill(ctx context.Context, s *setup, log io.Writer) error {
 	var err error
 	if l.overrides, err = readDefaults(l.Folder()); err != nil {
 		return fmt.Errorf("model %s: %s: %w", l.Name, policyDefaults, err)
@@ -122,7 +122,7 @@ func (l *loaded) fill(ctx context.Context, s *setup) error {
 		return err
 	}
 	for _, spec := range s.drafts {
-		if err := l.addDraft(spec, s.device); err != nil {
+		if err := l.addDraft(ctx, spec, s.device, log); err != nil {
 			return err
 		}
 	}
@@ -193,7 +193,7 @@ func (l *loaded) addPattern(path string) error {
 }
 
 // addDraft opens a draft model.
-func (l *loaded) addDraft(spec, device string) error {
+func (l *loaded) addDraft(ctx context.Context, spec, device string, log io.Writer) error {
 	name, dir, ok := strings.Cut(spec, "=")
 	if !ok {
 		name, dir = spec, spec
@@ -214,7 +214,7 @@ func (l *loaded) addDraft(spec, device string) error {
 		if !ok {
 			d.name = filepath.Base(dir)
 		}
-		d.model, err = model.Open(dir, model.Options{Device: device})
+		d.model, err = hub.Open(ctx, dir, log, model.Options{Device: device})
 	}
 	if err != nil {
 		return fmt.Errorf("draft %q: %w", spec, err)
