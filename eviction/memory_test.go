@@ -32,7 +32,7 @@ func peakLive(f func()) int64 {
 			case <-stop:
 				done <- most
 				return
-			case <-time.After(time.Millisecond):
+			case <-time.After(5 * time.Millisecond):
 			}
 		}
 	}()
