@@ -267,7 +267,7 @@ refuse "adapter for a wrapper of a scorer that takes none" "no policy of adakv t
 refuse "adapter of another kind for a wrapper" "lookaheadkv" evict run --example needle --policy adakv --set adakv.scorer=lookaheadkv --adapter "$adapters/judgeq"
 refuse "draft for a policy that takes none" "\"self\"|no policy of snapkv takes it" "${example[@]}" --draft self
 speculative=(evict run --example needle --policy speckv --budget 32)
-refuse "draft model missing" "nowhere|no such file" "${speculative[@]}" --draft nowhere
+refuse "draft model missing" "nowhere|no such folder" "${speculative[@]}" --draft nowhere
 refuse "draft with more layers than the model" "got 9 layers|1 to 4" "${speculative[@]}" --draft layers:9
 refuse "draft with no number of layers" "\"few\"" "${speculative[@]}" --draft layers:few
 refuse "two drafts of one name" "NAME=DIR" "${speculative[@]}" --draft self --draft self=layers:2
