@@ -18,7 +18,7 @@ import (
 // Contender is a policy that takes part, with the name of the adapter it uses.
 type Contender struct {
 	*eviction.Named
-	Adapter string // "" for policies without one
+	Adapter string // or draft model; "" for policies without one
 }
 
 // Options are the settings of one evaluation.
@@ -50,6 +50,9 @@ type outcome struct {
 	hit   float64
 	kept  int64
 	read  eviction.Traffic
+
+	recall, tau float64
+	ranked      bool // recall and tau are measured
 }
 
 // Run answers the prompts of every task under every contender at every budget.
@@ -157,20 +160,25 @@ func (o *Options) row(c Contender, budget int, task string, cell int, outcomes [
 	if c.Name == full {
 		r.Budget = 0
 	}
-	var right, hit float64
+	var right, hit, recall, tau float64
 	var read eviction.Traffic
+	ranked := true
 	for i := range outcomes {
 		x := outcomes[i][cell]
 		if x.right {
 			right++
 		}
 		hit += x.hit
+		recall, tau, ranked = recall+x.recall, tau+x.tau, ranked && x.ranked
 		r.KeptBytes += x.kept
 		read = read.Plus(x.read)
 		r.FullBytes += fullBytes[i]
 	}
 	n := float64(o.Samples)
 	r.Accuracy, r.HitRate = right/n, new(hit/n)
+	if ranked {
+		r.Recall, r.KendallTau = new(min(recall/n, 1)), new(min(max(tau/n, -1), 1)) // sums round
+	}
 	r.StdErr = stats.BinomialStdErr(r.Accuracy, o.Samples)
 	if read.Steps > 0 {
 		r.TrafficBytes = new(read.PerStep())
@@ -213,6 +221,7 @@ func (o *Options) runSample(ctx context.Context, rt *eviction.Runtime, stream *d
 			if err := o.converse(ctx, rt, session, e, &x); err != nil {
 				return nil, 0, fmt.Errorf("%s: policy %s: %w", e.ID, plan.Named.Name, err)
 			}
+			x.recall, x.tau, x.ranked = eviction.Agreement(plan.Scores, critical[b].Scores, plan.Budget)
 			out = append(out, x)
 		}
 	}

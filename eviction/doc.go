@@ -6,10 +6,16 @@
 // is score: it says what it needs to observe of a pass over the prompt and turns
 // one layer's observation into a score per KV head and entry. Everything else is
 // an optional interface: protected sinks and recent entries ([Protector]), budgets
-// that differ between layers ([LayerAllocator], [CrossLayerAllocator]), a second
-// look at the prompt with a draft's queries ([Drafter]), merging what goes into what
-// stays ([Merger]), eviction while decoding ([DecodeEvicter]), decoding that reads
-// a few of the entries it holds ([SparseDecoder]).
+// that differ between layers ([LayerAllocator], [CrossLayerAllocator]) or KV heads
+// ([HeadAllocator]), a second look at the prompt with a draft's queries ([Drafter]),
+// a draft that another model writes ([Speculator]), merging what goes into what
+// stays ([Merger]), eviction while decoding ([DecodeEvicter]), decoding that reads a
+// few of the entries it holds ([SparseDecoder]).
+//
+// The policies adakv and compose wrap another one ([Wrapper]): they take its scores
+// and select by rules of their own. A policy is a scorer for them if it says so when
+// it registers. [Staged] makes one policy of an eviction of the prompt and a sparse
+// one.
 //
 // A [Runtime] runs a prompt layer by layer: each layer's cache is evicted before
 // the next layer is computed, so the peak is one layer's full cache and what is

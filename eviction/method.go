@@ -13,8 +13,10 @@ type Prompt struct {
 	Tokens   []int32
 	Entries  int     // most of any KV head once the prompt has run; in the first turn n, of every head
 	Budget   int     // entries to keep per KV head and layer, B
+	From     int     // position of the prompt's first token, above 0 in later turns
 	MaxNew   int     // most tokens of the response; 0: unknown
 	Response []int32 // the response to come, which only the oracle may know
+	Draft    []int32 // what the draft model of a Speculator answers
 	Config   *model.Config
 }
 
@@ -66,10 +68,17 @@ type Merger interface {
 // decoding is restricted to until the next turn.
 type PoolKeeper interface{ KeepsAll() }
 
+// HeadAllocator is a Method whose KV heads have budgets of their own. budget is
+// that of the layer's heads on average; over all layers the heads' budgets sum to
+// at most what uniform ones would.
+type HeadAllocator interface {
+	HeadBudgets(p Prompt, layer, budget int, scores [][]float32) []int
+}
+
 // Drafter is a Method that evicts twice: it decodes a draft of DraftTokens
 // tokens on the evicted cache and then selects from the full cache by the
 // attention of the draft's queries, given to ScoreDraft like an observation of
-// one probe.
+// one probe, besides the windows that Capture asked for.
 type Drafter interface {
 	DraftTokens() int
 	ScoreDraft(dst [][]float32, p Prompt, o *model.Observation) error
@@ -77,6 +86,34 @@ type Drafter interface {
 
 // Responder is a Method that wants Prompt.Response.
 type Responder interface{ NeedsResponse() }
+
+// Speculator is a Method that wants Prompt.Draft: what another model answers to
+// the prompt, at most DraftTokens tokens, its end token excluded.
+type Speculator interface {
+	// DraftModel is nil for the model itself.
+	DraftModel() *model.Model
+	DraftTokens() int
+}
+
+// Wrapper is a Method that scores by another one and selects in its own way.
+type Wrapper interface{ Unwrap() Method }
+
+// as finds the optional interface of a method, or of the one that scores for it.
+// It is for what scoring needs (Responder, Drafter, Speculator, Fitter); how to
+// select is each method's own affair.
+func as[T any](m Method) (T, bool) {
+	for {
+		if t, ok := m.(T); ok {
+			return t, true
+		}
+		w, ok := m.(Wrapper)
+		if !ok {
+			var none T
+			return none, false
+		}
+		m = w.Unwrap()
+	}
+}
 
 // DecodeEvicter is a Method that goes on evicting while decoding.
 type DecodeEvicter interface {
@@ -118,9 +155,26 @@ type SparseState interface {
 	Bytes() int64
 }
 
-// groupMean writes to dst[kvHead] the mean over the query heads of the group of
-// the probabilities whose logarithms are given [heads, width].
-func groupMean(dst [][]float32, logScores *kernels.Tensor) {
+// grouping is how the scores of the query heads that share a KV head become one.
+type grouping int
+
+// The values of the option "group".
+const (
+	groupMean grouping = iota
+	groupMax
+	groupSum
+)
+
+// groupOption lets users choose the grouping.
+func groupOption(start grouping) Option {
+	return Option{Name: "group", Default: float64(start), Choices: choices("mean", "max", "sum"), Doc: "how the scores of the query heads of a KV head become one"}
+}
+
+func groupingOf(s Settings) grouping { return grouping(s.Int("group")) }
+
+// reduce writes to dst[kvHead] the probabilities whose logarithms are given [heads,
+// width], reduced over the query heads of each group.
+func (how grouping) reduce(dst [][]float32, logScores *kernels.Tensor) {
 	heads, width := logScores.Dim0(), logScores.Width()
 	group := heads / len(dst)
 	host := logScores.Float32s()
@@ -128,11 +182,18 @@ func groupMean(dst [][]float32, logScores *kernels.Tensor) {
 		clear(d)
 		for h := g * group; h < (g+1)*group; h++ {
 			for j := range d {
-				d[j] += float32(math.Exp(float64(host[h*width+j])))
+				v := float32(math.Exp(float64(host[h*width+j])))
+				if how == groupMax {
+					d[j] = max(d[j], v)
+				} else {
+					d[j] += v
+				}
 			}
 		}
-		for j := range d {
-			d[j] /= float32(group)
+		if how == groupMean {
+			for j := range d {
+				d[j] /= float32(group)
+			}
 		}
 	}
 }
@@ -152,3 +213,12 @@ func pool(dst [][]float32, kernel int) {
 // windowOf is the observation window under a budget: at most half of it, so that
 // something is left to select.
 func windowOf(window, budget int) int { return max(1, min(window, budget/2)) }
+
+// largest is the element-wise maximum of two observations of the same heads.
+func largest(a, b *kernels.Tensor) *kernels.Tensor {
+	x, y := a.Float64s(), b.Float64s()
+	for i := range x {
+		x[i] = max(x[i], y[i])
+	}
+	return kernels.FromF64(x, a.Shape...)
+}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"glimpse/eviction"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -315,6 +316,7 @@ func pooled(x []float64, kernel int) []float64 {
 type naivePlan struct {
 	scores       [][][]float64 // [layer][kvHead][entry]; nil: nothing is scored
 	budgets      []int         // of every layer
+	headBudgets  [][]int       // [layer][kvHead], where heads have their own
 	sink, recent int
 	// protected are further entries kept, whatever their scores; ties tells whether
 	// two selections differ only by what almost equals, for plans that choose by more
@@ -322,6 +324,14 @@ type naivePlan struct {
 	protected [][][]int32
 	ends      func(budget int) (sink, recent int) // instead of sink and recent, by the layer's budget
 	ties      func(l, h int, a, b []int32, tol float64) bool
+	// rounded: scores that are equal by the formula differ by rounding, which then
+	// decides between them.
+	rounded bool
+}
+
+// apart tells whether two scores are too far apart, or too equal, to change places.
+func (p naivePlan) apart(x, y, tol float64) bool {
+	return x == y && !p.rounded || math.Abs(x-y) > tol*max(x, y)
 }
 
 // uniform is the same budget in every layer.
@@ -347,7 +357,11 @@ func (p naivePlan) kept(l, h, n int) []int32 {
 	if p.ends != nil {
 		p.sink, p.recent = p.ends(p.budgets[l])
 	}
-	if n <= p.budgets[l] {
+	budget := p.budgets[l]
+	if p.headBudgets != nil {
+		budget = p.headBudgets[l][h]
+	}
+	if n <= budget {
 		p.sink = n
 	}
 	var keep []int32
@@ -358,7 +372,7 @@ func (p naivePlan) kept(l, h, n int) []int32 {
 	}
 	if len(keep) < n {
 		rest := slices.DeleteFunc(p.order(l, h, n), func(j int32) bool { return slices.Contains(keep, j) })
-		keep = append(keep, rest[:p.budgets[l]-len(keep)]...)
+		keep = append(keep, rest[:budget-len(keep)]...)
 	}
 	slices.Sort(keep)
 	return keep
@@ -372,11 +386,77 @@ type naiveCase struct {
 	full     pairs // of the prompt
 	budget   int
 	option   func(name string) float64
-	adapter  model.Adapter
+	text     func(name string) string // of an option that is a choice
 	response []int32
 	maxNew   int
 	// estimateFree gives a sparse policy's whole budget to attention.
 	estimateFree bool
+
+	resources eviction.Resources
+	// stage changes the first selection of a policy that looks twice; nil leaves it.
+	stage func(naivePlan) naivePlan
+}
+
+// first is the selection that a draft is decoded on.
+func (c *naiveCase) first(p naivePlan) naivePlan {
+	if c.stage == nil {
+		return p
+	}
+	return c.stage(p)
+}
+
+// rows is the attention of one query head, row by row.
+type rows [][]float64
+
+// mean and most reduce rows [from, to) to one number per entry below n.
+func (r rows) mean(from, to, n int) []float64 {
+	out := make([]float64, n)
+	for j := range out {
+		for _, p := range r[from:to] {
+			if j < len(p) {
+				out[j] += p[j] / float64(to-from)
+			}
+		}
+	}
+	return out
+}
+
+func (r rows) most(from, to, n int) []float64 {
+	out := make([]float64, n)
+	for j := range out {
+		for _, p := range r[from:to] {
+			if j < len(p) {
+				out[j] = max(out[j], p[j])
+			}
+		}
+	}
+	return out
+}
+
+// grouped reduces what of gives for every query head to KV heads, in the way that
+// the option group says.
+func (c *naiveCase) grouped(of func(layer, head int) []float64) [][][]float64 {
+	out := make([][][]float64, c.c.Layers)
+	for l := range out {
+		out[l] = make([][]float64, c.c.KVHeads)
+		for h := range c.c.Heads {
+			g, s := h/c.c.Group(), of(l, h)
+			if out[l][g] == nil {
+				out[l][g] = make([]float64, len(s))
+			}
+			for j, v := range s {
+				switch c.text("group") {
+				case "mean":
+					out[l][g][j] += v / float64(c.c.Group())
+				case "sum":
+					out[l][g][j] += v
+				case "max":
+					out[l][g][j] = max(out[l][g][j], v)
+				}
+			}
+		}
+	}
+	return out
 }
 
 // naivePolicies are the second implementations by policy; the file of each

@@ -5,6 +5,7 @@ import "glimpse/model"
 func init() {
 	Policies.Add("h2o", Policy{
 		Kind: "prefill + decode", Doc: "heavy hitters: attention accumulated over all rows so far, and the most recent entries", Source: "H2O (Zhang et al. 2023); d2o.txt eq. 6",
+		Scorer: true,
 		Options: []Option{
 			{Name: "recent", Default: 0.5, Min: 0, Max: 1, Doc: "share of the budget for the most recent entries"},
 			{Name: "window", Default: 0, Min: 0, Max: 1 << 20, Whole: true, Doc: "0 accumulates over all rows; else only over so many last prompt rows, and decoding does not evict (the one-shot variant of judgeq.txt's tables)"},
@@ -38,7 +39,7 @@ func (m h2o) Score(dst [][]float32, p Prompt, o *model.Observation) error {
 	if m.window > 0 {
 		scores, rows = o.Windows[0], min(m.window, rows)
 	}
-	groupMean(dst, scores)
+	groupMean.reduce(dst, scores)
 	for _, d := range dst {
 		for j := range d {
 			d[j] *= float32(rows)

@@ -33,7 +33,7 @@ type roco struct {
 func (roco) Capture(Prompt) model.Capture { return model.Capture{AllRows: true, Squares: true} }
 
 func (roco) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	groupMean(dst, o.AllRows)
+	groupMean.reduce(dst, o.AllRows)
 	for h, d := range dst {
 		for j, seen := range rowsSeeing(p, o, h) {
 			d[j] *= float32(len(p.Tokens)) / float32(max(1, seen))

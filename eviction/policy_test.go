@@ -18,7 +18,7 @@ import (
 // defaults that their own options accept.
 func TestPoliciesDescribeThemselves(t *testing.T) {
 	names := eviction.Policies.Names()
-	for _, want := range []string{"full", "random", "streamingllm", "h2o", "snapkv", "pyramidkv", "dapq", "laq", "judgeq", "lookaheadkv", "oracle"} {
+	for _, want := range []string{"full", "random", "streamingllm", "h2o", "snapkv", "pyramidkv", "dapq", "laq", "judgeq", "lookaheadkv", "oracle", "adakv", "compose", "knorm", "lacache", "laq++", "speckv", "duoattention"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%s is not registered", want)
 		}
@@ -37,7 +37,11 @@ func TestPoliciesDescribeThemselves(t *testing.T) {
 				t.Errorf("%s: option %q: %q", name, o.Name, o.Doc)
 			}
 			seen = append(seen, o.Name)
-			for _, v := range []float64{o.Default, o.Min} {
+			values := []string{o.Text(o.Start()), o.Text(o.Min)}
+			if o.Choices != nil {
+				values = o.Choices()
+			}
+			for _, v := range values {
 				if _, err := eviction.ParseOverrides([]string{fmt.Sprintf("%s.%s=%v", name, o.Name, v)}); err != nil {
 					t.Errorf("%s: option %s: %v", name, o.Name, err)
 				}
@@ -66,6 +70,8 @@ func TestParseOverrides(t *testing.T) {
 		{"unknown policy", []string{"snapvk.window=16"}, `unknown policy "snapvk", want one of: ` + strings.Join(eviction.Policies.Names(), ", ")},
 		{"unknown option", []string{"snapkv.windows=16"}, `policy snapkv has no option "windows", want one of: window, kernel`},
 		{"option of a policy without", []string{"full.window=16"}, `policy full has no option "window", it has none`},
+		{"choice", []string{"snapkv.group=max", "laq++.rows=4", "adakv.scorer=laq++"}, ""},
+		{"unknown choice", []string{"snapkv.group=median"}, `got "median", want one of: mean, max, sum`},
 		{"no value", []string{"snapkv.window"}, "want policy.option=value"},
 		{"no option", []string{"snapkv=16"}, "want policy.option=value"},
 		{"empty", []string{""}, "want policy.option=value"},
@@ -104,7 +110,7 @@ func TestNewSettlesOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := p.Settings.Values(); len(v) != 2 || v["window"] != 16 || v["kernel"] != 7 || p.Settings.Seed != 7 || p.Settings.Int("window") != 16 || p.Name != "snapkv" {
+	if v := p.Settings.Values(); len(v) != 3 || v["window"] != 16 || v["kernel"] != 7 || p.Settings.Seed != 7 || p.Settings.Int("window") != 16 || p.Name != "snapkv" {
 		t.Errorf("%+v", p)
 	}
 	p.Settings.Values()["window"] = 1

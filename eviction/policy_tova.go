@@ -22,7 +22,7 @@ func (tova) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
 
 // layerMean writes to every KV head the mean over all of the last row's attention.
 func layerMean(dst [][]float32, o *model.Observation) {
-	groupMean(dst, o.Windows[0])
+	groupMean.reduce(dst, o.Windows[0])
 	mean := dst[0]
 	for _, d := range dst[1:] {
 		for j, v := range d {

@@ -35,6 +35,10 @@ type request struct {
 	scores  [][][]float32
 	spread  [][][]float32
 	budgets []int // of every layer, where they cross layers
+
+	peakWindows, peakProbes []int
+	// seen [layer] are the windows of a Drafter, for its second look.
+	seen [][]*kernels.Tensor
 }
 
 // merge makes one capture that serves all requests; equal windows and probes are
@@ -48,23 +52,34 @@ func merge(requests []*request) model.Capture {
 		c := r.method.Capture(r.prompt)
 		r.allRows = c.AllRows
 		all.AllRows, all.Squares = all.AllRows || c.AllRows, all.Squares || c.Squares
-		r.windows, r.probes = nil, nil
-		for _, w := range c.Windows {
-			i := slices.Index(all.Windows, w)
-			if i < 0 {
-				i, all.Windows = len(all.Windows), append(all.Windows, w)
-			}
-			r.windows = append(r.windows, i)
-		}
-		for _, p := range c.Probes {
-			i := slices.IndexFunc(all.Probes, func(other model.Prober) bool { return sameProbe(p, other) })
-			if i < 0 {
-				i, all.Probes = len(all.Probes), append(all.Probes, p)
-			}
-			r.probes = append(r.probes, i)
-		}
+		same := func(a, b int) bool { return a == b }
+		all.Windows, r.windows = join(all.Windows, c.Windows, same)
+		all.Probes, r.probes = join(all.Probes, c.Probes, sameProbe)
+		all.PeakWindows, r.peakWindows = join(all.PeakWindows, c.PeakWindows, same)
+		all.PeakProbes, r.peakProbes = join(all.PeakProbes, c.PeakProbes, sameProbe)
 	}
 	return all
+}
+
+// join adds to all what is not yet in it, and returns where in all the items are.
+func join[T any](all, items []T, same func(a, b T) bool) (joined []T, at []int) {
+	for _, item := range items {
+		i := slices.IndexFunc(all, func(other T) bool { return same(item, other) })
+		if i < 0 {
+			i, all = len(all), append(all, item)
+		}
+		at = append(at, i)
+	}
+	return all, at
+}
+
+// pick is the results at the given places.
+func pick(results []*kernels.Tensor, at []int) []*kernels.Tensor {
+	var out []*kernels.Tensor
+	for _, i := range at {
+		out = append(out, results[i])
+	}
+	return out
 }
 
 func sameProbe(a, b model.Prober) bool {
@@ -93,13 +108,8 @@ func (r *request) observe(o *model.Observation) ([][]int32, error) {
 		return keep, nil
 	}
 	mine := *o
-	mine.Windows, mine.Probes = nil, nil
-	for _, i := range r.windows {
-		mine.Windows = append(mine.Windows, o.Windows[i])
-	}
-	for _, i := range r.probes {
-		mine.Probes = append(mine.Probes, o.Probes[i])
-	}
+	mine.Windows, mine.Probes = pick(o.Windows, r.windows), pick(o.Probes, r.probes)
+	mine.PeakWindows, mine.PeakProbes = pick(o.PeakWindows, r.peakWindows), pick(o.PeakProbes, r.peakProbes)
 	if !r.allRows {
 		mine.AllRows = nil
 	}
@@ -130,6 +140,13 @@ func (r *request) observe(o *model.Observation) ([][]int32, error) {
 		}
 	}
 	r.kept = append(r.kept, keep)
+	if _, ok := as[Drafter](r.method); ok {
+		var seen []*kernels.Tensor
+		for _, w := range mine.Windows { // the observation's own live until the layer is done
+			seen = append(seen, kernels.FromF64(w.Float64s(), w.Shape...))
+		}
+		r.seen = append(r.seen, seen)
+	}
 	return keep, nil
 }
 
@@ -168,6 +185,37 @@ func (rt *Runtime) ownResponse(ctx context.Context, tokens []int32) ([]int32, er
 	return rt.Runner.Respond(ctx, cache, logits, most, model.Sampling{})
 }
 
+// speculate lets the draft model answer the prompt, with its full cache, whose
+// bytes it also returns.
+func (rt *Runtime) speculate(ctx context.Context, s Speculator, tokens []int32) (draft []int32, bytes int64, err error) {
+	m, runner := s.DraftModel(), rt.Runner
+	if m == nil {
+		m = rt.Runner.Model
+	} else {
+		runner = m.NewRunner()
+	}
+	cache := m.NewCache()
+	logits, err := runner.Prefill(ctx, cache, tokens, model.PrefillOptions{})
+	if err != nil {
+		return nil, 0, fmt.Errorf("draft by %s: %w", m.Name, err)
+	}
+	room := m.Config.MaxPositions - len(tokens) + 1 // the last token is not run
+	draft, _, err = runner.Generate(ctx, cache, logits, model.GenerateOptions{MaxNew: min(s.DraftTokens(), room)})
+	if err != nil {
+		return nil, 0, fmt.Errorf("draft by %s: %w", m.Name, err)
+	}
+	// A padded vocabulary has ids that no token is behind.
+	if i := slices.IndexFunc(draft, func(id int32) bool { return int(id) >= rt.Runner.Model.Config.Vocab }); i >= 0 {
+		draft = draft[:i]
+	}
+	return draft, cache.Bytes(), nil
+}
+
+// draftRows is how many rows a draft has after a prompt.
+func draftRows(d Drafter, p Prompt) int {
+	return min(d.DraftTokens(), p.Config.MaxPositions-p.From-len(p.Tokens))
+}
+
 // draft decodes on the cache as evicted so far and selects again from the full
 // one. It returns the bytes of the evicted cache, which it held besides.
 func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model.Cache, logits []float32) (int64, error) {
@@ -177,7 +225,7 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		return 0, err
 	}
 	c := &m.Config
-	rows := min(d.DraftTokens(), c.MaxPositions-int(full.Next()))
+	rows := draftRows(d, r.prompt)
 	if rows < 1 {
 		return 0, fmt.Errorf("draft of %d tokens after %d: %w", d.DraftTokens(), full.Next(), model.ErrContext)
 	}
@@ -204,7 +252,7 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 	}
 	for l := range c.Layers {
 		scores := rt.Runner.ObserveQueries(full, l, queries[l].Rows(0, drafted), keys[l].Rows(0, drafted))
-		o := &model.Observation{Layer: l, Cache: full, Probes: []*kernels.Tensor{scores}}
+		o := &model.Observation{Layer: l, Cache: full, Windows: r.seen[l], Probes: []*kernels.Tensor{scores}}
 		dst := newScores(o)
 		if err := d.ScoreDraft(dst, r.prompt, o); err != nil {
 			return 0, fmt.Errorf("layer %d: %w", l, err)
@@ -249,16 +297,36 @@ func (rt *Runtime) Study(ctx context.Context, policies []*Named, tokens []int32,
 		Cache:  m.NewCache(), runtime: rt,
 	}
 	var before, after []*request // observed during the prefill, with the response
+	type drafted struct {
+		model  *model.Model
+		tokens int
+		draft  []int32
+	}
+	var drafts []drafted
 	for _, n := range policies {
+		if err := n.Fits(m); err != nil {
+			return nil, err
+		}
 		for _, budget := range budgets {
 			if err := CheckBudget(budget); err != nil {
 				return nil, err
 			}
 			p := s.Prompt
 			p.Budget = budget
+			if spec, ok := as[Speculator](n.Method); ok && p.Entries > budget {
+				i := slices.IndexFunc(drafts, func(d drafted) bool { return d.model == spec.DraftModel() && d.tokens == spec.DraftTokens() })
+				if i < 0 {
+					draft, _, err := rt.speculate(ctx, spec, tokens)
+					if err != nil {
+						return nil, err
+					}
+					i, drafts = len(drafts), append(drafts, drafted{spec.DraftModel(), spec.DraftTokens(), draft})
+				}
+				p.Draft = drafts[i].draft
+			}
 			r := &request{method: n.Method, prompt: firstStage(p, n.Second)}
 			s.Plans = append(s.Plans, &Plan{Named: n, Budget: budget, request: r})
-			if _, ok := n.Method.(Responder); ok {
+			if _, ok := as[Responder](n.Method); ok {
 				after = append(after, r)
 			} else {
 				before = append(before, r)
@@ -289,7 +357,7 @@ func (rt *Runtime) Study(ctx context.Context, policies []*Named, tokens []int32,
 	}
 	if len(after) > 0 {
 		capture := merge(after)
-		if len(capture.Windows) > 0 || capture.AllRows || len(capture.Probes) > 1 {
+		if len(capture.Windows)+len(capture.PeakWindows)+len(capture.PeakProbes) > 0 || capture.AllRows || len(capture.Probes) > 1 {
 			return nil, fmt.Errorf("study: policies that know the response may only observe it")
 		}
 		for _, probe := range capture.Probes {
@@ -308,7 +376,7 @@ func (rt *Runtime) Study(ctx context.Context, policies []*Named, tokens []int32,
 	for _, plan := range s.Plans {
 		r := plan.request
 		r.finish()
-		if d, ok := r.method.(Drafter); ok && !r.idle() {
+		if d, ok := as[Drafter](r.method); ok && !r.idle() {
 			if _, err := rt.draft(ctx, d, r, s.Cache, s.Logits); err != nil {
 				return nil, err
 			}

@@ -91,6 +91,9 @@ func (rt *Runtime) NewSession(named *Named, budget int) (*Session, error) {
 		return nil, err
 	}
 	m := rt.Runner.Model
+	if err := named.Fits(m); err != nil {
+		return nil, err
+	}
 	return &Session{
 		Prompt:  Prompt{Budget: budget, Config: &m.Config},
 		Cache:   m.NewCache(),
@@ -123,7 +126,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
 		return fmt.Errorf("turn: empty prompt, want at least 1 token")
 	}
 	tokens = slices.Concat(s.pending, tokens)
-	if _, ok := s.method.(Responder); ok && response == nil {
+	if _, ok := as[Responder](s.method); ok && response == nil {
 		var err error
 		if response, err = rt.ownResponse(ctx, slices.Concat(s.history, tokens)); err != nil {
 			return err
@@ -132,10 +135,17 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
 	start := time.Now()
 	s.Prompt.Tokens, s.Prompt.Response, s.Prompt.MaxNew = tokens, response, rt.MaxNew
 	s.Prompt.Entries = len(tokens) + s.mostEntries()
+	s.Prompt.From, s.Prompt.Draft = int(s.Cache.Next()), nil
 	s.FullBytes, s.PeakBytes, s.Traffic = 0, 0, Traffic{}
+	if spec, ok := as[Speculator](s.method); ok && s.Prompt.Entries > s.Prompt.Budget {
+		var err error
+		if s.Prompt.Draft, s.PeakBytes, err = rt.speculate(ctx, spec, slices.Concat(s.history, tokens)); err != nil {
+			return err
+		}
+	}
 	r := &request{method: s.method, prompt: firstStage(s.Prompt, s.second)}
 	r.carry, _ = s.decode.(Carrier)
-	drafter, _ := s.method.(Drafter)
+	drafter, _ := as[Drafter](s.method)
 	_, waits := s.method.(CrossLayerAllocator)
 	_, keepsAll := s.method.(PoolKeeper)
 	opt := model.PrefillOptions{Capture: merge([]*request{r}), Observe: func(o *model.Observation) error {

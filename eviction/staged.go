@@ -3,8 +3,6 @@ package eviction
 import (
 	"fmt"
 	"strings"
-
-	"glimpse/model"
 )
 
 // Staged makes one policy of two, as rocketkv is of snapkv and hsa: first, which
@@ -41,9 +39,9 @@ func LookupPolicy(name string) (Policy, error) {
 }
 
 // newStaged makes a composition by name.
-func newStaged(name string, seed uint64, overrides Overrides, adapter model.Adapter) (*Named, error) {
+func newStaged(name string, seed uint64, overrides Overrides, r Resources) (*Named, error) {
 	a, b, _ := strings.Cut(name, ":")
-	first, err := New(a, seed, overrides, adapter)
+	first, err := NewWith(a, seed, overrides, r)
 	if err != nil {
 		return nil, err
 	}

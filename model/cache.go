@@ -19,6 +19,13 @@ type Cache struct {
 	heads   [][]headCache // [layer][kvHead]
 	headDim int
 	next    int32
+
+	// spare is memory that Retain has freed during a prefill, for the next layer:
+	// handing it back to the runtime, which collects it some time later, would let
+	// several layers' full caches lie around. prefilling is set from the start of a
+	// prefill to its end.
+	spare      []*kernels.Tensor
+	prefilling bool
 }
 
 // headCache is the entries of one KV head: k and v have capacity rows of which
@@ -83,10 +90,32 @@ func (h *headCache) capacity() int {
 	return h.k.Dim0()
 }
 
+// startPrefill and endPrefill surround the passes over which freed memory is used
+// again.
+func (c *Cache) startPrefill() { c.prefilling = true }
+
+func (c *Cache) endPrefill() { c.prefilling, c.spare = false, nil }
+
+// alloc returns memory for exactly capacity entries, spare memory where there is any.
+func (c *Cache) alloc(capacity int) *kernels.Tensor {
+	if i := slices.IndexFunc(c.spare, func(t *kernels.Tensor) bool { return t.Dim0() == capacity }); i >= 0 {
+		t := c.spare[i]
+		c.spare = slices.Delete(c.spare, i, i+1)
+		return t
+	}
+	return c.backend.Alloc(c.backend.Compute(), capacity, c.headDim)
+}
+
+// free keeps memory that is not needed any more for the rest of a prefill.
+func (c *Cache) free(t *kernels.Tensor) {
+	if c.prefilling {
+		c.spare = append(c.spare, t)
+	}
+}
+
 // resize moves the entries into memory for exactly capacity entries.
 func (c *Cache) resize(h *headCache, capacity int) {
-	d := c.backend.Compute()
-	k, v := c.backend.Alloc(d, capacity, c.headDim), c.backend.Alloc(d, capacity, c.headDim)
+	k, v := c.alloc(capacity), c.alloc(capacity)
 	if n := len(h.pos); n > 0 {
 		c.backend.Copy(k.Rows(0, n), h.k.Rows(0, n))
 		c.backend.Copy(v.Rows(0, n), h.v.Rows(0, n))
@@ -101,6 +130,7 @@ func (c *Cache) reserve(layer, n int) {
 		if need := len(h.pos) + n; need > h.capacity() {
 			c.resize(h, need)
 		}
+		h.pos = slices.Grow(h.pos, n)
 	}
 }
 
@@ -134,15 +164,19 @@ func (c *Cache) Retain(layer int, keep [][]int32) error {
 			}
 			continue
 		}
-		d := c.backend.Compute()
 		from := *h
-		if h.capacity() > len(idx)+growEntries { // worth new memory; otherwise compact in place
-			h.k, h.v = c.backend.Alloc(d, len(idx), c.headDim), c.backend.Alloc(d, len(idx), c.headDim)
+		anew := h.capacity() > len(idx)+growEntries // worth new memory; otherwise compact in place
+		if anew {
+			h.k, h.v = c.alloc(len(idx)), c.alloc(len(idx))
 		}
 		c.backend.Gather(h.k.Rows(0, len(idx)), from.k, idx)
 		c.backend.Gather(h.v.Rows(0, len(idx)), from.v, idx)
 		for n, j := range idx {
 			h.pos[n] = h.pos[j]
+		}
+		if anew {
+			c.free(from.k)
+			c.free(from.v)
 		}
 		h.shorten(len(idx))
 	}

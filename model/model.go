@@ -31,6 +31,7 @@ type Model struct {
 
 	folder  fs.FS
 	weights *checkpoints.Weights
+	cut     bool // the weights belong to another model
 
 	ropeMu sync.Mutex
 	table  *kernels.RoPETable
@@ -117,8 +118,54 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 	return m, nil
 }
 
-// Close releases the mapped weights; the model must not be used afterwards.
-func (m *Model) Close() error { return m.weights.Close() }
+// Close releases the mapped weights; the model, and those that were cut from it,
+// must not be used afterwards.
+func (m *Model) Close() error {
+	if m.cut {
+		return nil
+	}
+	return m.weights.Close()
+}
+
+// Cut is the model that has only the first layers, in the same memory: its head
+// reads what leaves the last of them. It is a poor but cheap draft of the whole.
+func (m *Model) Cut(layers int) (*Model, error) {
+	if layers < 1 || layers > m.Config.Layers {
+		return nil, fmt.Errorf("cut model %s: got %d layers, want 1 to %d", m.Name, layers, m.Config.Layers)
+	}
+	c, n := m.Config, *m.Network
+	c.Layers, n.Layers = layers, n.Layers[:layers]
+	if c.Windows != nil {
+		c.Windows = c.Windows[:layers]
+	}
+	return &Model{
+		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
+		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, folder: m.folder, weights: m.weights, cut: true,
+	}, nil
+}
+
+// SameVocabulary is an error unless token ids mean the same to both models: their
+// tokenizers have the same tokens, where both have one, and otherwise their
+// embeddings the same number of rows. Rows beyond the tokenizer's tokens may
+// differ in number; families pad them.
+func (m *Model) SameVocabulary(other *Model) error {
+	if m.tokenizerErr != nil || other.tokenizerErr != nil {
+		if m.Config.Vocab != other.Config.Vocab {
+			return fmt.Errorf("vocabulary of %d tokens, want %d as %s has", other.Config.Vocab, m.Config.Vocab, m.Name)
+		}
+		return nil
+	}
+	if got, want := other.Tokenizer.VocabSize(), m.Tokenizer.VocabSize(); got != want {
+		return fmt.Errorf("vocabulary of %d tokens, want %d as %s has", got, want, m.Name)
+	}
+	for id := range int32(m.Tokenizer.VocabSize()) {
+		want, _ := m.Tokenizer.IDToToken(id)
+		if got, _ := other.Tokenizer.IDToToken(id); got != want {
+			return fmt.Errorf("token %d is %q, want %q as %s has", id, got, want, m.Name)
+		}
+	}
+	return nil
+}
 
 // NeedTokenizer returns the tokenizer, or the reason why there is none.
 func (m *Model) NeedTokenizer() (*tokenizer.Tokenizer, error) {

@@ -14,6 +14,8 @@ type prefillPass struct {
 	pos    []int32
 	x      *kernels.Tensor // residual stream [rows, hidden]
 	probes []*probePass
+
+	peakProbes []*probePass
 }
 
 // chunks cuts n rows so that the last chunk holds the rows of every window.
@@ -44,6 +46,9 @@ func (p *prefillPass) tail() int {
 	for _, w := range p.opt.Capture.Windows {
 		n = max(n, w)
 	}
+	for _, w := range p.opt.Capture.PeakWindows {
+		n = max(n, w)
+	}
 	return min(n, len(p.pos))
 }
 
@@ -62,6 +67,9 @@ func (p *prefillPass) layer(l int) error {
 	}
 	for _, probe := range p.probes {
 		o.Probes = append(o.Probes, probe.layer(l))
+	}
+	for _, probe := range p.peakProbes {
+		o.PeakProbes = append(o.PeakProbes, probe.layer(l))
 	}
 	if p.opt.Observe == nil {
 		return nil
@@ -187,6 +195,12 @@ func (p *prefillPass) windows(o *Observation, a *kernels.Attend, q, k *kernels.T
 		window := rowsOf(a, rows-min(w, rows), rows)
 		o.Windows = append(o.Windows, p.Runner.observe(window, p.arena))
 	}
+	for _, w := range p.opt.Capture.PeakWindows {
+		window := rowsOf(a, rows-min(w, rows), rows)
+		lse := p.alloc(window.Heads(), window.Rows())
+		p.Model.Backend.Attention(nil, lse, window)
+		o.PeakWindows = append(o.PeakWindows, p.peaks(window, lse))
+	}
 	if p.opt.Capture.Queries {
 		o.Queries, o.Keys = q, k
 	}
@@ -242,6 +256,7 @@ type probePass struct {
 	*Runner
 	cache *Cache
 	probe Prober
+	peak  bool // the largest probability of any row instead of the mean
 	pos   []int32
 	x     *kernels.Tensor
 }
@@ -267,8 +282,14 @@ func (p *probePass) layer(l int) *kernels.Tensor {
 		a.V = p.value(l, h, low)
 		out = p.alloc(len(p.pos), c.Heads*c.HeadDim)
 	}
-	scores := p.scores(a, p.arena)
-	b.ObserveAttention(out, lse, scores, a)
+	var scores *kernels.Tensor
+	if p.peak {
+		b.Attention(out, lse, a)
+		scores = p.peaks(a, lse)
+	} else {
+		scores = p.scores(a, p.arena)
+		b.ObserveAttention(out, lse, scores, a)
+	}
 	if !last {
 		p.finish(l, p.x, h, out, low)
 	}

@@ -253,6 +253,63 @@ refuse "adapter without its LoRA file" "adapter_model.safetensors" evict run --e
 a=$(damaged cut) && head -c 500 "$adapters/lookaheadkv/glimpse.json" >"$a/glimpse.json"
 refuse "adapter with glimpse.json cut short" "glimpse.json" evict run --example needle --adapter "$a"
 
+echo "== prefill policies, drafts and patterns"
+refuse "unknown policy lists all" "\"adakw\"|adakv|compose|duoattention|knorm|lacache|laq++|speckv" evict run --example needle --policy adakw
+refuse "unknown option of a wrapper" "adakv|scorer, alpha" "${example[@]}" --set adakv.floor=0.5
+refuse "policy that cannot score" "\"full\"|dapq, h2o, judgeq" evict run --example needle --policy adakv --set adakv.scorer=full
+refuse "share above one" "got \"1.5\"|from 0 to 1" "${example[@]}" --set adakv.alpha=1.5
+refuse "span of 0" "got \"0\"|from 1 to" "${example[@]}" --set lacache.span=0
+refuse "half a draft token" "got \"8.5\"|whole" "${example[@]}" --set laq++.lookahead=8.5
+refuse "unknown grouping" "\"median\"|mean, max, sum" "${example[@]}" --set snapkv.group=median
+refuse "unknown content" "\"poem\"|ends, random, span, fixed" "${example[@]}" --set dapq.content=poem
+refuse "choice by number" "\"1\"|uniform, pyramid" "${example[@]}" --set compose.layers=1
+m=$(broken policy-options) && echo '{"snapkv": {"group": "median"}}' >"$m/glimpse_policies.json"
+refuse "unknown grouping in a model folder" "glimpse_policies.json|\"median\"" "${example[@]}" --model "$m"
+refuse "adapter for a policy that takes none" "judgeq|no policy of snapkv takes it" "${example[@]}" --adapter "$adapters/judgeq"
+refuse "adapter for a wrapper of a scorer that takes none" "no policy of adakv takes it" evict run --example needle --policy adakv --adapter "$adapters/judgeq"
+refuse "adapter of another kind for a wrapper" "lookaheadkv" evict run --example needle --policy adakv --set adakv.scorer=lookaheadkv --adapter "$adapters/judgeq"
+refuse "draft for a policy that takes none" "\"self\"|no policy of snapkv takes it" "${example[@]}" --draft self
+speculative=(evict run --example needle --policy speckv --budget 32)
+refuse "draft model missing" "nowhere|no such folder" "${speculative[@]}" --draft nowhere
+refuse "draft with more layers than the model" "got 9 layers|1 to 4" "${speculative[@]}" --draft layers:9
+refuse "draft with no number of layers" "\"few\"" "${speculative[@]}" --draft layers:few
+refuse "two drafts of one name" "NAME=DIR" "${speculative[@]}" --draft self --draft self=layers:2
+m=$(broken seldom) && sed -i 's/"often": 370/"seldom": 370/' "$m/tokenizer.json"
+refuse "draft model with other words" "model seldom|\"seldom\"|\"often\"" "${speculative[@]}" --draft "$m"
+refuse "draft model with other words, in an evaluation" "\"seldom\"" evict eval --policy snapkv,speckv --draft "$m" --samples 1000000
+m=$(broken wordless) && rm "$m/tokenizer.json" && sed -i 's/"vocab_size": 384/"vocab_size": 383/' "$m/config.json"
+refuse "draft model of other shapes" "embed_tokens.weight|[383 128]" "${speculative[@]}" --draft "$m"
+duo=(evict run --example needle --policy duoattention --budget 32)
+pattern() { # NAME: copies the model's pattern
+  cp -r "$reference/duoattention" "$given/pattern-$1"
+  echo "$given/pattern-$1"
+}
+refuse "pattern missing" "nowhere|config.json" "${duo[@]}" --pattern nowhere
+refuse "pattern that is a model" "sink_size" "${duo[@]}" --pattern "$reference"
+refuse "pattern for a policy that takes none" "no policy of snapkv takes it" "${example[@]}" --pattern "$reference/duoattention"
+p=$(pattern layers) && sed -i 4d "$p/full_attention_heads.tsv"
+refuse "pattern of fewer layers" "3 layers of 2 KV heads, want 4 of 2" "${duo[@]}" --pattern "$p"
+p=$(pattern heads) && sed -i 's/$/\t1/' "$p/full_attention_heads.tsv"
+refuse "pattern of more heads" "4 layers of 3 KV heads, want 4 of 2" "${duo[@]}" --pattern "$p"
+p=$(pattern ragged) && sed -i '2s/\t.*//' "$p/full_attention_heads.tsv"
+refuse "pattern with a line cut short" "line 2|1 heads, want 2" "${duo[@]}" --pattern "$p"
+p=$(pattern words) && sed -i '3s/.*/high\tlow/' "$p/full_attention_heads.tsv"
+refuse "pattern of words" "line 3|\"high\"" "${duo[@]}" --pattern "$p"
+p=$(pattern headless) && rm "$p/full_attention_heads.tsv"
+refuse "pattern without its numbers" "full_attention_heads.tsv|no such file" "${duo[@]}" --pattern "$p"
+p=$(pattern unsized) && echo '{"recent_size": 24}' >"$p/config.json"
+refuse "pattern without its sizes" "config.json|sink_size" "${duo[@]}" --pattern "$p"
+m=$(broken patternless) && rm -r "$m/duoattention"
+refuse "model without a pattern" "duoattention|evict patterns" "${duo[@]}" --model "$m"
+refuse "patterns: no folder named" "--out" evict patterns
+refuse "patterns: samples 0" "got 0" evict patterns --samples 0 --out x
+refuse "patterns: folder exists" "already exists" evict patterns --samples 1 --out "$given/pattern-headless"
+refuse "patterns: longer than the context" "1024" evict patterns --samples 1 --tokens 2000 --out x
+refuse "patterns: a recent size below 0" "got 128 and -1" evict patterns --recent -1 --out x
+stop_patterns=(evict patterns --samples 1000000 --out x)
+expect 130 "Ctrl-C in finding a pattern" "stopped by a signal" timeout --preserve-status -s INT 1.5 "${stop_patterns[@]}"
+refuse "two forms of the list of policies" "--markdown" evict policies --json --markdown
+
 echo "== output"
 mkdir "$given/mine" && echo data >"$given/mine/file"
 refuse "adapter folder exists" "already exists" "${quick[@]}" --out "$given/mine"

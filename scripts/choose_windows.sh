@@ -12,7 +12,7 @@ go build -o bin/evict ./cmd/evict
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 printf '%-10s %6s %6s   %6s %6s %6s %6s   %6s\n' policy window kernel 32 64 96 128 mean
-for policy in snapkv pyramidkv laq rocketkv; do
+for policy in snapkv pyramidkv laq laq++ speckv rocketkv; do
   kernels="1 3 7"
   [ $policy != rocketkv ] || kernels="7 63"
   for window in 8 16 32; do

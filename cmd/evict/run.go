@@ -115,7 +115,7 @@ func (l *loaded) one(policy string) (evaluation.Contender, error) {
 		return evaluation.Contender{}, err
 	}
 	if len(c) != 1 {
-		return evaluation.Contender{}, fmt.Errorf("policy %s: %d adapters fit, want one", policy, len(c))
+		return evaluation.Contender{}, fmt.Errorf("policy %s: %d variants by adapter or draft, want one", policy, len(c))
 	}
 	return c[0], nil
 }
