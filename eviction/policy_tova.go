@@ -4,7 +4,8 @@ import "glimpse/model"
 
 func init() {
 	Policies.Add("tova", Policy{
-		Kind: "prefill + decode", Doc: "attention of the last token, averaged over all heads of the layer", Source: "TOVA (Oren et al. 2024) §3.2",
+		Scorer: true,
+		Kind:   "prefill + decode", Doc: "attention of the last token, averaged over all heads of the layer", Source: "TOVA (Oren et al. 2024) §3.2",
 		New: func(Settings, model.Adapter) (Method, error) { return tova{}, nil },
 	})
 }

@@ -41,7 +41,9 @@ replace() { # FILE NAME
 [ $measure = yes ] || exit 0
 
 # For speckv: the model itself as an ideal draft, and a cut of it as a poor one.
-command=(evict eval --policy all --budget "32,64,96,128" --tokens 512 --samples "$samples" --seed 1
+# The default tasks, and two turns.
+command=(evict eval --policy all --task ask1,ask4,chain,copy,marks,q_copy,q_marks,q_single,single,turns
+  --budget "32,64,96,128" --tokens 512 --samples "$samples" --seed 1
   --draft self --draft two-layers=layers:2)
 [ -f docs/policies.md ] || die "docs/policies.md is missing"
 SECONDS=0
