@@ -1,0 +1,381 @@
+package yamlconfig
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// MaxBytes is the largest file that Decode accepts; configurations are written by
+// hand.
+const MaxBytes = 1 << 20
+
+// Defaulter is implemented by pointers to list elements whose defaults depend on
+// other keys of the element. It is called before the element is read; value returns
+// the scalar at a key of the element, "" where there is none.
+type Defaulter interface {
+	Defaults(value func(key string) string)
+}
+
+// Scalar is implemented by pointers to types, lists most of all, that may also be
+// written as one scalar.
+type Scalar interface {
+	SetScalar(text string) error
+}
+
+// Decode reads data, the text of the named file, into the struct that into points
+// to. Each of sets is KEY=VALUE with a dotted key (train.adapters.0.rows=16) and
+// takes the place of what the file says; VALUE is YAML.
+func Decode(file string, data []byte, sets []string, into any) error {
+	if len(data) > MaxBytes {
+		return fmt.Errorf("%s: %d bytes, want a configuration of at most %d", file, len(data), MaxBytes)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return fmt.Errorf("%s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	root := &yaml.Node{Kind: yaml.MappingNode, Line: 1}
+	if doc.Kind == yaml.DocumentNode && !(doc.Content[0].Kind == yaml.ScalarNode && doc.Content[0].Tag == "!!null") {
+		root = doc.Content[0]
+	}
+	for _, s := range sets {
+		if err := set(root, s); err != nil {
+			return err
+		}
+	}
+	return (&decoder{file: file}).value(root, reflect.ValueOf(into).Elem(), "")
+}
+
+// set puts one KEY=VALUE into the tree.
+func set(root *yaml.Node, text string) error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("--set %s: %s", text, fmt.Sprintf(format, args...))
+	}
+	key, value, ok := strings.Cut(text, "=")
+	if !ok || key == "" {
+		return fail("want KEY=VALUE")
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(value), &doc); err != nil {
+		return fail("%s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	leaf := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str"}
+	if doc.Kind == yaml.DocumentNode {
+		leaf = doc.Content[0]
+	}
+	markSet(leaf, text)
+	at, path := root, strings.Split(key, ".")
+	for i, name := range path {
+		last := i == len(path)-1
+		switch at.Kind {
+		case yaml.SequenceNode:
+			n, err := strconv.Atoi(name)
+			if err != nil || n < 0 || n >= len(at.Content) {
+				return fail("%s: got element %q, want 0 to %d", strings.Join(path[:i], "."), name, len(at.Content)-1)
+			}
+			if last {
+				at.Content[n] = leaf
+			}
+			at = at.Content[n]
+		case yaml.MappingNode:
+			j := 0
+			for j < len(at.Content) && at.Content[j].Value != name {
+				j += 2
+			}
+			if j >= len(at.Content) {
+				k := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}
+				v := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+				markSet(k, text)
+				markSet(v, text)
+				at.Content = append(at.Content, k, v)
+			}
+			if last {
+				at.Content[j+1] = leaf
+			}
+			at = at.Content[j+1]
+		default:
+			return fail("%s is a single value, want a mapping or a list", strings.Join(path[:i], "."))
+		}
+	}
+	return nil
+}
+
+// markSet makes errors name the flag instead of a line of the file. HeadComment is
+// never read otherwise.
+func markSet(n *yaml.Node, text string) {
+	n.HeadComment = "--set " + text
+	for _, c := range n.Content {
+		markSet(c, text)
+	}
+}
+
+type decoder struct{ file string }
+
+// fail locates an error.
+func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) error {
+	at := fmt.Sprintf("%s:%d", d.file, n.Line)
+	if strings.HasPrefix(n.HeadComment, "--set ") {
+		at = n.HeadComment
+	}
+	if path != "" {
+		at += ": " + path
+	}
+	return fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...))
+}
+
+// field is a struct field by its key; index is as in reflect.
+type field struct {
+	key   string
+	index []int
+}
+
+// fieldsOf lists the keys of a struct. As in encoding/json, embedded structs give
+// theirs and the shallower of two equal keys wins.
+func fieldsOf(t reflect.Type) []field {
+	var out []field
+	level := []field{{}}
+	for len(level) > 0 {
+		var next []field
+		for _, parent := range level {
+			s := t
+			if len(parent.index) > 0 {
+				s = t.FieldByIndex(parent.index).Type
+			}
+			for i := range s.NumField() {
+				f := s.Field(i)
+				key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				index := append(slices.Clone(parent.index), i)
+				switch {
+				case key == "-" || !f.IsExported() && !f.Anonymous:
+				case key == "" && f.Anonymous && f.Type.Kind() == reflect.Struct:
+					next = append(next, field{index: index})
+				case key == "":
+					panic("yamlconfig: field " + f.Name + " without a json tag")
+				case !slices.ContainsFunc(out, func(o field) bool { return o.key == key }):
+					out = append(out, field{key, index})
+				}
+			}
+		}
+		level = next
+	}
+	return out
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) error {
+	if n.Kind == yaml.AliasNode {
+		// Aliases cannot nest into themselves, but into each other: what they may
+		// expand to is bounded by refusing mappings and lists behind them.
+		if n.Alias.Kind != yaml.ScalarNode {
+			return d.fail(n, path, "got an alias of a mapping or list, want the values themselves")
+		}
+		n = n.Alias
+	}
+	if s, ok := v.Addr().Interface().(Scalar); ok && n.Kind == yaml.ScalarNode {
+		if err := s.SetScalar(n.Value); err != nil {
+			return d.fail(n, path, "%v", err)
+		}
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		return d.value(n, v.Elem(), path)
+	case reflect.Struct:
+		return d.object(n, v, path)
+	case reflect.Slice:
+		if n.Kind != yaml.SequenceNode {
+			return d.fail(n, path, "got %s, want a list", describe(n))
+		}
+		out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+		for i, c := range n.Content {
+			if def, ok := out.Index(i).Addr().Interface().(Defaulter); ok {
+				def.Defaults(func(key string) string { return lookup(c, key) })
+			}
+			if err := d.value(c, out.Index(i), join(path, strconv.Itoa(i))); err != nil {
+				return err
+			}
+		}
+		v.Set(out)
+		return nil
+	}
+	return d.scalar(n, v, path)
+}
+
+// lookup is the scalar at a key of a mapping.
+func lookup(n *yaml.Node, key string) string {
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == key && n.Content[i+1].Kind == yaml.ScalarNode {
+				return n.Content[i+1].Value
+			}
+		}
+	}
+	return ""
+}
+
+func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) error {
+	if n.Kind != yaml.MappingNode {
+		return d.fail(n, path, "got %s, want a mapping", describe(n))
+	}
+	fields := fieldsOf(v.Type())
+	seen := make(map[string]bool)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k := n.Content[i]
+		if seen[k.Value] {
+			return d.fail(k, path, "key %q twice, want it once", k.Value)
+		}
+		seen[k.Value] = true
+		at := slices.IndexFunc(fields, func(f field) bool { return f.key == k.Value })
+		if at < 0 {
+			keys := make([]string, len(fields))
+			for j, f := range fields {
+				keys[j] = f.key
+			}
+			slices.Sort(keys)
+			return d.fail(k, path, "unknown key %q, did you mean %q? Known keys: %s", k.Value, Nearest(k.Value, keys), strings.Join(keys, ", "))
+		}
+		if err := d.value(n.Content[i+1], v.FieldByIndex(fields[at].index), join(path, k.Value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) error {
+	want := map[reflect.Kind]string{
+		reflect.String: "text", reflect.Bool: "true or false", reflect.Float64: "a number", reflect.Float32: "a number",
+	}[v.Kind()]
+	switch v.Kind() {
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		want = "a whole number"
+	case reflect.Uint64, reflect.Uint32:
+		want = "a whole number of at least 0"
+	}
+	if want == "" {
+		panic("yamlconfig: field of type " + v.Type().String())
+	}
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		return d.fail(n, path, "got %s, want %s", describe(n), want)
+	}
+	text := n.Value
+	plain := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) == 0
+	ok := false
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+		return nil
+	case reflect.Bool:
+		ok = text == "true" || text == "false"
+		v.SetBool(text == "true")
+	case reflect.Float64, reflect.Float32:
+		f, err := strconv.ParseFloat(text, v.Type().Bits()) // YAML 1.2 has 1e-3, which the library takes for text
+		ok = err == nil && f-f == 0
+		v.SetFloat(f)
+	case reflect.Uint64, reflect.Uint32:
+		u, err := strconv.ParseUint(text, 10, v.Type().Bits())
+		ok = err == nil
+		v.SetUint(u)
+	default:
+		i, err := strconv.ParseInt(text, 10, v.Type().Bits())
+		ok = err == nil
+		v.SetInt(i)
+	}
+	if !ok || !plain {
+		return d.fail(n, path, "got %s, want %s", describe(n), want)
+	}
+	return nil
+}
+
+// describe shows a node in an error.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	if n.Tag == "!!null" {
+		return "nothing"
+	}
+	text := n.Value
+	if r := []rune(text); len(r) > 40 {
+		text = string(r[:40]) + "…"
+	}
+	return strconv.Quote(text)
+}
+
+// Nearest is the name with the least edit distance to what was written; "" if
+// there are none.
+func Nearest(written string, names []string) string {
+	best, least := "", 1<<30
+	for _, name := range names {
+		if d := distance(written, name); d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's, on runes.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	row := make([]int, len(y)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range x {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range y {
+			cost := diagonal
+			if x[i] != y[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(y)]
+}
+
+// Encode writes a struct by its json tags as YAML, in the order of its fields. What
+// it writes, Decode reads.
+func Encode(v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return nil, err
+	}
+	block(&doc)
+	return yaml.Marshal(&doc)
+}
+
+// block takes away JSON's brackets and needless quotes.
+func block(n *yaml.Node) {
+	short := n.Kind == yaml.SequenceNode
+	for _, c := range n.Content {
+		block(c)
+		short = short && c.Kind == yaml.ScalarNode
+	}
+	n.Style = 0
+	if short {
+		n.Style = yaml.FlowStyle
+	}
+}
