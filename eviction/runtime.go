@@ -291,6 +291,17 @@ type Study struct {
 // which Responders get. The plans are policy by policy, budgets in the given order.
 // The selections are those that Prefill makes.
 func (rt *Runtime) Study(ctx context.Context, policies []*Named, tokens []int32, budgets []int, maxResponse int) (*Study, error) {
+	return rt.study(ctx, policies, tokens, budgets, func(s *Study) ([]int32, error) {
+		return rt.Runner.Respond(ctx, s.Cache, s.Logits, maxResponse, model.Sampling{})
+	})
+}
+
+// StudyResponse is Study with a response that is known already.
+func (rt *Runtime) StudyResponse(ctx context.Context, policies []*Named, tokens, response []int32, budgets []int) (*Study, error) {
+	return rt.study(ctx, policies, tokens, budgets, func(*Study) ([]int32, error) { return response, nil })
+}
+
+func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32, budgets []int, respond func(s *Study) ([]int32, error)) (*Study, error) {
 	m := rt.Runner.Model
 	s := &Study{
 		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), MaxNew: rt.MaxNew, Config: &m.Config},
@@ -349,7 +360,7 @@ func (rt *Runtime) Study(ctx context.Context, policies []*Named, tokens []int32,
 		return nil, err
 	}
 	s.FullBytes = s.Cache.Bytes()
-	if s.Response, err = rt.Runner.Respond(ctx, s.Cache, s.Logits, maxResponse, model.Sampling{}); err != nil {
+	if s.Response, err = respond(s); err != nil {
 		return nil, err
 	}
 	for _, r := range after {

@@ -363,6 +363,9 @@ func (m *Model) rope(pos []int32) *kernels.RoPETable {
 // ErrNonFinite is returned when a pass gives NaN or infinite numbers.
 var ErrNonFinite = errors.New("not finite")
 
+// ErrNonFiniteWeights is the case of ErrNonFinite that no other input cures.
+var ErrNonFiniteWeights = fmt.Errorf("weights are %w", ErrNonFinite)
+
 // ExplainNonFinite looks for the weight that made a pass non-finite: it names the
 // first one that is NaN or infinite, or says that none is.
 func (m *Model) ExplainNonFinite() error {
@@ -377,7 +380,7 @@ func (m *Model) ExplainNonFinite() error {
 		}
 		for i := range t.Len() {
 			if v := t.At(i); v-v != 0 {
-				return fmt.Errorf("model %s: %s: element %d is %v, want a finite number: weights are %w", m.Name, name, i, v, ErrNonFinite)
+				return fmt.Errorf("model %s: %s: element %d is %v, want a finite number: %w", m.Name, name, i, v, ErrNonFiniteWeights)
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"glimpse/internal/train"
-	"glimpse/model"
 
 	"github.com/spf13/cobra"
 )
@@ -14,50 +13,58 @@ type adapterCommand struct {
 	use, kind, short, long, example string
 	rate                            float64 // default learning rate
 	lora                            bool
-	pooling                         int
 }
 
 // newAdapter makes the command. The kinds differ in their defaults and in whether
 // they have LoRA.
 func newAdapter(a adapterCommand) *cobra.Command {
 	var (
-		s       = spec{Config: train.DefaultConfig()}
-		adapter = train.AdapterConfig{Kind: a.kind, LearningRate: a.rate, Pooling: a.pooling, AdapterConfig: model.AdapterConfig{Rows: 32, InitNoise: 0.3}}
-		modules string
+		s       = defaultSpec()
+		out     string
+		adapter adapterSpec
 	)
+	adapter.Defaults(func(string) string { return a.kind })
+	adapter.LearningRate = a.rate
 	cmd := &cobra.Command{
 		Use: a.use, Short: a.short, Long: a.long, Example: a.example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if adapter.Modules, err = model.ParseModules(modules); err != nil {
-				return fmt.Errorf("%s: --modules: %w", a.use, err)
-			}
-			if !a.lora {
-				adapter.Rank, adapter.Alpha = 0, 0
-			}
-			if s.out == "" {
+			if out == "" {
 				return fmt.Errorf("%s: --out is missing", a.use)
 			}
-			adapter.Seed = s.Config.Seed
-			s.Config.Adapters, s.outs = []train.AdapterConfig{adapter}, []string{s.out}
-			s.initTokenSet = cmd.Flags().Changed("init-token")
-			s.poolingSet = cmd.Flags().Changed("pooling")
+			if s.Preset != "" {
+				flags := givenFlags(cmd.Flags())
+				if p, err := train.Presets.Lookup(s.Preset); err == nil && p.Adapter.Kind != a.kind {
+					return fmt.Errorf("%s: --preset %s: for adapters of kind %s, want one for %s", a.use, s.Preset, p.Adapter.Kind, a.kind)
+				}
+				if err := s.usePreset(s.Preset); err != nil {
+					return fmt.Errorf("%s: --preset: %w", a.use, err)
+				}
+				adapter.LearningRate = 0 // the preset's, which depends on the model
+				if err := repeat(flags); err != nil {
+					return err
+				}
+				if isGiven(flags, "steps") && !isGiven(flags, "epochs") {
+					s.Epochs = 0
+				}
+			}
+			adapter.Seed = s.Train.Seed
+			s.Adapters, s.Outs = []adapterSpec{adapter}, textList{out}
 			return s.run(cmd.Context(), cmd.ErrOrStderr(), cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
 	s.bind(f)
-	f.StringVarP(&s.out, "out", "o", "", "adapter folder to write")
+	f.StringVarP(&out, "out", "o", "", "adapter folder to write")
 	f.IntVar(&adapter.Rows, "rows", adapter.Rows, "learned rows n")
 	f.Float64Var(&adapter.LearningRate, "lr", adapter.LearningRate, "peak learning rate")
-	f.Int32Var(&adapter.InitToken, "init-token", -1, "id of the token whose embedding the rows start from, -1 for random rows; without the flag the last token of the first prompt, which chat templates make the end of the assistant header")
+	f.Var(&adapter.InitToken, "init-token", "id of the token whose embedding the rows start from, -1 for random rows, or end: the last token of the first prompt, which chat templates make the end of the assistant header")
 	f.Float64Var(&adapter.InitNoise, "init-noise", adapter.InitNoise, "noise on the rows, in standard deviations of the embeddings")
-	f.IntVar(&adapter.Pooling, "pooling", adapter.Pooling, "max-pool kernel that the adapter asks for when it evicts; the built-in model's facts are single tokens and want 1, which is its default")
+	f.IntVar(&adapter.Pooling, "pooling", adapter.Pooling, "max-pool kernel that the adapter asks for when it evicts; 0 is the paper's, but 1 for the built-in model, whose facts are single tokens")
 	f.StringVar(&adapter.Loss, "loss", "", "objective: kl or mse; empty is the kind's own")
 	if a.lora {
-		f.StringVar(&modules, "modules", "all", "linear layers with LoRA: all, qv, none, or a list of q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj")
-		f.IntVar(&adapter.Rank, "rank", 8, "LoRA rank r")
-		f.Float64Var(&adapter.Alpha, "alpha", 32, "LoRA α; the update is scaled by α/r")
+		f.Var(&adapter.Modules, "modules", "linear layers with LoRA: all, qv, none, or a list of q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj")
+		f.IntVar(&adapter.Rank, "rank", adapter.Rank, "LoRA rank r")
+		f.Float64Var(&adapter.Alpha, "alpha", adapter.Alpha, "LoRA α; the update is scaled by α/r")
 	}
 	return cmd
 }

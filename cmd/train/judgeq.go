@@ -2,7 +2,7 @@ package main
 
 // judgeqCommand trains Judge Q (judgeq.txt §4).
 var judgeqCommand = adapterCommand{
-	use: "judgeq", kind: "judgeq", rate: 2e-2, pooling: 1,
+	use: "judgeq", kind: "judgeq", rate: 2e-2,
 	short: "Train a Judge Q adapter: soft tokens, MSE loss",
 	long: `Train a Judge Q adapter: soft tokens that are run after the prompt, and nothing
 else, trained with a squared-error loss so that their attention on the prompt is

@@ -1,372 +1,373 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
-	"glimpse/checkpoints"
-	"glimpse/datasets"
-	"glimpse/internal/cli"
-	"glimpse/internal/progress"
 	"glimpse/internal/train"
-	"glimpse/losses"
+	"glimpse/internal/yamlconfig"
 	"glimpse/model"
-	"glimpse/model/hub"
 
 	"github.com/spf13/pflag"
 )
 
-// spec is a training run as flags or a file describe it.
+// spec is a training run as a file and flags describe it. Its json tags are the keys
+// of the file, and of the resolved configuration that is written beside the results.
 type spec struct {
-	train.Config
-	model, device, data, tasks, out, log string
-	tokens, validate                     int
-	outs                                 []string // adapter folders, one per adapter
-	replace, resume                      bool
-	checkpoint                           string
-	every                                int  // steps between checkpoints
-	initTokenSet, poolingSet             bool // chosen by the user, not by default
+	Preset  string   `json:"preset,omitempty"`   // hyper-parameters of a paper, which all other keys override
+	Model   string   `json:"model"`              // folder; "" is the built-in model
+	Device  string   `json:"device"`             // where to compute
+	Data    textList `json:"data,omitempty"`     // pair files, or folders of them; none draws synthetic prompts
+	HeldOut textList `json:"held_out,omitempty"` // pair files to validate on; none takes some of data
+	Tasks   string   `json:"tasks"`              // synthetic tasks
+	Tokens  int      `json:"tokens"`             // prompt length of the synthetic tasks
+	Outs    textList `json:"outs"`               // adapter folders, one per adapter
+	RunDir  string   `json:"run,omitempty"`      // folder for configuration, logs, curves and state
+	Log     string   `json:"log,omitempty"`      // JSONL of every step's numbers
+	Replace bool     `json:"replace"`            // adapter folders that exist
+
+	Checkpoint      string `json:"checkpoint,omitempty"` // file that keeps the state of the run
+	CheckpointEvery int    `json:"checkpoint_every"`     // steps
+
+	Workers     int   `json:"workers"`      // samples worked on at the same time; 0 chooses
+	CacheMemory int64 `json:"cache_memory"` // bytes of repeated samples kept in memory
+	CacheDisk   int64 `json:"cache_disk"`   // and, beyond that, on disk
+
+	Epochs   int           `json:"epochs,omitempty"` // times through the data, in the place of steps
+	Train    trainSettings `json:"train"`
+	Adapters []adapterSpec `json:"adapters,omitempty"`
+
+	resume  bool
+	sets    []string // KEY=VALUE of --set
+	preset  *train.Preset
+	rateSet bool // a learning rate was given on the command line
 }
 
-// bind adds the flags that all single-adapter commands share.
+// trainSettings is train.Config with the list of adapters as files may also have it.
+type trainSettings struct {
+	train.Config
+	Adapters []adapterSpec `json:"adapters,omitempty"`
+}
+
+// adapterSpec is an adapter of a file.
+type adapterSpec struct {
+	train.AdapterConfig
+	Modules moduleList `json:"modules"`
+	// InitToken also takes "end": the last token of the first prompt.
+	InitToken initToken `json:"init_token"`
+	Out       string    `json:"out,omitempty"` // folder, instead of outs
+}
+
+// resolvedPooling stands for the kernel that fits the model: 1 for the built-in one,
+// whose facts are single tokens, else the paper's.
+const resolvedPooling = 0
+
+// Defaults implements yamlconfig.Defaulter: what an adapter leaves out is as in its
+// paper, but for the learning rate, which only a preset gives.
+func (a *adapterSpec) Defaults(value func(key string) string) {
+	a.InitToken = initEnd
+	p, err := train.Presets.Lookup(value("kind"))
+	if err != nil {
+		return // an unknown kind is named by Validate
+	}
+	a.AdapterConfig = p.Adapter
+	a.Modules, a.AdapterConfig.Modules = p.Adapter.Modules, nil
+	a.Pooling = resolvedPooling
+	if m := value("modules"); m == "none" {
+		a.Rank, a.Alpha = 0, 0
+	}
+}
+
+// config is the adapter as the trainer takes it.
+func (a *adapterSpec) config() train.AdapterConfig {
+	c := a.AdapterConfig
+	c.Modules, c.InitToken = a.Modules, int32(a.InitToken)
+	if len(c.Modules) == 0 {
+		c.Modules, c.Rank, c.Alpha = nil, 0, 0
+	}
+	return c
+}
+
+func newAdapterSpec(c train.AdapterConfig) adapterSpec {
+	return adapterSpec{AdapterConfig: c, Modules: c.Modules, InitToken: initToken(c.InitToken)}
+}
+
+// textList is a list of texts that may also be a single one.
+type textList []string
+
+// SetScalar implements yamlconfig.Scalar.
+func (t *textList) SetScalar(text string) error {
+	*t = nil
+	if text != "" {
+		*t = textList{text}
+	}
+	return nil
+}
+
+// moduleList also takes all, qv, none and comma-separated names.
+type moduleList []model.Module
+
+// SetScalar implements yamlconfig.Scalar.
+func (m *moduleList) SetScalar(text string) (err error) {
+	*m, err = model.ParseModules(text)
+	return err
+}
+
+// MarshalJSON writes what SetScalar or a list of names reads back: an empty list would
+// be lost among defaults.
+func (m moduleList) MarshalJSON() ([]byte, error) {
+	if len(m) == 0 {
+		return []byte(`"none"`), nil
+	}
+	return json.Marshal([]model.Module(m))
+}
+
+func (m *moduleList) Set(text string) error { return m.SetScalar(text) }
+func (m *moduleList) Type() string          { return "list" }
+func (m *moduleList) String() string {
+	if len(*m) == 0 {
+		return "none"
+	}
+	if slices.Equal(*m, model.Modules) {
+		return "all"
+	}
+	names := make([]string, len(*m))
+	for i, x := range *m {
+		names[i] = string(x)
+	}
+	return strings.Join(names, ",")
+}
+
+// initToken is a token id, -1 for none, or initEnd.
+type initToken int32
+
+const initEnd initToken = -2
+
+// SetScalar implements yamlconfig.Scalar.
+func (t *initToken) SetScalar(text string) error {
+	if text == "end" {
+		*t = initEnd
+		return nil
+	}
+	var id int32
+	if _, err := fmt.Sscanf(text, "%d", &id); err != nil || fmt.Sprint(id) != text || id < -1 {
+		return fmt.Errorf("got %q, want a token id, -1 for random rows, or end", text)
+	}
+	*t = initToken(id)
+	return nil
+}
+
+func (t *initToken) Set(text string) error { return t.SetScalar(text) }
+func (t *initToken) Type() string          { return "id" }
+func (t *initToken) String() string {
+	if *t == initEnd {
+		return "end"
+	}
+	return fmt.Sprint(int32(*t))
+}
+
+// defaultSpec holds what neither file nor flags need to say.
+func defaultSpec() *spec {
+	c := train.DefaultConfig()
+	c.Seed = 1
+	return &spec{Device: "cpu", Tasks: "default", Tokens: 512, CheckpointEvery: 100, Train: trainSettings{Config: c}}
+}
+
+// bind adds the flags of the settings that all adapters of a run share.
 func (s *spec) bind(f *pflag.FlagSet) {
-	c := &s.Config
-	f.StringVar(&s.model, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub, which is downloaded once; empty is the built-in model")
-	f.StringVar(&s.device, "device", "cpu", "where to compute")
-	f.StringVar(&s.data, "data", "", "pair file made by train generate; empty draws fresh synthetic prompts (built-in model only)")
-	f.StringVar(&s.tasks, "tasks", "default", "synthetic tasks, comma-separated, or default, or all")
-	f.IntVar(&s.tokens, "tokens", 512, "prompt length of the synthetic tasks")
+	c := &s.Train.Config
+	f.StringVar(&s.Preset, "preset", s.Preset, "hyper-parameters of a paper, which other flags override: "+strings.Join(train.Presets.Names(), ", "))
+	f.StringVar(&s.Model, "model", s.Model, "model folder, or org/name[@revision] of the Hugging Face hub, which is downloaded once; empty is the built-in model")
+	f.StringVar(&s.Device, "device", s.Device, "where to compute")
+	f.StringSliceVar((*[]string)(&s.Data), "data", s.Data, "pair files made by train generate, or folders of their shards; none draws fresh synthetic prompts (built-in model only)")
+	f.StringSliceVar((*[]string)(&s.HeldOut), "held-out", s.HeldOut, "pair files to validate on; without them, one pair in ten of --data, --validate at most, is held out")
+	f.StringVar(&s.Tasks, "tasks", s.Tasks, "synthetic tasks, comma-separated, or default, or all")
+	f.IntVar(&s.Tokens, "tokens", s.Tokens, "prompt length of the synthetic tasks")
 	f.IntVar(&c.Steps, "steps", c.Steps, "optimiser steps")
+	f.IntVar(&s.Epochs, "epochs", s.Epochs, "times through --data, in the place of --steps")
 	f.IntVar(&c.Batch, "batch", c.Batch, "samples per step")
-	f.Uint64Var(&c.Seed, "seed", 1, "seed of data order and initialisation")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of data order and initialisation")
 	f.IntVar(&c.MaxResponse, "max-response", c.MaxResponse, "most response tokens used")
 	f.IntVar(&c.Warmup, "warmup", c.Warmup, "steps of linear warm-up")
 	f.StringVar(&c.Schedule, "schedule", c.Schedule, "learning rate after warm-up: cosine or constant")
-	f.Float64Var(&c.WeightDecay, "weight-decay", c.WeightDecay, "decoupled weight decay")
+	f.Float64Var(&c.FinalRatio, "final-ratio", c.FinalRatio, "learning rate at the end of the cosine, as a share of the peak")
+	f.Float64Var(&c.Beta1, "beta1", c.Beta1, "AdamW: decay of the mean gradient")
+	f.Float64Var(&c.Beta2, "beta2", c.Beta2, "AdamW: decay of the mean squared gradient")
+	f.Float64Var(&c.Epsilon, "epsilon", c.Epsilon, "AdamW: added to the root of the mean squared gradient")
+	f.Float64Var(&c.WeightDecay, "weight-decay", c.WeightDecay, "AdamW: decoupled weight decay; 0 is Adam")
 	f.Float64Var(&c.Clip, "clip", c.Clip, "global gradient norm; 0 does not clip")
-	f.IntVar(&c.Workers, "workers", 0, "samples worked on at the same time; 0 chooses by the model's size")
-	f.Int64Var(&c.CacheMemory, "cache-memory", 0, "bytes of repeated samples' keys, values and targets kept in memory")
-	f.Int64Var(&c.CacheDisk, "cache-disk", 0, "bytes of them kept on disk beyond that")
-	f.IntVar(&s.validate, "validate", 16, "held-out samples whose loss is measured at the end; 0 measures none")
-	f.StringVar(&s.log, "log", "", "JSONL file of every step's numbers")
-	f.BoolVar(&s.replace, "replace", false, "replace an adapter folder that exists")
-	s.bindCheckpoint(f)
-}
-
-func (s *spec) bindCheckpoint(f *pflag.FlagSet) {
-	f.StringVar(&s.checkpoint, "checkpoint", "", "file that keeps the state of the run; it is written every --checkpoint-every steps and when the run is stopped")
-	f.IntVar(&s.every, "checkpoint-every", 100, "steps between checkpoints")
+	f.IntVar(&s.Workers, "workers", s.Workers, "samples worked on at the same time; 0 chooses by the model's size")
+	f.Int64Var(&s.CacheMemory, "cache-memory", s.CacheMemory, "bytes of repeated samples' keys, values and targets kept in memory")
+	f.Int64Var(&s.CacheDisk, "cache-disk", s.CacheDisk, "bytes of them kept on disk beyond that")
+	v := &c.Validation
+	f.IntVar(&v.Samples, "validate", v.Samples, "held-out samples; 0 validates nothing")
+	f.IntVar(&v.Every, "validate-every", v.Every, "steps between validations, of which the best one's parameters are exported; 0 validates at the end only")
+	f.IntSliceVar(&v.Budgets, "validate-budgets", v.Budgets, "budgets at which validations measure hit rate and recall")
+	f.IntVar(&v.Patience, "patience", v.Patience, "validations without a better loss after which the run stops; 0 goes on to the end")
+	f.StringVar(&s.RunDir, "run", s.RunDir, "folder for the resolved configuration, the log, TensorBoard events, curves and, without --checkpoint, the state")
+	f.StringVar(&s.Log, "log", s.Log, "JSONL file of every step's numbers")
+	f.BoolVar(&s.Replace, "replace", s.Replace, "replace adapter folders that exist, and the records of an earlier run in --run")
+	f.StringVar(&s.Checkpoint, "checkpoint", s.Checkpoint, "file that keeps the state of the run; it is written every --checkpoint-every steps and when the run is stopped")
+	f.IntVar(&s.CheckpointEvery, "checkpoint-every", s.CheckpointEvery, "steps between checkpoints")
 	f.BoolVar(&s.resume, "resume", false, "go on from the checkpoint, if there is one, with the bits of a run that was never stopped")
 }
 
-// run trains, reports and exports.
-func (s *spec) run(ctx context.Context, log, out io.Writer) error {
-	for i, dir := range s.outs {
-		if slices.ContainsFunc(s.outs[:i], func(other string) bool { return sameFolder(other, dir) }) {
-			return fmt.Errorf("train: adapter folder %q: named for two adapters, want one each", dir)
-		}
-		if err := checkpoints.CheckTarget(dir, s.replace); err != nil {
-			return err
-		}
-	}
-	m, err := hub.Open(ctx, s.model, log, model.Options{Device: s.device})
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	hash, err := m.SHA256(ctx)
-	if err != nil {
-		return err
-	}
-	source, held, err := s.sources(m, hash)
-	if err != nil {
-		return err
-	}
-	header, err := s.resolve(m, source)
-	if err != nil {
-		return err
-	}
-	t, err := train.New(m, s.Config, source)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	if err := s.takeUp(t, hash, log); err != nil {
-		return err
-	}
-	if err := s.train(ctx, t, hash, log); err != nil {
-		return err
-	}
-	metrics, err := s.evaluate(ctx, t, held, log)
-	if err != nil {
-		return err
-	}
-	settings, err := json.Marshal(s.Config)
-	if err != nil {
-		return err
-	}
-	for i, a := range s.Config.Adapters {
-		stored := t.Adapter(i).Export()
-		stored.Base = checkpoints.BaseModel{Name: m.Name, SHA256: hash}
-		stored.Loss, stored.PoolingKernel, stored.Training, stored.Metrics = a.Loss, a.Pooling, settings, metrics[i]
-		stored.Data = checkpoints.DataSource{Description: source.Describe(), Seed: int64(s.Config.Seed)}
-		if len(stored.LoRA) > 0 {
-			stored.InvocationTokens = header
-		}
-		if err := checkpoints.WriteAdapter(s.outs[i], stored, s.replace); err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "%s: %s adapter of %s, %d rows, %d trained numbers\n", s.outs[i], a.Kind, m.Name, a.Rows, parameters(t.Adapter(i)))
-	}
-	if err := s.timing(ctx, m, t, source, out); err != nil {
-		return err
-	}
-	if peak := cli.PeakMemory(); peak > 0 {
-		cache := m.Config.CacheBytesPerToken(m.Backend.Compute().Size()) * int64(longest(source))
-		fmt.Fprintf(out, "peak memory %.1f MiB; weights %.1f MiB, one prompt's cache %.1f MiB\n", mib(peak), mib(m.WeightBytes()), mib(cache))
-	}
-	return nil
+// given are the flags that the user set, with their values.
+type given struct {
+	flag   *pflag.Flag
+	values []string
 }
 
-// sameFolder tells that two names mean one folder, which need not exist yet.
-func sameFolder(a, b string) bool {
-	absA, errA := filepath.Abs(a)
-	absB, errB := filepath.Abs(b)
-	return errA == nil && errB == nil && absA == absB
-}
-
-func mib(b int64) float64 { return float64(b) / (1 << 20) }
-
-// longest is the longest prompt of the first samples.
-func longest(source train.Source) int {
-	n := 0
-	for i := range 16 {
-		if x, err := source.At(i); err == nil {
-			n = max(n, len(x.Prompt))
+// givenFlags notes what the command line says, so that it can be said again over a
+// preset and a file.
+func givenFlags(f *pflag.FlagSet) []given {
+	var out []given
+	f.Visit(func(x *pflag.Flag) {
+		g := given{flag: x, values: []string{x.Value.String()}}
+		if list, ok := x.Value.(pflag.SliceValue); ok {
+			g.values = list.GetSlice()
 		}
-	}
-	return n
-}
-
-func parameters(a model.Adapter) int {
-	n := 0
-	for _, p := range a.Parameters() {
-		n += p.Tensor.Len()
-	}
-	return n
-}
-
-// sources are the training samples and, where there are any, held-out ones.
-func (s *spec) sources(m *model.Model, hash string) (source, held train.Source, err error) {
-	if s.data == "" {
-		fresh, err := newStream(m, s.model, s.tasks, "train", s.tokens, s.Config.Seed)
-		if err != nil {
-			return nil, nil, err
-		}
-		validation, err := newStream(m, s.model, s.tasks, "validation", s.tokens, s.Config.Seed)
-		if err != nil {
-			return nil, nil, err
-		}
-		return train.Fresh{Stream: fresh}, train.Fresh{Stream: validation}, nil
-	}
-	h, pairs, err := datasets.ReadPairs(s.data)
-	if err != nil {
-		return nil, nil, err
-	}
-	if h.WeightsSHA256 != hash {
-		return nil, nil, fmt.Errorf("%s: responses of model %s (weights %.12s…), want those of %s (weights %.12s…): the target is the attention of the model's own responses", s.data, h.Model, h.WeightsSHA256, m.Name, hash)
-	}
-	for _, p := range pairs {
-		if err := p.CheckIDs(m.Config.Vocab); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", s.data, err)
-		}
-		if len(p.PromptIDs)+len(p.ResponseIDs) > m.Config.MaxPositions {
-			return nil, nil, fmt.Errorf("%s: pair %s: %d prompt and %d response tokens, want at most %d together: %w", s.data, p.ID, len(p.PromptIDs), len(p.ResponseIDs), m.Config.MaxPositions, model.ErrContext)
-		}
-	}
-	return &train.Pairs{Pairs: pairs, Name: s.data, Seed: s.Config.Seed}, nil, nil
-}
-
-// resolve fills in the settings that depend on model and data, and returns the
-// tokens that end every prompt: the template's assistant header.
-func (s *spec) resolve(m *model.Model, source train.Source) ([]int, error) {
-	const prompts, longest = 16, 8
-	var tail []int32
-	for i := range prompts {
-		x, err := source.At(i)
-		if err != nil {
-			return nil, err
-		}
-		if i == 0 {
-			tail = x.Prompt[max(0, len(x.Prompt)-longest):]
-		}
-		tail = commonTail(tail, x.Prompt)
-	}
-	first, err := source.At(0)
-	if err != nil {
-		return nil, err
-	}
-	end := first.Prompt[len(first.Prompt)-1:]
-	if len(tail) == 0 {
-		tail = end
-	}
-	for i := range s.Config.Adapters {
-		a := &s.Config.Adapters[i]
-		if !s.initTokenSet {
-			a.InitToken = end[0]
-		}
-		if !s.poolingSet && s.model == "" {
-			a.Pooling = 1
-		}
-	}
-	header := make([]int, len(tail))
-	for i, id := range tail {
-		header[i] = int(id)
-	}
-	return header, nil
-}
-
-// commonTail is the longest end that a and b share.
-func commonTail(a, b []int32) []int32 {
-	n := 0
-	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
-		n++
-	}
-	return slices.Clone(a[len(a)-n:])
-}
-
-// takeUp goes on from the checkpoint where that is asked for.
-func (s *spec) takeUp(t *train.Trainer, hash string, log io.Writer) error {
-	switch {
-	case s.checkpoint == "" && s.resume:
-		return fmt.Errorf("train: --resume needs --checkpoint")
-	case s.every < 1:
-		return fmt.Errorf("train: --checkpoint-every: got %d, want at least 1", s.every)
-	case s.checkpoint == "":
-		return nil
-	}
-	_, err := os.Stat(s.checkpoint)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case !s.resume:
-		return fmt.Errorf("train: checkpoint %s exists: go on from it with --resume, or remove it", s.checkpoint)
-	}
-	if err := t.Resume(s.checkpoint, hash); err != nil {
-		return err
-	}
-	fmt.Fprintf(log, "going on after step %d of %s\n", t.Done(), s.checkpoint)
-	return nil
-}
-
-// openLog starts the step log, or goes on with it.
-func (s *spec) openLog() (*os.File, error) {
-	mode := os.O_TRUNC
-	if s.resume {
-		mode = os.O_APPEND
-	}
-	return os.OpenFile(s.log, os.O_CREATE|os.O_WRONLY|mode, 0o644)
-}
-
-// train runs all steps with progress, log and checkpoints.
-func (s *spec) train(ctx context.Context, t *train.Trainer, hash string, log io.Writer) error {
-	// A line at a time and not atomically: what a killed run leaves is the record of
-	// the steps that it did.
-	var lines *os.File
-	if s.log != "" {
-		var err error
-		if lines, err = s.openLog(); err != nil {
-			return err
-		}
-		defer lines.Close()
-	}
-	bar := progress.New(log, "steps", int64(s.Config.Steps))
-	bar.Skip(int64(t.Done()))
-	err := t.Run(ctx, func(r train.StepResult) error {
-		text := ""
-		for _, a := range r.Adapters {
-			text += fmt.Sprintf("%s loss %.4g  ", a.Name, a.Loss)
-		}
-		bar.Describe(text)
-		bar.Add(1)
-		if lines != nil {
-			if err := json.NewEncoder(lines).Encode(r); err != nil {
-				return err
-			}
-		}
-		if s.checkpoint != "" && (r.Step%s.every == 0 || r.Step == s.Config.Steps) {
-			return t.Save(s.checkpoint, hash)
-		}
-		return nil
+		out = append(out, g)
 	})
-	bar.Done()
-	if err != nil {
-		if errors.Is(err, context.Canceled) {
-			if s.checkpoint == "" {
-				return fmt.Errorf("stopped before the last step, no adapter was written: %w", err)
-			}
-			if err := t.Save(s.checkpoint, hash); err != nil {
+	return out
+}
+
+// repeat sets the flags again.
+func repeat(all []given) error {
+	for _, g := range all {
+		if list, ok := g.flag.Value.(pflag.SliceValue); ok {
+			if err := list.Replace(g.values); err != nil {
 				return err
 			}
-			return fmt.Errorf("stopped after step %d, go on with --resume: %w", t.Done(), err)
+			continue
 		}
-		return err
-	}
-	if t.Skipped() > 0 {
-		fmt.Fprintf(log, "%d samples had an empty response and were left out\n", t.Skipped())
-	}
-	if lines != nil {
-		return lines.Close()
+		if err := g.flag.Value.Set(g.values[0]); err != nil {
+			return fmt.Errorf("--%s: %w", g.flag.Name, err)
+		}
 	}
 	return nil
 }
 
-// evaluate measures the loss on held-out samples.
-func (s *spec) evaluate(ctx context.Context, t *train.Trainer, held train.Source, log io.Writer) ([]map[string]float64, error) {
-	metrics := make([]map[string]float64, len(s.Config.Adapters))
-	if held == nil || s.validate <= 0 {
-		return metrics, nil
-	}
-	values, err := t.Evaluate(ctx, held, 0, s.validate)
-	if err != nil {
-		return nil, err
-	}
-	for i, v := range values {
-		metrics[i] = map[string]float64{"validation_loss": v, "validation_samples": float64(s.validate)}
-		fmt.Fprintf(log, "%s: loss %.4g on %d held-out samples\n", s.Config.Adapters[i].Name, v, s.validate)
-	}
-	return metrics, nil
+func isGiven(all []given, names ...string) bool {
+	return slices.ContainsFunc(all, func(g given) bool { return slices.Contains(names, g.flag.Name) })
 }
 
-// timing measures a step against the prefill, on the first sample.
-func (s *spec) timing(ctx context.Context, m *model.Model, t *train.Trainer, source train.Source, out io.Writer) error {
-	first, err := source.At(0)
+// usePreset puts a preset's settings in the place of the defaults. It comes before
+// the file and the flags that override it.
+func (s *spec) usePreset(name string) error {
+	p, err := train.Presets.Lookup(name)
 	if err != nil {
 		return err
 	}
-	response := first.Response
-	if len(response) == 0 { // of any tokens: only their number matters here
-		response = first.Prompt[:min(16, len(first.Prompt))]
+	seed, validation := s.Train.Seed, s.Train.Validation
+	s.Train.Config = p.Config
+	s.Train.Seed, s.Train.Validation = seed, validation
+	s.Preset, s.Epochs, s.preset = name, p.Epochs, &p
+	return nil
+}
+
+// read takes a configuration file over the defaults, and the flags that were given
+// over both.
+func (s *spec) read(path string, flags []given) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
 	}
-	response = response[:min(len(response), s.Config.MaxResponse, m.Config.MaxPositions-len(first.Prompt))]
-	for i, a := range s.Config.Adapters {
-		loss, err := losses.Losses.Lookup(a.Loss)
-		if err != nil {
-			return err
+	// The preset is the ground for everything else, so it is found first.
+	first := *s
+	if err := yamlconfig.Decode(path, data, s.sets, &first); err != nil {
+		return err
+	}
+	preset := first.Preset
+	if isGiven(flags, "preset") {
+		preset = s.Preset
+	}
+	if preset != "" {
+		if err := s.usePreset(preset); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
-		measured, err := train.Measure(ctx, m, t.Adapter(i), loss, first.Prompt, response, 5)
-		if err != nil {
-			return err
+	}
+	const absent = math.MinInt
+	epochs, steps := s.Epochs, s.Train.Steps
+	s.Epochs, s.Train.Steps = 0, absent
+	if err := yamlconfig.Decode(path, data, s.sets, s); err != nil {
+		return err
+	}
+	if s.Train.Steps == absent {
+		s.Train.Steps = steps
+		if s.Epochs == 0 {
+			s.Epochs = epochs
 		}
-		fmt.Fprintf(out, "%s: %v\n", a.Name, measured)
+	}
+	if preset != "" {
+		s.Preset = preset
+	}
+	if len(s.Train.Adapters) > 0 && len(s.Adapters) > 0 {
+		return fmt.Errorf("%s: adapters and train.adapters: got both, want one of them", path)
+	}
+	if len(s.Adapters) == 0 {
+		s.Adapters = s.Train.Adapters
+	}
+	s.Train.Adapters = nil
+	if len(s.Adapters) == 0 && s.preset != nil {
+		a := adapterSpec{}
+		a.Defaults(func(string) string { return s.preset.Adapter.Kind })
+		s.Adapters = []adapterSpec{a}
+	}
+	if err := repeat(flags); err != nil {
+		return err
+	}
+	if isGiven(flags, "steps") && !isGiven(flags, "epochs") {
+		s.Epochs = 0
 	}
 	return nil
+}
+
+// bindSet adds the flag that reaches every key of a file.
+func (s *spec) bindSet(f *pflag.FlagSet) {
+	f.StringArrayVar(&s.sets, "set", nil, "KEY=VALUE in the place of what the file says, with a dotted key; may be repeated")
+}
+
+// folders settles where each adapter goes.
+func (s *spec) folders(path string) error {
+	named := 0
+	for _, a := range s.Adapters {
+		if a.Out != "" {
+			named++
+		}
+	}
+	switch {
+	case named > 0 && len(s.Outs) > 0:
+		return fmt.Errorf("%s: outs: got folders there and in adapters.out, want them in one place", path)
+	case named > 0:
+		for _, a := range s.Adapters {
+			s.Outs = append(s.Outs, a.Out)
+		}
+	case len(s.Outs) == 0 && s.RunDir != "":
+		for _, a := range s.Adapters {
+			s.Outs = append(s.Outs, filepath.Join(s.RunDir, "adapters", a.name()))
+		}
+	}
+	if len(s.Outs) != len(s.Adapters) {
+		return fmt.Errorf("%s: outs: got %d folders for %d adapters", path, len(s.Outs), len(s.Adapters))
+	}
+	for i, dir := range s.Outs {
+		if dir == "" {
+			return fmt.Errorf("%s: outs: folder %d of %d is empty", path, i+1, len(s.Outs))
+		}
+	}
+	return nil
+}
+
+// name is the adapter's, or its kind's where it has none.
+func (a *adapterSpec) name() string {
+	if a.Name != "" {
+		return a.Name
+	}
+	return a.Kind
 }

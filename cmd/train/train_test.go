@@ -133,7 +133,7 @@ func TestErrorsLeaveNothing(t *testing.T) {
 		"too long":        {[]string{"generate", "--tokens", "4096", "--samples", "1", "--out", out}, "longer than the model's context"},
 		"threads":         {[]string{"judgeq", "--threads", "-1", "--out", out}, "threads: got -1"},
 		"no config":       {[]string{"run", filepath.Join(dir, "none.json")}, "none.json"},
-		"unknown setting": {[]string{"run", write("c.json", `{"train":{"step":3}}`)}, `unknown field "step"`},
+		"unknown setting": {[]string{"run", write("c.json", `{"train":{"step":3}}`)}, `c.json:1: train: unknown key "step", did you mean "steps"?`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := execute(t, context.Background(), c.args...)

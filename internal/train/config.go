@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"glimpse/losses"
 	"glimpse/model"
@@ -25,9 +26,19 @@ type Config struct {
 	WeightDecay float64 `json:"weight_decay"` // decoupled
 	Clip        float64 `json:"clip"`         // global gradient norm; 0: none
 
+	Validation ValidationConfig `json:"validation"`
+
 	Workers     int   `json:"-"` // samples worked on at the same time; 0 chooses
 	CacheMemory int64 `json:"-"` // bytes of prompts' keys, values and targets kept in memory
 	CacheDisk   int64 `json:"-"` // and, beyond that, on disk
+}
+
+// ValidationConfig says how a run is watched on samples that it does not train on.
+type ValidationConfig struct {
+	Every    int   `json:"every"`    // steps between validations; 0: only at the end, and the last parameters are kept, not the best
+	Samples  int   `json:"samples"`  // held-out samples; 0: no validation
+	Budgets  []int `json:"budgets"`  // entries per KV head at which hit rate and recall are measured
+	Patience int   `json:"patience"` // validations without a better loss of any adapter after which the run stops; 0: never
 }
 
 // AdapterConfig is one adapter of a run.
@@ -45,6 +56,7 @@ func DefaultConfig() Config {
 	return Config{
 		Steps: 1000, Batch: 16, MaxResponse: 512, Warmup: 20, Schedule: "cosine", FinalRatio: 0.02,
 		Beta1: 0.9, Beta2: 0.98, Epsilon: 1e-8, Clip: 1,
+		Validation: ValidationConfig{Samples: 16, Budgets: []int{32, 64, 128}},
 	}
 }
 
@@ -91,9 +103,25 @@ func (c *Config) Validate(m *model.Model) error {
 		{"warm-up", float64(c.Warmup), 0, 1e9}, {"final ratio", c.FinalRatio, 0, 1},
 		{"beta1", c.Beta1, 0, 1 - 1e-9}, {"beta2", c.Beta2, 0, 1 - 1e-9}, {"epsilon", c.Epsilon, 1e-30, 1},
 		{"weight decay", c.WeightDecay, 0, 10}, {"clip", c.Clip, 0, 1e9}, {"workers", float64(c.Workers), 0, 1 << 12},
+		{"validation: every", float64(c.Validation.Every), 0, 1e9}, {"validation: samples", float64(c.Validation.Samples), 0, 1 << 20},
+		{"validation: patience", float64(c.Validation.Patience), 0, 1e9},
 	} {
 		if !(f.value >= f.min && f.value <= f.to) {
 			return fmt.Errorf("train: %s: got %v, want %v to %v", f.name, f.value, f.min, f.to)
+		}
+	}
+	v := &c.Validation
+	switch {
+	case v.Every > 0 && v.Samples == 0:
+		return fmt.Errorf("train: validation: every %d steps with 0 samples, want at least 1", v.Every)
+	case v.Patience > 0 && v.Every == 0:
+		return fmt.Errorf("train: validation: patience %d without validations during the run, want every of at least 1", v.Patience)
+	case v.Samples > 0 && len(v.Budgets) == 0:
+		return fmt.Errorf("train: validation: got no budgets, want at least one")
+	}
+	for i, b := range v.Budgets {
+		if b < 1 || slices.Contains(v.Budgets[:i], b) {
+			return fmt.Errorf("train: validation: budgets: got %v, want different numbers of at least 1", v.Budgets)
 		}
 	}
 	if c.Schedule != "cosine" && c.Schedule != "constant" {

@@ -135,14 +135,7 @@ func prepare(ctx context.Context, r *model.Runner, s Sample, maxResponse int) (*
 		return nil, errEmptyResponse
 	}
 	p := &prepared{entries: len(s.Prompt), next: cache.Next()}
-	err = r.Probe(ctx, cache, model.TokenRows(response), func(o *model.Observation) error {
-		scores := o.Probes[0]
-		target := m.Backend.Alloc(kernels.F32, scores.Shape...)
-		m.Backend.Probabilities(target, scores)
-		p.targets = append(p.targets, target)
-		return nil
-	})
-	if err != nil {
+	if p.targets, err = targetsOf(ctx, r, cache, response); err != nil {
 		return nil, err
 	}
 	for l := range m.Config.Layers {

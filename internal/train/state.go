@@ -14,6 +14,7 @@ import (
 type runRecord struct {
 	Step    int             `json:"step"` // optimiser steps done; also the position in the data
 	Skipped int             `json:"skipped"`
+	History history         `json:"history"`
 	Config  json.RawMessage `json:"config"`
 	Source  string          `json:"source"`
 	Model   string          `json:"model_sha256"`
@@ -26,7 +27,7 @@ type runRecord struct {
 func (t *Trainer) record(modelSHA256 string) (runRecord, error) {
 	config, err := json.Marshal(t.Config)
 	return runRecord{
-		Step: t.done, Skipped: t.skipped, Config: config, Source: t.source.Describe(), Model: modelSHA256,
+		Step: t.done, Skipped: t.skipped, History: t.history, Config: config, Source: t.source.Describe(), Model: modelSHA256,
 		Device: t.Model.Backend.Name(), SIMD: simd.Level(),
 	}, err
 }
@@ -38,6 +39,9 @@ func (t *Trainer) tensors(f func(name string, x *kernels.Tensor)) {
 			f(l.Name+"/"+p.Name, p.Tensor)
 			f(l.Name+"/"+p.Name+"/m", l.m[i])
 			f(l.Name+"/"+p.Name+"/v", l.v[i])
+			if l.best != nil {
+				f(l.Name+"/"+p.Name+"/best", l.best[i])
+			}
 		}
 	}
 }
@@ -103,6 +107,8 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 		return fail("device and instruction set", got.Device+" "+got.SIMD, want.Device+" "+want.SIMD)
 	case got.Step < 0 || got.Step > t.Config.Steps:
 		return fail("step", got.Step, t.Config.Steps)
+	case len(got.History.NonFinite) != len(t.learners) || len(got.History.Best) != len(t.learners):
+		return fail("adapters in its history", len(got.History.Best), len(t.learners))
 	}
 	t.tensors(func(name string, x *kernels.Tensor) {
 		v, ok := s.Tensors[name]
@@ -120,7 +126,7 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 			copy(x.F32(), v.F32)
 		}
 	})
-	t.done, t.skipped = got.Step, got.Skipped
+	t.done, t.skipped, t.history = got.Step, got.Skipped, got.History
 	return nil
 }
 

@@ -29,6 +29,9 @@ type Trainer struct {
 	store    *store
 	done     int // optimiser steps
 	skipped  int
+	history  history
+	held     *heldOut // nil: nothing is validated
+	searched bool     // the weights, for NaN
 }
 
 // learner is one adapter in training.
@@ -39,6 +42,7 @@ type learner struct {
 	params  []model.Parameter
 	sum     []*kernels.Tensor // gradients of the current batch
 	m, v    []*kernels.Tensor // AdamW moments
+	best    []*kernels.Tensor // parameters at the best validation; nil where none is asked for
 }
 
 // worker works on one sample at a time.
@@ -80,8 +84,16 @@ func New(m *model.Model, c Config, source Source) (*Trainer, error) {
 				*dst = append(*dst, z)
 			}
 		}
+		if c.Validation.Every > 0 {
+			for _, p := range l.params {
+				b := m.Backend.Alloc(p.Tensor.DType, p.Tensor.Shape...)
+				m.Backend.Copy(b, p.Tensor)
+				l.best = append(l.best, b)
+			}
+		}
 		t.learners = append(t.learners, l)
 	}
+	t.history = newHistory(len(t.learners))
 	for range max(1, min(t.concurrency(), c.Batch)) {
 		w := &worker{runner: m.NewRunner()}
 		for _, l := range t.learners {
@@ -142,6 +154,24 @@ type StepResult struct {
 	Skipped  int             `json:"skipped"` // samples so far whose response was empty
 	Adapters []AdapterResult `json:"adapters"`
 	Seconds  float64         `json:"seconds"`
+
+	// NonFinite are the adapters whose update was left out, and why.
+	NonFinite []NonFinite `json:"non_finite,omitempty"`
+	// Validation is set after the steps that end with one.
+	Validation *Validation `json:"validation,omitempty"`
+	// Stopped: no adapter has got better for Validation.Patience validations.
+	Stopped bool `json:"stopped,omitempty"`
+}
+
+// NonFinite is a sample at which an adapter's loss or gradient was NaN or infinite.
+type NonFinite struct {
+	Adapter string `json:"adapter"`
+	Sample  string `json:"sample"`
+	What    string `json:"what"` // "loss is NaN"
+}
+
+func (n NonFinite) String() string {
+	return fmt.Sprintf("adapter %s: %s at sample %s", n.Adapter, n.What, n.Sample)
 }
 
 // AdapterResult is one adapter's part of a step.
@@ -150,22 +180,44 @@ type AdapterResult struct {
 	Loss         float64 `json:"loss"` // as the paper defines it, mean over samples
 	GradNorm     float64 `json:"grad_norm"`
 	LearningRate float64 `json:"learning_rate"`
+	// Skipped: the step changed nothing, because a loss or gradient was not finite; the
+	// other fields are then 0.
+	Skipped bool `json:"skipped,omitempty"`
 }
 
-// Run trains from where the trainer stands to the end. onStep is told of every
-// step; an error of it stops the run. So does the end of ctx, in the middle of a
-// step: parameters and moments are then those of the last whole step.
+// maxNonFinite is the number of steps in a row that an adapter may skip before the
+// run is given up: it has diverged.
+const maxNonFinite = 3
+
+// Run trains from where the trainer stands to the end, or to where validation shows
+// that nothing gets better any more. onStep is told of every step; an error of it
+// stops the run. So does the end of ctx, in the middle of a step: parameters and
+// moments are then those of the last whole step. An adapter whose loss or gradient is
+// not finite skips the step, and after three such steps in a row the run ends with
+// ErrNonFinite; it can be saved then, too.
 func (t *Trainer) Run(ctx context.Context, onStep func(StepResult) error) error {
-	for t.done < t.Config.Steps {
+	for t.done < t.Config.Steps && !t.history.Stopped {
 		r, err := t.step(ctx, t.done)
 		if err != nil {
 			return fmt.Errorf("train: step %d: %w", t.done+1, err)
 		}
+		before := t.history.clone()
 		t.done++
+		diverged := t.history.count(t.learners, r)
+		if diverged == nil && t.validates(t.done) {
+			if err := t.validateStep(ctx, &r); err != nil {
+				// As before the step's validation, which is done again on resuming.
+				t.history = before
+				return fmt.Errorf("train: validation after step %d: %w", t.done, err)
+			}
+		}
 		if onStep != nil {
 			if err := onStep(r); err != nil {
 				return err
 			}
+		}
+		if diverged != nil {
+			return fmt.Errorf("train: step %d: %w", t.done, diverged)
 		}
 	}
 	return nil
@@ -206,6 +258,7 @@ func (t *Trainer) step(ctx context.Context, s int) (StepResult, error) {
 		}
 	}
 	losses := make([]float64, len(t.learners))
+	bad := make([]*NonFinite, len(t.learners))
 	used, skipped := 0, 0
 	var failed error
 	order := &turns{}
@@ -220,6 +273,10 @@ func (t *Trainer) step(ctx context.Context, s int) (StepResult, error) {
 					return
 				}
 				values, n, err := t.work(ctx, w, samples[i])
+				if err != nil && errors.Is(err, model.ErrNonFinite) && !errors.Is(err, model.ErrNonFiniteWeights) {
+					// The model itself overflows on this sample: no adapter can use it.
+					values, n, err = nan(len(t.learners)), 1, nil
+				}
 				order.take(i, func() {
 					switch {
 					case failed != nil:
@@ -229,7 +286,7 @@ func (t *Trainer) step(ctx context.Context, s int) (StepResult, error) {
 						failed = fmt.Errorf("sample %s: %w", samples[i].ID, err)
 					default:
 						used++
-						failed = t.collect(w, losses, values, n)
+						failed = t.collect(w, samples[i].ID, losses, values, n, bad)
 					}
 				})
 			}
@@ -243,12 +300,18 @@ func (t *Trainer) step(ctx context.Context, s int) (StepResult, error) {
 	r := StepResult{Step: s + 1, Samples: used, Skipped: t.skipped}
 	for i, l := range t.learners {
 		a := AdapterResult{Name: l.Name}
-		if used > 0 {
-			a.Loss = losses[i] / float64(used)
-			var err error
-			if a.GradNorm, a.LearningRate, err = t.update(l, s, used); err != nil {
-				return StepResult{}, err
+		if used > 0 && bad[i] == nil {
+			var ok bool
+			if a.GradNorm, a.LearningRate, ok = t.update(l, s, used); ok {
+				a.Loss = losses[i] / float64(used)
+			} else { // finite gradients whose sum is not
+				bad[i] = &NonFinite{l.Name, samples[0].ID, fmt.Sprintf("gradient norm of the batch that starts is %v", a.GradNorm)}
+				a = AdapterResult{Name: l.Name}
 			}
+		}
+		if bad[i] != nil {
+			a.Skipped = true
+			r.NonFinite = append(r.NonFinite, *bad[i])
 		}
 		r.Adapters = append(r.Adapters, a)
 	}
@@ -257,7 +320,7 @@ func (t *Trainer) step(ctx context.Context, s int) (StepResult, error) {
 }
 
 // work runs a sample through all adapters' graphs and returns their losses as
-// minimised, and the prompt's length.
+// minimised, which may be NaN or infinite, and the prompt's length.
 func (t *Trainer) work(ctx context.Context, w *worker, s Sample) ([]float64, int, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
@@ -272,11 +335,16 @@ func (t *Trainer) work(ctx context.Context, w *worker, s Sample) ([]float64, int
 		if values[i], err = g.Run(); err != nil {
 			return nil, 0, err
 		}
-		if v := values[i]; v-v != 0 {
-			return nil, 0, fmt.Errorf("adapter %s: loss is %v: %w: %w", t.learners[i].Name, v, ErrNonFinite, t.Model.ExplainNonFinite())
-		}
 	}
 	return values, p.entries, nil
+}
+
+func nan(n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = math.NaN()
+	}
+	return out
 }
 
 // prepared takes a sample from the store or prepares it.
@@ -294,24 +362,52 @@ func (t *Trainer) prepared(ctx context.Context, r *model.Runner, s Sample) (*pre
 	return p, t.store.put(s.Key, p)
 }
 
-// collect adds a worker's losses and gradients to the batch.
-func (t *Trainer) collect(w *worker, losses, values []float64, n int) error {
+// collect adds a worker's losses and gradients to the batch. An adapter whose loss
+// or gradient is not finite gets an entry in bad, at the first such sample.
+func (t *Trainer) collect(w *worker, sample string, losses, values []float64, n int, bad []*NonFinite) error {
 	for i, l := range t.learners {
+		if bad[i] != nil {
+			continue
+		}
+		if v := values[i]; v-v != 0 {
+			if err := t.badWeights(); err != nil {
+				return err
+			}
+			bad[i] = &NonFinite{l.Name, sample, fmt.Sprintf("loss is %v", v)}
+			continue
+		}
 		losses[i] += l.loss.Report(values[i], n)
+		squares := 0.0
 		for j, sum := range l.sum {
 			g, err := w.graphs[i].Gradient(j)
 			if err != nil {
 				return err
 			}
+			squares += t.Model.Backend.SumSquares(g)
 			t.Model.Backend.Axpy(sum, 1, g)
+		}
+		if squares-squares != 0 {
+			bad[i] = &NonFinite{l.Name, sample, fmt.Sprintf("gradient norm is %v", math.Sqrt(squares))}
+		}
+	}
+	return nil
+}
+
+// badWeights is the error of a model with NaN or infinite weights, on which no
+// sample can be used. They are searched once.
+func (t *Trainer) badWeights() error {
+	if !t.searched {
+		t.searched = true
+		if err := t.Model.ExplainNonFinite(); errors.Is(err, model.ErrNonFiniteWeights) {
+			return fmt.Errorf("%w: %w", ErrNonFinite, err)
 		}
 	}
 	return nil
 }
 
 // update does an adapter's AdamW step on the mean gradient of so many samples,
-// clipped to the global norm.
-func (t *Trainer) update(l *learner, s, samples int) (norm, rate float64, err error) {
+// clipped to the global norm. A norm that is not finite changes nothing.
+func (t *Trainer) update(l *learner, s, samples int) (norm, rate float64, ok bool) {
 	c, b := &t.Config, t.Model.Backend
 	for _, g := range l.sum {
 		norm += b.SumSquares(g)
@@ -319,7 +415,7 @@ func (t *Trainer) update(l *learner, s, samples int) (norm, rate float64, err er
 	scale := 1 / float64(samples)
 	norm = math.Sqrt(norm) * scale
 	if norm-norm != 0 {
-		return 0, 0, fmt.Errorf("adapter %s: gradient norm is %v: %w", l.Name, norm, ErrNonFinite)
+		return norm, 0, false
 	}
 	if c.Clip > 0 && norm > c.Clip {
 		scale *= c.Clip / norm
@@ -333,7 +429,7 @@ func (t *Trainer) update(l *learner, s, samples int) (norm, rate float64, err er
 	for i, p := range l.params {
 		b.AdamW(p.Tensor, l.sum[i], l.m[i], l.v[i], a)
 	}
-	return norm, rate, nil
+	return norm, rate, true
 }
 
 // Adapter returns adapter i of the configuration in its present state.
@@ -341,36 +437,3 @@ func (t *Trainer) Adapter(i int) model.Adapter { return t.learners[i].adapter }
 
 // Skipped is the number of samples so far whose response was empty.
 func (t *Trainer) Skipped() int { return t.skipped }
-
-// Evaluate returns every adapter's mean loss on samples [from, to) of a source,
-// which it does not train on.
-func (t *Trainer) Evaluate(ctx context.Context, source Source, from, to int) ([]float64, error) {
-	sums, used := make([]float64, len(t.learners)), 0
-	w := t.workers[0]
-	for i := from; i < to; i++ {
-		s, err := source.At(i)
-		if err != nil {
-			return nil, err
-		}
-		p, err := prepare(ctx, w.runner, s, t.Config.MaxResponse)
-		if errors.Is(err, errEmptyResponse) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("validation sample %s: %w", s.ID, err)
-		}
-		used++
-		for j, g := range w.graphs {
-			*g.sample = p.sample(t.Model, t.learners[j].Rows)
-			v, err := g.Run()
-			if err != nil {
-				return nil, err
-			}
-			sums[j] += t.learners[j].loss.Report(v, p.entries)
-		}
-	}
-	for j := range sums {
-		sums[j] /= float64(max(1, used))
-	}
-	return sums, nil
-}

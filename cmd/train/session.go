@@ -1,0 +1,415 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"glimpse/checkpoints"
+	"glimpse/internal/atomicfile"
+	"glimpse/internal/cli"
+	"glimpse/internal/train"
+	"glimpse/internal/yamlconfig"
+	"glimpse/losses"
+	"glimpse/model"
+	"glimpse/model/hub"
+)
+
+// run trains, reports and exports.
+func (s *spec) run(ctx context.Context, log, out io.Writer) error {
+	for i, dir := range s.Outs {
+		if slices.ContainsFunc(s.Outs[:i], func(other string) bool { return sameFolder(other, dir) }) {
+			return fmt.Errorf("train: adapter folder %q: named for two adapters, want one each", dir)
+		}
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) && s.ownFolder(dir) {
+			continue // the run makes the folder's parents
+		}
+		if err := checkpoints.CheckTarget(dir, s.Replace); err != nil {
+			return err
+		}
+	}
+	m, err := hub.Open(ctx, s.Model, log, model.Options{Device: s.Device})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	hash, err := m.SHA256(ctx)
+	if err != nil {
+		return err
+	}
+	source, held, err := s.sources(m, hash)
+	if err != nil {
+		return err
+	}
+	header, err := s.resolve(m, source)
+	if err != nil {
+		return err
+	}
+	t, err := train.New(m, s.Train.Config, source)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	s.Train.Config = t.Config // with what the trainer has filled in
+	for i := range s.Adapters {
+		s.Adapters[i].Loss = t.Config.Adapters[i].Loss
+	}
+	if err := s.startRun(t, hash, log); err != nil {
+		return err
+	}
+	if held != nil && s.Train.Validation.Samples > 0 {
+		if err := t.HoldOut(ctx, held); err != nil {
+			return err
+		}
+	}
+	if err := s.train(ctx, t, hash, log); err != nil {
+		return err
+	}
+	metrics, err := s.finalQuality(ctx, t, log)
+	if err != nil {
+		return err
+	}
+	settings, err := json.Marshal(s.Train.Config)
+	if err != nil {
+		return err
+	}
+	for i, a := range s.Train.Config.Adapters {
+		stored := t.Adapter(i).Export()
+		stored.Base = checkpoints.BaseModel{Name: m.Name, SHA256: hash}
+		stored.Loss, stored.PoolingKernel, stored.Training, stored.Metrics = a.Loss, a.Pooling, settings, metrics[i]
+		stored.Data = checkpoints.DataSource{Description: source.Describe(), Seed: int64(s.Train.Seed)}
+		if len(stored.LoRA) > 0 {
+			stored.InvocationTokens = header
+		}
+		if err := checkpoints.WriteAdapter(s.Outs[i], stored, s.Replace); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s: %s adapter of %s, %d rows, %d trained numbers\n", s.Outs[i], a.Kind, m.Name, a.Rows, parameters(t.Adapter(i)))
+	}
+	if err := s.timing(ctx, m, t, source, out); err != nil {
+		return err
+	}
+	if peak := cli.PeakMemory(); peak > 0 {
+		cache := m.Config.CacheBytesPerToken(m.Backend.Compute().Size()) * int64(longest(source))
+		fmt.Fprintf(out, "peak memory %.1f MiB; weights %.1f MiB, one prompt's cache %.1f MiB\n", mib(peak), mib(m.WeightBytes()), mib(cache))
+	}
+	return nil
+}
+
+// ownFolder tells that a folder is below the run's.
+func (s *spec) ownFolder(dir string) bool {
+	rel, err := filepath.Rel(s.RunDir, dir)
+	return s.RunDir != "" && err == nil && filepath.IsLocal(rel)
+}
+
+// sameFolder tells that two names mean one folder, which need not exist yet.
+func sameFolder(a, b string) bool {
+	absA, errA := filepath.Abs(a)
+	absB, errB := filepath.Abs(b)
+	return errA == nil && errB == nil && absA == absB
+}
+
+func mib(b int64) float64 { return float64(b) / (1 << 20) }
+
+// longest is the longest prompt of the first samples.
+func longest(source train.Source) int {
+	n := 0
+	for i := range 16 {
+		if x, err := source.At(i); err == nil {
+			n = max(n, len(x.Prompt))
+		}
+	}
+	return n
+}
+
+func parameters(a model.Adapter) int {
+	n := 0
+	for _, p := range a.Parameters() {
+		n += p.Tensor.Len()
+	}
+	return n
+}
+
+// resolve fills in the settings that depend on model and data, and returns the
+// tokens that end every prompt: the template's assistant header.
+func (s *spec) resolve(m *model.Model, source train.Source) ([]int, error) {
+	const prompts, longest = 16, 8
+	var tail []int32
+	for i := range prompts {
+		x, err := source.At(i)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			tail = x.Prompt[max(0, len(x.Prompt)-longest):]
+		}
+		tail = commonTail(tail, x.Prompt)
+	}
+	first, err := source.At(0)
+	if err != nil {
+		return nil, err
+	}
+	end := first.Prompt[len(first.Prompt)-1:]
+	if len(tail) == 0 {
+		tail = end
+	}
+	c := &s.Train.Config
+	if s.Epochs < 0 {
+		return nil, fmt.Errorf("train: epochs: got %d, want at least 1", s.Epochs)
+	}
+	if p, ok := source.(*train.Pairs); ok && s.Epochs > 0 {
+		c.Steps, s.Epochs = train.StepsOf(s.Epochs, len(p.Pairs), c.Batch), 0
+	} else if s.Epochs > 0 && s.preset == nil {
+		return nil, fmt.Errorf("train: epochs: got %d, but synthetic prompts have no end; want steps", s.Epochs)
+	}
+	s.Epochs = 0
+	c.Workers, c.CacheMemory, c.CacheDisk = s.Workers, s.CacheMemory, s.CacheDisk
+	c.Adapters = nil
+	for i := range s.Adapters {
+		a := &s.Adapters[i]
+		a.Name = a.name()
+		if a.InitToken == initEnd {
+			a.InitToken = initToken(end[0])
+		}
+		if a.Pooling == resolvedPooling {
+			a.Pooling = 1
+			if p, err := train.Presets.Lookup(a.Kind); err == nil && s.Model != "" {
+				a.Pooling = p.Adapter.Pooling
+			}
+		}
+		if a.LearningRate == 0 && s.preset != nil {
+			p := s.preset
+			if own, err := train.Presets.Lookup(a.Kind); err == nil {
+				p = &own
+			}
+			a.LearningRate = p.Rate(m.Config.Architecture)
+		}
+		if a.Seed == 0 {
+			a.Seed = c.Seed
+		}
+		a.Out = ""
+		c.Adapters = append(c.Adapters, a.config())
+	}
+	header := make([]int, len(tail))
+	for i, id := range tail {
+		header[i] = int(id)
+	}
+	return header, nil
+}
+
+// commonTail is the longest end that a and b share.
+func commonTail(a, b []int32) []int32 {
+	n := 0
+	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
+		n++
+	}
+	return slices.Clone(a[len(a)-n:])
+}
+
+// Names in a run's folder.
+const (
+	configName = "config.yaml"
+	stepsName  = "steps.jsonl"
+	stateName  = "state"
+	curvesName = "curves.png"
+)
+
+// startRun makes the run's folder and goes on from the checkpoint where that is asked
+// for.
+func (s *spec) startRun(t *train.Trainer, hash string, log io.Writer) error {
+	if s.RunDir != "" && s.Checkpoint == "" {
+		s.Checkpoint = filepath.Join(s.RunDir, stateName)
+	}
+	if s.RunDir != "" && s.Log == "" {
+		s.Log = filepath.Join(s.RunDir, stepsName)
+	}
+	if s.RunDir != "" && s.Replace && !s.resume {
+		if err := removeRun(s.RunDir); err != nil {
+			return fmt.Errorf("train: replace run: %w", err)
+		}
+	}
+	if err := s.takeUp(t, hash, log); err != nil {
+		return err
+	}
+	if s.RunDir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(s.RunDir, 0o755); err != nil {
+		return fmt.Errorf("train: run folder: %w", err)
+	}
+	for _, dir := range s.Outs {
+		if s.ownFolder(dir) {
+			if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+				return fmt.Errorf("train: adapter folder: %w", err)
+			}
+		}
+	}
+	text, err := yamlconfig.Encode(s)
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteFile(filepath.Join(s.RunDir, configName), text)
+}
+
+// removeRun removes the records of an earlier run; the adapters are replaced one by
+// one, when there are new ones.
+func removeRun(dir string) error {
+	events, err := filepath.Glob(filepath.Join(escapeGlob(dir), "events.out.tfevents.*"))
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{configName, stepsName, stateName, curvesName} {
+		events = append(events, filepath.Join(dir, name))
+	}
+	for _, path := range events {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeUp goes on from the checkpoint where that is asked for.
+func (s *spec) takeUp(t *train.Trainer, hash string, log io.Writer) error {
+	switch {
+	case s.Checkpoint == "" && s.resume:
+		return fmt.Errorf("train: --resume needs --checkpoint")
+	case s.CheckpointEvery < 1:
+		return fmt.Errorf("train: --checkpoint-every: got %d, want at least 1", s.CheckpointEvery)
+	case s.Checkpoint == "":
+		return nil
+	}
+	_, err := os.Stat(s.Checkpoint)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !s.resume:
+		return fmt.Errorf("train: checkpoint %s exists: go on from it with --resume, or remove it", s.Checkpoint)
+	}
+	if err := t.Resume(s.Checkpoint, hash); err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "going on after step %d of %s\n", t.Done(), s.Checkpoint)
+	return nil
+}
+
+// train runs all steps with progress, log and checkpoints.
+func (s *spec) train(ctx context.Context, t *train.Trainer, hash string, log io.Writer) error {
+	r, err := s.openRecords(t, log)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	err = t.Run(ctx, func(step train.StepResult) error {
+		if err := r.step(step); err != nil {
+			return err
+		}
+		if s.Checkpoint != "" && (step.Step%s.CheckpointEvery == 0 || step.Step == s.Train.Steps || step.Stopped) {
+			return t.Save(s.Checkpoint, hash)
+		}
+		return nil
+	})
+	r.bar.Done()
+	if drawn := r.draw(); err == nil {
+		err = drawn
+	}
+	switch {
+	case errors.Is(err, train.ErrNonFinite) && t.Done() > 0:
+		state := s.Checkpoint
+		if state == "" {
+			state = s.Outs[0] + ".state"
+		}
+		if err := t.Save(state, hash); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w; the state after step %d is in %s", err, t.Done(), state)
+	case errors.Is(err, context.Canceled) && s.Checkpoint == "":
+		return fmt.Errorf("stopped before the last step, no adapter was written: %w", err)
+	case errors.Is(err, context.Canceled):
+		if err := t.Save(s.Checkpoint, hash); err != nil {
+			return err
+		}
+		return fmt.Errorf("stopped after step %d, go on with --resume: %w", t.Done(), err)
+	case err != nil:
+		return err
+	}
+	if t.Skipped() > 0 {
+		fmt.Fprintf(log, "%d samples had an empty response and were left out\n", t.Skipped())
+	}
+	if t.Done() < s.Train.Steps {
+		fmt.Fprintf(log, "stopped after step %d: no adapter got better in %d validations\n", t.Done(), s.Train.Validation.Patience)
+	}
+	return r.close()
+}
+
+// finalQuality puts the best parameters in place, where the run looked for them, and
+// measures the adapters on the held-out samples.
+func (s *spec) finalQuality(ctx context.Context, t *train.Trainer, log io.Writer) ([]map[string]float64, error) {
+	metrics := make([]map[string]float64, len(s.Adapters))
+	if !t.Validated() {
+		return metrics, nil
+	}
+	if s.Train.Validation.Every > 0 {
+		t.RestoreBest()
+	}
+	v, err := t.Validate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, q := range v.Adapters {
+		m := map[string]float64{"validation_loss": q.Loss, "validation_samples": float64(v.Samples)}
+		put := func(key string, value train.Number) {
+			if value == value {
+				m[key] = float64(value)
+			}
+		}
+		for b, budget := range v.Budgets {
+			put(fmt.Sprintf("hit_rate_%d", budget), q.HitRate[b])
+			put(fmt.Sprintf("recall_%d", budget), q.Recall[b])
+			put(fmt.Sprintf("snapkv_hit_rate_%d", budget), v.SnapKV.HitRate[b])
+		}
+		put("kendall_tau", q.Tau)
+		if best := t.Best(i); best.Step > 0 {
+			m["best_step"] = float64(best.Step)
+		}
+		metrics[i] = m
+	}
+	writeQuality(log, v)
+	return metrics, nil
+}
+
+// timing measures a step against the prefill, on the first sample.
+func (s *spec) timing(ctx context.Context, m *model.Model, t *train.Trainer, source train.Source, out io.Writer) error {
+	first, err := source.At(0)
+	if err != nil {
+		return err
+	}
+	response := first.Response
+	if len(response) == 0 { // of any tokens: only their number matters here
+		response = first.Prompt[:min(16, len(first.Prompt))]
+	}
+	response = response[:min(len(response), s.Train.MaxResponse, m.Config.MaxPositions-len(first.Prompt))]
+	for i, a := range s.Train.Config.Adapters {
+		loss, err := losses.Losses.Lookup(a.Loss)
+		if err != nil {
+			return err
+		}
+		measured, err := train.Measure(ctx, m, t.Adapter(i), loss, first.Prompt, response, 5)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s: %v\n", a.Name, measured)
+	}
+	return nil
+}
+
+// finite is what charts can show.
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
