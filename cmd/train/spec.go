@@ -42,10 +42,9 @@ type spec struct {
 	Train    trainSettings `json:"train"`
 	Adapters []adapterSpec `json:"adapters,omitempty"`
 
-	resume  bool
-	sets    []string // KEY=VALUE of --set
-	preset  *train.Preset
-	rateSet bool // a learning rate was given on the command line
+	resume bool
+	sets   []string // KEY=VALUE of --set
+	preset *train.Preset
 }
 
 // trainSettings is train.Config with the list of adapters as files may also have it.
@@ -91,10 +90,6 @@ func (a *adapterSpec) config() train.AdapterConfig {
 		c.Modules, c.Rank, c.Alpha = nil, 0, 0
 	}
 	return c
-}
-
-func newAdapterSpec(c train.AdapterConfig) adapterSpec {
-	return adapterSpec{AdapterConfig: c, Modules: c.Modules, InitToken: initToken(c.InitToken)}
 }
 
 // textList is a list of texts that may also be a single one.

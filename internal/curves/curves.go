@@ -101,6 +101,7 @@ func (p *Panel) draw() (*plot.Plot, error) {
 	if points == 0 {
 		return nil, nil
 	}
+	out.X.Max += (out.X.Max - out.X.Min) / 4 // room for the legend
 	if p.Log {
 		lo, hi := out.Y.Min, out.Y.Max
 		if lo == hi { // gonum would widen it by a fixed amount, below 0
