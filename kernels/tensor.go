@@ -17,6 +17,15 @@ type Tensor struct {
 	f64 []float64
 	u16 []uint16 // BF16 and F16 bit patterns
 	i32 []int32
+
+	bare bool // a shape without memory
+}
+
+// NewShape returns a tensor without memory, of which only type and extents can be
+// used: what a model would take, without loading it.
+func NewShape(d DType, shape ...int) *Tensor {
+	elements(shape)
+	return &Tensor{DType: d, Shape: slices.Clone(shape), bare: true}
 }
 
 // NewTensor allocates a zeroed host tensor.
@@ -151,7 +160,10 @@ func (t *Tensor) Reshape(shape ...int) *Tensor {
 }
 
 func (t *Tensor) view(from, to int) *Tensor {
-	v := &Tensor{DType: t.DType}
+	v := &Tensor{DType: t.DType, bare: t.bare}
+	if t.bare {
+		return v
+	}
 	switch t.DType {
 	case F32:
 		v.f32 = t.f32[from:to:to]

@@ -30,8 +30,9 @@ type Model struct {
 	tokenizerErr error
 
 	folder  fs.FS
-	weights *checkpoints.Weights
-	cut     bool // the weights belong to another model
+	weights *checkpoints.Weights // nil for outlines and sketches
+	cut     bool                 // the weights belong to another model
+	outline *outline             // of outlines and sketches
 
 	ropeMu sync.Mutex
 	table  *kernels.RoPETable
@@ -121,7 +122,7 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 // Close releases the mapped weights; the model, and those that were cut from it,
 // must not be used afterwards.
 func (m *Model) Close() error {
-	if m.cut {
+	if m.cut || m.weights == nil {
 		return nil
 	}
 	return m.weights.Close()
@@ -177,10 +178,20 @@ func (m *Model) NeedTokenizer() (*tokenizer.Tokenizer, error) {
 
 // SHA256 identifies the weights; it is computed on the first call, at about a
 // gigabyte a second.
-func (m *Model) SHA256(ctx context.Context) (string, error) { return m.weights.SHA256(ctx, nil) }
+func (m *Model) SHA256(ctx context.Context) (string, error) {
+	if m.weights == nil {
+		return "", fmt.Errorf("model %s: has no stored weights", m.Name)
+	}
+	return m.weights.SHA256(ctx, nil)
+}
 
 // WeightBytes is the size of the weights as stored.
-func (m *Model) WeightBytes() int64 { return m.weights.Bytes() }
+func (m *Model) WeightBytes() int64 {
+	if m.weights == nil {
+		return m.outline.bytes
+	}
+	return m.weights.Bytes()
+}
 
 // Folder is the model's files.
 func (m *Model) Folder() fs.FS { return m.folder }
@@ -369,6 +380,9 @@ var ErrNonFiniteWeights = fmt.Errorf("weights are %w", ErrNonFinite)
 // ExplainNonFinite looks for the weight that made a pass non-finite: it names the
 // first one that is NaN or infinite, or says that none is.
 func (m *Model) ExplainNonFinite() error {
+	if m.weights == nil {
+		return fmt.Errorf("model %s: a pass was %w", m.Name, ErrNonFinite)
+	}
 	for _, name := range m.weights.Names() {
 		view, err := m.weights.Tensor(name)
 		if err != nil {

@@ -16,7 +16,6 @@ import (
 	"glimpse/internal/cli"
 	"glimpse/internal/train"
 	"glimpse/internal/yamlconfig"
-	"glimpse/losses"
 	"glimpse/model"
 	"glimpse/model/hub"
 )
@@ -34,6 +33,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 			return err
 		}
 	}
+	train.BoundMemory()
 	m, err := hub.Open(ctx, s.Model, log, model.Options{Device: s.Device})
 	if err != nil {
 		return err
@@ -159,14 +159,31 @@ func (s *spec) resolve(m *model.Model, source train.Source) ([]int, error) {
 	if len(tail) == 0 {
 		tail = end
 	}
+	samples := 0
+	if p, ok := source.(*train.Pairs); ok {
+		samples = len(p.Pairs)
+	}
+	if err := s.resolveAdapters(m, samples, end[0]); err != nil {
+		return nil, err
+	}
+	header := make([]int, len(tail))
+	for i, id := range tail {
+		header[i] = int(id)
+	}
+	return header, nil
+}
+
+// resolveAdapters fills in what adapters leave to the model, a preset, the number of
+// samples (0: without end) or the token that ends the prompts.
+func (s *spec) resolveAdapters(m *model.Model, samples int, end int32) error {
 	c := &s.Train.Config
 	if s.Epochs < 0 {
-		return nil, fmt.Errorf("train: epochs: got %d, want at least 1", s.Epochs)
+		return fmt.Errorf("train: epochs: got %d, want at least 1", s.Epochs)
 	}
-	if p, ok := source.(*train.Pairs); ok && s.Epochs > 0 {
-		c.Steps, s.Epochs = train.StepsOf(s.Epochs, len(p.Pairs), c.Batch), 0
+	if samples > 0 && s.Epochs > 0 {
+		c.Steps, s.Epochs = train.StepsOf(s.Epochs, samples, c.Batch), 0
 	} else if s.Epochs > 0 && s.preset == nil {
-		return nil, fmt.Errorf("train: epochs: got %d, but synthetic prompts have no end; want steps", s.Epochs)
+		return fmt.Errorf("train: epochs: got %d, but synthetic prompts have no end; want steps", s.Epochs)
 	}
 	s.Epochs = 0
 	c.Workers, c.CacheMemory, c.CacheDisk = s.Workers, s.CacheMemory, s.CacheDisk
@@ -175,7 +192,7 @@ func (s *spec) resolve(m *model.Model, source train.Source) ([]int, error) {
 		a := &s.Adapters[i]
 		a.Name = a.name()
 		if a.InitToken == initEnd {
-			a.InitToken = initToken(end[0])
+			a.InitToken = initToken(end)
 		}
 		if a.Pooling == resolvedPooling {
 			a.Pooling = 1
@@ -196,11 +213,7 @@ func (s *spec) resolve(m *model.Model, source train.Source) ([]int, error) {
 		a.Out = ""
 		c.Adapters = append(c.Adapters, a.config())
 	}
-	header := make([]int, len(tail))
-	for i, id := range tail {
-		header[i] = int(id)
-	}
-	return header, nil
+	return nil
 }
 
 // commonTail is the longest end that a and b share.
@@ -398,11 +411,7 @@ func (s *spec) timing(ctx context.Context, m *model.Model, t *train.Trainer, sou
 	}
 	response = response[:min(len(response), s.Train.MaxResponse, m.Config.MaxPositions-len(first.Prompt))]
 	for i, a := range s.Train.Config.Adapters {
-		loss, err := losses.Losses.Lookup(a.Loss)
-		if err != nil {
-			return err
-		}
-		measured, err := train.Measure(ctx, m, t.Adapter(i), loss, first.Prompt, response, 5)
+		measured, err := t.Measure(ctx, i, first.Prompt, response, 5)
 		if err != nil {
 			return err
 		}

@@ -309,11 +309,31 @@ func (s *spec) read(path string, flags []given) error {
 		s.Adapters = s.Train.Adapters
 	}
 	s.Train.Adapters = nil
+	s.presetAdapter()
+	if err := repeat(flags); err != nil {
+		return err
+	}
+	if isGiven(flags, "steps") && !isGiven(flags, "epochs") {
+		s.Epochs = 0
+	}
+	return nil
+}
+
+// presetAdapter makes the preset's adapter, where none is named.
+func (s *spec) presetAdapter() {
 	if len(s.Adapters) == 0 && s.preset != nil {
 		a := adapterSpec{}
 		a.Defaults(func(string) string { return s.preset.Adapter.Kind })
 		s.Adapters = []adapterSpec{a}
 	}
+}
+
+// presetAlone is read without a file.
+func (s *spec) presetAlone(flags []given) error {
+	if err := s.usePreset(s.Preset); err != nil {
+		return err
+	}
+	s.presetAdapter()
 	if err := repeat(flags); err != nil {
 		return err
 	}
