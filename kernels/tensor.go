@@ -147,7 +147,8 @@ func (t *Tensor) must(d DType) {
 func (t *Tensor) Rows(from, to int) *Tensor {
 	w := t.Width()
 	v := t.view(from*w, to*w)
-	v.Shape = append([]int{to - from}, t.Shape[1:]...)
+	v.Shape = slices.Clone(t.Shape) // one allocation: decoding makes many views
+	v.Shape[0] = to - from
 	return v
 }
 

@@ -134,6 +134,13 @@ func (c *Cache) reserve(layer, n int) {
 	}
 }
 
+// Reserve makes room for n more entries everywhere, for a decoding that will need it.
+func (c *Cache) Reserve(n int) {
+	for l := range c.heads {
+		c.reserve(l, n)
+	}
+}
+
 // append adds k, v [n, kvHeads, headDim] at positions pos [n], which must
 // ascend and follow those already held.
 func (c *Cache) append(layer int, k, v *kernels.Tensor, pos []int32) {
