@@ -276,3 +276,69 @@ func TestIsTemp(t *testing.T) {
 		t.Errorf("two temporaries share the name %q", a)
 	}
 }
+
+// Of several writers that must not replace each other exactly one succeeds, and a
+// file that was there stays.
+func TestCommitNew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	const writers = 8
+	results := make(chan error, writers)
+	for i := range writers {
+		go func() {
+			f, err := Create(path)
+			if err == nil {
+				f.Write([]byte{byte('a' + i)})
+				err = f.CommitNew()
+			}
+			results <- err
+		}()
+	}
+	won := 0
+	for range writers {
+		switch err := <-results; {
+		case err == nil:
+			won++
+		case !errors.Is(err, ErrExists):
+			t.Errorf("a loser's error is %v, want ErrExists", err)
+		}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || len(data) != 1 || won != 1 {
+		t.Fatalf("%d of %d writers won, the file holds %q (%v); want one", won, writers, data, err)
+	}
+	if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 1 {
+		t.Fatalf("the folder holds %v (%v), want the file alone", names, err)
+	}
+}
+
+// Sweep removes the temporaries of one target and nothing else.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "state"), filepath.Join(dir, "state2")
+	keep := []string{"state", ".state.tmp-nothex", filepath.Base(tempName(other, newMark)), ".hidden"}
+	gone := []string{filepath.Base(tempName(path, newMark)), filepath.Base(tempName(path, oldMark))}
+	for _, name := range append(keep, gone...) {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Sweep(path); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	slices.Sort(left)
+	slices.Sort(keep)
+	if !slices.Equal(left, keep) {
+		t.Fatalf("left %q, want %q", left, keep)
+	}
+	if err := Sweep(filepath.Join(dir, "nowhere", "state")); err != nil {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -48,7 +49,28 @@ func (f *File) Write(p []byte) (int, error) {
 // error, which includes any earlier failed Write, the target is as it was and
 // the temporary is gone; the one exception is an error from syncing the folder,
 // after which the new content is in place but may not survive a power cut.
-func (f *File) Commit() error {
+func (f *File) Commit() error { return f.commit(os.Rename) }
+
+// CommitNew is Commit for a target that must not exist: ErrExists if it does. Of
+// several writers of one target exactly one succeeds.
+func (f *File) CommitNew() error { return f.commit(installNew) }
+
+// installNew gives the file its name by a hard link, which unlike a rename never
+// replaces, also on network file systems. Where there are no hard links it renames.
+func installNew(temp, target string) error {
+	err := os.Link(temp, target)
+	switch {
+	case err == nil:
+		return os.Remove(temp)
+	case errors.Is(err, fs.ErrExist):
+		return ErrExists
+	case errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return renameNew(temp, target)
+}
+
+func (f *File) commit(install func(temp, target string) error) error {
 	if f.done {
 		return fmt.Errorf("commit %s: %w", f.target, errDone)
 	}
@@ -60,7 +82,7 @@ func (f *File) Commit() error {
 	}
 	err = errors.Join(err, f.f.Close())
 	if err == nil {
-		err = os.Rename(temp, f.target)
+		err = install(temp, f.target)
 	}
 	if err != nil {
 		os.Remove(temp)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -38,15 +39,43 @@ func IsTemp(name string) bool {
 	return (mark == newMark || mark == oldMark) && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
+// Sweep removes the temporaries of path that killed writers have left. The caller
+// knows that nobody is writing path at the moment.
+func Sweep(path string) error {
+	target, err := checkTarget("sweep", path)
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(filepath.Dir(target))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sweep %s: %w", path, err)
+	}
+	stem := "." + stem(target)
+	var all []error
+	for _, e := range entries {
+		name := e.Name()
+		if !IsTemp(name) || name[:len(name)-randomDigits-len(newMark)] != stem {
+			continue
+		}
+		all = append(all, os.RemoveAll(filepath.Join(filepath.Dir(target), name)))
+	}
+	return errors.Join(all...)
+}
+
+// stem is what the names of path's temporaries start with.
+func stem(path string) string {
+	base := filepath.Base(path)
+	return base[:min(len(base), maxStem)]
+}
+
 // tempName returns a fresh temporary sibling of path.
 func tempName(path, mark string) string {
-	stem := filepath.Base(path)
-	if len(stem) > maxStem {
-		stem = stem[:maxStem]
-	}
 	var random [randomDigits / 2]byte
 	rand.Read(random[:]) // never fails: it aborts the program instead
-	return filepath.Join(filepath.Dir(path), "."+stem+mark+hex.EncodeToString(random[:]))
+	return filepath.Join(filepath.Dir(path), "."+stem(path)+mark+hex.EncodeToString(random[:]))
 }
 
 // checkTarget refuses paths that do not end in a name of their own, such as "."

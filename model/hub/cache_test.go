@@ -6,9 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"glimpse/model/hub/hubtest"
 )
 
 // TestOffline: the error names what is missing, and what is there.
@@ -186,39 +183,6 @@ func TestShardNames(t *testing.T) {
 		if got, err := shardNames([]byte(bad)); err == nil {
 			t.Errorf("%s gives %v", bad, got)
 		}
-	}
-}
-
-// TestLock: a second holder waits, is told so, and gets it when the first lets go
-// or removes the file, as filelock does.
-func TestLock(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "locks", "x.lock")
-	unlock, err := lock(t.Context(), path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, waited := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(got)
-		second, err := lock(t.Context(), path, func() { close(waited) })
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		second()
-	}()
-	<-waited
-	select {
-	case <-got:
-		t.Fatal("two hold the lock")
-	default:
-	}
-	os.Remove(path)
-	unlock()
-	select {
-	case <-got:
-	case <-time.After(10 * time.Second):
-		t.Fatal("the lock was not let go")
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"glimpse/internal/filelock"
 )
 
 const (
@@ -162,7 +164,7 @@ func (f *fetcher) fetch(ctx context.Context, r remote, p *meter) error {
 	if err := os.MkdirAll(filepath.Dir(blob), 0o777); err != nil {
 		return err
 	}
-	unlock, err := lock(ctx, f.cache.lockFile(r.etag), func() { p.describe("waiting for another process to fetch " + r.name) })
+	unlock, err := filelock.Lock(ctx, f.cache.lockFile(r.etag), func() { p.describe("waiting for another process to fetch " + r.name) })
 	if err != nil {
 		return err
 	}

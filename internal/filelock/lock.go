@@ -1,4 +1,4 @@
-package hub
+package filelock
 
 import (
 	"context"
@@ -12,9 +12,10 @@ const (
 	noticeAfter = time.Second
 )
 
-// lock takes the lock file, creating it, and waits for it as long as ctx lasts;
-// waiting is called once when that takes long. A process that dies lets go.
-func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
+// Lock takes the lock file, creating it and its folder, and waits for it as long as
+// ctx lasts; waiting (may be nil) is called once when that takes long. The file
+// stays when the lock is let go.
+func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return nil, err
 	}
@@ -45,6 +46,24 @@ func lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 		case <-time.After(lockEvery):
 		}
 	}
+}
+
+// TryLock is Lock without waiting: free is false where another process has it.
+func TryLock(path string) (unlock func(), free bool, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
+	if err != nil {
+		return nil, false, err
+	}
+	locked, err := tryLock(f)
+	if err != nil {
+		f.Close()
+		return nil, false, &os.PathError{Op: "lock", Path: path, Err: err}
+	}
+	if !locked || !named(path, f) {
+		f.Close()
+		return nil, false, nil
+	}
+	return func() { f.Close() }, true, nil
 }
 
 // named tells that the open file is the one of that name.
