@@ -14,8 +14,9 @@ import (
 //
 // A sequence's logits do not depend on what else is in the batch, but may differ in
 // their last bits from those of Step or of a batch of another size: kernels round
-// differently for other numbers of rows.
-func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32) ([][]float32, error) {
+// differently for other numbers of rows. A batch is therefore filled up to rows, so
+// that what a sequence says does not depend on how many others are still going.
+func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) ([][]float32, error) {
 	m := r.Model
 	if len(caches) == 0 || len(tokens) != len(caches) {
 		return nil, fmt.Errorf("decode: %d tokens for %d sequences, want one for each of at least one", len(tokens), len(caches))
@@ -31,17 +32,22 @@ func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32)
 	r.arena.Release(nil)
 	defer r.arena.Release(nil)
 	c, b, n := &m.Config, m.Backend, len(caches)
-	pos := make([]int32, n)
+	rows = max(rows, n)
+	pos, ids := make([]int32, rows), make([]int32, rows)
+	copy(ids, tokens)
 	for i, cache := range caches {
 		pos[i] = cache.next
 	}
-	x := r.alloc(n, c.Hidden)
-	b.Gather(x, m.Network.Embedding, tokens)
+	x := r.alloc(rows, c.Hidden)
+	b.Gather(x, m.Network.Embedding, ids)
 	for l := range c.Layers {
 		mark := r.arena.Mark()
 		h := r.norm(x, m.Network.Layers[l].AttentionNorm)
 		q, k, v := r.query(l, h, pos, noLowRank), r.key(l, h, pos, noLowRank), r.value(l, h, noLowRank)
-		out := r.alloc(n, c.Heads*c.HeadDim)
+		out := r.alloc(rows, c.Heads*c.HeadDim)
+		if rows > n {
+			b.Fill(out.Rows(n, rows), 0)
+		}
 		parallel.For(n, func(i int) {
 			caches[i].append(l, k.Rows(i, i+1), v.Rows(i, i+1), pos[i:i+1])
 			b.Attention(out.Rows(i, i+1), nil, r.attend(caches[i], l, q.Rows(i, i+1), pos[i:i+1]))
@@ -52,15 +58,15 @@ func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32)
 	for _, cache := range caches {
 		cache.next++
 	}
-	return r.logitsOf(x)
+	return r.logitsOf(x, n)
 }
 
-// logitsOf applies the final norm and the head to every row of x.
-func (r *Runner) logitsOf(x *kernels.Tensor) ([][]float32, error) {
-	m, n := r.Model, x.Dim0()
-	h, y := r.norm(x, m.Network.FinalNorm), r.alloc(n, m.Config.Vocab)
+// logitsOf applies the final norm and the head to x, and returns the first n rows.
+func (r *Runner) logitsOf(x *kernels.Tensor, n int) ([][]float32, error) {
+	m := r.Model
+	h, y := r.norm(x, m.Network.FinalNorm), r.alloc(x.Dim0(), m.Config.Vocab)
 	m.Backend.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
-	all := y.Float32s()
+	all := y.Rows(0, n).Float32s()
 	out := make([][]float32, n)
 	for i := range out {
 		out[i] = all[i*m.Config.Vocab:][:m.Config.Vocab]

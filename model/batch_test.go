@@ -53,7 +53,7 @@ func TestStepBatch(t *testing.T) {
 	single, _ := sequences(t, m, n, 64)
 	r := m.NewRunner()
 	for step := range 6 {
-		got, err := r.StepBatch(ctx, batch, tokens)
+		got, err := r.StepBatch(ctx, batch, tokens, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,11 +77,11 @@ func TestStepBatch(t *testing.T) {
 	b[0], b[3], tokB[0], tokB[3] = b[3], b[0], tokB[3], tokB[0]
 	b[1], tokB[1] = b[2], tokB[2]
 	b[2] = func() *model.Cache { c, _ := sequences(t, m, 1, 90); return c[0] }()
-	x, err := r.StepBatch(ctx, a, tokA)
+	x, err := r.StepBatch(ctx, a, tokA, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	y, err := r.StepBatch(ctx, b, tokB)
+	y, err := r.StepBatch(ctx, b, tokB, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,10 +90,28 @@ func TestStepBatch(t *testing.T) {
 			t.Fatalf("logit %d is %v, beside other sequences %v", i, x[0][i], y[3][i])
 		}
 	}
-	if _, err := r.StepBatch(ctx, a, tokA[:2]); err == nil {
+	// A batch that is filled up has the bits of a full one.
+	z, err := r.StepBatch(ctx, a[:2], []int32{7, 9}, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, _ := sequences(t, m, n, 64)
+	if _, err := r.StepBatch(ctx, full, tokA, n); err != nil {
+		t.Fatal(err)
+	}
+	w, err := r.StepBatch(ctx, full, []int32{7, 9, 8, 8, 8}, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range z[1] {
+		if math.Float32bits(z[1][i]) != math.Float32bits(w[1][i]) {
+			t.Fatalf("logit %d is %v in a batch that was filled up, %v in a full one", i, z[1][i], w[1][i])
+		}
+	}
+	if _, err := r.StepBatch(ctx, a, tokA[:2], 0); err == nil {
 		t.Error("too few tokens: want an error")
 	}
-	if _, err := r.StepBatch(ctx, a, []int32{0, 0, 0, 0, 9999}); err == nil {
+	if _, err := r.StepBatch(ctx, a, []int32{0, 0, 0, 0, 9999}, 0); err == nil {
 		t.Error("a token outside the vocabulary: want an error")
 	}
 }
@@ -136,7 +154,7 @@ func BenchmarkDecode(b *testing.B) {
 						}
 						continue
 					}
-					if _, err := r.StepBatch(context.Background(), caches, tokens); err != nil {
+					if _, err := r.StepBatch(context.Background(), caches, tokens, 0); err != nil {
 						b.Fatal(err)
 					}
 				}
