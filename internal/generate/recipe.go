@@ -34,6 +34,11 @@ type Item struct {
 }
 
 func init() {
+	Recipes.Add("asis", Recipe{
+		Doc:     "prompts as they are: chats and prompts through the chat template, texts and ids as they stand; one that is too long is an error",
+		Prepare: prepareAsIs,
+		Cut:     func(n int, _ *rand.Rand) int { return n },
+	})
 	Recipes.Add("lookaheadkv", Recipe{
 		Doc:     "the last assistant turn is dropped and answered anew; running text is cut at a random place (lookaheadkv.txt §4.1)",
 		Prepare: prepareLookahead,
@@ -46,6 +51,7 @@ func init() {
 			if n == 0 {
 				return 0
 			}
+			// At least one token: a pair without any teaches nothing.
 			return 1 + rng.IntN(n)
 		},
 	})
@@ -76,6 +82,23 @@ func fits(item Item, maxPrompt int) (Item, error) {
 		return item, fmt.Errorf("prompt of %d tokens, want at most %d: %w", len(item.IDs), maxPrompt, ErrUnusable)
 	}
 	return item, nil
+}
+
+func prepareAsIs(m *model.Model, p datasets.Prompt, _ int, _ *rand.Rand) (item Item, err error) {
+	switch p.Form {
+	case datasets.FormIDs:
+		item.IDs, err = p.IDs, p.CheckIDs(m.Config.Vocab)
+	case datasets.FormText:
+		item.IDs, err = m.Encode(p.Text)
+	case datasets.FormMessages:
+		item.IDs, err = m.EncodeChat(chatOf(p.Messages))
+	default:
+		item.IDs, err = m.EncodeChat([]chat.Message{{Role: "user", Content: p.Text}})
+		if err == nil && p.Chosen != "" {
+			item.Source, err = encodeTail(m, p.Chosen)
+		}
+	}
+	return item, err
 }
 
 func prepareLookahead(m *model.Model, p datasets.Prompt, maxPrompt int, rng *rand.Rand) (item Item, err error) {
