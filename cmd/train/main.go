@@ -28,6 +28,6 @@ is never changed. Without --model, the small built-in reference model is used.`,
 	}
 	threads := root.PersistentFlags().Int("threads", 0, "threads to use; 0 is all cores")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return cli.SetThreads(*threads) }
-	root.AddCommand(newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newRun(), newPlan())
+	root.AddCommand(newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newRun(), newSweep(), newPlan())
 	return root
 }

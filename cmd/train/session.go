@@ -75,6 +75,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	s.metrics, s.sizes = metrics, nil
 	settings, err := json.Marshal(s.Train.Config)
 	if err != nil {
 		return err
@@ -90,6 +91,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 		if err := checkpoints.WriteAdapter(s.Outs[i], stored, s.Replace); err != nil {
 			return err
 		}
+		s.sizes = append(s.sizes, parameters(t.Adapter(i)))
 		fmt.Fprintf(out, "%s: %s adapter of %s, %d rows, %d trained numbers\n", s.Outs[i], a.Kind, m.Name, a.Rows, parameters(t.Adapter(i)))
 	}
 	if err := s.timing(ctx, m, t, source, out); err != nil {
@@ -419,6 +421,8 @@ func (s *spec) timing(ctx context.Context, m *model.Model, t *train.Trainer, sou
 	}
 	return nil
 }
+
+func nan() float64 { return math.NaN() }
 
 // finite is what charts can show.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

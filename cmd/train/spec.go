@@ -41,6 +41,11 @@ type spec struct {
 	Epochs   int           `json:"epochs,omitempty"` // times through the data, in the place of steps
 	Train    trainSettings `json:"train"`
 	Adapters []adapterSpec `json:"adapters,omitempty"`
+	Sweep    *sweepSpec    `json:"sweep,omitempty"` // of "train sweep"
+
+	// What a run came to, per adapter.
+	metrics []map[string]float64
+	sizes   []int
 
 	resume bool
 	sets   []string // KEY=VALUE of --set
