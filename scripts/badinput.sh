@@ -220,7 +220,6 @@ sed '3s/"prompt_ids":\[1,/"prompt_ids":[9999,/' "$given/pairs.jsonl" >"$given/ra
 data "pair file with an id out of range" "range.jsonl|prompt_ids|9999|383" range.jsonl
 sed '1s/"weights_sha256":"[0-9a-f]\{4\}/"weights_sha256":"0000/' "$given/pairs.jsonl" >"$given/other.jsonl"
 data "pair file of another model" "other.jsonl|0000" other.jsonl
-data "a folder for a pair file" "directory" .
 prompts() {
   echo "$3" >"$given/prompts.jsonl"
   refuse "$1" "$2" train generate --prompts "$given/prompts.jsonl" --out x.jsonl
@@ -234,6 +233,55 @@ prompts "prompts: empty file" "no examples" ''
 refuse "prompts: file missing" "no such file" train generate --prompts nowhere.jsonl --out x.jsonl
 refuse "generate: samples 0" "got 0" train generate --samples 0 --out x.jsonl
 refuse "generate: longer than the context" "1024" train generate --samples 1 --tokens 2000 --out x.jsonl
+
+echo "== training configurations, plans, sweeps and shards"
+configured() { # NAME TEXT YAML [COMMAND]
+  printf '%b' "$3" >"$given/c.yaml"
+  refuse "$1" "$2" train ${4:-run} "$given/c.yaml"
+}
+configured "configuration: unknown key" 'c.yaml:2: unknown key "stesp"' 'tasks: copy\nstesp: 3\n'
+configured "configuration: unknown key of validation" 'c.yaml:3: train.validation: unknown key "evry", did you mean "every"' 'train:\n  validation:\n    evry: 3\n'
+configured "configuration: word for a number" 'c.yaml:1: train.steps: got "many"' 'train: {steps: many}'
+configured "configuration: key twice" '"tokens"' 'tokens: 3\ntokens: 4\n'
+configured "configuration: a list" "want a mapping" '[1, 2]'
+configured "configuration: not YAML" "c.yaml" 'a: [1'
+configured "configuration: unknown preset" 'unknown preset "lookahead"|judgeq, lookaheadkv' 'preset: lookahead'
+configured "configuration: unknown module" 'unknown module "w"' 'adapters: [{kind: lookaheadkv, modules: w}]'
+configured "configuration: no rate" "learning rate: got 0" 'outs: [x]\nadapters: [{kind: judgeq}]\n'
+configured "configuration: patience without validations" "patience 2" 'outs: [x]\ntrain: {validation: {patience: 2}}\nadapters: [{kind: judgeq, learning_rate: 0.1}]\n'
+configured "configuration: epochs of an endless stream" "epochs: got 3" 'outs: [x]\nepochs: 3\nadapters: [{kind: judgeq, learning_rate: 0.1}]\n'
+refuse "--set of an unknown key" 'unknown key "rank"' train run "$root/scripts/examples/run.yaml" --set rank=3
+refuse "--set of an element that is not there" '"7"' train run "$root/scripts/examples/run.yaml" --set adapters.7.rows=3
+refuse "preset of another kind" "judgeq|lookaheadkv" "${quick[@]}" --preset judgeq --out x
+refuse "held-out pairs without data" "--held-out" "${quick[@]}" --held-out "$given/pairs.jsonl" --out x
+refuse "validations on too few pairs" "4 pairs|10" "${quick[@]}" --data "$given/pairs.jsonl" --validate 2 --validate-every 1 --out x
+mkdir "$given/nopairs"
+refuse "folder without pairs" "nopairs|*.jsonl" "${quick[@]}" --data "$given/nopairs" --out x
+refuse "plan of nothing" "--preset" train plan
+refuse "plan of a model without lengths" "--prompt-tokens" train plan "$root/scripts/examples/run.yaml" --model "$reference"
+refuse "plan beyond the context" "1024" train plan --preset lookaheadkv --tokens 2000
+configured "sweep without a grid" "sweep: missing" 'run: x\nadapters: [{kind: judgeq, learning_rate: 0.1}]\n' sweep
+configured "sweep of two adapters" "got 2 adapters" 'run: x\nsweep: {rows: [1]}\nadapters: [{kind: judgeq}, {kind: judgeq}]\n' sweep
+configured "sweep with one point twice" "twice" 'run: x\nsweep: {rows: [4, 4]}\nadapters: [{kind: judgeq, learning_rate: 0.1}]\n' sweep
+for shard in 3/3 x/3 -1/3 2; do
+  refuse "generate: shard $shard" "--shard|got \"$shard\"" train generate --samples 9 --shard=$shard --out x
+done
+refuse "generate: worker without a shard" "JOB_COMPLETION_INDEX|\"5\"" env JOB_COMPLETION_INDEX=5 train generate --samples 9 --shards 3 --out x
+refuse "generate: more shards than samples" "9" train generate --samples 9 --shards 10 --out x
+refuse "generate: unknown recipe" '"lookahed"|lookaheadkv' train generate --recipe lookahed --out x.jsonl
+refuse "generate: source responses of tasks" "--responses source" train generate --responses source --out x.jsonl
+refuse "generate: unknown source of responses" '"teacher"' train generate --responses teacher --out x.jsonl
+configured "generate: no path" "source 0: got no path" 'out: x.jsonl\nsources: [{weight: 1}]\n' generate
+configured "generate: negative weight" "weight: got -1" 'out: x.jsonl\nsources: [{path: x, weight: -1}]\n' generate
+configured "generate: unknown format" '"csv"|parquet' "out: x.jsonl\nsources: [{path: $given/pairs.jsonl, format: csv}]\n" generate
+head -c 400 /dev/zero >"$given/zero.parquet"
+refuse "generate: no Parquet" "zero.parquet|Parquet" train generate --prompts "$given/zero.parquet" --out x.jsonl
+head -c 400 /dev/zero | tr '\0' '\377' >"$given/binary.txt"
+refuse "generate: binary file" "binary.txt|UTF-8" train generate --prompts "$given/binary.txt" --out x.jsonl
+echo '[{"text": "anna"}, {"te' >"$given/cut.json"
+refuse "generate: JSON cut short" "cut.json|element 1" train generate --prompts "$given/cut.json" --out x.jsonl
+echo '{"conversations": [{"from": "narrator", "value": "x"}]}' >"$given/sharegpt.jsonl"
+refuse "generate: unknown speaker" "narrator|human" train generate --prompts "$given/sharegpt.jsonl" --out x.jsonl
 
 echo "== adapters"
 refuse "adapter missing" "nowhere" evict run --example needle --adapter nowhere

@@ -92,7 +92,7 @@ under its name only when it is complete.`,
 		Example: `  train generate --samples 64 --out pairs.jsonl
   train generate --tasks copy,chain --tokens 256 --samples 100 --seed 7 --out pairs7.jsonl
   train generate --samples 60 --shards 3 --out out/pairs
-  train generate config.yaml --model path/to/llama --shard 3/64`,
+  train generate path/to/config.yaml --model path/to/llama --shard 3/64`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			flags := givenFlags(cmd.Flags())

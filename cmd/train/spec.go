@@ -136,6 +136,9 @@ func (m *moduleList) String() string {
 	if slices.Equal(*m, model.Modules) {
 		return "all"
 	}
+	if slices.Equal(*m, moduleList{model.QProj, model.VProj}) {
+		return "qv"
+	}
 	names := make([]string, len(*m))
 	for i, x := range *m {
 		names[i] = string(x)
