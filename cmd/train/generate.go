@@ -18,6 +18,7 @@ import (
 	"glimpse/internal/train"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
+	"glimpse/model/hub"
 
 	"github.com/spf13/cobra"
 )
@@ -35,6 +36,7 @@ type generateSpec struct {
 	Seed    uint64               `json:"seed"`    // of the mix, the recipe and the synthetic tasks
 
 	Recipe    string `json:"recipe"`
+	Raw       bool   `json:"raw"`        // "prompt" does not go into the chat template
 	Responses string `json:"responses"`  // self or source
 	MaxPrompt int    `json:"max_prompt"` // tokens; longer prompts are left out
 	MaxNew    int    `json:"max_new"`
@@ -79,7 +81,8 @@ weights, with a configuration:
   shards: 64
   out: pairs/
 
-Without either they are drawn from the synthetic long-context tasks, which only the
+"prompt" and chats go into the model's chat template; "text" does not, nor does "prompt"
+with --raw or for a model without a template. Without either they are drawn from the synthetic long-context tasks, which only the
 built-in model understands. Responses are greedy unless a temperature is given;
 --responses source takes the answers of the files instead of generating any.
 
@@ -119,10 +122,11 @@ under its name only when it is complete.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.Model, "model", s.Model, "model folder; empty is the built-in model")
+	f.StringVar(&s.Model, "model", s.Model, "model folder, or org/name[@revision] of the Hugging Face hub, which is downloaded once; empty is the built-in model")
 	f.StringVar(&s.Device, "device", s.Device, "where to compute")
 	f.StringVar(&s.prompts, "prompts", "", "file or folder of prompts")
 	f.StringVar(&s.Recipe, "recipe", s.Recipe, "what is done with them: "+strings.Join(generate.Recipes.Names(), ", "))
+	f.BoolVar(&s.Raw, "raw", s.Raw, "take \"prompt\" as it is, without the model's chat template")
 	f.StringVar(&s.Responses, "responses", s.Responses, "self: the model's own; source: the answers of the files")
 	f.IntVar(&s.MaxPrompt, "max-prompt", s.MaxPrompt, "most tokens of a prompt; longer ones are left out")
 	f.StringVar(&s.Tasks, "tasks", s.Tasks, "synthetic tasks, comma-separated, or default, or all")
@@ -219,7 +223,7 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 		return fmt.Errorf("generate: %w", err)
 	}
 	train.BoundMemory()
-	m, err := model.Open(s.Model, model.Options{Device: s.Device})
+	m, err := hub.Open(ctx, s.Model, log, model.Options{Device: s.Device})
 	if err != nil {
 		return err
 	}
@@ -449,7 +453,7 @@ func (s *generateSpec) stream(m *model.Model) (next func() (item, error), end fu
 		x := item{Prompt: generate.Prompt{ID: id}, index: i}
 		x.prepare = func(x *item) error {
 			rng := rand.New(rand.NewPCG(s.Seed, uint64(i)))
-			made, err := recipe.Prepare(m, p, maxPrompt, rng)
+			made, err := recipe.Prepare(m, p, generate.Limits{MaxPrompt: maxPrompt, Raw: s.Raw}, rng)
 			if err != nil {
 				return err
 			}

@@ -16,9 +16,15 @@ type Recipe struct {
 	Doc string
 	// Prepare makes the prompt of one record. rng is the record's own. A record that
 	// the recipe has no use for is ErrUnusable.
-	Prepare func(m *model.Model, p datasets.Prompt, maxPrompt int, rng *rand.Rand) (Item, error)
+	Prepare func(m *model.Model, p datasets.Prompt, l Limits, rng *rand.Rand) (Item, error)
 	// Cut is the number of response tokens kept of n.
 	Cut func(n int, rng *rand.Rand) int
+}
+
+// Limits are settings that all recipes share.
+type Limits struct {
+	MaxPrompt int  // tokens; records whose prompt is longer are ErrUnusable
+	Raw       bool // FormPrompt does not go into the chat template
 }
 
 // Recipes lists them by name.
@@ -65,6 +71,15 @@ func chatOf(messages []datasets.Message) []chat.Message {
 	return out
 }
 
+// say puts what a user says into the chat template; raw, or for a model without one, it
+// stays as it is.
+func say(m *model.Model, text string, raw bool) ([]int32, error) {
+	if raw || !m.HasChatTemplate() {
+		return m.Encode(text)
+	}
+	return m.EncodeChat([]chat.Message{{Role: "user", Content: text}})
+}
+
 // encodeTail tokenizes what follows a prompt, without special tokens.
 func encodeTail(m *model.Model, text string) ([]int32, error) {
 	t, err := m.NeedTokenizer()
@@ -84,16 +99,19 @@ func fits(item Item, maxPrompt int) (Item, error) {
 	return item, nil
 }
 
-func prepareAsIs(m *model.Model, p datasets.Prompt, _ int, _ *rand.Rand) (item Item, err error) {
+func prepareAsIs(m *model.Model, p datasets.Prompt, l Limits, _ *rand.Rand) (item Item, err error) {
 	switch p.Form {
 	case datasets.FormIDs:
 		item.IDs, err = p.IDs, p.CheckIDs(m.Config.Vocab)
 	case datasets.FormText:
 		item.IDs, err = m.Encode(p.Text)
 	case datasets.FormMessages:
+		if l.Raw {
+			return item, fmt.Errorf("--raw: messages need the chat template")
+		}
 		item.IDs, err = m.EncodeChat(chatOf(p.Messages))
 	default:
-		item.IDs, err = m.EncodeChat([]chat.Message{{Role: "user", Content: p.Text}})
+		item.IDs, err = say(m, p.Text, l.Raw)
 		if err == nil && p.Chosen != "" {
 			item.Source, err = encodeTail(m, p.Chosen)
 		}
@@ -101,7 +119,7 @@ func prepareAsIs(m *model.Model, p datasets.Prompt, _ int, _ *rand.Rand) (item I
 	return item, err
 }
 
-func prepareLookahead(m *model.Model, p datasets.Prompt, maxPrompt int, rng *rand.Rand) (item Item, err error) {
+func prepareLookahead(m *model.Model, p datasets.Prompt, l Limits, rng *rand.Rand) (item Item, err error) {
 	switch p.Form {
 	case datasets.FormIDs:
 		item.IDs = p.IDs
@@ -114,7 +132,7 @@ func prepareLookahead(m *model.Model, p datasets.Prompt, maxPrompt int, rng *ran
 			return item, err
 		}
 		// At a random place of what fits; something must stand on both sides.
-		most := min(len(ids)-1, maxPrompt)
+		most := min(len(ids)-1, l.MaxPrompt)
 		if most < 1 {
 			return item, fmt.Errorf("text of %d tokens, want at least 2: %w", len(ids), ErrUnusable)
 		}
@@ -128,7 +146,7 @@ func prepareLookahead(m *model.Model, p datasets.Prompt, maxPrompt int, rng *ran
 			return item, err
 		}
 	case datasets.FormPrompt:
-		if item.IDs, err = m.EncodeChat([]chat.Message{{Role: "user", Content: p.Text}}); err != nil {
+		if item.IDs, err = say(m, p.Text, l.Raw); err != nil {
 			return item, err
 		}
 	default:
@@ -148,10 +166,10 @@ func prepareLookahead(m *model.Model, p datasets.Prompt, maxPrompt int, rng *ran
 			}
 		}
 	}
-	return fits(item, maxPrompt)
+	return fits(item, l.MaxPrompt)
 }
 
-func prepareJudge(m *model.Model, p datasets.Prompt, maxPrompt int, _ *rand.Rand) (Item, error) {
+func prepareJudge(m *model.Model, p datasets.Prompt, l Limits, _ *rand.Rand) (Item, error) {
 	var ids []int32
 	var err error
 	switch p.Form {
@@ -162,7 +180,11 @@ func prepareJudge(m *model.Model, p datasets.Prompt, maxPrompt int, _ *rand.Rand
 	case datasets.FormFewShot:
 		ids, err = m.Encode(p.Text + p.Chosen)
 	case datasets.FormPrompt:
-		ids, err = m.EncodeDialogue([]chat.Message{{Role: "user", Content: p.Text}})
+		if l.Raw || !m.HasChatTemplate() {
+			ids, err = m.Encode(p.Text)
+		} else {
+			ids, err = m.EncodeDialogue([]chat.Message{{Role: "user", Content: p.Text}})
+		}
 	default:
 		ids, err = m.EncodeDialogue(chatOf(p.Messages))
 	}
@@ -173,5 +195,5 @@ func prepareJudge(m *model.Model, p datasets.Prompt, maxPrompt int, _ *rand.Rand
 	if keep < 1 {
 		return Item{}, fmt.Errorf("dialogue of %d tokens, want at least 2: %w", len(ids), ErrUnusable)
 	}
-	return fits(Item{IDs: ids[:keep], Source: ids[keep:]}, maxPrompt)
+	return fits(Item{IDs: ids[:keep], Source: ids[keep:]}, l.MaxPrompt)
 }
