@@ -7,7 +7,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # change and compare the two outputs.
 COUNT = 1
 
-.PHONY: build test demo bench adapters fmt vet lint
+.PHONY: build test demo bench adapters policies fmt vet lint
 
 build:
 	./scripts/setup.sh
@@ -28,6 +28,10 @@ bench:
 # Trains the adapters that ship with the built-in model.
 adapters:
 	./scripts/shipped_adapters.sh
+
+# Measures all policies for docs/policies.md and lists them in README.md.
+policies:
+	./scripts/update_policies.sh
 
 fmt:
 	gofmt -w $$(go list -f '{{.Dir}}' ./...)

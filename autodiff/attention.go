@@ -31,6 +31,7 @@ func (g *Graph) attend(s *Sample, layer int, h Heads, q, k, v, out *kernels.Tens
 	if v != nil {
 		a.V = v.Reshape(rows, h.KV, h.Dim)
 	}
+	g.attends = append(g.attends, a)
 	o := &observed{attend: a, out: out, lse: g.engine.arena.Alloc(b.Compute(), h.Query, rows)}
 	o.scores = g.engine.alloc(h.Query, a.Past[0].Entries())
 	b.ObserveAttention(out, o.lse, o.scores.t, a)

@@ -21,6 +21,8 @@ type Graph struct {
 	grads  G.Nodes
 	vm     G.VM
 	err    error // first error while building
+	// attends are those of the present run.
+	attends []*kernels.Attend
 }
 
 // Node is a tensor in a graph.
@@ -112,6 +114,12 @@ func (g *Graph) Compile(loss Node) error {
 func (g *Graph) Run() (loss float64, err error) {
 	g.engine.arena.Release(nil)
 	g.vm.Reset()
+	defer func() { // values live until the next run, and would keep the prompt's cache alive
+		for _, a := range g.attends {
+			a.Past = nil
+		}
+		g.attends = g.attends[:0]
+	}()
 	if err := g.vm.RunAll(); err != nil {
 		return 0, fmt.Errorf("autodiff: %w", err)
 	}

@@ -12,6 +12,9 @@
 //	<bos> <user> <context> … </context> <ask> anna <eot> <header> <assistant> <newline>
 //	<bos> <user> <copy> <context> … </context> <eot> <header> <assistant> <newline>
 //
+// The task "turns" goes on after the answer with a second question about the same
+// context.
+//
 // An answer is a few tokens that stand in the prompt, so it is right or wrong,
 // and an eviction policy that drops them cannot answer. Which facts a question
 // needs is unknown while the context is read, and each kind of question needs

@@ -25,6 +25,9 @@ type PairHeader struct {
 	Sampling      Sampling // how it wrote them
 	Seed          uint64
 	Shard, Shards int // this file is part Shard (from 0) of Shards; 0 of 1 if it is whole
+	// Data says where the prompts come from and how they were made; "" where it is not
+	// told.
+	Data string
 }
 
 // Sampling is how a response was drawn. Temperature 0 is greedy decoding, and
@@ -46,6 +49,7 @@ type headerLine struct {
 	Seed          uint64       `json:"seed"`
 	Shard         int          `json:"shard"`
 	Shards        int          `json:"shards"`
+	Data          string       `json:"data,omitempty"`
 }
 
 type samplingLine struct {
@@ -121,10 +125,17 @@ func (p Pair) validate() error {
 // PairWriter writes a pair file, which appears under its name on Commit and not
 // before.
 type PairWriter struct {
-	file    *atomicfile.File
+	file    pairFile
 	buffer  *bufio.Writer
 	path    string
 	written int
+}
+
+// pairFile is what pairs are written to.
+type pairFile interface {
+	io.Writer
+	Commit() error
+	Abort()
 }
 
 // CreatePairs starts a pair file. The caller ends it with Commit or Abort.
@@ -137,7 +148,7 @@ func CreatePairs(path string, h PairHeader) (*PairWriter, error) {
 		return nil, fmt.Errorf("create pairs: %w", err)
 	}
 	w := &PairWriter{file: f, buffer: bufio.NewWriterSize(f, 64<<10), path: path}
-	line := headerLine{pairFormat, pairVersion, h.Model, h.WeightsSHA256, samplingLine(h.Sampling), h.Seed, h.Shard, h.Shards}
+	line := headerLine{pairFormat, pairVersion, h.Model, h.WeightsSHA256, samplingLine(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data}
 	if err := w.writeLine(line); err != nil {
 		w.Abort()
 		return nil, err
@@ -247,7 +258,7 @@ func parseHeader(o object) (PairHeader, error) {
 	if h.Version != pairVersion {
 		return PairHeader{}, fmt.Errorf(`field "version": got %d, want %d`, h.Version, pairVersion)
 	}
-	if err := o.only("format", "version", "model", "weights_sha256", "sampling", "seed", "shard", "shards"); err != nil {
+	if err := o.only("format", "version", "model", "weights_sha256", "sampling", "seed", "shard", "shards", "data"); err != nil {
 		return PairHeader{}, err
 	}
 	sampling := json.RawMessage{}
@@ -265,7 +276,12 @@ func parseHeader(o object) (PairHeader, error) {
 	if err := parseSampling(sampling, &h.Sampling); err != nil {
 		return PairHeader{}, fmt.Errorf(`field "sampling": %w`, err)
 	}
-	header := PairHeader{h.Model, h.WeightsSHA256, Sampling(h.Sampling), h.Seed, h.Shard, h.Shards}
+	if _, ok := o["data"]; ok {
+		if h.Data, err = o.text("data"); err != nil {
+			return PairHeader{}, err
+		}
+	}
+	header := PairHeader{h.Model, h.WeightsSHA256, Sampling(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data}
 	return header, header.Validate()
 }
 

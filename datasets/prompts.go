@@ -25,6 +25,7 @@ type Prompt struct {
 	Text     string
 	Messages []Message
 	IDs      []int32
+	Chosen   string // the answer that the line gives to a FormFewShot
 }
 
 // PromptForm is the field of a line that holds its prompt.
@@ -36,9 +37,16 @@ const (
 	FormText     PromptForm = "text"       // running text: goes to the model as it is
 	FormMessages PromptForm = "messages"   // a chat: goes into the chat template
 	FormIDs      PromptForm = "prompt_ids" // token ids: go to the model as they are
+	FormFewShot  PromptForm = "few-shot"   // worked examples that a model completes: text, to the model as it is
 )
 
-var promptForms = []PromptForm{FormPrompt, FormText, FormMessages, FormIDs}
+// The ShareGPT variants, which are read as FormMessages.
+const (
+	formConversations PromptForm = "conversations" // [{"from", "value"}]
+	formConversation  PromptForm = "conversation"  // [{"human", "assistant"}]
+)
+
+var promptForms = []PromptForm{FormPrompt, FormText, FormMessages, FormIDs, formConversations, formConversation}
 
 // CheckIDs returns an error that names the first id outside 0 … vocab-1. Text
 // and messages have no ids yet and always pass.
@@ -55,6 +63,9 @@ func (p Prompt) CheckIDs(vocab int) error {
 //	{"text": "…"}
 //	{"messages": [{"role": "user", "content": "…"}]}
 //	{"prompt_ids": [1, 3, 7]}
+//	{"conversations": [{"from": "human", "value": "…"}, {"from": "gpt", "value": "…"}]}
+//	{"conversation": [{"human": "…", "assistant": "…"}]}
+//	{"prompt": "…", "chosen": "…"}
 //
 // and may have an "id", a string or a whole number. Other fields are passed over,
 // because prompt files come from many hands.
@@ -133,6 +144,12 @@ func parsePrompt(o object) (p Prompt, err error) {
 	switch p.Form {
 	case FormPrompt, FormText:
 		p.Text, err = o.text(string(p.Form))
+		if _, ok := o["chosen"]; ok && p.Form == FormPrompt && o.decode("chosen", "", &p.Chosen) == nil && p.Chosen != "" {
+			p.Form = FormFewShot
+		}
+	case formConversations, formConversation:
+		p.Messages, err = parseConversation(o, p.Form)
+		p.Form = FormMessages
 	case FormMessages:
 		p.Messages, err = parseMessages(o)
 	case FormIDs:

@@ -46,7 +46,7 @@ func TestReadPrompts(t *testing.T) {
 
 func TestPromptErrors(t *testing.T) {
 	for _, c := range []struct{ name, line, want string }{
-		{"no form", `{"id": "a"}`, `p:2: got no prompt, want one of the fields ["prompt" "text" "messages" "prompt_ids"]`},
+		{"no form", `{"id": "a"}`, `p:2: got no prompt, want one of the fields ["prompt" "text" "messages" "prompt_ids" "conversations" "conversation"]`},
 		{"two forms", `{"text": "a", "prompt": "b"}`, `p:2: got both "prompt" and "text"`},
 		{"wrong type", `{"prompt": ["a"]}`, `p:2: field "prompt": got ["a"], want a string`},
 		{"null", `{"text": null}`, `p:2: field "text": got null, want a string`},

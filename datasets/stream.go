@@ -14,6 +14,13 @@ type Example struct {
 	Task   string
 	Prompt []int32 // from <bos> to the end of the assistant header
 	Answer []int32 // without the end token
+	Turns  []Turn  `json:",omitempty"` // what is asked after the answer, in tasks of more than one turn
+}
+
+// Turn is one more prompt of a conversation with its right answer.
+type Turn struct {
+	Prompt []int32 // from the end token of the answer before to the end of the assistant header
+	Answer []int32 // without the end token
 }
 
 // Stream is an endless, reproducible sequence of examples that go round its
@@ -88,13 +95,13 @@ func (s *Stream) At(i int) (Example, error) {
 	r := rand.New(s.source(t.Name, i))
 	tokens := s.min + r.IntN(s.max-s.min+1)
 	for range maxDraws {
-		prompt, answer, err := t.Generate(r, tokens)
+		turns, err := t.generate(r, tokens)
 		if err != nil {
 			return Example{}, fmt.Errorf("example %d: %w", i, err)
 		}
-		if SplitOf(prompt) == s.split {
+		if prompt := turns[0].Prompt; SplitOf(prompt) == s.split {
 			id := fmt.Sprintf("%s/%s/%s/%d/%d", t.Name, s.split, s.lengths(), s.seed, i)
-			return Example{ID: id, Task: t.Name, Prompt: prompt, Answer: answer}, nil
+			return Example{ID: id, Task: t.Name, Prompt: prompt, Answer: turns[0].Answer, Turns: turns[1:]}, nil
 		}
 	}
 	return Example{}, fmt.Errorf("example %d: task %s: none of %d prompts of %d tokens belongs to split %s", i, t.Name, maxDraws, tokens, s.split)

@@ -15,12 +15,15 @@ import (
 // changes only if every published number is to be measured anew.
 const goldenStream = "6d952c11aa731c6ed6ec2ec74f2e883fac3c264ea1ea10a3d8694d7d8402c1cd"
 
+// goldenTasks are the tasks of that time; others have come since.
+var goldenTasks = []string{"ask1", "ask4", "chain", "copy", "marks", "q_chain", "q_copy", "q_marks", "q_single", "single"}
+
 func TestStreamGolden(t *testing.T) {
 	h := sha256.New()
 	e := json.NewEncoder(h)
 	for _, split := range []datasets.Split{datasets.Train, datasets.Validation, datasets.Test} {
 		for _, tokens := range []int{datasets.MinTokens, 128, 512} {
-			s := newStream(t, datasets.Tasks.Names(), split, tokens, 77)
+			s := newStream(t, goldenTasks, split, tokens, 77)
 			for i := range 20 {
 				if err := e.Encode(at(t, s, i)); err != nil {
 					t.Fatal(err)

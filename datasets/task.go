@@ -34,6 +34,8 @@ type Task struct {
 	// ask picks facts to ask for and returns the question, at most maxQuestion
 	// tokens, and its answer without the end token.
 	ask func(r *rand.Rand, f *facts) (question, answer []int32)
+	// askAgain, of tasks of two turns, picks other facts after the first answer.
+	askAgain func(r *rand.Rand, f *facts) (question, answer []int32)
 }
 
 // Tasks holds every task by name.
@@ -85,8 +87,17 @@ func ParseTasks(list string) ([]string, error) {
 // its answer without the end token. tokens outside MinTokens … MaxTokens is an
 // error. Streams add splits and reproducible randomness to it.
 func (t Task) Generate(r *rand.Rand, tokens int) (prompt, answer []int32, err error) {
+	turns, err := t.generate(r, tokens)
+	if err != nil {
+		return nil, nil, err
+	}
+	return turns[0].Prompt, turns[0].Answer, nil
+}
+
+// generate draws all turns of one example.
+func (t Task) generate(r *rand.Rand, tokens int) ([]Turn, error) {
 	if err := checkTokens(tokens); err != nil {
-		return nil, nil, fmt.Errorf("task %s: %w", t.Name, err)
+		return nil, fmt.Errorf("task %s: %w", t.Name, err)
 	}
 	plan := t.difficulty
 	if plan == nil {
@@ -96,9 +107,9 @@ func (t Task) Generate(r *rand.Rand, tokens int) (prompt, answer []int32, err er
 	question, answer := t.ask(r, f)
 	context, err := f.layOut(r, tokens-frame-len(question))
 	if err != nil {
-		return nil, nil, fmt.Errorf("task %s: prompt of %d tokens: %w", t.Name, tokens, err)
+		return nil, fmt.Errorf("task %s: prompt of %d tokens: %w", t.Name, tokens, err)
 	}
-	prompt = make([]int32, 0, tokens)
+	prompt := make([]int32, 0, tokens)
 	prompt = append(prompt, tokBOS, tokUser)
 	if t.QuestionFirst {
 		prompt = append(prompt, question...)
@@ -110,7 +121,13 @@ func (t Task) Generate(r *rand.Rand, tokens int) (prompt, answer []int32, err er
 		prompt = append(prompt, question...)
 	}
 	prompt = append(prompt, tokEOT, tokHeader, tokAssistant, tokNewline)
-	return prompt, answer, nil
+	turns := []Turn{{prompt, answer}}
+	if t.askAgain != nil {
+		question, answer := t.askAgain(r, f)
+		again := append([]int32{tokEOT, tokUser}, question...)
+		turns = append(turns, Turn{append(again, tokEOT, tokHeader, tokAssistant, tokNewline), answer})
+	}
+	return turns, nil
 }
 
 func checkTokens(tokens int) error {

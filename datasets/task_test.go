@@ -34,7 +34,7 @@ func TestDefaultTasks(t *testing.T) {
 	if got := datasets.DefaultTasks(); !slices.Equal(got, want) {
 		t.Errorf("default tasks %q, want %q", got, want)
 	}
-	all := slices.Sorted(slices.Values(append(want, "q_chain")))
+	all := slices.Sorted(slices.Values(append(want, "q_chain", "turns")))
 	if got := datasets.Tasks.Names(); !slices.Equal(got, all) {
 		t.Errorf("all tasks %q, want %q", got, all)
 	}
@@ -86,12 +86,53 @@ func TestAnswersFollowFromPrompts(t *testing.T) {
 	}
 }
 
+// The second turn stands after the answer, asks for the passage of the first
+// turn's context and shares no word with the first answer. Only "turns" has one.
+func TestSecondTurn(t *testing.T) {
+	kinds := wordKinds(t)
+	for _, name := range datasets.Tasks.Names() {
+		for _, tokens := range []int{datasets.MinTokens, 100, 512} {
+			s := newStream(t, []string{name}, datasets.Test, tokens, 3)
+			for i := range 10 {
+				e := at(t, s, i)
+				if name != "turns" {
+					if len(e.Turns) != 0 {
+						t.Fatalf("%s: %d further turns", e.ID, len(e.Turns))
+					}
+					continue
+				}
+				if len(e.Turns) != 1 {
+					t.Fatalf("%s: %d further turns, want 1", e.ID, len(e.Turns))
+				}
+				turn := e.Turns[0]
+				if got := strings.Join(wordsOf(t, turn.Prompt), " "); got != "<eot> <user> <copy> <eot> <header> <assistant> <newline>" {
+					t.Fatalf("%s: second prompt %q", e.ID, got)
+				}
+				r := checkExample(t, kinds, e)
+				r.question = []string{"<copy>"}
+				want, err := r.answer(kinds)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := wordsOf(t, turn.Answer); !slices.Equal(got, want) || len(got) == 0 {
+					t.Fatalf("%s: second answer %v, want %v", e.ID, got, want)
+				}
+				for _, id := range turn.Answer {
+					if slices.Contains(e.Answer, id) {
+						t.Errorf("%s: both answers have %d", e.ID, id)
+					}
+				}
+			}
+		}
+	}
+}
+
 // What a context at 512 tokens holds: 32 pairs, two chains of four links, a
 // passage of twelve, four marks (three if they are asked for), and no key or
 // value in two facts.
 func TestFactsAt512Tokens(t *testing.T) {
 	kinds := wordKinds(t)
-	answerLength := map[string]int{"single": 2, "ask1": 2, "ask4": 8, "chain": 4, "copy": 12, "marks": 6}
+	answerLength := map[string]int{"single": 2, "ask1": 2, "ask4": 8, "chain": 4, "copy": 12, "marks": 6, "turns": 2}
 	for _, name := range datasets.Tasks.Names() {
 		s := newStream(t, []string{name}, datasets.Validation, 512, 5)
 		for i := range 20 {

@@ -18,7 +18,7 @@ import (
 // Contender is a policy that takes part, with the name of the adapter it uses.
 type Contender struct {
 	*eviction.Named
-	Adapter string // "" for policies without one
+	Adapter string // or draft model; "" for policies without one
 }
 
 // Options are the settings of one evaluation.
@@ -49,6 +49,10 @@ type outcome struct {
 	right bool
 	hit   float64
 	kept  int64
+	read  eviction.Traffic
+
+	recall, tau float64
+	ranked      bool // recall and tau are measured
 }
 
 // Run answers the prompts of every task under every contender at every budget.
@@ -156,19 +160,29 @@ func (o *Options) row(c Contender, budget int, task string, cell int, outcomes [
 	if c.Name == full {
 		r.Budget = 0
 	}
-	var right, hit float64
+	var right, hit, recall, tau float64
+	var read eviction.Traffic
+	ranked := true
 	for i := range outcomes {
 		x := outcomes[i][cell]
 		if x.right {
 			right++
 		}
 		hit += x.hit
+		recall, tau, ranked = recall+x.recall, tau+x.tau, ranked && x.ranked
 		r.KeptBytes += x.kept
+		read = read.Plus(x.read)
 		r.FullBytes += fullBytes[i]
 	}
 	n := float64(o.Samples)
 	r.Accuracy, r.HitRate = right/n, new(hit/n)
+	if ranked {
+		r.Recall, r.KendallTau = new(min(recall/n, 1)), new(min(max(tau/n, -1), 1)) // sums round
+	}
 	r.StdErr = stats.BinomialStdErr(r.Accuracy, o.Samples)
+	if read.Steps > 0 {
+		r.TrafficBytes = new(read.PerStep())
+	}
 	r.KeptBytes /= int64(o.Samples)
 	r.FullBytes /= int64(o.Samples)
 	return r
@@ -189,6 +203,7 @@ func (o *Options) runSample(ctx context.Context, rt *eviction.Runtime, stream *d
 	for _, c := range o.Contenders {
 		policies = append(policies, c.Named)
 	}
+	rt.MaxNew = maxNew
 	study, err := rt.Study(ctx, append(policies, critic), e.Prompt, o.Budgets, maxNew)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", e.ID, err)
@@ -202,18 +217,37 @@ func (o *Options) runSample(ctx context.Context, rt *eviction.Runtime, stream *d
 			if err != nil {
 				return nil, 0, fmt.Errorf("%s: %w", e.ID, err)
 			}
-			kept := session.Cache.Bytes()
-			tokens, ended, err := session.Generate(ctx, model.GenerateOptions{MaxNew: maxNew})
-			if err != nil {
+			x := outcome{hit: eviction.HitRate(plan.Kept, critical[b].Kept), kept: session.Bytes()}
+			if err := o.converse(ctx, rt, session, e, &x); err != nil {
 				return nil, 0, fmt.Errorf("%s: policy %s: %w", e.ID, plan.Named.Name, err)
 			}
-			out = append(out, outcome{
-				right: ended && slices.Equal(tokens, e.Answer),
-				hit:   eviction.HitRate(plan.Kept, critical[b].Kept), kept: kept,
-			})
+			x.recall, x.tau, x.ranked = eviction.Agreement(plan.Scores, critical[b].Scores, plan.Budget)
+			out = append(out, x)
 		}
 	}
 	return out, study.FullBytes, nil
+}
+
+// converse lets a session answer, turn by turn; right is who is right in every one.
+func (o *Options) converse(ctx context.Context, rt *eviction.Runtime, s *eviction.Session, e datasets.Example, x *outcome) error {
+	x.right = true
+	answer := e.Answer
+	for turn := 0; ; turn++ {
+		tokens, ended, err := s.Generate(ctx, model.GenerateOptions{MaxNew: len(answer) + 1})
+		if err != nil {
+			return err
+		}
+		x.right = x.right && ended && slices.Equal(tokens, answer)
+		x.read = x.read.Plus(s.Traffic)
+		if turn == len(e.Turns) {
+			return nil
+		}
+		answer = e.Turns[turn].Answer
+		rt.MaxNew = len(answer) + 1
+		if err := s.Turn(ctx, e.Turns[turn].Prompt, nil); err != nil {
+			return err
+		}
+	}
 }
 
 // time measures every row's policy on the task's first prompt: prefills with and
@@ -230,6 +264,7 @@ func (o *Options) time(ctx context.Context, m *model.Model, stream *datasets.Str
 		return err
 	}
 	maxNew := min(decoded, m.Config.MaxPositions-len(e.Prompt)+1)
+	rt.MaxNew = maxNew
 	next := 0
 	for c, contender := range o.Contenders {
 		for _, budget := range o.cells(c) {

@@ -21,7 +21,7 @@ type Mean struct {
 
 	// Means of the optional measures; nil unless every row has the measure, since a
 	// mean over other tasks than the neighbour's would be compared with it.
-	HitRate, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
+	HitRate, Recall, KendallTau, TrafficBytes, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
 }
 
 // Label names the policy and adapter for people, as [Row.Label] does.
@@ -69,8 +69,11 @@ func meanByPolicy(rows []Row) []Mean {
 		}
 		m.Accuracy, m.StdErr = stats.MacroMean(accuracies, stdErrs)
 		m.HitRate = meanOf(cells, func(r Row) *float64 { return r.HitRate })
+		m.Recall = meanOf(cells, func(r Row) *float64 { return r.Recall })
+		m.KendallTau = meanOf(cells, func(r Row) *float64 { return r.KendallTau })
 		m.TTFTMillis = meanOf(cells, func(r Row) *float64 { return r.TTFTMillis })
 		m.TTFTOverhead = meanOf(cells, func(r Row) *float64 { return r.TTFTOverhead })
+		m.TrafficBytes = meanOf(cells, func(r Row) *float64 { return r.TrafficBytes })
 		m.DecodeTokensPerSecond = meanOf(cells, func(r Row) *float64 { return r.DecodeTokensPerSecond })
 		means = append(means, m)
 	}

@@ -50,7 +50,7 @@ func TestMeanByPolicy(t *testing.T) {
 	if snapkv.HitRate != nil {
 		t.Errorf("hit rate %v, though a row has none", *snapkv.HitRate)
 	}
-	if shipped.TTFTMillis != nil || shipped.TTFTOverhead != nil || shipped.DecodeTokensPerSecond != nil {
+	if shipped.TrafficBytes != nil || shipped.TTFTMillis != nil || shipped.TTFTOverhead != nil || shipped.DecodeTokensPerSecond != nil {
 		t.Error("means of measures that were not taken")
 	}
 }

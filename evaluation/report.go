@@ -15,7 +15,7 @@ import (
 // were not taken are nil and absent from JSON.
 type Row struct {
 	Policy  string `json:"policy"`
-	Adapter string `json:"adapter,omitempty"` // name of the adapter used ("shipped", "fresh"), if any
+	Adapter string `json:"adapter,omitempty"` // name of the adapter ("shipped", "fresh") or draft model used, if any
 	Budget  int    `json:"budget"`            // KV pairs kept per KV head per layer; 0: all, the full cache
 	Task    string `json:"task"`
 	Tokens  int    `json:"tokens"`  // nominal prompt length
@@ -25,12 +25,18 @@ type Row struct {
 	StdErr   float64  `json:"stderr"`             // of Accuracy, see stats.BinomialStdErr
 	HitRate  *float64 `json:"hit_rate,omitempty"` // critical-KV hit rate, 0–1 (Judge Q, eq. 6)
 
+	// Agreement of the policy's scores with the oracle's (lookaheadkv.txt table 8);
+	// absent for policies that do not score.
+	Recall     *float64 `json:"recall,omitempty"`      // at the budget, 0–1
+	KendallTau *float64 `json:"kendall_tau,omitempty"` // τ-b, −1–1
+
 	KeptBytes int64 `json:"kept_bytes"` // real bytes held after eviction, mean over samples
 	FullBytes int64 `json:"full_bytes"` // the same for the full cache
 
-	TTFTMillis            *float64 `json:"ttft_ms,omitempty"`             // time to first token
-	TTFTOverhead          *float64 `json:"ttft_overhead,omitempty"`       // time added to a plain prefill, as a share of it: 0.03 is 3% more
-	DecodeTokensPerSecond *float64 `json:"decode_tokens_per_s,omitempty"` // after the first token
+	TrafficBytes          *float64 `json:"traffic_bytes_per_step,omitempty"` // that the attention of a decoding step reads, mean over steps
+	TTFTMillis            *float64 `json:"ttft_ms,omitempty"`                // time to first token
+	TTFTOverhead          *float64 `json:"ttft_overhead,omitempty"`          // time added to a plain prefill, as a share of it: 0.03 is 3% more
+	DecodeTokensPerSecond *float64 `json:"decode_tokens_per_s,omitempty"`    // after the first token
 }
 
 // Label names the row's policy and adapter for people: "lookaheadkv/shipped".
@@ -67,6 +73,9 @@ func (r Row) Validate() error {
 		}
 	}
 	optional("hit_rate", r.HitRate, 0, 1, "a share in [0, 1]")
+	optional("traffic_bytes_per_step", r.TrafficBytes, 0, math.MaxFloat64, "a finite number ≥ 0")
+	optional("recall", r.Recall, 0, 1, "a share in [0, 1]")
+	optional("kendall_tau", r.KendallTau, -1, 1, "a correlation in [-1, 1]")
 	optional("ttft_ms", r.TTFTMillis, 0, math.MaxFloat64, "a finite number ≥ 0")
 	optional("ttft_overhead", r.TTFTOverhead, -1, math.MaxFloat64, "a finite number ≥ -1")
 	optional("decode_tokens_per_s", r.DecodeTokensPerSecond, 0, math.MaxFloat64, "a finite number ≥ 0")

@@ -32,6 +32,9 @@ func sampleRows(tasks []string, budgets []int, policies []string) []Row {
 			r.KeptBytes = full * int64(budget) / 512
 			r.HitRate = new(0.5 * (1 + p) * float64(budget) / float64(budget+40))
 			r.TTFTOverhead = new(0.02 + 0.1*random.Float64())
+			if policy != "streamingllm" { // which does not score
+				r.Recall, r.KendallTau = new(*r.HitRate*0.9), new(*r.HitRate-0.2)
+			}
 		}
 		rows = append(rows, r)
 	}
@@ -117,9 +120,13 @@ var hostileRows = []struct {
 	{"NaN standard error", func(r *Row) { r.StdErr = math.NaN() }, "stderr: got NaN"},
 	{"infinite standard error", func(r *Row) { r.StdErr = math.Inf(1) }, "stderr: got +Inf"},
 	{"NaN hit rate", func(r *Row) { r.HitRate = new(math.NaN()) }, "hit_rate: got NaN"},
+	{"recall above one", func(r *Row) { r.Recall = new(1.5) }, "recall: got 1.5"},
+	{"NaN tau", func(r *Row) { r.KendallTau = new(math.NaN()) }, "kendall_tau: got NaN"},
+	{"tau below -1", func(r *Row) { r.KendallTau = new(-1.1) }, "kendall_tau: got -1.1"},
 	{"hit rate above one", func(r *Row) { r.HitRate = new(1.5) }, "hit_rate: got 1.5"},
 	{"infinite time", func(r *Row) { r.TTFTMillis = new(math.Inf(1)) }, "ttft_ms: got +Inf"},
 	{"overhead below nothing", func(r *Row) { r.TTFTOverhead = new(-1.5) }, "ttft_overhead: got -1.5"},
+	{"negative traffic", func(r *Row) { r.TrafficBytes = new(-1.0) }, "traffic_bytes_per_step: got -1"},
 	{"NaN speed", func(r *Row) { r.DecodeTokensPerSecond = new(math.NaN()) }, "decode_tokens_per_s: got NaN"},
 	{"no policy", func(r *Row) { r.Policy = "" }, "policy"},
 	{"policy with a line break", func(r *Row) { r.Policy = "a\nb" }, `policy: got "a\nb"`},

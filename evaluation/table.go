@@ -157,6 +157,10 @@ func measuresOf(means []Mean) []measure {
 	all := []measure{
 		{"hit\n%", "hit: critical-KV hit rate against the true response",
 			optional(func(m Mean) *float64 { return m.HitRate }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
+		{"rec\n%", "rec: recall at the budget of the scores against the oracle's, and τ their rank correlation",
+			optional(func(m Mean) *float64 { return m.Recall }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
+		{"τ", "",
+			optional(func(m Mean) *float64 { return m.KendallTau }, func(v float64) string { return fmt.Sprintf("%.2f", v) })},
 		{"kept\nKiB", "kept: bytes held after eviction, and their share of the full cache",
 			func(m Mean) string { return formatKiB(m.KeptBytes) }},
 		{"kept\n%", "",
@@ -166,6 +170,8 @@ func measuresOf(means []Mean) []measure {
 				}
 				return formatPercent(m.KeptBytes / m.FullBytes)
 			}},
+		{"read\nKiB", "read: by the attention of a decoding step, with what chooses the entries",
+			optional(func(m Mean) *float64 { return m.TrafficBytes }, formatKiB)},
 		{"TTFT\n+%", "TTFT: time added to a plain prefill before the first token",
 			optional(func(m Mean) *float64 { return m.TTFTOverhead }, formatOverhead)},
 		{"decode\ntok/s", "decode: tokens per second after the first",

@@ -6,17 +6,30 @@
 // is score: it says what it needs to observe of a pass over the prompt and turns
 // one layer's observation into a score per KV head and entry. Everything else is
 // an optional interface: protected sinks and recent entries ([Protector]), budgets
-// that differ between layers ([LayerAllocator]), a second look at the prompt with
-// a draft's queries ([Drafter]), eviction while decoding ([DecodeEvicter]).
+// that differ between layers ([LayerAllocator], [CrossLayerAllocator]) or KV heads
+// ([HeadAllocator]), a second look at the prompt with a draft's queries ([Drafter]),
+// a draft that another model writes ([Speculator]), merging what goes into what
+// stays ([Merger]), eviction while decoding ([DecodeEvicter]), decoding that reads a
+// few of the entries it holds ([SparseDecoder]).
+//
+// The policies adakv and compose wrap another one ([Wrapper]): they take its scores
+// and select by rules of their own. A policy is a scorer for them if it says so when
+// it registers. [Staged] makes one policy of an eviction of the prompt and a sparse
+// one.
 //
 // A [Runtime] runs a prompt layer by layer: each layer's cache is evicted before
 // the next layer is computed, so the peak is one layer's full cache and what is
 // kept of the layers before it (lookaheadkv.txt, algorithm 2).
 //
+// A [Session] is a conversation: every turn's prompt is appended to what the policy
+// kept of the turns before, and it counts the bytes that decoding reads.
+//
 // # Budgets
 //
 // A budget is a number of key-value pairs kept per KV head and layer after the
 // prefill, sinks and recent window included. A prompt that is no longer than the
-// budget is left alone. Ties go to the lower position. Kept entries keep their
-// positions, and decoding goes on where the prompt ended.
+// budget is left alone. A sparse policy may hold more: its budget is what a decoding
+// step reads, in pairs per KV head and layer, estimation included. Ties go to the
+// lower position. Kept entries keep their positions, and decoding goes on where the
+// prompt ended.
 package eviction

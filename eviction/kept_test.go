@@ -17,27 +17,39 @@ import (
 var background = context.Background()
 
 // policy makes a policy with options given as policy.option=value; a learned one
-// gets a fake adapter.
+// gets a fake adapter, one that drafts the model's first layer, and one that needs a
+// pattern a random one.
 func policy(t testing.TB, m *model.Model, name string, set ...string) *eviction.Named {
 	t.Helper()
 	overrides, err := eviction.ParseOverrides(set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := eviction.Policies.Lookup(name)
+	needs, err := eviction.NeedsOf(name, overrides)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var adapter model.Adapter
-	if info.Adapter != "" {
-		adapter = newFakeAdapter(m, info.Adapter, 5, 9)
+	var r eviction.Resources
+	if needs.Adapter != "" {
+		r.Adapter = newFakeAdapter(m, needs.Adapter, 5, 9)
 	}
-	p, err := eviction.New(name, 3, overrides, adapter)
+	if needs.Draft {
+		if r.Draft, err = m.Cut(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if needs.Pattern {
+		r.Pattern = randomPattern(m, 5)
+	}
+	p, err := eviction.NewWith(name, policySeed, overrides, r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
+
+// policySeed is the seed of the policies that draw.
+const policySeed = 3
 
 // option reads the settings of a policy.
 func option(p *eviction.Named) func(string) float64 {
@@ -56,6 +68,11 @@ func draw(rng *rand.Rand, name string, p eviction.Policy) (set []string) {
 	for _, o := range p.Options {
 		if rng.IntN(3) == 0 {
 			continue // the default
+		}
+		if o.Choices != nil {
+			names := o.Choices()
+			set = append(set, fmt.Sprintf("%s.%s=%s", name, o.Name, names[rng.IntN(len(names))]))
+			continue
 		}
 		v := o.Min + rng.Float64()*(min(o.Max, 20)-o.Min)
 		if o.Whole {
@@ -111,7 +128,7 @@ func TestKeptSetsAgainstNaive(t *testing.T) {
 			m := shape.Open(t, device.name)
 			exact := newNaive(m)
 			rng := rand.New(rand.NewPCG(uint64(i), 1))
-			for _, n := range []int{1, 2, 3, 7 + rng.IntN(20), 64, 100 + rng.IntN(100)} {
+			for _, n := range []int{1, 2, 3, 7 + rng.IntN(20), 64, 100 + rng.IntN(201)} {
 				c := naiveCase{naive: exact, tokens: modeltest.Tokens(m, uint64(n), n)}
 				c.prompt = exact.run(exact.empty(), exact.embed(c.tokens), 0, nil)
 				c.full = exact.empty().with(c.prompt)
@@ -135,8 +152,8 @@ func TestKeptSetsAgainstNaive(t *testing.T) {
 					if naive == nil {
 						continue
 					}
-					c.budget, c.option = plan.Budget, option(plan.Named)
-					c.adapter = newFakeAdapter(m, plan.Named.Policy.Adapter, 5, 9)
+					c.budget, c.option, c.resources = plan.Budget, option(plan.Named), plan.Named.Settings.Resources
+					c.text = plan.Named.Settings.Text
 					want := naivePlan{budgets: exact.uniform(n)} // within the budget all is kept
 					if n > plan.Budget {
 						want = naive(&c)
@@ -162,6 +179,10 @@ func compareKept(t *testing.T, name string, got *eviction.Plan, want naivePlan, 
 		t.Fatalf("%s: kept of %d layers, want %d", name, len(got.Kept), len(want.budgets))
 	}
 	for l := range got.Kept {
+		if want.headBudgets != nil && n > got.Budget {
+			close += compareLayer(t, fmt.Sprintf("%s: layer %d", name, l), got.Kept[l], want, l, n, tol)
+			continue
+		}
 		for h, kept := range got.Kept[l] {
 			if got.Scores != nil && want.scores != nil {
 				from, to := want.sink, n-want.recent
@@ -172,10 +193,49 @@ func compareKept(t *testing.T, name string, got *eviction.Plan, want naivePlan, 
 				continue
 			}
 			close++
+			if want.ties != nil && want.ties(l, h, kept, keep, tol) {
+				continue
+			}
 			if len(kept) != len(keep) || want.scores == nil || !almost(want, l, h, kept, keep, tol) {
 				t.Errorf("%s: layer %d head %d keeps %v, want %v", name, l, h, kept, keep)
 			}
 		}
+	}
+	return close
+}
+
+// compareLayer is compareKept for a layer whose heads compete with each other.
+func compareLayer(t *testing.T, name string, got [][]int32, want naivePlan, l, n int, tol float64) (close int) {
+	t.Helper()
+	var extra, missing []float64
+	for h := range got {
+		keep := want.kept(l, h, n)
+		if slices.Equal(got[h], keep) {
+			continue
+		}
+		close++
+		if want.scores == nil {
+			t.Errorf("%s head %d keeps %v, want %v", name, h, got[h], keep)
+			continue
+		}
+		for j := range int32(n) {
+			switch in, should := slices.Contains(got[h], j), slices.Contains(keep, j); {
+			case in && !should:
+				extra = append(extra, want.scores[l][h][j])
+			case should && !in:
+				missing = append(missing, want.scores[l][h][j])
+			}
+		}
+	}
+	// A floor and the pool may each end among equals.
+	slices.Sort(extra)
+	slices.Sort(missing)
+	wrong := len(extra) != len(missing)
+	for i := 0; i < len(extra) && !wrong; i++ {
+		wrong = want.apart(extra[i], missing[i], tol)
+	}
+	if wrong {
+		t.Errorf("%s keeps %v: scores %v instead of %v", name, got, extra, missing)
 	}
 	return close
 }
@@ -193,7 +253,7 @@ func almost(p naivePlan, l, h int, a, b []int32, tol float64) bool {
 	}
 	for _, x := range without(a, b) {
 		for _, y := range without(b, a) {
-			if x == y || math.Abs(x-y) > tol*max(x, y) {
+			if p.apart(x, y, tol) {
 				return false
 			}
 		}
@@ -215,8 +275,10 @@ func TestResponsesAgainstNaive(t *testing.T) {
 		rt := eviction.NewRuntime(m)
 		for _, name := range eviction.Policies.Names() {
 			p := policy(t, m, name)
-			if _, ok := p.Method.(eviction.DecodeEvicter); ok {
-				continue // their own tests
+			_, evicts := p.Method.(eviction.DecodeEvicter)
+			_, sparse := p.Method.(eviction.SparseDecoder)
+			if evicts || sparse {
+				continue // TestDecodingAgainstNaive
 			}
 			s, err := rt.Prefill(background, p, tokens, budget, nil)
 			if err != nil {

@@ -7,12 +7,16 @@ import (
 	"glimpse/model"
 )
 
-// Prompt is what a method knows before the prompt runs.
+// Prompt is what a method knows before the prompt runs. In a conversation it is
+// the prompt of one turn, which runs on what the turns before it have left.
 type Prompt struct {
 	Tokens   []int32
-	Entries  int     // of every KV head once the prompt has run, n
+	Entries  int     // most of any KV head once the prompt has run; in the first turn n, of every head
 	Budget   int     // entries to keep per KV head and layer, B
+	From     int     // position of the prompt's first token, above 0 in later turns
+	MaxNew   int     // most tokens of the response; 0: unknown
 	Response []int32 // the response to come, which only the oracle may know
+	Draft    []int32 // what the draft model of a Speculator answers
 	Config   *model.Config
 }
 
@@ -38,10 +42,43 @@ type LayerAllocator interface {
 	LayerBudgets(p Prompt) []int
 }
 
+// CrossLayerAllocator is a Method whose layer budgets depend on the scores of all
+// layers, so that no layer is evicted before the last one has run. Layers may get
+// more than their share only where the method says so.
+type CrossLayerAllocator interface {
+	CrossLayerBudgets(p Prompt, scores [][][]float32) []int
+}
+
+// SpreadScorer is a Method that chooses by a second number per entry.
+type SpreadScorer interface {
+	// Spread writes it, given the scores.
+	Spread(dst, scores [][]float32, p Prompt, o *model.Observation) error
+	// SelectSpread returns the ascending indices that a KV head keeps.
+	SelectSpread(scores, spread []float32, budget int) []int32
+}
+
+// Merger is a Method that merges what it evicts of the prompt into what it keeps.
+type Merger interface {
+	// Merge changes the kept pairs of a layer, which still holds all of them, and
+	// returns the merge threshold per KV head, NaN where nothing was evicted.
+	Merge(c *model.Cache, layer int, keep [][]int32) []float64
+}
+
+// PoolKeeper is a Method that evicts nothing: what it selects is the pool that
+// decoding is restricted to until the next turn.
+type PoolKeeper interface{ KeepsAll() }
+
+// HeadAllocator is a Method whose KV heads have budgets of their own. budget is
+// that of the layer's heads on average; over all layers the heads' budgets sum to
+// at most what uniform ones would.
+type HeadAllocator interface {
+	HeadBudgets(p Prompt, layer, budget int, scores [][]float32) []int
+}
+
 // Drafter is a Method that evicts twice: it decodes a draft of DraftTokens
 // tokens on the evicted cache and then selects from the full cache by the
 // attention of the draft's queries, given to ScoreDraft like an observation of
-// one probe.
+// one probe, besides the windows that Capture asked for.
 type Drafter interface {
 	DraftTokens() int
 	ScoreDraft(dst [][]float32, p Prompt, o *model.Observation) error
@@ -50,25 +87,94 @@ type Drafter interface {
 // Responder is a Method that wants Prompt.Response.
 type Responder interface{ NeedsResponse() }
 
+// Speculator is a Method that wants Prompt.Draft: what another model answers to
+// the prompt, at most DraftTokens tokens, its end token excluded.
+type Speculator interface {
+	// DraftModel is nil for the model itself.
+	DraftModel() *model.Model
+	DraftTokens() int
+}
+
+// Wrapper is a Method that scores by another one and selects in its own way.
+type Wrapper interface{ Unwrap() Method }
+
+// as finds the optional interface of a method, or of the one that scores for it.
+// It is for what scoring needs (Responder, Drafter, Speculator, Fitter); how to
+// select is each method's own affair.
+func as[T any](m Method) (T, bool) {
+	for {
+		if t, ok := m.(T); ok {
+			return t, true
+		}
+		w, ok := m.(Wrapper)
+		if !ok {
+			var none T
+			return none, false
+		}
+		m = w.Unwrap()
+	}
+}
+
 // DecodeEvicter is a Method that goes on evicting while decoding.
 type DecodeEvicter interface {
-	// StartDecode begins a response on what the prompt left: kept[layer][kvHead] are
-	// the indices that were kept of the prompt's entries and scores[layer][kvHead]
-	// the scores of all of them.
-	StartDecode(p Prompt, kept [][][]int32, scores [][][]float32) DecodeState
+	// StartDecode begins a response on what the prompt left.
+	StartDecode(s *Session) DecodeState
 }
 
 // DecodeState is the eviction state of one response.
 type DecodeState interface {
 	Capture() model.Capture
 	// Step sees a layer after one more token and returns the ascending indices to
-	// keep per KV head, or nil to keep all.
+	// keep per KV head, or nil to keep all. It may merge what goes into what stays.
 	Step(o *model.Observation) ([][]int32, error)
 }
 
-// groupMean writes to dst[kvHead] the mean over the query heads of the group of
-// the probabilities whose logarithms are given [heads, width].
-func groupMean(dst [][]float32, logScores *kernels.Tensor) {
+// Carrier is a DecodeState whose scores go on in the next turn.
+type Carrier interface {
+	// Carry adds what the turns before have left to the scores of a turn's prompt,
+	// whose first entries are those that the state knows. spread is nil unless the
+	// method is a SpreadScorer.
+	Carry(p Prompt, o *model.Observation, scores, spread [][]float32)
+}
+
+// SparseDecoder is a Method whose decoding steps attend to a few of the entries
+// that the cache holds. It composes with any eviction of the prompt.
+type SparseDecoder interface {
+	// StartSparse begins a response on what the prompt left: on s.Pool where it is
+	// not nil, else on all entries of the cache.
+	StartSparse(s *Session) SparseState
+}
+
+// SparseState is what a SparseDecoder knows of the cache while one response is
+// decoded.
+type SparseState interface {
+	// Select chooses the step's entries and returns the bytes that it read of keys
+	// and values, or of what stands for them, to do so.
+	Select(s *model.SparseStep) (estimation int64, err error)
+	// Bytes is the memory that it holds beside the cache.
+	Bytes() int64
+}
+
+// grouping is how the scores of the query heads that share a KV head become one.
+type grouping int
+
+// The values of the option "group".
+const (
+	groupMean grouping = iota
+	groupMax
+	groupSum
+)
+
+// groupOption lets users choose the grouping.
+func groupOption(start grouping) Option {
+	return Option{Name: "group", Default: float64(start), Choices: choices("mean", "max", "sum"), Doc: "how the scores of the query heads of a KV head become one"}
+}
+
+func groupingOf(s Settings) grouping { return grouping(s.Int("group")) }
+
+// reduce writes to dst[kvHead] the probabilities whose logarithms are given [heads,
+// width], reduced over the query heads of each group.
+func (how grouping) reduce(dst [][]float32, logScores *kernels.Tensor) {
 	heads, width := logScores.Dim0(), logScores.Width()
 	group := heads / len(dst)
 	host := logScores.Float32s()
@@ -76,11 +182,18 @@ func groupMean(dst [][]float32, logScores *kernels.Tensor) {
 		clear(d)
 		for h := g * group; h < (g+1)*group; h++ {
 			for j := range d {
-				d[j] += float32(math.Exp(float64(host[h*width+j])))
+				v := float32(math.Exp(float64(host[h*width+j])))
+				if how == groupMax {
+					d[j] = max(d[j], v)
+				} else {
+					d[j] += v
+				}
 			}
 		}
-		for j := range d {
-			d[j] /= float32(group)
+		if how == groupMean {
+			for j := range d {
+				d[j] /= float32(group)
+			}
 		}
 	}
 }
@@ -100,3 +213,12 @@ func pool(dst [][]float32, kernel int) {
 // windowOf is the observation window under a budget: at most half of it, so that
 // something is left to select.
 func windowOf(window, budget int) int { return max(1, min(window, budget/2)) }
+
+// largest is the element-wise maximum of two observations of the same heads.
+func largest(a, b *kernels.Tensor) *kernels.Tensor {
+	x, y := a.Float64s(), b.Float64s()
+	for i := range x {
+		x[i] = max(x[i], y[i])
+	}
+	return kernels.FromF64(x, a.Shape...)
+}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"glimpse/eviction"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -17,6 +18,10 @@ type naive struct {
 	layers    []naiveLayer
 	norm      []float64
 	head      matrix
+	// choose, where it is set, restricts a row's attention in a KV head: it gets the
+	// queries of the group and the visible entries and returns the indices attended
+	// to, and what then becomes of each query's output (nil: nothing).
+	choose func(layer, head int, queries [][]float64, visible []pair) (idx []int, after func(query int, out []float64) []float64)
 }
 
 type naiveLayer struct {
@@ -135,19 +140,37 @@ func (m *naive) run(past pairs, x matrix, next int, low func(layer int, module m
 			}
 			mixed := make([]float64, 0, c.Heads*c.HeadDim)
 			for head := range c.Heads {
-				g := head / c.Group()
-				query := m.rotate(q[head*c.HeadDim:(head+1)*c.HeadDim], next+r)
+				queries[head] = append(queries[head], m.rotate(q[head*c.HeadDim:(head+1)*c.HeadDim], next+r))
+			}
+			for g := range c.KVHeads {
 				visible := slices.Concat(past[l][g], out.own[l][g])
-				p := softmax(query, visible)
-				attention[head] = append(attention[head], p)
-				queries[head] = append(queries[head], query)
-				o := make([]float64, c.HeadDim)
-				for j, e := range visible {
-					for i := range o {
-						o[i] += p[j] * e.v[i]
+				attended, after := visible, func(_ int, out []float64) []float64 { return out }
+				if m.choose != nil {
+					var group [][]float64
+					for i := range c.Group() {
+						group = append(group, queries[g*c.Group()+i][r])
+					}
+					idx, change := m.choose(l, g, group, visible)
+					attended = nil
+					for _, j := range idx {
+						attended = append(attended, visible[j])
+					}
+					if change != nil {
+						after = change
 					}
 				}
-				mixed = append(mixed, o...)
+				for i := range c.Group() {
+					head := g*c.Group() + i
+					p := softmax(queries[head][r], attended)
+					attention[head] = append(attention[head], p)
+					o := make([]float64, c.HeadDim)
+					for j, e := range attended {
+						for i := range o {
+							o[i] += p[j] * e.v[i]
+						}
+					}
+					mixed = append(mixed, after(i, o)...)
+				}
 			}
 			x[r] = plus(x[r], linear(model.OProj, mixed))
 			h = rmsNorm(x[r], layer.mlpNorm, c.RMSNormEps)
@@ -293,7 +316,22 @@ func pooled(x []float64, kernel int) []float64 {
 type naivePlan struct {
 	scores       [][][]float64 // [layer][kvHead][entry]; nil: nothing is scored
 	budgets      []int         // of every layer
+	headBudgets  [][]int       // [layer][kvHead], where heads have their own
 	sink, recent int
+	// protected are further entries kept, whatever their scores; ties tells whether
+	// two selections differ only by what almost equals, for plans that choose by more
+	// than scores.
+	protected [][][]int32
+	ends      func(budget int) (sink, recent int) // instead of sink and recent, by the layer's budget
+	ties      func(l, h int, a, b []int32, tol float64) bool
+	// rounded: scores that are equal by the formula differ by rounding, which then
+	// decides between them.
+	rounded bool
+}
+
+// apart tells whether two scores are too far apart, or too equal, to change places.
+func (p naivePlan) apart(x, y, tol float64) bool {
+	return x == y && !p.rounded || math.Abs(x-y) > tol*max(x, y)
 }
 
 // uniform is the same budget in every layer.
@@ -316,17 +354,25 @@ func (p naivePlan) order(l, h, n int) []int32 {
 
 // kept is the indices that the plan keeps of n entries.
 func (p naivePlan) kept(l, h, n int) []int32 {
-	if n <= p.budgets[l] {
+	if p.ends != nil {
+		p.sink, p.recent = p.ends(p.budgets[l])
+	}
+	budget := p.budgets[l]
+	if p.headBudgets != nil {
+		budget = p.headBudgets[l][h]
+	}
+	if n <= budget {
 		p.sink = n
 	}
 	var keep []int32
-	for j := range n {
-		if j < p.sink || j >= n-p.recent {
-			keep = append(keep, int32(j))
+	for j := range int32(n) {
+		if j < int32(p.sink) || j >= int32(n-p.recent) || p.protected != nil && slices.Contains(p.protected[l][h], j) {
+			keep = append(keep, j)
 		}
 	}
 	if len(keep) < n {
-		keep = append(keep, p.order(l, h, n)[:p.budgets[l]-len(keep)]...)
+		rest := slices.DeleteFunc(p.order(l, h, n), func(j int32) bool { return slices.Contains(keep, j) })
+		keep = append(keep, rest[:budget-len(keep)]...)
 	}
 	slices.Sort(keep)
 	return keep
@@ -340,8 +386,77 @@ type naiveCase struct {
 	full     pairs // of the prompt
 	budget   int
 	option   func(name string) float64
-	adapter  model.Adapter
+	text     func(name string) string // of an option that is a choice
 	response []int32
+	maxNew   int
+	// estimateFree gives a sparse policy's whole budget to attention.
+	estimateFree bool
+
+	resources eviction.Resources
+	// stage changes the first selection of a policy that looks twice; nil leaves it.
+	stage func(naivePlan) naivePlan
+}
+
+// first is the selection that a draft is decoded on.
+func (c *naiveCase) first(p naivePlan) naivePlan {
+	if c.stage == nil {
+		return p
+	}
+	return c.stage(p)
+}
+
+// rows is the attention of one query head, row by row.
+type rows [][]float64
+
+// mean and most reduce rows [from, to) to one number per entry below n.
+func (r rows) mean(from, to, n int) []float64 {
+	out := make([]float64, n)
+	for j := range out {
+		for _, p := range r[from:to] {
+			if j < len(p) {
+				out[j] += p[j] / float64(to-from)
+			}
+		}
+	}
+	return out
+}
+
+func (r rows) most(from, to, n int) []float64 {
+	out := make([]float64, n)
+	for j := range out {
+		for _, p := range r[from:to] {
+			if j < len(p) {
+				out[j] = max(out[j], p[j])
+			}
+		}
+	}
+	return out
+}
+
+// grouped reduces what of gives for every query head to KV heads, in the way that
+// the option group says.
+func (c *naiveCase) grouped(of func(layer, head int) []float64) [][][]float64 {
+	out := make([][][]float64, c.c.Layers)
+	for l := range out {
+		out[l] = make([][]float64, c.c.KVHeads)
+		for h := range c.c.Heads {
+			g, s := h/c.c.Group(), of(l, h)
+			if out[l][g] == nil {
+				out[l][g] = make([]float64, len(s))
+			}
+			for j, v := range s {
+				switch c.text("group") {
+				case "mean":
+					out[l][g][j] += v / float64(c.c.Group())
+				case "sum":
+					out[l][g][j] += v
+				case "max":
+					out[l][g][j] = max(out[l][g][j], v)
+				}
+			}
+		}
+	}
+	return out
 }
 
 // naivePolicies are the second implementations by policy; the file of each

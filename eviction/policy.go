@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -21,6 +22,14 @@ type Policy struct {
 	Doc     string // one line: the rule
 	Source  string // paper, with section or equation
 	Adapter string // kind of the adapter that it needs, or ""
+	// Scorer: its prompt scores can be used with other allocations ("adakv", "compose").
+	Scorer bool
+	// Scores names the option whose value is the policy that scores for this one, and
+	// whose adapter this one needs; "" for policies that score by themselves.
+	Scores string
+	// Draft and Pattern: it takes a draft model, it needs a pattern of retrieval heads.
+	Draft, Pattern bool
+
 	Options []Option
 	// New settles the options. adapter is nil unless Adapter is set.
 	New func(s Settings, adapter model.Adapter) (Method, error)
@@ -28,17 +37,70 @@ type Policy struct {
 
 // Option is a parameter of a policy.
 type Option struct {
-	Name    string  `json:"name"`
-	Default float64 `json:"default"`
-	Min     float64 `json:"min"`
-	Max     float64 `json:"max"`
-	Whole   bool    `json:"whole"` // only whole numbers
-	Odd     bool    `json:"odd"`   // only odd ones
-	Doc     string  `json:"doc"`
+	Name    string
+	Default float64
+	Min     float64
+	Max     float64
+	Whole   bool // only whole numbers
+	Odd     bool // only odd ones
+	// Choices, where it is set, lists the names that the option takes; its values are
+	// their indices. A function, because a choice among policies is known only once all
+	// are registered.
+	Choices func() []string
+	// Choice is the default among Choices; "" is the first.
+	Choice string
+	Doc    string
+}
+
+// choices is a fixed list of Choices.
+func choices(names ...string) func() []string { return func() []string { return names } }
+
+// Start is the value of the option where none is given.
+func (o Option) Start() float64 {
+	if o.Choices == nil || o.Choice == "" {
+		return o.Default
+	}
+	return float64(slices.Index(o.Choices(), o.Choice))
+}
+
+// Text is a value as it is written in a flag.
+func (o Option) Text(v float64) string {
+	if o.Choices != nil {
+		return o.Choices()[int(v)]
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+// MarshalJSON writes the range of a number, or the names of a choice.
+func (o Option) MarshalJSON() ([]byte, error) {
+	if o.Choices != nil {
+		return json.Marshal(struct {
+			Name    string   `json:"name"`
+			Default string   `json:"default"`
+			Choices []string `json:"choices"`
+			Doc     string   `json:"doc"`
+		}{o.Name, o.Text(o.Start()), o.Choices(), o.Doc})
+	}
+	return json.Marshal(struct {
+		Name    string  `json:"name"`
+		Default float64 `json:"default"`
+		Min     float64 `json:"min"`
+		Max     float64 `json:"max"`
+		Whole   bool    `json:"whole"`
+		Odd     bool    `json:"odd"`
+		Doc     string  `json:"doc"`
+	}{o.Name, o.Default, o.Min, o.Max, o.Whole, o.Odd, o.Doc})
 }
 
 // check refuses values out of range.
 func (o Option) check(text string) (float64, error) {
+	if o.Choices != nil {
+		i := slices.Index(o.Choices(), text)
+		if i < 0 {
+			return 0, fmt.Errorf("got %q, want one of: %s", text, strings.Join(o.Choices(), ", "))
+		}
+		return float64(i), nil
+	}
 	v, err := strconv.ParseFloat(text, 64)
 	switch {
 	case err != nil || !(v >= o.Min && v <= o.Max):
@@ -51,16 +113,36 @@ func (o Option) check(text string) (float64, error) {
 	return v, nil
 }
 
+// Resources are what policies need besides numbers. Each is nil where a policy
+// does not take it.
+type Resources struct {
+	Adapter model.Adapter
+	// Draft writes the draft of a policy that takes one; nil is the model itself.
+	Draft *model.Model
+	// Pattern tells retrieval heads from streaming heads.
+	Pattern *Pattern
+}
+
 // Settings are the values of a policy's options, defaults filled in, and what
 // every policy gets.
 type Settings struct {
-	Seed   uint64 // of policies that draw
-	values map[string]float64
+	Seed      uint64 // of policies that draw
+	Resources Resources
+	values    map[string]float64
+	options   []Option
+	overrides Overrides // of all policies: those that score for another have their own
 }
 
 // Int and Float read an option by name.
 func (s Settings) Int(name string) int       { return int(s.values[name]) }
 func (s Settings) Float(name string) float64 { return s.values[name] }
+
+// Text reads an option by name as it would be written in a flag: the name of a
+// choice.
+func (s Settings) Text(name string) string {
+	i := slices.IndexFunc(s.options, func(o Option) bool { return o.Name == name })
+	return s.options[i].Text(s.values[name])
+}
 
 // Values are all options with their values.
 func (s Settings) Values() map[string]float64 { return maps.Clone(s.values) }
@@ -116,32 +198,96 @@ type Named struct {
 	Policy   Policy
 	Settings Settings
 	Method   Method
+	Second   SparseDecoder // of a composition, see [Staged]; else nil
 }
 
-// New makes the named policy with its default options and the overrides.
+// New is NewWith for policies that take no resources but an adapter.
 func New(name string, seed uint64, overrides Overrides, adapter model.Adapter) (*Named, error) {
+	return NewWith(name, seed, overrides, Resources{Adapter: adapter})
+}
+
+// NewWith makes the named policy with its default options, the overrides and the
+// resources, or the composition "first:second" of two. A resource that the policy does not take is an error, and so is one
+// that it needs and is missing. Whether resources fit a model is for [Named.Fits]
+// to tell.
+func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Named, error) {
+	if strings.Contains(name, ":") {
+		return newStaged(name, seed, overrides, r)
+	}
 	p, err := Policies.Lookup(name)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case p.Adapter == "" && adapter != nil:
-		return nil, fmt.Errorf("policy %s: takes no adapter, got one of kind %q", name, adapter.Kind())
-	case p.Adapter != "" && adapter == nil:
-		return nil, fmt.Errorf("policy %s: needs an adapter of kind %q, got none", name, p.Adapter)
-	case p.Adapter != "" && adapter.Kind() != p.Adapter:
-		return nil, fmt.Errorf("policy %s: adapter of kind %q, want %q", name, adapter.Kind(), p.Adapter)
+	needs, err := NeedsOf(name, overrides)
+	if err != nil {
+		return nil, err
 	}
-	s := Settings{Seed: seed, values: make(map[string]float64)}
+	switch {
+	case needs.Adapter == "" && r.Adapter != nil:
+		return nil, fmt.Errorf("policy %s: takes no adapter, got one of kind %q", name, r.Adapter.Kind())
+	case needs.Adapter != "" && r.Adapter == nil:
+		return nil, fmt.Errorf("policy %s: needs an adapter of kind %q, got none", name, needs.Adapter)
+	case needs.Adapter != "" && r.Adapter.Kind() != needs.Adapter:
+		return nil, fmt.Errorf("policy %s: adapter of kind %q, want %q", name, r.Adapter.Kind(), needs.Adapter)
+	case !needs.Draft && r.Draft != nil:
+		return nil, fmt.Errorf("policy %s: takes no draft model, got %s", name, r.Draft.Name)
+	case !needs.Pattern && r.Pattern != nil:
+		return nil, fmt.Errorf("policy %s: takes no pattern of retrieval heads, got one", name)
+	case needs.Pattern && r.Pattern == nil:
+		return nil, fmt.Errorf("policy %s: needs a pattern of retrieval heads, got none", name)
+	}
+	s := Settings{Seed: seed, Resources: r, values: make(map[string]float64), options: p.Options, overrides: overrides}
 	for _, o := range p.Options {
-		s.values[o.Name] = o.Default
+		s.values[o.Name] = o.Start()
 	}
 	maps.Copy(s.values, overrides[name])
-	m, err := p.New(s, adapter)
+	m, err := p.New(s, r.Adapter)
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", name, err)
 	}
 	return &Named{Name: name, Policy: p, Settings: s, Method: m}, nil
+}
+
+// Needs are the resources that a policy takes under given options.
+type Needs struct {
+	Scorer         string // policy whose options the scores are made with: itself or another
+	Adapter        string // kind, or ""
+	Draft, Pattern bool
+}
+
+// NeedsOf tells what the named policy takes: its own needs and those of the policy
+// that scores for it, or of a composition's first stage.
+func NeedsOf(name string, overrides Overrides) (Needs, error) {
+	name, _, _ = strings.Cut(name, ":")
+	p, err := Policies.Lookup(name)
+	if err != nil {
+		return Needs{}, err
+	}
+	if p.Scores == "" {
+		return Needs{name, p.Adapter, p.Draft, p.Pattern}, nil
+	}
+	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Name == p.Scores })
+	v, ok := overrides[name][p.Scores]
+	if !ok {
+		v = p.Options[i].Start()
+	}
+	return NeedsOf(p.Options[i].Text(v), overrides)
+}
+
+// Fitter is a Method whose resources do not fit every model.
+type Fitter interface {
+	// Fits is an error unless the method can run on m.
+	Fits(m *model.Model) error
+}
+
+// Fits checks the policy's resources against a model: before anything runs.
+func (n *Named) Fits(m *model.Model) error {
+	if f, ok := as[Fitter](n.Method); ok {
+		if err := f.Fits(m); err != nil {
+			return fmt.Errorf("policy %s: %w", n.Name, err)
+		}
+	}
+	return nil
 }
 
 // CheckBudget refuses a budget that no cache can be cut to.

@@ -1,32 +1,72 @@
 package eviction
 
-import "glimpse/model"
+import (
+	"math/rand/v2"
+
+	"glimpse/model"
+)
 
 func init() {
 	Policies.Add("dapq", Policy{
 		Kind: "prefill", Doc: "decoding-aligned pseudo-queries: prompt tokens repeated at the positions of the response", Source: "dapq.txt eq. 4–6, §5.1",
+		Scorer: true,
 		Options: []Option{
 			{Name: "rows", Default: 32, Min: 1, Max: 4096, Whole: true, Doc: "pseudo-queries N"},
 			{Name: "first", Default: 4, Min: 0, Max: 4096, Whole: true, Doc: "of them, tokens from the start of the prompt m; the others come from its end"},
+			groupOption(groupMean),
+			{Name: "content", Choices: choices("ends", "random", "span", "fixed"), Doc: "what the pseudo-queries say (dapq.txt §6.1): the prompt's ends, random tokens of it, a random span of it, or always the same nonsense"},
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			return dapq{rows: s.Int("rows"), first: s.Int("first")}, nil
+			return dapq{rows: s.Int("rows"), first: s.Int("first"), group: groupingOf(s), content: s.Text("content"), seed: s.Seed}, nil
 		},
 	})
 }
 
-type dapq struct{ rows, first int }
+// dapq appends pseudo-queries at positions n … n+N−1 (dapq.txt eq. 4), scores entry j
+// by Σ_i softmax(q_i·K/√d)_j over them (eq. 5) and keeps the B best (eq. 6); no window
+// is kept and nothing is pooled. What the pseudo-queries say hardly matters, which
+// content lets users see.
+type dapq struct {
+	rows, first int
+	group       grouping
+	content     string
+	seed        uint64
+}
 
 func (m dapq) Capture(p Prompt) model.Capture {
+	return model.Capture{Probes: []model.Prober{m.pseudo(p)}}
+}
+
+// pseudo is the pseudo-queries' tokens, as many as rows or the prompt has.
+func (m dapq) pseudo(p Prompt) model.TokenRows {
 	n := len(p.Tokens)
 	rows := min(m.rows, n)
-	first := min(m.first, rows)
-	tokens := append(model.TokenRows(nil), p.Tokens[:first]...)
-	return model.Capture{Probes: []model.Prober{append(tokens, p.Tokens[n-(rows-first):]...)}}
+	rng := rand.New(rand.NewPCG(m.seed, uint64(n)))
+	tokens := make(model.TokenRows, 0, rows)
+	switch m.content {
+	case "random": // RS_C of figure 6
+		for range rows {
+			tokens = append(tokens, p.Tokens[rng.IntN(n)])
+		}
+	case "span": // RC_C
+		from := rng.IntN(n - rows + 1)
+		tokens = append(tokens, p.Tokens[from:from+rows]...)
+	case "fixed": // Fix_C; no words, which would need a tokenizer that knows them
+		for i := range rows {
+			tokens = append(tokens, int32(p.Config.Vocab*(i%fixedLength+1)/(fixedLength+1)))
+		}
+	default: // Fm_Ln
+		first := min(m.first, rows)
+		tokens = append(append(tokens, p.Tokens[:first]...), p.Tokens[n-(rows-first):]...)
+	}
+	return tokens
 }
+
+// fixedLength is after how many tokens the fixed nonsense repeats itself.
+const fixedLength = 7
 
 // Score is the mean over the pseudo-rows; eq. 5's sum ranks the same.
 func (m dapq) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
-	groupMean(dst, o.Probes[0])
+	m.group.reduce(dst, o.Probes[0])
 	return nil
 }

@@ -1,21 +1,90 @@
 package eviction_test
 
-import "slices"
+import (
+	"slices"
+	"testing"
+
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
 
 func init() {
 	// The first m and the last N − m tokens of the prompt, again, at the positions of
 	// the response (dapq.txt eq. 4): the sum of their attention (eq. 5), divided by N.
+	// The tokens that are drawn are taken from the policy, and tested below.
 	naivePolicies["dapq"] = func(c *naiveCase) naivePlan {
-		rows := min(c.int("rows"), c.n())
-		first := min(c.int("first"), rows)
+		n := min(c.int("rows"), c.n())
+		first := min(c.int("first"), n)
 		var pseudo []int32
-		for j, id := range c.tokens {
-			if j < first {
-				pseudo = append(pseudo, id)
+		switch content := c.text("content"); content {
+		case "ends":
+			for j, id := range c.tokens {
+				if j < first {
+					pseudo = append(pseudo, id)
+				}
 			}
+			pseudo = slices.Concat(pseudo, c.tokens[c.n()-n+first:])
+		default:
+			pseudo = pseudoTokens(content, n, c.tokens, c.c)
 		}
-		pseudo = slices.Concat(pseudo, c.tokens[c.n()-rows+first:])
 		p := c.probe(c.embed(pseudo), nil)
-		return naivePlan{scores: c.meanScores(p.attention, 0, rows, c.n()), budgets: c.uniform(c.budget)}
+		scores := c.grouped(func(l, h int) []float64 { return rows(p.attention[l][h]).mean(0, n, c.n()) })
+		return naivePlan{scores: scores, budgets: c.uniform(c.budget)}
+	}
+}
+
+// pseudoTokens are the pseudo-queries that dapq runs.
+func pseudoTokens(content string, n int, tokens []int32, c *model.Config) []int32 {
+	overrides, err := eviction.ParseOverrides([]string{"dapq.content=" + content})
+	if err != nil {
+		panic(err)
+	}
+	overrides["dapq"]["rows"] = float64(n)
+	p, err := eviction.New("dapq", policySeed, overrides, nil)
+	if err != nil {
+		panic(err)
+	}
+	return p.Method.Capture(eviction.Prompt{Tokens: tokens, Entries: len(tokens), Config: c}).Probes[0].(model.TokenRows)
+}
+
+// TestPseudoQueryContents: dapq.txt §6.1, figure 6.
+func TestPseudoQueryContents(t *testing.T) {
+	m := modeltest.Llama{Vocab: 4000}.Open(t, "cpu")
+	tokens := make([]int32, 200) // every token tells its place
+	for j := range tokens {
+		tokens[j] = int32(1000 + j)
+	}
+	random := pseudoTokens("random", 32, tokens, &m.Config)
+	seen := make(map[int32]bool)
+	for _, id := range random {
+		if !slices.Contains(tokens, id) {
+			t.Errorf("random: token %d is not of the prompt", id)
+		}
+		seen[id] = true
+	}
+	if len(random) != 32 || len(seen) < 20 || slices.IsSorted(random) {
+		t.Errorf("random: %v", random)
+	}
+	span := pseudoTokens("span", 32, tokens, &m.Config)
+	for i, id := range span {
+		if id != span[0]+int32(i) {
+			t.Fatalf("span: %v is not one", span)
+		}
+	}
+	if len(span) != 32 || span[0] < 1000 || span[31] > 1199 {
+		t.Errorf("span: %v", span)
+	}
+	fixed := pseudoTokens("fixed", 32, tokens, &m.Config)
+	for i, id := range fixed {
+		if id != fixed[i%7] || id < 0 || int(id) >= m.Config.Vocab {
+			t.Fatalf("fixed: %v does not repeat itself", fixed)
+		}
+	}
+	if other := pseudoTokens("fixed", 32, tokens[100:], &m.Config); !slices.Equal(fixed, other) {
+		t.Errorf("fixed: %v and for another prompt %v", fixed, other)
+	}
+	if got := pseudoTokens("span", 32, tokens[:5], &m.Config); !slices.Equal(got, tokens[:5]) {
+		t.Errorf("span of a short prompt: %v", got)
 	}
 }

@@ -1,14 +1,11 @@
 package eviction
 
-import (
-	"math"
-
-	"glimpse/model"
-)
+import "glimpse/model"
 
 func init() {
 	Policies.Add("h2o", Policy{
 		Kind: "prefill + decode", Doc: "heavy hitters: attention accumulated over all rows so far, and the most recent entries", Source: "H2O (Zhang et al. 2023); d2o.txt eq. 6",
+		Scorer: true,
 		Options: []Option{
 			{Name: "recent", Default: 0.5, Min: 0, Max: 1, Doc: "share of the budget for the most recent entries"},
 			{Name: "window", Default: 0, Min: 0, Max: 1 << 20, Whole: true, Doc: "0 accumulates over all rows; else only over so many last prompt rows, and decoding does not evict (the one-shot variant of judgeq.txt's tables)"},
@@ -38,11 +35,11 @@ func (m h2o) Capture(Prompt) model.Capture {
 // Score is the accumulated probability: the mean times the number of rows, so
 // that what decoding adds has the same unit.
 func (m h2o) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	scores, rows := o.AllRows, p.Entries
+	scores, rows := o.AllRows, len(p.Tokens)
 	if m.window > 0 {
-		scores, rows = o.Windows[0], min(m.window, p.Entries)
+		scores, rows = o.Windows[0], min(m.window, rows)
 	}
-	groupMean(dst, scores)
+	groupMean.reduce(dst, scores)
 	for _, d := range dst {
 		for j := range d {
 			d[j] *= float32(rows)
@@ -58,53 +55,24 @@ func (m h2o) recent(budget int) int { return int(m.share * float64(budget)) }
 // h2oDecoding is h2o that goes on while decoding.
 type h2oDecoding struct{ h2o }
 
-func (m h2oDecoding) StartDecode(p Prompt, kept [][][]int32, scores [][][]float32) DecodeState {
-	s := &h2oState{budget: p.Budget, recent: m.recent(p.Budget), sums: make([][][]float32, p.Config.Layers)}
-	for l := range s.sums {
-		s.sums[l] = make([][]float32, p.Config.KVHeads)
-		for h, idx := range kept[l] {
-			for _, j := range idx {
-				s.sums[l][h] = append(s.sums[l][h], scores[l][h][j])
-			}
-		}
-	}
-	return s
+func (m h2oDecoding) StartDecode(s *Session) DecodeState {
+	return &h2oState{newAccumulated(s), s.Prompt.Budget, m.recent(s.Prompt.Budget)}
 }
 
-// h2oState holds the accumulated attention of every entry in the cache.
 type h2oState struct {
+	accumulated
 	budget, recent int
-	sums           [][][]float32 // [layer][kvHead][entry]
 }
-
-func (s *h2oState) Capture() model.Capture { return model.Capture{Windows: []int{1}} }
 
 func (s *h2oState) Step(o *model.Observation) ([][]int32, error) {
-	logs := o.Windows[0].Float32s()
-	heads, width := o.Windows[0].Dim0(), o.Windows[0].Width()
-	kvHeads := o.Cache.KVHeads()
-	group := heads / kvHeads
+	s.add(o)
 	var keep [][]int32
-	for g := range kvHeads {
-		n := o.Cache.Entries(o.Layer, g)
-		sums := s.sums[o.Layer][g]
-		for len(sums) < n {
-			sums = append(sums, 0)
-		}
-		for h := g * group; h < (g+1)*group; h++ {
-			for j := range sums {
-				sums[j] += float32(math.Exp(float64(logs[h*width+j]))) / float32(group)
-			}
-		}
-		if n > s.budget {
+	for g, sums := range s.accumulated[o.Layer] {
+		if len(sums) > s.budget {
 			idx := selectHead(sums, s.budget, 0, s.recent)
-			for to, from := range idx {
-				sums[to] = sums[from]
-			}
-			sums = sums[:len(idx)]
+			s.keep(o.Layer, g, idx)
 			keep = append(keep, idx)
 		}
-		s.sums[o.Layer][g] = sums
 	}
 	return keep, nil
 }

@@ -5,10 +5,10 @@ import "glimpse/model"
 func init() {
 	Policies.Add("judgeq", Policy{
 		Kind: "prefill", Doc: "mean attention of trained soft tokens appended to the prompt", Source: "judgeq.txt §4",
-		Adapter: "judgeq",
-		Options: []Option{kernelOption(1)},
+		Adapter: "judgeq", Scorer: true,
+		Options: []Option{kernelOption(1), groupOption(groupMean)},
 		New: func(s Settings, a model.Adapter) (Method, error) {
-			return learned{a, s.Int("kernel")}, nil
+			return newLearned(s, a), nil
 		},
 	})
 }
@@ -18,6 +18,11 @@ func init() {
 type learned struct {
 	adapter model.Adapter
 	kernel  int
+	group   grouping
+}
+
+func newLearned(s Settings, a model.Adapter) learned {
+	return learned{adapter: a, kernel: s.Int("kernel"), group: groupingOf(s)}
 }
 
 func (m learned) Capture(Prompt) model.Capture {
@@ -25,7 +30,7 @@ func (m learned) Capture(Prompt) model.Capture {
 }
 
 func (m learned) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
-	groupMean(dst, o.Probes[0])
+	m.group.reduce(dst, o.Probes[0])
 	pool(dst, m.kernel)
 	return nil
 }

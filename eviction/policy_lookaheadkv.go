@@ -5,10 +5,47 @@ import "glimpse/model"
 func init() {
 	Policies.Add("lookaheadkv", Policy{
 		Kind: "prefill", Doc: "mean attention of trained lookahead rows with Lookahead LoRA, max-pooled", Source: "lookaheadkv.txt §3, app. A, F",
-		Adapter: "lookaheadkv",
-		Options: []Option{kernelOption(7)},
+		Adapter: "lookaheadkv", Scorer: true,
+		Options: []Option{kernelOption(7), groupOption(groupMean), {
+			Name: "window", Default: 0, Min: 0, Max: 1 << 20, Whole: true,
+			Doc: "0 for the rows alone; else also snapkv's window of so many prompt rows, kept, whose scores are averaged in (lookaheadkv.txt table 7: 32)",
+		}},
 		New: func(s Settings, a model.Adapter) (Method, error) {
-			return learned{a, s.Int("kernel")}, nil
+			rows := newLearned(s, a)
+			if s.Int("window") == 0 {
+				return rows, nil
+			}
+			return suffixed{rows, newSnapKV(s)}, nil
 		},
 	})
 }
+
+// suffixed is the variant with a suffix window (lookaheadkv.txt app. E.2, table 7): the
+// mean of the rows' scores and snapkv's, each pooled as it is alone; the window is
+// kept as snapkv keeps it.
+type suffixed struct {
+	rows   learned
+	suffix snapkv
+}
+
+func (m suffixed) Capture(p Prompt) model.Capture {
+	return m.rows.Capture(p).Merge(m.suffix.Capture(p))
+}
+
+func (m suffixed) Score(dst [][]float32, p Prompt, o *model.Observation) error {
+	if err := m.rows.Score(dst, p, o); err != nil {
+		return err
+	}
+	suffix := newScores(o)
+	if err := m.suffix.Score(suffix, p, o); err != nil {
+		return err
+	}
+	for h, d := range dst {
+		for j := range d {
+			d[j] = (d[j] + suffix[h][j]) / 2
+		}
+	}
+	return nil
+}
+
+func (m suffixed) Protect(p Prompt) (sink, recent int) { return m.suffix.Protect(p) }

@@ -5,7 +5,8 @@ import "glimpse/model"
 func init() {
 	Policies.Add("oracle", Policy{
 		Kind: "prefill", Doc: "mean attention of the true response: the upper bound of prefill eviction", Source: "judgeq.txt §3",
-		New: func(Settings, model.Adapter) (Method, error) { return oracle{}, nil },
+		Scorer: true,
+		New:    func(Settings, model.Adapter) (Method, error) { return oracle{}, nil },
 	})
 }
 
@@ -27,6 +28,6 @@ func (oracle) Capture(p Prompt) model.Capture {
 }
 
 func (oracle) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
-	groupMean(dst, o.Probes[0])
+	groupMean.reduce(dst, o.Probes[0])
 	return nil
 }

@@ -5,9 +5,9 @@ import "glimpse/model"
 func init() {
 	Policies.Add("pyramidkv", Policy{
 		Kind: "prefill", Doc: "snapkv scores; layer budgets fall linearly from the first to the last layer", Source: "PyramidKV (Cai et al. 2024) §3",
-		Options: append(snapOptions(), Option{Name: "beta", Default: 20, Min: 1, Max: 1e6, Doc: "the last layer's budget, without the window, is the mean's share 1/beta"}),
+		Options: append(snapOptions(groupMean), Option{Name: "beta", Default: 20, Min: 1, Max: 1e6, Doc: "the last layer's budget, without the window, is the mean's share 1/beta"}),
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			return pyramidkv{snapkv{window: s.Int("window"), kernel: s.Int("kernel")}, s.Float("beta")}, nil
+			return pyramidkv{newSnapKV(s), s.Float("beta")}, nil
 		},
 	})
 }
@@ -17,14 +17,19 @@ type pyramidkv struct {
 	beta float64
 }
 
-// LayerBudgets: with C = B − window, layer l of L gets max − l·(max−min)/(L−1)
+func (m pyramidkv) LayerBudgets(p Prompt) []int {
+	return pyramid(p, windowOf(m.window, p.Budget), m.beta)
+}
+
+// pyramid is layer budgets that fall linearly: with C = B − window, the entries that are not
+// protected, layer l of L gets max − l·(max−min)/(L−1)
 // entries and the window, where min = C/β and max = 2C − min, or, where the prompt
 // has fewer entries before the window, max that many and min = 2C − max. Rounding
 // down can only leave entries unused.
-func (m pyramidkv) LayerBudgets(p Prompt) []int {
-	layers, window := p.Config.Layers, windowOf(m.window, p.Budget)
+func pyramid(p Prompt, window int, beta float64) []int {
+	layers := p.Config.Layers
 	c := float64(p.Budget - window)
-	low := c / m.beta
+	low := c / beta
 	high := 2*c - low
 	if most := float64(p.Entries - window); high > most {
 		high, low = most, 2*c-most

@@ -15,19 +15,26 @@ func init() {
 	// last whose mean is the budget (floors of it).
 	naivePolicies["pyramidkv"] = func(c *naiveCase) naivePlan {
 		p := snapkvPlan(c)
-		layers, mean := float64(c.c.Layers), float64(c.budget-p.recent)
-		last := mean / c.option("beta")
-		first := min(2*mean-last, float64(c.n()-p.recent)) // no layer needs more than there is
-		last = 2*mean - first
-		for l := range p.budgets {
-			share := mean
-			if layers > 1 {
-				share = first + (last-first)*float64(l)/(layers-1)
-			}
-			p.budgets[l] = p.recent + int(math.Floor(share+1e-9))
-		}
+		p.budgets = c.pyramid(p.recent, c.option("beta"))
 		return p
 	}
+}
+
+// pyramid is the layers' budgets where so many entries are protected.
+func (c *naiveCase) pyramid(protected int, beta float64) []int {
+	budgets := c.uniform(0)
+	layers, mean := float64(c.c.Layers), float64(c.budget-protected)
+	last := mean / beta
+	first := min(2*mean-last, float64(c.n()-protected)) // no layer needs more than there is
+	last = 2*mean - first
+	for l := range budgets {
+		share := mean
+		if layers > 1 {
+			share = first + (last-first)*float64(l)/(layers-1)
+		}
+		budgets[l] = protected + int(math.Floor(share+1e-9))
+	}
+	return budgets
 }
 
 // TestPyramidBudgets: tables worked out on paper from policies.md: C = B − window,

@@ -9,7 +9,8 @@ import (
 func init() {
 	Policies.Add("random", Policy{
 		Kind: "prefill", Doc: "seeded uniform choice per layer and KV head", Source: "control",
-		New: func(s Settings, _ model.Adapter) (Method, error) { return random{s.Seed}, nil },
+		Scorer: true,
+		New:    func(s Settings, _ model.Adapter) (Method, error) { return random{s.Seed}, nil },
 	})
 }
 

@@ -5,38 +5,48 @@ import "glimpse/model"
 func init() {
 	Policies.Add("snapkv", Policy{
 		Kind: "prefill", Doc: "mean attention of the last prompt rows on what is before them, max-pooled; the window is kept", Source: "SnapKV (Li et al. 2024) §4; lookaheadkv.txt §2",
-		Options: snapOptions(),
-		New: func(s Settings, _ model.Adapter) (Method, error) {
-			return snapkv{window: s.Int("window"), kernel: s.Int("kernel")}, nil
-		},
+		Scorer:  true,
+		Options: snapOptions(groupMean),
+		New:     func(s Settings, _ model.Adapter) (Method, error) { return newSnapKV(s), nil },
 	})
 }
 
-func snapOptions() []Option {
+func snapOptions(group grouping) []Option {
 	return []Option{
 		{Name: "window", Default: 32, Min: 1, Max: 1 << 20, Whole: true, Doc: "last prompt rows observed and kept; at most half the budget"},
 		kernelOption(7),
+		groupOption(group),
 	}
+}
+
+func newSnapKV(s Settings) snapkv {
+	return snapkv{window: s.Int("window"), kernel: s.Int("kernel"), group: groupingOf(s)}
 }
 
 func kernelOption(value float64) Option {
 	return Option{Name: "kernel", Default: value, Min: 1, Max: 1<<12 - 1, Whole: true, Odd: true, Doc: "width of the max-pool along the prompt, odd; 1 for none"}
 }
 
-type snapkv struct{ window, kernel int }
+type snapkv struct {
+	window, kernel int
+	group          grouping
+}
 
 func (m snapkv) Capture(p Prompt) model.Capture {
 	return model.Capture{Windows: []int{windowOf(m.window, p.Budget)}}
 }
 
 func (m snapkv) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	groupMean(dst, o.Windows[0])
-	// Pooling must not leak the window's own scores into what is before it.
-	before := p.Entries - min(p.Entries, windowOf(m.window, p.Budget))
-	for _, d := range dst {
-		pool([][]float32{d[:before]}, m.kernel)
-	}
+	m.group.reduce(dst, o.Windows[0])
+	m.pool(dst, p)
 	return nil
+}
+
+// pool must not leak the window's own scores into what is before it.
+func (m snapkv) pool(dst [][]float32, p Prompt) {
+	for _, d := range dst {
+		pool([][]float32{d[:max(0, len(d)-windowOf(m.window, p.Budget))]}, m.kernel)
+	}
 }
 
 func (m snapkv) Protect(p Prompt) (sink, recent int) { return 0, windowOf(m.window, p.Budget) }

@@ -2,15 +2,25 @@ package eviction_test
 
 func init() { naivePolicies["snapkv"] = snapkvPlan }
 
+// window is the observation window: at most half the budget.
+func (c *naiveCase) window() int { return max(1, min(c.int("window"), c.budget/2)) }
+
 // snapkvPlan: mean attention of the last window rows on what is before them,
-// pooled there; the window is kept. The window is at most half the budget.
+// pooled there; the window is kept.
 func snapkvPlan(c *naiveCase) naivePlan {
-	w := max(1, min(c.int("window"), c.budget/2))
-	scores := c.meanScores(c.prompt.attention, c.n()-w, c.n(), c.n())
+	scores := c.grouped(func(l, h int) []float64 {
+		return rows(c.prompt.attention[l][h]).mean(c.n()-c.window(), c.n(), c.n())
+	})
+	c.poolBefore(scores)
+	return naivePlan{scores: scores, budgets: c.uniform(c.budget), recent: c.window()}
+}
+
+// poolBefore pools what is before the window.
+func (c *naiveCase) poolBefore(scores [][][]float64) {
+	end := c.n() - c.window()
 	for l := range scores {
 		for h, s := range scores[l] {
-			scores[l][h] = append(pooled(s[:c.n()-w], c.int("kernel")), s[c.n()-w:]...)
+			scores[l][h] = append(pooled(s[:end], c.int("kernel")), s[end:]...)
 		}
 	}
-	return naivePlan{scores: scores, budgets: c.uniform(c.budget), recent: w}
 }

@@ -23,8 +23,8 @@ func (m streaming) Protect(p Prompt) (sink, recent int) {
 	return sink, p.Budget - sink
 }
 
-func (m streaming) StartDecode(p Prompt, _ [][][]int32, _ [][][]float32) DecodeState {
-	sink, recent := m.Protect(p)
+func (m streaming) StartDecode(s *Session) DecodeState {
+	sink, recent := m.Protect(s.Prompt)
 	return &streamingDecode{sink: sink, recent: recent}
 }
 

@@ -18,7 +18,7 @@ import (
 // defaults that their own options accept.
 func TestPoliciesDescribeThemselves(t *testing.T) {
 	names := eviction.Policies.Names()
-	for _, want := range []string{"full", "random", "streamingllm", "h2o", "snapkv", "pyramidkv", "dapq", "laq", "judgeq", "lookaheadkv", "oracle"} {
+	for _, want := range []string{"full", "random", "streamingllm", "h2o", "snapkv", "pyramidkv", "dapq", "laq", "judgeq", "lookaheadkv", "oracle", "adakv", "compose", "knorm", "lacache", "laq++", "speckv", "duoattention"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%s is not registered", want)
 		}
@@ -28,7 +28,7 @@ func TestPoliciesDescribeThemselves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Doc == "" || p.Source == "" || !slices.Contains([]string{"none", "prefill", "prefill + decode"}, p.Kind) {
+		if p.Doc == "" || p.Source == "" || !slices.Contains([]string{"none", "prefill", "prefill + decode", "decode", "multi-turn"}, p.Kind) {
 			t.Errorf("%s: doc %q, source %q, kind %q", name, p.Doc, p.Source, p.Kind)
 		}
 		var seen []string
@@ -37,7 +37,11 @@ func TestPoliciesDescribeThemselves(t *testing.T) {
 				t.Errorf("%s: option %q: %q", name, o.Name, o.Doc)
 			}
 			seen = append(seen, o.Name)
-			for _, v := range []float64{o.Default, o.Min} {
+			values := []string{o.Text(o.Start()), o.Text(o.Min)}
+			if o.Choices != nil {
+				values = o.Choices()
+			}
+			for _, v := range values {
 				if _, err := eviction.ParseOverrides([]string{fmt.Sprintf("%s.%s=%v", name, o.Name, v)}); err != nil {
 					t.Errorf("%s: option %s: %v", name, o.Name, err)
 				}
@@ -45,9 +49,10 @@ func TestPoliciesDescribeThemselves(t *testing.T) {
 		}
 		m := modeltest.Llama{}.Open(t, "cpu")
 		method := policy(t, m, name).Method
-		_, decodes := method.(eviction.DecodeEvicter)
-		if want := p.Kind == "prefill + decode"; decodes != want {
-			t.Errorf("%s: kind %q, evicts while decoding: %v", name, p.Kind, decodes)
+		_, evicts := method.(eviction.DecodeEvicter)
+		_, sparse := method.(eviction.SparseDecoder)
+		if want := p.Kind != "none" && p.Kind != "prefill"; (evicts || sparse) != want {
+			t.Errorf("%s: kind %q, evicts while decoding: %v, reads sparsely: %v", name, p.Kind, evicts, sparse)
 		}
 	}
 }
@@ -62,9 +67,11 @@ func TestParseOverrides(t *testing.T) {
 		{"several", []string{"snapkv.window=16", "snapkv.kernel=5", "h2o.recent=0.25", "streamingllm.sink=0"}, ""},
 		{"the last counts", []string{"snapkv.window=16", "snapkv.window=8"}, ""},
 		{"number of any form", []string{"snapkv.window=1.6e1"}, ""},
-		{"unknown policy", []string{"snapvk.window=16"}, `unknown policy "snapvk", want one of: dapq, full, h2o, judgeq, laq, lookaheadkv, oracle, pyramidkv, random, snapkv, streamingllm`},
+		{"unknown policy", []string{"snapvk.window=16"}, `unknown policy "snapvk", want one of: ` + strings.Join(eviction.Policies.Names(), ", ")},
 		{"unknown option", []string{"snapkv.windows=16"}, `policy snapkv has no option "windows", want one of: window, kernel`},
 		{"option of a policy without", []string{"full.window=16"}, `policy full has no option "window", it has none`},
+		{"choice", []string{"snapkv.group=max", "laq++.rows=4", "adakv.scorer=laq++"}, ""},
+		{"unknown choice", []string{"snapkv.group=median"}, `got "median", want one of: mean, max, sum`},
 		{"no value", []string{"snapkv.window"}, "want policy.option=value"},
 		{"no option", []string{"snapkv=16"}, "want policy.option=value"},
 		{"empty", []string{""}, "want policy.option=value"},
@@ -103,14 +110,14 @@ func TestNewSettlesOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := p.Settings.Values(); len(v) != 2 || v["window"] != 16 || v["kernel"] != 7 || p.Settings.Seed != 7 || p.Settings.Int("window") != 16 || p.Name != "snapkv" {
+	if v := p.Settings.Values(); len(v) != 3 || v["window"] != 16 || v["kernel"] != 7 || p.Settings.Seed != 7 || p.Settings.Int("window") != 16 || p.Name != "snapkv" {
 		t.Errorf("%+v", p)
 	}
 	p.Settings.Values()["window"] = 1
 	if p.Settings.Int("window") != 16 {
 		t.Error("Values hands out the settings themselves")
 	}
-	if _, err := eviction.New("snapvk", 0, nil, nil); err == nil || !strings.Contains(err.Error(), `unknown policy "snapvk", want one of: dapq, `) {
+	if _, err := eviction.New("snapvk", 0, nil, nil); err == nil || !strings.Contains(err.Error(), `unknown policy "snapvk", want one of: `+eviction.Policies.Names()[0]) {
 		t.Errorf("unknown policy: %v", err)
 	}
 }

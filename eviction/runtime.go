@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
 	"glimpse/kernels"
 	"glimpse/model"
@@ -14,29 +13,13 @@ import (
 // Runtime runs one model with evicted caches, on one goroutine.
 type Runtime struct {
 	Runner *model.Runner
+	// MaxNew is the most tokens that responses will have, which the split of a budget
+	// between two stages may depend on; 0: unknown.
+	MaxNew int
 }
 
 // NewRuntime returns a runtime with scratch memory of its own.
 func NewRuntime(m *model.Model) *Runtime { return &Runtime{Runner: m.NewRunner()} }
-
-// Session is a prompt after prefill and eviction, ready to decode.
-type Session struct {
-	Prompt Prompt
-	Cache  *model.Cache
-	Logits []float32     // of the prompt's last token
-	Kept   [][][]int32   // [layer][kvHead]: indices of the prompt entries kept
-	Scores [][][]float32 // [layer][kvHead][entry]; nil where the prompt fits the budget and nothing was scored
-
-	// PrefillTime is the time to first token: the whole pass, with everything that
-	// the policy adds to it, eviction included.
-	PrefillTime time.Duration
-	// FullBytes is what the cache of the whole prompt takes, PeakBytes the most that
-	// the cache, and the copy that a draft is decoded on, held on the way.
-	FullBytes, PeakBytes int64
-
-	runtime *Runtime
-	method  Method
-}
 
 // request is one policy at one budget that takes part in a pass.
 type request struct {
@@ -46,8 +29,16 @@ type request struct {
 	probes  []int
 	allRows bool
 
-	kept   [][][]int32
-	scores [][][]float32
+	carry Carrier // of the turns before, or nil
+
+	kept    [][][]int32 // complete only after the last layer where the budgets cross layers
+	scores  [][][]float32
+	spread  [][][]float32
+	budgets []int // of every layer, where they cross layers
+
+	peakWindows, peakProbes []int
+	// seen [layer] are the windows of a Drafter, for its second look.
+	seen [][]*kernels.Tensor
 }
 
 // merge makes one capture that serves all requests; equal windows and probes are
@@ -60,24 +51,35 @@ func merge(requests []*request) model.Capture {
 		}
 		c := r.method.Capture(r.prompt)
 		r.allRows = c.AllRows
-		all.AllRows = all.AllRows || c.AllRows
-		r.windows, r.probes = nil, nil
-		for _, w := range c.Windows {
-			i := slices.Index(all.Windows, w)
-			if i < 0 {
-				i, all.Windows = len(all.Windows), append(all.Windows, w)
-			}
-			r.windows = append(r.windows, i)
-		}
-		for _, p := range c.Probes {
-			i := slices.IndexFunc(all.Probes, func(other model.Prober) bool { return sameProbe(p, other) })
-			if i < 0 {
-				i, all.Probes = len(all.Probes), append(all.Probes, p)
-			}
-			r.probes = append(r.probes, i)
-		}
+		all.AllRows, all.Squares = all.AllRows || c.AllRows, all.Squares || c.Squares
+		same := func(a, b int) bool { return a == b }
+		all.Windows, r.windows = join(all.Windows, c.Windows, same)
+		all.Probes, r.probes = join(all.Probes, c.Probes, sameProbe)
+		all.PeakWindows, r.peakWindows = join(all.PeakWindows, c.PeakWindows, same)
+		all.PeakProbes, r.peakProbes = join(all.PeakProbes, c.PeakProbes, sameProbe)
 	}
 	return all
+}
+
+// join adds to all what is not yet in it, and returns where in all the items are.
+func join[T any](all, items []T, same func(a, b T) bool) (joined []T, at []int) {
+	for _, item := range items {
+		i := slices.IndexFunc(all, func(other T) bool { return same(item, other) })
+		if i < 0 {
+			i, all = len(all), append(all, item)
+		}
+		at = append(at, i)
+	}
+	return all, at
+}
+
+// pick is the results at the given places.
+func pick(results []*kernels.Tensor, at []int) []*kernels.Tensor {
+	var out []*kernels.Tensor
+	for _, i := range at {
+		out = append(out, results[i])
+	}
+	return out
 }
 
 func sameProbe(a, b model.Prober) bool {
@@ -97,98 +99,78 @@ func (r *request) idle() bool {
 
 // observe scores and selects one layer.
 func (r *request) observe(o *model.Observation) ([][]int32, error) {
-	kvHeads := o.Cache.KVHeads()
 	if r.idle() {
-		keep := make([][]int32, kvHeads)
+		keep := make([][]int32, o.Cache.KVHeads())
 		for h := range keep {
-			keep[h] = upTo(0, r.prompt.Entries)
+			keep[h] = upTo(0, o.Cache.Entries(o.Layer, h))
 		}
 		r.kept, r.scores = append(r.kept, keep), nil
 		return keep, nil
 	}
 	mine := *o
-	mine.Windows, mine.Probes = nil, nil
-	for _, i := range r.windows {
-		mine.Windows = append(mine.Windows, o.Windows[i])
-	}
-	for _, i := range r.probes {
-		mine.Probes = append(mine.Probes, o.Probes[i])
-	}
+	mine.Windows, mine.Probes = pick(o.Windows, r.windows), pick(o.Probes, r.probes)
+	mine.PeakWindows, mine.PeakProbes = pick(o.PeakWindows, r.peakWindows), pick(o.PeakProbes, r.peakProbes)
 	if !r.allRows {
 		mine.AllRows = nil
 	}
-	dst := newScores(kvHeads, r.prompt.Entries)
-	if err := r.method.Score(dst, r.prompt, &mine); err != nil {
+	dst := newScores(o)
+	err := r.method.Score(dst, r.prompt, &mine)
+	var spread [][]float32
+	spreader, _ := r.method.(SpreadScorer)
+	if spreader != nil && err == nil {
+		spread = newScores(o)
+		err = spreader.Spread(spread, dst, r.prompt, &mine)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("layer %d: %w", o.Layer, err)
 	}
-	keep := selectLayer(r.method, r.prompt, o.Layer, dst)
-	r.kept, r.scores = append(r.kept, keep), append(r.scores, dst)
+	if r.carry != nil {
+		r.carry.Carry(r.prompt, &mine, dst, spread)
+	}
+	r.scores, r.spread = append(r.scores, dst), append(r.spread, spread)
+	if _, ok := r.method.(CrossLayerAllocator); ok {
+		return nil, nil
+	}
+	var keep [][]int32
+	if spreader == nil {
+		keep = selectLayer(r.method, r.prompt, o.Layer, dst)
+	} else {
+		for h := range dst {
+			keep = append(keep, spreader.SelectSpread(dst[h], spread[h], r.prompt.Budget))
+		}
+	}
+	r.kept = append(r.kept, keep)
+	if _, ok := as[Drafter](r.method); ok {
+		var seen []*kernels.Tensor
+		for _, w := range mine.Windows { // the observation's own live until the layer is done
+			seen = append(seen, kernels.FromF64(w.Float64s(), w.Shape...))
+		}
+		r.seen = append(r.seen, seen)
+	}
 	return keep, nil
 }
 
-func newScores(kvHeads, n int) [][]float32 {
-	dst := make([][]float32, kvHeads)
-	for h := range dst {
-		dst[h] = make([]float32, n)
+// finish selects after the last layer what could not be selected before.
+func (r *request) finish() {
+	a, ok := r.method.(CrossLayerAllocator)
+	if !ok || r.idle() {
+		return
 	}
-	return dst
+	r.budgets = a.CrossLayerBudgets(r.prompt, r.scores)
+	for l, scores := range r.scores {
+		p := r.prompt
+		p.Budget = r.budgets[l]
+		r.kept = append(r.kept, selectLayer(r.method, p, l, scores))
+	}
 }
 
-// Prefill runs a prompt and evicts its cache to budget entries per KV head and
-// layer; a budget of the prompt's length or more keeps everything. response is
-// the true response, for a policy that may know it; where such a policy gets
-// none, the model's own greedy response of up to 64 tokens with the full cache is
-// generated first.
-func (rt *Runtime) Prefill(ctx context.Context, named *Named, tokens []int32, budget int, response []int32) (*Session, error) {
-	if err := CheckBudget(budget); err != nil {
-		return nil, err
+// newScores makes a score for every entry of a layer.
+func newScores(o *model.Observation) [][]float32 {
+	dst := make([][]float32, o.Cache.KVHeads())
+	for h := range dst {
+		dst[h] = make([]float32, o.Cache.Entries(o.Layer, h))
 	}
-	m := rt.Runner.Model
-	if _, ok := named.Method.(Responder); ok && response == nil {
-		var err error
-		if response, err = rt.ownResponse(ctx, tokens); err != nil {
-			return nil, err
-		}
-	}
-	start := time.Now()
-	s := &Session{
-		Prompt:  Prompt{Tokens: tokens, Entries: len(tokens), Budget: budget, Response: response, Config: &m.Config},
-		Cache:   m.NewCache(),
-		runtime: rt, method: named.Method,
-	}
-	r := &request{method: named.Method, prompt: s.Prompt}
-	drafter, _ := named.Method.(Drafter)
-	opt := model.PrefillOptions{Capture: merge([]*request{r}), Observe: func(o *model.Observation) error {
-		keep, err := r.observe(o)
-		if err != nil {
-			return err
-		}
-		s.FullBytes += s.Cache.LayerBytes(o.Layer)
-		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
-		if drafter != nil { // the second look needs the full cache
-			return nil
-		}
-		return s.Cache.Retain(o.Layer, keep)
-	}}
-	var err error
-	if s.Logits, err = rt.Runner.Prefill(ctx, s.Cache, tokens, opt); err != nil {
-		return nil, err
-	}
-	if drafter != nil && !r.idle() {
-		drafted, err := rt.draft(ctx, drafter, r, s.Cache, s.Logits)
-		if err != nil {
-			return nil, err
-		}
-		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+drafted)
-		for l, keep := range r.kept {
-			if err := s.Cache.Retain(l, keep); err != nil {
-				return nil, err
-			}
-		}
-	}
-	s.Kept, s.Scores = r.kept, r.scores
-	s.PrefillTime = time.Since(start)
-	return s, nil
+	return dst
 }
 
 // ownResponse is the model's greedy response with the full cache.
@@ -203,6 +185,37 @@ func (rt *Runtime) ownResponse(ctx context.Context, tokens []int32) ([]int32, er
 	return rt.Runner.Respond(ctx, cache, logits, most, model.Sampling{})
 }
 
+// speculate lets the draft model answer the prompt, with its full cache, whose
+// bytes it also returns.
+func (rt *Runtime) speculate(ctx context.Context, s Speculator, tokens []int32) (draft []int32, bytes int64, err error) {
+	m, runner := s.DraftModel(), rt.Runner
+	if m == nil {
+		m = rt.Runner.Model
+	} else {
+		runner = m.NewRunner()
+	}
+	cache := m.NewCache()
+	logits, err := runner.Prefill(ctx, cache, tokens, model.PrefillOptions{})
+	if err != nil {
+		return nil, 0, fmt.Errorf("draft by %s: %w", m.Name, err)
+	}
+	room := m.Config.MaxPositions - len(tokens) + 1 // the last token is not run
+	draft, _, err = runner.Generate(ctx, cache, logits, model.GenerateOptions{MaxNew: min(s.DraftTokens(), room)})
+	if err != nil {
+		return nil, 0, fmt.Errorf("draft by %s: %w", m.Name, err)
+	}
+	// A padded vocabulary has ids that no token is behind.
+	if i := slices.IndexFunc(draft, func(id int32) bool { return int(id) >= rt.Runner.Model.Config.Vocab }); i >= 0 {
+		draft = draft[:i]
+	}
+	return draft, cache.Bytes(), nil
+}
+
+// draftRows is how many rows a draft has after a prompt.
+func draftRows(d Drafter, p Prompt) int {
+	return min(d.DraftTokens(), p.Config.MaxPositions-p.From-len(p.Tokens))
+}
+
 // draft decodes on the cache as evicted so far and selects again from the full
 // one. It returns the bytes of the evicted cache, which it held besides.
 func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model.Cache, logits []float32) (int64, error) {
@@ -212,9 +225,9 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		return 0, err
 	}
 	c := &m.Config
-	rows := min(d.DraftTokens(), c.MaxPositions-len(r.prompt.Tokens))
+	rows := draftRows(d, r.prompt)
 	if rows < 1 {
-		return 0, fmt.Errorf("draft of %d tokens after %d: %w", d.DraftTokens(), len(r.prompt.Tokens), model.ErrContext)
+		return 0, fmt.Errorf("draft of %d tokens after %d: %w", d.DraftTokens(), full.Next(), model.ErrContext)
 	}
 	queries, keys := make([]*kernels.Tensor, c.Layers), make([]*kernels.Tensor, c.Layers)
 	for l := range queries {
@@ -239,31 +252,14 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 	}
 	for l := range c.Layers {
 		scores := rt.Runner.ObserveQueries(full, l, queries[l].Rows(0, drafted), keys[l].Rows(0, drafted))
-		o := &model.Observation{Layer: l, Cache: full, Probes: []*kernels.Tensor{scores}}
-		dst := newScores(c.KVHeads, r.prompt.Entries)
+		o := &model.Observation{Layer: l, Cache: full, Windows: r.seen[l], Probes: []*kernels.Tensor{scores}}
+		dst := newScores(o)
 		if err := d.ScoreDraft(dst, r.prompt, o); err != nil {
 			return 0, fmt.Errorf("layer %d: %w", l, err)
 		}
 		r.scores[l], r.kept[l] = dst, selectLayer(r.method, r.prompt, l, dst)
 	}
 	return evicted.Bytes(), nil
-}
-
-// Generate decodes a response from the session, evicting on the way where the
-// policy does. A session can be decoded once.
-func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (tokens []int32, ended bool, err error) {
-	if d, ok := s.method.(DecodeEvicter); ok {
-		state := d.StartDecode(s.Prompt, s.Kept, s.Scores)
-		opt.Capture = state.Capture()
-		opt.Observe = func(o *model.Observation) error {
-			keep, err := state.Step(o)
-			if err != nil || keep == nil {
-				return err
-			}
-			return o.Cache.Retain(o.Layer, keep)
-		}
-	}
-	return s.runtime.Runner.Generate(ctx, s.Cache, s.Logits, opt)
 }
 
 // Plan is what one policy keeps at one budget.
@@ -277,8 +273,8 @@ type Plan struct {
 }
 
 // Study is one prompt with its full cache and the plans of several policies at
-// several budgets, all observed in one pass. It is for measurements: a Session
-// never holds the full cache.
+// several budgets, all observed in one pass. It is for measurements: it holds the
+// full cache, which most sessions never do.
 type Study struct {
 	Prompt   Prompt
 	Cache    *model.Cache // full
@@ -308,20 +304,40 @@ func (rt *Runtime) StudyResponse(ctx context.Context, policies []*Named, tokens,
 func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32, budgets []int, respond func(s *Study) ([]int32, error)) (*Study, error) {
 	m := rt.Runner.Model
 	s := &Study{
-		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), Config: &m.Config},
+		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), MaxNew: rt.MaxNew, Config: &m.Config},
 		Cache:  m.NewCache(), runtime: rt,
 	}
 	var before, after []*request // observed during the prefill, with the response
+	type drafted struct {
+		model  *model.Model
+		tokens int
+		draft  []int32
+	}
+	var drafts []drafted
 	for _, n := range policies {
+		if err := n.Fits(m); err != nil {
+			return nil, err
+		}
 		for _, budget := range budgets {
 			if err := CheckBudget(budget); err != nil {
 				return nil, err
 			}
 			p := s.Prompt
 			p.Budget = budget
-			r := &request{method: n.Method, prompt: p}
+			if spec, ok := as[Speculator](n.Method); ok && p.Entries > budget {
+				i := slices.IndexFunc(drafts, func(d drafted) bool { return d.model == spec.DraftModel() && d.tokens == spec.DraftTokens() })
+				if i < 0 {
+					draft, _, err := rt.speculate(ctx, spec, tokens)
+					if err != nil {
+						return nil, err
+					}
+					i, drafts = len(drafts), append(drafts, drafted{spec.DraftModel(), spec.DraftTokens(), draft})
+				}
+				p.Draft = drafts[i].draft
+			}
+			r := &request{method: n.Method, prompt: firstStage(p, n.Second)}
 			s.Plans = append(s.Plans, &Plan{Named: n, Budget: budget, request: r})
-			if _, ok := n.Method.(Responder); ok {
+			if _, ok := as[Responder](n.Method); ok {
 				after = append(after, r)
 			} else {
 				before = append(before, r)
@@ -352,7 +368,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32,
 	}
 	if len(after) > 0 {
 		capture := merge(after)
-		if len(capture.Windows) > 0 || capture.AllRows || len(capture.Probes) > 1 {
+		if len(capture.Windows)+len(capture.PeakWindows)+len(capture.PeakProbes) > 0 || capture.AllRows || len(capture.Probes) > 1 {
 			return nil, fmt.Errorf("study: policies that know the response may only observe it")
 		}
 		for _, probe := range capture.Probes {
@@ -370,7 +386,8 @@ func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32,
 	}
 	for _, plan := range s.Plans {
 		r := plan.request
-		if d, ok := r.method.(Drafter); ok && !r.idle() {
+		r.finish()
+		if d, ok := as[Drafter](r.method); ok && !r.idle() {
 			if _, err := rt.draft(ctx, d, r, s.Cache, s.Logits); err != nil {
 				return nil, err
 			}
@@ -383,12 +400,28 @@ func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32,
 // Session makes an evicted cache of a plan, as Prefill would have; the times are
 // not set.
 func (s *Study) Session(plan *Plan) (*Session, error) {
-	cache, err := s.Cache.Retained(plan.Kept)
+	r := plan.request
+	keep := plan.Kept
+	_, merges := r.method.(Merger)
+	_, keepsAll := r.method.(PoolKeeper)
+	if merges || keepsAll {
+		keep = nil
+	}
+	cache, err := s.Cache.Retained(keep)
 	if err != nil {
 		return nil, err
 	}
-	return &Session{
-		Prompt: plan.request.prompt, Cache: cache, Logits: s.Logits, Kept: plan.Kept, Scores: plan.Scores,
-		FullBytes: s.FullBytes, runtime: s.runtime, method: plan.Named.Method,
-	}, nil
+	prompt := r.prompt
+	prompt.Budget = plan.Budget
+	out := &Session{
+		Prompt: prompt, Cache: cache, Logits: s.Logits, FullBytes: s.FullBytes,
+		runtime: s.runtime, method: r.method, second: plan.Named.Second, history: s.Prompt.Tokens,
+	}
+	if merges {
+		if err := out.evict(r); err != nil {
+			return nil, err
+		}
+	}
+	out.begin(r)
+	return out, nil
 }

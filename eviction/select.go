@@ -1,6 +1,10 @@
 package eviction
 
-import "glimpse/kernels"
+import (
+	"slices"
+
+	"glimpse/kernels"
+)
 
 // selectHead returns the ascending indices that a KV head with the given scores
 // keeps: the first sink, the last recent, and the highest-scoring of the others
@@ -37,9 +41,13 @@ func selectLayer(m Method, p Prompt, layer int, scores [][]float32) [][]int32 {
 	if pr, ok := m.(Protector); ok {
 		sink, recent = pr.Protect(p)
 	}
+	budgets := slices.Repeat([]int{budget}, len(scores))
+	if a, ok := m.(HeadAllocator); ok {
+		budgets = a.HeadBudgets(p, layer, budget, scores)
+	}
 	keep := make([][]int32, len(scores))
 	for h, s := range scores {
-		keep[h] = selectHead(s, budget, sink, recent)
+		keep[h] = selectHead(s, budgets[h], sink, recent)
 	}
 	return keep
 }

@@ -1,5 +1,7 @@
 package kernels
 
+import "runtime/debug"
+
 // Allocator hands out tensors: a Backend (each lives as long as it is
 // referenced) or an Arena (all end together).
 type Allocator interface {
@@ -33,6 +35,9 @@ type position struct {
 // slabBytes is the least size of one slab; larger requests get a slab of their
 // own size.
 const slabBytes = 1 << 20
+
+// largeArena is the size from which on merging collects what it leaves behind.
+const largeArena = 16 << 20
 
 // NewArena returns an empty arena in the memory of b.
 func NewArena(b Backend) *Arena { return &Arena{backend: b, slabs: make(map[DType]*slabs)} }
@@ -69,7 +74,11 @@ func (a *Arena) Alloc(d DType, shape ...int) *Tensor {
 		a.slabs[d] = s
 	}
 	if s.merge {
+		large := s.peak*d.Size() >= largeArena
 		s.slabs, s.merge = nil, false
+		if large {
+			debug.FreeOSMemory() // or the old slabs would stand beside the new one
+		}
 		s.slabs = append(s.slabs, a.backend.Alloc(d, max(s.peak, n, slabBytes/d.Size())))
 	}
 	for s.slab < len(s.slabs) && s.used+n > s.slabs[s.slab].Len() {

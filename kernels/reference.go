@@ -38,11 +38,13 @@ func (b *reference[T]) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	checkLinear(y, x, w, bias)
 	m, in, out := x.Dim0(), x.Width(), w.Dim0()
 	Y, X := of[T](y), of[T](x)
-	for i := range m {
-		for o := range out {
+	row := make([]T, in)
+	for o := range out {
+		readRow(row, w, o) // once for all rows of x
+		for i := range m {
 			var s T
-			for k := range in {
-				s += X[i*in+k] * T(w.At(o*in+k))
+			for k, v := range X[i*in:][:in] {
+				s += v * row[k]
 			}
 			s *= T(alpha)
 			if bias != nil {
@@ -53,6 +55,31 @@ func (b *reference[T]) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 			}
 			Y[i*out+o] = s
 		}
+	}
+}
+
+// readRow converts row i of a matrix as wide as dst.
+func readRow[T float](dst []T, t *Tensor, i int) {
+	from, to := i*len(dst), (i+1)*len(dst)
+	switch t.DType {
+	case F32:
+		for k, v := range t.f32[from:to] {
+			dst[k] = T(v)
+		}
+	case F64:
+		for k, v := range t.f64[from:to] {
+			dst[k] = T(v)
+		}
+	case BF16:
+		for k, v := range t.u16[from:to] {
+			dst[k] = T(BF16ToF32(v))
+		}
+	case F16:
+		for k, v := range t.u16[from:to] {
+			dst[k] = T(F16ToF32(v))
+		}
+	default:
+		panic("kernels: Linear by a " + t.DType.String() + " tensor")
 	}
 }
 

@@ -18,7 +18,7 @@ func MaxPool(dst, src []float32, kernel int) {
 // TopK returns the indices of the k largest scores, ascending. Of equal scores
 // the lower index wins; max-pooling makes such plateaus. NaN ranks below every
 // number. k beyond len(scores) selects everything.
-func TopK(scores []float32, k int) []int32 {
+func TopK[T float](scores []T, k int) []int32 {
 	if k <= 0 {
 		return nil
 	}
@@ -49,19 +49,17 @@ func TopK(scores []float32, k int) []int32 {
 	return out
 }
 
-var lowest = float32(math.Inf(-1))
-
 // rank is the score by which v is ordered.
-func rank(v float32) float32 {
+func rank[T float](v T) T {
 	if v != v {
-		return lowest
+		return T(math.Inf(-1))
 	}
 	return v
 }
 
 // kthLargest selects by partitioning around the median of three; k is 1…len(x).
-func kthLargest(x []float32, k int) float32 {
-	w := make([]float32, len(x))
+func kthLargest[T float](x []T, k int) T {
+	w := make([]T, len(x))
 	for i, v := range x {
 		w[i] = rank(v)
 	}
@@ -97,4 +95,4 @@ func kthLargest(x []float32, k int) float32 {
 	}
 }
 
-func median(a, b, c float32) float32 { return max(min(a, b), min(max(a, b), c)) }
+func median[T float](a, b, c T) T { return max(min(a, b), min(max(a, b), c)) }

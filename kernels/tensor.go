@@ -17,6 +17,15 @@ type Tensor struct {
 	f64 []float64
 	u16 []uint16 // BF16 and F16 bit patterns
 	i32 []int32
+
+	bare bool // a shape without memory
+}
+
+// NewShape returns a tensor without memory, of which only type and extents can be
+// used: what a model would take, without loading it.
+func NewShape(d DType, shape ...int) *Tensor {
+	elements(shape)
+	return &Tensor{DType: d, Shape: slices.Clone(shape), bare: true}
 }
 
 // NewTensor allocates a zeroed host tensor.
@@ -138,7 +147,8 @@ func (t *Tensor) must(d DType) {
 func (t *Tensor) Rows(from, to int) *Tensor {
 	w := t.Width()
 	v := t.view(from*w, to*w)
-	v.Shape = append([]int{to - from}, t.Shape[1:]...)
+	v.Shape = slices.Clone(t.Shape) // one allocation: decoding makes many views
+	v.Shape[0] = to - from
 	return v
 }
 
@@ -151,7 +161,10 @@ func (t *Tensor) Reshape(shape ...int) *Tensor {
 }
 
 func (t *Tensor) view(from, to int) *Tensor {
-	v := &Tensor{DType: t.DType}
+	v := &Tensor{DType: t.DType, bare: t.bare}
+	if t.bare {
+		return v
+	}
 	switch t.DType {
 	case F32:
 		v.f32 = t.f32[from:to:to]

@@ -17,10 +17,11 @@ const Kind = "lookaheadkv"
 
 func init() {
 	model.AdapterKinds.Add(Kind, model.AdapterKind{
-		Doc:  "lookahead embeddings and Lookahead LoRA, KL loss (lookaheadkv.txt §3)",
-		Loss: "kl",
-		New:  func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
-		Load: func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
+		Doc:   "lookahead embeddings and Lookahead LoRA, KL loss (lookaheadkv.txt §3)",
+		Loss:  "kl",
+		New:   func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
+		Count: count,
+		Load:  func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
 	})
 }
 
@@ -57,21 +58,39 @@ func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) {
 	}
 	rng := rand.New(rand.NewPCG(c.Seed, 0x4c4f5241))
 	a := &Lookahead{m: m, rows: m.NewRows(c, rng), low: make(map[site]*model.LowRank), rank: c.Rank, alpha: c.Alpha}
-	for l := range m.Config.Layers {
-		for _, module := range model.Modules {
-			lin := m.Network.Layers[l].Linear(module)
-			if lin == nil || !slices.Contains(c.Modules, module) || !module.ReachesScores(l, m.Config.Layers) {
-				continue
-			}
-			out, in := lin.Weight.Dim0(), lin.Weight.Width()
-			values := make([]float64, c.Rank*in)
-			for i := range values {
-				values[i] = rng.NormFloat64() / math.Sqrt(float64(in))
-			}
-			a.attach(site{l, module}, m.Parameter(values, c.Rank, in), m.Parameter(make([]float64, out*c.Rank), out, c.Rank))
+	for _, s := range sitesOf(m, c.Modules) {
+		weight := m.Network.Layers[s.layer].Linear(s.module).Weight
+		out, in := weight.Dim0(), weight.Width()
+		values := make([]float64, c.Rank*in)
+		for i := range values {
+			values[i] = rng.NormFloat64() / math.Sqrt(float64(in))
 		}
+		a.attach(s, m.Parameter(values, c.Rank, in), m.Parameter(make([]float64, out*c.Rank), out, c.Rank))
 	}
 	return a, nil
+}
+
+// sitesOf are the places of LoRA factors.
+func sitesOf(m *model.Model, modules []model.Module) []site {
+	var out []site
+	for l := range m.Config.Layers {
+		for _, module := range model.Modules {
+			if m.Network.Layers[l].Linear(module) != nil && slices.Contains(modules, module) && module.ReachesScores(l, m.Config.Layers) {
+				out = append(out, site{l, module})
+			}
+		}
+	}
+	return out
+}
+
+// count is the number of trained numbers (lookaheadkv.txt table 1).
+func count(m *model.Model, c model.AdapterConfig) int64 {
+	n := int64(c.Rows) * int64(m.Config.Hidden)
+	for _, s := range sitesOf(m, c.Modules) {
+		w := m.Network.Layers[s.layer].Linear(s.module).Weight
+		n += int64(c.Rank) * int64(w.Dim0()+w.Width())
+	}
+	return n
 }
 
 func (a *Lookahead) attach(s site, A, B *kernels.Tensor) {

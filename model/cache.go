@@ -19,6 +19,13 @@ type Cache struct {
 	heads   [][]headCache // [layer][kvHead]
 	headDim int
 	next    int32
+
+	// spare is memory that Retain has freed during a prefill, for the next layer:
+	// handing it back to the runtime, which collects it some time later, would let
+	// several layers' full caches lie around. prefilling is set from the start of a
+	// prefill to its end.
+	spare      []*kernels.Tensor
+	prefilling bool
 }
 
 // headCache is the entries of one KV head: k and v have capacity rows of which
@@ -43,6 +50,9 @@ func (m *Model) NewCache() *Cache {
 
 // Next is the absolute position of the next token. Eviction does not change it.
 func (c *Cache) Next() int32 { return c.next }
+
+// Backend is the device that holds the cache.
+func (c *Cache) Backend() kernels.Backend { return c.backend }
 
 // Layers and KVHeads are the extents of the cache.
 func (c *Cache) Layers() int  { return len(c.heads) }
@@ -80,10 +90,32 @@ func (h *headCache) capacity() int {
 	return h.k.Dim0()
 }
 
+// startPrefill and endPrefill surround the passes over which freed memory is used
+// again.
+func (c *Cache) startPrefill() { c.prefilling = true }
+
+func (c *Cache) endPrefill() { c.prefilling, c.spare = false, nil }
+
+// alloc returns memory for exactly capacity entries, spare memory where there is any.
+func (c *Cache) alloc(capacity int) *kernels.Tensor {
+	if i := slices.IndexFunc(c.spare, func(t *kernels.Tensor) bool { return t.Dim0() == capacity }); i >= 0 {
+		t := c.spare[i]
+		c.spare = slices.Delete(c.spare, i, i+1)
+		return t
+	}
+	return c.backend.Alloc(c.backend.Compute(), capacity, c.headDim)
+}
+
+// free keeps memory that is not needed any more for the rest of a prefill.
+func (c *Cache) free(t *kernels.Tensor) {
+	if c.prefilling {
+		c.spare = append(c.spare, t)
+	}
+}
+
 // resize moves the entries into memory for exactly capacity entries.
 func (c *Cache) resize(h *headCache, capacity int) {
-	d := c.backend.Compute()
-	k, v := c.backend.Alloc(d, capacity, c.headDim), c.backend.Alloc(d, capacity, c.headDim)
+	k, v := c.alloc(capacity), c.alloc(capacity)
 	if n := len(h.pos); n > 0 {
 		c.backend.Copy(k.Rows(0, n), h.k.Rows(0, n))
 		c.backend.Copy(v.Rows(0, n), h.v.Rows(0, n))
@@ -98,6 +130,14 @@ func (c *Cache) reserve(layer, n int) {
 		if need := len(h.pos) + n; need > h.capacity() {
 			c.resize(h, need)
 		}
+		h.pos = slices.Grow(h.pos, n)
+	}
+}
+
+// Reserve makes room for n more entries everywhere, for a decoding that will need it.
+func (c *Cache) Reserve(n int) {
+	for l := range c.heads {
+		c.reserve(l, n)
 	}
 }
 
@@ -131,19 +171,48 @@ func (c *Cache) Retain(layer int, keep [][]int32) error {
 			}
 			continue
 		}
-		d := c.backend.Compute()
 		from := *h
-		if h.capacity() > len(idx)+growEntries { // worth new memory; otherwise compact in place
-			h.k, h.v = c.backend.Alloc(d, len(idx), c.headDim), c.backend.Alloc(d, len(idx), c.headDim)
+		anew := h.capacity() > len(idx)+growEntries // worth new memory; otherwise compact in place
+		if anew {
+			h.k, h.v = c.alloc(len(idx)), c.alloc(len(idx))
 		}
 		c.backend.Gather(h.k.Rows(0, len(idx)), from.k, idx)
 		c.backend.Gather(h.v.Rows(0, len(idx)), from.v, idx)
 		for n, j := range idx {
 			h.pos[n] = h.pos[j]
 		}
+		if anew {
+			c.free(from.k)
+			c.free(from.v)
+		}
 		h.shorten(len(idx))
 	}
 	return nil
+}
+
+// SetPair overwrites the key and the value [headDim] of one entry, as a merge of
+// entries does; nil leaves what is there.
+func (c *Cache) SetPair(layer, head, entry int, k, v []float64) {
+	h := &c.heads[layer][head]
+	set := func(t *kernels.Tensor, x []float64) {
+		if x != nil {
+			kernels.Convert(t.Rows(entry, entry+1), kernels.FromF64(x, 1, c.headDim))
+		}
+	}
+	set(h.k, k)
+	set(h.v, v)
+}
+
+// Seen is the number of entries of a head that a row at position pos, itself the
+// last entry, sees through a sliding window of the given width; 0 is no window.
+func (c *Cache) Seen(layer, head int, pos int32, window int) int {
+	p := c.heads[layer][head].pos
+	return len(p) - firstSeen(p, pos, window)
+}
+
+// PairBytes is the memory of one entry of one head: a key and a value.
+func (c *Cache) PairBytes() int64 {
+	return 2 * int64(c.headDim) * int64(c.backend.Compute().Size())
 }
 
 // checkKept refuses indices that are not ascending, or not of entries.
@@ -153,12 +222,8 @@ func (c *Cache) checkKept(layer int, keep [][]int32) error {
 		return fmt.Errorf("retain layer %d: kept indices for %d KV heads, want %d", layer, len(keep), len(heads))
 	}
 	for i, idx := range keep {
-		last := int32(-1)
-		for _, j := range idx {
-			if j <= last || int(j) >= len(heads[i].pos) {
-				return fmt.Errorf("retain layer %d head %d: index %d after %d, want ascending below %d", layer, i, j, last, len(heads[i].pos))
-			}
-			last = j
+		if err := checkAscending(idx, len(heads[i].pos)); err != nil {
+			return fmt.Errorf("retain layer %d head %d: %w", layer, i, err)
 		}
 	}
 	return nil

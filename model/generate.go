@@ -102,6 +102,8 @@ type GenerateOptions struct {
 	// Capture and Observe are those of every decoding step.
 	Capture Capture
 	Observe Observer
+	// Sparse chooses what every decoding step attends to; nil: everything.
+	Sparse SparseAttention
 	// AfterStep runs after every decoding step, with the cache already extended.
 	AfterStep func() error
 }
@@ -128,7 +130,7 @@ func (r *Runner) Generate(ctx context.Context, cache *Cache, logits []float32, o
 		if len(tokens) == opt.MaxNew {
 			break
 		}
-		if logits, err = r.Step(ctx, cache, id, opt.Capture, opt.Observe); err != nil {
+		if logits, err = r.Prefill(ctx, cache, []int32{id}, PrefillOptions{Capture: opt.Capture, Observe: opt.Observe, Sparse: opt.Sparse}); err != nil {
 			return tokens, false, err
 		}
 		if opt.AfterStep != nil {

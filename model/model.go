@@ -21,7 +21,7 @@ import (
 // Model is a frozen model in a backend's memory. It is immutable and safe for
 // concurrent use.
 type Model struct {
-	Name    string // folder name, or the built-in model's name
+	Name    string // Options.Name, or else the folder's; "glimpse-reference" is the built-in model
 	Config  Config
 	Network *Network
 	Backend kernels.Backend
@@ -30,7 +30,9 @@ type Model struct {
 	tokenizerErr error
 
 	folder  fs.FS
-	weights *checkpoints.Weights
+	weights *checkpoints.Weights // nil for outlines and sketches
+	cut     bool                 // the weights belong to another model
+	outline *outline             // of outlines and sketches
 
 	ropeMu sync.Mutex
 	table  *kernels.RoPETable
@@ -40,6 +42,9 @@ type Model struct {
 type Options struct {
 	// Device names the kernels backend; "" is "cpu".
 	Device string
+	// Name is what the model is called in reports and adapters; "" is the folder's
+	// name.
+	Name string
 }
 
 // maxConfig bounds config.json and generation_config.json.
@@ -61,7 +66,11 @@ func Open(path string, opt Options) (*Model, error) {
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("open model %s: not a folder; want a Hugging Face model folder with config.json and safetensors weights", path)
 	}
-	return open(os.DirFS(path), filepath.Base(abs), opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
+	name := opt.Name
+	if name == "" {
+		name = filepath.Base(abs)
+	}
+	return open(os.DirFS(path), name, opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
 }
 
 // OpenFS is Open for a folder in a file system such as embed.FS; the weights are
@@ -110,8 +119,54 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 	return m, nil
 }
 
-// Close releases the mapped weights; the model must not be used afterwards.
-func (m *Model) Close() error { return m.weights.Close() }
+// Close releases the mapped weights; the model, and those that were cut from it,
+// must not be used afterwards.
+func (m *Model) Close() error {
+	if m.cut || m.weights == nil {
+		return nil
+	}
+	return m.weights.Close()
+}
+
+// Cut is the model that has only the first layers, in the same memory: its head
+// reads what leaves the last of them. It is a poor but cheap draft of the whole.
+func (m *Model) Cut(layers int) (*Model, error) {
+	if layers < 1 || layers > m.Config.Layers {
+		return nil, fmt.Errorf("cut model %s: got %d layers, want 1 to %d", m.Name, layers, m.Config.Layers)
+	}
+	c, n := m.Config, *m.Network
+	c.Layers, n.Layers = layers, n.Layers[:layers]
+	if c.Windows != nil {
+		c.Windows = c.Windows[:layers]
+	}
+	return &Model{
+		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
+		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, folder: m.folder, weights: m.weights, cut: true,
+	}, nil
+}
+
+// SameVocabulary is an error unless token ids mean the same to both models: their
+// tokenizers have the same tokens, where both have one, and otherwise their
+// embeddings the same number of rows. Rows beyond the tokenizer's tokens may
+// differ in number; families pad them.
+func (m *Model) SameVocabulary(other *Model) error {
+	if m.tokenizerErr != nil || other.tokenizerErr != nil {
+		if m.Config.Vocab != other.Config.Vocab {
+			return fmt.Errorf("vocabulary of %d tokens, want %d as %s has", other.Config.Vocab, m.Config.Vocab, m.Name)
+		}
+		return nil
+	}
+	if got, want := other.Tokenizer.VocabSize(), m.Tokenizer.VocabSize(); got != want {
+		return fmt.Errorf("vocabulary of %d tokens, want %d as %s has", got, want, m.Name)
+	}
+	for id := range int32(m.Tokenizer.VocabSize()) {
+		want, _ := m.Tokenizer.IDToToken(id)
+		if got, _ := other.Tokenizer.IDToToken(id); got != want {
+			return fmt.Errorf("token %d is %q, want %q as %s has", id, got, want, m.Name)
+		}
+	}
+	return nil
+}
 
 // NeedTokenizer returns the tokenizer, or the reason why there is none.
 func (m *Model) NeedTokenizer() (*tokenizer.Tokenizer, error) {
@@ -123,16 +178,29 @@ func (m *Model) NeedTokenizer() (*tokenizer.Tokenizer, error) {
 
 // SHA256 identifies the weights; it is computed on the first call, at about a
 // gigabyte a second.
-func (m *Model) SHA256(ctx context.Context) (string, error) { return m.weights.SHA256(ctx, nil) }
+func (m *Model) SHA256(ctx context.Context) (string, error) {
+	if m.weights == nil {
+		return "", fmt.Errorf("model %s: has no stored weights", m.Name)
+	}
+	return m.weights.SHA256(ctx, nil)
+}
 
 // WeightBytes is the size of the weights as stored.
-func (m *Model) WeightBytes() int64 { return m.weights.Bytes() }
+func (m *Model) WeightBytes() int64 {
+	if m.weights == nil {
+		return m.outline.bytes
+	}
+	return m.weights.Bytes()
+}
 
 // Folder is the model's files.
 func (m *Model) Folder() fs.FS { return m.folder }
 
 func readConfig(folder fs.FS) (Family, *Config, error) {
 	raw, err := readSmall(folder, "config.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Family{}, nil, fmt.Errorf("%w; want a Hugging Face model folder with config.json and safetensors weights", err)
+	}
 	if err != nil {
 		return Family{}, nil, err
 	}
@@ -140,6 +208,8 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 		Architectures []string        `json:"architectures"`
 		BOS           json.RawMessage `json:"bos_token_id"`
 		EOS           json.RawMessage `json:"eos_token_id"`
+		Quantization  json.RawMessage `json:"quantization_config"`
+		PartialRotary *float64        `json:"partial_rotary_factor"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
@@ -150,6 +220,19 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	family, err := Families.Lookup(head.Architectures[0])
 	if err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
+	}
+	// Keys that any architecture can have, and that would change what it computes.
+	if given(head.Quantization) {
+		var q struct {
+			Method string `json:"quant_method"`
+		}
+		if err := json.Unmarshal(head.Quantization, &q); err != nil {
+			return Family{}, nil, fmt.Errorf("config.json: quantization_config: %w", err)
+		}
+		return Family{}, nil, fmt.Errorf("config.json: quantization_config: got quant_method %q, want none: weights must be bf16, f16 or f32", q.Method)
+	}
+	if head.PartialRotary != nil && *head.PartialRotary != 1 {
+		return Family{}, nil, fmt.Errorf("config.json: partial_rotary_factor: got %v, want 1", *head.PartialRotary)
 	}
 	c, err := family.ParseConfig(raw)
 	if err != nil {
@@ -297,6 +380,9 @@ var ErrNonFiniteWeights = fmt.Errorf("weights are %w", ErrNonFinite)
 // ExplainNonFinite looks for the weight that made a pass non-finite: it names the
 // first one that is NaN or infinite, or says that none is.
 func (m *Model) ExplainNonFinite() error {
+	if m.weights == nil {
+		return fmt.Errorf("model %s: a pass was %w", m.Name, ErrNonFinite)
+	}
 	for _, name := range m.weights.Names() {
 		view, err := m.weights.Tensor(name)
 		if err != nil {

@@ -14,6 +14,8 @@ type prefillPass struct {
 	pos    []int32
 	x      *kernels.Tensor // residual stream [rows, hidden]
 	probes []*probePass
+
+	peakProbes []*probePass
 }
 
 // chunks cuts n rows so that the last chunk holds the rows of every window.
@@ -44,6 +46,9 @@ func (p *prefillPass) tail() int {
 	for _, w := range p.opt.Capture.Windows {
 		n = max(n, w)
 	}
+	for _, w := range p.opt.Capture.PeakWindows {
+		n = max(n, w)
+	}
 	return min(n, len(p.pos))
 }
 
@@ -53,13 +58,18 @@ func (p *prefillPass) layer(l int) error {
 	mark := p.arena.Mark()
 	defer p.arena.Release(mark)
 	o := &Observation{Layer: l, Cache: p.cache}
-	if l < p.Model.Config.Layers-1 {
-		p.hiddenLayer(l, o)
-	} else {
-		p.lastLayer(l, o)
+	run := p.hiddenLayer
+	if l == p.Model.Config.Layers-1 {
+		run = p.lastLayer
+	}
+	if err := run(l, o); err != nil {
+		return err
 	}
 	for _, probe := range p.probes {
 		o.Probes = append(o.Probes, probe.layer(l))
+	}
+	for _, probe := range p.peakProbes {
+		o.PeakProbes = append(o.PeakProbes, probe.layer(l))
 	}
 	if p.opt.Observe == nil {
 		return nil
@@ -74,8 +84,8 @@ func (p *prefillPass) project(l int, h *kernels.Tensor, pos []int32) (k *kernels
 	return k
 }
 
-func (p *prefillPass) hiddenLayer(l int, o *Observation) {
-	c, b := &p.Model.Config, p.Model.Backend
+func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
+	c := &p.Model.Config
 	n := len(p.pos)
 	p.startAllRows(o)
 	for _, chunk := range p.chunks(n) {
@@ -90,7 +100,9 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) {
 		if p.opt.Capture.AllRows {
 			lse = p.alloc(c.Heads, len(pos))
 		}
-		b.Attention(out, lse, a)
+		if err := p.attention(l, o, out, lse, a); err != nil {
+			return err
+		}
 		p.finish(l, x, h, out, noLowRank)
 		if lse != nil {
 			p.allRows(o, a, lse, chunk[0])
@@ -101,11 +113,12 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) {
 		}
 		p.arena.Release(mark)
 	}
+	return nil
 }
 
 // lastLayer needs attention and MLP of the last row alone, and the queries of
 // the observed rows: all of them chunk by chunk, those of windows at the end.
-func (p *prefillPass) lastLayer(l int, o *Observation) {
+func (p *prefillPass) lastLayer(l int, o *Observation) error {
 	c, b := &p.Model.Config, p.Model.Backend
 	n, rows := len(p.pos), p.tail()
 	if !p.opt.CacheOnly {
@@ -129,27 +142,64 @@ func (p *prefillPass) lastLayer(l int, o *Observation) {
 		}
 	}
 	if rows == 0 {
-		return
+		return nil
 	}
 	x, pos := p.x.Rows(n-rows, n), p.pos[n-rows:]
 	h := p.norm(x, p.Model.Network.Layers[l].AttentionNorm)
 	q := p.query(l, h, pos, noLowRank)
 	a := p.attend(p.cache, l, q, pos)
-	p.windows(o, a, q, k)
 	if p.opt.CacheOnly {
-		return
+		p.windows(o, a, q, k)
+		return nil
 	}
 	out := p.alloc(1, c.Heads*c.HeadDim)
-	b.Attention(out, nil, rowsOf(a, rows-1, rows))
+	if err := p.attention(l, o, out, nil, rowsOf(a, rows-1, rows)); err != nil {
+		return err
+	}
+	p.windows(o, a, q, k)
 	p.finish(l, p.x.Rows(n-1, n), h.Rows(rows-1, rows), out, noLowRank)
+	return nil
 }
 
-// windows observes the last rows of q, the queries of the last chunk.
+// attention computes the output of rows that attend. A decoding step is observed
+// by the same operation, whatever the width of the windows.
+func (p *prefillPass) attention(l int, o *Observation, out, lse *kernels.Tensor, a *kernels.Attend) error {
+	b, windows := p.Model.Backend, len(p.opt.Capture.Windows)
+	if len(p.pos) == 1 && windows > 0 && p.opt.Sparse == nil {
+		if lse == nil {
+			lse = p.alloc(a.Heads(), 1)
+		}
+		scores := p.scores(a, p.arena)
+		b.ObserveAttention(out, lse, scores, a)
+		for range windows {
+			o.Windows = append(o.Windows, scores)
+		}
+		return nil
+	}
+	attended, after, err := p.restrict(p.opt.Sparse, p.cache, l, a)
+	if err != nil {
+		return err
+	}
+	b.Attention(out, lse, attended)
+	if after != nil {
+		after(out)
+	}
+	return nil
+}
+
+// windows observes the last rows of q, the queries of the last chunk, unless that
+// is done.
 func (p *prefillPass) windows(o *Observation, a *kernels.Attend, q, k *kernels.Tensor) {
 	rows := q.Dim0()
-	for _, w := range p.opt.Capture.Windows {
+	for _, w := range p.opt.Capture.Windows[len(o.Windows):] {
 		window := rowsOf(a, rows-min(w, rows), rows)
 		o.Windows = append(o.Windows, p.Runner.observe(window, p.arena))
+	}
+	for _, w := range p.opt.Capture.PeakWindows {
+		window := rowsOf(a, rows-min(w, rows), rows)
+		lse := p.alloc(window.Heads(), window.Rows())
+		p.Model.Backend.Attention(nil, lse, window)
+		o.PeakWindows = append(o.PeakWindows, p.peaks(window, lse))
 	}
 	if p.opt.Capture.Queries {
 		o.Queries, o.Keys = q, k
@@ -168,20 +218,37 @@ func (p *prefillPass) startAllRows(o *Observation) {
 	}
 	o.AllRows = p.alloc(p.Model.Config.Heads, width+len(p.pos))
 	p.Model.Backend.Fill(o.AllRows, math.Inf(-1))
+	if p.opt.Capture.Squares {
+		o.Squares = p.alloc(o.AllRows.Shape...)
+		p.Model.Backend.Fill(o.Squares, math.Inf(-1))
+	}
 }
 
 // allRows merges the scores of one chunk's rows into those of the seen rows
 // before it.
 func (p *prefillPass) allRows(o *Observation, a *kernels.Attend, lse *kernels.Tensor, seen int) {
-	b := p.Model.Backend
-	if seen == 0 {
-		b.ObservedScores(o.AllRows, lse, a)
+	p.mergeRows(o.AllRows, a, lse, seen)
+	if o.Squares == nil {
 		return
 	}
-	scores := p.alloc(o.AllRows.Shape...)
+	// The square of a probability is exp(2·logit − 2·lse): the same reduction of
+	// doubled logits.
+	b, twice, lse2 := p.Model.Backend, *a, p.alloc(lse.Shape...)
+	b.Add(lse2, lse, lse)
+	twice.Scale *= 2
+	p.mergeRows(o.Squares, &twice, lse2, seen)
+}
+
+func (p *prefillPass) mergeRows(acc *kernels.Tensor, a *kernels.Attend, lse *kernels.Tensor, seen int) {
+	b := p.Model.Backend
+	if seen == 0 {
+		b.ObservedScores(acc, lse, a)
+		return
+	}
+	scores := p.alloc(acc.Shape...)
 	b.Fill(scores, math.Inf(-1))
 	b.ObservedScores(scores, lse, a)
-	b.MergeScores(o.AllRows, scores, float64(seen), float64(a.Rows()))
+	b.MergeScores(acc, scores, float64(seen), float64(a.Rows()))
 }
 
 // probePass is rows that are run after a prompt and leave no trace.
@@ -189,6 +256,7 @@ type probePass struct {
 	*Runner
 	cache *Cache
 	probe Prober
+	peak  bool // the largest probability of any row instead of the mean
 	pos   []int32
 	x     *kernels.Tensor
 }
@@ -214,8 +282,14 @@ func (p *probePass) layer(l int) *kernels.Tensor {
 		a.V = p.value(l, h, low)
 		out = p.alloc(len(p.pos), c.Heads*c.HeadDim)
 	}
-	scores := p.scores(a, p.arena)
-	b.ObserveAttention(out, lse, scores, a)
+	var scores *kernels.Tensor
+	if p.peak {
+		b.Attention(out, lse, a)
+		scores = p.peaks(a, lse)
+	} else {
+		scores = p.scores(a, p.arena)
+		b.ObserveAttention(out, lse, scores, a)
+	}
 	if !last {
 		p.finish(l, p.x, h, out, low)
 	}

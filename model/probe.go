@@ -47,8 +47,15 @@ type Capture struct {
 	Windows []int
 	// AllRows observes every row.
 	AllRows bool
+	// Squares observes, beside AllRows, which it needs, the squares of the
+	// probabilities.
+	Squares bool
 	// Probes are run after the last row.
 	Probes []Prober
+	// PeakWindows and PeakProbes are like Windows and Probes, but what is observed is
+	// the largest probability of any row instead of the mean over the rows.
+	PeakWindows []int
+	PeakProbes  []Prober
 	// Queries keeps the rotated queries and own keys of the rows of a decoding step.
 	Queries bool
 }
@@ -58,13 +65,17 @@ func (c Capture) Merge(other Capture) Capture {
 	return Capture{
 		Windows: append(append([]int(nil), c.Windows...), other.Windows...),
 		AllRows: c.AllRows || other.AllRows,
+		Squares: c.Squares || other.Squares,
 		Probes:  append(append([]Prober(nil), c.Probes...), other.Probes...),
 		Queries: c.Queries || other.Queries,
+
+		PeakWindows: append(append([]int(nil), c.PeakWindows...), other.PeakWindows...),
+		PeakProbes:  append(append([]Prober(nil), c.PeakProbes...), other.PeakProbes...),
 	}
 }
 
 // Observation is what was observed in one layer. All scores are logarithms of
-// mean attention probabilities, [heads, width]; the column of query head h and
+// mean (of the Peak fields: largest) attention probabilities, [heads, width]; the column of query head h and
 // index j belongs to entry j of KV head h / group, and columns beyond that
 // head's entries are undefined. Tensors are valid until the observer returns.
 type Observation struct {
@@ -72,9 +83,14 @@ type Observation struct {
 	Cache   *Cache
 	Windows []*kernels.Tensor // as in Capture.Windows
 	AllRows *kernels.Tensor
+	Squares *kernels.Tensor   // of the mean squared probability of all rows
 	Probes  []*kernels.Tensor // as in Capture.Probes
-	Queries *kernels.Tensor   // [rows, heads, headDim]
-	Keys    *kernels.Tensor   // [rows, kvHeads, headDim]
+
+	PeakWindows []*kernels.Tensor // as in Capture.PeakWindows
+	PeakProbes  []*kernels.Tensor // as in Capture.PeakProbes
+
+	Queries *kernels.Tensor // [rows, heads, headDim]
+	Keys    *kernels.Tensor // [rows, kvHeads, headDim]
 }
 
 // Observer receives the observations of a pass, layer by layer in ascending

@@ -33,6 +33,8 @@ type PrefillOptions struct {
 	// Capture and Observe: what is observed, and by whom.
 	Capture Capture
 	Observe Observer
+	// Sparse chooses what the row of a pass of one row attends to; nil: everything.
+	Sparse SparseAttention
 	// CacheOnly computes keys and values and nothing that only logits need.
 	CacheOnly bool
 }
@@ -49,7 +51,7 @@ func (r *Runner) Prefill(ctx context.Context, cache *Cache, tokens []int32, opt 
 	if err := m.checkTokens(cache, tokens); err != nil {
 		return nil, err
 	}
-	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows) > 0 || cap.AllRows || len(cap.Probes) > 0 || cap.Queries) {
+	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows)+len(cap.Probes)+len(cap.PeakWindows)+len(cap.PeakProbes) > 0 || cap.AllRows || cap.Squares || cap.Queries) {
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
 	}
 	r.arena.Release(nil)
@@ -63,6 +65,13 @@ func (r *Runner) Prefill(ctx context.Context, cache *Cache, tokens []int32, opt 
 	for _, probe := range opt.Capture.Probes {
 		p.probes = append(p.probes, r.newProbePass(cache, probe, cache.next+int32(n)))
 	}
+	for _, probe := range opt.Capture.PeakProbes {
+		pass := r.newProbePass(cache, probe, cache.next+int32(n))
+		pass.peak = true
+		p.peakProbes = append(p.peakProbes, pass)
+	}
+	cache.startPrefill()
+	defer cache.endPrefill()
 	layers := c.Layers
 	for l := range layers {
 		if err := ctx.Err(); err != nil {
@@ -265,4 +274,42 @@ func (r *Runner) scores(a *kernels.Attend, out kernels.Allocator) *kernels.Tenso
 		width = max(width, kv.Entries())
 	}
 	return out.Alloc(r.Model.Backend.Compute(), a.Heads(), width)
+}
+
+// peaks computes, for every entry of the past, the logarithm of the largest
+// attention probability of any of the rows, whose softmax denominators lse [heads,
+// rows] are given. There is no kernel for it: it is one observation per row, and
+// the maxima are taken on the host, for policies that observe a few dozen rows.
+func (r *Runner) peaks(a *kernels.Attend, lse *kernels.Tensor) *kernels.Tensor {
+	b := r.Model.Backend
+	mark := r.arena.Mark()
+	row, rowLSE := r.scores(a, r.arena), r.alloc(a.Heads(), 1)
+	most := make([]float64, row.Len())
+	for i := range most {
+		most[i] = math.Inf(-1)
+	}
+	for at := range a.Rows() {
+		one := rowsOf(a, at, at+1)
+		if a.K == nil { // the rows' own pairs are the last of the past: this row does not see the later ones
+			one.Past = make([]kernels.KV, len(a.Past))
+			for h, kv := range a.Past {
+				n := max(0, kv.Entries()-(a.Rows()-1-at))
+				one.Past[h] = kernels.KV{K: kv.K.Rows(0, n), V: kv.V.Rows(0, n), Positions: kv.Positions}
+				if kv.Positions != nil {
+					one.Past[h].Positions = kv.Positions[:n]
+				}
+			}
+		}
+		one.K, one.V = nil, nil
+		b.CopyHead(rowLSE, lse.Reshape(a.Heads(), a.Rows(), 1), at)
+		b.Fill(row, math.Inf(-1))
+		b.ObservedScores(row, rowLSE, one)
+		for i, v := range row.Float64s() {
+			most[i] = max(most[i], v)
+		}
+	}
+	r.arena.Release(mark)
+	out := r.scores(a, r.arena)
+	kernels.Convert(out, kernels.FromF64(most, out.Shape...))
+	return out
 }

@@ -24,6 +24,16 @@ func (m *Model) Encode(text string) ([]int32, error) {
 // the header of the assistant's answer, and tokenizes them. Without a template
 // that is an error.
 func (m *Model) EncodeChat(messages []chat.Message) ([]int32, error) {
+	return m.encodeChat(messages, true)
+}
+
+// EncodeDialogue is EncodeChat without the header of an answer to come: a dialogue as
+// it is.
+func (m *Model) EncodeDialogue(messages []chat.Message) ([]int32, error) {
+	return m.encodeChat(messages, false)
+}
+
+func (m *Model) encodeChat(messages []chat.Message, header bool) ([]int32, error) {
 	t, err := m.NeedTokenizer()
 	if err != nil {
 		return nil, err
@@ -36,7 +46,7 @@ func (m *Model) EncodeChat(messages []chat.Message) ([]int32, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
-	text, err := template.Render(messages, chat.Options{AddGenerationPrompt: true, BOS: c.BOS, EOS: c.EOS})
+	text, err := template.Render(messages, chat.Options{AddGenerationPrompt: header, BOS: c.BOS, EOS: c.EOS})
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}

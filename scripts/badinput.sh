@@ -73,7 +73,10 @@ example=(evict run --example needle --policy snapkv --budget 32)
 quick=(train lookahead --steps 1 --batch 1 --validate 0)
 
 echo "== model folders"
-refuse "model folder missing" "no such file" "${example[@]}" --model nowhere
+refuse "model folder missing" "no such file" "${example[@]}" --model ./nowhere
+refuse "model name that is none" "no such folder|org/name" "${example[@]}" --model nowhere
+HF_HUB_OFFLINE=1 HF_HOME=$given refuse "model of the hub without a network" "HF_HUB_OFFLINE|org/name" "${example[@]}" --model org/name
+refuse "model folder that is an adapter" "judgeq|config.json|want a Hugging Face model folder" "${example[@]}" --model "$adapters/judgeq"
 refuse "model is a file" "not a folder" "${example[@]}" --model "$reference/config.json"
 refuse "model folder empty" "config.json" "${example[@]}" --model .
 m=$(broken no-weights) && rm "$m/model.safetensors"
@@ -99,10 +102,37 @@ m=$(broken no-tokenizer) && rm "$m/tokenizer.json"
 refuse "tokenizer absent" "tokenizer.json" evict run --model "$m" --policy snapkv "and so"
 m=$(broken tokenizer) && echo '{}' >"$m/tokenizer.json"
 refuse "tokenizer malformed" "tokenizer.json" evict run --model "$m" --policy snapkv "and so"
+m=$(broken everything) && sed -i 's/"num_hidden_layers": 4/"num_hidden_layers": 3/; s/"intermediate_size": 320/"intermediate_size": 256/; s/"attention_bias": false/"attention_bias": true/' "$m/config.json"
+refuse "missing, surplus and misshapen tensors in one error" "model.layers.0.self_attn.q_proj.bias: missing|model.layers.3.mlp.up_proj.weight: surplus|model.layers.0.mlp.up_proj.weight: shape" "${example[@]}" --model "$m"
+m=$(broken range) && sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 3/; s/"num_hidden_layers": 4/"num_hidden_layers": -4/' "$m/config.json"
+refuse "config values out of range" "num_hidden_layers: got -4|num_key_value_heads: got 3" "${example[@]}" --model "$m"
+m=$(broken scaling) && sed -i 's/"rope_scaling": null/"rope_scaling": {"rope_type": "longrope"}/' "$m/config.json"
+refuse "unknown RoPE scaling type" "\"longrope\"|linear, llama3, yarn" "${example[@]}" --model "$m"
+sharded() { # NAME: copies a model in three shards
+  cp -r "$root/model/testdata/golden/llama2" "$given/$1"
+  echo "$given/$1"
+}
+small=(evict run --policy snapkv --budget 4 --raw "and nobody saw where")
+m=$(sharded cut-shard) && truncate -s -1000 "$m/model-00002-of-00003.safetensors"
+refuse "shard truncated" "model-00002-of-00003.safetensors|truncated" "${small[@]}" --model "$m"
+m=$(sharded no-shard) && rm "$m/model-00003-of-00003.safetensors"
+refuse "index that names an absent file" "model-00003-of-00003.safetensors|no such file" "${small[@]}" --model "$m"
+m=$(sharded swapped) && cp "$m/model-00001-of-00003.safetensors" "$m/model-00002-of-00003.safetensors"
+refuse "shard that is another one" "model-00002-of-00003.safetensors" "${small[@]}" --model "$m"
+m=$(sharded other-tokenizer) && cp "$reference"/tokenizer*.json "$m/"
+refuse "tokenizer larger than the embedding" "tokenizer.json|384 tokens|256" "${small[@]}" --model "$m"
+m=$(sharded other-component) && sed -i 's/"type": *"ByteLevel"/"type": "Nope"/' "$m/tokenizer.json"
+refuse "tokenizer with an unknown component" "tokenizer.json|\"Nope\"|ByteLevel" "${small[@]}" --model "$m"
+refuse "text longer than the context" "tokens|256" evict run --policy snapkv --raw --model "$root/model/testdata/golden/llama2" --prompt "$(seq 300 | tr '\n' ' ')"
+m=$(sharded template) && echo '{"chat_template": "{% for m in messages %}{{ m.content }}"}' >"$m/tokenizer_config.json"
+refuse "chat template cut short" "template|endfor" evict run --policy snapkv --model "$m" "and nobody"
 refuse "unknown device" "cpu" "${example[@]}" --device abacus
 
 echo "== prompts"
 refuse "empty prompt" "empty" evict run ""
+refuse "chat: budget 0" "budget: got 0" evict chat --budget 0
+refuse "chat: unknown task" "want one of" evict chat --policy full --example chian
+refuse "chat: unknown option" "page, dense" evict chat --policy quest --set quest.pages=4
 refuse "blank prompt" "empty" evict run "   "
 refuse "blank prompt from standard input" "empty" evict run --prompt -
 refuse "no prompt" "exactly one" evict run
@@ -190,7 +220,6 @@ sed '3s/"prompt_ids":\[1,/"prompt_ids":[9999,/' "$given/pairs.jsonl" >"$given/ra
 data "pair file with an id out of range" "range.jsonl|prompt_ids|9999|383" range.jsonl
 sed '1s/"weights_sha256":"[0-9a-f]\{4\}/"weights_sha256":"0000/' "$given/pairs.jsonl" >"$given/other.jsonl"
 data "pair file of another model" "other.jsonl|0000" other.jsonl
-data "a folder for a pair file" "directory" .
 prompts() {
   echo "$3" >"$given/prompts.jsonl"
   refuse "$1" "$2" train generate --prompts "$given/prompts.jsonl" --out x.jsonl
@@ -204,6 +233,55 @@ prompts "prompts: empty file" "no examples" ''
 refuse "prompts: file missing" "no such file" train generate --prompts nowhere.jsonl --out x.jsonl
 refuse "generate: samples 0" "got 0" train generate --samples 0 --out x.jsonl
 refuse "generate: longer than the context" "1024" train generate --samples 1 --tokens 2000 --out x.jsonl
+
+echo "== training configurations, plans, sweeps and shards"
+configured() { # NAME TEXT YAML [COMMAND]
+  printf '%b' "$3" >"$given/c.yaml"
+  refuse "$1" "$2" train ${4:-run} "$given/c.yaml"
+}
+configured "configuration: unknown key" 'c.yaml:2: unknown key "stesp"' 'tasks: copy\nstesp: 3\n'
+configured "configuration: unknown key of validation" 'c.yaml:3: train.validation: unknown key "evry", did you mean "every"' 'train:\n  validation:\n    evry: 3\n'
+configured "configuration: word for a number" 'c.yaml:1: train.steps: got "many"' 'train: {steps: many}'
+configured "configuration: key twice" '"tokens"' 'tokens: 3\ntokens: 4\n'
+configured "configuration: a list" "want a mapping" '[1, 2]'
+configured "configuration: not YAML" "c.yaml" 'a: [1'
+configured "configuration: unknown preset" 'unknown preset "lookahead"|judgeq, lookaheadkv' 'preset: lookahead'
+configured "configuration: unknown module" 'unknown module "w"' 'adapters: [{kind: lookaheadkv, modules: w}]'
+configured "configuration: no rate" "learning rate: got 0" 'outs: [x]\nadapters: [{kind: judgeq}]\n'
+configured "configuration: patience without validations" "patience 2" 'outs: [x]\ntrain: {validation: {patience: 2}}\nadapters: [{kind: judgeq, learning_rate: 0.1}]\n'
+configured "configuration: epochs of an endless stream" "epochs: got 3" 'outs: [x]\nepochs: 3\nadapters: [{kind: judgeq, learning_rate: 0.1}]\n'
+refuse "--set of an unknown key" 'unknown key "rank"' train run "$root/scripts/examples/run.yaml" --set rank=3
+refuse "--set of an element that is not there" '"7"' train run "$root/scripts/examples/run.yaml" --set adapters.7.rows=3
+refuse "preset of another kind" "judgeq|lookaheadkv" "${quick[@]}" --preset judgeq --out x
+refuse "held-out pairs without data" "--held-out" "${quick[@]}" --held-out "$given/pairs.jsonl" --out x
+refuse "validations on too few pairs" "4 pairs|10" "${quick[@]}" --data "$given/pairs.jsonl" --validate 2 --validate-every 1 --out x
+mkdir "$given/nopairs"
+refuse "folder without pairs" "nopairs|*.jsonl" "${quick[@]}" --data "$given/nopairs" --out x
+refuse "plan of nothing" "--preset" train plan
+refuse "plan of a model without lengths" "--prompt-tokens" train plan "$root/scripts/examples/run.yaml" --model "$reference"
+refuse "plan beyond the context" "1024" train plan --preset lookaheadkv --tokens 2000
+configured "sweep without a grid" "sweep: missing" 'run: x\nadapters: [{kind: judgeq, learning_rate: 0.1}]\n' sweep
+configured "sweep of two adapters" "got 2 adapters" 'run: x\nsweep: {rows: [1]}\nadapters: [{kind: judgeq}, {kind: judgeq}]\n' sweep
+configured "sweep with one point twice" "twice" 'run: x\nsweep: {rows: [4, 4]}\nadapters: [{kind: judgeq, learning_rate: 0.1}]\n' sweep
+for shard in 3/3 x/3 -1/3 2; do
+  refuse "generate: shard $shard" "--shard|got \"$shard\"" train generate --samples 9 --shard=$shard --out x
+done
+refuse "generate: worker without a shard" "JOB_COMPLETION_INDEX|\"5\"" env JOB_COMPLETION_INDEX=5 train generate --samples 9 --shards 3 --out x
+refuse "generate: more shards than samples" "9" train generate --samples 9 --shards 10 --out x
+refuse "generate: unknown recipe" '"lookahed"|lookaheadkv' train generate --recipe lookahed --out x.jsonl
+refuse "generate: source responses of tasks" "--responses source" train generate --responses source --out x.jsonl
+refuse "generate: unknown source of responses" '"teacher"' train generate --responses teacher --out x.jsonl
+configured "generate: no path" "source 0: got no path" 'out: x.jsonl\nsources: [{weight: 1}]\n' generate
+configured "generate: negative weight" "weight: got -1" 'out: x.jsonl\nsources: [{path: x, weight: -1}]\n' generate
+configured "generate: unknown format" '"csv"|parquet' "out: x.jsonl\nsources: [{path: $given/pairs.jsonl, format: csv}]\n" generate
+head -c 400 /dev/zero >"$given/zero.parquet"
+refuse "generate: no Parquet" "zero.parquet|Parquet" train generate --prompts "$given/zero.parquet" --out x.jsonl
+head -c 400 /dev/zero | tr '\0' '\377' >"$given/binary.txt"
+refuse "generate: binary file" "binary.txt|UTF-8" train generate --prompts "$given/binary.txt" --out x.jsonl
+echo '[{"text": "anna"}, {"te' >"$given/cut.json"
+refuse "generate: JSON cut short" "cut.json|element 1" train generate --prompts "$given/cut.json" --out x.jsonl
+echo '{"conversations": [{"from": "narrator", "value": "x"}]}' >"$given/sharegpt.jsonl"
+refuse "generate: unknown speaker" "narrator|human" train generate --prompts "$given/sharegpt.jsonl" --out x.jsonl
 
 echo "== adapters"
 refuse "adapter missing" "nowhere" evict run --example needle --adapter nowhere
@@ -222,6 +300,63 @@ a=$(damaged incomplete) && rm "$a/adapter_model.safetensors"
 refuse "adapter without its LoRA file" "adapter_model.safetensors" evict run --example needle --adapter "$a"
 a=$(damaged cut) && head -c 500 "$adapters/lookaheadkv/glimpse.json" >"$a/glimpse.json"
 refuse "adapter with glimpse.json cut short" "glimpse.json" evict run --example needle --adapter "$a"
+
+echo "== prefill policies, drafts and patterns"
+refuse "unknown policy lists all" "\"adakw\"|adakv|compose|duoattention|knorm|lacache|laq++|speckv" evict run --example needle --policy adakw
+refuse "unknown option of a wrapper" "adakv|scorer, alpha" "${example[@]}" --set adakv.floor=0.5
+refuse "policy that cannot score" "\"full\"|dapq, h2o, judgeq" evict run --example needle --policy adakv --set adakv.scorer=full
+refuse "share above one" "got \"1.5\"|from 0 to 1" "${example[@]}" --set adakv.alpha=1.5
+refuse "span of 0" "got \"0\"|from 1 to" "${example[@]}" --set lacache.span=0
+refuse "half a draft token" "got \"8.5\"|whole" "${example[@]}" --set laq++.lookahead=8.5
+refuse "unknown grouping" "\"median\"|mean, max, sum" "${example[@]}" --set snapkv.group=median
+refuse "unknown content" "\"poem\"|ends, random, span, fixed" "${example[@]}" --set dapq.content=poem
+refuse "choice by number" "\"1\"|uniform, pyramid" "${example[@]}" --set compose.layers=1
+m=$(broken policy-options) && echo '{"snapkv": {"group": "median"}}' >"$m/glimpse_policies.json"
+refuse "unknown grouping in a model folder" "glimpse_policies.json|\"median\"" "${example[@]}" --model "$m"
+refuse "adapter for a policy that takes none" "judgeq|no policy of snapkv takes it" "${example[@]}" --adapter "$adapters/judgeq"
+refuse "adapter for a wrapper of a scorer that takes none" "no policy of adakv takes it" evict run --example needle --policy adakv --adapter "$adapters/judgeq"
+refuse "adapter of another kind for a wrapper" "lookaheadkv" evict run --example needle --policy adakv --set adakv.scorer=lookaheadkv --adapter "$adapters/judgeq"
+refuse "draft for a policy that takes none" "\"self\"|no policy of snapkv takes it" "${example[@]}" --draft self
+speculative=(evict run --example needle --policy speckv --budget 32)
+refuse "draft model missing" "nowhere|no such folder" "${speculative[@]}" --draft nowhere
+refuse "draft with more layers than the model" "got 9 layers|1 to 4" "${speculative[@]}" --draft layers:9
+refuse "draft with no number of layers" "\"few\"" "${speculative[@]}" --draft layers:few
+refuse "two drafts of one name" "NAME=DIR" "${speculative[@]}" --draft self --draft self=layers:2
+m=$(broken seldom) && sed -i 's/"often": 370/"seldom": 370/' "$m/tokenizer.json"
+refuse "draft model with other words" "model seldom|\"seldom\"|\"often\"" "${speculative[@]}" --draft "$m"
+refuse "draft model with other words, in an evaluation" "\"seldom\"" evict eval --policy snapkv,speckv --draft "$m" --samples 1000000
+m=$(broken wordless) && rm "$m/tokenizer.json" && sed -i 's/"vocab_size": 384/"vocab_size": 383/' "$m/config.json"
+refuse "draft model of other shapes" "embed_tokens.weight|[383 128]" "${speculative[@]}" --draft "$m"
+duo=(evict run --example needle --policy duoattention --budget 32)
+pattern() { # NAME: copies the model's pattern
+  cp -r "$reference/duoattention" "$given/pattern-$1"
+  echo "$given/pattern-$1"
+}
+refuse "pattern missing" "nowhere|config.json" "${duo[@]}" --pattern nowhere
+refuse "pattern that is a model" "sink_size" "${duo[@]}" --pattern "$reference"
+refuse "pattern for a policy that takes none" "no policy of snapkv takes it" "${example[@]}" --pattern "$reference/duoattention"
+p=$(pattern layers) && sed -i 4d "$p/full_attention_heads.tsv"
+refuse "pattern of fewer layers" "3 layers of 2 KV heads, want 4 of 2" "${duo[@]}" --pattern "$p"
+p=$(pattern heads) && sed -i 's/$/\t1/' "$p/full_attention_heads.tsv"
+refuse "pattern of more heads" "4 layers of 3 KV heads, want 4 of 2" "${duo[@]}" --pattern "$p"
+p=$(pattern ragged) && sed -i '2s/\t.*//' "$p/full_attention_heads.tsv"
+refuse "pattern with a line cut short" "line 2|1 heads, want 2" "${duo[@]}" --pattern "$p"
+p=$(pattern words) && sed -i '3s/.*/high\tlow/' "$p/full_attention_heads.tsv"
+refuse "pattern of words" "line 3|\"high\"" "${duo[@]}" --pattern "$p"
+p=$(pattern headless) && rm "$p/full_attention_heads.tsv"
+refuse "pattern without its numbers" "full_attention_heads.tsv|no such file" "${duo[@]}" --pattern "$p"
+p=$(pattern unsized) && echo '{"recent_size": 24}' >"$p/config.json"
+refuse "pattern without its sizes" "config.json|sink_size" "${duo[@]}" --pattern "$p"
+m=$(broken patternless) && rm -r "$m/duoattention"
+refuse "model without a pattern" "duoattention|evict patterns" "${duo[@]}" --model "$m"
+refuse "patterns: no folder named" "--out" evict patterns
+refuse "patterns: samples 0" "got 0" evict patterns --samples 0 --out x
+refuse "patterns: folder exists" "already exists" evict patterns --samples 1 --out "$given/pattern-headless"
+refuse "patterns: longer than the context" "1024" evict patterns --samples 1 --tokens 2000 --out x
+refuse "patterns: a recent size below 0" "got 128 and -1" evict patterns --recent -1 --out x
+stop_patterns=(evict patterns --samples 1000000 --out x)
+expect 130 "Ctrl-C in finding a pattern" "stopped by a signal" timeout --preserve-status -s INT 1.5 "${stop_patterns[@]}"
+refuse "two forms of the list of policies" "--markdown" evict policies --json --markdown
 
 echo "== output"
 mkdir "$given/mine" && echo data >"$given/mine/file"

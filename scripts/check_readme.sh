@@ -64,6 +64,7 @@ commands() { "$root/bin/$1" --help | sed -n '/^Available Commands:/,/^$/s/^  \([
 
 examples() { "$root/bin/$1" ${2:+"$2"} --help | sed -n '/^Examples:/,/^$/s/^  //p'; }
 
+declare -A seen=()
 for binary in train evict; do
   for command in "" $(commands $binary); do
     while IFS= read -r line; do
@@ -71,6 +72,8 @@ for binary in train evict; do
         '' | \#* | *path/to/* | *org/*) continue ;;
         *shipped_adapters.*) continue ;; # half an hour, see scripts/shipped_adapters.sh
       esac
+      [ -z "${seen[$line]:-}" ] || continue
+      seen[$line]=yes
       find . -mindepth 1 -maxdepth 1 ! -type l ! -name pairs.jsonl -exec rm -rf {} +
       try "$binary ${command:+$command }--help: $line" "$line"
     done < <(examples $binary "$command")

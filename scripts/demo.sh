@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # The whole of Glimpse in one run: builds both binaries, lets the built-in model
 # answer prompts, trains a LookaheadKV and a Judge Q adapter on its answers, and
-# measures every eviction policy at four budgets with the adapters just trained and
+# measures the eviction policies at four budgets with the adapters just trained and
 # with the shipped ones.
 #
 #   ./scripts/demo.sh [--quick] [--out DIR] [--steps N] [--pairs N] [--samples N]
 #
-# --quick    a shortened version, to see that everything works; its adapters are poor
+# --quick    a shortened version with some of the policies, to see that everything works;
+#            its adapters are poor
 # --out      folder for the results (out/demo)
 # --steps    optimiser steps of the training
 # --pairs    prompts that the model answers to train on
@@ -40,8 +41,10 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+policies=all
 if [ $quick = yes ]; then
   : "${steps:=20}" "${pairs:=64}" "${samples:=2}"
+  policies=full,oracle,snapkv,laq,d2o,rocketkv,judgeq,lookaheadkv
 else
   : "${steps:=800}" "${pairs:=4096}" "${samples:=32}"
 fi
@@ -88,7 +91,7 @@ train_both() {
 }
 
 evaluate() {
-  "$root/bin/evict" eval --policy all --budget 32,64,96,128 --tokens 512 --samples "$samples" --seed 1 \
+  "$root/bin/evict" eval --policy $policies --budget 32,64,96,128 --tokens 512 --samples "$samples" --seed 1 \
     --adapter shipped --adapter fresh=lookaheadkv --adapter fresh=judgeq \
     --json-out results.json --table-out table.md --plot accuracy.png --needle-plot needle.png >"$work/table.txt"
 }
@@ -109,7 +112,7 @@ step "set up and build" build
 cd "$work/new"
 step "the model answers $pairs prompts" generate
 step "train both adapters, $steps steps" train_both
-step "measure all policies" evaluate
+step "measure the policies" evaluate
 facts >$mark
 cd "$root"
 if [ -e "$out" ]; then mv "$out" "$work/old"; fi

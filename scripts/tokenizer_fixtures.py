@@ -135,6 +135,10 @@ TOKENIZERS = {
     "llama3": llama3,
     "qwen": lambda: byte_level(split(QWEN), normalizers.NFC()),
     "gpt2": lambda: byte_level(pre.ByteLevel(add_prefix_space=True)),
+    "falcon": lambda: byte_level(pre.Sequence([
+        pre.Punctuation("contiguous"), pre.ByteLevel(add_prefix_space=False), pre.Digits(individual_digits=False),
+        pre.Split(Regex("[0-9][0-9][0-9]"), "isolated")])),
+    "digits": lambda: byte_level(pre.Sequence([pre.Digits(individual_digits=True), pre.Punctuation(), pre.ByteLevel(add_prefix_space=False)])),
     "llama2": lambda: sentencepiece(
         True,
         normalizer=normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]),

@@ -18,6 +18,9 @@ func init() {
 		Doc:  "soft tokens only, MSE loss (judgeq.txt §4)",
 		Loss: "mse",
 		New:  func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
+		Count: func(m *model.Model, c model.AdapterConfig) int64 {
+			return int64(c.Rows) * int64(m.Config.Hidden)
+		},
 		Load: func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
 	})
 }

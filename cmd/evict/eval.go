@@ -33,7 +33,9 @@ decoding speed.
 
 A learned policy is measured once per adapter of its kind. Policies share one
 prefill per prompt; times are measured separately. Budgets are key-value pairs per
-KV head and layer. "full" is reported once, at budget 0.`,
+KV head and layer. "full" is reported once, at budget 0. "snapkv:quest" is two
+policies as rocketkv's two stages: the first keeps part of the prompt, the second
+reads as much as the budget of it.`,
 		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 16
   evict eval --policy all --budget 64 --task copy,chain --samples 8 --json`,
 		Args: cobra.NoArgs,
@@ -52,7 +54,7 @@ KV head and layer. "full" is reported once, at budget 0.`,
 			if samples < 1 {
 				return fmt.Errorf("eval: --samples: got %d, want at least 1", samples)
 			}
-			l, err := s.open(cmd.Context())
+			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

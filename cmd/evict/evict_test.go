@@ -6,14 +6,21 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"glimpse/eviction"
+	"glimpse/model/modeltest"
 )
 
 // execute runs the command as a user would.
 func execute(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	return executeContext(t, t.Context(), args...)
+}
+
+func executeContext(t *testing.T, ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	root := newRoot()
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -21,7 +28,7 @@ func execute(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	root.SetOut(&out)
 	root.SetErr(&log)
 	root.SetArgs(args)
-	err = root.ExecuteContext(context.Background())
+	err = root.ExecuteContext(ctx)
 	return out.String(), log.String(), err
 }
 
@@ -83,12 +90,51 @@ func TestEvalJSON(t *testing.T) {
 	}
 }
 
+// TestEvalOfTwoTurns: every policy answers a second turn; what its steps read is
+// within the budget of a sparse policy, and what it holds for the others.
+func TestEvalOfTwoTurns(t *testing.T) {
+	const budget, tokens, pair = 32, 256, 4 * 2 * 32 * 4 * 2 // bytes of a pair in all heads
+	out, _, err := execute(t, "eval", "--policy", "full,snapkv,h2o,d2o,quest,sparq,exact-topk,rocketkv,rocketkv-mt,snapkv:hsa", "--budget", "32", "--task", "turns", "--tokens", "256", "--samples", "4", "--timings=false", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []struct {
+		Policy  string
+		Traffic float64 `json:"traffic_bytes_per_step"`
+		Kept    float64 `json:"kept_bytes"`
+		Right   float64 `json:"accuracy"`
+	}
+	if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 10 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	for _, r := range rows {
+		read, kept := r.Traffic/pair, r.Kept/pair
+		switch r.Policy {
+		case "full":
+			if read < tokens || read > tokens+40 || kept != tokens || r.Right < 0.7 {
+				t.Errorf("%+v: reads %.1f pairs per head and step", r, read)
+			}
+		case "snapkv", "h2o", "d2o":
+			if read < budget/2 || read > budget+16 || kept > budget {
+				t.Errorf("%+v: reads %.1f pairs and holds %.1f", r, read, kept)
+			}
+		default:
+			if read < budget/2 || read > budget || kept <= budget {
+				t.Errorf("%+v: reads %.1f pairs and holds %.1f", r, read, kept)
+			}
+		}
+	}
+}
+
 func TestPoliciesJSON(t *testing.T) {
 	out, _, err := execute(t, "policies", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows []struct{ Name, Kind, Doc, Source string }
+	var rows []struct {
+		Name, Kind, Doc, Source string
+		Options                 []map[string]any
+	}
 	if err := json.Unmarshal([]byte(out), &rows); err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +145,117 @@ func TestPoliciesJSON(t *testing.T) {
 		if r.Name == "" || r.Kind == "" || r.Doc == "" || r.Source == "" {
 			t.Errorf("policy %+v is not described", r)
 		}
+		if r.Options == nil {
+			t.Errorf("%s: options are null", r.Name)
+		}
+		for _, o := range r.Options {
+			if _, isChoice := o["choices"]; isChoice != (o["max"] == nil) || o["default"] == nil || o["name"] == nil || o["doc"] == nil {
+				t.Errorf("%s: option %v is neither a number nor a choice", r.Name, o)
+			}
+			if r.Name == "adakv" && o["name"] == "scorer" && o["default"] != "snapkv" {
+				t.Errorf("adakv scores by %v", o["default"])
+			}
+		}
+	}
+	table, _, err := execute(t, "policies", "--markdown")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Split(strings.TrimSpace(table), "\n"); len(lines) != len(rows)+2 {
+		t.Errorf("%d lines of Markdown for %d policies", len(lines), len(rows))
+	}
+	for _, line := range strings.Split(strings.TrimSpace(table), "\n") {
+		if strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") != 6 {
+			t.Errorf("not five cells: %s", line)
+		}
+	}
+	if _, _, err := execute(t, "policies", "--markdown", "--json"); err == nil {
+		t.Error("two forms at once")
+	}
+}
+
+// TestDraftsAndPatterns: contenders for every draft, the pattern that ships with the
+// model and one that evict patterns finds.
+func TestDraftsAndPatterns(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pattern")
+	out, _, err := execute(t, "patterns", "--out", dir, "--samples", "4", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var heads [][]float64
+	if err := json.Unmarshal([]byte(out), &heads); err != nil {
+		t.Fatal(err)
+	}
+	// The model's second layer copies; no other head comes close.
+	for l, layer := range heads {
+		for h, v := range layer {
+			if (v > 0.5) != (l == 1) {
+				t.Errorf("layer %d head %d: %v", l, h, v)
+			}
+		}
+	}
+	eval := func(args ...string) (labels []string) {
+		t.Helper()
+		out, _, err := execute(t, append([]string{"eval", "--budget", "64", "--task", "copy", "--tokens", "128", "--samples", "2", "--timings=false", "--json"}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows []struct {
+			Policy, Adapter string
+			Recall          *float64 `json:"recall"`
+			KendallTau      *float64 `json:"kendall_tau"`
+		}
+		if err := json.Unmarshal([]byte(out), &rows); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			labels = append(labels, r.Policy+"/"+r.Adapter)
+			if scores := r.Policy != "duoattention"; scores != (r.Recall != nil) || scores != (r.KendallTau != nil) {
+				t.Errorf("%s: recall %v, τ %v", r.Policy, r.Recall, r.KendallTau)
+			}
+		}
+		return labels
+	}
+	if got, want := eval("--policy", "speckv,duoattention,snapkv", "--draft", "self", "--draft", "two=layers:2"), []string{"speckv/self", "speckv/two", "duoattention/", "snapkv/"}; !slices.Equal(got, want) {
+		t.Errorf("contenders %v, want %v", got, want)
+	}
+	if got, want := eval("--policy", "duoattention", "--pattern", dir), []string{"duoattention/"}; !slices.Equal(got, want) {
+		t.Errorf("contenders %v, want %v", got, want)
+	}
+	if got, want := eval("--policy", "adakv,compose", "--set", "adakv.scorer=lookaheadkv", "--set", "compose.scorer=speckv"), []string{"adakv/shipped", "compose/"}; !slices.Equal(got, want) {
+		t.Errorf("contenders %v, want %v", got, want)
+	}
+}
+
+// TestPatternsOfOtherModels: a model without the words of the tasks copies random
+// tokens.
+func TestPatternsOfOtherModels(t *testing.T) {
+	folder, err := modeltest.Llama{Vocab: 100}.Folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, folder); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := execute(t, "patterns", "--model", dir, "--samples", "2", "--tokens", "100", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var heads [][]float64
+	if err := json.Unmarshal([]byte(out), &heads); err != nil || len(heads) != 2 || len(heads[0]) != 2 {
+		t.Fatalf("%s: %v", out, err)
+	}
+	for _, layer := range heads {
+		for _, v := range layer {
+			if v <= 0 || v > 0.3 { // random weights attend to about all tokens alike
+				t.Errorf("a random model retrieves: %v", heads)
+			}
+		}
+	}
+	_, _, err = execute(t, "inspect", "--model", dir, "--policy", "duoattention", "--example", "copy")
+	if err == nil || !strings.Contains(err.Error(), "needs a pattern of retrieval heads; find one with evict patterns") {
+		t.Errorf("no pattern: %v", err)
 	}
 }
 
@@ -140,7 +297,7 @@ func TestErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown policy":   {[]string{"run", "--policy", "snapvk", "--example", "copy"}, "want one of: dapq, full"},
+		"unknown policy":   {[]string{"run", "--policy", "snapvk", "--example", "copy"}, "want one of: " + strings.Join(eviction.Policies.Names(), ", ")},
 		"unknown task":     {[]string{"eval", "--task", "chian"}, "want one of: "},
 		"budget 0":         {[]string{"run", "--budget", "0", "--example", "copy"}, "budget: got 0"},
 		"negative budget":  {[]string{"eval", "--budget", "32,-1"}, "budget: got -1"},
@@ -155,6 +312,19 @@ func TestErrors(t *testing.T) {
 		"id out of range":  {[]string{"inspect", "--token-ids", bad + "x"}, "ids.txtx"},
 		"no adapter":       {[]string{"run", "--adapter", filepath.Join(dir, "none"), "--example", "copy"}, "none"},
 		"unknown option":   {[]string{"run", "--set", "snapkv.windw=3", "--example", "copy"}, "window, kernel"},
+		"unknown choice":   {[]string{"run", "--set", "adakv.scorer=full", "--example", "copy"}, "want one of: dapq, h2o"},
+		"unused adapter":   {[]string{"run", "--policy", "snapkv", "--adapter", "../../model/builtin/adapters/judgeq", "--example", "copy"}, `kind "judgeq": no policy of snapkv takes it`},
+		"unused draft":     {[]string{"run", "--policy", "snapkv", "--draft", "self", "--example", "copy"}, `draft "self": no policy of snapkv takes it`},
+		"unused pattern":   {[]string{"run", "--policy", "snapkv", "--pattern", "../../model/builtin/reference/duoattention", "--example", "copy"}, "no policy of snapkv takes it"},
+		"no such pattern":  {[]string{"run", "--policy", "duoattention", "--pattern", dir, "--example", "copy"}, "config.json"},
+		"no such draft":    {[]string{"run", "--policy", "speckv", "--draft", filepath.Join(dir, "nowhere"), "--example", "copy"}, "nowhere"},
+		"draft too deep":   {[]string{"run", "--policy", "speckv", "--draft", "layers:5", "--example", "copy"}, "got 5 layers, want 1 to 4"},
+		"draft of a word":  {[]string{"run", "--policy", "speckv", "--draft", "layers:two", "--example", "copy"}, `got "two" layers`},
+		"draft twice":      {[]string{"eval", "--policy", "speckv", "--draft", "self", "--draft", "self"}, `two drafts named "self"`},
+		"two drafts, one":  {[]string{"run", "--policy", "speckv", "--draft", "self", "--draft", "layers:2", "--example", "copy"}, "2 variants"},
+		"patterns nowhere": {[]string{"patterns"}, "--out is missing"},
+		"patterns of none": {[]string{"patterns", "--samples", "0", "--out", "x"}, "got 0"},
+		"pattern is there": {[]string{"patterns", "--samples", "1", "--out", dir}, "exists"},
 		"even kernel":      {[]string{"run", "--set", "snapkv.kernel=4", "--example", "copy"}, "odd"},
 		"option range":     {[]string{"run", "--set", "snapkv.window=0", "--example", "copy"}, "from 1 to"},
 		"no such model":    {[]string{"run", "--model", filepath.Join(dir, "nowhere"), "map"}, "nowhere"},

@@ -3,9 +3,12 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"text/tabwriter"
 
 	"glimpse/eviction"
+	"glimpse/internal/atomicfile"
+	"glimpse/model"
 
 	"github.com/spf13/cobra"
 )
@@ -18,25 +21,71 @@ type inspection struct {
 	Scores    []float32 `json:"scores"`    // of every prompt position; empty where none was needed
 }
 
+// inspected is a prompt after its eviction.
+type inspected struct {
+	model           *model.Model
+	policy, adapter string
+	budget          int
+	ids             []int32
+	session         *eviction.Session
+}
+
+// counts is the number of heads, of all layers, that keep each token.
+func (x *inspected) counts() []int {
+	out := make([]int, len(x.ids))
+	for _, layer := range x.session.Kept {
+		for _, positions := range layer {
+			for _, p := range positions {
+				out[p]++
+			}
+		}
+	}
+	return out
+}
+
+// inspections lists the heads.
+func (x *inspected) inspections() []inspection {
+	var rows []inspection
+	for layer := range x.session.Kept {
+		for h := range x.session.Kept[layer] {
+			r := inspection{Layer: layer, KVHead: h, Positions: x.session.Kept[layer][h], Scores: []float32{}}
+			if x.session.Scores != nil {
+				r.Scores = x.session.Scores[layer][h]
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
 func newInspect() *cobra.Command {
 	var (
-		s      setup
-		p      promptFlags
-		policy string
-		budget int
-		asJSON bool
+		s                 setup
+		p                 promptFlags
+		policy            string
+		budget            int
+		asJSON            bool
+		htmlPath, npzPath string
 	)
 	cmd := &cobra.Command{
 		Use:   "inspect",
 		Short: "Show which positions a policy keeps, per layer and KV head",
+		Long: `Show which positions of a prompt a policy keeps, per layer and KV head.
+
+--html writes a page that needs no other file: the prompt, every token coloured by
+how many heads keep it, for all heads or for those of one layer. --npz writes the
+scores and what is kept for numpy.load: ids [tokens], kept [layers, kvHeads, tokens],
+counts [tokens] (heads that keep the token), scores [layers, kvHeads, tokens], model
+and policy. A prompt within the budget is not scored.`,
 		Example: `  evict inspect --policy snapkv --budget 32 --example needle
-  evict inspect --policy lookaheadkv --budget 64 --example chain --json`,
+  evict inspect --policy lookaheadkv --budget 64 --example chain --json
+  evict inspect --policy snapkv --budget 64 --example chain --html kept.html --npz scores.npz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := eviction.CheckBudget(budget); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
-			l, err := s.open(cmd.Context())
+			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -56,16 +105,18 @@ func newInspect() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var rows []inspection
-			for layer := range session.Kept {
-				for h := range session.Kept[layer] {
-					r := inspection{Layer: layer, KVHead: h, Positions: session.Kept[layer][h], Scores: []float32{}}
-					if session.Scores != nil {
-						r.Scores = session.Scores[layer][h]
+			x := &inspected{l.Model, c.Name, c.Adapter, budget, prompt.ids, session}
+			for _, file := range []struct {
+				path  string
+				write func(io.Writer) error
+			}{{htmlPath, x.writeHTML}, {npzPath, x.writeNPZ}} {
+				if file.path != "" {
+					if err := atomicfile.Write(file.path, file.write); err != nil {
+						return err
 					}
-					rows = append(rows, r)
 				}
 			}
+			rows := x.inspections()
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(rows)
 			}
@@ -82,6 +133,8 @@ func newInspect() *cobra.Command {
 	p.bind(f)
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies")
 	f.IntVar(&budget, "budget", 128, "key-value pairs kept per KV head and layer")
+	f.StringVar(&htmlPath, "html", "", "file for a page that colours the prompt by how many heads keep each token")
+	f.StringVar(&npzPath, "npz", "", "file for all scores, for numpy.load")
 	f.BoolVar(&asJSON, "json", false, "print JSON: a list with layer, kv_head, positions, scores")
 	return cmd
 }

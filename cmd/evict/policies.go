@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"strings"
 	"text/tabwriter"
 
 	"glimpse/eviction"
@@ -10,47 +12,94 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// policyRow describes a policy.
+type policyRow struct {
+	Name    string            `json:"name"`
+	Kind    string            `json:"kind"`
+	Doc     string            `json:"doc"`
+	Source  string            `json:"source"`
+	Adapter string            `json:"adapter,omitempty"` // kind of the adapter that it needs
+	Draft   bool              `json:"draft"`             // takes a draft model
+	Pattern bool              `json:"pattern"`           // needs a pattern of retrieval heads
+	Scorer  bool              `json:"scorer"`            // can score for adakv and compose
+	Options []eviction.Option `json:"options"`
+}
+
 func newPolicies() *cobra.Command {
-	var asJSON bool
+	var asJSON, asMarkdown bool
 	cmd := &cobra.Command{
-		Use:     "policies",
-		Short:   "List the eviction policies",
-		Example: "  evict policies\n  evict policies --json",
+		Use:   "policies",
+		Short: "List the eviction policies",
+		Long: `List the eviction policies: when they evict, their rules, their sources and their
+options with the defaults. Options are set with --set policy.option=value; --json also
+has their ranges and what they mean.`,
+		Example: "  evict policies\n  evict policies --json\n  evict policies --markdown",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			type row struct {
-				Name    string            `json:"name"`
-				Kind    string            `json:"kind"`
-				Doc     string            `json:"doc"`
-				Source  string            `json:"source"`
-				Adapter string            `json:"adapter,omitempty"`
-				Options []eviction.Option `json:"options"`
+			if asJSON && asMarkdown {
+				return fmt.Errorf("policies: --json and --markdown are two forms, want one")
 			}
-			var rows []row
+			var rows []policyRow
 			for _, name := range eviction.Policies.Names() {
 				p, err := eviction.Policies.Lookup(name)
 				if err != nil {
 					return err
 				}
-				rows = append(rows, row{name, p.Kind, p.Doc, p.Source, p.Adapter, append([]eviction.Option{}, p.Options...)})
+				rows = append(rows, policyRow{name, p.Kind, p.Doc, p.Source, p.Adapter, p.Draft, p.Pattern, p.Scorer, append([]eviction.Option{}, p.Options...)})
 			}
-			if asJSON {
+			switch {
+			case asJSON:
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
 				return e.Encode(rows)
+			case asMarkdown:
+				return writePolicies(cmd.OutOrStdout(), rows)
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "POLICY\tEVICTS\tRULE\tOPTIONS")
 			for _, r := range rows {
-				options := ""
-				for _, o := range r.Options {
-					options += fmt.Sprintf("%s=%v ", o.Name, o.Default)
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Name, r.Kind, r.Doc, options)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Name, r.Kind, r.Doc, strings.Join(r.defaults(), " "))
 			}
 			return w.Flush()
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&asMarkdown, "markdown", false, "print a Markdown table")
 	return cmd
+}
+
+// defaults are the options as they would be set.
+func (r policyRow) defaults() (out []string) {
+	for _, o := range r.Options {
+		out = append(out, o.Name+"="+o.Text(o.Start()))
+	}
+	return out
+}
+
+// writePolicies writes the table of the README.
+func writePolicies(w io.Writer, rows []policyRow) error {
+	var b strings.Builder
+	b.WriteString("| policy | evicts | rule | options with defaults | source |\n|:---|:---|:---|:---|:---|\n")
+	for _, r := range rows {
+		rule := r.Doc
+		switch {
+		case r.Adapter != "":
+			rule += "; needs an adapter"
+		case r.Draft:
+			rule += "; takes a draft model"
+		case r.Pattern:
+			rule += "; needs a pattern"
+		}
+		var options []string
+		for _, o := range r.defaults() {
+			options = append(options, "`"+o+"`")
+		}
+		cells := []string{"`" + r.Name + "`", r.Kind, rule, strings.Join(options, " "), r.Source}
+		for i, c := range cells {
+			cells[i] = strings.ReplaceAll(c, "|", `\|`)
+		}
+		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

@@ -56,10 +56,10 @@ that it can answer.`,
 			if err := o.sampling.Validate(); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
-			if _, err := eviction.Policies.Lookup(policy); err != nil {
+			if _, err := eviction.LookupPolicy(policy); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
-			l, err := s.open(cmd.Context())
+			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -82,7 +82,7 @@ that it can answer.`,
 	f := cmd.Flags()
 	s.bind(f)
 	p.bind(f)
-	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies")
+	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
 	f.IntVar(&o.budget, "budget", 128, "key-value pairs kept per KV head and layer")
 	f.IntVar(&o.maxNew, "max-new", 256, "most tokens of the answer")
 	f.Float64Var(&o.sampling.Temperature, "temperature", 0, "sampling temperature; 0 is greedy")
@@ -115,7 +115,7 @@ func (l *loaded) one(policy string) (evaluation.Contender, error) {
 		return evaluation.Contender{}, err
 	}
 	if len(c) != 1 {
-		return evaluation.Contender{}, fmt.Errorf("policy %s: %d adapters fit, want one", policy, len(c))
+		return evaluation.Contender{}, fmt.Errorf("policy %s: %d variants by adapter or draft, want one", policy, len(c))
 	}
 	return c[0], nil
 }
@@ -128,6 +128,7 @@ func answer(ctx context.Context, out, info io.Writer, l *loaded, c evaluation.Co
 		}
 	}
 	rt := eviction.NewRuntime(l.Model)
+	rt.MaxNew = o.maxNew
 	var plain time.Duration
 	if o.compare {
 		full, err := eviction.New("full", 0, nil, nil)
@@ -146,7 +147,12 @@ func answer(ctx context.Context, out, info io.Writer, l *loaded, c evaluation.Co
 	if err != nil {
 		return err
 	}
-	prefilled := s.Cache.Bytes()
+	prefilled, kept := s.Bytes(), 0
+	for layer := range s.Cache.Layers() {
+		for h := range s.Cache.KVHeads() {
+			kept += s.Cache.Entries(layer, h)
+		}
+	}
 	var stream *tokenizer.Stream
 	if tokenizerErr == nil {
 		stream = t.NewStream(true)
@@ -177,12 +183,6 @@ func answer(ctx context.Context, out, info io.Writer, l *loaded, c evaluation.Co
 		}
 		fmt.Fprintf(info, "the answer is %s\n", verdict)
 	}
-	kept := 0
-	for _, layer := range s.Kept {
-		for _, head := range layer {
-			kept += len(head)
-		}
-	}
 	heads := l.Config.Layers * l.Config.KVHeads
 	fmt.Fprintf(info, "policy %s, budget %d: kept %d of %d pairs per KV head on average, %.1f of %.1f KiB (%.1f%%)\n",
 		c.Name, o.budget, kept/heads, len(p.ids), kib(prefilled), kib(s.FullBytes), 100*float64(prefilled)/float64(s.FullBytes))
@@ -191,8 +191,20 @@ func answer(ctx context.Context, out, info io.Writer, l *loaded, c evaluation.Co
 		fmt.Fprintf(info, ", plain prefill %.1f ms", ms(plain))
 	}
 	fmt.Fprintf(info, "; peak of the cache during prefill %.1f KiB\n", kib(s.PeakBytes))
-	fmt.Fprintf(info, "%d tokens at %.0f tokens/s\n", len(tokens), float64(len(tokens))/elapsed.Seconds())
+	fmt.Fprintf(info, "%d tokens at %.0f tokens/s%s\n", len(tokens), float64(len(tokens))/elapsed.Seconds(), trafficNote(s.Traffic))
 	return nil
+}
+
+// trafficNote says what a decoding step has read, if there was any.
+func trafficNote(t eviction.Traffic) string {
+	if t.Steps == 0 {
+		return ""
+	}
+	note := fmt.Sprintf("; attention reads %.1f KiB per step", t.PerStep()/1024)
+	if t.Estimation > 0 {
+		note += fmt.Sprintf(", %.1f of them to choose", float64(t.Estimation)/float64(t.Steps)/1024)
+	}
+	return note
 }
 
 func kib(b int64) float64        { return float64(b) / 1024 }

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"glimpse/checkpoints"
@@ -17,6 +20,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/builtin"
+	"glimpse/model/hub"
 
 	"github.com/spf13/pflag"
 )
@@ -28,15 +32,19 @@ const shipped = "shipped"
 type setup struct {
 	model, device string
 	adapters      []string
+	drafts        []string
+	pattern       string
 	set           []string
 	seed          uint64
 	s3            objectstore.Settings
 }
 
 func (s *setup) bind(f *pflag.FlagSet) {
-	f.StringVar(&s.model, "model", "", "model folder, or s3://BUCKET/NAME of one; empty is the built-in model")
+	f.StringVar(&s.model, "model", "", "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	f.StringVar(&s.device, "device", "cpu", "where to compute")
 	f.StringArrayVar(&s.adapters, "adapter", nil, "adapter folder or s3://BUCKET/NAME for the learned policy of its kind, as DIR or NAME=DIR; may be repeated; \"shipped\" are those of the built-in model, and its default")
+	f.StringArrayVar(&s.drafts, "draft", nil, "model that writes the draft of speckv, as DIR or NAME=DIR, where DIR may be all that --model takes; may be repeated; for DIR, \"self\" is the model itself, the default, and \"layers:N\" its first N layers")
+	f.StringVar(&s.pattern, "pattern", "", "folder with a pattern of retrieval heads for duoattention, see evict patterns; empty is that of the model folder")
 	f.StringArrayVar(&s.set, "set", nil, "option of a policy, as policy.option=value; may be repeated")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of everything that draws")
 	s.s3.Bind(f)
@@ -46,39 +54,55 @@ func (s *setup) bind(f *pflag.FlagSet) {
 type adapter struct {
 	name    string
 	pooling int
+	asked   bool // for by name, not as one of those that ship with the model
 	model.Adapter
+}
+
+// draft is a model that writes drafts.
+type draft struct {
+	name  string
+	model *model.Model
 }
 
 // loaded is a model with adapters and policy options.
 type loaded struct {
 	*model.Model
 	adapters  []adapter
+	drafts    []draft // none: the model itself
+	pattern   *eviction.Pattern
+	asked     setup // as the command line has it
 	overrides eviction.Overrides
 	set       eviction.Overrides // those of the command line
 	seed      uint64
 }
 
 // open loads the model, the adapters and the options; the options are checked
-// before anything is read.
-func (s *setup) open(ctx context.Context) (*loaded, error) {
+// before anything is read. log takes the progress of a download.
+func (s *setup) open(ctx context.Context, log io.Writer) (*loaded, error) {
 	set, err := eviction.ParseOverrides(s.set)
 	if err != nil {
 		return nil, err
 	}
-	folder, err := objectstore.LocalModel(ctx, s.model, s.s3, os.Stderr)
+	m, err := hub.Open(ctx, s.model, s.s3, log, model.Options{Device: s.device})
 	if err != nil {
 		return nil, err
 	}
-	m, err := model.Open(folder, model.Options{Device: s.device})
-	if err != nil {
-		return nil, err
-	}
-	l := &loaded{Model: m, set: set, seed: s.seed}
-	if err := l.fill(ctx, s); err != nil {
-		m.Close()
+	l := &loaded{Model: m, set: set, seed: s.seed, asked: *s}
+	if err := l.fill(ctx, s, log); err != nil {
+		l.Close()
 		return nil, err
 	}
 	return l, nil
+}
+
+// Close closes all models.
+func (l *loaded) Close() error {
+	for _, d := range l.drafts {
+		if d.model != l.Model {
+			d.model.Close()
+		}
+	}
+	return l.Model.Close()
 }
 
 // policyDefaults is an optional file of a model folder: options of policies that
@@ -86,7 +110,7 @@ func (s *setup) open(ctx context.Context) (*loaded, error) {
 // win.
 const policyDefaults = "glimpse_policies.json"
 
-func (l *loaded) fill(ctx context.Context, s *setup) error {
+func (l *loaded) fill(ctx context.Context, s *setup, log io.Writer) error {
 	var err error
 	if l.overrides, err = readDefaults(l.Folder()); err != nil {
 		return fmt.Errorf("model %s: %s: %w", l.Name, policyDefaults, err)
@@ -96,6 +120,14 @@ func (l *loaded) fill(ctx context.Context, s *setup) error {
 			l.overrides[policy] = make(map[string]float64)
 		}
 		maps.Copy(l.overrides[policy], options)
+	}
+	if err := l.addPattern(s.pattern); err != nil {
+		return err
+	}
+	for _, spec := range s.drafts {
+		if err := l.addDraft(ctx, spec, s, log); err != nil {
+			return err
+		}
 	}
 	specs := s.adapters
 	if len(specs) == 0 && s.model == "" {
@@ -124,7 +156,7 @@ func readDefaults(folder fs.FS) (eviction.Overrides, error) {
 	if err != nil {
 		return nil, err
 	}
-	var values map[string]map[string]float64
+	var values map[string]map[string]any // numbers, and names of choices
 	if err := json.Unmarshal(raw, &values); err != nil {
 		return nil, err
 	}
@@ -135,6 +167,71 @@ func readDefaults(folder fs.FS) (eviction.Overrides, error) {
 		}
 	}
 	return eviction.ParseOverrides(assignments)
+}
+
+// modelPattern is the folder of a model folder that may hold its pattern of
+// retrieval heads.
+const modelPattern = "duoattention"
+
+// addPattern reads the pattern at path, or the model's own if there is one.
+func (l *loaded) addPattern(path string) error {
+	var err error
+	if path != "" {
+		if l.pattern, err = eviction.ReadPattern(os.DirFS(path)); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	}
+	if _, err := fs.Stat(l.Folder(), modelPattern); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	folder, err := fs.Sub(l.Folder(), modelPattern)
+	if err == nil {
+		l.pattern, err = eviction.ReadPattern(folder)
+	}
+	if err != nil {
+		return fmt.Errorf("model %s: %s: %w", l.Name, modelPattern, err)
+	}
+	return nil
+}
+
+// addDraft opens a draft model.
+func (l *loaded) addDraft(ctx context.Context, spec string, s *setup, log io.Writer) error {
+	name, dir, ok := strings.Cut(spec, "=")
+	if !ok {
+		name, dir = spec, spec
+	}
+	d := draft{name: name}
+	layers, cut := strings.CutPrefix(dir, "layers:")
+	var err error
+	switch {
+	case dir == "self":
+		d.model = l.Model
+	case cut:
+		n, parseErr := strconv.Atoi(layers)
+		if parseErr != nil {
+			return fmt.Errorf("draft %q: got %q layers, want a number", spec, layers)
+		}
+		d.model, err = l.Cut(n)
+	default:
+		if !ok {
+			d.name = filepath.Base(dir)
+		}
+		d.model, err = hub.Open(ctx, dir, s.s3, log, model.Options{Device: s.device})
+	}
+	if err != nil {
+		return fmt.Errorf("draft %q: %w", spec, err)
+	}
+	for _, other := range l.drafts {
+		if other.name == d.name {
+			if d.model != l.Model {
+				d.model.Close()
+			}
+			return fmt.Errorf("two drafts named %q; name them, as NAME=DIR", d.name)
+		}
+	}
+	l.drafts = append(l.drafts, d)
+	return nil
 }
 
 // addAdapter loads one adapter, or all that ship with the built-in model.
@@ -152,7 +249,7 @@ func (l *loaded) addAdapter(ctx context.Context, s *setup, spec, hash string) er
 			if err != nil {
 				return err
 			}
-			if err := l.take(shipped, hash, stored); err != nil {
+			if err := l.take(shipped, hash, stored, false); err != nil {
 				return err
 			}
 		}
@@ -166,10 +263,10 @@ func (l *loaded) addAdapter(ctx context.Context, s *setup, spec, hash string) er
 	if err != nil {
 		return err
 	}
-	return l.take(name, hash, stored)
+	return l.take(name, hash, stored, true)
 }
 
-func (l *loaded) take(name, hash string, stored *checkpoints.Adapter) error {
+func (l *loaded) take(name, hash string, stored *checkpoints.Adapter, asked bool) error {
 	a, err := l.LoadAdapter(hash, stored)
 	if err != nil {
 		return err
@@ -179,12 +276,13 @@ func (l *loaded) take(name, hash string, stored *checkpoints.Adapter) error {
 			return fmt.Errorf("two adapters of kind %q named %q; name them, as NAME=DIR", a.Kind(), name)
 		}
 	}
-	l.adapters = append(l.adapters, adapter{name: name, pooling: stored.PoolingKernel, Adapter: a})
+	l.adapters = append(l.adapters, adapter{name: name, pooling: stored.PoolingKernel, asked: asked, Adapter: a})
 	return nil
 }
 
-// contenders makes the named policies; a learned one once per adapter of its
-// kind.
+// contenders makes the named policies; a learned one once per adapter of its kind,
+// one that takes a draft once per draft model. What was given on the command line
+// and no policy takes is an error, and so is what does not fit the model.
 func (l *loaded) contenders(list string) ([]evaluation.Contender, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
@@ -197,38 +295,90 @@ func (l *loaded) contenders(list string) ([]evaluation.Contender, error) {
 	}
 	var out []evaluation.Contender
 	for i, name := range names {
-		policy, err := eviction.Policies.Lookup(name)
-		if err != nil {
+		if _, err := eviction.LookupPolicy(name); err != nil {
 			return nil, err
 		}
 		if slices.Contains(names[:i], name) {
 			return nil, fmt.Errorf("policy %s twice", name)
 		}
-		if policy.Adapter == "" {
-			named, err := eviction.New(name, l.seed, l.overrides, nil)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, evaluation.Contender{Named: named})
-			continue
+		more, err := l.variants(name)
+		if err != nil {
+			return nil, err
 		}
-		found := false
+		out = append(out, more...)
+	}
+	return out, l.checkUsed(names, out)
+}
+
+// variants are the contenders of one policy.
+func (l *loaded) variants(name string) ([]evaluation.Contender, error) {
+	needs, err := eviction.NeedsOf(name, l.overrides)
+	if err != nil {
+		return nil, err
+	}
+	type variant struct {
+		label     string
+		overrides eviction.Overrides
+		resources eviction.Resources
+	}
+	var variants []variant
+	switch {
+	case needs.Adapter != "":
 		for _, a := range l.adapters {
-			if a.Kind() != policy.Adapter {
-				continue
+			if a.Kind() == needs.Adapter {
+				variants = append(variants, variant{a.name, l.withPooling(needs.Scorer, a.pooling), eviction.Resources{Adapter: a.Adapter}})
 			}
-			found = true
-			named, err := eviction.New(name, l.seed, l.withPooling(name, a.pooling), a.Adapter)
-			if err != nil {
-				return nil, err
+		}
+		if len(variants) == 0 {
+			return nil, fmt.Errorf("policy %s: needs an adapter of kind %q; train one and give it with --adapter", name, needs.Adapter)
+		}
+	case needs.Draft && len(l.drafts) > 0:
+		for _, d := range l.drafts {
+			variants = append(variants, variant{d.name, l.overrides, eviction.Resources{Draft: d.model}})
+		}
+	default:
+		variants = []variant{{overrides: l.overrides}}
+	}
+	var out []evaluation.Contender
+	for _, v := range variants {
+		if needs.Pattern {
+			if v.resources.Pattern = l.pattern; l.pattern == nil {
+				return nil, fmt.Errorf("policy %s: needs a pattern of retrieval heads; find one with evict patterns and give it with --pattern", name)
 			}
-			out = append(out, evaluation.Contender{Named: named, Adapter: a.name})
 		}
-		if !found {
-			return nil, fmt.Errorf("policy %s: needs an adapter of kind %q; train one and give it with --adapter", name, policy.Adapter)
+		named, err := eviction.NewWith(name, l.seed, v.overrides, v.resources)
+		if err != nil {
+			return nil, err
 		}
+		if err := named.Fits(l.Model); err != nil {
+			return nil, err
+		}
+		out = append(out, evaluation.Contender{Named: named, Adapter: v.label})
 	}
 	return out, nil
+}
+
+// checkUsed refuses resources of the command line that none of the policies takes:
+// whoever gave them expects them to matter.
+func (l *loaded) checkUsed(names []string, contenders []evaluation.Contender) error {
+	used := func(takes func(eviction.Resources) bool) bool {
+		return slices.ContainsFunc(contenders, func(c evaluation.Contender) bool { return takes(c.Settings.Resources) })
+	}
+	list := strings.Join(names, ", ")
+	for _, a := range l.adapters {
+		if a.asked && !used(func(r eviction.Resources) bool { return r.Adapter == a.Adapter }) {
+			return fmt.Errorf("adapter %q of kind %q: no policy of %s takes it", a.name, a.Kind(), list)
+		}
+	}
+	for _, d := range l.drafts {
+		if !used(func(r eviction.Resources) bool { return r.Draft == d.model }) {
+			return fmt.Errorf("draft %q: no policy of %s takes it", d.name, list)
+		}
+	}
+	if l.asked.pattern != "" && !used(func(r eviction.Resources) bool { return r.Pattern != nil }) {
+		return fmt.Errorf("pattern %q: no policy of %s takes it", l.asked.pattern, list)
+	}
+	return nil
 }
 
 // withPooling sets the kernel that the adapter asks for, unless the command line

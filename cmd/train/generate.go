@@ -2,111 +2,471 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/generate"
 	"glimpse/internal/progress"
+	"glimpse/internal/train"
+	"glimpse/internal/yamlconfig"
 	"glimpse/model"
-	"glimpse/model/chat"
+	"glimpse/model/hub"
 
 	"github.com/spf13/cobra"
 )
 
+// generateSpec is a generation as a file and flags describe it.
+type generateSpec struct {
+	Model  string `json:"model"`
+	Device string `json:"device"`
+
+	S3 objectstore.Settings `json:"s3,omitzero"` // of a model there
+
+	Sources []datasets.MixSource `json:"sources,omitempty"` // none draws synthetic prompts
+	Tasks   string               `json:"tasks"`
+	Split   string               `json:"split"`
+	Tokens  int                  `json:"tokens"`
+	Samples int                  `json:"samples"` // prompts in all; 0 is all that the sources have
+	Seed    uint64               `json:"seed"`    // of the mix, the recipe and the synthetic tasks
+
+	Recipe    string `json:"recipe"`
+	Raw       bool   `json:"raw"`        // "prompt" does not go into the chat template
+	Responses string `json:"responses"`  // self or source
+	MaxPrompt int    `json:"max_prompt"` // tokens; longer prompts are left out
+	MaxNew    int    `json:"max_new"`
+
+	Temperature  float64 `json:"temperature"`
+	TopP         float64 `json:"top_p"`
+	TopK         int     `json:"top_k"`
+	SamplingSeed uint64  `json:"sampling_seed"`
+	Batch        int     `json:"batch"`
+
+	Out    string `json:"out"`
+	Shards int    `json:"shards"` // 0: one file
+
+	prompts, shard string
+	samplesSet     bool
+}
+
 func newGenerate() *cobra.Command {
-	var (
-		modelPath, device, prompts, out, tasks, split string
-		tokens, samples, maxNew                       int
-		seed                                          uint64
-		sampling                                      model.Sampling
-		s3                                            objectstore.Settings
-	)
+	s := &generateSpec{
+		Device: "cpu", Tasks: "default", Split: "train", Tokens: 512, Samples: 1000, Seed: 1, Recipe: "asis", Responses: "self",
+		MaxPrompt: 16384, MaxNew: 512, TopP: 1, SamplingSeed: 1, Batch: 8,
+	}
+	var sets []string
 	cmd := &cobra.Command{
-		Use:   "generate",
+		Use:   "generate [CONFIG.yaml]",
 		Short: "Generate the model's own responses to prompts, as training pairs",
 		Long: `Generate the model's own responses to prompts, as training pairs.
 
-Prompts come from a JSONL file (--prompts; each line has "prompt", "text",
-"messages" or "prompt_ids") or, without one, from the synthetic long-context
-tasks, which only the built-in model understands. Responses are greedy unless a
-temperature is given.
+Prompts come from files and folders in any of the usual formats (JSONL and JSON with
+"messages", "conversations", "conversation", "prompt", "text" or "prompt_ids", Parquet
+with such columns, plain text): one of them with --prompts, or several, mixed by
+weights, with a configuration:
 
-The file appears under its name only when it is complete.`,
+  model: path/to/llama
+  recipe: lookaheadkv            # drop the last answer; cut texts at a random place
+  sources:
+    - {path: chat.jsonl, weight: 50}
+    - {path: code/, format: text, weight: 7, limit: 7000}
+  samples: 80000
+  max_prompt: 16384
+  max_new: 512
+  shards: 64
+  out: pairs/
+
+"prompt" and chats go into the model's chat template; "text" does not, nor does "prompt"
+with --raw or for a model without a template. Without either they are drawn from the synthetic long-context tasks, which only the
+built-in model understands. Responses are greedy unless a temperature is given;
+--responses source takes the answers of the files instead of generating any.
+
+With --shards the output is a folder of files, of which any number of workers on a
+shared folder each take those that are free; a finished one is never done again, and
+one whose worker was killed goes on where it stopped. --shard I/N does only shard I,
+from 0; so do workers of an indexed Kubernetes job (JOB_COMPLETION_INDEX) and of
+mpirun (OMPI_COMM_WORLD_RANK). Without --shards the output is one file, which appears
+under its name only when it is complete.`,
 		Example: `  train generate --samples 64 --out pairs.jsonl
-  train generate --tasks copy,chain --tokens 256 --samples 100 --seed 7 --out pairs.jsonl`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if out == "" {
-				return fmt.Errorf("generate: --out is missing")
+  train generate --tasks copy,chain --tokens 256 --samples 100 --seed 7 --out pairs7.jsonl
+  train generate --samples 60 --shards 3 --out out/pairs
+  train generate path/to/config.yaml --model path/to/llama --shard 3/64`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flags := givenFlags(cmd.Flags())
+			s.samplesSet = cmd.Flags().Changed("samples")
+			if len(args) == 1 {
+				data, err := os.ReadFile(args[0])
+				if err != nil {
+					return err
+				}
+				s.Samples = 0
+				if err := yamlconfig.Decode(args[0], data, sets, s); err != nil {
+					return err
+				}
+				if len(s.Sources) == 0 && s.Samples == 0 {
+					s.Samples = 1000
+				}
+				if err := repeat(flags); err != nil {
+					return err
+				}
+			} else if len(sets) > 0 {
+				return fmt.Errorf("generate: --set needs a configuration")
 			}
-			if err := sampling.Validate(); err != nil {
-				return fmt.Errorf("generate: %w", err)
-			}
-			if maxNew < 1 {
-				return fmt.Errorf("generate: --max-new: got %d, want at least 1", maxNew)
-			}
-			folder, err := objectstore.LocalModel(cmd.Context(), modelPath, s3, cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			m, err := model.Open(folder, model.Options{Device: device})
-			if err != nil {
-				return err
-			}
-			defer m.Close()
-			var next func() (generate.Prompt, error)
-			var total int
-			if prompts != "" {
-				next, total, err = filePrompts(m, prompts, cmd.Flags().Changed("samples"), samples)
-			} else {
-				next, err = taskPrompts(m, modelPath, tasks, split, tokens, samples, seed)
-				total = samples
-			}
-			if err != nil {
-				return err
-			}
-			return generatePairs(cmd.Context(), cmd.ErrOrStderr(), m, next, total, out, maxNew, sampling)
+			return s.run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&modelPath, "model", "", "model folder, or s3://BUCKET/NAME of one; empty is the built-in model")
-	s3.Bind(f)
-	f.StringVar(&device, "device", "cpu", "where to compute")
-	f.StringVar(&prompts, "prompts", "", "JSONL file of prompts")
-	f.StringVar(&tasks, "tasks", "default", "synthetic tasks, comma-separated, or default, or all")
-	f.StringVar(&split, "split", "train", "split of the synthetic tasks: train, validation or test")
-	f.IntVar(&tokens, "tokens", 512, "prompt length of the synthetic tasks")
-	f.IntVar(&samples, "samples", 1000, "number of prompts; with --prompts, at most so many")
-	f.Uint64Var(&seed, "seed", 1, "seed of the synthetic tasks")
-	f.IntVar(&maxNew, "max-new", 512, "most tokens of a response")
-	f.Float64Var(&sampling.Temperature, "temperature", 0, "sampling temperature; 0 is greedy")
-	f.Float64Var(&sampling.TopP, "top-p", 1, "nucleus of the sampling")
-	f.IntVar(&sampling.TopK, "top-k", 0, "most likely tokens that are sampled from; 0 is all")
-	f.Uint64Var(&sampling.Seed, "sampling-seed", 1, "seed of the sampling")
-	f.StringVarP(&out, "out", "o", "", "file to write")
+	f.StringVar(&s.Model, "model", s.Model, "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
+	s.S3.Bind(f)
+	f.StringVar(&s.Device, "device", s.Device, "where to compute")
+	f.StringVar(&s.prompts, "prompts", "", "file or folder of prompts")
+	f.StringVar(&s.Recipe, "recipe", s.Recipe, "what is done with them: "+strings.Join(generate.Recipes.Names(), ", "))
+	f.BoolVar(&s.Raw, "raw", s.Raw, "take \"prompt\" as it is, without the model's chat template")
+	f.StringVar(&s.Responses, "responses", s.Responses, "self: the model's own; source: the answers of the files")
+	f.IntVar(&s.MaxPrompt, "max-prompt", s.MaxPrompt, "most tokens of a prompt; longer ones are left out")
+	f.StringVar(&s.Tasks, "tasks", s.Tasks, "synthetic tasks, comma-separated, or default, or all")
+	f.StringVar(&s.Split, "split", s.Split, "split of the synthetic tasks: train, validation or test")
+	f.IntVar(&s.Tokens, "tokens", s.Tokens, "prompt length of the synthetic tasks")
+	f.IntVar(&s.Samples, "samples", s.Samples, "number of prompts; with files, at most so many")
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the mix, the recipe and the synthetic tasks")
+	f.IntVar(&s.MaxNew, "max-new", s.MaxNew, "most tokens of a response")
+	f.Float64Var(&s.Temperature, "temperature", s.Temperature, "sampling temperature; 0 is greedy")
+	f.Float64Var(&s.TopP, "top-p", s.TopP, "nucleus of the sampling")
+	f.IntVar(&s.TopK, "top-k", s.TopK, "most likely tokens that are sampled from; 0 is all")
+	f.Uint64Var(&s.SamplingSeed, "sampling-seed", s.SamplingSeed, "seed of the sampling")
+	f.IntVar(&s.Batch, "batch", s.Batch, "sequences decoded at the same time")
+	f.IntVar(&s.Shards, "shards", s.Shards, "files that the output is split into; 0 is one file instead of a folder")
+	f.StringVar(&s.shard, "shard", "", "I/N: only shard I of N, from 0")
+	f.StringVarP(&s.Out, "out", "o", "", "file, or with --shards folder, to write")
+	f.StringArrayVar(&sets, "set", nil, "KEY=VALUE in the place of what the file says, with a dotted key; may be repeated")
 	return cmd
 }
 
-// taskPrompts draws prompts of the synthetic tasks.
-func taskPrompts(m *model.Model, modelPath, tasks, split string, tokens, samples int, seed uint64) (func() (generate.Prompt, error), error) {
-	stream, err := newStream(m, modelPath, tasks, split, tokens, seed)
-	if err != nil {
-		return nil, err
-	}
-	if samples < 1 {
-		return nil, fmt.Errorf("samples: got %d, want at least 1", samples)
-	}
-	i := 0
-	return func() (generate.Prompt, error) {
-		if i == samples {
-			return generate.Prompt{}, io.EOF
+// check settles which shard is meant and refuses what cannot be.
+func (s *generateSpec) check() (only int, err error) {
+	only = -1
+	if s.prompts != "" {
+		if len(s.Sources) > 0 {
+			return 0, fmt.Errorf("generate: --prompts with the sources of a file: want one of them")
 		}
-		i++
-		e, err := stream.Next()
-		return generate.Prompt{ID: e.ID, Task: e.Task, IDs: e.Prompt}, err
-	}, nil
+		s.Sources = []datasets.MixSource{{Path: s.prompts}}
+		if !s.samplesSet {
+			s.Samples = 0
+		}
+	}
+	switch {
+	case s.Out == "":
+		return 0, fmt.Errorf("generate: --out is missing")
+	case s.Samples < 1 && (len(s.Sources) == 0 || s.samplesSet || s.Samples < 0):
+		return 0, fmt.Errorf("generate: samples: got %d, want at least 1", s.Samples)
+	case s.MaxNew < 1:
+		return 0, fmt.Errorf("generate: --max-new: got %d, want at least 1", s.MaxNew)
+	case s.MaxPrompt < 1:
+		return 0, fmt.Errorf("generate: --max-prompt: got %d, want at least 1", s.MaxPrompt)
+	case s.Batch < 1:
+		return 0, fmt.Errorf("generate: --batch: got %d, want at least 1", s.Batch)
+	case s.Shards < 0 || s.Shards > 100000:
+		return 0, fmt.Errorf("generate: --shards: got %d, want 0 to 100000", s.Shards)
+	case s.Samples > 0 && s.Samples < s.Shards:
+		return 0, fmt.Errorf("generate: --shards: got %d for %d samples, want at most as many", s.Shards, s.Samples)
+	case s.Responses != "self" && s.Responses != "source":
+		return 0, fmt.Errorf("generate: --responses: got %q, want self or source", s.Responses)
+	case s.Responses == "source" && len(s.Sources) == 0:
+		return 0, fmt.Errorf("generate: --responses source: the synthetic tasks have none, want --prompts or sources")
+	}
+	if _, err := generate.Recipes.Lookup(s.Recipe); err != nil {
+		return 0, fmt.Errorf("generate: %w", err)
+	}
+	if s.shard != "" {
+		i, n, ok := strings.Cut(s.shard, "/")
+		index, err := strconv.Atoi(i)
+		count, err2 := strconv.Atoi(n)
+		if !ok || err != nil || err2 != nil || count < 1 || index < 0 || index >= count {
+			return 0, fmt.Errorf("generate: --shard: got %q, want I/N with I from 0 to N-1", s.shard)
+		}
+		if s.Shards > 0 && s.Shards != count {
+			return 0, fmt.Errorf("generate: --shard %s: of %d shards, but the output has %d", s.shard, count, s.Shards)
+		}
+		s.Shards = count
+		return index, nil
+	}
+	for _, name := range []string{"JOB_COMPLETION_INDEX", "OMPI_COMM_WORLD_RANK"} {
+		text, ok := os.LookupEnv(name)
+		if !ok || s.Shards == 0 {
+			continue
+		}
+		index, err := strconv.Atoi(text)
+		if err != nil || index < 0 || index >= s.Shards {
+			return 0, fmt.Errorf("generate: %s: got %q, want 0 to %d: as many workers as --shards", name, text, s.Shards-1)
+		}
+		return index, nil
+	}
+	return only, nil
+}
+
+func (s *generateSpec) sampling() model.Sampling {
+	return model.Sampling{Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, Seed: s.SamplingSeed}
+}
+
+// run generates everything, or one shard, or all shards that are free.
+func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
+	only, err := s.check()
+	if err != nil {
+		return err
+	}
+	if err := s.sampling().Validate(); err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
+	train.BoundMemory()
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	hash, err := m.SHA256(ctx)
+	if err != nil {
+		return err
+	}
+	header := datasets.PairHeader{
+		Model: m.Name, WeightsSHA256: hash, Seed: s.SamplingSeed, Shards: max(1, s.Shards), Data: s.describe(),
+		Sampling: datasets.Sampling{Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, MaxNewTokens: s.MaxNew},
+	}
+	if s.TopP == 0 {
+		header.Sampling.TopP = 1
+	}
+	if s.Shards == 0 {
+		w, err := datasets.CreatePairs(s.Out, header)
+		if err != nil {
+			return err
+		}
+		if err := s.fill(ctx, m, w, 0, "", 0, s.Out, log); err != nil {
+			w.Abort()
+			return err
+		}
+		return w.Commit()
+	}
+	done, claimed := 0, 0
+	for i := range s.Shards {
+		if only >= 0 && i != only {
+			continue
+		}
+		header.Shard = i
+		switch err := s.fillShard(ctx, m, header, log); {
+		case errors.Is(err, datasets.ErrFinished):
+			fmt.Fprintf(log, "shard %d of %d is finished already\n", i, s.Shards)
+			done++
+		case errors.Is(err, datasets.ErrClaimed) && only < 0:
+			claimed++
+		case err != nil:
+			return fmt.Errorf("generate: %w", err)
+		}
+	}
+	if claimed > 0 {
+		fmt.Fprintf(log, "%d of %d shards are being worked on by others\n", claimed, s.Shards)
+	}
+	return nil
+}
+
+// describe is what the header says of the prompts: two generations with the same text
+// give the same pairs.
+func (s *generateSpec) describe() string {
+	record := *s
+	record.Model, record.Device, record.Out, record.Batch = "", "", "", 0 // where, not what
+	if len(s.Sources) > 0 {
+		record.Tasks, record.Split, record.Tokens = "", "", 0
+	}
+	text, err := json.Marshal(record)
+	if err != nil {
+		panic(err) // of numbers and texts
+	}
+	sum := sha256.Sum256(text)
+	if len(s.Sources) == 0 {
+		return fmt.Sprintf("synthetic tasks %s, %d tokens, seed %d, settings %x", s.Tasks, s.Tokens, s.Seed, sum[:6])
+	}
+	return fmt.Sprintf("%d sources, recipe %s, responses %s, prompts of up to %d tokens, seed %d, settings %x", len(s.Sources), s.Recipe, s.Responses, s.MaxPrompt, s.Seed, sum[:6])
+}
+
+func (s *generateSpec) fillShard(ctx context.Context, m *model.Model, h datasets.PairHeader, log io.Writer) error {
+	shard, err := datasets.OpenShard(s.Out, h)
+	if err != nil {
+		return err
+	}
+	defer shard.Release()
+	name := fmt.Sprintf("shard %d of %d", h.Shard, h.Shards)
+	if shard.Done > 0 {
+		fmt.Fprintf(log, "%s goes on after %d pairs\n", name, shard.Done)
+	}
+	if err := s.fill(ctx, m, shard, h.Shard, shard.Last, shard.Done, name, log); err != nil {
+		return err
+	}
+	return shard.Commit()
+}
+
+// fill writes the pairs of a shard that follow the one with ID last.
+func (s *generateSpec) fill(ctx context.Context, m *model.Model, w generate.PairSink, shard int, last string, done int, name string, log io.Writer) error {
+	shards := max(1, s.Shards)
+	total := int64(0)
+	if s.Samples > 0 {
+		total = int64((s.Samples - shard + shards - 1) / shards)
+	}
+	bar := progress.New(log, "prompts", total)
+	bar.Skip(int64(done))
+	records, closeRecords, err := s.stream(m)
+	if err != nil {
+		return err
+	}
+	defer closeRecords()
+	skipping, unusable := last != "", 0
+	next := func() (item, error) {
+		for {
+			x, err := records()
+			if err != nil {
+				if err == io.EOF && skipping {
+					return item{}, fmt.Errorf("%s: the pair %s that it ended with is not among the prompts", name, last)
+				}
+				return item{}, err
+			}
+			switch {
+			case x.index%shards != shard:
+				continue
+			case skipping:
+				skipping = x.ID != last
+				continue
+			}
+			err = x.prepare(&x)
+			if errors.Is(err, generate.ErrUnusable) {
+				unusable++
+				bar.Add(1)
+				continue
+			}
+			if err != nil {
+				return item{}, fmt.Errorf("prompt %s: %w", x.ID, err)
+			}
+			return x, nil
+		}
+	}
+	tokens, empty, written := 0, 0, done
+	onPair := func(p datasets.Pair) {
+		written++
+		tokens += len(p.ResponseIDs)
+		if len(p.ResponseIDs) == 0 {
+			empty++
+		}
+		bar.Describe(fmt.Sprintf("%d response tokens", tokens))
+		bar.Add(1)
+	}
+	if s.Responses == "source" {
+		err = s.copySource(ctx, next, w, onPair, &unusable)
+	} else {
+		err = generate.Pairs(ctx, m, func() (generate.Prompt, error) {
+			x, err := next()
+			return x.Prompt, err
+		}, w, generate.Options{MaxNew: s.MaxNew, Sampling: s.sampling(), Batch: s.Batch, OnPair: onPair})
+	}
+	bar.Done()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "%s: %d pairs, %d response tokens, %d empty responses, %d prompts left out\n", name, written, tokens, empty, unusable)
+	return nil
+}
+
+// copySource writes the answers that the sources give.
+func (s *generateSpec) copySource(ctx context.Context, next func() (item, error), w generate.PairSink, onPair func(datasets.Pair), unusable *int) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		x, err := next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if x.source == nil {
+			*unusable++
+			continue
+		}
+		out := x.source[:min(len(x.source), s.MaxNew)]
+		if x.Cut != nil {
+			out = out[:x.Cut(len(out))]
+		}
+		pair := datasets.Pair{ID: x.ID, PromptIDs: x.IDs, ResponseIDs: out}
+		if err := w.Write(pair); err != nil {
+			return err
+		}
+		onPair(pair)
+	}
+}
+
+// item is a prompt on its way: prepare fills in its tokens.
+type item struct {
+	generate.Prompt
+	index   int
+	source  []int32
+	prepare func(x *item) error
+}
+
+// stream streams all prompts from the first one.
+func (s *generateSpec) stream(m *model.Model) (next func() (item, error), end func(), err error) {
+	if len(s.Sources) == 0 {
+		stream, err := newStream(m, s.Model, s.Tasks, s.Split, s.Tokens, s.Seed)
+		if err != nil {
+			return nil, nil, err
+		}
+		i := -1
+		return func() (item, error) {
+			if i++; i >= s.Samples {
+				return item{}, io.EOF
+			}
+			e, err := stream.At(i)
+			return item{Prompt: generate.Prompt{ID: e.ID, Task: e.Task, IDs: e.Prompt}, index: i, prepare: func(*item) error { return nil }}, err
+		}, func() {}, nil
+	}
+	recipe, err := generate.Recipes.Lookup(s.Recipe)
+	if err != nil {
+		return nil, nil, err
+	}
+	mix, err := datasets.OpenMix(s.Sources, s.Seed)
+	if err != nil {
+		return nil, nil, err
+	}
+	maxPrompt := min(s.MaxPrompt, m.Config.MaxPositions)
+	return func() (item, error) {
+		p, i, err := mix.Next()
+		if err == nil && s.Samples > 0 && i >= s.Samples {
+			err = io.EOF
+		}
+		if err != nil {
+			return item{}, err
+		}
+		id := fmt.Sprintf("%d:%s", i, p.ID)
+		if len(s.Sources) == 1 && s.Shards == 0 { // otherwise it must be the only one of that name
+			id = p.ID
+		}
+		x := item{Prompt: generate.Prompt{ID: id}, index: i}
+		x.prepare = func(x *item) error {
+			rng := rand.New(rand.NewPCG(s.Seed, uint64(i)))
+			made, err := recipe.Prepare(m, p, generate.Limits{MaxPrompt: maxPrompt, Raw: s.Raw}, rng)
+			if err != nil {
+				return err
+			}
+			x.IDs, x.source = made.IDs, made.Source
+			x.Cut = func(n int) int { return recipe.Cut(n, rng) }
+			return nil
+		}
+		return x, nil
+	}, func() { mix.Close() }, nil
 }
 
 // newStream makes a stream of synthetic tasks for the built-in model.
@@ -123,90 +483,4 @@ func newStream(m *model.Model, modelPath, tasks, split string, tokens int, seed 
 		return nil, err
 	}
 	return datasets.NewStream(names, s, tokens, seed)
-}
-
-// filePrompts reads a JSONL file of prompts.
-func filePrompts(m *model.Model, path string, limited bool, limit int) (func() (generate.Prompt, error), int, error) {
-	all, err := datasets.ReadPrompts(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	if limited {
-		all = all[:min(len(all), max(1, limit))]
-	}
-	i := 0
-	return func() (generate.Prompt, error) {
-		if i == len(all) {
-			return generate.Prompt{}, io.EOF
-		}
-		p := all[i]
-		i++
-		ids, err := promptIDs(m, p)
-		return generate.Prompt{ID: p.ID, IDs: ids}, err
-	}, len(all), nil
-}
-
-// promptIDs turns a prompt of a file into token ids.
-func promptIDs(m *model.Model, p datasets.Prompt) ([]int32, error) {
-	switch p.Form {
-	case datasets.FormIDs:
-		return p.IDs, p.CheckIDs(m.Config.Vocab)
-	case datasets.FormText:
-		ids, err := m.Encode(p.Text)
-		if err != nil {
-			return nil, fmt.Errorf("prompt %s: %w", p.ID, err)
-		}
-		return ids, nil
-	}
-	messages := []chat.Message{{Role: "user", Content: p.Text}}
-	if p.Form == datasets.FormMessages {
-		messages = messages[:0]
-		for _, x := range p.Messages {
-			messages = append(messages, chat.Message{Role: x.Role, Content: x.Content})
-		}
-	}
-	ids, err := m.EncodeChat(messages)
-	if err != nil {
-		return nil, fmt.Errorf("prompt %s: %w", p.ID, err)
-	}
-	return ids, nil
-}
-
-func generatePairs(ctx context.Context, log io.Writer, m *model.Model, next func() (generate.Prompt, error), total int, out string, maxNew int, sampling model.Sampling) error {
-	hash, err := m.SHA256(ctx)
-	if err != nil {
-		return err
-	}
-	topP := sampling.TopP
-	if topP == 0 {
-		topP = 1
-	}
-	w, err := datasets.CreatePairs(out, datasets.PairHeader{
-		Model: m.Name, WeightsSHA256: hash, Seed: sampling.Seed, Shards: 1,
-		Sampling: datasets.Sampling{Temperature: sampling.Temperature, TopP: topP, TopK: sampling.TopK, MaxNewTokens: maxNew},
-	})
-	if err != nil {
-		return err
-	}
-	bar := progress.New(log, "prompts", int64(total))
-	tokens, empty, written := 0, 0, 0
-	err = generate.Pairs(ctx, m, next, w, generate.Options{MaxNew: maxNew, Sampling: sampling, OnPair: func(p datasets.Pair) {
-		written++
-		tokens += len(p.ResponseIDs)
-		if len(p.ResponseIDs) == 0 {
-			empty++
-		}
-		bar.Describe(fmt.Sprintf("%d response tokens", tokens))
-		bar.Add(1)
-	}})
-	bar.Done()
-	if err != nil {
-		w.Abort()
-		return err
-	}
-	if err := w.Commit(); err != nil {
-		return err
-	}
-	fmt.Fprintf(log, "%s: %d pairs, %d response tokens, %d empty responses\n", out, written, tokens, empty)
-	return nil
 }

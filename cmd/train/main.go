@@ -23,11 +23,11 @@ An adapter is a handful of learned rows that are run after a prompt to predict
 which of its key-value pairs the model's response will attend to. The model itself
 is never changed. Without --model, the small built-in reference model is used.`,
 		Example: `  train generate --samples 64 --out pairs.jsonl
-  train lookahead --steps 200 --out my-lookahead
-  train judgeq --steps 200 --data pairs.jsonl --out my-judgeq`,
+  train lookahead --steps 40 --out my-lookahead
+  train judgeq --steps 40 --data pairs.jsonl --out my-judgeq`,
 	}
 	threads := root.PersistentFlags().Int("threads", 0, "threads to use; 0 is all cores")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return cli.SetThreads(*threads) }
-	root.AddCommand(newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newRun(), newExport())
+	root.AddCommand(newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newRun(), newSweep(), newPlan(), newExport())
 	return root
 }

@@ -40,6 +40,9 @@ configuration is written to the run's folder as config.yaml.`,
 			if err := s.read(args[0], givenFlags(cmd.Flags())); err != nil {
 				return err
 			}
+			if s.Sweep != nil {
+				return fmt.Errorf("%s: sweep: is for train sweep, want none", args[0])
+			}
 			if err := s.folders(args[0]); err != nil {
 				return err
 			}

@@ -11,13 +11,12 @@ import (
 	"slices"
 
 	"glimpse/checkpoints"
-	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
 	"glimpse/internal/train"
 	"glimpse/internal/yamlconfig"
-	"glimpse/losses"
 	"glimpse/model"
+	"glimpse/model/hub"
 )
 
 // run trains, reports and exports.
@@ -30,11 +29,8 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 	if err := s.checkTargets(ctx, s.resume); err != nil {
 		return err
 	}
-	folder, err := objectstore.LocalModel(ctx, s.Model, s.S3, log)
-	if err != nil {
-		return err
-	}
-	m, err := model.Open(folder, model.Options{Device: s.Device})
+	train.BoundMemory()
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device})
 	if err != nil {
 		return err
 	}
@@ -83,11 +79,13 @@ func (s *spec) finish(ctx context.Context, m *model.Model, t *train.Trainer, sou
 	if err != nil {
 		return err
 	}
+	s.metrics, s.sizes = metrics, nil
 	for i, a := range s.Train.Config.Adapters {
 		stored, err := t.Export(i, hash, metrics[i])
 		if err != nil {
 			return err
 		}
+		s.sizes = append(s.sizes, parameters(t.Adapter(i)))
 		what := fmt.Sprintf("%s adapter of %s, %d rows, %d trained numbers", a.Kind, m.Name, a.Rows, parameters(t.Adapter(i)))
 		if err := s.deliver(ctx, i, stored, log, out, what); err != nil {
 			return err
@@ -160,14 +158,31 @@ func (s *spec) resolve(m *model.Model, source train.Source) ([]int, error) {
 	if len(tail) == 0 {
 		tail = end
 	}
+	samples := 0
+	if p, ok := source.(*train.Pairs); ok {
+		samples = len(p.Pairs)
+	}
+	if err := s.resolveAdapters(m, samples, end[0]); err != nil {
+		return nil, err
+	}
+	header := make([]int, len(tail))
+	for i, id := range tail {
+		header[i] = int(id)
+	}
+	return header, nil
+}
+
+// resolveAdapters fills in what adapters leave to the model, a preset, the number of
+// samples (0: without end) or the token that ends the prompts.
+func (s *spec) resolveAdapters(m *model.Model, samples int, end int32) error {
 	c := &s.Train.Config
 	if s.Epochs < 0 {
-		return nil, fmt.Errorf("train: epochs: got %d, want at least 1", s.Epochs)
+		return fmt.Errorf("train: epochs: got %d, want at least 1", s.Epochs)
 	}
-	if p, ok := source.(*train.Pairs); ok && s.Epochs > 0 {
-		c.Steps, s.Epochs = train.StepsOf(s.Epochs, len(p.Pairs), c.Batch), 0
+	if samples > 0 && s.Epochs > 0 {
+		c.Steps, s.Epochs = train.StepsOf(s.Epochs, samples, c.Batch), 0
 	} else if s.Epochs > 0 && s.preset == nil {
-		return nil, fmt.Errorf("train: epochs: got %d, but synthetic prompts have no end; want steps", s.Epochs)
+		return fmt.Errorf("train: epochs: got %d, but synthetic prompts have no end; want steps", s.Epochs)
 	}
 	s.Epochs = 0
 	c.Workers, c.CacheMemory, c.CacheDisk = s.Workers, s.CacheMemory, s.CacheDisk
@@ -176,7 +191,7 @@ func (s *spec) resolve(m *model.Model, source train.Source) ([]int, error) {
 		a := &s.Adapters[i]
 		a.Name = a.name()
 		if a.InitToken == initEnd {
-			a.InitToken = initToken(end[0])
+			a.InitToken = initToken(end)
 		}
 		if a.Pooling == resolvedPooling {
 			a.Pooling = 1
@@ -197,11 +212,7 @@ func (s *spec) resolve(m *model.Model, source train.Source) ([]int, error) {
 		a.Out = ""
 		c.Adapters = append(c.Adapters, a.config())
 	}
-	header := make([]int, len(tail))
-	for i, id := range tail {
-		header[i] = int(id)
-	}
-	return header, nil
+	return nil
 }
 
 // commonTail is the longest end that a and b share.
@@ -387,11 +398,7 @@ func (s *spec) timing(ctx context.Context, m *model.Model, t *train.Trainer, sou
 	}
 	response = response[:min(len(response), s.Train.MaxResponse, m.Config.MaxPositions-len(first.Prompt))]
 	for i, a := range s.Train.Config.Adapters {
-		loss, err := losses.Losses.Lookup(a.Loss)
-		if err != nil {
-			return err
-		}
-		measured, err := train.Measure(ctx, m, t.Adapter(i), loss, first.Prompt, response, 5)
+		measured, err := t.Measure(ctx, i, first.Prompt, response, 5)
 		if err != nil {
 			return err
 		}
@@ -399,6 +406,8 @@ func (s *spec) timing(ctx context.Context, m *model.Model, t *train.Trainer, sou
 	}
 	return nil
 }
+
+func nan() float64 { return math.NaN() }
 
 // finite is what charts can show.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -60,24 +60,9 @@ func (s *spec) sources(m *model.Model, hash string) (source, held train.Source, 
 // readPairs reads pair files, and all *.jsonl of folders, whose responses must be the
 // model's own.
 func readPairs(m *model.Model, hash string, paths []string) ([]datasets.Pair, error) {
-	var files []string
-	for _, path := range paths {
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil, fmt.Errorf("training pairs: %w", err)
-		}
-		if !info.IsDir() {
-			files = append(files, path)
-			continue
-		}
-		shards, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.jsonl"))
-		if err != nil {
-			return nil, err
-		}
-		if len(shards) == 0 {
-			return nil, fmt.Errorf("training pairs: %s is a directory without *.jsonl files", path)
-		}
-		files = append(files, shards...)
+	files, err := pairFiles(paths)
+	if err != nil {
+		return nil, err
 	}
 	var all []datasets.Pair
 	for _, file := range files {
@@ -99,6 +84,30 @@ func readPairs(m *model.Model, hash string, paths []string) ([]datasets.Pair, er
 		all = append(all, pairs...)
 	}
 	return all, nil
+}
+
+// pairFiles are the files and all *.jsonl of the folders.
+func pairFiles(paths []string) ([]string, error) {
+	var files []string
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("training pairs: %w", err)
+		}
+		if !info.IsDir() {
+			files = append(files, path)
+			continue
+		}
+		shards, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.jsonl"))
+		if err != nil {
+			return nil, err
+		}
+		if len(shards) == 0 {
+			return nil, fmt.Errorf("training pairs: %s is a directory without *.jsonl files", path)
+		}
+		files = append(files, shards...)
+	}
+	return files, nil
 }
 
 // escapeGlob makes filepath.Glob take a folder's name as it is.

@@ -46,6 +46,11 @@ type spec struct {
 	Epochs   int           `json:"epochs,omitempty"` // times through the data, in the place of steps
 	Train    trainSettings `json:"train"`
 	Adapters []adapterSpec `json:"adapters,omitempty"`
+	Sweep    *sweepSpec    `json:"sweep,omitempty"` // of "train sweep"
+
+	// What a run came to, per adapter.
+	metrics []map[string]float64
+	sizes   []int
 
 	resume bool
 	sets   []string // KEY=VALUE of --set
@@ -136,6 +141,9 @@ func (m *moduleList) String() string {
 	if slices.Equal(*m, model.Modules) {
 		return "all"
 	}
+	if slices.Equal(*m, moduleList{model.QProj, model.VProj}) {
+		return "qv"
+	}
 	names := make([]string, len(*m))
 	for i, x := range *m {
 		names[i] = string(x)
@@ -182,7 +190,7 @@ func defaultSpec() *spec {
 func (s *spec) bind(f *pflag.FlagSet) {
 	c := &s.Train.Config
 	f.StringVar(&s.Preset, "preset", s.Preset, "hyper-parameters of a paper, which other flags override: "+strings.Join(train.Presets.Names(), ", "))
-	f.StringVar(&s.Model, "model", s.Model, "model folder, or s3://BUCKET/NAME of one; empty is the built-in model")
+	f.StringVar(&s.Model, "model", s.Model, "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	f.StringVar(&s.Device, "device", s.Device, "where to compute")
 	f.StringSliceVar((*[]string)(&s.Data), "data", s.Data, "pair files made by train generate, or folders of their shards; none draws fresh synthetic prompts (built-in model only)")
 	f.StringSliceVar((*[]string)(&s.HeldOut), "held-out", s.HeldOut, "pair files to validate on; without them, one pair in ten of --data, --validate at most, is held out")
@@ -315,11 +323,31 @@ func (s *spec) read(path string, flags []given) error {
 		s.Adapters = s.Train.Adapters
 	}
 	s.Train.Adapters = nil
+	s.presetAdapter()
+	if err := repeat(flags); err != nil {
+		return err
+	}
+	if isGiven(flags, "steps") && !isGiven(flags, "epochs") {
+		s.Epochs = 0
+	}
+	return nil
+}
+
+// presetAdapter makes the preset's adapter, where none is named.
+func (s *spec) presetAdapter() {
 	if len(s.Adapters) == 0 && s.preset != nil {
 		a := adapterSpec{}
 		a.Defaults(func(string) string { return s.preset.Adapter.Kind })
 		s.Adapters = []adapterSpec{a}
 	}
+}
+
+// presetAlone is read without a file.
+func (s *spec) presetAlone(flags []given) error {
+	if err := s.usePreset(s.Preset); err != nil {
+		return err
+	}
+	s.presetAdapter()
 	if err := repeat(flags); err != nil {
 		return err
 	}

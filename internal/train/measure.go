@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"glimpse/autodiff"
 	"glimpse/losses"
 	"glimpse/model"
 )
@@ -34,17 +35,33 @@ func (t Timing) String() string {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
+// enough is the time after which no further repetition is begun.
+const enough = 10 * time.Second
+
 // Measure times prefills and steps of one sample in turn, without caches and with
-// all threads on it, and reports medians.
+// all threads on it, and reports medians. It stops early where repeats would take
+// longer than people wait.
 func Measure(ctx context.Context, m *model.Model, a model.Adapter, loss losses.Loss, prompt, response []int32, repeats int) (Timing, error) {
-	r := m.NewRunner()
 	g, err := compile(m, a, loss)
 	if err != nil {
 		return Timing{}, err
 	}
 	defer g.Close()
+	return measure(ctx, m.NewRunner(), g, a, prompt, response, repeats)
+}
+
+// Measure is the package's function for adapter i, in the memory that the trainer
+// has already.
+func (t *Trainer) Measure(ctx context.Context, i int, prompt, response []int32, repeats int) (Timing, error) {
+	w := t.workers[0]
+	return measure(ctx, w.runner, w.graphs[i], t.learners[i].adapter, prompt, response, repeats)
+}
+
+func measure(ctx context.Context, r *model.Runner, g *adapterGraph, a model.Adapter, prompt, response []int32, repeats int) (Timing, error) {
+	m := r.Model
 	t := Timing{Prompt: len(prompt), Response: len(response), Floor: Floor(m, a, len(prompt), len(response))}
 	var prefills, steps []time.Duration
+	begin := time.Now()
 	for i := range repeats + 1 {
 		start := time.Now()
 		if _, err := r.Prefill(ctx, m.NewCache(), prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
@@ -60,8 +77,13 @@ func Measure(ctx context.Context, m *model.Model, a model.Adapter, loss losses.L
 		if _, err := g.Run(); err != nil {
 			return t, err
 		}
-		if i > 0 { // the first is a warm-up
+		*g.sample = autodiff.Sample{}
+		slow := time.Since(begin) > enough
+		if i > 0 || slow { // the first is a warm-up, unless it took long enough to be none
 			prefills, steps = append(prefills, prefill), append(steps, time.Since(start))
+		}
+		if slow {
+			break
 		}
 	}
 	t.Prefill, t.Step = median(prefills), median(steps)
@@ -77,10 +99,28 @@ func median(d []time.Duration) time.Duration {
 // the prefill alone. Causal attention counts the visible half of its products;
 // softmax, norms and the optimiser count nothing.
 func Floor(m *model.Model, a model.Adapter, prompt, response int) float64 {
+	low := 0.0
+	for l := range m.Config.Layers {
+		for _, module := range model.Modules {
+			if u := a.LowRank(l, module); u != nil {
+				low += float64(u.A.Len() + u.B.Len())
+			}
+		}
+	}
+	prefill, target, rows := operations(m, prompt, response, []rowsOf{{float64(a.Rows()), low}})
+	return (prefill + target + rows) / math.Max(1, prefill)
+}
+
+// rowsOf is what the cost of an adapter depends on: its rows, and the numbers of its
+// LoRA factors.
+type rowsOf struct{ rows, low float64 }
+
+// operations are the multiply-adds of a sample: of the prefill, of its target, and of
+// the adapters' forward and backward passes. m may be an outline.
+func operations(m *model.Model, prompt, response int, adapters []rowsOf) (prefill, target, rows float64) {
 	c := &m.Config
-	var prefill, step float64
-	attention := float64(c.Heads * c.HeadDim) // multiply-adds per pair of row and entry and per product
-	rows := float64(a.Rows())
+	n := float64(prompt)
+	attention := float64(c.Heads * c.HeadDim) // per pair of row and entry and per product
 	for l := range c.Layers {
 		last := l == c.Layers-1
 		for _, module := range model.Modules {
@@ -90,26 +130,29 @@ func Floor(m *model.Model, a model.Adapter, prompt, response int) float64 {
 			}
 			size := float64(lin.Weight.Len())
 			if !last || module == model.KProj || module == model.VProj {
-				prefill += float64(prompt) * size
+				prefill += n * size
 			}
 			if !module.ReachesScores(l, c.Layers) {
 				continue
 			}
-			step += float64(response) * size // target
-			step += 2 * rows * size          // rows: forward, gradient of the input
-			if low := a.LowRank(l, module); low != nil {
-				step += 3 * rows * float64(low.A.Len()+low.B.Len()) // forward, gradients of input and factors
+			target += float64(response) * size
+			for _, a := range adapters {
+				rows += 2 * a.rows * size // forward, gradient of the input
 			}
 		}
-		n := float64(prompt)
 		products := 2.0 // q·kᵀ and p·v
 		if last {
 			products = 1
 		} else {
 			prefill += products * attention * n * n / 2
 		}
-		step += products * attention * n * float64(response)
-		step += products * attention * n * rows * 2 // forward and backward
+		target += products * attention * n * float64(response)
+		for _, a := range adapters {
+			rows += products * attention * n * a.rows * 2 // forward and backward
+		}
 	}
-	return (prefill + step) / math.Max(1, prefill)
+	for _, a := range adapters {
+		rows += 3 * a.rows * a.low // forward, gradients of input and factors
+	}
+	return prefill, target, rows
 }

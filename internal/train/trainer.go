@@ -25,15 +25,16 @@ type Trainer struct {
 	Config Config
 	// Invocation are the tokens that end every prompt, for the adapters' metadata.
 	Invocation []int
-	source     Source
-	learners   []*learner
-	workers    []*worker
-	store      *store
-	done       int // optimiser steps
-	skipped    int
-	history    history
-	held       *heldOut // nil: nothing is validated
-	searched   bool     // the weights, for NaN
+
+	source   Source
+	learners []*learner
+	workers  []*worker
+	store    *store
+	done     int // optimiser steps
+	skipped  int
+	history  history
+	held     *heldOut // nil: nothing is validated
+	searched bool     // the weights, for NaN
 }
 
 // learner is one adapter in training.
@@ -96,7 +97,7 @@ func New(m *model.Model, c Config, source Source) (*Trainer, error) {
 		t.learners = append(t.learners, l)
 	}
 	t.history = newHistory(len(t.learners))
-	for range max(1, min(t.concurrency(), c.Batch)) {
+	for range c.concurrency(m) {
 		w := &worker{runner: m.NewRunner()}
 		for _, l := range t.learners {
 			g, err := compile(m, l.adapter, l.loss)
@@ -125,14 +126,16 @@ func compile(m *model.Model, a model.Adapter, loss losses.Loss) (*adapterGraph, 
 // keep the cores busy better than the operations of one sample can.
 const smallModel = 20_000_000
 
-func (t *Trainer) concurrency() int {
-	if t.Config.Workers > 0 {
-		return t.Config.Workers
+// concurrency is the number of samples worked on at the same time.
+func (c *Config) concurrency(m *model.Model) int {
+	n := 1
+	switch {
+	case c.Workers > 0:
+		n = c.Workers
+	case m.Network.Parameters() <= smallModel:
+		n = parallel.Threads()
 	}
-	if t.Model.Network.Parameters() <= smallModel {
-		return parallel.Threads()
-	}
-	return 1
+	return max(1, min(n, c.Batch))
 }
 
 // Close releases graphs and cached samples.
@@ -337,6 +340,8 @@ func (t *Trainer) work(ctx context.Context, w *worker, s Sample) ([]float64, int
 		if values[i], err = g.Run(); err != nil {
 			return nil, 0, err
 		}
+		// The next prompt's keys and values would otherwise stand beside this one's.
+		*g.sample = autodiff.Sample{}
 	}
 	return values, p.entries, nil
 }

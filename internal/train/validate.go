@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"glimpse/autodiff"
 	"glimpse/eviction"
 	"glimpse/internal/stats"
 	"glimpse/kernels"
@@ -283,6 +284,7 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Nam
 		if err != nil {
 			return nil, nil, err
 		}
+		*g.sample = autodiff.Sample{}
 		losses[i] = t.learners[i].loss.Report(v, len(s.Prompt))
 	}
 	critical := study.Plans[(len(policies)-1)*len(budgets):]

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"glimpse/model/hub/hubtest"
 )
 
 // TestOffline: the error names what is missing, and what is there.
@@ -21,7 +23,7 @@ func TestOffline(t *testing.T) {
 		"other commit":      {spec: "org/tiny@" + commitB, want: "lacks this revision; it holds main"},
 		"no ref":            {spec: "org/tiny", remove: "refs/main", want: "it holds " + commitA},
 		"no shard":          {spec: "org/tiny", remove: "snapshots/" + commitA + "/model-00002-of-00002.safetensors", want: "lacks model-00002-of-00002.safetensors of commit"},
-		"dangling link":     {spec: "org/tiny", remove: "blobs/" + etagOf("config.json", wholeModel()["config.json"]), want: "lacks config.json of commit"},
+		"dangling link":     {spec: "org/tiny", remove: "blobs/" + hubtest.ETag("config.json", wholeModel()["config.json"]), want: "lacks config.json of commit"},
 		"no weights":        {spec: "org/tiny", remove: "snapshots/" + commitA + "/" + indexFile, want: "lacks model.safetensors of commit"},
 		"no tokenizer":      {spec: "org/tiny", remove: "snapshots/" + commitA + "/tokenizer.json"},
 		"optional file":     {spec: "org/tiny", remove: "snapshots/" + commitA + "/chat_template.jinja"},
@@ -30,7 +32,7 @@ func TestOffline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newFakeHub(t, shardedModel())
 			h.mustFind("org/tiny", commitA)
-			asked := len(h.requests)
+			asked := len(h.Requests)
 			if c.remove != "" {
 				if err := os.Remove(filepath.Join(h.cacheDir(), filepath.FromSlash(c.remove))); err != nil {
 					t.Fatal(err)
@@ -44,8 +46,8 @@ func TestOffline(t *testing.T) {
 			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "HF_HUB_OFFLINE")) {
 				t.Errorf("error %v, want it to say %q", err, c.want)
 			}
-			if len(h.requests) != asked {
-				t.Errorf("asked the hub: %v", h.requests[asked:])
+			if len(h.Requests) != asked {
+				t.Errorf("asked the hub: %v", h.Requests[asked:])
 			}
 			t.Setenv("HF_HUB_OFFLINE", "0")
 			if c.want != "" && !strings.Contains(c.spec, "@") {
@@ -62,10 +64,10 @@ func TestUnknownFiles(t *testing.T) {
 	delete(files, "generation_config.json")
 	h := newFakeHub(t, files)
 	h.mustFind("org/tiny", commitA)
-	asked := len(h.requests)
+	asked := len(h.Requests)
 	h.mustFind("org/tiny", commitA)
-	if len(h.requests) != asked {
-		t.Fatalf("asked for a file that the hub does not have: %v", h.requests[asked:])
+	if len(h.Requests) != asked {
+		t.Fatalf("asked for a file that the hub does not have: %v", h.Requests[asked:])
 	}
 	// As another program would have left it, without the markers.
 	if err := os.RemoveAll(filepath.Join(h.cacheDir(), ".no_exist")); err != nil {
@@ -73,13 +75,13 @@ func TestUnknownFiles(t *testing.T) {
 	}
 	h.mustFind("org/tiny", commitA)
 	h.mustFind("org/tiny", commitA)
-	if len(h.requests) != asked+1 {
-		t.Errorf("requests %v, want one", h.requests[asked:])
+	if len(h.Requests) != asked+1 {
+		t.Errorf("requests %v, want one", h.Requests[asked:])
 	}
 	os.Remove(filepath.Join(h.cacheDir(), "snapshots", commitA, "tokenizer.json"))
 	h.mustFind("org/tiny", commitA)
 	os.RemoveAll(filepath.Join(h.cacheDir(), ".no_exist"))
-	h.hub.Close()
+	h.Hub.Close()
 	h.mustFind("org/tiny", commitA)
 }
 

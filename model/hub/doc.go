@@ -2,11 +2,10 @@
 // model of the Hugging Face hub, which is downloaded once and then read from the
 // cache.
 //
-// [Resolve] takes what follows --model and returns a folder that model.Open reads:
+// [Open] takes what follows --model and opens the model; [Resolve] only finds its
+// folder:
 //
-//	found, err := hub.Resolve(ctx, "Qwen/Qwen3-0.6B", hub.Options{Log: os.Stderr})
-//	…
-//	m, err := model.Open(found.Dir, model.Options{Name: found.Name})
+//	m, err := hub.Open(ctx, "Qwen/Qwen3-0.6B", os.Stderr, model.Options{})
 //
 // A folder is recognised by being there, or by a name that starts with /, ./, ../
 // or ~. Anything else must read org/name, or org/name@revision with a branch, a

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"glimpse/model/hub/hubtest"
 )
 
 // TestDownload: the files wanted and no others, in the layout of huggingface_hub;
@@ -31,7 +33,7 @@ func TestDownload(t *testing.T) {
 				t.Errorf("refs/main holds %q (%v), want %s without a line break", ref, err, commitA)
 			}
 			link, err := os.Readlink(filepath.Join(m.Dir, "config.json"))
-			if want := "../../blobs/" + etagOf("config.json", files["config.json"]); err != nil || link != want {
+			if want := "../../blobs/" + hubtest.ETag("config.json", files["config.json"]); err != nil || link != want {
 				t.Errorf("config.json leads to %q (%v), want %q", link, err, want)
 			}
 			blobs, _ := filepath.Glob(filepath.Join(h.cacheDir(), "blobs", "*"))
@@ -39,11 +41,11 @@ func TestDownload(t *testing.T) {
 			if len(blobs) != len(entries) {
 				t.Errorf("%d blobs for %d files: %v", len(blobs), len(entries), blobs)
 			}
-			asked := len(h.requests)
+			asked := len(h.Requests)
 			h.mustFind("org/tiny", commitA)
 			h.mustFind("org/tiny@"+commitA, commitA)
-			if len(h.requests) != asked {
-				t.Errorf("a cached model was asked for again: %v", h.requests[asked:])
+			if len(h.Requests) != asked {
+				t.Errorf("a cached model was asked for again: %v", h.Requests[asked:])
 			}
 		})
 	}
@@ -55,16 +57,16 @@ func TestRevisions(t *testing.T) {
 	h := newFakeHub(t, wholeModel())
 	next := wholeModel()
 	next["config.json"] = []byte(`{"architectures": ["Qwen3ForCausalLM"]}`)
-	h.commits[commitB], h.refs["refs/pr/1"] = next, commitB
+	h.Commits[commitB], h.Refs["refs/pr/1"] = next, commitB
 	h.mustFind("org/tiny", commitA)
 	h.mustFind("org/tiny@refs/pr/1", commitB)
 	if ref, err := os.ReadFile(filepath.Join(h.cacheDir(), "refs", "refs", "pr", "1")); err != nil || string(ref) != commitB {
 		t.Errorf("refs/refs/pr/1 holds %q (%v)", ref, err)
 	}
-	if n := h.count("GET storage /" + commitB + "/model.safetensors"); n != 0 {
+	if n := h.Count("GET storage /" + commitB + "/model.safetensors"); n != 0 {
 		t.Errorf("equal weights were fetched again")
 	}
-	h.refs["main"] = commitB
+	h.Refs["main"] = commitB
 	h.mustFind("org/tiny", commitA)
 	os.Remove(filepath.Join(h.cacheDir(), "refs", "main"))
 	h.mustFind("org/tiny", commitB)
@@ -99,10 +101,10 @@ func TestToken(t *testing.T) {
 			h := newFakeHub(t, shardedModel())
 			t.Setenv("HOME", os.Getenv("HOME"))
 			set(os.Getenv("HF_HOME"))
-			h.token, h.refuse = "hf_secret", func(w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized) }
+			h.Token, h.Refuse = "hf_secret", func(w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized) }
 			h.mustFind("org/tiny", commitA)
-			if h.tokens["hub"] == 0 || h.tokens["storage"] != 0 || h.count("GET storage") == 0 {
-				t.Errorf("tokens by host: %v, want some at the hub and none at the storage", h.tokens)
+			if h.Tokens["hub"] == 0 || h.Tokens["storage"] != 0 || h.Count("GET storage") == 0 {
+				t.Errorf("tokens by host: %v, want some at the hub and none at the storage", h.Tokens)
 			}
 		})
 	}
@@ -113,7 +115,7 @@ func TestToken(t *testing.T) {
 func TestCut(t *testing.T) {
 	const weights = "GET storage /" + commitA + "/model.safetensors"
 	for name, c := range map[string]struct {
-		before func(h *fakeHub, blob string)
+		before func(h fakeHub, blob string)
 		serve  func(try int, w http.ResponseWriter, r *http.Request, data []byte) bool
 		want   []string // the ranges asked for
 	}{
@@ -121,7 +123,7 @@ func TestCut(t *testing.T) {
 		"cut twice": {
 			serve: func(try int, w http.ResponseWriter, r *http.Request, data []byte) bool {
 				if try < 2 {
-					cut(w, r, data, 100_000)
+					hubtest.Cut(w, r, data, 100_000)
 				}
 				return false
 			},
@@ -130,35 +132,35 @@ func TestCut(t *testing.T) {
 		"many cuts, each with some progress": {
 			serve: func(try int, w http.ResponseWriter, r *http.Request, data []byte) bool {
 				if try < 9 {
-					cut(w, r, data, 10_000)
+					hubtest.Cut(w, r, data, 10_000)
 				}
 				return false
 			},
 			want: []string{"", "bytes=10000-", "bytes=20000-", "bytes=30000-", "bytes=40000-", "bytes=50000-", "bytes=60000-", "bytes=70000-", "bytes=80000-", "bytes=90000-"},
 		},
 		"a part is there": {
-			before: func(h *fakeHub, blob string) {
+			before: func(h fakeHub, blob string) {
 				os.WriteFile(blob+".incomplete", wholeModel()[singleFile][:250_000], 0o644)
 			},
 			want: []string{"bytes=250000-"},
 		},
 		"all is there": {
-			before: func(h *fakeHub, blob string) { os.WriteFile(blob+".incomplete", wholeModel()[singleFile], 0o644) },
+			before: func(h fakeHub, blob string) { os.WriteFile(blob+".incomplete", wholeModel()[singleFile], 0o644) },
 		},
 		"a wrong part is there": {
-			before: func(h *fakeHub, blob string) { os.WriteFile(blob+".incomplete", make([]byte, 250_000), 0o644) },
+			before: func(h fakeHub, blob string) { os.WriteFile(blob+".incomplete", make([]byte, 250_000), 0o644) },
 			want:   []string{"bytes=250000-", ""},
 		},
 		"too much is there": {
-			before: func(h *fakeHub, blob string) { os.WriteFile(blob+".incomplete", make([]byte, 400_000), 0o644) },
+			before: func(h fakeHub, blob string) { os.WriteFile(blob+".incomplete", make([]byte, 400_000), 0o644) },
 			want:   []string{""},
 		},
 		"a blob of another size is there": {
-			before: func(h *fakeHub, blob string) { os.WriteFile(blob, make([]byte, 10), 0o644) },
+			before: func(h fakeHub, blob string) { os.WriteFile(blob, make([]byte, 10), 0o644) },
 			want:   []string{""},
 		},
 		"ranges are ignored": {
-			before: func(h *fakeHub, blob string) { os.WriteFile(blob+".incomplete", make([]byte, 250_000), 0o644) },
+			before: func(h fakeHub, blob string) { os.WriteFile(blob+".incomplete", make([]byte, 250_000), 0o644) },
 			serve: func(_ int, w http.ResponseWriter, _ *http.Request, data []byte) bool {
 				w.Write(data)
 				return true
@@ -166,7 +168,7 @@ func TestCut(t *testing.T) {
 			want: []string{"bytes=250000-"},
 		},
 		"ranges are refused": {
-			before: func(h *fakeHub, blob string) { os.WriteFile(blob+".incomplete", make([]byte, 250_000), 0o644) },
+			before: func(h fakeHub, blob string) { os.WriteFile(blob+".incomplete", make([]byte, 250_000), 0o644) },
 			serve: func(_ int, w http.ResponseWriter, r *http.Request, _ []byte) bool {
 				if r.Header.Get("Range") == "" {
 					return false
@@ -213,14 +215,14 @@ func TestCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newFakeHub(t, wholeModel())
 			if c.before != nil {
-				blob := filepath.Join(h.cacheDir(), "blobs", etagOf(singleFile, wholeModel()[singleFile]))
+				blob := filepath.Join(h.cacheDir(), "blobs", hubtest.ETag(singleFile, wholeModel()[singleFile]))
 				if err := os.MkdirAll(filepath.Dir(blob), 0o755); err != nil {
 					t.Fatal(err)
 				}
 				c.before(h, blob)
 			}
 			var try atomic.Int32
-			h.serve = func(w http.ResponseWriter, r *http.Request, name string, data []byte) bool {
+			h.Serve = func(w http.ResponseWriter, r *http.Request, name string, data []byte) bool {
 				return name == singleFile && c.serve != nil && c.serve(int(try.Add(1))-1, w, r, data)
 			}
 			f, err := newFetcher("org/tiny", Options{})
@@ -233,7 +235,7 @@ func TestCut(t *testing.T) {
 			}
 			h.mustFind("org/tiny", commitA)
 			var ranges []string
-			for _, r := range h.requests {
+			for _, r := range h.Requests {
 				if rest, ok := strings.CutPrefix(r, weights); ok {
 					ranges = append(ranges, strings.TrimSpace(rest))
 				}
@@ -252,12 +254,12 @@ func TestCut(t *testing.T) {
 // of a new commit does not continue an old one.
 func TestLaterRun(t *testing.T) {
 	h := newFakeHub(t, wholeModel())
-	h.serve = func(w http.ResponseWriter, r *http.Request, name string, data []byte) bool {
+	h.Serve = func(w http.ResponseWriter, r *http.Request, name string, data []byte) bool {
 		if name != singleFile {
 			return false
 		}
 		if r.Header.Get("Range") == "" {
-			cut(w, r, data, 120_000)
+			hubtest.Cut(w, r, data, 120_000)
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return true
@@ -276,17 +278,17 @@ func TestLaterRun(t *testing.T) {
 
 	next := wholeModel()
 	next[singleFile] = bytes.ToUpper(next[singleFile])
-	h.mu.Lock()
-	h.serve, h.requests = nil, nil
-	h.commits[commitB], h.refs["main"] = next, commitB
-	h.mu.Unlock()
+	h.Mu.Lock()
+	h.Serve, h.Requests = nil, nil
+	h.Commits[commitB], h.Refs["main"] = next, commitB
+	h.Mu.Unlock()
 	h.mustFind("org/tiny", commitB)
-	if n := h.count("GET storage /" + commitB + "/model.safetensors bytes="); n != 0 {
+	if n := h.Count("GET storage /" + commitB + "/model.safetensors bytes="); n != 0 {
 		t.Error("a file of other content was continued")
 	}
 	h.mustFind("org/tiny@"+commitA, commitA)
-	if n := h.count("GET storage /" + commitA + "/model.safetensors bytes=120000-"); n != 1 {
-		t.Errorf("the first file was not continued: %q", h.requests)
+	if n := h.Count("GET storage /" + commitA + "/model.safetensors bytes=120000-"); n != 1 {
+		t.Errorf("the first file was not continued: %q", h.Requests)
 	}
 }
 
@@ -294,14 +296,14 @@ func TestLaterRun(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	h := newFakeHub(t, wholeModel())
 	ctx, cancel := context.WithCancel(t.Context())
-	h.serve = func(w http.ResponseWriter, r *http.Request, name string, data []byte) bool {
+	h.Serve = func(w http.ResponseWriter, r *http.Request, name string, data []byte) bool {
 		if name != singleFile || r.Header.Get("Range") != "" {
 			return false
 		}
 		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
 		w.Write(data[:200_000])
 		w.(http.Flusher).Flush()
-		for path, size := h.cacheDir()+"/blobs/"+etagOf(name, data)+".incomplete", int64(0); size < 200_000; time.Sleep(time.Millisecond) {
+		for path, size := h.cacheDir()+"/blobs/"+hubtest.ETag(name, data)+".incomplete", int64(0); size < 200_000; time.Sleep(time.Millisecond) {
 			if info, err := os.Stat(path); err == nil {
 				size = info.Size()
 			}
@@ -314,15 +316,15 @@ func TestInterrupted(t *testing.T) {
 		t.Fatalf("error %v, want context.Canceled", err)
 	}
 	h.mustFind("org/tiny", commitA)
-	if n := h.count("GET storage /" + commitA + "/model.safetensors bytes=200000-"); n != 1 {
-		t.Errorf("requests %q, want a continuation from 200000", h.requests)
+	if n := h.Count("GET storage /" + commitA + "/model.safetensors bytes=200000-"); n != 1 {
+		t.Errorf("requests %q, want a continuation from 200000", h.Requests)
 	}
 }
 
 // TestConcurrent: several at the same time fetch each file once.
 func TestConcurrent(t *testing.T) {
 	h := newFakeHub(t, shardedModel())
-	h.serve = func(http.ResponseWriter, *http.Request, string, []byte) bool {
+	h.Serve = func(http.ResponseWriter, *http.Request, string, []byte) bool {
 		time.Sleep(20 * time.Millisecond)
 		return false
 	}
@@ -337,7 +339,7 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 	h.mustFind("org/tiny", commitA)
 	for name := range shardedModel() {
-		if n := h.count("GET storage /" + commitA + "/" + name); n > 1 {
+		if n := h.Count("GET storage /" + commitA + "/" + name); n > 1 {
 			t.Errorf("%s was fetched %d times", name, n)
 		}
 	}
@@ -354,76 +356,76 @@ func TestRefusals(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		spec   string
-		setup  func(t *testing.T, h *fakeHub)
+		setup  func(t *testing.T, h fakeHub)
 		want   []string
 		leaves int // blobs that may be in the cache
 	}{
 		"no such model":    {spec: "org/other", want: []string{"no such folder", "no such model at http"}},
 		"no such revision": {spec: "org/tiny@v9", want: []string{`no revision "v9"`, "/org/tiny/tree/main"}},
-		"gated, no token": {spec: "org/tiny", want: []string{"gated", "ask for access at http", "/org/tiny", "set HF_TOKEN"}, setup: func(t *testing.T, h *fakeHub) {
-			h.token, h.refuse = "x", refuse(401, "GatedRepo", "Access to model org/tiny is restricted.")
+		"gated, no token": {spec: "org/tiny", want: []string{"gated", "ask for access at http", "/org/tiny", "set HF_TOKEN"}, setup: func(t *testing.T, h fakeHub) {
+			h.Token, h.Refuse = "x", refuse(401, "GatedRepo", "Access to model org/tiny is restricted.")
 		}},
-		"gated, token without access": {spec: "org/tiny", want: []string{"gated", "the token of HF_TOKEN has no access yet", "Access to model org/tiny is restricted."}, setup: func(t *testing.T, h *fakeHub) {
+		"gated, token without access": {spec: "org/tiny", want: []string{"gated", "the token of HF_TOKEN has no access yet", "Access to model org/tiny is restricted."}, setup: func(t *testing.T, h fakeHub) {
 			t.Setenv("HF_TOKEN", "y")
-			h.token, h.refuse = "x", refuse(403, "GatedRepo", "Access to model org/tiny is restricted.")
+			h.Token, h.Refuse = "x", refuse(403, "GatedRepo", "Access to model org/tiny is restricted.")
 		}},
-		"private or absent, no token": {spec: "org/tiny", want: []string{"does not exist or is private", "set HF_TOKEN"}, setup: func(t *testing.T, h *fakeHub) {
-			h.token, h.refuse = "x", refuse(401, "RepoNotFound", "Repository not found")
+		"private or absent, no token": {spec: "org/tiny", want: []string{"does not exist or is private", "set HF_TOKEN"}, setup: func(t *testing.T, h fakeHub) {
+			h.Token, h.Refuse = "x", refuse(401, "RepoNotFound", "Repository not found")
 		}},
-		"wrong token": {spec: "org/tiny", want: []string{"does not accept the token of HF_TOKEN", "Invalid credentials"}, setup: func(t *testing.T, h *fakeHub) {
+		"wrong token": {spec: "org/tiny", want: []string{"does not accept the token of HF_TOKEN", "Invalid credentials"}, setup: func(t *testing.T, h fakeHub) {
 			t.Setenv("HF_TOKEN", "y")
-			h.token, h.refuse = "x", refuse(401, "", "Invalid credentials in Authorization header")
+			h.Token, h.Refuse = "x", refuse(401, "", "Invalid credentials in Authorization header")
 		}},
-		"token without the right": {spec: "org/tiny", want: []string{"the token of HF_TOKEN may not read the model"}, setup: func(t *testing.T, h *fakeHub) {
+		"token without the right": {spec: "org/tiny", want: []string{"the token of HF_TOKEN may not read the model"}, setup: func(t *testing.T, h fakeHub) {
 			t.Setenv("HF_TOKEN", "y")
-			h.token, h.refuse = "x", refuse(403, "", "")
+			h.Token, h.Refuse = "x", refuse(403, "", "")
 		}},
-		"too many requests": {spec: "org/tiny", want: []string{"too many requests", "429"}, setup: func(t *testing.T, h *fakeHub) {
-			h.token, h.refuse = "x", refuse(429, "", "")
+		"too many requests": {spec: "org/tiny", want: []string{"too many requests", "429"}, setup: func(t *testing.T, h fakeHub) {
+			h.Token, h.Refuse = "x", refuse(429, "", "")
 		}},
-		"a broken hub": {spec: "org/tiny", want: []string{"500"}, setup: func(t *testing.T, h *fakeHub) {
-			h.token, h.refuse = "x", refuse(500, "", "control\tcharacters")
+		"a broken hub": {spec: "org/tiny", want: []string{"500"}, setup: func(t *testing.T, h fakeHub) {
+			h.Token, h.Refuse = "x", refuse(500, "", "control\tcharacters")
 		}},
-		"no hub": {spec: "org/tiny", want: []string{"no answer from 127.0.0.1"}, setup: func(t *testing.T, h *fakeHub) { h.hub.Close() }},
-		"not a hub": {spec: "org/tiny", want: []string{"does not answer as a hub does"}, setup: func(t *testing.T, h *fakeHub) {
-			h.token, h.refuse = "x", func(w http.ResponseWriter) { w.Write([]byte("<html>Welcome</html>")) }
+		"no hub": {spec: "org/tiny", want: []string{"no answer from 127.0.0.1"}, setup: func(t *testing.T, h fakeHub) { h.Hub.Close() }},
+		"not a hub": {spec: "org/tiny", want: []string{"does not answer as a hub does"}, setup: func(t *testing.T, h fakeHub) {
+			h.Token, h.Refuse = "x", func(w http.ResponseWriter) { w.Write([]byte("<html>Welcome</html>")) }
 		}},
-		"commit that is a path": {spec: "org/tiny", want: []string{"want 40 hexadecimal digits"}, setup: func(t *testing.T, h *fakeHub) {
-			h.token, h.refuse = "x", func(w http.ResponseWriter) { w.Write([]byte(`{"sha": "../../../../tmp", "siblings": []}`)) }
+		"commit that is a path": {spec: "org/tiny", want: []string{"want 40 hexadecimal digits"}, setup: func(t *testing.T, h fakeHub) {
+			h.Token, h.Refuse = "x", func(w http.ResponseWriter) { w.Write([]byte(`{"sha": "../../../../tmp", "siblings": []}`)) }
 		}},
-		"endless answer": {spec: "org/tiny", want: []string{"longer than"}, setup: func(t *testing.T, h *fakeHub) {
-			h.token, h.refuse = "x", func(w http.ResponseWriter) {
+		"endless answer": {spec: "org/tiny", want: []string{"longer than"}, setup: func(t *testing.T, h fakeHub) {
+			h.Token, h.Refuse = "x", func(w http.ResponseWriter) {
 				for range 40 {
 					w.Write(bytes.Repeat([]byte(" "), 1<<20))
 				}
 			}
 		}},
-		"endless redirects": {spec: "org/tiny", want: []string{"redirects"}, setup: func(t *testing.T, h *fakeHub) {
-			h.token, h.refuse = "x", func(w http.ResponseWriter) { w.Header().Set("Location", "/again"); w.WriteHeader(302) }
+		"endless redirects": {spec: "org/tiny", want: []string{"redirects"}, setup: func(t *testing.T, h fakeHub) {
+			h.Token, h.Refuse = "x", func(w http.ResponseWriter) { w.Header().Set("Location", "/again"); w.WriteHeader(302) }
 		}},
-		"no configuration": {spec: "org/tiny", want: []string{"no config.json"}, setup: func(t *testing.T, h *fakeHub) { delete(h.commits[commitA], "config.json") }},
-		"only pickles":     {spec: "org/tiny", want: []string{"no safetensors weights", "pytorch_model.bin must first be converted"}, setup: func(t *testing.T, h *fakeHub) { delete(h.commits[commitA], singleFile) }},
-		"index of absent files": {spec: "org/tiny", leaves: 1, want: []string{"names files that the hub does not have: model-2.safetensors"}, setup: func(t *testing.T, h *fakeHub) {
-			h.commits[commitA] = shardedModel()
-			h.commits[commitA][indexFile] = []byte(`{"weight_map": {"a": "model-2.safetensors"}}`)
+		"no configuration": {spec: "org/tiny", want: []string{"no config.json"}, setup: func(t *testing.T, h fakeHub) { delete(h.Commits[commitA], "config.json") }},
+		"only pickles":     {spec: "org/tiny", want: []string{"no safetensors weights", "pytorch_model.bin must first be converted"}, setup: func(t *testing.T, h fakeHub) { delete(h.Commits[commitA], singleFile) }},
+		"index of absent files": {spec: "org/tiny", leaves: 1, want: []string{"names files that the hub does not have: model-2.safetensors"}, setup: func(t *testing.T, h fakeHub) {
+			h.Commits[commitA] = shardedModel()
+			h.Commits[commitA][indexFile] = []byte(`{"weight_map": {"a": "model-2.safetensors"}}`)
 		}},
-		"index that leads out": {spec: "org/tiny", leaves: 1, want: []string{`got file "../../../evil.safetensors"`}, setup: func(t *testing.T, h *fakeHub) {
-			h.commits[commitA] = shardedModel()
-			h.commits[commitA][indexFile] = []byte(`{"weight_map": {"a": "../../../evil.safetensors"}}`)
-			h.commits[commitA]["../../../evil.safetensors"] = []byte("evil")
+		"index that leads out": {spec: "org/tiny", leaves: 1, want: []string{`got file "../../../evil.safetensors"`}, setup: func(t *testing.T, h fakeHub) {
+			h.Commits[commitA] = shardedModel()
+			h.Commits[commitA][indexFile] = []byte(`{"weight_map": {"a": "../../../evil.safetensors"}}`)
+			h.Commits[commitA]["../../../evil.safetensors"] = []byte("evil")
 		}},
-		"ETag that is a path": {spec: "org/tiny", want: []string{"want a SHA-256 or Git hash"}, setup: func(t *testing.T, h *fakeHub) {
-			h.alter = func(name string, head http.Header) {
-				if isLarge(name) {
+		"ETag that is a path": {spec: "org/tiny", want: []string{"want a SHA-256 or Git hash"}, setup: func(t *testing.T, h fakeHub) {
+			h.Alter = func(name string, head http.Header) {
+				if hubtest.IsLarge(name) {
 					head.Set(linkedETag, `"../../../../evil"`)
 				}
 			}
 		}},
-		"another commit": {spec: "org/tiny", want: []string{"answered for commit"}, setup: func(t *testing.T, h *fakeHub) {
-			h.alter = func(_ string, head http.Header) { head.Set(repoCommit, commitB) }
+		"another commit": {spec: "org/tiny", want: []string{"answered for commit"}, setup: func(t *testing.T, h fakeHub) {
+			h.Alter = func(_ string, head http.Header) { head.Set(repoCommit, commitB) }
 		}},
-		"wrong hash of a large file": {spec: "org/tiny", leaves: 6, want: []string{"model.safetensors: content has hash"}, setup: func(t *testing.T, h *fakeHub) {
-			h.serve = func(w http.ResponseWriter, _ *http.Request, name string, data []byte) bool {
+		"wrong hash of a large file": {spec: "org/tiny", leaves: 6, want: []string{"model.safetensors: content has hash"}, setup: func(t *testing.T, h fakeHub) {
+			h.Serve = func(w http.ResponseWriter, _ *http.Request, name string, data []byte) bool {
 				if name != singleFile {
 					return false
 				}
@@ -431,15 +433,15 @@ func TestRefusals(t *testing.T) {
 				return true
 			}
 		}},
-		"wrong hash of a small file": {spec: "org/tiny", leaves: 6, want: []string{"config.json: content has hash"}, setup: func(t *testing.T, h *fakeHub) {
-			h.alter = func(name string, head http.Header) {
+		"wrong hash of a small file": {spec: "org/tiny", leaves: 6, want: []string{"config.json: content has hash"}, setup: func(t *testing.T, h fakeHub) {
+			h.Alter = func(name string, head http.Header) {
 				if name == "config.json" {
 					head.Set("ETag", `"0123456789012345678901234567890123456789"`)
 				}
 			}
 		}},
-		"longer than announced": {spec: "org/tiny", leaves: 6, want: []string{"more than the 300000 bytes"}, setup: func(t *testing.T, h *fakeHub) {
-			h.serve = func(w http.ResponseWriter, _ *http.Request, name string, data []byte) bool {
+		"longer than announced": {spec: "org/tiny", leaves: 6, want: []string{"more than the 300000 bytes"}, setup: func(t *testing.T, h fakeHub) {
+			h.Serve = func(w http.ResponseWriter, _ *http.Request, name string, data []byte) bool {
 				if name != singleFile {
 					return false
 				}
@@ -447,13 +449,13 @@ func TestRefusals(t *testing.T) {
 				return true
 			}
 		}},
-		"always shorter": {spec: "org/tiny", leaves: 6, want: []string{"ended after 0 of 300000 bytes", "kept"}, setup: func(t *testing.T, h *fakeHub) {
-			h.serve = func(w http.ResponseWriter, _ *http.Request, name string, data []byte) bool { return name == singleFile }
+		"always shorter": {spec: "org/tiny", leaves: 6, want: []string{"ended after 0 of 300000 bytes", "kept"}, setup: func(t *testing.T, h fakeHub) {
+			h.Serve = func(w http.ResponseWriter, _ *http.Request, name string, data []byte) bool { return name == singleFile }
 		}},
-		"offline": {spec: "org/tiny", want: []string{"HF_HUB_OFFLINE is set", "lacks this model", "hub"}, setup: func(t *testing.T, h *fakeHub) {
+		"offline": {spec: "org/tiny", want: []string{"HF_HUB_OFFLINE is set", "lacks this model", "hub"}, setup: func(t *testing.T, h fakeHub) {
 			t.Setenv("HF_HUB_OFFLINE", "1")
 		}},
-		"bad endpoint": {spec: "org/tiny", want: []string{`HF_ENDPOINT: got "hub.local"`}, setup: func(t *testing.T, h *fakeHub) {
+		"bad endpoint": {spec: "org/tiny", want: []string{`HF_ENDPOINT: got "hub.local"`}, setup: func(t *testing.T, h fakeHub) {
 			t.Setenv("HF_ENDPOINT", "hub.local")
 		}},
 	} {

@@ -1,11 +1,13 @@
 package modeltest
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"glimpse/checkpoints"
 )
@@ -90,6 +92,45 @@ func Goldens(t testing.TB) []Golden {
 	return out
 }
 
+// GoldenNamed reads one golden folder.
+func GoldenNamed(t testing.TB, name string) Golden {
+	t.Helper()
+	for _, g := range Goldens(t) {
+		if g.Name == name {
+			return g
+		}
+	}
+	t.Fatalf("no golden folder %s", name)
+	return Golden{}
+}
+
+// Files reads the files of a folder.
+func Files(t testing.TB, dir string) map[string][]byte {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string][]byte)
+	for _, e := range entries {
+		if out[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// Eventually waits until the condition holds.
+func Eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("waited in vain: %s", what)
+			return
+		}
+	}
+}
+
 // ReadJSON reads a golden file.
 func ReadJSON(t testing.TB, path string, v any) {
 	t.Helper()
@@ -144,4 +185,13 @@ func RowError(got, want []float32) float64 {
 		return worst
 	}
 	return worst / scale
+}
+
+// F32 reads little-endian float32 numbers.
+func F32(data []byte) []float32 {
+	out := make([]float32, len(data)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+	}
+	return out
 }

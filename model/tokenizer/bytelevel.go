@@ -4,8 +4,7 @@ package tokenizer
 // printable in Latin-1 stand for themselves, the others for U+0100 and up, in
 // order.
 
-var runeToByte = func() map[rune]byte {
-	toByte := make(map[rune]byte, 256)
+var byteRunes = func() (runes [256]rune) {
 	next := rune(0x100)
 	for b := range 256 {
 		r := rune(b)
@@ -13,9 +12,20 @@ var runeToByte = func() map[rune]byte {
 			r = next
 			next++
 		}
-		toByte[r] = byte(b)
+		runes[b] = r
 	}
-	return toByte
+	return runes
+}()
+
+// byteOf is the inverse of byteRunes; -1 where a character stands for no byte.
+var byteOf = func() (bytes [0x144]int16) {
+	for r := range bytes {
+		bytes[r] = -1
+	}
+	for b, r := range byteRunes {
+		bytes[r] = int16(b)
+	}
+	return bytes
 }()
 
 // alphabetBytes returns the bytes that a token in the byte alphabet stands for;
@@ -23,11 +33,10 @@ var runeToByte = func() map[rune]byte {
 func alphabetBytes(token string) (raw []byte, ok bool) {
 	raw = make([]byte, 0, len(token))
 	for _, r := range token {
-		b, ok := runeToByte[r]
-		if !ok {
+		if int(r) >= len(byteOf) || byteOf[r] < 0 {
 			return nil, false
 		}
-		raw = append(raw, b)
+		raw = append(raw, byte(byteOf[r]))
 	}
 	return raw, true
 }

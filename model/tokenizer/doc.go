@@ -13,7 +13,7 @@
 //  2. each remaining piece is normalised (NFC; or spaces to ▁ for files
 //     converted from SentencePiece);
 //  3. the pre-tokenizer cuts it into words (GPT-2's, Llama-3's or Qwen's split
-//     pattern; white space; Metaspace);
+//     pattern; punctuation and digits, as Falcon has them; white space; Metaspace);
 //  4. the model gives the words ids: WordLevel (a closed list of words),
 //     byte-level BPE (Llama-3, Qwen, GPT-2) or BPE over characters with a
 //     fallback to bytes (Llama-2, Mistral);

@@ -50,8 +50,8 @@ func goldens(t testing.TB) (texts []string, byTokenizer map[string][]goldenCase)
 
 func TestGolden(t *testing.T) {
 	texts, byTokenizer := goldens(t)
-	if len(texts) < 50 || len(byTokenizer) != 8 {
-		t.Fatalf("%d texts for %d tokenizers, want at least 50 for 8", len(texts), len(byTokenizer))
+	if len(texts) < 50 || len(byTokenizer) != 10 {
+		t.Fatalf("%d texts for %d tokenizers, want at least 50 for 10", len(texts), len(byTokenizer))
 	}
 	for name, cases := range byTokenizer {
 		t.Run(name, func(t *testing.T) {

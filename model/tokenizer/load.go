@@ -24,6 +24,11 @@ const sparseIDs = 1 << 20
 // chat_template.jinja where they exist, from a model folder.
 func LoadDir(dir fs.FS) (*Tokenizer, error) {
 	data, err := readBounded(dir, "tokenizer.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, old := fs.Stat(dir, "tokenizer.model"); old == nil {
+			err = fmt.Errorf("%w; tokenizer.model must first be converted, with AutoTokenizer of transformers and save_pretrained", err)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: load: %w", err)
 	}
@@ -257,23 +262,41 @@ func unsupported[V any](kind string, table map[string]V) error {
 	return fmt.Errorf("type %q is not supported (supported: %s)", kind, strings.Join(names, ", "))
 }
 
-// kindOf returns the "type" of a component.
+// kindOf returns the "type" of a component. It stands first in most files, and the
+// megabytes that may follow are not read here.
 func kindOf(raw json.RawMessage) (string, error) {
-	var head struct {
-		Type   string          `json:"type"`
-		Merges json.RawMessage `json:"merges"`
-	}
-	if err := json.Unmarshal(raw, &head); err != nil {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if start, err := d.Token(); err != nil {
 		return "", describeJSON(raw, err)
+	} else if start != json.Delim('{') {
+		return "", fmt.Errorf("got %s, want an object with a \"type\"", shorten(raw))
 	}
-	if head.Type == "" {
-		// Files older than the field are BPE if they have merges.
-		if head.Merges != nil {
-			return "BPE", nil
+	merges := false
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return "", describeJSON(raw, err)
 		}
-		return "", errors.New(`"type" is missing`)
+		if key == "type" {
+			var kind string
+			if err := d.Decode(&kind); err != nil {
+				return "", describeJSON(raw, err)
+			}
+			if kind != "" {
+				return kind, nil
+			}
+			continue
+		}
+		merges = merges || key == "merges"
+		var skipped json.RawMessage
+		if err := d.Decode(&skipped); err != nil {
+			return "", describeJSON(raw, err)
+		}
 	}
-	return head.Type, nil
+	if merges { // files older than the field are BPE if they have merges
+		return "BPE", nil
+	}
+	return "", errors.New(`"type" is missing`)
 }
 
 func isNull(raw json.RawMessage) bool {

@@ -16,7 +16,7 @@ func parsePreTokenizer(raw json.RawMessage) (s splitter, byteLevel bool, err err
 	if isNull(raw) {
 		return nil, false, nil
 	}
-	chain, byteLevel, err := parsePreTokenizerAt(raw, 0)
+	chain, byteLevel, err := parsePreTokenizerAt(raw, 0, false)
 	if err != nil {
 		return nil, false, err
 	}
@@ -29,7 +29,9 @@ func parsePreTokenizer(raw json.RawMessage) (s splitter, byteLevel bool, err err
 	return chain, byteLevel, nil
 }
 
-func parsePreTokenizerAt(raw json.RawMessage, depth int) (chain splitterChain, byteLevel bool, err error) {
+// parsePreTokenizerAt reads a component; afterBytes tells that ByteLevel has run
+// before it.
+func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain splitterChain, byteLevel bool, err error) {
 	if depth > maxNesting {
 		return nil, false, errNesting
 	}
@@ -58,6 +60,19 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int) (chain splitterChain, b
 		"Split": func() error {
 			s, err := parseSplit(raw)
 			chain = splitterChain{s}
+			if _, digits := s.(threeDigitSplit); err == nil && afterBytes && !digits {
+				return errAfterBytes
+			}
+			return err
+		},
+		"Punctuation": func() error {
+			s, err := parsePunctuation(raw)
+			chain = splitterChain{s}
+			return err
+		},
+		"Digits": func() error {
+			s, err := parseDigits(raw, afterBytes)
+			chain = splitterChain{s}
 			return err
 		},
 		"ByteLevel": func() error {
@@ -74,14 +89,11 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int) (chain splitterChain, b
 				return err
 			}
 			for i, part := range c.Pretokenizers {
-				if byteLevel {
-					return fmt.Errorf("pretokenizers[%d]: nothing is supported after ByteLevel", i)
-				}
-				steps, bytes, err := parsePreTokenizerAt(part, depth+1)
+				steps, bytes, err := parsePreTokenizerAt(part, depth+1, afterBytes || byteLevel)
 				if err != nil {
 					return fmt.Errorf("pretokenizers[%d]: %w", i, err)
 				}
-				chain, byteLevel = append(chain, steps...), bytes
+				chain, byteLevel = append(chain, steps...), byteLevel || bytes
 			}
 			return nil
 		},
@@ -90,11 +102,16 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int) (chain splitterChain, b
 	if !ok {
 		return nil, false, unsupported(kind, kinds)
 	}
+	if afterBytes && kind != "Digits" && kind != "Split" && kind != "Sequence" {
+		return nil, false, fmt.Errorf("%s: %w", kind, errAfterBytes)
+	}
 	if err := parse(); err != nil {
 		return nil, false, fmt.Errorf("%s: %w", kind, err)
 	}
 	return chain, byteLevel, nil
 }
+
+var errAfterBytes = errors.New("only Digits and a Split by " + threeDigits + " are supported after ByteLevel")
 
 // splitterChain runs each splitter on what the one before it yields.
 type splitterChain []splitter
@@ -260,9 +277,12 @@ func parseSplit(raw json.RawMessage) (splitter, error) {
 	if c.Pattern.Regex == nil {
 		return nil, errors.New("pattern: only Regex is supported")
 	}
+	if *c.Pattern.Regex == threeDigits && c.Behavior == "Isolated" && !c.Invert {
+		return threeDigitSplit{}, nil
+	}
 	next, ok := splitPatterns[*c.Pattern.Regex]
 	if !ok {
-		return nil, fmt.Errorf("pattern: the regular expression %q is not among the %d that are supported", *c.Pattern.Regex, len(splitPatterns))
+		return nil, fmt.Errorf("pattern: the regular expression %q is not among the %d that are supported", *c.Pattern.Regex, len(splitPatterns)+1)
 	}
 	// The patterns match everything, so that keeping the matches and dropping
 	// what lies between is the same as keeping both.

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"html"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"glimpse/model/modeltest"
+)
+
+// inspectFiles runs evict inspect and returns its rows, page and arrays (the bytes
+// after each header).
+func inspectFiles(t *testing.T, args ...string) (rows []inspection, page string, arrays map[string][]byte) {
+	t.Helper()
+	dir := t.TempDir()
+	htmlPath, npzPath := filepath.Join(dir, "page.html"), filepath.Join(dir, "scores.npz")
+	out, _, err := execute(t, append([]string{"inspect", "--json", "--html", htmlPath, "--npz", npzPath}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(htmlPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := zip.OpenReader(npzPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	arrays = make(map[string][]byte)
+	for _, file := range archive.File {
+		f, err := file.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := bytes.IndexByte(data, '\n') + 1
+		arrays[string(data[bytes.IndexByte(data, '{'):bytes.IndexByte(data, '}')+1])+file.Name] = data[end:]
+	}
+	return rows, string(raw), arrays
+}
+
+var spanPattern = regexp.MustCompile(`<span( class="none")? style="--k:([0-9.]+)" title="(\d+) \(id (\d+)\): kept by (\d+) of (\d+)">([^<]*)</span>`)
+
+// TestInspectFiles: the page shows the prompt's text, every token with the number
+// of heads that keep it, and needs nothing else; the archive holds the same and
+// the scores.
+func TestInspectFiles(t *testing.T) {
+	ids := []int32{1, 3, 7, 320, 321, 322, 323, 324, 325, 326, 327, 328, 8, 2, 4, 5, 6}
+	list := filepath.Join(t.TempDir(), "ids.txt")
+	text := ""
+	for _, id := range ids {
+		text += strconv.Itoa(int(id)) + " "
+	}
+	if err := os.WriteFile(list, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, policy := range []string{"snapkv", "lookaheadkv"} {
+		rows, page, arrays := inspectFiles(t, "--policy", policy, "--budget", "5", "--token-ids", list, "--set", policy+".kernel=1")
+		if external := regexp.MustCompile(`(?i)https?:|src=|<link|@import|url\(`).FindString(page); external != "" {
+			t.Errorf("%s: the page refers to other files: %q", policy, external)
+		}
+		if strings.Contains(page, "ZgotmplZ") {
+			t.Errorf("%s: the page holds a value that its template refused", policy)
+		}
+		spans := spanPattern.FindAllStringSubmatch(page, -1)
+		if len(spans) != len(ids) {
+			t.Fatalf("%s: %d tokens on the page, want %d", policy, len(spans), len(ids))
+		}
+		shown := ""
+		var counts []byte
+		for i, s := range spans {
+			count := 0
+			for _, r := range rows {
+				if slices.Contains(r.Positions, int32(i)) {
+					count++
+				}
+			}
+			counts = append(counts, byte(count), 0, 0, 0)
+			share, err := strconv.ParseFloat(s[2], 64)
+			if want := float64(count) / 8; err != nil || share != want || (s[1] != "") != (count == 0) ||
+				s[3] != strconv.Itoa(i) || s[4] != strconv.Itoa(int(ids[i])) || s[5] != strconv.Itoa(count) || s[6] != "8" {
+				t.Errorf("%s: token %d is shown as %q, want id %d kept by %d of 8", policy, i, s[0], ids[i], count)
+			}
+			shown += html.UnescapeString(s[7])
+		}
+		if !strings.HasPrefix(shown, "<bos> <user> <context>") {
+			t.Errorf("%s: the page shows %q", policy, shown)
+		}
+		if got := arrays["{'descr': '<i4', 'fortran_order': False, 'shape': (17,), }counts.npy"]; !bytes.Equal(got, counts) {
+			t.Errorf("%s: counts % x, want % x", policy, got, counts)
+		}
+		kept := arrays["{'descr': '|b1', 'fortran_order': False, 'shape': (4, 2, 17), }kept.npy"]
+		scores := arrays["{'descr': '<f4', 'fortran_order': False, 'shape': (4, 2, 17), }scores.npy"]
+		if len(kept) != 8*17 || len(scores) != 8*17*4 {
+			t.Fatalf("%s: %d truth values and %d bytes of scores in %d arrays", policy, len(kept), len(scores), len(arrays))
+		}
+		for i, r := range rows {
+			for p := range ids {
+				if (kept[i*17+p] == 1) != slices.Contains(r.Positions, int32(p)) {
+					t.Errorf("%s: layer %d head %d position %d: kept %d", policy, r.Layer, r.KVHead, p, kept[i*17+p])
+				}
+			}
+			if got := modeltest.F32(scores[i*17*4:][:17*4]); !slices.Equal(got, r.Scores) {
+				t.Errorf("%s: layer %d head %d: scores %v, want %v", policy, r.Layer, r.KVHead, got, r.Scores)
+			}
+		}
+	}
+}
+
+// TestInspectWithoutScores: a prompt within the budget has none, and markup in a
+// prompt stays text.
+func TestInspectWithoutScores(t *testing.T) {
+	g := modeltest.GoldenNamed(t, "qwen3")
+	_, page, arrays := inspectFiles(t, "--model", g.Folder, "--policy", "full", "--raw", "--prompt", "a</span><script>alert(1)</script>\nb")
+	for name := range arrays {
+		if strings.HasSuffix(name, "scores.npy") {
+			t.Errorf("the archive holds scores: %s", name)
+		}
+	}
+	if strings.Contains(page, "<script>alert") || strings.Count(page, "<script>") != 1 {
+		t.Error("the prompt's markup became the page's")
+	}
+	shown := ""
+	for _, s := range spanPattern.FindAllStringSubmatch(page, -1) {
+		shown += html.UnescapeString(s[7])
+	}
+	if want := "a</span><script>alert(1)</script>↵\nb"; shown != want {
+		t.Errorf("the page shows %q, want %q", shown, want)
+	}
+}

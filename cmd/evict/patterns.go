@@ -1,0 +1,161 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"text/tabwriter"
+
+	"glimpse/datasets"
+	"glimpse/eviction"
+	"glimpse/internal/progress"
+	"glimpse/model"
+
+	"github.com/spf13/cobra"
+)
+
+// patternTasks are those whose answers are copied from the prompt.
+var patternTasks = []string{"copy", "single"}
+
+func newPatterns() *cobra.Command {
+	var (
+		folder, device, out, split    string
+		tokens, samples, sink, recent int
+		seed                          uint64
+		asJSON                        bool
+	)
+	cmd := &cobra.Command{
+		Use:   "patterns",
+		Short: "Find a model's retrieval heads and write them as a DuoAttention pattern",
+		Long: `Find a model's retrieval heads and write them as a DuoAttention pattern.
+
+The model is led through answers that are copied from the prompt: passages and
+needles of the synthetic tasks, where it knows their words, and otherwise random
+tokens whose sequence begins a second time. A head's number is the attention that
+it pays to the places of the prompt where the next token of the answer stands.
+
+--out names the folder to make: full_attention_heads.tsv, one line per layer and one
+number per KV head, and config.json. A folder "duoattention" within a model folder is
+that model's default; another one is given with --pattern.`,
+		Example: `  evict patterns --out pattern
+  evict patterns --model path/to/llama --out path/to/llama/duoattention`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case out == "" && !asJSON:
+				return fmt.Errorf("patterns: --out is missing: the folder to make")
+			case samples < 1:
+				return fmt.Errorf("patterns: --samples: got %d, want at least 1", samples)
+			case sink < 0 || recent < 0:
+				return fmt.Errorf("patterns: --sink and --recent: got %d and %d, want at least 0", sink, recent)
+			}
+			which, err := datasets.ParseSplit(split)
+			if err != nil {
+				return fmt.Errorf("patterns: %w", err)
+			}
+			s := setup{model: folder, device: device, seed: seed}
+			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			n, at, err := retrievals(l.Model, which, tokens, samples, seed)
+			if err != nil {
+				return fmt.Errorf("patterns: %w", err)
+			}
+			bar := progress.New(cmd.ErrOrStderr(), "prompts", int64(n))
+			p, err := eviction.NewRuntime(l.Model).FindPattern(cmd.Context(), n, func(i int) (eviction.Retrieval, error) {
+				bar.Add(1)
+				return at(i)
+			}, sink, recent)
+			bar.Done()
+			if err != nil {
+				return err
+			}
+			if out != "" {
+				if err := p.Write(out); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(p.Heads)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', tabwriter.AlignRight)
+			fmt.Fprint(w, "layer\t")
+			for h := range p.Heads[0] {
+				fmt.Fprintf(w, "KV head %d\t", h)
+			}
+			fmt.Fprintln(w)
+			for layer, heads := range p.Heads {
+				fmt.Fprintf(w, "%d\t", layer)
+				for _, v := range heads {
+					fmt.Fprintf(w, "%.3f\t", v)
+				}
+				fmt.Fprintln(w)
+			}
+			return w.Flush()
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&folder, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub; empty is the built-in model")
+	f.StringVar(&device, "device", "cpu", "where to compute")
+	f.StringVar(&out, "out", "", "folder to make")
+	f.StringVar(&split, "split", "validation", "split of the tasks: train, validation or test")
+	f.IntVar(&tokens, "tokens", 512, "prompt length")
+	f.IntVar(&samples, "samples", 16, "prompts of each kind")
+	f.IntVar(&sink, "sink", 128, "sink size that the pattern is recorded for")
+	f.IntVar(&recent, "recent", 512, "number of recent entries that the pattern is recorded for")
+	f.Uint64Var(&seed, "seed", 1, "seed of the prompts")
+	f.BoolVar(&asJSON, "json", false, "print JSON: a list of layers with a number per KV head")
+	return cmd
+}
+
+// retrievals are n prompts whose answers are copied from them.
+func retrievals(m *model.Model, split datasets.Split, tokens, samples int, seed uint64) (n int, at func(i int) (eviction.Retrieval, error), err error) {
+	if m.Config.Vocab != len(datasets.Vocabulary()) {
+		return samples, func(i int) (eviction.Retrieval, error) { return randomCopy(m, tokens, seed, i) }, nil
+	}
+	var streams []*datasets.Stream
+	for _, task := range patternTasks {
+		s, err := datasets.NewStream([]string{task}, split, tokens, seed)
+		if err != nil {
+			return 0, nil, err
+		}
+		streams = append(streams, s)
+	}
+	return samples * len(streams), func(i int) (eviction.Retrieval, error) {
+		e, err := streams[i%len(streams)].At(i / len(streams))
+		return eviction.Retrieval{Prompt: e.Prompt, Answer: e.Answer}, err
+	}, nil
+}
+
+// The lengths of a random copy: of the sequence that is repeated, and of the part
+// of it that the prompt ends with.
+const copyLength, copyShown = 32, 8
+
+// randomCopy is random tokens among which a sequence stands whose beginning is
+// repeated at the end; its rest is the answer.
+func randomCopy(m *model.Model, tokens int, seed uint64, i int) (eviction.Retrieval, error) {
+	if least := 2*copyLength + copyShown; tokens < least {
+		return eviction.Retrieval{}, fmt.Errorf("prompt length: got %d tokens, want at least %d", tokens, least)
+	}
+	var special []int32
+	if m.Tokenizer != nil {
+		special = m.Tokenizer.SpecialIDs()
+	}
+	rng := rand.New(rand.NewPCG(seed, uint64(i)))
+	var prompt []int32
+	if m.Config.BOS >= 0 {
+		prompt = append(prompt, m.Config.BOS)
+	}
+	for len(prompt) < tokens-copyShown {
+		if id := int32(rng.IntN(m.Config.Vocab)); !slices.Contains(special, id) {
+			prompt = append(prompt, id)
+		}
+	}
+	from := 1 + rng.IntN(len(prompt)-copyLength-1)
+	passage := prompt[from : from+copyLength]
+	answer := slices.Clone(passage[copyShown:])
+	return eviction.Retrieval{Prompt: append(prompt, passage[:copyShown]...), Answer: answer}, nil
+}

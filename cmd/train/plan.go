@@ -1,0 +1,168 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"glimpse/datasets"
+	"glimpse/internal/cli"
+	"glimpse/internal/train"
+	"glimpse/model"
+
+	"github.com/spf13/cobra"
+)
+
+func newPlan() *cobra.Command {
+	var (
+		s                = defaultSpec()
+		prompt, response int
+		asJSON           bool
+	)
+	cmd := &cobra.Command{
+		Use:   "plan CONFIG.yaml",
+		Short: "Say what a run will take, before it runs and without its weights",
+		Long: `Say what a run will take, before it runs and without its weights.
+
+Prints every adapter's number of parameters, the memory by purpose, and the time of a
+step. The model's folder needs no weights: config.json is enough. The times are
+estimated from a few steps on a few layers with random weights, on this machine.
+
+Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
+--response-tokens; without any of them, those of the preset.`,
+		Example: `  train plan scripts/examples/run.yaml
+  train plan --preset lookaheadkv --prompt-tokens 512 --response-tokens 16 --json
+  train plan --preset lookaheadkv --model path/to/llama --prompt-tokens 16384`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flags := givenFlags(cmd.Flags())
+			path := "train plan"
+			if len(args) == 1 {
+				path = args[0]
+				if err := s.read(path, flags); err != nil {
+					return err
+				}
+			} else {
+				if s.Preset == "" {
+					return fmt.Errorf("%s: got neither a configuration nor --preset, want one", path)
+				}
+				if err := s.presetAlone(flags); err != nil {
+					return fmt.Errorf("%s: %w", path, err)
+				}
+			}
+			train.BoundMemory()
+			m, err := model.Outline(s.Model, s.Device)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			o, err := s.lengths(m, prompt, response)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			o.Resident = cli.ResidentMemory
+			p, err := train.NewPlan(cmd.Context(), m, s.Train.Config, o)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if asJSON {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(p)
+			}
+			return writePlan(cmd.OutOrStdout(), p, &s.Train.Config)
+		},
+	}
+	f := cmd.Flags()
+	s.bind(f)
+	s.bindSet(f)
+	f.IntVar(&prompt, "prompt-tokens", 0, "tokens of the longest prompt; 0 is as the data or the preset have them")
+	f.IntVar(&response, "response-tokens", 0, "tokens of the longest response; 0 likewise")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// lengths settles the adapters for an outlined model, and how long the samples are.
+func (s *spec) lengths(m *model.Model, prompt, response int) (train.PlanOptions, error) {
+	var o train.PlanOptions
+	samples := 0
+	switch {
+	case len(s.Data) > 0:
+		files, err := pairFiles(s.Data)
+		if err != nil {
+			return o, err
+		}
+		sum := 0
+		for _, file := range files {
+			_, pairs, err := datasets.ReadPairs(file)
+			if err != nil {
+				return o, err
+			}
+			for _, p := range pairs {
+				o.Prompt, o.Response = max(o.Prompt, len(p.PromptIDs)), max(o.Response, len(p.ResponseIDs))
+				sum += len(p.PromptIDs)
+			}
+			samples += len(pairs)
+		}
+		o.MeanPrompt = sum / max(1, samples)
+	case s.Model == "":
+		o.Prompt, o.Response, o.Generated = s.Tokens, 16, true
+	case s.preset != nil:
+		o.Prompt, o.Response = s.preset.MaxPrompt, s.Train.MaxResponse
+	case prompt == 0:
+		return o, fmt.Errorf("no data, want --prompt-tokens")
+	}
+	if prompt > 0 {
+		o.Prompt, o.MeanPrompt = prompt, 0
+	}
+	if response > 0 {
+		o.Response = response
+	}
+	o.Response = max(1, min(o.Response, s.Train.MaxResponse))
+	if o.Prompt < 1 {
+		return o, fmt.Errorf("prompt tokens: got %d, want at least 1", o.Prompt)
+	}
+	// The first token is as good as any other for a plan.
+	return o, s.resolveAdapters(m, samples, 0)
+}
+
+func writePlan(w io.Writer, p *train.Plan, c *train.Config) error {
+	fmt.Fprintf(w, "%s, prompts of up to %d and responses of up to %d tokens, %d at a time\n\n", p.Model, p.Prompt, p.Response, p.Workers)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "adapter\tkind\tparameters\tof the model")
+	for _, a := range p.Adapters {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f%%\n", a.Name, a.Kind, millions(a.Parameters), 100*a.Share)
+	}
+	fmt.Fprintln(t)
+	k := p.Memory
+	for _, row := range []struct {
+		name  string
+		bytes int64
+	}{
+		{"program", k.Process}, {"weights", k.Weights}, {"caches and targets", k.Cache}, {"activations", k.Activations}, {"adapters", k.Adapters},
+		{"gradients and moments", k.Optimiser}, {"kept samples", k.Samples}, {"validation", k.Validation}, {"garbage", k.Collector}, {"memory in all", k.Total},
+	} {
+		fmt.Fprintf(t, "%s\t%.1f MiB\n", row.name, mib(row.bytes))
+	}
+	fmt.Fprintln(t)
+	fmt.Fprintf(t, "a step of %d samples\t%s\n", c.Batch, seconds(p.Time.StepSeconds))
+	fmt.Fprintf(t, "%d steps\t%s\n", c.Steps, seconds(p.Time.TotalSeconds))
+	fmt.Fprintf(t, "measured speed\t%.1f GFLOP/s\n", p.Time.GFLOPS)
+	return t.Flush()
+}
+
+func millions(n int64) string {
+	if n < 1e5 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%.1fM", float64(n)/1e6)
+}
+
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	if s < 10 {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"glimpse/checkpoints"
+	"glimpse/datasets"
+	"glimpse/internal/train"
+	"glimpse/model"
+)
+
+// randomModel writes a model folder of 30 million random weights.
+func randomModel(t *testing.T) string {
+	t.Helper()
+	const hidden, layers, heads, kvHeads, inner, vocab = 768, 5, 12, 4, 2048, 2048
+	dir := t.TempDir()
+	config := fmt.Sprintf(`{"architectures": ["LlamaForCausalLM"], "hidden_size": %d, "num_hidden_layers": %d, "num_attention_heads": %d,
+"num_key_value_heads": %d, "intermediate_size": %d, "vocab_size": %d, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+"rope_theta": 10000.0, "tie_word_embeddings": true, "torch_dtype": "float32", "eos_token_id": 2}`, hidden, layers, heads, kvHeads, inner, vocab)
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var tensors []checkpoints.TensorView
+	add := func(name string, shape ...int) {
+		n := 1
+		for _, s := range shape {
+			n *= s
+		}
+		data := make([]float32, n)
+		for i := range data {
+			data[i] = 1
+			if len(shape) > 1 {
+				data[i] = (rng.Float32()*2 - 1) / float32(math.Sqrt(float64(shape[1])/3))
+			}
+		}
+		tensors = append(tensors, checkpoints.F32Tensor(name, shape, data))
+	}
+	add("model.embed_tokens.weight", vocab, hidden)
+	add("model.norm.weight", hidden)
+	for l := range layers {
+		at := fmt.Sprintf("model.layers.%d.", l)
+		add(at+"input_layernorm.weight", hidden)
+		add(at+"post_attention_layernorm.weight", hidden)
+		add(at+"self_attn.q_proj.weight", hidden, hidden)
+		add(at+"self_attn.k_proj.weight", hidden*kvHeads/heads, hidden)
+		add(at+"self_attn.v_proj.weight", hidden*kvHeads/heads, hidden)
+		add(at+"self_attn.o_proj.weight", hidden, hidden)
+		add(at+"mlp.gate_proj.weight", inner, hidden)
+		add(at+"mlp.up_proj.weight", inner, hidden)
+		add(at+"mlp.down_proj.weight", hidden, inner)
+	}
+	if err := checkpoints.WriteSafetensorsFile(filepath.Join(dir, "model.safetensors"), tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestPlannedMemoryIsUsed: the memory that "train plan" says is within 10% of the most
+// that the run then holds, for the built-in model and for one whose plan is continued
+// from a few layers and entries. Both run as processes of their own.
+func TestPlannedMemoryIsUsed(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the system does not tell a process's memory in a way that compares")
+	}
+	if testing.Short() {
+		t.Skip("builds the command")
+	}
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "train")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	folder := randomModel(t)
+	m, err := model.Open(folder, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, err := m.SHA256(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	pairs := filepath.Join(dir, "pairs.jsonl")
+	w, err := datasets.CreatePairs(pairs, datasets.PairHeader{Model: "random", WeightsSHA256: hash, Shards: 1, Sampling: datasets.Sampling{TopP: 1, MaxNewTokens: 16}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range 12 {
+		ids := make([]int32, 640)
+		for j := range ids {
+			ids[j] = rng.Int32N(2048)
+		}
+		if err := w.Write(datasets.Pair{ID: fmt.Sprint(i), PromptIDs: ids, ResponseIDs: ids[:16]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	peak := regexp.MustCompile(`peak memory ([0-9.]+) MiB`)
+	for name, args := range map[string][]string{
+		"built-in model": {"--tokens", "512", "--steps", "12", "--batch", "8"},
+		"random model":   {"--model", folder, "--data", pairs, "--steps", "2", "--batch", "1", "--validate", "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := exec.Command(binary, append([]string{"plan", "--preset", "lookaheadkv", "--json"}, args...)...).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var p train.Plan
+			if err := json.Unmarshal(out, &p); err != nil {
+				t.Fatal(err)
+			}
+			out, err = exec.Command(binary, append([]string{"lookahead", "--preset", "lookaheadkv", "--out", filepath.Join(dir, name)}, args...)...).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			used, err := strconv.ParseFloat(string(peak.FindSubmatch(out)[1]), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			planned := mib(p.Memory.Total)
+			t.Logf("planned %.1f MiB, used %.1f MiB: %+.1f%%", planned, used, 100*(planned/used-1))
+			if math.Abs(planned/used-1) > 0.1 {
+				t.Errorf("planned %.1f MiB, used %.1f MiB, want within 10%%: %+v", planned, used, p.Memory)
+			}
+		})
+	}
+}

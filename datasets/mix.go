@@ -1,0 +1,114 @@
+package datasets
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+)
+
+// MixSource is one source of a mix.
+type MixSource struct {
+	Path   string  `json:"path"`             // file or folder
+	Format string  `json:"format,omitempty"` // of SourceFormats; "" is auto
+	Weight float64 `json:"weight,omitempty"` // share of the samples while the source lasts; 0 is 1
+	Limit  int     `json:"limit,omitempty"`  // most prompts taken; 0 is all
+}
+
+// Mix draws prompts from several sources at random, in proportion to their weights;
+// each source gives its own in order, once. Which source gives prompt i depends on the
+// sources, their weights, the seed and i alone, so that workers that each take every
+// n-th prompt share a mix without talking.
+type Mix struct {
+	sources []*mixSource
+	rng     *rand.Rand
+	index   int
+}
+
+type mixSource struct {
+	MixSource
+	records Records
+	given   int
+}
+
+// OpenMix opens all sources. The caller closes it.
+func OpenMix(sources []MixSource, seed uint64) (*Mix, error) {
+	if len(sources) == 0 {
+		return nil, errors.New("mix: got no sources, want at least one")
+	}
+	m := &Mix{rng: rand.New(rand.NewPCG(seed, 0x4d4958))}
+	for i, s := range sources {
+		if s.Format == "" {
+			s.Format = FormatAuto
+		}
+		if s.Weight == 0 {
+			s.Weight = 1
+		}
+		var err error
+		switch {
+		case s.Path == "":
+			err = errors.New("got no path")
+		case !(s.Weight > 0 && s.Weight <= 1e9):
+			err = fmt.Errorf("weight: got %v, want above 0", s.Weight)
+		case s.Limit < 0:
+			err = fmt.Errorf("limit: got %d, want at least 0", s.Limit)
+		}
+		if err != nil {
+			m.Close()
+			return nil, fmt.Errorf("mix: source %d: %w", i, err)
+		}
+		records, err := OpenSource(s.Path, s.Format)
+		if err != nil {
+			m.Close()
+			return nil, fmt.Errorf("mix: source %d: %w", i, err)
+		}
+		m.sources = append(m.sources, &mixSource{MixSource: s, records: records})
+	}
+	return m, nil
+}
+
+// Next returns the next prompt and its index from 0, or io.EOF when all sources are
+// at their ends.
+func (m *Mix) Next() (Prompt, int, error) {
+	for len(m.sources) > 0 {
+		total := 0.0
+		for _, s := range m.sources {
+			total += s.Weight
+		}
+		at, u := 0, m.rng.Float64()*total
+		for at < len(m.sources)-1 && u >= m.sources[at].Weight {
+			u -= m.sources[at].Weight
+			at++
+		}
+		s := m.sources[at]
+		err := io.EOF
+		var p Prompt
+		if s.Limit == 0 || s.given < s.Limit {
+			p, err = s.records.Next()
+		}
+		switch err {
+		case nil:
+			s.given++
+			m.index++
+			return p, m.index - 1, nil
+		case io.EOF:
+			if err := s.records.Close(); err != nil {
+				return Prompt{}, 0, err
+			}
+			m.sources = append(m.sources[:at], m.sources[at+1:]...)
+		default:
+			return Prompt{}, 0, err
+		}
+	}
+	return Prompt{}, 0, io.EOF
+}
+
+// Close closes the sources that are still open.
+func (m *Mix) Close() error {
+	var errs []error
+	for _, s := range m.sources {
+		errs = append(errs, s.records.Close())
+	}
+	m.sources = nil
+	return errors.Join(errs...)
+}

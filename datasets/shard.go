@@ -1,0 +1,178 @@
+package datasets
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"glimpse/internal/filelock"
+)
+
+// ErrClaimed is returned for a shard that another process is working on.
+var ErrClaimed = errors.New("another process is working on it")
+
+// ErrFinished is returned for a shard that is complete.
+var ErrFinished = errors.New("finished already")
+
+// ShardName is the file of shard i, from 0, of n.
+func ShardName(i, n int) string { return fmt.Sprintf("pairs-%05d-of-%05d.jsonl", i, n) }
+
+// Shard is one shard of a folder of pair files, claimed by this process.
+type Shard struct {
+	*PairWriter
+	// Last is the ID of the last pair that is there already, "" if there is none;
+	// Done is their number.
+	Last string
+	Done int
+
+	file *shardFile
+}
+
+// OpenShard claims shard h.Shard of dir and goes on with what a killed process left
+// of it. ErrFinished and ErrClaimed tell that there is nothing to do. The claim is a
+// file lock, which the system lets go when a process dies, on network folders too
+// where these have locks. Pairs are in the file as soon as they are written; the file
+// gets its name on Commit.
+func OpenShard(dir string, h PairHeader) (*Shard, error) {
+	if err := h.Validate(); err != nil {
+		return nil, fmt.Errorf("open shard: header: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, fmt.Errorf("open shard: %w", err)
+	}
+	path := filepath.Join(dir, ShardName(h.Shard, h.Shards))
+	partial := filepath.Join(dir, "."+ShardName(h.Shard, h.Shards)+".partial")
+	unlock, free, err := filelock.TryLock(filepath.Join(dir, "."+ShardName(h.Shard, h.Shards)+".lock"))
+	if err != nil {
+		return nil, fmt.Errorf("open shard: %w", err)
+	}
+	if !free {
+		return nil, fmt.Errorf("shard %d of %s: %w", h.Shard, dir, ErrClaimed)
+	}
+	s, err := openShard(path, partial, h)
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	s.file.unlock = unlock
+	return s, nil
+}
+
+func openShard(path, partial string, h PairHeader) (*Shard, error) {
+	// Under the lock: a shard that was finished meanwhile is seen.
+	if r, err := OpenPairs(path); err == nil {
+		got := r.Header()
+		r.Close()
+		if got != h {
+			return nil, fmt.Errorf("%s: is of other settings: %+v, want %+v", path, got, h)
+		}
+		return nil, fmt.Errorf("%s: %w", path, ErrFinished)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	f, err := os.OpenFile(partial, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("open shard: %w", err)
+	}
+	s := &Shard{file: &shardFile{File: f, path: path}}
+	s.PairWriter = &PairWriter{file: s.file, buffer: bufio.NewWriterSize(s.file, 64<<10), path: path}
+	if err := s.takeUp(partial, h); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// takeUp reads what is there, cuts off a last line that was not finished, and writes
+// the header where there is none.
+func (s *Shard) takeUp(partial string, h PairHeader) error {
+	data, err := io.ReadAll(s.file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", partial, err)
+	}
+	data = data[:bytes.LastIndexByte(data, '\n')+1]
+	if err := s.file.Truncate(int64(len(data))); err != nil {
+		return fmt.Errorf("%s: %w", partial, err)
+	}
+	if _, err := s.file.Seek(int64(len(data)), io.SeekStart); err != nil {
+		return fmt.Errorf("%s: %w", partial, err)
+	}
+	if len(data) == 0 {
+		line := headerLine{pairFormat, pairVersion, h.Model, h.WeightsSHA256, samplingLine(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data}
+		if err := s.writeLine(line); err != nil {
+			return err
+		}
+		return s.buffer.Flush()
+	}
+	r, err := NewPairReader(partial, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	if got := r.Header(); got != h {
+		return fmt.Errorf("%s: was begun with other settings: %+v, want %+v; remove it to begin again", partial, got, h)
+	}
+	for {
+		p, err := r.Next()
+		if err == io.EOF || errors.Is(err, ErrEmpty) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.Last = p.ID
+		s.Done++
+		s.written++
+	}
+}
+
+// Write appends a pair, which is in the file when it returns.
+func (s *Shard) Write(p Pair) error {
+	if err := s.PairWriter.Write(p); err != nil {
+		return err
+	}
+	if err := s.buffer.Flush(); err != nil {
+		return fmt.Errorf("write pairs %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// Release lets go of a shard that is not finished; what is written stays. It does
+// nothing after Commit.
+func (s *Shard) Release() { s.file.Abort() }
+
+// shardFile gets its name on Commit.
+type shardFile struct {
+	*os.File
+	path   string
+	unlock func()
+	closed bool
+}
+
+func (f *shardFile) Commit() error {
+	defer f.Abort()
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), f.path); err != nil {
+		return err
+	}
+	if dir, err := os.Open(filepath.Dir(f.path)); err == nil {
+		dir.Sync() // not everywhere possible; the file itself is safe
+		dir.Close()
+	}
+	return nil
+}
+
+func (f *shardFile) Abort() {
+	if !f.closed {
+		f.closed = true
+		f.Close()
+		if f.unlock != nil {
+			f.unlock()
+		}
+	}
+}

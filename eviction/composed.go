@@ -1,0 +1,127 @@
+package eviction
+
+import (
+	"cmp"
+	"slices"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// composed scores by one policy and selects by rules of its own: how much each
+// layer and each KV head gets, and what is kept whatever its score. It evicts the
+// prompt only, also where its scorer would go on while decoding.
+type composed struct {
+	scorer Method
+	// sink and recent entries are kept; where they are negative, as the scorer does.
+	sink, recent int
+	// beta, where it is positive, gives the layers PyramidKV's budgets.
+	beta float64
+}
+
+var (
+	_ Wrapper        = composed{}
+	_ Protector      = composed{}
+	_ LayerAllocator = composed{}
+	_ HeadAllocator  = adaptive{}
+)
+
+// newScorer makes the policy that the option scorer names, with its own options.
+func newScorer(s Settings, adapter model.Adapter) (Method, error) {
+	name := s.Text("scorer")
+	p, err := Policies.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	inner := Settings{Seed: s.Seed, Resources: s.Resources, values: make(map[string]float64), options: p.Options, overrides: s.overrides}
+	for _, o := range p.Options {
+		inner.values[o.Name] = o.Start()
+	}
+	for option, v := range s.overrides[name] {
+		inner.values[option] = v
+	}
+	return p.New(inner, adapter)
+}
+
+// scorerOption chooses among the policies that score.
+func scorerOption() Option {
+	return Option{Name: "scorer", Choice: "snapkv", Choices: scorers, Doc: "policy whose scores select; its options are set under its own name"}
+}
+
+func scorers() (names []string) {
+	for _, name := range Policies.Names() {
+		if p, err := Policies.Lookup(name); err == nil && p.Scorer {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (m composed) Unwrap() Method { return m.scorer }
+
+func (m composed) Capture(p Prompt) model.Capture { return m.scorer.Capture(p) }
+
+func (m composed) Score(dst [][]float32, p Prompt, o *model.Observation) error {
+	return m.scorer.Score(dst, p, o)
+}
+
+func (m composed) Protect(p Prompt) (sink, recent int) {
+	if own, ok := m.scorer.(Protector); ok {
+		sink, recent = own.Protect(p)
+	}
+	if m.sink >= 0 {
+		sink = m.sink
+	}
+	if m.recent >= 0 {
+		recent = m.recent
+	}
+	sink = min(sink, p.Budget)
+	return sink, min(recent, p.Budget-sink)
+}
+
+func (m composed) LayerBudgets(p Prompt) []int {
+	if m.beta <= 0 {
+		return slices.Repeat([]int{p.Budget}, p.Config.Layers)
+	}
+	sink, recent := m.Protect(p)
+	return pyramid(p, sink+recent, m.beta)
+}
+
+// adaptive is composed with AdaKV's allocation between the heads of a layer.
+type adaptive struct {
+	composed
+	alpha float64 // floor of a head as a share of its layer's budget
+}
+
+// HeadBudgets: the heads share one pool of their number times budget. Protected
+// entries, and of every head the best up to its floor ⌊α·budget⌋, are safe; the
+// rest of the pool goes to the highest scores of all heads. Ties go to the lower
+// head, then to the lower position.
+func (m adaptive) HeadBudgets(p Prompt, _, budget int, scores [][]float32) []int {
+	sink, recent := m.Protect(p)
+	type candidate struct {
+		head  int
+		score float32
+	}
+	var pool []candidate
+	budgets, rest := make([]int, len(scores)), budget*len(scores)
+	for h, s := range scores {
+		budgets[h] = min(max(int(m.alpha*float64(budget)), sink+recent), budget, len(s))
+		rest -= budgets[h]
+		if budgets[h] == len(s) {
+			continue
+		}
+		free := s[sink : len(s)-recent]
+		// No head can get more than the whole pool.
+		best := kernels.TopK(free, budget*len(scores))
+		slices.SortStableFunc(best, func(a, b int32) int { return cmp.Compare(free[b], free[a]) })
+		for _, j := range best[budgets[h]-sink-recent:] {
+			pool = append(pool, candidate{h, free[j]})
+		}
+	}
+	slices.SortStableFunc(pool, func(a, b candidate) int { return cmp.Compare(b.score, a.score) })
+	for _, c := range pool[:min(rest, len(pool))] {
+		budgets[c.head]++
+	}
+	return budgets
+}

@@ -1,0 +1,93 @@
+package eviction
+
+import (
+	"math/rand/v2"
+
+	"glimpse/model"
+)
+
+func init() {
+	Policies.Add("cam", Policy{
+		Kind: "prefill + decode", Doc: "the first and the most recent entries; values that leave the recent window are merged into it at random", Source: "CaM (Zhang et al. 2024) §3.3",
+		Options: []Option{{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept"}},
+		New: func(s Settings, _ model.Adapter) (Method, error) {
+			return cam{streaming{s.Int("sink")}, s.Seed}, nil
+		},
+	})
+}
+
+// cam evicts the prompt like streamingllm. While decoding, the entry i that leaves
+// the recent window is merged into the m entries of the window: v_j += M·v_i/m with
+// M drawn from Bernoulli(min(1, Ā_i / max Ā_kept)), where Ā is the attention
+// accumulated so far. The paper divides by the window's mean instead of the
+// maximum of what is kept; its published code, and this, by the maximum.
+type cam struct {
+	streaming
+	seed uint64
+}
+
+func (cam) Capture(Prompt) model.Capture { return model.Capture{AllRows: true} }
+
+func (cam) Score(dst [][]float32, p Prompt, o *model.Observation) error {
+	return h2o{}.Score(dst, p, o)
+}
+
+func (m cam) StartDecode(s *Session) DecodeState {
+	sink, recent := m.Protect(s.Prompt)
+	st := &camState{accumulated: newAccumulated(s), sink: sink, recent: recent}
+	for l := range s.Cache.Layers() {
+		var draws []*rand.Rand
+		for h := range s.Cache.KVHeads() {
+			draws = append(draws, rand.New(rand.NewPCG(m.seed, uint64(s.turns)<<48|uint64(l)<<24|uint64(h))))
+		}
+		st.draws = append(st.draws, draws)
+	}
+	return st
+}
+
+type camState struct {
+	accumulated
+	sink, recent int
+	draws        [][]*rand.Rand // [layer][kvHead]
+}
+
+func (s *camState) Step(o *model.Observation) ([][]int32, error) {
+	s.add(o)
+	n := o.Cache.Entries(o.Layer, 0)
+	if n <= s.sink+s.recent {
+		return nil, nil
+	}
+	idx := append(upTo(0, s.sink), upTo(n-s.recent, n)...)
+	keep := make([][]int32, o.Cache.KVHeads())
+	for h := range keep {
+		keep[h] = idx
+		for out := s.sink; out < n-s.recent; out++ {
+			s.merge(o, h, out, idx)
+		}
+		s.keep(o.Layer, h, idx)
+	}
+	return keep, nil
+}
+
+// merge draws whether the value of an entry that goes is merged into the recent
+// ones, and does it.
+func (s *camState) merge(o *model.Observation, head, out int, kept []int32) {
+	sums := s.accumulated[o.Layer][head]
+	var top float32
+	for _, j := range kept {
+		top = max(top, sums[j])
+	}
+	u := s.draws[o.Layer][head].Float64()
+	if s.recent == 0 || top <= 0 || u >= min(1, float64(sums[out])/float64(top)) {
+		return
+	}
+	values := o.Cache.View(o.Layer)[head].V
+	evicted := values.Rows(out, out+1).Float64s()
+	for j := values.Dim0() - s.recent; j < values.Dim0(); j++ {
+		v := values.Rows(j, j+1).Float64s()
+		for i := range v {
+			v[i] += evicted[i] / float64(s.recent)
+		}
+		o.Cache.SetPair(o.Layer, head, j, nil, v)
+	}
+}

@@ -1,0 +1,344 @@
+package eviction
+
+import (
+	"math"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+func init() {
+	Policies.Add("d2o", Policy{
+		Kind: "prefill + decode", Doc: "accumulated attention under layer budgets by its variance; what is evicted is merged into the most similar key that is kept", Source: "d2o.txt §4, eq. 4–12",
+		Options: []Option{
+			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept, T"},
+			{Name: "beta", Default: 0.7, Min: 0, Max: 1, Doc: "weight of the current similarity in the merge threshold"},
+			{Name: "normalise", Default: 1, Min: 0, Max: 1, Whole: true, Doc: "1 divides the layers' variances by their sum; 0 takes them as they are, and then one layer gets almost everything"},
+			{Name: "dense", Default: -1, Min: -1, Max: 1, Whole: true, Doc: "1 leaves the first two layers and the last dense; -1 does so in models of 8 layers or more"},
+		},
+		New: func(s Settings, _ model.Adapter) (Method, error) {
+			return d2o{sink: s.Int("sink"), beta: s.Float("beta"), normalise: s.Int("normalise") == 1, dense: s.Int("dense")}, nil
+		},
+	})
+}
+
+// d2o keeps T first entries, the N with the most accumulated attention and the M
+// most recent of every head, N:M = 3:1 (eq. 6–8), under layer budgets of
+// [D2OBudgets]. Every evicted key i finds its most similar kept key j by cosine
+// u_ij (eq. 9). Below the threshold τ it is dropped, else merged: with
+// z_j = e + Σ_i exp(u_ij), k_j becomes (e·k_j + Σ_i exp(u_ij)·k_i) / z_j, and v_j
+// likewise (eq. 11–12; the sum in the printed numerator of w_ei is a misprint). τ
+// is the mean best similarity of the prompt's evicted keys, and then β·u + (1−β)·τ
+// with every entry that decoding evicts (eq. 10).
+type d2o struct {
+	sink      int
+	beta      float64
+	normalise bool
+	dense     int
+}
+
+func (d2o) Capture(Prompt) model.Capture { return model.Capture{AllRows: true} }
+
+func (d2o) Score(dst [][]float32, p Prompt, o *model.Observation) error {
+	return h2o{}.Score(dst, p, o)
+}
+
+// Protect: M is a quarter of what the sinks leave of the budget.
+func (m d2o) Protect(p Prompt) (sink, recent int) {
+	sink = min(m.sink, p.Budget)
+	return sink, (p.Budget - sink) / 4
+}
+
+// CrossLayerBudgets implements CrossLayerAllocator. A prompt within the budget is
+// left alone, and all layers may then grow up to it.
+func (m d2o) CrossLayerBudgets(p Prompt, scores [][][]float32) []int {
+	if p.Entries <= p.Budget {
+		out := make([]int, len(scores))
+		for l := range out {
+			out[l] = p.Budget
+		}
+		return out
+	}
+	variances := make([]float64, len(scores))
+	for l, heads := range scores {
+		var columns []float64
+		for _, head := range heads {
+			columns = append(columns, make([]float64, max(0, len(head)-len(columns)))...)
+			for j, v := range head {
+				columns[j] += float64(v) / float64(len(heads))
+			}
+		}
+		variances[l] = variance(columns)
+	}
+	dense := m.dense == 1 || m.dense < 0 && len(scores) >= 8
+	return D2OBudgets(variances, p.Entries, p.Budget, m.normalise, dense)
+}
+
+func variance(x []float64) float64 {
+	mean, sum := 0.0, 0.0
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	for _, v := range x {
+		sum += (v - mean) * (v - mean)
+	}
+	return sum / float64(len(x))
+}
+
+// D2OBudgets are the layers' budgets S_l for n entries and a budget of B on average
+// (d2o.txt eq. 4–5), from the variances F_l of the layers' attention summed over
+// rows: α_l = L·ρ·exp(−F_l) / Σ exp(−F) with ρ = B/n, clamped to [0.01, 1], and
+// S_l = α_l·n. Variances grow with the prompt, which makes that softmax all or
+// nothing; published code divides them first, as normalise does. Rounding is down;
+// what the lower clamp adds comes off the largest budgets, so that the sum stays at
+// most L·B. dense gives the first two layers and the last everything, and shares
+// out L·B among the others, whose number L then is.
+func D2OBudgets(variances []float64, n, budget int, normalise, dense bool) []int {
+	layers := len(variances)
+	out := make([]int, layers)
+	var free []int // layers with budgets
+	for l := range out {
+		if dense && (l < 2 || l == layers-1) {
+			out[l] = n
+		} else {
+			free = append(free, l)
+		}
+	}
+	sum, lowest := 0.0, math.Inf(1)
+	for _, l := range free {
+		sum += variances[l]
+	}
+	f := make([]float64, layers)
+	for _, l := range free {
+		f[l] = variances[l]
+		if normalise && sum > 0 {
+			f[l] /= sum
+		}
+		lowest = min(lowest, f[l])
+	}
+	z := 0.0
+	for _, l := range free {
+		z += math.Exp(lowest - f[l])
+	}
+	ratio := float64(budget) / float64(n)
+	left := len(free) * budget
+	for _, l := range free {
+		alpha := math.Exp(lowest-f[l]) / z * float64(len(free)) * ratio
+		alpha = min(1, max(alpha, min(0.01, ratio)))
+		out[l] = max(1, int(alpha*float64(n)+1e-9))
+		left -= out[l]
+	}
+	for ; left < 0; left++ {
+		largest := free[0]
+		for _, l := range free {
+			if out[l] >= out[largest] {
+				largest = l
+			}
+		}
+		out[largest]--
+	}
+	return out
+}
+
+// mergeRows is how many evicted keys are compared at once.
+const mergeRows = 512
+
+// Merge implements Merger.
+func (m d2o) Merge(c *model.Cache, layer int, keep [][]int32) []float64 {
+	thresholds := make([]float64, len(keep))
+	for h, kept := range keep {
+		thresholds[h] = mergeHead(c, layer, h, kept)
+	}
+	return thresholds
+}
+
+// mergeHead merges the entries of a head that are not kept and returns their mean
+// best similarity.
+func mergeHead(c *model.Cache, layer, head int, kept []int32) float64 {
+	var evicted []int32
+	at := 0
+	for j := range int32(c.Entries(layer, head)) {
+		if at < len(kept) && kept[at] == j {
+			at++
+		} else {
+			evicted = append(evicted, j)
+		}
+	}
+	if len(evicted) == 0 || len(kept) == 0 {
+		return math.NaN()
+	}
+	b, kv := c.Backend(), c.View(layer)[head]
+	dim, compute := kv.K.Width(), b.Compute()
+	conserved := b.Alloc(compute, len(kept), dim)
+	b.Gather(conserved, kv.K, kept)
+	norms := rowNorms(kv.K)
+	nearest, similar, mean := make([]int, len(evicted)), make([]float64, len(evicted)), 0.0
+	for from := 0; from < len(evicted); from += mergeRows {
+		part := evicted[from:min(len(evicted), from+mergeRows)]
+		keys, products := b.Alloc(compute, len(part), dim), b.Alloc(compute, len(part), len(kept))
+		b.Gather(keys, kv.K, part)
+		b.Linear(products, keys, conserved, nil, 1, 0)
+		u := products.Float64s()
+		for i, e := range part {
+			nearest[from+i], similar[from+i] = mostSimilar(u[i*len(kept):][:len(kept)], norms[e], func(j int) float64 { return norms[kept[j]] })
+			mean += similar[from+i] / float64(len(evicted))
+		}
+	}
+	merges := make(map[int][]int) // by kept entry, in order
+	for i, u := range similar {
+		if u >= mean {
+			merges[nearest[i]] = append(merges[nearest[i]], i)
+		}
+	}
+	for j, group := range merges {
+		var rows []int
+		var u []float64
+		for _, i := range group {
+			rows, u = append(rows, int(evicted[i])), append(u, similar[i])
+		}
+		mergeInto(c, layer, head, int(kept[j]), rows, u)
+	}
+	return mean
+}
+
+// mostSimilar is the highest cosine of a key with others, given their products.
+func mostSimilar(products []float64, norm float64, norms func(j int) float64) (at int, u float64) {
+	u = math.Inf(-1)
+	for j, p := range products {
+		cosine := 0.0
+		if n := norm * norms(j); n > 0 {
+			cosine = p / n
+		}
+		if cosine > u {
+			at, u = j, cosine
+		}
+	}
+	return at, u
+}
+
+// mergeInto merges the pairs of rows with similarities u into entry j.
+func mergeInto(c *model.Cache, layer, head, j int, rows []int, u []float64) {
+	kv := c.View(layer)[head]
+	z := math.E
+	for _, s := range u {
+		z += math.Exp(s)
+	}
+	merged := func(t *kernels.Tensor) []float64 {
+		x := t.Rows(j, j+1).Float64s()
+		for i := range x {
+			x[i] *= math.E / z
+		}
+		for n, r := range rows {
+			w := math.Exp(u[n]) / z
+			for i, v := range t.Rows(r, r+1).Float64s() {
+				x[i] += w * v
+			}
+		}
+		return x
+	}
+	c.SetPair(layer, head, j, merged(kv.K), merged(kv.V))
+}
+
+func rowNorms(t *kernels.Tensor) []float64 {
+	flat, w := t.Float64s(), t.Width()
+	out := make([]float64, t.Dim0())
+	for i := range out {
+		out[i] = norm(flat[i*w:][:w])
+	}
+	return out
+}
+
+func norm(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v * v
+	}
+	return math.Sqrt(sum)
+}
+
+func (m d2o) StartDecode(s *Session) DecodeState {
+	st := &d2oState{d2o: m, accumulated: newAccumulated(s), budgets: s.budgets, thresholds: make([][]float64, len(s.Kept))}
+	for l := range s.Kept {
+		norms := make([][]float64, len(s.Kept[l]))
+		for h := range norms {
+			norms[h] = rowNorms(s.Cache.View(l)[h].K)
+		}
+		st.norms = append(st.norms, norms)
+		for h := range norms {
+			t := math.NaN()
+			if s.thresholds != nil {
+				t = s.thresholds[l][h]
+			}
+			st.thresholds[l] = append(st.thresholds[l], t)
+		}
+	}
+	return st
+}
+
+type d2oState struct {
+	d2o
+	accumulated
+	budgets    []int
+	thresholds [][]float64   // [layer][kvHead]; NaN before the first eviction
+	norms      [][][]float64 // of the keys, [layer][kvHead][entry]
+}
+
+func (s *d2oState) Capture() model.Capture { return s.accumulated.Capture() }
+
+func (s *d2oState) Step(o *model.Observation) ([][]int32, error) {
+	s.add(o)
+	l := o.Layer
+	budget := s.budgets[l]
+	sink, recent := s.Protect(Prompt{Budget: budget})
+	var keep [][]int32
+	for h, sums := range s.accumulated[l] {
+		keys := o.Cache.View(l)[h].K
+		n := keys.Dim0()
+		s.norms[l][h] = append(s.norms[l][h], norm(keys.Rows(n-1, n).Float64s()))
+		if n <= budget {
+			continue
+		}
+		idx := selectHead(sums, budget, sink, recent)
+		out := 0 // the one that goes
+		for out < len(idx) && int(idx[out]) == out {
+			out++
+		}
+		s.merge(o.Cache, l, h, out)
+		s.keep(l, h, idx)
+		s.norms[l][h] = append(s.norms[l][h][:out], s.norms[l][h][out+1:]...)
+		keep = append(keep, idx)
+	}
+	return keep, nil
+}
+
+// merge merges or drops one entry.
+func (s *d2oState) merge(c *model.Cache, layer, head, out int) {
+	b, keys, norms := c.Backend(), c.View(layer)[head].K, s.norms[layer][head]
+	n := keys.Dim0()
+	products := b.Alloc(b.Compute(), 1, n)
+	b.Linear(products, keys.Rows(out, out+1), keys, nil, 1, 0)
+	u := products.Float64s()
+	if n == 1 {
+		return
+	}
+	others := append(append(make([]float64, 0, n), u[:out]...), u[out+1:]...)
+	index := func(j int) int {
+		if j >= out {
+			return j + 1
+		}
+		return j
+	}
+	j, best := mostSimilar(others, norms[out], func(j int) float64 { return norms[index(j)] })
+	j = index(j)
+	t := &s.thresholds[layer][head]
+	if math.IsNaN(*t) {
+		*t = best
+	} else {
+		*t = s.beta*best + (1-s.beta)*(*t)
+	}
+	if best < *t {
+		return
+	}
+	mergeInto(c, layer, head, j, []int{out}, []float64{best})
+	norms[j] = norm(keys.Rows(j, j+1).Float64s())
+}

@@ -1,0 +1,234 @@
+package eviction_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"glimpse/eviction"
+)
+
+func init() {
+	naivePolicies["d2o"] = func(c *naiveCase) naivePlan {
+		plan := naivePlan{scores: c.sums(), ends: c.d2oEnds}
+		// α_l = L·ρ·exp(−F_l)/Σ exp(−F) (eq. 5).
+		layers, n := c.c.Layers, c.n()
+		f, all := make([]float64, layers), 0.0
+		for l := range f {
+			columns, mean := make([]float64, n), 0.0
+			for h := range c.c.Heads {
+				for _, row := range c.prompt.attention[l][h] {
+					for j, p := range row {
+						columns[j] += p / float64(c.c.Heads)
+						mean += p / float64(c.c.Heads*n)
+					}
+				}
+			}
+			for _, v := range columns {
+				f[l] += (v - mean) * (v - mean) / float64(n)
+			}
+			all += f[l]
+		}
+		free := func(l int) bool { return c.int("dense") != 1 || l >= 2 && l < layers-1 }
+		count, z, sum := 0, 0.0, 0.0
+		for l := range f {
+			if free(l) {
+				count, sum = count+1, sum+f[l]
+			}
+		}
+		for l := range f {
+			if c.int("normalise") == 1 && sum > 0 {
+				f[l] /= sum
+			}
+			if free(l) {
+				z += math.Exp(-f[l])
+			}
+		}
+		used := 0
+		rho := float64(c.budget) / float64(n)
+		for l := range f {
+			s := n
+			if free(l) {
+				alpha := math.Exp(-f[l]) / z * float64(count) * rho
+				s = max(1, int(math.Max(math.Min(0.01, rho), math.Min(1, alpha))*float64(n)+1e-9))
+				used += s
+			}
+			plan.budgets = append(plan.budgets, s)
+		}
+		for ; used > count*c.budget; used-- {
+			at := -1
+			for l, s := range plan.budgets {
+				if free(l) && (at < 0 || s >= plan.budgets[at]) {
+					at = l
+				}
+			}
+			plan.budgets[at]--
+		}
+		return plan
+	}
+	naiveDecoders["d2o"] = func(c *naiveCase, plan naivePlan, kept [][][]int32) naiveDecoder {
+		sums := c.startSums(plan, kept)
+		tau := map[[2]int]float64{}
+		d := naiveDecoder{
+			// What the prompt loses is merged first.
+			start: func(full, cache pairs) {
+				for l := range full {
+					for h := range full[l] {
+						if mean, ok := naiveMerge(full[l][h], cache[l][h], kept[l][h]); ok {
+							tau[[2]int{l, h}] = mean
+						}
+					}
+				}
+			},
+			least: func(row pass, cache pairs, l, h int) (int, []float64) {
+				sums.add(c, row, l, h)
+				sink, recent := c.d2oEnds(plan.budgets[l])
+				return lowest(sums[l][h], sink, len(sums[l][h])-recent), sums[l][h]
+			},
+			drop: func(cache pairs, l, h, out int) {
+				at, best := -1, math.Inf(-1)
+				for j := range cache[l][h] {
+					if u := cosine(cache[l][h][out].k, cache[l][h][j].k); j != out && u > best {
+						at, best = j, u
+					}
+				}
+				t, ok := tau[[2]int{l, h}]
+				if beta := c.option("beta"); ok {
+					t = beta*best + (1-beta)*t
+				} else {
+					t = best
+				}
+				if at >= 0 {
+					tau[[2]int{l, h}] = t
+					if best >= t {
+						w := math.Exp(best) / (math.E + math.Exp(best))
+						cache[l][h][at] = pair{blend(cache[l][h][at].k, 1-w, cache[l][h][out].k, w), blend(cache[l][h][at].v, 1-w, cache[l][h][out].v, w)}
+					}
+				}
+				sums[l][h] = slices.Delete(sums[l][h], out, out+1)
+			},
+		}
+		return d
+	}
+}
+
+// d2oEnds are T and M of a layer's budget.
+func (c *naiveCase) d2oEnds(budget int) (sink, recent int) {
+	sink = min(c.int("sink"), budget)
+	return sink, (budget - sink) / 4
+}
+
+// naiveMerge merges the entries of full that are not kept into cache (eq. 9–12)
+// and returns the mean of their best similarities.
+func naiveMerge(full, cache []pair, kept []int32) (mean float64, any bool) {
+	type match struct {
+		from, to int
+		u        float64
+	}
+	var matches []match
+	for i := range full {
+		if slices.Contains(kept, int32(i)) {
+			continue
+		}
+		m := match{from: i, u: math.Inf(-1)}
+		for to, j := range kept {
+			if u := cosine(full[i].k, full[j].k); u > m.u {
+				m.to, m.u = to, u
+			}
+		}
+		matches = append(matches, m)
+	}
+	for _, m := range matches {
+		mean += m.u / float64(len(matches))
+	}
+	for to, j := range kept {
+		z := math.E
+		for _, m := range matches {
+			if m.to == to && m.u >= mean {
+				z += math.Exp(m.u)
+			}
+		}
+		k, v := blend(full[j].k, math.E/z, full[j].k, 0), blend(full[j].v, math.E/z, full[j].v, 0)
+		for _, m := range matches {
+			if m.to == to && m.u >= mean {
+				w := math.Exp(m.u) / z
+				k, v = blend(k, 1, full[m.from].k, w), blend(v, 1, full[m.from].v, w)
+			}
+		}
+		cache[to] = pair{k, v}
+	}
+	return mean, len(matches) > 0
+}
+
+func blend(a []float64, wa float64, b []float64, wb float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range a {
+		out[i] = wa*a[i] + wb*b[i]
+	}
+	return out
+}
+
+func cosine(a, b []float64) float64 {
+	var ab, aa, bb float64
+	for i := range a {
+		ab, aa, bb = ab+a[i]*b[i], aa+a[i]*a[i], bb+b[i]*b[i]
+	}
+	return ab / math.Sqrt(aa*bb)
+}
+
+// TestD2OBudgets holds eq. 5 against tables worked out by hand.
+func TestD2OBudgets(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		variances        []float64
+		n, budget        int
+		normalise, dense bool
+		want             []int
+	}{
+		// Equal layers share equally.
+		{"uniform", []float64{3, 3, 3, 3}, 1000, 100, true, false, []int{100, 100, 100, 100}},
+		// exp(−F) = 1, 1/2, 1/4, 1/4: halves, of 400 in all: 200, 100, 50, 50.
+		{"powers of two, as they are", []float64{0, math.Ln2, 2 * math.Ln2, 2 * math.Ln2}, 1000, 100, false, false, []int{200, 100, 50, 50}},
+		// The same divided by their sum 5·ln 2: exponents 0, 1/5, 2/5, 2/5; exp: 1,
+		// 0.818731, 0.670320, 0.670320, sum 3.159371; times 400 / 3.159371.
+		{"powers of two, normalised", []float64{0, math.Ln2, 2 * math.Ln2, 2 * math.Ln2}, 1000, 100, true, false, []int{126, 103, 84, 84}},
+		// Far apart: the first layer gets all of it, clamped to the prompt; the others
+		// keep 1% of it.
+		{"degenerate", []float64{0, 800, 900}, 200, 50, false, false, []int{146, 2, 2}},
+		{"clamped above", []float64{0, 800, 900}, 100, 50, false, false, []int{100, 1, 1}},
+		// 1% of a long prompt is more than the budget: at most the budget.
+		{"long prompt", []float64{0, 900}, 100000, 64, false, false, []int{64, 64}},
+		// The first two and the last keep all; the others share 5·100. exp(−F/ΣF) with
+		// F = 0, 1, 1, 1, 1 of sum 4: 1 and 4 times 0.778801; sum 4.115203: 121.5, 94.6.
+		{"dense", []float64{9, 9, 0, 1, 1, 1, 1, 9}, 1000, 100, true, true, []int{1000, 1000, 121, 94, 94, 94, 94, 1000}},
+		{"one layer", []float64{5}, 100, 10, true, false, []int{10}},
+		{"no variance", []float64{0, 0}, 100, 10, true, false, []int{10, 10}},
+	} {
+		if got := eviction.D2OBudgets(c.variances, c.n, c.budget, c.normalise, c.dense); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	for _, layers := range []int{1, 3, 8, 40} {
+		for _, n := range []int{2, 65, 130, 5000, 100000} {
+			for _, budget := range []int{1, 2, 64, n - 1} {
+				f := make([]float64, layers)
+				for l := range f {
+					f[l] = float64(l*l%7) * 3
+				}
+				for _, normalise := range []bool{false, true} {
+					sum := 0
+					for _, s := range eviction.D2OBudgets(f, n, budget, normalise, false) {
+						sum += s
+						if s < 1 || s > n {
+							t.Fatal(fmt.Sprint(layers, n, budget, s))
+						}
+					}
+					if sum > layers*budget {
+						t.Errorf("layers=%d/n=%d/budget=%d: %d in all", layers, n, budget, sum)
+					}
+				}
+			}
+		}
+	}
+}

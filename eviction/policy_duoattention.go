@@ -1,0 +1,119 @@
+package eviction
+
+import (
+	"cmp"
+	"slices"
+
+	"glimpse/model"
+)
+
+func init() {
+	Policies.Add("duoattention", Policy{
+		Kind: "prefill + decode", Doc: "retrieval heads, by a given pattern, keep everything, the others the first and the most recent entries", Source: "DuoAttention (Xiao et al. 2025) §2; rocketkv.txt app. A.3",
+		Pattern: true,
+		Options: []Option{
+			{Name: "sink", Default: 128, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries of the streaming heads; 20% of the budget where it is at most twice that"},
+			{Name: "recent", Default: 512, Min: 1, Max: 1 << 20, Whole: true, Doc: "last entries of the streaming heads; a budget beyond sink and recent goes to retrieval heads"},
+		},
+		New: func(s Settings, _ model.Adapter) (Method, error) {
+			return duo{sink: s.Int("sink"), recent: s.Int("recent"), pattern: s.Resources.Pattern}, nil
+		},
+	})
+}
+
+// duo splits the heads by α_lh, the pattern's numbers (DuoAttention §2.2): the largest
+// get full attention, the others attend to sinks and recent entries only (§2.3). It has
+// as many retrieval heads as the budget allows on average over all heads. Under a budget below
+// sink + recent all heads stream (rocketkv.txt app. A.3).
+type duo struct {
+	sink, recent int
+	pattern      *Pattern
+}
+
+var (
+	_ HeadAllocator = duo{}
+	_ Fitter        = duo{}
+)
+
+func (m duo) Fits(target *model.Model) error { return m.pattern.fits(target) }
+
+func (duo) Capture(Prompt) model.Capture { return model.Capture{} }
+
+func (duo) Score([][]float32, Prompt, *model.Observation) error { return nil }
+
+// Protect is what a streaming head keeps.
+func (m duo) Protect(p Prompt) (sink, recent int) {
+	if p.Budget >= m.sink+m.recent {
+		return m.sink, m.recent
+	}
+	sink = m.sink
+	if p.Budget <= 2*m.sink {
+		sink = p.Budget / 5
+	}
+	return sink, p.Budget - sink
+}
+
+// retrieval tells the retrieval heads of a prompt [layer][kvHead]: r of the H heads
+// so that r·n + (H−r)·(sink+recent) ≤ H·B. Equal numbers: the earlier head.
+func (m duo) retrieval(p Prompt) [][]bool {
+	heads := make([][]bool, p.Config.Layers)
+	var order [][2]int
+	for l := range heads {
+		heads[l] = make([]bool, p.Config.KVHeads)
+		for h := range heads[l] {
+			order = append(order, [2]int{l, h})
+		}
+	}
+	slices.SortStableFunc(order, func(a, b [2]int) int {
+		return cmp.Compare(m.pattern.Heads[b[0]][b[1]], m.pattern.Heads[a[0]][a[1]])
+	})
+	streaming := m.sink + m.recent
+	r := 0
+	switch {
+	case p.Budget < streaming:
+	case p.Entries <= p.Budget:
+		r = len(order)
+	default:
+		r = len(order) * (p.Budget - streaming) / (p.Entries - streaming)
+	}
+	for _, at := range order[:r] {
+		heads[at[0]][at[1]] = true
+	}
+	return heads
+}
+
+func (m duo) HeadBudgets(p Prompt, layer, _ int, scores [][]float32) []int {
+	sink, recent := m.Protect(p)
+	budgets := slices.Repeat([]int{sink + recent}, len(scores))
+	for h, retrieves := range m.retrieval(p)[layer] {
+		if retrieves {
+			budgets[h] = p.Entries
+		}
+	}
+	return budgets
+}
+
+func (m duo) StartDecode(s *Session) DecodeState {
+	sink, recent := m.Protect(s.Prompt)
+	return &duoDecode{sink: sink, recent: recent, retrieval: m.retrieval(s.Prompt)}
+}
+
+type duoDecode struct {
+	sink, recent int
+	retrieval    [][]bool
+}
+
+func (*duoDecode) Capture() model.Capture { return model.Capture{} }
+
+func (d *duoDecode) Step(o *model.Observation) ([][]int32, error) {
+	keep := make([][]int32, o.Cache.KVHeads())
+	for h := range keep {
+		n := o.Cache.Entries(o.Layer, h)
+		if d.retrieval[o.Layer][h] || n <= d.sink+d.recent {
+			keep[h] = upTo(0, n)
+			continue
+		}
+		keep[h] = append(upTo(0, d.sink), upTo(n-d.recent, n)...)
+	}
+	return keep, nil
+}

@@ -1,0 +1,50 @@
+package eviction
+
+import (
+	"math"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+func init() {
+	Policies.Add("laq++", Policy{
+		Kind: "prefill", Doc: "laq whose second look also counts the last prompt rows", Source: "LAQ (Wang et al. 2025), LAQ++; lookaheadkv.txt §2",
+		Scorer: true,
+		Options: append(snapOptions(groupMean), lookaheadOption,
+			Option{Name: "rows", Default: 8, Min: 1, Max: 1 << 20, Whole: true, Doc: "last prompt rows that count in the second look"}),
+		New: func(s Settings, _ model.Adapter) (Method, error) {
+			return laqPlus{laq{newSnapKV(s), s.Int("lookahead")}, s.Int("rows")}, nil
+		},
+	})
+}
+
+// laqPlus scores the full cache by s_j = (Σ_r a_rj + Σ_w a_wj) / (R + W): the mean
+// attention of the draft's R rows and of the last W rows of the prompt, every row
+// counting alike.
+type laqPlus struct {
+	laq
+	rows int
+}
+
+func (m laqPlus) Capture(p Prompt) model.Capture {
+	return m.laq.Capture(p).Merge(model.Capture{Windows: []int{m.rows}})
+}
+
+func (m laqPlus) ScoreDraft(dst [][]float32, p Prompt, o *model.Observation) error {
+	last := min(m.rows, p.Entries)
+	m.group.reduce(dst, meanOfRows(o.Probes[0], draftRows(m, p), o.Windows[1], last))
+	m.pool(dst, p)
+	return nil
+}
+
+// meanOfRows is the logarithm of the mean over the rows of two observations.
+func meanOfRows(a *kernels.Tensor, rowsA int, b *kernels.Tensor, rowsB int) *kernels.Tensor {
+	x, y := a.Float64s(), b.Float64s()
+	out := make([]float64, len(x))
+	all := float64(rowsA + rowsB)
+	for i := range out {
+		out[i] = math.Log((float64(rowsA)*math.Exp(x[i]) + float64(rowsB)*math.Exp(y[i])) / all)
+	}
+	return kernels.FromF64(out, a.Shape...)
+}

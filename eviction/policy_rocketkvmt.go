@@ -1,0 +1,19 @@
+package eviction
+
+import "glimpse/model"
+
+func init() {
+	Policies.Add("rocketkv-mt", Policy{
+		Kind: "multi-turn", Doc: "rocketkv that drops nothing: every turn's decoding is restricted to what the first stage picks of the whole conversation", Source: "rocketkv.txt §3.5",
+		Options: rocketOptions(128),
+		New: func(s Settings, _ model.Adapter) (Method, error) {
+			return rocketkvMT{newRocketKV(s)}, nil
+		},
+	})
+}
+
+// rocketkvMT reads as little as rocketkv and holds as much as full.
+type rocketkvMT struct{ rocketkv }
+
+// KeepsAll implements PoolKeeper.
+func (rocketkvMT) KeepsAll() {}

@@ -1,0 +1,187 @@
+package eviction
+
+import (
+	"math"
+
+	"glimpse/model"
+)
+
+func init() {
+	Policies.Add("roco", Policy{
+		Kind: "prefill + decode", Doc: "mean attention of the rows that see an entry; entries whose attention varies most are protected", Source: "RoCo (Ren & Zhu 2024) §4",
+		Options: []Option{
+			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept"},
+			{Name: "recent", Default: 10, Min: 0, Max: 1 << 20, Whole: true, Doc: "last entries kept"},
+			{Name: "protect", Default: 0.3, Min: 0, Max: 1, Doc: "share of the budget that is protected, sinks and recent entries included, filled up by standard deviation"},
+		},
+		New: func(s Settings, _ model.Adapter) (Method, error) {
+			return roco{sink: s.Int("sink"), recent: s.Int("recent"), protect: s.Float("protect")}, nil
+		},
+	})
+}
+
+// roco scores an entry by the mean E[a] of the probabilities a that the rows which
+// see it pay it, over rows and the heads of the group: a sum would favour early
+// entries. An entry that some rows attend to much and others not may matter again,
+// so those with the largest standard deviation √(E[a²] − E[a]²) are kept whatever
+// their mean.
+type roco struct {
+	sink, recent int
+	protect      float64
+}
+
+func (roco) Capture(Prompt) model.Capture { return model.Capture{AllRows: true, Squares: true} }
+
+func (roco) Score(dst [][]float32, p Prompt, o *model.Observation) error {
+	groupMean.reduce(dst, o.AllRows)
+	for h, d := range dst {
+		for j, seen := range rowsSeeing(p, o, h) {
+			d[j] *= float32(len(p.Tokens)) / float32(max(1, seen))
+		}
+	}
+	return nil
+}
+
+// rowsSeeing is how many rows of the prompt see each entry.
+func rowsSeeing(p Prompt, o *model.Observation, head int) []int {
+	pos := o.Cache.Positions(o.Layer, head)
+	out := make([]int, len(pos))
+	next := o.Cache.Next() // not advanced before the pass is over
+	last := next + int32(len(p.Tokens)) - 1
+	for j, at := range pos {
+		to := last
+		if w := p.Config.Window(o.Layer); w > 0 {
+			to = min(to, at+int32(w)-1)
+		}
+		out[j] = max(0, int(to-max(at, next))+1)
+	}
+	return out
+}
+
+func (roco) Spread(dst, _ [][]float32, p Prompt, o *model.Observation) error {
+	logs, squares := o.AllRows.Float64s(), o.Squares.Float64s()
+	width, group := o.AllRows.Width(), o.AllRows.Dim0()/len(dst)
+	for h, d := range dst {
+		for j, seen := range rowsSeeing(p, o, h) {
+			var mean, square float64
+			for g := h * group; g < (h+1)*group; g++ {
+				mean += math.Exp(logs[g*width+j])
+				square += math.Exp(squares[g*width+j])
+			}
+			rows := float64(len(p.Tokens)) / float64(max(1, seen)) / float64(group)
+			d[j] = float32(deviation(mean*rows, square*rows))
+		}
+	}
+	return nil
+}
+
+// deviation is the standard deviation of what has the given moments.
+func deviation(mean, square float64) float64 { return math.Sqrt(max(0, square-mean*mean)) }
+
+// Protect implements Protector.
+func (m roco) Protect(p Prompt) (sink, recent int) { return m.ends(p.Budget) }
+
+func (m roco) ends(budget int) (sink, recent int) {
+	recent = min(m.recent, budget)
+	return min(m.sink, budget-recent), recent
+}
+
+// SelectSpread implements SpreadScorer.
+func (m roco) SelectSpread(scores, spread []float32, budget int) []int32 {
+	n := len(scores)
+	if n <= budget {
+		return upTo(0, n)
+	}
+	sink, recent := m.ends(budget)
+	protected := max(sink+recent, int(m.protect*float64(budget)))
+	ranked := append([]float32(nil), scores...)
+	for _, j := range selectHead(spread, protected, sink, recent) {
+		ranked[j] = float32(math.Inf(1))
+	}
+	return selectHead(ranked, budget, 0, 0)
+}
+
+func (m roco) StartDecode(s *Session) DecodeState {
+	st := &rocoState{roco: m, budget: s.Prompt.Budget, moments: make([][][]moments, len(s.Kept))}
+	known := int32(len(s.history)) // positions below are those of rows that ran
+	for l := range s.Kept {
+		st.moments[l] = make([][]moments, len(s.Kept[l]))
+		for h, idx := range s.Kept[l] {
+			pos := s.Cache.Positions(l, h)
+			for i, j := range idx {
+				mean, spread := float64(s.Scores[l][h][j]), float64(s.spread[l][h][j])
+				seen := float64(known - pos[i])
+				if w := s.Prompt.Config.Window(l); w > 0 {
+					seen = min(seen, float64(w))
+				}
+				st.moments[l][h] = append(st.moments[l][h], moments{seen, mean * seen, (spread*spread + mean*mean) * seen})
+			}
+		}
+	}
+	return st
+}
+
+// moments of the attention that an entry has got.
+type moments struct{ rows, sum, squares float64 }
+
+func (m moments) mean() float64      { return m.sum / max(1, m.rows) }
+func (m moments) deviation() float64 { return deviation(m.mean(), m.squares/max(1, m.rows)) }
+
+type rocoState struct {
+	roco
+	budget  int
+	moments [][][]moments // [layer][kvHead][entry]
+}
+
+func (s *rocoState) Capture() model.Capture { return model.Capture{Windows: []int{1}} }
+
+func (s *rocoState) Step(o *model.Observation) ([][]int32, error) {
+	logs, width := o.Windows[0].Float64s(), o.Windows[0].Width()
+	heads := s.moments[o.Layer]
+	group := o.Windows[0].Dim0() / len(heads)
+	var keep [][]int32
+	for h := range heads {
+		n := o.Cache.Entries(o.Layer, h)
+		for len(heads[h]) < n {
+			heads[h] = append(heads[h], moments{})
+		}
+		for j := range heads[h] {
+			m := &heads[h][j]
+			var sum, squares float64
+			for g := h * group; g < (h+1)*group; g++ {
+				a := math.Exp(logs[g*width+j])
+				sum, squares = sum+a, squares+a*a
+			}
+			if math.IsInf(logs[h*group*width+j], -1) { // outside the window
+				continue
+			}
+			m.rows, m.sum, m.squares = m.rows+1, m.sum+sum/float64(group), m.squares+squares/float64(group)
+		}
+		if n <= s.budget {
+			continue
+		}
+		means, spread := make([]float32, n), make([]float32, n)
+		for j, m := range heads[h] {
+			means[j], spread[j] = float32(m.mean()), float32(m.deviation())
+		}
+		idx := s.SelectSpread(means, spread, s.budget)
+		for to, from := range idx {
+			heads[h][to] = heads[h][from]
+		}
+		heads[h] = heads[h][:len(idx)]
+		keep = append(keep, idx)
+	}
+	return keep, nil
+}
+
+// Carry implements Carrier: moments of both turns' rows together.
+func (s *rocoState) Carry(p Prompt, o *model.Observation, scores, spread [][]float32) {
+	for h, known := range s.moments[o.Layer] {
+		seen := rowsSeeing(p, o, h)
+		for j, m := range known {
+			rows, mean, deviates := float64(seen[j]), float64(scores[h][j]), float64(spread[h][j])
+			m = moments{m.rows + rows, m.sum + mean*rows, m.squares + (deviates*deviates+mean*mean)*rows}
+			scores[h][j], spread[h][j] = float32(m.mean()), float32(m.deviation())
+		}
+	}
+}

@@ -1,0 +1,314 @@
+package eviction
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"glimpse/model"
+)
+
+// Session is a conversation with an evicted cache: after a turn's prompt has run
+// and was evicted it is ready to decode the answer, and then for the next turn,
+// whose prompt is appended to what the policy kept.
+type Session struct {
+	Prompt Prompt // of the last turn
+	Cache  *model.Cache
+	Logits []float32 // of the prompt's last token
+	// Kept are, per layer and KV head, the indices of the entries that were kept of
+	// those before the eviction: in the first turn the prompt's, later those that the
+	// turns before have left and then the prompt's. Of a PoolKeeper, which evicts
+	// nothing, they are the pool.
+	Kept   [][][]int32
+	Scores [][][]float32 // [layer][kvHead][entry]; nil where the prompt fits the budget and nothing was scored
+	// Pool are the indices that decoding is restricted to, of a PoolKeeper; else nil.
+	Pool [][][]int32
+
+	// PrefillTime is the time to first token of the turn: the whole pass, with
+	// everything that the policy adds to it, eviction included.
+	PrefillTime time.Duration
+	// FullBytes is what the cache of the whole conversation up to the prompt's end
+	// would take, PeakBytes the most that the cache, and the copy that a draft is
+	// decoded on, held on the way.
+	FullBytes, PeakBytes int64
+	// Traffic is what the decoding steps of the last turn have read.
+	Traffic Traffic
+
+	runtime *Runtime
+	method  Method
+	second  SparseDecoder // of a composition
+	history []int32       // all tokens that were run
+	pending []int32       // the last generated token, which was not run
+	turns   int
+	ready   bool // a prompt has run and was not answered
+
+	spread     [][][]float32
+	budgets    []int       // of every layer, where they differ
+	thresholds [][]float64 // [layer][kvHead], of a Merger
+	decode     DecodeState
+	sparse     SparseState
+}
+
+// Traffic is memory traffic of the attention of decoding steps, in bytes over all
+// layers and heads: of the keys and values that the steps attend to, their own
+// included, and of what was read to choose them.
+type Traffic struct {
+	Steps      int
+	Bytes      int64 // in all
+	Estimation int64 // of them, to choose
+	Most       int64 // of any one step
+
+	step int64
+}
+
+// PerStep is the mean over steps, 0 before the first.
+func (t Traffic) PerStep() float64 { return float64(t.Bytes) / float64(max(1, t.Steps)) }
+
+// Plus is the traffic of both.
+func (t Traffic) Plus(other Traffic) Traffic {
+	return Traffic{
+		Steps: t.Steps + other.Steps, Bytes: t.Bytes + other.Bytes,
+		Estimation: t.Estimation + other.Estimation, Most: max(t.Most, other.Most),
+	}
+}
+
+func (t *Traffic) add(layer int, read, estimation int64) {
+	if layer == 0 {
+		t.Steps++
+		t.step = 0
+	}
+	t.step += read + estimation
+	t.Bytes += read + estimation
+	t.Estimation += estimation
+	t.Most = max(t.Most, t.step)
+}
+
+// NewSession begins a conversation under a policy with budget entries per KV head
+// and layer.
+func (rt *Runtime) NewSession(named *Named, budget int) (*Session, error) {
+	if err := CheckBudget(budget); err != nil {
+		return nil, err
+	}
+	m := rt.Runner.Model
+	if err := named.Fits(m); err != nil {
+		return nil, err
+	}
+	return &Session{
+		Prompt:  Prompt{Budget: budget, Config: &m.Config},
+		Cache:   m.NewCache(),
+		runtime: rt, method: named.Method, second: named.Second,
+	}, nil
+}
+
+// Prefill runs a prompt and evicts its cache to budget entries per KV head and
+// layer; a budget of the prompt's length or more keeps everything. response is
+// the true response, for a policy that may know it; where such a policy gets
+// none, the model's own greedy response of up to 64 tokens with the full cache is
+// generated first.
+func (rt *Runtime) Prefill(ctx context.Context, named *Named, tokens []int32, budget int, response []int32) (*Session, error) {
+	s, err := rt.NewSession(named, budget)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Turn(ctx, tokens, response); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Turn appends the prompt of one more turn and evicts, as Prefill does. The last
+// token that was generated comes first, since no step has run it. After an error
+// the session is unusable.
+func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
+	rt := s.runtime
+	if s.turns > 0 && len(tokens) == 0 {
+		return fmt.Errorf("turn: empty prompt, want at least 1 token")
+	}
+	tokens = slices.Concat(s.pending, tokens)
+	if _, ok := as[Responder](s.method); ok && response == nil {
+		var err error
+		if response, err = rt.ownResponse(ctx, slices.Concat(s.history, tokens)); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	s.Prompt.Tokens, s.Prompt.Response, s.Prompt.MaxNew = tokens, response, rt.MaxNew
+	s.Prompt.Entries = len(tokens) + s.mostEntries()
+	s.Prompt.From, s.Prompt.Draft = int(s.Cache.Next()), nil
+	s.FullBytes, s.PeakBytes, s.Traffic = 0, 0, Traffic{}
+	if spec, ok := as[Speculator](s.method); ok && s.Prompt.Entries > s.Prompt.Budget {
+		var err error
+		if s.Prompt.Draft, s.PeakBytes, err = rt.speculate(ctx, spec, slices.Concat(s.history, tokens)); err != nil {
+			return err
+		}
+	}
+	r := &request{method: s.method, prompt: firstStage(s.Prompt, s.second)}
+	r.carry, _ = s.decode.(Carrier)
+	drafter, _ := as[Drafter](s.method)
+	_, waits := s.method.(CrossLayerAllocator)
+	_, keepsAll := s.method.(PoolKeeper)
+	opt := model.PrefillOptions{Capture: merge([]*request{r}), Observe: func(o *model.Observation) error {
+		keep, err := r.observe(o)
+		if err != nil {
+			return err
+		}
+		s.FullBytes += s.Cache.LayerBytes(o.Layer)
+		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
+		if drafter != nil || waits || keepsAll { // more is to be seen of the full cache
+			return nil
+		}
+		return s.Cache.Retain(o.Layer, keep)
+	}}
+	var err error
+	if s.Logits, err = rt.Runner.Prefill(ctx, s.Cache, tokens, opt); err != nil {
+		return err
+	}
+	if s.turns > 0 {
+		s.FullBytes = int64(s.Cache.Next()) * int64(s.Cache.Layers()*s.Cache.KVHeads()) * s.Cache.PairBytes()
+	}
+	r.finish()
+	if drafter != nil && !r.idle() {
+		drafted, err := rt.draft(ctx, drafter, r, s.Cache, s.Logits)
+		if err != nil {
+			return err
+		}
+		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+drafted)
+	}
+	if (drafter != nil || waits) && !r.idle() {
+		if err := s.evict(r); err != nil {
+			return err
+		}
+	}
+	s.history = append(s.history, tokens...)
+	s.begin(r)
+	s.PrefillTime = time.Since(start)
+	return nil
+}
+
+// firstStage is the prompt as the first stage of a composition sees it.
+func firstStage(p Prompt, second SparseDecoder) Prompt {
+	if second != nil {
+		_, p.Budget = splitPrompt(p)
+	}
+	return p
+}
+
+func (s *Session) mostEntries() int {
+	most := 0
+	for l := range s.Cache.Layers() {
+		for h := range s.Cache.KVHeads() {
+			most = max(most, s.Cache.Entries(l, h))
+		}
+	}
+	return most
+}
+
+// evict keeps what was selected in all layers of the full cache.
+func (s *Session) evict(r *request) error {
+	merger, _ := s.method.(Merger)
+	s.thresholds = nil
+	for l, keep := range r.kept {
+		if merger != nil {
+			s.thresholds = append(s.thresholds, merger.Merge(s.Cache, l, keep))
+		}
+		if err := s.Cache.Retain(l, keep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin makes the session ready to decode.
+func (s *Session) begin(r *request) {
+	s.Kept, s.Scores, s.spread, s.budgets = r.kept, r.scores, r.spread, r.budgets
+	s.pending, s.ready = nil, true
+	s.turns++
+	if _, ok := s.method.(PoolKeeper); ok {
+		s.Pool = s.Kept
+	}
+	if d, ok := s.method.(DecodeEvicter); ok {
+		s.decode = d.StartDecode(s)
+	}
+	if d, ok := s.method.(SparseDecoder); ok {
+		s.sparse = d.StartSparse(s)
+	}
+	if s.second != nil {
+		s.sparse = s.second.StartSparse(s)
+	}
+}
+
+// Bytes is the memory that the session holds: the cache, and what a sparse policy
+// keeps beside it.
+func (s *Session) Bytes() int64 {
+	n := s.Cache.Bytes()
+	if s.sparse != nil {
+		n += s.sparse.Bytes()
+	}
+	return n
+}
+
+// Generate decodes the answer to the last prompt, evicting on the way where the
+// policy does and reading what it chooses. Every prompt can be answered once.
+func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (tokens []int32, ended bool, err error) {
+	if !s.ready {
+		return nil, false, fmt.Errorf("generate: the last prompt is answered already, want another turn first")
+	}
+	s.ready = false
+	if s.decode != nil {
+		opt.Capture = s.decode.Capture()
+	}
+	if s.sparse != nil {
+		opt.Sparse = s.chooseSparsely
+	}
+	opt.Observe = func(o *model.Observation) error {
+		if s.sparse == nil {
+			s.Traffic.add(o.Layer, s.seenBytes(o.Layer), 0)
+		}
+		if s.decode == nil {
+			return nil
+		}
+		keep, err := s.decode.Step(o)
+		if err != nil || keep == nil {
+			return err
+		}
+		return o.Cache.Retain(o.Layer, keep)
+	}
+	tokens, ended, err = s.runtime.Runner.Generate(ctx, s.Cache, s.Logits, opt)
+	if n := len(tokens); n > 0 {
+		ran := n - 1
+		if ended {
+			ran = n
+		}
+		s.history = append(s.history, tokens[:ran]...)
+		s.pending = slices.Clone(tokens[ran:])
+	}
+	return tokens, ended, err
+}
+
+// chooseSparsely lets the policy choose and counts what is read.
+func (s *Session) chooseSparsely(step *model.SparseStep) error {
+	estimation, err := s.sparse.Select(step)
+	if err != nil {
+		return err
+	}
+	read := s.seenBytes(step.Layer)
+	if step.Entries != nil {
+		read = 0
+		for _, idx := range step.Entries {
+			read += int64(len(idx)) * s.Cache.PairBytes()
+		}
+	}
+	s.Traffic.add(step.Layer, read, estimation)
+	return nil
+}
+
+// seenBytes are the keys and values of a layer that its last token sees.
+func (s *Session) seenBytes(layer int) int64 {
+	n := 0
+	for h := range s.Cache.KVHeads() {
+		pos := s.Cache.Positions(layer, h)
+		n += s.Cache.Seen(layer, h, pos[len(pos)-1], s.Prompt.Config.Window(layer))
+	}
+	return int64(n) * s.Cache.PairBytes()
+}

@@ -1,0 +1,53 @@
+package eviction
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Staged makes one policy of two, as rocketkv is of snapkv and hsa: first, which
+// must evict only the prompt, keeps as much of it as rocketkv's adaptive split says
+// (rocketkv.txt §3.6), and second, which must evict nothing, reads as much as the
+// budget of what that leaves. It is called "first:second".
+func Staged(first, second *Named) (*Named, error) {
+	name := first.Name + ":" + second.Name
+	_, evicts := first.Method.(DecodeEvicter)
+	_, sparse := first.Method.(SparseDecoder)
+	if evicts || sparse || first.Second != nil {
+		return nil, fmt.Errorf("policy %s: %s goes on while decoding, want a first stage that evicts the prompt only", name, first.Name)
+	}
+	decoder, ok := second.Method.(SparseDecoder)
+	if !ok || second.Policy.Kind != "decode" {
+		return nil, fmt.Errorf("policy %s: second stage %s, want a sparse policy of kind decode", name, second.Name)
+	}
+	out := *first
+	out.Name, out.Second = name, decoder
+	out.Policy.Kind = "prefill + decode"
+	return &out, nil
+}
+
+// LookupPolicy finds a policy by name; of a composition "first:second" it is the
+// first, which says what else the composition needs.
+func LookupPolicy(name string) (Policy, error) {
+	first, second, staged := strings.Cut(name, ":")
+	if staged {
+		if _, err := Policies.Lookup(second); err != nil {
+			return Policy{}, err
+		}
+	}
+	return Policies.Lookup(first)
+}
+
+// newStaged makes a composition by name.
+func newStaged(name string, seed uint64, overrides Overrides, r Resources) (*Named, error) {
+	a, b, _ := strings.Cut(name, ":")
+	first, err := NewWith(a, seed, overrides, r)
+	if err != nil {
+		return nil, err
+	}
+	second, err := New(b, seed, overrides, nil)
+	if err != nil {
+		return nil, err
+	}
+	return Staged(first, second)
+}

@@ -1,0 +1,94 @@
+package model
+
+import (
+	"context"
+	"fmt"
+
+	"glimpse/internal/parallel"
+	"glimpse/kernels"
+)
+
+// StepBatch runs one token of each of several sequences, which extend their own
+// caches, and returns their logits [sequences][vocab]. The weights are read once for
+// all of them, which is most of the cost of decoding; attention runs side by side.
+//
+// A sequence's logits do not depend on what else is in the batch, but may differ in
+// their last bits from those of Step or of a batch of another size: kernels round
+// differently for other numbers of rows. A batch is therefore filled up to rows, so
+// that what a sequence says does not depend on how many others are still going.
+func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) ([][]float32, error) {
+	m := r.Model
+	if len(caches) == 0 || len(tokens) != len(caches) {
+		return nil, fmt.Errorf("decode: %d tokens for %d sequences, want one for each of at least one", len(tokens), len(caches))
+	}
+	for i, cache := range caches {
+		if err := m.checkTokens(cache, tokens[i:i+1]); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r.arena.Release(nil)
+	defer r.arena.Release(nil)
+	c, b, n := &m.Config, m.Backend, len(caches)
+	rows = max(rows, n)
+	pos, ids := make([]int32, rows), make([]int32, rows)
+	copy(ids, tokens)
+	for i, cache := range caches {
+		pos[i] = cache.next
+	}
+	x := r.alloc(rows, c.Hidden)
+	b.Gather(x, m.Network.Embedding, ids)
+	for l := range c.Layers {
+		mark := r.arena.Mark()
+		h := r.norm(x, m.Network.Layers[l].AttentionNorm)
+		q, k, v := r.query(l, h, pos, noLowRank), r.key(l, h, pos, noLowRank), r.value(l, h, noLowRank)
+		out := r.alloc(rows, c.Heads*c.HeadDim)
+		if rows > n {
+			b.Fill(out.Rows(n, rows), 0)
+		}
+		parallel.For(n, func(i int) {
+			caches[i].append(l, k.Rows(i, i+1), v.Rows(i, i+1), pos[i:i+1])
+			b.Attention(out.Rows(i, i+1), nil, r.attend(caches[i], l, q.Rows(i, i+1), pos[i:i+1]))
+		})
+		r.finish(l, x, h, out, noLowRank)
+		r.arena.Release(mark)
+	}
+	for _, cache := range caches {
+		cache.next++
+	}
+	return r.logitsOf(x, n)
+}
+
+// logitsOf applies the final norm and the head to x, and returns the first n rows.
+func (r *Runner) logitsOf(x *kernels.Tensor, n int) ([][]float32, error) {
+	m := r.Model
+	h, y := r.norm(x, m.Network.FinalNorm), r.alloc(x.Dim0(), m.Config.Vocab)
+	m.Backend.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
+	all := y.Rows(0, n).Float32s()
+	out := make([][]float32, n)
+	for i := range out {
+		out[i] = all[i*m.Config.Vocab:][:m.Config.Vocab]
+		for _, v := range out[i] {
+			if v-v != 0 { // NaN or infinite
+				return nil, m.ExplainNonFinite()
+			}
+		}
+	}
+	return out, nil
+}
+
+// Sampler draws the tokens of one sequence.
+type Sampler struct{ s *sampler }
+
+// NewSampler validates the settings.
+func NewSampler(s Sampling) (*Sampler, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	return &Sampler{newSampler(s)}, nil
+}
+
+// Next draws a token. Equal logits: the lower id comes first.
+func (s *Sampler) Next(logits []float32) int32 { return s.s.next(logits) }

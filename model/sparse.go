@@ -1,0 +1,109 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"glimpse/kernels"
+)
+
+// SparseStep is a decoding step in one layer before its attention is computed.
+// Who gets it chooses the entries that the step attends to; only those are read.
+type SparseStep struct {
+	Layer   int
+	Cache   *Cache          // the step's own pairs are the last entries
+	Queries *kernels.Tensor // [1, heads, headDim], rotated
+	// First is, per KV head, the first entry that the step sees: more than 0 where
+	// the layer has a sliding window.
+	First []int
+
+	// Entries are the ascending indices to attend to, per KV head, at least one each;
+	// nil attends to everything.
+	Entries [][]int32
+	// After, where it is set, may change the attention's output [1, heads·headDim].
+	After func(out *kernels.Tensor)
+
+	runner *Runner
+	attend *kernels.Attend
+}
+
+// Scores are the logarithms of the attention probabilities [heads, entries] of the
+// step with nothing left out, as in an Observation. They read every key.
+func (s *SparseStep) Scores() *kernels.Tensor { return s.runner.observe(s.attend, s.runner.arena) }
+
+// Key and Value are the step's own pair of a KV head.
+func (s *SparseStep) Key(head int) []float32   { return lastRow(s.attend.Past[head].K).Float32s() }
+func (s *SparseStep) Value(head int) []float64 { return lastRow(s.attend.Past[head].V).Float64s() }
+
+func lastRow(t *kernels.Tensor) *kernels.Tensor { return t.Rows(t.Dim0()-1, t.Dim0()) }
+
+// SparseAttention chooses what a decoding step attends to.
+type SparseAttention func(s *SparseStep) error
+
+// restrict lets a choose its entries and gathers them: the result has its own
+// copies of the chosen pairs and no others.
+func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *kernels.Attend) (*kernels.Attend, func(out *kernels.Tensor), error) {
+	if choose == nil {
+		return a, nil, nil
+	}
+	if a.Rows() != 1 {
+		return nil, nil, fmt.Errorf("sparse attention of %d rows, want a decoding step of 1", a.Rows())
+	}
+	s := &SparseStep{Layer: layer, Cache: cache, Queries: a.Q, First: make([]int, len(a.Past)), runner: r, attend: a}
+	for h, kv := range a.Past {
+		s.First[h] = firstSeen(kv.Positions, a.Positions[0], a.Window)
+	}
+	if err := choose(s); err != nil {
+		return nil, nil, fmt.Errorf("layer %d: %w", layer, err)
+	}
+	if s.Entries == nil {
+		return a, s.After, nil
+	}
+	if len(s.Entries) != len(a.Past) {
+		return nil, nil, fmt.Errorf("sparse attention in layer %d: entries of %d KV heads, want %d", layer, len(s.Entries), len(a.Past))
+	}
+	part := *a
+	part.Past = make([]kernels.KV, len(a.Past))
+	b, dim := r.Model.Backend, r.Model.Config.HeadDim
+	for h, idx := range s.Entries {
+		from := a.Past[h]
+		if err := checkAscending(idx, from.Entries()); err != nil {
+			return nil, nil, fmt.Errorf("sparse attention in layer %d head %d: %w", layer, h, err)
+		}
+		if len(idx) == 0 || int(idx[len(idx)-1]) < s.First[h] {
+			return nil, nil, fmt.Errorf("sparse attention in layer %d head %d: none of %d entries is seen", layer, h, len(idx))
+		}
+		kv := kernels.KV{K: r.alloc(len(idx), dim), V: r.alloc(len(idx), dim)}
+		b.Gather(kv.K, from.K, idx)
+		b.Gather(kv.V, from.V, idx)
+		if a.Window > 0 {
+			kv.Positions = make([]int32, len(idx))
+			for i, j := range idx {
+				kv.Positions[i] = from.Positions[j]
+			}
+		}
+		part.Past[h] = kv
+	}
+	return &part, s.After, nil
+}
+
+// firstSeen is the index of the first of ascending positions that a row at
+// position pos sees; 0 without a window.
+func firstSeen(positions []int32, pos int32, window int) int {
+	if window <= 0 {
+		return 0
+	}
+	first, _ := slices.BinarySearch(positions, pos-int32(window)+1)
+	return first
+}
+
+func checkAscending(idx []int32, n int) error {
+	last := int32(-1)
+	for _, j := range idx {
+		if j <= last || int(j) >= n {
+			return fmt.Errorf("index %d after %d, want ascending below %d", j, last, n)
+		}
+		last = j
+	}
+	return nil
+}

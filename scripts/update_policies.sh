@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Measures every policy side by side on the built-in model and writes docs/policies.md,
+# and puts the table of policies into README.md; both between the lines
+# "<!-- NAME -->" and "<!-- end of NAME -->", so that what people wrote around them
+# stays.
+#
+#   ./scripts/update_policies.sh [--table] [--samples N]
+#
+# --table    only the table of policies in README.md, which takes a second
+# --samples  prompts per task (32)
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+samples=32 measure=yes
+while [ $# -gt 0 ]; do
+  case $1 in
+    --table) measure=no ;;
+    --samples) samples=${2:?--samples: want a number}; shift ;;
+    *) die "unknown argument $1" ;;
+  esac
+  shift
+done
+scripts/setup.sh
+go build -o bin/ ./cmd/evict
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# replace puts standard input between the markers of a section.
+replace() { # FILE NAME
+  { echo "<!-- $2 -->"; echo; cat; echo; echo "<!-- end of $2 -->"; } >"$work/section"
+  awk -v section="$work/section" -v name="$2" '
+    $0 == "<!-- " name " -->" { while ((getline line < section) > 0) print line; inside = 1; found++ }
+    !inside
+    $0 == "<!-- end of " name " -->" { inside = 0 }
+    END { exit found == 1 && !inside ? 0 : 1 }
+  ' "$1" >"$work/new" || die "$1: want one section between '<!-- $2 -->' and '<!-- end of $2 -->'"
+  cat "$work/new" >"$1"
+}
+
+./bin/evict policies --markdown | replace README.md policies
+[ $measure = yes ] || exit 0
+
+# For speckv: the model itself as an ideal draft, and a cut of it as a poor one.
+# The default tasks, and two turns.
+command=(evict eval --policy all --task ask1,ask4,chain,copy,marks,q_copy,q_marks,q_single,single,turns
+  --budget "32,64,96,128" --tokens 512 --samples "$samples" --seed 1
+  --draft self --draft two-layers=layers:2)
+[ -f docs/policies.md ] || die "docs/policies.md is missing"
+SECONDS=0
+"$root/bin/${command[0]}" "${command[@]:1}" --table-out "$work/table.md" --json-out "$work/results.json" >/dev/null
+{
+  echo "Measured on $(date -u +%Y-%m-%d) on $(nproc) cores of $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1 | grep . || uname -m), commit $(git describe --always --dirty), in $(duration $SECONDS):"
+  echo
+  echo "<!-- not run: it takes $(duration $SECONDS) -->"
+  echo '```sh'
+  echo "./bin/${command[*]}"
+  echo '```'
+  echo
+  cat "$work/table.md"
+} | replace docs/policies.md measured
