@@ -209,7 +209,9 @@ func TestMix(t *testing.T) {
 func TestShard(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pairs")
 	h := datasets.PairHeader{Model: "m", WeightsSHA256: strings.Repeat("0a", 32), Sampling: datasets.Sampling{TopP: 1, MaxNewTokens: 4}, Shard: 1, Shards: 3, Data: "here"}
-	pair := func(id string) datasets.Pair { return datasets.Pair{ID: id, PromptIDs: []int32{1}, ResponseIDs: []int32{2}} }
+	pair := func(id string) datasets.Pair {
+		return datasets.Pair{ID: id, PromptIDs: []int32{1}, ResponseIDs: []int32{2}}
+	}
 	s, err := datasets.OpenShard(dir, h)
 	if err != nil {
 		t.Fatal(err)
