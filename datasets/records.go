@@ -288,7 +288,7 @@ func parseRecord(raw []byte, name string, at int) (Prompt, error) {
 // parquetRecords reads a Parquet file row by row.
 type parquetRecords struct {
 	file *os.File
-	rows *parquet.Reader
+	rows *parquet.GenericReader[any]
 	path string
 	name string
 	row  int
@@ -316,7 +316,7 @@ func openParquet(path, name string) (r Records, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: not a Parquet file: %w", path, err)
 	}
-	return &parquetRecords{file: f, rows: parquet.NewReader(file), path: path, name: name}, nil
+	return &parquetRecords{file: f, rows: parquet.NewGenericReader[any](file, file.Schema()), path: path, name: name}, nil
 }
 
 func (r *parquetRecords) Next() (p Prompt, err error) {
@@ -325,15 +325,20 @@ func (r *parquetRecords) Next() (p Prompt, err error) {
 			err = fmt.Errorf("%s: row %d: %v", r.path, r.row, x)
 		}
 	}()
-	row := make(map[string]any)
-	if err := r.rows.Read(&row); err != nil {
+	next := make([]any, 1)
+	n, err := r.rows.Read(next)
+	if n == 0 {
 		switch {
-		case !errors.Is(err, io.EOF):
+		case err != nil && !errors.Is(err, io.EOF):
 			return Prompt{}, fmt.Errorf("%s: row %d: %w", r.path, r.row, err)
 		case r.row == 0:
 			return Prompt{}, fmt.Errorf("%s: %w", r.path, ErrEmpty)
 		}
 		return Prompt{}, io.EOF
+	}
+	row, ok := next[0].(map[string]any)
+	if !ok {
+		return Prompt{}, fmt.Errorf("%s: row %d: got a %T, want columns by name", r.path, r.row, next[0])
 	}
 	for name, value := range row { // columns that are null in this row are not there
 		if row[name] = plain(value); row[name] == nil {
