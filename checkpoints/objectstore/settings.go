@@ -44,7 +44,8 @@ func (s *Settings) Bind(f *pflag.FlagSet) {
 }
 
 const (
-	// The last attempt comes about two minutes after the first.
+	// The last attempt comes about two minutes after the first. AWS_MAX_ATTEMPTS sets
+	// another number.
 	maxAttempts = 10
 	firstPause  = 300 * time.Millisecond
 	maxPause    = 20 * time.Second
@@ -65,11 +66,16 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 			return nil, fmt.Errorf("endpoint: got %q, want an address such as https://s3.example.org", s.Endpoint)
 		}
 	}
+	// A retryer of our own keeps the SDK from reading AWS_MAX_ATTEMPTS.
+	env, err := config.NewEnvConfig()
+	if err != nil {
+		return nil, err
+	}
 	b := &bucket{
 		name:     name,
 		partSize: cmp.Or(s.partSize, defaultPartSize),
 		pause:    cmp.Or(s.pause, firstPause),
-		attempts: cmp.Or(s.attempts, maxAttempts),
+		attempts: cmp.Or(s.attempts, env.RetryMaxAttempts, maxAttempts),
 	}
 	options := []func(*config.LoadOptions) error{
 		config.WithRetryer(func() aws.Retryer {
