@@ -409,7 +409,6 @@ expect 75 "Ctrl-C in training with a checkpoint" "stopped by a signal|--resume g
 stop "Ctrl-C in generating" INT train generate --samples 1000000 --out x.jsonl
 stop "Ctrl-C in an evaluation" INT evict eval --samples 1000000 --json-out x.json --plot x.png
 
-stop "Ctrl-C in training with a checkpoint" INT train judgeq --steps 1000000 --batch 1 --out x --checkpoint x.state
 limited=(train judgeq --batch 1 --validate 0 --out x --checkpoint)
 "${limited[@]}" "$given/good.state" --steps 2 --out "$given/good" >/dev/null 2>&1
 refuse "checkpoint that is there already" "good.state|--resume" "${limited[@]}" "$given/good.state" --steps 2
