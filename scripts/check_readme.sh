@@ -31,6 +31,7 @@ try() { # NAME SCRIPT
     printf 'FAIL  %s\n' "$1"
     printf '%s\n' "$2" | sed 's/^/        $ /'
     tail -n 12 "$work/output" | sed 's/^/        /'
+    if [ -e s3/pid ]; then scripts/s3_server.sh stop "$PWD/s3" || true; fi
   fi
 }
 
@@ -46,7 +47,11 @@ blocks() { # FILE
   ' "$1"
 }
 
+clean() { find . -mindepth 1 -maxdepth 1 ! -type l "$@" -exec rm -rf {} +; }
+
+# The blocks of one document build on each other, and stand alone otherwise.
 for document in README.md $(cd "$root" && ls docs/*.md 2>/dev/null); do
+  clean
   all=$(blocks "$root/$document")
   for start in $(printf '%s\n' "$all" | cut -d: -f1 | sort -nu); do
     try "$document:$start" "$(printf '%s\n' "$all" | sed -n "s/^$start://p")"
@@ -74,7 +79,7 @@ for binary in train evict; do
       esac
       [ -z "${seen[$line]:-}" ] || continue
       seen[$line]=yes
-      find . -mindepth 1 -maxdepth 1 ! -type l ! -name pairs.jsonl -exec rm -rf {} +
+      clean ! -name pairs.jsonl
       try "$binary ${command:+$command }--help: $line" "$line"
     done < <(examples $binary "$command")
   done
