@@ -91,7 +91,8 @@ func (a *Attend) visibleOwn(r int) (from, to int) {
 // adapters' backward pass and of the optimiser. Operations read and write the
 // backend's own tensors; activations have type Compute, the weights of matrix
 // products and embedding tables F32, BF16, F16 or Compute, all other operands
-// type Compute.
+// type Compute. A product with bfloat16 weights may round its other operand to
+// bfloat16; sums are always of type Compute.
 // Outputs must not overlap inputs unless an operation says so.
 //
 // Operations panic on shapes that do not fit, which is a programmer's error;
