@@ -45,6 +45,17 @@ type Attend struct {
 	// sees only the pairs at its own position and at the Window−1 positions before it.
 	Window    int
 	Positions []int32 // of the rows and of K and V, ascending; needed with a window
+
+	// Kept is memory for a device to keep what it computed in ObserveAttention and
+	// would compute again in AttentionGrad. Nil keeps nothing.
+	Kept *Kept
+}
+
+// Kept is what ObserveAttention leaves for AttentionGrad of the same Attend: the
+// memory is reused from call to call, its contents are the device's own business.
+type Kept struct {
+	logits []float32 // per KV head [rows·group, entries], less the row's lse
+	valid  bool
 }
 
 // Rows, Heads, KVHeads, HeadDim and Group (query heads per KV head) read the
