@@ -21,12 +21,12 @@ type observed struct {
 }
 
 // attend runs attention of the rows on the sample's prompt and themselves.
-func (g *Graph) attend(s *Sample, layer int, h Heads, q, k, v, out *kernels.Tensor) *observed {
+func (g *Graph) attend(s *Sample, layer int, h Heads, kept *kernels.Kept, q, k, v, out *kernels.Tensor) *observed {
 	b, rows := g.engine.backend, q.Dim0()
 	a := &kernels.Attend{
 		Q: q.Reshape(rows, h.Query, h.Dim), K: k.Reshape(rows, h.KV, h.Dim),
 		Past: s.Past[layer], Scale: 1 / math.Sqrt(float64(h.Dim)),
-		Window: h.Window, Positions: s.Positions,
+		Window: h.Window, Positions: s.Positions, Kept: kept,
 	}
 	if v != nil {
 		a.V = v.Reshape(rows, h.KV, h.Dim)
@@ -53,11 +53,12 @@ func (g *Graph) Attention(q, k, v Node, s *Sample, layer int, h Heads) (out, sco
 		return Node{}, Node{}
 	}
 	var dScores *G.Node
+	kept := new(kernels.Kept)
 	shape := q.n.Shape()
 	out = g.add(op{name: "attention", out: shape, diff: []bool{true, true, true},
 		forward: func(in []*value) (*value, error) {
 			y := e.alloc(shape...)
-			y.saved = g.attend(s, layer, h, in[0].t, in[1].t, in[2].t, y.t)
+			y.saved = g.attend(s, layer, h, kept, in[0].t, in[1].t, in[2].t, y.t)
 			return y, nil
 		},
 		backward: func(in G.Nodes, outNode, grad *G.Node) (G.Nodes, error) {
@@ -100,10 +101,10 @@ func (g *Graph) Attention(q, k, v Node, s *Sample, layer int, h Heads) (out, sco
 // Scores is Attention without its output, for the last layer, whose values reach
 // no score.
 func (g *Graph) Scores(q, k Node, s *Sample, layer int, h Heads) Node {
-	e, b := g.engine, g.engine.backend
+	e, b, kept := g.engine, g.engine.backend, new(kernels.Kept)
 	return g.add(op{name: "scoresOnly", out: tensor.Shape{h.Query, 1}, diff: []bool{true, true},
 		forward: func(in []*value) (*value, error) {
-			o := g.attend(s, layer, h, in[0].t, in[1].t, nil, nil)
+			o := g.attend(s, layer, h, kept, in[0].t, in[1].t, nil, nil)
 			o.scores.saved = o
 			return o.scores, nil
 		},

@@ -206,6 +206,15 @@ func attentionCases() []conformance {
 				a := s.attend(d, rng)
 				dOut, dScore := s.gradients(d, rng, v.out, v.logScore)
 				return s.grad(d, a, dOut, dScore)
+			}}, conformance{op: "AttentionGrad", name: s.name + ", " + v.name + ", kept", tol: max(s.tol, 3e-5), run: func(d device, rng *rand.Rand) []output {
+				a := s.attend(d, rng)
+				dOut, dScore := s.gradients(d, rng, v.out, v.logScore)
+				a.Kept = new(kernels.Kept)
+				for range 2 { // its memory is used again
+					lse, scores := d.garbage(s.heads, s.rows), d.garbage(s.heads, slices.Max(s.entries)+s.extraWidth)
+					d.b.ObserveAttention(d.garbage(s.rows, s.heads*s.dim), lse, scores, a)
+				}
+				return s.grad(d, a, dOut, dScore)
 			}})
 		}
 	}

@@ -45,6 +45,17 @@ type Attend struct {
 	// sees only the pairs at its own position and at the Window−1 positions before it.
 	Window    int
 	Positions []int32 // of the rows and of K and V, ascending; needed with a window
+
+	// Kept is memory for a device to keep what it computed in ObserveAttention and
+	// would compute again in AttentionGrad. Nil keeps nothing.
+	Kept *Kept
+}
+
+// Kept is what ObserveAttention leaves for AttentionGrad of the same Attend: the
+// memory is reused from call to call, its contents are the device's own business.
+type Kept struct {
+	logits []float32 // per KV head [rows·group, entries], less the row's lse
+	valid  bool
 }
 
 // Rows, Heads, KVHeads, HeadDim and Group (query heads per KV head) read the
@@ -91,7 +102,8 @@ func (a *Attend) visibleOwn(r int) (from, to int) {
 // adapters' backward pass and of the optimiser. Operations read and write the
 // backend's own tensors; activations have type Compute, the weights of matrix
 // products and embedding tables F32, BF16, F16 or Compute, all other operands
-// type Compute.
+// type Compute. A product with bfloat16 weights may round its other operand to
+// bfloat16; sums are always of type Compute.
 // Outputs must not overlap inputs unless an operation says so.
 //
 // Operations panic on shapes that do not fit, which is a programmer's error;

@@ -12,7 +12,9 @@ func init() {
 	Backends.Add("cpu", func() (Backend, error) { return &cpu{}, nil })
 }
 
-// cpu computes in float32 on all cores.
+// cpu computes in float32 on all cores. Where the processor multiplies pairs of
+// bfloat16 (simd.RoundsBF16), products of more than 8 rows with large bfloat16 weights
+// round the rows to bfloat16 first, as everybody runs models that are stored so.
 type cpu struct{ scratch sync.Pool }
 
 func (b *cpu) Name() string                        { return "cpu" }
@@ -75,6 +77,10 @@ func tasks(n, work int, f func(i int)) {
 	parallel.For(n, f)
 }
 
+// roundedWeights is the number of elements from which on a bfloat16 weight is large.
+// Models of smaller ones, which are fast anyway, compute in float32 throughout.
+const roundedWeights = 1 << 20
+
 func (b *cpu) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	checkLinear(y, x, w, bias)
 	m, k, n := x.Dim0(), x.Width(), w.Dim0()
@@ -83,7 +89,11 @@ func (b *cpu) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	case F32:
 		simd.GemmNT(m, n, k, al, X, k, w.F32(), k, be, Y, n)
 	case BF16:
-		simd.GemmNTBF16(m, n, k, al, X, k, w.U16(), k, be, Y, n)
+		gemm := simd.GemmNTBF16
+		if w.Len() >= roundedWeights {
+			gemm = simd.GemmNTBF16Rounded
+		}
+		gemm(m, n, k, al, X, k, w.U16(), k, be, Y, n)
 	case F16:
 		simd.GemmNTF16(m, n, k, al, X, k, w.U16(), k, be, Y, n)
 	default:
@@ -104,7 +114,11 @@ func (b *cpu) MatMul(c, a, w *Tensor, alpha, beta float64) {
 	case F32:
 		simd.GemmNN(m, n, k, al, A, k, w.F32(), n, be, C, n)
 	case BF16:
-		simd.GemmNNBF16(m, n, k, al, A, k, w.U16(), n, be, C, n)
+		gemm := simd.GemmNNBF16
+		if w.Len() >= roundedWeights {
+			gemm = simd.GemmNNBF16Rounded
+		}
+		gemm(m, n, k, al, A, k, w.U16(), n, be, C, n)
 	case F16:
 		simd.GemmNNF16(m, n, k, al, A, k, w.U16(), n, be, C, n)
 	default:

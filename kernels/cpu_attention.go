@@ -248,7 +248,10 @@ func (b *cpu) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, d
 			dP, dPOwn := s.take(queries*n), s.take(queries*rows)
 			shares, shift, own := s.take(n), s.take(n), s.take(rows*dim)
 			stack(q, a.Q.F32(), a, g, 0, rows, float32(a.Scale))
-			simd.GemmNT(queries, n, dim, 1, q, dim, K, dim, 0, dS, n)
+			kept := a.Kept.of(a, g)
+			if kept == nil {
+				simd.GemmNT(queries, n, dim, 1, q, dim, K, dim, 0, dS, n)
+			}
 			simd.GemmNT(queries, rows, dim, 1, q, dim, KOwn, kvHeads*dim, 0, dSOwn, rows)
 			if dOut != nil {
 				stack(dO, dOut.F32(), a, g, 0, rows, 1)
@@ -261,19 +264,23 @@ func (b *cpu) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, d
 				from, _ := a.visible(g, r) // the own pairs are given: rows see all that follows
 				fromOwn, toOwn := a.visibleOwn(r)
 				z := lse.F32()[h*rows+r]
+				logits, less := p, z // logits − less is the logarithm of a probability
+				if kept != nil {
+					logits, less = kept[i*n:][:n], 0
+				}
 				// The part through the scores: L' = logit − lse has the gradient
 				// dLogScore · exp(L' − logScore) / rows.
 				var total float32
 				if dLogScore != nil {
 					w := logScore.Width()
 					copy(shift, logScore.F32()[h*w:][:n])
-					simd.AddScalar(z, shift)
+					simd.AddScalar(less, shift)
 					clear(shares)
-					simd.AddExpSub(shares[from:], p[from:], shift[from:])
+					simd.AddExpSub(shares[from:], logits[from:], shift[from:])
 					simd.Mul(shares, shares, scale[h*w:][:n])
 					total = simd.Sum(shares)
 				}
-				simd.ExpSum(p[from:], p[from:], z)
+				simd.ExpSum(p[from:], logits[from:], less)
 				clear(p[:from])
 				simd.ExpSum(pOwn[fromOwn:toOwn], pOwn[fromOwn:toOwn], z)
 				clear(pOwn[:fromOwn])

@@ -15,6 +15,9 @@ func (b *cpu) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 	for _, kv := range a.Past {
 		entries = max(entries, kv.Entries())
 	}
+	if a.Kept != nil {
+		a.Kept.valid = false
+	}
 	if a.Rows()*a.Group()*entries > fusedLogits {
 		b.Attention(out, lse, a)
 		b.ObservedScores(logScore, lse, a)
@@ -23,6 +26,9 @@ func (b *cpu) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 	checkAttention(out, lse, a)
 	checkObservedScores(logScore, lse, a)
 	queries := a.Rows() * a.Group()
+	if a.Kept != nil {
+		a.Kept.keep(a)
+	}
 	tasks(a.KVHeads(), 4*queries*(entries+a.Rows())*a.HeadDim(), func(g int) {
 		b.with(queries*(2*a.HeadDim()+2*entries+a.Rows()+1)+2*entries, func(s *buffer) {
 			observeHead(out, lse, logScore, a, g, s)
@@ -34,7 +40,11 @@ func (b *cpu) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 func observeHead(out, lse, logScore *Tensor, a *Attend, g int, s *buffer) {
 	group, dim, rows, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.KVHeads()
 	queries, n := rows*group, a.Past[g].Entries()
-	q, logits, p, own := s.take(queries*dim), s.take(queries*n), s.take(queries*n), s.take(queries*rows)
+	q, p, own := s.take(queries*dim), s.take(queries*n), s.take(queries*rows)
+	logits := a.Kept.of(a, g)
+	if logits == nil {
+		logits = s.take(queries * n)
+	}
 	inverse := s.take(queries) // of the softmax sums
 	stack(q, a.Q.F32(), a, g, 0, rows, float32(a.Scale))
 	simd.GemmNT(queries, n, dim, 1, q, dim, a.Past[g].K.F32(), dim, 0, logits, n)
@@ -86,4 +96,28 @@ func observeHead(out, lse, logScore *Tensor, a *Attend, g int, s *buffer) {
 		simd.Add(dst, dst, top)
 		simd.AddScalar(-logRows, dst)
 	}
+}
+
+// keep makes room for the logits of all heads.
+func (k *Kept) keep(a *Attend) {
+	n := 0
+	for _, kv := range a.Past {
+		n += a.Rows() * a.Group() * kv.Entries()
+	}
+	if n > len(k.logits) {
+		k.logits = make([]float32, n)
+	}
+	k.valid = true
+}
+
+// of is the part of KV head g, or nil where nothing is kept.
+func (k *Kept) of(a *Attend, g int) []float32 {
+	if k == nil || !k.valid {
+		return nil
+	}
+	queries, from := a.Rows()*a.Group(), 0
+	for _, kv := range a.Past[:g] {
+		from += queries * kv.Entries()
+	}
+	return k.logits[from : from+queries*a.Past[g].Entries()]
 }

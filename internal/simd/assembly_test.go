@@ -23,7 +23,7 @@ func TestAVX2NeedsNoAVX512(t *testing.T) {
 				name, _, _ = strings.Cut(rest, "(")
 				functions++
 			}
-			if strings.HasPrefix(line, "\t") && !strings.HasSuffix(name, "AVX512") && beyond.MatchString(line) {
+			if strings.HasPrefix(line, "\t") && !strings.Contains(name, "AVX512") && beyond.MatchString(line) {
 				t.Errorf("%s:%d: %s:%s", file, i+1, name, line)
 			}
 		}

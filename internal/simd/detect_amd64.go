@@ -2,13 +2,20 @@ package simd
 
 import "golang.org/x/sys/cpu"
 
-// The instruction sets that kernels exist for, besides portable, worst first.
+// The instruction sets that kernels exist for, besides portable, worst first. The last
+// one differs from the one before in products of bfloat16 pairs only.
 const (
-	avx2   = 1
-	avx512 = 2
+	avx2       = 1
+	avx512     = 2
+	avx512bf16 = 3
 )
 
-var levelNames = [...]string{"portable", "avx2", "avx512"}
+var levelNames = [...]string{"portable", "avx2", "avx512", "avx512bf16"}
+
+// kernelLevel is the level whose kernels a level uses where it has no own ones.
+func kernelLevel(l int) int { return min(l, avx512) }
+
+func hasPairs(l int) bool { return l == avx512bf16 }
 
 func detect() int {
 	x := &cpu.X86
@@ -18,6 +25,8 @@ func detect() int {
 		return portable
 	case !x.HasAVX512F || !x.HasAVX512BW || !x.HasAVX512DQ || !x.HasAVX512VL:
 		return avx2
+	case !x.HasAVX512BF16:
+		return avx512
 	}
-	return avx512
+	return avx512bf16
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"glimpse/internal/parallel"
@@ -39,6 +40,8 @@ var gemmKinds = func() []gemmKind {
 		{"NNBF16", false, false, bf16, half(GemmNNBF16)},
 		{"NNF16", false, false, f16, half(GemmNNF16)},
 		{"TN", false, true, f32, wide(GemmTN)},
+		{"NTBF16Rounded", true, false, bf16, half(GemmNTBF16Rounded)},
+		{"NNBF16Rounded", false, false, bf16, half(GemmNNBF16Rounded)},
 	}
 }()
 
@@ -80,6 +83,11 @@ func newGemmCase(kind gemmKind, m, n, k int, r *rand.Rand) *gemmCase {
 		return x
 	}
 	g.a, g.b, g.c = fill(aRows, aCols, g.lda), fill(bRows, bCols, g.ldb), fill(m, n, g.ldc)
+	if strings.HasSuffix(kind.name, "Rounded") { // nothing is left to round
+		for i, x := range g.a {
+			g.a[i] = math.Float32frombits(math.Float32bits(x) &^ 0xffff)
+		}
+	}
 	switch kind.s {
 	case bf16:
 		g.h = make([]uint16, len(g.b))
@@ -303,4 +311,40 @@ func TestGemmPanics(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) { mustPanic(t, c.want, c.run) })
 	}
+}
+
+// TestGemmRounds: what a Rounded product rounds, and how: to nearest, ties to even.
+func TestGemmRounds(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		const m, n, k = 20, 40, 600
+		r := newRand(5)
+		a, h := normal(r, m*k), make([]uint16, n*k)
+		NarrowBF16(h, normal(r, len(h)))
+		for i := range k { // ties, to both sides
+			a[i] = math.Float32frombits(math.Float32bits(a[i])&^0xffff | 0x8000)
+		}
+		nearest, narrow := make([]float32, len(a)), make([]uint16, len(a))
+		NarrowBF16(narrow, a)
+		WidenBF16(nearest, narrow)
+		if !RoundsBF16() {
+			nearest = a
+		}
+		for _, kind := range gemmKinds {
+			if !strings.HasSuffix(kind.name, "Rounded") {
+				continue
+			}
+			ldb := n
+			if kind.nt {
+				ldb = k
+			}
+			g := &gemmCase{kind: kind, m: m, n: n, k: k, alpha: 1, lda: k, ldb: ldb, ldc: n, a: a, b: make([]float32, n*k), h: h, c: make([]float32, m*n)}
+			WidenBF16(g.b, h)
+			got := g.run()
+			g.a = nearest
+			g.check(t, got)
+			g.a, g.m = a, maxDotRows // few rows are never rounded
+			g.c = g.c[:g.m*n]
+			g.check(t, g.run())
+		}
+	})
 }

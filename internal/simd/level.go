@@ -10,8 +10,10 @@ import (
 const portable = 0
 
 var (
-	best   = detect() // the best level that this processor has
-	level  = best     // the level in use
+	best   = detect()            // the best level that this processor has
+	chosen = best                // the level in use
+	level  = kernelLevel(chosen) // of its kernels
+	pairs  = hasPairs(chosen)    // whether it multiplies pairs of bfloat16
 	envErr error
 )
 
@@ -21,8 +23,9 @@ func init() {
 	}
 }
 
-// Level returns the name of the instruction set in use: avx512, avx2, neon or portable.
-func Level() string { return levelNames[level] }
+// Level returns the name of the instruction set in use: avx512bf16, avx512, avx2,
+// neon or portable.
+func Level() string { return levelNames[chosen] }
 
 // Levels returns the names of the levels that this processor has, worst first.
 func Levels() []string { return levelNames[:best+1] }
@@ -35,13 +38,15 @@ func Levels() []string { return levelNames[:best+1] }
 func Use(name string) (restore func(), err error) {
 	for l, n := range Levels() {
 		if n == name {
-			previous := level
-			level = l
-			return func() { level = previous }, nil
+			previous := chosen
+			set(l)
+			return func() { set(previous) }, nil
 		}
 	}
 	return func() {}, fmt.Errorf("simd: level %q, want one of %q on this processor", name, Levels())
 }
+
+func set(l int) { chosen, level, pairs = l, kernelLevel(l), hasPairs(l) }
 
 // EnvError returns what was wrong with the environment variable GLIMPSE_SIMD, which
 // then had no effect, or nil.

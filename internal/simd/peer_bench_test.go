@@ -63,7 +63,8 @@ func median(x []float64) float64 {
 
 // BenchmarkAgainstBLAS compares products by the rows of b with those of another
 // library, in turn within one run: the rate of each, and the median of the ratios of
-// neighbours (above 1: faster than the library), for weights in float32 and bfloat16.
+// neighbours (above 1: faster than the library), for weights in float32 and bfloat16,
+// the latter also with the other operand rounded to bfloat16.
 func BenchmarkAgainstBLAS(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{
 		{512, 128, 384}, {512, 2048, 2048}, {2048, 2048, 8192}, {2048, 8192, 2048}, // prefill
@@ -76,6 +77,7 @@ func BenchmarkAgainstBLAS(b *testing.B) {
 			h := make([]uint16, len(w))
 			NarrowBF16(h, w)
 			ours := func() { GemmNT(s.m, s.n, s.k, 1, x, s.k, w, s.k, 0, y, s.n) }
+			rounded := func() { GemmNTBF16Rounded(s.m, s.n, s.k, 1, x, s.k, h, s.k, 0, y, s.n) }
 			half := func() { GemmNTBF16(s.m, s.n, s.k, 1, x, s.k, h, s.k, 0, y, s.n) }
 			timed := func(f func()) float64 {
 				start := time.Now()
@@ -84,16 +86,19 @@ func BenchmarkAgainstBLAS(b *testing.B) {
 			}
 			ours()
 			half()
+			rounded()
 			p.seconds(b, s.m, s.n, s.k)
-			var f32s, bf16s, peers, ratios, ratiosBF16 []float64
+			var f32s, bf16s, pairs, peers, ratios, ratiosBF16 []float64
 			for b.Loop() {
 				f, g, q := timed(ours), timed(half), p.seconds(b, s.m, s.n, s.k)
+				pairs = append(pairs, timed(rounded))
 				f32s, bf16s, peers = append(f32s, f), append(bf16s, g), append(peers, q)
 				ratios, ratiosBF16 = append(ratios, q/f), append(ratiosBF16, f/g)
 			}
 			work := 2 * float64(s.m) * float64(s.n) * float64(s.k) / 1e9
 			b.ReportMetric(work/median(f32s), "f32-GFLOP/s")
 			b.ReportMetric(work/median(bf16s), "bf16-GFLOP/s")
+			b.ReportMetric(work/median(pairs), "rounded-GFLOP/s")
 			b.ReportMetric(work/median(peers), "BLAS-GFLOP/s")
 			b.ReportMetric(median(ratios), "f32/BLAS")
 			b.ReportMetric(median(ratiosBF16), "bf16/f32")

@@ -59,6 +59,7 @@ const (
 // nt. Its operands have been checked: the pointers are valid for the shapes.
 type product struct {
 	nt, tn      bool
+	rounded     bool // a is rounded to bfloat16
 	storage     storage
 	level       int
 	m, n, k     int
@@ -72,18 +73,19 @@ type product struct {
 
 	rows, columns int // of a block: the part of c that is one task
 	columnBlocks  int
+	narrow        *narrowed // a, if rounded
 }
 
 // job is a product that is shared with other threads. Jobs are reused, so that a
 // product allocates nothing.
 type job struct {
 	product
-	run func(task int)
+	run, toNarrow func(task int)
 }
 
 var jobs = sync.Pool{New: func() any {
 	j := new(job)
-	j.run = j.product.task
+	j.run, j.toNarrow = j.product.task, j.product.narrowTask
 	return j
 }}
 
@@ -100,13 +102,17 @@ func multiply(p product) {
 	}
 	p.level = level
 	tasks := p.split()
-	if tasks == 1 {
+	if tasks == 1 && !p.rounded {
 		p.block(0, p.m, 0, p.n)
 		return
 	}
 	j := jobs.Get().(*job)
 	j.product = p
-	parallel.For(tasks, j.run)
+	if p.rounded {
+		j.multiplyRounded(tasks)
+	} else {
+		parallel.For(tasks, j.run)
+	}
 	j.product = product{} // keep no operand alive
 	jobs.Put(j)
 }
@@ -140,9 +146,13 @@ func (p *product) split() int {
 	if p.nt {
 		fewest *= 2 // transposing costs more
 	}
+	most := maxRows
+	if p.rounded {
+		fewest, most = maxRoundedRows, maxRoundedRows
+	}
 	rowBlocks := int(math.Sqrt(float64(wanted)*float64(p.m)/float64(p.n)) + 0.5)
 	rowBlocks = max(1, min(rowBlocks, p.m/fewest))
-	p.rows = min(blockSize(p.m, rowBlocks, rowUnit), maxRows)
+	p.rows = min(blockSize(p.m, rowBlocks, rowUnit), most)
 	rowBlocks = blocks(p.m, p.rows)
 	p.columns = blockSize(p.n, max(1, wanted/rowBlocks), maxColumns)
 	p.columnBlocks = blocks(p.n, p.columns)
@@ -167,8 +177,12 @@ func (p *product) task(task int) {
 // block computes rows i0 ≤ i < i1 and columns j0 ≤ j < j1 of c. The order of
 // additions within an element does not depend on the block.
 func (p *product) block(i0, i1, j0, j1 int) {
-	if p.usesDots() {
+	switch {
+	case p.usesDots():
 		p.dots(i0, i1, j0, j1)
+		return
+	case p.rounded:
+		p.roundedBlock(i0, i1, j0, j1)
 		return
 	}
 	s := scratches.Get().(*scratch)

@@ -96,3 +96,18 @@ func multiplyDotsF16AVX512(m int, n int, k int, alpha float32, a *float32, lda i
 //
 //go:noescape
 func packF16AVX512(dst *float32, b *byte, ldb int, width int, k int)
+
+// multiplyPairsAVX512BF16 sets c [m, width] = alpha·a·panel + beta·c, for pairs of bfloat16, a [m, pairs] and panel [pairs, 32].
+//
+//go:noescape
+func multiplyPairsAVX512BF16(m int, width int, pairs int, alpha float32, a *float32, lda int, panel *float32, beta float32, c *float32, ldc int)
+
+// narrowRowAVX512BF16 writes src [n] to dst as bfloat16, numbers below 2⁻¹²⁶ as 0.
+//
+//go:noescape
+func narrowRowAVX512BF16(dst *float32, src *float32, n int)
+
+// packPairsAVX512BF16 copies bfloat16 b [2·pairs, width] to dst [pairs, 32], two of a column in one word.
+//
+//go:noescape
+func packPairsAVX512BF16(dst *float32, b *byte, ldb int, width int, pairs int)

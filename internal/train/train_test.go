@@ -13,7 +13,6 @@ import (
 	"glimpse/datasets"
 	"glimpse/internal/parallel"
 	"glimpse/internal/train"
-	"glimpse/losses"
 	"glimpse/model"
 
 	_ "glimpse/lora"
@@ -379,41 +378,4 @@ func TestResumeRefusesOtherRuns(t *testing.T) {
 	if err := first.Resume(path, "hash"); err == nil {
 		t.Error("a checkpoint with a flipped bit was taken up")
 	}
-}
-
-func BenchmarkStep(b *testing.B) {
-	m := reference(b)
-	e, err := datasets.NewStream([]string{"copy"}, datasets.Train, 512, 1)
-	if err != nil {
-		b.Fatal(err)
-	}
-	x, err := e.At(0)
-	if err != nil {
-		b.Fatal(err)
-	}
-	c := both(1).Adapters[0]
-	c.Rows, c.Rank, c.Alpha = 32, 8, 32
-	kind, err := model.AdapterKinds.Lookup(c.Kind)
-	if err != nil {
-		b.Fatal(err)
-	}
-	a, err := kind.New(m, c.AdapterConfig)
-	if err != nil {
-		b.Fatal(err)
-	}
-	loss, err := losses.Losses.Lookup("kl")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var timing train.Timing
-	for b.Loop() {
-		if timing, err = train.Measure(context.Background(), m, a, loss, x.Prompt, x.Prompt[100:116], 20); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(timing.Step)/1e6, "step-ms")
-	b.ReportMetric(float64(timing.Prefill)/1e6, "prefill-ms")
-	b.ReportMetric(timing.Floor, "floor")
-	b.ReportMetric(timing.Ratio(), "step/(prefill·floor)")
-	b.Log(timing)
 }

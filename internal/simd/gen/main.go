@@ -26,5 +26,10 @@ func main() {
 			os.Exit(2)
 		}
 	}
+	if *part == "product" {
+		multiplyPairs()
+		narrowRow()
+		packPairs()
+	}
 	Generate()
 }

@@ -146,21 +146,28 @@ func multiplyPanel(v isa, transposed bool) {
 		Label(label + "next")
 	}
 
-	Label("tiles")
-	CMPQ(m, Imm(uint64(maxRows)))
-	JLT(LabelRef("rest"))
-	tile(maxRows)
 	advance := func(p, stride reg.GPVirtual) {
 		step := GP64()
 		IMUL3Q(Imm(uint64(maxRows)), stride, step)
 		ADDQ(step, p)
 	}
-	if transposed {
-		ADDQ(Imm(uint64(4*maxRows)), a)
-	} else {
-		advance(a, lda)
-	}
-	advance(c, ldc)
+	tiles(maxRows, m, tile, func() {
+		if transposed {
+			ADDQ(Imm(uint64(4*maxRows)), a)
+		} else {
+			advance(a, lda)
+		}
+		advance(c, ldc)
+	})
+}
+
+// tiles covers m rows by tiles of up to maxRows and ends the function.
+func tiles(maxRows int, m reg.GPVirtual, tile func(rows int), next func()) {
+	Label("tiles")
+	CMPQ(m, Imm(uint64(maxRows)))
+	JLT(LabelRef("rest"))
+	tile(maxRows)
+	next()
 	SUBQ(Imm(uint64(maxRows)), m)
 	JMP(LabelRef("tiles"))
 	Label("rest")
@@ -390,6 +397,7 @@ func pack(v isa, s storage) {
 		lanes = v.masks(pointer("width"), 2)
 	}
 	Label("row")
+	PREFETCHT1(Mem{Base: b, Disp: 4 * v.lanes * s.size}) // a panel that comes later
 	for j := range 2 {
 		x := v.vec()
 		from := Mem{Base: b, Disp: j * v.lanes * s.size}
@@ -443,62 +451,82 @@ func packTransposed(s storage) {
 		VPCMPEQD(upper, upper, upper)
 		VPSLLD(Imm(16), upper, upper)
 	}
-	Label("block")
-	// A word is an element, or a pair of bfloat16. Of four words of each row at a time,
-	// out[h][i] gets word i of the rows 8h … 8h+7.
-	for word := 0; word < 8; word += 4 {
-		out := make([][]reg.VecVirtual, 2)
-		for h := range out {
-			x := v.vecs(4) // rows 8h+i and 8h+i+4
-			for i := range x {
-				low, high := source(8*h+i), source(8*h+i+4)
-				if s == f16 {
-					v.zero(x[i])
-					VCVTPH2PS(low.Offset(2*word), x[i].AsX())
-					r := v.vec()
-					VCVTPH2PS(high.Offset(2*word), r.AsX())
-					VINSERTF128(Imm(1), r.AsX(), x[i], x[i])
-					continue
-				}
-				VBROADCASTF128(low.Offset(4*word), x[i]) // a plain load, that defines the whole register
-				VINSERTF128(Imm(1), high.Offset(4*word), x[i], x[i])
+	// A word is an element, or a pair of bfloat16. Of four words of each of the rows
+	// 8h … 8h+7 at a time, out[i] gets word i; at is where the first one goes.
+	words := func(h, word int, at reg.GPVirtual) {
+		x := v.vecs(4) // rows 8h+i and 8h+i+4
+		for i := range x {
+			low, high := source(8*h+i), source(8*h+i+4)
+			if s == f16 {
+				v.zero(x[i])
+				VCVTPH2PS(low.Offset(2*word), x[i].AsX())
+				r := v.vec()
+				VCVTPH2PS(high.Offset(2*word), r.AsX())
+				VINSERTF128(Imm(1), r.AsX(), x[i], x[i])
+				continue
 			}
-			// The integer forms of these shuffles run on two ports of recent processors, the
-			// floating-point forms on one.
-			t := v.vecs(4)
-			VPUNPCKLDQ(x[1], x[0], t[0]) // 0₀ 1₀ 0₁ 1₁
-			VPUNPCKHDQ(x[1], x[0], t[1]) // 0₂ 1₂ 0₃ 1₃
-			VPUNPCKLDQ(x[3], x[2], t[2])
-			VPUNPCKHDQ(x[3], x[2], t[3])
-			out[h] = v.vecs(4)
-			VPUNPCKLQDQ(t[2], t[0], out[h][0])
-			VPUNPCKHQDQ(t[2], t[0], out[h][1])
-			VPUNPCKLQDQ(t[3], t[1], out[h][2])
-			VPUNPCKHQDQ(t[3], t[1], out[h][3])
+			VBROADCASTF128(low.Offset(4*word), x[i]) // a plain load, that defines the whole register
+			VINSERTF128(Imm(1), high.Offset(4*word), x[i], x[i])
 		}
-		// Both halves of a cache line one after the other.
-		for i := range 4 {
+		// The integer forms of these shuffles run on two ports of recent processors, the
+		// floating-point forms on one.
+		t := v.vecs(4)
+		VPUNPCKLDQ(x[1], x[0], t[0]) // 0₀ 1₀ 0₁ 1₁
+		VPUNPCKHDQ(x[1], x[0], t[1]) // 0₂ 1₂ 0₃ 1₃
+		VPUNPCKLDQ(x[3], x[2], t[2])
+		VPUNPCKHDQ(x[3], x[2], t[3])
+		out := v.vecs(4)
+		VPUNPCKLQDQ(t[2], t[0], out[0])
+		VPUNPCKHQDQ(t[2], t[0], out[1])
+		VPUNPCKLQDQ(t[3], t[1], out[2])
+		VPUNPCKHQDQ(t[3], t[1], out[3])
+		for _, y := range out {
 			if s == bf16 {
-				for h := range out {
-					first := v.vec()
-					VPSLLD(Imm(16), out[h][i], first)
-					VMOVUPS(first, Mem{Base: dst, Disp: 32 * h})
-				}
-				ADDQ(columns, dst)
+				first := v.vec()
+				VPSLLD(Imm(16), y, first)
+				VMOVUPS(first, Mem{Base: at, Disp: 32 * h})
+				ADDQ(columns, at)
+				VPAND(upper, y, y)
 			}
-			for h := range out {
-				if s == bf16 {
-					VPAND(upper, out[h][i], out[h][i])
-				}
-				VMOVUPS(out[h][i], Mem{Base: dst, Disp: 32 * h})
-			}
-			ADDQ(columns, dst)
+			VMOVUPS(y, Mem{Base: at, Disp: 32 * h})
+			ADDQ(columns, at)
 		}
 	}
-	for _, r := range rows {
-		ADDQ(I32(depth*s.size), r)
+	// Rows are often a power of two apart and then share one set of the level-1 cache:
+	// of no more than 8 rows at a time, whole cache lines are taken. The same lines of
+	// the 16 rows that come next are on their way to the level-2 cache meanwhile.
+	take := func(blocks int) {
+		var at reg.GPVirtual
+		for h := range 2 {
+			at = copyOf(dst)
+			for word := 0; word < 8*blocks; word += 4 {
+				words(h, word, at)
+			}
+		}
+		MOVQ(at, dst)
+		for _, r := range rows {
+			ADDQ(I32(blocks*depth*s.size), r)
+		}
 	}
-	DECQ(blocks)
-	JNZ(LabelRef("block"))
+	next := copyOf(ldb)
+	SHLQ(Imm(4), next)
+	Label("line")
+	SUBQ(Imm(2), blocks)
+	JLT(LabelRef("last"))
+	for i := range 4 {
+		ahead := GP64()
+		LEAQ(Mem{Base: rows[i], Index: next, Scale: 1}, ahead)
+		PREFETCHT1(Mem{Base: ahead})
+		PREFETCHT1(Mem{Base: ahead, Index: ldb, Scale: 1})
+		PREFETCHT1(Mem{Base: ahead, Index: ldb, Scale: 2})
+		PREFETCHT1(Mem{Base: ahead, Index: ldb3, Scale: 1})
+	}
+	take(2)
+	JMP(LabelRef("line"))
+	Label("last")
+	ADDQ(Imm(2), blocks)
+	JZ(LabelRef("done"))
+	take(1)
+	Label("done")
 	end()
 }

@@ -1,0 +1,200 @@
+//go:build avo
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/ir"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// Neither avo nor Go's assembler knows the instructions of AVX512_BF16: they are
+// written as bytes, which need registers by number.
+var zmm = []reg.VecPhysical{
+	reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7,
+	reg.Z8, reg.Z9, reg.Z10, reg.Z11, reg.Z12, reg.Z13, reg.Z14, reg.Z15,
+	reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23,
+	reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31,
+}
+
+// evex emits an instruction EVEX.512.F3.0F38.W0 on registers. The prefix holds the
+// upper bits of register numbers inverted.
+func evex(opcode byte, to, first, second int) {
+	not := func(register, bit, at int) byte { return byte(^register>>bit&1) << at }
+	code := []byte{
+		0x62,
+		not(to, 3, 7) | not(second, 4, 6) | not(second, 3, 5) | not(to, 4, 4) | 2,
+		byte(^first&15)<<3 | 4 | 2,
+		0x40 | not(first, 4, 3),
+		opcode,
+		byte(0xc0 | to&7<<3 | second&7),
+	}
+	raw := func(name string, word int32) { Instruction(&ir.Instruction{Opcode: name, Operands: []Op{I32(word)}}) }
+	raw("LONG", int32(uint32(code[0])|uint32(code[1])<<8|uint32(code[2])<<16|uint32(code[3])<<24))
+	raw("WORD", int32(code[4])|int32(code[5])<<8)
+}
+
+// dotPairs adds to every lane of sum the dot product of two bfloat16 of x and of y
+// (VDPBF16PS).
+func dotPairs(sum, x, y int) { evex(0x52, sum, x, y) }
+
+// narrow converts to bfloat16 in the lower half of a register (VCVTNEPS2BF16).
+func narrow(to, from int) { evex(0x72, to, 0, from) }
+
+// multiplyPairs is multiplyPanel for bfloat16, a pair of depths at a time.
+func multiplyPairs() {
+	const vectors, maxRows = 2, 12
+	v := avx512
+	function("multiplyPairsAVX512BF16", "func(m, width, pairs int, alpha float32, a *float32, lda int, panel *float32, beta float32, c *float32, ldc int)",
+		"multiplyPairsAVX512BF16 sets c [m, width] = alpha·a·panel + beta·c, for pairs of bfloat16, a [m, pairs] and panel [pairs, 32].")
+	m, a, lda := pointer("m"), pointer("a"), stride("lda", 4)
+	panel, c, ldc := pointer("panel"), pointer("c"), stride("ldc", 4)
+	tail := v.masks(pointer("width"), vectors)
+	const columns, element = vectors * maxRows, vectors*maxRows + vectors // numbers of registers
+
+	tile := func(rows int) {
+		label := fmt.Sprintf("rows%d", rows)
+		for i := range vectors * rows {
+			VXORPS(zmm[i], zmm[i], zmm[i])
+		}
+		pointers := []reg.GPVirtual{copyOf(a)}
+		for i := 3; i < rows; i += 3 {
+			p := GP64()
+			LEAQ(Mem{Base: pointers[len(pointers)-1], Index: lda, Scale: 2}, p)
+			ADDQ(lda, p)
+			pointers = append(pointers, p)
+		}
+		row := func(i int) Mem {
+			if i%3 == 0 {
+				return Mem{Base: pointers[i/3]}
+			}
+			return Mem{Base: pointers[i/3], Index: lda, Scale: uint8(i % 3)}
+		}
+		b, k := copyOf(panel), pointer("pairs")
+		// The rows of the next tile come right after those of this one, which no
+		// prefetcher guesses from rows that are read side by side.
+		next := GP64()
+		if rows == maxRows {
+			LEAQ(Mem{Base: pointers[len(pointers)-1], Index: lda, Scale: 2}, next)
+			ADDQ(lda, next)
+		}
+		Label(label + "k")
+		if rows == maxRows {
+			PREFETCHT0(Mem{Base: next})
+			ADDQ(I32(64), next)
+		}
+		for j := range vectors {
+			VMOVUPS(Mem{Base: b, Disp: j * v.bytes()}, zmm[columns+j])
+		}
+		ADDQ(I32(vectors*v.bytes()), b)
+		for i := range rows {
+			x := element + i%4
+			VBROADCASTSS(row(i), zmm[x])
+			for j := range vectors {
+				dotPairs(vectors*i+j, columns+j, x)
+			}
+		}
+		for _, p := range pointers {
+			ADDQ(Imm(4), p)
+		}
+		DECQ(k)
+		JNZ(LabelRef(label + "k"))
+
+		VBROADCASTSS(parameter("alpha"), zmm[element])
+		for i := range vectors * rows {
+			VMULPS(zmm[element], zmm[i], zmm[i])
+		}
+		at := copyOf(c)
+		beta := GP32()
+		MOVL(parameter("beta"), beta)
+		ADDL(beta, beta) // without its sign
+		JZ(LabelRef(label + "store"))
+		VBROADCASTSS(parameter("beta"), zmm[element])
+		for i := range rows {
+			for j := range vectors {
+				old, sum, to := zmm[columns+j], zmm[vectors*i+j], Mem{Base: at, Disp: j * v.bytes()}
+				VMOVUPS_Z(to, tail[j].k, old)
+				VFMADD231PS(zmm[element], old, sum)
+				VMOVUPS(sum, tail[j].k, to)
+			}
+			ADDQ(ldc, at)
+		}
+		JMP(LabelRef(label + "next"))
+		Label(label + "store")
+		for i := range rows {
+			for j := range vectors {
+				VMOVUPS(zmm[vectors*i+j], tail[j].k, Mem{Base: at, Disp: j * v.bytes()})
+			}
+			ADDQ(ldc, at)
+		}
+		Label(label + "next")
+	}
+	advance := func(p, stride reg.GPVirtual) {
+		step := GP64()
+		IMUL3Q(Imm(maxRows), stride, step)
+		ADDQ(step, p)
+	}
+	tiles(maxRows, m, tile, func() {
+		advance(a, lda)
+		advance(c, ldc)
+	})
+}
+
+// narrowRow writes a row of a as bfloat16.
+func narrowRow() {
+	v := avx512
+	function("narrowRowAVX512BF16", "func(dst *float32, src *float32, n int)",
+		"narrowRowAVX512BF16 writes src [n] to dst as bfloat16, numbers below 2⁻¹²⁶ as 0.")
+	dst, src, n := pointer("dst"), pointer("src"), pointer("n")
+	half := func(i int) Mem { return Mem{Base: dst, Disp: i * v.bytes() / 2} }
+	Label("four")
+	SUBQ(I32(4*v.lanes), n)
+	JLT(LabelRef("rest"))
+	for i := range 4 {
+		VMOVUPS(Mem{Base: src, Disp: i * v.bytes()}, zmm[i])
+		narrow(i, i)
+		VMOVUPS(zmm[i].AsY(), half(i))
+	}
+	ADDQ(I32(4*v.bytes()), src)
+	ADDQ(I32(2*v.bytes()), dst)
+	JMP(LabelRef("four"))
+	Label("rest")
+	ADDQ(I32(4*v.lanes), n)
+	for i, m := range v.masks(n, 4) {
+		VMOVUPS_Z(Mem{Base: src, Disp: i * v.bytes()}, m.k, zmm[i])
+		narrow(i, i)
+		VMOVDQU16(zmm[i].AsY(), m.k, half(i))
+	}
+	end()
+}
+
+// packPairs copies pairs of rows of two vectors, the elements of a column next to
+// each other.
+func packPairs() {
+	v := avx512
+	function("packPairsAVX512BF16", "func(dst *float32, b *byte, ldb, width, pairs int)",
+		"packPairsAVX512BF16 copies bfloat16 b [2·pairs, width] to dst [pairs, 32], two of a column in one word.")
+	dst, b, ldb, k := pointer("dst"), pointer("b"), stride("ldb", 2), pointer("pairs")
+	lanes := v.masks(pointer("width"), 2)
+	Label("pair")
+	// The columns that come next are another cache line of each row.
+	PREFETCHT1(Mem{Base: b, Disp: 128})
+	PREFETCHT1(Mem{Base: b, Index: ldb, Scale: 1, Disp: 128})
+	for j := range 2 {
+		low, high := ZMM(), ZMM()
+		VPMOVZXWD_Z(Mem{Base: b, Disp: j * v.lanes * 2}, lanes[j].k, low)
+		VPMOVZXWD_Z(Mem{Base: b, Index: ldb, Scale: 1, Disp: j * v.lanes * 2}, lanes[j].k, high)
+		VPSLLD(Imm(16), high, high)
+		VPORD(low, high, high)
+		VMOVUPS(high, Mem{Base: dst, Disp: j * v.bytes()})
+	}
+	LEAQ(Mem{Base: b, Index: ldb, Scale: 2}, b)
+	ADDQ(I32(2*v.bytes()), dst)
+	DECQ(k)
+	JNZ(LabelRef("pair"))
+	end()
+}
