@@ -7,14 +7,26 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # change and compare the two outputs.
 COUNT = 1
 
-.PHONY: build test demo bench adapters policies fmt vet lint
+.PHONY: build build-gpu test test-gpu kernels demo bench adapters policies fmt vet lint
 
 build:
 	./scripts/setup.sh
 	go build -o bin/ ./cmd/...
 
+# With the CUDA backend: needs a C compiler, no toolkit and no GPU.
+build-gpu:
+	./scripts/setup.sh
+	. ./scripts/gpu_env.sh && go build -tags gpu -o bin/ ./cmd/...
+
+# The CUDA kernels, anew (nvcc is fetched where it is missing).
+kernels:
+	./scripts/kernels.sh
+
 test:
 	./scripts/test.sh
+
+test-gpu:
+	./scripts/test_gpu.sh
 
 demo:
 	./scripts/demo.sh

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
+	"glimpse/kernels"
+
 	"github.com/chewxy/hm"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -58,7 +60,10 @@ func (o *op) InferShape(...G.DimSizer) (tensor.Shape, error) { return o.out.Clon
 // the caller of Run.
 func (o *op) Do(in ...G.Value) (out G.Value, err error) {
 	defer func() {
-		if r := recover(); r != nil {
+		r := recover()
+		if device, ok := r.(*kernels.DeviceError); ok {
+			err = fmt.Errorf("%s: %w", o.name, device)
+		} else if r != nil {
 			err = fmt.Errorf("%s: panic: %v\n%s", o.name, r, debug.Stack())
 		}
 	}()

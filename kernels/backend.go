@@ -9,8 +9,14 @@ import (
 // Backends lists the constructors of all backends by name.
 var Backends = registry.Registry[func() (Backend, error)]{Noun: "device"}
 
-// Open makes the named backend.
+// Open makes the named backend; "cuda:N" is the N-th device of its kind. The name
+// "auto" is resolved by ChooseDevice.
 func Open(name string) (Backend, error) {
+	if ordinal, ok, err := cudaOrdinal(name); err != nil {
+		return nil, err
+	} else if ok {
+		return openCUDA(ordinal)
+	}
 	open, err := Backends.Lookup(name)
 	if err != nil {
 		return nil, err

@@ -180,7 +180,7 @@ func elementCases() []conformance {
 	for _, s := range []struct {
 		rows, width int
 		scale       float64
-	}{{1, 1, 1}, {1, 64, 1}, {3, 17, 1e-4}, {200, 100, 30}, {2, 33, 0}} {
+	}{{1, 1, 1}, {1, 64, 1}, {3, 17, 1e-4}, {200, 100, 30}, {2, 33, 0}, {2, 700, 1}} {
 		name := fmt.Sprintf("%dx%d scale=%v", s.rows, s.width, s.scale)
 		add("RMSNorm", name, func(d device, rng *rand.Rand) []output {
 			x, w, y := d.tensor(random(rng, s.rows*s.width, s.scale), s.rows, s.width), d.tensor(random(rng, s.width, 1), s.width), d.garbage(s.rows, s.width)
@@ -199,7 +199,7 @@ func elementCases() []conformance {
 	for _, s := range []struct {
 		rows, width int
 		scale, mean float64
-	}{{1, 1, 1, 0}, {1, 64, 1, 0}, {3, 17, 1e-2, 1}, {200, 100, 30, -5}, {2, 33, 0, 0}} {
+	}{{1, 1, 1, 0}, {1, 64, 1, 0}, {3, 17, 1e-2, 1}, {200, 100, 30, -5}, {2, 33, 0, 0}, {2, 700, 1, 0}} {
 		name := fmt.Sprintf("%dx%d scale=%v mean=%v", s.rows, s.width, s.scale, s.mean)
 		rows := func(d device, rng *rand.Rand) *kernels.Tensor {
 			x := random(rng, s.rows*s.width, s.scale)
@@ -269,7 +269,7 @@ func learningCases() []conformance {
 		name := fmt.Sprintf("heads=%d/entries=%d", heads, n)
 		// targets are probabilities of which some are zero; the last of several heads
 		// has nothing but zeros.
-		targets := func(rng *rand.Rand) *kernels.Tensor {
+		targets := func(b kernels.Backend, rng *rand.Rand) *kernels.Tensor {
 			t := make([]float32, heads*n)
 			for i := range t {
 				if rng.IntN(4) > 0 && (heads == 1 || i < (heads-1)*n) {
@@ -279,7 +279,7 @@ func learningCases() []conformance {
 			if heads == 1 {
 				t[0] = 0.5
 			}
-			return kernels.FromF32(t, heads, n)
+			return kernels.Place(b, kernels.FromF32(t, heads, n))
 		}
 		loss := func(f func(b kernels.Backend, loss, grad, scores, target *kernels.Tensor)) func(d device, rng *rand.Rand) []output {
 			return func(d device, rng *rand.Rand) []output {
@@ -288,7 +288,7 @@ func learningCases() []conformance {
 					logs[i] -= 6
 				}
 				sum, grad := d.stored(kernels.F64, []float64{0.25}), d.garbage(heads, n) // the loss is added to
-				f(d.b, sum, grad, d.tensor(logs, heads, n), targets(rng))
+				f(d.b, sum, grad, d.tensor(logs, heads, n), targets(d.b, rng))
 				return []output{{name: "loss", values: sum.Float64s()}, {name: "gradient", values: grad.Float64s()}}
 			}
 		}
@@ -302,7 +302,7 @@ func learningCases() []conformance {
 			for i := range logs {
 				logs[i] = -math.Abs(logs[i]) * (1 + float64(i%5))
 			}
-			p := kernels.NewTensor(kernels.F32, n)
+			p := d.b.Alloc(kernels.F32, n)
 			d.b.Probabilities(p, d.tensor(logs, n))
 			return []output{{name: "p", values: p.Float64s()}}
 		}})

@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -100,7 +101,7 @@ func (d device) weight(rng *rand.Rand, dtype kernels.DType, shape ...int) *kerne
 	if err != nil {
 		panic(err)
 	}
-	return t
+	return kernels.Place(d.b, t)
 }
 
 func TestEveryMethodHasCases(t *testing.T) {
@@ -137,27 +138,49 @@ func (c conformance) runOn(d device) []output {
 // reference.
 func TestBackendsConform(t *testing.T) {
 	exact := open(t, "reference64")
+	byOp := make(map[string][]conformance)
 	for _, c := range conformanceCases() {
-		want := c.runOn(exact)
-		for _, name := range kernels.Backends.Names() {
-			d := open(t, name)
-			tol := c.tol
-			switch {
-			case d.b.Compute() == kernels.F64:
-				tol = 0 // with outputs that were not clean before
-			case tol == 0:
-				tol = 1e-5
-			}
-			for i, got := range c.runOn(d) {
-				w := want[i]
-				floor := w.floor
-				if floor == 0 {
-					floor = magnitude(w.values)
+		byOp[c.op] = append(byOp[c.op], c)
+	}
+	type key struct {
+		op string
+		i  int
+	}
+	wanted := make(map[key][]output)
+	for _, name := range kernels.Backends.Names() {
+		for _, op := range slices.Sorted(maps.Keys(byOp)) {
+			t.Run(name+"/"+op, func(t *testing.T) {
+				for i, c := range byOp[op] {
+					want, ok := wanted[key{op, i}]
+					if !ok {
+						want = c.runOn(exact)
+						wanted[key{op, i}] = want
+					}
+					c.compare(t, open(t, name), want)
 				}
-				compare.Close(t, fmt.Sprintf("%s: %s %s: %s", name, c.op, c.name, got.name), got.values, w.values, tol,
-					compare.Floor(floor), compare.EqualInf())
-			}
+			})
 		}
+	}
+}
+
+// compare holds a backend's results of a case against the exact ones.
+func (c conformance) compare(t *testing.T, d device, want []output) {
+	t.Helper()
+	tol := c.tol
+	switch {
+	case d.b.Compute() == kernels.F64:
+		tol = 0 // with outputs that were not clean before
+	case tol == 0:
+		tol = 1e-5
+	}
+	for i, got := range c.runOn(d) {
+		w := want[i]
+		floor := w.floor
+		if floor == 0 {
+			floor = magnitude(w.values)
+		}
+		compare.Close(t, fmt.Sprintf("%s %s: %s", c.op, c.name, got.name), got.values, w.values, tol,
+			compare.Floor(floor), compare.EqualInf())
 	}
 }
 

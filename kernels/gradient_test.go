@@ -141,14 +141,14 @@ func TestScoreLossesByHand(t *testing.T) {
 	for _, name := range kernels.Backends.Names() {
 		d := open(t, name)
 		logs := d.tensor([]float64{math.Log(0.1), math.Log(0.3)}, 1, 2) // normalised ¼, ¾
-		target, loss, grad := kernels.FromF32([]float32{0.2, 0.2}, 1, 2), kernels.FromF64([]float64{1}), d.garbage(1, 2)
+		target, loss, grad := d.stored(kernels.F32, []float64{0.2, 0.2}, 1, 2), d.stored(kernels.F64, []float64{1}), d.garbage(1, 2)
 		d.b.ScoreKL(loss, grad, logs, target, 2)
 		// 1 + 2·(½ log(½/¼) + ½ log(½/¾)); 2·(s − p)
-		compare.Close(t, name+": KL", loss.F64(), []float64{1 + math.Log(2) + math.Log(2.0/3)}, 1e-6)
+		compare.Close(t, name+": KL", loss.Float64s(), []float64{1 + math.Log(2) + math.Log(2.0/3)}, 1e-6)
 		compare.Close(t, name+": gradient of KL", grad.Float64s(), []float64{-0.5, 0.5}, 1e-6)
 		d.b.ScoreMSE(loss, grad, logs, target, 100)
 		// 100 · (0.1² + 0.1²); 2·100·(s − t)·s
-		compare.Close(t, name+": MSE", loss.F64(), []float64{1 + math.Log(2) + math.Log(2.0/3) + 2}, 1e-6)
+		compare.Close(t, name+": MSE", loss.Float64s(), []float64{1 + math.Log(2) + math.Log(2.0/3) + 2}, 1e-6)
 		compare.Close(t, name+": gradient of MSE", grad.Float64s(), []float64{-2, 6}, 1e-6)
 	}
 }

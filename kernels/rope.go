@@ -15,15 +15,15 @@ type RoPETable struct {
 // transformers does, so that long contexts agree with it.
 func NewRoPETable(b Backend, freqs []float32, positions int, scale float64) *RoPETable {
 	half := len(freqs)
-	t := &RoPETable{Cos: b.Alloc(b.Compute(), positions, half), Sin: b.Alloc(b.Compute(), positions, half)}
+	cosines, sines := NewTensor(b.Compute(), positions, half), NewTensor(b.Compute(), positions, half)
 	for p := range positions {
 		for i, f := range freqs {
 			sin, cos := math.Sincos(float64(float32(p) * f))
-			t.Cos.set(p*half+i, cos*scale)
-			t.Sin.set(p*half+i, sin*scale)
+			cosines.set(p*half+i, cos*scale)
+			sines.set(p*half+i, sin*scale)
 		}
 	}
-	return t
+	return &RoPETable{Cos: Place(b, cosines), Sin: Place(b, sines)}
 }
 
 // Positions is the number of positions that the table covers.

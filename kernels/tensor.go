@@ -7,8 +7,10 @@ import (
 )
 
 // Tensor is a dense row-major array in the memory of one backend. Host backends
-// hold it in exactly one of the typed slices. A Tensor never changes its shape;
-// views made by Rows and Reshape share its memory.
+// hold it in exactly one of the typed slices; others in a block of their own, whose
+// elements the host reads and writes only by Convert, At and the copies
+// Float32s and Float64s, each of which waits for the device. A Tensor never changes
+// its shape; views made by Rows and Reshape share its memory.
 type Tensor struct {
 	DType DType
 	Shape []int
@@ -19,6 +21,19 @@ type Tensor struct {
 	i32 []int32
 
 	bare bool // a shape without memory
+
+	block  block // of an accelerator; nil on the host
+	offset int   // of the first element in block, in bytes
+}
+
+// block is memory of an accelerator. It is freed once no tensor refers to it.
+type block interface {
+	// address is that of the first byte; the host must not follow it.
+	address() uintptr
+	// read copies len(dst) bytes at offset to the host, after all work queued so far.
+	read(dst []byte, offset int)
+	// write copies src to offset, in the order of the device's work.
+	write(offset int, src []byte)
 }
 
 // NewShape returns a tensor without memory, of which only type and extents can be
@@ -93,6 +108,7 @@ func FromBytes(d DType, data []byte, shape ...int) (*Tensor, error) {
 }
 
 func (t *Tensor) bytes() []byte {
+	t.mustHost()
 	switch n := t.Bytes(); {
 	case n == 0:
 		return nil
@@ -131,6 +147,7 @@ func (t *Tensor) U16() []uint16 {
 	if t.DType != BF16 && t.DType != F16 {
 		t.must(BF16)
 	}
+	t.mustHost()
 	return t.u16
 }
 
@@ -141,6 +158,25 @@ func (t *Tensor) must(d DType) {
 	if t.DType != d {
 		panic(fmt.Sprintf("kernels: %s view of a %s tensor", d, t.DType))
 	}
+	t.mustHost()
+}
+
+func (t *Tensor) mustHost() {
+	if t.block != nil {
+		panic(fmt.Sprintf("kernels: host access to a %s tensor %v in device memory", t.DType, t.Shape))
+	}
+}
+
+// OnHost is t itself where it is a host tensor, and otherwise a copy that is one.
+func (t *Tensor) OnHost() *Tensor {
+	if t.block == nil {
+		return t
+	}
+	h := NewTensor(t.DType, t.Shape...)
+	if b := h.bytes(); len(b) > 0 {
+		t.block.read(b, t.offset)
+	}
+	return h
 }
 
 // Rows is the view of rows [from, to).
@@ -162,7 +198,13 @@ func (t *Tensor) Reshape(shape ...int) *Tensor {
 
 func (t *Tensor) view(from, to int) *Tensor {
 	v := &Tensor{DType: t.DType, bare: t.bare}
-	if t.bare {
+	if t.block != nil {
+		if from < 0 || from > to || to > t.Len() {
+			panic(fmt.Sprintf("kernels: elements %d to %d of %v", from, to, t.Shape))
+		}
+		v.block, v.offset = t.block, t.offset+from*t.DType.Size()
+	}
+	if t.bare || t.block != nil {
 		return v
 	}
 	switch t.DType {
@@ -180,6 +222,9 @@ func (t *Tensor) view(from, to int) *Tensor {
 
 // At reads one element as float64, whatever its storage type.
 func (t *Tensor) At(i int) float64 {
+	if t.block != nil {
+		return t.view(i, i+1).withShape(1).OnHost().At(0)
+	}
 	switch t.DType {
 	case F32:
 		return float64(t.f32[i])
@@ -192,6 +237,11 @@ func (t *Tensor) At(i int) float64 {
 	default:
 		return float64(t.i32[i])
 	}
+}
+
+func (t *Tensor) withShape(shape ...int) *Tensor {
+	t.Shape = shape
+	return t
 }
 
 // set rounds x to the storage type of a floating-point tensor.
@@ -208,10 +258,23 @@ func (t *Tensor) set(i int, x float64) {
 	}
 }
 
-// Convert copies src into dst element by element, rounding to dst's type.
+// Convert copies src into dst element by element, rounding to dst's type. Either
+// may lie in device memory.
 func Convert(dst, src *Tensor) {
 	if dst.Len() != src.Len() {
 		panic(fmt.Sprintf("kernels: Convert %v into %v", src.Shape, dst.Shape))
+	}
+	src = src.OnHost()
+	if dst.block != nil {
+		if dst.DType != src.DType {
+			host := NewTensor(dst.DType, dst.Shape...)
+			Convert(host, src)
+			src = host
+		}
+		if b := src.bytes(); len(b) > 0 {
+			dst.block.write(dst.offset, b)
+		}
+		return
 	}
 	if dst.DType == src.DType {
 		copy(dst.bytes(), src.bytes())
@@ -222,14 +285,26 @@ func Convert(dst, src *Tensor) {
 	}
 }
 
-// Float32s copies the elements of a host tensor, converted.
+// Place returns host tensor t as b's operations take it: t itself where b computes
+// on host memory, a copy in b's memory otherwise.
+func Place(b Backend, t *Tensor) *Tensor {
+	if p, ok := b.(placer); ok {
+		return p.place(t)
+	}
+	return t
+}
+
+// placer is a Backend with memory of its own.
+type placer interface{ place(host *Tensor) *Tensor }
+
+// Float32s copies the elements to the host, converted.
 func (t *Tensor) Float32s() []float32 {
 	out := make([]float32, t.Len())
 	Convert(FromF32(out, t.Len()), t)
 	return out
 }
 
-// Float64s copies the elements of a host tensor, converted.
+// Float64s copies the elements to the host, converted.
 func (t *Tensor) Float64s() []float64 {
 	out := make([]float64, t.Len())
 	Convert(FromF64(out, t.Len()), t)
@@ -239,6 +314,12 @@ func (t *Tensor) Float64s() []float64 {
 // Addr is the address of the first element, for code that keys on memory
 // identity; 0 for an empty tensor.
 func (t *Tensor) Addr() uintptr {
+	if t.block != nil {
+		if t.Len() == 0 {
+			return 0
+		}
+		return t.block.address() + uintptr(t.offset)
+	}
 	if b := t.bytes(); b != nil {
 		return uintptr(unsafe.Pointer(&b[0]))
 	}

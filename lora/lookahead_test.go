@@ -90,7 +90,7 @@ func TestGraphAndRuntimeAgree(t *testing.T) {
 				for i, v := range d.F32() {
 					target.F32()[i] = float32(math.Sqrt(float64(v)))
 				}
-				sample.Targets = append(sample.Targets, target)
+				sample.Targets = append(sample.Targets, kernels.Place(m.Backend, target))
 			}
 			got, err := g.Run()
 			if err != nil {

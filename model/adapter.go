@@ -125,12 +125,13 @@ func moduleNames() string {
 func (m *Model) NewRows(c AdapterConfig, rng *rand.Rand) *kernels.Tensor {
 	table, hidden := m.Network.Embedding, m.Config.Hidden
 	std := c.InitNoise * rms(table)
+	start := make([]float64, hidden)
+	if c.InitToken >= 0 {
+		start = table.Rows(int(c.InitToken), int(c.InitToken)+1).Float64s()
+	}
 	rows := make([]float64, c.Rows*hidden)
 	for i := range rows {
-		rows[i] = std * rng.NormFloat64()
-		if c.InitToken >= 0 {
-			rows[i] += table.At(int(c.InitToken)*hidden + i%hidden)
-		}
+		rows[i] = std*rng.NormFloat64() + start[i%hidden]
 	}
 	return m.Parameter(rows, c.Rows, hidden)
 }
@@ -140,8 +141,7 @@ func (m *Model) NewRows(c AdapterConfig, rng *rand.Rand) *kernels.Tensor {
 func rms(table *kernels.Tensor) float64 {
 	n := min(table.Len(), 1<<18)
 	sum := 0.0
-	for i := range n {
-		v := table.At(i)
+	for _, v := range table.Reshape(table.Len()).Rows(0, n).Float64s() {
 		sum += v * v
 	}
 	return math.Sqrt(sum / float64(n))

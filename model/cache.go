@@ -159,7 +159,8 @@ func (c *Cache) append(layer int, k, v *kernels.Tensor, pos []int32) {
 // Retain keeps, in every KV head of a layer, only the entries at the given
 // ascending indices, and frees the memory of the others. Positions stay what
 // they were. On an error nothing has changed.
-func (c *Cache) Retain(layer int, keep [][]int32) error {
+func (c *Cache) Retain(layer int, keep [][]int32) (err error) {
+	defer kernels.CatchDevice(&err)
 	if err := c.checkKept(layer, keep); err != nil {
 		return err
 	}
@@ -241,7 +242,8 @@ func (h *headCache) shorten(n int) {
 
 // Retained returns a new cache that holds only the entries at the given ascending
 // indices, keep[layer][kvHead]; nil keeps everything. The original is unchanged.
-func (c *Cache) Retained(keep [][][]int32) (*Cache, error) {
+func (c *Cache) Retained(keep [][][]int32) (_ *Cache, err error) {
+	defer kernels.CatchDevice(&err)
 	if keep != nil && len(keep) != len(c.heads) {
 		return nil, fmt.Errorf("retain: kept indices for %d layers, want %d", len(keep), len(c.heads))
 	}
@@ -306,7 +308,8 @@ func (c *Cache) LayerBytes(layer int) int64 {
 // Truncate drops every entry at position next or later, so that the following
 // token stands there: it undoes decoding. Memory for the dropped entries is
 // freed beyond a small reserve.
-func (c *Cache) Truncate(next int32) error {
+func (c *Cache) Truncate(next int32) (err error) {
+	defer kernels.CatchDevice(&err)
 	if next > c.next || next < 0 {
 		return fmt.Errorf("truncate cache: position %d, want 0 to %d", next, c.next)
 	}

@@ -25,6 +25,8 @@ type Model struct {
 	Config  Config
 	Network *Network
 	Backend kernels.Backend
+	// DeviceChoice says which device was chosen and why; empty where one was named.
+	DeviceChoice string
 	// Tokenizer is nil where the folder has none; NeedTokenizer then says why.
 	Tokenizer    *tokenizer.Tokenizer
 	tokenizerErr error
@@ -40,7 +42,8 @@ type Model struct {
 
 // Options are the settings of Open.
 type Options struct {
-	// Device names the kernels backend; "" is "cpu".
+	// Device names the kernels backend: a registered one, cuda:N, or auto for a GPU
+	// where there is one. "" is "cpu".
 	Device string
 	// Name is what the model is called in reports and adapters; "" is the folder's
 	// name.
@@ -85,10 +88,12 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 			err = fmt.Errorf("open model %s: %w", name, err)
 		}
 	}()
+	defer kernels.CatchDevice(&err)
 	device := opt.Device
 	if device == "" {
 		device = "cpu"
 	}
+	device, why := kernels.ChooseDevice(device)
 	backend, err := kernels.Open(device)
 	if err != nil {
 		return nil, err
@@ -106,7 +111,7 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 			stored.Close()
 		}
 	}()
-	m = &Model{Name: name, Config: *config, Backend: backend, folder: folder, weights: stored}
+	m = &Model{Name: name, Config: *config, Backend: backend, DeviceChoice: why, folder: folder, weights: stored}
 	b := &Binder{}
 	m.Network = family.Bind(&m.Config, b)
 	if err := m.load(b); err != nil {
@@ -336,6 +341,8 @@ func (m *Model) load(b *Binder) error {
 			c := m.Backend.Alloc(m.Backend.Compute(), s.shape...)
 			kernels.Convert(c, t)
 			t = c
+		} else {
+			t = kernels.Place(m.Backend, t)
 		}
 		s.set(t)
 	}

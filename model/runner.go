@@ -46,7 +46,8 @@ type PrefillOptions struct {
 // It fails without a change of the cache on an empty prompt, a token outside the
 // vocabulary or a prompt that does not fit the context (ErrContext); after any
 // later error, from ctx or an observer, the cache is unusable.
-func (r *Runner) Prefill(ctx context.Context, cache *Cache, tokens []int32, opt PrefillOptions) ([]float32, error) {
+func (r *Runner) Prefill(ctx context.Context, cache *Cache, tokens []int32, opt PrefillOptions) (logits []float32, err error) {
+	defer kernels.CatchDevice(&err)
 	m := r.Model
 	if err := m.checkTokens(cache, tokens); err != nil {
 		return nil, err
@@ -98,7 +99,8 @@ func (r *Runner) Step(ctx context.Context, cache *Cache, token int32, capture Ca
 
 // Probe runs rows after what the cache holds, which it does not change, and
 // observes them; observations have one entry in Probes.
-func (r *Runner) Probe(ctx context.Context, cache *Cache, probe Prober, observe Observer) error {
+func (r *Runner) Probe(ctx context.Context, cache *Cache, probe Prober, observe Observer) (err error) {
+	defer kernels.CatchDevice(&err)
 	r.arena.Release(nil)
 	defer r.arena.Release(nil)
 	p := r.newProbePass(cache, probe, cache.next)

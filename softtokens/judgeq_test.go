@@ -52,7 +52,7 @@ func TestOnlyTheTokensAreTrained(t *testing.T) {
 		for i := range target.F32() {
 			target.F32()[i] = float32((i*7+l)%5) / 20
 		}
-		sample.Targets = append(sample.Targets, target)
+		sample.Targets = append(sample.Targets, kernels.Place(m.Backend, target))
 	}
 	run := func() float64 {
 		v, err := g.Run()

@@ -41,7 +41,7 @@ type setup struct {
 
 func (s *setup) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.model, "model", "", "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
-	f.StringVar(&s.device, "device", "cpu", "where to compute")
+	f.StringVar(&s.device, "device", "cpu", "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
 	f.StringArrayVar(&s.adapters, "adapter", nil, "adapter folder or s3://BUCKET/NAME for the learned policy of its kind, as DIR or NAME=DIR; may be repeated; \"shipped\" are those of the built-in model, and its default")
 	f.StringArrayVar(&s.drafts, "draft", nil, "model that writes the draft of speckv, as DIR or NAME=DIR, where DIR may be all that --model takes; may be repeated; for DIR, \"self\" is the model itself, the default, and \"layers:N\" its first N layers")
 	f.StringVar(&s.pattern, "pattern", "", "folder with a pattern of retrieval heads for duoattention, see evict patterns; empty is that of the model folder")

@@ -127,7 +127,7 @@ under its name only when it is complete.`,
 	f := cmd.Flags()
 	f.StringVar(&s.Model, "model", s.Model, "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	s.S3.Bind(f)
-	f.StringVar(&s.Device, "device", s.Device, "where to compute")
+	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
 	f.StringVar(&s.prompts, "prompts", "", "file or folder of prompts")
 	f.StringVar(&s.Recipe, "recipe", s.Recipe, "what is done with them: "+strings.Join(generate.Recipes.Names(), ", "))
 	f.BoolVar(&s.Raw, "raw", s.Raw, "take \"prompt\" as it is, without the model's chat template")

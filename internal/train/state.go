@@ -34,7 +34,7 @@ func (t *Trainer) record(modelSHA256 string) (runRecord, error) {
 	config, err := json.Marshal(t.Config)
 	return runRecord{
 		Step: t.done, Skipped: t.skipped, History: t.history, Config: config, Source: t.source.Describe(), Model: modelSHA256,
-		Device: t.Model.Backend.Name(), SIMD: simd.Level(),
+		Device: kernels.DeviceOf(t.Model.Backend), SIMD: simd.Level(),
 		ModelName: t.Model.Name, Invocation: t.Invocation,
 	}, err
 }
@@ -68,7 +68,7 @@ func (t *Trainer) Save(path, modelSHA256 string) error {
 	}
 	t.tensors(func(name string, x *kernels.Tensor) {
 		v := checkpoints.StateTensor{Shape: x.Shape}
-		if x.DType == kernels.F64 {
+		if x = x.OnHost(); x.DType == kernels.F64 {
 			v.F64 = x.F64()
 		} else {
 			v.F32 = x.F32()
@@ -160,9 +160,9 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 	}
 	t.tensors(func(name string, x *kernels.Tensor) {
 		if v := s.Tensors[name]; v.F64 != nil {
-			copy(x.F64(), v.F64)
+			kernels.Convert(x, kernels.FromF64(v.F64, x.Shape...))
 		} else {
-			copy(x.F32(), v.F32)
+			kernels.Convert(x, kernels.FromF32(v.F32, x.Shape...))
 		}
 	})
 	t.done, t.skipped, t.history = got.Step, got.Skipped, got.History

@@ -62,7 +62,7 @@ func (s *store) write(key string, p *prepared) error {
 	var views []checkpoints.TensorView
 	p.visit(func(name string, t *kernels.Tensor) {
 		var v checkpoints.TensorView
-		if t.DType == kernels.F64 {
+		if t = t.OnHost(); t.DType == kernels.F64 {
 			v = checkpoints.F64Tensor(name, t.Shape, t.F64())
 		} else {
 			v = checkpoints.F32Tensor(name, t.Shape, t.F32())

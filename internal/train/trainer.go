@@ -247,7 +247,8 @@ func (t *turns) take(i int, f func()) {
 }
 
 // step does one optimiser step.
-func (t *Trainer) step(ctx context.Context, s int) (StepResult, error) {
+func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
+	defer kernels.CatchDevice(&err)
 	start := time.Now()
 	samples := make([]Sample, t.Config.Batch)
 	for i := range samples {
@@ -326,7 +327,8 @@ func (t *Trainer) step(ctx context.Context, s int) (StepResult, error) {
 
 // work runs a sample through all adapters' graphs and returns their losses as
 // minimised, which may be NaN or infinite, and the prompt's length.
-func (t *Trainer) work(ctx context.Context, w *worker, s Sample) ([]float64, int, error) {
+func (t *Trainer) work(ctx context.Context, w *worker, s Sample) (_ []float64, _ int, err error) {
+	defer kernels.CatchDevice(&err)
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
@@ -371,7 +373,8 @@ func (t *Trainer) prepared(ctx context.Context, r *model.Runner, s Sample) (*pre
 
 // collect adds a worker's losses and gradients to the batch. An adapter whose loss
 // or gradient is not finite gets an entry in bad, at the first such sample.
-func (t *Trainer) collect(w *worker, sample string, losses, values []float64, n int, bad []*NonFinite) error {
+func (t *Trainer) collect(w *worker, sample string, losses, values []float64, n int, bad []*NonFinite) (err error) {
+	defer kernels.CatchDevice(&err)
 	for i, l := range t.learners {
 		if bad[i] != nil {
 			continue

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"glimpse/checkpoints/objectstore"
@@ -24,5 +25,9 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 	if opt.Name == "" {
 		opt.Name = found.Name
 	}
-	return model.Open(found.Dir, opt)
+	m, err := model.Open(found.Dir, opt)
+	if err == nil && m.DeviceChoice != "" && log != nil {
+		fmt.Fprintln(log, m.DeviceChoice)
+	}
+	return m, err
 }

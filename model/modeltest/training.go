@@ -63,7 +63,7 @@ func (g *Training) Sample(t testing.TB, m *model.Model) autodiff.Sample {
 	}
 	s := m.SampleOf(cache, g.Rows)
 	err := r.Probe(ctx, cache, model.TokenRows(g.Response), func(o *model.Observation) error {
-		target := kernels.NewTensor(kernels.F32, o.Probes[0].Shape...)
+		target := m.Backend.Alloc(kernels.F32, o.Probes[0].Shape...)
 		m.Backend.Probabilities(target, o.Probes[0])
 		s.Targets = append(s.Targets, target)
 		return nil
@@ -72,7 +72,7 @@ func (g *Training) Sample(t testing.TB, m *model.Model) autodiff.Sample {
 		t.Fatal(err)
 	}
 	for l, target := range s.Targets {
-		g.Near(t, "target", target.F32(), g.Tensors["target"].At(l), 1e-5)
+		g.Near(t, "target", target.Float32s(), g.Tensors["target"].At(l), 1e-5)
 	}
 	return s
 }

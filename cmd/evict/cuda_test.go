@@ -1,0 +1,49 @@
+//go:build gpu && linux && amd64
+
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"glimpse/internal/compare"
+	"glimpse/kernels"
+)
+
+// TestCUDAEvaluatesLikeTheCPU: the same policies with the same adapters find the same
+// answers on the device, through the command that a user runs.
+func TestCUDAEvaluatesLikeTheCPU(t *testing.T) {
+	if !slices.Contains(kernels.Backends.Names(), "cuda") {
+		t.Skipf("no CUDA device: %v", kernels.Devices().Usable())
+	}
+	results := func(device string) (rows []map[string]any) {
+		out, _, err := execute(t, "eval", "--device", device, "--policy", "full,h2o,snapkv,judgeq,lookaheadkv", "--budget", "16", "--task", "single",
+			"--tokens", "72", "--samples", "2", "--seed", "5", "--timings=false", "--json")
+		if err != nil {
+			t.Fatalf("%s: %v", device, err)
+		}
+		if err := json.Unmarshal([]byte(out), &rows); err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	want, got := results("cpu"), results("cuda:0")
+	if len(got) != len(want) || len(got) == 0 {
+		t.Fatalf("%d rows, want %d", len(got), len(want))
+	}
+	for i, row := range want {
+		for key, value := range row {
+			if number, ok := value.(float64); ok {
+				other, _ := got[i][key].(float64)
+				tol := 1e-4
+				if key == "hit_rate" { // entries of almost equal score may change places
+					tol = 1e-2
+				}
+				compare.Close(t, row["policy"].(string)+": "+key, []float64{other}, []float64{number}, tol)
+			} else if key != "device" && got[i][key] != value {
+				t.Errorf("%v: %s is %v, on the CPU %v", row["policy"], key, got[i][key], value)
+			}
+		}
+	}
+}

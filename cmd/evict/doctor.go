@@ -1,0 +1,92 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+
+	"glimpse/internal/parallel"
+	"glimpse/internal/simd"
+	"glimpse/kernels"
+
+	"github.com/spf13/cobra"
+)
+
+func newDoctor() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Report what this machine offers to compute on, and what is missing",
+		Long: `Report what this machine offers to compute on: the processor, and the CUDA driver,
+devices, their memory and the libraries that were found. What is missing for a GPU to
+be used is listed with what to do about it, and "--device auto" chooses by the same
+facts. A machine without a GPU is no error.`,
+		Example: "  evict doctor\n  evict doctor --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r := report{Platform: runtime.GOOS + "/" + runtime.GOARCH, Threads: parallel.Threads(), Instructions: simd.Level(), CUDA: kernels.Devices()}
+			r.Auto, r.Why = kernels.ChooseDevice("auto")
+			if asJSON {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(r)
+			}
+			return r.print(cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+type report struct {
+	Platform     string               `json:"platform"`
+	Threads      int                  `json:"threads"`
+	Instructions string               `json:"instructions"`
+	CUDA         kernels.DeviceReport `json:"cuda"`
+	Auto         string               `json:"auto"` // what --device auto chooses
+	Why          string               `json:"why"`
+}
+
+func (r report) print(w io.Writer) error {
+	out := &printer{w: w}
+	out.line("processor", "%s, %s, %d threads", r.Platform, r.Instructions, r.Threads)
+	c := r.CUDA
+	switch {
+	case !c.Built:
+		out.line("GPU support", "not in this binary")
+	case c.Driver == "":
+		out.line("CUDA driver", "none found")
+	case c.Version == "":
+		out.line("CUDA driver", "%s", c.Driver)
+	default:
+		out.line("CUDA driver", "%s, CUDA %s", c.Driver, c.Version)
+	}
+	for _, d := range c.Devices {
+		free := ""
+		if d.Free >= 0 {
+			free = fmt.Sprintf(", %d MiB free", d.Free>>20)
+		}
+		out.line(d.Name, "%s, compute capability %s, %d MiB%s", d.Model, d.Capability, d.Memory>>20, free)
+	}
+	for _, l := range c.Libraries {
+		out.line(l.Name, "%s %s", l.Path, l.Version)
+	}
+	for _, m := range c.Missing {
+		out.line("missing", "%s", m)
+	}
+	out.line("--device auto", "%s", r.Why)
+	return out.err
+}
+
+// printer keeps the first error.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(name, format string, a ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, "%-15s %s\n", name, fmt.Sprintf(format, a...))
+	}
+}

@@ -1,0 +1,157 @@
+//go:build gpu && linux && amd64
+
+package cudadriver
+
+// #include "blaslt.h"
+// #include <stdlib.h>
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// BlasVariable names the cuBLASLt library to load.
+const BlasVariable = "GLIMPSE_CUBLASLT"
+
+// Element types of a product, as cuBLASLt numbers them.
+const (
+	F32  = 0
+	BF16 = 14
+)
+
+// Product is one matrix product in column-major order: c [M, N] = alpha · op(a) ·
+// op(b) + beta · c with op(a) [M, K] and op(b) [K, N]; c is F32. Products that are
+// equal have one plan.
+type Product struct {
+	TransposeA, TransposeB bool
+	Type                   int // of a and b: F32 or BF16
+	M, N, K, LdA, LdB, LdC int
+	AlignA, AlignB, AlignC int // bytes of which the addresses are multiples, at most 256
+}
+
+// maxWorkspace is what an algorithm may ask for: NVIDIA's advice for Hopper.
+const maxWorkspace = 32 << 20
+
+// Blas is the loaded cuBLASLt of this process.
+type Blas struct {
+	Path    string
+	Version int
+	mu      sync.Mutex
+	handles map[string]unsafe.Pointer // by context
+	plans   map[planKey]*C.glimpse_plan
+}
+
+// planKey adds the context, since algorithms are chosen for a device.
+type planKey struct {
+	context string
+	Product
+}
+
+// OpenBlas loads cuBLASLt from $GLIMPSE_CUBLASLT, or else from where the loader, a
+// toolkit or a Python environment has it. The error lists what was tried.
+var OpenBlas = sync.OnceValues(func() (*Blas, error) {
+	candidates := blasCandidates()
+	var tried []error
+	for _, path := range candidates {
+		name := C.CString(path)
+		message := make([]byte, 1024)
+		failed := C.glimpse_blas_open(name, (*C.char)(unsafe.Pointer(&message[0])), C.size_t(len(message))) != 0
+		C.free(unsafe.Pointer(name))
+		if failed {
+			tried = append(tried, errors.New(C.GoString((*C.char)(unsafe.Pointer(&message[0])))))
+			continue
+		}
+		return &Blas{Path: path, Version: int(C.glimpse_blas_version()), handles: make(map[string]unsafe.Pointer), plans: make(map[planKey]*C.glimpse_plan)}, nil
+	}
+	return nil, fmt.Errorf("cuBLASLt was not found; install it (a CUDA toolkit, or pip install nvidia-cublas) or name the library in %s: %w", BlasVariable, errors.Join(tried...))
+})
+
+func blasCandidates() []string {
+	if path := os.Getenv(BlasVariable); path != "" {
+		return []string{path}
+	}
+	paths := []string{"libcublasLt.so.13", "libcublasLt.so.12"}
+	folders := []string{"/usr/local/cuda/lib64", "/opt/cuda/lib64"}
+	roots := []string{os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX"), "/usr/local", "/usr"}
+	if home, err := os.UserHomeDir(); err == nil {
+		roots = append(roots, filepath.Join(home, ".local"))
+	}
+	for _, root := range roots {
+		if root == "" {
+			continue
+		}
+		for _, packages := range []string{"site-packages", "dist-packages"} {
+			for _, wheel := range []string{"cu13", "cublas"} {
+				folders = append(folders, filepath.Join(root, "lib", "python3*", packages, "nvidia", wheel, "lib"))
+			}
+		}
+	}
+	for _, folder := range folders {
+		found, err := filepath.Glob(filepath.Join(folder, "libcublasLt.so.1[23]"))
+		if err == nil { // the pattern is ours
+			paths = append(paths, found...)
+		}
+	}
+	return paths
+}
+
+// Plan is a product with its algorithm.
+type Plan struct{ p *C.glimpse_plan }
+
+// Plan chooses an algorithm for a product on the current context's device, always
+// the same one while the process lives.
+func (b *Blas) Plan(context cu.CUContext, p Product) (Plan, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := planKey{context.String(), p}
+	if plan, ok := b.plans[key]; ok {
+		return Plan{plan}, nil
+	}
+	bit := func(v bool) C.int {
+		if v {
+			return 1
+		}
+		return 0
+	}
+	spec := C.glimpse_product{
+		transposeA: bit(p.TransposeA), transposeB: bit(p.TransposeB), typeA: C.int(p.Type), typeC: F32,
+		m: C.int64_t(p.M), n: C.int64_t(p.N), k: C.int64_t(p.K), lda: C.int64_t(p.LdA), ldb: C.int64_t(p.LdB), ldc: C.int64_t(p.LdC),
+		alignA: C.uint32_t(p.AlignA), alignB: C.uint32_t(p.AlignB), alignC: C.uint32_t(p.AlignC), workspace: maxWorkspace,
+	}
+	handle, ok := b.handles[key.context]
+	if !ok {
+		if code := C.glimpse_blas_handle(&handle); code != 0 {
+			return Plan{}, fmt.Errorf("cublasLtCreate: status %d", int(code))
+		}
+		b.handles[key.context] = handle
+	}
+	var plan *C.glimpse_plan
+	if code := C.glimpse_blas_plan(&plan, handle, &spec); code != 0 {
+		return Plan{}, fmt.Errorf("cuBLASLt %d: no algorithm for %+v: status %d", b.Version, p, int(code))
+	}
+	b.plans[key] = plan
+	return Plan{plan}, nil
+}
+
+// Workspace is the device memory that Run needs, in bytes.
+func (p Plan) Workspace() int { return int(C.glimpse_blas_workspace(p.p)) }
+
+// Run queues the product on a stream.
+func (p Plan) Run(alpha float32, a, b cu.DevicePtr, beta float32, c, workspace cu.DevicePtr, stream cu.Stream) error {
+	handle := *(*unsafe.Pointer)(unsafe.Pointer(&stream)) // cu.Stream is this one field
+	code := C.glimpse_blas_run(p.p, C.float(alpha), pointer(a), pointer(b), C.float(beta), pointer(c), pointer(workspace), handle)
+	if code != 0 {
+		return fmt.Errorf("cublasLtMatmul: status %d", int(code))
+	}
+	return nil
+}
+
+// pointer is a device address as C has it.
+func pointer(p cu.DevicePtr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }

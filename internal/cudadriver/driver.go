@@ -1,0 +1,62 @@
+//go:build gpu && linux && amd64
+
+package cudadriver
+
+// #cgo CFLAGS: -I${SRCDIR}/include -std=gnu11 -O2
+// #cgo LDFLAGS: -L${SRCDIR}/lib -ldl
+// #include <cuda.h>
+// extern char glimpse_driver_path[4096], glimpse_driver_error[1024];
+// extern int glimpse_driver_init;
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// DriverVariable names another driver library than libcuda.so.1.
+const DriverVariable = "GLIMPSE_CUDA_DRIVER"
+
+// Driver is the path of the driver library in use, or the reason why there is
+// none.
+func Driver() (path string, err error) {
+	path = C.GoString(&C.glimpse_driver_path[0])
+	if message := C.GoString(&C.glimpse_driver_error[0]); message != "" {
+		return path, fmt.Errorf("CUDA driver: %s", message)
+	}
+	if code := int(C.glimpse_driver_init); code != 0 {
+		return path, fmt.Errorf("CUDA driver %s: cuInit: error %d%s", path, code, explain(code))
+	}
+	return path, nil
+}
+
+// Named tells whether the environment asks for a certain driver library: then a
+// missing driver is an error and not a fact about the machine.
+func Named() bool { return os.Getenv(DriverVariable) != "" }
+
+func explain(code int) string {
+	switch code {
+	case C.CUDA_ERROR_NO_DEVICE:
+		return " (no CUDA device)"
+	case C.CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+		return " (the driver library and the kernel module have different versions)"
+	case C.CUDA_ERROR_STUB_LIBRARY:
+		return " (this is a stub library, not a driver)"
+	case C.CUDA_ERROR_UNKNOWN:
+		return " (is the kernel module loaded?)"
+	}
+	return ""
+}
+
+// AllowShared lets launches of f use so many bytes of dynamic shared memory, which
+// more than 48 KB need.
+func AllowShared(f cu.Function, bytes int) error {
+	handle := *(*C.CUfunction)(unsafe.Pointer(&f)) // cu.Function is this one field
+	if code := C.cuFuncSetAttribute(handle, C.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, C.int(bytes)); code != 0 {
+		return fmt.Errorf("cuFuncSetAttribute: %d bytes of shared memory: error %d", bytes, int(code))
+	}
+	return nil
+}

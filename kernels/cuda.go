@@ -1,0 +1,391 @@
+//go:build gpu && linux && amd64
+
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"unsafe"
+
+	"glimpse/internal/cudadriver"
+
+	"gorgonia.org/cu"
+)
+
+var _ placer = (*cuda)(nil)
+
+func (b *cuda) place(host *Tensor) *Tensor {
+	t := b.Alloc(host.DType, host.Shape...)
+	Convert(t, host)
+	return t
+}
+
+// Activations that meet bf16 weights are split into three bf16 parts, so that the
+// product is as exact as in float32 and still reads the weights once, up to exactRows rows and, for more rows, up to
+// exactWork multiplications. The rows of decoding, of adapters and of gradients wait
+// for the weights and not for the tensor cores, and small models take no time.
+// Longer prompts of larger models are rounded to bf16 once.
+const exactRows = 64
+
+var exactWork = 1 << 30
+
+func (b *cuda) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
+	const op = "Linear"
+	checkLinear(y, x, w, bias)
+	m, k, n := x.Dim0(), x.Width(), w.Dim0()
+	b.do(op, func() {
+		b.product(op, gemm{m: m, n: n, k: k, weightRows: n, transposed: true}, y, x, w, alpha, beta)
+		if bias != nil {
+			b.each("add_bias", m*n, b.f32(op, y), b.f32(op, bias), size(m*n), size(n))
+		}
+	})
+	runtime.KeepAlive([]*Tensor{y, x, w, bias})
+}
+
+func (b *cuda) MatMul(c, a, w *Tensor, alpha, beta float64) {
+	const op = "MatMul"
+	m, k, n := a.Dim0(), a.Width(), w.Width()
+	checkProduct(op, c, m, n, k, w.Dim0())
+	b.do(op, func() { b.product(op, gemm{m: m, n: n, k: k, weightRows: k}, c, a, w, alpha, beta) })
+	runtime.KeepAlive([]*Tensor{c, a, w})
+}
+
+func (b *cuda) MatMulTA(c, a, w *Tensor, alpha, beta float64) {
+	const op = "MatMulTA"
+	k, m, n := a.Dim0(), a.Width(), w.Width()
+	checkProduct(op, c, m, n, k, w.Dim0())
+	b.do(op, func() {
+		b.multiply(op, cudadriver.Product{Type: cudadriver.F32, M: n, N: m, K: k, LdA: n, LdB: m, LdC: n, TransposeB: true},
+			b.f32(op, c), b.f32(op, w), b.f32(op, a), alpha, beta)
+	})
+	runtime.KeepAlive([]*Tensor{c, a, w})
+}
+
+// gemm is a product of rows x [m, k] and a weight: [n, k] where it is transposed,
+// else [k, n].
+type gemm struct {
+	m, n, k    int
+	weightRows int
+	transposed bool
+}
+
+// columnMajor is the product as cuBLASLt sees row-major memory: yᵀ = wᵀ xᵀ.
+func (g gemm) columnMajor(dtype int) cudadriver.Product {
+	p := cudadriver.Product{Type: dtype, M: g.n, N: g.m, K: g.k, LdA: g.n, LdB: g.k, LdC: g.n}
+	if g.transposed {
+		p.TransposeA, p.LdA = true, g.k
+	}
+	return p
+}
+
+// product computes y = alpha · x · w + beta · y for weights of any type.
+func (b *cuda) product(op string, g gemm, y, x, w *Tensor, alpha, beta float64) {
+	if g.m == 0 || g.n == 0 {
+		return
+	}
+	Y, X := b.f32(op, y), b.f32(op, x)
+	switch w.DType {
+	case F32:
+		b.multiply(op, g.columnMajor(cudadriver.F32), Y, b.f32(op, w), X, alpha, beta)
+	case BF16:
+		n := g.m * g.k
+		if g.m > exactRows && g.m*g.n*g.k > exactWork {
+			rounded := b.temporary(op, 2*int64(n))
+			b.each("to_bf16", n, rounded, X, size(n))
+			b.multiply(op, g.columnMajor(cudadriver.BF16), Y, b.address(op, w), rounded, alpha, beta)
+			return
+		}
+		parts, sums := b.temporary(op, 6*int64(n)), b.temporary(op, 12*int64(g.m)*int64(g.n))
+		b.each("split_bf16", n, parts, X, size(n))
+		m := g.m
+		g.m *= 3
+		b.multiply(op, g.columnMajor(cudadriver.BF16), sums, b.address(op, w), parts, 1, 0)
+		b.each("join_parts", m*g.n, Y, sums, float32(alpha), float32(beta), size(m*g.n))
+	case F16:
+		b.halfProduct(op, g, Y, X, w, alpha, beta)
+	default:
+		panic(fmt.Sprintf("kernels: %s with weights of %s", op, w.DType))
+	}
+}
+
+// halfProduct widens an f16 weight, some rows at a time: what it multiplies may lie
+// outside the range of f16, so the activations cannot be rounded to it.
+func (b *cuda) halfProduct(op string, g gemm, y, x cu.DevicePtr, w *Tensor, alpha, beta float64) {
+	const most = 64 << 20 // bytes of widened rows
+	width := w.Width()
+	step := min(g.weightRows, max(1, most/4/max(1, width)))
+	wide := b.temporary(op, 4*int64(step)*int64(width))
+	for from := 0; from < g.weightRows; from += step {
+		rows := min(step, g.weightRows-from)
+		b.each("from_f16", rows*width, wide, b.address(op, w)+cu.DevicePtr(2*from*width), size(rows*width))
+		p := g.columnMajor(cudadriver.F32)
+		if g.transposed { // some columns of y
+			p.M = rows
+			b.multiply(op, p, y+cu.DevicePtr(4*from), wide, x, alpha, beta)
+		} else { // some terms of every sum
+			p.K = rows
+			b.multiply(op, p, y, wide, x+cu.DevicePtr(4*from), alpha, beta)
+			beta = 1
+		}
+	}
+}
+
+// multiply runs one product c = alpha · op(a) · op(b) + beta · c.
+func (b *cuda) multiply(op string, p cudadriver.Product, c, x, y cu.DevicePtr, alpha, beta float64) {
+	if p.M == 0 || p.N == 0 {
+		return
+	}
+	if p.K == 0 || alpha == 0 {
+		b.scaleMatrix(p, c, beta)
+		return
+	}
+	p.AlignA, p.AlignB, p.AlignC = alignment(x), alignment(y), alignment(c)
+	plan, err := b.blas.Plan(b.context, p)
+	b.try(op, err)
+	workspace := b.temporary(op, int64(plan.Workspace()))
+	b.try(op, plan.Run(float32(alpha), x, y, float32(beta), c, workspace, b.stream))
+	b.queued = append(b.queued[:min(7, len(b.queued))], "cublasLtMatmul")
+	if b.wait {
+		b.synchronize(op)
+	}
+}
+
+// scaleMatrix is a product that adds nothing. Only whole matrices come here.
+func (b *cuda) scaleMatrix(p cudadriver.Product, c cu.DevicePtr, beta float64) {
+	for column := range p.N {
+		b.each("scale", p.M, c+cu.DevicePtr(4*column*p.LdC), float32(beta), size(p.M))
+	}
+}
+
+// alignment is the largest power of two up to 256 that divides an address.
+func alignment(p cu.DevicePtr) int { return int(min(256, p&-p)) }
+
+func (b *cuda) Fill(y *Tensor, value float64) {
+	const op = "Fill"
+	n := y.Len()
+	b.do(op, func() {
+		switch y.DType {
+		case F32:
+			b.each("fill_f32", n, b.address(op, y), float32(value), size(n))
+		case F64:
+			b.each("fill_f64", n, b.address(op, y), value, size(n))
+		case BF16:
+			b.each("fill_b16", n, b.address(op, y), int(F32ToBF16(float32(value))), size(n))
+		default:
+			panic("kernels: Fill of a " + y.DType.String() + " tensor")
+		}
+	})
+	runtime.KeepAlive(y)
+}
+
+func (b *cuda) Copy(y, x *Tensor) {
+	const op = "Copy"
+	mustFit(x.Len(), y.Shape)
+	b.do(op, func() { b.copyBytes(op, b.at(op, y, x.DType), b.address(op, x), x.Bytes()) })
+	runtime.KeepAlive([]*Tensor{y, x})
+}
+
+func (b *cuda) copyBytes(op string, dst, src cu.DevicePtr, n int) {
+	if n > 0 {
+		b.try(op, cu.MemcpyDtoDAsync(dst, src, int64(n), b.stream))
+	}
+}
+
+func (b *cuda) Gather(y, table *Tensor, ids []int32) {
+	const op = "Gather"
+	w := table.Width()
+	mustFit(len(ids)*w, y.Shape)
+	for _, id := range ids {
+		if id < 0 || int(id) >= table.Dim0() {
+			panic(fmt.Sprintf("kernels: Gather row %d of %v", id, table.Shape))
+		}
+	}
+	b.do(op, func() {
+		n := len(ids) * w
+		Y, T := b.address(op, y), b.address(op, table)
+		name := map[DType]string{F32: "gather_f32", F64: "gather_f64", BF16: "gather_bf16", F16: "gather_f16"}[table.DType]
+		switch {
+		case y.DType == BF16 && table.DType == BF16:
+			name = "gather_b16"
+		case y.DType != F32 || name == "":
+			panic(fmt.Sprintf("kernels: Gather of a %s table into %s", table.DType, y.DType))
+		}
+		dst := Y
+		inPlace := n > 0 && Y < T+cu.DevicePtr(table.Bytes()) && T < Y+cu.DevicePtr(y.Bytes())
+		if inPlace { // threads would overwrite rows that others have yet to read
+			dst = b.temporary(op, int64(y.Bytes()))
+		}
+		b.each(name, n, dst, T, upload(b, op, ids), size(n), size(w))
+		if inPlace {
+			b.copyBytes(op, Y, dst, y.Bytes())
+		}
+	})
+	runtime.KeepAlive([]*Tensor{y, table})
+}
+
+func (b *cuda) CopyHead(y, x *Tensor, h int) {
+	const op = "CopyHead"
+	checkCopyHead(y, x, h)
+	b.do(op, func() {
+		name := "copy_head_f32"
+		if y.DType == BF16 {
+			name = "copy_head_bf16"
+		}
+		b.each(name, y.Len(), b.address(op, y), b.f32(op, x), size(y.Len()), x.Shape[1], x.Shape[2], h)
+	})
+	runtime.KeepAlive([]*Tensor{y, x})
+}
+
+// elementwise runs a kernel on F32 tensors of equal length.
+func (b *cuda) elementwise(op, kernel string, ts ...*Tensor) {
+	n := ts[0].Len()
+	checkLengths(op, ts[0], ts[1:]...)
+	b.do(op, func() {
+		args := make([]any, 0, len(ts)+1)
+		for _, t := range ts {
+			args = append(args, b.f32(op, t))
+		}
+		b.each(kernel, n, append(args, size(n))...)
+	})
+	runtime.KeepAlive(ts)
+}
+
+func (b *cuda) Add(y, x, z *Tensor) { b.elementwise("Add", "add", y, x, z) }
+
+func (b *cuda) Axpy(y *Tensor, alpha float64, x *Tensor) {
+	const op = "Axpy"
+	mustFit(x.Len(), y.Shape)
+	b.do(op, func() { b.each("axpy", y.Len(), b.f32(op, y), float32(alpha), b.f32(op, x), size(y.Len())) })
+	runtime.KeepAlive([]*Tensor{y, x})
+}
+
+// rowThreads are the threads that work on one row.
+func rowThreads(width int) int { return min(256, (width+31)/32*32) }
+
+// norm runs a kernel with a block per row.
+func (b *cuda) norm(op, kernel string, width int, eps float64, ts ...*Tensor) {
+	b.do(op, func() {
+		args := make([]any, 0, len(ts)+2)
+		for _, t := range ts {
+			args = append(args, b.f32(op, t))
+		}
+		b.launch(kernel, [3]int{ts[0].Len() / width, 1, 1}, rowThreads(width), 0, append(args, width, float32(eps))...)
+	})
+	runtime.KeepAlive(ts)
+}
+
+func (b *cuda) RMSNorm(y, x, w *Tensor, eps float64) {
+	checkNorm("RMSNorm", x, w, y)
+	b.norm("RMSNorm", "rms_norm", w.Len(), eps, y, x, w)
+}
+
+func (b *cuda) RMSNormGrad(dx, x, w, dy *Tensor, eps float64) {
+	checkNorm("RMSNormGrad", x, w, dx, dy)
+	b.norm("RMSNormGrad", "rms_norm_grad", w.Len(), eps, dx, x, w, dy)
+}
+
+func (b *cuda) LayerNorm(y, x, w, bias *Tensor, eps float64) {
+	checkNorm("LayerNorm", x, w, y)
+	checkLengths("LayerNorm", w, bias)
+	b.norm("LayerNorm", "layer_norm", w.Len(), eps, y, x, w, bias)
+}
+
+func (b *cuda) LayerNormGrad(dx, x, w, dy *Tensor, eps float64) {
+	checkNorm("LayerNormGrad", x, w, dx, dy)
+	b.norm("LayerNormGrad", "layer_norm_grad", w.Len(), eps, dx, x, w, dy)
+}
+
+func (b *cuda) RoPE(x *Tensor, pos []int32, table *RoPETable, inverse bool) {
+	const op = "RoPE"
+	checkRoPE(x, pos, table)
+	sign := float32(1)
+	if inverse {
+		sign = -1
+	}
+	b.do(op, func() {
+		n := x.Len() / 2
+		b.each("rope", n, b.f32(op, x), upload(b, op, pos), b.f32(op, table.Cos), b.f32(op, table.Sin), size(n), x.Shape[1], x.Shape[2]/2, sign)
+	})
+	runtime.KeepAlive([]*Tensor{x, table.Cos, table.Sin})
+}
+
+func (b *cuda) SiLUMul(y, gate, up *Tensor) { b.elementwise("SiLUMul", "silu_mul", y, gate, up) }
+
+func (b *cuda) SiLUMulGrad(dgate, dup, gate, up, dy *Tensor) {
+	b.elementwise("SiLUMulGrad", "silu_mul_grad", dgate, dup, gate, up, dy)
+}
+
+func (b *cuda) GELU(y, x *Tensor)          { b.elementwise("GELU", "gelu", y, x) }
+func (b *cuda) GELUGrad(dx, x, dy *Tensor) { b.elementwise("GELUGrad", "gelu_grad", dx, x, dy) }
+
+func (b *cuda) MergeScores(acc, other *Tensor, wAcc, wOther float64) {
+	const op = "MergeScores"
+	checkLengths(op, acc, other)
+	la, lo := math.Log(wAcc/(wAcc+wOther)), math.Log(wOther/(wAcc+wOther))
+	b.do(op, func() {
+		b.each("merge_scores", acc.Len(), b.f32(op, acc), b.f32(op, other), float32(la), float32(lo), size(acc.Len()))
+	})
+	runtime.KeepAlive([]*Tensor{acc, other})
+}
+
+func (b *cuda) Probabilities(p, logScore *Tensor) {
+	b.elementwise("Probabilities", "probabilities", p, logScore)
+}
+
+func (b *cuda) ScoreKL(loss, dLogScore, logScore, target *Tensor, weight float64) {
+	const op = "ScoreKL"
+	checkLoss(op, dLogScore, logScore, target)
+	heads, n := target.Dim0(), target.Width()
+	b.do(op, func() {
+		parts := b.temporary(op, 8*int64(heads))
+		b.launch("score_kl", [3]int{heads, 1, 1}, rowThreads(n), 0, parts, b.f32(op, dLogScore), b.f32(op, logScore), b.f32(op, target), n, weight)
+		b.launch("sum_parts", [3]int{1, 1, 1}, 1, 0, b.at(op, loss, F64), parts, heads, weight, 1)
+	})
+	runtime.KeepAlive([]*Tensor{loss, dLogScore, logScore, target})
+}
+
+// sumChunk is the number of elements whose sum is one part: a constant, so that the
+// bits of a sum depend on its length alone.
+const sumChunk = 1 << 14
+
+func (b *cuda) ScoreMSE(loss, dLogScore, logScore, target *Tensor, weight float64) {
+	const op = "ScoreMSE"
+	checkLoss(op, dLogScore, logScore, target)
+	n := target.Len()
+	b.do(op, func() {
+		blocks := (n + sumChunk - 1) / sumChunk
+		parts := b.temporary(op, 8*int64(blocks))
+		b.launch("score_mse", [3]int{blocks, 1, 1}, 256, 0, parts, b.f32(op, dLogScore), b.f32(op, logScore), b.f32(op, target), size(n), size(sumChunk), weight)
+		b.launch("sum_parts", [3]int{1, 1, 1}, 1, 0, b.at(op, loss, F64), parts, blocks, weight, 1)
+	})
+	runtime.KeepAlive([]*Tensor{loss, dLogScore, logScore, target})
+}
+
+func (b *cuda) AdamW(p, g, m, v *Tensor, s AdamWStep) {
+	const op = "AdamW"
+	checkLengths(op, p, g, m, v)
+	b.do(op, func() {
+		b.each("adamw", p.Len(), b.f32(op, p), b.f32(op, g), b.f32(op, m), b.f32(op, v), size(p.Len()), s.Beta1, s.Beta2, s.Correct1, s.Correct2,
+			s.Epsilon, s.LearningRate, s.LearningRate*s.WeightDecay, s.GradScale)
+	})
+	runtime.KeepAlive([]*Tensor{p, g, m, v})
+}
+
+func (b *cuda) SumSquares(t *Tensor) (sum float64) {
+	const op = "SumSquares"
+	n := t.Len()
+	if n == 0 {
+		return 0
+	}
+	b.do(op, func() {
+		blocks := (n + sumChunk - 1) / sumChunk
+		parts, total := b.temporary(op, 8*int64(blocks)), b.temporary(op, 8)
+		b.launch("sum_squares", [3]int{blocks, 1, 1}, 256, 0, parts, b.f32(op, t), size(n), size(sumChunk))
+		b.launch("sum_parts", [3]int{1, 1, 1}, 1, 0, total, parts, blocks, 1.0, 0)
+		b.try(op, cu.MemcpyDtoHAsync(unsafe.Pointer(&sum), total, 8, b.stream))
+		b.synchronize(op)
+	})
+	runtime.KeepAlive(t)
+	return sum
+}

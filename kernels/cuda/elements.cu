@@ -1,0 +1,151 @@
+// Operations on elements and rows: one thread per element unless a kernel says
+// otherwise. Scalars that the host has as float64 come as float.
+#include "prims.h"
+
+#define ELEMENT(n)             \
+	size_t i = thread_index(); \
+	if (i >= (n)) return
+
+extern "C" __global__ void fill_f32(float *y, float v, size_t n) { ELEMENT(n); y[i] = v; }
+extern "C" __global__ void fill_f64(double *y, double v, size_t n) { ELEMENT(n); y[i] = v; }
+extern "C" __global__ void fill_b16(unsigned short *y, int bits, size_t n) { ELEMENT(n); y[i] = (unsigned short)bits; }
+HOST_KERNEL(fill_f32)
+HOST_KERNEL(fill_f64)
+HOST_KERNEL(fill_b16)
+
+// y [rows, width] = rows ids of table.
+template <class Y, class T>
+static __device__ __forceinline__ void gather(Y *y, const T *table, const int *ids, size_t n, size_t width) {
+	ELEMENT(n);
+	y[i] = to_float(table[ids[i / width] * width + i % width]);
+}
+extern "C" __global__ void gather_f32(float *y, const float *t, const int *ids, size_t n, size_t width) { gather(y, t, ids, n, width); }
+extern "C" __global__ void gather_f64(float *y, const double *t, const int *ids, size_t n, size_t width) { gather(y, t, ids, n, width); }
+extern "C" __global__ void gather_bf16(float *y, const __nv_bfloat16 *t, const int *ids, size_t n, size_t width) { gather(y, t, ids, n, width); }
+extern "C" __global__ void gather_f16(float *y, const __half *t, const int *ids, size_t n, size_t width) { gather(y, t, ids, n, width); }
+extern "C" __global__ void gather_b16(unsigned short *y, const unsigned short *t, const int *ids, size_t n, size_t width) {
+	ELEMENT(n);
+	y[i] = t[ids[i / width] * width + i % width];
+}
+HOST_KERNEL(gather_f32)
+HOST_KERNEL(gather_f64)
+HOST_KERNEL(gather_bf16)
+HOST_KERNEL(gather_f16)
+HOST_KERNEL(gather_b16)
+
+// y [rows, dim] = head h of x [rows, heads, dim]; n = rows·dim.
+extern "C" __global__ void copy_head_f32(float *y, const float *x, size_t n, int heads, int dim, int h) {
+	ELEMENT(n);
+	y[i] = x[(i / dim * heads + h) * dim + i % dim];
+}
+extern "C" __global__ void copy_head_bf16(__nv_bfloat16 *y, const float *x, size_t n, int heads, int dim, int h) {
+	ELEMENT(n);
+	y[i] = __float2bfloat16(x[(i / dim * heads + h) * dim + i % dim]);
+}
+HOST_KERNEL(copy_head_f32)
+HOST_KERNEL(copy_head_bf16)
+
+extern "C" __global__ void to_bf16(__nv_bfloat16 *y, const float *x, size_t n) { ELEMENT(n); y[i] = __float2bfloat16(x[i]); }
+extern "C" __global__ void from_f16(float *y, const __half *x, size_t n) { ELEMENT(n); y[i] = __half2float(x[i]); }
+HOST_KERNEL(to_bf16)
+
+// y [3, n]: three bf16 parts whose sum is x to float32's own precision.
+extern "C" __global__ void split_bf16(__nv_bfloat16 *y, const float *x, size_t n) {
+	ELEMENT(n);
+	float rest = x[i];
+	for (int part = 0; part < 3; part++) {
+		__nv_bfloat16 v = __float2bfloat16(rest);
+		y[part * n + i] = v;
+		rest -= __bfloat162float(v);
+	}
+}
+// y [n] = alpha · (sum of the three parts) + beta · y, the smallest parts first.
+extern "C" __global__ void join_parts(float *y, const float *parts, float alpha, float beta, size_t n) {
+	ELEMENT(n);
+	float sum = alpha * (parts[i] + (parts[n + i] + parts[2 * n + i]));
+	y[i] = beta == 0 ? sum : sum + beta * y[i];
+}
+HOST_KERNEL(split_bf16)
+HOST_KERNEL(join_parts)
+HOST_KERNEL(from_f16)
+
+// y [rows, width] += bias [width].
+extern "C" __global__ void add_bias(float *y, const float *bias, size_t n, size_t width) { ELEMENT(n); y[i] += bias[i % width]; }
+extern "C" __global__ void scale(float *y, float factor, size_t n) { ELEMENT(n); y[i] = factor == 0 ? 0 : factor * y[i]; }
+extern "C" __global__ void add(float *y, const float *a, const float *b, size_t n) { ELEMENT(n); y[i] = a[i] + b[i]; }
+extern "C" __global__ void axpy(float *y, float alpha, const float *x, size_t n) { ELEMENT(n); y[i] += alpha * x[i]; }
+HOST_KERNEL(add_bias)
+HOST_KERNEL(scale)
+HOST_KERNEL(add)
+HOST_KERNEL(axpy)
+
+// Rotates x [rows, heads, 2·half] by the angles of rows pos of cosines and sines
+// [positions, half]; one thread per pair, n = rows·heads·half. sign −1 rotates back.
+extern "C" __global__ void rope(float *x, const int *pos, const float *cosines, const float *sines, size_t n, int heads, int half, float sign) {
+	ELEMENT(n);
+	size_t head = i / half, j = i % half, angle = (size_t)pos[head / heads] * half + j;
+	float c = cosines[angle], s = sign * sines[angle];
+	float *a = x + head * 2 * half + j, *b = a + half;
+	float u = *a, v = *b;
+	*a = c * u - s * v;
+	*b = s * u + c * v;
+}
+HOST_KERNEL(rope)
+
+static __device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+
+extern "C" __global__ void silu_mul(float *y, const float *gate, const float *up, size_t n) {
+	ELEMENT(n);
+	y[i] = gate[i] * sigmoid(gate[i]) * up[i];
+}
+extern "C" __global__ void silu_mul_grad(float *dgate, float *dup, const float *gate, const float *up, const float *dy, size_t n) {
+	ELEMENT(n);
+	float g = gate[i], s = sigmoid(g), d = dy[i];
+	dgate[i] = d * up[i] * s * (1 + g * (1 - s));
+	dup[i] = d * g * s;
+}
+HOST_KERNEL(silu_mul)
+HOST_KERNEL(silu_mul_grad)
+
+// erfc keeps the digits of large negative arguments.
+extern "C" __global__ void gelu(float *y, const float *x, size_t n) {
+	ELEMENT(n);
+	y[i] = 0.5f * x[i] * erfcf(-x[i] * 0.70710678118654752f);
+}
+extern "C" __global__ void gelu_grad(float *dx, const float *x, const float *dy, size_t n) {
+	ELEMENT(n);
+	double z = x[i], density = exp(-z * z / 2) * 0.3989422804014327; // in double: the terms cancel near −0.75
+	dx[i] = (float)(dy[i] * (0.5 * erfc(-z * 0.70710678118654752) + z * density));
+}
+HOST_KERNEL(gelu)
+HOST_KERNEL(gelu_grad)
+
+// acc = log(exp(acc + la) + exp(other + lo)); −Inf is the logarithm of nothing.
+extern "C" __global__ void merge_scores(float *acc, const float *other, float la, float lo, size_t n) {
+	ELEMENT(n);
+	float x = acc[i] + la, y = other[i] + lo, top = fmaxf(x, y), low = fminf(x, y);
+	acc[i] = top == -INFINITY ? top : top + log1pf(expf(low - top));
+}
+// Nothing of a target counts below e⁻⁴⁰: the floor of the CPU's exponential, here too,
+// so that a head which looks elsewhere has no target on any device.
+extern "C" __global__ void probabilities(float *p, const float *log_score, size_t n) {
+	ELEMENT(n);
+	p[i] = log_score[i] > -40 ? expf(log_score[i]) : 0;
+}
+HOST_KERNEL(merge_scores)
+HOST_KERNEL(probabilities)
+
+// Loshchilov & Hutter 2019, algorithm 2, in double like the CPU's: it is bound by
+// memory. decay = learning rate · weight decay.
+extern "C" __global__ void adamw(float *p, const float *g, float *m, float *v, size_t n, double beta1, double beta2, double correct1,
+                                 double correct2, double epsilon, double rate, double decay, double grad_scale) {
+	ELEMENT(n);
+	double gi = g[i] * grad_scale;
+	double mi = beta1 * m[i] + (1 - beta1) * gi;
+	double vi = beta2 * v[i] + (1 - beta2) * gi * gi;
+	m[i] = (float)mi;
+	v[i] = (float)vi;
+	double update = mi / correct1 / (sqrt(vi / correct2) + epsilon);
+	p[i] = (float)(p[i] - rate * update - decay * p[i]);
+}
+HOST_KERNEL(adamw)

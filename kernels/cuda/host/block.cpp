@@ -1,0 +1,458 @@
+// Runs a launch: blocks one after another, the threads of a block as fibers.
+//
+// Scheduling is deliberately unfair: a warp runs until all its lanes wait at a
+// block barrier or have exited, and only then the next warp starts. Code that
+// lacks a barrier thus reads data that was never written (poison) or was
+// already overwritten. HOSTCUDA_ORDER=reverse runs blocks, warps and lanes
+// backwards, which exposes the races that the forward order hides.
+#include "runtime.h"
+#include <algorithm>
+#include <dlfcn.h>
+#include <link.h>
+#include <map>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <vector>
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+// hc_switch saves the callee-saved registers on the current stack, its pointer
+// in *save, and continues on the stack `to`. (swapcontext would make a system
+// call each time.) The fault handler jumps to hc_resume, the second half.
+extern "C" void hc_switch(void **save, void *to);
+extern "C" char hc_resume[];
+asm(R"(
+.text
+.globl hc_switch
+.hidden hc_switch
+.hidden hc_resume
+hc_switch:
+	push %rbp
+	push %rbx
+	push %r12
+	push %r13
+	push %r14
+	push %r15
+	mov %rsp, (%rdi)
+	mov %rsi, %rsp
+.globl hc_resume
+hc_resume:
+	pop %r15
+	pop %r14
+	pop %r13
+	pop %r12
+	pop %rbx
+	pop %rbp
+	pop %rcx
+	jmp *%rcx # a ret would be mispredicted each time
+)");
+
+namespace hc {
+
+Kernel *kernels;
+
+namespace {
+
+const size_t STACK = 64 << 10, PAGE = 4096, MAX_THREADS = 1024;
+const size_t MAX_DYNAMIC_SHARED = 228 << 10;
+
+enum State { READY, AT_BARRIER, AT_WARP, EXITED };
+
+struct Copy { // a cp.async that has not been waited for
+	void *dst;
+	unsigned char data[16];
+	int group;
+};
+
+struct Fiber {
+	void *sp;
+	State state;
+	uint3 index;
+	Site site;               // of the collective it waits in
+	const char *name;        // of the warp collective
+	unsigned mask;
+	void *arg;
+	std::vector<Copy> copies;
+	int group;               // number of committed copy groups
+};
+
+// State of the launch in progress; the driver runs one at a time.
+struct {
+	const Kernel *kernel;
+	void **params;
+	int threads;
+	Result result;
+	void *scheduler_sp;
+	char *dynamic, *static_shared;
+	size_t dynamic_bytes, static_bytes;
+	bool reverse, truncate;
+} run;
+Fiber fibers[MAX_THREADS];
+Fiber *current; // null while the scheduler runs
+
+char *stacks, *dynamic_end;
+
+struct { // filled by the signal handler
+	int signal;
+	uintptr_t address, pc;
+	pthread_t thread;
+} fault;
+const int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+struct sigaction previous[4];
+
+void to_scheduler() { hc_switch(&current->sp, run.scheduler_sp); }
+
+// Reports an error of the current thread and ends the launch.
+void fail(Result r, Site at, const char *format, ...) {
+	char text[256];
+	va_list ap;
+	va_start(ap, format);
+	vsnprintf(text, sizeof text, format, ap);
+	va_end(ap);
+	report("kernel %s block (%u,%u,%u) thread (%u,%u,%u) at %s:%d: %s", run.kernel->name, blockIdx.x,
+	       blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, at.file, at.line, text);
+	run.result = r;
+	to_scheduler(); // never resumed
+}
+
+void fiber_main() {
+	run.kernel->call(run.params);
+	current->state = EXITED;
+	to_scheduler();
+}
+
+void map_once() {
+	if (stacks) return;
+	stacks = (char *)mmap(0, MAX_THREADS * STACK, PROT_READ | PROT_WRITE,
+	                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *d = (char *)mmap(0, MAX_DYNAMIC_SHARED + PAGE, PROT_READ | PROT_WRITE,
+	                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (stacks == MAP_FAILED || d == MAP_FAILED) perror("hostcuda: mmap"), abort();
+	for (size_t i = 0; i < MAX_THREADS; i++) mprotect(stacks + i * STACK, PAGE, PROT_NONE);
+	dynamic_end = d + MAX_DYNAMIC_SHARED; // right-aligned like device memory
+	mprotect(dynamic_end, PAGE, PROT_NONE);
+}
+
+// The library's TLS block of this OS thread: all __shared__ variables.
+__shared__ char tls_anchor;
+int find_tls(dl_phdr_info *info, size_t, void *) {
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const auto &ph = info->dlpi_phdr[i];
+		char *start = (char *)info->dlpi_tls_data;
+		if (ph.p_type != PT_TLS || &tls_anchor < start || &tls_anchor >= start + ph.p_memsz) continue;
+		run.static_shared = start;
+		run.static_bytes = ph.p_memsz;
+		return 1;
+	}
+	return 0;
+}
+
+bool in_shared(const void *p, size_t n) {
+	auto within = [&](char *base, size_t size) {
+		return (char *)p >= base && (char *)p + n <= base + size;
+	};
+	return within(run.dynamic, run.dynamic_bytes) || within(run.static_shared, run.static_bytes);
+}
+
+// A fault inside a kernel abandons the fiber: execution continues in the
+// scheduler as if the fiber had switched to it. Other faults are Go's.
+void on_fault(int sig, siginfo_t *info, void *context) {
+	ucontext_t *uc = (ucontext_t *)context;
+	if (!current || !pthread_equal(pthread_self(), fault.thread)) {
+		for (int i = 0; i < 4; i++)
+			if (SIGNALS[i] == sig) {
+				if (previous[i].sa_flags & SA_SIGINFO) return previous[i].sa_sigaction(sig, info, context);
+				sigaction(sig, &previous[i], 0); // default action: fault again and die
+			}
+		return;
+	}
+	if (sig == SIGSEGV && mem_touch((uintptr_t)info->si_addr)) return; // and the access is tried again
+	fault.signal = sig;
+	fault.address = (uintptr_t)info->si_addr;
+	fault.pc = uc->uc_mcontext.gregs[REG_RIP];
+	uc->uc_mcontext.gregs[REG_RSP] = (greg_t)run.scheduler_sp;
+	uc->uc_mcontext.gregs[REG_RIP] = (greg_t)hc_resume;
+}
+
+void report_fault() {
+	Dl_info lib = {};
+	dladdr((void *)fault.pc, &lib);
+	const char *what = fault.signal == SIGFPE ? "integer division by zero"
+	                 : fault.signal == SIGILL ? "trap (array index, misaligned access, shift, overflow or conversion)" : "illegal address ";
+	bool memory = fault.signal == SIGSEGV || fault.signal == SIGBUS;
+	std::string where = !memory ? "" : fault.address >= (uintptr_t)dynamic_end && fault.address < (uintptr_t)dynamic_end + PAGE
+	                  ? "past the dynamic shared memory" : mem_describe(fault.address);
+	report("kernel %s block (%u,%u,%u) thread (%u,%u,%u): %s%s (addr2line -fie %s %#lx)", run.kernel->name,
+	       blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, what, where.c_str(),
+	       lib.dli_fname ? lib.dli_fname : "?", (unsigned long)(fault.pc - (uintptr_t)lib.dli_fbase));
+	run.result = ILLEGAL_ADDRESS;
+}
+
+void start_fiber(int t) {
+	Fiber &f = fibers[t];
+	// Staggered: at equal offsets, all stacks would fall in the same cache sets.
+	void **sp = (void **)(stacks + (t + 1) * STACK - t % 64 * 320);
+	*--sp = 0; // keeps the stack aligned as after a call
+	*--sp = (void *)fiber_main;
+	sp -= 6; // registers that hc_resume pops
+	memset(sp, 0, 6 * sizeof *sp);
+	f.sp = sp;
+	f.state = READY;
+	f.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
+	f.copies.clear();
+	f.group = 0;
+}
+
+void resume(Fiber &f) {
+	threadIdx = f.index;
+	current = &f;
+	hc_switch(&run.scheduler_sp, f.sp);
+	current = nullptr;
+	if (fault.signal) report_fault(), fault.signal = 0;
+}
+
+// Runs one warp until none of its lanes can go on.
+void run_warp(int warp) {
+	int lanes = std::min(32, run.threads - warp * 32);
+	for (bool again = true; again;) {
+		again = false;
+		for (int i = 0; i < lanes; i++) {
+			Fiber &f = fibers[warp * 32 + (run.reverse ? lanes - 1 - i : i)];
+			if (f.state != READY) continue;
+			resume(f);
+			if (run.result) return;
+			again = true;
+		}
+	}
+}
+
+// All threads wait or have exited, and not all at the same barrier.
+void report_deadlock() {
+	std::map<std::string, int> groups;
+	for (int t = 0; t < run.threads; t++) {
+		Fiber &f = fibers[t];
+		char text[256];
+		if (f.state == EXITED) snprintf(text, sizeof text, "have exited");
+		else if (f.state == AT_BARRIER) snprintf(text, sizeof text, "wait in __syncthreads at %s:%d", f.site.file, f.site.line);
+		else snprintf(text, sizeof text, "wait in %s (mask %#x) at %s:%d", f.name, f.mask, f.site.file, f.site.line);
+		groups[text]++;
+	}
+	std::string all;
+	for (auto &g : groups) all += (all.empty() ? "" : "; ") + std::to_string(g.second) + " threads " + g.first;
+	report("kernel %s block (%u,%u,%u): divergence deadlock: %s", run.kernel->name, blockIdx.x, blockIdx.y,
+	       blockIdx.z, all.c_str());
+	run.result = LAUNCH_FAILED;
+}
+
+bool same_site(Site a, Site b) {
+	return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file));
+}
+
+void run_block() {
+	memset(run.dynamic, 0xFF, run.dynamic_bytes);
+	memset(run.static_shared, 0xFF, run.static_bytes);
+	for (int t = 0; t < run.threads; t++) start_fiber(t);
+	int warps = (run.threads + 31) / 32;
+	for (;;) {
+		for (int w = 0; w < warps; w++) {
+			run_warp(run.reverse ? warps - 1 - w : w);
+			if (run.result) return;
+		}
+		// Now no thread can go on by itself.
+		int exited = 0, same = 0;
+		for (int t = 0; t < run.threads; t++) {
+			exited += fibers[t].state == EXITED;
+			same += fibers[t].state == AT_BARRIER && same_site(fibers[t].site, fibers[0].site);
+		}
+		if (exited == run.threads) return;
+		// Stricter than the hardware, which lets exited threads and
+		// different __syncthreads calls complete a barrier.
+		if (same != run.threads) return report_deadlock();
+		for (int t = 0; t < run.threads; t++) fibers[t].state = READY;
+	}
+}
+
+} // namespace
+
+void report(const char *format, ...) {
+	va_list ap;
+	va_start(ap, format);
+	fputs("hostcuda: ", stderr);
+	vfprintf(stderr, format, ap);
+	fputc('\n', stderr);
+	va_end(ap);
+}
+
+Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, void **params) {
+	map_once();
+	const char *order = getenv("HOSTCUDA_ORDER"), *mma = getenv("HOSTCUDA_MMA");
+	run.kernel = &k;
+	run.params = params;
+	run.threads = block.x * block.y * block.z;
+	run.result = SUCCESS;
+	run.reverse = order && !strcmp(order, "reverse");
+	run.truncate = mma && !strcmp(mma, "truncate");
+	run.dynamic_bytes = shared_bytes;
+	run.dynamic = dynamic_end - (shared_bytes + 15) / 16 * 16;
+	tls_anchor = 0; // makes the dynamic linker allocate the TLS block
+	dl_iterate_phdr(find_tls, 0);
+	gridDim = grid;
+	blockDim = block;
+
+	fault.thread = pthread_self();
+	struct sigaction sa = {};
+	sa.sa_sigaction = on_fault;
+	sa.sa_flags = SA_SIGINFO | SA_ONSTACK; // the faulting fiber's stack may be full
+	sigfillset(&sa.sa_mask);
+	for (int i = 0; i < 4; i++) sigaction(SIGNALS[i], &sa, &previous[i]);
+	size_t blocks = (size_t)grid.x * grid.y * grid.z;
+	for (size_t i = 0; i < blocks && !run.result; i++) {
+		size_t b = run.reverse ? blocks - 1 - i : i;
+		blockIdx = {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y), (unsigned)(b / grid.x / grid.y)};
+		run_block();
+	}
+	for (int i = 0; i < 4; i++) sigaction(SIGNALS[i], &previous[i], 0);
+	return run.result;
+}
+
+void *dynamic_shared() { return run.dynamic; }
+int lane() { return (current - fibers) % 32; }
+
+void block_barrier(Site at) {
+	current->site = at;
+	current->state = AT_BARRIER;
+	to_scheduler();
+}
+
+void warp_collective(unsigned mask, const char *name, Site at, void *arg, void (*op)(void **)) {
+	Fiber *f = current;
+	int first = (f - fibers) / 32 * 32, lanes = std::min(32, run.threads - first);
+	if (!(mask >> (f - fibers - first) & 1)) fail(LAUNCH_FAILED, at, "%s: the calling lane is not in its mask %#x", name, mask);
+	f->site = at;
+	f->name = name;
+	f->mask = mask;
+	f->arg = arg;
+	f->state = AT_WARP;
+	for (int n = 0; n < lanes; n++) {
+		int i = run.reverse ? n : lanes - 1 - n; // the lane that runs last comes first
+		Fiber &o = fibers[first + i];
+		if (mask >> i & 1 &&
+		    (o.state != AT_WARP || o.mask != mask || o.name != name || !same_site(o.site, at)))
+			return to_scheduler(); // not complete: the last lane to arrive does the work
+	}
+	void *args[32] = {};
+	for (int i = 0; i < lanes; i++)
+		if (mask >> i & 1) args[i] = fibers[first + i].arg;
+	op(args);
+	for (int i = 0; i < lanes; i++)
+		if (mask >> i & 1) fibers[first + i].state = READY;
+}
+
+// ---- asynchronous copies
+
+void cp_async(void *dst, const void *src, int bytes, Site at) {
+	if ((uintptr_t)dst % 16 || (uintptr_t)src % 16) fail(MISALIGNED_ADDRESS, at, "cp.async: addresses must be 16-byte aligned");
+	if (!in_shared(dst, 16)) fail(ILLEGAL_ADDRESS, at, "cp.async: destination is not in shared memory");
+	Copy c = {dst, {}, current->group};
+	memcpy(c.data, src, bytes);
+	memset(dst, 0xFF, 16); // undefined until the wait
+	current->copies.push_back(c);
+}
+
+void cp_async_commit() { current->group++; }
+
+void cp_async_wait(int in_flight) {
+	auto &copies = current->copies;
+	size_t done = 0;
+	for (; done < copies.size() && copies[done].group < current->group - in_flight; done++)
+		memcpy(copies[done].dst, copies[done].data, 16);
+	copies.erase(copies.begin(), copies.begin() + done);
+}
+
+// ---- matrix fragments
+
+// Row r of matrix m comes from the address given by lane 8m+r; lane l gets
+// elements 2(l%4), 2(l%4)+1 of row l/4 of each matrix.
+void ldmatrix_x4(unsigned *r, const void *row, Site at) {
+	if ((uintptr_t)row % 16) fail(MISALIGNED_ADDRESS, at, "ldmatrix: row address must be 16-byte aligned");
+	if (!in_shared(row, 16)) fail(ILLEGAL_ADDRESS, at, "ldmatrix: row is not in shared memory");
+	struct Arg { unsigned *r; const unsigned *row; } arg = {r, (const unsigned *)row};
+	if (run.threads % 32) fail(LAUNCH_FAILED, at, "ldmatrix needs whole warps");
+	warp_collective(~0u, "ldmatrix", at, &arg, [](void **args) {
+		for (int l = 0; l < 32; l++)
+			for (int m = 0; m < 4; m++)
+				((Arg *)args[l])->r[m] = ((Arg *)args[8 * m + l / 4])->row[l % 4];
+	});
+}
+
+// The same of the transposed matrices: lane l gets rows 2(l%4), 2(l%4)+1 of column l/4.
+void ldmatrix_x4_trans(unsigned *r, const void *row, Site at) {
+	if ((uintptr_t)row % 16) fail(MISALIGNED_ADDRESS, at, "ldmatrix: row address must be 16-byte aligned");
+	if (!in_shared(row, 16)) fail(ILLEGAL_ADDRESS, at, "ldmatrix: row is not in shared memory");
+	struct Arg { unsigned *r; const unsigned short *row; } arg = {r, (const unsigned short *)row};
+	if (run.threads % 32) fail(LAUNCH_FAILED, at, "ldmatrix needs whole warps");
+	warp_collective(~0u, "ldmatrix.trans", at, &arg, [](void **args) {
+		for (int l = 0; l < 32; l++)
+			for (int m = 0; m < 4; m++) {
+				auto element = [&](int e) -> unsigned { return ((Arg *)args[8 * m + 2 * (l % 4) + e])->row[l / 4]; };
+				((Arg *)args[l])->r[m] = element(0) | element(1) << 16;
+			}
+	});
+}
+
+// Rounds toward zero. Tensor cores do not round their sums to nearest: published
+// measurements of the A100 say that it adds 8 products and the accumulator and
+// truncates the result. HOSTCUDA_MMA=truncate is that model, to see whether a
+// test's tolerance would hold on a device too.
+float truncated(double exact) {
+	float f = (float)exact;
+	return fabs((double)f) > fabs(exact) ? nextafterf(f, 0) : f;
+}
+
+// Fragment layout of mma.m16n8k16, with g = lane/4 and t = lane%4:
+//   a[i], elements e: row g + 8(i%2),  k = 2t + e + 8(i/2)
+//   b[i], elements e: k = 2t + e + 8i, column g
+//   c[i], d[i]:       row g + 8(i/2),  column 2t + i%2
+void mma_bf16_16816(float *d, const unsigned *a, const unsigned *b, const float *c, Site at) {
+	struct Arg { float *d; const unsigned *a, *b; const float *c; } arg = {d, a, b, c};
+	if (run.threads % 32) fail(LAUNCH_FAILED, at, "mma needs whole warps");
+	warp_collective(~0u, "mma", at, &arg, [](void **args) {
+		float A[16][16], B[16][8], D[16][8];
+		auto bf16 = [](unsigned pair, int e) {
+			return __bfloat162float({(unsigned short)(pair >> 16 * e)});
+		};
+		for (int l = 0; l < 32; l++) {
+			Arg &x = *(Arg *)args[l];
+			int g = l / 4, t = l % 4;
+			for (int e = 0; e < 2; e++) {
+				for (int i = 0; i < 4; i++) A[g + 8 * (i % 2)][2 * t + e + 8 * (i / 2)] = bf16(x.a[i], e);
+				for (int i = 0; i < 2; i++) B[2 * t + e + 8 * i][g] = bf16(x.b[i], e);
+			}
+			for (int i = 0; i < 4; i++) D[g + 8 * (i / 2)][2 * t + i % 2] = x.c[i];
+		}
+		if (run.truncate) {
+			for (int m = 0; m < 16; m++)
+				for (int n = 0; n < 8; n++)
+					for (int k = 0; k < 16; k += 8) {
+						double sum = D[m][n];
+						for (int i = k; i < k + 8; i++) sum += (double)A[m][i] * B[i][n];
+						D[m][n] = truncated(sum);
+					}
+		} else {
+			for (int m = 0; m < 16; m++)
+				for (int k = 0; k < 16; k++)
+					for (int n = 0; n < 8; n++) D[m][n] += A[m][k] * B[k][n];
+		}
+		for (int l = 0; l < 32; l++)
+			for (int i = 0; i < 4; i++)
+				((Arg *)args[l])->d[i] = D[l / 4 + 8 * (i / 2)][2 * (l % 4) + i % 2];
+	});
+}
+
+} // namespace hc

@@ -1,0 +1,198 @@
+// The CUDA C++ subset that the kernels use, for g++: included instead of the
+// CUDA headers, so that the same .cu files run on the CPU. Every thread of a
+// block is a fiber (block.cpp); barriers and warp-wide operations switch to the
+// other fibers until all participants have arrived.
+#pragma once
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+#include <type_traits>
+#include <utility>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+// The library has no other thread-local data, so its TLS block is exactly the
+// static shared memory; block.cpp finds it there and poisons it for each block.
+#define __shared__ static thread_local
+#define DYNAMIC_SHARED(type, name) type *name = static_cast<type *>(hc::dynamic_shared())
+
+struct uint3 { unsigned x, y, z; };
+typedef uint3 dim3;
+struct __align__(8) float2 { float x, y; };
+struct __align__(16) float4 { float x, y, z, w; };
+struct __align__(16) uint4 { unsigned x, y, z, w; };
+// Ordinary globals: the scheduler sets them before it resumes a fiber.
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+
+namespace hc {
+
+// Source position of a collective, taken at the call (a default argument).
+struct Site {
+	const char *file;
+	int line;
+};
+#define HC_SITE hc::Site at = {__builtin_FILE(), __builtin_LINE()}
+
+void *dynamic_shared();
+int lane();
+void block_barrier(Site at);
+// Blocks until every lane of mask has called it from the same site; the last
+// one runs op with all lanes' arg pointers (null for lanes outside the mask).
+void warp_collective(unsigned mask, const char *name, Site at, void *arg, void (*op)(void **args));
+// Asynchronous copies: the data is read now and appears in dst at the wait.
+void cp_async(void *dst, const void *src, int src_bytes, Site at);
+void cp_async_commit();
+void cp_async_wait(int in_flight);
+void ldmatrix_x4(unsigned *r, const void *row, Site at);
+void ldmatrix_x4_trans(unsigned *r, const void *row, Site at);
+void mma_bf16_16816(float *d, const unsigned *a, const unsigned *b, const float *c, Site at);
+
+template <class T> T shuffle(unsigned mask, T v, int from, const char *name, Site at) {
+	struct Arg { T in, out; int from; } arg = {v, v, from};
+	warp_collective(mask, name, at, &arg, [](void **args) {
+		for (int i = 0; i < 32; i++) {
+			if (!args[i]) continue;
+			Arg *a = static_cast<Arg *>(args[i]), *src = static_cast<Arg *>(args[a->from]);
+			if (src) a->out = src->in;
+			else memset(&a->out, 0xFF, sizeof(T)); // lane outside the mask: undefined
+		}
+	});
+	return arg.out;
+}
+
+inline unsigned ballot(unsigned mask, bool pred, const char *name, Site at) {
+	struct Arg { bool pred; unsigned bits; } arg = {pred, 0};
+	warp_collective(mask, name, at, &arg, [](void **args) {
+		unsigned bits = 0;
+		for (int i = 0; i < 32; i++)
+			if (args[i] && static_cast<Arg *>(args[i])->pred) bits |= 1u << i;
+		for (int i = 0; i < 32; i++)
+			if (args[i]) static_cast<Arg *>(args[i])->bits = bits;
+	});
+	return arg.bits;
+}
+
+// ---- kernel registry: launch by name with the driver API's void** parameters
+
+struct Param {
+	size_t size;
+	bool pointer; // must be a device address; checked at launch
+};
+struct Kernel {
+	const char *name;
+	void (*call)(void **params);
+	const Param *params;
+	int count;
+	Kernel *next;
+};
+extern Kernel *kernels;
+
+template <auto F> struct Unpack;
+template <class... P, void (*F)(P...)> struct Unpack<F> {
+	static constexpr Param params[] = {{sizeof(P), std::is_pointer_v<P>}..., {0, false}};
+	template <size_t... I> static void apply(void **p, std::index_sequence<I...>) {
+		F(*static_cast<std::remove_cv_t<P> *>(p[I])...);
+	}
+	static void call(void **p) { apply(p, std::index_sequence_for<P...>{}); }
+	Kernel k;
+	explicit Unpack(const char *name) : k{name, call, params, sizeof...(P), kernels} { kernels = &k; }
+};
+#define HOST_KERNEL(name) static hc::Unpack<name> hc_kernel_##name(#name);
+
+} // namespace hc
+
+// ---- barriers, shuffles, votes
+
+inline void __syncthreads(HC_SITE) { hc::block_barrier(at); }
+inline void __syncwarp(unsigned mask = ~0u, HC_SITE) {
+	hc::warp_collective(mask, "__syncwarp", at, &mask, [](void **) {});
+}
+template <class T> T __shfl_sync(unsigned mask, T v, int src, int width = 32, HC_SITE) {
+	int base = hc::lane() & ~(width - 1);
+	return hc::shuffle(mask, v, base + (src & (width - 1)), "__shfl_sync", at);
+}
+// Sources outside the lane's segment return the lane's own value.
+template <class T> T __shfl_up_sync(unsigned mask, T v, unsigned delta, int width = 32, HC_SITE) {
+	int l = hc::lane(), from = l - (int)delta;
+	return hc::shuffle(mask, v, from < (l & ~(width - 1)) ? l : from, "__shfl_up_sync", at);
+}
+template <class T> T __shfl_down_sync(unsigned mask, T v, unsigned delta, int width = 32, HC_SITE) {
+	int l = hc::lane(), from = l + (int)delta;
+	return hc::shuffle(mask, v, from > (l | (width - 1)) ? l : from, "__shfl_down_sync", at);
+}
+template <class T> T __shfl_xor_sync(unsigned mask, T v, int bits, int width = 32, HC_SITE) {
+	int l = hc::lane(), from = l ^ bits;
+	return hc::shuffle(mask, v, from > (l | (width - 1)) ? l : from, "__shfl_xor_sync", at);
+}
+inline unsigned __ballot_sync(unsigned mask, int pred, HC_SITE) {
+	return hc::ballot(mask, pred, "__ballot_sync", at);
+}
+inline int __any_sync(unsigned mask, int pred, HC_SITE) {
+	return hc::ballot(mask, pred, "__any_sync", at) != 0;
+}
+inline int __all_sync(unsigned mask, int pred, HC_SITE) {
+	return hc::ballot(mask, !pred, "__all_sync", at) == 0;
+}
+
+// ---- atomics: fibers switch only inside collectives, so plain code is atomic
+
+template <class T> T atomicAdd(T *p, T v) { T old = *p; *p = old + v; return old; }
+template <class T> T atomicMax(T *p, T v) { T old = *p; if (v > old) *p = v; return old; }
+
+// ---- arithmetic
+
+inline int min(int a, int b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+inline float __expf(float x) { return expf(x); }
+inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+template <class T> T __ldg(const T *p) { return *p; }
+
+struct __nv_bfloat16 { unsigned short bits; };
+inline float __bfloat162float(__nv_bfloat16 v) {
+	unsigned u = (unsigned)v.bits << 16;
+	float f;
+	memcpy(&f, &u, 4);
+	return f;
+}
+inline __nv_bfloat16 __float2bfloat16(float f) { // round to nearest even
+	unsigned u;
+	memcpy(&u, &f, 4);
+	if (f != f) return {0x7FFF};
+	return {(unsigned short)((u + 0x7FFF + (u >> 16 & 1)) >> 16)};
+}
+
+struct __half { unsigned short bits; };
+inline float __half2float(__half v) {
+	unsigned sign = (unsigned)(v.bits >> 15) << 31, exponent = v.bits >> 10 & 31, fraction = v.bits & 0x3ff, u;
+	if (exponent == 0) {
+		float f = (float)fraction * (1.0f / (1 << 24));
+		memcpy(&u, &f, 4);
+	} else if (exponent == 31) {
+		u = 0x7f800000 | fraction << 13;
+	} else {
+		u = (exponent + 112) << 23 | fraction << 13;
+	}
+	u |= sign;
+	float f;
+	memcpy(&f, &u, 4);
+	return f;
+}
+
+// ---- the primitives of prims.h
+
+inline void cp_async_16(void *dst, const void *src, int src_bytes = 16, HC_SITE) {
+	hc::cp_async(dst, src, src_bytes, at);
+}
+inline void cp_async_commit() { hc::cp_async_commit(); }
+template <int N> void cp_async_wait() { hc::cp_async_wait(N); }
+inline void ldmatrix_x4(unsigned (&r)[4], const void *row, HC_SITE) { hc::ldmatrix_x4(r, row, at); }
+inline void ldmatrix_x4_trans(unsigned (&r)[4], const void *row, HC_SITE) { hc::ldmatrix_x4_trans(r, row, at); }
+inline void mma_bf16_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                           const float (&c)[4], HC_SITE) {
+	hc::mma_bf16_16816(d, a, b, c, at);
+}

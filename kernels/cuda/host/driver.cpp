@@ -1,0 +1,426 @@
+// The CUDA driver API on top of memory.cpp and block.cpp: only the calls that
+// the project uses. Work is queued per stream and runs no earlier than at a
+// synchronisation, so code that forgets one sees stale data.
+#include "runtime.h"
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <vector>
+
+namespace hc {
+namespace {
+
+struct Stream;
+struct Op {
+	uint64_t seq; // position in the order of all API calls
+	std::function<Result()> run;
+};
+struct Stream {
+	bool legacy_sync; // orders itself with the default stream
+	std::deque<Op> ops;
+};
+struct Event {
+	bool recorded = false;
+	uint64_t stream = 0, seq = 0;
+	double time = 0; // milliseconds, set when the recording runs
+};
+struct Module { std::string image; };
+
+std::mutex mutex; // one driver call at a time; kernels run inside it
+uint64_t last_seq, last_id = 1;
+std::map<uint64_t, Stream> streams = {{0, {false, {}}}}; // 0 is the default stream
+std::map<uint64_t, std::shared_ptr<Event>> events;
+std::map<uint64_t, Module> modules;
+std::map<pthread_t, uint64_t> current_context; // no thread_local: see cuda_host.h
+uint64_t context;                              // the only one; 0 when there is none
+std::map<const Kernel *, unsigned> allowed_shared; // by cuFuncSetAttribute
+Result sticky; // a kernel error makes the context unusable, as on a real device
+
+void run_until(uint64_t id, uint64_t seq);
+
+// Runs the queued operations of a stream up to seq, and before each of them
+// what the default stream's implicit ordering puts before it.
+void run_until(uint64_t id, uint64_t seq) {
+	auto it = streams.find(id);
+	if (it == streams.end()) return; // destroyed: it was drained then
+	Stream &s = it->second;
+	while (!s.ops.empty() && s.ops.front().seq <= seq) {
+		Op op = std::move(s.ops.front());
+		s.ops.pop_front();
+		if (id == 0) {
+			for (auto &other : streams)
+				if (other.second.legacy_sync) run_until(other.first, op.seq - 1);
+		} else if (s.legacy_sync) {
+			run_until(0, op.seq - 1);
+		}
+		if (sticky) continue;
+		Result r = op.run();
+		if (r) sticky = r;
+	}
+}
+
+void run_all() {
+	for (auto &s : streams) run_until(s.first, last_seq);
+}
+
+Result enqueue(uint64_t stream, std::function<Result()> f) {
+	auto it = streams.find(stream);
+	if (it == streams.end()) return INVALID_HANDLE;
+	it->second.ops.push_back({++last_seq, std::move(f)});
+	return SUCCESS;
+}
+
+// For the synchronous calls: runs f in the default stream and waits for it.
+Result run_now(std::function<Result()> f) {
+	enqueue(0, std::move(f));
+	run_until(0, last_seq);
+	return sticky;
+}
+
+// Entry check of every call that needs a context on this thread: goroutines
+// move between threads, so a missing LockOSThread must show here.
+Result enter() {
+	auto it = current_context.find(pthread_self());
+	if (!context || it == current_context.end() || it->second != context) return INVALID_CONTEXT;
+	return sticky;
+}
+
+// Held by every driver call. A call may run many queued kernels, so device
+// memory is closed once at its end and not after each kernel.
+struct Call {
+	std::lock_guard<std::mutex> guard{mutex};
+	~Call() { mem_close(); }
+};
+
+double now_ms() {
+	timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e3 + t.tv_nsec * 1e-6;
+}
+
+// The size of a fatbin stands in its header; PTX text ends with a NUL.
+bool image_text(const void *data, std::string &out) {
+	const unsigned char *p = (const unsigned char *)data;
+	uint32_t magic;
+	memcpy(&magic, p, 4);
+	if (magic == 0xBA55ED50) {
+		uint16_t header;
+		uint64_t body;
+		memcpy(&header, p + 6, 2);
+		memcpy(&body, p + 8, 8);
+		out.assign((const char *)p, header + body);
+		return true;
+	}
+	out = (const char *)p;
+	return out.find(".version") != std::string::npos;
+}
+
+// Whether the module really holds the kernel: a stale or wrong image must not
+// pass. Needs an uncompressed fatbin that contains PTX.
+bool image_has_kernel(const std::string &image, const std::string &name) {
+	return image.find(".entry " + name + "(") != std::string::npos;
+}
+
+Result copy_async(uint64_t stream, uintptr_t dst, const void *src, size_t n) {
+	// As for pageable memory on a device: the source may be reused at once.
+	auto data = std::make_shared<std::vector<char>>((const char *)src, (const char *)src + n);
+	return enqueue(stream, [=] { return mem_write(dst, data->data(), n) ? SUCCESS : INVALID_VALUE; });
+}
+
+template <class T> Result fill(uint64_t stream, uintptr_t dst, T value, size_t count) {
+	return enqueue(stream, [=] {
+		std::vector<T> v(count, value);
+		return mem_write(dst, v.data(), count * sizeof(T)) ? SUCCESS : INVALID_VALUE;
+	});
+}
+
+Result copy_on_device(uint64_t stream, uintptr_t dst, uintptr_t src, size_t n) {
+	return enqueue(stream, [=] {
+		std::vector<char> v(n);
+		return mem_read(v.data(), src, n) && mem_write(dst, v.data(), n) ? SUCCESS : INVALID_VALUE;
+	});
+}
+
+} // namespace
+
+// For the twin of cuBLASLt.
+int enqueue_library(uint64_t stream, std::function<Result()> f) {
+	Call call;
+	if (Result r = enter()) return r;
+	return enqueue(stream, std::move(f));
+}
+} // namespace hc
+
+using namespace hc;
+#define API extern "C" __attribute__((visibility("default"))) int
+#define ENTER  \
+	Call call; \
+	if (Result r = enter()) return r
+
+// ---- device and context
+
+// HOSTCUDA_DEVICES=0 is a driver on a machine without a device.
+static bool no_device() {
+	const char *n = getenv("HOSTCUDA_DEVICES");
+	return n && !strcmp(n, "0");
+}
+
+API cuInit(unsigned) { return no_device() ? NO_DEVICE : SUCCESS; }
+API cuDriverGetVersion(int *v) { return *v = 12040, SUCCESS; }
+API cuDeviceGetCount(int *n) { return *n = no_device() ? 0 : 1, SUCCESS; }
+API cuDeviceGet(int *d, int i) { return i || no_device() ? INVALID_DEVICE : (*d = 0, SUCCESS); }
+API cuDeviceGetName(char *s, int n, int) { return snprintf(s, n, "host driver (no GPU)"), SUCCESS; }
+API cuDeviceTotalMem_v2(size_t *n, int) { return *n = mem_total(), SUCCESS; }
+API cuDeviceGetAttribute(int *v, int attribute, int) {
+	static const std::map<int, int> values = {
+	    {1, 1024}, {2, 1024}, {3, 1024}, {4, 64},            // block size and its x, y, z
+	    {8, 48 << 10}, {10, 32}, {16, 2}, {75, 8}, {76, 0}, // shared, warp, SMs, capability
+	    {97, MAX_SHARED}};                                  // shared memory when asked for
+	auto it = values.find(attribute);
+	if (it == values.end()) return report("cuDeviceGetAttribute(%d) is not known", attribute), INVALID_VALUE;
+	return *v = it->second, SUCCESS;
+}
+
+// The primary context is kept until it is reset: releasing it frees nothing, so that
+// leaks can be counted by cuMemGetInfo.
+API cuDevicePrimaryCtxRetain(uint64_t *c, int) {
+	Call call;
+	if (!context) context = ++last_id, sticky = SUCCESS;
+	return *c = context, SUCCESS;
+}
+API cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
+API cuDevicePrimaryCtxReset_v2(int) {
+	Call call;
+	run_all();
+	mem_free_all();
+	streams = {{0, {false, {}}}};
+	events.clear();
+	modules.clear();
+	context = 0;
+	return sticky = SUCCESS;
+}
+
+API cuCtxCreate_v2(uint64_t *c, unsigned, int) {
+	Call call;
+	if (context) return report("cuCtxCreate: only one context at a time"), INVALID_VALUE;
+	*c = context = ++last_id;
+	current_context[pthread_self()] = context;
+	return sticky = SUCCESS;
+}
+API cuCtxDestroy_v2(uint64_t c) {
+	Call call;
+	if (c != context) return INVALID_CONTEXT;
+	run_all();
+	mem_free_all();
+	streams = {{0, {false, {}}}};
+	events.clear();
+	modules.clear();
+	context = 0;
+	return sticky = SUCCESS;
+}
+API cuCtxSetCurrent(uint64_t c) {
+	Call call;
+	if (c && c != context) return INVALID_CONTEXT;
+	return current_context[pthread_self()] = c, SUCCESS;
+}
+API cuCtxGetCurrent(uint64_t *c) {
+	Call call;
+	auto it = current_context.find(pthread_self());
+	return *c = it == current_context.end() ? 0 : it->second, SUCCESS;
+}
+API cuCtxSynchronize() {
+	ENTER;
+	return run_all(), sticky;
+}
+
+// ---- modules
+
+API cuModuleLoadData(uint64_t *m, const void *data) {
+	ENTER;
+	Module module;
+	if (!image_text(data, module.image)) return INVALID_IMAGE;
+	*m = ++last_id;
+	return modules[*m] = std::move(module), SUCCESS;
+}
+API cuModuleLoadFatBinary(uint64_t *m, const void *data) { return cuModuleLoadData(m, data); }
+API cuModuleGetFunction(const Kernel **f, uint64_t m, const char *name) {
+	ENTER;
+	auto it = modules.find(m);
+	if (it == modules.end()) return INVALID_HANDLE;
+	if (!image_has_kernel(it->second.image, name)) return report("kernel %s is not in the module", name), NOT_FOUND;
+	for (const Kernel *k = kernels; k; k = k->next)
+		if (!strcmp(k->name, name)) return *f = k, SUCCESS;
+	return report("kernel %s has no HOST_KERNEL(%s)", name, name), NOT_FOUND;
+}
+API cuFuncSetAttribute(const Kernel *k, int attribute, int value) {
+	ENTER;
+	if (!k || attribute != 8 || value < 0 || value > MAX_SHARED) // 8: most dynamic shared memory
+		return report("cuFuncSetAttribute(%s, %d, %d)", k ? k->name : "(null)", attribute, value), INVALID_VALUE;
+	return allowed_shared[k] = value, SUCCESS;
+}
+API cuModuleUnload(uint64_t m) {
+	ENTER;
+	return modules.erase(m) ? SUCCESS : INVALID_HANDLE;
+}
+
+// ---- memory
+
+API cuMemGetInfo_v2(size_t *unused, size_t *total) {
+	ENTER;
+	*total = mem_total();
+	return *unused = *total - mem_live(), SUCCESS;
+}
+API cuMemAlloc_v2(uintptr_t *p, size_t n) {
+	ENTER;
+	if (!n) return INVALID_VALUE;
+	return (*p = mem_alloc(n)) ? SUCCESS : OUT_OF_MEMORY;
+}
+API cuMemFree_v2(uintptr_t p) {
+	ENTER;
+	run_all(); // cuMemFree synchronises the device
+	return !p || mem_free(p) ? SUCCESS : INVALID_VALUE;
+}
+API cuMemcpyHtoD_v2(uintptr_t d, const void *s, size_t n) {
+	ENTER;
+	return run_now([=] { return mem_write(d, s, n) ? SUCCESS : INVALID_VALUE; });
+}
+API cuMemcpyDtoH_v2(void *d, uintptr_t s, size_t n) {
+	ENTER;
+	return run_now([=] { return mem_read(d, s, n) ? SUCCESS : INVALID_VALUE; });
+}
+API cuMemcpyDtoD_v2(uintptr_t d, uintptr_t s, size_t n) {
+	ENTER;
+	return copy_on_device(0, d, s, n);
+}
+API cuMemcpyHtoDAsync_v2(uintptr_t d, const void *s, size_t n, uint64_t stream) {
+	ENTER;
+	return copy_async(stream, d, s, n);
+}
+API cuMemcpyDtoHAsync_v2(void *d, uintptr_t s, size_t n, uint64_t stream) {
+	ENTER; // to pageable memory: returns when the copy is done
+	if (Result r = enqueue(stream, [=] { return mem_read(d, s, n) ? SUCCESS : INVALID_VALUE; })) return r;
+	return run_until(stream, last_seq), sticky;
+}
+API cuMemcpyDtoDAsync_v2(uintptr_t d, uintptr_t s, size_t n, uint64_t stream) {
+	ENTER;
+	return copy_on_device(stream, d, s, n);
+}
+API cuMemsetD8_v2(uintptr_t d, unsigned char v, size_t n) {
+	ENTER;
+	return fill(0, d, v, n);
+}
+API cuMemsetD32_v2(uintptr_t d, unsigned v, size_t n) {
+	ENTER;
+	return fill(0, d, v, n);
+}
+API cuMemsetD8Async(uintptr_t d, unsigned char v, size_t n, uint64_t stream) {
+	ENTER;
+	return fill(stream, d, v, n);
+}
+API cuMemsetD32Async(uintptr_t d, unsigned v, size_t n, uint64_t stream) {
+	ENTER;
+	return fill(stream, d, v, n);
+}
+
+// ---- streams and events
+
+API cuStreamCreate(uint64_t *s, unsigned flags) {
+	ENTER;
+	*s = ++last_id;
+	return streams[*s] = {!(flags & 1), {}}, SUCCESS; // 1: CU_STREAM_NON_BLOCKING
+}
+API cuStreamDestroy_v2(uint64_t s) {
+	ENTER;
+	run_until(s, last_seq);
+	return s && streams.erase(s) ? sticky : INVALID_HANDLE;
+}
+API cuStreamSynchronize(uint64_t s) {
+	ENTER;
+	if (!streams.count(s)) return INVALID_HANDLE;
+	return run_until(s, last_seq), sticky;
+}
+API cuStreamQuery(uint64_t s) {
+	ENTER;
+	if (!streams.count(s)) return INVALID_HANDLE;
+	bool idle = streams[s].ops.empty();
+	run_until(s, last_seq); // a loop of queries must end
+	return sticky ? sticky : idle ? SUCCESS : NOT_READY;
+}
+API cuStreamWaitEvent(uint64_t s, uint64_t e, unsigned) {
+	ENTER;
+	if (!events.count(e)) return INVALID_HANDLE;
+	Event at = *events[e]; // the recording known now counts, not a later one
+	return enqueue(s, [=] { return at.recorded ? run_until(at.stream, at.seq) : void(), SUCCESS; });
+}
+API cuEventCreate(uint64_t *e, unsigned) {
+	ENTER;
+	*e = ++last_id;
+	return events[*e] = std::make_shared<Event>(), SUCCESS;
+}
+API cuEventDestroy_v2(uint64_t e) {
+	ENTER;
+	return events.erase(e) ? SUCCESS : INVALID_HANDLE;
+}
+API cuEventRecord(uint64_t e, uint64_t stream) {
+	ENTER;
+	if (!events.count(e)) return INVALID_HANDLE;
+	auto ev = events[e];
+	if (Result r = enqueue(stream, [=] { return ev->time = now_ms(), SUCCESS; })) return r;
+	ev->recorded = true;
+	ev->stream = stream;
+	ev->seq = last_seq;
+	return SUCCESS;
+}
+API cuEventSynchronize(uint64_t e) {
+	ENTER;
+	if (!events.count(e)) return INVALID_HANDLE;
+	if (events[e]->recorded) run_until(events[e]->stream, events[e]->seq);
+	return sticky;
+}
+API cuEventElapsedTime(float *ms, uint64_t start, uint64_t end) {
+	ENTER;
+	if (!events.count(start) || !events.count(end)) return INVALID_HANDLE;
+	if (!events[start]->recorded || !events[end]->recorded) return INVALID_HANDLE;
+	for (uint64_t e : {start, end}) {
+		auto &ops = streams[events[e]->stream].ops;
+		if (!ops.empty() && ops.front().seq <= events[e]->seq) return NOT_READY;
+	}
+	return *ms = float(events[end]->time - events[start]->time), SUCCESS;
+}
+
+// ---- launch
+
+API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                   unsigned bz, unsigned shared, uint64_t stream, void **params, void **extra) {
+	ENTER;
+	if (!k || extra || !gx || !gy || !gz || !bx || !by || !bz || gy > 65535 || gz > 65535 || bz > 64 ||
+	    (uint64_t)bx * by * bz > 1024 || shared > (allowed_shared.count(k) ? allowed_shared[k] : 48u << 10))
+		return report("kernel %s: bad launch configuration", k ? k->name : "(null)"), INVALID_VALUE;
+	// The caller may reuse its parameters as soon as the launch returns.
+	std::vector<uint64_t> values;
+	for (int i = 0; i < k->count; i++) {
+		if (k->params[i].size > 8) return report("kernel %s: parameter %d is too big", k->name, i), INVALID_VALUE;
+		uint64_t v = 0;
+		memcpy(&v, params[i], k->params[i].size);
+		values.push_back(v);
+		// On the CPU a host pointer would simply work.
+		if (k->params[i].pointer && v && !mem_contains(v, 0))
+			return report("kernel %s: parameter %d: %s", k->name, i, mem_describe(v).c_str()), sticky = ILLEGAL_ADDRESS;
+	}
+	return enqueue(stream, [=]() mutable {
+		std::vector<void *> p;
+		for (auto &v : values) p.push_back(&v);
+		mem_open();
+		Result r = run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, shared, p.data());
+		if (!mem_check_padding()) {
+			report("kernel %s wrote outside an allocation", k->name);
+			if (!r) r = ILLEGAL_ADDRESS;
+		}
+		return r;
+	});
+}

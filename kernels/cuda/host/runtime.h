@@ -1,0 +1,42 @@
+// Shared by the parts of the host driver: memory, blocks, driver calls, cuBLASLt.
+#pragma once
+#include "cuda_host.h"
+#include <stdint.h>
+#include <functional>
+#include <string>
+
+namespace hc {
+
+enum Result { // the CUresult values in use
+	SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201,
+	INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
+	MISALIGNED_ADDRESS = 716, LAUNCH_FAILED = 719
+};
+
+enum { MAX_SHARED = 227 << 10 }; // dynamic shared memory of a block, as on sm_90
+
+void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// memory.cpp: device memory. Inaccessible unless opened, so that host code
+// which dereferences a device pointer faults.
+uintptr_t mem_alloc(size_t bytes);
+bool mem_free(uintptr_t p);
+size_t mem_total();                       // HOSTCUDA_MEMORY bytes, or 16 GiB
+size_t mem_live();                        // in allocations
+void mem_free_all();                      // reports leaks when asked to
+void mem_open();                          // before a kernel runs
+bool mem_touch(uintptr_t p);              // makes an allocation accessible that is open but was not touched
+void mem_close();                         // before the driver call returns
+bool mem_contains(uintptr_t p, size_t n); // inside one live allocation
+bool mem_read(void *dst, uintptr_t src, size_t n);
+bool mem_write(uintptr_t dst, const void *src, size_t n);
+bool mem_check_padding();                 // reports writes around an allocation
+std::string mem_describe(uintptr_t p);    // for fault reports
+
+// driver.cpp: work in a stream that is no kernel.
+int enqueue_library(uint64_t stream, std::function<Result()> f);
+
+// block.cpp: runs all blocks of one launch.
+Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, void **params);
+
+} // namespace hc

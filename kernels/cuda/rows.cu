@@ -1,0 +1,135 @@
+// Reductions: norms, one block per row of x [rows, width], and sums.
+#include "prims.h"
+
+// 1 / sqrt(mean(x²) + eps).
+static __device__ __forceinline__ float inverse_rms(const float *x, int width, float eps, float (&partial)[32]) {
+	float s = 0;
+	for (int d = threadIdx.x; d < width; d += blockDim.x) s += x[d] * x[d];
+	return 1 / sqrtf(block_sum(s, partial) / width + eps);
+}
+
+extern "C" __global__ void rms_norm(float *y, const float *x, const float *w, int width, float eps) {
+	__shared__ float partial[32];
+	x += (size_t)blockIdx.x * width;
+	y += (size_t)blockIdx.x * width;
+	float inv = inverse_rms(x, width, eps, partial);
+	for (int d = threadIdx.x; d < width; d += blockDim.x) y[d] = x[d] * inv * w[d];
+}
+HOST_KERNEL(rms_norm)
+
+extern "C" __global__ void rms_norm_grad(float *dx, const float *x, const float *w, const float *dy, int width, float eps) {
+	__shared__ float partial[32];
+	size_t row = (size_t)blockIdx.x * width;
+	x += row, dx += row, dy += row;
+	float inv = inverse_rms(x, width, eps, partial), dot = 0;
+	for (int d = threadIdx.x; d < width; d += blockDim.x) dot += dy[d] * w[d] * x[d];
+	dot = block_sum(dot, partial) * inv * inv / width;
+	for (int d = threadIdx.x; d < width; d += blockDim.x) dx[d] = inv * (dy[d] * w[d] - x[d] * dot);
+}
+HOST_KERNEL(rms_norm_grad)
+
+// The mean of x and the reciprocal of its standard deviation.
+static __device__ __forceinline__ float moments(const float *x, int width, float eps, float (&partial)[32], float *mean) {
+	float s = 0;
+	for (int d = threadIdx.x; d < width; d += blockDim.x) s += x[d];
+	float mu = *mean = block_sum(s, partial) / width;
+	s = 0;
+	for (int d = threadIdx.x; d < width; d += blockDim.x) s += (x[d] - mu) * (x[d] - mu);
+	return 1 / sqrtf(block_sum(s, partial) / width + eps);
+}
+
+extern "C" __global__ void layer_norm(float *y, const float *x, const float *w, const float *bias, int width, float eps) {
+	__shared__ float partial[32];
+	x += (size_t)blockIdx.x * width;
+	y += (size_t)blockIdx.x * width;
+	float mean, inv = moments(x, width, eps, partial, &mean);
+	for (int d = threadIdx.x; d < width; d += blockDim.x) y[d] = (x[d] - mean) * inv * w[d] + bias[d];
+}
+HOST_KERNEL(layer_norm)
+
+extern "C" __global__ void layer_norm_grad(float *dx, const float *x, const float *w, const float *dy, int width, float eps) {
+	__shared__ float partial[32];
+	size_t row = (size_t)blockIdx.x * width;
+	x += row, dx += row, dy += row;
+	float mean, inv = moments(x, width, eps, partial, &mean), sum = 0, dot = 0;
+	for (int d = threadIdx.x; d < width; d += blockDim.x) {
+		float g = dy[d] * w[d];
+		sum += g;
+		dot += g * (x[d] - mean) * inv;
+	}
+	sum = block_sum(sum, partial) / width;
+	dot = block_sum(dot, partial) / width;
+	for (int d = threadIdx.x; d < width; d += blockDim.x) dx[d] = inv * (dy[d] * w[d] - sum - (x[d] - mean) * inv * dot);
+}
+HOST_KERNEL(layer_norm_grad)
+
+// Partial sums of x² in double: block b sums elements [b·chunk, (b+1)·chunk). The
+// cut depends on n alone, so the bits of the sum do.
+extern "C" __global__ void sum_squares(double *part, const float *x, size_t n, size_t chunk) {
+	__shared__ double partial[32];
+	size_t from = blockIdx.x * chunk, to = from + chunk < n ? from + chunk : n;
+	double s = 0;
+	for (size_t i = from + threadIdx.x; i < to; i += blockDim.x) s += (double)x[i] * x[i];
+	s = block_sum(s, partial);
+	if (threadIdx.x == 0) part[blockIdx.x] = s;
+}
+HOST_KERNEL(sum_squares)
+
+// total = weight · Σ part [n] in order (+ what was there); one thread.
+extern "C" __global__ void sum_parts(double *total, const double *part, int n, double weight, int add) {
+	double s = 0;
+	for (int i = 0; i < n; i++) s += part[i];
+	*total = weight * s + (add ? *total : 0);
+}
+HOST_KERNEL(sum_parts)
+
+// One block per head: part[h] = KL(p ‖ s) of target and scores [heads, n] normalised
+// over their columns, and dscore = weight · (s − p) (lookaheadkv.txt eq. 5). A head
+// whose target sums to 0 gives 0.
+extern "C" __global__ void score_kl(double *part, float *dscore, const float *score, const float *target, int n, double weight) {
+	__shared__ float partial[32];
+	__shared__ double wide[32];
+	size_t head = (size_t)blockIdx.x * n;
+	dscore += head, score += head, target += head;
+	double sum = 0, z = 0, kl = 0;
+	float top = -INFINITY;
+	for (int j = threadIdx.x; j < n; j += blockDim.x) {
+		sum += target[j];
+		top = fmaxf(top, score[j]);
+	}
+	sum = block_sum(sum, wide);
+	top = block_max(top, partial);
+	if (sum == 0) {
+		for (int j = threadIdx.x; j < n; j += blockDim.x) dscore[j] = 0;
+		if (threadIdx.x == 0) part[blockIdx.x] = 0;
+		return;
+	}
+	for (int j = threadIdx.x; j < n; j += blockDim.x) z += expf(score[j] - top);
+	z = top + log(block_sum(z, wide));
+	double log_sum = log(sum);
+	for (int j = threadIdx.x; j < n; j += blockDim.x) {
+		double q = target[j] / sum, log_s = score[j] - z;
+		if (q > 0) kl += q * (logf(target[j]) - log_sum - log_s);
+		dscore[j] = (float)(weight * (expf((float)log_s) - q));
+	}
+	kl = block_sum(kl, wide);
+	if (threadIdx.x == 0) part[blockIdx.x] = kl;
+}
+HOST_KERNEL(score_kl)
+
+// part[b] = Σ (exp(score) − target)² over the block's chunk and dscore its gradient
+// times weight (judgeq.txt eq. 5).
+extern "C" __global__ void score_mse(double *part, float *dscore, const float *score, const float *target, size_t n, size_t chunk, double weight) {
+	__shared__ double wide[32];
+	size_t from = blockIdx.x * chunk, to = from + chunk < n ? from + chunk : n;
+	double sum = 0;
+	for (size_t i = from + threadIdx.x; i < to; i += blockDim.x) {
+		float s = expf(score[i]);
+		double e = (double)s - target[i];
+		sum += e * e;
+		dscore[i] = (float)(2 * weight * e * s);
+	}
+	sum = block_sum(sum, wide);
+	if (threadIdx.x == 0) part[blockIdx.x] = sum;
+}
+HOST_KERNEL(score_mse)

@@ -1,0 +1,225 @@
+//go:build gpu && linux && amd64
+
+package kernels
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+
+	"gorgonia.org/cu"
+)
+
+// As in cuda/attention.h.
+const (
+	attendColumns = 32
+	attendQueries = 16
+	attendThreads = 128
+	maxHeadDim    = 256
+)
+
+// minSplit is the least number of entries that are worth a block of their own.
+const minSplit = 256
+
+// pastHead is what the kernels read of one KV head: struct Past.
+type pastHead struct {
+	k, v    cu.DevicePtr
+	entries int32
+	_       int32
+}
+
+// attention is an Attend as the kernels take it.
+type attention struct {
+	b                         *cuda
+	op                        string
+	a                         *Attend
+	past, fromPast, ownFrom   cu.DevicePtr
+	q, k, v                   cu.DevicePtr
+	rows, heads, kvHeads, dim int
+	entries                   int    // of the longest head
+	suffix                    string // of the kernels
+	half                      bool   // keys and values in bf16
+	scale                     float32
+}
+
+// prepare uploads what describes a.
+func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
+	t := &attention{b: b, op: op, a: a, rows: a.Rows(), heads: a.Heads(), kvHeads: a.KVHeads(), dim: a.HeadDim(), scale: float32(a.Scale)}
+	if t.dim > maxHeadDim {
+		panic(fmt.Sprintf("kernels: %s: heads of %d elements, want at most %d", op, t.dim, maxHeadDim))
+	}
+	dtype, name := a.Past[0].K.DType, "f32"
+	if dtype == BF16 {
+		name = "bf16"
+	} else if dtype != F32 {
+		panic(fmt.Sprintf("kernels: %s: keys of %s", op, dtype))
+	}
+	n := 2
+	for n*32 < t.dim {
+		n *= 2
+	}
+	t.half = dtype == BF16
+	t.suffix = fmt.Sprintf("_%s_%d", name, n)
+	heads := make([]pastHead, t.kvHeads)
+	for g, kv := range a.Past {
+		heads[g] = pastHead{k: b.at(op, kv.K, dtype), entries: int32(kv.Entries())}
+		if values {
+			heads[g].v = b.at(op, kv.V, dtype)
+		}
+		t.entries = max(t.entries, kv.Entries())
+	}
+	t.past = upload(b, op, heads)
+	t.q, t.k = b.f32(op, a.Q), b.f32(op, a.K)
+	if values {
+		t.v = b.f32(op, a.V)
+	}
+	if a.Window > 0 {
+		from := make([]int32, 0, t.kvHeads*t.rows)
+		for g := range t.kvHeads {
+			for r := range t.rows {
+				first, _ := a.visible(g, r)
+				from = append(from, int32(first))
+			}
+		}
+		t.fromPast = upload(b, op, from)
+		if a.K != nil {
+			own := make([]int32, t.rows)
+			for r := range own {
+				first, _ := a.visibleOwn(r)
+				own[r] = int32(first)
+			}
+			t.ownFrom = upload(b, op, own)
+		}
+	}
+	return t
+}
+
+// split cuts the entries so that every processor has some blocks. It depends on
+// shapes and the device alone.
+func (t *attention) split() (grid [3]int, chunk int) {
+	tiles := (t.rows*t.heads/t.kvHeads + attendQueries - 1) / attendQueries
+	blocks := tiles * t.kvHeads
+	splits := max(1, min((4*t.b.processors+blocks-1)/blocks, (t.entries+minSplit-1)/minSplit))
+	chunk = max(attendColumns, ((t.entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
+	return [3]int{tiles, t.kvHeads, max(1, (t.entries+chunk-1)/chunk)}, chunk
+}
+
+func (t *attention) floats(n int) cu.DevicePtr { return t.b.temporary(t.op, 4*int64(n)) }
+
+// tileBytes is shared memory for tiles of columns, of queries, and of queries by
+// columns.
+func (t *attention) tileBytes(columns, queries, weights int) int {
+	return 4 * (columns*attendColumns*(t.dim+1) + queries*attendQueries*t.dim + weights*attendQueries*attendColumns)
+}
+
+// mmaRows is the number of queries of a KV head from which on tensor cores are worth
+// their rounding: a prompt's, never those of decoding or of observed rows alone.
+const mmaRows = 64
+
+// attend computes out and lse, either of which may be 0.
+func (t *attention) attend(out, lse cu.DevicePtr) {
+	if queries := t.rows * t.heads / t.kvHeads; t.half && t.k == 0 && queries >= mmaRows && t.dim%8 == 0 {
+		dim, keys := 32, 64
+		for dim < t.dim {
+			dim *= 2
+		}
+		if dim > 128 {
+			keys = 32
+		}
+		shared := 2 * (dim + 8) * (mmaRows + 4*keys)
+		t.b.launch(fmt.Sprint("attend_mma_", dim), [3]int{(queries + mmaRows - 1) / mmaRows, t.kvHeads, 1}, attendThreads, shared,
+			out, lse, t.q, t.past, t.fromPast, t.rows, t.heads, t.kvHeads, t.dim, t.scale)
+		return
+	}
+	grid, chunk := t.split()
+	total := t.rows * t.heads
+	splits := grid[2]
+	tops, sums := t.floats(splits*total), t.floats(splits*total)
+	var outs cu.DevicePtr
+	if out != 0 {
+		outs = t.floats(splits * total * t.dim)
+	}
+	t.b.launch("attend_rows"+t.suffix, grid, attendThreads, t.tileBytes(1, 1, 1), tops, sums, outs, t.q, t.past, t.k, t.v, t.fromPast, t.ownFrom,
+		t.rows, t.heads, t.kvHeads, t.dim, chunk, t.scale)
+	t.b.launch("attend_merge", [3]int{total, 1, 1}, 32, 0, out, lse, tops, sums, outs, t.rows, t.heads, t.dim, splits)
+}
+
+// observe computes the scores from lse.
+func (t *attention) observe(logScore *Tensor, lse cu.DevicePtr) {
+	own := 0
+	if t.k != 0 {
+		own = 1
+	}
+	columns := (t.entries + attendColumns - 1) / attendColumns
+	name := "observe_rows_f32"
+	if t.half {
+		name = "observe_rows_bf16"
+	}
+	t.b.launch(name, [3]int{columns, t.kvHeads, 1}, attendThreads, t.tileBytes(1, 0, 0), t.b.f32(t.op, logScore), lse, t.q, t.past, t.fromPast, own,
+		t.rows, t.heads, t.kvHeads, t.dim, logScore.Width(), t.scale)
+}
+
+// keep keeps the tensors of a alive until the work on them is queued.
+func (a *Attend) keep() {
+	runtime.KeepAlive([]*Tensor{a.Q, a.K, a.V})
+	runtime.KeepAlive(slices.Clone(a.Past))
+}
+
+func (b *cuda) Attention(out, lse *Tensor, a *Attend) {
+	const op = "Attention"
+	checkAttention(out, lse, a)
+	b.do(op, func() { b.prepare(op, a, out != nil).attend(b.f32(op, out), b.f32(op, lse)) })
+	a.keep()
+	runtime.KeepAlive([]*Tensor{out, lse})
+}
+
+func (b *cuda) ObservedScores(logScore, lse *Tensor, a *Attend) {
+	const op = "ObservedScores"
+	checkObservedScores(logScore, lse, a)
+	b.do(op, func() { b.prepare(op, a, false).observe(logScore, b.f32(op, lse)) })
+	a.keep()
+	runtime.KeepAlive([]*Tensor{logScore, lse})
+}
+
+func (b *cuda) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
+	const op = "ObserveAttention"
+	checkAttention(out, lse, a)
+	checkObservedScores(logScore, lse, a)
+	b.do(op, func() {
+		t := b.prepare(op, a, out != nil)
+		t.attend(b.f32(op, out), b.f32(op, lse))
+		t.observe(logScore, b.f32(op, lse))
+	})
+	a.keep()
+	runtime.KeepAlive([]*Tensor{out, lse, logScore})
+}
+
+func (b *cuda) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {
+	const op = "AttentionGrad"
+	checkAttentionGrad(dq, dk, dv, a, out, lse, logScore, dOut, dLogScore)
+	b.do(op, func() {
+		t := b.prepare(op, a, dOut != nil)
+		total := t.rows * t.heads
+		var dots, scores, width = cu.DevicePtr(0), cu.DevicePtr(0), 0
+		if dOut != nil {
+			dots = t.floats(total)
+			b.launch("grad_dots", [3]int{total, 1, 1}, 32, 0, dots, b.f32(op, dOut), b.f32(op, out), t.rows, t.heads, t.dim)
+		}
+		if dLogScore != nil {
+			scores, width = b.f32(op, logScore), logScore.Width()
+		}
+		grid, chunk := t.split()
+		splits := grid[2]
+		shares, main, keys := t.floats(splits*total), t.floats(splits*total*t.dim), t.floats(splits*total*t.dim)
+		LSE, DOut := b.f32(op, lse), b.f32(op, dOut)
+		b.launch("grad_past"+t.suffix, grid, attendThreads, t.tileBytes(2, 2, 2), shares, main, keys, t.q, t.past, t.fromPast, LSE, DOut, dots,
+			scores, b.f32(op, dLogScore), width, t.rows, t.heads, t.kvHeads, t.dim, chunk, t.scale)
+		share := t.floats(total)
+		b.launch("grad_query", [3]int{total, 1, 1}, 32, 0, b.f32(op, dq), share, shares, main, keys, t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots,
+			splits, t.rows, t.heads, t.kvHeads, t.dim, t.scale)
+		b.launch("grad_own", [3]int{t.rows * t.kvHeads, 1, 1}, 32, 0, b.f32(op, dk), b.f32(op, dv), t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots, share,
+			t.rows, t.heads, t.kvHeads, t.dim, t.scale)
+	})
+	a.keep()
+	runtime.KeepAlive([]*Tensor{dq, dk, dv, out, lse, logScore, dOut, dLogScore})
+}

@@ -1,0 +1,423 @@
+//go:build gpu && linux && amd64
+
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"glimpse/internal/cudadriver"
+
+	"gorgonia.org/cu"
+)
+
+func init() {
+	// Without a device the name is known to Open, which says what is missing, but
+	// tests over all backends have nothing to run on. A driver that was asked for by
+	// name is a promise: there a failure is one.
+	if Devices().Usable() == nil || cudadriver.Named() {
+		Backends.Add("cuda", func() (Backend, error) { return openCUDA(0) })
+	}
+}
+
+// Devices reports driver, devices and libraries.
+func Devices() DeviceReport {
+	r := DeviceReport{Built: true}
+	path, err := cudadriver.Driver()
+	r.Driver = path
+	if err != nil {
+		r.Missing = append(r.Missing, err.Error())
+		return r
+	}
+	v := cu.Version()
+	r.Version = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+	n, err := cu.NumDevices()
+	if err != nil {
+		r.Missing = append(r.Missing, fmt.Sprintf("CUDA driver %s: number of devices: %v", path, err))
+	}
+	for i := range n {
+		d, err := describe(i)
+		if err != nil {
+			r.Missing = append(r.Missing, err.Error())
+			continue
+		}
+		r.Devices = append(r.Devices, d)
+		if d.Capability < "8.0" && len(d.Capability) == 3 {
+			r.Missing = append(r.Missing, fmt.Sprintf("%s: %s has compute capability %s, want 8.0 or more", d.Name, d.Model, d.Capability))
+		}
+	}
+	if n == 0 && err == nil {
+		r.Missing = append(r.Missing, fmt.Sprintf("CUDA driver %s: no device", path))
+	}
+	if blas, err := cudadriver.OpenBlas(); err != nil {
+		r.Missing = append(r.Missing, err.Error())
+	} else {
+		r.Libraries = append(r.Libraries, Library{Name: "cuBLASLt", Path: blas.Path, Version: fmt.Sprintf("%d.%d.%d", blas.Version/10000, blas.Version/100%100, blas.Version%100)})
+	}
+	return r
+}
+
+func describe(ordinal int) (Device, error) {
+	d := Device{Name: fmt.Sprintf("cuda:%d", ordinal), Free: -1}
+	dev, err := cu.GetDevice(ordinal)
+	if err != nil {
+		return d, fmt.Errorf("%s: %w", d.Name, err)
+	}
+	if d.Model, err = dev.Name(); err != nil {
+		return d, fmt.Errorf("%s: name: %w", d.Name, err)
+	}
+	d.Model = strings.TrimRight(d.Model, "\x00")
+	if d.Memory, err = dev.TotalMem(); err != nil {
+		return d, fmt.Errorf("%s: memory: %w", d.Name, err)
+	}
+	major, err := dev.Attribute(cu.ComputeCapabilityMajor)
+	if err != nil {
+		return d, fmt.Errorf("%s: compute capability: %w", d.Name, err)
+	}
+	minor, err := dev.Attribute(cu.ComputeCapabilityMinor)
+	if err != nil {
+		return d, fmt.Errorf("%s: compute capability: %w", d.Name, err)
+	}
+	d.Capability = fmt.Sprintf("%d.%d", major, minor)
+	// What is free is known only where a context is, and one is made only where a
+	// backend is open: it takes half a gigabyte.
+	if b := opened.get(ordinal); b != nil {
+		b.do("cuMemGetInfo", func() {
+			d.Free, _, err = cu.MemInfo()
+			b.try("cuMemGetInfo", err)
+		})
+	}
+	return d, nil
+}
+
+// opened are the backends of this process: one per device, since they share its
+// memory.
+var opened = &cudaBackends{byOrdinal: make(map[int]*cuda)}
+
+type cudaBackends struct {
+	mu        sync.Mutex
+	byOrdinal map[int]*cuda
+}
+
+func (o *cudaBackends) get(ordinal int) *cuda {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.byOrdinal[ordinal]
+}
+
+func openCUDA(ordinal int) (_ Backend, err error) {
+	opened.mu.Lock()
+	defer opened.mu.Unlock()
+	if b := opened.byOrdinal[ordinal]; b != nil {
+		return b, nil
+	}
+	name := fmt.Sprintf("cuda:%d", ordinal)
+	if _, err := cudadriver.Driver(); err != nil {
+		return nil, fmt.Errorf("device %s: %w", name, err)
+	}
+	n, err := cu.NumDevices()
+	if err != nil {
+		return nil, fmt.Errorf("device %s: number of devices: %w", name, err)
+	}
+	if ordinal >= n {
+		return nil, fmt.Errorf("device %s: the driver has %d devices", name, n)
+	}
+	blas, err := cudadriver.OpenBlas()
+	if err != nil {
+		return nil, fmt.Errorf("device %s: %w", name, err)
+	}
+	device, err := cu.GetDevice(ordinal)
+	if err != nil {
+		return nil, fmt.Errorf("device %s: %w", name, err)
+	}
+	context, err := device.RetainPrimaryCtx()
+	if err != nil {
+		return nil, fmt.Errorf("device %s: context: %w", name, err)
+	}
+	b := &cuda{
+		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), pool: make(map[int64][]cu.DevicePtr),
+		exact: os.Getenv("GLIMPSE_CUDA_EXACT") != "", wait: os.Getenv("GLIMPSE_CUDA_WAIT") != "",
+	}
+	defer CatchDevice(&err)
+	b.do("open", func() {
+		b.model, err = device.Name()
+		b.try("open", err)
+		b.processors, err = device.Attribute(cu.MultiprocessorCount)
+		b.try("open", err)
+		b.shared, err = device.Attribute(maxSharedAttribute)
+		b.try("open", err)
+		b.stream, err = cu.MakeStream(cu.NonBlocking)
+		b.try("open: stream", err)
+		b.loadKernels()
+	})
+	opened.byOrdinal[ordinal] = b
+	return b, nil
+}
+
+// cuda computes in float32 on one device. All work is queued on one stream, in the
+// order of the calls, so memory can be handed on from one operation to the next
+// without waiting; only reading results waits. It is safe for concurrent use.
+type cuda struct {
+	device     string // cuda:0
+	model      string // what it is
+	context    cu.CUContext
+	stream     cu.Stream
+	processors int
+	shared     int // bytes of dynamic shared memory that a block may have
+	blas       *cudadriver.Blas
+	functions  map[string]cu.Function
+
+	// exact makes every allocation, temporary ones included, one of its own of just
+	// its size, so that a driver which guards allocations sees every overrun. wait
+	// waits after every launch, so that the kernel that failed is the one named.
+	exact, wait bool
+
+	mu      sync.Mutex // held by every operation
+	queued  []string   // kernels launched since the last wait, the last few
+	temps   []cu.DevicePtr
+	scratch cu.DevicePtr // temporaries of one operation
+	size    int64
+	used    int64
+
+	pool      map[int64][]cu.DevicePtr // free blocks by size
+	live      int64                    // bytes in blocks
+	collectAt int64                    // of live, when the collector should look for dead tensors
+	blocks    int                      // number of live blocks
+	blocksAt  int                      // of blocks, as collectAt
+
+	deadMu sync.Mutex
+	dead   []cudaMemory // blocks that no tensor refers to any more
+}
+
+type cudaMemory struct {
+	at   cu.DevicePtr
+	size int64
+}
+
+func (b *cuda) Name() string   { return "cuda" }
+func (b *cuda) Model() string  { return strings.TrimRight(b.model, "\x00") }
+func (b *cuda) Compute() DType { return F32 }
+
+// do runs f on a thread that has the device's context. f panics with a
+// *DeviceError where the device fails.
+func (b *cuda) do(op string, f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	b.try(op, cu.SetCurrentContext(b.context))
+	b.used = 0
+	f()
+	for _, t := range b.temps {
+		b.try(op, cu.MemFree(t))
+	}
+	b.temps = b.temps[:0]
+}
+
+func (b *cuda) try(op string, err error) {
+	if err == nil {
+		return
+	}
+	if len(b.queued) > 0 {
+		err = fmt.Errorf("%w (kernels since the last wait: %s; GLIMPSE_CUDA_WAIT=1 finds the one)", err, strings.Join(b.queued, ", "))
+	}
+	panic(&DeviceError{Device: b.device, Op: op, Err: err})
+}
+
+// synchronize waits until all queued work is done.
+func (b *cuda) synchronize(op string) {
+	b.try(op, b.stream.Synchronize())
+	b.queued = b.queued[:0]
+}
+
+// cudaBlock is memory of a device.
+type cudaBlock struct {
+	b    *cuda
+	at   cu.DevicePtr
+	size int64
+}
+
+func (m *cudaBlock) address() uintptr { return uintptr(m.at) }
+
+func (m *cudaBlock) read(dst []byte, offset int) {
+	m.b.do("read", func() {
+		m.b.try("read", cu.MemcpyDtoHAsync(unsafe.Pointer(&dst[0]), m.at+cu.DevicePtr(offset), int64(len(dst)), m.b.stream))
+		m.b.synchronize("read")
+	})
+	runtime.KeepAlive(m)
+}
+
+func (m *cudaBlock) write(offset int, src []byte) {
+	m.b.do("write", func() {
+		// src is ordinary memory: the driver has copied it when the call returns.
+		m.b.try("write", cu.MemcpyHtoDAsync(m.at+cu.DevicePtr(offset), unsafe.Pointer(&src[0]), int64(len(src)), m.b.stream))
+	})
+	runtime.KeepAlive(m)
+}
+
+// Alloc implements Allocator. The memory is handed out again once the garbage
+// collector has found that no tensor refers to it.
+func (b *cuda) Alloc(d DType, shape ...int) *Tensor {
+	t := &Tensor{DType: d, Shape: slices.Clone(shape)}
+	bytes := int64(elements(shape)) * int64(d.Size())
+	m := &cudaBlock{b: b}
+	t.block = m
+	if bytes == 0 {
+		return t
+	}
+	b.do("Alloc", func() { m.at, m.size = b.allocate(bytes) })
+	runtime.AddCleanup(m, func(freed cudaMemory) {
+		b.deadMu.Lock()
+		b.dead = append(b.dead, freed)
+		b.deadMu.Unlock()
+	}, cudaMemory{m.at, m.size})
+	return t
+}
+
+// minCollect is the growth of live memory between two looks for dead tensors that is
+// not worth a look: tensors are small on the host, so its own collector is in no
+// hurry.
+const minCollect = 1 << 30
+
+// allocate takes memory from the pool or the device.
+func (b *cuda) allocate(bytes int64) (cu.DevicePtr, int64) {
+	size := b.class(bytes)
+	b.reclaim()
+	if b.live+size > b.collectAt && b.collectAt > 0 {
+		b.collect(func() bool { return false })
+		b.collectAt = 2*b.live + minCollect
+	}
+	b.collectAt = max(b.collectAt, minCollect)
+	if b.exact && b.blocks > b.blocksAt { // a driver that guards every block is slow with many
+		b.collect(func() bool { return false })
+		b.blocksAt = b.blocks + 300
+	}
+	take := func() (cu.DevicePtr, bool) {
+		if free := b.pool[size]; len(free) > 0 {
+			b.pool[size] = free[:len(free)-1]
+			return free[len(free)-1], true
+		}
+		at, err := cu.MemAlloc(size)
+		if err != nil && !errors.Is(err, cu.OutOfMemory) {
+			b.try("Alloc", err)
+		}
+		return at, err == nil
+	}
+	at, ok := take()
+	if !ok {
+		b.collect(func() bool { at, ok = take(); return ok })
+	}
+	if !ok {
+		for size, free := range b.pool {
+			for _, p := range free {
+				b.try("Alloc", cu.MemFree(p))
+			}
+			delete(b.pool, size)
+		}
+		at, ok = take()
+	}
+	if !ok {
+		unused, total, err := cu.MemInfo()
+		b.try("Alloc", err)
+		b.try("Alloc", fmt.Errorf("out of memory: %d MiB asked for, %d MiB free of %d MiB, %d MiB in use by this program; shorten the prompt, lower the batch or the chunk, or use a smaller model",
+			size>>20, unused>>20, total>>20, b.live>>20))
+	}
+	b.live += size
+	b.blocks++
+	return at, size
+}
+
+// class is the size of the block for so many bytes: eight steps between powers of
+// two, so that blocks are used again for tensors that are a little smaller.
+func (b *cuda) class(bytes int64) int64 {
+	if b.exact {
+		return bytes
+	}
+	step := int64(256)
+	for step*16 < bytes {
+		step *= 2
+	}
+	return (bytes + step - 1) / step * step
+}
+
+// reclaim takes back what the collector found.
+func (b *cuda) reclaim() {
+	b.deadMu.Lock()
+	dead := b.dead
+	b.dead = nil
+	b.deadMu.Unlock()
+	for _, m := range dead {
+		b.live -= m.size
+		b.blocks--
+		if b.exact {
+			b.try("free", cu.MemFree(m.at))
+		} else {
+			b.pool[m.size] = append(b.pool[m.size], m.at)
+		}
+	}
+}
+
+// collect runs the garbage collector and takes back what it finds, until enough
+// says so or nothing more comes: cleanups run a little after the collection.
+func (b *cuda) collect(enough func() bool) {
+	runtime.GC()
+	for range 20 {
+		before := b.live
+		b.reclaim()
+		if enough() {
+			return
+		}
+		if b.live == before {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// inUse is the device memory of live tensors after a collection; for tests.
+func (b *cuda) inUse() (bytes int64) {
+	b.do("inUse", func() {
+		for range 3 {
+			b.collect(func() bool { return false })
+		}
+		bytes = b.live
+	})
+	return bytes
+}
+
+// temporary is device memory until the end of the operation. Operations follow each
+// other on the stream, so the next one may be given the same memory at once.
+func (b *cuda) temporary(op string, bytes int64) cu.DevicePtr {
+	if bytes == 0 {
+		return 0
+	}
+	if b.exact {
+		at, err := cu.MemAlloc(bytes)
+		b.try(op, err)
+		b.temps = append(b.temps, at)
+		return at
+	}
+	const align = 256
+	bytes = (bytes + align - 1) / align * align
+	if b.used+bytes > b.size {
+		if b.scratch != 0 {
+			b.temps = append(b.temps, b.scratch) // this operation may use it
+		}
+		b.size = max(2*b.size, bytes, 1<<20)
+		at, err := cu.MemAlloc(b.size)
+		if err != nil {
+			b.size, b.scratch = 0, 0
+			b.try(op, fmt.Errorf("%d MiB of temporary memory: %w", bytes>>20, err))
+		}
+		b.scratch, b.used = at, 0
+	}
+	at := b.scratch + cu.DevicePtr(b.used)
+	b.used += bytes
+	return at
+}

@@ -1,0 +1,164 @@
+//go:build gpu && linux && amd64
+
+package kernels
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"unsafe"
+
+	"glimpse/internal/cudadriver"
+
+	"gorgonia.org/cu"
+)
+
+// The compiled kernels; scripts/kernels.sh makes them.
+//
+//go:embed cuda/*.fatbin
+var fatBinaries embed.FS
+
+// kernelNames lists the kernels of every fat binary.
+var kernelNames = map[string][]string{
+	"elements": {
+		"fill_f32", "fill_f64", "fill_b16", "gather_f32", "gather_f64", "gather_bf16", "gather_f16", "gather_b16", "copy_head_f32", "copy_head_bf16",
+		"to_bf16", "split_bf16", "join_parts", "from_f16", "add_bias", "scale", "add", "axpy", "rope", "silu_mul", "silu_mul_grad", "gelu", "gelu_grad",
+		"merge_scores", "probabilities", "adamw",
+	},
+	"rows":           {"rms_norm", "rms_norm_grad", "layer_norm", "layer_norm_grad", "sum_squares", "sum_parts", "score_kl", "score_mse"},
+	"attention":      variants([]string{"attend_merge", "observe_rows_f32", "observe_rows_bf16"}, "attend_rows"),
+	"attention_mma":  {"attend_mma_32", "attend_mma_64", "attend_mma_128", "attend_mma_256"},
+	"attention_grad": variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
+}
+
+// variants adds the kernels that exist per type of the cache and width of a head.
+func variants(names []string, stem string) []string {
+	for _, t := range []string{"f32", "bf16"} {
+		for _, n := range []string{"2", "4", "8"} {
+			names = append(names, stem+"_"+t+"_"+n)
+		}
+	}
+	return names
+}
+
+// loadKernels loads all fat binaries: those of the folder GLIMPSE_CUDA_KERNELS where
+// it is set, so that they can be compiled anew where the device is.
+func (b *cuda) loadKernels() {
+	var from fs.FS = fatBinaries
+	folder := "cuda/"
+	if dir := os.Getenv("GLIMPSE_CUDA_KERNELS"); dir != "" {
+		from, folder = os.DirFS(dir), ""
+	}
+	for file, names := range kernelNames {
+		op := "load " + file + ".fatbin"
+		image, err := fs.ReadFile(from, folder+file+".fatbin")
+		b.try(op, err)
+		module, err := cu.LoadData(string(image))
+		b.try(op, err)
+		for _, name := range names {
+			f, err := module.Function(name)
+			if err != nil {
+				b.try(op, fmt.Errorf("kernel %s: %w", name, err))
+			}
+			// The attention kernels hold tiles of a size that heads decide.
+			if strings.HasPrefix(file, "attention") {
+				b.try(op+": kernel "+name, cudadriver.AllowShared(f, b.shared))
+			}
+			b.functions[name] = f
+		}
+	}
+}
+
+// maxSharedAttribute is the dynamic shared memory that a block may ask for: 99 KB or
+// more from compute capability 8.0 on. Attention of heads of 128 elements needs 52 KB
+// and of 256 elements 103 KB.
+const maxSharedAttribute cu.DeviceAttribute = 97
+
+// size is an argument of type size_t.
+type size uint64
+
+// launch queues a kernel. Arguments are device addresses (cu.DevicePtr), int, size,
+// float32 and float64 values.
+func (b *cuda) launch(name string, grid [3]int, threads, shared int, args ...any) {
+	if grid[0] == 0 || grid[1] == 0 || grid[2] == 0 {
+		return
+	}
+	f, ok := b.functions[name]
+	if !ok {
+		panic("kernels: no kernel " + name)
+	}
+	slots := make([]uint64, len(args))
+	pointers := make([]unsafe.Pointer, len(args))
+	for i, a := range args {
+		at := unsafe.Pointer(&slots[i])
+		pointers[i] = at
+		switch a := a.(type) {
+		case cu.DevicePtr:
+			slots[i] = uint64(a)
+		case int:
+			if int(int32(a)) != a {
+				panic(fmt.Sprintf("kernels: %s: argument %d is %d", name, i, a))
+			}
+			*(*int32)(at) = int32(a)
+		case size:
+			slots[i] = uint64(a)
+		case float32:
+			*(*float32)(at) = a
+		case float64:
+			*(*float64)(at) = a
+		default:
+			panic(fmt.Sprintf("kernels: %s: argument %d of type %T", name, i, a))
+		}
+	}
+	b.try(name, f.Launch(grid[0], grid[1], grid[2], threads, 1, 1, shared, b.stream, pointers))
+	if len(b.queued) == 8 {
+		b.queued = append(b.queued[:0], b.queued[1:]...)
+	}
+	b.queued = append(b.queued, name)
+	if b.wait {
+		b.synchronize(name)
+	}
+}
+
+// elementThreads are the threads of a block where each has one element.
+const elementThreads = 256
+
+// each queues a kernel with one thread for each of n elements.
+func (b *cuda) each(name string, n int, args ...any) {
+	b.launch(name, [3]int{(n + elementThreads - 1) / elementThreads, 1, 1}, elementThreads, 0, args...)
+}
+
+// upload copies host data into temporary memory.
+func upload[T any](b *cuda, op string, data []T) cu.DevicePtr {
+	if len(data) == 0 {
+		return 0
+	}
+	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
+	at := b.temporary(op, bytes)
+	b.try(op, cu.MemcpyHtoDAsync(at, unsafe.Pointer(&data[0]), bytes, b.stream))
+	return at
+}
+
+// at is the address of a tensor of the given type, 0 for nil.
+func (b *cuda) at(op string, t *Tensor, d DType) cu.DevicePtr {
+	if t == nil {
+		return 0
+	}
+	if t.DType != d {
+		panic(fmt.Sprintf("kernels: %s: %s tensor %v, want %s", op, t.DType, t.Shape, d))
+	}
+	return b.address(op, t)
+}
+
+func (b *cuda) address(op string, t *Tensor) cu.DevicePtr {
+	m, ok := t.block.(*cudaBlock)
+	if !ok || m.b != b {
+		panic(fmt.Sprintf("kernels: %s: tensor %v is not in the memory of %s", op, t.Shape, b.device))
+	}
+	return m.at + cu.DevicePtr(t.offset)
+}
+
+// f32 are the addresses of F32 tensors as kernel arguments.
+func (b *cuda) f32(op string, t *Tensor) cu.DevicePtr { return b.at(op, t, F32) }

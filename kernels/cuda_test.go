@@ -1,0 +1,160 @@
+//go:build gpu && linux && amd64
+
+package kernels_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"glimpse/internal/compare"
+	"glimpse/kernels"
+)
+
+// openCUDA skips a test where there is no device, unless a driver was promised.
+func openCUDA(t testing.TB) device {
+	t.Helper()
+	if !slices.Contains(kernels.Backends.Names(), "cuda") {
+		if driver := os.Getenv("GLIMPSE_CUDA_DRIVER"); driver != "" {
+			t.Fatalf("GLIMPSE_CUDA_DRIVER=%s cannot be used: %v", driver, kernels.Devices().Usable())
+		}
+		t.Skipf("no CUDA device: %v", kernels.Devices().Usable())
+	}
+	return open(t, "cuda")
+}
+
+// roundedProducts is a plain implementation that rounds the activations of more than
+// 64 rows to bf16 where they meet bf16 weights.
+type roundedProducts struct{ kernels.Backend }
+
+func (r roundedProducts) rounded(x, w *kernels.Tensor) *kernels.Tensor {
+	if w.DType != kernels.BF16 || x.Dim0() <= 64 {
+		return x
+	}
+	narrow, wide := kernels.NewTensor(kernels.BF16, x.Shape...), kernels.NewTensor(x.DType, x.Shape...)
+	kernels.Convert(narrow, x)
+	kernels.Convert(wide, narrow)
+	return wide
+}
+
+func (r roundedProducts) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
+	r.Backend.Linear(y, r.rounded(x, w), w, bias, alpha, beta)
+}
+
+func (r roundedProducts) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
+	r.Backend.MatMul(c, r.rounded(a, w), w, alpha, beta)
+}
+
+// TestCUDARoundedProducts: products that are large enough are rounded once, and lose
+// at most twice what that costs a plain implementation.
+func TestCUDARoundedProducts(t *testing.T) {
+	d := openCUDA(t)
+	defer kernels.SetExactWork(0)()
+	exact := open(t, "reference64")
+	lost := 0.0
+	for _, shape := range [][3]int{{65, 1, 1}, {65, 130, 67}, {100, 33, 7}, {70, 64, 96}} { // rows, inner, columns
+		m, k, n := shape[0], shape[1], shape[2]
+		for name, product := range map[string]func(d device, rng *rand.Rand, y, x *kernels.Tensor){
+			"Linear": func(d device, rng *rand.Rand, y, x *kernels.Tensor) {
+				d.b.Linear(y, x, d.weight(rng, kernels.BF16, n, k), nil, 0.5, -1.5)
+			},
+			"MatMul": func(d device, rng *rand.Rand, y, x *kernels.Tensor) {
+				d.b.MatMul(y, x, d.weight(rng, kernels.BF16, k, n), 0.5, -1.5)
+			},
+		} {
+			run := func(d device) []float64 {
+				rng := rand.New(rand.NewPCG(uint64(m), uint64(n)))
+				x, y := d.tensor(random(rng, m*k, 1), m, k), d.tensor(random(rng, m*n, 1), m, n)
+				product(d, rng, y, x)
+				return y.Float64s()
+			}
+			got, want, plain := run(d), run(exact), run(device{roundedProducts{exact.b}})
+			floor := compare.Floor(magnitude(want))
+			compare.Close(t, fmt.Sprint(name, shape), got, want, 1e-5+2*compare.Compare(plain, want, floor).Err, floor)
+			lost = max(lost, compare.Compare(got, want, floor).Err)
+		}
+	}
+	if lost < 1e-4 {
+		t.Errorf("the largest error is %v: nothing was rounded", lost)
+	}
+}
+
+// TestCUDAFreesMemory: what no tensor refers to is given back.
+func TestCUDAFreesMemory(t *testing.T) {
+	d := openCUDA(t)
+	before := kernels.InUse(d.b)
+	func() {
+		for _, c := range conformanceCases()[:60] {
+			c.runOn(d)
+		}
+		if held := d.b.Alloc(kernels.F32, 1000); kernels.InUse(d.b) < before+4000 || held.Len() != 1000 {
+			t.Error("a live tensor is not counted")
+		}
+	}()
+	if after := kernels.InUse(d.b); after != before {
+		t.Errorf("%d bytes are in use, %d before: tensors leak", after, before)
+	}
+}
+
+// TestCUDAOutOfMemory: what does not fit is an error that says how much there is.
+func TestCUDAOutOfMemory(t *testing.T) {
+	d := openCUDA(t)
+	err := func() (err error) {
+		defer kernels.CatchDevice(&err)
+		d.b.Alloc(kernels.F32, 1<<50)
+		return nil
+	}()
+	if err == nil || !regexp.MustCompile(`^cuda:0: Alloc: out of memory: 4294967296 MiB asked for, \d+ MiB free of \d+ MiB, \d+ MiB in use by this program; `).MatchString(err.Error()) {
+		t.Errorf("error %v", err)
+	}
+	x := d.tensor([]float64{1, 2}, 2) // and the device goes on
+	d.b.Add(x, x, x)
+	compare.Close(t, "after it", x.Float64s(), []float64{2, 4}, 0)
+}
+
+// TestCUDARefusesHostTensors: no operation follows an address of the other memory.
+func TestCUDARefusesHostTensors(t *testing.T) {
+	d := openCUDA(t)
+	device, host := d.garbage(3), kernels.NewTensor(kernels.F32, 3)
+	for name, f := range map[string]func(){
+		"a host operand":    func() { d.b.Add(device, device, host) },
+		"a host result":     func() { d.b.Fill(host, 1) },
+		"the host's view":   func() { device.F32() },
+		"another backend's": func() { open(t, "cpu").b.Add(host, device, host) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+// TestCUDAKernelsAreThoseOfTheSources: every kernel that a launch names is in a fat
+// binary, which kernels.sh --check holds against the sources; and the fat binaries
+// hold machine code for Hopper and PTX for what comes after it.
+func TestCUDAKernelsAreThoseOfTheSources(t *testing.T) {
+	files, err := filepath.Glob("cuda/*.fatbin")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no fat binaries: %v", err)
+	}
+	for _, file := range files {
+		image, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{".target sm_80", "sm_90"} {
+			if !bytes.Contains(image, []byte(want)) {
+				t.Errorf("%s holds no %s", file, want)
+			}
+		}
+	}
+}

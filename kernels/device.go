@@ -1,0 +1,108 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// DeviceReport is what a machine offers beside its processor, and what is missing
+// for it to be used.
+type DeviceReport struct {
+	Built     bool      `json:"built"`               // with the build tag gpu, on a platform that has drivers
+	Driver    string    `json:"driver,omitempty"`    // path of the library
+	Version   string    `json:"version,omitempty"`   // newest CUDA that the driver serves
+	Devices   []Device  `json:"devices,omitempty"`   // by ordinal
+	Libraries []Library `json:"libraries,omitempty"` // loaded at run time
+	Missing   []string  `json:"missing,omitempty"`   // what to do about it included; empty: cuda devices can be used
+}
+
+// Device is one accelerator.
+type Device struct {
+	Name       string `json:"name"` // as --device takes it: cuda:0
+	Model      string `json:"model"`
+	Capability string `json:"capability"` // 9.0
+	Memory     int64  `json:"memory"`     // bytes
+	Free       int64  `json:"free"`       // bytes not in use by anyone; -1 where that is not known
+}
+
+// Library is a shared library that is loaded at run time.
+type Library struct {
+	Name    string `json:"name"`
+	Path    string `json:"path,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+// Usable says why cuda devices cannot be used; nil where they can.
+func (r DeviceReport) Usable() error {
+	if len(r.Missing) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(r.Missing, "; "))
+}
+
+// ChooseDevice resolves the device name that a user gave: "auto" becomes cuda:0
+// where one can be used, else cpu, and why says the reason; any other name stays
+// and why is empty. It does not check that the named device exists: Open does.
+func ChooseDevice(name string) (device, why string) {
+	if name != "auto" {
+		return name, ""
+	}
+	r := Devices()
+	if err := r.Usable(); err != nil {
+		return "cpu", "device cpu: " + err.Error()
+	}
+	d := r.Devices[0]
+	return d.Name, fmt.Sprintf("device %s: %s, %d MiB", d.Name, d.Model, d.Memory>>20)
+}
+
+// DeviceOf names what b computes on, as far as results depend on it: the backend, and
+// the model of its device where it has one.
+func DeviceOf(b Backend) string {
+	if d, ok := b.(interface{ Model() string }); ok {
+		return b.Name() + " " + d.Model()
+	}
+	return b.Name()
+}
+
+// cudaOrdinal reads "cuda" or "cuda:N".
+func cudaOrdinal(name string) (ordinal int, ok bool, err error) {
+	if name == "cuda" {
+		return 0, true, nil
+	}
+	number, ok := strings.CutPrefix(name, "cuda:")
+	if !ok {
+		return 0, false, nil
+	}
+	ordinal, err = strconv.Atoi(number)
+	if err != nil || ordinal < 0 || number != strconv.Itoa(ordinal) {
+		return 0, true, fmt.Errorf("device %q: want cuda or cuda:N with N from 0", name)
+	}
+	return ordinal, true, nil
+}
+
+// DeviceError is what an operation of an accelerated backend ends in: memory that
+// is full, a launch that failed, a device that was lost. Operations panic with it,
+// since nothing that follows them can go on; CatchDevice makes it an error where a
+// pass or a step ends.
+type DeviceError struct {
+	Device string // cuda:0
+	Op     string // operation or kernel
+	Err    error
+}
+
+func (e *DeviceError) Error() string { return fmt.Sprintf("%s: %s: %v", e.Device, e.Op, e.Err) }
+func (e *DeviceError) Unwrap() error { return e.Err }
+
+// CatchDevice is deferred where a computation begins: it turns a panic with a
+// *DeviceError into *err and lets any other panic pass.
+func CatchDevice(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case *DeviceError:
+		*err = p
+	default:
+		panic(p)
+	}
+}

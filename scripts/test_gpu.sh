@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Tests the CUDA path. Without arguments on the host driver, which runs the kernels'
+# own sources on the processor, so that no GPU is needed:
+#
+#   ./scripts/test_gpu.sh                 # all of it
+#   ./scripts/test_gpu.sh -run Conform    # arguments go to "go test"
+#   ./scripts/test_gpu.sh --device        # on the driver and the GPU of this machine
+#   ./scripts/test_gpu.sh --mutants       # plants bugs and expects the tests to see each
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+source scripts/gpu_env.sh
+
+packages=(./internal/cudadriver ./kernels ./autodiff ./model ./eviction ./lora ./softtokens ./internal/train ./cmd/evict)
+
+if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
+  command -v apt-get >/dev/null || die "g++ and make are missing and there is no apt-get to install them with"
+  as_root=()
+  [ "$(id -u)" = 0 ] || as_root=(sudo)
+  "${as_root[@]}" apt-get update -q
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends g++ make libc6-dev
+fi
+scripts/kernels.sh --check
+
+if [ "${1:-}" = --device ]; then
+  shift
+  go test -tags gpu "$@" "${packages[@]}"
+  exit
+fi
+
+make -s -C kernels/cuda -j"$(nproc)" host
+driver=$root/kernels/cuda/build/libhostcuda.so
+export GLIMPSE_CUDA_DRIVER=$driver GLIMPSE_CUBLASLT=$driver GLIMPSE_CUDA_EXACT=1
+
+if [ "${1:-}" = --mutants ]; then
+  exec scripts/mutants_gpu.sh
+fi
+
+go vet -tags gpu "${packages[@]}"
+go test -tags gpu "$@" "${packages[@]}"
+# Blocks, warps and lanes the other way round: races that one order hides.
+HOSTCUDA_ORDER=reverse go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels
+# Sums that truncate as those of tensor cores do.
+HOSTCUDA_MMA=truncate go test -tags gpu -count=1 -run 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA' ./kernels
