@@ -7,7 +7,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # change and compare the two outputs.
 COUNT = 1
 
-.PHONY: build build-gpu test test-gpu kernels demo bench adapters policies fmt vet lint
+.PHONY: build build-gpu test test-gpu kernels demo bench bench-kernels adapters policies fmt vet lint
 
 build:
 	./scripts/setup.sh
@@ -31,11 +31,17 @@ test-gpu:
 demo:
 	./scripts/demo.sh
 
-# Step time, prefill time, floor and their ratio at 512 tokens with 16 response
-# tokens, caches off; then the kernels below them.
+# Every bar of docs/performance.md as a ratio measured in one run: kernels against
+# OpenBLAS (from Debian's libopenblas-dev) and what the machine can do, steps against
+# the prefill in them, and a model of a billion parameters against PyTorch (which the
+# script installs aside). Hours on a slow machine; "make bench-kernels" is for benchstat.
 bench:
 	./scripts/setup.sh
-	go test -run '^$$' -bench . -count $(COUNT) ./internal/train ./kernels ./internal/simd
+	./scripts/bench_cpu.sh
+	./scripts/bench_pytorch.sh
+
+bench-kernels:
+	go test -run '^$$' -bench . -count $(COUNT) ./kernels ./internal/simd
 
 # Trains the adapters that ship with the built-in model.
 adapters:

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
+	"glimpse/internal/clock"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
 )
@@ -50,15 +50,15 @@ func BenchmarkPrefillAttention(b *testing.B) {
 			work, productWork := 4*float64(heads*s.dim)*n*(n+1)/2, 2.0*chunk*size*size
 			var ratios, rates []float64
 			for b.Loop() {
-				start := time.Now()
+				start := clock.Now()
 				product()
-				before := time.Since(start).Seconds()
-				start = time.Now()
+				before := (clock.Now() - start).Seconds()
+				start = clock.Now()
 				attention()
-				seconds := time.Since(start).Seconds()
-				start = time.Now()
+				seconds := (clock.Now() - start).Seconds()
+				start = clock.Now()
 				product()
-				after := time.Since(start).Seconds()
+				after := (clock.Now() - start).Seconds()
 				rates = append(rates, work/seconds/1e9)
 				ratios = append(ratios, work/seconds/(2*productWork/(before+after)))
 			}

@@ -3,20 +3,21 @@
 # of Llama 3.2 1B with random bfloat16 weights side by side with PyTorch, and compares
 # the gradients of the step. PyTorch is used for nothing else; it comes from a virtual
 # environment, which is made with pip on the first run (about 3 GB with the model).
+# On a machine that is not quiet, --clock cpu measures the processor time of one thread.
 #
-#   ./scripts/bench_pytorch.sh [--threads N] [--rounds N] [--layers N] [--folder DIR] [--python PYTHON]
+#   ./scripts/bench_pytorch.sh [--threads N] [--clock wall|cpu] [--rounds N] [--layers N] [--folder DIR] [--python PYTHON]
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
-threads=2 rounds=5 layers=16 folder=${TMPDIR:-/tmp}/glimpse-pytorch python=''
+threads=2 clock=wall rounds=5 layers=16 folder=${TMPDIR:-/tmp}/glimpse-pytorch python=''
 while [ $# -gt 0 ]; do
   case $1 in
-    --threads | --rounds | --layers | --folder | --python)
+    --threads | --clock | --rounds | --layers | --folder | --python)
       [ $# -gt 1 ] || die "$1: value missing"
       declare "${1#--}=$2"
       shift 2
       ;;
-    *) die "got '$1', want --threads, --rounds, --layers, --folder or --python with a value" ;;
+    *) die "got '$1', want --threads, --clock, --rounds, --layers, --folder or --python with a value" ;;
   esac
 done
 for number in threads rounds layers; do
@@ -36,7 +37,10 @@ model=$folder/llama-$layers-layers
 [ -e "$model/config.json" ] || "$python" scripts/bench_pytorch.py make "$model" --layers "$layers"
 
 sed -n 's/^model name[^:]*: /machine: /p' /proc/cpuinfo | head -n 1
-echo "threads: $threads, load: $(cut -d ' ' -f 1-3 /proc/loadavg), date: $(date -u +%F)"
+echo "threads: $threads, clock: $clock, load: $(cut -d ' ' -f 1-3 /proc/loadavg), date: $(date -u +%F)"
+[[ $clock =~ ^(wall|cpu)$ ]] || die "--clock: got '$clock', want wall or cpu"
+[ "$clock" = wall ] || threads=1
+export GLIMPSE_BENCH_CLOCK=$clock
 export GOMAXPROCS=$threads GLIMPSE_PYTORCH=$python GLIMPSE_PYTORCH_MODEL=$model
 go test -v -timeout 3h -run '^$' -bench 'AgainstPyTorch/(prefill|decode|step)' -benchtime "${rounds}x" ./internal/train
 go test -v -timeout 3h -run '^$' -bench 'AgainstPyTorch/gradients' -benchtime 1x ./internal/train

@@ -8,9 +8,9 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
-	"time"
 	"unsafe"
 
+	"glimpse/internal/clock"
 	"glimpse/internal/parallel"
 )
 
@@ -80,9 +80,9 @@ func BenchmarkAgainstBLAS(b *testing.B) {
 			rounded := func() { GemmNTBF16Rounded(s.m, s.n, s.k, 1, x, s.k, h, s.k, 0, y, s.n) }
 			half := func() { GemmNTBF16(s.m, s.n, s.k, 1, x, s.k, h, s.k, 0, y, s.n) }
 			timed := func(f func()) float64 {
-				start := time.Now()
+				start := clock.Now()
 				f()
-				return time.Since(start).Seconds()
+				return (clock.Now() - start).Seconds()
 			}
 			ours()
 			half()
@@ -133,12 +133,12 @@ func BenchmarkDecodeBandwidth(b *testing.B) {
 			x, y := normal(r, m*k), make([]float32, m*n)
 			var products, streams, ratios []float64
 			for b.Loop() {
-				start := time.Now()
+				start := clock.Now()
 				GemmNTBF16(m, n, k, 1, x, k, h, k, 0, y, n)
-				product := time.Since(start).Seconds()
-				start = time.Now()
+				product := (clock.Now() - start).Seconds()
+				start = clock.Now()
 				stream()
-				sum := time.Since(start).Seconds()
+				sum := (clock.Now() - start).Seconds()
 				products, streams, ratios = append(products, product), append(streams, sum), append(ratios, sum/product)
 			}
 			b.ReportMetric(2*n*k/median(products)/1e9, "product-GB/s")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"glimpse/autodiff"
+	"glimpse/internal/clock"
 	"glimpse/losses"
 	"glimpse/model"
 )
@@ -63,12 +64,12 @@ func measure(ctx context.Context, r *model.Runner, g *adapterGraph, a model.Adap
 	var prefills, steps []time.Duration
 	begin := time.Now()
 	for i := range repeats + 1 {
-		start := time.Now()
+		start := clock.Now()
 		if _, err := r.Prefill(ctx, m.NewCache(), prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
 			return t, err
 		}
-		prefill := time.Since(start)
-		start = time.Now()
+		prefill := clock.Now() - start
+		start = clock.Now()
 		p, err := prepare(ctx, r, Sample{Prompt: prompt, Response: response}, len(response))
 		if err != nil {
 			return t, err
@@ -80,7 +81,7 @@ func measure(ctx context.Context, r *model.Runner, g *adapterGraph, a model.Adap
 		*g.sample = autodiff.Sample{}
 		slow := time.Since(begin) > enough
 		if i > 0 || slow { // the first is a warm-up, unless it took long enough to be none
-			prefills, steps = append(prefills, prefill), append(steps, time.Since(start))
+			prefills, steps = append(prefills, prefill), append(steps, clock.Now()-start)
 		}
 		if slow {
 			break

@@ -13,9 +13,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"glimpse/checkpoints"
+	"glimpse/internal/clock"
 	"glimpse/internal/parallel"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
@@ -160,9 +160,9 @@ func BenchmarkAgainstPyTorch(b *testing.B) {
 	r := s.m.NewRunner()
 	const tokens = 32
 	timed := func(f func()) float64 {
-		start := time.Now()
+		start := clock.Now()
 		f()
-		return time.Since(start).Seconds()
+		return (clock.Now() - start).Seconds()
 	}
 	decode := func() float64 {
 		cache, logits := s.prefill(b, r)
