@@ -184,6 +184,8 @@ func (c *Claim) show(ctx context.Context, released, first bool) error {
 // live shows life until ctx ends or the claim is lost. That the store does not answer
 // for a while is no reason to stop working: Held will tell.
 func (c *Claim) live(ctx context.Context, every time.Duration) {
+	asking, done := Linger(ctx)
+	defer done()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -192,14 +194,32 @@ func (c *Claim) live(ctx context.Context, every time.Duration) {
 			return
 		case <-tick.C:
 		}
-		err := c.Held(ctx)
+		err := c.Held(asking)
 		if err == nil {
-			err = c.show(ctx, false, false)
+			err = c.show(asking, false, false)
 		}
 		if errors.Is(err, ErrClaimLost) {
 			c.lose(err)
 			return
 		}
+	}
+}
+
+// Linger is a context for requests that a cancel of ctx should not cut off at once: a
+// server may store what a client that has hung up had sent, after what the client does
+// next. They get some seconds to end. The caller calls done after them.
+func Linger(ctx context.Context) (lingering context.Context, done context.CancelFunc) {
+	lingering, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-lingering.Done():
+		case <-time.After(abortTimeout):
+			hangUp()
+		}
+	})
+	return lingering, func() {
+		stop()
+		hangUp()
 	}
 }
 

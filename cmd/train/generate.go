@@ -274,7 +274,7 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 			shards = append(shards, i)
 		}
 	}
-	claimed, seen := 0, make(map[int]string)
+	claimed, seen, look := 0, make(map[int]string), time.Duration(0)
 	for len(shards) > 0 {
 		var again []int
 		for _, i := range shards {
@@ -297,11 +297,14 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 		if shards = again; len(shards) == 0 {
 			break
 		}
-		fmt.Fprintf(log, "%d of %d shards are claimed by others; looking whether these still live\n", len(shards), s.Shards)
+		if look == 0 {
+			fmt.Fprintf(log, "%d of %d shards are claimed by others; looking whether these still live\n", len(shards), s.Shards)
+		}
+		look = min(max(2*look, firstLook), lastLook)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(lookEvery):
+		case <-time.After(look):
 		}
 	}
 	if claimed > 0 {
@@ -310,10 +313,12 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
-// lookEvery is the time between two looks at claims in a bucket. It is above that
-// between two signs of life of their owners, so that one look more is enough for those
-// that live.
-const lookEvery = 25 * time.Second
+// The time between two looks at claims in a bucket, which grows. An owner that lives
+// shows it within 20 s.
+const (
+	firstLook = 500 * time.Millisecond
+	lastLook  = 5 * time.Second
+)
 
 // shard is a shard to be filled, on a folder or in a bucket.
 type shard interface {

@@ -255,6 +255,8 @@ func (s *StoredShard) grown() error {
 }
 
 func (s *StoredShard) saveAlways(ctx context.Context) {
+	sending, done := objectstore.Linger(ctx)
+	defer done()
 	tick := time.NewTicker(cmp.Or(s.in.Save, saveEvery))
 	defer tick.Stop()
 	for {
@@ -263,7 +265,7 @@ func (s *StoredShard) saveAlways(ctx context.Context) {
 			return
 		case <-tick.C:
 			// What fails now is sent with the next.
-			s.save(ctx)
+			s.save(sending)
 		}
 	}
 }
