@@ -235,6 +235,10 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 	if err := s.sampling().Validate(); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
+	open, err := s.shardOpener(ctx)
+	if err != nil {
+		return err
+	}
 	train.BoundMemory()
 	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device})
 	if err != nil {
@@ -262,10 +266,6 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 			return err
 		}
 		return w.Commit()
-	}
-	open, err := s.shardOpener(ctx)
-	if err != nil {
-		return err
 	}
 	shards := []int{only}
 	if only < 0 {
