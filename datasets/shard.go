@@ -21,6 +21,9 @@ var ErrFinished = errors.New("finished already")
 // ShardName is the file of shard i, from 0, of n.
 func ShardName(i, n int) string { return fmt.Sprintf("pairs-%05d-of-%05d.jsonl", i, n) }
 
+// PartialName is the file that shard i of n is while it is not finished.
+func PartialName(i, n int) string { return "." + ShardName(i, n) + ".partial" }
+
 // Shard is one shard of a folder of pair files, claimed by this process.
 type Shard struct {
 	*PairWriter
@@ -45,7 +48,7 @@ func OpenShard(dir string, h PairHeader) (*Shard, error) {
 		return nil, fmt.Errorf("open shard: %w", err)
 	}
 	path := filepath.Join(dir, ShardName(h.Shard, h.Shards))
-	partial := filepath.Join(dir, "."+ShardName(h.Shard, h.Shards)+".partial")
+	partial := filepath.Join(dir, PartialName(h.Shard, h.Shards))
 	unlock, free, err := filelock.TryLock(filepath.Join(dir, "."+ShardName(h.Shard, h.Shards)+".lock"))
 	if err != nil {
 		return nil, fmt.Errorf("open shard: %w", err)

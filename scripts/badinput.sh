@@ -388,6 +388,18 @@ refuse "export: endpoint that is no address" "endpoint|nonsense" train export "$
 AWS_MAX_ATTEMPTS=2 refuse "export: no server there" "s3://bucket/x|refused" train export "$adapters/judgeq" s3://bucket/x "${nobody[@]}"
 AWS_MAX_ATTEMPTS=2 refuse "adapter: no server there" "s3://bucket/x|refused" evict run --example needle --adapter s3://bucket/x "${nobody[@]}"
 AWS_MAX_ATTEMPTS=2 refuse "model: no server there" "s3://bucket/x|refused" "${example[@]}" --model s3://bucket/x "${nobody[@]}"
+in_bucket=(train generate --samples 9 --out s3://bucket/x)
+refuse "generate: bucket without --shards" "s3://bucket/x|--shards" "${in_bucket[@]}"
+refuse "generate: bucket without a name" "s3://BUCKET/NAME" train generate --samples 9 --shards 3 --out s3://bucket
+refuse "generate: other scheme" "gs://bucket/x|s3://BUCKET/NAME" train generate --samples 9 --shards 3 --out gs://bucket/x
+refuse "generate: no region" "region" "${in_bucket[@]}" --shards 3
+AWS_MAX_ATTEMPTS=2 refuse "generate: no server there" "s3://bucket/x|refused" "${in_bucket[@]}" --shards 3 "${nobody[@]}"
+AWS_MAX_ATTEMPTS=2 refuse "data: no server there" "s3://bucket/x|refused" "${quick[@]}" --data s3://bucket/x --out x "${nobody[@]}"
+refuse "data: bucket without a name" "s3://BUCKET/NAME" "${quick[@]}" --data s3://bucket --out x
+planned=(train plan --preset lookaheadkv --prompt-tokens 64)
+AWS_MAX_ATTEMPTS=2 refuse "plan: no server there" "s3://bucket/x|refused" "${planned[@]}" --model s3://bucket/x "${nobody[@]}"
+HF_HUB_OFFLINE=1 HF_HOME=$given refuse "plan: model of the hub without a network" "HF_HUB_OFFLINE|org/name" "${planned[@]}" --model org/name
+refuse "plan: model name that is none" "no such folder|org/name" "${planned[@]}" --model nowhere
 refuse "resume without a checkpoint" "--resume needs --checkpoint" "${quick[@]}" --out x --resume
 refuse "upload without a checkpoint" "--upload needs --checkpoint" "${quick[@]}" --out x --upload s3://bucket/x
 train judgeq --steps 2 --batch 1 --tokens 64 --rows 2 --validate 0 --out "$given/done" --checkpoint "$given/run.state" >/dev/null 2>&1

@@ -117,7 +117,8 @@ fi
 
 echo "== S3: a server in memory, and versitygw"
 tests ./checkpoints/objectstore .
-tests ./cmd/train '^(TestKilledExport|TestS3Run)$'
+tests ./cmd/train '^(TestKilledExport|TestS3Run|TestShardsInABucket)$'
+tests ./internal/generate '^TestStored'
 tests ./cmd/evict '^TestS3$'
 
 echo "$((cases - failures)) of $cases cases passed in $(duration $SECONDS)"

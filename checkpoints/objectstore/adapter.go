@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"glimpse/checkpoints"
@@ -126,22 +127,86 @@ func LocalModel(ctx context.Context, name string, s Settings, log io.Writer) (st
 			names = append(names, base)
 		}
 	}
+	cache, done := shownCache(name, log)
+	dir, err := cache.Folder(ctx, store, folder, names)
+	done()
+	if err != nil {
+		return "", fmt.Errorf("model %s: %w", name, err)
+	}
+	return dir, nil
+}
+
+// shownCache is the cache with a bar, which done ends.
+func shownCache(name string, log io.Writer) (c Cache, done func()) {
 	var bar *progress.Bar
-	cache := Cache{Progress: func(bytes, missing int64) {
+	show := func(bytes, missing int64) {
 		if missing > 0 {
 			bar = progress.New(log, "bytes", missing)
 			bar.Describe(name)
 		}
 		bar.Add(bytes)
-	}}
-	dir, err := cache.Folder(ctx, store, folder, names)
-	if bar != nil {
-		bar.Done()
 	}
+	return Cache{Progress: show}, func() {
+		if bar != nil {
+			bar.Done()
+		}
+	}
+}
+
+// LocalFile returns the path of a file: a path as it is, and for a URL the copy in the
+// cache, which is made or brought up to date first.
+func LocalFile(ctx context.Context, name string, s Settings, log io.Writer) (string, error) {
+	if err := checkPath(name); err != nil {
+		return "", err
+	}
+	if !IsURL(name) {
+		return name, nil
+	}
+	store, key, err := Open(ctx, name, s)
 	if err != nil {
-		return "", fmt.Errorf("model %s: %w", name, err)
+		return "", err
 	}
-	return dir, nil
+	cache, done := shownCache(name, log)
+	defer done()
+	return cache.File(ctx, store, key)
+}
+
+// LocalFiles returns the paths of a folder's files whose names end so, by name. They
+// are copies in the cache, which are made or brought up to date first, compared with
+// what the store knows about the objects. The name is a URL; one that ends so itself
+// is that of a single file.
+func LocalFiles(ctx context.Context, name, suffix string, s Settings, log io.Writer) ([]string, error) {
+	if strings.HasSuffix(name, suffix) {
+		file, err := LocalFile(ctx, name, s, log)
+		return []string{file}, err
+	}
+	store, folder, err := Open(ctx, name, s)
+	if err != nil {
+		return nil, err
+	}
+	list, err := store.List(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, i := range list {
+		if base := path.Base(i.Key); strings.HasSuffix(base, suffix) && !strings.HasPrefix(base, ".") {
+			names = append(names, base)
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s: there is no *%s directly below that name: %w", name, suffix, ErrNotExist)
+	}
+	cache, done := shownCache(name, log)
+	defer done()
+	dir, err := cache.Folder(ctx, store, folder, names)
+	if err != nil {
+		return nil, err
+	}
+	for i, base := range names {
+		names[i] = filepath.Join(dir, base)
+	}
+	return names, nil
 }
 
 // FetchCheckpoint brings the newest checkpoint of a folder of backups that check

@@ -51,6 +51,18 @@ const recordFile = ".glimpse-objects.json"
 // version is that of the store is not fetched again. The folder is for reading only;
 // a file that is mapped while a newer version takes its place stays what it was.
 func (c Cache) Folder(ctx context.Context, s Store, folder string, names []string) (string, error) {
+	return c.bring(ctx, s, s.URL(folder), folder, names)
+}
+
+// File is Folder for a single object. Its copy is apart from those of the object's
+// folder, and the local folder holds nothing else.
+func (c Cache) File(ctx context.Context, s Store, key string) (string, error) {
+	dir, err := c.bring(ctx, s, s.URL(key), path.Dir(key), []string{path.Base(key)})
+	return filepath.Join(dir, path.Base(key)), err
+}
+
+// bring is Folder with the URL that the copies are known by.
+func (c Cache) bring(ctx context.Context, s Store, url, folder string, names []string) (string, error) {
 	root := c.Dir
 	if root == "" {
 		root = os.Getenv("GLIMPSE_CACHE")
@@ -62,7 +74,6 @@ func (c Cache) Folder(ctx context.Context, s Store, folder string, names []strin
 		}
 		root = filepath.Join(user, "glimpse")
 	}
-	url := s.URL(folder)
 	id := sha256.Sum256([]byte(url))
 	dir := filepath.Join(root, "objects", hex.EncodeToString(id[:8]), path.Base(url))
 	if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -73,22 +84,23 @@ func (c Cache) Folder(ctx context.Context, s Store, folder string, names []strin
 		return "", fmt.Errorf("cache of %s: %w", url, err)
 	}
 	defer unlock()
-	if err := c.fill(ctx, s, folder, dir, names); err != nil {
+	if err := c.fill(ctx, s, url, folder, dir, names); err != nil {
 		return "", fmt.Errorf("cache of %s: %w", url, err)
 	}
 	return dir, nil
 }
 
-func (c Cache) fill(ctx context.Context, s Store, folder, dir string, names []string) error {
-	record := cached{URL: s.URL(folder), Files: make(map[string]cachedFile)}
+func (c Cache) fill(ctx context.Context, s Store, url, folder, dir string, names []string) error {
+	record := cached{Files: make(map[string]cachedFile)}
 	if raw, err := os.ReadFile(filepath.Join(dir, recordFile)); err == nil {
 		// A record that does not parse is as good as none.
 		if json.Unmarshal(raw, &record) != nil || record.Files == nil {
-			record = cached{URL: s.URL(folder), Files: make(map[string]cachedFile)}
+			record = cached{Files: make(map[string]cachedFile)}
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	record.URL = url
 	if err := prune(dir, names, record.Files); err != nil {
 		return err
 	}

@@ -24,6 +24,9 @@
 // wins; the others get [ErrExists] or [ErrUnfinished] and have changed nothing. What
 // was published is never replaced.
 //
+// [Claims] let one of several processes do the work that a folder stands for, and
+// others take over from one that has died.
+//
 // # Reading
 //
 // [FS] reads a folder as a file system, over ranged requests that continue where a

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"glimpse/internal/atomicfile"
 )
@@ -88,7 +89,7 @@ func (l local) Stat(_ context.Context, key string) (Info, error) {
 
 func localInfo(key string, info fs.FileInfo) Info {
 	return Info{
-		Key: key, Size: info.Size(), Modified: info.ModTime(),
+		Key: key, Size: info.Size(), Modified: info.ModTime(), Age: max(0, time.Since(info.ModTime())),
 		Version: fmt.Sprintf("%d-%d", info.ModTime().UnixNano(), info.Size()),
 	}
 }

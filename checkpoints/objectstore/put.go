@@ -285,16 +285,8 @@ func (p *put) find(ctx context.Context, sums []string) (id string, parts []types
 func (p *put) sendParts(ctx context.Context, id string, sums []string, parts []types.CompletedPart) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	started, hangUp := context.WithCancel(context.WithoutCancel(ctx))
-	defer hangUp()
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-started.Done():
-		case <-time.After(abortTimeout):
-			hangUp()
-		}
-	})
-	defer stop()
+	started, done := Linger(ctx)
+	defer done()
 	var next atomic.Int64
 	var group sync.WaitGroup
 	for range parallelParts {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
@@ -50,8 +51,14 @@ func (b *bucket) Stat(ctx context.Context, key string) (Info, error) {
 		}
 		return Info{}, b.fail("stat", key, err)
 	}
+	// Both times are the server's: clocks of machines that share a bucket may differ.
+	now, ok := awsmiddleware.GetServerTime(out.ResultMetadata)
+	if !ok {
+		now = time.Now()
+	}
 	return Info{
 		Key: key, Size: aws.ToInt64(out.ContentLength), Version: aws.ToString(out.ETag), Modified: aws.ToTime(out.LastModified),
+		Age:    max(0, now.Sub(aws.ToTime(out.LastModified))),
 		SHA256: out.Metadata[metaSHA256], nonce: out.Metadata[metaNonce],
 		checksum: checksumOf(out.ChecksumSHA256, out.ChecksumSHA1, out.ChecksumCRC64NVME, out.ChecksumCRC32C, out.ChecksumCRC32),
 	}, nil

@@ -74,6 +74,9 @@ type Info struct {
 	Size     int64
 	Version  string // differs after every replacement
 	Modified time.Time
+	// Age is the time since it was stored, by the store's own clock where that tells.
+	// List does not tell.
+	Age time.Duration
 	// SHA256 is that of the content when Put stored it, in lower-case hexadecimal;
 	// "" where the store does not tell. List never tells.
 	SHA256 string

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
@@ -29,7 +30,7 @@ type generateSpec struct {
 	Model  string `json:"model"`
 	Device string `json:"device"`
 
-	S3 objectstore.Settings `json:"s3,omitzero"` // of a model there
+	S3 objectstore.Settings `json:"s3,omitzero"` // of a model or an output there
 
 	Sources []datasets.MixSource `json:"sources,omitempty"` // none draws synthetic prompts
 	Tasks   string               `json:"tasks"`
@@ -94,11 +95,15 @@ shared folder each take those that are free; a finished one is never done again,
 one whose worker was killed goes on where it stopped. --shard I/N does only shard I,
 from 0; so do workers of an indexed Kubernetes job (JOB_COMPLETION_INDEX) and of
 mpirun (OMPI_COMM_WORLD_RANK). Without --shards the output is one file, which appears
-under its name only when it is complete.`,
+under its name only when it is complete.
+
+The folder may be one of a bucket, --out s3://BUCKET/NAME, with the same promises to
+workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 		Example: `  train generate --samples 64 --out pairs.jsonl
   train generate --tasks copy,chain --tokens 256 --samples 100 --seed 7 --out pairs7.jsonl
   train generate --samples 60 --shards 3 --out out/pairs
-  train generate path/to/config.yaml --model path/to/llama --shard 3/64`,
+  train generate path/to/config.yaml --model path/to/llama --shard 3/64
+  train generate path/to/config.yaml --model path/to/llama --shards 64 --out s3://bucket/pairs`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			flags := givenFlags(cmd.Flags())
@@ -146,7 +151,7 @@ under its name only when it is complete.`,
 	f.IntVar(&s.Batch, "batch", s.Batch, "sequences decoded at the same time")
 	f.IntVar(&s.Shards, "shards", s.Shards, "files that the output is split into; 0 is one file instead of a folder")
 	f.StringVar(&s.shard, "shard", "", "I/N: only shard I of N, from 0")
-	f.StringVarP(&s.Out, "out", "o", "", "file, or with --shards folder, to write")
+	f.StringVarP(&s.Out, "out", "o", "", "file, or with --shards folder or s3://BUCKET/NAME, to write")
 	f.StringArrayVar(&sets, "set", nil, "KEY=VALUE in the place of what the file says, with a dotted key; may be repeated")
 	return cmd
 }
@@ -174,6 +179,10 @@ func (s *generateSpec) check() (only int, err error) {
 		return 0, fmt.Errorf("generate: --max-prompt: got %d, want at least 1", s.MaxPrompt)
 	case s.Batch < 1:
 		return 0, fmt.Errorf("generate: --batch: got %d, want at least 1", s.Batch)
+	case strings.Contains(s.Out, "://") && !objectstore.IsURL(s.Out):
+		return 0, fmt.Errorf("generate: --out: got %q, want a path or s3://BUCKET/NAME", s.Out)
+	case objectstore.IsURL(s.Out) && s.Shards == 0 && s.shard == "":
+		return 0, fmt.Errorf("generate: --out %s: what goes to a bucket is a folder of shards, want --shards too", s.Out)
 	case s.Shards < 0 || s.Shards > 100000:
 		return 0, fmt.Errorf("generate: --shards: got %d, want 0 to 100000", s.Shards)
 	case s.Samples > 0 && s.Samples < s.Shards:
@@ -226,6 +235,10 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 	if err := s.sampling().Validate(); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
+	open, err := s.shardOpener(ctx)
+	if err != nil {
+		return err
+	}
 	train.BoundMemory()
 	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device})
 	if err != nil {
@@ -254,20 +267,44 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 		}
 		return w.Commit()
 	}
-	done, claimed := 0, 0
-	for i := range s.Shards {
-		if only >= 0 && i != only {
-			continue
+	shards := []int{only}
+	if only < 0 {
+		shards = shards[:0]
+		for i := range s.Shards {
+			shards = append(shards, i)
 		}
-		header.Shard = i
-		switch err := s.fillShard(ctx, m, header, log); {
-		case errors.Is(err, datasets.ErrFinished):
-			fmt.Fprintf(log, "shard %d of %d is finished already\n", i, s.Shards)
-			done++
-		case errors.Is(err, datasets.ErrClaimed) && only < 0:
-			claimed++
-		case err != nil:
-			return fmt.Errorf("generate: %w", err)
+	}
+	claimed, seen, look := 0, make(map[int]string), time.Duration(0)
+	for len(shards) > 0 {
+		var again []int
+		for _, i := range shards {
+			header.Shard = i
+			err := s.fillShard(m, open, header, log)
+			var claim *objectstore.ClaimedError
+			switch {
+			case errors.Is(err, datasets.ErrFinished):
+				fmt.Fprintf(log, "shard %d of %d is finished already\n", i, s.Shards)
+			case errors.As(err, &claim) && (seen[i] == "" || seen[i] == claim.Sign):
+				// Of a worker that lives, or that was killed a short while ago: time will tell.
+				seen[i] = claim.Sign
+				again = append(again, i)
+			case only < 0 && (errors.Is(err, datasets.ErrClaimed) || errors.Is(err, objectstore.ErrClaimed) || errors.Is(err, objectstore.ErrClaimLost)):
+				claimed++
+			case err != nil:
+				return fmt.Errorf("generate: %w", err)
+			}
+		}
+		if shards = again; len(shards) == 0 {
+			break
+		}
+		if look == 0 {
+			fmt.Fprintf(log, "%d of %d shards are claimed by others; looking whether these still live\n", len(shards), s.Shards)
+		}
+		look = min(max(2*look, firstLook), lastLook)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(look):
 		}
 	}
 	if claimed > 0 {
@@ -276,11 +313,55 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
+// The time between two looks at claims in a bucket, which grows. An owner that lives
+// shows it within 20 s.
+const (
+	firstLook = 500 * time.Millisecond
+	lastLook  = 5 * time.Second
+)
+
+// shard is a shard to be filled, on a folder or in a bucket.
+type shard interface {
+	generate.PairSink
+	Commit() error
+	Release()
+}
+
+// openShard claims a shard. Work on it ends with the context; last and done are what
+// is there already.
+type openShard func(h datasets.PairHeader) (w shard, work context.Context, last string, done int, err error)
+
+// shardOpener gives the function that claims shards of the output.
+func (s *generateSpec) shardOpener(ctx context.Context) (openShard, error) {
+	if !objectstore.IsURL(s.Out) {
+		return func(h datasets.PairHeader) (shard, context.Context, string, int, error) {
+			w, err := datasets.OpenShard(s.Out, h)
+			if err != nil {
+				return nil, nil, "", 0, err
+			}
+			return w, ctx, w.Last, w.Done, nil
+		}, nil
+	}
+	store, folder, err := objectstore.Open(ctx, s.Out, s.S3)
+	if err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	stored := generate.Stored{Store: store, Folder: folder}
+	return func(h datasets.PairHeader) (shard, context.Context, string, int, error) {
+		w, err := stored.Open(ctx, h)
+		if err != nil {
+			return nil, nil, "", 0, err
+		}
+		return w, w.Context(), w.Last, w.Done, nil
+	}, nil
+}
+
 // describe is what the header says of the prompts: two generations with the same text
 // give the same pairs.
 func (s *generateSpec) describe() string {
 	record := *s
 	record.Model, record.Device, record.Out, record.Batch = "", "", "", 0 // where, not what
+	record.S3 = objectstore.Settings{}
 	if len(s.Sources) > 0 {
 		record.Tasks, record.Split, record.Tokens = "", "", 0
 	}
@@ -295,20 +376,20 @@ func (s *generateSpec) describe() string {
 	return fmt.Sprintf("%d sources, recipe %s, responses %s, prompts of up to %d tokens, seed %d, settings %x", len(s.Sources), s.Recipe, s.Responses, s.MaxPrompt, s.Seed, sum[:6])
 }
 
-func (s *generateSpec) fillShard(ctx context.Context, m *model.Model, h datasets.PairHeader, log io.Writer) error {
-	shard, err := datasets.OpenShard(s.Out, h)
+func (s *generateSpec) fillShard(m *model.Model, open openShard, h datasets.PairHeader, log io.Writer) error {
+	w, work, last, done, err := open(h)
 	if err != nil {
 		return err
 	}
-	defer shard.Release()
+	defer w.Release()
 	name := fmt.Sprintf("shard %d of %d", h.Shard, h.Shards)
-	if shard.Done > 0 {
-		fmt.Fprintf(log, "%s goes on after %d pairs\n", name, shard.Done)
+	if done > 0 {
+		fmt.Fprintf(log, "%s goes on after %d pairs\n", name, done)
 	}
-	if err := s.fill(ctx, m, shard, h.Shard, shard.Last, shard.Done, name, log); err != nil {
+	if err := s.fill(work, m, w, h.Shard, last, done, name, log); err != nil {
 		return err
 	}
-	return shard.Commit()
+	return w.Commit()
 }
 
 // fill writes the pairs of a shard that follow the one with ID last.
@@ -383,8 +464,8 @@ func (s *generateSpec) fill(ctx context.Context, m *model.Model, w generate.Pair
 // copySource writes the answers that the sources give.
 func (s *generateSpec) copySource(ctx context.Context, next func() (item, error), w generate.PairSink, onPair func(datasets.Pair), unusable *int) error {
 	for {
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		x, err := next()
 		if err == io.EOF {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"glimpse/internal/cli"
 	"glimpse/internal/train"
 	"glimpse/model"
+	"glimpse/model/hub"
 
 	"github.com/spf13/cobra"
 )
@@ -27,7 +29,8 @@ func newPlan() *cobra.Command {
 		Long: `Say what a run will take, before it runs and without its weights.
 
 Prints every adapter's number of parameters, the memory by purpose, and the time of a
-step. The model's folder needs no weights: config.json is enough. The times are
+step. The model's folder needs no weights: config.json is enough, and all that is
+fetched of a model of the hub or of a bucket. The times are
 estimated from a few steps on a few layers with random weights, on this machine.
 
 Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
@@ -53,11 +56,11 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 				}
 			}
 			train.BoundMemory()
-			m, err := model.Outline(s.Model, s.Device)
+			m, err := hub.Outline(cmd.Context(), s.Model, s.S3, cmd.ErrOrStderr(), s.Device)
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
-			o, err := s.lengths(m, prompt, response)
+			o, err := s.lengths(cmd.Context(), m, prompt, response, cmd.ErrOrStderr())
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
@@ -84,12 +87,12 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 }
 
 // lengths settles the adapters for an outlined model, and how long the samples are.
-func (s *spec) lengths(m *model.Model, prompt, response int) (train.PlanOptions, error) {
+func (s *spec) lengths(ctx context.Context, m *model.Model, prompt, response int, log io.Writer) (train.PlanOptions, error) {
 	var o train.PlanOptions
 	samples := 0
 	switch {
 	case len(s.Data) > 0:
-		files, err := pairFiles(s.Data)
+		files, err := s.pairFiles(ctx, s.Data, log)
 		if err != nil {
 			return o, err
 		}

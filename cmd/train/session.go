@@ -39,7 +39,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	source, held, err := s.sources(m, hash)
+	source, held, err := s.sources(ctx, m, hash, log)
 	if err != nil {
 		return err
 	}

@@ -2,21 +2,24 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/train"
 	"glimpse/model"
 )
 
 // sources are the training samples and, where there are any, held-out ones.
-func (s *spec) sources(m *model.Model, hash string) (source, held train.Source, err error) {
+func (s *spec) sources(ctx context.Context, m *model.Model, hash string, log io.Writer) (source, held train.Source, err error) {
 	v := &s.Train.Validation
 	if len(s.Data) == 0 {
 		if len(s.HeldOut) > 0 {
@@ -32,14 +35,14 @@ func (s *spec) sources(m *model.Model, hash string) (source, held train.Source, 
 		}
 		return train.Fresh{Stream: fresh}, train.Fresh{Stream: validation}, nil
 	}
-	pairs, err := readPairs(m, hash, s.Data)
+	pairs, err := s.readPairs(ctx, m, hash, s.Data, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	name := strings.Join(s.Data, ", ")
 	var heldPairs []datasets.Pair
 	if len(s.HeldOut) > 0 {
-		if heldPairs, err = readPairs(m, hash, s.HeldOut); err != nil {
+		if heldPairs, err = s.readPairs(ctx, m, hash, s.HeldOut, log); err != nil {
 			return nil, nil, err
 		}
 		v.Samples = min(v.Samples, len(heldPairs))
@@ -59,8 +62,8 @@ func (s *spec) sources(m *model.Model, hash string) (source, held train.Source, 
 
 // readPairs reads pair files, and all *.jsonl of folders, whose responses must be the
 // model's own.
-func readPairs(m *model.Model, hash string, paths []string) ([]datasets.Pair, error) {
-	files, err := pairFiles(paths)
+func (s *spec) readPairs(ctx context.Context, m *model.Model, hash string, paths []string, log io.Writer) ([]datasets.Pair, error) {
+	files, err := s.pairFiles(ctx, paths, log)
 	if err != nil {
 		return nil, err
 	}
@@ -86,10 +89,19 @@ func readPairs(m *model.Model, hash string, paths []string) ([]datasets.Pair, er
 	return all, nil
 }
 
-// pairFiles are the files and all *.jsonl of the folders.
-func pairFiles(paths []string) ([]string, error) {
+// pairFiles are the files and all *.jsonl of the folders. Those of buckets are copies in
+// the cache.
+func (s *spec) pairFiles(ctx context.Context, paths []string, log io.Writer) ([]string, error) {
 	var files []string
 	for _, path := range paths {
+		if objectstore.IsURL(path) {
+			copies, err := objectstore.LocalFiles(ctx, path, ".jsonl", s.S3, log)
+			if err != nil {
+				return nil, fmt.Errorf("training pairs: %w", err)
+			}
+			files = append(files, copies...)
+			continue
+		}
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, fmt.Errorf("training pairs: %w", err)

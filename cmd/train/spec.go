@@ -23,7 +23,7 @@ type spec struct {
 	Preset  string   `json:"preset,omitempty"`   // hyper-parameters of a paper, which all other keys override
 	Model   string   `json:"model"`              // folder; "" is the built-in model
 	Device  string   `json:"device"`             // where to compute
-	Data    textList `json:"data,omitempty"`     // pair files, or folders of them; none draws synthetic prompts
+	Data    textList `json:"data,omitempty"`     // pair files, or folders or s3:// names of them; none draws synthetic prompts
 	HeldOut textList `json:"held_out,omitempty"` // pair files to validate on; none takes some of data
 	Tasks   string   `json:"tasks"`              // synthetic tasks
 	Tokens  int      `json:"tokens"`             // prompt length of the synthetic tasks
@@ -192,7 +192,7 @@ func (s *spec) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.Preset, "preset", s.Preset, "hyper-parameters of a paper, which other flags override: "+strings.Join(train.Presets.Names(), ", "))
 	f.StringVar(&s.Model, "model", s.Model, "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
-	f.StringSliceVar((*[]string)(&s.Data), "data", s.Data, "pair files made by train generate, or folders of their shards; none draws fresh synthetic prompts (built-in model only)")
+	f.StringSliceVar((*[]string)(&s.Data), "data", s.Data, "pair files made by train generate, or folders or s3://BUCKET/NAME of their shards; none draws fresh synthetic prompts (built-in model only)")
 	f.StringSliceVar((*[]string)(&s.HeldOut), "held-out", s.HeldOut, "pair files to validate on; without them, one pair in ten of --data, --validate at most, is held out")
 	f.StringVar(&s.Tasks, "tasks", s.Tasks, "synthetic tasks, comma-separated, or default, or all")
 	f.IntVar(&s.Tokens, "tokens", s.Tokens, "prompt length of the synthetic tasks")

@@ -14,11 +14,13 @@ import (
 
 // The files that a model is read from, besides its weights.
 var (
-	required = []string{"config.json"}
+	required = []string{configFile}
 	// expected are those that most models have; optional ones, few.
 	expected = []string{"generation_config.json", "tokenizer.json", "tokenizer_config.json"}
 	optional = []string{"chat_template.jinja", "glimpse_policies.json"}
 )
+
+const configFile = "config.json"
 
 // Names of the weights; as in transformers, the single file goes before the index.
 const (

@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/model"
@@ -30,4 +34,71 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 		fmt.Fprintln(log, m.DeviceChoice)
 	}
 	return m, err
+}
+
+// Outline is model.Outline for what Open takes. Of a model elsewhere only config.json is
+// fetched.
+func Outline(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer, device string) (*model.Model, error) {
+	dir, name, err := findConfig(ctx, spec, s3, log)
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.Outline(dir, device)
+	if err != nil {
+		return nil, err
+	}
+	if name != "" {
+		m.Name = name
+	}
+	return m, nil
+}
+
+// findConfig returns the folder that config.json lies in, and the model's name where it
+// is not that of the folder.
+func findConfig(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer) (dir, name string, err error) {
+	if objectstore.IsURL(spec) {
+		spec = strings.TrimSuffix(spec, "/")
+		file, err := objectstore.LocalFile(ctx, spec+"/"+configFile, s3, log)
+		if err != nil {
+			return "", "", fmt.Errorf("model %s: %w", spec, err)
+		}
+		return filepath.Dir(file), path.Base(spec), nil
+	}
+	if spec == "" || isFolder(spec) {
+		return expandHome(spec), "", nil
+	}
+	f, err := newFetcher(spec, Options{Log: log})
+	if err != nil {
+		return "", "", fmt.Errorf("model %s: %w", spec, err)
+	}
+	if dir, err = f.config(ctx); err != nil {
+		return "", "", fmt.Errorf("model %s: %w", f.repo, err)
+	}
+	return dir, f.repo.id, nil
+}
+
+// config returns a folder of the cache that holds the model's config.json. The
+// revision gets no name in refs by that: the rest of it may never come.
+func (f *fetcher) config(ctx context.Context) (string, error) {
+	found, err := f.cache.find()
+	if err != nil {
+		return "", err
+	}
+	if found.commit != "" && !slices.Contains(found.missing, configFile) {
+		return found.dir, nil
+	}
+	if f.offline {
+		found.missing = []string{configFile}
+		return "", fmt.Errorf("HF_HUB_OFFLINE is set, and the cache %s lacks %s", f.settings.cache, found.lack())
+	}
+	info, err := f.info(ctx, f.repo.revision, attempts)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range info.Siblings {
+		if s.Name == configFile {
+			return f.cache.snapshot(info.SHA), f.fetchAll(ctx, info.SHA, []string{configFile}, f.log)
+		}
+	}
+	return "", fmt.Errorf("commit %s has no %s: it is no model of transformers", info.SHA, configFile)
 }

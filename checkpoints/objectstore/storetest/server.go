@@ -130,6 +130,26 @@ func (s *Server) Alter(t *testing.T, key string, at int) {
 	}
 }
 
+// Age makes a stored object look as if it had been stored so long ago.
+func (s *Server) Age(t *testing.T, key string, by time.Duration) {
+	t.Helper()
+	if s.fake != nil {
+		s.fake.mu.Lock()
+		defer s.fake.mu.Unlock()
+		o, ok := s.fake.objects[Bucket+"/"+key]
+		if !ok {
+			t.Fatalf("no object %s", key)
+		}
+		o.modified = time.Now().Add(-by)
+		s.fake.objects[Bucket+"/"+key] = o
+		return
+	}
+	when := time.Now().Add(-by)
+	if err := os.Chtimes(filepath.Join(s.dir, filepath.FromSlash(key)), when, when); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // stall is how long a Stall lasts.
 const stall = 2 * time.Second
 
