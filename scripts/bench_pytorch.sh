@@ -23,6 +23,9 @@ done
 for number in threads rounds layers; do
   [[ ${!number} =~ ^[1-9][0-9]*$ ]] || die "--$number: got '${!number}', want a whole number above 0"
 done
+[[ $clock =~ ^(wall|cpu)$ ]] || die "--clock: got '$clock', want wall or cpu"
+[ "$clock" = wall ] || threads=1
+export GLIMPSE_BENCH_CLOCK=$clock
 folder=$(absolute "$folder")
 [ -z "$python" ] || python=$(absolute "$python")
 mkdir -p "$folder"
@@ -38,9 +41,6 @@ model=$folder/llama-$layers-layers
 
 sed -n 's/^model name[^:]*: /machine: /p' /proc/cpuinfo | head -n 1
 echo "threads: $threads, clock: $clock, load: $(cut -d ' ' -f 1-3 /proc/loadavg), date: $(date -u +%F)"
-[[ $clock =~ ^(wall|cpu)$ ]] || die "--clock: got '$clock', want wall or cpu"
-[ "$clock" = wall ] || threads=1
-export GLIMPSE_BENCH_CLOCK=$clock
 export GOMAXPROCS=$threads GLIMPSE_PYTORCH=$python GLIMPSE_PYTORCH_MODEL=$model
 go test -v -timeout 3h -run '^$' -bench 'AgainstPyTorch/(prefill|decode|step)' -benchtime "${rounds}x" ./internal/train
 go test -v -timeout 3h -run '^$' -bench 'AgainstPyTorch/gradients' -benchtime 1x ./internal/train

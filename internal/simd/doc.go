@@ -8,9 +8,10 @@
 // # Levels
 //
 // Every kernel exists in assembly for AVX-512 (F, BW, DQ, VL), for AVX2 with FMA and
-// F16C and for NEON (on arm64; except [Log]), and in portable Go. The best one that
-// the processor has is chosen when the program starts; the environment variable
-// GLIMPSE_SIMD (avx512, avx2, neon or portable) asks for another. [Level] reports the
+// F16C and for NEON (on arm64; except [Log]), and in portable Go. The level avx512bf16
+// adds products of bfloat16 pairs to AVX-512, for the Rounded products. The best level
+// that the processor has is chosen when the program starts; the environment variable
+// GLIMPSE_SIMD (avx512bf16, avx512, avx2, neon or portable) asks for another. [Level] reports the
 // choice. The assembly is written by the generators in gen and gen/neon; the portable
 // code is what it is tested against, next to float64 loops. scripts/test_arm64.sh runs
 // the tests of NEON on other machines.
@@ -27,7 +28,8 @@
 // elements of a are broadcast. A panel is copied first where its rows are not
 // contiguous, or would collide in the cache: the copy [k, columns] is as large as a
 // level-1 cache at most, serves all rows of a block, and is where bf16 and f16 are
-// widened. Products with few rows (decoding) are dot products of rows instead, which
+// widened. Of pairs, a [m, k] is narrowed once for all tasks, and a panel holds two
+// depths in one word. Products with few rows (decoding) are dot products of rows instead, which
 // read b once, in place.
 //
 // # Determinism
