@@ -151,7 +151,7 @@ func (m *Model) Sketch(layers, vocab int) *Model {
 			s.Backend.Fill(t, 1)
 			return t
 		}
-		t := s.Backend.Alloc(s.outline.stored, slot.shape...)
+		t := kernels.NewTensor(s.outline.stored, slot.shape...)
 		scale := float32(math.Sqrt(3 / float64(slot.shape[len(slot.shape)-1])))
 		switch t.DType {
 		case kernels.F32:
@@ -168,7 +168,7 @@ func (m *Model) Sketch(layers, vocab int) *Model {
 				next()
 			}
 		}
-		return t
+		return kernels.Place(s.Backend, t)
 	})
 	return s
 }

@@ -25,7 +25,7 @@ while IFS='|' read -r file operation program what; do
   if ! make -s -C "$work/cuda" host >"$work/log" 2>&1; then cat "$work/log"; echo "NO BUILD   $what"; survivors=1; continue; fi
   by=
   for order in forward reverse; do
-    HOSTCUDA_ORDER=$order run "$work/cuda/build/libhostcuda.so" "TestBackendsConform/cuda/($operation)\$" || { by=$order; break; }
+    HOSTCUDA_ORDER=$order run "$work/cuda/build/libhostcuda.so" "$([ "${operation#Test}" != "$operation" ] && echo "$operation" || echo "TestBackendsConform/cuda/($operation)\$")" || { by=$order; break; }
   done
   if [ -n "$by" ]; then echo "seen       $what"; else echo "SURVIVED   $what"; survivors=1; fi
 done <<'END'
@@ -54,5 +54,10 @@ attention.cu|ObservedScores|s/ - logf((float)rows)//|scores: a sum instead of a 
 attention_grad.cu|AttentionGrad|s/- share . keys + sum/+ sum/|gradient: scores do not see the softmax
 attention_grad.cu|AttentionGrad|s/if (own_from\[r\] > j) last = r;/;/|gradient: rows outside the window
 attention_grad.cu|AttentionGrad|/slopes and weights have been read/d|gradient: no barrier before the slopes are replaced
+attention_mma.cu|TestCUDAPrefillAttention|s/cp_async_wait<1>();/cp_async_wait<2>();/|prefill: a tile is used before it is there
+attention_mma.cu|TestCUDAPrefillAttention|/all warps are done with the stage/d|prefill: no barrier before the stage is refilled
+attention_mma.cu|TestCUDAPrefillAttention|s/inside ? 16 : 0/16/|prefill: tails are not zero
+attention_mma.cu|TestCUDAPrefillAttention|s/acc\[n\]\[e\] .= shrink\[e . 2\];/;/|prefill: the output is not rescaled
+attention_mma.cu|TestCUDAPrefillAttention|s/column < see\[e . 2\].to/column < see[0].to/|prefill: the mask of another row
 END
 exit $survivors
