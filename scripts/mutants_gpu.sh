@@ -56,7 +56,6 @@ attention_grad.cu|AttentionGrad|s/if (own_from\[r\] > j) last = r;/;/|gradient: 
 attention_grad.cu|AttentionGrad|/slopes and weights have been read/d|gradient: no barrier before the slopes are replaced
 attention_mma.cu|TestCUDAPrefillAttention|s/cp_async_wait<1>();/cp_async_wait<2>();/|prefill: a tile is used before it is there
 attention_mma.cu|TestCUDAPrefillAttention|/all warps are done with the stage/d|prefill: no barrier before the stage is refilled
-attention_mma.cu|TestCUDAPrefillAttention|s/inside ? 16 : 0/16/|prefill: tails are not zero
 attention_mma.cu|TestCUDAPrefillAttention|s/acc\[n\]\[e\] .= shrink\[e . 2\];/;/|prefill: the output is not rescaled
 attention_mma.cu|TestCUDAPrefillAttention|s/column < see\[e . 2\].to/column < see[0].to/|prefill: the mask of another row
 END

@@ -10,6 +10,7 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 source scripts/gpu_env.sh
 
+others=()
 packages=(./internal/cudadriver ./kernels ./autodiff ./model ./eviction ./lora ./softtokens ./internal/train ./cmd/evict)
 
 if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
@@ -36,7 +37,15 @@ if [ "${1:-}" = --mutants ]; then
 fi
 
 go vet -tags gpu "${packages[@]}"
-go test -tags gpu "$@" "${packages[@]}"
+if [ $# -gt 0 ]; then
+  go test -tags gpu "$@" "${packages[@]}"
+  exit
+fi
+# Of the models' tests those that run on the device, one for each way of building a
+# family: the others have run without the tag, and every launch takes its time here.
+for package in "${packages[@]}"; do [ "$package" = ./model ] || others+=("$package"); done
+go test -tags gpu "${others[@]}"
+go test -tags gpu -run 'TestAgainstTransformers/(llama3.1|qwen2-window|qwen3|falcon|mistral-v0.3)$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations' ./model
 # Blocks, warps and lanes the other way round: races that one order hides.
 HOSTCUDA_ORDER=reverse go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels
 # Sums that truncate as those of tensor cores do.
