@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"glimpse/internal/parallel"
@@ -51,7 +52,8 @@ func Main(root *cobra.Command) {
 		}
 		os.Exit(ExitInterrupted)
 	default:
-		fmt.Fprintf(os.Stderr, "%s: %v\n", root.Name(), err)
+		// Errors of the package train begin with its name, which is also the command's.
+		fmt.Fprintf(os.Stderr, "%s: %s\n", root.Name(), strings.TrimPrefix(err.Error(), root.Name()+": "))
 		os.Exit(ExitError)
 	}
 }
