@@ -181,7 +181,7 @@ refuse "batch 0" "batch|got 0" train lookahead --steps 1 --batch 0 --out x
 refuse "rows 0" "rows|got 0" "${quick[@]}" --rows 0 --out x
 refuse "rank beyond the model" "rank|got 1000" "${quick[@]}" --rank 1000 --out x
 refuse "learning rate NaN" "learning rate|NaN" "${quick[@]}" --lr NaN --out x
-refuse "learning rate that diverges" "not finite" train lookahead --steps 40 --batch 2 --lr 10 --alpha 1e6 --out x
+refuse "learning rate that diverges" "not finite" train lookahead --steps 40 --batch 2 --lr 10 --weight-decay 10 --out x
 refuse "init token out of range" "init token|383" "${quick[@]}" --init-token 384 --out x
 refuse "threads -1" "threads|got -1" "${quick[@]}" --threads -1 --out x
 refuse "no output folder named" "--out" "${quick[@]}"
