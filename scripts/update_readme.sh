@@ -23,7 +23,10 @@ trap 'rm -f "$section" "$section.new"' EXIT
   echo
   echo "Measured on $(fact date) on $(fact machine), commit $(fact commit): $(fact recipe). The whole demo took $(fact time)."
   echo
-  cat "$dir/table.md"
+  # The overview for all, the tables by budget for those who unfold them.
+  awk '/^\*\*Budget/ && !folded { print "<details>\n<summary>Every budget by task, with hit rate, memory and speed</summary>\n"; folded = 1 }
+    { print }
+    END { if (folded) print "\n</details>" }' "$dir/table.md"
   echo
   echo "<!-- end of demo -->"
 } >"$section"
