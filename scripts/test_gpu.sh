@@ -24,6 +24,7 @@ scripts/kernels.sh --check
 
 if [ "${1:-}" = --device ]; then
   shift
+  export GLIMPSE_CUDA_DRIVER=${GLIMPSE_CUDA_DRIVER:-libcuda.so.1} # without a device tests fail, not skip
   go test -tags gpu "$@" "${packages[@]}"
   exit
 fi

@@ -4,19 +4,16 @@ package main
 
 import (
 	"encoding/json"
-	"slices"
 	"testing"
 
 	"glimpse/internal/compare"
-	"glimpse/kernels"
+	"glimpse/model/modeltest"
 )
 
 // TestCUDAEvaluatesLikeTheCPU: the same policies with the same adapters find the same
 // answers on the device, through the command that a user runs.
 func TestCUDAEvaluatesLikeTheCPU(t *testing.T) {
-	if !slices.Contains(kernels.Backends.Names(), "cuda") {
-		t.Skipf("no CUDA device: %v", kernels.Devices().Usable())
-	}
+	modeltest.NeedCUDA(t)
 	results := func(device string) (rows []map[string]any) {
 		out, _, err := execute(t, "eval", "--device", device, "--policy", "full,h2o,snapkv,judgeq,lookaheadkv", "--budget", "16", "--task", "single",
 			"--tokens", "72", "--samples", "2", "--seed", "5", "--timings=false", "--json")

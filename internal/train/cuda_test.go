@@ -5,20 +5,17 @@ package train_test
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"glimpse/internal/compare"
 	"glimpse/internal/train"
-	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/modeltest"
 )
 
 func onCUDA(t *testing.T) *model.Model {
 	t.Helper()
-	if !slices.Contains(kernels.Backends.Names(), "cuda") {
-		t.Skipf("no CUDA device: %v", kernels.Devices().Usable())
-	}
+	modeltest.NeedCUDA(t)
 	m, err := model.Open("", model.Options{Device: "cuda"})
 	if err != nil {
 		t.Fatal(err)
