@@ -160,3 +160,30 @@ sweep: {rows: [2, 4], modules: [qv, none], learning_rate: [0.01], per_pass: 3}
 		}
 	}
 }
+
+// TestMissingShardsAreTold: training on a part of the shards says so.
+func TestMissingShardsAreTold(t *testing.T) {
+	dir := t.TempDir()
+	shards := filepath.Join(dir, "shards")
+	generate := func(part ...string) {
+		args := append([]string{"generate", "--samples", "6", "--tokens", "64", "--max-new", "8", "--out", shards}, part...)
+		if _, _, err := execute(t, context.Background(), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := func(out string) bool {
+		_, log, err := execute(t, context.Background(), "judgeq", "--data", shards, "--steps", "1", "--batch", "1", "--validate", "0", "--out", filepath.Join(dir, out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(log, "training on 1 of 3 shards")
+	}
+	generate("--shard", "1/3")
+	if !told("part") {
+		t.Error("one of three shards: nothing is said")
+	}
+	generate("--shards", "3")
+	if told("whole") {
+		t.Error("all shards: told that some are missing")
+	}
+}

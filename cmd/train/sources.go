@@ -68,11 +68,15 @@ func (s *spec) readPairs(ctx context.Context, m *model.Model, hash string, paths
 		return nil, err
 	}
 	var all []datasets.Pair
+	parts := make(map[datasets.PairHeader]int) // shards read, by the set that they belong to
 	for _, file := range files {
 		h, pairs, err := datasets.ReadPairs(file)
 		if err != nil {
 			return nil, err
 		}
+		set := h
+		set.Shard = 0
+		parts[set]++
 		if h.WeightsSHA256 != hash {
 			return nil, fmt.Errorf("%s: responses of model %s (weights %.12s…), want those of %s (weights %.12s…): the target is the attention of the model's own responses", file, h.Model, h.WeightsSHA256, m.Name, hash)
 		}
@@ -85,6 +89,11 @@ func (s *spec) readPairs(ctx context.Context, m *model.Model, hash string, paths
 			}
 		}
 		all = append(all, pairs...)
+	}
+	for set, n := range parts {
+		if n < set.Shards {
+			fmt.Fprintf(log, "training on %d of %d shards of %s\n", n, set.Shards, strings.Join(paths, ", "))
+		}
 	}
 	return all, nil
 }
