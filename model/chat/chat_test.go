@@ -73,7 +73,7 @@ func TestHostileTemplates(t *testing.T) {
 			if err == nil {
 				start := time.Now()
 				got, err = template.Render([]Message{{Role: "user", Content: "a"}}, Options{})
-				if d := time.Since(start); d > time.Minute {
+				if d := time.Since(start); d > 20*time.Second {
 					t.Errorf("took %v", d)
 				}
 			}
