@@ -112,7 +112,7 @@ func (g *Graph) Compile(loss Node) error {
 // Run computes loss and gradients for the current sample. Gradients and
 // everything else of the previous run are overwritten.
 func (g *Graph) Run() (loss float64, err error) {
-	g.engine.arena.Release(nil)
+	g.engine.release()
 	g.vm.Reset()
 	defer func() { // values live until the next run, and would keep the prompt's cache alive
 		for _, a := range g.attends {

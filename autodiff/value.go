@@ -16,6 +16,7 @@ import (
 type value struct {
 	*tensor.Dense
 	t     *kernels.Tensor
+	at    uintptr  // address of t
 	null  bool     // an additive identity that is never read
 	saved any      // what the forward pass keeps for the backward pass
 	parts []*value // of an operation with several results
@@ -43,6 +44,11 @@ func denseType(d kernels.DType) tensor.Dtype {
 type engine struct {
 	backend kernels.Backend
 	arena   *kernels.Arena
+	// values of all runs so far, in the order of a run, of which the present one has
+	// taken some. A run mostly allocates what the one before did, and a Dense takes
+	// longer to make than a small operation to compute.
+	values []*value
+	taken  int
 }
 
 var errDevice = errors.New("autodiff: host access to device memory")
@@ -82,12 +88,29 @@ func (e *engine) Add(a, b tensor.Tensor, _ ...tensor.FuncOpt) (tensor.Tensor, er
 
 // alloc makes a value of the compute type with undefined contents.
 func (e *engine) alloc(shape ...int) *value {
-	return e.wrap(e.arena.Alloc(e.backend.Compute(), shape...))
+	t := e.arena.Alloc(e.backend.Compute(), shape...)
+	if e.taken == len(e.values) {
+		e.values = append(e.values, nil)
+	}
+	v := e.values[e.taken]
+	if v == nil || v.t != t || v.at != t.Addr() || !v.Shape().Eq(tensor.Shape(t.Shape)) {
+		v = e.wrap(t)
+		e.values[e.taken] = v
+	}
+	e.taken++
+	v.null, v.saved, v.parts = false, nil, nil
+	return v
+}
+
+// release ends the life of all values.
+func (e *engine) release() {
+	e.arena.Release(nil)
+	e.taken = 0
 }
 
 // wrap makes a value of an existing tensor.
 func (e *engine) wrap(t *kernels.Tensor) *value {
-	return &value{t: t, Dense: tensor.New(tensor.Of(denseType(t.DType)), tensor.WithEngine(e),
+	return &value{t: t, at: t.Addr(), Dense: tensor.New(tensor.Of(denseType(t.DType)), tensor.WithEngine(e),
 		tensor.WithShape(t.Shape...), tensor.FromMemory(t.Addr(), uintptr(t.Bytes())))}
 }
 

@@ -11,7 +11,7 @@ type Allocator interface {
 
 // Arena is a bump allocator for the temporaries of one pass over a model. The
 // tensors handed out since a mark die at Release(mark): their memory is handed
-// out again. It holds about as much as was in use at once at most. An Arena is not
+// out again, and the Tensors themselves. It holds about as much as was in use at once at most. An Arena is not
 // safe for concurrent use.
 type Arena struct {
 	backend Backend
@@ -19,7 +19,8 @@ type Arena struct {
 }
 
 type slabs struct {
-	slabs []*Tensor
+	slabs   []*Tensor
+	tensors []*Tensor // handed out so far, of which the first handed are alive
 	position
 	peak  int  // most elements in use at once
 	merge bool // nothing is in use and one slab would do for what now takes several
@@ -27,9 +28,10 @@ type slabs struct {
 
 // position is what is in use.
 type position struct {
-	slab int // index of the slab being filled
-	used int // elements of that slab
-	live int // elements of all slabs, without what is left over at their ends
+	slab   int // index of the slab being filled
+	used   int // elements of that slab
+	live   int // elements of all slabs, without what is left over at their ends
+	handed int // tensors
 }
 
 // slabBytes is the least size of one slab; larger requests get a slab of their
@@ -87,8 +89,11 @@ func (a *Arena) Alloc(d DType, shape ...int) *Tensor {
 	if s.slab == len(s.slabs) {
 		s.slabs = append(s.slabs, a.backend.Alloc(d, max(n, slabBytes/d.Size())))
 	}
-	t := s.slabs[s.slab].view(s.used, s.used+n)
-	t.Shape = append([]int(nil), shape...)
+	if s.handed == len(s.tensors) {
+		s.tensors = append(s.tensors, new(Tensor))
+	}
+	t := s.slabs[s.slab].viewInto(s.tensors[s.handed], s.used, s.used+n).withShape(shape)
+	s.handed++
 	whole := (n + align - 1) / align * align
 	s.used, s.live = s.used+whole, s.live+whole
 	s.peak = max(s.peak, s.live)

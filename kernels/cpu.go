@@ -133,6 +133,10 @@ func (b *cpu) MatMulTA(c, a, w *Tensor, alpha, beta float64) {
 }
 
 func (b *cpu) Fill(y *Tensor, value float64) {
+	if y.DType == F32 {
+		fill(y.F32(), float32(value))
+		return
+	}
 	for i := range y.Len() {
 		y.set(i, value)
 	}
@@ -152,6 +156,10 @@ func (b *cpu) Gather(y, table *Tensor, ids []int32) {
 		switch table.DType {
 		case F32:
 			copy(dst, table.F32()[at:][:w])
+		case BF16:
+			simd.WidenBF16(dst, table.U16()[at:][:w])
+		case F16:
+			simd.WidenF16(dst, table.U16()[at:][:w])
 		default:
 			for j := range dst {
 				dst[j] = float32(table.At(at + j))

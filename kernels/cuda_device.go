@@ -265,7 +265,7 @@ func (m *cudaBlock) write(offset int, src []byte) {
 // Alloc implements Allocator. The memory is handed out again once the garbage
 // collector has found that no tensor refers to it.
 func (b *cuda) Alloc(d DType, shape ...int) *Tensor {
-	t := &Tensor{DType: d, Shape: slices.Clone(shape)}
+	t := (&Tensor{DType: d}).withShape(shape)
 	bytes := int64(elements(shape)) * int64(d.Size())
 	m := &cudaBlock{b: b}
 	t.block = m

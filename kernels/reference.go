@@ -63,19 +63,19 @@ func readRow[T float](dst []T, t *Tensor, i int) {
 	from, to := i*len(dst), (i+1)*len(dst)
 	switch t.DType {
 	case F32:
-		for k, v := range t.f32[from:to] {
+		for k, v := range t.F32()[from:to] {
 			dst[k] = T(v)
 		}
 	case F64:
-		for k, v := range t.f64[from:to] {
+		for k, v := range t.F64()[from:to] {
 			dst[k] = T(v)
 		}
 	case BF16:
-		for k, v := range t.u16[from:to] {
+		for k, v := range t.U16()[from:to] {
 			dst[k] = T(BF16ToF32(v))
 		}
 	case F16:
-		for k, v := range t.u16[from:to] {
+		for k, v := range t.U16()[from:to] {
 			dst[k] = T(F16ToF32(v))
 		}
 	default:

@@ -7,18 +7,19 @@ import (
 )
 
 // Tensor is a dense row-major array in the memory of one backend. Host backends
-// hold it in exactly one of the typed slices; others in a block of their own, whose
+// hold it in the process's own memory; others in a block of their own, whose
 // elements the host reads and writes only by Convert, At and the copies
 // Float32s and Float64s, each of which waits for the device. A Tensor never changes
-// its shape; views made by Rows and Reshape share its memory.
+// its shape; views made by Rows and Reshape share its memory. Tensors are handled by
+// pointer and not copied.
 type Tensor struct {
 	DType DType
 	Shape []int
 
-	f32 []float32
-	f64 []float64
-	u16 []uint16 // BF16 and F16 bit patterns
-	i32 []int32
+	// Decoding makes many views of little memory: a Tensor is small, and its shape
+	// is part of it up to four extents.
+	data    unsafe.Pointer // of the first element on the host; nil where there is none
+	extents [4]int
 
 	bare bool // a shape without memory
 
@@ -40,24 +41,23 @@ type block interface {
 // used: what a model would take, without loading it.
 func NewShape(d DType, shape ...int) *Tensor {
 	elements(shape)
-	return &Tensor{DType: d, Shape: slices.Clone(shape), bare: true}
+	return (&Tensor{DType: d, bare: true}).withShape(shape)
 }
 
 // NewTensor allocates a zeroed host tensor.
 func NewTensor(d DType, shape ...int) *Tensor {
 	n := elements(shape)
-	t := &Tensor{DType: d, Shape: slices.Clone(shape)}
-	switch d {
-	case F32:
-		t.f32 = make([]float32, n)
-	case F64:
-		t.f64 = make([]float64, n)
-	case BF16, F16:
-		t.u16 = make([]uint16, n)
-	case I32:
-		t.i32 = make([]int32, n)
-	default:
+	t := (&Tensor{DType: d}).withShape(shape)
+	switch {
+	case !stored(d):
 		panic("kernels: NewTensor of " + d.String())
+	case n == 0:
+	case d.Size() == 8: // in words, so that memory is aligned as its elements are
+		t.data = unsafe.Pointer(unsafe.SliceData(make([]float64, n)))
+	case d.Size() == 4:
+		t.data = unsafe.Pointer(unsafe.SliceData(make([]float32, n)))
+	default:
+		t.data = unsafe.Pointer(unsafe.SliceData(make([]uint16, n)))
 	}
 	return t
 }
@@ -65,13 +65,26 @@ func NewTensor(d DType, shape ...int) *Tensor {
 // FromF32 wraps data without copying.
 func FromF32(data []float32, shape ...int) *Tensor {
 	mustFit(len(data), shape)
-	return &Tensor{DType: F32, Shape: slices.Clone(shape), f32: data}
+	return wrap(F32, data, shape)
 }
 
 // FromF64 wraps data without copying.
 func FromF64(data []float64, shape ...int) *Tensor {
 	mustFit(len(data), shape)
-	return &Tensor{DType: F64, Shape: slices.Clone(shape), f64: data}
+	return wrap(F64, data, shape)
+}
+
+func wrap[E float32 | float64](d DType, data []E, shape []int) *Tensor {
+	t := (&Tensor{DType: d}).withShape(shape)
+	if len(data) > 0 {
+		t.data = unsafe.Pointer(&data[0])
+	}
+	return t
+}
+
+// stored reports whether tensors hold elements of the type.
+func stored(d DType) bool {
+	return d == F32 || d == F64 || d == BF16 || d == F16 || d == I32
 }
 
 // FromBytes views little-endian stored elements, for example a tensor of a
@@ -82,45 +95,24 @@ func FromBytes(d DType, data []byte, shape ...int) (*Tensor, error) {
 	if len(data) != n*d.Size() {
 		return nil, fmt.Errorf("%s tensor %v: %d bytes, want %d", d, shape, len(data), n*d.Size())
 	}
-	t := &Tensor{DType: d, Shape: slices.Clone(shape)}
-	if n == 0 {
+	switch {
+	case !stored(d):
+		return nil, fmt.Errorf("tensor of %s", d)
+	case n == 0:
 		return NewTensor(d, shape...), nil
-	}
-	if uintptr(unsafe.Pointer(&data[0]))%uintptr(d.Size()) != 0 {
+	case uintptr(unsafe.Pointer(&data[0]))%uintptr(d.Size()) != 0:
 		t := NewTensor(d, shape...)
 		copy(t.bytes(), data)
 		return t, nil
 	}
-	p := unsafe.Pointer(&data[0])
-	switch d {
-	case F32:
-		t.f32 = unsafe.Slice((*float32)(p), n)
-	case F64:
-		t.f64 = unsafe.Slice((*float64)(p), n)
-	case BF16, F16:
-		t.u16 = unsafe.Slice((*uint16)(p), n)
-	case I32:
-		t.i32 = unsafe.Slice((*int32)(p), n)
-	default:
-		return nil, fmt.Errorf("tensor of %s", d)
-	}
+	t := (&Tensor{DType: d}).withShape(shape)
+	t.data = unsafe.Pointer(&data[0])
 	return t, nil
 }
 
 func (t *Tensor) bytes() []byte {
 	t.mustHost()
-	switch n := t.Bytes(); {
-	case n == 0:
-		return nil
-	case t.DType == F32:
-		return unsafe.Slice((*byte)(unsafe.Pointer(&t.f32[0])), n)
-	case t.DType == F64:
-		return unsafe.Slice((*byte)(unsafe.Pointer(&t.f64[0])), n)
-	case t.DType == I32:
-		return unsafe.Slice((*byte)(unsafe.Pointer(&t.i32[0])), n)
-	default:
-		return unsafe.Slice((*byte)(unsafe.Pointer(&t.u16[0])), n)
-	}
+	return unsafe.Slice((*byte)(t.data), t.Bytes())
 }
 
 // Len is the number of elements.
@@ -137,10 +129,10 @@ func (t *Tensor) Dim0() int { return t.Shape[0] }
 func (t *Tensor) Width() int { return elements(t.Shape[1:]) }
 
 // F32 is the memory of an F32 host tensor.
-func (t *Tensor) F32() []float32 { t.must(F32); return t.f32 }
+func (t *Tensor) F32() []float32 { t.must(F32); return view[float32](t) }
 
 // F64 is the memory of an F64 host tensor.
-func (t *Tensor) F64() []float64 { t.must(F64); return t.f64 }
+func (t *Tensor) F64() []float64 { t.must(F64); return view[float64](t) }
 
 // U16 is the memory of a BF16 or F16 host tensor.
 func (t *Tensor) U16() []uint16 {
@@ -148,11 +140,18 @@ func (t *Tensor) U16() []uint16 {
 		t.must(BF16)
 	}
 	t.mustHost()
-	return t.u16
+	return view[uint16](t)
 }
 
 // I32 is the memory of an I32 host tensor.
-func (t *Tensor) I32() []int32 { t.must(I32); return t.i32 }
+func (t *Tensor) I32() []int32 { t.must(I32); return view[int32](t) }
+
+func view[E float32 | float64 | int32 | uint16](t *Tensor) []E {
+	if t.bare {
+		return nil
+	}
+	return unsafe.Slice((*E)(t.data), t.Len())
+}
 
 func (t *Tensor) must(d DType) {
 	if t.DType != d {
@@ -180,10 +179,13 @@ func (t *Tensor) OnHost() *Tensor {
 }
 
 // Rows is the view of rows [from, to).
-func (t *Tensor) Rows(from, to int) *Tensor {
+func (t *Tensor) Rows(from, to int) *Tensor { return t.RowsInto(new(Tensor), from, to) }
+
+// RowsInto makes v the view that Rows returns, for callers that need one after the
+// other and allocate none: nothing may still refer to v as what it was.
+func (t *Tensor) RowsInto(v *Tensor, from, to int) *Tensor {
 	w := t.Width()
-	v := t.view(from*w, to*w)
-	v.Shape = slices.Clone(t.Shape) // one allocation: decoding makes many views
+	t.viewInto(v, from*w, to*w).withShape(t.Shape)
 	v.Shape[0] = to - from
 	return v
 }
@@ -191,31 +193,24 @@ func (t *Tensor) Rows(from, to int) *Tensor {
 // Reshape is the same memory under another shape of equal length.
 func (t *Tensor) Reshape(shape ...int) *Tensor {
 	mustFit(t.Len(), shape)
-	v := *t
-	v.Shape = slices.Clone(shape)
-	return &v
+	return t.view(0, t.Len()).withShape(shape)
 }
 
-func (t *Tensor) view(from, to int) *Tensor {
-	v := &Tensor{DType: t.DType, bare: t.bare}
-	if t.block != nil {
-		if from < 0 || from > to || to > t.Len() {
-			panic(fmt.Sprintf("kernels: elements %d to %d of %v", from, to, t.Shape))
-		}
-		v.block, v.offset = t.block, t.offset+from*t.DType.Size()
+// view is a tensor of elements [from, to), which has yet to get its shape.
+func (t *Tensor) view(from, to int) *Tensor { return t.viewInto(new(Tensor), from, to) }
+
+func (t *Tensor) viewInto(v *Tensor, from, to int) *Tensor {
+	if from < 0 || from > to || to > t.Len() {
+		panic(fmt.Sprintf("kernels: elements %d to %d of %v", from, to, t.Shape))
 	}
-	if t.bare || t.block != nil {
-		return v
-	}
-	switch t.DType {
-	case F32:
-		v.f32 = t.f32[from:to:to]
-	case F64:
-		v.f64 = t.f64[from:to:to]
-	case I32:
-		v.i32 = t.i32[from:to:to]
-	default:
-		v.u16 = t.u16[from:to:to]
+	at := from * t.DType.Size()
+	v.DType, v.bare, v.block = t.DType, t.bare, t.block
+	v.data, v.offset = nil, 0
+	switch {
+	case t.block != nil:
+		v.offset = t.offset + at
+	case to > from && t.data != nil: // a pointer past the end would be one to other memory
+		v.data = unsafe.Add(t.data, at)
 	}
 	return v
 }
@@ -223,24 +218,30 @@ func (t *Tensor) view(from, to int) *Tensor {
 // At reads one element as float64, whatever its storage type.
 func (t *Tensor) At(i int) float64 {
 	if t.block != nil {
-		return t.view(i, i+1).withShape(1).OnHost().At(0)
+		return t.view(i, i+1).withShape([]int{1}).OnHost().At(0)
 	}
 	switch t.DType {
 	case F32:
-		return float64(t.f32[i])
+		return float64(view[float32](t)[i])
 	case F64:
-		return t.f64[i]
+		return view[float64](t)[i]
 	case BF16:
-		return float64(BF16ToF32(t.u16[i]))
+		return float64(BF16ToF32(view[uint16](t)[i]))
 	case F16:
-		return float64(F16ToF32(t.u16[i]))
+		return float64(F16ToF32(view[uint16](t)[i]))
 	default:
-		return float64(t.i32[i])
+		return float64(view[int32](t)[i])
 	}
 }
 
-func (t *Tensor) withShape(shape ...int) *Tensor {
-	t.Shape = shape
+// withShape gives a new tensor its shape, of which it keeps a copy.
+func (t *Tensor) withShape(shape []int) *Tensor {
+	if len(shape) <= len(t.extents) {
+		t.Shape = t.extents[:len(shape):len(shape)]
+		copy(t.Shape, shape)
+	} else {
+		t.Shape = slices.Clone(shape)
+	}
 	return t
 }
 
@@ -248,11 +249,11 @@ func (t *Tensor) withShape(shape ...int) *Tensor {
 func (t *Tensor) set(i int, x float64) {
 	switch t.DType {
 	case F32:
-		t.f32[i] = float32(x)
+		view[float32](t)[i] = float32(x)
 	case F64:
-		t.f64[i] = x
+		view[float64](t)[i] = x
 	case BF16:
-		t.u16[i] = F32ToBF16(float32(x))
+		view[uint16](t)[i] = F32ToBF16(float32(x))
 	default:
 		panic("kernels: store into a " + t.DType.String() + " tensor")
 	}
@@ -320,17 +321,15 @@ func (t *Tensor) Addr() uintptr {
 		}
 		return t.block.address() + uintptr(t.offset)
 	}
-	if b := t.bytes(); b != nil {
-		return uintptr(unsafe.Pointer(&b[0]))
-	}
-	return 0
+	t.mustHost()
+	return uintptr(t.data)
 }
 
 func elements(shape []int) int {
 	n := 1
 	for _, s := range shape {
-		if s < 0 {
-			panic(fmt.Sprintf("kernels: shape %v", shape))
+		if s < 0 { // a copy, or every shape of every call would be allocated
+			panic(fmt.Sprintf("kernels: shape %v", slices.Clone(shape)))
 		}
 		n *= s
 	}
@@ -339,6 +338,6 @@ func elements(shape []int) int {
 
 func mustFit(n int, shape []int) {
 	if elements(shape) != n {
-		panic(fmt.Sprintf("kernels: %d elements under shape %v", n, shape))
+		panic(fmt.Sprintf("kernels: %d elements under shape %v", n, slices.Clone(shape)))
 	}
 }

@@ -38,6 +38,9 @@ func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	for i, cache := range caches {
 		pos[i] = cache.next
 	}
+	for len(r.steps) < n {
+		r.steps = append(r.steps, &stepViews{past: make([]kernels.KV, c.KVHeads), pairs: make([]kernels.Tensor, 2*c.KVHeads)})
+	}
 	x := r.alloc(rows, c.Hidden)
 	b.Gather(x, m.Network.Embedding, ids)
 	for l := range c.Layers {
@@ -48,17 +51,43 @@ func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 		if rows > n {
 			b.Fill(out.Rows(n, rows), 0)
 		}
-		parallel.For(n, func(i int) {
-			caches[i].append(l, k.Rows(i, i+1), v.Rows(i, i+1), pos[i:i+1])
-			b.Attention(out.Rows(i, i+1), nil, r.attend(caches[i], l, q.Rows(i, i+1), pos[i:i+1]))
-		})
+		parallel.For(n, func(i int) { r.steps[i].attend(r, caches[i], l, i, pos, q, k, v, out) })
 		r.finish(l, x, h, out, noLowRank)
 		r.arena.Release(mark)
 	}
-	for _, cache := range caches {
+	for i, cache := range caches {
 		cache.next++
+		r.steps[i].forget()
 	}
 	return r.logitsOf(x, n)
+}
+
+// stepViews are the tensors by which one sequence of a batch attends, used again for
+// every layer and token.
+type stepViews struct {
+	q, k, v, out kernels.Tensor
+	past         []kernels.KV
+	pairs        []kernels.Tensor // of past
+	attention    kernels.Attend
+}
+
+// attend appends row i of k and v to a layer of the cache and lets row i of q attend to
+// it.
+func (s *stepViews) attend(r *Runner, cache *Cache, layer, i int, pos []int32, q, k, v, out *kernels.Tensor) {
+	at := pos[i : i+1]
+	cache.append(layer, k.RowsInto(&s.k, i, i+1), v.RowsInto(&s.v, i, i+1), at)
+	for h := range s.past {
+		s.past[h] = cache.heads[layer][h].viewInto(&s.pairs[2*h], &s.pairs[2*h+1])
+	}
+	s.attention = r.attention(s.past, layer, q.RowsInto(&s.q, i, i+1), at)
+	r.Model.Backend.Attention(out.RowsInto(&s.out, i, i+1), nil, &s.attention)
+}
+
+// forget lets go of the cache.
+func (s *stepViews) forget() {
+	clear(s.past)
+	clear(s.pairs)
+	s.attention = kernels.Attend{}
 }
 
 // logitsOf applies the final norm and the head to x, and returns the first n rows.

@@ -26,6 +26,8 @@ type Cache struct {
 	// prefill to its end.
 	spare      []*kernels.Tensor
 	prefilling bool
+
+	row kernels.Tensor // a view that append uses, for as long as it runs
 }
 
 // headCache is the entries of one KV head: k and v have capacity rows of which
@@ -80,7 +82,12 @@ func (h *headCache) view(c *Cache) kernels.KV {
 		empty := c.backend.Alloc(c.backend.Compute(), 0, c.headDim)
 		return kernels.KV{K: empty, V: empty}
 	}
-	return kernels.KV{K: h.k.Rows(0, len(h.pos)), V: h.v.Rows(0, len(h.pos)), Positions: h.pos}
+	return h.viewInto(new(kernels.Tensor), new(kernels.Tensor))
+}
+
+func (h *headCache) viewInto(k, v *kernels.Tensor) kernels.KV {
+	n := len(h.pos)
+	return kernels.KV{K: h.k.RowsInto(k, 0, n), V: h.v.RowsInto(v, 0, n), Positions: h.pos}
 }
 
 func (h *headCache) capacity() int {
@@ -150,8 +157,9 @@ func (c *Cache) append(layer int, k, v *kernels.Tensor, pos []int32) {
 		if need := n + len(pos); need > h.capacity() {
 			c.resize(h, max(need, h.capacity()+growEntries))
 		}
-		c.backend.CopyHead(h.k.Rows(n, n+len(pos)), k, i)
-		c.backend.CopyHead(h.v.Rows(n, n+len(pos)), v, i)
+		c.backend.CopyHead(h.k.RowsInto(&c.row, n, n+len(pos)), k, i)
+		c.backend.CopyHead(h.v.RowsInto(&c.row, n, n+len(pos)), v, i)
+		c.row = kernels.Tensor{} // keeps no memory
 		h.pos = append(h.pos, pos...)
 	}
 }
@@ -303,6 +311,16 @@ func (c *Cache) LayerBytes(layer int) int64 {
 		}
 	}
 	return n
+}
+
+// Clear drops every entry and keeps the memory, for another sequence.
+func (c *Cache) Clear() {
+	for l := range c.heads {
+		for i := range c.heads[l] {
+			c.heads[l][i].pos = c.heads[l][i].pos[:0]
+		}
+	}
+	c.next = 0
 }
 
 // Truncate drops every entry at position next or later, so that the following

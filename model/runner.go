@@ -13,6 +13,7 @@ import (
 type Runner struct {
 	Model *Model
 	arena *kernels.Arena
+	steps []*stepViews // of StepBatch, one per sequence
 }
 
 // NewRunner returns a runner with empty scratch memory.
@@ -158,9 +159,14 @@ func (r *Runner) alloc(shape ...int) *kernels.Tensor {
 
 // attend lets rotated queries at positions pos attend to a layer of the cache.
 func (r *Runner) attend(cache *Cache, layer int, q *kernels.Tensor, pos []int32) *kernels.Attend {
+	a := r.attention(cache.View(layer), layer, q, pos)
+	return &a
+}
+
+func (r *Runner) attention(past []kernels.KV, layer int, q *kernels.Tensor, pos []int32) kernels.Attend {
 	c := &r.Model.Config
-	return &kernels.Attend{
-		Q: q, Past: cache.View(layer), Scale: 1 / math.Sqrt(float64(c.HeadDim)),
+	return kernels.Attend{
+		Q: q, Past: past, Scale: 1 / math.Sqrt(float64(c.HeadDim)),
 		Window: c.Window(layer), Positions: pos,
 	}
 }

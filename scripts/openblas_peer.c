@@ -1,6 +1,6 @@
 // A peer for the benchmarks of internal/simd, built by bench_cpu.sh: reads a line
-// "m n k" and answers with the seconds that OpenBLAS takes for one product
-// c [m, n] = a [m, k] · b [n, k]ᵀ in single precision. Operands are kept as long as
+// "m n k times" and answers with the seconds that OpenBLAS takes for one of so many
+// products c [m, n] = a [m, k] · b [n, k]ᵀ in single precision, one after the other. Operands are kept as long as
 // the shape stays the same. It is never part of the product.
 #include <cblas.h>
 #include <stdio.h>
@@ -27,21 +27,19 @@ static float *operand(float *old, size_t n) {
 int main(void) {
   const char *name = getenv("GLIMPSE_BENCH_CLOCK"); // as in internal/clock
   if (name && !strcmp(name, "cpu")) measured = CLOCK_PROCESS_CPUTIME_ID;
-  long m, n, k, m0 = 0, n0 = 0, k0 = 0;
+  long m, n, k, times, m0 = 0, n0 = 0, k0 = 0;
   float *a = NULL, *b = NULL, *c = NULL;
-  while (scanf("%ld %ld %ld", &m, &n, &k) == 3) {
-    int fresh = m != m0 || n != n0 || k != k0;
-    if (fresh) {
+  while (scanf("%ld %ld %ld %ld", &m, &n, &k, &times) == 4) {
+    if (m != m0 || n != n0 || k != k0) {
       a = operand(a, m * k), b = operand(b, n * k), c = operand(c, m * n);
       m0 = m, n0 = n, k0 = k;
     }
-    double seconds = 0;
-    for (int i = 0; i <= fresh; i++) { // the first of a shape is a warm-up
-      double start = now();
+    double start = 0;
+    for (long i = -1; i < times; i++) { // the first is a warm-up
+      if (i == 0) start = now();
       cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, a, k, b, k, 0, c, n);
-      seconds = now() - start;
     }
-    printf("%.9f\n", seconds);
+    printf("%.9f\n", (now() - start) / times);
     fflush(stdout);
   }
   return 0;

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"glimpse/internal/tempdir"
 )
 
 // Errors a caller decides on, found with errors.Is.
@@ -175,17 +177,17 @@ func Get(ctx context.Context, s Store, key string, limit int64) ([]byte, error) 
 
 // Download brings an object into a local file, atomically, replacing what is there.
 func Download(ctx context.Context, s Store, key, path string) error {
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".glimpse-download-")
+	dir, err := tempdir.New(filepath.Dir(path), ".glimpse-download-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer dir.Remove()
 	o, err := s.Open(ctx, key)
 	if err != nil {
 		return err
 	}
 	defer o.Close()
-	p := partial{path: filepath.Join(dir, "object"), object: o}
+	p := partial{path: filepath.Join(dir.Path, "object"), object: o}
 	if err := p.fetch(ctx, nil); err != nil {
 		return fmt.Errorf("read %s: %w", s.URL(key), err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"glimpse/checkpoints"
 	"glimpse/checkpoints/objectstore"
+	"glimpse/internal/tempdir"
 	"glimpse/internal/train"
 
 	"github.com/spf13/cobra"
@@ -184,12 +185,12 @@ func findAdapters(ctx context.Context, name, only string, s3 objectstore.Setting
 	if !errors.Is(err, checkpoints.ErrNotAdapter) {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "glimpse-checkpoint-")
+	dir, err := tempdir.New("", "glimpse-checkpoint-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	local := filepath.Join(dir, "state")
+	defer dir.Remove()
+	local := filepath.Join(dir.Path, "state")
 	store, key, err := objectstore.Open(ctx, name, s3)
 	if err != nil {
 		return nil, err

@@ -70,16 +70,13 @@ func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w P
 		q.cond.Broadcast()
 	})
 	defer stop()
-	var wg sync.WaitGroup
-	for range min(parallel.Threads(), (opt.Batch+size-1)/size) {
-		wg.Go(func() {
-			g := &group{m: m, r: m.NewRunner(), q: q, size: size}
-			if err := g.run(ctx); err != nil {
-				cancel(err)
-			}
-		})
-	}
-	wg.Wait()
+	// As tasks: what they do inside then stays on their threads.
+	parallel.For(min(parallel.Threads(), (opt.Batch+size-1)/size), func(int) {
+		g := &group{m: m, r: m.NewRunner(), q: q, size: size}
+		if err := g.run(ctx); err != nil {
+			cancel(err)
+		}
+	})
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -156,6 +153,7 @@ type group struct {
 	q    *queue
 	size int
 	live []*sequence
+	free []*model.Cache // of sequences that have ended
 }
 
 type sequence struct {
@@ -165,6 +163,7 @@ type sequence struct {
 	sampler *model.Sampler
 	out     []int32
 	most    int
+	room    int // tokens of the response that the cache has room for
 }
 
 func (g *group) run(ctx context.Context) error {
@@ -187,6 +186,7 @@ func (g *group) run(ctx context.Context) error {
 		}
 		caches, tokens = caches[:0], tokens[:0]
 		for _, s := range g.live {
+			s.reserve()
 			caches, tokens = append(caches, s.cache), append(tokens, s.out[len(s.out)-1])
 		}
 		logits, err := g.r.StepBatch(ctx, caches, tokens, g.size)
@@ -199,7 +199,9 @@ func (g *group) run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if !done {
+			if done {
+				g.free = append(g.free, s.cache)
+			} else {
 				still = append(still, s)
 			}
 		}
@@ -220,7 +222,7 @@ func (g *group) start(ctx context.Context, p Prompt, at int) error {
 	if err != nil {
 		return err
 	}
-	s := &sequence{prompt: p, at: at, cache: g.m.NewCache(), sampler: sampler}
+	s := &sequence{prompt: p, at: at, cache: g.newCache(), sampler: sampler}
 	logits, err := g.r.Prefill(ctx, s.cache, p.IDs, model.PrefillOptions{})
 	if err != nil {
 		return err
@@ -230,13 +232,33 @@ func (g *group) start(ctx context.Context, p Prompt, at int) error {
 	if err != nil || done {
 		return err
 	}
-	s.cache.Reserve(min(s.most, reserve))
+	s.reserve()
 	g.live = append(g.live, s)
 	return nil
 }
 
-// reserve is the room made for a response at first; more grows as it is needed.
-const reserve = 64
+// newCache is an empty cache, in memory of a sequence that has ended where there is one.
+func (g *group) newCache() *model.Cache {
+	if n := len(g.free); n > 0 {
+		c := g.free[n-1]
+		g.free = g.free[:n-1]
+		c.Clear()
+		return c
+	}
+	return g.m.NewCache()
+}
+
+// leastRoom is the room made for a response at first.
+const leastRoom = 64
+
+// reserve makes room for as many tokens again as there are, where there is none left.
+func (s *sequence) reserve() {
+	if n := len(s.out); n > s.room {
+		more := min(s.most-s.room, max(leastRoom, n))
+		s.cache.Reserve(more)
+		s.room += more
+	}
+}
 
 // accept takes the next token from the logits, and tells that the response is done and
 // handed in.

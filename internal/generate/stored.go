@@ -17,6 +17,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/internal/tempdir"
 )
 
 // Stored are shards of pairs in a folder of an object store:
@@ -52,8 +53,8 @@ type StoredShard struct {
 	*datasets.Shard
 	in     Stored
 	header datasets.PairHeader
-	dir    string // local
-	file   string // in it
+	dir    *tempdir.Dir // local
+	file   string       // in it
 	claim  *objectstore.Claim
 	left   bool
 
@@ -113,21 +114,21 @@ func (s Stored) open(ctx context.Context, h datasets.PairHeader, claim *objectst
 	if err := s.finished(ctx, h); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "glimpse-shard-")
+	dir, err := tempdir.New("", "glimpse-shard-")
 	if err != nil {
 		return nil, fmt.Errorf("open shard: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			os.RemoveAll(dir)
+			dir.Remove()
 		}
 	}()
-	file := filepath.Join(dir, datasets.PartialName(h.Shard, h.Shards))
+	file := filepath.Join(dir.Path, datasets.PartialName(h.Shard, h.Shards))
 	shard = &StoredShard{in: s, header: h, dir: dir, file: file, claim: claim}
 	if shard.sent, err = s.fetch(ctx, h, file); err != nil {
 		return nil, err
 	}
-	if shard.Shard, err = datasets.OpenShard(dir, h); err != nil {
+	if shard.Shard, err = datasets.OpenShard(dir.Path, h); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Store.URL(s.work(h)), err)
 	}
 	err = shard.grown()
@@ -324,7 +325,7 @@ func (s *StoredShard) Commit() error {
 	// The shard is there; what is left behind now is removed by who next finds it so.
 	s.in.clean(leave, s.header)
 	s.left = true
-	os.RemoveAll(s.dir)
+	s.dir.Remove()
 	return err
 }
 
@@ -332,7 +333,7 @@ func (s *StoredShard) commit(ctx context.Context) error {
 	if err := s.Shard.Commit(); err != nil {
 		return err
 	}
-	s.file = filepath.Join(s.dir, datasets.ShardName(s.header.Shard, s.header.Shards))
+	s.file = filepath.Join(s.dir.Path, datasets.ShardName(s.header.Shard, s.header.Shards))
 	err := s.claim.Held(ctx)
 	if err == nil {
 		err = objectstore.PutFile(ctx, s.in.Store, s.in.key(s.header), s.file, objectstore.PutOptions{New: true})
@@ -350,7 +351,7 @@ func (s *StoredShard) Release() {
 		return
 	}
 	s.left = true
-	defer os.RemoveAll(s.dir)
+	defer s.dir.Remove()
 	s.stopSaving()
 	defer s.Shard.Release()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.claim.Context()), leaveWithin)

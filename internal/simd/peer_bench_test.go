@@ -8,13 +8,18 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
+	"time"
 	"unsafe"
 
 	"glimpse/internal/clock"
 	"glimpse/internal/parallel"
 )
 
-// peer is a program that answers "m n k" with the seconds of one product.
+// peerRest is the time after which the peer's threads no longer watch for work, and so
+// leave the processors to us: OpenBLAS's do for some ten milliseconds.
+const peerRest = 60 * time.Millisecond
+
+// peer is a program that answers "m n k times" with the seconds of one product.
 type peer struct {
 	in  io.Writer
 	out *bufio.Reader
@@ -47,12 +52,13 @@ func startPeer(b *testing.B) *peer {
 	return &peer{in, bufio.NewReader(out)}
 }
 
-func (p *peer) seconds(b *testing.B, m, n, k int) float64 {
-	fmt.Fprintln(p.in, m, n, k)
+func (p *peer) seconds(b *testing.B, m, n, k, times int) float64 {
+	fmt.Fprintln(p.in, m, n, k, times)
 	var s float64
 	if _, err := fmt.Fscanln(p.out, &s); err != nil {
 		b.Fatalf("peer: %v", err)
 	}
+	time.Sleep(peerRest)
 	return s
 }
 
@@ -64,7 +70,8 @@ func median(x []float64) float64 {
 // BenchmarkAgainstBLAS compares products by the rows of b with those of another
 // library, in turn within one run: the rate of each, and the median of the ratios of
 // neighbours (above 1: faster than the library), for weights in float32 and bfloat16,
-// the latter also with the other operand rounded to bfloat16.
+// the latter also with the other operand rounded to bfloat16. As in a prefill, products
+// follow each other: each is measured over some milliseconds, after a first.
 func BenchmarkAgainstBLAS(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{
 		{512, 128, 384}, {512, 2048, 2048}, {2048, 2048, 8192}, {2048, 8192, 2048}, // prefill
@@ -79,18 +86,18 @@ func BenchmarkAgainstBLAS(b *testing.B) {
 			ours := func() { GemmNT(s.m, s.n, s.k, 1, x, s.k, w, s.k, 0, y, s.n) }
 			rounded := func() { GemmNTBF16Rounded(s.m, s.n, s.k, 1, x, s.k, h, s.k, 0, y, s.n) }
 			half := func() { GemmNTBF16(s.m, s.n, s.k, 1, x, s.k, h, s.k, 0, y, s.n) }
+			times := max(1, int(1e9/(float64(s.m)*float64(s.n)*float64(s.k))))
 			timed := func(f func()) float64 {
-				start := clock.Now()
 				f()
-				return (clock.Now() - start).Seconds()
+				start := clock.Now()
+				for range times {
+					f()
+				}
+				return (clock.Now() - start).Seconds() / float64(times)
 			}
-			ours()
-			half()
-			rounded()
-			p.seconds(b, s.m, s.n, s.k)
 			var f32s, bf16s, pairs, peers, ratios, ratiosBF16 []float64
 			for b.Loop() {
-				f, g, q := timed(ours), timed(half), p.seconds(b, s.m, s.n, s.k)
+				f, g, q := timed(ours), timed(half), p.seconds(b, s.m, s.n, s.k, times)
 				pairs = append(pairs, timed(rounded))
 				f32s, bf16s, peers = append(f32s, f), append(bf16s, g), append(peers, q)
 				ratios, ratiosBF16 = append(ratios, q/f), append(ratiosBF16, f/g)

@@ -3,11 +3,11 @@ package train
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 
 	"glimpse/checkpoints"
+	"glimpse/internal/tempdir"
 	"glimpse/kernels"
 )
 
@@ -23,7 +23,7 @@ type store struct {
 	mu           sync.Mutex
 	held         map[string]*prepared
 	files        map[string]*prepared // on disk: without its tensors
-	dir          string
+	dir          *tempdir.Dir
 	sequence     int
 }
 
@@ -50,15 +50,15 @@ func (s *store) put(key string, p *prepared) error {
 
 // write stores p in a file of its own.
 func (s *store) write(key string, p *prepared) error {
-	if s.dir == "" {
-		dir, err := os.MkdirTemp("", "glimpse-samples-")
+	if s.dir == nil {
+		dir, err := tempdir.New("", "glimpse-samples-")
 		if err != nil {
 			return fmt.Errorf("sample cache: %w", err)
 		}
 		s.dir = dir
 	}
 	s.sequence++
-	stub := &prepared{entries: p.entries, next: p.next, file: filepath.Join(s.dir, fmt.Sprint(s.sequence))}
+	stub := &prepared{entries: p.entries, next: p.next, file: filepath.Join(s.dir.Path, fmt.Sprint(s.sequence))}
 	var views []checkpoints.TensorView
 	p.visit(func(name string, t *kernels.Tensor) {
 		var v checkpoints.TensorView
@@ -139,8 +139,8 @@ func (p *prepared) fill(f func(name string) *kernels.Tensor) {
 
 // close removes the files.
 func (s *store) close() error {
-	if s.dir == "" {
+	if s.dir == nil {
 		return nil
 	}
-	return os.RemoveAll(s.dir)
+	return s.dir.Remove()
 }
