@@ -9,8 +9,8 @@ import "unsafe"
 // b. Large products use all threads of internal/parallel; inside one of its tasks
 // they run on the calling goroutine.
 
-// GemmNT sets c [m, n] = alpha · a [m, k] · b [n, k]ᵀ + beta · c. For up to 8 rows of
-// a it reads b once, in place.
+// GemmNT sets c [m, n] = alpha · a [m, k] · b [n, k]ᵀ + beta · c. For up to 16 rows
+// of a it reads b once, in place.
 func GemmNT(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
 	checkGemmNT("GemmNT", m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
 	multiply(product{nt: true, storage: f32, m: m, n: n, k: k, alpha: alpha, beta: beta,

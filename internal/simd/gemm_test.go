@@ -193,6 +193,7 @@ func TestGemmLargeShapes(t *testing.T) {
 		{1, 700, 1030}, {3, 130, 641}, {7, 96, 2000}, {16, 640, 128}, {33, 100, 961},
 		{100, 200, 300}, {130, 35, 320}, {130, 64, 321}, {600, 40, 50}, {200, 300, 40},
 		{60, 40, 1100}, {1100, 40, 60}, // rows of a, or of its transpose, far apart
+		{70, 8, 4500}, {300, 16, 100}, {33, 9, 17}, {13, 3, 7}, // few columns
 	}
 	everyLevel(t, func(t *testing.T) {
 		for i, kind := range gemmKinds {
@@ -210,7 +211,7 @@ func TestGemmLargeShapes(t *testing.T) {
 // The bits of a product depend neither on the number of threads, nor on whether it
 // runs inside a task, nor on alignment.
 func TestGemmBits(t *testing.T) {
-	shapes := [][3]int{{1, 2000, 515}, {6, 333, 515}, {40, 333, 515}, {500, 70, 129}, {1100, 33, 20}}
+	shapes := [][3]int{{1, 2000, 515}, {6, 333, 515}, {40, 333, 515}, {500, 70, 129}, {1100, 33, 20}, {500, 8, 4500}}
 	everyLevel(t, func(t *testing.T) {
 		for i, kind := range gemmKinds {
 			t.Run(kind.name, func(t *testing.T) {
@@ -252,11 +253,17 @@ func TestGemmTilesAgree(t *testing.T) {
 		a, b := normal(r, 100*50), normal(r, 50*90)
 		want := make([]float32, 100*90)
 		GemmNN(100, 90, 50, 1, a, 50, b, 90, 0, want, 90)
+		few := make([]float32, 100*90) // of which the first columns are made of dot products
+		GemmNN(100, maxDotColumns, 50, 1, a, 50, b, 90, 0, few, 90)
 		for _, m := range []int{1, 2, 5, 11, 12, 13, 31} {
 			for _, n := range []int{1, 7, 16, 31, 33, 64, 90} {
 				c := make([]float32, m*n)
 				GemmNN(m, n, 50, 1, a, 50, b, 90, 0, c, n)
-				for i := range m {
+				want, rows := want, m
+				if n <= maxDotColumns && m > rowUnit { // a single last row has more sums
+					want, rows = few, m/rowUnit*rowUnit
+				}
+				for i := range rows {
 					if at := sameBits(c[i*n:(i+1)*n], want[i*90:]); at >= 0 {
 						t.Fatalf("m=%d n=%d: c[%d, %d] has other bits than in a larger product", m, n, i, at)
 					}

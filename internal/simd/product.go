@@ -51,8 +51,19 @@ const (
 	// used, and the number of rows of b that all rows of a are multiplied by while
 	// they are in the level-2 cache.
 	dotColumns = 8
-	// maxDotRows is the number of rows of a up to which a·bᵀ is made of dot products.
-	maxDotRows = 8
+	// maxDotRows is the number of rows of a up to which a·bᵀ is made of dot products,
+	// maxDeepDotRows that from a depth of deepDots on, where adding up a register takes
+	// little of the time.
+	maxDotRows, maxDeepDotRows = 8, 16
+	deepDots                   = 64
+	// maxDotColumns is the number of columns of b up to which products are made of dot
+	// products: a panel of so few does most of its work on columns that are not there.
+	maxDotColumns = 16
+	// turnedDepth is the part of k that is transposed at a time where dot products need
+	// the columns of b as rows.
+	turnedDepth = maxRows * (maxDepth + 16) / maxDotColumns
+	// leastTurned is the depth below which packTransposed would write past it.
+	leastTurned = 16
 )
 
 // product is one matrix product c = alpha·a·b + beta·c, a [k, m] if tn, b [n, k] if
@@ -137,6 +148,10 @@ func (p *product) split() int {
 		wanted = int(w)
 	}
 	if p.usesDots() {
+		if p.n <= maxDotColumns && p.m > p.n {
+			p.rows = blockSize(p.m, wanted, rowUnit)
+			return blocks(p.m, p.rows)
+		}
 		p.columns = blockSize(p.n, wanted, dotColumns)
 		p.columnBlocks = blocks(p.n, p.columns)
 		return p.columnBlocks
@@ -166,7 +181,15 @@ func blocks(n, size int) int { return (n + size - 1) / size }
 func blockSize(n, count, unit int) int { return blocks(blocks(n, unit), count) * unit }
 
 // usesDots reports whether the product is made of dot products of rows.
-func (p *product) usesDots() bool { return p.nt && p.m <= maxDotRows }
+func (p *product) usesDots() bool {
+	switch {
+	case p.rounded || p.tn:
+		return false
+	case !p.nt: // b has to be transposed first
+		return p.storage == f32 && p.n <= maxDotColumns && p.m > rowUnit
+	}
+	return p.m <= maxDotRows || p.n <= maxDotColumns || p.m <= maxDeepDotRows && p.k >= deepDots
+}
 
 // task computes one block.
 func (p *product) task(task int) {
@@ -178,8 +201,11 @@ func (p *product) task(task int) {
 // additions within an element does not depend on the block.
 func (p *product) block(i0, i1, j0, j1 int) {
 	switch {
-	case p.usesDots():
+	case p.usesDots() && p.nt:
 		p.dots(i0, i1, j0, j1)
+		return
+	case p.usesDots():
+		p.turnedDots(i0, i1)
 		return
 	case p.rounded:
 		p.roundedBlock(i0, i1, j0, j1)
@@ -246,6 +272,27 @@ func (p *product) dots(i0, i1, j0, j1 int) {
 			multiplyDots(p.level, p.storage, min(rows, i1-i), n, p.k, p.alpha, p.blockOfA(i, 0), p.lda,
 				b, p.ldb, p.beta, offset(p.c, i*p.ldc+j), p.ldc)
 		}
+	}
+}
+
+// turnedDots computes rows of a·b from dot products with the columns of b, which are
+// few.
+func (p *product) turnedDots(i0, i1 int) {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	turned := *p
+	turned.nt, turned.b = true, unsafe.Pointer(s.rows)
+	for k := 0; k < p.k; k += turnedDepth {
+		turned.k = min(turnedDepth, p.k-k)
+		turned.ldb = turned.k
+		level := p.level
+		if turned.k < leastTurned {
+			level = portable
+		}
+		packTransposed(level, f32, s.rows, turned.k, unsafe.Add(p.b, k*p.ldb*4), p.ldb, turned.k, p.n)
+		turned.a = p.blockOfA(0, k)
+		turned.dots(i0, i1, 0, p.n)
+		turned.beta = 1
 	}
 }
 
