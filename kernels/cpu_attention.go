@@ -58,13 +58,15 @@ func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, t
 		}
 		top := max(o.top[i], simd.Max(row[from:to]))
 		sum := simd.ExpSum(row[from:to], row[from:to], top)
-		if decay := float32(math.Exp(float64(o.top[i] - top))); o.started && decay != 1 {
-			sum += o.sum[i] * decay
-			if o.acc != nil {
+		if o.started {
+			decay := float32(1)
+			if top != o.top[i] {
+				decay = float32(math.Exp(float64(o.top[i] - top)))
+			}
+			if decay != 1 && o.acc != nil {
 				simd.Scale(decay, o.acc[i*o.dim:][:o.dim])
 			}
-		} else {
-			sum += o.sum[i]
+			sum += o.sum[i] * decay
 		}
 		o.top[i], o.sum[i] = top, sum
 	}

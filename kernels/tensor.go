@@ -20,6 +20,7 @@ type Tensor struct {
 	// is part of it up to four extents.
 	data    unsafe.Pointer // of the first element on the host; nil where there is none
 	extents [4]int
+	n       int // elements
 
 	bare bool // a shape without memory
 
@@ -116,7 +117,7 @@ func (t *Tensor) bytes() []byte {
 }
 
 // Len is the number of elements.
-func (t *Tensor) Len() int { return elements(t.Shape) }
+func (t *Tensor) Len() int { return t.n }
 
 // Bytes is the size of the elements in memory.
 func (t *Tensor) Bytes() int { return t.Len() * t.DType.Size() }
@@ -186,7 +187,7 @@ func (t *Tensor) Rows(from, to int) *Tensor { return t.RowsInto(new(Tensor), fro
 func (t *Tensor) RowsInto(v *Tensor, from, to int) *Tensor {
 	w := t.Width()
 	t.viewInto(v, from*w, to*w).withShape(t.Shape)
-	v.Shape[0] = to - from
+	v.Shape[0], v.n = to-from, (to-from)*w
 	return v
 }
 
@@ -242,6 +243,7 @@ func (t *Tensor) withShape(shape []int) *Tensor {
 	} else {
 		t.Shape = slices.Clone(shape)
 	}
+	t.n = elements(shape)
 	return t
 }
 

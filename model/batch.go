@@ -99,10 +99,8 @@ func (r *Runner) logitsOf(x *kernels.Tensor, n int) ([][]float32, error) {
 	out := make([][]float32, n)
 	for i := range out {
 		out[i] = all[i*m.Config.Vocab:][:m.Config.Vocab]
-		for _, v := range out[i] {
-			if v-v != 0 { // NaN or infinite
-				return nil, m.ExplainNonFinite()
-			}
+		if !finite(out[i]) {
+			return nil, m.ExplainNonFinite()
 		}
 	}
 	return out, nil

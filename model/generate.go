@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"glimpse/internal/simd"
 	"glimpse/kernels"
 )
 
@@ -44,13 +45,7 @@ func newSampler(s Sampling) *sampler {
 // next draws a token. Equal logits: the lower id comes first.
 func (s *sampler) next(logits []float32) int32 {
 	if s.Temperature == 0 {
-		best := 0
-		for i, v := range logits {
-			if v > logits[best] {
-				best = i
-			}
-		}
-		return int32(best)
+		return int32(slices.Index(logits, simd.Max(logits)))
 	}
 	k := s.TopK
 	if k == 0 {

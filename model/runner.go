@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"glimpse/internal/simd"
 	"glimpse/kernels"
 )
 
@@ -184,12 +185,23 @@ func (r *Runner) logits(x *kernels.Tensor) ([]float32, error) {
 	h, y := r.norm(x, m.Network.FinalNorm), r.alloc(1, m.Config.Vocab)
 	m.Backend.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
 	logits := y.Float32s()
-	for _, v := range logits {
-		if v-v != 0 { // NaN or infinite
-			return nil, m.ExplainNonFinite()
-		}
+	if !finite(logits) {
+		return nil, m.ExplainNonFinite()
 	}
 	return logits, nil
+}
+
+// finite reports whether all of x are neither NaN nor infinite.
+func finite(x []float32) bool {
+	if sum := simd.Sum(x); sum-sum == 0 {
+		return true
+	}
+	for _, v := range x { // the sum of large numbers may be infinite
+		if v-v != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // noLowRank is the update of rows without an adapter.

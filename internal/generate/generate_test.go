@@ -203,7 +203,7 @@ func TestRecipes(t *testing.T) {
 func BenchmarkGenerate(b *testing.B) {
 	m := reference(b)
 	m.Config.EOS = nil // responses of a fixed length
-	const prompt, response, samples = 48, 128, 16
+	const prompt, response, samples = 48, 128, 64
 	for _, batch := range []int{1, 8} {
 		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
 			for b.Loop() {
