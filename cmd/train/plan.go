@@ -10,6 +10,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/internal/cli"
+	"glimpse/internal/curves"
 	"glimpse/internal/train"
 	"glimpse/model"
 	"glimpse/model/hub"
@@ -65,6 +66,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 				return fmt.Errorf("%s: %w", path, err)
 			}
 			o.Resident = cli.ResidentMemory
+			o.Draw = func() error { return curves.WritePNG(io.Discard, panels(exampleSteps(&s.Train.Config))) }
 			p, err := train.NewPlan(cmd.Context(), m, s.Train.Config, o)
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
@@ -84,6 +86,27 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 	f.IntVar(&response, "response-tokens", 0, "tokens of the longest response; 0 likewise")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// exampleSteps are steps of a run, with validations if it has any, for drawing.
+func exampleSteps(c *train.Config) []train.StepResult {
+	steps := make([]train.StepResult, min(c.Steps, 1000))
+	for i := range steps {
+		s := &steps[i]
+		s.Step = i + 1
+		y := 1 / float64(i+1)
+		for _, a := range c.Adapters {
+			s.Adapters = append(s.Adapters, train.AdapterResult{Name: a.Name, Loss: y, GradNorm: y, LearningRate: y})
+		}
+		if v := c.Validation; v.Every > 0 && i%v.Every == 0 {
+			q := train.Quality{Loss: y, HitRate: []train.Number{train.Number(y)}}
+			s.Validation = &train.Validation{SnapKV: q, Budgets: v.Budgets}
+			for range c.Adapters {
+				s.Validation.Adapters = append(s.Validation.Adapters, q)
+			}
+		}
+	}
+	return steps
 }
 
 // lengths settles the adapters for an outlined model, and how long the samples are.
@@ -144,7 +167,7 @@ func writePlan(w io.Writer, p *train.Plan, c *train.Config) error {
 		bytes int64
 	}{
 		{"program", k.Process}, {"weights", k.Weights}, {"caches and targets", k.Cache}, {"activations", k.Activations}, {"adapters", k.Adapters},
-		{"gradients and moments", k.Optimiser}, {"kept samples", k.Samples}, {"validation", k.Validation}, {"garbage", k.Collector}, {"memory in all", k.Total},
+		{"gradients and moments", k.Optimiser}, {"kept samples", k.Samples}, {"validation", k.Validation}, {"drawn curves", k.Drawing}, {"garbage", k.Collector}, {"memory in all", k.Total},
 	} {
 		fmt.Fprintf(t, "%s\t%.1f MiB\n", row.name, mib(row.bytes))
 	}

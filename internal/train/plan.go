@@ -39,6 +39,7 @@ type Memory struct {
 	Optimiser   int64 `json:"optimiser"` // gradients and moments
 	Samples     int64 `json:"samples"`   // kept prompts (cache_memory)
 	Validation  int64 `json:"validation"`
+	Drawing     int64 `json:"drawing"`   // of the curves
 	Collector   int64 `json:"collector"` // garbage that is not collected yet, or not given back
 	Total       int64 `json:"total"`
 }
@@ -60,9 +61,9 @@ const gcPercent = 10
 // BoundMemory makes the collector keep garbage small, for the rest of the process.
 func BoundMemory() { debug.SetGCPercent(gcPercent) }
 
-// runtimeSpare is about what the runtime keeps of memory that was freed, as runs of
-// small and middling models have shown.
-const runtimeSpare = 6 << 20
+// retainedPercent is the share of the heap's goal beyond it that the runtime does not
+// give back to the system.
+const retainedPercent = 10
 
 // PlanOptions are what a plan depends on besides the configuration.
 type PlanOptions struct {
@@ -71,6 +72,8 @@ type PlanOptions struct {
 	Generated        bool // responses are generated on the way
 	// Resident tells the bytes that the process holds now; nil or 0: it is not known.
 	Resident func() int64
+	// Draw draws curves as a run does; nil: it draws none.
+	Draw func() error
 }
 
 // sketch sizes: small enough to be quick, wide enough to say something.
@@ -89,6 +92,7 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 	if o.Prompt+o.Response > m.Config.MaxPositions {
 		return nil, fmt.Errorf("train plan: %d prompt and %d response tokens, want at most %d together: %w", o.Prompt, o.Response, m.Config.MaxPositions, model.ErrContext)
 	}
+	var err error
 	p := &Plan{Model: m.Name, Prompt: o.Prompt, Response: o.Response, Workers: c.concurrency(m)}
 	element := int64(m.Backend.Compute().Size())
 	p.Adapters = CountAll(m, c.Adapters)
@@ -110,6 +114,9 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 		// Scores of all policies at all budgets, SnapKV's and the oracle's among them.
 		k.Validation = workers * 4 * entries * int64(m.Config.Layers*m.Config.KVHeads*len(v.Budgets)*(len(c.Adapters)+2))
 	}
+	if k.Drawing, err = o.drawing(); err != nil {
+		return nil, err
+	}
 	seconds, measured, activations, process, err := measureSketch(ctx, m, c, o, p.Workers)
 	if err != nil {
 		return nil, err
@@ -117,8 +124,8 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 	k.Activations, k.Process = workers*activations, process
 	live := k.Cache + k.Activations + k.Adapters + k.Optimiser + k.Samples + k.Validation
 	// The prompts before those worked on are garbage for a while, too.
-	k.Collector = live*gcPercent/100 + k.Cache + runtimeSpare
-	k.Total = k.Process + k.Weights + live + k.Collector
+	k.Collector = live*(gcPercent+retainedPercent)/100 + k.Cache
+	k.Total = k.Process + k.Weights + live + k.Drawing + k.Collector
 
 	mean := o.MeanPrompt
 	if mean == 0 {
@@ -129,6 +136,21 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 	p.Time.StepSeconds = work * float64(c.Batch) / (measured(rows) / seconds)
 	p.Time.TotalSeconds = p.Time.StepSeconds * float64(c.Steps)
 	return p, nil
+}
+
+// drawing is the memory that drawing curves takes besides what stays in the process
+// from then on, as fonts do.
+func (o PlanOptions) drawing() (int64, error) {
+	if o.Draw == nil || o.Resident == nil {
+		return 0, nil
+	}
+	if err := o.Draw(); err != nil {
+		return 0, err
+	}
+	debug.FreeOSMemory()
+	before := o.Resident()
+	err := o.Draw()
+	return max(0, o.Resident()-before), err
 }
 
 // CountAll is the sizes of adapters for a model, of which an outline will do. The

@@ -96,7 +96,7 @@ func TestPlanScales(t *testing.T) {
 		t.Errorf("more adapters: %+v, two %+v", many.Memory, base.Memory)
 	}
 	k := base.Memory
-	if sum := k.Process + k.Weights + k.Cache + k.Activations + k.Adapters + k.Optimiser + k.Samples + k.Validation + k.Collector; sum != k.Total {
+	if sum := k.Process + k.Weights + k.Cache + k.Activations + k.Adapters + k.Optimiser + k.Samples + k.Validation + k.Drawing + k.Collector; sum != k.Total {
 		t.Errorf("parts sum to %d, total is %d", sum, k.Total)
 	}
 }
