@@ -61,9 +61,10 @@ const gcPercent = 10
 // BoundMemory makes the collector keep garbage small, for the rest of the process.
 func BoundMemory() { debug.SetGCPercent(gcPercent) }
 
-// retainedPercent is the share of the heap's goal beyond it that the runtime does not
-// give back to the system.
-const retainedPercent = 10
+// retainedPercent is what the runtime keeps beyond the heap's goal and does not give back
+// to the system: a tenth of it by its own rule, and about as much between objects, as runs
+// of 45 to 260 MiB have shown.
+const retainedPercent = 20
 
 // PlanOptions are what a plan depends on besides the configuration.
 type PlanOptions struct {
