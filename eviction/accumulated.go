@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"math"
+	"slices"
 
 	"glimpse/kernels"
 	"glimpse/model"
@@ -14,12 +15,13 @@ type accumulated [][][]float32
 
 // newAccumulated starts from the scores of a prompt, which are such sums.
 func newAccumulated(s *Session) accumulated {
-	a := make(accumulated, len(s.Kept))
+	kept, scores := s.Kept(), s.Scores()
+	a := make(accumulated, len(kept))
 	for l := range a {
-		a[l] = make([][]float32, len(s.Kept[l]))
-		for h, idx := range s.Kept[l] {
+		a[l] = make([][]float32, len(kept[l]))
+		for h, idx := range kept[l] {
 			for _, j := range idx {
-				a[l][h] = append(a[l][h], s.Scores[l][h][j])
+				a[l][h] = append(a[l][h], scores[l][h][j])
 			}
 		}
 	}
@@ -69,4 +71,83 @@ func addGroupMean(dst [][]float32, logScores *kernels.Tensor) {
 			}
 		}
 	}
+}
+
+// deviceSums are accumulated sums in a device's memory, by layer.
+type deviceSums struct {
+	layers []*layerScores
+	spare  *kernels.Tensor // for what is kept of a layer; the layers take turns
+}
+
+// newDeviceSums starts as newAccumulated does; nil where the prompt was scored on the
+// host.
+func newDeviceSums(s *Session) *deviceSums {
+	d := deviceOf(s.Cache)
+	if d == nil || len(s.scores) == 0 || s.scores[0].device == nil {
+		return nil
+	}
+	out := new(deviceSums)
+	for l, scores := range s.scores {
+		sums := &layerScores{}
+		for h := range s.kept[l].Heads() {
+			sums.entries = append(sums.entries, s.kept[l].Len(h))
+		}
+		sums.device = d.Alloc(kernels.F32, len(sums.entries), slices.Max(sums.entries)+sumsRoom)
+		d.PickScores(sums.device, scores.device, s.kept[l])
+		out.layers = append(out.layers, sums)
+	}
+	return out
+}
+
+// sumsRoom is by how many columns full sums grow.
+const sumsRoom = 16
+
+// Capture asks for the attention of every decoding step.
+func (*deviceSums) Capture() model.Capture { return model.Capture{Windows: []int{1}} }
+
+// Step implements DecodeState for caches of other memory, which there are none of.
+func (*deviceSums) Step(*model.Observation) ([][]int32, error) {
+	panic("eviction: a step of sums on a device")
+}
+
+// add takes in a decoding step and returns the layer's sums.
+func (a *deviceSums) add(d kernels.Selector, o *model.Observation) *layerScores {
+	sums, entries := a.layers[o.Layer], entriesOf(o)
+	if most := slices.Max(entries); most > sums.device.Width() {
+		wide := d.Alloc(kernels.F32, len(entries), most+sumsRoom)
+		all := make([][]int32, len(entries))
+		for h, n := range sums.entries {
+			all[h] = upTo(0, n)
+		}
+		d.PickScores(wide, sums.device, kernels.HostSelection(all))
+		sums.device = wide
+	}
+	d.AddScores(sums.device, entries, sums.entries, o.Windows[0])
+	sums.entries = entries
+	return sums
+}
+
+// keep leaves what was selected.
+func (a *deviceSums) keep(d kernels.Selector, layer int, s *kernels.Selection) {
+	sums := a.layers[layer]
+	to := a.spare
+	if to == nil || !slices.Equal(to.Shape, sums.device.Shape) {
+		to = d.Alloc(kernels.F32, sums.device.Shape...)
+	}
+	d.PickScores(to, sums.device, s)
+	a.spare, sums.device = sums.device, to
+	sums.entries = slices.Clone(sums.entries)
+	for h := range sums.entries {
+		sums.entries[h] = s.Len(h)
+	}
+}
+
+// Carry implements Carrier for scores on the host, which it never meets.
+func (*deviceSums) Carry(Prompt, *model.Observation, [][]float32, [][]float32) {
+	panic("eviction: sums on a device carried to the host")
+}
+
+// carryOn implements deviceCarrier.
+func (a *deviceSums) carryOn(d kernels.Selector, layer int, s *layerScores) {
+	d.CarryScores(s.device, a.layers[layer].device, a.layers[layer].entries)
 }

@@ -24,6 +24,9 @@ var (
 	_ Protector      = composed{}
 	_ LayerAllocator = composed{}
 	_ HeadAllocator  = adaptive{}
+	_ formulated     = composed{}
+
+	_ deviceAllocator = adaptive{}
 )
 
 // newScorer makes the policy that the option scorer names, with its own options.
@@ -63,6 +66,13 @@ func (m composed) Capture(p Prompt) model.Capture { return m.scorer.Capture(p) }
 
 func (m composed) Score(dst [][]float32, p Prompt, o *model.Observation) error {
 	return m.scorer.Score(dst, p, o)
+}
+
+func (m composed) formula(p Prompt, o *model.Observation) (formula, bool) {
+	if f, ok := m.scorer.(formulated); ok {
+		return f.formula(p, o)
+	}
+	return formula{}, false
 }
 
 func (m composed) Protect(p Prompt) (sink, recent int) {
@@ -122,6 +132,21 @@ func (m adaptive) HeadBudgets(p Prompt, _, budget int, scores [][]float32) []int
 	slices.SortStableFunc(pool, func(a, b candidate) int { return cmp.Compare(b.score, a.score) })
 	for _, c := range pool[:min(rest, len(pool))] {
 		budgets[c.head]++
+	}
+	return budgets
+}
+
+// headBudgetsOn is HeadBudgets on a device: the host sees the budgets alone.
+func (m adaptive) headBudgetsOn(d kernels.Selector, p Prompt, budget int, s *layerScores) []int {
+	sink, recent := m.Protect(p)
+	budgets, own, rest := make([]int, len(s.entries)), make([]int, len(s.entries)), budget*len(s.entries)
+	for h, n := range s.entries {
+		budgets[h] = min(max(int(m.alpha*float64(budget)), sink+recent), budget, n)
+		rest -= budgets[h]
+		own[h] = max(0, budgets[h]-sink-recent)
+	}
+	for h, extra := range d.ShareBudget(s.device, s.entries, own, sink, recent, max(0, rest)) {
+		budgets[h] += extra
 	}
 	return budgets
 }

@@ -166,7 +166,7 @@ func TestSecondTurn(t *testing.T) {
 		}
 		s, answer := talk(p, 200)
 		whole := prefill(t, m, policy(t, m, "full"), slices.Concat(first, answer, second), 1)
-		compare.Close(t, "logits of the second turn", s.Logits, whole.Logits, 1e-4, compare.Floor(1))
+		compare.Close(t, "logits of the second turn", s.Logits(), whole.Logits(), 1e-4, compare.Floor(1))
 		if s.FullBytes != whole.FullBytes {
 			t.Errorf("FullBytes %d, want %d", s.FullBytes, whole.FullBytes)
 		}
@@ -246,13 +246,13 @@ func TestAccumulatedScoresGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole := prefill(t, m, p, slices.Concat(first, answer, second), 50)
-		for l := range s.Scores {
-			for h := range s.Scores[l] {
-				compare.Close(t, fmt.Sprintf("%s: layer %d head %d: scores", name, l, h), s.Scores[l][h], whole.Scores[l][h], 1e-5, compare.Floor(1e-7))
+		for l := range s.Scores() {
+			for h := range s.Scores()[l] {
+				compare.Close(t, fmt.Sprintf("%s: layer %d head %d: scores", name, l, h), s.Scores()[l][h], whole.Scores()[l][h], 1e-5, compare.Floor(1e-7))
 			}
 		}
-		if !sameKept(s.Kept, whole.Kept) {
-			t.Errorf("%s: two turns keep %v, one pass %v", name, s.Kept, whole.Kept)
+		if !sameKept(s.Kept(), whole.Kept()) {
+			t.Errorf("%s: two turns keep %v, one pass %v", name, s.Kept(), whole.Kept())
 		}
 	}
 }

@@ -80,7 +80,7 @@ func TestPoliciesKeepWhatTheyMay(t *testing.T) {
 				total, bytes := 0, int64(0)
 				for l := range m.Config.Layers {
 					for h := range m.Config.KVHeads {
-						kept := s.Kept[l][h]
+						kept := s.Kept()[l][h]
 						total += len(kept)
 						if !slices.IsSorted(kept) || len(slices.Compact(slices.Clone(kept))) != len(kept) || len(kept) > 0 && (kept[0] < 0 || int(kept[len(kept)-1]) >= n) {
 							t.Fatalf("%s: layer %d head %d keeps %v", name, l, h, kept)
@@ -172,7 +172,7 @@ func TestPeakIsOneLayer(t *testing.T) {
 			for l := range m.Config.Layers {
 				want = max(want, kept+layer)
 				for h := range m.Config.KVHeads {
-					kept += int64(len(s.Kept[l][h])) * entryBytes(m)
+					kept += int64(len(s.Kept()[l][h])) * entryBytes(m)
 				}
 			}
 			if want > s.FullBytes*2/3 && !sparse {
@@ -191,7 +191,7 @@ func TestPoliciesAreDeterministic(t *testing.T) {
 		tokens := modeltest.Tokens(m, 4, 70)
 		first := prefill(t, m, p, tokens, 20)
 		again := prefill(t, m, policy(t, m, p.Name), tokens, 20)
-		if !sameKept(first.Kept, again.Kept) || !slices.Equal(first.Logits, again.Logits) {
+		if !sameKept(first.Kept(), again.Kept()) || !slices.Equal(first.Logits(), again.Logits()) {
 			t.Error("two passes differ")
 		}
 		if a, b := generate(t, first, 20), generate(t, again, 20); !slices.Equal(a, b) {
@@ -229,10 +229,10 @@ func TestStudyIsPrefill(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !sameKept(plan.Kept, alone.Kept) {
-				t.Errorf("%s: keeps %v in a study, %v alone", name, plan.Kept, alone.Kept)
+			if !sameKept(plan.Kept, alone.Kept()) {
+				t.Errorf("%s: keeps %v in a study, %v alone", name, plan.Kept, alone.Kept())
 			}
-			compare.Close(t, name+": logits", study.Logits, alone.Logits, 1e-5, compare.Floor(1))
+			compare.Close(t, name+": logits", study.Logits, alone.Logits(), 1e-5, compare.Floor(1))
 			for range 2 { // a plan can be used more than once
 				s, err := study.Session(plan)
 				if err != nil {
@@ -277,10 +277,10 @@ func TestPromptsOfOneToken(t *testing.T) {
 		everyPolicy(t, device, func(t *testing.T, m *model.Model, p *eviction.Named) {
 			for _, budget := range []int{1, 2, 40} {
 				s := prefill(t, m, p, []int32{7}, budget)
-				for l := range s.Kept {
-					for h := range s.Kept[l] {
-						if !slices.Equal(s.Kept[l][h], []int32{0}) {
-							t.Errorf("keeps %v", s.Kept[l][h])
+				for l := range s.Kept() {
+					for h := range s.Kept()[l] {
+						if !slices.Equal(s.Kept()[l][h], []int32{0}) {
+							t.Errorf("keeps %v", s.Kept()[l][h])
 						}
 					}
 				}
@@ -366,7 +366,7 @@ func TestTiesGoToTheLowerPosition(t *testing.T) {
 			"speckv":    {0, 1, 2, 3, 36, 37, 38, 39},
 		} {
 			s := prefill(t, m, policy(t, m, name), tokens, 8)
-			for h, kept := range s.Kept[0] {
+			for h, kept := range s.Kept()[0] {
 				if !slices.Equal(kept, want) {
 					t.Errorf("%s: %s head %d keeps %v, want %v", device, name, h, kept, want)
 				}
@@ -398,8 +398,8 @@ func TestPoliciesAtTheContextLimit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !sameKept(study.Plans[0].Kept, s.Kept) {
-				t.Errorf("%s with room for %d tokens: a study keeps %v, a prefill %v", name, room, study.Plans[0].Kept, s.Kept)
+			if !sameKept(study.Plans[0].Kept, s.Kept()) {
+				t.Errorf("%s with room for %d tokens: a study keeps %v, a prefill %v", name, room, study.Plans[0].Kept, s.Kept())
 			}
 			got, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 100, IgnoreEnd: true})
 			if !errors.Is(err, model.ErrContext) || len(got) != room+1 {
@@ -413,12 +413,12 @@ func TestPoliciesAtTheContextLimit(t *testing.T) {
 func TestScoresAreFinite(t *testing.T) {
 	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Named) {
 		s := prefill(t, m, p, modeltest.Tokens(m, 4, 100), 30)
-		for l := range s.Scores {
-			for h := range s.Scores[l] {
-				if len(s.Scores[l][h]) != 100 {
-					t.Fatalf("%d scores of 100 entries", len(s.Scores[l][h]))
+		for l := range s.Scores() {
+			for h := range s.Scores()[l] {
+				if len(s.Scores()[l][h]) != 100 {
+					t.Fatalf("%d scores of 100 entries", len(s.Scores()[l][h]))
 				}
-				for j, v := range s.Scores[l][h] {
+				for j, v := range s.Scores()[l][h] {
 					if v-v != 0 || math.Signbit(float64(v)) {
 						t.Fatalf("layer %d head %d: score %d is %v", l, h, j, v)
 					}

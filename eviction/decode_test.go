@@ -175,7 +175,7 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Named, decode
 	if n > budget {
 		plan = naivePolicies[p.Name](c)
 	}
-	kept := s.Kept // TestKeptSetsAgainstNaive has judged it
+	kept := s.Kept() // TestKeptSetsAgainstNaive has judged it
 	d := decoder(c, plan, kept)
 	cache := c.full.only(kept)
 	if d.start != nil {

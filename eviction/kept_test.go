@@ -294,7 +294,7 @@ func TestResponsesAgainstNaive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, _ := exact.greedy(full.only(s.Kept), prompt.logits[n-1], n, length)
+			want, _ := exact.greedy(full.only(s.Kept()), prompt.logits[n-1], n, length)
 			if !slices.Equal(got, want) {
 				t.Errorf("%d/%d %s: response %v, want %v", shape.Heads, shape.KVHeads, name, got, want)
 			}

@@ -84,6 +84,11 @@ type Drafter interface {
 	ScoreDraft(dst [][]float32, p Prompt, o *model.Observation) error
 }
 
+// draftFormulated is a Drafter whose ScoreDraft is a formula.
+type draftFormulated interface {
+	draftFormula(p Prompt, o *model.Observation) formula
+}
+
 // Responder is a Method that wants Prompt.Response.
 type Responder interface{ NeedsResponse() }
 
@@ -215,7 +220,12 @@ func pool(dst [][]float32, kernel int) {
 func windowOf(window, budget int) int { return max(1, min(window, budget/2)) }
 
 // largest is the element-wise maximum of two observations of the same heads.
-func largest(a, b *kernels.Tensor) *kernels.Tensor {
+func largest(c *model.Cache, a, b *kernels.Tensor) *kernels.Tensor {
+	if d := deviceOf(c); d != nil {
+		out := copied(c, a)
+		d.MaxScores(out, b)
+		return out
+	}
 	x, y := a.Float64s(), b.Float64s()
 	for i := range x {
 		x[i] = max(x[i], y[i])

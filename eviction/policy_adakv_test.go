@@ -116,7 +116,7 @@ func TestScorersKeepTheirOptions(t *testing.T) {
 	m := modeltest.Llama{}.Open(t, "cpu")
 	tokens := modeltest.Tokens(m, 1, 60)
 	kept := func(set ...string) [][][]int32 {
-		return prefill(t, m, policy(t, m, "adakv", set...), tokens, 20).Kept
+		return prefill(t, m, policy(t, m, "adakv", set...), tokens, 20).Kept()
 	}
 	plain := kept()
 	if sameKept(plain, kept("snapkv.window=2")) {
@@ -158,14 +158,14 @@ func TestHeadsWithNothing(t *testing.T) {
 	empty := 0
 	for budget := 1; budget < 4; budget++ {
 		s := prefill(t, m, policy(t, m, "adakv", "adakv.scorer=knorm", "adakv.alpha=0"), tokens, budget)
-		for l := range s.Kept {
-			for h := range s.Kept[l] {
-				if len(s.Kept[l][h]) == 0 {
+		for l := range s.Kept() {
+			for h := range s.Kept()[l] {
+				if len(s.Kept()[l][h]) == 0 {
 					empty++
 				}
 			}
 		}
-		want, _ := exact.greedy(full.only(s.Kept), prompt.logits[39], 40, 12)
+		want, _ := exact.greedy(full.only(s.Kept()), prompt.logits[39], 40, 12)
 		if got := generate(t, s, 12); !slices.Equal(got, want) {
 			t.Errorf("budget %d: response %v, want %v", budget, got, want)
 		}

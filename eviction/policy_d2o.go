@@ -257,9 +257,10 @@ func norm(x []float64) float64 {
 }
 
 func (m d2o) StartDecode(s *Session) DecodeState {
-	st := &d2oState{d2o: m, accumulated: newAccumulated(s), budgets: s.budgets, thresholds: make([][]float64, len(s.Kept))}
-	for l := range s.Kept {
-		norms := make([][]float64, len(s.Kept[l]))
+	kept := s.Kept()
+	st := &d2oState{d2o: m, accumulated: newAccumulated(s), budgets: s.budgets, thresholds: make([][]float64, len(kept))}
+	for l := range kept {
+		norms := make([][]float64, len(kept[l]))
 		for h := range norms {
 			norms[h] = rowNorms(s.Cache.View(l)[h].K)
 		}

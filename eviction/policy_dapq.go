@@ -66,7 +66,10 @@ func (m dapq) pseudo(p Prompt) model.TokenRows {
 const fixedLength = 7
 
 // Score is the mean over the pseudo-rows; eq. 5's sum ranks the same.
-func (m dapq) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
-	m.group.reduce(dst, o.Probes[0])
-	return nil
+func (m dapq) Score(dst [][]float32, p Prompt, o *model.Observation) error {
+	return scoreBy(m, dst, p, o)
+}
+
+func (m dapq) formula(_ Prompt, o *model.Observation) (formula, bool) {
+	return one(o.Probes[0], m.group), true
 }

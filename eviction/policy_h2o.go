@@ -1,6 +1,11 @@
 package eviction
 
-import "glimpse/model"
+import (
+	"slices"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
 
 func init() {
 	Policies.Add("h2o", Policy{
@@ -35,17 +40,17 @@ func (m h2o) Capture(Prompt) model.Capture {
 // Score is the accumulated probability: the mean times the number of rows, so
 // that what decoding adds has the same unit.
 func (m h2o) Score(dst [][]float32, p Prompt, o *model.Observation) error {
+	return scoreBy(m, dst, p, o)
+}
+
+func (m h2o) formula(p Prompt, o *model.Observation) (formula, bool) {
 	scores, rows := o.AllRows, len(p.Tokens)
 	if m.window > 0 {
 		scores, rows = o.Windows[0], min(m.window, rows)
 	}
-	groupMean.reduce(dst, scores)
-	for _, d := range dst {
-		for j := range d {
-			d[j] *= float32(rows)
-		}
-	}
-	return nil
+	f := one(scores, groupMean)
+	f.terms[0].Factor = float32(rows)
+	return f, true
 }
 
 func (m h2o) Protect(p Prompt) (sink, recent int) { return 0, m.recent(p.Budget) }
@@ -56,6 +61,9 @@ func (m h2o) recent(budget int) int { return int(m.share * float64(budget)) }
 type h2oDecoding struct{ h2o }
 
 func (m h2oDecoding) StartDecode(s *Session) DecodeState {
+	if sums := newDeviceSums(s); sums != nil {
+		return &h2oDeviceState{sums, s.Prompt.Budget, m.recent(s.Prompt.Budget)}
+	}
 	return &h2oState{newAccumulated(s), s.Prompt.Budget, m.recent(s.Prompt.Budget)}
 }
 
@@ -74,5 +82,22 @@ func (s *h2oState) Step(o *model.Observation) ([][]int32, error) {
 			keep = append(keep, idx)
 		}
 	}
+	return keep, nil
+}
+
+// h2oDeviceState is h2oState with sums that never leave the device.
+type h2oDeviceState struct {
+	*deviceSums
+	budget, recent int
+}
+
+// stepOn implements deviceState.
+func (s *h2oDeviceState) stepOn(d kernels.Selector, o *model.Observation) (*kernels.Selection, error) {
+	sums := s.add(d, o)
+	if slices.Max(sums.entries) <= s.budget {
+		return nil, nil
+	}
+	keep := d.Select(sums.device, sums.entries, slices.Repeat([]int{s.budget}, len(sums.entries)), 0, s.recent)
+	s.keep(d, o.Layer, keep)
 	return keep, nil
 }

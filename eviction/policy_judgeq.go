@@ -29,8 +29,10 @@ func (m learned) Capture(Prompt) model.Capture {
 	return model.Capture{Probes: []model.Prober{m.adapter}}
 }
 
-func (m learned) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
-	m.group.reduce(dst, o.Probes[0])
-	pool(dst, m.kernel)
-	return nil
+func (m learned) Score(dst [][]float32, p Prompt, o *model.Observation) error {
+	return scoreBy(m, dst, p, o)
+}
+
+func (m learned) formula(_ Prompt, o *model.Observation) (formula, bool) {
+	return one(o.Probes[0], m.group).pooled(m.kernel, 0), true
 }

@@ -21,6 +21,8 @@ type knorm struct{}
 
 func (knorm) Capture(Prompt) model.Capture { return model.Capture{} }
 
+func (knorm) formula(Prompt, *model.Observation) (formula, bool) { return formula{keys: true}, true }
+
 // Score is 1/(1 + ‖k‖₂), which falls with the norm and is never negative.
 func (knorm) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
 	for h, kv := range o.Cache.View(o.Layer) {

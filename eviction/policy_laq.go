@@ -23,8 +23,11 @@ type laq struct {
 
 func (m laq) DraftTokens() int { return m.lookahead }
 
-func (m laq) ScoreDraft(dst [][]float32, _ Prompt, o *model.Observation) error {
-	m.group.reduce(dst, o.Probes[0])
-	pool(dst, m.kernel)
+func (m laq) ScoreDraft(dst [][]float32, p Prompt, o *model.Observation) error {
+	m.draftFormula(p, o).score(dst)
 	return nil
+}
+
+func (m laq) draftFormula(_ Prompt, o *model.Observation) formula {
+	return one(o.Probes[0], m.group).pooled(m.kernel, 0)
 }

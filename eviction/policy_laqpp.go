@@ -32,14 +32,23 @@ func (m laqPlus) Capture(p Prompt) model.Capture {
 }
 
 func (m laqPlus) ScoreDraft(dst [][]float32, p Prompt, o *model.Observation) error {
-	last := min(m.rows, p.Entries)
-	m.group.reduce(dst, meanOfRows(o.Probes[0], draftRows(m, p), o.Windows[1], last))
-	m.pool(dst, p)
+	m.draftFormula(p, o).score(dst)
 	return nil
 }
 
+func (m laqPlus) draftFormula(p Prompt, o *model.Observation) formula {
+	last := min(m.rows, p.Entries)
+	mean := meanOfRows(o.Cache, o.Probes[0], draftRows(m, p), o.Windows[1], last)
+	return one(mean, m.group).pooled(m.kernel, windowOf(m.window, p.Budget))
+}
+
 // meanOfRows is the logarithm of the mean over the rows of two observations.
-func meanOfRows(a *kernels.Tensor, rowsA int, b *kernels.Tensor, rowsB int) *kernels.Tensor {
+func meanOfRows(c *model.Cache, a *kernels.Tensor, rowsA int, b *kernels.Tensor, rowsB int) *kernels.Tensor {
+	if deviceOf(c) != nil {
+		out := copied(c, a)
+		c.Backend().MergeScores(out, b, float64(rowsA), float64(rowsB))
+		return out
+	}
 	x, y := a.Float64s(), b.Float64s()
 	out := make([]float64, len(x))
 	all := float64(rowsA + rowsB)

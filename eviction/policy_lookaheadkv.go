@@ -33,19 +33,14 @@ func (m suffixed) Capture(p Prompt) model.Capture {
 }
 
 func (m suffixed) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	if err := m.rows.Score(dst, p, o); err != nil {
-		return err
-	}
-	suffix := newScores(o)
-	if err := m.suffix.Score(suffix, p, o); err != nil {
-		return err
-	}
-	for h, d := range dst {
-		for j := range d {
-			d[j] = (d[j] + suffix[h][j]) / 2
-		}
-	}
-	return nil
+	return scoreBy(m, dst, p, o)
+}
+
+func (m suffixed) formula(p Prompt, o *model.Observation) (formula, bool) {
+	f, _ := m.rows.formula(p, o)
+	suffix, _ := m.suffix.formula(p, o)
+	f.terms = append(f.terms, suffix.terms...)
+	return f, true
 }
 
 func (m suffixed) Protect(p Prompt) (sink, recent int) { return m.suffix.Protect(p) }

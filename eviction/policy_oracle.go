@@ -27,7 +27,10 @@ func (oracle) Capture(p Prompt) model.Capture {
 	return model.Capture{Probes: []model.Prober{rows}}
 }
 
-func (oracle) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
-	groupMean.reduce(dst, o.Probes[0])
-	return nil
+func (m oracle) Score(dst [][]float32, p Prompt, o *model.Observation) error {
+	return scoreBy(m, dst, p, o)
+}
+
+func (oracle) formula(_ Prompt, o *model.Observation) (formula, bool) {
+	return one(o.Probes[0], groupMean), true
 }

@@ -44,8 +44,8 @@ func TestOracleFollowsTheResponse(t *testing.T) {
 			c.response = own
 		}
 		want := naivePolicies["oracle"](&c)
-		for l := range s.Kept {
-			for h, kept := range s.Kept[l] {
+		for l := range s.Kept() {
+			for h, kept := range s.Kept()[l] {
 				if keep := want.kept(l, h, n); !slices.Equal(kept, keep) {
 					t.Errorf("%s response: layer %d head %d keeps %v, want %v", name, l, h, kept, keep)
 				}

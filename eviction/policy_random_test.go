@@ -31,13 +31,13 @@ func TestRandomIsUniform(t *testing.T) {
 		}
 		for l := range counts {
 			for h := range counts[l] {
-				for _, j := range s.Kept[l][h] {
+				for _, j := range s.Kept()[l][h] {
 					counts[l][h][j]++
 				}
 			}
 		}
-		for i, kept := range [][]int32{s.Kept[0][1], s.Kept[1][0], s.Kept[1][1]} {
-			if slices.Equal(s.Kept[0][0], kept) {
+		for i, kept := range [][]int32{s.Kept()[0][1], s.Kept()[1][0], s.Kept()[1][1]} {
+			if slices.Equal(s.Kept()[0][0], kept) {
 				alike[i]++
 			}
 		}

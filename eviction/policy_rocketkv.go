@@ -76,6 +76,10 @@ func (m rocketkv) Score(dst [][]float32, p Prompt, o *model.Observation) error {
 	return m.snapkv.Score(dst, m.firstStage(p), o)
 }
 
+func (m rocketkv) formula(p Prompt, o *model.Observation) (formula, bool) {
+	return m.snapkv.formula(m.firstStage(p), o)
+}
+
 func (m rocketkv) Protect(p Prompt) (sink, recent int) { return m.snapkv.Protect(m.firstStage(p)) }
 
 // LayerBudgets are what the first stage keeps.

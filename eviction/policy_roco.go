@@ -102,14 +102,15 @@ func (m roco) SelectSpread(scores, spread []float32, budget int) []int32 {
 }
 
 func (m roco) StartDecode(s *Session) DecodeState {
-	st := &rocoState{roco: m, budget: s.Prompt.Budget, moments: make([][][]moments, len(s.Kept))}
+	st := &rocoState{roco: m, budget: s.Prompt.Budget, moments: make([][][]moments, len(s.kept))}
+	kept, scores := s.Kept(), s.Scores()
 	known := int32(len(s.history)) // positions below are those of rows that ran
-	for l := range s.Kept {
-		st.moments[l] = make([][]moments, len(s.Kept[l]))
-		for h, idx := range s.Kept[l] {
+	for l := range kept {
+		st.moments[l] = make([][]moments, len(kept[l]))
+		for h, idx := range kept[l] {
 			pos := s.Cache.Positions(l, h)
 			for i, j := range idx {
-				mean, spread := float64(s.Scores[l][h][j]), float64(s.spread[l][h][j])
+				mean, spread := float64(scores[l][h][j]), float64(s.spread[l][h][j])
 				seen := float64(known - pos[i])
 				if w := s.Prompt.Config.Window(l); w > 0 {
 					seen = min(seen, float64(w))

@@ -37,16 +37,12 @@ func (m snapkv) Capture(p Prompt) model.Capture {
 }
 
 func (m snapkv) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	m.group.reduce(dst, o.Windows[0])
-	m.pool(dst, p)
-	return nil
+	return scoreBy(m, dst, p, o)
 }
 
-// pool must not leak the window's own scores into what is before it.
-func (m snapkv) pool(dst [][]float32, p Prompt) {
-	for _, d := range dst {
-		pool([][]float32{d[:max(0, len(d)-windowOf(m.window, p.Budget))]}, m.kernel)
-	}
+// formula must not leak the window's own scores into what is before it.
+func (m snapkv) formula(p Prompt, o *model.Observation) (formula, bool) {
+	return one(o.Windows[0], m.group).pooled(m.kernel, windowOf(m.window, p.Budget)), true
 }
 
 func (m snapkv) Protect(p Prompt) (sink, recent int) { return 0, windowOf(m.window, p.Budget) }

@@ -57,11 +57,13 @@ func (m speckv) Capture(p Prompt) model.Capture {
 }
 
 func (m speckv) Score(dst [][]float32, p Prompt, o *model.Observation) error {
+	return scoreBy(m, dst, p, o)
+}
+
+func (m speckv) formula(p Prompt, o *model.Observation) (formula, bool) {
 	scores := o.PeakWindows[0]
 	if len(o.PeakProbes) > 0 {
-		scores = largest(scores, o.PeakProbes[0])
+		scores = largest(o.Cache, scores, o.PeakProbes[0])
 	}
-	m.group.reduce(dst, scores)
-	m.pool(dst, p)
-	return nil
+	return one(scores, m.group).pooled(m.kernel, windowOf(m.window, p.Budget)), true
 }

@@ -65,7 +65,7 @@ func TestOwnDraft(t *testing.T) {
 		if r.Draft != first && s.PeakBytes < s.FullBytes {
 			t.Errorf("PeakBytes %d, the draft's own cache has %d", s.PeakBytes, s.FullBytes)
 		}
-		kept = append(kept, s.Kept)
+		kept = append(kept, s.Kept())
 	}
 	if !sameKept(kept[0], kept[1]) || !sameKept(kept[0], kept[2]) {
 		t.Errorf("the model's own drafts keep %v, %v, %v", kept[0], kept[1], kept[2])

@@ -1,6 +1,11 @@
 package eviction
 
-import "glimpse/model"
+import (
+	"slices"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
 
 func init() {
 	Policies.Add("tova", Policy{
@@ -16,26 +21,15 @@ type tova struct{}
 
 func (tova) Capture(Prompt) model.Capture { return model.Capture{Windows: []int{1}} }
 
-func (tova) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
-	layerMean(dst, o)
-	return nil
+func (m tova) Score(dst [][]float32, p Prompt, o *model.Observation) error {
+	return scoreBy(m, dst, p, o)
 }
 
-// layerMean writes to every KV head the mean over all of the last row's attention.
-func layerMean(dst [][]float32, o *model.Observation) {
-	groupMean.reduce(dst, o.Windows[0])
-	mean := dst[0]
-	for _, d := range dst[1:] {
-		for j, v := range d {
-			mean[j] += v
-		}
-	}
-	for j := range mean {
-		mean[j] /= float32(len(dst))
-	}
-	for _, d := range dst[1:] {
-		copy(d, mean)
-	}
+// formula is the mean over all heads of the last row's attention.
+func (tova) formula(_ Prompt, o *model.Observation) (formula, bool) {
+	f := one(o.Windows[0], groupMean)
+	f.allHeads = true
+	return f, true
 }
 
 func (m tova) StartDecode(s *Session) DecodeState { return tovaState{m, s.Prompt.Budget} }
@@ -52,11 +46,23 @@ func (s tovaState) Step(o *model.Observation) ([][]int32, error) {
 		return nil, nil
 	}
 	dst := newScores(o)
-	layerMean(dst, o)
+	if err := s.Score(dst, Prompt{}, o); err != nil {
+		return nil, err
+	}
 	idx := selectHead(dst[0], s.budget, 0, 0)
 	keep := make([][]int32, len(dst))
 	for h := range keep {
 		keep[h] = idx
 	}
 	return keep, nil
+}
+
+// stepOn implements deviceState.
+func (s tovaState) stepOn(d kernels.Selector, o *model.Observation) (*kernels.Selection, error) {
+	if o.Cache.Entries(o.Layer, 0) <= s.budget {
+		return nil, nil
+	}
+	f, _ := s.formula(Prompt{}, o)
+	scores := f.on(d, o)
+	return d.Select(scores.device, scores.entries, slices.Repeat([]int{s.budget}, len(scores.entries)), 0, 0), nil
 }

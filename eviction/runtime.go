@@ -31,8 +31,8 @@ type request struct {
 
 	carry Carrier // of the turns before, or nil
 
-	kept    [][][]int32 // complete only after the last layer where the budgets cross layers
-	scores  [][][]float32
+	kept    []*kernels.Selection // by layer; complete only after the last one where the budgets cross layers
+	scores  []*layerScores
 	spread  [][][]float32
 	budgets []int // of every layer, where they cross layers
 
@@ -98,20 +98,25 @@ func (r *request) idle() bool {
 }
 
 // observe scores and selects one layer.
-func (r *request) observe(o *model.Observation) ([][]int32, error) {
+func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 	if r.idle() {
 		keep := make([][]int32, o.Cache.KVHeads())
 		for h := range keep {
 			keep[h] = upTo(0, o.Cache.Entries(o.Layer, h))
 		}
-		r.kept, r.scores = append(r.kept, keep), nil
-		return keep, nil
+		kept := kernels.HostSelection(keep)
+		r.kept, r.scores = append(r.kept, kept), nil
+		return kept, nil
 	}
 	mine := *o
 	mine.Windows, mine.Probes = pick(o.Windows, r.windows), pick(o.Probes, r.probes)
 	mine.PeakWindows, mine.PeakProbes = pick(o.PeakWindows, r.peakWindows), pick(o.PeakProbes, r.peakProbes)
 	if !r.allRows {
 		mine.AllRows = nil
+	}
+	device := deviceOf(o.Cache)
+	if f, ok := r.formulaOn(device, &mine); ok {
+		return r.observeOn(device, f, &mine), nil
 	}
 	dst := newScores(o)
 	err := r.method.Score(dst, r.prompt, &mine)
@@ -127,7 +132,7 @@ func (r *request) observe(o *model.Observation) ([][]int32, error) {
 	if r.carry != nil {
 		r.carry.Carry(r.prompt, &mine, dst, spread)
 	}
-	r.scores, r.spread = append(r.scores, dst), append(r.spread, spread)
+	r.scores, r.spread = append(r.scores, &layerScores{host: dst}), append(r.spread, spread)
 	if _, ok := r.method.(CrossLayerAllocator); ok {
 		return nil, nil
 	}
@@ -139,15 +144,30 @@ func (r *request) observe(o *model.Observation) ([][]int32, error) {
 			keep = append(keep, spreader.SelectSpread(dst[h], spread[h], r.prompt.Budget))
 		}
 	}
-	r.kept = append(r.kept, keep)
+	return r.keep(kernels.HostSelection(keep), &mine), nil
+}
+
+// observeOn is observe where the device scores and selects.
+func (r *request) observeOn(d kernels.Selector, f formula, o *model.Observation) *kernels.Selection {
+	s := f.on(d, o)
+	if r.carry != nil {
+		r.carry.(deviceCarrier).carryOn(d, o.Layer, s)
+	}
+	r.scores, r.spread = append(r.scores, s), append(r.spread, nil)
+	return r.keep(selectOn(d, r.method, r.prompt, o.Layer, s), o)
+}
+
+// keep takes down what a layer keeps.
+func (r *request) keep(s *kernels.Selection, o *model.Observation) *kernels.Selection {
+	r.kept = append(r.kept, s)
 	if _, ok := as[Drafter](r.method); ok {
 		var seen []*kernels.Tensor
-		for _, w := range mine.Windows { // the observation's own live until the layer is done
-			seen = append(seen, kernels.FromF64(w.Float64s(), w.Shape...))
+		for _, w := range o.Windows { // the observation's own live until the layer is done
+			seen = append(seen, copied(o.Cache, w))
 		}
 		r.seen = append(r.seen, seen)
 	}
-	return keep, nil
+	return s
 }
 
 // finish selects after the last layer what could not be selected before.
@@ -156,11 +176,12 @@ func (r *request) finish() {
 	if !ok || r.idle() {
 		return
 	}
-	r.budgets = a.CrossLayerBudgets(r.prompt, r.scores)
-	for l, scores := range r.scores {
+	scores := rowsOf(r.scores)
+	r.budgets = a.CrossLayerBudgets(r.prompt, scores)
+	for l := range scores {
 		p := r.prompt
 		p.Budget = r.budgets[l]
-		r.kept = append(r.kept, selectLayer(r.method, p, l, scores))
+		r.kept = append(r.kept, kernels.HostSelection(selectLayer(r.method, p, l, scores[l])))
 	}
 }
 
@@ -178,7 +199,7 @@ func (rt *Runtime) ownResponse(ctx context.Context, tokens []int32) ([]int32, er
 	const most = 64
 	m := rt.Runner.Model
 	cache := m.NewCache()
-	logits, err := rt.Runner.Prefill(ctx, cache, tokens, model.PrefillOptions{})
+	logits, err := rt.Runner.Forward(ctx, cache, tokens, model.PrefillOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -195,12 +216,12 @@ func (rt *Runtime) speculate(ctx context.Context, s Speculator, tokens []int32) 
 		runner = m.NewRunner()
 	}
 	cache := m.NewCache()
-	logits, err := runner.Prefill(ctx, cache, tokens, model.PrefillOptions{})
+	logits, err := runner.Forward(ctx, cache, tokens, model.PrefillOptions{})
 	if err != nil {
 		return nil, 0, fmt.Errorf("draft by %s: %w", m.Name, err)
 	}
 	room := m.Config.MaxPositions - len(tokens) + 1 // the last token is not run
-	draft, _, err = runner.Generate(ctx, cache, logits, model.GenerateOptions{MaxNew: min(s.DraftTokens(), room)})
+	draft, _, err = runner.Continue(ctx, cache, logits, model.GenerateOptions{MaxNew: min(s.DraftTokens(), room)})
 	if err != nil {
 		return nil, 0, fmt.Errorf("draft by %s: %w", m.Name, err)
 	}
@@ -218,9 +239,9 @@ func draftRows(d Drafter, p Prompt) int {
 
 // draft decodes on the cache as evicted so far and selects again from the full
 // one. It returns the bytes of the evicted cache, which it held besides.
-func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model.Cache, logits []float32) (int64, error) {
+func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model.Cache, logits *model.Logits) (int64, error) {
 	m, b := rt.Runner.Model, rt.Runner.Model.Backend
-	evicted, err := full.Retained(r.kept)
+	evicted, err := full.Retained(indicesOf(r.kept))
 	if err != nil {
 		return 0, err
 	}
@@ -237,7 +258,7 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 	drafted := 0
 	// One more token than rows: the last one is not run. The draft goes on past end
 	// tokens, so that there are as many rows for every prompt.
-	_, _, err = rt.Runner.Generate(ctx, evicted, logits, model.GenerateOptions{
+	_, _, err = rt.Runner.Continue(ctx, evicted, logits, model.GenerateOptions{
 		MaxNew: rows + 1, IgnoreEnd: true,
 		Capture: model.Capture{Queries: true},
 		Observe: func(o *model.Observation) error {
@@ -253,11 +274,17 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 	for l := range c.Layers {
 		scores := rt.Runner.ObserveQueries(full, l, queries[l].Rows(0, drafted), keys[l].Rows(0, drafted))
 		o := &model.Observation{Layer: l, Cache: full, Windows: r.seen[l], Probes: []*kernels.Tensor{scores}}
+		if f, ok := d.(draftFormulated); ok && r.scores[l].device != nil {
+			device := deviceOf(full)
+			r.scores[l] = f.draftFormula(r.prompt, o).on(device, o)
+			r.kept[l] = selectOn(device, r.method, r.prompt, l, r.scores[l])
+			continue
+		}
 		dst := newScores(o)
 		if err := d.ScoreDraft(dst, r.prompt, o); err != nil {
 			return 0, fmt.Errorf("layer %d: %w", l, err)
 		}
-		r.scores[l], r.kept[l] = dst, selectLayer(r.method, r.prompt, l, dst)
+		r.scores[l], r.kept[l] = &layerScores{host: dst}, kernels.HostSelection(selectLayer(r.method, r.prompt, l, dst))
 	}
 	return evicted.Bytes(), nil
 }
@@ -283,6 +310,7 @@ type Study struct {
 	Plans    []*Plan
 	// FullBytes is what the cache takes.
 	FullBytes int64
+	logits    *model.Logits
 	runtime   *Runtime
 }
 
@@ -292,7 +320,7 @@ type Study struct {
 // The selections are those that Prefill makes.
 func (rt *Runtime) Study(ctx context.Context, policies []*Named, tokens []int32, budgets []int, maxResponse int) (*Study, error) {
 	return rt.study(ctx, policies, tokens, budgets, func(s *Study) ([]int32, error) {
-		return rt.Runner.Respond(ctx, s.Cache, s.Logits, maxResponse, model.Sampling{})
+		return rt.Runner.Respond(ctx, s.Cache, s.logits, maxResponse, model.Sampling{})
 	})
 }
 
@@ -355,8 +383,11 @@ func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32,
 		}
 	}
 	var err error
-	s.Logits, err = rt.Runner.Prefill(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge(before), Observe: observe(before)})
+	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge(before), Observe: observe(before)})
 	if err != nil {
+		return nil, err
+	}
+	if s.Logits, err = s.logits.Float32s(); err != nil {
 		return nil, err
 	}
 	s.FullBytes = s.Cache.Bytes()
@@ -388,11 +419,11 @@ func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32,
 		r := plan.request
 		r.finish()
 		if d, ok := as[Drafter](r.method); ok && !r.idle() {
-			if _, err := rt.draft(ctx, d, r, s.Cache, s.Logits); err != nil {
+			if _, err := rt.draft(ctx, d, r, s.Cache, s.logits); err != nil {
 				return nil, err
 			}
 		}
-		plan.Kept, plan.Scores = r.kept, r.scores
+		plan.Kept, plan.Scores = indicesOf(r.kept), rowsOf(r.scores)
 	}
 	return s, nil
 }
@@ -414,7 +445,7 @@ func (s *Study) Session(plan *Plan) (*Session, error) {
 	prompt := r.prompt
 	prompt.Budget = plan.Budget
 	out := &Session{
-		Prompt: prompt, Cache: cache, Logits: s.Logits, FullBytes: s.FullBytes,
+		Prompt: prompt, Cache: cache, logits: s.logits, FullBytes: s.FullBytes,
 		runtime: s.runtime, method: r.method, second: plan.Named.Second, history: s.Prompt.Tokens,
 	}
 	if merges {

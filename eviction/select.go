@@ -31,16 +31,21 @@ func upTo(from, to int) []int32 {
 	return out
 }
 
-// selectLayer selects for every KV head of a layer.
-func selectLayer(m Method, p Prompt, layer int, scores [][]float32) [][]int32 {
-	budget := p.Budget
+// layerBudget is a layer's budget, and what is protected in it.
+func layerBudget(m Method, p Prompt, layer int) (budget, sink, recent int) {
+	budget = p.Budget
 	if a, ok := m.(LayerAllocator); ok {
 		budget = a.LayerBudgets(p)[layer]
 	}
-	sink, recent := 0, 0
 	if pr, ok := m.(Protector); ok {
 		sink, recent = pr.Protect(p)
 	}
+	return budget, sink, recent
+}
+
+// selectLayer selects for every KV head of a layer.
+func selectLayer(m Method, p Prompt, layer int, scores [][]float32) [][]int32 {
+	budget, sink, recent := layerBudget(m, p, layer)
 	budgets := slices.Repeat([]int{budget}, len(scores))
 	if a, ok := m.(HeadAllocator); ok {
 		budgets = a.HeadBudgets(p, layer, budget, scores)

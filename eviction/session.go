@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -15,13 +16,6 @@ import (
 type Session struct {
 	Prompt Prompt // of the last turn
 	Cache  *model.Cache
-	Logits []float32 // of the prompt's last token
-	// Kept are, per layer and KV head, the indices of the entries that were kept of
-	// those before the eviction: in the first turn the prompt's, later those that the
-	// turns before have left and then the prompt's. Of a PoolKeeper, which evicts
-	// nothing, they are the pool.
-	Kept   [][][]int32
-	Scores [][][]float32 // [layer][kvHead][entry]; nil where the prompt fits the budget and nothing was scored
 	// Pool are the indices that decoding is restricted to, of a PoolKeeper; else nil.
 	Pool [][][]int32
 
@@ -43,12 +37,36 @@ type Session struct {
 	turns   int
 	ready   bool // a prompt has run and was not answered
 
+	logits     *model.Logits
+	kept       []*kernels.Selection
+	scores     []*layerScores
 	spread     [][][]float32
 	budgets    []int       // of every layer, where they differ
 	thresholds [][]float64 // [layer][kvHead], of a Merger
 	decode     DecodeState
 	sparse     SparseState
 }
+
+// Logits are those of the prompt's last token. They, what was kept and the scores come
+// from the device when they are asked for, which panics with a *kernels.DeviceError
+// where that fails.
+func (s *Session) Logits() []float32 {
+	logits, err := s.logits.Float32s()
+	if err != nil { // Turn has checked them
+		panic(err)
+	}
+	return logits
+}
+
+// Kept are, per layer and KV head, the indices of the entries that were kept of those
+// before the eviction: in the first turn the prompt's, later those that the turns
+// before have left and then the prompt's. Of a PoolKeeper, which evicts nothing, they
+// are the pool.
+func (s *Session) Kept() [][][]int32 { return indicesOf(s.kept) }
+
+// Scores are those that the entries were kept by, [layer][kvHead][entry]; nil where the
+// prompt fits the budget and nothing was scored.
+func (s *Session) Scores() [][][]float32 { return rowsOf(s.scores) }
 
 // Traffic is memory traffic of the attention of decoding steps, in bytes over all
 // layers and heads: of the keys and values that the steps attend to, their own
@@ -158,10 +176,10 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
 		if drafter != nil || waits || keepsAll { // more is to be seen of the full cache
 			return nil
 		}
-		return s.Cache.Retain(o.Layer, keep)
+		return s.Cache.RetainSelection(o.Layer, keep)
 	}}
 	var err error
-	if s.Logits, err = rt.Runner.Prefill(ctx, s.Cache, tokens, opt); err != nil {
+	if s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, opt); err != nil {
 		return err
 	}
 	if s.turns > 0 {
@@ -169,7 +187,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
 	}
 	r.finish()
 	if drafter != nil && !r.idle() {
-		drafted, err := rt.draft(ctx, drafter, r, s.Cache, s.Logits)
+		drafted, err := rt.draft(ctx, drafter, r, s.Cache, s.logits)
 		if err != nil {
 			return err
 		}
@@ -182,8 +200,11 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
 	}
 	s.history = append(s.history, tokens...)
 	s.begin(r)
+	if err := s.logits.Check(); err != nil { // and wait for them
+		return err
+	}
 	s.PrefillTime = time.Since(start)
-	return nil
+	return s.Cache.Settle()
 }
 
 // firstStage is the prompt as the first stage of a composition sees it.
@@ -210,9 +231,9 @@ func (s *Session) evict(r *request) error {
 	s.thresholds = nil
 	for l, keep := range r.kept {
 		if merger != nil {
-			s.thresholds = append(s.thresholds, merger.Merge(s.Cache, l, keep))
+			s.thresholds = append(s.thresholds, merger.Merge(s.Cache, l, keep.Indices()))
 		}
-		if err := s.Cache.Retain(l, keep); err != nil {
+		if err := s.Cache.RetainSelection(l, keep); err != nil {
 			return err
 		}
 	}
@@ -221,11 +242,11 @@ func (s *Session) evict(r *request) error {
 
 // begin makes the session ready to decode.
 func (s *Session) begin(r *request) {
-	s.Kept, s.Scores, s.spread, s.budgets = r.kept, r.scores, r.spread, r.budgets
+	s.kept, s.scores, s.spread, s.budgets = r.kept, r.scores, r.spread, r.budgets
 	s.pending, s.ready = nil, true
 	s.turns++
 	if _, ok := s.method.(PoolKeeper); ok {
-		s.Pool = s.Kept
+		s.Pool = s.Kept()
 	}
 	if d, ok := s.method.(DecodeEvicter); ok {
 		s.decode = d.StartDecode(s)
@@ -268,13 +289,22 @@ func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (toke
 		if s.decode == nil {
 			return nil
 		}
+		if d := deviceOf(o.Cache); d != nil {
+			if st, ok := s.decode.(deviceState); ok {
+				keep, err := st.stepOn(d, o)
+				if err != nil || keep == nil {
+					return err
+				}
+				return o.Cache.RetainSelection(o.Layer, keep)
+			}
+		}
 		keep, err := s.decode.Step(o)
 		if err != nil || keep == nil {
 			return err
 		}
 		return o.Cache.Retain(o.Layer, keep)
 	}
-	tokens, ended, err = s.runtime.Runner.Generate(ctx, s.Cache, s.Logits, opt)
+	tokens, ended, err = s.runtime.Runner.Continue(ctx, s.Cache, s.logits, opt)
 	if n := len(tokens); n > 0 {
 		ran := n - 1
 		if ended {
@@ -305,10 +335,14 @@ func (s *Session) chooseSparsely(step *model.SparseStep) error {
 
 // seenBytes are the keys and values of a layer that its last token sees.
 func (s *Session) seenBytes(layer int) int64 {
-	n := 0
+	n, window := 0, s.Prompt.Config.Window(layer)
 	for h := range s.Cache.KVHeads() {
+		if window == 0 { // positions may be on the device only
+			n += s.Cache.Entries(layer, h)
+			continue
+		}
 		pos := s.Cache.Positions(layer, h)
-		n += s.Cache.Seen(layer, h, pos[len(pos)-1], s.Prompt.Config.Window(layer))
+		n += s.Cache.Seen(layer, h, pos[len(pos)-1], window)
 	}
 	return int64(n) * s.Cache.PairBytes()
 }

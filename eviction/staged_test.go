@@ -32,8 +32,8 @@ func TestRocketKVIsStaged(t *testing.T) {
 				sessions, answers = append(sessions, s), append(answers, generate(t, s, 20))
 			}
 			a, b := sessions[0], sessions[1]
-			if !sameKept(a.Kept, b.Kept) || !slices.Equal(answers[0], answers[1]) || a.Traffic != b.Traffic || a.Bytes() != b.Bytes() {
-				t.Errorf("n=%d/budget=%d: kept %v and %v, answers %v and %v, traffic %+v and %+v", n, budget, a.Kept, b.Kept, answers[0], answers[1], a.Traffic, b.Traffic)
+			if !sameKept(a.Kept(), b.Kept()) || !slices.Equal(answers[0], answers[1]) || a.Traffic != b.Traffic || a.Bytes() != b.Bytes() {
+				t.Errorf("n=%d/budget=%d: kept %v and %v, answers %v and %v, traffic %+v and %+v", n, budget, a.Kept(), b.Kept(), answers[0], answers[1], a.Traffic, b.Traffic)
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func TestEveryComposition(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !sameKept(alone.Kept, s.Kept) || !slices.Equal(generate(t, alone, steps), answer) {
+		if !sameKept(alone.Kept(), s.Kept()) || !slices.Equal(generate(t, alone, steps), answer) {
 			t.Errorf("%s: another choice or answer alone than in a study", p.Name)
 		}
 	}

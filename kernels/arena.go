@@ -11,11 +11,22 @@ type Allocator interface {
 
 // Arena is a bump allocator for the temporaries of one pass over a model. The
 // tensors handed out since a mark die at Release(mark): their memory is handed
-// out again, and the Tensors themselves. It holds about as much as was in use at once at most. An Arena is not
-// safe for concurrent use.
+// out again, and the Tensors themselves. It holds about as much as was in use at once
+// at most. An Arena is not safe for concurrent use. Where a backend guards every
+// allocation, each tensor is one of its own, so that an overrun does not stay within
+// the arena.
 type Arena struct {
 	backend Backend
 	slabs   map[DType]*slabs
+	guarded guarded // nil unless tensors are allocated one by one
+	alone   []*Tensor
+}
+
+// guarded is a Backend that may guard every allocation.
+type guarded interface {
+	guards() bool
+	// free ends the life of tensors that the backend has allocated.
+	free(ts []*Tensor)
 }
 
 type slabs struct {
@@ -42,9 +53,16 @@ const slabBytes = 1 << 20
 const largeArena = 16 << 20
 
 // NewArena returns an empty arena in the memory of b.
-func NewArena(b Backend) *Arena { return &Arena{backend: b, slabs: make(map[DType]*slabs)} }
+func NewArena(b Backend) *Arena {
+	a := &Arena{backend: b, slabs: make(map[DType]*slabs)}
+	if g, ok := b.(guarded); ok && g.guards() {
+		a.guarded = g
+	}
+	return a
+}
 
-// Mark is a position in an Arena.
+// Mark is a position in an Arena. Tensors that are allocated one by one are counted
+// under Invalid.
 type Mark map[DType]position
 
 // Mark returns the current position.
@@ -53,11 +71,19 @@ func (a *Arena) Mark() Mark {
 	for d, s := range a.slabs {
 		m[d] = s.position
 	}
+	if a.guarded != nil {
+		m[Invalid] = position{used: len(a.alone)}
+	}
 	return m
 }
 
 // Release frees everything allocated since the mark; nil frees all.
 func (a *Arena) Release(m Mark) {
+	if n := m[Invalid].used; n < len(a.alone) {
+		a.guarded.free(a.alone[n:])
+		clear(a.alone[n:])
+		a.alone = a.alone[:n]
+	}
 	for d, s := range a.slabs {
 		s.position = m[d]
 		// Larger requests than before went past the slabs that were there. A pass that
@@ -70,6 +96,11 @@ func (a *Arena) Release(m Mark) {
 func (a *Arena) Alloc(d DType, shape ...int) *Tensor {
 	const align = 16 // elements: whole cache lines for f32
 	n := elements(shape)
+	if a.guarded != nil {
+		t := a.backend.Alloc(d, shape...)
+		a.alone = append(a.alone, t)
+		return t
+	}
 	s := a.slabs[d]
 	if s == nil {
 		s = &slabs{}
@@ -107,6 +138,9 @@ func (a *Arena) Bytes() int64 {
 		for _, t := range s.slabs {
 			n += int64(t.Bytes())
 		}
+	}
+	for _, t := range a.alone {
+		n += int64(t.Bytes())
 	}
 	return n
 }

@@ -191,6 +191,7 @@ type cuda struct {
 	collectAt int64                    // of live, when the collector should look for dead tensors
 	blocks    int                      // number of live blocks
 	blocksAt  int                      // of blocks, as collectAt
+	hostBytes int64                    // that the host has read
 
 	deadMu sync.Mutex
 	dead   []cudaMemory // blocks that no tensor refers to any more
@@ -242,14 +243,15 @@ type cudaBlock struct {
 	b    *cuda
 	at   cu.DevicePtr
 	size int64
+
+	cleanup runtime.Cleanup // frees it once no tensor refers to it
 }
 
 func (m *cudaBlock) address() uintptr { return uintptr(m.at) }
 
 func (m *cudaBlock) read(dst []byte, offset int) {
 	m.b.do("read", func() {
-		m.b.try("read", cu.MemcpyDtoHAsync(unsafe.Pointer(&dst[0]), m.at+cu.DevicePtr(offset), int64(len(dst)), m.b.stream))
-		m.b.synchronize("read")
+		m.b.download("read", unsafe.Pointer(&dst[0]), m.at+cu.DevicePtr(offset), int64(len(dst)))
 	})
 	runtime.KeepAlive(m)
 }
@@ -273,7 +275,7 @@ func (b *cuda) Alloc(d DType, shape ...int) *Tensor {
 		return t
 	}
 	b.do("Alloc", func() { m.at, m.size = b.allocate(bytes) })
-	runtime.AddCleanup(m, func(freed cudaMemory) {
+	m.cleanup = runtime.AddCleanup(m, func(freed cudaMemory) {
 		b.deadMu.Lock()
 		b.dead = append(b.dead, freed)
 		b.deadMu.Unlock()

@@ -27,6 +27,11 @@ var kernelNames = map[string][]string{
 		"to_bf16", "split_bf16", "join_parts", "from_f16", "add_bias", "scale", "add", "axpy", "rope", "silu_mul", "silu_mul_grad", "gelu", "gelu_grad",
 		"merge_scores", "probabilities", "adamw",
 	},
+	"select": {
+		"group_scores", "pool_scores", "mean_scores", "add_scores", "carry_scores", "max_scores", "key_scores_f32", "key_scores_bf16",
+		"select_top", "share_budget", "move_rows_16", "move_rows_2", "pick_f32", "pick_ids",
+	},
+	"sample":         {"draw_tokens"},
 	"rows":           {"rms_norm", "rms_norm_grad", "layer_norm", "layer_norm_grad", "sum_squares", "sum_parts", "score_kl", "score_mse"},
 	"attention":      variants([]string{"attend_merge", "observe_rows_f32", "observe_rows_bf16"}, "attend_rows"),
 	"attention_mma":  {"attend_mma_32", "attend_mma_64", "attend_mma_128", "attend_mma_256"},

@@ -16,7 +16,47 @@ import (
 // their last bits from those of Step or of a batch of another size: kernels round
 // differently for other numbers of rows. A batch is therefore filled up to rows, so
 // that what a sequence says does not depend on how many others are still going.
-func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) ([][]float32, error) {
+func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) (logits [][]float32, err error) {
+	defer kernels.CatchDevice(&err)
+	defer r.arena.Release(nil)
+	y, err := r.stepBatch(ctx, caches, tokens, rows)
+	if err != nil {
+		return nil, err
+	}
+	return r.hostLogits(y, len(caches))
+}
+
+// NextBatch is StepBatch that draws every sequence's next token, on a device where the
+// logits lie.
+func (r *Runner) NextBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int, samplers []*Sampler) (next []int32, err error) {
+	if len(samplers) != len(caches) {
+		return nil, fmt.Errorf("decode: %d samplers for %d sequences", len(samplers), len(caches))
+	}
+	defer kernels.CatchDevice(&err)
+	defer r.arena.Release(nil)
+	y, err := r.stepBatch(ctx, caches, tokens, rows)
+	if err != nil {
+		return nil, err
+	}
+	if r.Model.samplesOnDevice() {
+		draws := make([]kernels.Draw, len(samplers))
+		for i, s := range samplers {
+			draws[i] = s.s.draw()
+		}
+		return r.Model.draw(y.Rows(0, len(draws)), draws)
+	}
+	logits, err := r.hostLogits(y, len(caches))
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range samplers {
+		next = append(next, s.s.next(logits[i]))
+	}
+	return next, nil
+}
+
+// stepBatch leaves the logits [rows, vocab] in the arena.
+func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) (*kernels.Tensor, error) {
 	m := r.Model
 	if len(caches) == 0 || len(tokens) != len(caches) {
 		return nil, fmt.Errorf("decode: %d tokens for %d sequences, want one for each of at least one", len(tokens), len(caches))
@@ -30,7 +70,6 @@ func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 		return nil, err
 	}
 	r.arena.Release(nil)
-	defer r.arena.Release(nil)
 	c, b, n := &m.Config, m.Backend, len(caches)
 	rows = max(rows, n)
 	pos, ids := make([]int32, rows), make([]int32, rows)
@@ -59,7 +98,9 @@ func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 		cache.next++
 		r.steps[i].forget()
 	}
-	return r.logitsOf(x, n)
+	h, y := r.norm(x, m.Network.FinalNorm), r.alloc(rows, c.Vocab)
+	b.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
+	return y, nil
 }
 
 // stepViews are the tensors by which one sequence of a batch attends, used again for
@@ -90,17 +131,14 @@ func (s *stepViews) forget() {
 	s.attention = kernels.Attend{}
 }
 
-// logitsOf applies the final norm and the head to x, and returns the first n rows.
-func (r *Runner) logitsOf(x *kernels.Tensor, n int) ([][]float32, error) {
-	m := r.Model
-	h, y := r.norm(x, m.Network.FinalNorm), r.alloc(x.Dim0(), m.Config.Vocab)
-	m.Backend.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
+// hostLogits are the first n rows of y on the host.
+func (r *Runner) hostLogits(y *kernels.Tensor, n int) ([][]float32, error) {
 	all := y.Rows(0, n).Float32s()
 	out := make([][]float32, n)
 	for i := range out {
-		out[i] = all[i*m.Config.Vocab:][:m.Config.Vocab]
-		if !finite(out[i]) {
-			return nil, m.ExplainNonFinite()
+		out[i] = all[i*r.Model.Config.Vocab:][:r.Model.Config.Vocab]
+		if err := r.Model.checkLogits(out[i]); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
@@ -118,4 +156,4 @@ func NewSampler(s Sampling) (*Sampler, error) {
 }
 
 // Next draws a token. Equal logits: the lower id comes first.
-func (s *Sampler) Next(logits []float32) int32 { return s.s.next(logits) }
+func (s *Sampler) Next(logits *Logits) (int32, error) { return logits.next(s.s) }

@@ -34,7 +34,9 @@ func sequences(t testing.TB, m *model.Model, n, tokens int) ([]*model.Cache, []i
 		if err != nil {
 			t.Fatal(err)
 		}
-		first[i] = greedy.Next(logits)
+		if first[i], err = greedy.Next(model.HostLogits(logits)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return caches, first
 }

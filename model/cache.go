@@ -28,6 +28,9 @@ type Cache struct {
 	prefilling bool
 
 	row kernels.Tensor // a view that append uses, for as long as it runs
+
+	windows []int           // of the layers' attention, 0 for none
+	pending []*pendingLayer // per layer: positions that only the device knows, or nil
 }
 
 // headCache is the entries of one KV head: k and v have capacity rows of which
@@ -43,8 +46,12 @@ const growEntries = 16
 
 // NewCache returns an empty cache for one sequence.
 func (m *Model) NewCache() *Cache {
-	c := &Cache{backend: m.Backend, headDim: m.Config.HeadDim, heads: make([][]headCache, m.Config.Layers)}
+	c := &Cache{
+		backend: m.Backend, headDim: m.Config.HeadDim, heads: make([][]headCache, m.Config.Layers),
+		windows: make([]int, m.Config.Layers), pending: make([]*pendingLayer, m.Config.Layers),
+	}
 	for l := range c.heads {
+		c.windows[l] = m.Config.Window(l)
 		c.heads[l] = make([]headCache, m.Config.KVHeads)
 	}
 	return c
@@ -65,10 +72,14 @@ func (c *Cache) Entries(layer, head int) int { return len(c.heads[layer][head].p
 
 // Positions are the absolute positions of the entries, ascending. The slice is
 // the cache's own and valid until the next change.
-func (c *Cache) Positions(layer, head int) []int32 { return c.heads[layer][head].pos }
+func (c *Cache) Positions(layer, head int) []int32 {
+	c.settle(layer)
+	return c.heads[layer][head].pos
+}
 
 // View is the layer's keys and values, one KV per head, valid until the next
-// change of the layer.
+// change of the layer. The positions are right where the layer has a window, which
+// alone reads them; else they may be those of before an eviction on a device.
 func (c *Cache) View(layer int) []kernels.KV {
 	kv := make([]kernels.KV, len(c.heads[layer]))
 	for h := range kv {
@@ -172,6 +183,7 @@ func (c *Cache) Retain(layer int, keep [][]int32) (err error) {
 	if err := c.checkKept(layer, keep); err != nil {
 		return err
 	}
+	c.settle(layer)
 	for i, idx := range keep {
 		h := &c.heads[layer][i]
 		if len(idx) == len(h.pos) {
@@ -215,6 +227,9 @@ func (c *Cache) SetPair(layer, head, entry int, k, v []float64) {
 // Seen is the number of entries of a head that a row at position pos, itself the
 // last entry, sees through a sliding window of the given width; 0 is no window.
 func (c *Cache) Seen(layer, head int, pos int32, window int) int {
+	if window > 0 {
+		c.settle(layer)
+	}
 	p := c.heads[layer][head].pos
 	return len(p) - firstSeen(p, pos, window)
 }
@@ -255,9 +270,13 @@ func (c *Cache) Retained(keep [][][]int32) (_ *Cache, err error) {
 	if keep != nil && len(keep) != len(c.heads) {
 		return nil, fmt.Errorf("retain: kept indices for %d layers, want %d", len(keep), len(c.heads))
 	}
-	out := &Cache{backend: c.backend, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads))}
+	out := &Cache{
+		backend: c.backend, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads)),
+		windows: c.windows, pending: make([]*pendingLayer, len(c.heads)),
+	}
 	d := c.backend.Compute()
 	for l := range c.heads {
+		c.settle(l)
 		if keep != nil {
 			if err := c.checkKept(l, keep[l]); err != nil {
 				return nil, err
@@ -315,6 +334,7 @@ func (c *Cache) LayerBytes(layer int) int64 {
 
 // Clear drops every entry and keeps the memory, for another sequence.
 func (c *Cache) Clear() {
+	clear(c.pending)
 	for l := range c.heads {
 		for i := range c.heads[l] {
 			c.heads[l][i].pos = c.heads[l][i].pos[:0]
@@ -332,6 +352,7 @@ func (c *Cache) Truncate(next int32) (err error) {
 		return fmt.Errorf("truncate cache: position %d, want 0 to %d", next, c.next)
 	}
 	for l := range c.heads {
+		c.settle(l)
 		for i := range c.heads[l] {
 			h := &c.heads[l][i]
 			n, _ := slices.BinarySearch(h.pos, next)

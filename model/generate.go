@@ -107,12 +107,26 @@ type GenerateOptions struct {
 // returns the tokens without the end token; ended tells whether there was one.
 // The last token returned is not in the cache.
 func (r *Runner) Generate(ctx context.Context, cache *Cache, logits []float32, opt GenerateOptions) (tokens []int32, ended bool, err error) {
+	return r.Continue(ctx, cache, HostLogits(logits), opt)
+}
+
+// Continue is Generate with logits that may lie on a device.
+func (r *Runner) Continue(ctx context.Context, cache *Cache, logits *Logits, opt GenerateOptions) (tokens []int32, ended bool, err error) {
 	if err := opt.Sampling.Validate(); err != nil {
 		return nil, false, err
 	}
 	s := newSampler(opt.Sampling)
+	step := PrefillOptions{Capture: opt.Capture, Observe: opt.Observe, Sparse: opt.Sparse}
+	if r.Model.samplesOnDevice() && opt.MaxNew > 1 {
+		if step.logits, err = r.Model.allocLogits(); err != nil {
+			return nil, false, err
+		}
+	}
 	for len(tokens) < opt.MaxNew {
-		id := s.next(logits)
+		id, err := logits.next(s)
+		if err != nil {
+			return tokens, false, err
+		}
 		if !opt.IgnoreEnd && slices.Contains(r.Model.Config.EOS, id) {
 			return tokens, true, nil
 		}
@@ -125,7 +139,7 @@ func (r *Runner) Generate(ctx context.Context, cache *Cache, logits []float32, o
 		if len(tokens) == opt.MaxNew {
 			break
 		}
-		if logits, err = r.Prefill(ctx, cache, []int32{id}, PrefillOptions{Capture: opt.Capture, Observe: opt.Observe, Sparse: opt.Sparse}); err != nil {
+		if logits, err = r.Forward(ctx, cache, []int32{id}, step); err != nil {
 			return tokens, false, err
 		}
 		if opt.AfterStep != nil {
@@ -140,10 +154,10 @@ func (r *Runner) Generate(ctx context.Context, cache *Cache, logits []float32, o
 // Respond decodes the model's response to the prompt in cache, whose last token
 // gave logits, and takes it out of the cache again: the cache is as before. The
 // end token is not part of the response.
-func (r *Runner) Respond(ctx context.Context, cache *Cache, logits []float32, maxNew int, s Sampling) ([]int32, error) {
+func (r *Runner) Respond(ctx context.Context, cache *Cache, logits *Logits, maxNew int, s Sampling) ([]int32, error) {
 	end := cache.Next()
 	room := r.Model.Config.MaxPositions - int(end) + 1 // the last token is not run
-	out, _, err := r.Generate(ctx, cache, logits, GenerateOptions{MaxNew: min(maxNew, room), Sampling: s})
+	out, _, err := r.Continue(ctx, cache, logits, GenerateOptions{MaxNew: min(maxNew, room), Sampling: s})
 	if err != nil {
 		return nil, err
 	}

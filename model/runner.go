@@ -39,6 +39,9 @@ type PrefillOptions struct {
 	Sparse SparseAttention
 	// CacheOnly computes keys and values and nothing that only logits need.
 	CacheOnly bool
+
+	// logits [1, vocab] is memory of a device for the logits; nil takes some anew.
+	logits *kernels.Tensor
 }
 
 // Prefill runs tokens at the positions that follow those in the cache, appends
@@ -49,6 +52,16 @@ type PrefillOptions struct {
 // vocabulary or a prompt that does not fit the context (ErrContext); after any
 // later error, from ctx or an observer, the cache is unusable.
 func (r *Runner) Prefill(ctx context.Context, cache *Cache, tokens []int32, opt PrefillOptions) (logits []float32, err error) {
+	l, err := r.Forward(ctx, cache, tokens, opt)
+	if err != nil || l == nil {
+		return nil, err
+	}
+	return l.Float32s()
+}
+
+// Forward is Prefill that leaves the logits where they were computed, and does not
+// wait for them on a device that samples.
+func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt PrefillOptions) (logits *Logits, err error) {
 	defer kernels.CatchDevice(&err)
 	m := r.Model
 	if err := m.checkTokens(cache, tokens); err != nil {
@@ -91,7 +104,7 @@ func (r *Runner) Prefill(ctx context.Context, cache *Cache, tokens []int32, opt 
 	if opt.CacheOnly {
 		return nil, nil
 	}
-	return r.logits(x.Rows(n-1, n))
+	return r.logits(x.Rows(n-1, n), opt.logits)
 }
 
 // Step runs one token, as a decoding step does.
@@ -179,16 +192,22 @@ func rowsOf(a *kernels.Attend, from, to int) *kernels.Attend {
 	return &part
 }
 
-// logits applies the final norm and the head to the row x [1, hidden].
-func (r *Runner) logits(x *kernels.Tensor) ([]float32, error) {
+// logits applies the final norm and the head to the row x [1, hidden]; into is memory
+// of a device for them, or nil.
+func (r *Runner) logits(x, into *kernels.Tensor) (*Logits, error) {
 	m := r.Model
-	h, y := r.norm(x, m.Network.FinalNorm), r.alloc(1, m.Config.Vocab)
-	m.Backend.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
-	logits := y.Float32s()
-	if !finite(logits) {
-		return nil, m.ExplainNonFinite()
+	h, y := r.norm(x, m.Network.FinalNorm), into
+	if !m.samplesOnDevice() {
+		y = r.alloc(1, m.Config.Vocab)
+	} else if y == nil { // they outlive the pass
+		y = m.Backend.Alloc(m.Backend.Compute(), 1, m.Config.Vocab)
 	}
-	return logits, nil
+	m.Backend.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
+	if m.samplesOnDevice() {
+		return &Logits{device: y, model: m}, nil
+	}
+	logits := y.Float32s()
+	return HostLogits(logits), m.checkLogits(logits)
 }
 
 // finite reports whether all of x are neither NaN nor infinite.
@@ -298,15 +317,23 @@ func (r *Runner) scores(a *kernels.Attend, out kernels.Allocator) *kernels.Tenso
 
 // peaks computes, for every entry of the past, the logarithm of the largest
 // attention probability of any of the rows, whose softmax denominators lse [heads,
-// rows] are given. There is no kernel for it: it is one observation per row, and
-// the maxima are taken on the host, for policies that observe a few dozen rows.
+// rows] are given. There is no kernel for it: it is one observation per row, for
+// policies that observe a few dozen rows; the maxima are taken on the host, or on a
+// device that has scores of its own.
 func (r *Runner) peaks(a *kernels.Attend, lse *kernels.Tensor) *kernels.Tensor {
 	b := r.Model.Backend
+	device, _ := b.(kernels.Selector)
+	out := r.scores(a, r.arena)
 	mark := r.arena.Mark()
 	row, rowLSE := r.scores(a, r.arena), r.alloc(a.Heads(), 1)
-	most := make([]float64, row.Len())
-	for i := range most {
-		most[i] = math.Inf(-1)
+	var most []float64
+	if device != nil {
+		b.Fill(out, math.Inf(-1))
+	} else {
+		most = make([]float64, row.Len())
+		for i := range most {
+			most[i] = math.Inf(-1)
+		}
 	}
 	for at := range a.Rows() {
 		one := rowsOf(a, at, at+1)
@@ -324,12 +351,17 @@ func (r *Runner) peaks(a *kernels.Attend, lse *kernels.Tensor) *kernels.Tensor {
 		b.CopyHead(rowLSE, lse.Reshape(a.Heads(), a.Rows(), 1), at)
 		b.Fill(row, math.Inf(-1))
 		b.ObservedScores(row, rowLSE, one)
+		if device != nil {
+			device.MaxScores(out, row)
+			continue
+		}
 		for i, v := range row.Float64s() {
 			most[i] = max(most[i], v)
 		}
 	}
 	r.arena.Release(mark)
-	out := r.scores(a, r.arena)
-	kernels.Convert(out, kernels.FromF64(most, out.Shape...))
+	if device == nil {
+		kernels.Convert(out, kernels.FromF64(most, out.Shape...))
+	}
 	return out
 }

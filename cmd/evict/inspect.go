@@ -33,7 +33,7 @@ type inspected struct {
 // counts is the number of heads, of all layers, that keep each token.
 func (x *inspected) counts() []int {
 	out := make([]int, len(x.ids))
-	for _, layer := range x.session.Kept {
+	for _, layer := range x.session.Kept() {
 		for _, positions := range layer {
 			for _, p := range positions {
 				out[p]++
@@ -46,11 +46,11 @@ func (x *inspected) counts() []int {
 // inspections lists the heads.
 func (x *inspected) inspections() []inspection {
 	var rows []inspection
-	for layer := range x.session.Kept {
-		for h := range x.session.Kept[layer] {
-			r := inspection{Layer: layer, KVHead: h, Positions: x.session.Kept[layer][h], Scores: []float32{}}
-			if x.session.Scores != nil {
-				r.Scores = x.session.Scores[layer][h]
+	for layer := range x.session.Kept() {
+		for h := range x.session.Kept()[layer] {
+			r := inspection{Layer: layer, KVHead: h, Positions: x.session.Kept()[layer][h], Scores: []float32{}}
+			if x.session.Scores() != nil {
+				r.Scores = x.session.Scores()[layer][h]
 			}
 			rows = append(rows, r)
 		}

@@ -32,7 +32,7 @@ func (x *inspected) writeHTML(w io.Writer) error {
 		Kept                                      [][][]int32
 	}{
 		Model: x.model.Name, Policy: x.policy, Adapter: x.adapter, Budget: x.budget,
-		Layers: len(x.session.Kept), KVHeads: x.model.Config.KVHeads, Kept: x.session.Kept,
+		Layers: len(x.session.Kept()), KVHeads: x.model.Config.KVHeads, Kept: x.session.Kept(),
 	}
 	page.Heads = page.Layers * page.KVHeads
 	counts := x.counts()

@@ -14,16 +14,16 @@ import (
 //	scores  float32 [layers, kvHeads, tokens]   absent where nothing was scored
 //	model, policy                               names
 func (x *inspected) writeNPZ(w io.Writer) error {
-	layers, heads, n := len(x.session.Kept), x.model.Config.KVHeads, len(x.ids)
+	layers, heads, n := len(x.session.Kept()), x.model.Config.KVHeads, len(x.ids)
 	kept := make([]bool, layers*heads*n)
 	var scores []float32
-	for l, layer := range x.session.Kept {
+	for l, layer := range x.session.Kept() {
 		for h, positions := range layer {
 			for _, p := range positions {
 				kept[(l*heads+h)*n+int(p)] = true
 			}
-			if x.session.Scores != nil {
-				scores = append(scores, x.session.Scores[l][h]...)
+			if x.session.Scores() != nil {
+				scores = append(scores, x.session.Scores()[l][h]...)
 			}
 		}
 	}
@@ -35,7 +35,7 @@ func (x *inspected) writeNPZ(w io.Writer) error {
 	a.Int32("ids", x.ids, n)
 	a.Bool("kept", kept, layers, heads, n)
 	a.Int32("counts", counts, n)
-	if x.session.Scores != nil {
+	if x.session.Scores() != nil {
 		a.Float32("scores", scores, layers, heads, n)
 	}
 	a.Text("model", x.model.Name)

@@ -167,7 +167,7 @@ type sequence struct {
 }
 
 func (g *group) run(ctx context.Context) error {
-	caches, tokens := make([]*model.Cache, 0, g.size), make([]int32, 0, g.size)
+	caches, tokens, samplers := make([]*model.Cache, 0, g.size), make([]int32, 0, g.size), make([]*model.Sampler, 0, g.size)
 	for {
 		for len(g.live) < g.size {
 			p, at, ok, err := g.q.take(len(g.live) == 0)
@@ -184,18 +184,18 @@ func (g *group) run(ctx context.Context) error {
 		if len(g.live) == 0 {
 			return ctx.Err()
 		}
-		caches, tokens = caches[:0], tokens[:0]
+		caches, tokens, samplers = caches[:0], tokens[:0], samplers[:0]
 		for _, s := range g.live {
 			s.reserve()
-			caches, tokens = append(caches, s.cache), append(tokens, s.out[len(s.out)-1])
+			caches, tokens, samplers = append(caches, s.cache), append(tokens, s.out[len(s.out)-1]), append(samplers, s.sampler)
 		}
-		logits, err := g.r.StepBatch(ctx, caches, tokens, g.size)
+		next, err := g.r.NextBatch(ctx, caches, tokens, g.size, samplers)
 		if err != nil {
 			return err
 		}
 		still := g.live[:0]
 		for i, s := range g.live {
-			done, err := g.accept(s, logits[i])
+			done, err := g.accept(s, next[i])
 			if err != nil {
 				return err
 			}
@@ -223,12 +223,16 @@ func (g *group) start(ctx context.Context, p Prompt, at int) error {
 		return err
 	}
 	s := &sequence{prompt: p, at: at, cache: g.newCache(), sampler: sampler}
-	logits, err := g.r.Prefill(ctx, s.cache, p.IDs, model.PrefillOptions{})
+	logits, err := g.r.Forward(ctx, s.cache, p.IDs, model.PrefillOptions{})
+	if err != nil {
+		return err
+	}
+	first, err := sampler.Next(logits)
 	if err != nil {
 		return err
 	}
 	s.most = min(opt.MaxNew, g.m.Config.MaxPositions-len(p.IDs)+1) // the last token is not run
-	done, err := g.accept(s, logits)
+	done, err := g.accept(s, first)
 	if err != nil || done {
 		return err
 	}
@@ -260,10 +264,8 @@ func (s *sequence) reserve() {
 	}
 }
 
-// accept takes the next token from the logits, and tells that the response is done and
-// handed in.
-func (g *group) accept(s *sequence, logits []float32) (done bool, err error) {
-	id := s.sampler.Next(logits)
+// accept takes the next token, and tells that the response is done and handed in.
+func (g *group) accept(s *sequence, id int32) (done bool, err error) {
 	if !slices.Contains(g.m.Config.EOS, id) {
 		if s.out = append(s.out, id); len(s.out) < s.most {
 			return false, nil

@@ -85,7 +85,7 @@ func TestResponsesDoNotDependOnCompany(t *testing.T) {
 		r := m.NewRunner()
 		for _, p := range want {
 			cache := m.NewCache()
-			logits, err := r.Prefill(context.Background(), cache, p.PromptIDs, model.PrefillOptions{})
+			logits, err := r.Forward(context.Background(), cache, p.PromptIDs, model.PrefillOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

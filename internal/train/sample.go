@@ -120,7 +120,7 @@ func (p *prepared) bytes() int64 {
 func prepare(ctx context.Context, r *model.Runner, s Sample, maxResponse int) (*prepared, error) {
 	m, cache := r.Model, r.Model.NewCache()
 	generated := s.Response == nil
-	logits, err := r.Prefill(ctx, cache, s.Prompt, model.PrefillOptions{CacheOnly: !generated})
+	logits, err := r.Forward(ctx, cache, s.Prompt, model.PrefillOptions{CacheOnly: !generated})
 	if err != nil {
 		return nil, err
 	}

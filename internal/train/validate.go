@@ -89,7 +89,7 @@ func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 		s := &h.samples[i]
 		if s.Response == nil {
 			cache := t.Model.NewCache()
-			logits, err := w.runner.Prefill(ctx, cache, s.Prompt, model.PrefillOptions{})
+			logits, err := w.runner.Forward(ctx, cache, s.Prompt, model.PrefillOptions{})
 			if err != nil {
 				return fmt.Errorf("validation sample %s: %w", s.ID, err)
 			}

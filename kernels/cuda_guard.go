@@ -1,0 +1,29 @@
+//go:build gpu && linux && amd64
+
+package kernels
+
+import "gorgonia.org/cu"
+
+var _ guarded = (*cuda)(nil)
+
+// guards implements the arenas' question whether to allocate tensor by tensor.
+func (b *cuda) guards() bool { return b.exact }
+
+// free gives memory back at once: waiting for the garbage collector would leave
+// thousands of blocks to a driver that guards each. Whoever still has one of the
+// tensors gets a fault from such a driver: its time was over at the arena's Release.
+func (b *cuda) free(ts []*Tensor) {
+	b.do("free", func() {
+		for _, t := range ts {
+			m := t.block.(*cudaBlock)
+			if m.size == 0 {
+				continue
+			}
+			m.cleanup.Stop()
+			b.try("free", cu.MemFree(m.at))
+			b.live -= m.size
+			b.blocks--
+			m.at, m.size = 0, 0
+		}
+	})
+}

@@ -1,0 +1,229 @@
+package kernels
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Grouping is how the scores of the query heads that share a KV head become one.
+type Grouping int
+
+// The groupings.
+const (
+	GroupMean Grouping = iota
+	GroupMax
+	GroupSum
+)
+
+// ScoreTerm is how one observation becomes a score per KV head and entry: the
+// probabilities, reduced over the query heads of a group, times Factor, max-pooled.
+type ScoreTerm struct {
+	LogScore *Tensor // [heads, width], logarithms of probabilities
+	Group    Grouping
+	Factor   float32 // 0 counts as 1
+	Kernel   int     // odd width of the max-pool along the entries; 0 and 1: none
+	Tail     int     // so many last entries are neither pooled nor pooled in
+}
+
+// Selector is a Backend that selects in its own memory, so that the host sees neither
+// scores nor, unless it asks, what was selected. Scores are F32 [kvHeads, width], of
+// whose row h the first entries[h] columns are in use; in them NaN counts as −Inf and
+// of equal scores the lower index is kept, as [TopK] does it. For equal scores the
+// selections are those of TopK.
+type Selector interface {
+	Backend
+
+	// Scores writes the mean of one or two terms, each over all heads of its KV head;
+	// with allHeads the mean over all KV heads, which must have the same entries.
+	Scores(scores *Tensor, entries []int, terms []ScoreTerm, allHeads bool)
+	// KeyScores writes 1 / (1 + ‖k‖₂) of every key.
+	KeyScores(scores *Tensor, past []KV)
+	// AddScores adds the mean probabilities of a group to sums [kvHeads, width], in
+	// which the first known entries of every head have a sum and the others start at 0.
+	AddScores(sums *Tensor, entries, known []int, logScore *Tensor)
+	// CarryScores adds sums to the first known entries of every head of scores.
+	CarryScores(scores, sums *Tensor, known []int)
+	// MaxScores computes acc = max(acc, other).
+	MaxScores(acc, other *Tensor)
+
+	// Select keeps, of every head, the first sink and the last recent entries and the
+	// highest scores between them, budgets[h] in all; everything where that is no less
+	// than entries[h]. sink + recent is at most every budget.
+	Select(scores *Tensor, entries, budgets []int, sink, recent int) *Selection
+	// ShareBudget counts, per head, the candidates among the pool highest of all heads:
+	// a head's candidates are its scores between sink and recent but for the own[h]
+	// highest. Ties go to the lower head.
+	ShareBudget(scores *Tensor, entries, own []int, sink, recent, pool int) []int
+
+	// Compact copies the selected pairs of src[h] to the first rows of dst[h], of the
+	// same type, which may be the same memory.
+	Compact(dst, src []KV, s *Selection)
+	// PickScores copies the selected columns of from [kvHeads, n] to the first columns
+	// of to.
+	PickScores(to, from *Tensor, s *Selection)
+	// Compose is what s selects of what before selected, where more entries have come
+	// since: of head h, what follows the before.Len(h) first counts on from base[h].
+	Compose(before, s *Selection, base []int) *Selection
+}
+
+// Drawer is a Backend that samples where the logits lie.
+type Drawer interface {
+	// Draw chooses a token from each row of logits [rows, vocab]; −1 stands for a row
+	// that is not finite.
+	Draw(logits *Tensor, draws []Draw) []int32
+}
+
+// Draw are the settings of one row: the rules are those of sampling in package model.
+type Draw struct {
+	Temperature float64 // 0: the largest logit, of equal ones the lowest id
+	TopP        float64 // smallest set of tokens with this probability; 0 or 1: all
+	U           float64 // drawn from [0, 1)
+	TopK        int     // most likely tokens considered; 0: all
+}
+
+// Selection is ascending indices of kept entries per KV head: on the host, or in a
+// device's memory and on the host once they were asked for.
+type Selection struct {
+	lens    []int
+	indices [][]int32
+	device  *Tensor // I32 [kvHeads, width]
+}
+
+// HostSelection wraps indices.
+func HostSelection(indices [][]int32) *Selection {
+	s := &Selection{indices: indices}
+	for _, idx := range indices {
+		s.lens = append(s.lens, len(idx))
+	}
+	return s
+}
+
+// OnDevice tells that the indices lie in a device's memory.
+func (s *Selection) OnDevice() bool { return s.device != nil }
+
+// Heads is the number of KV heads.
+func (s *Selection) Heads() int { return len(s.lens) }
+
+// Len is the number of entries that a head keeps.
+func (s *Selection) Len(head int) int { return s.lens[head] }
+
+// Indices are the indices per head, read from the device at the first call.
+func (s *Selection) Indices() [][]int32 {
+	if s.indices == nil {
+		host, width := s.device.OnHost().I32(), s.device.Width()
+		s.indices = make([][]int32, len(s.lens))
+		for h, n := range s.lens {
+			s.indices[h] = slices.Clone(host[h*width:][:n])
+		}
+	}
+	return s.indices
+}
+
+// checkEntries panics unless scores has a row per head, long enough.
+func checkEntries(op string, scores *Tensor, entries []int) {
+	if len(scores.Shape) != 2 || scores.Dim0() != len(entries) || len(entries) == 0 {
+		panic(fmt.Sprintf("kernels: %s: scores %v of %d KV heads", op, scores.Shape, len(entries)))
+	}
+	for h, n := range entries {
+		if n < 0 || n > scores.Width() {
+			panic(fmt.Sprintf("kernels: %s: %d entries of head %d in scores %v", op, n, h, scores.Shape))
+		}
+	}
+}
+
+// checkGrouped panics unless logScore has a whole number of query heads for every KV
+// head, with columns for the entries.
+func checkGrouped(op string, logScore *Tensor, entries []int) {
+	heads := 0
+	if len(logScore.Shape) > 0 {
+		heads = logScore.Dim0()
+	}
+	if len(logScore.Shape) != 2 || heads == 0 || heads%len(entries) != 0 || logScore.Width() < slices.Max(entries) {
+		panic(fmt.Sprintf("kernels: %s: observation %v for %d KV heads with up to %d entries", op, logScore.Shape, len(entries), slices.Max(entries)))
+	}
+}
+
+func checkTerms(scores *Tensor, entries []int, terms []ScoreTerm, allHeads bool) {
+	const op = "Scores"
+	checkEntries(op, scores, entries)
+	if len(terms) < 1 || len(terms) > 2 {
+		panic(fmt.Sprintf("kernels: %s of %d terms, want 1 or 2", op, len(terms)))
+	}
+	for _, t := range terms {
+		checkGrouped(op, t.LogScore, entries)
+		if t.Kernel < 0 || t.Kernel > 1 && t.Kernel%2 == 0 || t.Tail < 0 {
+			panic(fmt.Sprintf("kernels: %s: pool of %d but for the last %d", op, t.Kernel, t.Tail))
+		}
+		if t.Group < GroupMean || t.Group > GroupSum {
+			panic(fmt.Sprintf("kernels: %s: grouping %d", op, t.Group))
+		}
+	}
+	if allHeads && slices.Min(entries) != slices.Max(entries) {
+		panic(fmt.Sprintf("kernels: %s: mean over heads with %v entries", op, entries))
+	}
+}
+
+// checkSums panics unless sums has room for the known entries of every head, which are
+// no more than there are.
+func checkSums(op string, sums *Tensor, entries, known []int) {
+	checkEntries(op, sums, known)
+	for h, n := range known {
+		if len(entries) != len(known) || n > entries[h] {
+			panic(fmt.Sprintf("kernels: %s: sums of %v of %v entries", op, known, entries))
+		}
+	}
+}
+
+func checkSelect(op string, scores *Tensor, entries, budgets []int, sink, recent int) {
+	checkEntries(op, scores, entries)
+	if len(budgets) != len(entries) || sink < 0 || recent < 0 {
+		panic(fmt.Sprintf("kernels: %s: budgets %v of %d heads with %d sinks and %d recent entries", op, budgets, len(entries), sink, recent))
+	}
+	for h, b := range budgets {
+		if b < 0 || b < entries[h] && b < sink+recent {
+			panic(fmt.Sprintf("kernels: %s: budget %d of head %d with %d sinks and %d recent entries", op, b, h, sink, recent))
+		}
+	}
+}
+
+// checkShare is for ShareBudget: a head may keep all of its entries anyway.
+func checkShare(op string, scores *Tensor, entries, own []int, sink, recent, pool int) {
+	checkEntries(op, scores, entries)
+	if len(own) != len(entries) || sink < 0 || recent < 0 || pool < 0 || slices.Min(own) < 0 {
+		panic(fmt.Sprintf("kernels: %s: %v own entries of %d heads with %d sinks and %d recent entries, pool %d", op, own, len(entries), sink, recent, pool))
+	}
+}
+
+func checkCompact(op string, dst, src []KV, s *Selection) {
+	if len(dst) != s.Heads() || len(src) != s.Heads() {
+		panic(fmt.Sprintf("kernels: %s: %d KV heads of %d with a selection of %d", op, len(dst), len(src), s.Heads()))
+	}
+	for h := range dst {
+		for _, p := range [][2]*Tensor{{dst[h].K, src[h].K}, {dst[h].V, src[h].V}} {
+			if p[0].DType != p[1].DType || p[0].DType != dst[0].K.DType {
+				panic(fmt.Sprintf("kernels: %s: %s into %s", op, p[1].DType, p[0].DType))
+			}
+			if p[0].Width() != p[1].Width() || p[0].Width() != dst[0].K.Width() || p[0].Dim0() < s.Len(h) || p[1].Dim0() < s.Len(h) {
+				panic(fmt.Sprintf("kernels: %s: %d rows of %v into %v", op, s.Len(h), p[1].Shape, p[0].Shape))
+			}
+		}
+	}
+}
+
+func checkPick(op string, to, from *Tensor, s *Selection) {
+	if len(to.Shape) != 2 || len(from.Shape) != 2 || to.Dim0() != s.Heads() || from.Dim0() != s.Heads() || len(s.lens) == 0 || to.Width() < slices.Max(s.lens) {
+		panic(fmt.Sprintf("kernels: %s: %v of %d heads into %v", op, from.Shape, s.Heads(), to.Shape))
+	}
+}
+
+func checkDraws(logits *Tensor, draws []Draw) {
+	const op = "Draw"
+	if len(logits.Shape) != 2 || logits.Dim0() != len(draws) || logits.Width() == 0 {
+		panic(fmt.Sprintf("kernels: %s of logits %v for %d rows", op, logits.Shape, len(draws)))
+	}
+	for _, d := range draws {
+		if !(d.Temperature >= 0) || !(d.TopP >= 0 && d.TopP <= 1) || d.TopK < 0 || !(d.U >= 0 && d.U < 1) {
+			panic(fmt.Sprintf("kernels: %s: %+v", op, d))
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package model
+
+import (
+	"glimpse/kernels"
+)
+
+// Logits are the logits [vocab] of one row, in the memory where they were computed. A
+// device that samples keeps them; the host then sees ids alone, unless it asks.
+type Logits struct {
+	host   []float32
+	device *kernels.Tensor // [1, vocab]; nil where they are on the host
+	model  *Model
+	best   int32 // one more than the id of the largest, 0 where it is not known
+}
+
+// HostLogits wraps logits on the host, which must be finite.
+func HostLogits(x []float32) *Logits { return &Logits{host: x} }
+
+// Float32s are the logits on the host, read from the device at the first call. NaN and
+// infinities are an error.
+func (l *Logits) Float32s() (_ []float32, err error) {
+	defer kernels.CatchDevice(&err)
+	if l.host == nil {
+		host := l.device.Float32s()
+		if err := l.model.checkLogits(host); err != nil {
+			return nil, err
+		}
+		l.host = host
+	}
+	return l.host, nil
+}
+
+// Check waits for the logits; NaN and infinities are an error.
+func (l *Logits) Check() (err error) {
+	if l.host != nil || l.best > 0 {
+		return nil
+	}
+	defer kernels.CatchDevice(&err)
+	ids, err := l.model.draw(l.device, []kernels.Draw{{}})
+	if err == nil {
+		l.best = ids[0] + 1
+	}
+	return err
+}
+
+// next draws the token that follows, with the sampler's next random number.
+func (l *Logits) next(s *sampler) (id int32, err error) {
+	if l.device == nil {
+		return s.next(l.host), nil
+	}
+	if s.Temperature == 0 && l.best > 0 {
+		return l.best - 1, nil
+	}
+	defer kernels.CatchDevice(&err)
+	ids, err := l.model.draw(l.device, []kernels.Draw{s.draw()})
+	if err != nil {
+		return 0, err
+	}
+	return ids[0], nil
+}
+
+// draw is the settings of a token, with the next random number where one is needed.
+func (s *sampler) draw() kernels.Draw {
+	d := kernels.Draw{Temperature: s.Temperature}
+	if s.Temperature > 0 {
+		d.TopP, d.TopK, d.U = s.TopP, s.TopK, s.rng.Float64()
+	}
+	return d
+}
+
+// draw samples on the device.
+func (m *Model) draw(logits *kernels.Tensor, draws []kernels.Draw) ([]int32, error) {
+	ids := m.Backend.(kernels.Drawer).Draw(logits, draws)
+	for _, id := range ids {
+		if id < 0 {
+			return nil, m.ExplainNonFinite()
+		}
+	}
+	return ids, nil
+}
+
+func (m *Model) checkLogits(logits []float32) error {
+	if !finite(logits) {
+		return m.ExplainNonFinite()
+	}
+	return nil
+}
+
+// samplesOnDevice tells that tokens are drawn where the logits lie.
+func (m *Model) samplesOnDevice() bool {
+	_, ok := m.Backend.(kernels.Drawer)
+	return ok
+}
+
+// allocLogits is memory of the device for the logits of one row.
+func (m *Model) allocLogits() (t *kernels.Tensor, err error) {
+	defer kernels.CatchDevice(&err)
+	return m.Backend.Alloc(m.Backend.Compute(), 1, m.Config.Vocab), nil
+}
