@@ -38,6 +38,7 @@ static __device__ __forceinline__ void digit_sums(double (&sums)[DIGITS], const 
 	double own[DIGITS];
 #pragma unroll
 	for (int d = 0; d < DIGITS; d++) own[d] = 0;
+#pragma unroll 2
 	for (int i = threadIdx.x; i < r.n; i += blockDim.x) {
 		float v = r.x[i];
 		unsigned key = order_of(v);
@@ -52,21 +53,32 @@ static __device__ __forceinline__ void digit_sums(double (&sums)[DIGITS], const 
 		own[d] = warp_sum(own[d]);
 		if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32][d] = own[d];
 	}
+	double last = 0; // the weight of those at the end, which have one key
+	if (end.ties > 0 && (shift == 28 || end.key >> (shift + 4) == prefix)) last = end.ties * weight(r, of_order(end.key));
 	__syncthreads(); // the warps' sums are there
 #pragma unroll
 	for (int d = 0; d < DIGITS; d++) {
-		double s = 0;
+		double s = d == (int)(end.key >> shift & 15) ? last : 0;
 		for (int w = 0; w < (int)blockDim.x / 32; w++) s += warps[w][d];
-		if (end.ties > 0 && d == (int)(end.key >> shift & 15) && (shift == 28 || end.key >> (shift + 4) == prefix)) s += end.ties * weight(r, of_order(end.key));
 		sums[d] = s;
 	}
 	__syncthreads(); // and have been read
+}
+
+// The sum of all weights up to end.
+static __device__ __forceinline__ double weights_to(const Row &r, const Place &end, double (&warps)[16][DIGITS]) {
+	double sums[DIGITS], sum = 0;
+	digit_sums(sums, r, end, 0, 28, warps);
+#pragma unroll
+	for (int d = DIGITS - 1; d >= 0; d--) sum += sums[d];
+	return sum;
 }
 
 // The place at which the sum of the weights up to end reaches target, or exceeds it; the
 // last place that has a weight where rounding leaves none.
 static __device__ __forceinline__ Place descend(const Row &r, const Place &end, double target, bool exceed, double (&warps)[16][DIGITS], int (&partial)[32]) {
 	Place at = {0, 0, 0};
+#pragma unroll 1
 	for (int shift = 28; shift >= 0; shift -= 4) {
 		double sums[DIGITS], sum = at.before;
 		digit_sums(sums, r, end, at.key, shift, warps);
@@ -114,22 +126,19 @@ extern "C" __global__ void __launch_bounds__(512) draw_tokens(int *ids, const fl
 		return;
 	}
 	Place at = {order_of(r.top), 1, 0};
-	if (draw.temperature > 0) {
-		Place end = {0, 0, 0}; // all tokens: no key is 0
-		if (draw.top_k > 0 && draw.top_k < n) {
-			Row count = r;
-			count.temperature = 0;
-			end = descend(count, end, draw.top_k, false, warps, partial);
+	Place end = {0, 0, 0}; // the tokens that count: all, since no key is 0
+	double sum = 0;        // of their weights
+#pragma unroll 1
+	for (int stage = 0; stage < 3 && draw.temperature > 0; stage++) { // top-k, top-p, draw
+		bool cut = stage == 0 ? draw.top_k > 0 && draw.top_k < n : stage == 2 || (draw.top_p > 0 && draw.top_p < 1);
+		if (cut) {
+			Row by = r;
+			if (stage == 0) by.temperature = 0;
+			at = descend(by, end, stage == 0 ? draw.top_k : (stage == 1 ? draw.top_p : draw.u) * sum, stage == 2, warps, partial);
+			end = at;
 		}
-		double sums[DIGITS], sum = 0;
-		digit_sums(sums, r, end, 0, 28, warps);
-#pragma unroll
-		for (int d = DIGITS - 1; d >= 0; d--) sum += sums[d];
-		if (draw.top_p > 0 && draw.top_p < 1) {
-			end = descend(r, end, draw.top_p * sum, false, warps, partial);
-			sum = end.before + end.ties * weight(r, of_order(end.key));
-		}
-		at = descend(r, end, draw.u * sum, true, warps, partial);
+		if (stage == 0) sum = weights_to(r, end, warps);
+		if (stage == 1 && cut) sum = end.before + end.ties * weight(r, of_order(end.key));
 	}
 	int seen = 0; // of the key, before this round
 	for (int from = 0; from < n; from += blockDim.x) {
