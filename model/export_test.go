@@ -1,5 +1,7 @@
 package model
 
+import "glimpse/kernels"
+
 // HiddenStates runs tokens in chunks and returns the residual stream before the
 // first layer and after every layer but the last, [tokens, hidden], and after the
 // last one that of the last token alone, with the final norm applied.
@@ -20,4 +22,9 @@ func (r *Runner) HiddenStates(tokens []int32, chunk int) ([][]float32, error) {
 		}
 	}
 	return append(states, r.norm(x.Rows(n-1, n), m.Network.FinalNorm).Float32s()), nil
+}
+
+// DeviceLogits are logits in the memory of b.
+func DeviceLogits(t *kernels.Tensor, b kernels.Backend) *Logits {
+	return &Logits{device: t, model: &Model{Backend: b}}
 }
