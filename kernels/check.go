@@ -23,6 +23,18 @@ func checkNorm(op string, x, w *Tensor, others ...*Tensor) {
 	checkLengths(op, x, others...)
 }
 
+// checkGather panics unless y has room for the rows and the table has them.
+func checkGather(y, table *Tensor, ids []int32) {
+	if y.Len() != len(ids)*table.Width() {
+		panic(fmt.Sprintf("kernels: Gather %d rows of %v into %v", len(ids), table.Shape, y.Shape))
+	}
+	for _, id := range ids {
+		if id < 0 || int(id) >= table.Dim0() {
+			panic(fmt.Sprintf("kernels: Gather row %d of %v", id, table.Shape))
+		}
+	}
+}
+
 func checkCopyHead(y, x *Tensor, h int) {
 	if len(x.Shape) != 3 || h < 0 || h >= x.Shape[1] || y.Len() != x.Shape[0]*x.Shape[2] {
 		panic(fmt.Sprintf("kernels: CopyHead %d of %v into %v", h, x.Shape, y.Shape))
@@ -61,10 +73,10 @@ func checkAttend(op string, a *Attend, values bool) {
 	}
 }
 
-func checkAttention(out, lse *Tensor, a *Attend) {
-	checkAttend("Attention", a, out != nil)
-	checkLengths("Attention", a.Q, out)
-	checkLSE("Attention", lse, a)
+func checkAttention(op string, out, lse *Tensor, a *Attend) {
+	checkAttend(op, a, out != nil)
+	checkLengths(op, a.Q, out)
+	checkLSE(op, lse, a)
 }
 
 func checkLSE(op string, lse *Tensor, a *Attend) {
@@ -84,10 +96,10 @@ func checkScores(op string, scores *Tensor, a *Attend) {
 	}
 }
 
-func checkObservedScores(logScore, lse *Tensor, a *Attend) {
-	checkAttend("ObservedScores", a, false)
-	checkLSE("ObservedScores", lse, a)
-	checkScores("ObservedScores", logScore, a)
+func checkObservedScores(op string, logScore, lse *Tensor, a *Attend) {
+	checkAttend(op, a, false)
+	checkLSE(op, lse, a)
+	checkScores(op, logScore, a)
 }
 
 func checkAttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {

@@ -143,13 +143,13 @@ func (b *cpu) Fill(y *Tensor, value float64) {
 }
 
 func (b *cpu) Copy(y, x *Tensor) {
-	mustFit(x.Len(), y.Shape)
+	checkLengths("Copy", y, x)
 	copy(y.F32(), x.F32())
 }
 
 func (b *cpu) Gather(y, table *Tensor, ids []int32) {
 	w := table.Width()
-	mustFit(len(ids)*w, y.Shape)
+	checkGather(y, table, ids)
 	Y := y.F32()
 	for i, id := range ids {
 		dst, at := Y[i*w:][:w], int(id)*w
@@ -174,14 +174,13 @@ func (b *cpu) CopyHead(y, x *Tensor, h int) {
 }
 
 func (b *cpu) Add(y, x, z *Tensor) {
-	mustFit(x.Len(), z.Shape)
-	mustFit(x.Len(), y.Shape)
+	checkLengths("Add", y, x, z)
 	Y, X, Z := y.F32(), x.F32(), z.F32()
 	split(len(Y), 1, func(i, j int) { simd.Add(Y[i:j], X[i:j], Z[i:j]) })
 }
 
 func (b *cpu) Axpy(y *Tensor, alpha float64, x *Tensor) {
-	mustFit(x.Len(), y.Shape)
+	checkLengths("Axpy", y, x)
 	Y, X := y.F32(), x.F32()
 	split(len(Y), 1, func(i, j int) { simd.Axpy(float32(alpha), X[i:j], Y[i:j]) })
 }

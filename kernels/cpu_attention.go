@@ -81,7 +81,7 @@ func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, t
 }
 
 func (b *cpu) Attention(out, lse *Tensor, a *Attend) {
-	checkAttention(out, lse, a)
+	checkAttention("Attention", out, lse, a)
 	group, dim, rows, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.KVHeads()
 	blockRows := max(1, tileQueries/group)
 	blocks := (rows + blockRows - 1) / blockRows
@@ -159,7 +159,7 @@ func btoi(b bool) int {
 }
 
 func (b *cpu) ObservedScores(logScore, lse *Tensor, a *Attend) {
-	checkObservedScores(logScore, lse, a)
+	checkObservedScores("ObservedScores", logScore, lse, a)
 	group, dim, rows, heads := a.Group(), a.HeadDim(), a.Rows(), a.Heads()
 	const block = 256 // entries per task
 	width, blocks := logScore.Width(), 0

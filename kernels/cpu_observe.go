@@ -23,8 +23,8 @@ func (b *cpu) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 		b.ObservedScores(logScore, lse, a)
 		return
 	}
-	checkAttention(out, lse, a)
-	checkObservedScores(logScore, lse, a)
+	checkAttention("ObserveAttention", out, lse, a)
+	checkObservedScores("ObserveAttention", logScore, lse, a)
 	queries := a.Rows() * a.Group()
 	if a.Kept != nil {
 		a.Kept.keep(a)

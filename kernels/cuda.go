@@ -181,7 +181,7 @@ func (b *cuda) Fill(y *Tensor, value float64) {
 
 func (b *cuda) Copy(y, x *Tensor) {
 	const op = "Copy"
-	mustFit(x.Len(), y.Shape)
+	checkLengths("Copy", y, x)
 	b.do(op, func() { b.copyBytes(op, b.at(op, y, x.DType), b.address(op, x), x.Bytes()) })
 	runtime.KeepAlive([]*Tensor{y, x})
 }
@@ -195,12 +195,7 @@ func (b *cuda) copyBytes(op string, dst, src cu.DevicePtr, n int) {
 func (b *cuda) Gather(y, table *Tensor, ids []int32) {
 	const op = "Gather"
 	w := table.Width()
-	mustFit(len(ids)*w, y.Shape)
-	for _, id := range ids {
-		if id < 0 || int(id) >= table.Dim0() {
-			panic(fmt.Sprintf("kernels: Gather row %d of %v", id, table.Shape))
-		}
-	}
+	checkGather(y, table, ids)
 	b.do(op, func() {
 		n := len(ids) * w
 		Y, T := b.address(op, y), b.address(op, table)
@@ -228,9 +223,9 @@ func (b *cuda) CopyHead(y, x *Tensor, h int) {
 	const op = "CopyHead"
 	checkCopyHead(y, x, h)
 	b.do(op, func() {
-		name := "copy_head_f32"
-		if y.DType == BF16 {
-			name = "copy_head_bf16"
+		name := map[DType]string{F32: "copy_head_f32", BF16: "copy_head_bf16"}[y.DType]
+		if name == "" {
+			panic(fmt.Sprintf("kernels: %s into %s", op, y.DType))
 		}
 		b.each(name, y.Len(), b.address(op, y), b.f32(op, x), size(y.Len()), x.Shape[1], x.Shape[2], h)
 	})
@@ -255,7 +250,7 @@ func (b *cuda) Add(y, x, z *Tensor) { b.elementwise("Add", "add", y, x, z) }
 
 func (b *cuda) Axpy(y *Tensor, alpha float64, x *Tensor) {
 	const op = "Axpy"
-	mustFit(x.Len(), y.Shape)
+	checkLengths("Axpy", y, x)
 	b.do(op, func() { b.each("axpy", y.Len(), b.f32(op, y), float32(alpha), b.f32(op, x), size(y.Len())) })
 	runtime.KeepAlive([]*Tensor{y, x})
 }

@@ -167,7 +167,7 @@ func (a *Attend) keep() {
 
 func (b *cuda) Attention(out, lse *Tensor, a *Attend) {
 	const op = "Attention"
-	checkAttention(out, lse, a)
+	checkAttention("Attention", out, lse, a)
 	b.do(op, func() { b.prepare(op, a, out != nil).attend(b.f32(op, out), b.f32(op, lse)) })
 	a.keep()
 	runtime.KeepAlive([]*Tensor{out, lse})
@@ -175,7 +175,7 @@ func (b *cuda) Attention(out, lse *Tensor, a *Attend) {
 
 func (b *cuda) ObservedScores(logScore, lse *Tensor, a *Attend) {
 	const op = "ObservedScores"
-	checkObservedScores(logScore, lse, a)
+	checkObservedScores("ObservedScores", logScore, lse, a)
 	b.do(op, func() { b.prepare(op, a, false).observe(logScore, b.f32(op, lse)) })
 	a.keep()
 	runtime.KeepAlive([]*Tensor{logScore, lse})
@@ -183,8 +183,8 @@ func (b *cuda) ObservedScores(logScore, lse *Tensor, a *Attend) {
 
 func (b *cuda) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 	const op = "ObserveAttention"
-	checkAttention(out, lse, a)
-	checkObservedScores(logScore, lse, a)
+	checkAttention("ObserveAttention", out, lse, a)
+	checkObservedScores("ObserveAttention", logScore, lse, a)
 	b.do(op, func() {
 		t := b.prepare(op, a, out != nil)
 		t.attend(b.f32(op, out), b.f32(op, lse))

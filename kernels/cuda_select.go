@@ -125,7 +125,7 @@ type choice struct{ entries, budget, sink, recent int32 }
 func (b *cuda) Select(scores *Tensor, entries, budgets []int, sink, recent int) *Selection {
 	const op = "Select"
 	checkSelect(op, scores, entries, budgets, sink, recent)
-	s := &Selection{lens: make([]int, len(entries))}
+	s := &Selection{lens: make([]int, len(entries)), spans: slices.Clone(entries)}
 	choices := make([]choice, len(entries))
 	for h, n := range entries {
 		s.lens[h] = min(n, budgets[h])
@@ -248,7 +248,10 @@ func (b *cuda) Compose(before, s *Selection, base []int) *Selection {
 	if before.Heads() != s.Heads() || len(base) != s.Heads() || s.Heads() == 0 {
 		panic(fmt.Sprintf("kernels: %s: selections of %d and %d heads, %d bases", op, before.Heads(), s.Heads(), len(base)))
 	}
-	out := &Selection{lens: slices.Clone(s.lens), device: b.Alloc(I32, s.Heads(), slices.Max(s.lens))}
+	out := &Selection{lens: slices.Clone(s.lens), spans: make([]int, s.Heads()), device: b.Alloc(I32, s.Heads(), slices.Max(s.lens))}
+	for h := range out.spans {
+		out.spans[h] = max(before.spans[h], base[h]+max(0, s.spans[h]-before.lens[h]))
+	}
 	b.do(op, func() {
 		first, firstWidth := b.indices(op, before)
 		ids, width := b.indices(op, s)

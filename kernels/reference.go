@@ -128,13 +128,13 @@ func (b *reference[T]) Fill(y *Tensor, value float64) {
 }
 
 func (b *reference[T]) Copy(y, x *Tensor) {
-	mustFit(x.Len(), y.Shape)
+	checkLengths("Copy", y, x)
 	copy(of[T](y), of[T](x))
 }
 
 func (b *reference[T]) Gather(y, table *Tensor, ids []int32) {
 	w := table.Width()
-	mustFit(len(ids)*w, y.Shape)
+	checkGather(y, table, ids)
 	Y := of[T](y)
 	for i, id := range ids {
 		for j := range w {
@@ -155,8 +155,7 @@ func copyHead[T float](y, x []T, heads, dim, h int) {
 }
 
 func (b *reference[T]) Add(y, x, z *Tensor) {
-	mustFit(x.Len(), z.Shape)
-	mustFit(x.Len(), y.Shape)
+	checkLengths("Add", y, x, z)
 	Y, X, Z := of[T](y), of[T](x), of[T](z)
 	for i := range Y {
 		Y[i] = X[i] + Z[i]
@@ -164,7 +163,7 @@ func (b *reference[T]) Add(y, x, z *Tensor) {
 }
 
 func (b *reference[T]) Axpy(y *Tensor, alpha float64, x *Tensor) {
-	mustFit(x.Len(), y.Shape)
+	checkLengths("Axpy", y, x)
 	Y, X := of[T](y), of[T](x)
 	for i := range Y {
 		Y[i] += T(alpha) * X[i]

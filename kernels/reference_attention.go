@@ -64,7 +64,7 @@ func logSumExp[T float](x []T) float64 {
 }
 
 func (b *reference[T]) Attention(out, lse *Tensor, a *Attend) {
-	checkAttention(out, lse, a)
+	checkAttention("Attention", out, lse, a)
 	dim, row := a.HeadDim(), make([]T, b.columns(a))
 	for h := range a.Heads() {
 		for r := range a.Rows() {
@@ -89,7 +89,7 @@ func (b *reference[T]) Attention(out, lse *Tensor, a *Attend) {
 }
 
 func (b *reference[T]) ObservedScores(logScore, lse *Tensor, a *Attend) {
-	checkObservedScores(logScore, lse, a)
+	checkObservedScores("ObservedScores", logScore, lse, a)
 	row, width := make([]T, b.columns(a)), logScore.Width()
 	L, S := of[T](lse), of[T](logScore)
 	for h := range a.Heads() {

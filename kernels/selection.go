@@ -85,6 +85,7 @@ type Draw struct {
 // device's memory and on the host once they were asked for.
 type Selection struct {
 	lens    []int
+	spans   []int // of how many entries each head's were selected, or the last of them
 	indices [][]int32
 	device  *Tensor // I32 [kvHeads, width]
 }
@@ -94,6 +95,11 @@ func HostSelection(indices [][]int32) *Selection {
 	s := &Selection{indices: indices}
 	for _, idx := range indices {
 		s.lens = append(s.lens, len(idx))
+		span := 0
+		if len(idx) > 0 {
+			span = int(idx[len(idx)-1]) + 1
+		}
+		s.spans = append(s.spans, span)
 	}
 	return s
 }
@@ -203,16 +209,16 @@ func checkCompact(op string, dst, src []KV, s *Selection) {
 			if p[0].DType != p[1].DType || p[0].DType != dst[0].K.DType {
 				panic(fmt.Sprintf("kernels: %s: %s into %s", op, p[1].DType, p[0].DType))
 			}
-			if p[0].Width() != p[1].Width() || p[0].Width() != dst[0].K.Width() || p[0].Dim0() < s.Len(h) || p[1].Dim0() < s.Len(h) {
-				panic(fmt.Sprintf("kernels: %s: %d rows of %v into %v", op, s.Len(h), p[1].Shape, p[0].Shape))
+			if p[0].Width() != p[1].Width() || p[0].Width() != dst[0].K.Width() || p[0].Dim0() < s.Len(h) || p[1].Dim0() < s.spans[h] {
+				panic(fmt.Sprintf("kernels: %s: %d of %d rows of %v into %v", op, s.Len(h), s.spans[h], p[1].Shape, p[0].Shape))
 			}
 		}
 	}
 }
 
 func checkPick(op string, to, from *Tensor, s *Selection) {
-	if len(to.Shape) != 2 || len(from.Shape) != 2 || to.Dim0() != s.Heads() || from.Dim0() != s.Heads() || len(s.lens) == 0 || to.Width() < slices.Max(s.lens) {
-		panic(fmt.Sprintf("kernels: %s: %v of %d heads into %v", op, from.Shape, s.Heads(), to.Shape))
+	if len(to.Shape) != 2 || len(from.Shape) != 2 || to.Dim0() != s.Heads() || from.Dim0() != s.Heads() || s.Heads() == 0 || to.Width() < slices.Max(s.lens) || from.Width() < slices.Max(s.spans) {
+		panic(fmt.Sprintf("kernels: %s: up to %d of %d columns of %v of %d heads into %v", op, slices.Max(s.lens), slices.Max(s.spans), from.Shape, s.Heads(), to.Shape))
 	}
 }
 

@@ -58,5 +58,21 @@ attention_mma.cu|TestCUDAPrefillAttention|s/cp_async_wait<1>();/cp_async_wait<2>
 attention_mma.cu|TestCUDAPrefillAttention|/all warps are done with the stage/d|prefill: no barrier before the stage is refilled
 attention_mma.cu|TestCUDAPrefillAttention|s/acc\[n\]\[e\] .= shrink\[e . 2\];/;/|prefill: the output is not rescaled
 attention_mma.cu|TestCUDAPrefillAttention|s/column < see\[e . 2\].to/column < see[0].to/|prefill: the mask of another row
+elements.cu|TestCUDAArenas|s/if (i >= (n)) return/if (i > (n)) return/|arenas: one element past a tensor
+select.cu|TestCUDASelect|s/tied < ties)/tied <= ties)/|select: one of the equal scores too many
+select.cu|TestCUDASelect|/the digits are zero/d|select: no barrier before the digits are counted
+select.cu|TestCUDASelect|/the digit is known/d|select: no barrier before the digit is read
+order.h|TestCUDASelect|s/if (v == 0) v = 0;/;/|select: zeros of two signs
+order.h|TestCUDASelect|/the warps. counts are there/d|ranks: no barrier
+select.cu|TestCUDAScores|s/if (how == 0) s .= (float)group;/;/|scores: a sum instead of a mean over the group
+select.cu|TestCUDAScores|s/int end = max(0, n - tail);/int end = n;/|scores: the window leaks into the pool
+select.cu|TestCUDASums|s/j < known\[g\] ? .sum : 0/*sum/|sums: what was there before new entries
+select.cu|TestCUDAShareBudget|s/if (last == threshold) equal += left\[h\];/;/|share: candidates as good as a head's own
+select.cu|TestCUDACompact|s/m.back == 2 ? (size_t)j/m.back == 2 ? (size_t)id/|compaction: rows back from the wrong place
+select.cu|TestCUDACompact|s/base\[h\] + id - known\[h\]/base[h] + id/|composition: new entries
+select.cu|TestCUDACompact|s/if (i >= (size_t)m.rows . row) return/if (i > (size_t)m.rows * row) return/|compaction: one unit too many
+sample.cu|TestCUDADraw|s/end = at;/;/|sampling: top-k and top-p do not cut
+sample.cu|TestCUDADraw|/the warps. sums are there/d|sampling: no barrier
+sample.cu|TestCUDADraw|s/seen + rank.first == at.ties - 1/rank.first == at.ties - 1/|sampling: equal logits beyond the first round
 END
 exit $survivors

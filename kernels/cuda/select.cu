@@ -125,7 +125,7 @@ static __device__ __forceinline__ void find_digit(Digits &d, int k) {
 				before += d.bins[i];
 			}
 	}
-	__syncthreads();
+	__syncthreads(); // the digit is known, and the counts have been read
 }
 
 // The key of the k-th largest of x [n], 1 ≤ k ≤ n, and how many of those with this key
@@ -142,7 +142,6 @@ static __device__ __forceinline__ unsigned kth_largest(const float *x, int n, in
 		__syncthreads(); // the digits are counted
 		find_digit(d, k);
 		prefix = prefix << 8 | (unsigned)d.digit, k = d.left;
-		__syncthreads(); // the digit has been read
 	}
 	*ties = k;
 	return prefix;
@@ -230,7 +229,6 @@ extern "C" __global__ void __launch_bounds__(512) share_budget(int *extra, unsig
 			__syncthreads();
 			find_digit(digits, k);
 			threshold = threshold << 8 | (unsigned)digits.digit, k = digits.left;
-			__syncthreads();
 		}
 		ties = k;
 	}

@@ -1,0 +1,585 @@
+//go:build gpu && linux && amd64
+
+package kernels_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"glimpse/internal/compare"
+	"glimpse/kernels"
+)
+
+// fuzzCall is one call of an operation whose arguments can be spoilt before it runs.
+type fuzzCall struct {
+	op      string
+	tensors []**kernels.Tensor
+	lists   []*[]int32
+	counts  []*[]int
+	outputs []**kernels.Tensor // compared with the reference; nil ones are passed over
+	value   func() []float64   // a result that is no tensor
+	run     func()
+	tol     float64
+}
+
+// fuzzer draws the arguments of a case: the same for every backend.
+type fuzzer struct {
+	device
+	rng    *rand.Rand
+	slacks []*kernels.Tensor // what lies before and after tensors in their memory
+}
+
+// slack marks memory around tensors that nothing may write.
+const slack = 77
+
+// place gives a tensor memory of its own, or the middle of a larger one.
+func (f *fuzzer) place(dtype kernels.DType, values []float64, shape ...int) *kernels.Tensor {
+	if f.rng.IntN(2) == 0 {
+		return f.stored(dtype, values, shape...)
+	}
+	before, after := f.rng.IntN(9), f.rng.IntN(9)
+	if dtype == f.b.Compute() { // vectors are loaded from rows of caches, which are aligned; activations may lie anywhere
+		before = 4 * f.rng.IntN(4)
+	}
+	whole := f.b.Alloc(dtype, before+len(values)+after)
+	marks := make([]float64, before+after)
+	for i := range marks {
+		marks[i] = slack
+	}
+	for _, part := range []struct {
+		from, to int
+		values   []float64
+	}{{0, before, marks[:before]}, {before, before + len(values), values}, {before + len(values), whole.Len(), marks[before:]}} {
+		kernels.Convert(whole.Rows(part.from, part.to), kernels.FromF64(part.values, len(part.values)))
+	}
+	f.slacks = append(f.slacks, whole.Rows(0, before), whole.Rows(before+len(values), whole.Len()))
+	return whole.Rows(before, before+len(values)).Reshape(shape...)
+}
+
+func product(shape []int) int {
+	n := 1
+	for _, s := range shape {
+		n *= s
+	}
+	return n
+}
+
+// in is a random operand, out a result before it is written.
+func (f *fuzzer) in(shape ...int) *kernels.Tensor {
+	return f.place(f.b.Compute(), random(f.rng, product(shape), 1), shape...)
+}
+
+func (f *fuzzer) out(shape ...int) *kernels.Tensor {
+	return f.place(f.b.Compute(), slices.Repeat([]float64{math.NaN()}, product(shape)), shape...)
+}
+
+// size draws an extent; few are large.
+func (f *fuzzer) size(most int) int { return 1 + min(f.rng.IntN(most), f.rng.IntN(most)) }
+
+// of is a call whose tensors are all its arguments.
+func of(op string, run func(), outputs []**kernels.Tensor, inputs ...**kernels.Tensor) *fuzzCall {
+	return &fuzzCall{op: op, run: run, outputs: outputs, tensors: append(slices.Clone(outputs), inputs...)}
+}
+
+type refs = []**kernels.Tensor
+
+// fuzzOps draw a call of each operation.
+var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
+	"Linear": func(f *fuzzer) *fuzzCall {
+		m, k, n := f.size(70), f.size(90), f.size(90)
+		dtype := weightTypes[f.rng.IntN(3)]
+		v := variants[f.rng.IntN(len(variants))]
+		x, y := f.place(f.b.Compute(), factors(f.rng, dtype, m*k), m, k), f.in(m, n)
+		w := f.weight(f.rng, dtype, n, k)
+		var bias *kernels.Tensor
+		c := of("Linear", nil, refs{&y}, &x, &w)
+		if f.rng.IntN(2) == 0 {
+			bias = f.in(n)
+			c.tensors = append(c.tensors, &bias)
+		}
+		c.run = func() { f.b.Linear(y, x, w, bias, v.alpha, v.beta) }
+		return c
+	},
+	"MatMul": func(f *fuzzer) *fuzzCall {
+		m, k, n := f.size(70), f.size(90), f.size(90)
+		dtype := weightTypes[f.rng.IntN(3)]
+		v := variants[f.rng.IntN(len(variants))]
+		x, y, w := f.place(f.b.Compute(), factors(f.rng, dtype, m*k), m, k), f.in(m, n), f.weight(f.rng, dtype, k, n)
+		return of("MatMul", func() { f.b.MatMul(y, x, w, v.alpha, v.beta) }, refs{&y}, &x, &w)
+	},
+	"MatMulTA": func(f *fuzzer) *fuzzCall {
+		m, k, n := f.size(70), f.size(90), f.size(90)
+		v := variants[f.rng.IntN(len(variants))]
+		x, y, z := f.in(k, m), f.in(m, n), f.in(k, n)
+		return of("MatMulTA", func() { f.b.MatMulTA(y, x, z, v.alpha, v.beta) }, refs{&y}, &x, &z)
+	},
+	"Fill": func(f *fuzzer) *fuzzCall {
+		y := f.out(f.size(3000))
+		return of("Fill", func() { f.b.Fill(y, 1.5) }, refs{&y})
+	},
+	"Copy": func(f *fuzzer) *fuzzCall {
+		n := f.size(3000)
+		y, x := f.out(n), f.in(n)
+		return of("Copy", func() { f.b.Copy(y, x) }, refs{&y}, &x)
+	},
+	"Gather": func(f *fuzzer) *fuzzCall {
+		vocab, width, n := f.size(60), f.size(40), f.rng.IntN(50)
+		table, y := f.weight(f.rng, weightTypes[f.rng.IntN(3)], vocab, width), f.out(n, width)
+		ids := make([]int32, n)
+		for i := range ids {
+			ids[i] = int32(f.rng.IntN(vocab))
+		}
+		c := of("Gather", func() { f.b.Gather(y, table, ids) }, refs{&y}, &table)
+		c.lists = append(c.lists, &ids)
+		return c
+	},
+	"CopyHead": func(f *fuzzer) *fuzzCall {
+		rows, heads, dim := f.size(40), f.size(6), f.size(40)
+		y, x, h := f.out(rows, dim), f.in(rows, heads, dim), []int{f.rng.IntN(heads)}
+		c := of("CopyHead", func() { f.b.CopyHead(y, x, append(h, -1)[0]) }, refs{&y}, &x)
+		c.counts = append(c.counts, &h)
+		return c
+	},
+	"Add": func(f *fuzzer) *fuzzCall {
+		n := f.size(3000)
+		y, a, b := f.out(n), f.in(n), f.in(n)
+		return of("Add", func() { f.b.Add(y, a, b) }, refs{&y}, &a, &b)
+	},
+	"Axpy": func(f *fuzzer) *fuzzCall {
+		n := f.size(3000)
+		y, x := f.in(n), f.in(n)
+		return of("Axpy", func() { f.b.Axpy(y, -0.75, x) }, refs{&y}, &x)
+	},
+	"RMSNorm": func(f *fuzzer) *fuzzCall {
+		rows, width := f.size(20), f.size(600)
+		y, x, w := f.out(rows, width), f.in(rows, width), f.in(width)
+		return of("RMSNorm", func() { f.b.RMSNorm(y, x, w, 1e-2) }, refs{&y}, &x, &w)
+	},
+	"RMSNormGrad": func(f *fuzzer) *fuzzCall {
+		rows, width := f.size(20), f.size(600)
+		dx, x, w, dy := f.out(rows, width), f.in(rows, width), f.in(width), f.in(rows, width)
+		return of("RMSNormGrad", func() { f.b.RMSNormGrad(dx, x, w, dy, 1e-2) }, refs{&dx}, &x, &w, &dy)
+	},
+	"LayerNorm": func(f *fuzzer) *fuzzCall {
+		rows, width := f.size(20), f.size(600)
+		y, x, w, bias := f.out(rows, width), f.in(rows, width), f.in(width), f.in(width)
+		return of("LayerNorm", func() { f.b.LayerNorm(y, x, w, bias, 1e-2) }, refs{&y}, &x, &w, &bias)
+	},
+	"LayerNormGrad": func(f *fuzzer) *fuzzCall {
+		rows, width := f.size(20), f.size(600)
+		dx, x, w, dy := f.out(rows, width), f.in(rows, width), f.in(width), f.in(rows, width)
+		return of("LayerNormGrad", func() { f.b.LayerNormGrad(dx, x, w, dy, 1e-2) }, refs{&dx}, &x, &w, &dy)
+	},
+	"RoPE": func(f *fuzzer) *fuzzCall {
+		rows, heads, half := f.size(30), f.size(5), f.size(20)
+		freqs := make([]float32, half)
+		for i := range freqs {
+			freqs[i] = f.rng.Float32()
+		}
+		table, pos := kernels.NewRoPETable(f.b, freqs, 50, 1), make([]int32, rows)
+		for i := range pos {
+			pos[i] = int32(f.rng.IntN(50))
+		}
+		x, inverse := f.in(rows, heads, 2*half), f.rng.IntN(2) == 0
+		c := of("RoPE", func() { f.b.RoPE(x, pos, table, inverse) }, refs{&x})
+		c.lists = append(c.lists, &pos)
+		return c
+	},
+	"SiLUMul": func(f *fuzzer) *fuzzCall {
+		n := f.size(3000)
+		y, a, b := f.out(n), f.in(n), f.in(n)
+		return of("SiLUMul", func() { f.b.SiLUMul(y, a, b) }, refs{&y}, &a, &b)
+	},
+	"SiLUMulGrad": func(f *fuzzer) *fuzzCall {
+		n := f.size(3000)
+		dg, du, g, u, dy := f.out(n), f.out(n), f.in(n), f.in(n), f.in(n)
+		return of("SiLUMulGrad", func() { f.b.SiLUMulGrad(dg, du, g, u, dy) }, refs{&dg, &du}, &g, &u, &dy)
+	},
+	"GELU": func(f *fuzzer) *fuzzCall {
+		n := f.size(3000)
+		y, x := f.out(n), f.in(n)
+		return of("GELU", func() { f.b.GELU(y, x) }, refs{&y}, &x)
+	},
+	"GELUGrad": func(f *fuzzer) *fuzzCall {
+		n := f.size(3000)
+		dx, x, dy := f.out(n), f.in(n), f.in(n)
+		return of("GELUGrad", func() { f.b.GELUGrad(dx, x, dy) }, refs{&dx}, &x, &dy)
+	},
+	"MergeScores": func(f *fuzzer) *fuzzCall {
+		h, n := f.size(6), f.size(300)
+		acc, other := f.in(h, n), f.in(h, n)
+		return of("MergeScores", func() { f.b.MergeScores(acc, other, 3, 4) }, refs{&acc}, &other)
+	},
+	"Probabilities": func(f *fuzzer) *fuzzCall {
+		h, n := f.size(6), f.size(300)
+		log := f.in(h, n)
+		p := f.b.Alloc(kernels.F32, h, n)
+		return of("Probabilities", func() { f.b.Probabilities(p, log) }, refs{&p}, &log)
+	},
+	"ScoreKL":  func(f *fuzzer) *fuzzCall { return f.loss("ScoreKL", f.b.ScoreKL) },
+	"ScoreMSE": func(f *fuzzer) *fuzzCall { return f.loss("ScoreMSE", f.b.ScoreMSE) },
+	"AdamW": func(f *fuzzer) *fuzzCall {
+		n := f.size(3000)
+		p, g, m, v := f.in(n), f.in(n), f.in(n), f.in(n)
+		f.b.Fill(v, 0.5)
+		step := kernels.AdamWStep{Beta1: 0.9, Beta2: 0.95, Correct1: 0.1, Correct2: 0.05, Epsilon: 1e-8, LearningRate: 0.01, WeightDecay: 0.1, GradScale: 0.5}
+		return of("AdamW", func() { f.b.AdamW(p, g, m, v, step) }, refs{&p, &m, &v}, &g)
+	},
+	"SumSquares": func(f *fuzzer) *fuzzCall {
+		x, sum := f.in(f.size(40_000)), 0.0
+		c := of("SumSquares", func() { sum = f.b.SumSquares(x) }, nil, &x)
+		c.value = func() []float64 { return []float64{sum} }
+		return c
+	},
+	"Attention": func(f *fuzzer) *fuzzCall {
+		s, a := f.attend(false)
+		out, lse := f.out(s.rows, s.heads*s.dim), f.out(s.heads, s.rows)
+		if n := f.rng.IntN(4); n == 0 {
+			out = nil
+		} else if n == 1 {
+			lse = nil
+		}
+		return f.attending(a, out != nil, of("Attention", func() { f.b.Attention(out, lse, a) }, refs{&out, &lse}))
+	},
+	"ObservedScores": func(f *fuzzer) *fuzzCall {
+		s, a := f.attend(false)
+		lse, scores := f.out(s.heads, s.rows), f.scores(s)
+		f.b.Attention(nil, lse, a)
+		return f.attending(a, false, of("ObservedScores", func() { f.b.ObservedScores(scores, lse, a) }, refs{&scores}, &lse))
+	},
+	"ObserveAttention": func(f *fuzzer) *fuzzCall {
+		s, a := f.attend(false)
+		out, lse, scores := f.out(s.rows, s.heads*s.dim), f.out(s.heads, s.rows), f.scores(s)
+		if f.rng.IntN(2) == 0 {
+			out = nil
+		}
+		return f.attending(a, out != nil, of("ObserveAttention", func() { f.b.ObserveAttention(out, lse, scores, a) }, refs{&out, &lse, &scores}))
+	},
+	"AttentionGrad": func(f *fuzzer) *fuzzCall {
+		s, a := f.attend(true)
+		kv := len(s.entries)
+		out, lse, scores := f.out(s.rows, s.heads*s.dim), f.out(s.heads, s.rows), f.scores(s)
+		f.b.ObserveAttention(out, lse, scores, a)
+		dq, dk, dv := f.out(s.rows, s.heads, s.dim), f.out(s.rows, kv, s.dim), f.out(s.rows, kv, s.dim)
+		dOut, dScore := s.gradients(f.device, f.rng, f.rng.IntN(3) > 0, f.rng.IntN(3) > 0)
+		c := of("AttentionGrad", func() { f.b.AttentionGrad(dq, dk, dv, a, out, lse, scores, dOut, dScore) }, refs{&dq, &dk, &dv}, &out, &lse)
+		c.tensors = append(c.tensors, &dOut, &dScore)
+		return f.attending(a, dOut != nil, c)
+	},
+	"Scores": func(f *fuzzer) *fuzzCall {
+		entries := ragged(f.rng, 100)
+		width := slices.Max(entries) + 1
+		log, _ := f.logScores(f.rng, entries, f.size(4), width)
+		terms := []kernels.ScoreTerm{{LogScore: log, Kernel: 5, Tail: f.rng.IntN(9)}}
+		scores := f.out(len(entries), width)
+		c := of("Scores", nil, refs{&scores}, &terms[0].LogScore)
+		c.run, c.counts = func() { f.sel().Scores(scores, entries, terms, false) }, append(c.counts, &entries)
+		return c
+	},
+	"AddScores": func(f *fuzzer) *fuzzCall {
+		entries := ragged(f.rng, 100)
+		width, known := slices.Max(entries)+1, slices.Clone(entries)
+		log, _ := f.logScores(f.rng, entries, f.size(4), width)
+		sums := f.in(len(entries), width)
+		c := of("AddScores", func() { f.sel().AddScores(sums, entries, known, log) }, refs{&sums}, &log)
+		c.counts = append(c.counts, &entries, &known)
+		return c
+	},
+	"CarryScores": func(f *fuzzer) *fuzzCall {
+		known := ragged(f.rng, 100)
+		scores, sums := f.in(len(known), slices.Max(known)), f.in(len(known), slices.Max(known)+2)
+		c := of("CarryScores", func() { f.sel().CarryScores(scores, sums, known) }, refs{&scores}, &sums)
+		c.counts = append(c.counts, &known)
+		return c
+	},
+	"MaxScores": func(f *fuzzer) *fuzzCall {
+		n := f.size(900)
+		acc, other := f.in(n), f.in(n)
+		return of("MaxScores", func() { f.sel().MaxScores(acc, other) }, refs{&acc}, &other)
+	},
+	"KeyScores": func(f *fuzzer) *fuzzCall {
+		entries, dim := ragged(f.rng, 60), f.size(40)
+		var past []kernels.KV
+		c := of("KeyScores", nil, nil)
+		for _, n := range entries {
+			past = append(past, kernels.KV{K: f.in(n, dim)})
+		}
+		for h := range past {
+			c.tensors = append(c.tensors, &past[h].K)
+		}
+		scores := f.out(len(entries), slices.Max(entries))
+		c.tensors, c.run = append(c.tensors, &scores), func() { f.sel().KeyScores(scores, past) }
+		return c
+	},
+	"Select": func(f *fuzzer) *fuzzCall {
+		entries := ragged(f.rng, 100)
+		scores, budgets := f.in(len(entries), slices.Max(entries)+1), slices.Repeat([]int{7}, len(entries))
+		c := of("Select", func() { f.sel().Select(scores, entries, budgets, 2, 3).Indices() }, nil, &scores)
+		c.counts = append(c.counts, &entries, &budgets)
+		return c
+	},
+	"ShareBudget": func(f *fuzzer) *fuzzCall {
+		entries := ragged(f.rng, 100)
+		scores, own := f.in(len(entries), slices.Max(entries)+1), slices.Repeat([]int{7}, len(entries))
+		c := of("ShareBudget", func() { f.sel().ShareBudget(scores, entries, own, 2, 3, 20) }, nil, &scores)
+		c.counts = append(c.counts, &entries, &own)
+		return c
+	},
+	"Compact": func(f *fuzzer) *fuzzCall {
+		keep := [][]int32{{0, 2, 3}, {1}, nil}
+		dim := f.size(20)
+		var src, dst []kernels.KV
+		for h := range keep {
+			src = append(src, kernels.KV{K: f.in(4, dim), V: f.in(4, dim)})
+			dst = append(dst, kernels.KV{K: f.out(len(keep[h]), dim), V: f.out(len(keep[h]), dim)})
+		}
+		s := kernels.HostSelection(keep)
+		c := of("Compact", func() { f.sel().Compact(dst, src, s) }, nil)
+		for h := range keep {
+			c.tensors = append(c.tensors, &dst[h].K, &dst[h].V, &src[h].K, &src[h].V)
+		}
+		return c
+	},
+	"PickScores": func(f *fuzzer) *fuzzCall {
+		s := kernels.HostSelection([][]int32{{0, 2, 3}, {1}, nil})
+		to, from := f.out(3, 3), f.in(3, 5)
+		return of("PickScores", func() { f.sel().PickScores(to, from, s) }, refs{&to}, &from)
+	},
+	"Compose": func(f *fuzzer) *fuzzCall {
+		s, base := kernels.HostSelection([][]int32{{0, 2, 3}, {1}, nil}), []int{9, 9, 9}
+		c := of("Compose", func() { f.sel().Compose(s, s, base).Indices() }, nil)
+		c.counts = append(c.counts, &base)
+		return c
+	},
+	"Draw": func(f *fuzzer) *fuzzCall {
+		rows := f.size(4)
+		logits := f.in(rows, f.size(200))
+		return of("Draw", func() { f.b.(kernels.Drawer).Draw(logits, make([]kernels.Draw, rows)) }, nil, &logits)
+	},
+}
+
+func (f *fuzzer) sel() kernels.Selector { return f.b.(kernels.Selector) }
+
+func (f *fuzzer) loss(op string, loss func(l, d, s, t *kernels.Tensor, weight float64)) *fuzzCall {
+	h, n := f.size(6), f.size(300)
+	target := random(f.rng, h*n, 1)
+	for i, v := range target {
+		target[i] = math.Abs(v)
+	}
+	sum, grad, log, t := f.stored(kernels.F64, []float64{0.5}), f.out(h, n), f.in(h, n), f.stored(kernels.F32, target, h, n)
+	c := of(op, func() { loss(sum, grad, log, t, 0.25) }, refs{&sum, &grad}, &log, &t)
+	c.tensors = c.tensors[1:] // of the loss one element is used, whatever else it holds
+	return c
+}
+
+// attend draws rows that attend: to a past of either type.
+func (f *fuzzer) attend(own bool) (attendShape, *kernels.Attend) {
+	s := attendShape{rows: f.size(12), dim: 2 * f.size(24), own: own || f.rng.IntN(2) == 0, extraWidth: f.rng.IntN(3)}
+	kv := f.size(3)
+	s.heads = kv * f.size(4)
+	for range kv {
+		n := f.rng.IntN(90)
+		if !s.own {
+			n += s.rows
+		}
+		s.entries = append(s.entries, n)
+	}
+	if f.rng.IntN(3) == 0 {
+		s.window, s.evicted = 1+f.rng.IntN(60), true
+	}
+	a := s.attend(f.device, f.rng)
+	if f.rng.IntN(3) == 0 {
+		a = halved(f.device, a, f.b.Compute() == kernels.F32)
+	}
+	return s, a
+}
+
+func (f *fuzzer) scores(s attendShape) *kernels.Tensor {
+	t := f.out(s.heads, slices.Max(s.entries)+s.extraWidth)
+	f.b.Fill(t, unwritten)
+	return t
+}
+
+// attending adds what an Attend refers to.
+func (f *fuzzer) attending(a *kernels.Attend, values bool, c *fuzzCall) *fuzzCall {
+	c.tensors = append(c.tensors, &a.Q, &a.K)
+	if values { // they are read
+		c.tensors = append(c.tensors, &a.V)
+	}
+	for h := range a.Past {
+		c.tensors = append(c.tensors, &a.Past[h].K)
+		if values {
+			c.tensors = append(c.tensors, &a.Past[h].V)
+		}
+	}
+	c.tol = 1e-4
+	return c
+}
+
+// spoil changes one argument and says how.
+func (f *fuzzer) spoil(c *fuzzCall) string {
+	var slots refs
+	for _, t := range c.tensors {
+		if *t != nil {
+			slots = append(slots, t)
+		}
+	}
+	at := f.rng.IntN(len(slots) + len(c.lists) + len(c.counts))
+	if at -= len(slots); at < 0 {
+		slot := slots[at+len(slots)]
+		t := *slot
+		switch f.rng.IntN(4) {
+		case 0:
+			*slot = f.b.Alloc(kernels.I32, t.Shape...)
+			return fmt.Sprintf("wrong type of %v", t.Shape)
+		case 1:
+			if f.b.Compute() == kernels.F32 {
+				*slot = kernels.NewTensor(t.DType, t.Shape...)
+			}
+			return fmt.Sprintf("wrong memory of %v", t.Shape)
+		}
+		shape := slices.Clone(t.Shape)
+		if len(shape) == 0 {
+			return "nothing"
+		}
+		i := f.rng.IntN(len(shape))
+		shape[i] = max(0, shape[i]+[]int{-1, 1, 3, -shape[i]}[f.rng.IntN(4)])
+		*slot = kernels.Place(f.b, kernels.NewTensor(t.DType, shape...))
+		return fmt.Sprintf("shape %v instead of %v", shape, t.Shape)
+	}
+	if at < len(c.lists) {
+		list := c.lists[at]
+		if len(*list) == 0 || f.rng.IntN(3) == 0 {
+			*list = append(*list, 0)
+			return "an index more"
+		}
+		i := f.rng.IntN(len(*list))
+		(*list)[i] = []int32{-1, 1 << 20}[f.rng.IntN(2)]
+		return fmt.Sprintf("index %d", (*list)[i])
+	}
+	list := c.counts[at-len(c.lists)]
+	i := f.rng.IntN(len(*list))
+	switch f.rng.IntN(3) {
+	case 0:
+		*list = (*list)[:len(*list)-1]
+		return "a number less"
+	default:
+		(*list)[i] = []int{-1, 1 << 20}[f.rng.IntN(2)]
+		return fmt.Sprintf("number %d", (*list)[i])
+	}
+}
+
+// refused runs a call and returns what it panicked with.
+func refused(c *fuzzCall) (reason any) {
+	defer func() { reason = recover() }()
+	c.run()
+	return nil
+}
+
+// TestCUDAFuzz calls every operation with random arguments, one of them wrong in half
+// of the cases. What is computed is what the reference computes; what does not fit
+// panics with the operation's name, and neither faults nor leaks memory nor touches
+// what lies beside its tensors. GLIMPSE_FUZZ_SEED sets another seed.
+func TestCUDAFuzz(t *testing.T) {
+	d, exact := openCUDA(t), open(t, "reference64")
+	seed := uint64(1)
+	if s := os.Getenv("GLIMPSE_FUZZ_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("GLIMPSE_FUZZ_SEED=%d", seed)
+	ops := make([]string, 0, len(fuzzOps))
+	for op := range fuzzOps {
+		ops = append(ops, op)
+	}
+	slices.Sort(ops)
+	selects := reflect.TypeFor[kernels.Selector]() // which is a Backend
+	for i := range selects.NumMethod() {
+		if name := selects.Method(i).Name; !slices.Contains(ops, name) && !slices.Contains([]string{"Name", "Compute", "Alloc"}, name) {
+			t.Errorf("%s is not among the operations", name)
+		}
+	}
+	const cases = 240
+	refusals := 0
+	before := kernels.InUse(d.b)
+	for i := range cases {
+		op := ops[i%len(ops)]
+		name := fmt.Sprintf("GLIMPSE_FUZZ_SEED=%d case %d: %s", seed, i, op)
+		_, selects := reflect.TypeFor[kernels.Backend]().MethodByName(op)
+		func() {
+			draw := func(d device) (*fuzzer, *fuzzCall, string) {
+				f := &fuzzer{device: d, rng: rand.New(rand.NewPCG(seed, uint64(i)))}
+				c := fuzzOps[op](f)
+				how := ""
+				if i/len(ops)%2 == 1 {
+					how = f.spoil(c)
+				}
+				return f, c, how
+			}
+			f, c, how := draw(d)
+			reason := refused(c)
+			err, _ := reason.(error)
+			if fault := (*kernels.DeviceError)(nil); errors.As(err, &fault) {
+				t.Fatalf("%s: %s: the device fails: %v", name, how, fault)
+			}
+			if reason != nil {
+				refusals++
+				if text := fmt.Sprint(reason); !strings.HasPrefix(text, "kernels: "+op) {
+					t.Errorf("%s: %s: panics with %q, want the operation's name", name, how, text)
+				}
+			}
+			for _, s := range f.slacks {
+				for _, v := range s.Float64s() {
+					if v != slack {
+						t.Fatalf("%s: %s: something beside a tensor was overwritten", name, how)
+					}
+				}
+			}
+			if strings.HasPrefix(how, "wrong") {
+				if reason == nil {
+					t.Errorf("%s: %s: is accepted", name, how)
+				}
+				return
+			}
+			if !selects {
+				if how == "" && reason != nil {
+					t.Errorf("%s: right arguments are refused: %v", name, reason)
+				}
+				return // held against the host by tests of their own
+			}
+			_, want, _ := draw(exact)
+			if wanted := refused(want); (wanted == nil) != (reason == nil) {
+				t.Errorf("%s: %s: %v, the reference: %v", name, how, reason, wanted)
+				return
+			} else if wanted != nil {
+				return
+			}
+			for j, out := range c.outputs {
+				if *out != nil {
+					w := (*want.outputs[j]).Float64s()
+					compare.Close(t, fmt.Sprintf("%s %s: result %d", name, how, j), (*out).Float64s(), w, max(c.tol, 2e-5), compare.Floor(max(1, magnitude(w))), compare.EqualInf())
+				}
+			}
+			if c.value != nil {
+				compare.Close(t, name+" "+how, c.value(), want.value(), 1e-5, compare.Floor(1))
+			}
+		}()
+		if after := kernels.InUse(d.b); after != before {
+			t.Fatalf("%s: %d bytes of device memory are in use, %d before", name, after, before)
+		}
+	}
+	t.Logf("%d cases, %d refused", cases, refusals)
+	if refusals < cases/8 {
+		t.Errorf("%d of %d calls were refused: nothing wrong was tried", refusals, cases)
+	}
+}
