@@ -56,7 +56,7 @@ func plateaus(rng *rand.Rand, n, kinds int) []float32 {
 // scoreTable is scores [kvHeads, width] on the device and on the host.
 func (d device) scoreTable(rng *rand.Rand, entries []int) (*kernels.Tensor, [][]float32) {
 	width := slices.Max(entries) + rng.IntN(5)
-	flat := plateaus(rng, len(entries)*width, 1+rng.IntN(400))
+	flat := plateaus(rng, len(entries)*width, []int{1, 2, 4, 30, 400}[rng.IntN(5)])
 	t := kernels.Place(d.b, kernels.FromF32(slices.Clone(flat), len(entries), width))
 	rows := make([][]float32, len(entries))
 	for h, n := range entries {
@@ -422,6 +422,24 @@ func drawn(logits []float32, d kernels.Draw) int32 {
 		}
 	}
 	return ids[len(p)-1]
+}
+
+// TestCUDADrawOfEquals: of equal logits every id has its share, the lower ones first.
+func TestCUDADrawOfEquals(t *testing.T) {
+	d := openCUDA(t)
+	const vocab = 1300
+	shares := []float64{0, 0.2, 0.5, 0.8, 0.9999}
+	draws := make([]kernels.Draw, len(shares))
+	for i, u := range shares {
+		draws[i] = kernels.Draw{Temperature: 0.5, U: u}
+	}
+	logits := d.garbage(len(draws), vocab)
+	d.b.Fill(logits, -3)
+	for i, id := range d.b.(kernels.Drawer).Draw(logits, draws) {
+		if want := int32(shares[i] * vocab); id != want {
+			t.Errorf("at %v of %d equal tokens: drew %d, want %d", shares[i], vocab, id, want)
+		}
+	}
 }
 
 // TestCUDADraw: the ids that sorting gives, for rows with settings of their own.
