@@ -239,7 +239,8 @@ func draftRows(d Drafter, p Prompt) int {
 
 // draft decodes on the cache as evicted so far and selects again from the full
 // one. It returns the bytes of the evicted cache, which it held besides.
-func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model.Cache, logits *model.Logits) (int64, error) {
+func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model.Cache, logits *model.Logits) (_ int64, err error) {
+	defer kernels.CatchDevice(&err)
 	m, b := rt.Runner.Model, rt.Runner.Model.Backend
 	evicted, err := full.Retained(indicesOf(r.kept))
 	if err != nil {
@@ -329,7 +330,8 @@ func (rt *Runtime) StudyResponse(ctx context.Context, policies []*Named, tokens,
 	return rt.study(ctx, policies, tokens, budgets, func(*Study) ([]int32, error) { return response, nil })
 }
 
-func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32, budgets []int, respond func(s *Study) ([]int32, error)) (*Study, error) {
+func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32, budgets []int, respond func(s *Study) ([]int32, error)) (_ *Study, err error) {
+	defer kernels.CatchDevice(&err)
 	m := rt.Runner.Model
 	s := &Study{
 		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), MaxNew: rt.MaxNew, Config: &m.Config},
@@ -382,7 +384,6 @@ func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32,
 			return nil
 		}
 	}
-	var err error
 	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge(before), Observe: observe(before)})
 	if err != nil {
 		return nil, err
@@ -430,7 +431,8 @@ func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32,
 
 // Session makes an evicted cache of a plan, as Prefill would have; the times are
 // not set.
-func (s *Study) Session(plan *Plan) (*Session, error) {
+func (s *Study) Session(plan *Plan) (_ *Session, err error) {
+	defer kernels.CatchDevice(&err)
 	r := plan.request
 	keep := plan.Kept
 	_, merges := r.method.(Merger)

@@ -138,7 +138,8 @@ func (rt *Runtime) Prefill(ctx context.Context, named *Named, tokens []int32, bu
 // Turn appends the prompt of one more turn and evicts, as Prefill does. The last
 // token that was generated comes first, since no step has run it. After an error
 // the session is unusable.
-func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
+func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error) {
+	defer kernels.CatchDevice(&err)
 	rt := s.runtime
 	if s.turns > 0 && len(tokens) == 0 {
 		return fmt.Errorf("turn: empty prompt, want at least 1 token")
@@ -178,7 +179,6 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
 		}
 		return s.Cache.RetainSelection(o.Layer, keep)
 	}}
-	var err error
 	if s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, opt); err != nil {
 		return err
 	}

@@ -35,6 +35,19 @@ func int32s(x []int) []int32 {
 	return out
 }
 
+// uploadLists uploads lists of one number per head in one copy.
+func uploadLists(b *cuda, op string, lists ...[]int) (at []cu.DevicePtr) {
+	var all []int32
+	for _, l := range lists {
+		all = append(all, int32s(l)...)
+	}
+	start := upload(b, op, all)
+	for i := range lists {
+		at = append(at, start+cu.DevicePtr(4*i*len(lists[0])))
+	}
+	return at
+}
+
 func (b *cuda) Scores(scores *Tensor, entries []int, terms []ScoreTerm, allHeads bool) {
 	const op = "Scores"
 	checkTerms(scores, entries, terms, allHeads)
@@ -100,8 +113,8 @@ func (b *cuda) AddScores(sums *Tensor, entries, known []int, logScore *Tensor) {
 	checkGrouped(op, logScore, entries)
 	heads := len(entries)
 	b.do(op, func() {
-		b.launch("add_scores", columns(slices.Max(entries), heads), elementThreads, 0, b.f32(op, sums), b.f32(op, logScore),
-			upload(b, op, int32s(entries)), upload(b, op, int32s(known)), sums.Width(), logScore.Width(), logScore.Dim0()/heads)
+		n := uploadLists(b, op, entries, known)
+		b.launch("add_scores", columns(slices.Max(entries), heads), elementThreads, 0, b.f32(op, sums), b.f32(op, logScore), n[0], n[1], sums.Width(), logScore.Width(), logScore.Dim0()/heads)
 	})
 	runtime.KeepAlive([]*Tensor{sums, logScore})
 }
@@ -206,12 +219,9 @@ func (b *cuda) Compact(dst, src []KV, s *Selection) {
 				moves = append(moves, m)
 			}
 		}
-		for _, list := range [][]move{moves, back} {
-			if len(list) > 0 {
-				row := rowBytes / unit
-				b.launch(name, columns(slices.Max(s.lens)*row, len(list)), elementThreads, 0, upload(b, op, list), row)
-			}
-		}
+		at, row := upload(b, op, slices.Concat(moves, back)), rowBytes/unit
+		b.launch(name, columns(slices.Max(s.lens)*row, len(moves)), elementThreads, 0, at, row)
+		b.launch(name, columns(slices.Max(s.lens)*row, len(back)), elementThreads, 0, at+cu.DevicePtr(uintptr(len(moves))*unsafe.Sizeof(move{})), row)
 	})
 	runtime.KeepAlive(dst)
 	runtime.KeepAlive(src)
@@ -255,8 +265,8 @@ func (b *cuda) Compose(before, s *Selection, base []int) *Selection {
 	b.do(op, func() {
 		first, firstWidth := b.indices(op, before)
 		ids, width := b.indices(op, s)
-		b.launch("pick_ids", columns(slices.Max(s.lens), s.Heads()), elementThreads, 0, b.at(op, out.device, I32), first, ids,
-			upload(b, op, int32s(s.lens)), upload(b, op, int32s(before.lens)), upload(b, op, int32s(base)), out.device.Width(), firstWidth, width)
+		n := uploadLists(b, op, s.lens, before.lens, base)
+		b.launch("pick_ids", columns(slices.Max(s.lens), s.Heads()), elementThreads, 0, b.at(op, out.device, I32), first, ids, n[0], n[1], n[2], out.device.Width(), firstWidth, width)
 	})
 	runtime.KeepAlive([]*Selection{before, s, out})
 	return out

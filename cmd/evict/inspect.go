@@ -8,6 +8,7 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
+	"glimpse/kernels"
 	"glimpse/model"
 
 	"github.com/spf13/cobra"
@@ -81,7 +82,8 @@ and policy. A prompt within the budget is not scored.`,
   evict inspect --policy lookaheadkv --budget 64 --example chain --json
   evict inspect --policy snapkv --budget 64 --example chain --html kept.html --npz scores.npz`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			defer kernels.CatchDevice(&err) // what is shown is read from the device now
 			if err := eviction.CheckBudget(budget); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
