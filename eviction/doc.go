@@ -17,6 +17,10 @@
 // it registers. [Staged] makes one policy of an eviction of the prompt and a sparse
 // one.
 //
+// Scores that are a formula of observations are computed where these lie, and so are
+// the selections: on a device the host sees neither (formula.go). Other methods read
+// what they need.
+//
 // A [Runtime] runs a prompt layer by layer: each layer's cache is evicted before
 // the next layer is computed, so the peak is one layer's full cache and what is
 // kept of the layers before it (lookaheadkv.txt, algorithm 2).

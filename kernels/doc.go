@@ -7,6 +7,10 @@
 // cores, built on the vector kernels of internal/simd. A backend is one family
 // of files that registers itself in [Backends].
 //
+// A device may do more: a [Selector] scores and selects cache entries in its own
+// memory, a [Drawer] samples tokens there. Where a backend is neither, the packages
+// above do so on the host.
+//
 // # Shapes
 //
 // Activations are row-major: [rows, width] or [rows, heads, headDim], which is

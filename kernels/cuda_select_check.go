@@ -1,0 +1,117 @@
+//go:build gpu && linux && amd64
+
+package kernels
+
+import (
+	"fmt"
+	"slices"
+)
+
+// checkEntries panics unless scores has a row per head, long enough.
+func checkEntries(op string, scores *Tensor, entries []int) {
+	if len(scores.Shape) != 2 || scores.Dim0() != len(entries) || len(entries) == 0 {
+		panic(fmt.Sprintf("kernels: %s: scores %v of %d KV heads", op, scores.Shape, len(entries)))
+	}
+	for h, n := range entries {
+		if n < 0 || n > scores.Width() {
+			panic(fmt.Sprintf("kernels: %s: %d entries of head %d in scores %v", op, n, h, scores.Shape))
+		}
+	}
+}
+
+// checkGrouped panics unless logScore has a whole number of query heads for every KV
+// head, with columns for the entries.
+func checkGrouped(op string, logScore *Tensor, entries []int) {
+	heads := 0
+	if len(logScore.Shape) > 0 {
+		heads = logScore.Dim0()
+	}
+	if len(logScore.Shape) != 2 || heads == 0 || heads%len(entries) != 0 || logScore.Width() < slices.Max(entries) {
+		panic(fmt.Sprintf("kernels: %s: observation %v for %d KV heads with up to %d entries", op, logScore.Shape, len(entries), slices.Max(entries)))
+	}
+}
+
+func checkTerms(scores *Tensor, entries []int, terms []ScoreTerm, allHeads bool) {
+	const op = "Scores"
+	checkEntries(op, scores, entries)
+	if len(terms) < 1 || len(terms) > 2 {
+		panic(fmt.Sprintf("kernels: %s of %d terms, want 1 or 2", op, len(terms)))
+	}
+	for _, t := range terms {
+		checkGrouped(op, t.LogScore, entries)
+		if t.Kernel < 0 || t.Kernel > 1 && t.Kernel%2 == 0 || t.Tail < 0 {
+			panic(fmt.Sprintf("kernels: %s: pool of %d but for the last %d", op, t.Kernel, t.Tail))
+		}
+		if t.Group < GroupMean || t.Group > GroupSum {
+			panic(fmt.Sprintf("kernels: %s: grouping %d", op, t.Group))
+		}
+	}
+	if allHeads && slices.Min(entries) != slices.Max(entries) {
+		panic(fmt.Sprintf("kernels: %s: mean over heads with %v entries", op, entries))
+	}
+}
+
+// checkSums panics unless sums has room for the known entries of every head, which are
+// no more than there are.
+func checkSums(op string, sums *Tensor, entries, known []int) {
+	checkEntries(op, sums, known)
+	for h, n := range known {
+		if len(entries) != len(known) || n > entries[h] {
+			panic(fmt.Sprintf("kernels: %s: sums of %v of %v entries", op, known, entries))
+		}
+	}
+}
+
+func checkSelect(op string, scores *Tensor, entries, budgets []int, sink, recent int) {
+	checkEntries(op, scores, entries)
+	if len(budgets) != len(entries) || sink < 0 || recent < 0 {
+		panic(fmt.Sprintf("kernels: %s: budgets %v of %d heads with %d sinks and %d recent entries", op, budgets, len(entries), sink, recent))
+	}
+	for h, b := range budgets {
+		if b < 0 || b < entries[h] && b < sink+recent {
+			panic(fmt.Sprintf("kernels: %s: budget %d of head %d with %d sinks and %d recent entries", op, b, h, sink, recent))
+		}
+	}
+}
+
+// checkShare is for ShareBudget: a head may keep all of its entries anyway.
+func checkShare(op string, scores *Tensor, entries, own []int, sink, recent, pool int) {
+	checkEntries(op, scores, entries)
+	if len(own) != len(entries) || sink < 0 || recent < 0 || pool < 0 || slices.Min(own) < 0 {
+		panic(fmt.Sprintf("kernels: %s: %v own entries of %d heads with %d sinks and %d recent entries, pool %d", op, own, len(entries), sink, recent, pool))
+	}
+}
+
+func checkCompact(op string, dst, src []KV, s *Selection) {
+	if len(dst) != s.Heads() || len(src) != s.Heads() {
+		panic(fmt.Sprintf("kernels: %s: %d KV heads of %d with a selection of %d", op, len(dst), len(src), s.Heads()))
+	}
+	for h := range dst {
+		for _, p := range [][2]*Tensor{{dst[h].K, src[h].K}, {dst[h].V, src[h].V}} {
+			if p[0].DType != p[1].DType || p[0].DType != dst[0].K.DType {
+				panic(fmt.Sprintf("kernels: %s: %s into %s", op, p[1].DType, p[0].DType))
+			}
+			if p[0].Width() != p[1].Width() || p[0].Width() != dst[0].K.Width() || p[0].Dim0() < s.Len(h) || p[1].Dim0() < s.spans[h] {
+				panic(fmt.Sprintf("kernels: %s: %d of %d rows of %v into %v", op, s.Len(h), s.spans[h], p[1].Shape, p[0].Shape))
+			}
+		}
+	}
+}
+
+func checkPick(op string, to, from *Tensor, s *Selection) {
+	if len(to.Shape) != 2 || len(from.Shape) != 2 || to.Dim0() != s.Heads() || from.Dim0() != s.Heads() || s.Heads() == 0 || to.Width() < slices.Max(s.lens) || from.Width() < slices.Max(s.spans) {
+		panic(fmt.Sprintf("kernels: %s: up to %d of %d columns of %v of %d heads into %v", op, slices.Max(s.lens), slices.Max(s.spans), from.Shape, s.Heads(), to.Shape))
+	}
+}
+
+func checkDraws(logits *Tensor, draws []Draw) {
+	const op = "Draw"
+	if len(logits.Shape) != 2 || logits.Dim0() != len(draws) || logits.Width() == 0 {
+		panic(fmt.Sprintf("kernels: %s of logits %v for %d rows", op, logits.Shape, len(draws)))
+	}
+	for _, d := range draws {
+		if !(d.Temperature >= 0) || !(d.TopP >= 0 && d.TopP <= 1) || d.TopK < 0 || !(d.U >= 0 && d.U < 1) {
+			panic(fmt.Sprintf("kernels: %s: %+v", op, d))
+		}
+	}
+}
