@@ -15,3 +15,15 @@ func InUse(b Backend) int64 { return b.(*cuda).inUse() }
 
 // Visible are the entries of KV head g that row r sees.
 func Visible(a *Attend, g, r int) (from, to int) { return a.visible(g, r) }
+
+// InUseAbove is InUse that looks no further once no more than want is in use.
+func InUseAbove(b Backend, want int64) (bytes int64) {
+	c := b.(*cuda)
+	c.do("inUse", func() {
+		for i := 0; i < 3 && (i == 0 || c.live > want); i++ {
+			c.collect(func() bool { return c.live <= want })
+		}
+		bytes = c.live
+	})
+	return bytes
+}
