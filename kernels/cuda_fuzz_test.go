@@ -270,8 +270,13 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		f.b.ObserveAttention(out, lse, scores, a)
 		dq, dk, dv := f.out(s.rows, s.heads, s.dim), f.out(s.rows, kv, s.dim), f.out(s.rows, kv, s.dim)
 		dOut, dScore := s.gradients(f.device, f.rng, f.rng.IntN(3) > 0, f.rng.IntN(3) > 0)
-		c := of("AttentionGrad", func() { f.b.AttentionGrad(dq, dk, dv, a, out, lse, scores, dOut, dScore) }, refs{&dq, &dk, &dv}, &out, &lse)
-		c.tensors = append(c.tensors, &dOut, &dScore)
+		c := of("AttentionGrad", func() { f.b.AttentionGrad(dq, dk, dv, a, out, lse, scores, dOut, dScore) }, refs{&dq, &dk, &dv}, &dOut, &dScore)
+		if dOut != nil { // it is read
+			c.tensors = append(c.tensors, &out)
+		}
+		if dOut != nil || dScore != nil {
+			c.tensors = append(c.tensors, &lse)
+		}
 		return f.attending(a, dOut != nil, c)
 	},
 	"Scores": func(f *fuzzer) *fuzzCall {
