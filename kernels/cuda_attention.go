@@ -33,7 +33,8 @@ type attention struct {
 	b                         *cuda
 	op                        string
 	a                         *Attend
-	past, fromPast, ownFrom   cu.DevicePtr
+	past                      []pastHead
+	pastAt, fromPast, ownFrom cu.DevicePtr // pastAt: past on the device
 	q, k, v                   cu.DevicePtr
 	rows, heads, kvHeads, dim int
 	entries                   int    // of the longest head
@@ -60,15 +61,15 @@ func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
 	}
 	t.half = dtype == BF16
 	t.suffix = fmt.Sprintf("_%s_%d", name, n)
-	heads := make([]pastHead, t.kvHeads)
+	t.past = make([]pastHead, t.kvHeads)
 	for g, kv := range a.Past {
-		heads[g] = pastHead{k: b.at(op, kv.K, dtype), entries: int32(kv.Entries())}
+		t.past[g] = pastHead{k: b.at(op, kv.K, dtype), entries: int32(kv.Entries())}
 		if values {
-			heads[g].v = b.at(op, kv.V, dtype)
+			t.past[g].v = b.at(op, kv.V, dtype)
 		}
 		t.entries = max(t.entries, kv.Entries())
 	}
-	t.past = upload(b, op, heads)
+	t.pastAt = upload(b, op, t.past)
 	t.q, t.k = b.f32(op, a.Q), b.f32(op, a.K)
 	if values {
 		t.v = b.f32(op, a.V)
@@ -118,17 +119,12 @@ const mmaRows = 64
 
 // attend computes out and lse, either of which may be 0.
 func (t *attention) attend(out, lse cu.DevicePtr) {
-	if queries := t.rows * t.heads / t.kvHeads; t.half && t.k == 0 && queries >= mmaRows && t.dim%8 == 0 {
-		dim, keys := 32, 64
-		for dim < t.dim {
-			dim *= 2
+	if t.half && t.k == 0 && t.rows*t.heads/t.kvHeads >= mmaRows && t.dim%8 == 0 {
+		if t.hopperFits(out) {
+			t.attendHopper(out, lse)
+		} else {
+			t.attendMMA(out, lse)
 		}
-		if dim > 128 {
-			keys = 32
-		}
-		shared := 2 * (dim + 8) * (mmaRows + 4*keys)
-		t.b.launch(fmt.Sprint("attend_mma_", dim), [3]int{(queries + mmaRows - 1) / mmaRows, t.kvHeads, 1}, attendThreads, shared,
-			out, lse, t.q, t.past, t.fromPast, t.rows, t.heads, t.kvHeads, t.dim, t.scale)
 		return
 	}
 	grid, chunk := t.split()
@@ -139,9 +135,23 @@ func (t *attention) attend(out, lse cu.DevicePtr) {
 	if out != 0 {
 		outs = t.floats(splits * total * t.dim)
 	}
-	t.b.launch("attend_rows"+t.suffix, grid, attendThreads, t.tileBytes(1, 1, 1), tops, sums, outs, t.q, t.past, t.k, t.v, t.fromPast, t.ownFrom,
+	t.b.launch("attend_rows"+t.suffix, grid, attendThreads, t.tileBytes(1, 1, 1), tops, sums, outs, t.q, t.pastAt, t.k, t.v, t.fromPast, t.ownFrom,
 		t.rows, t.heads, t.kvHeads, t.dim, chunk, t.scale)
 	t.b.launch("attend_merge", [3]int{total, 1, 1}, 32, 0, out, lse, tops, sums, outs, t.rows, t.heads, t.dim, splits)
+}
+
+// attendMMA is attend on the tensor cores that every device has.
+func (t *attention) attendMMA(out, lse cu.DevicePtr) {
+	queries, dim, keys := t.rows*t.heads/t.kvHeads, 32, 64
+	for dim < t.dim {
+		dim *= 2
+	}
+	if dim > 128 {
+		keys = 32
+	}
+	shared := 2 * (dim + 8) * (mmaRows + 4*keys)
+	t.b.launch(fmt.Sprint("attend_mma_", dim), [3]int{(queries + mmaRows - 1) / mmaRows, t.kvHeads, 1}, attendThreads, shared,
+		out, lse, t.q, t.pastAt, t.fromPast, t.rows, t.heads, t.kvHeads, t.dim, t.scale)
 }
 
 // observe computes the scores from lse.
@@ -155,7 +165,7 @@ func (t *attention) observe(logScore *Tensor, lse cu.DevicePtr) {
 	if t.half {
 		name = "observe_rows_bf16"
 	}
-	t.b.launch(name, [3]int{columns, t.kvHeads, 1}, attendThreads, t.tileBytes(1, 0, 0), t.b.f32(t.op, logScore), lse, t.q, t.past, t.fromPast, own,
+	t.b.launch(name, [3]int{columns, t.kvHeads, 1}, attendThreads, t.tileBytes(1, 0, 0), t.b.f32(t.op, logScore), lse, t.q, t.pastAt, t.fromPast, own,
 		t.rows, t.heads, t.kvHeads, t.dim, logScore.Width(), t.scale)
 }
 
@@ -212,7 +222,7 @@ func (b *cuda) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, 
 		splits := grid[2]
 		shares, main, keys := t.floats(splits*total), t.floats(splits*total*t.dim), t.floats(splits*total*t.dim)
 		LSE, DOut := b.f32(op, lse), b.f32(op, dOut)
-		b.launch("grad_past"+t.suffix, grid, attendThreads, t.tileBytes(2, 2, 2), shares, main, keys, t.q, t.past, t.fromPast, LSE, DOut, dots,
+		b.launch("grad_past"+t.suffix, grid, attendThreads, t.tileBytes(2, 2, 2), shares, main, keys, t.q, t.pastAt, t.fromPast, LSE, DOut, dots,
 			scores, b.f32(op, dLogScore), width, t.rows, t.heads, t.kvHeads, t.dim, chunk, t.scale)
 		share := t.floats(total)
 		b.launch("grad_query", [3]int{total, 1, 1}, 32, 0, b.f32(op, dq), share, shares, main, keys, t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots,

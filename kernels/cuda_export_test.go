@@ -2,6 +2,8 @@
 
 package kernels
 
+import "slices"
+
 // SetExactWork changes the size of a product from which on the activations of more
 // than 64 rows are rounded to bf16, and returns a function that undoes it.
 func SetExactWork(n int) (restore func()) {
@@ -9,6 +11,30 @@ func SetExactWork(n int) (restore func()) {
 	exactWork = n
 	return func() { exactWork = before }
 }
+
+// SetHopper lets attention on b use the kernels for Hopper or not, and returns a
+// function that undoes it; ok is false where the device has none.
+func SetHopper(b Backend, on bool) (restore func(), ok bool) {
+	c := b.(*cuda)
+	before := c.capability
+	if on && !c.hasHopper() {
+		return func() {}, false
+	}
+	if !on {
+		c.capability = [2]int{8, 0}
+	}
+	return func() { c.capability = before }, true
+}
+
+// CheckHopper runs the check of the kernel for heads of dim elements.
+func CheckHopper(b Backend, dim int) (err error) {
+	c := b.(*cuda)
+	c.do("self-check", func() { err = c.checkHopper(dim) })
+	return err
+}
+
+// Launched tells whether a kernel was launched since the last wait.
+func Launched(b Backend, name string) bool { return slices.Contains(b.(*cuda).queued, name) }
 
 // InUse is the device memory of b's live tensors after a garbage collection.
 func InUse(b Backend) int64 { return b.(*cuda).inUse() }

@@ -27,10 +27,11 @@ var kernelNames = map[string][]string{
 		"to_bf16", "split_bf16", "join_parts", "from_f16", "add_bias", "scale", "add", "axpy", "rope", "silu_mul", "silu_mul_grad", "gelu", "gelu_grad",
 		"merge_scores", "probabilities", "adamw",
 	},
-	"rows":           {"rms_norm", "rms_norm_grad", "layer_norm", "layer_norm_grad", "sum_squares", "sum_parts", "score_kl", "score_mse"},
-	"attention":      variants([]string{"attend_merge", "observe_rows_f32", "observe_rows_bf16"}, "attend_rows"),
-	"attention_mma":  {"attend_mma_32", "attend_mma_64", "attend_mma_128", "attend_mma_256"},
-	"attention_grad": variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
+	"rows":             {"rms_norm", "rms_norm_grad", "layer_norm", "layer_norm_grad", "sum_squares", "sum_parts", "score_kl", "score_mse"},
+	"attention":        variants([]string{"attend_merge", "observe_rows_f32", "observe_rows_bf16"}, "attend_rows"),
+	"attention_mma":    {"attend_mma_32", "attend_mma_64", "attend_mma_128", "attend_mma_256"},
+	"attention_hopper": {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
+	"attention_grad":   variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
 }
 
 // variants adds the kernels that exist per type of the cache and width of a head.
@@ -52,6 +53,9 @@ func (b *cuda) loadKernels() {
 		from, folder = os.DirFS(dir), ""
 	}
 	for file, names := range kernelNames {
+		if file == "attention_hopper" && !b.hasHopper() {
+			continue // machine code that other devices refuse
+		}
 		op := "load " + file + ".fatbin"
 		image, err := fs.ReadFile(from, folder+file+".fatbin")
 		b.try(op, err)
