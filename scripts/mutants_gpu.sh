@@ -58,5 +58,22 @@ attention_mma.cu|TestCUDAPrefillAttention|s/cp_async_wait<1>();/cp_async_wait<2>
 attention_mma.cu|TestCUDAPrefillAttention|/all warps are done with the stage/d|prefill: no barrier before the stage is refilled
 attention_mma.cu|TestCUDAPrefillAttention|s/acc\[n\]\[e\] .= shrink\[e . 2\];/;/|prefill: the output is not rescaled
 attention_mma.cu|TestCUDAPrefillAttention|s/column < see\[e . 2\].to/column < see[0].to/|prefill: the mask of another row
+attention_hopper.cu|TestCUDAHopper|/mbarrier_wait(&shared.keys_there/d|hopper: keys are used before they are there
+attention_hopper.cu|TestCUDAHopper|/mbarrier_wait(&shared.values_there/d|hopper: values are used before they are there
+attention_hopper.cu|TestCUDAHopper|/mbarrier_wait(unused/d|hopper: a stage is refilled while it is used
+attention_hopper.cu|TestCUDAHopper|/wgmma_wait<1>/{s/.*/release(\&shared.keys_free[i % STAGES]); wgmma_wait<1>();/;n;n;d}|hopper: a stage is given back before its products are done
+attention_hopper.cu|TestCUDAHopper|s/wgmma_wait<1>();/wgmma_wait<2>();/|hopper: logits are read before they are there
+attention_hopper.cu|TestCUDAHopper|s/wgmma_wait<0>(); .. the values/wgmma_wait<1>();/|hopper: the output is rescaled while it is summed
+attention_hopper.cu|TestCUDAHopper|/wgmma_fence();/d|hopper: no fence before products
+attention_hopper.cu|TestCUDAHopper|/shared_store_fence();/d|hopper: queries are not fenced
+attention_hopper.cu|TestCUDAHopper|/tensor_map_acquire(values)/d|hopper: a tensor map is not fenced
+attention_hopper.cu|TestCUDAHopper|/mbarrier_init_fence();/d|hopper: barriers are not fenced
+attention_hopper.cu|TestCUDAHopper|s/mbarrier_arrive_expect(there, L::KEY_BYTES)/mbarrier_arrive_expect(there, L::KEY_PANEL)/|hopper: fewer bytes announced than copied
+attention_hopper.cu|TestCUDAHopper|s/chunk % 8 ^ r % 8/chunk % 8/|hopper: queries without swizzle
+attention_hopper.cu|TestCUDAHopper|s/k . 16 . ROW, L::KEY_PANEL/k * 16 * ROW, L::QUERY_PANEL/|hopper: values in panels of another size
+attention_hopper.cu|TestCUDAHopper|s/i . STAGES % 2 ^ 1/1/|hopper: the producer waits for the first phase alone
+attention_hopper.cu|TestCUDAHopper|s/acc\[e\] .= shrink\[e . 2 % 2\];/;/|hopper: the output is not rescaled
+attention_hopper.cu|TestCUDAHopper|s/column >= see\[e . 2 % 2\].to/column >= see[0].to/|hopper: the mask of another row
+attention_hopper.cu|TestCUDAHopper|s/claim_registers<240>/claim_registers<248>/|hopper: more registers than there are
 END
 exit $survivors

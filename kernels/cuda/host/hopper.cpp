@@ -177,7 +177,7 @@ void mbarrier_arrive(void *p, unsigned bytes, Site at) {
 	b.bytes += bytes;
 	b.pending--;
 	complete_phase(b);
-	yield(); // others may overtake
+	if (!bytes) yield(); // who waited for this overtakes; who announces bytes copies at once
 }
 
 bool barrier_complete(const void *p, unsigned parity) {
