@@ -18,12 +18,14 @@ const (
 	maxHeadDim    = 256
 )
 
-// minSplit is the least number of entries that are worth a block of their own.
-const minSplit = 256
+// minSplit is the least number of entries that are worth a block of their own: a
+// decoding step over 2,048 entries of 8 KV heads has 128 blocks.
+const minSplit = 128
 
 // pastHead is what the kernels read of one KV head: struct Past.
 type pastHead struct {
 	k, v    cu.DevicePtr
+	index   cu.DevicePtr
 	entries int32
 	_       int32
 }
@@ -43,8 +45,8 @@ type attention struct {
 	scale                     float32
 }
 
-// prepare uploads what describes a.
-func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
+// describe is a on the device, but for what is still to be uploaded.
+func (b *cuda) describe(op string, a *Attend, values bool) *attention {
 	t := &attention{b: b, op: op, a: a, rows: a.Rows(), heads: a.Heads(), kvHeads: a.KVHeads(), dim: a.HeadDim(), scale: float32(a.Scale)}
 	if t.dim > maxHeadDim {
 		panic(fmt.Sprintf("kernels: %s: heads of %d elements, want at most %d", op, t.dim, maxHeadDim))
@@ -69,11 +71,17 @@ func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
 		}
 		t.entries = max(t.entries, kv.Entries())
 	}
-	t.pastAt = upload(b, op, t.past)
 	t.q, t.k = b.f32(op, a.Q), b.f32(op, a.K)
 	if values {
 		t.v = b.f32(op, a.V)
 	}
+	return t
+}
+
+// prepare uploads what describes a.
+func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
+	t := b.describe(op, a, values)
+	t.pastAt = upload(b, op, t.past)
 	if a.Window > 0 {
 		from := make([]int32, 0, t.kvHeads*t.rows)
 		for g := range t.kvHeads {
@@ -92,6 +100,28 @@ func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
 			t.ownFrom = upload(b, op, own)
 		}
 	}
+	return t
+}
+
+// prepareSelected is prepare for one row that attends to chosen entries. What its
+// window leaves out is no entry at all.
+func (b *cuda) prepareSelected(op string, a *Attend, entries [][]int32) *attention {
+	t := b.describe(op, a, true)
+	var all []int32
+	t.entries = 0
+	for g, chosen := range entries {
+		first, _ := a.visible(g, 0)
+		skip, _ := slices.BinarySearch(chosen, int32(first))
+		all = append(all, chosen[skip:]...)
+		t.past[g].entries = int32(len(chosen) - skip)
+		t.entries = max(t.entries, len(chosen)-skip)
+	}
+	at := upload(b, op, all)
+	for g := range t.past {
+		t.past[g].index = at
+		at += cu.DevicePtr(4 * t.past[g].entries)
+	}
+	t.pastAt = upload(b, op, t.past)
 	return t
 }
 
@@ -119,7 +149,7 @@ const mmaRows = 64
 
 // attend computes out and lse, either of which may be 0.
 func (t *attention) attend(out, lse cu.DevicePtr) {
-	if t.half && t.k == 0 && t.rows*t.heads/t.kvHeads >= mmaRows && t.dim%8 == 0 {
+	if t.half && t.k == 0 && t.past[0].index == 0 && t.rows*t.heads/t.kvHeads >= mmaRows && t.dim%8 == 0 {
 		if t.hopperFits(out) {
 			t.attendHopper(out, lse)
 		} else {
@@ -179,6 +209,16 @@ func (b *cuda) Attention(out, lse *Tensor, a *Attend) {
 	const op = "Attention"
 	checkAttention(out, lse, a)
 	b.do(op, func() { b.prepare(op, a, out != nil).attend(b.f32(op, out), b.f32(op, lse)) })
+	a.keep()
+	runtime.KeepAlive([]*Tensor{out, lse})
+}
+
+// AttentionSelected implements SelectedAttention.
+func (b *cuda) AttentionSelected(out, lse *Tensor, a *Attend, entries [][]int32) {
+	const op = "AttentionSelected"
+	checkAttention(out, lse, a)
+	checkSelected(op, a, entries)
+	b.do(op, func() { b.prepareSelected(op, a, entries).attend(b.f32(op, out), b.f32(op, lse)) })
 	a.keep()
 	runtime.KeepAlive([]*Tensor{out, lse})
 }

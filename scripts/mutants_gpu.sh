@@ -75,5 +75,8 @@ attention_hopper.cu|TestCUDAHopper|s/i . STAGES % 2 ^ 1/1/|hopper: the producer 
 attention_hopper.cu|TestCUDAHopper|s/acc\[e\] .= shrink\[e . 2 % 2\];/;/|hopper: the output is not rescaled
 attention_hopper.cu|TestCUDAHopper|s/column >= see\[e . 2 % 2\].to/column >= see[0].to/|hopper: the mask of another row
 attention_hopper.cu|TestCUDAHopper|s/claim_registers<240>/claim_registers<248>/|hopper: more registers than there are
+attention.h|TestCUDASelected|s/(index ? index\[r\] : r)/r/|selected: the first entries instead of the chosen ones
+attention.h|TestCUDASelected|s/head.index + c)/head.index)/|selected: every tile is the first one
+attention.cu|TestCUDASelected|s/load_entries(tile, head, head.v, c/load_entries(tile, head, head.v, 0/|selected: values of other entries
 END
 exit $survivors
