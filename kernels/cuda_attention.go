@@ -125,10 +125,10 @@ func (b *cuda) prepareSelected(op string, a *Attend, entries [][]int32) *attenti
 	return t
 }
 
-// split cuts the entries so that every processor has some blocks. It depends on
-// shapes and the device alone.
-func (t *attention) split() (grid [3]int, chunk int) {
-	tiles := (t.rows*t.heads/t.kvHeads + attendQueries - 1) / attendQueries
+// split cuts the entries so that every processor has some blocks of so many queries. It
+// depends on shapes and the device alone.
+func (t *attention) split(queries int) (grid [3]int, chunk int) {
+	tiles := (t.rows*t.heads/t.kvHeads + queries - 1) / queries
 	blocks := tiles * t.kvHeads
 	splits := max(1, min((4*t.b.processors+blocks-1)/blocks, (t.entries+minSplit-1)/minSplit))
 	chunk = max(attendColumns, ((t.entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
@@ -157,7 +157,11 @@ func (t *attention) attend(out, lse cu.DevicePtr) {
 		}
 		return
 	}
-	grid, chunk := t.split()
+	if t.exactFits() {
+		t.attendExact(out, lse, t.parts())
+		return
+	}
+	grid, chunk := t.split(attendQueries)
 	total := t.rows * t.heads
 	splits := grid[2]
 	tops, sums := t.floats(splits*total), t.floats(splits*total)
@@ -186,16 +190,12 @@ func (t *attention) attendMMA(out, lse cu.DevicePtr) {
 
 // observe computes the scores from lse.
 func (t *attention) observe(logScore *Tensor, lse cu.DevicePtr) {
-	own := 0
-	if t.k != 0 {
-		own = 1
-	}
 	columns := (t.entries + attendColumns - 1) / attendColumns
 	name := "observe_rows_f32"
 	if t.half {
 		name = "observe_rows_bf16"
 	}
-	t.b.launch(name, [3]int{columns, t.kvHeads, 1}, attendThreads, t.tileBytes(1, 0, 0), t.b.f32(t.op, logScore), lse, t.q, t.pastAt, t.fromPast, own,
+	t.b.launch(name, [3]int{columns, t.kvHeads, 1}, attendThreads, t.tileBytes(1, 0, 0), t.b.f32(t.op, logScore), lse, t.q, t.pastAt, t.fromPast, t.own(),
 		t.rows, t.heads, t.kvHeads, t.dim, logScore.Width(), t.scale)
 }
 
@@ -226,7 +226,14 @@ func (b *cuda) AttentionSelected(out, lse *Tensor, a *Attend, entries [][]int32)
 func (b *cuda) ObservedScores(logScore, lse *Tensor, a *Attend) {
 	const op = "ObservedScores"
 	checkObservedScores(logScore, lse, a)
-	b.do(op, func() { b.prepare(op, a, false).observe(logScore, b.f32(op, lse)) })
+	b.do(op, func() {
+		t := b.prepare(op, a, false)
+		if t.exactFits() {
+			t.observeExact(logScore, b.f32(op, lse), t.parts())
+		} else {
+			t.observe(logScore, b.f32(op, lse))
+		}
+	})
 	a.keep()
 	runtime.KeepAlive([]*Tensor{logScore, lse})
 }
@@ -237,6 +244,12 @@ func (b *cuda) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 	checkObservedScores(logScore, lse, a)
 	b.do(op, func() {
 		t := b.prepare(op, a, out != nil)
+		if t.exactFits() {
+			parts := t.parts()
+			t.attendExact(b.f32(op, out), b.f32(op, lse), parts)
+			t.observeExact(logScore, b.f32(op, lse), parts)
+			return
+		}
 		t.attend(b.f32(op, out), b.f32(op, lse))
 		t.observe(logScore, b.f32(op, lse))
 	})
@@ -258,7 +271,7 @@ func (b *cuda) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, 
 		if dLogScore != nil {
 			scores, width = b.f32(op, logScore), logScore.Width()
 		}
-		grid, chunk := t.split()
+		grid, chunk := t.split(attendQueries)
 		splits := grid[2]
 		shares, main, keys := t.floats(splits*total), t.floats(splits*total*t.dim), t.floats(splits*total*t.dim)
 		LSE, DOut := b.f32(op, lse), b.f32(op, dOut)

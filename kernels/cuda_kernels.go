@@ -27,9 +27,13 @@ var kernelNames = map[string][]string{
 		"to_bf16", "split_bf16", "join_parts", "from_f16", "add_bias", "scale", "add", "axpy", "rope", "silu_mul", "silu_mul_grad", "gelu", "gelu_grad",
 		"merge_scores", "probabilities", "adamw",
 	},
-	"rows":             {"rms_norm", "rms_norm_grad", "layer_norm", "layer_norm_grad", "sum_squares", "sum_parts", "score_kl", "score_mse"},
-	"attention":        variants([]string{"attend_merge", "observe_rows_f32", "observe_rows_bf16"}, "attend_rows"),
-	"attention_mma":    {"attend_mma_32", "attend_mma_64", "attend_mma_128", "attend_mma_256"},
+	"rows":          {"rms_norm", "rms_norm_grad", "layer_norm", "layer_norm_grad", "sum_squares", "sum_parts", "score_kl", "score_mse"},
+	"attention":     variants([]string{"attend_merge", "observe_rows_f32", "observe_rows_bf16"}, "attend_rows"),
+	"attention_mma": {"attend_mma_32", "attend_mma_64", "attend_mma_128", "attend_mma_256"},
+	"attention_observe": {
+		"observe_attend_32", "observe_attend_64", "observe_attend_128", "observe_attend_256",
+		"observe_scores_32", "observe_scores_64", "observe_scores_128", "observe_scores_256",
+	},
 	"attention_hopper": {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
 	"attention_grad":   variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
 }

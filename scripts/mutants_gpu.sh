@@ -78,5 +78,16 @@ attention_hopper.cu|TestCUDAHopper|s/claim_registers<240>/claim_registers<248>/|
 attention.h|TestCUDASelected|s/(index ? index\[r\] : r)/r/|selected: the first entries instead of the chosen ones
 attention.h|TestCUDASelected|s/head.index + c)/head.index)/|selected: every tile is the first one
 attention.cu|TestCUDASelected|s/load_entries(tile, head, head.v, c/load_entries(tile, head, head.v, 0/|selected: values of other entries
+attention_observe.cu|TestCUDAObserve|s/const int begin = max(z . chunk/const int begin = max(z * chunk + 1/|observed rows: a split without its first entry
+attention_observe.cu|TestCUDAObserve|s/ \&\& column < to ? x/ ? x/|observed rows: entries of the next split
+attention_observe.cu|TestCUDAObserve|/cp_async_wait<1>();/d|observed rows: tiles are used before they are there
+attention_observe.cu|TestCUDAObserve|/all warps are done with the stage/d|observed rows: no barrier before a stage is refilled
+attention_observe.cu|TestCUDAObserve|s/for (int p = PARTS - 1; p >= 0; p--) { .. the small/for (int p = 0; p >= 0; p--) { \/\/ the small/|observed rows: queries rounded to bf16
+attention_observe.cu|TestCUDAObserve|/mma_bf16_16816(acc\[2 . n\], low, left/d|observed rows: probabilities rounded to bf16
+attention_observe.cu|TestCUDAObserve|s/acc\[n\]\[half . 2\] .= shrink, .*;/;/|observed rows: the output is not rescaled
+attention_observe.cu|TestCUDAObserve|s/if (t % row_tiles == 0) .. a head/if (t == 0) \/\/ a head/|observed rows: scores of one head after the other are added
+attention_observe.cu|TestCUDAObserve|s/sum\[i\] = sum\[i\] . expf(top\[i\] - m) + /sum[i] += /|observed rows: the sum of scores is not rescaled
+attention_observe.cu|TestCUDAObserve|s/for (int d = 4; d < 32; d .= 2) {/for (int d = 4; d < 16; d *= 2) {/|observed rows: scores of half the rows
+attention_observe.cu|TestCUDAObserve|s/if (r >= rows) continue;/;/|observed rows: rows past the last
 END
 exit $survivors
