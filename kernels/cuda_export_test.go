@@ -33,6 +33,14 @@ func CheckHopper(b Backend, dim int) (err error) {
 	return err
 }
 
+// RefuseHopper lets b believe that the check of the kernel for heads of dim elements
+// failed, and returns a function that undoes it.
+func RefuseHopper(b Backend, dim int, err error) (restore func()) {
+	c := b.(*cuda)
+	c.hopper[dim] = err
+	return func() { delete(c.hopper, dim) }
+}
+
 // Launched tells whether a kernel was launched since the last wait.
 func Launched(b Backend, name string) bool { return slices.Contains(b.(*cuda).queued, name) }
 

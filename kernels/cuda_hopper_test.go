@@ -3,6 +3,7 @@
 package kernels_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -88,12 +89,28 @@ func TestCUDAHopperRandom(t *testing.T) {
 	}
 }
 
-// TestCUDAHopperCheck: the check before the first use passes.
+// TestCUDAHopperCheck: the check before the first use passes, and where it fails the
+// portable kernel is used and the report says why.
 func TestCUDAHopperCheck(t *testing.T) {
 	d := openHopper(t)
 	for _, dim := range []int{64, 128, 256} {
 		if err := kernels.CheckHopper(d.b, dim); err != nil {
 			t.Error(err)
 		}
+	}
+	if err := kernels.CheckDevice(0); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := kernels.Devices().Devices[0].Attention, "wgmma, checked for heads of 64 128 256"; got != want {
+		t.Errorf("attention is %q, want %q", got, want)
+	}
+	defer kernels.RefuseHopper(d.b, 64, errors.New("output 3 is 1, want 2"))()
+	if got, want := kernels.Devices().Devices[0].Attention, "mma.sync: output 3 is 1, want 2"; got != want {
+		t.Errorf("attention is %q, want %q", got, want)
+	}
+	s := attendShape{rows: 64, heads: 1, dim: 64, entries: []int{64}}
+	d.b.Attention(d.garbage(64, 64), nil, halved(d, s.attend(d, rand.New(rand.NewPCG(1, 1))), true))
+	if kernels.Launched(d.b, "attend_hopper_64") || !kernels.Launched(d.b, "attend_mma_64") {
+		t.Error("a kernel is used that failed its check")
 	}
 }
