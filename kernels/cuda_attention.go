@@ -149,7 +149,7 @@ const mmaRows = 64
 
 // attend computes out and lse, either of which may be 0.
 func (t *attention) attend(out, lse cu.DevicePtr) {
-	if t.half && t.k == 0 && t.past[0].index == 0 && t.rows*t.heads/t.kvHeads >= mmaRows && t.dim%8 == 0 {
+	if t.half && t.k == 0 && t.rows > 1 && t.rows*t.heads/t.kvHeads >= mmaRows && t.dim%8 == 0 {
 		if t.hopperFits(out) {
 			t.attendHopper(out, lse)
 		} else {

@@ -154,10 +154,11 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		b.try("open", err)
 		b.shared, err = device.Attribute(maxSharedAttribute)
 		b.try("open", err)
-		b.capability[0], err = device.Attribute(cu.ComputeCapabilityMajor)
+		major, err := device.Attribute(cu.ComputeCapabilityMajor)
 		b.try("open", err)
-		b.capability[1], err = device.Attribute(cu.ComputeCapabilityMinor)
+		minor, err := device.Attribute(cu.ComputeCapabilityMinor)
 		b.try("open", err)
+		b.sm90a = hasHopper(major, minor)
 		b.stream, err = cu.MakeStream(cu.NonBlocking)
 		b.try("open: stream", err)
 		b.loadKernels()
@@ -178,7 +179,7 @@ type cuda struct {
 	shared     int // bytes of dynamic shared memory that a block may have
 	blas       *cudadriver.Blas
 	functions  map[string]cu.Function
-	capability [2]int        // 9, 0
+	sm90a      bool          // kernels for Hopper are loaded
 	hopper     map[int]error // by head size, what the check of a kernel for Hopper found; missing: not used yet
 
 	// exact makes every allocation, temporary ones included, one of its own of just

@@ -16,14 +16,12 @@ func SetExactWork(n int) (restore func()) {
 // function that undoes it; ok is false where the device has none.
 func SetHopper(b Backend, on bool) (restore func(), ok bool) {
 	c := b.(*cuda)
-	before := c.capability
-	if on && !c.hasHopper() {
+	before := c.sm90a
+	if on && !before {
 		return func() {}, false
 	}
-	if !on {
-		c.capability = [2]int{8, 0}
-	}
-	return func() { c.capability = before }, true
+	c.sm90a = on
+	return func() { c.sm90a = before }, true
 }
 
 // CheckHopper runs the check of the kernel for heads of dim elements.

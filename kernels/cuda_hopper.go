@@ -37,16 +37,16 @@ func (k hopperKernel) shared(dim int) int {
 	return 1024 + 2*dim*(hopperQueries+2*k.keys*k.stages) + barriers
 }
 
-// hasHopper tells whether the device runs the machine code for sm_90a: that of
-// compute capability 9.0, under a driver that encodes tensor maps.
-func (b *cuda) hasHopper() bool {
-	return b.capability == [2]int{9, 0} && cu.Version() >= 12000 && os.Getenv(hopperVariable) != "off"
+// hasHopper tells whether a device of that compute capability runs the machine code for
+// sm_90a: 9.0, under a driver that encodes tensor maps.
+func hasHopper(major, minor int) bool {
+	return major == 9 && minor == 0 && cu.Version() >= 12000 && os.Getenv(hopperVariable) != "off"
 }
 
 // hopperFits tells whether the kernels for Hopper compute t.
 func (t *attention) hopperFits(out cu.DevicePtr) bool {
 	_, ok := hopperKernels[t.dim]
-	if !ok || !t.b.hasHopper() || out == 0 || out%8 != 0 || t.q%16 != 0 || t.scale <= 0 {
+	if !ok || !t.b.sm90a || out == 0 || out%8 != 0 || t.q%16 != 0 || t.scale <= 0 {
 		return false
 	}
 	for _, h := range t.past {
@@ -168,7 +168,7 @@ func CheckDevice(ordinal int) (err error) {
 	defer CatchDevice(&err)
 	b := opened.get(ordinal)
 	b.do("self-check", func() {
-		if b.hasHopper() {
+		if b.sm90a {
 			for dim := range hopperKernels {
 				b.hopperUsable(dim)
 			}
@@ -179,7 +179,7 @@ func CheckDevice(ordinal int) (err error) {
 
 // describeAttention says what prompts over caches in bf16 run on.
 func (b *cuda) describeAttention() string {
-	if !b.hasHopper() {
+	if !b.sm90a {
 		return "mma.sync"
 	}
 	text := "wgmma, checked for heads of"

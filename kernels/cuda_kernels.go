@@ -57,7 +57,7 @@ func (b *cuda) loadKernels() {
 		from, folder = os.DirFS(dir), ""
 	}
 	for file, names := range kernelNames {
-		if file == "attention_hopper" && !b.hasHopper() {
+		if file == "attention_hopper" && !b.sm90a {
 			continue // machine code that other devices refuse
 		}
 		op := "load " + file + ".fatbin"

@@ -28,6 +28,7 @@ func TestCUDAObserveHalf(t *testing.T) {
 		attendShape{name: "width beyond tiles", rows: 17, heads: 1, dim: 128, entries: []int{129}, extraWidth: 3},
 		attendShape{name: "widest head", rows: 16, heads: 1, dim: 256, entries: []int{70}, own: true},
 		attendShape{name: "prompt's last rows", rows: 32, heads: 4, dim: 16, entries: []int{400}},
+		attendShape{name: "entries that the first rows do not see", rows: 100, heads: 2, dim: 16, entries: []int{300, 120}},
 		attendShape{name: "splits", rows: 32, heads: 2, dim: 8, entries: []int{900, 40}, own: true, window: 300, evicted: true},
 	)
 	rng := rand.New(rand.NewPCG(4, 44))

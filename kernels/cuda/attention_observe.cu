@@ -172,10 +172,11 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = blockIdx.y, group = heads / kv_heads, c = blockIdx.x * ENTRIES;
 	const Past<__nv_bfloat16> head = past[g];
 	if (c >= head.entries) return;
-	const int row_tiles = (rows + TILE - 1) / TILE, tiles = row_tiles * group;
+	const int unseeing = own ? 0 : max(0, c - head.entries + rows); // rows before them see none of these entries
+	const int first_tile = unseeing / TILE, row_tiles = (rows + TILE - 1) / TILE - first_tile, tiles = row_tiles * group;
 
 	auto fetch = [&](int t) {
-		int r0 = t % row_tiles * TILE, h = g * group + t / row_tiles;
+		int r0 = (first_tile + t % row_tiles) * TILE, h = g * group + t / row_tiles;
 		for (int p = 0; p < PARTS; p++)
 			load<DIM>(stages + (t % 2 * PARTS + p) * TILE * STRIDE, TILE, rows - r0, dim, parts,
 			          [&](int r) { return parts + (((size_t)p * rows + r0 + r) * heads + h) * dim; });
@@ -212,7 +213,7 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 			for (int i = 0; i < 4; i++) top[i] = -INFINITY, sum[i] = 0;
 #pragma unroll
 		for (int half = 0; half < 2; half++) {
-			int r = t % row_tiles * TILE + lane / 4 + half * 8;
+			int r = (first_tile + t % row_tiles) * TILE + lane / 4 + half * 8;
 			if (r >= rows) continue;
 			Visible see = visible(g, r, rows, head.entries, own, from_past, nullptr);
 			float row_lse = lse[(size_t)h * rows + r];
