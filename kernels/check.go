@@ -67,26 +67,6 @@ func checkAttention(out, lse *Tensor, a *Attend) {
 	checkLSE("Attention", lse, a)
 }
 
-// checkSelected panics unless entries choose from a's past for its one row.
-func checkSelected(op string, a *Attend, entries [][]int32) {
-	if a.Rows() != 1 || a.K != nil || len(entries) != a.KVHeads() {
-		panic(fmt.Sprintf("kernels: %s: %d rows (own pairs: %v) with entries of %d of %d KV heads, want one row of the past", op, a.Rows(), a.K != nil, len(entries), a.KVHeads()))
-	}
-	for g, chosen := range entries {
-		first, n := a.visible(g, 0)
-		if len(chosen) == 0 || int(chosen[len(chosen)-1]) < first {
-			panic(fmt.Sprintf("kernels: %s: none of %d entries of KV head %d is seen", op, len(chosen), g))
-		}
-		last := int32(-1)
-		for _, j := range chosen {
-			if j <= last || int(j) >= n {
-				panic(fmt.Sprintf("kernels: %s: entry %d after %d of KV head %d, want ascending below %d", op, j, last, g, n))
-			}
-			last = j
-		}
-	}
-}
-
 func checkLSE(op string, lse *Tensor, a *Attend) {
 	if lse != nil && lse.Len() != a.Heads()*a.Rows() {
 		panic(fmt.Sprintf("kernels: %s of queries %v with lse %v", op, a.Q.Shape, lse.Shape))

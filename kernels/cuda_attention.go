@@ -103,28 +103,6 @@ func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
 	return t
 }
 
-// prepareSelected is prepare for one row that attends to chosen entries. What its
-// window leaves out is no entry at all.
-func (b *cuda) prepareSelected(op string, a *Attend, entries [][]int32) *attention {
-	t := b.describe(op, a, true)
-	var all []int32
-	t.entries = 0
-	for g, chosen := range entries {
-		first, _ := a.visible(g, 0)
-		skip, _ := slices.BinarySearch(chosen, int32(first))
-		all = append(all, chosen[skip:]...)
-		t.past[g].entries = int32(len(chosen) - skip)
-		t.entries = max(t.entries, len(chosen)-skip)
-	}
-	at := upload(b, op, all)
-	for g := range t.past {
-		t.past[g].index = at
-		at += cu.DevicePtr(4 * t.past[g].entries)
-	}
-	t.pastAt = upload(b, op, t.past)
-	return t
-}
-
 // split cuts the entries so that every processor has some blocks of so many queries. It
 // depends on shapes and the device alone.
 func (t *attention) split(queries int) (grid [3]int, chunk int) {
@@ -209,16 +187,6 @@ func (b *cuda) Attention(out, lse *Tensor, a *Attend) {
 	const op = "Attention"
 	checkAttention(out, lse, a)
 	b.do(op, func() { b.prepare(op, a, out != nil).attend(b.f32(op, out), b.f32(op, lse)) })
-	a.keep()
-	runtime.KeepAlive([]*Tensor{out, lse})
-}
-
-// AttentionSelected implements SelectedAttention.
-func (b *cuda) AttentionSelected(out, lse *Tensor, a *Attend, entries [][]int32) {
-	const op = "AttentionSelected"
-	checkAttention(out, lse, a)
-	checkSelected(op, a, entries)
-	b.do(op, func() { b.prepareSelected(op, a, entries).attend(b.f32(op, out), b.f32(op, lse)) })
 	a.keep()
 	runtime.KeepAlive([]*Tensor{out, lse})
 }
