@@ -41,7 +41,7 @@ prims.h|LayerNorm|s/__syncthreads();$/;/|block sums: no barriers
 prims.h|RMSNormGrad|s/for (int d = 16; d > 0; d .= 2) v += __shfl_xor_sync/for (int d = 8; d > 0; d \/= 2) v += __shfl_xor_sync/|sums over half a warp
 rows.cu|ScoreKL|s/if (q > 0) kl/kl/|score_kl: columns without a target
 rows.cu|ScoreKL|s/(add ? .total : 0)/0/|losses are not added up
-attention.h|Attention|s/r < count ? to_float(src\[r . stride + d\]) : 0/to_float(src[r * stride + d])/|tiles read past the last entry
+attention.h|Attention|s/r < count ? to_float(src\[(index ? index\[r\] : r) . stride + d\]) : 0/to_float(src[r * stride + d])/|tiles read past the last entry
 attention.h|Attention|s/entries - (rows - 1 - r)/entries - (rows - r)/|causal: one entry too few
 attention.h|Attention|s/v.from = from_past ? .*;/v.from = 0;/|no sliding window
 attention.cu|Attention|/the tile and the weights are free/d|attention: no barrier before the tile is filled
