@@ -104,6 +104,16 @@ func (a *Attend) visibleOwn(r int) (from, to int) {
 	return from, r + 1
 }
 
+// SelectedAttention is a backend that attends to chosen entries of a cache where they
+// lie; for others the caller gathers them.
+type SelectedAttention interface {
+	// AttentionSelected is Attention of a single row, which is the last entry of every
+	// head of Past, over the entries whose ascending indices are given per KV head: of
+	// each at least one that the row sees. a.V is not read, and out, lse [heads, 1] are
+	// as those of Attention over those entries alone. Either may be nil.
+	AttentionSelected(out, lse *Tensor, a *Attend, entries [][]int32)
+}
+
 // Backend is a device: memory and the operations of the forward pass, of the
 // adapters' backward pass and of the optimiser. Operations read and write the
 // backend's own tensors; activations have type Compute, the weights of matrix

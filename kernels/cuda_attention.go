@@ -18,12 +18,14 @@ const (
 	maxHeadDim    = 256
 )
 
-// minSplit is the least number of entries that are worth a block of their own.
-const minSplit = 256
+// minSplit is the least number of entries that are worth a block of their own: a
+// decoding step over 2,048 entries of 8 KV heads has 128 blocks.
+const minSplit = 128
 
 // pastHead is what the kernels read of one KV head: struct Past.
 type pastHead struct {
 	k, v    cu.DevicePtr
+	index   cu.DevicePtr
 	entries int32
 	_       int32
 }
@@ -33,7 +35,8 @@ type attention struct {
 	b                         *cuda
 	op                        string
 	a                         *Attend
-	past, fromPast, ownFrom   cu.DevicePtr
+	past                      []pastHead
+	pastAt, fromPast, ownFrom cu.DevicePtr // pastAt: past on the device
 	q, k, v                   cu.DevicePtr
 	rows, heads, kvHeads, dim int
 	entries                   int    // of the longest head
@@ -42,8 +45,8 @@ type attention struct {
 	scale                     float32
 }
 
-// prepare uploads what describes a.
-func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
+// describe is a on the device, but for what is still to be uploaded.
+func (b *cuda) describe(op string, a *Attend, values bool) *attention {
 	t := &attention{b: b, op: op, a: a, rows: a.Rows(), heads: a.Heads(), kvHeads: a.KVHeads(), dim: a.HeadDim(), scale: float32(a.Scale)}
 	if t.dim > maxHeadDim {
 		panic(fmt.Sprintf("kernels: %s: heads of %d elements, want at most %d", op, t.dim, maxHeadDim))
@@ -60,19 +63,25 @@ func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
 	}
 	t.half = dtype == BF16
 	t.suffix = fmt.Sprintf("_%s_%d", name, n)
-	heads := make([]pastHead, t.kvHeads)
+	t.past = make([]pastHead, t.kvHeads)
 	for g, kv := range a.Past {
-		heads[g] = pastHead{k: b.at(op, kv.K, dtype), entries: int32(kv.Entries())}
+		t.past[g] = pastHead{k: b.at(op, kv.K, dtype), entries: int32(kv.Entries())}
 		if values {
-			heads[g].v = b.at(op, kv.V, dtype)
+			t.past[g].v = b.at(op, kv.V, dtype)
 		}
 		t.entries = max(t.entries, kv.Entries())
 	}
-	t.past = upload(b, op, heads)
 	t.q, t.k = b.f32(op, a.Q), b.f32(op, a.K)
 	if values {
 		t.v = b.f32(op, a.V)
 	}
+	return t
+}
+
+// prepare uploads what describes a.
+func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
+	t := b.describe(op, a, values)
+	t.pastAt = upload(b, op, t.past)
 	if a.Window > 0 {
 		from := make([]int32, 0, t.kvHeads*t.rows)
 		for g := range t.kvHeads {
@@ -94,10 +103,10 @@ func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
 	return t
 }
 
-// split cuts the entries so that every processor has some blocks. It depends on
-// shapes and the device alone.
-func (t *attention) split() (grid [3]int, chunk int) {
-	tiles := (t.rows*t.heads/t.kvHeads + attendQueries - 1) / attendQueries
+// split cuts the entries so that every processor has some blocks of so many queries. It
+// depends on shapes and the device alone.
+func (t *attention) split(queries int) (grid [3]int, chunk int) {
+	tiles := (t.rows*t.heads/t.kvHeads + queries - 1) / queries
 	blocks := tiles * t.kvHeads
 	splits := max(1, min((4*t.b.processors+blocks-1)/blocks, (t.entries+minSplit-1)/minSplit))
 	chunk = max(attendColumns, ((t.entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
@@ -118,20 +127,19 @@ const mmaRows = 64
 
 // attend computes out and lse, either of which may be 0.
 func (t *attention) attend(out, lse cu.DevicePtr) {
-	if queries := t.rows * t.heads / t.kvHeads; t.half && t.k == 0 && queries >= mmaRows && t.dim%8 == 0 {
-		dim, keys := 32, 64
-		for dim < t.dim {
-			dim *= 2
+	if t.half && t.k == 0 && t.rows > 1 && t.rows*t.heads/t.kvHeads >= mmaRows && t.dim%8 == 0 {
+		if t.hopperFits(out) {
+			t.attendHopper(out, lse)
+		} else {
+			t.attendMMA(out, lse)
 		}
-		if dim > 128 {
-			keys = 32
-		}
-		shared := 2 * (dim + 8) * (mmaRows + 4*keys)
-		t.b.launch(fmt.Sprint("attend_mma_", dim), [3]int{(queries + mmaRows - 1) / mmaRows, t.kvHeads, 1}, attendThreads, shared,
-			out, lse, t.q, t.past, t.fromPast, t.rows, t.heads, t.kvHeads, t.dim, t.scale)
 		return
 	}
-	grid, chunk := t.split()
+	if t.exactFits() {
+		t.attendExact(out, lse, t.parts())
+		return
+	}
+	grid, chunk := t.split(attendQueries)
 	total := t.rows * t.heads
 	splits := grid[2]
 	tops, sums := t.floats(splits*total), t.floats(splits*total)
@@ -139,23 +147,33 @@ func (t *attention) attend(out, lse cu.DevicePtr) {
 	if out != 0 {
 		outs = t.floats(splits * total * t.dim)
 	}
-	t.b.launch("attend_rows"+t.suffix, grid, attendThreads, t.tileBytes(1, 1, 1), tops, sums, outs, t.q, t.past, t.k, t.v, t.fromPast, t.ownFrom,
+	t.b.launch("attend_rows"+t.suffix, grid, attendThreads, t.tileBytes(1, 1, 1), tops, sums, outs, t.q, t.pastAt, t.k, t.v, t.fromPast, t.ownFrom,
 		t.rows, t.heads, t.kvHeads, t.dim, chunk, t.scale)
 	t.b.launch("attend_merge", [3]int{total, 1, 1}, 32, 0, out, lse, tops, sums, outs, t.rows, t.heads, t.dim, splits)
 }
 
+// attendMMA is attend on the tensor cores that every device has.
+func (t *attention) attendMMA(out, lse cu.DevicePtr) {
+	queries, dim, keys := t.rows*t.heads/t.kvHeads, 32, 64
+	for dim < t.dim {
+		dim *= 2
+	}
+	if dim > 128 {
+		keys = 32
+	}
+	shared := 2 * (dim + 8) * (mmaRows + 4*keys)
+	t.b.launch(fmt.Sprint("attend_mma_", dim), [3]int{(queries + mmaRows - 1) / mmaRows, t.kvHeads, 1}, attendThreads, shared,
+		out, lse, t.q, t.pastAt, t.fromPast, t.rows, t.heads, t.kvHeads, t.dim, t.scale)
+}
+
 // observe computes the scores from lse.
 func (t *attention) observe(logScore *Tensor, lse cu.DevicePtr) {
-	own := 0
-	if t.k != 0 {
-		own = 1
-	}
 	columns := (t.entries + attendColumns - 1) / attendColumns
 	name := "observe_rows_f32"
 	if t.half {
 		name = "observe_rows_bf16"
 	}
-	t.b.launch(name, [3]int{columns, t.kvHeads, 1}, attendThreads, t.tileBytes(1, 0, 0), t.b.f32(t.op, logScore), lse, t.q, t.past, t.fromPast, own,
+	t.b.launch(name, [3]int{columns, t.kvHeads, 1}, attendThreads, t.tileBytes(1, 0, 0), t.b.f32(t.op, logScore), lse, t.q, t.pastAt, t.fromPast, t.own(),
 		t.rows, t.heads, t.kvHeads, t.dim, logScore.Width(), t.scale)
 }
 
@@ -176,7 +194,14 @@ func (b *cuda) Attention(out, lse *Tensor, a *Attend) {
 func (b *cuda) ObservedScores(logScore, lse *Tensor, a *Attend) {
 	const op = "ObservedScores"
 	checkObservedScores("ObservedScores", logScore, lse, a)
-	b.do(op, func() { b.prepare(op, a, false).observe(logScore, b.f32(op, lse)) })
+	b.do(op, func() {
+		t := b.prepare(op, a, false)
+		if t.exactFits() {
+			t.observeExact(logScore, b.f32(op, lse), t.parts())
+		} else {
+			t.observe(logScore, b.f32(op, lse))
+		}
+	})
 	a.keep()
 	runtime.KeepAlive([]*Tensor{logScore, lse})
 }
@@ -187,6 +212,12 @@ func (b *cuda) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 	checkObservedScores("ObserveAttention", logScore, lse, a)
 	b.do(op, func() {
 		t := b.prepare(op, a, out != nil)
+		if t.exactFits() {
+			parts := t.parts()
+			t.attendExact(b.f32(op, out), b.f32(op, lse), parts)
+			t.observeExact(logScore, b.f32(op, lse), parts)
+			return
+		}
 		t.attend(b.f32(op, out), b.f32(op, lse))
 		t.observe(logScore, b.f32(op, lse))
 	})
@@ -208,11 +239,11 @@ func (b *cuda) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, 
 		if dLogScore != nil {
 			scores, width = b.f32(op, logScore), logScore.Width()
 		}
-		grid, chunk := t.split()
+		grid, chunk := t.split(attendQueries)
 		splits := grid[2]
 		shares, main, keys := t.floats(splits*total), t.floats(splits*total*t.dim), t.floats(splits*total*t.dim)
 		LSE, DOut := b.f32(op, lse), b.f32(op, dOut)
-		b.launch("grad_past"+t.suffix, grid, attendThreads, t.tileBytes(2, 2, 2), shares, main, keys, t.q, t.past, t.fromPast, LSE, DOut, dots,
+		b.launch("grad_past"+t.suffix, grid, attendThreads, t.tileBytes(2, 2, 2), shares, main, keys, t.q, t.pastAt, t.fromPast, LSE, DOut, dots,
 			scores, b.f32(op, dLogScore), width, t.rows, t.heads, t.kvHeads, t.dim, chunk, t.scale)
 		share := t.floats(total)
 		b.launch("grad_query", [3]int{total, 1, 1}, 32, 0, b.f32(op, dq), share, shares, main, keys, t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots,

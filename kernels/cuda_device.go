@@ -91,6 +91,7 @@ func describe(ordinal int) (Device, error) {
 		b.do("cuMemGetInfo", func() {
 			d.Free, _, err = cu.MemInfo()
 			b.try("cuMemGetInfo", err)
+			d.Attention = b.describeAttention()
 		})
 	}
 	return d, nil
@@ -141,7 +142,7 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		return nil, fmt.Errorf("device %s: context: %w", name, err)
 	}
 	b := &cuda{
-		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), pool: make(map[int64][]cu.DevicePtr),
+		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), hopper: make(map[int]error), pool: make(map[int64][]cu.DevicePtr),
 		exact: os.Getenv("GLIMPSE_CUDA_EXACT") != "", wait: os.Getenv("GLIMPSE_CUDA_WAIT") != "",
 	}
 	defer CatchDevice(&err)
@@ -152,6 +153,11 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		b.try("open", err)
 		b.shared, err = device.Attribute(maxSharedAttribute)
 		b.try("open", err)
+		major, err := device.Attribute(cu.ComputeCapabilityMajor)
+		b.try("open", err)
+		minor, err := device.Attribute(cu.ComputeCapabilityMinor)
+		b.try("open", err)
+		b.sm90a = hasHopper(major, minor)
 		b.stream, err = cu.MakeStream(cu.NonBlocking)
 		b.try("open: stream", err)
 		b.loadKernels()
@@ -172,6 +178,8 @@ type cuda struct {
 	shared     int // bytes of dynamic shared memory that a block may have
 	blas       *cudadriver.Blas
 	functions  map[string]cu.Function
+	sm90a      bool          // kernels for Hopper are loaded
+	hopper     map[int]error // by head size, what the check of a kernel for Hopper found; missing: not used yet
 
 	// exact makes every allocation, temporary ones included, one of its own of just
 	// its size, so that a driver which guards allocations sees every overrun. wait

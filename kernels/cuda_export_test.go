@@ -2,6 +2,8 @@
 
 package kernels
 
+import "slices"
+
 // SetExactWork changes the size of a product from which on the activations of more
 // than 64 rows are rounded to bf16, and returns a function that undoes it.
 func SetExactWork(n int) (restore func()) {
@@ -9,6 +11,36 @@ func SetExactWork(n int) (restore func()) {
 	exactWork = n
 	return func() { exactWork = before }
 }
+
+// SetHopper lets attention on b use the kernels for Hopper or not, and returns a
+// function that undoes it; ok is false where the device has none.
+func SetHopper(b Backend, on bool) (restore func(), ok bool) {
+	c := b.(*cuda)
+	before := c.sm90a
+	if on && !before {
+		return func() {}, false
+	}
+	c.sm90a = on
+	return func() { c.sm90a = before }, true
+}
+
+// CheckHopper runs the check of the kernel for heads of dim elements.
+func CheckHopper(b Backend, dim int) (err error) {
+	c := b.(*cuda)
+	c.do("self-check", func() { err = c.checkHopper(dim) })
+	return err
+}
+
+// RefuseHopper lets b believe that the check of the kernel for heads of dim elements
+// failed, and returns a function that undoes it.
+func RefuseHopper(b Backend, dim int, err error) (restore func()) {
+	c := b.(*cuda)
+	c.hopper[dim] = err
+	return func() { delete(c.hopper, dim) }
+}
+
+// Launched tells whether a kernel was launched since the last wait.
+func Launched(b Backend, name string) bool { return slices.Contains(b.(*cuda).queued, name) }
 
 // InUse is the device memory of b's live tensors after a garbage collection.
 func InUse(b Backend) int64 { return b.(*cuda).inUse() }

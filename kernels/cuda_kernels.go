@@ -31,11 +31,16 @@ var kernelNames = map[string][]string{
 		"group_scores", "pool_scores", "mean_scores", "add_scores", "carry_scores", "max_scores", "key_scores_f32", "key_scores_bf16",
 		"select_top", "share_budget", "move_rows_16", "move_rows_2", "pick_f32", "pick_ids",
 	},
-	"sample":         {"draw_tokens"},
-	"rows":           {"rms_norm", "rms_norm_grad", "layer_norm", "layer_norm_grad", "sum_squares", "sum_parts", "score_kl", "score_mse"},
-	"attention":      variants([]string{"attend_merge", "observe_rows_f32", "observe_rows_bf16"}, "attend_rows"),
-	"attention_mma":  {"attend_mma_32", "attend_mma_64", "attend_mma_128", "attend_mma_256"},
-	"attention_grad": variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
+	"sample":        {"draw_tokens"},
+	"rows":          {"rms_norm", "rms_norm_grad", "layer_norm", "layer_norm_grad", "sum_squares", "sum_parts", "score_kl", "score_mse"},
+	"attention":     variants([]string{"attend_merge", "observe_rows_f32", "observe_rows_bf16"}, "attend_rows"),
+	"attention_mma": {"attend_mma_32", "attend_mma_64", "attend_mma_128", "attend_mma_256"},
+	"attention_observe": {
+		"observe_attend_32", "observe_attend_64", "observe_attend_128", "observe_attend_256",
+		"observe_scores_32", "observe_scores_64", "observe_scores_128", "observe_scores_256",
+	},
+	"attention_hopper": {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
+	"attention_grad":   variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
 }
 
 // variants adds the kernels that exist per type of the cache and width of a head.
@@ -57,6 +62,9 @@ func (b *cuda) loadKernels() {
 		from, folder = os.DirFS(dir), ""
 	}
 	for file, names := range kernelNames {
+		if file == "attention_hopper" && !b.sm90a {
+			continue // machine code that other devices refuse
+		}
 		op := "load " + file + ".fatbin"
 		image, err := fs.ReadFile(from, folder+file+".fatbin")
 		b.try(op, err)

@@ -25,6 +25,9 @@ type Device struct {
 	Capability string `json:"capability"` // 9.0
 	Memory     int64  `json:"memory"`     // bytes
 	Free       int64  `json:"free"`       // bytes not in use by anyone; -1 where that is not known
+	// Attention is what prompts over caches in bf16 run on, as far as it was checked;
+	// known where a backend is open.
+	Attention string `json:"attention,omitempty"`
 }
 
 // Library is a shared library that is loaded at run time.

@@ -10,4 +10,7 @@ const errNotBuilt = "this binary was built without GPU support (go build -tags g
 // Devices reports accelerators; this binary knows none.
 func Devices() DeviceReport { return DeviceReport{Missing: []string{errNotBuilt}} }
 
+// CheckDevice checks what only accelerators have; this binary knows none.
+func CheckDevice(int) error { return errors.New("device cuda: " + errNotBuilt) }
+
 func openCUDA(int) (Backend, error) { return nil, errors.New("device cuda: " + errNotBuilt) }

@@ -176,11 +176,15 @@ func (p *prefillPass) attention(l int, o *Observation, out, lse *kernels.Tensor,
 		}
 		return nil
 	}
-	attended, after, err := p.restrict(p.opt.Sparse, p.cache, l, a)
+	attended, entries, after, err := p.restrict(p.opt.Sparse, p.cache, l, a)
 	if err != nil {
 		return err
 	}
-	b.Attention(out, lse, attended)
+	if entries != nil {
+		b.(kernels.SelectedAttention).AttentionSelected(out, lse, attended, entries)
+	} else {
+		b.Attention(out, lse, attended)
+	}
 	if after != nil {
 		after(out)
 	}

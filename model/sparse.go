@@ -40,39 +40,46 @@ func lastRow(t *kernels.Tensor) *kernels.Tensor { return t.Rows(t.Dim0()-1, t.Di
 // SparseAttention chooses what a decoding step attends to.
 type SparseAttention func(s *SparseStep) error
 
-// restrict lets a choose its entries and gathers them: the result has its own
-// copies of the chosen pairs and no others.
-func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *kernels.Attend) (*kernels.Attend, func(out *kernels.Tensor), error) {
+// restrict lets a choose its entries. Where the backend attends to chosen entries
+// where they lie, they are returned with a; else the result has its own copies of the
+// chosen pairs and no others, and entries are nil.
+func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *kernels.Attend) (_ *kernels.Attend, entries [][]int32, after func(out *kernels.Tensor), err error) {
 	if choose == nil {
-		return a, nil, nil
+		return a, nil, nil, nil
 	}
 	if a.Rows() != 1 {
-		return nil, nil, fmt.Errorf("sparse attention of %d rows, want a decoding step of 1", a.Rows())
+		return nil, nil, nil, fmt.Errorf("sparse attention of %d rows, want a decoding step of 1", a.Rows())
 	}
 	s := &SparseStep{Layer: layer, Cache: cache, Queries: a.Q, First: make([]int, len(a.Past)), runner: r, attend: a}
 	for h, kv := range a.Past {
 		s.First[h] = firstSeen(kv.Positions, a.Positions[0], a.Window)
 	}
 	if err := choose(s); err != nil {
-		return nil, nil, fmt.Errorf("layer %d: %w", layer, err)
+		return nil, nil, nil, fmt.Errorf("layer %d: %w", layer, err)
 	}
 	if s.Entries == nil {
-		return a, s.After, nil
+		return a, nil, s.After, nil
 	}
 	if len(s.Entries) != len(a.Past) {
-		return nil, nil, fmt.Errorf("sparse attention in layer %d: entries of %d KV heads, want %d", layer, len(s.Entries), len(a.Past))
+		return nil, nil, nil, fmt.Errorf("sparse attention in layer %d: entries of %d KV heads, want %d", layer, len(s.Entries), len(a.Past))
+	}
+	_, inPlace := r.Model.Backend.(kernels.SelectedAttention)
+	for h, idx := range s.Entries {
+		if err := checkAscending(idx, a.Past[h].Entries()); err != nil {
+			return nil, nil, nil, fmt.Errorf("sparse attention in layer %d head %d: %w", layer, h, err)
+		}
+		if len(idx) == 0 || int(idx[len(idx)-1]) < s.First[h] {
+			return nil, nil, nil, fmt.Errorf("sparse attention in layer %d head %d: none of %d entries is seen", layer, h, len(idx))
+		}
+	}
+	if inPlace {
+		return a, s.Entries, s.After, nil
 	}
 	part := *a
 	part.Past = make([]kernels.KV, len(a.Past))
 	b, dim := r.Model.Backend, r.Model.Config.HeadDim
 	for h, idx := range s.Entries {
 		from := a.Past[h]
-		if err := checkAscending(idx, from.Entries()); err != nil {
-			return nil, nil, fmt.Errorf("sparse attention in layer %d head %d: %w", layer, h, err)
-		}
-		if len(idx) == 0 || int(idx[len(idx)-1]) < s.First[h] {
-			return nil, nil, fmt.Errorf("sparse attention in layer %d head %d: none of %d entries is seen", layer, h, len(idx))
-		}
 		kv := kernels.KV{K: r.alloc(len(idx), dim), V: r.alloc(len(idx), dim)}
 		b.Gather(kv.K, from.K, idx)
 		b.Gather(kv.V, from.V, idx)
@@ -84,7 +91,7 @@ func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *ke
 		}
 		part.Past[h] = kv
 	}
-	return &part, s.After, nil
+	return &part, nil, s.After, nil
 }
 
 // firstSeen is the index of the first of ascending positions that a row at

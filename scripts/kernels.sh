@@ -19,7 +19,7 @@ limit=$((6 << 20)) # bytes of all fat binaries
 # headers are no part of them.
 sources() {
   echo "nvcc $nvcc"
-  grep '^NVCCFLAGS\|^	-gencode\|^KERNELS' Makefile
+  grep '^NVCCFLAGS\|^HOPPERFLAGS\|^	-gencode\|^KERNELS' Makefile
   sha256sum -- *.cu *.h
 }
 sum() { echo "sources $(sources | sha256sum | cut -d' ' -f1)"; sha256sum -- *.fatbin; }

@@ -41,7 +41,7 @@ prims.h|LayerNorm|s/__syncthreads();$/;/|block sums: no barriers
 prims.h|RMSNormGrad|s/for (int d = 16; d > 0; d .= 2) v += __shfl_xor_sync/for (int d = 8; d > 0; d \/= 2) v += __shfl_xor_sync/|sums over half a warp
 rows.cu|ScoreKL|s/if (q > 0) kl/kl/|score_kl: columns without a target
 rows.cu|ScoreKL|s/(add ? .total : 0)/0/|losses are not added up
-attention.h|Attention|s/r < count ? to_float(src\[r . stride + d\]) : 0/to_float(src[r * stride + d])/|tiles read past the last entry
+attention.h|Attention|s/r < count ? to_float(src\[(index ? index\[r\] : r) . stride + d\]) : 0/to_float(src[r * stride + d])/|tiles read past the last entry
 attention.h|Attention|s/entries - (rows - 1 - r)/entries - (rows - r)/|causal: one entry too few
 attention.h|Attention|s/v.from = from_past ? .*;/v.from = 0;/|no sliding window
 attention.cu|Attention|/the tile and the weights are free/d|attention: no barrier before the tile is filled
@@ -74,5 +74,37 @@ select.cu|TestCUDACompact|s/if (i >= (size_t)m.rows . row) return/if (i > (size_
 sample.cu|TestCUDADraw|s/end = at;/;/|sampling: top-k and top-p do not cut
 sample.cu|TestCUDADraw|/the warps. sums are there/d|sampling: no barrier
 sample.cu|TestCUDADraw|s/seen + rank.first == at.ties - 1/rank.first == at.ties - 1/|sampling: equal logits beyond the first round
+attention_hopper.cu|TestCUDAHopper|/mbarrier_wait(&shared.keys_there/d|hopper: keys are used before they are there
+attention_hopper.cu|TestCUDAHopper|/mbarrier_wait(&shared.values_there/d|hopper: values are used before they are there
+attention_hopper.cu|TestCUDAHopper|/mbarrier_wait(unused/d|hopper: a stage is refilled while it is used
+attention_hopper.cu|TestCUDAHopper|/wgmma_wait<1>/{s/.*/release(\&shared.keys_free[i % STAGES]); wgmma_wait<1>();/;n;n;d}|hopper: a stage is given back before its products are done
+attention_hopper.cu|TestCUDAHopper|s/wgmma_wait<1>();/wgmma_wait<2>();/|hopper: logits are read before they are there
+attention_hopper.cu|TestCUDAHopper|s/wgmma_wait<0>(); .. the values/wgmma_wait<1>();/|hopper: the output is rescaled while it is summed
+attention_hopper.cu|TestCUDAHopper|/wgmma_fence();/d|hopper: no fence before products
+attention_hopper.cu|TestCUDAHopper|/shared_store_fence();/d|hopper: queries are not fenced
+attention_hopper.cu|TestCUDAHopper|/tensor_map_acquire(values)/d|hopper: a tensor map is not fenced
+attention_hopper.cu|TestCUDAHopper|/mbarrier_init_fence();/d|hopper: barriers are not fenced
+attention_hopper.cu|TestCUDAHopper|s/mbarrier_arrive_expect(there, L::KEY_BYTES)/mbarrier_arrive_expect(there, L::KEY_PANEL)/|hopper: fewer bytes announced than copied
+attention_hopper.cu|TestCUDAHopper|s/chunk % 8 ^ r % 8/chunk % 8/|hopper: queries without swizzle
+attention_hopper.cu|TestCUDAHopper|s/k . 16 . ROW, L::KEY_PANEL/k * 16 * ROW, L::QUERY_PANEL/|hopper: values in panels of another size
+attention_hopper.cu|TestCUDAHopper|s/i . STAGES % 2 ^ 1/1/|hopper: the producer waits for the first phase alone
+attention_hopper.cu|TestCUDAHopper|s/acc\[e\] .= shrink\[e . 2 % 2\];/;/|hopper: the output is not rescaled
+attention_hopper.cu|TestCUDAHopper|s/column >= see\[e . 2 % 2\].to/column >= see[0].to/|hopper: the mask of another row
+attention_hopper.cu|TestCUDAHopper|s/claim_registers<240>/claim_registers<248>/|hopper: more registers than there are
+attention.h|TestCUDASelected|s/(index ? index\[r\] : r)/r/|selected: the first entries instead of the chosen ones
+attention.h|TestCUDASelected|s/head.index + c)/head.index)/|selected: every tile is the first one
+attention.cu|TestCUDASelected|s/load_entries(tile, head, head.v, c/load_entries(tile, head, head.v, 0/|selected: values of other entries
+attention_observe.cu|TestCUDAObserve|s/const int begin = max(z . chunk/const int begin = max(z * chunk + 1/|observed rows: a split without its first entry
+attention_observe.cu|TestCUDAObserve|s/ \&\& column < to ? x/ ? x/|observed rows: entries of the next split
+attention_observe.cu|TestCUDAObserve|/cp_async_wait<1>();/d|observed rows: tiles are used before they are there
+attention_observe.cu|TestCUDAObserve|/all warps are done with the stage/d|observed rows: no barrier before a stage is refilled
+attention_observe.cu|TestCUDAObserve|s/for (int p = PARTS - 1; p >= 0; p--) { .. the small/for (int p = 0; p >= 0; p--) { \/\/ the small/|observed rows: queries rounded to bf16
+attention_observe.cu|TestCUDAObserve|/mma_bf16_16816(acc\[2 . n\], low, left/d|observed rows: probabilities rounded to bf16
+attention_observe.cu|TestCUDAObserve|s/acc\[n\]\[half . 2\] .= shrink, .*;/;/|observed rows: the output is not rescaled
+attention_observe.cu|TestCUDAObserve|s/if (t % row_tiles == 0) .. a head/if (t == 0) \/\/ a head/|observed rows: scores of one head after the other are added
+attention_observe.cu|TestCUDAObserve|s/sum\[i\] = sum\[i\] . expf(top\[i\] - m) + /sum[i] += /|observed rows: the sum of scores is not rescaled
+attention_observe.cu|TestCUDAObserve|s/for (int d = 4; d < 32; d .= 2) {/for (int d = 4; d < 16; d *= 2) {/|observed rows: scores of half the rows
+attention_observe.cu|TestCUDAObserve|s/if (r >= rows) continue;/;/|observed rows: rows past the last
+attention_observe.cu|TestCUDAObserve|s/first_tile = unseeing . TILE/first_tile = (unseeing + TILE) \/ TILE/|observed rows: rows that see the entries are left out
 END
 exit $survivors

@@ -21,11 +21,22 @@ func newDoctor() *cobra.Command {
 		Long: `Report what this machine offers to compute on: the processor, and the CUDA driver,
 devices, their memory and the libraries that were found. What is missing for a GPU to
 be used is listed with what to do about it, and "--device auto" chooses by the same
-facts. A machine without a GPU is no error.`,
+facts. Kernels that only some GPUs have are run once and compared with the portable
+ones. A machine without a GPU is no error.`,
 		Example: "  evict doctor\n  evict doctor --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := report{Platform: runtime.GOOS + "/" + runtime.GOARCH, Threads: parallel.Threads(), Instructions: simd.Level(), CUDA: kernels.Devices()}
+			if r.CUDA.Usable() == nil {
+				var failed []string
+				for i := range r.CUDA.Devices {
+					if err := kernels.CheckDevice(i); err != nil {
+						failed = append(failed, err.Error())
+					}
+				}
+				r.CUDA = kernels.Devices()
+				r.CUDA.Missing = append(r.CUDA.Missing, failed...)
+			}
 			r.Auto, r.Why = kernels.ChooseDevice("auto")
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
@@ -68,6 +79,9 @@ func (r report) print(w io.Writer) error {
 			free = fmt.Sprintf(", %d MiB free", d.Free>>20)
 		}
 		out.line(d.Name, "%s, compute capability %s, %d MiB%s", d.Model, d.Capability, d.Memory>>20, free)
+		if d.Attention != "" {
+			out.line("", "prompts over bf16 caches: %s", d.Attention)
+		}
 	}
 	for _, l := range c.Libraries {
 		out.line(l.Name, "%s %s", l.Path, l.Version)

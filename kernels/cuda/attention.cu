@@ -42,7 +42,7 @@ static __device__ __forceinline__ void attend_rows(float *part_max, float *part_
 		for (int c = from; c < to; c += COLUMNS) {
 			int n = min(COLUMNS, to - c);
 			__syncthreads(); // the tile and the weights are free
-			if (in_past) load_tile(tile, head.k + (size_t)c * dim, dim, n, dim);
+			if (in_past) load_entries(tile, head, head.k, c, n, dim);
 			else load_tile(tile, k_own + ((size_t)c * kv_heads + g) * dim, (size_t)kv_heads * dim, n, dim);
 			__syncthreads();
 			for (int i = 0; i < PER_WARP; i++) {
@@ -59,7 +59,7 @@ static __device__ __forceinline__ void attend_rows(float *part_max, float *part_
 			}
 			if (!part_out) continue;
 			__syncthreads(); // the keys have been read, the weights are there
-			if (in_past) load_tile(tile, head.v + (size_t)c * dim, dim, n, dim);
+			if (in_past) load_entries(tile, head, head.v, c, n, dim);
 			else load_tile(tile, v_own + ((size_t)c * kv_heads + g) * dim, (size_t)kv_heads * dim, n, dim);
 			__syncthreads();
 #pragma unroll

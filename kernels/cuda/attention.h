@@ -3,9 +3,11 @@
 #pragma once
 #include "prims.h"
 
-// The entries that one KV head keeps: k, v [entries, dim].
+// The entries that one KV head attends to: rows of k and v [.., dim]. The first ones, or,
+// where index is not null, those that it names: only attend_rows takes such.
 template <class T> struct Past {
 	const T *k, *v;
+	const int *index;
 	int entries, unused;
 };
 
@@ -31,13 +33,20 @@ constexpr int QUERIES = WARPS * PER_WARP;
 
 // Copies count rows of src, stride elements apart, into tile rows of dim + 1 floats
 // (the odd stride keeps lanes that read one column of 32 rows in 32 banks); the
-// rows that follow become zero.
+// rows that follow become zero. Where index is not null it names the rows.
 template <class T>
-static __device__ __forceinline__ void load_tile(float *tile, const T *src, size_t stride, int count, int dim) {
+static __device__ __forceinline__ void load_tile(float *tile, const T *src, size_t stride, int count, int dim, const int *index = nullptr) {
 	for (int i = threadIdx.x; i < COLUMNS * dim; i += WARPS * 32) {
 		int r = i / dim, d = i % dim;
-		tile[r * (dim + 1) + d] = r < count ? to_float(src[r * stride + d]) : 0;
+		tile[r * (dim + 1) + d] = r < count ? to_float(src[(index ? index[r] : r) * stride + d]) : 0;
 	}
+}
+
+// Rows from entry c on of k or v of a head.
+template <class T>
+static __device__ __forceinline__ void load_entries(float *tile, const Past<T> &head, const T *src, int c, int count, int dim) {
+	if (head.index) load_tile(tile, src, dim, count, dim, head.index + c);
+	else load_tile(tile, src + (size_t)c * dim, dim, count, dim);
 }
 
 // Loads the block's queries into [QUERIES, dim], times factor; those past the end

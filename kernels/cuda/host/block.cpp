@@ -5,7 +5,7 @@
 // lacks a barrier thus reads data that was never written (poison) or was
 // already overwritten. HOSTCUDA_ORDER=reverse runs blocks, warps and lanes
 // backwards, which exposes the races that the forward order hides.
-#include "runtime.h"
+#include "block.h"
 #include <algorithm>
 #include <dlfcn.h>
 #include <link.h>
@@ -62,7 +62,7 @@ namespace {
 const size_t STACK = 64 << 10, PAGE = 4096, MAX_THREADS = 1024;
 const size_t MAX_DYNAMIC_SHARED = 228 << 10;
 
-enum State { READY, AT_BARRIER, AT_WARP, EXITED };
+enum State { READY, AT_BARRIER, AT_WARP, AT_MBARRIER, YIELDED, EXITED };
 
 struct Copy { // a cp.async that has not been waited for
 	void *dst;
@@ -78,6 +78,8 @@ struct Fiber {
 	const char *name;        // of the warp collective
 	unsigned mask;
 	void *arg;
+	const void *mbarrier;    // that it waits for, and the parity of the phase
+	unsigned parity;
 	std::vector<Copy> copies;
 	int group;               // number of committed copy groups
 };
@@ -107,19 +109,6 @@ const int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 struct sigaction previous[4];
 
 void to_scheduler() { hc_switch(&current->sp, run.scheduler_sp); }
-
-// Reports an error of the current thread and ends the launch.
-void fail(Result r, Site at, const char *format, ...) {
-	char text[256];
-	va_list ap;
-	va_start(ap, format);
-	vsnprintf(text, sizeof text, format, ap);
-	va_end(ap);
-	report("kernel %s block (%u,%u,%u) thread (%u,%u,%u) at %s:%d: %s", run.kernel->name, blockIdx.x,
-	       blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, at.file, at.line, text);
-	run.result = r;
-	to_scheduler(); // never resumed
-}
 
 void fiber_main() {
 	run.kernel->call(run.params);
@@ -151,13 +140,6 @@ int find_tls(dl_phdr_info *info, size_t, void *) {
 		return 1;
 	}
 	return 0;
-}
-
-bool in_shared(const void *p, size_t n) {
-	auto within = [&](char *base, size_t size) {
-		return (char *)p >= base && (char *)p + n <= base + size;
-	};
-	return within(run.dynamic, run.dynamic_bytes) || within(run.static_shared, run.static_bytes);
 }
 
 // A fault inside a kernel abandons the fiber: execution continues in the
@@ -239,6 +221,7 @@ void report_deadlock() {
 		Fiber &f = fibers[t];
 		char text[256];
 		if (f.state == EXITED) snprintf(text, sizeof text, "have exited");
+		else if (f.state == AT_MBARRIER) snprintf(text, sizeof text, "wait at %s:%d for %s", f.site.file, f.site.line, barrier_describe(f.mbarrier, f.parity).c_str());
 		else if (f.state == AT_BARRIER) snprintf(text, sizeof text, "wait in __syncthreads at %s:%d", f.site.file, f.site.line);
 		else snprintf(text, sizeof text, "wait in %s (mask %#x) at %s:%d", f.name, f.mask, f.site.file, f.site.line);
 		groups[text]++;
@@ -257,6 +240,7 @@ bool same_site(Site a, Site b) {
 void run_block() {
 	memset(run.dynamic, 0xFF, run.dynamic_bytes);
 	memset(run.static_shared, 0xFF, run.static_bytes);
+	hopper_start_block();
 	for (int t = 0; t < run.threads; t++) start_fiber(t);
 	int warps = (run.threads + 31) / 32;
 	for (;;) {
@@ -264,13 +248,23 @@ void run_block() {
 			run_warp(run.reverse ? warps - 1 - w : w);
 			if (run.result) return;
 		}
+		bool again = false;
+		for (int t = 0; t < run.threads; t++) {
+			Fiber &f = fibers[t];
+			if (f.state == YIELDED || (f.state == AT_MBARRIER && barrier_complete(f.mbarrier, f.parity))) f.state = READY, again = true;
+		}
+		if (again || deliver_copy()) continue;
 		// Now no thread can go on by itself.
 		int exited = 0, same = 0;
 		for (int t = 0; t < run.threads; t++) {
 			exited += fibers[t].state == EXITED;
 			same += fibers[t].state == AT_BARRIER && same_site(fibers[t].site, fibers[0].site);
 		}
-		if (exited == run.threads) return;
+		if (exited == run.threads) {
+			run.result = hopper_end_block();
+			if (run.result) report("kernel %s block (%u,%u,%u)", run.kernel->name, blockIdx.x, blockIdx.y, blockIdx.z);
+			return;
+		}
 		// Stricter than the hardware, which lets exited threads and
 		// different __syncthreads calls complete a barrier.
 		if (same != run.threads) return report_deadlock();
@@ -279,6 +273,45 @@ void run_block() {
 }
 
 } // namespace
+
+// Reports an error of the current thread and ends the launch.
+void fail(Result r, Site at, const char *format, ...) {
+	char text[256];
+	va_list ap;
+	va_start(ap, format);
+	vsnprintf(text, sizeof text, format, ap);
+	va_end(ap);
+	report("kernel %s block (%u,%u,%u) thread (%u,%u,%u) at %s:%d: %s", run.kernel->name, blockIdx.x,
+	       blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, at.file, at.line, text);
+	run.result = r;
+	to_scheduler(); // never resumed
+}
+
+bool in_shared(const void *p, size_t n) {
+	auto within = [&](char *base, size_t size) {
+		return (char *)p >= base && (char *)p + n <= base + size;
+	};
+	return within(run.dynamic, run.dynamic_bytes) || within(run.static_shared, run.static_bytes);
+}
+
+int thread_in_block() { return current - fibers; }
+int threads_of_block() { return run.threads; }
+bool reversed() { return run.reverse; }
+bool truncating() { return run.truncate; }
+char *shared_window() { return dynamic_end - MAX_DYNAMIC_SHARED; }
+
+void yield() {
+	current->state = YIELDED;
+	to_scheduler();
+}
+
+void wait_for_barrier(const void *barrier, unsigned parity, Site at) {
+	current->site = at;
+	current->mbarrier = barrier;
+	current->parity = parity;
+	current->state = AT_MBARRIER;
+	to_scheduler();
+}
 
 void report(const char *format, ...) {
 	va_list ap;

@@ -121,9 +121,10 @@ bool image_text(const void *data, std::string &out) {
 }
 
 // Whether the module really holds the kernel: a stale or wrong image must not
-// pass. Needs an uncompressed fatbin that contains PTX.
+// pass. Needs an uncompressed fatbin.
 bool image_has_kernel(const std::string &image, const std::string &name) {
-	return image.find(".entry " + name + "(") != std::string::npos;
+	return image.find(".entry " + name + "(") != std::string::npos ||
+	       image.find(std::string(1, '\0') + ".text." + name + '\0') != std::string::npos; // of machine code
 }
 
 Result copy_async(uint64_t stream, uintptr_t dst, const void *src, size_t n) {
@@ -176,10 +177,18 @@ API cuDeviceGetCount(int *n) { return *n = no_device() ? 0 : 1, SUCCESS; }
 API cuDeviceGet(int *d, int i) { return i || no_device() ? INVALID_DEVICE : (*d = 0, SUCCESS); }
 API cuDeviceGetName(char *s, int n, int) { return snprintf(s, n, "host driver (no GPU)"), SUCCESS; }
 API cuDeviceTotalMem_v2(size_t *n, int) { return *n = mem_total(), SUCCESS; }
+// HOSTCUDA_CAPABILITY is the compute capability, 9.0 unless said otherwise.
+static int capability(bool minor) {
+	const char *c = getenv("HOSTCUDA_CAPABILITY");
+	if (!c || strlen(c) != 3) c = "9.0";
+	return c[minor ? 2 : 0] - '0';
+}
+
 API cuDeviceGetAttribute(int *v, int attribute, int) {
+	if (attribute == 75 || attribute == 76) return *v = capability(attribute == 76), SUCCESS;
 	static const std::map<int, int> values = {
 	    {1, 1024}, {2, 1024}, {3, 1024}, {4, 64},            // block size and its x, y, z
-	    {8, 48 << 10}, {10, 32}, {16, 2}, {75, 8}, {76, 0}, // shared, warp, SMs, capability
+	    {8, 48 << 10}, {10, 32}, {16, 2}, // shared, warp, SMs
 	    {97, MAX_SHARED}};                                  // shared memory when asked for
 	auto it = values.find(attribute);
 	if (it == values.end()) return report("cuDeviceGetAttribute(%d) is not known", attribute), INVALID_VALUE;
