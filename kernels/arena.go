@@ -15,6 +15,7 @@ type Allocator interface {
 // safe for concurrent use.
 type Arena struct {
 	backend Backend
+	align   int // bytes
 	slabs   map[DType]*slabs
 }
 
@@ -42,7 +43,13 @@ const slabBytes = 1 << 20
 const largeArena = 16 << 20
 
 // NewArena returns an empty arena in the memory of b.
-func NewArena(b Backend) *Arena { return &Arena{backend: b, slabs: make(map[DType]*slabs)} }
+func NewArena(b Backend) *Arena {
+	a := &Arena{backend: b, align: 64, slabs: make(map[DType]*slabs)} // whole cache lines
+	if _, ok := b.(placer); ok {
+		a.align = 256 // as a device's own allocations: products may be computed otherwise for less
+	}
+	return a
+}
 
 // Mark is a position in an Arena.
 type Mark map[DType]position
@@ -68,7 +75,7 @@ func (a *Arena) Release(m Mark) {
 
 // Alloc returns a tensor with undefined contents.
 func (a *Arena) Alloc(d DType, shape ...int) *Tensor {
-	const align = 16 // elements: whole cache lines for f32
+	align := max(1, a.align/4) // elements, whatever their size
 	n := elements(shape)
 	s := a.slabs[d]
 	if s == nil {

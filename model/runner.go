@@ -15,6 +15,11 @@ type Runner struct {
 	Model *Model
 	arena *kernels.Arena
 	steps []*stepViews // of StepBatch, one per sequence
+
+	// Decoding steps as a graph: stepped after the first one, noReplay where the device
+	// has none.
+	replayer          *replayer
+	stepped, noReplay bool
 }
 
 // NewRunner returns a runner with empty scratch memory.
@@ -56,6 +61,11 @@ func (r *Runner) Prefill(ctx context.Context, cache *Cache, tokens []int32, opt 
 	}
 	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows)+len(cap.Probes)+len(cap.PeakWindows)+len(cap.PeakProbes) > 0 || cap.AllRows || cap.Squares || cap.Queries) {
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
+	}
+	if r.replays(len(tokens), &opt) {
+		if logits, ok, err := r.replay(ctx, cache, tokens[0], opt.Observe); ok {
+			return logits, err
+		}
 	}
 	r.arena.Release(nil)
 	defer r.arena.Release(nil)
@@ -167,10 +177,13 @@ func (r *Runner) attend(cache *Cache, layer int, q *kernels.Tensor, pos []int32)
 func (r *Runner) attention(past []kernels.KV, layer int, q *kernels.Tensor, pos []int32) kernels.Attend {
 	c := &r.Model.Config
 	return kernels.Attend{
-		Q: q, Past: past, Scale: 1 / math.Sqrt(float64(c.HeadDim)),
+		Q: q, Past: past, Scale: r.scale(),
 		Window: c.Window(layer), Positions: pos,
 	}
 }
+
+// scale is that of attention's logits.
+func (r *Runner) scale() float64 { return 1 / math.Sqrt(float64(r.Model.Config.HeadDim)) }
 
 // rowsOf is a for its rows [from, to).
 func rowsOf(a *kernels.Attend, from, to int) *kernels.Attend {
@@ -184,9 +197,14 @@ func (r *Runner) logits(x *kernels.Tensor) ([]float32, error) {
 	m := r.Model
 	h, y := r.norm(x, m.Network.FinalNorm), r.alloc(1, m.Config.Vocab)
 	m.Backend.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
+	return r.finite(y)
+}
+
+// finite copies logits to the host.
+func (r *Runner) finite(y *kernels.Tensor) ([]float32, error) {
 	logits := y.Float32s()
 	if !finite(logits) {
-		return nil, m.ExplainNonFinite()
+		return nil, r.Model.ExplainNonFinite()
 	}
 	return logits, nil
 }

@@ -73,7 +73,7 @@ func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *ke
 		if len(idx) == 0 || int(idx[len(idx)-1]) < s.First[h] {
 			return nil, nil, fmt.Errorf("sparse attention in layer %d head %d: none of %d entries is seen", layer, h, len(idx))
 		}
-		kv := kernels.KV{K: r.alloc(len(idx), dim), V: r.alloc(len(idx), dim)}
+		kv := kernels.KV{K: r.arena.Alloc(from.K.DType, len(idx), dim), V: r.arena.Alloc(from.V.DType, len(idx), dim)}
 		b.Gather(kv.K, from.K, idx)
 		b.Gather(kv.V, from.V, idx)
 		if a.Window > 0 {

@@ -15,7 +15,7 @@ import (
 func TestCUDAEvaluatesLikeTheCPU(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	results := func(device string) (rows []map[string]any) {
-		out, _, err := execute(t, "eval", "--device", device, "--policy", "full,h2o,snapkv,judgeq,lookaheadkv", "--budget", "16", "--task", "single",
+		out, _, err := execute(t, "eval", "--device", device, "--cache-dtype", "float32", "--policy", "full,h2o,snapkv,judgeq,lookaheadkv", "--budget", "16", "--task", "single",
 			"--tokens", "72", "--samples", "2", "--seed", "5", "--timings=false", "--json")
 		if err != nil {
 			t.Fatalf("%s: %v", device, err)
