@@ -153,6 +153,13 @@ func (b *cuda) note(name string) {
 	}
 }
 
+// Calls is the number of launches, copies and graphs that were queued so far.
+func (b *cuda) Calls() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.calls
+}
+
 // newGraph returns nil where graphs are switched off, and where every kernel is
 // waited for.
 func (b *cuda) newGraph() Graph {
