@@ -237,9 +237,9 @@ func TestCUDAGraphKeepsMemory(t *testing.T) {
 	}
 }
 
-// TestCUDASteps: decoding steps that are recorded once and replayed for token after
-// token have the bits of single operations, and their attention and appended pairs
-// are those of the reference.
+// TestCUDASteps: decoding steps of two sequences that are recorded once and replayed
+// for token after token have the bits of single operations, and their attention and
+// appended pairs are those of the reference.
 func TestCUDASteps(t *testing.T) {
 	d, exact := openCUDA(t), open(t, "reference64")
 	_, restore := kernels.CatchWarnings(d.b)
@@ -248,7 +248,7 @@ func TestCUDASteps(t *testing.T) {
 		name           string
 		heads, kvHeads int
 		dim, window    int
-		entries        []int // per layer and KV head, before the first step
+		entries        []int // per layer and KV head, before the first step; the second sequence has them the other way round
 		pairs          kernels.DType
 	}{
 		{"first token", 1, 1, 4, 0, []int{0, 0}, kernels.F32},
@@ -260,7 +260,7 @@ func TestCUDASteps(t *testing.T) {
 		{"bf16, many queries of a head", 70, 1, 8, 0, []int{33, 5}, kernels.BF16},
 	} {
 		t.Run(s.name, func(t *testing.T) {
-			const layers, steps, vocab = 2, 6, 9
+			const rows, sequences, layers, steps, vocab = 3, 2, 2, 6, 9
 			rng := rand.New(rand.NewPCG(4, uint64(len(s.name))))
 			g := newGraph(t, d)
 			b := g.Backend().(kernels.Stepper)
@@ -275,41 +275,56 @@ func TestCUDASteps(t *testing.T) {
 				k, v, plainK, plainV *kernels.Tensor
 				pos                  []int32
 			}
-			heads := make([]head, layers*s.kvHeads)
-			longest := make([]int, layers)
-			for i, n := range s.entries {
-				h := &heads[i]
-				room := n + steps + rng.IntN(3)
-				fresh := func() (a, b *kernels.Tensor) {
-					x := random(rng, room*s.dim, 1)
-					return d.stored(s.pairs, x, room, s.dim), d.stored(s.pairs, x, room, s.dim)
+			var heads [sequences][]head // [layers·kvHeads]
+			var longest [sequences][layers]int
+			var next [sequences]int32
+			for q := range sequences {
+				for i := range s.entries {
+					n := s.entries[i]
+					if q == 1 {
+						n = s.entries[len(s.entries)-1-i]
+					}
+					room := n + steps + rng.IntN(3)
+					fresh := func() (a, b *kernels.Tensor) {
+						x := random(rng, room*s.dim, 1)
+						return d.stored(s.pairs, x, room, s.dim), d.stored(s.pairs, x, room, s.dim)
+					}
+					var h head
+					h.k, h.plainK = fresh()
+					h.v, h.plainV = fresh()
+					for j := range n {
+						h.pos = append(h.pos, int32(2*j))
+					}
+					heads[q] = append(heads[q], h)
+					longest[q][i/s.kvHeads] = max(longest[q][i/s.kvHeads], n+steps)
 				}
-				h.k, h.plainK = fresh()
-				h.v, h.plainV = fresh()
-				for j := range n {
-					h.pos = append(h.pos, int32(2*j))
-				}
-				longest[i/s.kvHeads] = max(longest[i/s.kvHeads], n+steps)
+				next[q] = int32(2*slices.Max(s.entries) + 1 + q)
 			}
-			next := int32(2*slices.Max(s.entries) + 1)
-			x := b.Alloc(kernels.F32, 1, s.heads, s.dim)
-			own := []*kernels.Tensor{d.tensor(random(rng, s.kvHeads*s.dim, 1), 1, s.kvHeads, s.dim), d.tensor(random(rng, s.kvHeads*s.dim, 1), 1, s.kvHeads, s.dim)}
-			outs := []*kernels.Tensor{d.garbage(1, s.heads*s.dim), d.garbage(1, s.heads*s.dim)}
-			state := b.NewSteps(layers, s.kvHeads)
+			x := b.Alloc(kernels.F32, rows, s.heads, s.dim)
+			own := func() *kernels.Tensor {
+				return d.tensor(random(rng, rows*s.kvHeads*s.dim, 1), rows, s.kvHeads, s.dim)
+			}
+			k, v := own(), own()
+			outs := []*kernels.Tensor{d.garbage(rows, s.heads*s.dim), d.garbage(rows, s.heads*s.dim)}
+			state := b.NewSteps(rows, layers, s.kvHeads)
 			scale := 1 / math.Sqrt(float64(s.dim))
 			if !g.Record(func() {
-				b.StartStep(state)
+				b.StartStep(state, sequences)
 				b.StepGather(x, embedding, state)
 				b.StepRoPE(x, state, table)
-				for l := range layers {
-					b.StepAttention(outs[l], x, own[0], own[1], state, l, s.pairs, longest[l], s.window > 0 && l == 1, scale)
+				for q := range sequences {
+					for l := range layers {
+						b.StepAttention(outs[l].Rows(q, q+1), x.Rows(q, q+1), k.Rows(q, q+1), v.Rows(q, q+1), state, kernels.StepLayer{
+							Sequence: q, Layer: l, Pairs: s.pairs, Longest: longest[q][l], Windowed: s.window > 0 && l == 1, Scale: scale,
+						})
+					}
 				}
 			}) {
 				t.Fatal("nothing was recorded")
 			}
-			views := func(l int, plain bool) (kvs []kernels.KV) {
-				for i := l * s.kvHeads; i < (l+1)*s.kvHeads; i++ {
-					h, n := &heads[i], len(heads[i].pos)
+			views := func(q, l int, plain bool) (kvs []kernels.KV) {
+				for _, h := range heads[q][l*s.kvHeads : (l+1)*s.kvHeads] {
+					n := len(h.pos)
 					kv := kernels.KV{K: h.k.Rows(0, n), V: h.v.Rows(0, n), Positions: h.pos}
 					if plain {
 						kv.K, kv.V = h.plainK.Rows(0, n), h.plainV.Rows(0, n)
@@ -319,66 +334,69 @@ func TestCUDASteps(t *testing.T) {
 				return kvs
 			}
 			for step := range steps {
-				if step == 0 || step == 4 { // as if the cache had changed
-					b.SetSteps(state, next, [][]kernels.KV{views(0, false), views(1, false)})
-				}
-				token := rng.Int32N(vocab)
+				tokens := []int32{rng.Int32N(vocab), rng.Int32N(vocab)}
 				var first []int32
-				if s.window > 0 {
-					for i := range heads {
-						at, _ := slices.BinarySearch(heads[i].pos, next-int32(s.window)+1)
-						first = append(first, int32(at))
+				for q := range sequences {
+					if step == 0 || step == 3+q { // as if the cache had changed
+						b.SetSteps(state, q, next[q], [][]kernels.KV{views(q, 0, false), views(q, 1, false)})
+					}
+					for _, h := range heads[q] {
+						if s.window > 0 {
+							at, _ := slices.BinarySearch(h.pos, next[q]-int32(s.window)+1)
+							first = append(first, int32(at))
+						}
 					}
 				}
-				if step == 2 { // as if it had been drawn on the device
-					drawn := kernels.NewTensor(kernels.I32, 1)
-					drawn.I32()[0] = token
-					kernels.Convert(state.Token, drawn)
-					b.SetStep(state, -1, first)
+				if step == 2 { // as if they had been drawn on the device
+					drawn := kernels.NewTensor(kernels.I32, rows)
+					copy(drawn.I32(), tokens)
+					kernels.Convert(state.Tokens, drawn)
+					b.SetStep(state, nil, first)
 				} else {
-					b.SetStep(state, token, first)
+					b.SetStep(state, tokens, first)
 				}
 				g.Replay()
 
-				y := d.b.Alloc(kernels.F32, 1, s.heads, s.dim)
-				d.b.Gather(y.Reshape(1, s.heads*s.dim), embedding, []int32{token})
-				d.b.RoPE(y, []int32{next}, table, false)
-				compare.Close(t, "queries", x.Float64s(), y.Float64s(), 0)
-				for i := range heads {
-					h, n := &heads[i], len(heads[i].pos)
-					d.b.CopyHead(h.plainK.Rows(n, n+1), own[0], i%s.kvHeads)
-					d.b.CopyHead(h.plainV.Rows(n, n+1), own[1], i%s.kvHeads)
-					h.pos = append(h.pos, next)
+				for q := range sequences {
+					y := d.b.Alloc(kernels.F32, 1, s.heads, s.dim)
+					d.b.Gather(y.Reshape(1, s.heads*s.dim), embedding, tokens[q:q+1])
+					d.b.RoPE(y, next[q:q+1], table, false)
+					where := fmt.Sprintf("step %d sequence %d", step, q)
+					compare.Close(t, where+": queries", x.Rows(q, q+1).Float64s(), y.Float64s(), 0)
+					for i := range heads[q] {
+						h, n := &heads[q][i], len(heads[q][i].pos)
+						d.b.CopyHead(h.plainK.Rows(n, n+1), k.Rows(q, q+1), i%s.kvHeads)
+						d.b.CopyHead(h.plainV.Rows(n, n+1), v.Rows(q, q+1), i%s.kvHeads)
+						h.pos = append(h.pos, next[q])
+					}
+					for l := range layers {
+						where := fmt.Sprintf("%s layer %d", where, l)
+						a := &kernels.Attend{Q: y, Past: views(q, l, true), Scale: scale, Positions: next[q : q+1]}
+						if l == 1 {
+							a.Window = s.window
+						}
+						got, want := outs[l].Rows(q, q+1).Float64s(), d.garbage(1, s.heads*s.dim)
+						d.b.Attention(want, nil, a)
+						if kernels.EntryBucket(longest[q][l]) == kernels.EntryBucket(longest[q][l]-steps+step+1) {
+							compare.Close(t, where, got, want.Float64s(), 0)
+						}
+						e := *a
+						e.Q, e.Past = exact.tensor(y.Float64s(), y.Shape...), nil
+						for i, kv := range views(q, l, false) {
+							compare.Close(t, where+": keys", kv.K.Float64s(), a.Past[i].K.Float64s(), 0)
+							compare.Close(t, where+": values", kv.V.Float64s(), a.Past[i].V.Float64s(), 0)
+							e.Past = append(e.Past, kernels.KV{K: exact.tensor(kv.K.Float64s(), kv.K.Shape...), V: exact.tensor(kv.V.Float64s(), kv.V.Shape...), Positions: kv.Positions})
+						}
+						reference := exact.garbage(1, s.heads*s.dim)
+						exact.b.Attention(reference, nil, &e)
+						tol := 3e-5
+						if s.heads/s.kvHeads >= 64 { // on tensor cores
+							tol = 2e-2
+						}
+						compare.Close(t, where+": reference", got, reference.Float64s(), tol, compare.Floor(magnitude(reference.Float64s())))
+					}
+					next[q]++
 				}
-				for l := range layers {
-					a := &kernels.Attend{Q: y, Past: views(l, true), Scale: scale, Positions: []int32{next}}
-					if l == 1 {
-						a.Window = s.window
-					}
-					want := d.garbage(1, s.heads*s.dim)
-					d.b.Attention(want, nil, a)
-					where := fmt.Sprintf("step %d layer %d", step, l)
-					if kernels.EntryBucket(longest[l]) == kernels.EntryBucket(longest[l]-steps+step+1) {
-						compare.Close(t, where, outs[l].Float64s(), want.Float64s(), 0)
-					}
-					e := *a
-					e.Q = exact.tensor(y.Float64s(), y.Shape...)
-					e.Past = nil
-					for i, kv := range views(l, false) {
-						plain := a.Past[i]
-						compare.Close(t, where+": keys", kv.K.Float64s(), plain.K.Float64s(), 0)
-						compare.Close(t, where+": values", kv.V.Float64s(), plain.V.Float64s(), 0)
-						e.Past = append(e.Past, kernels.KV{K: exact.tensor(kv.K.Float64s(), kv.K.Shape...), V: exact.tensor(kv.V.Float64s(), kv.V.Shape...), Positions: kv.Positions})
-					}
-					reference := exact.garbage(1, s.heads*s.dim)
-					exact.b.Attention(reference, nil, &e)
-					tol := 3e-5
-					if s.heads/s.kvHeads >= 64 { // on tensor cores
-						tol = 2e-2
-					}
-					compare.Close(t, where+": reference", outs[l].Float64s(), reference.Float64s(), tol, compare.Floor(magnitude(reference.Float64s())))
-				}
-				next++
 			}
 		})
 	}

@@ -12,23 +12,25 @@ import (
 
 var _ Stepper = (*cuda)(nil)
 
-func (b *cuda) NewSteps(layers, kvHeads int) *Steps {
+func (b *cuda) NewSteps(rows, layers, kvHeads int) *Steps {
 	if size := unsafe.Sizeof(pastHead{}); size != 4*pastInts {
 		panic(fmt.Sprintf("kernels: struct Past has %d bytes, want %d", size, 4*pastInts))
 	}
-	n := layers * kvHeads
-	s := &Steps{layers: layers, kvHeads: kvHeads, header: b.Alloc(I32, 2+n), past: b.Alloc(I32, n, pastInts)}
-	s.pos, s.Token, s.first = s.header.Rows(0, 1), s.header.Rows(1, 2), s.header.Rows(2, 2+n)
+	n := rows * layers * kvHeads
+	s := &Steps{rows: rows, layers: layers, kvHeads: kvHeads, header: b.Alloc(I32, 2*rows+n), past: b.Alloc(I32, n, pastInts)}
+	s.pos, s.Tokens, s.first = s.header.Rows(0, rows), s.header.Rows(rows, 2*rows), s.header.Rows(2*rows, 2*rows+n)
+	Convert(s.header, NewTensor(I32, s.header.Len())) // rows without a sequence have token 0 and position 0
 	return s
 }
 
-func (b *cuda) SetSteps(s *Steps, pos int32, past [][]KV) {
+func (b *cuda) SetSteps(s *Steps, sequence int, pos int32, past [][]KV) {
 	const op = "SetSteps"
-	if len(past) != s.layers {
-		panic(fmt.Sprintf("kernels: %s: %d layers, want %d", op, len(past), s.layers))
+	if sequence < 0 || sequence >= s.rows || len(past) != s.layers {
+		panic(fmt.Sprintf("kernels: %s: sequence %d of %d layers, want 0 to %d of %d", op, sequence, len(past), s.rows-1, s.layers))
 	}
-	table := NewTensor(I32, s.past.Shape...)
-	heads := unsafe.Slice((*pastHead)(unsafe.Pointer(&table.i32[0])), s.layers*s.kvHeads)
+	n := s.layers * s.kvHeads
+	table := NewTensor(I32, n, pastInts)
+	heads := unsafe.Slice((*pastHead)(unsafe.Pointer(&table.i32[0])), n)
 	b.do(op, func() {
 		for l, kvs := range past {
 			if len(kvs) != s.kvHeads {
@@ -39,19 +41,25 @@ func (b *cuda) SetSteps(s *Steps, pos int32, past [][]KV) {
 			}
 		}
 	})
-	Convert(s.past, table)
-	Convert(s.pos, fromI32([]int32{pos - 1})) // which StartStep counts up
+	Convert(s.past.Rows(sequence*n, (sequence+1)*n), table)
+	Convert(s.pos.Rows(sequence, sequence+1), fromI32([]int32{pos - 1})) // which StartStep counts up
 }
 
-func (b *cuda) SetStep(s *Steps, token int32, first []int32) {
-	if len(first) != 0 && len(first) != s.first.Len() {
-		panic(fmt.Sprintf("kernels: SetStep: first entries of %d heads, want %d", len(first), s.first.Len()))
+func (b *cuda) SetStep(s *Steps, tokens, first []int32) {
+	heads := s.layers * s.kvHeads
+	if len(tokens) > s.rows || len(first) > s.first.Len() || len(first)%heads != 0 || len(first) > 0 && len(tokens) > 0 && len(first) != len(tokens)*heads {
+		panic(fmt.Sprintf("kernels: SetStep: %d tokens, first entries of %d heads, want up to %d and %d for each", len(tokens), len(first), s.rows, heads))
 	}
 	switch {
-	case token < 0 && len(first) > 0:
-		Convert(s.first, fromI32(first))
-	case token >= 0:
-		Convert(s.header.Rows(1, 2+len(first)), fromI32(append([]int32{token}, first...)))
+	case len(first) > 0 && len(tokens) > 0: // in one copy
+		both := make([]int32, s.rows+len(first))
+		copy(both, tokens)
+		copy(both[s.rows:], first)
+		Convert(s.header.Rows(s.rows, s.rows+len(both)), fromI32(both))
+	case len(first) > 0:
+		Convert(s.first.Rows(0, len(first)), fromI32(first))
+	case len(tokens) > 0:
+		Convert(s.Tokens.Rows(0, len(tokens)), fromI32(tokens))
 	}
 }
 
@@ -59,31 +67,34 @@ func fromI32(data []int32) *Tensor {
 	return &Tensor{DType: I32, Shape: []int{len(data)}, i32: data}
 }
 
-func (b *cuda) StartStep(s *Steps) {
+func (b *cuda) StartStep(s *Steps, sequences int) {
 	const op = "StartStep"
+	if sequences < 1 || sequences > s.rows {
+		panic(fmt.Sprintf("kernels: %s: %d sequences, want 1 to %d", op, sequences, s.rows))
+	}
 	b.do(op, func() {
-		n := s.layers * s.kvHeads
-		b.each("start_step", n, b.at(op, s.past, I32), b.at(op, s.pos, I32), n)
+		n := sequences * s.layers * s.kvHeads
+		b.each("start_step", n, b.at(op, s.past, I32), b.at(op, s.pos, I32), n, sequences)
 	})
 	runtime.KeepAlive(s)
 }
 
 func (b *cuda) StepGather(y, table *Tensor, s *Steps) {
 	const op = "StepGather"
-	mustFit(table.Width(), y.Shape)
+	mustFit(s.rows*table.Width(), y.Shape)
 	name := map[DType]string{F32: "gather_f32", F64: "gather_f64", BF16: "gather_bf16", F16: "gather_f16"}[table.DType]
 	if name == "" {
 		panic(fmt.Sprintf("kernels: %s of a %s table", op, table.DType))
 	}
 	b.do(op, func() {
-		b.each(name, y.Len(), b.f32(op, y), b.address(op, table), b.at(op, s.Token, I32), size(y.Len()), size(table.Width()))
+		b.each(name, y.Len(), b.f32(op, y), b.address(op, table), b.at(op, s.Tokens, I32), size(y.Len()), size(table.Width()))
 	})
-	runtime.KeepAlive([]*Tensor{y, table, s.Token})
+	runtime.KeepAlive([]*Tensor{y, table, s.Tokens})
 }
 
 func (b *cuda) StepRoPE(x *Tensor, s *Steps, table *RoPETable) {
 	const op = "StepRoPE"
-	checkRoPE(x, []int32{0}, table)
+	checkRoPE(x, make([]int32, s.rows), table)
 	b.do(op, func() {
 		n := x.Len() / 2
 		b.each("rope", n, b.f32(op, x), b.at(op, s.pos, I32), b.f32(op, table.Cos), b.f32(op, table.Sin), size(n), x.Shape[1], x.Shape[2]/2, float32(1))
@@ -91,18 +102,20 @@ func (b *cuda) StepRoPE(x *Tensor, s *Steps, table *RoPETable) {
 	runtime.KeepAlive([]*Tensor{x, s.pos, table.Cos, table.Sin})
 }
 
-func (b *cuda) StepAttention(out, q, k, v *Tensor, s *Steps, layer int, pairs DType, longest int, windowed bool, scale float64) {
+func (b *cuda) StepAttention(out, q, k, v *Tensor, s *Steps, to StepLayer) {
 	const op = "StepAttention"
-	t := &attention{b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: longest, scale: float32(scale)}
-	t.setPairs(pairs)
+	t := &attention{b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: to.Longest, scale: float32(to.Scale)}
+	t.setPairs(to.Pairs)
 	own := s.kvHeads * t.dim
-	if q.Shape[0] != 1 || k.Len() != own || v.Len() != own || out.Len() != q.Len() || t.heads%s.kvHeads != 0 || layer < 0 || layer >= s.layers {
-		panic(fmt.Sprintf("kernels: %s: layer %d: queries %v, keys %v, values %v, output %v for %d KV heads of %d layers", op, layer, q.Shape, k.Shape, v.Shape, out.Shape, s.kvHeads, s.layers))
+	if q.Shape[0] != 1 || k.Len() != own || v.Len() != own || out.Len() != q.Len() || t.heads%s.kvHeads != 0 ||
+		to.Layer < 0 || to.Layer >= s.layers || to.Sequence < 0 || to.Sequence >= s.rows {
+		panic(fmt.Sprintf("kernels: %s: sequence %d layer %d: queries %v, keys %v, values %v, output %v for %d KV heads of %d layers of %d sequences",
+			op, to.Sequence, to.Layer, q.Shape, k.Shape, v.Shape, out.Shape, s.kvHeads, s.layers, s.rows))
 	}
 	b.do(op, func() {
-		at := cu.DevicePtr(layer * s.kvHeads)
+		at := cu.DevicePtr((to.Sequence*s.layers + to.Layer) * s.kvHeads)
 		t.past, t.q = b.at(op, s.past, I32)+at*4*pastInts, b.f32(op, q)
-		if windowed {
+		if to.Windowed {
 			t.fromPast = b.at(op, s.first, I32) + at*4
 		}
 		name := "append_pairs_f32"

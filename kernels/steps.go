@@ -2,20 +2,20 @@ package kernels
 
 import "math/bits"
 
-// Steps is where the operations of decoding steps find what changes from one step to
-// the next, in device memory: the token, its position, where the pairs of every KV
-// head lie and how many there are. Steps that read it there can be recorded once and
-// replayed for every token.
+// Steps is where the operations of decoding steps of some sequences find what changes
+// from one step to the next, in device memory: the tokens, their positions, where the
+// pairs of every KV head lie and how many there are. Steps that read it there can be
+// recorded once and replayed for every token.
 type Steps struct {
-	// Token [1], I32, is the token of the next step. What samples on the device writes
-	// it there, and the host then leaves it out of SetStep.
-	Token *Tensor
+	// Tokens [rows], I32, are those of the next step. What samples on the device writes
+	// them there, and the host then leaves them out of SetStep.
+	Tokens *Tensor
 
-	layers, kvHeads int
-	pos             *Tensor // [1]
-	first           *Tensor // [layers·kvHeads]: the first entry inside the sliding window
-	past            *Tensor // [layers·kvHeads, pastInts], struct Past of cuda/attention.h
-	header          *Tensor // pos, Token and first, one after another
+	rows, layers, kvHeads int
+	header                *Tensor // I32: pos, Tokens and first, one after another
+	pos                   *Tensor // [rows]
+	first                 *Tensor // [rows·layers·kvHeads]: the first entry inside the sliding window
+	past                  *Tensor // I32 [rows·layers·kvHeads, pastInts], struct Past of cuda/attention.h
 }
 
 // pastInts is the size of struct Past in int32.
@@ -24,28 +24,37 @@ const pastInts = 6
 // Stepper is a Backend with operations that read Steps.
 type Stepper interface {
 	Backend
-	// NewSteps makes room for so many layers and KV heads.
-	NewSteps(layers, kvHeads int) *Steps
-	// SetSteps tells what the cache holds before the next step, past [layer][kvHead],
-	// and its position. StartStep keeps count from then on, so it is needed only where
-	// the cache has changed otherwise.
-	SetSteps(s *Steps, pos int32, past [][]KV)
-	// SetStep gives the next step its token, -1 for one that is there already, and, for
-	// models with sliding windows, the first entry [layers·kvHeads] that it sees.
-	SetStep(s *Steps, token int32, first []int32)
+	// NewSteps makes room for rows sequences with so many layers and KV heads.
+	NewSteps(rows, layers, kvHeads int) *Steps
+	// SetSteps tells what the cache of a sequence holds before the next step, past
+	// [layer][kvHead], and its position. StartStep keeps count from then on, so it is
+	// needed only where the cache has changed otherwise.
+	SetSteps(s *Steps, sequence int, pos int32, past [][]KV)
+	// SetStep gives the next step the tokens of its sequences, nil for those that are
+	// there already, and, for models with sliding windows, the first entry
+	// [sequences·layers·kvHeads] that each head sees.
+	SetStep(s *Steps, tokens, first []int32)
 
-	// StartStep counts the step's own position and pairs.
-	StartStep(s *Steps)
-	// StepGather is Gather of the step's token.
+	// StartStep counts the positions and pairs of the first sequences, which take a step;
+	// the rows after them only fill it up.
+	StartStep(s *Steps, sequences int)
+	// StepGather is Gather of the step's tokens: y [rows, width].
 	StepGather(y, table *Tensor, s *Steps)
-	// StepRoPE is RoPE of x [1, heads, headDim] at the step's position.
+	// StepRoPE is RoPE of x [rows, heads, headDim] at the step's positions.
 	StepRoPE(x *Tensor, s *Steps, table *RoPETable)
-	// StepAttention appends the step's pair k, v [1, kvHeads, headDim] to a layer's heads,
-	// which have room for it, and attends: out [1, heads·headDim] of q [1, heads, headDim].
-	// The pairs are of type pairs. longest is the number of entries of the longest head,
-	// this step's included; recorded, it serves while its EntryBucket stays. A layer with
-	// a sliding window is windowed.
-	StepAttention(out, q, k, v *Tensor, s *Steps, layer int, pairs DType, longest int, windowed bool, scale float64)
+	// StepAttention appends the pair k, v [1, kvHeads, headDim] of a sequence to its heads
+	// of a layer, which have room for it, and attends: out [1, heads·headDim] of q [1,
+	// heads, headDim].
+	StepAttention(out, q, k, v *Tensor, s *Steps, at StepLayer)
+}
+
+// StepLayer says what a StepAttention attends to.
+type StepLayer struct {
+	Sequence, Layer int
+	Pairs           DType   // of the cache
+	Longest         int     // entries of the longest head, the step's own included; recorded, it serves while its EntryBucket stays
+	Windowed        bool    // by a sliding window
+	Scale           float64 // of the logits
 }
 
 // minBucket is the least difference of buckets.

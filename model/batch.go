@@ -16,7 +16,8 @@ import (
 // their last bits from those of Step or of a batch of another size: kernels round
 // differently for other numbers of rows. A batch is therefore filled up to rows, so
 // that what a sequence says does not depend on how many others are still going.
-func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) ([][]float32, error) {
+func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) (_ [][]float32, err error) {
+	defer kernels.CatchDevice(&err)
 	m := r.Model
 	if len(caches) == 0 || len(tokens) != len(caches) {
 		return nil, fmt.Errorf("decode: %d tokens for %d sequences, want one for each of at least one", len(tokens), len(caches))
@@ -29,10 +30,15 @@ func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r.arena.Release(nil)
-	defer r.arena.Release(nil)
 	c, b, n := &m.Config, m.Backend, len(caches)
 	rows = max(rows, n)
+	if y, err := r.replay(ctx, caches, tokens, rows, nil); err != nil {
+		return nil, err
+	} else if y != nil {
+		return r.finiteRows(y, n)
+	}
+	r.arena.Release(nil)
+	defer r.arena.Release(nil)
 	pos, ids := make([]int32, rows), make([]int32, rows)
 	copy(ids, tokens)
 	for i, cache := range caches {
@@ -95,6 +101,12 @@ func (r *Runner) logitsOf(x *kernels.Tensor, n int) ([][]float32, error) {
 	m := r.Model
 	h, y := r.norm(x, m.Network.FinalNorm), r.alloc(x.Dim0(), m.Config.Vocab)
 	m.Backend.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
+	return r.finiteRows(y, n)
+}
+
+// finiteRows copies the first n rows of logits to the host.
+func (r *Runner) finiteRows(y *kernels.Tensor, n int) ([][]float32, error) {
+	m := r.Model
 	all := y.Rows(0, n).Float32s()
 	out := make([][]float32, n)
 	for i := range out {

@@ -16,10 +16,11 @@ type Runner struct {
 	arena *kernels.Arena
 	steps []*stepViews // of StepBatch, one per sequence
 
-	// Decoding steps as a graph: stepped after the first one, noReplay where the device
-	// has none.
-	replayer          *replayer
-	stepped, noReplay bool
+	// Decoding steps as a graph: stepped is the rows of those that were taken without,
+	// noReplay where the device has none.
+	replayer *replayer
+	stepped  int
+	noReplay bool
 }
 
 // NewRunner returns a runner with empty scratch memory.
@@ -62,9 +63,11 @@ func (r *Runner) Prefill(ctx context.Context, cache *Cache, tokens []int32, opt 
 	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows)+len(cap.Probes)+len(cap.PeakWindows)+len(cap.PeakProbes) > 0 || cap.AllRows || cap.Squares || cap.Queries) {
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
 	}
-	if r.replays(len(tokens), &opt) {
-		if logits, ok, err := r.replay(ctx, cache, tokens[0], opt.Observe); ok {
-			return logits, err
+	if opt.replays(len(tokens)) {
+		if y, err := r.replay(ctx, []*Cache{cache}, tokens, 1, opt.Observe); err != nil {
+			return nil, err
+		} else if y != nil {
+			return r.finite(y)
 		}
 	}
 	r.arena.Release(nil)

@@ -3,11 +3,12 @@
 // memory.
 #include "attention.h"
 
-// past [heads] of all layers, pos [1]: the step's own pair and position count.
-extern "C" __global__ void start_step(Past<float> *past, int *pos, int heads) {
+// past [heads] of all layers of all sequences, pos [sequences]: the step's own pairs and
+// positions count.
+extern "C" __global__ void start_step(Past<float> *past, int *pos, int heads, int sequences) {
 	int i = (int)thread_index();
 	if (i < heads) past[i].entries++;
-	if (i == 0) ++*pos;
+	if (i < sequences) pos[i]++;
 }
 HOST_KERNEL(start_step)
 
