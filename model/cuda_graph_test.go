@@ -170,3 +170,64 @@ func TestCUDAGeneratesTheSame(t *testing.T) {
 		t.Errorf("response %v, without graphs %v", got, want)
 	}
 }
+
+// TestCUDAReplayedBatches: steps of several sequences, of which some end and others
+// take their place, have the bits of those without graphs.
+func TestCUDAReplayedBatches(t *testing.T) {
+	modeltest.NeedCUDA(t)
+	m := modeltest.OpenFolder(t, rounded(t, modeltest.GoldenNamed(t, "mistral-window").Folder), "cuda")
+	if err := m.SetCacheDType("bf16"); err != nil {
+		t.Fatal(err)
+	}
+	calls := m.Backend.(interface{ Calls() int64 }).Calls
+	run := func() (logits [][]float32, used int64) {
+		r := m.NewRunner()
+		var caches []*model.Cache
+		var tokens []int32
+		add := func(n int) {
+			cache := m.NewCache()
+			l, err := r.Prefill(background, cache, modeltest.Tokens(m, uint64(n), n), model.PrefillOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			caches, tokens = append(caches, cache), append(tokens, argmax(l))
+		}
+		for n := range 3 {
+			add(5 + 6*n)
+		}
+		for step := range 12 {
+			switch step {
+			case 3: // one ends, and the others move up
+				caches, tokens = slices.Delete(caches, 1, 2), slices.Delete(tokens, 1, 2)
+			case 5:
+				add(9)
+				add(2)
+			case 9:
+				caches, tokens = caches[1:2], tokens[1:2]
+			}
+			for _, c := range caches {
+				c.Reserve(1)
+			}
+			used -= calls()
+			got, err := r.StepBatch(background, caches, tokens, 4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			used += calls()
+			for i := range got {
+				logits, tokens[i] = append(logits, got[i]), argmax(got[i])
+			}
+		}
+		return logits, used
+	}
+	got, with := run()
+	t.Setenv("GLIMPSE_CUDA_GRAPHS", "0")
+	want, without := run()
+	for i := range want {
+		compare.Close(t, fmt.Sprintf("logits %d", i), got[i], want[i], 0)
+	}
+	t.Logf("%d calls of the driver, %d without graphs", with, without)
+	if with*5 > without {
+		t.Errorf("%d calls of the driver, %d without graphs", with, without)
+	}
+}
