@@ -152,22 +152,40 @@ func TestCUDAReplayedSteps(t *testing.T) {
 }
 
 // TestCUDAGeneratesTheSame: responses with sampling, with and without graphs, over
-// more tokens than one cut of the attention serves.
+// more tokens than one cut of the attention and one table of angles serve.
 func TestCUDAGeneratesTheSame(t *testing.T) {
 	modeltest.NeedCUDA(t)
-	m := modeltest.Llama{Hidden: 16, Heads: 2, KVHeads: 1, HeadDim: 8, Intermediate: 16, Layers: 1, Seed: 3}.Open(t, "cuda")
-	respond := func() []int32 {
-		r, cache, logits := start(t, m, modeltest.Tokens(m, 1, 250))
-		got, _, err := r.Generate(background, cache, logits, model.GenerateOptions{MaxNew: 20, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: 4}})
+	m := modeltest.Llama{Hidden: 16, Heads: 2, KVHeads: 1, HeadDim: 8, Intermediate: 16, Layers: 1, MaxPositions: 2048, Seed: 3}.Open(t, "cuda")
+	respond := func(prompt int) (logits [][]float32, response []int32) {
+		r, cache, l := start(t, m, modeltest.Tokens(m, 1, prompt))
+		again := r.Model.NewCache()
+		if _, err := r.Prefill(background, again, modeltest.Tokens(m, 1, prompt), model.PrefillOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		response, _, err := r.Generate(background, cache, l, model.GenerateOptions{MaxNew: 9, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: 4}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return got
+		for _, id := range response {
+			l, err := r.Step(background, again, id, model.Capture{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logits = append(logits, l)
+		}
+		return logits, response
 	}
-	got := respond()
-	t.Setenv("GLIMPSE_CUDA_GRAPHS", "0")
-	if want := respond(); !slices.Equal(got, want) {
-		t.Errorf("response %v, without graphs %v", got, want)
+	for _, prompt := range []int{252, 1019} {
+		t.Setenv("GLIMPSE_CUDA_GRAPHS", "")
+		logits, response := respond(prompt)
+		t.Setenv("GLIMPSE_CUDA_GRAPHS", "0")
+		wantLogits, wantResponse := respond(prompt)
+		if !slices.Equal(response, wantResponse) {
+			t.Errorf("prompt of %d tokens: response %v, without graphs %v", prompt, response, wantResponse)
+		}
+		for i, want := range wantLogits {
+			compare.Close(t, fmt.Sprintf("prompt of %d tokens: logits %d", prompt, i), logits[i], want, 0)
+		}
 	}
 }
 
