@@ -4,6 +4,7 @@ package model_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -161,6 +162,15 @@ func TestCUDAGeneratesTheSame(t *testing.T) {
 		again := r.Model.NewCache()
 		if _, err := r.Prefill(background, again, modeltest.Tokens(m, 1, prompt), model.PrefillOptions{}); err != nil {
 			t.Fatal(err)
+		}
+		if prompt > 1000 { // a table of angles ends where no cut does
+			half := make([]int32, prompt/2)
+			for i := range half {
+				half[i] = int32(2 * i)
+			}
+			if err := errors.Join(cache.Retain(0, [][]int32{half}), again.Retain(0, [][]int32{half})); err != nil {
+				t.Fatal(err)
+			}
 		}
 		response, _, err := r.Generate(background, cache, l, model.GenerateOptions{MaxNew: 9, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: 4}})
 		if err != nil {
