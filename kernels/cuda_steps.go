@@ -30,7 +30,7 @@ func (b *cuda) SetSteps(s *Steps, sequence int, pos int32, past [][]KV) {
 	}
 	n := s.layers * s.kvHeads
 	table := NewTensor(I32, n, pastInts)
-	heads := unsafe.Slice((*pastHead)(unsafe.Pointer(&table.i32[0])), n)
+	heads := unsafe.Slice((*pastHead)(unsafe.Pointer(&table.I32()[0])), n)
 	b.do(op, func() {
 		for l, kvs := range past {
 			if len(kvs) != s.kvHeads {
@@ -64,7 +64,9 @@ func (b *cuda) SetStep(s *Steps, tokens, first []int32) {
 }
 
 func fromI32(data []int32) *Tensor {
-	return &Tensor{DType: I32, Shape: []int{len(data)}, i32: data}
+	t := NewTensor(I32, len(data))
+	copy(t.I32(), data)
+	return t
 }
 
 func (b *cuda) StartStep(s *Steps, sequences int) {
