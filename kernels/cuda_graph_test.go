@@ -350,7 +350,7 @@ func TestCUDASteps(t *testing.T) {
 				if step == 2 { // as if they had been drawn on the device
 					drawn := kernels.NewTensor(kernels.I32, rows)
 					copy(drawn.I32(), tokens)
-					kernels.Convert(state.Tokens, drawn)
+					kernels.Convert(state.Tokens(), drawn)
 					b.SetStep(state, nil, first)
 				} else {
 					b.SetStep(state, tokens, first)

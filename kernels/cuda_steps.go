@@ -12,18 +12,33 @@ import (
 
 var _ Stepper = (*cuda)(nil)
 
-func (b *cuda) NewSteps(rows, layers, kvHeads int) *Steps {
+// cudaSteps implements Steps.
+type cudaSteps struct {
+	rows, layers, kvHeads int
+	header                *Tensor // I32: pos, tokens and first, one after another
+	pos, tokens           *Tensor // [rows]
+	first                 *Tensor // [rows·layers·kvHeads]: the first entry inside the sliding window
+	past                  *Tensor // I32 [rows·layers·kvHeads, pastInts], struct Past of cuda/attention.h
+}
+
+// pastInts is the size of struct Past in int32.
+const pastInts = 6
+
+func (s *cudaSteps) Tokens() *Tensor { return s.tokens }
+
+func (b *cuda) NewSteps(rows, layers, kvHeads int) Steps {
 	if size := unsafe.Sizeof(pastHead{}); size != 4*pastInts {
 		panic(fmt.Sprintf("kernels: struct Past has %d bytes, want %d", size, 4*pastInts))
 	}
 	n := rows * layers * kvHeads
-	s := &Steps{rows: rows, layers: layers, kvHeads: kvHeads, header: b.Alloc(I32, 2*rows+n), past: b.Alloc(I32, n, pastInts)}
-	s.pos, s.Tokens, s.first = s.header.Rows(0, rows), s.header.Rows(rows, 2*rows), s.header.Rows(2*rows, 2*rows+n)
+	s := &cudaSteps{rows: rows, layers: layers, kvHeads: kvHeads, header: b.Alloc(I32, 2*rows+n), past: b.Alloc(I32, n, pastInts)}
+	s.pos, s.tokens, s.first = s.header.Rows(0, rows), s.header.Rows(rows, 2*rows), s.header.Rows(2*rows, 2*rows+n)
 	Convert(s.header, NewTensor(I32, s.header.Len())) // rows without a sequence have token 0 and position 0
 	return s
 }
 
-func (b *cuda) SetSteps(s *Steps, sequence int, pos int32, past [][]KV) {
+func (b *cuda) SetSteps(steps Steps, sequence int, pos int32, past [][]KV) {
+	s := steps.(*cudaSteps)
 	const op = "SetSteps"
 	if sequence < 0 || sequence >= s.rows || len(past) != s.layers {
 		panic(fmt.Sprintf("kernels: %s: sequence %d of %d layers, want 0 to %d of %d", op, sequence, len(past), s.rows-1, s.layers))
@@ -45,7 +60,8 @@ func (b *cuda) SetSteps(s *Steps, sequence int, pos int32, past [][]KV) {
 	Convert(s.pos.Rows(sequence, sequence+1), fromI32([]int32{pos - 1})) // which StartStep counts up
 }
 
-func (b *cuda) SetStep(s *Steps, tokens, first []int32) {
+func (b *cuda) SetStep(steps Steps, tokens, first []int32) {
+	s := steps.(*cudaSteps)
 	heads := s.layers * s.kvHeads
 	if len(tokens) > s.rows || len(first) > s.first.Len() || len(first)%heads != 0 || len(first) > 0 && len(tokens) > 0 && len(first) != len(tokens)*heads {
 		panic(fmt.Sprintf("kernels: SetStep: %d tokens, first entries of %d heads, want up to %d and %d for each", len(tokens), len(first), s.rows, heads))
@@ -59,7 +75,7 @@ func (b *cuda) SetStep(s *Steps, tokens, first []int32) {
 	case len(first) > 0:
 		Convert(s.first.Rows(0, len(first)), fromI32(first))
 	case len(tokens) > 0:
-		Convert(s.Tokens.Rows(0, len(tokens)), fromI32(tokens))
+		Convert(s.tokens.Rows(0, len(tokens)), fromI32(tokens))
 	}
 }
 
@@ -69,7 +85,8 @@ func fromI32(data []int32) *Tensor {
 	return t
 }
 
-func (b *cuda) StartStep(s *Steps, sequences int) {
+func (b *cuda) StartStep(steps Steps, sequences int) {
+	s := steps.(*cudaSteps)
 	const op = "StartStep"
 	if sequences < 1 || sequences > s.rows {
 		panic(fmt.Sprintf("kernels: %s: %d sequences, want 1 to %d", op, sequences, s.rows))
@@ -81,7 +98,8 @@ func (b *cuda) StartStep(s *Steps, sequences int) {
 	runtime.KeepAlive(s)
 }
 
-func (b *cuda) StepGather(y, table *Tensor, s *Steps) {
+func (b *cuda) StepGather(y, table *Tensor, steps Steps) {
+	s := steps.(*cudaSteps)
 	const op = "StepGather"
 	mustFit(s.rows*table.Width(), y.Shape)
 	name := map[DType]string{F32: "gather_f32", F64: "gather_f64", BF16: "gather_bf16", F16: "gather_f16"}[table.DType]
@@ -89,12 +107,13 @@ func (b *cuda) StepGather(y, table *Tensor, s *Steps) {
 		panic(fmt.Sprintf("kernels: %s of a %s table", op, table.DType))
 	}
 	b.do(op, func() {
-		b.each(name, y.Len(), b.f32(op, y), b.address(op, table), b.at(op, s.Tokens, I32), size(y.Len()), size(table.Width()))
+		b.each(name, y.Len(), b.f32(op, y), b.address(op, table), b.at(op, s.tokens, I32), size(y.Len()), size(table.Width()))
 	})
-	runtime.KeepAlive([]*Tensor{y, table, s.Tokens})
+	runtime.KeepAlive([]*Tensor{y, table, s.tokens})
 }
 
-func (b *cuda) StepRoPE(x *Tensor, s *Steps, table *RoPETable) {
+func (b *cuda) StepRoPE(x *Tensor, steps Steps, table *RoPETable) {
+	s := steps.(*cudaSteps)
 	const op = "StepRoPE"
 	checkRoPE(x, make([]int32, s.rows), table)
 	b.do(op, func() {
@@ -104,7 +123,8 @@ func (b *cuda) StepRoPE(x *Tensor, s *Steps, table *RoPETable) {
 	runtime.KeepAlive([]*Tensor{x, s.pos, table.Cos, table.Sin})
 }
 
-func (b *cuda) StepAttention(out, q, k, v *Tensor, s *Steps, to StepLayer) {
+func (b *cuda) StepAttention(out, q, k, v *Tensor, steps Steps, to StepLayer) {
+	s := steps.(*cudaSteps)
 	const op = "StepAttention"
 	t := &attention{b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: to.Longest, scale: float32(to.Scale)}
 	t.setPairs(to.Pairs)

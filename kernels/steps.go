@@ -6,46 +6,37 @@ import "math/bits"
 // from one step to the next, in device memory: the tokens, their positions, where the
 // pairs of every KV head lie and how many there are. Steps that read it there can be
 // recorded once and replayed for every token.
-type Steps struct {
+type Steps interface {
 	// Tokens [rows], I32, are those of the next step. What samples on the device writes
 	// them there, and the host then leaves them out of SetStep.
-	Tokens *Tensor
-
-	rows, layers, kvHeads int
-	header                *Tensor // I32: pos, Tokens and first, one after another
-	pos                   *Tensor // [rows]
-	first                 *Tensor // [rows·layers·kvHeads]: the first entry inside the sliding window
-	past                  *Tensor // I32 [rows·layers·kvHeads, pastInts], struct Past of cuda/attention.h
+	Tokens() *Tensor
 }
-
-// pastInts is the size of struct Past in int32.
-const pastInts = 6
 
 // Stepper is a Backend with operations that read Steps.
 type Stepper interface {
 	Backend
 	// NewSteps makes room for rows sequences with so many layers and KV heads.
-	NewSteps(rows, layers, kvHeads int) *Steps
+	NewSteps(rows, layers, kvHeads int) Steps
 	// SetSteps tells what the cache of a sequence holds before the next step, past
 	// [layer][kvHead], and its position. StartStep keeps count from then on, so it is
 	// needed only where the cache has changed otherwise.
-	SetSteps(s *Steps, sequence int, pos int32, past [][]KV)
+	SetSteps(s Steps, sequence int, pos int32, past [][]KV)
 	// SetStep gives the next step the tokens of its sequences, nil for those that are
 	// there already, and, for models with sliding windows, the first entry
 	// [sequences·layers·kvHeads] that each head sees.
-	SetStep(s *Steps, tokens, first []int32)
+	SetStep(s Steps, tokens, first []int32)
 
 	// StartStep counts the positions and pairs of the first sequences, which take a step;
 	// the rows after them only fill it up.
-	StartStep(s *Steps, sequences int)
+	StartStep(s Steps, sequences int)
 	// StepGather is Gather of the step's tokens: y [rows, width].
-	StepGather(y, table *Tensor, s *Steps)
+	StepGather(y, table *Tensor, s Steps)
 	// StepRoPE is RoPE of x [rows, heads, headDim] at the step's positions.
-	StepRoPE(x *Tensor, s *Steps, table *RoPETable)
+	StepRoPE(x *Tensor, s Steps, table *RoPETable)
 	// StepAttention appends the pair k, v [1, kvHeads, headDim] of a sequence to its heads
 	// of a layer, which have room for it, and attends: out [1, heads·headDim] of q [1,
 	// heads, headDim].
-	StepAttention(out, q, k, v *Tensor, s *Steps, at StepLayer)
+	StepAttention(out, q, k, v *Tensor, s Steps, at StepLayer)
 }
 
 // StepLayer says what a StepAttention attends to.

@@ -18,7 +18,7 @@ import (
 type replayer struct {
 	graph  kernels.Graph
 	step   kernels.Stepper
-	steps  *kernels.Steps
+	steps  kernels.Steps
 	run    *Runner         // records: its operations go into graph
 	logits *kernels.Tensor // [rows, vocab], of the last step
 
