@@ -21,6 +21,10 @@ type Graph struct {
 	grads  G.Nodes
 	vm     G.VM
 	err    error // first error while building
+	// work is the runs as a graph of the device; nil where it has none. The first run
+	// loads what the device needs.
+	work kernels.Graph
+	ran  bool
 	// attends are those of the present run.
 	attends []*kernels.Attend
 }
@@ -52,7 +56,12 @@ var warm = sync.OnceFunc(func() {
 // New returns an empty graph.
 func New(b kernels.Backend) *Graph {
 	warm()
-	return &Graph{engine: &engine{backend: b, arena: kernels.NewArena(b)}, g: G.NewGraph()}
+	g := &Graph{g: G.NewGraph(), work: kernels.NewGraph(b)}
+	if g.work != nil {
+		b = g.work.Backend()
+	}
+	g.engine = &engine{backend: b, arena: kernels.NewArena(b)}
+	return g
 }
 
 // Parameter adds a trainable tensor. The graph reads it where it lies, so an
@@ -112,17 +121,26 @@ func (g *Graph) Compile(loss Node) error {
 // Run computes loss and gradients for the current sample. Gradients and
 // everything else of the previous run are overwritten.
 func (g *Graph) Run() (loss float64, err error) {
-	g.engine.release()
-	g.vm.Reset()
 	defer func() { // values live until the next run, and would keep the prompt's cache alive
 		for _, a := range g.attends {
 			a.Past = nil
 		}
 		g.attends = g.attends[:0]
 	}()
-	if err := g.vm.RunAll(); err != nil {
+	run := func() error {
+		g.engine.release()
+		g.vm.Reset()
+		return g.vm.RunAll()
+	}
+	if g.work != nil && g.ran {
+		err = g.work.Run(run)
+	} else {
+		err = run()
+	}
+	if err != nil {
 		return 0, fmt.Errorf("autodiff: %w", err)
 	}
+	g.ran = true
 	v, ok := g.loss.Value().(*value)
 	if !ok {
 		return 0, fmt.Errorf("autodiff: loss is a %T", g.loss.Value())
@@ -150,6 +168,9 @@ func (g *Graph) ScratchBytes() int64 { return g.engine.arena.Bytes() }
 
 // Close releases the machine.
 func (g *Graph) Close() error {
+	if g.work != nil {
+		g.work.Close()
+	}
 	if g.vm == nil {
 		return nil
 	}

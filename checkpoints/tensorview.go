@@ -70,6 +70,16 @@ func F64Tensor(name string, shape []int, values []float64) TensorView {
 	return TensorView{Name: name, DType: kernels.F64, Shape: shape, Data: data}
 }
 
+// BF16Tensor returns a BF16 tensor with a copy of the bit patterns, product(shape)
+// long.
+func BF16Tensor(name string, shape []int, bits []uint16) TensorView {
+	data := make([]byte, 2*len(bits))
+	for i, v := range bits {
+		binary.LittleEndian.PutUint16(data[2*i:], v)
+	}
+	return TensorView{Name: name, DType: kernels.BF16, Shape: shape, Data: data}
+}
+
 func (t TensorView) f64s() []float64 {
 	dst := make([]float64, t.Len())
 	for i := range dst {

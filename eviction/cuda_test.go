@@ -15,6 +15,7 @@ import (
 
 func init() {
 	if slices.Contains(kernels.Backends.Names(), "cuda") {
+		halfDevices = append(halfDevices, "cuda")
 		keptDevices = append(keptDevices, keptDevice{"cuda", 1e-3})
 	}
 }

@@ -317,7 +317,9 @@ func (s *d2oState) merge(c *model.Cache, layer, head, out int) {
 	b, keys, norms := c.Backend(), c.View(layer)[head].K, s.norms[layer][head]
 	n := keys.Dim0()
 	products := b.Alloc(b.Compute(), 1, n)
-	b.Linear(products, keys.Rows(out, out+1), keys, nil, 1, 0)
+	key := b.Alloc(b.Compute(), 1, keys.Width())
+	b.Gather(key, keys, []int32{int32(out)})
+	b.Linear(products, key, keys, nil, 1, 0)
 	u := products.Float64s()
 	if n == 1 {
 		return

@@ -17,6 +17,7 @@ type Allocator interface {
 // the arena.
 type Arena struct {
 	backend Backend
+	align   int // bytes
 	slabs   map[DType]*slabs
 	guarded guarded // nil unless tensors are allocated one by one
 	alone   []*Tensor
@@ -54,7 +55,10 @@ const largeArena = 16 << 20
 
 // NewArena returns an empty arena in the memory of b.
 func NewArena(b Backend) *Arena {
-	a := &Arena{backend: b, slabs: make(map[DType]*slabs)}
+	a := &Arena{backend: b, align: 64, slabs: make(map[DType]*slabs)} // whole cache lines
+	if _, ok := b.(placer); ok {
+		a.align = 256 // as a device's own allocations: products may be computed otherwise for less
+	}
 	if g, ok := b.(guarded); ok && g.guards() {
 		a.guarded = g
 	}
@@ -94,7 +98,7 @@ func (a *Arena) Release(m Mark) {
 
 // Alloc returns a tensor with undefined contents.
 func (a *Arena) Alloc(d DType, shape ...int) *Tensor {
-	const align = 16 // elements: whole cache lines for f32
+	align := max(1, a.align/4) // elements, whatever their size
 	n := elements(shape)
 	if a.guarded != nil {
 		t := a.backend.Alloc(d, shape...)

@@ -118,7 +118,8 @@ type SelectedAttention interface {
 // adapters' backward pass and of the optimiser. Operations read and write the
 // backend's own tensors; activations have type Compute, the weights of matrix
 // products and embedding tables F32, BF16, F16 or Compute, all other operands
-// type Compute. A product with bfloat16 weights may round its other operand to
+// type Compute, but for the pairs of a cache (KV), which may also be BF16 and which
+// Copy, Gather and CopyHead fill. A product with bfloat16 weights may round its other operand to
 // bfloat16; sums are always of type Compute.
 // Outputs must not overlap inputs unless an operation says so.
 //

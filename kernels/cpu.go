@@ -144,12 +144,18 @@ func (b *cpu) Fill(y *Tensor, value float64) {
 
 func (b *cpu) Copy(y, x *Tensor) {
 	checkLengths("Copy", y, x)
+	if copyHalf(y, x) {
+		return
+	}
 	copy(y.F32(), x.F32())
 }
 
 func (b *cpu) Gather(y, table *Tensor, ids []int32) {
 	w := table.Width()
 	checkGather(y, table, ids)
+	if gatherHalf(y, table, ids) {
+		return
+	}
 	Y := y.F32()
 	for i, id := range ids {
 		dst, at := Y[i*w:][:w], int(id)*w
@@ -170,6 +176,9 @@ func (b *cpu) Gather(y, table *Tensor, ids []int32) {
 
 func (b *cpu) CopyHead(y, x *Tensor, h int) {
 	checkCopyHead(y, x, h)
+	if copyHeadHalf(y, x, h) {
+		return
+	}
 	copyHead(y.F32(), x.F32(), x.Shape[1], x.Shape[2], h)
 }
 

@@ -82,6 +82,7 @@ func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, t
 
 func (b *cpu) Attention(out, lse *Tensor, a *Attend) {
 	checkAttention("Attention", out, lse, a)
+	a = widened(a, F32, out != nil)
 	group, dim, rows, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.KVHeads()
 	blockRows := max(1, tileQueries/group)
 	blocks := (rows + blockRows - 1) / blockRows
@@ -160,6 +161,7 @@ func btoi(b bool) int {
 
 func (b *cpu) ObservedScores(logScore, lse *Tensor, a *Attend) {
 	checkObservedScores("ObservedScores", logScore, lse, a)
+	a = widened(a, F32, false)
 	group, dim, rows, heads := a.Group(), a.HeadDim(), a.Rows(), a.Heads()
 	const block = 256 // entries per task
 	width, blocks := logScore.Width(), 0
@@ -230,6 +232,7 @@ func fill(x []float32, v float32) {
 
 func (b *cpu) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {
 	checkAttentionGrad(dq, dk, dv, a, out, lse, logScore, dOut, dLogScore)
+	a = widened(a, F32, dOut != nil)
 	group, dim, rows, heads, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.Heads(), a.KVHeads()
 	queries := rows * group
 	var scale []float32 // dLogScore / rows

@@ -11,6 +11,7 @@ import (
 const fusedLogits = 1 << 18
 
 func (b *cpu) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
+	a = widened(a, F32, out != nil)
 	entries := 0
 	for _, kv := range a.Past {
 		entries = max(entries, kv.Entries())

@@ -144,11 +144,8 @@ func (b *cuda) multiply(op string, p cudadriver.Product, c, x, y cu.DevicePtr, a
 	plan, err := b.blas.Plan(b.context, p)
 	b.try(op, err)
 	workspace := b.temporary(op, int64(plan.Workspace()))
-	b.try(op, plan.Run(float32(alpha), x, y, float32(beta), c, workspace, b.stream))
-	b.queued = append(b.queued[:min(7, len(b.queued))], "cublasLtMatmul")
-	if b.wait {
-		b.synchronize(op)
-	}
+	b.try(op, plan.Run(float32(alpha), x, y, float32(beta), c, workspace, b.queue()))
+	b.note("cublasLtMatmul")
 }
 
 // scaleMatrix is a product that adds nothing. Only whole matrices come here.
@@ -188,7 +185,8 @@ func (b *cuda) Copy(y, x *Tensor) {
 
 func (b *cuda) copyBytes(op string, dst, src cu.DevicePtr, n int) {
 	if n > 0 {
-		b.try(op, cu.MemcpyDtoDAsync(dst, src, int64(n), b.stream))
+		b.try(op, cu.MemcpyDtoDAsync(dst, src, int64(n), b.queue()))
+		b.note("cuMemcpyDtoD")
 	}
 }
 

@@ -48,21 +48,8 @@ type attention struct {
 // describe is a on the device, but for what is still to be uploaded.
 func (b *cuda) describe(op string, a *Attend, values bool) *attention {
 	t := &attention{b: b, op: op, a: a, rows: a.Rows(), heads: a.Heads(), kvHeads: a.KVHeads(), dim: a.HeadDim(), scale: float32(a.Scale)}
-	if t.dim > maxHeadDim {
-		panic(fmt.Sprintf("kernels: %s: heads of %d elements, want at most %d", op, t.dim, maxHeadDim))
-	}
-	dtype, name := a.Past[0].K.DType, "f32"
-	if dtype == BF16 {
-		name = "bf16"
-	} else if dtype != F32 {
-		panic(fmt.Sprintf("kernels: %s: keys of %s", op, dtype))
-	}
-	n := 2
-	for n*32 < t.dim {
-		n *= 2
-	}
-	t.half = dtype == BF16
-	t.suffix = fmt.Sprintf("_%s_%d", name, n)
+	dtype := a.Past[0].K.DType
+	t.setPairs(dtype)
 	t.past = make([]pastHead, t.kvHeads)
 	for g, kv := range a.Past {
 		t.past[g] = pastHead{k: b.at(op, kv.K, dtype), entries: int32(kv.Entries())}
@@ -103,14 +90,37 @@ func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
 	return t
 }
 
+// setPairs chooses the kernels for keys and values of a type.
+func (t *attention) setPairs(dtype DType) {
+	if t.dim > maxHeadDim {
+		panic(fmt.Sprintf("kernels: %s: heads of %d elements, want at most %d", t.op, t.dim, maxHeadDim))
+	}
+	name := "f32"
+	if dtype == BF16 {
+		name = "bf16"
+	} else if dtype != F32 {
+		panic(fmt.Sprintf("kernels: %s: keys of %s", t.op, dtype))
+	}
+	n := 2
+	for n*32 < t.dim {
+		n *= 2
+	}
+	t.half = dtype == BF16
+	t.suffix = fmt.Sprintf("_%s_%d", name, n)
+}
+
 // split cuts the entries so that every processor has some blocks of so many queries. It
 // depends on shapes and the device alone.
 func (t *attention) split(queries int) (grid [3]int, chunk int) {
+	entries := t.entries
+	if t.rows == 1 && t.k == 0 { // a decoding step, which may be recorded for more entries
+		entries = EntryBucket(entries)
+	}
 	tiles := (t.rows*t.heads/t.kvHeads + queries - 1) / queries
 	blocks := tiles * t.kvHeads
-	splits := max(1, min((4*t.b.processors+blocks-1)/blocks, (t.entries+minSplit-1)/minSplit))
-	chunk = max(attendColumns, ((t.entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
-	return [3]int{tiles, t.kvHeads, max(1, (t.entries+chunk-1)/chunk)}, chunk
+	splits := max(1, min((4*t.b.processors+blocks-1)/blocks, (entries+minSplit-1)/minSplit))
+	chunk = max(attendColumns, ((entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
+	return [3]int{tiles, t.kvHeads, max(1, (entries+chunk-1)/chunk)}, chunk
 }
 
 func (t *attention) floats(n int) cu.DevicePtr { return t.b.temporary(t.op, 4*int64(n)) }

@@ -141,10 +141,10 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("device %s: context: %w", name, err)
 	}
-	b := &cuda{
+	b := &cuda{cudaDevice: &cudaDevice{
 		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), hopper: make(map[int]error), pool: make(map[int64][]cu.DevicePtr),
 		exact: os.Getenv("GLIMPSE_CUDA_EXACT") != "", wait: os.Getenv("GLIMPSE_CUDA_WAIT") != "",
-	}
+	}}
 	defer CatchDevice(&err)
 	b.do("open", func() {
 		b.model, err = device.Name()
@@ -170,6 +170,14 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 // order of the calls, so memory can be handed on from one operation to the next
 // without waiting; only reading results waits. It is safe for concurrent use.
 type cuda struct {
+	*cudaDevice
+	// rec is what operations are recorded in instead of being queued: of the backend of
+	// a graph, while it is recorded; else nil.
+	rec *recording
+}
+
+// cudaDevice is what the backends of a device share.
+type cudaDevice struct {
 	device     string // cuda:0
 	model      string // what it is
 	context    cu.CUContext
@@ -188,6 +196,7 @@ type cuda struct {
 
 	mu      sync.Mutex // held by every operation
 	queued  []string   // kernels launched since the last wait, the last few
+	calls   int64      // launches, copies and graphs queued so far
 	temps   []cu.DevicePtr
 	scratch cu.DevicePtr // temporaries of one operation
 	size    int64
@@ -200,8 +209,11 @@ type cuda struct {
 	blocksAt  int                      // of blocks, as collectAt
 	hostBytes int64                    // that the host has read
 
-	deadMu sync.Mutex
-	dead   []cudaMemory // blocks that no tensor refers to any more
+	deadMu     sync.Mutex
+	dead       []cudaMemory // blocks that no tensor refers to any more
+	deadGraphs []*graphMemory
+
+	graphsFailed bool // no graph is recorded any more
 }
 
 type cudaMemory struct {
@@ -222,6 +234,9 @@ func (b *cuda) do(op string, f func()) {
 	defer runtime.UnlockOSThread()
 	b.try(op, cu.SetCurrentContext(b.context))
 	b.used = 0
+	if b.rec != nil {
+		b.rec.memory.used = 0
+	}
 	f()
 	for _, t := range b.temps {
 		b.try(op, cu.MemFree(t))
@@ -241,6 +256,7 @@ func (b *cuda) try(op string, err error) {
 
 // synchronize waits until all queued work is done.
 func (b *cuda) synchronize(op string) {
+	b.mustNotRecord(op, "waits for the device")
 	b.try(op, b.stream.Synchronize())
 	b.queued = b.queued[:0]
 }
@@ -265,6 +281,8 @@ func (m *cudaBlock) read(dst []byte, offset int) {
 
 func (m *cudaBlock) write(offset int, src []byte) {
 	m.b.do("write", func() {
+		m.b.mustNotRecord("write", "writes device memory from the host")
+		m.b.calls++
 		// src is ordinary memory: the driver has copied it when the call returns.
 		m.b.try("write", cu.MemcpyHtoDAsync(m.at+cu.DevicePtr(offset), unsafe.Pointer(&src[0]), int64(len(src)), m.b.stream))
 	})
@@ -359,9 +377,12 @@ func (b *cuda) class(bytes int64) int64 {
 // reclaim takes back what the collector found.
 func (b *cuda) reclaim() {
 	b.deadMu.Lock()
-	dead := b.dead
-	b.dead = nil
+	dead, graphs := b.dead, b.deadGraphs
+	b.dead, b.deadGraphs = nil, nil
 	b.deadMu.Unlock()
+	for _, m := range graphs {
+		m.free(b)
+	}
 	for _, m := range dead {
 		b.live -= m.size
 		b.blocks--
@@ -405,6 +426,9 @@ func (b *cuda) inUse() (bytes int64) {
 func (b *cuda) temporary(op string, bytes int64) cu.DevicePtr {
 	if bytes == 0 {
 		return 0
+	}
+	if b.rec != nil {
+		return b.rec.memory.temporary(b, op, bytes)
 	}
 	if b.exact {
 		at, err := cu.MemAlloc(bytes)

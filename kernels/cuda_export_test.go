@@ -59,3 +59,21 @@ func InUseAbove(b Backend, want int64) (bytes int64) {
 	})
 	return bytes
 }
+
+// CatchWarnings makes b record graphs again if it has given up, and collects what it
+// warns of until restore is called.
+func CatchWarnings(b Backend) (warnings *[]string, restore func()) {
+	before := warn
+	warnings = new([]string)
+	warn = func(text string) { *warnings = append(*warnings, text) }
+	b.(*cuda).graphsFailed = false
+	return warnings, func() { warn, b.(*cuda).graphsFailed = before, false }
+}
+
+// Recorded is the number of operations that g holds; 0 where nothing is recorded.
+func Recorded(g Graph) int {
+	if r := g.(*cudaGraph).recorded; r != nil {
+		return r.calls
+	}
+	return 0
+}

@@ -41,6 +41,7 @@ var kernelNames = map[string][]string{
 	},
 	"attention_hopper": {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
 	"attention_grad":   variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
+	"steps":            {"start_step", "append_pairs_f32", "append_pairs_bf16"},
 }
 
 // variants adds the kernels that exist per type of the cache and width of a head.
@@ -125,14 +126,8 @@ func (b *cuda) launch(name string, grid [3]int, threads, shared int, args ...any
 			panic(fmt.Sprintf("kernels: %s: argument %d of type %T", name, i, a))
 		}
 	}
-	b.try(name, f.Launch(grid[0], grid[1], grid[2], threads, 1, 1, shared, b.stream, pointers))
-	if len(b.queued) == 8 {
-		b.queued = append(b.queued[:0], b.queued[1:]...)
-	}
-	b.queued = append(b.queued, name)
-	if b.wait {
-		b.synchronize(name)
-	}
+	b.try(name, f.Launch(grid[0], grid[1], grid[2], threads, 1, 1, shared, b.queue(), pointers))
+	b.note(name)
 }
 
 // elementThreads are the threads of a block where each has one element.
@@ -149,7 +144,11 @@ func upload[T any](b *cuda, op string, data []T) cu.DevicePtr {
 		return 0
 	}
 	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
+	if b.rec != nil {
+		return b.rec.upload(b, op, unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), bytes))
+	}
 	at := b.temporary(op, bytes)
+	b.calls++
 	b.try(op, cu.MemcpyHtoDAsync(at, unsafe.Pointer(&data[0]), bytes, b.stream))
 	return at
 }
@@ -167,8 +166,11 @@ func (b *cuda) at(op string, t *Tensor, d DType) cu.DevicePtr {
 
 func (b *cuda) address(op string, t *Tensor) cu.DevicePtr {
 	m, ok := t.block.(*cudaBlock)
-	if !ok || m.b != b {
+	if !ok || m.b.cudaDevice != b.cudaDevice {
 		panic(fmt.Sprintf("kernels: %s: tensor %v is not in the memory of %s", op, t.Shape, b.device))
+	}
+	if b.rec != nil {
+		b.rec.keep = append(b.rec.keep, m)
 	}
 	return m.at + cu.DevicePtr(t.offset)
 }

@@ -41,7 +41,7 @@ func (t *attention) exactShared() (attend, scores int) {
 // over caches in bf16, and where a block has the shared memory.
 func (t *attention) exactFits() bool {
 	attend, scores := t.exactShared()
-	return t.half && t.past[0].index == 0 && t.rows > 1 && t.rows*t.heads/t.kvHeads >= exactQueries && t.dim%8 == 0 && max(attend, scores) <= t.b.shared
+	return t.half && t.rows > 1 && t.past[0].index == 0 && t.rows*t.heads/t.kvHeads >= exactQueries && t.dim%8 == 0 && max(attend, scores) <= t.b.shared
 }
 
 // parts are the queries as sums of bf16 numbers.

@@ -129,12 +129,18 @@ func (b *reference[T]) Fill(y *Tensor, value float64) {
 
 func (b *reference[T]) Copy(y, x *Tensor) {
 	checkLengths("Copy", y, x)
+	if copyHalf(y, x) {
+		return
+	}
 	copy(of[T](y), of[T](x))
 }
 
 func (b *reference[T]) Gather(y, table *Tensor, ids []int32) {
 	w := table.Width()
 	checkGather(y, table, ids)
+	if gatherHalf(y, table, ids) {
+		return
+	}
 	Y := of[T](y)
 	for i, id := range ids {
 		for j := range w {
@@ -145,6 +151,9 @@ func (b *reference[T]) Gather(y, table *Tensor, ids []int32) {
 
 func (b *reference[T]) CopyHead(y, x *Tensor, h int) {
 	checkCopyHead(y, x, h)
+	if copyHeadHalf(y, x, h) {
+		return
+	}
 	copyHead(of[T](y), of[T](x), x.Shape[1], x.Shape[2], h)
 }
 

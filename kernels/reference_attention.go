@@ -65,6 +65,7 @@ func logSumExp[T float](x []T) float64 {
 
 func (b *reference[T]) Attention(out, lse *Tensor, a *Attend) {
 	checkAttention("Attention", out, lse, a)
+	a = widened(a, b.compute, out != nil)
 	dim, row := a.HeadDim(), make([]T, b.columns(a))
 	for h := range a.Heads() {
 		for r := range a.Rows() {
@@ -90,6 +91,7 @@ func (b *reference[T]) Attention(out, lse *Tensor, a *Attend) {
 
 func (b *reference[T]) ObservedScores(logScore, lse *Tensor, a *Attend) {
 	checkObservedScores("ObservedScores", logScore, lse, a)
+	a = widened(a, b.compute, false)
 	row, width := make([]T, b.columns(a)), logScore.Width()
 	L, S := of[T](lse), of[T](logScore)
 	for h := range a.Heads() {
@@ -133,6 +135,7 @@ func mergeScores[T float](acc, other []T, wAcc, wOther float64) {
 
 func (b *reference[T]) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {
 	checkAttentionGrad(dq, dk, dv, a, out, lse, logScore, dOut, dLogScore)
+	a = widened(a, b.compute, dOut != nil)
 	rows, heads, kvHeads, dim := a.Rows(), a.Heads(), a.KVHeads(), a.HeadDim()
 	DQ, DK := of[T](dq), of[T](dk)
 	clear(DQ)

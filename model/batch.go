@@ -55,7 +55,7 @@ func (r *Runner) NextBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	return next, nil
 }
 
-// stepBatch leaves the logits [rows, vocab] in the arena.
+// stepBatch leaves the logits [rows, vocab] in memory that the next pass takes.
 func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) (*kernels.Tensor, error) {
 	m := r.Model
 	if len(caches) == 0 || len(tokens) != len(caches) {
@@ -69,9 +69,14 @@ func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r.arena.Release(nil)
 	c, b, n := &m.Config, m.Backend, len(caches)
 	rows = max(rows, n)
+	if y, err := r.replay(ctx, caches, tokens, rows, nil); err != nil {
+		return nil, err
+	} else if y != nil {
+		return y, nil
+	}
+	r.arena.Release(nil)
 	pos, ids := make([]int32, rows), make([]int32, rows)
 	copy(ids, tokens)
 	for i, cache := range caches {

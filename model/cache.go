@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"glimpse/kernels"
 )
@@ -16,9 +17,11 @@ var ErrContext = errors.New("longer than the model's context")
 // different ones after eviction. A Cache belongs to one goroutine.
 type Cache struct {
 	backend kernels.Backend
+	dtype   kernels.DType // of keys and values
 	heads   [][]headCache // [layer][kvHead]
 	headDim int
 	next    int32
+	version uint64 // another one after every change of where pairs lie or how many there are
 
 	// spare is memory that Retain has freed during a prefill, for the next layer:
 	// handing it back to the runtime, which collects it some time later, would let
@@ -47,7 +50,7 @@ const growEntries = 16
 // NewCache returns an empty cache for one sequence.
 func (m *Model) NewCache() *Cache {
 	c := &Cache{
-		backend: m.Backend, headDim: m.Config.HeadDim, heads: make([][]headCache, m.Config.Layers),
+		backend: m.Backend, dtype: m.CacheDType(), headDim: m.Config.HeadDim, heads: make([][]headCache, m.Config.Layers),
 		windows: make([]int, m.Config.Layers), pending: make([]*pendingLayer, m.Config.Layers),
 	}
 	for l := range c.heads {
@@ -59,6 +62,9 @@ func (m *Model) NewCache() *Cache {
 
 // Next is the absolute position of the next token. Eviction does not change it.
 func (c *Cache) Next() int32 { return c.next }
+
+// DType is the type of the keys and values.
+func (c *Cache) DType() kernels.DType { return c.dtype }
 
 // Backend is the device that holds the cache.
 func (c *Cache) Backend() kernels.Backend { return c.backend }
@@ -90,7 +96,7 @@ func (c *Cache) View(layer int) []kernels.KV {
 
 func (h *headCache) view(c *Cache) kernels.KV {
 	if h.k == nil {
-		empty := c.backend.Alloc(c.backend.Compute(), 0, c.headDim)
+		empty := c.backend.Alloc(c.dtype, 0, c.headDim)
 		return kernels.KV{K: empty, V: empty}
 	}
 	return h.viewInto(new(kernels.Tensor), new(kernels.Tensor))
@@ -121,7 +127,7 @@ func (c *Cache) alloc(capacity int) *kernels.Tensor {
 		c.spare = slices.Delete(c.spare, i, i+1)
 		return t
 	}
-	return c.backend.Alloc(c.backend.Compute(), capacity, c.headDim)
+	return c.backend.Alloc(c.dtype, capacity, c.headDim)
 }
 
 // free keeps memory that is not needed any more for the rest of a prefill.
@@ -139,6 +145,7 @@ func (c *Cache) resize(h *headCache, capacity int) {
 		c.backend.Copy(v.Rows(0, n), h.v.Rows(0, n))
 	}
 	h.k, h.v = k, v
+	c.changed()
 }
 
 // reserve makes room for n more entries in every head of a layer.
@@ -165,15 +172,27 @@ func (c *Cache) append(layer int, k, v *kernels.Tensor, pos []int32) {
 	for i := range c.heads[layer] {
 		h := &c.heads[layer][i]
 		n := len(h.pos)
-		if need := n + len(pos); need > h.capacity() {
-			c.resize(h, max(need, h.capacity()+growEntries))
-		}
+		c.makeRoom(h, len(pos))
 		c.backend.CopyHead(h.k.RowsInto(&c.row, n, n+len(pos)), k, i)
 		c.backend.CopyHead(h.v.RowsInto(&c.row, n, n+len(pos)), v, i)
 		c.row = kernels.Tensor{} // keeps no memory
 		h.pos = append(h.pos, pos...)
 	}
+	c.changed()
 }
+
+// makeRoom grows a full head.
+func (c *Cache) makeRoom(h *headCache, n int) {
+	if need := len(h.pos) + n; need > h.capacity() {
+		c.resize(h, max(need, h.capacity()+growEntries))
+	}
+}
+
+// changed notes that where pairs lie or how many there are has changed.
+func (c *Cache) changed() { c.version = cacheVersions.Add(1) }
+
+// cacheVersions makes every version of every cache another one.
+var cacheVersions atomic.Uint64
 
 // Retain keeps, in every KV head of a layer, only the entries at the given
 // ascending indices, and frees the memory of the others. Positions stay what
@@ -184,6 +203,7 @@ func (c *Cache) Retain(layer int, keep [][]int32) (err error) {
 		return err
 	}
 	c.settle(layer)
+	c.changed()
 	for i, idx := range keep {
 		h := &c.heads[layer][i]
 		if len(idx) == len(h.pos) {
@@ -236,7 +256,7 @@ func (c *Cache) Seen(layer, head int, pos int32, window int) int {
 
 // PairBytes is the memory of one entry of one head: a key and a value.
 func (c *Cache) PairBytes() int64 {
-	return 2 * int64(c.headDim) * int64(c.backend.Compute().Size())
+	return 2 * int64(c.headDim) * int64(c.dtype.Size())
 }
 
 // checkKept refuses indices that are not ascending, or not of entries.
@@ -271,10 +291,10 @@ func (c *Cache) Retained(keep [][][]int32) (_ *Cache, err error) {
 		return nil, fmt.Errorf("retain: kept indices for %d layers, want %d", len(keep), len(c.heads))
 	}
 	out := &Cache{
-		backend: c.backend, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads)),
+		backend: c.backend, dtype: c.dtype, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads)),
 		windows: c.windows, pending: make([]*pendingLayer, len(c.heads)),
 	}
-	d := c.backend.Compute()
+	d := c.dtype
 	for l := range c.heads {
 		c.settle(l)
 		if keep != nil {
@@ -335,6 +355,7 @@ func (c *Cache) LayerBytes(layer int) int64 {
 // Clear drops every entry and keeps the memory, for another sequence.
 func (c *Cache) Clear() {
 	clear(c.pending)
+	c.changed()
 	for l := range c.heads {
 		for i := range c.heads[l] {
 			c.heads[l][i].pos = c.heads[l][i].pos[:0]
@@ -351,6 +372,7 @@ func (c *Cache) Truncate(next int32) (err error) {
 	if next > c.next || next < 0 {
 		return fmt.Errorf("truncate cache: position %d, want 0 to %d", next, c.next)
 	}
+	c.changed()
 	for l := range c.heads {
 		c.settle(l)
 		for i := range c.heads[l] {

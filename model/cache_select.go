@@ -23,6 +23,7 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 		return c.Retain(layer, s.Indices())
 	}
 	defer kernels.CatchDevice(&err)
+	c.changed()
 	heads := c.heads[layer]
 	if s.Heads() != len(heads) {
 		return fmt.Errorf("retain layer %d: a selection of %d KV heads, want %d", layer, s.Heads(), len(heads))

@@ -31,6 +31,8 @@ type Model struct {
 	Tokenizer    *tokenizer.Tokenizer
 	tokenizerErr error
 
+	cacheDType kernels.DType // Invalid: Backend.Compute()
+
 	folder  fs.FS
 	weights *checkpoints.Weights // nil for outlines and sketches
 	cut     bool                 // the weights belong to another model
@@ -48,6 +50,8 @@ type Options struct {
 	// Name is what the model is called in reports and adapters; "" is the folder's
 	// name.
 	Name string
+	// CacheDType is the type of caches, see SetCacheDType; "" is float32.
+	CacheDType string
 }
 
 // maxConfig bounds config.json and generation_config.json.
@@ -93,6 +97,9 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 	if device == "" {
 		device = "cpu"
 	}
+	if err := CheckCacheDType(opt.CacheDType); err != nil {
+		return nil, err
+	}
 	device, why := kernels.ChooseDevice(device)
 	backend, err := kernels.Open(device)
 	if err != nil {
@@ -115,6 +122,9 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 	b := &Binder{}
 	m.Network = family.Bind(&m.Config, b)
 	if err := m.load(b); err != nil {
+		return nil, err
+	}
+	if err := m.SetCacheDType(opt.CacheDType); err != nil {
 		return nil, err
 	}
 	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
@@ -146,7 +156,7 @@ func (m *Model) Cut(layers int) (*Model, error) {
 	}
 	return &Model{
 		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
-		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, folder: m.folder, weights: m.weights, cut: true,
+		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, folder: m.folder, weights: m.weights, cut: true, cacheDType: m.cacheDType,
 	}, nil
 }
 

@@ -15,6 +15,12 @@ type Runner struct {
 	Model *Model
 	arena *kernels.Arena
 	steps []*stepViews // of StepBatch, one per sequence
+
+	// Decoding steps as a graph: stepped is the rows of those that were taken without,
+	// noReplay where the device has none.
+	replayer *replayer
+	stepped  int
+	noReplay bool
 }
 
 // NewRunner returns a runner with empty scratch memory.
@@ -69,6 +75,13 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 	}
 	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows)+len(cap.Probes)+len(cap.PeakWindows)+len(cap.PeakProbes) > 0 || cap.AllRows || cap.Squares || cap.Queries) {
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
+	}
+	if opt.replays(len(tokens)) {
+		if y, err := r.replay(ctx, []*Cache{cache}, tokens, 1, opt.Observe); err != nil {
+			return nil, err
+		} else if y != nil {
+			return r.keepLogits(y, opt.logits)
+		}
 	}
 	r.arena.Release(nil)
 	defer r.arena.Release(nil)
@@ -180,10 +193,13 @@ func (r *Runner) attend(cache *Cache, layer int, q *kernels.Tensor, pos []int32)
 func (r *Runner) attention(past []kernels.KV, layer int, q *kernels.Tensor, pos []int32) kernels.Attend {
 	c := &r.Model.Config
 	return kernels.Attend{
-		Q: q, Past: past, Scale: 1 / math.Sqrt(float64(c.HeadDim)),
+		Q: q, Past: past, Scale: r.scale(),
 		Window: c.Window(layer), Positions: pos,
 	}
 }
+
+// scale is that of attention's logits.
+func (r *Runner) scale() float64 { return 1 / math.Sqrt(float64(r.Model.Config.HeadDim)) }
 
 // rowsOf is a for its rows [from, to).
 func rowsOf(a *kernels.Attend, from, to int) *kernels.Attend {
@@ -203,6 +219,24 @@ func (r *Runner) logits(x, into *kernels.Tensor) (*Logits, error) {
 		y = m.Backend.Alloc(m.Backend.Compute(), 1, m.Config.Vocab)
 	}
 	m.Backend.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
+	return m.logitsOf(y)
+}
+
+// keepLogits copies logits [1, vocab] that the next pass overwrites; into as in logits.
+func (r *Runner) keepLogits(y, into *kernels.Tensor) (*Logits, error) {
+	m := r.Model
+	if !m.samplesOnDevice() {
+		return m.logitsOf(y)
+	}
+	if into == nil {
+		into = m.Backend.Alloc(m.Backend.Compute(), 1, m.Config.Vocab)
+	}
+	m.Backend.Copy(into, y)
+	return m.logitsOf(into)
+}
+
+// logitsOf leaves logits on a device that samples and takes others to the host.
+func (m *Model) logitsOf(y *kernels.Tensor) (*Logits, error) {
 	if m.samplesOnDevice() {
 		return &Logits{device: y, model: m}, nil
 	}

@@ -80,7 +80,7 @@ func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *ke
 	b, dim := r.Model.Backend, r.Model.Config.HeadDim
 	for h, idx := range s.Entries {
 		from := a.Past[h]
-		kv := kernels.KV{K: r.alloc(len(idx), dim), V: r.alloc(len(idx), dim)}
+		kv := kernels.KV{K: r.arena.Alloc(from.K.DType, len(idx), dim), V: r.arena.Alloc(from.V.DType, len(idx), dim)}
 		b.Gather(kv.K, from.K, idx)
 		b.Gather(kv.V, from.V, idx)
 		if a.Window > 0 {

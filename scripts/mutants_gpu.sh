@@ -57,6 +57,12 @@ attention_grad.cu|AttentionGrad|/slopes and weights have been read/d|gradient: n
 attention_mma.cu|TestCUDAPrefillAttention|s/cp_async_wait<1>();/cp_async_wait<2>();/|prefill: a tile is used before it is there
 attention_mma.cu|TestCUDAPrefillAttention|/all warps are done with the stage/d|prefill: no barrier before the stage is refilled
 attention_mma.cu|TestCUDAPrefillAttention|s/acc\[n\]\[e\] .= shrink\[e . 2\];/;/|prefill: the output is not rescaled
+steps.cu|TestCUDASteps|s/(head.entries - 1)/head.entries/|steps: the pair is one entry too late
+steps.cu|TestCUDASteps|s/if (i < sequences) pos\[i\]++;/;/|steps: the position stands still
+steps.cu|TestCUDASteps|s/if (i < heads) past/if (i + 1 < heads) past/|steps: the last head is not counted
+steps.cu|TestCUDASteps|s/const Past<T> head = past\[i . dim\];/const Past<T> head = past[0];/|steps: all pairs go to the first head
+steps.cu|TestCUDASteps|s/\*at = __float2bfloat16(v)/at->bits = 0/|steps: zeros in caches in bf16
+host/driver.cpp|TestCUDAGraph|s/return graph_execs\[exec\] = graphs\[graph\], SUCCESS;/return SUCCESS;/|graphs: an update that changes nothing
 attention_mma.cu|TestCUDAPrefillAttention|s/column < see\[e . 2\].to/column < see[0].to/|prefill: the mask of another row
 elements.cu|TestCUDAArenas|s/if (i >= (n)) return/if (i > (n)) return/|arenas: one element past a tensor
 select.cu|TestCUDASelect|s/tied < ties)/tied <= ties)/|select: one of the equal scores too many

@@ -46,7 +46,7 @@ fi
 # family: the others have run without the tag, and every launch takes its time here.
 for package in "${packages[@]}"; do [ "$package" = ./model ] || others+=("$package"); done
 go test -tags gpu "${others[@]}"
-go test -tags gpu -run 'TestAgainstTransformers/(llama3.1|qwen2-window|qwen3|falcon|mistral-v0.3)$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestCUDA' ./model
+go test -tags gpu -run 'TestAgainstTransformers/(llama3.1|qwen2-window|qwen3|falcon|mistral-v0.3)$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestHalf|TestCUDA' ./model
 # Blocks, warps and lanes the other way round: races that one order hides.
 HOSTCUDA_ORDER=reverse go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels
 # Sums that truncate as those of tensor cores do.

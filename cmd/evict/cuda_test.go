@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"glimpse/internal/compare"
@@ -15,7 +16,7 @@ import (
 func TestCUDAEvaluatesLikeTheCPU(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	results := func(device string) (rows []map[string]any) {
-		out, _, err := execute(t, "eval", "--device", device, "--policy", "full,h2o,snapkv,judgeq,lookaheadkv", "--budget", "16", "--task", "single",
+		out, _, err := execute(t, "eval", "--device", device, "--cache-dtype", "float32", "--policy", "full,h2o,snapkv,judgeq,lookaheadkv", "--budget", "16", "--task", "single",
 			"--tokens", "72", "--samples", "2", "--seed", "5", "--timings=false", "--json")
 		if err != nil {
 			t.Fatalf("%s: %v", device, err)
@@ -43,6 +44,36 @@ func TestCUDAEvaluatesLikeTheCPU(t *testing.T) {
 				compare.Close(t, row["policy"].(string)+": "+key, []float64{other}, []float64{number}, tol, compare.Floor(1))
 			} else if key != "device" && got[i][key] != value {
 				t.Errorf("%v: %s is %v, on the CPU %v", row["policy"], key, got[i][key], value)
+			}
+		}
+	}
+}
+
+// TestCUDAHalfCaches: auto chooses bf16 for the built-in model, whose weights are bf16,
+// with half the memory and the CPU's answers.
+func TestCUDAHalfCaches(t *testing.T) {
+	modeltest.NeedCUDA(t)
+	rows := func(args ...string) (rows []map[string]any) {
+		out, _, err := execute(t, append(args, "--policy", "snapkv,lookaheadkv,quest,d2o", "--budget", "16", "--task", "single", "--tokens", "72",
+			"--samples", "2", "--seed", "5", "--timings=false", "--json")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(out), &rows); err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	got, want := rows("eval", "--device", "cuda"), rows("eval", "--cache-dtype", "bf16")
+	for i, row := range want {
+		for key, value := range row {
+			number, ok := value.(float64)
+			other, _ := got[i][key].(float64)
+			switch {
+			case !ok && key != "device" && got[i][key] != value, ok && strings.HasSuffix(key, "_bytes") && other != number, key == "accuracy" && other != number:
+				t.Errorf("%v: %s is %v, on the CPU %v", row["policy"], key, got[i][key], value)
+			case ok && (key == "hit_rate" || key == "recall"): // entries of almost equal score may change places
+				compare.Close(t, row["policy"].(string)+": "+key, []float64{other}, []float64{number}, 3e-2, compare.Floor(1))
 			}
 		}
 	}

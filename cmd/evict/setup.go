@@ -31,6 +31,7 @@ const shipped = "shipped"
 // setup is what all commands that run a model share.
 type setup struct {
 	model, device string
+	cacheDType    string
 	adapters      []string
 	drafts        []string
 	pattern       string
@@ -42,6 +43,7 @@ type setup struct {
 func (s *setup) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.model, "model", "", "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	f.StringVar(&s.device, "device", "cpu", "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
+	f.StringVar(&s.cacheDType, "cache-dtype", "auto", model.CacheDTypeUsage)
 	f.StringArrayVar(&s.adapters, "adapter", nil, "adapter folder or s3://BUCKET/NAME for the learned policy of its kind, as DIR or NAME=DIR; may be repeated; \"shipped\" are those of the built-in model, and its default")
 	f.StringArrayVar(&s.drafts, "draft", nil, "model that writes the draft of speckv, as DIR or NAME=DIR, where DIR may be all that --model takes; may be repeated; for DIR, \"self\" is the model itself, the default, and \"layers:N\" its first N layers")
 	f.StringVar(&s.pattern, "pattern", "", "folder with a pattern of retrieval heads for duoattention, see evict patterns; empty is that of the model folder")
@@ -83,7 +85,10 @@ func (s *setup) open(ctx context.Context, log io.Writer) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := hub.Open(ctx, s.model, s.s3, log, model.Options{Device: s.device})
+	if err := model.CheckCacheDType(s.cacheDType); err != nil {
+		return nil, err
+	}
+	m, err := hub.Open(ctx, s.model, s.s3, log, model.Options{Device: s.device, CacheDType: s.cacheDType})
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +222,7 @@ func (l *loaded) addDraft(ctx context.Context, spec string, s *setup, log io.Wri
 		if !ok {
 			d.name = filepath.Base(dir)
 		}
-		d.model, err = hub.Open(ctx, dir, s.s3, log, model.Options{Device: s.device})
+		d.model, err = hub.Open(ctx, dir, s.s3, log, model.Options{Device: s.device, CacheDType: s.cacheDType})
 	}
 	if err != nil {
 		return fmt.Errorf("draft %q: %w", spec, err)

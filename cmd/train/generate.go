@@ -30,6 +30,8 @@ type generateSpec struct {
 	Model  string `json:"model"`
 	Device string `json:"device"`
 
+	CacheDType string `json:"cache_dtype,omitempty"` // of keys and values
+
 	S3 objectstore.Settings `json:"s3,omitzero"` // of a model or an output there
 
 	Sources []datasets.MixSource `json:"sources,omitempty"` // none draws synthetic prompts
@@ -60,7 +62,8 @@ type generateSpec struct {
 
 func newGenerate() *cobra.Command {
 	s := &generateSpec{
-		Device: "cpu", Tasks: "default", Split: "train", Tokens: 512, Samples: 1000, Seed: 1, Recipe: "asis", Responses: "self",
+		CacheDType: "auto",
+		Device:     "cpu", Tasks: "default", Split: "train", Tokens: 512, Samples: 1000, Seed: 1, Recipe: "asis", Responses: "self",
 		MaxPrompt: 16384, MaxNew: 512, TopP: 1, SamplingSeed: 1, Batch: 8,
 	}
 	var sets []string
@@ -133,6 +136,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	f.StringVar(&s.Model, "model", s.Model, "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	s.S3.Bind(f)
 	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
+	f.StringVar(&s.CacheDType, "cache-dtype", s.CacheDType, model.CacheDTypeUsage)
 	f.StringVar(&s.prompts, "prompts", "", "file or folder of prompts")
 	f.StringVar(&s.Recipe, "recipe", s.Recipe, "what is done with them: "+strings.Join(generate.Recipes.Names(), ", "))
 	f.BoolVar(&s.Raw, "raw", s.Raw, "take \"prompt\" as it is, without the model's chat template")
@@ -232,6 +236,9 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := model.CheckCacheDType(s.CacheDType); err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
 	if err := s.sampling().Validate(); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
@@ -240,7 +247,7 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	train.BoundMemory()
-	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device})
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType})
 	if err != nil {
 		return err
 	}
@@ -360,7 +367,7 @@ func (s *generateSpec) shardOpener(ctx context.Context) (openShard, error) {
 // give the same pairs.
 func (s *generateSpec) describe() string {
 	record := *s
-	record.Model, record.Device, record.Out, record.Batch = "", "", "", 0 // where, not what
+	record.Model, record.Device, record.CacheDType, record.Out, record.Batch = "", "", "", "", 0 // where, not what
 	record.S3 = objectstore.Settings{}
 	if len(s.Sources) > 0 {
 		record.Tasks, record.Split, record.Tokens = "", "", 0

@@ -61,6 +61,9 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
+			if err := m.SetCacheDType(s.CacheDType); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
 			o, err := s.lengths(cmd.Context(), m, prompt, response, cmd.ErrOrStderr())
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)

@@ -26,11 +26,14 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 			return fmt.Errorf("train: adapter folder %q: named for two adapters, want one each", dir)
 		}
 	}
+	if err := model.CheckCacheDType(s.CacheDType); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
 	if err := s.checkTargets(ctx, s.resume); err != nil {
 		return err
 	}
 	train.BoundMemory()
-	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device})
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType})
 	if err != nil {
 		return err
 	}
@@ -95,7 +98,7 @@ func (s *spec) finish(ctx context.Context, m *model.Model, t *train.Trainer, sou
 		return err
 	}
 	if peak := cli.PeakMemory(); peak > 0 {
-		cache := m.Config.CacheBytesPerToken(m.Backend.Compute().Size()) * int64(longest(source))
+		cache := m.Config.CacheBytesPerToken(m.CacheDType().Size()) * int64(longest(source))
 		fmt.Fprintf(out, "peak memory %.1f MiB; weights %.1f MiB, one prompt's cache %.1f MiB\n", mib(peak), mib(m.WeightBytes()), mib(cache))
 	}
 	return nil

@@ -20,17 +20,18 @@ import (
 // spec is a training run as a file and flags describe it. Its json tags are the keys
 // of the file, and of the resolved configuration that is written beside the results.
 type spec struct {
-	Preset  string   `json:"preset,omitempty"`   // hyper-parameters of a paper, which all other keys override
-	Model   string   `json:"model"`              // folder; "" is the built-in model
-	Device  string   `json:"device"`             // where to compute
-	Data    textList `json:"data,omitempty"`     // pair files, or folders or s3:// names of them; none draws synthetic prompts
-	HeldOut textList `json:"held_out,omitempty"` // pair files to validate on; none takes some of data
-	Tasks   string   `json:"tasks"`              // synthetic tasks
-	Tokens  int      `json:"tokens"`             // prompt length of the synthetic tasks
-	Outs    textList `json:"outs"`               // adapter folders, one per adapter
-	RunDir  string   `json:"run,omitempty"`      // folder for configuration, logs, curves and state
-	Log     string   `json:"log,omitempty"`      // JSONL of every step's numbers
-	Replace bool     `json:"replace"`            // adapter folders that exist
+	Preset     string   `json:"preset,omitempty"`   // hyper-parameters of a paper, which all other keys override
+	Model      string   `json:"model"`              // folder; "" is the built-in model
+	Device     string   `json:"device"`             // where to compute
+	CacheDType string   `json:"cache_dtype"`        // of keys and values: auto, float32 or bf16
+	Data       textList `json:"data,omitempty"`     // pair files, or folders or s3:// names of them; none draws synthetic prompts
+	HeldOut    textList `json:"held_out,omitempty"` // pair files to validate on; none takes some of data
+	Tasks      string   `json:"tasks"`              // synthetic tasks
+	Tokens     int      `json:"tokens"`             // prompt length of the synthetic tasks
+	Outs       textList `json:"outs"`               // adapter folders, one per adapter
+	RunDir     string   `json:"run,omitempty"`      // folder for configuration, logs, curves and state
+	Log        string   `json:"log,omitempty"`      // JSONL of every step's numbers
+	Replace    bool     `json:"replace"`            // adapter folders that exist
 
 	Checkpoint      string `json:"checkpoint,omitempty"` // file that keeps the state of the run
 	CheckpointEvery int    `json:"checkpoint_every"`     // steps
@@ -183,7 +184,7 @@ func (t *initToken) String() string {
 func defaultSpec() *spec {
 	c := train.DefaultConfig()
 	c.Seed = 1
-	return &spec{Device: "cpu", Tasks: "default", Tokens: 512, CheckpointEvery: 100, Train: trainSettings{Config: c}}
+	return &spec{Device: "cpu", CacheDType: "auto", Tasks: "default", Tokens: 512, CheckpointEvery: 100, Train: trainSettings{Config: c}}
 }
 
 // bind adds the flags of the settings that all adapters of a run share.
@@ -192,6 +193,7 @@ func (s *spec) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.Preset, "preset", s.Preset, "hyper-parameters of a paper, which other flags override: "+strings.Join(train.Presets.Names(), ", "))
 	f.StringVar(&s.Model, "model", s.Model, "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
+	f.StringVar(&s.CacheDType, "cache-dtype", s.CacheDType, model.CacheDTypeUsage)
 	f.StringSliceVar((*[]string)(&s.Data), "data", s.Data, "pair files made by train generate, or folders or s3://BUCKET/NAME of their shards; none draws fresh synthetic prompts (built-in model only)")
 	f.StringSliceVar((*[]string)(&s.HeldOut), "held-out", s.HeldOut, "pair files to validate on; without them, one pair in ten of --data, --validate at most, is held out")
 	f.StringVar(&s.Tasks, "tasks", s.Tasks, "synthetic tasks, comma-separated, or default, or all")

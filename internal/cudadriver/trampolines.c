@@ -76,6 +76,13 @@ __attribute__((constructor)) static void fill_table(void) {
 	glimpse_driver_table[slot_cuInit] = (void *)init_wrapper;
 }
 
+// Whether the driver in use has a function, which older ones may lack.
+int glimpse_driver_has(const char *name) {
+	for (int i = 0; i < slot_count; i++)
+		if (!strcmp(functions[i].name, name)) return glimpse_driver_table[i] != (void *)functions[i].missing;
+	return 0;
+}
+
 // The slot's number is an enumerator, which the text of an assembler instruction
 // cannot name: a naked function takes it as an immediate operand.
 #define X(name)                                                                  \

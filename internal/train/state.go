@@ -2,6 +2,7 @@ package train
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type runRecord struct {
 	// Bits are only promised to repeat on the same backend and instruction set.
 	Device string `json:"device"`
 	SIMD   string `json:"simd"`
+	Cache  string `json:"cache,omitempty"` // type of the keys and values; "" is that of computations
 	// What an export needs to know besides.
 	ModelName  string `json:"model_name"`
 	Invocation []int  `json:"invocation_tokens"`
@@ -32,10 +34,14 @@ type runRecord struct {
 // record describes the run as it stands.
 func (t *Trainer) record(modelSHA256 string) (runRecord, error) {
 	config, err := json.Marshal(t.Config)
+	cache := ""
+	if d := t.Model.CacheDType(); d != t.Model.Backend.Compute() {
+		cache = d.String()
+	}
 	return runRecord{
 		Step: t.done, Skipped: t.skipped, History: t.history, Config: config, Source: t.source.Describe(), Model: modelSHA256,
 		Device: kernels.DeviceOf(t.Model.Backend), SIMD: simd.Level(),
-		ModelName: t.Model.Name, Invocation: t.Invocation,
+		ModelName: t.Model.Name, Invocation: t.Invocation, Cache: cache,
 	}, err
 }
 
@@ -144,6 +150,8 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 		return fail("data", got.Source, want.Source)
 	case got.Device != want.Device || got.SIMD != want.SIMD:
 		return fail("device and instruction set", got.Device+" "+got.SIMD, want.Device+" "+want.SIMD)
+	case got.Cache != want.Cache:
+		return fail("type of the cache", cmp.Or(got.Cache, "float32"), cmp.Or(want.Cache, "float32"))
 	case got.Step < 0 || got.Step > t.Config.Steps:
 		return fail("step", got.Step, t.Config.Steps)
 	case len(got.History.NonFinite) != len(t.learners) || len(got.History.Best) != len(t.learners):

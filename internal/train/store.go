@@ -62,9 +62,12 @@ func (s *store) write(key string, p *prepared) error {
 	var views []checkpoints.TensorView
 	p.visit(func(name string, t *kernels.Tensor) {
 		var v checkpoints.TensorView
-		if t = t.OnHost(); t.DType == kernels.F64 {
+		switch t = t.OnHost(); t.DType {
+		case kernels.F64:
 			v = checkpoints.F64Tensor(name, t.Shape, t.F64())
-		} else {
+		case kernels.BF16:
+			v = checkpoints.BF16Tensor(name, t.Shape, t.U16())
+		default:
 			v = checkpoints.F32Tensor(name, t.Shape, t.F32())
 		}
 		views = append(views, v)

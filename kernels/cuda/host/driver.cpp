@@ -20,9 +20,18 @@ struct Op {
 	uint64_t seq; // position in the order of all API calls
 	std::function<Result()> run;
 };
+// Captured work. kind tells what may take another's place when a graph is updated: the
+// kernel, or the sort of copy.
+struct GraphOp {
+	std::string kind;
+	std::function<Result()> run;
+};
+typedef std::vector<GraphOp> Graph;
 struct Stream {
 	bool legacy_sync; // orders itself with the default stream
 	std::deque<Op> ops;
+	std::shared_ptr<Graph> capture; // while it is captured
+	bool broken = false;            // the capture, by a call that cannot be part of it
 };
 struct Event {
 	bool recorded = false;
@@ -33,9 +42,10 @@ struct Module { std::string image; };
 
 std::mutex mutex; // one driver call at a time; kernels run inside it
 uint64_t last_seq, last_id = 1;
-std::map<uint64_t, Stream> streams = {{0, {false, {}}}}; // 0 is the default stream
+std::map<uint64_t, Stream> streams = {{0, {false, {}, nullptr}}}; // 0 is the default stream
 std::map<uint64_t, std::shared_ptr<Event>> events;
 std::map<uint64_t, Module> modules;
+std::map<uint64_t, std::shared_ptr<Graph>> graphs, graph_execs;
 std::map<pthread_t, uint64_t> current_context; // no thread_local: see cuda_host.h
 uint64_t context;                              // the only one; 0 when there is none
 std::map<const Kernel *, unsigned> allowed_shared; // by cuFuncSetAttribute
@@ -68,9 +78,16 @@ void run_all() {
 	for (auto &s : streams) run_until(s.first, last_seq);
 }
 
-Result enqueue(uint64_t stream, std::function<Result()> f) {
+// What no kind is given for cannot be captured: copies to and from the host would read
+// or write its memory as it is at some later time.
+Result enqueue(uint64_t stream, std::function<Result()> f, std::string kind = "") {
 	auto it = streams.find(stream);
 	if (it == streams.end()) return INVALID_HANDLE;
+	if (it->second.capture) {
+		if (!kind.empty()) return it->second.capture->push_back({kind, f}), SUCCESS;
+		it->second.broken = true;
+		return report("this call cannot be captured"), CAPTURE_UNSUPPORTED;
+	}
 	it->second.ops.push_back({++last_seq, std::move(f)});
 	return SUCCESS;
 }
@@ -137,14 +154,14 @@ template <class T> Result fill(uint64_t stream, uintptr_t dst, T value, size_t c
 	return enqueue(stream, [=] {
 		std::vector<T> v(count, value);
 		return mem_write(dst, v.data(), count * sizeof(T)) ? SUCCESS : INVALID_VALUE;
-	});
+	}, "fill");
 }
 
 Result copy_on_device(uint64_t stream, uintptr_t dst, uintptr_t src, size_t n) {
 	return enqueue(stream, [=] {
 		std::vector<char> v(n);
 		return mem_read(v.data(), src, n) && mem_write(dst, v.data(), n) ? SUCCESS : INVALID_VALUE;
-	});
+	}, "copy");
 }
 
 } // namespace
@@ -153,7 +170,7 @@ Result copy_on_device(uint64_t stream, uintptr_t dst, uintptr_t src, size_t n) {
 int enqueue_library(uint64_t stream, std::function<Result()> f) {
 	Call call;
 	if (Result r = enter()) return r;
-	return enqueue(stream, std::move(f));
+	return enqueue(stream, std::move(f), "library");
 }
 } // namespace hc
 
@@ -207,9 +224,11 @@ API cuDevicePrimaryCtxReset_v2(int) {
 	Call call;
 	run_all();
 	mem_free_all();
-	streams = {{0, {false, {}}}};
+	streams.clear(), streams[0] = {false, {}, nullptr};
 	events.clear();
 	modules.clear();
+	graphs.clear();
+	graph_execs.clear();
 	context = 0;
 	return sticky = SUCCESS;
 }
@@ -226,9 +245,11 @@ API cuCtxDestroy_v2(uint64_t c) {
 	if (c != context) return INVALID_CONTEXT;
 	run_all();
 	mem_free_all();
-	streams = {{0, {false, {}}}};
+	streams.clear(), streams[0] = {false, {}, nullptr};
 	events.clear();
 	modules.clear();
+	graphs.clear();
+	graph_execs.clear();
 	context = 0;
 	return sticky = SUCCESS;
 }
@@ -341,7 +362,7 @@ API cuMemsetD32Async(uintptr_t d, unsigned v, size_t n, uint64_t stream) {
 API cuStreamCreate(uint64_t *s, unsigned flags) {
 	ENTER;
 	*s = ++last_id;
-	return streams[*s] = {!(flags & 1), {}}, SUCCESS; // 1: CU_STREAM_NON_BLOCKING
+	return streams[*s] = {!(flags & 1), {}, nullptr}, SUCCESS; // 1: CU_STREAM_NON_BLOCKING
 }
 API cuStreamDestroy_v2(uint64_t s) {
 	ENTER;
@@ -351,11 +372,13 @@ API cuStreamDestroy_v2(uint64_t s) {
 API cuStreamSynchronize(uint64_t s) {
 	ENTER;
 	if (!streams.count(s)) return INVALID_HANDLE;
+	if (streams[s].capture) return streams[s].broken = true, CAPTURE_UNSUPPORTED;
 	return run_until(s, last_seq), sticky;
 }
 API cuStreamQuery(uint64_t s) {
 	ENTER;
 	if (!streams.count(s)) return INVALID_HANDLE;
+	if (streams[s].capture) return streams[s].broken = true, CAPTURE_UNSUPPORTED;
 	bool idle = streams[s].ops.empty();
 	run_until(s, last_seq); // a loop of queries must end
 	return sticky ? sticky : idle ? SUCCESS : NOT_READY;
@@ -431,5 +454,64 @@ API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsig
 			if (!r) r = ILLEGAL_ADDRESS;
 		}
 		return r;
-	});
+	}, std::string("kernel ") + k->name);
+}
+
+// ---- graphs
+
+// HOSTCUDA_GRAPHS=0 is a driver that refuses to capture.
+API cuStreamBeginCapture_v2(uint64_t s, int mode) {
+	ENTER;
+	const char *on = getenv("HOSTCUDA_GRAPHS");
+	if (on && !strcmp(on, "0")) return CANNOT_CAPTURE;
+	if (!streams.count(s)) return INVALID_HANDLE;
+	if (s == 0 || streams[s].capture) return ILLEGAL_STATE;
+	if (mode != 2) return report("cuStreamBeginCapture: mode %d: goroutines change threads", mode), INVALID_VALUE;
+	streams[s].capture = std::make_shared<Graph>();
+	streams[s].broken = false;
+	return SUCCESS;
+}
+API cuStreamEndCapture(uint64_t s, uint64_t *graph) {
+	ENTER;
+	*graph = 0;
+	if (!streams.count(s)) return INVALID_HANDLE;
+	Stream &stream = streams[s];
+	if (!stream.capture) return ILLEGAL_STATE;
+	auto captured = std::move(stream.capture);
+	stream.capture = nullptr;
+	if (stream.broken) return CAPTURE_INVALIDATED;
+	*graph = ++last_id;
+	return graphs[*graph] = captured, SUCCESS;
+}
+API cuGraphInstantiateWithFlags(uint64_t *exec, uint64_t graph, unsigned long long flags) {
+	ENTER;
+	if (!graphs.count(graph) || flags) return INVALID_VALUE;
+	*exec = ++last_id;
+	return graph_execs[*exec] = graphs[graph], SUCCESS; // captured graphs do not change any more
+}
+API cuGraphExecUpdate_v2(uint64_t exec, uint64_t graph, void *info) {
+	ENTER;
+	if (!graphs.count(graph) || !graph_execs.count(exec) || !info) return INVALID_VALUE;
+	const Graph &before = *graph_execs[exec], &after = *graphs[graph];
+	bool same = before.size() == after.size();
+	for (size_t i = 0; same && i < before.size(); i++) same = before[i].kind == after[i].kind;
+	memset(info, 0, 24);
+	if (!same) return *(int *)info = 2, GRAPH_UPDATE_FAILURE; // the topology has changed
+	return graph_execs[exec] = graphs[graph], SUCCESS;
+}
+API cuGraphLaunch(uint64_t exec, uint64_t stream) {
+	ENTER;
+	if (!graph_execs.count(exec)) return INVALID_VALUE;
+	auto graph = graph_execs[exec]; // a later update does not reach this launch
+	for (const GraphOp &op : *graph)
+		if (Result r = enqueue(stream, op.run, op.kind)) return r;
+	return SUCCESS;
+}
+API cuGraphExecDestroy(uint64_t exec) {
+	ENTER;
+	return graph_execs.erase(exec) ? SUCCESS : INVALID_VALUE;
+}
+API cuGraphDestroy(uint64_t graph) {
+	ENTER;
+	return graphs.erase(graph) ? SUCCESS : INVALID_VALUE;
 }

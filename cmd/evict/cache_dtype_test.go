@@ -1,0 +1,37 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestCacheDType: caches in bf16 take half the memory of what reports count, and give
+// the answers of the others.
+func TestCacheDType(t *testing.T) {
+	row := func(dtype string) map[string]any {
+		out, _, err := execute(t, "eval", "--cache-dtype", dtype, "--policy", "snapkv", "--budget", "16", "--task", "single", "--tokens", "72", "--samples", "2", "--timings=false", "--json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows []map[string]any
+		if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 1 {
+			t.Fatal(err, rows)
+		}
+		return rows[0]
+	}
+	wide, half, auto := row("float32"), row("bf16"), row("auto")
+	for _, key := range []string{"kept_bytes", "full_bytes", "traffic_bytes_per_step"} {
+		if got, want := half[key].(float64), wide[key].(float64); 2*got != want || want == 0 || auto[key] != wide[key] {
+			t.Errorf("%s: %v in bf16 and %v in float32, on the CPU's own choice %v", key, got, want, auto[key])
+		}
+	}
+	if half["accuracy"] != wide["accuracy"] {
+		t.Errorf("accuracy %v in bf16, %v in float32", half["accuracy"], wide["accuracy"])
+	}
+	for _, command := range [][]string{{"run", "--example", "copy"}, {"chat"}, {"eval"}} {
+		if _, _, err := execute(t, append(command, "--cache-dtype", "fp8")...); err == nil || !strings.Contains(err.Error(), `cache dtype: got "fp8", want auto, float32 or bf16`) {
+			t.Errorf("%s: error %v", command[0], err)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package eviction_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+// halfDevices are the backends of the tests of caches in bf16.
+var halfDevices = []string{"cpu"}
+
+func openHalf(t testing.TB, shape modeltest.Llama, device string) *model.Model {
+	t.Helper()
+	m := shape.Open(t, device)
+	if err := m.SetCacheDType("bf16"); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestKeptSetsOfHalfCaches: with keys and values in bf16 every policy keeps what it
+// keeps in float64 on the rounded numbers; where float32 and float64 round the other
+// way, and, from 64 queries of a KV head on, where tensor cores round, entries of almost
+// equal scores may change places.
+func TestKeptSetsOfHalfCaches(t *testing.T) {
+	shape := modeltest.Llama{Heads: 4, KVHeads: 2, Layers: 3, Seed: 8}
+	exact := openHalf(t, shape, "reference64")
+	study := func(m *model.Model, tokens []int32) []*eviction.Plan {
+		var policies []*eviction.Named
+		for _, name := range eviction.Policies.Names() {
+			policies = append(policies, policy(t, m, name))
+		}
+		s, err := eviction.NewRuntime(m).StudyResponse(background, policies, tokens, tokens[:4], []int{3, len(tokens) / 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.FullBytes != int64(len(tokens))*m.Config.CacheBytesPerToken(m.CacheDType().Size()) {
+			t.Errorf("the full cache has %d bytes", s.FullBytes)
+		}
+		return s.Plans
+	}
+	for _, n := range []int{29, 90} {
+		tokens := modeltest.Tokens(exact, uint64(n), n)
+		want, rounded := study(exact, tokens), 0
+		for i, plan := range study(shape.Open(t, "reference64"), tokens) {
+			for l := range plan.Kept {
+				for h := range plan.Kept[l] {
+					if !slices.Equal(plan.Kept[l][h], want[i].Kept[l][h]) {
+						rounded++
+					}
+				}
+			}
+		}
+		if rounded == 0 {
+			t.Errorf("%d tokens: rounding changes nothing that is kept", n)
+		}
+		for _, device := range halfDevices {
+			tol := 1e-2
+			if device == "cuda" && 2*n >= 64 {
+				tol = 6e-2
+			}
+			heads, differ := 0, 0
+			for i, plan := range study(openHalf(t, shape, device), tokens) {
+				for l := range plan.Kept {
+					for h, kept := range plan.Kept[l] {
+						heads++
+						keep := want[i].Kept[l][h]
+						if slices.Equal(kept, keep) {
+							continue
+						}
+						differ++
+						name := fmt.Sprintf("%s n=%d: %s budget %d layer %d head %d", device, n, plan.Named.Name, plan.Budget, l, h)
+						if want[i].Scores == nil || !closeScores(kept, keep, want[i].Scores[l][h], tol) {
+							t.Errorf("%s keeps %v, want %v", name, kept, keep)
+						}
+					}
+				}
+			}
+			t.Logf("%s, %d tokens: %d of %d heads differ by entries of almost equal scores; rounding makes %d differ", device, n, differ, heads, rounded)
+			if differ*50 > heads {
+				t.Errorf("%s, %d tokens: %d of %d heads differ", device, n, differ, heads)
+			}
+		}
+	}
+}
+
+// closeScores tells whether sets differ only by entries of almost equal scores.
+func closeScores(a, b []int32, scores []float32, tol float64) bool {
+	without := func(x, y []int32) (out []float64) {
+		for _, j := range x {
+			if !slices.Contains(y, j) {
+				out = append(out, float64(scores[j]))
+			}
+		}
+		return out
+	}
+	for _, x := range without(a, b) {
+		for _, y := range without(b, a) {
+			if math.Abs(x-y) > tol*(math.Abs(x)+math.Abs(y)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// TestDecodingOverHalfCaches: every policy, those that evict, merge or read sparsely
+// while decoding included, answers as in float64 on the rounded numbers, with the same
+// entries and bytes.
+func TestDecodingOverHalfCaches(t *testing.T) {
+	shape := modeltest.Llama{Heads: 4, KVHeads: 2, Layers: 2, Seed: 5}
+	exact := openHalf(t, shape, "reference64")
+	tokens := modeltest.Tokens(exact, 7, 30)
+	type outcome struct {
+		tokens    []int32
+		positions [][]int32
+		bytes     int64
+		traffic   eviction.Traffic
+	}
+	run := func(m *model.Model, name string) (o outcome) {
+		s := prefill(t, m, policy(t, m, name), tokens, 12)
+		o.tokens = generate(t, s, 8)
+		for l := range m.Config.Layers {
+			for h := range m.Config.KVHeads {
+				o.positions = append(o.positions, s.Cache.Positions(l, h))
+			}
+		}
+		o.bytes, o.traffic = s.Cache.Bytes(), s.Traffic
+		return o
+	}
+	for _, device := range halfDevices {
+		m := openHalf(t, shape, device)
+		for _, name := range eviction.Policies.Names() {
+			got, want := run(m, name), run(exact, name)
+			if !slices.Equal(got.tokens, want.tokens) {
+				t.Errorf("%s %s: response %v, want %v", device, name, got.tokens, want.tokens)
+			}
+			for i, pos := range got.positions {
+				if !slices.Equal(pos, want.positions[i]) {
+					t.Errorf("%s %s: head %d keeps positions %v, want %v", device, name, i, pos, want.positions[i])
+				}
+			}
+			if got.bytes != want.bytes || got.traffic != want.traffic {
+				t.Errorf("%s %s: %d bytes and traffic %+v, want %d and %+v", device, name, got.bytes, got.traffic, want.bytes, want.traffic)
+			}
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package kernels
+
+// Graph is work of a device that is recorded, to be started at the price of one
+// launch instead of one for every kernel. The results have the same bits either way.
+// A Graph is used by one goroutine at a time; others may use the device meanwhile.
+//
+// What is recorded must not depend on numbers that only the device knows, and must
+// not wait for it: what reads results on the host, or ends in an error, is not
+// recorded. Then, and where the driver cannot record, one warning says why, no graph
+// of the device is recorded any more, and everything goes on without.
+type Graph interface {
+	// Backend is the device as the recorded operations must use it. Outside of Run and
+	// Record it is like any other.
+	Backend() Backend
+	// Run runs f, whose operations start together when it returns: as a graph, or one
+	// by one where that fails, for which f may be called a second time.
+	Run(f func() error) error
+	// Record runs f, whose operations do not start but are kept for Replay; it returns
+	// false where that fails, and there is nothing to replay. The operations must not
+	// take lists from the host, such as positions: they would always be the first ones.
+	Record(f func()) bool
+	// Replay starts the recorded operations, on the tensors that they were given.
+	Replay()
+	// Close frees the graph's memory. Without it, the garbage collector does.
+	Close()
+}
+
+// NewGraph returns an empty graph of work on b, or nil where b has no graphs or
+// GLIMPSE_CUDA_GRAPHS=0 switches them off.
+func NewGraph(b Backend) Graph {
+	if g, ok := b.(interface{ newGraph() Graph }); ok {
+		return g.newGraph()
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package kernels
+
+import "math/bits"
+
+// Steps is where the operations of decoding steps of some sequences find what changes
+// from one step to the next, in device memory: the tokens, their positions, where the
+// pairs of every KV head lie and how many there are. Steps that read it there can be
+// recorded once and replayed for every token.
+type Steps interface {
+	// Tokens [rows], I32, are those of the next step. What samples on the device writes
+	// them there, and the host then leaves them out of SetStep.
+	Tokens() *Tensor
+}
+
+// Stepper is a Backend with operations that read Steps.
+type Stepper interface {
+	Backend
+	// NewSteps makes room for rows sequences with so many layers and KV heads.
+	NewSteps(rows, layers, kvHeads int) Steps
+	// SetSteps tells what the cache of a sequence holds before the next step, past
+	// [layer][kvHead], and its position. StartStep keeps count from then on, so it is
+	// needed only where the cache has changed otherwise.
+	SetSteps(s Steps, sequence int, pos int32, past [][]KV)
+	// SetStep gives the next step the tokens of its sequences, nil for those that are
+	// there already, and, for models with sliding windows, the first entry
+	// [sequences·layers·kvHeads] that each head sees.
+	SetStep(s Steps, tokens, first []int32)
+
+	// StartStep counts the positions and pairs of the first sequences, which take a step;
+	// the rows after them only fill it up.
+	StartStep(s Steps, sequences int)
+	// StepGather is Gather of the step's tokens: y [rows, width].
+	StepGather(y, table *Tensor, s Steps)
+	// StepRoPE is RoPE of x [rows, heads, headDim] at the step's positions.
+	StepRoPE(x *Tensor, s Steps, table *RoPETable)
+	// StepAttention appends the pair k, v [1, kvHeads, headDim] of a sequence to its heads
+	// of a layer, which have room for it, and attends: out [1, heads·headDim] of q [1,
+	// heads, headDim].
+	StepAttention(out, q, k, v *Tensor, s Steps, at StepLayer)
+}
+
+// StepLayer says what a StepAttention attends to.
+type StepLayer struct {
+	Sequence, Layer int
+	Pairs           DType   // of the cache
+	Longest         int     // entries of the longest head, the step's own included; recorded, it serves while its EntryBucket stays
+	Windowed        bool    // by a sliding window
+	Scale           float64 // of the logits
+}
+
+// minBucket is the least difference of buckets.
+const minBucket = 256
+
+// EntryBucket is the number of entries by which a decoding step over n entries is cut:
+// the next multiple of an eighth of the power of two below n, of 256 at least. A step
+// that was recorded serves while its bucket stays.
+func EntryBucket(n int) int {
+	if n <= minBucket {
+		return minBucket
+	}
+	step := max(minBucket, 1<<(bits.Len(uint(n-1))-1)/8)
+	return (n + step - 1) / step * step
+}
