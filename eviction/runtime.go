@@ -301,7 +301,8 @@ func (rt *Runtime) StudyResponse(ctx context.Context, policies []*Named, tokens,
 	return rt.study(ctx, policies, tokens, budgets, func(*Study) ([]int32, error) { return response, nil })
 }
 
-func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32, budgets []int, respond func(s *Study) ([]int32, error)) (*Study, error) {
+func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32, budgets []int, respond func(s *Study) ([]int32, error)) (_ *Study, err error) {
+	defer kernels.CatchDevice(&err)
 	m := rt.Runner.Model
 	s := &Study{
 		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), MaxNew: rt.MaxNew, Config: &m.Config},
@@ -354,7 +355,6 @@ func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32,
 			return nil
 		}
 	}
-	var err error
 	s.Logits, err = rt.Runner.Prefill(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge(before), Observe: observe(before)})
 	if err != nil {
 		return nil, err
@@ -399,7 +399,8 @@ func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32,
 
 // Session makes an evicted cache of a plan, as Prefill would have; the times are
 // not set.
-func (s *Study) Session(plan *Plan) (*Session, error) {
+func (s *Study) Session(plan *Plan) (_ *Session, err error) {
+	defer kernels.CatchDevice(&err)
 	r := plan.request
 	keep := plan.Kept
 	_, merges := r.method.(Merger)

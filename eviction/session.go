@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -120,7 +121,8 @@ func (rt *Runtime) Prefill(ctx context.Context, named *Named, tokens []int32, bu
 // Turn appends the prompt of one more turn and evicts, as Prefill does. The last
 // token that was generated comes first, since no step has run it. After an error
 // the session is unusable.
-func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
+func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error) {
+	defer kernels.CatchDevice(&err) // of what policies compute between passes
 	rt := s.runtime
 	if s.turns > 0 && len(tokens) == 0 {
 		return fmt.Errorf("turn: empty prompt, want at least 1 token")
@@ -160,7 +162,6 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) error {
 		}
 		return s.Cache.Retain(o.Layer, keep)
 	}}
-	var err error
 	if s.Logits, err = rt.Runner.Prefill(ctx, s.Cache, tokens, opt); err != nil {
 		return err
 	}
@@ -251,6 +252,7 @@ func (s *Session) Bytes() int64 {
 // Generate decodes the answer to the last prompt, evicting on the way where the
 // policy does and reading what it chooses. Every prompt can be answered once.
 func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (tokens []int32, ended bool, err error) {
+	defer kernels.CatchDevice(&err)
 	if !s.ready {
 		return nil, false, fmt.Errorf("generate: the last prompt is answered already, want another turn first")
 	}

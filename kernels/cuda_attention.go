@@ -12,14 +12,9 @@ import (
 
 // As in cuda/attention.h.
 const (
-	attendColumns = 32
-	attendQueries = 16
 	attendThreads = 128
 	maxHeadDim    = 256
 )
-
-// minSplit is the least number of entries that are worth a block of their own.
-const minSplit = 256
 
 // pastHead is what the kernels read of one KV head: struct Past.
 type pastHead struct {
@@ -94,14 +89,10 @@ func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
 	return t
 }
 
-// split cuts the entries so that every processor has some blocks. It depends on
-// shapes and the device alone.
+// split cuts the entries: the grid of blocks, and the entries of each.
 func (t *attention) split() (grid [3]int, chunk int) {
-	tiles := (t.rows*t.heads/t.kvHeads + attendQueries - 1) / attendQueries
-	blocks := tiles * t.kvHeads
-	splits := max(1, min((4*t.b.processors+blocks-1)/blocks, (t.entries+minSplit-1)/minSplit))
-	chunk = max(attendColumns, ((t.entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
-	return [3]int{tiles, t.kvHeads, max(1, (t.entries+chunk-1)/chunk)}, chunk
+	tiles, splits, chunk := splitEntries(t.rows*t.heads/t.kvHeads, t.kvHeads, t.entries, t.b.processors)
+	return [3]int{tiles, t.kvHeads, splits}, chunk
 }
 
 func (t *attention) floats(n int) cu.DevicePtr { return t.b.temporary(t.op, 4*int64(n)) }
@@ -112,13 +103,9 @@ func (t *attention) tileBytes(columns, queries, weights int) int {
 	return 4 * (columns*attendColumns*(t.dim+1) + queries*attendQueries*t.dim + weights*attendQueries*attendColumns)
 }
 
-// mmaRows is the number of queries of a KV head from which on tensor cores are worth
-// their rounding: a prompt's, never those of decoding or of observed rows alone.
-const mmaRows = 64
-
 // attend computes out and lse, either of which may be 0.
 func (t *attention) attend(out, lse cu.DevicePtr) {
-	if queries := t.rows * t.heads / t.kvHeads; t.half && t.k == 0 && queries >= mmaRows && t.dim%8 == 0 {
+	if queries := t.rows * t.heads / t.kvHeads; t.a.onTensorCores() {
 		dim, keys := 32, 64
 		for dim < t.dim {
 			dim *= 2

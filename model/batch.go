@@ -16,7 +16,8 @@ import (
 // their last bits from those of Step or of a batch of another size: kernels round
 // differently for other numbers of rows. A batch is therefore filled up to rows, so
 // that what a sequence says does not depend on how many others are still going.
-func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) ([][]float32, error) {
+func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) (_ [][]float32, err error) {
+	defer kernels.CatchDevice(&err)
 	m := r.Model
 	if len(caches) == 0 || len(tokens) != len(caches) {
 		return nil, fmt.Errorf("decode: %d tokens for %d sequences, want one for each of at least one", len(tokens), len(caches))

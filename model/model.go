@@ -34,7 +34,8 @@ type Model struct {
 	folder  fs.FS
 	weights *checkpoints.Weights // nil for outlines and sketches
 	cut     bool                 // the weights belong to another model
-	outline *outline             // of outlines and sketches
+	family  Family
+	outline *outline // of outlines and sketches
 
 	ropeMu sync.Mutex
 	table  *kernels.RoPETable
@@ -48,6 +49,9 @@ type Options struct {
 	// Name is what the model is called in reports and adapters; "" is the folder's
 	// name.
 	Name string
+	// BeforeWeights, where it is set, sees the model before its weights are loaded:
+	// configuration, backend and tokenizer are there, and Dry works. Its error ends Open.
+	BeforeWeights func(m *Model) error
 }
 
 // maxConfig bounds config.json and generation_config.json.
@@ -111,13 +115,18 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 			stored.Close()
 		}
 	}()
-	m = &Model{Name: name, Config: *config, Backend: backend, DeviceChoice: why, folder: folder, weights: stored}
+	m = &Model{Name: name, Config: *config, Backend: backend, DeviceChoice: why, folder: folder, weights: stored, family: family}
+	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
+	if opt.BeforeWeights != nil {
+		if err := opt.BeforeWeights(m); err != nil {
+			return nil, err
+		}
+	}
 	b := &Binder{}
 	m.Network = family.Bind(&m.Config, b)
 	if err := m.load(b); err != nil {
 		return nil, err
 	}
-	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
 	if m.tokenizerErr == nil && m.Tokenizer.VocabSize() > m.Config.Vocab {
 		return nil, fmt.Errorf("tokenizer.json: %d tokens, want at most vocab_size %d", m.Tokenizer.VocabSize(), m.Config.Vocab)
 	}
@@ -146,7 +155,7 @@ func (m *Model) Cut(layers int) (*Model, error) {
 	}
 	return &Model{
 		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
-		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, folder: m.folder, weights: m.weights, cut: true,
+		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, folder: m.folder, weights: m.weights, cut: true, family: m.family,
 	}, nil
 }
 
