@@ -44,7 +44,11 @@ func NewDry(of Backend) *Dry {
 }
 
 // dryBlock is memory that is only counted. Its address is one that no memory has.
-type dryBlock struct{ at uintptr }
+type dryBlock struct {
+	at uintptr
+	// Go packs objects below 16 bytes together, and they die together.
+	_ [2]uintptr
+}
 
 func (m *dryBlock) address() uintptr { return m.at }
 func (*dryBlock) read([]byte, int)   {} // into fresh memory: zeros
@@ -95,8 +99,7 @@ func (d *Dry) collect() {
 // note counts what is in use besides live tensors. Dead ones are looked for only where
 // there would be a new peak, and one worth it.
 func (d *Dry) note(more int64) {
-	const slack = 200 // half a percent
-	if d.live+more > d.peak+d.peak/slack {
+	if d.live+more > d.peak+max(d.peak/200, 32<<10) { // half a percent
 		d.collect()
 	}
 	d.peak = max(d.peak, d.live+more)
@@ -130,7 +133,7 @@ func (d *Dry) Alloc(t DType, shape ...int) *Tensor {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m := &dryBlock{d.next}
+	m := &dryBlock{at: d.next}
 	y.bare, y.block = false, m
 	d.next += uintptr(size)
 	d.live += size

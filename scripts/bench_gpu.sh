@@ -51,14 +51,17 @@ if [ -n "$build" ]; then
   for package in kernels model eviction internal/train; do
     go test -c -ldflags '-s -w' -tags gpu -o "$binaries/$(basename "$package").test" "./$package"
   done
-  gzip "$binaries"/{model,eviction,train}.test # run once: they need not be large all the way
-  cp kernels/cuda/*.fatbin "$binaries/cuda/"   # where the kernels' tests look for them
+  gzip "$binaries"/{gpubench,*.test}
+  cp kernels/cuda/*.fatbin "$binaries/cuda/" # where the kernels' tests look for them
   size=$(du -sb "$binaries" | cut -f1)
   [ "$size" -lt $((60 << 20)) ] || die "the binaries have $size bytes together, want less than 60 MiB"
   echo "$binaries: $((size >> 20)) MiB"
   exit
 fi
 
+for packed in "$binaries"/*.gz; do
+  [ ! "$packed" -nt "${packed%.gz}" ] || gzip -dkf "$packed"
+done
 bench=$binaries/gpubench
 [ -x "$bench" ] || die "$bench is missing: \"make bench-gpu-binaries\" builds it"
 all=$("$bench" parts)
@@ -78,9 +81,6 @@ if [ -z "$doc" ]; then
   [ ${#tiny[@]} = 0 ] || doc=$out/gpu.md
 fi
 mkdir -p "$out"
-for packed in "$binaries"/*.test.gz; do
-  [ ! -e "$packed" ] || [ -e "${packed%.gz}" ] || gzip -dk "$packed"
-done
 
 failed=''
 for part in "${parts[@]}"; do

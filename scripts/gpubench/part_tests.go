@@ -35,8 +35,8 @@ func init() {
 	}})
 	parts.Add("models", part{"the tests of models, policies and training on this driver", func(ctx context.Context, b *bench, out *result) error {
 		return b.suites(ctx, out, []suite{
-			{"model.test", "cuda|CUDA|TestCache|TestRetain|TestBackendsAgree|TestObservations", "model"},
-			{"eviction.test", "cuda|CUDA|Kept", "eviction"},
+			{"model.test", "TestAgainstTransformers/.*/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|CUDA", "model"},
+			{"eviction.test", "TestKeptSets|CUDA", "eviction"},
 			{"train.test", "CUDA", "internal/train"},
 		})
 	}})
