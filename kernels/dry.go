@@ -18,6 +18,7 @@ type Dry struct {
 	mu         sync.Mutex
 	blocks     []dryRef
 	live, peak int64
+	sure       int64   // a peak without dead tensors
 	temporary  int64   // most of one operation
 	next       uintptr // address
 }
@@ -97,12 +98,14 @@ func (d *Dry) collect() {
 }
 
 // note counts what is in use besides live tensors. Dead ones are looked for only where
-// there would be a new peak, and one worth it.
+// there would be a new peak, and one worth it: up to half a percent is taken as it looks.
 func (d *Dry) note(more int64) {
-	if d.live+more > d.peak+max(d.peak/200, 32<<10) { // half a percent
+	slack := max(d.sure/200, 32<<10)
+	if d.live+more > d.sure+slack {
 		d.collect()
+		d.sure = max(d.sure, d.live+more)
 	}
-	d.peak = max(d.peak, d.live+more)
+	d.peak = max(d.peak, min(d.live+more, d.sure+slack))
 }
 
 // temp counts temporary memory of one operation.
