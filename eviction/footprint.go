@@ -3,6 +3,7 @@ package eviction
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"glimpse/kernels"
@@ -20,10 +21,11 @@ type FootprintOptions struct {
 // Footprint makes the allocations of a prompt's prefill, of its eviction and of a
 // response on a model that only counts memory (see [model.Model.Dry]). What methods
 // compute on the host is left out, so it takes no longer than the calls. It returns the
-// most that the cache held, and the memory that the response adds to what is then live.
-func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptions) (cache, growth int64, err error) {
+// most that the cache held, and all memory that is needed at once, the model's included.
+func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptions) (cache, need int64, err error) {
 	m := rt.Runner.Model
-	if _, ok := m.Backend.(*kernels.Dry); !ok {
+	counter, ok := m.Backend.(*kernels.Dry)
+	if !ok {
 		return 0, 0, fmt.Errorf("footprint: got a model on %s, want a dry one", m.Backend.Name())
 	}
 	rt.MaxNew = o.MaxNew
@@ -117,10 +119,14 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 			return 0, 0, err
 		}
 	}
+	growth := int64(0)
 	if _, bounded := s.method.(DecodeEvicter); !bounded || r.idle() {
 		growth = int64(steps) * m.Config.CacheBytesPerToken(1) * evicted.PairBytes() / int64(2*m.Config.HeadDim)
 	}
-	return cache, growth, nil
+	need = max(counter.Peak(), counter.Live()+growth)
+	runtime.KeepAlive(evicted)
+	runtime.KeepAlive(s)
+	return cache, need, nil
 }
 
 // grownCache fills a cache of its own with a prompt and so many more tokens.

@@ -32,11 +32,10 @@ func TestCUDAFootprint(t *testing.T) {
 				t.Errorf("weights of %d bytes are forecast, %d are used", counter.Live(), used)
 			}
 			o := eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew}
-			_, growth, err := eviction.NewRuntime(dry).Footprint(background, policy(t, dry, name), o)
+			_, need, err := eviction.NewRuntime(dry).Footprint(background, policy(t, dry, name), o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			need := max(counter.Peak(), counter.Live()+growth)
 			run := func(limit int64) error {
 				defer meter.LimitMemory(others + limit)()
 				rt := eviction.NewRuntime(m)

@@ -21,7 +21,7 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 				t.Errorf("weights of %d bytes, stored are %d", weights, m.WeightBytes())
 			}
 			foretold := eviction.NewRuntime(dry)
-			cache, growth, err := foretold.Footprint(background, policy(t, dry, name), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
+			cache, need, err := foretold.Footprint(background, policy(t, dry, name), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,8 +43,8 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 			if got, want := foretold.Runner.ScratchBytes(), rt.Runner.ScratchBytes(); got != want {
 				t.Errorf("scratch memory of %d bytes is foretold, %d were used", got, want)
 			}
-			if counter.Peak() < weights+cache || growth < 0 {
-				t.Errorf("peak %d below weights %d and cache %d, growth %d", counter.Peak(), weights, cache, growth)
+			if need < counter.Peak() || need < weights+cache || need > 2*(weights+cache+foretold.Runner.ScratchBytes()) {
+				t.Errorf("need %d with weights %d, cache %d and scratch memory %d", need, weights, cache, foretold.Runner.ScratchBytes())
 			}
 		})
 	}

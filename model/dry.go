@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 
 	"glimpse/kernels"
@@ -138,8 +139,9 @@ func (m *Model) CheckWeights() error {
 	if !ok {
 		return nil
 	}
-	_, counter := m.Dry()
+	dry, counter := m.Dry()
 	f := Forecast{Device: m.DeviceName(), Need: counter.Live(), Available: available, Advice: []string{"use a smaller model, or a device with more memory"}}
+	runtime.KeepAlive(dry)
 	f.Parts = []MemoryPart{{"weights", f.Need}}
 	return f.Check()
 }

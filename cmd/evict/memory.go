@@ -61,13 +61,13 @@ func forecast(ctx context.Context, m *model.Model, policy string, seed uint64, o
 		}
 	}
 	rt := eviction.NewRuntime(dry)
-	cache, growth, err := rt.Footprint(ctx, named, o)
+	cache, need, err := rt.Footprint(ctx, named, o)
 	if err != nil {
 		return nil, fmt.Errorf("forecast of memory: policy %s: %w", policy, err)
 	}
 	f := &model.Forecast{
 		Device: m.DeviceName(),
-		Need:   max(counter.Peak(), counter.Live()+growth) + adapters,
+		Need:   need + adapters,
 		Parts: []model.MemoryPart{
 			{Name: "weights", Bytes: weights}, {Name: fmt.Sprintf("keys and values of %d tokens", o.Tokens), Bytes: cache},
 			{Name: "activations", Bytes: rt.Runner.ScratchBytes()}, {Name: "temporary", Bytes: counter.Temporary()},

@@ -76,4 +76,12 @@ func TestCUDAForecast(t *testing.T) {
 			t.Log(err)
 		}
 	}
+	for limit, want := range map[int64]error{k.Weights * 2: nil, k.Weights / 2: model.ErrMemory} {
+		restore := meter.LimitMemory(meter.Memory().Held + limit)
+		err := m.CheckWeights()
+		restore()
+		if !errors.Is(err, want) {
+			t.Errorf("CheckWeights of %d bytes with %d: %v, want %v", k.Weights, limit, err, want)
+		}
+	}
 }
