@@ -44,6 +44,10 @@ func (r *report) writeTTFT(w io.Writer) {
 	t := table{w}
 	t.head("tokens", "policy", "ms", "over plain prefill", "paper, ms", "paper, over")
 	for _, row := range rows {
+		if row.Missing != "" {
+			t.row(strconv.Itoa(row.Tokens), row.Missing, "", "", "", "")
+			continue
+		}
 		paper, over := "–", "–"
 		if p := published[row.Tokens]; p != nil {
 			if paper = fmt.Sprintf("%.0f", p["full"]); row.Policy != "full" {
