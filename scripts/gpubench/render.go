@@ -116,6 +116,9 @@ func readReport(folder string) (*report, error) {
 	if ok, err := readJSON(filepath.Join(folder, "pytorch.json"), p); err != nil {
 		return nil, err
 	} else if ok {
+		if p.Skipped == "" && !p.Hardware && !r.tiny() {
+			p = &peer{Skipped: "its results are those of another device"}
+		}
 		r.peer = p
 	}
 	return r, nil
