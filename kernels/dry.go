@@ -12,6 +12,7 @@ import (
 // real one's own code, in the time of its calls. Live are the tensors that something
 // refers to, so Peak is what must be there and not what a lazy collector lets lie.
 type Dry struct {
+	name    string
 	compute DType
 	traits
 
@@ -37,7 +38,7 @@ type accounted interface{ traits() traits }
 
 // NewDry returns a Dry that counts as of would.
 func NewDry(of Backend) *Dry {
-	d := &Dry{compute: of.Compute(), next: 1 << 46}
+	d := &Dry{name: of.Name(), compute: of.Compute(), next: 1 << 46}
 	if a, ok := of.(accounted); ok {
 		d.traits = a.traits()
 	}
@@ -148,8 +149,8 @@ func (d *Dry) Alloc(t DType, shape ...int) *Tensor {
 
 func (d *Dry) place(host *Tensor) *Tensor { return d.Alloc(host.DType, host.Shape...) }
 
-// Name, Compute and the operations implement Backend.
-func (d *Dry) Name() string   { return "dry" }
+// Name is that of the backend it counts for; Compute and the operations implement Backend.
+func (d *Dry) Name() string   { return d.name }
 func (d *Dry) Compute() DType { return d.compute }
 
 func (d *Dry) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
