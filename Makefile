@@ -7,7 +7,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # change and compare the two outputs.
 COUNT = 1
 
-.PHONY: build build-gpu test test-gpu kernels demo bench bench-kernels adapters policies fmt vet lint
+.PHONY: build build-gpu test test-gpu kernels demo bench bench-kernels bench-gpu bench-gpu-binaries adapters policies fmt vet lint
 
 build:
 	./scripts/setup.sh
@@ -42,6 +42,16 @@ bench:
 
 bench-kernels:
 	go test -run '^$$' -bench . -count $(COUNT) ./kernels ./internal/simd
+
+# On a machine with a GPU: measures everything that docs/gpu.md has a bar for and writes
+# its section "Measured". Half an hour; scripts/bench_gpu.sh runs the parts one by one.
+bench-gpu: bench-gpu-binaries
+	./scripts/bench_gpu.sh
+
+# What bench-gpu runs, to be copied to a machine without Go: less than 60 MiB.
+bench-gpu-binaries:
+	./scripts/setup.sh
+	./scripts/bench_gpu.sh --build
 
 # Trains the adapters that ship with the built-in model.
 adapters:

@@ -148,7 +148,7 @@ func (g *Graph) Loss(scores []Node, s *Sample, f LossFunc) Node {
 				f(e.backend, loss, grads[l].t, v.t, s.Targets[l], len(in))
 			}
 			y := e.wrap(loss)
-			y.saved = grads
+			e.loss, y.saved = y, grads
 			return y, nil
 		},
 		backward: func(in G.Nodes, outNode, _ *G.Node) (G.Nodes, error) {

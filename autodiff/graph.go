@@ -68,7 +68,9 @@ func New(b kernels.Backend) *Graph {
 // optimiser updates it in place.
 func (g *Graph) Parameter(name string, t *kernels.Tensor) Node {
 	n := G.NewTensor(g.g, denseType(t.DType), len(t.Shape), G.WithShape(t.Shape...), G.WithName(name))
-	if err := G.Let(n, g.engine.wrap(t)); err != nil {
+	v := g.engine.wrap(t)
+	g.engine.params = append(g.engine.params, v)
+	if err := G.Let(n, v); err != nil {
 		g.fail(fmt.Errorf("parameter %s: %w", name, err))
 	}
 	g.params, g.names = append(g.params, n), append(g.names, name)
@@ -166,7 +168,8 @@ func (g *Graph) Nodes() int { return len(g.g.AllNodes()) }
 // ScratchBytes is the memory that runs hold.
 func (g *Graph) ScratchBytes() int64 { return g.engine.arena.Bytes() }
 
-// Close releases the machine.
+// Close releases the machine and the memory of the runs, which gorgonia's own pools
+// would refer to until they are used again.
 func (g *Graph) Close() error {
 	if g.work != nil {
 		g.work.Close()
@@ -174,5 +177,8 @@ func (g *Graph) Close() error {
 	if g.vm == nil {
 		return nil
 	}
-	return g.vm.Close()
+	vm := g.vm
+	g.vm = nil
+	g.engine.forget()
+	return vm.Close()
 }

@@ -3,6 +3,7 @@ package autodiff
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"glimpse/kernels"
 
@@ -49,6 +50,8 @@ type engine struct {
 	// longer to make than a small operation to compute.
 	values []*value
 	taken  int
+	params []*value
+	loss   *value
 }
 
 var errDevice = errors.New("autodiff: host access to device memory")
@@ -106,6 +109,17 @@ func (e *engine) alloc(shape ...int) *value {
 func (e *engine) release() {
 	e.arena.Release(nil)
 	e.taken = 0
+}
+
+// forget lets go of all memory: gorgonia's own pools refer to values of graphs that are
+// gone until they are used again.
+func (e *engine) forget() {
+	for _, v := range append(slices.Concat(e.values, e.params), e.loss) {
+		if v != nil {
+			*v = value{}
+		}
+	}
+	e.values, e.params, e.loss, e.taken, e.arena = nil, nil, nil, 0, kernels.NewArena(e.backend)
 }
 
 // wrap makes a value of an existing tensor.

@@ -139,7 +139,7 @@ func (rt *Runtime) Prefill(ctx context.Context, named *Named, tokens []int32, bu
 // token that was generated comes first, since no step has run it. After an error
 // the session is unusable.
 func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error) {
-	defer kernels.CatchDevice(&err)
+	defer kernels.CatchDevice(&err) // of what policies compute between passes
 	rt := s.runtime
 	if s.turns > 0 && len(tokens) == 0 {
 		return fmt.Errorf("turn: empty prompt, want at least 1 token")
@@ -272,6 +272,7 @@ func (s *Session) Bytes() int64 {
 // Generate decodes the answer to the last prompt, evicting on the way where the
 // policy does and reading what it chooses. Every prompt can be answered once.
 func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (tokens []int32, ended bool, err error) {
+	defer kernels.CatchDevice(&err)
 	if !s.ready {
 		return nil, false, fmt.Errorf("generate: the last prompt is answered already, want another turn first")
 	}

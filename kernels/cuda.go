@@ -21,15 +21,6 @@ func (b *cuda) place(host *Tensor) *Tensor {
 	return t
 }
 
-// Activations that meet bf16 weights are split into three bf16 parts, so that the
-// product is as exact as in float32 and still reads the weights once, up to exactRows rows and, for more rows, up to
-// exactWork multiplications. The rows of decoding, of adapters and of gradients wait
-// for the weights and not for the tensor cores, and small models take no time.
-// Longer prompts of larger models are rounded to bf16 once.
-const exactRows = 64
-
-var exactWork = 1 << 30
-
 func (b *cuda) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	const op = "Linear"
 	checkLinear(y, x, w, bias)
@@ -90,7 +81,7 @@ func (b *cuda) product(op string, g gemm, y, x, w *Tensor, alpha, beta float64) 
 		b.multiply(op, g.columnMajor(cudadriver.F32), Y, b.f32(op, w), X, alpha, beta)
 	case BF16:
 		n := g.m * g.k
-		if g.m > exactRows && g.m*g.n*g.k > exactWork {
+		if rounds(g.m, g.n, g.k) {
 			rounded := b.temporary(op, 2*int64(n))
 			b.each("to_bf16", n, rounded, X, size(n))
 			b.multiply(op, g.columnMajor(cudadriver.BF16), Y, b.address(op, w), rounded, alpha, beta)
@@ -112,9 +103,8 @@ func (b *cuda) product(op string, g gemm, y, x, w *Tensor, alpha, beta float64) 
 // halfProduct widens an f16 weight, some rows at a time: what it multiplies may lie
 // outside the range of f16, so the activations cannot be rounded to it.
 func (b *cuda) halfProduct(op string, g gemm, y, x cu.DevicePtr, w *Tensor, alpha, beta float64) {
-	const most = 64 << 20 // bytes of widened rows
 	width := w.Width()
-	step := min(g.weightRows, max(1, most/4/max(1, width)))
+	step := min(g.weightRows, max(1, widenedBytes/4/max(1, width)))
 	wide := b.temporary(op, 4*int64(step)*int64(width))
 	for from := 0; from < g.weightRows; from += step {
 		rows := min(step, g.weightRows-from)

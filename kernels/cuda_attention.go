@@ -12,15 +12,9 @@ import (
 
 // As in cuda/attention.h.
 const (
-	attendColumns = 32
-	attendQueries = 16
 	attendThreads = 128
 	maxHeadDim    = 256
 )
-
-// minSplit is the least number of entries that are worth a block of their own: a
-// decoding step over 2,048 entries of 8 KV heads has 128 blocks.
-const minSplit = 128
 
 // pastHead is what the kernels read of one KV head: struct Past.
 type pastHead struct {
@@ -116,11 +110,8 @@ func (t *attention) split(queries int) (grid [3]int, chunk int) {
 	if t.rows == 1 && t.k == 0 { // a decoding step, which may be recorded for more entries
 		entries = EntryBucket(entries)
 	}
-	tiles := (t.rows*t.heads/t.kvHeads + queries - 1) / queries
-	blocks := tiles * t.kvHeads
-	splits := max(1, min((4*t.b.processors+blocks-1)/blocks, (entries+minSplit-1)/minSplit))
-	chunk = max(attendColumns, ((entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
-	return [3]int{tiles, t.kvHeads, max(1, (entries+chunk-1)/chunk)}, chunk
+	tiles, splits, chunk := splitEntries(t.rows*t.heads/t.kvHeads, queries, t.kvHeads, entries, t.b.processors)
+	return [3]int{tiles, t.kvHeads, splits}, chunk
 }
 
 func (t *attention) floats(n int) cu.DevicePtr { return t.b.temporary(t.op, 4*int64(n)) }
@@ -130,10 +121,6 @@ func (t *attention) floats(n int) cu.DevicePtr { return t.b.temporary(t.op, 4*in
 func (t *attention) tileBytes(columns, queries, weights int) int {
 	return 4 * (columns*attendColumns*(t.dim+1) + queries*attendQueries*t.dim + weights*attendQueries*attendColumns)
 }
-
-// mmaRows is the number of queries of a KV head from which on tensor cores are worth
-// their rounding: a prompt's, never those of decoding or of observed rows alone.
-const mmaRows = 64
 
 // attend computes out and lse, either of which may be 0.
 func (t *attention) attend(out, lse cu.DevicePtr) {

@@ -3,7 +3,6 @@
 package kernels
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -89,7 +88,7 @@ func describe(ordinal int) (Device, error) {
 	// backend is open: it takes half a gigabyte.
 	if b := opened.get(ordinal); b != nil {
 		b.do("cuMemGetInfo", func() {
-			d.Free, _, err = cu.MemInfo()
+			d.Free, _, err = b.memInfo()
 			b.try("cuMemGetInfo", err)
 			d.Attention = b.describeAttention()
 		})
@@ -133,6 +132,10 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("device %s: %w", name, err)
 	}
+	limit, err := limitFromEnvironment()
+	if err != nil {
+		return nil, fmt.Errorf("device %s: %w", name, err)
+	}
 	device, err := cu.GetDevice(ordinal)
 	if err != nil {
 		return nil, fmt.Errorf("device %s: %w", name, err)
@@ -143,7 +146,7 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 	}
 	b := &cuda{cudaDevice: &cudaDevice{
 		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), hopper: make(map[int]error), pool: make(map[int64][]cu.DevicePtr),
-		exact: os.Getenv("GLIMPSE_CUDA_EXACT") != "", wait: os.Getenv("GLIMPSE_CUDA_WAIT") != "",
+		exact: os.Getenv("GLIMPSE_CUDA_EXACT") != "", wait: os.Getenv("GLIMPSE_CUDA_WAIT") != "", limit: limit,
 	}}
 	defer CatchDevice(&err)
 	b.do("open", func() {
@@ -197,10 +200,13 @@ type cudaDevice struct {
 	mu      sync.Mutex // held by every operation
 	queued  []string   // kernels launched since the last wait, the last few
 	calls   int64      // launches, copies and graphs queued so far
-	temps   []cu.DevicePtr
+	temps   []cudaMemory
 	scratch cu.DevicePtr // temporaries of one operation
 	size    int64
 	used    int64
+
+	held, peak int64 // bytes taken from the driver, now and at most
+	limit      int64 // of held; 0: none
 
 	pool      map[int64][]cu.DevicePtr // free blocks by size
 	live      int64                    // bytes in blocks
@@ -239,7 +245,7 @@ func (b *cuda) do(op string, f func()) {
 	}
 	f()
 	for _, t := range b.temps {
-		b.try(op, cu.MemFree(t))
+		b.giveBack(op, t)
 	}
 	b.temps = b.temps[:0]
 }
@@ -331,47 +337,30 @@ func (b *cuda) allocate(bytes int64) (cu.DevicePtr, int64) {
 			b.pool[size] = free[:len(free)-1]
 			return free[len(free)-1], true
 		}
-		at, err := cu.MemAlloc(size)
-		if err != nil && !errors.Is(err, cu.OutOfMemory) {
-			b.try("Alloc", err)
-		}
-		return at, err == nil
+		return b.obtain("Alloc", size)
 	}
 	at, ok := take()
 	if !ok {
 		b.collect(func() bool { at, ok = take(); return ok })
 	}
 	if !ok {
-		for size, free := range b.pool {
-			for _, p := range free {
-				b.try("Alloc", cu.MemFree(p))
-			}
-			delete(b.pool, size)
-		}
+		b.emptyPool("Alloc")
 		at, ok = take()
 	}
 	if !ok {
-		unused, total, err := cu.MemInfo()
-		b.try("Alloc", err)
-		b.try("Alloc", fmt.Errorf("out of memory: %d MiB asked for, %d MiB free of %d MiB, %d MiB in use by this program; shorten the prompt, lower the batch or the chunk, or use a smaller model",
-			size>>20, unused>>20, total>>20, b.live>>20))
+		b.outOfMemory("Alloc", size)
 	}
 	b.live += size
 	b.blocks++
 	return at, size
 }
 
-// class is the size of the block for so many bytes: eight steps between powers of
-// two, so that blocks are used again for tensors that are a little smaller.
+// class is the size of the block for so many bytes.
 func (b *cuda) class(bytes int64) int64 {
 	if b.exact {
 		return bytes
 	}
-	step := int64(256)
-	for step*16 < bytes {
-		step *= 2
-	}
-	return (bytes + step - 1) / step * step
+	return blockClass(bytes)
 }
 
 // reclaim takes back what the collector found.
@@ -387,7 +376,7 @@ func (b *cuda) reclaim() {
 		b.live -= m.size
 		b.blocks--
 		if b.exact {
-			b.try("free", cu.MemFree(m.at))
+			b.giveBack("free", m)
 		} else {
 			b.pool[m.size] = append(b.pool[m.size], m.at)
 		}
@@ -410,12 +399,17 @@ func (b *cuda) collect(enough func() bool) {
 	}
 }
 
+// collectAll collects what finalizers of other objects keep, too.
+func (b *cuda) collectAll() {
+	for range 3 {
+		b.collect(func() bool { return false })
+	}
+}
+
 // inUse is the device memory of live tensors after a collection; for tests.
 func (b *cuda) inUse() (bytes int64) {
 	b.do("inUse", func() {
-		for range 3 {
-			b.collect(func() bool { return false })
-		}
+		b.collectAll()
 		bytes = b.live
 	})
 	return bytes
@@ -431,24 +425,26 @@ func (b *cuda) temporary(op string, bytes int64) cu.DevicePtr {
 		return b.rec.memory.temporary(b, op, bytes)
 	}
 	if b.exact {
-		at, err := cu.MemAlloc(bytes)
-		b.try(op, err)
-		b.temps = append(b.temps, at)
+		at := b.secure(op, bytes)
+		b.temps = append(b.temps, cudaMemory{at, bytes})
 		return at
 	}
 	const align = 256
 	bytes = (bytes + align - 1) / align * align
 	if b.used+bytes > b.size {
-		if b.scratch != 0 {
-			b.temps = append(b.temps, b.scratch) // this operation may use it
+		if old := (cudaMemory{b.scratch, b.size}); b.scratch != 0 && b.used > 0 {
+			b.temps = append(b.temps, old) // this operation may use it
+		} else if b.scratch != 0 {
+			b.giveBack(op, old)
 		}
-		b.size = max(2*b.size, bytes, 1<<20)
-		at, err := cu.MemAlloc(b.size)
-		if err != nil {
-			b.size, b.scratch = 0, 0
-			b.try(op, fmt.Errorf("%d MiB of temporary memory: %w", bytes>>20, err))
+		size := max(2*b.size, bytes, 1<<20)
+		b.scratch, b.size, b.used = 0, 0, 0
+		at, ok := b.obtain(op, size)
+		if !ok {
+			size = bytes
+			at = b.secure(op, size)
 		}
-		b.scratch, b.used = at, 0
+		b.scratch, b.size = at, size
 	}
 	at := b.scratch + cu.DevicePtr(b.used)
 	b.used += bytes

@@ -41,7 +41,7 @@ type graphMemory struct {
 	stream    cu.Stream // that is captured; nothing ever runs on it
 	hasStream bool
 	exec      cudadriver.GraphExec
-	temps     []cu.DevicePtr // freed when the next recording begins
+	temps     []cudaMemory // freed when the next recording begins
 	scratch   cu.DevicePtr
 	size      int64
 	used      int64
@@ -59,19 +59,17 @@ func (m *graphMemory) temporary(b *cuda, op string, bytes int64) cu.DevicePtr {
 // use it, and a larger one takes its place.
 func (m *graphMemory) take(b *cuda, op string, bytes int64, block *cu.DevicePtr, size, used *int64, least int64) cu.DevicePtr {
 	if b.exact {
-		at, err := cu.MemAlloc(bytes)
-		b.try(op, err)
-		m.temps = append(m.temps, at)
+		at := b.secure(op, bytes)
+		m.temps = append(m.temps, cudaMemory{at, bytes})
 		return at
 	}
 	const align = 256
 	bytes = (bytes + align - 1) / align * align
 	if *used+bytes > *size {
 		grown := max(2**size, bytes, least)
-		at, err := cu.MemAlloc(grown)
-		b.try(op, err)
+		at := b.secure(op, grown)
 		if *block != 0 {
-			m.temps = append(m.temps, *block)
+			m.temps = append(m.temps, cudaMemory{*block, *size})
 		}
 		*block, *size, *used = at, grown, 0
 	}
@@ -84,7 +82,7 @@ func (m *graphMemory) take(b *cuda, op string, bytes int64, block *cu.DevicePtr,
 // then: the driver waits for them.
 func (m *graphMemory) freeTemps(b *cuda) {
 	for _, t := range m.temps {
-		b.try("Graph", cu.MemFree(t))
+		b.giveBack("Graph", t)
 	}
 	m.temps = m.temps[:0]
 }
@@ -92,8 +90,8 @@ func (m *graphMemory) freeTemps(b *cuda) {
 // free gives everything back.
 func (m *graphMemory) free(b *cuda) {
 	b.try("Graph", m.exec.Destroy())
-	for _, block := range []cu.DevicePtr{m.scratch, m.staging} {
-		if block != 0 {
+	for _, block := range []cudaMemory{{m.scratch, m.size}, {m.staging, m.room}} {
+		if block.at != 0 {
 			m.temps = append(m.temps, block)
 		}
 	}

@@ -10,17 +10,11 @@ import (
 
 // As in cuda/attention_observe.cu.
 const (
-	queryParts   = 3
-	sweepQueries = 64  // queries of a block of the first sweep
 	sweepEntries = 32  // entries of its tiles
 	scoreTile    = 16  // queries at a time of the second sweep
 	scoreEntries = 128 // of its blocks
 	scoreThreads = 256
 )
-
-// exactQueries is the number of queries of a KV head from which on tensor cores are
-// worth splitting them: fewer leave most of a tile empty.
-const exactQueries = 16
 
 // exactWidth is the width of the kernels for t's heads.
 func (t *attention) exactWidth() int {
@@ -41,7 +35,7 @@ func (t *attention) exactShared() (attend, scores int) {
 // over caches in bf16, and where a block has the shared memory.
 func (t *attention) exactFits() bool {
 	attend, scores := t.exactShared()
-	return t.half && t.rows > 1 && t.past[0].index == 0 && t.rows*t.heads/t.kvHeads >= exactQueries && t.dim%8 == 0 && max(attend, scores) <= t.b.shared
+	return t.half && t.rows > 1 && t.past[0].index == 0 && exactShape(t.rows*t.heads/t.kvHeads, t.dim) && max(attend, scores) <= t.b.shared
 }
 
 // parts are the queries as sums of bf16 numbers.

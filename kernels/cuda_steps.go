@@ -22,7 +22,7 @@ type cudaSteps struct {
 }
 
 // pastInts is the size of struct Past in int32.
-const pastInts = 8
+const pastInts = pastBytes / 4
 
 func (s *cudaSteps) Tokens() *Tensor { return s.tokens }
 

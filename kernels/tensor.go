@@ -297,6 +297,12 @@ func Place(b Backend, t *Tensor) *Tensor {
 	return t
 }
 
+// OwnMemory tells that b does not compute on host memory.
+func OwnMemory(b Backend) bool {
+	_, ok := b.(placer)
+	return ok
+}
+
 // placer is a Backend with memory of its own.
 type placer interface{ place(host *Tensor) *Tensor }
 

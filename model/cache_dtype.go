@@ -35,7 +35,7 @@ func (m *Model) SetCacheDType(name string) error {
 	if err := CheckCacheDType(name); err != nil {
 		return err
 	}
-	m.cacheDType = kernels.Invalid
+	m.cacheDType, m.cacheName = kernels.Invalid, name
 	switch name {
 	case "bf16", "bfloat16":
 		m.cacheDType = kernels.BF16

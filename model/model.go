@@ -32,11 +32,13 @@ type Model struct {
 	tokenizerErr error
 
 	cacheDType kernels.DType // Invalid: Backend.Compute()
+	cacheName  string        // by which it was chosen
 
 	folder  fs.FS
 	weights *checkpoints.Weights // nil for outlines and sketches
 	cut     bool                 // the weights belong to another model
-	outline *outline             // of outlines and sketches
+	family  Family
+	outline *outline // of outlines and sketches
 
 	ropeMu sync.Mutex
 	table  *kernels.RoPETable
@@ -52,6 +54,9 @@ type Options struct {
 	Name string
 	// CacheDType is the type of caches, see SetCacheDType; "" is float32.
 	CacheDType string
+	// BeforeWeights, where it is set, sees the model before its weights are loaded:
+	// configuration, backend and tokenizer are there, and Dry works. Its error ends Open.
+	BeforeWeights func(m *Model) error
 }
 
 // maxConfig bounds config.json and generation_config.json.
@@ -118,7 +123,13 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 			stored.Close()
 		}
 	}()
-	m = &Model{Name: name, Config: *config, Backend: backend, DeviceChoice: why, folder: folder, weights: stored}
+	m = &Model{Name: name, Config: *config, Backend: backend, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType}
+	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
+	if opt.BeforeWeights != nil {
+		if err := opt.BeforeWeights(m); err != nil {
+			return nil, err
+		}
+	}
 	b := &Binder{}
 	m.Network = family.Bind(&m.Config, b)
 	if err := m.load(b); err != nil {
@@ -127,7 +138,6 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 	if err := m.SetCacheDType(opt.CacheDType); err != nil {
 		return nil, err
 	}
-	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
 	if m.tokenizerErr == nil && m.Tokenizer.VocabSize() > m.Config.Vocab {
 		return nil, fmt.Errorf("tokenizer.json: %d tokens, want at most vocab_size %d", m.Tokenizer.VocabSize(), m.Config.Vocab)
 	}
@@ -156,7 +166,7 @@ func (m *Model) Cut(layers int) (*Model, error) {
 	}
 	return &Model{
 		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
-		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, folder: m.folder, weights: m.weights, cut: true, cacheDType: m.cacheDType,
+		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, folder: m.folder, weights: m.weights, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family,
 	}, nil
 }
 

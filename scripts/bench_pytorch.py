@@ -32,7 +32,11 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
+
+try:
+    from safetensors.torch import load_file, save_file
+except ImportError:  # bench_gpu_pytorch.py uses the model alone
+    load_file = save_file = None
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"], "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
@@ -83,9 +87,10 @@ def make(folder, layers):
 
 class Model:
     def __init__(self, folder, dtype):
-        c = self.c = json.loads((folder / "config.json").read_text())
-        w = {k: v.to(dtype) for k, v in load_file(folder / "model.safetensors").items()}
-        self.dtype, self.embedding, self.norm = dtype, w["model.embed_tokens.weight"], w["model.norm.weight"]
+        self.bind(json.loads((folder / "config.json").read_text()), {k: v.to(dtype) for k, v in load_file(folder / "model.safetensors").items()}, dtype)
+
+    def bind(self, c, w, dtype):
+        self.c, self.dtype, self.embedding, self.norm = c, dtype, w["model.embed_tokens.weight"], w["model.norm.weight"]
         self.layers = [
             {m: w[stored_name(l, m)] for m in MODULES}
             | {"attention": w[f"model.layers.{l}.input_layernorm.weight"], "mlp": w[f"model.layers.{l}.post_attention_layernorm.weight"]}
@@ -111,6 +116,9 @@ class Model:
 
     def heads(self, x):
         return x.view(x.shape[0], -1, self.c["head_dim"]).transpose(0, 1)
+
+    def attention(self, q, k, v, causal):
+        return F.scaled_dot_product_attention(q[None], self.wide(k)[None], self.wide(v)[None], is_causal=causal)[0]
 
     def run(self, x, past=None, lora=None, scored=0, columns=0, grow=None):
         """Runs rows x on top of past, a list of (k, v) per layer [kvHeads, n, dim], and
@@ -139,8 +147,8 @@ class Model:
             elif past:
                 k, v = (torch.cat([old, new], 1) for old, new in zip(past[l], (k, v)))
             kept.append((k, v))
-            K, V = self.wide(k), self.wide(v)
             if scored:
+                K = self.wide(k)
                 # Few rows: their probabilities serve the output as well if nothing else runs.
                 logits = (q[:, -scored:] @ K.transpose(1, 2)).float() * self.c["head_dim"] ** -0.5
                 mask = torch.ones(scored, K.shape[1], dtype=torch.bool).triu(K.shape[1] - scored + 1)
@@ -149,9 +157,9 @@ class Model:
                 if l == len(self.layers) - 1:
                     break
             if scored == rows:
-                out = p.to(self.dtype) @ V
+                out = p.to(self.dtype) @ self.wide(v)
             else:
-                out = F.scaled_dot_product_attention(q[None], K[None], V[None], is_causal=rows > 1 and not n)[0]
+                out = self.attention(q, k, v, rows > 1 and not n)
             x = x + linear("o_proj", out.transpose(0, 1).reshape(rows, -1))
             h = self.rms(x, w["mlp"])
             x = x + linear("down_proj", F.silu(linear("gate_proj", h)) * linear("up_proj", h))

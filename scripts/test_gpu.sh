@@ -11,7 +11,7 @@ source "$(dirname "$0")/common.sh"
 source scripts/gpu_env.sh
 
 others=()
-packages=(./internal/cudadriver ./kernels ./autodiff ./model ./eviction ./lora ./softtokens ./internal/train ./cmd/evict)
+packages=(./internal/cudadriver ./kernels ./autodiff ./model ./eviction ./lora ./softtokens ./internal/train ./cmd/evict ./scripts/gpubench)
 
 if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
   command -v apt-get >/dev/null || die "g++ and make are missing and there is no apt-get to install them with"

@@ -59,6 +59,13 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 			if _, err := eviction.LookupPolicy(policy); err != nil {
 				return fmt.Errorf("chat: %w", err)
 			}
+			s.before = func(m *model.Model) error {
+				n := 1 // what will be said is not known
+				if example != "" {
+					n = max(1, tokens)
+				}
+				return s.checkMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: n, Budget: o.budget, MaxNew: o.maxNew})
+			}
 			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err

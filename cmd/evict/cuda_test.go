@@ -4,10 +4,14 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
 	"glimpse/internal/compare"
+	"glimpse/kernels"
+	"glimpse/model"
 	"glimpse/model/modeltest"
 )
 
@@ -76,5 +80,37 @@ func TestCUDAHalfCaches(t *testing.T) {
 				compare.Close(t, row["policy"].(string)+": "+key, []float64{other}, []float64{number}, 3e-2, compare.Floor(1))
 			}
 		}
+	}
+}
+
+// TestCUDARefusesWhatCannotFit: a command says how much memory it needs, how much there is
+// and what to lower before it loads anything.
+func TestCUDARefusesWhatCannotFit(t *testing.T) {
+	modeltest.NeedCUDA(t)
+	backend, err := kernels.Open("cuda")
+	if err != nil {
+		t.Fatal(err)
+	}
+	meter := backend.(kernels.Meter)
+	defer meter.LimitMemory(meter.Memory().Live + 4<<20)()
+	meter.ResetPeak()
+	before := meter.Memory().Peak
+	for _, args := range [][]string{
+		{"run", "--example", "copy", "--tokens", "1000", "--policy", "snapkv", "--budget", "32"},
+		{"run", "--example", "copy", "--tokens", "1000", "--policy", "lookaheadkv", "--budget", "32"},
+		{"eval", "--policy", "full,h2o", "--tokens", "1000", "--samples", "1"},
+		{"chat", "--example", "turns", "--tokens", "1000"},
+	} {
+		_, _, err := execute(t, append(args, "--device", "cuda:0")...)
+		if !errors.Is(err, model.ErrMemory) || !regexp.MustCompile(`cuda:0: not enough memory: [0-9.]+ MiB needed \(weights [0-9.]+ MiB, keys and values of 1000 tokens .*\), [0-9.]+ MiB available; about \d+ tokens of prompt would fit, or lower --budget`).MatchString(err.Error()) {
+			t.Errorf("%v: error %v", args, err)
+		}
+	}
+	if peak := meter.Memory().Peak; peak != before {
+		t.Errorf("%d bytes were taken before the error", peak-before)
+	}
+	t.Setenv(model.MemoryVariable, "off")
+	if _, _, err := execute(t, "run", "--example", "copy", "--tokens", "1000", "--device", "cuda:0"); err == nil || errors.Is(err, model.ErrMemory) {
+		t.Errorf("without the check: error %v, want that of the allocation that failed", err)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/progress"
+	"glimpse/model"
 
 	"github.com/spf13/cobra"
 )
@@ -53,6 +55,10 @@ reads as much as the budget of it.`,
 			}
 			if samples < 1 {
 				return fmt.Errorf("eval: --samples: got %d, want at least 1", samples)
+			}
+			s.before = func(m *model.Model) error {
+				return s.checkMemory(cmd.Context(), m, strings.Split(policies, ","),
+					eviction.FootprintOptions{Tokens: tokens, Budget: slices.Max(o.Budgets), MaxNew: 64, Study: true})
 			}
 			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {

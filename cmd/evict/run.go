@@ -59,6 +59,14 @@ that it can answer.`,
 			if _, err := eviction.LookupPolicy(policy); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
+			var prompt *prompt
+			var unreadable error // told once the policy is known to be right
+			s.before = func(m *model.Model) error {
+				if prompt, unreadable = p.read(m, cmd.InOrStdin(), s.seed); unreadable != nil {
+					return nil
+				}
+				return s.checkMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: len(prompt.ids), Budget: o.budget, MaxNew: o.maxNew})
+			}
 			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -68,9 +76,8 @@ that it can answer.`,
 			if err != nil {
 				return err
 			}
-			prompt, err := p.read(l.Model, cmd.InOrStdin(), s.seed)
-			if err != nil {
-				return err
+			if unreadable != nil {
+				return unreadable
 			}
 			if err := checkCovers(cmd, o.budget, prompt); err != nil {
 				return err

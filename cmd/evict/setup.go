@@ -38,6 +38,9 @@ type setup struct {
 	set           []string
 	seed          uint64
 	s3            objectstore.Settings
+
+	// before, where it is set, sees the model before its weights are loaded.
+	before func(m *model.Model) error
 }
 
 func (s *setup) bind(f *pflag.FlagSet) {
@@ -88,7 +91,7 @@ func (s *setup) open(ctx context.Context, log io.Writer) (*loaded, error) {
 	if err := model.CheckCacheDType(s.cacheDType); err != nil {
 		return nil, err
 	}
-	m, err := hub.Open(ctx, s.model, s.s3, log, model.Options{Device: s.device, CacheDType: s.cacheDType})
+	m, err := hub.Open(ctx, s.model, s.s3, log, model.Options{Device: s.device, CacheDType: s.cacheDType, BeforeWeights: s.before})
 	if err != nil {
 		return nil, err
 	}

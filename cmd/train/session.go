@@ -33,7 +33,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 		return err
 	}
 	train.BoundMemory()
-	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType})
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, BeforeWeights: (*model.Model).CheckWeights})
 	if err != nil {
 		return err
 	}
@@ -48,6 +48,9 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 	}
 	header, err := s.resolve(m, source)
 	if err != nil {
+		return err
+	}
+	if err := s.checkMemory(ctx, m, source); err != nil {
 		return err
 	}
 	t, err := train.New(m, s.Train.Config, source)
@@ -66,6 +69,21 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 	}
 	defer keeper.close()
 	return keeper.interrupted(t, s.finish(ctx, m, t, source, held, keeper, hash, log, out))
+}
+
+// checkMemory is an error where the run cannot fit the device.
+func (s *spec) checkMemory(ctx context.Context, m *model.Model, source train.Source) error {
+	c := s.Train.Config
+	if err := c.Validate(m); err != nil {
+		return nil // which the trainer will tell
+	}
+	o := train.PlanOptions{Prompt: s.Tokens, Response: c.MaxResponse, Generated: true}
+	if p, ok := source.(*train.Pairs); ok {
+		o = train.PlanOptions{}
+		o.Prompt, o.Response = p.Longest()
+		o.Response = min(o.Response, c.MaxResponse)
+	}
+	return train.CheckMemory(ctx, m, c, o)
 }
 
 // finish is the part of run that can be taken up again: the steps and what follows.

@@ -9,6 +9,7 @@ import (
 
 	"glimpse/autodiff"
 	"glimpse/internal/clock"
+	"glimpse/kernels"
 	"glimpse/losses"
 	"glimpse/model"
 )
@@ -68,6 +69,7 @@ func measure(ctx context.Context, r *model.Runner, g *adapterGraph, a model.Adap
 		if _, err := r.Prefill(ctx, m.NewCache(), prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
 			return t, err
 		}
+		kernels.Wait(m.Backend)
 		prefill := clock.Now() - start
 		start = clock.Now()
 		p, err := prepare(ctx, r, Sample{Prompt: prompt, Response: response}, len(response))
@@ -79,6 +81,7 @@ func measure(ctx context.Context, r *model.Runner, g *adapterGraph, a model.Adap
 			return t, err
 		}
 		*g.sample = autodiff.Sample{}
+		kernels.Wait(m.Backend)
 		slow := time.Since(begin) > enough
 		if i > 0 || slow { // the first is a warm-up, unless it took long enough to be none
 			prefills, steps = append(prefills, prefill), append(steps, clock.Now()-start)
@@ -100,6 +103,13 @@ func median(d []time.Duration) time.Duration {
 // the prefill alone. Causal attention counts the visible half of its products;
 // softmax, norms and the optimiser count nothing.
 func Floor(m *model.Model, a model.Adapter, prompt, response int) float64 {
+	prefill, target, rows := Operations(m, a, prompt, response)
+	return (prefill + target + rows) / math.Max(1, prefill)
+}
+
+// Operations are the floating-point operations that Floor counts: of the prefill, of
+// the target, and of the adapter's forward and backward pass. A multiply-add is two.
+func Operations(m *model.Model, a model.Adapter, prompt, response int) (prefill, target, rows float64) {
 	low := 0.0
 	for l := range m.Config.Layers {
 		for _, module := range model.Modules {
@@ -108,8 +118,8 @@ func Floor(m *model.Model, a model.Adapter, prompt, response int) float64 {
 			}
 		}
 	}
-	prefill, target, rows := operations(m, prompt, response, []rowsOf{{float64(a.Rows()), low}})
-	return (prefill + target + rows) / math.Max(1, prefill)
+	prefill, target, rows = operations(m, prompt, response, []rowsOf{{float64(a.Rows()), low}})
+	return 2 * prefill, 2 * target, 2 * rows
 }
 
 // rowsOf is what the cost of an adapter depends on: its rows, and the numbers of its

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"glimpse/datasets"
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -29,7 +30,8 @@ type PlanAdapter struct {
 	Share      float64 `json:"share"` // of the model's own
 }
 
-// Memory is a run's memory by purpose, in bytes.
+// Memory is a run's memory by purpose, in bytes: the process's, or on an accelerator the
+// device's.
 type Memory struct {
 	Process     int64 `json:"process"` // program, runtime and compiled graphs
 	Weights     int64 `json:"weights"` // as stored
@@ -127,6 +129,11 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 	// The prompts before those worked on are garbage for a while, too.
 	k.Collector = live*(gcPercent+retainedPercent)/100 + k.Cache
 	k.Total = k.Process + k.Weights + live + k.Drawing + k.Collector
+	if kernels.OwnMemory(m.Backend) {
+		if p.Memory, err = Forecast(ctx, m, c, o); err != nil {
+			return nil, err
+		}
+	}
 
 	mean := o.MeanPrompt
 	if mean == 0 {

@@ -1,0 +1,178 @@
+package eviction
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// FootprintOptions say what a run will do.
+type FootprintOptions struct {
+	Tokens, Budget, MaxNew int
+	// Study holds the full cache of the prompt while evicted copies decode, as
+	// [Runtime.Study] does.
+	Study bool
+}
+
+// Footprint makes the allocations of a prompt's prefill, of its eviction and of a
+// response on a model that only counts memory (see [model.Model.Dry]). What methods
+// compute on the host is left out, so it takes no longer than the calls. It returns the
+// most that the cache held, and all memory that is needed at once, the model's included.
+func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptions) (cache, need int64, err error) {
+	m := rt.Runner.Model
+	counter, ok := m.Backend.(*kernels.Dry)
+	if !ok {
+		return 0, 0, fmt.Errorf("footprint: got a model on %s, want a dry one", m.Backend.Name())
+	}
+	rt.MaxNew = o.MaxNew
+	s, err := rt.NewSession(named, o.Budget)
+	if err != nil {
+		return 0, 0, err
+	}
+	tokens := make([]int32, o.Tokens)
+	s.Prompt.Tokens, s.Prompt.Entries, s.Prompt.MaxNew = tokens, o.Tokens, o.MaxNew
+	room := max(0, m.Config.MaxPositions-o.Tokens)
+	if spec, ok := as[Speculator](s.method); ok && o.Tokens > o.Budget {
+		s.Prompt.Draft = make([]int32, min(spec.DraftTokens(), room))
+		if spec.DraftModel() == nil {
+			if cache, err = rt.grownCache(ctx, tokens, len(s.Prompt.Draft)); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
+	if _, ok := as[Responder](s.method); ok {
+		s.Prompt.Response = make([]int32, min(64, max(1, o.MaxNew), max(1, room)))
+		if !o.Study {
+			if cache, err = rt.grownCache(ctx, tokens, len(s.Prompt.Response)); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
+	r := &request{method: s.method, prompt: firstStage(s.Prompt, s.second)}
+	drafter, _ := as[Drafter](s.method)
+	_, waits := s.method.(CrossLayerAllocator)
+	_, keepsAll := s.method.(PoolKeeper)
+	// Which entries are kept does not matter, only how many.
+	kept := func(c *model.Cache, layer int) [][]int32 {
+		budget := r.prompt.Budget
+		if a, ok := s.method.(LayerAllocator); ok {
+			budget = a.LayerBudgets(r.prompt)[layer]
+		}
+		keep := make([][]int32, c.KVHeads())
+		for h := range keep {
+			keep[h] = upTo(0, min(budget, c.Entries(layer, h)))
+		}
+		return keep
+	}
+	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge([]*request{r}), Observe: func(ob *model.Observation) error {
+		cache = max(cache, s.Cache.Bytes())
+		if r.idle() || o.Study || drafter != nil || waits || keepsAll {
+			return nil
+		}
+		return s.Cache.Retain(ob.Layer, kept(s.Cache, ob.Layer))
+	}})
+	if err != nil {
+		return 0, 0, err
+	}
+	evicted := s.Cache
+	if !r.idle() && (o.Study || drafter != nil || waits) {
+		all := make([][][]int32, s.Cache.Layers())
+		for l := range all {
+			all[l] = kept(s.Cache, l)
+		}
+		if o.Study || drafter != nil {
+			if keepsAll {
+				all = nil
+			}
+			if evicted, err = s.Cache.Retained(all); err != nil {
+				return 0, 0, err
+			}
+			cache = max(cache, s.Cache.Bytes()+evicted.Bytes())
+		}
+		if drafter != nil {
+			rows := min(drafter.DraftTokens(), room)
+			if err := rt.footprintDraft(ctx, s.Cache, evicted, rows); err != nil {
+				return 0, 0, err
+			}
+		}
+		if _, ok := s.method.(Merger); ok { // what mergeHead takes on the device
+			b, kept := m.Backend, min(r.prompt.Budget, o.Tokens)
+			b.Alloc(b.Compute(), kept, m.Config.HeadDim)
+			b.Alloc(b.Compute(), min(mergeRows, o.Tokens-kept), m.Config.HeadDim+kept)
+		}
+		if !o.Study {
+			evicted = s.Cache
+			for l := range all {
+				if err := s.Cache.Retain(l, all[l]); err != nil {
+					return 0, 0, err
+				}
+			}
+		}
+	}
+	steps := min(o.MaxNew, room)
+	if steps > 0 {
+		if _, err := rt.Runner.Step(ctx, evicted, 0, model.Capture{}, nil); err != nil {
+			return 0, 0, err
+		}
+	}
+	growth := int64(0)
+	if _, bounded := s.method.(DecodeEvicter); !bounded || r.idle() {
+		growth = int64(steps) * m.Config.CacheBytesPerToken(1) * evicted.PairBytes() / int64(2*m.Config.HeadDim)
+	}
+	need = max(counter.Peak(), counter.Live()+growth)
+	runtime.KeepAlive(evicted)
+	runtime.KeepAlive(s)
+	return cache, need, nil
+}
+
+// grownCache fills a cache of its own with a prompt and so many more tokens.
+func (rt *Runtime) grownCache(ctx context.Context, tokens []int32, more int) (int64, error) {
+	cache := rt.Runner.Model.NewCache()
+	if _, err := rt.Runner.Prefill(ctx, cache, tokens, model.PrefillOptions{}); err != nil {
+		return 0, err
+	}
+	cache.Reserve(more)
+	return cache.Bytes(), nil
+}
+
+// footprintDraft decodes a draft on an evicted cache and observes its queries.
+func (rt *Runtime) footprintDraft(ctx context.Context, full, evicted *model.Cache, rows int) error {
+	m := rt.Runner.Model
+	c, b := &m.Config, m.Backend
+	var queries, keys []*kernels.Tensor
+	for range c.Layers {
+		queries = append(queries, b.Alloc(b.Compute(), rows, c.Heads, c.HeadDim))
+		keys = append(keys, b.Alloc(b.Compute(), rows, c.KVHeads, c.HeadDim))
+	}
+	evicted.Reserve(rows)
+	if _, err := rt.Runner.Step(ctx, evicted, 0, model.Capture{Queries: true}, func(*model.Observation) error { return nil }); err != nil {
+		return err
+	}
+	for l := range c.Layers {
+		rt.Runner.ObserveQueries(full, l, queries[l], keys[l])
+	}
+	return nil
+}
+
+// DryResources are what a policy takes, for a dry model: adapters of the kind's usual
+// size, without numbers.
+func DryResources(m *model.Model, policy string, overrides Overrides) (r Resources, adapterBytes int64, err error) {
+	needs, err := NeedsOf(policy, overrides)
+	if err != nil || needs.Adapter == "" {
+		return r, 0, err
+	}
+	kind, err := model.AdapterKinds.Lookup(needs.Adapter)
+	if err != nil {
+		return r, 0, err
+	}
+	c := model.AdapterConfig{Rows: 32, InitToken: -1}
+	if r.Adapter, err = kind.New(m, c); err != nil {
+		return r, 0, err
+	}
+	c.Rank, c.Modules = 8, slices.Clone(model.Modules)
+	return r, kind.Count(m, c) * int64(m.Backend.Compute().Size()), nil
+}

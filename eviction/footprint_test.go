@@ -1,0 +1,55 @@
+package eviction_test
+
+import (
+	"testing"
+
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+// TestFootprintOfEveryPolicy: what a policy's cache held at most, and what the scratch
+// memory came to, is foretold exactly, without any of the numbers.
+func TestFootprintOfEveryPolicy(t *testing.T) {
+	const tokens, budget, maxNew = 90, 24, 3
+	m := modeltest.Llama{Layers: 3, MaxPositions: 256}.Open(t, "cpu")
+	for _, name := range eviction.Policies.Names() {
+		t.Run(name, func(t *testing.T) {
+			dry, counter := m.Dry()
+			weights := counter.Live()
+			if weights <= 0 || weights > m.WeightBytes()+1<<16 {
+				t.Errorf("weights of %d bytes, stored are %d", weights, m.WeightBytes())
+			}
+			foretold := eviction.NewRuntime(dry)
+			cache, need, err := foretold.Footprint(background, policy(t, dry, name), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rt := eviction.NewRuntime(m)
+			rt.MaxNew = maxNew
+			s, err := rt.Prefill(background, policy(t, m, name), modeltest.Tokens(m, 1, tokens), budget, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Budgets of layers and heads differ: at the same sum a layer's memory may round
+			// to a few more entries.
+			rounding := int64(m.Config.Layers*m.Config.KVHeads) * 16 * s.Cache.PairBytes()
+			if d := cache - s.PeakBytes; d < -rounding || d > rounding && !needsResponse(name) {
+				t.Errorf("a cache of %d bytes is foretold, %d were held", cache, s.PeakBytes)
+			}
+			if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true}); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := foretold.Runner.ScratchBytes(), rt.Runner.ScratchBytes(); got != want {
+				t.Errorf("scratch memory of %d bytes is foretold, %d were used", got, want)
+			}
+			if need < counter.Peak() || need < weights+cache || need > 2*(weights+cache+foretold.Runner.ScratchBytes()) {
+				t.Errorf("need %d with weights %d, cache %d and scratch memory %d", need, weights, cache, foretold.Runner.ScratchBytes())
+			}
+		})
+	}
+}
+
+// needsResponse tells that the policy first decodes on a cache of its own, which Session
+// does not count.
+func needsResponse(name string) bool { return name == "oracle" }

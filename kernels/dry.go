@@ -1,0 +1,213 @@
+package kernels
+
+import (
+	"runtime"
+	"sync"
+	"weak"
+)
+
+// Dry is a Backend without numbers: operations do nothing, tensors read as zeros, and
+// what is counted is the memory that another backend would need for the same calls. A
+// pass or a training step that is run on it says what the real one will take, by the
+// real one's own code, in the time of its calls. Live are the tensors that something
+// refers to, so Peak is what must be there and not what a lazy collector lets lie.
+type Dry struct {
+	name    string
+	compute DType
+	traits
+
+	mu         sync.Mutex
+	blocks     []dryRef
+	live, peak int64
+	sure       int64   // a peak without dead tensors
+	temporary  int64   // most of one operation
+	next       uintptr // address
+}
+
+var _ Backend = (*Dry)(nil)
+
+// traits are what the memory of a backend depends on.
+type traits struct {
+	device     bool // it has memory of its own
+	exact      bool // blocks are not rounded up
+	processors int
+}
+
+// accounted is a backend with memory of its own.
+type accounted interface{ traits() traits }
+
+// NewDry returns a Dry that counts as of would.
+func NewDry(of Backend) *Dry {
+	d := &Dry{name: of.Name(), compute: of.Compute(), next: 1 << 46}
+	if a, ok := of.(accounted); ok {
+		d.traits = a.traits()
+	}
+	return d
+}
+
+// dryBlock is memory that is only counted. Its address is one that no memory has.
+type dryBlock struct {
+	at uintptr
+	// Go packs objects below 16 bytes together, and they die together.
+	_ [2]uintptr
+}
+
+func (m *dryBlock) address() uintptr { return m.at }
+func (*dryBlock) read([]byte, int)   {} // into fresh memory: zeros
+func (*dryBlock) write(int, []byte)  {}
+
+type dryRef struct {
+	block weak.Pointer[dryBlock]
+	size  int64
+}
+
+// Live is the memory of the tensors that are referred to.
+func (d *Dry) Live() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.collect()
+	return d.live
+}
+
+// Peak is the most memory that was needed at once so far, temporary memory included.
+func (d *Dry) Peak() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.peak
+}
+
+// Temporary is the most temporary memory of one operation so far.
+func (d *Dry) Temporary() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.temporary
+}
+
+// collect drops the blocks that nothing refers to.
+func (d *Dry) collect() {
+	runtime.GC()
+	kept := d.blocks[:0]
+	d.live = 0
+	for _, r := range d.blocks {
+		if r.block.Value() != nil {
+			kept = append(kept, r)
+			d.live += r.size
+		}
+	}
+	clear(d.blocks[len(kept):])
+	d.blocks = kept
+}
+
+// note counts what is in use besides live tensors. Dead ones are looked for only where
+// there would be a new peak, and one worth it: up to half a percent is taken as it looks.
+func (d *Dry) note(more int64) {
+	slack := max(d.sure/200, 32<<10)
+	if d.live+more > d.sure+slack {
+		d.collect()
+		d.sure = max(d.sure, d.live+more)
+	}
+	d.peak = max(d.peak, min(d.live+more, d.sure+slack))
+}
+
+// temp counts temporary memory of one operation.
+func (d *Dry) temp(bytes int64) {
+	if !d.device || bytes <= 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.temporary = max(d.temporary, bytes)
+	d.note(bytes)
+}
+
+// workspace is what a product's algorithm may ask for: exact devices have none.
+func (d *Dry) workspace() int64 {
+	if d.exact {
+		return 0
+	}
+	return 32 << 20
+}
+
+// Alloc implements Allocator.
+func (d *Dry) Alloc(t DType, shape ...int) *Tensor {
+	y := NewShape(t, shape...)
+	size := int64(y.Bytes())
+	if d.device && !d.exact {
+		size = blockClass(size)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := &dryBlock{at: d.next}
+	y.bare, y.block = false, m
+	d.next += uintptr(size)
+	d.live += size
+	d.blocks = append(d.blocks, dryRef{weak.Make(m), size})
+	d.note(0)
+	runtime.KeepAlive(y)
+	return y
+}
+
+func (d *Dry) place(host *Tensor) *Tensor { return d.Alloc(host.DType, host.Shape...) }
+
+// Name is that of the backend it counts for; Compute and the operations implement Backend.
+func (d *Dry) Name() string   { return d.name }
+func (d *Dry) Compute() DType { return d.compute }
+
+func (d *Dry) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
+	checkLinear(y, x, w, bias)
+	d.temp(productScratch(x.Dim0(), w.Dim0(), x.Width(), w) + d.workspace())
+}
+
+func (d *Dry) MatMul(c, a, w *Tensor, alpha, beta float64) {
+	d.temp(productScratch(a.Dim0(), w.Width(), a.Width(), w) + d.workspace())
+}
+
+func (d *Dry) MatMulTA(c, a, b *Tensor, alpha, beta float64) {}
+func (d *Dry) Fill(y *Tensor, value float64)                 {}
+func (d *Dry) Copy(y, x *Tensor)                             { mustFit(x.Len(), y.Shape) }
+func (d *Dry) Gather(y, table *Tensor, ids []int32)          { d.temp(4 * int64(len(ids))) }
+func (d *Dry) CopyHead(y, x *Tensor, h int)                  { checkCopyHead(y, x, h) }
+func (d *Dry) Add(y, a, b *Tensor)                           { checkLengths("Add", y, a, b) }
+func (d *Dry) Axpy(y *Tensor, alpha float64, x *Tensor)      {}
+
+func (d *Dry) RMSNorm(y, x, w *Tensor, eps float64)            { checkNorm("RMSNorm", x, w, y) }
+func (d *Dry) RMSNormGrad(dx, x, w, dy *Tensor, eps float64)   { checkNorm("RMSNormGrad", x, w, dx, dy) }
+func (d *Dry) LayerNorm(y, x, w, b *Tensor, eps float64)       { checkNorm("LayerNorm", x, w, y) }
+func (d *Dry) LayerNormGrad(dx, x, w, dy *Tensor, eps float64) {}
+
+func (d *Dry) RoPE(x *Tensor, pos []int32, table *RoPETable, inverse bool) {
+	checkRoPE(x, pos, table)
+	d.temp(4 * int64(len(pos)))
+}
+
+func (d *Dry) SiLUMul(y, gate, up *Tensor)                  { checkLengths("SiLUMul", y, gate, up) }
+func (d *Dry) SiLUMulGrad(dgate, dup, gate, up, dy *Tensor) {}
+func (d *Dry) GELU(y, x *Tensor)                            {}
+func (d *Dry) GELUGrad(dx, x, dy *Tensor)                   {}
+
+func (d *Dry) Attention(out, lse *Tensor, a *Attend) {
+	checkAttention("Attention", out, lse, a)
+	d.temp(attendScratch(a, out != nil, d.processors))
+}
+
+func (d *Dry) ObservedScores(logScore, lse *Tensor, a *Attend) {
+	checkObservedScores("ObservedScores", logScore, lse, a)
+}
+
+func (d *Dry) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
+	d.Attention(out, lse, a)
+	d.ObservedScores(logScore, lse, a)
+}
+
+func (d *Dry) MergeScores(acc, other *Tensor, wAcc, wOther float64) {}
+
+func (d *Dry) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {
+	checkAttentionGrad(dq, dk, dv, a, out, lse, logScore, dOut, dLogScore)
+	d.temp(gradScratch(a, d.processors))
+}
+
+func (d *Dry) Probabilities(p, logScore *Tensor)                                  {}
+func (d *Dry) ScoreKL(loss, dLogScore, logScore, target *Tensor, weight float64)  {}
+func (d *Dry) ScoreMSE(loss, dLogScore, logScore, target *Tensor, weight float64) {}
+func (d *Dry) AdamW(p, g, m, v *Tensor, step AdamWStep)                           {}
+func (d *Dry) SumSquares(t *Tensor) float64                                       { return 0 }

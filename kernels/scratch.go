@@ -1,0 +1,135 @@
+package kernels
+
+// Sizes of device memory, which operations take and forecasts count.
+
+// blockClass is the size of the block for so many bytes: eight steps between powers of
+// two, so that blocks are used again for tensors that are a little smaller.
+func blockClass(bytes int64) int64 {
+	step := int64(256)
+	for step*16 < bytes {
+		step *= 2
+	}
+	return (bytes + step - 1) / step * step
+}
+
+// Activations that meet bf16 weights are split into three bf16 parts, so that the
+// product is as exact as in float32 and still reads the weights once, up to exactRows rows and, for more rows, up to
+// exactWork multiplications. The rows of decoding, of adapters and of gradients wait
+// for the weights and not for the tensor cores, and small models take no time.
+// Longer prompts of larger models are rounded to bf16 once.
+const exactRows = 64
+
+var exactWork = 1 << 30
+
+// rounds tells that the activations of a product with bf16 weights are rounded.
+func rounds(m, n, k int) bool { return m > exactRows && m*n*k > exactWork }
+
+// widenedBytes is the memory of f16 weights that are widened at once.
+const widenedBytes = 64 << 20
+
+// productScratch is the temporary memory of a product [m, k] · [k, n] with a weight.
+func productScratch(m, n, k int, w *Tensor) int64 {
+	switch {
+	case w.DType == BF16 && rounds(m, n, k):
+		return 2 * int64(m) * int64(k)
+	case w.DType == BF16:
+		return 6*int64(m)*int64(k) + 12*int64(m)*int64(n)
+	case w.DType == F16:
+		return min(widenedBytes, 4*int64(w.Len()))
+	}
+	return 0
+}
+
+// As in cuda/attention.h.
+const (
+	attendColumns = 32
+	attendQueries = 16
+)
+
+// minSplit is the least number of entries that are worth a block of their own: a
+// decoding step over 2,048 entries of 8 KV heads has 128 blocks.
+const minSplit = 128
+
+// splitEntries cuts the entries that so many queries of a KV head attend to, in tiles of
+// queries, so that every processor has some blocks. It depends on shapes and the device
+// alone.
+func splitEntries(queries, tile, kvHeads, entries, processors int) (tiles, splits, chunk int) {
+	tiles = (queries + tile - 1) / tile
+	blocks := tiles * kvHeads
+	splits = max(1, min((4*processors+blocks-1)/blocks, (entries+minSplit-1)/minSplit))
+	chunk = max(attendColumns, ((entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
+	return tiles, max(1, (entries+chunk-1)/chunk), chunk
+}
+
+func (a *Attend) splits(tile, processors int) int64 {
+	entries := 0
+	for _, kv := range a.Past {
+		entries = max(entries, kv.Entries())
+	}
+	if a.Rows() == 1 && a.K == nil {
+		entries = EntryBucket(entries)
+	}
+	_, splits, _ := splitEntries(a.Rows()*a.Group(), tile, a.KVHeads(), entries, max(1, processors))
+	return int64(splits)
+}
+
+// mmaRows is the number of queries of a KV head from which on tensor cores are worth
+// their rounding: a prompt's, never those of decoding or of observed rows alone.
+const mmaRows = 64
+
+// onTensorCores tells that prefill attention runs there: over caches in bf16.
+func (a *Attend) onTensorCores() bool {
+	return a.Past[0].K.DType == BF16 && a.K == nil && a.Rows() > 1 && a.Rows()*a.Group() >= mmaRows && a.HeadDim()%8 == 0
+}
+
+// As in cuda/attention_observe.cu: queries of a block, each as a sum of so many parts.
+const (
+	queryParts   = 3
+	sweepQueries = 64
+)
+
+// exactQueries is the number of queries of a KV head from which on tensor cores are
+// worth splitting them: fewer leave most of a tile empty.
+const exactQueries = 16
+
+// exactShape tells that tensor cores can work on so many observed queries without loss.
+func exactShape(queries, dim int) bool { return queries >= exactQueries && dim%8 == 0 }
+
+// observedExactly tells that observed rows run there: over caches in bf16.
+func (a *Attend) observedExactly() bool {
+	return a.Past[0].K.DType == BF16 && a.Rows() > 1 && exactShape(a.Rows()*a.Group(), a.HeadDim())
+}
+
+// pastBytes is the size of struct Past of cuda/attention.h.
+const pastBytes = 32
+
+// attendScratch is the temporary memory of Attention: what the splits are merged from.
+func attendScratch(a *Attend, values bool, processors int) int64 {
+	n := pastBytes * int64(a.KVHeads())
+	if a.Window > 0 {
+		n += 4 * int64(a.Rows()*(a.KVHeads()+1))
+	}
+	if a.onTensorCores() {
+		return n
+	}
+	each, total, tile := int64(2), int64(a.Rows()*a.Heads()), attendQueries
+	if values {
+		each += int64(a.HeadDim())
+	}
+	splits := int64(0)
+	if a.observedExactly() {
+		tile = sweepQueries
+		n += 2 * queryParts * total * int64(a.HeadDim())
+		if a.K != nil {
+			n += pastBytes * int64(a.KVHeads())
+			splits++ // own pairs
+		}
+	}
+	return n + 4*each*(splits+a.splits(tile, processors))*total
+}
+
+// gradScratch is the temporary memory of AttentionGrad.
+func gradScratch(a *Attend, processors int) int64 {
+	total := int64(a.Rows() * a.Heads())
+	return pastBytes*int64(a.KVHeads()) + 4*total*(2+a.splits(attendQueries, processors)*(1+2*int64(a.HeadDim())))
+}

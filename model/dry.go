@@ -1,0 +1,148 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"glimpse/kernels"
+)
+
+// Dry is m without numbers, on a backend that only counts memory: passes over it show
+// what those over m would need. m may be an outline, and the model that
+// Options.BeforeWeights gets.
+func (m *Model) Dry() (*Model, *kernels.Dry) {
+	b := kernels.NewDry(m.Backend)
+	d := &Model{
+		Name: m.Name, Config: m.Config, Backend: b, Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr,
+		folder: m.folder, family: m.family, outline: &outline{bytes: m.WeightBytes()},
+	}
+	stored := func(name string) kernels.DType {
+		if m.weights == nil {
+			return m.outline.stored
+		}
+		info, _ := m.weights.Info(name)
+		for _, t := range []kernels.DType{kernels.BF16, kernels.F16, kernels.F32} {
+			if info.DType == t.String() {
+				return t
+			}
+		}
+		return b.Compute()
+	}
+	d.bind(func(s slot) *kernels.Tensor {
+		if s.compute {
+			return b.Alloc(b.Compute(), s.shape...)
+		}
+		return b.Alloc(stored(s.name), s.shape...)
+	})
+	d.SetCacheDType(m.cacheName) // which was checked
+	return d, b
+}
+
+// ErrMemory is returned where a run needs more memory than there is.
+var ErrMemory = errors.New("not enough memory")
+
+// MemoryPart is the memory of a run for one purpose, in bytes.
+type MemoryPart struct {
+	Name  string
+	Bytes int64
+}
+
+// Forecast is the memory that a run will need.
+type Forecast struct {
+	Device    string // cuda:0
+	Parts     []MemoryPart
+	Need      int64 // at the most demanding moment
+	Available int64
+	// Fits is the longest prompt that would fit, about; 0: none, or it is not known.
+	Fits   int
+	Advice []string // what would lower the need
+}
+
+// Check is an error that wraps ErrMemory where the run needs more than there is.
+func (f *Forecast) Check() error {
+	if f.Need <= f.Available {
+		return nil
+	}
+	parts := make([]string, len(f.Parts))
+	for i, p := range f.Parts {
+		parts[i] = fmt.Sprintf("%s %s", p.Name, amount(p.Bytes))
+	}
+	advice := f.Advice
+	if f.Fits > 0 {
+		advice = append([]string{fmt.Sprintf("about %d tokens of prompt would fit", f.Fits)}, advice...)
+	}
+	return fmt.Errorf("%s: %w: %s needed (%s), %s available; %s", f.Device, ErrMemory, amount(f.Need), strings.Join(parts, ", "), amount(f.Available), strings.Join(advice, ", or "))
+}
+
+// FitPrompt sets Fits for a run over so many tokens, of whose need so many bytes do not
+// depend on them.
+func (f *Forecast) FitPrompt(tokens int, fixed int64) {
+	if f.Need > fixed && f.Available > fixed {
+		f.Fits = int(float64(tokens) * float64(f.Available-fixed) / float64(f.Need-fixed))
+	}
+}
+
+// amount is bytes for people.
+func amount(n int64) string {
+	if n < 1<<30 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+}
+
+// MemoryVariable switches forecasts off where it is "off".
+const MemoryVariable = "GLIMPSE_MEMORY_CHECK"
+
+// Available is the memory that a run on m could have: of an accelerator what its
+// allocator can get; on the host what host tells, without which, or where that is 0, it
+// is not known. Nor is it where MemoryVariable says that nobody wants to know.
+func (m *Model) Available(host func() int64) (bytes int64, ok bool) {
+	if os.Getenv(MemoryVariable) == "off" {
+		return 0, false
+	}
+	if meter, ok := m.Backend.(kernels.Meter); ok {
+		return meter.Memory().Available, true
+	}
+	if host == nil || kernels.OwnMemory(m.Backend) {
+		return 0, false
+	}
+	n := host()
+	return n, n > 0
+}
+
+// RoughMemory is more than weights, caches and activations of passes over so many tokens
+// can take together: where there is that much, nobody need count.
+func (m *Model) RoughMemory(tokens int) int64 {
+	c := &m.Config
+	element, n := int64(m.Backend.Compute().Size()), int64(tokens)
+	widest := int64(4*c.Hidden + 6*c.Intermediate + 4*c.Heads*c.HeadDim)
+	weights := 2 * m.WeightBytes()
+	caches := 4 * n * c.CacheBytesPerToken(int(element))
+	scores := 8 * n * int64(c.Heads*(c.Layers+4)) * element
+	rows := (4*n*int64(c.Hidden) + 8*min(n, 2*defaultChunk)*widest + 2*int64(c.Vocab)) * element
+	return weights + caches + scores + rows + 256<<20
+}
+
+// DeviceName is what the model computes on: cuda:0, cpu.
+func (m *Model) DeviceName() string {
+	if d, ok := m.Backend.(interface{ Device() string }); ok {
+		return d.Device()
+	}
+	return m.Backend.Name()
+}
+
+// CheckWeights is an error where the weights alone do not fit, for Options.BeforeWeights.
+func (m *Model) CheckWeights() error {
+	available, ok := m.Available(nil)
+	if !ok {
+		return nil
+	}
+	dry, counter := m.Dry()
+	f := Forecast{Device: m.DeviceName(), Need: counter.Live(), Available: available, Advice: []string{"use a smaller model, or a device with more memory"}}
+	runtime.KeepAlive(dry)
+	f.Parts = []MemoryPart{{"weights", f.Need}}
+	return f.Check()
+}
