@@ -366,6 +366,7 @@ func (b *cuda) SumSquares(t *Tensor) (sum float64) {
 		parts, total := b.temporary(op, 8*int64(blocks)), b.temporary(op, 8)
 		b.launch("sum_squares", [3]int{blocks, 1, 1}, 256, 0, parts, b.f32(op, t), size(n), size(sumChunk))
 		b.launch("sum_parts", [3]int{1, 1, 1}, 1, 0, total, parts, blocks, 1.0, 0)
+		b.mustNotRecord(op, "waits for the device")
 		b.download(op, unsafe.Pointer(&sum), total, 8)
 	})
 	runtime.KeepAlive(t)

@@ -176,7 +176,8 @@ type cuda struct {
 	*cudaDevice
 	// rec is what operations are recorded in instead of being queued: of the backend of
 	// a graph, while it is recorded; else nil.
-	rec *recording
+	rec     *recording
+	replays bool // it is the backend of a graph
 }
 
 // cudaDevice is what the backends of a device share.

@@ -164,7 +164,7 @@ func (b *cuda) newGraph() Graph {
 	if os.Getenv(graphsVariable) == "0" || b.wait {
 		return nil
 	}
-	session := &cuda{cudaDevice: b.cudaDevice}
+	session := &cuda{cudaDevice: b.cudaDevice, replays: true}
 	g := &cudaGraph{session: session, memory: &graphMemory{}}
 	runtime.AddCleanup(g, func(m *graphMemory) {
 		session.deadMu.Lock()

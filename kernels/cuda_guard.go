@@ -2,12 +2,11 @@
 
 package kernels
 
-import "gorgonia.org/cu"
-
 var _ guarded = (*cuda)(nil)
 
-// guards implements the arenas' question whether to allocate tensor by tensor.
-func (b *cuda) guards() bool { return b.exact }
+// guards implements the arenas' question whether to allocate tensor by tensor. What a
+// graph works on must stay for the next replay.
+func (b *cuda) guards() bool { return b.exact && !b.replays }
 
 // free gives memory back at once: waiting for the garbage collector would leave
 // thousands of blocks to a driver that guards each. Whoever still has one of the
@@ -20,7 +19,7 @@ func (b *cuda) free(ts []*Tensor) {
 				continue
 			}
 			m.cleanup.Stop()
-			b.try("free", cu.MemFree(m.at))
+			b.giveBack("free", cudaMemory{m.at, m.size})
 			b.live -= m.size
 			b.blocks--
 			m.at, m.size = 0, 0

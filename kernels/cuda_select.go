@@ -300,6 +300,8 @@ func (b *cuda) Draw(logits *Tensor, draws []Draw) []int32 {
 
 // download copies to the host, after all work queued so far, and counts.
 func (b *cuda) download(op string, dst unsafe.Pointer, src cu.DevicePtr, bytes int64) {
+	b.mustNotRecord(op, "reads device memory")
+	b.calls++
 	b.try(op, cu.MemcpyDtoHAsync(dst, src, bytes, b.stream))
 	b.synchronize(op)
 	b.hostBytes += bytes

@@ -47,9 +47,11 @@ func NewDry(of Backend) *Dry {
 
 // dryBlock is memory that is only counted. Its address is one that no memory has.
 type dryBlock struct {
-	at uintptr
+	at   uintptr
+	size int64
+	gone bool // an arena has given it back
 	// Go packs objects below 16 bytes together, and they die together.
-	_ [2]uintptr
+	_ uintptr
 }
 
 func (m *dryBlock) address() uintptr { return m.at }
@@ -89,7 +91,7 @@ func (d *Dry) collect() {
 	kept := d.blocks[:0]
 	d.live = 0
 	for _, r := range d.blocks {
-		if r.block.Value() != nil {
+		if m := r.block.Value(); m != nil && !m.gone {
 			kept = append(kept, r)
 			d.live += r.size
 		}
@@ -128,6 +130,22 @@ func (d *Dry) workspace() int64 {
 	return 32 << 20
 }
 
+var _ guarded = (*Dry)(nil)
+
+// guards and free: as the backend it counts for.
+func (d *Dry) guards() bool { return d.exact }
+
+func (d *Dry) free(ts []*Tensor) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range ts {
+		if m := t.block.(*dryBlock); !m.gone {
+			m.gone = true
+			d.live -= m.size
+		}
+	}
+}
+
 // Alloc implements Allocator.
 func (d *Dry) Alloc(t DType, shape ...int) *Tensor {
 	y := NewShape(t, shape...)
@@ -137,7 +155,7 @@ func (d *Dry) Alloc(t DType, shape ...int) *Tensor {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m := &dryBlock{at: d.next}
+	m := &dryBlock{at: d.next, size: size}
 	y.bare, y.block = false, m
 	d.next += uintptr(size)
 	d.live += size

@@ -48,6 +48,8 @@ type PrefillOptions struct {
 
 	// logits [1, vocab] is memory of a device for the logits; nil takes some anew.
 	logits *kernels.Tensor
+	// readAtOnce tells that the logits will have been read when the next pass begins.
+	readAtOnce bool
 }
 
 // Prefill runs tokens at the positions that follow those in the cache, appends
@@ -58,6 +60,7 @@ type PrefillOptions struct {
 // vocabulary or a prompt that does not fit the context (ErrContext); after any
 // later error, from ctx or an observer, the cache is unusable.
 func (r *Runner) Prefill(ctx context.Context, cache *Cache, tokens []int32, opt PrefillOptions) (logits []float32, err error) {
+	opt.readAtOnce = true
 	l, err := r.Forward(ctx, cache, tokens, opt)
 	if err != nil || l == nil {
 		return nil, err
@@ -80,7 +83,7 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 		if y, err := r.replay(ctx, []*Cache{cache}, tokens, 1, opt.Observe); err != nil {
 			return nil, err
 		} else if y != nil {
-			return r.keepLogits(y, opt.logits)
+			return r.keepLogits(y, opt.readAtOnce || opt.logits != nil)
 		}
 	}
 	r.arena.Release(nil)
@@ -222,17 +225,19 @@ func (r *Runner) logits(x, into *kernels.Tensor) (*Logits, error) {
 	return m.logitsOf(y)
 }
 
-// keepLogits copies logits [1, vocab] that the next pass overwrites; into as in logits.
-func (r *Runner) keepLogits(y, into *kernels.Tensor) (*Logits, error) {
+// keepLogits copies logits [1, vocab] that the next pass overwrites, unless they will
+// have been used by then.
+func (r *Runner) keepLogits(y *kernels.Tensor, used bool) (*Logits, error) {
 	m := r.Model
 	if !m.samplesOnDevice() {
 		return m.logitsOf(y)
 	}
-	if into == nil {
-		into = m.Backend.Alloc(m.Backend.Compute(), 1, m.Config.Vocab)
+	if used {
+		return m.logitsOf(y)
 	}
-	m.Backend.Copy(into, y)
-	return m.logitsOf(into)
+	own := m.Backend.Alloc(m.Backend.Compute(), 1, m.Config.Vocab)
+	m.Backend.Copy(own, y)
+	return m.logitsOf(own)
 }
 
 // logitsOf leaves logits on a device that samples and takes others to the host.

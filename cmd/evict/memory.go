@@ -7,6 +7,7 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/internal/cli"
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -72,7 +73,10 @@ func forecast(ctx context.Context, m *model.Model, policy string, seed uint64, o
 			{Name: "weights", Bytes: weights}, {Name: fmt.Sprintf("keys and values of %d tokens", o.Tokens), Bytes: cache},
 			{Name: "activations", Bytes: rt.Runner.ScratchBytes()}, {Name: "temporary", Bytes: counter.Temporary()},
 		},
-		Advice: []string{"take --cache-dtype bf16", "lower --budget with a policy that evicts layer by layer, such as snapkv or lookaheadkv", "use a device with more memory"},
+		Advice: []string{"lower --budget with a policy that evicts layer by layer, such as snapkv or lookaheadkv", "use a device with more memory"},
+	}
+	if dry.CacheDType() != kernels.BF16 {
+		f.Advice = append([]string{"take --cache-dtype bf16"}, f.Advice...)
 	}
 	if m.DeviceName() == "cpu" { // where the weights are mapped, and read again if need be
 		f.Need -= weights

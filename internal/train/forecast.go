@@ -9,14 +9,15 @@ import (
 	"glimpse/model"
 )
 
-// Forecast is the device memory that a run of an accelerator will take: that of one step
+// Forecast is the device memory that a run of an accelerator will take: that of a step
 // with the longest sample, whose allocations are made on a model that only counts them.
 // m may be an outline. Process and Collector are 0: they are the host's.
 func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k Memory, err error) {
 	workers := int64(c.concurrency(m))
 	dry, counter := m.Dry()
 	k.Weights = counter.Live()
-	c.Steps, c.Batch, c.Workers, c.Warmup, c.CacheDisk = 1, 1, 1, 0, 0
+	// The second step has what the first one leaves behind for those that follow.
+	c.Steps, c.Batch, c.Workers, c.Warmup, c.CacheDisk = 2, 1, 1, 0, 0
 	k.Samples, c.CacheMemory = c.CacheMemory, 0
 	c.MaxResponse = max(1, o.Response)
 	pair := datasets.Pair{ID: "forecast", PromptIDs: make([]int32, o.Prompt), ResponseIDs: make([]int32, c.MaxResponse)}
@@ -70,7 +71,10 @@ func CheckMemory(ctx context.Context, m *model.Model, c Config, o PlanOptions) e
 			{Name: "weights", Bytes: k.Weights}, {Name: fmt.Sprintf("keys, values and targets of %d tokens", o.Prompt), Bytes: k.Cache},
 			{Name: "activations", Bytes: k.Activations}, {Name: "adapters", Bytes: k.Adapters}, {Name: "gradients and moments", Bytes: k.Optimiser},
 		},
-		Advice: []string{"take --cache-dtype bf16", "lower --workers, --cache-memory, the adapters' rows or their number"},
+		Advice: []string{"lower --workers, --cache-memory, the adapters' rows or their number"},
+	}
+	if m.CacheDType() != kernels.BF16 {
+		f.Advice = append(f.Advice, "take --cache-dtype bf16")
 	}
 	if k.Samples > 0 {
 		f.Parts = append(f.Parts, model.MemoryPart{Name: "kept samples", Bytes: k.Samples})
