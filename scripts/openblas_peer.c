@@ -10,10 +10,16 @@
 
 static clockid_t measured = CLOCK_MONOTONIC;
 
-static double now(void) {
+static double read_clock(clockid_t id) {
   struct timespec t;
-  clock_gettime(measured, &t);
+  clock_gettime(id, &t);
   return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+static double now(void) { return read_clock(measured); }
+static double wall(void) { return read_clock(CLOCK_MONOTONIC); }
+
+static void product(long m, long n, long k, const float *a, const float *b, float *c) {
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, a, k, b, k, 0, c, n);
 }
 
 static float *operand(float *old, size_t n) {
@@ -34,11 +40,9 @@ int main(void) {
       a = operand(a, m * k), b = operand(b, n * k), c = operand(c, m * n);
       m0 = m, n0 = n, k0 = k;
     }
-    double start = 0;
-    for (long i = -1; i < times; i++) { // the first is a warm-up
-      if (i == 0) start = now();
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, a, k, b, k, 0, c, n);
-    }
+    for (double warm = wall() + 0.05; wall() < warm;) product(m, n, k, a, b, c);
+    double start = now();
+    for (long i = 0; i < times; i++) product(m, n, k, a, b, c);
     printf("%.9f\n", (now() - start) / times);
     fflush(stdout);
   }

@@ -19,6 +19,10 @@ import (
 // leave the processors to us: OpenBLAS's do for some ten milliseconds.
 const peerRest = 60 * time.Millisecond
 
+// warmUp is the time after which threads that have slept run on processors of their own:
+// the system moves them there only after some milliseconds. The peer has it, too.
+const warmUp = 50 * time.Millisecond
+
 // peer is a program that answers "m n k times" with the seconds of one product.
 type peer struct {
 	in  io.Writer
@@ -71,7 +75,7 @@ func median(x []float64) float64 {
 // library, in turn within one run: the rate of each, and the median of the ratios of
 // neighbours (above 1: faster than the library), for weights in float32 and bfloat16,
 // the latter also with the other operand rounded to bfloat16. As in a prefill, products
-// follow each other: each is measured over some milliseconds, after a first.
+// follow each other: each is measured over some milliseconds, after a warm-up.
 func BenchmarkAgainstBLAS(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{
 		{512, 128, 384}, {512, 2048, 2048}, {2048, 2048, 8192}, {2048, 8192, 2048}, // prefill
@@ -88,7 +92,9 @@ func BenchmarkAgainstBLAS(b *testing.B) {
 			half := func() { GemmNTBF16(s.m, s.n, s.k, 1, x, s.k, h, s.k, 0, y, s.n) }
 			times := max(1, int(1e9/(float64(s.m)*float64(s.n)*float64(s.k))))
 			timed := func(f func()) float64 {
-				f()
+				for began := time.Now(); time.Since(began) < warmUp; {
+					f()
+				}
 				start := clock.Now()
 				for range times {
 					f()
