@@ -178,6 +178,16 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		dx, x, w, dy := f.out(rows, width), f.in(rows, width), f.in(width), f.in(rows, width)
 		return of("LayerNormGrad", func() { f.b.LayerNormGrad(dx, x, w, dy, 1e-2) }, refs{&dx}, &x, &w, &dy)
 	},
+	"AddRMSNorm": func(f *fuzzer) *fuzzCall {
+		rows, width := f.size(20), f.size(600)
+		y, x, delta, w := f.out(rows, width), f.in(rows, width), f.in(rows, width), f.in(width)
+		return of("AddRMSNorm", func() { kernels.AddRMSNorm(f.b, y, x, delta, w, 1e-2) }, refs{&y, &x}, &delta, &w)
+	},
+	"AddLayerNorm": func(f *fuzzer) *fuzzCall {
+		rows, width := f.size(20), f.size(600)
+		y, x, delta, w, bias := f.out(rows, width), f.in(rows, width), f.in(rows, width), f.in(width), f.in(width)
+		return of("AddLayerNorm", func() { kernels.AddLayerNorm(f.b, y, x, delta, w, bias, 1e-2) }, refs{&y, &x}, &delta, &w, &bias)
+	},
 	"RoPE": func(f *fuzzer) *fuzzCall {
 		rows, heads, half := f.size(30), f.size(5), f.size(20)
 		freqs := make([]float32, half)
@@ -508,10 +518,11 @@ func TestCUDAFuzz(t *testing.T) {
 		ops = append(ops, op)
 	}
 	slices.Sort(ops)
-	selects := reflect.TypeFor[kernels.Selector]() // which is a Backend
-	for i := range selects.NumMethod() {
-		if name := selects.Method(i).Name; !slices.Contains(ops, name) && !slices.Contains([]string{"Name", "Compute", "Alloc"}, name) {
-			t.Errorf("%s is not among the operations", name)
+	for _, of := range []reflect.Type{reflect.TypeFor[kernels.Selector](), reflect.TypeFor[kernels.Fuser]()} { // a Selector is a Backend
+		for i := range of.NumMethod() {
+			if name := of.Method(i).Name; !slices.Contains(ops, name) && !slices.Contains([]string{"Name", "Compute", "Alloc"}, name) {
+				t.Errorf("%s is not among the operations", name)
+			}
 		}
 	}
 	const cases = 240
@@ -520,7 +531,8 @@ func TestCUDAFuzz(t *testing.T) {
 	for i := range cases {
 		op := ops[i%len(ops)]
 		name := fmt.Sprintf("GLIMPSE_FUZZ_SEED=%d case %d: %s", seed, i, op)
-		_, selects := reflect.TypeFor[kernels.Backend]().MethodByName(op)
+		_, held := reflect.TypeFor[kernels.Backend]().MethodByName(op)
+		_, fuses := reflect.TypeFor[kernels.Fuser]().MethodByName(op)
 		func() {
 			draw := func(d device) (*fuzzer, *fuzzCall, string) {
 				f := &fuzzer{device: d, rng: rand.New(rand.NewPCG(seed, uint64(i)))}
@@ -556,7 +568,7 @@ func TestCUDAFuzz(t *testing.T) {
 				}
 				return
 			}
-			if !selects {
+			if !held && !fuses {
 				if how == "" && reason != nil {
 					t.Errorf("%s: right arguments are refused: %v", name, reason)
 				}

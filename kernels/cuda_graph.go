@@ -183,6 +183,14 @@ type cudaGraph struct {
 
 func (g *cudaGraph) Backend() Backend { return g.session }
 
+// Operations is the number of launches and copies that are recorded.
+func (g *cudaGraph) Operations() int {
+	if g.recorded == nil {
+		return 0
+	}
+	return g.recorded.calls
+}
+
 func (g *cudaGraph) Close() {
 	g.recorded = nil
 	g.session.do("Graph", func() { g.memory.free(g.session) })

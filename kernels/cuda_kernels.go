@@ -32,7 +32,7 @@ var kernelNames = map[string][]string{
 		"select_top", "share_budget", "move_rows_16", "move_rows_2", "pick_f32", "pick_ids",
 	},
 	"sample":        {"draw_tokens"},
-	"rows":          {"rms_norm", "rms_norm_grad", "layer_norm", "layer_norm_grad", "sum_squares", "sum_parts", "score_kl", "score_mse"},
+	"rows":          {"rms_norm", "rms_norm_grad", "add_rms_norm", "layer_norm", "layer_norm_grad", "add_layer_norm", "sum_squares", "sum_parts", "score_kl", "score_mse"},
 	"attention":     variants([]string{"attend_merge", "observe_rows_f32", "observe_rows_bf16"}, "attend_rows"),
 	"attention_mma": {"attend_mma_32", "attend_mma_64", "attend_mma_128", "attend_mma_256"},
 	"attention_observe": {

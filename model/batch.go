@@ -87,23 +87,23 @@ func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	}
 	x := r.alloc(rows, c.Hidden)
 	b.Gather(x, m.Network.Embedding, ids)
+	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
 	for l := range c.Layers {
 		mark := r.arena.Mark()
-		h := r.norm(x, m.Network.Layers[l].AttentionNorm)
 		q, k, v := r.query(l, h, pos, noLowRank), r.key(l, h, pos, noLowRank), r.value(l, h, noLowRank)
 		out := r.alloc(rows, c.Heads*c.HeadDim)
 		if rows > n {
 			b.Fill(out.Rows(n, rows), 0)
 		}
 		parallel.For(n, func(i int) { r.steps[i].attend(r, caches[i], l, i, pos, q, k, v, out) })
-		r.finish(l, x, h, out, noLowRank)
+		r.finish(l, x, h, out, noLowRank, h)
 		r.arena.Release(mark)
 	}
 	for i, cache := range caches {
 		cache.next++
 		r.steps[i].forget()
 	}
-	h, y := r.norm(x, m.Network.FinalNorm), r.alloc(rows, c.Vocab)
+	y := r.alloc(rows, c.Vocab)
 	b.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
 	return y, nil
 }

@@ -11,7 +11,7 @@ func (r *Runner) HiddenStates(tokens []int32, chunk int) ([][]float32, error) {
 	m, n := r.Model, len(tokens)
 	x := r.alloc(n, m.Config.Hidden)
 	m.Backend.Gather(x, m.Network.Embedding, tokens)
-	p := &prefillPass{Runner: r, cache: m.NewCache(), opt: PrefillOptions{Chunk: chunk}, pos: positions(0, n), x: x}
+	p := r.newPrefillPass(m.NewCache(), PrefillOptions{Chunk: chunk}, positions(0, n), x)
 	states := [][]float32{x.Float32s()}
 	for l := range m.Config.Layers {
 		if err := p.layer(l); err != nil {
@@ -21,10 +21,15 @@ func (r *Runner) HiddenStates(tokens []int32, chunk int) ([][]float32, error) {
 			states = append(states, x.Float32s())
 		}
 	}
-	return append(states, r.norm(x.Rows(n-1, n), m.Network.FinalNorm).Float32s()), nil
+	return append(states, p.last.Float32s()), nil
 }
 
 // DeviceLogits are logits in the memory of b.
 func DeviceLogits(t *kernels.Tensor, b kernels.Backend) *Logits {
 	return &Logits{device: t, model: &Model{Backend: b}}
+}
+
+// RecordedOperations is the number of launches and copies of r's recorded step.
+func (r *Runner) RecordedOperations() int {
+	return r.replayer.graph.(interface{ Operations() int }).Operations()
 }

@@ -13,9 +13,23 @@ type prefillPass struct {
 	opt    PrefillOptions
 	pos    []int32
 	x      *kernels.Tensor // residual stream [rows, hidden]
+	h      *kernels.Tensor // x through the next layer's norm; nil where there is more than one chunk
+	last   *kernels.Tensor // the last row [1, hidden] through the final norm
 	probes []*probePass
 
 	peakProbes []*probePass
+}
+
+// newPrefillPass prepares a pass of embedded rows x.
+func (r *Runner) newPrefillPass(cache *Cache, opt PrefillOptions, pos []int32, x *kernels.Tensor) *prefillPass {
+	p := &prefillPass{Runner: r, cache: cache, opt: opt, pos: pos, x: x}
+	if len(p.chunks(len(pos))) == 1 {
+		p.h = r.norm(x, r.Model.Network.Layers[0].AttentionNorm)
+	}
+	if !opt.CacheOnly {
+		p.last = r.alloc(1, x.Width())
+	}
+	return p
 }
 
 // chunks cuts n rows so that the last chunk holds the rows of every window.
@@ -77,6 +91,14 @@ func (p *prefillPass) layer(l int) error {
 	return p.opt.Observe(o)
 }
 
+// normalised are rows [from, to) through the norm of layer l.
+func (p *prefillPass) normalised(l, from, to int) *kernels.Tensor {
+	if p.h != nil {
+		return p.h.Rows(from, to)
+	}
+	return p.norm(p.x.Rows(from, to), p.Model.Network.Layers[l].AttentionNorm)
+}
+
 // project computes and caches keys and values of normalised rows h.
 func (p *prefillPass) project(l int, h *kernels.Tensor, pos []int32) (k *kernels.Tensor) {
 	k = p.key(l, h, pos, noLowRank)
@@ -91,7 +113,7 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
 	for _, chunk := range p.chunks(n) {
 		mark := p.arena.Mark()
 		x, pos := p.x.Rows(chunk[0], chunk[1]), p.pos[chunk[0]:chunk[1]]
-		h := p.norm(x, p.Model.Network.Layers[l].AttentionNorm)
+		h := p.normalised(l, chunk[0], chunk[1])
 		q := p.query(l, h, pos, noLowRank)
 		k := p.project(l, h, pos)
 		a := p.attend(p.cache, l, q, pos)
@@ -103,7 +125,7 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
 		if err := p.attention(l, o, out, lse, a); err != nil {
 			return err
 		}
-		p.finish(l, x, h, out, noLowRank)
+		p.finish(l, x, h, out, noLowRank, p.h)
 		if lse != nil {
 			p.allRows(o, a, lse, chunk[0])
 		}
@@ -129,7 +151,7 @@ func (p *prefillPass) lastLayer(l int, o *Observation) error {
 	for _, chunk := range p.chunks(n) {
 		mark := p.arena.Mark()
 		pos := p.pos[chunk[0]:chunk[1]]
-		h := p.norm(p.x.Rows(chunk[0], chunk[1]), p.Model.Network.Layers[l].AttentionNorm)
+		h := p.normalised(l, chunk[0], chunk[1])
 		k = p.project(l, h, pos)
 		if p.opt.Capture.AllRows {
 			a := p.attend(p.cache, l, p.query(l, h, pos, noLowRank), pos)
@@ -144,8 +166,8 @@ func (p *prefillPass) lastLayer(l int, o *Observation) error {
 	if rows == 0 {
 		return nil
 	}
-	x, pos := p.x.Rows(n-rows, n), p.pos[n-rows:]
-	h := p.norm(x, p.Model.Network.Layers[l].AttentionNorm)
+	pos := p.pos[n-rows:]
+	h := p.normalised(l, n-rows, n)
 	q := p.query(l, h, pos, noLowRank)
 	a := p.attend(p.cache, l, q, pos)
 	if p.opt.CacheOnly {
@@ -157,7 +179,7 @@ func (p *prefillPass) lastLayer(l int, o *Observation) error {
 		return err
 	}
 	p.windows(o, a, q, k)
-	p.finish(l, p.x.Rows(n-1, n), h.Rows(rows-1, rows), out, noLowRank)
+	p.finish(l, p.x.Rows(n-1, n), h.Rows(rows-1, rows), out, noLowRank, p.last)
 	return nil
 }
 
@@ -263,20 +285,22 @@ type probePass struct {
 	peak  bool // the largest probability of any row instead of the mean
 	pos   []int32
 	x     *kernels.Tensor
+	h     *kernels.Tensor // x through the next layer's norm
 }
 
 func (r *Runner) newProbePass(cache *Cache, probe Prober, from int32) *probePass {
 	n := probe.Rows()
 	x := r.alloc(n, r.Model.Config.Hidden)
 	probe.Embeddings(r.Model, x)
-	return &probePass{Runner: r, cache: cache, probe: probe, pos: positions(from, n), x: x}
+	h := r.norm(x, r.Model.Network.Layers[0].AttentionNorm)
+	return &probePass{Runner: r, cache: cache, probe: probe, pos: positions(from, n), x: x, h: h}
 }
 
 // layer runs the rows through layer l and returns their scores on the cache.
 func (p *probePass) layer(l int) *kernels.Tensor {
 	c, b := &p.Model.Config, p.Model.Backend
 	low := func(m Module) *LowRank { return p.probe.LowRank(l, m) }
-	h := p.norm(p.x, p.Model.Network.Layers[l].AttentionNorm)
+	h := p.h
 	a := p.attend(p.cache, l, p.query(l, h, p.pos, low), p.pos)
 	a.K = p.key(l, h, p.pos, low)
 	last := l == c.Layers-1
@@ -295,7 +319,7 @@ func (p *probePass) layer(l int) *kernels.Tensor {
 		b.ObserveAttention(out, lse, scores, a)
 	}
 	if !last {
-		p.finish(l, p.x, h, out, low)
+		p.finish(l, p.x, h, out, low, h)
 	}
 	return scores
 }

@@ -155,10 +155,10 @@ func (p *replayer) record(to *recordedSteps, longest [][]int) {
 	b.StartStep(p.steps, n)
 	x := r.alloc(p.rows, c.Hidden)
 	b.StepGather(x, m.Network.Embedding, p.steps)
+	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
 	for l := range m.Network.Layers {
 		layer := &m.Network.Layers[l]
 		mark := r.arena.Mark()
-		h := r.norm(x, layer.AttentionNorm)
 		rotated := func(module Module, heads int, norm Norm) *kernels.Tensor {
 			y := r.headNorm(r.linear(l, module, h, noLowRank).Reshape(p.rows, heads, c.HeadDim), norm)
 			b.StepRoPE(y, p.steps, to.rope)
@@ -174,10 +174,9 @@ func (p *replayer) record(to *recordedSteps, longest [][]int) {
 				Sequence: i, Layer: l, Pairs: to.pairs, Longest: longest[i][l], Windowed: c.Window(l) > 0, Scale: r.scale(),
 			})
 		}
-		r.finish(l, x, h, out, noLowRank)
+		r.finish(l, x, h, out, noLowRank, h)
 		r.arena.Release(mark)
 	}
-	h := r.norm(x, m.Network.FinalNorm)
 	p.logits = r.alloc(p.rows, c.Vocab)
 	b.Linear(p.logits, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
 }

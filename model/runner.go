@@ -93,7 +93,7 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 	pos := positions(cache.next, n)
 	x := r.alloc(n, c.Hidden)
 	m.Backend.Gather(x, m.Network.Embedding, tokens)
-	p := &prefillPass{Runner: r, cache: cache, opt: opt, pos: pos, x: x}
+	p := r.newPrefillPass(cache, opt, pos, x)
 	for _, probe := range opt.Capture.Probes {
 		p.probes = append(p.probes, r.newProbePass(cache, probe, cache.next+int32(n)))
 	}
@@ -120,7 +120,7 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 	if opt.CacheOnly {
 		return nil, nil
 	}
-	return r.logits(x.Rows(n-1, n), opt.logits)
+	return r.logits(p.last, opt.logits)
 }
 
 // Step runs one token, as a decoding step does.
@@ -211,11 +211,10 @@ func rowsOf(a *kernels.Attend, from, to int) *kernels.Attend {
 	return &part
 }
 
-// logits applies the final norm and the head to the row x [1, hidden]; into is memory
-// of a device for them, or nil.
-func (r *Runner) logits(x, into *kernels.Tensor) (*Logits, error) {
-	m := r.Model
-	h, y := r.norm(x, m.Network.FinalNorm), into
+// logits applies the head to the normalised row h [1, hidden]; into is memory of a
+// device for them, or nil.
+func (r *Runner) logits(h, into *kernels.Tensor) (*Logits, error) {
+	m, y := r.Model, into
 	if !m.samplesOnDevice() {
 		y = r.alloc(1, m.Config.Vocab)
 	} else if y == nil { // they outlive the pass
@@ -311,6 +310,25 @@ func (r *Runner) norm(x *kernels.Tensor, n Norm) *kernels.Tensor {
 	return h
 }
 
+// addNorm adds delta to the residual stream x and writes the norm of the sum to h.
+func (r *Runner) addNorm(h, x, delta *kernels.Tensor, n Norm) {
+	b, eps := r.Model.Backend, r.Model.Config.RMSNormEps
+	if n.Bias != nil {
+		kernels.AddLayerNorm(b, h, x, delta, n.Weight, n.Bias, eps)
+	} else {
+		kernels.AddRMSNorm(b, h, x, delta, n.Weight, eps)
+	}
+}
+
+// normAfter is the norm that reads what layer l leaves: the next layer's, or the final
+// one.
+func (m *Model) normAfter(l int) Norm {
+	if l+1 < len(m.Network.Layers) {
+		return m.Network.Layers[l+1].AttentionNorm
+	}
+	return m.Network.FinalNorm
+}
+
 // headNorm normalises every head of x [rows, heads, headDim].
 func (r *Runner) headNorm(x *kernels.Tensor, n Norm) *kernels.Tensor {
 	if n.Weight == nil {
@@ -320,12 +338,15 @@ func (r *Runner) headNorm(x *kernels.Tensor, n Norm) *kernels.Tensor {
 }
 
 // finish adds the attention output and the MLP to the residual stream x; h is the
-// normalised rows that attention read.
-func (r *Runner) finish(l int, x, h, attention *kernels.Tensor, low func(Module) *LowRank) {
+// normalised rows that attention read. next, which may be h, gets the sum through the
+// norm that follows; with nil that is left to the caller.
+func (r *Runner) finish(l int, x, h, attention *kernels.Tensor, low func(Module) *LowRank, next *kernels.Tensor) {
 	b, layer := r.Model.Backend, &r.Model.Network.Layers[l]
-	b.Add(x, x, r.linear(l, OProj, attention, low))
-	if !layer.Parallel {
-		h = r.norm(x, layer.MLPNorm)
+	if delta := r.linear(l, OProj, attention, low); layer.Parallel {
+		b.Add(x, x, delta)
+	} else {
+		h = r.alloc(x.Dim0(), x.Width())
+		r.addNorm(h, x, delta, layer.MLPNorm)
 	}
 	up := r.linear(l, UpProj, h, low)
 	act := r.alloc(up.Shape...)
@@ -334,7 +355,11 @@ func (r *Runner) finish(l int, x, h, attention *kernels.Tensor, low func(Module)
 	} else {
 		b.GELU(act, up)
 	}
-	b.Add(x, x, r.linear(l, DownProj, act, low))
+	if delta := r.linear(l, DownProj, act, low); next == nil {
+		b.Add(x, x, delta)
+	} else {
+		r.addNorm(next, x, delta, r.Model.normAfter(l))
+	}
 }
 
 // observe computes the scores of rows that attend; the result is allocated by

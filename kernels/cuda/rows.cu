@@ -1,10 +1,27 @@
 // Reductions: norms, one block per row of x [rows, width], and sums.
 #include "prims.h"
 
+// A row as it is.
+struct Row {
+	const float *x;
+	__device__ __forceinline__ float first(int d) const { return x[d]; }
+};
+
+// A row to which delta is added when an element is read first. Who reads it again is
+// the same thread.
+struct AddedRow {
+	float *x;
+	const float *delta;
+	__device__ __forceinline__ float first(int d) const { return x[d] = x[d] + delta[d]; }
+};
+
 // 1 / sqrt(mean(x²) + eps).
-static __device__ __forceinline__ float inverse_rms(const float *x, int width, float eps, float (&partial)[32]) {
+template <class R> static __device__ __forceinline__ float inverse_rms(R row, int width, float eps, float (&partial)[32]) {
 	float s = 0;
-	for (int d = threadIdx.x; d < width; d += blockDim.x) s += x[d] * x[d];
+	for (int d = threadIdx.x; d < width; d += blockDim.x) {
+		float v = row.first(d);
+		s += v * v;
+	}
 	return 1 / sqrtf(block_sum(s, partial) / width + eps);
 }
 
@@ -12,16 +29,26 @@ extern "C" __global__ void rms_norm(float *y, const float *x, const float *w, in
 	__shared__ float partial[32];
 	x += (size_t)blockIdx.x * width;
 	y += (size_t)blockIdx.x * width;
-	float inv = inverse_rms(x, width, eps, partial);
+	float inv = inverse_rms(Row{x}, width, eps, partial);
 	for (int d = threadIdx.x; d < width; d += blockDim.x) y[d] = x[d] * inv * w[d];
 }
 HOST_KERNEL(rms_norm)
+
+// x += delta, y = its norm.
+extern "C" __global__ void add_rms_norm(float *y, float *x, const float *delta, const float *w, int width, float eps) {
+	__shared__ float partial[32];
+	size_t row = (size_t)blockIdx.x * width;
+	y += row, x += row, delta += row;
+	float inv = inverse_rms(AddedRow{x, delta}, width, eps, partial);
+	for (int d = threadIdx.x; d < width; d += blockDim.x) y[d] = x[d] * inv * w[d];
+}
+HOST_KERNEL(add_rms_norm)
 
 extern "C" __global__ void rms_norm_grad(float *dx, const float *x, const float *w, const float *dy, int width, float eps) {
 	__shared__ float partial[32];
 	size_t row = (size_t)blockIdx.x * width;
 	x += row, dx += row, dy += row;
-	float inv = inverse_rms(x, width, eps, partial), dot = 0;
+	float inv = inverse_rms(Row{x}, width, eps, partial), dot = 0;
 	for (int d = threadIdx.x; d < width; d += blockDim.x) dot += dy[d] * w[d] * x[d];
 	dot = block_sum(dot, partial) * inv * inv / width;
 	for (int d = threadIdx.x; d < width; d += blockDim.x) dx[d] = inv * (dy[d] * w[d] - x[d] * dot);
@@ -29,12 +56,12 @@ extern "C" __global__ void rms_norm_grad(float *dx, const float *x, const float 
 HOST_KERNEL(rms_norm_grad)
 
 // The mean of x and the reciprocal of its standard deviation.
-static __device__ __forceinline__ float moments(const float *x, int width, float eps, float (&partial)[32], float *mean) {
+template <class R> static __device__ __forceinline__ float moments(R row, int width, float eps, float (&partial)[32], float *mean) {
 	float s = 0;
-	for (int d = threadIdx.x; d < width; d += blockDim.x) s += x[d];
+	for (int d = threadIdx.x; d < width; d += blockDim.x) s += row.first(d);
 	float mu = *mean = block_sum(s, partial) / width;
 	s = 0;
-	for (int d = threadIdx.x; d < width; d += blockDim.x) s += (x[d] - mu) * (x[d] - mu);
+	for (int d = threadIdx.x; d < width; d += blockDim.x) s += (row.x[d] - mu) * (row.x[d] - mu);
 	return 1 / sqrtf(block_sum(s, partial) / width + eps);
 }
 
@@ -42,16 +69,25 @@ extern "C" __global__ void layer_norm(float *y, const float *x, const float *w, 
 	__shared__ float partial[32];
 	x += (size_t)blockIdx.x * width;
 	y += (size_t)blockIdx.x * width;
-	float mean, inv = moments(x, width, eps, partial, &mean);
+	float mean, inv = moments(Row{x}, width, eps, partial, &mean);
 	for (int d = threadIdx.x; d < width; d += blockDim.x) y[d] = (x[d] - mean) * inv * w[d] + bias[d];
 }
 HOST_KERNEL(layer_norm)
+
+extern "C" __global__ void add_layer_norm(float *y, float *x, const float *delta, const float *w, const float *bias, int width, float eps) {
+	__shared__ float partial[32];
+	size_t row = (size_t)blockIdx.x * width;
+	y += row, x += row, delta += row;
+	float mean, inv = moments(AddedRow{x, delta}, width, eps, partial, &mean);
+	for (int d = threadIdx.x; d < width; d += blockDim.x) y[d] = (x[d] - mean) * inv * w[d] + bias[d];
+}
+HOST_KERNEL(add_layer_norm)
 
 extern "C" __global__ void layer_norm_grad(float *dx, const float *x, const float *w, const float *dy, int width, float eps) {
 	__shared__ float partial[32];
 	size_t row = (size_t)blockIdx.x * width;
 	x += row, dx += row, dy += row;
-	float mean, inv = moments(x, width, eps, partial, &mean), sum = 0, dot = 0;
+	float mean, inv = moments(Row{x}, width, eps, partial, &mean), sum = 0, dot = 0;
 	for (int d = threadIdx.x; d < width; d += blockDim.x) {
 		float g = dy[d] * w[d];
 		sum += g;

@@ -1,0 +1,32 @@
+//go:build gpu && linux && amd64
+
+package kernels
+
+import "os"
+
+// fuseVariable switches fused kernels off where it is 0.
+const fuseVariable = "GLIMPSE_CUDA_FUSE"
+
+var _ Fuser = (*cuda)(nil)
+
+func (b *cuda) AddRMSNorm(y, x, delta, w *Tensor, eps float64) {
+	const op = "AddRMSNorm"
+	checkNorm(op, x, w, y, delta)
+	if os.Getenv(fuseVariable) == "0" {
+		b.Add(x, x, delta)
+		b.RMSNorm(y, x, w, eps)
+		return
+	}
+	b.norm(op, "add_rms_norm", w.Len(), eps, y, x, delta, w)
+}
+
+func (b *cuda) AddLayerNorm(y, x, delta, w, bias *Tensor, eps float64) {
+	const op = "AddLayerNorm"
+	checkAddLayerNorm(y, x, delta, w, bias)
+	if os.Getenv(fuseVariable) == "0" {
+		b.Add(x, x, delta)
+		b.LayerNorm(y, x, w, bias, eps)
+		return
+	}
+	b.norm(op, "add_layer_norm", w.Len(), eps, y, x, delta, w, bias)
+}

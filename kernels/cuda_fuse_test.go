@@ -1,0 +1,42 @@
+//go:build gpu && linux && amd64
+
+package kernels_test
+
+import (
+	"fmt"
+	"testing"
+
+	"glimpse/kernels"
+)
+
+// TestCUDAFused: a sum and the norm that follows it are one launch, and two where that
+// is switched off, in a graph as well.
+func TestCUDAFused(t *testing.T) {
+	d := openCUDA(t)
+	checkAddNorm(t, "cuda")
+	for _, bias := range []bool{false, true} {
+		for setting, want := range map[string]int{"": 1, "0": 2} {
+			t.Setenv("GLIMPSE_CUDA_FUSE", setting)
+			what := fmt.Sprintf("bias=%v GLIMPSE_CUDA_FUSE=%q", bias, setting)
+			c := newAddNorm(d, 3, 40, bias)
+			y := d.garbage(3, 40)
+			run := func(b kernels.Backend) {
+				if bias {
+					kernels.AddLayerNorm(b, y, c.x, c.delta, c.w, c.b, addNormEps)
+				} else {
+					kernels.AddRMSNorm(b, y, c.x, c.delta, c.w, addNormEps)
+				}
+			}
+			if n := calls(d, func() { run(d.b) }); n != want {
+				t.Errorf("%s: %d launches, want %d", what, n, want)
+			}
+			g := newGraph(t, d)
+			if !g.Record(func() { run(g.Backend()) }) {
+				t.Fatal("nothing was recorded")
+			}
+			if n := kernels.Recorded(g); n != want {
+				t.Errorf("%s: %d operations in the graph, want %d", what, n, want)
+			}
+		}
+	}
+}
