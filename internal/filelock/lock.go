@@ -66,6 +66,25 @@ func TryLock(path string) (unlock func(), free bool, err error) {
 	return func() { f.Close() }, true, nil
 }
 
+// TryLockDir takes the lock of a folder that is there, without a file: free is false
+// where another process has it, or where it has gone.
+func TryLockDir(path string) (unlock func(), free bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false, err
+	}
+	locked, err := tryLock(f)
+	if err != nil {
+		f.Close()
+		return nil, false, &os.PathError{Op: "lock", Path: path, Err: err}
+	}
+	if !locked || !named(path, f) {
+		f.Close()
+		return nil, false, nil
+	}
+	return func() { f.Close() }, true, nil
+}
+
 // named tells that the open file is the one of that name.
 func named(path string, f *os.File) bool {
 	a, err := os.Stat(path)

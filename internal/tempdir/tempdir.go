@@ -4,30 +4,26 @@
 package tempdir
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"glimpse/internal/filelock"
 )
 
-// lockName is the file in a folder that its process holds locked.
-const lockName = ".lock"
-
-// young is the age up to which a folder without a lock may be one that is just being
-// made.
+// young is the age up to which a folder may be one whose process has yet to lock it.
 const young = time.Minute
 
-// Dir is a temporary folder.
+// Dir is a temporary folder, which its process holds locked.
 type Dir struct {
 	Path   string
 	unlock func()
 }
 
 // New makes a folder prefix* in parent ("" is the system's folder for temporary
-// files), and removes those that nobody holds any more. It must be given back with
-// Remove.
+// files), and removes those that nobody holds any more and that are older than a
+// minute. It must be given back with Remove.
 func New(parent, prefix string) (*Dir, error) {
 	if parent == "" {
 		parent = os.TempDir()
@@ -36,22 +32,19 @@ func New(parent, prefix string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock := filepath.Join(path, lockName)
-	unlock, free, err := filelock.TryLock(lock)
-	if err == nil && !free {
-		err = fmt.Errorf("%s: another process has taken it", path)
+	d := &Dir{Path: path, unlock: func() {}}
+	unlock, free, err := filelock.TryLockDir(path)
+	if err != nil || !free { // a file system without such locks: nobody sweeps there
+		return d, nil
 	}
-	if err != nil {
-		os.RemoveAll(path)
-		return nil, err
-	}
+	d.unlock = unlock
 	// Where a lock that is held can be taken again, locks say nothing about others.
-	if again, free, err := filelock.TryLock(lock); err == nil && free {
+	if again, free, err := filelock.TryLockDir(path); err == nil && free {
 		again()
 	} else if err == nil {
-		sweep(parent, prefix, path)
+		sweep(parent, prefix)
 	}
-	return &Dir{path, unlock}, nil
+	return d, nil
 }
 
 // Remove removes the folder and all that is in it.
@@ -61,30 +54,22 @@ func (d *Dir) Remove() error {
 	return err
 }
 
-// sweep removes folders of dead processes, which own is not. What it may not remove,
-// it leaves.
-func sweep(parent, prefix, own string) {
+// sweep removes folders of dead processes. What it may not remove, it leaves.
+func sweep(parent, prefix string) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		name := e.Name()
-		if !e.IsDir() || len(name) <= len(prefix) || name[:len(prefix)] != prefix {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
 			continue
 		}
-		path := filepath.Join(parent, name)
-		if path == own {
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < young {
 			continue
 		}
-		lock := filepath.Join(path, lockName)
-		if info, err := os.Lstat(lock); err != nil || !info.Mode().IsRegular() {
-			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > young {
-				os.Remove(path) // only where it is empty: its process died before the lock
-			}
-			continue
-		}
-		if unlock, free, err := filelock.TryLock(lock); err == nil && free {
+		path := filepath.Join(parent, e.Name())
+		if unlock, free, err := filelock.TryLockDir(path); err == nil && free {
 			os.RemoveAll(path)
 			unlock()
 		}
