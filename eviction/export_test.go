@@ -1,5 +1,7 @@
 package eviction
 
+import "glimpse/model"
+
 // SelectedOnHost is what the host's rules keep of the scores that a plan was made by;
 // nil where budgets cross layers or two numbers per entry decide.
 func SelectedOnHost(p *Plan) [][][]int32 {
@@ -14,4 +16,56 @@ func SelectedOnHost(p *Plan) [][][]int32 {
 		out = append(out, selectLayer(r.method, r.prompt, l, scores))
 	}
 	return out
+}
+
+// SparseChoices are what a device and the host have chosen for the same queries and keys.
+type SparseChoices struct {
+	*deviceSparse
+	host       SparseState
+	Compare    func(layer int, device, host [][]int32)
+	Estimation int64 // bytes that the host has read to choose
+}
+
+// Select lets both choose and goes on with the device's choice.
+func (c *SparseChoices) Select(s *model.SparseStep) (int64, error) {
+	other := *s
+	n, err := c.host.Select(&other)
+	if err != nil {
+		return 0, err
+	}
+	c.Estimation += n
+	if n, err = c.deviceSparse.Select(s); err != nil {
+		return 0, err
+	}
+	var chosen [][]int32
+	if s.Selection != nil {
+		chosen = s.Selection.Indices()
+	}
+	c.Compare(s.Layer, chosen, other.Entries)
+	return n, nil
+}
+
+// HostSelectsToo lets the host choose beside the device of a session that has run a
+// prompt; nil where no device chooses.
+func HostSelectsToo(s *Session) *SparseChoices {
+	device, ok := s.sparse.(*deviceSparse)
+	if !ok {
+		return nil
+	}
+	c := &SparseChoices{deviceSparse: device}
+	decoder := s.second
+	if decoder == nil {
+		decoder = s.method.(SparseDecoder)
+	}
+	switch m := decoder.(type) {
+	case exactTopK:
+		c.host = &exactState{newSparseState(s, nil, 0, 1, 0)}
+	case sparq:
+		c.host = m.onHost(s)
+	default:
+		l := m.(layouter).layout(s)
+		c.host = newSparseState(s, device.estimator, l.dense, l.size, l.bounds)
+	}
+	s.sparse = c
+	return c
 }

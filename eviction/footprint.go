@@ -119,14 +119,36 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 			return 0, 0, err
 		}
 	}
+	index := s.footprintSparse(evicted, counter, steps)
 	growth := int64(0)
 	if _, bounded := s.method.(DecodeEvicter); !bounded || r.idle() {
 		growth = int64(steps) * m.Config.CacheBytesPerToken(1) * evicted.PairBytes() / int64(2*m.Config.HeadDim)
 	}
 	need = max(counter.Peak(), counter.Live()+growth)
+	runtime.KeepAlive(index)
 	runtime.KeepAlive(evicted)
 	runtime.KeepAlive(s)
 	return cache, need, nil
+}
+
+// footprintSparse makes the pages that a sparse policy keeps on a device.
+func (s *Session) footprintSparse(evicted *model.Cache, counter *kernels.Dry, steps int) (index []*kernels.Tensor) {
+	second := s.second
+	if second == nil {
+		second, _ = s.method.(SparseDecoder)
+	}
+	x, ok := second.(layouter)
+	if !ok || !counter.Device() {
+		return nil
+	}
+	l := x.layout(s)
+	for i := l.dense; i < evicted.Layers(); i++ {
+		for h := range evicted.KVHeads() {
+			pages := pagesOf(evicted.Entries(i, h)+steps, l.size, 0)
+			index = append(index, counter.Alloc(kernels.F32, l.bounds, s.Prompt.Config.HeadDim, pageRoom(pages, l.size)))
+		}
+	}
+	return index
 }
 
 // grownCache fills a cache of its own with a prompt and so many more tokens.

@@ -20,6 +20,9 @@ func init() {
 type exactTopK struct{ full }
 
 func (exactTopK) StartSparse(s *Session) SparseState {
+	if d := deviceOf(s.Cache); d != nil {
+		return newDeviceSparse(d, s, nil, 0, 1, 0)
+	}
 	return &exactState{newSparseState(s, nil, 0, 1, 0)}
 }
 

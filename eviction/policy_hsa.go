@@ -1,6 +1,9 @@
 package eviction
 
-import "glimpse/model"
+import (
+	"glimpse/kernels"
+	"glimpse/model"
+)
 
 func init() {
 	Policies.Add("hsa", Policy{
@@ -14,19 +17,29 @@ func init() {
 // dimensions.
 type hsa struct{ full }
 
-func (hsa) StartSparse(s *Session) SparseState {
+func (m hsa) StartSparse(s *Session) SparseState {
+	page, head := m.split(s)
+	return startHSA(s, page, head)
+}
+
+// split is the page and the compression of the head's dimensions.
+func (hsa) split(s *Session) (page int, head float64) {
 	c := max(1, float64(s.Prompt.Entries+s.Prompt.MaxNew)/float64(s.Prompt.Budget))
 	if s.second != nil {
 		split, _ := splitPrompt(s.Prompt)
 		c /= split.First
 	}
-	page, head := splitHSA(c)
-	return startHSA(s, page, head)
+	return splitHSA(c)
+}
+
+func (m hsa) layout(s *Session) sparseLayout {
+	page, _ := m.split(s)
+	return sparseLayout{size: page, bounds: 2}
 }
 
 func startHSA(s *Session, page int, head float64) SparseState {
 	dim := s.Prompt.Config.HeadDim
-	return newSparseState(s, hsaEstimator{components: max(1, int(float64(dim)/head+1e-9))}, 0, page, 2)
+	return startSparse(s, hsaEstimator{components: max(1, int(float64(dim)/head+1e-9))}, 0, page, 2)
 }
 
 // hsaEstimator is hybrid sparse attention (rocketkv.txt algorithm 1): i₁ are the k₁
@@ -36,13 +49,24 @@ func startHSA(s *Session, page int, head float64) SparseState {
 // group, scores the pages, and the k₂ entries of the best pages are attended to.
 type hsaEstimator struct{ components int }
 
+func (hsaEstimator) onDevice() kernels.Estimate { return kernels.EstimateSigned }
+
+func (m hsaEstimator) reach(n, size, dim, from, room int) reach {
+	for pagesOf(n, size, from) > room {
+		size *= 2
+	}
+	pages := pagesOf(n, size, from)
+	k := min(m.components, dim, room/pages)
+	return reach{size, from, k, pages * k}
+}
+
 func (m hsaEstimator) estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int) {
-	for x.pages()-from/x.size > room {
+	r := m.reach(len(x.idx), x.size, len(q[0]), from, room)
+	for x.size < r.size {
 		x.double()
 	}
-	first := from / x.size
+	first, k := from/x.size, r.components
 	pages := x.pages() - first
-	k := min(m.components, len(q[0]), room/pages)
 	dims := largestDims(q, k)
 	probabilities = partialLogits(q, dims, func(i int32) []float32 {
 		sum := 0.0
@@ -57,5 +81,5 @@ func (m hsaEstimator) estimate(x *pageIndex, q [][]float32, from, room int) (pro
 	for _, p := range probabilities {
 		softmaxInPlace(p)
 	}
-	return probabilities, from, pages * k
+	return probabilities, from, r.read
 }

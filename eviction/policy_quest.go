@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"glimpse/internal/simd"
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -30,12 +31,26 @@ type quest struct {
 }
 
 func (m quest) StartSparse(s *Session) SparseState {
-	return newSparseState(s, m, denseLayers(m.dense, 2, s.Cache.Layers()), m.page, 2)
+	l := m.layout(s)
+	return startSparse(s, m, l.dense, l.size, l.bounds)
 }
 
-func (quest) estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int) {
+func (m quest) layout(s *Session) sparseLayout {
+	return sparseLayout{dense: denseLayers(m.dense, 2, s.Cache.Layers()), size: m.page, bounds: 2}
+}
+
+func (quest) onDevice() kernels.Estimate { return kernels.EstimateBound }
+
+func (quest) reach(n, size, dim, from, room int) reach {
+	for 2*dim*pagesOf(n, size, from) > room {
+		size *= 2
+	}
+	return reach{size: size, start: from, components: dim}
+}
+
+func (m quest) estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int) {
 	dim := len(q[0])
-	for 2*dim*(x.pages()-from/x.size) > room {
+	for size := m.reach(len(x.idx), x.size, dim, from, room).size; x.size < size; {
 		x.double()
 	}
 	first := from / x.size

@@ -95,3 +95,8 @@ func (m rocketkv) StartSparse(s *Session) SparseState {
 	c, _ := splitPrompt(s.Prompt)
 	return startHSA(s, c.Page, c.Head)
 }
+
+func (m rocketkv) layout(s *Session) sparseLayout {
+	c, _ := splitPrompt(s.Prompt)
+	return sparseLayout{size: c.Page, bounds: 2}
+}

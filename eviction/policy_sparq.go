@@ -1,6 +1,9 @@
 package eviction
 
-import "glimpse/model"
+import (
+	"glimpse/kernels"
+	"glimpse/model"
+)
 
 func init() {
 	Policies.Add("sparq", Policy{
@@ -28,6 +31,17 @@ type sparq struct {
 }
 
 func (m sparq) StartSparse(s *Session) SparseState {
+	if d := deviceOf(s.Cache); d != nil {
+		st := newDeviceSparse(d, s, m, 0, 1, 1)
+		if m.mean {
+			st.keepMeans(s.Cache)
+		}
+		return st
+	}
+	return m.onHost(s)
+}
+
+func (m sparq) onHost(s *Session) SparseState {
 	st := newSparseState(s, m, 0, 1, 1)
 	if !m.mean {
 		return st
@@ -48,17 +62,26 @@ func (m sparq) StartSparse(s *Session) SparseState {
 	return st
 }
 
-func (m sparq) estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int) {
-	start = max(from, len(x.idx)-room)
-	n := len(x.idx) - start
-	r := min(room/n, len(q[0]))
+func (sparq) layout(*Session) sparseLayout { return sparseLayout{size: 1, bounds: 1} }
+
+func (sparq) onDevice() kernels.Estimate { return kernels.EstimatePartial }
+
+func (m sparq) reach(n, _, dim, from, room int) reach {
+	start := max(from, n-room)
+	r := min(room/(n-start), dim)
 	if m.components > 0 {
 		r = min(r, m.components)
 	}
-	dims := largestDims(q, r)
+	return reach{1, start, r, (n - start) * r}
+}
+
+func (m sparq) estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int) {
+	r := m.reach(len(x.idx), 1, len(q[0]), from, room)
+	start, n := r.start, len(x.idx)-r.start
+	dims := largestDims(q, r.components)
 	probabilities = partialLogits(q, dims, func(i int32) []float32 { return x.lo[i][start:] }, n)
 	for _, p := range probabilities {
 		softmaxInPlace(p)
 	}
-	return probabilities, start, n * r
+	return probabilities, start, r.read
 }

@@ -45,6 +45,7 @@ type Session struct {
 	thresholds [][]float64 // [layer][kvHead], of a Merger
 	decode     DecodeState
 	sparse     SparseState
+	stepBytes  []int64 // that the steps so far have read, of sparse policies
 }
 
 // Logits are those of the prompt's last token. They, what was kept and the scores come
@@ -243,7 +244,7 @@ func (s *Session) evict(r *request) error {
 // begin makes the session ready to decode.
 func (s *Session) begin(r *request) {
 	s.kept, s.scores, s.spread, s.budgets = r.kept, r.scores, r.spread, r.budgets
-	s.pending, s.ready = nil, true
+	s.pending, s.ready, s.stepBytes = nil, true, nil
 	s.turns++
 	if _, ok := s.method.(PoolKeeper); ok {
 		s.Pool = s.Kept()
@@ -306,6 +307,9 @@ func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (toke
 		return o.Cache.Retain(o.Layer, keep)
 	}
 	tokens, ended, err = s.runtime.Runner.Continue(ctx, s.Cache, s.logits, opt)
+	if err == nil {
+		s.countLater()
+	}
 	if n := len(tokens); n > 0 {
 		ran := n - 1
 		if ended {
@@ -317,6 +321,22 @@ func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (toke
 	return tokens, ended, err
 }
 
+// countLater adds to the traffic what the device has counted.
+func (s *Session) countLater() {
+	st, ok := s.sparse.(interface{ readLater() []int64 })
+	if !ok {
+		return
+	}
+	for step, n := range st.readLater() {
+		s.Traffic.Bytes += n
+		s.Traffic.Estimation += n
+		s.Traffic.Most = max(s.Traffic.Most, s.stepBytes[step]+n)
+		if step == len(s.stepBytes)-1 {
+			s.Traffic.step += n
+		}
+	}
+}
+
 // chooseSparsely lets the policy choose and counts what is read.
 func (s *Session) chooseSparsely(step *model.SparseStep) error {
 	estimation, err := s.sparse.Select(step)
@@ -324,6 +344,12 @@ func (s *Session) chooseSparsely(step *model.SparseStep) error {
 		return err
 	}
 	read := s.seenBytes(step.Layer)
+	if step.Selection != nil {
+		read = 0
+		for h := range step.Selection.Heads() {
+			read += int64(step.Selection.Len(h)) * s.Cache.PairBytes()
+		}
+	}
 	if step.Entries != nil {
 		read = 0
 		for _, idx := range step.Entries {
@@ -331,6 +357,10 @@ func (s *Session) chooseSparsely(step *model.SparseStep) error {
 		}
 	}
 	s.Traffic.add(step.Layer, read, estimation)
+	if step.Layer == 0 {
+		s.stepBytes = append(s.stepBytes, 0)
+	}
+	s.stepBytes[len(s.stepBytes)-1] = s.Traffic.step
 	return nil
 }
 

@@ -146,7 +146,20 @@ func (x *pageIndex) top(scores []float32, from, want int) []int32 {
 // behind from where room does not reach further back.
 type estimator interface {
 	estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int)
+	// reach tells the same of n entries in pages of size, without estimating.
+	reach(n, size, dim, from, room int) reach
 }
+
+// reach is what an estimate reads of a head's pages.
+type reach struct {
+	size       int // entries per page, doubled as often as it takes
+	start      int // first entry that is estimated
+	components int // dimensions
+	read       int // numbers; 0 where queries decide how many
+}
+
+// pagesOf is the number of pages of size from that of position start to the n-th entry's.
+func pagesOf(n, size, start int) int { return (n+size-1)/size - start/size }
 
 // sparseState chooses by estimated scores. Half of the budget is for the traffic
 // of estimation, the other half for attention (rocketkv.txt §3.6, app. A.3).
@@ -156,6 +169,23 @@ type sparseState struct {
 	heads  [][]*pageIndex // [layer][kvHead]; nil in layers that are left dense
 	pooled bool
 	mean   [][]*meanValue // [layer][kvHead]; nil without reallocation
+}
+
+// sparseLayout is what a sparse policy knows of keys: bounds of pages of size in the
+// layers from dense on.
+type sparseLayout struct{ dense, size, bounds int }
+
+// layouter is a SparseDecoder that keeps pages. s needs a prompt and a cache.
+type layouter interface {
+	layout(s *Session) sparseLayout
+}
+
+// startSparse begins on the device where the cache is on one, else on the host.
+func startSparse(s *Session, e deviceEstimator, dense, size, bounds int) SparseState {
+	if d := deviceOf(s.Cache); d != nil {
+		return newDeviceSparse(d, s, e, dense, size, bounds)
+	}
+	return newSparseState(s, e, dense, size, bounds)
 }
 
 // newSparseState indexes what the session's cache holds, in the layers from dense

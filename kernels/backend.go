@@ -108,10 +108,11 @@ func (a *Attend) visibleOwn(r int) (from, to int) {
 // lie; for others the caller gathers them.
 type SelectedAttention interface {
 	// AttentionSelected is Attention of a single row, which is the last entry of every
-	// head of Past, over the entries whose ascending indices are given per KV head: of
-	// each at least one that the row sees. a.V is not read, and out, lse [heads, 1] are
-	// as those of Attention over those entries alone. Either may be nil.
-	AttentionSelected(out, lse *Tensor, a *Attend, entries [][]int32)
+	// head of Past, over the selected entries of every KV head: of each at least one that
+	// the row sees, and no other where the selection is on a device. a.V is not read, and
+	// out, lse [heads, 1] are as those of Attention over those entries alone. Either may
+	// be nil.
+	AttentionSelected(out, lse *Tensor, a *Attend, s *Selection)
 }
 
 // Backend is a device: memory and the operations of the forward pass, of the

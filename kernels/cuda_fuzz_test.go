@@ -374,11 +374,79 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		c.counts = append(c.counts, &base)
 		return c
 	},
+	"PageBounds": func(f *fuzzer) *fuzzCall {
+		p, keys, _ := f.pages(f.size(40), 2)
+		from := make([]int, len(p.Heads))
+		c := of("PageBounds", func() { f.sel().PageBounds(p, keys, from) }, nil)
+		for h := range keys {
+			c.tensors = append(c.tensors, &keys[h].K, &p.Heads[h].Bounds)
+		}
+		c.counts = append(c.counts, &from)
+		return c
+	},
+	"EstimatePages": func(f *fuzzer) *fuzzCall {
+		group, dim := f.size(3), f.size(40)
+		p, _, width := f.pages(dim, 2)
+		kvHeads := len(p.Heads)
+		scores, probabilities, q := f.out(kvHeads, width), f.out(kvHeads*group, width), f.in(1, kvHeads*group, dim)
+		how := kernels.Estimate(f.rng.IntN(3))
+		c := of("EstimatePages", func() { f.sel().EstimatePages(scores, probabilities, q, p, how, nil) }, refs{&scores, &probabilities}, &q)
+		for h := range p.Heads {
+			f.b.Fill(p.Heads[h].Bounds, 1)
+		}
+		return c
+	},
+	"SelectPages": func(f *fuzzer) *fuzzCall {
+		p, _, width := f.pages(1, 1)
+		scores, ids := f.in(len(p.Heads), width), f.b.Alloc(kernels.I32, len(p.Heads), 200)
+		return of("SelectPages", func() { f.sel().SelectPages(ids, scores, p).Indices() }, nil, &scores)
+	},
+	"AddValues": func(f *fuzzer) *fuzzCall {
+		dim := f.size(40)
+		p, values, _ := f.pages(dim, 1)
+		from, sums := make([]int, len(p.Heads)), f.stored(kernels.F64, make([]float64, len(p.Heads)*dim), len(p.Heads), dim)
+		c := of("AddValues", func() { f.sel().AddValues(sums, p, values, from) }, nil, &sums)
+		for h := range values {
+			c.tensors = append(c.tensors, &values[h].V)
+		}
+		c.counts = append(c.counts, &from)
+		return c
+	},
+	"ShareMean": func(f *fuzzer) *fuzzCall {
+		dim, group := f.size(40), f.size(3)
+		p, _, _ := f.pages(dim, 1)
+		width, kvHeads := 0, len(p.Heads)
+		chosen := make([][]int32, kvHeads)
+		for h := range p.Heads {
+			x := &p.Heads[h]
+			x.Size, width = 1, max(width, x.Entries)
+			for j := range min(x.Want, x.Entries-x.From) {
+				chosen[h] = append(chosen[h], int32(x.From+j))
+			}
+		}
+		s := kernels.HostSelection(chosen)
+		out, probabilities, sums := f.in(1, kvHeads*group*dim), f.in(kvHeads*group, width), f.stored(kernels.F64, random(f.rng, kvHeads*dim, 1), kvHeads, dim)
+		return of("ShareMean", func() { f.sel().ShareMean(out, probabilities, s, sums, p) }, refs{&out}, &probabilities, &sums)
+	},
 	"Draw": func(f *fuzzer) *fuzzCall {
 		rows := f.size(4)
 		logits := f.in(rows, f.size(200))
 		return of("Draw", func() { f.b.(kernels.Drawer).Draw(logits, make([]kernels.Draw, rows)) }, nil, &logits)
 	},
+}
+
+// pages draws what a step chooses from, with pairs of F32, and the most pages of a head.
+func (f *fuzzer) pages(dim, bounds int) (*kernels.PageHeads, []kernels.KV, int) {
+	p, width := &kernels.PageHeads{Heads: make([]kernels.PageHead, f.size(4))}, 0
+	var past []kernels.KV
+	for h := range p.Heads {
+		n := f.size(90)
+		x := kernels.PageHead{From: f.rng.IntN(n), Entries: n, Want: f.size(n), Size: f.size(9), Components: f.rng.IntN(dim + 1)}
+		x.Bounds = f.b.Alloc(kernels.F32, bounds, dim, x.Pages()+f.rng.IntN(3))
+		p.Heads[h], width = x, max(width, x.Pages())
+		past = append(past, kernels.KV{K: f.in(n, dim), V: f.in(n, dim)})
+	}
+	return p, past, width
 }
 
 func (f *fuzzer) sel() kernels.Selector { return f.b.(kernels.Selector) }
@@ -525,7 +593,7 @@ func TestCUDAFuzz(t *testing.T) {
 			}
 		}
 	}
-	const cases = 240
+	const cases = 270
 	refusals := 0
 	before := kernels.InUse(d.b)
 	for i := range cases {

@@ -80,7 +80,7 @@ func TestCUDASelectedAttention(t *testing.T) {
 				}
 			}
 			out, lse := d.garbage(1, s.heads*s.dim), d.garbage(s.heads, 1)
-			selected.AttentionSelected(out, lse, a, chosen)
+			selected.AttentionSelected(out, lse, a, kernels.HostSelection(chosen))
 			wantOut, wantLSE := exact.garbage(1, s.heads*s.dim), exact.garbage(s.heads, 1)
 			exact.b.Attention(wantOut, wantLSE, ref)
 			compare.Close(t, name+": out", out.Float64s(), wantOut.Float64s(), 3e-5, compare.Floor(magnitude(wantOut.Float64s())))
@@ -95,7 +95,7 @@ func TestCUDASelectedAttention(t *testing.T) {
 				}
 			}()
 			s := attendShape{rows: 1, heads: 1, dim: 4, entries: []int{5}}
-			selected.AttentionSelected(d.garbage(1, 4), nil, s.attend(d, rng), entries)
+			selected.AttentionSelected(d.garbage(1, 4), nil, s.attend(d, rng), kernels.HostSelection(entries))
 		}()
 	}
 }

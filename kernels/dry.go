@@ -63,6 +63,9 @@ type dryRef struct {
 	size  int64
 }
 
+// Device tells that it counts the memory of a device.
+func (d *Dry) Device() bool { return d.device }
+
 // Live is the memory of the tensors that are referred to.
 func (d *Dry) Live() int64 {
 	d.mu.Lock()

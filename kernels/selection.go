@@ -61,6 +61,59 @@ type Selector interface {
 	// Compose is what s selects of what before selected, where more entries have come
 	// since: of head h, what follows the before.Len(h) first counts on from base[h].
 	Compose(before, s *Selection, base []int) *Selection
+
+	// PageBounds computes the bounds of the keys of every head's pages from page from[h] on.
+	PageBounds(pages *PageHeads, keys []KV, from []int)
+	// EstimatePages estimates the attention of one row's queries q [1, heads, headDim]
+	// in the heads that have more to see than Want. probabilities [heads, width] are the
+	// queries' over the pages of the positions that are seen, scores [kvHeads, width] their
+	// means over the group. reads [1], I32, is increased by the numbers of the bounds that
+	// EstimateBound has read; it may be nil.
+	EstimatePages(scores, probabilities, q *Tensor, pages *PageHeads, how Estimate, reads *Tensor)
+	// SelectPages chooses, of every head, Want of the positions that are seen, or all of
+	// them where that is not less: those of the best pages by scores [kvHeads, width], of
+	// equal ones the first, of which the worst is cut at its end. It writes to ids, I32
+	// [kvHeads, at least Want], in which the selection lies.
+	SelectPages(ids, scores *Tensor, pages *PageHeads) *Selection
+	// AddValues adds to sums, F64 [kvHeads, headDim], the values of the positions from
+	// from[h] up to Entries.
+	AddValues(sums *Tensor, pages *PageHeads, values []KV, from []int)
+	// ShareMean gives the attention that is estimated to be missing to the mean value: in
+	// heads that have more to see than Want, out [1, heads·headDim] becomes
+	// α·out + (1−α)·sums/Entries, where α is the sum of a query's probabilities of the
+	// positions in s. Pages have one position.
+	ShareMean(out, probabilities *Tensor, s *Selection, sums *Tensor, pages *PageHeads)
+}
+
+// Estimate is how the attention to a page is estimated from the bounds of its keys.
+type Estimate int
+
+// The estimates.
+const (
+	EstimateBound   Estimate = iota // the largest product that they allow, divided by √headDim
+	EstimateSigned                  // of the query's largest components, with bounds by the sign of the group's sum
+	EstimatePartial                 // of the query's largest components, with the lower bounds
+)
+
+// PageHead is what a decoding step chooses from in a KV head: positions, which are
+// counted without what is not in the pool.
+type PageHead struct {
+	From, Entries int     // positions that are seen
+	Want          int     // of them to choose, at least 1
+	Size          int     // positions per page
+	Components    int     // that an estimate reads; EstimateBound reads all
+	Bounds        *Tensor // F32 [2, headDim, capacity]: minima and maxima, or [1, headDim, capacity]; nil without an estimate
+}
+
+// Pages is the number of pages up to Entries.
+func (p *PageHead) Pages() int { return (p.Entries + p.Size - 1) / p.Size }
+
+// PageHeads are those of a layer. Where there is a pool, its rows are the first positions,
+// and base[h] is the row of the first position after them.
+type PageHeads struct {
+	Heads []PageHead
+	Pool  *Selection
+	Base  []int
 }
 
 // Drawer is a Backend that samples where the logits lie.

@@ -198,12 +198,12 @@ func (p *prefillPass) attention(l int, o *Observation, out, lse *kernels.Tensor,
 		}
 		return nil
 	}
-	attended, entries, after, err := p.restrict(p.opt.Sparse, p.cache, l, a)
+	attended, chosen, after, err := p.restrict(p.opt.Sparse, p.cache, l, a)
 	if err != nil {
 		return err
 	}
-	if entries != nil {
-		b.(kernels.SelectedAttention).AttentionSelected(out, lse, attended, entries)
+	if chosen != nil {
+		b.(kernels.SelectedAttention).AttentionSelected(out, lse, attended, chosen)
 	} else {
 		b.Attention(out, lse, attended)
 	}

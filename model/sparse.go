@@ -20,6 +20,9 @@ type SparseStep struct {
 	// Entries are the ascending indices to attend to, per KV head, at least one each;
 	// nil attends to everything.
 	Entries [][]int32
+	// Selection is the same where it lies on a device that attends to chosen entries: of
+	// every KV head some from First on.
+	Selection *kernels.Selection
 	// After, where it is set, may change the attention's output [1, heads·headDim].
 	After func(out *kernels.Tensor)
 
@@ -42,8 +45,8 @@ type SparseAttention func(s *SparseStep) error
 
 // restrict lets a choose its entries. Where the backend attends to chosen entries
 // where they lie, they are returned with a; else the result has its own copies of the
-// chosen pairs and no others, and entries are nil.
-func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *kernels.Attend) (_ *kernels.Attend, entries [][]int32, after func(out *kernels.Tensor), err error) {
+// chosen pairs and no others, and chosen is nil.
+func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *kernels.Attend) (_ *kernels.Attend, chosen *kernels.Selection, after func(out *kernels.Tensor), err error) {
 	if choose == nil {
 		return a, nil, nil, nil
 	}
@@ -56,6 +59,9 @@ func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *ke
 	}
 	if err := choose(s); err != nil {
 		return nil, nil, nil, fmt.Errorf("layer %d: %w", layer, err)
+	}
+	if s.Selection != nil {
+		return a, s.Selection, s.After, nil
 	}
 	if s.Entries == nil {
 		return a, nil, s.After, nil
@@ -73,7 +79,7 @@ func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *ke
 		}
 	}
 	if inPlace {
-		return a, s.Entries, s.After, nil
+		return a, kernels.HostSelection(s.Entries), s.After, nil
 	}
 	part := *a
 	part.Past = make([]kernels.KV, len(a.Past))

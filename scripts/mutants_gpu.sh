@@ -85,8 +85,8 @@ host/driver.cpp|TestCUDAGraph|s/return graph_execs\[exec\] = graphs\[graph\], SU
 attention_mma.cu|TestCUDAPrefillAttention|s/column < see\[e . 2\].to/column < see[0].to/|prefill: the mask of another row
 elements.cu|TestCUDAArenas|s/if (i >= (n)) return/if (i > (n)) return/|arenas: one element past a tensor
 select.cu|TestCUDASelect|s/tied < ties)/tied <= ties)/|select: one of the equal scores too many
-select.cu|TestCUDASelect|/the digits are zero/d|select: no barrier before the digits are counted
-select.cu|TestCUDASelect|/the digit is known/d|select: no barrier before the digit is read
+topk.h|TestCUDASelect|/the digits are zero/d|select: no barrier before the digits are counted
+topk.h|TestCUDASelect|/the digit is known/d|select: no barrier before the digit is read
 order.h|TestCUDASelect|s/if (v == 0) v = 0;/;/|select: zeros of two signs
 order.h|TestCUDASelect|/the warps. counts are there/d|ranks: no barrier
 select.cu|TestCUDAScores|s/if (how == 0) s .= (float)group;/;/|scores: a sum instead of a mean over the group
@@ -116,6 +116,18 @@ attention_hopper.cu|TestCUDAHopper|s/i . STAGES % 2 ^ 1/1/|hopper: the producer 
 attention_hopper.cu|TestCUDAHopper|s/acc\[e\] .= shrink\[e . 2 % 2\];/;/|hopper: the output is not rescaled
 attention_hopper.cu|TestCUDAHopper|s/column >= see\[e . 2 % 2\].to/column >= see[0].to/|hopper: the mask of another row
 attention_hopper.cu|TestCUDAHopper|s/claim_registers<240>/claim_registers<248>/|hopper: more registers than there are
+sparse.cu|TestCUDASparseEstimate|s/p < known ? pool\[p\] : base + p - known/p < known ? pool[p] : base + p/|pages: rows after the pool
+sparse.cu|TestCUDASparseEstimate|s/for (p++; p < end; p++)/for (p++; p < end - 1; p++)/|pages: the last key of a page
+sparse.cu|TestCUDASparseEstimate|s/sizes\[j\] == size \&\& j < i/sizes[j] == size/|estimate: equal components
+sparse.cu|TestCUDASparseEstimate|/sizes are there/d|estimate: no barrier before sizes are compared
+sparse.cu|TestCUDASparseEstimate|s/sum < 0;$/sum > 0;/|estimate: the bound of the other sign
+sparse.cu|TestCUDASparseEstimate|s/if (chosen\[j\]) some += v/some += v/|estimate: the temperature of a whole product
+sparse.cu|TestCUDASparseEstimate|s/x\[p\] . (float)group/x[p]/|estimate: a sum instead of a mean over the group
+sparse.cu|TestCUDASparseSelect|s/(with_first ? missing : 0) - (with_last/- (with_last/;s/n . h.size - - (with/n * h.size - (with/|choice: a first page that is short counts as whole
+sparse.cu|TestCUDASparseSelect|s/else if (tied >= ties) at -= total - h.want;/;/|choice: a gap after the page that is cut
+sparse.cu|TestCUDASparseSelect|s/equal <= ties)/equal < ties)/|choice: the last page among equal ones
+sparse.cu|TestCUDASparseMean|s/for (int p = h.first; p < h.entries; p++) sum/for (int p = 0; p < h.entries; p++) sum/|mean: values that are summed already
+sparse.cu|TestCUDASparseMean|s/probabilities\[(size_t)blockIdx.x . width/probabilities[(size_t)g * width/|mean: the share of another query
 attention.h|TestCUDASelected|s/(index ? index\[r\] : r)/r/|selected: the first entries instead of the chosen ones
 attention.h|TestCUDASelected|s/head.index + c)/head.index)/|selected: every tile is the first one
 attention.cu|TestCUDASelected|s/load_entries(tile, head, head.v, c/load_entries(tile, head, head.v, 0/|selected: values of other entries

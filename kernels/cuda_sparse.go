@@ -1,0 +1,226 @@
+//go:build gpu && linux && amd64
+
+package kernels
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+
+	"gorgonia.org/cu"
+)
+
+// pageHead is struct Pages of sparse.cu.
+type pageHead struct {
+	lo, hi, rows, pool                                                     cu.DevicePtr
+	known, base, capacity, from, entries, want, size, components, first, _ int32
+}
+
+// chooses tells that not all positions are wanted.
+func (p *PageHead) chooses() bool { return p.Want < p.Entries-p.From }
+
+// checkPages panics unless the heads can choose, with bounds of dim dimensions where an
+// operation reads or writes them.
+func checkPages(op string, p *PageHeads, dim int, bounds bool) {
+	n := len(p.Heads)
+	if n == 0 || p.Pool != nil && (p.Pool.Heads() != n || len(p.Base) != n) {
+		panic(fmt.Sprintf("kernels: %s: %d KV heads with %d bases of a pool", op, n, len(p.Base)))
+	}
+	for h, x := range p.Heads {
+		if x.From < 0 || x.From >= x.Entries || x.Want < 1 || x.Size < 1 || x.Size > 1<<30 || x.Entries > 1<<30 || x.Components < 0 || x.Components > max(dim, 1<<20) {
+			panic(fmt.Sprintf("kernels: %s: %d of the positions %d to %d of head %d in pages of %d by %d components", op, x.Want, x.From, x.Entries, h, x.Size, x.Components))
+		}
+		if p.Pool != nil && (p.Base[h] < p.Pool.spans[h] || p.Base[h] > 1<<30) {
+			panic(fmt.Sprintf("kernels: %s: the pool of head %d lies below %d, its base is %d", op, h, p.Pool.spans[h], p.Base[h]))
+		}
+		if t := x.Bounds; bounds && x.chooses() && (t == nil || len(t.Shape) != 3 || t.Shape[0] < 1 || t.Shape[0] > 2 || t.Shape[1] != dim || t.Shape[2] < x.Pages()) {
+			panic(fmt.Sprintf("kernels: %s: no bounds of %d pages of head %d with %d dimensions", op, x.Pages(), h, dim))
+		}
+	}
+}
+
+// rowsBelow is the number of rows of the cache that a head's positions are among.
+func (p *PageHeads) rowsBelow(h int) int {
+	if p.Pool == nil {
+		return p.Heads[h].Entries
+	}
+	return max(p.Pool.spans[h], p.Base[h]+p.Heads[h].Entries-p.Pool.lens[h])
+}
+
+// describePages uploads what describes the heads. rows are keys or values, from the first
+// page or position; both may be nil.
+func (b *cuda) describePages(op string, p *PageHeads, rows []*Tensor, from []int) cu.DevicePtr {
+	out := make([]pageHead, len(p.Heads))
+	var pool cu.DevicePtr
+	width := 0
+	if p.Pool != nil {
+		pool, width = b.indices(op, p.Pool)
+	}
+	for h, x := range p.Heads {
+		d := pageHead{from: int32(x.From), entries: int32(x.Entries), want: int32(x.Want), size: int32(x.Size), components: int32(x.Components)}
+		if x.Bounds != nil {
+			d.lo, d.capacity = b.f32(op, x.Bounds), int32(x.Bounds.Shape[2])
+			if x.Bounds.Shape[0] == 2 {
+				d.hi = d.lo + cu.DevicePtr(4*x.Bounds.Shape[1]*x.Bounds.Shape[2])
+			}
+		}
+		if p.Pool != nil {
+			d.pool, d.known, d.base = pool+cu.DevicePtr(4*h*width), int32(p.Pool.lens[h]), int32(p.Base[h])
+		}
+		if rows != nil {
+			d.rows, d.first = b.address(op, rows[h]), int32(from[h])
+		}
+		out[h] = d
+	}
+	return upload(b, op, out)
+}
+
+// pageRows are the keys or values of the heads, which must hold all positions.
+func pageRows(op string, p *PageHeads, past []KV, from []int, values bool) (rows []*Tensor, suffix string) {
+	if len(past) != len(p.Heads) || len(from) != len(p.Heads) {
+		panic(fmt.Sprintf("kernels: %s: pairs of %d and starts of %d KV heads, want %d", op, len(past), len(from), len(p.Heads)))
+	}
+	for h, kv := range past {
+		t := kv.K
+		if values {
+			t = kv.V
+		}
+		if t.DType != past[0].K.DType || t.Width() != past[0].K.Width() || t.Dim0() < p.rowsBelow(h) || from[h] < 0 {
+			panic(fmt.Sprintf("kernels: %s: %s rows %v of head %d from %d, want %d", op, t.DType, t.Shape, h, from[h], p.rowsBelow(h)))
+		}
+		rows = append(rows, t)
+	}
+	suffix = map[DType]string{F32: "_f32", BF16: "_bf16"}[rows[0].DType]
+	if suffix == "" {
+		panic(fmt.Sprintf("kernels: %s: rows of %s", op, rows[0].DType))
+	}
+	return rows, suffix
+}
+
+// keep holds on to the tensors that a kernel was given by address.
+func (p *PageHeads) keep() {
+	for _, x := range p.Heads {
+		runtime.KeepAlive(x.Bounds)
+	}
+	runtime.KeepAlive(p.Pool)
+}
+
+func (b *cuda) PageBounds(p *PageHeads, keys []KV, from []int) {
+	const op = "PageBounds"
+	rows, suffix := pageRows(op, p, keys, from, false)
+	dim := rows[0].Width()
+	checkPages(op, p, dim, false)
+	most := 0
+	for h, x := range p.Heads {
+		if t := x.Bounds; from[h] < x.Pages() && (t == nil || len(t.Shape) != 3 || t.Shape[0] < 1 || t.Shape[0] > 2 || t.Shape[1] != dim || t.Shape[2] < x.Pages()) {
+			panic(fmt.Sprintf("kernels: %s: no room for the bounds of %d pages of head %d with %d dimensions", op, x.Pages(), h, dim))
+		}
+		most = max(most, x.Pages()-from[h])
+	}
+	b.do(op, func() {
+		b.launch("page_bounds"+suffix, columns(most*dim, len(p.Heads)), elementThreads, 0, b.describePages(op, p, rows, from), dim)
+	})
+	runtime.KeepAlive(keys)
+	p.keep()
+}
+
+func (b *cuda) EstimatePages(scores, probabilities, q *Tensor, p *PageHeads, how Estimate, reads *Tensor) {
+	const op = "EstimatePages"
+	kvHeads := len(p.Heads)
+	if len(q.Shape) != 3 || q.Shape[0] != 1 || kvHeads == 0 || q.Shape[1] == 0 || q.Shape[1]%kvHeads != 0 || q.Shape[2] == 0 || q.Shape[2] > maxHeadDim {
+		panic(fmt.Sprintf("kernels: %s: queries %v of %d KV heads of up to %d dimensions", op, q.Shape, kvHeads, maxHeadDim))
+	}
+	heads, dim := q.Shape[1], q.Shape[2]
+	checkPages(op, p, dim, true)
+	given := slices.Clone(p.Heads)
+	most := 0
+	for h := range given {
+		x := &given[h]
+		if how == EstimateBound {
+			x.Components = dim
+		}
+		if x.Components > dim || x.chooses() && how != EstimatePartial && x.Bounds.Shape[0] != 2 {
+			panic(fmt.Sprintf("kernels: %s: %d components of %d dimensions of head %d", op, x.Components, dim, h))
+		}
+		most = max(most, x.Pages()-x.From/x.Size)
+		if scores.Width() < x.Pages() {
+			panic(fmt.Sprintf("kernels: %s: scores %v of %d pages of head %d", op, scores.Shape, x.Pages(), h))
+		}
+	}
+	if len(scores.Shape) != 2 || scores.Dim0() != kvHeads || len(probabilities.Shape) != 2 || probabilities.Dim0() != heads || probabilities.Width() != scores.Width() ||
+		reads != nil && reads.Len() != 1 || how < EstimateBound || how > EstimatePartial {
+		panic(fmt.Sprintf("kernels: %s %d: scores %v and probabilities %v of %d heads", op, how, scores.Shape, probabilities.Shape, heads))
+	}
+	own, group := &PageHeads{given, p.Pool, p.Base}, heads/kvHeads
+	b.do(op, func() {
+		at := b.describePages(op, own, nil, nil)
+		factor, dims, low := b.temporary(op, 4*int64(heads*dim)), b.temporary(op, 4*int64(kvHeads*dim)), b.temporary(op, 4*int64(heads*dim))
+		S, P := b.f32(op, scores), b.f32(op, probabilities)
+		b.launch("sparse_factors", [3]int{kvHeads, 1, 1}, threadsFor(dim), 0, factor, dims, low, b.at(op, reads, I32), b.f32(op, q), at, group, dim, int(how))
+		b.launch("page_logits", columns(most, heads), elementThreads, 0, P, factor, dims, low, at, group, dim, scores.Width())
+		b.launch("page_probabilities", [3]int{kvHeads, 1, 1}, threadsFor(most), 0, S, P, at, group, scores.Width())
+	})
+	runtime.KeepAlive([]*Tensor{scores, probabilities, q, reads})
+	p.keep()
+}
+
+func (b *cuda) SelectPages(ids, scores *Tensor, p *PageHeads) *Selection {
+	const op = "SelectPages"
+	checkPages(op, p, 0, false)
+	s := &Selection{device: ids}
+	most := 0
+	for h, x := range p.Heads {
+		n := min(x.Want, x.Entries-x.From)
+		s.lens, s.spans = append(s.lens, n), append(s.spans, x.Entries)
+		if len(ids.Shape) != 2 || ids.Dim0() != len(p.Heads) || ids.Width() < n || len(scores.Shape) != 2 || scores.Dim0() != len(p.Heads) || x.chooses() && scores.Width() < x.Pages() {
+			panic(fmt.Sprintf("kernels: %s: %d of %d pages of head %d by scores %v into %v", op, n, x.Pages(), h, scores.Shape, ids.Shape))
+		}
+		most = max(most, x.Pages()-x.From/x.Size, n)
+	}
+	b.do(op, func() {
+		b.launch("select_pages", [3]int{len(p.Heads), 1, 1}, threadsFor(most), 0, b.at(op, ids, I32), b.f32(op, scores), b.describePages(op, p, nil, nil), scores.Width(), ids.Width())
+	})
+	runtime.KeepAlive([]*Tensor{ids, scores})
+	p.keep()
+	return s
+}
+
+func (b *cuda) AddValues(sums *Tensor, p *PageHeads, values []KV, from []int) {
+	const op = "AddValues"
+	checkPages(op, p, 0, false)
+	rows, suffix := pageRows(op, p, values, from, true)
+	dim := rows[0].Width()
+	if len(sums.Shape) != 2 || sums.Dim0() != len(rows) || sums.Width() != dim {
+		panic(fmt.Sprintf("kernels: %s: sums %v of %d KV heads of %d elements", op, sums.Shape, len(rows), dim))
+	}
+	b.do(op, func() {
+		b.launch("add_rows"+suffix, columns(dim, len(rows)), elementThreads, 0, b.at(op, sums, F64), b.describePages(op, p, rows, from), dim)
+	})
+	runtime.KeepAlive(sums)
+	runtime.KeepAlive(values)
+	p.keep()
+}
+
+func (b *cuda) ShareMean(out, probabilities *Tensor, s *Selection, sums *Tensor, p *PageHeads) {
+	const op = "ShareMean"
+	checkPages(op, p, 0, false)
+	kvHeads := len(p.Heads)
+	if len(sums.Shape) != 2 || sums.Dim0() != kvHeads || sums.Width() == 0 || s.Heads() != kvHeads || len(probabilities.Shape) != 2 ||
+		probabilities.Dim0() == 0 || probabilities.Dim0()%kvHeads != 0 || out.Len() != probabilities.Dim0()*sums.Width() {
+		panic(fmt.Sprintf("kernels: %s: output %v, probabilities %v, sums %v of %d KV heads", op, out.Shape, probabilities.Shape, sums.Shape, kvHeads))
+	}
+	for h, x := range p.Heads {
+		if x.chooses() && (x.Size != 1 || s.Len(h) != x.Want || s.spans[h] > x.Entries || probabilities.Width() < x.Entries) {
+			panic(fmt.Sprintf("kernels: %s: %d of %d positions below %d in pages of %d of head %d with probabilities %v", op, s.Len(h), x.Want, s.spans[h], x.Size, h, probabilities.Shape))
+		}
+	}
+	heads := probabilities.Dim0()
+	b.do(op, func() {
+		ids, width := b.indices(op, s)
+		b.launch("share_mean", [3]int{heads, 1, 1}, 128, 0, b.f32(op, out), b.f32(op, probabilities), ids, b.at(op, sums, F64), b.describePages(op, p, nil, nil),
+			heads/kvHeads, sums.Width(), probabilities.Width(), width)
+	})
+	runtime.KeepAlive([]*Tensor{out, probabilities, sums})
+	runtime.KeepAlive(s)
+	p.keep()
+}
