@@ -54,16 +54,7 @@ func TryLock(path string) (unlock func(), free bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	locked, err := tryLock(f)
-	if err != nil {
-		f.Close()
-		return nil, false, &os.PathError{Op: "lock", Path: path, Err: err}
-	}
-	if !locked || !named(path, f) {
-		f.Close()
-		return nil, false, nil
-	}
-	return func() { f.Close() }, true, nil
+	return try(f, path)
 }
 
 // TryLockDir takes the lock of a folder that is there, without a file: free is false
@@ -73,6 +64,10 @@ func TryLockDir(path string) (unlock func(), free bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
+	return try(f, path)
+}
+
+func try(f *os.File, path string) (unlock func(), free bool, err error) {
 	locked, err := tryLock(f)
 	if err != nil {
 		f.Close()
