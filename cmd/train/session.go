@@ -418,8 +418,12 @@ func (s *spec) timing(ctx context.Context, m *model.Model, t *train.Trainer, sou
 		response = first.Prompt[:min(16, len(first.Prompt))]
 	}
 	response = response[:min(len(response), s.Train.MaxResponse, m.Config.MaxPositions-len(first.Prompt))]
+	repeats := 5
+	if m.Network.Parameters() < 20_000_000 { // milliseconds each, of which a few say little
+		repeats = 41
+	}
 	for i, a := range s.Train.Config.Adapters {
-		measured, err := t.Measure(ctx, i, first.Prompt, response, 5)
+		measured, err := t.Measure(ctx, i, first.Prompt, response, repeats)
 		if err != nil {
 			return err
 		}
