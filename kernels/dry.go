@@ -88,6 +88,15 @@ func (d *Dry) Temporary() int64 {
 	return d.temporary
 }
 
+// GraphScratch is at most what a recorded graph holds besides for the temporary memory of
+// its operations: it grows by doubling. Exact devices are counted without graphs.
+func (d *Dry) GraphScratch() int64 {
+	if !d.device || d.exact {
+		return 0
+	}
+	return 2 * d.Temporary()
+}
+
 // collect drops the blocks that nothing refers to.
 func (d *Dry) collect() {
 	runtime.GC()
