@@ -132,6 +132,10 @@ func (t *attention) attend(out, lse cu.DevicePtr) {
 		}
 		return
 	}
+	if t.stepFits(out) {
+		t.attendStep(out, lse, 0, 0)
+		return
+	}
 	if t.exactFits() {
 		t.attendExact(out, lse, t.parts())
 		return
@@ -209,6 +213,10 @@ func (b *cuda) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 	checkObservedScores("ObserveAttention", logScore, lse, a)
 	b.do(op, func() {
 		t := b.prepare(op, a, out != nil)
+		if t.stepFits(b.f32(op, out)) {
+			t.attendStep(b.f32(op, out), b.f32(op, lse), b.f32(op, logScore), logScore.Width())
+			return
+		}
 		if t.exactFits() {
 			parts := t.parts()
 			t.attendExact(b.f32(op, out), b.f32(op, lse), parts)

@@ -43,6 +43,10 @@ var kernelNames = map[string][]string{
 		"observe_attend_32", "observe_attend_64", "observe_attend_128", "observe_attend_256",
 		"observe_scores_32", "observe_scores_64", "observe_scores_128", "observe_scores_256",
 	},
+	"attention_decode": {
+		"attend_step_bf16_128_4", "attend_step_bf16_256_4", "attend_step_bf16_512_4", "attend_step_bf16_128_8", "attend_step_bf16_256_8", "attend_step_bf16_512_8",
+		"attend_step_f32_256_4", "attend_step_f32_512_4", "attend_step_f32_1024_4", "merge_step_f32", "merge_step_bf16", "step_scores_f32", "step_scores_bf16",
+	},
 	"attention_hopper": {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
 	"attention_grad":   variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
 	"steps":            {"start_step", "append_pairs_f32", "append_pairs_bf16"},

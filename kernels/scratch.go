@@ -61,7 +61,9 @@ func splitEntries(queries, tile, kvHeads, entries, processors int) (tiles, split
 	return tiles, max(1, (entries+chunk-1)/chunk), chunk
 }
 
-func (a *Attend) splits(tile, processors int) int64 {
+// longest is the number of entries of the longest head, as steps that may be recorded for
+// more count them.
+func (a *Attend) longest() int {
 	entries := 0
 	for _, kv := range a.Past {
 		entries = max(entries, kv.Entries())
@@ -69,6 +71,43 @@ func (a *Attend) splits(tile, processors int) int64 {
 	if a.Rows() == 1 && a.K == nil {
 		entries = EntryBucket(entries)
 	}
+	return entries
+}
+
+// stepShape tells that decoding steps over heads of dim elements, of bf16 or of float32,
+// read them in pieces of 16 bytes.
+func stepShape(dim int, half bool) bool { return half && dim%8 == 0 || !half && dim%4 == 0 }
+
+// stepQueries is the number of queries of a KV head that a block of a decoding step has.
+func stepQueries(group int, half bool) int {
+	if group <= 4 || !half {
+		return 4
+	}
+	return 8
+}
+
+// stepBlock is the least number of entries of a block of a decoding step, as in
+// cuda/attention_decode.cu.
+const stepBlock = 256
+
+// stepBlocks cuts a decoding step into tiles of queries of a KV head, and the entries of a
+// head into most parts at most: so many that all blocks run at the same time, as many on a
+// processor as the kernel's registers allow. A head's own parts depend on its entries
+// alone.
+func stepBlocks(group, kvHeads, processors int, half bool) (tiles, most int) {
+	queries, resident := stepQueries(group, half), 3
+	if queries == 8 {
+		resident = 2
+	}
+	tiles = (group + queries - 1) / queries
+	return tiles, max(1, resident*processors/(tiles*kvHeads))
+}
+
+// stepParts is the largest number of parts of a head of up to so many entries.
+func stepParts(entries, most int) int { return max(1, min(most, (entries+stepBlock-1)/stepBlock)) }
+
+func (a *Attend) splits(tile, processors int) int64 {
+	entries := a.longest()
 	_, splits, _ := splitEntries(a.Rows()*a.Group(), tile, a.KVHeads(), entries, max(1, processors))
 	return int64(splits)
 }
@@ -111,6 +150,14 @@ func attendScratch(a *Attend, values bool, processors int) int64 {
 	}
 	if a.onTensorCores() {
 		return n
+	}
+	if half := a.Past[0].K.DType == BF16; values && a.Rows() == 1 && a.K == nil && stepShape(a.HeadDim(), half) {
+		_, most := stepBlocks(a.Group(), a.KVHeads(), max(1, processors), half)
+		parts := stepParts(a.longest(), most)
+		if parts == 1 {
+			parts = 0
+		}
+		return n + 4*int64(a.Heads()*(1+parts*(2+a.HeadDim())))
 	}
 	each, total, tile := int64(2), int64(a.Rows()*a.Heads()), attendQueries
 	if values {

@@ -84,6 +84,15 @@ steps.cu|TestCUDASteps|s/\*at = __float2bfloat16(v)/at->bits = 0/|steps: zeros i
 host/driver.cpp|TestCUDAGraph|s/return graph_execs\[exec\] = graphs\[graph\], SUCCESS;/return SUCCESS;/|graphs: an update that changes nothing
 attention_mma.cu|TestCUDAPrefillAttention|s/column < see\[e . 2\].to/column < see[0].to/|prefill: the mask of another row
 elements.cu|TestCUDAArenas|s/if (i >= (n)) return/if (i > (n)) return/|arenas: one element past a tensor
+attention_decode.cu|TestCUDAStep|s/cp_async_wait<STAGES - 2>();/cp_async_wait<STAGES - 1>();/|step: a tile is used before it is there
+attention_decode.cu|TestCUDAStep|s/top\[i\] = m;/top[i] = m, moved = false;/|step: the output is not rescaled
+attention_decode.cu|TestCUDAStep|s/const int begin = max(z . chunk, from_past ? from_past\[sequence . stride + g\] : 0)/const int begin = z * chunk/|step: entries before the window
+attention_decode.cu|TestCUDAStep|s/ && at < chunks;/;/|step: lanes past the end of a row
+attention_decode.cu|TestCUDAStep|s/for (int o = 16; o >= LANES; o .= 2)/for (int o = 16; o > LANES; o \/= 2)/|step: rows of a tile that the merge leaves out
+attention_decode.cu|TestCUDAStep|s/const float own_top = shared.top\[warp\]\[i\], share = .*/const float share = 1;/|step: warps merged as if they had one maximum
+attention_decode.cu|TestCUDAStep|s/sum += part_sum\[(size_t)z . total + h\] . w;/sum += part_sum[(size_t)z * total + h];/|step: sums of parts without their maxima
+attention_decode.cu|TestCUDASelected|s/names\[u\] = head.index .*/names[u] = j;/|step: entries other than the chosen ones
+attention_decode.cu|TestCUDAStep|s/look_up(t + STAGES);/look_up(t + STAGES - 1);/|step: a tile is fetched twice
 select.cu|TestCUDASelect|s/tied < ties)/tied <= ties)/|select: one of the equal scores too many
 topk.h|TestCUDASelect|/the digits are zero/d|select: no barrier before the digits are counted
 topk.h|TestCUDASelect|/the digit is known/d|select: no barrier before the digit is read

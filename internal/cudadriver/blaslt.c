@@ -12,6 +12,7 @@ enum {
 	DESC_TRANSA = 3, DESC_TRANSB = 4,
 	PREF_MAX_WORKSPACE = 1, PREF_REDUCTION_SCHEMES = 3,
 	PREF_ALIGN_A = 5, PREF_ALIGN_B = 6, PREF_ALIGN_C = 7, PREF_ALIGN_D = 8,
+	REDUCTION_COMPUTE_TYPE = 2, REDUCTION_OUTPUT_TYPE = 4,
 	NOT_SUPPORTED = 15
 };
 typedef struct { uint64_t data[8]; } algorithm;
@@ -67,7 +68,9 @@ int glimpse_blas_plan(glimpse_plan **out, void *handle, const glimpse_product *p
 	glimpse_plan *plan = calloc(1, sizeof *plan);
 	plan->handle = handle;
 	void *preference = 0;
-	uint32_t no_reductions = 0;
+	// Few rows leave most processors idle unless long sums are split. Parts in the workspace
+	// are added by a step of their own, in one order.
+	uint32_t reductions = REDUCTION_COMPUTE_TYPE | REDUCTION_OUTPUT_TYPE;
 	int rowsA = p->transposeA ? p->k : p->m, columnsA = p->transposeA ? p->m : p->k;
 	int rowsB = p->transposeB ? p->n : p->k, columnsB = p->transposeB ? p->k : p->n;
 #define TRY(call) if ((r = call)) goto done
@@ -79,7 +82,7 @@ int glimpse_blas_plan(glimpse_plan **out, void *handle, const glimpse_product *p
 	TRY(ltMatrixLayoutCreate(&plan->c, p->typeC, p->m, p->n, p->ldc));
 	TRY(ltMatmulPreferenceCreate(&preference));
 	TRY(ltMatmulPreferenceSetAttribute(preference, PREF_MAX_WORKSPACE, &p->workspace, sizeof p->workspace));
-	TRY(ltMatmulPreferenceSetAttribute(preference, PREF_REDUCTION_SCHEMES, &no_reductions, sizeof no_reductions));
+	TRY(ltMatmulPreferenceSetAttribute(preference, PREF_REDUCTION_SCHEMES, &reductions, sizeof reductions));
 	TRY(ltMatmulPreferenceSetAttribute(preference, PREF_ALIGN_A, &p->alignA, sizeof p->alignA));
 	TRY(ltMatmulPreferenceSetAttribute(preference, PREF_ALIGN_B, &p->alignB, sizeof p->alignB));
 	TRY(ltMatmulPreferenceSetAttribute(preference, PREF_ALIGN_C, &p->alignC, sizeof p->alignC));

@@ -106,6 +106,12 @@ template <class... P, void (*F)(P...)> struct Unpack<F> {
 
 } // namespace hc
 
+inline float __uint_as_float(unsigned u) {
+	float f;
+	memcpy(&f, &u, 4);
+	return f;
+}
+
 // ---- barriers, shuffles, votes
 
 inline void __syncthreads(HC_SITE) { hc::block_barrier(at); }
