@@ -31,7 +31,7 @@ var kernelNames = map[string][]string{
 		"group_scores", "pool_scores", "mean_scores", "add_scores", "carry_scores", "max_scores", "key_scores_f32", "key_scores_bf16",
 		"select_top", "share_budget", "move_rows_16", "move_rows_2", "pick_f32", "pick_ids",
 	},
-	"sample": {"draw_tokens"},
+	"sample": {"draw_top", "draw_digit", "draw_pick"},
 	"sparse": {
 		"page_bounds_f32", "page_bounds_bf16", "sparse_factors", "page_logits", "page_probabilities", "select_pages",
 		"add_rows_f32", "add_rows_bf16", "share_mean",

@@ -272,32 +272,6 @@ func (b *cuda) Compose(before, s *Selection, base []int) *Selection {
 	return out
 }
 
-// draw is struct Draw of sample.cu.
-type draw struct {
-	temperature, topP, u float64
-	topK, _              int32
-}
-
-func (b *cuda) Draw(logits *Tensor, draws []Draw) []int32 {
-	const op = "Draw"
-	checkDraws(logits, draws)
-	ids := make([]int32, len(draws))
-	if len(draws) == 0 {
-		return ids
-	}
-	rows, vocab := make([]draw, len(draws)), logits.Width()
-	for i, d := range draws {
-		rows[i] = draw{temperature: d.Temperature, topP: d.TopP, u: d.U, topK: int32(min(d.TopK, vocab))}
-	}
-	b.do(op, func() {
-		out := b.temporary(op, 4*int64(len(ids)))
-		b.launch("draw_tokens", [3]int{len(ids), 1, 1}, threadsFor(vocab), 0, out, b.f32(op, logits), upload(b, op, rows), vocab)
-		b.download(op, unsafe.Pointer(&ids[0]), out, 4*int64(len(ids)))
-	})
-	runtime.KeepAlive(logits)
-	return ids
-}
-
 // download copies to the host, after all work queued so far, and counts.
 func (b *cuda) download(op string, dst unsafe.Pointer, src cu.DevicePtr, bytes int64) {
 	b.mustNotRecord(op, "reads device memory")

@@ -427,7 +427,7 @@ func drawn(logits []float32, d kernels.Draw) int32 {
 // TestCUDADrawOfEquals: of equal logits every id has its share, the lower ones first.
 func TestCUDADrawOfEquals(t *testing.T) {
 	d := openCUDA(t)
-	const vocab = 1300
+	const vocab = 5300 // several segments
 	shares := []float64{0, 0.2, 0.5, 0.8, 0.9999}
 	draws := make([]kernels.Draw, len(shares))
 	for i, u := range shares {
@@ -448,7 +448,7 @@ func TestCUDADraw(t *testing.T) {
 	drawer := d.b.(kernels.Drawer)
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 8))
-		rows, vocab := 1+rng.IntN(4), []int{1, 2, 33, 500, 1100}[seed%5]
+		rows, vocab := 1+rng.IntN(4), []int{1, 2, 33, 500, 1100, 6500}[seed%6]
 		var flat []float32
 		var draws []kernels.Draw
 		for range rows {

@@ -97,6 +97,13 @@ select.cu|TestCUDASelect|s/tied < ties)/tied <= ties)/|select: one of the equal 
 topk.h|TestCUDASelect|/the digits are zero/d|select: no barrier before the digits are counted
 topk.h|TestCUDASelect|/the digit is known/d|select: no barrier before the digit is read
 order.h|TestCUDASelect|s/if (v == 0) v = 0;/;/|select: zeros of two signs
+sample.cu|TestCUDADraw|s/now.end = now.at;/;/|sampling: top-k and top-p do not cut
+sample.cu|TestCUDADraw|/the warps. sums and the counts are there/d|sampling: no barrier before the sums of a block
+sample.cu|TestCUDADraw|/the lists are there/d|sampling: no barrier before the sums of a row
+sample.cu|TestCUDADraw|/the totals are there/d|sampling: no barrier before the totals
+sample.cu|TestCUDADraw|s/seen + rank.first == now.at.ties - 1/rank.first == now.at.ties - 1/|sampling: equal logits beyond the first round
+sample.cu|TestCUDADraw|s/seen += more;/;/|sampling: equal logits beyond the first segment
+sample.cu|TestCUDADraw|s/part.first = first;/part.first = first - from;/|sampling: the largest logit of another segment
 order.h|TestCUDASelect|/the warps. counts are there/d|ranks: no barrier
 select.cu|TestCUDAScores|s/if (how == 0) s .= (float)group;/;/|scores: a sum instead of a mean over the group
 select.cu|TestCUDAScores|s/int end = max(0, n - tail);/int end = n;/|scores: the window leaks into the pool
@@ -105,9 +112,6 @@ select.cu|TestCUDAShareBudget|s/if (last == threshold) equal += left\[h\];/;/|sh
 select.cu|TestCUDACompact|s/m.back == 2 ? (size_t)j/m.back == 2 ? (size_t)id/|compaction: rows back from the wrong place
 select.cu|TestCUDACompact|s/base\[h\] + id - known\[h\]/base[h] + id/|composition: new entries
 select.cu|TestCUDACompact|s/if (i >= (size_t)m.rows . row) return/if (i > (size_t)m.rows * row) return/|compaction: one unit too many
-sample.cu|TestCUDADraw|s/end = at;/;/|sampling: top-k and top-p do not cut
-sample.cu|TestCUDADraw|/the warps. sums are there/d|sampling: no barrier
-sample.cu|TestCUDADraw|s/seen + rank.first == at.ties - 1/rank.first == at.ties - 1/|sampling: equal logits beyond the first round
 attention_hopper.cu|TestCUDAHopper|/mbarrier_wait(&shared.keys_there/d|hopper: keys are used before they are there
 attention_hopper.cu|TestCUDAHopper|/mbarrier_wait(&shared.values_there/d|hopper: values are used before they are there
 attention_hopper.cu|TestCUDAHopper|/mbarrier_wait(unused/d|hopper: a stage is refilled while it is used

@@ -1,5 +1,10 @@
-// Sampling: one block per row of logits chooses a token by the rules of the processor's
-// sampler, with the random number that the host has drawn.
+// Sampling: chooses a token of every row of logits by the rules of the processor's
+// sampler, with the random number that the host has drawn, without sorting.
+//
+// The blocks of a row take a segment of the logits each. A pass over them sums weights by
+// one digit of the logits' order; the next one adds up what the blocks before found, which
+// every block does for itself and in one order, and goes on with the digit in which the
+// place lies. The largest logit is a pass, and top-k, top-p and the draw are up to eight.
 #include "prims.h"
 #include "order.h"
 
@@ -19,32 +24,168 @@ struct Place {
 	double before;
 };
 
-struct Row {
-	const float *x;
-	int n;
+// What is known of a row between two passes.
+struct Progress {
+	Place at, end; // being looked for; of the tokens that count, the last one
+	double sum;    // of the weights up to end; 0: not known yet
+	double target; // what the sum of weights up to at reaches, or exceeds
 	float top;
-	double temperature; // 0: every weight is 1, which counts
+	int bad, first; // logits that are not finite; where the largest one is
+	int unused;
 };
-
-static __device__ __forceinline__ double weight(const Row &r, float v) {
-	return r.temperature == 0 ? 1 : exp((double)(v - r.top) / r.temperature);
-}
 
 const int DIGITS = 16;
 
-// The sums over the tokens up to the place end whose keys begin with prefix, by the next
-// digit at shift. All threads get them; the order of the sums depends on n alone.
-static __device__ __forceinline__ void digit_sums(double (&sums)[DIGITS], const Row &r, const Place &end, unsigned prefix, int shift, double (&warps)[16][DIGITS]) {
+// What a block found in its segment.
+struct Part {
+	double sums[DIGITS]; // of the weights, by the pass's digit
+	int counts[DIGITS];  // of tokens by their last digit
+	float top;
+	int bad, first, unused;
+};
+
+enum { TOP = -1, TOP_K, TOP_P, DRAW }; // stages
+
+static __device__ __forceinline__ bool cuts(const Draw &d, int stage, int n) {
+	if (!(d.temperature > 0)) return false;
+	return stage == TOP_K ? d.top_k > 0 && d.top_k < n : stage == DRAW || (d.top_p > 0 && d.top_p < 1);
+}
+
+// Of a token in a stage: top-k counts.
+static __device__ __forceinline__ double weight(const Draw &d, int stage, float top, float v) {
+	return stage == TOP_K ? 1 : exp((double)(v - top) / d.temperature);
+}
+
+const int THREADS = 256; // of a block
+const int LISTS = THREADS / DIGITS;
+
+// Adds up the parts of a pass and goes on from there: all threads return the same.
+static __device__ __forceinline__ Progress advance(Progress now, const Part *parts, int blocks, const Draw &draw, int stage, int shift, int n) {
+	__shared__ double lists[LISTS][DIGITS], totals[DIGITS];
+	__shared__ int counts[DIGITS], partial[32];
+	__shared__ float tops[32];
+	__shared__ Progress next;
+	const int d = threadIdx.x % DIGITS, list = threadIdx.x / DIGITS;
+	if (stage == TOP) { // there are no more blocks than threads
+		const bool some = (int)threadIdx.x < blocks;
+		const float own = some ? parts[threadIdx.x].top : -INFINITY;
+		now.top = block_max(own, tops);
+		now.bad = block_sum(some ? parts[threadIdx.x].bad : 0, partial);
+		const int winner = -(int)block_max(some && own == now.top ? -(float)threadIdx.x : -(float)THREADS, tops);
+		now.first = winner < blocks ? parts[winner].first : 0;
+		now.at = {order_of(now.top), 1, 0};
+		now.end = {0, 0, 0}; // all tokens count, since no key is 0
+		now.sum = 0, now.target = 0;
+		return now;
+	}
+	if (!cuts(draw, stage, n) || now.bad > 0) return now;
+	double sum = 0;
+	for (int b = list; b < blocks; b += LISTS) sum += parts[b].sums[d];
+	lists[list][d] = sum;
+	__syncthreads(); // the lists are there
+	if (threadIdx.x < DIGITS) {
+		sum = 0;
+		for (int l = 0; l < LISTS; l++) sum += lists[l][d];
+		totals[d] = sum;
+		int count = 0;
+		for (int b = 0; b < blocks && shift == 0; b++) count += parts[b].counts[d];
+		counts[d] = count;
+	}
+	__syncthreads(); // the totals are there
+	if (threadIdx.x == 0) {
+		if (shift == 28) now.at = {0, 0, 0};
+		double sums[DIGITS], all = 0;
+		const double last = now.end.ties > 0 ? now.end.ties * weight(draw, stage, now.top, of_order(now.end.key)) : 0; // they have one key
+#pragma unroll 1
+		for (int i = DIGITS - 1; i >= 0; i--) {
+			sums[i] = now.end.ties > 0 && (shift == 28 || now.end.key >> (shift + 4) == now.at.key) && (int)(now.end.key >> shift & 15) == i ? last : 0;
+			sums[i] += totals[i];
+			all += sums[i];
+		}
+		if (shift == 28) {
+			if (now.sum == 0) now.sum = all;
+			now.target = stage == TOP_K ? draw.top_k : (stage == TOP_P ? draw.top_p : draw.u) * now.sum;
+		}
+		int digit = 0;
+		bool found = false;
+		sum = now.at.before;
+#pragma unroll 1
+		for (int i = DIGITS - 1; i >= 0 && !found; i--) {
+			if (sums[i] == 0) continue;
+			digit = i, now.at.before = sum;
+			sum += sums[i];
+			found = stage == DRAW ? sum > now.target : sum >= now.target;
+		}
+		now.at.key = now.at.key << 4 | (unsigned)digit;
+		if (shift == 0) {
+			const int same = now.at.key == now.end.key ? now.end.ties : counts[digit];
+			const double one = weight(draw, stage, now.top, of_order(now.at.key));
+			double steps = (now.target - now.at.before) / one;
+			steps = stage == DRAW ? floor(steps) + 1 : ceil(steps);
+			now.at.ties = steps >= same ? same : steps < 1 ? 1 : (int)steps;
+			now.end = now.at;
+			now.sum = stage == TOP_P ? now.at.before + now.at.ties * one : 0;
+		}
+		next = now;
+	}
+	__syncthreads(); // it is known
+	return next;
+}
+
+// The segment of block blockIdx.x of a row of n.
+static __device__ __forceinline__ int segment(int n) { return (n + gridDim.x - 1) / gridDim.x; }
+
+// The first pass: the largest logit of every segment, and where it is first.
+extern "C" __global__ void __launch_bounds__(THREADS) draw_top(Part *parts, const float *logits, int n) {
+	__shared__ float tops[32];
+	__shared__ int partial[32];
+	const float *x = logits + (size_t)blockIdx.y * n;
+	const int from = blockIdx.x * segment(n), to = min(n, from + segment(n));
+	float top = -INFINITY;
+	int bad = 0, first = n;
+	for (int i = from + threadIdx.x; i < to; i += THREADS) {
+		const float v = x[i];
+		bad += v - v != 0;
+		if (v > top) top = v, first = i;
+	}
+	const float most = block_max(top, tops);
+	bad = block_sum(bad, partial);
+	first = -(int)block_max(top == most ? -(float)(first - from) : -INFINITY, tops) + from; // a segment has fewer than 2^24
+	if (threadIdx.x == 0) {
+		Part &part = parts[(size_t)blockIdx.y * gridDim.x + blockIdx.x];
+		part.top = most, part.bad = bad, part.first = first;
+	}
+}
+HOST_KERNEL(draw_top)
+
+// A pass over the digit at shift in a stage, after the pass (last_stage, last_shift), whose
+// parts are `found`.
+extern "C" __global__ void __launch_bounds__(THREADS)
+draw_digit(Part *parts, Progress *progress, const Part *found, const Progress *before, const float *logits, const Draw *draws, int n, int stage, int shift,
+           int last_stage, int last_shift) {
+	__shared__ double warps[THREADS / 32][DIGITS];
+	__shared__ int counts[DIGITS];
+	const int row = blockIdx.y;
+	const Draw draw = draws[row];
+	const float *x = logits + (size_t)row * n;
+	const Progress now = advance(before[row], found + (size_t)row * gridDim.x, gridDim.x, draw, last_stage, last_shift, n);
+	if (threadIdx.x == 0 && blockIdx.x == 0) progress[row] = now;
+	if (!cuts(draw, stage, n) || now.bad > 0) return;
+	if (threadIdx.x < DIGITS) counts[threadIdx.x] = 0;
+	__syncthreads(); // no token is counted yet
+	const unsigned prefix = shift == 28 ? 0 : now.at.key;
+	const int from = blockIdx.x * segment(n), to = min(n, from + segment(n));
 	double own[DIGITS];
 #pragma unroll
 	for (int d = 0; d < DIGITS; d++) own[d] = 0;
-#pragma unroll 2
-	for (int i = threadIdx.x; i < r.n; i += blockDim.x) {
-		float v = r.x[i];
-		unsigned key = order_of(v);
-		if (key <= end.key || (shift < 28 && key >> (shift + 4) != prefix)) continue;
-		double w = weight(r, v);
-		int digit = key >> shift & 15;
+	for (int i = from + threadIdx.x; i < to; i += THREADS) {
+		const float v = x[i];
+		const unsigned key = order_of(v);
+		if (shift < 28 && key >> (shift + 4) != prefix) continue;
+		const int digit = key >> shift & 15;
+		if (shift == 0) atomicAdd(&counts[digit], 1);
+		if (key <= now.end.key) continue;
+		const double w = weight(draw, stage, now.top, v);
 #pragma unroll
 		for (int d = 0; d < DIGITS; d++) own[d] += d == digit ? w : 0;
 	}
@@ -53,101 +194,48 @@ static __device__ __forceinline__ void digit_sums(double (&sums)[DIGITS], const 
 		own[d] = warp_sum(own[d]);
 		if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32][d] = own[d];
 	}
-	double last = 0; // the weight of those at the end, which have one key
-	if (end.ties > 0 && (shift == 28 || end.key >> (shift + 4) == prefix)) last = end.ties * weight(r, of_order(end.key));
-	__syncthreads(); // the warps' sums are there
+	__syncthreads(); // the warps' sums and the counts are there
+	if (threadIdx.x < DIGITS) {
+		Part &part = parts[(size_t)row * gridDim.x + blockIdx.x];
+		double sum = 0;
 #pragma unroll
-	for (int d = 0; d < DIGITS; d++) {
-		double s = d == (int)(end.key >> shift & 15) ? last : 0;
-		for (int w = 0; w < (int)blockDim.x / 32; w++) s += warps[w][d];
-		sums[d] = s;
+		for (int w = 0; w < THREADS / 32; w++) sum += warps[w][threadIdx.x];
+		part.sums[threadIdx.x] = sum;
+		part.counts[threadIdx.x] = counts[threadIdx.x];
 	}
-	__syncthreads(); // and have been read
 }
+HOST_KERNEL(draw_digit)
 
-// The sum of all weights up to end.
-static __device__ __forceinline__ double weights_to(const Row &r, const Place &end, double (&warps)[16][DIGITS]) {
-	double sums[DIGITS], sum = 0;
-	digit_sums(sums, r, end, 0, 28, warps);
-#pragma unroll
-	for (int d = DIGITS - 1; d >= 0; d--) sum += sums[d];
-	return sum;
-}
-
-// The place at which the sum of the weights up to end reaches target, or exceeds it; the
-// last place that has a weight where rounding leaves none.
-static __device__ __forceinline__ Place descend(const Row &r, const Place &end, double target, bool exceed, double (&warps)[16][DIGITS], int (&partial)[32]) {
-	Place at = {0, 0, 0};
-#pragma unroll 1
-	for (int shift = 28; shift >= 0; shift -= 4) {
-		double sums[DIGITS], sum = at.before;
-		digit_sums(sums, r, end, at.key, shift, warps);
-		int digit = 0;
-		bool found = false;
-#pragma unroll
-		for (int d = DIGITS - 1; d >= 0; d--) {
-			if (found || sums[d] == 0) continue;
-			digit = d, at.before = sum;
-			sum += sums[d];
-			found = exceed ? sum > target : sum >= target;
-		}
-		at.key = at.key << 4 | (unsigned)digit;
-	}
-	int same = end.ties;
-	if (at.key != end.key) {
-		same = 0;
-		for (int i = threadIdx.x; i < r.n; i += blockDim.x) same += order_of(r.x[i]) == at.key;
-		same = block_sum(same, partial);
-	}
-	double steps = (target - at.before) / weight(r, of_order(at.key));
-	steps = exceed ? floor(steps) + 1 : ceil(steps);
-	at.ties = steps >= same ? same : steps < 1 ? 1 : (int)steps;
-	return at;
-}
-
-// ids [rows]: the token drawn from each row of logits [rows, n], or −1 where one is not
-// finite.
-extern "C" __global__ void __launch_bounds__(512) draw_tokens(int *ids, const float *logits, const Draw *draws, int n) {
-	__shared__ double warps[16][DIGITS];
+// The last step, one block per row: ids [rows], or −1 where a logit is not finite. The
+// last pass was (last_stage, last_shift), cut into `blocks` segments.
+extern "C" __global__ void __launch_bounds__(THREADS)
+draw_pick(int *ids, const Part *found, const Progress *before, const float *logits, const Draw *draws, int n, int blocks, int last_stage, int last_shift) {
 	__shared__ int partial[32];
-	__shared__ float tops[32];
-	Draw draw = draws[blockIdx.x];
-	Row r = {logits + (size_t)blockIdx.x * n, n, -INFINITY, draw.temperature};
-	int bad = 0;
-	for (int i = threadIdx.x; i < n; i += blockDim.x) {
-		float v = r.x[i];
-		bad += v - v != 0;
-		r.top = fmaxf(r.top, v);
-	}
-	bad = block_sum(bad, partial);
-	r.top = block_max(r.top, tops);
-	if (bad > 0) {
-		if (threadIdx.x == 0) ids[blockIdx.x] = -1;
+	const int row = blockIdx.x;
+	const Draw draw = draws[row];
+	const Progress now = advance(before[row], found + (size_t)row * blocks, blocks, draw, last_stage, last_shift, n);
+	if (now.bad > 0 || !(draw.temperature > 0)) {
+		if (threadIdx.x == 0) ids[row] = now.bad > 0 ? -1 : now.first;
 		return;
 	}
-	Place at = {order_of(r.top), 1, 0};
-	Place end = {0, 0, 0}; // the tokens that count: all, since no key is 0
-	double sum = 0;        // of their weights
-#pragma unroll 1
-	for (int stage = 0; stage < 3 && draw.temperature > 0; stage++) { // top-k, top-p, draw
-		bool cut = stage == 0 ? draw.top_k > 0 && draw.top_k < n : stage == 2 || (draw.top_p > 0 && draw.top_p < 1);
-		if (cut) {
-			Row by = r;
-			if (stage == 0) by.temperature = 0;
-			at = descend(by, end, stage == 0 ? draw.top_k : (stage == 1 ? draw.top_p : draw.u) * sum, stage == 2, warps, partial);
-			end = at;
-		}
-		if (stage == 0) sum = weights_to(r, end, warps);
-		if (stage == 1 && cut) sum = end.before + end.ties * weight(r, of_order(end.key));
+	// The segment in which the token lies, by the counts of the last digit.
+	const int width = (n + blocks - 1) / blocks;
+	int seen = 0, block = 0;
+	for (; block < blocks - 1; block++) {
+		const int more = found[(size_t)row * blocks + block].counts[now.at.key & 15];
+		if (seen + more >= now.at.ties) break;
+		seen += more;
 	}
-	int seen = 0; // of the key, before this round
-	for (int from = 0; from < n; from += blockDim.x) {
-		int i = from + threadIdx.x;
-		bool same = i < n && order_of(r.x[i]) == at.key;
-		Ranks rank = block_ranks(same, false, partial);
-		if (same && seen + rank.first == at.ties - 1) ids[blockIdx.x] = i;
+	const float *x = logits + (size_t)row * n;
+	const int to = min(n, (block + 1) * width);
+	for (int from = block * width; from < to; from += THREADS) {
+		const int i = from + threadIdx.x;
+		const bool same = i < to && order_of(x[i]) == now.at.key;
+		const Ranks rank = block_ranks(same, false, partial);
+		if (same && seen + rank.first == now.at.ties - 1) ids[row] = i;
 		seen += rank.firsts;
-		if (seen >= at.ties) return;
+		if (seen >= now.at.ties) return;
 	}
 }
-HOST_KERNEL(draw_tokens)
+HOST_KERNEL(draw_pick)
+static_assert(sizeof(Part) == 208 && sizeof(Progress) == 64, "as in kernels/cuda_sample.go");
