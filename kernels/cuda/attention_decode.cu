@@ -279,9 +279,8 @@ static __device__ __forceinline__ void attend(float *out, float *lse, float *par
 // [sequences·heads] may be null.
 template <class T>
 static __device__ __forceinline__ void merge(float *out, float *lse, const float *part_max, const float *part_sum, const float *part_out,
-                                             const Past<T> *past, int stride, int heads, int kv_heads, int dim, int most) {
+                                             const Past<T> *past, int stride, int heads, int kv_heads, int dim, int most, float (&partial)[32]) {
 	DYNAMIC_SHARED(float, shared);
-	__shared__ float partial[32];
 	float *outs = shared, *weights = outs + STEP_WARPS * dim; // [STEP_WARPS, dim], [parts]
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, h = blockIdx.x, total = gridDim.x;
 	const int entries = past[h / heads * stride + h % heads / (heads / kv_heads)].entries, chunk = block_entries(entries, most);
@@ -337,7 +336,8 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 	extern "C" __global__ void __launch_bounds__(decode::STEP_WARPS * 32)                                                                     \
 	merge_step_##name(float *out, float *lse, const float *part_max, const float *part_sum, const float *part_out, const Past<T> *past,       \
 	                  int stride, int heads, int kv_heads, int dim, int most) {                                                              \
-		decode::merge(out, lse, part_max, part_sum, part_out, past, stride, heads, kv_heads, dim, most);                                    \
+		__shared__ float partial[32];                                                                                                        \
+		decode::merge(out, lse, part_max, part_sum, part_out, past, stride, heads, kv_heads, dim, most, partial);                           \
 	}                                                                                                                                        \
 	HOST_KERNEL(merge_step_##name)                                                                                                           \
 	extern "C" __global__ void step_scores_##name(float *log_score, const float *lse, const Past<T> *past, const int *from_past, int stride, \

@@ -59,19 +59,23 @@ static __device__ __forceinline__ double weight(const Draw &d, int stage, float 
 const int THREADS = 256; // of a block
 const int LISTS = THREADS / DIGITS;
 
+// Shared memory of a block.
+struct Shared {
+	double lists[LISTS][DIGITS], totals[DIGITS];
+	int counts[DIGITS], partial[32];
+	float tops[32];
+	Progress next;
+};
+
 // Adds up the parts of a pass and goes on from there: all threads return the same.
-static __device__ __forceinline__ Progress advance(Progress now, const Part *parts, int blocks, const Draw &draw, int stage, int shift, int n) {
-	__shared__ double lists[LISTS][DIGITS], totals[DIGITS];
-	__shared__ int counts[DIGITS], partial[32];
-	__shared__ float tops[32];
-	__shared__ Progress next;
+static __device__ __forceinline__ Progress advance(Progress now, const Part *parts, int blocks, const Draw &draw, int stage, int shift, int n, Shared &s) {
 	const int d = threadIdx.x % DIGITS, list = threadIdx.x / DIGITS;
 	if (stage == TOP) { // there are no more blocks than threads
 		const bool some = (int)threadIdx.x < blocks;
 		const float own = some ? parts[threadIdx.x].top : -INFINITY;
-		now.top = block_max(own, tops);
-		now.bad = block_sum(some ? parts[threadIdx.x].bad : 0, partial);
-		const int winner = -(int)block_max(some && own == now.top ? -(float)threadIdx.x : -(float)THREADS, tops);
+		now.top = block_max(own, s.tops);
+		now.bad = block_sum(some ? parts[threadIdx.x].bad : 0, s.partial);
+		const int winner = -(int)block_max(some && own == now.top ? -(float)threadIdx.x : -(float)THREADS, s.tops);
 		now.first = winner < blocks ? parts[winner].first : 0;
 		now.at = {order_of(now.top), 1, 0};
 		now.end = {0, 0, 0}; // all tokens count, since no key is 0
@@ -81,15 +85,15 @@ static __device__ __forceinline__ Progress advance(Progress now, const Part *par
 	if (!cuts(draw, stage, n) || now.bad > 0) return now;
 	double sum = 0;
 	for (int b = list; b < blocks; b += LISTS) sum += parts[b].sums[d];
-	lists[list][d] = sum;
+	s.lists[list][d] = sum;
 	__syncthreads(); // the lists are there
 	if (threadIdx.x < DIGITS) {
 		sum = 0;
-		for (int l = 0; l < LISTS; l++) sum += lists[l][d];
-		totals[d] = sum;
+		for (int l = 0; l < LISTS; l++) sum += s.lists[l][d];
+		s.totals[d] = sum;
 		int count = 0;
 		for (int b = 0; b < blocks && shift == 0; b++) count += parts[b].counts[d];
-		counts[d] = count;
+		s.counts[d] = count;
 	}
 	__syncthreads(); // the totals are there
 	if (threadIdx.x == 0) {
@@ -99,7 +103,7 @@ static __device__ __forceinline__ Progress advance(Progress now, const Part *par
 #pragma unroll 1
 		for (int i = DIGITS - 1; i >= 0; i--) {
 			sums[i] = now.end.ties > 0 && (shift == 28 || now.end.key >> (shift + 4) == now.at.key) && (int)(now.end.key >> shift & 15) == i ? last : 0;
-			sums[i] += totals[i];
+			sums[i] += s.totals[i];
 			all += sums[i];
 		}
 		if (shift == 28) {
@@ -118,7 +122,7 @@ static __device__ __forceinline__ Progress advance(Progress now, const Part *par
 		}
 		now.at.key = now.at.key << 4 | (unsigned)digit;
 		if (shift == 0) {
-			const int same = now.at.key == now.end.key ? now.end.ties : counts[digit];
+			const int same = now.at.key == now.end.key ? now.end.ties : s.counts[digit];
 			const double one = weight(draw, stage, now.top, of_order(now.at.key));
 			double steps = (now.target - now.at.before) / one;
 			steps = stage == DRAW ? floor(steps) + 1 : ceil(steps);
@@ -126,10 +130,10 @@ static __device__ __forceinline__ Progress advance(Progress now, const Part *par
 			now.end = now.at;
 			now.sum = stage == TOP_P ? now.at.before + now.at.ties * one : 0;
 		}
-		next = now;
+		s.next = now;
 	}
 	__syncthreads(); // it is known
-	return next;
+	return s.next;
 }
 
 // The segment of block blockIdx.x of a row of n.
@@ -163,12 +167,13 @@ HOST_KERNEL(draw_top)
 extern "C" __global__ void __launch_bounds__(THREADS)
 draw_digit(Part *parts, Progress *progress, const Part *found, const Progress *before, const float *logits, const Draw *draws, int n, int stage, int shift,
            int last_stage, int last_shift) {
+	__shared__ Shared shared;
 	__shared__ double warps[THREADS / 32][DIGITS];
 	__shared__ int counts[DIGITS];
 	const int row = blockIdx.y;
 	const Draw draw = draws[row];
 	const float *x = logits + (size_t)row * n;
-	const Progress now = advance(before[row], found + (size_t)row * gridDim.x, gridDim.x, draw, last_stage, last_shift, n);
+	const Progress now = advance(before[row], found + (size_t)row * gridDim.x, gridDim.x, draw, last_stage, last_shift, n, shared);
 	if (threadIdx.x == 0 && blockIdx.x == 0) progress[row] = now;
 	if (!cuts(draw, stage, n) || now.bad > 0) return;
 	if (threadIdx.x < DIGITS) counts[threadIdx.x] = 0;
@@ -210,10 +215,11 @@ HOST_KERNEL(draw_digit)
 // last pass was (last_stage, last_shift), cut into `blocks` segments.
 extern "C" __global__ void __launch_bounds__(THREADS)
 draw_pick(int *ids, const Part *found, const Progress *before, const float *logits, const Draw *draws, int n, int blocks, int last_stage, int last_shift) {
+	__shared__ Shared shared;
 	__shared__ int partial[32];
 	const int row = blockIdx.x;
 	const Draw draw = draws[row];
-	const Progress now = advance(before[row], found + (size_t)row * blocks, blocks, draw, last_stage, last_shift, n);
+	const Progress now = advance(before[row], found + (size_t)row * blocks, blocks, draw, last_stage, last_shift, n, shared);
 	if (now.bad > 0 || !(draw.temperature > 0)) {
 		if (threadIdx.x == 0) ids[row] = now.bad > 0 ? -1 : now.first;
 		return;
