@@ -13,7 +13,6 @@ import (
 // TestFoldersOfTheDead: an old folder of a process that was killed goes when the next one
 // asks; one in use, a young one, which may be just being made, and those of others stay.
 func TestFoldersOfTheDead(t *testing.T) {
-	parent := t.TempDir()
 	if os.Getenv("GLIMPSE_TEMPDIR") != "" { // the process that is killed
 		d, err := New(os.Getenv("GLIMPSE_TEMPDIR"), "kind-")
 		if err != nil {
@@ -24,6 +23,7 @@ func TestFoldersOfTheDead(t *testing.T) {
 		self.Kill()
 		time.Sleep(time.Minute)
 	}
+	parent := t.TempDir()
 	child := exec.Command(os.Args[0], "-test.run=^TestFoldersOfTheDead$")
 	child.Env = append(os.Environ(), "GLIMPSE_TEMPDIR="+parent)
 	if out, err := child.CombinedOutput(); err == nil {
