@@ -25,7 +25,14 @@ func openCUDA(t testing.TB) device {
 		}
 		t.Skipf("no CUDA device: %v", kernels.Devices().Usable())
 	}
-	return open(t, "cuda")
+	d := open(t, "cuda")
+	before := kernels.InUse(d.b)
+	t.Cleanup(func() {
+		if after := kernels.InUse(d.b); after > before && !t.Failed() {
+			t.Errorf("%d bytes of device memory are in use after the test, %d before", after, before)
+		}
+	})
+	return d
 }
 
 // roundedProducts is a plain implementation that rounds the activations of more than

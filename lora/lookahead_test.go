@@ -70,6 +70,7 @@ func TestGraphAndRuntimeAgree(t *testing.T) {
 				t.Fatal(err)
 			}
 			g, sample := autodiff.New(m.Backend), new(autodiff.Sample)
+			defer g.Close()
 			if err := g.Compile(g.Loss(a.Scores(g, sample), sample, loss.Func)); err != nil {
 				t.Fatal(err)
 			}

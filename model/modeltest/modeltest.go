@@ -12,6 +12,7 @@ import (
 	"testing/fstest"
 
 	"glimpse/checkpoints"
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -101,11 +102,34 @@ func (s Llama) Open(t testing.TB, device string) *model.Model {
 // test.
 func OpenFolder(t testing.TB, folder fs.FS, device string) *model.Model {
 	t.Helper()
-	m, err := model.OpenFS(folder, "tiny", model.Options{Device: device})
+	return open(t, device, func() (*model.Model, error) { return model.OpenFS(folder, "tiny", model.Options{Device: device}) })
+}
+
+// open opens a model on a device, whose memory must hold no more tensors when the test is
+// over than it does now.
+func open(t testing.TB, device string, from func() (*model.Model, error)) *model.Model {
+	t.Helper()
+	b, err := kernels.Open(device)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { m.Close() })
+	if meter, ok := b.(kernels.Meter); ok {
+		before := meter.Memory().Live
+		t.Cleanup(func() {
+			if after := meter.Memory().Live; after > before && !t.Failed() {
+				t.Errorf("%d bytes of device memory are in use after the test, %d before", after, before)
+			}
+		})
+	}
+	m, err := from()
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := m
+	t.Cleanup(func() {
+		open.Close()
+		open = nil // testing keeps this function
+	})
 	return m
 }
 

@@ -45,12 +45,9 @@ func Trainings(t testing.TB) []Training {
 // Open opens the model on the named device and closes it with the test.
 func (g *Training) Open(t testing.TB, device string) *model.Model {
 	t.Helper()
-	m, err := model.Open(filepath.Join(Testdata(t), "golden", g.Model), model.Options{Device: device})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
+	return open(t, device, func() (*model.Model, error) {
+		return model.Open(filepath.Join(Testdata(t), "golden", g.Model), model.Options{Device: device})
+	})
 }
 
 // Sample prepares the step: the prompt's cache and the target, which is compared
