@@ -148,6 +148,6 @@ func (*deviceSums) Carry(Prompt, *model.Observation, [][]float32, [][]float32) {
 }
 
 // carryOn implements deviceCarrier.
-func (a *deviceSums) carryOn(d kernels.Selector, layer int, s *layerScores) {
-	d.CarryScores(s.device, a.layers[layer].device, a.layers[layer].entries)
+func (a *deviceSums) carryOn(d kernels.Selector, _ Prompt, o *model.Observation, s *layerScores) {
+	d.CarryScores(s.device, a.layers[o.Layer].device, a.layers[o.Layer].entries)
 }

@@ -114,7 +114,8 @@ func deviceOf(c *model.Cache) kernels.Selector {
 type layerScores struct {
 	host    [][]float32 // [kvHead][entry]
 	device  *kernels.Tensor
-	entries []int // of the rows of device
+	spread  *kernels.Tensor // on the device, of a deviceSpreader
+	entries []int           // of the rows of device
 }
 
 // rows are the scores on the host, read from the device at the first call.
@@ -149,9 +150,26 @@ type deviceAllocator interface {
 	headBudgetsOn(d kernels.Selector, p Prompt, budget int, s *layerScores) []int
 }
 
-// deviceCarrier is a Carrier of formulated scores that stay on the device.
+// deviceCarrier is a Carrier of scores that stay on the device.
 type deviceCarrier interface {
-	carryOn(d kernels.Selector, layer int, s *layerScores)
+	carryOn(d kernels.Selector, p Prompt, o *model.Observation, s *layerScores)
+}
+
+// deviceCrossAllocator is a CrossLayerAllocator of scores that stay on the device.
+type deviceCrossAllocator interface {
+	crossLayerBudgetsOn(d kernels.Selector, p Prompt, scores []*layerScores) []int
+}
+
+// deviceSpreader is a SpreadScorer that can score and select where the observation is.
+type deviceSpreader interface {
+	scoreOn(d kernels.Selector, p Prompt, o *model.Observation) *layerScores
+	selectSpreadOn(d kernels.Selector, s *layerScores, budget int) *kernels.Selection
+}
+
+// deviceMerger is a Merger that can work where the cache is. The thresholds are F64
+// [kvHeads].
+type deviceMerger interface {
+	mergeOn(d kernels.Selector, c *model.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor)
 }
 
 // deviceState is a DecodeState that selects where the scores are.
@@ -166,7 +184,9 @@ func (r *request) formulaOn(d kernels.Selector, o *model.Observation) (f formula
 		return f, false
 	}
 	if _, ok := r.method.(CrossLayerAllocator); ok {
-		return f, false
+		if _, ok := r.method.(deviceCrossAllocator); !ok {
+			return f, false
+		}
 	}
 	if _, ok := r.method.(SpreadScorer); ok {
 		return f, false
@@ -176,12 +196,22 @@ func (r *request) formulaOn(d kernels.Selector, o *model.Observation) (f formula
 			return f, false
 		}
 	}
-	if r.carry != nil {
-		if _, ok := r.carry.(deviceCarrier); !ok {
-			return f, false
-		}
+	if !r.carriesOn() {
+		return f, false
 	}
 	return m.formula(r.prompt, o)
+}
+
+// carriesOn tells that nothing before a request needs its scores on the host.
+func (r *request) carriesOn() bool {
+	_, ok := r.carry.(deviceCarrier)
+	return r.carry == nil || ok
+}
+
+// spreaderOn is a request's method where it can choose by two numbers on the device.
+func (r *request) spreaderOn(d kernels.Selector) (deviceSpreader, bool) {
+	m, ok := r.method.(deviceSpreader)
+	return m, ok && d != nil && r.carriesOn()
 }
 
 // selectOn is selectLayer on a device.

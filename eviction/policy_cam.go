@@ -3,6 +3,7 @@ package eviction
 import (
 	"math/rand/v2"
 
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -32,32 +33,50 @@ func (cam) Score(dst [][]float32, p Prompt, o *model.Observation) error {
 	return h2o{}.Score(dst, p, o)
 }
 
+func (cam) formula(p Prompt, o *model.Observation) (formula, bool) { return h2o{}.formula(p, o) }
+
 func (m cam) StartDecode(s *Session) DecodeState {
-	sink, recent := m.Protect(s.Prompt)
-	st := &camState{accumulated: newAccumulated(s), sink: sink, recent: recent}
+	window := camWindow{}
+	window.sink, window.recent = m.Protect(s.Prompt)
 	for l := range s.Cache.Layers() {
 		var draws []*rand.Rand
 		for h := range s.Cache.KVHeads() {
 			draws = append(draws, rand.New(rand.NewPCG(m.seed, uint64(s.turns)<<48|uint64(l)<<24|uint64(h))))
 		}
-		st.draws = append(st.draws, draws)
+		window.draws = append(window.draws, draws)
 	}
-	return st
+	if sums := newDeviceSums(s); sums != nil {
+		return &camDeviceState{sums, window}
+	}
+	return &camState{newAccumulated(s), window}
+}
+
+// camWindow is what stays, and the draws for what goes.
+type camWindow struct {
+	sink, recent int
+	draws        [][]*rand.Rand // [layer][kvHead]
+}
+
+// kept are the indices of what stays of n entries; nil is all.
+func (w *camWindow) kept(n int) []int32 {
+	if n <= w.sink+w.recent {
+		return nil
+	}
+	return append(upTo(0, w.sink), upTo(n-w.recent, n)...)
 }
 
 type camState struct {
 	accumulated
-	sink, recent int
-	draws        [][]*rand.Rand // [layer][kvHead]
+	camWindow
 }
 
 func (s *camState) Step(o *model.Observation) ([][]int32, error) {
 	s.add(o)
 	n := o.Cache.Entries(o.Layer, 0)
-	if n <= s.sink+s.recent {
+	idx := s.kept(n)
+	if idx == nil {
 		return nil, nil
 	}
-	idx := append(upTo(0, s.sink), upTo(n-s.recent, n)...)
 	keep := make([][]int32, o.Cache.KVHeads())
 	for h := range keep {
 		keep[h] = idx
@@ -90,4 +109,34 @@ func (s *camState) merge(o *model.Observation, head, out int, kept []int32) {
 		}
 		o.Cache.SetPair(o.Layer, head, j, nil, v)
 	}
+}
+
+// camDeviceState is camState with sums and values that stay on the device, which gets the
+// draws.
+type camDeviceState struct {
+	*deviceSums
+	camWindow
+}
+
+// stepOn implements deviceState.
+func (s *camDeviceState) stepOn(d kernels.Selector, o *model.Observation) (*kernels.Selection, error) {
+	sums := s.add(d, o)
+	n := o.Cache.Entries(o.Layer, 0)
+	idx := s.kept(n)
+	if idx == nil {
+		return nil, nil
+	}
+	keep, draws := make([][]int32, o.Cache.KVHeads()), make([][]float64, o.Cache.KVHeads())
+	for h := range keep {
+		keep[h] = idx
+		for range n - s.sink - s.recent {
+			draws[h] = append(draws[h], s.draws[o.Layer][h].Float64())
+		}
+	}
+	if s.recent > 0 {
+		d.MergeRecent(o.Cache.View(o.Layer), sums.device, s.sink, s.recent, draws)
+	}
+	kept := kernels.HostSelection(keep)
+	s.keep(d, o.Layer, kept)
+	return kept, nil
 }

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"math"
+	"slices"
 
 	"glimpse/kernels"
 	"glimpse/model"
@@ -43,6 +44,8 @@ func (d2o) Score(dst [][]float32, p Prompt, o *model.Observation) error {
 	return h2o{}.Score(dst, p, o)
 }
 
+func (d2o) formula(p Prompt, o *model.Observation) (formula, bool) { return h2o{}.formula(p, o) }
+
 // Protect: M is a quarter of what the sinks leave of the budget.
 func (m d2o) Protect(p Prompt) (sink, recent int) {
 	sink = min(m.sink, p.Budget)
@@ -53,11 +56,7 @@ func (m d2o) Protect(p Prompt) (sink, recent int) {
 // left alone, and all layers may then grow up to it.
 func (m d2o) CrossLayerBudgets(p Prompt, scores [][][]float32) []int {
 	if p.Entries <= p.Budget {
-		out := make([]int, len(scores))
-		for l := range out {
-			out[l] = p.Budget
-		}
-		return out
+		return slices.Repeat([]int{p.Budget}, len(scores))
 	}
 	variances := make([]float64, len(scores))
 	for l, heads := range scores {
@@ -70,8 +69,25 @@ func (m d2o) CrossLayerBudgets(p Prompt, scores [][][]float32) []int {
 		}
 		variances[l] = variance(columns)
 	}
-	dense := m.dense == 1 || m.dense < 0 && len(scores) >= 8
+	return m.budgetsBy(p, variances)
+}
+
+func (m d2o) budgetsBy(p Prompt, variances []float64) []int {
+	dense := m.dense == 1 || m.dense < 0 && len(variances) >= 8
 	return D2OBudgets(variances, p.Entries, p.Budget, m.normalise, dense)
+}
+
+// crossLayerBudgetsOn implements deviceCrossAllocator: a number per layer is read.
+func (m d2o) crossLayerBudgetsOn(d kernels.Selector, p Prompt, scores []*layerScores) []int {
+	if p.Entries <= p.Budget {
+		return slices.Repeat([]int{p.Budget}, len(scores))
+	}
+	var tensors []*kernels.Tensor
+	var entries [][]int
+	for _, s := range scores {
+		tensors, entries = append(tensors, s.device), append(entries, s.entries)
+	}
+	return m.budgetsBy(p, d.Variances(tensors, entries))
 }
 
 func variance(x []float64) float64 {
@@ -150,6 +166,11 @@ func (m d2o) Merge(c *model.Cache, layer int, keep [][]int32) []float64 {
 		thresholds[h] = mergeHead(c, layer, h, kept)
 	}
 	return thresholds
+}
+
+// mergeOn implements deviceMerger.
+func (d2o) mergeOn(d kernels.Selector, c *model.Cache, layer int, keep *kernels.Selection) *kernels.Tensor {
+	return d.MergeEvicted(c.View(layer), keep)
 }
 
 // mergeHead merges the entries of a head that are not kept and returns their mean
@@ -257,6 +278,9 @@ func norm(x []float64) float64 {
 }
 
 func (m d2o) StartDecode(s *Session) DecodeState {
+	if sums := newDeviceSums(s); sums != nil {
+		return &d2oDeviceState{sums, m, s.budgets, s.deviceThresholds}
+	}
 	kept := s.Kept()
 	st := &d2oState{d2o: m, accumulated: newAccumulated(s), budgets: s.budgets, thresholds: make([][]float64, len(kept))}
 	for l := range kept {
@@ -344,4 +368,26 @@ func (s *d2oState) merge(c *model.Cache, layer, head, out int) {
 	}
 	mergeInto(c, layer, head, j, []int{out}, []float64{best})
 	norms[j] = norm(keys.Rows(j, j+1).Float64s())
+}
+
+// d2oDeviceState is d2oState on a device, which keeps no norms: a step reads every key
+// once and has its norm, too.
+type d2oDeviceState struct {
+	*deviceSums
+	method     d2o
+	budgets    []int
+	thresholds []*kernels.Tensor // by layer
+}
+
+// stepOn implements deviceState.
+func (s *d2oDeviceState) stepOn(d kernels.Selector, o *model.Observation) (*kernels.Selection, error) {
+	sums, budget := s.add(d, o), s.budgets[o.Layer]
+	if slices.Max(sums.entries) <= budget {
+		return nil, nil
+	}
+	sink, recent := s.method.Protect(Prompt{Budget: budget})
+	keep := d.Select(sums.device, sums.entries, slices.Repeat([]int{budget}, len(sums.entries)), sink, recent)
+	d.MergeStep(o.Cache.View(o.Layer), keep, s.thresholds[o.Layer], s.method.beta)
+	s.keep(d, o.Layer, keep)
+	return keep, nil
 }

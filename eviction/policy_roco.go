@@ -92,8 +92,7 @@ func (m roco) SelectSpread(scores, spread []float32, budget int) []int32 {
 	if n <= budget {
 		return upTo(0, n)
 	}
-	sink, recent := m.ends(budget)
-	protected := max(sink+recent, int(m.protect*float64(budget)))
+	protected, sink, recent := m.protected(budget)
 	ranked := append([]float32(nil), scores...)
 	for _, j := range selectHead(spread, protected, sink, recent) {
 		ranked[j] = float32(math.Inf(1))
@@ -101,7 +100,16 @@ func (m roco) SelectSpread(scores, spread []float32, budget int) []int32 {
 	return selectHead(ranked, budget, 0, 0)
 }
 
+// protected is how many entries are kept whatever their mean, sink and recent among them.
+func (m roco) protected(budget int) (protected, sink, recent int) {
+	sink, recent = m.ends(budget)
+	return max(sink+recent, int(m.protect*float64(budget))), sink, recent
+}
+
 func (m roco) StartDecode(s *Session) DecodeState {
+	if st := m.startOn(s); st != nil {
+		return st
+	}
 	st := &rocoState{roco: m, budget: s.Prompt.Budget, moments: make([][][]moments, len(s.kept))}
 	kept, scores := s.Kept(), s.Scores()
 	known := int32(len(s.history)) // positions below are those of rows that ran
@@ -111,15 +119,20 @@ func (m roco) StartDecode(s *Session) DecodeState {
 			pos := s.Cache.Positions(l, h)
 			for i, j := range idx {
 				mean, spread := float64(scores[l][h][j]), float64(s.spread[l][h][j])
-				seen := float64(known - pos[i])
-				if w := s.Prompt.Config.Window(l); w > 0 {
-					seen = min(seen, float64(w))
-				}
+				seen := float64(rowsSince(pos[i], known, s.Prompt.Config.Window(l)))
 				st.moments[l][h] = append(st.moments[l][h], moments{seen, mean * seen, (spread*spread + mean*mean) * seen})
 			}
 		}
 	}
 	return st
+}
+
+// rowsSince is how many of the rows below position known have seen an entry.
+func rowsSince(pos, known int32, window int) int32 {
+	if seen := known - pos; window == 0 || int(seen) < window {
+		return seen
+	}
+	return int32(window)
 }
 
 // moments of the attention that an entry has got.

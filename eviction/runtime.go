@@ -31,6 +31,8 @@ type request struct {
 
 	carry Carrier // of the turns before, or nil
 
+	device kernels.Selector // that has scored; nil where the host has
+
 	kept    []*kernels.Selection // by layer; complete only after the last one where the budgets cross layers
 	scores  []*layerScores
 	spread  [][][]float32
@@ -118,6 +120,11 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 	if f, ok := r.formulaOn(device, &mine); ok {
 		return r.observeOn(device, f, &mine), nil
 	}
+	if m, ok := r.spreaderOn(device); ok {
+		s := m.scoreOn(device, r.prompt, &mine)
+		r.take(device, s, &mine)
+		return r.keep(m.selectSpreadOn(device, s, r.prompt.Budget), &mine), nil
+	}
 	dst := newScores(o)
 	err := r.method.Score(dst, r.prompt, &mine)
 	var spread [][]float32
@@ -150,11 +157,19 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 // observeOn is observe where the device scores and selects.
 func (r *request) observeOn(d kernels.Selector, f formula, o *model.Observation) *kernels.Selection {
 	s := f.on(d, o)
-	if r.carry != nil {
-		r.carry.(deviceCarrier).carryOn(d, o.Layer, s)
+	r.take(d, s, o)
+	if _, ok := r.method.(CrossLayerAllocator); ok {
+		return nil
 	}
-	r.scores, r.spread = append(r.scores, s), append(r.spread, nil)
 	return r.keep(selectOn(d, r.method, r.prompt, o.Layer, s), o)
+}
+
+// take takes in the scores of a layer on the device.
+func (r *request) take(d kernels.Selector, s *layerScores, o *model.Observation) {
+	if r.carry != nil {
+		r.carry.(deviceCarrier).carryOn(d, r.prompt, o, s)
+	}
+	r.device, r.scores, r.spread = d, append(r.scores, s), append(r.spread, nil)
 }
 
 // keep takes down what a layer keeps.
@@ -176,12 +191,19 @@ func (r *request) finish() {
 	if !ok || r.idle() {
 		return
 	}
-	scores := rowsOf(r.scores)
-	r.budgets = a.CrossLayerBudgets(r.prompt, scores)
-	for l := range scores {
+	if r.device != nil {
+		r.budgets = a.(deviceCrossAllocator).crossLayerBudgetsOn(r.device, r.prompt, r.scores)
+	} else {
+		r.budgets = a.CrossLayerBudgets(r.prompt, rowsOf(r.scores))
+	}
+	for l, s := range r.scores {
 		p := r.prompt
 		p.Budget = r.budgets[l]
-		r.kept = append(r.kept, kernels.HostSelection(selectLayer(r.method, p, l, scores[l])))
+		if r.device != nil {
+			r.kept = append(r.kept, selectOn(r.device, r.method, p, l, s))
+		} else {
+			r.kept = append(r.kept, kernels.HostSelection(selectLayer(r.method, p, l, s.rows())))
+		}
 	}
 }
 

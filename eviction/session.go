@@ -43,9 +43,11 @@ type Session struct {
 	spread     [][][]float32
 	budgets    []int       // of every layer, where they differ
 	thresholds [][]float64 // [layer][kvHead], of a Merger
-	decode     DecodeState
-	sparse     SparseState
-	stepBytes  []int64 // that the steps so far have read, of sparse policies
+	// deviceThresholds are those of a deviceMerger on a device, by layer.
+	deviceThresholds []*kernels.Tensor
+	decode           DecodeState
+	sparse           SparseState
+	stepBytes        []int64 // that the steps so far have read, of sparse policies
 }
 
 // Logits are those of the prompt's last token. They, what was kept and the scores come
@@ -229,9 +231,14 @@ func (s *Session) mostEntries() int {
 // evict keeps what was selected in all layers of the full cache.
 func (s *Session) evict(r *request) error {
 	merger, _ := s.method.(Merger)
-	s.thresholds = nil
+	onDevice, _ := s.method.(deviceMerger)
+	device := deviceOf(s.Cache)
+	s.thresholds, s.deviceThresholds = nil, nil
 	for l, keep := range r.kept {
-		if merger != nil {
+		switch {
+		case onDevice != nil && device != nil:
+			s.deviceThresholds = append(s.deviceThresholds, onDevice.mergeOn(device, s.Cache, l, keep))
+		case merger != nil:
 			s.thresholds = append(s.thresholds, merger.Merge(s.Cache, l, keep.Indices()))
 		}
 		if err := s.Cache.RetainSelection(l, keep); err != nil {

@@ -49,7 +49,12 @@ var kernelNames = map[string][]string{
 	},
 	"attention_hopper": {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
 	"attention_grad":   variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
-	"steps":            {"start_step", "append_pairs_f32", "append_pairs_bf16"},
+	"moments":          {"score_moments", "start_moments", "add_moments", "carry_moments", "pick_moments", "raise_scores"},
+	"merge": {
+		"score_columns", "column_variance", "mean_similarity", "draw_merges", "key_norms_f32", "key_norms_bf16", "nearest_keys_f32", "nearest_keys_bf16",
+		"merge_pairs_f32", "merge_pairs_bf16", "step_similar_f32", "step_similar_bf16", "merge_step_f32", "merge_step_bf16", "merge_recent_f32", "merge_recent_bf16",
+	},
+	"steps": {"start_step", "append_pairs_f32", "append_pairs_bf16"},
 }
 
 // variants adds the kernels that exist per type of the cache and width of a head.

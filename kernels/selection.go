@@ -29,6 +29,8 @@ type ScoreTerm struct {
 // selections are those of TopK.
 type Selector interface {
 	Backend
+	Momenter
+	Merger
 
 	// Scores writes the mean of one or two terms, each over all heads of its KV head;
 	// with allHeads the mean over all KV heads, which must have the same entries.

@@ -155,6 +155,8 @@ template <class T> T atomicMax(T *p, T v) { T old = *p; if (v > old) *p = v; ret
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline double __dmul_rn(double a, double b) { return a * b; } // never part of a fused operation
+inline double __dadd_rn(double a, double b) { return a + b; }
 inline float __expf(float x) { return expf(x); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 template <class T> T __ldg(const T *p) { return *p; }
