@@ -215,7 +215,7 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Named, decode
 				}
 				heads++
 				if got := missing(pos[l][h], held[i][l][h]); got != out {
-					almost := got >= 0 && scores != nil && math.Abs(scores[got]-scores[out]) <= 1e-5*max(scores[got], scores[out])
+					almost := got >= 0 && scores != nil && math.Abs(scores[got]-scores[out]) <= c.tolerance()*max(scores[got], scores[out])
 					if !almost && (got < 0 || d.ties == nil || !d.ties(l, h, got, out)) {
 						t.Fatalf("%s: step %d layer %d head %d: evicts entry %d of positions %v, want %d; scores %v", what, i, l, h, got, pos[l][h], out, scores)
 					}
@@ -229,10 +229,10 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Named, decode
 				cache[l][h] = slices.Delete(cache[l][h], out, out+1)
 			}
 		}
-		if d.gap != nil && *d.gap < 1e-5 {
+		if d.gap != nil && *d.gap < c.tolerance() {
 			return heads, close // from here on either choice is right
 		}
-		if best := argmax(row.logits[0]); best != response[i+1] && row.logits[0][best]-row.logits[0][response[i+1]] > 1e-5 {
+		if best := argmax(row.logits[0]); best != response[i+1] && row.logits[0][best]-row.logits[0][response[i+1]] > c.tolerance() {
 			t.Fatalf("%s: token %d of the response is %d, want %d", what, i+1, response[i+1], best)
 		}
 	}
@@ -250,8 +250,8 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Named, decode
 				k, v = append(k, e.k...), append(v, e.v...)
 			}
 			where := fmt.Sprintf("%s: layer %d head %d", what, l, h)
-			compare.Close(t, where+": keys", view.K.Float64s(), k, 1e-5, compare.Floor(1e-3))
-			compare.Close(t, where+": values", view.V.Float64s(), v, 1e-5, compare.Floor(1e-3))
+			compare.Close(t, where+": keys", view.K.Float64s(), k, c.tolerance(), compare.Floor(c.floor()))
+			compare.Close(t, where+": values", view.V.Float64s(), v, c.tolerance(), compare.Floor(c.floor()))
 		}
 	}
 	return heads, close

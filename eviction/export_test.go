@@ -1,19 +1,36 @@
 package eviction
 
-import "glimpse/model"
+import (
+	"slices"
 
-// SelectedOnHost is what the host's rules keep of the scores that a plan was made by;
-// nil where budgets cross layers or two numbers per entry decide.
+	"glimpse/model"
+)
+
+// SelectedOnHost is what the host's rules keep of the scores that a plan was made by; nil
+// where nothing was scored.
 func SelectedOnHost(p *Plan) [][][]int32 {
 	r := p.request
-	_, crosses := r.method.(CrossLayerAllocator)
-	_, spreads := r.method.(SpreadScorer)
-	if crosses || spreads || p.Scores == nil {
+	if p.Scores == nil {
 		return nil
+	}
+	budgets := slices.Repeat([]int{r.prompt.Budget}, len(p.Scores))
+	if a, ok := r.method.(CrossLayerAllocator); ok {
+		budgets = a.CrossLayerBudgets(r.prompt, p.Scores)
 	}
 	var out [][][]int32
 	for l, scores := range p.Scores {
-		out = append(out, selectLayer(r.method, r.prompt, l, scores))
+		if m, ok := r.method.(SpreadScorer); ok {
+			spread := layerScores{device: r.scores[l].spread, entries: r.scores[l].entries}
+			var kept [][]int32
+			for h, s := range spread.rows() {
+				kept = append(kept, m.SelectSpread(scores[h], s, budgets[l]))
+			}
+			out = append(out, kept)
+			continue
+		}
+		prompt := r.prompt
+		prompt.Budget = budgets[l]
+		out = append(out, selectLayer(r.method, prompt, l, scores))
 	}
 	return out
 }

@@ -68,8 +68,10 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 		}
 		return keep
 	}
+	var scores []*kernels.Tensor
 	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge([]*request{r}), Observe: func(ob *model.Observation) error {
 		cache = max(cache, s.Cache.Bytes())
+		scores = append(scores, r.footprintScores(ob, counter)...)
 		if r.idle() || o.Study || drafter != nil || waits || keepsAll {
 			return nil
 		}
@@ -99,10 +101,8 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 				return 0, 0, err
 			}
 		}
-		if _, ok := s.method.(Merger); ok { // what mergeHead takes on the device
-			b, kept := m.Backend, min(r.prompt.Budget, o.Tokens)
-			b.Alloc(b.Compute(), kept, m.Config.HeadDim)
-			b.Alloc(b.Compute(), min(mergeRows, o.Tokens-kept), m.Config.HeadDim+kept)
+		if _, ok := s.method.(Merger); ok {
+			s.footprintMerge(counter, min(r.prompt.Budget, o.Tokens), o.Tokens)
 		}
 		if !o.Study {
 			evicted = s.Cache
@@ -126,9 +126,42 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 	}
 	need = max(counter.Peak(), counter.Live()+growth)
 	runtime.KeepAlive(index)
+	runtime.KeepAlive(scores)
 	runtime.KeepAlive(evicted)
 	runtime.KeepAlive(s)
 	return cache, need, nil
+}
+
+// footprintScores are the scores that a session keeps of a layer on a device.
+func (r *request) footprintScores(o *model.Observation, counter *kernels.Dry) (scores []*kernels.Tensor) {
+	if r.idle() || !counter.Device() {
+		return nil
+	}
+	n := 0
+	if _, ok := r.method.(formulated); ok {
+		n = 1
+	}
+	if _, ok := r.method.(deviceSpreader); ok {
+		n = 2
+	}
+	for range n {
+		scores = append(scores, counter.Alloc(kernels.F32, o.Cache.KVHeads(), slices.Max(entriesOf(o))))
+	}
+	return scores
+}
+
+// footprintMerge takes what it takes to merge what a layer evicts.
+func (s *Session) footprintMerge(b *kernels.Dry, kept, entries int) {
+	c := s.Prompt.Config
+	if _, ok := s.method.(deviceMerger); ok && b.Device() { // norms, and for what is evicted the nearest key and its similarity
+		norms, nearest := b.Alloc(kernels.F64, c.KVHeads, entries), b.Alloc(kernels.F32, 3, c.KVHeads, entries-kept)
+		runtime.KeepAlive(norms)
+		runtime.KeepAlive(nearest)
+		return
+	}
+	conserved, part := b.Alloc(b.Compute(), kept, c.HeadDim), b.Alloc(b.Compute(), min(mergeRows, entries-kept), c.HeadDim+kept)
+	runtime.KeepAlive(conserved)
+	runtime.KeepAlive(part)
 }
 
 // footprintSparse makes the pages that a sparse policy keeps on a device.

@@ -18,7 +18,7 @@ func TestCUDAFootprint(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	shape := modeltest.Llama{Hidden: 64, Layers: 3, Heads: 4, KVHeads: 2, HeadDim: 32, Intermediate: 96, Vocab: 64, MaxPositions: 1024}
 	const tokens, budget, maxNew = 600, 24, 3
-	for _, name := range []string{"full", "snapkv", "laq", "d2o", "quest", "sparq"} {
+	for _, name := range []string{"full", "snapkv", "laq", "d2o", "roco", "quest", "sparq"} {
 		t.Run(name, func(t *testing.T) {
 			backend, err := kernels.Open("cuda")
 			if err != nil {

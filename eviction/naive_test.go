@@ -393,9 +393,16 @@ type naiveCase struct {
 	estimateFree bool
 
 	resources eviction.Resources
+	tol       float64 // of a backend that computes in float32; 0: of float64
 	// stage changes the first selection of a policy that looks twice; nil leaves it.
 	stage func(naivePlan) naivePlan
 }
+
+// tolerance is for what is compared with the second implementation, floor what keys and
+// values are at least taken for.
+func (c *naiveCase) tolerance() float64 { return max(1e-5, c.tol) }
+
+func (c *naiveCase) floor() float64 { return max(1e-3, 100*c.tol) }
 
 // first is the selection that a draft is decoded on.
 func (c *naiveCase) first(p naivePlan) naivePlan {

@@ -154,7 +154,7 @@ func init() {
 			},
 			ties: func(l, h, got, want int) bool {
 				n := len(all[l][h])
-				return rocoTies(all[l][h], edges[[2]int{l, h}], without(n, got), without(n, want), 1e-5)
+				return rocoTies(all[l][h], edges[[2]int{l, h}], without(n, got), without(n, want), c.tolerance())
 			},
 			drop: func(_ pairs, l, h, out int) { all[l][h] = slices.Delete(all[l][h], out, out+1) },
 		}
