@@ -37,7 +37,7 @@ if [ "${1:-}" = --mutants ]; then
   exec scripts/mutants_gpu.sh
 fi
 
-go vet -tags gpu "${packages[@]}"
+go vet -tags gpu "${packages[@]}" ./internal/generate ./cmd/train
 if [ $# -gt 0 ]; then
   go test -tags gpu "$@" "${packages[@]}"
   exit
@@ -46,6 +46,8 @@ fi
 # family: the others have run without the tag, and every launch takes its time here.
 for package in "${packages[@]}"; do [ "$package" = ./model ] || others+=("$package"); done
 go test -tags gpu "${others[@]}"
+# Of generation and its command the forecasts of memory.
+go test -tags gpu -run TestCUDA ./internal/generate ./cmd/train
 go test -tags gpu -run 'TestAgainstTransformers/(llama3.1|qwen2-window|qwen3|falcon|mistral-v0.3)$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestHalf|TestCUDA' ./model
 # Blocks, warps and lanes the other way round: races that one order hides.
 HOSTCUDA_ORDER=reverse go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels

@@ -15,6 +15,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/internal/cli"
 	"glimpse/internal/generate"
 	"glimpse/internal/progress"
 	"glimpse/internal/train"
@@ -247,7 +248,9 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	train.BoundMemory()
-	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType})
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, BeforeWeights: func(m *model.Model) error {
+		return s.checkMemory(ctx, m)
+	}})
 	if err != nil {
 		return err
 	}
@@ -397,6 +400,62 @@ func (s *generateSpec) fillShard(m *model.Model, open openShard, h datasets.Pair
 		return err
 	}
 	return w.Commit()
+}
+
+// scanTokens is how many tokens of prompts are looked at to find the longest one.
+const scanTokens = 2 << 20
+
+// checkMemory is an error where the generation needs more memory than there is. Prompts
+// have up to so many tokens as they may; where that is too much, those of small sources
+// are looked at.
+func (s *generateSpec) checkMemory(ctx context.Context, m *model.Model) error {
+	if s.Responses == "source" {
+		return nil
+	}
+	samples := s.Samples
+	if s.Shards > 0 {
+		samples = (samples + s.Shards - 1) / s.Shards
+	}
+	check := func(tokens int) error {
+		return generate.CheckMemory(ctx, m, cli.AvailableMemory, tokens, samples, generate.Options{MaxNew: s.MaxNew, Sampling: s.sampling(), Batch: s.Batch})
+	}
+	if len(s.Sources) == 0 {
+		return check(s.Tokens)
+	}
+	err := check(s.MaxPrompt)
+	if errors.Is(err, model.ErrMemory) {
+		if longest, ok := s.longest(m); ok {
+			return check(longest)
+		}
+	}
+	return err
+}
+
+// longest is the length of the longest prompt, if the prompts are few.
+func (s *generateSpec) longest(m *model.Model) (tokens int, ok bool) {
+	next, end, err := s.stream(m)
+	if err != nil {
+		return 0, false // which the generation tells
+	}
+	defer end()
+	for all := 0; all <= scanTokens; {
+		x, err := next()
+		if err == io.EOF {
+			return tokens, true
+		}
+		if err == nil {
+			err = x.prepare(&x)
+		}
+		switch {
+		case errors.Is(err, generate.ErrUnusable):
+			all++ // nor do these go on forever
+		case err != nil:
+			return 0, false
+		default:
+			tokens, all = max(tokens, len(x.IDs)), all+len(x.IDs)
+		}
+	}
+	return 0, false
 }
 
 // fill writes the pairs of a shard that follow the one with ID last.

@@ -46,21 +46,12 @@ const smallModel = 20_000_000
 // error that names it. A response depends on its prompt, the settings and Batch; not on
 // threads, on other prompts or on where a run was taken up.
 func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w PairSink, opt Options) error {
-	if opt.Batch == 0 {
-		opt.Batch = 8
-	}
-	if opt.Batch < 0 || opt.Batch > 4096 {
-		return fmt.Errorf("batch: got %d, want 1 to 4096", opt.Batch)
-	}
-	if err := opt.Sampling.Validate(); err != nil {
+	if err := opt.settle(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	size := opt.Batch
-	if m.Network.Parameters() <= smallModel {
-		size = min(size, groupSize)
-	}
+	groups, size := opt.groups(m)
 	q := &queue{next: next, sink: w, opt: opt, ready: make(map[int]datasets.Pair), ahead: 4 * opt.Batch}
 	q.cond = sync.NewCond(&q.mu)
 	stop := context.AfterFunc(ctx, func() {
@@ -71,7 +62,7 @@ func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w P
 	})
 	defer stop()
 	// As tasks: what they do inside then stays on their threads.
-	parallel.For(min(parallel.Threads(), (opt.Batch+size-1)/size), func(int) {
+	parallel.For(groups, func(int) {
 		g := &group{m: m, r: m.NewRunner(), q: q, size: size}
 		if err := g.run(ctx); err != nil {
 			cancel(err)
@@ -81,6 +72,26 @@ func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w P
 		return err
 	}
 	return nil
+}
+
+// settle fills in the default and refuses what cannot be.
+func (o *Options) settle() error {
+	if o.Batch == 0 {
+		o.Batch = 8
+	}
+	if o.Batch < 0 || o.Batch > 4096 {
+		return fmt.Errorf("batch: got %d, want 1 to 4096", o.Batch)
+	}
+	return o.Sampling.Validate()
+}
+
+// groups are how many work side by side, and of how many sequences each.
+func (o *Options) groups(m *model.Model) (groups, size int) {
+	size = o.Batch
+	if m.Network.Parameters() <= smallModel {
+		size = min(size, groupSize)
+	}
+	return min(parallel.Threads(), (o.Batch+size-1)/size), size
 }
 
 // queue hands out prompts and puts finished pairs into their order.
@@ -231,7 +242,7 @@ func (g *group) start(ctx context.Context, p Prompt, at int) error {
 	if err != nil {
 		return err
 	}
-	s.most = min(opt.MaxNew, g.m.Config.MaxPositions-len(p.IDs)+1) // the last token is not run
+	s.most = opt.most(g.m, len(p.IDs))
 	done, err := g.accept(s, first)
 	if err != nil || done {
 		return err
@@ -239,6 +250,11 @@ func (g *group) start(ctx context.Context, p Prompt, at int) error {
 	s.reserve()
 	g.live = append(g.live, s)
 	return nil
+}
+
+// most is the most response tokens after so many of a prompt.
+func (o *Options) most(m *model.Model, prompt int) int {
+	return min(o.MaxNew, m.Config.MaxPositions-prompt+1) // the last token is not run
 }
 
 // newCache is an empty cache, in memory of a sequence that has ended where there is one.
