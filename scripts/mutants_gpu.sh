@@ -155,6 +155,26 @@ attention_observe.cu|TestCUDAObserve|s/if (t % row_tiles == 0) .. a head/if (t =
 attention_observe.cu|TestCUDAObserve|s/sum\[i\] = sum\[i\] . expf(top\[i\] - m) + /sum[i] += /|observed rows: the sum of scores is not rescaled
 attention_observe.cu|TestCUDAObserve|s/for (int d = 4; d < 32; d .= 2) {/for (int d = 4; d < 16; d *= 2) {/|observed rows: scores of half the rows
 attention_observe.cu|TestCUDAObserve|s/if (r >= rows) continue;/;/|observed rows: rows past the last
+moments.cu|TestCUDAMoments|s/if (!positions) return min(rows, entries - j);/if (!positions) return rows;/|moments: rows before the entry
+moments.cu|TestCUDAMoments|s/rows_seeing(positions . positions + (size_t)g . width/rows_seeing(positions ? positions/|moments: positions of the first head
+moments.cu|TestCUDAMoments|s/!= -INFINITY) {/!= 1) {/|moments: rows that do not see an entry
+moments.cu|TestCUDAMoments|s/if (j < known\[g\]) rows = moments/if (true) rows = moments/|moments: what was there before new entries
+moments.cu|TestCUDAMoments|s/size_t row = (size_t)blockIdx.z . gridDim.y + g;/size_t row = g;/|moments: rows in the place of sums
+moments.cu|TestCUDASelectSpread|/all scores are copied/d|spread: no barrier before scores are raised
+merge.cu|TestCUDAVariances|/the terms are there/d|variance: no barrier before the sum
+merge.cu|TestCUDAVariances|s/from += SERIAL) {/from += SERIAL - 1) {/|variance: terms counted twice
+merge.cu|TestCUDAMergeEvicted|s/if (ids\[mid\] - mid > e) to = mid;/if (ids[mid] - mid >= e) to = mid;/|merge: rows of other entries
+merge.cu|TestCUDAMergeEvicted|s/tops\[t\]\[i\] == best \&\& places\[t\]\[i\] < place/tops[t][i] == best/|merge: the last of equal keys
+merge.cu|TestCUDAMergeEvicted|/ids are there, and the tiles before have been read/d|merge: no barrier before a tile is refilled
+merge.cu|TestCUDAMergeEvicted|/the tiles are there/d|merge: tiles are used before they are there
+merge.cu|TestCUDAMergeEvicted|/the names are there/d|merge: names are used before they are there
+merge.cu|TestCUDAMergeEvicted|s/if (!(similar\[e\] >= threshold)) continue;/;/|merge: what is less similar, too
+merge.cu|TestCUDAMergeEvicted|s/(T .)(blockIdx.z == 0 ? h.k : h.v)/(T *)h.k/|merge: keys twice and no values
+merge.cu|TestCUDAMergeStep|s/__dadd_rn(__dmul_rn(beta, best), __dmul_rn(1 - beta, threshold))/__dadd_rn(__dmul_rn(beta, threshold), __dmul_rn(1 - beta, best))/|merge: the threshold follows itself
+merge.cu|TestCUDAMergeStep|s/j == out ? NAN : cosine/cosine/|merge: an entry into itself
+merge.cu|TestCUDAMergeStep|/the old threshold has been read/d|merge: no barrier before the threshold is replaced
+merge.cu|TestCUDAMergeRecent|s/if (j < h.sink .. j >= h.entries - h.recent) top/top/|draws: the largest of all
+merge.cu|TestCUDAMergeRecent|s/if (merges\[out\]) store/store/|draws: every value is merged
 attention_observe.cu|TestCUDAObserve|s/first_tile = unseeing . TILE/first_tile = (unseeing + TILE) \/ TILE/|observed rows: rows that see the entries are left out
 END
 ! grep -qv '^seen ' "$work/verdicts"
