@@ -52,7 +52,7 @@ var kernelNames = map[string][]string{
 	"moments":          {"score_moments", "start_moments", "add_moments", "carry_moments", "pick_moments", "raise_scores"},
 	"merge": {
 		"score_columns", "column_variance", "mean_similarity", "draw_merges", "key_norms_f32", "key_norms_bf16", "nearest_keys_f32", "nearest_keys_bf16",
-		"merge_pairs_f32", "merge_pairs_bf16", "step_similar_f32", "step_similar_bf16", "merge_step_f32", "merge_step_bf16", "merge_recent_f32", "merge_recent_bf16",
+		"merge_pairs_f32", "merge_pairs_bf16", "step_similar_f32", "step_similar_bf16", "merge_one_f32", "merge_one_bf16", "merge_recent_f32", "merge_recent_bf16",
 	},
 	"steps": {"start_step", "append_pairs_f32", "append_pairs_bf16"},
 }

@@ -136,7 +136,7 @@ func (b *cuda) MergeStep(past []KV, s *Selection, thresholds *Tensor, beta float
 		heads, _, _, entries := b.mergers(op, past, s)
 		similar := b.temporary(op, 8*int64(n*entries))
 		b.launch("step_similar"+suffix, [3]int{blocks(entries, keyWarps), n, 1}, mergeThreads, 0, similar, heads, entries, dim)
-		b.launch("merge_step"+suffix, [3]int{n, 1, 1}, mergeThreads, 0, heads, similar, b.at(op, thresholds, F64), entries, dim, beta)
+		b.launch("merge_one"+suffix, [3]int{n, 1, 1}, mergeThreads, 0, heads, similar, b.at(op, thresholds, F64), entries, dim, beta)
 	})
 	runtime.KeepAlive(past)
 	runtime.KeepAlive(s)

@@ -164,7 +164,9 @@ moments.cu|TestCUDASelectSpread|/all scores are copied/d|spread: no barrier befo
 merge.cu|TestCUDAVariances|/the terms are there/d|variance: no barrier before the sum
 merge.cu|TestCUDAVariances|s/from += SERIAL) {/from += SERIAL - 1) {/|variance: terms counted twice
 merge.cu|TestCUDAMergeEvicted|s/if (ids\[mid\] - mid > e) to = mid;/if (ids[mid] - mid >= e) to = mid;/|merge: rows of other entries
-merge.cu|TestCUDAMergeEvicted|s/tops\[t\]\[i\] == best \&\& places\[t\]\[i\] < place/tops[t][i] == best/|merge: the last of equal keys
+merge.cu|TestCUDAMergeEvicted|s/s.tops\[t\]\[i\] == top \&\& s.places\[t\]\[i\] < at/s.tops[t][i] == top/|merge: the last of equal keys
+merge.cu|TestCUDAMergeEvicted|/the products are there/d|merge: products are used before they are there
+merge.cu|TestCUDAMergeEvicted|s/TILE . PARTS), h.kept - from); i++/TILE \/ PARTS), TILE); i++/;s/= h.ids\[min(from + t, h.kept - 1)\]/= h.ids[0]/|merge: the first kept key alone
 merge.cu|TestCUDAMergeEvicted|/ids are there, and the tiles before have been read/d|merge: no barrier before a tile is refilled
 merge.cu|TestCUDAMergeEvicted|/the tiles are there/d|merge: tiles are used before they are there
 merge.cu|TestCUDAMergeEvicted|/the names are there/d|merge: names are used before they are there

@@ -95,16 +95,24 @@ template <class T> static __device__ __forceinline__ void key_norms(double *norm
 
 static __device__ __forceinline__ double cosine(double product, double norms) { return norms > 0 ? product / norms : 0; }
 
-constexpr int TILE = 64, STEP = 16, SIDE = 16; // keys, dimensions; a block is SIDE × SIDE threads of 4 × 4 products
+// Keys and dimensions of a tile; a block is SIDE × SIDE threads of 4 × 4 products, of which
+// PARTS then go along a row.
+constexpr int TILE = 64, STEP = 16, SIDE = 16, PARTS = SIDE * SIDE / TILE;
+
+// The tiles of a block that compares, and what its threads have found.
+struct Compared {
+	float rows[STEP][TILE + 4], columns[STEP][TILE + 4];
+	float products[TILE][TILE + 1];
+	double row_norms[TILE], column_norms[TILE], tops[TILE][PARTS];
+	int row_ids[TILE], column_ids[TILE], places[TILE][PARTS];
+};
 
 // The kept key that is most similar to each evicted one, of equal ones the first:
 // nearest [kvHeads, width] are indices of ids, similar [kvHeads, width] the cosines. No
 // product is kept: a block has TILE evicted keys and goes along the kept ones. Grid: tiles,
 // KV heads.
-template <class T> static __device__ __forceinline__ void nearest_keys(int *nearest, double *similar, const Merged *heads, const double *norms, int width, int norms_width, int dim) {
-	__shared__ float rows[STEP][TILE + 4], columns[STEP][TILE + 4];
-	__shared__ double row_norms[TILE], column_norms[TILE], tops[TILE][SIDE];
-	__shared__ int row_ids[TILE], column_ids[TILE], places[TILE][SIDE];
+template <class T> static __device__ __forceinline__ void nearest_keys(int *nearest, double *similar, const Merged *heads, const double *norms, int width, int norms_width, int dim,
+                                                                                   Compared &s) {
 	Merged h = heads[blockIdx.y];
 	int evicted = h.evicted(), first = blockIdx.x * TILE, t = threadIdx.x, x = t % SIDE, y = t / SIDE;
 	if (first >= evicted || h.kept == 0) return;
@@ -112,15 +120,14 @@ template <class T> static __device__ __forceinline__ void nearest_keys(int *near
 	norms += (size_t)blockIdx.y * norms_width;
 	if (t < TILE) {
 		int id = h.row(min(first + t, evicted - 1));
-		row_ids[t] = id, row_norms[t] = norms[id];
+		s.row_ids[t] = id, s.row_norms[t] = norms[id];
 	}
-	double top[4];
-	int at[4];
-	for (int i = 0; i < 4; i++) top[i] = -INFINITY, at[i] = 0;
+	double top = -INFINITY;
+	int at = 0, row = t / PARTS, part = t % PARTS;
 	for (int from = 0; from < h.kept; from += TILE) {
 		if (t < TILE) { // read by others before the barrier below
 			int id = h.ids[min(from + t, h.kept - 1)];
-			column_ids[t] = id, column_norms[t] = norms[id];
+			s.column_ids[t] = id, s.column_norms[t] = norms[id];
 		}
 		float acc[4][4] = {};
 		for (int d = 0; d < dim; d += STEP) {
@@ -129,15 +136,15 @@ template <class T> static __device__ __forceinline__ void nearest_keys(int *near
 			for (int i = t; i < TILE * STEP; i += SIDE * SIDE) {
 				int r = i / STEP, c = i % STEP;
 				bool in = d + c < dim;
-				rows[c][r] = in ? to_float(k[(size_t)row_ids[r] * dim + d + c]) : 0;
-				columns[c][r] = in ? to_float(k[(size_t)column_ids[r] * dim + d + c]) : 0;
+				s.rows[c][r] = in ? to_float(k[(size_t)s.row_ids[r] * dim + d + c]) : 0;
+				s.columns[c][r] = in ? to_float(k[(size_t)s.column_ids[r] * dim + d + c]) : 0;
 			}
 			__syncthreads(); // the tiles are there
 #pragma unroll 4
 			for (int c = 0; c < STEP; c++) {
 				float a[4], b[4];
 #pragma unroll
-				for (int i = 0; i < 4; i++) a[i] = rows[c][4 * y + i], b[i] = columns[c][4 * x + i];
+				for (int i = 0; i < 4; i++) a[i] = s.rows[c][4 * y + i], b[i] = s.columns[c][4 * x + i];
 #pragma unroll
 				for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -147,22 +154,23 @@ template <class T> static __device__ __forceinline__ void nearest_keys(int *near
 #pragma unroll
 		for (int i = 0; i < 4; i++)
 #pragma unroll
-			for (int j = 0; j < 4; j++) {
-				int column = from + 4 * x + j;
-				double u = cosine((double)acc[i][j], row_norms[4 * y + i] * column_norms[4 * x + j]);
-				if (column < h.kept && u > top[i]) top[i] = u, at[i] = column;
-			}
+			for (int j = 0; j < 4; j++) s.products[4 * y + i][4 * x + j] = acc[i][j];
+		__syncthreads(); // the products are there
+#pragma unroll 1
+		for (int i = part * (TILE / PARTS); i < min((part + 1) * (TILE / PARTS), h.kept - from); i++) {
+			double u = cosine((double)s.products[row][i], s.row_norms[row] * s.column_norms[i]);
+			if (u > top) top = u, at = from + i;
+		}
 		__syncthreads(); // the norms have been read
 	}
-	for (int i = 0; i < 4; i++) tops[4 * y + i][x] = top[i], places[4 * y + i][x] = at[i];
+	s.tops[row][part] = top, s.places[row][part] = at;
 	__syncthreads(); // all columns were seen
 	if (t >= TILE || first + t >= evicted) return;
-	double best = tops[t][0];
-	int place = places[t][0];
+	top = s.tops[t][0], at = s.places[t][0];
 #pragma unroll 1
-	for (int i = 1; i < SIDE; i++)
-		if (tops[t][i] > best || (tops[t][i] == best && places[t][i] < place)) best = tops[t][i], place = places[t][i];
-	nearest[(size_t)blockIdx.y * width + first + t] = place, similar[(size_t)blockIdx.y * width + first + t] = best;
+	for (int i = 1; i < PARTS; i++)
+		if (s.tops[t][i] > top || (s.tops[t][i] == top && s.places[t][i] < at)) top = s.tops[t][i], at = s.places[t][i];
+	nearest[(size_t)blockIdx.y * width + first + t] = at, similar[(size_t)blockIdx.y * width + first + t] = top;
 }
 
 // thresholds [kvHeads]: the mean similarity of what is evicted, NaN of nothing. One block
@@ -184,8 +192,8 @@ constexpr double E = 2.718281828459045;
 // ones: x_j = (e·x_j + Σ exp(u_i)·x_i) / (e + Σ exp(u_i)), in the order of i. A warp per
 // kept entry looks for its own among all. Grid: MERGE_WARPS entries, KV heads, keys and
 // values.
-template <class T> static __device__ __forceinline__ void merge_pairs(const Merged *heads, const int *nearest, const double *similar, const double *thresholds, int width, int dim) {
-	__shared__ int names[NAMES];
+template <class T> static __device__ __forceinline__ void merge_pairs(const Merged *heads, const int *nearest, const double *similar, const double *thresholds, int width, int dim,
+                                                                                  int (&names)[NAMES]) {
 	Merged h = heads[blockIdx.y];
 	int evicted = h.evicted(), lane = threadIdx.x % 32, first = blockIdx.x * MERGE_WARPS, j = first + threadIdx.x / 32;
 	if (first >= h.kept || evicted == 0) return;
@@ -237,8 +245,7 @@ static __device__ __forceinline__ int left_out(const Merged &h, int &shared) {
 
 // similar [kvHeads, width]: the cosines of all keys with that of the one entry that is
 // evicted, NaN for itself. Grid: 8 keys, KV heads; a warp per key.
-template <class T> static __device__ __forceinline__ void step_similar(double *similar, const Merged *heads, int width, int dim) {
-	__shared__ int shared;
+template <class T> static __device__ __forceinline__ void step_similar(double *similar, const Merged *heads, int width, int dim, int &shared) {
 	Merged h = heads[blockIdx.y];
 	if (h.evicted() != 1) return;
 	int out = left_out(h, shared), j = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -254,28 +261,32 @@ template <class T> static __device__ __forceinline__ void step_similar(double *s
 	if (lane == 0) similar[(size_t)blockIdx.y * width + j] = j == out ? NAN : cosine(product, sqrt(aa) * sqrt(bb));
 }
 
+// What the threads of a block have found.
+struct Best {
+	double tops[256];
+	int places[256], out;
+};
+
 // Merges or drops that entry, after the threshold has followed its best similarity. One
 // block per KV head.
-template <class T> static __device__ __forceinline__ void merge_step(const Merged *heads, const double *similar, double *thresholds, int width, int dim, double beta) {
-	__shared__ double tops[256];
-	__shared__ int places[256], shared;
+template <class T> static __device__ __forceinline__ void merge_one(const Merged *heads, const double *similar, double *thresholds, int width, int dim, double beta, Best &s) {
 	Merged h = heads[blockIdx.x];
 	if (h.evicted() != 1 || h.kept == 0) return;
-	int out = left_out(h, shared), t = threadIdx.x;
+	int out = left_out(h, s.out), t = threadIdx.x;
 	similar += (size_t)blockIdx.x * width;
 	double best = -INFINITY;
 	int at = out == 0 ? 1 : 0;
 #pragma unroll 1
 	for (int j = t; j < h.entries; j += blockDim.x)
 		if (similar[j] > best) best = similar[j], at = j; // not itself: NaN
-	tops[t] = best, places[t] = at;
+	s.tops[t] = best, s.places[t] = at;
 	__syncthreads(); // every thread has seen its own
 #pragma unroll 1
 	for (int n = 128; n > 0; n /= 2) {
-		if (t < n && (tops[t + n] > tops[t] || (tops[t + n] == tops[t] && places[t + n] < places[t]))) tops[t] = tops[t + n], places[t] = places[t + n];
+		if (t < n && (s.tops[t + n] > s.tops[t] || (s.tops[t + n] == s.tops[t] && s.places[t + n] < s.places[t]))) s.tops[t] = s.tops[t + n], s.places[t] = s.places[t + n];
 		__syncthreads(); // half as many are left
 	}
-	best = tops[0], at = places[0];
+	best = s.tops[0], at = s.places[0];
 	double threshold = thresholds[blockIdx.x];
 	// Without contraction: as on the processor, also where both are the same.
 	threshold = threshold != threshold ? best : __dadd_rn(__dmul_rn(beta, best), __dmul_rn(1 - beta, threshold));
@@ -331,31 +342,34 @@ template <class T> static __device__ __forceinline__ void merge_recent(const Val
 		if (merges[out]) store(to, (double)to_float(*to) + (double)to_float(v[(size_t)(h.sink + out) * dim + i % dim]) / (double)h.recent);
 }
 
-#define MERGE_KERNELS(type, suffix)                                                                                                                       \
-	extern "C" __global__ void __launch_bounds__(256) key_norms_##suffix(double *norms, const Merged *heads, int width, int dim) {                          \
-		key_norms<type>(norms, heads, width, dim);                                                                                                       \
-	}                                                                                                                                                    \
-	extern "C" __global__ void __launch_bounds__(256) nearest_keys_##suffix(int *nearest, double *similar, const Merged *heads, const double *norms,       \
-	                                                                       int width, int norms_width, int dim) {                                                           \
-		nearest_keys<type>(nearest, similar, heads, norms, width, norms_width, dim);                                                                                  \
-	}                                                                                                                                                    \
-	extern "C" __global__ void __launch_bounds__(256, 2) merge_pairs_##suffix(const Merged *heads, const int *nearest, const double *similar,                 \
-	                                                                      const double *thresholds, int width, int dim) {                                  \
-		merge_pairs<type>(heads, nearest, similar, thresholds, width, dim);                                                                              \
-	}                                                                                                                                                    \
-	extern "C" __global__ void __launch_bounds__(256) step_similar_##suffix(double *similar, const Merged *heads, int width, int dim) {                    \
-		step_similar<type>(similar, heads, width, dim);                                                                                                  \
-	}                                                                                                                                                    \
-	extern "C" __global__ void __launch_bounds__(256) merge_step_##suffix(const Merged *heads, const double *similar, double *thresholds, int width,        \
-	                                                                     int dim, double beta) {                                                           \
-		merge_step<type>(heads, similar, thresholds, width, dim, beta);                                                                                  \
-	}                                                                                                                                                    \
-	extern "C" __global__ void merge_recent_##suffix(const Values *heads, const int *merges, int outs, int dim) { merge_recent<type>(heads, merges, outs, dim); } \
-	HOST_KERNEL(key_norms_##suffix)                                                                                                                      \
-	HOST_KERNEL(nearest_keys_##suffix)                                                                                                                   \
-	HOST_KERNEL(merge_pairs_##suffix)                                                                                                                    \
-	HOST_KERNEL(step_similar_##suffix)                                                                                                                   \
-	HOST_KERNEL(merge_step_##suffix)                                                                                                                     \
+#define MERGE_KERNELS(type, suffix) \
+	extern "C" __global__ void __launch_bounds__(256) key_norms_##suffix(double *norms, const Merged *heads, int width, int dim) { \
+		key_norms<type>(norms, heads, width, dim); \
+	} \
+	extern "C" __global__ void __launch_bounds__(256) nearest_keys_##suffix(int *nearest, double *similar, const Merged *heads, const double *norms, int width, int norms_width, int dim) { \
+		__shared__ Compared shared; \
+		nearest_keys<type>(nearest, similar, heads, norms, width, norms_width, dim, shared); \
+	} \
+	extern "C" __global__ void __launch_bounds__(256, 2) merge_pairs_##suffix(const Merged *heads, const int *nearest, const double *similar, const double *thresholds, int width, int dim) { \
+		__shared__ int names[NAMES]; \
+		merge_pairs<type>(heads, nearest, similar, thresholds, width, dim, names); \
+	} \
+	extern "C" __global__ void __launch_bounds__(256) step_similar_##suffix(double *similar, const Merged *heads, int width, int dim) { \
+		__shared__ int out; \
+		step_similar<type>(similar, heads, width, dim, out); \
+	} \
+	extern "C" __global__ void __launch_bounds__(256) merge_one_##suffix(const Merged *heads, const double *similar, double *thresholds, int width, int dim, double beta) { \
+		__shared__ Best shared; \
+		merge_one<type>(heads, similar, thresholds, width, dim, beta, shared); \
+	} \
+	extern "C" __global__ void merge_recent_##suffix(const Values *heads, const int *merges, int outs, int dim) { \
+		merge_recent<type>(heads, merges, outs, dim); \
+	} \
+	HOST_KERNEL(key_norms_##suffix) \
+	HOST_KERNEL(nearest_keys_##suffix) \
+	HOST_KERNEL(merge_pairs_##suffix) \
+	HOST_KERNEL(step_similar_##suffix) \
+	HOST_KERNEL(merge_one_##suffix) \
 	HOST_KERNEL(merge_recent_##suffix)
 
 MERGE_KERNELS(float, f32)
