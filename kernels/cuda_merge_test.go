@@ -360,7 +360,7 @@ func TestCUDAMergeRecent(t *testing.T) {
 // its own bits.
 func TestCUDAMergeMemory(t *testing.T) {
 	d, sel := openSelector(t)
-	const n, dim = 3000, 8
+	const n, dim = 2000, 8
 	rng := rand.New(rand.NewPCG(1, 55))
 	var keep [][]int32
 	for range 2 {
