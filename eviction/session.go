@@ -283,6 +283,8 @@ func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (toke
 	}
 	if s.sparse != nil {
 		opt.Sparse = s.chooseSparsely
+		st, ok := s.sparse.(interface{ onDeviceAlone() bool })
+		opt.SparseOnDevice = ok && st.onDeviceAlone()
 	}
 	opt.Observe = func(o *model.Observation) error {
 		if s.sparse == nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"unsafe"
 
 	"glimpse/internal/cudadriver"
 
@@ -48,6 +47,7 @@ type graphMemory struct {
 	staging   cu.DevicePtr // uploads of one recording
 	room      int64
 	filled    int64
+	parts     partsMemory
 }
 
 // temporary is device memory until the end of the operation, of every launch.
@@ -95,6 +95,7 @@ func (m *graphMemory) free(b *cuda) {
 			m.temps = append(m.temps, block)
 		}
 	}
+	m.temps = m.parts.free(m.temps)
 	m.freeTemps(b)
 	if m.hasStream {
 		b.try("Graph", m.stream.Destroy())
@@ -122,7 +123,7 @@ func (r *recording) upload(b *cuda, op string, data []byte) cu.DevicePtr {
 
 // mustNotRecord ends a recording that cannot go on.
 func (b *cuda) mustNotRecord(op, what string) {
-	if b.rec != nil {
+	if b.rec != nil || b.part != nil {
 		panic(&DeviceError{Device: b.device, Op: op, Err: errors.New(what + ", which cannot be recorded")})
 	}
 }
@@ -212,10 +213,8 @@ func (g *cudaGraph) Run(f func() error) error {
 func (g *cudaGraph) Replay() {
 	b, r := g.session, g.recorded
 	b.do("Graph", func() {
-		for _, s := range r.staged {
-			b.calls++
-			b.try("Graph", cu.MemcpyHtoDAsync(s.at, unsafe.Pointer(&s.data[0]), int64(len(s.data)), b.stream))
-		}
+		b.sendLists(r.staged)
+		b.sendLists(g.memory.parts.lists)
 		b.try("Graph", g.memory.exec.Launch(b.stream))
 		b.note(fmt.Sprintf("graph of %d operations", r.calls))
 	})
@@ -255,6 +254,7 @@ func (g *cudaGraph) record(replay bool, f func() error) bool {
 	}
 	if err == nil {
 		g.recorded = r
+		g.freeOld()
 		return true
 	}
 	b.mu.Lock()

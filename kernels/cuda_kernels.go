@@ -50,6 +50,7 @@ var kernelNames = map[string][]string{
 	"attention_hopper": {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
 	"attention_grad":   variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
 	"steps":            {"start_step", "append_pairs_f32", "append_pairs_bf16"},
+	"steps_choose":     {"append_step_f32", "append_step_bf16"},
 }
 
 // variants adds the kernels that exist per type of the cache and width of a head.
@@ -134,6 +135,10 @@ func (b *cuda) launch(name string, grid [3]int, threads, shared int, args ...any
 			panic(fmt.Sprintf("kernels: %s: argument %d of type %T", name, i, a))
 		}
 	}
+	if b.part != nil {
+		b.part.ops = append(b.part.ops, operation{name, f, grid, threads, shared, slots})
+		return
+	}
 	b.try(name, f.Launch(grid[0], grid[1], grid[2], threads, 1, 1, shared, b.queue(), pointers))
 	b.note(name)
 }
@@ -152,8 +157,10 @@ func upload[T any](b *cuda, op string, data []T) cu.DevicePtr {
 		return 0
 	}
 	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
-	if b.rec != nil {
-		return b.rec.upload(b, op, unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), bytes))
+	if list := unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), bytes); b.part != nil {
+		return b.part.upload(b, op, list)
+	} else if b.rec != nil {
+		return b.rec.upload(b, op, list)
 	}
 	at := b.temporary(op, bytes)
 	b.calls++
@@ -177,7 +184,9 @@ func (b *cuda) address(op string, t *Tensor) cu.DevicePtr {
 	if !ok || m.b.cudaDevice != b.cudaDevice {
 		panic(fmt.Sprintf("kernels: %s: tensor %v is not in the memory of %s", op, t.Shape, b.device))
 	}
-	if b.rec != nil {
+	if b.part != nil {
+		b.part.keep = append(b.part.keep, m)
+	} else if b.rec != nil {
 		b.rec.keep = append(b.rec.keep, m)
 	}
 	return m.at + cu.DevicePtr(t.offset)

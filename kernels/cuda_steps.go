@@ -145,7 +145,13 @@ func (b *cuda) StepAttention(out, q, k, v *Tensor, steps Steps, to StepLayer) {
 			name = "append_pairs_bf16"
 		}
 		b.each(name, own, t.pastAt, b.f32(op, k), b.f32(op, v), own, t.dim)
-		t.attend(b.f32(op, out), 0)
+		if to.Scores == nil {
+			t.attend(b.f32(op, out), 0)
+			return
+		}
+		lse := t.floats(t.heads)
+		t.attend(b.f32(op, out), lse)
+		t.observe(to.Scores, lse)
 	})
-	runtime.KeepAlive([]*Tensor{out, q, k, v, s.past, s.first})
+	runtime.KeepAlive([]*Tensor{out, q, k, v, s.past, s.first, to.Scores})
 }
