@@ -49,7 +49,7 @@ type StepLayer struct {
 	Longest         int     // entries of the longest head, the step's own included; recorded, it serves while its EntryBucket stays
 	Windowed        bool    // by a sliding window
 	Scale           float64 // of the logits
-	Scores          *Tensor // [heads, EntryBucket(Longest)]: what ObserveAttention would write; nil for none
+	Scores          *Tensor // [heads, at least Longest]: what ObserveAttention would write; nil for none
 }
 
 // minBucket is the least difference of buckets.

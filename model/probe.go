@@ -89,6 +89,12 @@ type Observation struct {
 	PeakWindows []*kernels.Tensor // as in Capture.PeakWindows
 	PeakProbes  []*kernels.Tensor // as in Capture.PeakProbes
 
+	// StepDone tells that all layers of the pass, a decoding step, have run before the
+	// first one is observed, and hold its pairs. Joint is then Windows[0] of all of them
+	// together, [layers·heads, width], until the last one was observed; nil without.
+	StepDone bool
+	Joint    *kernels.Tensor
+
 	Queries *kernels.Tensor // [rows, heads, headDim]
 	Keys    *kernels.Tensor // [rows, kvHeads, headDim]
 }

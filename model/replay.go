@@ -30,9 +30,9 @@ type replayer struct {
 	run    *Runner         // records: its operations go into graph
 	logits *kernels.Tensor // [rows, vocab], of the last step
 
-	scores     []*kernels.Tensor // of a step that is observed, by layer [heads, width]
-	choose     *Runner           // prepares the parts of sparse steps; nil before the first
-	query, out *kernels.Tensor   // of these parts: [1, heads, headDim], [1, heads·headDim]
+	scores     *kernels.Tensor // of a step that is observed, [layers·heads, width]; else nil
+	choose     *Runner         // prepares the parts of sparse steps; nil before the first
+	query, out *kernels.Tensor // of these parts: [1, heads, headDim], [1, heads·headDim]
 
 	rows     int // of the step; those after the sequences only fill it up
 	recorded *recordedSteps
@@ -142,9 +142,9 @@ func (r *Runner) replay(ctx context.Context, caches []*Cache, tokens []int32, ro
 			if opt.Observe == nil {
 				break
 			}
-			o := &Observation{Layer: l, Cache: cache}
+			o := &Observation{Layer: l, Cache: cache, StepDone: true, Joint: p.scores}
 			for range opt.Capture.Windows {
-				o.Windows = append(o.Windows, p.scores[l])
+				o.Windows = append(o.Windows, p.layerScores(l))
 			}
 			if err := opt.Observe(o); err != nil {
 				return nil, err
@@ -224,11 +224,9 @@ func (p *replayer) record(to *recordedSteps, longest [][]int) {
 	x := r.alloc(p.rows, c.Hidden)
 	b.StepGather(x, m.Network.Embedding, p.steps)
 	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
-	p.scores = make([]*kernels.Tensor, c.Layers)
-	for l := range p.scores {
-		if to.observed { // all layers' are there until the observers have run
-			p.scores[l] = r.alloc(c.Heads, to.buckets[0][l])
-		}
+	p.scores = nil
+	if to.observed { // all layers' are there until the observers have run
+		p.scores = r.alloc(c.Layers*c.Heads, slices.Max(to.buckets[0]))
 	}
 	for l := range m.Network.Layers {
 		layer := &m.Network.Layers[l]
@@ -253,6 +251,15 @@ func (p *replayer) record(to *recordedSteps, longest [][]int) {
 	b.Linear(p.logits, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
 }
 
+// layerScores are those of a layer; nil where nobody observes.
+func (p *replayer) layerScores(l int) *kernels.Tensor {
+	if p.scores == nil {
+		return nil
+	}
+	heads := p.run.Model.Config.Heads
+	return p.scores.Rows(l*heads, (l+1)*heads)
+}
+
 // attend lets every sequence attend to all that a layer of its cache holds.
 func (p *replayer) attend(to *recordedSteps, longest [][]int, l int, q, k, v *kernels.Tensor) *kernels.Tensor {
 	r, n, c := p.run, len(longest), &p.run.Model.Config
@@ -262,7 +269,7 @@ func (p *replayer) attend(to *recordedSteps, longest [][]int, l int, q, k, v *ke
 	}
 	for i := range n {
 		p.step.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), p.steps, kernels.StepLayer{
-			Sequence: i, Layer: l, Pairs: to.pairs, Longest: longest[i][l], Windowed: c.Window(l) > 0, Scale: r.scale(), Scores: p.scores[l],
+			Sequence: i, Layer: l, Pairs: to.pairs, Longest: longest[i][l], Windowed: c.Window(l) > 0, Scale: r.scale(), Scores: p.layerScores(l),
 		})
 	}
 	return out
