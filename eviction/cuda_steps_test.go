@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"glimpse/eviction"
@@ -21,13 +22,11 @@ type talked struct {
 	pairs     [][]float64
 	choices   [][][][]int32 // by step, layer and head
 	traffic   []eviction.Traffic
-	calls     int64 // of the driver, by the last turn
 }
 
 // talk is a conversation of some turns, with the cache changed by hand in between.
 func talk(t *testing.T, m *model.Model, p *eviction.Named, budget int, turns [][2]int) (out talked) {
 	t.Helper()
-	calls := m.Backend.(interface{ Calls() int64 }).Calls
 	s, err := eviction.NewRuntime(m).NewSession(p, budget)
 	if err != nil {
 		t.Fatal(err)
@@ -41,12 +40,10 @@ func talk(t *testing.T, m *model.Model, p *eviction.Named, budget int, turns [][
 		if log != nil {
 			opt.AfterStep = func() error { out.choices = append(out.choices, log.Choices()); return nil }
 		}
-		out.calls = -calls()
 		tokens, _, err := s.Generate(background, opt)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out.calls += calls()
 		out.tokens, out.traffic = append(out.tokens, tokens...), append(out.traffic, s.Traffic)
 	}
 	for l := range m.Config.Layers {
@@ -86,14 +83,24 @@ func sameTalk(t *testing.T, name string, got, want talked) (heads int) {
 	return heads
 }
 
+// decodes are the policies whose decoding steps evict, or read what they choose, and some
+// compositions.
+func decodes() (names []string) {
+	for _, name := range eviction.Policies.Names() {
+		if info, _ := eviction.Policies.Lookup(name); strings.Contains(info.Kind, "decode") {
+			names = append(names, name)
+		}
+	}
+	return append(names, "snapkv", "snapkv:exact-topk", "snapkv:quest", "knorm:sparq", "snapkv:hsa")
+}
+
 // TestCUDARecordedSteps: under every policy the tokens, positions, choices, bytes read,
 // keys and values of a conversation have the same bits whether its steps are recorded or
 // not, with caches of either type and sliding windows.
 func TestCUDARecordedSteps(t *testing.T) {
 	needCUDA(t)
-	names := append(eviction.Policies.Names(), "snapkv:exact-topk", "snapkv:quest", "knorm:sparq", "snapkv:hsa")
 	heads := 0
-	for i, name := range names {
+	for i, name := range decodes() {
 		for _, window := range []int{0, 40} {
 			m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 8, Seed: 5}.Open(t, "cuda")
 			dtype := "float32"
@@ -106,15 +113,74 @@ func TestCUDARecordedSteps(t *testing.T) {
 			if window > 0 {
 				m.Config.Windows = []int{window, 0}
 			}
-			at := fmt.Sprintf("%s/window=%d/%s", name, window, dtype)
-			turns := [][2]int{{50, 9}, {12, 8}}
-			t.Setenv("GLIMPSE_CUDA_GRAPHS", "")
-			got := talk(t, m, policy(t, m, name), 20, turns)
-			t.Setenv("GLIMPSE_CUDA_GRAPHS", "0")
-			want := talk(t, m, policy(t, m, name), 20, turns)
-			heads += sameTalk(t, at, got, want)
-			t.Logf("%s: %d calls of the driver for %d tokens, %d unrecorded", at, got.calls, turns[1][1]-1, want.calls)
+			heads += bothWays(t, fmt.Sprintf("%s/window=%d/%s", name, window, dtype), m, name, 20, [][2]int{{50, 9}, {12, 8}})
 		}
 	}
-	t.Logf("%d choices of heads", heads)
+	t.Logf("%d choices of heads, 0 differ", heads)
+}
+
+func bothWays(t *testing.T, at string, m *model.Model, name string, budget int, turns [][2]int) int {
+	t.Helper()
+	t.Setenv("GLIMPSE_CUDA_GRAPHS", "")
+	got := talk(t, m, policy(t, m, name), budget, turns)
+	t.Setenv("GLIMPSE_CUDA_GRAPHS", "0")
+	return sameTalk(t, at, got, talk(t, m, policy(t, m, name), budget, turns))
+}
+
+// TestCUDARecordedBuckets: the same over more entries than one cut of the attention and
+// one block of pages serve, and where a cache reaches its budget in the middle of an
+// answer.
+func TestCUDARecordedBuckets(t *testing.T) {
+	needCUDA(t)
+	if !modeltest.InArenas(t) {
+		return
+	}
+	m := modeltest.Llama{Hidden: 16, Layers: 1, Heads: 2, KVHeads: 1, HeadDim: 8, Intermediate: 16, MaxPositions: 1024, Seed: 3}.Open(t, "cuda")
+	heads := 0
+	for _, c := range []struct {
+		name           string
+		budget, prompt int
+	}{{"h2o", 255, 250}, {"tova", 20, 17}, {"h2o", 20, 17}, {"quest", 30, 251}, {"sparq", 240, 251}, {"rocketkv", 12, 505}, {"exact-topk", 250, 246}, {"hsa", 255, 249}} {
+		heads += bothWays(t, fmt.Sprintf("%s of %d", c.name, c.budget), m, c.name, c.budget, [][2]int{{c.prompt, 12}, {3, 6}})
+	}
+	t.Logf("%d choices of heads, 0 differ", heads)
+}
+
+// TestCUDACallsPerToken counts what a token costs in calls of the driver while an answer
+// goes on, which is the same for any number of layers: the token, the graph, the lists of
+// its parts or the table of a cache that has changed, the draw, and what a policy does for
+// all layers together after the step.
+func TestCUDACallsPerToken(t *testing.T) {
+	needCUDA(t)
+	if !modeltest.InArenas(t) {
+		return
+	}
+	for name, most := range map[string]int64{"full": 5, "quest": 6, "sparq": 6, "hsa": 6, "exact-topk": 6, "rocketkv": 6, "snapkv:quest": 6, "h2o": 18, "tova": 17, "streamingllm": 11} {
+		var calls []int64
+		for _, layers := range []int{2, 5} {
+			m := modeltest.Llama{Layers: layers, Heads: 4, KVHeads: 2, Seed: 5}.Open(t, "cuda")
+			count := func() int64 {
+				s := prefill(t, m, policy(t, m, name), modeltest.Tokens(m, 3, 50), 20)
+				s.Cache.Reserve(14)
+				var at []int64
+				opt := model.GenerateOptions{MaxNew: 11, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1}}
+				opt.AfterStep = func() error {
+					at = append(at, m.Backend.(interface{ Calls() int64 }).Calls())
+					return nil
+				}
+				if _, _, err := s.Generate(background, opt); err != nil {
+					t.Fatal(err)
+				}
+				return at[9] - at[8]
+			}
+			t.Setenv("GLIMPSE_CUDA_GRAPHS", "")
+			calls = append(calls, count())
+			t.Setenv("GLIMPSE_CUDA_GRAPHS", "0")
+			calls = append(calls, count())
+		}
+		t.Logf("%-12s %d calls of the driver per token, of 2 layers unrecorded %d, of 5 layers %d", name, calls[0], calls[1], calls[3])
+		if calls[0] > most || calls[2] != calls[0] || calls[3] < 5*most {
+			t.Errorf("%s: %v calls of the driver per token, of 2 layers recorded and not, and of 5; want at most %d recorded", name, calls, most)
+		}
+	}
 }
