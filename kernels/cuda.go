@@ -134,7 +134,7 @@ func (b *cuda) multiply(op string, p cudadriver.Product, c, x, y cu.DevicePtr, a
 	b.mustNotPrepare(op)
 	plan, err := b.blas.Plan(b.context, p)
 	b.try(op, err)
-	workspace := b.temporary(op, int64(plan.Workspace()))
+	workspace := b.workspaceFor(op, int64(plan.Workspace()))
 	b.try(op, plan.Run(float32(alpha), x, y, float32(beta), c, workspace, b.queue()))
 	b.note("cublasLtMatmul")
 }

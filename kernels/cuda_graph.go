@@ -48,11 +48,28 @@ type graphMemory struct {
 	room      int64
 	filled    int64
 	parts     partsMemory
+	workspace cudaMemory // of all products
 }
 
 // temporary is device memory until the end of the operation, of every launch.
 func (m *graphMemory) temporary(b *cuda, op string, bytes int64) cu.DevicePtr {
 	return m.take(b, op, bytes, &m.scratch, &m.size, &m.used, 1<<20)
+}
+
+// workspaceFor is memory for the algorithm of a product. While a graph is recorded, that is
+// one block for all of them: the temporary memory grows by doubling.
+func (b *cuda) workspaceFor(op string, bytes int64) cu.DevicePtr {
+	if b.rec == nil || b.exact || bytes == 0 {
+		return b.temporary(op, bytes)
+	}
+	m := b.rec.memory
+	if m.workspace.size < bytes {
+		if m.workspace.at != 0 {
+			m.temps = append(m.temps, m.workspace)
+		}
+		m.workspace = cudaMemory{b.secure(op, bytes), bytes}
+	}
+	return m.workspace.at
 }
 
 // take cuts a piece off a block. A block that is full is left to the operations that
@@ -90,7 +107,7 @@ func (m *graphMemory) freeTemps(b *cuda) {
 // free gives everything back.
 func (m *graphMemory) free(b *cuda) {
 	b.try("Graph", m.exec.Destroy())
-	for _, block := range []cudaMemory{{m.scratch, m.size}, {m.staging, m.room}} {
+	for _, block := range []cudaMemory{{m.scratch, m.size}, {m.staging, m.room}, m.workspace} {
 		if block.at != 0 {
 			m.temps = append(m.temps, block)
 		}
@@ -159,10 +176,13 @@ func (b *cuda) Calls() int64 {
 	return b.calls
 }
 
+// graphs tells that graphs are not switched off.
+func (b *cuda) graphs() bool { return os.Getenv(graphsVariable) != "0" && !b.wait }
+
 // newGraph returns nil where graphs are switched off, and where every kernel is
 // waited for.
 func (b *cuda) newGraph() Graph {
-	if os.Getenv(graphsVariable) == "0" || b.wait {
+	if !b.graphs() {
 		return nil
 	}
 	session := &cuda{cudaDevice: b.cudaDevice, replays: true}

@@ -76,9 +76,9 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 	return nil
 }
 
-// compactBytes is how much is moved at a time where entries of many layers go: they are
-// first copied elsewhere.
-const compactBytes = 64 << 20
+// CompactBytes is how much is moved at a time where entries of many layers go, and one
+// layer: they are first copied elsewhere.
+const CompactBytes = 64 << 20
 
 // RetainAll is RetainSelection of all layers at once, of the KV heads of all of them: for
 // decoding steps on a device, where the operations of a few entries take longer to start
@@ -150,7 +150,7 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 			}
 			h.shorten(n) // of a selection on the device the values come with settle
 		}
-		if bytes > compactBytes {
+		if bytes > CompactBytes {
 			flush((l + 1) * kvHeads)
 		}
 	}
