@@ -123,7 +123,7 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 	if _, bounded := s.method.(DecodeEvicter); !bounded || r.idle() {
 		growth = int64(steps) * m.Config.CacheBytesPerToken(1) * evicted.PairBytes() / int64(2*m.Config.HeadDim)
 	}
-	need = max(counter.Peak(), counter.Live()+growth)
+	need = max(counter.Peak(), counter.Held()+growth)
 	runtime.KeepAlive(index)
 	runtime.KeepAlive(state)
 	runtime.KeepAlive(evicted)

@@ -26,6 +26,7 @@ type dryMemory struct {
 	live, peak int64
 	sure       int64   // a peak without dead tensors
 	temporary  int64   // most of one operation
+	scratch    int64   // of it what a device keeps for the next operations
 	next       uintptr // address
 }
 
@@ -80,6 +81,9 @@ func (d *Dry) Live() int64 {
 	return d.live
 }
 
+// Held is Live, and what the device keeps for temporary memory.
+func (d *Dry) Held() int64 { return d.Live() + d.scratch }
+
 // Peak is the most memory that was needed at once so far, temporary memory included.
 func (d *Dry) Peak() int64 {
 	d.mu.Lock()
@@ -112,6 +116,7 @@ func (d *dryMemory) collect() {
 // note counts what is in use besides live tensors. Dead ones are looked for only where
 // there would be a new peak, and one worth it: up to half a percent is taken as it looks.
 func (d *dryMemory) note(more int64) {
+	more += d.scratch
 	slack := max(d.sure/200, 32<<10)
 	if d.live+more > d.sure+slack {
 		d.collect()
@@ -132,7 +137,12 @@ func (d *Dry) temp(bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.temporary = max(d.temporary, bytes)
-	d.note(bytes)
+	if d.exact {
+		d.note(bytes)
+		return
+	}
+	d.scratch = d.temporary
+	d.note(0)
 }
 
 // Take counts temporary memory of one operation that is not run.
