@@ -103,9 +103,12 @@ func (d *Dry) StepRoPE(x *Tensor, s Steps, table *RoPETable) {
 }
 
 func (d *Dry) StepAttention(out, q, k, v *Tensor, s Steps, at StepLayer) {
-	heads, kvHeads := q.Shape[1], s.(*drySteps).kvHeads
-	_, splits, _ := splitEntries(heads/kvHeads, attendQueries, kvHeads, EntryBucket(at.Longest), max(1, d.processors))
-	d.temp(4 * int64(heads) * int64(splits*(2+q.Shape[2])+1))
+	a := &Attend{Q: q, Past: make([]KV, s.(*drySteps).kvHeads)}
+	pairs := NewShape(at.Pairs, at.Longest, q.Shape[2])
+	for g := range a.Past {
+		a.Past[g] = KV{K: pairs, V: pairs}
+	}
+	d.temp(attendScratch(a, true, d.processors))
 }
 
 func (d *Dry) StepAppend(to, q, k, v *Tensor, s Steps, at StepLayer) {
