@@ -184,3 +184,17 @@ func TestCUDACallsPerToken(t *testing.T) {
 		}
 	}
 }
+
+// TestCUDARefusedSteps: where the driver refuses to record, a step whose choice is made
+// goes on without a graph, and so do those that follow, with the same bits.
+func TestCUDARefusedSteps(t *testing.T) {
+	needCUDA(t)
+	t.Setenv("HOSTCUDA_GRAPHS", "0")
+	if !modeltest.InArenas(t) {
+		return
+	}
+	m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 8, Seed: 5}.Open(t, "cuda")
+	for _, name := range []string{"quest", "h2o", "sparq"} { // the first one meets the refusal
+		bothWays(t, name, m, name, 20, [][2]int{{50, 6}, {4, 4}})
+	}
+}

@@ -233,8 +233,8 @@ func (g *cudaGraph) Run(f func() error) error {
 func (g *cudaGraph) Replay() {
 	b, r := g.session, g.recorded
 	b.do("Graph", func() {
-		b.sendLists(r.staged)
-		b.sendLists(g.memory.parts.lists)
+		b.send(r.staged)
+		g.memory.parts.send(b)
 		b.try("Graph", g.memory.exec.Launch(b.stream))
 		b.note(fmt.Sprintf("graph of %d operations", r.calls))
 	})

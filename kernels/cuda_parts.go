@@ -48,6 +48,7 @@ type partsMemory struct {
 	staging cudaMemory
 	filled  int64
 	lists   []staged // that go to the device before a replay
+	host    []byte   // of the first one, used again
 	// stale is what the operations before may use and later ones do not; old was stale
 	// when the parts were last prepared anew, and is freed once they are recorded.
 	stale, old []cudaMemory
@@ -147,7 +148,8 @@ func (p *part) upload(b *cuda, op string, data []byte) cu.DevicePtr {
 		m.filled = 0
 	}
 	if m.filled == 0 { // another block
-		m.lists = append(m.lists, staged{at: m.staging.at})
+		m.lists = append(m.lists, staged{m.staging.at, m.host[:0]})
+		m.host = nil
 	}
 	at := m.staging.at + cu.DevicePtr(m.filled)
 	all := &m.lists[len(m.lists)-1]
@@ -199,12 +201,21 @@ func (b *cuda) queueOperation(o *operation) {
 	b.note(o.name)
 }
 
-// sendLists queues the copies of all lists.
-func (b *cuda) sendLists(lists []staged) {
+// send queues the copies of lists.
+func (b *cuda) send(lists []staged) {
 	for _, s := range lists {
 		b.calls++
 		b.try("Graph", cu.MemcpyHtoDAsync(s.at, unsafe.Pointer(&s.data[0]), int64(len(s.data)), b.stream))
 	}
+}
+
+// send queues the copies of the parts' lists, once.
+func (m *partsMemory) send(b *cuda) {
+	b.send(m.lists)
+	if len(m.lists) > 0 && !b.exact {
+		m.host = m.lists[0].data // the driver has copied it
+	}
+	m.lists = m.lists[:0]
 }
 
 func (g *cudaGraph) Prepare(i int, f func() error) error {
@@ -236,7 +247,7 @@ func (g *cudaGraph) Part(i int) {
 	b.do("Graph", func() {
 		if b.rec == nil { // without a graph
 			if i == 0 {
-				b.sendLists(g.memory.parts.lists)
+				g.memory.parts.send(b)
 			}
 		} else {
 			p.made = p.ops
