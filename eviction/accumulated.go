@@ -77,6 +77,11 @@ func addGroupMean(dst [][]float32, logScores *kernels.Tensor) {
 type deviceSums struct {
 	layers []*layerScores
 	spare  *kernels.Tensor // for what is kept of a layer; the layers take turns
+
+	// joint holds the sums of all layers, where these are its rows; jointSpare is for
+	// what is kept of them.
+	joint, jointSpare *kernels.Tensor
+	rows              []*kernels.Tensor // of joint, by layer
 }
 
 // newDeviceSums starts as newAccumulated does; nil where the prompt was scored on the
@@ -125,6 +130,58 @@ func (a *deviceSums) add(d kernels.Selector, o *model.Observation) *layerScores 
 	d.AddScores(sums.device, entries, sums.entries, o.Windows[0])
 	sums.entries = entries
 	return sums
+}
+
+// addAll is add of all layers at once, which then lie in one tensor.
+func (a *deviceSums) addAll(d kernels.Selector, scores *kernels.Tensor, entries []int) {
+	heads := len(entries) / len(a.layers)
+	var known []int
+	joined := a.joint != nil && a.joint.Width() >= slices.Max(entries)
+	for l, sums := range a.layers {
+		known = append(known, sums.entries...)
+		joined = joined && a.rows[l] == sums.device
+	}
+	if !joined {
+		joint := d.Alloc(kernels.F32, len(entries), slices.Max(entries)+sumsRoom)
+		for l, sums := range a.layers {
+			all := make([][]int32, heads)
+			for h, n := range sums.entries {
+				all[h] = upTo(0, n)
+			}
+			d.PickScores(joint.Rows(l*heads, (l+1)*heads), sums.device, kernels.HostSelection(all))
+		}
+		a.setJoint(joint)
+	}
+	d.AddScores(a.joint, entries, known, scores)
+	for l, sums := range a.layers {
+		sums.entries = entries[l*heads : (l+1)*heads]
+	}
+}
+
+func (a *deviceSums) setJoint(joint *kernels.Tensor) {
+	a.joint, a.rows = joint, nil
+	heads := joint.Dim0() / len(a.layers)
+	for l, sums := range a.layers {
+		sums.device = joint.Rows(l*heads, (l+1)*heads)
+		a.rows = append(a.rows, sums.device)
+	}
+}
+
+// keepAll leaves what was selected of all layers, after addAll.
+func (a *deviceSums) keepAll(d kernels.Selector, s *kernels.Selection) {
+	to := a.jointSpare
+	if to == nil || !slices.Equal(to.Shape, a.joint.Shape) {
+		to = d.Alloc(kernels.F32, a.joint.Shape...)
+	}
+	d.PickScores(to, a.joint, s)
+	a.jointSpare = a.joint
+	a.setJoint(to)
+	for l, sums := range a.layers {
+		sums.entries = make([]int, len(sums.entries))
+		for h := range sums.entries {
+			sums.entries[h] = s.Len(l*len(sums.entries) + h)
+		}
+	}
 }
 
 // keep leaves what was selected.

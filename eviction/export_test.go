@@ -3,6 +3,7 @@ package eviction
 import (
 	"slices"
 
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -42,6 +43,9 @@ type SparseChoices struct {
 	Compare    func(layer int, device, host [][]int32)
 	Estimation int64 // bytes that the host has read to choose
 }
+
+// onDeviceAlone: the host reads queries and keys.
+func (*SparseChoices) onDeviceAlone() bool { return false }
 
 // Select lets both choose and goes on with the device's choice.
 func (c *SparseChoices) Select(s *model.SparseStep) (int64, error) {
@@ -85,4 +89,49 @@ func HostSelectsToo(s *Session) *SparseChoices {
 	}
 	s.sparse = c
 	return c
+}
+
+// SparseLog takes down what a device chooses, also in steps that are recorded.
+type SparseLog struct {
+	*deviceSparse
+	layers []*kernels.Selection // copies of the last step's; nil: all entries
+}
+
+// LogChoices takes down what the device of a session chooses; nil where no device does.
+func LogChoices(s *Session) *SparseLog {
+	device, ok := s.sparse.(*deviceSparse)
+	if !ok {
+		return nil
+	}
+	l := &SparseLog{device, make([]*kernels.Selection, s.Cache.Layers())}
+	s.sparse = l
+	return l
+}
+
+// Select copies the choice into memory of its own, which the next layer leaves alone.
+func (l *SparseLog) Select(s *model.SparseStep) (int64, error) {
+	n, err := l.deviceSparse.Select(s)
+	l.layers[s.Layer] = nil
+	if err != nil || s.Selection == nil {
+		return n, err
+	}
+	all, base := make([][]int32, s.Cache.KVHeads()), make([]int, s.Cache.KVHeads())
+	for h := range all {
+		all[h], base[h] = upTo(0, s.Cache.Entries(s.Layer, h)), s.Cache.Entries(s.Layer, h)
+	}
+	l.layers[s.Layer] = s.Backend().(kernels.Selector).Compose(kernels.HostSelection(all), s.Selection, base)
+	return n, err
+}
+
+// Choices are those of the last step by layer and head; nil where a layer attended to
+// everything.
+func (l *SparseLog) Choices() (out [][][]int32) {
+	for _, s := range l.layers {
+		if s == nil {
+			out = append(out, nil)
+		} else {
+			out = append(out, s.Indices())
+		}
+	}
+	return out
 }

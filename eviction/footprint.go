@@ -114,19 +114,19 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 		}
 	}
 	steps := min(o.MaxNew, room)
-	if steps > 0 {
-		if _, err := rt.Runner.Step(ctx, evicted, 0, model.Capture{}, nil); err != nil {
-			return 0, 0, err
-		}
+	state, err := rt.footprintSteps(ctx, s, evicted, counter, steps, r.prompt.Budget)
+	if err != nil {
+		return 0, 0, err
 	}
 	index := s.footprintSparse(evicted, counter, steps)
 	growth := int64(0)
 	if _, bounded := s.method.(DecodeEvicter); !bounded || r.idle() {
 		growth = int64(steps) * m.Config.CacheBytesPerToken(1) * evicted.PairBytes() / int64(2*m.Config.HeadDim)
 	}
-	need = max(counter.Peak(), counter.Live()+growth)
+	need = max(counter.Peak(), counter.Held()+growth)
 	runtime.KeepAlive(index)
 	runtime.KeepAlive(scores)
+	runtime.KeepAlive(state)
 	runtime.KeepAlive(evicted)
 	runtime.KeepAlive(s)
 	return cache, need, nil
@@ -162,6 +162,36 @@ func (s *Session) footprintMerge(b *kernels.Dry, kept, entries int) {
 	conserved, part := b.Alloc(b.Compute(), kept, c.HeadDim), b.Alloc(b.Compute(), min(mergeRows, entries-kept), c.HeadDim+kept)
 	runtime.KeepAlive(conserved)
 	runtime.KeepAlive(part)
+}
+
+// footprintSteps runs the first decoding steps, the second of which is recorded where the
+// device records, and returns what a policy that evicts while decoding keeps there.
+func (rt *Runtime) footprintSteps(ctx context.Context, s *Session, evicted *model.Cache, counter *kernels.Dry, steps, budget int) (state []*kernels.Tensor, err error) {
+	var capture model.Capture
+	_, evicts := s.method.(DecodeEvicter)
+	if evicts {
+		switch s.method.(type) {
+		case streaming, duo:
+		default:
+			capture.Windows = []int{1}
+		}
+	}
+	observe := func(*model.Observation) error { return nil }
+	for range min(steps, 1) + min(max(0, steps-2), 1) { // the last token is not run
+		if _, err := rt.Runner.Step(ctx, evicted, 0, capture, observe); err != nil {
+			return nil, err
+		}
+	}
+	if !evicts || !counter.Device() {
+		return nil, nil
+	}
+	if _, ok := s.method.(h2oDecoding); ok { // sums of the prompt, of all layers, and their spare
+		for range 3 {
+			state = append(state, counter.Alloc(kernels.F32, evicted.Layers()*evicted.KVHeads(), budget+sumsRoom))
+		}
+	}
+	counter.Take(min(evicted.Bytes(), model.CompactBytes+evicted.LayerBytes(0))) // of what moves up
+	return state, nil
 }
 
 // footprintSparse makes the pages that a sparse policy keeps on a device.

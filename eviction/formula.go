@@ -177,6 +177,14 @@ type deviceState interface {
 	stepOn(d kernels.Selector, o *model.Observation) (*kernels.Selection, error)
 }
 
+// jointState is a deviceState that may take all layers of a recorded step at once, whose
+// scores are [layers·heads, width], in the same memory: operations on so few numbers take
+// longer to start than to run. nil keeps everything.
+type jointState interface {
+	deviceState
+	stepAllOn(d kernels.Selector, scores *kernels.Tensor, entries []int) *kernels.Selection
+}
+
 // formulaOn is a request's formula where the device can score and select by it.
 func (r *request) formulaOn(d kernels.Selector, o *model.Observation) (f formula, ok bool) {
 	m, ok := r.method.(formulated)

@@ -101,3 +101,14 @@ func (s *h2oDeviceState) stepOn(d kernels.Selector, o *model.Observation) (*kern
 	s.keep(d, o.Layer, keep)
 	return keep, nil
 }
+
+// stepAllOn implements jointState.
+func (s *h2oDeviceState) stepAllOn(d kernels.Selector, scores *kernels.Tensor, entries []int) *kernels.Selection {
+	s.addAll(d, scores, entries)
+	if slices.Max(entries) <= s.budget {
+		return nil
+	}
+	keep := d.Select(s.joint, entries, slices.Repeat([]int{s.budget}, len(entries)), 0, s.recent)
+	s.keepAll(d, keep)
+	return keep
+}

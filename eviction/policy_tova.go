@@ -32,11 +32,13 @@ func (tova) formula(_ Prompt, o *model.Observation) (formula, bool) {
 	return f, true
 }
 
-func (m tova) StartDecode(s *Session) DecodeState { return tovaState{m, s.Prompt.Budget} }
+func (m tova) StartDecode(s *Session) DecodeState {
+	return tovaState{m, s.Prompt.Budget, s.Cache.KVHeads()}
+}
 
 type tovaState struct {
 	tova
-	budget int
+	budget, kvHeads int
 }
 
 func (s tovaState) Capture() model.Capture { return s.tova.Capture(Prompt{}) }
@@ -65,4 +67,15 @@ func (s tovaState) stepOn(d kernels.Selector, o *model.Observation) (*kernels.Se
 	f, _ := s.formula(Prompt{}, o)
 	scores := f.on(d, o)
 	return d.Select(scores.device, scores.entries, slices.Repeat([]int{s.budget}, len(scores.entries)), 0, 0), nil
+}
+
+// stepAllOn implements jointState.
+func (s tovaState) stepAllOn(d kernels.Selector, logScores *kernels.Tensor, entries []int) *kernels.Selection {
+	if slices.Max(entries) <= s.budget {
+		return nil
+	}
+	scores := d.Alloc(kernels.F32, len(entries), slices.Max(entries))
+	d.Scores(scores, entries, []kernels.ScoreTerm{{LogScore: logScores, Group: kernels.GroupMean}}, false)
+	d.MeanScores(scores, entries, s.kvHeads)
+	return d.Select(scores, entries, slices.Repeat([]int{s.budget}, len(entries)), 0, 0)
 }

@@ -47,7 +47,8 @@ type Session struct {
 	deviceThresholds []*kernels.Tensor
 	decode           DecodeState
 	sparse           SparseState
-	stepBytes        []int64 // that the steps so far have read, of sparse policies
+	stepBytes        []int64              // that the steps so far have read, of sparse policies
+	stepKept         []*kernels.Selection // of a step, by layer, until all of them are known
 }
 
 // Logits are those of the prompt's last token. They, what was kept and the scores come
@@ -290,6 +291,8 @@ func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (toke
 	}
 	if s.sparse != nil {
 		opt.Sparse = s.chooseSparsely
+		st, ok := s.sparse.(interface{ onDeviceAlone() bool })
+		opt.SparseOnDevice = ok && st.onDeviceAlone()
 	}
 	opt.Observe = func(o *model.Observation) error {
 		if s.sparse == nil {
@@ -298,20 +301,7 @@ func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (toke
 		if s.decode == nil {
 			return nil
 		}
-		if d := deviceOf(o.Cache); d != nil {
-			if st, ok := s.decode.(deviceState); ok {
-				keep, err := st.stepOn(d, o)
-				if err != nil || keep == nil {
-					return err
-				}
-				return o.Cache.RetainSelection(o.Layer, keep)
-			}
-		}
-		keep, err := s.decode.Step(o)
-		if err != nil || keep == nil {
-			return err
-		}
-		return o.Cache.Retain(o.Layer, keep)
+		return s.evictStep(o)
 	}
 	tokens, ended, err = s.runtime.Runner.Continue(ctx, s.Cache, s.logits, opt)
 	if err == nil {
@@ -326,6 +316,72 @@ func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (toke
 		s.pending = slices.Clone(tokens[ran:])
 	}
 	return tokens, ended, err
+}
+
+// evictStep lets the policy evict after a decoding step.
+func (s *Session) evictStep(o *model.Observation) error {
+	d := deviceOf(o.Cache)
+	if st, ok := s.decode.(jointState); ok && d != nil && o.Joint != nil {
+		if o.Layer < o.Cache.Layers()-1 {
+			return nil
+		}
+		var entries []int
+		for l := range o.Cache.Layers() {
+			for h := range o.Cache.KVHeads() {
+				entries = append(entries, o.Cache.Entries(l, h))
+			}
+		}
+		if keep := st.stepAllOn(d, o.Joint, entries); keep != nil {
+			return o.Cache.RetainAll(keep)
+		}
+		return nil
+	}
+	if st, ok := s.decode.(deviceState); ok && d != nil {
+		keep, err := st.stepOn(d, o)
+		if err != nil {
+			return err
+		}
+		return s.retainStep(o, keep)
+	}
+	keep, err := s.decode.Step(o)
+	if err != nil {
+		return err
+	}
+	if keep == nil {
+		return s.retainStep(o, nil)
+	}
+	return s.retainStep(o, kernels.HostSelection(keep))
+}
+
+// retainStep retains what a layer keeps after a decoding step, nil for everything. Where
+// all layers have run, and the host knows what all of them keep, that waits for the last.
+func (s *Session) retainStep(o *model.Observation, keep *kernels.Selection) error {
+	if !o.StepDone || deviceOf(o.Cache) == nil || keep != nil && keep.OnDevice() {
+		if keep == nil {
+			return nil
+		}
+		return o.Cache.RetainSelection(o.Layer, keep)
+	}
+	s.stepKept = append(slices.Grow(s.stepKept, o.Layer)[:o.Layer], keep)
+	if o.Layer < o.Cache.Layers()-1 {
+		return nil
+	}
+	var all [][]int32
+	if !slices.Contains(s.stepKept, nil) {
+		for _, keep := range s.stepKept {
+			all = append(all, keep.Indices()...)
+		}
+		return o.Cache.RetainAll(kernels.HostSelection(all))
+	}
+	for l, keep := range s.stepKept {
+		if keep == nil {
+			continue
+		}
+		if err := o.Cache.RetainSelection(l, keep); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // countLater adds to the traffic what the device has counted.

@@ -15,6 +15,9 @@ type deviceEstimator interface {
 
 // deviceSparse is what a sparse policy knows of the cache of a device, and keeps there:
 // the host knows how much there is to choose from, and nothing of what was chosen.
+//
+// Its steps can be recorded: what it keeps from step to step is allocated on d, and
+// operations of a step go to the step's own backend.
 type deviceSparse struct {
 	d         kernels.Selector
 	estimator deviceEstimator // nil chooses by the attention itself, with the whole budget
@@ -126,6 +129,9 @@ func (st *deviceSparse) Bytes() int64 {
 	return n
 }
 
+// onDeviceAlone tells that Select reads nothing of the device.
+func (*deviceSparse) onDeviceAlone() bool { return true }
+
 func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 	if s.Layer == 0 {
 		st.steps++
@@ -134,7 +140,7 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 	if heads == nil {
 		return 0, nil
 	}
-	d, dim := st.d, s.Queries.Shape[2]
+	d, dim := s.Backend().(kernels.Selector), s.Queries.Shape[2]
 	pages := &kernels.PageHeads{Heads: make([]kernels.PageHead, len(heads))}
 	if st.pools != nil {
 		pages.Pool, pages.Base = st.pools[s.Layer], st.base[s.Layer]
@@ -171,7 +177,7 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 		}
 		p.From, p.Want, p.Size, p.Components = r.start, want, x.size, r.components
 		estimates = estimates || want < n-r.start
-		x.room(d, st.bounds, dim, p.Pages())
+		x.room(st.d, st.bounds, dim, p.Pages())
 		p.Bounds, from[h] = x.bounds, x.known/x.size
 		x.known = n
 		read += r.read
@@ -189,19 +195,19 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 		p := &pages.Heads[h]
 		most, width = max(most, min(p.Want, p.Entries-p.From)), max(width, p.Pages())
 	}
-	st.scores = scratch(d, st.scores, kernels.F32, len(heads), width)
-	st.ids = scratch(d, st.ids, kernels.I32, len(heads), most)
+	st.scores = scratch(st.d, st.scores, kernels.F32, len(heads), width)
+	st.ids = scratch(st.d, st.ids, kernels.I32, len(heads), most)
 	if slices.ContainsFunc(pages.Heads, func(p kernels.PageHead) bool { return p.Bounds != nil }) {
 		d.PageBounds(pages, s.Cache.View(s.Layer), from)
 	}
 	switch {
 	case !estimates:
 	case st.estimator == nil:
-		st.attention(s, pages)
+		st.attention(d, s, pages)
 	default:
 		queries := s.Queries.Shape[1]
 		if st.probabilities == nil || st.probabilities.Width() != st.scores.Width() {
-			st.probabilities = d.Alloc(kernels.F32, queries, st.scores.Width())
+			st.probabilities = st.d.Alloc(kernels.F32, queries, st.scores.Width())
 		}
 		how := st.estimator.onDevice()
 		var counter *kernels.Tensor
@@ -212,7 +218,7 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 	}
 	chosen := d.SelectPages(st.ids, st.scores, pages)
 	if st.sums != nil && estimates {
-		st.share(s, chosen, pages)
+		st.share(d, s, chosen, pages)
 	}
 	s.Selection = chosen
 	if pages.Pool != nil {
@@ -251,7 +257,7 @@ func (st *deviceSparse) readLater() []int64 {
 }
 
 // attention scores entries by the step's attention with nothing left out.
-func (st *deviceSparse) attention(s *model.SparseStep, pages *kernels.PageHeads) {
+func (st *deviceSparse) attention(d kernels.Selector, s *model.SparseStep, pages *kernels.PageHeads) {
 	entries := make([]int, len(pages.Heads))
 	for h := range entries {
 		entries[h] = s.Cache.Entries(s.Layer, h)
@@ -262,13 +268,13 @@ func (st *deviceSparse) attention(s *model.SparseStep, pages *kernels.PageHeads)
 		st.all = scratch(st.d, st.all, kernels.F32, len(entries), scores.Width())
 		to = st.all
 	}
-	st.d.Scores(to, entries, []kernels.ScoreTerm{{LogScore: scores, Group: kernels.GroupSum}}, false)
+	d.Scores(to, entries, []kernels.ScoreTerm{{LogScore: scores, Group: kernels.GroupSum}}, false)
 	if pages.Pool != nil {
 		every := make([][]int32, len(entries))
 		for h, p := range pages.Heads {
 			every[h] = upTo(0, p.Entries)
 		}
-		st.d.PickScores(st.scores, to, st.d.Compose(pages.Pool, kernels.HostSelection(every), pages.Base))
+		d.PickScores(st.scores, to, d.Compose(pages.Pool, kernels.HostSelection(every), pages.Base))
 	}
 }
 
@@ -282,7 +288,7 @@ func (st *deviceSparse) keepMeans(c *model.Cache) {
 
 // share gives the attention that a step's estimate misses to the mean value, in heads
 // that see everything.
-func (st *deviceSparse) share(s *model.SparseStep, chosen *kernels.Selection, pages *kernels.PageHeads) {
+func (st *deviceSparse) share(d kernels.Selector, s *model.SparseStep, chosen *kernels.Selection, pages *kernels.PageHeads) {
 	sums, from := st.sums[s.Layer], make([]int, len(pages.Heads))
 	own := &kernels.PageHeads{Heads: slices.Clone(pages.Heads), Pool: pages.Pool, Base: pages.Base}
 	for h := range own.Heads {
@@ -292,7 +298,7 @@ func (st *deviceSparse) share(s *model.SparseStep, chosen *kernels.Selection, pa
 			p.Want = p.Entries // and stays as it is
 		}
 	}
-	st.d.AddValues(sums, own, s.Cache.View(s.Layer), from)
+	d.AddValues(sums, own, s.Cache.View(s.Layer), from)
 	probabilities := st.probabilities
-	s.After = func(out *kernels.Tensor) { st.d.ShareMean(out, probabilities, chosen, sums, own) }
+	s.After = func(out *kernels.Tensor) { d.ShareMean(out, probabilities, chosen, sums, own) }
 }

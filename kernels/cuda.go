@@ -131,9 +131,10 @@ func (b *cuda) multiply(op string, p cudadriver.Product, c, x, y cu.DevicePtr, a
 		return
 	}
 	p.AlignA, p.AlignB, p.AlignC = alignment(x), alignment(y), alignment(c)
+	b.mustNotPrepare(op)
 	plan, err := b.blas.Plan(b.context, p)
 	b.try(op, err)
-	workspace := b.temporary(op, int64(plan.Workspace()))
+	workspace := b.workspaceFor(op, int64(plan.Workspace()))
 	b.try(op, plan.Run(float32(alpha), x, y, float32(beta), c, workspace, b.queue()))
 	b.note("cublasLtMatmul")
 }
@@ -174,7 +175,9 @@ func (b *cuda) Copy(y, x *Tensor) {
 }
 
 func (b *cuda) copyBytes(op string, dst, src cu.DevicePtr, n int) {
-	if n > 0 {
+	if n > 0 && b.part != nil {
+		b.part.ops = append(b.part.ops, operation{name: "cuMemcpyDtoD", slots: []uint64{uint64(dst), uint64(src), uint64(n)}})
+	} else if n > 0 {
 		b.try(op, cu.MemcpyDtoDAsync(dst, src, int64(n), b.queue()))
 		b.note("cuMemcpyDtoD")
 	}

@@ -106,12 +106,16 @@ func (t *attention) setPairs(dtype DType) {
 // split cuts the entries so that every processor has some blocks of so many queries. It
 // depends on shapes and the device alone.
 func (t *attention) split(queries int) (grid [3]int, chunk int) {
-	entries := t.entries
-	if t.rows == 1 && t.k == 0 { // a decoding step, which may be recorded for more entries
-		entries = EntryBucket(entries)
-	}
-	tiles, splits, chunk := splitEntries(t.rows*t.heads/t.kvHeads, queries, t.kvHeads, entries, t.b.processors)
+	tiles, splits, chunk := splitEntries(t.rows*t.heads/t.kvHeads, queries, t.kvHeads, t.cut(), t.b.processors)
 	return [3]int{tiles, t.kvHeads, splits}, chunk
+}
+
+// cut is the number of entries by which blocks are cut.
+func (t *attention) cut() int {
+	if t.rows == 1 && t.k == 0 { // a decoding step, which may be recorded for more entries
+		return EntryBucket(t.entries)
+	}
+	return t.entries
 }
 
 func (t *attention) floats(n int) cu.DevicePtr { return t.b.temporary(t.op, 4*int64(n)) }
@@ -169,7 +173,7 @@ func (t *attention) attendMMA(out, lse cu.DevicePtr) {
 
 // observe computes the scores from lse.
 func (t *attention) observe(logScore *Tensor, lse cu.DevicePtr) {
-	columns := (t.entries + attendColumns - 1) / attendColumns
+	columns := (t.cut() + attendColumns - 1) / attendColumns
 	name := "observe_rows_f32"
 	if t.half {
 		name = "observe_rows_bf16"

@@ -177,7 +177,8 @@ type cuda struct {
 	// rec is what operations are recorded in instead of being queued: of the backend of
 	// a graph, while it is recorded; else nil.
 	rec     *recording
-	replays bool // it is the backend of a graph
+	part    *part // that is prepared instead; else nil
+	replays bool  // it is the backend of a graph
 }
 
 // cudaDevice is what the backends of a device share.
@@ -241,7 +242,9 @@ func (b *cuda) do(op string, f func()) {
 	defer runtime.UnlockOSThread()
 	b.try(op, cu.SetCurrentContext(b.context))
 	b.used = 0
-	if b.rec != nil {
+	if b.part != nil {
+		b.part.memory.used = 0
+	} else if b.rec != nil {
 		b.rec.memory.used = 0
 	}
 	f()
@@ -299,6 +302,9 @@ func (m *cudaBlock) write(offset int, src []byte) {
 // Alloc implements Allocator. The memory is handed out again once the garbage
 // collector has found that no tensor refers to it.
 func (b *cuda) Alloc(d DType, shape ...int) *Tensor {
+	if b.part != nil {
+		return b.part.tensor(b, d, shape)
+	}
 	t := (&Tensor{DType: d}).withShape(shape)
 	bytes := int64(elements(shape)) * int64(d.Size())
 	m := &cudaBlock{b: b}
@@ -421,6 +427,9 @@ func (b *cuda) inUse() (bytes int64) {
 func (b *cuda) temporary(op string, bytes int64) cu.DevicePtr {
 	if bytes == 0 {
 		return 0
+	}
+	if b.part != nil {
+		return b.part.temporary(b, op, bytes)
 	}
 	if b.rec != nil {
 		return b.rec.memory.temporary(b, op, bytes)

@@ -299,6 +299,14 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		c.run, c.counts = func() { f.sel().Scores(scores, entries, terms, false) }, append(c.counts, &entries)
 		return c
 	},
+	"MeanScores": func(f *fuzzer) *fuzzCall {
+		heads := f.size(3)
+		entries := slices.Repeat([]int{f.rng.IntN(100)}, heads*f.size(3))
+		scores := f.in(len(entries), entries[0]+1)
+		c := of("MeanScores", func() { f.sel().MeanScores(scores, entries, heads) }, refs{&scores})
+		c.counts = append(c.counts, &entries)
+		return c
+	},
 	"AddScores": func(f *fuzzer) *fuzzCall {
 		entries := ragged(f.rng, 100)
 		width, known := slices.Max(entries)+1, slices.Clone(entries)

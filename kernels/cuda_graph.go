@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"unsafe"
 
 	"glimpse/internal/cudadriver"
 
@@ -48,11 +47,29 @@ type graphMemory struct {
 	staging   cu.DevicePtr // uploads of one recording
 	room      int64
 	filled    int64
+	parts     partsMemory
+	workspace cudaMemory // of all products
 }
 
 // temporary is device memory until the end of the operation, of every launch.
 func (m *graphMemory) temporary(b *cuda, op string, bytes int64) cu.DevicePtr {
 	return m.take(b, op, bytes, &m.scratch, &m.size, &m.used, 1<<20)
+}
+
+// workspaceFor is memory for the algorithm of a product. While a graph is recorded, that is
+// one block for all of them: the temporary memory grows by doubling.
+func (b *cuda) workspaceFor(op string, bytes int64) cu.DevicePtr {
+	if b.rec == nil || b.exact || bytes == 0 {
+		return b.temporary(op, bytes)
+	}
+	m := b.rec.memory
+	if m.workspace.size < bytes {
+		if m.workspace.at != 0 {
+			m.temps = append(m.temps, m.workspace)
+		}
+		m.workspace = cudaMemory{b.secure(op, bytes), bytes}
+	}
+	return m.workspace.at
 }
 
 // take cuts a piece off a block. A block that is full is left to the operations that
@@ -90,11 +107,12 @@ func (m *graphMemory) freeTemps(b *cuda) {
 // free gives everything back.
 func (m *graphMemory) free(b *cuda) {
 	b.try("Graph", m.exec.Destroy())
-	for _, block := range []cudaMemory{{m.scratch, m.size}, {m.staging, m.room}} {
+	for _, block := range []cudaMemory{{m.scratch, m.size}, {m.staging, m.room}, m.workspace} {
 		if block.at != 0 {
 			m.temps = append(m.temps, block)
 		}
 	}
+	m.temps = m.parts.free(m.temps)
 	m.freeTemps(b)
 	if m.hasStream {
 		b.try("Graph", m.stream.Destroy())
@@ -122,7 +140,7 @@ func (r *recording) upload(b *cuda, op string, data []byte) cu.DevicePtr {
 
 // mustNotRecord ends a recording that cannot go on.
 func (b *cuda) mustNotRecord(op, what string) {
-	if b.rec != nil {
+	if b.rec != nil || b.part != nil {
 		panic(&DeviceError{Device: b.device, Op: op, Err: errors.New(what + ", which cannot be recorded")})
 	}
 }
@@ -158,10 +176,13 @@ func (b *cuda) Calls() int64 {
 	return b.calls
 }
 
+// graphs tells that graphs are not switched off.
+func (b *cuda) graphs() bool { return os.Getenv(graphsVariable) != "0" && !b.wait }
+
 // newGraph returns nil where graphs are switched off, and where every kernel is
 // waited for.
 func (b *cuda) newGraph() Graph {
-	if os.Getenv(graphsVariable) == "0" || b.wait {
+	if !b.graphs() {
 		return nil
 	}
 	session := &cuda{cudaDevice: b.cudaDevice, replays: true}
@@ -212,10 +233,8 @@ func (g *cudaGraph) Run(f func() error) error {
 func (g *cudaGraph) Replay() {
 	b, r := g.session, g.recorded
 	b.do("Graph", func() {
-		for _, s := range r.staged {
-			b.calls++
-			b.try("Graph", cu.MemcpyHtoDAsync(s.at, unsafe.Pointer(&s.data[0]), int64(len(s.data)), b.stream))
-		}
+		b.send(r.staged)
+		g.memory.parts.send(b)
 		b.try("Graph", g.memory.exec.Launch(b.stream))
 		b.note(fmt.Sprintf("graph of %d operations", r.calls))
 	})
@@ -255,6 +274,7 @@ func (g *cudaGraph) record(replay bool, f func() error) bool {
 	}
 	if err == nil {
 		g.recorded = r
+		g.freeOld()
 		return true
 	}
 	b.mu.Lock()

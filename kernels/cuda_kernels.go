@@ -54,7 +54,8 @@ var kernelNames = map[string][]string{
 		"score_columns", "column_variance", "mean_similarity", "draw_merges", "key_norms_f32", "key_norms_bf16", "nearest_keys_f32", "nearest_keys_bf16",
 		"merge_pairs_f32", "merge_pairs_bf16", "step_similar_f32", "step_similar_bf16", "merge_one_f32", "merge_one_bf16", "merge_recent_f32", "merge_recent_bf16",
 	},
-	"steps": {"start_step", "append_pairs_f32", "append_pairs_bf16"},
+	"steps":        {"start_step", "append_pairs_f32", "append_pairs_bf16"},
+	"steps_choose": {"append_step_f32", "append_step_bf16"},
 }
 
 // variants adds the kernels that exist per type of the cache and width of a head.
@@ -139,6 +140,10 @@ func (b *cuda) launch(name string, grid [3]int, threads, shared int, args ...any
 			panic(fmt.Sprintf("kernels: %s: argument %d of type %T", name, i, a))
 		}
 	}
+	if b.part != nil {
+		b.part.ops = append(b.part.ops, operation{name, f, grid, threads, shared, slots})
+		return
+	}
 	b.try(name, f.Launch(grid[0], grid[1], grid[2], threads, 1, 1, shared, b.queue(), pointers))
 	b.note(name)
 }
@@ -157,8 +162,10 @@ func upload[T any](b *cuda, op string, data []T) cu.DevicePtr {
 		return 0
 	}
 	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
-	if b.rec != nil {
-		return b.rec.upload(b, op, unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), bytes))
+	if list := unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), bytes); b.part != nil {
+		return b.part.upload(b, op, list)
+	} else if b.rec != nil {
+		return b.rec.upload(b, op, list)
 	}
 	at := b.temporary(op, bytes)
 	b.calls++
@@ -182,7 +189,9 @@ func (b *cuda) address(op string, t *Tensor) cu.DevicePtr {
 	if !ok || m.b.cudaDevice != b.cudaDevice {
 		panic(fmt.Sprintf("kernels: %s: tensor %v is not in the memory of %s", op, t.Shape, b.device))
 	}
-	if b.rec != nil {
+	if b.part != nil {
+		b.part.keep = append(b.part.keep, m)
+	} else if b.rec != nil {
 		b.rec.keep = append(b.rec.keep, m)
 	}
 	return m.at + cu.DevicePtr(t.offset)

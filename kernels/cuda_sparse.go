@@ -12,7 +12,7 @@ import (
 
 // pageHead is struct Pages of sparse.cu.
 type pageHead struct {
-	lo, hi, rows, pool                                                     cu.DevicePtr
+	lo, hi, rows, pool, reads                                              cu.DevicePtr
 	known, base, capacity, from, entries, want, size, components, first, _ int32
 }
 
@@ -48,16 +48,17 @@ func (p *PageHeads) rowsBelow(h int) int {
 }
 
 // describePages uploads what describes the heads. rows are keys or values, from the first
-// page or position; both may be nil.
-func (b *cuda) describePages(op string, p *PageHeads, rows []*Tensor, from []int) cu.DevicePtr {
+// page or position, and reads counts what is read; all of them may be nil.
+func (b *cuda) describePages(op string, p *PageHeads, rows []*Tensor, from []int, reads *Tensor) cu.DevicePtr {
 	out := make([]pageHead, len(p.Heads))
+	count := b.at(op, reads, I32)
 	var pool cu.DevicePtr
 	width := 0
 	if p.Pool != nil {
 		pool, width = b.indices(op, p.Pool)
 	}
 	for h, x := range p.Heads {
-		d := pageHead{from: int32(x.From), entries: int32(x.Entries), want: int32(x.Want), size: int32(x.Size), components: int32(x.Components)}
+		d := pageHead{reads: count, from: int32(x.From), entries: int32(x.Entries), want: int32(x.Want), size: int32(x.Size), components: int32(x.Components)}
 		if x.Bounds != nil {
 			d.lo, d.capacity = b.f32(op, x.Bounds), int32(x.Bounds.Shape[2])
 			if x.Bounds.Shape[0] == 2 {
@@ -118,7 +119,7 @@ func (b *cuda) PageBounds(p *PageHeads, keys []KV, from []int) {
 		most = max(most, x.Pages()-from[h])
 	}
 	b.do(op, func() {
-		b.launch("page_bounds"+suffix, columns(most*dim, len(p.Heads)), elementThreads, 0, b.describePages(op, p, rows, from), dim)
+		b.launch("page_bounds"+suffix, columns(most*dim, len(p.Heads)), elementThreads, 0, b.describePages(op, p, rows, from, nil), dim)
 	})
 	runtime.KeepAlive(keys)
 	p.keep()
@@ -153,10 +154,10 @@ func (b *cuda) EstimatePages(scores, probabilities, q *Tensor, p *PageHeads, how
 	}
 	own, group := &PageHeads{given, p.Pool, p.Base}, heads/kvHeads
 	b.do(op, func() {
-		at := b.describePages(op, own, nil, nil)
+		at := b.describePages(op, own, nil, nil, reads)
 		factor, dims, low := b.temporary(op, 4*int64(heads*dim)), b.temporary(op, 4*int64(kvHeads*dim)), b.temporary(op, 4*int64(heads*dim))
 		S, P := b.f32(op, scores), b.f32(op, probabilities)
-		b.launch("sparse_factors", [3]int{kvHeads, 1, 1}, threadsFor(dim), 0, factor, dims, low, b.at(op, reads, I32), b.f32(op, q), at, group, dim, int(how))
+		b.launch("sparse_factors", [3]int{kvHeads, 1, 1}, threadsFor(dim), 0, factor, dims, low, b.f32(op, q), at, group, dim, int(how))
 		b.launch("page_logits", columns(most, heads), elementThreads, 0, P, factor, dims, low, at, group, dim, scores.Width())
 		b.launch("page_probabilities", [3]int{kvHeads, 1, 1}, threadsFor(most), 0, S, P, at, group, scores.Width())
 	})
@@ -178,7 +179,7 @@ func (b *cuda) SelectPages(ids, scores *Tensor, p *PageHeads) *Selection {
 		most = max(most, x.Pages()-x.From/x.Size, n)
 	}
 	b.do(op, func() {
-		b.launch("select_pages", [3]int{len(p.Heads), 1, 1}, threadsFor(most), 0, b.at(op, ids, I32), b.f32(op, scores), b.describePages(op, p, nil, nil), scores.Width(), ids.Width())
+		b.launch("select_pages", [3]int{len(p.Heads), 1, 1}, threadsFor(most), 0, b.at(op, ids, I32), b.f32(op, scores), b.describePages(op, p, nil, nil, nil), scores.Width(), ids.Width())
 	})
 	runtime.KeepAlive([]*Tensor{ids, scores})
 	p.keep()
@@ -194,7 +195,7 @@ func (b *cuda) AddValues(sums *Tensor, p *PageHeads, values []KV, from []int) {
 		panic(fmt.Sprintf("kernels: %s: sums %v of %d KV heads of %d elements", op, sums.Shape, len(rows), dim))
 	}
 	b.do(op, func() {
-		b.launch("add_rows"+suffix, columns(dim, len(rows)), elementThreads, 0, b.at(op, sums, F64), b.describePages(op, p, rows, from), dim)
+		b.launch("add_rows"+suffix, columns(dim, len(rows)), elementThreads, 0, b.at(op, sums, F64), b.describePages(op, p, rows, from, nil), dim)
 	})
 	runtime.KeepAlive(sums)
 	runtime.KeepAlive(values)
@@ -217,7 +218,7 @@ func (b *cuda) ShareMean(out, probabilities *Tensor, s *Selection, sums *Tensor,
 	heads := probabilities.Dim0()
 	b.do(op, func() {
 		ids, width := b.indices(op, s)
-		b.launch("share_mean", [3]int{heads, 1, 1}, 128, 0, b.f32(op, out), b.f32(op, probabilities), ids, b.at(op, sums, F64), b.describePages(op, p, nil, nil),
+		b.launch("share_mean", [3]int{heads, 1, 1}, 128, 0, b.f32(op, out), b.f32(op, probabilities), ids, b.at(op, sums, F64), b.describePages(op, p, nil, nil, nil),
 			heads/kvHeads, sums.Width(), probabilities.Width(), width)
 	})
 	runtime.KeepAlive([]*Tensor{out, probabilities, sums})

@@ -130,7 +130,8 @@ func (b *cuda) StepAttention(out, q, k, v *Tensor, steps Steps, to StepLayer) {
 	t.setPairs(to.Pairs)
 	own := s.kvHeads * t.dim
 	if q.Shape[0] != 1 || k.Len() != own || v.Len() != own || out.Len() != q.Len() || t.heads%s.kvHeads != 0 ||
-		to.Layer < 0 || to.Layer >= s.layers || to.Sequence < 0 || to.Sequence >= s.rows {
+		to.Layer < 0 || to.Layer >= s.layers || to.Sequence < 0 || to.Sequence >= s.rows ||
+		to.Scores != nil && (to.Scores.Dim0() != t.heads || to.Scores.Width() < to.Longest) {
 		panic(fmt.Sprintf("kernels: %s: sequence %d layer %d: queries %v, keys %v, values %v, output %v for %d KV heads of %d layers of %d sequences",
 			op, to.Sequence, to.Layer, q.Shape, k.Shape, v.Shape, out.Shape, s.kvHeads, s.layers, s.rows))
 	}
@@ -145,7 +146,17 @@ func (b *cuda) StepAttention(out, q, k, v *Tensor, steps Steps, to StepLayer) {
 			name = "append_pairs_bf16"
 		}
 		b.each(name, own, t.pastAt, b.f32(op, k), b.f32(op, v), own, t.dim)
-		t.attend(b.f32(op, out), 0)
+		if to.Scores == nil {
+			t.attend(b.f32(op, out), 0)
+			return
+		}
+		if t.stepFits(b.f32(op, out)) {
+			t.attendStep(b.f32(op, out), 0, b.f32(op, to.Scores), to.Scores.Width())
+			return
+		}
+		lse := t.floats(t.heads)
+		t.attend(b.f32(op, out), lse)
+		t.observe(to.Scores, lse)
 	})
-	runtime.KeepAlive([]*Tensor{out, q, k, v, s.past, s.first})
+	runtime.KeepAlive([]*Tensor{out, q, k, v, s.past, s.first, to.Scores})
 }

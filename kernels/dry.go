@@ -15,12 +15,18 @@ type Dry struct {
 	name    string
 	compute DType
 	traits
+	*dryMemory
+	graph *dryGraph // that records; it is then the backend of that graph alone
+}
 
+// dryMemory is what is counted.
+type dryMemory struct {
 	mu         sync.Mutex
 	blocks     []dryRef
 	live, peak int64
 	sure       int64   // a peak without dead tensors
 	temporary  int64   // most of one operation
+	scratch    int64   // of it what a device keeps for the next operations
 	next       uintptr // address
 }
 
@@ -30,6 +36,7 @@ var _ Backend = (*Dry)(nil)
 type traits struct {
 	device     bool // it has memory of its own
 	exact      bool // blocks are not rounded up
+	graphs     bool // it records graphs
 	processors int
 }
 
@@ -38,7 +45,7 @@ type accounted interface{ traits() traits }
 
 // NewDry returns a Dry that counts as of would.
 func NewDry(of Backend) *Dry {
-	d := &Dry{name: of.Name(), compute: of.Compute(), next: 1 << 46}
+	d := &Dry{name: of.Name(), compute: of.Compute(), dryMemory: &dryMemory{next: 1 << 46}}
 	if a, ok := of.(accounted); ok {
 		d.traits = a.traits()
 	}
@@ -74,6 +81,9 @@ func (d *Dry) Live() int64 {
 	return d.live
 }
 
+// Held is Live, and what the device keeps for temporary memory.
+func (d *Dry) Held() int64 { return d.Live() + d.scratch }
+
 // Peak is the most memory that was needed at once so far, temporary memory included.
 func (d *Dry) Peak() int64 {
 	d.mu.Lock()
@@ -88,17 +98,8 @@ func (d *Dry) Temporary() int64 {
 	return d.temporary
 }
 
-// GraphScratch is at most what a recorded graph holds besides for the temporary memory of
-// its operations: it grows by doubling. Exact devices are counted without graphs.
-func (d *Dry) GraphScratch() int64 {
-	if !d.device || d.exact {
-		return 0
-	}
-	return 2 * d.Temporary()
-}
-
 // collect drops the blocks that nothing refers to.
-func (d *Dry) collect() {
+func (d *dryMemory) collect() {
 	runtime.GC()
 	kept := d.blocks[:0]
 	d.live = 0
@@ -114,7 +115,8 @@ func (d *Dry) collect() {
 
 // note counts what is in use besides live tensors. Dead ones are looked for only where
 // there would be a new peak, and one worth it: up to half a percent is taken as it looks.
-func (d *Dry) note(more int64) {
+func (d *dryMemory) note(more int64) {
+	more += d.scratch
 	slack := max(d.sure/200, 32<<10)
 	if d.live+more > d.sure+slack {
 		d.collect()
@@ -128,19 +130,40 @@ func (d *Dry) temp(bytes int64) {
 	if !d.device || bytes <= 0 {
 		return
 	}
+	if d.graph != nil {
+		d.graph.take(bytes)
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.temporary = max(d.temporary, bytes)
-	d.note(bytes)
+	if d.exact {
+		d.note(bytes)
+		return
+	}
+	d.scratch = d.temporary
+	d.note(0)
 }
 
-// workspace is what a product's algorithm may ask for: exact devices have none.
-func (d *Dry) workspace() int64 {
-	if d.exact {
-		return 0
+// Take counts temporary memory of one operation that is not run.
+func (d *Dry) Take(bytes int64) { d.temp(bytes) }
+
+// product counts temporary memory of a matrix product, and what its algorithm may ask
+// for: of exact devices that is nothing.
+func (d *Dry) product(bytes int64) {
+	switch {
+	case d.exact || !d.device:
+		d.temp(bytes)
+	case d.graph != nil:
+		d.graph.product()
+		d.temp(bytes)
+	default:
+		d.temp(bytes + maxWorkspace)
 	}
-	return 32 << 20
 }
+
+// maxWorkspace is the most that an algorithm of a matrix product asks for.
+const maxWorkspace = 32 << 20
 
 var _ guarded = (*Dry)(nil)
 
@@ -172,6 +195,9 @@ func (d *Dry) Alloc(t DType, shape ...int) *Tensor {
 	d.next += uintptr(size)
 	d.live += size
 	d.blocks = append(d.blocks, dryRef{weak.Make(m), size})
+	if d.graph != nil && d.graph.recording {
+		d.graph.keep = append(d.graph.keep, m)
+	}
 	d.note(0)
 	runtime.KeepAlive(y)
 	return y
@@ -185,11 +211,11 @@ func (d *Dry) Compute() DType { return d.compute }
 
 func (d *Dry) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	checkLinear(y, x, w, bias)
-	d.temp(productScratch(x.Dim0(), w.Dim0(), x.Width(), w) + d.workspace())
+	d.product(productScratch(x.Dim0(), w.Dim0(), x.Width(), w))
 }
 
 func (d *Dry) MatMul(c, a, w *Tensor, alpha, beta float64) {
-	d.temp(productScratch(a.Dim0(), w.Width(), a.Width(), w) + d.workspace())
+	d.product(productScratch(a.Dim0(), w.Width(), a.Width(), w))
 }
 
 func (d *Dry) MatMulTA(c, a, b *Tensor, alpha, beta float64) {}

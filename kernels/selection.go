@@ -35,6 +35,10 @@ type Selector interface {
 	// Scores writes the mean of one or two terms, each over all heads of its KV head;
 	// with allHeads the mean over all KV heads, which must have the same entries.
 	Scores(scores *Tensor, entries []int, terms []ScoreTerm, allHeads bool)
+	// MeanScores makes every row the mean of the so many rows that it is one of: of the
+	// KV heads of a layer, where the rows are those of several. They must have the same
+	// entries.
+	MeanScores(scores *Tensor, entries []int, heads int)
 	// KeyScores writes 1 / (1 + ‖k‖₂) of every key.
 	KeyScores(scores *Tensor, past []KV)
 	// AddScores adds the mean probabilities of a group to sums [kvHeads, width], in
@@ -164,6 +168,30 @@ func (s *Selection) Heads() int { return len(s.lens) }
 
 // Len is the number of entries that a head keeps.
 func (s *Selection) Len(head int) int { return s.lens[head] }
+
+// Of are the heads [from, to) of a selection on a device, in the same memory.
+func (s *Selection) Of(from, to int) *Selection {
+	return &Selection{lens: s.lens[from:to], spans: s.spans[from:to], device: s.device.Rows(from, to)}
+}
+
+// JoinSelections are selections of several layers as one, in memory of its own; nil where
+// they do not all lie on the device in rows of the same length.
+func JoinSelections(b Backend, parts []*Selection) *Selection {
+	s := &Selection{}
+	for _, p := range parts {
+		if p.device == nil || p.device.Width() != parts[0].device.Width() {
+			return nil
+		}
+		s.lens, s.spans = append(s.lens, p.lens...), append(s.spans, p.spans...)
+	}
+	s.device = b.Alloc(I32, len(s.lens), parts[0].device.Width())
+	at := 0
+	for _, p := range parts {
+		b.Copy(s.device.Rows(at, at+p.Heads()), p.device)
+		at += p.Heads()
+	}
+	return s
+}
 
 // Indices are the indices per head, read from the device at the first call.
 func (s *Selection) Indices() [][]int32 {

@@ -37,6 +37,9 @@ type Stepper interface {
 	// of a layer, which have room for it, and attends: out [1, heads·headDim] of q [1,
 	// heads, headDim].
 	StepAttention(out, q, k, v *Tensor, s Steps, at StepLayer)
+	// StepAppend appends the pair only, and copies the queries to to, where the parts of
+	// a graph that attend find them.
+	StepAppend(to, q, k, v *Tensor, s Steps, at StepLayer)
 }
 
 // StepLayer says what a StepAttention attends to.
@@ -46,6 +49,7 @@ type StepLayer struct {
 	Longest         int     // entries of the longest head, the step's own included; recorded, it serves while its EntryBucket stays
 	Windowed        bool    // by a sliding window
 	Scale           float64 // of the logits
+	Scores          *Tensor // [heads, at least Longest]: what ObserveAttention would write; nil for none
 }
 
 // minBucket is the least difference of buckets.

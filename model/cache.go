@@ -34,6 +34,11 @@ type Cache struct {
 
 	windows []int           // of the layers' attention, 0 for none
 	pending []*pendingLayer // per layer: positions that only the device knows, or nil
+	// joint is what the pending layers' origins were after the last selection of all layers
+	// at once, and origins the layers' parts of it: a layer with another one has changed by
+	// itself since.
+	joint   *kernels.Selection
+	origins []*kernels.Selection
 }
 
 // headCache is the entries of one KV head: k and v have capacity rows of which

@@ -99,6 +99,8 @@ type GenerateOptions struct {
 	Observe Observer
 	// Sparse chooses what every decoding step attends to; nil: everything.
 	Sparse SparseAttention
+	// SparseOnDevice is as of PrefillOptions.
+	SparseOnDevice bool
 	// AfterStep runs after every decoding step, with the cache already extended.
 	AfterStep func() error
 }
@@ -116,7 +118,7 @@ func (r *Runner) Continue(ctx context.Context, cache *Cache, logits *Logits, opt
 		return nil, false, err
 	}
 	s := newSampler(opt.Sampling)
-	step := PrefillOptions{Capture: opt.Capture, Observe: opt.Observe, Sparse: opt.Sparse}
+	step := PrefillOptions{Capture: opt.Capture, Observe: opt.Observe, Sparse: opt.Sparse, SparseOnDevice: opt.SparseOnDevice}
 	if r.Model.samplesOnDevice() && opt.MaxNew > 1 {
 		if step.logits, err = r.Model.allocLogits(); err != nil {
 			return nil, false, err

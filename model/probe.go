@@ -89,6 +89,12 @@ type Observation struct {
 	PeakWindows []*kernels.Tensor // as in Capture.PeakWindows
 	PeakProbes  []*kernels.Tensor // as in Capture.PeakProbes
 
+	// StepDone tells that all layers of the pass, a decoding step, have run before the
+	// first one is observed, and hold its pairs. Joint is then Windows[0] of all of them
+	// together, [layers·heads, width], until the last one was observed; nil without.
+	StepDone bool
+	Joint    *kernels.Tensor
+
 	Queries *kernels.Tensor // [rows, heads, headDim]
 	Keys    *kernels.Tensor // [rows, kvHeads, headDim]
 }
@@ -97,5 +103,6 @@ type Observation struct {
 // order, once the layer is done with all rows. It may call Cache.Retain on the
 // observation's layer: the later layers don't read it, so the memory of a
 // layer's full cache is free before the next layer's is needed
-// (lookaheadkv.txt, algorithm 2).
+// (lookaheadkv.txt, algorithm 2). Of a decoding step it may be that all layers have run
+// before the first one is observed (Observation.StepDone).
 type Observer func(o *Observation) error

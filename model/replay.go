@@ -7,11 +7,19 @@ import (
 	"glimpse/kernels"
 )
 
-// replayer runs decoding steps that nobody looks into as one recorded graph: what
-// changes from token to token is in device memory (kernels.Steps), so that a step
-// costs one launch, for one sequence or for several. It is recorded anew only when
-// the entries of a layer outgrow the cut of its attention, the positions the table of
-// angles, or when the number of sequences changes.
+// replayer runs decoding steps as one recorded graph: what changes from token to token
+// is in device memory (kernels.Steps), so that a step costs one launch, for one sequence
+// or for several. It is recorded anew only when the entries of a layer outgrow the cut of
+// its attention, the positions the table of angles, or when the number of sequences
+// changes.
+//
+// Observers run when the whole step is queued, layer by layer: no layer reads the cache of
+// another, so they may change it as they may in a step that is not recorded.
+//
+// Who chooses what a step attends to does so before it starts, on queries at a place that
+// is always the same: the choice of a layer, and the attention to it, is a part of the
+// graph (kernels.Graph) whose lists are sent anew for every token. It is recorded anew
+// when more than lists has changed.
 //
 // The first step of a runner, and of so many rows, is not recorded: it loads what the
 // device needs.
@@ -21,6 +29,10 @@ type replayer struct {
 	steps  kernels.Steps
 	run    *Runner         // records: its operations go into graph
 	logits *kernels.Tensor // [rows, vocab], of the last step
+
+	scores     *kernels.Tensor // of a step that is observed, [layers·heads, width]; else nil
+	choose     *Runner         // prepares the parts of sparse steps; nil before the first
+	query, out *kernels.Tensor // of these parts: [1, heads, headDim], [1, heads·headDim]
 
 	rows     int // of the step; those after the sequences only fill it up
 	recorded *recordedSteps
@@ -32,6 +44,8 @@ type recordedSteps struct {
 	rope    *kernels.RoPETable
 	pairs   kernels.DType
 	buckets [][]int // per sequence and layer
+
+	observed, sparse bool
 }
 
 // newReplayer returns nil where the device has no graphs.
@@ -52,18 +66,19 @@ func newReplayer(m *Model, rows int) *replayer {
 	}
 }
 
-// replays tells whether a pass over n tokens is a step that can be replayed: nothing
-// of it is observed but where its pairs are.
+// replays tells whether a pass over n tokens is a step that can be replayed: of which
+// nothing is observed but where its pairs are and the scores of its row, or whose choice
+// is made on the device.
 func (o *PrefillOptions) replays(n int) bool {
 	c := &o.Capture
-	return n == 1 && !o.CacheOnly && o.Sparse == nil && !c.AllRows && !c.Squares && !c.Queries &&
-		len(c.Windows)+len(c.Probes)+len(c.PeakWindows)+len(c.PeakProbes) == 0
+	return n == 1 && !o.CacheOnly && !c.AllRows && !c.Squares && !c.Queries && len(c.Probes)+len(c.PeakWindows)+len(c.PeakProbes) == 0 &&
+		(o.Sparse == nil || o.SparseOnDevice && len(c.Windows) == 0)
 }
 
 // replay runs a step of each cache on the recorded graph and returns the logits [rows,
 // vocab], valid until the next step; nil where it cannot be recorded, and then
-// nothing has happened.
-func (r *Runner) replay(ctx context.Context, caches []*Cache, tokens []int32, rows int, observe Observer) (*kernels.Tensor, error) {
+// nothing has happened. opt is that of the only cache.
+func (r *Runner) replay(ctx context.Context, caches []*Cache, tokens []int32, rows int, opt PrefillOptions) (*kernels.Tensor, error) {
 	switch {
 	case r.noReplay:
 		return nil, nil
@@ -74,12 +89,18 @@ func (r *Runner) replay(ctx context.Context, caches []*Cache, tokens []int32, ro
 		r.replayer = newReplayer(r.Model, rows)
 	}
 	p := r.replayer
-	if p == nil || !p.prepare(r.Model, caches) {
-		r.replayer, r.noReplay = nil, true
+	if p == nil {
+		r.noReplay = true
 		return nil, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	next, longest := p.room(r.Model, caches)
+	next.sparse, next.observed = opt.Sparse != nil, len(opt.Capture.Windows) > 0
+	if !next.sparse && !p.serves(next, longest) {
+		r.replayer, r.noReplay = nil, true
+		return nil, nil
 	}
 	var first []int32
 	for i, cache := range caches {
@@ -93,21 +114,40 @@ func (r *Runner) replay(ctx context.Context, caches []*Cache, tokens []int32, ro
 		first = appendFirst(first, &r.Model.Config, cache)
 	}
 	p.step.SetStep(p.steps, tokens, first)
-	p.graph.Replay()
-	for i, cache := range caches {
+	for _, cache := range caches {
 		for l := range cache.heads {
 			for j := range cache.heads[l] {
 				h := &cache.heads[l][j]
 				h.pos = append(h.pos, cache.next)
 			}
 		}
+	}
+	if next.sparse {
+		if err := p.prepare(caches[0], opt.Sparse); err != nil {
+			return nil, err
+		}
+		if !p.serves(next, longest) { // the choice is made: it goes on without a graph
+			r.noReplay = true
+			p.record(next, longest)
+			r.replayer = nil
+		}
+	}
+	if !r.noReplay {
+		p.graph.Replay()
+	}
+	for i, cache := range caches {
 		cache.changed()
 		p.synced[i] = cache.version
 		for l := range cache.heads {
-			if observe != nil {
-				if err := observe(&Observation{Layer: l, Cache: cache}); err != nil {
-					return nil, err
-				}
+			if opt.Observe == nil {
+				break
+			}
+			o := &Observation{Layer: l, Cache: cache, StepDone: true, Joint: p.scores}
+			for range opt.Capture.Windows {
+				o.Windows = append(o.Windows, p.layerScores(l))
+			}
+			if err := opt.Observe(o); err != nil {
+				return nil, err
 			}
 		}
 		cache.next++
@@ -115,11 +155,10 @@ func (r *Runner) replay(ctx context.Context, caches []*Cache, tokens []int32, ro
 	return p.logits, nil
 }
 
-// prepare makes room in the caches and records the step where what is recorded does
-// not serve.
-func (p *replayer) prepare(m *Model, caches []*Cache) bool {
-	next := &recordedSteps{pairs: caches[0].dtype}
-	var longest [][]int
+// room makes room in the caches for a step, and returns what a recorded step must serve
+// for, and the entries of the longest heads per sequence and layer.
+func (p *replayer) room(m *Model, caches []*Cache) (next *recordedSteps, longest [][]int) {
+	next = &recordedSteps{pairs: caches[0].dtype}
 	pos := make([]int32, len(caches))
 	for i, cache := range caches {
 		pos[i] = cache.next
@@ -135,8 +174,37 @@ func (p *replayer) prepare(m *Model, caches []*Cache) bool {
 		longest, next.buckets = append(longest, entries), append(next.buckets, buckets)
 	}
 	next.rope = m.rope(pos)
+	return next, longest
+}
+
+// prepare lets choose prepare the attention of every layer of a step whose pairs will be
+// in the cache.
+func (p *replayer) prepare(cache *Cache, choose SparseAttention) error {
+	r, c := p.choose, &p.run.Model.Config
+	if r == nil {
+		r = p.run.Model.NewRunner()
+		r.replays = true
+		p.choose = r
+		p.query, p.out = p.step.Alloc(p.step.Compute(), 1, c.Heads, c.HeadDim), p.step.Alloc(p.step.Compute(), 1, c.Heads*c.HeadDim)
+	}
+	pass := &prefillPass{Runner: r, cache: cache, opt: PrefillOptions{Sparse: choose}, pos: []int32{cache.next}}
+	for l := range cache.heads {
+		err := p.graph.Prepare(l, func() error {
+			return pass.attention(l, nil, p.out, nil, r.attend(cache, l, p.query, pass.pos))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serves records the step where what is recorded does not serve, and reports whether
+// there is something to replay.
+func (p *replayer) serves(next *recordedSteps, longest [][]int) bool {
 	last := p.recorded
-	if last != nil && last.rope == next.rope && last.pairs == next.pairs && slices.EqualFunc(last.buckets, next.buckets, slices.Equal[[]int]) {
+	if last != nil && last.rope == next.rope && last.pairs == next.pairs && last.observed == next.observed && last.sparse == next.sparse &&
+		(next.sparse && p.graph.Prepared() || !next.sparse && slices.EqualFunc(last.buckets, next.buckets, slices.Equal[[]int])) {
 		return true
 	}
 	p.recorded = nil
@@ -156,6 +224,10 @@ func (p *replayer) record(to *recordedSteps, longest [][]int) {
 	x := r.alloc(p.rows, c.Hidden)
 	b.StepGather(x, m.Network.Embedding, p.steps)
 	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
+	p.scores = nil
+	if to.observed { // all layers' are there until the observers have run
+		p.scores = r.alloc(c.Layers*c.Heads, slices.Max(to.buckets[0]))
+	}
 	for l := range m.Network.Layers {
 		layer := &m.Network.Layers[l]
 		mark := r.arena.Mark()
@@ -165,20 +237,42 @@ func (p *replayer) record(to *recordedSteps, longest [][]int) {
 			return y
 		}
 		q, k := rotated(QProj, c.Heads, layer.QueryNorm), rotated(KProj, c.KVHeads, layer.KeyNorm)
-		v, out := r.value(l, h, noLowRank), r.alloc(p.rows, c.Heads*c.HeadDim)
-		if n < p.rows {
-			b.Fill(out.Rows(n, p.rows), 0)
-		}
-		for i := range n {
-			b.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), p.steps, kernels.StepLayer{
-				Sequence: i, Layer: l, Pairs: to.pairs, Longest: longest[i][l], Windowed: c.Window(l) > 0, Scale: r.scale(),
-			})
+		v, out := r.value(l, h, noLowRank), p.out
+		if to.sparse {
+			b.StepAppend(p.query, q, k, v, p.steps, kernels.StepLayer{Layer: l, Pairs: to.pairs})
+			p.graph.Part(l)
+		} else {
+			out = p.attend(to, longest, l, q, k, v)
 		}
 		r.finish(l, x, h, out, noLowRank, h)
 		r.arena.Release(mark)
 	}
 	p.logits = r.alloc(p.rows, c.Vocab)
 	b.Linear(p.logits, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
+}
+
+// layerScores are those of a layer; nil where nobody observes.
+func (p *replayer) layerScores(l int) *kernels.Tensor {
+	if p.scores == nil {
+		return nil
+	}
+	heads := p.run.Model.Config.Heads
+	return p.scores.Rows(l*heads, (l+1)*heads)
+}
+
+// attend lets every sequence attend to all that a layer of its cache holds.
+func (p *replayer) attend(to *recordedSteps, longest [][]int, l int, q, k, v *kernels.Tensor) *kernels.Tensor {
+	r, n, c := p.run, len(longest), &p.run.Model.Config
+	out := r.alloc(p.rows, c.Heads*c.HeadDim)
+	if n < p.rows {
+		p.step.Fill(out.Rows(n, p.rows), 0)
+	}
+	for i := range n {
+		p.step.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), p.steps, kernels.StepLayer{
+			Sequence: i, Layer: l, Pairs: to.pairs, Longest: longest[i][l], Windowed: c.Window(l) > 0, Scale: r.scale(), Scores: p.layerScores(l),
+		})
+	}
+	return out
 }
 
 // appendFirst appends, for a model with sliding windows, the first entries of all

@@ -21,6 +21,7 @@ type Runner struct {
 	replayer *replayer
 	stepped  int
 	noReplay bool
+	replays  bool // it prepares parts of a recorded step
 }
 
 // NewRunner returns a runner with empty scratch memory.
@@ -43,6 +44,9 @@ type PrefillOptions struct {
 	Observe Observer
 	// Sparse chooses what the row of a pass of one row attends to; nil: everything.
 	Sparse SparseAttention
+	// SparseOnDevice tells that Sparse chooses by operations of SparseStep.Backend alone
+	// and reads nothing of it, so that the step can be recorded.
+	SparseOnDevice bool
 	// CacheOnly computes keys and values and nothing that only logits need.
 	CacheOnly bool
 
@@ -80,7 +84,7 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
 	}
 	if opt.replays(len(tokens)) {
-		if y, err := r.replay(ctx, []*Cache{cache}, tokens, 1, opt.Observe); err != nil {
+		if y, err := r.replay(ctx, []*Cache{cache}, tokens, 1, opt); err != nil {
 			return nil, err
 		} else if y != nil {
 			return r.keepLogits(y, opt.readAtOnce || opt.logits != nil)

@@ -30,9 +30,26 @@ type SparseStep struct {
 	attend *kernels.Attend
 }
 
-// Scores are the logarithms of the attention probabilities [heads, entries] of the
-// step with nothing left out, as in an Observation. They read every key.
-func (s *SparseStep) Scores() *kernels.Tensor { return s.runner.observe(s.attend, s.runner.arena) }
+// Backend is what operations of the step run on: where the step is recorded, another one
+// than the cache's, with the same memory. What they allocate there holds for this layer
+// of this step.
+func (s *SparseStep) Backend() kernels.Backend { return s.runner.Model.Backend }
+
+// Scores are the logarithms of the attention probabilities [heads, at least entries] of
+// the step with nothing left out, as in an Observation. They read every key.
+func (s *SparseStep) Scores() *kernels.Tensor {
+	r := s.runner
+	if !r.replays {
+		return r.observe(s.attend, r.arena)
+	}
+	b, most := r.Model.Backend, 0
+	for _, kv := range s.attend.Past {
+		most = max(most, kv.Entries())
+	}
+	scores, lse := b.Alloc(b.Compute(), s.attend.Heads(), kernels.EntryBucket(most)), b.Alloc(b.Compute(), s.attend.Heads(), 1)
+	b.ObserveAttention(nil, lse, scores, s.attend)
+	return scores
+}
 
 // Key and Value are the step's own pair of a KV head.
 func (s *SparseStep) Key(head int) []float32   { return lastRow(s.attend.Past[head].K).Float32s() }

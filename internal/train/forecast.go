@@ -40,7 +40,7 @@ func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k M
 	if err := t.Run(ctx, nil); err != nil {
 		return k, fmt.Errorf("forecast: %w", err)
 	}
-	each := counter.Peak() - base + counter.GraphScratch()
+	each := counter.Peak() - base
 	cache := int64(o.Prompt) * (m.Config.CacheBytesPerToken(dry.CacheDType().Size()) + 4*int64(m.Config.Layers*m.Config.Heads))
 	if o.Generated {
 		each += int64(c.MaxResponse) * m.Config.CacheBytesPerToken(dry.CacheDType().Size())

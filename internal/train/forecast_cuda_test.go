@@ -5,6 +5,7 @@ package train_test
 import (
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,18 +16,16 @@ import (
 	"glimpse/model/modeltest"
 )
 
-// TestCUDAForecast: with a hundredth more memory than is forecast a run takes its steps,
-// with a tenth less it is refused before it starts, and fails where it is not.
-func TestCUDAForecast(t *testing.T) {
-	modeltest.NeedCUDA(t)
-	t.Setenv("GLIMPSE_CUDA_GRAPHS", "0") // with which a driver that guards memory keeps what every operation has used
+// forecastCase is a run of two steps; others is the memory of other tests.
+func forecastCase(t *testing.T) (m *model.Model, meter kernels.Meter, others int64, c train.Config, o train.PlanOptions, pairs *train.Pairs) {
+	t.Helper()
 	backend, err := kernels.Open("cuda")
 	if err != nil {
 		t.Fatal(err)
 	}
-	meter := backend.(kernels.Meter)
-	others := meter.Memory().Live
-	m := modeltest.Llama{Hidden: 64, Layers: 3, Heads: 4, KVHeads: 2, HeadDim: 32, Intermediate: 96, Vocab: 64, MaxPositions: 1024}.Open(t, "cuda")
+	meter = backend.(kernels.Meter)
+	others = meter.Memory().Live
+	m = modeltest.Llama{Hidden: 64, Layers: 3, Heads: 4, KVHeads: 2, HeadDim: 32, Intermediate: 96, Vocab: 64, MaxPositions: 1024}.Open(t, "cuda")
 	const prompt, response = 600, 6
 	rng := rand.New(rand.NewPCG(1, 1))
 	pair := datasets.Pair{ID: "p", PromptIDs: make([]int32, prompt)}
@@ -34,14 +33,54 @@ func TestCUDAForecast(t *testing.T) {
 		pair.PromptIDs[i] = rng.Int32N(64)
 	}
 	pair.ResponseIDs = pair.PromptIDs[:response]
-	c := small(2)
+	c = small(2)
 	for i := range c.Adapters {
 		c.Adapters[i].InitToken = -1
 	}
 	if err := c.Validate(m); err != nil {
 		t.Fatal(err)
 	}
-	o := train.PlanOptions{Prompt: prompt, Response: response}
+	return m, meter, others, c, train.PlanOptions{Prompt: prompt, Response: response}, &train.Pairs{Pairs: []datasets.Pair{pair}, Name: "one"}
+}
+
+// TestCUDAForecastOfGraphs: with a hundredth more memory than is forecast the passes are
+// recorded, and little less is held, as memory is handed out for users and products have
+// workspace.
+func TestCUDAForecastOfGraphs(t *testing.T) {
+	modeltest.NeedCUDA(t)
+	t.Setenv("HOSTCUDA_WORKSPACE", strconv.Itoa(32<<20))
+	if !modeltest.InArenas(t) {
+		return
+	}
+	m, meter, others, c, o, pairs := forecastCase(t)
+	k, err := train.Forecast(t.Context(), m, c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer meter.LimitMemory(others + k.Total*101/100)()
+	meter.ResetPeak()
+	r, err := train.New(m, c, pairs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.Run(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if !kernels.NewGraph(m.Backend).Record(func() {}) {
+		t.Error("the passes were not recorded")
+	}
+	if peak := meter.Memory().Peak - others; peak < k.Total*9/10 {
+		t.Errorf("%d KiB were held at most, forecast are %d", peak>>10, k.Total>>10)
+	}
+}
+
+// TestCUDAForecast: with a hundredth more memory than is forecast a run takes its steps,
+// with a tenth less it is refused before it starts, and fails where it is not.
+func TestCUDAForecast(t *testing.T) {
+	modeltest.NeedCUDA(t)
+	t.Setenv("GLIMPSE_CUDA_GRAPHS", "0") // with which a driver that guards memory keeps what every operation has used
+	m, meter, others, c, o, pairs := forecastCase(t)
 	k, err := train.Forecast(t.Context(), m, c, o)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +88,7 @@ func TestCUDAForecast(t *testing.T) {
 	t.Logf("forecast %+v", k)
 	steps := func(limit int64) error {
 		defer meter.LimitMemory(others + limit)()
-		r, err := train.New(m, c, &train.Pairs{Pairs: []datasets.Pair{pair}, Name: "one"})
+		r, err := train.New(m, c, pairs)
 		if err != nil {
 			return err
 		}

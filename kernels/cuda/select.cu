@@ -45,10 +45,12 @@ extern "C" __global__ void pool_scores(float *to, const float *from, const int *
 }
 HOST_KERNEL(pool_scores)
 
-// Every row becomes the mean over the rows, which have the same entries.
+// Every row becomes the mean over so many heads in turn, which have the same entries; n
+// is the most of any. Grid: columns, groups of heads.
 extern "C" __global__ void mean_scores(float *scores, int n, int width, int heads) {
 	int j = blockIdx.x * blockDim.x + threadIdx.x;
 	if (j >= n) return;
+	scores += (size_t)blockIdx.y * heads * width;
 	float s = 0;
 	for (int h = 0; h < heads; h++) s += scores[(size_t)h * width + j];
 	s /= (float)heads;

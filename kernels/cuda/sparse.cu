@@ -14,6 +14,7 @@ struct Pages {
 	float *lo, *hi;   // [dim, capacity]: minima and maxima of the pages; hi may be null
 	const void *rows; // keys or values [.., dim]
 	const int *pool;  // rows of the first known positions, or null
+	int *reads;       // counts the numbers that an estimate has read, or null
 	int known, base;  // row of the first position after them
 	int capacity;     // pages that lo and hi have room for
 	int from, entries; // positions that are seen
@@ -59,9 +60,9 @@ enum { BOUND, SIGNED, PARTIAL };
 // whether it is the lower one. BOUND takes all dimensions and the bound that makes the
 // product larger; the others take the components largest ones of the group and divide by
 // the temperature of a partial product; SIGNED takes the bound by the sign of the group's
-// sum, PARTIAL the lower one. reads, where it is not null, is increased by the numbers
-// that BOUND reads. One block of at least dim threads per KV head.
-extern "C" __global__ void __launch_bounds__(256) sparse_factors(float *factor, int *dims, int *low, int *reads, const float *q, const Pages *heads, int group, int dim, int how) {
+// sum, PARTIAL the lower one. The heads' count of reads is increased by the numbers that
+// BOUND reads. One block of at least dim threads per KV head.
+extern "C" __global__ void __launch_bounds__(256) sparse_factors(float *factor, int *dims, int *low, const float *q, const Pages *heads, int group, int dim, int how) {
 	__shared__ double sizes[MAX_DIM];
 	__shared__ int chosen[MAX_DIM], partial[32];
 	Pages h = heads[blockIdx.x];
@@ -82,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(256) sparse_factors(float *factor, 
 			dims[i] = i;
 		}
 		int sides = block_sum(minima + maxima, partial);
-		if (reads && i == 0) atomicAdd(reads, sides * (h.pages() - h.from / h.size));
+		if (h.reads && i == 0) atomicAdd(h.reads, sides * (h.pages() - h.from / h.size));
 		return;
 	}
 	double size = 0, sum = 0;

@@ -78,10 +78,11 @@ LT(MatmulAlgoGetHeuristic)(void *, void *d, void *a, void *b, void *c, void *e, 
 	memset(h, 0, sizeof *h);
 	h->algo.magic = MAGIC;
 	memcpy(h->algo.align, ((Preference *)p)->align, sizeof h->algo.align);
+	if (const char *workspace = getenv("HOSTCUDA_WORKSPACE")) h->workspace = strtoull(workspace, nullptr, 10);
 	return *found = 1, OK;
 }
 LT(Matmul)(void *, void *d, const void *alpha, const void *a, void *la, const void *b, void *lb, const void *beta,
-           const void *c, void *lc, void *e, void *le, const Algorithm *algo, void *, size_t, uint64_t stream) {
+           const void *c, void *lc, void *e, void *le, const Algorithm *algo, void *workspace, size_t room, uint64_t stream) {
 	if (algo->magic != MAGIC || c != e || lc != le) return BLAS_INVALID;
 	Operation op = *(Operation *)d;
 	Layout A = *(Layout *)la, B = *(Layout *)lb, C = *(Layout *)lc;
@@ -91,6 +92,7 @@ LT(Matmul)(void *, void *d, const void *alpha, const void *a, void *la, const vo
 	bool truncate = A.type == R_16BF && mma && !strcmp(mma, "truncate");
 	int r = enqueue_library(stream, [=] {
 		if (!covered(A, a, how.align[0]) || !covered(B, b, how.align[1]) || !covered(C, c, how.align[2])) return ILLEGAL_ADDRESS;
+		if (room && !mem_contains((uintptr_t)workspace, room)) return ILLEGAL_ADDRESS;
 		mem_open();
 		mem_touch((uintptr_t)a), mem_touch((uintptr_t)b), mem_touch((uintptr_t)c);
 		// Rows of op(a), and columns of op(b) as rows.
