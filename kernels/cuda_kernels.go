@@ -47,9 +47,12 @@ var kernelNames = map[string][]string{
 		"attend_step_bf16_128_4", "attend_step_bf16_256_4", "attend_step_bf16_512_4", "attend_step_bf16_128_8", "attend_step_bf16_256_8", "attend_step_bf16_512_8",
 		"attend_step_f32_256_4", "attend_step_f32_512_4", "attend_step_f32_1024_4", "merge_step_f32", "merge_step_bf16", "step_scores_f32", "step_scores_bf16",
 	},
-	"attention_hopper": {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
-	"attention_grad":   variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
-	"steps":            {"start_step", "append_pairs_f32", "append_pairs_bf16"},
+	"attention_grad_mma": {"grad_prepare", "grad_past_mma_64", "grad_past_mma_128", "grad_past_mma_256"},
+	"attention_rounded":  {"join_pairs", "rounded_scores_64", "rounded_scores_128", "rounded_scores_256"},
+	"attention_hopper":   {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
+	"attention_grad":     {"grad_dots", "grad_query", "grad_own", "grad_past_f32_4", "grad_past_f32_8", "grad_past_bf16_8"},
+	"training":           {"low_rank_down", "low_rank_up", "low_rank_grads", "fill_pieces", "axpy_pieces", "square_pieces", "adamw_pieces"},
+	"steps":              {"start_step", "append_pairs_f32", "append_pairs_bf16"},
 }
 
 // variants adds the kernels that exist per type of the cache and width of a head.
