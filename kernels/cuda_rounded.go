@@ -16,7 +16,7 @@ const (
 )
 
 // roundedSpans are the entries of a warp by the width of the kernel.
-var roundedSpans = map[int]int{64: 32, 128: 24, 256: 16}
+var roundedSpans = map[int]int{64: 32, 128: 24}
 
 // rounded tells whether t are many observed rows over caches in bf16.
 func (t *attention) rounded() bool {

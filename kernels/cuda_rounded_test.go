@@ -105,7 +105,6 @@ func TestCUDAObserveRounded(t *testing.T) {
 		{name: "a response", rows: 70, heads: 4, dim: 128, entries: []int{220}, own: true},
 		{name: "ragged, tail of rows", rows: 65, heads: 4, dim: 64, entries: []int{301, 128}, own: true, extraWidth: 3},
 		{name: "one past empty", rows: 67, heads: 2, dim: 8, entries: []int{0, 5}, own: true},
-		{name: "widest head", rows: 66, heads: 1, dim: 256, entries: []int{140}, own: true},
 		{name: "head between widths", rows: 71, heads: 2, dim: 72, entries: []int{200}, own: true},
 		{name: "prompt's last rows", rows: 130, heads: 2, dim: 16, entries: []int{300, 131}},
 		{name: "rows are the whole past", rows: 97, heads: 1, dim: 40, entries: []int{97}},

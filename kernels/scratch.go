@@ -148,7 +148,7 @@ func (a *Attend) observedExactly() bool {
 // bf16, like those of a prompt and like the activations of products of so many rows: over
 // caches in bf16.
 func (a *Attend) observedRounded() bool {
-	return a.Past[0].K.DType == BF16 && a.HeadDim()%8 == 0 && rounds(a.Rows(), a.Heads()*a.HeadDim(), a.entries())
+	return a.Past[0].K.DType == BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && rounds(a.Rows(), a.Heads()*a.HeadDim(), a.entries())
 }
 
 // pastBytes is the size of struct Past of cuda/attention.h.
@@ -234,6 +234,10 @@ func observeScratch(a *Attend) int64 {
 	return n
 }
 
+// maxTileDim is the largest head of the kernels for observed rows that are many and for the
+// gradient on tensor cores.
+const maxTileDim = 128
+
 // gradQueries are the queries of a warp of the gradient on tensor cores.
 const gradQueries = 16
 
@@ -251,12 +255,11 @@ func (k gradBlock) shared() int {
 // gradOnTensorCores tells whether the gradient runs there, and how: over caches in bf16.
 func (a *Attend) gradOnTensorCores(shared int) (k gradBlock, ok bool) {
 	queries, dim := a.Rows()*a.Group(), a.HeadDim()
-	if a.Past[0].K.DType != BF16 || !exactShape(queries, dim) {
+	if a.Past[0].K.DType != BF16 || !exactShape(queries, dim) || dim > maxTileDim {
 		return k, false
 	}
-	k.width = 64
-	for k.width < dim {
-		k.width *= 2
+	if k.width = 64; dim > 64 {
+		k.width = maxTileDim
 	}
 	most := 4
 	for most > 1 && gradQueries*most/2 >= queries {
@@ -275,7 +278,7 @@ func (a *Attend) gradOnTensorCores(shared int) (k gradBlock, ok bool) {
 // split cuts the entries so that there are two blocks for every processor: one is there at
 // a time, and what the splits leave behind is read again.
 func (k gradBlock) split(queries, kvHeads, entries, processors int) (tiles, splits, chunk int) {
-	tiles = (queries + gradQueries*k.queryWarps - 1) / (gradQueries * k.queryWarps) * max(1, k.width/128)
+	tiles = (queries + gradQueries*k.queryWarps - 1) / (gradQueries * k.queryWarps)
 	splits = max(1, min(2*processors/(tiles*kvHeads), (entries+minSplit-1)/minSplit))
 	chunk = max(attendColumns, ((entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
 	return tiles, max(1, (entries+chunk-1)/chunk), chunk

@@ -160,15 +160,15 @@ attention_observe.cu|TestCUDAObserve|s/if (r >= rows) continue;/;/|observed rows
 attention_observe.cu|TestCUDAObserve|s/first_tile = unseeing . TILE/first_tile = (unseeing + TILE) \/ TILE/|observed rows: rows that see the entries are left out
 attention_grad_mma.cu|TestCUDAGradHalf|s/cp_async_wait<1>();/cp_async_wait<2>();/|gradient: a tile is used before it is there
 attention_grad_mma.cu|TestCUDAGradHalf|/all warps are done with the stage/d|gradient: no barrier before a stage is refilled
-attention_grad_mma.cu|TestCUDAGradHalf|/the tiles, or the sums before, have been read/d|gradient: sums overwrite tiles that are in use
-attention_grad_mma.cu|TestCUDAGradHalf|/the sums are there/d|gradient: sums of other warps are read before they are there
+attention_grad_mma.cu|TestCUDAGradHalf|/the tiles have been read/d|gradient: results overwrite tiles that are in use
+attention_grad_mma.cu|TestCUDAGradHalf|/the results are there/d|gradient: results of other warps are read before they are there
 attention_grad_mma.cu|TestCUDAGradHalf|s/for (int p = PARTS - 1; p >= 0; p--)/for (int p = 0; p >= 0; p--)/|gradient: queries and dOut rounded to bf16
 attention_grad_mma.cu|TestCUDAGradHalf|/mma_bf16_16816(main\[2 . n\], d_low, left/d|gradient: slopes rounded to bf16
 attention_grad_mma.cu|TestCUDAGradHalf|/mma_bf16_16816(keys_sum\[2 . n + 1\], p_low, right/d|gradient: probabilities rounded to bf16
 attention_grad_mma.cu|TestCUDAGradHalf|s/ \&\& column < to) {/) {/|gradient: entries of the next split
 attention_grad_mma.cu|TestCUDAGradHalf|s/share_sum\[half\] += slope;/;/|gradient: shares are not summed
 attention_grad_mma.cu|TestCUDAGradHalf|s/(d\[j\]\[e\] - row_dot\[half\])/d[j][e]/|gradient: the softmax of the output
-attention_grad_mma.cu|TestCUDAGradHalf|s/STRIDE + cut + n . 16/STRIDE + n * 16/|gradient: the first half of wide heads twice
+attention_grad_mma.cu|TestCUDAGradHalf|s/other < sharers; other++/other + 1 < sharers; other++/|gradient: one of the warps that share queries is left out
 attention_grad_mma.cu|TestCUDAGradHalf|s/const int begin = max(z . chunk,/const int begin = max(z * chunk + 1,/|gradient: a split without its first entry
 attention_grad_mma.cu|TestCUDAGradHalf|s/h = g . group + query % group;$/h = g * group;/|gradient: softmax and scores of another head
 attention_rounded.cu|TestCUDAObserveRounded|s/(row . kv_heads + g) . dim + d/row * kv_heads * dim + d/|many rows: own pairs of another head

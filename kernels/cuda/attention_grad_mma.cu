@@ -26,6 +26,7 @@ namespace grad {
 
 constexpr int PARTS = 3;
 constexpr int KEYS = 32; // entries of a warp at a time
+constexpr float LOG2E = 1.4426950408889634f;
 
 // One product of A, which is parts of 16 queries in shared memory, and the 32 entries of
 // a warp: s += A · tileᵀ, the small parts first.
@@ -62,9 +63,8 @@ static __device__ __forceinline__ void split(unsigned (&high)[4], unsigned (&low
 	}
 }
 
-// One block: 16 queries for each of query_warps warps of KV head blockIdx.y, of whose
-// results it gives OUT columns, and the entries [z·chunk, (z+1)·chunk) of split
-// z = blockIdx.z. Where the block has several times as many warps they share the tiles of
+// One block: 16 queries for each of query_warps warps of KV head blockIdx.y and the entries
+// [z·chunk, (z+1)·chunk) of split z = blockIdx.z. Where the block has several times as many warps they share the tiles of
 // entries. q and dout are parts [PARTS, rows, heads, dim]. Writes what grad_past writes;
 // dout and dots, or dscore and log_score, may be null.
 template <int DIM>
@@ -72,12 +72,12 @@ static __device__ __forceinline__ void past(float *part_share, float *part_main,
                                             const Past<__nv_bfloat16> *past, const int *from_past, const float *lse, const __nv_bfloat16 *dout,
                                             const float *dots, const float *log_score, const float *dscore, int width, int rows, int heads,
                                             int kv_heads, int dim, int chunk, int query_warps, float scale) {
-	constexpr int STRIDE = DIM + 8, OUT = DIM < 128 ? DIM : 128, CUTS = DIM / OUT; // registers hold 128 columns
+	constexpr int STRIDE = DIM + 8;
 	DYNAMIC_SHARED(__nv_bfloat16, shared);
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = blockIdx.y, z = blockIdx.z, group = heads / kv_heads, count = rows * group;
 	const int sharers = blockDim.x / 32 / query_warps, sharer = warp / query_warps, mine = warp % query_warps * 16;
 	const int tile_rows = 16 * query_warps, tile = KEYS * sharers;
-	const int first = blockIdx.x / CUTS * tile_rows, cut = blockIdx.x % CUTS * OUT;
+	const int first = blockIdx.x * tile_rows;
 	__nv_bfloat16 *queries = shared, *douts = queries + PARTS * tile_rows * STRIDE, *tiles = douts + PARTS * tile_rows * STRIDE; // per stage: keys, then values
 	const Past<__nv_bfloat16> head = past[g];
 	const int begin = max(z * chunk, visible(g, first / group, rows, head.entries, true, from_past, nullptr).from), to = min((z + 1) * chunk, head.entries);
@@ -101,13 +101,13 @@ static __device__ __forceinline__ void past(float *part_share, float *part_main,
 
 	// This thread's share of the accumulators, as in attention_mma.cu.
 	int from[2];
-	float row_lse[2], row_dot[2] = {0, 0}, share_sum[2] = {0, 0}, main[OUT / 8][4] = {}, keys_sum[OUT / 8][4] = {};
+	float row_lse[2], row_dot[2] = {0, 0}, share_sum[2] = {0, 0}, main[DIM / 8][4] = {}, keys_sum[DIM / 8][4] = {};
 	size_t score_row[2];
-	const float part_of_mean = 1 / (float)rows;
+	const float part_of_mean = 1 / (float)rows, unit = LOG2E * scale;
 	for (int half = 0; half < 2; half++) {
 		int query = min(first + mine + lane / 4 + half * 8, count - 1), r = query / group, h = g * group + query % group;
 		from[half] = visible(g, r, rows, head.entries, true, from_past, nullptr).from;
-		row_lse[half] = lse[(size_t)h * rows + r];
+		row_lse[half] = LOG2E * lse[(size_t)h * rows + r];
 		if (dout) row_dot[half] = dots[(size_t)h * rows + r];
 		score_row[half] = (size_t)h * width;
 	}
@@ -128,10 +128,10 @@ static __device__ __forceinline__ void past(float *part_share, float *part_main,
 				int half = e / 2, column = c + sharer * KEYS + j * 8 + lane % 4 * 2 + e % 2;
 				float weight = 0, slope = 0;
 				if (column >= from[half] && column < to) {
-					float log_p = scale * p[j][e] - row_lse[half];
-					weight = expf(log_p);
+					float log_p = unit * p[j][e] - row_lse[half]; // to base 2
+					weight = exp2f(log_p);
 					if (dscore) {
-						slope = dscore[score_row[half] + column] * expf(log_p - log_score[score_row[half] + column]) * part_of_mean;
+						slope = dscore[score_row[half] + column] * exp2f(log_p - LOG2E * log_score[score_row[half] + column]) * part_of_mean;
 						share_sum[half] += slope;
 					}
 					if (dout) slope += weight * (d[j][e] - row_dot[half]);
@@ -145,9 +145,9 @@ static __device__ __forceinline__ void past(float *part_share, float *part_main,
 			split(p_high, p_low, p, k);
 			split(d_high, d_low, d, k);
 #pragma unroll
-			for (int n = 0; n < OUT / 16; n++) {
+			for (int n = 0; n < DIM / 16; n++) {
 				unsigned b[4];
-				ldmatrix_x4_trans(b, keys + (k * 16 + lane % 16) * STRIDE + cut + n * 16 + lane / 16 * 8);
+				ldmatrix_x4_trans(b, keys + (k * 16 + lane % 16) * STRIDE + n * 16 + lane / 16 * 8);
 				unsigned left[2] = {b[0], b[1]}, right[2] = {b[2], b[3]};
 				mma_bf16_16816(main[2 * n], d_low, left, main[2 * n]);
 				mma_bf16_16816(main[2 * n + 1], d_low, right, main[2 * n + 1]);
@@ -163,38 +163,30 @@ static __device__ __forceinline__ void past(float *part_share, float *part_main,
 	}
 	cp_async_wait<0>(); // the queries, where there was no tile
 
-	// The warps that share queries add up in order, in shared memory that is free now.
-	float *sums = reinterpret_cast<float *>(shared) + warp % query_warps * (OUT + 2) * 32 + lane;
-	for (int other = 1; other < sharers; other++) {
-		__syncthreads(); // the tiles, or the sums before, have been read
-		if (sharer == other) {
-#pragma unroll
-			for (int i = 0; i < OUT / 2; i++) sums[i * 32] = main[i / 4][i % 4], sums[(OUT / 2 + i) * 32] = keys_sum[i / 4][i % 4];
-			for (int half = 0; half < 2; half++) sums[(OUT + half) * 32] = share_sum[half];
-		}
-		__syncthreads(); // the sums are there
-		if (sharer == 0) {
-#pragma unroll
-			for (int i = 0; i < OUT / 2; i++) main[i / 4][i % 4] += sums[i * 32], keys_sum[i / 4][i % 4] += sums[(OUT / 2 + i) * 32];
-			for (int half = 0; half < 2; half++) share_sum[half] += sums[(OUT + half) * 32];
-		}
-	}
-	if (sharer > 0) return;
+	// Every warp leaves its results in shared memory, which is free now: two matrices of 16 rows
+	// and the shares. Those of warps that share queries are added in order.
+	constexpr int LEFT = 2 * 16 * DIM + 16;
+	__syncthreads(); // the tiles have been read
+	float *left = reinterpret_cast<float *>(shared), *own = left + warp * LEFT;
 #pragma unroll
 	for (int half = 0; half < 2; half++) {
+		float *at = own + (lane / 4 + half * 8) * DIM + lane % 4 * 2;
+#pragma unroll
+		for (int i = 0; i < DIM / 4; i++) at[i / 2 * 8 + i % 2] = main[i / 2][half * 2 + i % 2], at[16 * DIM + i / 2 * 8 + i % 2] = keys_sum[i / 2][half * 2 + i % 2];
 		share_sum[half] += __shfl_xor_sync(~0u, share_sum[half], 1);
 		share_sum[half] += __shfl_xor_sync(~0u, share_sum[half], 2);
-		int query = first + mine + lane / 4 + half * 8;
-		if (query >= count) continue;
+		if (lane % 4 == 0) own[2 * 16 * DIM + lane / 4 + half * 8] = share_sum[half];
+	}
+	__syncthreads(); // the results are there
+	for (int i = threadIdx.x; i < query_warps * LEFT; i += blockDim.x) {
+		int of = i / LEFT, element = i % LEFT, matrix = element / (16 * DIM), row = matrix < 2 ? element / DIM % 16 : element % 16;
+		int query = first + of * 16 + row, column = element % DIM;
+		if (query >= count || (matrix < 2 && column >= dim)) continue;
+		float sum = left[i];
+		for (int other = 1; other < sharers; other++) sum += left[other * query_warps * LEFT + i];
 		size_t at = ((size_t)z * heads + g * group + query % group) * rows + query / group;
-		if (lane % 4 == 0 && cut == 0) part_share[at] = share_sum[half];
-#pragma unroll
-		for (int n = 0; n < OUT / 8; n++)
-#pragma unroll
-			for (int e = 0; e < 2; e++) {
-				int column = cut + n * 8 + lane % 4 * 2 + e;
-				if (column < dim) part_main[at * dim + column] = main[n][half * 2 + e], part_keys[at * dim + column] = keys_sum[n][half * 2 + e];
-			}
+		if (matrix == 2) part_share[at] = sum;
+		else (matrix ? part_keys : part_main)[at * dim + column] = sum;
 	}
 }
 
@@ -211,4 +203,3 @@ static __device__ __forceinline__ void past(float *part_share, float *part_main,
 	HOST_KERNEL(grad_past_mma_##DIM)
 GRAD_PAST_MMA(64)
 GRAD_PAST_MMA(128)
-GRAD_PAST_MMA(256)

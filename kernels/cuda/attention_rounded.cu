@@ -65,7 +65,9 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 		if (lane < 4 && column < head.entries) log_score[(size_t)h * width + column] = value;
 	};
 	if (blind) {
+#pragma unroll 1
 		for (int h = g * group; h < (g + 1) * group; h++)
+#pragma unroll 1
 			for (int i = 0; i < COLUMNS; i++) write(h, i, -INFINITY);
 		return;
 	}
@@ -136,6 +138,7 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 #pragma unroll
 		for (int i = 0; i < COLUMNS; i++) { // the head's rows lie in eight lanes
 			LogSum all = sums[i];
+#pragma unroll 1
 			for (int d = 4; d < 32; d *= 2) all.add({__shfl_xor_sync(~0u, all.base, d), __shfl_xor_sync(~0u, all.sum, d)});
 			write(h, i, all.sum == 0 ? -INFINITY : all.base * 0.69314718055994531f + logf(all.sum) - logf((float)rows));
 		}
@@ -153,4 +156,3 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 	HOST_KERNEL(rounded_scores_##DIM)
 ROUNDED_SCORES(64, 32, 2)
 ROUNDED_SCORES(128, 24, 2)
-ROUNDED_SCORES(256, 16, 2)
