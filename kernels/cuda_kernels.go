@@ -51,7 +51,7 @@ var kernelNames = map[string][]string{
 	"attention_rounded":  {"join_pairs", "rounded_scores_64", "rounded_scores_128"},
 	"attention_hopper":   {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
 	"attention_grad":     {"grad_dots", "grad_query", "grad_own", "grad_past_f32_4", "grad_past_f32_8", "grad_past_bf16_8"},
-	"training":           {"low_rank_down", "low_rank_up", "low_rank_grads", "fill_pieces", "axpy_pieces", "square_pieces", "adamw_pieces"},
+	"training":           {"low_rank_down", "low_rank_up", "low_rank_grads", "rotate", "fill_pieces", "axpy_pieces", "square_pieces", "adamw_pieces"},
 	"steps":              {"start_step", "append_pairs_f32", "append_pairs_bf16"},
 }
 

@@ -15,6 +15,7 @@ import (
 var (
 	_ Several   = (*cuda)(nil)
 	_ LowRanker = (*cuda)(nil)
+	_ Rotator   = (*cuda)(nil)
 )
 
 // piece is struct Piece of cuda/training.cu: at most sumChunk elements of tensors of one
@@ -86,6 +87,21 @@ func (b *cuda) AdamWEach(ps, gs, ms, vs []*Tensor, s AdamWStep) {
 			s.LearningRate*s.WeightDecay, s.GradScale)
 	})
 	runtime.KeepAlive(slices.Concat(ps, gs, ms, vs))
+}
+
+func (b *cuda) Rotate(y, x *Tensor, pos []int32, table *RoPETable, inverse bool) {
+	const op = "Rotate"
+	checkRoPE(x, pos, table)
+	checkLengths(op, x, y)
+	sign := float32(1)
+	if inverse {
+		sign = -1
+	}
+	b.do(op, func() {
+		n := x.Len() / 2
+		b.each("rotate", n, b.f32(op, y), b.f32(op, x), upload(b, op, pos), b.f32(op, table.Cos), b.f32(op, table.Sin), size(n), x.Shape[1], x.Shape[2]/2, sign)
+	})
+	runtime.KeepAlive([]*Tensor{y, x, table.Cos, table.Sin})
 }
 
 // As in cuda/training.cu.

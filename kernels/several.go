@@ -60,6 +60,23 @@ func AdamWEach(b Backend, ps, gs, ms, vs []*Tensor, step AdamWStep) {
 	}
 }
 
+// Rotator is a backend that rotates from one tensor to another.
+type Rotator interface {
+	// Rotate is RoPE of x [rows, heads, headDim] into y, which is not x.
+	Rotate(y, x *Tensor, pos []int32, table *RoPETable, inverse bool)
+}
+
+// Rotate writes the rotated x [rows, heads, headDim] to y on b, with the bits of a copy that is
+// rotated.
+func Rotate(b Backend, y, x *Tensor, pos []int32, table *RoPETable, inverse bool) {
+	if r, ok := b.(Rotator); ok {
+		r.Rotate(y, x, pos, table, inverse)
+		return
+	}
+	b.Copy(y, x)
+	b.RoPE(y, pos, table, inverse)
+}
+
 // LowRanker is a backend with operations for linear layers with a low-rank update (Hu et al.
 // 2022, eq. 3), which products of a rank's few columns are slow for.
 type LowRanker interface {

@@ -77,6 +77,17 @@ extern "C" __global__ void low_rank_grads(float *dx, float *da, float *db, const
 }
 HOST_KERNEL(low_rank_grads)
 
+// rope of elements.cu from x to y.
+extern "C" __global__ void rotate(float *y, const float *x, const int *pos, const float *cosines, const float *sines, size_t n, int heads, int half, float sign) {
+	size_t i = thread_index();
+	if (i >= n) return;
+	size_t head = i / half, j = i % half, angle = (size_t)pos[head / heads] * half + j, at = head * 2 * half + j;
+	float c = cosines[angle], s = sign * sines[angle], u = x[at], v = x[at + half];
+	y[at] = c * u - s * v;
+	y[at + half] = s * u + c * v;
+}
+HOST_KERNEL(rotate)
+
 // A part of one tensor, or of several of equal shape: a block works on one.
 struct Piece {
 	float *a;
