@@ -96,3 +96,12 @@ func DryTemporary(d *Dry, f func()) int64 {
 	f()
 	return d.temporary
 }
+
+// SetShared changes the shared memory that a block may have, and returns a function that
+// undoes it.
+func SetShared(b Backend, bytes int) (restore func()) {
+	c := b.(*cuda)
+	before := c.shared
+	c.shared = min(before, bytes)
+	return func() { c.shared = before }
+}

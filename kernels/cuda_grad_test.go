@@ -73,6 +73,16 @@ func TestCUDAGradHalf(t *testing.T) {
 				}
 			}
 		}
+		if i == 0 { // blocks of devices with less shared memory
+			want := grad(exact, false, 0)
+			for _, shared := range []int{163 << 10, 99 << 10, 64 << 10} {
+				restore := kernels.SetShared(d.b, shared)
+				for j, got := range grad(d, true, 0) {
+					compare.Close(t, fmt.Sprintf("%d bytes of shared memory: %s", shared, got.name), got.values, want[j].values, 3e-5, compare.Floor(want[j].floor))
+				}
+				restore()
+			}
+		}
 		a := halved(d, s.attend(d, rng), true)
 		out, lse, scores := s.observe(d, a)
 		dOut, dScore := s.gradients(d, rng, true, true)

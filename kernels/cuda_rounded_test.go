@@ -179,6 +179,12 @@ func TestCUDAObserveRounded(t *testing.T) {
 			compare.Close(t, s.name+": "+name+" again", again[i], got[i], 0, compare.EqualInf())
 			least = max(least, compare.Compare(got[i], wants[i], floor, compare.EqualInf()).Err)
 		}
+		learned := halved(d, s.attend(d, rand.New(rand.NewPCG(5, 6))), true)
+		learned.Kept = new(kernels.Kept)
+		d.b.ObserveAttention(nil, d.garbage(s.heads, s.rows), d.garbage(s.heads, width), learned)
+		if kernels.Launched(d.b, fmt.Sprint("rounded_scores_", max(64, observeWidth(s.dim)))) {
+			t.Errorf("%s: rows whose gradient follows are rounded", s.name)
+		}
 		// Against the rounded numbers themselves scores are as exact as float32.
 		compare.Close(t, s.name+": scores of rounded queries", got[2], plains[2], 2e-5+1e-6*s.logits, compare.Floor(s.logits+1), compare.EqualInf())
 		for h := range s.heads {

@@ -146,9 +146,9 @@ func (a *Attend) observedExactly() bool {
 
 // observedRounded tells that so many rows are observed that their queries are rounded to
 // bf16, like those of a prompt and like the activations of products of so many rows: over
-// caches in bf16.
+// caches in bf16. Rows whose gradient follows stay exact, as the gradient is.
 func (a *Attend) observedRounded() bool {
-	return a.Past[0].K.DType == BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && rounds(a.Rows(), a.Heads()*a.HeadDim(), a.entries())
+	return a.Kept == nil && a.Past[0].K.DType == BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && rounds(a.Rows(), a.Heads()*a.HeadDim(), a.entries())
 }
 
 // pastBytes is the size of struct Past of cuda/attention.h.
