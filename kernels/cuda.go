@@ -325,7 +325,11 @@ func (b *cuda) ScoreKL(loss, dLogScore, logScore, target *Tensor, weight float64
 	heads, n := target.Dim0(), target.Width()
 	b.do(op, func() {
 		parts := b.temporary(op, 8*int64(heads))
-		b.launch("score_kl", [3]int{heads, 1, 1}, rowThreads(n), 0, parts, b.f32(op, dLogScore), b.f32(op, logScore), b.f32(op, target), n, weight)
+		threads := rowThreads(n)
+		if n >= 4096 { // a head is a block
+			threads = 1024
+		}
+		b.launch("score_kl", [3]int{heads, 1, 1}, threads, 0, parts, b.f32(op, dLogScore), b.f32(op, logScore), b.f32(op, target), n, weight)
 		b.launch("sum_parts", [3]int{1, 1, 1}, 1, 0, b.at(op, loss, F64), parts, heads, weight, 1)
 	})
 	runtime.KeepAlive([]*Tensor{loss, dLogScore, logScore, target})

@@ -129,11 +129,11 @@ func (t *attention) tileBytes(columns, queries, weights int) int {
 // attend computes out and lse, either of which may be 0.
 func (t *attention) attend(out, lse cu.DevicePtr) {
 	if t.half && t.k == 0 && t.rows > 1 && t.rows*t.heads/t.kvHeads >= mmaRows && t.dim%8 == 0 {
-		if t.hopperFits(out) {
-			t.attendHopper(out, lse)
-		} else {
-			t.attendMMA(out, lse)
-		}
+		t.attendPrompt(out, lse)
+		return
+	}
+	if t.rounded() {
+		t.joined(out != 0).attendPrompt(out, lse)
 		return
 	}
 	if t.stepFits(out) {
@@ -201,7 +201,9 @@ func (b *cuda) ObservedScores(logScore, lse *Tensor, a *Attend) {
 	checkObservedScores("ObservedScores", logScore, lse, a)
 	b.do(op, func() {
 		t := b.prepare(op, a, false)
-		if t.exactFits() {
+		if t.rounded() {
+			t.observeRounded(logScore, b.f32(op, lse))
+		} else if t.exactFits() {
 			t.observeExact(logScore, b.f32(op, lse), t.parts())
 		} else {
 			t.observe(logScore, b.f32(op, lse))
@@ -219,6 +221,11 @@ func (b *cuda) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 		t := b.prepare(op, a, out != nil)
 		if t.stepFits(b.f32(op, out)) {
 			t.attendStep(b.f32(op, out), b.f32(op, lse), b.f32(op, logScore), logScore.Width())
+			return
+		}
+		if t.rounded() {
+			t.attend(b.f32(op, out), b.f32(op, lse))
+			t.observeRounded(logScore, b.f32(op, lse))
 			return
 		}
 		if t.exactFits() {
@@ -240,24 +247,16 @@ func (b *cuda) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, 
 	b.do(op, func() {
 		t := b.prepare(op, a, dOut != nil)
 		total := t.rows * t.heads
-		var dots, scores, width = cu.DevicePtr(0), cu.DevicePtr(0), 0
-		if dOut != nil {
-			dots = t.floats(total)
-			b.launch("grad_dots", [3]int{total, 1, 1}, 32, 0, dots, b.f32(op, dOut), b.f32(op, out), t.rows, t.heads, t.dim)
-		}
+		var scores, width = cu.DevicePtr(0), 0
 		if dLogScore != nil {
 			scores, width = b.f32(op, logScore), logScore.Width()
 		}
-		grid, chunk := t.split(attendQueries)
-		splits := grid[2]
-		shares, main, keys := t.floats(splits*total), t.floats(splits*total*t.dim), t.floats(splits*total*t.dim)
 		LSE, DOut := b.f32(op, lse), b.f32(op, dOut)
-		b.launch("grad_past"+t.suffix, grid, attendThreads, t.tileBytes(2, 2, 2), shares, main, keys, t.q, t.pastAt, t.fromPast, LSE, DOut, dots,
-			scores, b.f32(op, dLogScore), width, t.rows, t.heads, t.kvHeads, t.dim, chunk, t.scale)
+		dots, splits, shares, main, keys := t.gradPast(LSE, DOut, b.f32(op, out), scores, b.f32(op, dLogScore), width)
 		share := t.floats(total)
-		b.launch("grad_query", [3]int{total, 1, 1}, 32, 0, b.f32(op, dq), share, shares, main, keys, t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots,
+		b.launch("grad_query", [3]int{total, 1, 1}, attendThreads, 0, b.f32(op, dq), share, shares, main, keys, t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots,
 			splits, t.rows, t.heads, t.kvHeads, t.dim, t.scale)
-		b.launch("grad_own", [3]int{t.rows * t.kvHeads, 1, 1}, 32, 0, b.f32(op, dk), b.f32(op, dv), t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots, share,
+		b.launch("grad_own", [3]int{t.rows * t.kvHeads, 1, 1}, attendThreads, 0, b.f32(op, dk), b.f32(op, dv), t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots, share,
 			t.rows, t.heads, t.kvHeads, t.dim, t.scale)
 	})
 	a.keep()

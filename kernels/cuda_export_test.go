@@ -72,3 +72,36 @@ func CatchWarnings(b Backend) (warnings *[]string, restore func()) {
 
 // Recorded is the number of operations that g holds; 0 where nothing is recorded.
 func Recorded(g Graph) int { return g.(*cudaGraph).Operations() }
+
+// VisibleOwn are the own pairs that row r sees.
+func VisibleOwn(a *Attend, r int) (from, to int) { return a.visibleOwn(r) }
+
+// Temporary is the temporary memory that f's operations take at most, if f allocates nothing.
+func Temporary(b Backend, f func()) int64 {
+	c := b.(*cuda)
+	exact := c.exact
+	c.exact = true // each in an allocation of its own
+	defer func() { c.exact = exact }()
+	c.ResetPeak()
+	before := c.peak
+	f()
+	return c.peak - before
+}
+
+// DryTemporary is the temporary memory that d foretells for f.
+func DryTemporary(d *Dry, f func()) int64 {
+	before := d.temporary
+	d.temporary = 0
+	defer func() { d.temporary = max(before, d.temporary) }()
+	f()
+	return d.temporary
+}
+
+// SetShared changes the shared memory that a block may have, and returns a function that
+// undoes it.
+func SetShared(b Backend, bytes int) (restore func()) {
+	c := b.(*cuda)
+	before := c.shared
+	c.shared = min(before, bytes)
+	return func() { c.shared = before }
+}

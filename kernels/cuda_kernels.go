@@ -47,14 +47,17 @@ var kernelNames = map[string][]string{
 		"attend_step_bf16_128_4", "attend_step_bf16_256_4", "attend_step_bf16_512_4", "attend_step_bf16_128_8", "attend_step_bf16_256_8", "attend_step_bf16_512_8",
 		"attend_step_f32_256_4", "attend_step_f32_512_4", "attend_step_f32_1024_4", "merge_step_f32", "merge_step_bf16", "step_scores_f32", "step_scores_bf16",
 	},
-	"attention_hopper": {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
-	"attention_grad":   variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
-	"moments":          {"score_moments", "start_moments", "add_moments", "carry_moments", "pick_moments", "raise_scores"},
+	"attention_grad_mma": {"grad_prepare", "grad_past_mma_64", "grad_past_mma_128"},
+	"attention_rounded":  {"join_pairs", "rounded_scores_64", "rounded_scores_128"},
+	"attention_hopper":   {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
+	"attention_grad":     {"grad_dots", "grad_query", "grad_own", "grad_past_f32_4", "grad_past_f32_8", "grad_past_bf16_8"},
+	"training":           {"low_rank_down", "low_rank_up", "low_rank_grads", "rotate", "fill_pieces", "axpy_pieces", "square_pieces", "adamw_pieces"},
+	"steps":              {"start_step", "append_pairs_f32", "append_pairs_bf16"},
+	"moments":            {"score_moments", "start_moments", "add_moments", "carry_moments", "pick_moments", "raise_scores"},
 	"merge": {
 		"score_columns", "column_variance", "mean_similarity", "draw_merges", "key_norms_f32", "key_norms_bf16", "nearest_keys_f32", "nearest_keys_bf16",
 		"merge_pairs_f32", "merge_pairs_bf16", "step_similar_f32", "step_similar_bf16", "merge_one_f32", "merge_one_bf16", "merge_recent_f32", "merge_recent_bf16",
 	},
-	"steps":        {"start_step", "append_pairs_f32", "append_pairs_bf16"},
 	"steps_choose": {"append_step_f32", "append_step_bf16"},
 }
 

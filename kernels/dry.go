@@ -38,6 +38,7 @@ type traits struct {
 	exact      bool // blocks are not rounded up
 	graphs     bool // it records graphs
 	processors int
+	shared     int // bytes of shared memory that a block may have
 }
 
 // accounted is a backend with memory of its own.
@@ -248,18 +249,20 @@ func (d *Dry) Attention(out, lse *Tensor, a *Attend) {
 
 func (d *Dry) ObservedScores(logScore, lse *Tensor, a *Attend) {
 	checkObservedScores("ObservedScores", logScore, lse, a)
+	d.temp(observeScratch(a))
 }
 
 func (d *Dry) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
-	d.Attention(out, lse, a)
-	d.ObservedScores(logScore, lse, a)
+	checkAttention("ObserveAttention", out, lse, a)
+	checkObservedScores("ObserveAttention", logScore, lse, a)
+	d.temp(observeAttentionScratch(a, out != nil, d.processors))
 }
 
 func (d *Dry) MergeScores(acc, other *Tensor, wAcc, wOther float64) {}
 
 func (d *Dry) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {
 	checkAttentionGrad(dq, dk, dv, a, out, lse, logScore, dOut, dLogScore)
-	d.temp(gradScratch(a, d.processors))
+	d.temp(gradScratch(a, d.traits))
 }
 
 func (d *Dry) Probabilities(p, logScore *Tensor)                                  {}

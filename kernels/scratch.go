@@ -61,13 +61,18 @@ func splitEntries(queries, tile, kvHeads, entries, processors int) (tiles, split
 	return tiles, max(1, (entries+chunk-1)/chunk), chunk
 }
 
-// longest is the number of entries of the longest head, as steps that may be recorded for
-// more count them.
-func (a *Attend) longest() int {
-	entries := 0
+// entries are those of the longest head.
+func (a *Attend) entries() int {
+	n := 0
 	for _, kv := range a.Past {
-		entries = max(entries, kv.Entries())
+		n = max(n, kv.Entries())
 	}
+	return n
+}
+
+// longest is entries as steps that may be recorded for more count them.
+func (a *Attend) longest() int {
+	entries := a.entries()
 	if a.Rows() == 1 && a.K == nil {
 		entries = EntryBucket(entries)
 	}
@@ -139,17 +144,43 @@ func (a *Attend) observedExactly() bool {
 	return a.Past[0].K.DType == BF16 && a.Rows() > 1 && exactShape(a.Rows()*a.Group(), a.HeadDim())
 }
 
+// observedRounded tells that so many rows are observed that their queries are rounded to
+// bf16, like those of a prompt and like the activations of products of so many rows: over
+// caches in bf16. Rows whose gradient follows stay exact, as the gradient is.
+func (a *Attend) observedRounded() bool {
+	return a.Kept == nil && a.Past[0].K.DType == BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && rounds(a.Rows(), a.Heads()*a.HeadDim(), a.entries())
+}
+
 // pastBytes is the size of struct Past of cuda/attention.h.
 const pastBytes = 32
 
-// attendScratch is the temporary memory of Attention: what the splits are merged from.
-func attendScratch(a *Attend, values bool, processors int) int64 {
+// describeScratch is the temporary memory that describes a.
+func describeScratch(a *Attend) int64 {
 	n := pastBytes * int64(a.KVHeads())
 	if a.Window > 0 {
 		n += 4 * int64(a.Rows()*(a.KVHeads()+1))
 	}
-	if a.onTensorCores() {
+	return n
+}
+
+// attendScratch is the temporary memory of Attention.
+func attendScratch(a *Attend, values bool, processors int) int64 {
+	n := describeScratch(a)
+	switch {
+	case a.onTensorCores():
 		return n
+	case a.observedRounded(): // copies of the past with the rows' own pairs
+		sides := int64(1)
+		if values {
+			sides = 2
+		}
+		for _, kv := range a.Past {
+			n += 2 * sides * int64((kv.Entries()+a.Rows())*a.HeadDim())
+		}
+		if a.Window > 0 {
+			n += 4 * int64(a.Rows()*a.KVHeads())
+		}
+		return n + pastBytes*int64(a.KVHeads())
 	}
 	if half := a.Past[0].K.DType == BF16; values && a.Rows() == 1 && a.K == nil && stepShape(a.HeadDim(), half) {
 		_, most := stepBlocks(a.Group(), a.KVHeads(), max(1, processors), half)
@@ -159,6 +190,11 @@ func attendScratch(a *Attend, values bool, processors int) int64 {
 		}
 		return n + 4*int64(a.Heads()*(1+parts*(2+a.HeadDim())))
 	}
+	return n + splitScratch(a, values, processors)
+}
+
+// splitScratch is what the splits of the entries are merged from.
+func splitScratch(a *Attend, values bool, processors int) (n int64) {
 	each, total, tile := int64(2), int64(a.Rows()*a.Heads()), attendQueries
 	if values {
 		each += int64(a.HeadDim())
@@ -175,8 +211,88 @@ func attendScratch(a *Attend, values bool, processors int) int64 {
 	return n + 4*each*(splits+a.splits(tile, processors))*total
 }
 
+// observeAttentionScratch is the temporary memory of ObserveAttention.
+func observeAttentionScratch(a *Attend, values bool, processors int) int64 {
+	switch {
+	case a.observedRounded():
+		return attendScratch(a, values, processors) + 2*int64(a.Q.Len())
+	case a.observedExactly():
+		return describeScratch(a) + splitScratch(a, values, processors)
+	}
+	return attendScratch(a, values, processors)
+}
+
+// observeScratch is the temporary memory of ObservedScores: the queries in bf16.
+func observeScratch(a *Attend) int64 {
+	n := describeScratch(a)
+	switch each := 2 * int64(a.Q.Len()); {
+	case a.observedRounded():
+		n += each
+	case a.observedExactly():
+		n += queryParts * each
+	}
+	return n
+}
+
+// maxTileDim is the largest head of the kernels for observed rows that are many and for the
+// gradient on tensor cores.
+const maxTileDim = 128
+
+// gradQueries are the queries of a warp of the gradient on tensor cores.
+const gradQueries = 16
+
+// gradBlock is how AttentionGrad's kernel on tensor cores is cut for heads of so many
+// elements: a block has queryWarps warps with 16 queries of a KV head each, times sharers that
+// share the tiles of 32 entries of each. It is as large as the queries and so much shared
+// memory allow.
+type gradBlock struct{ width, queryWarps, sharers int }
+
+// shared is the shared memory of a block: queries and dOut in parts, and two stages of tiles.
+func (k gradBlock) shared() int {
+	return 2 * (k.width + 8) * (2*queryParts*gradQueries*k.queryWarps + 2*2*attendColumns*k.sharers)
+}
+
+// gradOnTensorCores tells whether the gradient runs there, and how: over caches in bf16.
+func (a *Attend) gradOnTensorCores(shared int) (k gradBlock, ok bool) {
+	queries, dim := a.Rows()*a.Group(), a.HeadDim()
+	if a.Past[0].K.DType != BF16 || !exactShape(queries, dim) || dim > maxTileDim {
+		return k, false
+	}
+	if k.width = 64; dim > 64 {
+		k.width = maxTileDim
+	}
+	most := 4
+	for most > 1 && gradQueries*most/2 >= queries {
+		most /= 2
+	}
+	for k.queryWarps = most; k.queryWarps > 0; k.queryWarps /= 2 {
+		for k.sharers = 8 / k.queryWarps; k.sharers > 0; k.sharers /= 2 {
+			if k.sharers <= 4 && k.shared() <= shared {
+				return k, true
+			}
+		}
+	}
+	return k, false
+}
+
+// split cuts the entries so that there are two blocks for every processor: one is there at
+// a time, and what the splits leave behind is read again.
+func (k gradBlock) split(queries, kvHeads, entries, processors int) (tiles, splits, chunk int) {
+	tiles = (queries + gradQueries*k.queryWarps - 1) / (gradQueries * k.queryWarps)
+	splits = max(1, min(2*processors/(tiles*kvHeads), (entries+minSplit-1)/minSplit))
+	chunk = max(attendColumns, ((entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
+	return tiles, max(1, (entries+chunk-1)/chunk), chunk
+}
+
 // gradScratch is the temporary memory of AttentionGrad.
-func gradScratch(a *Attend, processors int) int64 {
-	total := int64(a.Rows() * a.Heads())
-	return pastBytes*int64(a.KVHeads()) + 4*total*(2+a.splits(attendQueries, processors)*(1+2*int64(a.HeadDim())))
+func gradScratch(a *Attend, of traits) int64 {
+	total, dim := int64(a.Rows()*a.Heads()), int64(a.HeadDim())
+	n := describeScratch(a) + 4*total*2
+	splits := a.splits(attendQueries, of.processors)
+	if k, ok := a.gradOnTensorCores(of.shared); ok {
+		_, s, _ := k.split(a.Rows()*a.Group(), a.KVHeads(), a.entries(), max(1, of.processors))
+		splits = int64(s)
+		n += 2 * 2 * queryParts * total * dim
+	}
+	return n + 4*total*splits*(1+2*dim)
 }

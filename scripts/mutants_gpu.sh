@@ -73,6 +73,8 @@ attention.cu|ObservedScores|s/ - logf((float)rows)//|scores: a sum instead of a 
 attention_grad.cu|AttentionGrad|s/- share . keys + sum/+ sum/|gradient: scores do not see the softmax
 attention_grad.cu|AttentionGrad|s/if (own_from\[r\] > j) last = r;/;/|gradient: rows outside the window
 attention_grad.cu|AttentionGrad|/slopes and weights have been read/d|gradient: no barrier before the slopes are replaced
+attention_grad.cu|AttentionGrad|/slopes and weights are there/d|gradient: slopes are read before they are there
+attention_grad.cu|AttentionGrad|/ the slopes are there/d|gradient: slopes of a query are read before they are there
 attention_mma.cu|TestCUDAPrefillAttention|s/cp_async_wait<1>();/cp_async_wait<2>();/|prefill: a tile is used before it is there
 attention_mma.cu|TestCUDAPrefillAttention|/all warps are done with the stage/d|prefill: no barrier before the stage is refilled
 attention_mma.cu|TestCUDAPrefillAttention|s/acc\[n\]\[e\] .= shrink\[e . 2\];/;/|prefill: the output is not rescaled
@@ -183,5 +185,35 @@ merge.cu|TestCUDAMergeStep|/the old threshold has been read/d|merge: no barrier 
 merge.cu|TestCUDAMergeRecent|s/if (j < h.sink .. j >= h.entries - h.recent) top/top/|draws: the largest of all
 merge.cu|TestCUDAMergeRecent|s/if (merges\[out\]) store/store/|draws: every value is merged
 attention_observe.cu|TestCUDAObserve|s/first_tile = unseeing . TILE/first_tile = (unseeing + TILE) \/ TILE/|observed rows: rows that see the entries are left out
+attention_grad_mma.cu|TestCUDAGradHalf|s/cp_async_wait<1>();/cp_async_wait<2>();/|gradient: a tile is used before it is there
+attention_grad_mma.cu|TestCUDAGradHalf|/all warps are done with the stage/d|gradient: no barrier before a stage is refilled
+attention_grad_mma.cu|TestCUDAGradHalf|/the tiles have been read/d|gradient: results overwrite tiles that are in use
+attention_grad_mma.cu|TestCUDAGradHalf|/the results are there/d|gradient: results of other warps are read before they are there
+attention_grad_mma.cu|TestCUDAGradHalf|s/for (int p = PARTS - 1; p >= 0; p--)/for (int p = 0; p >= 0; p--)/|gradient: queries and dOut rounded to bf16
+attention_grad_mma.cu|TestCUDAGradHalf|/mma_bf16_16816(main\[2 . n\], d_low, left/d|gradient: slopes rounded to bf16
+attention_grad_mma.cu|TestCUDAGradHalf|/mma_bf16_16816(keys_sum\[2 . n + 1\], p_low, right/d|gradient: probabilities rounded to bf16
+attention_grad_mma.cu|TestCUDAGradHalf|s/ \&\& column < to) {/) {/|gradient: entries of the next split
+attention_grad_mma.cu|TestCUDAGradHalf|s/share_sum\[half\] += slope;/;/|gradient: shares are not summed
+attention_grad_mma.cu|TestCUDAGradHalf|s/(d\[j\]\[e\] - row_dot\[half\])/d[j][e]/|gradient: the softmax of the output
+attention_grad_mma.cu|TestCUDAGradHalf|s/other < sharers; other++/other + 1 < sharers; other++/|gradient: one of the warps that share queries is left out
+attention_grad_mma.cu|TestCUDAGradHalf|s/const int begin = max(z . chunk,/const int begin = max(z * chunk + 1,/|gradient: a split without its first entry
+attention_grad_mma.cu|TestCUDAGradHalf|s/h = g . group + query % group;$/h = g * group;/|gradient: softmax and scores of another head
+attention_rounded.cu|TestCUDAObserveRounded|s/(row . kv_heads + g) . dim + d/row * kv_heads * dim + d/|many rows: own pairs of another head
+attention_rounded.cu|TestCUDAObserveRounded|s/(values ? head.v : head.k) + i/head.k + i/|many rows: keys for values
+attention_rounded.cu|TestCUDAObserveRounded|s/cp_async_wait<1>();/cp_async_wait<2>();/|many rows: queries are used before they are there
+attention_rounded.cu|TestCUDAObserveRounded|/all warps are done with the stage/d|many rows: no barrier before a stage is refilled
+attention_rounded.cu|TestCUDAObserveRounded|s/sums\[i\].sum . exp2f(sums\[i\].base - x)/sums[i].sum/|many rows: the sum is not rescaled
+attention_rounded.cu|TestCUDAObserveRounded|s/first_tile = unseeing . TILE/first_tile = (unseeing + TILE) \/ TILE/|many rows: rows that see the entries are left out
+attention_rounded.cu|TestCUDAObserveRounded|s/.from >= c + WARPS . SPAN;/.from >= c;/|many rows: entries that some rows see
+attention_rounded.cu|TestCUDAObserveRounded|s/for (int d = 4; d < 32; d .= 2) all/for (int d = 4; d < 16; d *= 2) all/|many rows: scores of half the rows
+attention_rounded.cu|TestCUDAObserveRounded|s/if (t % row_tiles == 0) .. a head/if (t == 0) \/\/ a head/|many rows: scores of one head after the other are added
+attention_rounded.cu|TestCUDAObserveRounded|s/entry < head.entries \&\& d < dim/d < dim/|many rows: keys past the last entry
+training.cu|TestLowRank|/the warps. sums are there/d|low rank: no barrier
+training.cu|TestLowRank|s/m += first . row;/;/|low rank: the first ranks again
+training.cu|TestLowRank|s/products\[i\] + (products\[n + i\] + products\[2 . n + i\])/products[i]/|low rank: the product of the first part alone
+split.h|TestLowRank|s/v -= __bfloat162float(high);/;/|low rank: the parts are not what is left
+attention_grad_mma.cu|TestCUDAGradHalf|s/split_three(q_parts + at + d, n, q\[at + d\])/q_parts[at + d] = q_parts[n + at + d] = q_parts[2 * n + at + d] = __float2bfloat16(q[at + d])/|gradient: parts of queries
+training.cu|TestSeveral|s/i < piece.n; i += blockDim.x/i + 1 < piece.n; i += blockDim.x/|pieces: the last element
+training.cu|TestSeveral|s/i < (int)piece.n; i += blockDim.x/i < 16384; i += blockDim.x/|pieces: elements of the next tensor
 END
 ! grep -qv '^seen ' "$work/verdicts"

@@ -259,9 +259,7 @@ func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 	}
 	b := t.Model.Backend
 	for _, l := range t.learners {
-		for _, g := range l.sum {
-			b.Fill(g, 0)
-		}
+		kernels.FillEach(b, l.sum, 0)
 	}
 	losses := make([]float64, len(t.learners))
 	bad := make([]*NonFinite, len(t.learners))
@@ -387,15 +385,14 @@ func (t *Trainer) collect(w *worker, sample string, losses, values []float64, n 
 			continue
 		}
 		losses[i] += l.loss.Report(values[i], n)
-		squares := 0.0
-		for j, sum := range l.sum {
-			g, err := w.graphs[i].Gradient(j)
-			if err != nil {
+		grads := make([]*kernels.Tensor, len(l.sum))
+		for j := range grads {
+			if grads[j], err = w.graphs[i].Gradient(j); err != nil {
 				return err
 			}
-			squares += t.Model.Backend.SumSquares(g)
-			t.Model.Backend.Axpy(sum, 1, g)
 		}
+		squares := kernels.SumSquaresEach(t.Model.Backend, grads)
+		kernels.AxpyEach(t.Model.Backend, l.sum, 1, grads)
 		if squares-squares != 0 {
 			bad[i] = &NonFinite{l.Name, sample, fmt.Sprintf("gradient norm is %v", math.Sqrt(squares))}
 		}
@@ -419,9 +416,7 @@ func (t *Trainer) badWeights() error {
 // clipped to the global norm. A norm that is not finite changes nothing.
 func (t *Trainer) update(l *learner, s, samples int) (norm, rate float64, ok bool) {
 	c, b := &t.Config, t.Model.Backend
-	for _, g := range l.sum {
-		norm += b.SumSquares(g)
-	}
+	norm = kernels.SumSquaresEach(b, l.sum)
 	scale := 1 / float64(samples)
 	norm = math.Sqrt(norm) * scale
 	if norm-norm != 0 {
@@ -436,9 +431,11 @@ func (t *Trainer) update(l *learner, s, samples int) (norm, rate float64, ok boo
 		Correct1: 1 - math.Pow(c.Beta1, float64(s+1)), Correct2: 1 - math.Pow(c.Beta2, float64(s+1)),
 		LearningRate: rate, GradScale: scale,
 	}
+	params := make([]*kernels.Tensor, len(l.params))
 	for i, p := range l.params {
-		b.AdamW(p.Tensor, l.sum[i], l.m[i], l.v[i], a)
+		params[i] = p.Tensor
 	}
+	kernels.AdamWEach(b, params, l.sum, l.m, l.v, a)
 	return norm, rate, true
 }
 

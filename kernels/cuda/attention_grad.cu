@@ -92,97 +92,108 @@ static __device__ __forceinline__ void grad_past(float *part_share, float *part_
 		                kv_heads, dim, chunk, scale);                                                                                        \
 	}                                                                                                                                        \
 	HOST_KERNEL(name)
-GRAD_PAST(grad_past_f32_2, float, 2)
 GRAD_PAST(grad_past_f32_4, float, 4)
 GRAD_PAST(grad_past_f32_8, float, 8)
-GRAD_PAST(grad_past_bf16_2, __nv_bfloat16, 2)
-GRAD_PAST(grad_past_bf16_4, __nv_bfloat16, 4)
+// For what attention_grad_mma.cu does not take: heads of odd sizes, few queries.
 GRAD_PAST(grad_past_bf16_8, __nv_bfloat16, 8)
 
+constexpr int PAIRS = 32; // own pairs, or queries, at a time: four threads each
+constexpr int OWN_THREADS = 4 * PAIRS;
+constexpr int PER_THREAD = 256 / OWN_THREADS; // elements of a head
+
+// The dot product by four threads beside each other, which all get it.
+static __device__ __forceinline__ float quad_dot(const float *a, const float *b, int dim) {
+	float s = 0;
+#pragma unroll 8
+	for (int d = threadIdx.x % 4; d < dim; d += 4) s += a[d] * b[d];
+	s += __shfl_xor_sync(~0u, s, 1);
+	return s + __shfl_xor_sync(~0u, s, 2);
+}
+
 // What the two kernels for own pairs share: p of a query on an own pair, and the
-// gradient of that logit. Every lane does one pair by itself.
+// gradient of that logit.
 static __device__ __forceinline__ float own_logit_grad(float *p, const float *q, const float *k, const float *dout, const float *v,
                                                        float lse, float dot_out, float share, int dim, float scale) {
-	*p = expf(scale * dot(q, k, dim) - lse);
-	return *p * ((dout ? dot(dout, v, dim) - dot_out : 0) - share);
+	*p = expf(scale * quad_dot(q, k, dim) - lse);
+	return *p * ((dout ? quad_dot(dout, v, dim) - dot_out : 0) - share);
 }
 
 // dq [rows, heads, dim] from the splits, in order, and the own pairs; T [heads, rows]
-// for grad_own. One warp per query head h and row r, which are block h·rows + r.
-extern "C" __global__ void __launch_bounds__(32) grad_query(float *dq, float *shares, const float *part_share, const float *part_main, const float *part_keys,
-                                                            const float *q, const float *k_own, const float *v_own, const int *own_from, const float *lse,
-                                                            const float *dout, const float *dots, int splits, int rows, int heads, int kv_heads, int dim, float scale) {
-	__shared__ float slopes[32];
-	const int at = blockIdx.x, lane = threadIdx.x, total = rows * heads, h = at / rows, r = at % rows, g = h / (heads / kv_heads);
+// for grad_own. A block per query head h and row r, which are block h·rows + r.
+extern "C" __global__ void __launch_bounds__(OWN_THREADS) grad_query(float *dq, float *shares, const float *part_share, const float *part_main, const float *part_keys,
+                                                                     const float *q, const float *k_own, const float *v_own, const int *own_from, const float *lse,
+                                                                     const float *dout, const float *dots, int splits, int rows, int heads, int kv_heads, int dim, float scale) {
+	__shared__ float slopes[PAIRS];
+	const int at = blockIdx.x, thread = threadIdx.x, total = rows * heads, h = at / rows, r = at % rows, g = h / (heads / kv_heads);
 	const size_t query = ((size_t)r * heads + h) * dim;
-	float share = 0, sum[8] = {};
+	float share = 0, sum[PER_THREAD] = {};
 	for (int z = 0; z < splits; z++) share += part_share[(size_t)z * total + at];
-	if (lane == 0) shares[at] = share;
-	for (int j0 = own_from ? own_from[r] : 0; j0 <= r; j0 += 32) {
-		int n = min(32, r + 1 - j0);
-		if (lane < n) {
-			size_t pair = ((size_t)(j0 + lane) * kv_heads + g) * dim;
-			float p;
-			slopes[lane] = own_logit_grad(&p, q + query, k_own + pair, dout ? dout + query : nullptr, dout ? v_own + pair : nullptr, lse[at],
-			                              dout ? dots[at] : 0, share, dim, scale);
-		}
-		__syncwarp();
+	if (thread == 0) shares[at] = share;
+	for (int j0 = own_from ? own_from[r] : 0; j0 <= r; j0 += PAIRS) {
+		int n = min(PAIRS, r + 1 - j0);
+		size_t pair = ((size_t)min(j0 + thread / 4, r) * kv_heads + g) * dim;
+		float p, slope = own_logit_grad(&p, q + query, k_own + pair, dout ? dout + query : nullptr, dout ? v_own + pair : nullptr, lse[at],
+		                                dout ? dots[at] : 0, share, dim, scale);
+		if (thread % 4 == 0) slopes[thread / 4] = slope;
+		__syncthreads(); // the slopes are there
 #pragma unroll
-		for (int e = 0; e < 8; e++)
-			if (lane + 32 * e < dim)
-				for (int j = 0; j < n; j++) sum[e] += slopes[j] * k_own[((size_t)(j0 + j) * kv_heads + g) * dim + lane + 32 * e];
-		__syncwarp(); // the slopes have been read
+		for (int e = 0; e < PER_THREAD; e++)
+			if (thread + OWN_THREADS * e < dim)
+#pragma unroll 8
+				for (int j = 0; j < n; j++) sum[e] += slopes[j] * k_own[((size_t)(j0 + j) * kv_heads + g) * dim + thread + OWN_THREADS * e];
+		__syncthreads(); // the slopes have been read
 	}
 #pragma unroll
-	for (int e = 0; e < 8; e++)
-		if (lane + 32 * e < dim) {
+	for (int e = 0; e < PER_THREAD; e++)
+		if (thread + OWN_THREADS * e < dim) {
 			float main = 0, keys = 0;
+#pragma unroll 8
 			for (int z = 0; z < splits; z++) {
-				main += part_main[((size_t)z * total + at) * dim + lane + 32 * e];
-				keys += part_keys[((size_t)z * total + at) * dim + lane + 32 * e];
+				main += part_main[((size_t)z * total + at) * dim + thread + OWN_THREADS * e];
+				keys += part_keys[((size_t)z * total + at) * dim + thread + OWN_THREADS * e];
 			}
-			dq[query + lane + 32 * e] = scale * (main - share * keys + sum[e]);
+			dq[query + thread + OWN_THREADS * e] = scale * (main - share * keys + sum[e]);
 		}
 }
 HOST_KERNEL(grad_query)
 
 // dk and dv [rows, kvHeads, dim] of own pair j of KV head g, which are block
 // j·kvHeads + g: sums over the queries that see it, in order. dv and dout may be
-// null; without dout dv becomes zero. One warp.
-extern "C" __global__ void __launch_bounds__(32) grad_own(float *dk, float *dv, const float *q, const float *k_own, const float *v_own, const int *own_from,
-                                                          const float *lse, const float *dout, const float *dots, const float *shares,
-                                                          int rows, int heads, int kv_heads, int dim, float scale) {
-	__shared__ float slopes[32], weights[32];
-	const int j = blockIdx.x / kv_heads, g = blockIdx.x % kv_heads, group = heads / kv_heads, lane = threadIdx.x;
+// null; without dout dv becomes zero.
+extern "C" __global__ void __launch_bounds__(OWN_THREADS) grad_own(float *dk, float *dv, const float *q, const float *k_own, const float *v_own, const int *own_from,
+                                                                   const float *lse, const float *dout, const float *dots, const float *shares,
+                                                                   int rows, int heads, int kv_heads, int dim, float scale) {
+	__shared__ float slopes[PAIRS], weights[PAIRS];
+	const int j = blockIdx.x / kv_heads, g = blockIdx.x % kv_heads, group = heads / kv_heads, thread = threadIdx.x;
 	const size_t pair = ((size_t)j * kv_heads + g) * dim;
 	int last = rows; // the first row that does not see the pair any more
 	for (int r = j; own_from && r < last; r++)
 		if (own_from[r] > j) last = r; // ascends with r
-	float sum_k[8] = {}, sum_v[8] = {};
-	for (int first = j * group; first < last * group; first += 32) { // queries as in attention.h
-		int n = min(32, last * group - first), r = (first + lane) / group, h = g * group + (first + lane) % group;
-		if (lane < n) {
-			size_t query = ((size_t)r * heads + h) * dim;
-			slopes[lane] = own_logit_grad(&weights[lane], q + query, k_own + pair, dout ? dout + query : nullptr, dout ? v_own + pair : nullptr,
-			                              lse[h * rows + r], dout ? dots[h * rows + r] : 0, shares[h * rows + r], dim, scale);
-		}
-		__syncwarp();
+	float sum_k[PER_THREAD] = {}, sum_v[PER_THREAD] = {};
+	for (int first = j * group; first < last * group; first += PAIRS) { // queries as in attention.h
+		int n = min(PAIRS, last * group - first), i = min(first + thread / 4, last * group - 1), r = i / group, h = g * group + i % group;
+		size_t query = ((size_t)r * heads + h) * dim;
+		float p, slope = own_logit_grad(&p, q + query, k_own + pair, dout ? dout + query : nullptr, dout ? v_own + pair : nullptr,
+		                                lse[h * rows + r], dout ? dots[h * rows + r] : 0, shares[h * rows + r], dim, scale);
+		if (thread % 4 == 0) slopes[thread / 4] = slope, weights[thread / 4] = p;
+		__syncthreads(); // slopes and weights are there
+#pragma unroll 4
 		for (int i = 0; i < n; i++) {
 			size_t query = ((size_t)((first + i) / group) * heads + g * group + (first + i) % group) * dim;
 #pragma unroll
-			for (int e = 0; e < 8; e++)
-				if (lane + 32 * e < dim) {
-					sum_k[e] += slopes[i] * q[query + lane + 32 * e];
-					if (dout) sum_v[e] += weights[i] * dout[query + lane + 32 * e];
+			for (int e = 0; e < PER_THREAD; e++)
+				if (thread + OWN_THREADS * e < dim) {
+					sum_k[e] += slopes[i] * q[query + thread + OWN_THREADS * e];
+					if (dout) sum_v[e] += weights[i] * dout[query + thread + OWN_THREADS * e];
 				}
 		}
-		__syncwarp(); // slopes and weights have been read
+		__syncthreads(); // slopes and weights have been read
 	}
 #pragma unroll
-	for (int e = 0; e < 8; e++)
-		if (lane + 32 * e < dim) {
-			dk[pair + lane + 32 * e] = scale * sum_k[e];
-			if (dv) dv[pair + lane + 32 * e] = sum_v[e];
+	for (int e = 0; e < PER_THREAD; e++)
+		if (thread + OWN_THREADS * e < dim) {
+			dk[pair + thread + OWN_THREADS * e] = scale * sum_k[e];
+			if (dv) dv[pair + thread + OWN_THREADS * e] = sum_v[e];
 		}
 }
 HOST_KERNEL(grad_own)

@@ -4,7 +4,7 @@
 // and output, attend_merge joins them, and the second gives the scores, which need the
 // whole softmax. Keys come from memory once and, for the second sweep, from the cache
 // of the chip as long as they fit in it.
-#include "attention.h"
+#include "tiles.h"
 
 namespace observe {
 
@@ -14,17 +14,6 @@ constexpr int KEYS = 32;         // entries of a tile of the first sweep
 constexpr int TILE = 16;         // queries at a time of the second sweep
 constexpr int SCORE_WARPS = 8;   // of a block of the second sweep: 16 entries each
 constexpr int ENTRIES = SCORE_WARPS * 16;
-
-// Starts the copy of count rows of dim elements into a tile of `rows` rows of DIM + 8; what
-// lies outside becomes zero. from(r) is the address of row r.
-template <int DIM, class From>
-static __device__ __forceinline__ void load(__nv_bfloat16 *tile, int rows, int count, int dim, const __nv_bfloat16 *any, From from) {
-	for (int i = threadIdx.x; i < rows * (DIM / 8); i += blockDim.x) {
-		int r = i / (DIM / 8), d = i % (DIM / 8) * 8;
-		bool inside = r < count && d < dim; // dim is a multiple of 8
-		cp_async_16(tile + r * (DIM + 8) + d, inside ? from(r) + d : any, inside ? 16 : 0);
-	}
-}
 
 // First sweep, cut like attend_rows: one block has ROWS queries of KV head blockIdx.y and
 // the entries [z·chunk, (z+1)·chunk) of split z = blockIdx.z; own tells that the rows are
@@ -44,11 +33,11 @@ static __device__ __forceinline__ void attend(float *part_max, float *part_sum, 
 
 	auto fetch = [&](int c) {
 		__nv_bfloat16 *at = tiles + (c - begin) / KEYS % 2 * (2 * KEYS * STRIDE);
-		load<DIM>(at, KEYS, to - c, dim, head.k, [&](int r) { return head.k + (size_t)(c + r) * dim; });
-		if (part_out) load<DIM>(at + KEYS * STRIDE, KEYS, to - c, dim, head.v, [&](int r) { return head.v + (size_t)(c + r) * dim; });
+		load_rows<DIM>(at, KEYS, to - c, dim, head.k, [&](int r) { return head.k + (size_t)(c + r) * dim; });
+		if (part_out) load_rows<DIM>(at + KEYS * STRIDE, KEYS, to - c, dim, head.v, [&](int r) { return head.v + (size_t)(c + r) * dim; });
 	};
 	for (int p = 0; p < PARTS; p++)
-		load<DIM>(queries + p * ROWS * STRIDE, ROWS, count - first, dim, parts, [&](int r) {
+		load_rows<DIM>(queries + p * ROWS * STRIDE, ROWS, count - first, dim, parts, [&](int r) {
 			int query = first + r;
 			return parts + (((size_t)p * rows + query / group) * heads + g * group + query % group) * dim;
 		});
@@ -178,10 +167,10 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 	auto fetch = [&](int t) {
 		int r0 = (first_tile + t % row_tiles) * TILE, h = g * group + t / row_tiles;
 		for (int p = 0; p < PARTS; p++)
-			load<DIM>(stages + (t % 2 * PARTS + p) * TILE * STRIDE, TILE, rows - r0, dim, parts,
+			load_rows<DIM>(stages + (t % 2 * PARTS + p) * TILE * STRIDE, TILE, rows - r0, dim, parts,
 			          [&](int r) { return parts + (((size_t)p * rows + r0 + r) * heads + h) * dim; });
 	};
-	load<DIM>(keys, ENTRIES, head.entries - c, dim, head.k, [&](int r) { return head.k + (size_t)(c + r) * dim; });
+	load_rows<DIM>(keys, ENTRIES, head.entries - c, dim, head.k, [&](int r) { return head.k + (size_t)(c + r) * dim; });
 	fetch(0);
 	cp_async_commit();
 

@@ -1,6 +1,6 @@
 // Operations on elements and rows: one thread per element unless a kernel says
 // otherwise. Scalars that the host has as float64 come as float.
-#include "prims.h"
+#include "adamw.h"
 
 #define ELEMENT(n)             \
 	size_t i = thread_index(); \
@@ -135,17 +135,9 @@ extern "C" __global__ void probabilities(float *p, const float *log_score, size_
 HOST_KERNEL(merge_scores)
 HOST_KERNEL(probabilities)
 
-// Loshchilov & Hutter 2019, algorithm 2, in double like the CPU's: it is bound by
-// memory. decay = learning rate · weight decay.
 extern "C" __global__ void adamw(float *p, const float *g, float *m, float *v, size_t n, double beta1, double beta2, double correct1,
                                  double correct2, double epsilon, double rate, double decay, double grad_scale) {
 	ELEMENT(n);
-	double gi = g[i] * grad_scale;
-	double mi = beta1 * m[i] + (1 - beta1) * gi;
-	double vi = beta2 * v[i] + (1 - beta2) * gi * gi;
-	m[i] = (float)mi;
-	v[i] = (float)vi;
-	double update = mi / correct1 / (sqrt(vi / correct2) + epsilon);
-	p[i] = (float)(p[i] - rate * update - decay * p[i]);
+	adamw_element(p + i, g[i], m + i, v + i, beta1, beta2, correct1, correct2, epsilon, rate, decay, grad_scale);
 }
 HOST_KERNEL(adamw)

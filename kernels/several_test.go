@@ -1,0 +1,115 @@
+package kernels_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"glimpse/internal/compare"
+	"glimpse/kernels"
+)
+
+// TestLowRank: linear layers with a low-rank update and their gradients on every backend
+// against the products that define them, for tails of ranks, rows and widths and all types of
+// weights.
+func TestLowRank(t *testing.T) {
+	exact := open(t, "reference64")
+	for _, name := range kernels.Backends.Names() {
+		for i, s := range [][4]int{{1, 1, 1, 1}, {32, 70, 130, 8}, {3, 600, 5, 3}, {33, 40, 300, 16}, {2, 9, 31, 17}, {65, 33, 64, 9}} {
+			rows, in, out, rank := s[0], s[1], s[2], s[3]
+			run := func(d device) (outs []output) {
+				rng := rand.New(rand.NewPCG(uint64(in), uint64(out)))
+				draw := func(m, n int) *kernels.Tensor { return d.tensor(random(rng, m*n, 1), m, n) }
+				x, a, up, dy := draw(rows, in), draw(rank, in), draw(out, rank), draw(rows, out)
+				w := d.weight(rng, weightTypes[(i+1)%len(weightTypes)], out, in)
+				var bias *kernels.Tensor
+				if i%2 == 0 {
+					bias = d.tensor(random(rng, out, 1), out)
+				}
+				y, dx := d.garbage(rows, out), d.garbage(rows, in)
+				low, dLow, da, dup := d.garbage(rows, rank), d.garbage(rows, rank), d.garbage(rank, in), d.garbage(out, rank)
+				kernels.LowRank(d.b, y, low, x, w, bias, a, up, 0.5)
+				kernels.LowRankGrad(d.b, dx, dLow, da, dup, dy, x, low, w, a, up, 0.5)
+				for i, r := range []*kernels.Tensor{low, y, dLow, dx, da, dup} {
+					outs = append(outs, output{name: []string{"low", "y", "dLow", "dx", "da", "dup"}[i], values: r.Float64s()})
+				}
+				return outs
+			}
+			got, want := run(open(t, name)), run(exact)
+			for i, w := range want {
+				compare.Close(t, fmt.Sprint(name, s, ": ", w.name), got[i].values, w.values, 1e-5, compare.Floor(magnitude(w.values)))
+			}
+		}
+	}
+}
+
+// TestSeveral: operations on many tensors are those on each of them, bit for bit but for the
+// order of a sum.
+func TestSeveral(t *testing.T) {
+	sizes := []int{1, 300, 16384, 7, 40000, 256}
+	for _, name := range kernels.Backends.Names() {
+		d := open(t, name)
+		draw := func(seed uint64) (ts []*kernels.Tensor) {
+			rng := rand.New(rand.NewPCG(seed, 2))
+			for _, n := range sizes {
+				v := random(rng, n, 1)
+				if seed == 4 { // second moments
+					for i := range v {
+						v[i] *= v[i]
+					}
+				}
+				ts = append(ts, d.tensor(v, n))
+			}
+			return ts
+		}
+		step := kernels.AdamWStep{Beta1: 0.9, Beta2: 0.99, Correct1: 0.2, Correct2: 0.02, Epsilon: 1e-8, LearningRate: 1e-2, WeightDecay: 0.1, GradScale: 0.5}
+		ps, gs, ms, vs := draw(1), draw(2), draw(3), draw(4)
+		qs, ns, us := draw(1), draw(3), draw(4)
+		kernels.AdamWEach(d.b, ps, gs, ms, vs, step)
+		kernels.AxpyEach(d.b, gs, -0.25, ms)
+		hs, sum := draw(2), 0.0
+		for i := range sizes {
+			d.b.AdamW(qs[i], hs[i], ns[i], us[i], step)
+			d.b.Axpy(hs[i], -0.25, ns[i])
+			for what, pair := range map[string][2]*kernels.Tensor{"parameter": {ps[i], qs[i]}, "first moment": {ms[i], ns[i]}, "second moment": {vs[i], us[i]}, "sum": {gs[i], hs[i]}} {
+				compare.Close(t, fmt.Sprint(name, ": ", what, " of ", sizes[i]), pair[0].Float64s(), pair[1].Float64s(), 0)
+			}
+			sum += d.b.SumSquares(hs[i])
+		}
+		got := kernels.SumSquaresEach(d.b, gs)
+		compare.Close(t, name+": squares", []float64{got}, []float64{sum}, 1e-12)
+		if again := kernels.SumSquaresEach(d.b, gs); again != got {
+			t.Errorf("%s: squares are %v and then %v", name, got, again)
+		}
+		if none := kernels.SumSquaresEach(d.b, nil); none != 0 {
+			t.Errorf("%s: squares of nothing are %v", name, none)
+		}
+		kernels.FillEach(d.b, gs, 3)
+		for i, g := range gs {
+			want := make([]float64, sizes[i])
+			for j := range want {
+				want[j] = 3
+			}
+			compare.Close(t, name+": filled", g.Float64s(), want, 0)
+		}
+	}
+}
+
+// TestRotate: the bits of a copy that is rotated, both ways.
+func TestRotate(t *testing.T) {
+	const rows, heads, dim = 5, 3, 12
+	rng := rand.New(rand.NewPCG(2, 3))
+	x, pos := random(rng, rows*heads*dim, 1), []int32{0, 3, 8, 9, 2}
+	angles := random(rng, 10*dim/2, 2)
+	for _, name := range kernels.Backends.Names() {
+		d := open(t, name)
+		table := &kernels.RoPETable{Cos: d.tensor(angles, 10, dim/2), Sin: d.tensor(random(rng, 10*dim/2, 1), 10, dim/2)}
+		for _, inverse := range []bool{false, true} {
+			from, want, got := d.tensor(x, rows, heads, dim), d.tensor(x, rows, heads, dim), d.garbage(rows, heads, dim)
+			d.b.RoPE(want, pos, table, inverse)
+			kernels.Rotate(d.b, got, from, pos, table, inverse)
+			compare.Close(t, name, got.Float64s(), want.Float64s(), 0)
+			compare.Close(t, name+": what is rotated", from.Float64s(), x, 0, compare.Floor(1e-6))
+		}
+	}
+}
