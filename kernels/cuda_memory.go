@@ -124,7 +124,9 @@ func (b *cuda) LimitMemory(bytes int64) (restore func()) {
 }
 
 // traits implements accounted.
-func (b *cuda) traits() traits { return traits{device: true, exact: b.exact, processors: b.processors} }
+func (b *cuda) traits() traits {
+	return traits{device: true, exact: b.exact, processors: b.processors, memory: b.memory, fuses: fuses()}
+}
 
 // Device is the name that Open takes.
 func (b *cuda) Device() string { return b.device }

@@ -31,6 +31,8 @@ type traits struct {
 	device     bool // it has memory of its own
 	exact      bool // blocks are not rounded up
 	processors int
+	memory     int64 // of the device in all
+	fuses      bool
 }
 
 // accounted is a backend with memory of its own.
@@ -158,6 +160,22 @@ func (d *Dry) free(ts []*Tensor) {
 	}
 }
 
+var (
+	_ Chunker = (*Dry)(nil)
+	_ Rounder = (*Dry)(nil)
+)
+
+// ChunkRows implements Chunker where the backend it counts for does.
+func (d *Dry) ChunkRows(rowBytes int64) int {
+	if !d.device {
+		return 0
+	}
+	return chunkRows(d.processors, d.memory, rowBytes)
+}
+
+// Rounds implements Rounder, as ChunkRows.
+func (d *Dry) Rounds(rows int, w *Tensor) bool { return d.device && d.fuses && roundsBy(rows, w) }
+
 // Alloc implements Allocator.
 func (d *Dry) Alloc(t DType, shape ...int) *Tensor {
 	y := NewShape(t, shape...)
@@ -185,11 +203,11 @@ func (d *Dry) Compute() DType { return d.compute }
 
 func (d *Dry) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	checkLinear(y, x, w, bias)
-	d.temp(productScratch(x.Dim0(), w.Dim0(), x.Width(), w) + d.workspace())
+	d.temp(productScratch(x.Dim0(), w.Dim0(), x.Width(), x, w) + d.workspace())
 }
 
 func (d *Dry) MatMul(c, a, w *Tensor, alpha, beta float64) {
-	d.temp(productScratch(a.Dim0(), w.Width(), a.Width(), w) + d.workspace())
+	d.temp(productScratch(a.Dim0(), w.Width(), a.Width(), a, w) + d.workspace())
 }
 
 func (d *Dry) MatMulTA(c, a, b *Tensor, alpha, beta float64) {}

@@ -24,18 +24,27 @@ var exactWork = 1 << 30
 // rounds tells that the activations of a product with bf16 weights are rounded.
 func rounds(m, n, k int) bool { return m > exactRows && m*n*k > exactWork }
 
+// roundsBy tells it of rows that meet a weight [n, k].
+func roundsBy(rows int, w *Tensor) bool { return w.DType == BF16 && rounds(rows, w.Dim0(), w.Width()) }
+
 // widenedBytes is the memory of f16 weights that are widened at once.
 const widenedBytes = 64 << 20
 
-// productScratch is the temporary memory of a product [m, k] · [k, n] with a weight.
-func productScratch(m, n, k int, w *Tensor) int64 {
+// productScratch is the temporary memory of a product x [m, k] · [k, n] with a weight.
+func productScratch(m, n, k int, x, w *Tensor) int64 {
+	wide := int64(0)
+	if x.DType == BF16 && w.DType != BF16 {
+		wide = 4 * int64(m) * int64(k)
+	}
 	switch {
+	case x.DType == BF16 && w.DType != F16:
+		return wide
 	case w.DType == BF16 && rounds(m, n, k):
 		return 2 * int64(m) * int64(k)
 	case w.DType == BF16:
 		return 6*int64(m)*int64(k) + 12*int64(m)*int64(n)
 	case w.DType == F16:
-		return min(widenedBytes, 4*int64(w.Len()))
+		return min(widenedBytes, 4*int64(w.Len())) + wide
 	}
 	return 0
 }
