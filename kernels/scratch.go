@@ -24,6 +24,15 @@ var exactWork = 1 << 30
 // rounds tells that the activations of a product with bf16 weights are rounded.
 func rounds(m, n, k int) bool { return m > exactRows && m*n*k > exactWork }
 
+// SetExactWork changes the size of a product from which on the activations of more than
+// 64 rows are rounded to bf16, and returns a function that undoes it: for tests, whose
+// products are small. No other goroutine may multiply meanwhile.
+func SetExactWork(n int) (restore func()) {
+	before := exactWork
+	exactWork = n
+	return func() { exactWork = before }
+}
+
 // roundsBy tells it of rows that meet a weight [n, k].
 func roundsBy(rows int, w *Tensor) bool { return w.DType == BF16 && rounds(rows, w.Dim0(), w.Width()) }
 
