@@ -233,7 +233,7 @@ func (p *prefillPass) lastLayer(l int, o *Observation) error {
 			return err
 		}
 		h := h.Rows(tail-1, tail)
-		if p.Model.Network.Layers[l].Parallel { // which reads them once more
+		if p.Model.Network.Layers[l].Parallel && h.DType != b.Compute() { // which reads them once more
 			h = p.normalised(l, n-1, n, p.Model.attentionReaders(l)...)
 		}
 		p.finish(l, p.x.Rows(n-1, n), h, out, noLowRank, p.last)
