@@ -36,11 +36,31 @@ func SetExactWork(n int) (restore func()) {
 // roundsBy tells it of rows that meet a weight [n, k].
 func roundsBy(rows int, w *Tensor) bool { return w.DType == BF16 && rounds(rows, w.Dim0(), w.Width()) }
 
+// As in cuda/thin.cu.
+const (
+	thinRows    = 32
+	thinColumns = 8
+	thinDepth   = 128
+)
+
+// thin tells that a product in float32 has so few results and so long sums that it is
+// split along these: low-rank factors, and what comes back from them. A library's product
+// would be one tile, on one processor, through the whole sum.
+func thin(m, n, k int) bool { return m > 0 && m <= 128 && n > 0 && n <= 64 && k >= 4*thinDepth }
+
+// thinScratch is the temporary memory of such a product.
+func thinScratch(m, n, k int) int64 {
+	return 4 * int64(m) * int64(n) * int64((k+thinDepth-1)/thinDepth)
+}
+
 // widenedBytes is the memory of f16 weights that are widened at once.
 const widenedBytes = 64 << 20
 
 // productScratch is the temporary memory of a product x [m, k] · [k, n] with a weight.
 func productScratch(m, n, k int, x, w *Tensor) int64 {
+	if w.DType == F32 && thin(m, n, k) {
+		return thinScratch(m, n, k)
+	}
 	wide := int64(0)
 	if x.DType == BF16 && w.DType != BF16 {
 		wide = 4 * int64(m) * int64(k)
