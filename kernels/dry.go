@@ -163,6 +163,8 @@ func (d *Dry) free(ts []*Tensor) {
 var (
 	_ Chunker = (*Dry)(nil)
 	_ Rounder = (*Dry)(nil)
+
+	_ PairCopier = (*Dry)(nil)
 )
 
 // ChunkRows implements Chunker where the backend it counts for does.
@@ -215,6 +217,7 @@ func (d *Dry) Fill(y *Tensor, value float64)                 {}
 func (d *Dry) Copy(y, x *Tensor)                             { mustFit(x.Len(), y.Shape) }
 func (d *Dry) Gather(y, table *Tensor, ids []int32)          { d.temp(4 * int64(len(ids))) }
 func (d *Dry) CopyHead(y, x *Tensor, h int)                  { checkCopyHead(y, x, h) }
+func (d *Dry) CopyPairs(dst []KV, k, v *Tensor)              { d.temp(16 * int64(len(dst))) }
 func (d *Dry) Add(y, a, b *Tensor)                           { checkLengths("Add", y, a, b) }
 func (d *Dry) Axpy(y *Tensor, alpha float64, x *Tensor)      {}
 

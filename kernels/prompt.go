@@ -1,5 +1,7 @@
 package kernels
 
+import "fmt"
+
 // Chunker is a Backend that tells how many rows of a prompt should go through a layer at
 // once, and on which few rows more in a pass cost next to nothing while a pass of their
 // own reads all weights again.
@@ -40,4 +42,21 @@ func chunkRows(processors int, memory, rowBytes int64) int {
 type Rounder interface {
 	// Rounds tells that Linear would round so many rows before it multiplies them by w.
 	Rounds(rows int, w *Tensor) bool
+}
+
+// PairCopier is a Backend that copies the pairs of all heads at once.
+type PairCopier interface {
+	// CopyPairs is CopyHead of every head of k and v [rows, heads, headDim] into dst, of
+	// which each has rows pairs.
+	CopyPairs(dst []KV, k, v *Tensor)
+}
+
+func checkCopyPairs(dst []KV, k, v *Tensor) {
+	ok := len(k.Shape) == 3 && k.Shape[1] == len(dst) && len(dst) > 0 && v.Len() == k.Len()
+	for _, kv := range dst {
+		ok = ok && kv.K.Len()*len(dst) == k.Len() && kv.V.Len() == kv.K.Len()
+	}
+	if !ok {
+		panic(fmt.Sprintf("kernels: CopyPairs of keys %v and values %v into %d heads", k.Shape, v.Shape, len(dst)))
+	}
 }

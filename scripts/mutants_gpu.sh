@@ -63,6 +63,8 @@ elements.cu|TestCUDARounded|s/silu_mul_bf16\(.*\)gate, up, n); }$/silu_mul_bf16\
 thin.cu|TestCUDAThin|/the tiles are there/d|thin: no barrier
 thin.cu|TestCUDAThin|s/s < splits;/s < splits - 1;/|thin: the last split is left out
 thin.cu|TestCUDAThin|s/min((int)THIN_DEPTH, k - begin)/THIN_DEPTH/|thin: columns past the end
+pairs.cu|TestCUDACopyPairs|s/to\[heads + head\]/to[head]/|pairs: values over keys
+pairs.cu|TestCUDACopyPairs|s/i . dim % heads/i \/ dim \/ heads % heads/|pairs: another head
 rows.cu|ScoreKL|s/if (q > 0) kl/kl/|score_kl: columns without a target
 rows.cu|ScoreKL|s/(add ? .total : 0)/0/|losses are not added up
 attention.h|Attention|s/r < count ? to_float(src\[(index ? index\[r\] : r) . stride + d\]) : 0/to_float(src[r * stride + d])/|tiles read past the last entry
