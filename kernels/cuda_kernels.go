@@ -41,7 +41,7 @@ var kernelNames = map[string][]string{
 		"layer_norm", "layer_norm_bf16", "layer_norm_grad", "add_layer_norm", "add_layer_norm_bf16", "sum_squares", "sum_parts", "score_kl", "score_mse",
 	},
 	"pairs":         {"copy_pairs_f32", "copy_pairs_bf16"},
-	"thin":          {"thin_linear_f32", "thin_linear_bf16", "thin_matmul_f32", "thin_matmul_bf16", "thin_merge"},
+	"thin":          {"thin_linear_f32", "thin_linear_bf16", "thin_matmul_f32", "thin_matmul_bf16", "thin_merge", "low_rank_update"},
 	"attention":     variants([]string{"attend_merge", "observe_rows_f32", "observe_rows_bf16"}, "attend_rows"),
 	"attention_mma": {"attend_mma_32", "attend_mma_64", "attend_mma_128", "attend_mma_256"},
 	"attention_observe": {

@@ -54,3 +54,41 @@ func TestCUDAThin(t *testing.T) {
 		}
 	}
 }
+
+// TestCUDALowRank: updates by low-rank factors, of rows in both types, for all tails and
+// for more results than a block can hold; two runs have the same bits, and each takes two
+// launches.
+func TestCUDALowRank(t *testing.T) {
+	d, exact := openCUDA(t), open(t, "reference64")
+	for _, shape := range [][4]int{{1, 1, 1, 1}, {32, 96, 8, 64}, {5, 300, 3, 130}, {33, 129, 9, 63}, {130, 64, 31, 65}, {130, 64, 32, 5}} { // rows, in, rank, out
+		m, k, rank, n := shape[0], shape[1], shape[2], shape[3]
+		for _, dtype := range []kernels.DType{kernels.F32, kernels.BF16} {
+			what := fmt.Sprint(shape, " ", dtype)
+			run := func(d device, dtype kernels.DType) []float64 {
+				rng := rand.New(rand.NewPCG(uint64(k), uint64(n)))
+				x := d.stored(dtype, rounded(random(rng, m*k, 1)), m, k)
+				a, b, y := d.tensor(random(rng, rank*k, 1), rank, k), d.tensor(random(rng, n*rank, 1), n, rank), d.tensor(random(rng, m*n, 1), m, n)
+				f, ok := d.b.(kernels.LowRanker)
+				if !ok {
+					mid := d.garbage(m, rank)
+					d.b.Linear(mid, x, a, nil, 1, 0)
+					d.b.Linear(y, mid, b, nil, 0.3, 1)
+				} else if got := calls(d, func() { f.AddLowRank(y, x, a, b, 0.3) }); got != 2 && m*rank <= 4096 {
+					t.Errorf("%s: %d launches, want 2", what, got)
+				}
+				return y.Float64s()
+			}
+			want, got := run(exact, kernels.F64), run(d, dtype)
+			compare.Close(t, what, got, want, 1e-5, compare.Floor(magnitude(want)))
+			compare.Close(t, what+": again", run(d, dtype), got, 0)
+		}
+	}
+	f := d.b.(kernels.LowRanker)
+	for wrong := range 4 {
+		args := []*kernels.Tensor{d.garbage(2, 6), d.garbage(2, 5), d.garbage(3, 5), d.garbage(6, 3)}
+		args[wrong] = d.garbage(2, 4)
+		if refused(&fuzzCall{run: func() { f.AddLowRank(args[0], args[1], args[2], args[3], 1) }}) == nil {
+			t.Errorf("argument %d of another shape is not refused", wrong)
+		}
+	}
+}

@@ -165,7 +165,21 @@ var (
 	_ Rounder = (*Dry)(nil)
 
 	_ PairCopier = (*Dry)(nil)
+	_ LowRanker  = (*Dry)(nil)
 )
+
+// AddLowRank implements LowRanker.
+func (d *Dry) AddLowRank(y, x, a, b *Tensor, scale float64) {
+	checkLowRank(y, x, a, b)
+	m, rank := x.Dim0(), a.Dim0()
+	if !d.device || m*rank > thinResults {
+		t := d.Alloc(d.compute, m, rank)
+		d.Linear(t, x, a, nil, 1, 0)
+		d.Linear(y, t, b, nil, scale, 1)
+		return
+	}
+	d.temp(thinScratch(m, rank, x.Width()))
+}
 
 // ChunkRows implements Chunker where the backend it counts for does.
 func (d *Dry) ChunkRows(rowBytes int64) int {

@@ -41,6 +41,10 @@ const (
 	thinRows    = 32
 	thinColumns = 8
 	thinDepth   = 128
+
+	thinResults   = 4096
+	updateColumns = 64
+	updateThreads = 256
 )
 
 // thin tells that a product in float32 has so few results and so long sums that it is

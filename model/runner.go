@@ -257,6 +257,10 @@ func (r *Runner) linear(l int, m Module, x *kernels.Tensor, low func(Module) *Lo
 	r.Model.Backend.Linear(y, x, lin.Weight, lin.Bias, 1, 0)
 	for u := low(m); u != nil; u = u.next {
 		x, y := u.of(x), u.of(y)
+		if b, ok := r.Model.Backend.(kernels.LowRanker); ok {
+			b.AddLowRank(y, x, u.A, u.B, u.Scale)
+			continue
+		}
 		t := r.alloc(x.Dim0(), u.A.Dim0())
 		r.Model.Backend.Linear(t, x, u.A, nil, 1, 0)
 		r.Model.Backend.Linear(y, t, u.B, nil, u.Scale, 1)

@@ -65,6 +65,9 @@ thin.cu|TestCUDAThin|s/s < splits;/s < splits - 1;/|thin: the last split is left
 thin.cu|TestCUDAThin|s/min((int)THIN_DEPTH, k - begin)/THIN_DEPTH/|thin: columns past the end
 pairs.cu|TestCUDACopyPairs|s/to\[heads + head\]/to[head]/|pairs: values over keys
 pairs.cu|TestCUDACopyPairs|s/i . dim % heads/i \/ dim \/ heads % heads/|pairs: another head
+thin.cu|TestCUDALowRank|/the factor.s rows are there/d|low rank: no barrier
+thin.cu|TestCUDALowRank|s/t\[r . rank + d\]/t[d]/|low rank: every row is the first one
+thin.cu|TestCUDALowRank|s/r < m; r +=/r < m - 1; r +=/|low rank: without the last row
 rows.cu|ScoreKL|s/if (q > 0) kl/kl/|score_kl: columns without a target
 rows.cu|ScoreKL|s/(add ? .total : 0)/0/|losses are not added up
 attention.h|Attention|s/r < count ? to_float(src\[(index ? index\[r\] : r) . stride + d\]) : 0/to_float(src[r * stride + d])/|tiles read past the last entry

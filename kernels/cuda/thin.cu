@@ -48,3 +48,25 @@ extern "C" __global__ void thin_merge(float *y, const float *part, int splits, f
 	y[i] = beta == 0 ? alpha * sum : alpha * sum + beta * y[i];
 }
 HOST_KERNEL(thin_merge)
+
+// y [m, out] += scale · t · wᵀ, w [out, rank], where t [m, rank] is the sum of the splits,
+// in order: each block merges all of it and has a thread for each of 64 columns and every
+// fourth row. m·rank is at most THIN_RESULTS.
+enum { THIN_RESULTS = 4096, UPDATE_COLUMNS = 64, UPDATE_THREADS = 256 }; // as in scratch.go
+extern "C" __global__ void low_rank_update(float *y, const float *part, const float *w, int m, int out, int rank, int splits, float scale) {
+	__shared__ float t[THIN_RESULTS];
+	for (int i = threadIdx.x; i < m * rank; i += blockDim.x) {
+		float sum = 0;
+		for (int s = 0; s < splits; s++) sum += part[(size_t)s * m * rank + i];
+		t[i] = sum;
+	}
+	__syncthreads(); // the factor's rows are there
+	int column = blockIdx.x * UPDATE_COLUMNS + threadIdx.x % UPDATE_COLUMNS;
+	if (column >= out) return;
+	for (int r = threadIdx.x / UPDATE_COLUMNS; r < m; r += UPDATE_THREADS / UPDATE_COLUMNS) {
+		float sum = 0;
+		for (int d = 0; d < rank; d++) sum += t[r * rank + d] * w[(size_t)column * rank + d];
+		y[(size_t)r * out + column] += scale * sum;
+	}
+}
+HOST_KERNEL(low_rank_update)
