@@ -27,8 +27,7 @@ template <class R> static __device__ __forceinline__ float inverse_rms(R row, in
 }
 
 template <class R, class Y>
-static __device__ __forceinline__ void rms_norm_row(Y *y, R row, const float *w, int width, float eps) {
-	__shared__ float partial[32];
+static __device__ __forceinline__ void rms_norm_row(Y *y, R row, const float *w, int width, float eps, float (&partial)[32]) {
 	float inv = inverse_rms(row, width, eps, partial);
 	for (int d = threadIdx.x; d < width; d += blockDim.x) put(y + d, row.x[d] * inv * w[d]);
 }
@@ -36,13 +35,15 @@ static __device__ __forceinline__ void rms_norm_row(Y *y, R row, const float *w,
 // y = the norm of x; then x += delta, y = its norm.
 #define RMS_NORM(suffix, Y)                                                                                           \
 	extern "C" __global__ void rms_norm##suffix(Y *y, const float *x, const float *w, int width, float eps) {         \
+		__shared__ float partial[32];                                                                                 \
 		size_t row = (size_t)blockIdx.x * width;                                                                      \
-		rms_norm_row(y + row, Row{x + row}, w, width, eps);                                                           \
+		rms_norm_row(y + row, Row{x + row}, w, width, eps, partial);                                                  \
 	}                                                                                                                 \
 	extern "C" __global__ void add_rms_norm##suffix(Y *y, float *x, const float *delta, const float *w, int width,    \
 	                                                float eps) {                                                      \
+		__shared__ float partial[32];                                                                                 \
 		size_t row = (size_t)blockIdx.x * width;                                                                      \
-		rms_norm_row(y + row, AddedRow{x + row, delta + row}, w, width, eps);                                         \
+		rms_norm_row(y + row, AddedRow{x + row, delta + row}, w, width, eps, partial);                                \
 	}                                                                                                                 \
 	HOST_KERNEL(rms_norm##suffix)                                                                                     \
 	HOST_KERNEL(add_rms_norm##suffix)
@@ -71,8 +72,8 @@ template <class R> static __device__ __forceinline__ float moments(R row, int wi
 }
 
 template <class R, class Y>
-static __device__ __forceinline__ void layer_norm_row(Y *y, R row, const float *w, const float *bias, int width, float eps) {
-	__shared__ float partial[32];
+static __device__ __forceinline__ void layer_norm_row(Y *y, R row, const float *w, const float *bias, int width, float eps,
+                                                      float (&partial)[32]) {
 	float mean, inv = moments(row, width, eps, partial, &mean);
 	for (int d = threadIdx.x; d < width; d += blockDim.x) put(y + d, (row.x[d] - mean) * inv * w[d] + bias[d]);
 }
@@ -80,13 +81,15 @@ static __device__ __forceinline__ void layer_norm_row(Y *y, R row, const float *
 #define LAYER_NORM(suffix, Y)                                                                                         \
 	extern "C" __global__ void layer_norm##suffix(Y *y, const float *x, const float *w, const float *bias, int width, \
 	                                              float eps) {                                                        \
+		__shared__ float partial[32];                                                                                 \
 		size_t row = (size_t)blockIdx.x * width;                                                                      \
-		layer_norm_row(y + row, Row{x + row}, w, bias, width, eps);                                                   \
+		layer_norm_row(y + row, Row{x + row}, w, bias, width, eps, partial);                                          \
 	}                                                                                                                 \
 	extern "C" __global__ void add_layer_norm##suffix(Y *y, float *x, const float *delta, const float *w,             \
 	                                                  const float *bias, int width, float eps) {                      \
+		__shared__ float partial[32];                                                                                 \
 		size_t row = (size_t)blockIdx.x * width;                                                                      \
-		layer_norm_row(y + row, AddedRow{x + row, delta + row}, w, bias, width, eps);                                 \
+		layer_norm_row(y + row, AddedRow{x + row, delta + row}, w, bias, width, eps, partial);                        \
 	}                                                                                                                 \
 	HOST_KERNEL(layer_norm##suffix)                                                                                   \
 	HOST_KERNEL(add_layer_norm##suffix)

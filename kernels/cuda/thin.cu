@@ -8,8 +8,9 @@ enum { THIN_ROWS = 32, THIN_COLUMNS = 8, THIN_DEPTH = 128 }; // as in scratch.go
 // part [splits, m, n]: products of the block's columns of x [m, k] and w, which is [n, k]
 // or, where it is not transposed, [k, n]. A block has a thread for each of its results.
 template <bool TRANSPOSED, class X>
-static __device__ __forceinline__ void thin_parts(float *part, const X *x, const float *w, int m, int n, int k) {
-	__shared__ float rows[THIN_ROWS][THIN_DEPTH + 1], columns[THIN_COLUMNS][THIN_DEPTH + 1];
+static __device__ __forceinline__ void thin_parts(float *part, const X *x, const float *w, int m, int n, int k,
+                                                  float (&rows)[THIN_ROWS][THIN_DEPTH + 1],
+                                                  float (&columns)[THIN_COLUMNS][THIN_DEPTH + 1]) {
 	const int begin = blockIdx.x * THIN_DEPTH, depth = min((int)THIN_DEPTH, k - begin);
 	const int row = blockIdx.y * THIN_ROWS, column = blockIdx.z * THIN_COLUMNS;
 	for (int i = threadIdx.x; i < THIN_ROWS * THIN_DEPTH; i += blockDim.x) {
@@ -31,7 +32,8 @@ static __device__ __forceinline__ void thin_parts(float *part, const X *x, const
 
 #define THIN(name, TRANSPOSED, X)                                                                           \
 	extern "C" __global__ void name(float *part, const X *x, const float *w, int m, int n, int k) {         \
-		thin_parts<TRANSPOSED>(part, x, w, m, n, k);                                                        \
+		__shared__ float rows[THIN_ROWS][THIN_DEPTH + 1], columns[THIN_COLUMNS][THIN_DEPTH + 1];            \
+		thin_parts<TRANSPOSED>(part, x, w, m, n, k, rows, columns);                                         \
 	}                                                                                                       \
 	HOST_KERNEL(name)
 THIN(thin_linear_f32, true, float)
