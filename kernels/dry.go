@@ -168,6 +168,12 @@ var (
 	_ LowRanker  = (*Dry)(nil)
 )
 
+// CopyPairs implements PairCopier.
+func (d *Dry) CopyPairs(dst []KV, k, v *Tensor) {
+	checkCopyPairs(dst, k, v)
+	d.temp(16 * int64(len(dst)))
+}
+
 // AddLowRank implements LowRanker.
 func (d *Dry) AddLowRank(y, x, a, b *Tensor, scale float64) {
 	checkLowRank(y, x, a, b)
@@ -231,7 +237,6 @@ func (d *Dry) Fill(y *Tensor, value float64)                 {}
 func (d *Dry) Copy(y, x *Tensor)                             { mustFit(x.Len(), y.Shape) }
 func (d *Dry) Gather(y, table *Tensor, ids []int32)          { d.temp(4 * int64(len(ids))) }
 func (d *Dry) CopyHead(y, x *Tensor, h int)                  { checkCopyHead(y, x, h) }
-func (d *Dry) CopyPairs(dst []KV, k, v *Tensor)              { d.temp(16 * int64(len(dst))) }
 func (d *Dry) Add(y, a, b *Tensor)                           { checkLengths("Add", y, a, b) }
 func (d *Dry) Axpy(y *Tensor, alpha float64, x *Tensor)      {}
 
