@@ -36,22 +36,24 @@ func (m *Model) folds() bool {
 // attentionReaders are the modules that read the rows that layer l's first norm gives.
 func (m *Model) attentionReaders(l int) []Module {
 	if m.Network.Layers[l].Parallel {
-		return []Module{QProj, KProj, VProj, GateProj, UpProj}
+		return parallelReaders
 	}
-	return []Module{QProj, KProj, VProj}
+	return parallelReaders[:3]
 }
+
+var parallelReaders = []Module{QProj, KProj, VProj, GateProj, UpProj}
 
 // inputType is the type of rows that modules of layer l read: BF16 where all of them
 // would round so many rows, so that they are rounded once.
 func (m *Model) inputType(l, rows int, modules ...Module) kernels.DType {
 	b, ok := m.Backend.(kernels.Rounder)
-	for _, module := range modules {
-		if lin := m.Network.Layers[l].Linear(module); lin != nil {
-			ok = ok && b.Rounds(rows, lin.Weight)
-		}
-	}
 	if !ok {
 		return m.Backend.Compute()
+	}
+	for _, module := range modules {
+		if lin := m.Network.Layers[l].Linear(module); lin != nil && !b.Rounds(rows, lin.Weight) {
+			return m.Backend.Compute()
+		}
 	}
 	return kernels.BF16
 }
