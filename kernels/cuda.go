@@ -75,6 +75,14 @@ func (b *cuda) product(op string, g gemm, y, x, w *Tensor, alpha, beta float64) 
 	if g.m == 0 || g.n == 0 {
 		return
 	}
+	if w.DType == F32 && thin(g.m, g.n, g.k) && alpha != 0 {
+		b.thinProduct(op, g, y, x, w, alpha, beta)
+		return
+	}
+	if x.DType == BF16 {
+		b.roundedProduct(op, g, y, x, w, alpha, beta)
+		return
+	}
 	Y, X := b.f32(op, y), b.f32(op, x)
 	switch w.DType {
 	case F32:
@@ -249,11 +257,13 @@ func (b *cuda) Axpy(y *Tensor, alpha float64, x *Tensor) {
 // rowThreads are the threads that work on one row.
 func rowThreads(width int) int { return min(256, (width+31)/32*32) }
 
-// norm runs a kernel with a block per row.
+// norm runs a kernel with a block per row; y, the first tensor, may be in BF16.
 func (b *cuda) norm(op, kernel string, width int, eps float64, ts ...*Tensor) {
 	b.do(op, func() {
 		args := make([]any, 0, len(ts)+2)
-		for _, t := range ts {
+		kernel, Y := b.rounding(op, kernel, ts[0])
+		args = append(args, Y)
+		for _, t := range ts[1:] {
 			args = append(args, b.f32(op, t))
 		}
 		b.launch(kernel, [3]int{ts[0].Len() / width, 1, 1}, rowThreads(width), 0, append(args, width, float32(eps))...)
@@ -296,13 +306,13 @@ func (b *cuda) RoPE(x *Tensor, pos []int32, table *RoPETable, inverse bool) {
 	runtime.KeepAlive([]*Tensor{x, table.Cos, table.Sin})
 }
 
-func (b *cuda) SiLUMul(y, gate, up *Tensor) { b.elementwise("SiLUMul", "silu_mul", y, gate, up) }
+func (b *cuda) SiLUMul(y, gate, up *Tensor) { b.activation("SiLUMul", "silu_mul", y, gate, up) }
 
 func (b *cuda) SiLUMulGrad(dgate, dup, gate, up, dy *Tensor) {
 	b.elementwise("SiLUMulGrad", "silu_mul_grad", dgate, dup, gate, up, dy)
 }
 
-func (b *cuda) GELU(y, x *Tensor)          { b.elementwise("GELU", "gelu", y, x) }
+func (b *cuda) GELU(y, x *Tensor)          { b.activation("GELU", "gelu", y, x) }
 func (b *cuda) GELUGrad(dx, x, dy *Tensor) { b.elementwise("GELUGrad", "gelu_grad", dx, x, dy) }
 
 func (b *cuda) MergeScores(acc, other *Tensor, wAcc, wOther float64) {

@@ -156,6 +156,11 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		b.try("open", err)
 		b.shared, err = device.Attribute(maxSharedAttribute)
 		b.try("open", err)
+		b.memory, err = device.TotalMem()
+		b.try("open", err)
+		if limit > 0 {
+			b.memory = min(b.memory, limit)
+		}
 		major, err := device.Attribute(cu.ComputeCapabilityMajor)
 		b.try("open", err)
 		minor, err := device.Attribute(cu.ComputeCapabilityMinor)
@@ -188,7 +193,8 @@ type cudaDevice struct {
 	context    cu.CUContext
 	stream     cu.Stream
 	processors int
-	shared     int // bytes of dynamic shared memory that a block may have
+	shared     int   // bytes of dynamic shared memory that a block may have
+	memory     int64 // bytes of the device, or that the program may take
 	blas       *cudadriver.Blas
 	functions  map[string]cu.Function
 	sm90a      bool          // kernels for Hopper are loaded

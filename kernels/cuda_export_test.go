@@ -4,14 +4,6 @@ package kernels
 
 import "slices"
 
-// SetExactWork changes the size of a product from which on the activations of more
-// than 64 rows are rounded to bf16, and returns a function that undoes it.
-func SetExactWork(n int) (restore func()) {
-	before := exactWork
-	exactWork = n
-	return func() { exactWork = before }
-}
-
 // SetHopper lets attention on b use the kernels for Hopper or not, and returns a
 // function that undoes it; ok is false where the device has none.
 func SetHopper(b Backend, on bool) (restore func(), ok bool) {

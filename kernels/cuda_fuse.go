@@ -2,8 +2,6 @@
 
 package kernels
 
-import "os"
-
 // fuseVariable switches fused kernels off where it is 0.
 const fuseVariable = "GLIMPSE_CUDA_FUSE"
 
@@ -12,7 +10,7 @@ var _ Fuser = (*cuda)(nil)
 func (b *cuda) AddRMSNorm(y, x, delta, w *Tensor, eps float64) {
 	const op = "AddRMSNorm"
 	checkNorm(op, x, w, y, delta)
-	if os.Getenv(fuseVariable) == "0" {
+	if !fuses() {
 		b.Add(x, x, delta)
 		b.RMSNorm(y, x, w, eps)
 		return
@@ -23,7 +21,7 @@ func (b *cuda) AddRMSNorm(y, x, delta, w *Tensor, eps float64) {
 func (b *cuda) AddLayerNorm(y, x, delta, w, bias *Tensor, eps float64) {
 	const op = "AddLayerNorm"
 	checkAddLayerNorm(y, x, delta, w, bias)
-	if os.Getenv(fuseVariable) == "0" {
+	if !fuses() {
 		b.Add(x, x, delta)
 		b.LayerNorm(y, x, w, bias, eps)
 		return

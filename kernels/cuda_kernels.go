@@ -24,7 +24,7 @@ var fatBinaries embed.FS
 var kernelNames = map[string][]string{
 	"elements": {
 		"fill_f32", "fill_f64", "fill_b16", "gather_f32", "gather_f64", "gather_bf16", "gather_f16", "gather_b16", "copy_head_f32", "copy_head_bf16",
-		"to_bf16", "split_bf16", "join_parts", "from_f16", "add_bias", "scale", "add", "axpy", "rope", "silu_mul", "silu_mul_grad", "gelu", "gelu_grad",
+		"to_bf16", "split_bf16", "join_parts", "from_bf16", "from_f16", "add_bias", "scale", "add", "axpy", "rope", "silu_mul", "silu_mul_bf16", "silu_mul_grad", "gelu", "gelu_bf16", "gelu_grad",
 		"merge_scores", "probabilities", "adamw",
 	},
 	"select": {
@@ -36,7 +36,12 @@ var kernelNames = map[string][]string{
 		"page_bounds_f32", "page_bounds_bf16", "sparse_factors", "page_logits", "page_probabilities", "select_pages",
 		"add_rows_f32", "add_rows_bf16", "share_mean",
 	},
-	"rows":          {"rms_norm", "rms_norm_grad", "add_rms_norm", "layer_norm", "layer_norm_grad", "add_layer_norm", "sum_squares", "sum_parts", "score_kl", "score_mse"},
+	"rows": {
+		"rms_norm", "rms_norm_bf16", "rms_norm_grad", "add_rms_norm", "add_rms_norm_bf16",
+		"layer_norm", "layer_norm_bf16", "layer_norm_grad", "add_layer_norm", "add_layer_norm_bf16", "sum_squares", "sum_parts", "score_kl", "score_mse",
+	},
+	"pairs":         {"copy_pairs_f32", "copy_pairs_bf16"},
+	"thin":          {"thin_linear_f32", "thin_linear_bf16", "thin_matmul_f32", "thin_matmul_bf16", "thin_merge", "low_rank_update"},
 	"attention":     variants([]string{"attend_merge", "observe_rows_f32", "observe_rows_bf16"}, "attend_rows"),
 	"attention_mma": {"attend_mma_32", "attend_mma_64", "attend_mma_128", "attend_mma_256"},
 	"attention_observe": {

@@ -125,7 +125,7 @@ func (b *cuda) LimitMemory(bytes int64) (restore func()) {
 
 // traits implements accounted.
 func (b *cuda) traits() traits {
-	return traits{device: true, exact: b.exact, graphs: b.graphs(), processors: b.processors, shared: b.shared}
+	return traits{device: true, exact: b.exact, graphs: b.graphs(), processors: b.processors, shared: b.shared, memory: b.memory, fuses: fuses()}
 }
 
 // Device is the name that Open takes.

@@ -38,7 +38,9 @@ type traits struct {
 	exact      bool // blocks are not rounded up
 	graphs     bool // it records graphs
 	processors int
-	shared     int // bytes of shared memory that a block may have
+	shared     int   // bytes of shared memory that a block may have
+	memory     int64 // of the device in all
+	fuses      bool
 }
 
 // accounted is a backend with memory of its own.
@@ -182,6 +184,44 @@ func (d *Dry) free(ts []*Tensor) {
 	}
 }
 
+var (
+	_ Chunker = (*Dry)(nil)
+	_ Rounder = (*Dry)(nil)
+
+	_ PairCopier   = (*Dry)(nil)
+	_ LowRankAdder = (*Dry)(nil)
+)
+
+// CopyPairs implements PairCopier.
+func (d *Dry) CopyPairs(dst []KV, k, v *Tensor) {
+	checkCopyPairs(dst, k, v)
+	d.temp(16 * int64(len(dst)))
+}
+
+// AddLowRank implements LowRankAdder.
+func (d *Dry) AddLowRank(y, x, a, b *Tensor, scale float64) {
+	checkAddLowRank(y, x, a, b)
+	m, rank := x.Dim0(), a.Dim0()
+	if !d.device || m*rank > thinResults {
+		t := d.Alloc(d.compute, m, rank)
+		d.Linear(t, x, a, nil, 1, 0)
+		d.Linear(y, t, b, nil, scale, 1)
+		return
+	}
+	d.temp(thinScratch(m, rank, x.Width()))
+}
+
+// ChunkRows implements Chunker where the backend it counts for does.
+func (d *Dry) ChunkRows(rowBytes int64) int {
+	if !d.device {
+		return 0
+	}
+	return chunkRows(d.processors, d.memory, rowBytes)
+}
+
+// Rounds implements Rounder, as ChunkRows.
+func (d *Dry) Rounds(rows int, w *Tensor) bool { return d.device && d.fuses && roundsBy(rows, w) }
+
 // Alloc implements Allocator.
 func (d *Dry) Alloc(t DType, shape ...int) *Tensor {
 	y := NewShape(t, shape...)
@@ -212,11 +252,11 @@ func (d *Dry) Compute() DType { return d.compute }
 
 func (d *Dry) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	checkLinear(y, x, w, bias)
-	d.product(productScratch(x.Dim0(), w.Dim0(), x.Width(), w))
+	d.product(productScratch(x.Dim0(), w.Dim0(), x.Width(), x, w))
 }
 
 func (d *Dry) MatMul(c, a, w *Tensor, alpha, beta float64) {
-	d.product(productScratch(a.Dim0(), w.Width(), a.Width(), w))
+	d.product(productScratch(a.Dim0(), w.Width(), a.Width(), a, w))
 }
 
 func (d *Dry) MatMulTA(c, a, b *Tensor, alpha, beta float64) {}

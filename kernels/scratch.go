@@ -24,18 +24,60 @@ var exactWork = 1 << 30
 // rounds tells that the activations of a product with bf16 weights are rounded.
 func rounds(m, n, k int) bool { return m > exactRows && m*n*k > exactWork }
 
+// SetExactWork changes the size of a product from which on the activations of more than
+// 64 rows are rounded to bf16, and returns a function that undoes it: for tests, whose
+// products are small. No other goroutine may multiply meanwhile.
+func SetExactWork(n int) (restore func()) {
+	before := exactWork
+	exactWork = n
+	return func() { exactWork = before }
+}
+
+// roundsBy tells it of rows that meet a weight [n, k].
+func roundsBy(rows int, w *Tensor) bool { return w.DType == BF16 && rounds(rows, w.Dim0(), w.Width()) }
+
+// As in cuda/thin.cu.
+const (
+	thinRows    = 32
+	thinColumns = 8
+	thinDepth   = 128
+
+	thinResults   = 4096
+	updateColumns = 64
+	updateThreads = 256
+)
+
+// thin tells that a product in float32 has so few results and so long sums that it is
+// split along these: low-rank factors, and what comes back from them. A library's product
+// would be one tile, on one processor, through the whole sum.
+func thin(m, n, k int) bool { return m > 0 && m <= 128 && n > 0 && n <= 64 && k >= 4*thinDepth }
+
+// thinScratch is the temporary memory of such a product.
+func thinScratch(m, n, k int) int64 {
+	return 4 * int64(m) * int64(n) * int64((k+thinDepth-1)/thinDepth)
+}
+
 // widenedBytes is the memory of f16 weights that are widened at once.
 const widenedBytes = 64 << 20
 
-// productScratch is the temporary memory of a product [m, k] · [k, n] with a weight.
-func productScratch(m, n, k int, w *Tensor) int64 {
+// productScratch is the temporary memory of a product x [m, k] · [k, n] with a weight.
+func productScratch(m, n, k int, x, w *Tensor) int64 {
+	if w.DType == F32 && thin(m, n, k) {
+		return thinScratch(m, n, k)
+	}
+	wide := int64(0)
+	if x.DType == BF16 && w.DType != BF16 {
+		wide = 4 * int64(m) * int64(k)
+	}
 	switch {
+	case x.DType == BF16 && w.DType != F16:
+		return wide
 	case w.DType == BF16 && rounds(m, n, k):
 		return 2 * int64(m) * int64(k)
 	case w.DType == BF16:
 		return 6*int64(m)*int64(k) + 12*int64(m)*int64(n)
 	case w.DType == F16:
-		return min(widenedBytes, 4*int64(w.Len()))
+		return min(widenedBytes, 4*int64(w.Len())) + wide
 	}
 	return 0
 }

@@ -174,14 +174,23 @@ func (c *Cache) Reserve(n int) {
 // append adds k, v [n, kvHeads, headDim] at positions pos [n], which must
 // ascend and follow those already held.
 func (c *Cache) append(layer int, k, v *kernels.Tensor, pos []int32) {
+	all, _ := c.backend.(kernels.PairCopier)
+	var to []kernels.KV
 	for i := range c.heads[layer] {
 		h := &c.heads[layer][i]
 		n := len(h.pos)
 		c.makeRoom(h, len(pos))
-		c.backend.CopyHead(h.k.RowsInto(&c.row, n, n+len(pos)), k, i)
-		c.backend.CopyHead(h.v.RowsInto(&c.row, n, n+len(pos)), v, i)
-		c.row = kernels.Tensor{} // keeps no memory
+		if all != nil {
+			to = append(to, kernels.KV{K: h.k.Rows(n, n+len(pos)), V: h.v.Rows(n, n+len(pos))})
+		} else {
+			c.backend.CopyHead(h.k.RowsInto(&c.row, n, n+len(pos)), k, i)
+			c.backend.CopyHead(h.v.RowsInto(&c.row, n, n+len(pos)), v, i)
+			c.row = kernels.Tensor{} // keeps no memory
+		}
 		h.pos = append(h.pos, pos...)
+	}
+	if all != nil {
+		all.CopyPairs(to, k, v)
 	}
 	c.changed()
 }

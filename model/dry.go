@@ -122,7 +122,7 @@ func (m *Model) RoughMemory(tokens int) int64 {
 	weights := 2 * m.WeightBytes()
 	caches := 4 * n * c.CacheBytesPerToken(int(element))
 	scores := 8 * n * int64(c.Heads*(c.Layers+4)) * element
-	rows := (4*n*int64(c.Hidden) + 8*min(n, 2*defaultChunk)*widest + 2*int64(c.Vocab)) * element
+	rows := (4*n*int64(c.Hidden) + 8*min(n, 2*int64(m.chunkRows()))*widest + 2*int64(c.Vocab)) * element
 	return weights + caches + scores + rows + 256<<20
 }
 

@@ -8,17 +8,15 @@ import "glimpse/kernels"
 func (r *Runner) HiddenStates(tokens []int32, chunk int) ([][]float32, error) {
 	r.arena.Release(nil)
 	defer r.arena.Release(nil)
-	m, n := r.Model, len(tokens)
-	x := r.alloc(n, m.Config.Hidden)
-	m.Backend.Gather(x, m.Network.Embedding, tokens)
-	p := r.newPrefillPass(m.NewCache(), PrefillOptions{Chunk: chunk}, positions(0, n), x)
-	states := [][]float32{x.Float32s()}
+	m := r.Model
+	p := r.newPrefillPass(m.NewCache(), PrefillOptions{Chunk: chunk}, tokens)
+	states := [][]float32{p.x.Float32s()}
 	for l := range m.Config.Layers {
 		if err := p.layer(l); err != nil {
 			return nil, err
 		}
 		if l < m.Config.Layers-1 {
-			states = append(states, x.Float32s())
+			states = append(states, p.x.Float32s())
 		}
 	}
 	return append(states, p.last.Float32s()), nil
@@ -32,4 +30,10 @@ func DeviceLogits(t *kernels.Tensor, b kernels.Backend) *Logits {
 // RecordedOperations is the number of launches and copies of r's recorded step.
 func (r *Runner) RecordedOperations() int {
 	return r.replayer.graph.(interface{ Operations() int }).Operations()
+}
+
+// Folded is opt with probes that run with the last rows on any backend.
+func Folded(opt PrefillOptions) PrefillOptions {
+	opt.fold = true
+	return opt
 }

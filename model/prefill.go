@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 
 	"glimpse/kernels"
 )
@@ -12,31 +13,47 @@ type prefillPass struct {
 	cache  *Cache
 	opt    PrefillOptions
 	pos    []int32
-	x      *kernels.Tensor // residual stream [rows, hidden]
-	h      *kernels.Tensor // x through the next layer's norm; nil where there is more than one chunk
+	x      *kernels.Tensor // residual stream [rows, hidden], of folded probes besides
+	h      *kernels.Tensor // x through the next layer's norm; nil where every chunk computes its own
 	last   *kernels.Tensor // the last row [1, hidden] through the final norm
-	probes []*probePass
-
-	peakProbes []*probePass
+	folded folded          // probes that run with the last chunk
+	probes []*probePass    // others, of means and then of peaks
 }
 
-// newPrefillPass prepares a pass of embedded rows x.
-func (r *Runner) newPrefillPass(cache *Cache, opt PrefillOptions, pos []int32, x *kernels.Tensor) *prefillPass {
-	p := &prefillPass{Runner: r, cache: cache, opt: opt, pos: pos, x: x}
-	if len(p.chunks(len(pos))) == 1 {
-		p.h = r.norm(x, r.Model.Network.Layers[0].AttentionNorm)
+// newPrefillPass prepares a pass of tokens that follow the cache.
+func (r *Runner) newPrefillPass(cache *Cache, opt PrefillOptions, tokens []int32) *prefillPass {
+	m, n := r.Model, len(tokens)
+	p := &prefillPass{Runner: r, cache: cache, opt: opt, pos: positions(cache.next, n)}
+	if opt.fold || m.folds() {
+		p.folded = newFolded(opt.Capture, cache.next+int32(n))
+	}
+	p.x = r.alloc(n+p.folded.rows, m.Config.Hidden)
+	m.Backend.Gather(p.x.Rows(0, n), m.Network.Embedding, tokens)
+	p.folded.embed(m, p.x)
+	if p.folded.rows == 0 {
+		for i, probe := range slices.Concat(opt.Capture.Probes, opt.Capture.PeakProbes) {
+			pass := r.newProbePass(cache, probe, cache.next+int32(n))
+			pass.peak = i >= len(opt.Capture.Probes)
+			p.probes = append(p.probes, pass)
+		}
+	}
+	chunks := p.chunks(n)
+	first := m.inputType(0, chunks[0][1]+p.foldedIn(chunks[0][1]), m.attentionReaders(0)...)
+	if len(chunks) == 1 || first != m.Backend.Compute() { // half the memory of x or less
+		p.h = r.normInto(r.arena.Alloc(first, p.x.Shape...), p.x, m.Network.Layers[0].AttentionNorm)
 	}
 	if !opt.CacheOnly {
-		p.last = r.alloc(1, x.Width())
+		p.last = r.alloc(1, p.x.Width())
 	}
 	return p
 }
 
-// chunks cuts n rows so that the last chunk holds the rows of every window.
+// chunks cuts n rows so that the last chunk holds the rows of every window. Folded probes
+// come on top of the last one, which has fewer rows for that.
 func (p *prefillPass) chunks(n int) [][2]int {
 	size := p.opt.Chunk
 	if size <= 0 {
-		size = defaultChunk
+		size = p.Model.chunkRows()
 	}
 	tail := p.tail()
 	var out [][2]int
@@ -45,10 +62,21 @@ func (p *prefillPass) chunks(n int) [][2]int {
 		if to >= n || n-to < tail {
 			to = n
 		}
+		if rest := max(1, tail); to == n && p.folded.rows > 0 && n-from+p.folded.rows > size && n-from > rest {
+			to = n - rest
+		}
 		out = append(out, [2]int{from, to})
 		from = to
 	}
 	return out
+}
+
+// foldedIn is the number of folded rows that run with a chunk that ends at row to.
+func (p *prefillPass) foldedIn(to int) int {
+	if to < len(p.pos) {
+		return 0
+	}
+	return p.folded.rows
 }
 
 // tail is the number of last rows whose queries are needed together.
@@ -80,10 +108,11 @@ func (p *prefillPass) layer(l int) error {
 		return err
 	}
 	for _, probe := range p.probes {
-		o.Probes = append(o.Probes, probe.layer(l))
-	}
-	for _, probe := range p.peakProbes {
-		o.PeakProbes = append(o.PeakProbes, probe.layer(l))
+		if scores := probe.layer(l); probe.peak {
+			o.PeakProbes = append(o.PeakProbes, scores)
+		} else {
+			o.Probes = append(o.Probes, scores)
+		}
 	}
 	if p.opt.Observe == nil {
 		return nil
@@ -91,19 +120,31 @@ func (p *prefillPass) layer(l int) error {
 	return p.opt.Observe(o)
 }
 
-// normalised are rows [from, to) through the norm of layer l.
-func (p *prefillPass) normalised(l, from, to int) *kernels.Tensor {
-	if p.h != nil {
+// normalised are rows [from, to) of x through the norm of layer l, for modules to read.
+func (p *prefillPass) normalised(l, from, to int, readers ...Module) *kernels.Tensor {
+	t := p.Model.inputType(l, to-from, readers...)
+	if p.h != nil && p.h.DType == t {
 		return p.h.Rows(from, to)
 	}
-	return p.norm(p.x.Rows(from, to), p.Model.Network.Layers[l].AttentionNorm)
+	x := p.x.Rows(from, to)
+	return p.normInto(p.arena.Alloc(t, x.Shape...), x, p.Model.Network.Layers[l].AttentionNorm)
 }
 
-// project computes and caches keys and values of normalised rows h.
-func (p *prefillPass) project(l int, h *kernels.Tensor, pos []int32) (k *kernels.Tensor) {
-	k = p.key(l, h, pos, noLowRank)
-	p.cache.append(l, k, p.value(l, h, noLowRank), pos)
-	return k
+// following is where rows [from, to) through the norm of the layer after l go; nil where
+// that layer computes them.
+func (p *prefillPass) following(l, from, to int) *kernels.Tensor {
+	if p.h == nil || p.h.DType != p.Model.inputType(l+1, to-from, p.Model.attentionReaders(l+1)...) {
+		return nil
+	}
+	return p.h.Rows(from, to)
+}
+
+// firstRows are the first n rows of x.
+func firstRows(x *kernels.Tensor, n int) *kernels.Tensor {
+	if x.Dim0() == n {
+		return x
+	}
+	return x.Rows(0, n)
 }
 
 func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
@@ -112,25 +153,29 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
 	p.startAllRows(o)
 	for _, chunk := range p.chunks(n) {
 		mark := p.arena.Mark()
-		x, pos := p.x.Rows(chunk[0], chunk[1]), p.pos[chunk[0]:chunk[1]]
-		h := p.normalised(l, chunk[0], chunk[1])
-		q := p.query(l, h, pos, noLowRank)
-		k := p.project(l, h, pos)
-		a := p.attend(p.cache, l, q, pos)
+		from, rows, to := chunk[0], chunk[1]-chunk[0], chunk[1]+p.foldedIn(chunk[1])
+		pos, low := p.folded.positions(p.pos, from, to), p.folded.lowRank(l, rows, to-from)
+		h := p.normalised(l, from, to, p.Model.attentionReaders(l)...)
+		q, k, v := p.query(l, h, pos, low), p.key(l, h, pos, low), p.value(l, h, low)
+		p.cache.append(l, firstRows(k, rows), firstRows(v, rows), pos[:rows])
+		a := p.attend(p.cache, l, firstRows(q, rows), pos[:rows])
 		out := p.alloc(len(pos), c.Heads*c.HeadDim)
 		var lse *kernels.Tensor
 		if p.opt.Capture.AllRows {
-			lse = p.alloc(c.Heads, len(pos))
+			lse = p.alloc(c.Heads, rows)
 		}
-		if err := p.attention(l, o, out, lse, a); err != nil {
+		if err := p.attention(l, o, firstRows(out, rows), lse, a); err != nil {
 			return err
 		}
-		p.finish(l, x, h, out, noLowRank, p.h)
+		if to > chunk[1] {
+			p.observeFolded(o, q.Rows(rows, to-from), k.Rows(rows, to-from), v.Rows(rows, to-from), out.Rows(rows, to-from))
+		}
+		p.finish(l, p.x.Rows(from, to), h, out, low, p.following(l, from, to))
 		if lse != nil {
-			p.allRows(o, a, lse, chunk[0])
+			p.allRows(o, a, lse, from)
 		}
 		if chunk[1] == n { // what is observed lives until the layer is done
-			p.windows(o, a, q, k)
+			p.windows(o, a, a.Q, firstRows(k, rows))
 			break
 		}
 		p.arena.Release(mark)
@@ -139,47 +184,61 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
 }
 
 // lastLayer needs attention and MLP of the last row alone, and the queries of
-// the observed rows: all of them chunk by chunk, those of windows at the end.
+// the observed rows: all of them chunk by chunk, those of windows and folded probes at the
+// end.
 func (p *prefillPass) lastLayer(l int, o *Observation) error {
 	c, b := &p.Model.Config, p.Model.Backend
-	n, rows := len(p.pos), p.tail()
+	n, tail := len(p.pos), p.tail()
 	if !p.opt.CacheOnly {
-		rows = max(rows, 1)
+		tail = max(tail, 1)
 	}
 	p.startAllRows(o)
 	var k *kernels.Tensor
+	rows := 0 // of the chunk
 	for _, chunk := range p.chunks(n) {
 		mark := p.arena.Mark()
-		pos := p.pos[chunk[0]:chunk[1]]
-		h := p.normalised(l, chunk[0], chunk[1])
-		k = p.project(l, h, pos)
+		from, to := chunk[0], chunk[1]+p.foldedIn(chunk[1])
+		rows = chunk[1] - from
+		pos := p.folded.positions(p.pos, from, to)
+		h := p.normalised(l, from, to, QProj, KProj, VProj)
+		k = p.key(l, h, pos, p.folded.lowRank(l, rows, to-from))
+		p.cache.append(l, firstRows(k, rows), p.value(l, firstRows(h, rows), noLowRank), pos[:rows])
 		if p.opt.Capture.AllRows {
-			a := p.attend(p.cache, l, p.query(l, h, pos, noLowRank), pos)
-			lse := p.alloc(c.Heads, len(pos))
+			a := p.attend(p.cache, l, p.query(l, firstRows(h, rows), pos[:rows], noLowRank), pos[:rows])
+			lse := p.alloc(c.Heads, rows)
 			b.Attention(nil, lse, a)
-			p.allRows(o, a, lse, chunk[0])
+			p.allRows(o, a, lse, from)
 		}
 		if chunk[1] < n {
 			p.arena.Release(mark)
 		}
 	}
-	if rows == 0 {
+	from, to := n-tail, n+p.folded.rows
+	if from == to {
 		return nil
 	}
-	pos := p.pos[n-rows:]
-	h := p.normalised(l, n-rows, n)
-	q := p.query(l, h, pos, noLowRank)
-	a := p.attend(p.cache, l, q, pos)
-	if p.opt.CacheOnly {
-		p.windows(o, a, q, k)
+	h := p.normalised(l, from, to, QProj)
+	pos := p.folded.positions(p.pos, from, to)
+	q := p.query(l, h, pos, p.folded.lowRank(l, tail, to-from))
+	if to > n {
+		p.observeFolded(o, q.Rows(tail, to-from), k.Rows(rows, rows+p.folded.rows), nil, nil)
+	}
+	if tail == 0 {
 		return nil
 	}
-	out := p.alloc(1, c.Heads*c.HeadDim)
-	if err := p.attention(l, o, out, nil, rowsOf(a, rows-1, rows)); err != nil {
-		return err
+	a := p.attend(p.cache, l, firstRows(q, tail), pos[:tail])
+	if !p.opt.CacheOnly {
+		out := p.alloc(1, c.Heads*c.HeadDim)
+		if err := p.attention(l, o, out, nil, rowsOf(a, tail-1, tail)); err != nil {
+			return err
+		}
+		h := h.Rows(tail-1, tail)
+		if p.Model.Network.Layers[l].Parallel && h.DType != b.Compute() { // which reads them once more
+			h = p.normalised(l, n-1, n, p.Model.attentionReaders(l)...)
+		}
+		p.finish(l, p.x.Rows(n-1, n), h, out, noLowRank, p.last)
 	}
-	p.windows(o, a, q, k)
-	p.finish(l, p.x.Rows(n-1, n), h.Rows(rows-1, rows), out, noLowRank, p.last)
+	p.windows(o, a, a.Q, firstRows(k, rows))
 	return nil
 }
 
@@ -298,28 +357,33 @@ func (r *Runner) newProbePass(cache *Cache, probe Prober, from int32) *probePass
 
 // layer runs the rows through layer l and returns their scores on the cache.
 func (p *probePass) layer(l int) *kernels.Tensor {
-	c, b := &p.Model.Config, p.Model.Backend
+	c := &p.Model.Config
 	low := func(m Module) *LowRank { return p.probe.LowRank(l, m) }
 	h := p.h
 	a := p.attend(p.cache, l, p.query(l, h, p.pos, low), p.pos)
 	a.K = p.key(l, h, p.pos, low)
 	last := l == c.Layers-1
-	lse := p.alloc(c.Heads, len(p.pos))
 	var out *kernels.Tensor
 	if !last { // the last layer's values and outputs reach no score
 		a.V = p.value(l, h, low)
 		out = p.alloc(len(p.pos), c.Heads*c.HeadDim)
 	}
-	var scores *kernels.Tensor
-	if p.peak {
-		b.Attention(out, lse, a)
-		scores = p.peaks(a, lse)
-	} else {
-		scores = p.scores(a, p.arena)
-		b.ObserveAttention(out, lse, scores, a)
-	}
+	scores := p.observeProbe(out, a, p.peak)
 	if !last {
 		p.finish(l, p.x, h, out, low, h)
 	}
+	return scores
+}
+
+// observeProbe attends with rows a, out being nil or their output, and returns their
+// scores.
+func (r *Runner) observeProbe(out *kernels.Tensor, a *kernels.Attend, peak bool) *kernels.Tensor {
+	b, lse := r.Model.Backend, r.alloc(a.Heads(), a.Rows())
+	if peak {
+		b.Attention(out, lse, a)
+		return r.peaks(a, lse)
+	}
+	scores := r.scores(a, r.arena)
+	b.ObserveAttention(out, lse, scores, a)
 	return scores
 }

@@ -23,6 +23,19 @@ type Prober interface {
 type LowRank struct {
 	A, B  *kernels.Tensor
 	Scale float64
+
+	// Of rows of several probes and of a prompt: the rows that it acts on, all where to
+	// is 0, and the updates of other rows.
+	from, to int
+	next     *LowRank
+}
+
+// of is the rows of x that u acts on.
+func (u *LowRank) of(x *kernels.Tensor) *kernels.Tensor {
+	if u.to == 0 {
+		return x
+	}
+	return x.Rows(u.from, u.to)
 }
 
 // TokenRows is a Prober of ordinary tokens: a response that teacher forcing

@@ -30,14 +30,9 @@ func (m *Model) NewRunner() *Runner { return &Runner{Model: m, arena: kernels.Ne
 // ScratchBytes is the scratch memory that the passes so far have needed.
 func (r *Runner) ScratchBytes() int64 { return r.arena.Bytes() }
 
-// defaultChunk is the number of prompt rows that go through a layer at once: it
-// bounds the memory of activations and is past the point where matrix products
-// get any faster.
-const defaultChunk = 512
-
 // PrefillOptions are the settings of one pass over a prompt.
 type PrefillOptions struct {
-	// Chunk is how many rows go through a layer at once; 0 means 512.
+	// Chunk is how many rows go through a layer at once; 0 is what suits the backend.
 	Chunk int
 	// Capture and Observe: what is observed, and by whom.
 	Capture Capture
@@ -54,6 +49,8 @@ type PrefillOptions struct {
 	logits *kernels.Tensor
 	// readAtOnce tells that the logits will have been read when the next pass begins.
 	readAtOnce bool
+	// fold runs probes with the last rows wherever; for tests.
+	fold bool
 }
 
 // Prefill runs tokens at the positions that follow those in the cache, appends
@@ -94,18 +91,7 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 	defer r.arena.Release(nil)
 
 	n, c := len(tokens), &m.Config
-	pos := positions(cache.next, n)
-	x := r.alloc(n, c.Hidden)
-	m.Backend.Gather(x, m.Network.Embedding, tokens)
-	p := r.newPrefillPass(cache, opt, pos, x)
-	for _, probe := range opt.Capture.Probes {
-		p.probes = append(p.probes, r.newProbePass(cache, probe, cache.next+int32(n)))
-	}
-	for _, probe := range opt.Capture.PeakProbes {
-		pass := r.newProbePass(cache, probe, cache.next+int32(n))
-		pass.peak = true
-		p.peakProbes = append(p.peakProbes, pass)
-	}
+	p := r.newPrefillPass(cache, opt, tokens)
 	cache.startPrefill()
 	defer cache.endPrefill()
 	layers := c.Layers
@@ -273,7 +259,12 @@ func (r *Runner) linear(l int, m Module, x *kernels.Tensor, low func(Module) *Lo
 	lin := r.Model.Network.Layers[l].Linear(m)
 	y := r.alloc(x.Dim0(), lin.Weight.Dim0())
 	r.Model.Backend.Linear(y, x, lin.Weight, lin.Bias, 1, 0)
-	if u := low(m); u != nil {
+	for u := low(m); u != nil; u = u.next {
+		x, y := u.of(x), u.of(y)
+		if b, ok := r.Model.Backend.(kernels.LowRankAdder); ok {
+			b.AddLowRank(y, x, u.A, u.B, u.Scale)
+			continue
+		}
 		t := r.alloc(x.Dim0(), u.A.Dim0())
 		r.Model.Backend.Linear(t, x, u.A, nil, 1, 0)
 		r.Model.Backend.Linear(y, t, u.B, nil, u.Scale, 1)
@@ -305,7 +296,10 @@ func (r *Runner) value(l int, h *kernels.Tensor, low func(Module) *LowRank) *ker
 }
 
 func (r *Runner) norm(x *kernels.Tensor, n Norm) *kernels.Tensor {
-	h := r.alloc(x.Dim0(), x.Width())
+	return r.normInto(r.alloc(x.Dim0(), x.Width()), x, n)
+}
+
+func (r *Runner) normInto(h, x *kernels.Tensor, n Norm) *kernels.Tensor {
 	if n.Bias != nil {
 		r.Model.Backend.LayerNorm(h, x, n.Weight, n.Bias, r.Model.Config.RMSNormEps)
 	} else {
@@ -349,11 +343,11 @@ func (r *Runner) finish(l int, x, h, attention *kernels.Tensor, low func(Module)
 	if delta := r.linear(l, OProj, attention, low); layer.Parallel {
 		b.Add(x, x, delta)
 	} else {
-		h = r.alloc(x.Dim0(), x.Width())
+		h = r.input(l, x.Dim0(), x.Width(), UpProj, GateProj)
 		r.addNorm(h, x, delta, layer.MLPNorm)
 	}
 	up := r.linear(l, UpProj, h, low)
-	act := r.alloc(up.Shape...)
+	act := r.input(l, up.Dim0(), up.Width(), DownProj)
 	if layer.Linear(GateProj) != nil {
 		b.SiLUMul(act, r.linear(l, GateProj, h, low), up)
 	} else {

@@ -53,11 +53,21 @@ elements.cu|RoPE|s/(size_t)pos\[head . heads\]/(size_t)pos[head % heads]/|rope: 
 elements.cu|Linear|s/rest -= __bfloat162float(v);//|linear: the parts are not what is left
 elements.cu|AdamW|s/- decay . p\[i\]//|adamw: no weight decay
 elements.cu|MergeScores|s/top == -INFINITY ? top : //|merge: nothing seen by either side
-rows.cu|RMSNorm|s/d += blockDim.x) y\[d\] = x\[d\] . inv/d += blockDim.x + 1) y[d] = x[d] * inv/|rms norm: columns left out
+rows.cu|RMSNorm|s/d += blockDim.x) put(y + d, row.x\[d\] . inv/d += blockDim.x + 1) put(y + d, row.x[d] * inv/|rms norm: columns left out
 prims.h|LayerNorm|s/__syncthreads();$/;/|block sums: no barriers
 prims.h|RMSNormGrad|s/for (int d = 16; d > 0; d .= 2) v += __shfl_xor_sync/for (int d = 8; d > 0; d \/= 2) v += __shfl_xor_sync/|sums over half a warp
 rows.cu|TestCUDAFused|s/return x\[d\] = x\[d\] + delta\[d\];/return x[d] + delta[d];/|sum and norm: the sum is not stored
-rows.cu|TestCUDAFused|s/y += row, x += row, delta += row;/y += row, x += row;/|sum and norm: every row gets the first one
+rows.cu|TestCUDAFused|s/AddedRow{x + row, delta + row}/AddedRow{x + row, delta}/|sum and norm: every row gets the first one
+prims.h|TestCUDARounded|s/\*y = __float2bfloat16(v);/unsigned u; memcpy(\&u, \&v, 4); y->bits = u >> 16;/|rounding norms: cut off instead of rounded
+elements.cu|TestCUDARounded|s/silu_mul_bf16\(.*\)gate, up, n); }$/silu_mul_bf16\1gate, gate, n); }/|rounding activation: without the other input
+thin.cu|TestCUDAThin|/the tiles are there/d|thin: no barrier
+thin.cu|TestCUDAThin|s/s < splits;/s < splits - 1;/|thin: the last split is left out
+thin.cu|TestCUDAThin|s/min((int)THIN_DEPTH, k - begin)/THIN_DEPTH/|thin: columns past the end
+pairs.cu|TestCUDACopyPairs|s/to\[heads + head\]/to[head]/|pairs: values over keys
+pairs.cu|TestCUDACopyPairs|s/i . dim % heads/i \/ dim \/ heads % heads/|pairs: another head
+thin.cu|TestCUDALowRank|/the factor.s rows are there/d|low rank: no barrier
+thin.cu|TestCUDALowRank|s/t\[r . rank + d\]/t[d]/|low rank: every row is the first one
+thin.cu|TestCUDALowRank|s/r < m; r +=/r < m - 1; r +=/|low rank: without the last row
 rows.cu|ScoreKL|s/if (q > 0) kl/kl/|score_kl: columns without a target
 rows.cu|ScoreKL|s/(add ? .total : 0)/0/|losses are not added up
 attention.h|Attention|s/r < count ? to_float(src\[(index ? index\[r\] : r) . stride + d\]) : 0/to_float(src[r * stride + d])/|tiles read past the last entry

@@ -49,6 +49,8 @@ go test -tags gpu "${others[@]}"
 # Of generation and its command the forecasts of memory.
 go test -tags gpu -run TestCUDA ./internal/generate ./cmd/train
 go test -tags gpu -run 'TestAgainstTransformers/(llama3.1|qwen2-window|qwen3|falcon|mistral-v0.3)$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestHalf|TestCUDA' ./model
+# As many processors as a larger device has, which takes more rows of a prompt at once.
+HOSTCUDA_PROCESSORS=80 go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./internal/train ./eviction
 # Blocks, warps and lanes the other way round: races that one order hides.
 HOSTCUDA_ORDER=reverse go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels
 # Sums that truncate as those of tensor cores do.

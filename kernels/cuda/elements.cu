@@ -47,7 +47,9 @@ HOST_KERNEL(copy_head_bf16)
 
 extern "C" __global__ void to_bf16(__nv_bfloat16 *y, const float *x, size_t n) { ELEMENT(n); y[i] = __float2bfloat16(x[i]); }
 extern "C" __global__ void from_f16(float *y, const __half *x, size_t n) { ELEMENT(n); y[i] = __half2float(x[i]); }
+extern "C" __global__ void from_bf16(float *y, const __nv_bfloat16 *x, size_t n) { ELEMENT(n); y[i] = __bfloat162float(x[i]); }
 HOST_KERNEL(to_bf16)
+HOST_KERNEL(from_bf16)
 
 // y [3, n]: three bf16 parts whose sum is x to float32's own precision.
 extern "C" __global__ void split_bf16(__nv_bfloat16 *y, const float *x, size_t n) {
@@ -94,10 +96,13 @@ HOST_KERNEL(rope)
 
 static __device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
-extern "C" __global__ void silu_mul(float *y, const float *gate, const float *up, size_t n) {
+// Of activations that products round, as those that end in _bf16 do.
+template <class Y> static __device__ __forceinline__ void silu_mul_of(Y *y, const float *gate, const float *up, size_t n) {
 	ELEMENT(n);
-	y[i] = gate[i] * sigmoid(gate[i]) * up[i];
+	put(y + i, gate[i] * sigmoid(gate[i]) * up[i]);
 }
+extern "C" __global__ void silu_mul(float *y, const float *gate, const float *up, size_t n) { silu_mul_of(y, gate, up, n); }
+extern "C" __global__ void silu_mul_bf16(__nv_bfloat16 *y, const float *gate, const float *up, size_t n) { silu_mul_of(y, gate, up, n); }
 extern "C" __global__ void silu_mul_grad(float *dgate, float *dup, const float *gate, const float *up, const float *dy, size_t n) {
 	ELEMENT(n);
 	float g = gate[i], s = sigmoid(g), d = dy[i];
@@ -105,19 +110,23 @@ extern "C" __global__ void silu_mul_grad(float *dgate, float *dup, const float *
 	dup[i] = d * g * s;
 }
 HOST_KERNEL(silu_mul)
+HOST_KERNEL(silu_mul_bf16)
 HOST_KERNEL(silu_mul_grad)
 
 // erfc keeps the digits of large negative arguments.
-extern "C" __global__ void gelu(float *y, const float *x, size_t n) {
+template <class Y> static __device__ __forceinline__ void gelu_of(Y *y, const float *x, size_t n) {
 	ELEMENT(n);
-	y[i] = 0.5f * x[i] * erfcf(-x[i] * 0.70710678118654752f);
+	put(y + i, 0.5f * x[i] * erfcf(-x[i] * 0.70710678118654752f));
 }
+extern "C" __global__ void gelu(float *y, const float *x, size_t n) { gelu_of(y, x, n); }
+extern "C" __global__ void gelu_bf16(__nv_bfloat16 *y, const float *x, size_t n) { gelu_of(y, x, n); }
 extern "C" __global__ void gelu_grad(float *dx, const float *x, const float *dy, size_t n) {
 	ELEMENT(n);
 	double z = x[i], density = exp(-z * z / 2) * 0.3989422804014327; // in double: the terms cancel near −0.75
 	dx[i] = (float)(dy[i] * (0.5 * erfc(-z * 0.70710678118654752) + z * density));
 }
 HOST_KERNEL(gelu)
+HOST_KERNEL(gelu_bf16)
 HOST_KERNEL(gelu_grad)
 
 // acc = log(exp(acc + la) + exp(other + lo)); −Inf is the logarithm of nothing.

@@ -64,6 +64,9 @@ static __device__ __forceinline__ float to_float(double v) { return (float)v; }
 static __device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
 static __device__ __forceinline__ float to_float(__half v) { return __half2float(v); }
 
+static __device__ __forceinline__ void put(float *y, float v) { *y = v; }
+static __device__ __forceinline__ void put(__nv_bfloat16 *y, float v) { *y = __float2bfloat16(v); }
+
 // Two floats as a pair of bf16, the first one in the low half.
 static __device__ __forceinline__ unsigned pack_bf16(float low, float high) {
 	__nv_bfloat16 pair[2] = {__float2bfloat16(low), __float2bfloat16(high)};

@@ -1,4 +1,5 @@
-// Reductions: norms, one block per row of x [rows, width], and sums.
+// Reductions: norms, one block per row of x [rows, width], and sums. A norm that ends in
+// _bf16 rounds what it writes, for products that round.
 #include "prims.h"
 
 // A row as it is.
@@ -25,24 +26,29 @@ template <class R> static __device__ __forceinline__ float inverse_rms(R row, in
 	return 1 / sqrtf(block_sum(s, partial) / width + eps);
 }
 
-extern "C" __global__ void rms_norm(float *y, const float *x, const float *w, int width, float eps) {
-	__shared__ float partial[32];
-	x += (size_t)blockIdx.x * width;
-	y += (size_t)blockIdx.x * width;
-	float inv = inverse_rms(Row{x}, width, eps, partial);
-	for (int d = threadIdx.x; d < width; d += blockDim.x) y[d] = x[d] * inv * w[d];
+template <class R, class Y>
+static __device__ __forceinline__ void rms_norm_row(Y *y, R row, const float *w, int width, float eps, float (&partial)[32]) {
+	float inv = inverse_rms(row, width, eps, partial);
+	for (int d = threadIdx.x; d < width; d += blockDim.x) put(y + d, row.x[d] * inv * w[d]);
 }
-HOST_KERNEL(rms_norm)
 
-// x += delta, y = its norm.
-extern "C" __global__ void add_rms_norm(float *y, float *x, const float *delta, const float *w, int width, float eps) {
-	__shared__ float partial[32];
-	size_t row = (size_t)blockIdx.x * width;
-	y += row, x += row, delta += row;
-	float inv = inverse_rms(AddedRow{x, delta}, width, eps, partial);
-	for (int d = threadIdx.x; d < width; d += blockDim.x) y[d] = x[d] * inv * w[d];
-}
-HOST_KERNEL(add_rms_norm)
+// y = the norm of x; then x += delta, y = its norm.
+#define RMS_NORM(suffix, Y)                                                                                           \
+	extern "C" __global__ void rms_norm##suffix(Y *y, const float *x, const float *w, int width, float eps) {         \
+		__shared__ float partial[32];                                                                                 \
+		size_t row = (size_t)blockIdx.x * width;                                                                      \
+		rms_norm_row(y + row, Row{x + row}, w, width, eps, partial);                                                  \
+	}                                                                                                                 \
+	extern "C" __global__ void add_rms_norm##suffix(Y *y, float *x, const float *delta, const float *w, int width,    \
+	                                                float eps) {                                                      \
+		__shared__ float partial[32];                                                                                 \
+		size_t row = (size_t)blockIdx.x * width;                                                                      \
+		rms_norm_row(y + row, AddedRow{x + row, delta + row}, w, width, eps, partial);                                \
+	}                                                                                                                 \
+	HOST_KERNEL(rms_norm##suffix)                                                                                     \
+	HOST_KERNEL(add_rms_norm##suffix)
+RMS_NORM(, float)
+RMS_NORM(_bf16, __nv_bfloat16)
 
 extern "C" __global__ void rms_norm_grad(float *dx, const float *x, const float *w, const float *dy, int width, float eps) {
 	__shared__ float partial[32];
@@ -65,23 +71,30 @@ template <class R> static __device__ __forceinline__ float moments(R row, int wi
 	return 1 / sqrtf(block_sum(s, partial) / width + eps);
 }
 
-extern "C" __global__ void layer_norm(float *y, const float *x, const float *w, const float *bias, int width, float eps) {
-	__shared__ float partial[32];
-	x += (size_t)blockIdx.x * width;
-	y += (size_t)blockIdx.x * width;
-	float mean, inv = moments(Row{x}, width, eps, partial, &mean);
-	for (int d = threadIdx.x; d < width; d += blockDim.x) y[d] = (x[d] - mean) * inv * w[d] + bias[d];
+template <class R, class Y>
+static __device__ __forceinline__ void layer_norm_row(Y *y, R row, const float *w, const float *bias, int width, float eps,
+                                                      float (&partial)[32]) {
+	float mean, inv = moments(row, width, eps, partial, &mean);
+	for (int d = threadIdx.x; d < width; d += blockDim.x) put(y + d, (row.x[d] - mean) * inv * w[d] + bias[d]);
 }
-HOST_KERNEL(layer_norm)
 
-extern "C" __global__ void add_layer_norm(float *y, float *x, const float *delta, const float *w, const float *bias, int width, float eps) {
-	__shared__ float partial[32];
-	size_t row = (size_t)blockIdx.x * width;
-	y += row, x += row, delta += row;
-	float mean, inv = moments(AddedRow{x, delta}, width, eps, partial, &mean);
-	for (int d = threadIdx.x; d < width; d += blockDim.x) y[d] = (x[d] - mean) * inv * w[d] + bias[d];
-}
-HOST_KERNEL(add_layer_norm)
+#define LAYER_NORM(suffix, Y)                                                                                         \
+	extern "C" __global__ void layer_norm##suffix(Y *y, const float *x, const float *w, const float *bias, int width, \
+	                                              float eps) {                                                        \
+		__shared__ float partial[32];                                                                                 \
+		size_t row = (size_t)blockIdx.x * width;                                                                      \
+		layer_norm_row(y + row, Row{x + row}, w, bias, width, eps, partial);                                          \
+	}                                                                                                                 \
+	extern "C" __global__ void add_layer_norm##suffix(Y *y, float *x, const float *delta, const float *w,             \
+	                                                  const float *bias, int width, float eps) {                      \
+		__shared__ float partial[32];                                                                                 \
+		size_t row = (size_t)blockIdx.x * width;                                                                      \
+		layer_norm_row(y + row, AddedRow{x + row, delta + row}, w, bias, width, eps, partial);                        \
+	}                                                                                                                 \
+	HOST_KERNEL(layer_norm##suffix)                                                                                   \
+	HOST_KERNEL(add_layer_norm##suffix)
+LAYER_NORM(, float)
+LAYER_NORM(_bf16, __nv_bfloat16)
 
 extern "C" __global__ void layer_norm_grad(float *dx, const float *x, const float *w, const float *dy, int width, float eps) {
 	__shared__ float partial[32];

@@ -53,8 +53,8 @@ func init() {
 				return err
 			}
 		}
-		// Whether more rows at once would be faster.
-		for _, chunk := range []int{2048, 8192} {
+		// Whether fewer or more rows at once would be faster.
+		for _, chunk := range []int{512, 8192} {
 			if err := measure(b.sizes.prefill[1], chunk); err != nil {
 				return err
 			}

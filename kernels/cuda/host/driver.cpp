@@ -194,6 +194,11 @@ API cuDeviceGetCount(int *n) { return *n = no_device() ? 0 : 1, SUCCESS; }
 API cuDeviceGet(int *d, int i) { return i || no_device() ? INVALID_DEVICE : (*d = 0, SUCCESS); }
 API cuDeviceGetName(char *s, int n, int) { return snprintf(s, n, "host driver (no GPU)"), SUCCESS; }
 API cuDeviceTotalMem_v2(size_t *n, int) { return *n = mem_total(), SUCCESS; }
+// HOSTCUDA_PROCESSORS is the number of multiprocessors, 2 unless said otherwise.
+static int processors() {
+	const char *n = getenv("HOSTCUDA_PROCESSORS");
+	return n && atoi(n) > 0 ? atoi(n) : 2;
+}
 // HOSTCUDA_CAPABILITY is the compute capability, 9.0 unless said otherwise.
 static int capability(bool minor) {
 	const char *c = getenv("HOSTCUDA_CAPABILITY");
@@ -202,10 +207,11 @@ static int capability(bool minor) {
 }
 
 API cuDeviceGetAttribute(int *v, int attribute, int) {
+	if (attribute == 16) return *v = processors(), SUCCESS;
 	if (attribute == 75 || attribute == 76) return *v = capability(attribute == 76), SUCCESS;
 	static const std::map<int, int> values = {
 	    {1, 1024}, {2, 1024}, {3, 1024}, {4, 64},            // block size and its x, y, z
-	    {8, 48 << 10}, {10, 32}, {16, 2}, // shared, warp, SMs
+	    {8, 48 << 10}, {10, 32}, // shared, warp
 	    {97, MAX_SHARED}};                                  // shared memory when asked for
 	auto it = values.find(attribute);
 	if (it == values.end()) return report("cuDeviceGetAttribute(%d) is not known", attribute), INVALID_VALUE;

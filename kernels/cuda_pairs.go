@@ -1,0 +1,32 @@
+//go:build gpu && linux && amd64
+
+package kernels
+
+import (
+	"fmt"
+	"runtime"
+)
+
+var _ PairCopier = (*cuda)(nil)
+
+// CopyPairs implements PairCopier.
+func (b *cuda) CopyPairs(dst []KV, k, v *Tensor) {
+	const op = "CopyPairs"
+	checkCopyPairs(dst, k, v)
+	b.do(op, func() {
+		t := dst[0].K.DType
+		name := map[DType]string{F32: "copy_pairs_f32", BF16: "copy_pairs_bf16"}[t]
+		if name == "" {
+			panic(fmt.Sprintf("kernels: %s into %s", op, t))
+		}
+		heads := len(dst)
+		to := make([]uint64, 2*heads)
+		for h, kv := range dst {
+			to[h], to[heads+h] = uint64(b.at(op, kv.K, t)), uint64(b.at(op, kv.V, t))
+		}
+		n := k.Len()
+		b.each(name, n, upload(b, op, to), b.f32(op, k), b.f32(op, v), size(n), heads, k.Shape[2])
+	})
+	runtime.KeepAlive([]*Tensor{k, v})
+	runtime.KeepAlive(dst)
+}

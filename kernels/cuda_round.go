@@ -1,0 +1,67 @@
+//go:build gpu && linux && amd64
+
+package kernels
+
+import (
+	"os"
+	"runtime"
+
+	"glimpse/internal/cudadriver"
+
+	"gorgonia.org/cu"
+)
+
+var (
+	_ Chunker = (*cuda)(nil)
+	_ Rounder = (*cuda)(nil)
+)
+
+// ChunkRows implements Chunker.
+func (b *cuda) ChunkRows(rowBytes int64) int { return chunkRows(b.processors, b.memory, rowBytes) }
+
+// fuses tells that operations which follow each other may be one kernel.
+func fuses() bool { return os.Getenv(fuseVariable) != "0" }
+
+// Rounds implements Rounder.
+func (b *cuda) Rounds(rows int, w *Tensor) bool { return fuses() && roundsBy(rows, w) }
+
+// rounding is the address of what an operation writes, and which of its kernels does:
+// name, or where y is in BF16 the one that rounds.
+func (b *cuda) rounding(op, name string, y *Tensor) (kernel string, at cu.DevicePtr) {
+	if y.DType == BF16 {
+		return name + "_bf16", b.address(op, y)
+	}
+	return name, b.f32(op, y)
+}
+
+// activation is an elementwise operation whose result y may be in BF16.
+func (b *cuda) activation(op, kernel string, y *Tensor, xs ...*Tensor) {
+	n := y.Len()
+	checkLengths(op, y, xs...)
+	b.do(op, func() {
+		kernel, Y := b.rounding(op, kernel, y)
+		args := []any{Y}
+		for _, x := range xs {
+			args = append(args, b.f32(op, x))
+		}
+		b.each(kernel, n, append(args, size(n))...)
+	})
+	runtime.KeepAlive(append(xs, y))
+}
+
+// roundedProduct is product of rows in BF16, which are taken for what they are.
+func (b *cuda) roundedProduct(op string, g gemm, y, x, w *Tensor, alpha, beta float64) {
+	Y, X := b.f32(op, y), b.address(op, x)
+	if w.DType == BF16 {
+		b.multiply(op, g.columnMajor(cudadriver.BF16), Y, b.address(op, w), X, alpha, beta)
+		return
+	}
+	n := g.m * g.k
+	wide := b.temporary(op, 4*int64(n))
+	b.each("from_bf16", n, wide, X, size(n))
+	if w.DType == F16 {
+		b.halfProduct(op, g, Y, wide, w, alpha, beta)
+		return
+	}
+	b.multiply(op, g.columnMajor(cudadriver.F32), Y, b.f32(op, w), wide, alpha, beta)
+}

@@ -1,0 +1,62 @@
+package kernels
+
+import "fmt"
+
+// Chunker is a Backend that tells how many rows of a prompt should go through a layer at
+// once, and on which few rows more in a pass cost next to nothing while a pass of their
+// own reads all weights again.
+type Chunker interface {
+	// ChunkRows is the number of rows, of which each takes so many bytes of memory while
+	// they are in a layer; 0 leaves it to the caller.
+	ChunkRows(rowBytes int64) int
+}
+
+// Tiles of a large product in bf16 are productTile rows of a weight by productTile/2 rows
+// of a prompt, a tile per processor at a time.
+const productTile = 256
+
+// minChunk is the least number of rows of a chunk: a device is full from there on, if not
+// to the last processor.
+const minChunk = 512
+
+// chunkMemory is the part of a device's memory that a chunk may take.
+const chunkMemory = 32
+
+// chunkRows is the number of rows at which products with weights of a multiple of 1,024
+// rows fill whole waves of tiles, all processors at once; half of it, and so on, where
+// that would take too much memory. It depends on the device alone and not on what is free
+// there, so that two runs have the same chunks and the same bits.
+func chunkRows(processors int, memory, rowBytes int64) int {
+	const row, step = 1024 / productTile, productTile / 2
+	n := processors / row * step
+	for n > minChunk && int64(n)*rowBytes > memory/chunkMemory {
+		n = n / 2 / step * step
+	}
+	return max(n, minChunk)
+}
+
+// Rounder is a Backend that rounds the rows of large products to BF16, and whose other
+// operations can do that on the way, once for all products that read them: norms, SiLUMul
+// and GELU, those of Fuser too, then write BF16, and Linear reads it, with the bits of
+// rounding afterwards.
+type Rounder interface {
+	// Rounds tells that Linear would round so many rows before it multiplies them by w.
+	Rounds(rows int, w *Tensor) bool
+}
+
+// PairCopier is a Backend that copies the pairs of all heads at once.
+type PairCopier interface {
+	// CopyPairs is CopyHead of every head of k and v [rows, heads, headDim] into dst, of
+	// which each has rows pairs.
+	CopyPairs(dst []KV, k, v *Tensor)
+}
+
+func checkCopyPairs(dst []KV, k, v *Tensor) {
+	ok := len(k.Shape) == 3 && k.Shape[1] == len(dst) && len(dst) > 0 && v.Len() == k.Len()
+	for _, kv := range dst {
+		ok = ok && kv.K.Len()*len(dst) == k.Len() && kv.V.Len() == kv.K.Len()
+	}
+	if !ok {
+		panic(fmt.Sprintf("kernels: CopyPairs of keys %v and values %v into %d heads", k.Shape, v.Shape, len(dst)))
+	}
+}
