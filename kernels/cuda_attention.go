@@ -95,9 +95,9 @@ func (t *attention) setPairs(dtype DType) {
 	} else if dtype != F32 {
 		panic(fmt.Sprintf("kernels: %s: keys of %s", t.op, dtype))
 	}
-	n := 2
-	for n*32 < t.dim {
-		n *= 2
+	n := 8 // columns of a lane; bf16 comes here rarely
+	if t.dim <= 128 && dtype == F32 {
+		n = 4
 	}
 	t.half = dtype == BF16
 	t.suffix = fmt.Sprintf("_%s_%d", name, n)
@@ -159,7 +159,7 @@ func (t *attention) attend(out, lse cu.DevicePtr) {
 
 // attendMMA is attend on the tensor cores that every device has.
 func (t *attention) attendMMA(out, lse cu.DevicePtr) {
-	queries, dim, keys := t.rows*t.heads/t.kvHeads, 32, 64
+	queries, dim, keys := t.rows*t.heads/t.kvHeads, 64, 64
 	for dim < t.dim {
 		dim *= 2
 	}

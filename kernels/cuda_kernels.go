@@ -42,11 +42,11 @@ var kernelNames = map[string][]string{
 	},
 	"pairs":         {"copy_pairs_f32", "copy_pairs_bf16"},
 	"thin":          {"thin_linear_f32", "thin_linear_bf16", "thin_matmul_f32", "thin_matmul_bf16", "thin_merge", "low_rank_update"},
-	"attention":     variants([]string{"attend_merge", "observe_rows_f32", "observe_rows_bf16"}, "attend_rows"),
-	"attention_mma": {"attend_mma_32", "attend_mma_64", "attend_mma_128", "attend_mma_256"},
+	"attention":     {"attend_merge", "observe_rows_f32", "observe_rows_bf16", "attend_rows_f32_4", "attend_rows_f32_8", "attend_rows_bf16_8"},
+	"attention_mma": {"attend_mma_64", "attend_mma_128", "attend_mma_256"},
 	"attention_observe": {
-		"observe_attend_32", "observe_attend_64", "observe_attend_128", "observe_attend_256",
-		"observe_scores_32", "observe_scores_64", "observe_scores_128", "observe_scores_256",
+		"observe_attend_64", "observe_attend_128", "observe_attend_256",
+		"observe_scores_64", "observe_scores_128", "observe_scores_256",
 	},
 	"attention_decode": {
 		"attend_step_bf16_128_4", "attend_step_bf16_256_4", "attend_step_bf16_512_4", "attend_step_bf16_128_8", "attend_step_bf16_256_8", "attend_step_bf16_512_8",
@@ -64,16 +64,6 @@ var kernelNames = map[string][]string{
 		"merge_pairs_f32", "merge_pairs_bf16", "step_similar_f32", "step_similar_bf16", "merge_one_f32", "merge_one_bf16", "merge_recent_f32", "merge_recent_bf16",
 	},
 	"steps_choose": {"append_step_f32", "append_step_bf16"},
-}
-
-// variants adds the kernels that exist per type of the cache and width of a head.
-func variants(names []string, stem string) []string {
-	for _, t := range []string{"f32", "bf16"} {
-		for _, n := range []string{"2", "4", "8"} {
-			names = append(names, stem+"_"+t+"_"+n)
-		}
-	}
-	return names
 }
 
 // loadKernels loads all fat binaries: those of the folder GLIMPSE_CUDA_KERNELS where

@@ -18,7 +18,7 @@ const (
 
 // exactWidth is the width of the kernels for t's heads.
 func (t *attention) exactWidth() int {
-	width := 32
+	width := 64
 	for width < t.dim {
 		width *= 2
 	}

@@ -93,7 +93,7 @@ func TestCUDAObserveHalf(t *testing.T) {
 
 // observeWidth is the width of the kernels for heads of dim elements.
 func observeWidth(dim int) int {
-	width := 32
+	width := 64
 	for width < dim {
 		width *= 2
 	}

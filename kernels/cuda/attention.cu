@@ -90,11 +90,8 @@ static __device__ __forceinline__ void attend_rows(float *part_max, float *part_
 		attend_rows<T, N>(part_max, part_sum, part_out, q, past, k_own, v_own, from_past, own_from, rows, heads, kv_heads, dim, chunk, scale); \
 	}                                                                                                                                    \
 	HOST_KERNEL(name)
-ATTEND_ROWS(attend_rows_f32_2, float, 2)
 ATTEND_ROWS(attend_rows_f32_4, float, 4)
 ATTEND_ROWS(attend_rows_f32_8, float, 8)
-ATTEND_ROWS(attend_rows_bf16_2, __nv_bfloat16, 2)
-ATTEND_ROWS(attend_rows_bf16_4, __nv_bfloat16, 4)
 ATTEND_ROWS(attend_rows_bf16_8, __nv_bfloat16, 8)
 
 // Merges the splits in order: one warp per query head h and row r, which are block

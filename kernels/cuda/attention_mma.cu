@@ -150,7 +150,6 @@ static __device__ __forceinline__ void attend(float *out, float *lse, const floa
 		mma::attend<DIM, KEYS>(out, lse, q, past, from_past, rows, heads, kv_heads, dim, scale);                                          \
 	}                                                                                                                                     \
 	HOST_KERNEL(attend_mma_##DIM)
-ATTEND_MMA(32, 64)
 ATTEND_MMA(64, 64)
 ATTEND_MMA(128, 64)
 ATTEND_MMA(256, 32)

@@ -246,7 +246,6 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 		observe::scores<DIM>(log_score, lse, parts, past, from_past, own, rows, heads, kv_heads, dim, width, scale);                         \
 	}                                                                                                                                        \
 	HOST_KERNEL(observe_scores_##DIM)
-OBSERVE(32)
 OBSERVE(64)
 OBSERVE(128)
 OBSERVE(256)
