@@ -113,7 +113,7 @@ func TestCUDARecordedSteps(t *testing.T) {
 			if window > 0 {
 				m.Config.Windows = []int{window, 0}
 			}
-			heads += bothWays(t, fmt.Sprintf("%s/window=%d/%s", name, window, dtype), m, name, 20, [][2]int{{50, 9}, {12, 8}})
+			heads += bothWays(t, fmt.Sprintf("%s/window=%d/%s", name, window, dtype), m, name, 20, [][2]int{{50, 7}, {12, 6}})
 		}
 	}
 	t.Logf("%d choices of heads, 0 differ", heads)
