@@ -102,6 +102,9 @@ func TestCUDARecordedSteps(t *testing.T) {
 	heads := 0
 	for i, name := range decodes() {
 		for _, window := range []int{0, 40} {
+			if strings.Contains(name, ":") && (window > 0) != (i%2 == 0) {
+				continue // their parts take both
+			}
 			m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 8, Seed: 5}.Open(t, "cuda")
 			dtype := "float32"
 			if (window > 0) == (i%2 == 0) {
