@@ -102,6 +102,9 @@ func TestCUDARecordedSteps(t *testing.T) {
 	heads := 0
 	for i, name := range decodes() {
 		for _, window := range []int{0, 40} {
+			if strings.Contains(name, ":") && (window > 0) != (i%2 == 0) {
+				continue // their parts take both
+			}
 			m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 8, Seed: 5}.Open(t, "cuda")
 			dtype := "float32"
 			if (window > 0) == (i%2 == 0) {
@@ -113,7 +116,7 @@ func TestCUDARecordedSteps(t *testing.T) {
 			if window > 0 {
 				m.Config.Windows = []int{window, 0}
 			}
-			heads += bothWays(t, fmt.Sprintf("%s/window=%d/%s", name, window, dtype), m, name, 20, [][2]int{{50, 9}, {12, 8}})
+			heads += bothWays(t, fmt.Sprintf("%s/window=%d/%s", name, window, dtype), m, name, 20, [][2]int{{50, 7}, {12, 6}})
 		}
 	}
 	t.Logf("%d choices of heads, 0 differ", heads)

@@ -27,7 +27,7 @@ func TestCUDAFootprintInArenas(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	t.Setenv("HOSTCUDA_WORKSPACE", strconv.Itoa(32<<20))
 	if modeltest.InArenas(t) {
-		footprint(t, []string{"full", "tova"})
+		footprint(t, []string{"tova"})
 	}
 }
 

@@ -237,6 +237,7 @@ func (g *cudaGraph) Replay() {
 		g.memory.parts.send(b)
 		b.try("Graph", g.memory.exec.Launch(b.stream))
 		b.note(fmt.Sprintf("graph of %d operations", r.calls))
+		g.memory.parts.queued()
 	})
 }
 

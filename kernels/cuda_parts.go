@@ -209,6 +209,13 @@ func (b *cuda) send(lists []staged) {
 	}
 }
 
+// queued lets go of what only lists name: a cache may end before the next preparation.
+func (m *partsMemory) queued() {
+	for _, p := range m.parts {
+		p.keep = nil
+	}
+}
+
 // send queues the copies of the parts' lists, once.
 func (m *partsMemory) send(b *cuda) {
 	b.send(m.lists)
@@ -257,7 +264,9 @@ func (g *cudaGraph) Part(i int) {
 			b.queueOperation(&p.ops[j])
 		}
 	})
-	runtime.KeepAlive(p.keep)
+	if b.rec == nil {
+		p.keep = nil
+	}
 }
 
 // freeOld frees what only a recording before has used; the driver waits for it.

@@ -118,6 +118,19 @@ func TestCUDAParts(t *testing.T) {
 			g.Replay()
 			c.check(t, fmt.Sprint("round ", i), plain)
 		}
+		// The graph keeps nothing that only lists name.
+		held, pairs := kernels.InUse(d.b), int64(0)
+		for _, c := range []*partsCase{c, plain} {
+			for l := range c.past {
+				for _, kv := range c.past[l] {
+					pairs += int64(kv.K.Bytes() + kv.V.Bytes())
+				}
+				c.past[l] = nil
+			}
+		}
+		if left := kernels.InUse(d.b); left > held-pairs {
+			t.Errorf("%d bytes are in use without the pairs, with them %d, of which they are %d", left, held, pairs)
+		}
 		// Without a graph.
 		c.draw(rand.New(rand.NewPCG(1, 13)))
 		plain.draw(rand.New(rand.NewPCG(1, 13)))

@@ -53,6 +53,7 @@ func TestCUDAForecastOfGraphs(t *testing.T) {
 		return
 	}
 	m, meter, others, c, o, pairs := forecastCase(t)
+	c.Adapters = c.Adapters[:1]
 	k, err := train.Forecast(t.Context(), m, c, o)
 	if err != nil {
 		t.Fatal(err)
