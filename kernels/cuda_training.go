@@ -57,7 +57,6 @@ func (b *cuda) FillEach(ts []*Tensor, value float64) {
 
 func (b *cuda) AxpyEach(ys []*Tensor, alpha float64, xs []*Tensor) {
 	const op = "AxpyEach"
-	checkEach(op, ys, xs)
 	b.do(op, func() { b.onPieces(op, "axpy_pieces", b.pieces(op, ys, xs), float32(alpha)) })
 	runtime.KeepAlive(slices.Concat(ys, xs))
 }
@@ -81,7 +80,6 @@ func (b *cuda) SumSquaresEach(ts []*Tensor) (sum float64) {
 
 func (b *cuda) AdamWEach(ps, gs, ms, vs []*Tensor, s AdamWStep) {
 	const op = "AdamWEach"
-	checkEach(op, ps, gs, ms, vs)
 	b.do(op, func() {
 		b.onPieces(op, "adamw_pieces", b.pieces(op, ps, gs, ms, vs), s.Beta1, s.Beta2, s.Correct1, s.Correct2, s.Epsilon, s.LearningRate,
 			s.LearningRate*s.WeightDecay, s.GradScale)
@@ -136,7 +134,6 @@ func (b *cuda) multiplyParts(op string, g gemm, products, parts cu.DevicePtr, w 
 func (b *cuda) LowRank(y, low, x, w, bias, a, up *Tensor, scale float64) {
 	const op = "LowRank"
 	checkLinear(y, x, w, bias)
-	checkLowRank(op, y, low, x, w, a, up)
 	m, in, out, r := x.Dim0(), x.Width(), w.Dim0(), a.Dim0()
 	b.do(op, func() {
 		g := gemm{m: m, n: out, k: in, weightRows: out, transposed: true}
@@ -158,10 +155,6 @@ func (b *cuda) LowRank(y, low, x, w, bias, a, up *Tensor, scale float64) {
 
 func (b *cuda) LowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up *Tensor, scale float64) {
 	const op = "LowRankGrad"
-	checkLowRank(op, dy, low, x, w, a, up)
-	for _, pair := range [][2]*Tensor{{x, dx}, {low, dLow}, {a, da}, {up, dup}} {
-		checkLengths(op, pair[0], pair[1])
-	}
 	m, in, out, r := x.Dim0(), x.Width(), w.Dim0(), a.Dim0()
 	b.do(op, func() {
 		g := gemm{m: m, n: in, k: out, weightRows: out}

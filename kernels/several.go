@@ -28,6 +28,7 @@ func FillEach(b Backend, ts []*Tensor, value float64) {
 
 // AxpyEach computes ys[i] += alpha · xs[i] on b, one after the other where it is no Several.
 func AxpyEach(b Backend, ys []*Tensor, alpha float64, xs []*Tensor) {
+	checkEach("AxpyEach", ys, xs)
 	if s, ok := b.(Several); ok {
 		s.AxpyEach(ys, alpha, xs)
 		return
@@ -51,6 +52,7 @@ func SumSquaresEach(b Backend, ts []*Tensor) float64 {
 
 // AdamWEach updates parameters on b, one after the other where it is no Several.
 func AdamWEach(b Backend, ps, gs, ms, vs []*Tensor, step AdamWStep) {
+	checkEach("AdamWEach", ps, gs, ms, vs)
 	if s, ok := b.(Several); ok {
 		s.AdamWEach(ps, gs, ms, vs, step)
 		return
@@ -90,6 +92,7 @@ type LowRanker interface {
 
 // LowRank is a linear layer with a low-rank update on b, by products where it is no LowRanker.
 func LowRank(b Backend, y, low, x, w, bias, a, up *Tensor, scale float64) {
+	checkLowRank("LowRank", y, low, x, w, a, up)
 	if l, ok := b.(LowRanker); ok && a.DType == F32 && up.DType == F32 {
 		l.LowRank(y, low, x, w, bias, a, up, scale)
 		return
@@ -101,6 +104,8 @@ func LowRank(b Backend, y, low, x, w, bias, a, up *Tensor, scale float64) {
 
 // LowRankGrad computes the gradients of LowRank on b, by products where it is no LowRanker.
 func LowRankGrad(b Backend, dx, dLow, da, dup, dy, x, low, w, a, up *Tensor, scale float64) {
+	checkLowRank("LowRankGrad", dy, low, x, w, a, up)
+	checkEach("LowRankGrad", []*Tensor{x, low, a, up}, []*Tensor{dx, dLow, da, dup})
 	if l, ok := b.(LowRanker); ok && a.DType == F32 && up.DType == F32 {
 		l.LowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up, scale)
 		return

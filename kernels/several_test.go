@@ -113,3 +113,30 @@ func TestRotate(t *testing.T) {
 		}
 	}
 }
+
+// TestSeveralRefuse: what does not fit panics on every backend.
+func TestSeveralRefuse(t *testing.T) {
+	for _, name := range kernels.Backends.Names() {
+		d := open(t, name)
+		of := func(shape ...int) *kernels.Tensor { return d.garbage(shape...) }
+		for what, f := range map[string]func(){
+			"a gradient less": func() {
+				kernels.AdamWEach(d.b, []*kernels.Tensor{of(3)}, nil, []*kernels.Tensor{of(3)}, []*kernels.Tensor{of(3)}, kernels.AdamWStep{})
+			},
+			"other lengths": func() { kernels.AxpyEach(d.b, []*kernels.Tensor{of(3)}, 1, []*kernels.Tensor{of(4)}) },
+			"another rank":  func() { kernels.LowRank(d.b, of(2, 5), of(2, 3), of(2, 4), of(5, 4), nil, of(3, 4), of(5, 2), 1) },
+			"another width": func() {
+				kernels.LowRankGrad(d.b, of(2, 3), of(2, 3), of(3, 4), of(5, 3), of(2, 5), of(2, 4), of(2, 3), of(5, 4), of(3, 4), of(5, 3), 1)
+			},
+		} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s: %s: no panic", name, what)
+					}
+				}()
+				f()
+			}()
+		}
+	}
+}

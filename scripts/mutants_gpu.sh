@@ -51,7 +51,7 @@ elements.cu|Add|s/y\[i\] = a\[i\] + b\[i\]/if (i + 1 < n) y[i] = a[i] + b[i]/|on
 elements.cu|Gather|s/ids\[i . width\] . width + i % width\]);/ids[i \/ width] * width + i % (width - 1)]);/|gather: wrong column
 elements.cu|RoPE|s/(size_t)pos\[head . heads\]/(size_t)pos[head % heads]/|rope: position of another row
 elements.cu|Linear|s/rest -= __bfloat162float(v);//|linear: the parts are not what is left
-elements.cu|AdamW|s/- decay . p\[i\]//|adamw: no weight decay
+adamw.h|AdamW|s/ - decay . .p)/)/|adamw: no weight decay
 elements.cu|MergeScores|s/top == -INFINITY ? top : //|merge: nothing seen by either side
 rows.cu|RMSNorm|s/d += blockDim.x) put(y + d, row.x\[d\] . inv/d += blockDim.x + 1) put(y + d, row.x[d] * inv/|rms norm: columns left out
 prims.h|LayerNorm|s/__syncthreads();$/;/|block sums: no barriers
