@@ -86,7 +86,9 @@ func (b *cuda) loadKernels() {
 			}
 			// The attention kernels hold tiles of a size that heads decide.
 			if strings.HasPrefix(file, "attention") {
-				b.try(op+": kernel "+name, cudadriver.AllowShared(f, b.shared))
+				static, err := f.Attribute(cu.SharedSizeBytes)
+				b.try(op+": kernel "+name, err)
+				b.try(op+": kernel "+name, cudadriver.AllowShared(f, b.shared-static))
 			}
 			b.functions[name] = f
 		}
