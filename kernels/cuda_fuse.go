@@ -7,14 +7,19 @@ import "os"
 // fuseVariable switches fused kernels off where it is 0.
 const fuseVariable = "GLIMPSE_CUDA_FUSE"
 
+func fuses() bool { return os.Getenv(fuseVariable) != "0" }
+
 var _ Fuser = (*cuda)(nil)
 
 func (b *cuda) AddRMSNorm(y, x, delta, w *Tensor, eps float64) {
 	const op = "AddRMSNorm"
 	checkNorm(op, x, w, y, delta)
-	if os.Getenv(fuseVariable) == "0" {
+	if !fuses() {
 		b.Add(x, x, delta)
 		b.RMSNorm(y, x, w, eps)
+		return
+	}
+	if b.fewNorm(op, y, x, delta, w, eps) {
 		return
 	}
 	b.norm(op, "add_rms_norm", w.Len(), eps, y, x, delta, w)
@@ -23,7 +28,7 @@ func (b *cuda) AddRMSNorm(y, x, delta, w *Tensor, eps float64) {
 func (b *cuda) AddLayerNorm(y, x, delta, w, bias *Tensor, eps float64) {
 	const op = "AddLayerNorm"
 	checkAddLayerNorm(y, x, delta, w, bias)
-	if os.Getenv(fuseVariable) == "0" {
+	if !fuses() {
 		b.Add(x, x, delta)
 		b.LayerNorm(y, x, w, bias, eps)
 		return

@@ -49,6 +49,9 @@ var kernelNames = map[string][]string{
 	},
 	"attention_hopper": {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
 	"attention_grad":   variants([]string{"grad_dots", "grad_query", "grad_own"}, "grad_past"),
+	"few_rows":         {"few_rows_f32_8", "few_rows_f16_8", "few_rows_bf16_1", "few_rows_bf16_4", "few_rows_bf16_8"},
+	"few_norms":        {"few_rms_norm"},
+	"heads":            {"rotate_heads_f32", "rotate_heads_bf16"},
 	"steps":            {"start_step", "append_pairs_f32", "append_pairs_bf16"},
 }
 
@@ -84,8 +87,8 @@ func (b *cuda) loadKernels() {
 			if err != nil {
 				b.try(op, fmt.Errorf("kernel %s: %w", name, err))
 			}
-			// The attention kernels hold tiles of a size that heads decide.
-			if strings.HasPrefix(file, "attention") {
+			// The attention kernels hold tiles of a size that heads decide, others their rows.
+			if strings.HasPrefix(file, "attention") || strings.HasPrefix(file, "few_") {
 				static, err := f.Attribute(cu.SharedSizeBytes)
 				b.try(op+": kernel "+name, err)
 				b.try(op+": kernel "+name, cudadriver.AllowShared(f, b.shared-static))

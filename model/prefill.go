@@ -73,7 +73,7 @@ func (p *prefillPass) layer(l int) error {
 	defer p.arena.Release(mark)
 	o := &Observation{Layer: l, Cache: p.cache}
 	run := p.hiddenLayer
-	if l == p.Model.Config.Layers-1 {
+	if l == p.Model.Config.Layers-1 && (len(p.pos) > 1 || p.opt.CacheOnly) { // one row needs all of it
 		run = p.lastLayer
 	}
 	if err := run(l, o); err != nil {
@@ -114,8 +114,8 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
 		mark := p.arena.Mark()
 		x, pos := p.x.Rows(chunk[0], chunk[1]), p.pos[chunk[0]:chunk[1]]
 		h := p.normalised(l, chunk[0], chunk[1])
-		q := p.query(l, h, pos, noLowRank)
-		k := p.project(l, h, pos)
+		q, k, v := p.projections(l, h, pos)
+		p.cache.append(l, k, v, pos)
 		a := p.attend(p.cache, l, q, pos)
 		out := p.alloc(len(pos), c.Heads*c.HeadDim)
 		var lse *kernels.Tensor
@@ -125,7 +125,11 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
 		if err := p.attention(l, o, out, lse, a); err != nil {
 			return err
 		}
-		p.finish(l, x, h, out, noLowRank, p.h)
+		next := p.h
+		if l == c.Layers-1 {
+			next = p.last
+		}
+		p.finish(l, x, h, out, noLowRank, next)
 		if lse != nil {
 			p.allRows(o, a, lse, chunk[0])
 		}

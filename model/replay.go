@@ -157,23 +157,13 @@ func (p *replayer) record(to *recordedSteps, longest [][]int) {
 	b.StepGather(x, m.Network.Embedding, p.steps)
 	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
 	for l := range m.Network.Layers {
-		layer := &m.Network.Layers[l]
 		mark := r.arena.Mark()
-		rotated := func(module Module, heads int, norm Norm) *kernels.Tensor {
-			y := r.headNorm(r.linear(l, module, h, noLowRank).Reshape(p.rows, heads, c.HeadDim), norm)
-			b.StepRoPE(y, p.steps, to.rope)
-			return y
-		}
-		q, k := rotated(QProj, c.Heads, layer.QueryNorm), rotated(KProj, c.KVHeads, layer.KeyNorm)
-		v, out := r.value(l, h, noLowRank), r.alloc(p.rows, c.Heads*c.HeadDim)
+		q, k, v, appended := p.stepHeads(l, n, h, to)
+		out := r.alloc(p.rows, c.Heads*c.HeadDim)
 		if n < p.rows {
 			b.Fill(out.Rows(n, p.rows), 0)
 		}
-		for i := range n {
-			b.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), p.steps, kernels.StepLayer{
-				Sequence: i, Layer: l, Pairs: to.pairs, Longest: longest[i][l], Windowed: c.Window(l) > 0, Scale: r.scale(),
-			})
-		}
+		p.stepAttention(l, longest, q, k, v, out, appended, to)
 		r.finish(l, x, h, out, noLowRank, h)
 		r.arena.Release(mark)
 	}

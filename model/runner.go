@@ -348,12 +348,14 @@ func (r *Runner) finish(l int, x, h, attention *kernels.Tensor, low func(Module)
 		h = r.alloc(x.Dim0(), x.Width())
 		r.addNorm(h, x, delta, layer.MLPNorm)
 	}
-	up := r.linear(l, UpProj, h, low)
-	act := r.alloc(up.Shape...)
-	if layer.Linear(GateProj) != nil {
-		b.SiLUMul(act, r.linear(l, GateProj, h, low), up)
-	} else {
-		b.GELU(act, up)
+	act := r.gated(l, h, low)
+	if act == nil {
+		up := r.linear(l, UpProj, h, low)
+		if act = r.alloc(up.Shape...); layer.Linear(GateProj) != nil {
+			b.SiLUMul(act, r.linear(l, GateProj, h, low), up)
+		} else {
+			b.GELU(act, up)
+		}
 	}
 	if delta := r.linear(l, DownProj, act, low); next == nil {
 		b.Add(x, x, delta)

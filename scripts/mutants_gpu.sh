@@ -156,5 +156,26 @@ attention_observe.cu|TestCUDAObserve|s/sum\[i\] = sum\[i\] . expf(top\[i\] - m) 
 attention_observe.cu|TestCUDAObserve|s/for (int d = 4; d < 32; d .= 2) {/for (int d = 4; d < 16; d *= 2) {/|observed rows: scores of half the rows
 attention_observe.cu|TestCUDAObserve|s/if (r >= rows) continue;/;/|observed rows: rows past the last
 attention_observe.cu|TestCUDAObserve|s/first_tile = unseeing . TILE/first_tile = (unseeing + TILE) \/ TILE/|observed rows: rows that see the entries are left out
+few_rows.cu|TestCUDAFewRows$|s/if (at < left) w/w/|few rows: weights past the end of k
+few_rows.cu|TestCUDAFewRows$|s/int column = min(\(.*\), part.n - 1);/int column = \1;/|few rows: columns past the last
+few_rows.cu|TestCUDAFewRows$|s/r < rows \&\& at < k/at < k/|few rows: rows past the last
+few_rows.cu|TestCUDAFewRows$|/the chunk is there/d|few rows: no barrier before a chunk is used
+few_rows.cu|TestCUDAFewRows$|/cp_async_wait<0>();/d|few rows: a chunk is used before it is there
+few_rows.cu|TestCUDAFewRows$|/the sums of all ways are there/d|few rows: no barrier before the sums are added
+few_rows.cu|TestCUDAFewRows$|s/end = i + (1 << part.split)/end = i + 1/|few rows: the sum of one warp
+few_rows.cu|TestCUDAFewRows$|s/give = upper ? v\[i\] : v\[i + N . 2\]/give = v[i]/|few rows: sums of other values
+few_rows.cu|TestCUDAFewRows$|s/part ? u.w : u.y/u.w/|few rows: the second weights twice
+few_rows.cu|TestCUDAFewRowsBits|s/block -= part.blocks();/;/|few rows: later weights begin at another column
+few_rows.cu|TestCUDAFewRowsBits|s/v . sigmoid(v) . up_sum/v * up_sum/|few rows: a gate without its sigmoid
+few_rows.cu|TestCUDAFewRowsBits|s/if (up_bias) up_sum/if (false) up_sum/|few rows: no bias of what is gated
+heads.cu|TestCUDAHeads|s/w\[d + half\]/w[d]/|heads: the norm of the other half
+heads.cu|TestCUDAStepHeads|s/row . stride + g/g/|heads: all pairs go to the first sequence
+heads.cu|TestCUDAStepHeads|s/ \&\& row < sequences//|heads: pairs of rows without a sequence
+heads.cu|TestCUDAStepHeads|s/head.v) + (size_t)(head.entries - 1)/head.v) + (size_t)head.entries/|heads: the value is one entry too late
+pointwise.h|RoPE|s/-(sine . b)/sine * b/|rope: turned by another angle
+few_norms.cu|TestCUDAFewNorms|s/if (d >= width) continue;/;/|few norms: past the end of a row
+few_norms.cu|TestCUDAFewNorms|s/if (delta) \*reinterpret/if (false) *reinterpret/|few norms: the sum is not stored
+few_norms.cu|TestCUDAFewNorms|s/(size_t)blockIdx.x . width/0/|few norms: every row is the first one
+attention_decode.cu|TestCUDAStepAttentions|s/v . inverse; .. of a single part/v \/ sum; \/\//|step: the merge of a single part has other bits
 END
 ! grep -qv '^seen ' "$work/verdicts"
