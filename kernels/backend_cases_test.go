@@ -180,7 +180,7 @@ func elementCases() []conformance {
 	for _, s := range []struct {
 		rows, width int
 		scale       float64
-	}{{1, 1, 1}, {1, 64, 1}, {3, 17, 1e-4}, {200, 100, 30}, {2, 33, 0}, {2, 700, 1}} {
+	}{{1, 1, 1}, {1, 64, 1}, {3, 17, 1e-4}, {200, 100, 30}, {2, 33, 0}, {2, 700, 1}, {9, 700, 1}} {
 		name := fmt.Sprintf("%dx%d scale=%v", s.rows, s.width, s.scale)
 		add("RMSNorm", name, func(d device, rng *rand.Rand) []output {
 			x, w, y := d.tensor(random(rng, s.rows*s.width, s.scale), s.rows, s.width), d.tensor(random(rng, s.width, 1), s.width), d.garbage(s.rows, s.width)

@@ -26,6 +26,10 @@ func (b *cuda) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	checkLinear(y, x, w, bias)
 	m, k, n := x.Dim0(), x.Width(), w.Dim0()
 	b.do(op, func() {
+		if l := (LinearRows{y, w, bias}); alpha != 0 && b.takesFewAt(op, x, l) {
+			b.few(op, x, []LinearRows{l}, false, alpha, beta)
+			return
+		}
 		b.product(op, gemm{m: m, n: n, k: k, weightRows: n, transposed: true}, y, x, w, alpha, beta)
 		if bias != nil {
 			b.each("add_bias", m*n, b.f32(op, y), b.f32(op, bias), size(m*n), size(n))
@@ -273,6 +277,9 @@ func (b *cuda) norm(op, kernel string, width int, eps float64, ts ...*Tensor) {
 
 func (b *cuda) RMSNorm(y, x, w *Tensor, eps float64) {
 	checkNorm("RMSNorm", x, w, y)
+	if b.fewNorm("RMSNorm", y, x, nil, w, eps) {
+		return
+	}
 	b.norm("RMSNorm", "rms_norm", w.Len(), eps, y, x, w)
 }
 

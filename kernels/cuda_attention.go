@@ -33,6 +33,7 @@ type attention struct {
 	pastAt, fromPast, ownFrom cu.DevicePtr // pastAt: past on the device
 	q, k, v                   cu.DevicePtr
 	rows, heads, kvHeads, dim int
+	sequences, stride         int    // rows of so many sequences, whose heads of past lie so far apart; 0: one
 	entries                   int    // of the longest head
 	suffix                    string // of the kernels
 	half                      bool   // keys and values in bf16

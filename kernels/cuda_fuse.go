@@ -15,6 +15,9 @@ func (b *cuda) AddRMSNorm(y, x, delta, w *Tensor, eps float64) {
 		b.RMSNorm(y, x, w, eps)
 		return
 	}
+	if b.fewNorm(op, y, x, delta, w, eps) {
+		return
+	}
 	b.norm(op, "add_rms_norm", w.Len(), eps, y, x, delta, w)
 }
 

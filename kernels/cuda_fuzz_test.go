@@ -81,6 +81,23 @@ func (f *fuzzer) out(shape ...int) *kernels.Tensor {
 	return f.place(f.b.Compute(), slices.Repeat([]float64{math.NaN()}, product(shape)), shape...)
 }
 
+// layers are linear layers of the same few rows, without outputs.
+func (f *fuzzer) layers(count int) (c *fuzzCall, x **kernels.Tensor, layers []kernels.LinearRows) {
+	k, dtype := 8*f.size(40), weightTypes[f.rng.IntN(3)]
+	rows := f.in(f.size(8), k)
+	c, layers = of("", nil, nil, &rows), make([]kernels.LinearRows, count)
+	for i := range layers {
+		n := f.size(90)
+		layers[i].Weight = f.weight(f.rng, dtype, n, k)
+		c.tensors = append(c.tensors, &layers[i].Weight)
+		if f.rng.IntN(2) == 0 {
+			layers[i].Bias = f.in(n)
+			c.tensors = append(c.tensors, &layers[i].Bias)
+		}
+	}
+	return c, &rows, layers
+}
+
 // size draws an extent; few are large.
 func (f *fuzzer) size(most int) int { return 1 + min(f.rng.IntN(most), f.rng.IntN(most)) }
 
@@ -106,6 +123,39 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 			c.tensors = append(c.tensors, &bias)
 		}
 		c.run = func() { f.b.Linear(y, x, w, bias, v.alpha, v.beta) }
+		return c
+	},
+	"Linears": func(f *fuzzer) *fuzzCall {
+		c, x, layers := f.layers(1 + f.rng.IntN(3))
+		for i := range layers {
+			layers[i].Y = f.out((*x).Dim0(), layers[i].Weight.Dim0())
+			c.tensors = append(c.tensors, &layers[i].Y)
+		}
+		c.run = func() { f.b.(kernels.FewRows).Linears(*x, layers...) }
+		return c
+	},
+	"GatedLinear": func(f *fuzzer) *fuzzCall {
+		c, x, layers := f.layers(2)
+		n := layers[0].Weight.Dim0()
+		layers[1].Weight, layers[0].Y = f.weight(f.rng, layers[0].Weight.DType, n, (*x).Width()), f.out((*x).Dim0(), n)
+		if layers[1].Bias != nil {
+			layers[1].Bias = f.in(n)
+		}
+		c.tensors = append(c.tensors, &layers[0].Y)
+		c.run = func() { f.b.(kernels.FewRows).GatedLinear(*x, layers[0], layers[1]) }
+		return c
+	},
+	"RotateHeads": func(f *fuzzer) *fuzzCall {
+		rows, half := f.size(9), f.size(20)
+		q, k := f.in(rows, f.size(5), 2*half), f.in(rows, f.size(3), 2*half)
+		table, pos := angles(f.device, 2*half), make([]int32, rows)
+		for i := range pos {
+			pos[i] = int32(f.rng.IntN(50))
+		}
+		norms := kernels.HeadNorms{Query: f.in(2 * half), Eps: 1e-2}
+		c := of("RotateHeads", nil, nil, &q, &k, &norms.Query)
+		c.lists = append(c.lists, &pos)
+		c.run = func() { f.b.(kernels.FewRows).RotateHeads(q, k, norms, pos, table) }
 		return c
 	},
 	"MatMul": func(f *fuzzer) *fuzzCall {
@@ -594,14 +644,14 @@ func TestCUDAFuzz(t *testing.T) {
 		ops = append(ops, op)
 	}
 	slices.Sort(ops)
-	for _, of := range []reflect.Type{reflect.TypeFor[kernels.Selector](), reflect.TypeFor[kernels.Fuser]()} { // a Selector is a Backend
+	for _, of := range []reflect.Type{reflect.TypeFor[kernels.Selector](), reflect.TypeFor[kernels.Fuser](), reflect.TypeFor[kernels.FewRows]()} { // a Selector is a Backend
 		for i := range of.NumMethod() {
-			if name := of.Method(i).Name; !slices.Contains(ops, name) && !slices.Contains([]string{"Name", "Compute", "Alloc"}, name) {
+			if name := of.Method(i).Name; !slices.Contains(ops, name) && !slices.Contains([]string{"Name", "Compute", "Alloc", "TakesFew", "TakesHeads"}, name) {
 				t.Errorf("%s is not among the operations", name)
 			}
 		}
 	}
-	const cases = 270
+	const cases = 290
 	refusals := 0
 	before := kernels.InUse(d.b)
 	for i := range cases {

@@ -64,6 +64,9 @@ var kernelNames = map[string][]string{
 		"merge_pairs_f32", "merge_pairs_bf16", "step_similar_f32", "step_similar_bf16", "merge_one_f32", "merge_one_bf16", "merge_recent_f32", "merge_recent_bf16",
 	},
 	"steps_choose": {"append_step_f32", "append_step_bf16"},
+	"few_rows":     {"few_rows_f32_8", "few_rows_f16_8", "few_rows_bf16_1", "few_rows_bf16_4", "few_rows_bf16_8"},
+	"few_norms":    {"few_rms_norm"},
+	"heads":        {"rotate_heads_f32", "rotate_heads_bf16"},
 }
 
 // loadKernels loads all fat binaries: those of the folder GLIMPSE_CUDA_KERNELS where
@@ -88,9 +91,11 @@ func (b *cuda) loadKernels() {
 			if err != nil {
 				b.try(op, fmt.Errorf("kernel %s: %w", name, err))
 			}
-			// The attention kernels hold tiles of a size that heads decide.
-			if strings.HasPrefix(file, "attention") {
-				b.try(op+": kernel "+name, cudadriver.AllowShared(f, b.shared))
+			// The attention kernels hold tiles of a size that heads decide, others their rows.
+			if strings.HasPrefix(file, "attention") || strings.HasPrefix(file, "few_") {
+				static, err := f.Attribute(cu.SharedSizeBytes)
+				b.try(op+": kernel "+name, err)
+				b.try(op+": kernel "+name, cudadriver.AllowShared(f, b.shared-static))
 			}
 			b.functions[name] = f
 		}

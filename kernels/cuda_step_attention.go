@@ -29,6 +29,12 @@ func (t *attention) stepFits(out cu.DevicePtr) bool {
 	return true
 }
 
+// stepParts is the largest number of parts of a head.
+func (t *attention) stepParts() int {
+	_, most := stepBlocks(t.heads/t.kvHeads, t.kvHeads, t.b.processors, t.half)
+	return stepParts(EntryBucket(t.entries), most)
+}
+
 // attendStep computes out and lse, which may be 0, and, where logits [heads, width] is not
 // 0, the scores.
 func (t *attention) attendStep(out, lse, logits cu.DevicePtr, width int) {
@@ -44,23 +50,25 @@ func (t *attention) attendStep(out, lse, logits cu.DevicePtr, width int) {
 		chunks = 2
 	}
 	tiles, most := stepBlocks(t.heads/t.kvHeads, t.kvHeads, t.b.processors, t.half)
-	parts := stepParts(EntryBucket(t.entries), most)
+	parts := t.stepParts()
+	sequences, stride := max(1, t.sequences), max(t.stride, t.kvHeads)
+	heads := sequences * t.heads
 	if logits != 0 && lse == 0 {
-		lse = t.floats(t.heads)
+		lse = t.floats(heads)
 	}
 	whole, wholeLSE := out, lse
 	var tops, sums, outs cu.DevicePtr
 	if parts > 1 {
 		whole, wholeLSE = 0, 0
-		tops, sums, outs = t.floats(parts*t.heads), t.floats(parts*t.heads), t.floats(parts*t.heads*t.dim)
+		tops, sums, outs = t.floats(parts*heads), t.floats(parts*heads), t.floats(parts*heads*t.dim)
 	}
 	shared := stepWarps * (stepStages*2*stepSlots*chunks*32*16 + 4*queries*(4*stepSlots+3))
-	t.b.launch(fmt.Sprintf("attend_step_%s_%d_%d", kind, bytes, queries), [3]int{tiles, t.kvHeads, parts}, stepWarps*32, shared,
-		whole, wholeLSE, tops, sums, outs, logits, t.q, t.pastAt, t.fromPast, t.kvHeads, t.heads, t.kvHeads, t.dim, most, width, t.scale)
+	t.b.launch(fmt.Sprintf("attend_step_%s_%d_%d", kind, bytes, queries), [3]int{tiles, sequences * t.kvHeads, parts}, stepWarps*32, shared,
+		whole, wholeLSE, tops, sums, outs, logits, t.q, t.pastAt, t.fromPast, stride, t.heads, t.kvHeads, t.dim, most, width, t.scale)
 	if parts > 1 {
-		t.b.launch("merge_step_"+kind, [3]int{t.heads, 1, 1}, stepWarps*32, 4*(stepWarps*t.dim+parts), out, lse, tops, sums, outs, t.pastAt, t.kvHeads, t.heads, t.kvHeads, t.dim, most)
+		t.b.launch("merge_step_"+kind, [3]int{heads, 1, 1}, stepWarps*32, 4*(stepWarps*t.dim+parts), out, lse, tops, sums, outs, t.pastAt, stride, t.heads, t.kvHeads, t.dim, most)
 	}
 	if logits != 0 {
-		t.b.launch("step_scores_"+kind, [3]int{(EntryBucket(t.entries) + 255) / 256, t.heads, 1}, 256, 0, logits, lse, t.pastAt, t.fromPast, t.kvHeads, t.heads, t.kvHeads, width)
+		t.b.launch("step_scores_"+kind, [3]int{(EntryBucket(t.entries) + 255) / 256, heads, 1}, 256, 0, logits, lse, t.pastAt, t.fromPast, stride, t.heads, t.kvHeads, width)
 	}
 }

@@ -145,7 +145,9 @@ func (b *cuda) StepAttention(out, q, k, v *Tensor, steps Steps, to StepLayer) {
 		if t.half {
 			name = "append_pairs_bf16"
 		}
-		b.each(name, own, t.pastAt, b.f32(op, k), b.f32(op, v), own, t.dim)
+		if !to.Appended {
+			b.each(name, own, t.pastAt, b.f32(op, k), b.f32(op, v), own, t.dim)
+		}
 		if to.Scores == nil {
 			t.attend(b.f32(op, out), 0)
 			return

@@ -252,7 +252,25 @@ func (d *Dry) Compute() DType { return d.compute }
 
 func (d *Dry) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	checkLinear(y, x, w, bias)
+	if d.device && fewRows(x.Dim0(), x.Width(), w) {
+		return
+	}
 	d.product(productScratch(x.Dim0(), w.Dim0(), x.Width(), x, w))
+}
+
+var _ FewRows = (*Dry)(nil)
+
+// TakesFew and TakesHeads: as the device it counts for.
+func (d *Dry) TakesFew(x *Tensor, linears ...LinearRows) bool {
+	return d.device && takesFew(x, linears)
+}
+func (d *Dry) TakesHeads() bool                           { return d.device }
+func (d *Dry) Linears(x *Tensor, linears ...LinearRows)   { checkFew("Linears", x, linears) }
+func (d *Dry) GatedLinear(x *Tensor, gate, up LinearRows) { gatedLayers("GatedLinear", x, gate, up) }
+
+func (d *Dry) RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
+	checkHeads("RotateHeads", q, k, norms, pos, table)
+	d.temp(4 * int64(len(pos)))
 }
 
 func (d *Dry) MatMul(c, a, w *Tensor, alpha, beta float64) {

@@ -48,6 +48,7 @@ type StepLayer struct {
 	Pairs           DType   // of the cache
 	Longest         int     // entries of the longest head, the step's own included; recorded, it serves while its EntryBucket stays
 	Windowed        bool    // by a sliding window
+	Appended        bool    // the pair is there already
 	Scale           float64 // of the logits
 	Scores          *Tensor // [heads, at least Longest]: what ObserveAttention would write; nil for none
 }

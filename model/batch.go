@@ -90,7 +90,7 @@ func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
 	for l := range c.Layers {
 		mark := r.arena.Mark()
-		q, k, v := r.query(l, h, pos, noLowRank), r.key(l, h, pos, noLowRank), r.value(l, h, noLowRank)
+		q, k, v := r.projections(l, h, pos, noLowRank)
 		out := r.alloc(rows, c.Heads*c.HeadDim)
 		if rows > n {
 			b.Fill(out.Rows(n, rows), 0)

@@ -14,7 +14,8 @@ import (
 
 // TestCUDAFusedLaunches: sums and norms in one kernel take one launch less for every
 // norm that follows a sum in prefill, probes, decoding steps and batches, as graphs and
-// without, and change no bit.
+// without; few rows, as those of steps, take one launch for three projections, for the heads
+// of queries and keys, and for a gate with what it gates; and no bit changes.
 func TestCUDAFusedLaunches(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	for name, blocks := range map[string]int{"llama3.1": 2, "falcon": 1} { // norms of a layer
@@ -80,10 +81,19 @@ func TestCUDAFusedLaunches(t *testing.T) {
 			t.Setenv("GLIMPSE_CUDA_FUSE", "0")
 			want, wantNumbers := measured()
 			all := blocks * layers
+			const projections, heads = 2, 2 // less in a layer; of the heads a launch and a list, or a launch and the pairs
+			gate := 0
+			if m.Network.Layers[0].Linear(model.GateProj) != nil {
+				gate = 2
+			}
+			few := projections + heads + gate
 			for part, less := range map[string]int{
-				"prefill": all, "step": all, "batch": all, "recorded step": all, "recorded batch": all,
-				"two chunks":   2*(blocks-1)*(layers-1) + blocks, // only the last row's sums precede the norm of another layer
-				"caches alone": blocks * (layers - 1), "probe": blocks * (layers - 1),
+				"prefill": all + gate, // of the last row, the only one of the last layer
+				"step":    all + layers*few, "batch": all + layers*few,
+				"recorded step": all + layers*few, "recorded batch": all + layers*(few+2), // the pairs and the attention of two sequences
+				// Only the last row's sums precede the norm of another layer.
+				"two chunks":   2*(blocks-1)*(layers-1) + blocks + 2*(layers-1)*few + gate,
+				"caches alone": blocks * (layers - 1), "probe": (blocks + gate) * (layers - 1),
 			} {
 				if want[part] == 0 || want[part]-got[part] != less {
 					t.Errorf("%s: %d launches, %d with sums and norms apart; want %d less", part, got[part], want[part], less)

@@ -101,7 +101,7 @@ func (p *prefillPass) layer(l int) error {
 	defer p.arena.Release(mark)
 	o := &Observation{Layer: l, Cache: p.cache}
 	run := p.hiddenLayer
-	if l == p.Model.Config.Layers-1 {
+	if l == p.Model.Config.Layers-1 && (len(p.pos)+p.folded.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
 		run = p.lastLayer
 	}
 	if err := run(l, o); err != nil {
@@ -156,7 +156,7 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
 		from, rows, to := chunk[0], chunk[1]-chunk[0], chunk[1]+p.foldedIn(chunk[1])
 		pos, low := p.folded.positions(p.pos, from, to), p.folded.lowRank(l, rows, to-from)
 		h := p.normalised(l, from, to, p.Model.attentionReaders(l)...)
-		q, k, v := p.query(l, h, pos, low), p.key(l, h, pos, low), p.value(l, h, low)
+		q, k, v := p.projections(l, h, pos, low)
 		p.cache.append(l, firstRows(k, rows), firstRows(v, rows), pos[:rows])
 		a := p.attend(p.cache, l, firstRows(q, rows), pos[:rows])
 		out := p.alloc(len(pos), c.Heads*c.HeadDim)
@@ -170,7 +170,11 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
 		if to > chunk[1] {
 			p.observeFolded(o, q.Rows(rows, to-from), k.Rows(rows, to-from), v.Rows(rows, to-from), out.Rows(rows, to-from))
 		}
-		p.finish(l, p.x.Rows(from, to), h, out, low, p.following(l, from, to))
+		next := p.last
+		if l+1 < c.Layers {
+			next = p.following(l, from, to)
+		}
+		p.finish(l, p.x.Rows(from, to), h, out, low, next)
 		if lse != nil {
 			p.allRows(o, a, lse, from)
 		}

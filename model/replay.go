@@ -229,20 +229,14 @@ func (p *replayer) record(to *recordedSteps, longest [][]int) {
 		p.scores = r.alloc(c.Layers*c.Heads, slices.Max(to.buckets[0]))
 	}
 	for l := range m.Network.Layers {
-		layer := &m.Network.Layers[l]
 		mark := r.arena.Mark()
-		rotated := func(module Module, heads int, norm Norm) *kernels.Tensor {
-			y := r.headNorm(r.linear(l, module, h, noLowRank).Reshape(p.rows, heads, c.HeadDim), norm)
-			b.StepRoPE(y, p.steps, to.rope)
-			return y
-		}
-		q, k := rotated(QProj, c.Heads, layer.QueryNorm), rotated(KProj, c.KVHeads, layer.KeyNorm)
-		v, out := r.value(l, h, noLowRank), p.out
+		q, k, v, appended := p.stepHeads(l, n, h, to)
+		out := p.out
 		if to.sparse {
-			b.StepAppend(p.query, q, k, v, p.steps, kernels.StepLayer{Layer: l, Pairs: to.pairs})
+			b.StepAppend(p.query, q, k, v, p.steps, kernels.StepLayer{Layer: l, Pairs: to.pairs, Appended: appended})
 			p.graph.Part(l)
 		} else {
-			out = p.attend(to, longest, l, q, k, v)
+			out = p.attend(to, longest, l, q, k, v, appended)
 		}
 		r.finish(l, x, h, out, noLowRank, h)
 		r.arena.Release(mark)
@@ -261,17 +255,13 @@ func (p *replayer) layerScores(l int) *kernels.Tensor {
 }
 
 // attend lets every sequence attend to all that a layer of its cache holds.
-func (p *replayer) attend(to *recordedSteps, longest [][]int, l int, q, k, v *kernels.Tensor) *kernels.Tensor {
+func (p *replayer) attend(to *recordedSteps, longest [][]int, l int, q, k, v *kernels.Tensor, appended bool) *kernels.Tensor {
 	r, n, c := p.run, len(longest), &p.run.Model.Config
 	out := r.alloc(p.rows, c.Heads*c.HeadDim)
 	if n < p.rows {
 		p.step.Fill(out.Rows(n, p.rows), 0)
 	}
-	for i := range n {
-		p.step.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), p.steps, kernels.StepLayer{
-			Sequence: i, Layer: l, Pairs: to.pairs, Longest: longest[i][l], Windowed: c.Window(l) > 0, Scale: r.scale(), Scores: p.layerScores(l),
-		})
-	}
+	p.stepAttention(l, longest, q, k, v, out, appended, to)
 	return out
 }
 

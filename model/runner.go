@@ -346,12 +346,14 @@ func (r *Runner) finish(l int, x, h, attention *kernels.Tensor, low func(Module)
 		h = r.input(l, x.Dim0(), x.Width(), UpProj, GateProj)
 		r.addNorm(h, x, delta, layer.MLPNorm)
 	}
-	up := r.linear(l, UpProj, h, low)
-	act := r.input(l, up.Dim0(), up.Width(), DownProj)
-	if layer.Linear(GateProj) != nil {
-		b.SiLUMul(act, r.linear(l, GateProj, h, low), up)
-	} else {
-		b.GELU(act, up)
+	act := r.gated(l, h, low)
+	if act == nil {
+		up := r.linear(l, UpProj, h, low)
+		if act = r.input(l, up.Dim0(), up.Width(), DownProj); layer.Linear(GateProj) != nil {
+			b.SiLUMul(act, r.linear(l, GateProj, h, low), up)
+		} else {
+			b.GELU(act, up)
+		}
 	}
 	if delta := r.linear(l, DownProj, act, low); next == nil {
 		b.Add(x, x, delta)

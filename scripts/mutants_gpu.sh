@@ -225,5 +225,26 @@ split.h|TestLowRank|s/v -= __bfloat162float(high);/;/|low rank: the parts are no
 attention_grad_mma.cu|TestCUDAGradHalf|s/split_three(q_parts + at + d, n, q\[at + d\])/q_parts[at + d] = q_parts[n + at + d] = q_parts[2 * n + at + d] = __float2bfloat16(q[at + d])/|gradient: parts of queries
 training.cu|TestSeveral|s/i < piece.n; i += blockDim.x/i + 1 < piece.n; i += blockDim.x/|pieces: the last element
 training.cu|TestSeveral|s/i < (int)piece.n; i += blockDim.x/i < 16384; i += blockDim.x/|pieces: elements of the next tensor
+few_rows.cu|TestCUDAFewRows$|s/if (at < left) w/w/|few rows: weights past the end of k
+few_rows.cu|TestCUDAFewRows$|s/int column = min(\(.*\), part.n - 1);/int column = \1;/|few rows: columns past the last
+few_rows.cu|TestCUDAFewRows$|s/r < rows \&\& at < k/at < k/|few rows: rows past the last
+few_rows.cu|TestCUDAFewRows$|/the chunk is there/d|few rows: no barrier before a chunk is used
+few_rows.cu|TestCUDAFewRows$|/cp_async_wait<0>();/d|few rows: a chunk is used before it is there
+few_rows.cu|TestCUDAFewRows$|/the sums of all ways are there/d|few rows: no barrier before the sums are added
+few_rows.cu|TestCUDAFewRows$|s/end = i + (1 << part.split)/end = i + 1/|few rows: the sum of one warp
+few_rows.cu|TestCUDAFewRows$|s/give = upper ? v\[i\] : v\[i + N . 2\]/give = v[i]/|few rows: sums of other values
+few_rows.cu|TestCUDAFewRows$|s/part ? u.w : u.y/u.w/|few rows: the second weights twice
+few_rows.cu|TestCUDAFewRowsBits|s/block -= part.blocks();/;/|few rows: later weights begin at another column
+few_rows.cu|TestCUDAFewRowsBits|s/v . sigmoid(v) . up_sum/v * up_sum/|few rows: a gate without its sigmoid
+few_rows.cu|TestCUDAFewRowsBits|s/if (up_bias) up_sum/if (false) up_sum/|few rows: no bias of what is gated
+heads.cu|TestCUDAHeads|s/w\[d + half\]/w[d]/|heads: the norm of the other half
+heads.cu|TestCUDAStepHeads|s/row . stride + g/g/|heads: all pairs go to the first sequence
+heads.cu|TestCUDAStepHeads|s/ \&\& row < sequences//|heads: pairs of rows without a sequence
+heads.cu|TestCUDAStepHeads|s/head.v) + (size_t)(head.entries - 1)/head.v) + (size_t)head.entries/|heads: the value is one entry too late
+pointwise.h|RoPE|s/-(sine . b)/sine * b/|rope: turned by another angle
+few_norms.cu|TestCUDAFewNorms|s/if (d >= width) continue;/;/|few norms: past the end of a row
+few_norms.cu|TestCUDAFewNorms|s/if (delta) \*reinterpret/if (false) *reinterpret/|few norms: the sum is not stored
+few_norms.cu|TestCUDAFewNorms|s/(size_t)blockIdx.x . width/0/|few norms: every row is the first one
+attention_decode.cu|TestCUDAStepAttentions|s/v . inverse; .. of a single part/v \/ sum; \/\//|step: the merge of a single part has other bits
 END
 ! grep -qv '^seen ' "$work/verdicts"

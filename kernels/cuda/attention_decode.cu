@@ -296,6 +296,7 @@ static __device__ __forceinline__ void merge(float *out, float *lse, const float
 		sum += part_sum[(size_t)z * total + h] * w;
 	}
 	sum = block_sum(sum, partial); // and the weights are there
+	const float inverse = 1 / sum;
 #pragma unroll 1
 	for (int d = lane * 4; d < dim; d += 128) {
 		float4 v = {0, 0, 0, 0};
@@ -313,7 +314,7 @@ static __device__ __forceinline__ void merge(float *out, float *lse, const float
 		float v = 0;
 #pragma unroll
 		for (int w = 0; w < STEP_WARPS; w++) v += outs[w * dim + d];
-		out[(size_t)h * dim + d] = v / sum;
+		out[(size_t)h * dim + d] = v * inverse; // of a single part, as attend has it
 	}
 	if (lse && threadIdx.x == 0) lse[h] = top + logf(sum);
 }

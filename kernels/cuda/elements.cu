@@ -1,6 +1,7 @@
 // Operations on elements and rows: one thread per element unless a kernel says
 // otherwise. Scalars that the host has as float64 come as float.
 #include "adamw.h"
+#include "pointwise.h"
 
 #define ELEMENT(n)             \
 	size_t i = thread_index(); \
@@ -86,15 +87,10 @@ HOST_KERNEL(axpy)
 extern "C" __global__ void rope(float *x, const int *pos, const float *cosines, const float *sines, size_t n, int heads, int half, float sign) {
 	ELEMENT(n);
 	size_t head = i / half, j = i % half, angle = (size_t)pos[head / heads] * half + j;
-	float c = cosines[angle], s = sign * sines[angle];
-	float *a = x + head * 2 * half + j, *b = a + half;
-	float u = *a, v = *b;
-	*a = c * u - s * v;
-	*b = s * u + c * v;
+	float *a = x + head * 2 * half + j;
+	rotate(a, a + half, cosines[angle], sign * sines[angle]);
 }
 HOST_KERNEL(rope)
-
-static __device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
 // Of activations that products round, as those that end in _bf16 do.
 template <class Y> static __device__ __forceinline__ void silu_mul_of(Y *y, const float *gate, const float *up, size_t n) {

@@ -11,10 +11,13 @@ type ceilings struct {
 	CopyGBs       float64 `json:"copy_gb_s"` // bytes read and written
 	ProductTFLOPs float64 `json:"product_tflop_s"`
 	Product       int     `json:"product"`
+	// Weights are what single linear layers of decoding steps reach: no ceilings, but what
+	// stands between these and the decoding rate.
+	Weights []weightRow `json:"weights,omitempty"`
 }
 
 func init() {
-	parts.Add("ceilings", part{"copy bandwidth and a large bf16 product by cuBLASLt", func(ctx context.Context, b *bench, out *result) error {
+	parts.Add("ceilings", part{"copy bandwidth, a large bf16 product by cuBLASLt, and linear layers of few rows", func(ctx context.Context, b *bench, out *result) error {
 		c := &ceilings{Product: b.sizes.product}
 		out.Ceilings = c
 		half := b.sizes.copyBytes / 8
@@ -47,6 +50,7 @@ func init() {
 			return err
 		}
 		c.ProductTFLOPs = row * 2 * float64(n) * float64(n) * float64(n) / ms / 1e9
-		return nil
+		c.Weights, err = b.measureWeights(ctx)
+		return err
 	}})
 }

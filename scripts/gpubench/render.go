@@ -344,6 +344,9 @@ func (r *report) markdown() ([]byte, error) {
 			fmt.Fprintf(w, " PyTorch: %.0f GB/s, %.1f TFLOP/s. The larger ones count.", r.peer.Ceilings.CopyGBs, r.peer.Ceilings.ProductTFLOPs)
 		}
 		fmt.Fprintln(w)
+		if len(c.Weights) > 0 {
+			r.writeWeights(w, c.Weights)
+		}
 	}
 	for _, name := range order {
 		if e := r.of(name).Error; e != "" {

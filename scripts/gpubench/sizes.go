@@ -5,6 +5,7 @@ type sizes struct {
 	name, config string
 
 	copyBytes, product int // of the ceilings
+	weights            [][2]int
 	prefill            []int
 	ttft               []int
 	ttftBudget, draft  int
@@ -30,6 +31,7 @@ var full = sizes{
 "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
 "rope_scaling": {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}}`,
 	copyBytes: 4 << 30, product: 8192,
+	weights: [][2]int{{4096, 4096}, {1024, 4096}, {14336, 4096}, {4096, 14336}, {128256, 4096}},
 	prefill: []int{4096, 8192, 16384, 32768},
 	ttft:    []int{8192, 32768}, ttftBudget: 128, draft: 32,
 	contexts: []int{8192, 16384, 32768, 65536, 98304}, budgetContexts: []int{8192, 98304}, budgets: []int{128, 256, 512, 1024, 2048}, steps: 32,
@@ -44,6 +46,7 @@ var tiny = sizes{
 "num_key_value_heads": 1, "head_dim": 16, "intermediate_size": 48, "vocab_size": 64, "max_position_embeddings": 512,
 "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16"}`,
 	copyBytes: 1 << 16, product: 32,
+	weights: [][2]int{{32, 32}, {48, 32}},
 	prefill: []int{32, 64},
 	ttft:    []int{32, 64}, ttftBudget: 8, draft: 2,
 	contexts: []int{32, 64}, budgetContexts: []int{64}, budgets: []int{8, 16}, steps: 3,

@@ -160,6 +160,7 @@ inline double __dadd_rn(double a, double b) { return a + b; }
 inline float __expf(float x) { return expf(x); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 template <class T> T __ldg(const T *p) { return *p; }
+template <class T> T __ldcs(const T *p) { return *p; }
 
 struct __nv_bfloat16 { unsigned short bits; };
 inline float __bfloat162float(__nv_bfloat16 v) {

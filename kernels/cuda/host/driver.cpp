@@ -295,9 +295,15 @@ API cuModuleGetFunction(const Kernel **f, uint64_t m, const char *name) {
 }
 API cuFuncSetAttribute(const Kernel *k, int attribute, int value) {
 	ENTER;
-	if (!k || attribute != 8 || value < 0 || value > MAX_SHARED) // 8: most dynamic shared memory
+	if (!k || attribute != 8 || value < 0 || value > MAX_SHARED - STATIC_SHARED) // 8: most dynamic shared memory
 		return report("cuFuncSetAttribute(%s, %d, %d)", k ? k->name : "(null)", attribute, value), INVALID_VALUE;
 	return allowed_shared[k] = value, SUCCESS;
+}
+API cuFuncGetAttribute(int *value, int attribute, const Kernel *k) {
+	ENTER;
+	if (!k || attribute != 1) // 1: static shared memory
+		return report("cuFuncGetAttribute(%s, %d)", k ? k->name : "(null)", attribute), INVALID_VALUE;
+	return *value = STATIC_SHARED, SUCCESS;
 }
 API cuModuleUnload(uint64_t m) {
 	ENTER;

@@ -14,7 +14,10 @@ enum Result { // the CUresult values in use
 	CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, GRAPH_UPDATE_FAILURE = 910
 };
 
-enum { MAX_SHARED = 227 << 10 }; // dynamic shared memory of a block, as on sm_90
+enum { MAX_SHARED = 227 << 10 }; // shared memory of a block, as on sm_90
+// A block's static and dynamic shared memory come out of the same. How much of the former a
+// kernel has is not known here; every one is taken to have some.
+enum { STATIC_SHARED = 1 << 10 };
 
 void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

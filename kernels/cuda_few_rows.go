@@ -1,0 +1,223 @@
+//go:build gpu && linux && amd64
+
+package kernels
+
+import (
+	"fmt"
+	"runtime"
+
+	"gorgonia.org/cu"
+)
+
+var _ StepHeads = (*cuda)(nil)
+
+// As in cuda/few_rows.cu.
+const (
+	fewWarps   = 8
+	fewColumns = 4 // of a warp
+	fewChunk   = 1024
+)
+
+// fewSplit is the logarithm of the number of warps that share the columns of a weight of n
+// rows: so that narrow ones, too, have enough bytes on their way. It is one of n alone, so
+// that a layer has the same bits whatever it is computed beside.
+func fewSplit(n int) int {
+	switch {
+	case n >= 8192:
+		return 0
+	case n >= 2048:
+		return 1
+	}
+	return 2
+}
+
+// fewTemplates are the numbers of rows that the kernels for a type are made for.
+var fewTemplates = map[DType][]int{BF16: {1, 4, 8}, F32: {8}, F16: {8}}
+
+// fewAligned tells that loads of 16 bytes begin where they must.
+func fewAligned(at cu.DevicePtr) bool { return at%16 == 0 }
+
+// takesFewAt is fewRows for the addresses of x and of weights.
+func (b *cuda) takesFewAt(op string, x *Tensor, linears ...LinearRows) bool {
+	if !takesFew(x, linears) || !fewAligned(b.f32(op, x)) {
+		return false
+	}
+	for _, l := range linears {
+		if !fewAligned(b.address(op, l.Weight)) {
+			return false
+		}
+	}
+	return true
+}
+
+// few queues a kernel for rows x. With gated, the first layer's output is SiLUMul of both.
+func (b *cuda) few(op string, x *Tensor, linears []LinearRows, gated bool, alpha, beta float64) {
+	m, k := x.Dim0(), x.Width()
+	if !b.takesFewAt(op, x, linears...) {
+		panic(fmt.Sprintf("kernels: %s of %v: rows or a weight of %v do not begin at a multiple of 16 bytes", op, x.Shape, linears[0].Weight.Shape))
+	}
+	if m == 0 {
+		return
+	}
+	dtype, rows := linears[0].Weight.DType, 0
+	for _, n := range fewTemplates[dtype] {
+		if rows = n; n >= m {
+			break
+		}
+	}
+	own, blocks := fewColumns, 0
+	if gated {
+		own /= 2
+	}
+	args := make([]any, 0, 5*maxLinears+6)
+	for i, l := range linears {
+		n := l.Weight.Dim0()
+		split := fewSplit(n)
+		if columns := own * (fewWarps >> split); i == 0 || !gated {
+			blocks += (n + columns - 1) / columns
+		}
+		args = append(args, b.address(op, l.Weight), b.f32(op, l.Bias), b.f32(op, l.Y), n, split)
+	}
+	for range maxLinears - len(linears) {
+		args = append(args, cu.DevicePtr(0), cu.DevicePtr(0), cu.DevicePtr(0), 0, 0)
+	}
+	isGated := 0
+	if gated {
+		isGated = 1
+	}
+	args = append(args, b.f32(op, x), m, k, float32(alpha), float32(beta), isGated)
+	name := fmt.Sprintf("few_rows_%s_%d", map[DType]string{F32: "f32", BF16: "bf16", F16: "f16"}[dtype], rows)
+	b.launch(name, [3]int{blocks, 1, 1}, 32*fewWarps, 4*rows*fewChunk*min(2, (k+fewChunk-1)/fewChunk), args...)
+}
+
+func (b *cuda) TakesFew(x *Tensor, linears ...LinearRows) (takes bool) {
+	if !fuses() {
+		return false
+	}
+	const op = "TakesFew"
+	b.do(op, func() { takes = b.takesFewAt(op, x, linears...) })
+	return takes
+}
+
+// fewNorm is RMSNorm of few wide rows of x, with delta of their sum; false where there are
+// other rows. A head's norm is never one of these: StepHeads computes it as rms_norm does.
+func (b *cuda) fewNorm(op string, y, x, delta, w *Tensor, eps float64) (done bool) {
+	const least, loads = 512, 4 // as LOADS in cuda/few_norms.cu
+	width := w.Len()
+	rows := x.Len() / max(1, width)
+	if rows == 0 || rows > maxFewRows || width <= least || width > 4*loads*1024 || width%4 != 0 {
+		return false
+	}
+	b.do(op, func() {
+		at := []cu.DevicePtr{b.f32(op, y), b.f32(op, x), b.f32(op, delta), b.f32(op, w)}
+		for _, p := range at {
+			if !fewAligned(p) {
+				return
+			}
+		}
+		threads := min(1024, (width/4+31)/32*32)
+		b.launch("few_rms_norm", [3]int{rows, 1, 1}, threads, 0, at[0], at[1], at[2], at[3], width, float32(eps))
+		done = true
+	})
+	runtime.KeepAlive([]*Tensor{y, x, delta, w})
+	return done
+}
+
+func (b *cuda) TakesHeads() bool { return fuses() }
+
+func (b *cuda) Linears(x *Tensor, linears ...LinearRows) {
+	const op = "Linears"
+	checkFew(op, x, linears)
+	b.do(op, func() { b.few(op, x, linears, false, 1, 0) })
+	keepLinears(x, linears)
+}
+
+func (b *cuda) GatedLinear(x *Tensor, gate, up LinearRows) {
+	const op = "GatedLinear"
+	linears := gatedLayers(op, x, gate, up)
+	b.do(op, func() { b.few(op, x, linears, true, 1, 0) })
+	keepLinears(x, linears)
+}
+
+func keepLinears(x *Tensor, linears []LinearRows) {
+	runtime.KeepAlive(x)
+	runtime.KeepAlive(linears)
+}
+
+func (b *cuda) RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
+	const op = "RotateHeads"
+	checkHeads(op, q, k, norms, pos, table)
+	b.do(op, func() { b.rotateHeads(op, q, k, nil, norms, upload(b, op, pos), table, appended{dtype: F32}) })
+	keepHeads(q, k, nil, norms, table)
+}
+
+// appended says where a step's pairs go: the heads of a layer of so many sequences, at the
+// end of what at holds, struct Past of cuda/attention.h; those of the next sequence lie
+// stride heads after.
+type appended struct {
+	at                cu.DevicePtr
+	stride, sequences int
+	dtype             DType
+}
+
+func (b *cuda) rotateHeads(op string, q, k, v *Tensor, norms HeadNorms, pos cu.DevicePtr, table *RoPETable, to appended) {
+	dim, heads, kvHeads := q.Shape[2], q.Shape[1], k.Shape[1]
+	name := map[DType]string{F32: "rotate_heads_f32", BF16: "rotate_heads_bf16"}[to.dtype]
+	if name == "" {
+		panic(fmt.Sprintf("kernels: %s: pairs of %s", op, to.dtype))
+	}
+	b.launch(name, [3]int{heads + kvHeads, q.Shape[0], 1}, rowThreads(dim), 0,
+		b.f32(op, q), b.f32(op, k), b.f32(op, v), b.f32(op, norms.Query), b.f32(op, norms.Key), float32(norms.Eps), pos,
+		b.f32(op, table.Cos), b.f32(op, table.Sin), heads, kvHeads, dim, to.at, to.stride, to.sequences)
+}
+
+func keepHeads(q, k, v *Tensor, norms HeadNorms, table *RoPETable) {
+	runtime.KeepAlive([]*Tensor{q, k, v, norms.Query, norms.Key, table.Cos, table.Sin})
+}
+
+func (b *cuda) StepHeads(q, k, v *Tensor, norms HeadNorms, table *RoPETable, steps Steps, sequences, layer int, pairs DType) {
+	s := steps.(*cudaSteps)
+	const op = "StepHeads"
+	checkHeads(op, q, k, norms, make([]int32, s.rows), table)
+	if k.Len() != v.Len() || k.Shape[1] != s.kvHeads || sequences < 1 || sequences > s.rows || layer < 0 || layer >= s.layers {
+		panic(fmt.Sprintf("kernels: %s: layer %d of %d sequences: keys %v, values %v for %d KV heads of %d layers of %d sequences",
+			op, layer, sequences, k.Shape, v.Shape, s.kvHeads, s.layers, s.rows))
+	}
+	b.do(op, func() {
+		b.rotateHeads(op, q, k, v, norms, b.at(op, s.pos, I32), table, appended{
+			at:     b.at(op, s.past, I32) + cu.DevicePtr(layer*s.kvHeads*4*pastInts),
+			stride: s.layers * s.kvHeads, sequences: sequences, dtype: pairs,
+		})
+	})
+	keepHeads(q, k, v, norms, table)
+	runtime.KeepAlive([]*Tensor{s.pos, s.past})
+}
+
+// togetherBytes bounds what the parts of sequences that attend at once leave to be merged.
+const togetherBytes = 16 << 20
+
+func (b *cuda) StepAttentions(out, q *Tensor, steps Steps, to StepLayer) (done bool) {
+	s := steps.(*cudaSteps)
+	const op = "StepAttentions"
+	if len(q.Shape) != 3 || out.Len() != q.Len() || q.Shape[0] < 1 || q.Shape[0] > s.rows || q.Shape[1]%s.kvHeads != 0 || to.Layer < 0 || to.Layer >= s.layers {
+		panic(fmt.Sprintf("kernels: %s: layer %d: queries %v, output %v for %d KV heads of %d layers of %d sequences",
+			op, to.Layer, q.Shape, out.Shape, s.kvHeads, s.layers, s.rows))
+	}
+	t := &attention{
+		b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: to.Longest, scale: float32(to.Scale),
+		sequences: q.Shape[0], stride: s.layers * s.kvHeads,
+	}
+	t.setPairs(to.Pairs)
+	b.do(op, func() {
+		at := cu.DevicePtr(to.Layer * s.kvHeads)
+		t.pastAt, t.q = b.at(op, s.past, I32)+at*4*pastInts, b.f32(op, q)
+		if to.Windowed {
+			t.fromPast = b.at(op, s.first, I32) + at*4
+		}
+		if done = t.stepFits(b.f32(op, out)) && 4*t.stepParts()*t.sequences*t.heads*t.dim <= togetherBytes; done {
+			t.attendStep(b.f32(op, out), 0, 0, 0)
+		}
+	})
+	runtime.KeepAlive([]*Tensor{out, q, s.past, s.first})
+	return done
+}

@@ -1,0 +1,63 @@
+//go:build gpu && linux && amd64
+
+package model_test
+
+import (
+	"os"
+	"testing"
+
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+// TestCUDAStepLaunches: a decoding step takes eight launches a layer, whatever biases, norms
+// of heads and windows the layer has and however many sequences there are, and one more where
+// the entries of a head are cut into parts. Before the first layer and after the last one
+// there are four.
+func TestCUDAStepLaunches(t *testing.T) {
+	modeltest.NeedCUDA(t)
+	const around = 4 // count, embed, norm; head
+	for name, each := range map[string]int{
+		"llama3.1": 8, // q k v; heads and pairs; attention; o; sum and norm; gate, up and SiLU; down; sum and norm
+		"qwen2":    8, "qwen3": 8, "mistral-window": 8,
+		"falcon": 9, // two sums, of which one precedes a norm; up, GELU
+		"longer": 9,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m *model.Model
+			long, lengths := name == "longer", []int{9, 5}
+			if long {
+				m, lengths[1] = modeltest.Llama{Hidden: 16, Heads: 2, KVHeads: 1, HeadDim: 8, Intermediate: 16, Layers: 2, MaxPositions: 512, Seed: 3}.Open(t, "cuda"), 300
+			} else {
+				m = modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, name).Folder), "cuda")
+			}
+			r := m.NewRunner()
+			var caches []*model.Cache
+			for _, n := range lengths {
+				cache := m.NewCache()
+				if _, err := r.Prefill(background, cache, modeltest.Tokens(m, 1, n), model.PrefillOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				caches = append(caches, cache)
+			}
+			for sequences, rows := range map[int]int{1: 1, 2: 3} {
+				if long && sequences == 1 {
+					continue
+				}
+				r = m.NewRunner()
+				for range 2 { // the first one is not recorded
+					if _, err := r.StepBatch(background, caches[:sequences], modeltest.Tokens(m, 1, 9)[:sequences], rows); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want := around + m.Config.Layers*each
+				if sequences < rows { // rows without a sequence have no attention
+					want += m.Config.Layers
+				}
+				if got := r.RecordedOperations(); got != want {
+					t.Errorf("%d sequences: %d launches for %d layers, want %d", sequences, got, m.Config.Layers, want)
+				}
+			}
+		})
+	}
+}
