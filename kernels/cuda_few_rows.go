@@ -105,7 +105,7 @@ func (b *cuda) fewNorm(op string, y, x, delta, w *Tensor, eps float64) (done boo
 	const least, loads = 512, 4 // as LOADS in cuda/few_norms.cu
 	width := w.Len()
 	rows := x.Len() / max(1, width)
-	if rows == 0 || rows > maxFewRows || width <= least || width > 4*loads*1024 || width%4 != 0 {
+	if y.DType != F32 || rows == 0 || rows > maxFewRows || width <= least || width > 4*loads*1024 || width%4 != 0 {
 		return false
 	}
 	b.do(op, func() {

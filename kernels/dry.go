@@ -252,7 +252,7 @@ func (d *Dry) Compute() DType { return d.compute }
 
 func (d *Dry) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	checkLinear(y, x, w, bias)
-	if d.device && fewRows(x.Dim0(), x.Width(), w) {
+	if d.device && takesFew(x, []LinearRows{{Weight: w}}) {
 		return
 	}
 	d.product(productScratch(x.Dim0(), w.Dim0(), x.Width(), x, w))

@@ -62,7 +62,7 @@ func fewRows(m, k int, w *Tensor) bool {
 }
 
 func takesFew(x *Tensor, linears []LinearRows) bool {
-	if len(linears) == 0 || len(linears) > maxLinears {
+	if x.DType == BF16 || len(linears) == 0 || len(linears) > maxLinears {
 		return false
 	}
 	for _, l := range linears {

@@ -88,7 +88,7 @@ extern "C" __global__ void rope(float *x, const int *pos, const float *cosines, 
 	ELEMENT(n);
 	size_t head = i / half, j = i % half, angle = (size_t)pos[head / heads] * half + j;
 	float *a = x + head * 2 * half + j;
-	rotate(a, a + half, cosines[angle], sign * sines[angle]);
+	turn(a, a + half, cosines[angle], sign * sines[angle]);
 }
 HOST_KERNEL(rope)
 

@@ -35,7 +35,7 @@ static __device__ __forceinline__ void rotate_heads(float *q, float *k, const fl
 	for (int d = threadIdx.x; d < half; d += blockDim.x) {
 		float a = x[d], b = x[d + half];
 		if (w) a = a * inv * w[d], b = b * inv * w[d + half];
-		rotate(&a, &b, cosines[angle + d], sines[angle + d]);
+		turn(&a, &b, cosines[angle + d], sines[angle + d]);
 		x[d] = a, x[d + half] = b;
 		if (keys) store(keys + d, a), store(keys + d + half, b);
 	}

@@ -6,7 +6,7 @@
 static __device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
 // Turns the pair u, v by an angle.
-static __device__ __forceinline__ void rotate(float *u, float *v, float cosine, float sine) {
+static __device__ __forceinline__ void turn(float *u, float *v, float cosine, float sine) {
 	float a = *u, b = *v;
 	*u = fmaf(cosine, a, -(sine * b));
 	*v = fmaf(sine, a, cosine * b);

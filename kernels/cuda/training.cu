@@ -1,6 +1,7 @@
 // What a training step does besides attention: low-rank updates of linear layers with their
 // gradients, and the optimiser over all tensors of an adapter at once.
 #include "adamw.h"
+#include "pointwise.h"
 #include "split.h"
 
 constexpr int RANKS = 8; // at a time
@@ -82,9 +83,10 @@ extern "C" __global__ void rotate(float *y, const float *x, const int *pos, cons
 	size_t i = thread_index();
 	if (i >= n) return;
 	size_t head = i / half, j = i % half, angle = (size_t)pos[head / heads] * half + j, at = head * 2 * half + j;
-	float c = cosines[angle], s = sign * sines[angle], u = x[at], v = x[at + half];
-	y[at] = c * u - s * v;
-	y[at + half] = s * u + c * v;
+	float u = x[at], v = x[at + half];
+	turn(&u, &v, cosines[angle], sign * sines[angle]);
+	y[at] = u;
+	y[at + half] = v;
 }
 HOST_KERNEL(rotate)
 
