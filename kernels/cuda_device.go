@@ -25,6 +25,19 @@ func init() {
 	}
 }
 
+// kernelsVersion is the CUDA that the fat binaries in the program are made with
+// (scripts/kernels.sh): older drivers refuse them.
+const kernelsVersion = 13000
+
+// runsKernels tells whether a driver of that version loads the kernels.
+func runsKernels(version int) error {
+	if version >= kernelsVersion || os.Getenv(kernelsVariable) != "" {
+		return nil
+	}
+	return fmt.Errorf("the driver runs kernels of CUDA %d.%d, those of this program are of %d.%d: install a driver of version 580 or newer, or compile them on this machine (make -C kernels/cuda cuda) and name the folder in %s",
+		version/1000, version%1000/10, kernelsVersion/1000, kernelsVersion%1000/10, kernelsVariable)
+}
+
 // Devices reports driver, devices and libraries.
 func Devices() DeviceReport {
 	r := DeviceReport{Built: true}
@@ -36,6 +49,9 @@ func Devices() DeviceReport {
 	}
 	v := cu.Version()
 	r.Version = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+	if err := runsKernels(v); err != nil {
+		r.Missing = append(r.Missing, err.Error())
+	}
 	n, err := cu.NumDevices()
 	if err != nil {
 		r.Missing = append(r.Missing, fmt.Sprintf("CUDA driver %s: number of devices: %v", path, err))
@@ -134,6 +150,9 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 	}
 	limit, err := limitFromEnvironment()
 	if err != nil {
+		return nil, fmt.Errorf("device %s: %w", name, err)
+	}
+	if err := runsKernels(cu.Version()); err != nil {
 		return nil, fmt.Errorf("device %s: %w", name, err)
 	}
 	device, err := cu.GetDevice(ordinal)

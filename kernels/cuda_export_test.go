@@ -97,3 +97,6 @@ func SetShared(b Backend, bytes int) (restore func()) {
 	c.shared = min(before, bytes)
 	return func() { c.shared = before }
 }
+
+// KernelsVersion is the CUDA that drivers are asked for.
+const KernelsVersion = kernelsVersion

@@ -69,12 +69,15 @@ var kernelNames = map[string][]string{
 	"heads":        {"rotate_heads_f32", "rotate_heads_bf16"},
 }
 
+// kernelsVariable names a folder of fat binaries to use instead of those in the program.
+const kernelsVariable = "GLIMPSE_CUDA_KERNELS"
+
 // loadKernels loads all fat binaries: those of the folder GLIMPSE_CUDA_KERNELS where
 // it is set, so that they can be compiled anew where the device is.
 func (b *cuda) loadKernels() {
 	var from fs.FS = fatBinaries
 	folder := "cuda/"
-	if dir := os.Getenv("GLIMPSE_CUDA_KERNELS"); dir != "" {
+	if dir := os.Getenv(kernelsVariable); dir != "" {
 		from, folder = os.DirFS(dir), ""
 	}
 	for file, names := range kernelNames {

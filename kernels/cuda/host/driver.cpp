@@ -189,7 +189,11 @@ static bool no_device() {
 }
 
 API cuInit(unsigned) { return no_device() ? NO_DEVICE : SUCCESS; }
-API cuDriverGetVersion(int *v) { return *v = 12040, SUCCESS; }
+// HOSTCUDA_VERSION is the CUDA that the driver is of, 13000 unless said otherwise.
+API cuDriverGetVersion(int *v) {
+	const char *version = getenv("HOSTCUDA_VERSION");
+	return *v = version ? atoi(version) : 13000, SUCCESS;
+}
 API cuDeviceGetCount(int *n) { return *n = no_device() ? 0 : 1, SUCCESS; }
 API cuDeviceGet(int *d, int i) { return i || no_device() ? INVALID_DEVICE : (*d = 0, SUCCESS); }
 API cuDeviceGetName(char *s, int n, int) { return snprintf(s, n, "host driver (no GPU)"), SUCCESS; }
