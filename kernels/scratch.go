@@ -12,6 +12,23 @@ func blockClass(bytes int64) int64 {
 	return (bytes + step - 1) / step * step
 }
 
+// RoomFor is the number of rows, of width elements each, that a tensor of n rows has memory
+// for on b: blocks of a device are a little larger than what is asked for.
+func RoomFor(b Backend, t DType, n, width int) int {
+	var m traits
+	switch b := b.(type) {
+	case accounted:
+		m = b.traits()
+	case *Dry:
+		m = b.traits
+	}
+	row := int64(width) * int64(t.Size())
+	if !m.device || m.exact || row == 0 {
+		return n
+	}
+	return int(blockClass(int64(n)*row) / row)
+}
+
 // Activations that meet bf16 weights are split into three bf16 parts, so that the
 // product is as exact as in float32 and still reads the weights once, up to exactRows rows and, for more rows, up to
 // exactWork multiplications. The rows of decoding, of adapters and of gradients wait

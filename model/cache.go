@@ -198,9 +198,14 @@ func (c *Cache) append(layer int, k, v *kernels.Tensor, pos []int32) {
 // makeRoom grows a full head.
 func (c *Cache) makeRoom(h *headCache, n int) {
 	if need := len(h.pos) + n; need > h.capacity() {
-		c.resize(h, max(need, h.capacity()+growEntries))
+		c.resize(h, max(need, c.grown(h.capacity())))
 	}
 }
+
+// grown is what a head grows to from n entries: growEntries more, and what their memory has
+// room for beside them, without which a long cache on a device would be copied every few
+// tokens.
+func (c *Cache) grown(n int) int { return kernels.RoomFor(c.backend, c.dtype, n+growEntries, c.headDim) }
 
 // changed notes that where pairs lie or how many there are has changed.
 func (c *Cache) changed() { c.version = cacheVersions.Add(1) }
@@ -221,13 +226,13 @@ func (c *Cache) Retain(layer int, keep [][]int32) (err error) {
 	for i, idx := range keep {
 		h := &c.heads[layer][i]
 		if len(idx) == len(h.pos) {
-			if h.capacity() > len(idx)+growEntries {
+			if h.capacity() > c.grown(len(idx)) {
 				c.resize(h, len(idx))
 			}
 			continue
 		}
 		from := *h
-		anew := h.capacity() > len(idx)+growEntries // worth new memory; otherwise compact in place
+		anew := h.capacity() > c.grown(len(idx)) // worth new memory; otherwise compact in place
 		if anew {
 			h.k, h.v = c.alloc(len(idx)), c.alloc(len(idx))
 		}
@@ -393,7 +398,7 @@ func (c *Cache) Truncate(next int32) (err error) {
 			h := &c.heads[l][i]
 			n, _ := slices.BinarySearch(h.pos, next)
 			h.shorten(n)
-			if h.capacity() > n+growEntries {
+			if h.capacity() > c.grown(n) {
 				c.resize(h, n)
 			}
 		}

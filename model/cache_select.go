@@ -52,7 +52,7 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 	for i := range heads {
 		h, n := &heads[i], s.Len(i)
 		whole = append(whole, n == len(h.pos))
-		anew = append(anew, h.capacity() > n+growEntries) // worth new memory; otherwise compact in place
+		anew = append(anew, h.capacity() > c.grown(n)) // worth new memory; otherwise compact in place
 		from = append(from, kernels.KV{K: h.k, V: h.v})
 		if anew[i] {
 			h.k, h.v = c.alloc(n), c.alloc(n)
@@ -133,7 +133,7 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 		for i := range c.heads[l] {
 			h, at := &c.heads[l][i], l*kvHeads+i
 			n := s.Len(at)
-			anew := h.capacity() > n+growEntries
+			anew := h.capacity() > c.grown(n)
 			if n == len(h.pos) && !anew && !s.OnDevice() {
 				continue
 			}

@@ -79,7 +79,7 @@ func (c *Cache) check(t *testing.T, what string, want [][][]int32, next int32) {
 			if hc.k != nil {
 				layer += int64(hc.k.Bytes() + hc.v.Bytes())
 			}
-			if hc.capacity() > len(pos)+growEntries {
+			if hc.capacity() > c.grown(len(pos)) {
 				t.Fatalf("%s: layer %d head %d has room for %d entries and holds %d", what, l, h, hc.capacity(), len(pos))
 			}
 		}
@@ -336,7 +336,7 @@ func TestSteadyDecodingDoesNotGrow(t *testing.T) {
 			t.Fatalf("step %d: %d bytes, %d before", step, c.Bytes(), bytes)
 		}
 	}
-	if want := int64(2 * 2 * (budget + growEntries) * testDim * 2 * 4); bytes > want {
+	if want := int64(2 * 2 * c.grown(budget) * testDim * 2 * 4); bytes > want {
 		t.Errorf("%d bytes for %d entries, want at most %d", bytes, budget, want)
 	}
 }
