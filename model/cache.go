@@ -205,7 +205,9 @@ func (c *Cache) makeRoom(h *headCache, n int) {
 // grown is what a head grows to from n entries: growEntries more, and what their memory has
 // room for beside them, without which a long cache on a device would be copied every few
 // tokens.
-func (c *Cache) grown(n int) int { return kernels.RoomFor(c.backend, c.dtype, n+growEntries, c.headDim) }
+func (c *Cache) grown(n int) int {
+	return kernels.RoomFor(c.backend, c.dtype, n+growEntries, c.headDim)
+}
 
 // changed notes that where pairs lie or how many there are has changed.
 func (c *Cache) changed() { c.version = cacheVersions.Add(1) }

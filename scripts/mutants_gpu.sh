@@ -96,7 +96,7 @@ steps.cu|TestCUDASteps|s/\*at = __float2bfloat16(v)/at->bits = 0/|steps: zeros i
 steps_choose.cu|TestCUDAStepsObserved|s/(head.entries - 1)/head.entries/|steps that choose: the pair is one entry too late
 steps_choose.cu|TestCUDAStepsObserved|s/const Past<T> head = past\[i . dim\];/const Past<T> head = past[0];/|steps that choose: all pairs go to the first head
 steps_choose.cu|TestCUDAStepsObserved|s/if (i < queries) to/if (i < queries \&\& i < n) to/|steps that choose: queries beyond the keys stay behind
-attention.cu|TestCUDAStepsObserved|s/if (c >= head.entries) return;/if (c + COLUMNS > head.entries) return;/|observed rows: the last entries of a head have no score
+attention.cu|ObservedScores|s/if (c >= head.entries) return;/if (c + COLUMNS > head.entries) return;/|observed rows: the last entries of a head have no score
 select.cu|TestCUDALayersTogether|s/scores += (size_t)blockIdx.y \* heads \* width;/;/|selection: all layers get the first one's mean
 host/driver.cpp|TestCUDAGraph|s/return graph_execs\[exec\] = graphs\[graph\], SUCCESS;/return SUCCESS;/|graphs: an update that changes nothing
 attention_mma.cu|TestCUDAPrefillAttention|s/column < see\[e . 2\].to/column < see[0].to/|prefill: the mask of another row

@@ -42,16 +42,31 @@ if [ $# -gt 0 ]; then
   go test -tags gpu "$@" "${packages[@]}"
   exit
 fi
-# Of the models' tests those that run on the device, one for each way of building a
-# family: the others have run without the tag, and every launch takes its time here.
-for package in "${packages[@]}"; do [ "$package" = ./model ] || others+=("$package"); done
-go test -tags gpu "${others[@]}"
+# What follows takes one processor each, so the second half runs beside the first.
+log=$(mktemp)
+(
+  failed=0
+  # Of the models' tests those that run on the device, one for each way of building a
+  # family: the others have run without the tag, and every launch takes its time here.
+  go test -tags gpu -run 'TestAgainstTransformers/(llama3.1|qwen2-window|qwen3|falcon|mistral-v0.3)$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestHalf|TestCUDA' ./model || failed=1
+  # As many processors as a larger device has, which takes more rows of a prompt at once.
+  HOSTCUDA_PROCESSORS=80 go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./internal/train ./eviction || failed=1
+  # Blocks, warps and lanes the other way round: races that one order hides.
+  HOSTCUDA_ORDER=reverse go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels || failed=1
+  # Sums that truncate as those of tensor cores do, where these are used.
+  HOSTCUDA_MMA=truncate go test -tags gpu -count=1 -run 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA(Prefill|Hopper|Half|Observe|Grad|Round|Thin|LowRank)' ./kernels || failed=1
+  exit $failed
+) >"$log" 2>&1 &
+beside=$!
+trap 'kill "$beside" 2>/dev/null || true; rm -f "$log"' EXIT
+
+for package in "${packages[@]}"; do [ "$package" = ./model ] || [ "$package" = ./eviction ] || others+=("$package"); done
+failed=0
+# Of the policies' tests, too, those that run on the device.
+go test -tags gpu -run 'CUDA|KeptSets|HalfCaches|AgainstNaive' ./eviction || failed=1
+go test -tags gpu "${others[@]}" || failed=1
 # Of generation and its command the forecasts of memory.
-go test -tags gpu -run TestCUDA ./internal/generate ./cmd/train
-go test -tags gpu -run 'TestAgainstTransformers/(llama3.1|qwen2-window|qwen3|falcon|mistral-v0.3)$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestHalf|TestCUDA' ./model
-# As many processors as a larger device has, which takes more rows of a prompt at once.
-HOSTCUDA_PROCESSORS=80 go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./internal/train ./eviction
-# Blocks, warps and lanes the other way round: races that one order hides.
-HOSTCUDA_ORDER=reverse go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels
-# Sums that truncate as those of tensor cores do.
-HOSTCUDA_MMA=truncate go test -tags gpu -count=1 -run 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA' ./kernels
+go test -tags gpu -run TestCUDA ./internal/generate ./cmd/train || failed=1
+wait "$beside" || failed=1
+cat "$log"
+exit $failed
