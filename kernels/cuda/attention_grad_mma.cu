@@ -52,17 +52,6 @@ static __device__ __forceinline__ void multiply(float (&s)[KEYS / 8][4], const _
 	}
 }
 
-// Entries 16·k to 16·k + 15 of accumulators that are laid out like A fragments, as two bf16.
-static __device__ __forceinline__ void split(unsigned (&high)[4], unsigned (&low)[4], const float (&s)[KEYS / 8][4], int k) {
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		float a = s[2 * k + i / 2][i % 2 * 2], b = s[2 * k + i / 2][i % 2 * 2 + 1];
-		float a1 = __bfloat162float(__float2bfloat16(a)), b1 = __bfloat162float(__float2bfloat16(b));
-		high[i] = pack_bf16(a1, b1);
-		low[i] = pack_bf16(a - a1, b - b1);
-	}
-}
-
 // One block: 16 queries for each of query_warps warps of KV head blockIdx.y and the entries
 // [z·chunk, (z+1)·chunk) of split z = blockIdx.z. Where the block has several times as many warps they share the tiles of
 // entries. q and dout are parts [PARTS, rows, heads, dim]. Writes what grad_past writes;
@@ -142,8 +131,8 @@ static __device__ __forceinline__ void past(float *part_share, float *part_main,
 #pragma unroll
 		for (int k = 0; k < KEYS / 16; k++) {
 			unsigned p_high[4], p_low[4], d_high[4], d_low[4];
-			split(p_high, p_low, p, k);
-			split(d_high, d_low, d, k);
+			split_fragment(p_high, p_low, p, k);
+			split_fragment(d_high, d_low, d, k);
 #pragma unroll
 			for (int n = 0; n < DIM / 16; n++) {
 				unsigned b[4];

@@ -4,6 +4,7 @@
 // and output, attend_merge joins them, and the second gives the scores, which need the
 // whole softmax. Keys come from memory once and, for the second sweep, from the cache
 // of the chip as long as they fit in it.
+#include "split.h"
 #include "tiles.h"
 
 namespace observe {
@@ -105,15 +106,9 @@ static __device__ __forceinline__ void attend(float *part_max, float *part_sum, 
 		}
 		if (part_out) {
 #pragma unroll
-			for (int k = 0; k < KEYS / 16; k++) { // the accumulators of s are laid out like an A fragment
+			for (int k = 0; k < KEYS / 16; k++) {
 				unsigned high[4], low[4];
-#pragma unroll
-				for (int i = 0; i < 4; i++) {
-					float a = s[2 * k + i / 2][i % 2 * 2], b = s[2 * k + i / 2][i % 2 * 2 + 1];
-					float a1 = __bfloat162float(__float2bfloat16(a)), b1 = __bfloat162float(__float2bfloat16(b));
-					high[i] = pack_bf16(a1, b1);
-					low[i] = pack_bf16(a - a1, b - b1);
-				}
+				split_fragment(high, low, s, k);
 #pragma unroll
 				for (int n = 0; n < DIM / 16; n++) {
 					unsigned b[4];

@@ -10,3 +10,16 @@ static __device__ __forceinline__ void split_three(__nv_bfloat16 *y, size_t n, f
 		v -= __bfloat162float(high);
 	}
 }
+
+// Columns 16·k to 16·k + 15 of accumulators, which are laid out like A fragments, as two bf16
+// parts.
+template <int N>
+static __device__ __forceinline__ void split_fragment(unsigned (&high)[4], unsigned (&low)[4], const float (&s)[N][4], int k) {
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		float a = s[2 * k + i / 2][i % 2 * 2], b = s[2 * k + i / 2][i % 2 * 2 + 1];
+		float a1 = __bfloat162float(__float2bfloat16(a)), b1 = __bfloat162float(__float2bfloat16(b));
+		high[i] = pack_bf16(a1, b1);
+		low[i] = pack_bf16(a - a1, b - b1);
+	}
+}
