@@ -164,17 +164,23 @@ func (s *Session) footprintMerge(b *kernels.Dry, kept, entries int) {
 	runtime.KeepAlive(part)
 }
 
+// stepFootprint is a DecodeEvicter that says what its decoding steps capture, where that
+// is not the scores of the row, and how many numbers it keeps on a device for every entry
+// of all heads, where it keeps some.
+type stepFootprint interface {
+	stepFootprint() (capture model.Capture, kept int)
+}
+
 // footprintSteps runs the first decoding steps, the second of which is recorded where the
 // device records, and returns what a policy that evicts while decoding keeps there.
 func (rt *Runtime) footprintSteps(ctx context.Context, s *Session, evicted *model.Cache, counter *kernels.Dry, steps, budget int) (state []*kernels.Tensor, err error) {
 	var capture model.Capture
+	kept := 0
 	_, evicts := s.method.(DecodeEvicter)
-	if evicts {
-		switch s.method.(type) {
-		case streaming, duo:
-		default:
-			capture.Windows = []int{1}
-		}
+	if m, ok := s.method.(stepFootprint); ok {
+		capture, kept = m.stepFootprint()
+	} else if evicts {
+		capture.Windows = []int{1}
 	}
 	observe := func(*model.Observation) error { return nil }
 	for range min(steps, 1) + min(max(0, steps-2), 1) { // the last token is not run
@@ -185,10 +191,8 @@ func (rt *Runtime) footprintSteps(ctx context.Context, s *Session, evicted *mode
 	if !evicts || !counter.Device() {
 		return nil, nil
 	}
-	if _, ok := s.method.(h2oDecoding); ok { // sums of the prompt, of all layers, and their spare
-		for range 3 {
-			state = append(state, counter.Alloc(kernels.F32, evicted.Layers()*evicted.KVHeads(), budget+sumsRoom))
-		}
+	for range kept {
+		state = append(state, counter.Alloc(kernels.F32, evicted.Layers()*evicted.KVHeads(), budget+sumsRoom))
 	}
 	counter.Take(min(evicted.Bytes(), model.CompactBytes+evicted.LayerBytes(0))) // of what moves up
 	return state, nil

@@ -98,6 +98,8 @@ func (m duo) StartDecode(s *Session) DecodeState {
 	return &duoDecode{sink: sink, recent: recent, retrieval: m.retrieval(s.Prompt)}
 }
 
+func (duo) stepFootprint() (model.Capture, int) { return model.Capture{}, 0 }
+
 type duoDecode struct {
 	sink, recent int
 	retrieval    [][]bool

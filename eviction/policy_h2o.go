@@ -60,6 +60,11 @@ func (m h2o) recent(budget int) int { return int(m.share * float64(budget)) }
 // h2oDecoding is h2o that goes on while decoding.
 type h2oDecoding struct{ h2o }
 
+// stepFootprint counts the sums of the prompt, those of all layers, and their spare.
+func (h2oDecoding) stepFootprint() (model.Capture, int) {
+	return model.Capture{Windows: []int{1}}, 3
+}
+
 func (m h2oDecoding) StartDecode(s *Session) DecodeState {
 	if sums := newDeviceSums(s); sums != nil {
 		return &h2oDeviceState{sums, s.Prompt.Budget, m.recent(s.Prompt.Budget)}

@@ -28,6 +28,8 @@ func (m streaming) StartDecode(s *Session) DecodeState {
 	return &streamingDecode{sink: sink, recent: recent}
 }
 
+func (streaming) stepFootprint() (model.Capture, int) { return model.Capture{}, 0 }
+
 type streamingDecode struct{ sink, recent int }
 
 func (*streamingDecode) Capture() model.Capture { return model.Capture{} }
