@@ -9,35 +9,41 @@ import (
 // Loss is one training objective.
 type Loss struct {
 	Doc string
-	// Func is what the optimiser minimises.
+	// Func is what the optimiser minimises: Scale times the loss as the paper defines it.
 	Func autodiff.LossFunc
-	// Report converts the minimised value, at a prompt of n entries, to the value as
-	// the paper defines it.
-	Report func(value float64, n int) float64
+	// Scale is one constant for all samples, whatever their length.
+	Scale float64
 }
+
+// Report converts the minimised value to the value as the paper defines it.
+func (l Loss) Report(value float64) float64 { return value / l.Scale }
 
 // Losses lists the objectives by name.
 var Losses = registry.Registry[Loss]{Noun: "loss"}
 
 func init() {
 	Losses.Add("kl", Loss{
-		Doc:    "KL(ground truth ‖ learned) of the normalised scores, mean over layers and heads (lookaheadkv.txt eq. 5)",
-		Func:   kl,
-		Report: func(v float64, _ int) float64 { return v },
+		Doc:   "KL(ground truth ‖ learned) of the normalised scores, mean over layers and heads (lookaheadkv.txt eq. 5)",
+		Func:  kl,
+		Scale: 1,
 	})
 	Losses.Add("mse", Loss{
-		Doc:    "squared difference of the scores, mean over prompt columns, heads and layers (judgeq.txt eq. 5)",
-		Func:   mse,
-		Report: func(v float64, n int) float64 { return v / float64(n) },
+		Doc:   "squared difference of the scores, mean over prompt columns, heads and layers (judgeq.txt eq. 5)",
+		Func:  mse,
+		Scale: mseScale,
 	})
 }
+
+// mseScale keeps gradients of eq. 5 above AdamW's epsilon of 1e-8: a mean over 16,384
+// columns leaves elements of about 1e-8 in an 8B model. It is a constant because a
+// factor that grows with the prompt, such as the number of columns, gives long prompts
+// more weight in a mixed batch than the paper does.
+const mseScale = 1024
 
 func kl(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int) {
 	b.ScoreKL(loss, dScores, scores, target, 1/float64(layers*scores.Dim0()))
 }
 
-// mse minimises eq. 5 times the number of columns: a mean over thousands of
-// columns would make gradients so small that they sink under AdamW's epsilon.
 func mse(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int) {
-	b.ScoreMSE(loss, dScores, scores, target, 1/float64(layers*scores.Dim0()))
+	b.ScoreMSE(loss, dScores, scores, target, mseScale/float64(layers*scores.Len()))
 }

@@ -57,7 +57,7 @@ func newAdapter(a adapterCommand) *cobra.Command {
 	f.StringVarP(&out, "out", "o", "", "adapter folder to write")
 	f.IntVar(&adapter.Rows, "rows", adapter.Rows, "learned rows n")
 	f.Float64Var(&adapter.LearningRate, "lr", adapter.LearningRate, "peak learning rate")
-	f.Var(&adapter.InitToken, "init-token", "id of the token whose embedding the rows start from, -1 for random rows, or end: the last token of the first prompt, which chat templates make the end of the assistant header")
+	f.Var(&adapter.InitToken, "init-token", "-1 for random rows, as in the papers; or the id of the token whose embedding the rows start from; or end: the last token of the first prompt, which chat templates make the end of the assistant header")
 	f.Float64Var(&adapter.InitNoise, "init-noise", adapter.InitNoise, "noise on the rows, in standard deviations of the embeddings")
 	f.IntVar(&adapter.Pooling, "pooling", adapter.Pooling, "max-pool kernel that the adapter asks for when it evicts; 0 is the paper's, but 1 for the built-in model, whose facts are single tokens")
 	f.StringVar(&adapter.Loss, "loss", "", "objective: kl or mse; empty is the kind's own")

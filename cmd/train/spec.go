@@ -80,13 +80,13 @@ const resolvedPooling = 0
 // Defaults implements yamlconfig.Defaulter: what an adapter leaves out is as in its
 // paper, but for the learning rate, which only a preset gives.
 func (a *adapterSpec) Defaults(value func(key string) string) {
-	a.InitToken = initEnd
 	p, err := train.Presets.Lookup(value("kind"))
 	if err != nil {
 		return // an unknown kind is named by Validate
 	}
 	a.AdapterConfig = p.Adapter
 	a.Modules, a.AdapterConfig.Modules = p.Adapter.Modules, nil
+	a.InitToken = initToken(p.Adapter.InitToken)
 	a.Pooling = resolvedPooling
 	if m := value("modules"); m == "none" {
 		a.Rank, a.Alpha = 0, 0
@@ -203,7 +203,8 @@ func (s *spec) bind(f *pflag.FlagSet) {
 	f.IntVar(&c.Batch, "batch", c.Batch, "samples per step")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of data order and initialisation")
 	f.IntVar(&c.MaxResponse, "max-response", c.MaxResponse, "most response tokens used")
-	f.IntVar(&c.Warmup, "warmup", c.Warmup, "steps of linear warm-up")
+	f.IntVar(&c.Warmup, "warmup", c.Warmup, "steps of linear warm-up; 0: --warmup-ratio says")
+	f.Float64Var(&c.WarmupRatio, "warmup-ratio", c.WarmupRatio, "share of the steps that is linear warm-up")
 	f.StringVar(&c.Schedule, "schedule", c.Schedule, "learning rate after warm-up: cosine or constant")
 	f.Float64Var(&c.FinalRatio, "final-ratio", c.FinalRatio, "learning rate at the end of the cosine, as a share of the peak")
 	f.Float64Var(&c.Beta1, "beta1", c.Beta1, "AdamW: decay of the mean gradient")

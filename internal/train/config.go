@@ -17,7 +17,8 @@ type Config struct {
 	Batch       int     `json:"batch"`        // samples per step, accumulated
 	Seed        uint64  `json:"seed"`         // of data order
 	MaxResponse int     `json:"max_response"` // most response tokens generated or used
-	Warmup      int     `json:"warmup"`       // steps of linear warm-up
+	Warmup      int     `json:"warmup"`       // steps of linear warm-up; 0: WarmupRatio says
+	WarmupRatio float64 `json:"warmup_ratio"` // the same as a share of the steps, rounded up
 	Schedule    string  `json:"schedule"`     // "cosine" or "constant"
 	FinalRatio  float64 `json:"final_ratio"`  // learning rate at the end of the cosine, as a share of the peak
 	Beta1       float64 `json:"beta1"`
@@ -100,7 +101,7 @@ func (c *Config) Validate(m *model.Model) error {
 		value, min, to float64
 	}{
 		{"steps", float64(c.Steps), 1, 1e9}, {"batch", float64(c.Batch), 1, 1 << 20}, {"max response", float64(c.MaxResponse), 1, 1 << 20},
-		{"warm-up", float64(c.Warmup), 0, 1e9}, {"final ratio", c.FinalRatio, 0, 1},
+		{"warm-up", float64(c.Warmup), 0, 1e9}, {"warm-up ratio", c.WarmupRatio, 0, 1}, {"final ratio", c.FinalRatio, 0, 1},
 		{"beta1", c.Beta1, 0, 1 - 1e-9}, {"beta2", c.Beta2, 0, 1 - 1e-9}, {"epsilon", c.Epsilon, 1e-30, 1},
 		{"weight decay", c.WeightDecay, 0, 10}, {"clip", c.Clip, 0, 1e9}, {"workers", float64(c.Workers), 0, 1 << 12},
 		{"validation: every", float64(c.Validation.Every), 0, 1e9}, {"validation: samples", float64(c.Validation.Samples), 0, 1 << 20},
@@ -136,8 +137,16 @@ func (c *Config) rate(step int) float64 {
 	if c.Schedule == "cosine" {
 		f = c.FinalRatio + (1-c.FinalRatio)*0.5*(1+math.Cos(math.Pi*float64(step)/float64(c.Steps)))
 	}
-	if step < c.Warmup {
-		f *= float64(step+1) / float64(c.Warmup)
+	if n := c.warmupSteps(); step < n {
+		f *= float64(step+1) / float64(n)
 	}
 	return f
+}
+
+// warmupSteps is the number of steps of linear warm-up.
+func (c *Config) warmupSteps() int {
+	if c.Warmup > 0 {
+		return c.Warmup
+	}
+	return int(math.Ceil(c.WarmupRatio * float64(c.Steps)))
 }

@@ -25,20 +25,25 @@ type Preset struct {
 	Temperature float64
 }
 
+// randomRows starts rows from noise alone: LookaheadKV's are "randomly initialized"
+// (§3), and Judge Q's extend the vocabulary, whose new entries are random unless
+// something else is said (§4).
+const randomRows = -1
+
 // Presets lists them by name.
 var Presets = registry.Registry[Preset]{Noun: "preset"}
 
 func init() {
 	lookahead := DefaultConfig()
 	lookahead.Steps, lookahead.Batch, lookahead.MaxResponse = 7600, 32, 512
-	lookahead.Schedule, lookahead.Warmup, lookahead.FinalRatio = "cosine", 152, 0 // 2% of the steps
+	lookahead.Schedule, lookahead.Warmup, lookahead.WarmupRatio, lookahead.FinalRatio = "cosine", 0, 0.02, 0
 	lookahead.Beta1, lookahead.Beta2, lookahead.Clip, lookahead.WeightDecay = 0.9, 0.95, 1, 0
 	Presets.Add("lookaheadkv", Preset{
 		Doc:    "LookaheadKV: Adam, 7600 steps of 32 samples (lookaheadkv.txt table 16, §4.1)",
 		Config: lookahead, MaxPrompt: 16384,
 		Adapter: AdapterConfig{
 			Kind: "lookaheadkv", Pooling: 7,
-			AdapterConfig: model.AdapterConfig{Rows: 32, Rank: 8, Alpha: 32, Modules: model.Modules, InitNoise: 0.3},
+			AdapterConfig: model.AdapterConfig{Rows: 32, Rank: 8, Alpha: 32, Modules: model.Modules, InitToken: randomRows, InitNoise: 1},
 		},
 		Rate: func(architecture string) float64 {
 			if strings.HasPrefix(architecture, "Qwen") {
@@ -57,7 +62,7 @@ func init() {
 	Presets.Add("judgeq", Preset{
 		Doc:    "Judge Q: AdamW, 3 epochs of 50,000 samples in batches of 32, constant rate (judgeq.txt table 7, app. A)",
 		Config: judge, Epochs: epochs, MaxPrompt: 16384,
-		Adapter: AdapterConfig{Kind: "judgeq", Pooling: 1, AdapterConfig: model.AdapterConfig{Rows: 32, InitNoise: 0.3}},
+		Adapter: AdapterConfig{Kind: "judgeq", Pooling: 1, AdapterConfig: model.AdapterConfig{Rows: 32, InitToken: randomRows, InitNoise: 1}},
 		Rate:    func(string) float64 { return 5e-5 },
 	})
 }

@@ -276,10 +276,10 @@ func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 				if i >= len(samples) {
 					return
 				}
-				values, n, err := t.work(ctx, w, samples[i])
+				values, err := t.work(ctx, w, samples[i])
 				if err != nil && errors.Is(err, model.ErrNonFinite) && !errors.Is(err, model.ErrNonFiniteWeights) {
 					// The model itself overflows on this sample: no adapter can use it.
-					values, n, err = nan(len(t.learners)), 1, nil
+					values, err = nan(len(t.learners)), nil
 				}
 				order.take(i, func() {
 					switch {
@@ -290,7 +290,7 @@ func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 						failed = fmt.Errorf("sample %s: %w", samples[i].ID, err)
 					default:
 						used++
-						failed = t.collect(w, samples[i].ID, losses, values, n, bad)
+						failed = t.collect(w, samples[i].ID, losses, values, bad)
 					}
 				})
 			}
@@ -324,26 +324,26 @@ func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 }
 
 // work runs a sample through all adapters' graphs and returns their losses as
-// minimised, which may be NaN or infinite, and the prompt's length.
-func (t *Trainer) work(ctx context.Context, w *worker, s Sample) (_ []float64, _ int, err error) {
+// minimised, which may be NaN or infinite.
+func (t *Trainer) work(ctx context.Context, w *worker, s Sample) (_ []float64, err error) {
 	defer kernels.CatchDevice(&err)
 	if err := ctx.Err(); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	p, err := t.prepared(ctx, w.runner, s)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	values := make([]float64, len(w.graphs))
 	for i, g := range w.graphs {
 		*g.sample = p.sample(t.Model, t.learners[i].Rows)
 		if values[i], err = g.Run(); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		// The next prompt's keys and values would otherwise stand beside this one's.
 		*g.sample = autodiff.Sample{}
 	}
-	return values, p.entries, nil
+	return values, nil
 }
 
 func nan(n int) []float64 {
@@ -371,7 +371,7 @@ func (t *Trainer) prepared(ctx context.Context, r *model.Runner, s Sample) (*pre
 
 // collect adds a worker's losses and gradients to the batch. An adapter whose loss
 // or gradient is not finite gets an entry in bad, at the first such sample.
-func (t *Trainer) collect(w *worker, sample string, losses, values []float64, n int, bad []*NonFinite) (err error) {
+func (t *Trainer) collect(w *worker, sample string, losses, values []float64, bad []*NonFinite) (err error) {
 	defer kernels.CatchDevice(&err)
 	for i, l := range t.learners {
 		if bad[i] != nil {
@@ -384,7 +384,7 @@ func (t *Trainer) collect(w *worker, sample string, losses, values []float64, n 
 			bad[i] = &NonFinite{l.Name, sample, fmt.Sprintf("loss is %v", v)}
 			continue
 		}
-		losses[i] += l.loss.Report(values[i], n)
+		losses[i] += l.loss.Report(values[i])
 		grads := make([]*kernels.Tensor, len(l.sum))
 		for j := range grads {
 			if grads[j], err = w.graphs[i].Gradient(j); err != nil {

@@ -285,7 +285,7 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Nam
 			return nil, nil, err
 		}
 		*g.sample = autodiff.Sample{}
-		losses[i] = t.learners[i].loss.Report(v, len(s.Prompt))
+		losses[i] = t.learners[i].loss.Report(v)
 	}
 	critical := study.Plans[(len(policies)-1)*len(budgets):]
 	out := make([]agreement, len(policies)-1)

@@ -243,7 +243,8 @@ func TestPresets(t *testing.T) {
 	}
 	// lookaheadkv.txt table 16.
 	c := l.Config
-	if c.Steps != 7600 || c.Batch != 32 || c.Beta1 != 0.9 || c.Beta2 != 0.95 || c.Schedule != "cosine" || c.Warmup != 7600*2/100 ||
+	if c.Steps != 7600 || c.Batch != 32 || c.Beta1 != 0.9 || c.Beta2 != 0.95 || c.Schedule != "cosine" || c.Warmup != 0 || c.WarmupRatio != 0.02 ||
+		l.Adapter.InitToken != -1 ||
 		c.FinalRatio != 0 || c.Clip != 1 || c.WeightDecay != 0 || c.MaxResponse != 512 || l.MaxPrompt != 16384 ||
 		l.Rate("LlamaForCausalLM") != 1e-3 || l.Rate("Qwen3ForCausalLM") != 2e-4 || l.Adapter.Rows != 32 || l.Adapter.Rank != 8 || l.Adapter.Alpha != 32 || len(l.Adapter.Modules) != 7 {
 		t.Errorf("lookaheadkv: %+v", l)

@@ -1,0 +1,89 @@
+package losses_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"glimpse/internal/compare"
+	"glimpse/kernels"
+	"glimpse/losses"
+)
+
+// scores are random ones of a prompt: what is learned, logarithmic, and the target.
+func scores(rng *rand.Rand, heads, columns int) (learned, target []float64) {
+	learned, target = make([]float64, heads*columns), make([]float64, heads*columns)
+	for i := range learned {
+		learned[i] = math.Log(rng.Float64() / float64(columns))
+		target[i] = float64(float32(rng.Float64() / float64(columns)))
+	}
+	return learned, target
+}
+
+// paper is the loss of one layer by its formula in the papers (LookaheadKV eq. 5, KL;
+// Judge Q eq. 5, MSE), and its gradient with respect to the logarithms.
+var paper = map[string]func(learned, target []float64, heads, columns int) (float64, []float64){
+	"kl": func(learned, target []float64, heads, columns int) (float64, []float64) {
+		value, gradient := 0.0, make([]float64, len(learned))
+		for h := range heads {
+			sumS, sumT := 0.0, 0.0
+			for j := range columns {
+				sumS += math.Exp(learned[h*columns+j])
+				sumT += target[h*columns+j]
+			}
+			for j := range columns {
+				at := h*columns + j
+				s, p := math.Exp(learned[at])/sumS, target[at]/sumT
+				value += p * math.Log(p/s) / float64(heads)
+				gradient[at] = (s - p) / float64(heads)
+			}
+		}
+		return value, gradient
+	},
+	"mse": func(learned, target []float64, heads, columns int) (float64, []float64) {
+		value, gradient := 0.0, make([]float64, len(learned))
+		for i, l := range learned {
+			e := math.Exp(l) - target[i]
+			value += e * e / float64(heads*columns)
+			gradient[i] = 2 * e * math.Exp(l) / float64(heads*columns)
+		}
+		return value, gradient
+	},
+}
+
+// TestMixedBatch: what is minimised is the paper's loss times one constant, so that
+// the samples of a batch have the weights of the paper whatever their lengths.
+func TestMixedBatch(t *testing.T) {
+	const heads, layers = 3, 2
+	for _, name := range losses.Losses.Names() {
+		loss, err := losses.Losses.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		formula, ok := paper[name]
+		if !ok {
+			t.Fatalf("loss %q has no formula in this test", name)
+		}
+		rng := rand.New(rand.NewPCG(5, 6))
+		b, err := kernels.Open("reference64")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, columns := range []int{1, 16, 1000, 5000} {
+			learned, target := scores(rng, heads, columns)
+			value, gradient := formula(learned, target, heads, columns)
+			got, grad := kernels.FromF64([]float64{0}), kernels.NewTensor(kernels.F64, heads, columns)
+			want := kernels.NewTensor(kernels.F32, heads, columns)
+			for i, v := range target {
+				want.F32()[i] = float32(v)
+			}
+			loss.Func(b, got, grad, kernels.FromF64(learned, heads, columns), want, layers)
+			for i := range gradient {
+				gradient[i] *= loss.Scale / layers
+			}
+			at := name + " of the paper"
+			compare.Close(t, at, []float64{loss.Report(got.F64()[0]) * layers}, []float64{value}, 1e-9, compare.Floor(1e-12))
+			compare.Close(t, at+": gradient", grad.F64(), gradient, 1e-9, compare.Floor(1e-12))
+		}
+	}
+}
