@@ -49,22 +49,23 @@ func TestReplacedDirIsNeverAbsent(t *testing.T) {
 // A disk that refuses in the middle of a write (here: the process's limit on
 // file sizes) leaves the old content and no temporary.
 func TestWriteFailsInTheMiddle(t *testing.T) {
+	const limit = 1 << 20 // the test log of "go test" must stay below it
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	if err := WriteFile(path, []byte("old")); err != nil {
 		t.Fatal(err)
 	}
-	limitFileSize(t, 4096)
+	limitFileSize(t, limit)
 	f, err := Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := f.Write(make([]byte, 10000))
-	if n != 4096 || err == nil {
-		t.Fatalf("write of 10000 bytes under a limit of 4096: %d, %v", n, err)
+	n, err := f.Write(make([]byte, 2*limit))
+	if n != limit || err == nil {
+		t.Fatalf("write of %d bytes under a limit of %d: %d, %v", 2*limit, limit, n, err)
 	}
 	wantError(t, f.Commit(), "commit "+path)
-	wantError(t, WriteFile(filepath.Join(dir, "b"), make([]byte, 10000)), "write "+filepath.Join(dir, "b"))
+	wantError(t, WriteFile(filepath.Join(dir, "b"), make([]byte, 2*limit)), "write "+filepath.Join(dir, "b"))
 	wantContent(t, path, "old")
 	wantNames(t, dir, "a")
 }

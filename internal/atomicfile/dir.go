@@ -14,6 +14,7 @@ type Dir struct {
 	temp    string
 	target  string
 	replace bool
+	unlock  func() // of the temporary
 	done    bool
 }
 
@@ -29,11 +30,11 @@ func CreateDir(path string, replace bool) (*Dir, error) {
 	if err := checkDirTarget(target, replace); err != nil {
 		return nil, fmt.Errorf("create folder %s: %w", path, err)
 	}
-	d := &Dir{temp: tempName(target, newMark), target: target, replace: replace}
-	if err := os.Mkdir(d.temp, 0o777); err != nil {
+	temp, unlock, err := createTempDir(target)
+	if err != nil {
 		return nil, fmt.Errorf("create folder %s: %w", path, err)
 	}
-	return d, nil
+	return &Dir{temp: temp, target: target, replace: replace, unlock: unlock}, nil
 }
 
 // Path is where the folder is built; valid until Commit or Abort.
@@ -74,6 +75,7 @@ func (d *Dir) Abort() {
 		return
 	}
 	d.done = true
+	defer d.unlock()
 	os.RemoveAll(d.temp)
 }
 

@@ -18,5 +18,6 @@
 // Folders work the same way through CreateDir. A process that is killed leaves
 // its temporary behind; it starts with a dot and carries ".tmp-" or ".old-" and
 // 16 hexadecimal digits at its end, which IsTemp recognises, so readers of a
-// folder skip it and a person can delete it.
+// folder skip it and a person can delete it. A process holds the lock of its
+// temporaries, by which SweepDead knows those that nobody will finish.
 package atomicfile

@@ -12,25 +12,41 @@ import (
 // File is a file being written. Its content appears at the target path on
 // Commit and not before. It is not safe for concurrent use.
 type File struct {
-	f      *os.File
-	target string
-	err    error // the first write error; Commit refuses after it
-	done   bool
+	f       *os.File
+	target  string
+	through bool   // f is the target itself
+	unlock  func() // of the temporary
+	err     error  // the first write error; Commit refuses after it
+	done    bool
 }
 
 // Create starts writing the file at path, whose folder must exist. An existing
-// file (or symbolic link) at path stays as it is until Commit replaces it. The
-// caller ends with Commit or Abort.
+// file at path stays as it is until Commit replaces it; where path is a symbolic
+// link, that is the file that the link leads to. A device, a FIFO, a socket or an
+// open file of a process (/dev/stdout) is written to at once and stays what it is:
+// there Abort takes nothing back. The caller ends with Commit or Abort.
 func Create(path string) (*File, error) {
 	target, err := checkTarget("create file", path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(tempName(target, newMark), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	fail := func(err error) (*File, error) { return nil, fmt.Errorf("create %s: %w", path, err) }
+	target, through, err := resolve(target)
 	if err != nil {
-		return nil, fmt.Errorf("create %s: %w", path, err)
+		return fail(err)
 	}
-	return &File{f: f, target: target}, nil
+	if through {
+		f, err := openThrough(target)
+		if err != nil {
+			return fail(err)
+		}
+		return &File{f: f, target: target, through: true, unlock: func() {}}, nil
+	}
+	f, unlock, err := createTemp(target)
+	if err != nil {
+		return fail(err)
+	}
+	return &File{f: f, target: target, unlock: unlock}, nil
 }
 
 // Write appends p.
@@ -75,6 +91,13 @@ func (f *File) commit(install func(temp, target string) error) error {
 		return fmt.Errorf("commit %s: %w", f.target, errDone)
 	}
 	f.done = true
+	defer f.unlock()
+	if f.through {
+		if err := errors.Join(f.err, f.f.Close()); err != nil {
+			return fmt.Errorf("commit %s: %w", f.target, err)
+		}
+		return nil
+	}
 	temp := f.f.Name()
 	err := f.err
 	if err == nil {
@@ -101,8 +124,11 @@ func (f *File) Abort() {
 		return
 	}
 	f.done = true
+	defer f.unlock()
 	f.f.Close()
-	os.Remove(f.f.Name())
+	if !f.through {
+		os.Remove(f.f.Name())
+	}
 }
 
 // WriteFile writes data to path atomically, replacing what is there.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"glimpse/internal/filelock"
 )
 
 // ErrExists reports that the target is already there and was not to be
@@ -63,6 +65,89 @@ func Sweep(path string) error {
 		all = append(all, os.RemoveAll(filepath.Join(filepath.Dir(target), name)))
 	}
 	return errors.Join(all...)
+}
+
+// SweepDead removes the temporaries of path whose writers have been killed, but not
+// those that others are still writing. It does nothing where there are no locks.
+func SweepDead(path string) {
+	target, err := checkTarget("sweep", path)
+	if err != nil {
+		return
+	}
+	parent := filepath.Dir(target)
+	unlock, free, err := filelock.TryLockDir(parent)
+	if err != nil || !free { // another is sweeping
+		return
+	}
+	defer unlock()
+	// Where a lock that is held can be taken again, locks say nothing about others.
+	if again, free, err := filelock.TryLockDir(parent); err != nil || free {
+		if err == nil {
+			again()
+		}
+		return
+	}
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return
+	}
+	start := "." + stem(target) + newMark
+	for _, e := range entries {
+		name := e.Name()
+		if !IsTemp(name) || !strings.HasPrefix(name, start) || len(name) != len(start)+randomDigits {
+			continue
+		}
+		temp := filepath.Join(parent, name)
+		if unlock, free, err := lockTemp(temp, e.IsDir()); err == nil && free {
+			os.RemoveAll(temp)
+			unlock()
+		}
+	}
+}
+
+func lockTemp(temp string, dir bool) (unlock func(), free bool, err error) {
+	if dir {
+		return filelock.TryLockDir(temp)
+	}
+	return filelock.TryLockFile(temp)
+}
+
+// createTemp makes the temporary file of a target and locks it, so that nobody takes
+// it for that of a killed process.
+func createTemp(target string) (*os.File, func(), error) {
+	for {
+		f, err := os.OpenFile(tempName(target, newMark), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if err != nil {
+			return nil, nil, err
+		}
+		unlock, free, err := lockTemp(f.Name(), false)
+		if err != nil { // no locks here: nobody sweeps
+			return f, func() {}, nil
+		}
+		if free {
+			return f, unlock, nil
+		}
+		f.Close() // swept before it was locked
+		os.Remove(f.Name())
+	}
+}
+
+// createTempDir is createTemp for a folder.
+func createTempDir(target string) (string, func(), error) {
+	for {
+		temp := tempName(target, newMark)
+		if err := os.Mkdir(temp, 0o777); err != nil {
+			return "", nil, err
+		}
+		unlock, free, err := lockTemp(temp, true)
+		if err != nil {
+			return temp, func() {}, nil
+		}
+		if free {
+			return temp, unlock, nil
+		}
+		os.RemoveAll(temp)
+	}
 }
 
 // stem is what the names of path's temporaries start with.

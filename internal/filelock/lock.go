@@ -2,6 +2,7 @@ package filelock
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -57,10 +58,19 @@ func TryLock(path string) (unlock func(), free bool, err error) {
 	return try(f, path)
 }
 
+// TryLockFile takes the lock of a file that is there: free is false where another
+// process has it, or where it has gone.
+func TryLockFile(path string) (unlock func(), free bool, err error) { return tryExisting(path) }
+
 // TryLockDir takes the lock of a folder that is there, without a file: free is false
 // where another process has it, or where it has gone.
-func TryLockDir(path string) (unlock func(), free bool, err error) {
+func TryLockDir(path string) (unlock func(), free bool, err error) { return tryExisting(path) }
+
+func tryExisting(path string) (unlock func(), free bool, err error) {
 	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, false, nil
+	}
 	if err != nil {
 		return nil, false, err
 	}
