@@ -3,6 +3,7 @@ package evaluation
 import (
 	"fmt"
 	"image/color"
+	"io"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -10,8 +11,6 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
-
-	"glimpse/internal/atomicfile"
 )
 
 const (
@@ -71,17 +70,12 @@ func textWidthOf(s string, size vg.Length) vg.Length {
 	return style.Width(s)
 }
 
-// writePNG draws on a white canvas and puts the image at path when it is whole.
-func writePNG(path string, width, height vg.Length, drawOn func(draw.Canvas)) error {
+// writePNG draws on a white canvas and writes the image.
+func writePNG(w io.Writer, width, height vg.Length, drawOn func(draw.Canvas)) error {
 	canvas := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(plotDPI))
 	drawOn(draw.New(canvas))
-	f, err := atomicfile.Create(path)
-	if err != nil {
-		return err
+	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(w); err != nil {
+		return fmt.Errorf("write image: %w", err)
 	}
-	defer f.Abort()
-	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(f); err != nil {
-		return fmt.Errorf("encode %s: %w", path, err)
-	}
-	return f.Commit()
+	return nil
 }

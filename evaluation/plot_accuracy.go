@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"image/color"
+	"io"
 	"math"
 	"slices"
 
@@ -24,7 +25,7 @@ import (
 // Every policy must have the same tasks at every budget it was run at, since means
 // over different tasks cannot be compared; one that lacks a task is an error, and
 // so are invalid or repeated rows, no rows with a budget, and more than 48 lines.
-func PlotAccuracy(path string, rows []Row) error {
+func PlotAccuracy(w io.Writer, rows []Row) error {
 	fail := func(err error) error { return fmt.Errorf("plot accuracy: %w", err) }
 	if err := checkRows(rows); err != nil {
 		return fail(err)
@@ -78,7 +79,7 @@ func PlotAccuracy(path string, rows []Row) error {
 	legendWidth += legend.ThumbnailWidth + vg.Points(24)
 	width += max(0, legendWidth-2*vg.Inch) // long names get more canvas, not fewer axes
 	height = max(height, vg.Length(len(lines)+len(full))*vg.Points(14)+vg.Points(30))
-	return writePNG(path, width, height, func(c draw.Canvas) {
+	return writePNG(w, width, height, func(c draw.Canvas) {
 		c = draw.Crop(c, vg.Points(6), -vg.Points(4), vg.Points(6), -vg.Points(8))
 		p.Draw(draw.Crop(c, 0, -legendWidth, 0, 0))
 		legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-legendWidth+vg.Points(14), 0, 0, 0))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"image/color"
+	"io"
 	"math"
 	"slices"
 
@@ -37,7 +38,7 @@ const maxNeedleSteps = 128
 //
 // No cells, repeated cells, values outside their range, more than 48 policies and
 // more than 128 lengths or depths are errors.
-func PlotNeedle(path string, cells []NeedleCell) error {
+func PlotNeedle(w io.Writer, cells []NeedleCell) error {
 	fail := func(err error) error { return fmt.Errorf("plot needle: %w", err) }
 	colors, err := accuracyColors()
 	if err != nil {
@@ -66,7 +67,7 @@ func PlotNeedle(path string, cells []NeedleCell) error {
 	const barWidth = 0.75 * vg.Inch
 	width := vg.Length(tiles.Cols)*2.3*vg.Inch + barWidth + 0.4*vg.Inch
 	height := vg.Length(tiles.Rows)*2.0*vg.Inch + 0.5*vg.Inch
-	return writePNG(path, width, height, func(c draw.Canvas) {
+	return writePNG(w, width, height, func(c draw.Canvas) {
 		c = draw.Crop(c, vg.Points(6), -vg.Points(6), vg.Points(6), -vg.Points(8))
 		canvases := plot.Align(plots, tiles, draw.Crop(c, 0, -barWidth, 0, 0))
 		for row := range plots {

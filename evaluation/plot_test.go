@@ -7,12 +7,15 @@ import (
 	"image/color"
 	"image/draw"
 	"image/png"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"glimpse/internal/atomicfile"
 )
 
 // decode reads a PNG and checks its size in pixels.
@@ -49,6 +52,11 @@ func inked(img image.Image, inks ...color.Color) []int {
 	return counts
 }
 
+// plotFile writes a plot to a file, which on an error stays as it was.
+func plotFile[T any](path string, plot func(io.Writer, T) error, of T) error {
+	return atomicfile.Write(path, func(w io.Writer) error { return plot(w, of) })
+}
+
 func TestPlotAccuracy(t *testing.T) {
 	many := slices.Clone(sixPolicies)
 	for i := range 20 {
@@ -78,7 +86,7 @@ func TestPlotAccuracy(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "accuracy.png")
-			if err := PlotAccuracy(path, c.rows); err != nil {
+			if err := plotFile(path, PlotAccuracy, c.rows); err != nil {
 				t.Fatal(err)
 			}
 			img := decode(t, path, c.width, c.height)
@@ -100,7 +108,7 @@ func TestPlotAccuracyOfConstantRows(t *testing.T) {
 			rows[i].Accuracy, rows[i].StdErr = accuracy, 0
 		}
 		path := filepath.Join(t.TempDir(), "accuracy.png")
-		if err := PlotAccuracy(path, rows); err != nil {
+		if err := plotFile(path, PlotAccuracy, rows); err != nil {
 			t.Fatalf("accuracy %v: %v", accuracy, err)
 		}
 		decode(t, path, 1400, 840)
@@ -113,7 +121,7 @@ func TestPlotAccuracyIsTheSameForTheSameRows(t *testing.T) {
 	var first []byte
 	for i := range 2 {
 		path := filepath.Join(dir, fmt.Sprint(i))
-		if err := PlotAccuracy(path, rows); err != nil {
+		if err := plotFile(path, PlotAccuracy, rows); err != nil {
 			t.Fatal(err)
 		}
 		data, err := os.ReadFile(path)
@@ -152,7 +160,7 @@ func TestPlotAccuracyRefuses(t *testing.T) {
 			if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			err := PlotAccuracy(path, c.rows)
+			err := plotFile(path, PlotAccuracy, c.rows)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
@@ -162,7 +170,7 @@ func TestPlotAccuracyRefuses(t *testing.T) {
 		})
 	}
 	rows := sampleRows(nineTasks, []int{16}, sixPolicies)
-	if err := PlotAccuracy(filepath.Join(t.TempDir(), "missing", "a.png"), rows); err == nil {
+	if err := plotFile(filepath.Join(t.TempDir(), "missing", "a.png"), PlotAccuracy, rows); err == nil {
 		t.Error("no error for a folder that does not exist")
 	}
 }
@@ -201,7 +209,7 @@ func TestPlotNeedle(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "needle.png")
-			if err := PlotNeedle(path, c.cells); err != nil {
+			if err := plotFile(path, PlotNeedle, c.cells); err != nil {
 				t.Fatal(err)
 			}
 			img := decode(t, path, c.width, c.height)
@@ -222,7 +230,7 @@ func TestPlotNeedlePutsCellsInTheirPlaces(t *testing.T) {
 		{Policy: "p", Tokens: 512, Depth: 0, Accuracy: 1, Samples: 1},
 	}
 	path := filepath.Join(t.TempDir(), "needle.png")
-	if err := PlotNeedle(path, cells); err != nil {
+	if err := plotFile(path, PlotNeedle, cells); err != nil {
 		t.Fatal(err)
 	}
 	img := decode(t, path, 690, 500)
@@ -289,7 +297,7 @@ func TestPlotNeedleRefuses(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "needle.png")
-			err := PlotNeedle(path, c.cells)
+			err := plotFile(path, PlotNeedle, c.cells)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}

@@ -152,7 +152,7 @@ func TestHostileRowsAreErrorsEverywhere(t *testing.T) {
 				"Validate":     rows[4].Validate(),
 				"WriteJSON":    WriteJSON(&out, rows),
 				"WriteTable":   WriteTable(&out, rows, TableOptions{}),
-				"PlotAccuracy": PlotAccuracy(png, rows),
+				"PlotAccuracy": plotFile(png, PlotAccuracy, rows),
 				"MeanByPolicy": meanErr,
 			} {
 				if err == nil || !strings.Contains(err.Error(), c.want) {

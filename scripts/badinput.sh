@@ -370,6 +370,20 @@ small=(evict eval --samples 1 --task copy --policy snapkv --budget 32 --timings=
 for flag in json-out table-out plot needle-plot; do
   refuse "eval: --$flag cannot be made" "nowhere" "${small[@]}" --$flag nowhere/x.png
 done
+for flag in json-out table-out plot needle-plot; do
+  refuse "eval: --$flag exists" "--$flag|--replace" "${small[@]}" --$flag "$given/pairs.jsonl"
+done
+for flag in html npz; do
+  refuse "inspect: --$flag exists" "--$flag|--replace" evict inspect --policy snapkv --budget 32 --example needle --$flag "$given/pairs.jsonl"
+done
+refuse "eval: one file for two outputs" "--table-out" "${small[@]}" --json-out x --table-out ./x
+refuse "generate: the output exists" "--replace" train generate --samples 1 --out "$given/pairs.jsonl"
+refuse "log over a file" "--log|exists" "${quick[@]}" --out x --log "$given/pairs.jsonl"
+refuse "log over the training data" "reads" "${quick[@]}" --out x --data "$given/pairs.jsonl" --log "$given/pairs.jsonl" --replace
+mkfifo "$given/fifo"
+refuse "eval: a FIFO that nobody reads" "nobody reads this FIFO" "${small[@]}" --json-out "$given/fifo"
+[ -p "$given/fifo" ] || die "the FIFO was replaced"
+rm "$given/fifo"
 
 echo "== object stores and checkpoints"
 export AWS_EC2_METADATA_DISABLED=true AWS_ACCESS_KEY_ID=key AWS_SECRET_ACCESS_KEY=secret AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null

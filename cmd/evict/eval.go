@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,7 +11,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/eviction"
-	"glimpse/internal/atomicfile"
+	"glimpse/internal/cli"
 	"glimpse/internal/progress"
 	"glimpse/model"
 
@@ -25,6 +26,7 @@ func newEval() *cobra.Command {
 		needlePath                      string
 		tokens, samples                 int
 		asJSON, timings                 bool
+		files                           cli.Outputs
 	)
 	cmd := &cobra.Command{
 		Use:   "eval",
@@ -56,6 +58,12 @@ reads as much as the budget of it.`,
 			if samples < 1 {
 				return fmt.Errorf("eval: --samples: got %d, want at least 1", samples)
 			}
+			defer files.Close()
+			jsonOut, tableOut := files.Open("--json-out", jsonPath), files.Open("--table-out", tablePath)
+			plotOut, needleOut := files.Open("--plot", plotPath), files.Open("--needle-plot", needlePath)
+			if err := files.Err(); err != nil {
+				return fmt.Errorf("eval: %w", err)
+			}
 			s.before = func(m *model.Model) error {
 				return s.checkMemory(cmd.Context(), m, strings.Split(policies, ","),
 					eviction.FootprintOptions{Tokens: tokens, Budget: slices.Max(o.Budgets), MaxNew: 64, Study: true})
@@ -75,39 +83,27 @@ reads as much as the budget of it.`,
 			if err != nil {
 				return err
 			}
-			for _, out := range []struct {
-				path  string
-				write func(w io.Writer) error
-			}{
-				{jsonPath, func(w io.Writer) error { return evaluation.WriteJSON(w, rows) }},
-				{tablePath, func(w io.Writer) error {
+			// What was measured is printed whatever becomes of the files.
+			failed := errors.Join(
+				jsonOut.Write(func(w io.Writer) error { return evaluation.WriteJSON(w, rows) }),
+				tableOut.Write(func(w io.Writer) error {
 					return evaluation.WriteTable(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(tablePath, ".md")})
-				}},
-			} {
-				if out.path != "" {
-					if err := atomicfile.Write(out.path, out.write); err != nil {
-						return err
-					}
-				}
-			}
-			if plotPath != "" {
-				if err := evaluation.PlotAccuracy(plotPath, rows); err != nil {
-					return err
-				}
-			}
-			if needlePath != "" {
-				cells, err := evaluation.Needle(cmd.Context(), l.Model, o)
-				if err != nil {
-					return err
-				}
-				if err := evaluation.PlotNeedle(needlePath, cells); err != nil {
-					return err
-				}
-			}
+				}),
+				plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, rows) }),
+			)
 			if asJSON {
-				return evaluation.WriteJSON(cmd.OutOrStdout(), rows)
+				err = evaluation.WriteJSON(cmd.OutOrStdout(), rows)
+			} else {
+				err = evaluation.WriteTable(cmd.OutOrStdout(), rows, evaluation.TableOptions{})
 			}
-			return evaluation.WriteTable(cmd.OutOrStdout(), rows, evaluation.TableOptions{})
+			if failed = errors.Join(failed, err); failed != nil || !needleOut.Wanted() {
+				return failed
+			}
+			cells, err := evaluation.Needle(cmd.Context(), l.Model, o)
+			if err != nil {
+				return err
+			}
+			return needleOut.Write(func(w io.Writer) error { return evaluation.PlotNeedle(w, cells) })
 		},
 	}
 	f := cmd.Flags()
@@ -120,6 +116,7 @@ reads as much as the budget of it.`,
 	f.IntVar(&samples, "samples", 32, "prompts per task")
 	f.BoolVar(&timings, "timings", true, "also measure times to first token and decoding speed")
 	f.BoolVar(&asJSON, "json", false, "print JSON: a list of objects with policy, budget, task, accuracy, hit_rate, kept_bytes, samples, …")
+	files.Bind(f)
 	f.StringVar(&jsonPath, "json-out", "", "file for the JSON")
 	f.StringVar(&tablePath, "table-out", "", "file for the table; Markdown if it ends in .md")
 	f.StringVar(&plotPath, "plot", "", "PNG file for a plot of accuracy against budget")

@@ -2,12 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"text/tabwriter"
 
 	"glimpse/eviction"
-	"glimpse/internal/atomicfile"
+	"glimpse/internal/cli"
 	"glimpse/kernels"
 	"glimpse/model"
 
@@ -67,6 +67,7 @@ func newInspect() *cobra.Command {
 		budget            int
 		asJSON            bool
 		htmlPath, npzPath string
+		files             cli.Outputs
 	)
 	cmd := &cobra.Command{
 		Use:   "inspect",
@@ -85,6 +86,11 @@ and policy. A prompt within the budget is not scored.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			defer kernels.CatchDevice(&err) // what is shown is read from the device now
 			if err := eviction.CheckBudget(budget); err != nil {
+				return fmt.Errorf("inspect: %w", err)
+			}
+			defer files.Close()
+			html, npz := files.Open("--html", htmlPath), files.Open("--npz", npzPath)
+			if err := files.Err(); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
 			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
@@ -108,15 +114,8 @@ and policy. A prompt within the budget is not scored.`,
 				return err
 			}
 			x := &inspected{l.Model, c.Name, c.Adapter, budget, prompt.ids, session}
-			for _, file := range []struct {
-				path  string
-				write func(io.Writer) error
-			}{{htmlPath, x.writeHTML}, {npzPath, x.writeNPZ}} {
-				if file.path != "" {
-					if err := atomicfile.Write(file.path, file.write); err != nil {
-						return err
-					}
-				}
+			if err := errors.Join(html.Write(x.writeHTML), npz.Write(x.writeNPZ)); err != nil {
+				return err
 			}
 			rows := x.inspections()
 			if asJSON {
@@ -133,6 +132,7 @@ and policy. A prompt within the budget is not scored.`,
 	f := cmd.Flags()
 	s.bind(f)
 	p.bind(f)
+	files.Bind(f)
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies")
 	f.IntVar(&budget, "budget", 128, "key-value pairs kept per KV head and layer")
 	f.StringVar(&htmlPath, "html", "", "file for a page that colours the prompt by how many heads keep each token")

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"text/tabwriter"
 
 	"glimpse/datasets"
 	"glimpse/eviction"
+	"glimpse/internal/atomicfile"
 	"glimpse/internal/progress"
 	"glimpse/model"
 
@@ -49,6 +51,9 @@ that model's default; another one is given with --pattern.`,
 				return fmt.Errorf("patterns: --samples: got %d, want at least 1", samples)
 			case sink < 0 || recent < 0:
 				return fmt.Errorf("patterns: --sink and --recent: got %d and %d, want at least 0", sink, recent)
+			}
+			if _, err := os.Lstat(out); out != "" && err == nil {
+				return fmt.Errorf("patterns: --out: %s: %w", out, atomicfile.ErrExists)
 			}
 			which, err := datasets.ParseSplit(split)
 			if err != nil {

@@ -59,6 +59,7 @@ type generateSpec struct {
 
 	prompts, shard string
 	samplesSet     bool
+	files          cli.Outputs
 }
 
 func newGenerate() *cobra.Command {
@@ -121,6 +122,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 				if err := yamlconfig.Decode(args[0], data, sets, s); err != nil {
 					return err
 				}
+				s.files.Input(args[0])
 				if len(s.Sources) == 0 && s.Samples == 0 {
 					s.Samples = 1000
 				}
@@ -156,6 +158,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	f.IntVar(&s.Batch, "batch", s.Batch, "sequences decoded at the same time")
 	f.IntVar(&s.Shards, "shards", s.Shards, "files that the output is split into; 0 is one file instead of a folder")
 	f.StringVar(&s.shard, "shard", "", "I/N: only shard I of N, from 0")
+	s.files.Bind(f)
 	f.StringVarP(&s.Out, "out", "o", "", "file, or with --shards folder or s3://BUCKET/NAME, to write")
 	f.StringArrayVar(&sets, "set", nil, "KEY=VALUE in the place of what the file says, with a dotted key; may be repeated")
 	return cmd
@@ -243,6 +246,13 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 	if err := s.sampling().Validate(); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
+	if s.Shards == 0 {
+		unlock, err := s.claimFile()
+		if err != nil {
+			return fmt.Errorf("generate: %w", err)
+		}
+		defer unlock()
+	}
 	open, err := s.shardOpener(ctx)
 	if err != nil {
 		return err
@@ -321,6 +331,22 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 		fmt.Fprintf(log, "%d of %d shards are being worked on by others\n", claimed, s.Shards)
 	}
 	return nil
+}
+
+// claimFile makes sure that the one file of the output may be written, by this run alone.
+func (s *generateSpec) claimFile() (unlock func(), err error) {
+	for _, source := range s.Sources {
+		s.files.Input(source.Path)
+	}
+	unlock, err = cli.LockOutput(s.Out)
+	if err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	if err := s.files.Check("--out", s.Out); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
 // The time between two looks at claims in a bucket, which grows. An owner that lives

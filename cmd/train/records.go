@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/cli"
 	"glimpse/internal/curves"
 	"glimpse/internal/progress"
 	"glimpse/internal/tbevents"
@@ -29,6 +30,62 @@ type records struct {
 	events *tbevents.Writer
 	steps  []train.StepResult
 }
+
+// claimLog makes sure that the log may be written, by this run alone: one that exists
+// must be asked to be replaced, or be that of the run that goes on.
+func (s *spec) claimLog() (unlock func(), err error) {
+	if s.Log == "" {
+		return func() {}, nil
+	}
+	if s.Log == filepath.Join(s.RunDir, stepsName) {
+		if err := os.MkdirAll(s.RunDir, 0o755); err != nil {
+			return nil, fmt.Errorf("run folder: %w", err)
+		}
+	}
+	if unlock, err = cli.LockOutput(s.Log); err != nil {
+		return nil, fmt.Errorf("--log: %w", err)
+	}
+	if s.resume {
+		err = checkStepLog(s.Log)
+	} else {
+		files := cli.Outputs{Replace: s.Replace}
+		files.Input(s.Data...)
+		files.Input(s.HeldOut...)
+		err = files.Check("--log", s.Log)
+	}
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// checkStepLog is an error where a file is not the log of a run from its first step on.
+func checkStepLog(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--log: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	var first train.StepResult
+	err = json.NewDecoder(io.LimitReader(f, maxLogLine)).Decode(&first)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // of a run that was killed in its first step
+		return nil
+	case err != nil || first.Step != 1 || len(first.Adapters) == 0:
+		return fmt.Errorf("--log: %s does not begin as the log of a run, with its step 1: want that of the run that goes on, or a new file", path)
+	}
+	return nil
+}
+
+// maxLogLine bounds what is read of a file that may be no log.
+const maxLogLine = 1 << 20
 
 // openRecords starts them, or goes on with those of the steps done.
 func (s *spec) openRecords(t *train.Trainer, log io.Writer) (*records, error) {

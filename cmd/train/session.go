@@ -29,9 +29,20 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 	if err := model.CheckCacheDType(s.CacheDType); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
+	for _, a := range s.Adapters {
+		if err := train.CheckName(a.name()); err != nil {
+			return fmt.Errorf("train: %w", err)
+		}
+	}
+	s.runFiles()
 	if err := s.checkTargets(ctx, s.resume); err != nil {
 		return err
 	}
+	unlock, err := s.claimLog()
+	if err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	defer unlock()
 	train.BoundMemory()
 	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, BeforeWeights: (*model.Model).CheckWeights})
 	if err != nil {
@@ -253,15 +264,19 @@ const (
 	curvesName = "curves.png"
 )
 
-// startRun makes the run's folder and goes on from the checkpoint where that is asked
-// for.
-func (s *spec) startRun(ctx context.Context, t *train.Trainer, hash string, log io.Writer) (_ *keeper, err error) {
+// runFiles names the files that a run's folder has, where others are not asked for.
+func (s *spec) runFiles() {
 	if s.RunDir != "" && s.Checkpoint == "" {
 		s.Checkpoint = filepath.Join(s.RunDir, stateName)
 	}
 	if s.RunDir != "" && s.Log == "" {
 		s.Log = filepath.Join(s.RunDir, stepsName)
 	}
+}
+
+// startRun makes the run's folder and goes on from the checkpoint where that is asked
+// for.
+func (s *spec) startRun(ctx context.Context, t *train.Trainer, hash string, log io.Writer) (_ *keeper, err error) {
 	if s.RunDir != "" && s.Replace && !s.resume {
 		if err := removeRun(s.RunDir); err != nil {
 			return nil, fmt.Errorf("train: replace run: %w", err)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"glimpse/losses"
 	"glimpse/model"
@@ -76,6 +78,9 @@ func (c *Config) Validate(m *model.Model) error {
 		if a.Name == "" {
 			a.Name = a.Kind
 		}
+		if err := CheckName(a.Name); err != nil {
+			return fmt.Errorf("train: %w", err)
+		}
 		if names[a.Name] {
 			return fmt.Errorf("train: two adapters named %q", a.Name)
 		}
@@ -127,6 +132,15 @@ func (c *Config) Validate(m *model.Model) error {
 	}
 	if c.Schedule != "cosine" && c.Schedule != "constant" {
 		return fmt.Errorf("train: unknown schedule %q, want one of: constant, cosine", c.Schedule)
+	}
+	return nil
+}
+
+// CheckName is an error unless name can be the name of a run or an adapter, and so of
+// its folder: one path element, which does not begin with a dot.
+func CheckName(name string) error {
+	if name == "" || len(name) > 200 || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\\\x00") || !utf8.ValidString(name) {
+		return fmt.Errorf("name: got %.60q, want 1 to 200 bytes without a slash and not beginning with a dot", name)
 	}
 	return nil
 }

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"glimpse/internal/atomicfile"
+	"glimpse/internal/filelock"
+
+	"github.com/spf13/pflag"
+)
+
+// Outputs are the files that a command writes, under one rule: they are opened before
+// the work starts, a file that exists is refused without --replace, and an input or
+// another output is never written over.
+type Outputs struct {
+	Replace bool
+
+	inputs []string
+	files  []*Output
+	errs   []error
+}
+
+// Output is a file to be written. One without a path takes nothing.
+type Output struct {
+	flag, path string
+	file       *atomicfile.File
+}
+
+// Bind adds --replace.
+func (o *Outputs) Bind(f *pflag.FlagSet) {
+	f.BoolVar(&o.Replace, "replace", o.Replace, "write over output files that exist")
+}
+
+// Input names a file that the command reads.
+func (o *Outputs) Input(paths ...string) { o.inputs = append(o.inputs, paths...) }
+
+// Check is an error unless the output of a flag may be written.
+func (o *Outputs) Check(flag, path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	for _, input := range o.inputs {
+		if in, err := os.Stat(input); err == nil && os.SameFile(in, info) && info.Mode().IsRegular() {
+			return fmt.Errorf("%s: %s is what this command reads, want another file", flag, path)
+		}
+	}
+	if info.Mode().IsRegular() && !o.Replace && !ofProcess(path) {
+		return fmt.Errorf("%s: %s exists: write over it with --replace, or name another file", flag, path)
+	}
+	return nil
+}
+
+// ofProcess tells that a path names an open file of this process, such as /dev/stdout.
+func ofProcess(path string) bool {
+	dir := filepath.Dir(filepath.Clean(path))
+	return dir == "/dev" || dir == "/dev/fd" || dir == "/proc/self/fd"
+}
+
+// Open starts the file of a flag; path may be "". Err tells what could not be opened.
+func (o *Outputs) Open(flag, path string) *Output {
+	out := &Output{flag: flag, path: path}
+	if path == "" {
+		return out
+	}
+	if err := o.open(out); err != nil {
+		o.errs = append(o.errs, err)
+	}
+	return out
+}
+
+// Err are the errors of all calls of Open.
+func (o *Outputs) Err() error { return errors.Join(o.errs...) }
+
+func (o *Outputs) open(out *Output) (err error) {
+	if err := o.Check(out.flag, out.path); err != nil {
+		return err
+	}
+	for _, other := range o.files {
+		if same(other.path, out.path) {
+			return fmt.Errorf("%s: %s is the file of %s, too", out.flag, out.path, other.flag)
+		}
+	}
+	atomicfile.SweepDead(out.path)
+	if out.file, err = atomicfile.Create(out.path); err != nil {
+		return fmt.Errorf("%s: %w", out.flag, err)
+	}
+	o.files = append(o.files, out)
+	return nil
+}
+
+func same(a, b string) bool {
+	a, errA := filepath.Abs(a)
+	b, errB := filepath.Abs(b)
+	return errA == nil && errB == nil && a == b
+}
+
+// Write puts what f writes in the file's place. It does nothing for a file without a path.
+func (out *Output) Write(f func(w io.Writer) error) error {
+	if out.file == nil {
+		return nil
+	}
+	if err := f(out.file); err != nil {
+		return fmt.Errorf("%s: %w", out.flag, err)
+	}
+	if err := out.file.Commit(); err != nil {
+		return fmt.Errorf("%s: %w", out.flag, err)
+	}
+	return nil
+}
+
+// Wanted tells that the output has a path.
+func (out *Output) Wanted() bool { return out.file != nil }
+
+// Close drops the files that were not written.
+func (o *Outputs) Close() {
+	for _, out := range o.files {
+		out.file.Abort()
+	}
+}
+
+// LockOutput keeps a second run from an output that is written for long. The lock is
+// a hidden file beside it, which goes with the lock.
+func LockOutput(path string) (unlock func(), err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return func() {}, nil // a device or a FIFO, which any number may write to
+	}
+	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock")
+	release, free, err := filelock.TryLock(name)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("lock of %s: %w", path, err)
+	case !free:
+		return nil, fmt.Errorf("%s: another run is writing it", path)
+	}
+	return func() {
+		os.Remove(name) // before it is let go, so that nobody holds the lock of a file without a name
+		release()
+	}, nil
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func write(text string) func(io.Writer) error {
+	return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
+}
+
+func wantFile(t *testing.T, path, want string) {
+	t.Helper()
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
+		t.Errorf("%s holds %q (%v), want %q", path, got, err, want)
+	}
+}
+
+func TestOutputs(t *testing.T) {
+	dir := t.TempDir()
+	old, input, fresh := filepath.Join(dir, "old"), filepath.Join(dir, "input"), filepath.Join(dir, "fresh")
+	for _, path := range []string{old, input} {
+		if err := os.WriteFile(path, []byte("precious"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(input, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, path string
+		replace    bool
+		want       string // "" is none
+	}{
+		{"new", fresh, false, ""},
+		{"none", "", false, ""},
+		{"exists", old, false, "--replace"},
+		{"replaced", old, true, ""},
+		{"input", input, true, "what this command reads"},
+		{"link to an input", link, true, "what this command reads"},
+		{"folder", dir, true, "folder"},
+		{"no parent", filepath.Join(dir, "no", "x"), true, "no such file"},
+		{"device", "/dev/null", false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := Outputs{Replace: c.replace}
+			o.Input(input)
+			defer o.Close()
+			o.Open("--out", c.path)
+			err := o.Err()
+			switch {
+			case c.want == "" && err != nil:
+				t.Error(err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "--out: ")):
+				t.Errorf("error %v, want one of --out that says %q", err, c.want)
+			}
+		})
+	}
+	wantFile(t, old, "precious")
+	wantFile(t, input, "precious")
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 {
+		t.Fatalf("the folder holds %v (%v), want old, input and link", entries, err)
+	}
+
+	var o Outputs
+	a := o.Open("--a", fresh)
+	o.Open("--b", dir+"/./fresh")
+	if err := o.Err(); err == nil || !strings.Contains(err.Error(), "the file of --a") {
+		t.Errorf("two outputs of one name: error %v", err)
+	}
+	if err := a.Write(write("whole")); err != nil {
+		t.Fatal(err)
+	}
+	b := o.Open("--c", filepath.Join(dir, "failed"))
+	if err := b.Write(func(io.Writer) error { return errors.New("broken") }); err == nil || err.Error() != "--c: broken" {
+		t.Errorf("error %v, want --c: broken", err)
+	}
+	o.Close()
+	wantFile(t, fresh, "whole")
+	if _, err := os.Stat(filepath.Join(dir, "failed")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a failed output is there: %v", err)
+	}
+}
+
+func TestLockOutput(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out")
+	unlock, err := LockOutput(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LockOutput(path); err == nil || !strings.Contains(err.Error(), "another run is writing it") {
+		t.Errorf("second lock: %v", err)
+	}
+	unlock()
+	again, err := LockOutput(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 0 {
+		t.Errorf("the folder holds %v (%v), want nothing", entries, err)
+	}
+}
