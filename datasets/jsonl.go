@@ -25,7 +25,8 @@ var ErrEmpty = errors.New("got no examples, want at least one")
 type lineReader struct {
 	scanner *bufio.Scanner
 	file    string
-	line    int // of the last line returned, from 1
+	line    int    // of the last line returned, from 1
+	text    []byte // the last line returned, until the next
 }
 
 func newLineReader(file string, r io.Reader) *lineReader {
@@ -46,6 +47,7 @@ func (l *lineReader) next() (object, error) {
 		if err != nil {
 			return nil, l.locate(err)
 		}
+		l.text = text
 		return o, nil
 	}
 	switch err := l.scanner.Err(); {

@@ -50,6 +50,12 @@ type headerLine struct {
 	Shard         int          `json:"shard"`
 	Shards        int          `json:"shards"`
 	Data          string       `json:"data,omitempty"`
+	Check         string       `json:"check,omitempty"` // checkName: every pair carries a check
+}
+
+// line is the header as it stands in a file.
+func (h PairHeader) line() headerLine {
+	return headerLine{pairFormat, pairVersion, h.Model, h.WeightsSHA256, samplingLine(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data, checkName}
 }
 
 type samplingLine struct {
@@ -129,6 +135,7 @@ type PairWriter struct {
 	buffer  *bufio.Writer
 	path    string
 	written int
+	chain   chain
 }
 
 // pairFile is what pairs are written to.
@@ -148,8 +155,7 @@ func CreatePairs(path string, h PairHeader) (*PairWriter, error) {
 		return nil, fmt.Errorf("create pairs: %w", err)
 	}
 	w := &PairWriter{file: f, buffer: bufio.NewWriterSize(f, 64<<10), path: path}
-	line := headerLine{pairFormat, pairVersion, h.Model, h.WeightsSHA256, samplingLine(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data}
-	if err := w.writeLine(line); err != nil {
+	if err := w.writeHeader(h); err != nil {
 		w.Abort()
 		return nil, err
 	}
@@ -166,15 +172,24 @@ func (w *PairWriter) Write(p Pair) error {
 	if line.ResponseIDs == nil {
 		line.ResponseIDs = []int32{} // [] in the file, not null
 	}
-	if err := w.writeLine(line); err != nil {
+	data, err := json.Marshal(line)
+	if err == nil {
+		data = w.chain.add(data)
+	}
+	if err := w.writeLine(data, err); err != nil {
 		return err
 	}
 	w.written++
 	return nil
 }
 
-func (w *PairWriter) writeLine(v any) error {
-	data, err := json.Marshal(v)
+func (w *PairWriter) writeHeader(h PairHeader) error {
+	data, err := json.Marshal(h.line())
+	w.chain = startChain(data)
+	return w.writeLine(data, err)
+}
+
+func (w *PairWriter) writeLine(data []byte, err error) error {
 	if err == nil && len(data)+1 >= MaxLine {
 		err = fmt.Errorf("got a line of %d bytes, want less than %d", len(data)+1, MaxLine)
 	}
@@ -209,6 +224,8 @@ type PairReader struct {
 	lines  *lineReader
 	header PairHeader
 	read   int
+	check  bool // every pair carries a check
+	chain  chain
 	closer io.Closer // nil if the caller owns the reader
 }
 
@@ -237,29 +254,30 @@ func NewPairReader(file string, r io.Reader) (*PairReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.header, err = parseHeader(o); err != nil {
+	if p.header, p.check, err = parseHeader(o); err != nil {
 		return nil, p.lines.locate(fmt.Errorf("header: %w", err))
 	}
+	p.chain = startChain(p.lines.text)
 	return p, nil
 }
 
-func parseHeader(o object) (PairHeader, error) {
+func parseHeader(o object) (_ PairHeader, checked bool, _ error) {
 	var h headerLine
 	// The format comes first: what other fields mean depends on it.
 	if err := o.decode("format", fmt.Sprintf("%q", pairFormat), &h.Format); err != nil {
-		return PairHeader{}, err
+		return PairHeader{}, false, err
 	}
 	if h.Format != pairFormat {
-		return PairHeader{}, fmt.Errorf(`field "format": got %q, want %q`, h.Format, pairFormat)
+		return PairHeader{}, false, fmt.Errorf(`field "format": got %q, want %q`, h.Format, pairFormat)
 	}
 	if err := o.decode("version", "a whole number", &h.Version); err != nil {
-		return PairHeader{}, err
+		return PairHeader{}, false, err
 	}
 	if h.Version != pairVersion {
-		return PairHeader{}, fmt.Errorf(`field "version": got %d, want %d`, h.Version, pairVersion)
+		return PairHeader{}, false, fmt.Errorf(`field "version": got %d, want %d`, h.Version, pairVersion)
 	}
-	if err := o.only("format", "version", "model", "weights_sha256", "sampling", "seed", "shard", "shards", "data"); err != nil {
-		return PairHeader{}, err
+	if err := o.only("format", "version", "model", "weights_sha256", "sampling", "seed", "shard", "shards", "data", checkField); err != nil {
+		return PairHeader{}, false, err
 	}
 	sampling := json.RawMessage{}
 	err := o.decodeAll([]field{
@@ -271,18 +289,26 @@ func parseHeader(o object) (PairHeader, error) {
 		{"shards", "a whole number", &h.Shards},
 	})
 	if err != nil {
-		return PairHeader{}, err
+		return PairHeader{}, false, err
 	}
 	if err := parseSampling(sampling, &h.Sampling); err != nil {
-		return PairHeader{}, fmt.Errorf(`field "sampling": %w`, err)
+		return PairHeader{}, false, fmt.Errorf(`field "sampling": %w`, err)
 	}
 	if _, ok := o["data"]; ok {
 		if h.Data, err = o.text("data"); err != nil {
-			return PairHeader{}, err
+			return PairHeader{}, false, err
+		}
+	}
+	if _, ok := o[checkField]; ok {
+		if h.Check, err = o.text(checkField); err != nil {
+			return PairHeader{}, false, err
+		}
+		if h.Check != checkName {
+			return PairHeader{}, false, fmt.Errorf("field %q: got %q, want %q", checkField, h.Check, checkName)
 		}
 	}
 	header := PairHeader{h.Model, h.WeightsSHA256, Sampling(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data}
-	return header, header.Validate()
+	return header, h.Check != "", header.Validate()
 }
 
 func parseSampling(raw json.RawMessage, s *samplingLine) error {
@@ -313,6 +339,12 @@ func (r *PairReader) Next() (Pair, error) {
 	}
 	if err != nil {
 		return Pair{}, err
+	}
+	if r.check {
+		if err := r.chain.verify(r.lines.text); err != nil {
+			return Pair{}, r.lines.locate(err)
+		}
+		delete(o, checkField)
 	}
 	p, err := parsePair(o)
 	if err != nil {

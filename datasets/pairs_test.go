@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,9 +55,9 @@ func TestPairsRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantBegin := headerText + "\n" +
-		`{"id":"a","task":"copy","prompt_ids":[1,3,383],"response_ids":[96]}` + "\n" +
-		`{"id":"ended at once","prompt_ids":[128255],"response_ids":[]}` + "\n"
+	wantBegin := strings.TrimSuffix(headerText, "}") + `,"check":"crc32c-chain"}` + "\n" +
+		`{"id":"a","task":"copy","prompt_ids":[1,3,383],"response_ids":[96],"check":"1419fac1"}` + "\n" +
+		`{"id":"ended at once","prompt_ids":[128255],"response_ids":[],"check":"90f57377"}` + "\n"
 	if !strings.HasPrefix(string(data), wantBegin) {
 		t.Errorf("file begins\n%.600s\nwant\n%s", data, wantBegin)
 	}
@@ -249,4 +250,94 @@ func FuzzPairs(f *testing.F) {
 			t.Fatalf("read again: %v, %v, %v, want %v, %v", h, again, err, r.Header(), pairs)
 		}
 	})
+}
+
+// TestChangedLines: every change of a line, and every line that is missing, repeated
+// or moved, is seen at that line; in a shard that a killed worker left, too.
+func TestChangedLines(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "pairs.jsonl")
+	var pairs []datasets.Pair
+	for i := range 6 {
+		pairs = append(pairs, datasets.Pair{ID: fmt.Sprint("p", i), PromptIDs: []int32{int32(10 + i), 20, 30}, ResponseIDs: []int32{int32(40 + i)}})
+	}
+	writePairs(t, path, pairs...)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(string(data), "\n"), "\n")
+	lines[len(lines)-1] += "\n"
+	for name, change := range map[string]func(l []string) []string{
+		"digit":            func(l []string) []string { l[3] = strings.Replace(l[3], "20", "21", 1); return l },
+		"digit of a check": func(l []string) []string { l[3] = strings.Replace(l[3], `"check":"`, `"check":"f`, 1); return l },
+		"missing":          func(l []string) []string { return slices.Delete(l, 3, 4) },
+		"repeated":         func(l []string) []string { return slices.Insert(l, 3, l[3]) },
+		"swapped":          func(l []string) []string { l[3], l[4] = l[4], l[3]; return l },
+		"check missing":    func(l []string) []string { l[3] = l[3][:strings.Index(l[3], `,"check"`)] + "}\n"; return l },
+		"another header":   func(l []string) []string { l[0] = strings.Replace(l[0], `"seed":1844`, `"seed":1843`, 1); return l },
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Join(change(slices.Clone(lines)), "")
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := datasets.ReadPairs(path); !errors.Is(err, datasets.ErrChanged) {
+				t.Errorf("read: error %v, want ErrChanged", err)
+			}
+			folder := t.TempDir()
+			partial := filepath.Join(folder, datasets.PartialName(header.Shard, header.Shards))
+			if err := os.WriteFile(partial, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := datasets.OpenShard(folder, header); err == nil || name != "another header" && !errors.Is(err, datasets.ErrChanged) {
+				t.Errorf("shard taken up: error %v, want ErrChanged", err)
+			}
+		})
+	}
+}
+
+// TestFolderHasOneSetting: two workers with different settings cannot fill one folder,
+// whichever shards they take and whoever comes first.
+func TestFolderHasOneSetting(t *testing.T) {
+	other := header
+	other.Sampling.MaxNewTokens++
+	other.Shard = 2
+	fewer := header
+	fewer.Shard, fewer.Shards = 0, 2
+	folder := t.TempDir()
+	s, err := datasets.OpenShard(folder, header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Release()
+	for _, h := range []datasets.PairHeader{other, fewer} {
+		if _, err := datasets.OpenShard(folder, h); err == nil || !strings.Contains(err.Error(), "other settings") {
+			t.Errorf("%+v: error %v, want one that speaks of other settings", h, err)
+		}
+	}
+	same := header
+	same.Shard = 0
+	b, err := datasets.OpenShard(folder, same)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Release()
+
+	for range 20 { // of two at once, one wins
+		folder := t.TempDir()
+		errs := make(chan error)
+		for _, h := range []datasets.PairHeader{header, other} {
+			go func() {
+				s, err := datasets.OpenShard(folder, h)
+				if err == nil {
+					s.Release()
+				}
+				errs <- err
+			}()
+		}
+		if a, b := <-errs, <-errs; (a == nil) == (b == nil) {
+			t.Fatalf("two workers with different settings: errors %v and %v, want one", a, b)
+		}
+	}
 }

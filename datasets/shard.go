@@ -36,7 +36,7 @@ type Shard struct {
 }
 
 // OpenShard claims shard h.Shard of dir and goes on with what a killed process left
-// of it. ErrFinished and ErrClaimed tell that there is nothing to do. The claim is a
+// of it. A folder whose shards are made with other settings is refused. ErrFinished and ErrClaimed tell that there is nothing to do. The claim is a
 // file lock, which the system lets go when a process dies, on network folders too
 // where these have locks. Pairs are in the file as soon as they are written; the file
 // gets its name on Commit.
@@ -45,6 +45,9 @@ func OpenShard(dir string, h PairHeader) (*Shard, error) {
 		return nil, fmt.Errorf("open shard: header: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, fmt.Errorf("open shard: %w", err)
+	}
+	if err := claimSettings(dir, h); err != nil {
 		return nil, fmt.Errorf("open shard: %w", err)
 	}
 	path := filepath.Join(dir, ShardName(h.Shard, h.Shards))
@@ -105,8 +108,7 @@ func (s *Shard) takeUp(partial string, h PairHeader) error {
 		return fmt.Errorf("%s: %w", partial, err)
 	}
 	if len(data) == 0 {
-		line := headerLine{pairFormat, pairVersion, h.Model, h.WeightsSHA256, samplingLine(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data}
-		if err := s.writeLine(line); err != nil {
+		if err := s.writeHeader(h); err != nil {
 			return err
 		}
 		return s.buffer.Flush()
@@ -121,10 +123,13 @@ func (s *Shard) takeUp(partial string, h PairHeader) error {
 	for {
 		p, err := r.Next()
 		if err == io.EOF || errors.Is(err, ErrEmpty) {
+			if s.chain = r.chain; !r.check {
+				return fmt.Errorf("%s: was begun without checks of its lines; remove it to begin again", partial)
+			}
 			return nil
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("%w; remove the file to begin the shard again", err)
 		}
 		s.Last = p.ID
 		s.Done++

@@ -24,7 +24,7 @@ func TestShardsAreTheWhole(t *testing.T) {
 	folder := filepath.Join(dir, "shards")
 	t.Setenv("JOB_COMPLETION_INDEX", "1")
 	mustExecute(t, append(args, "--out", folder, "--shards", "3")...)
-	if got := files(t, folder); len(got) != 2 { // with the lock
+	if got := files(t, folder); len(got) != 3 { // with the lock and the settings
 		t.Fatalf("a worker with an index made %d files", len(got))
 	}
 	os.Unsetenv("JOB_COMPLETION_INDEX")

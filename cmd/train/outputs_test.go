@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -84,5 +85,28 @@ func TestNamesStayInTheirFolder(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("refused runs left %v (%v)", entries, err)
+	}
+}
+
+// TestMixedShardsAreRefused: shards of two generations are not trained on as one set.
+func TestMixedShardsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	shards := func(name, maxNew string, n int) string {
+		out := filepath.Join(dir, name)
+		must(t, "generate", "--samples", "8", "--tokens", "64", "--max-new", maxNew, "--shards", strconv.Itoa(n), "--out", out)
+		return out
+	}
+	a := shards("a", "4", 2)
+	for name, other := range map[string]string{"pairs-00001-of-00002.jsonl": shards("b", "5", 2), "pairs-00003-of-00004.jsonl": shards("c", "4", 4)} {
+		mixed := filepath.Join(dir, "mixed "+name)
+		if err := os.Mkdir(mixed, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for file, from := range map[string]string{"pairs-00000-of-00002.jsonl": a, name: other} {
+			if err := os.WriteFile(filepath.Join(mixed, file), []byte(readText(t, filepath.Join(from, file))), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantRefused(t, "of other settings than", "judgeq", "--steps", "1", "--batch", "1", "--rows", "2", "--validate", "0", "--data", mixed, "--out", filepath.Join(dir, "x"))
 	}
 }

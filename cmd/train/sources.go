@@ -69,14 +69,20 @@ func (s *spec) readPairs(ctx context.Context, m *model.Model, hash string, paths
 	}
 	var all []datasets.Pair
 	parts := make(map[datasets.PairHeader]int) // shards read, by the set that they belong to
+	first := make(map[string]shardOf)          // of each folder
 	for _, file := range files {
 		h, pairs, err := datasets.ReadPairs(file)
 		if err != nil {
 			return nil, err
 		}
-		set := h
-		set.Shard = 0
+		set := h.Settings()
 		parts[set]++
+		if folder := filepath.Dir(file); h.Shards > 1 {
+			if other, ok := first[folder]; ok && other.set != set {
+				return nil, fmt.Errorf("%s: shard of other settings than %s beside it: %+v, want %+v: name the files of one set, or keep the sets in folders of their own", file, other.file, set, other.set)
+			}
+			first[folder] = shardOf{file, set}
+		}
 		if h.WeightsSHA256 != hash {
 			return nil, fmt.Errorf("%s: responses of model %s (weights %.12s…), want those of %s (weights %.12s…): the target is the attention of the model's own responses", file, h.Model, h.WeightsSHA256, m.Name, hash)
 		}
@@ -96,6 +102,12 @@ func (s *spec) readPairs(ctx context.Context, m *model.Model, hash string, paths
 		}
 	}
 	return all, nil
+}
+
+// shardOf is a file of a set of shards.
+type shardOf struct {
+	file string
+	set  datasets.PairHeader
 }
 
 // pairFiles are the files and all *.jsonl of the folders. Those of buckets are copies in

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -23,6 +24,7 @@ import (
 // Stored are shards of pairs in a folder of an object store:
 //
 //	pairs-00001-of-00003.jsonl                               a finished shard
+//	.work/.settings.json                                     what all shards are made with
 //	.work/pairs-00001-of-00003.jsonl/claim-000001            who works on it
 //	.work/pairs-00001-of-00003.jsonl/part-000000000000       its first bytes
 //	.work/pairs-00001-of-00003.jsonl/part-000000123456       its bytes from 123456 on
@@ -86,6 +88,9 @@ func (s Stored) Open(ctx context.Context, h datasets.PairHeader) (*StoredShard, 
 	if err := h.Validate(); err != nil {
 		return nil, fmt.Errorf("open shard: header: %w", err)
 	}
+	if err := s.claimSettings(ctx, h); err != nil {
+		return nil, err
+	}
 	if err := s.finished(ctx, h); err != nil {
 		if errors.Is(err, datasets.ErrFinished) {
 			s.clean(ctx, h) // who finished it may have been killed before that
@@ -143,6 +148,28 @@ func (s Stored) open(ctx context.Context, h datasets.PairHeader, claim *objectst
 	shard.cancel = cancel
 	shard.saver.Go(func() { shard.saveAlways(saving) })
 	return shard, nil
+}
+
+// claimSettings makes the folder one of the header's settings, if it has none yet.
+func (s Stored) claimSettings(ctx context.Context, h datasets.PairHeader) error {
+	key := objectstore.Join(s.Folder, workFolder+"/"+datasets.SettingsName)
+	for {
+		data, err := objectstore.Get(ctx, s.Store, key, datasets.MaxLine)
+		if err == nil {
+			return h.CheckSettings(s.Store.URL(key), data)
+		}
+		if !errors.Is(err, objectstore.ErrNotExist) {
+			return err
+		}
+		if data, err = h.EncodeSettings(); err != nil {
+			return err
+		}
+		// Another may have been faster, and then says what the settings are.
+		err = s.Store.Put(ctx, key, bytes.NewReader(data), objectstore.PutOptions{New: true})
+		if err != nil && !errors.Is(err, objectstore.ErrExists) {
+			return err
+		}
+	}
 }
 
 // finished is ErrFinished for a shard that is there, nil for one that is not.

@@ -316,3 +316,29 @@ func TestStoredShardInParts(t *testing.T) {
 		wantShards(t, in, 1, pairs, size)
 	})
 }
+
+// TestStoredFolderHasOneSetting: a second worker with other settings is refused,
+// whichever shard it takes.
+func TestStoredFolderHasOneSetting(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		t.Setenv("TMPDIR", t.TempDir())
+		in := storedIn(t, s, "settings")
+		w, err := in.Open(t.Context(), header(0, 3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Release()
+		other, fewer := header(1, 3), header(0, 2)
+		other.Data = "other prompts"
+		for _, h := range []datasets.PairHeader{other, fewer} {
+			if _, err := in.Open(t.Context(), h); err == nil || !strings.Contains(err.Error(), "other settings") {
+				t.Errorf("%+v: error %v, want one that speaks of other settings", h, err)
+			}
+		}
+		same, err := in.Open(t.Context(), header(1, 3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same.Release()
+	})
+}

@@ -1,0 +1,95 @@
+package datasets
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"glimpse/internal/atomicfile"
+)
+
+// SettingsName is the file that says with which settings the shards of a folder are
+// made. The first worker writes it; one with other settings is refused.
+const SettingsName = ".settings.json"
+
+// Settings are the header's, without which of the shards it stands in.
+func (h PairHeader) Settings() PairHeader {
+	h.Shard = 0
+	return h
+}
+
+// EncodeSettings is what the settings file of the header's folder holds.
+func (h PairHeader) EncodeSettings() ([]byte, error) {
+	data, err := json.Marshal(h.Settings().line())
+	return append(data, '\n'), err
+}
+
+// CheckSettings is an error unless a settings file, named in it, is the header's.
+func (h PairHeader) CheckSettings(name string, data []byte) error {
+	r, err := NewPairReader(name, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	if got := r.Header(); got != h.Settings() {
+		return fmt.Errorf("%s: the folder's shards are made with other settings: %+v, want %+v: generate into another folder", name, got, h.Settings())
+	}
+	return nil
+}
+
+// claimSettings makes the folder one of the header's settings, if it has none yet.
+func claimSettings(dir string, h PairHeader) error {
+	path := filepath.Join(dir, SettingsName)
+	for {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			return h.CheckSettings(path, data)
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := sameAsShards(dir, h); err != nil {
+			return err
+		}
+		if data, err = h.EncodeSettings(); err != nil {
+			return err
+		}
+		f, err := atomicfile.Create(path)
+		if err != nil {
+			return err
+		}
+		if _, err := f.Write(data); err != nil {
+			f.Abort()
+			return err
+		}
+		// Another may have been faster, and then says what the settings are.
+		if err := f.CommitNew(); err != nil && !errors.Is(err, atomicfile.ErrExists) {
+			return err
+		}
+	}
+}
+
+// sameAsShards is an error where a folder holds shards of other settings.
+func sameAsShards(dir string, h PairHeader) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if ok, _ := filepath.Match("pairs-*-of-*.jsonl", e.Name()); !ok {
+			continue
+		}
+		r, err := OpenPairs(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return err
+		}
+		got := r.Header().Settings()
+		r.Close()
+		if got != h.Settings() {
+			return fmt.Errorf("%s: is of other settings: %+v, want %+v: generate into another folder", filepath.Join(dir, e.Name()), got, h.Settings())
+		}
+	}
+	return nil
+}
