@@ -427,6 +427,12 @@ unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 
 echo "== interrupted"
 stop() { expect 130 "$1" "stopped by a signal" timeout --preserve-status -s "$2" 1.5 "${@:3}"; }
+mkfifo "$given/silent"
+exec 9<>"$given/silent" # open, and nothing comes
+expect 130 "Ctrl-C while a prompt is awaited" "stopped by a signal" timeout --preserve-status -s INT 1.5 bash -c 'exec evict run --policy full --prompt - <&9'
+expect 130 "Ctrl-C while a message is awaited" "stopped by a signal" timeout --preserve-status -s INT 1.5 bash -c 'exec evict chat --policy full <&9'
+exec 9>&-
+rm "$given/silent"
 stop "Ctrl-C in training" INT train lookahead --steps 1000000 --out x --log x.log
 stop "SIGTERM in training" TERM train judgeq --steps 1000000 --out x
 stop "Ctrl-C in a run of two adapters" INT train run "$root/scripts/shipped_adapters.json"

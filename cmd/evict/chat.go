@@ -13,6 +13,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/cli"
 	"glimpse/model"
 	"glimpse/model/chat"
 	"glimpse/model/tokenizer"
@@ -156,7 +157,7 @@ const maxMessage = 1 << 24
 func (c *conversation) loop(ctx context.Context, in io.Reader) error {
 	f, ok := in.(*os.File)
 	person := ok && term.IsTerminal(int(f.Fd()))
-	lines := bufio.NewScanner(in)
+	lines := bufio.NewScanner(cli.Input(ctx, in))
 	lines.Buffer(nil, maxMessage)
 	for {
 		if person {

@@ -102,7 +102,7 @@ and policy. A prompt within the budget is not scored.`,
 			if err != nil {
 				return err
 			}
-			prompt, err := p.read(l.Model, cmd.InOrStdin(), s.seed)
+			prompt, err := p.read(l.Model, cli.Input(cmd.Context(), cmd.InOrStdin()), s.seed)
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/cli"
 	"glimpse/model"
 	"glimpse/model/tokenizer"
 
@@ -62,7 +63,7 @@ that it can answer.`,
 			var prompt *prompt
 			var unreadable error // told once the policy is known to be right
 			s.before = func(m *model.Model) error {
-				if prompt, unreadable = p.read(m, cmd.InOrStdin(), s.seed); unreadable != nil {
+				if prompt, unreadable = p.read(m, cli.Input(cmd.Context(), cmd.InOrStdin()), s.seed); unreadable != nil {
 					return nil
 				}
 				return s.checkMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: len(prompt.ids), Budget: o.budget, MaxNew: o.maxNew})

@@ -149,12 +149,20 @@ func (k *keeper) save(t *train.Trainer) error {
 	return nil
 }
 
-// close waits for the last upload and lets the checkpoint go.
-func (k *keeper) close() {
+// close waits for the last upload and lets the checkpoint go. A signal ends the wait; one
+// that came before has ended the run, whose state is still sent.
+func (k *keeper) close(ctx context.Context) {
 	if k.upload != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), uploadPatience)
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), uploadPatience)
 		defer cancel()
-		k.upload.Close(ctx)
+		if ctx.Err() == nil {
+			defer context.AfterFunc(ctx, cancel)()
+		}
+		told := time.AfterFunc(5*time.Second, func() {
+			fmt.Fprintln(k.log, "waiting for the upload of the last checkpoint; a signal ends the wait, the checkpoint on this machine stays")
+		})
+		defer told.Stop()
+		k.upload.Close(wait)
 		k.upload = nil
 	}
 	if k.unlock != nil {

@@ -246,7 +246,7 @@ func leftovers(t *testing.T, dir, prefix string) (paths []string) {
 // TestSignals: the step is finished and saved, the program says so and exits with a
 // code of its own; without a checkpoint it stops at once, with another.
 func TestSignals(t *testing.T) {
-	for name, signal := range map[string]os.Signal{"SIGINT": os.Interrupt, "SIGTERM": syscall.SIGTERM} {
+	for name, signal := range map[string]os.Signal{"SIGINT": os.Interrupt, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			args := longRun(dir, 100_000)

@@ -13,6 +13,7 @@ import (
 	"glimpse/checkpoints"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
+	"glimpse/internal/progress"
 	"glimpse/internal/train"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
@@ -21,6 +22,7 @@ import (
 
 // run trains, reports and exports.
 func (s *spec) run(ctx context.Context, log, out io.Writer) error {
+	log = progress.NewOutput(log) // uploads tell of themselves while the bar is drawn
 	for i, dir := range s.Outs {
 		if slices.ContainsFunc(s.Outs[:i], func(other string) bool { return sameFolder(other, dir) }) {
 			return fmt.Errorf("train: adapter folder %q: named for two adapters, want one each", dir)
@@ -78,7 +80,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer keeper.close()
+	defer func() { keeper.close(ctx) }()
 	return keeper.interrupted(t, s.finish(ctx, m, t, source, held, keeper, hash, log, out))
 }
 
@@ -288,7 +290,7 @@ func (s *spec) startRun(ctx context.Context, t *train.Trainer, hash string, log 
 	}
 	defer func() {
 		if err != nil {
-			k.close()
+			k.close(ctx)
 		}
 	}()
 	if done := t.Done() == s.Train.Steps || t.Stopped(); s.resume && !done {

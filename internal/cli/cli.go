@@ -19,8 +19,8 @@ import (
 // Exit codes.
 const (
 	ExitError       = 1
-	ExitInterrupted = 130 // stopped by SIGINT or SIGTERM
-	// ExitResumable: stopped by SIGINT or SIGTERM with the work so far saved. It is
+	ExitInterrupted = 130 // stopped by a signal
+	// ExitResumable: stopped by a signal with the work so far saved. It is
 	// EX_TEMPFAIL of sysexits.h, by which job schedulers know what to start again.
 	ExitResumable = 75
 )
@@ -34,10 +34,14 @@ func (r resumable) Unwrap() error { return r.error }
 // so that Main exits with ExitResumable.
 func Resumable(err error) error { return resumable{err} }
 
-// Main runs the command and exits: 0 on success only. The first SIGINT or SIGTERM
-// ends the command's context, so that it stops cleanly; a second one kills it.
+// Main runs the command and exits: 0 on success only. The first SIGINT, SIGTERM or
+// SIGHUP ends the command's context, so that it stops cleanly; a second one kills it.
 func Main(root *cobra.Command) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // under nohup the end of the terminal ends nothing
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, stop) // the second one has its usual effect
 	root.SilenceErrors, root.SilenceUsage = true, true
 	err := root.ExecuteContext(ctx)

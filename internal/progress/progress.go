@@ -3,7 +3,6 @@ package progress
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +20,7 @@ const (
 
 // Bar shows the progress of one loop. Its methods may be called concurrently.
 type Bar struct {
-	w        io.Writer
+	out      *Output
 	noun     string
 	total    int64      // ≤ 0: unknown
 	columns  func() int // width of the terminal; nil when w is not one
@@ -48,8 +47,8 @@ func LogEvery(d time.Duration) Option { return func(b *Bar) { b.interval = d } }
 // time are shown. The bar redraws one line if w is a terminal. Errors of w are
 // ignored: progress is never worth stopping for.
 func New(w io.Writer, noun string, total int64, opts ...Option) *Bar {
-	b := &Bar{w: w, noun: noun, total: total, interval: defaultLogEvery, start: time.Now()}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	b := &Bar{out: NewOutput(w), noun: noun, total: total, interval: defaultLogEvery, start: time.Now()}
+	if f := b.out.terminal(); f != nil {
 		b.columns = func() int {
 			if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
 				return columns
@@ -112,27 +111,23 @@ func (b *Bar) Done() {
 	}
 	b.closed = true
 	b.show()
-	if b.columns != nil {
-		fmt.Fprintln(b.w)
-	}
 }
 
 func (b *Bar) show() {
 	b.last = time.Now()
 	line := b.facts(b.last.Sub(b.start))
 	if b.columns == nil {
-		fmt.Fprintln(b.w, line)
+		fmt.Fprintln(b.out, line)
 		return
 	}
 	if b.total > 0 {
 		line = drawBar(float64(b.done)/float64(b.total)) + " " + line
 	}
-	// One column stays free: a full line makes some terminals wrap. The rest of the
-	// line is erased after writing, not before, which would flicker.
+	// One column stays free: a full line makes some terminals wrap.
 	if runes, room := []rune(line), b.columns()-1; len(runes) > room {
 		line = string(runes[:max(room, 0)])
 	}
-	fmt.Fprintf(b.w, "\r%s\x1b[K", line)
+	b.out.draw(line, b.closed)
 }
 
 // facts formats what is known after the elapsed time.

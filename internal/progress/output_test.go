@@ -1,0 +1,53 @@
+package progress
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Messages of other goroutines come as whole lines between those of a bar.
+func TestOutputIsShared(t *testing.T) {
+	var text strings.Builder // which "go test -race" finds two writers of
+	out := NewOutput(&text)
+	if NewOutput(out) != out {
+		t.Error("an Output was wrapped again")
+	}
+	bar := New(out, "steps", 200, LogEvery(0))
+	var all sync.WaitGroup
+	all.Go(func() {
+		for range 200 {
+			bar.Add(1)
+		}
+	})
+	all.Go(func() {
+		for i := range 200 {
+			fmt.Fprintf(out, "message %d\n", i)
+		}
+	})
+	all.Wait()
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	for _, line := range lines {
+		if !strings.HasPrefix(line, "message ") && !strings.Contains(line, "steps") {
+			t.Fatalf("line %q is neither a message nor the bar's", line)
+		}
+	}
+	if len(lines) != 400 {
+		t.Errorf("%d lines, want 400", len(lines))
+	}
+}
+
+// On a terminal a message replaces the bar's line, which the next one draws again.
+func TestMessageOverBar(t *testing.T) {
+	var text strings.Builder
+	out := NewOutput(&text)
+	out.draw("bar 1", false)
+	fmt.Fprintln(out, "message")
+	out.draw("bar 2", true)
+	fmt.Fprintln(out, "after")
+	const want = "\rbar 1\x1b[K" + "\r\x1b[K" + "message\n" + "\rbar 2\x1b[K\n" + "after\n"
+	if text.String() != want {
+		t.Errorf("got %q, want %q", text.String(), want)
+	}
+}
