@@ -388,7 +388,7 @@ rm "$given/fifo"
 echo "== object stores and checkpoints"
 export AWS_EC2_METADATA_DISABLED=true AWS_ACCESS_KEY_ID=key AWS_SECRET_ACCESS_KEY=secret AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
 nobody=(--s3-endpoint http://127.0.0.1:1)
-refuse "export: no target" "accepts 2 arg(s)" train export "$adapters/judgeq"
+refuse "export: no target" "RUN DIR|s3://BUCKET/NAME" train export "$adapters/judgeq"
 refuse "export: run missing" "no such file" train export nowhere x
 refuse "export: a folder that is no run" "want an adapter folder, a checkpoint, or the folder of a run" train export "$reference" x
 refuse "export: a file that is no checkpoint" "config.json|header" train export "$reference/config.json" x

@@ -46,7 +46,7 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 		Example: `  evict chat --example turns --policy rocketkv-mt --budget 64
   echo "<copy>" | evict chat --example turns --policy snapkv --budget 64 --json
   evict chat --model path/to/llama --policy h2o --budget 512`,
-		Args: cobra.NoArgs,
+		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := eviction.CheckBudget(o.budget); err != nil {
 				return fmt.Errorf("chat: %w", err)

@@ -10,6 +10,8 @@ import (
 	"glimpse/internal/simd"
 	"glimpse/kernels"
 
+	"glimpse/internal/cli"
+
 	"github.com/spf13/cobra"
 )
 
@@ -24,7 +26,7 @@ be used is listed with what to do about it, and "--device auto" chooses by the s
 facts. Kernels that only some GPUs have are run once and compared with the portable
 ones. A machine without a GPU is no error.`,
 		Example: "  evict doctor\n  evict doctor --json",
-		Args:    cobra.NoArgs,
+		Args:    cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := report{Platform: runtime.GOOS + "/" + runtime.GOARCH, Threads: parallel.Threads(), Instructions: simd.Level(), CUDA: kernels.Devices()}
 			if r.CUDA.Usable() == nil {

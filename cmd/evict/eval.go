@@ -18,6 +18,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// maxSamples bounds the prompts per task of an evaluation, whose results are in memory.
+const maxSamples = 1 << 20
+
 func newEval() *cobra.Command {
 	var (
 		s                               setup
@@ -42,7 +45,7 @@ policies as rocketkv's two stages: the first keeps part of the prompt, the secon
 reads as much as the budget of it.`,
 		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 16
   evict eval --policy all --budget 64 --task copy,chain --samples 8 --json`,
-		Args: cobra.NoArgs,
+		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := evaluation.Options{Tokens: tokens, Samples: samples, Seed: s.seed, Timings: timings}
 			var err error
@@ -55,8 +58,8 @@ reads as much as the budget of it.`,
 			if o.Split, err = datasets.ParseSplit(split); err != nil {
 				return fmt.Errorf("eval: %w", err)
 			}
-			if samples < 1 {
-				return fmt.Errorf("eval: --samples: got %d, want at least 1", samples)
+			if samples < 1 || samples > maxSamples {
+				return fmt.Errorf("eval: --samples: got %d, want 1 to %d", samples, maxSamples)
 			}
 			defer files.Close()
 			jsonOut, tableOut := files.Open("--json-out", jsonPath), files.Open("--table-out", tablePath)

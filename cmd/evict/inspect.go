@@ -70,7 +70,7 @@ func newInspect() *cobra.Command {
 		files             cli.Outputs
 	)
 	cmd := &cobra.Command{
-		Use:   "inspect",
+		Use:   "inspect [PROMPT]",
 		Short: "Show which positions a policy keeps, per layer and KV head",
 		Long: `Show which positions of a prompt a policy keeps, per layer and KV head.
 
@@ -82,9 +82,12 @@ and policy. A prompt within the budget is not scored.`,
 		Example: `  evict inspect --policy snapkv --budget 32 --example needle
   evict inspect --policy lookaheadkv --budget 64 --example chain --json
   evict inspect --policy snapkv --budget 64 --example chain --html kept.html --npz scores.npz`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		Args: cli.Args("[PROMPT]"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			defer kernels.CatchDevice(&err) // what is shown is read from the device now
+			if err := p.take(args); err != nil {
+				return fmt.Errorf("inspect: %w", err)
+			}
 			if err := eviction.CheckBudget(budget); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}

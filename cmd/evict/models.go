@@ -8,6 +8,8 @@ import (
 
 	"glimpse/model"
 
+	"glimpse/internal/cli"
+
 	"github.com/spf13/cobra"
 )
 
@@ -21,7 +23,7 @@ config.json under "architectures", the models that have it and the modules that
 adapters can train a LoRA update for. --json also names the stored tensor of every
 module.`,
 		Example: "  evict models\n  evict models --json",
-		Args:    cobra.NoArgs,
+		Args:    cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			type module struct {
 				Name   model.Module `json:"name"`

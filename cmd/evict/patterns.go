@@ -14,6 +14,8 @@ import (
 	"glimpse/internal/progress"
 	"glimpse/model"
 
+	"glimpse/internal/cli"
+
 	"github.com/spf13/cobra"
 )
 
@@ -42,13 +44,13 @@ number per KV head, and config.json. A folder "duoattention" within a model fold
 that model's default; another one is given with --pattern.`,
 		Example: `  evict patterns --out pattern
   evict patterns --model path/to/llama --out path/to/llama/duoattention`,
-		Args: cobra.NoArgs,
+		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case out == "" && !asJSON:
 				return fmt.Errorf("patterns: --out is missing: the folder to make")
-			case samples < 1:
-				return fmt.Errorf("patterns: --samples: got %d, want at least 1", samples)
+			case samples < 1 || samples > maxSamples:
+				return fmt.Errorf("patterns: --samples: got %d, want 1 to %d", samples, maxSamples)
 			case sink < 0 || recent < 0:
 				return fmt.Errorf("patterns: --sink and --recent: got %d and %d, want at least 0", sink, recent)
 			}

@@ -9,6 +9,8 @@ import (
 
 	"glimpse/eviction"
 
+	"glimpse/internal/cli"
+
 	"github.com/spf13/cobra"
 )
 
@@ -34,7 +36,7 @@ func newPolicies() *cobra.Command {
 options with the defaults. Options are set with --set policy.option=value; --json also
 has their ranges and what they mean.`,
 		Example: "  evict policies\n  evict policies --json\n  evict policies --markdown",
-		Args:    cobra.NoArgs,
+		Args:    cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON && asMarkdown {
 				return fmt.Errorf("policies: --json and --markdown are two forms, want one")

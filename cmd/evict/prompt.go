@@ -31,6 +31,20 @@ func (p *promptFlags) bind(f *pflag.FlagSet) {
 	f.BoolVar(&p.raw, "raw", false, "take the text as it is, without the model's chat template")
 }
 
+// take takes the prompt that a command has as its argument, if any.
+func (p *promptFlags) take(args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case p.text != "":
+		return fmt.Errorf("the prompt is given twice")
+	case strings.TrimSpace(args[0]) == "":
+		return fmt.Errorf("prompt: empty, want at least one token")
+	}
+	p.text = args[0]
+	return nil
+}
+
 // prompt is a prompt as token ids.
 type prompt struct {
 	ids    []int32

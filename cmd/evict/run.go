@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"glimpse/datasets"
@@ -37,16 +36,10 @@ that it can answer.`,
 		Example: `  evict run --example needle --policy snapkv --budget 32
   evict run --example copy --policy lookaheadkv --budget 128
   evict run --model path/to/llama --adapter adapters/llama --budget 256 "Summarise: ..."`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cli.Args("[PROMPT]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				if p.text != "" {
-					return fmt.Errorf("run: the prompt is given twice")
-				}
-				if strings.TrimSpace(args[0]) == "" {
-					return fmt.Errorf("run: prompt: empty, want at least one token")
-				}
-				p.text = args[0]
+			if err := p.take(args); err != nil {
+				return fmt.Errorf("run: %w", err)
 			}
 			if err := eviction.CheckBudget(o.budget); err != nil {
 				return fmt.Errorf("run: %w", err)

@@ -5,6 +5,8 @@ import (
 
 	"glimpse/internal/train"
 
+	"glimpse/internal/cli"
+
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +28,7 @@ func newAdapter(a adapterCommand) *cobra.Command {
 	adapter.Defaults(func(string) string { return a.kind })
 	adapter.LearningRate = a.rate
 	cmd := &cobra.Command{
-		Use: a.use, Short: a.short, Long: a.long, Example: a.example, Args: cobra.NoArgs,
+		Use: a.use, Short: a.short, Long: a.long, Example: a.example, Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
 				return fmt.Errorf("%s: --out is missing", a.use)

@@ -17,6 +17,8 @@ import (
 	"glimpse/internal/tempdir"
 	"glimpse/internal/train"
 
+	"glimpse/internal/cli"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -118,7 +120,7 @@ variables and files; --s3-endpoint and --s3-region override them.`,
 		Example: `  train export path/to/run s3://bucket/adapters/llama
   train export path/to/run path/to/adapter --adapter qv
   train export path/to/run.state path/to/adapter`,
-		Args: cobra.ExactArgs(2),
+		Args: cli.Args("RUN", "DIR|s3://BUCKET/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if replace && objectstore.IsURL(args[1]) {

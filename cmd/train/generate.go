@@ -109,7 +109,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
   train generate --samples 60 --shards 3 --out out/pairs
   train generate path/to/config.yaml --model path/to/llama --shard 3/64
   train generate path/to/config.yaml --model path/to/llama --shards 64 --out s3://bucket/pairs`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cli.Args("[CONFIG.yaml]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			flags := givenFlags(cmd.Flags())
 			s.samplesSet = cmd.Flags().Changed("samples")

@@ -39,7 +39,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 		Example: `  train plan scripts/examples/run.yaml
   train plan --preset lookaheadkv --prompt-tokens 512 --response-tokens 16 --json
   train plan --preset lookaheadkv --model path/to/llama --prompt-tokens 16384`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cli.Args("[CONFIG.yaml]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			flags := givenFlags(cmd.Flags())
 			path := "train plan"

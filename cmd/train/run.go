@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 
+	"glimpse/internal/cli"
+
 	"github.com/spf13/cobra"
 )
 
@@ -35,7 +37,7 @@ every key of it: --set adapters.0.rows=16. Unknown keys are errors. The resolved
 configuration is written to the run's folder as config.yaml.`,
 		Example: `  train run scripts/examples/run.yaml
   train run scripts/examples/run.yaml --steps 4 --set adapters.1.rows=16 --run out/short`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.Args("CONFIG.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.read(args[0], givenFlags(cmd.Flags())); err != nil {
 				return err

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"image/png"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"glimpse/internal/train"
 )
@@ -219,5 +221,20 @@ func TestRunFileErrors(t *testing.T) {
 				t.Errorf("left behind: %d files", len(left))
 			}
 		})
+	}
+}
+
+// TestSweepIsBounded: a grid that no run could train is refused at once.
+func TestSweepIsBounded(t *testing.T) {
+	var rows, rates strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&rows, "%d, ", i+1)
+		fmt.Fprintf(&rates, "%g, ", float64(i+1)/1000)
+	}
+	file := writeFile(t, "sweep.yaml", "run: "+t.TempDir()+"/s\nadapters: [{kind: judgeq}]\nsweep: {rows: ["+rows.String()+"], learning_rate: ["+rates.String()+"]}\n")
+	begin := time.Now()
+	wantRefused(t, "a grid of 1000000 points, want at most 10000", "sweep", file)
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("refused after %v", took)
 	}
 }

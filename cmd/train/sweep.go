@@ -12,6 +12,8 @@ import (
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/train"
 
+	"glimpse/internal/cli"
+
 	"github.com/spf13/cobra"
 )
 
@@ -56,7 +58,7 @@ The configuration is that of "train run" with one adapter, or a preset, and the 
 All adapters see the same samples in the same order. The table, best held-out loss
 first, is also written to the run's folder as sweep.json.`,
 		Example: `  train sweep scripts/examples/sweep.yaml`,
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Args("CONFIG.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.read(args[0], givenFlags(cmd.Flags())); err != nil {
 				return err
@@ -78,6 +80,9 @@ first, is also written to the run's folder as sweep.json.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
+
+// maxGrid bounds a sweep: each point is an adapter that is trained.
+const maxGrid = 10_000
 
 // grid is the adapters of a sweep.
 func (s *spec) grid() ([]adapterSpec, error) {
@@ -108,16 +113,24 @@ func (s *spec) grid() ([]adapterSpec, error) {
 	if len(rates) == 0 {
 		rates = []float64{base.LearningRate}
 	}
+	if n := len(orElse(g.Rows, base.Rows)) * len(modules) * len(rates); n > maxGrid {
+		return nil, fmt.Errorf("sweep: a grid of %d points, want at most %d", n, maxGrid)
+	}
+	if err := train.CheckName(base.name()); err != nil {
+		return nil, fmt.Errorf("sweep: %w", err)
+	}
 	var out []adapterSpec
+	names := make(map[string]bool)
 	for _, n := range orElse(g.Rows, base.Rows) {
 		for _, m := range modules {
 			for _, rate := range rates {
 				a := base
 				a.Rows, a.Modules, a.LearningRate, a.Out = n, m, rate, ""
 				a.Name = fmt.Sprintf("%s-n%d-%s-lr%g", base.name(), n, m.String(), rate)
-				if slices.ContainsFunc(out, func(o adapterSpec) bool { return o.Name == a.Name }) {
+				if names[a.Name] {
 					return nil, fmt.Errorf("sweep: %s twice, want different points", a.Name)
 				}
+				names[a.Name] = true
 				out = append(out, a)
 			}
 		}

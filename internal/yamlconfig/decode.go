@@ -1,8 +1,11 @@
 package yamlconfig
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strconv"
@@ -38,6 +41,12 @@ func Decode(file string, data []byte, sets []string, into any) error {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return fmt.Errorf("%s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if more := yaml.NewDecoder(bytes.NewReader(data)); more.Decode(new(yaml.Node)) == nil {
+		var second yaml.Node
+		if err := more.Decode(&second); !errors.Is(err, io.EOF) {
+			return fmt.Errorf("%s:%d: a second document, want one", file, max(second.Line, 1))
+		}
 	}
 	root := &yaml.Node{Kind: yaml.MappingNode, Line: 1}
 	if doc.Kind == yaml.DocumentNode && !(doc.Content[0].Kind == yaml.ScalarNode && doc.Content[0].Tag == "!!null") {
