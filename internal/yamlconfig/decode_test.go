@@ -111,7 +111,7 @@ func TestDecodeErrors(t *testing.T) {
 		"scalar":         {"words: bad", nil, "f.yaml:1: words: no such word"},
 		"syntax":         {"steps: [1", nil, "f.yaml: line 1"},
 		"alias":          {"items: &a [{rows: 1}]\nwords: *a\n", nil, "words: got an alias"},
-		"two documents":  {"steps: 1\n---\nsteps: 2\n", nil, "f.yaml:3: a second document, want one"},
+		"two documents":  {"steps: 1\n---\nsteps: 2\n", nil, "f.yaml:2: a second document, want one"},
 		"set unknown":    {"", []string{"stesp=1"}, `--set stesp=1: unknown key "stesp", did you mean "steps"?`},
 		"set no value":   {"", []string{"steps"}, "want KEY=VALUE"},
 		"set element":    {"items: [{rows: 1}]", []string{"items.1.rows=2"}, `got element "1", want 0 to 0`},
