@@ -42,13 +42,17 @@ type cached struct {
 type cachedFile struct {
 	Version string `json:"version"`
 	Size    int64  `json:"size"`
+	// SHA256 and Modified (nanoseconds) are those of the copy when it was whole: one that
+	// has been written to since is compared again.
+	SHA256   string `json:"sha256"`
+	Modified int64  `json:"modified"`
 }
 
 const recordFile = ".glimpse-objects.json"
 
 // Folder brings the named objects of a folder into the cache and returns the local
 // folder, which holds them as they are in the store now and no others. A copy whose
-// version is that of the store is not fetched again. The folder is for reading only;
+// version is that of the store is not fetched again, unless it was changed here. The folder is for reading only;
 // a file that is mapped while a newer version takes its place stays what it was.
 func (c Cache) Folder(ctx context.Context, s Store, folder string, names []string) (string, error) {
 	return c.bring(ctx, s, s.URL(folder), folder, names)
@@ -117,9 +121,14 @@ func (c Cache) fill(ctx context.Context, s Store, url, folder, dir string, names
 			return err
 		}
 		info := o.Info()
-		here, err := os.Stat(filepath.Join(dir, name))
-		if err == nil && here.Size() == info.Size && record.Files[name] == (cachedFile{info.Version, info.Size}) {
+		if file, ok := record.Files[name].intact(filepath.Join(dir, name), info); ok {
 			o.Close()
+			if file != record.Files[name] {
+				record.Files[name] = file
+				if err := record.write(dir); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		missing = append(missing, o)
@@ -140,16 +149,63 @@ func (c Cache) fill(ctx context.Context, s Store, url, folder, dir string, names
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		record.Files[name] = cachedFile{info.Version, info.Size}
-		raw, err := json.MarshalIndent(record, "", "  ")
-		if err != nil {
+		if record.Files[name], err = newCachedFile(p.path, info); err != nil {
 			return err
 		}
-		if err := atomicfile.WriteFile(filepath.Join(dir, recordFile), raw); err != nil {
+		if err := record.write(dir); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (c *cached) write(dir string) error {
+	raw, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteFile(filepath.Join(dir, recordFile), raw)
+}
+
+// newCachedFile describes a copy that has just arrived whole.
+func newCachedFile(path string, info Info) (cachedFile, error) {
+	sum, modified, err := sumOf(path)
+	return cachedFile{info.Version, info.Size, sum, modified}, err
+}
+
+// intact tells that a copy is that of the version, as it arrived, and how it is now.
+func (c cachedFile) intact(path string, info Info) (now cachedFile, ok bool) {
+	here, err := os.Stat(path)
+	if err != nil || !here.Mode().IsRegular() || here.Size() != info.Size || c.Version != info.Version || c.Size != info.Size || c.SHA256 == "" {
+		return c, false
+	}
+	if here.ModTime().UnixNano() == c.Modified {
+		return c, true
+	}
+	sum, modified, err := sumOf(path)
+	if err != nil || sum != c.SHA256 {
+		return c, false
+	}
+	c.Modified = modified
+	return c, true
+}
+
+// sumOf is the SHA-256 of a file and when it was last written to.
+func sumOf(path string) (sum string, modified int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", 0, err
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", 0, err
+	}
+	return hex.EncodeToString(h.Sum(nil)), info.ModTime().UnixNano(), nil
 }
 
 // prune removes what the store no longer has, and what does not belong there.
@@ -222,6 +278,11 @@ func (p partial) fetch(ctx context.Context, progress func(bytes int64)) error {
 	}
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
+	}
+	if there, err := os.Lstat(p.path); err == nil && there.IsDir() { // which nobody but this program should write here
+		if err := os.RemoveAll(p.path); err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(part, p.path); err != nil {
 		return err

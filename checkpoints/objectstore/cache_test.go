@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/checkpoints/objectstore/storetest"
@@ -180,4 +181,45 @@ func TestChecksums(t *testing.T) {
 			t.Errorf("%s: %s, want %s", algorithm, got, want)
 		}
 	}
+}
+
+// TestDamagedCopyIsFetchedAgain: a copy in the cache that was written to, cut or put out
+// of the way repairs itself; one that was merely touched stays.
+func TestDamagedCopyIsFetchedAgain(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		data := storetest.Content(3, 10_000)
+		put(t, open(t, s), "d/file", data, objectstore.PutOptions{})
+		c := objectstore.Cache{Dir: t.TempDir()}
+		fetch := func() (string, int) {
+			s.Disturb(nil)
+			dir, err := c.Folder(t.Context(), open(t, s), "d", []string{"file"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cacheHolds(t, dir, map[string][]byte{"file": data})
+			return filepath.Join(dir, "file"), s.Count("GET d/file")
+		}
+		path, _ := fetch()
+		for name, damage := range map[string]func() error{
+			"changed": func() error {
+				return os.WriteFile(path, append(bytes.Clone(data[:9_999]), data[9_999]^1), 0o644)
+			},
+			"cut":      func() error { return os.Truncate(path, 5_000) },
+			"removed":  func() error { return os.Remove(path) },
+			"a folder": func() error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o755)) },
+		} {
+			if err := damage(); err != nil {
+				t.Fatal(err)
+			}
+			if _, n := fetch(); n == 0 {
+				t.Errorf("%s: not fetched again", name)
+			}
+		}
+		if err := os.Chtimes(path, time.Now(), time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if _, n := fetch(); n != 0 {
+			t.Errorf("touched: fetched again")
+		}
+	})
 }

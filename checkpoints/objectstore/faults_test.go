@@ -302,3 +302,47 @@ func TestReplacedWhileRead(t *testing.T) {
 		}
 	})
 }
+
+// TestAnswersOfOtherRanges: a server that does not answer what was asked for is an
+// error, not other bytes; where it does so once, the next attempt gets the right ones.
+func TestAnswersOfOtherRanges(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		put(t, open(t, s), "ranges", medium, objectstore.PutOptions{})
+		for _, c := range []struct {
+			name  string
+			fault storetest.Fault
+			want  string
+		}{
+			{"ignored", storetest.IgnoreRange, "answered with the whole object"},
+			{"shifted", storetest.WrongRange, "does not do what Range asks"},
+			{"another version", storetest.OtherETag, objectstore.ErrChanged.Error()},
+		} {
+			o, err := open(t, s).Open(t.Context(), "ranges")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, 1000)
+			s.Disturb(storetest.First(1_000, "GET ranges", c.fault))
+			if _, err := o.ReadAt(got, 5_000); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: error %v, want one that says %q", c.name, err, c.want)
+			}
+			if c.fault != storetest.OtherETag {
+				s.Disturb(storetest.First(1, "GET ranges", c.fault))
+				if _, err := o.ReadAt(got, 5_000); err != nil || !bytes.Equal(got, medium[5_000:6_000]) {
+					t.Errorf("%s once: wrong bytes, or error %v", c.name, err)
+				}
+			}
+			s.Disturb(nil)
+		}
+		// The whole object begins with its first range.
+		o, err := open(t, s).Open(t.Context(), "ranges")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 1000)
+		s.Disturb(storetest.First(1_000, "GET ranges", storetest.IgnoreRange))
+		if _, err := o.ReadAt(got, 0); err != nil || !bytes.Equal(got, medium[:1000]) {
+			t.Errorf("first range of a whole answer: wrong bytes, or error %v", err)
+		}
+	})
+}

@@ -131,6 +131,9 @@ func (o *s3Object) readSome(p []byte, off int64) (int, error) {
 		return 0, o.b.fail("read", o.info.Key, err)
 	}
 	defer out.Body.Close()
+	if err := o.checkAnswer(out, off, int64(len(p))); err != nil {
+		return 0, fmt.Errorf("read %s: bytes %d to %d: %w", o.b.URL(o.info.Key), off, off+int64(len(p)), err)
+	}
 	stalled := time.AfterFunc(stallTimeout, cancel)
 	defer stalled.Stop()
 	n := 0
@@ -146,6 +149,32 @@ func (o *s3Object) readSome(p []byte, off int64) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// checkAnswer is an error unless an answer holds the range that was asked for, of the
+// version that is read. Servers and proxies that ignore Range answer with the whole
+// object, whose first bytes would be taken for those of the range.
+func (o *s3Object) checkAnswer(out *s3.GetObjectOutput, off, length int64) error {
+	if tag := aws.ToString(out.ETag); tag != o.info.Version {
+		return fmt.Errorf("got version %.80q, want %.80q: %w", tag, o.info.Version, ErrChanged)
+	}
+	got, want := aws.ToString(out.ContentRange), fmt.Sprintf("bytes %d-%d/%d", off, off+length-1, o.info.Size)
+	switch {
+	case got == "" && off == 0 && aws.ToInt64(out.ContentLength) == o.info.Size:
+		return nil // the whole object begins with what was asked for
+	case got != want:
+		return fmt.Errorf("the server answered with %s, want %q: it, or a proxy before it, does not do what Range asks", rangeText(got), want)
+	case aws.ToInt64(out.ContentLength) != length:
+		return fmt.Errorf("the server announces %d bytes, want %d", aws.ToInt64(out.ContentLength), length)
+	}
+	return nil
+}
+
+func rangeText(contentRange string) string {
+	if contentRange == "" {
+		return "the whole object"
+	}
+	return fmt.Sprintf("%.80q", contentRange)
 }
 
 // List implements Store.

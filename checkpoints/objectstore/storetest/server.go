@@ -166,6 +166,11 @@ const (
 	Broken           // answers 500 InternalError
 	Down             // closes at once
 	Stall            // reads half of the request's body and closes after a while, in which its sender can be killed
+
+	IgnoreRange // answers with the whole object, as some servers and proxies do
+	WrongRange  // answers with another range of the same length
+	OtherETag   // answers with the tag of another version
+	Malformed   // answers 200 with half of an XML document
 )
 
 // proxy forwards requests to a server and disturbs some.
@@ -224,6 +229,31 @@ func newProxy(t *testing.T, target string) *proxy {
 		case LoseAnswer:
 			forward.ServeHTTP(httptest.NewRecorder(), r)
 			hangUp(w)
+		case IgnoreRange:
+			r.Header.Del("Range")
+			forward.ServeHTTP(w, r)
+		case WrongRange:
+			var from, to int64
+			if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 {
+				shift := int64(1)
+				if from > 0 {
+					shift = -1
+				}
+				r.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", from+shift, to+shift))
+			}
+			forward.ServeHTTP(w, r)
+		case OtherETag:
+			answer := httptest.NewRecorder()
+			forward.ServeHTTP(answer, r)
+			for k, v := range answer.Header() {
+				w.Header()[k] = v
+			}
+			w.Header().Set("ETag", `"00000000000000000000000000000000"`)
+			w.WriteHeader(answer.Code)
+			w.Write(answer.Body.Bytes())
+		case Malformed:
+			w.Header().Set("Content-Type", "application/xml")
+			io.WriteString(w, `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult><Name>`)
 		case CutAnswer:
 			answer := httptest.NewRecorder()
 			forward.ServeHTTP(answer, r)
