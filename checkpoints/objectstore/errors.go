@@ -82,7 +82,10 @@ func statusOf(err error) int {
 // final tells that the server has refused, so that another attempt would end the
 // same way.
 func final(err error) bool {
+	if transient(err) {
+		return false
+	}
 	status := statusOf(err)
 	return status >= 400 && status < 500 && status != 408 && status != 429 ||
-		errors.Is(err, ErrExists) || errors.Is(err, ErrDenied) || errors.Is(err, ErrNotExist)
+		hopeless(err) || errors.Is(err, ErrExists) || errors.Is(err, ErrDenied) || errors.Is(err, ErrNotExist)
 }

@@ -17,6 +17,12 @@ func ForTests(s Settings, partSize int64, pause time.Duration, attempts int) Set
 	return s
 }
 
+// Impatient shortens the wait for an answer, for tests.
+func Impatient(s Settings, silence time.Duration, notice func(string)) Settings {
+	s.silence, s.Notice = silence, notice
+	return s
+}
+
 // UnfinishedUploads counts a key's uploads that were neither finished nor ended.
 func UnfinishedUploads(ctx context.Context, s Store, key string) (int, error) {
 	ids, err := s.(*bucket).uploads(ctx, key)

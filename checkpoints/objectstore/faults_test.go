@@ -5,7 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -345,4 +349,84 @@ func TestAnswersOfOtherRanges(t *testing.T) {
 			t.Errorf("first range of a whole answer: wrong bytes, or error %v", err)
 		}
 	})
+}
+
+// TestTransientAnswers: a list answer that is cut or malformed, and an object refused
+// because it was damaged on its way, are asked for again.
+func TestTransientAnswers(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		put(t, open(t, s), "list/a", medium[:100], objectstore.PutOptions{})
+		for name, f := range map[string]storetest.Fault{"cut": storetest.CutAnswer, "malformed": storetest.Malformed} {
+			s.Disturb(storetest.First(2, "GET ", f))
+			if list, err := open(t, s).List(t.Context(), "list"); err != nil || len(list) != 1 {
+				t.Errorf("list, %s twice: %d objects, error %v", name, len(list), err)
+			}
+		}
+		s.Disturb(storetest.First(2, "PUT ", storetest.BadDigest))
+		put(t, open(t, s), "refused", medium[:100], objectstore.PutOptions{})
+		s.Disturb(storetest.First(1, "PUT ", storetest.BadDigest))
+		put(t, open(t, s), "refused", big, objectstore.PutOptions{}) // each of its parts once
+		s.Disturb(nil)
+		holds(t, open(t, s), "refused", big)
+	})
+}
+
+// TestSilentServer: one that takes requests and answers none is given up after two of
+// them, and a person is told before.
+func TestSilentServer(t *testing.T) {
+	quiet := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) // so that the server sees the client leave
+		<-r.Context().Done()
+	}))
+	defer quiet.Close()
+	t.Setenv("AWS_ACCESS_KEY_ID", "k")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
+	var told atomic.Int64
+	settings := objectstore.ForTests(objectstore.Settings{Endpoint: quiet.URL}, 5<<20, time.Millisecond, 10)
+	settings = objectstore.Impatient(settings, 300*time.Millisecond, func(text string) {
+		if !strings.Contains(text, "waiting for an answer of 127.0.0.1") {
+			t.Errorf("told %q", text)
+		}
+		told.Add(1)
+	})
+	store, _, err := objectstore.Open(t.Context(), "s3://bucket/x", settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if _, err := store.List(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "the server does not answer") {
+		t.Errorf("error %v", err)
+	}
+	if took := time.Since(begin); took < 500*time.Millisecond || took > 10*time.Second {
+		t.Errorf("given up after %v, want after 2 waits of 0.3 s", took)
+	}
+	if told.Load() != 2 {
+		t.Errorf("told %d times, want at both requests", told.Load())
+	}
+}
+
+// TestCertificateErrorIsFinal: it is not tried ten times.
+func TestCertificateErrorIsFinal(t *testing.T) {
+	var connections atomic.Int64
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.StartTLS()
+	defer server.Close()
+	t.Setenv("AWS_ACCESS_KEY_ID", "k")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
+	store, _, err := objectstore.Open(t.Context(), "s3://bucket/x", objectstore.ForTests(objectstore.Settings{Endpoint: server.URL}, 5<<20, time.Millisecond, 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.List(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("error %v", err)
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
 }

@@ -31,13 +31,19 @@ type Settings struct {
 	// "true" and "false" decide.
 	PathStyle string `json:"path_style,omitempty"`
 
+	// Notice (may be nil) is told what is waited for when that takes long. It may be called
+	// concurrently.
+	Notice func(text string) `json:"-"`
+
 	partSize int64         // 0: defaultPartSize; tests take the least that S3 allows
 	pause    time.Duration // before the second attempt; 0: firstPause
 	attempts int           // 0: maxAttempts
+	silence  time.Duration // 0: headerTimeout
 }
 
-// Bind adds the flags.
+// Bind adds the flags. What is waited for is told on standard error.
 func (s *Settings) Bind(f *pflag.FlagSet) {
+	s.Notice = func(text string) { fmt.Fprintln(os.Stderr, text) }
 	f.StringVar(&s.Endpoint, "s3-endpoint", s.Endpoint, "address of the S3 server for s3:// names; without it AWS_ENDPOINT_URL_S3, or Amazon's")
 	f.StringVar(&s.Region, "s3-region", s.Region, "region of the bucket; without it AWS_REGION")
 	f.StringVar(&s.PathStyle, "s3-path-style", s.PathStyle, "name the bucket in the path and not in the host: true, false, or auto, which does so for servers other than Amazon's (default auto)")
@@ -49,11 +55,6 @@ const (
 	maxAttempts = 10
 	firstPause  = 300 * time.Millisecond
 	maxPause    = 20 * time.Second
-
-	// headerTimeout bounds the wait for an answer once a request is sent.
-	headerTimeout = 2 * time.Minute
-	// stallTimeout bounds the wait for the next bytes of an answer.
-	stallTimeout = time.Minute
 
 	defaultPartSize = 8 << 20
 	maxParts        = 10_000
@@ -81,13 +82,14 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 		config.WithRetryer(func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) {
 				o.MaxAttempts = b.attempts
+				o.Retryables = append([]retry.IsErrorRetryable{retryable{}}, o.Retryables...)
 				o.Backoff = retry.BackoffDelayerFunc(func(attempt int, _ error) (time.Duration, error) {
 					return backoff(b.pause, attempt), nil
 				})
 			})
 		}),
 		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-			t.ResponseHeaderTimeout = headerTimeout
+			t.ResponseHeaderTimeout = cmp.Or(s.silence, headerTimeout)
 		})),
 	}
 	if s.Region != "" {
@@ -121,6 +123,8 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 	}
 	b.client = s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = pathStyle
+		// Around the SDK's client, which has taken AWS_CA_BUNDLE into account.
+		o.HTTPClient = &patient{client: o.HTTPClient, notice: s.Notice, after: cmp.Or(s.silence/2, noticeAfter)}
 		// Ranges and multipart uploads have no checksum that the SDK could compare; what
 		// can be compared is compared by Info.verify.
 		o.DisableLogOutputChecksumValidationSkipped = true

@@ -171,6 +171,7 @@ const (
 	WrongRange  // answers with another range of the same length
 	OtherETag   // answers with the tag of another version
 	Malformed   // answers 200 with half of an XML document
+	BadDigest   // answers 400 BadDigest
 )
 
 // proxy forwards requests to a server and disturbs some.
@@ -251,6 +252,8 @@ func newProxy(t *testing.T, target string) *proxy {
 			w.Header().Set("ETag", `"00000000000000000000000000000000"`)
 			w.WriteHeader(answer.Code)
 			w.Write(answer.Body.Bytes())
+		case BadDigest:
+			refuse(w, http.StatusBadRequest, "BadDigest")
 		case Malformed:
 			w.Header().Set("Content-Type", "application/xml")
 			io.WriteString(w, `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult><Name>`)
