@@ -76,6 +76,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 		s.Adapters[i].Loss = t.Config.Adapters[i].Loss
 	}
 	t.Invocation = header
+	t.Notice = func(text string) { fmt.Fprintln(log, text) }
 	keeper, err := s.startRun(ctx, t, hash, log)
 	if err != nil {
 		return err

@@ -16,7 +16,8 @@ import (
 // least recently used would forget every sample just before it is needed, so what
 // is stored stays and what no longer fits is prepared anew each time.
 //
-// What comes back has exactly the bits that went in.
+// What comes back has exactly the bits that went in. The disk is optional: where it is
+// full or fails, samples are prepared anew, and that is told once.
 type store struct {
 	backend      kernels.Backend
 	memory, disk int64 // bytes left
@@ -25,14 +26,15 @@ type store struct {
 	files        map[string]*prepared // on disk: without its tensors
 	dir          *tempdir.Dir
 	sequence     int
+	notice       func(text string)
 }
 
-func newStore(b kernels.Backend, memory, disk int64) *store {
-	return &store{backend: b, memory: memory, disk: disk, held: make(map[string]*prepared), files: make(map[string]*prepared)}
+func newStore(b kernels.Backend, memory, disk int64, notice func(text string)) *store {
+	return &store{backend: b, memory: memory, disk: disk, held: make(map[string]*prepared), files: make(map[string]*prepared), notice: notice}
 }
 
 // put takes p in if there is room.
-func (s *store) put(key string, p *prepared) error {
+func (s *store) put(key string, p *prepared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	size := p.bytes()
@@ -43,9 +45,18 @@ func (s *store) put(key string, p *prepared) error {
 		s.held[key] = p
 	case size <= s.disk:
 		s.disk -= size
-		return s.write(key, p)
+		if err := s.write(key, p); err != nil {
+			s.giveUpDisk(err)
+		}
 	}
-	return nil
+}
+
+// giveUpDisk writes no more samples; those that are there are still read.
+func (s *store) giveUpDisk(err error) {
+	if s.disk = 0; s.notice != nil {
+		s.notice(fmt.Sprintf("%v; samples beyond those kept so far are prepared anew each time", err))
+		s.notice = nil
+	}
 }
 
 // write stores p in a file of its own.
@@ -81,19 +92,31 @@ func (s *store) write(key string, p *prepared) error {
 }
 
 // get returns a stored sample, or nil.
-func (s *store) get(key string) (*prepared, error) {
+func (s *store) get(key string) *prepared {
 	s.mu.Lock()
 	p, stub := s.held[key], s.files[key]
 	s.mu.Unlock()
 	if p != nil || stub == nil {
-		return p, nil
+		return p
 	}
+	p, err := s.read(stub)
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.files, key)
+		s.giveUpDisk(err)
+		return nil
+	}
+	return p
+}
+
+func (s *store) read(stub *prepared) (*prepared, error) {
 	f, err := checkpoints.OpenSafetensors(stub.file)
 	if err != nil {
 		return nil, fmt.Errorf("sample cache: %w", err)
 	}
 	defer f.Close()
-	p = &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, stub.layers), targets: make([]*kernels.Tensor, stub.layers)}
+	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, stub.layers), targets: make([]*kernels.Tensor, stub.layers)}
 	for l := range p.past {
 		p.past[l] = make([]kernels.KV, stub.kvHeads)
 	}

@@ -25,6 +25,9 @@ type Trainer struct {
 	Config Config
 	// Invocation are the tokens that end every prompt, for the adapters' metadata.
 	Invocation []int
+	// Notice (may be nil) is told what a person should know and the run survives. It may
+	// be called concurrently.
+	Notice func(text string)
 
 	source   Source
 	learners []*learner
@@ -109,7 +112,11 @@ func New(m *model.Model, c Config, source Source) (*Trainer, error) {
 		t.workers = append(t.workers, w)
 	}
 	if source.Repeats() && c.CacheMemory+c.CacheDisk > 0 {
-		t.store = newStore(m.Backend, c.CacheMemory, c.CacheDisk)
+		t.store = newStore(m.Backend, c.CacheMemory, c.CacheDisk, func(text string) {
+			if t.Notice != nil {
+				t.Notice(text)
+			}
+		})
 	}
 	return t, nil
 }
@@ -359,14 +366,15 @@ func (t *Trainer) prepared(ctx context.Context, r *model.Runner, s Sample) (*pre
 	if t.store == nil {
 		return prepare(ctx, r, s, t.Config.MaxResponse)
 	}
-	if p, err := t.store.get(s.Key); p != nil || err != nil {
-		return p, err
+	if p := t.store.get(s.Key); p != nil {
+		return p, nil
 	}
 	p, err := prepare(ctx, r, s, t.Config.MaxResponse)
 	if err != nil {
 		return nil, err
 	}
-	return p, t.store.put(s.Key, p)
+	t.store.put(s.Key, p)
+	return p, nil
 }
 
 // collect adds a worker's losses and gradients to the batch. An adapter whose loss
