@@ -61,7 +61,8 @@ func TestTraffic(t *testing.T) {
 				if n > 2*budget && got.Bytes < steps*heads*int64(budget-budget/2)*entryBytes(m) {
 					t.Errorf("%s: %d bytes in all, less than the attention half of the budget", name, got.Bytes)
 				}
-				if n > 4*budget && budget > 1 && got.Estimation == 0 && p.Name != "exact-topk" {
+				alone := p.Name == "quest" && budget == 2 // attention is for one entry, the current one
+				if n > 4*budget && budget > 1 && got.Estimation == 0 && p.Name != "exact-topk" && !alone {
 					t.Errorf("%s: estimation read nothing", name)
 				}
 			}
@@ -287,7 +288,7 @@ func TestRocketKVMTPicksAnew(t *testing.T) {
 	}
 	rows := exact.run(past, exact.embed(append(answer[8:], second...)), next, nil)
 	n := next + 31
-	_, stage := (&naiveCase{tokens: make([]int32, n), budget: budget}).rocketSplit()
+	stage := (&naiveCase{tokens: make([]int32, n), budget: budget}).rocketFirst()
 	fresh := 0
 	scores := exact.meanScores(rows.attention, 31-4, 31, n)
 	plan := naivePlan{budgets: exact.uniform(stage), recent: 4}

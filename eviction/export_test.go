@@ -135,3 +135,9 @@ func (l *SparseLog) Choices() (out [][][]int32) {
 	}
 	return out
 }
+
+// FirstStage is what rocketkv's first stage keeps of a prompt.
+func FirstStage(p Prompt) int {
+	_, first := splitPrompt(p)
+	return first
+}
