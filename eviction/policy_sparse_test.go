@@ -8,6 +8,8 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/internal/compare"
+	"glimpse/model"
+	"glimpse/model/modeltest"
 )
 
 func init() {
@@ -384,4 +386,68 @@ func TestRocketKVFirstStage(t *testing.T) {
 			t.Errorf("%d tokens, %d new, budget %d: keeps %d, by the second implementation %d, want %d", c.n, c.maxNew, c.budget, got, second, c.want)
 		}
 	}
+}
+
+// TestSparseStepsSeeThemselves: whatever the scores, quest reads the last page and sparq
+// the current entry and a window before it, within the half of the budget that is for
+// attention.
+func TestSparseStepsSeeThemselves(t *testing.T) {
+	m := modeltest.Llama{Layers: 2, Seed: 2}.Open(t, "cpu")
+	for _, budget := range []int{1, 2, 3, 9, 30, 64} {
+		want := budget - budget/2
+		for name, last := range map[string]func(n int) int{
+			"quest": func(n int) int { return (n-1)%4 + 1 }, // at least: pages may have been doubled
+			"sparq": func(int) int { return 1 + (want-1)/4 },
+		} {
+			var set []string
+			if name == "quest" {
+				set = append(set, "quest.page=4")
+			}
+			s := prefill(t, m, policy(t, m, name, set...), modeltest.Tokens(m, 4, 200), budget)
+			steps := 0
+			eviction.SparseSteps(s, func(step *model.SparseStep, _ int64) {
+				steps++
+				for h, idx := range step.Entries {
+					n := s.Cache.Entries(step.Layer, h)
+					recent := min(want, last(n))
+					if len(idx) != want || !slices.Equal(idx[want-recent:], upTo(n-recent, n)) {
+						t.Fatalf("%s budget=%d: %v of %d entries, want %d with the last %d", name, budget, idx, n, want, recent)
+					}
+				}
+			})
+			generate(t, s, 20)
+			if steps != 19*m.Config.Layers {
+				t.Errorf("%s: %d steps", name, steps)
+			}
+		}
+	}
+}
+
+func upTo(from, to int) (out []int32) {
+	for j := from; j < to; j++ {
+		out = append(out, int32(j))
+	}
+	return out
+}
+
+// TestHSADimensionsStay: rocketkv's second stage reads the same number of dimensions at
+// every step of a response, and as many as the compression leaves.
+func TestHSADimensionsStay(t *testing.T) {
+	m := modeltest.Llama{Layers: 2, HeadDim: 32, Seed: 2}.Open(t, "cpu")
+	const n, budget, steps = 400, 60, 60
+	rt := eviction.NewRuntime(m)
+	rt.MaxNew = steps
+	s, err := rt.Prefill(background, policy(t, m, "rocketkv"), modeltest.Tokens(m, 4, n), budget, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// c = 460/60 = 7.667, r = 0.37630, c^(1−r) = 3.5618: pages of 2, 32 · 2/3.5618 = 17.97 dimensions
+	const page, dims = 2, 17
+	eviction.SparseSteps(s, func(step *model.SparseStep, read int64) {
+		pages := (s.Cache.Entries(step.Layer, 0) + page - 1) / page
+		if want := int64(m.Config.KVHeads * pages * dims * 4); read != want {
+			t.Errorf("layer %d with %d entries: %d bytes to choose, want %d: %d dimensions of %d pages", step.Layer, s.Cache.Entries(step.Layer, 0), read, want, dims, pages)
+		}
+	})
+	generate(t, s, steps)
 }
