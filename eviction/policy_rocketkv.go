@@ -8,7 +8,7 @@ import (
 
 func init() {
 	Policies.Add("rocketkv", Policy{
-		Kind: "prefill + decode", Doc: "snapkv with a wide pool keeps more than the budget, the less the longer --max-new lets the response be; hybrid sparse attention reads less than that", Source: "rocketkv.txt §3",
+		Kind: "prefill + decode", Doc: "snapkv with a wide pool keeps more than the budget, with room for the response of --max-new tokens; hybrid sparse attention reads less than that", Source: "rocketkv.txt §3",
 		Options: rocketOptions(32),
 		New: func(s Settings, _ model.Adapter) (Method, error) {
 			return newRocketKV(s), nil
