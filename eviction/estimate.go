@@ -66,6 +66,9 @@ func logMean(dst []float32, rows [][]float32) []float32 {
 	for _, row := range rows {
 		simd.MaxInto(dst, row)
 	}
+	if len(rows) == 1 {
+		return dst
+	}
 	sums, spare := make([]float32, len(dst)), make([]float32, len(dst))
 	for _, row := range rows {
 		for i, v := range row {
