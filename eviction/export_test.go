@@ -135,3 +135,25 @@ func (l *SparseLog) Choices() (out [][][]int32) {
 	}
 	return out
 }
+
+// FirstStage is what rocketkv's first stage keeps of a prompt.
+func FirstStage(p Prompt) int {
+	_, first := splitPrompt(p)
+	return first
+}
+
+// SparseSteps shows every choice of a session's host, and the bytes read for it.
+func SparseSteps(s *Session, show func(step *model.SparseStep, estimation int64)) {
+	s.sparse = shownSteps{s.sparse, show}
+}
+
+type shownSteps struct {
+	SparseState
+	show func(*model.SparseStep, int64)
+}
+
+func (x shownSteps) Select(s *model.SparseStep) (int64, error) {
+	n, err := x.SparseState.Select(s)
+	x.show(s, n)
+	return n, err
+}

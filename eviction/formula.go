@@ -64,13 +64,17 @@ func (f formula) score(dst [][]float32) {
 		return
 	}
 	mean := dst[0]
-	for _, d := range dst[1:] {
-		for j, v := range d {
-			mean[j] += v
+	if f.terms[0].Group == kernels.GroupLogMean {
+		copy(mean, logMean(make([]float32, len(mean)), dst))
+	} else {
+		for _, d := range dst[1:] {
+			for j, v := range d {
+				mean[j] += v
+			}
 		}
-	}
-	for j := range mean {
-		mean[j] /= float32(len(dst))
+		for j := range mean {
+			mean[j] /= float32(len(dst))
+		}
 	}
 	for _, d := range dst[1:] {
 		copy(d, mean)

@@ -168,6 +168,7 @@ const (
 	groupMean grouping = iota
 	groupMax
 	groupSum
+	groupLogMean // of no option: see kernels.GroupLogMean
 )
 
 // groupOption lets users choose the grouping.
@@ -184,6 +185,14 @@ func (how grouping) reduce(dst [][]float32, logScores *kernels.Tensor) {
 	group := heads / len(dst)
 	host := logScores.Float32s()
 	for g, d := range dst {
+		if how == groupLogMean {
+			var rows [][]float32
+			for h := g * group; h < (g+1)*group; h++ {
+				rows = append(rows, host[h*width:][:len(d)])
+			}
+			logMean(d, rows)
+			continue
+		}
 		clear(d)
 		for h := g * group; h < (g+1)*group; h++ {
 			for j := range d {

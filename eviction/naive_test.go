@@ -331,7 +331,7 @@ type naivePlan struct {
 
 // apart tells whether two scores are too far apart, or too equal, to change places.
 func (p naivePlan) apart(x, y, tol float64) bool {
-	return x == y && !p.rounded || math.Abs(x-y) > tol*max(x, y)
+	return x == y && !p.rounded || math.Abs(x-y) > tol*max(math.Abs(x), math.Abs(y))
 }
 
 // uniform is the same budget in every layer.

@@ -3,7 +3,6 @@ package eviction
 import (
 	"slices"
 
-	"glimpse/internal/simd"
 	"glimpse/model"
 )
 
@@ -15,7 +14,7 @@ func init() {
 }
 
 // exactTopK keeps everything and attends to the B entries with the highest
-// attention probability, averaged over the group. Finding them counts as free, so
+// attention probability, averaged over the group: by its logarithm, see [logMean]. Finding them counts as free, so
 // that its traffic is the attention's alone; in truth it reads every key.
 type exactTopK struct{ full }
 
@@ -31,8 +30,7 @@ type exactState struct{ *sparseState }
 func (st *exactState) Select(s *model.SparseStep) (int64, error) {
 	heads := st.heads[s.Layer]
 	choice, dense := make([][]int32, len(heads)), !st.pooled
-	var probabilities []float32
-	width, group := 0, 0
+	var scores [][]float32 // logarithms of probabilities, by query head
 	for h, x := range heads {
 		x.add(int32(s.Cache.Entries(s.Layer, h)-1), nil)
 		from, _ := slices.BinarySearch(x.idx, int32(s.First[h]))
@@ -41,18 +39,21 @@ func (st *exactState) Select(s *model.SparseStep) (int64, error) {
 			continue
 		}
 		dense = false
-		if probabilities == nil {
-			scores := s.Scores()
-			probabilities, width, group = scores.Float32s(), scores.Width(), scores.Dim0()/len(heads)
-			simd.ExpSum(probabilities, probabilities, 0)
-		}
-		p := make([]float32, len(x.idx)-from)
-		for i, j := range x.idx[from:] {
-			for g := h * group; g < (h+1)*group; g++ {
-				p[i] += probabilities[g*width+int(j)]
+		if scores == nil {
+			all := s.Scores()
+			for g := range all.Dim0() {
+				scores = append(scores, all.Float32s()[g*all.Width():][:all.Width()])
 			}
 		}
-		choice[h] = x.top(p, from, st.budget)
+		group := len(scores) / len(heads)
+		rows := make([][]float32, group)
+		for g := range rows {
+			for _, j := range x.idx[from:] {
+				rows[g] = append(rows[g], scores[h*group+g][j])
+			}
+		}
+		n := len(x.idx)
+		choice[h] = x.top(logMean(make([]float32, n-from), rows), from, n, st.budget)
 	}
 	if !dense {
 		s.Entries = choice

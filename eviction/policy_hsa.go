@@ -13,8 +13,9 @@ func init() {
 }
 
 // hsa is rocketkv's second stage alone, or after another first stage: what is left
-// of the compression is split evenly between pages of ⌈√c⌉ entries and the head's
-// dimensions.
+// of the compression c = S/B is split evenly between pages of ⌈√c⌉ entries and the
+// head's dimensions. S is the length of the prompt and of the longest response (the run's
+// --max-new), as for rocketkv.
 type hsa struct{ full }
 
 func (m hsa) StartSparse(s *Session) SparseState {
@@ -24,7 +25,7 @@ func (m hsa) StartSparse(s *Session) SparseState {
 
 // split is the page and the compression of the head's dimensions.
 func (hsa) split(s *Session) (page int, head float64) {
-	c := max(1, float64(s.Prompt.Entries+s.Prompt.MaxNew)/float64(s.Prompt.Budget))
+	c := max(1, float64(s.Prompt.length())/float64(s.Prompt.Budget))
 	if s.second != nil {
 		split, _ := splitPrompt(s.Prompt)
 		c /= split.First
@@ -47,28 +48,28 @@ func startHSA(s *Session, page int, head float64) SparseState {
 // query picks the page's maximum or minimum in each of them; the softmax of the
 // partial products, with the temperature √(d·‖q[i₁]‖₁/‖q‖₁), averaged over the
 // group, scores the pages, and the k₂ entries of the best pages are attended to.
+//
+// k₁ is fixed by what half of the budget pays for at the response's full length, and so
+// stays the same while decoding; only a response that gets longer shrinks it.
 type hsaEstimator struct{ components int }
 
 func (hsaEstimator) onDevice() kernels.Estimate { return kernels.EstimateSigned }
 
-func (m hsaEstimator) reach(n, size, dim, from, room int) reach {
-	for pagesOf(n, size, from) > room {
-		size *= 2
+func (m hsaEstimator) reach(s sight, room, _ int) reach {
+	most := func() int { return pagesOf(s.most, s.size, 0) }
+	if s.from > 0 { // a window slides over one page more than it fills
+		most = func() int { return (s.n-s.from+s.size-1)/s.size + 1 }
 	}
-	pages := pagesOf(n, size, from)
-	k := min(m.components, dim, room/pages)
-	return reach{size, from, k, pages * k}
+	for most() > room {
+		s.size *= 2
+	}
+	k := min(m.components, s.dim, room/most())
+	return reach{size: s.size, start: s.from, end: s.n, components: k, read: pagesOf(s.n, s.size, s.from) * k}
 }
 
-func (m hsaEstimator) estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int) {
-	r := m.reach(len(x.idx), x.size, len(q[0]), from, room)
-	for x.size < r.size {
-		x.double()
-	}
-	first, k := from/x.size, r.components
-	pages := x.pages() - first
-	dims := largestDims(q, k)
-	probabilities = partialLogits(q, dims, func(i int32) []float32 {
+func (hsaEstimator) estimate(x *pageIndex, q [][]float32, r reach) (logits [][]float32, read int) {
+	first, pages := r.start/x.size, pagesOf(r.end, x.size, r.start)
+	return partialLogits(q, largestDims(q, r.components), func(i int32) []float32 {
 		sum := 0.0
 		for _, query := range q {
 			sum += float64(query[i])
@@ -77,9 +78,5 @@ func (m hsaEstimator) estimate(x *pageIndex, q [][]float32, from, room int) (pro
 			return x.hi[i][first:]
 		}
 		return x.lo[i][first:]
-	}, pages)
-	for _, p := range probabilities {
-		softmaxInPlace(p)
-	}
-	return probabilities, from, r.read
+	}, pages), r.read
 }

@@ -8,7 +8,7 @@ import (
 
 func init() {
 	Policies.Add("rocketkv", Policy{
-		Kind: "prefill + decode", Doc: "snapkv with a wide pool keeps more than the budget, hybrid sparse attention reads less than that", Source: "rocketkv.txt §3",
+		Kind: "prefill + decode", Doc: "snapkv with a wide pool keeps more than the budget, with room for the response of --max-new tokens; hybrid sparse attention reads less than that", Source: "rocketkv.txt §3",
 		Options: rocketOptions(32),
 		New: func(s Settings, _ model.Adapter) (Method, error) {
 			return newRocketKV(s), nil
@@ -18,7 +18,7 @@ func init() {
 
 func rocketOptions(window float64) []Option {
 	return []Option{
-		{Name: "window", Default: window, Min: 1, Max: 1 << 20, Whole: true, Doc: "last prompt rows observed and kept; at most half of what the first stage keeps"},
+		{Name: "window", Default: window, Min: 1, Max: 1 << 20, Whole: true, Doc: "last prompt rows of the turn observed and kept; at most half of what the first stage keeps"},
 		kernelOption(63),
 	}
 }
@@ -31,7 +31,7 @@ func newRocketKV(s Settings) rocketkv {
 type Compression struct {
 	R     float64 // split factor r = min(0.2 + 0.06·log₂ c, 0.8)
 	First float64 // c^r, of the prompt's eviction
-	Page  int     // ⌈√c^(1−r)⌉, entries per page of the sparse attention
+	Page  int     // ⌈√c^(1−r)⌉, entries per page of the sparse attention; 1 where c^(1−r) < 2
 	Head  float64 // c^(1−r) / Page, of the head's dimensions
 }
 
@@ -45,42 +45,70 @@ func SplitCompression(c float64) Compression {
 }
 
 // splitHSA splits the compression of hybrid sparse attention evenly between pages
-// and dimensions.
+// and dimensions; less than 2 is left to the dimensions, since pages of 2 would compress
+// more than that.
 func splitHSA(c float64) (page int, head float64) {
-	p := math.Ceil(math.Sqrt(c) - 1e-9)
+	p := 1.0
+	if c >= 2 {
+		p = math.Ceil(math.Sqrt(c) - 1e-9)
+	}
 	return int(p), c / p
 }
 
-// rocketkv is two parts: snapkv, whose scores are summed over window and group and
-// pooled with kernel 63, evicts the prompt to S/c^r entries, where S is the length
-// of prompt and response, c = S/B and r the adaptive split; [hsa] then reads what
+// rocketkv is two parts. First, snapkv, whose scores are summed over window and group
+// and pooled with kernel 63, evicts the prompt so that it makes S/c^r entries together
+// with the response, where S is the length of both, c = S/B and r the adaptive split:
+//
+//	max(⌊S/c^r⌋, min(2·new, S)) − new
+//
+// entries of the prompt, at least as many as the response is long. Then [hsa] reads what
 // that leaves. So it holds more than B entries and reads as much as B of them.
+//
+// S has to be known before the response is: new is the most that it may be, --max-new of
+// a run, 0 where nothing says it. So a run that allows a longer response keeps less of
+// the prompt, up to where new itself is the bound, from where it keeps more: 2,418, 1,953,
+// 1,484 and 2,048 of 8,192 entries at B = 512 for new = 0, 512, 1,024 and 2,048. Runs
+// compare with the same --max-new only. A prompt of up to B entries is kept whole.
 type rocketkv struct{ snapkv }
+
+// length is S of RocketKV §3.6: the entries of the prompt and of the longest response.
+func (p Prompt) length() int { return p.Entries + p.MaxNew }
 
 // splitPrompt is the split for a prompt, and the entries that its first stage keeps.
 func splitPrompt(p Prompt) (Compression, int) {
-	length := p.Entries + p.MaxNew
-	c := SplitCompression(float64(length) / float64(p.Budget))
-	return c, max(p.Budget, int(float64(length)/c.First+1e-9))
+	c := SplitCompression(float64(p.length()) / float64(p.Budget))
+	whole := int(float64(p.length())/c.First + 1e-9)
+	return c, max(whole, min(2*p.MaxNew, p.length())) - p.MaxNew
 }
 
-// firstStage is the prompt as snapkv sees it.
-func (m rocketkv) firstStage(p Prompt) Prompt {
+// firstStage is the prompt as snapkv sees it, and snapkv as it sees the prompt: its window
+// has no rows of earlier turns.
+func (m rocketkv) firstStage(p Prompt) (snapkv, Prompt) {
+	first := m.snapkv
+	first.window = max(1, min(first.window, len(p.Tokens)))
 	_, p.Budget = splitPrompt(p)
-	return p
+	return first, p
 }
 
-func (m rocketkv) Capture(p Prompt) model.Capture { return m.snapkv.Capture(m.firstStage(p)) }
+func (m rocketkv) Capture(p Prompt) model.Capture {
+	first, p := m.firstStage(p)
+	return first.Capture(p)
+}
 
 func (m rocketkv) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	return m.snapkv.Score(dst, m.firstStage(p), o)
+	first, p := m.firstStage(p)
+	return first.Score(dst, p, o)
 }
 
 func (m rocketkv) formula(p Prompt, o *model.Observation) (formula, bool) {
-	return m.snapkv.formula(m.firstStage(p), o)
+	first, p := m.firstStage(p)
+	return first.formula(p, o)
 }
 
-func (m rocketkv) Protect(p Prompt) (sink, recent int) { return m.snapkv.Protect(m.firstStage(p)) }
+func (m rocketkv) Protect(p Prompt) (sink, recent int) {
+	first, p := m.firstStage(p)
+	return first.Protect(p)
+}
 
 // LayerBudgets are what the first stage keeps.
 func (m rocketkv) LayerBudgets(p Prompt) []int {

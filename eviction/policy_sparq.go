@@ -11,9 +11,10 @@ func init() {
 		Options: []Option{
 			{Name: "components", Default: 0, Min: 0, Max: 1 << 20, Whole: true, Doc: "query components r that estimate; 0 is as many as half the budget reads"},
 			{Name: "mean", Default: 1, Min: 0, Max: 1, Whole: true, Doc: "1 gives the attention that is estimated to be missing to the mean value"},
+			{Name: "local", Default: 0.25, Min: 0, Max: 1, Doc: "share of the entries attended to, beside the current one, that are the most recent ones; the authors' evaluation has a quarter"},
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			return sparq{components: s.Int("components"), mean: s.Int("mean") == 1}, nil
+			return sparq{components: s.Int("components"), mean: s.Int("mean") == 1, local: s.Float("local")}, nil
 		},
 	})
 }
@@ -22,12 +23,15 @@ func init() {
 // together. With i₁ the r largest components of |q|, summed over the group, it
 // estimates ŝ = softmax(q[i₁]·K[i₁] / √(d·‖q[i₁]‖₁/‖q‖₁)), attends to the entries
 // i₂ with the largest ŝ, averaged over the group, and answers α·y + (1−α)·v̄ with
-// α = Σ ŝ[i₂] and v̄ the mean of all values. Where even one component of all keys is
-// more than half the budget, only the most recent entries are estimated.
+// α = Σ ŝ[i₂] and v̄ the mean of all values. The current token and a window before it
+// are always among i₂, as in the authors' code (there beside k, here within the budget).
+// Where even one component of all keys is more than half the budget, only the most
+// recent entries are estimated.
 type sparq struct {
 	full
 	components int
 	mean       bool
+	local      float64
 }
 
 func (m sparq) StartSparse(s *Session) SparseState {
@@ -66,22 +70,19 @@ func (sparq) layout(*Session) sparseLayout { return sparseLayout{size: 1, bounds
 
 func (sparq) onDevice() kernels.Estimate { return kernels.EstimatePartial }
 
-func (m sparq) reach(n, _, dim, from, room int) reach {
-	start := max(from, n-room)
-	r := min(room/(n-start), dim)
+func (m sparq) reach(s sight, room, want int) reach {
+	r := reach{size: 1, start: max(s.from, s.n-room), end: s.n}
+	seen := s.n - r.start
+	r.components = min(room/seen, s.dim)
 	if m.components > 0 {
-		r = min(r, m.components)
+		r.components = min(r.components, m.components)
 	}
-	return reach{1, start, r, (n - start) * r}
+	r.read = seen * r.components
+	r.recent = min(1+int(m.local*float64(want-1)), seen)
+	return r
 }
 
-func (m sparq) estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int) {
-	r := m.reach(len(x.idx), 1, len(q[0]), from, room)
-	start, n := r.start, len(x.idx)-r.start
+func (sparq) estimate(x *pageIndex, q [][]float32, r reach) (logits [][]float32, read int) {
 	dims := largestDims(q, r.components)
-	probabilities = partialLogits(q, dims, func(i int32) []float32 { return x.lo[i][start:] }, n)
-	for _, p := range probabilities {
-		softmaxInPlace(p)
-	}
-	return probabilities, start, r.read
+	return partialLogits(q, dims, func(i int32) []float32 { return x.lo[i][r.start:r.end] }, r.end-r.start), r.read
 }

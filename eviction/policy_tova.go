@@ -25,9 +25,10 @@ func (m tova) Score(dst [][]float32, p Prompt, o *model.Observation) error {
 	return scoreBy(m, dst, p, o)
 }
 
-// formula is the mean over all heads of the last row's attention.
+// formula is the logarithm of the mean over all heads of the last row's attention, of
+// which float32 has only zeros for much of a sharp head's entries.
 func (tova) formula(_ Prompt, o *model.Observation) (formula, bool) {
-	f := one(o.Windows[0], groupMean)
+	f := one(o.Windows[0], groupLogMean)
 	f.allHeads = true
 	return f, true
 }
@@ -75,7 +76,7 @@ func (s tovaState) stepAllOn(d kernels.Selector, logScores *kernels.Tensor, entr
 		return nil
 	}
 	scores := d.Alloc(kernels.F32, len(entries), slices.Max(entries))
-	d.Scores(scores, entries, []kernels.ScoreTerm{{LogScore: logScores, Group: kernels.GroupMean}}, false)
-	d.MeanScores(scores, entries, s.kvHeads)
+	d.Scores(scores, entries, []kernels.ScoreTerm{{LogScore: logScores, Group: kernels.GroupLogMean}}, false)
+	d.MeanScores(scores, entries, s.kvHeads, true)
 	return d.Select(scores, entries, slices.Repeat([]int{s.budget}, len(entries)), 0, 0)
 }

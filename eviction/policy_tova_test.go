@@ -1,7 +1,10 @@
 package eviction_test
 
+import "math"
+
 func init() {
-	// The last row's attention, averaged over all heads; nothing is protected.
+	// The last row's attention, averaged over all heads, as a logarithm; nothing is
+	// protected.
 	naivePolicies["tova"] = func(c *naiveCase) naivePlan {
 		return naivePlan{scores: c.layerMean(c.prompt.attention, c.n()-1, c.n()), budgets: c.uniform(c.budget)}
 	}
@@ -13,7 +16,8 @@ func init() {
 	}
 }
 
-// layerMean is a row's attention on n entries, averaged over all heads of a layer.
+// layerMean is the logarithm of a row's attention on n entries, averaged over all heads of
+// a layer.
 func (m *naive) layerMean(attention [][][][]float64, row, n int) [][][]float64 {
 	out := make([][][]float64, m.c.Layers)
 	for l := range out {
@@ -22,6 +26,9 @@ func (m *naive) layerMean(attention [][][][]float64, row, n int) [][][]float64 {
 			for j, p := range attention[l][h][row] {
 				s[j] += p / float64(m.c.Heads)
 			}
+		}
+		for j := range s {
+			s[j] = math.Log(s[j])
 		}
 		for range m.c.KVHeads {
 			out[l] = append(out[l], s)

@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -16,6 +15,7 @@ const floatBytes = 4
 // maxima by dimension over pages of consecutive entries. Numbers of one dimension
 // lie together, so that an estimate from a few dimensions reads these only.
 type pageIndex struct {
+	most   int         // entries there will be once the response is as long as it may get, as far as is known
 	size   int         // entries per page
 	idx    []int32     // the cache's indices of the entries; page i has idx[i·size:(i+1)·size]
 	lo, hi [][]float32 // [dim][page]; hi is nil where pages have one entry, both where nothing is kept
@@ -100,16 +100,17 @@ func (x *pageIndex) bytes() int64 {
 	return n
 }
 
-// top are the indices of the want best entries from position from of idx on.
+// top are the indices of the want best entries among the positions [from, to) of idx.
 // Entries have the scores of their pages, scores[0] being that of the page of
 // position from; of equal scores the lower position wins.
-func (x *pageIndex) top(scores []float32, from, want int) []int32 {
+func (x *pageIndex) top(scores []float32, from, to, want int) []int32 {
 	first := from / x.size
+	scores = scores[:pagesOf(to, x.size, from)]
 	span := func(page int32) (int, int) { // positions in idx
 		at := (first + int(page)) * x.size
-		return max(from, at), min(len(x.idx), at+x.size)
+		return max(from, at), min(to, at+x.size)
 	}
-	want = min(want, len(x.idx)-from)
+	want = min(want, to-from)
 	var chosen []int32
 	total := 0
 	for n := (want + x.size - 1) / x.size; ; n++ { // pages at the ends may be short
@@ -138,28 +139,6 @@ func (x *pageIndex) top(scores []float32, from, want int) []int32 {
 	}
 	return out
 }
-
-// estimator scores the pages of a head for a step. q are the queries of the group;
-// only entries from position from of x.idx on are seen; it may read room numbers
-// of the index, at least 2 · dim, and returns how many it has read. probabilities
-// are by query and page, the first page being that of position start, which may be
-// behind from where room does not reach further back.
-type estimator interface {
-	estimate(x *pageIndex, q [][]float32, from, room int) (probabilities [][]float32, start, read int)
-	// reach tells the same of n entries in pages of size, without estimating.
-	reach(n, size, dim, from, room int) reach
-}
-
-// reach is what an estimate reads of a head's pages.
-type reach struct {
-	size       int // entries per page, doubled as often as it takes
-	start      int // first entry that is estimated
-	components int // dimensions
-	read       int // numbers; 0 where queries decide how many
-}
-
-// pagesOf is the number of pages of size from that of position start to the n-th entry's.
-func pagesOf(n, size, start int) int { return (n+size-1)/size - start/size }
 
 // sparseState chooses by estimated scores. Half of the budget is for the traffic
 // of estimation, the other half for attention (rocketkv.txt §3.6, app. A.3).
@@ -199,7 +178,9 @@ func newSparseState(s *Session, e estimator, dense, size, bounds int) *sparseSta
 			if s.Pool != nil {
 				pool = s.Pool[l][h]
 			}
-			st.heads[l] = append(st.heads[l], newPageIndex(s.Cache, l, h, pool, size, bounds))
+			x := newPageIndex(s.Cache, l, h, pool, size, bounds)
+			x.most = len(x.idx) + s.Prompt.MaxNew
+			st.heads[l] = append(st.heads[l], x)
 		}
 	}
 	return st
@@ -248,18 +229,28 @@ func (st *sparseState) Select(s *model.SparseStep) (int64, error) {
 			room -= dim
 			read += dim
 		}
-		probabilities, start, n := st.estimate(x, queries[h], from, room)
-		read += n
-		choice[h] = x.top(meanOf(probabilities), start, want)
+		n := len(x.idx)
+		r := st.reach(sight{from, n, max(n, x.most), x.size, dim}, room, want)
+		for x.size < r.size {
+			x.double()
+		}
+		recent := x.idx[n-r.recent:]
+		if r.decided(want) && st.mean == nil {
+			choice[h] = recent
+			continue
+		}
+		logits, numbers := st.estimate(x, queries[h], r)
+		read += numbers
+		choice[h] = append(x.top(rank(logits), r.start, n-r.recent, want-r.recent), recent...)
 		if st.mean != nil && s.First[h] == 0 {
 			if share == nil {
 				share = make([][]float64, len(heads))
 			}
-			for _, p := range probabilities {
+			for _, p := range logits { // logarithms of probabilities by now
 				sum := 0.0
 				for _, j := range choice[h] { // pages are entries here
 					at, _ := slices.BinarySearch(x.idx, j)
-					sum += float64(p[at-start])
+					sum += math.Exp(float64(p[at-r.start]))
 				}
 				share[h] = append(share[h], sum)
 			}
@@ -282,60 +273,6 @@ func groupQueries(q *kernels.Tensor, kvHeads int) [][][]float32 {
 	group := q.Shape[1] / kvHeads
 	for h := range q.Shape[1] {
 		out[h/group] = append(out[h/group], flat[h*dim:][:dim])
-	}
-	return out
-}
-
-// softmaxInPlace turns logits into probabilities.
-func softmaxInPlace(x []float32) {
-	simd.Scale(1/simd.ExpSum(x, x, simd.Max(x)), x)
-}
-
-// meanOf is the mean over queries.
-func meanOf(probabilities [][]float32) []float32 {
-	if len(probabilities) == 1 {
-		return probabilities[0]
-	}
-	out := make([]float32, len(probabilities[0]))
-	for _, p := range probabilities {
-		simd.Axpy(1/float32(len(probabilities)), p, out)
-	}
-	return out
-}
-
-// largestDims are the k dimensions with the largest sum over queries of the absolute
-// components, ascending.
-func largestDims(q [][]float32, k int) []int32 {
-	size := make([]float64, len(q[0]))
-	for _, x := range q {
-		for i, v := range x {
-			size[i] += math.Abs(float64(v))
-		}
-	}
-	return kernels.TopK(size, k)
-}
-
-// partialLogits adds to logits the products of the queries with bound in some
-// dimensions, divided by the temperature of a partial product, √(d·‖q̂‖₁/‖q‖₁),
-// where q̂ are the query's components in these dimensions (SparQ eq. 5).
-func partialLogits(q [][]float32, dims []int32, bound func(i int32) []float32, pages int) [][]float32 {
-	out := make([][]float32, len(q))
-	for g, x := range q {
-		some, all := 0.0, 0.0
-		for _, v := range x {
-			all += math.Abs(float64(v))
-		}
-		for _, i := range dims {
-			some += math.Abs(float64(x[i]))
-		}
-		out[g] = make([]float32, pages)
-		if some == 0 {
-			continue
-		}
-		scale := 1 / math.Sqrt(float64(len(x))*some/all)
-		for _, i := range dims {
-			simd.Axpy(x[i]*float32(scale), bound(i), out[g])
-		}
 	}
 	return out
 }
@@ -370,16 +307,4 @@ func reallocate(out *kernels.Tensor, share [][]float64, means []*meanValue) {
 		}
 	}
 	kernels.Convert(out, kernels.FromF64(y, out.Shape...))
-}
-
-// denseLayers reads the option of layers left dense: -1 is the published number
-// for models of 8 layers or more, and none below.
-func denseLayers(option, published, layers int) int {
-	if option < 0 {
-		if layers < 8 {
-			return 0
-		}
-		option = published
-	}
-	return min(option, layers)
 }

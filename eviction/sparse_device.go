@@ -38,6 +38,7 @@ type deviceSparse struct {
 // devicePages are the positions of one KV head, which are cut into pages of size.
 type devicePages struct {
 	size   int
+	most   int             // positions there will be once the response is as long as it may get, as far as is known
 	bounds *kernels.Tensor // F32 [bounds, headDim, capacity]
 	known  int             // positions that the bounds hold
 	summed int             // positions whose values the sums hold
@@ -70,7 +71,9 @@ func newDeviceSparse(d kernels.Selector, s *Session, e deviceEstimator, dense, s
 	for l := range st.layers {
 		for h := range st.layers[l] {
 			x := &st.layers[l][h]
-			if n := x.positions(s.Cache.Entries(l, h)); bounds > 0 {
+			n := x.positions(s.Cache.Entries(l, h))
+			x.most = n + s.Prompt.MaxNew
+			if bounds > 0 {
 				x.room(d, bounds, s.Prompt.Config.HeadDim, pagesOf(n, size, 0))
 			}
 		}
@@ -145,6 +148,8 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 	if st.pools != nil {
 		pages.Pool, pages.Base = st.pools[s.Layer], st.base[s.Layer]
 	}
+	// What is estimated is what is seen but for entries that are chosen anyway.
+	estimated := &kernels.PageHeads{Heads: make([]kernels.PageHead, len(heads)), Pool: pages.Pool, Base: pages.Base}
 	dense, estimates, read := st.pools == nil, false, 0
 	from := make([]int, len(heads)) // first pages whose bounds are not there
 	for h := range heads {
@@ -152,6 +157,7 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 		n := x.positions(s.Cache.Entries(s.Layer, h))
 		p := &pages.Heads[h]
 		*p = kernels.PageHead{From: x.positions(s.First[h]), Entries: n, Want: n, Size: 1}
+		estimated.Heads[h] = *p
 		seen := n - p.From
 		if seen <= st.budget {
 			continue
@@ -165,21 +171,28 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 		want, room := st.budget-half, half*2*dim
 		if room == 0 {
 			p.From = n - want
+			estimated.Heads[h] = *p
 			continue
 		}
 		if st.sums != nil { // it is read, too
 			room -= dim
 			read += dim
 		}
-		r := st.estimator.reach(n, x.size, dim, p.From, room)
+		r := st.estimator.reach(sight{p.From, n, max(n, x.most), x.size, dim}, room, want)
 		if r.size != x.size {
 			x.size, x.known = r.size, 0
 		}
-		p.From, p.Want, p.Size, p.Components = r.start, want, x.size, r.components
+		p.From, p.Want, p.Recent, p.Size, p.Components = r.start, want, r.recent, x.size, r.components
 		estimates = estimates || want < n-r.start
 		x.room(st.d, st.bounds, dim, p.Pages())
 		p.Bounds, from[h] = x.bounds, x.known/x.size
 		x.known = n
+		e := &estimated.Heads[h]
+		if *e = *p; r.decided(want) && st.sums == nil {
+			e.Want, e.Recent = n, 0 // all of it: nothing is estimated
+			continue
+		}
+		e.Entries, e.Want, e.Recent = r.end, want-(n-r.end), 0
 		read += r.read
 	}
 	for h := range heads {
@@ -214,7 +227,7 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 		if how == kernels.EstimateBound {
 			counter = st.counter()
 		}
-		d.EstimatePages(st.scores, st.probabilities, s.Queries, pages, how, counter)
+		d.EstimatePages(st.scores, st.probabilities, s.Queries, estimated, how, counter)
 	}
 	chosen := d.SelectPages(st.ids, st.scores, pages)
 	if st.sums != nil && estimates {
@@ -268,7 +281,7 @@ func (st *deviceSparse) attention(d kernels.Selector, s *model.SparseStep, pages
 		st.all = scratch(st.d, st.all, kernels.F32, len(entries), scores.Width())
 		to = st.all
 	}
-	d.Scores(to, entries, []kernels.ScoreTerm{{LogScore: scores, Group: kernels.GroupSum}}, false)
+	d.Scores(to, entries, []kernels.ScoreTerm{{LogScore: scores, Group: kernels.GroupLogMean}}, false)
 	if pages.Pool != nil {
 		every := make([][]int32, len(entries))
 		for h, p := range pages.Heads {

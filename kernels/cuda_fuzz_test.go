@@ -353,7 +353,7 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		heads := f.size(3)
 		entries := slices.Repeat([]int{f.rng.IntN(100)}, heads*f.size(3))
 		scores := f.in(len(entries), entries[0]+1)
-		c := of("MeanScores", func() { f.sel().MeanScores(scores, entries, heads) }, refs{&scores})
+		c := of("MeanScores", func() { f.sel().MeanScores(scores, entries, heads, f.rng.IntN(2) == 0) }, refs{&scores})
 		c.counts = append(c.counts, &entries)
 		return c
 	},

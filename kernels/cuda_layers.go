@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-func (b *cuda) MeanScores(scores *Tensor, entries []int, heads int) {
+func (b *cuda) MeanScores(scores *Tensor, entries []int, heads int, logarithms bool) {
 	const op = "MeanScores"
 	checkEntries(op, scores, entries)
 	if heads < 1 || len(entries)%heads != 0 {
@@ -21,7 +21,7 @@ func (b *cuda) MeanScores(scores *Tensor, entries []int, heads int) {
 	}
 	most := slices.Max(entries)
 	b.do(op, func() {
-		b.launch("mean_scores", columns(most, len(entries)/heads), elementThreads, 0, b.f32(op, scores), most, scores.Width(), heads)
+		b.launch("mean_scores", columns(most, len(entries)/heads), elementThreads, 0, b.f32(op, scores), most, scores.Width(), heads, btoi(logarithms))
 	})
 	runtime.KeepAlive(scores)
 }

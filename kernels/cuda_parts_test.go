@@ -291,14 +291,15 @@ func TestCUDALayersTogether(t *testing.T) {
 		log := d.tensor(random(rng, layers*kvHeads*2*width, 1), layers*kvHeads*2, width)
 		entries := slices.Repeat([]int{n}, layers*kvHeads)
 		all := d.garbage(layers*kvHeads, width)
-		sel.Scores(all, entries, []kernels.ScoreTerm{{LogScore: log}}, false)
-		sel.MeanScores(all, entries, kvHeads)
+		how := []kernels.Grouping{kernels.GroupMean, kernels.GroupLogMean}[seed/2%2]
+		sel.Scores(all, entries, []kernels.ScoreTerm{{LogScore: log, Group: how}}, false)
+		sel.MeanScores(all, entries, kvHeads, how == kernels.GroupLogMean)
 		budget := 1 + rng.IntN(n)
 		s := sel.Select(all, entries, slices.Repeat([]int{budget}, layers*kvHeads), 0, 0)
 		var parts []*kernels.Selection
 		for l := range layers {
 			one := d.garbage(kvHeads, width)
-			sel.Scores(one, entries[:kvHeads], []kernels.ScoreTerm{{LogScore: log.Rows(2*l*kvHeads, 2*(l+1)*kvHeads)}}, true)
+			sel.Scores(one, entries[:kvHeads], []kernels.ScoreTerm{{LogScore: log.Rows(2*l*kvHeads, 2*(l+1)*kvHeads), Group: how}}, true)
 			got := all.Rows(l*kvHeads, (l+1)*kvHeads).Float64s()
 			for h, w := range rowsOf(one, entries[:kvHeads]) {
 				compare.Close(t, fmt.Sprintf("seed %d: layer %d head %d", seed, l, h), got[h*width:][:n], kernels.FromF32(w, n).Float64s(), 0)

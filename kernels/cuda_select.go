@@ -70,7 +70,7 @@ func (b *cuda) Scores(scores *Tensor, entries []int, terms []ScoreTerm, allHeads
 			}
 		}
 		if allHeads {
-			b.launch("mean_scores", columns(most, 1), elementThreads, 0, S, most, width, heads)
+			b.launch("mean_scores", columns(most, 1), elementThreads, 0, S, most, width, heads, btoi(terms[0].Group == GroupLogMean))
 		}
 	})
 	runtime.KeepAlive(scores)

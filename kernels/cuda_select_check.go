@@ -42,8 +42,8 @@ func checkTerms(scores *Tensor, entries []int, terms []ScoreTerm, allHeads bool)
 		if t.Kernel < 0 || t.Kernel > 1 && t.Kernel%2 == 0 || t.Tail < 0 {
 			panic(fmt.Sprintf("kernels: %s: pool of %d but for the last %d", op, t.Kernel, t.Tail))
 		}
-		if t.Group < GroupMean || t.Group > GroupSum {
-			panic(fmt.Sprintf("kernels: %s: grouping %d", op, t.Group))
+		if t.Group < GroupMean || t.Group > GroupLogMean || t.Group == GroupLogMean && (len(terms) > 1 || t.Factor != 0) {
+			panic(fmt.Sprintf("kernels: %s: grouping %d of %d terms, factor %v", op, t.Group, len(terms), t.Factor))
 		}
 	}
 	if allHeads && slices.Min(entries) != slices.Max(entries) {

@@ -152,6 +152,9 @@ func TestCUDAShareBudget(t *testing.T) {
 // policies.
 func hostScores(terms []kernels.ScoreTerm, logs [][]float64, entries []int, width int, allHeads bool) [][]float32 {
 	out := make([][]float32, len(entries))
+	if terms[0].Group == kernels.GroupLogMean {
+		return hostLogScores(terms[0], logs[0], entries, width, allHeads)
+	}
 	for h, n := range entries {
 		for i, term := range terms {
 			row := make([]float32, n)
@@ -200,6 +203,35 @@ func hostScores(terms []kernels.ScoreTerm, logs [][]float64, entries []int, widt
 	return out
 }
 
+// hostLogScores are the logarithms of means by definition, in float64.
+func hostLogScores(term kernels.ScoreTerm, logs []float64, entries []int, width int, allHeads bool) [][]float32 {
+	out, group := make([][]float32, len(entries)), term.LogScore.Dim0()/len(entries)
+	for h, n := range entries {
+		row := make([]float32, n)
+		for j := range row {
+			from, to := h*group, (h+1)*group
+			if allHeads {
+				from, to = 0, len(entries)*group
+			}
+			top, sum := -math.MaxFloat32, 0.0
+			for g := from; g < to; g++ {
+				top = max(top, logs[g*width+j])
+			}
+			for g := from; g < to; g++ {
+				sum += math.Exp(logs[g*width+j] - top)
+			}
+			row[j] = float32(max(-math.MaxFloat32, top+math.Log(sum/float64(to-from))))
+		}
+		if end := max(0, n-term.Tail); end > 0 && !allHeads {
+			pooled := make([]float32, end)
+			kernels.MaxPool(pooled, row[:end], max(1, term.Kernel))
+			copy(row, pooled)
+		}
+		out[h] = row
+	}
+	return out
+}
+
 // logScores draws logarithms of probabilities; columns that are not in use are NaN.
 func (d device) logScores(rng *rand.Rand, entries []int, group, width int) (*kernels.Tensor, []float64) {
 	logs := random(rng, len(entries)*group*width, 3)
@@ -241,6 +273,17 @@ func TestCUDAScores(t *testing.T) {
 			l, host := d.logScores(rng, entries, 1+rng.IntN(4), width)
 			term.LogScore = l
 			terms, logs = append(terms, term), append(logs, host)
+		}
+		if seed%4 == 3 { // one term, without a factor; all heads are not pooled before their mean
+			l := kernels.ScoreTerm{LogScore: terms[0].LogScore, Group: kernels.GroupLogMean, Kernel: terms[0].Kernel, Tail: terms[0].Tail}
+			if allHeads {
+				l.Kernel, l.Tail = 0, 0
+			}
+			for i := range logs[0] { // less than float32 can hold, but for one in eight
+				logs[0][i] -= float64(150 * min(1, i%8))
+			}
+			l.LogScore = d.tensor(logs[0], l.LogScore.Shape...)
+			terms, logs = []kernels.ScoreTerm{l}, logs[:1]
 		}
 		scores := d.garbage(len(entries), width+rng.IntN(3))
 		sel.Scores(scores, entries, terms, allHeads)

@@ -12,8 +12,8 @@ import (
 
 // pageHead is struct Pages of sparse.cu.
 type pageHead struct {
-	lo, hi, rows, pool, reads                                              cu.DevicePtr
-	known, base, capacity, from, entries, want, size, components, first, _ int32
+	lo, hi, rows, pool, reads                                                   cu.DevicePtr
+	known, base, capacity, from, entries, want, recent, size, components, first int32
 }
 
 // chooses tells that not all positions are wanted.
@@ -27,8 +27,8 @@ func checkPages(op string, p *PageHeads, dim int, bounds bool) {
 		panic(fmt.Sprintf("kernels: %s: %d KV heads with %d bases of a pool", op, n, len(p.Base)))
 	}
 	for h, x := range p.Heads {
-		if x.From < 0 || x.From >= x.Entries || x.Want < 1 || x.Size < 1 || x.Size > 1<<30 || x.Entries > 1<<30 || x.Components < 0 || x.Components > max(dim, 1<<20) {
-			panic(fmt.Sprintf("kernels: %s: %d of the positions %d to %d of head %d in pages of %d by %d components", op, x.Want, x.From, x.Entries, h, x.Size, x.Components))
+		if x.From < 0 || x.From >= x.Entries || x.Want < 1 || x.Recent < 0 || x.Recent > x.Want || x.Size < 1 || x.Size > 1<<30 || x.Entries > 1<<30 || x.Components < 0 || x.Components > max(dim, 1<<20) {
+			panic(fmt.Sprintf("kernels: %s: %d of the positions %d to %d of head %d, %d of them the last, in pages of %d by %d components", op, x.Want, x.From, x.Entries, h, x.Recent, x.Size, x.Components))
 		}
 		if p.Pool != nil && (p.Base[h] < p.Pool.spans[h] || p.Base[h] > 1<<30) {
 			panic(fmt.Sprintf("kernels: %s: the pool of head %d lies below %d, its base is %d", op, h, p.Pool.spans[h], p.Base[h]))
@@ -58,7 +58,7 @@ func (b *cuda) describePages(op string, p *PageHeads, rows []*Tensor, from []int
 		pool, width = b.indices(op, p.Pool)
 	}
 	for h, x := range p.Heads {
-		d := pageHead{reads: count, from: int32(x.From), entries: int32(x.Entries), want: int32(x.Want), size: int32(x.Size), components: int32(x.Components)}
+		d := pageHead{reads: count, from: int32(x.From), entries: int32(x.Entries), want: int32(x.Want), recent: int32(x.Recent), size: int32(x.Size), components: int32(x.Components)}
 		if x.Bounds != nil {
 			d.lo, d.capacity = b.f32(op, x.Bounds), int32(x.Bounds.Shape[2])
 			if x.Bounds.Shape[0] == 2 {

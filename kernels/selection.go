@@ -10,6 +10,10 @@ const (
 	GroupMean Grouping = iota
 	GroupMax
 	GroupSum
+	// GroupLogMean is the logarithm of GroupMean: where all probabilities are too small
+	// for a float32 it still tells which is larger. Of no probability at all it is
+	// −MaxFloat32. A term of it has no factor, and no other term beside it.
+	GroupLogMean
 )
 
 // ScoreTerm is how one observation becomes a score per KV head and entry: the
@@ -37,8 +41,8 @@ type Selector interface {
 	Scores(scores *Tensor, entries []int, terms []ScoreTerm, allHeads bool)
 	// MeanScores makes every row the mean of the so many rows that it is one of: of the
 	// KV heads of a layer, where the rows are those of several. They must have the same
-	// entries.
-	MeanScores(scores *Tensor, entries []int, heads int)
+	// entries. Of logarithms it is the logarithm of the mean.
+	MeanScores(scores *Tensor, entries []int, heads int, logarithms bool)
 	// KeyScores writes 1 / (1 + ‖k‖₂) of every key.
 	KeyScores(scores *Tensor, past []KV)
 	// AddScores adds the mean probabilities of a group to sums [kvHeads, width], in
@@ -72,14 +76,16 @@ type Selector interface {
 	PageBounds(pages *PageHeads, keys []KV, from []int)
 	// EstimatePages estimates the attention of one row's queries q [1, heads, headDim]
 	// in the heads that have more to see than Want. probabilities [heads, width] are the
-	// queries' over the pages of the positions that are seen, scores [kvHeads, width] their
-	// means over the group. reads [1], I32, is increased by the numbers of the bounds that
-	// EstimateBound has read; it may be nil.
+	// queries' over the pages of the positions that are seen, scores [kvHeads, width] the
+	// logarithms of their means over the group: probabilities themselves sink to 0, and
+	// pages that are equally 0 are no ranking. reads [1], I32, is increased by the numbers
+	// of the bounds that EstimateBound has read; it may be nil.
 	EstimatePages(scores, probabilities, q *Tensor, pages *PageHeads, how Estimate, reads *Tensor)
 	// SelectPages chooses, of every head, Want of the positions that are seen, or all of
-	// them where that is not less: those of the best pages by scores [kvHeads, width], of
-	// equal ones the first, of which the worst is cut at its end. It writes to ids, I32
-	// [kvHeads, at least Want], in which the selection lies.
+	// them where that is not less: the last Recent ones, and before them those of the best
+	// pages by scores [kvHeads, width], of equal ones the first, of which the worst is cut
+	// at its end. It writes to ids, I32 [kvHeads, at least Want], in which the selection
+	// lies.
 	SelectPages(ids, scores *Tensor, pages *PageHeads) *Selection
 	// AddValues adds to sums, F64 [kvHeads, headDim], the values of the positions from
 	// from[h] up to Entries.
@@ -106,6 +112,7 @@ const (
 type PageHead struct {
 	From, Entries int     // positions that are seen
 	Want          int     // of them to choose, at least 1
+	Recent        int     // of these the last, which SelectPages chooses whatever their scores
 	Size          int     // positions per page
 	Components    int     // that an estimate reads; EstimateBound reads all
 	Bounds        *Tensor // F32 [2, headDim, capacity]: minima and maxima, or [1, headDim, capacity]; nil without an estimate

@@ -152,7 +152,10 @@ sparse.cu|TestCUDASparseEstimate|s/sizes\[j\] == size \&\& j < i/sizes[j] == siz
 sparse.cu|TestCUDASparseEstimate|/sizes are there/d|estimate: no barrier before sizes are compared
 sparse.cu|TestCUDASparseEstimate|s/sum < 0;$/sum > 0;/|estimate: the bound of the other sign
 sparse.cu|TestCUDASparseEstimate|s/if (chosen\[j\]) some += v/some += v/|estimate: the temperature of a whole product
-sparse.cu|TestCUDASparseEstimate|s/x\[p\] . (float)group/x[p]/|estimate: a sum instead of a mean over the group
+logs.h|TestCUDASparseEstimate|s/sum . (float)n/sum/|estimate: a sum instead of a mean over the group
+logs.h|TestCUDAScores|s/top + logf/logf/|logarithms: without the largest of them
+select.cu|TestCUDAScores|s/log_mean(scores + j, width, heads)/log_mean(scores + j, width, heads - 1)/|logarithms: a mean without the last head
+sparse.cu|TestCUDASparseSelect|s/ids\[h.want + i\] = /ids[i] = /|choice: the last positions over the best
 sparse.cu|TestCUDASparseSelect|s/(with_first ? missing : 0) - (with_last/- (with_last/;s/n . h.size - - (with/n * h.size - (with/|choice: a first page that is short counts as whole
 sparse.cu|TestCUDASparseSelect|s/else if (tied >= ties) at -= total - h.want;/;/|choice: a gap after the page that is cut
 sparse.cu|TestCUDASparseSelect|s/equal <= ties)/equal < ties)/|choice: the last page among equal ones

@@ -101,7 +101,7 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 	s.bind(f)
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
 	f.IntVar(&o.budget, "budget", 128, "key-value pairs kept per KV head and layer")
-	f.IntVar(&o.maxNew, "max-new", 256, "most tokens of an answer")
+	f.IntVar(&o.maxNew, "max-new", 256, "most tokens of an answer; rocketkv and hsa divide the budget by it")
 	f.Float64Var(&o.sampling.Temperature, "temperature", 0, "sampling temperature; 0 is greedy")
 	f.Float64Var(&o.sampling.TopP, "top-p", 1, "nucleus of the sampling")
 	f.IntVar(&o.sampling.TopK, "top-k", 0, "most likely tokens that are sampled from; 0 is all")

@@ -77,7 +77,8 @@ func newInspect() *cobra.Command {
 --html writes a page that needs no other file: the prompt, every token coloured by
 how many heads keep it, for all heads or for those of one layer. --npz writes the
 scores and what is kept for numpy.load: ids [tokens], kept [layers, kvHeads, tokens],
-counts [tokens] (heads that keep the token), scores [layers, kvHeads, tokens], model
+counts [tokens] (heads that keep the token), scores [layers, kvHeads, tokens] (what the
+policy ranks by: higher is kept; those of tova are logarithms of attention), model
 and policy. A prompt within the budget is not scored.`,
 		Example: `  evict inspect --policy snapkv --budget 32 --example needle
   evict inspect --policy lookaheadkv --budget 64 --example chain --json

@@ -85,7 +85,7 @@ that it can answer.`,
 	p.bind(f)
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
 	f.IntVar(&o.budget, "budget", 128, "key-value pairs kept per KV head and layer")
-	f.IntVar(&o.maxNew, "max-new", 256, "most tokens of the answer")
+	f.IntVar(&o.maxNew, "max-new", 256, "most tokens of the answer; rocketkv and hsa divide the budget by it")
 	f.Float64Var(&o.sampling.Temperature, "temperature", 0, "sampling temperature; 0 is greedy")
 	f.Float64Var(&o.sampling.TopP, "top-p", 1, "nucleus of the sampling")
 	f.BoolVar(&o.compare, "compare", false, "also time a prefill without eviction")

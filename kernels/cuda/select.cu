@@ -4,6 +4,7 @@
 // equal scores the lower index is first. There are no floating-point atomics and none
 // whose order could show.
 #include "prims.h"
+#include "logs.h"
 #include "order.h"
 #include "topk.h"
 
@@ -15,11 +16,16 @@ struct Choice {
 };
 
 // scores [kvHeads, width] of entries [kvHeads] = the probabilities of log_score [heads,
-// log_width] over the query heads of a group: 0 mean, 1 maximum, 2 sum, times factor.
+// log_width] over the query heads of a group: 0 mean, 1 maximum, 2 sum, times factor; 3
+// the logarithm of the mean.
 // Grid: columns, KV heads.
 extern "C" __global__ void group_scores(float *scores, const float *log_score, const int *entries, int width, int log_width, int group, int how, float factor) {
 	int g = blockIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;
 	if (j >= entries[g]) return;
+	if (how == 3) {
+		scores[(size_t)g * width + j] = log_mean(log_score + (size_t)g * group * log_width + j, log_width, group);
+		return;
+	}
 	float s = 0;
 	for (int h = g * group; h < (g + 1) * group; h++) {
 		float p = (float)exp((double)log_score[(size_t)h * log_width + j]);
@@ -46,14 +52,19 @@ extern "C" __global__ void pool_scores(float *to, const float *from, const int *
 HOST_KERNEL(pool_scores)
 
 // Every row becomes the mean over so many heads in turn, which have the same entries; n
-// is the most of any. Grid: columns, groups of heads.
-extern "C" __global__ void mean_scores(float *scores, int n, int width, int heads) {
+// is the most of any. Of logarithms it is the logarithm of the mean. Grid: columns, groups
+// of heads.
+extern "C" __global__ void mean_scores(float *scores, int n, int width, int heads, int logarithms) {
 	int j = blockIdx.x * blockDim.x + threadIdx.x;
 	if (j >= n) return;
 	scores += (size_t)blockIdx.y * heads * width;
 	float s = 0;
-	for (int h = 0; h < heads; h++) s += scores[(size_t)h * width + j];
-	s /= (float)heads;
+	if (logarithms) {
+		s = log_mean(scores + j, width, heads);
+	} else {
+		for (int h = 0; h < heads; h++) s += scores[(size_t)h * width + j];
+		s /= (float)heads;
+	}
 	for (int h = 0; h < heads; h++) scores[(size_t)h * width + j] = s;
 }
 HOST_KERNEL(mean_scores)

@@ -5,6 +5,7 @@
 // of the cache, with one the rows of the first positions are named and those of the
 // others follow each other. A page has size positions. There are no floating-point
 // atomics.
+#include "logs.h"
 #include "order.h"
 #include "prims.h"
 #include "topk.h"
@@ -19,10 +20,10 @@ struct Pages {
 	int capacity;     // pages that lo and hi have room for
 	int from, entries; // positions that are seen
 	int want;         // of them to choose
+	int recent;       // of these the last, which are chosen whatever their scores
 	int size;         // positions per page
 	int components;   // dimensions that the estimate reads
 	int first;        // page, or position, from which on something is computed
-	int unused;
 
 	__device__ int row(int p) const { return !pool ? p : p < known ? pool[p] : base + p - known; }
 	__device__ int pages() const { return (entries + size - 1) / size; }
@@ -132,31 +133,32 @@ extern "C" __global__ void page_logits(float *logits, const float *factor, const
 }
 HOST_KERNEL(page_logits)
 
-// Makes the logits of every query probabilities, and scores [kvHeads, width] their means
-// over the group. One block per KV head.
+// Makes the logits of every query probabilities, and scores [kvHeads, width] the logarithms
+// of their means over the group. One block per KV head.
 extern "C" __global__ void __launch_bounds__(512) page_probabilities(float *scores, float *logits, const Pages *heads, int group, int width) {
 	__shared__ float partial[32];
 	Pages h = heads[blockIdx.x];
 	if (!h.chooses()) return;
 	int first = h.from / h.size, pages = h.pages();
-	scores += (size_t)blockIdx.x * width;
+	scores += (size_t)blockIdx.x * width, logits += (size_t)blockIdx.x * group * width;
 	for (int g = 0; g < group; g++) {
-		float *x = logits + ((size_t)blockIdx.x * group + g) * width, top = -INFINITY, sum = 0;
+		float *x = logits + (size_t)g * width, top = -INFINITY, sum = 0;
 		for (int p = first + threadIdx.x; p < pages; p += blockDim.x) top = fmaxf(top, x[p]);
 		top = block_max(top, partial);
-		for (int p = first + threadIdx.x; p < pages; p += blockDim.x) sum += x[p] = expf(x[p] - top);
-		sum = block_sum(sum, partial);
-		for (int p = first + threadIdx.x; p < pages; p += blockDim.x) {
-			x[p] *= 1 / sum;
-			scores[p] = (g == 0 ? 0 : scores[p]) + x[p] / (float)group;
-		}
+		for (int p = first + threadIdx.x; p < pages; p += blockDim.x) sum += expf(x[p] - top);
+		sum = logf(block_sum(sum, partial));
+		for (int p = first + threadIdx.x; p < pages; p += blockDim.x) x[p] = x[p] - top - sum;
+	}
+	for (int p = first + threadIdx.x; p < pages; p += blockDim.x) { // what this thread has written
+		scores[p] = log_mean(logits + p, width, group);
+		for (int g = 0; g < group; g++) logits[(size_t)g * width + p] = expf(logits[(size_t)g * width + p]);
 	}
 }
 HOST_KERNEL(page_probabilities)
 
-// ids [kvHeads, id_width]: the positions of the best pages by scores [kvHeads, width] of
-// those that are seen, ascending. As many pages as hold what is wanted; the worst of them
-// is cut at its end. One block per KV head.
+// ids [kvHeads, id_width]: of the positions that are seen the last recent ones and, before
+// them, those of the best pages by scores [kvHeads, width], ascending. As many pages as hold
+// what is wanted; the worst of them is cut at its end. One block per KV head.
 extern "C" __global__ void __launch_bounds__(512) select_pages(int *ids, const float *scores, const Pages *heads, int width, int id_width) {
 	__shared__ Digits digits;
 	__shared__ int counts[32];
@@ -166,6 +168,9 @@ extern "C" __global__ void __launch_bounds__(512) select_pages(int *ids, const f
 		for (int i = threadIdx.x; i < h.entries - h.from; i += blockDim.x) ids[i] = h.from + i;
 		return;
 	}
+	h.entries -= h.recent, h.want -= h.recent;
+	for (int i = threadIdx.x; i < h.recent; i += blockDim.x) ids[h.want + i] = h.entries + i;
+	if (h.want == 0) return;
 	int first = h.from / h.size, pages = h.pages() - first;
 	int missing = h.from - first * h.size, short_end = (first + pages) * h.size - h.entries; // of the first and the last page
 	const float *x = scores + (size_t)blockIdx.x * width + first;
