@@ -47,6 +47,19 @@ func (g *Graph) Add(a, b Node) Node {
 	}, a, b)
 }
 
+// Scale is x times a constant.
+func (g *Graph) Scale(x Node, by float64) Node {
+	if by == 1 {
+		return x
+	}
+	b := g.engine.backend
+	scale := func(y, x *kernels.Tensor) {
+		b.Fill(y, 0)
+		b.Axpy(y, by, x)
+	}
+	return g.unary("scale", x, scale, func(dx, _, dy *kernels.Tensor) { scale(dx, dy) })
+}
+
 // RMSNorm normalises the rows of x by the frozen weight w [width]. Where rows of
 // x hold several times the width, every part is normalised on its own: the heads
 // of queries and keys.

@@ -171,7 +171,8 @@ type Backend interface {
 
 	// RoPE rotates x [rows, heads, headDim] in place by the angles of table at
 	// positions pos [rows]: with c, s the cosine and sine of angle i,
-	// (x_i, x_{i+d/2}) becomes (c·x_i − s·x_{i+d/2}, s·x_i + c·x_{i+d/2}).
+	// (x_i, x_{i+d/2}) becomes (c·x_i − s·x_{i+d/2}, s·x_i + c·x_{i+d/2}). d is twice the
+	// table's width, and headDim at most: later dimensions stay as they are.
 	// inverse rotates back, which is also its gradient.
 	RoPE(x *Tensor, pos []int32, table *RoPETable, inverse bool)
 

@@ -223,10 +223,10 @@ func elementCases() []conformance {
 			return []output{{"dx", values, max(1, magnitude(values)) * cancelled}} // of one column it is all cancellation
 		})
 	}
-	for _, s := range [][3]int{{1, 1, 2}, {4, 3, 6}, {70, 4, 64}} {
-		add("RoPE", fmt.Sprintf("rows=%d/heads=%d/dim=%d", s[0], s[1], s[2]), func(d device, rng *rand.Rand) []output {
+	for _, s := range [][4]int{{1, 1, 2, 2}, {4, 3, 6, 6}, {70, 4, 64, 64}, {5, 3, 16, 12}, {9, 2, 64, 16}} {
+		add("RoPE", fmt.Sprintf("rows=%d/heads=%d/dim=%d/rotated=%d", s[0], s[1], s[2], s[3]), func(d device, rng *rand.Rand) []output {
 			rows, heads, dim := s[0], s[1], s[2]
-			freqs := make([]float32, dim/2)
+			freqs := make([]float32, s[3]/2)
 			for i := range freqs {
 				freqs[i] = float32(math.Pow(10000, -2*float64(i)/float64(dim)))
 			}

@@ -40,7 +40,7 @@ func TestOperationsRefuseWrongShapes(t *testing.T) {
 			"window":             func() { slide(b, nil, []int32{3}) },
 			"window of the past": func() { slide(b, []int32{0, 1, 2, 3}, []int32{3, 4}) },
 			"RoPE positions":     func() { b.RoPE(of(2, 1, 4), []int32{0}, table, false) },
-			"RoPE dimension":     func() { b.RoPE(of(1, 1, 6), []int32{0}, table, false) },
+			"RoPE dimension":     func() { b.RoPE(of(1, 1, 2), []int32{0}, table, false) },
 			"RoPE past table":    func() { b.RoPE(of(1, 1, 4), []int32{8}, table, false) },
 			"RoPE negative":      func() { b.RoPE(of(1, 1, 4), []int32{-1}, table, false) },
 			"SiLUMul":            func() { b.SiLUMul(of(2), of(3), of(3)) },

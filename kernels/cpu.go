@@ -272,7 +272,7 @@ func (b *cpu) LayerNormGrad(dx, x, w, dy *Tensor, eps float64) {
 func (b *cpu) RoPE(x *Tensor, pos []int32, table *RoPETable, inverse bool) {
 	checkRoPE(x, pos, table)
 	rows, heads, dim := x.Shape[0], x.Shape[1], x.Shape[2]
-	X, C, S, half := x.F32(), table.Cos.F32(), table.Sin.F32(), dim/2
+	X, C, S, half := x.F32(), table.Cos.F32(), table.Sin.F32(), table.Cos.Width()
 	sign := float32(1)
 	if inverse {
 		sign = -1

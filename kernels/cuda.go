@@ -307,10 +307,15 @@ func (b *cuda) RoPE(x *Tensor, pos []int32, table *RoPETable, inverse bool) {
 		sign = -1
 	}
 	b.do(op, func() {
-		n := x.Len() / 2
-		b.each("rope", n, b.f32(op, x), upload(b, op, pos), b.f32(op, table.Cos), b.f32(op, table.Sin), size(n), x.Shape[1], x.Shape[2]/2, sign)
+		b.rope(op, x, upload(b, op, pos), table, sign)
 	})
 	runtime.KeepAlive([]*Tensor{x, table.Cos, table.Sin})
+}
+
+func (b *cuda) rope(op string, x *Tensor, pos cu.DevicePtr, table *RoPETable, sign float32) {
+	half := table.Cos.Width()
+	n := x.Shape[0] * x.Shape[1] * half
+	b.each("rope", n, b.f32(op, x), pos, b.f32(op, table.Cos), b.f32(op, table.Sin), size(n), x.Shape[1], half, x.Shape[2], sign)
 }
 
 func (b *cuda) SiLUMul(y, gate, up *Tensor) { b.activation("SiLUMul", "silu_mul", y, gate, up) }

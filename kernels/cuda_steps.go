@@ -117,8 +117,7 @@ func (b *cuda) StepRoPE(x *Tensor, steps Steps, table *RoPETable) {
 	const op = "StepRoPE"
 	checkRoPE(x, make([]int32, s.rows), table)
 	b.do(op, func() {
-		n := x.Len() / 2
-		b.each("rope", n, b.f32(op, x), b.at(op, s.pos, I32), b.f32(op, table.Cos), b.f32(op, table.Sin), size(n), x.Shape[1], x.Shape[2]/2, float32(1))
+		b.rope(op, x, b.at(op, s.pos, I32), table, 1)
 	})
 	runtime.KeepAlive([]*Tensor{x, s.pos, table.Cos, table.Sin})
 }

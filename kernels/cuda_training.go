@@ -91,6 +91,11 @@ func (b *cuda) Rotate(y, x *Tensor, pos []int32, table *RoPETable, inverse bool)
 	const op = "Rotate"
 	checkRoPE(x, pos, table)
 	checkLengths(op, x, y)
+	if 2*table.Cos.Width() < x.Shape[2] { // the others are copied
+		b.Copy(y, x)
+		b.RoPE(y, pos, table, inverse)
+		return
+	}
 	sign := float32(1)
 	if inverse {
 		sign = -1

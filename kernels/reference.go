@@ -265,7 +265,7 @@ func (b *reference[T]) RoPE(x *Tensor, pos []int32, table *RoPETable, inverse bo
 	rows, heads, dim := x.Shape[0], x.Shape[1], x.Shape[2]
 	checkRoPE(x, pos, table)
 	X, C, S := of[T](x), of[T](table.Cos), of[T](table.Sin)
-	half := dim / 2
+	half := table.Cos.Width()
 	for r := range rows {
 		for h := range heads {
 			v := X[(r*heads+h)*dim:][:dim]
@@ -370,7 +370,7 @@ func checkProduct(op string, c *Tensor, m, n, k, kb int) {
 }
 
 func checkRoPE(x *Tensor, pos []int32, table *RoPETable) {
-	if len(pos) != x.Shape[0] || table.Cos.Width()*2 != x.Shape[2] {
+	if len(pos) != x.Shape[0] || table.Cos.Width()*2 > x.Shape[2] {
 		panic(fmt.Sprintf("kernels: RoPE of %v with %d positions, table %v", x.Shape, len(pos), table.Cos.Shape))
 	}
 	for _, p := range pos {

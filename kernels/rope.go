@@ -4,12 +4,12 @@ import "math"
 
 // RoPETable holds cosines and sines of the rotation angles of positions
 // 0…positions−1: Cos and Sin are [positions, headDim/2] in a backend's compute
-// type.
+// type, or narrower, to rotate the first dimensions alone.
 type RoPETable struct {
 	Cos, Sin *Tensor
 }
 
-// NewRoPETable computes the table for frequencies freqs [headDim/2] (radians per
+// NewRoPETable computes the table for frequencies freqs, headDim/2 at most (radians per
 // position); scale multiplies cosines and sines (1 but for scaling schemes with
 // an attention factor). Angles are rounded to float32 before the cosine, as
 // transformers does, so that long contexts agree with it.

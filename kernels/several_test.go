@@ -100,16 +100,17 @@ func TestRotate(t *testing.T) {
 	const rows, heads, dim = 5, 3, 12
 	rng := rand.New(rand.NewPCG(2, 3))
 	x, pos := random(rng, rows*heads*dim, 1), []int32{0, 3, 8, 9, 2}
-	angles := random(rng, 10*dim/2, 2)
 	for _, name := range kernels.Backends.Names() {
-		d := open(t, name)
-		table := &kernels.RoPETable{Cos: d.tensor(angles, 10, dim/2), Sin: d.tensor(random(rng, 10*dim/2, 1), 10, dim/2)}
-		for _, inverse := range []bool{false, true} {
-			from, want, got := d.tensor(x, rows, heads, dim), d.tensor(x, rows, heads, dim), d.garbage(rows, heads, dim)
-			d.b.RoPE(want, pos, table, inverse)
-			kernels.Rotate(d.b, got, from, pos, table, inverse)
-			compare.Close(t, name, got.Float64s(), want.Float64s(), 0)
-			compare.Close(t, name+": what is rotated", from.Float64s(), x, 0, compare.Floor(1e-6))
+		for _, half := range []int{dim / 2, 4} { // all dimensions, and the first of them
+			d := open(t, name)
+			table := &kernels.RoPETable{Cos: d.tensor(random(rng, 10*half, 2), 10, half), Sin: d.tensor(random(rng, 10*half, 1), 10, half)}
+			for _, inverse := range []bool{false, true} {
+				from, want, got := d.tensor(x, rows, heads, dim), d.tensor(x, rows, heads, dim), d.garbage(rows, heads, dim)
+				d.b.RoPE(want, pos, table, inverse)
+				kernels.Rotate(d.b, got, from, pos, table, inverse)
+				compare.Close(t, name, got.Float64s(), want.Float64s(), 0)
+				compare.Close(t, name+": what is rotated", from.Float64s(), x, 0, compare.Floor(1e-6))
+			}
 		}
 	}
 }

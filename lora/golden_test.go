@@ -107,7 +107,7 @@ func TestGradientsOfEveryFamily(t *testing.T) {
 // checkDirections compares the derivative along a random direction of every
 // parameter tensor: all its elements are in it, at the price of two runs.
 func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
-	const rows, step = 3, 1e-5
+	const rows = 3
 	a, err := New(m, model.AdapterConfig{Rows: rows, Rank: 2, Alpha: 4, Modules: model.Modules, InitToken: 2, InitNoise: 0.5, Seed: 7})
 	if err != nil {
 		t.Fatal(err)
@@ -142,15 +142,31 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 	if err := g.Compile(g.Loss(a.Scores(g, &sample), &sample, loss.Func)); err != nil {
 		t.Fatal(err)
 	}
-	_, grads := gradients(t, g)
+	value, grads := gradients(t, g)
+	if table := m.RowsAfter(cache.Next(), rows).RoPE; table != sample.RoPE {
+		t.Errorf("rows after a prompt of %d tokens rotate by other angles than rows after its cache", len(prompt))
+	}
+	// The graph is the twin of a probe's pass.
+	sum := kernels.NewTensor(kernels.F64)
+	err = r.Probe(context.Background(), cache, a, func(o *model.Observation) error {
+		scores := o.Probes[0]
+		loss.Func(m.Backend, sum, m.Backend.Alloc(scores.DType, scores.Shape...), scores, sample.Targets[o.Layer], m.Config.Layers)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare.Close(t, "loss", []float64{value}, sum.Float64s(), 1e-9)
 	worst := 0.0
 	for i, p := range a.Parameters() {
 		x := p.Tensor.F64()
-		at, direction, want := slices.Clone(x), make([]float64, len(x)), 0.0
+		at, direction, want, squares := slices.Clone(x), make([]float64, len(x)), 0.0, 0.0
 		for j := range x {
 			direction[j] = rng.NormFloat64()
 			want += direction[j] * grads[i][j]
+			squares += x[j] * x[j]
 		}
+		step := 1e-5 * min(1, math.Sqrt(squares/float64(len(x)))) // small beside the parameters
 		along := func(h float64) float64 {
 			for j := range x {
 				x[j] = at[j] + h*direction[j]

@@ -65,6 +65,7 @@ func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 		if err := m.checkTokens(cache, tokens[i:i+1]); err != nil {
 			return nil, err
 		}
+		cache.start(1)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
 	for l := range c.Layers {
 		mark := r.arena.Mark()
-		q, k, v := r.projections(l, h, pos, noLowRank)
+		q, k, v := r.projections(l, h, places{pos: pos, caches: caches}, noLowRank)
 		out := r.alloc(rows, c.Heads*c.HeadDim)
 		if rows > n {
 			b.Fill(out.Rows(n, rows), 0)
@@ -104,7 +105,7 @@ func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 		r.steps[i].forget()
 	}
 	y := r.alloc(rows, c.Vocab)
-	b.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
+	m.head(b, y, h)
 	return y, nil
 }
 

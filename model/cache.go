@@ -21,7 +21,11 @@ type Cache struct {
 	heads   [][]headCache // [layer][kvHead]
 	headDim int
 	next    int32
-	version uint64 // another one after every change of where pairs lie or how many there are
+	// long tells that its rows are rotated by the frequencies of long prompts, those of
+	// more than longAfter tokens (0: there are none); expected is what Expect said.
+	long                bool
+	longAfter, expected int
+	version             uint64 // another one after every change of where pairs lie or how many there are
 
 	// spare is memory that Retain has freed during a prefill, for the next layer:
 	// handing it back to the runtime, which collects it some time later, would let
@@ -57,6 +61,9 @@ func (m *Model) NewCache() *Cache {
 	c := &Cache{
 		backend: m.Backend, dtype: m.CacheDType(), headDim: m.Config.HeadDim, heads: make([][]headCache, m.Config.Layers),
 		windows: make([]int, m.Config.Layers), pending: make([]*pendingLayer, m.Config.Layers),
+	}
+	if m.Config.LongRoPE != nil {
+		c.longAfter = m.Config.LongRoPE.After
 	}
 	for l := range c.heads {
 		c.windows[l] = m.Config.Window(l)
@@ -314,6 +321,7 @@ func (c *Cache) Retained(keep [][][]int32) (_ *Cache, err error) {
 	out := &Cache{
 		backend: c.backend, dtype: c.dtype, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads)),
 		windows: c.windows, pending: make([]*pendingLayer, len(c.heads)),
+		long: c.long, longAfter: c.longAfter, expected: c.expected,
 	}
 	d := c.dtype
 	for l := range c.heads {

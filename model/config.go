@@ -20,11 +20,19 @@ type Config struct {
 	MaxPositions int // longest sequence, prompt and response together
 
 	RMSNormEps    float64   // epsilon of all norms, LayerNorm's included
-	RoPEFreqs     []float32 // radians per position, [HeadDim/2]
+	RoPEFreqs     []float32 // radians per position, [HeadDim/2]; fewer leave the last dimensions as they are
 	RoPEScale     float64   // multiplies cosines and sines
+	LongRoPE      *LongRoPE // other frequencies for long prompts, nil for none
+	NoRoPE        []bool    // layers that do not rotate; nil: all do
 	TieEmbeddings bool      // the head is the embedding table
 	AttentionBias bool      // of the projections, where the family makes them optional
 	MLPBias       bool
+	OutputBias    bool // of o_proj, where it is a choice of its own
+	GroupedQKV    bool // queries, keys and values are stored by KV head
+	ParallelNorms bool // parallel attention and MLP have a norm each
+
+	BlockScale float64 // multiplies what attention and MLP add to the residual stream, 0: 1
+	LogitScale float64 // multiplies logits, 0: 1
 
 	// Windows are the sliding windows of the layers: a row sees its own entry and
 	// those at the Windows[l]−1 positions before it, 0 all of them. nil: all layers
@@ -75,6 +83,38 @@ func (c *Config) Window(layer int) int {
 	return c.Windows[layer]
 }
 
+// LongRoPE are the frequencies of prompts that are longer than the context of the first
+// training (Ding et al. 2024).
+type LongRoPE struct {
+	Freqs []float32 // [as many as RoPEFreqs]
+	After int       // tokens
+}
+
+// long tells whether a prompt of so many tokens gets the frequencies of long ones.
+func (c *Config) long(tokens int) bool { return c.LongRoPE != nil && tokens > c.LongRoPE.After }
+
+// Rotates tells whether a layer rotates its queries and keys.
+func (c *Config) Rotates(layer int) bool { return c.NoRoPE == nil || !c.NoRoPE[layer] }
+
+// cut leaves the first layers.
+func (c *Config) cut(layers int) {
+	c.Layers = layers
+	if c.Windows != nil {
+		c.Windows = c.Windows[:layers]
+	}
+	if c.NoRoPE != nil {
+		c.NoRoPE = c.NoRoPE[:layers]
+	}
+}
+
+// scaleOr1 is a scale of which 0 stands for 1.
+func scaleOr1(x float64) float64 {
+	if x == 0 {
+		return 1
+	}
+	return x
+}
+
 // Group is the number of query heads per KV head.
 func (c *Config) Group() int { return c.Heads / c.KVHeads }
 
@@ -87,10 +127,19 @@ func (c *Config) CacheBytesPerToken(elementSize int) int64 {
 // PlainRoPE returns the unscaled frequencies θ^(−2i/headDim) of RoPE (Su et al.
 // 2021), computed in float32 as transformers does.
 func PlainRoPE(theta float64, headDim int) []float32 {
+	f := ropePowers(theta, headDim)
+	for i := range f {
+		f[i] = 1 / f[i]
+	}
+	return f
+}
+
+// ropePowers are θ^(2i/headDim).
+func ropePowers(theta float64, headDim int) []float32 {
 	f := make([]float32, headDim/2)
 	for i := range f {
 		exponent := float32(2*i) / float32(headDim)
-		f[i] = 1 / float32(math.Pow(theta, float64(exponent)))
+		f[i] = float32(math.Pow(theta, float64(exponent)))
 	}
 	return f
 }

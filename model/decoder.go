@@ -9,27 +9,26 @@ import (
 // decoderConfig is what the config.json of Llama and of the families that follow
 // its layout have in common, and the layout's variants.
 type decoderConfig struct {
-	HiddenSize            int             `json:"hidden_size"`
-	NumHiddenLayers       int             `json:"num_hidden_layers"`
-	NumAttentionHeads     int             `json:"num_attention_heads"`
-	NumKeyValueHeads      *int            `json:"num_key_value_heads"`
-	HeadDim               *int            `json:"head_dim"`
-	IntermediateSize      int             `json:"intermediate_size"`
-	VocabSize             int             `json:"vocab_size"`
-	MaxPositionEmbeddings int             `json:"max_position_embeddings"`
-	RMSNormEps            float64         `json:"rms_norm_eps"`
-	RoPETheta             *float64        `json:"rope_theta"`
-	RoPEScaling           json.RawMessage `json:"rope_scaling"`
-	RoPEParameters        json.RawMessage `json:"rope_parameters"` // both of the above, as transformers 5 writes them
-	TieWordEmbeddings     bool            `json:"tie_word_embeddings"`
-	AttentionBias         bool            `json:"attention_bias"`
-	MLPBias               bool            `json:"mlp_bias"`
-	HiddenAct             string          `json:"hidden_act"`
+	HiddenSize            int     `json:"hidden_size"`
+	NumHiddenLayers       int     `json:"num_hidden_layers"`
+	NumAttentionHeads     int     `json:"num_attention_heads"`
+	NumKeyValueHeads      *int    `json:"num_key_value_heads"`
+	HeadDim               *int    `json:"head_dim"`
+	IntermediateSize      int     `json:"intermediate_size"`
+	VocabSize             int     `json:"vocab_size"`
+	MaxPositionEmbeddings int     `json:"max_position_embeddings"`
+	RMSNormEps            float64 `json:"rms_norm_eps"`
+	TieWordEmbeddings     bool    `json:"tie_word_embeddings"`
+	AttentionBias         bool    `json:"attention_bias"`
+	MLPBias               bool    `json:"mlp_bias"`
+	HiddenAct             string  `json:"hidden_act"`
 
 	SlidingWindow    *int     `json:"sliding_window"`
 	UseSlidingWindow *bool    `json:"use_sliding_window"`
 	MaxWindowLayers  *int     `json:"max_window_layers"`
 	LayerTypes       []string `json:"layer_types"`
+
+	ropeKeys
 }
 
 // parse reads config.json over the defaults that d holds.
@@ -62,7 +61,7 @@ func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return c, c.setRoPE(d.RoPETheta, d.RoPEScaling, d.RoPEParameters)
+	return c, c.setRoPE(d.ropeKeys)
 }
 
 // slidingLayers sets the window of the layers that layer_types calls sliding, or,
@@ -99,6 +98,7 @@ func (d *decoderConfig) slidingLayers(c *Config, window *int, first int) error {
 type decoderLayout struct {
 	qkvBias, outputBias, mlpBias bool
 	headNorms                    bool // q_norm and k_norm
+	fused                        bool // qkv_proj and gate_up_proj, without biases
 }
 
 // bind lays out a network with the tensor names of Llama.
@@ -109,17 +109,25 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 	for i := range n.Layers {
 		l, at := &n.Layers[i], fmt.Sprintf("model.layers.%d.", i)
 		b.Vector(at+"input_layernorm.weight", &l.AttentionNorm.Weight, c.Hidden)
-		b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
-		b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
-		b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
+		if d.fused {
+			b.Fused(l, at+"self_attn.qkv_proj", c.Hidden, false, Part{QProj, q}, Part{KProj, kv}, Part{VProj, kv})
+		} else {
+			b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
+			b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
+			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
+		}
 		b.Linear(l, OProj, at+"self_attn.o_proj", c.Hidden, q, d.outputBias)
 		if d.headNorms {
 			b.Vector(at+"self_attn.q_norm.weight", &l.QueryNorm.Weight, c.HeadDim)
 			b.Vector(at+"self_attn.k_norm.weight", &l.KeyNorm.Weight, c.HeadDim)
 		}
 		b.Vector(at+"post_attention_layernorm.weight", &l.MLPNorm.Weight, c.Hidden)
-		b.Linear(l, GateProj, at+"mlp.gate_proj", c.Intermediate, c.Hidden, d.mlpBias)
-		b.Linear(l, UpProj, at+"mlp.up_proj", c.Intermediate, c.Hidden, d.mlpBias)
+		if d.fused {
+			b.Fused(l, at+"mlp.gate_up_proj", c.Hidden, false, Part{GateProj, c.Intermediate}, Part{UpProj, c.Intermediate})
+		} else {
+			b.Linear(l, GateProj, at+"mlp.gate_proj", c.Intermediate, c.Hidden, d.mlpBias)
+			b.Linear(l, UpProj, at+"mlp.up_proj", c.Intermediate, c.Hidden, d.mlpBias)
+		}
 		b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, c.Intermediate, d.mlpBias)
 	}
 	b.Vector("model.norm.weight", &n.FinalNorm.Weight, c.Hidden)

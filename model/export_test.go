@@ -9,7 +9,9 @@ func (r *Runner) HiddenStates(tokens []int32, chunk int) ([][]float32, error) {
 	r.arena.Release(nil)
 	defer r.arena.Release(nil)
 	m := r.Model
-	p := r.newPrefillPass(m.NewCache(), PrefillOptions{Chunk: chunk}, tokens)
+	cache := m.NewCache()
+	cache.start(len(tokens))
+	p := r.newPrefillPass(cache, PrefillOptions{Chunk: chunk}, tokens)
 	states := [][]float32{p.x.Float32s()}
 	for l := range m.Config.Layers {
 		if err := p.layer(l); err != nil {

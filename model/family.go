@@ -14,6 +14,9 @@ type Family struct {
 	// ParseConfig reads config.json. It refuses values that it does not
 	// understand, by key, rather than ignore them.
 	ParseConfig func(raw json.RawMessage) (*Config, error)
+	// PartialRotary tells that ParseConfig reads partial_rotary_factor, which is refused
+	// of others.
+	PartialRotary bool
 	// Bind lays out the network.
 	Bind func(c *Config, b *Binder) *Network
 }

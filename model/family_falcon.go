@@ -7,7 +7,7 @@ import (
 
 func init() {
 	Families.Add("FalconForCausalLM", Family{
-		Doc:         "Falcon 7B: multi-query, parallel attention and MLP; q, k and v are rows of query_key_value",
+		Doc:         "Falcon 7B, 40B and 180B, Falcon 2 11B: parallel attention and MLP; q, k and v are rows of query_key_value",
 		ParseConfig: parseFalcon,
 		Bind:        bindFalcon,
 	})
@@ -16,25 +16,26 @@ func init() {
 // falconConfig is the part of a Falcon config.json that decides the forward pass;
 // the older names are those of the first releases.
 type falconConfig struct {
-	HiddenSize            int             `json:"hidden_size"`
-	NumHiddenLayers       int             `json:"num_hidden_layers"`
-	NLayer                int             `json:"n_layer"`
-	NumAttentionHeads     int             `json:"num_attention_heads"`
-	NHead                 int             `json:"n_head"`
-	FFNHiddenSize         *int            `json:"ffn_hidden_size"`
-	VocabSize             int             `json:"vocab_size"`
-	MaxPositionEmbeddings int             `json:"max_position_embeddings"`
-	LayerNormEpsilon      float64         `json:"layer_norm_epsilon"`
-	RoPETheta             *float64        `json:"rope_theta"`
-	RoPEScaling           json.RawMessage `json:"rope_scaling"`
-	RoPEParameters        json.RawMessage `json:"rope_parameters"`
-	TieWordEmbeddings     bool            `json:"tie_word_embeddings"`
-	Activation            string          `json:"activation"`
-	Bias                  bool            `json:"bias"`
-	Alibi                 bool            `json:"alibi"`
-	MultiQuery            bool            `json:"multi_query"`
-	ParallelAttn          bool            `json:"parallel_attn"`
-	NewDecoder            bool            `json:"new_decoder_architecture"`
+	HiddenSize            int     `json:"hidden_size"`
+	NumHiddenLayers       int     `json:"num_hidden_layers"`
+	NLayer                int     `json:"n_layer"`
+	NumAttentionHeads     int     `json:"num_attention_heads"`
+	NHead                 int     `json:"n_head"`
+	FFNHiddenSize         *int    `json:"ffn_hidden_size"`
+	VocabSize             int     `json:"vocab_size"`
+	MaxPositionEmbeddings int     `json:"max_position_embeddings"`
+	LayerNormEpsilon      float64 `json:"layer_norm_epsilon"`
+	TieWordEmbeddings     bool    `json:"tie_word_embeddings"`
+	Activation            string  `json:"activation"`
+	Bias                  bool    `json:"bias"`
+	Alibi                 bool    `json:"alibi"`
+	MultiQuery            bool    `json:"multi_query"`
+	ParallelAttn          bool    `json:"parallel_attn"`
+	NewDecoder            bool    `json:"new_decoder_architecture"`
+	NumKVHeads            *int    `json:"num_kv_heads"`
+	ParallelNorms         *int    `json:"num_ln_in_parallel_attn"`
+
+	ropeKeys
 }
 
 func parseFalcon(raw json.RawMessage) (*Config, error) {
@@ -49,11 +50,10 @@ func parseFalcon(raw json.RawMessage) (*Config, error) {
 		key       string
 		got, want bool
 	}{
-		{"alibi", f.Alibi, false}, {"multi_query", f.MultiQuery, true},
-		{"parallel_attn", f.ParallelAttn, true}, {"new_decoder_architecture", f.NewDecoder, false},
+		{"alibi", f.Alibi, false}, {"multi_query", f.MultiQuery || f.NewDecoder, true}, {"parallel_attn", f.ParallelAttn, true},
 	} {
 		if flag.got != flag.want {
-			return nil, fmt.Errorf("%s: got %t, want %t: of the Falcon models only the layout of the 7B is supported", flag.key, flag.got, flag.want)
+			return nil, fmt.Errorf("%s: got %t, want %t: of the Falcon models those of 1B are not supported", flag.key, flag.got, flag.want)
 		}
 	}
 	if f.Activation != "gelu" {
@@ -63,6 +63,15 @@ func parseFalcon(raw json.RawMessage) (*Config, error) {
 		Hidden: f.HiddenSize, Layers: max(f.NumHiddenLayers, f.NLayer), Heads: max(f.NumAttentionHeads, f.NHead), KVHeads: 1,
 		Intermediate: 4 * f.HiddenSize, Vocab: f.VocabSize, MaxPositions: f.MaxPositionEmbeddings,
 		RMSNormEps: f.LayerNormEpsilon, TieEmbeddings: f.TieWordEmbeddings, AttentionBias: f.Bias, MLPBias: f.Bias,
+	}
+	if f.NewDecoder {
+		c.GroupedQKV, c.ParallelNorms, c.KVHeads = true, f.ParallelNorms == nil || *f.ParallelNorms == 2, c.Heads
+		if f.NumKVHeads != nil {
+			c.KVHeads = *f.NumKVHeads
+		}
+		if f.ParallelNorms != nil && *f.ParallelNorms != 1 && *f.ParallelNorms != 2 {
+			return nil, fmt.Errorf("num_ln_in_parallel_attn: got %d, want 1 or 2", *f.ParallelNorms)
+		}
 	}
 	if f.FFNHiddenSize != nil {
 		c.Intermediate = *f.FFNHiddenSize
@@ -79,7 +88,7 @@ func parseFalcon(raw json.RawMessage) (*Config, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return c, c.setRoPE(f.RoPETheta, f.RoPEScaling, f.RoPEParameters)
+	return c, c.setRoPE(f.ropeKeys)
 }
 
 func bindFalcon(c *Config, b *Binder) *Network {
@@ -88,9 +97,18 @@ func bindFalcon(c *Config, b *Binder) *Network {
 	for i := range n.Layers {
 		l, at := &n.Layers[i], fmt.Sprintf("transformer.h.%d.", i)
 		l.Parallel = true
-		b.LayerNorm(at+"input_layernorm", &l.AttentionNorm, c.Hidden)
-		b.Fused(l, at+"self_attention.query_key_value", c.Hidden, c.AttentionBias,
-			Part{QProj, c.Heads * c.HeadDim}, Part{KProj, c.HeadDim}, Part{VProj, c.HeadDim})
+		if c.ParallelNorms {
+			b.LayerNorm(at+"ln_attn", &l.AttentionNorm, c.Hidden)
+			b.LayerNorm(at+"ln_mlp", &l.MLPNorm, c.Hidden)
+		} else {
+			b.LayerNorm(at+"input_layernorm", &l.AttentionNorm, c.Hidden)
+		}
+		if c.GroupedQKV {
+			b.FusedGroups(l, at+"self_attention.query_key_value", c, c.AttentionBias)
+		} else {
+			b.Fused(l, at+"self_attention.query_key_value", c.Hidden, c.AttentionBias,
+				Part{QProj, c.Heads * c.HeadDim}, Part{KProj, c.HeadDim}, Part{VProj, c.HeadDim})
+		}
 		b.Linear(l, OProj, at+"self_attention.dense", c.Hidden, c.Hidden, c.AttentionBias)
 		b.Linear(l, UpProj, at+"mlp.dense_h_to_4h", c.Intermediate, c.Hidden, c.MLPBias)
 		b.Linear(l, DownProj, at+"mlp.dense_4h_to_h", c.Hidden, c.Intermediate, c.MLPBias)

@@ -41,16 +41,21 @@ func (r *Runner) headNorms(l int) (kernels.HeadNorms, bool) {
 const stepRows = 8
 
 // projections are query, key and value of normalised rows h.
-func (r *Runner) projections(l int, h *kernels.Tensor, pos []int32, low func(Module) *LowRank) (q, k, v *kernels.Tensor) {
+func (r *Runner) projections(l int, h *kernels.Tensor, at places, low func(Module) *LowRank) (q, k, v *kernels.Tensor) {
 	f, ok := r.Model.Backend.(kernels.FewRows)
 	norms, rms := r.headNorms(l)
-	if !ok || len(pos) > stepRows || !rms || !f.TakesHeads() || low(QProj) != nil || low(KProj) != nil || low(VProj) != nil {
-		return r.query(l, h, pos, low), r.key(l, h, pos, low), r.value(l, h, low)
+	if !ok || len(at.pos) > stepRows || !rms || !f.TakesHeads() || !r.Model.Config.rotatesHeads(l) || at.run(0) < len(at.pos) ||
+		low(QProj) != nil || low(KProj) != nil || low(VProj) != nil {
+		return r.query(l, h, at, low), r.key(l, h, at, low), r.value(l, h, low)
 	}
 	q, k, v = r.attentionRows(l, h)
-	f.RotateHeads(q, k, norms, pos, r.Model.rope(pos))
+	f.RotateHeads(q, k, norms, at.pos, r.Model.rope(at.pos, at.long(0)))
 	return q, k, v
 }
+
+// rotatesHeads tells whether layer l rotates all of its queries and keys, as the kernels
+// that do more than that at once expect.
+func (c *Config) rotatesHeads(l int) bool { return c.Rotates(l) && 2*len(c.RoPEFreqs) == c.HeadDim }
 
 // stepHeads are the queries, keys and values of layer l in a step that is recorded; appended
 // tells that the pairs of the first n rows are in the caches.
@@ -58,14 +63,16 @@ func (p *replayer) stepHeads(l, n int, h *kernels.Tensor, to *recordedSteps) (q,
 	r := p.run
 	q, k, v = r.attentionRows(l, h)
 	f, ok := p.step.(kernels.StepHeads)
-	if norms, rms := r.headNorms(l); ok && rms && f.TakesHeads() {
+	if norms, rms := r.headNorms(l); ok && rms && f.TakesHeads() && r.Model.Config.rotatesHeads(l) {
 		f.StepHeads(q, k, v, norms, to.rope, p.steps, n, l, to.pairs)
 		return q, k, v, true
 	}
 	layer := &r.Model.Network.Layers[l]
 	q, k = r.headNorm(q, layer.QueryNorm), r.headNorm(k, layer.KeyNorm)
-	p.step.StepRoPE(q, p.steps, to.rope)
-	p.step.StepRoPE(k, p.steps, to.rope)
+	if r.Model.Config.Rotates(l) {
+		p.step.StepRoPE(q, p.steps, to.rope)
+		p.step.StepRoPE(k, p.steps, to.rope)
+	}
 	return q, k, v, false
 }
 

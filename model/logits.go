@@ -79,6 +79,11 @@ func (m *Model) draw(logits *kernels.Tensor, draws []kernels.Draw) ([]int32, err
 	return ids, nil
 }
 
+// head writes the logits of normalised rows h to y on b.
+func (m *Model) head(b kernels.Backend, y, h *kernels.Tensor) {
+	b.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, scaleOr1(m.Config.LogitScale), 0)
+}
+
 func (m *Model) checkLogits(logits []float32) error {
 	if !finite(logits) {
 		return m.ExplainNonFinite()

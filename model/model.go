@@ -41,7 +41,7 @@ type Model struct {
 	outline *outline // of outlines and sketches
 
 	ropeMu sync.Mutex
-	table  *kernels.RoPETable
+	table  [2]*kernels.RoPETable // of short prompts, of long ones
 }
 
 // Options are the settings of Open.
@@ -160,10 +160,8 @@ func (m *Model) Cut(layers int) (*Model, error) {
 		return nil, fmt.Errorf("cut model %s: got %d layers, want 1 to %d", m.Name, layers, m.Config.Layers)
 	}
 	c, n := m.Config, *m.Network
-	c.Layers, n.Layers = layers, n.Layers[:layers]
-	if c.Windows != nil {
-		c.Windows = c.Windows[:layers]
-	}
+	c.cut(layers)
+	n.Layers = n.Layers[:layers]
 	return &Model{
 		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
 		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, folder: m.folder, weights: m.weights, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family,
@@ -234,7 +232,6 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 		BOS           json.RawMessage `json:"bos_token_id"`
 		EOS           json.RawMessage `json:"eos_token_id"`
 		Quantization  json.RawMessage `json:"quantization_config"`
-		PartialRotary *float64        `json:"partial_rotary_factor"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
@@ -256,12 +253,12 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 		}
 		return Family{}, nil, fmt.Errorf("config.json: quantization_config: got quant_method %q, want none: weights must be bf16, f16 or f32", q.Method)
 	}
-	if head.PartialRotary != nil && *head.PartialRotary != 1 {
-		return Family{}, nil, fmt.Errorf("config.json: partial_rotary_factor: got %v, want 1", *head.PartialRotary)
-	}
 	c, err := family.ParseConfig(raw)
 	if err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
+	}
+	if 2*len(c.RoPEFreqs) != c.HeadDim && !family.PartialRotary {
+		return Family{}, nil, fmt.Errorf("config.json: partial_rotary_factor: got %v, want 1", float64(2*len(c.RoPEFreqs))/float64(c.HeadDim))
 	}
 	c.Architecture, c.BOS = head.Architectures[0], -1
 	// generation_config.json lists all end tokens; config.json often only one.
@@ -349,7 +346,7 @@ func (m *Model) load(b *Binder) error {
 			errs = append(errs, err)
 			continue
 		}
-		t, err := kernels.FromBytes(view.DType, view.Data, view.Shape...)
+		t, err := kernels.FromBytes(view.DType, reordered(view.Data, s.order), view.Shape...)
 		if err == nil && t.DType == kernels.I32 {
 			err = fmt.Errorf("stored as I32, want a floating-point type")
 		}
@@ -383,19 +380,24 @@ func (m *Model) load(b *Binder) error {
 	return nil
 }
 
-// rope returns a table that covers the positions; it grows in powers of two.
-func (m *Model) rope(pos []int32) *kernels.RoPETable {
+// rope returns a table that covers the positions, of long prompts or of others; it grows
+// in powers of two.
+func (m *Model) rope(pos []int32, long bool) *kernels.RoPETable {
 	need := int(slices.Max(pos)) + 1
 	m.ropeMu.Lock()
 	defer m.ropeMu.Unlock()
-	if m.table == nil || m.table.Positions() < need {
+	table, freqs := &m.table[0], m.Config.RoPEFreqs
+	if long {
+		table, freqs = &m.table[1], m.Config.LongRoPE.Freqs
+	}
+	if *table == nil || (*table).Positions() < need {
 		n := 1024
 		for n < need {
 			n *= 2
 		}
-		m.table = kernels.NewRoPETable(m.Backend, m.Config.RoPEFreqs, n, m.Config.RoPEScale)
+		*table = kernels.NewRoPETable(m.Backend, freqs, n, m.Config.RoPEScale)
 	}
-	return m.table
+	return *table
 }
 
 // ErrNonFinite is returned when a pass gives NaN or infinite numbers.

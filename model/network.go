@@ -50,14 +50,17 @@ type Layer struct {
 	// QueryNorm and KeyNorm normalise every head [headDim] before the rotation.
 	QueryNorm, KeyNorm Norm
 	MLPNorm            Norm
-	// Parallel: attention and MLP both read the rows that AttentionNorm gives and
-	// both are added to the residual stream; there is no MLPNorm.
+	// Parallel: attention and MLP both read the residual stream and both are added to it;
+	// without an MLPNorm the MLP, too, reads the rows that AttentionNorm gives.
 	Parallel bool
 	linears  map[Module]*Linear
 }
 
 // Linear returns the layer's module; nil where the layer has none of that name.
 func (l *Layer) Linear(m Module) *Linear { return l.linears[m] }
+
+// shared tells that attention and MLP read the same normalised rows.
+func (l *Layer) shared() bool { return l.Parallel && l.MLPNorm.Weight == nil }
 
 // Network is the weights of a model by their role.
 type Network struct {
@@ -98,6 +101,7 @@ type slot struct {
 	// bytes are used where they lie.
 	compute bool
 	set     func(*kernels.Tensor)
+	order   []int // of blocks of rows, where it is another one in memory: a copy
 }
 
 // Binder collects, while a family lays out its network, which stored tensor goes
@@ -117,12 +121,12 @@ type Site struct {
 
 // Matrix asks for a weight [out, in] used as stored.
 func (b *Binder) Matrix(name string, dst **kernels.Tensor, out, in int) {
-	b.slots = append(b.slots, slot{name, []int{out, in}, false, func(t *kernels.Tensor) { *dst = t }})
+	b.slots = append(b.slots, slot{name, []int{out, in}, false, func(t *kernels.Tensor) { *dst = t }, nil})
 }
 
 // Vector asks for a vector [n], converted to the compute type.
 func (b *Binder) Vector(name string, dst **kernels.Tensor, n int) {
-	b.slots = append(b.slots, slot{name, []int{n}, true, func(t *kernels.Tensor) { *dst = t }})
+	b.slots = append(b.slots, slot{name, []int{n}, true, func(t *kernels.Tensor) { *dst = t }, nil})
 }
 
 // Linear asks for prefix.weight [out, in] and, where bias is set, prefix.bias.
@@ -156,8 +160,40 @@ type Part struct {
 func (b *Binder) Fused(l *Layer, prefix string, in int, bias bool, parts ...Part) {
 	out := 0
 	for _, p := range parts {
-		l.add(p.Module)
 		b.sites = append(b.sites, Site{p.Module, fmt.Sprintf("%s.weight[%d:%d]", prefix, out, out+p.Out)})
+		out += p.Out
+	}
+	b.fused(l, prefix, in, bias, nil, parts)
+}
+
+// FusedGroups is Fused for queries, keys and values of which all heads that share a KV
+// head are stored together: its query heads, its key, its value. They are copied into the
+// order of Fused.
+func (b *Binder) FusedGroups(l *Layer, prefix string, c *Config, bias bool) {
+	var order []int
+	size := c.Group() + 2
+	for m := range 3 {
+		for g := range c.KVHeads {
+			switch first := g * size; m {
+			case 0:
+				for h := range c.Group() {
+					order = append(order, first+h)
+				}
+			default:
+				order = append(order, first+c.Group()+m-1)
+			}
+		}
+	}
+	for m, heads := range []string{fmt.Sprintf("0:%d", c.Group()), fmt.Sprint(c.Group()), fmt.Sprint(c.Group() + 1)} {
+		b.sites = append(b.sites, Site{Modules[m], fmt.Sprintf("%s.weight[heads %s of every %d]", prefix, heads, size)})
+	}
+	b.fused(l, prefix, c.Hidden, bias, order, []Part{{QProj, c.Heads * c.HeadDim}, {KProj, c.KVHeads * c.HeadDim}, {VProj, c.KVHeads * c.HeadDim}})
+}
+
+func (b *Binder) fused(l *Layer, prefix string, in int, bias bool, order []int, parts []Part) {
+	out := 0
+	for _, p := range parts {
+		l.add(p.Module)
 		out += p.Out
 	}
 	spread := func(set func(*Linear, *kernels.Tensor)) func(*kernels.Tensor) {
@@ -169,10 +205,23 @@ func (b *Binder) Fused(l *Layer, prefix string, in int, bias bool, parts ...Part
 			}
 		}
 	}
-	b.slots = append(b.slots, slot{prefix + ".weight", []int{out, in}, false, spread(func(lin *Linear, t *kernels.Tensor) { lin.Weight = t })})
+	b.slots = append(b.slots, slot{prefix + ".weight", []int{out, in}, false, spread(func(lin *Linear, t *kernels.Tensor) { lin.Weight = t }), order})
 	if bias {
-		b.slots = append(b.slots, slot{prefix + ".bias", []int{out}, true, spread(func(lin *Linear, t *kernels.Tensor) { lin.Bias = t })})
+		b.slots = append(b.slots, slot{prefix + ".bias", []int{out}, true, spread(func(lin *Linear, t *kernels.Tensor) { lin.Bias = t }), order})
 	}
+}
+
+// reordered is data of as many equal blocks as order names, which come in that order; data
+// itself where it is nil.
+func reordered(data []byte, order []int) []byte {
+	if order == nil {
+		return data
+	}
+	out, block := make([]byte, 0, len(data)), len(data)/len(order)
+	for _, i := range order {
+		out = append(out, data[i*block:][:block]...)
+	}
+	return out
 }
 
 // LayerNorm asks for prefix.weight and prefix.bias [n].

@@ -134,10 +134,8 @@ func (m *Model) Sketch(layers, vocab int) *Model {
 	}
 	s := &Model{Name: m.Name, Config: m.Config, Backend: m.Backend, folder: m.folder, family: m.family, outline: &outline{stored: m.outline.stored}}
 	c := &s.Config
-	c.Layers, c.Vocab = min(layers, c.Layers), min(vocab, c.Vocab)
-	if c.Windows != nil {
-		c.Windows = c.Windows[:c.Layers]
-	}
+	c.cut(min(layers, c.Layers))
+	c.Vocab = min(vocab, c.Vocab)
 	c.BOS, c.EOS = -1, nil
 	tiles := make(map[float32]*kernels.Tensor)
 	random := newRandom()
@@ -215,7 +213,7 @@ func (r *random) tensor(d kernels.DType, scale float32, shape ...int) *kernels.T
 func (m *Model) SketchCache(next, entries, room int) (_ *Cache, err error) {
 	defer kernels.CatchDevice(&err)
 	c := m.NewCache()
-	c.next = int32(next)
+	c.next, c.long = int32(next), m.Config.long(next)
 	source := c.alloc(max(1, entries))
 	kernels.Convert(source, newRandom().tensor(kernels.F32, 1, source.Shape...))
 	for l := range c.heads {

@@ -156,7 +156,7 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
 		from, rows, to := chunk[0], chunk[1]-chunk[0], chunk[1]+p.foldedIn(chunk[1])
 		pos, low := p.folded.positions(p.pos, from, to), p.folded.lowRank(l, rows, to-from)
 		h := p.normalised(l, from, to, p.Model.attentionReaders(l)...)
-		q, k, v := p.projections(l, h, pos, low)
+		q, k, v := p.projections(l, h, p.cache.at(pos), low)
 		p.cache.append(l, firstRows(k, rows), firstRows(v, rows), pos[:rows])
 		a := p.attend(p.cache, l, firstRows(q, rows), pos[:rows])
 		out := p.alloc(len(pos), c.Heads*c.HeadDim)
@@ -205,10 +205,10 @@ func (p *prefillPass) lastLayer(l int, o *Observation) error {
 		rows = chunk[1] - from
 		pos := p.folded.positions(p.pos, from, to)
 		h := p.normalised(l, from, to, QProj, KProj, VProj)
-		k = p.key(l, h, pos, p.folded.lowRank(l, rows, to-from))
+		k = p.key(l, h, p.cache.at(pos), p.folded.lowRank(l, rows, to-from))
 		p.cache.append(l, firstRows(k, rows), p.value(l, firstRows(h, rows), noLowRank), pos[:rows])
 		if p.opt.Capture.AllRows {
-			a := p.attend(p.cache, l, p.query(l, firstRows(h, rows), pos[:rows], noLowRank), pos[:rows])
+			a := p.attend(p.cache, l, p.query(l, firstRows(h, rows), p.cache.at(pos[:rows]), noLowRank), pos[:rows])
 			lse := p.alloc(c.Heads, rows)
 			b.Attention(nil, lse, a)
 			p.allRows(o, a, lse, from)
@@ -223,7 +223,7 @@ func (p *prefillPass) lastLayer(l int, o *Observation) error {
 	}
 	h := p.normalised(l, from, to, QProj)
 	pos := p.folded.positions(p.pos, from, to)
-	q := p.query(l, h, pos, p.folded.lowRank(l, tail, to-from))
+	q := p.query(l, h, p.cache.at(pos), p.folded.lowRank(l, tail, to-from))
 	if to > n {
 		p.observeFolded(o, q.Rows(tail, to-from), k.Rows(rows, rows+p.folded.rows), nil, nil)
 	}
@@ -237,7 +237,7 @@ func (p *prefillPass) lastLayer(l int, o *Observation) error {
 			return err
 		}
 		h := h.Rows(tail-1, tail)
-		if p.Model.Network.Layers[l].Parallel && h.DType != b.Compute() { // which reads them once more
+		if p.Model.Network.Layers[l].shared() && h.DType != b.Compute() { // which reads them once more
 			h = p.normalised(l, n-1, n, p.Model.attentionReaders(l)...)
 		}
 		p.finish(l, p.x.Rows(n-1, n), h, out, noLowRank, p.last)
@@ -363,9 +363,9 @@ func (r *Runner) newProbePass(cache *Cache, probe Prober, from int32) *probePass
 func (p *probePass) layer(l int) *kernels.Tensor {
 	c := &p.Model.Config
 	low := func(m Module) *LowRank { return p.probe.LowRank(l, m) }
-	h := p.h
-	a := p.attend(p.cache, l, p.query(l, h, p.pos, low), p.pos)
-	a.K = p.key(l, h, p.pos, low)
+	h, at := p.h, p.cache.at(p.pos)
+	a := p.attend(p.cache, l, p.query(l, h, at, low), p.pos)
+	a.K = p.key(l, h, at, low)
 	last := l == c.Layers-1
 	var out *kernels.Tensor
 	if !last { // the last layer's values and outputs reach no score

@@ -80,7 +80,7 @@ func (o *PrefillOptions) replays(n int) bool {
 // nothing has happened. opt is that of the only cache.
 func (r *Runner) replay(ctx context.Context, caches []*Cache, tokens []int32, rows int, opt PrefillOptions) (*kernels.Tensor, error) {
 	switch {
-	case r.noReplay:
+	case r.noReplay || !rotatedAlike(caches):
 		return nil, nil
 	case r.stepped != rows:
 		r.stepped = rows
@@ -173,7 +173,7 @@ func (p *replayer) room(m *Model, caches []*Cache) (next *recordedSteps, longest
 		}
 		longest, next.buckets = append(longest, entries), append(next.buckets, buckets)
 	}
-	next.rope = m.rope(pos)
+	next.rope = m.rope(pos, caches[0].long)
 	return next, longest
 }
 
@@ -242,7 +242,7 @@ func (p *replayer) record(to *recordedSteps, longest [][]int) {
 		r.arena.Release(mark)
 	}
 	p.logits = r.alloc(p.rows, c.Vocab)
-	b.Linear(p.logits, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
+	m.head(b, p.logits, h)
 }
 
 // layerScores are those of a layer; nil where nobody observes.

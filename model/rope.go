@@ -22,16 +22,31 @@ type ropeScaling struct {
 	BetaFast        *float64 `json:"beta_fast"`
 	BetaSlow        *float64 `json:"beta_slow"`
 	Truncate        *bool    `json:"truncate"`
+
+	ShortFactor []float64 `json:"short_factor"`
+	LongFactor  []float64 `json:"long_factor"`
+
+	outer *float64 // original_max_position_embeddings of config.json itself
 }
 
-// ropeTypes maps rope_scaling's types to what they do to a model's RoPEFreqs
-// [headDim/2], unscaled at first, RoPEScale and MaxPositions.
+// ropeKeys are what config.json says of RoPE.
+type ropeKeys struct {
+	RoPETheta       *float64        `json:"rope_theta"`
+	RoPEScaling     json.RawMessage `json:"rope_scaling"`
+	RoPEParameters  json.RawMessage `json:"rope_parameters"` // both of the above, as transformers 5 writes them
+	PartialRotary   *float64        `json:"partial_rotary_factor"`
+	OriginalContext *float64        `json:"original_max_position_embeddings"`
+}
+
+// ropeTypes maps rope_scaling's types to what they do to a model's RoPEFreqs, unscaled at
+// first, RoPEScale, LongRoPE and MaxPositions.
 var ropeTypes = registry.Registry[func(c *Config, s *ropeScaling, theta float64) error]{Noun: "type"}
 
 func init() {
 	ropeTypes.Add("default", nil)
 	ropeTypes.Add("linear", linearRoPE)
 	ropeTypes.Add("llama3", llama3RoPE)
+	ropeTypes.Add("longrope", longRoPE)
 	ropeTypes.Add("yarn", yarnRoPE)
 }
 
@@ -41,19 +56,24 @@ func RoPETypes() []string { return ropeTypes.Names() }
 // setRoPE sets the angles per position and the factor on cosines and sines from
 // rope_theta and rope_scaling, or from rope_parameters, which holds both. An
 // unknown scaling type is refused by name.
-func (c *Config) setRoPE(theta *float64, scaling, parameters json.RawMessage) error {
+func (c *Config) setRoPE(keys ropeKeys) error {
+	theta, scaling, parameters, partial := keys.RoPETheta, keys.RoPEScaling, keys.RoPEParameters, keys.PartialRotary
 	if given(parameters) {
 		if given(scaling) {
 			return fmt.Errorf("rope_parameters and rope_scaling: got both, want one of them")
 		}
 		var p struct {
 			RoPETheta *float64 `json:"rope_theta"`
+			Partial   *float64 `json:"partial_rotary_factor"`
 		}
 		if err := json.Unmarshal(parameters, &p); err != nil {
 			return fmt.Errorf("rope_parameters: %w", err)
 		}
 		if scaling = parameters; p.RoPETheta != nil {
 			theta = p.RoPETheta
+		}
+		if p.Partial != nil {
+			partial = p.Partial
 		}
 	}
 	base := 10000.0
@@ -63,11 +83,17 @@ func (c *Config) setRoPE(theta *float64, scaling, parameters json.RawMessage) er
 	if !(base > 0) || math.IsInf(base, 0) {
 		return fmt.Errorf("rope_theta: got %v, want a positive number", base)
 	}
-	c.RoPEFreqs, c.RoPEScale = PlainRoPE(base, c.HeadDim), 1
+	rotated := c.HeadDim
+	if partial != nil {
+		if rotated = int(float64(c.HeadDim) * *partial); !(*partial > 0 && *partial <= 1) || rotated < 2 || rotated%2 != 0 {
+			return fmt.Errorf("partial_rotary_factor: got %v of head_dim %d, want an even number of dimensions", *partial, c.HeadDim)
+		}
+	}
+	c.RoPEFreqs, c.RoPEScale = PlainRoPE(base, rotated), 1
 	if !given(scaling) {
 		return nil
 	}
-	var s ropeScaling
+	s := ropeScaling{outer: keys.OriginalContext}
 	if err := json.Unmarshal(scaling, &s); err != nil {
 		return fmt.Errorf("rope_scaling: %w", err)
 	}
@@ -75,8 +101,11 @@ func (c *Config) setRoPE(theta *float64, scaling, parameters json.RawMessage) er
 	if kind == "" {
 		kind = s.Type
 	}
-	if kind == "" && s.Factor == 0 {
+	switch {
+	case kind == "" && s.Factor == 0:
 		kind = "default"
+	case kind == "su": // the name in the first Phi-3
+		kind = "longrope"
 	}
 	// The type goes first: those that are not known have other keys.
 	apply, err := ropeTypes.Lookup(kind)
@@ -86,7 +115,7 @@ func (c *Config) setRoPE(theta *float64, scaling, parameters json.RawMessage) er
 	if apply == nil {
 		return nil
 	}
-	if !(s.Factor >= 1) || math.IsInf(s.Factor, 0) {
+	if kind != "longrope" && !(s.Factor >= 1) || math.IsInf(s.Factor, 0) {
 		return fmt.Errorf("rope_scaling.factor: got %v, want at least 1", s.Factor)
 	}
 	return apply(c, &s, base)
@@ -156,15 +185,16 @@ func yarnRoPE(c *Config, s *ropeScaling, theta float64) error {
 	if !(c.RoPEScale > 0) || math.IsInf(c.RoPEScale, 0) {
 		return fmt.Errorf("rope_scaling.attention_factor: got %v, want a positive number", c.RoPEScale)
 	}
+	rotated := 2 * len(c.RoPEFreqs)
 	// dimension is that which turns the given number of times.
 	dimension := func(turns float64) float64 {
-		return float64(c.HeadDim) * math.Log(original/(turns*2*math.Pi)) / (2 * math.Log(theta))
+		return float64(rotated) * math.Log(original/(turns*2*math.Pi)) / (2 * math.Log(theta))
 	}
 	low, high := dimension(fast), dimension(slow)
 	if s.Truncate == nil || *s.Truncate {
 		low, high = math.Floor(low), math.Ceil(high)
 	}
-	low, high = math.Max(low, 0), math.Min(high, float64(c.HeadDim-1))
+	low, high = math.Max(low, 0), math.Min(high, float64(rotated-1))
 	if low == high {
 		high += 0.001
 	}
@@ -176,6 +206,55 @@ func yarnRoPE(c *Config, s *ropeScaling, theta float64) error {
 	// that max_position_embeddings states is then the original one.
 	c.MaxPositions = max(c.MaxPositions, int(original*s.Factor))
 	return nil
+}
+
+// longRoPE is LongRoPE (Ding et al. 2024, §3) as transformers computes it: every frequency
+// has a factor of its own, one list of them for prompts of up to the original context and
+// one for longer ones; attention is sharpened through the factor on cosines and sines, for
+// both.
+func longRoPE(c *Config, s *ropeScaling, theta float64) error {
+	original, factor := s.OriginalContext, s.Factor
+	if s.outer != nil {
+		original = *s.outer
+	}
+	if original == 0 {
+		original = float64(c.MaxPositions)
+	} else {
+		factor = float64(c.MaxPositions) / original
+	}
+	if !(original >= 1 && original <= maxContext) || original != math.Trunc(original) {
+		return fmt.Errorf("original_max_position_embeddings: got %v, want 1 to %d", original, maxContext)
+	}
+	switch {
+	case s.AttentionFactor != nil:
+		c.RoPEScale = *s.AttentionFactor
+	case factor > 1:
+		c.RoPEScale = math.Sqrt(1 + math.Log(factor)/math.Log(original))
+	}
+	if !(c.RoPEScale > 0) || math.IsInf(c.RoPEScale, 0) {
+		return fmt.Errorf("rope_scaling.attention_factor: got %v, want a positive number", c.RoPEScale)
+	}
+	powers := ropePowers(theta, 2*len(c.RoPEFreqs))
+	divided := func(key string, factors []float64) ([]float32, error) {
+		if len(factors) != len(powers) {
+			return nil, fmt.Errorf("rope_scaling.%s: got %d factors, want one for each of %d pairs of dimensions", key, len(factors), len(powers))
+		}
+		out := make([]float32, len(powers))
+		for i, f := range factors {
+			if !(f > 0) || math.IsInf(f, 0) {
+				return nil, fmt.Errorf("rope_scaling.%s: got %v, want positive numbers", key, f)
+			}
+			out[i] = 1 / (float32(f) * powers[i])
+		}
+		return out, nil
+	}
+	var err error
+	if c.RoPEFreqs, err = divided("short_factor", s.ShortFactor); err != nil {
+		return err
+	}
+	c.LongRoPE = &LongRoPE{After: int(original)}
+	c.LongRoPE.Freqs, err = divided("long_factor", s.LongFactor)
+	return err
 }
 
 // given tells whether a key of config.json has a value.

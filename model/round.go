@@ -35,7 +35,7 @@ func (m *Model) folds() bool {
 
 // attentionReaders are the modules that read the rows that layer l's first norm gives.
 func (m *Model) attentionReaders(l int) []Module {
-	if m.Network.Layers[l].Parallel {
+	if m.Network.Layers[l].shared() {
 		return parallelReaders
 	}
 	return parallelReaders[:3]

@@ -77,6 +77,7 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 	if err := m.checkTokens(cache, tokens); err != nil {
 		return nil, err
 	}
+	cache.start(len(tokens))
 	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows)+len(cap.Probes)+len(cap.PeakWindows)+len(cap.PeakProbes) > 0 || cap.AllRows || cap.Squares || cap.Queries) {
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
 	}
@@ -210,7 +211,7 @@ func (r *Runner) logits(h, into *kernels.Tensor) (*Logits, error) {
 	} else if y == nil { // they outlive the pass
 		y = m.Backend.Alloc(m.Backend.Compute(), 1, m.Config.Vocab)
 	}
-	m.Backend.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, 1, 0)
+	m.head(m.Backend, y, h)
 	return m.logitsOf(y)
 }
 
@@ -256,37 +257,42 @@ func noLowRank(Module) *LowRank { return nil }
 
 // linear computes a module's output for rows x, with its low-rank update.
 func (r *Runner) linear(l int, m Module, x *kernels.Tensor, low func(Module) *LowRank) *kernels.Tensor {
+	return r.scaled(l, m, x, low, 1)
+}
+
+// scaled is linear times a scale, but for the bias.
+func (r *Runner) scaled(l int, m Module, x *kernels.Tensor, low func(Module) *LowRank, scale float64) *kernels.Tensor {
 	lin := r.Model.Network.Layers[l].Linear(m)
 	y := r.alloc(x.Dim0(), lin.Weight.Dim0())
-	r.Model.Backend.Linear(y, x, lin.Weight, lin.Bias, 1, 0)
+	r.Model.Backend.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
 	for u := low(m); u != nil; u = u.next {
 		x, y := u.of(x), u.of(y)
 		if b, ok := r.Model.Backend.(kernels.LowRankAdder); ok {
-			b.AddLowRank(y, x, u.A, u.B, u.Scale)
+			b.AddLowRank(y, x, u.A, u.B, u.Scale*scale)
 			continue
 		}
 		t := r.alloc(x.Dim0(), u.A.Dim0())
 		r.Model.Backend.Linear(t, x, u.A, nil, 1, 0)
-		r.Model.Backend.Linear(y, t, u.B, nil, u.Scale, 1)
+		r.Model.Backend.Linear(y, t, u.B, nil, u.Scale*scale, 1)
 	}
 	return y
 }
 
 // query, key and value project normalised rows h; queries and keys get the norms
 // of their heads, where the family has any, and are rotated.
-func (r *Runner) query(l int, h *kernels.Tensor, pos []int32, low func(Module) *LowRank) *kernels.Tensor {
+func (r *Runner) query(l int, h *kernels.Tensor, at places, low func(Module) *LowRank) *kernels.Tensor {
 	c := &r.Model.Config
-	q := r.linear(l, QProj, h, low).Reshape(len(pos), c.Heads, c.HeadDim)
+	q := r.linear(l, QProj, h, low).Reshape(len(at.pos), c.Heads, c.HeadDim)
 	q = r.headNorm(q, r.Model.Network.Layers[l].QueryNorm)
-	r.Model.Backend.RoPE(q, pos, r.Model.rope(pos), false)
+	r.rotate(l, q, at)
 	return q
 }
 
-func (r *Runner) key(l int, h *kernels.Tensor, pos []int32, low func(Module) *LowRank) *kernels.Tensor {
+func (r *Runner) key(l int, h *kernels.Tensor, at places, low func(Module) *LowRank) *kernels.Tensor {
 	c := &r.Model.Config
-	k := r.linear(l, KProj, h, low).Reshape(len(pos), c.KVHeads, c.HeadDim)
+	k := r.linear(l, KProj, h, low).Reshape(len(at.pos), c.KVHeads, c.HeadDim)
 	k = r.headNorm(k, r.Model.Network.Layers[l].KeyNorm)
-	r.Model.Backend.RoPE(k, pos, r.Model.rope(pos), false)
+	r.rotate(l, k, at)
 	return k
 }
 
@@ -340,11 +346,19 @@ func (r *Runner) headNorm(x *kernels.Tensor, n Norm) *kernels.Tensor {
 // norm that follows; with nil that is left to the caller.
 func (r *Runner) finish(l int, x, h, attention *kernels.Tensor, low func(Module) *LowRank, next *kernels.Tensor) {
 	b, layer := r.Model.Backend, &r.Model.Network.Layers[l]
-	if delta := r.linear(l, OProj, attention, low); layer.Parallel {
-		b.Add(x, x, delta)
-	} else {
+	scale := scaleOr1(r.Model.Config.BlockScale)
+	delta := r.scaled(l, OProj, attention, low, scale)
+	if !layer.shared() {
 		h = r.input(l, x.Dim0(), x.Width(), UpProj, GateProj)
+	}
+	switch {
+	case !layer.Parallel:
 		r.addNorm(h, x, delta, layer.MLPNorm)
+	case layer.shared():
+		b.Add(x, x, delta)
+	default: // the norm is of what attention has not been added to
+		r.normInto(h, x, layer.MLPNorm)
+		b.Add(x, x, delta)
 	}
 	act := r.gated(l, h, low)
 	if act == nil {
@@ -355,7 +369,7 @@ func (r *Runner) finish(l int, x, h, attention *kernels.Tensor, low func(Module)
 			b.GELU(act, up)
 		}
 	}
-	if delta := r.linear(l, DownProj, act, low); next == nil {
+	if delta := r.scaled(l, DownProj, act, low, scale); next == nil {
 		b.Add(x, x, delta)
 	} else {
 		r.addNorm(next, x, delta, r.Model.normAfter(l))

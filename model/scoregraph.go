@@ -27,17 +27,23 @@ func (m *Model) ScoreGraph(g *autodiff.Graph, s *autodiff.Sample, rows autodiff.
 			return g.Linear(x, lin.Weight, lin.Bias, lora(l, module))
 		}
 		h := norm(x, layer.AttentionNorm)
-		q := g.RoPE(norm(linear(QProj, h), layer.QueryNorm), s, c.Heads, c.HeadDim)
-		k := g.RoPE(norm(linear(KProj, h), layer.KeyNorm), s, c.KVHeads, c.HeadDim)
+		q, k := norm(linear(QProj, h), layer.QueryNorm), norm(linear(KProj, h), layer.KeyNorm)
+		if c.Rotates(l) {
+			q, k = g.RoPE(q, s, c.Heads, c.HeadDim), g.RoPE(k, s, c.KVHeads, c.HeadDim)
+		}
 		if l == c.Layers-1 {
 			scores[l] = g.Scores(q, k, s, l, heads)
 			break
 		}
 		var attention autodiff.Node
 		attention, scores[l] = g.Attention(q, k, linear(VProj, h), s, l, heads)
-		x = g.Add(x, linear(OProj, attention))
-		if !layer.Parallel {
+		before := x
+		x = g.Add(x, g.Scale(linear(OProj, attention), scaleOr1(c.BlockScale)))
+		switch {
+		case !layer.Parallel:
 			h = norm(x, layer.MLPNorm)
+		case !layer.shared():
+			h = norm(before, layer.MLPNorm)
 		}
 		var act autodiff.Node
 		if up := linear(UpProj, h); layer.Linear(GateProj) != nil {
@@ -45,7 +51,7 @@ func (m *Model) ScoreGraph(g *autodiff.Graph, s *autodiff.Sample, rows autodiff.
 		} else {
 			act = g.GELU(up)
 		}
-		x = g.Add(x, linear(DownProj, act))
+		x = g.Add(x, g.Scale(linear(DownProj, act), scaleOr1(c.BlockScale)))
 	}
 	return scores
 }
@@ -53,16 +59,20 @@ func (m *Model) ScoreGraph(g *autodiff.Graph, s *autodiff.Sample, rows autodiff.
 // SampleOf is what ScoreGraph's rows run on: the cache as it is and the positions
 // that follow it. Targets are the caller's.
 func (m *Model) SampleOf(cache *Cache, rows int) autodiff.Sample {
-	s := m.RowsAfter(cache.next, rows)
+	s := m.rowsAfter(cache.next, rows, cache.long)
 	for l := range cache.heads {
 		s.Past = append(s.Past, cache.View(l))
 	}
 	return s
 }
 
-// RowsAfter is the part of a sample that places rows at position next and after.
+// RowsAfter is the part of a sample that places rows after a prompt of next tokens.
 func (m *Model) RowsAfter(next int32, rows int) autodiff.Sample {
+	return m.rowsAfter(next, rows, m.Config.long(int(next)))
+}
+
+func (m *Model) rowsAfter(next int32, rows int, long bool) autodiff.Sample {
 	s := autodiff.Sample{Positions: positions(next, rows)}
-	s.RoPE = m.rope(s.Positions)
+	s.RoPE = m.rope(s.Positions, long)
 	return s
 }

@@ -3,9 +3,9 @@
 tiny models, written in the most straightforward way with PyTorch.
 
     pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy
-    python3 scripts/golden_training.py
+    python3 scripts/golden_training.py [name ...]
 
-For two of the models that golden_transformers.py made: a full pass of transformers
+For some of the models that golden_transformers.py made: a full pass of transformers
 over prompt and response gives the target, a full pass over prompt and learned rows
 the scores, and autograd goes through everything. LoRA wraps the linear layers and
 is masked to the learned rows. Attention probabilities are those that eager
@@ -23,6 +23,7 @@ float32,
 """
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -31,17 +32,20 @@ import transformers
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent / "model/testdata"
-MODELS = ["llama3.1", "qwen3"]
+MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
 ROWS, RANK, ALPHA = 5, 3, 6.0
 
 
 class MaskedLoRA(torch.nn.Module):
-    """A frozen linear layer with a low-rank update of the last ROWS rows."""
+    """A frozen linear layer with a low-rank update of the last ROWS rows; out of its
+    outputs get one, those from start on."""
 
-    def __init__(self, base, generator):
+    def __init__(self, base, generator, start=0, out=None):
         super().__init__()
-        self.base, out, width = base, base.out_features, base.in_features
+        self.base, self.start, out, width = base, start, out or base.out_features, base.in_features
+        self.out_features, self.in_features = base.out_features, width
         draw = lambda *shape: torch.nn.Parameter((torch.randn(shape, generator=generator) * shape[1] ** -0.5).float().double())
         self.A, self.B = draw(RANK, width), draw(out, RANK)
         self.active = False
@@ -52,7 +56,9 @@ class MaskedLoRA(torch.nn.Module):
             return y
         mask = torch.zeros(x.shape[1], 1, dtype=x.dtype)
         mask[-ROWS:] = 1
-        return y + mask * (ALPHA / RANK) * (x @ self.A.T @ self.B.T)
+        update = mask * (ALPHA / RANK) * (x @ self.A.T @ self.B.T)
+        rest = y.shape[-1] - self.start - update.shape[-1]
+        return y + torch.nn.functional.pad(update, (self.start, rest))
 
 
 def attention_scores(model, rows, columns, **inputs):
@@ -60,6 +66,14 @@ def attention_scores(model, rows, columns, **inputs):
     [layers, heads, columns]."""
     attentions = model(**inputs, output_attentions=True, use_cache=False).attentions
     return torch.cat(attentions)[:, :, -rows:, :columns].mean(2)
+
+
+def rows_of(config, modules):
+    """The rows of the parts of a fused weight."""
+    dim = config.hidden_size // config.num_attention_heads
+    rows = {"q_proj": config.num_attention_heads * dim, "k_proj": config.num_key_value_heads * dim}
+    rows["v_proj"] = rows["k_proj"]
+    return [rows.get(m, config.intermediate_size) for m in modules]
 
 
 def build(name):
@@ -76,9 +90,15 @@ def build(name):
     lora = {}
     for i, layer in enumerate(model.model.layers):
         for module in MODULES:
-            parent = layer.self_attn if hasattr(layer.self_attn, module) else layer.mlp
-            lora[f"layers.{i}.{module}"] = MaskedLoRA(getattr(parent, module), generator)
-            setattr(parent, module, lora[f"layers.{i}.{module}"])
+            stored, start, out = module, 0, None
+            for fused, parts in FUSED.items():
+                if module in parts and (hasattr(layer.self_attn, fused) or hasattr(layer.mlp, fused)):
+                    sizes = rows_of(model.config, parts)
+                    at = parts.index(module)
+                    stored, start, out = fused, sum(sizes[:at]), sizes[at]
+            parent = layer.self_attn if hasattr(layer.self_attn, stored) else layer.mlp
+            lora[f"layers.{i}.{module}"] = MaskedLoRA(getattr(parent, stored), generator, start, out)
+            setattr(parent, stored, lora[f"layers.{i}.{module}"])
     table = model.get_input_embeddings()
     scale = table.weight.std()
     embeddings = torch.nn.Parameter((scale * torch.randn(ROWS, table.embedding_dim, generator=generator)).float().double())
@@ -133,5 +153,5 @@ def build(name):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for name in MODELS:
+    for name in sys.argv[1:] or MODELS:
         build(name)

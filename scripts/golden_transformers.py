@@ -47,6 +47,15 @@ SHAPE = dict(
 # The original context is shorter than the long prompt.
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
+SMALL = dict(hidden_size=48, head_dim=16, intermediate_size=64)
+
+
+def longrope(pairs):
+    """Phi's scaling. The short prompt and its answer stay within the original context of 48."""
+    factors = lambda most: [round(1 + most * (i / (pairs - 1)) ** 2, 3) for i in range(pairs)]
+    return dict(original_max_position_embeddings=48, rope_scaling=dict(type="longrope", short_factor=factors(0.5), long_factor=factors(5)))
+
+
 
 # name: (config class, stored type, changes)
 CASES = {
@@ -65,6 +74,19 @@ CASES = {
     "qwen3": ("Qwen3Config", "float16", dict(rope_theta=1000000.0, head_dim=32, tie_word_embeddings=True)),
     "falcon": ("FalconConfig", "float16", dict(
         tie_word_embeddings=True, multi_query=True, parallel_attn=True, bias=False, alibi=False, new_decoder_architecture=False)),
+    "falcon-40b": ("FalconConfig", "float16", dict(
+        hidden_size=48, num_kv_heads=2, ffn_hidden_size=64, bias=False, alibi=False, new_decoder_architecture=True, tie_word_embeddings=True)),
+    "falcon2-11b": ("FalconConfig", "float16", dict(
+        hidden_size=48, num_kv_heads=2, ffn_hidden_size=64, bias=True, alibi=False, new_decoder_architecture=True, num_ln_in_parallel_attn=1)),
+    "ministral": ("MinistralConfig", "float16", SMALL | dict(sliding_window=16, layer_types=["sliding_attention", "full_attention"])),
+    "seed-oss": ("SeedOssConfig", "float16", SMALL | dict(num_attention_heads=2, num_key_value_heads=1)),
+    "phi3.5": ("Phi3Config", "float16", SMALL | longrope(6) | dict(num_key_value_heads=4, sliding_window=24, pad_token_id=EOS)),
+    "phi4-mini": ("Phi3Config", "float16", SMALL | longrope(6) | dict(
+        hidden_size=64, partial_rotary_factor=0.75, tie_word_embeddings=True, pad_token_id=EOS)),
+    "granite": ("GraniteConfig", "float16", SMALL | dict(
+        embedding_multiplier=12.0, attention_multiplier=0.15, residual_multiplier=0.22, logits_scaling=8.0, tie_word_embeddings=True)),
+    "smollm3": ("SmolLM3Config", "float16", SMALL | dict(
+        num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, no_rope_layer_interval=2, tie_word_embeddings=True, pad_token_id=EOS)),
 }
 
 TEXT = """The river was higher than anyone in the town could remember. On the third day
@@ -82,10 +104,12 @@ def draw_weights(model, seed):
             elif p.dim() == 1:
                 p.copy_((1.5 if "q_norm" in name else 1.0) + 0.2 * noise)
             elif "embed" in name:
-                # Small beside what Falcon's parallel blocks add, or the tied head repeats the input.
-                p.copy_((0.15 if "word_embeddings" in name else 0.5) * noise)
+                # Small beside what Falcon's parallel blocks add, or Granite's, whose multipliers
+                # are on both, or the tied head repeats the input.
+                small = getattr(model.config, "residual_multiplier", 0) / 40
+                p.copy_((0.15 if "word_embeddings" in name else small or 0.5) * noise)
             else:
-                gain = 1.5 if any(part in name for part in ("q_proj", "k_proj", "query_key_value")) else 1.2
+                gain = 1.5 if any(part in name for part in ("q_proj", "k_proj", "qkv_proj", "query_key_value")) else 1.2
                 p.copy_(gain * p.shape[1] ** -0.5 * noise)
 
 
@@ -133,6 +157,8 @@ def build(root, name, tokenizer):
     shape = SHAPE | changes
     if config_class == "FalconConfig":  # multi-query; the MLP is four times as wide as the rest
         del shape["num_key_value_heads"], shape["intermediate_size"]
+    if config_class == "Phi3Config":
+        del shape["head_dim"]
     config = getattr(transformers, config_class)(**shape)
     config.architectures = [config_class.removesuffix("Config") + "ForCausalLM"]
     text = " ".join((TEXT * 3).split())
@@ -188,7 +214,7 @@ def main():
         build(root, name, tokenizer)
     total = sum(f.stat().st_size for f in root.rglob("*") if f.is_file())
     print(f"{total / 1e6:.2f} MB")
-    assert total < 6e6
+    assert total < 8.5e6
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ log=$(mktemp)
   failed=0
   # Of the models' tests those that run on the device, one for each way of building a
   # family: the others have run without the tag, and every launch takes its time here.
-  go test -tags gpu -run 'TestAgainstTransformers/(llama3.1|qwen2-window|qwen3|falcon|mistral-v0.3)$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestHalf|TestCUDA' ./model || failed=1
+  go test -tags gpu -run 'TestAgainstTransformers/(llama3.1|qwen2-window|qwen3|falcon|falcon-40b|mistral-v0.3|granite|smollm3|phi3.5|phi4-mini)$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestHalf|TestCUDA' ./model || failed=1
   # As many processors as a larger device has, which takes more rows of a prompt at once.
   HOSTCUDA_PROCESSORS=80 go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./internal/train ./eviction || failed=1
   # Blocks, warps and lanes the other way round: races that one order hides.

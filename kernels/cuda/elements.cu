@@ -82,12 +82,13 @@ HOST_KERNEL(scale)
 HOST_KERNEL(add)
 HOST_KERNEL(axpy)
 
-// Rotates x [rows, heads, 2·half] by the angles of rows pos of cosines and sines
-// [positions, half]; one thread per pair, n = rows·heads·half. sign −1 rotates back.
-extern "C" __global__ void rope(float *x, const int *pos, const float *cosines, const float *sines, size_t n, int heads, int half, float sign) {
+// Rotates the first 2·half dimensions of x [rows, heads, dim] by the angles of rows pos of
+// cosines and sines [positions, half]; one thread per pair, n = rows·heads·half. sign −1
+// rotates back.
+extern "C" __global__ void rope(float *x, const int *pos, const float *cosines, const float *sines, size_t n, int heads, int half, int dim, float sign) {
 	ELEMENT(n);
 	size_t head = i / half, j = i % half, angle = (size_t)pos[head / heads] * half + j;
-	float *a = x + head * 2 * half + j;
+	float *a = x + head * dim + j;
 	turn(a, a + half, cosines[angle], sign * sines[angle]);
 }
 HOST_KERNEL(rope)

@@ -1,0 +1,213 @@
+package model_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/fstest"
+
+	"glimpse/kernels"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+// goldenFolder is a golden folder to be changed.
+func goldenFolder(t testing.TB, name string) folder {
+	t.Helper()
+	f := folder{t, fstest.MapFS{}}
+	for file, data := range modeltest.Files(t, filepath.Join(modeltest.Testdata(t), "golden", name)) {
+		f.write(file, data)
+	}
+	return f
+}
+
+// TestFamiliesRefuse: what a family does not compute is refused, by key.
+func TestFamiliesRefuse(t *testing.T) {
+	scaling := func(kv ...any) map[string]any {
+		s := map[string]any{"type": "longrope", "short_factor": ones(6), "long_factor": ones(6)}
+		for i := 0; i < len(kv); i += 2 {
+			s[kv[i].(string)] = kv[i+1]
+		}
+		return map[string]any{"rope_scaling": s}
+	}
+	for name, c := range map[string]struct {
+		model  string
+		change map[string]any
+		want   string
+	}{
+		"granite biases":         {"granite", map[string]any{"attention_bias": true}, "attention_bias, mlp_bias: got true, false, want false"},
+		"granite embeddings":     {"granite", map[string]any{"embedding_multiplier": 0}, "embedding_multiplier: got 0"},
+		"granite attention":      {"granite", map[string]any{"attention_multiplier": -1}, "attention_multiplier: got -1"},
+		"granite blocks":         {"granite", map[string]any{"residual_multiplier": 1e300}, "residual_multiplier: got 1e+300"},
+		"granite logits":         {"granite", map[string]any{"logits_scaling": 0}, "logits_scaling: got 0"},
+		"smollm3 layers":         {"smollm3", map[string]any{"no_rope_layers": []int{1, 0}}, "no_rope_layers: got 2, want num_hidden_layers 3"},
+		"smollm3 layer":          {"smollm3", map[string]any{"no_rope_layers": []int{1, 0, 2}}, "no_rope_layers: got 2, want 0 or 1"},
+		"smollm3 interval":       {"smollm3", map[string]any{"no_rope_layers": nil, "no_rope_layer_interval": 0}, "no_rope_layer_interval: got 0"},
+		"smollm3 window":         {"smollm3", map[string]any{"layer_types": []string{"full_attention", "full_attention", "sliding_attention"}}, "sliding_attention without a sliding_window"},
+		"seed-oss output biases": {"seed-oss", map[string]any{"attention_out_bias": true}, "model.layers.0.self_attn.o_proj.bias: missing"},
+		"ministral layer type":   {"ministral", map[string]any{"layer_types": []string{"full_attention", "chunked_attention"}}, `layer_types: got "chunked_attention"`},
+		"phi short factors":      {"phi3.5", scaling("short_factor", ones(5)), "rope_scaling.short_factor: got 5 factors, want one for each of 6 pairs"},
+		"phi long factors":       {"phi3.5", scaling("long_factor", nil), "rope_scaling.long_factor: got 0 factors"},
+		"phi factor":             {"phi3.5", scaling("long_factor", []float64{1, 1, 0, 1, 1, 1}), "rope_scaling.long_factor: got 0, want positive numbers"},
+		"phi attention factor":   {"phi3.5", scaling("attention_factor", 0), "rope_scaling.attention_factor: got 0"},
+		"phi original context":   {"phi3.5", map[string]any{"original_max_position_embeddings": 0.5}, "original_max_position_embeddings: got 0.5"},
+		"phi context of 1":       {"phi3.5", map[string]any{"original_max_position_embeddings": 1}, "rope_scaling.attention_factor: got +Inf"},
+		"phi partial rotation":   {"phi4-mini", map[string]any{"partial_rotary_factor": 0.7}, "partial_rotary_factor: got 0.7 of head_dim 16"},
+		"phi no rotation":        {"phi4-mini", map[string]any{"partial_rotary_factor": 0}, "partial_rotary_factor: got 0"},
+		"phi too much rotation":  {"phi4-mini", map[string]any{"partial_rotary_factor": 1.5}, "partial_rotary_factor: got 1.5"},
+		"partial elsewhere":      {"seed-oss", map[string]any{"rope_parameters": map[string]any{"partial_rotary_factor": 0.5}}, "partial_rotary_factor: got 0.5, want 1"},
+		"falcon norms":           {"falcon-40b", map[string]any{"num_ln_in_parallel_attn": 3}, "num_ln_in_parallel_attn: got 3, want 1 or 2"},
+		"falcon groups":          {"falcon-40b", map[string]any{"num_kv_heads": 3}, "num_key_value_heads: got 3, want a divisor"},
+		"falcon serial":          {"falcon-40b", map[string]any{"parallel_attn": false}, "parallel_attn: got false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			goldenFolder(t, c.model).config(c.change).refused(t, c.want)
+		})
+	}
+}
+
+func ones(n int) []float64 { return slices.Repeat([]float64{1}, n) }
+
+// TestLongRoPEForms: the names and places that the same scaling has had.
+func TestLongRoPEForms(t *testing.T) {
+	want, err := goldenFolder(t, "phi4-mini").open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Theta float64        `json:"rope_theta"`
+		Raw   map[string]any `json:"rope_scaling"`
+	}
+	modeltest.ReadJSON(t, filepath.Join(modeltest.Testdata(t), "golden", "phi4-mini", "config.json"), &config)
+	first := map[string]any{"type": "su", "short_factor": config.Raw["short_factor"], "long_factor": config.Raw["long_factor"]}
+	newest := map[string]any{"rope_type": "longrope", "short_factor": config.Raw["short_factor"], "long_factor": config.Raw["long_factor"],
+		"rope_theta": config.Theta, "partial_rotary_factor": 0.75}
+	for name, change := range map[string]map[string]any{
+		"su":              {"rope_scaling": first},
+		"rope_parameters": {"rope_scaling": nil, "rope_theta": nil, "partial_rotary_factor": nil, "rope_parameters": newest},
+	} {
+		m, err := goldenFolder(t, "phi4-mini").config(change).open()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got := m.Config
+		if !slices.Equal(got.RoPEFreqs, want.Config.RoPEFreqs) || !slices.Equal(got.LongRoPE.Freqs, want.Config.LongRoPE.Freqs) ||
+			got.LongRoPE.After != 48 || got.RoPEScale != want.Config.RoPEScale || len(got.RoPEFreqs) != 6 {
+			t.Errorf("%s: %+v, want %+v", name, got, want.Config)
+		}
+	}
+}
+
+// TestLongRoPEIsChosenOnce: the first pass, or Expect, chooses the frequencies of a
+// sequence; what follows keeps them, beyond the original context too, alone and in a batch
+// with others.
+func TestLongRoPEIsChosenOnce(t *testing.T) {
+	for _, device := range kernels.Backends.Names() {
+		t.Run(device, func(t *testing.T) {
+			m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "phi3.5").Folder), device)
+			ids := modeltest.GoldenNamed(t, "phi3.5").Prompts[1].IDs
+			ctx, r, after := context.Background(), m.NewRunner(), m.Config.LongRoPE.After
+			prefill := func(n, expected int) (*model.Cache, []float32) {
+				t.Helper()
+				c := m.NewCache()
+				c.Expect(expected)
+				logits, err := r.Prefill(ctx, c, ids[:n], model.PrefillOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c, logits
+			}
+			_, short := prefill(after, 0)
+			_, long := prefill(after, after+1)
+			if e := modeltest.RowError(short, long); e < 1e-3 {
+				t.Fatalf("both kinds of frequencies give the same, within %.2g", e)
+			}
+			if _, same := prefill(after, after); modeltest.RowError(same, short) != 0 {
+				t.Errorf("a prompt that is expected to have %d tokens is taken for a long one", after)
+			}
+			// Two sequences go past the original context, each with its own frequencies.
+			const steps = 4
+			var want [2][][]float32
+			for i, expected := range []int{0, len(ids)} {
+				c, _ := prefill(after-1, expected)
+				for _, id := range ids[after-1:][:steps] {
+					logits, err := r.Step(ctx, c, id, model.Capture{}, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want[i] = append(want[i], logits)
+				}
+			}
+			if e := modeltest.RowError(want[0][steps-1], want[1][steps-1]); e < 1e-3 {
+				t.Fatalf("past the original context both sequences give the same, within %.2g", e)
+			}
+			a, _ := prefill(after-1, 0)
+			b, _ := prefill(after-1, len(ids))
+			c, err := b.Retained(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for s, id := range ids[after-1:][:steps] {
+				got, err := r.StepBatch(ctx, []*model.Cache{a, b, c}, []int32{id, id, id}, 4)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, w := range [][]float32{want[0][s], want[1][s], want[1][s]} {
+					if e := modeltest.RowError(got[i], w); !(e <= 1e-5) {
+						t.Errorf("step %d: sequence %d of the batch: error %.2g", s, i, e)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestSmolLM3Layers: which layers rotate and which have a window.
+func TestSmolLM3Layers(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  map[string]any
+		still   []bool
+		windows []int
+	}{
+		"list":     {map[string]any{"no_rope_layers": []int{0, 1, 1}}, []bool{true, false, false}, nil},
+		"interval": {map[string]any{"no_rope_layers": nil, "no_rope_layer_interval": 3}, []bool{false, false, true}, nil},
+		"default":  {map[string]any{"no_rope_layers": nil, "no_rope_layer_interval": nil}, []bool{false, false, false}, nil},
+		"windows": {map[string]any{"layer_types": nil, "use_sliding_window": true, "sliding_window": 8},
+			[]bool{false, true, false}, []int{0, 8, 0}},
+		"window off": {map[string]any{"layer_types": nil, "use_sliding_window": false, "sliding_window": 8}, []bool{false, true, false}, nil},
+	} {
+		m, err := goldenFolder(t, "smollm3").config(c.change).open()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !slices.Equal(m.Config.NoRoPE, c.still) || !slices.Equal(m.Config.Windows, c.windows) {
+			t.Errorf("%s: without rotation %v, windows %v, want %v, %v", name, m.Config.NoRoPE, m.Config.Windows, c.still, c.windows)
+		}
+	}
+}
+
+// TestFusedSites: the rows of fused weights that modules are.
+func TestFusedSites(t *testing.T) {
+	for name, want := range map[string][]string{
+		"phi3.5":     {"qkv_proj.weight[0:48]", "qkv_proj.weight[48:96]", "qkv_proj.weight[96:144]", "gate_up_proj.weight[0:64]", "gate_up_proj.weight[64:128]"},
+		"falcon-40b": {"weight[heads 0:2 of every 4]", "weight[heads 2 of every 4]", "weight[heads 3 of every 4]"},
+	} {
+		m, err := goldenFolder(t, name).open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		family, err := model.Families.Lookup(m.Config.Architecture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := fmt.Sprint(family.Sites(&m.Config))
+		for _, w := range want {
+			if !slices.ContainsFunc(family.Sites(&m.Config), func(s model.Site) bool { return len(s.Tensor) >= len(w) && s.Tensor[len(s.Tensor)-len(w):] == w }) {
+				t.Errorf("%s: no %s in %s", name, w, all)
+			}
+		}
+	}
+}

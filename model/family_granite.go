@@ -1,0 +1,54 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
+func init() {
+	Families.Add("GraniteForCausalLM", Family{
+		Doc:         "Granite 3.0 to 3.3, dense: multipliers on embeddings, attention, blocks and logits",
+		ParseConfig: parseGranite,
+		Bind:        func(c *Config, b *Binder) *Network { return decoderLayout{}.bind(c, b) },
+	})
+}
+
+// parseGranite folds the multipliers away. With the residual stream divided by that of the
+// embeddings, those are the table's rows, and blocks add less; norms do not see the
+// difference but for their epsilon. That of attention goes to queries and keys, half of it
+// to each, with their rotation.
+func parseGranite(raw json.RawMessage) (*Config, error) {
+	var d decoderConfig
+	c, err := d.parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	own := struct {
+		Embedding float64 `json:"embedding_multiplier"`
+		Attention float64 `json:"attention_multiplier"`
+		Residual  float64 `json:"residual_multiplier"`
+		Logits    float64 `json:"logits_scaling"`
+	}{1, 1, 1, 1} // transformers' defaults
+	if err := json.Unmarshal(raw, &own); err != nil {
+		return nil, err
+	}
+	for _, m := range []struct {
+		key   string
+		value float64
+	}{
+		{"embedding_multiplier", own.Embedding}, {"attention_multiplier", own.Attention},
+		{"residual_multiplier", own.Residual}, {"logits_scaling", own.Logits},
+	} {
+		if !(m.value >= 1e-6 && m.value <= 1e6) {
+			return nil, fmt.Errorf("%s: got %v, want 1e-6 to 1e6", m.key, m.value)
+		}
+	}
+	if d.AttentionBias || d.MLPBias {
+		return nil, fmt.Errorf("attention_bias, mlp_bias: got %t, %t, want false: no Granite 3 has biases", d.AttentionBias, d.MLPBias)
+	}
+	c.BlockScale, c.LogitScale = own.Residual/own.Embedding, 1/own.Logits
+	c.RMSNormEps /= own.Embedding * own.Embedding
+	c.RoPEScale *= math.Sqrt(own.Attention * math.Sqrt(float64(c.HeadDim)))
+	return c, nil
+}

@@ -1,0 +1,19 @@
+package model
+
+import "encoding/json"
+
+func init() {
+	Families.Add("MinistralForCausalLM", Family{
+		Doc: "Ministral 8B: windows in the layers that layer_types calls sliding",
+		ParseConfig: func(raw json.RawMessage) (*Config, error) {
+			window := mistralWindow
+			d := decoderConfig{SlidingWindow: &window}
+			c, err := d.parse(raw)
+			if err != nil {
+				return nil, err
+			}
+			return c, d.slidingLayers(c, d.SlidingWindow, 0)
+		},
+		Bind: func(c *Config, b *Binder) *Network { return decoderLayout{}.bind(c, b) },
+	})
+}

@@ -1,0 +1,20 @@
+package model
+
+import "encoding/json"
+
+func init() {
+	Families.Add("Phi3ForCausalLM", Family{
+		Doc:           "Phi-3 mini and medium, Phi-3.5 mini, Phi-4 and Phi-4 mini: q, k and v, and gate and up, are rows of one weight",
+		PartialRotary: true,
+		ParseConfig: func(raw json.RawMessage) (*Config, error) {
+			original := 4096.0 // transformers' default
+			d := decoderConfig{ropeKeys: ropeKeys{OriginalContext: &original}}
+			c, err := d.parse(raw)
+			if err != nil {
+				return nil, err
+			}
+			return c, d.slidingLayers(c, d.SlidingWindow, 0)
+		},
+		Bind: func(c *Config, b *Binder) *Network { return decoderLayout{fused: true}.bind(c, b) },
+	})
+}

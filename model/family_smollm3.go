@@ -1,0 +1,61 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+func init() {
+	Families.Add("SmolLM3ForCausalLM", Family{
+		Doc:         "SmolLM3: layers without rotation",
+		ParseConfig: parseSmolLM3,
+		Bind: func(c *Config, b *Binder) *Network {
+			return decoderLayout{qkvBias: c.AttentionBias, outputBias: c.AttentionBias, mlpBias: c.MLPBias}.bind(c, b)
+		},
+	})
+}
+
+func parseSmolLM3(raw json.RawMessage) (*Config, error) {
+	theta := 2e6 // transformers' defaults
+	d := decoderConfig{TieWordEmbeddings: true, ropeKeys: ropeKeys{RoPETheta: &theta}}
+	c, err := d.parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	c.AttentionBias, c.MLPBias = d.AttentionBias, d.MLPBias
+	own := struct {
+		Rotates  []int `json:"no_rope_layers"` // 1 for layers that do rotate
+		Interval int   `json:"no_rope_layer_interval"`
+	}{Interval: 4}
+	if err := json.Unmarshal(raw, &own); err != nil {
+		return nil, err
+	}
+	if own.Interval < 1 {
+		return nil, fmt.Errorf("no_rope_layer_interval: got %d, want at least 1", own.Interval)
+	}
+	if own.Rotates != nil && len(own.Rotates) != c.Layers {
+		return nil, fmt.Errorf("no_rope_layers: got %d, want num_hidden_layers %d of them", len(own.Rotates), c.Layers)
+	}
+	c.NoRoPE = make([]bool, c.Layers)
+	for l := range c.NoRoPE {
+		c.NoRoPE[l] = (l+1)%own.Interval == 0
+		if own.Rotates == nil {
+			continue
+		}
+		if c.NoRoPE[l] = own.Rotates[l] == 0; !c.NoRoPE[l] && own.Rotates[l] != 1 {
+			return nil, fmt.Errorf("no_rope_layers: got %d, want 0 or 1", own.Rotates[l])
+		}
+	}
+	if d.UseSlidingWindow == nil || !*d.UseSlidingWindow {
+		return c, d.slidingLayers(c, nil, 0)
+	}
+	if d.LayerTypes == nil { // the layers without rotation
+		for l := range c.NoRoPE {
+			d.LayerTypes = append(d.LayerTypes, "full_attention")
+			if c.NoRoPE[l] && d.SlidingWindow != nil {
+				d.LayerTypes[l] = "sliding_attention"
+			}
+		}
+	}
+	return c, d.slidingLayers(c, d.SlidingWindow, 0)
+}
