@@ -267,19 +267,20 @@ func learningCases() []conformance {
 	for _, s := range [][2]int{{1, 1}, {2, 7}, {3, 100}, {4, 1500}} {
 		heads, n := s[0], s[1]
 		name := fmt.Sprintf("heads=%d/entries=%d", heads, n)
-		// targets are probabilities of which some are zero; the last of several heads
-		// has nothing but zeros.
-		targets := func(b kernels.Backend, rng *rand.Rand) *kernels.Tensor {
-			t := make([]float32, heads*n)
+		// targets are logarithms, of heads that attend less and less; some are −Inf, and
+		// of the last of several heads all.
+		targets := func(d device, rng *rand.Rand) *kernels.Tensor {
+			t := make([]float64, heads*n)
 			for i := range t {
+				t[i] = math.Inf(-1)
 				if rng.IntN(4) > 0 && (heads == 1 || i < (heads-1)*n) {
-					t[i] = float32(math.Exp(rng.NormFloat64() - 8))
+					t[i] = float64(float32(4*rng.NormFloat64() - 8 - 33*float64(i/n)))
 				}
 			}
 			if heads == 1 {
-				t[0] = 0.5
+				t[0] = -0.5
 			}
-			return kernels.Place(b, kernels.FromF32(t, heads, n))
+			return d.tensor(t, heads, n)
 		}
 		loss := func(f func(b kernels.Backend, loss, grad, scores, target *kernels.Tensor)) func(d device, rng *rand.Rand) []output {
 			return func(d device, rng *rand.Rand) []output {
@@ -288,7 +289,7 @@ func learningCases() []conformance {
 					logs[i] -= 6
 				}
 				sum, grad := d.stored(kernels.F64, []float64{0.25}), d.garbage(heads, n) // the loss is added to
-				f(d.b, sum, grad, d.tensor(logs, heads, n), targets(d.b, rng))
+				f(d.b, sum, grad, d.tensor(logs, heads, n), targets(d, rng))
 				return []output{{name: "loss", values: sum.Float64s()}, {name: "gradient", values: grad.Float64s()}}
 			}
 		}
@@ -297,15 +298,6 @@ func learningCases() []conformance {
 			conformance{op: "ScoreMSE", name: name, run: loss(func(b kernels.Backend, l, g, s, t *kernels.Tensor) { b.ScoreMSE(l, g, s, t, 8) })})
 	}
 	for _, n := range lengths {
-		cases = append(cases, conformance{op: "Probabilities", name: fmt.Sprint(n), run: func(d device, rng *rand.Rand) []output {
-			logs := random(rng, n, 20) // some of them far below what a float32 holds
-			for i := range logs {
-				logs[i] = -math.Abs(logs[i]) * (1 + float64(i%5))
-			}
-			p := d.b.Alloc(kernels.F32, n)
-			d.b.Probabilities(p, d.tensor(logs, n))
-			return []output{{name: "p", values: p.Float64s()}}
-		}})
 		cases = append(cases, conformance{op: "AdamW", name: fmt.Sprint(n), run: func(d device, rng *rand.Rand) []output {
 			p, m, v := d.tensor(random(rng, n, 1), n), d.tensor(make([]float64, n), n), d.tensor(make([]float64, n), n)
 			for step := 1; step <= 3; step++ {
