@@ -27,7 +27,7 @@ func (d device) target(rng *rand.Rand, beta float64, shape ...int) *kernels.Tens
 // depths beyond one panel, few rows and columns that are deep enough to be split.
 var productShapes = [][3]int{
 	{1, 1, 1}, {1, 64, 96}, {1, 7, 33}, {2, 321, 5}, {7, 16, 31}, {8, 40, 70}, {9, 40, 70},
-	{13, 33, 33}, {65, 130, 67}, {64, 641, 32}, {100, 3, 1}, {5, 1, 100}, {10, 1024, 1026}, {16, 9000, 16},
+	{13, 33, 33}, {65, 130, 67}, {64, 641, 32}, {100, 3, 1}, {5, 1, 100}, {10, 1024, 1026}, {16, 9000, 16}, {16, 600, 14},
 }
 
 // productCases are the matrix products, of all weight types and factors.

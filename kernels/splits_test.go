@@ -31,6 +31,10 @@ func splitCases(n int) []conformance {
 			s[rng.IntN(3)] = 1 + rng.IntN(24)
 			products = append(products, s)
 		}
+		for range 4 { // few rows and about as many columns, of any depth
+			m := 8 + rng.IntN(10)
+			products = append(products, [3]int{m, near(600, 1200, 4488, 9000), m + rng.IntN(4) - 1})
+		}
 		tasks := 1 + rng.IntN(4)
 		width := near(1, 16, 64, 700)
 		rows = append(rows, rowShape{near(tasks*minWork/(width*[]int{2, 4, 6, 8}[rng.IntN(4)]) + 1), width, 1, 0})
