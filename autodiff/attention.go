@@ -124,9 +124,9 @@ func (g *Graph) Scores(q, k Node, s *Sample, layer int, h Heads) Node {
 }
 
 // LossFunc adds one layer's loss to the F64 scalar loss and writes its gradient
-// with respect to the scores, dScores; scores and dScores are [heads, entries] of
-// the compute type and logarithmic, target [heads, entries] is F32. layers is the
-// number of layers that the loss averages over.
+// with respect to the scores, dScores; scores, dScores and target are [heads, entries]
+// of the compute type, scores and target logarithmic. layers is the number of layers
+// that the loss averages over.
 type LossFunc func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int)
 
 // Loss is the scalar loss over the score nodes of all layers against the

@@ -38,7 +38,7 @@ type Sample struct {
 	Past      [][]kernels.KV     // keys and values of the prompt, [layer][kvHead]
 	Positions []int32            // of the rows
 	RoPE      *kernels.RoPETable // covers Positions
-	Targets   []*kernels.Tensor  // per layer [heads, entries] in F32
+	Targets   []*kernels.Tensor  // per layer [heads, entries], logarithms of attention
 }
 
 // warm makes gorgonia fill its caches of shared constants once per type, which

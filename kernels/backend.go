@@ -210,17 +210,16 @@ type Backend interface {
 	// that Attention and ObservedScores gave. dv may be nil where dOut is.
 	AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor)
 
-	// Probabilities writes exp(logScore) to p, of the same shape in F32: the scores
-	// as targets. What is below 1e-17 may be written as 0.
-	Probabilities(p, logScore *Tensor)
 	// ScoreKL adds weight · Σ_h KL(p_h ‖ s_h) to the F64 scalar loss, where p_h
-	// and s_h are target[h] and exp(logScore[h]) normalised to sum 1
-	// (lookaheadkv.txt eq. 5), and writes dLogScore, its gradient; target is
-	// [heads, n] in F32 and non-negative. A head whose target sums to 0 adds 0.
-	ScoreKL(loss, dLogScore, logScore, target *Tensor, weight float64)
-	// ScoreMSE adds weight · Σ_{h,j} (target − exp(logScore))² to loss
+	// and s_h are exp(logTarget[h]) and exp(logScore[h]) normalised to sum 1
+	// (lookaheadkv.txt eq. 5), and writes dLogScore, its gradient. Both are [heads, n]
+	// as ObservedScores writes them; logarithms, because a head that looks elsewhere
+	// has targets too small for a float32, which still have shares. A head whose
+	// target is nothing but −Inf adds 0.
+	ScoreKL(loss, dLogScore, logScore, logTarget *Tensor, weight float64)
+	// ScoreMSE adds weight · Σ_{h,j} (exp(logTarget) − exp(logScore))² to loss
 	// (judgeq.txt eq. 5) and writes dLogScore.
-	ScoreMSE(loss, dLogScore, logScore, target *Tensor, weight float64)
+	ScoreMSE(loss, dLogScore, logScore, logTarget *Tensor, weight float64)
 
 	// AdamW updates parameter p and moments m, v from gradient g.
 	AdamW(p, g, m, v *Tensor, step AdamWStep)

@@ -23,13 +23,15 @@ func (d device) target(rng *rand.Rand, beta float64, shape ...int) *kernels.Tens
 	return d.tensor(random(rng, n, 1), shape...)
 }
 
-// productCases are the matrix products: single rows and columns, tails of every
-// tile, depths beyond one panel, all weight types and factors.
-func productCases() []conformance {
-	shapes := [][3]int{ // rows, inner, columns
-		{1, 1, 1}, {1, 64, 96}, {1, 7, 33}, {2, 321, 5}, {7, 16, 31}, {8, 40, 70}, {9, 40, 70},
-		{13, 33, 33}, {65, 130, 67}, {64, 641, 32}, {100, 3, 1}, {5, 1, 100}, {10, 1024, 1026},
-	}
+// productShapes: rows, inner, columns. Single rows and columns, tails of every tile,
+// depths beyond one panel, few rows and columns that are deep enough to be split.
+var productShapes = [][3]int{
+	{1, 1, 1}, {1, 64, 96}, {1, 7, 33}, {2, 321, 5}, {7, 16, 31}, {8, 40, 70}, {9, 40, 70},
+	{13, 33, 33}, {65, 130, 67}, {64, 641, 32}, {100, 3, 1}, {5, 1, 100}, {10, 1024, 1026}, {16, 9000, 16}, {16, 600, 14},
+}
+
+// productCases are the matrix products, of all weight types and factors.
+func productCases(shapes [][3]int) []conformance {
 	var cases []conformance
 	for i, s := range shapes {
 		m, k, n := s[0], s[1], s[2]
@@ -77,8 +79,19 @@ func factors(rng *rand.Rand, weights kernels.DType, n int) []float64 {
 // one thread's share.
 var lengths = []int{1, 3, 15, 16, 17, 100, 40_001}
 
+// rowShape is rows that are normalised.
+type rowShape struct {
+	rows, width int
+	scale, mean float64
+}
+
+var rowShapes = []rowShape{{1, 1, 1, 0}, {1, 64, 1, 0}, {3, 17, 1e-2, 1}, {3, 17, 1e-4, 0}, {200, 100, 30, -5}, {2, 33, 0, 0}, {2, 700, 1, 0}, {9, 700, 1, 0}}
+
+// ropeShapes: rows, heads, dim, rotated dimensions.
+var ropeShapes = [][4]int{{1, 1, 2, 2}, {4, 3, 6, 6}, {70, 4, 64, 64}, {5, 3, 16, 12}, {9, 2, 64, 16}}
+
 // elementCases are the operations on rows and elements.
-func elementCases() []conformance {
+func elementCases(lengths []int, rowShapes []rowShape, ropeShapes [][4]int) []conformance {
 	var cases []conformance
 	add := func(op, name string, run func(d device, rng *rand.Rand) []output) {
 		cases = append(cases, conformance{op: op, name: name, run: run})
@@ -177,11 +190,8 @@ func elementCases() []conformance {
 		}
 		return out
 	})
-	for _, s := range []struct {
-		rows, width int
-		scale       float64
-	}{{1, 1, 1}, {1, 64, 1}, {3, 17, 1e-4}, {200, 100, 30}, {2, 33, 0}, {2, 700, 1}, {9, 700, 1}} {
-		name := fmt.Sprintf("%dx%d scale=%v", s.rows, s.width, s.scale)
+	for _, s := range rowShapes {
+		name := fmt.Sprintf("%dx%d scale=%v mean=%v", s.rows, s.width, s.scale, s.mean)
 		add("RMSNorm", name, func(d device, rng *rand.Rand) []output {
 			x, w, y := d.tensor(random(rng, s.rows*s.width, s.scale), s.rows, s.width), d.tensor(random(rng, s.width, 1), s.width), d.garbage(s.rows, s.width)
 			d.b.RMSNorm(y, x, w, 1e-5)
@@ -195,12 +205,6 @@ func elementCases() []conformance {
 			values := dx.Float64s()
 			return []output{{"dx", values, max(1, magnitude(values))}} // of one column it is all cancellation
 		})
-	}
-	for _, s := range []struct {
-		rows, width int
-		scale, mean float64
-	}{{1, 1, 1, 0}, {1, 64, 1, 0}, {3, 17, 1e-2, 1}, {200, 100, 30, -5}, {2, 33, 0, 0}, {2, 700, 1, 0}} {
-		name := fmt.Sprintf("%dx%d scale=%v mean=%v", s.rows, s.width, s.scale, s.mean)
 		rows := func(d device, rng *rand.Rand) *kernels.Tensor {
 			x := random(rng, s.rows*s.width, s.scale)
 			for i := range x {
@@ -223,7 +227,7 @@ func elementCases() []conformance {
 			return []output{{"dx", values, max(1, magnitude(values)) * cancelled}} // of one column it is all cancellation
 		})
 	}
-	for _, s := range [][4]int{{1, 1, 2, 2}, {4, 3, 6, 6}, {70, 4, 64, 64}, {5, 3, 16, 12}, {9, 2, 64, 16}} {
+	for _, s := range ropeShapes {
 		add("RoPE", fmt.Sprintf("rows=%d/heads=%d/dim=%d/rotated=%d", s[0], s[1], s[2], s[3]), func(d device, rng *rand.Rand) []output {
 			rows, heads, dim := s[0], s[1], s[2]
 			freqs := make([]float32, s[3]/2)
@@ -261,25 +265,29 @@ func gates(rng *rand.Rand, n int) []float64 {
 	return x
 }
 
+// lossShapes: heads, entries.
+var lossShapes = [][2]int{{1, 1}, {2, 7}, {3, 100}, {4, 1500}}
+
 // learningCases are the losses and the optimiser.
-func learningCases() []conformance {
+func learningCases(shapes [][2]int, lengths []int) []conformance {
 	var cases []conformance
-	for _, s := range [][2]int{{1, 1}, {2, 7}, {3, 100}, {4, 1500}} {
+	for _, s := range shapes {
 		heads, n := s[0], s[1]
 		name := fmt.Sprintf("heads=%d/entries=%d", heads, n)
-		// targets are probabilities of which some are zero; the last of several heads
-		// has nothing but zeros.
-		targets := func(b kernels.Backend, rng *rand.Rand) *kernels.Tensor {
-			t := make([]float32, heads*n)
+		// targets are logarithms, of heads that attend less and less; some are −Inf, and
+		// of the last of several heads all.
+		targets := func(d device, rng *rand.Rand) *kernels.Tensor {
+			t := make([]float64, heads*n)
 			for i := range t {
+				t[i] = math.Inf(-1)
 				if rng.IntN(4) > 0 && (heads == 1 || i < (heads-1)*n) {
-					t[i] = float32(math.Exp(rng.NormFloat64() - 8))
+					t[i] = float64(float32(4*rng.NormFloat64() - 8 - 33*float64(i/n)))
 				}
 			}
 			if heads == 1 {
-				t[0] = 0.5
+				t[0] = -0.5
 			}
-			return kernels.Place(b, kernels.FromF32(t, heads, n))
+			return d.tensor(t, heads, n)
 		}
 		loss := func(f func(b kernels.Backend, loss, grad, scores, target *kernels.Tensor)) func(d device, rng *rand.Rand) []output {
 			return func(d device, rng *rand.Rand) []output {
@@ -288,7 +296,7 @@ func learningCases() []conformance {
 					logs[i] -= 6
 				}
 				sum, grad := d.stored(kernels.F64, []float64{0.25}), d.garbage(heads, n) // the loss is added to
-				f(d.b, sum, grad, d.tensor(logs, heads, n), targets(d.b, rng))
+				f(d.b, sum, grad, d.tensor(logs, heads, n), targets(d, rng))
 				return []output{{name: "loss", values: sum.Float64s()}, {name: "gradient", values: grad.Float64s()}}
 			}
 		}
@@ -297,15 +305,6 @@ func learningCases() []conformance {
 			conformance{op: "ScoreMSE", name: name, run: loss(func(b kernels.Backend, l, g, s, t *kernels.Tensor) { b.ScoreMSE(l, g, s, t, 8) })})
 	}
 	for _, n := range lengths {
-		cases = append(cases, conformance{op: "Probabilities", name: fmt.Sprint(n), run: func(d device, rng *rand.Rand) []output {
-			logs := random(rng, n, 20) // some of them far below what a float32 holds
-			for i := range logs {
-				logs[i] = -math.Abs(logs[i]) * (1 + float64(i%5))
-			}
-			p := d.b.Alloc(kernels.F32, n)
-			d.b.Probabilities(p, d.tensor(logs, n))
-			return []output{{name: "p", values: p.Float64s()}}
-		}})
 		cases = append(cases, conformance{op: "AdamW", name: fmt.Sprint(n), run: func(d device, rng *rand.Rand) []output {
 			p, m, v := d.tensor(random(rng, n, 1), n), d.tensor(make([]float64, n), n), d.tensor(make([]float64, n), n)
 			for step := 1; step <= 3; step++ {

@@ -34,7 +34,8 @@ type output struct {
 
 // conformanceCases are all cases of all operations.
 func conformanceCases() []conformance {
-	return slices.Concat(productCases(), elementCases(), learningCases(), attentionCases())
+	return slices.Concat(productCases(productShapes), elementCases(lengths, rowShapes, ropeShapes), learningCases(lossShapes, lengths),
+		attentionCases(slices.Concat(attendShapes, randomShapes(25))))
 }
 
 // device makes the tensors of one backend.

@@ -15,6 +15,10 @@ var benchShapes = []attendShape{
 	{name: "decode", rows: 1, heads: 8, dim: 64, entries: []int{4096, 4096}},
 	{name: "window", rows: 32, heads: 8, dim: 64, entries: []int{4096, 4096}},
 	{name: "lookahead", rows: 32, heads: 8, dim: 64, entries: []int{4096, 4096}, own: true},
+	// Many weights among the least numbers: products with them may be subnormal, which
+	// processors are slow with.
+	{name: "sharp", rows: 512, heads: 8, dim: 64, entries: []int{2048, 2048}, logits: 40},
+	{name: "sharp", rows: 32, heads: 8, dim: 64, entries: []int{4096, 4096}, own: true, logits: 40},
 }
 
 func (s attendShape) label() string {

@@ -114,6 +114,6 @@ func checkAttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut,
 	}
 }
 
-func checkLoss(op string, dLogScore, logScore, target *Tensor) {
-	checkLengths(op, target, dLogScore, logScore)
+func checkLoss(op string, dLogScore, logScore, logTarget *Tensor) {
+	checkLengths(op, logTarget, dLogScore, logScore)
 }

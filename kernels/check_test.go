@@ -71,7 +71,7 @@ func TestOperationsRefuseWrongShapes(t *testing.T) {
 }
 
 func score(loss func(l, d, s, t *kernels.Tensor, w float64), grad, scores *kernels.Tensor, heads, n int) {
-	loss(kernels.NewTensor(kernels.F64), grad, scores, kernels.NewTensor(kernels.F32, heads, n), 1)
+	loss(kernels.NewTensor(kernels.F64), grad, scores, kernels.NewTensor(scores.DType, heads, n), 1)
 }
 
 // slide lets 2 rows of 2 heads attend to 5 entries in a window.

@@ -57,7 +57,7 @@ func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, t
 			continue
 		}
 		top := max(o.top[i], simd.Max(row[from:to]))
-		sum := simd.ExpSum(row[from:to], row[from:to], top)
+		sum := simd.Weights(row[from:to], row[from:to], top)
 		if o.started {
 			decay := float32(1)
 			if top != o.top[i] {
@@ -285,9 +285,9 @@ func (b *cpu) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, d
 					simd.Mul(shares, shares, scale[h*w:][:n])
 					total = simd.Sum(shares)
 				}
-				simd.ExpSum(p[from:], logits[from:], less)
+				simd.Weights(p[from:], logits[from:], less)
 				clear(p[:from])
-				simd.ExpSum(pOwn[fromOwn:toOwn], pOwn[fromOwn:toOwn], z)
+				simd.Weights(pOwn[fromOwn:toOwn], pOwn[fromOwn:toOwn], z)
 				clear(pOwn[:fromOwn])
 				clear(pOwn[toOwn:])
 				if dOut == nil {
@@ -325,45 +325,30 @@ func (b *cpu) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, d
 	})
 }
 
-func (b *cpu) Probabilities(p, logScore *Tensor) {
-	checkLengths("Probabilities", p, logScore)
-	P, L := p.F32(), logScore.F32()
-	split(len(P), 4, func(i, j int) { simd.ExpSum(P[i:j], L[i:j], 0) })
-}
-
 // negligible is a difference of probabilities whose gradient is set to zero: all
 // columns of a long prompt together would not change the sixth digit of the sum,
 // and their products with small probabilities would be subnormal numbers, on which
 // arithmetic is a hundred times slower.
 const negligible = 1e-12
 
-func (b *cpu) ScoreKL(loss, dLogScore, logScore, target *Tensor, weight float64) {
-	checkLoss("ScoreKL", dLogScore, logScore, target)
-	heads, n := target.Dim0(), target.Width()
+func (b *cpu) ScoreKL(loss, dLogScore, logScore, logTarget *Tensor, weight float64) {
+	checkLoss("ScoreKL", dLogScore, logScore, logTarget)
+	heads, n := logTarget.Dim0(), logTarget.Width()
 	parts := make([]float64, heads)
 	tasks(heads, 32*n, func(h int) {
-		s, d, p := logScore.F32()[h*n:][:n], dLogScore.F32()[h*n:][:n], target.F32()[h*n:][:n]
-		sum := 0.0
-		for _, v := range p {
-			sum += float64(v)
-		}
-		if sum == 0 {
+		s, d, t := logScore.F32()[h*n:][:n], dLogScore.F32()[h*n:][:n], logTarget.F32()[h*n:][:n]
+		if math.IsInf(float64(simd.Max(t)), -1) {
 			clear(d)
 			return
 		}
-		top := simd.Max(s)
-		z := float64(top) + math.Log(float64(simd.ExpSum(d, s, top)))
 		b.with(n, func(scratch *buffer) {
-			logP := scratch.take(n)
-			simd.Log(logP, p)
-			logSum, kl := math.Log(sum), 0.0
-			simd.ExpSum(d, s, float32(z))
-			for j, v := range p {
-				q := float64(v) / sum
-				if q > 0 {
-					kl += q * (float64(logP[j]) - logSum - float64(s[j]) + z)
+			q := scratch.take(n)
+			z, zTarget, kl := normalise(d, s), normalise(q, t), 0.0
+			for j, v := range q {
+				if v > 0 {
+					kl += float64(v) * (float64(t[j]) - zTarget - float64(s[j]) + z)
 				}
-				g := float64(d[j]) - q
+				g := float64(d[j]) - float64(v)
 				if math.Abs(g) < negligible {
 					g = 0
 				}
@@ -377,19 +362,36 @@ func (b *cpu) ScoreKL(loss, dLogScore, logScore, target *Tensor, weight float64)
 	}
 }
 
-func (b *cpu) ScoreMSE(loss, dLogScore, logScore, target *Tensor, weight float64) {
-	checkLoss("ScoreMSE", dLogScore, logScore, target)
-	S, D, P := logScore.F32(), dLogScore.F32(), target.F32()
+// normalise writes exp(x) / Σ exp(x) to p and returns the logarithm of the sum. That is
+// one of float64: it is subtracted from every logarithm of a loss.
+func normalise(p, x []float32) (logSum float64) {
+	top := simd.Max(x)
+	simd.Weights(p, x, top)
+	sum := 0.0
+	for _, v := range p {
+		sum += float64(v)
+	}
+	simd.Scale(float32(1/sum), p)
+	return float64(top) + math.Log(sum)
+}
+
+func (b *cpu) ScoreMSE(loss, dLogScore, logScore, logTarget *Tensor, weight float64) {
+	checkLoss("ScoreMSE", dLogScore, logScore, logTarget)
+	S, D, T := logScore.F32(), dLogScore.F32(), logTarget.F32()
 	simd.ExpSum(D, S, 0)
 	sum := 0.0
-	for i, t := range P {
-		e := float64(D[i]) - float64(t)
-		sum += e * e
-		g := e * float64(D[i])
-		if math.Abs(g) < 1e-4*negligible {
-			g = 0
+	b.with(len(T), func(scratch *buffer) {
+		targets := scratch.take(len(T))
+		simd.ExpSum(targets, T, 0)
+		for i, t := range targets {
+			e := float64(D[i]) - float64(t)
+			sum += e * e
+			g := e * float64(D[i])
+			if math.Abs(g) < 1e-4*negligible {
+				g = 0
+			}
+			D[i] = float32(2 * weight * g)
 		}
-		D[i] = float32(2 * weight * g)
-	}
+	})
 	loss.F64()[0] += weight * sum
 }

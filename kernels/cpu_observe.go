@@ -58,7 +58,7 @@ func observeHead(out, lse, logScore *Tensor, a *Attend, g int, s *buffer) {
 		fromOwn, toOwn := a.visibleOwn(r)
 		x, pi, o := logits[i*n:][:n], p[i*n:][:n], own[i*rows:][:rows]
 		top := max(simd.Max(x[from:to]), simd.Max(o[fromOwn:toOwn]))
-		sum := simd.ExpSum(pi[from:to], x[from:to], top) + simd.ExpSum(o[fromOwn:toOwn], o[fromOwn:toOwn], top)
+		sum := simd.Weights(pi[from:to], x[from:to], top) + simd.Weights(o[fromOwn:toOwn], o[fromOwn:toOwn], top)
 		clear(pi[:from])
 		clear(pi[to:])
 		clear(o[:fromOwn])

@@ -337,41 +337,37 @@ func (b *cuda) MergeScores(acc, other *Tensor, wAcc, wOther float64) {
 	runtime.KeepAlive([]*Tensor{acc, other})
 }
 
-func (b *cuda) Probabilities(p, logScore *Tensor) {
-	b.elementwise("Probabilities", "probabilities", p, logScore)
-}
-
-func (b *cuda) ScoreKL(loss, dLogScore, logScore, target *Tensor, weight float64) {
+func (b *cuda) ScoreKL(loss, dLogScore, logScore, logTarget *Tensor, weight float64) {
 	const op = "ScoreKL"
-	checkLoss(op, dLogScore, logScore, target)
-	heads, n := target.Dim0(), target.Width()
+	checkLoss(op, dLogScore, logScore, logTarget)
+	heads, n := logTarget.Dim0(), logTarget.Width()
 	b.do(op, func() {
 		parts := b.temporary(op, 8*int64(heads))
 		threads := rowThreads(n)
 		if n >= 4096 { // a head is a block
 			threads = 1024
 		}
-		b.launch("score_kl", [3]int{heads, 1, 1}, threads, 0, parts, b.f32(op, dLogScore), b.f32(op, logScore), b.f32(op, target), n, weight)
+		b.launch("score_kl", [3]int{heads, 1, 1}, threads, 0, parts, b.f32(op, dLogScore), b.f32(op, logScore), b.f32(op, logTarget), n, weight)
 		b.launch("sum_parts", [3]int{1, 1, 1}, 1, 0, b.at(op, loss, F64), parts, heads, weight, 1)
 	})
-	runtime.KeepAlive([]*Tensor{loss, dLogScore, logScore, target})
+	runtime.KeepAlive([]*Tensor{loss, dLogScore, logScore, logTarget})
 }
 
 // sumChunk is the number of elements whose sum is one part: a constant, so that the
 // bits of a sum depend on its length alone.
 const sumChunk = 1 << 14
 
-func (b *cuda) ScoreMSE(loss, dLogScore, logScore, target *Tensor, weight float64) {
+func (b *cuda) ScoreMSE(loss, dLogScore, logScore, logTarget *Tensor, weight float64) {
 	const op = "ScoreMSE"
-	checkLoss(op, dLogScore, logScore, target)
-	n := target.Len()
+	checkLoss(op, dLogScore, logScore, logTarget)
+	n := logTarget.Len()
 	b.do(op, func() {
 		blocks := (n + sumChunk - 1) / sumChunk
 		parts := b.temporary(op, 8*int64(blocks))
-		b.launch("score_mse", [3]int{blocks, 1, 1}, 256, 0, parts, b.f32(op, dLogScore), b.f32(op, logScore), b.f32(op, target), size(n), size(sumChunk), weight)
+		b.launch("score_mse", [3]int{blocks, 1, 1}, 256, 0, parts, b.f32(op, dLogScore), b.f32(op, logScore), b.f32(op, logTarget), size(n), size(sumChunk), weight)
 		b.launch("sum_parts", [3]int{1, 1, 1}, 1, 0, b.at(op, loss, F64), parts, blocks, weight, 1)
 	})
-	runtime.KeepAlive([]*Tensor{loss, dLogScore, logScore, target})
+	runtime.KeepAlive([]*Tensor{loss, dLogScore, logScore, logTarget})
 }
 
 func (b *cuda) AdamW(p, g, m, v *Tensor, s AdamWStep) {

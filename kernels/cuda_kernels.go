@@ -25,7 +25,7 @@ var kernelNames = map[string][]string{
 	"elements": {
 		"fill_f32", "fill_f64", "fill_b16", "gather_f32", "gather_f64", "gather_bf16", "gather_f16", "gather_b16", "copy_head_f32", "copy_head_bf16",
 		"to_bf16", "split_bf16", "join_parts", "from_bf16", "from_f16", "add_bias", "scale", "add", "axpy", "rope", "silu_mul", "silu_mul_bf16", "silu_mul_grad", "gelu", "gelu_bf16", "gelu_grad",
-		"merge_scores", "probabilities", "adamw",
+		"merge_scores", "adamw",
 	},
 	"select": {
 		"group_scores", "pool_scores", "mean_scores", "add_scores", "carry_scores", "max_scores", "key_scores_f32", "key_scores_bf16",

@@ -323,8 +323,7 @@ func (d *Dry) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, d
 	d.temp(gradScratch(a, d.traits))
 }
 
-func (d *Dry) Probabilities(p, logScore *Tensor)                                  {}
-func (d *Dry) ScoreKL(loss, dLogScore, logScore, target *Tensor, weight float64)  {}
-func (d *Dry) ScoreMSE(loss, dLogScore, logScore, target *Tensor, weight float64) {}
-func (d *Dry) AdamW(p, g, m, v *Tensor, step AdamWStep)                           {}
-func (d *Dry) SumSquares(t *Tensor) float64                                       { return 0 }
+func (d *Dry) ScoreKL(loss, dLogScore, logScore, logTarget *Tensor, weight float64)  {}
+func (d *Dry) ScoreMSE(loss, dLogScore, logScore, logTarget *Tensor, weight float64) {}
+func (d *Dry) AdamW(p, g, m, v *Tensor, step AdamWStep)                              {}
+func (d *Dry) SumSquares(t *Tensor) float64                                          { return 0 }

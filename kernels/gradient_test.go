@@ -1,6 +1,7 @@
 package kernels_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -120,11 +121,14 @@ func TestGradientsAreDerivatives(t *testing.T) {
 	d.b.MatMulTA(dW, dOut, x, 0.5, 0)
 	check("MatMulTA", dW, weight, linear)
 
-	targets := make([]float32, n)
-	for i := range targets[:n-width] { // the last head attends to nothing
-		targets[i] = rng.Float32()
+	targets := make([]float64, n)
+	for i := range targets {
+		targets[i] = math.Log(rng.Float64())
+		if i >= n-width { // the last head attends to nothing
+			targets[i] = math.Inf(-1)
+		}
 	}
-	target := kernels.FromF32(targets, rows, width)
+	target := d.tensor(targets, rows, width)
 	for name, loss := range map[string]func(l, g, s, t *kernels.Tensor, w float64){"ScoreKL": d.b.ScoreKL, "ScoreMSE": d.b.ScoreMSE} {
 		grad, ignored := d.garbage(rows, width), d.garbage(rows, width)
 		loss(d.tensor([]float64{0}), grad, x, target, 0.3)
@@ -136,16 +140,20 @@ func TestGradientsAreDerivatives(t *testing.T) {
 	}
 }
 
-// TestScoreLossesByHand: two columns, worked out on paper.
+// TestScoreLossesByHand: two columns, worked out on paper. A divergence is that of the
+// shares, which are the same however little a head attends.
 func TestScoreLossesByHand(t *testing.T) {
 	for _, name := range kernels.Backends.Names() {
 		d := open(t, name)
 		logs := d.tensor([]float64{math.Log(0.1), math.Log(0.3)}, 1, 2) // normalised ¼, ¾
-		target, loss, grad := d.stored(kernels.F32, []float64{0.2, 0.2}, 1, 2), d.stored(kernels.F64, []float64{1}), d.garbage(1, 2)
-		d.b.ScoreKL(loss, grad, logs, target, 2)
-		// 1 + 2·(½ log(½/¼) + ½ log(½/¾)); 2·(s − p)
-		compare.Close(t, name+": KL", loss.Float64s(), []float64{1 + math.Log(2) + math.Log(2.0/3)}, 1e-6)
-		compare.Close(t, name+": gradient of KL", grad.Float64s(), []float64{-0.5, 0.5}, 1e-6)
+		target, loss, grad := d.tensor([]float64{math.Log(0.2), math.Log(0.2)}, 1, 2), d.stored(kernels.F64, []float64{1}), d.garbage(1, 2)
+		for _, shift := range []float64{0, 39, 41, 86, 90, 200, 1e4} {
+			d.b.Fill(loss, 1)
+			d.b.ScoreKL(loss, grad, logs, d.tensor([]float64{-1 - shift, -1 - shift}, 1, 2), 2)
+			// 1 + 2·(½ log(½/¼) + ½ log(½/¾)); 2·(s − p)
+			compare.Close(t, fmt.Sprintf("%s: KL of targets e^-%v", name, shift), loss.Float64s(), []float64{1 + math.Log(2) + math.Log(2.0/3)}, 1e-6)
+			compare.Close(t, fmt.Sprintf("%s: gradient of KL of targets e^-%v", name, shift), grad.Float64s(), []float64{-0.5, 0.5}, 1e-6)
+		}
 		d.b.ScoreMSE(loss, grad, logs, target, 100)
 		// 100 · (0.1² + 0.1²); 2·100·(s − t)·s
 		compare.Close(t, name+": MSE", loss.Float64s(), []float64{1 + math.Log(2) + math.Log(2.0/3) + 2}, 1e-6)

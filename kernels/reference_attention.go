@@ -203,32 +203,23 @@ func (b *reference[T]) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, lo
 	}
 }
 
-func (b *reference[T]) Probabilities(p, logScore *Tensor) {
-	checkLengths("Probabilities", p, logScore)
-	for i := range p.F32() {
-		p.F32()[i] = float32(math.Exp(logScore.At(i)))
-	}
-}
-
-func (b *reference[T]) ScoreKL(loss, dLogScore, logScore, target *Tensor, weight float64) {
-	checkLoss("ScoreKL", dLogScore, logScore, target)
-	heads, n := target.Dim0(), target.Width()
-	S, D, P := of[T](logScore), of[T](dLogScore), target.F32()
+func (b *reference[T]) ScoreKL(loss, dLogScore, logScore, logTarget *Tensor, weight float64) {
+	checkLoss("ScoreKL", dLogScore, logScore, logTarget)
+	heads, n := logTarget.Dim0(), logTarget.Width()
+	S, D, targets := of[T](logScore), of[T](dLogScore), of[T](logTarget)
 	for h := range heads {
-		s, d, p := S[h*n:][:n], D[h*n:][:n], P[h*n:][:n]
-		sum := 0.0
-		for _, v := range p {
-			sum += float64(v)
-		}
-		if sum == 0 {
+		s, d, t := S[h*n:][:n], D[h*n:][:n], targets[h*n:][:n]
+		sum := logSumExp(t)
+		if math.IsInf(sum, -1) {
 			clear(d)
 			continue
 		}
 		z, kl := logSumExp(s), 0.0
 		for j := range n {
-			q, logS := float64(p[j])/sum, float64(s[j])-z
+			logQ, logS := float64(t[j])-sum, float64(s[j])-z
+			q := math.Exp(logQ)
 			if q > 0 {
-				kl += q * (math.Log(q) - logS)
+				kl += q * (logQ - logS)
 			}
 			d[j] = T(weight * (math.Exp(logS) - q))
 		}
@@ -236,13 +227,13 @@ func (b *reference[T]) ScoreKL(loss, dLogScore, logScore, target *Tensor, weight
 	}
 }
 
-func (b *reference[T]) ScoreMSE(loss, dLogScore, logScore, target *Tensor, weight float64) {
-	checkLoss("ScoreMSE", dLogScore, logScore, target)
-	S, D, P := of[T](logScore), of[T](dLogScore), target.F32()
+func (b *reference[T]) ScoreMSE(loss, dLogScore, logScore, logTarget *Tensor, weight float64) {
+	checkLoss("ScoreMSE", dLogScore, logScore, logTarget)
+	S, D, targets := of[T](logScore), of[T](dLogScore), of[T](logTarget)
 	sum := 0.0
-	for i, t := range P {
+	for i, t := range targets {
 		s := math.Exp(float64(S[i]))
-		e := s - float64(t)
+		e := s - math.Exp(float64(t))
 		sum += e * e
 		D[i] = T(2 * weight * e * s)
 	}

@@ -125,8 +125,8 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 	sample := m.SampleOf(cache, rows)
 	// The response that starts where the rows do sees what they see.
 	err = r.Probe(context.Background(), cache, model.TokenRows(prompt[:rows+2]), func(o *model.Observation) error {
-		target := kernels.NewTensor(kernels.F32, o.Probes[0].Shape...)
-		m.Backend.Probabilities(target, o.Probes[0])
+		target := kernels.NewTensor(o.Probes[0].DType, o.Probes[0].Shape...)
+		m.Backend.Copy(target, o.Probes[0])
 		sample.Targets = append(sample.Targets, target)
 		return nil
 	})

@@ -79,9 +79,9 @@ func checkGradients(t *testing.T, m *model.Model, lossName string, rows int, len
 		}
 		*sample = m.SampleOf(cache, rows)
 		for range m.Config.Layers {
-			target := kernels.NewTensor(kernels.F32, m.Config.Heads, n)
-			for i := range target.F32() {
-				target.F32()[i] = float32(rng.Float64() * rng.Float64() / float64(n))
+			target := kernels.NewTensor(kernels.F64, m.Config.Heads, n)
+			for i := range target.F64() {
+				target.F64()[i] = math.Log(rng.Float64() * rng.Float64() / float64(n))
 			}
 			sample.Targets = append(sample.Targets, target)
 		}

@@ -3,6 +3,7 @@ package softtokens
 import (
 	"context"
 	"errors"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,9 +49,9 @@ func TestOnlyTheTokensAreTrained(t *testing.T) {
 	}
 	*sample = m.SampleOf(cache, a.Rows())
 	for l := range m.Config.Layers {
-		target := kernels.NewTensor(kernels.F32, m.Config.Heads, n)
-		for i := range target.F32() {
-			target.F32()[i] = float32((i*7+l)%5) / 20
+		target := kernels.NewTensor(kernels.F64, m.Config.Heads, n)
+		for i := range target.F64() {
+			target.F64()[i] = math.Log(float64((i*7+l)%5) / 20)
 		}
 		sample.Targets = append(sample.Targets, kernels.Place(m.Backend, target))
 	}

@@ -21,6 +21,9 @@ type gemmKind struct {
 type gemm32 func(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int)
 type gemm16 func(m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int)
 
+// rounds reports whether the product may round a to bfloat16.
+func (k gemmKind) rounds() bool { return strings.HasSuffix(k.name, "Rounded") }
+
 var gemmKinds = func() []gemmKind {
 	wide := func(f gemm32) func(m, n, k int, alpha float32, a []float32, lda int, b []float32, h []uint16, ldb int, beta float32, c []float32, ldc int) {
 		return func(m, n, k int, alpha float32, a []float32, lda int, b []float32, _ []uint16, ldb int, beta float32, c []float32, ldc int) {
@@ -83,7 +86,7 @@ func newGemmCase(kind gemmKind, m, n, k int, r *rand.Rand) *gemmCase {
 		return x
 	}
 	g.a, g.b, g.c = fill(aRows, aCols, g.lda), fill(bRows, bCols, g.ldb), fill(m, n, g.ldc)
-	if strings.HasSuffix(kind.name, "Rounded") { // nothing is left to round
+	if kind.rounds() { // nothing is left to round
 		for i, x := range g.a {
 			g.a[i] = math.Float32frombits(math.Float32bits(x) &^ 0xffff)
 		}
@@ -340,7 +343,7 @@ func TestGemmRounds(t *testing.T) {
 			nearest = a
 		}
 		for _, kind := range gemmKinds {
-			if !strings.HasSuffix(kind.name, "Rounded") {
+			if !kind.rounds() {
 				continue
 			}
 			ldb := n

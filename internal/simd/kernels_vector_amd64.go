@@ -109,24 +109,24 @@ func exp(dst, src []float32) {
 	}
 }
 
-func expSum(dst, src []float32, shift float32) float32 {
+func expSum(dst, src []float32, shift, floor float32) float32 {
 	switch level {
 	case avx512:
-		return expSumAVX512(&dst[0], &src[0], len(dst), shift)
+		return expSumAVX512(&dst[0], &src[0], len(dst), shift, floor)
 	case avx2:
-		return expSumAVX2(&dst[0], &src[0], len(dst), shift)
+		return expSumAVX2(&dst[0], &src[0], len(dst), shift, floor)
 	}
-	return expSumPortable(dst, src, shift)
+	return expSumPortable(dst, src, shift, floor)
 }
 
-func addExpSub(dst, src, shift []float32) {
+func addExpSub(dst, src, shift []float32, floor float32) {
 	switch level {
 	case avx512:
-		addExpSubAVX512(&dst[0], &src[0], &shift[0], len(dst))
+		addExpSubAVX512(&dst[0], &src[0], &shift[0], len(dst), floor)
 	case avx2:
-		addExpSubAVX2(&dst[0], &src[0], &shift[0], len(dst))
+		addExpSubAVX2(&dst[0], &src[0], &shift[0], len(dst), floor)
 	default:
-		addExpSubPortable(dst, src, shift)
+		addExpSubPortable(dst, src, shift, floor)
 	}
 }
 

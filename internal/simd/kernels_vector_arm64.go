@@ -79,19 +79,19 @@ func exp(dst, src []float32) {
 	expPortable(dst, src)
 }
 
-func expSum(dst, src []float32, shift float32) float32 {
+func expSum(dst, src []float32, shift, floor float32) float32 {
 	if level == neon {
-		return expSumNEON(&dst[0], &src[0], len(dst), shift)
+		return expSumNEON(&dst[0], &src[0], len(dst), shift, floor)
 	}
-	return expSumPortable(dst, src, shift)
+	return expSumPortable(dst, src, shift, floor)
 }
 
-func addExpSub(dst, src, shift []float32) {
+func addExpSub(dst, src, shift []float32, floor float32) {
 	if level == neon {
-		addExpSubNEON(&dst[0], &src[0], &shift[0], len(dst))
+		addExpSubNEON(&dst[0], &src[0], &shift[0], len(dst), floor)
 		return
 	}
-	addExpSubPortable(dst, src, shift)
+	addExpSubPortable(dst, src, shift, floor)
 }
 
 func siluMul(dst, gate, up []float32) {

@@ -101,26 +101,23 @@ func expPortable(dst, src []float32) {
 	}
 }
 
-// softmaxFloor is the logarithm below which a term of a softmax is 0, see ExpSum.
-const softmaxFloor = -40
-
-func weight(x float32) float32 {
-	if x < softmaxFloor {
+func expAbove(x, floor float32) float32 {
+	if x < floor {
 		return 0
 	}
 	return exp32(x)
 }
 
-func expSumPortable(dst, src []float32, shift float32) float32 {
+func expSumPortable(dst, src []float32, shift, floor float32) float32 {
 	for i, x := range src {
-		dst[i] = weight(x - shift)
+		dst[i] = expAbove(x-shift, floor)
 	}
 	return sumPortable(dst)
 }
 
-func addExpSubPortable(dst, src, shift []float32) {
+func addExpSubPortable(dst, src, shift []float32, floor float32) {
 	for i, x := range src {
-		dst[i] += weight(x - shift[i])
+		dst[i] += expAbove(x-shift[i], floor)
 	}
 }
 

@@ -205,7 +205,7 @@ func (p *product) block(i0, i1, j0, j1 int) {
 		p.dots(i0, i1, j0, j1)
 		return
 	case p.usesDots():
-		p.turnedDots(i0, i1)
+		p.turnedDots(i0, i1, j0, j1)
 		return
 	case p.rounded:
 		p.roundedBlock(i0, i1, j0, j1)
@@ -275,13 +275,13 @@ func (p *product) dots(i0, i1, j0, j1 int) {
 	}
 }
 
-// turnedDots computes rows of a·b from dot products with the columns of b, which are
-// few.
-func (p *product) turnedDots(i0, i1 int) {
+// turnedDots computes a block of a·b from dot products with columns of b, which are
+// few. Only the block's own are transposed.
+func (p *product) turnedDots(i0, i1, j0, j1 int) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	turned := *p
-	turned.nt, turned.b = true, unsafe.Pointer(s.rows)
+	turned.nt, turned.b, turned.c = true, unsafe.Pointer(s.rows), offset(p.c, j0)
 	for k := 0; k < p.k; k += turnedDepth {
 		turned.k = min(turnedDepth, p.k-k)
 		turned.ldb = turned.k
@@ -289,9 +289,9 @@ func (p *product) turnedDots(i0, i1 int) {
 		if turned.k < leastTurned {
 			level = portable
 		}
-		packTransposed(level, f32, s.rows, turned.k, unsafe.Add(p.b, k*p.ldb*4), p.ldb, turned.k, p.n)
+		packTransposed(level, f32, s.rows, turned.k, unsafe.Add(p.b, (k*p.ldb+j0)*4), p.ldb, turned.k, j1-j0)
 		turned.a = p.blockOfA(0, k)
-		turned.dots(i0, i1, 0, p.n)
+		turned.dots(i0, i1, 0, j1-j0)
 		turned.beta = 1
 	}
 }

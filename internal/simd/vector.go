@@ -98,26 +98,44 @@ func Exp(dst, src []float32) {
 	}
 }
 
-// ExpSum sets dst[i] = exp(src[i] − shift) and returns Σ dst[i]; 0 if empty. With the
-// maximum as shift it is the heart of softmax. The difference is rounded once; its
-// exponential is as accurate as that of [Exp], but 0 where the difference is below
-// −40: a term of less than 10⁻¹⁷ is nothing beside 1, but it, or its products with
-// other small numbers, would become subnormal, and those are a hundred times slower.
+const (
+	// logSmallestNormal is the least float32 whose exponential is a normal number, 2⁻¹²⁶.
+	logSmallestNormal = -87.33654
+	// logNothing is the logarithm below which a term is nothing beside 1.
+	logNothing = -40
+)
+
+// ExpSum sets dst[i] = exp(src[i] − shift) and returns Σ dst[i]; 0 if empty. The
+// difference is rounded once; its exponential is as accurate as that of [Exp], but 0
+// where it would be subnormal, below 2⁻¹²⁶ (a difference of −87.3): arithmetic on
+// subnormal numbers is a hundred times slower.
 func ExpSum(dst, src []float32, shift float32) float32 {
 	checkEqual("ExpSum", "src", len(src), len(dst))
 	if len(dst) == 0 {
 		return 0
 	}
-	return expSum(dst, src, shift)
+	return expSum(dst, src, shift, logSmallestNormal)
 }
 
-// AddExpSub sets dst[i] += exp(src[i] − shift[i]): one row of a log-sum-exp over
-// columns. Terms are 0 where [ExpSum]'s are.
+// Weights is [ExpSum] for the weights of a mean, where the largest one is 1 or about the
+// sum: it is 0 where the difference is below −40. A weight of less than 10⁻¹⁷ adds
+// nothing, but products of it with other small numbers would be subnormal. Weights that
+// are compared with each other are those of ExpSum.
+func Weights(dst, src []float32, shift float32) float32 {
+	checkEqual("Weights", "src", len(src), len(dst))
+	if len(dst) == 0 {
+		return 0
+	}
+	return expSum(dst, src, shift, logNothing)
+}
+
+// AddExpSub sets dst[i] += exp(src[i] − shift[i]), with the terms of [Weights]: one row
+// of a log-sum-exp over columns.
 func AddExpSub(dst, src, shift []float32) {
 	checkEqual("AddExpSub", "src", len(src), len(dst))
 	checkEqual("AddExpSub", "shift", len(shift), len(dst))
 	if len(dst) > 0 {
-		addExpSub(dst, src, shift)
+		addExpSub(dst, src, shift, logNothing)
 	}
 }
 

@@ -52,15 +52,15 @@ func mulAVX2(dst *float32, x *float32, y *float32, n int)
 //go:noescape
 func expAVX2(dst *float32, src *float32, n int)
 
-// expSumAVX2 sets dst[i] = exp(src[i] − shift), 0 below softmaxFloor, and returns their sum.
+// expSumAVX2 sets dst[i] = exp(src[i] − shift), 0 where the difference is below floor, and returns their sum.
 //
 //go:noescape
-func expSumAVX2(dst *float32, src *float32, n int, shift float32) float32
+func expSumAVX2(dst *float32, src *float32, n int, shift float32, floor float32) float32
 
-// addExpSubAVX2 sets dst[i] += exp(src[i] − shift[i]), 0 below softmaxFloor.
+// addExpSubAVX2 sets dst[i] += exp(src[i] − shift[i]), 0 where the difference is below floor.
 //
 //go:noescape
-func addExpSubAVX2(dst *float32, src *float32, shift *float32, n int)
+func addExpSubAVX2(dst *float32, src *float32, shift *float32, n int, floor float32)
 
 // siluMulAVX2 sets dst[i] = gate[i]·sigmoid(gate[i])·up[i].
 //
@@ -142,15 +142,15 @@ func mulAVX512(dst *float32, x *float32, y *float32, n int)
 //go:noescape
 func expAVX512(dst *float32, src *float32, n int)
 
-// expSumAVX512 sets dst[i] = exp(src[i] − shift), 0 below softmaxFloor, and returns their sum.
+// expSumAVX512 sets dst[i] = exp(src[i] − shift), 0 where the difference is below floor, and returns their sum.
 //
 //go:noescape
-func expSumAVX512(dst *float32, src *float32, n int, shift float32) float32
+func expSumAVX512(dst *float32, src *float32, n int, shift float32, floor float32) float32
 
-// addExpSubAVX512 sets dst[i] += exp(src[i] − shift[i]), 0 below softmaxFloor.
+// addExpSubAVX512 sets dst[i] += exp(src[i] − shift[i]), 0 where the difference is below floor.
 //
 //go:noescape
-func addExpSubAVX512(dst *float32, src *float32, shift *float32, n int)
+func addExpSubAVX512(dst *float32, src *float32, shift *float32, n int, floor float32)
 
 // siluMulAVX512 sets dst[i] = gate[i]·sigmoid(gate[i])·up[i].
 //

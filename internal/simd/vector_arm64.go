@@ -52,15 +52,15 @@ func mulNEON(dst *float32, x *float32, y *float32, n int)
 //go:noescape
 func expNEON(dst *float32, src *float32, n int)
 
-// expSumNEON sets dst[i] = exp(src[i] − shift), 0 below softmaxFloor, and returns their sum.
+// expSumNEON sets dst[i] = exp(src[i] − shift), 0 where the difference is below floor, and returns their sum.
 //
 //go:noescape
-func expSumNEON(dst *float32, src *float32, n int, shift float32) float32
+func expSumNEON(dst *float32, src *float32, n int, shift float32, floor float32) float32
 
-// addExpSubNEON sets dst[i] += exp(src[i] − shift[i]), 0 below softmaxFloor.
+// addExpSubNEON sets dst[i] += exp(src[i] − shift[i]), 0 where the difference is below floor.
 //
 //go:noescape
-func addExpSubNEON(dst *float32, src *float32, shift *float32, n int)
+func addExpSubNEON(dst *float32, src *float32, shift *float32, n int, floor float32)
 
 // siluMulNEON sets dst[i] = gate[i]·sigmoid(gate[i])·up[i].
 //

@@ -689,14 +689,14 @@ done60:
 	ADD $1, R0
 	RET
 
-// func expSumNEON(dst *float32, src *float32, n int, shift float32) float32
+// func expSumNEON(dst *float32, src *float32, n int, shift float32, floor float32) float32
 TEXT ·expSumNEON(SB), NOSPLIT, $0-36
 	MOVD dst+0(FP), R1
 	MOVD src+8(FP), R2
 	MOVD n+16(FP), R0
 	MOVD $0x42b20000, R26
 	VDUP R26, V0.S4
-	MOVD $0xc2200000, R26
+	MOVD $0xc2d20000, R26
 	VDUP R26, V1.S4
 	MOVD $0x3fb8aa3b, R26
 	VDUP R26, V2.S4
@@ -722,6 +722,8 @@ TEXT ·expSumNEON(SB), NOSPLIT, $0-36
 	VDUP R26, V12.S4
 	FMOVS shift+24(FP), F13
 	WORD $0x4e0405ad // dup v13, v13
+	FMOVS floor+28(FP), F1
+	WORD $0x4e040421 // dup v1, v1
 	VEOR V14.B16, V14.B16, V14.B16
 	VEOR V15.B16, V15.B16, V15.B16
 	VEOR V16.B16, V16.B16, V16.B16
@@ -887,15 +889,15 @@ done66:
 	FMOVS F14, ret+32(FP)
 	RET
 
-// func addExpSubNEON(dst *float32, src *float32, shift *float32, n int)
-TEXT ·addExpSubNEON(SB), NOSPLIT, $0-32
+// func addExpSubNEON(dst *float32, src *float32, shift *float32, n int, floor float32)
+TEXT ·addExpSubNEON(SB), NOSPLIT, $0-36
 	MOVD dst+0(FP), R1
 	MOVD src+8(FP), R2
 	MOVD shift+16(FP), R3
 	MOVD n+24(FP), R0
 	MOVD $0x42b20000, R26
 	VDUP R26, V0.S4
-	MOVD $0xc2200000, R26
+	MOVD $0xc2d20000, R26
 	VDUP R26, V1.S4
 	MOVD $0x3fb8aa3b, R26
 	VDUP R26, V2.S4
@@ -919,6 +921,8 @@ TEXT ·addExpSubNEON(SB), NOSPLIT, $0-32
 	VDUP R26, V11.S4
 	MOVD $0x0000007f, R26
 	VDUP R26, V12.S4
+	FMOVS floor+32(FP), F1
+	WORD $0x4e040421 // dup v1, v1
 	SUBS $8, R0
 	BLT done68
 loop67:

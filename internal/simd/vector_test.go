@@ -105,6 +105,8 @@ var elementwises = []elementwise{
 	{"Exp", func(dst, x, _ []float32) { Exp(dst, x) }, func(_, x, _ float64) float64 { return math.Exp(x) }, 2},
 	{"ExpSum", func(dst, x, _ []float32) { ExpSum(dst, x, 0.25) },
 		func(_, x, _ float64) float64 { return math.Exp(float64(float32(x) - 0.25)) }, 2},
+	{"Weights", func(dst, x, _ []float32) { Weights(dst, x, -0.25) },
+		func(_, x, _ float64) float64 { return math.Exp(float64(float32(x) + 0.25)) }, 2},
 	{"AddExpSub", AddExpSub,
 		func(dst, x, y float64) float64 { return dst + math.Exp(float64(float32(x)-float32(y))) }, math.Inf(1)},
 	{"Log", func(dst, x, _ []float32) { Log(dst, x) }, func(_, x, _ float64) float64 { return math.Log(x) }, 2},
@@ -147,7 +149,8 @@ func TestElementwiseInPlace(t *testing.T) {
 			}{{"Add", Add}, {"Mul", Mul}, {"SiLUMul", SiLUMul},
 				{"Exp", func(dst, x, _ []float32) { Exp(dst, x) }},
 				{"Log", func(dst, x, _ []float32) { Log(dst, x) }},
-				{"ExpSum", func(dst, x, _ []float32) { ExpSum(dst, x, 1) }}} {
+				{"ExpSum", func(dst, x, _ []float32) { ExpSum(dst, x, 1) }},
+				{"Weights", func(dst, x, _ []float32) { Weights(dst, x, 1) }}} {
 				x, y := normal(r, n), normal(r, n)
 				want := make([]float32, n)
 				c.run(want, x, y)
@@ -281,7 +284,7 @@ func TestSpecialValues(t *testing.T) {
 func TestEmptySlices(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
 		for _, x := range [][]float32{nil, {}} {
-			if Dot(x, x) != 0 || Sum(x) != 0 || SumSquares(x) != 0 || ExpSum(x, x, 1) != 0 || !math.IsInf(float64(Max(x)), -1) {
+			if Dot(x, x) != 0 || Sum(x) != 0 || SumSquares(x) != 0 || ExpSum(x, x, 1) != 0 || Weights(x, x, 1) != 0 || !math.IsInf(float64(Max(x)), -1) {
 				t.Error("wrong result of an empty reduction")
 			}
 			for _, c := range elementwises {
@@ -304,6 +307,7 @@ func TestVectorPanics(t *testing.T) {
 		{"simd.Mul: length of x is 4, want 3", func() { Mul(b, a, b) }},
 		{"simd.Exp: length of src is 3, want 4", func() { Exp(a, b) }},
 		{"simd.ExpSum: length of src is 3, want 4", func() { ExpSum(a, b, 0) }},
+		{"simd.Weights: length of src is 3, want 4", func() { Weights(a, b, 0) }},
 		{"simd.Log: length of src is 3, want 4", func() { Log(a, b) }},
 		{"simd.AddExpSub: length of shift is 3, want 4", func() { AddExpSub(a, a, b) }},
 		{"simd.SiLUMul: length of up is 3, want 4", func() { SiLUMul(a, a, b) }},
@@ -328,7 +332,7 @@ func BenchmarkVector(b *testing.B) {
 		}{
 			{"Dot", func() { Dot(x, y) }}, {"Sum", func() { Sum(x) }}, {"Max", func() { Max(x) }},
 			{"Axpy", func() { Axpy(0, x, dst) }}, {"Add", func() { Add(dst, x, y) }}, {"MaxInto", func() { MaxInto(dst, x) }},
-			{"Exp", func() { Exp(dst, x) }}, {"ExpSum", func() { ExpSum(dst, x, 0) }}, {"Log", func() { Log(dst, y) }},
+			{"Exp", func() { Exp(dst, x) }}, {"ExpSum", func() { ExpSum(dst, x, 0) }}, {"Weights", func() { Weights(dst, x, 0) }}, {"Log", func() { Log(dst, y) }},
 			{"SiLUMul", func() { SiLUMul(dst, x, y) }}, {"AddExpSub", func() { AddExpSub(dst, x, y) }},
 			{"WidenBF16", func() { WidenBF16(dst, h) }}, {"NarrowBF16", func() { NarrowBF16(h, x) }},
 			{"WidenF16", func() { WidenF16(dst, h) }}, {"NarrowF16", func() { NarrowF16(h, x) }},
@@ -343,32 +347,67 @@ func BenchmarkVector(b *testing.B) {
 	}
 }
 
-// TestSoftmaxFloor: terms below e⁻⁴⁰ are exactly zero, at every place of a vector,
-// and NaN is not swallowed.
-func TestSoftmaxFloor(t *testing.T) {
+// TestExpFloors: ExpSum is right down to the least normal number and Weights down to
+// e⁻⁴⁰, as is AddExpSub; below they are exactly 0, at every place of a vector, and NaN is
+// not swallowed.
+func TestExpFloors(t *testing.T) {
+	const normal, nothing = -87.33654, -40 // float32(normal) is the least one with e^x ≥ 2⁻¹²⁶
+	below := func(x float32) float32 { return math.Nextafter32(x, -1e9) }
+	values := []float32{-39.9, nothing, below(nothing), -60, -87, normal, below(normal), -90, -104, -200, 0, -1, float32(math.Inf(-1))}
+	for x := float32(0); x > -95; x -= 0.0137 {
+		values = append(values, x)
+	}
 	everyLevel(t, func(t *testing.T) {
-		for _, n := range []int{1, 7, 16, 33, 100} {
-			src, shift := make([]float32, n), make([]float32, n)
-			for i := range src {
-				src[i] = []float32{-39.9, -40.1, -90, -200, 0, float32(math.Inf(-1))}[i%6]
-			}
-			dst, sum := make([]float32, n), make([]float32, n)
-			ExpSum(dst, src, 0)
-			AddExpSub(sum, src, shift)
-			for i, x := range src {
-				want := 0.0
-				if x > -40 {
-					want = math.Exp(float64(x))
+		for _, f := range []struct {
+			name  string
+			floor float32
+			run   func(dst, src []float32)
+		}{
+			{"ExpSum", normal, func(dst, src []float32) { ExpSum(dst, src, 0) }},
+			{"ExpSum of differences", normal, func(dst, src []float32) {
+				for i, x := range src {
+					dst[i] = x + 16 // exact: both are multiples of 2⁻¹⁷
 				}
-				for _, got := range []float32{dst[i], sum[i]} {
-					if math.Abs(float64(got)-want) > 1e-6*want {
-						t.Fatalf("term %d of %d: exp(%v) = %v, want %v", i, n, x, got, want)
+				ExpSum(dst, dst, 16)
+			}},
+			{"Weights", nothing, func(dst, src []float32) { Weights(dst, src, 0) }},
+			{"AddExpSub", nothing, func(dst, src []float32) { clear(dst); AddExpSub(dst, src, make([]float32, len(src))) }},
+		} {
+			for _, n := range []int{1, 7, 16, 33, 100} {
+				for at := 0; at < len(values); at += n {
+					src := make([]float32, n)
+					for i := range src {
+						x := values[(at+i)%len(values)]
+						if f.name == "ExpSum of differences" {
+							x = float32(math.Ldexp(math.Round(math.Ldexp(float64(x), 17)), -17))
+						}
+						src[i] = x
+					}
+					dst := make([]float32, n)
+					f.run(dst, src)
+					for i, x := range src {
+						want := math.Exp(float64(x))
+						if x < f.floor {
+							want = 0
+						}
+						if e := ulps(dst[i], want); !(e <= 2) || want == 0 && dst[i] != 0 {
+							t.Fatalf("%s: term %d of %d: exp(%v) = %v, want %v (%.2f ulp)", f.name, i, n, x, dst[i], want, e)
+						}
+						if dst[i] != 0 && dst[i] < 0x1p-126 {
+							t.Fatalf("%s: exp(%v) = %v is subnormal", f.name, x, dst[i])
+						}
 					}
 				}
+				src, dst := make([]float32, n), make([]float32, n)
+				src[n-1] = float32(math.NaN())
+				if f.run(dst, src); dst[n-1] == dst[n-1] {
+					t.Fatalf("%s: NaN is lost in %d terms: %v", f.name, n, dst[n-1])
+				}
 			}
-			src[n-1] = float32(math.NaN())
-			if s := ExpSum(dst, src, 0); s == s || dst[n-1] == dst[n-1] {
-				t.Fatalf("NaN in %d terms is lost: sum %v, term %v", n, s, dst[n-1])
+		}
+		for _, sum := range []func(dst, src []float32, shift float32) float32{ExpSum, Weights} {
+			if s := sum(make([]float32, 3), []float32{1, float32(math.NaN()), 2}, 0); s == s {
+				t.Errorf("NaN is lost in a sum: %v", s)
 			}
 		}
 	})

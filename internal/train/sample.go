@@ -94,7 +94,7 @@ var errEmptyResponse = errors.New("empty response")
 // prepared is what the adapters' passes need of a sample.
 type prepared struct {
 	past    [][]kernels.KV
-	targets []*kernels.Tensor // [heads, n] in F32, per layer
+	targets []*kernels.Tensor // logarithms [heads, n], per layer
 	entries int
 	next    int32
 

@@ -326,13 +326,13 @@ func meanOfHeads(got, want [][][]float32, measure func(a, b []float32) float64) 
 }
 
 // targetsOf is the attention that a response pays to the prompt in the cache, per
-// layer [heads, entries] in F32.
+// layer the logarithms [heads, entries].
 func targetsOf(ctx context.Context, r *model.Runner, cache *model.Cache, response []int32) ([]*kernels.Tensor, error) {
 	var out []*kernels.Tensor
 	err := r.Probe(ctx, cache, model.TokenRows(response), func(o *model.Observation) error {
 		scores := o.Probes[0]
-		target := r.Model.Backend.Alloc(kernels.F32, scores.Shape...)
-		r.Model.Backend.Probabilities(target, scores)
+		target := r.Model.Backend.Alloc(scores.DType, scores.Shape...)
+		r.Model.Backend.Copy(target, scores) // the next layer's may take its place
 		out = append(out, target)
 		return nil
 	})

@@ -132,14 +132,7 @@ extern "C" __global__ void merge_scores(float *acc, const float *other, float la
 	float x = acc[i] + la, y = other[i] + lo, top = fmaxf(x, y), low = fminf(x, y);
 	acc[i] = top == -INFINITY ? top : top + log1pf(expf(low - top));
 }
-// Nothing of a target counts below e⁻⁴⁰: the floor of the CPU's exponential, here too,
-// so that a head which looks elsewhere has no target on any device.
-extern "C" __global__ void probabilities(float *p, const float *log_score, size_t n) {
-	ELEMENT(n);
-	p[i] = log_score[i] > -40 ? expf(log_score[i]) : 0;
-}
 HOST_KERNEL(merge_scores)
-HOST_KERNEL(probabilities)
 
 extern "C" __global__ void adamw(float *p, const float *g, float *m, float *v, size_t n, double beta1, double beta2, double correct1,
                                  double correct2, double epsilon, double rate, double decay, double grad_scale) {

@@ -132,33 +132,36 @@ extern "C" __global__ void sum_parts(double *total, const double *part, int n, d
 }
 HOST_KERNEL(sum_parts)
 
-// One block per head: part[h] = KL(p ‖ s) of target and scores [heads, n] normalised
-// over their columns, and dscore = weight · (s − p) (lookaheadkv.txt eq. 5). A head
-// whose target sums to 0 gives 0.
+// One block per head: part[h] = KL(p ‖ s) of the exponentials of target and score
+// [heads, n] normalised over their columns, and dscore = weight · (s − p)
+// (lookaheadkv.txt eq. 5). A head whose target is nothing but −Inf gives 0.
 extern "C" __global__ void score_kl(double *part, float *dscore, const float *score, const float *target, int n, double weight) {
 	__shared__ float partial[32];
 	__shared__ double wide[32];
 	size_t head = (size_t)blockIdx.x * n;
 	dscore += head, score += head, target += head;
 	double sum = 0, z = 0, kl = 0;
-	float top = -INFINITY;
+	float target_top = -INFINITY, top = -INFINITY;
 	for (int j = threadIdx.x; j < n; j += blockDim.x) {
-		sum += target[j];
+		target_top = fmaxf(target_top, target[j]);
 		top = fmaxf(top, score[j]);
 	}
-	sum = block_sum(sum, wide);
+	target_top = block_max(target_top, partial);
 	top = block_max(top, partial);
-	if (sum == 0) {
+	if (target_top == -INFINITY) {
 		for (int j = threadIdx.x; j < n; j += blockDim.x) dscore[j] = 0;
 		if (threadIdx.x == 0) part[blockIdx.x] = 0;
 		return;
 	}
-	for (int j = threadIdx.x; j < n; j += blockDim.x) z += expf(score[j] - top);
-	z = top + log(block_sum(z, wide));
-	double log_sum = log(sum);
 	for (int j = threadIdx.x; j < n; j += blockDim.x) {
-		double q = target[j] / sum, log_s = score[j] - z;
-		if (q > 0) kl += q * (logf(target[j]) - log_sum - log_s);
+		sum += expf(target[j] - target_top);
+		z += expf(score[j] - top);
+	}
+	double target_z = target_top + log(block_sum(sum, wide));
+	z = top + log(block_sum(z, wide));
+	for (int j = threadIdx.x; j < n; j += blockDim.x) {
+		double log_q = target[j] - target_z, log_s = score[j] - z, q = expf((float)log_q);
+		if (q > 0) kl += q * (log_q - log_s);
 		dscore[j] = (float)(weight * (expf((float)log_s) - q));
 	}
 	kl = block_sum(kl, wide);
@@ -166,7 +169,7 @@ extern "C" __global__ void score_kl(double *part, float *dscore, const float *sc
 }
 HOST_KERNEL(score_kl)
 
-// part[b] = Σ (exp(score) − target)² over the block's chunk and dscore its gradient
+// part[b] = Σ (exp(score) − exp(target))² over the block's chunk and dscore its gradient
 // times weight (judgeq.txt eq. 5).
 extern "C" __global__ void score_mse(double *part, float *dscore, const float *score, const float *target, size_t n, size_t chunk, double weight) {
 	__shared__ double wide[32];
@@ -174,7 +177,7 @@ extern "C" __global__ void score_mse(double *part, float *dscore, const float *s
 	double sum = 0;
 	for (size_t i = from + threadIdx.x; i < to; i += blockDim.x) {
 		float s = expf(score[i]);
-		double e = (double)s - target[i];
+		double e = (double)s - expf(target[i]);
 		sum += e * e;
 		dscore[i] = (float)(2 * weight * e * s);
 	}

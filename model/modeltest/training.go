@@ -2,11 +2,11 @@ package modeltest
 
 import (
 	"context"
+	"math"
 	"path/filepath"
 	"testing"
 
 	"glimpse/autodiff"
-	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -60,8 +60,8 @@ func (g *Training) Sample(t testing.TB, m *model.Model) autodiff.Sample {
 	}
 	s := m.SampleOf(cache, g.Rows)
 	err := r.Probe(ctx, cache, model.TokenRows(g.Response), func(o *model.Observation) error {
-		target := m.Backend.Alloc(kernels.F32, o.Probes[0].Shape...)
-		m.Backend.Probabilities(target, o.Probes[0])
+		target := m.Backend.Alloc(o.Probes[0].DType, o.Probes[0].Shape...)
+		m.Backend.Copy(target, o.Probes[0])
 		s.Targets = append(s.Targets, target)
 		return nil
 	})
@@ -69,7 +69,11 @@ func (g *Training) Sample(t testing.TB, m *model.Model) autodiff.Sample {
 		t.Fatal(err)
 	}
 	for l, target := range s.Targets {
-		g.Near(t, "target", target.Float32s(), g.Tensors["target"].At(l), 1e-5)
+		p := target.Float32s()
+		for i, v := range p {
+			p[i] = float32(math.Exp(float64(v)))
+		}
+		g.Near(t, "target", p, g.Tensors["target"].At(l), 1e-5)
 	}
 	return s
 }

@@ -14,28 +14,24 @@ import (
 // |r| ≤ ½ ln 2, then eʳ by the polynomial of Cephes (Moshier, expf.c), then a scaling by
 // 2ⁿ that rounds subnormal results once.
 func (v isa) exp(x []reg.VecVirtual) {
-	const lowest = -105 // below it the result is 0 anyway
+	lowest := v.vec()
+	VMOVUPS(constant(-105), lowest) // below it the result is 0 anyway
 	v.expFrom(x, lowest)
 }
 
-// weights is exp for the terms of a softmax: x below floor gives 0. Terms that are
-// nothing beside 1 would otherwise become subnormal numbers here or in the products
-// that follow, and each operation on such a number costs a hundred cycles.
-func (v isa) weights(x []reg.VecVirtual) {
+// expAbove is exp, but 0 for x below floor.
+func (v isa) expAbove(x []reg.VecVirtual, floor reg.VecVirtual) {
 	original := v.vecs(len(x))
 	for i := range x {
 		VMOVAPS(x[i], original[i])
 	}
-	v.expFrom(x, softmaxFloor)
+	v.expFrom(x, floor)
 	for i := range x {
-		v.choose(compareLess, original[i], constant(softmaxFloor), constant(0), x[i])
+		v.choose(compareLess, original[i], floor, constant(0), x[i])
 	}
 }
 
-// softmaxFloor is the logarithm below which a term of a softmax is 0.
-const softmaxFloor = -40
-
-func (v isa) expFrom(x []reg.VecVirtual, lowest float32) {
+func (v isa) expFrom(x []reg.VecVirtual, lowest reg.VecVirtual) {
 	const (
 		highest = 89 // beyond it the result is infinite
 		// The upper part of ln 2 has few bits, so that its product with n is exact.
@@ -48,10 +44,8 @@ func (v isa) expFrom(x []reg.VecVirtual, lowest float32) {
 		}
 	}
 	n, p := v.vecs(len(x)), v.vecs(len(x))
+	each(func(i int) { VMAXPS(x[i], lowest, x[i]) }) // x, if it is NaN
 	bound := v.vec()
-	VMOVUPS(constant(lowest), bound)
-	each(func(i int) { VMAXPS(x[i], bound, x[i]) }) // x, if it is NaN
-	bound = v.vec()
 	VMOVUPS(constant(highest), bound)
 	each(func(i int) { VMINPS(x[i], bound, x[i]) })
 	each(func(i int) { VMULPS(constant(math.Log2E), x[i], n[i]) })
@@ -126,10 +120,10 @@ func exponentials(v isa) {
 	})
 	end()
 
-	function("expSum"+v.name, "func(dst, src *float32, n int, shift float32) float32",
-		"expSum"+v.name+" sets dst[i] = exp(src[i] − shift), 0 below softmaxFloor, and returns their sum.")
+	function("expSum"+v.name, "func(dst, src *float32, n int, shift, floor float32) float32",
+		"expSum"+v.name+" sets dst[i] = exp(src[i] − shift), 0 where the difference is below floor, and returns their sum.")
 	dst, src = arrayOf("dst", 4), arrayOf("src", 4)
-	shift := v.broadcast(parameter("shift"))
+	shift, floor := v.broadcast(parameter("shift")), v.broadcast(parameter("floor"))
 	sums := v.zeros(unroll)
 	v.walk(unroll, []array{dst, src}, func(vectors int, m *mask) {
 		x := make([]reg.VecVirtual, vectors)
@@ -137,7 +131,7 @@ func exponentials(v isa) {
 			x[u] = v.read(v.element(src, u), m)
 			VSUBPS(shift, x[u], x[u])
 		}
-		v.weights(x)
+		v.expAbove(x, floor)
 		for u := range x {
 			v.write(x[u], m, v.element(dst, u))
 			if m != nil {
@@ -149,17 +143,18 @@ func exponentials(v isa) {
 	returnFloat(v.reduceLanes(addUp(sums), plus))
 	end()
 
-	function("addExpSub"+v.name, "func(dst, src, shift *float32, n int)",
-		"addExpSub"+v.name+" sets dst[i] += exp(src[i] − shift[i]), 0 below softmaxFloor.")
+	function("addExpSub"+v.name, "func(dst, src, shift *float32, n int, floor float32)",
+		"addExpSub"+v.name+" sets dst[i] += exp(src[i] − shift[i]), 0 where the difference is below floor.")
 	var shifts array
 	dst, src, shifts = arrayOf("dst", 4), arrayOf("src", 4), arrayOf("shift", 4)
+	floor = v.broadcast(parameter("floor"))
 	v.walk(unroll, []array{dst, src, shifts}, func(vectors int, m *mask) {
 		x := make([]reg.VecVirtual, vectors)
 		for u := range x {
 			x[u] = v.read(v.element(src, u), m)
 			VSUBPS(v.read(v.element(shifts, u), m), x[u], x[u])
 		}
-		v.weights(x)
+		v.expAbove(x, floor)
 		for u := range x {
 			VADDPS(v.read(v.element(dst, u), m), x[u], x[u])
 			v.write(x[u], m, v.element(dst, u))

@@ -207,24 +207,23 @@ const (
 	work   = 17
 )
 
-// softmaxFloor is the logarithm below which a term of a softmax is 0.
-const softmaxFloor = -40
-
-func (s *assembly) expConstants(floor float32) {
+// expConstants loads what exp needs. Below lowest the result is 0 anyway; functions
+// with a floor replace it.
+func (s *assembly) expConstants() {
 	// In order, so that the file is the same every time. The upper part of ln 2 has few
 	// bits, so that its product with an integer is exact.
-	for i, value := range []float32{89, floor, math.Log2E, 0.693359375, -2.12194440e-4,
+	for i, value := range []float32{89, -105, math.Log2E, 0.693359375, -2.12194440e-4,
 		5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4, 1} {
 		s.constant(i, math.Float32bits(value))
 	}
 	s.constant(bias, 127)
 }
 
-// exp replaces x = v[u] for u < vectors by eˣ, 0 below the floor if that is a
-// softmax's: x = n·ln 2 + r with |r| ≤ ½ ln 2, then eʳ by the polynomial of Cephes
+// exp replaces x = v[u] for u < vectors by eˣ, 0 below lowest if that is a
+// floor: x = n·ln 2 + r with |r| ≤ ½ ln 2, then eʳ by the polynomial of Cephes
 // (Moshier, expf.c), then a scaling by 2ⁿ in two exact steps, the second of which
 // rounds subnormal results.
-func (s *assembly) exp(vectors int, softmax bool) {
+func (s *assembly) exp(vectors int, floor bool) {
 	register := func(i int) func(u int) int { return func(u int) int { return work + i*unrollExp + u } }
 	x, n, square, p, t, below := register(0), register(1), register(2), register(3), register(4), register(5)
 	each := func(emit func(u int)) {
@@ -237,7 +236,7 @@ func (s *assembly) exp(vectors int, softmax bool) {
 	}
 	is := func(register int) func(int) int { return func(int) int { return register } }
 	move := func(d, n func(int) int) { each(func(u int) { s.move(d(u), n(u)) }) }
-	if softmax {
+	if floor {
 		op3("fcmgt", below, is(lowest), x)
 	}
 	op3("fmax", x, x, is(lowest)) // NaN stays NaN
@@ -266,16 +265,15 @@ func (s *assembly) exp(vectors int, softmax bool) {
 		each(func(u int) { s.shiftLeft(power(u), power(u), 23) })
 		op3("fmul", x, x, power)
 	}
-	if softmax {
+	if floor {
 		op3("bic", x, x, below)
 	}
 }
 
 func exponentials(s *assembly) {
-	const below = -105 // its exponential is 0
 	s.function("expNEON", "expNEON sets dst[i] = exp(src[i]).", "dst *float32", "src *float32", "n int")
 	sizes := s.arrays("dst", "src")
-	s.expConstants(below)
+	s.expConstants()
 	s.walk(unrollExp, sizes, func(vectors, lanes int) {
 		for u := range vectors {
 			s.read(work+u, 1, u, lanes)
@@ -287,11 +285,12 @@ func exponentials(s *assembly) {
 	})
 	s.ret()
 
-	s.function("expSumNEON", "expSumNEON sets dst[i] = exp(src[i] − shift), 0 below softmaxFloor, and returns their sum.",
-		"dst *float32", "src *float32", "n int", "shift float32", "ret")
+	s.function("expSumNEON", "expSumNEON sets dst[i] = exp(src[i] − shift), 0 where the difference is below floor, and returns their sum.",
+		"dst *float32", "src *float32", "n int", "shift float32", "floor float32", "ret")
 	sizes = s.arrays("dst", "src")
-	s.expConstants(softmaxFloor)
+	s.expConstants()
 	s.floatParam("shift", shift)
+	s.floatParam("floor", lowest)
 	for i := range unrollExp + 1 {
 		s.zero(sumExp + i)
 	}
@@ -313,10 +312,11 @@ func exponentials(s *assembly) {
 	s.addUp(sumExp, unrollExp)
 	s.returnFloat(sumExp)
 
-	s.function("addExpSubNEON", "addExpSubNEON sets dst[i] += exp(src[i] − shift[i]), 0 below softmaxFloor.",
-		"dst *float32", "src *float32", "shift *float32", "n int")
+	s.function("addExpSubNEON", "addExpSubNEON sets dst[i] += exp(src[i] − shift[i]), 0 where the difference is below floor.",
+		"dst *float32", "src *float32", "shift *float32", "n int", "floor float32")
 	sizes = s.arrays("dst", "src", "shift")
-	s.expConstants(softmaxFloor)
+	s.expConstants()
+	s.floatParam("floor", lowest)
 	s.walk(unrollExp, sizes, func(vectors, lanes int) {
 		for u := range vectors {
 			s.read(work+u, 1, u, lanes)
@@ -335,7 +335,7 @@ func exponentials(s *assembly) {
 	s.function("siluMulNEON", "siluMulNEON sets dst[i] = gate[i]·sigmoid(gate[i])·up[i].",
 		"dst *float32", "gate *float32", "up *float32", "n int")
 	sizes = s.arrays("dst", "gate", "up")
-	s.expConstants(below)
+	s.expConstants()
 	s.walk(unrollExp, sizes, func(vectors, lanes int) {
 		for u := range vectors {
 			s.read(work+u, 1, u, lanes)
