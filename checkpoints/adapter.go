@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"glimpse/kernels"
 )
 
 // Modules are the linear layers that LoRA factors can belong to, in the order in
@@ -124,8 +126,9 @@ func (a *Adapter) Validate() error {
 		return fmt.Errorf("base model: sha256: got %.100q, want 64 lower-case hexadecimal digits", a.Base.SHA256)
 	case !identifier(a.Loss):
 		return fmt.Errorf("loss: got %.100q, want a name of lower-case letters, digits and dashes", a.Loss)
-	case a.PoolingKernel < 1 || a.PoolingKernel%2 == 0:
-		return fmt.Errorf("pooling kernel: got %d, want an odd width, 1 for none", a.PoolingKernel)
+	}
+	if err := kernels.CheckPoolWidth(a.PoolingKernel); err != nil {
+		return err
 	}
 	if err := a.Embeddings.validate("embeddings", -1, -1); err != nil {
 		return err

@@ -342,6 +342,7 @@ func TestHostileAdapters(t *testing.T) {
 		"base hash short":      {edit(manifestFile, `"sha256": "0a`, `"sha256": "`), ErrCorrupt, "base model: sha256: got"},
 		"base name empty":      {edit(manifestFile, `some/model-<1B>`, ``), ErrCorrupt, `base_model_name_or_path: got "some/model-<1B>", want ""`},
 		"even pooling kernel":  {edit(manifestFile, `"pooling_kernel": 7`, `"pooling_kernel": 6`), ErrCorrupt, "pooling kernel: got 6, want an odd width"},
+		"wide pooling kernel":  {edit(manifestFile, `"pooling_kernel": 7`, `"pooling_kernel": 9223372036854775807`), ErrCorrupt, "pooling kernel: got 9223372036854775807, want an odd width from 1 to 4095"},
 		"training not object":  {edit(manifestFile, `"training": {`, `"training": [], "x": {`), ErrCorrupt, `unknown keys "x"`},
 		"training null":        {edit(manifestFile, `"data": {`, `"data": null, "x": {`), ErrCorrupt, `data: got null`},
 		"seed too large":       {edit(manifestFile, "9223372036854775807", "9223372036854775808"), ErrCorrupt, "data.seed: json: cannot unmarshal"},
@@ -475,6 +476,7 @@ func TestWriteAdapterRefuses(t *testing.T) {
 		"infinite alpha":     {func(a *Adapter) { a.Alpha = math.Inf(1) }, "LoRA alpha: got +Inf"},
 		"factor of zero":     {func(a *Adapter) { a.LoRA[LoRAKey{1, "q_proj"}] = LoRAFactors{} }, "layer 1 q_proj lora_A: shape [0 0], want [2 6]"},
 		"even pooling":       {func(a *Adapter) { a.PoolingKernel = 0 }, "pooling kernel: got 0"},
+		"wide pooling":       {func(a *Adapter) { a.PoolingKernel = 4097 }, "pooling kernel: got 4097, want an odd width from 1 to 4095"},
 		"training not valid": {func(a *Adapter) { a.Training = json.RawMessage("{") }, "training settings: not valid JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {

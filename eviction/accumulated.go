@@ -15,7 +15,7 @@ type accumulated [][][]float32
 
 // newAccumulated starts from the scores of a prompt, which are such sums.
 func newAccumulated(s *Session) accumulated {
-	kept, scores := s.Kept(), s.Scores()
+	kept, scores := s.Kept(), rowsOf(unpooled(s.scores))
 	a := make(accumulated, len(kept))
 	for l := range a {
 		a[l] = make([][]float32, len(kept[l]))
@@ -92,7 +92,7 @@ func newDeviceSums(s *Session) *deviceSums {
 		return nil
 	}
 	out := new(deviceSums)
-	for l, scores := range s.scores {
+	for l, scores := range unpooled(s.scores) {
 		sums := &layerScores{}
 		for h := range s.kept[l].Heads() {
 			sums.entries = append(sums.entries, s.kept[l].Len(h))

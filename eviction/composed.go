@@ -36,14 +36,11 @@ func newScorer(s Settings, adapter model.Adapter) (Method, error) {
 	if err != nil {
 		return nil, err
 	}
-	inner := Settings{Seed: s.Seed, Resources: s.Resources, values: make(map[string]float64), options: p.Options, overrides: s.overrides}
-	for _, o := range p.Options {
-		inner.values[o.Name] = o.Start()
+	values, err := p.settle(name, s.overrides)
+	if err != nil {
+		return nil, err
 	}
-	for option, v := range s.overrides[name] {
-		inner.values[option] = v
-	}
-	return p.New(inner, adapter)
+	return p.New(Settings{s.Seed, s.Resources, values, p.Options, s.overrides}, adapter)
 }
 
 // scorerOption chooses among the policies that score.

@@ -239,8 +239,11 @@ func TestSecondTurn(t *testing.T) {
 func TestAccumulatedScoresGoOn(t *testing.T) {
 	m := modeltest.Llama{Layers: 3, Seed: 4}.Open(t, "reference64")
 	first, second := modeltest.Tokens(m, 6, 30), modeltest.Tokens(m, 7, 22)
-	for _, name := range []string{"h2o", "roco", "cam", "d2o"} {
-		p := policy(t, m, name)
+	for _, c := range []struct {
+		name string
+		set  []string
+	}{{"h2o", nil}, {"roco", nil}, {"cam", nil}, {"d2o", nil}, {"h2o", []string{"h2o.kernel=5"}}, {"roco", []string{"roco.kernel=5"}}} {
+		name, p := c.name, policy(t, m, c.name, c.set...)
 		s := prefill(t, m, p, first, 50)
 		answer := generate(t, s, 12)
 		if err := s.Turn(background, second, nil); err != nil {

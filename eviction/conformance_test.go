@@ -209,7 +209,8 @@ func TestStudyIsPrefill(t *testing.T) {
 		for _, name := range eviction.Policies.Names() {
 			all = append(all, policy(t, m, name))
 		}
-		all = append(all, policy(t, m, "snapkv", "snapkv.window=5"), policy(t, m, "h2o", "h2o.window=9"))
+		all = append(all, policy(t, m, "snapkv", "snapkv.window=5"), policy(t, m, "h2o", "h2o.window=9"),
+			policy(t, m, "h2o", "h2o.kernel=5"), policy(t, m, "tova", "tova.kernel=5"), policy(t, m, "roco", "roco.kernel=5"))
 		budgets := []int{7, 20, 50, 80}
 		tokens := modeltest.Tokens(m, 4, 50)
 		rt := eviction.NewRuntime(m)

@@ -94,6 +94,9 @@ func decodes() (names []string) {
 	return append(names, "snapkv", "snapkv:exact-topk", "snapkv:quest", "knorm:sparq", "snapkv:hsa")
 }
 
+// pooledSteps are the policies that pool what their steps evict by.
+var pooledSteps = []string{"h2o", "roco", "tova"}
+
 // TestCUDARecordedSteps: under every policy the tokens, positions, choices, bytes read,
 // keys and values of a conversation have the same bits whether its steps are recorded or
 // not, with caches of either type and sliding windows.
@@ -116,18 +119,22 @@ func TestCUDARecordedSteps(t *testing.T) {
 			if window > 0 {
 				m.Config.Windows = []int{window, 0}
 			}
-			heads += bothWays(t, fmt.Sprintf("%s/window=%d/%s", name, window, dtype), m, name, 20, [][2]int{{50, 7}, {12, 6}})
+			turns := [][2]int{{50, 7}, {12, 6}}
+			heads += bothWays(t, fmt.Sprintf("%s/window=%d/%s", name, window, dtype), m, name, 20, turns)
+			if slices.Contains(pooledSteps, name) {
+				heads += bothWays(t, fmt.Sprintf("%s/window=%d/%s/kernel=5", name, window, dtype), m, name, 20, turns, name+".kernel=5")
+			}
 		}
 	}
 	t.Logf("%d choices of heads, 0 differ", heads)
 }
 
-func bothWays(t *testing.T, at string, m *model.Model, name string, budget int, turns [][2]int) int {
+func bothWays(t *testing.T, at string, m *model.Model, name string, budget int, turns [][2]int, set ...string) int {
 	t.Helper()
 	t.Setenv("GLIMPSE_CUDA_GRAPHS", "")
-	got := talk(t, m, policy(t, m, name), budget, turns)
+	got := talk(t, m, policy(t, m, name, set...), budget, turns)
 	t.Setenv("GLIMPSE_CUDA_GRAPHS", "0")
-	return sameTalk(t, at, got, talk(t, m, policy(t, m, name), budget, turns))
+	return sameTalk(t, at, got, talk(t, m, policy(t, m, name, set...), budget, turns))
 }
 
 // TestCUDARecordedBuckets: the same over more entries than one cut of the attention and

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"glimpse/eviction"
@@ -174,12 +175,12 @@ func TestCUDAConversations(t *testing.T) {
 	needCUDA(t)
 	swapped := make(map[string]int)
 	for _, window := range []int{0, 30} {
-		talk := func(device, name string) (tokens []int32, positions [][]int32) {
+		talk := func(device, name string, set ...string) (tokens []int32, positions [][]int32) {
 			m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, Seed: 5}.Open(t, device)
 			if window > 0 {
 				m.Config.Windows = []int{window, 0}
 			}
-			s, err := eviction.NewRuntime(m).NewSession(policy(t, m, name), 20)
+			s, err := eviction.NewRuntime(m).NewSession(policy(t, m, name, set...), 20)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,9 +197,17 @@ func TestCUDAConversations(t *testing.T) {
 			}
 			return tokens, positions
 		}
+		var all [][]string // name and options
 		for _, name := range eviction.Policies.Names() {
-			got, gotAt := talk("cuda", name)
-			want, wantAt := talk("cpu", name)
+			all = append(all, []string{name})
+		}
+		for _, name := range pooledSteps {
+			all = append(all, []string{name, name + ".kernel=5"})
+		}
+		for _, p := range all {
+			name := strings.Join(p, " ")
+			got, gotAt := talk("cuda", p[0], p[1:]...)
+			want, wantAt := talk("cpu", p[0], p[1:]...)
 			heads := 0
 			for i, at := range gotAt {
 				others := 0

@@ -144,6 +144,9 @@ func (r *request) footprintScores(o *model.Observation, counter *kernels.Dry) (s
 	if _, ok := r.method.(deviceSpreader); ok {
 		n = 2
 	}
+	if poolingOf(r.method, r.prompt).pools() { // the sums as well as what they are pooled to
+		n *= 2
+	}
 	for range n {
 		scores = append(scores, counter.Alloc(kernels.F32, o.Cache.KVHeads(), slices.Max(entriesOf(o))))
 	}

@@ -19,6 +19,7 @@ import (
 func TestCUDAFootprint(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	footprint(t, []string{"full", "snapkv", "laq", "d2o", "roco", "quest", "sparq", "h2o"})
+	footprint(t, []string{"h2o", "roco"}, "h2o.kernel=7", "roco.kernel=7")
 }
 
 // TestCUDAFootprintInArenas: the same as memory is handed out for users, where products
@@ -31,7 +32,7 @@ func TestCUDAFootprintInArenas(t *testing.T) {
 	}
 }
 
-func footprint(t *testing.T, names []string) {
+func footprint(t *testing.T, names []string, set ...string) {
 	shape := modeltest.Llama{Hidden: 64, Layers: 3, Heads: 4, KVHeads: 2, HeadDim: 32, Intermediate: 96, Vocab: 64, MaxPositions: 1024}
 	const tokens, budget, maxNew = 600, 24, 3
 	for _, name := range names {
@@ -48,7 +49,7 @@ func footprint(t *testing.T, names []string) {
 				t.Errorf("weights of %d bytes are forecast, %d are used", counter.Live(), used)
 			}
 			o := eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew}
-			_, need, err := eviction.NewRuntime(dry).Footprint(background, policy(t, dry, name), o)
+			_, need, err := eviction.NewRuntime(dry).Footprint(background, policy(t, dry, name, set...), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +58,7 @@ func footprint(t *testing.T, names []string) {
 				meter.ResetPeak()
 				defer meter.LimitMemory(others + limit)()
 				rt := eviction.NewRuntime(m)
-				s, err := rt.Prefill(background, policy(t, m, name), modeltest.Tokens(m, 1, tokens), budget, nil)
+				s, err := rt.Prefill(background, policy(t, m, name, set...), modeltest.Tokens(m, 1, tokens), budget, nil)
 				if err == nil {
 					count := m.Backend.(interface{ Calls() int64 }).Calls
 					before := count()

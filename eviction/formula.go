@@ -11,7 +11,7 @@ import (
 // are scored on a device where there is one, and on the host from the same formula.
 type formula struct {
 	terms    []kernels.ScoreTerm // the scores are their mean; with keys there are none
-	allHeads bool                // and the mean over all KV heads
+	allHeads bool                // of every term first the mean over all KV heads
 	keys     bool                // the scores are those of the keys' norms
 }
 
@@ -44,13 +44,18 @@ func (f formula) score(dst [][]float32) {
 			}
 		}
 		grouping(t.Group).reduce(to, t.LogScore)
-		for _, d := range to {
-			if t.Factor != 0 {
+		if t.Factor != 0 {
+			for _, d := range to {
 				for j := range d {
 					d[j] *= t.Factor
 				}
 			}
-			pool([][]float32{d[:max(0, len(d)-t.Tail)]}, t.Kernel)
+		}
+		if f.allHeads {
+			meanOfHeads(to, t.Group == kernels.GroupLogMean)
+		}
+		for h, d := range to {
+			copy(to[h], pooling{t.Kernel, t.Tail}.head(d))
 		}
 		if i > 0 {
 			for h, d := range dst {
@@ -60,23 +65,24 @@ func (f formula) score(dst [][]float32) {
 			}
 		}
 	}
-	if !f.allHeads {
-		return
-	}
-	mean := dst[0]
-	if f.terms[0].Group == kernels.GroupLogMean {
-		copy(mean, logMean(make([]float32, len(mean)), dst))
+}
+
+// meanOfHeads gives all heads the mean of their scores, of logarithms its logarithm.
+func meanOfHeads(scores [][]float32, logarithms bool) {
+	mean := scores[0]
+	if logarithms {
+		copy(mean, logMean(make([]float32, len(mean)), scores))
 	} else {
-		for _, d := range dst[1:] {
+		for _, d := range scores[1:] {
 			for j, v := range d {
 				mean[j] += v
 			}
 		}
 		for j := range mean {
-			mean[j] /= float32(len(dst))
+			mean[j] /= float32(len(scores))
 		}
 	}
-	for _, d := range dst[1:] {
+	for _, d := range scores[1:] {
 		copy(d, mean)
 	}
 }
@@ -120,6 +126,7 @@ type layerScores struct {
 	device  *kernels.Tensor
 	spread  *kernels.Tensor // on the device, of a deviceSpreader
 	entries []int           // of the rows of device
+	sums    *layerScores    // that these were pooled from, of a pooler that pools
 }
 
 // rows are the scores on the host, read from the device at the first call.

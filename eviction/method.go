@@ -212,18 +212,6 @@ func (how grouping) reduce(dst [][]float32, logScores *kernels.Tensor) {
 	}
 }
 
-// pool max-pools every head's scores in place.
-func pool(dst [][]float32, kernel int) {
-	if kernel <= 1 {
-		return
-	}
-	for g, d := range dst {
-		pooled := make([]float32, len(d))
-		kernels.MaxPool(pooled, d, kernel)
-		copy(dst[g], pooled)
-	}
-}
-
 // windowOf is the observation window under a budget: at most half of it, so that
 // something is left to select.
 func windowOf(window, budget int) int { return max(1, min(window, budget/2)) }

@@ -312,6 +312,12 @@ func pooled(x []float64, kernel int) []float64 {
 	return out
 }
 
+// pooledBefore pools what is before the last tail elements, which stay as they are.
+func pooledBefore(x []float64, kernel, tail int) []float64 {
+	end := max(0, len(x)-tail)
+	return slices.Concat(pooled(x[:end], kernel), x[end:])
+}
+
 // naivePlan is what a policy's second implementation wants kept.
 type naivePlan struct {
 	scores       [][][]float64 // [layer][kvHead][entry]; nil: nothing is scored

@@ -102,15 +102,35 @@ func (o Option) check(text string) (float64, error) {
 		return float64(i), nil
 	}
 	v, err := strconv.ParseFloat(text, 64)
-	switch {
-	case err != nil || !(v >= o.Min && v <= o.Max):
-		return 0, fmt.Errorf("got %q, want a number from %v to %v", text, o.Min, o.Max)
-	case o.Whole && v != math.Trunc(v):
-		return 0, fmt.Errorf("got %q, want a whole number", text)
-	case o.Odd && math.Mod(v, 2) != 1:
-		return 0, fmt.Errorf("got %q, want an odd number", text)
+	if err != nil {
+		v = math.NaN()
 	}
-	return v, nil
+	return v, o.checkNumber(v, text)
+}
+
+// checkNumber refuses numbers out of range; text is what the user wrote.
+func (o Option) checkNumber(v float64, text string) error {
+	switch {
+	case !(v >= o.Min && v <= o.Max):
+		return fmt.Errorf("got %q, want a number from %v to %v", text, o.Min, o.Max)
+	case o.Whole && v != math.Trunc(v):
+		return fmt.Errorf("got %q, want a whole number", text)
+	case o.Odd && math.Mod(v, 2) != 1:
+		return fmt.Errorf("got %q, want an odd number", text)
+	}
+	return nil
+}
+
+// checkValue refuses values that no flag can have.
+func (o Option) checkValue(v float64) error {
+	text := strconv.FormatFloat(v, 'g', -1, 64)
+	if o.Choices == nil {
+		return o.checkNumber(v, text)
+	}
+	if names := o.Choices(); v != math.Trunc(v) || v < 0 || v >= float64(len(names)) {
+		return fmt.Errorf("got %q, want one of: %s", text, strings.Join(names, ", "))
+	}
+	return nil
 }
 
 // Resources are what policies need besides numbers. Each is nil where a policy
@@ -165,11 +185,11 @@ func ParseOverrides(assignments []string) (Overrides, error) {
 		if err != nil {
 			return nil, fmt.Errorf("set %q: %w", a, err)
 		}
-		i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Name == option })
-		if i < 0 {
-			return nil, fmt.Errorf("set %q: policy %s has no option %q, %s", a, name, option, p.optionNames())
+		o, err := p.option(name, option)
+		if err != nil {
+			return nil, fmt.Errorf("set %q: %w", a, err)
 		}
-		v, err := p.Options[i].check(value)
+		v, err := o.check(value)
 		if err != nil {
 			return nil, fmt.Errorf("set %q: %w", a, err)
 		}
@@ -179,6 +199,36 @@ func ParseOverrides(assignments []string) (Overrides, error) {
 		out[name][option] = v
 	}
 	return out, nil
+}
+
+// option finds an option of the policy of that name.
+func (p Policy) option(policy, name string) (Option, error) {
+	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Name == name })
+	if i < 0 {
+		return Option{}, fmt.Errorf("policy %s has no option %q, %s", policy, name, p.optionNames())
+	}
+	return p.Options[i], nil
+}
+
+// settle is the values of all options. Overrides need not come from flags, so they are
+// checked here, too.
+func (p Policy) settle(name string, overrides Overrides) (map[string]float64, error) {
+	values := make(map[string]float64)
+	for _, o := range p.Options {
+		values[o.Name] = o.Start()
+	}
+	for _, option := range slices.Sorted(maps.Keys(overrides[name])) {
+		v := overrides[name][option]
+		o, err := p.option(name, option)
+		if err != nil {
+			return nil, err
+		}
+		if err := o.checkValue(v); err != nil {
+			return nil, fmt.Errorf("policy %s: option %s: %w", name, option, err)
+		}
+		values[option] = v
+	}
+	return values, nil
 }
 
 func (p Policy) optionNames() string {
@@ -236,11 +286,11 @@ func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Named
 	case needs.Pattern && r.Pattern == nil:
 		return nil, fmt.Errorf("policy %s: needs a pattern of retrieval heads, got none", name)
 	}
-	s := Settings{Seed: seed, Resources: r, values: make(map[string]float64), options: p.Options, overrides: overrides}
-	for _, o := range p.Options {
-		s.values[o.Name] = o.Start()
+	values, err := p.settle(name, overrides)
+	if err != nil {
+		return nil, err
 	}
-	maps.Copy(s.values, overrides[name])
+	s := Settings{seed, r, values, p.Options, overrides}
 	m, err := p.New(s, r.Adapter)
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", name, err)
@@ -266,12 +316,11 @@ func NeedsOf(name string, overrides Overrides) (Needs, error) {
 	if p.Scores == "" {
 		return Needs{name, p.Adapter, p.Draft, p.Pattern}, nil
 	}
-	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Name == p.Scores })
-	v, ok := overrides[name][p.Scores]
-	if !ok {
-		v = p.Options[i].Start()
+	values, err := p.settle(name, overrides)
+	if err != nil {
+		return Needs{}, err
 	}
-	return NeedsOf(p.Options[i].Text(v), overrides)
+	return NeedsOf(Settings{values: values, options: p.Options}.Text(p.Scores), overrides)
 }
 
 // Fitter is a Method whose resources do not fit every model.

@@ -13,24 +13,25 @@ func init() {
 		Options: []Option{
 			{Name: "rows", Default: 32, Min: 1, Max: 4096, Whole: true, Doc: "pseudo-queries N"},
 			{Name: "first", Default: 4, Min: 0, Max: 4096, Whole: true, Doc: "of them, tokens from the start of the prompt m; the others come from its end"},
+			kernelOption(1),
 			groupOption(groupMean),
 			{Name: "content", Choices: choices("ends", "random", "span", "fixed"), Doc: "what the pseudo-queries say (dapq.txt §6.1): the prompt's ends, random tokens of it, a random span of it, or always the same nonsense"},
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			return dapq{rows: s.Int("rows"), first: s.Int("first"), group: groupingOf(s), content: s.Text("content"), seed: s.Seed}, nil
+			return dapq{rows: s.Int("rows"), first: s.Int("first"), kernel: s.Int("kernel"), group: groupingOf(s), content: s.Text("content"), seed: s.Seed}, nil
 		},
 	})
 }
 
 // dapq appends pseudo-queries at positions n … n+N−1 (dapq.txt eq. 4), scores entry j
 // by Σ_i softmax(q_i·K/√d)_j over them (eq. 5) and keeps the B best (eq. 6); no window
-// is kept and nothing is pooled. What the pseudo-queries say hardly matters, which
+// is kept, and by default nothing is pooled. What the pseudo-queries say hardly matters, which
 // content lets users see.
 type dapq struct {
-	rows, first int
-	group       grouping
-	content     string
-	seed        uint64
+	rows, first, kernel int
+	group               grouping
+	content             string
+	seed                uint64
 }
 
 func (m dapq) Capture(p Prompt) model.Capture {
@@ -71,5 +72,5 @@ func (m dapq) Score(dst [][]float32, p Prompt, o *model.Observation) error {
 }
 
 func (m dapq) formula(_ Prompt, o *model.Observation) (formula, bool) {
-	return one(o.Probes[0], m.group), true
+	return one(o.Probes[0], m.group).pooled(m.kernel, 0), true
 }

@@ -30,6 +30,11 @@ func init() {
 		}
 		p := c.probe(c.embed(pseudo), nil)
 		scores := c.grouped(func(l, h int) []float64 { return rows(p.attention[l][h]).mean(0, n, c.n()) })
+		for l := range scores {
+			for h, s := range scores[l] {
+				scores[l][h] = pooled(s, c.int("kernel"))
+			}
+		}
 		return naivePlan{scores: scores, budgets: c.uniform(c.budget)}
 	}
 }

@@ -14,9 +14,10 @@ func init() {
 		Options: []Option{
 			{Name: "recent", Default: 0.5, Min: 0, Max: 1, Doc: "share of the budget for the most recent entries"},
 			{Name: "window", Default: 0, Min: 0, Max: 1 << 20, Whole: true, Doc: "0 accumulates over all rows; else only over so many last prompt rows, and decoding does not evict (the one-shot variant of judgeq.txt's tables)"},
+			kernelOption(1),
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			m := h2o{share: s.Float("recent"), window: s.Int("window")}
+			m := h2o{share: s.Float("recent"), window: s.Int("window"), kernel: s.Int("kernel")}
 			if m.window > 0 {
 				return m, nil
 			}
@@ -26,8 +27,8 @@ func init() {
 }
 
 type h2o struct {
-	share  float64
-	window int
+	share          float64
+	window, kernel int
 }
 
 func (m h2o) Capture(Prompt) model.Capture {
@@ -55,26 +56,34 @@ func (m h2o) formula(p Prompt, o *model.Observation) (formula, bool) {
 
 func (m h2o) Protect(p Prompt) (sink, recent int) { return 0, m.recent(p.Budget) }
 
+func (m h2o) pooling(p Prompt) pooling { return pooling{m.kernel, m.recent(p.Budget)} }
+
 func (m h2o) recent(budget int) int { return int(m.share * float64(budget)) }
 
 // h2oDecoding is h2o that goes on while decoding.
 type h2oDecoding struct{ h2o }
 
-// stepFootprint counts the sums of the prompt, those of all layers, and their spare.
-func (h2oDecoding) stepFootprint() (model.Capture, int) {
-	return model.Capture{Windows: []int{1}}, 3
+// stepFootprint counts the sums of the prompt, those of all layers, their spare, and what
+// they are pooled to.
+func (m h2oDecoding) stepFootprint() (model.Capture, int) {
+	kept := 3
+	if m.pooling(Prompt{}).pools() {
+		kept++
+	}
+	return model.Capture{Windows: []int{1}}, kept
 }
 
 func (m h2oDecoding) StartDecode(s *Session) DecodeState {
 	if sums := newDeviceSums(s); sums != nil {
-		return &h2oDeviceState{sums, s.Prompt.Budget, m.recent(s.Prompt.Budget)}
+		return &h2oDeviceState{sums, s.Prompt.Budget, m.pooling(s.Prompt)}
 	}
-	return &h2oState{newAccumulated(s), s.Prompt.Budget, m.recent(s.Prompt.Budget)}
+	return &h2oState{newAccumulated(s), s.Prompt.Budget, m.pooling(s.Prompt)}
 }
 
 type h2oState struct {
 	accumulated
-	budget, recent int
+	budget  int
+	pooling // whose tail are the most recent
 }
 
 func (s *h2oState) Step(o *model.Observation) ([][]int32, error) {
@@ -82,7 +91,7 @@ func (s *h2oState) Step(o *model.Observation) ([][]int32, error) {
 	var keep [][]int32
 	for g, sums := range s.accumulated[o.Layer] {
 		if len(sums) > s.budget {
-			idx := selectHead(sums, s.budget, 0, s.recent)
+			idx := selectHead(s.head(sums), s.budget, 0, s.tail)
 			s.keep(o.Layer, g, idx)
 			keep = append(keep, idx)
 		}
@@ -93,7 +102,8 @@ func (s *h2oState) Step(o *model.Observation) ([][]int32, error) {
 // h2oDeviceState is h2oState with sums that never leave the device.
 type h2oDeviceState struct {
 	*deviceSums
-	budget, recent int
+	budget int
+	pooling
 }
 
 // stepOn implements deviceState.
@@ -102,7 +112,8 @@ func (s *h2oDeviceState) stepOn(d kernels.Selector, o *model.Observation) (*kern
 	if slices.Max(sums.entries) <= s.budget {
 		return nil, nil
 	}
-	keep := d.Select(sums.device, sums.entries, slices.Repeat([]int{s.budget}, len(sums.entries)), 0, s.recent)
+	ranked := s.tensor(d, sums.device, sums.entries)
+	keep := d.Select(ranked, sums.entries, slices.Repeat([]int{s.budget}, len(sums.entries)), 0, s.tail)
 	s.keep(d, o.Layer, keep)
 	return keep, nil
 }
@@ -113,7 +124,8 @@ func (s *h2oDeviceState) stepAllOn(d kernels.Selector, scores *kernels.Tensor, e
 	if slices.Max(entries) <= s.budget {
 		return nil
 	}
-	keep := d.Select(s.joint, entries, slices.Repeat([]int{s.budget}, len(entries)), 0, s.recent)
+	ranked := s.tensor(d, s.joint, entries)
+	keep := d.Select(ranked, entries, slices.Repeat([]int{s.budget}, len(entries)), 0, s.tail)
 	s.keepAll(d, keep)
 	return keep
 }

@@ -15,9 +15,10 @@ func init() {
 			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept"},
 			{Name: "recent", Default: 10, Min: 0, Max: 1 << 20, Whole: true, Doc: "last entries kept"},
 			{Name: "protect", Default: 0.3, Min: 0, Max: 1, Doc: "share of the budget that is protected, sinks and recent entries included, filled up by standard deviation"},
+			kernelOption(1),
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			return roco{sink: s.Int("sink"), recent: s.Int("recent"), protect: s.Float("protect")}, nil
+			return roco{sink: s.Int("sink"), recent: s.Int("recent"), protect: s.Float("protect"), kernel: s.Int("kernel")}, nil
 		},
 	})
 }
@@ -30,6 +31,7 @@ func init() {
 type roco struct {
 	sink, recent int
 	protect      float64
+	kernel       int
 }
 
 func (roco) Capture(Prompt) model.Capture { return model.Capture{AllRows: true, Squares: true} }
@@ -88,6 +90,12 @@ func (m roco) ends(budget int) (sink, recent int) {
 	return min(m.sink, budget-recent), recent
 }
 
+// pooling is that of the means and of the deviations.
+func (m roco) pooling(p Prompt) pooling {
+	_, recent := m.ends(p.Budget)
+	return pooling{m.kernel, recent}
+}
+
 // SelectSpread implements SpreadScorer.
 func (m roco) SelectSpread(scores, spread []float32, budget int) []int32 {
 	n := len(scores)
@@ -112,8 +120,8 @@ func (m roco) StartDecode(s *Session) DecodeState {
 	if st := m.startOn(s); st != nil {
 		return st
 	}
-	st := &rocoState{roco: m, budget: s.Prompt.Budget, moments: make([][][]moments, len(s.kept))}
-	kept, scores := s.Kept(), s.Scores()
+	st := &rocoState{roco: m, budget: s.Prompt.Budget, ranks: m.pooling(s.Prompt), moments: make([][][]moments, len(s.kept))}
+	kept, scores := s.Kept(), rowsOf(unpooled(s.scores))
 	known := int32(len(s.history)) // positions below are those of rows that ran
 	for l := range kept {
 		st.moments[l] = make([][]moments, len(kept[l]))
@@ -146,6 +154,7 @@ func (m moments) deviation() float64 { return deviation(m.mean(), m.squares/max(
 type rocoState struct {
 	roco
 	budget  int
+	ranks   pooling
 	moments [][][]moments // [layer][kvHead][entry]
 }
 
@@ -180,7 +189,7 @@ func (s *rocoState) Step(o *model.Observation) ([][]int32, error) {
 		for j, m := range heads[h] {
 			means[j], spread[j] = float32(m.mean()), float32(m.deviation())
 		}
-		idx := s.SelectSpread(means, spread, s.budget)
+		idx := s.SelectSpread(s.ranks.head(means), s.ranks.head(spread), s.budget)
 		for to, from := range idx {
 			heads[h][to] = heads[h][from]
 		}
@@ -233,6 +242,7 @@ func (m roco) selectSpreadOn(d kernels.Selector, s *layerScores, budget int) *ke
 type rocoDeviceState struct {
 	roco
 	budget int
+	ranks  pooling
 	layers []rocoLayer
 	spare  *kernels.Tensor // for what is kept of a layer; the layers take turns
 	now    layerScores     // of the layer whose turn it is
@@ -249,8 +259,8 @@ func (m roco) startOn(s *Session) DecodeState {
 	if d == nil || len(s.scores) == 0 || s.scores[0].spread == nil {
 		return nil
 	}
-	st, known := &rocoDeviceState{roco: m, budget: s.Prompt.Budget}, int32(len(s.history))
-	for l, scores := range s.scores {
+	st, known := &rocoDeviceState{roco: m, budget: s.Prompt.Budget, ranks: m.pooling(s.Prompt)}, int32(len(s.history))
+	for l, scores := range unpooled(s.scores) {
 		x, seen := rocoLayer{}, make([][]int32, s.kept[l].Heads())
 		for h := range seen {
 			for _, pos := range s.Cache.Positions(l, h) {
@@ -294,7 +304,7 @@ func (s *rocoDeviceState) stepOn(d kernels.Selector, o *model.Observation) (*ker
 	if most <= s.budget {
 		return nil, nil
 	}
-	keep, to := s.selectSpreadOn(d, &s.now, s.budget), s.spare
+	keep, to := s.selectSpreadOn(d, s.ranks.on(d, &s.now), s.budget), s.spare
 	if to == nil || !slices.Equal(to.Shape, x.moments.Shape) {
 		to = d.Alloc(kernels.F64, x.moments.Shape...)
 	}

@@ -45,10 +45,21 @@ func (m *naive) entrySamples(attention [][][][]float64, n int) [][][]samples {
 	return out
 }
 
+// rocoNumbers are the numbers that roco ranks a head's entries by: mean and deviation of
+// their samples, and of all but the recent the largest around them.
+type rocoNumbers struct{ means, deviations []float64 }
+
+func rocoRanks(all []samples, kernel, recent int) (r rocoNumbers) {
+	for _, s := range all {
+		r.means, r.deviations = append(r.means, s.mean()), append(r.deviations, s.deviation())
+	}
+	return rocoNumbers{pooledBefore(r.means, kernel, recent), pooledBefore(r.deviations, kernel, recent)}
+}
+
 // rocoKept: sinks and recent, then by deviation up to the protected share, then by
 // mean. It returns the deviation of the last that is protected by it.
-func rocoKept(s []samples, budget, sink, recent int, protect float64) (keep, protected []int32, edge float64) {
-	n := len(s)
+func rocoKept(r rocoNumbers, budget, sink, recent int, protect float64) (keep, protected []int32, edge float64) {
+	n := len(r.means)
 	recent = min(recent, budget)
 	sink = min(sink, budget-recent)
 	var rest []int32
@@ -59,18 +70,18 @@ func rocoKept(s []samples, budget, sink, recent int, protect float64) (keep, pro
 			rest = append(rest, j)
 		}
 	}
-	by := func(value func(samples) float64) {
-		slices.SortStableFunc(rest, func(a, b int32) int { return -cmp.Compare(value(s[a]), value(s[b])) })
+	by := func(value []float64) {
+		slices.SortStableFunc(rest, func(a, b int32) int { return -cmp.Compare(value[a], value[b]) })
 	}
-	by(samples.deviation)
+	by(r.deviations)
 	if more := int(protect*float64(budget)) - len(keep); more > 0 {
-		edge = s[rest[more-1]].deviation()
+		edge = r.deviations[rest[more-1]]
 		keep, rest = append(keep, rest[:more]...), rest[more:]
 		slices.Sort(rest)
 	}
 	slices.Sort(rest)
 	protected = slices.Clone(keep)
-	by(samples.mean)
+	by(r.means)
 	keep = append(keep, rest[:budget-len(keep)]...)
 	slices.Sort(keep)
 	return keep, protected, edge
@@ -78,11 +89,11 @@ func rocoKept(s []samples, budget, sink, recent int, protect float64) (keep, pro
 
 // rocoTies: the selections differ by an entry whose deviation is almost that of the
 // edge of protection, which is also a matter of how exactly E[a²]−E[a]² cancels.
-func rocoTies(s []samples, edge float64, a, b []int32, tol float64) bool {
+func rocoTies(r rocoNumbers, edge float64, a, b []int32, tol float64) bool {
 	near := func(x, y []int32) bool {
 		for _, j := range x {
 			if !slices.Contains(y, j) {
-				d, m := s[j].deviation(), s[j].mean()
+				d, m := r.deviations[j], r.means[j]
 				noise := tol * (d*d + m*m) // of the difference of squares
 				if math.Abs(d*d-edge*edge) > noise+2*tol*edge*edge {
 					return false
@@ -98,22 +109,19 @@ func init() {
 	naivePolicies["roco"] = func(c *naiveCase) naivePlan {
 		all := c.entrySamples(c.prompt.attention, c.n())
 		plan := naivePlan{budgets: c.uniform(c.budget)}
-		edges := make([][]float64, len(all))
+		edges, ranks := make([][]float64, len(all)), make([][]rocoNumbers, len(all))
 		for l := range all {
 			var scores [][]float64
 			var protected [][]int32
 			for h := range all[l] {
-				_, p, edge := rocoKept(all[l][h], c.budget, c.int("sink"), c.int("recent"), c.option("protect"))
-				protected, edges[l] = append(protected, p), append(edges[l], edge)
-				var means []float64
-				for _, s := range all[l][h] {
-					means = append(means, s.mean())
-				}
-				scores = append(scores, means)
+				r := rocoRanks(all[l][h], c.int("kernel"), min(c.int("recent"), c.budget))
+				_, p, edge := rocoKept(r, c.budget, c.int("sink"), c.int("recent"), c.option("protect"))
+				protected, edges[l], ranks[l] = append(protected, p), append(edges[l], edge), append(ranks[l], r)
+				scores = append(scores, r.means)
 			}
 			plan.scores, plan.protected = append(plan.scores, scores), append(plan.protected, protected)
 		}
-		plan.ties = func(l, h int, a, b []int32, tol float64) bool { return rocoTies(all[l][h], edges[l][h], a, b, tol) }
+		plan.ties = func(l, h int, a, b []int32, tol float64) bool { return rocoTies(ranks[l][h], edges[l][h], a, b, tol) }
 		return plan
 	}
 	naiveDecoders["roco"] = func(c *naiveCase, _ naivePlan, kept [][][]int32) naiveDecoder {
@@ -127,34 +135,31 @@ func init() {
 				all[l][h] = s
 			}
 		}
-		edges := map[[2]int]float64{}
+		edges, ranks := map[[2]int]float64{}, map[[2]int]rocoNumbers{}
 		return naiveDecoder{
 			least: func(row pass, cache pairs, l, h int) (int, []float64) {
 				all[l][h] = append(all[l][h], nil)
-				var means []float64
 				for g := h * c.c.Group(); g < (h+1)*c.c.Group(); g++ {
 					for j, p := range row.attention[l][g][0] {
 						all[l][h][j] = append(all[l][h][j], p)
 					}
 				}
-				for _, s := range all[l][h] {
-					means = append(means, s.mean())
+				r := rocoRanks(all[l][h], c.int("kernel"), min(c.int("recent"), c.budget))
+				if len(r.means) <= c.budget {
+					return 0, r.means
 				}
-				if len(means) <= c.budget {
-					return 0, means
-				}
-				keep, _, edge := rocoKept(all[l][h], c.budget, c.int("sink"), c.int("recent"), c.option("protect"))
-				edges[[2]int{l, h}] = edge
-				for j := range means {
+				keep, _, edge := rocoKept(r, c.budget, c.int("sink"), c.int("recent"), c.option("protect"))
+				edges[[2]int{l, h}], ranks[[2]int{l, h}] = edge, r
+				for j := range r.means {
 					if !slices.Contains(keep, int32(j)) {
-						return j, means
+						return j, r.means
 					}
 				}
 				panic("nothing to evict")
 			},
 			ties: func(l, h, got, want int) bool {
 				n := len(all[l][h])
-				return rocoTies(all[l][h], edges[[2]int{l, h}], without(n, got), without(n, want), c.tolerance())
+				return rocoTies(ranks[[2]int{l, h}], edges[[2]int{l, h}], without(n, got), without(n, want), c.tolerance())
 			},
 			drop: func(_ pairs, l, h, out int) { all[l][h] = slices.Delete(all[l][h], out, out+1) },
 		}

@@ -23,10 +23,6 @@ func newSnapKV(s Settings) snapkv {
 	return snapkv{window: s.Int("window"), kernel: s.Int("kernel"), group: groupingOf(s)}
 }
 
-func kernelOption(value float64) Option {
-	return Option{Name: "kernel", Default: value, Min: 1, Max: 1<<12 - 1, Whole: true, Odd: true, Doc: "width of the max-pool along the prompt, odd; 1 for none"}
-}
-
 type snapkv struct {
 	window, kernel int
 	group          grouping

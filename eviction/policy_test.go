@@ -85,6 +85,7 @@ func TestParseOverrides(t *testing.T) {
 		{"overflow", []string{"pyramidkv.beta=1e999"}, `got "1e999", want a number`},
 		{"fraction", []string{"snapkv.window=16.5"}, `got "16.5", want a whole number`},
 		{"even kernel", []string{"snapkv.kernel=4"}, `got "4", want an odd number`},
+		{"kernel of no prompt", []string{"snapkv.kernel=9223372036854775807"}, `got "9223372036854775807", want a number from 1 to 4095`},
 		{"fractional kernel", []string{"lookaheadkv.kernel=6.5"}, `got "6.5", want a whole number`},
 	} {
 		got, err := eviction.ParseOverrides(c.set)
@@ -119,6 +120,29 @@ func TestNewSettlesOptions(t *testing.T) {
 	}
 	if _, err := eviction.New("snapvk", 0, nil, nil); err == nil || !strings.Contains(err.Error(), `unknown policy "snapvk", want one of: `+eviction.Policies.Names()[0]) {
 		t.Errorf("unknown policy: %v", err)
+	}
+}
+
+// TestNewRefusesWhatFlagsRefuse: overrides that no flag has gone through.
+func TestNewRefusesWhatFlagsRefuse(t *testing.T) {
+	for _, c := range []struct {
+		policy, option string
+		value          float64
+		want           string
+	}{
+		{"snapkv", "kernel", math.MaxInt64, `policy snapkv: option kernel: got "9.223372036854776e+18", want a number from 1 to 4095`},
+		{"snapkv", "kernel", 4, `policy snapkv: option kernel: got "4", want an odd number`},
+		{"snapkv", "kernel", 2.5, `policy snapkv: option kernel: got "2.5", want a whole number`},
+		{"snapkv", "kernel", math.NaN(), `policy snapkv: option kernel: got "NaN", want a number from 1 to 4095`},
+		{"snapkv", "group", 3, `policy snapkv: option group: got "3", want one of: mean, max, sum`},
+		{"snapkv", "kernels", 3, `policy snapkv has no option "kernels", want one of: window, kernel, group`},
+	} {
+		overrides := eviction.Overrides{c.policy: {c.option: c.value}}
+		for _, name := range []string{c.policy, "adakv"} { // which scores by snapkv
+			if _, err := eviction.New(name, 0, overrides, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s %s=%v: error %v, want %q", name, c.option, c.value, err, c.want)
+			}
+		}
 	}
 }
 

@@ -11,13 +11,14 @@ func init() {
 	Policies.Add("tova", Policy{
 		Scorer: true,
 		Kind:   "prefill + decode", Doc: "attention of the last token, averaged over all heads of the layer", Source: "TOVA (Oren et al. 2024) §3.2",
-		New: func(Settings, model.Adapter) (Method, error) { return tova{}, nil },
+		Options: []Option{kernelOption(1)},
+		New:     func(s Settings, _ model.Adapter) (Method, error) { return tova{s.Int("kernel")}, nil },
 	})
 }
 
 // tova has no memory: whatever the current token attends to least, averaged over
 // the heads of the layer, goes, in all heads alike. Nothing is protected.
-type tova struct{}
+type tova struct{ kernel int }
 
 func (tova) Capture(Prompt) model.Capture { return model.Capture{Windows: []int{1}} }
 
@@ -27,8 +28,8 @@ func (m tova) Score(dst [][]float32, p Prompt, o *model.Observation) error {
 
 // formula is the logarithm of the mean over all heads of the last row's attention, of
 // which float32 has only zeros for much of a sharp head's entries.
-func (tova) formula(_ Prompt, o *model.Observation) (formula, bool) {
-	f := one(o.Windows[0], groupLogMean)
+func (m tova) formula(_ Prompt, o *model.Observation) (formula, bool) {
+	f := one(o.Windows[0], groupLogMean).pooled(m.kernel, 0)
 	f.allHeads = true
 	return f, true
 }
@@ -78,5 +79,6 @@ func (s tovaState) stepAllOn(d kernels.Selector, logScores *kernels.Tensor, entr
 	scores := d.Alloc(kernels.F32, len(entries), slices.Max(entries))
 	d.Scores(scores, entries, []kernels.ScoreTerm{{LogScore: logScores, Group: kernels.GroupLogMean}}, false)
 	d.MeanScores(scores, entries, s.kvHeads, true)
+	scores = pooling{s.kernel, 0}.tensor(d, scores, entries)
 	return d.Select(scores, entries, slices.Repeat([]int{s.budget}, len(entries)), 0, 0)
 }

@@ -6,11 +6,17 @@ func init() {
 	// The last row's attention, averaged over all heads, as a logarithm; nothing is
 	// protected.
 	naivePolicies["tova"] = func(c *naiveCase) naivePlan {
-		return naivePlan{scores: c.layerMean(c.prompt.attention, c.n()-1, c.n()), budgets: c.uniform(c.budget)}
+		scores := c.layerMean(c.prompt.attention, c.n()-1, c.n())
+		for l := range scores {
+			for h, s := range scores[l] {
+				scores[l][h] = pooled(s, c.int("kernel"))
+			}
+		}
+		return naivePlan{scores: scores, budgets: c.uniform(c.budget)}
 	}
 	naiveDecoders["tova"] = func(c *naiveCase, _ naivePlan, _ [][][]int32) naiveDecoder {
 		return naiveDecoder{least: func(row pass, cache pairs, l, h int) (int, []float64) {
-			scores := c.layerMean(row.attention, 0, len(cache[l][h]))[l][h]
+			scores := pooled(c.layerMean(row.attention, 0, len(cache[l][h]))[l][h], c.int("kernel"))
 			return lowest(scores, 0, len(scores)), scores
 		}}
 	}

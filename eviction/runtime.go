@@ -121,8 +121,7 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 		return r.observeOn(device, f, &mine), nil
 	}
 	if m, ok := r.spreaderOn(device); ok {
-		s := m.scoreOn(device, r.prompt, &mine)
-		r.take(device, s, &mine)
+		s := r.take(device, m.scoreOn(device, r.prompt, &mine), &mine)
 		return r.keep(m.selectSpreadOn(device, s, r.prompt.Budget), &mine), nil
 	}
 	dst := newScores(o)
@@ -139,16 +138,18 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 	if r.carry != nil {
 		r.carry.Carry(r.prompt, &mine, dst, spread)
 	}
-	r.scores, r.spread = append(r.scores, &layerScores{host: dst}), append(r.spread, spread)
+	ranked := r.rank(dst)
+	r.scores, r.spread = append(r.scores, ranked), append(r.spread, spread)
 	if _, ok := r.method.(CrossLayerAllocator); ok {
 		return nil, nil
 	}
 	var keep [][]int32
 	if spreader == nil {
-		keep = selectLayer(r.method, r.prompt, o.Layer, dst)
+		keep = selectLayer(r.method, r.prompt, o.Layer, ranked.host)
 	} else {
-		for h := range dst {
-			keep = append(keep, spreader.SelectSpread(dst[h], spread[h], r.prompt.Budget))
+		f := poolingOf(r.method, r.prompt)
+		for h, scores := range ranked.host {
+			keep = append(keep, spreader.SelectSpread(scores, f.head(spread[h]), r.prompt.Budget))
 		}
 	}
 	return r.keep(kernels.HostSelection(keep), &mine), nil
@@ -156,20 +157,21 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 
 // observeOn is observe where the device scores and selects.
 func (r *request) observeOn(d kernels.Selector, f formula, o *model.Observation) *kernels.Selection {
-	s := f.on(d, o)
-	r.take(d, s, o)
+	s := r.take(d, f.on(d, o), o)
 	if _, ok := r.method.(CrossLayerAllocator); ok {
 		return nil
 	}
 	return r.keep(selectOn(d, r.method, r.prompt, o.Layer, s), o)
 }
 
-// take takes in the scores of a layer on the device.
-func (r *request) take(d kernels.Selector, s *layerScores, o *model.Observation) {
+// take takes in the scores of a layer on the device and returns what it is ranked by.
+func (r *request) take(d kernels.Selector, s *layerScores, o *model.Observation) *layerScores {
 	if r.carry != nil {
 		r.carry.(deviceCarrier).carryOn(d, r.prompt, o, s)
 	}
+	s = poolingOf(r.method, r.prompt).on(d, s)
 	r.device, r.scores, r.spread = d, append(r.scores, s), append(r.spread, nil)
+	return s
 }
 
 // keep takes down what a layer keeps.
@@ -192,9 +194,9 @@ func (r *request) finish() {
 		return
 	}
 	if r.device != nil {
-		r.budgets = a.(deviceCrossAllocator).crossLayerBudgetsOn(r.device, r.prompt, r.scores)
+		r.budgets = a.(deviceCrossAllocator).crossLayerBudgetsOn(r.device, r.prompt, unpooled(r.scores))
 	} else {
-		r.budgets = a.CrossLayerBudgets(r.prompt, rowsOf(r.scores))
+		r.budgets = a.CrossLayerBudgets(r.prompt, rowsOf(unpooled(r.scores)))
 	}
 	for l, s := range r.scores {
 		p := r.prompt

@@ -351,6 +351,14 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		c.counts = append(c.counts, &entries)
 		return c
 	},
+	"PoolScores": func(f *fuzzer) *fuzzCall {
+		entries := ragged(f.rng, 100)
+		from, to := f.in(len(entries), slices.Max(entries)+1), f.out(len(entries), slices.Max(entries)+1)
+		kernel, tail := 2*f.rng.IntN(9)+1, f.rng.IntN(20)
+		c := of("PoolScores", func() { f.sel().PoolScores(to, from, entries, kernel, tail) }, refs{&to}, &from)
+		c.counts = append(c.counts, &entries)
+		return c
+	},
 	"AddScores": func(f *fuzzer) *fuzzCall {
 		entries := ragged(f.rng, 100)
 		width, known := slices.Max(entries)+1, slices.Clone(entries)

@@ -65,18 +65,32 @@ func (b *cuda) Scores(scores *Tensor, entries []int, terms []ScoreTerm, allHeads
 			}
 			b.launch("group_scores", columns(most, heads), elementThreads, 0, to, b.f32(op, t.LogScore), n, width, t.LogScore.Width(),
 				t.LogScore.Dim0()/heads, int(t.Group), factor)
+			if allHeads {
+				b.launch("mean_scores", columns(most, 1), elementThreads, 0, to, most, width, heads, btoi(t.Group == GroupLogMean))
+			}
 			if pools {
 				b.launch("pool_scores", columns(most, heads), elementThreads, 0, S, to, n, width, t.Kernel, t.Tail, min(i, 1))
 			}
-		}
-		if allHeads {
-			b.launch("mean_scores", columns(most, 1), elementThreads, 0, S, most, width, heads, btoi(terms[0].Group == GroupLogMean))
 		}
 	})
 	runtime.KeepAlive(scores)
 	for _, t := range terms {
 		runtime.KeepAlive(t.LogScore)
 	}
+}
+
+func (b *cuda) PoolScores(to, from *Tensor, entries []int, kernel, tail int) {
+	const op = "PoolScores"
+	checkEntries(op, from, entries)
+	checkPool(op, kernel, tail)
+	if !slices.Equal(to.Shape, from.Shape) {
+		panic(fmt.Sprintf("kernels: %s: scores %v of %v", op, to.Shape, from.Shape))
+	}
+	b.do(op, func() {
+		b.launch("pool_scores", columns(slices.Max(entries), len(entries)), elementThreads, 0, b.f32(op, to), b.f32(op, from),
+			upload(b, op, int32s(entries)), from.Width(), kernel, tail, 0)
+	})
+	runtime.KeepAlive([]*Tensor{to, from})
 }
 
 func (b *cuda) KeyScores(scores *Tensor, past []KV) {

@@ -39,15 +39,20 @@ func checkTerms(scores *Tensor, entries []int, terms []ScoreTerm, allHeads bool)
 	}
 	for _, t := range terms {
 		checkGrouped(op, t.LogScore, entries)
-		if t.Kernel < 0 || t.Kernel > 1 && t.Kernel%2 == 0 || t.Tail < 0 {
-			panic(fmt.Sprintf("kernels: %s: pool of %d but for the last %d", op, t.Kernel, t.Tail))
-		}
+		checkPool(op, t.Kernel, t.Tail)
 		if t.Group < GroupMean || t.Group > GroupLogMean || t.Group == GroupLogMean && (len(terms) > 1 || t.Factor != 0) {
 			panic(fmt.Sprintf("kernels: %s: grouping %d of %d terms, factor %v", op, t.Group, len(terms), t.Factor))
 		}
 	}
 	if allHeads && slices.Min(entries) != slices.Max(entries) {
 		panic(fmt.Sprintf("kernels: %s: mean over heads with %v entries", op, entries))
+	}
+}
+
+// checkPool panics unless kernel is 0 or one that MaxPool takes.
+func checkPool(op string, kernel, tail int) {
+	if kernel != 0 && CheckPoolWidth(kernel) != nil || tail < 0 {
+		panic(fmt.Sprintf("kernels: %s: pool of %d but for the last %d", op, kernel, tail))
 	}
 }
 

@@ -155,10 +155,10 @@ func hostScores(terms []kernels.ScoreTerm, logs [][]float64, entries []int, widt
 	if terms[0].Group == kernels.GroupLogMean {
 		return hostLogScores(terms[0], logs[0], entries, width, allHeads)
 	}
-	for h, n := range entries {
-		for i, term := range terms {
+	for i, term := range terms {
+		rows, group := make([][]float32, len(entries)), term.LogScore.Dim0()/len(entries)
+		for h, n := range entries {
 			row := make([]float32, n)
-			group := term.LogScore.Dim0() / len(entries)
 			for j := range row {
 				for g := h * group; g < (h+1)*group; g++ {
 					p := float32(math.Exp(logs[i][g*width+j]))
@@ -175,28 +175,27 @@ func hostScores(terms []kernels.ScoreTerm, logs [][]float64, entries []int, widt
 					row[j] *= term.Factor
 				}
 			}
-			if end := max(0, n-term.Tail); end > 0 {
-				pooled := make([]float32, end)
-				kernels.MaxPool(pooled, row[:end], max(1, term.Kernel))
-				copy(row, pooled)
+			rows[h] = row
+		}
+		if allHeads {
+			for j := range rows[0] {
+				var s float32
+				for h := range rows {
+					s += rows[h][j]
+				}
+				for h := range rows {
+					rows[h][j] = s / float32(len(rows))
+				}
 			}
-			if out[h] == nil {
+		}
+		for h, row := range rows {
+			row = poolBefore(row, term.Kernel, term.Tail)
+			if i == 0 {
 				out[h] = row
 				continue
 			}
 			for j, v := range row {
 				out[h][j] = (out[h][j] + v) / 2
-			}
-		}
-	}
-	if allHeads {
-		for j := range out[0] {
-			var s float32
-			for h := range out {
-				s += out[h][j]
-			}
-			for h := range out {
-				out[h][j] = s / float32(len(out))
 			}
 		}
 	}
@@ -222,14 +221,16 @@ func hostLogScores(term kernels.ScoreTerm, logs []float64, entries []int, width 
 			}
 			row[j] = float32(max(-math.MaxFloat32, top+math.Log(sum/float64(to-from))))
 		}
-		if end := max(0, n-term.Tail); end > 0 && !allHeads {
-			pooled := make([]float32, end)
-			kernels.MaxPool(pooled, row[:end], max(1, term.Kernel))
-			copy(row, pooled)
-		}
-		out[h] = row
+		out[h] = poolBefore(row, term.Kernel, term.Tail)
 	}
 	return out
+}
+
+// poolBefore max-pools what is before the last tail scores.
+func poolBefore(row []float32, kernel, tail int) []float32 {
+	pooled, end := slices.Clone(row), max(0, len(row)-tail)
+	kernels.MaxPool(pooled[:end], row[:end], max(1, kernel))
+	return pooled
 }
 
 // logScores draws logarithms of probabilities; columns that are not in use are NaN.
@@ -290,6 +291,44 @@ func TestCUDAScores(t *testing.T) {
 		for h, want := range hostScores(terms, logs, entries, width, allHeads) {
 			compare.Close(t, fmt.Sprintf("seed %d: head %d of %v", seed, h, entries), rowsOf(scores, entries)[h], want, 1e-6, compare.Floor(1e-30))
 		}
+	}
+}
+
+// TestCUDAPoolScores: bit for bit the processor's pools, with nothing of a row's end.
+func TestCUDAPoolScores(t *testing.T) {
+	d, sel := openSelector(t)
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		entries := ragged(rng, []int{4, 70, 700}[seed%3])
+		width := slices.Max(entries) + rng.IntN(5)
+		if width == 0 {
+			continue
+		}
+		flat := make([]float64, len(entries)*width)
+		for i := range flat {
+			flat[i] = float64(rng.Float32())
+			if i%width >= entries[i/width] {
+				flat[i] = 9
+			}
+		}
+		from, to := d.tensor(flat, len(entries), width), d.garbage(len(entries), width)
+		kernel, tail := []int{0, 1, 3, 7, 63, kernels.MaxPoolWidth}[rng.IntN(6)], rng.IntN(2)*rng.IntN(90)
+		sel.PoolScores(to, from, entries, kernel, tail)
+		for h, got := range rowsOf(to, entries) {
+			if want := poolBefore(rowsOf(from, entries)[h], kernel, tail); !slices.Equal(got, want) {
+				t.Fatalf("seed %d: head %d of %v, kernel %d, tail %d: %v, want %v", seed, h, entries, kernel, tail, got, want)
+			}
+		}
+	}
+	for _, kernel := range []int{-1, 2, kernels.MaxPoolWidth + 2, math.MaxInt} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("a kernel of %d is taken", kernel)
+				}
+			}()
+			sel.PoolScores(d.garbage(1, 4), d.garbage(1, 4), []int{4}, kernel, 0)
+		}()
 	}
 }
 

@@ -1,9 +1,22 @@
 package kernels
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
+
+// MaxPoolWidth is the widest kernel of a max-pool. What belongs together in a prompt is
+// shorter by far, and CUDA's kernels count in 32 bits.
+const MaxPoolWidth = 1<<12 - 1
+
+// CheckPoolWidth refuses kernels that MaxPool does not take.
+func CheckPoolWidth(kernel int) error {
+	if kernel < 1 || kernel > MaxPoolWidth || kernel%2 == 0 {
+		return fmt.Errorf("pooling kernel: got %d, want an odd width from 1 to %d, 1 for none", kernel, MaxPoolWidth)
+	}
+	return nil
+}
 
 // MaxPool writes to dst the maximum of src over a window of the given odd
 // kernel size centred on each element, clipped at the ends (stride 1, same

@@ -22,7 +22,7 @@ type ScoreTerm struct {
 	LogScore *Tensor // [heads, width], logarithms of probabilities
 	Group    Grouping
 	Factor   float32 // 0 counts as 1
-	Kernel   int     // odd width of the max-pool along the entries; 0 and 1: none
+	Kernel   int     // odd width of the max-pool along the entries, up to MaxPoolWidth; 0 and 1: none
 	Tail     int     // so many last entries are neither pooled nor pooled in
 }
 
@@ -36,13 +36,17 @@ type Selector interface {
 	Momenter
 	Merger
 
-	// Scores writes the mean of one or two terms, each over all heads of its KV head;
-	// with allHeads the mean over all KV heads, which must have the same entries.
+	// Scores writes the mean of one or two terms, each over all heads of its KV head; with
+	// allHeads each is, before it is pooled, the mean over all KV heads, which must have the
+	// same entries.
 	Scores(scores *Tensor, entries []int, terms []ScoreTerm, allHeads bool)
 	// MeanScores makes every row the mean of the so many rows that it is one of: of the
 	// KV heads of a layer, where the rows are those of several. They must have the same
 	// entries. Of logarithms it is the logarithm of the mean.
 	MeanScores(scores *Tensor, entries []int, heads int, logarithms bool)
+	// PoolScores max-pools from, of the same shape as to, as a [ScoreTerm] with so wide a
+	// kernel and tail is pooled.
+	PoolScores(to, from *Tensor, entries []int, kernel, tail int)
 	// KeyScores writes 1 / (1 + ‖k‖₂) of every key.
 	KeyScores(scores *Tensor, past []KV)
 	// AddScores adds the mean probabilities of a group to sums [kvHeads, width], in

@@ -28,6 +28,25 @@ duration() {
   if [ "$1" -lt 60 ]; then echo "$1 s"; else printf '%d min %02d s\n' $(($1 / 60)) $(($1 % 60)); fi
 }
 
+# replace_section puts standard input between the lines "<!-- NAME -->" and
+# "<!-- end of NAME -->" of a file.
+replace_section() { # FILE NAME
+  local section
+  section=$(mktemp)
+  { echo "<!-- $2 -->"; echo; cat; echo; echo "<!-- end of $2 -->"; } >"$section"
+  if ! awk -v section="$section" -v name="$2" '
+    $0 == "<!-- " name " -->" { while ((getline line < section) > 0) print line; inside = 1; found++ }
+    !inside
+    $0 == "<!-- end of " name " -->" { inside = 0 }
+    END { exit found == 1 && !inside ? 0 : 1 }
+  ' "$1" >"$section.new"; then
+    rm -f "$section" "$section.new"
+    die "$1: want one section between '<!-- $2 -->' and '<!-- end of $2 -->'"
+  fi
+  cat "$section.new" >"$1"
+  rm -f "$section" "$section.new"
+}
+
 # versitygw prints the program of a real S3 server for tests, which it installs where it
 # is missing: GLIMPSE_VERSITYGW, or one of the version below in the user's cache folder.
 versitygw() {

@@ -25,19 +25,7 @@ go build -o bin/ ./cmd/evict
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# replace puts standard input between the markers of a section.
-replace() { # FILE NAME
-  { echo "<!-- $2 -->"; echo; cat; echo; echo "<!-- end of $2 -->"; } >"$work/section"
-  awk -v section="$work/section" -v name="$2" '
-    $0 == "<!-- " name " -->" { while ((getline line < section) > 0) print line; inside = 1; found++ }
-    !inside
-    $0 == "<!-- end of " name " -->" { inside = 0 }
-    END { exit found == 1 && !inside ? 0 : 1 }
-  ' "$1" >"$work/new" || die "$1: want one section between '<!-- $2 -->' and '<!-- end of $2 -->'"
-  cat "$work/new" >"$1"
-}
-
-./bin/evict policies --markdown | replace README.md policies
+./bin/evict policies --markdown | replace_section README.md policies
 [ $measure = yes ] || exit 0
 
 # For speckv: the model itself as an ideal draft, and a cut of it as a poor one.
@@ -57,4 +45,4 @@ SECONDS=0
   echo '```'
   echo
   cat "$work/table.md"
-} | replace docs/policies.md measured
+} | replace_section docs/policies.md measured

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"glimpse/kernels"
 	"glimpse/losses"
 	"glimpse/model"
 )
@@ -94,8 +95,8 @@ func (c *Config) Validate(m *model.Model) error {
 		if !(a.LearningRate > 0) || a.LearningRate > 10 {
 			return fmt.Errorf("train: adapter %s: learning rate: got %v, want above 0 to 10", a.Name, a.LearningRate)
 		}
-		if a.Pooling < 1 || a.Pooling%2 == 0 {
-			return fmt.Errorf("train: adapter %s: pooling: got %d, want an odd kernel", a.Name, a.Pooling)
+		if err := kernels.CheckPoolWidth(a.Pooling); err != nil {
+			return fmt.Errorf("train: adapter %s: %w", a.Name, err)
 		}
 		if err := a.Validate(m); err != nil {
 			return fmt.Errorf("train: adapter %s: %w", a.Name, err)
