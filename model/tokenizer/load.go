@@ -134,13 +134,15 @@ func load(data []byte, extra []addedToken) (*Tokenizer, error) {
 	if err := t.buildTokens(f.AddedTokens, limit); err != nil {
 		return nil, err
 	}
-	if t.added, err = newAddedVocabulary(f.AddedTokens, t.normalize); err != nil {
+	normalized, err := normalizeAdded(f.AddedTokens, t.normalize)
+	if err != nil {
 		return nil, fmt.Errorf("added_tokens: %w", err)
 	}
+	t.added = newAddedVocabulary(f.AddedTokens, normalized)
 	if t.prefix, t.suffix, err = parsePostProcessor(f.PostProcessor, &t); err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
-	tokens, literal := t.decoderTokens(f.AddedTokens)
+	tokens, literal := t.decoderTokens(f.AddedTokens, normalized)
 	if t.decoder, err = parseDecoder(f.Decoder, tokens, literal); err != nil {
 		return nil, fmt.Errorf("decoder: %w", err)
 	}
@@ -185,15 +187,13 @@ func (t *Tokenizer) buildTokens(added []addedToken, limit int) error {
 // that are not the model's own are text, not the byte alphabet, which only
 // matters outside ASCII; there the reference returns broken characters
 // (huggingface/tokenizers, issue 1392).
-func (t *Tokenizer) decoderTokens(added []addedToken) (tokens []string, literal []bool) {
+func (t *Tokenizer) decoderTokens(added []addedToken, normalized []string) (tokens []string, literal []bool) {
 	tokens = slices.Clone(t.tokens)
 	literal = make([]bool, len(tokens))
-	for _, a := range added {
+	for i, a := range added {
 		_, own := t.model.TokenToId(a.Content)
 		literal[a.ID] = !own
-		if a.Normalized && t.normalize != nil {
-			tokens[a.ID] = t.normalize(a.Content)
-		}
+		tokens[a.ID] = normalized[i]
 	}
 	return tokens, literal
 }

@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -60,9 +59,6 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain
 		"Split": func() error {
 			s, err := parseSplit(raw)
 			chain = splitterChain{s}
-			if _, digits := s.(threeDigitSplit); err == nil && afterBytes && !digits {
-				return errAfterBytes
-			}
 			return err
 		},
 		"Punctuation": func() error {
@@ -71,7 +67,7 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain
 			return err
 		},
 		"Digits": func() error {
-			s, err := parseDigits(raw, afterBytes)
+			s, err := parseDigits(raw)
 			chain = splitterChain{s}
 			return err
 		},
@@ -88,6 +84,9 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain
 			if err := decodeStrict(raw, &c); err != nil {
 				return err
 			}
+			if len(c.Pretokenizers) > maxSteps {
+				return errSteps
+			}
 			for i, part := range c.Pretokenizers {
 				steps, bytes, err := parsePreTokenizerAt(part, depth+1, afterBytes || byteLevel)
 				if err != nil {
@@ -102,16 +101,34 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain
 	if !ok {
 		return nil, false, unsupported(kind, kinds)
 	}
-	if afterBytes && kind != "Digits" && kind != "Split" && kind != "Sequence" {
-		return nil, false, fmt.Errorf("%s: %w", kind, errAfterBytes)
+	if afterBytes && (kind == "ByteLevel" || kind == "Metaspace") {
+		return nil, false, fmt.Errorf("%s: not supported after ByteLevel", kind)
 	}
 	if err := parse(); err != nil {
 		return nil, false, fmt.Errorf("%s: %w", kind, err)
 	}
+	if afterBytes && kind != "Sequence" {
+		for i, s := range chain {
+			chain[i] = onBytes(s)
+		}
+	}
+	if len(chain) > maxSteps {
+		return nil, false, fmt.Errorf("%s: %w", kind, errSteps)
+	}
 	return chain, byteLevel, nil
 }
 
-var errAfterBytes = errors.New("only Digits and a Split by " + threeDigits + " are supported after ByteLevel")
+// onBytes makes a splitter one for what comes after ByteLevel.
+func onBytes(s splitter) splitter {
+	switch s := s.(type) {
+	case threeDigitSplit:
+		return s // ASCII digits stand for themselves, and nothing else for them
+	case classSplit:
+		s.characters = byteCharacter
+		return s
+	}
+	return alphabetSplit{s}
+}
 
 // splitterChain runs each splitter on what the one before it yields.
 type splitterChain []splitter
@@ -236,8 +253,7 @@ func (m metaspace) split(p piece, yield func(piece) error) error {
 	return nil
 }
 
-// patternSplit cuts a piece by a scanner for one of the known split patterns,
-// which match every text without gaps.
+// patternSplit cuts a piece by the scanner of one of splitPatterns.
 type patternSplit struct {
 	next func(s string, i int) int // end of the word that starts at byte i
 }
@@ -251,45 +267,6 @@ func (s patternSplit) split(p piece, yield func(piece) error) error {
 		i = end
 	}
 	return nil
-}
-
-// splitPatterns are the regular expressions of the supported models.
-var splitPatterns = map[string]func(s string, i int) int{
-	// Llama-3.
-	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`: scanLlama3,
-	// Qwen2, Qwen2.5 and Qwen3.
-	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`: scanQwen,
-	// GPT-2; ByteLevel's own.
-	`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`: scanGPT2,
-	`'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`:    scanGPT2,
-}
-
-func parseSplit(raw json.RawMessage) (splitter, error) {
-	var c struct {
-		Type     string       `json:"type"`
-		Pattern  splitPattern `json:"pattern"`
-		Behavior string       `json:"behavior"`
-		Invert   bool         `json:"invert"`
-	}
-	if err := decodeStrict(raw, &c); err != nil {
-		return nil, err
-	}
-	if c.Pattern.Regex == nil {
-		return nil, errors.New("pattern: only Regex is supported")
-	}
-	if *c.Pattern.Regex == threeDigits && c.Behavior == "Isolated" && !c.Invert {
-		return threeDigitSplit{}, nil
-	}
-	next, ok := splitPatterns[*c.Pattern.Regex]
-	if !ok {
-		return nil, fmt.Errorf("pattern: the regular expression %q is not among the %d that are supported", *c.Pattern.Regex, len(splitPatterns)+1)
-	}
-	// The patterns match everything, so that keeping the matches and dropping
-	// what lies between is the same as keeping both.
-	if !(c.Behavior == "Isolated" && !c.Invert || c.Behavior == "Removed" && c.Invert) {
-		return nil, fmt.Errorf("behavior %q with invert %v is not supported", c.Behavior, c.Invert)
-	}
-	return patternSplit{next}, nil
 }
 
 // prefixSpace puts a space before a piece that starts with none.

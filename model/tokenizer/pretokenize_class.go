@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"encoding/json"
-	"fmt"
 	"unicode"
 	"unicode/utf8"
 )
@@ -49,16 +48,19 @@ func byteCharacter(s string, i int) (rune, int) { return byteRunes[s[i]], 1 }
 // parsePunctuation reads Punctuation: ASCII's and Unicode's.
 func parsePunctuation(raw json.RawMessage) (splitter, error) {
 	c := struct {
-		Type     string `json:"type"`
-		Behavior string `json:"behavior"`
-	}{Behavior: "Isolated"}
+		Type     string   `json:"type"`
+		Behavior behavior `json:"behavior"`
+	}{Behavior: isolated}
 	if err := decodeStrict(raw, &c); err != nil {
 		return nil, err
 	}
-	if c.Behavior != "Isolated" && c.Behavior != "Contiguous" {
-		return nil, fmt.Errorf("behavior %q, want Isolated or Contiguous", c.Behavior)
+	if err := c.Behavior.check(); err != nil {
+		return nil, err
 	}
-	return classSplit{isPunctuation, c.Behavior == "Contiguous", textCharacter}, nil
+	if c.Behavior == isolated || c.Behavior == contiguous {
+		return classSplit{isPunctuation, c.Behavior == contiguous, textCharacter}, nil
+	}
+	return findSplit{findRunes(isPunctuation), c.Behavior, false}, nil
 }
 
 func isPunctuation(r rune) bool {
@@ -69,7 +71,7 @@ func isPunctuation(r rune) bool {
 }
 
 // parseDigits reads Digits, which cuts out numbers of any script.
-func parseDigits(raw json.RawMessage, afterBytes bool) (splitter, error) {
+func parseDigits(raw json.RawMessage) (splitter, error) {
 	var c struct {
 		Type       string `json:"type"`
 		Individual bool   `json:"individual_digits"`
@@ -77,11 +79,7 @@ func parseDigits(raw json.RawMessage, afterBytes bool) (splitter, error) {
 	if err := decodeStrict(raw, &c); err != nil {
 		return nil, err
 	}
-	s := classSplit{unicode.IsNumber, !c.Individual, textCharacter}
-	if afterBytes {
-		s.characters = byteCharacter
-	}
-	return s, nil
+	return classSplit{unicode.IsNumber, !c.Individual, textCharacter}, nil
 }
 
 // threeDigits is Falcon's pattern, which no other character of ByteLevel's alphabet

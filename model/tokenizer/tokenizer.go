@@ -13,8 +13,8 @@ import (
 type Tokenizer struct {
 	model     model
 	added     addedVocabulary
-	normalize normalizer // nil: the text stays as it is
-	split     splitter   // nil: a piece is one word
+	normalize normalizer
+	split     splitter // nil: a piece is one word
 
 	// The ids around the text when special tokens are wanted.
 	prefix, suffix []int32
@@ -83,9 +83,14 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 		}
 		return t.split.split(p, word)
 	}
+	limit := growth(len(text))
 	raw := func(p piece) error {
 		if t.normalize != nil {
-			p.text = t.normalize(p.text)
+			var err error
+			if p.text, err = t.normalize.run(p.text, limit); err != nil {
+				return err
+			}
+			limit -= len(p.text)
 		}
 		return t.added.normalized.split(p, token, normalized)
 	}
