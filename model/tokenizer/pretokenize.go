@@ -10,10 +10,18 @@ import (
 
 // parsePreTokenizer reads the pre_tokenizer. A nil splitter means that a piece
 // is one word. byteLevel tells whether words are to be read as bytes: the
-// ByteLevel component itself, a change of alphabet, is left to the model.
-func parsePreTokenizer(raw json.RawMessage) (s splitter, byteLevel bool, err error) {
+// ByteLevel component itself, a change of alphabet, is left to the model. prefixSpace
+// replaces the add_prefix_space of a ByteLevel that is alone, if it is not nil.
+func parsePreTokenizer(raw json.RawMessage, prefixSpace *bool) (s splitter, byteLevel bool, err error) {
 	if isNull(raw) {
 		return nil, false, nil
+	}
+	if kind, err := kindOf(raw); err == nil && kind == "ByteLevel" && prefixSpace != nil {
+		chain, err := parseByteLevel(raw, prefixSpace)
+		if err != nil {
+			return nil, false, fmt.Errorf("ByteLevel: %w", err)
+		}
+		return chain, true, nil
 	}
 	chain, byteLevel, err := parsePreTokenizerAt(raw, 0, false)
 	if err != nil {
@@ -73,7 +81,7 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain
 		},
 		"ByteLevel": func() error {
 			byteLevel = true
-			chain, err = parseByteLevel(raw)
+			chain, err = parseByteLevel(raw, nil)
 			return err
 		},
 		"Sequence": func() error {
@@ -279,10 +287,13 @@ func (prefixSpace) split(p piece, yield func(piece) error) error {
 	return yield(p)
 }
 
-func parseByteLevel(raw json.RawMessage) (splitterChain, error) {
+func parseByteLevel(raw json.RawMessage, prefixSpaceSet *bool) (splitterChain, error) {
 	c := byteLevelConfig{AddPrefixSpace: true, UseRegex: true}
 	if err := decodeStrict(raw, &c); err != nil {
 		return nil, err
+	}
+	if prefixSpaceSet != nil {
+		c.AddPrefixSpace = *prefixSpaceSet
 	}
 	var chain splitterChain
 	if c.AddPrefixSpace {

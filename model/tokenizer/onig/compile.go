@@ -1,6 +1,7 @@
 package onig
 
 import (
+	"errors"
 	"fmt"
 	"unicode/utf8"
 )
@@ -136,8 +137,13 @@ func (c *compiler) alternatives(n *node, final bool) error {
 	return nil
 }
 
+var errEmptyRepeat = errors.New("a number of repetitions of what can match nothing is not supported")
+
 func (c *compiler) repeat(n *node, final bool) error {
 	sub := n.subs[0]
+	if (n.min > 1 || n.max > 1) && canBeEmpty(sub) {
+		return errEmptyRepeat // Oniguruma stops after one that is empty, or not, by the size of it
+	}
 	if sub.kind == kindSet && !n.lazy && final {
 		c.emit(inst{op: opRun, x: n.min, y: n.max, class: c.class(sub.set)})
 		return nil

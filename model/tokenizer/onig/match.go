@@ -15,8 +15,8 @@ var ErrSteps = errors.New("the pattern takes too many steps on this text")
 // Bounds on the work. A pattern of a real tokenizer takes less than 30 steps a
 // byte.
 const (
-	freeSteps  = 1 << 22
-	stepsAByte = 1 << 10
+	freeSteps  = 1 << 20
+	stepsAByte = 1 << 8
 
 	// A match that takes so many steps keeps the states that have failed.
 	keepAfter = 512
@@ -167,6 +167,9 @@ type matcher struct {
 	// failed.
 	failed map[int][]uint64
 	kept   int // bytes
+
+	recent   []uint64 // the page of failed used last, which is that of recentAt
+	recentAt int
 }
 
 const pageBits = 12
@@ -195,6 +198,7 @@ func (m *matcher) forget(before int, some bool) {
 	if m.failed == nil {
 		return
 	}
+	m.recent = nil
 	for page, b := range m.failed {
 		if !some || page < before>>pageBits {
 			m.kept -= len(b) * 8
@@ -206,8 +210,16 @@ func (m *matcher) forget(before int, some bool) {
 	}
 }
 
+// page returns the states of a place, nil if none are kept.
+func (m *matcher) page(at int) []uint64 {
+	if m.recent == nil || m.recentAt != at>>pageBits {
+		m.recent, m.recentAt = m.failed[at>>pageBits], at>>pageBits
+	}
+	return m.recent
+}
+
 func (m *matcher) hasFailed(pc, at int) bool {
-	b := m.failed[at>>pageBits]
+	b := m.page(at)
 	if b == nil {
 		return false
 	}
@@ -216,7 +228,7 @@ func (m *matcher) hasFailed(pc, at int) bool {
 }
 
 func (m *matcher) setFailed(pc, at int) {
-	b := m.failed[at>>pageBits]
+	b := m.page(at)
 	if b == nil {
 		words := (len(m.re.prog)<<pageBits + 63) / 64
 		if m.kept+words*8 > maxKept {
@@ -227,6 +239,7 @@ func (m *matcher) setFailed(pc, at int) {
 		}
 		b = make([]uint64, words)
 		m.failed[at>>pageBits] = b
+		m.recent = b
 		m.kept += words * 8
 	}
 	bit := (at&(1<<pageBits-1))*len(m.re.prog) + pc
