@@ -12,6 +12,7 @@ type Config struct {
 	BOS, EOS, PAD, UNK string // the tokens' text; "" where the file names none
 	ChatTemplate       string // Jinja source; "" where there is none
 	ChatTemplateFrom   string // the file it is from, and which of its templates if that needs saying
+	ChatTemplateChosen bool   // it is one of several, of which none is the default
 	ModelMaxLength     int    // tokens; 0 where the file gives none or a stand-in for none
 }
 
@@ -135,8 +136,7 @@ func (c *configFile) prefixSpace() *bool {
 // applyConfig takes over what tokenizer_config.json says.
 func (t *Tokenizer) applyConfig(c *configFile) error {
 	t.config = Config{BOS: c.BOS.Content, EOS: c.EOS.Content, PAD: c.PAD.Content, UNK: c.UNK.Content}
-	var err error
-	if t.config.ChatTemplate, t.config.ChatTemplateFrom, err = c.ChatTemplate.choose("tokenizer_config.json"); err != nil {
+	if err := t.config.takeTemplate(c.ChatTemplate, "tokenizer_config.json"); err != nil {
 		return err
 	}
 	// transformers writes 1e30 for "no limit".

@@ -253,13 +253,13 @@ func TestChatTemplates(t *testing.T) {
 		{"none", nil, "", ""},
 		{"one", map[string]string{"tokenizer_config.json": `{"chat_template":"A"}`}, "A", "tokenizer_config.json"},
 		{"list without default", map[string]string{"tokenizer_config.json": named}, "C",
-			`tokenizer_config.json: "chat", the first of 3, none of which is named "default"`},
+			`tokenizer_config.json: "chat" of 3, none of which is named "default"`},
 		{"list with tools only", map[string]string{"tokenizer_config.json": `{"chat_template":[{"name":"tool_use","template":"T"}]}`}, "T",
-			`tokenizer_config.json: "tool_use", the first of 1, none of which is named "default"`},
+			`tokenizer_config.json: "tool_use" of 1, none of which is named "default"`},
 		{"object", map[string]string{"tokenizer_config.json": `{"chat_template":{"z":"Z","default":"D"}}`}, "D", "tokenizer_config.json"},
 		{"processor's file", map[string]string{"chat_template.json": `{"chat_template":"P"}`}, "P", "chat_template.json"},
 		{"processor's file beside another", map[string]string{"chat_template.json": `{"chat_template":"P"}`, "tokenizer_config.json": named}, "C",
-			`tokenizer_config.json: "chat", the first of 3, none of which is named "default"`},
+			`tokenizer_config.json: "chat" of 3, none of which is named "default"`},
 		{"file of its own", map[string]string{"chat_template.jinja": "J", "chat_template.json": `{"chat_template":"P"}`, "tokenizer_config.json": named}, "J", "chat_template.jinja"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -273,6 +273,9 @@ func TestChatTemplates(t *testing.T) {
 			}
 			if got := tok.Config(); got.ChatTemplate != c.template || got.ChatTemplateFrom != c.from {
 				t.Errorf("template %q from %q, want %q from %q", got.ChatTemplate, got.ChatTemplateFrom, c.template, c.from)
+			}
+			if chosen := strings.Contains(c.from, "none of which"); chosen != (len(tok.Notes()) == 1) {
+				t.Errorf("notes %q", tok.Notes())
 			}
 		})
 	}

@@ -63,7 +63,7 @@ func parsePunctuation(raw json.RawMessage) (splitter, error) {
 	if c.Behavior == isolated || c.Behavior == contiguous {
 		return classSplit{isPunctuation, c.Behavior == contiguous, textCharacter}, nil
 	}
-	return findSplit{findRunes(isPunctuation), c.Behavior, false}, nil
+	return findSplit{find: findRunes(isPunctuation), behavior: c.Behavior}, nil
 }
 
 func isPunctuation(r rune) bool {

@@ -37,6 +37,7 @@ type findSplit struct {
 	find     finder
 	behavior behavior
 	invert   bool // what lies between the matches counts as the matches
+	regex    bool // find runs a regular expression
 }
 
 // span is a part of a piece.
@@ -209,7 +210,7 @@ func parseSplit(raw json.RawMessage) (splitter, error) {
 		}
 	}
 	find, err := c.Pattern.compile()
-	return findSplit{find, c.Behavior, c.Invert}, err
+	return findSplit{find, c.Behavior, c.Invert, c.Pattern.Regex != nil}, err
 }
 
 // alphabetSplit cuts bytes by what a splitter makes of ByteLevel's characters for

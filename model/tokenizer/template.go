@@ -43,29 +43,32 @@ func (t *templateList) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// choose returns the template of a conversation without tools or documents, and
-// where it is from. That is the one named default. Without it transformers asks its
-// caller; here the first is taken that is not for tools or documents.
-func (t templateList) choose(file string) (source, from string, err error) {
-	if len(t) == 0 {
-		return "", "", nil
+// takeTemplate takes over the template of a conversation without tools or documents.
+// That is the one named default. Without it transformers asks its caller; here the
+// first is taken that is not for tools or documents.
+func (c *Config) takeTemplate(list templateList, file string) error {
+	if len(list) == 0 {
+		return nil
 	}
-	for _, e := range t {
+	for _, e := range list {
 		if e.Name == "default" {
-			return e.Template, file, nil
+			c.ChatTemplate, c.ChatTemplateFrom = e.Template, file
+			return nil
 		}
 	}
-	chosen := t[0]
-	for _, e := range t {
+	chosen := list[0]
+	for _, e := range list {
 		if e.Name != "tool_use" && e.Name != "rag" {
 			chosen = e
 			break
 		}
 	}
 	if chosen.Template == "" {
-		return "", "", fmt.Errorf("chat_template %q is empty, and none of the %d is named \"default\"", chosen.Name, len(t))
+		return fmt.Errorf("chat_template %q is empty, and none of the %d is named \"default\"", chosen.Name, len(list))
 	}
-	return chosen.Template, fmt.Sprintf("%s: %q, the first of %d, none of which is named \"default\"", file, chosen.Name, len(t)), nil
+	c.ChatTemplate, c.ChatTemplateChosen = chosen.Template, true
+	c.ChatTemplateFrom = fmt.Sprintf("%s: %q of %d, none of which is named \"default\"", file, chosen.Name, len(list))
+	return nil
 }
 
 // loadTemplate takes over a chat template of a file of its own: chat_template.jinja,
@@ -74,7 +77,7 @@ func (t templateList) choose(file string) (source, from string, err error) {
 func (t *Tokenizer) loadTemplate(dir fs.FS) error {
 	source, err := readBounded(dir, "chat_template.jinja")
 	if err == nil {
-		t.config.ChatTemplate, t.config.ChatTemplateFrom = string(source), "chat_template.jinja"
+		t.config.ChatTemplate, t.config.ChatTemplateFrom, t.config.ChatTemplateChosen = string(source), "chat_template.jinja", false
 		return nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -93,7 +96,7 @@ func (t *Tokenizer) loadTemplate(dir fs.FS) error {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return fmt.Errorf("chat_template.json: %w", describeJSON(data, err))
 	}
-	if t.config.ChatTemplate, t.config.ChatTemplateFrom, err = f.ChatTemplate.choose("chat_template.json"); err != nil {
+	if err := t.config.takeTemplate(f.ChatTemplate, "chat_template.json"); err != nil {
 		return fmt.Errorf("chat_template.json: %w", err)
 	}
 	return nil
