@@ -42,7 +42,7 @@ func wholeModel() map[string][]byte {
 		"onnx/model.onnx":            []byte("onnx"),
 		"subfolder/config.json":      []byte("{}"),
 		"tokenizer.model":            []byte("sentencepiece"),
-		"special_tokens_map.json":    []byte("{}"),
+		"special_tokens_map.json":    []byte(`{"pad_token": "<pad>"}`),
 		"vocab.json":                 []byte("{}"),
 		"../../../../etc/passwd":     []byte("root"),
 		"runs/events.out.tfevents.1": []byte("events"),

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -62,13 +63,14 @@ func TestGoldenPatterns(t *testing.T) {
 				t.Fatal(err)
 			}
 			sums, err := base64.StdEncoding.DecodeString(g.Sums)
-			if err != nil || len(sums) != 4*len(golden.Texts) {
+			if err != nil || len(sums) != 3*len(golden.Texts) {
 				t.Fatalf("%d bytes of checksums for %d texts, %v", len(sums), len(golden.Texts), err)
 			}
 			wrong := 0
 			for i, text := range golden.Texts {
 				got := describe(t, tok, text)
-				if crc32.ChecksumIEEE([]byte(got)) != binary.LittleEndian.Uint32(sums[4*i:]) {
+				want := sums[3*i : 3*i+3]
+				if sum := binary.LittleEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(got))); !bytes.Equal(sum[:3], want) {
 					if wrong++; wrong <= 5 {
 						t.Errorf("text %d %q: got %q, whose checksum is not the reference's", i, text, got)
 					}
