@@ -338,6 +338,11 @@ func FuzzLoad(f *testing.F) {
 		}
 		f.Add(data, []byte(`{}`))
 	}
+	// Parts that expand, and patterns.
+	const double = `{"type":"Replace","pattern":{"String":"a"},"content":"aa"}`
+	f.Add([]byte(change(`"normalizer":null`, `"normalizer":{"type":"Sequence","normalizers":[`+repeated(double, 40)+`]}`)), []byte(`{"additional_special_tokens":["<x>"]}`))
+	f.Add([]byte(change(`"decoder":null`, `"decoder":{"type":"Sequence","decoders":[`+repeated(double, 40)+`]}`)), []byte(`{"chat_template":[{"name":"a","template":"b"}]}`))
+	f.Add([]byte(change(`{"type":"WhitespaceSplit"}`, `{"type":"Split","pattern":{"Regex":"(?i:'s)|\\p{L}++|(?<=a)\\s+(?!\\S)"},"behavior":"MergedWithNext","invert":true}`)), []byte(`{"add_prefix_space":true}`))
 	f.Fuzz(func(t *testing.T, data, config []byte) {
 		tok, err := Load(data, config)
 		if err != nil {
