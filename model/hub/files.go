@@ -17,7 +17,7 @@ var (
 	required = []string{configFile}
 	// expected are those that most models have; optional ones, few.
 	expected = []string{"generation_config.json", "tokenizer.json", "tokenizer_config.json"}
-	optional = []string{"chat_template.jinja", "glimpse_policies.json"}
+	optional = []string{"special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json", "glimpse_policies.json"}
 )
 
 const configFile = "config.json"

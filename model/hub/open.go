@@ -33,6 +33,11 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 	if err == nil && m.DeviceChoice != "" && log != nil {
 		fmt.Fprintln(log, m.DeviceChoice)
 	}
+	if err == nil && m.Tokenizer != nil && log != nil {
+		for _, note := range m.Tokenizer.Notes() {
+			fmt.Fprintln(log, note)
+		}
+	}
 	return m, err
 }
 

@@ -42,7 +42,8 @@ func wholeModel() map[string][]byte {
 		"onnx/model.onnx":            []byte("onnx"),
 		"subfolder/config.json":      []byte("{}"),
 		"tokenizer.model":            []byte("sentencepiece"),
-		"special_tokens_map.json":    []byte("{}"),
+		"special_tokens_map.json":    []byte(`{"pad_token": "<pad>"}`),
+		"vocab.json":                 []byte("{}"),
 		"../../../../etc/passwd":     []byte("root"),
 		"runs/events.out.tfevents.1": []byte("events"),
 	}
@@ -93,7 +94,7 @@ func (h fakeHub) mustFind(spec, sha string) Model {
 	wanted := 0
 	for name, data := range h.Commits[sha] {
 		switch name {
-		case "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "glimpse_policies.json", singleFile, indexFile:
+		case "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json", "special_tokens_map.json", "added_tokens.json", "glimpse_policies.json", singleFile, indexFile:
 		default:
 			if !strings.HasPrefix(name, "model-0") {
 				continue

@@ -5,6 +5,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"glimpse/model/tokenizer/onig"
+
 	sugar "github.com/sugarme/tokenizer"
 )
 
@@ -31,12 +33,30 @@ type addedVocabulary struct {
 	raw, normalized addedMatcher
 }
 
-func newAddedVocabulary(tokens []addedToken, n normalizer) (addedVocabulary, error) {
-	v := addedVocabulary{ids: make(map[string]int32, len(tokens))}
-	for _, a := range tokens {
+// normalizeAdded returns what the normaliser makes of the added tokens that are to be
+// normalised, and the others as they are.
+func normalizeAdded(tokens []addedToken, n normalizer) ([]string, error) {
+	out := make([]string, len(tokens))
+	for i, a := range tokens {
 		if len(a.Content) > maxAddedToken {
-			return v, fmt.Errorf("id %d: token of %d bytes, at most %d are supported", a.ID, len(a.Content), maxAddedToken)
+			return nil, fmt.Errorf("id %d: token of %d bytes, at most %d are supported", a.ID, len(a.Content), maxAddedToken)
 		}
+		out[i] = a.Content
+		if !a.Normalized {
+			continue
+		}
+		var err error
+		if out[i], err = n.run(a.Content, maxAddedToken); err != nil {
+			return nil, fmt.Errorf("id %d: %w", a.ID, err)
+		}
+	}
+	return out, nil
+}
+
+// newAddedVocabulary takes the tokens, and what normalizeAdded returned for them.
+func newAddedVocabulary(tokens []addedToken, normalized []string) addedVocabulary {
+	v := addedVocabulary{ids: make(map[string]int32, len(tokens))}
+	for i, a := range tokens {
 		if a.Content == "" {
 			continue // no text can match it
 		}
@@ -45,19 +65,14 @@ func newAddedVocabulary(tokens []addedToken, n normalizer) (addedVocabulary, err
 			Content: a.Content, SingleWord: a.SingleWord,
 			LStrip: a.LStrip, RStrip: a.RStrip, Normalized: a.Normalized,
 		}
-		if !a.Normalized {
+		switch {
+		case !a.Normalized:
 			v.raw.add(a.Content, t, int32(a.ID))
-			continue
-		}
-		content := a.Content
-		if n != nil {
-			content = n(content)
-		}
-		if content != "" {
-			v.normalized.add(content, t, int32(a.ID))
+		case normalized[i] != "":
+			v.normalized.add(normalized[i], t, int32(a.ID))
 		}
 	}
-	return v, nil
+	return v
 }
 
 // addedMatcher is a trie over the bytes of the tokens.
@@ -221,5 +236,5 @@ func isWordRune(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 	}
-	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
+	return onig.IsWord(r)
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"glimpse/model/tokenizer/onig"
 )
 
 // englishText returns n bytes of English: the essays of the haystack, repeated.
@@ -94,5 +96,27 @@ func BenchmarkLoad(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkSplit runs the pre-tokenizer alone: patterns by their scanner, and by the
+// engine that runs any pattern.
+func BenchmarkSplit(b *testing.B) {
+	text := englishText(b, 1<<20)
+	for name, pattern := range map[string]string{"llama3": patternLlama3, "o200k": patternO200k, "tekken": patternTekken, "gpt2": patternGPT2} {
+		re, err := onig.Compile(pattern)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for by, s := range map[string]splitter{"scanner": patternSplit{splitPatterns[pattern]}, "engine": findSplit{find: re.Each, behavior: isolated}} {
+			b.Run("pattern="+name+"/by="+by, func(b *testing.B) {
+				b.SetBytes(int64(len(text)))
+				for b.Loop() {
+					if err := s.split(piece{text: text}, func(piece) error { return nil }); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }

@@ -1,68 +1,66 @@
 package tokenizer
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 )
 
-// Config is the part of tokenizer_config.json that running a model needs.
+// Config is the part of tokenizer_config.json, and of the files beside it, that
+// running a model needs.
 type Config struct {
 	BOS, EOS, PAD, UNK string // the tokens' text; "" where the file names none
 	ChatTemplate       string // Jinja source; "" where there is none
+	ChatTemplateFrom   string // the file it is from, and which of its templates if that needs saying
+	ChatTemplateChosen bool   // it is one of several, of which none is the default
 	ModelMaxLength     int    // tokens; 0 where the file gives none or a stand-in for none
 }
 
-// tokenText is a token in tokenizer_config.json: its text, or an object with
-// the text and the flags of an added token.
-type tokenText string
+// namedToken is a token in tokenizer_config.json: its text, or an object with the
+// text and the flags of an added token.
+type namedToken struct {
+	addedToken
+}
 
-func (t *tokenText) UnmarshalJSON(data []byte) error {
+func (t *namedToken) UnmarshalJSON(data []byte) error {
 	var s *string
 	if err := json.Unmarshal(data, &s); err == nil {
 		if s != nil {
-			*t = tokenText(*s)
+			t.Content = *s
 		}
 		return nil
 	}
-	var o struct {
-		Content string `json:"content"`
-	}
-	if err := json.Unmarshal(data, &o); err != nil {
+	if err := json.Unmarshal(data, &t.addedToken); err != nil {
 		return fmt.Errorf("token is neither a string nor an object with a content: %s", shorten(data))
 	}
-	*t = tokenText(o.Content)
 	return nil
 }
 
-// templateText is a chat template: its source, or a list of named ones of which
-// "default" is taken.
-type templateText string
+// namedTokens is a list of them, or an object of which the values are taken.
+type namedTokens []namedToken
 
-func (t *templateText) UnmarshalJSON(data []byte) error {
-	var s *string
-	if err := json.Unmarshal(data, &s); err == nil {
-		if s != nil {
-			*t = templateText(*s)
-		}
+func (t *namedTokens) UnmarshalJSON(data []byte) error {
+	var list []namedToken
+	if err := json.Unmarshal(data, &list); err == nil {
+		*t = list
 		return nil
 	}
-	var list []struct {
-		Name     string `json:"name"`
-		Template string `json:"template"`
+	var byName map[string]json.RawMessage
+	if err := json.Unmarshal(data, &byName); err != nil {
+		return fmt.Errorf("special tokens are neither a list nor an object: %s", shorten(data))
 	}
-	if err := json.Unmarshal(data, &list); err != nil {
-		return fmt.Errorf("chat_template is neither a string nor a list of named templates: %s", shorten(data))
+	names, err := keysInOrder(data)
+	if err != nil {
+		return err
 	}
-	for _, e := range list {
-		if e.Name == "default" {
-			*t = templateText(e.Template)
-			return nil
+	for _, name := range names {
+		var token namedToken
+		if err := json.Unmarshal(byName[name], &token); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
+		*t = append(*t, token)
 	}
-	return fmt.Errorf("chat_template lists %d templates, none named \"default\"", len(list))
+	return nil
 }
 
 func shorten(data []byte) string {
@@ -73,20 +71,33 @@ func shorten(data []byte) string {
 	return string(data)
 }
 
+// specialNames are the special tokens by role, in tokenizer_config.json and
+// special_tokens_map.json.
+type specialNames struct {
+	BOS        namedToken  `json:"bos_token"`
+	EOS        namedToken  `json:"eos_token"`
+	UNK        namedToken  `json:"unk_token"`
+	SEP        namedToken  `json:"sep_token"`
+	PAD        namedToken  `json:"pad_token"`
+	CLS        namedToken  `json:"cls_token"`
+	MASK       namedToken  `json:"mask_token"`
+	Additional namedTokens `json:"additional_special_tokens"`
+	Extra      namedTokens `json:"extra_special_tokens"`
+}
+
 // configFile is tokenizer_config.json.
 type configFile struct {
+	specialNames
 	Class          string                `json:"tokenizer_class"`
 	AddBOS         *bool                 `json:"add_bos_token"`
 	AddEOS         *bool                 `json:"add_eos_token"`
-	BOS            tokenText             `json:"bos_token"`
-	EOS            tokenText             `json:"eos_token"`
-	PAD            tokenText             `json:"pad_token"`
-	UNK            tokenText             `json:"unk_token"`
-	ChatTemplate   templateText          `json:"chat_template"`
+	AddPrefixSpace bool                  `json:"add_prefix_space"`
+	ChatTemplate   templateList          `json:"chat_template"`
 	ModelMaxLength float64               `json:"model_max_length"`
 	AddedByID      map[string]addedToken `json:"added_tokens_decoder"`
 
-	Added []addedToken `json:"-"` // AddedByID in order of id
+	read  bool         // there is such a file
+	Added []addedToken `json:"-"` // AddedByID, or added_tokens.json, in order of id
 }
 
 // parseConfig reads tokenizer_config.json; its many other fields do not change
@@ -99,6 +110,7 @@ func parseConfig(data []byte) (*configFile, error) {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return nil, describeJSON(data, err)
 	}
+	c.read = true
 	for key, a := range c.AddedByID {
 		id, err := strconv.ParseInt(key, 10, 32)
 		if err != nil {
@@ -107,15 +119,25 @@ func parseConfig(data []byte) (*configFile, error) {
 		a.ID = int(id)
 		c.Added = append(c.Added, a)
 	}
-	slices.SortFunc(c.Added, func(a, b addedToken) int { return cmp.Compare(a.ID, b.ID) })
+	sortByID(c.Added)
 	return &c, nil
+}
+
+// prefixSpace returns the add_prefix_space that replaces that of a ByteLevel which is
+// the whole pre-tokenizer, nil for none. transformers 4.57 does so with every folder,
+// and takes no setting for false.
+func (c *configFile) prefixSpace() *bool {
+	if !c.read {
+		return nil
+	}
+	return &c.AddPrefixSpace
 }
 
 // applyConfig takes over what tokenizer_config.json says.
 func (t *Tokenizer) applyConfig(c *configFile) error {
-	t.config = Config{
-		BOS: string(c.BOS), EOS: string(c.EOS), PAD: string(c.PAD), UNK: string(c.UNK),
-		ChatTemplate: string(c.ChatTemplate),
+	t.config = Config{BOS: c.BOS.Content, EOS: c.EOS.Content, PAD: c.PAD.Content, UNK: c.UNK.Content}
+	if err := t.config.takeTemplate(c.ChatTemplate, "tokenizer_config.json"); err != nil {
+		return err
 	}
 	// transformers writes 1e30 for "no limit".
 	if c.ModelMaxLength >= 1 && c.ModelMaxLength < 1<<31 {

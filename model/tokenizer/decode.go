@@ -35,12 +35,22 @@ func parseDecoder(raw json.RawMessage, tokens []string, literal []bool) (decoder
 		return d, nil
 	}
 	steps, err := flattenDecoder(raw, 0)
+	if err == nil && len(steps) > maxSteps {
+		err = errSteps
+	}
 	if err != nil {
 		return d, err
 	}
-	b := decoderBuilder{d, slices.Clone(tokens), literal, ""}
-	for _, s := range steps {
+	size := 0
+	for _, token := range tokens {
+		size += len(token)
+	}
+	b := decoderBuilder{d, slices.Clone(tokens), literal, "", growth(size)}
+	for i, s := range steps {
 		if err := decoderKinds[s.kind](&b, s.raw); err != nil {
+			if len(steps) > 1 {
+				return d, fmt.Errorf("step %d: %s: %w", i+1, s.kind, err)
+			}
 			return d, fmt.Errorf("%s: %w", s.kind, err)
 		}
 		b.last = s.kind
@@ -55,6 +65,7 @@ type decoderBuilder struct {
 	pieces  []string
 	literal []bool
 	last    string // the step before, "" at the start
+	limit   int    // bytes of all pieces
 }
 
 // decoderKinds are the steps that are implemented. Each looks at the one before
@@ -96,6 +107,9 @@ func flattenDecoder(raw json.RawMessage, depth int) ([]decoderStep, error) {
 	if err := decodeStrict(raw, &c); err != nil {
 		return nil, fmt.Errorf("in Sequence: %w", err)
 	}
+	if len(c.Decoders) > maxSteps {
+		return nil, fmt.Errorf("in Sequence: %w", errSteps)
+	}
 	var steps []decoderStep
 	for i, part := range c.Decoders {
 		inner, err := flattenDecoder(part, depth+1)
@@ -134,12 +148,16 @@ func (b *decoderBuilder) byteLevel(raw json.RawMessage) error {
 }
 
 func (b *decoderBuilder) replace(raw json.RawMessage) error {
-	from, to, err := parseReplace(raw)
+	replace, err := parseReplace(raw)
 	if err != nil {
 		return err
 	}
+	left := b.limit
 	for id, token := range b.pieces {
-		b.pieces[id] = strings.ReplaceAll(token, from, to)
+		if b.pieces[id], err = replace(token, left); err != nil {
+			return err
+		}
+		left -= len(b.pieces[id])
 	}
 	return b.after("", "Replace")
 }

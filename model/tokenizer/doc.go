@@ -12,8 +12,8 @@
 //     id each;
 //  2. each remaining piece is normalised (NFC; or spaces to ▁ for files
 //     converted from SentencePiece);
-//  3. the pre-tokenizer cuts it into words (GPT-2's, Llama-3's or Qwen's split
-//     pattern; punctuation and digits, as Falcon has them; white space; Metaspace);
+//  3. the pre-tokenizer cuts it into words (by split patterns; at punctuation,
+//     digits or white space; Metaspace);
 //  4. the model gives the words ids: WordLevel (a closed list of words),
 //     byte-level BPE (Llama-3, Qwen, GPT-2) or BPE over characters with a
 //     fallback to bytes (Llama-2, Mistral);
@@ -44,7 +44,5 @@
 // The truncation and padding sections are ignored: they are settings for
 // batches. clean_up_tokenization_spaces of tokenizer_config.json, which would
 // remove spaces before punctuation from decoded text, is ignored too, so that
-// decoding an encoding gives the text back. Characters are classified by the
-// Unicode version of the Go release (15 in Go 1.26), which knows some newly
-// assigned letters not yet as letters.
+// decoding an encoding gives the text back.
 package tokenizer

@@ -20,8 +20,9 @@ const maxFileBytes = 256 << 20
 // with one huge id cannot take the memory.
 const sparseIDs = 1 << 20
 
-// LoadDir loads tokenizer.json, and tokenizer_config.json and
-// chat_template.jinja where they exist, from a model folder.
+// LoadDir loads a tokenizer from a model folder: tokenizer.json and, where they
+// exist, tokenizer_config.json, special_tokens_map.json, added_tokens.json,
+// chat_template.jinja and chat_template.json.
 func LoadDir(dir fs.FS) (*Tokenizer, error) {
 	data, err := readBounded(dir, "tokenizer.json")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -32,23 +33,37 @@ func LoadDir(dir fs.FS) (*Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: load: %w", err)
 	}
-	config, err := readBounded(dir, "tokenizer_config.json")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("tokenizer: load: %w", err)
+	f := files{tokenizer: data}
+	for _, other := range []struct {
+		name string
+		into *[]byte
+	}{
+		{"tokenizer_config.json", &f.config}, {"special_tokens_map.json", &f.specialMap}, {"added_tokens.json", &f.added},
+	} {
+		if *other.into, err = readOptional(dir, other.name); err != nil {
+			return nil, fmt.Errorf("tokenizer: load: %w", err)
+		}
 	}
-	t, err := Load(data, config)
+	if f.config == nil {
+		f.config = []byte("{}") // what it does not say has defaults that replace parts of tokenizer.json
+	}
+	t, err := f.load()
 	if err != nil {
 		return nil, err
 	}
-	// Newer folders keep the template in a file of its own, which then wins.
-	template, err := readBounded(dir, "chat_template.jinja")
-	switch {
-	case err == nil:
-		t.config.ChatTemplate = string(template)
-	case !errors.Is(err, fs.ErrNotExist):
+	if err := t.loadTemplate(dir); err != nil {
 		return nil, fmt.Errorf("tokenizer: load: %w", err)
 	}
 	return t, nil
+}
+
+// readOptional is readBounded with nil for a file that does not exist.
+func readOptional(dir fs.FS, name string) ([]byte, error) {
+	data, err := readBounded(dir, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
 }
 
 func readBounded(dir fs.FS, name string) ([]byte, error) {
@@ -84,11 +99,21 @@ type file struct {
 // tokenizer_config.json, which may be nil. The error says which part of which
 // file is malformed or not supported.
 func Load(data, config []byte) (*Tokenizer, error) {
-	c, err := parseConfig(config)
+	return files{tokenizer: data, config: config}.load()
+}
+
+// files are the contents of a folder's files; all but the first may be nil.
+type files struct{ tokenizer, config, specialMap, added []byte }
+
+func (f files) load() (*Tokenizer, error) {
+	c, err := parseConfig(f.config)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer_config.json: %w", err)
 	}
-	t, err := load(data, c.Added)
+	if err := c.addLegacy(f.specialMap, f.added); err != nil {
+		return nil, err
+	}
+	t, err := load(f.tokenizer, c)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
@@ -98,22 +123,12 @@ func Load(data, config []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
-// load makes a tokenizer from tokenizer.json. extra are the added tokens that
-// tokenizer_config.json lists; those the file itself does not have are added,
-// as transformers does.
-func load(data []byte, extra []addedToken) (*Tokenizer, error) {
+// load makes a tokenizer from tokenizer.json. Added tokens that only the files beside
+// it list are added too, as transformers does.
+func load(data []byte, c *configFile) (*Tokenizer, error) {
 	var f file
 	if err := decodeStrict(data, &f); err != nil {
 		return nil, err
-	}
-	listed := make(map[string]bool, len(f.AddedTokens))
-	for _, a := range f.AddedTokens {
-		listed[a.Content] = true
-	}
-	for _, a := range extra {
-		if !listed[a.Content] {
-			f.AddedTokens = append(f.AddedTokens, a)
-		}
 	}
 	if f.Version != "" && f.Version != "1.0" {
 		return nil, fmt.Errorf("version %q, want \"1.0\"", f.Version)
@@ -124,23 +139,26 @@ func load(data []byte, extra []addedToken) (*Tokenizer, error) {
 	if t.normalize, err = parseNormalizer(f.Normalizer); err != nil {
 		return nil, fmt.Errorf("normalizer: %w", err)
 	}
-	if t.split, byteLevel, err = parsePreTokenizer(f.PreTokenizer); err != nil {
+	if t.split, byteLevel, err = parsePreTokenizer(f.PreTokenizer, c.prefixSpace()); err != nil {
 		return nil, fmt.Errorf("pre_tokenizer: %w", err)
 	}
 	limit := max(len(data), sparseIDs)
 	if t.model, err = parseModel(f.Model, modelContext{byteLevel, limit}); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
+	f.AddedTokens = append(f.AddedTokens, c.extraTokens(f.AddedTokens, t.model)...)
 	if err := t.buildTokens(f.AddedTokens, limit); err != nil {
 		return nil, err
 	}
-	if t.added, err = newAddedVocabulary(f.AddedTokens, t.normalize); err != nil {
+	normalized, err := normalizeAdded(f.AddedTokens, t.normalize)
+	if err != nil {
 		return nil, fmt.Errorf("added_tokens: %w", err)
 	}
+	t.added = newAddedVocabulary(f.AddedTokens, normalized)
 	if t.prefix, t.suffix, err = parsePostProcessor(f.PostProcessor, &t); err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
-	tokens, literal := t.decoderTokens(f.AddedTokens)
+	tokens, literal := t.decoderTokens(f.AddedTokens, normalized)
 	if t.decoder, err = parseDecoder(f.Decoder, tokens, literal); err != nil {
 		return nil, fmt.Errorf("decoder: %w", err)
 	}
@@ -185,15 +203,13 @@ func (t *Tokenizer) buildTokens(added []addedToken, limit int) error {
 // that are not the model's own are text, not the byte alphabet, which only
 // matters outside ASCII; there the reference returns broken characters
 // (huggingface/tokenizers, issue 1392).
-func (t *Tokenizer) decoderTokens(added []addedToken) (tokens []string, literal []bool) {
+func (t *Tokenizer) decoderTokens(added []addedToken, normalized []string) (tokens []string, literal []bool) {
 	tokens = slices.Clone(t.tokens)
 	literal = make([]bool, len(tokens))
-	for _, a := range added {
+	for i, a := range added {
 		_, own := t.model.TokenToId(a.Content)
 		literal[a.ID] = !own
-		if a.Normalized && t.normalize != nil {
-			tokens[a.ID] = t.normalize(a.Content)
-		}
+		tokens[a.ID] = normalized[i]
 	}
 	return tokens, literal
 }

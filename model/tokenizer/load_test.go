@@ -123,14 +123,15 @@ func TestLoadRefuses(t *testing.T) {
 		{"long added token", change(`"content":"<eos>"`, `"content":"`+strings.Repeat("x", 5000)+`"`), "already"},
 		{"normalizer", normalizer(`{"type":"NFKC"}`), `normalizer: type "NFKC" is not supported`},
 		{"normalizer in a sequence", normalizer(`{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Lowercase"}]}`), `normalizers[1]: type "Lowercase"`},
-		{"regular expression in normalizer", normalizer(`{"type":"Replace","pattern":{"Regex":"a+"},"content":""}`), `"a+" is not supported`},
+		{"regular expression in normalizer", normalizer(`{"type":"Replace","pattern":{"Regex":"(a)\\1"},"content":""}`), `Replace: pattern: regular expression "(a)\\1": byte 5: \1 is not supported`},
 		{"deep nesting", normalizer(strings.Repeat(`{"type":"Sequence","normalizers":[`, 50) + `{"type":"NFC"}` + strings.Repeat(`]}`, 50)), "nested"},
 		{"pre-tokenizer", pre(`{"type":"BertPreTokenizer"}`), `pre_tokenizer: type "BertPreTokenizer" is not supported`},
-		{"split pattern", pre(`{"type":"Split","pattern":{"Regex":"[a-z]+"},"behavior":"Isolated","invert":false}`), `"[a-z]+"`},
-		{"split behaviour", pre(`{"type":"Split","pattern":{"Regex":"\\s+"},"behavior":"MergedWithNext","invert":false}`), `"\\s+"`},
-		{"after ByteLevel", pre(`{"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"WhitespaceSplit"}]}`), "pretokenizers[1]: WhitespaceSplit: only Digits and a Split by [0-9][0-9][0-9] are supported after ByteLevel"},
-		{"pattern after ByteLevel", pre(`{"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"},"behavior":"Isolated","invert":false}]}]}`), "are supported after ByteLevel"},
-		{"punctuation", pre(`{"type":"Punctuation","behavior":"MergedWithNext"}`), `behavior "MergedWithNext", want Isolated or Contiguous`},
+		{"split pattern", pre(`{"type":"Split","pattern":{"Regex":"[a-z"},"behavior":"Isolated","invert":false}`), `regular expression "[a-z": byte 4: class without an end`},
+		{"split by nothing", pre(`{"type":"Split","pattern":{"String":""},"behavior":"Isolated","invert":false}`), "want a non-empty String"},
+		{"split without a pattern", pre(`{"type":"Split","pattern":{},"behavior":"Isolated","invert":false}`), "want either a String or a Regex"},
+		{"split behaviour", pre(`{"type":"Split","pattern":{"Regex":"\\s+"},"behavior":"Merged","invert":false}`), `behavior "Merged", want Removed, Isolated`},
+		{"after ByteLevel", pre(`{"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Metaspace","replacement":"_"}]}`), "pretokenizers[1]: Metaspace: not supported after ByteLevel"},
+		{"punctuation", pre(`{"type":"Punctuation","behavior":"Merged"}`), `behavior "Merged", want Removed, Isolated`},
 		{"bytes for words", pre(`{"type":"ByteLevel"}`), "WordLevel: not supported behind a ByteLevel"},
 		{"metaspace replacement", pre(`{"type":"Metaspace","replacement":"ab","prepend_scheme":"always"}`), `"ab"`},
 		{"metaspace scheme", pre(`{"type":"Metaspace","replacement":"_","prepend_scheme":"last"}`), `"last"`},
@@ -191,11 +192,11 @@ func TestLoadDir(t *testing.T) {
 		want             Config
 	}{
 		{"generic class keeps the file's template", "PreTrainedTokenizerFast", false, false, []int32{1}, []int32{2},
-			Config{BOS: "<bos>", EOS: "<eos>", UNK: "[UNK]", ChatTemplate: "D"}},
+			Config{BOS: "<bos>", EOS: "<eos>", UNK: "[UNK]", ChatTemplate: "D", ChatTemplateFrom: "tokenizer_config.json"}},
 		{"llama class without bos", "LlamaTokenizerFast", false, false, nil, nil,
-			Config{BOS: "<bos>", EOS: "<eos>", UNK: "[UNK]", ChatTemplate: "D"}},
+			Config{BOS: "<bos>", EOS: "<eos>", UNK: "[UNK]", ChatTemplate: "D", ChatTemplateFrom: "tokenizer_config.json"}},
 		{"llama class with bos, template in its own file", "LlamaTokenizer", true, true, []int32{1}, nil,
-			Config{BOS: "<bos>", EOS: "<eos>", UNK: "[UNK]", ChatTemplate: "F"}},
+			Config{BOS: "<bos>", EOS: "<eos>", UNK: "[UNK]", ChatTemplate: "F", ChatTemplateFrom: "chat_template.jinja"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := fstest.MapFS{
@@ -215,7 +216,7 @@ func TestLoadDir(t *testing.T) {
 			if prefix, suffix := tok.Affixes(); !slices.Equal(prefix, c.prefix) || !slices.Equal(suffix, c.suffix) {
 				t.Errorf("affixes %v and %v, want %v and %v", prefix, suffix, c.prefix, c.suffix)
 			}
-			if ids, err := tok.Encode("<more>", false); err != nil || !slices.Equal(ids, []int32{900}) || !tok.IsSpecial(900) || tok.VocabSize() != 901 {
+			if ids, err := tok.Encode("<more>", false); err != nil || !slices.Equal(ids, []int32{487}) || !tok.IsSpecial(487) || tok.VocabSize() != 488 {
 				t.Errorf("token of added_tokens_decoder: ids %v, %v, vocabulary of %d", ids, err, tok.VocabSize())
 			}
 		})
@@ -224,7 +225,9 @@ func TestLoadDir(t *testing.T) {
 		{"not json", `{`, "malformed"},
 		{"bos outside the vocabulary", `{"bos_token":"<none>"}`, `bos_token "<none>"`},
 		{"token of a wrong type", `{"eos_token":3}`, "neither"},
-		{"no default template", `{"chat_template":[{"name":"x","template":"y"}]}`, "default"},
+		{"empty template", `{"chat_template":[{"name":"x","template":""}]}`, "none of the 1 is named \"default\""},
+		{"template of a wrong type", `{"chat_template":3}`, "neither a string nor a list"},
+		{"special tokens of a wrong type", `{"additional_special_tokens":"<x>"}`, "neither a list nor an object"},
 		{"bad id", `{"added_tokens_decoder":{"x":{"content":"y"}}}`, `"x"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -236,5 +239,50 @@ func TestLoadDir(t *testing.T) {
 	}
 	if _, err := LoadDir(fstest.MapFS{}); err == nil || !strings.Contains(err.Error(), "tokenizer.json") {
 		t.Errorf("empty folder: error %v", err)
+	}
+}
+
+// TestChatTemplates checks which of a folder's templates is taken, and that it is said.
+func TestChatTemplates(t *testing.T) {
+	const named = `{"chat_template":[{"name":"tool_use","template":"T"},{"name":"chat","template":"C"},{"name":"rag","template":"R"}]}`
+	for _, c := range []struct {
+		name           string
+		files          map[string]string
+		template, from string
+	}{
+		{"none", nil, "", ""},
+		{"one", map[string]string{"tokenizer_config.json": `{"chat_template":"A"}`}, "A", "tokenizer_config.json"},
+		{"list without default", map[string]string{"tokenizer_config.json": named}, "C",
+			`tokenizer_config.json: "chat" of 3, none of which is named "default"`},
+		{"list with tools only", map[string]string{"tokenizer_config.json": `{"chat_template":[{"name":"tool_use","template":"T"}]}`}, "T",
+			`tokenizer_config.json: "tool_use" of 1, none of which is named "default"`},
+		{"object", map[string]string{"tokenizer_config.json": `{"chat_template":{"z":"Z","default":"D"}}`}, "D", "tokenizer_config.json"},
+		{"processor's file", map[string]string{"chat_template.json": `{"chat_template":"P"}`}, "P", "chat_template.json"},
+		{"processor's file beside another", map[string]string{"chat_template.json": `{"chat_template":"P"}`, "tokenizer_config.json": named}, "C",
+			`tokenizer_config.json: "chat" of 3, none of which is named "default"`},
+		{"file of its own", map[string]string{"chat_template.jinja": "J", "chat_template.json": `{"chat_template":"P"}`, "tokenizer_config.json": named}, "J", "chat_template.jinja"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := fstest.MapFS{"tokenizer.json": {Data: []byte(wordsJSON)}}
+			for name, content := range c.files {
+				dir[name] = &fstest.MapFile{Data: []byte(content)}
+			}
+			tok, err := LoadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := tok.Config(); got.ChatTemplate != c.template || got.ChatTemplateFrom != c.from {
+				t.Errorf("template %q from %q, want %q from %q", got.ChatTemplate, got.ChatTemplateFrom, c.template, c.from)
+			}
+			if chosen := strings.Contains(c.from, "none of which"); chosen != (len(tok.Notes()) == 1) {
+				t.Errorf("notes %q", tok.Notes())
+			}
+		})
+	}
+	for name, content := range map[string]string{"chat_template.json": "{", "special_tokens_map.json": "[]", "added_tokens.json": `{"x":"y"}`} {
+		_, err := LoadDir(fstest.MapFS{"tokenizer.json": {Data: []byte(wordsJSON)}, name: {Data: []byte(content)}})
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
 }

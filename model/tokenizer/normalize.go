@@ -2,24 +2,43 @@ package tokenizer
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 )
 
-// normalizer rewrites a piece of text before it is cut into words.
-type normalizer func(string) string
+// normalizer rewrites a piece of text before it is cut into words, step by step.
+// Without steps the text stays as it is.
+type normalizer []normalizeStep
 
-// maxNesting bounds how deep Sequence components may lie in each other.
-const maxNesting = 4
+type normalizeStep struct {
+	name string // as errors give it
 
-var errNesting = fmt.Errorf("a Sequence is nested more than %d deep", maxNesting)
+	// apply returns errExpands instead of a text of more than limit bytes.
+	apply func(s string, limit int) (string, error)
+}
 
+// run returns the normalised text, or an error that names the step whose text would
+// have more than limit bytes.
+func (n normalizer) run(s string, limit int) (string, error) {
+	for _, step := range n {
+		var err error
+		if s, err = step.apply(s, limit); err != nil {
+			return "", fmt.Errorf("normalizer: %s: %w", step.name, err)
+		}
+	}
+	return s, nil
+}
+
+// parseNormalizer reads the normalizer.
 func parseNormalizer(raw json.RawMessage) (normalizer, error) {
 	if isNull(raw) {
 		return nil, nil
 	}
-	return parseNormalizerAt(raw, 0)
+	n, err := parseNormalizerAt(raw, 0)
+	if err == nil && len(n) > maxSteps {
+		err = errSteps
+	}
+	return n, err
 }
 
 func parseNormalizerAt(raw json.RawMessage, depth int) (normalizer, error) {
@@ -30,87 +49,107 @@ func parseNormalizerAt(raw json.RawMessage, depth int) (normalizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds := map[string]func() (normalizer, error){
-		"NFC": func() (normalizer, error) {
-			var c struct {
+	var n normalizer
+	step := func(apply func(s string, limit int) (string, error)) { n = normalizer{{kind, apply}} }
+	kinds := map[string]func() error{
+		"NFC": func() error {
+			step(func(s string, limit int) (string, error) { return within(nfc(s), limit) })
+			return decodeStrict(raw, &struct {
 				Type string `json:"type"`
-			}
-			return nfc, decodeStrict(raw, &c)
+			}{})
 		},
-		"Prepend": func() (normalizer, error) {
+		"Prepend": func() error {
 			var c struct {
 				Type    string `json:"type"`
 				Prepend string `json:"prepend"`
 			}
-			prepend := func(s string) string {
-				if s == "" {
-					return s
-				}
-				return c.Prepend + s
+			if err := decodeStrict(raw, &c); err != nil {
+				return err
 			}
-			return prepend, decodeStrict(raw, &c)
+			if len(c.Prepend) > maxAddedToken {
+				return fmt.Errorf("prepend of %d bytes, at most %d are supported", len(c.Prepend), maxAddedToken)
+			}
+			step(func(s string, limit int) (string, error) {
+				if s == "" {
+					return s, nil
+				}
+				return within(c.Prepend+s, limit)
+			})
+			return nil
 		},
-		"Replace": func() (normalizer, error) {
-			from, to, err := parseReplace(raw)
-			return func(s string) string { return strings.ReplaceAll(s, from, to) }, err
+		"Replace": func() error {
+			replace, err := parseReplace(raw)
+			step(replace)
+			return err
 		},
-		"Sequence": func() (normalizer, error) {
+		"Sequence": func() error {
 			var c struct {
 				Type        string            `json:"type"`
 				Normalizers []json.RawMessage `json:"normalizers"`
 			}
 			if err := decodeStrict(raw, &c); err != nil {
-				return nil, err
+				return err
 			}
-			var steps []normalizer
+			if len(c.Normalizers) > maxSteps {
+				return errSteps
+			}
 			for i, part := range c.Normalizers {
-				step, err := parseNormalizerAt(part, depth+1)
+				inner, err := parseNormalizerAt(part, depth+1)
 				if err != nil {
-					return nil, fmt.Errorf("normalizers[%d]: %w", i, err)
+					return fmt.Errorf("normalizers[%d]: %w", i, err)
 				}
-				steps = append(steps, step)
+				for _, s := range inner {
+					n = append(n, normalizeStep{fmt.Sprintf("normalizers[%d]: %s", i, s.name), s.apply})
+				}
 			}
-			return func(s string) string {
-				for _, step := range steps {
-					s = step(s)
-				}
-				return s
-			}, nil
+			return nil
 		},
 	}
 	parse, ok := kinds[kind]
 	if !ok {
 		return nil, unsupported(kind, kinds)
 	}
-	n, err := parse()
-	if err != nil {
+	if err := parse(); err != nil {
 		return nil, fmt.Errorf("%s: %w", kind, err)
 	}
 	return n, nil
 }
 
-// splitPattern is a Pattern of tokenizer.json: a plain string or a regular
-// expression.
-type splitPattern struct {
-	String *string `json:"String"`
-	Regex  *string `json:"Regex"`
-}
-
 // parseReplace reads a Replace component, as normaliser or decoder.
-func parseReplace(raw json.RawMessage) (from, to string, err error) {
+func parseReplace(raw json.RawMessage) (func(s string, limit int) (string, error), error) {
 	var c struct {
 		Type    string       `json:"type"`
 		Pattern splitPattern `json:"pattern"`
 		Content string       `json:"content"`
 	}
 	if err := decodeStrict(raw, &c); err != nil {
-		return "", "", err
+		return nil, err
 	}
-	switch {
-	case c.Pattern.Regex != nil:
-		return "", "", fmt.Errorf("regular expression %q is not supported", *c.Pattern.Regex)
-	case c.Pattern.String == nil || *c.Pattern.String == "":
-		return "", "", errors.New("pattern: want a non-empty String")
+	find, err := c.Pattern.compile()
+	if err != nil {
+		return nil, err
 	}
-	return *c.Pattern.String, c.Content, nil
+	if from := c.Pattern.String; from != nil {
+		return func(s string, limit int) (string, error) {
+			if size := len(s) + strings.Count(s, *from)*(len(c.Content)-len(*from)); size > max(limit, len(s)) {
+				return "", expands(size, limit)
+			}
+			return strings.ReplaceAll(s, *from, c.Content), nil
+		}, nil
+	}
+	return func(s string, limit int) (string, error) {
+		var out strings.Builder
+		done := 0
+		err := find(s, func(start, end int) error {
+			out.WriteString(s[done:start])
+			out.WriteString(c.Content)
+			done = end
+			if out.Len() > limit {
+				return expands(out.Len(), limit)
+			}
+			return nil
+		})
+		out.WriteString(s[done:])
+		return out.String(), err
+	}, nil
 }

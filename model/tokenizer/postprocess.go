@@ -39,12 +39,18 @@ func parsePostProcessorAt(raw json.RawMessage, t *Tokenizer, depth int) (prefix,
 			if err := decodeStrict(raw, &c); err != nil {
 				return err
 			}
+			if len(c.Processors) > maxSteps {
+				return errSteps
+			}
 			for i, part := range c.Processors {
 				before, after, err := parsePostProcessorAt(part, t, depth+1)
 				if err != nil {
 					return fmt.Errorf("processors[%d]: %w", i, err)
 				}
 				prefix, suffix = append(before, prefix...), append(suffix, after...)
+				if len(prefix)+len(suffix) > maxAffix {
+					return fmt.Errorf("processors[%d]: %w", i, errAffix)
+				}
 			}
 			return nil
 		},
@@ -58,6 +64,8 @@ func parsePostProcessorAt(raw json.RawMessage, t *Tokenizer, depth int) (prefix,
 	}
 	return prefix, suffix, nil
 }
+
+var errAffix = fmt.Errorf("more than %d ids around a text", maxAffix)
 
 // templatePart is one place of a template: a special token or a text.
 type templatePart struct {
@@ -96,6 +104,9 @@ func parseTemplate(raw json.RawMessage, t *Tokenizer) (prefix, suffix []int32, e
 			token, ok := c.SpecialTokens[part.SpecialToken.ID]
 			if !ok {
 				return nil, nil, fmt.Errorf("single[%d]: special token %q is not in special_tokens", i, part.SpecialToken.ID)
+			}
+			if len(prefix)+len(suffix)+len(token.IDs) > maxAffix {
+				return nil, nil, fmt.Errorf("single[%d]: %w", i, errAffix)
 			}
 			for _, id := range token.IDs {
 				if !t.has(id) {

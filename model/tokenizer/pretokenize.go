@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -11,10 +10,18 @@ import (
 
 // parsePreTokenizer reads the pre_tokenizer. A nil splitter means that a piece
 // is one word. byteLevel tells whether words are to be read as bytes: the
-// ByteLevel component itself, a change of alphabet, is left to the model.
-func parsePreTokenizer(raw json.RawMessage) (s splitter, byteLevel bool, err error) {
+// ByteLevel component itself, a change of alphabet, is left to the model. prefixSpace
+// replaces the add_prefix_space of a ByteLevel that is alone, if it is not nil.
+func parsePreTokenizer(raw json.RawMessage, prefixSpace *bool) (s splitter, byteLevel bool, err error) {
 	if isNull(raw) {
 		return nil, false, nil
+	}
+	if kind, err := kindOf(raw); err == nil && kind == "ByteLevel" && prefixSpace != nil {
+		chain, err := parseByteLevel(raw, prefixSpace)
+		if err != nil {
+			return nil, false, fmt.Errorf("ByteLevel: %w", err)
+		}
+		return chain, true, nil
 	}
 	chain, byteLevel, err := parsePreTokenizerAt(raw, 0, false)
 	if err != nil {
@@ -60,9 +67,6 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain
 		"Split": func() error {
 			s, err := parseSplit(raw)
 			chain = splitterChain{s}
-			if _, digits := s.(threeDigitSplit); err == nil && afterBytes && !digits {
-				return errAfterBytes
-			}
 			return err
 		},
 		"Punctuation": func() error {
@@ -71,13 +75,13 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain
 			return err
 		},
 		"Digits": func() error {
-			s, err := parseDigits(raw, afterBytes)
+			s, err := parseDigits(raw)
 			chain = splitterChain{s}
 			return err
 		},
 		"ByteLevel": func() error {
 			byteLevel = true
-			chain, err = parseByteLevel(raw)
+			chain, err = parseByteLevel(raw, nil)
 			return err
 		},
 		"Sequence": func() error {
@@ -87,6 +91,9 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain
 			}
 			if err := decodeStrict(raw, &c); err != nil {
 				return err
+			}
+			if len(c.Pretokenizers) > maxSteps {
+				return errSteps
 			}
 			for i, part := range c.Pretokenizers {
 				steps, bytes, err := parsePreTokenizerAt(part, depth+1, afterBytes || byteLevel)
@@ -102,16 +109,34 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain
 	if !ok {
 		return nil, false, unsupported(kind, kinds)
 	}
-	if afterBytes && kind != "Digits" && kind != "Split" && kind != "Sequence" {
-		return nil, false, fmt.Errorf("%s: %w", kind, errAfterBytes)
+	if afterBytes && (kind == "ByteLevel" || kind == "Metaspace") {
+		return nil, false, fmt.Errorf("%s: not supported after ByteLevel", kind)
 	}
 	if err := parse(); err != nil {
 		return nil, false, fmt.Errorf("%s: %w", kind, err)
 	}
+	if afterBytes && kind != "Sequence" {
+		for i, s := range chain {
+			chain[i] = onBytes(s)
+		}
+	}
+	if len(chain) > maxSteps {
+		return nil, false, fmt.Errorf("%s: %w", kind, errSteps)
+	}
 	return chain, byteLevel, nil
 }
 
-var errAfterBytes = errors.New("only Digits and a Split by " + threeDigits + " are supported after ByteLevel")
+// onBytes makes a splitter one for what comes after ByteLevel.
+func onBytes(s splitter) splitter {
+	switch s := s.(type) {
+	case threeDigitSplit:
+		return s // ASCII digits stand for themselves, and nothing else for them
+	case classSplit:
+		s.characters = byteCharacter
+		return s
+	}
+	return alphabetSplit{s}
+}
 
 // splitterChain runs each splitter on what the one before it yields.
 type splitterChain []splitter
@@ -236,8 +261,7 @@ func (m metaspace) split(p piece, yield func(piece) error) error {
 	return nil
 }
 
-// patternSplit cuts a piece by a scanner for one of the known split patterns,
-// which match every text without gaps.
+// patternSplit cuts a piece by the scanner of one of splitPatterns.
 type patternSplit struct {
 	next func(s string, i int) int // end of the word that starts at byte i
 }
@@ -253,45 +277,6 @@ func (s patternSplit) split(p piece, yield func(piece) error) error {
 	return nil
 }
 
-// splitPatterns are the regular expressions of the supported models.
-var splitPatterns = map[string]func(s string, i int) int{
-	// Llama-3.
-	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`: scanLlama3,
-	// Qwen2, Qwen2.5 and Qwen3.
-	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`: scanQwen,
-	// GPT-2; ByteLevel's own.
-	`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`: scanGPT2,
-	`'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`:    scanGPT2,
-}
-
-func parseSplit(raw json.RawMessage) (splitter, error) {
-	var c struct {
-		Type     string       `json:"type"`
-		Pattern  splitPattern `json:"pattern"`
-		Behavior string       `json:"behavior"`
-		Invert   bool         `json:"invert"`
-	}
-	if err := decodeStrict(raw, &c); err != nil {
-		return nil, err
-	}
-	if c.Pattern.Regex == nil {
-		return nil, errors.New("pattern: only Regex is supported")
-	}
-	if *c.Pattern.Regex == threeDigits && c.Behavior == "Isolated" && !c.Invert {
-		return threeDigitSplit{}, nil
-	}
-	next, ok := splitPatterns[*c.Pattern.Regex]
-	if !ok {
-		return nil, fmt.Errorf("pattern: the regular expression %q is not among the %d that are supported", *c.Pattern.Regex, len(splitPatterns)+1)
-	}
-	// The patterns match everything, so that keeping the matches and dropping
-	// what lies between is the same as keeping both.
-	if !(c.Behavior == "Isolated" && !c.Invert || c.Behavior == "Removed" && c.Invert) {
-		return nil, fmt.Errorf("behavior %q with invert %v is not supported", c.Behavior, c.Invert)
-	}
-	return patternSplit{next}, nil
-}
-
 // prefixSpace puts a space before a piece that starts with none.
 type prefixSpace struct{}
 
@@ -302,10 +287,13 @@ func (prefixSpace) split(p piece, yield func(piece) error) error {
 	return yield(p)
 }
 
-func parseByteLevel(raw json.RawMessage) (splitterChain, error) {
+func parseByteLevel(raw json.RawMessage, prefixSpaceSet *bool) (splitterChain, error) {
 	c := byteLevelConfig{AddPrefixSpace: true, UseRegex: true}
 	if err := decodeStrict(raw, &c); err != nil {
 		return nil, err
+	}
+	if prefixSpaceSet != nil {
+		c.AddPrefixSpace = *prefixSpaceSet
 	}
 	var chain splitterChain
 	if c.AddPrefixSpace {

@@ -13,8 +13,8 @@ import (
 type Tokenizer struct {
 	model     model
 	added     addedVocabulary
-	normalize normalizer // nil: the text stays as it is
-	split     splitter   // nil: a piece is one word
+	normalize normalizer
+	split     splitter // nil: a piece is one word
 
 	// The ids around the text when special tokens are wanted.
 	prefix, suffix []int32
@@ -83,9 +83,14 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 		}
 		return t.split.split(p, word)
 	}
+	limit := growth(len(text))
 	raw := func(p piece) error {
 		if t.normalize != nil {
-			p.text = t.normalize(p.text)
+			var err error
+			if p.text, err = t.normalize.run(p.text, limit); err != nil {
+				return err
+			}
+			limit -= len(p.text)
 		}
 		return t.added.normalized.split(p, token, normalized)
 	}
@@ -181,6 +186,35 @@ func (t *Tokenizer) Affixes() (prefix, suffix []int32) {
 
 // Config returns what tokenizer_config.json says; zero without one.
 func (t *Tokenizer) Config() Config { return t.config }
+
+// Notes are what a user should know of how the folder was read, one line each.
+func (t *Tokenizer) Notes() []string {
+	var notes []string
+	if c := t.config; c.ChatTemplateChosen {
+		notes = append(notes, "chat template of "+c.ChatTemplateFrom)
+	}
+	if n := engines(t.split); n > 0 {
+		notes = append(notes, fmt.Sprintf("tokenizer.json: %d split patterns are run as regular expressions, which is slower than the built-in ones", n))
+	}
+	return notes
+}
+
+// engines counts the regular expressions of a splitter that have no scanner.
+func engines(s splitter) (n int) {
+	switch s := s.(type) {
+	case splitterChain:
+		for _, part := range s {
+			n += engines(part)
+		}
+	case alphabetSplit:
+		return engines(s.inner)
+	case findSplit:
+		if s.regex {
+			return 1
+		}
+	}
+	return n
+}
 
 // Model returns the model as sugarme's interface, for use in its pipelines.
 func (t *Tokenizer) Model() sugar.Model { return t.model }

@@ -1,0 +1,412 @@
+package onig
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"unicode/utf8"
+)
+
+// ErrSteps is the error of a pattern that takes far more steps than the text is
+// long.
+var ErrSteps = errors.New("the pattern takes too many steps on this text")
+
+// Bounds on the work. A pattern of a real tokenizer takes less than 30 steps a
+// byte.
+const (
+	freeSteps  = 1 << 20
+	stepsAByte = 1 << 8
+
+	// A match that takes so many steps keeps the states that have failed.
+	keepAfter = 512
+	maxKept   = 64 << 20 // bytes of such states
+)
+
+// Regexp is a compiled pattern. It is safe for concurrent use.
+type Regexp struct {
+	source  string
+	prog    []inst
+	entries []int       // of the alternatives of the whole pattern
+	lead    [256]uint64 // by the first byte: the alternatives that can match; the 64th stands for all further ones
+	empty   uint64      // those that can match at the end of the text
+	slots   int
+	splits  int // instructions, for numbering states
+	pool    sync.Pool
+}
+
+// Compile reads a pattern. The error says what of it is not supported, and where.
+func Compile(pattern string) (*Regexp, error) {
+	n, err := parse(pattern)
+	if err == nil {
+		var re *Regexp
+		if re, err = assemble(pattern, n); err == nil {
+			return re, nil
+		}
+	}
+	const shown = 200
+	if len(pattern) > shown {
+		pattern = pattern[:shown] + "…"
+	}
+	return nil, fmt.Errorf("regular expression %q: %w", pattern, err)
+}
+
+func assemble(pattern string, n *node) (*Regexp, error) {
+	re := &Regexp{source: pattern}
+	c := compiler{classes: make(map[string]*class)}
+	alternatives := []*node{n}
+	if n.kind == kindAlt {
+		alternatives = n.subs
+	}
+	for i, sub := range alternatives {
+		re.entries = append(re.entries, len(c.prog))
+		if err := c.compile(sub, true); err != nil {
+			return nil, err
+		}
+		c.emit(inst{op: opMatch})
+		var l leads
+		empty := l.add(sub)
+		bit := uint64(1) << min(i, 63)
+		for b := range re.lead {
+			if l[b] || empty {
+				re.lead[b] |= bit
+			}
+		}
+		if empty {
+			re.empty |= bit
+		}
+	}
+	if len(c.prog) > maxProgram {
+		return nil, errTooLarge
+	}
+	re.prog, re.slots = c.prog, c.slots
+	re.pool.New = func() any { return &matcher{re: re, slots: make([]int, re.slots)} }
+	return re, nil
+}
+
+// String returns the pattern.
+func (re *Regexp) String() string { return re.source }
+
+// Each calls yield with the matches of a text, which must be valid UTF-8, leftmost
+// first and one after the other. A match of nothing right behind another one is
+// left out.
+func (re *Regexp) Each(text string, yield func(start, end int) error) error {
+	m := re.pool.Get().(*matcher)
+	defer func() {
+		m.text = ""
+		m.forget(0, false)
+		re.pool.Put(m)
+	}()
+	m.text, m.limit = text, len(text)
+	m.budget = freeSteps + stepsAByte*len(text)
+	m.steps = 0
+	last := -1
+	for at := 0; at <= len(text); {
+		start, end := at, -1
+		for ; start <= len(text); start++ {
+			mask := re.empty
+			if start < len(text) {
+				if mask = re.lead[text[start]]; mask == 0 {
+					continue
+				}
+				if text[start]&0xC0 == 0x80 {
+					continue // inside a character
+				}
+			}
+			end = m.at(start, mask)
+			if m.budget < 0 {
+				return fmt.Errorf("regular expression %q: %w", re.source, ErrSteps)
+			}
+			if end >= 0 {
+				break
+			}
+			if m.kept > maxKept/2 {
+				m.forget(start, true)
+			}
+		}
+		if end < 0 {
+			return nil
+		}
+		at = end
+		if start == end {
+			if end == last {
+				if at == len(text) {
+					return nil
+				}
+				_, n := utf8.DecodeRuneInString(text[at:])
+				at += n
+				continue
+			}
+		}
+		last = end
+		m.forget(end, true)
+		if err := yield(start, end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// frame is what to go back to: the second branch of a split, or the old value of a
+// slot.
+type frame struct {
+	pc, at int // pc < 0: slot ^pc had the value at
+	second bool
+}
+
+type matcher struct {
+	re     *Regexp
+	text   string
+	limit  int // nothing behind it is consumed: the end of the text, or that of a look-behind
+	stack  []frame
+	slots  []int
+	budget int
+	steps  int // since the last match
+
+	// By 4,096 places of the text: a bit for every place and instruction that
+	// failed.
+	failed map[int][]uint64
+	kept   int // bytes
+
+	recent   []uint64 // the page of failed used last, which is that of recentAt
+	recentAt int
+}
+
+const pageBits = 12
+
+// at returns the end of the match that starts at a byte, or -1.
+func (m *matcher) at(start int, mask uint64) int {
+	for ; mask != 0; mask &= mask - 1 {
+		i := bits.TrailingZeros64(mask)
+		last := i
+		if i == 63 {
+			last = len(m.re.entries) - 1
+		}
+		for ; i <= last; i++ {
+			if end := m.run(m.re.entries[i], start, -1); end >= 0 {
+				return end
+			}
+		}
+	}
+	return -1
+}
+
+// forget drops the failed states before a byte, which are not asked for again.
+func (m *matcher) forget(before int, some bool) {
+	m.budget -= m.steps
+	m.steps = 0
+	if m.failed == nil {
+		return
+	}
+	m.recent = nil
+	for page, b := range m.failed {
+		if !some || page < before>>pageBits {
+			m.kept -= len(b) * 8
+			delete(m.failed, page)
+		}
+	}
+	if len(m.failed) == 0 {
+		m.failed = nil
+	}
+}
+
+// page returns the states of a place, nil if none are kept.
+func (m *matcher) page(at int) []uint64 {
+	if m.recent == nil || m.recentAt != at>>pageBits {
+		m.recent, m.recentAt = m.failed[at>>pageBits], at>>pageBits
+	}
+	return m.recent
+}
+
+func (m *matcher) hasFailed(pc, at int) bool {
+	b := m.page(at)
+	if b == nil {
+		return false
+	}
+	bit := (at&(1<<pageBits-1))*len(m.re.prog) + pc
+	return b[bit/64]>>(bit%64)&1 != 0
+}
+
+func (m *matcher) setFailed(pc, at int) {
+	b := m.page(at)
+	if b == nil {
+		words := (len(m.re.prog)<<pageBits + 63) / 64
+		if m.kept+words*8 > maxKept {
+			return
+		}
+		if m.failed == nil {
+			m.failed = make(map[int][]uint64)
+		}
+		b = make([]uint64, words)
+		m.failed[at>>pageBits] = b
+		m.recent = b
+		m.kept += words * 8
+	}
+	bit := (at&(1<<pageBits-1))*len(m.re.prog) + pc
+	b[bit/64] |= 1 << (bit % 64)
+}
+
+// run returns the end of the match of the program at pc from a byte on, or -1.
+// Where target is not negative, the match must end there.
+//
+// States inside a look-behind depend on where it must end, and those of a pattern
+// with slots on the slots: they are not kept.
+func (m *matcher) run(pc, at, target int) int {
+	base := len(m.stack)
+	text := m.text[:m.limit]
+	prog := m.re.prog
+	keepable := m.limit == len(m.text) && len(m.slots) == 0
+	for {
+		i := &prog[pc]
+		ok := true
+		switch i.op {
+		case opMatch:
+			if ok = target < 0 || at == target; ok {
+				m.stack = m.stack[:base]
+				return at
+			}
+		case opRune:
+			if ok = at < len(text); ok {
+				if i.r < utf8.RuneSelf {
+					ok = text[at] == byte(i.r)
+					at++
+				} else {
+					r, n := utf8.DecodeRuneInString(text[at:])
+					ok = r == i.r
+					at += n
+				}
+			}
+			pc++
+		case opClass:
+			n := 0
+			if at < len(text) {
+				n = i.class.match(text, at)
+			}
+			ok = n > 0
+			at += n
+			pc++
+		case opRun:
+			n := 0
+			start := at
+			for at < len(text) && n != i.y {
+				size := i.class.match(text, at)
+				if size == 0 {
+					break
+				}
+				at += size
+				n++
+			}
+			m.steps += (at - start) / 8
+			ok = n >= i.x
+			pc++
+		case opJump:
+			pc = i.x
+		case opSplit:
+			m.steps++
+			if m.steps > keepAfter && keepable && m.failed != nil && m.hasFailed(pc, at) {
+				ok = false
+				break
+			}
+			m.stack = append(m.stack, frame{pc: pc, at: at})
+			pc = i.x
+		case opAtomic:
+			end := m.run(i.x, at, -1)
+			ok = end >= 0
+			at = end
+			pc = i.y
+		case opLook:
+			ok = (m.run(i.x, at, -1) >= 0) != i.negated
+			pc = i.y
+		case opBehind:
+			ok = m.behind(i, at) != i.negated
+			pc = i.y
+		case opAssert:
+			ok = m.assert(i.place, at)
+			pc++
+		case opEmpty:
+			m.stack = append(m.stack, frame{pc: ^i.x, at: m.slots[i.x]})
+			m.slots[i.x] = at
+			pc++
+		case opIfEmpty:
+			pc++
+			if m.slots[i.x] == at {
+				pc = i.y
+			}
+		}
+		if ok {
+			continue
+		}
+		if m.steps++; m.steps > m.budget {
+			m.budget = -1
+			m.stack = m.stack[:base]
+			return -1
+		}
+		// Back to the last split that has a branch left.
+		for back := false; !back; {
+			if len(m.stack) == base {
+				return -1
+			}
+			f := &m.stack[len(m.stack)-1]
+			switch {
+			case f.pc < 0:
+				m.slots[^f.pc] = f.at
+				m.stack = m.stack[:len(m.stack)-1]
+			case f.second:
+				if keepable && m.steps > keepAfter {
+					m.setFailed(f.pc, f.at)
+				}
+				m.stack = m.stack[:len(m.stack)-1]
+			default:
+				f.second = true
+				pc, at = prog[f.pc].y, f.at
+				back = true
+			}
+		}
+	}
+}
+
+// behind tells whether the program of a look-behind matches up to a byte.
+func (m *matcher) behind(i *inst, at int) bool {
+	limit := m.limit
+	m.limit = at
+	defer func() { m.limit = limit }()
+	start := at
+	for n := 0; ; n++ {
+		if n >= i.low && m.run(i.x, start, at) >= 0 {
+			return true
+		}
+		if start == 0 || n == i.high || m.budget < 0 {
+			return false
+		}
+		m.steps++
+		_, size := utf8.DecodeLastRuneInString(m.text[:start])
+		start -= size
+	}
+}
+
+func (m *matcher) assert(p place, at int) bool {
+	text := m.text
+	switch p {
+	case lineStart:
+		// Not behind the newline that ends the text.
+		return at == 0 || text[at-1] == '\n' && at < len(text)
+	case lineEnd:
+		return at == len(text) || text[at] == '\n'
+	case textStart:
+		return at == 0
+	case textEnd:
+		return at == len(text)
+	case lastLineEnd:
+		return at == len(text) || at == len(text)-1 && text[at] == '\n'
+	}
+	before, after := false, false
+	if at > 0 {
+		r, _ := utf8.DecodeLastRuneInString(text[:at])
+		before = looseWordSet().has(r)
+	}
+	if at < len(text) {
+		r, _ := utf8.DecodeRuneInString(text[at:])
+		after = looseWordSet().has(r)
+	}
+	return (before != after) == (p == wordBoundary)
+}
