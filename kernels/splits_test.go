@@ -40,7 +40,8 @@ func splitCases(n int) []conformance {
 		width := near(1, 16, 64, 700)
 		rows = append(rows, rowShape{near(tasks*minWork/(width*[]int{2, 4, 6, 8}[rng.IntN(4)]) + 1), width, 1, 0})
 		dim, heads := 2*near(2, 16, 32), 1+rng.IntN(5)
-		ropes = append(ropes, [4]int{near(tasks*minWork/(2*heads*dim) + 1), heads, dim, min(dim, 2*near(1, dim/4, dim/2))})
+		rotated := []int{dim, max(2, dim/4*2)}[len(ropes)%2]
+		ropes = append(ropes, [4]int{near(tasks*minWork/(2*heads*dim) + 1), heads, dim, rotated})
 		entries := near(tasks*minWork/32/heads + 1)
 		losses = append(losses, [2]int{heads, entries})
 		lengths = append(lengths, near(tasks*minWork/[]int{1, 8, 16, 32, 64, 128}[rng.IntN(6)]))
