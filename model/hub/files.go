@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // The files that a model is read from, besides its weights.
@@ -124,5 +125,5 @@ func shardNames(raw []byte) ([]string, error) {
 
 func plainName(name string) bool {
 	return strings.HasSuffix(name, ".safetensors") && len(name) <= 255 && fs.ValidPath(name) &&
-		!strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || strings.ContainsRune(`/\:`, r) })
+		!strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || strings.ContainsRune(`/\:`, r) })
 }
