@@ -231,6 +231,7 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	}
 	var head struct {
 		Architectures []string        `json:"architectures"`
+		ModelType     string          `json:"model_type"`
 		BOS           json.RawMessage `json:"bos_token_id"`
 		EOS           json.RawMessage `json:"eos_token_id"`
 		Quantization  json.RawMessage `json:"quantization_config"`
@@ -239,10 +240,11 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
-	if len(head.Architectures) == 0 {
-		return Family{}, nil, fmt.Errorf("config.json: architectures: got none, want one of: %s", strings.Join(Families.Names(), ", "))
+	architecture, err := architectureOf(head.Architectures, head.ModelType)
+	if err != nil {
+		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
-	family, err := Families.Lookup(head.Architectures[0])
+	family, err := Families.Lookup(architecture)
 	if err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
@@ -263,7 +265,7 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	if err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
-	c.Architecture, c.BOS = head.Architectures[0], -1
+	c.Architecture, c.BOS = architecture, -1
 	// generation_config.json lists all end tokens; config.json often only one.
 	source := map[string]string{"bos_token_id": "config.json", "eos_token_id": "config.json"}
 	if gen, err := readSmall(folder, "generation_config.json"); err == nil {

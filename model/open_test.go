@@ -216,10 +216,9 @@ func TestOpenRefusesBadConfigs(t *testing.T) {
 		want   []string
 	}{
 		"unknown architecture":        {map[string]any{"architectures": []string{"GPT2LMHeadModel"}}, []string{`unknown architecture "GPT2LMHeadModel", want one of: `, "LlamaForCausalLM"}},
-		"no architecture":             {map[string]any{"architectures": nil}, []string{"architectures: got none, want one of: ", "LlamaForCausalLM"}},
-		"empty architectures":         {map[string]any{"architectures": []string{}}, []string{"architectures: got none"}},
+		"no architecture":             {map[string]any{"architectures": nil, "model_type": nil}, []string{"architectures: got none, and no model_type, want one of: ", "LlamaForCausalLM"}},
+		"empty architectures":         {map[string]any{"architectures": []string{}, "model_type": "t5"}, []string{"architectures: got none", `model_type: unknown "t5"`}},
 		"hidden_size 0":               {map[string]any{"hidden_size": 0}, []string{"hidden_size: got 0, want 1 to"}},
-		"hidden_size missing":         {map[string]any{"hidden_size": nil}, []string{"hidden_size: got 0"}},
 		"hidden_size text":            {map[string]any{"hidden_size": "16"}, []string{"hidden_size"}},
 		"hidden_size fraction":        {map[string]any{"hidden_size": 16.5}, []string{"hidden_size"}},
 		"num_hidden_layers":           {map[string]any{"num_hidden_layers": -2}, []string{"num_hidden_layers: got -2"}},
@@ -232,7 +231,7 @@ func TestOpenRefusesBadConfigs(t *testing.T) {
 		"head_dim not given":          {map[string]any{"head_dim": nil, "num_attention_heads": 5}, []string{"hidden_size: got 16, want a multiple of num_attention_heads 5"}},
 		"intermediate_size":           {map[string]any{"intermediate_size": -1}, []string{"intermediate_size: got -1"}},
 		"vocab_size":                  {map[string]any{"vocab_size": 0}, []string{"vocab_size: got 0"}},
-		"max_position_embeddings":     {map[string]any{"max_position_embeddings": nil}, []string{"max_position_embeddings: got 0"}},
+		"max_position_embeddings":     {map[string]any{"max_position_embeddings": 0}, []string{"max_position_embeddings: got 0"}},
 		"rms_norm_eps":                {map[string]any{"rms_norm_eps": 0}, []string{"rms_norm_eps: got 0, want a positive number"}},
 		"rms_norm_eps below 0":        {map[string]any{"rms_norm_eps": -1e-5}, []string{"rms_norm_eps: got -1e-05"}},
 		"several at once":             {map[string]any{"vocab_size": 0, "rms_norm_eps": 0, "head_dim": 3}, []string{"vocab_size: got 0", "rms_norm_eps: got 0", "head_dim: got 3"}},
