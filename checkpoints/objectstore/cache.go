@@ -19,6 +19,7 @@ import (
 
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/filelock"
+	"glimpse/internal/modelfile"
 )
 
 // Cache keeps copies of objects on the local disk.
@@ -117,6 +118,10 @@ func (c Cache) fill(ctx context.Context, s Store, url, folder, dir string, names
 			return err
 		}
 		info := o.Info()
+		if limit := modelfile.Limit(name); limit > 0 && info.Size > limit {
+			o.Close()
+			return fmt.Errorf("%s: %d bytes, want at most %d", name, info.Size, limit)
+		}
 		here, err := os.Stat(filepath.Join(dir, name))
 		if err == nil && here.Size() == info.Size && record.Files[name] == (cachedFile{info.Version, info.Size}) {
 			o.Close()

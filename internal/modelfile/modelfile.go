@@ -8,6 +8,20 @@ import (
 	"io/fs"
 )
 
+// Limit is the most bytes that a model folder's file of this name may have; 0 where no
+// bound is known, as for weights. The largest tokenizer.json in use has about 35 MB.
+func Limit(name string) int64 {
+	switch name {
+	case "config.json", "generation_config.json", "glimpse_policies.json":
+		return 1 << 20
+	case "model.safetensors.index.json":
+		return 100_000_000
+	case "tokenizer.json", "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json", "chat_template.jinja", "chat_template.json":
+		return 256 << 20
+	}
+	return 0
+}
+
 // CheckRegular is an error that says what the file is, unless it is a regular one.
 // It belongs before opening: a FIFO waits for a writer, and a device may have no end.
 func CheckRegular(info fs.FileInfo) error {

@@ -30,10 +30,18 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 		opt.Name = found.Name
 	}
 	m, err := model.Open(found.Dir, opt)
-	if err == nil && m.DeviceChoice != "" && log != nil {
-		fmt.Fprintln(log, m.DeviceChoice)
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	if log != nil {
+		if m.DeviceChoice != "" {
+			fmt.Fprintln(log, m.DeviceChoice)
+		}
+		for _, note := range m.Notes {
+			fmt.Fprintf(log, "model %s: %s\n", m.Name, note)
+		}
+	}
+	return m, nil
 }
 
 // Outline is model.Outline for what Open takes. Of a model elsewhere only config.json is
