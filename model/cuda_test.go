@@ -42,11 +42,11 @@ func TestCUDASampling(t *testing.T) {
 				logits[j] = float32(math.Round(float64(logits[j]))) // plateaus
 			}
 		}
-		onHost, err := model.NewSampler(s)
+		onHost, err := model.NewSampler(s, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		onDevice, _ := model.NewSampler(s)
+		onDevice, _ := model.NewSampler(s, nil)
 		host, device := model.HostLogits(logits), model.DeviceLogits(kernels.Place(b, kernels.FromF32(slices.Clone(logits), 1, vocab)), b)
 		for n := range draws {
 			want, err := onHost.Next(host)
@@ -71,7 +71,7 @@ func TestCUDABatches(t *testing.T) {
 		var samplers []*model.Sampler
 		var tokens []int32
 		for i, s := range []model.Sampling{{}, {Temperature: 1, Seed: 5}, {Temperature: 0.8, TopK: 9, TopP: 0.9, Seed: 6}} {
-			sampler, err := model.NewSampler(s)
+			sampler, err := model.NewSampler(s, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

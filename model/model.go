@@ -37,6 +37,8 @@ type Model struct {
 	cacheDType kernels.DType // Invalid: Backend.Compute()
 	cacheName  string        // by which it was chosen
 
+	generation *Generation // nil for outlines and sketches
+
 	folder  fs.FS
 	weights *checkpoints.Weights // nil for outlines and sketches
 	cut     bool                 // the weights belong to another model
@@ -114,6 +116,10 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 	if err != nil {
 		return nil, err
 	}
+	generation, err := readGeneration(folder, config)
+	if err != nil {
+		return nil, err
+	}
 	stored, err := weights()
 	if err != nil {
 		return nil, err
@@ -123,7 +129,7 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 			stored.Close()
 		}
 	}()
-	m = &Model{Name: name, Config: *config, Backend: backend, Notes: config.notes, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType}
+	m = &Model{Name: name, Config: *config, Backend: backend, Notes: config.notes, generation: generation, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType}
 	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
 	if opt.BeforeWeights != nil {
 		if err := opt.BeforeWeights(m); err != nil {
@@ -166,7 +172,7 @@ func (m *Model) Cut(layers int) (*Model, error) {
 	}
 	return &Model{
 		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
-		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, folder: m.folder, weights: m.weights, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family,
+		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, generation: m.generation, folder: m.folder, weights: m.weights, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family,
 	}, nil
 }
 
