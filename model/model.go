@@ -343,6 +343,7 @@ func (m *Model) load(b *Binder) error {
 		s.set(t)
 	}
 	var unused []string
+	var surplus []error
 	for _, name := range m.weights.Names() {
 		info, _ := m.weights.Info(name)
 		switch {
@@ -351,11 +352,11 @@ func (m *Model) load(b *Binder) error {
 		case isBuffer(name, info.Shape):
 			unused = append(unused, name)
 		default:
-			errs = append(errs, fmt.Errorf("%.200q: surplus, the architecture %s has no such tensor", name, m.Config.Architecture))
+			surplus = append(surplus, fmt.Errorf("%.200q: surplus, the architecture %s has no such tensor", name, m.Config.Architecture))
 		}
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("weights: %w", listing.Join(errs))
+	if err := errors.Join(listing.Join(errs), listing.Join(surplus)); err != nil {
+		return fmt.Errorf("weights: %w", err)
 	}
 	if len(unused) > 0 {
 		m.note("weights: %d tensors are not used: %s", len(unused), listing.Names(unused))
