@@ -3,8 +3,8 @@ package checkpoints
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+
+	"glimpse/internal/listing"
 )
 
 // Errors a caller decides on, found with errors.Is.
@@ -38,24 +38,8 @@ type dtypeError struct{ error }
 
 func (e dtypeError) Is(target error) bool { return target == ErrDType }
 
-// listNames renders names for an error message, quoted, sorted and cut at 20.
-func listNames(names []string) string {
-	const most = 20
-	names = slices.Sorted(slices.Values(names))
-	rest := len(names) - most
-	if rest > 0 {
-		names = names[:most]
-	}
-	quoted := make([]string, len(names))
-	for i, n := range names {
-		quoted[i] = fmt.Sprintf("%.200q", n)
-	}
-	s := strings.Join(quoted, ", ")
-	if rest > 0 {
-		s += fmt.Sprintf(" and %d more", rest)
-	}
-	return s
-}
+// listNames renders names for an error message.
+func listNames(names []string) string { return listing.Names(names) }
 
 // versionError is ErrVersion.
 type versionError struct{ got, want int }

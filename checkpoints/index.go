@@ -2,19 +2,26 @@ package checkpoints
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"glimpse/internal/listing"
+	"glimpse/internal/modelfile"
 )
 
 // parseIndex returns the weight_map of an index: tensor name to file name. Other
 // keys, such as metadata with a total size that writers disagree on, are
 // not looked at.
 func parseIndex(data []byte) (map[string]string, error) {
+	if err := modelfile.Foreign(data); err != nil {
+		return nil, corruptf("%v", err)
+	}
+	data = modelfile.TrimBOM(data)
 	if !utf8.Valid(data) {
 		return nil, corruptf("not valid UTF-8")
 	}
@@ -47,9 +54,11 @@ func parseIndex(data []byte) (map[string]string, error) {
 	return files, nil
 }
 
-// plainFileName accepts names that stay in the folder on every system.
+// plainFileName accepts names that stay in the folder on every system, and that an
+// error may show as they are.
 func plainFileName(name string) bool {
-	return strings.HasSuffix(name, ".safetensors") && fs.ValidPath(name) && !strings.ContainsAny(name, "/\\:\x00")
+	return strings.HasSuffix(name, ".safetensors") && len(name) <= 255 && fs.ValidPath(name) &&
+		!strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || strings.ContainsRune(`/\:`, r) })
 }
 
 // openShards opens every file of the map and checks that files and map agree on
@@ -68,7 +77,7 @@ func (w *Weights) openShards(weightMap map[string]string, open func(string) (*Sa
 		byName[file] = w.shards[len(w.shards)-1]
 	}
 	if len(unreadable) > 0 {
-		return fmt.Errorf("%d of the %d files in %s: %w", len(unreadable), len(files), indexFile, errors.Join(unreadable...))
+		return fmt.Errorf("%d of the %d files in %s: %w", len(unreadable), len(files), indexFile, listing.Join(unreadable))
 	}
 	var missing, surplus []string
 	for tensor, file := range weightMap {

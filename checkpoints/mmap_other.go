@@ -9,6 +9,9 @@ import (
 
 // mapFile reads the file into memory, for want of a map.
 func mapFile(path string) (data []byte, unmap func() error, err error) {
+	if err := checkRegular(path); err != nil {
+		return nil, nil, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err

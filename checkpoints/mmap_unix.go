@@ -11,6 +11,9 @@ import (
 
 // mapFile maps the file read-only; unmap releases it.
 func mapFile(path string) (data []byte, unmap func() error, err error) {
+	if err := checkRegular(path); err != nil {
+		return nil, nil, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 
+	"glimpse/internal/modelfile"
 	"glimpse/kernels"
 )
 
@@ -62,6 +63,9 @@ func OpenSafetensors(path string) (*Safetensors, error) {
 // embedded in the binary. The name is for error messages. Data is kept, not
 // copied, and must not change.
 func ParseSafetensors(name string, data []byte) (*Safetensors, error) {
+	if err := modelfile.Foreign(data); err != nil {
+		return nil, corruptf("%s: %v", name, err)
+	}
 	header, payload, err := splitFile(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -174,6 +178,18 @@ func checkLayout(tensors map[string]tensorInfo, payload int) error {
 	return nil
 }
 
+// checkRegular refuses what is not a regular file before it is opened.
+func checkRegular(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if err := modelfile.CheckRegular(info); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
 // mapSize checks that a file can be mapped: regular, and not larger than the
 // address space.
 func mapSize(path string, f *os.File) (int, error) {
@@ -181,8 +197,8 @@ func mapSize(path string, f *os.File) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !info.Mode().IsRegular() {
-		return 0, fmt.Errorf("%s: not a regular file", path)
+	if err := modelfile.CheckRegular(info); err != nil { // it may have been replaced
+		return 0, fmt.Errorf("%s: %w", path, err)
 	}
 	if info.Size() > math.MaxInt {
 		return 0, fmt.Errorf("%s: file of %d bytes does not fit into the address space", path, info.Size())

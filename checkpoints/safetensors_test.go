@@ -373,7 +373,7 @@ func TestTensorErrors(t *testing.T) {
 	wantError(t, w.ReadF32(make([]float32, 2)), `destination of 2 elements, want 1`)
 
 	_, err = OpenSafetensors(t.TempDir())
-	wantError(t, err, "not a regular file")
+	wantError(t, err, "a folder, want a regular file")
 	_, err = OpenSafetensors(filepath.Join(t.TempDir(), "missing"))
 	wantErrorIs(t, err, fs.ErrNotExist, "open safetensors")
 }

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"glimpse/internal/modelfile"
 )
 
 const (
@@ -232,8 +234,8 @@ func readBounded(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, corruptf("not a regular file")
+	if err := modelfile.CheckRegular(info); err != nil {
+		return nil, corruptf("%v", err)
 	}
 	if info.Size() > limit {
 		return nil, corruptf("file of %d bytes, want at most %d", info.Size(), limit)

@@ -179,6 +179,16 @@ func TestHostileWeights(t *testing.T) {
 		"tensor in two shards": {func(f map[string][]byte) { f[s2] = shardBytes(t, "a", "b") }, ErrCorrupt,
 			`1 tensors are not in the index under their file: "` + s2 + `: a"`},
 		"shards swapped": {func(f map[string][]byte) { f[s1], f[s2] = f[s2], f[s1] }, ErrCorrupt, "3 tensors of the index are not in their file"},
+		"single file is a Git LFS pointer": {func(f map[string][]byte) {
+			f["model.safetensors"] = []byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n")
+		}, ErrCorrupt, "model.safetensors: a Git LFS pointer, not the file itself"},
+		"shard is a Git LFS pointer": {func(f map[string][]byte) {
+			f[s2] = []byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n")
+		}, ErrCorrupt, s2 + ": a Git LFS pointer, not the file itself"},
+		"shard is a page":      {func(f map[string][]byte) { f[s2] = []byte("<!DOCTYPE html><html>") }, ErrCorrupt, s2 + ": an HTML page, not the file itself"},
+		"index is a page":      {whole("<html>"), ErrCorrupt, indexFile + ": an HTML page"},
+		"file with an escape":  {index(s2, `\u001b[31m`+s2), ErrCorrupt, `file "\x1b[31m` + s2 + `", want the name`},
+		"file with a line end": {index(s2, `\n`+s2), ErrCorrupt, `file "\n` + s2 + `", want the name`},
 		"many missing": {func(f map[string][]byte) {
 			var more strings.Builder
 			for i := range 30 {
@@ -203,6 +213,36 @@ func TestHostileWeights(t *testing.T) {
 	}
 	_, err := OpenWeightsFS(mapFS(nil), "../x")
 	wantErrorIs(t, err, fs.ErrInvalid, "open weights")
+}
+
+// TestLongErrorsAreCut: an index may name any number of files.
+func TestLongErrorsAreCut(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"weight_map": {"t": "last.safetensors"`)
+	for i := range 200_000 {
+		fmt.Fprintf(&b, `, "t%d": "f%d.safetensors"`, i, i)
+	}
+	b.WriteString("}}")
+	_, err := OpenWeightsFS(mapFS(map[string][]byte{indexFile: []byte(b.String())}), ".")
+	wantErrorIs(t, err, fs.ErrNotExist, "200001 of the 200001 files in "+indexFile)
+	wantError(t, err, "and 199981 more")
+	if n := len(err.Error()); n > 10_000 {
+		t.Errorf("the error has %d bytes", n)
+	}
+}
+
+// TestIndexWithByteOrderMark: some editors write one.
+func TestIndexWithByteOrderMark(t *testing.T) {
+	files := sharded(t)
+	files[indexFile] = append([]byte("\xef\xbb\xbf"), files[indexFile]...)
+	w, err := OpenWeightsFS(mapFS(files), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if names, err := WeightFiles(mapFS(files)); err != nil || len(names) != 2 {
+		t.Errorf("WeightFiles: %v, %v", names, err)
+	}
 }
 
 // Model hubs' caches hold symbolic links into another folder.

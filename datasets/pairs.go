@@ -36,7 +36,9 @@ type Sampling struct {
 	Temperature  float64 // at least 0
 	TopP         float64 // above 0, at most 1; 1 keeps every token
 	TopK         int     // 0 keeps every token
+	MinP         float64 // 0 to 1, a share of the largest probability; 0 keeps every token
 	MaxNewTokens int     // at least 1
+	Processors   string  // what else changed the logits, in words; "" is nothing
 }
 
 // headerLine is PairHeader as it stands in the file.
@@ -62,7 +64,9 @@ type samplingLine struct {
 	Temperature  float64 `json:"temperature"`
 	TopP         float64 `json:"top_p"`
 	TopK         int     `json:"top_k"`
+	MinP         float64 `json:"min_p,omitzero"`
 	MaxNewTokens int     `json:"max_new_tokens"`
+	Processors   string  `json:"processors,omitempty"`
 }
 
 var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -81,6 +85,8 @@ func (h PairHeader) Validate() error {
 		return fmt.Errorf(`field "sampling": top_p: got %g, want above 0 and at most 1`, s.TopP)
 	case s.TopK < 0:
 		return fmt.Errorf(`field "sampling": top_k: got %d, want at least 0`, s.TopK)
+	case !(s.MinP >= 0 && s.MinP <= 1):
+		return fmt.Errorf(`field "sampling": min_p: got %g, want 0 to 1`, s.MinP)
 	case s.MaxNewTokens < 1:
 		return fmt.Errorf(`field "sampling": max_new_tokens: got %d, want at least 1`, s.MaxNewTokens)
 	case h.Shards < 1:
@@ -316,8 +322,18 @@ func parseSampling(raw json.RawMessage, s *samplingLine) error {
 	if err != nil {
 		return err
 	}
-	if err := o.only("temperature", "top_p", "top_k", "max_new_tokens"); err != nil {
+	if err := o.only("temperature", "top_p", "top_k", "min_p", "max_new_tokens", "processors"); err != nil {
 		return err
+	}
+	if _, ok := o["min_p"]; ok {
+		if err := o.decode("min_p", "a number", &s.MinP); err != nil {
+			return err
+		}
+	}
+	if _, ok := o["processors"]; ok {
+		if s.Processors, err = o.text("processors"); err != nil {
+			return err
+		}
 	}
 	return o.decodeAll([]field{
 		{"temperature", "a number", &s.Temperature},

@@ -115,6 +115,7 @@ func TestPairHeaderErrors(t *testing.T) {
 		{"infinite temperature", func(h *datasets.PairHeader) { h.Sampling.Temperature = math.Inf(1) }, "temperature: got +Inf"},
 		{"top p", func(h *datasets.PairHeader) { h.Sampling.TopP = 0 }, "top_p: got 0, want above 0"},
 		{"top k", func(h *datasets.PairHeader) { h.Sampling.TopK = -1 }, "top_k: got -1"},
+		{"min p", func(h *datasets.PairHeader) { h.Sampling.MinP = 1.5 }, "min_p: got 1.5, want 0 to 1"},
 		{"no tokens", func(h *datasets.PairHeader) { h.Sampling.MaxNewTokens = 0 }, "max_new_tokens: got 0"},
 		{"no shards", func(h *datasets.PairHeader) { h.Shard, h.Shards = 0, 0 }, `field "shards": got 0`},
 		{"shard", func(h *datasets.PairHeader) { h.Shard = 3 }, `field "shard": got 3, want 0 to 2`},
@@ -339,5 +340,30 @@ func TestFolderHasOneSetting(t *testing.T) {
 		if a, b := <-errs, <-errs; (a == nil) == (b == nil) {
 			t.Fatalf("two workers with different settings: errors %v and %v, want one", a, b)
 		}
+	}
+}
+
+// TestPairHeaderProcessors: files of settings that have none are as they were.
+func TestPairHeaderProcessors(t *testing.T) {
+	h := header
+	h.Sampling.MinP, h.Sampling.Processors = 0.05, "repetition_penalty 1.05"
+	path := filepath.Join(t.TempDir(), "pairs.jsonl")
+	w, err := datasets.CreatePairs(path, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(datasets.Pair{ID: "a", PromptIDs: []int32{1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := datasets.OpenPairs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got := r.Header(); got != h {
+		t.Errorf("read %+v, want %+v", got, h)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/modelfile"
 	"glimpse/model"
 )
 
@@ -46,7 +46,7 @@ const maxPattern = 1 << 22
 // leaves behind, are clipped, as DuoAttention does; anything that is no number, and
 // lines of different lengths, are errors.
 func ReadPattern(folder fs.FS) (*Pattern, error) {
-	raw, err := readBounded(folder, patternConfig)
+	raw, err := modelfile.ReadJSON(folder, patternConfig, maxPattern)
 	if err != nil {
 		return nil, fmt.Errorf("pattern: %w", err)
 	}
@@ -68,7 +68,7 @@ func ReadPattern(folder fs.FS) (*Pattern, error) {
 		}
 		*f.to = *f.value
 	}
-	if raw, err = readBounded(folder, patternHeads); err != nil {
+	if raw, err = modelfile.Read(folder, patternHeads, maxPattern); err != nil {
 		return nil, fmt.Errorf("pattern: %w", err)
 	}
 	for i, line := range strings.Split(strings.TrimRight(string(raw), "\r\n"), "\n") {
@@ -86,22 +86,6 @@ func ReadPattern(folder fs.FS) (*Pattern, error) {
 		p.Heads = append(p.Heads, heads)
 	}
 	return p, nil
-}
-
-func readBounded(folder fs.FS, name string) ([]byte, error) {
-	f, err := folder.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxPattern+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(raw) > maxPattern {
-		return nil, fmt.Errorf("%s: want at most %d bytes", name, maxPattern)
-	}
-	return raw, nil
 }
 
 // Write makes the folder at path, which must not exist.

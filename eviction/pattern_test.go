@@ -49,7 +49,7 @@ func TestReadPattern(t *testing.T) {
 		{"a word", patternFolder("1\t1\n1\tone\n", config), `pattern: full_attention_heads.tsv: line 2: got "one", want tab-separated numbers`},
 		{"NaN", patternFolder("1\tnan\n", config), `pattern: full_attention_heads.tsv: line 1: got "nan"`},
 		{"empty", patternFolder("", config), `pattern: full_attention_heads.tsv: line 1: got ""`},
-		{"huge", patternFolder(strings.Repeat("1\n", 1<<22), config), "want at most 4194304 bytes"},
+		{"huge", patternFolder(strings.Repeat("1\n", 1<<22), config), "want at most 4194304"},
 	} {
 		if _, err := eviction.ReadPattern(c.folder); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)

@@ -294,6 +294,9 @@ func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (toke
 		st, ok := s.sparse.(interface{ onDeviceAlone() bool })
 		opt.SparseOnDevice = ok && st.onDeviceAlone()
 	}
+	if opt.Prompt == nil {
+		opt.Prompt = s.history
+	}
 	opt.Observe = func(o *model.Observation) error {
 		if s.sparse == nil {
 			s.Traffic.add(o.Layer, s.seenBytes(o.Layer), 0)

@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"glimpse/internal/parallel"
 	"glimpse/kernels"
@@ -38,7 +39,7 @@ func (r *Runner) NextBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	if err != nil {
 		return nil, err
 	}
-	if r.Model.samplesOnDevice() {
+	if r.Model.samplesOnDevice() && !slices.ContainsFunc(samplers, func(s *Sampler) bool { return s.s.onHost() }) {
 		draws := make([]kernels.Draw, len(samplers))
 		for i, s := range samplers {
 			draws[i] = s.s.draw()
@@ -50,7 +51,11 @@ func (r *Runner) NextBatch(ctx context.Context, caches []*Cache, tokens []int32,
 		return nil, err
 	}
 	for i, s := range samplers {
-		next = append(next, s.s.next(logits[i]))
+		id, err := s.s.next(logits[i])
+		if err != nil {
+			return nil, err
+		}
+		next = append(next, id)
 	}
 	return next, nil
 }
@@ -153,12 +158,13 @@ func (r *Runner) hostLogits(y *kernels.Tensor, n int) ([][]float32, error) {
 // Sampler draws the tokens of one sequence.
 type Sampler struct{ s *sampler }
 
-// NewSampler validates the settings.
-func NewSampler(s Sampling) (*Sampler, error) {
+// NewSampler validates the settings. Processors look at the prompt, which is that of the
+// sequence.
+func NewSampler(s Sampling, prompt []int32) (*Sampler, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	return &Sampler{newSampler(s)}, nil
+	return &Sampler{newSampler(s, prompt)}, nil
 }
 
 // Next draws a token. Equal logits: the lower id comes first.

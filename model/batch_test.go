@@ -30,7 +30,7 @@ func sequences(t testing.TB, m *model.Model, n, tokens int) ([]*model.Cache, []i
 		if err != nil {
 			t.Fatal(err)
 		}
-		greedy, err := model.NewSampler(model.Sampling{})
+		greedy, err := model.NewSampler(model.Sampling{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

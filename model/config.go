@@ -41,6 +41,8 @@ type Config struct {
 
 	BOS int32   // -1: none
 	EOS []int32 // every end token
+
+	notes []string // see Model.Notes
 }
 
 // maxContext bounds the context, far beyond any model's.

@@ -34,6 +34,9 @@ func TestCUDASampling(t *testing.T) {
 	for i, s := range []model.Sampling{
 		{}, {Temperature: 1}, {Temperature: 0.7, TopK: 5}, {Temperature: 1.3, TopP: 0.8}, {Temperature: 1, TopK: 40, TopP: 0.9},
 		{Temperature: 1, TopK: 1000}, {Temperature: 1, TopP: 1}, {Temperature: 2, TopP: 1e-9},
+		{Temperature: 1, MinP: 0.1}, {MinP: 0.1}, {Processors: model.Processors{RepetitionPenalty: 1.5}},
+		{Temperature: 1, TopK: 60, TopP: 0.95, MinP: 0.01, Processors: model.Processors{RepetitionPenalty: 1.2, NoRepeatNGram: 2, BadWords: [][]int32{{7}, {1, 2}},
+			MinNew: 9, End: []int32{3}, Suppress: []int32{4}, BeginSuppress: []int32{5}}},
 	} {
 		s.Seed = uint64(i)
 		logits := make([]float32, vocab)
@@ -42,11 +45,12 @@ func TestCUDASampling(t *testing.T) {
 				logits[j] = float32(math.Round(float64(logits[j]))) // plateaus
 			}
 		}
-		onHost, err := model.NewSampler(s)
+		prompt := []int32{1, 2, 3, 1, 2}
+		onHost, err := model.NewSampler(s, prompt)
 		if err != nil {
 			t.Fatal(err)
 		}
-		onDevice, _ := model.NewSampler(s)
+		onDevice, _ := model.NewSampler(s, prompt)
 		host, device := model.HostLogits(logits), model.DeviceLogits(kernels.Place(b, kernels.FromF32(slices.Clone(logits), 1, vocab)), b)
 		for n := range draws {
 			want, err := onHost.Next(host)
@@ -64,19 +68,21 @@ func TestCUDASampling(t *testing.T) {
 // they get on the processor.
 func TestCUDABatches(t *testing.T) {
 	needCUDA(t)
-	run := func(device string) (all [][]int32) {
+	run := func(device string, from, to int) (all [][]int32) {
 		m := modeltest.Llama{Seed: 4}.Open(t, device)
 		r := m.NewRunner()
 		var caches []*model.Cache
 		var samplers []*model.Sampler
 		var tokens []int32
-		for i, s := range []model.Sampling{{}, {Temperature: 1, Seed: 5}, {Temperature: 0.8, TopK: 9, TopP: 0.9, Seed: 6}} {
-			sampler, err := model.NewSampler(s)
+		for i, s := range []model.Sampling{{}, {Temperature: 1, Seed: 5}, {Temperature: 0.8, TopK: 9, TopP: 0.9, Seed: 6},
+			{Temperature: 1, Seed: 7, MinP: 0.2, Processors: model.Processors{NoRepeatNGram: 1}}}[from:to] {
+			prompt := modeltest.Tokens(m, uint64(i), 5+i)
+			sampler, err := model.NewSampler(s, prompt)
 			if err != nil {
 				t.Fatal(err)
 			}
 			caches, samplers = append(caches, m.NewCache()), append(samplers, sampler)
-			logits, err := r.Forward(context.Background(), caches[i], modeltest.Tokens(m, uint64(i), 5+i), model.PrefillOptions{})
+			logits, err := r.Forward(context.Background(), caches[i], prompt, model.PrefillOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,8 +102,20 @@ func TestCUDABatches(t *testing.T) {
 		}
 		return all
 	}
-	if got, want := run("cuda"), run("cpu"); !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("tokens %v, on the processor %v", got, want)
+	for _, part := range [][2]int{{0, 3}, {0, 4}} { // drawn on the device, and on the host
+		if got, want := run("cuda", part[0], part[1]), run("cpu", part[0], part[1]); !slices.EqualFunc(got, want, slices.Equal) {
+			t.Errorf("sequences %v: tokens %v, on the processor %v", part, got, want)
+		}
+	}
+}
+
+// TestCUDAResponses: greedy responses under processors are those of transformers.
+func TestCUDAResponses(t *testing.T) {
+	needCUDA(t)
+	for i, c := range readSamplingGolden(t).Responses {
+		if i%4 == 0 { // one or two of every family: each launch takes its time
+			compareResponse(t, "cuda", c.Model, c.Name, c.Config, c.Tokens)
+		}
 	}
 }
 

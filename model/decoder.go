@@ -31,7 +31,8 @@ type decoderConfig struct {
 	ropeKeys
 }
 
-// parse reads config.json over the defaults that d holds.
+// parse reads config.json over the defaults that d holds, those of transformers. A null
+// in the place of a number that may be nil is none, whatever the default.
 func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
 	if d.HiddenAct == "" {
 		d.HiddenAct = "silu"
@@ -39,7 +40,7 @@ func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
 	if err := json.Unmarshal(raw, d); err != nil {
 		return nil, err
 	}
-	if d.HiddenAct != "silu" {
+	if activationOf(d.HiddenAct) != "silu" {
 		return nil, fmt.Errorf("hidden_act: got %q, want \"silu\"", d.HiddenAct)
 	}
 	c := &Config{
@@ -75,7 +76,7 @@ func (d *decoderConfig) slidingLayers(c *Config, window *int, first int) error {
 			return fmt.Errorf("layer_types: got %q, want full_attention or sliding_attention", t)
 		}
 	}
-	if window == nil {
+	if window == nil { // sliding_window is null, or windows are off
 		if slices.Contains(d.LayerTypes, "sliding_attention") {
 			return fmt.Errorf("layer_types: got sliding_attention without a sliding_window")
 		}

@@ -39,3 +39,27 @@ func Folded(opt PrefillOptions) PrefillOptions {
 	opt.fold = true
 	return opt
 }
+
+// Scores are the logits of the next token after a prompt and what was said since, as
+// the processors leave them.
+func (s Sampling) Scores(prompt, said []int32, logits []float32) []float32 {
+	return s.Processors.apply(logits, s.after(prompt, said))
+}
+
+// Probabilities [vocab] are those that the next token is drawn with.
+func (s Sampling) Probabilities(prompt, said []int32, logits []float32) []float64 {
+	ids, p, sum := newSampler(s, nil).candidates(s.Scores(prompt, said, logits))
+	out := make([]float64, len(logits))
+	for i, id := range ids {
+		out[id] = p[i] / sum
+	}
+	return out
+}
+
+func (s Sampling) after(prompt, said []int32) *past {
+	p := newPast(prompt)
+	for _, id := range said {
+		p.add(id)
+	}
+	return p
+}

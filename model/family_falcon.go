@@ -18,9 +18,9 @@ func init() {
 type falconConfig struct {
 	HiddenSize            int     `json:"hidden_size"`
 	NumHiddenLayers       int     `json:"num_hidden_layers"`
-	NLayer                int     `json:"n_layer"`
+	NLayer                *int    `json:"n_layer"`
 	NumAttentionHeads     int     `json:"num_attention_heads"`
-	NHead                 int     `json:"n_head"`
+	NHead                 *int    `json:"n_head"`
 	FFNHiddenSize         *int    `json:"ffn_hidden_size"`
 	VocabSize             int     `json:"vocab_size"`
 	MaxPositionEmbeddings int     `json:"max_position_embeddings"`
@@ -40,6 +40,7 @@ type falconConfig struct {
 
 func parseFalcon(raw json.RawMessage) (*Config, error) {
 	f := falconConfig{ // transformers' defaults
+		HiddenSize: 4544, NumHiddenLayers: 32, NumAttentionHeads: 71, VocabSize: 65024,
 		MaxPositionEmbeddings: 2048, LayerNormEpsilon: 1e-5, TieWordEmbeddings: true,
 		Activation: "gelu", MultiQuery: true, ParallelAttn: true,
 	}
@@ -56,11 +57,17 @@ func parseFalcon(raw json.RawMessage) (*Config, error) {
 			return nil, fmt.Errorf("%s: got %t, want %t: of the Falcon models those of 1B are not supported", flag.key, flag.got, flag.want)
 		}
 	}
-	if f.Activation != "gelu" {
+	if activationOf(f.Activation) != "gelu" {
 		return nil, fmt.Errorf("activation: got %q, want \"gelu\"", f.Activation)
 	}
+	if f.NLayer != nil {
+		f.NumHiddenLayers = *f.NLayer
+	}
+	if f.NHead != nil {
+		f.NumAttentionHeads = *f.NHead
+	}
 	c := &Config{
-		Hidden: f.HiddenSize, Layers: max(f.NumHiddenLayers, f.NLayer), Heads: max(f.NumAttentionHeads, f.NHead), KVHeads: 1,
+		Hidden: f.HiddenSize, Layers: f.NumHiddenLayers, Heads: f.NumAttentionHeads, KVHeads: 1,
 		Intermediate: 4 * f.HiddenSize, Vocab: f.VocabSize, MaxPositions: f.MaxPositionEmbeddings,
 		RMSNormEps: f.LayerNormEpsilon, TieEmbeddings: f.TieWordEmbeddings, AttentionBias: f.Bias, MLPBias: f.Bias,
 	}

@@ -6,7 +6,10 @@ func init() {
 	Families.Add("LlamaForCausalLM", Family{
 		Doc: "Llama 2, 3, 3.1 and 3.2, CodeLlama, LongChat, Vicuna",
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
-			var d decoderConfig
+			d := decoderConfig{
+				HiddenSize: 4096, NumHiddenLayers: 32, NumAttentionHeads: 32, IntermediateSize: 11008,
+				VocabSize: 32000, MaxPositionEmbeddings: 2048, RMSNormEps: 1e-6,
+			}
 			c, err := d.parse(raw)
 			if err != nil {
 				return nil, err

@@ -10,8 +10,10 @@ func init() {
 	Families.Add("MistralForCausalLM", Family{
 		Doc: "Mistral 7B v0.1 (sliding window), v0.2 and v0.3",
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
-			window := mistralWindow
-			d := decoderConfig{SlidingWindow: &window}
+			d := decoderConfig{
+				HiddenSize: 4096, NumHiddenLayers: 32, NumAttentionHeads: 32, NumKeyValueHeads: new(8), IntermediateSize: 14336,
+				VocabSize: 32000, MaxPositionEmbeddings: 4096 * 32, RMSNormEps: 1e-6, SlidingWindow: new(mistralWindow),
+			}
 			c, err := d.parse(raw)
 			if err != nil {
 				return nil, err

@@ -9,7 +9,7 @@ func init() {
 	Families.Add("Qwen2ForCausalLM", Family{
 		Doc: "Qwen2 and Qwen2.5: biases on queries, keys and values",
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
-			var d decoderConfig
+			d := qwenDefaults()
 			c, err := d.parse(raw)
 			if err != nil {
 				return nil, err
@@ -20,21 +20,27 @@ func init() {
 	})
 }
 
+// qwenDefaults are those of transformers for Qwen2 and Qwen3.
+func qwenDefaults() decoderConfig {
+	return decoderConfig{
+		HiddenSize: 4096, NumHiddenLayers: 32, NumAttentionHeads: 32, NumKeyValueHeads: new(32), IntermediateSize: 22016,
+		VocabSize: 151936, MaxPositionEmbeddings: 32768, RMSNormEps: 1e-6,
+		SlidingWindow: new(4096), MaxWindowLayers: new(28),
+	}
+}
+
 // qwenWindow sets the sliding windows of Qwen2 and Qwen3, which are off unless
-// use_sliding_window is true and then hold from layer max_window_layers on.
+// use_sliding_window is true and then hold from layer max_window_layers on. A
+// sliding_window of null is none even then.
 func (d *decoderConfig) qwenWindow(c *Config) error {
-	window, first := 4096, 28 // transformers' defaults
-	if d.SlidingWindow != nil {
-		window = *d.SlidingWindow
-	}
-	if d.MaxWindowLayers != nil {
-		first = *d.MaxWindowLayers
-	}
-	if first < 0 {
-		return fmt.Errorf("max_window_layers: got %d, want at least 0", first)
-	}
-	if d.UseSlidingWindow == nil || !*d.UseSlidingWindow {
+	if d.UseSlidingWindow == nil || !*d.UseSlidingWindow || d.SlidingWindow == nil {
 		return d.slidingLayers(c, nil, 0)
 	}
-	return d.slidingLayers(c, &window, first)
+	if d.MaxWindowLayers == nil {
+		return fmt.Errorf("max_window_layers: got null, want a number")
+	}
+	if *d.MaxWindowLayers < 0 {
+		return fmt.Errorf("max_window_layers: got %d, want at least 0", *d.MaxWindowLayers)
+	}
+	return d.slidingLayers(c, d.SlidingWindow, *d.MaxWindowLayers)
 }

@@ -6,8 +6,8 @@ func init() {
 	Families.Add("Qwen3ForCausalLM", Family{
 		Doc: "Qwen3, dense: norms on the queries and keys of every head",
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
-			headDim := 128 // transformers' default, whatever hidden_size is
-			d := decoderConfig{HeadDim: &headDim}
+			d := qwenDefaults()
+			d.HeadDim = new(128) // whatever hidden_size is
 			c, err := d.parse(raw)
 			if err != nil {
 				return nil, err

@@ -46,7 +46,14 @@ func (l *Logits) Check() (err error) {
 // next draws the token that follows, with the sampler's next random number.
 func (l *Logits) next(s *sampler) (id int32, err error) {
 	if l.device == nil {
-		return s.next(l.host), nil
+		return s.next(l.host)
+	}
+	if s.onHost() {
+		host, err := l.Float32s()
+		if err != nil {
+			return 0, err
+		}
+		return s.next(host)
 	}
 	if s.Temperature == 0 && l.best > 0 {
 		return l.best - 1, nil

@@ -9,10 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"glimpse/checkpoints"
+	"glimpse/internal/listing"
+	"glimpse/internal/modelfile"
 	"glimpse/kernels"
 	"glimpse/model/builtin"
 	"glimpse/model/tokenizer"
@@ -25,6 +26,8 @@ type Model struct {
 	Config  Config
 	Network *Network
 	Backend kernels.Backend
+	// Notes say, for the user, what of the folder is not used, or not yet wrong.
+	Notes []string
 	// DeviceChoice says which device was chosen and why; empty where one was named.
 	DeviceChoice string
 	// Tokenizer is nil where the folder has none; NeedTokenizer then says why.
@@ -33,6 +36,8 @@ type Model struct {
 
 	cacheDType kernels.DType // Invalid: Backend.Compute()
 	cacheName  string        // by which it was chosen
+
+	generation *Generation // nil for outlines and sketches
 
 	folder  fs.FS
 	weights *checkpoints.Weights // nil for outlines and sketches
@@ -58,9 +63,6 @@ type Options struct {
 	// configuration, backend and tokenizer are there, and Dry works. Its error ends Open.
 	BeforeWeights func(m *Model) error
 }
-
-// maxConfig bounds config.json and generation_config.json.
-const maxConfig = 1 << 20
 
 // Open reads a Hugging Face folder: config.json, safetensors weights (mapped, not
 // copied), generation_config.json and, where it is there, the tokenizer. The empty
@@ -114,6 +116,10 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 	if err != nil {
 		return nil, err
 	}
+	generation, err := readGeneration(folder, config)
+	if err != nil {
+		return nil, err
+	}
 	stored, err := weights()
 	if err != nil {
 		return nil, err
@@ -123,7 +129,7 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 			stored.Close()
 		}
 	}()
-	m = &Model{Name: name, Config: *config, Backend: backend, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType}
+	m = &Model{Name: name, Config: *config, Backend: backend, Notes: config.notes, generation: generation, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType}
 	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
 	if opt.BeforeWeights != nil {
 		if err := opt.BeforeWeights(m); err != nil {
@@ -139,7 +145,7 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 		return nil, err
 	}
 	if m.tokenizerErr == nil && m.Tokenizer.VocabSize() > m.Config.Vocab {
-		return nil, fmt.Errorf("tokenizer.json: %d tokens, want at most vocab_size %d", m.Tokenizer.VocabSize(), m.Config.Vocab)
+		m.note("tokenizer.json: %d tokens for %d rows of the embedding: a text with a later one is refused", m.Tokenizer.VocabSize(), m.Config.Vocab)
 	}
 	return m, nil
 }
@@ -164,7 +170,7 @@ func (m *Model) Cut(layers int) (*Model, error) {
 	n.Layers = n.Layers[:layers]
 	return &Model{
 		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
-		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, folder: m.folder, weights: m.weights, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family,
+		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, generation: m.generation, folder: m.folder, weights: m.weights, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family,
 	}, nil
 }
 
@@ -229,6 +235,7 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	}
 	var head struct {
 		Architectures []string        `json:"architectures"`
+		ModelType     string          `json:"model_type"`
 		BOS           json.RawMessage `json:"bos_token_id"`
 		EOS           json.RawMessage `json:"eos_token_id"`
 		Quantization  json.RawMessage `json:"quantization_config"`
@@ -236,10 +243,11 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
-	if len(head.Architectures) == 0 {
-		return Family{}, nil, fmt.Errorf("config.json: architectures: got none, want one of: %s", strings.Join(Families.Names(), ", "))
+	architecture, err := architectureOf(head.Architectures, head.ModelType)
+	if err != nil {
+		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
-	family, err := Families.Lookup(head.Architectures[0])
+	family, err := Families.Lookup(architecture)
 	if err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
@@ -260,7 +268,7 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	if 2*len(c.RoPEFreqs) != c.HeadDim && !family.PartialRotary {
 		return Family{}, nil, fmt.Errorf("config.json: partial_rotary_factor: got %v, want 1", float64(2*len(c.RoPEFreqs))/float64(c.HeadDim))
 	}
-	c.Architecture, c.BOS = head.Architectures[0], -1
+	c.Architecture, c.BOS = architecture, -1
 	// generation_config.json lists all end tokens; config.json often only one.
 	source := map[string]string{"bos_token_id": "config.json", "eos_token_id": "config.json"}
 	if gen, err := readSmall(folder, "generation_config.json"); err == nil {
@@ -276,53 +284,21 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return Family{}, nil, err
 	}
-	bos, err := tokenIDs("bos_token_id", head.BOS, c.Vocab)
+	bos, err := c.tokenIDs(source["bos_token_id"], "bos_token_id", head.BOS)
 	if err != nil {
-		return Family{}, nil, fmt.Errorf("%s: %w", source["bos_token_id"], err)
+		return Family{}, nil, err
 	}
 	if len(bos) > 0 {
 		c.BOS = bos[0]
 	}
-	if c.EOS, err = tokenIDs("eos_token_id", head.EOS, c.Vocab); err != nil {
-		return Family{}, nil, fmt.Errorf("%s: %w", source["eos_token_id"], err)
+	if c.EOS, err = c.tokenIDs(source["eos_token_id"], "eos_token_id", head.EOS); err != nil {
+		return Family{}, nil, err
 	}
 	return family, c, nil
 }
 
-// tokenIDs reads one id or a list.
-func tokenIDs(key string, raw json.RawMessage, vocab int) ([]int32, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
-	}
-	var ids []int32
-	if raw[0] != '[' {
-		raw = json.RawMessage("[" + string(raw) + "]")
-	}
-	if err := json.Unmarshal(raw, &ids); err != nil {
-		return nil, fmt.Errorf("%s: got %s, want a token id or a list of them", key, raw)
-	}
-	for _, id := range ids {
-		if id < 0 || int(id) >= vocab {
-			return nil, fmt.Errorf("%s: got %d, want 0 to %d", key, id, vocab-1)
-		}
-	}
-	return ids, nil
-}
-
 func readSmall(folder fs.FS, name string) ([]byte, error) {
-	f, err := folder.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxConfig {
-		return nil, fmt.Errorf("%s: %d bytes, want at most %d", name, info.Size(), maxConfig)
-	}
-	return fs.ReadFile(folder, name)
+	return modelfile.ReadJSON(folder, name, modelfile.Limit(name))
 }
 
 // load fills the binder's slots from the weights; everything missing, surplus
@@ -363,16 +339,24 @@ func (m *Model) load(b *Binder) error {
 		}
 		s.set(t)
 	}
+	var unused []string
+	var surplus []error
 	for _, name := range m.weights.Names() {
-		// Old checkpoints store the rotary frequencies, which config.json decides;
-		// tied checkpoints may store the head a second time.
-		if wanted[name] || strings.HasSuffix(name, "rotary_emb.inv_freq") || (m.Config.TieEmbeddings && name == "lm_head.weight") {
-			continue
+		info, _ := m.weights.Info(name)
+		switch {
+		// Tied checkpoints may store the head a second time.
+		case wanted[name] || m.Config.TieEmbeddings && name == "lm_head.weight":
+		case isBuffer(name, info.Shape):
+			unused = append(unused, name)
+		default:
+			surplus = append(surplus, fmt.Errorf("%.200q: surplus, the architecture %s has no such tensor", name, m.Config.Architecture))
 		}
-		errs = append(errs, fmt.Errorf("%s: surplus, the architecture %s has no such tensor", name, m.Config.Architecture))
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("weights: %w", errors.Join(errs...))
+	if err := errors.Join(listing.Join(errs), listing.Join(surplus)); err != nil {
+		return fmt.Errorf("weights: %w", err)
+	}
+	if len(unused) > 0 {
+		m.note("weights: %d tensors are not used: %s", len(unused), listing.Names(unused))
 	}
 	for _, f := range b.tied {
 		f()
@@ -414,7 +398,7 @@ func (m *Model) ExplainNonFinite() error {
 	}
 	for _, name := range m.weights.Names() {
 		view, err := m.weights.Tensor(name)
-		if err != nil {
+		if err != nil || isBuffer(name, view.Shape) {
 			continue
 		}
 		t, err := kernels.FromBytes(view.DType, view.Data, view.Shape...)

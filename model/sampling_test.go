@@ -6,12 +6,21 @@ import (
 	"testing"
 )
 
+// nextOf is a draw from logits of which not all are banned.
+func nextOf(s *sampler, logits []float32) int32 {
+	id, err := s.next(logits)
+	if err != nil {
+		panic(err)
+	}
+	return id
+}
+
 // draws counts what a sampler draws from logits.
 func draws(s Sampling, logits []float32, n int) []int {
 	counts := make([]int, len(logits))
-	sampler := newSampler(s)
+	sampler := newSampler(s, nil)
 	for range n {
-		counts[sampler.next(logits)]++
+		counts[nextOf(sampler, logits)]++
 	}
 	return counts
 }
@@ -40,6 +49,10 @@ func TestSampling(t *testing.T) {
 		{"top-p 0.6", Sampling{Temperature: 1, TopP: 0.6}, []float64{0, 0.4 / 0.65, 0, 0, 0.25 / 0.65}},
 		{"top-p 0.8", Sampling{Temperature: 1, TopP: 0.8}, []float64{0, 0.4 / 0.85, 0.2 / 0.85, 0, 0.25 / 0.85}},
 		{"top-p 1", Sampling{Temperature: 1, TopP: 1}, []float64{0.1, 0.4, 0.2, 0.05, 0.25}},
+		{"min-p 0.45", Sampling{Temperature: 1, MinP: 0.45}, []float64{0, 0.4 / 0.85, 0.2 / 0.85, 0, 0.25 / 0.85}},
+		{"min-p 1", Sampling{Temperature: 1, MinP: 1}, []float64{0, 1, 0, 0, 0}},
+		{"min-p of what top-p leaves", Sampling{Temperature: 1, TopP: 0.6, MinP: 0.1}, []float64{0, 0.4 / 0.65, 0, 0, 0.25 / 0.65}},
+		{"a banned token", Sampling{Temperature: 1, Processors: Processors{Suppress: []int32{1}}}, []float64{0.1 / 0.6, 0, 0.2 / 0.6, 0.05 / 0.6, 0.25 / 0.6}},
 		{"top-p of what top-k leaves", Sampling{Temperature: 1, TopP: 0.5, TopK: 2}, []float64{0, 1, 0, 0, 0}},
 	} {
 		if err := c.sampling.Validate(); err != nil {
@@ -58,7 +71,7 @@ func TestSampling(t *testing.T) {
 // TestSamplingTies: of equal logits the lower id goes first.
 func TestSamplingTies(t *testing.T) {
 	logits := []float32{-1, 2, 0, 2, 2}
-	if got := newSampler(Sampling{}).next(logits); got != 1 {
+	if got := nextOf(newSampler(Sampling{}, nil), logits); got != 1 {
 		t.Errorf("greedy chose %d, want 1", got)
 	}
 	if got := draws(Sampling{Temperature: 1, TopK: 2}, logits, 100); got[1]+got[3] != 100 {
@@ -72,9 +85,9 @@ func TestSamplingTies(t *testing.T) {
 func TestSamplingSeeds(t *testing.T) {
 	logits := make([]float32, 100)
 	sequence := func(seed uint64) []int32 {
-		s, out := newSampler(Sampling{Temperature: 1, Seed: seed}), []int32{}
+		s, out := newSampler(Sampling{Temperature: 1, Seed: seed}, nil), []int32{}
 		for range 20 {
-			out = append(out, s.next(logits))
+			out = append(out, nextOf(s, logits))
 		}
 		return out
 	}
@@ -90,6 +103,8 @@ func TestSamplingValidate(t *testing.T) {
 	for _, s := range []Sampling{
 		{Temperature: -1}, {Temperature: math.NaN()}, {Temperature: math.Inf(1)},
 		{TopP: -0.1}, {TopP: 1.1}, {TopP: math.NaN()}, {TopK: -1},
+		{MinP: -0.1}, {MinP: 1.1}, {MinP: math.NaN()}, {Processors: Processors{RepetitionPenalty: -1}}, {Processors: Processors{RepetitionPenalty: math.NaN()}},
+		{Processors: Processors{NoRepeatNGram: -1}}, {Processors: Processors{MinLength: -1}}, {Processors: Processors{MinNew: -1}}, {Processors: Processors{BadWords: [][]int32{{}}}},
 	} {
 		if s.Validate() == nil {
 			t.Errorf("%+v is accepted", s)

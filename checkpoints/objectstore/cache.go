@@ -19,6 +19,7 @@ import (
 
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/filelock"
+	"glimpse/internal/modelfile"
 )
 
 // Cache keeps copies of objects on the local disk.
@@ -121,6 +122,10 @@ func (c Cache) fill(ctx context.Context, s Store, url, folder, dir string, names
 			return err
 		}
 		info := o.Info()
+		if limit := modelfile.Limit(name); limit > 0 && info.Size > limit {
+			o.Close()
+			return fmt.Errorf("%s: %d bytes, want at most %d", name, info.Size, limit)
+		}
 		if file, ok := record.Files[name].intact(filepath.Join(dir, name), info); ok {
 			o.Close()
 			if file != record.Files[name] {

@@ -40,7 +40,8 @@ Every line of standard input is a message; "/exit" or the end of the input ends 
 conversation. Each turn is appended to what the policy kept of the turns before:
 most policies evict for good, rocketkv-mt keeps everything and reads some of it. The
 answer streams to standard output; what the turn kept, held and read follows on
-standard error. The model needs a chat template. The built-in model knows 384 words
+standard error. Tokens are sampled as the model's generation_config.json says, unless
+flags say otherwise. The model needs a chat template. The built-in model knows 384 words
 only: --example begins with a prompt that it can answer, and "<copy>" or
 "<ask> NAME" go on about the same context.`,
 		Example: `  evict chat --example turns --policy rocketkv-mt --budget 64
@@ -54,7 +55,7 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 			if o.maxNew < 1 {
 				return fmt.Errorf("chat: --max-new: got %d, want at least 1", o.maxNew)
 			}
-			if err := o.sampling.Validate(); err != nil {
+			if err := o.choice.Check(); err != nil {
 				return fmt.Errorf("chat: %w", err)
 			}
 			if _, err := eviction.LookupPolicy(policy); err != nil {
@@ -79,6 +80,10 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 			if !l.HasChatTemplate() {
 				return fmt.Errorf("chat: model %s has no chat template", l.Name)
 			}
+			if o.sampling, err = o.choice.Resolve(l.Model); err != nil {
+				return fmt.Errorf("chat: %w", err)
+			}
+			o.choice.Report(cmd.ErrOrStderr(), l.Model, o.sampling)
 			o.sampling.Seed = s.seed
 			c, err := newConversation(cmd, l, named, o)
 			if err != nil {
@@ -102,9 +107,8 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
 	f.IntVar(&o.budget, "budget", 128, "key-value pairs kept per KV head and layer")
 	f.IntVar(&o.maxNew, "max-new", 256, "most tokens of an answer; rocketkv and hsa divide the budget by it")
-	f.Float64Var(&o.sampling.Temperature, "temperature", 0, "sampling temperature; 0 is greedy")
-	f.Float64Var(&o.sampling.TopP, "top-p", 1, "nucleus of the sampling")
-	f.IntVar(&o.sampling.TopK, "top-k", 0, "most likely tokens that are sampled from; 0 is all")
+	o.choice.From = model.SamplingOfModel
+	o.choice.Bind(f)
 	f.StringVar(&example, "example", "", "begin with an example's prompt: turns, copy, or any task")
 	f.IntVar(&tokens, "tokens", 512, "length of the example's prompt")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per turn instead of text")

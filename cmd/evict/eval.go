@@ -36,7 +36,7 @@ func newEval() *cobra.Command {
 		Short: "Measure policies on the synthetic tasks: accuracy, hit rate, memory, speed",
 		Long: `Measure policies on the synthetic long-context tasks, against the full cache and
 the oracle: exact answers, critical-KV hit rate, bytes kept, time to first token and
-decoding speed.
+decoding speed. Responses are greedy, whatever the model's generation_config.json says.
 
 A learned policy is measured once per adapter of its kind. Policies share one
 prefill per prompt; times are measured separately. Budgets are key-value pairs per

@@ -330,6 +330,10 @@ func TestErrors(t *testing.T) {
 		"no such model":    {[]string{"run", "--model", filepath.Join(dir, "nowhere"), "map"}, "nowhere"},
 		"no samples":       {[]string{"eval", "--samples", "0"}, "samples: got 0"},
 		"temperature":      {[]string{"run", "--temperature", "-2", "--example", "copy"}, "temperature: got -2"},
+		"greedy top-k":     {[]string{"run", "--temperature", "0", "--top-k", "5", "--example", "copy"}, "temperature: got 0, which is greedy"},
+		"greedy top-p":     {[]string{"chat", "--temperature", "0", "--top-p", "0.5"}, "temperature: got 0, which is greedy"},
+		"sampling word":    {[]string{"chat", "--sampling", "beam"}, `sampling: got "beam", want model or greedy`},
+		"temperature text": {[]string{"run", "--temperature", "hot", "--example", "copy"}, `got "hot", want a number`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, _, err := execute(t, c.args...)

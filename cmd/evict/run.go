@@ -31,8 +31,9 @@ func newRun() *cobra.Command {
 
 The answer streams to standard output; what was kept and what it cost follows on
 standard error. The text goes into the model's chat template, if it has one, unless
---raw is given. The built-in model knows 384 words only: --example makes prompts
-that it can answer.`,
+--raw is given. Tokens are sampled as the model's generation_config.json says, unless
+flags say otherwise; --sampling greedy takes the best ones. The built-in model, which is
+greedy, knows 384 words only: --example makes prompts that it can answer.`,
 		Example: `  evict run --example needle --policy snapkv --budget 32
   evict run --example copy --policy lookaheadkv --budget 128
   evict run --model path/to/llama --adapter adapters/llama --budget 256 "Summarise: ..."`,
@@ -47,7 +48,7 @@ that it can answer.`,
 			if o.maxNew < 1 {
 				return fmt.Errorf("run: --max-new: got %d, want at least 1", o.maxNew)
 			}
-			if err := o.sampling.Validate(); err != nil {
+			if err := o.choice.Check(); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
 			if _, err := eviction.LookupPolicy(policy); err != nil {
@@ -76,6 +77,10 @@ that it can answer.`,
 			if err := checkCovers(cmd, o.budget, prompt); err != nil {
 				return err
 			}
+			if o.sampling, err = o.choice.Resolve(l.Model); err != nil {
+				return fmt.Errorf("run: %w", err)
+			}
+			o.choice.Report(cmd.ErrOrStderr(), l.Model, o.sampling)
 			o.sampling.Seed = s.seed
 			return answer(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), l, c, prompt, o)
 		},
@@ -86,17 +91,17 @@ that it can answer.`,
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
 	f.IntVar(&o.budget, "budget", 128, "key-value pairs kept per KV head and layer")
 	f.IntVar(&o.maxNew, "max-new", 256, "most tokens of the answer; rocketkv and hsa divide the budget by it")
-	f.Float64Var(&o.sampling.Temperature, "temperature", 0, "sampling temperature; 0 is greedy")
-	f.Float64Var(&o.sampling.TopP, "top-p", 1, "nucleus of the sampling")
+	o.choice.From = model.SamplingOfModel
+	o.choice.Bind(f)
 	f.BoolVar(&o.compare, "compare", false, "also time a prefill without eviction")
-	f.IntVar(&o.sampling.TopK, "top-k", 0, "most likely tokens that are sampled from; 0 is all")
 	return cmd
 }
 
 // runOptions are the settings of one answer.
 type runOptions struct {
 	budget, maxNew int
-	sampling       model.Sampling
+	choice         model.SamplingChoice
+	sampling       model.Sampling // what comes of it
 	compare        bool
 }
 

@@ -18,6 +18,7 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/modelfile"
 	"glimpse/model"
 	"glimpse/model/builtin"
 	"glimpse/model/hub"
@@ -121,7 +122,7 @@ const policyDefaults = "glimpse_policies.json"
 func (l *loaded) fill(ctx context.Context, s *setup, log io.Writer) error {
 	var err error
 	if l.overrides, err = readDefaults(l.Folder()); err != nil {
-		return fmt.Errorf("model %s: %s: %w", l.Name, policyDefaults, err)
+		return fmt.Errorf("model %s: %w", l.Name, err)
 	}
 	for policy, options := range l.set {
 		if l.overrides[policy] == nil {
@@ -157,7 +158,7 @@ func (l *loaded) fill(ctx context.Context, s *setup, log io.Writer) error {
 }
 
 func readDefaults(folder fs.FS) (eviction.Overrides, error) {
-	raw, err := fs.ReadFile(folder, policyDefaults)
+	raw, err := modelfile.ReadJSON(folder, policyDefaults, modelfile.Limit(policyDefaults))
 	if errors.Is(err, fs.ErrNotExist) {
 		return make(eviction.Overrides), nil
 	}
@@ -166,7 +167,7 @@ func readDefaults(folder fs.FS) (eviction.Overrides, error) {
 	}
 	var values map[string]map[string]any // numbers, and names of choices
 	if err := json.Unmarshal(raw, &values); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", policyDefaults, err)
 	}
 	var assignments []string
 	for policy, options := range values {
@@ -174,7 +175,11 @@ func readDefaults(folder fs.FS) (eviction.Overrides, error) {
 			assignments = append(assignments, fmt.Sprintf("%s.%s=%v", policy, option, v))
 		}
 	}
-	return eviction.ParseOverrides(assignments)
+	overrides, err := eviction.ParseOverrides(assignments)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", policyDefaults, err)
+	}
+	return overrides, nil
 }
 
 // modelPattern is the folder of a model folder that may hold its pattern of

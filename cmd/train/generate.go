@@ -48,11 +48,9 @@ type generateSpec struct {
 	MaxPrompt int    `json:"max_prompt"` // tokens; longer prompts are left out
 	MaxNew    int    `json:"max_new"`
 
-	Temperature  float64 `json:"temperature"`
-	TopP         float64 `json:"top_p"`
-	TopK         int     `json:"top_k"`
-	SamplingSeed uint64  `json:"sampling_seed"`
-	Batch        int     `json:"batch"`
+	model.SamplingChoice
+	SamplingSeed uint64 `json:"sampling_seed"`
+	Batch        int    `json:"batch"`
 
 	Out    string `json:"out"`
 	Shards int    `json:"shards"` // 0: one file
@@ -60,13 +58,15 @@ type generateSpec struct {
 	prompts, shard string
 	samplesSet     bool
 	files          cli.Outputs
+	settled        model.Sampling // what the choice is for the model
 }
 
 func newGenerate() *cobra.Command {
 	s := &generateSpec{
 		CacheDType: "auto",
 		Device:     "cpu", Tasks: "default", Split: "train", Tokens: 512, Samples: 1000, Seed: 1, Recipe: "asis", Responses: "self",
-		MaxPrompt: 16384, MaxNew: 512, TopP: 1, SamplingSeed: 1, Batch: 8,
+		MaxPrompt: 16384, MaxNew: 512, SamplingSeed: 1, Batch: 8,
+		SamplingChoice: model.SamplingChoice{From: model.SamplingGreedy},
 	}
 	var sets []string
 	cmd := &cobra.Command{
@@ -92,7 +92,8 @@ weights, with a configuration:
 
 "prompt" and chats go into the model's chat template; "text" does not, nor does "prompt"
 with --raw or for a model without a template. Without either they are drawn from the synthetic long-context tasks, which only the
-built-in model understands. Responses are greedy unless a temperature is given;
+built-in model understands. Responses are greedy unless a temperature is given, or
+--sampling model follows the model's generation_config.json;
 --responses source takes the answers of the files instead of generating any.
 
 With --shards the output is a folder of files, of which any number of workers on a
@@ -151,9 +152,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	f.IntVar(&s.Samples, "samples", s.Samples, "number of prompts; with files, at most so many")
 	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the mix, the recipe and the synthetic tasks")
 	f.IntVar(&s.MaxNew, "max-new", s.MaxNew, "most tokens of a response")
-	f.Float64Var(&s.Temperature, "temperature", s.Temperature, "sampling temperature; 0 is greedy")
-	f.Float64Var(&s.TopP, "top-p", s.TopP, "nucleus of the sampling")
-	f.IntVar(&s.TopK, "top-k", s.TopK, "most likely tokens that are sampled from; 0 is all")
+	s.SamplingChoice.Bind(f)
 	f.Uint64Var(&s.SamplingSeed, "sampling-seed", s.SamplingSeed, "seed of the sampling")
 	f.IntVar(&s.Batch, "batch", s.Batch, "sequences decoded at the same time")
 	f.IntVar(&s.Shards, "shards", s.Shards, "files that the output is split into; 0 is one file instead of a folder")
@@ -230,8 +229,13 @@ func (s *generateSpec) check() (only int, err error) {
 	return only, nil
 }
 
-func (s *generateSpec) sampling() model.Sampling {
-	return model.Sampling{Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, Seed: s.SamplingSeed}
+// settle decides the sampling of the model's responses.
+func (s *generateSpec) settle(m *model.Model) (err error) {
+	if s.settled, err = s.Resolve(m); err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
+	s.settled.Seed = s.SamplingSeed
+	return nil
 }
 
 // run generates everything, or one shard, or all shards that are free.
@@ -243,7 +247,7 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 	if err := model.CheckCacheDType(s.CacheDType); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
-	if err := s.sampling().Validate(); err != nil {
+	if err := s.Check(); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
 	if s.Shards == 0 {
@@ -259,6 +263,9 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 	}
 	train.BoundMemory()
 	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, BeforeWeights: func(m *model.Model) error {
+		if err := s.settle(m); err != nil {
+			return err
+		}
 		return s.checkMemory(ctx, m)
 	}})
 	if err != nil {
@@ -270,12 +277,9 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	header := datasets.PairHeader{
-		Model: m.Name, WeightsSHA256: hash, Seed: s.SamplingSeed, Shards: max(1, s.Shards), Data: s.describe(),
-		Sampling: datasets.Sampling{Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, MaxNewTokens: s.MaxNew},
+		Model: m.Name, WeightsSHA256: hash, Seed: s.SamplingSeed, Shards: max(1, s.Shards), Data: s.describe(), Sampling: s.headerSampling(),
 	}
-	if s.TopP == 0 {
-		header.Sampling.TopP = 1
-	}
+	s.Report(log, m, s.settled)
 	if s.Shards == 0 {
 		w, err := datasets.CreatePairs(s.Out, header)
 		if err != nil {
@@ -392,6 +396,16 @@ func (s *generateSpec) shardOpener(ctx context.Context) (openShard, error) {
 	}, nil
 }
 
+// headerSampling is the settled sampling as the header has it.
+func (s *generateSpec) headerSampling() datasets.Sampling {
+	d := s.settled
+	h := datasets.Sampling{Temperature: d.Temperature, TopP: d.TopP, TopK: d.TopK, MinP: d.MinP, MaxNewTokens: s.MaxNew, Processors: d.Processors.String()}
+	if h.TopP == 0 { // all
+		h.TopP = 1
+	}
+	return h
+}
+
 // describe is what the header says of the prompts: two generations with the same text
 // give the same pairs.
 func (s *generateSpec) describe() string {
@@ -401,7 +415,15 @@ func (s *generateSpec) describe() string {
 	if len(s.Sources) > 0 {
 		record.Tasks, record.Split, record.Tokens = "", "", 0
 	}
-	text, err := json.Marshal(record)
+	h := s.headerSampling()
+	record.SamplingChoice = model.SamplingChoice{Temperature: &h.Temperature, TopP: &h.TopP, TopK: &h.TopK}
+	if h.MinP > 0 {
+		record.MinP = &h.MinP
+	}
+	text, err := json.Marshal(struct {
+		generateSpec
+		Processors model.Processors `json:"processors,omitzero"`
+	}{record, s.settled.Processors})
 	if err != nil {
 		panic(err) // of numbers and texts
 	}
@@ -443,7 +465,7 @@ func (s *generateSpec) checkMemory(ctx context.Context, m *model.Model) error {
 		samples = (samples + s.Shards - 1) / s.Shards
 	}
 	check := func(tokens int) error {
-		return generate.CheckMemory(ctx, m, cli.AvailableMemory, tokens, samples, generate.Options{MaxNew: s.MaxNew, Sampling: s.sampling(), Batch: s.Batch})
+		return generate.CheckMemory(ctx, m, cli.AvailableMemory, tokens, samples, generate.Options{MaxNew: s.MaxNew, Sampling: s.settled, Batch: s.Batch})
 	}
 	if len(s.Sources) == 0 {
 		return check(s.Tokens)
@@ -543,7 +565,7 @@ func (s *generateSpec) fill(ctx context.Context, m *model.Model, w generate.Pair
 		err = generate.Pairs(ctx, m, func() (generate.Prompt, error) {
 			x, err := next()
 			return x.Prompt, err
-		}, w, generate.Options{MaxNew: s.MaxNew, Sampling: s.sampling(), Batch: s.Batch, OnPair: onPair})
+		}, w, generate.Options{MaxNew: s.MaxNew, Sampling: s.settled, Batch: s.Batch, OnPair: onPair})
 	}
 	bar.Done()
 	if err != nil {

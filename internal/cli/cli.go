@@ -50,14 +50,14 @@ func Main(root *cobra.Command) {
 	switch {
 	case err == nil:
 	case interrupted && errors.Is(err, context.Canceled):
-		fmt.Fprintf(os.Stderr, "%s: stopped by a signal: %v\n", root.Name(), err)
+		fmt.Fprintf(os.Stderr, "%s: stopped by a signal: %s\n", root.Name(), Printable(err.Error()))
 		if errors.As(err, new(resumable)) {
 			os.Exit(ExitResumable)
 		}
 		os.Exit(ExitInterrupted)
 	default:
 		// Errors of the package train begin with its name, which is also the command's.
-		fmt.Fprintf(os.Stderr, "%s: %s\n", root.Name(), strings.TrimPrefix(err.Error(), root.Name()+": "))
+		fmt.Fprintf(os.Stderr, "%s: %s\n", root.Name(), Printable(strings.TrimPrefix(err.Error(), root.Name()+": ")))
 		os.Exit(ExitError)
 	}
 }

@@ -50,7 +50,7 @@ func Forecast(ctx context.Context, m *model.Model, tokens, prompts int, opt Opti
 			if err != nil {
 				return err
 			}
-			sampler, err := model.NewSampler(opt.Sampling)
+			sampler, err := model.NewSampler(opt.Sampling, prompt)
 			if err != nil {
 				return err
 			}

@@ -31,6 +31,7 @@ func TestCUDAForecast(t *testing.T) {
 	}{
 		{"float32", generate.Options{MaxNew: 5, Batch: 3}},
 		{"bf16", generate.Options{MaxNew: 5, Batch: 4, Sampling: model.Sampling{Temperature: 1, TopK: 9}}},
+		{"float32", generate.Options{MaxNew: 5, Batch: 3, Sampling: model.Sampling{Temperature: 1, MinP: 0.1, Processors: model.Processors{RepetitionPenalty: 1.1}}}},
 		{"bf16", generate.Options{MaxNew: 5, Batch: 6}}, // in two groups, whose passes may or may not meet
 	} {
 		others := meter.Memory().Live

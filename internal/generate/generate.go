@@ -229,7 +229,7 @@ func (g *group) start(ctx context.Context, p Prompt, at int) error {
 		h.Write([]byte(p.ID))
 		own.Seed ^= h.Sum64()
 	}
-	sampler, err := model.NewSampler(own)
+	sampler, err := model.NewSampler(own, p.IDs)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package hub
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"strings"
 
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/listing"
+	"glimpse/internal/modelfile"
 )
 
 // cache is one model's part of the Hugging Face cache; package comment, "The
@@ -56,7 +57,7 @@ func (f finding) whole() bool { return f.commit != "" && len(f.missing) == 0 }
 func (f finding) lack() string {
 	switch {
 	case f.commit != "":
-		return strings.Join(f.missing, ", ") + " of commit " + f.commit
+		return shortList(f.missing) + " of commit " + f.commit
 	case len(f.others) > 0:
 		return "this revision; it holds " + strings.Join(f.others, ", ")
 	}
@@ -89,7 +90,7 @@ func (c cache) find() (finding, error) {
 		}
 	}
 	if !there(singleFile) {
-		raw, err := readBounded(filepath.Join(f.dir, indexFile), maxIndex)
+		raw, err := readBounded(filepath.Join(f.dir, indexFile), modelfile.Limit(indexFile))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			f.missing = append(f.missing, singleFile)
@@ -200,19 +201,21 @@ func (c cache) markAbsent(commit string, names []string) {
 	}
 }
 
-// readBounded reads a file of at most limit bytes.
+// readBounded reads a regular file of at most limit bytes.
 func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+	dir, name := filepath.Split(path)
+	raw, err := modelfile.Read(os.DirFS(filepath.Clean(dir)), name, limit)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
+	return raw, err
+}
+
+// shortList joins plain names, of which there may be thousands.
+func shortList(names []string) string {
+	list := strings.Join(names[:min(len(names), listing.Most)], ", ")
+	if rest := len(names) - listing.Most; rest > 0 {
+		list += fmt.Sprintf(" and %d more", rest)
 	}
-	if int64(len(raw)) > limit {
-		return nil, fmt.Errorf("%s: more than %d bytes", path, limit)
-	}
-	return raw, nil
+	return list
 }

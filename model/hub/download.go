@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"glimpse/internal/filelock"
+	"glimpse/internal/modelfile"
 )
 
 const (
@@ -153,6 +154,9 @@ func (r *remote) read(resp *http.Response) error {
 	}
 	if size < 0 {
 		return permanent{errors.New("the hub does not tell the size")}
+	}
+	if limit := modelfile.Limit(r.name); limit > 0 && size > limit {
+		return permanent{fmt.Errorf("the hub announces %d bytes, want at most %d", size, limit)}
 	}
 	r.etag, r.size = etag, size
 	return nil

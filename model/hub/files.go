@@ -10,6 +10,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
+
+	"glimpse/internal/modelfile"
 )
 
 // The files that a model is read from, besides its weights.
@@ -28,10 +31,7 @@ const (
 	indexFile  = "model.safetensors.index.json"
 )
 
-const (
-	maxIndex  = 100 << 20 // bytes, as checkpoints reads it
-	maxShards = 10_000
-)
+const maxShards = 10_000
 
 // needed chooses among the files of the commit; absent are those of the others
 // that the commit does not have. The index of sharded weights is fetched on the
@@ -62,7 +62,7 @@ func (f *fetcher) needed(ctx context.Context, info repoInfo) (names, absent []st
 	if err := f.fetchAll(ctx, info.SHA, []string{indexFile}, io.Discard); err != nil {
 		return nil, nil, err
 	}
-	raw, err := readBounded(f.cache.pointer(info.SHA, indexFile), maxIndex)
+	raw, err := readBounded(f.cache.pointer(info.SHA, indexFile), modelfile.Limit(indexFile))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,7 +77,7 @@ func (f *fetcher) needed(ctx context.Context, info repoInfo) (names, absent []st
 		}
 	}
 	if len(lost) > 0 {
-		return nil, nil, fmt.Errorf("%s names files that the hub does not have: %s", indexFile, strings.Join(lost, ", "))
+		return nil, nil, fmt.Errorf("%s names files that the hub does not have: %s", indexFile, shortList(lost))
 	}
 	return append(append(names, indexFile), shards...), absent, nil
 }
@@ -104,7 +104,10 @@ func shardNames(raw []byte) ([]string, error) {
 	var index struct {
 		WeightMap map[string]string `json:"weight_map"`
 	}
-	if err := json.Unmarshal(raw, &index); err != nil {
+	if err := modelfile.Foreign(raw); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(modelfile.TrimBOM(raw), &index); err != nil {
 		return nil, err
 	}
 	files := slices.Compact(slices.Sorted(maps.Values(index.WeightMap)))
@@ -124,5 +127,5 @@ func shardNames(raw []byte) ([]string, error) {
 
 func plainName(name string) bool {
 	return strings.HasSuffix(name, ".safetensors") && len(name) <= 255 && fs.ValidPath(name) &&
-		!strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || strings.ContainsRune(`/\:`, r) })
+		!strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || strings.ContainsRune(`/\:`, r) })
 }

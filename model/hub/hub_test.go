@@ -492,3 +492,54 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 }
+
+// TestAnnouncedSizes: what the readers would refuse is not fetched.
+func TestAnnouncedSizes(t *testing.T) {
+	for name, size := range map[string]string{
+		"config.json": "1000000000000", "generation_config.json": "1048577", "tokenizer.json": "1000000000000", indexFile: "1000000000000", "glimpse_policies.json": "1048577",
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := wholeModel()
+			if name == indexFile {
+				files = shardedModel()
+			}
+			files["glimpse_policies.json"] = []byte("{}")
+			h := newFakeHub(t, files)
+			h.Alter = func(asked string, header http.Header) {
+				if asked == name {
+					header.Set("X-Linked-Size", size)
+				}
+			}
+			_, err := find(t, "org/tiny")
+			if want := name + ": the hub announces " + size + " bytes, want at most "; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+			if n := h.Count("GET hub /org/tiny/resolve/" + commitA + "/" + name); n != 0 {
+				t.Errorf("fetched %d times", n)
+			}
+		})
+	}
+}
+
+// TestManyLostShards: the names come from the hub, in any number.
+func TestManyLostShards(t *testing.T) {
+	files := shardedModel()
+	var index strings.Builder
+	for i := range 9000 {
+		fmt.Fprintf(&index, `, "t%d": "%s%04d.safetensors"`, i, strings.Repeat("x", 200), i)
+	}
+	files[indexFile] = []byte(`{"weight_map": {` + index.String()[1:] + "}}")
+	newFakeHub(t, files)
+	_, err := find(t, "org/tiny")
+	if err == nil || !strings.Contains(err.Error(), "names files that the hub does not have") || !strings.Contains(err.Error(), "and 8980 more") || len(err.Error()) > 10_000 {
+		t.Errorf("error of %d bytes: %.300s", len(fmt.Sprint(err)), err)
+	}
+	// The same of a cache that has lost them.
+	f := finding{commit: commitA}
+	for i := range 9000 {
+		f.missing = append(f.missing, fmt.Sprintf("%s%04d.safetensors", strings.Repeat("x", 200), i))
+	}
+	if lack := f.lack(); !strings.HasSuffix(lack, " and 8980 more of commit "+commitA) || len(lack) > 10_000 {
+		t.Errorf("%d bytes: %.300s", len(lack), lack)
+	}
+}

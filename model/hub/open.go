@@ -30,15 +30,22 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 		opt.Name = found.Name
 	}
 	m, err := model.Open(found.Dir, opt)
-	if err == nil && m.DeviceChoice != "" && log != nil {
-		fmt.Fprintln(log, m.DeviceChoice)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && m.Tokenizer != nil && log != nil {
-		for _, note := range m.Tokenizer.Notes() {
-			fmt.Fprintln(log, note)
+	if log != nil {
+		if m.DeviceChoice != "" {
+			fmt.Fprintln(log, m.DeviceChoice)
+		}
+		notes := m.Notes
+		if m.Tokenizer != nil {
+			notes = slices.Concat(notes, m.Tokenizer.Notes())
+		}
+		for _, note := range notes {
+			fmt.Fprintf(log, "model %s: %s\n", m.Name, note)
 		}
 	}
-	return m, err
+	return m, nil
 }
 
 // Outline is model.Outline for what Open takes. Of a model elsewhere only config.json is

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+
+	"glimpse/internal/modelfile"
 )
 
 // maxFileBytes bounds the files of a model folder that LoadDir reads; the
@@ -67,17 +69,16 @@ func readOptional(dir fs.FS, name string) ([]byte, error) {
 }
 
 func readBounded(dir fs.FS, name string) ([]byte, error) {
-	f, err := dir.Open(name)
+	if strings.HasSuffix(name, ".json") {
+		return modelfile.ReadJSON(dir, name, maxFileBytes)
+	}
+	data, err := modelfile.Read(dir, name, maxFileBytes)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err != nil {
+	// Templates write messages, not whole pages.
+	if err := modelfile.Foreign(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if len(data) > maxFileBytes {
-		return nil, fmt.Errorf("%s: larger than %d MB", name, maxFileBytes>>20)
 	}
 	return data, nil
 }

@@ -1,0 +1,43 @@
+// Package listing shortens lists in error messages: a damaged folder may have 200,000
+// errors of one kind.
+package listing
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Most is how many elements are shown.
+const Most = 20
+
+// Names renders names, quoted, sorted and cut at Most.
+func Names(names []string) string {
+	names = slices.Sorted(slices.Values(names))
+	quoted := make([]string, min(len(names), Most))
+	for i := range quoted {
+		quoted[i] = fmt.Sprintf("%.200q", names[i])
+	}
+	s := strings.Join(quoted, ", ")
+	if rest := len(names) - Most; rest > 0 {
+		s += fmt.Sprintf(" and %d more", rest)
+	}
+	return s
+}
+
+// Join is errors.Join whose text is cut at Most errors.
+func Join(all []error) error {
+	if len(all) <= Most {
+		return errors.Join(all...)
+	}
+	return joined(all)
+}
+
+type joined []error
+
+func (j joined) Error() string {
+	return fmt.Sprintf("%v\nand %d more", errors.Join(j[:Most]...), len(j)-Most)
+}
+
+func (j joined) Unwrap() []error { return j }

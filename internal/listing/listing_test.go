@@ -1,0 +1,42 @@
+package listing
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+)
+
+func TestNames(t *testing.T) {
+	if got, want := Names([]string{"b", "a\x1b[2J"}), `"a\x1b[2J", "b"`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	many := make([]string, 200_000)
+	for i := range many {
+		many[i] = fmt.Sprintf("n%06d", i)
+	}
+	if got, end := Names(many), `"n000019" and 199980 more`; !strings.HasSuffix(got, end) || len(got) > 1000 {
+		t.Errorf("%d bytes that end with %q, want %q", len(got), got[len(got)-30:], end)
+	}
+}
+
+func TestJoin(t *testing.T) {
+	if Join(nil) != nil {
+		t.Error("no errors are an error")
+	}
+	var all []error
+	for i := range 200_000 {
+		all = append(all, fmt.Errorf("file %d: %w", i, fs.ErrNotExist))
+	}
+	if got := Join(all[:20]).Error(); strings.Contains(got, "more") || strings.Count(got, "\n") != 19 {
+		t.Errorf("20 errors: %s", got)
+	}
+	err := Join(append(all, fs.ErrClosed))
+	if got := err.Error(); !strings.HasSuffix(got, "file 19: file does not exist\nand 199981 more") || len(got) > 1000 {
+		t.Errorf("%d bytes: %.1200s", len(got), got)
+	}
+	if !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, fs.ErrClosed) {
+		t.Error("an error is lost")
+	}
+}

@@ -1,0 +1,257 @@
+package model_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+// samplingGolden is testdata/sampling.json (scripts/golden_sampling.py).
+type samplingGolden struct {
+	Steps []struct {
+		Name          string
+		Config        json.RawMessage
+		Prompt, Said  []int32
+		Logits        []float32
+		Scores        []*float32
+		Probabilities []float64
+	}
+	Responses []struct {
+		Name, Model string
+		Config      json.RawMessage
+		Tokens      []int32
+	}
+}
+
+func readSamplingGolden(t *testing.T) (g samplingGolden) {
+	t.Helper()
+	modeltest.ReadJSON(t, filepath.Join(modeltest.Testdata(t), "sampling.json"), &g)
+	if len(g.Steps) < 29 || len(g.Responses) < 15 {
+		t.Fatalf("%d steps and %d responses", len(g.Steps), len(g.Responses))
+	}
+	return g
+}
+
+// ofModel resolves the sampling of a model that has this generation_config.json.
+func ofModel(t *testing.T, config []byte) (model.Sampling, *model.Model) {
+	t.Helper()
+	f := newFolder(t, modeltest.Llama{})
+	f.write("generation_config.json", config)
+	m, err := f.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := (&model.SamplingChoice{From: model.SamplingOfModel}).Resolve(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, m
+}
+
+// TestSamplingAgainstTransformers: scores after the processors, and the probabilities
+// that tokens are drawn with, are those of transformers' generate.
+func TestSamplingAgainstTransformers(t *testing.T) {
+	worst := 0.0
+	near := func(got, want float64) bool {
+		e := math.Abs(got - want)
+		if math.IsInf(got, -1) && math.IsInf(want, -1) {
+			e = 0
+		}
+		worst = max(worst, e)
+		return e <= 2e-6
+	}
+	for _, c := range readSamplingGolden(t).Steps {
+		t.Run(c.Name, func(t *testing.T) {
+			s, _ := ofModel(t, c.Config)
+			for i, got := range s.Scores(c.Prompt, c.Said, c.Logits) {
+				want := math.Inf(-1)
+				if c.Scores[i] != nil {
+					want = float64(*c.Scores[i])
+				}
+				if !near(float64(got), want) {
+					t.Errorf("score %d: %v, want %v", i, got, want)
+				}
+			}
+			if (s.Temperature > 0) != (c.Probabilities != nil) {
+				t.Fatalf("sampling %v", s)
+			}
+			if c.Probabilities == nil {
+				return
+			}
+			for i, got := range s.Probabilities(c.Prompt, c.Said, c.Logits) {
+				if !near(got, c.Probabilities[i]) {
+					t.Errorf("probability %d: %v, want %v", i, got, c.Probabilities[i])
+				}
+			}
+		})
+	}
+	t.Logf("largest difference %.2g", worst)
+}
+
+// TestResponsesAgainstTransformers: greedy responses under processors.
+func TestResponsesAgainstTransformers(t *testing.T) {
+	for _, device := range []string{"cpu", "reference"} {
+		for _, c := range readSamplingGolden(t).Responses {
+			compareResponse(t, device, c.Model, c.Name, c.Config, c.Tokens)
+		}
+	}
+}
+
+func compareResponse(t *testing.T, device, folder, name string, config []byte, want []int32) {
+	t.Run(device+"/"+folder+"/"+name, func(t *testing.T) {
+		g, dir := modeltest.GoldenNamed(t, folder), t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(g.Folder)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), config, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := model.Open(dir, model.Options{Device: device})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		s, err := (&model.SamplingChoice{From: model.SamplingOfModel}).Resolve(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, cache, prompt := m.NewRunner(), m.NewCache(), g.Prompts[1].IDs
+		logits, err := r.Forward(t.Context(), cache, prompt, model.PrefillOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ended, err := r.Continue(t.Context(), cache, logits, model.GenerateOptions{MaxNew: len(want), Sampling: s, Prompt: prompt})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ended {
+			got = append(got, m.Config.EOS[0])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("tokens %v, want %v", got, want)
+		}
+	})
+}
+
+// TestSamplingChoice: flags go before the model's file, and that before the defaults.
+func TestSamplingChoice(t *testing.T) {
+	const greedy, model_ = model.SamplingGreedy, model.SamplingOfModel
+	const llama = `{"do_sample": true, "temperature": 0.6, "top_p": 0.9}`
+	const qwen = `{"do_sample": true, "temperature": 0.7, "top_p": 0.8, "top_k": 20, "min_p": 0.05, "repetition_penalty": 1.05}`
+	for name, c := range map[string]struct {
+		file   string
+		choice model.SamplingChoice
+		want   string // as Sampling.String has it, or with "error: " a part of the error
+	}{
+		"nothing":                       {`{}`, model.SamplingChoice{From: model_}, "greedy"},
+		"no sampling":                   {`{"do_sample": false, "temperature": 0.6}`, model.SamplingChoice{From: model_}, "greedy"},
+		"the file":                      {llama, model.SamplingChoice{From: model_}, "temperature 0.6, top_k 50, top_p 0.9"},
+		"the whole file":                {qwen, model.SamplingChoice{From: model_}, "temperature 0.7, top_k 20, top_p 0.8, min_p 0.05, repetition_penalty 1.05"},
+		"not the file":                  {qwen, model.SamplingChoice{From: greedy}, "greedy"},
+		"greedy with the penalty":       {qwen, model.SamplingChoice{From: model_, Temperature: new(0.0)}, "greedy, repetition_penalty 1.05"},
+		"flags before the file":         {qwen, model.SamplingChoice{From: model_, Temperature: new(1.5), TopK: new(0), TopP: new(1.0), MinP: new(0.0), RepetitionPenalty: new(1.0)}, "temperature 1.5"},
+		"one flag before the file":      {qwen, model.SamplingChoice{From: model_, TopK: new(3)}, "temperature 0.7, top_k 3, top_p 0.8, min_p 0.05, repetition_penalty 1.05"},
+		"temperature alone":             {`{}`, model.SamplingChoice{From: model_, Temperature: new(0.5)}, "temperature 0.5"},
+		"top-k alone":                   {`{}`, model.SamplingChoice{From: model_, TopK: new(5)}, "temperature 1, top_k 5"},
+		"top-p alone":                   {`{}`, model.SamplingChoice{From: greedy, TopP: new(0.5)}, "temperature 1, top_p 0.5"},
+		"min-p alone":                   {`{}`, model.SamplingChoice{From: greedy, MinP: new(0.5)}, "temperature 1, min_p 0.5"},
+		"top-k that is all":             {`{}`, model.SamplingChoice{From: model_, TopK: new(0), TopP: new(1.0)}, "greedy"},
+		"top-k and the temperature":     {`{"temperature": 0.3}`, model.SamplingChoice{From: model_, TopK: new(5)}, "temperature 0.3, top_k 5"},
+		"penalty":                       {`{}`, model.SamplingChoice{From: greedy, RepetitionPenalty: new(1.2)}, "greedy, repetition_penalty 1.2"},
+		"processors":                    {`{"no_repeat_ngram_size": 3, "min_length": 4, "bad_words_ids": [[1], [2]], "suppress_tokens": [1], "begin_suppress_tokens": [2]}`, model.SamplingChoice{From: model_}, "greedy, no_repeat_ngram_size 3, min_length 4, 2 bad_words_ids, 1 suppress_tokens, 1 begin_suppress_tokens"},
+		"greedy and top-k":              {`{}`, model.SamplingChoice{From: model_, Temperature: new(0.0), TopK: new(5)}, "error: temperature: got 0, which is greedy, and with it top-k"},
+		"other word":                    {`{}`, model.SamplingChoice{From: "beam"}, `error: sampling: got "beam", want model or greedy`},
+		"temperature below 0":           {`{}`, model.SamplingChoice{From: model_, Temperature: new(-1.0)}, "error: temperature: got -1"},
+		"top-k below 0":                 {`{}`, model.SamplingChoice{From: model_, TopK: new(-1)}, "error: top-k: got -1"},
+		"penalty 0":                     {`{}`, model.SamplingChoice{From: model_, RepetitionPenalty: new(0.0)}, "error: repetition-penalty: got 0"},
+		"bad file":                      {`{"do_sample": true, "temperature": 0}`, model.SamplingChoice{From: model_}, "error: generation_config.json: temperature: got 0, want a positive number; --sampling greedy does without"},
+		"bad file that is not asked":    {`{"do_sample": true, "temperature": 0}`, model.SamplingChoice{From: greedy}, "greedy"},
+		"bad type":                      {`{"top_k": "many"}`, model.SamplingChoice{From: model_}, `error: generation_config.json: top_k: got "many", want a whole number`},
+		"bad words":                     {`{"bad_words_ids": [[]]}`, model.SamplingChoice{From: model_}, "error: bad_words_ids: got an empty list"},
+		"null":                          {`{"do_sample": null, "temperature": null, "top_k": null, "bad_words_ids": null, "repetition_penalty": null}`, model.SamplingChoice{From: model_}, "greedy"},
+		"a penalty of 0 in the file":    {`{"repetition_penalty": 0}`, model.SamplingChoice{From: model_}, "error: repetition_penalty: got 0, want a positive number"},
+		"a top_p out of range, unasked": {`{"top_p": 2}`, model.SamplingChoice{From: model_}, "error: top_p: got 2, want 0 to 1"},
+	} {
+		f := newFolder(t, modeltest.Llama{})
+		f.write("generation_config.json", []byte(c.file))
+		m, err := f.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.choice.Resolve(m)
+		if part, ok := strings.CutPrefix(c.want, "error: "); ok {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: error %v, want %q", name, err, part)
+			}
+		} else if err != nil || s.String() != c.want {
+			t.Errorf("%s: %q (%v), want %q", name, s, err, c.want)
+		}
+	}
+}
+
+// TestGenerationReport: what is not followed is said, and what changes nothing is not.
+func TestGenerationReport(t *testing.T) {
+	report := func(f folder) string {
+		t.Helper()
+		m, err := f.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		choice := model.SamplingChoice{From: model.SamplingOfModel}
+		s, err := choice.Resolve(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		choice.Report(&out, m, s)
+		return out.String()
+	}
+	for file, want := range map[string]string{
+		`{"bos_token_id": 1, "eos_token_id": [1, 2], "pad_token_id": 0, "transformers_version": "4.57.6", "max_new_tokens": 2048, "use_cache": true,
+			"num_beams": 1, "typical_p": 1.0, "guidance_scale": null, "stop_strings": null, "do_sample": false, "token_healing": false, "length_penalty": 2}`: "",
+		`{"do_sample": true, "top_p": 0.9}`: "sampling with the model's generation_config.json: temperature 1, top_k 50, top_p 0.9\n",
+		`{"num_beams": 4, "typical_p": 0.95, "stop_strings": ["\u001b[2J"], "chat_format": "chatml"}`: `sampling with the model's generation_config.json: greedy; ` +
+			`not followed: "chat_format" "chatml", "num_beams" 4, "stop_strings" ["\u001b[2J"], "typical_p" 0.95` + "\n",
+		`{"min_new_tokens": 3}`: "sampling with the model's generation_config.json: greedy, min_new_tokens 3\n",
+	} {
+		f := newFolder(t, modeltest.Llama{})
+		f.write("generation_config.json", []byte(file))
+		if got := report(f); got != want {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+	// Older models say it in config.json.
+	f := newFolder(t, modeltest.Llama{}).config(map[string]any{"do_sample": true, "temperature": 0.9, "top_k": 7, "num_beams": 3, "some_key": 1})
+	if got, want := report(f), "sampling with the model's config.json: temperature 0.9, top_k 7; not followed: \"num_beams\" 3\n"; got != want {
+		t.Errorf("config.json: %q, want %q", got, want)
+	}
+}
+
+// TestAllBanned: there is no token to draw.
+func TestAllBanned(t *testing.T) {
+	all := make([]int32, 40)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	m := modeltest.Llama{}.Open(t, "cpu")
+	for _, temperature := range []float64{0, 1} {
+		cache := m.NewCache()
+		logits, err := m.NewRunner().Forward(t.Context(), cache, []int32{1, 2}, model.PrefillOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = m.NewRunner().Continue(t.Context(), cache, logits, model.GenerateOptions{MaxNew: 2,
+			Sampling: model.Sampling{Temperature: temperature, Processors: model.Processors{Suppress: all}}})
+		if err == nil || !strings.Contains(err.Error(), "all tokens that there are") {
+			t.Errorf("temperature %v: error %v", temperature, err)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Processors change logits before a token is chosen. Names and rules are those of
+// generation_config.json in transformers; zero values change nothing.
+type Processors struct {
+	// RepetitionPenalty divides positive logits of tokens that the text has, prompt
+	// included, and multiplies negative ones (Keskar et al. 2019); 0 and 1: none.
+	RepetitionPenalty float64 `json:"repetition_penalty,omitzero"`
+	// NoRepeatNGram bans tokens that would repeat so many in a row of the text.
+	NoRepeatNGram int `json:"no_repeat_ngram_size,omitzero"`
+	// BadWords are banned, each as a whole: its last token where the others came before.
+	BadWords [][]int32 `json:"bad_words_ids,omitempty"`
+	// The end tokens are banned until the text, prompt included, has MinLength tokens,
+	// and the response MinNew.
+	MinLength int     `json:"min_length,omitzero"`
+	MinNew    int     `json:"min_new_tokens,omitzero"`
+	End       []int32 `json:"-"` // the model's, once more
+	// Suppress are banned, BeginSuppress for the first token of a response.
+	Suppress      []int32 `json:"suppress_tokens,omitempty"`
+	BeginSuppress []int32 `json:"begin_suppress_tokens,omitempty"`
+}
+
+// Validate checks the ranges.
+func (p *Processors) Validate() error {
+	switch {
+	case !(p.RepetitionPenalty >= 0) || math.IsInf(p.RepetitionPenalty, 0):
+		return fmt.Errorf("repetition_penalty: got %v, want a positive number", p.RepetitionPenalty)
+	case p.NoRepeatNGram < 0:
+		return fmt.Errorf("no_repeat_ngram_size: got %d, want at least 0", p.NoRepeatNGram)
+	case p.MinLength < 0:
+		return fmt.Errorf("min_length: got %d, want at least 0", p.MinLength)
+	case p.MinNew < 0:
+		return fmt.Errorf("min_new_tokens: got %d, want at least 0", p.MinNew)
+	case slices.ContainsFunc(p.BadWords, func(w []int32) bool { return len(w) == 0 }):
+		return fmt.Errorf("bad_words_ids: got an empty list, want at least one token")
+	}
+	return nil
+}
+
+func (p *Processors) penalises() bool { return p.RepetitionPenalty != 0 && p.RepetitionPenalty != 1 }
+
+func (p *Processors) active() bool {
+	return p.penalises() || p.NoRepeatNGram > 0 || p.MinLength > 0 || p.MinNew > 0 ||
+		len(p.BadWords)+len(p.Suppress)+len(p.BeginSuppress) > 0
+}
+
+// String lists what is active by its keys; "" is nothing.
+func (p *Processors) String() string {
+	var parts []string
+	if p.penalises() {
+		parts = append(parts, fmt.Sprint("repetition_penalty ", p.RepetitionPenalty))
+	}
+	for _, n := range []struct {
+		key   string
+		value int
+	}{
+		{"no_repeat_ngram_size %d", p.NoRepeatNGram}, {"min_length %d", p.MinLength}, {"min_new_tokens %d", p.MinNew},
+		{"%d bad_words_ids", len(p.BadWords)}, {"%d suppress_tokens", len(p.Suppress)}, {"%d begin_suppress_tokens", len(p.BeginSuppress)},
+	} {
+		if n.value > 0 {
+			parts = append(parts, fmt.Sprintf(n.key, n.value))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// past is the text that a token follows.
+type past struct {
+	text   []int32
+	prompt int            // so many of them are the prompt's
+	seen   map[int32]bool // the tokens of the text
+}
+
+func newPast(prompt []int32) *past {
+	p := &past{text: slices.Clone(prompt), prompt: len(prompt), seen: make(map[int32]bool)}
+	for _, id := range prompt {
+		p.seen[id] = true
+	}
+	return p
+}
+
+func (p *past) add(id int32) {
+	p.text = append(p.text, id)
+	p.seen[id] = true
+}
+
+// apply returns changed logits, −Inf for what is banned.
+func (p *Processors) apply(logits []float32, past *past) []float32 {
+	x := slices.Clone(logits)
+	ban := func(ids ...int32) {
+		for _, id := range ids {
+			if id >= 0 && int(id) < len(x) {
+				x[id] = float32(math.Inf(-1))
+			}
+		}
+	}
+	if p.penalises() {
+		penalty := float32(p.RepetitionPenalty)
+		for id := range past.seen {
+			if id < 0 || int(id) >= len(x) {
+				continue
+			}
+			if x[id] < 0 {
+				x[id] *= penalty
+			} else {
+				x[id] /= penalty
+			}
+		}
+	}
+	text, n := past.text, p.NoRepeatNGram
+	if n > 0 {
+		for i := range len(text) - n + 1 {
+			if slices.Equal(text[i:i+n-1], text[len(text)-n+1:]) {
+				ban(text[i+n-1])
+			}
+		}
+	}
+	for _, word := range p.BadWords {
+		before, last := word[:len(word)-1], word[len(word)-1]
+		switch {
+		case len(before) == 0 && slices.Contains(p.End, last): // transformers lets these be
+		// A word longer than the text stays allowed, even where all but its last token is
+		// there, as in transformers.
+		case len(before) == 0, len(word) <= len(text) && slices.Equal(before, text[len(text)-len(before):]):
+			ban(last)
+		}
+	}
+	if len(text) < p.MinLength || len(text)-past.prompt < p.MinNew {
+		ban(p.End...)
+	}
+	ban(p.Suppress...)
+	if len(text) == past.prompt {
+		ban(p.BeginSuppress...)
+	}
+	return x
+}

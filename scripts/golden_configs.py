@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Makes model/testdata/configs.json: what transformers reads out of config.json
+files that leave keys out, say null, or use other names.
+
+    pip install torch==2.8.0 transformers==4.57.6
+    python3 scripts/golden_configs.py [model/testdata/configs.json]
+
+Every case is a config.json and what AutoModelForCausalLM makes of it, without memory
+for its weights: the class, the sizes and the sliding window of every layer, 0 for none.
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+TINY = dict(hidden_size=64, num_hidden_layers=4, num_attention_heads=4, intermediate_size=96, vocab_size=256)
+QWENS = ["qwen2", "qwen3"]
+CASES = {}
+
+
+def case(name, model_type, **keys):
+    CASES[f"{model_type}: {name}"] = dict(model_type=model_type) | keys
+
+
+for family in ["llama", "mistral", "falcon", *QWENS]:
+    case("nothing given", family)
+for family in ["llama", "mistral", *QWENS]:
+    case("sizes alone", family, **TINY | dict(num_attention_heads=32))
+    case("swish", family, **TINY, num_key_value_heads=4, hidden_act="swish")
+    case("null key-value heads", family, **TINY, num_key_value_heads=None)
+    case("key-value heads", family, **TINY, num_key_value_heads=2)
+case("gelu by its other name", "falcon", **{k: v for k, v in TINY.items() if k != "intermediate_size"}, activation="gelu_python")
+for family in QWENS:
+    on = TINY | dict(use_sliding_window=True, num_key_value_heads=2)
+    case("window null", family, **on, sliding_window=None, max_window_layers=1)
+    case("window null from the first layer", family, **on, sliding_window=None, max_window_layers=0)
+    case("window not given", family, **on, max_window_layers=1)
+    case("window", family, **on, sliding_window=12, max_window_layers=1)
+    case("window of no layer", family, **on, sliding_window=12)
+    case("window of later layers", family, **on, sliding_window=12, max_window_layers=9)
+    case("window off", family, **TINY, num_key_value_heads=2, sliding_window=12, max_window_layers=0)
+    case("window switched off", family, **on | dict(use_sliding_window=False), sliding_window=12, max_window_layers=0)
+    case("window by layer", family, **on, sliding_window=12, max_window_layers=0, layer_types=["full_attention", "sliding_attention"] * 2)
+    case("window null by layer", family, **on, sliding_window=None, layer_types=["full_attention"] * 4)
+MISTRAL = TINY | dict(num_key_value_heads=2)
+case("window null", "mistral", **MISTRAL, sliding_window=None)
+case("window", "mistral", **MISTRAL, sliding_window=12)
+case("window by layer", "mistral", **MISTRAL, head_dim=16, sliding_window=12, layer_types=["full_attention", "sliding_attention"] * 2)
+case("no window by layer", "mistral", **MISTRAL, head_dim=16, sliding_window=None, layer_types=["full_attention"] * 4)
+case("a window that it does not have", "llama", **TINY, sliding_window=12)
+
+
+def read(keys):
+    keys = dict(keys)
+    if keys["model_type"] == "mistral" and "layer_types" in keys:  # as AutoConfig does it for folders
+        keys["model_type"] = "ministral"
+    config = transformers.AutoConfig.for_model(**keys)
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    layers = model.model.layers if hasattr(model, "model") else model.transformer.h
+    windows = []
+    for layer in layers:
+        attention = getattr(layer, "self_attn", None)
+        # Mistral has one window for all layers, others one of each.
+        window = getattr(attention, "sliding_window", config.sliding_window if config.model_type == "mistral" else None)
+        windows.append(window or 0)
+    attention = layers[0].self_attn if hasattr(layers[0], "self_attn") else layers[0].self_attention
+    falcon = config.model_type == "falcon"
+    kv = 1 if falcon else config.num_key_value_heads
+    return dict(
+        architecture=type(model).__name__,
+        hidden=config.hidden_size, layers=config.num_hidden_layers, heads=config.num_attention_heads, kv_heads=kv,
+        head_dim=attention.head_dim, intermediate=config.ffn_hidden_size if falcon else config.intermediate_size,
+        vocab=config.vocab_size, max_positions=config.max_position_embeddings,
+        eps=config.layer_norm_epsilon if falcon else config.rms_norm_eps,
+        theta=config.rope_theta, tied=config.tie_word_embeddings, windows=windows,
+    )
+
+
+def main():
+    path = sys.argv[1] if len(sys.argv) > 1 else "model/testdata/configs.json"
+    out = dict(transformers=transformers.__version__, cases=[])
+    for name, config in CASES.items():
+        out["cases"].append(dict(name=name, config=config, want=read(config)))
+    with open(path, "w") as f:
+        lines = ",\n".join("  " + json.dumps(c) for c in out["cases"])
+        f.write(f'{{"transformers": "{out["transformers"]}", "cases": [\n{lines}\n]}}\n')
+    print(f"{len(CASES)} cases")
+
+
+if __name__ == "__main__":
+    main()
