@@ -100,6 +100,10 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 			if err := rt.footprintDraft(ctx, s.Cache, evicted, rows); err != nil {
 				return 0, 0, err
 			}
+			r.prompt.Drafted = rows
+			for l := range all {
+				all[l] = kept(s.Cache, l)
+			}
 		}
 		if _, ok := s.method.(Merger); ok {
 			s.footprintMerge(counter, min(r.prompt.Budget, o.Tokens), o.Tokens)

@@ -17,6 +17,7 @@ type Prompt struct {
 	MaxNew   int     // most tokens of the response; 0: unknown
 	Response []int32 // the response to come, which only the oracle may know
 	Draft    []int32 // what the draft model of a Speculator answers
+	Drafted  int     // tokens that a Drafter's draft has run; 0 in its first look
 	Config   *model.Config
 }
 
@@ -75,10 +76,11 @@ type HeadAllocator interface {
 	HeadBudgets(p Prompt, layer, budget int, scores [][]float32) []int
 }
 
-// Drafter is a Method that evicts twice: it decodes a draft of DraftTokens
-// tokens on the evicted cache and then selects from the full cache by the
-// attention of the draft's queries, given to ScoreDraft like an observation of
-// one probe, besides the windows that Capture asked for.
+// Drafter is a Method that evicts twice: it decodes a draft of at most DraftTokens
+// tokens on the evicted cache, up to its end token, and then selects from the full
+// cache by the attention of the draft's queries, given to ScoreDraft like an
+// observation of one probe, besides the windows that Capture asked for. What is
+// protected, and the budgets of layers, may differ between the two.
 type Drafter interface {
 	DraftTokens() int
 	ScoreDraft(dst [][]float32, p Prompt, o *model.Observation) error

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -254,10 +255,8 @@ func (rt *Runtime) speculate(ctx context.Context, s Speculator, tokens []int32) 
 	return draft, cache.Bytes(), nil
 }
 
-// draftRows is how many rows a draft has after a prompt.
-func draftRows(d Drafter, p Prompt) int {
-	return min(d.DraftTokens(), p.Config.MaxPositions-p.From-len(p.Tokens))
-}
+// errDraftEnds is that a draft has written an end token.
+var errDraftEnds = errors.New("draft ends")
 
 // draft decodes on the cache as evicted so far and selects again from the full
 // one. It returns the bytes of the evicted cache, which it held besides.
@@ -269,7 +268,7 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		return 0, err
 	}
 	c := &m.Config
-	rows := draftRows(d, r.prompt)
+	rows := min(d.DraftTokens(), c.MaxPositions-r.prompt.From-len(r.prompt.Tokens))
 	if rows < 1 {
 		return 0, fmt.Errorf("draft of %d tokens after %d: %w", d.DraftTokens(), full.Next(), model.ErrContext)
 	}
@@ -279,10 +278,16 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		keys[l] = b.Alloc(b.Compute(), rows, c.KVHeads, c.HeadDim)
 	}
 	drafted := 0
-	// One more token than rows: the last one is not run. The draft goes on past end
-	// tokens, so that there are as many rows for every prompt.
+	// One more token than rows: the last one is not run, and an end token only where it
+	// is the first, since there must be a row.
 	_, _, err = rt.Runner.Continue(ctx, evicted, logits, model.GenerateOptions{
 		MaxNew: rows + 1, IgnoreEnd: true,
+		OnToken: func(id int32) error {
+			if drafted > 0 && slices.Contains(c.EOS, id) {
+				return errDraftEnds
+			}
+			return nil
+		},
 		Capture: model.Capture{Queries: true},
 		Observe: func(o *model.Observation) error {
 			b.Copy(queries[o.Layer].Rows(drafted, drafted+1), o.Queries)
@@ -291,9 +296,10 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		},
 		AfterStep: func() error { drafted++; return nil },
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errDraftEnds) {
 		return 0, err
 	}
+	r.prompt.Drafted = drafted
 	for l := range c.Layers {
 		scores := rt.Runner.ObserveQueries(full, l, queries[l].Rows(0, drafted), keys[l].Rows(0, drafted))
 		o := &model.Observation{Layer: l, Cache: full, Windows: r.seen[l], Probes: []*kernels.Tensor{scores}}

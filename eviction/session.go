@@ -158,7 +158,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	start := time.Now()
 	s.Prompt.Tokens, s.Prompt.Response, s.Prompt.MaxNew = tokens, response, rt.MaxNew
 	s.Prompt.Entries = len(tokens) + s.mostEntries()
-	s.Prompt.From, s.Prompt.Draft = int(s.Cache.Next()), nil
+	s.Prompt.From, s.Prompt.Draft, s.Prompt.Drafted = int(s.Cache.Next()), nil, 0
 	s.FullBytes, s.PeakBytes, s.Traffic = 0, 0, Traffic{}
 	if spec, ok := as[Speculator](s.method); ok && s.Prompt.Entries > s.Prompt.Budget {
 		var err error
@@ -191,11 +191,12 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	}
 	r.finish()
 	if drafter != nil && !r.idle() {
-		drafted, err := rt.draft(ctx, drafter, r, s.Cache, s.logits)
+		held, err := rt.draft(ctx, drafter, r, s.Cache, s.logits)
 		if err != nil {
 			return err
 		}
-		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+drafted)
+		s.Prompt.Drafted = r.prompt.Drafted
+		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+held)
 	}
 	if (drafter != nil || waits) && !r.idle() {
 		if err := s.evict(r); err != nil {
