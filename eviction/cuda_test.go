@@ -179,7 +179,8 @@ func TestCUDAConversations(t *testing.T) {
 			if window > 0 {
 				m.Config.Windows = []int{window, 0}
 			}
-			s, err := eviction.NewRuntime(m).NewSession(policy(t, m, name), 20)
+			p := policy(t, m, name)
+			s, err := newRuntime(m, p).NewSession(p, 20)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,7 +15,8 @@ import (
 type Runtime struct {
 	Runner *model.Runner
 	// MaxNew is the most tokens that responses will have, which the split of a budget
-	// between two stages may depend on; 0: unknown.
+	// between two stages may depend on; 0: unknown. It also bounds what a Responder is
+	// told of the response where the caller does not know it.
 	MaxNew int
 }
 
@@ -217,16 +218,25 @@ func newScores(o *model.Observation) [][]float32 {
 	return dst
 }
 
+// mostResponse is how many tokens a response after so many may have, the last of which is
+// not run.
+func (rt *Runtime) mostResponse(tokens int) int {
+	room := max(1, rt.Runner.Model.Config.MaxPositions-tokens+1)
+	if rt.MaxNew == 0 {
+		return room
+	}
+	return min(rt.MaxNew, room)
+}
+
 // ownResponse is the model's greedy response with the full cache.
 func (rt *Runtime) ownResponse(ctx context.Context, tokens []int32) ([]int32, error) {
-	const most = 64
 	m := rt.Runner.Model
 	cache := m.NewCache()
 	logits, err := rt.Runner.Forward(ctx, cache, tokens, model.PrefillOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return rt.Runner.Respond(ctx, cache, logits, most, model.Sampling{})
+	return rt.Runner.Respond(ctx, cache, logits, rt.mostResponse(len(tokens)), model.Sampling{})
 }
 
 // speculate lets the draft model answer the prompt, with its full cache, whose
