@@ -43,11 +43,14 @@ type LayerAllocator interface {
 	LayerBudgets(p Prompt) []int
 }
 
-// CrossLayerAllocator is a Method whose layer budgets depend on the scores of all
+// CrossLayerAllocator is a Method whose layer budgets depend on what was observed of all
 // layers, so that no layer is evicted before the last one has run. Layers may get
 // more than their share only where the method says so.
 type CrossLayerAllocator interface {
-	CrossLayerBudgets(p Prompt, scores [][][]float32) []int
+	// LayerStatistics are the numbers that the budgets depend on, of a layer's observation.
+	LayerStatistics(p Prompt, o *model.Observation) []float64
+	// CrossLayerBudgets are the budgets, given the numbers of every layer.
+	CrossLayerBudgets(p Prompt, statistics [][]float64) []int
 }
 
 // SpreadScorer is a Method that chooses by a second number per entry.

@@ -35,10 +35,12 @@ type request struct {
 
 	device kernels.Selector // that has scored; nil where the host has
 
-	kept    []*kernels.Selection // by layer; complete only after the last one where the budgets cross layers
-	scores  []*layerScores
-	spread  [][][]float32
-	budgets []int // of every layer, where they cross layers
+	kept   []*kernels.Selection // by layer; complete only after the last one where the budgets cross layers
+	scores []*layerScores
+	spread [][][]float32
+	// Where the budgets cross layers: what they depend on, by layer, and what they are.
+	statistics [][]float64
+	budgets    []int
 
 	peakWindows, peakProbes []int
 	// seen [layer] are the windows of a Drafter, for its second look.
@@ -142,7 +144,7 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 		r.carry.Carry(r.prompt, &mine, dst, spread)
 	}
 	r.scores, r.spread = append(r.scores, &layerScores{host: dst}), append(r.spread, spread)
-	if _, ok := r.method.(CrossLayerAllocator); ok {
+	if r.crosses(&mine) {
 		return nil, nil
 	}
 	var keep [][]int32
@@ -160,10 +162,20 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 func (r *request) observeOn(d kernels.Selector, f formula, o *model.Observation) *kernels.Selection {
 	s := f.on(d, o)
 	r.take(d, s, o)
-	if _, ok := r.method.(CrossLayerAllocator); ok {
+	if r.crosses(o) {
 		return nil
 	}
 	return r.keep(selectOn(d, r.method, r.prompt, o.Layer, s), o)
+}
+
+// crosses tells that a layer's budget waits for the others, and takes down what it depends
+// on.
+func (r *request) crosses(o *model.Observation) bool {
+	a, ok := r.method.(CrossLayerAllocator)
+	if ok {
+		r.statistics = append(r.statistics, a.LayerStatistics(r.prompt, o))
+	}
+	return ok
 }
 
 // take takes in the scores of a layer on the device.
@@ -193,11 +205,7 @@ func (r *request) finish() {
 	if !ok || r.idle() {
 		return
 	}
-	if r.device != nil {
-		r.budgets = a.(deviceCrossAllocator).crossLayerBudgetsOn(r.device, r.prompt, r.scores)
-	} else {
-		r.budgets = a.CrossLayerBudgets(r.prompt, rowsOf(r.scores))
-	}
+	r.budgets = a.CrossLayerBudgets(r.prompt, r.statistics)
 	for l, s := range r.scores {
 		p := r.prompt
 		p.Budget = r.budgets[l]
