@@ -15,7 +15,7 @@ import "glimpse/model"
 //     fractions are rounded up until Σ_h B_h = B·H.
 func init() {
 	Policies.Add("adakv", Policy{
-		Kind: "prefill", Doc: "any policy's scores; the KV heads of a layer share one pool, with a floor for each", Source: "Ada-KV (Feng et al. 2024) alg. 1; floor of kvpress",
+		Kind: "prefill", Doc: "any policy's scores; the KV heads of a layer share one pool, with a floor for each", Source: "Ada-KV (Feng et al. 2024, arXiv 2407.11550) alg. 1; floor of kvpress",
 		Scores:  "scorer",
 		Options: []Option{scorerOption(), alphaOption, floorOption},
 		New: func(s Settings, adapter model.Adapter) (Method, error) {

@@ -10,7 +10,7 @@ import (
 
 func init() {
 	Policies.Add("d2o", Policy{
-		Kind: "prefill + decode", Doc: "accumulated attention under layer budgets by its variance; what is evicted is merged into the most similar key that is kept", Source: "D2O (Wan et al. 2025) §4, eq. 4–12",
+		Kind: "prefill + decode", Doc: "accumulated attention under layer budgets by its variance; what is evicted is merged into the most similar key that is kept", Source: "D2O (Wan et al. 2025, arXiv 2406.13035) §4, eq. 4–12",
 		Options: []Option{
 			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept, T"},
 			{Name: "beta", Default: 0.7, Min: 0, Max: 1, Doc: "weight of the current similarity in the merge threshold"},

@@ -4,7 +4,7 @@ import "glimpse/model"
 
 func init() {
 	Policies.Add("laq", Policy{
-		Kind: "prefill", Doc: "lookahead Q-cache: a draft decoded on the snapkv-evicted cache scores the full cache with its queries", Source: "LAQ (Wang et al. 2025); lookaheadkv.txt §2, App. F",
+		Kind: "prefill", Doc: "lookahead Q-cache: a draft decoded on the snapkv-evicted cache scores the full cache with its queries", Source: "LAQ (Wang et al. 2025, arXiv 2505.20334); LookaheadKV App. F",
 		Scorer:  true,
 		Options: append(snapOptions(groupMean), lookaheadOption),
 		New: func(s Settings, _ model.Adapter) (Method, error) {

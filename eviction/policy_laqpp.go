@@ -9,7 +9,7 @@ import (
 
 func init() {
 	Policies.Add("laq++", Policy{
-		Kind: "prefill", Doc: "laq whose second look also counts and keeps the last prompt rows", Source: "LAQ (Wang et al. 2025), LAQ++; lookaheadkv.txt §2",
+		Kind: "prefill", Doc: "laq whose second look also counts and keeps the last prompt rows", Source: "LAQ++ (Wang et al. 2025, arXiv 2505.20334)",
 		Scorer: true,
 		Options: append(snapOptions(groupMean), lookaheadOption,
 			Option{Name: "rows", Default: 8, Min: 1, Max: 1 << 20, Whole: true, Doc: "last prompt rows that the second look counts and keeps; at most half the budget"}),
