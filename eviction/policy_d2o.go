@@ -54,8 +54,8 @@ func (m d2o) Protect(p Prompt) (sink, recent int) {
 }
 
 // LayerStatistics implements CrossLayerAllocator: the variances, by query head, of the
-// attention summed over the rows of the prompt (eq. 4, 20). A prompt within the budget
-// needs none.
+// attention summed over the rows of the prompt (eq. 4, 20), in a conversation of the turn's
+// prompt. A prompt within the budget needs none.
 func (m d2o) LayerStatistics(p Prompt, o *model.Observation) []float64 {
 	if p.Entries <= p.Budget {
 		return nil
