@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"glimpse/kernels"
@@ -97,11 +98,45 @@ func (m composed) LayerBudgets(p Prompt) []int {
 // adaptive is composed with AdaKV's allocation between the heads of a layer.
 type adaptive struct {
 	composed
-	alpha float64 // floor of a head as a share of its layer's budget
+	alpha float64 // share of its layer's budget that is a head's own
+	mix   bool    // the authors' safeguard, see policy_adakv.go
+}
+
+// least is what every head has before the pool is shared, without what is protected.
+func (m adaptive) least(budget int) int {
+	if m.mix {
+		return 0
+	}
+	return int(m.alpha * float64(budget))
+}
+
+// mixed moves budgets, made without a floor, by α towards the same for every head of n
+// entries. Their sum stays: of the fractions the largest are rounded up, among equals of
+// the lower head.
+func (m adaptive) mixed(budgets []int, budget int, n func(h int) int) []int {
+	if !m.mix {
+		return budgets
+	}
+	sum, order, fractions := 0.0, make([]int, len(budgets)), make([]float64, len(budgets))
+	for h, own := range budgets {
+		x := (1-m.alpha)*float64(own) + m.alpha*float64(min(budget, n(h)))
+		sum += x
+		budgets[h] = int(x + 1e-9)
+		order[h], fractions[h] = h, math.Round(1e9*(x-float64(budgets[h])))
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(fractions[b], fractions[a]) })
+	rest := int(sum + 1e-6)
+	for _, b := range budgets {
+		rest -= b
+	}
+	for _, h := range order[:max(0, rest)] {
+		budgets[h]++
+	}
+	return budgets
 }
 
 // HeadBudgets: the heads share one pool of their number times budget. Protected
-// entries, and of every head the best up to its floor ⌊α·budget⌋, are safe; the
+// entries, and of every head the best up to its floor, are safe; the
 // rest of the pool goes to the highest scores of all heads. Ties go to the lower
 // head, then to the lower position.
 func (m adaptive) HeadBudgets(p Prompt, _, budget int, scores [][]float32) []int {
@@ -113,7 +148,7 @@ func (m adaptive) HeadBudgets(p Prompt, _, budget int, scores [][]float32) []int
 	var pool []candidate
 	budgets, rest := make([]int, len(scores)), budget*len(scores)
 	for h, s := range scores {
-		budgets[h] = min(max(int(m.alpha*float64(budget)), sink+recent), budget, len(s))
+		budgets[h] = min(max(m.least(budget), sink+recent), budget, len(s))
 		rest -= budgets[h]
 		if budgets[h] == len(s) {
 			continue
@@ -130,7 +165,7 @@ func (m adaptive) HeadBudgets(p Prompt, _, budget int, scores [][]float32) []int
 	for _, c := range pool[:min(rest, len(pool))] {
 		budgets[c.head]++
 	}
-	return budgets
+	return m.mixed(budgets, budget, func(h int) int { return len(scores[h]) })
 }
 
 // headBudgetsOn is HeadBudgets on a device: the host sees the budgets alone.
@@ -138,12 +173,12 @@ func (m adaptive) headBudgetsOn(d kernels.Selector, p Prompt, budget int, s *lay
 	sink, recent := m.Protect(p)
 	budgets, own, rest := make([]int, len(s.entries)), make([]int, len(s.entries)), budget*len(s.entries)
 	for h, n := range s.entries {
-		budgets[h] = min(max(int(m.alpha*float64(budget)), sink+recent), budget, n)
+		budgets[h] = min(max(m.least(budget), sink+recent), budget, n)
 		rest -= budgets[h]
 		own[h] = max(0, budgets[h]-sink-recent)
 	}
 	for h, extra := range d.ShareBudget(s.device, s.entries, own, sink, recent, max(0, rest)) {
 		budgets[h] += extra
 	}
-	return budgets
+	return m.mixed(budgets, budget, func(h int) int { return s.entries[h] })
 }

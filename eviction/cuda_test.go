@@ -33,8 +33,8 @@ func needCUDA(t *testing.T) {
 // readMore is what policies read in the prefill of the test below beside the indices of
 // budget entries per head: what a draft or a response says and where the draft's cache
 // stands, of heads with budgets of their own those budgets and wider rows, and of layers whose
-// budgets depend on each other a number per layer.
-var readMore = map[string]int64{"d2o": 8 * 3, "laq": 612, "laq++": 612, "oracle": 256, "speckv": 128, "adakv": 240, "compose": 240}
+// budgets depend on each other a number per layer and query head.
+var readMore = map[string]int64{"d2o": 8 * 3 * 4, "laq": 708, "laq++": 708, "oracle": 256, "speckv": 128, "adakv": 240, "compose": 240}
 
 // readWhileDecoding is what policies read beside tokens while the test below decodes: how
 // much the estimate of a step has read, in every layer.
@@ -46,7 +46,7 @@ var readWhileDecoding = map[string]int64{"quest": 4 * 3 * 7}
 func TestCUDAScoresStayOnTheDevice(t *testing.T) {
 	needCUDA(t)
 	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, "cuda")
-	const n, budget, length = 150, 24, 8
+	const n, budget, length = 180, 24, 8
 	counter := m.Backend.(interface{ HostBytes() int64 })
 	c := &m.Config
 	scores := int64(4 * c.KVHeads * n) // the least that a layer's scores take
@@ -180,7 +180,8 @@ func TestCUDAConversations(t *testing.T) {
 			if window > 0 {
 				m.Config.Windows = []int{window, 0}
 			}
-			s, err := eviction.NewRuntime(m).NewSession(policy(t, m, name, set...), 20)
+			p := policy(t, m, name, set...)
+			s, err := newRuntime(m, p).NewSession(p, 20)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -170,7 +170,7 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Named, decode
 		t.Fatal(err)
 	}
 
-	c.option, c.maxNew = option(p), steps
+	c.option, c.text, c.maxNew = option(p), p.Settings.Text, steps
 	plan := naivePlan{budgets: exact.uniform(budget)}
 	if n > budget {
 		plan = naivePolicies[p.Name](c)

@@ -16,7 +16,7 @@ func SelectedOnHost(p *Plan) [][][]int32 {
 	}
 	budgets := slices.Repeat([]int{r.prompt.Budget}, len(p.Scores))
 	if a, ok := r.method.(CrossLayerAllocator); ok {
-		budgets = a.CrossLayerBudgets(r.prompt, p.Scores)
+		budgets = a.CrossLayerBudgets(r.prompt, r.statistics)
 	}
 	var out [][][]int32
 	for l, scores := range p.Scores {

@@ -44,8 +44,8 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 			}
 		}
 	}
-	if _, ok := as[Responder](s.method); ok {
-		s.Prompt.Response = make([]int32, min(64, max(1, o.MaxNew), max(1, room)))
+	if _, ok := as[Responder](s.method); ok && o.Tokens > o.Budget {
+		s.Prompt.Response = make([]int32, rt.mostResponse(o.Tokens))
 		if !o.Study {
 			if cache, err = rt.grownCache(ctx, tokens, len(s.Prompt.Response)); err != nil {
 				return 0, 0, err
@@ -99,6 +99,11 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 			rows := min(drafter.DraftTokens(), room)
 			if err := rt.footprintDraft(ctx, s.Cache, evicted, rows); err != nil {
 				return 0, 0, err
+			}
+			cache = max(cache, s.Cache.Bytes()+evicted.Bytes())
+			r.prompt.Drafted = rows
+			for l := range all {
+				all[l] = kept(s.Cache, l)
 			}
 		}
 		if _, ok := s.method.(Merger); ok {

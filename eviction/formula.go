@@ -166,11 +166,6 @@ type deviceCarrier interface {
 	carryOn(d kernels.Selector, p Prompt, o *model.Observation, s *layerScores)
 }
 
-// deviceCrossAllocator is a CrossLayerAllocator of scores that stay on the device.
-type deviceCrossAllocator interface {
-	crossLayerBudgetsOn(d kernels.Selector, p Prompt, scores []*layerScores) []int
-}
-
 // deviceSpreader is a SpreadScorer that can score and select where the observation is.
 type deviceSpreader interface {
 	scoreOn(d kernels.Selector, p Prompt, o *model.Observation) *layerScores
@@ -201,11 +196,6 @@ func (r *request) formulaOn(d kernels.Selector, o *model.Observation) (f formula
 	m, ok := r.method.(formulated)
 	if !ok || d == nil {
 		return f, false
-	}
-	if _, ok := r.method.(CrossLayerAllocator); ok {
-		if _, ok := r.method.(deviceCrossAllocator); !ok {
-			return f, false
-		}
 	}
 	if _, ok := r.method.(SpreadScorer); ok {
 		return f, false

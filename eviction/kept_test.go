@@ -278,7 +278,6 @@ func TestResponsesAgainstNaive(t *testing.T) {
 		tokens := modeltest.Tokens(m, 8, n)
 		prompt := exact.run(exact.empty(), exact.embed(tokens), 0, nil)
 		full := exact.empty().with(prompt)
-		rt := eviction.NewRuntime(m)
 		for _, name := range eviction.Policies.Names() {
 			p := policy(t, m, name)
 			_, evicts := p.Method.(eviction.DecodeEvicter)
@@ -286,7 +285,7 @@ func TestResponsesAgainstNaive(t *testing.T) {
 			if evicts || sparse {
 				continue // TestDecodingAgainstNaive
 			}
-			s, err := rt.Prefill(background, p, tokens, budget, nil)
+			s, err := newRuntime(m, p).Prefill(background, p, tokens, budget, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

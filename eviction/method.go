@@ -17,6 +17,7 @@ type Prompt struct {
 	MaxNew   int     // most tokens of the response; 0: unknown
 	Response []int32 // the response to come, which only the oracle may know
 	Draft    []int32 // what the draft model of a Speculator answers
+	Drafted  int     // tokens that a Drafter's draft has run; 0 in its first look
 	Config   *model.Config
 }
 
@@ -42,11 +43,14 @@ type LayerAllocator interface {
 	LayerBudgets(p Prompt) []int
 }
 
-// CrossLayerAllocator is a Method whose layer budgets depend on the scores of all
+// CrossLayerAllocator is a Method whose layer budgets depend on what was observed of all
 // layers, so that no layer is evicted before the last one has run. Layers may get
 // more than their share only where the method says so.
 type CrossLayerAllocator interface {
-	CrossLayerBudgets(p Prompt, scores [][][]float32) []int
+	// LayerStatistics are the numbers that the budgets depend on, of a layer's observation.
+	LayerStatistics(p Prompt, o *model.Observation) []float64
+	// CrossLayerBudgets are the budgets, given the numbers of every layer.
+	CrossLayerBudgets(p Prompt, statistics [][]float64) []int
 }
 
 // SpreadScorer is a Method that chooses by a second number per entry.
@@ -75,10 +79,11 @@ type HeadAllocator interface {
 	HeadBudgets(p Prompt, layer, budget int, scores [][]float32) []int
 }
 
-// Drafter is a Method that evicts twice: it decodes a draft of DraftTokens
-// tokens on the evicted cache and then selects from the full cache by the
-// attention of the draft's queries, given to ScoreDraft like an observation of
-// one probe, besides the windows that Capture asked for.
+// Drafter is a Method that evicts twice: it decodes a draft of at most DraftTokens
+// tokens on the evicted cache, up to its end token, and then selects from the full
+// cache by the attention of the draft's queries, given to ScoreDraft like an
+// observation of one probe, besides the windows that Capture asked for. What is
+// protected, and the budgets of layers, may differ between the two.
 type Drafter interface {
 	DraftTokens() int
 	ScoreDraft(dst [][]float32, p Prompt, o *model.Observation) error

@@ -13,7 +13,7 @@ import (
 
 func init() {
 	naivePolicies["adakv"] = func(c *naiveCase) naivePlan {
-		return c.scoredBy(c.text("scorer"), func(p naivePlan) naivePlan { return c.shared(p, c.option("alpha")) })
+		return c.scoredBy(c.text("scorer"), c.shared)
 	}
 }
 
@@ -56,8 +56,13 @@ func (c *naiveCase) draws() naivePlan {
 
 // shared gives the heads of every layer one pool: first everyone's protected
 // entries and its best up to the floor, then one by one the best of what is left
-// in any head.
-func (c *naiveCase) shared(p naivePlan, alpha float64) naivePlan {
+// in any head. Where the floor is a mix, these budgets and equal ones are then weighed
+// by 1−α and α, and given out anew, one by one to whom most is owed.
+func (c *naiveCase) shared(p naivePlan) naivePlan {
+	alpha, mix := c.option("alpha"), c.text("floor") == "mix"
+	if mix {
+		alpha = 0
+	}
 	p.headBudgets = make([][]int, c.c.Layers)
 	for l := range p.headBudgets {
 		budget := min(p.budgets[l], c.n())
@@ -74,6 +79,24 @@ func (c *naiveCase) shared(p naivePlan, alpha float64) naivePlan {
 				}
 			}
 			p.headBudgets[l][best]++
+		}
+		if !mix {
+			continue
+		}
+		owed, alpha := make([]float64, c.c.KVHeads), c.option("alpha")
+		for h, has := range p.headBudgets[l] {
+			owed[h] = float64(has) - alpha*float64(has) + alpha*float64(budget)
+		}
+		clear(p.headBudgets[l])
+		for range budget * c.c.KVHeads {
+			to := 0
+			for h := range owed {
+				if owed[h] > owed[to]+1e-9 {
+					to = h
+				}
+			}
+			p.headBudgets[l][to]++
+			owed[to]--
 		}
 	}
 	return p
@@ -94,8 +117,18 @@ func TestSharedPool(t *testing.T) {
 		{"the default floor of 0.8 is none", "0.2", [][]float32{weak, strong}, []int{0, 8}},
 		{"ties go to the lower head", "0.25", [][]float32{weak, weak}, []int{5, 3}}, // .5 .4 .4 of both, .3 .3 of the first
 		{"all alike", "0.25", [][]float32{make([]float32, 10), make([]float32, 10)}, []int{7, 1}},
+		// B* = 8, 0: 0.75·8 + 0.25·4 and 0.75·0 + 0.25·4.
+		{"mixed", "0.25 mix", [][]float32{strong, weak}, []int{7, 1}},
+		{"mixed: the default", "0.2 mix", [][]float32{weak, strong}, []int{1, 7}},                   // 0.8, 7.2
+		{"mixed: halves go to the lower head", "0.125 mix", [][]float32{weak, strong}, []int{1, 7}}, // 0.5, 7.5
+		{"mixed: without a floor", "0 mix", [][]float32{strong, weak}, []int{8, 0}},
+		{"mixed: all alike", "1 mix", [][]float32{strong, weak}, []int{4, 4}},
 	} {
-		overrides, err := eviction.ParseOverrides([]string{"adakv.alpha=" + c.alpha, "adakv.scorer=knorm"})
+		alpha, floor, ok := strings.Cut(c.alpha, " ")
+		if !ok {
+			floor = "least"
+		}
+		overrides, err := eviction.ParseOverrides([]string{"adakv.alpha=" + alpha, "adakv.floor=" + floor, "adakv.scorer=knorm"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	Policies.Add("cam", Policy{
-		Kind: "prefill + decode", Doc: "the first and the most recent entries; values that leave the recent window are merged into it at random", Source: "CaM (Zhang et al. 2024) §3.3",
+		Kind: "prefill + decode", Doc: "the first and the most recent entries; values that leave the recent window are merged into it at random", Source: "CaM (Zhang et al. 2024, ICML) §3.3",
 		Options: []Option{{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept"}},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
 			return cam{streaming{s.Int("sink")}, s.Seed}, nil
@@ -19,9 +19,11 @@ func init() {
 
 // cam evicts the prompt like streamingllm. While decoding, the entry i that leaves
 // the recent window is merged into the m entries of the window: v_j += M·v_i/m with
-// M drawn from Bernoulli(min(1, Ā_i / max Ā_kept)), where Ā is the attention
-// accumulated so far. The paper divides by the window's mean instead of the
-// maximum of what is kept; its published code, and this, by the maximum.
+// M drawn from Bernoulli(Ā_i / mean Ā_j), at most 1, where Ā is the attention
+// accumulated so far and the mean is over the m entries (CaM: Cache Merging for
+// Memory-efficient LLMs Inference, Zhang et al., ICML 2024, §3.3). Of the authors' files
+// those for LLaMA and for streaming divide by the mean of the window, those for OPT and
+// GPT-NeoX by a mean over what is kept, sinks included; kvpress takes the window's, too.
 type cam struct {
 	streaming
 	seed uint64
@@ -81,7 +83,7 @@ func (s *camState) Step(o *model.Observation) ([][]int32, error) {
 	for h := range keep {
 		keep[h] = idx
 		for out := s.sink; out < n-s.recent; out++ {
-			s.merge(o, h, out, idx)
+			s.merge(o, h, out)
 		}
 		s.keep(o.Layer, h, idx)
 	}
@@ -90,14 +92,9 @@ func (s *camState) Step(o *model.Observation) ([][]int32, error) {
 
 // merge draws whether the value of an entry that goes is merged into the recent
 // ones, and does it.
-func (s *camState) merge(o *model.Observation, head, out int, kept []int32) {
-	sums := s.accumulated[o.Layer][head]
-	var top float32
-	for _, j := range kept {
-		top = max(top, sums[j])
-	}
+func (s *camState) merge(o *model.Observation, head, out int) {
 	u := s.draws[o.Layer][head].Float64()
-	if s.recent == 0 || top <= 0 || u >= min(1, float64(sums[out])/float64(top)) {
+	if u >= mergeProbability(s.accumulated[o.Layer][head], out, s.recent) {
 		return
 	}
 	values := o.Cache.View(o.Layer)[head].V
@@ -109,6 +106,19 @@ func (s *camState) merge(o *model.Observation, head, out int, kept []int32) {
 		}
 		o.Cache.SetPair(o.Layer, head, j, nil, v)
 	}
+}
+
+// mergeProbability is the share of an entry's sum in the mean of the last recent ones, at
+// most 1; 0 of an entry that was never attended to.
+func mergeProbability(sums []float32, out, recent int) float64 {
+	mean := 0.0
+	for _, v := range sums[len(sums)-recent:] {
+		mean += float64(v) / float64(recent)
+	}
+	if sums[out] <= 0 || recent == 0 {
+		return 0
+	}
+	return min(1, float64(sums[out])/mean)
 }
 
 // camDeviceState is camState with sums and values that stay on the device, which gets the

@@ -3,6 +3,10 @@ package eviction_test
 import (
 	"math/rand/v2"
 	"slices"
+	"testing"
+
+	"glimpse/model"
+	"glimpse/model/modeltest"
 )
 
 func init() {
@@ -10,42 +14,71 @@ func init() {
 		sink := min(c.int("sink"), c.budget)
 		return naivePlan{scores: c.sums(), budgets: c.uniform(c.budget), sink: sink, recent: c.budget - sink}
 	}
-	// The entry behind the sinks goes; with probability Ā_i / max Ā_kept an m-th of
-	// its value is added to the m that follow.
 	naiveDecoders["cam"] = func(c *naiveCase, plan naivePlan, kept [][][]int32) naiveDecoder {
-		sums := c.startSums(plan, kept)
-		draws := map[[2]int]*rand.Rand{}
-		sink := min(c.int("sink"), c.budget)
-		return naiveDecoder{
-			least: func(row pass, cache pairs, l, h int) (int, []float64) {
-				sums.add(c, row, l, h)
-				return sink, nil
-			},
-			drop: func(cache pairs, l, h, out int) {
-				a := sums[l][h]
-				top := 0.0
-				for j, v := range a {
-					if j != out {
-						top = max(top, v)
-					}
+		return camDecoder(c, plan, kept, func(float64, float64) {})
+	}
+}
+
+// camDecoder lets the entry behind the sinks go; with probability Ā_i / mean(Ā of the m
+// entries that follow), at most 1, an m-th of its value is added to each of these. saw is
+// told the probability, and what it is with the largest Ā of all that stays as divisor.
+func camDecoder(c *naiveCase, plan naivePlan, kept [][][]int32, saw func(byMean, byMax float64)) naiveDecoder {
+	sums := c.startSums(plan, kept)
+	draws := map[[2]int]*rand.Rand{}
+	sink := min(c.int("sink"), c.budget)
+	return naiveDecoder{
+		least: func(row pass, cache pairs, l, h int) (int, []float64) {
+			sums.add(c, row, l, h)
+			return sink, nil
+		},
+		drop: func(cache pairs, l, h, out int) {
+			a := sums[l][h]
+			window := a[out+1:]
+			rng := draws[[2]int{l, h}]
+			if rng == nil {
+				rng = rand.New(rand.NewPCG(policySeed, 1<<48|uint64(l)<<24|uint64(h)))
+				draws[[2]int{l, h}] = rng
+			}
+			u := rng.Float64()
+			if len(window) > 0 {
+				mean, top := 0.0, slices.Max(append(slices.Clone(a[:out]), window...))
+				for _, v := range window {
+					mean += v / float64(len(window))
 				}
-				rng := draws[[2]int{l, h}]
-				if rng == nil {
-					rng = rand.New(rand.NewPCG(3, 1<<48|uint64(l)<<24|uint64(h)))
-					draws[[2]int{l, h}] = rng
+				p := min(1, a[out]/mean)
+				saw(p, min(1, a[out]/top))
+				for j := out + 1; j < len(a) && u < p; j++ {
+					cache[l][h][j].v = blend(cache[l][h][j].v, 1, cache[l][h][out].v, 1/float64(len(window)))
 				}
-				u, m := rng.Float64(), len(a)-1-out
-				if m > 0 && top > 0 && u < min(1, a[out]/top) {
-					for j := out + 1; j < len(a); j++ {
-						v := slices.Clone(cache[l][h][j].v)
-						for i := range v {
-							v[i] += cache[l][h][out].v[i] / float64(m)
-						}
-						cache[l][h][j].v = v
-					}
-				}
-				sums[l][h] = slices.Delete(a, out, out+1)
-			},
-		}
+			}
+			sums[l][h] = slices.Delete(a, out, out+1)
+		},
+	}
+}
+
+// TestCaMMergesWithTheMean: what decoding merges, against the second implementation, on the
+// reference model, and how likely that is. Divided by the largest sum of all that stays, a
+// sink's, an entry would hardly ever be merged.
+func TestCaMMergesWithTheMean(t *testing.T) {
+	m, err := model.Open("", model.Options{Device: "reference64"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	exact := newNaive(m)
+	draws, byMean, byMax := 0, 0.0, 0.0
+	for seed := range uint64(2) {
+		const n, budget = 256, 64
+		c := &naiveCase{naive: exact, tokens: modeltest.Tokens(m, seed, n), budget: budget}
+		c.prompt = exact.run(exact.empty(), exact.embed(c.tokens), 0, nil)
+		c.full = exact.empty().with(c.prompt)
+		replay(t, "cam on the reference model", m, policy(t, m, "cam"), func(c *naiveCase, plan naivePlan, kept [][][]int32) naiveDecoder {
+			return camDecoder(c, plan, kept, func(mean, most float64) { draws, byMean, byMax = draws+1, byMean+mean, byMax+most })
+		}, c)
+	}
+	byMean, byMax = byMean/float64(draws), byMax/float64(draws)
+	t.Logf("%d entries: mean merge probability %.2f, with the largest sum as divisor %.2f", draws, byMean, byMax)
+	if byMean < 0.6 || byMax > 0.4 {
+		t.Errorf("mean merge probability %.2f, with the largest sum as divisor %.2f, want at least 0.6 and at most 0.4", byMean, byMax)
 	}
 }

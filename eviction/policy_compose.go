@@ -17,6 +17,7 @@ func init() {
 			{Name: "heads", Choices: choices("uniform", "adaptive"), Choice: "adaptive", Doc: "budgets of the heads of a layer: all alike, or adakv's"},
 			{Name: "beta", Default: 20, Min: 1, Max: 1e6, Doc: "of pyramidkv's budgets"},
 			alphaOption,
+			floorOption,
 			{Name: "sink", Default: -1, Min: -1, Max: 1 << 20, Whole: true, Doc: "first entries kept; -1 as the scorer does"},
 			{Name: "recent", Default: -1, Min: -1, Max: 1 << 20, Whole: true, Doc: "last entries kept; -1 as the scorer does"},
 		},
@@ -30,7 +31,7 @@ func init() {
 				m.beta = s.Float("beta")
 			}
 			if s.Text("heads") == "adaptive" {
-				return adaptive{m, s.Float("alpha")}, nil
+				return adaptive{m, s.Float("alpha"), s.Text("floor") == "mix"}, nil
 			}
 			return m, nil
 		},

@@ -17,7 +17,7 @@ func init() {
 				p.budgets = c.pyramid(p.sink+p.recent, c.option("beta"))
 			}
 			if c.text("heads") == "adaptive" {
-				p = c.shared(p, c.option("alpha"))
+				p = c.shared(p)
 			}
 			return p
 		})

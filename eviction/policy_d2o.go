@@ -10,20 +10,21 @@ import (
 
 func init() {
 	Policies.Add("d2o", Policy{
-		Kind: "prefill + decode", Doc: "accumulated attention under layer budgets by its variance; what is evicted is merged into the most similar key that is kept", Source: "d2o.txt §4, eq. 4–12",
+		Kind: "prefill + decode", Doc: "accumulated attention under layer budgets by its variance; what is evicted is merged into the most similar key that is kept", Source: "D2O (Wan et al. 2025, arXiv 2406.13035) §4, eq. 4–12",
 		Options: []Option{
 			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept, T"},
 			{Name: "beta", Default: 0.7, Min: 0, Max: 1, Doc: "weight of the current similarity in the merge threshold"},
-			{Name: "normalise", Default: 1, Min: 0, Max: 1, Whole: true, Doc: "1 divides the layers' variances by their sum; 0 takes them as they are, and then one layer gets almost everything"},
-			{Name: "dense", Default: -1, Min: -1, Max: 1, Whole: true, Doc: "1 leaves the first two layers and the last dense; -1 does so in models of 8 layers or more"},
+			{Name: "normalise", Choices: choices("heads", "layers", "none"), Doc: "variances between 0 and 1 among the heads of a layer; divided by their sum over layers, which many layers make uniform; or as they are, and then one layer gets almost everything"},
+			{Name: "dense", Default: 0, Min: 0, Max: 1, Whole: true, Doc: "1 leaves the first two layers and the last whole, on top of the budget"},
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			return d2o{sink: s.Int("sink"), beta: s.Float("beta"), normalise: s.Int("normalise") == 1, dense: s.Int("dense")}, nil
+			return d2o{sink: s.Int("sink"), beta: s.Float("beta"), normalise: s.Text("normalise"), dense: s.Int("dense") == 1}, nil
 		},
 	})
 }
 
-// d2o keeps T first entries, the N with the most accumulated attention and the M
+// d2o (D2O: Dynamic Discriminative Operations for Efficient Long-Context Inference of
+// Large Language Models, Wan et al., ICLR 2025, arXiv 2406.13035) keeps T first entries, the N with the most accumulated attention and the M
 // most recent of every head, N:M = 3:1 (eq. 6–8), under layer budgets of
 // [D2OBudgets]. Every evicted key i finds its most similar kept key j by cosine
 // u_ij (eq. 9). Below the threshold τ it is dropped, else merged: with
@@ -34,8 +35,8 @@ func init() {
 type d2o struct {
 	sink      int
 	beta      float64
-	normalise bool
-	dense     int
+	normalise string
+	dense     bool
 }
 
 func (d2o) Capture(Prompt) model.Capture { return model.Capture{AllRows: true} }
@@ -52,42 +53,47 @@ func (m d2o) Protect(p Prompt) (sink, recent int) {
 	return sink, (p.Budget - sink) / 4
 }
 
+// LayerStatistics implements CrossLayerAllocator: the variances, by query head, of the
+// attention summed over the rows of the prompt (eq. 4, 20), in a conversation of the turn's
+// prompt. A prompt within the budget needs none.
+func (m d2o) LayerStatistics(p Prompt, o *model.Observation) []float64 {
+	if p.Entries <= p.Budget {
+		return nil
+	}
+	heads, width, rows := o.AllRows.Dim0(), o.AllRows.Width(), len(p.Tokens)
+	entries := make([]int, heads)
+	for h := range entries {
+		entries[h] = o.Cache.Entries(o.Layer, h*o.Cache.KVHeads()/heads)
+	}
+	if d := deviceOf(o.Cache); d != nil {
+		term := kernels.ScoreTerm{LogScore: o.AllRows, Factor: float32(rows)}
+		sums := d.Alloc(kernels.F32, heads, width)
+		d.Scores(sums, entries, []kernels.ScoreTerm{term}, false)
+		var tensors []*kernels.Tensor
+		var lengths [][]int
+		for h, n := range entries {
+			tensors, lengths = append(tensors, sums.Rows(h, h+1)), append(lengths, []int{n})
+		}
+		return d.Variances(tensors, lengths)
+	}
+	out, logs := make([]float64, heads), o.AllRows.Float64s()
+	for h, n := range entries {
+		columns := logs[h*width:][:n]
+		for j, v := range columns {
+			columns[j] = float64(rows) * math.Exp(v)
+		}
+		out[h] = variance(columns)
+	}
+	return out
+}
+
 // CrossLayerBudgets implements CrossLayerAllocator. A prompt within the budget is
 // left alone, and all layers may then grow up to it.
-func (m d2o) CrossLayerBudgets(p Prompt, scores [][][]float32) []int {
+func (m d2o) CrossLayerBudgets(p Prompt, variances [][]float64) []int {
 	if p.Entries <= p.Budget {
-		return slices.Repeat([]int{p.Budget}, len(scores))
+		return slices.Repeat([]int{p.Budget}, len(variances))
 	}
-	variances := make([]float64, len(scores))
-	for l, heads := range scores {
-		var columns []float64
-		for _, head := range heads {
-			columns = append(columns, make([]float64, max(0, len(head)-len(columns)))...)
-			for j, v := range head {
-				columns[j] += float64(v) / float64(len(heads))
-			}
-		}
-		variances[l] = variance(columns)
-	}
-	return m.budgetsBy(p, variances)
-}
-
-func (m d2o) budgetsBy(p Prompt, variances []float64) []int {
-	dense := m.dense == 1 || m.dense < 0 && len(variances) >= 8
-	return D2OBudgets(variances, p.Entries, p.Budget, m.normalise, dense)
-}
-
-// crossLayerBudgetsOn implements deviceCrossAllocator: a number per layer is read.
-func (m d2o) crossLayerBudgetsOn(d kernels.Selector, p Prompt, scores []*layerScores) []int {
-	if p.Entries <= p.Budget {
-		return slices.Repeat([]int{p.Budget}, len(scores))
-	}
-	var tensors []*kernels.Tensor
-	var entries [][]int
-	for _, s := range scores {
-		tensors, entries = append(tensors, s.device), append(entries, s.entries)
-	}
-	return m.budgetsBy(p, d.Variances(tensors, entries))
+	return D2OBudgets(variances, p.Entries, p.Budget, m.normalise, m.dense)
 }
 
 func variance(x []float64) float64 {
@@ -102,14 +108,23 @@ func variance(x []float64) float64 {
 }
 
 // D2OBudgets are the layers' budgets S_l for n entries and a budget of B on average
-// (d2o.txt eq. 4–5), from the variances F_l of the layers' attention summed over
-// rows: α_l = L·ρ·exp(−F_l) / Σ exp(−F) with ρ = B/n, clamped to [0.01, 1], and
-// S_l = α_l·n. Variances grow with the prompt, which makes that softmax all or
-// nothing; published code divides them first, as normalise does. Rounding is down;
-// what the lower clamp adds comes off the largest budgets, so that the sum stays at
-// most L·B. dense gives the first two layers and the last everything, and shares
-// out L·B among the others, whose number L then is.
-func D2OBudgets(variances []float64, n, budget int, normalise, dense bool) []int {
+// (eq. 5), from the variances F_lh of the attention of a layer's query heads, summed over
+// rows: α_l = L·ρ·exp(−F_l) / Σ exp(−F) with ρ = B/n, clamped to [0.01, 1], and S_l = α_l·n.
+// How F_l comes from F_lh is what normalise says:
+//
+//   - "heads": the mean over heads of (F_lh − min_h F) / (max_h F − min_h F + 1e-6), between
+//     0 and 1. It is what the authors' code does, and so what the paper's tables are made of.
+//   - "layers": the mean over heads, divided by its sum over layers: 1/L on average, so that
+//     the budgets of many layers hardly differ.
+//   - "none": the mean over heads, eq. 4 to the letter. It grows with the prompt, which makes
+//     the softmax all or nothing.
+//
+// Rounding is down; what the lower clamp adds comes off the largest budgets, so that the sum
+// stays at most L·B, as the paper has it (eq. 13) and as a comparison at equal budgets needs.
+// The authors' code leaves the first two layers and the last whole beside it: that is dense,
+// which shares out L·B among the other layers, whose number L then is. Of 32 layers it keeps
+// 27.5% where 20% are asked for.
+func D2OBudgets(variances [][]float64, n, budget int, normalise string, dense bool) []int {
 	layers := len(variances)
 	out := make([]int, layers)
 	var free []int // layers with budgets
@@ -120,14 +135,13 @@ func D2OBudgets(variances []float64, n, budget int, normalise, dense bool) []int
 			free = append(free, l)
 		}
 	}
-	sum, lowest := 0.0, math.Inf(1)
+	f, sum, lowest := make([]float64, layers), 0.0, math.Inf(1)
 	for _, l := range free {
-		sum += variances[l]
+		f[l] = layerVariance(variances[l], normalise == "heads")
+		sum += f[l]
 	}
-	f := make([]float64, layers)
 	for _, l := range free {
-		f[l] = variances[l]
-		if normalise && sum > 0 {
+		if normalise == "layers" && sum > 0 {
 			f[l] /= sum
 		}
 		lowest = min(lowest, f[l])
@@ -154,6 +168,19 @@ func D2OBudgets(variances []float64, n, budget int, normalise, dense bool) []int
 		out[largest]--
 	}
 	return out
+}
+
+// layerVariance is the mean of the variances of a layer's heads, each as its place in their
+// range where spread is set.
+func layerVariance(heads []float64, spread bool) float64 {
+	low, high, mean := slices.Min(heads), slices.Max(heads), 0.0
+	for _, v := range heads {
+		if spread {
+			v = (v - low) / (high - low + 1e-6)
+		}
+		mean += v / float64(len(heads))
+	}
+	return mean
 }
 
 // mergeRows is how many evicted keys are compared at once.

@@ -3,6 +3,7 @@ package eviction_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -15,34 +16,20 @@ func init() {
 		// α_l = L·ρ·exp(−F_l)/Σ exp(−F) (eq. 5).
 		layers, n := c.c.Layers, c.n()
 		f, all := make([]float64, layers), 0.0
-		for l := range f {
-			columns, mean := make([]float64, n), 0.0
-			for h := range c.c.Heads {
-				for _, row := range c.prompt.attention[l][h] {
-					for j, p := range row {
-						columns[j] += p / float64(c.c.Heads)
-						mean += p / float64(c.c.Heads*n)
-					}
-				}
-			}
-			for _, v := range columns {
-				f[l] += (v - mean) * (v - mean) / float64(n)
-			}
-			all += f[l]
-		}
 		free := func(l int) bool { return c.int("dense") != 1 || l >= 2 && l < layers-1 }
-		count, z, sum := 0, 0.0, 0.0
 		for l := range f {
+			f[l] = c.density(c.prompt.attention[l], c.text("normalise") == "heads")
 			if free(l) {
-				count, sum = count+1, sum+f[l]
+				all += f[l]
 			}
 		}
+		count, z := 0, 0.0
 		for l := range f {
-			if c.int("normalise") == 1 && sum > 0 {
-				f[l] /= sum
+			if c.text("normalise") == "layers" && all > 0 {
+				f[l] /= all
 			}
 			if free(l) {
-				z += math.Exp(-f[l])
+				count, z = count+1, z+math.Exp(-f[l])
 			}
 		}
 		used := 0
@@ -113,6 +100,34 @@ func init() {
 	}
 }
 
+// density is the mean over a layer's query heads of the variance of their column sums,
+// which span, where it is set, moves to between 0 and 1.
+func (c *naiveCase) density(attention [][][]float64, span bool) float64 {
+	var f []float64
+	for _, head := range attention {
+		columns, mean := make([]float64, c.n()), 0.0
+		for _, row := range head {
+			for j, p := range row {
+				columns[j] += p
+				mean += p / float64(c.n())
+			}
+		}
+		variance := 0.0
+		for _, v := range columns {
+			variance += math.Pow(v-mean, 2) / float64(c.n())
+		}
+		f = append(f, variance)
+	}
+	low, high, sum := slices.Min(f), slices.Max(f), 0.0
+	for _, v := range f {
+		if span {
+			v = (v - low) / (high - low + 1e-6)
+		}
+		sum += v
+	}
+	return sum / float64(len(f))
+}
+
 // d2oEnds are T and M of a layer's budget.
 func (c *naiveCase) d2oEnds(budget int) (sink, recent int) {
 	sink = min(c.int("sink"), budget)
@@ -179,31 +194,50 @@ func cosine(a, b []float64) float64 {
 
 // TestD2OBudgets holds eq. 5 against tables worked out by hand.
 func TestD2OBudgets(t *testing.T) {
+	ln := func(powers ...float64) (f []float64) {
+		for _, p := range powers {
+			f = append(f, p*math.Ln2)
+		}
+		return f
+	}
+	heads := func(layers ...float64) (f [][]float64) { // of one head each
+		for _, v := range layers {
+			f = append(f, []float64{v})
+		}
+		return f
+	}
 	for _, c := range []struct {
-		name             string
-		variances        []float64
-		n, budget        int
-		normalise, dense bool
-		want             []int
+		name      string
+		variances [][]float64
+		n, budget int
+		normalise string
+		dense     bool
+		want      []int
 	}{
 		// Equal layers share equally.
-		{"uniform", []float64{3, 3, 3, 3}, 1000, 100, true, false, []int{100, 100, 100, 100}},
+		{"uniform", heads(3, 3, 3, 3), 1000, 100, "layers", false, []int{100, 100, 100, 100}},
 		// exp(−F) = 1, 1/2, 1/4, 1/4: halves, of 400 in all: 200, 100, 50, 50.
-		{"powers of two, as they are", []float64{0, math.Ln2, 2 * math.Ln2, 2 * math.Ln2}, 1000, 100, false, false, []int{200, 100, 50, 50}},
+		{"powers of two, as they are", heads(ln(0, 1, 2, 2)...), 1000, 100, "none", false, []int{200, 100, 50, 50}},
 		// The same divided by their sum 5·ln 2: exponents 0, 1/5, 2/5, 2/5; exp: 1,
 		// 0.818731, 0.670320, 0.670320, sum 3.159371; times 400 / 3.159371.
-		{"powers of two, normalised", []float64{0, math.Ln2, 2 * math.Ln2, 2 * math.Ln2}, 1000, 100, true, false, []int{126, 103, 84, 84}},
+		{"powers of two, over their sum", heads(ln(0, 1, 2, 2)...), 1000, 100, "layers", false, []int{126, 103, 84, 84}},
+		// Two heads each: the means 0, 1, 2, 2 times ln 2 as above.
+		{"means over heads", [][]float64{ln(0, 0), ln(0, 2), ln(3, 1), ln(2, 2)}, 1000, 100, "none", false, []int{200, 100, 50, 50}},
+		// The authors' formula: heads at 0, 1/4 and 1 of the layer's range, mean 5/12; at 0,
+		// 3/4 and 1, 7/12; all alike, 0. exp: 0.659241, 0.558035, 1, sum 2.217276; times 300.
+		{"between the heads", [][]float64{{10, 20, 50}, {1, 4, 5}, {7, 7, 7}}, 1000, 100, "heads", false, []int{89, 75, 135}},
 		// Far apart: the first layer gets all of it, clamped to the prompt; the others
 		// keep 1% of it.
-		{"degenerate", []float64{0, 800, 900}, 200, 50, false, false, []int{146, 2, 2}},
-		{"clamped above", []float64{0, 800, 900}, 100, 50, false, false, []int{100, 1, 1}},
+		{"degenerate", heads(0, 800, 900), 200, 50, "none", false, []int{146, 2, 2}},
+		{"clamped above", heads(0, 800, 900), 100, 50, "none", false, []int{100, 1, 1}},
 		// 1% of a long prompt is more than the budget: at most the budget.
-		{"long prompt", []float64{0, 900}, 100000, 64, false, false, []int{64, 64}},
+		{"long prompt", heads(0, 900), 100000, 64, "none", false, []int{64, 64}},
 		// The first two and the last keep all; the others share 5·100. exp(−F/ΣF) with
 		// F = 0, 1, 1, 1, 1 of sum 4: 1 and 4 times 0.778801; sum 4.115203: 121.5, 94.6.
-		{"dense", []float64{9, 9, 0, 1, 1, 1, 1, 9}, 1000, 100, true, true, []int{1000, 1000, 121, 94, 94, 94, 94, 1000}},
-		{"one layer", []float64{5}, 100, 10, true, false, []int{10}},
-		{"no variance", []float64{0, 0}, 100, 10, true, false, []int{10, 10}},
+		{"dense", heads(9, 9, 0, 1, 1, 1, 1, 9), 1000, 100, "layers", true, []int{1000, 1000, 121, 94, 94, 94, 94, 1000}},
+		{"one layer", heads(5), 100, 10, "heads", false, []int{10}},
+		{"no variance", heads(0, 0), 100, 10, "heads", false, []int{10, 10}},
+		{"no variance over a sum of none", heads(0, 0), 100, 10, "layers", false, []int{10, 10}},
 	} {
 		if got := eviction.D2OBudgets(c.variances, c.n, c.budget, c.normalise, c.dense); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -212,11 +246,11 @@ func TestD2OBudgets(t *testing.T) {
 	for _, layers := range []int{1, 3, 8, 40} {
 		for _, n := range []int{2, 65, 130, 5000, 100000} {
 			for _, budget := range []int{1, 2, 64, n - 1} {
-				f := make([]float64, layers)
+				f := make([][]float64, layers)
 				for l := range f {
-					f[l] = float64(l*l%7) * 3
+					f[l] = []float64{float64(l*l%7) * 3, 1, float64(l % 3)}
 				}
-				for _, normalise := range []bool{false, true} {
+				for _, normalise := range []string{"heads", "layers", "none"} {
 					sum := 0
 					for _, s := range eviction.D2OBudgets(f, n, budget, normalise, false) {
 						sum += s
@@ -230,5 +264,50 @@ func TestD2OBudgets(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestD2OAtEqualBudget: with the default options the layers of a model of 32 share what
+// uniform budgets of a fifth would take (eq. 13: Σ S_l = S·L·ρ), and not uniformly. With
+// the published code's dense layers it is 27.5%.
+func TestD2OAtEqualBudget(t *testing.T) {
+	const layers, n, budget = 32, 1000, 200
+	rng := rand.New(rand.NewPCG(1, 1))
+	f := make([][]float64, layers) // skewed as attention's are: one head has far more than the others
+	for l := range f {
+		for range 32 {
+			f[l] = append(f[l], math.Exp(rng.NormFloat64()*(0.3+float64(l)/16)))
+		}
+	}
+	spread := map[string]float64{}
+	for _, normalise := range []string{"heads", "layers"} {
+		got := eviction.D2OBudgets(f, n, budget, normalise, false)
+		sum := 0
+		for _, s := range got {
+			sum += s
+		}
+		spread[normalise] = float64(slices.Max(got)) / float64(slices.Min(got))
+		if sum > layers*budget || sum < layers*budget-layers {
+			t.Errorf("%s: %d entries in all, want %d", normalise, sum, layers*budget)
+		}
+	}
+	if spread["heads"] < 1.3 {
+		t.Errorf("the largest budget is %.2f times the smallest one", spread["heads"])
+	}
+	t.Logf("largest over smallest budget: %.2f between the heads, %.2f over the sum", spread["heads"], spread["layers"])
+	p, err := eviction.New("d2o", 0, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := p.Method.(eviction.CrossLayerAllocator).CrossLayerBudgets(eviction.Prompt{Entries: n, Budget: budget}, f)
+	if want := eviction.D2OBudgets(f, n, budget, "heads", false); !slices.Equal(same, want) {
+		t.Errorf("the default options give %v, want %v", same, want)
+	}
+	sum := 0
+	for _, s := range eviction.D2OBudgets(f, n, budget, "heads", true) {
+		sum += s
+	}
+	if share := float64(sum) / (layers * n); math.Abs(share-0.275) > 0.001 {
+		t.Errorf("with dense layers %.1f%% is kept, want 27.5%%", 100*share)
 	}
 }

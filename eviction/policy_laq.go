@@ -4,7 +4,7 @@ import "glimpse/model"
 
 func init() {
 	Policies.Add("laq", Policy{
-		Kind: "prefill", Doc: "lookahead Q-cache: a draft decoded on the snapkv-evicted cache scores the full cache with its queries", Source: "LAQ (Wang et al. 2025); lookaheadkv.txt §2",
+		Kind: "prefill", Doc: "lookahead Q-cache: a draft decoded on the snapkv-evicted cache scores the full cache with its queries", Source: "LAQ (Wang et al. 2025, arXiv 2505.20334); LookaheadKV App. F",
 		Scorer:  true,
 		Options: append(snapOptions(groupMean), lookaheadOption),
 		New: func(s Settings, _ model.Adapter) (Method, error) {
@@ -13,15 +13,27 @@ func init() {
 	})
 }
 
-var lookaheadOption = Option{Name: "lookahead", Default: 8, Min: 1, Max: 4096, Whole: true, Doc: "draft tokens (32 in lookaheadkv.txt's comparison)"}
+var lookaheadOption = Option{Name: "lookahead", Default: 32, Min: 1, Max: 4096, Whole: true, Doc: "most draft tokens (the authors' own script has 8)"}
 
-// laq is snapkv in its first stage. Like snapkv it keeps the window in both.
+// laq (Lookahead Q-Cache, Wang et al., arXiv 2505.20334) drafts on what snapkv keeps, up to
+// an end token, and then scores the full cache by the attention of the draft's queries
+// alone: s_j = mean over the draft's rows, max-pooled. Its second look keeps no window.
+// LookaheadKV's paper gives it as many draft tokens as it has lookahead rows, 32
+// (App. F); so does the default.
 type laq struct {
 	snapkv
 	lookahead int
 }
 
 func (m laq) DraftTokens() int { return m.lookahead }
+
+// Protect is snapkv's window in the first look.
+func (m laq) Protect(p Prompt) (sink, recent int) {
+	if p.Drafted > 0 {
+		return 0, 0
+	}
+	return m.snapkv.Protect(p)
+}
 
 func (m laq) ScoreDraft(dst [][]float32, p Prompt, o *model.Observation) error {
 	m.draftFormula(p, o).score(dst)

@@ -21,17 +21,18 @@ func init() {
 	}
 }
 
-// TestOracleFollowsTheResponse: a response that is given replaces the model's own,
-// and without any the model's own is what a study would use.
+// TestOracleFollowsTheResponse: a response that is given replaces the model's own, which
+// without any has as many tokens as the response to come may have.
 func TestOracleFollowsTheResponse(t *testing.T) {
 	m := modeltest.Llama{Layers: 2}.Open(t, "reference64")
 	exact := newNaive(m)
 	p, rt := policy(t, m, "oracle"), eviction.NewRuntime(m)
-	const n, budget = 40, 9
+	const n, budget, most = 40, 9, 100
+	rt.MaxNew = most
 	c := naiveCase{naive: exact, tokens: modeltest.Tokens(m, 1, n), budget: budget}
 	c.prompt = exact.run(exact.empty(), exact.embed(c.tokens), 0, nil)
 	c.full = exact.empty().with(c.prompt)
-	own, _ := exact.greedy(c.full, c.prompt.logits[n-1], n, 64)
+	own, _ := exact.greedy(c.full, c.prompt.logits[n-1], n, most)
 	if end := slices.Index(own, m.Config.EOS[0]); end >= 0 {
 		own = own[:end]
 	}
@@ -50,6 +51,39 @@ func TestOracleFollowsTheResponse(t *testing.T) {
 					t.Errorf("%s response: layer %d head %d keeps %v, want %v", name, l, h, kept, keep)
 				}
 			}
+		}
+	}
+}
+
+// TestOracleWithoutALength: where nobody says how long the response may be, it goes on to
+// its end token, or to the end of the context.
+func TestOracleWithoutALength(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		m := modeltest.Llama{Layers: 2, MaxPositions: 200}.Open(t, "cpu")
+		tokens, rt := modeltest.Tokens(m, 1, 40), eviction.NewRuntime(m)
+		m.Config.EOS = nil
+		want := generate(t, prefill(t, m, policy(t, m, "full"), tokens, 40), 161)
+		if ends {
+			at := 90
+			for slices.Contains(want[:at], want[at]) {
+				at++
+			}
+			m.Config.EOS, want = want[at:at+1], want[:at]
+		}
+		if len(want) < 65 {
+			t.Fatalf("a response of %d tokens", len(want))
+		}
+		p := policy(t, m, "oracle")
+		own, err := rt.Prefill(background, p, tokens, 9, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given, err := rt.Prefill(background, p, tokens, 9, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !sameScores(own.Scores(), given.Scores()) {
+			t.Errorf("ends=%v: the scores are not those of all %d tokens of the response", ends, len(want))
 		}
 	}
 }

@@ -11,13 +11,13 @@ func snapkvPlan(c *naiveCase) naivePlan {
 	scores := c.grouped(func(l, h int) []float64 {
 		return rows(c.prompt.attention[l][h]).mean(c.n()-c.window(), c.n(), c.n())
 	})
-	c.poolBefore(scores)
+	c.poolBefore(scores, c.window())
 	return naivePlan{scores: scores, budgets: c.uniform(c.budget), recent: c.window()}
 }
 
-// poolBefore pools what is before the window.
-func (c *naiveCase) poolBefore(scores [][][]float64) {
-	end := c.n() - c.window()
+// poolBefore pools what is before the last rows.
+func (c *naiveCase) poolBefore(scores [][][]float64, rows int) {
+	end := c.n() - rows
 	for l := range scores {
 		for h, s := range scores[l] {
 			scores[l][h] = append(pooled(s[:end], c.int("kernel")), s[end:]...)

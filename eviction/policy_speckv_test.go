@@ -33,7 +33,7 @@ func init() {
 			}
 			return s
 		})
-		c.poolBefore(scores)
+		c.poolBefore(scores, c.window())
 		return naivePlan{scores: scores, budgets: c.uniform(c.budget), recent: c.window()}
 	}
 }

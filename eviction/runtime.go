@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -14,7 +15,8 @@ import (
 type Runtime struct {
 	Runner *model.Runner
 	// MaxNew is the most tokens that responses will have, which the split of a budget
-	// between two stages may depend on; 0: unknown.
+	// between two stages may depend on; 0: unknown. It also bounds what a Responder is
+	// told of the response where the caller does not know it.
 	MaxNew int
 }
 
@@ -33,10 +35,12 @@ type request struct {
 
 	device kernels.Selector // that has scored; nil where the host has
 
-	kept    []*kernels.Selection // by layer; complete only after the last one where the budgets cross layers
-	scores  []*layerScores
-	spread  [][][]float32
-	budgets []int // of every layer, where they cross layers
+	kept   []*kernels.Selection // by layer; complete only after the last one where the budgets cross layers
+	scores []*layerScores
+	spread [][][]float32
+	// Where the budgets cross layers: what they depend on, by layer, and what they are.
+	statistics [][]float64
+	budgets    []int
 
 	peakWindows, peakProbes []int
 	// seen [layer] are the windows of a Drafter, for its second look.
@@ -140,7 +144,7 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 	}
 	ranked := r.rank(dst)
 	r.scores, r.spread = append(r.scores, ranked), append(r.spread, spread)
-	if _, ok := r.method.(CrossLayerAllocator); ok {
+	if r.crosses(&mine) {
 		return nil, nil
 	}
 	var keep [][]int32
@@ -158,10 +162,20 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 // observeOn is observe where the device scores and selects.
 func (r *request) observeOn(d kernels.Selector, f formula, o *model.Observation) *kernels.Selection {
 	s := r.take(d, f.on(d, o), o)
-	if _, ok := r.method.(CrossLayerAllocator); ok {
+	if r.crosses(o) {
 		return nil
 	}
 	return r.keep(selectOn(d, r.method, r.prompt, o.Layer, s), o)
+}
+
+// crosses tells that a layer's budget waits for the others, and takes down what it depends
+// on.
+func (r *request) crosses(o *model.Observation) bool {
+	a, ok := r.method.(CrossLayerAllocator)
+	if ok {
+		r.statistics = append(r.statistics, a.LayerStatistics(r.prompt, o))
+	}
+	return ok
 }
 
 // take takes in the scores of a layer on the device and returns what it is ranked by.
@@ -193,11 +207,7 @@ func (r *request) finish() {
 	if !ok || r.idle() {
 		return
 	}
-	if r.device != nil {
-		r.budgets = a.(deviceCrossAllocator).crossLayerBudgetsOn(r.device, r.prompt, unpooled(r.scores))
-	} else {
-		r.budgets = a.CrossLayerBudgets(r.prompt, rowsOf(unpooled(r.scores)))
-	}
+	r.budgets = a.CrossLayerBudgets(r.prompt, r.statistics)
 	for l, s := range r.scores {
 		p := r.prompt
 		p.Budget = r.budgets[l]
@@ -218,16 +228,25 @@ func newScores(o *model.Observation) [][]float32 {
 	return dst
 }
 
+// mostResponse is how many tokens a response after so many may have, the last of which is
+// not run.
+func (rt *Runtime) mostResponse(tokens int) int {
+	room := max(1, rt.Runner.Model.Config.MaxPositions-tokens+1)
+	if rt.MaxNew == 0 {
+		return room
+	}
+	return min(rt.MaxNew, room)
+}
+
 // ownResponse is the model's greedy response with the full cache.
 func (rt *Runtime) ownResponse(ctx context.Context, tokens []int32) ([]int32, error) {
-	const most = 64
 	m := rt.Runner.Model
 	cache := m.NewCache()
 	logits, err := rt.Runner.Forward(ctx, cache, tokens, model.PrefillOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return rt.Runner.Respond(ctx, cache, logits, most, model.Sampling{})
+	return rt.Runner.Respond(ctx, cache, logits, rt.mostResponse(len(tokens)), model.Sampling{})
 }
 
 // speculate lets the draft model answer the prompt, with its full cache, whose
@@ -256,10 +275,8 @@ func (rt *Runtime) speculate(ctx context.Context, s Speculator, tokens []int32) 
 	return draft, cache.Bytes(), nil
 }
 
-// draftRows is how many rows a draft has after a prompt.
-func draftRows(d Drafter, p Prompt) int {
-	return min(d.DraftTokens(), p.Config.MaxPositions-p.From-len(p.Tokens))
-}
+// errDraftEnds is that a draft has written an end token.
+var errDraftEnds = errors.New("draft ends")
 
 // draft decodes on the cache as evicted so far and selects again from the full
 // one. It returns the bytes of the evicted cache, which it held besides.
@@ -271,7 +288,7 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		return 0, err
 	}
 	c := &m.Config
-	rows := draftRows(d, r.prompt)
+	rows := min(d.DraftTokens(), c.MaxPositions-r.prompt.From-len(r.prompt.Tokens))
 	if rows < 1 {
 		return 0, fmt.Errorf("draft of %d tokens after %d: %w", d.DraftTokens(), full.Next(), model.ErrContext)
 	}
@@ -281,10 +298,16 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		keys[l] = b.Alloc(b.Compute(), rows, c.KVHeads, c.HeadDim)
 	}
 	drafted := 0
-	// One more token than rows: the last one is not run. The draft goes on past end
-	// tokens, so that there are as many rows for every prompt.
+	// One more token than rows: the last one is not run, and an end token only where it
+	// is the first, since there must be a row.
 	_, _, err = rt.Runner.Continue(ctx, evicted, logits, model.GenerateOptions{
 		MaxNew: rows + 1, IgnoreEnd: true,
+		OnToken: func(id int32) error {
+			if drafted > 0 && slices.Contains(c.EOS, id) {
+				return errDraftEnds
+			}
+			return nil
+		},
 		Capture: model.Capture{Queries: true},
 		Observe: func(o *model.Observation) error {
 			b.Copy(queries[o.Layer].Rows(drafted, drafted+1), o.Queries)
@@ -293,9 +316,10 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		},
 		AfterStep: func() error { drafted++; return nil },
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errDraftEnds) {
 		return 0, err
 	}
+	r.prompt.Drafted = drafted
 	for l := range c.Layers {
 		scores := rt.Runner.ObserveQueries(full, l, queries[l].Rows(0, drafted), keys[l].Rows(0, drafted))
 		o := &model.Observation{Layer: l, Cache: full, Windows: r.seen[l], Probes: []*kernels.Tensor{scores}}

@@ -126,8 +126,8 @@ func (rt *Runtime) NewSession(named *Named, budget int) (*Session, error) {
 // Prefill runs a prompt and evicts its cache to budget entries per KV head and
 // layer; a budget of the prompt's length or more keeps everything. response is
 // the true response, for a policy that may know it; where such a policy gets
-// none, the model's own greedy response of up to 64 tokens with the full cache is
-// generated first.
+// none, the model's own greedy response with the full cache, of up to rt.MaxNew
+// tokens, is generated first.
 func (rt *Runtime) Prefill(ctx context.Context, named *Named, tokens []int32, budget int, response []int32) (*Session, error) {
 	s, err := rt.NewSession(named, budget)
 	if err != nil {
@@ -149,16 +149,16 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 		return fmt.Errorf("turn: empty prompt, want at least 1 token")
 	}
 	tokens = slices.Concat(s.pending, tokens)
-	if _, ok := as[Responder](s.method); ok && response == nil {
-		var err error
+	entries := len(tokens) + s.mostEntries()
+	if _, ok := as[Responder](s.method); ok && response == nil && entries > s.Prompt.Budget {
 		if response, err = rt.ownResponse(ctx, slices.Concat(s.history, tokens)); err != nil {
 			return err
 		}
 	}
 	start := time.Now()
 	s.Prompt.Tokens, s.Prompt.Response, s.Prompt.MaxNew = tokens, response, rt.MaxNew
-	s.Prompt.Entries = len(tokens) + s.mostEntries()
-	s.Prompt.From, s.Prompt.Draft = int(s.Cache.Next()), nil
+	s.Prompt.Entries = entries
+	s.Prompt.From, s.Prompt.Draft, s.Prompt.Drafted = int(s.Cache.Next()), nil, 0
 	s.FullBytes, s.PeakBytes, s.Traffic = 0, 0, Traffic{}
 	if spec, ok := as[Speculator](s.method); ok && s.Prompt.Entries > s.Prompt.Budget {
 		var err error
@@ -191,11 +191,12 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	}
 	r.finish()
 	if drafter != nil && !r.idle() {
-		drafted, err := rt.draft(ctx, drafter, r, s.Cache, s.logits)
+		held, err := rt.draft(ctx, drafter, r, s.Cache, s.logits)
 		if err != nil {
 			return err
 		}
-		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+drafted)
+		s.Prompt.Drafted = r.prompt.Drafted
+		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+held)
 	}
 	if (drafter != nil || waits) && !r.idle() {
 		if err := s.evict(r); err != nil {

@@ -327,14 +327,12 @@ func TestCUDAMergeRecent(t *testing.T) {
 		}
 		sel.MergeRecent(c.past, sums, sink, recent, draws)
 		for h, n := range entries {
-			top := 0.0
-			for j := range n {
-				if j < sink || j >= n-recent {
-					top = max(top, host[h*sums.Width()+j])
-				}
+			mean := 0.0
+			for j := max(0, n-recent); j < n; j++ {
+				mean += host[h*sums.Width()+j] / float64(recent)
 			}
 			for i, u := range draws[h] {
-				if top <= 0 || u >= min(1, host[h*sums.Width()+sink+i]/top) {
+				if sum := host[h*sums.Width()+sink+i]; sum <= 0 || u >= min(1, sum/mean) {
 					continue
 				}
 				merges++

@@ -19,6 +19,6 @@ type Merger interface {
 	MergeStep(past []KV, s *Selection, thresholds *Tensor, beta float64)
 	// MergeRecent adds values between the first sink and the last recent ones to each of
 	// these, divided by their number: in order, the i-th of head h where draws[h][i] is
-	// below the share of its sum [kvHeads, width] in the largest sum of what is kept.
+	// below the share of its sum [kvHeads, width] in the mean sum of the recent ones.
 	MergeRecent(past []KV, sums *Tensor, sink, recent int, draws [][]float64)
 }

@@ -195,7 +195,7 @@ merge.cu|TestCUDAMergeEvicted|s/(T .)(blockIdx.z == 0 ? h.k : h.v)/(T *)h.k/|mer
 merge.cu|TestCUDAMergeStep|s/__dadd_rn(__dmul_rn(beta, best), __dmul_rn(1 - beta, threshold))/__dadd_rn(__dmul_rn(beta, threshold), __dmul_rn(1 - beta, best))/|merge: the threshold follows itself
 merge.cu|TestCUDAMergeStep|s/j == out ? NAN : cosine/cosine/|merge: an entry into itself
 merge.cu|TestCUDAMergeStep|/the old threshold has been read/d|merge: no barrier before the threshold is replaced
-merge.cu|TestCUDAMergeRecent|s/if (j < h.sink .. j >= h.entries - h.recent) top/top/|draws: the largest of all
+merge.cu|TestCUDAMergeRecent|s/max(0, h.entries - h.recent) + threadIdx.x/threadIdx.x/|draws: the mean of all
 merge.cu|TestCUDAMergeRecent|s/if (merges\[out\]) store/store/|draws: every value is merged
 attention_observe.cu|TestCUDAObserve|s/first_tile = unseeing . TILE/first_tile = (unseeing + TILE) \/ TILE/|observed rows: rows that see the entries are left out
 attention_grad_mma.cu|TestCUDAGradHalf|s/cp_async_wait<1>();/cp_async_wait<2>();/|gradient: a tile is used before it is there

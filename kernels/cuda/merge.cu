@@ -310,21 +310,21 @@ struct Values {
 };
 
 // merges [kvHeads, outs]: whether the values that go are merged: where the draw [kvHeads,
-// outs] is below the share of the entry's sum [kvHeads, width] in the largest one that is
-// kept. One block per KV head.
+// outs] is below the share of the entry's sum [kvHeads, width] in the mean of the recent
+// ones. No order is kept in that mean: a draw does not meet its last bit. One block per KV
+// head.
 extern "C" __global__ void __launch_bounds__(256) draw_merges(int *merges, const float *sums, const double *draws, const Values *heads, int width, int outs) {
-	__shared__ float partial[32];
+	__shared__ double partial[32];
 	Values h = heads[blockIdx.x];
 	sums += (size_t)blockIdx.x * width, draws += (size_t)blockIdx.x * outs, merges += (size_t)blockIdx.x * outs;
-	float top = 0;
+	double mean = 0;
 #pragma unroll 1
-	for (int j = threadIdx.x; j < h.entries; j += blockDim.x)
-		if (j < h.sink || j >= h.entries - h.recent) top = fmaxf(top, sums[j]);
-	top = block_max(top, partial);
+	for (int j = max(0, h.entries - h.recent) + threadIdx.x; j < h.entries; j += blockDim.x) mean += (double)sums[j] / (double)h.recent;
+	mean = block_sum(mean, partial);
 #pragma unroll 1
 	for (int i = threadIdx.x; i < outs; i += blockDim.x) {
-		bool there = i < h.entries - h.sink - h.recent;
-		merges[i] = there && top > 0 && draws[i] < fmin(1.0, (double)sums[h.sink + i] / (double)top);
+		double sum = i < h.entries - h.sink - h.recent ? (double)sums[h.sink + i] : 0;
+		merges[i] = sum > 0 && draws[i] < fmin(1.0, sum / mean);
 	}
 }
 HOST_KERNEL(draw_merges)
