@@ -16,9 +16,10 @@ func init() {
 			{Name: "beta", Default: 0.7, Min: 0, Max: 1, Doc: "weight of the current similarity in the merge threshold"},
 			{Name: "normalise", Choices: choices("heads", "layers", "none"), Doc: "variances between 0 and 1 among the heads of a layer; divided by their sum over layers, which many layers make uniform; or as they are, and then one layer gets almost everything"},
 			{Name: "dense", Default: 0, Min: 0, Max: 1, Whole: true, Doc: "1 leaves the first two layers and the last whole, on top of the budget"},
+			kernelOption(1),
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			return d2o{sink: s.Int("sink"), beta: s.Float("beta"), normalise: s.Text("normalise"), dense: s.Int("dense") == 1}, nil
+			return d2o{sink: s.Int("sink"), beta: s.Float("beta"), normalise: s.Text("normalise"), dense: s.Int("dense") == 1, kernel: s.Int("kernel")}, nil
 		},
 	})
 }
@@ -37,6 +38,7 @@ type d2o struct {
 	beta      float64
 	normalise string
 	dense     bool
+	kernel    int
 }
 
 func (d2o) Capture(Prompt) model.Capture { return model.Capture{AllRows: true} }
@@ -51,6 +53,12 @@ func (d2o) formula(p Prompt, o *model.Observation) (formula, bool) { return h2o{
 func (m d2o) Protect(p Prompt) (sink, recent int) {
 	sink = min(m.sink, p.Budget)
 	return sink, (p.Budget - sink) / 4
+}
+
+// pooling: the sums are pooled where a layer's entries are ranked, by its own budget.
+func (m d2o) pooling(p Prompt) pooling {
+	_, recent := m.Protect(p)
+	return pooling{m.kernel, recent}
 }
 
 // LayerStatistics implements CrossLayerAllocator: the variances, by query head, of the
@@ -350,7 +358,7 @@ func (s *d2oState) Step(o *model.Observation) ([][]int32, error) {
 		if n <= budget {
 			continue
 		}
-		idx := selectHead(sums, budget, sink, recent)
+		idx := selectHead(pooling{s.kernel, recent}.head(sums), budget, sink, recent)
 		out := 0 // the one that goes
 		for out < len(idx) && int(idx[out]) == out {
 			out++
@@ -413,7 +421,8 @@ func (s *d2oDeviceState) stepOn(d kernels.Selector, o *model.Observation) (*kern
 		return nil, nil
 	}
 	sink, recent := s.method.Protect(Prompt{Budget: budget})
-	keep := d.Select(sums.device, sums.entries, slices.Repeat([]int{budget}, len(sums.entries)), sink, recent)
+	ranked := pooling{s.method.kernel, recent}.tensor(d, sums.device, sums.entries)
+	keep := d.Select(ranked, sums.entries, slices.Repeat([]int{budget}, len(sums.entries)), sink, recent)
 	d.MergeStep(o.Cache.View(o.Layer), keep, s.thresholds[o.Layer], s.method.beta)
 	s.keep(d, o.Layer, keep)
 	return keep, nil

@@ -52,6 +52,14 @@ func init() {
 			}
 			plan.budgets[at]--
 		}
+		// Where a kernel is given, what is before the most recent is ranked by the largest
+		// sum around it.
+		for l := range plan.scores {
+			_, recent := c.d2oEnds(plan.budgets[l])
+			for h := range plan.scores[l] {
+				plan.scores[l][h] = pooledBefore(plan.scores[l][h], c.int("kernel"), recent)
+			}
+		}
 		return plan
 	}
 	naiveDecoders["d2o"] = func(c *naiveCase, plan naivePlan, kept [][][]int32) naiveDecoder {
@@ -71,7 +79,8 @@ func init() {
 			least: func(row pass, cache pairs, l, h int) (int, []float64) {
 				sums.add(c, row, l, h)
 				sink, recent := c.d2oEnds(plan.budgets[l])
-				return lowest(sums[l][h], sink, len(sums[l][h])-recent), sums[l][h]
+				ranked := pooledBefore(sums[l][h], c.int("kernel"), recent)
+				return lowest(ranked, sink, len(ranked)-recent), ranked
 			},
 			drop: func(cache pairs, l, h, out int) {
 				at, best := -1, math.Inf(-1)

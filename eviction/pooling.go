@@ -82,9 +82,22 @@ func (f pooling) tensor(d kernels.Selector, scores *kernels.Tensor, entries []in
 	return pooled
 }
 
+// pooling is how a layer's scores are pooled when they are observed: not yet where the
+// layer's budget waits for the others, since what is recent goes by it.
+func (r *request) pooling() pooling {
+	if _, waits := r.method.(CrossLayerAllocator); waits {
+		return pooling{}
+	}
+	return poolingOf(r.method, r.prompt)
+}
+
 // rank is what entries are ranked by, on the host.
 func (r *request) rank(scores [][]float32) *layerScores {
-	f := poolingOf(r.method, r.prompt)
+	return r.pooling().onHost(scores)
+}
+
+// onHost is on of scores on the host.
+func (f pooling) onHost(scores [][]float32) *layerScores {
 	out := &layerScores{host: f.layer(scores)}
 	if f.pools() {
 		out.sums = &layerScores{host: scores}
@@ -105,5 +118,6 @@ func unpooled(scores []*layerScores) (out []*layerScores) {
 
 var (
 	_ pooler = h2o{}
+	_ pooler = d2o{}
 	_ pooler = roco{}
 )

@@ -183,7 +183,7 @@ func (r *request) take(d kernels.Selector, s *layerScores, o *model.Observation)
 	if r.carry != nil {
 		r.carry.(deviceCarrier).carryOn(d, r.prompt, o, s)
 	}
-	s = poolingOf(r.method, r.prompt).on(d, s)
+	s = r.pooling().on(d, s)
 	r.device, r.scores, r.spread = d, append(r.scores, s), append(r.spread, nil)
 	return s
 }
@@ -211,10 +211,13 @@ func (r *request) finish() {
 	for l, s := range r.scores {
 		p := r.prompt
 		p.Budget = r.budgets[l]
+		f := poolingOf(r.method, p)
 		if r.device != nil {
-			r.kept = append(r.kept, selectOn(r.device, r.method, p, l, s))
+			r.scores[l] = f.on(r.device, s)
+			r.kept = append(r.kept, selectOn(r.device, r.method, p, l, r.scores[l]))
 		} else {
-			r.kept = append(r.kept, kernels.HostSelection(selectLayer(r.method, p, l, s.rows())))
+			r.scores[l] = f.onHost(s.host)
+			r.kept = append(r.kept, kernels.HostSelection(selectLayer(r.method, p, l, r.scores[l].host)))
 		}
 	}
 }
