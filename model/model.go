@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"glimpse/checkpoints"
 	"glimpse/kernels"
 	"glimpse/model/builtin"
+	"glimpse/model/chat"
 	"glimpse/model/tokenizer"
 )
 
@@ -30,6 +32,7 @@ type Model struct {
 	// Tokenizer is nil where the folder has none; NeedTokenizer then says why.
 	Tokenizer    *tokenizer.Tokenizer
 	tokenizerErr error
+	chat         chat.Options // what Options.Chat says
 
 	cacheDType kernels.DType // Invalid: Backend.Compute()
 	cacheName  string        // by which it was chosen
@@ -54,6 +57,9 @@ type Options struct {
 	Name string
 	// CacheDType is the type of caches, see SetCacheDType; "" is float32.
 	CacheDType string
+	// Chat is what chat templates see beside the messages: Extra, Tools and Now, which
+	// is the time of opening if it is zero.
+	Chat chat.Options
 	// BeforeWeights, where it is set, sees the model before its weights are loaded:
 	// configuration, backend and tokenizer are there, and Dry works. Its error ends Open.
 	BeforeWeights func(m *Model) error
@@ -123,7 +129,10 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 			stored.Close()
 		}
 	}()
-	m = &Model{Name: name, Config: *config, Backend: backend, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType}
+	m = &Model{Name: name, Config: *config, Backend: backend, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
+	if m.chat.Now.IsZero() {
+		m.chat.Now = time.Now()
+	}
 	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
 	if opt.BeforeWeights != nil {
 		if err := opt.BeforeWeights(m); err != nil {

@@ -96,7 +96,7 @@ and policy. A prompt within the budget is not scored.`,
 			if err != nil {
 				return err
 			}
-			prompt, err := p.read(l.Model, cmd.InOrStdin(), s.seed)
+			prompt, err := p.read(cmd.Context(), l.Model, cmd.InOrStdin(), s.seed)
 			if err != nil {
 				return err
 			}
@@ -132,6 +132,7 @@ and policy. A prompt within the budget is not scored.`,
 	}
 	f := cmd.Flags()
 	s.bind(f)
+	s.bindChat(f)
 	p.bind(f)
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies")
 	f.IntVar(&budget, "budget", 128, "key-value pairs kept per KV head and layer")
