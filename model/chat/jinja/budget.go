@@ -26,8 +26,8 @@ const (
 	nodeCost = 32 // of evaluating one node of the tree
 	itemCost = 64 // of one element of a list, or one pass of a loop
 	callCost = 256
-	charCost = 8 // of changing one byte of text that is not ASCII
-	scanRate = 4 // bytes that are read for the price of one written
+	charCost = 48 // of changing one byte of text that is not ASCII
+	scanRate = 4  // bytes that are read for the price of one written
 )
 
 // run is one rendering.

@@ -52,21 +52,51 @@ func titleRune(c rune) string {
 
 func capitalize(s string) string {
 	for i, c := range s {
-		return titleRune(c) + lowerAfter(s[:i+len(string(c))], s[i+len(string(c)):])
+		n := i + utf8.RuneLen(c)
+		return titleRune(c) + lowerFrom(s, n, len(s))
 	}
 	return ""
 }
 
-// lowerAfter is lower(s) as it is behind something: a sigma at its end is final.
-func lowerAfter(before, s string) string {
-	if !strings.ContainsRune(s, 'Σ') {
-		return lower(s)
+// lowerFrom is s[from:to] in small letters, as it is in s: a sigma at the end of a
+// word is another one.
+func lowerFrom(s string, from, to int) string {
+	if !strings.Contains(s[from:to], sigma) {
+		return lower(s[from:to])
 	}
-	all, head := lower(before+s), lower(before)
-	if rest, ok := strings.CutPrefix(all, head); ok {
-		return rest
+	var b strings.Builder
+	for from < to {
+		i := strings.Index(s[from:to], sigma)
+		if i < 0 {
+			break
+		}
+		b.WriteString(lower(s[from : from+i]))
+		from += i + len(sigma)
+		if isFinal(s[:from-len(sigma)], s[from:]) {
+			b.WriteString("ς")
+		} else {
+			b.WriteString("σ")
+		}
 	}
-	return lower(s)
+	b.WriteString(lower(s[from:to]))
+	return b.String()
+}
+
+const sigma = "Σ"
+
+// isFinal tells whether what is between two texts ends a word.
+func isFinal(before, after string) bool {
+	before = strings.TrimRightFunc(before, caseIgnorable)
+	after = strings.TrimLeftFunc(after, caseIgnorable)
+	last, _ := utf8.DecodeLastRuneInString(before)
+	next, _ := utf8.DecodeRuneInString(after)
+	return isCasedRune(last) && !isCasedRune(next)
+}
+
+// caseIgnorable are characters within words, such as accents and apostrophes.
+func caseIgnorable(c rune) bool {
+	return strings.ContainsRune("'.:·\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a", c) ||
+		unicode.In(c, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk)
 }
 
 // title is str.title: words begin after whatever has no case.
@@ -74,19 +104,16 @@ func title(s string) string {
 	var b strings.Builder
 	inWord := false
 	start := 0
-	flush := func(end int) {
-		b.WriteString(lowerAfter("a", s[start:end]))
-	}
 	for i, c := range s {
 		cased := isCasedRune(c)
 		if cased && !inWord {
-			flush(i)
+			b.WriteString(lowerFrom(s, start, i))
 			b.WriteString(titleRune(c))
-			start = i + len(string(c))
+			start = i + utf8.RuneLen(c)
 		}
 		inWord = cased
 	}
-	flush(len(s))
+	b.WriteString(lowerFrom(s, start, len(s)))
 	return b.String()
 }
 
@@ -106,7 +133,7 @@ func titleWords(s string) string {
 			end = len(s)
 		}
 		for k, c := range s[:end] {
-			n := k + len(string(c))
+			n := k + utf8.RuneLen(c)
 			b.WriteString(upper(s[:n]))
 			b.WriteString(lower(s[n:end]))
 			break
@@ -119,10 +146,10 @@ func titleWords(s string) string {
 func swapCase(s string) string {
 	var b strings.Builder
 	for i, c := range s {
-		switch n := i + len(string(c)); {
-		case unicode.IsUpper(c):
-			b.WriteString(lowerAfter(s[:i], s[i:n]))
-		case unicode.IsLower(c):
+		switch n := i + utf8.RuneLen(c); {
+		case upperCased(c):
+			b.WriteString(lowerFrom(s, i, n))
+		case lowerCased(c):
 			b.WriteString(upper(s[i:n]))
 		default:
 			b.WriteRune(c)
