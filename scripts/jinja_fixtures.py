@@ -143,6 +143,42 @@ STATEMENTS = [
 ]
 
 
+def program(r, depth=4):
+    """A template of nested blocks that set and read the same few names."""
+    out = []
+    for _ in range(r.randrange(1, 4)):
+        n, k = r.choice("nmfz"), r.random()
+        if k < 0.3 or depth == 0:
+            out.append("{{ %s }};" % n)
+        elif k < 0.5:
+            out.append("{%% set %s = %s %%}" % (n, r.choice(["10", "n", "m ~ 'x'", "u", "v ~ 1", n])))
+        elif k < 0.62:
+            out.append("{%% if %s %%}%s{%% else %%}%s{%% endif %%}" % (r.choice(["yes", "no", "u", "loop.first"]) if depth < 3 else "no", program(r, depth - 1), program(r, depth - 1)))
+        elif k < 0.76:
+            out.append("{%% for %s in %s %%}%s%s{%% endfor %%}" % (r.choice("nmuv"), r.choice(["l[:2]", "[%s]" % n, "l[:2] if n"]), program(r, depth - 1), r.choice(["", "{% else %}" + program(r, depth - 1)])))
+        elif k < 0.83:
+            out.append("{%% with %s = %s %%}%s{%% endwith %%}" % (n, r.choice("nmuv"), program(r, depth - 1)))
+        elif k < 0.9:
+            f = r.choice(["q", "w"])
+            out.append("{%% macro %s(%s) %%}%s{%% endmacro %%}%s" % (f, r.choice(["", "n", "u=m", "v=1"]), program(r, depth - 1), r.choice(["", "{{ %s() }}" % f, "{{ %s(5) }}" % f])))
+        elif k < 0.94:
+            out.append("{{ %s() }}" % r.choice(["q", "w"]))
+        elif k < 0.97:
+            out.append("{%% set %s %%}%s{%% endset %%}" % (n, program(r, depth - 1)))
+        else:
+            out.append("{%% call %s() %%}%s{%% endcall %%}" % (r.choice("qw"), program(r, depth - 1)))
+    return "".join(out)
+
+
+def programs(seed, n):
+    r = random.Random(seed)
+    while n > 0:
+        s = program(r)
+        if len(s) < 1200:
+            n -= 1
+            yield s
+
+
 def constant_address(want):
     """Texts that hold an address differ in every run of Python."""
     return not re.search(r" at 0x[0-9a-f]+", want.get("text", ""), re.I)
@@ -178,13 +214,13 @@ def main():
     sys.set_int_max_str_digits(4300)
     sources = [s for s in STATEMENTS if s]
     if o.fixture:
-        cases = [(s, render(s)) for s in sources]
+        cases = [(s, render(s)) for s in (*sources, *(p for p in programs(o.seed, 400) if 60 < len(p) < 500))]
         for s in expressions(o.seed, 4000):
             want = render(s)
             # Most random expressions are errors; a few of those are enough.
             if constant_address(want) and len(want.get("text", "")) < 300 and ("text" in want or len(cases) % 10 == 0):
                 cases.append((s, {"text": want["text"]} if "text" in want else {"error": True}))
-            if len(cases) >= len(sources) + 900:
+            if len(cases) >= 1200:
                 break
         lines = [json.dumps([s, want.get("text"), want["error"] if want.get("raised") else None], ensure_ascii=False) for s, want in cases]
         o.fixture.write_text('{"variables": ' + json.dumps(VARIABLES, ensure_ascii=False) + ',\n"cases": [\n' + ",\n".join(lines) + "\n]}\n")
@@ -192,7 +228,7 @@ def main():
         return
     peer = Peer()
     total = same = texts = 0
-    for s in (*sources, *expressions(o.seed, o.compare)):
+    for s in (*sources, *expressions(o.seed, o.compare), *programs(o.seed, o.compare // 4)):
         want = render(s)
         if not constant_address(want):
             continue

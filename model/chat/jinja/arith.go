@@ -270,6 +270,28 @@ func (r *run) power(p, q *big.Int) (value, error) {
 	return integer(new(big.Int).Exp(p, q, nil)), nil
 }
 
+// powFloat is a ** b, rounded once where b is whole: math.Pow may miss the last digit,
+// which C's pow does not.
+func powFloat(a, b float64) float64 {
+	if b != math.Trunc(b) || math.Abs(b) > 1024 || a == 0 || math.IsInf(a, 0) || math.IsNaN(a) {
+		return math.Pow(a, b)
+	}
+	const precision = 256 // bits
+	result := big.NewFloat(1).SetPrec(precision)
+	square := big.NewFloat(a).SetPrec(precision)
+	for n := int(math.Abs(b)); n > 0; n >>= 1 {
+		if n&1 == 1 {
+			result.Mul(result, square)
+		}
+		square.Mul(square, square)
+	}
+	if b < 0 {
+		result.Quo(big.NewFloat(1).SetPrec(precision), result)
+	}
+	v, _ := result.Float64()
+	return v
+}
+
 func floats(op string, a, b float64) (value, error) {
 	switch op {
 	case "+":
@@ -285,7 +307,7 @@ func floats(op string, a, b float64) (value, error) {
 		if a < 0 && b != math.Trunc(b) && !math.IsInf(a, 0) {
 			return nil, errors.New("found a root of a negative number: complex numbers are not supported")
 		}
-		v := math.Pow(a, b)
+		v := powFloat(a, b)
 		if math.IsInf(v, 0) && !math.IsInf(a, 0) && !math.IsInf(b, 0) {
 			return nil, errors.New("the power is too large for a float")
 		}

@@ -15,6 +15,14 @@ var changing = map[string][]string{
 
 // ownAttr is an attribute or a method that a value has by its type.
 func (r *run) ownAttr(v value, name string) (item value, ok bool, err error) {
+	item, ok, err = r.attrOf(v, name)
+	if m, isMethod := item.(*function); isMethod && m.macro == nil && typeName(v) != "Namespace" {
+		m.of = v
+	}
+	return item, ok, err
+}
+
+func (r *run) attrOf(v value, name string) (item value, ok bool, err error) {
 	if strings.HasPrefix(name, "__") {
 		return nil, false, nil
 	}

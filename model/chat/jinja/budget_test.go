@@ -13,6 +13,9 @@ import (
 // TestBudget: no operation takes more memory, stack or time than a rendering has.
 // The error is ErrBudget, or another where the text says so.
 func TestBudget(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine: nothing to race with")
+	}
 	const doubled = "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(60) %}{% set ns.x = OP %}{% endfor %}"
 	double := func(op string) string { return strings.ReplaceAll(doubled, "OP", op) }
 	for _, c := range []struct{ name, source, want string }{
@@ -112,7 +115,7 @@ func TestBudget(t *testing.T) {
 			case c.want == "" && !errors.Is(err, ErrBudget), err == nil || !strings.Contains(err.Error(), c.want):
 				t.Errorf("got %d bytes and error %v, want %q", len(got), err, c.want)
 			}
-			if took > 2*time.Second && !raceEnabled {
+			if took > 2*time.Second { // the longest takes 0.4 s on two cores
 				t.Errorf("took %v", took)
 			}
 			if most := uint64(1 << 30); after.TotalAlloc-before.TotalAlloc > most {
@@ -159,6 +162,32 @@ func TestSourceLimits(t *testing.T) {
 			_, err := Parse(c.source)
 			if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 1000 {
 				t.Errorf("error %v, want one that says %s", err, c.want)
+			}
+		})
+	}
+}
+
+// TestParseTime: parsing takes no more than the source's length allows.
+func TestParseTime(t *testing.T) {
+	for _, c := range []struct{ name, source string }{
+		{"elifs after names", manyNames(3000) + "{% if a %}" + strings.Repeat("{% elif a %}", 5000) + "{% endif %}"},
+		{"ifs after names", manyNames(3000) + strings.Repeat("{% if a %}{% endif %}", 3000)},
+		{"names in nested ifs", strings.Repeat("{% if a %}", 60) + manyNames(5000) + strings.Repeat("{% endif %}", 60)},
+		{"names in nested loops", strings.Repeat("{% for a in b %}", 60) + manyNames(5000) + strings.Repeat("{% endfor %}", 60)},
+		{"names in nested macros", strings.Repeat("{% macro a(b) %}", 60) + manyNames(5000) + strings.Repeat("{% endmacro %}", 60)},
+		{"open tags", strings.Repeat("{% raw ", 18000)},
+		{"open comments", strings.Repeat("{#", 60000)},
+		{"open strings", "{{ " + strings.Repeat("'a' ", 30000) + " }}"},
+		{"trimmed lines", strings.Repeat(" \n", 60000) + "{%- if a -%}" + strings.Repeat(" \n", 4000) + "{% endif %}"},
+		{"numbers", "{{ [" + strings.Repeat("1_0.5e1_0,", 12000) + "] }}"},
+		{"conditional filters", "{{ " + strings.Repeat("(1|x if ", 60) + "1" + strings.Repeat(")", 60) + " }}"},
+		{"long conditionals", "{{ " + strings.Repeat("1|x if 1 ", 900) + " }}"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			start := time.Now()
+			Parse(c.source) // which of them are right does not matter
+			if took := time.Since(start); took > time.Second && !raceEnabled {
+				t.Errorf("took %v for %d bytes", took, len(c.source))
 			}
 		})
 	}

@@ -210,7 +210,10 @@ func (r *run) callMacro(m *macroNode, a *arguments, outer *scope) (value, error)
 		return nil, err
 	}
 	defer func() { r.calls-- }()
-	s := outer.inner()
+	s, err := r.enter(outer, m.own)
+	if err != nil {
+		return nil, err
+	}
 	used := make([]bool, len(a.names))
 	byName := func(name string) (value, bool) {
 		for i, n := range a.names {

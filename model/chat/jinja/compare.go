@@ -95,6 +95,9 @@ func (r *run) equal(a, b value, depth int) (bool, error) {
 			}
 		}
 		return true, nil
+	case *function:
+		y, ok := b.(*function)
+		return ok && (x == y || x.of != nil && x.of == y.of && x.name == y.name), nil
 	case *rangeValue:
 		y, ok := b.(*rangeValue)
 		return ok && x.n == y.n && (x.n == 0 || x.start == y.start && (x.n == 1 || x.step == y.step)), nil

@@ -68,6 +68,13 @@ func (d *dict) set(r *run, key, v value) error {
 	return nil
 }
 
+// unhashable is the error for a key of a type that can change.
+type unhashable string
+
+func (u unhashable) Error() string {
+	return "found a key of type " + string(u) + ", want one that cannot change"
+}
+
 type (
 	noneKey  struct{}
 	bigKey   string
@@ -102,13 +109,13 @@ func (r *run) hashAt(v value, depth int) (any, error) {
 		return (*undefined)(nil), nil
 	case *dictView:
 		if v.kind != "dict_values" {
-			return nil, fmt.Errorf("found a key of type %s, want one that cannot change", v.kind)
+			return nil, unhashable(v.kind)
 		}
 	case *dict:
-		return nil, fmt.Errorf("found a key of type dict, want one that cannot change")
+		return nil, unhashable("dict")
 	case *list:
 		if !v.tuple {
-			return nil, fmt.Errorf("found a key of type list, want one that cannot change")
+			return nil, unhashable("list")
 		}
 		var b strings.Builder
 		for _, item := range v.items {

@@ -41,8 +41,11 @@ func (n *setStmt) exec(r *run, s *scope) (signal, error) {
 }
 
 // captureBlock runs a body in a scope of its own and filters what it prints.
-func (r *run) captureBlock(body []stmt, filter expr, s *scope) (v value, sig signal, err error) {
-	s = s.inner()
+func (r *run) captureBlock(body []stmt, filter expr, outer *scope, names own) (v value, sig signal, err error) {
+	s, err := r.enter(outer, names)
+	if err != nil {
+		return nil, proceed, err
+	}
 	text, err := r.capture(func() (err error) {
 		sig, err = r.block(body, s)
 		return err
@@ -64,7 +67,7 @@ func (n *captured) eval(_ *run, s *scope) (value, error) {
 }
 
 func (n *setBlockStmt) exec(r *run, s *scope) (signal, error) {
-	v, sig, err := r.captureBlock(n.body, n.filter, s)
+	v, sig, err := r.captureBlock(n.body, n.filter, s, n.own)
 	if err != nil || sig != proceed {
 		return sig, err
 	}
@@ -72,7 +75,7 @@ func (n *setBlockStmt) exec(r *run, s *scope) (signal, error) {
 }
 
 func (n *filterStmt) exec(r *run, s *scope) (signal, error) {
-	v, sig, err := r.captureBlock(n.body, n.filter, s)
+	v, sig, err := r.captureBlock(n.body, n.filter, s, n.own)
 	if err != nil || sig != proceed {
 		return sig, err
 	}
@@ -101,7 +104,10 @@ func (n *ifStmt) exec(r *run, s *scope) (signal, error) {
 }
 
 func (n *withStmt) exec(r *run, s *scope) (signal, error) {
-	in := s.inner()
+	in, err := r.enter(s, n.own)
+	if err != nil {
+		return proceed, err
+	}
 	for i, t := range n.targets {
 		v, err := r.eval(n.values[i], s)
 		if err != nil {
@@ -114,7 +120,13 @@ func (n *withStmt) exec(r *run, s *scope) (signal, error) {
 	return r.block(n.body, in)
 }
 
-func (n *generationStmt) exec(r *run, s *scope) (signal, error) { return r.block(n.body, s.inner()) }
+func (n *generationStmt) exec(r *run, s *scope) (signal, error) {
+	in, err := r.enter(s, n.own)
+	if err != nil {
+		return proceed, err
+	}
+	return r.block(n.body, in)
+}
 
 func (n *jumpStmt) exec(*run, *scope) (signal, error) { return n.signal, nil }
 
@@ -186,7 +198,10 @@ func (n *forStmt) pass(r *run, s *scope, over value, depth int) (signal, error) 
 		if !ok {
 			break
 		}
-		in := s.inner()
+		in, err := r.enter(s, n.own)
+		if err != nil {
+			return proceed, err
+		}
 		in.set("loop", loop)
 		if err := r.assign(n.target, item, in); err != nil {
 			return proceed, err
@@ -204,7 +219,11 @@ func (n *forStmt) pass(r *run, s *scope, over value, depth int) (signal, error) 
 	}
 	// Jinja also runs the else block where every pass was cut short.
 	if whole == 0 && n.otherwise != nil {
-		return r.block(n.otherwise, s.inner()) // a jump in it is the outer loop's
+		in, err := r.enter(s, n.ownElse)
+		if err != nil {
+			return proceed, err
+		}
+		return r.block(n.otherwise, in) // a jump in it is the outer loop's
 	}
 	return proceed, nil
 }

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -14,17 +15,9 @@ func (r *run) getItem(v, index value) (value, error) {
 	case *undefined:
 		return nil, v.fail()
 	case *dict:
-		if _, unhashable := index.(*dict); unhashable {
-			break
-		}
-		if l, ok := index.(*list); ok && !l.tuple {
-			break
-		}
-		if _, unhashable := index.(*dictView); unhashable {
-			break
-		}
 		item, found, err := v.get(r, index)
-		if err != nil || found {
+		var no unhashable
+		if found || err != nil && !errors.As(err, &no) {
 			return item, err
 		}
 	case *list, *rangeValue, string, markup:

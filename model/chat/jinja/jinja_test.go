@@ -26,8 +26,8 @@ func TestExpressions(t *testing.T) {
 	if err := json.Unmarshal(raw, &fixture); err != nil {
 		t.Fatal(err)
 	}
-	if len(fixture.Cases) < 900 {
-		t.Fatalf("%d cases, want at least 900", len(fixture.Cases))
+	if len(fixture.Cases) < 1200 {
+		t.Fatalf("%d cases, want at least 1200", len(fixture.Cases))
 	}
 	variables := map[string]any{}
 	for _, m := range fixture.Variables {

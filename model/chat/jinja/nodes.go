@@ -41,12 +41,15 @@ type (
 	}
 	setBlockStmt struct {
 		line
+		own
 		target *target
 		filter expr // of a captured, or nil
 		body   []stmt
 	}
 	forStmt struct {
 		line
+		own
+		ownElse   own
 		target    *target
 		iterable  expr
 		filter    expr // or nil
@@ -61,6 +64,7 @@ type (
 	}
 	withStmt struct {
 		line
+		own
 		targets []*target
 		values  []expr
 		body    []stmt
@@ -76,11 +80,13 @@ type (
 	}
 	filterStmt struct {
 		line
+		own
 		filter expr // of a captured
 		body   []stmt
 	}
 	generationStmt struct {
 		line
+		own
 		body []stmt
 	}
 	jumpStmt struct {
@@ -109,6 +115,7 @@ type macroNode struct {
 	parameters []string
 	defaults   []expr // of the last parameters
 	body       []stmt
+	own
 
 	// Which of the names that are not declared the body uses.
 	caller, kwargs, varargs bool

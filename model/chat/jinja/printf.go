@@ -17,6 +17,11 @@ func (r *run) printf(format string, args value) (string, error) {
 		items = []value{args}
 	}
 	mapping, _ := args.(*dict)
+	spare := false // Python takes all that can be indexed for a mapping, which may have more
+	switch args.(type) {
+	case *dict, *list, *rangeValue, *undefined:
+		spare = !tuple
+	}
 	used := 0
 	take := func() (value, error) {
 		if used >= len(items) {
@@ -26,7 +31,6 @@ func (r *run) printf(format string, args value) (string, error) {
 		return items[used-1], nil
 	}
 	var b strings.Builder
-	byName := false
 	for rest := format; rest != ""; {
 		i := strings.IndexByte(rest, '%')
 		if i < 0 {
@@ -52,9 +56,8 @@ func (r *run) printf(format string, args value) (string, error) {
 		}
 		b.WriteString(text)
 		rest = d.rest
-		byName = byName || d.byName
 	}
-	if used < len(items) && !byName && (tuple || mapping == nil) {
+	if used < len(items) && !spare {
 		return "", errors.New("found more arguments than the format takes")
 	}
 	return b.String(), r.charge(len(format))

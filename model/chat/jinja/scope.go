@@ -14,6 +14,9 @@ func (s *scope) lookup(name string) (v value, ok bool, read int) {
 	for ; s != nil; s = s.outer {
 		for i, n := range s.names {
 			if n == name {
+				if s.values[i] == (notYet{}) {
+					return nil, false, read + i
+				}
 				return s.values[i], true, read + i
 			}
 		}
@@ -33,6 +36,22 @@ func (s *scope) set(name string, v value) {
 }
 
 func (s *scope) inner() *scope { return &scope{outer: s} }
+
+// notYet is the value of a block's own name until it is set.
+type notYet struct{}
+
+// enter begins a block with names of its own.
+func (r *run) enter(outer *scope, names own) (*scope, error) {
+	s := outer.inner()
+	if len(names) == 0 {
+		return s, nil
+	}
+	for range names {
+		s.values = append(s.values, notYet{})
+	}
+	s.names = append(s.names, names...)
+	return s, r.chargeItems(len(names))
+}
 
 // assign stores v in a target whose scope is s.
 func (r *run) assign(t *target, v value, s *scope) error {

@@ -16,6 +16,7 @@ import (
 // Template is a parsed template. It is safe for concurrent use.
 type Template struct {
 	body []stmt
+	own
 	read map[string]bool
 }
 
@@ -37,7 +38,7 @@ func Parse(source string) (*Template, error) {
 	if len(p.unknown) > 0 {
 		return nil, p.unknown[0].err
 	}
-	return &Template{body, p.read}, nil
+	return &Template{body, newSymbols(nil).block(body), p.read}, nil
 }
 
 // Render returns what the template makes of variables: nil, bool, strings, numbers,
@@ -63,7 +64,11 @@ func (t *Template) run(r *run, variables map[string]any, now time.Time) (string,
 	if err := r.ctx.Err(); err != nil {
 		return "", err
 	}
-	if _, err := r.block(t.body, s.inner()); err != nil {
+	top, err := r.enter(s, t.own)
+	if err != nil {
+		return "", err
+	}
+	if _, err := r.block(t.body, top); err != nil {
 		return "", err
 	}
 	return r.out.String(), nil

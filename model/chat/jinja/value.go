@@ -45,6 +45,7 @@ type function struct {
 	name  string
 	call  func(r *run, a *arguments) (value, error)
 	macro *macroNode // or nil
+	of    value      // whose method it is, or nil
 }
 
 // cycler and joiner are Jinja's helpers for loops.
