@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"glimpse/checkpoints"
 	"glimpse/internal/listing"
 	"glimpse/internal/modelfile"
 	"glimpse/kernels"
 	"glimpse/model/builtin"
+	"glimpse/model/chat"
 	"glimpse/model/tokenizer"
 )
 
@@ -33,6 +35,7 @@ type Model struct {
 	// Tokenizer is nil where the folder has none; NeedTokenizer then says why.
 	Tokenizer    *tokenizer.Tokenizer
 	tokenizerErr error
+	chat         chat.Options // what Options.Chat says
 
 	cacheDType kernels.DType // Invalid: Backend.Compute()
 	cacheName  string        // by which it was chosen
@@ -59,6 +62,9 @@ type Options struct {
 	Name string
 	// CacheDType is the type of caches, see SetCacheDType; "" is float32.
 	CacheDType string
+	// Chat is what chat templates see beside the messages: Extra, Tools and Now, which
+	// is the time of opening if it is zero.
+	Chat chat.Options
 	// BeforeWeights, where it is set, sees the model before its weights are loaded:
 	// configuration, backend and tokenizer are there, and Dry works. Its error ends Open.
 	BeforeWeights func(m *Model) error
@@ -129,7 +135,10 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 			stored.Close()
 		}
 	}()
-	m = &Model{Name: name, Config: *config, Backend: backend, Notes: config.notes, generation: generation, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType}
+	m = &Model{Name: name, Config: *config, Backend: backend, Notes: config.notes, generation: generation, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
+	if m.chat.Now.IsZero() {
+		m.chat.Now = time.Now()
+	}
 	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
 	if opt.BeforeWeights != nil {
 		if err := opt.BeforeWeights(m); err != nil {

@@ -1,7 +1,9 @@
 package model
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"glimpse/model/chat"
 )
@@ -23,39 +25,64 @@ func (m *Model) Encode(text string) ([]int32, error) {
 // EncodeChat renders messages with the model's chat template, up to and including
 // the header of the assistant's answer, and tokenizes them. Without a template
 // that is an error.
-func (m *Model) EncodeChat(messages []chat.Message) ([]int32, error) {
-	return m.encodeChat(messages, true)
+func (m *Model) EncodeChat(ctx context.Context, messages []chat.Message) ([]int32, error) {
+	return m.encodeChat(ctx, messages, true)
 }
 
 // EncodeDialogue is EncodeChat without the header of an answer to come: a dialogue as
 // it is.
-func (m *Model) EncodeDialogue(messages []chat.Message) ([]int32, error) {
-	return m.encodeChat(messages, false)
+func (m *Model) EncodeDialogue(ctx context.Context, messages []chat.Message) ([]int32, error) {
+	return m.encodeChat(ctx, messages, false)
 }
 
-func (m *Model) encodeChat(messages []chat.Message, header bool) ([]int32, error) {
-	t, err := m.NeedTokenizer()
+func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, header bool) ([]int32, error) {
+	template, o, err := m.ChatTemplate()
 	if err != nil {
 		return nil, err
 	}
-	c := t.Config()
-	if c.ChatTemplate == "" {
-		return nil, fmt.Errorf("model %s has no chat template", m.Name)
-	}
-	template, err := chat.Parse(c.ChatTemplate)
+	o.AddGenerationPrompt = header
+	text, err := template.Render(ctx, messages, o)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
-	text, err := template.Render(messages, chat.Options{AddGenerationPrompt: header, BOS: c.BOS, EOS: c.EOS})
-	if err != nil {
-		return nil, fmt.Errorf("model %s: %w", m.Name, err)
-	}
-	ids, err := t.Encode(text, false) // the template wrote the special tokens
+	ids, err := m.Tokenizer.Encode(text, false) // the template wrote the special tokens
 	if err != nil {
 		return nil, fmt.Errorf("tokenize: %w", err)
 	}
 	return ids, nil
 }
+
+// ChatTemplate returns the model's chat template and what it is rendered with: the
+// tokens, the variables and the clock of Options.Chat, which is the time of opening
+// if none was given. A variable that the template does not read is an error.
+func (m *Model) ChatTemplate() (*chat.Template, chat.Options, error) {
+	o := m.chat
+	t, err := m.NeedTokenizer()
+	if err != nil {
+		return nil, o, err
+	}
+	c := t.Config()
+	if c.ChatTemplate == "" {
+		return nil, o, fmt.Errorf("model %s has no chat template", m.Name)
+	}
+	template, err := chat.Parse(c.ChatTemplate)
+	if err != nil {
+		return nil, o, fmt.Errorf("model %s: %w", m.Name, err)
+	}
+	for name := range o.Extra {
+		if !template.Reads(name) {
+			return nil, o, fmt.Errorf("model %s: chat option %s: the chat template does not read it", m.Name, name)
+		}
+	}
+	o.BOS, o.EOS = c.BOS, c.EOS
+	if o.Now.IsZero() {
+		o.Now = time.Now() // of an outline
+	}
+	return template, o, nil
+}
+
+// ChatVariables tells whether Options.Chat has variables for the chat template.
+func (m *Model) ChatVariables() bool { return len(m.chat.Extra) > 0 }
 
 // HasChatTemplate tells whether EncodeChat can work.
 func (m *Model) HasChatTemplate() bool {

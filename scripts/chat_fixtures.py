@@ -51,7 +51,10 @@ class Generation(Extension):
     def parse(self, parser):
         line = next(parser.stream).lineno
         body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
-        return jinja2.nodes.Scope(body).set_lineno(line)
+        return jinja2.nodes.CallBlock(self.call_method("_body"), [], [], body).set_lineno(line)
+
+    def _body(self, caller):
+        return caller()
 
 
 def environment():

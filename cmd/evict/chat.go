@@ -104,6 +104,7 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 	}
 	f := cmd.Flags()
 	s.bind(f)
+	s.bindChat(f)
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
 	f.IntVar(&o.budget, "budget", 128, "key-value pairs kept per KV head and layer")
 	f.IntVar(&o.maxNew, "max-new", 256, "most tokens of an answer; rocketkv and hsa divide the budget by it")
@@ -125,6 +126,7 @@ type conversation struct {
 
 	tokenizer *tokenizer.Tokenizer
 	template  *chat.Template
+	options   chat.Options // with the clock of the conversation's start
 	runtime   *eviction.Runtime
 	session   *eviction.Session
 	messages  []chat.Message
@@ -137,10 +139,11 @@ func newConversation(cmd *cobra.Command, l *loaded, c evaluation.Contender, o ru
 	if err != nil {
 		return nil, err
 	}
-	template, err := chat.Parse(t.Config().ChatTemplate)
+	template, options, err := l.ChatTemplate()
 	if err != nil {
-		return nil, fmt.Errorf("model %s: %w", l.Name, err)
+		return nil, err
 	}
+	options.AddGenerationPrompt = true
 	rt := eviction.NewRuntime(l.Model)
 	rt.MaxNew = o.maxNew
 	session, err := rt.NewSession(c.Named, o.budget)
@@ -149,7 +152,7 @@ func newConversation(cmd *cobra.Command, l *loaded, c evaluation.Contender, o ru
 	}
 	return &conversation{
 		loaded: l, contender: c, o: o, out: cmd.OutOrStdout(), info: cmd.ErrOrStderr(),
-		tokenizer: t, template: template, runtime: rt, session: session,
+		tokenizer: t, template: template, options: options, runtime: rt, session: session,
 	}, nil
 }
 
@@ -177,7 +180,7 @@ func (c *conversation) loop(ctx context.Context, in io.Reader) error {
 		if text == "/exit" {
 			return nil
 		}
-		ids, rendered, err := c.read(text)
+		ids, rendered, err := c.read(ctx, text)
 		if err == nil {
 			err = c.fits(ids)
 		}
@@ -209,7 +212,7 @@ func (c *conversation) openWith(ctx context.Context, p *prompt) error {
 	}
 	_, body, _ := strings.Cut(text, "<user> ")
 	body, _, _ = strings.Cut(body, " <eot>")
-	ids, rendered, err := c.read(body)
+	ids, rendered, err := c.read(ctx, body)
 	if err != nil {
 		return err
 	}
@@ -222,10 +225,9 @@ func (c *conversation) openWith(ctx context.Context, p *prompt) error {
 // read renders the conversation with one more message and tokenizes what that adds
 // to what the model has run: the end of its answer, the message and the header of
 // the next answer.
-func (c *conversation) read(text string) (ids []int32, rendered string, err error) {
-	config := c.tokenizer.Config()
+func (c *conversation) read(ctx context.Context, text string) (ids []int32, rendered string, err error) {
 	messages := append(c.messages[:len(c.messages):len(c.messages)], chat.Message{Role: "user", Content: text})
-	rendered, err = c.template.Render(messages, chat.Options{AddGenerationPrompt: true, BOS: config.BOS, EOS: config.EOS})
+	rendered, err = c.template.Render(ctx, messages, c.options)
 	if err != nil {
 		return nil, "", fmt.Errorf("model %s: %w", c.Name, err)
 	}

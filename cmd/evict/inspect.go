@@ -106,7 +106,7 @@ and policy. A prompt within the budget is not scored.`,
 			if err != nil {
 				return err
 			}
-			prompt, err := p.read(l.Model, cli.Input(cmd.Context(), cmd.InOrStdin()), s.seed)
+			prompt, err := p.read(cmd.Context(), l.Model, cli.Input(cmd.Context(), cmd.InOrStdin()), s.seed)
 			if err != nil {
 				return err
 			}
@@ -135,6 +135,7 @@ and policy. A prompt within the budget is not scored.`,
 	}
 	f := cmd.Flags()
 	s.bind(f)
+	s.bindChat(f)
 	p.bind(f)
 	files.Bind(f)
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -53,7 +54,7 @@ type prompt struct {
 }
 
 // read settles the one prompt that was given.
-func (p *promptFlags) read(m *model.Model, in io.Reader, seed uint64) (*prompt, error) {
+func (p *promptFlags) read(ctx context.Context, m *model.Model, in io.Reader, seed uint64) (*prompt, error) {
 	given := 0
 	for _, s := range []string{p.text, p.ids, p.example} {
 		if s != "" {
@@ -63,6 +64,9 @@ func (p *promptFlags) read(m *model.Model, in io.Reader, seed uint64) (*prompt, 
 	if given != 1 {
 		return nil, fmt.Errorf("prompt: got %d, want exactly one of a text, --token-ids and --example", given)
 	}
+	if m.ChatVariables() && (p.text == "" || p.raw || !m.HasChatTemplate()) {
+		return nil, fmt.Errorf("prompt: --chat-option: the prompt does not go into a chat template")
+	}
 	var out *prompt
 	var err error
 	switch {
@@ -71,7 +75,7 @@ func (p *promptFlags) read(m *model.Model, in io.Reader, seed uint64) (*prompt, 
 	case p.ids != "":
 		out, err = readIDs(p.ids)
 	default:
-		out, err = p.readText(m, in)
+		out, err = p.readText(ctx, m, in)
 	}
 	if err != nil {
 		return nil, err
@@ -105,7 +109,7 @@ func (p *promptFlags) readExample(m *model.Model, seed uint64) (*prompt, error) 
 	return &prompt{ids: e.Prompt, answer: e.Answer, task: task}, err
 }
 
-func (p *promptFlags) readText(m *model.Model, in io.Reader) (*prompt, error) {
+func (p *promptFlags) readText(ctx context.Context, m *model.Model, in io.Reader) (*prompt, error) {
 	text := p.text
 	if text == "-" {
 		raw, err := io.ReadAll(io.LimitReader(in, 1<<28))
@@ -122,7 +126,7 @@ func (p *promptFlags) readText(m *model.Model, in io.Reader) (*prompt, error) {
 	if p.raw || !m.HasChatTemplate() {
 		ids, err = m.Encode(text)
 	} else {
-		ids, err = m.EncodeChat([]chat.Message{{Role: "user", Content: text}})
+		ids, err = m.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}})
 	}
 	return &prompt{ids: ids}, err
 }

@@ -57,7 +57,7 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 			var prompt *prompt
 			var unreadable error // told once the policy is known to be right
 			s.before = func(m *model.Model) error {
-				if prompt, unreadable = p.read(m, cli.Input(cmd.Context(), cmd.InOrStdin()), s.seed); unreadable != nil {
+				if prompt, unreadable = p.read(cmd.Context(), m, cli.Input(cmd.Context(), cmd.InOrStdin()), s.seed); unreadable != nil {
 					return nil
 				}
 				return s.checkMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: len(prompt.ids), Budget: o.budget, MaxNew: o.maxNew})
@@ -87,6 +87,7 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 	}
 	f := cmd.Flags()
 	s.bind(f)
+	s.bindChat(f)
 	p.bind(f)
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
 	f.IntVar(&o.budget, "budget", 128, "key-value pairs kept per KV head and layer")

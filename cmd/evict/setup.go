@@ -18,9 +18,11 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/cli"
 	"glimpse/internal/modelfile"
 	"glimpse/model"
 	"glimpse/model/builtin"
+	"glimpse/model/chat"
 	"glimpse/model/hub"
 
 	"github.com/spf13/pflag"
@@ -39,6 +41,8 @@ type setup struct {
 	set           []string
 	seed          uint64
 	s3            objectstore.Settings
+	chatOptions   []string // variables of the chat template
+	chatDate      string   // that it is told
 
 	// before, where it is set, sees the model before its weights are loaded.
 	before func(m *model.Model) error
@@ -55,6 +59,9 @@ func (s *setup) bind(f *pflag.FlagSet) {
 	f.Uint64Var(&s.seed, "seed", 1, "seed of everything that draws")
 	s.s3.Bind(f)
 }
+
+// bindChat adds the flags of commands that render a chat template.
+func (s *setup) bindChat(f *pflag.FlagSet) { cli.BindChat(f, &s.chatOptions, &s.chatDate) }
 
 // adapter is a loaded adapter.
 type adapter struct {
@@ -92,7 +99,11 @@ func (s *setup) open(ctx context.Context, log io.Writer) (*loaded, error) {
 	if err := model.CheckCacheDType(s.cacheDType); err != nil {
 		return nil, err
 	}
-	m, err := hub.Open(ctx, s.model, s.s3, log, model.Options{Device: s.device, CacheDType: s.cacheDType, BeforeWeights: s.before})
+	chatOptions, err := chat.ParseOptions(s.chatOptions, s.chatDate)
+	if err != nil {
+		return nil, err
+	}
+	m, err := hub.Open(ctx, s.model, s.s3, log, model.Options{Device: s.device, CacheDType: s.cacheDType, Chat: chatOptions, BeforeWeights: s.before})
 	if err != nil {
 		return nil, err
 	}

@@ -96,3 +96,54 @@ func TestPromptForms(t *testing.T) {
 		t.Errorf("response %v, want %v, which ends before %d", pairs[0].ResponseIDs, want, end)
 	}
 }
+
+// TestGenerateChatOptions: the variables and the date of the command line, or of a
+// configuration, are those of the chat template.
+func TestGenerateChatOptions(t *testing.T) {
+	g := modeltest.GoldenNamed(t, "llama2")
+	m := modeltest.OpenFolder(t, os.DirFS(g.Folder), "cpu")
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(g.Folder)); err != nil {
+		t.Fatal(err)
+	}
+	prompts, out, config := filepath.Join(dir, "prompts.jsonl"), filepath.Join(dir, "pairs.jsonl"), filepath.Join(dir, "config.yaml")
+	for path, text := range map[string]string{
+		filepath.Join(dir, "tokenizer_config.json"): `{"bos_token": "<|bos|>", "eos_token": "<|end|>",
+			"chat_template": "{{ bos_token }}{{ strftime_now('%d') }}{% for m in messages %}{{ m.content }}{% endfor %}{{ 'yes' if enable_thinking else 'no' }}"}`,
+		prompts: `{"prompt": "the rain"}`,
+		config:  "sources: [{path: " + prompts + "}]\nchat_options: [enable_thinking=true]\nchat_date: 2025-01-31\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--prompts", prompts, "--chat-option", "enable_thinking=false", "--chat-date", "2024-12-05"}, "<|bos|>05the rainno"},
+		{[]string{config}, "<|bos|>31the rainyes"},
+	} {
+		os.Remove(out)
+		if _, _, err := execute(t, t.Context(), append([]string{"generate", "--model", dir, "--max-new", "2", "--out", out}, c.args...)...); err != nil {
+			t.Fatalf("%v: %v", c.args, err)
+		}
+		_, pairs, err := datasets.ReadPairs(out)
+		if err != nil || len(pairs) != 1 {
+			t.Fatalf("%d pairs, %v", len(pairs), err)
+		}
+		want, err := m.Tokenizer.Encode(c.want, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(pairs[0].PromptIDs, want) {
+			t.Errorf("%v: prompt %v, want that of %q, %v", c.args, pairs[0].PromptIDs, c.want, want)
+		}
+	}
+	for _, args := range [][]string{{"--chat-option", "enable_thinkng=false", "--prompts", prompts}, {"--chat-option", "enable_thinking=false"}} {
+		os.Remove(out)
+		if _, _, err := execute(t, t.Context(), append([]string{"generate", "--model", dir, "--out", out}, args...)...); err == nil || !strings.Contains(err.Error(), "chat") {
+			t.Errorf("%v: error %v", args, err)
+		}
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"glimpse/internal/train"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
+	"glimpse/model/chat"
 	"glimpse/model/hub"
 
 	"github.com/spf13/cobra"
@@ -42,8 +43,12 @@ type generateSpec struct {
 	Samples int                  `json:"samples"` // prompts in all; 0 is all that the sources have
 	Seed    uint64               `json:"seed"`    // of the mix, the recipe and the synthetic tasks
 
-	Recipe    string `json:"recipe"`
-	Raw       bool   `json:"raw"`        // "prompt" does not go into the chat template
+	Recipe string `json:"recipe"`
+	Raw    bool   `json:"raw"` // "prompt" does not go into the chat template
+
+	ChatOptions []string `json:"chat_options,omitempty"` // variables of the chat template, NAME=JSON
+	ChatDate    string   `json:"chat_date,omitempty"`    // that it is told; today if empty
+
 	Responses string `json:"responses"`  // self or source
 	MaxPrompt int    `json:"max_prompt"` // tokens; longer prompts are left out
 	MaxNew    int    `json:"max_new"`
@@ -144,6 +149,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	f.StringVar(&s.prompts, "prompts", "", "file or folder of prompts")
 	f.StringVar(&s.Recipe, "recipe", s.Recipe, "what is done with them: "+strings.Join(generate.Recipes.Names(), ", "))
 	f.BoolVar(&s.Raw, "raw", s.Raw, "take \"prompt\" as it is, without the model's chat template")
+	cli.BindChat(f, &s.ChatOptions, &s.ChatDate)
 	f.StringVar(&s.Responses, "responses", s.Responses, "self: the model's own; source: the answers of the files")
 	f.IntVar(&s.MaxPrompt, "max-prompt", s.MaxPrompt, "most tokens of a prompt; longer ones are left out")
 	f.StringVar(&s.Tasks, "tasks", s.Tasks, "synthetic tasks, comma-separated, or default, or all")
@@ -238,6 +244,14 @@ func (s *generateSpec) settle(m *model.Model) (err error) {
 	return nil
 }
 
+// chatOptions are what the chat template sees beside the messages.
+func (s *generateSpec) chatOptions() (chat.Options, error) {
+	if len(s.ChatOptions) > 0 && len(s.Sources) == 0 && s.prompts == "" {
+		return chat.Options{}, fmt.Errorf("--chat-option: synthetic prompts do not go into the chat template")
+	}
+	return chat.ParseOptions(s.ChatOptions, s.ChatDate)
+}
+
 // run generates everything, or one shard, or all shards that are free.
 func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 	only, err := s.check()
@@ -248,6 +262,10 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 		return fmt.Errorf("generate: %w", err)
 	}
 	if err := s.Check(); err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
+	chatOptions, err := s.chatOptions()
+	if err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
 	if s.Shards == 0 {
@@ -262,7 +280,7 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	train.BoundMemory()
-	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, BeforeWeights: func(m *model.Model) error {
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, Chat: chatOptions, BeforeWeights: func(m *model.Model) error {
 		if err := s.settle(m); err != nil {
 			return err
 		}
@@ -472,7 +490,7 @@ func (s *generateSpec) checkMemory(ctx context.Context, m *model.Model) error {
 	}
 	err := check(s.MaxPrompt)
 	if errors.Is(err, model.ErrMemory) {
-		if longest, ok := s.longest(m); ok {
+		if longest, ok := s.longest(ctx, m); ok {
 			return check(longest)
 		}
 	}
@@ -480,7 +498,7 @@ func (s *generateSpec) checkMemory(ctx context.Context, m *model.Model) error {
 }
 
 // longest is the length of the longest prompt, if the prompts are few.
-func (s *generateSpec) longest(m *model.Model) (tokens int, ok bool) {
+func (s *generateSpec) longest(ctx context.Context, m *model.Model) (tokens int, ok bool) {
 	next, end, err := s.stream(m)
 	if err != nil {
 		return 0, false // which the generation tells
@@ -492,7 +510,7 @@ func (s *generateSpec) longest(m *model.Model) (tokens int, ok bool) {
 			return tokens, true
 		}
 		if err == nil {
-			err = x.prepare(&x)
+			err = x.prepare(ctx, &x)
 		}
 		switch {
 		case errors.Is(err, generate.ErrUnusable):
@@ -537,7 +555,7 @@ func (s *generateSpec) fill(ctx context.Context, m *model.Model, w generate.Pair
 				skipping = x.ID != last
 				continue
 			}
-			err = x.prepare(&x)
+			err = x.prepare(ctx, &x)
 			if errors.Is(err, generate.ErrUnusable) {
 				unusable++
 				bar.Add(1)
@@ -609,7 +627,7 @@ type item struct {
 	generate.Prompt
 	index   int
 	source  []int32
-	prepare func(x *item) error
+	prepare func(ctx context.Context, x *item) error
 }
 
 // stream streams all prompts from the first one.
@@ -625,7 +643,7 @@ func (s *generateSpec) stream(m *model.Model) (next func() (item, error), end fu
 				return item{}, io.EOF
 			}
 			e, err := stream.At(i)
-			return item{Prompt: generate.Prompt{ID: e.ID, Task: e.Task, IDs: e.Prompt}, index: i, prepare: func(*item) error { return nil }}, err
+			return item{Prompt: generate.Prompt{ID: e.ID, Task: e.Task, IDs: e.Prompt}, index: i, prepare: func(context.Context, *item) error { return nil }}, err
 		}, func() {}, nil
 	}
 	recipe, err := generate.Recipes.Lookup(s.Recipe)
@@ -650,9 +668,9 @@ func (s *generateSpec) stream(m *model.Model) (next func() (item, error), end fu
 			id = p.ID
 		}
 		x := item{Prompt: generate.Prompt{ID: id}, index: i}
-		x.prepare = func(x *item) error {
+		x.prepare = func(ctx context.Context, x *item) error {
 			rng := rand.New(rand.NewPCG(s.Seed, uint64(i)))
-			made, err := recipe.Prepare(m, p, generate.Limits{MaxPrompt: maxPrompt, Raw: s.Raw}, rng)
+			made, err := recipe.Prepare(ctx, m, p, generate.Limits{MaxPrompt: maxPrompt, Raw: s.Raw}, rng)
 			if err != nil {
 				return err
 			}

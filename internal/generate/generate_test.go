@@ -151,7 +151,7 @@ func TestRecipes(t *testing.T) {
 	for i := range ids {
 		ids[i] = int32(10 + i)
 	}
-	item, err := judge.Prepare(m, datasets.Prompt{Form: datasets.FormIDs, IDs: ids}, generate.Limits{MaxPrompt: 1000}, rng)
+	item, err := judge.Prepare(t.Context(), m, datasets.Prompt{Form: datasets.FormIDs, IDs: ids}, generate.Limits{MaxPrompt: 1000}, rng)
 	if err != nil || !slices.Equal(item.IDs, ids[:90]) || !slices.Equal(item.Source, ids[90:]) {
 		t.Errorf("judgeq: %v, prompt of %d tokens, source of %d: want the first 90 and the last 10 of 100", err, len(item.IDs), len(item.Source))
 	}
@@ -166,10 +166,10 @@ func TestRecipes(t *testing.T) {
 	if len(lengths) != 8 || judge.Cut(0, rng) != 0 || look.Cut(8, rng) != 8 {
 		t.Errorf("judgeq keeps %v of 8, lookaheadkv %d of 8", lengths, look.Cut(8, rng))
 	}
-	if _, err := look.Prepare(m, datasets.Prompt{Form: datasets.FormIDs, IDs: ids}, generate.Limits{MaxPrompt: 99}, rng); !errors.Is(err, generate.ErrUnusable) {
+	if _, err := look.Prepare(t.Context(), m, datasets.Prompt{Form: datasets.FormIDs, IDs: ids}, generate.Limits{MaxPrompt: 99}, rng); !errors.Is(err, generate.ErrUnusable) {
 		t.Errorf("a prompt above the limit: %v, want ErrUnusable", err)
 	}
-	if _, err := look.Prepare(m, datasets.Prompt{Form: datasets.FormMessages, Messages: []datasets.Message{{Role: "assistant", Content: "x"}}}, generate.Limits{MaxPrompt: 99}, rng); !errors.Is(err, generate.ErrUnusable) {
+	if _, err := look.Prepare(t.Context(), m, datasets.Prompt{Form: datasets.FormMessages, Messages: []datasets.Message{{Role: "assistant", Content: "x"}}}, generate.Limits{MaxPrompt: 99}, rng); !errors.Is(err, generate.ErrUnusable) {
 		t.Errorf("nothing but an answer: %v, want ErrUnusable", err)
 	}
 	words := datasets.Vocabulary()
@@ -183,7 +183,7 @@ func TestRecipes(t *testing.T) {
 	}
 	cuts := make(map[int]bool)
 	for range 200 {
-		item, err := look.Prepare(m, datasets.Prompt{Form: datasets.FormText, Text: text}, generate.Limits{MaxPrompt: 20}, rng)
+		item, err := look.Prepare(t.Context(), m, datasets.Prompt{Form: datasets.FormText, Text: text}, generate.Limits{MaxPrompt: 20}, rng)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,7 +17,7 @@ type Recipe struct {
 	Doc string
 	// Prepare makes the prompt of one record. rng is the record's own. A record that
 	// the recipe has no use for is ErrUnusable.
-	Prepare func(m *model.Model, p datasets.Prompt, l Limits, rng *rand.Rand) (Item, error)
+	Prepare func(ctx context.Context, m *model.Model, p datasets.Prompt, l Limits, rng *rand.Rand) (Item, error)
 	// Cut is the number of response tokens kept of n.
 	Cut func(n int, rng *rand.Rand) int
 }
@@ -73,11 +74,11 @@ func chatOf(messages []datasets.Message) []chat.Message {
 
 // say puts what a user says into the chat template; raw, or for a model without one, it
 // stays as it is.
-func say(m *model.Model, text string, raw bool) ([]int32, error) {
+func say(ctx context.Context, m *model.Model, text string, raw bool) ([]int32, error) {
 	if raw || !m.HasChatTemplate() {
 		return m.Encode(text)
 	}
-	return m.EncodeChat([]chat.Message{{Role: "user", Content: text}})
+	return m.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}})
 }
 
 // encodeTail tokenizes what follows a prompt, without special tokens.
@@ -99,7 +100,7 @@ func fits(item Item, maxPrompt int) (Item, error) {
 	return item, nil
 }
 
-func prepareAsIs(m *model.Model, p datasets.Prompt, l Limits, _ *rand.Rand) (item Item, err error) {
+func prepareAsIs(ctx context.Context, m *model.Model, p datasets.Prompt, l Limits, _ *rand.Rand) (item Item, err error) {
 	switch p.Form {
 	case datasets.FormIDs:
 		item.IDs, err = p.IDs, p.CheckIDs(m.Config.Vocab)
@@ -109,9 +110,9 @@ func prepareAsIs(m *model.Model, p datasets.Prompt, l Limits, _ *rand.Rand) (ite
 		if l.Raw {
 			return item, fmt.Errorf("--raw: messages need the chat template")
 		}
-		item.IDs, err = m.EncodeChat(chatOf(p.Messages))
+		item.IDs, err = m.EncodeChat(ctx, chatOf(p.Messages))
 	default:
-		item.IDs, err = say(m, p.Text, l.Raw)
+		item.IDs, err = say(ctx, m, p.Text, l.Raw)
 		if err == nil && p.Chosen != "" {
 			item.Source, err = encodeTail(m, p.Chosen)
 		}
@@ -119,7 +120,7 @@ func prepareAsIs(m *model.Model, p datasets.Prompt, l Limits, _ *rand.Rand) (ite
 	return item, err
 }
 
-func prepareLookahead(m *model.Model, p datasets.Prompt, l Limits, rng *rand.Rand) (item Item, err error) {
+func prepareLookahead(ctx context.Context, m *model.Model, p datasets.Prompt, l Limits, rng *rand.Rand) (item Item, err error) {
 	switch p.Form {
 	case datasets.FormIDs:
 		item.IDs = p.IDs
@@ -146,7 +147,7 @@ func prepareLookahead(m *model.Model, p datasets.Prompt, l Limits, rng *rand.Ran
 			return item, err
 		}
 	case datasets.FormPrompt:
-		if item.IDs, err = say(m, p.Text, l.Raw); err != nil {
+		if item.IDs, err = say(ctx, m, p.Text, l.Raw); err != nil {
 			return item, err
 		}
 	default:
@@ -157,7 +158,7 @@ func prepareLookahead(m *model.Model, p datasets.Prompt, l Limits, rng *rand.Ran
 		if len(messages) == 0 || messages[len(messages)-1].Role == "system" {
 			return item, fmt.Errorf("no turn to answer: %w", ErrUnusable)
 		}
-		if item.IDs, err = m.EncodeChat(chatOf(messages)); err != nil {
+		if item.IDs, err = m.EncodeChat(ctx, chatOf(messages)); err != nil {
 			return item, err
 		}
 		if answer != "" {
@@ -169,7 +170,7 @@ func prepareLookahead(m *model.Model, p datasets.Prompt, l Limits, rng *rand.Ran
 	return fits(item, l.MaxPrompt)
 }
 
-func prepareJudge(m *model.Model, p datasets.Prompt, l Limits, _ *rand.Rand) (Item, error) {
+func prepareJudge(ctx context.Context, m *model.Model, p datasets.Prompt, l Limits, _ *rand.Rand) (Item, error) {
 	var ids []int32
 	var err error
 	switch p.Form {
@@ -183,10 +184,10 @@ func prepareJudge(m *model.Model, p datasets.Prompt, l Limits, _ *rand.Rand) (It
 		if l.Raw || !m.HasChatTemplate() {
 			ids, err = m.Encode(p.Text)
 		} else {
-			ids, err = m.EncodeDialogue([]chat.Message{{Role: "user", Content: p.Text}})
+			ids, err = m.EncodeDialogue(ctx, []chat.Message{{Role: "user", Content: p.Text}})
 		}
 	default:
-		ids, err = m.EncodeDialogue(chatOf(p.Messages))
+		ids, err = m.EncodeDialogue(ctx, chatOf(p.Messages))
 	}
 	if err != nil {
 		return Item{}, err

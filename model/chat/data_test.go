@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -53,17 +54,17 @@ func runCases(t *testing.T, folder string) {
 				continue
 			}
 			t.Run(file+"/"+name.(string), func(t *testing.T) {
-				context, _ := c.(Object).Get("ctx")
+				given, _ := c.(Object).Get("ctx")
 				variables := map[string]any{}
-				for _, m := range context.(Object) {
+				for _, m := range given.(Object) {
 					variables[m.Key] = m.Value
 				}
-				got, err := template.render(variables, time.Time{})
+				got, err := template.render(context.Background(), variables, time.Time{})
 				checkRendering(t, got, err, want)
 
 				// The same by way of messages and options, as callers do it.
 				var messages []Message
-				list, _ := context.(Object).Get("messages")
+				list, _ := given.(Object).Get("messages")
 				for _, m := range list.([]any) {
 					var message Message
 					if err := message.fromObject(m.(Object)); err != nil {
@@ -72,7 +73,7 @@ func runCases(t *testing.T, folder string) {
 					messages = append(messages, message)
 				}
 				delete(variables, "messages")
-				got, err = template.Render(messages, Options{Extra: variables})
+				got, err = template.Render(context.Background(), messages, Options{Extra: variables})
 				checkRendering(t, got, err, want)
 			})
 		}

@@ -1,6 +1,7 @@
 package chat_test
 
 import (
+	"context"
 	"fmt"
 
 	"glimpse/model/chat"
@@ -12,7 +13,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	text, err := t.Render([]chat.Message{
+	text, err := t.Render(context.Background(), []chat.Message{
 		{Role: "system", Content: "Be brief."},
 		{Role: "user", Content: " What is 2+2? "},
 	}, chat.Options{AddGenerationPrompt: true, BOS: "<s>"})

@@ -1,0 +1,88 @@
+package jinja
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// RaisedError is what a template's raise_exception was called with.
+type RaisedError struct {
+	Message string
+}
+
+func (e *RaisedError) Error() string { return printable(e.Message) }
+
+// ErrBudget: a rendering takes more than its budget of work and memory.
+var ErrBudget = errors.New("the rendering takes more work or memory than its budget")
+
+// positioned is an error with the line of the template it arose at.
+type positioned struct {
+	line int
+	err  error
+}
+
+func (e *positioned) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
+
+func (e *positioned) Unwrap() error { return e.err }
+
+// position adds a line to an error that has none.
+func position(at int, err error) error {
+	var p *positioned
+	var raised *RaisedError
+	if err == nil || errors.As(err, &p) || errors.As(err, &raised) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &positioned{at, err}
+}
+
+// within names the operation of an error that did not arise deeper in the template.
+func within(what string, err error) error {
+	var p *positioned
+	var raised *RaisedError
+	if errors.As(err, &p) || errors.As(err, &raised) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// longest is the most that an error quotes of a template or its data.
+const longest = 200
+
+// quoted is text in an error: short, and without what a terminal would act on.
+func quoted(s string) string {
+	if len(s) > longest {
+		return strconv.Quote(strings.ToValidUTF8(s[:longest], "")) + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// shortened is a message without what a terminal would act on, and not too long.
+func shortened(s string) string {
+	if len(s) > 2*longest {
+		s = strings.ToValidUTF8(s[:longest], "") + " … " + strings.ToValidUTF8(s[len(s)-longest:], "")
+	}
+	return strings.ReplaceAll(printable(s), "\n", `\n`)
+}
+
+// printable escapes what a terminal would act on, but for line breaks.
+func printable(s string) string {
+	if strings.IndexFunc(s, control) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if control(r) {
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func control(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
