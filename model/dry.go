@@ -41,6 +41,13 @@ func (m *Model) Dry() (*Model, *kernels.Dry) {
 	return d, b
 }
 
+// Counts tells that the model is one without numbers, as Dry makes it: what would be written
+// to it need not be computed.
+func (m *Model) Counts() bool {
+	_, ok := m.Backend.(*kernels.Dry)
+	return ok
+}
+
 // ErrMemory is returned where a run needs more memory than there is.
 var ErrMemory = errors.New("not enough memory")
 

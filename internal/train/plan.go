@@ -84,7 +84,7 @@ type PlanOptions struct {
 	Draw func() error
 }
 
-// NewPlan estimates memory and time of a configuration for an outlined model, in about a
+// NewPlan estimates memory and time of a configuration for an outlined model, in a
 // second and in little memory whatever the model's size: memory is counted on a model
 // without numbers, and time computed from measured rates. Steps are run for models that
 // are small enough.

@@ -69,25 +69,20 @@ func (p *pieces) numbers(shape ...int) *kernels.Tensor {
 // free lets go of all memory.
 func (p *pieces) free() { p.held, p.tile = nil, nil }
 
-// seconds is the shortest of a few repetitions of f, after one that is not counted.
+// seconds is what f takes on average, after once that is not counted. The shortest time would
+// be that of moments in which other programs leave the machine alone.
 func (p *pieces) seconds(f func()) float64 {
-	best := 0.0
+	f()
+	kernels.Wait(p.b)
 	begin := time.Now()
-	for n, first := 1, true; p.ctx.Err() == nil; first = false {
-		start := time.Now()
+	for done, n := 0, 1; p.ctx.Err() == nil; n *= 2 {
 		for range n {
 			f()
 		}
 		kernels.Wait(p.b)
-		each := time.Since(start).Seconds() / float64(n)
-		if !first && (best == 0 || each < best) {
-			best = each
-		}
-		if time.Since(begin) > pieceTime && best > 0 {
-			return best
-		}
-		if each*float64(n) < (5 * time.Millisecond).Seconds() {
-			n *= 2
+		done += n
+		if took := time.Since(begin); took > pieceTime/2 {
+			return took.Seconds() / float64(done)
 		}
 	}
 	return 1

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"runtime/debug"
 
 	"glimpse/datasets"
 	"glimpse/kernels"
@@ -21,7 +22,10 @@ func countScratch(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 	c.Validation = ValidationConfig{}
 	c.Adapters = drawn(c.Adapters)
 	pair := datasets.Pair{ID: "count", PromptIDs: make([]int32, o.Prompt), ResponseIDs: make([]int32, o.Response)}
-	dry, _ := m.Dry()
+	// What is allocated here is small: collecting it often would take longest of all.
+	defer debug.SetGCPercent(debug.SetGCPercent(200))
+	dry, counter := m.Dry()
+	counter.Peakless()
 	count := func(layers int) (runner, graphs int64, err error) {
 		cut, err := dry.Cut(layers)
 		if err != nil {
