@@ -102,12 +102,13 @@ func (d *Dry) Temporary() int64 {
 	return d.temporary
 }
 
-// Peakless stops looking for peaks, whose garbage collections take most of the time, for
-// callers that read the size of arenas alone.
-func (d *Dry) Peakless() {
+// SeekPeaks starts and stops looking for peaks, whose garbage collections take most of the
+// time: none are there where nothing dies, and some callers read the size of arenas alone.
+func (d *Dry) SeekPeaks(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.peakless = true
+	d.peakless = !on
+	d.note(0)
 }
 
 // collect drops the blocks that nothing refers to.

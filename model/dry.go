@@ -31,12 +31,14 @@ func (m *Model) Dry() (*Model, *kernels.Dry) {
 		}
 		return b.Compute()
 	}
+	b.SeekPeaks(false)
 	d.bind(func(s slot) *kernels.Tensor {
 		if s.compute {
 			return b.Alloc(b.Compute(), s.shape...)
 		}
 		return b.Alloc(stored(s.name), s.shape...)
 	})
+	b.SeekPeaks(true)
 	d.SetCacheDType(m.cacheName) // which was checked
 	return d, b
 }

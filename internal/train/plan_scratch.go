@@ -25,7 +25,7 @@ func countScratch(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 	// What is allocated here is small: collecting it often would take longest of all.
 	defer debug.SetGCPercent(debug.SetGCPercent(200))
 	dry, counter := m.Dry()
-	counter.Peakless()
+	counter.SeekPeaks(false)
 	count := func(layers int) (runner, graphs int64, err error) {
 		cut, err := dry.Cut(layers)
 		if err != nil {
