@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -12,7 +13,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -148,7 +148,7 @@ func TestPlannedMemoryIsUsed(t *testing.T) {
 // and in little memory, leads with the time, and says what to change.
 func TestPlanOfLargeModels(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("the system tells a child's memory in another unit")
+		t.Skip("the system does not tell another process's memory")
 	}
 	if testing.Short() {
 		t.Skip("builds the command")
@@ -179,25 +179,31 @@ func TestPlanOfLargeModels(t *testing.T) {
 				cmd := exec.Command(binary, "plan", "--preset", "lookaheadkv", "--model", folder)
 				start := time.Now()
 				time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
-				out, err := cmd.Output()
+				var out bytes.Buffer
+				cmd.Stdout = &out
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- cmd.Wait() }()
+				memory, err := watch(cmd.Process.Pid, ended)
 				if took = time.Since(start); err != nil {
 					t.Fatal(err)
 				}
-				memory := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 				t.Logf("%.2f s, %d MiB", took.Seconds(), memory>>20)
-				if memory > most {
-					t.Errorf("%d MiB, want at most %d", memory>>20, most>>20)
+				if memory == 0 || memory > most {
+					t.Errorf("%d MiB, want 1 to %d", memory>>20, most>>20)
 				}
-				lead, _, _ := strings.Cut(string(out), "\n")
+				lead, _, _ := strings.Cut(out.String(), "\n")
 				if !regexp.MustCompile(`^on this machine [0-9.]+ years; on one H100 about [0-9.]+ (hours|days) \(computed\)$`).MatchString(lead) {
 					t.Errorf("leads with %q", lead)
 				}
-				if fits := !strings.Contains(string(out), "its 80 GB do not hold"); fits != x.fits {
+				if fits := !strings.Contains(out.String(), "its 80 GB do not hold"); fits != x.fits {
 					t.Errorf("fits one H100: %v, want %v", fits, x.fits)
 				}
 				for _, want := range []string{"what to change", "--batch 4", "prompts of at most 2048 tokens", "--set adapters.0.rows=8"} {
-					if !strings.Contains(string(out), want) {
-						t.Errorf("%q is missing in\n%s", want, out)
+					if !strings.Contains(out.String(), want) {
+						t.Errorf("%q is missing in\n%s", want, &out)
 					}
 				}
 			}
@@ -205,5 +211,22 @@ func TestPlanOfLargeModels(t *testing.T) {
 				t.Errorf("took %v, want at most %v", took, enough)
 			}
 		})
+	}
+}
+
+// watch is the most memory that a process was seen to hold before it ended. What the system
+// tells afterwards counts its parent's memory, too.
+func watch(pid int, ended <-chan error) (most int64, err error) {
+	for {
+		select {
+		case err := <-ended:
+			return most, err
+		case <-time.After(10 * time.Millisecond):
+		}
+		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if _, rest, ok := strings.Cut(string(data), "VmHWM:"); ok {
+			kib, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			most = max(most, kib<<10)
+		}
 	}
 }
