@@ -28,6 +28,7 @@ type dryMemory struct {
 	temporary  int64   // most of one operation
 	scratch    int64   // of it what a device keeps for the next operations
 	next       uintptr // address
+	peakless   bool    // peaks are not looked for
 }
 
 var _ Backend = (*Dry)(nil)
@@ -101,6 +102,15 @@ func (d *Dry) Temporary() int64 {
 	return d.temporary
 }
 
+// SeekPeaks starts and stops looking for peaks, whose garbage collections take most of the
+// time: none are there where nothing dies, and some callers read the size of arenas alone.
+func (d *Dry) SeekPeaks(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.peakless = !on
+	d.note(0)
+}
+
 // collect drops the blocks that nothing refers to.
 func (d *dryMemory) collect() {
 	runtime.GC()
@@ -119,6 +129,9 @@ func (d *dryMemory) collect() {
 // note counts what is in use besides live tensors. Dead ones are looked for only where
 // there would be a new peak, and one worth it: up to half a percent is taken as it looks.
 func (d *dryMemory) note(more int64) {
+	if d.peakless {
+		return
+	}
 	more += d.scratch
 	slack := max(d.sure/200, 32<<10)
 	if d.live+more > d.sure+slack {

@@ -150,7 +150,9 @@ func rms(table *kernels.Tensor) float64 {
 // Parameter makes a trainable tensor of the compute type from host numbers.
 func (m *Model) Parameter(values []float64, shape ...int) *kernels.Tensor {
 	t := m.Backend.Alloc(m.Backend.Compute(), shape...)
-	kernels.Convert(t, kernels.FromF64(values, shape...))
+	if !m.Counts() {
+		kernels.Convert(t, kernels.FromF64(values, shape...))
+	}
 	return t
 }
 

@@ -31,14 +31,23 @@ func (m *Model) Dry() (*Model, *kernels.Dry) {
 		}
 		return b.Compute()
 	}
+	b.SeekPeaks(false)
 	d.bind(func(s slot) *kernels.Tensor {
 		if s.compute {
 			return b.Alloc(b.Compute(), s.shape...)
 		}
 		return b.Alloc(stored(s.name), s.shape...)
 	})
+	b.SeekPeaks(true)
 	d.SetCacheDType(m.cacheName) // which was checked
 	return d, b
+}
+
+// Counts tells that the model is one without numbers, as Dry makes it: what would be written
+// to it need not be computed.
+func (m *Model) Counts() bool {
+	_, ok := m.Backend.(*kernels.Dry)
+	return ok
 }
 
 // ErrMemory is returned where a run needs more memory than there is.
