@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"glimpse/internal/progress"
 )
 
 // Options are the settings of Resolve.
@@ -59,11 +61,11 @@ func newFetcher(spec string, opt Options) (*fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fetcher{settings: s, repo: r, cache: cache{root: s.cache, repo: r}, client: newClient(s), log: opt.Log}
-	if f.log == nil {
-		f.log = io.Discard
+	log := io.Discard
+	if opt.Log != nil {
+		log = progress.NewOutput(opt.Log) // messages and a bar meet on it
 	}
-	return f, nil
+	return &fetcher{settings: s, repo: r, cache: cache{root: s.cache, repo: r}, client: newClient(s, log), log: log}, nil
 }
 
 // find is Resolve for a model of the hub.
