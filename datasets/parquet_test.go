@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/snappy"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
 
@@ -99,11 +100,21 @@ func TestParquetClaims(t *testing.T) {
 		want string
 	}{
 		"footer": {footer(1 << 31), "a footer of 2147483648 bytes"},
-		"decompressed": {func() []byte { // of the column text, whose page begins 7 bytes before its first letter
-			data := parquetBytes(t, &parquet.Snappy, 1)
-			i := bytes.Index(data, []byte("once upon"))
-			copy(data[i-7:], huge)
-			return data
+		"decompressed": {func() []byte {
+			var b bytes.Buffer
+			type row struct {
+				Text string `parquet:"text,plain"`
+			}
+			if err := parquet.Write(&b, []row{{"once upon a time"}}, parquet.Compression(&parquet.Snappy)); err != nil {
+				t.Fatal(err)
+			}
+			page := snappy.Encode(nil, append([]byte{16, 0, 0, 0}, "once upon a time"...))
+			i := bytes.Index(b.Bytes(), page)
+			if i < 0 {
+				t.Fatal("the page is not there as it was thought to be")
+			}
+			copy(b.Bytes()[i:], huge) // its length once it is decompressed
+			return b.Bytes()
 		}(), "3221225471 bytes decompressed"},
 		"list": {func() []byte {
 			data := parquetBytes(t, &parquet.Snappy, 1)
