@@ -144,7 +144,7 @@ func (c *client) send(ctx context.Context, method, path, byteRange string) (*htt
 	defer resp.Body.Close()
 	e := &statusError{
 		status: resp.StatusCode, fromHub: c.isHub(resp.Request.URL),
-		code: resp.Header.Get("X-Error-Code"), message: printable(resp.Header.Get("X-Error-Message")),
+		code: resp.Header.Get("X-Error-Code"), message: short(resp.Header.Get("X-Error-Message")),
 	}
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
 		e.after = time.Duration(min(max(seconds, 0), int(longestPause/time.Second))) * time.Second
@@ -152,8 +152,8 @@ func (c *client) send(ctx context.Context, method, path, byteRange string) (*htt
 	return nil, e
 }
 
-// printable shortens what a server says to what a terminal should show.
-func printable(s string) string {
+// short shortens what a server says to what a terminal should show.
+func short(s string) string {
 	runes := []rune(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
