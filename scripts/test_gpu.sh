@@ -63,7 +63,7 @@ trap 'kill "$beside" 2>/dev/null || true; rm -f "$log"' EXIT
 for package in "${packages[@]}"; do [ "$package" = ./model ] || [ "$package" = ./eviction ] || others+=("$package"); done
 failed=0
 # Of the policies' tests, too, those that run on the device.
-go test -tags gpu -run 'CUDA|KeptSets|HalfCaches|AgainstNaive' ./eviction || failed=1
+go test -tags gpu -run 'CUDA|KeptSets|HalfCaches|AgainstNaive|NotFinite' ./eviction || failed=1
 go test -tags gpu "${others[@]}" || failed=1
 # Of generation and its command the forecasts of memory.
 go test -tags gpu -run TestCUDA ./internal/generate ./cmd/train || failed=1

@@ -1,8 +1,8 @@
-package cli
+package printable
 
 import "testing"
 
-func TestPrintable(t *testing.T) {
+func TestText(t *testing.T) {
 	for s, want := range map[string]string{
 		"":                     "",
 		"a\tb\nц日😀":            "a\tb\nц日😀",
@@ -12,7 +12,7 @@ func TestPrintable(t *testing.T) {
 		"abc\u202etxt.exe":     `abc\u202etxt.exe`,
 		"a real \ufffd is one": "a real \ufffd is one",
 	} {
-		if got := Printable(s); got != want {
+		if got := Text(s); got != want {
 			t.Errorf("%q gives %q, want %q", s, got, want)
 		}
 	}

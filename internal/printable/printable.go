@@ -1,4 +1,5 @@
-package cli
+// Package printable makes text safe to show.
+package printable
 
 import (
 	"fmt"
@@ -7,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Printable shows what a terminal would obey: control characters but line ends and tabs,
+// Text shows what a terminal would obey: control characters but line ends and tabs,
 // the marks that turn the direction of writing, and bytes that are no UTF-8, as Go writes
 // them in strings. Errors may quote names and texts of files from anywhere.
-func Printable(s string) string {
+func Text(s string) string {
 	obeyed := func(r rune) bool {
 		return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r)
 	}
