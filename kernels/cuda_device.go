@@ -106,7 +106,7 @@ func describe(ordinal int) (Device, error) {
 		b.do("cuMemGetInfo", func() {
 			d.Free, _, err = b.memInfo()
 			b.try("cuMemGetInfo", err)
-			d.Attention = b.describeAttention()
+			d.Attention, d.Off = b.describeAttention(), b.describeFamilies()
 		})
 	}
 	return d, nil
@@ -152,6 +152,10 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("device %s: %w", name, err)
 	}
+	off, err := switchedOff()
+	if err != nil {
+		return nil, fmt.Errorf("device %s: %w", name, err)
+	}
 	if err := runsKernels(cu.Version()); err != nil {
 		return nil, fmt.Errorf("device %s: %w", name, err)
 	}
@@ -164,11 +168,12 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		return nil, fmt.Errorf("device %s: context: %w", name, err)
 	}
 	b := &cuda{cudaDevice: &cudaDevice{
-		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), hopper: make(map[int]error), pool: make(map[int64][]cu.DevicePtr),
+		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), pool: make(map[int64][]cu.DevicePtr),
 		exact: os.Getenv("GLIMPSE_CUDA_EXACT") != "", wait: os.Getenv("GLIMPSE_CUDA_WAIT") != "", limit: limit,
 	}}
 	defer CatchDevice(&err)
 	b.do("open", func() {
+		b.try("open", blas.Create(context))
 		b.model, err = device.Name()
 		b.try("open", err)
 		b.processors, err = device.Attribute(cu.MultiprocessorCount)
@@ -184,7 +189,8 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		b.try("open", err)
 		minor, err := device.Attribute(cu.ComputeCapabilityMinor)
 		b.try("open", err)
-		b.sm90a = hasHopper(major, minor)
+		b.readOff(off)
+		b.sm90a = hasHopper(major, minor) && !off[familyPrefillHopper]
 		b.stream, err = cu.MakeStream(cu.NonBlocking)
 		b.try("open: stream", err)
 		b.loadKernels()
@@ -203,6 +209,10 @@ type cuda struct {
 	rec     *recording
 	part    *part // that is prepared instead; else nil
 	replays bool  // it is the backend of a graph
+	// checking is the family that this backend checks, within an operation of another;
+	// made is what it has allocated. Else they are empty.
+	checking family
+	made     []*cudaBlock
 }
 
 // cudaDevice is what the backends of a device share.
@@ -216,8 +226,9 @@ type cudaDevice struct {
 	memory     int64 // bytes of the device, or that the program may take
 	blas       *cudadriver.Blas
 	functions  map[string]cu.Function
-	sm90a      bool          // kernels for Hopper are loaded
-	hopper     map[int]error // by head size, what the check of a kernel for Hopper found; missing: not used yet
+	sm90a      bool // kernels for Hopper are loaded
+	families   map[family]verdict
+	launched   map[string]bool // names of kernels, while a family is checked; else nil
 
 	// exact makes every allocation, temporary ones included, one of its own of just
 	// its size, so that a driver which guards allocations sees every overrun. wait
@@ -231,6 +242,9 @@ type cudaDevice struct {
 	scratch cu.DevicePtr // temporaries of one operation
 	size    int64
 	used    int64
+	taken   int64 // by the operation, in blocks before this one, too
+
+	workspace cu.DevicePtr // of all products, maxWorkspace bytes; 0: there was none yet
 
 	held, peak int64 // bytes taken from the driver, now and at most
 	limit      int64 // of held; 0: none
@@ -261,12 +275,14 @@ func (b *cuda) Compute() DType { return F32 }
 // do runs f on a thread that has the device's context. f panics with a
 // *DeviceError where the device fails.
 func (b *cuda) do(op string, f func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	b.try(op, cu.SetCurrentContext(b.context))
-	b.used = 0
+	if b.checking == "" { // else the operation that is checked for has done so
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		b.try(op, cu.SetCurrentContext(b.context))
+	}
+	b.used, b.taken = 0, 0
 	if b.part != nil {
 		b.part.memory.used = 0
 	} else if b.rec != nil {
@@ -338,6 +354,9 @@ func (b *cuda) Alloc(d DType, shape ...int) *Tensor {
 		return t
 	}
 	b.do("Alloc", func() { m.at, m.size = b.allocate(bytes) })
+	if b.checking != "" {
+		b.made = append(b.made, m)
+	}
 	m.cleanup = runtime.AddCleanup(m, func(freed cudaMemory) {
 		b.deadMu.Lock()
 		b.dead = append(b.dead, freed)
@@ -377,6 +396,9 @@ func (b *cuda) allocate(bytes int64) (cu.DevicePtr, int64) {
 	}
 	if !ok {
 		b.emptyPool("Alloc")
+		at, ok = take()
+	}
+	if !ok && b.dropScratch("Alloc") {
 		at, ok = take()
 	}
 	if !ok {
@@ -466,13 +488,14 @@ func (b *cuda) temporary(op string, bytes int64) cu.DevicePtr {
 	}
 	const align = 256
 	bytes = (bytes + align - 1) / align * align
+	b.taken += bytes
 	if b.used+bytes > b.size {
 		if old := (cudaMemory{b.scratch, b.size}); b.scratch != 0 && b.used > 0 {
 			b.temps = append(b.temps, old) // this operation may use it
 		} else if b.scratch != 0 {
 			b.giveBack(op, old)
 		}
-		size := max(2*b.size, bytes, 1<<20)
+		size := max(b.taken, 1<<16) // all of the next operation of this kind fits
 		b.scratch, b.size, b.used = 0, 0, 0
 		at, ok := b.obtain(op, size)
 		if !ok {

@@ -2,7 +2,12 @@
 
 package kernels
 
-import "slices"
+import (
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+)
 
 // SetHopper lets attention on b use the kernels for Hopper or not, and returns a
 // function that undoes it; ok is false where the device has none.
@@ -16,19 +21,41 @@ func SetHopper(b Backend, on bool) (restore func(), ok bool) {
 	return func() { c.sm90a = before }, true
 }
 
-// CheckHopper runs the check of the kernel for heads of dim elements.
-func CheckHopper(b Backend, dim int) (err error) {
+// Families are the names of what is checked on b.
+func Families(b Backend) (names []string) {
+	for _, name := range familyNames() {
+		if family(name) != familyPrefillHopper || b.(*cuda).sm90a {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// CheckFamily runs the check of a family of kernels.
+func CheckFamily(b Backend, name string) (err error) {
 	c := b.(*cuda)
-	c.do("self-check", func() { err = c.checkHopper(dim) })
+	c.do("self-check", func() { err = c.check(family(name)) })
 	return err
 }
 
-// RefuseHopper lets b believe that the check of the kernel for heads of dim elements
-// failed, and returns a function that undoes it.
-func RefuseHopper(b Backend, dim int, err error) (restore func()) {
+// RefuseFamily lets b believe that a check came to err, nil for none, and returns a
+// function that undoes it.
+func RefuseFamily(b Backend, name string, err error) (restore func()) {
 	c := b.(*cuda)
-	c.hopper[dim] = err
-	return func() { delete(c.hopper, dim) }
+	before := c.families[family(name)]
+	c.families[family(name)] = verdict{err != nil, err}
+	return func() { c.families[family(name)] = before }
+}
+
+// FailedChecks are the families of b whose check has failed.
+func FailedChecks(b Backend) (failed []string) {
+	c, ok := b.(*cuda)
+	if !ok { // a dry one
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(c.describeFamilies(), func(text string) bool { return strings.Contains(text, offVariable) })
 }
 
 // Launched tells whether a kernel was launched since the last wait.
@@ -68,7 +95,7 @@ func Recorded(g Graph) int { return g.(*cudaGraph).Operations() }
 // VisibleOwn are the own pairs that row r sees.
 func VisibleOwn(a *Attend, r int) (from, to int) { return a.visibleOwn(r) }
 
-// Temporary is the temporary memory that f's operations take at most, if f allocates nothing.
+// Temporary is the memory that f's operations take at most, what they allocate included.
 func Temporary(b Backend, f func()) int64 {
 	c := b.(*cuda)
 	exact := c.exact
@@ -100,3 +127,35 @@ func SetShared(b Backend, bytes int) (restore func()) {
 
 // KernelsVersion is the CUDA that drivers are asked for.
 const KernelsVersion = kernelsVersion
+
+// FatBinaries are those in the program, by file name.
+func FatBinaries(t *testing.T) map[string][]byte {
+	t.Helper()
+	files := make(map[string][]byte)
+	for file := range kernelNames {
+		image, err := fs.ReadFile(fatBinaries, "cuda/"+file+".fatbin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[file+".fatbin"] = image
+	}
+	return files
+}
+
+// FailCheck lets the checks of a family come to err, and returns a function that undoes it.
+func FailCheck(name string, err error) (restore func()) {
+	before := checks[family(name)]
+	checks[family(name)] = selfCheck{func(p *probe) { p.err = err }, nil}
+	return func() { checks[family(name)] = before }
+}
+
+// SwitchedOff are the families that the variable names, sorted.
+func SwitchedOff() (names []string, err error) {
+	off, err := switchedOff()
+	for _, name := range familyNames() {
+		if off[family(name)] {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}

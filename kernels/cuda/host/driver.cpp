@@ -188,6 +188,16 @@ static bool no_device() {
 	return n && !strcmp(n, "0");
 }
 
+// Which HOSTCUDA_ variables make the driver refuse something tells by its name: a chip
+// knows none, and neither does a rehearsal of one.
+#ifdef HC_CHIP
+static const char NAME[] = "rehearsal of a chip (no GPU)";
+enum { PROCESSORS = 132 };
+#else
+static const char NAME[] = "host driver (no GPU)";
+enum { PROCESSORS = 2 };
+#endif
+
 API cuInit(unsigned) { return no_device() ? NO_DEVICE : SUCCESS; }
 // HOSTCUDA_VERSION is the CUDA that the driver is of, 13000 unless said otherwise.
 API cuDriverGetVersion(int *v) {
@@ -196,12 +206,12 @@ API cuDriverGetVersion(int *v) {
 }
 API cuDeviceGetCount(int *n) { return *n = no_device() ? 0 : 1, SUCCESS; }
 API cuDeviceGet(int *d, int i) { return i || no_device() ? INVALID_DEVICE : (*d = 0, SUCCESS); }
-API cuDeviceGetName(char *s, int n, int) { return snprintf(s, n, "host driver (no GPU)"), SUCCESS; }
+API cuDeviceGetName(char *s, int n, int) { return snprintf(s, n, "%s", NAME), SUCCESS; }
 API cuDeviceTotalMem_v2(size_t *n, int) { return *n = mem_total(), SUCCESS; }
-// HOSTCUDA_PROCESSORS is the number of multiprocessors, 2 unless said otherwise.
+// HOSTCUDA_PROCESSORS is the number of multiprocessors.
 static int processors() {
 	const char *n = getenv("HOSTCUDA_PROCESSORS");
-	return n && atoi(n) > 0 ? atoi(n) : 2;
+	return n && atoi(n) > 0 ? atoi(n) : PROCESSORS;
 }
 // HOSTCUDA_CAPABILITY is the compute capability, 9.0 unless said otherwise.
 static int capability(bool minor) {
@@ -443,6 +453,13 @@ API cuEventElapsedTime(float *ms, uint64_t start, uint64_t end) {
 
 // ---- launch
 
+// HOSTCUDA_FAIL is how the names of kernels begin that end in an illegal access, after
+// which the context is good for nothing more.
+static bool fails(const char *name) {
+	const char *begin = getenv("HOSTCUDA_FAIL");
+	return begin && *begin && !strncmp(name, begin, strlen(begin));
+}
+
 API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned shared, uint64_t stream, void **params, void **extra) {
 	ENTER;
@@ -464,6 +481,7 @@ API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsig
 		std::vector<void *> p;
 		for (auto &v : values) p.push_back(&v);
 		mem_open();
+		if (fails(k->name)) return report("kernel %s: HOSTCUDA_FAIL", k->name), ILLEGAL_ADDRESS;
 		Result r = run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, shared, p.data());
 		if (!mem_check_padding()) {
 			report("kernel %s wrote outside an allocation", k->name);
@@ -478,8 +496,10 @@ API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsig
 // HOSTCUDA_GRAPHS=0 is a driver that refuses to capture.
 API cuStreamBeginCapture_v2(uint64_t s, int mode) {
 	ENTER;
+#ifndef HC_CHIP
 	const char *on = getenv("HOSTCUDA_GRAPHS");
 	if (on && !strcmp(on, "0")) return CANNOT_CAPTURE;
+#endif
 	if (!streams.count(s)) return INVALID_HANDLE;
 	if (s == 0 || streams[s].capture) return ILLEGAL_STATE;
 	if (mode != 2) return report("cuStreamBeginCapture: mode %d: goroutines change threads", mode), INVALID_VALUE;
