@@ -5,6 +5,7 @@ package kernels
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -25,17 +26,17 @@ func init() {
 	}
 }
 
-// kernelsVersion is the CUDA that the fat binaries in the program are made with
-// (scripts/kernels.sh): older drivers refuse them.
-const kernelsVersion = 13000
+// oldestVersion is the oldest CUDA that a driver may be of: it has the functions that are
+// called here and takes the fat binaries in the program.
+const oldestVersion = 12000
 
 // runsKernels tells whether a driver of that version loads the kernels.
 func runsKernels(version int) error {
-	if version >= kernelsVersion || os.Getenv(kernelsVariable) != "" {
+	if version >= oldestVersion {
 		return nil
 	}
-	return fmt.Errorf("the driver runs kernels of CUDA %d.%d, those of this program are of %d.%d: install a driver of version 580 or newer, or compile them on this machine (make -C kernels/cuda cuda) and name the folder in %s",
-		version/1000, version%1000/10, kernelsVersion/1000, kernelsVersion%1000/10, kernelsVariable)
+	return fmt.Errorf("the driver is of CUDA %d.%d, want %d.%d or later: install a driver of version 525 or newer",
+		version/1000, version%1000/10, oldestVersion/1000, oldestVersion%1000/10)
 }
 
 // Devices reports driver, devices and libraries.
@@ -43,6 +44,10 @@ func Devices() DeviceReport {
 	r := DeviceReport{Built: true}
 	path, err := cudadriver.Driver()
 	r.Driver = path
+	// The library's real name has the driver's version: libcuda.so.535.104.05.
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		r.Driver = real
+	}
 	if err != nil {
 		r.Missing = append(r.Missing, err.Error())
 		return r
@@ -106,7 +111,7 @@ func describe(ordinal int) (Device, error) {
 		b.do("cuMemGetInfo", func() {
 			d.Free, _, err = b.memInfo()
 			b.try("cuMemGetInfo", err)
-			d.Attention = b.describeAttention()
+			d.Attention, d.Kernels = b.describeAttention(), b.describeImages()
 		})
 	}
 	return d, nil
@@ -164,7 +169,7 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		return nil, fmt.Errorf("device %s: context: %w", name, err)
 	}
 	b := &cuda{cudaDevice: &cudaDevice{
-		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), hopper: make(map[int]error), pool: make(map[int64][]cu.DevicePtr),
+		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), images: make(map[string]imageUse), hopper: make(map[int]error), pool: make(map[int64][]cu.DevicePtr),
 		exact: os.Getenv("GLIMPSE_CUDA_EXACT") != "", wait: os.Getenv("GLIMPSE_CUDA_WAIT") != "", limit: limit,
 	}}
 	defer CatchDevice(&err)
@@ -216,8 +221,9 @@ type cudaDevice struct {
 	memory     int64 // bytes of the device, or that the program may take
 	blas       *cudadriver.Blas
 	functions  map[string]cu.Function
-	sm90a      bool          // kernels for Hopper are loaded
-	hopper     map[int]error // by head size, what the check of a kernel for Hopper found; missing: not used yet
+	images     map[string]imageUse // by fat binary
+	sm90a      bool                // kernels for Hopper are loaded
+	hopper     map[int]error       // by head size, what the check of a kernel for Hopper found; missing: not used yet
 
 	// exact makes every allocation, temporary ones included, one of its own of just
 	// its size, so that a driver which guards allocations sees every overrun. wait

@@ -2,7 +2,12 @@
 
 package kernels
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+
+	"gorgonia.org/cu"
+)
 
 // SetHopper lets attention on b use the kernels for Hopper or not, and returns a
 // function that undoes it; ok is false where the device has none.
@@ -98,5 +103,25 @@ func SetShared(b Backend, bytes int) (restore func()) {
 	return func() { c.shared = before }
 }
 
-// KernelsVersion is the CUDA that drivers are asked for.
-const KernelsVersion = kernelsVersion
+// EachFatBinary calls f for every fat binary that would be loaded.
+func EachFatBinary(f func(name string, data []byte) error) error { return eachFatBinary(f) }
+
+// LoadKernels loads the kernels once more, for the device and the driver as they are now,
+// and says what runs.
+func LoadKernels(b Backend) (images string, err error) {
+	c := b.(*cuda)
+	again := &cuda{cudaDevice: &cudaDevice{
+		device: c.device, context: c.context, stream: c.stream, shared: c.shared,
+		functions: make(map[string]cu.Function), images: make(map[string]imageUse),
+	}}
+	defer CatchDevice(&err)
+	again.do("load", func() {
+		d, err := describe(0)
+		again.try("load", err)
+		var major, minor int
+		fmt.Sscanf(d.Capability, "%d.%d", &major, &minor)
+		again.sm90a = hasHopper(major, minor)
+		again.loadKernels()
+	})
+	return again.describeImages(), nil
+}

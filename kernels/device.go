@@ -28,6 +28,9 @@ type Device struct {
 	// Attention is what prompts over caches in bf16 run on, as far as it was checked;
 	// known where a backend is open.
 	Attention string `json:"attention,omitempty"`
+	// Kernels is what the driver runs of the fat binaries: machine code, or PTX that it
+	// compiles; known where a backend is open.
+	Kernels string `json:"kernels,omitempty"`
 }
 
 // Library is a shared library that is loaded at run time.

@@ -46,13 +46,12 @@ done
 
 if [ -n "$build" ]; then
   source scripts/gpu_env.sh
-  rm -rf "$binaries" && mkdir -p "$binaries/cuda"
+  rm -rf "$binaries" && mkdir -p "$binaries"
   go build -ldflags '-s -w' -tags gpu -o "$binaries/gpubench" ./scripts/gpubench
   for package in kernels model eviction internal/train; do
     go test -c -ldflags '-s -w' -tags gpu -o "$binaries/$(basename "$package").test" "./$package"
   done
   gzip "$binaries"/{gpubench,*.test}
-  cp kernels/cuda/*.fatbin "$binaries/cuda/" # where the kernels' tests look for them
   size=$(du -sb "$binaries" | cut -f1)
   [ "$size" -lt $((60 << 20)) ] || die "the binaries have $size bytes together, want less than 60 MiB"
   echo "$binaries: $((size >> 20)) MiB"
