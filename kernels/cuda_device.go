@@ -190,6 +190,12 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		minor, err := device.Attribute(cu.ComputeCapabilityMinor)
 		b.try("open", err)
 		b.sm90a = hasHopper(major, minor)
+		if _, apart := os.LookupEnv(apartVariable); b.sm90a && !apart {
+			if err := hopperApart(ordinal, b.Model()); err != nil {
+				warn(fmt.Sprintf("%s: %v; the portable kernels are used", name, err))
+				b.sm90a = false
+			}
+		}
 		b.stream, err = cu.MakeStream(cu.NonBlocking)
 		b.try("open: stream", err)
 		b.loadKernels()

@@ -5,6 +5,7 @@ package kernels
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"gorgonia.org/cu"
 )
@@ -124,4 +125,13 @@ func LoadKernels(b Backend) (images string, err error) {
 		again.loadKernels()
 	})
 	return again.describeImages(), nil
+}
+
+// CheckApart checks the kernels for Hopper in a process of its own, or reads what such a
+// process has found before.
+func CheckApart(limit time.Duration) error {
+	before := apartLimit
+	apartLimit = limit
+	defer func() { apartLimit = before }()
+	return hopperApart(0, Devices().Devices[0].Model)
 }

@@ -57,6 +57,8 @@ void calls(void **handle, void *p, uint64_t n, int64_t ld, int count, cublasLtMa
 	cublasLtMatmulDescCreate((cublasLtMatmulDesc_t *)handle, COMPUTE_32F, R_32F);
 	cublasLtMatmulDescSetAttribute((cublasLtMatmulDesc_t)p, DESC_TRANSA, p, sizeof(int));
 	cublasLtMatrixLayoutCreate((cublasLtMatrixLayout_t *)handle, R_32F, n, n, ld);
+	cublasLtMatmulDescDestroy((cublasLtMatmulDesc_t)p);
+	cublasLtMatrixLayoutDestroy((cublasLtMatrixLayout_t)p);
 	cublasLtMatmulPreferenceCreate((cublasLtMatmulPreference_t *)handle);
 	cublasLtMatmulPreferenceSetAttribute((cublasLtMatmulPreference_t)p, PREF_MAX_WORKSPACE, p, sizeof(size_t));
 	cublasLtMatmulPreferenceDestroy((cublasLtMatmulPreference_t)p);

@@ -11,6 +11,7 @@
 #include <set>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 #include <vector>
 
 namespace hc {
@@ -53,6 +54,9 @@ uint64_t context;                              // the only one; 0 when there is 
 std::map<const Kernel *, unsigned> allowed_shared; // by cuFuncSetAttribute
 Result sticky; // a kernel error makes the context unusable, as on a real device
 
+// HOSTCUDA_HANG names a kernel that never ends: whoever waits for it waits for ever.
+bool hung, asking; // asking: by a call that does not wait
+
 void run_until(uint64_t id, uint64_t seq);
 
 // Runs the queued operations of a stream up to seq, and before each of them
@@ -62,6 +66,8 @@ void run_until(uint64_t id, uint64_t seq) {
 	if (it == streams.end()) return; // destroyed: it was drained then
 	Stream &s = it->second;
 	while (!s.ops.empty() && s.ops.front().seq <= seq) {
+		while (hung && !asking) pause();
+		if (hung) return;
 		Op op = std::move(s.ops.front());
 		s.ops.pop_front();
 		if (id == 0) {
@@ -381,7 +387,10 @@ API cuStreamQuery(uint64_t s) {
 	if (!streams.count(s)) return INVALID_HANDLE;
 	if (streams[s].capture) return streams[s].broken = true, CAPTURE_UNSUPPORTED;
 	bool idle = streams[s].ops.empty();
+	asking = true;
 	run_until(s, last_seq); // a loop of queries must end
+	asking = false;
+	if (hung) return NOT_READY;
 	return sticky ? sticky : idle ? SUCCESS : NOT_READY;
 }
 API cuStreamWaitEvent(uint64_t s, uint64_t e, unsigned) {
@@ -452,6 +461,12 @@ API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsig
 	return enqueue(stream, [=]() mutable {
 		std::vector<void *> p;
 		for (auto &v : values) p.push_back(&v);
+		const char *hangs = getenv("HOSTCUDA_HANG");
+		if (hangs && !strcmp(hangs, k->name)) {
+			hung = true;
+			while (!asking) pause();
+			return SUCCESS;
+		}
 		mem_open();
 		Result r = run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, shared, p.data());
 		if (!mem_check_padding()) {
