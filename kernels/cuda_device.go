@@ -198,6 +198,7 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		}
 		b.stream, err = cu.MakeStream(cu.NonBlocking)
 		b.try("open: stream", err)
+		b.makeStaging()
 		b.loadKernels()
 	})
 	opened.byOrdinal[ordinal] = b
@@ -222,6 +223,7 @@ type cudaDevice struct {
 	model      string // what it is
 	context    cu.CUContext
 	stream     cu.Stream
+	staging    staging
 	processors int
 	shared     int   // bytes of dynamic shared memory that a block may have
 	memory     int64 // bytes of the device, or that the program may take
@@ -329,9 +331,7 @@ func (m *cudaBlock) read(dst []byte, offset int) {
 func (m *cudaBlock) write(offset int, src []byte) {
 	m.b.do("write", func() {
 		m.b.mustNotRecord("write", "writes device memory from the host")
-		m.b.calls++
-		// src is ordinary memory: the driver has copied it when the call returns.
-		m.b.try("write", cu.MemcpyHtoDAsync(m.at+cu.DevicePtr(offset), unsafe.Pointer(&src[0]), int64(len(src)), m.b.stream))
+		m.b.copyIn("write", m.at+cu.DevicePtr(offset), src)
 	})
 	runtime.KeepAlive(m)
 }

@@ -5,6 +5,7 @@ package kernels
 import (
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 
 	"gorgonia.org/cu"
@@ -134,4 +135,18 @@ func CheckApart(limit time.Duration) error {
 	apartLimit = limit
 	defer func() { apartLimit = before }()
 	return hopperApart(0, Devices().Devices[0].Model)
+}
+
+// StagePinned fails the test where copies to the device do not go through pinned memory, and
+// returns a function that fails it where more than its bound was used.
+func StagePinned(t testing.TB, b Backend) func() {
+	s := &b.(*cuda).staging
+	if s.failed {
+		t.Fatal("there is no pinned memory")
+	}
+	return func() {
+		if s.failed || !s.halves[0].left || !s.halves[1].left || len(s.halves[0].memory) != stagingBytes {
+			t.Error("the pinned memory was not used in turn")
+		}
+	}
 }

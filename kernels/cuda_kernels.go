@@ -172,14 +172,14 @@ func upload[T any](b *cuda, op string, data []T) cu.DevicePtr {
 		return 0
 	}
 	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
-	if list := unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), bytes); b.part != nil {
+	list := unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), bytes)
+	if b.part != nil {
 		return b.part.upload(b, op, list)
 	} else if b.rec != nil {
 		return b.rec.upload(b, op, list)
 	}
 	at := b.temporary(op, bytes)
-	b.calls++
-	b.try(op, cu.MemcpyHtoDAsync(at, unsafe.Pointer(&data[0]), bytes, b.stream))
+	b.copyIn(op, at, list)
 	return at
 }
 

@@ -63,6 +63,16 @@ func AllowShared(f cu.Function, bytes int) error {
 	return nil
 }
 
+// AllocPinned is memory of the host that the device reads by itself. It stays until the
+// process ends.
+func AllocPinned(bytes int) ([]byte, error) {
+	var p unsafe.Pointer
+	if code := C.cuMemHostAlloc(&p, C.size_t(bytes), 0); code != 0 {
+		return nil, fmt.Errorf("cuMemHostAlloc: %d bytes: error %d", bytes, int(code))
+	}
+	return unsafe.Slice((*byte)(p), bytes), nil
+}
+
 // Load loads the code of f now. Drivers of CUDA 12.2 and later load lazily: at the first
 // use, or where they are asked to, which CUDA 12.4 brought; before it a question about the
 // function does.

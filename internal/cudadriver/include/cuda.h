@@ -468,6 +468,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *, size_t);
 CUresult cuMemFreeHost(void *);
 CUresult cuMemFree_v2(CUdeviceptr);
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *, size_t *, CUdeviceptr);
+CUresult cuMemHostAlloc(void **, size_t, unsigned int);
 CUresult cuMemGetInfo_v2(size_t *, size_t *);
 CUresult cuMemPrefetchAsync(CUdeviceptr, size_t, CUdevice, CUstream);
 CUresult cuMemcpy(CUdeviceptr, CUdeviceptr, size_t);

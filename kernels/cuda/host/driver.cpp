@@ -128,7 +128,12 @@ double now_ms() {
 	return t.tv_sec * 1e3 + t.tv_nsec * 1e-6;
 }
 
+std::map<uintptr_t, size_t> pinned; // memory of the host by address
+
 Result copy_async(uint64_t stream, uintptr_t dst, const void *src, size_t n) {
+	auto it = pinned.upper_bound((uintptr_t)src);
+	if (it != pinned.begin() && (--it)->first + it->second > (uintptr_t)src) // read when its turn comes
+		return enqueue(stream, [=] { return mem_write(dst, src, n) ? SUCCESS : INVALID_VALUE; });
 	// As for pageable memory on a device: the source may be reused at once.
 	auto data = std::make_shared<std::vector<char>>((const char *)src, (const char *)src + n);
 	return enqueue(stream, [=] { return mem_write(dst, data->data(), n) ? SUCCESS : INVALID_VALUE; });
@@ -316,6 +321,12 @@ API cuMemAlloc_v2(uintptr_t *p, size_t n) {
 	ENTER;
 	if (!n) return INVALID_VALUE;
 	return (*p = mem_alloc(n)) ? SUCCESS : OUT_OF_MEMORY;
+}
+API cuMemHostAlloc(void **p, size_t n, unsigned flags) {
+	ENTER;
+	if (!n || flags) return INVALID_VALUE;
+	if (getenv("HOSTCUDA_UNPINNED") || !(*p = malloc(n))) return OUT_OF_MEMORY;
+	return pinned[(uintptr_t)*p] = n, SUCCESS;
 }
 API cuMemFree_v2(uintptr_t p) {
 	ENTER;
