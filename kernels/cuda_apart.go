@@ -4,6 +4,7 @@ package kernels
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,11 +89,31 @@ func hopperApart(ordinal int, model string) error {
 		if err := os.WriteFile(fresh, []byte(text), 0o644); err == nil {
 			err = os.Rename(fresh, file)
 		}
+		forgetOld(filepath.Dir(file))
 		if err != nil {
 			_ = os.Remove(fresh)
 		}
 	}
 	return verdict
+}
+
+// forgetOld removes all but the newest verdicts: every build of a program has its own.
+func forgetOld(folder string) {
+	const most = 32
+	files, err := os.ReadDir(folder)
+	if err != nil || len(files) <= most {
+		return
+	}
+	age := func(e os.DirEntry) int64 {
+		if info, err := e.Info(); err == nil {
+			return info.ModTime().UnixNano()
+		}
+		return 0
+	}
+	slices.SortFunc(files, func(a, b os.DirEntry) int { return cmp.Compare(age(a), age(b)) })
+	for _, e := range files[:len(files)-most] {
+		_ = os.Remove(filepath.Join(folder, e.Name()))
+	}
 }
 
 // apartFile is where the verdict is kept; empty where there is no such place.

@@ -30,7 +30,7 @@ func TestCUDAHungKernel(t *testing.T) {
 		}
 	}
 	out, err := exec.Command(os.Args[0], "-test.run", "^TestCUDAHungKernel$").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "warning: cuda:0: the kernels for Hopper did not end") || !strings.Contains(string(out), "attention by mma.sync") {
+	if err != nil || !strings.Contains(string(out), "warning: cuda:0: the kernels for Hopper did not end") || !strings.Contains(string(out), "attention by mma.sync: the kernels for Hopper did not end") {
 		t.Errorf("error %v, output %s", err, out)
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

@@ -112,6 +112,9 @@ func describe(ordinal int) (Device, error) {
 			d.Free, _, err = b.memInfo()
 			b.try("cuMemGetInfo", err)
 			d.Attention, d.Kernels = b.describeAttention(), b.describeImages()
+			if b.apart != nil {
+				d.Attention += ": " + b.apart.Error()
+			}
 		})
 	}
 	return d, nil
@@ -193,7 +196,7 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		if _, apart := os.LookupEnv(apartVariable); b.sm90a && !apart {
 			if err := hopperApart(ordinal, b.Model()); err != nil {
 				warn(fmt.Sprintf("%s: %v; the portable kernels are used", name, err))
-				b.sm90a = false
+				b.sm90a, b.apart = false, err
 			}
 		}
 		b.stream, err = cu.MakeStream(cu.NonBlocking)
@@ -231,6 +234,7 @@ type cudaDevice struct {
 	functions  map[string]cu.Function
 	images     map[string]imageUse // by fat binary
 	sm90a      bool                // kernels for Hopper are loaded
+	apart      error               // why they are not, by a check in a process of its own
 	hopper     map[int]error       // by head size, what the check of a kernel for Hopper found; missing: not used yet
 
 	// exact makes every allocation, temporary ones included, one of its own of just
