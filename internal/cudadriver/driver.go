@@ -81,7 +81,7 @@ func Load(f cu.Function) error {
 	name := C.CString("cuFuncLoad")
 	defer C.free(unsafe.Pointer(name))
 	if C.glimpse_driver_has(name) == 0 {
-		_, err := f.Attribute(cu.NumRegs)
+		_, err := f.Attribute(cu.SharedSizeBytes)
 		return err
 	}
 	if code := C.cuFuncLoad(handle); code != 0 {

@@ -300,6 +300,7 @@ API cuFuncLoad(const Kernel *k) {
 }
 API cuFuncGetAttribute(int *value, int attribute, const Kernel *k) {
 	ENTER;
+	loaded.insert(k);
 	if (k && attribute == 6) return *value = architectures[k], SUCCESS; // what runs
 	if (!k || attribute != 1) // 1: static shared memory
 		return report("cuFuncGetAttribute(%s, %d)", k ? k->name : "(null)", attribute), INVALID_VALUE;
