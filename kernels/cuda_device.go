@@ -5,6 +5,7 @@ package kernels
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -25,17 +26,17 @@ func init() {
 	}
 }
 
-// kernelsVersion is the CUDA that the fat binaries in the program are made with
-// (scripts/kernels.sh): older drivers refuse them.
-const kernelsVersion = 13000
+// oldestVersion is the oldest CUDA that a driver may be of: it has the functions that are
+// called here and takes the fat binaries in the program.
+const oldestVersion = 12000
 
 // runsKernels tells whether a driver of that version loads the kernels.
 func runsKernels(version int) error {
-	if version >= kernelsVersion || os.Getenv(kernelsVariable) != "" {
+	if version >= oldestVersion {
 		return nil
 	}
-	return fmt.Errorf("the driver runs kernels of CUDA %d.%d, those of this program are of %d.%d: install a driver of version 580 or newer, or compile them on this machine (make -C kernels/cuda cuda) and name the folder in %s",
-		version/1000, version%1000/10, kernelsVersion/1000, kernelsVersion%1000/10, kernelsVariable)
+	return fmt.Errorf("the driver is of CUDA %d.%d, want %d.%d or later: install a driver of version 525 or newer",
+		version/1000, version%1000/10, oldestVersion/1000, oldestVersion%1000/10)
 }
 
 // Devices reports driver, devices and libraries.
@@ -43,6 +44,10 @@ func Devices() DeviceReport {
 	r := DeviceReport{Built: true}
 	path, err := cudadriver.Driver()
 	r.Driver = path
+	// The library's real name has the driver's version: libcuda.so.535.104.05.
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		r.Driver = real
+	}
 	if err != nil {
 		r.Missing = append(r.Missing, err.Error())
 		return r
@@ -106,7 +111,10 @@ func describe(ordinal int) (Device, error) {
 		b.do("cuMemGetInfo", func() {
 			d.Free, _, err = b.memInfo()
 			b.try("cuMemGetInfo", err)
-			d.Attention, d.Off = b.describeAttention(), b.describeFamilies()
+			d.Attention, d.Off, d.Kernels = b.describeAttention(), b.describeFamilies(), b.describeImages()
+			if b.apart != nil {
+				d.Attention += ": " + b.apart.Error()
+			}
 		})
 	}
 	return d, nil
@@ -168,7 +176,7 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		return nil, fmt.Errorf("device %s: context: %w", name, err)
 	}
 	b := &cuda{cudaDevice: &cudaDevice{
-		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), pool: make(map[int64][]cu.DevicePtr),
+		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), images: make(map[string]imageUse), pool: make(map[int64][]cu.DevicePtr),
 		exact: os.Getenv("GLIMPSE_CUDA_EXACT") != "", wait: os.Getenv("GLIMPSE_CUDA_WAIT") != "", limit: limit,
 	}}
 	defer CatchDevice(&err)
@@ -191,8 +199,15 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		b.try("open", err)
 		b.readOff(off)
 		b.sm90a = hasHopper(major, minor) && !off[familyPrefillHopper]
+		if _, apart := os.LookupEnv(apartVariable); b.sm90a && !apart {
+			if err := hopperApart(ordinal, b.Model()); err != nil {
+				warn(fmt.Sprintf("%s: %v; the portable kernels are used", name, err))
+				b.sm90a, b.apart = false, err
+			}
+		}
 		b.stream, err = cu.MakeStream(cu.NonBlocking)
 		b.try("open: stream", err)
+		b.makeStaging()
 		b.loadKernels()
 	})
 	opened.byOrdinal[ordinal] = b
@@ -221,12 +236,15 @@ type cudaDevice struct {
 	model      string // what it is
 	context    cu.CUContext
 	stream     cu.Stream
+	staging    staging
 	processors int
 	shared     int   // bytes of dynamic shared memory that a block may have
 	memory     int64 // bytes of the device, or that the program may take
 	blas       *cudadriver.Blas
 	functions  map[string]cu.Function
-	sm90a      bool // kernels for Hopper are loaded
+	images     map[string]imageUse // by fat binary
+	sm90a      bool                // kernels for Hopper are loaded
+	apart      error               // why they are not, by a check in a process of its own
 	families   map[family]verdict
 	launched   map[string]bool // names of kernels, while a family is checked; else nil
 
@@ -333,9 +351,7 @@ func (m *cudaBlock) read(dst []byte, offset int) {
 func (m *cudaBlock) write(offset int, src []byte) {
 	m.b.do("write", func() {
 		m.b.mustNotRecord("write", "writes device memory from the host")
-		m.b.calls++
-		// src is ordinary memory: the driver has copied it when the call returns.
-		m.b.try("write", cu.MemcpyHtoDAsync(m.at+cu.DevicePtr(offset), unsafe.Pointer(&src[0]), int64(len(src)), m.b.stream))
+		m.b.copyIn("write", m.at+cu.DevicePtr(offset), src)
 	})
 	runtime.KeepAlive(m)
 }

@@ -3,10 +3,13 @@
 package kernels
 
 import (
-	"io/fs"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"gorgonia.org/cu"
 )
 
 // SetHopper lets attention on b use the kernels for Hopper or not, and returns a
@@ -125,23 +128,6 @@ func SetShared(b Backend, bytes int) (restore func()) {
 	return func() { c.shared = before }
 }
 
-// KernelsVersion is the CUDA that drivers are asked for.
-const KernelsVersion = kernelsVersion
-
-// FatBinaries are those in the program, by file name.
-func FatBinaries(t *testing.T) map[string][]byte {
-	t.Helper()
-	files := make(map[string][]byte)
-	for file := range kernelNames {
-		image, err := fs.ReadFile(fatBinaries, "cuda/"+file+".fatbin")
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[file+".fatbin"] = image
-	}
-	return files
-}
-
 // FailCheck lets the checks of a family come to err, and returns a function that undoes it.
 func FailCheck(name string, err error) (restore func()) {
 	before := checks[family(name)]
@@ -158,4 +144,50 @@ func SwitchedOff() (names []string, err error) {
 		}
 	}
 	return names, err
+}
+
+// EachFatBinary calls f for every fat binary that would be loaded.
+func EachFatBinary(f func(name string, data []byte) error) error { return eachFatBinary(f) }
+
+// LoadKernels loads the kernels once more, for the device and the driver as they are now,
+// and says what runs.
+func LoadKernels(b Backend) (images string, err error) {
+	c := b.(*cuda)
+	again := &cuda{cudaDevice: &cudaDevice{
+		device: c.device, context: c.context, stream: c.stream, shared: c.shared,
+		functions: make(map[string]cu.Function), images: make(map[string]imageUse),
+	}}
+	defer CatchDevice(&err)
+	again.do("load", func() {
+		d, err := describe(0)
+		again.try("load", err)
+		var major, minor int
+		fmt.Sscanf(d.Capability, "%d.%d", &major, &minor)
+		again.sm90a = hasHopper(major, minor)
+		again.loadKernels()
+	})
+	return again.describeImages(), nil
+}
+
+// CheckApart checks the kernels for Hopper in a process of its own, or reads what such a
+// process has found before.
+func CheckApart(limit time.Duration) error {
+	before := apartLimit
+	apartLimit = limit
+	defer func() { apartLimit = before }()
+	return hopperApart(0, Devices().Devices[0].Model)
+}
+
+// StagePinned fails the test where copies to the device do not go through pinned memory, and
+// returns a function that fails it where more than its bound was used.
+func StagePinned(t testing.TB, b Backend) func() {
+	s := &b.(*cuda).staging
+	if s.failed {
+		t.Fatal("there is no pinned memory")
+	}
+	return func() {
+		if s.failed || !s.halves[0].left || !s.halves[1].left || len(s.halves[0].memory) != stagingBytes {
+			t.Error("the pinned memory was not used in turn")
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"glimpse/internal/compare"
@@ -18,6 +19,9 @@ func openHopper(t *testing.T) device {
 	d := openCUDA(t)
 	undo, ok := kernels.SetHopper(d.b, true)
 	if !ok {
+		if report := kernels.Devices().Devices[0]; report.Capability == "9.0" && os.Getenv("GLIMPSE_CUDA_HOPPER") != "off" {
+			t.Fatalf("the kernels for Hopper are not used: %s", report.Attention)
+		}
 		t.Skip("the device is not of compute capability 9.0")
 	}
 	t.Cleanup(undo)

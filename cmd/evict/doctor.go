@@ -81,6 +81,9 @@ func (r report) print(w io.Writer) error {
 			free = fmt.Sprintf(", %d MiB free", d.Free>>20)
 		}
 		out.line(d.Name, "%s, compute capability %s, %d MiB%s", d.Model, d.Capability, d.Memory>>20, free)
+		if d.Kernels != "" {
+			out.line("", "kernels: %s", d.Kernels)
+		}
 		if d.Attention != "" {
 			out.line("", "prompts over bf16 caches: %s", d.Attention)
 		}

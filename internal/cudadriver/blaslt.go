@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -48,19 +49,13 @@ type Blas struct {
 	mu         sync.Mutex
 	candidates []string                  // that were not tried
 	handles    map[string]unsafe.Pointer // by context
-	plans      map[planKey]*C.glimpse_plan
-}
-
-// planKey adds the context, since algorithms are chosen for a device.
-type planKey struct {
-	context string
-	Product
+	plans      lru[planKey, *Plan]
 }
 
 // OpenBlas loads cuBLASLt from $GLIMPSE_CUBLASLT, or else from where the loader, a
 // toolkit or a Python environment has it. The error lists what was tried.
 var OpenBlas = sync.OnceValues(func() (*Blas, error) {
-	b := &Blas{candidates: blasCandidates(), handles: make(map[string]unsafe.Pointer), plans: make(map[planKey]*C.glimpse_plan)}
+	b := &Blas{candidates: blasCandidates(), handles: make(map[string]unsafe.Pointer), plans: lru[planKey, *Plan]{most: maxPlans}}
 	return b, b.load(nil)
 })
 
@@ -156,48 +151,17 @@ func pythonRoots() (roots []string) {
 	return roots
 }
 
-// Plan is a product with its algorithm.
-type Plan struct{ p *C.glimpse_plan }
-
-// Plan chooses an algorithm for a product on the current context's device, always
-// the same one while the process lives.
-func (b *Blas) Plan(context cu.CUContext, p Product) (Plan, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	key := planKey{context.String(), p}
-	if plan, ok := b.plans[key]; ok {
-		return Plan{plan}, nil
-	}
-	bit := func(v bool) C.int {
-		if v {
-			return 1
-		}
-		return 0
-	}
-	spec := C.glimpse_product{
-		transposeA: bit(p.TransposeA), transposeB: bit(p.TransposeB), typeA: C.int(p.Type), typeC: F32,
-		m: C.int64_t(p.M), n: C.int64_t(p.N), k: C.int64_t(p.K), lda: C.int64_t(p.LdA), ldb: C.int64_t(p.LdB), ldc: C.int64_t(p.LdC),
-		alignA: C.uint32_t(p.AlignA), alignB: C.uint32_t(p.AlignB), alignC: C.uint32_t(p.AlignC), workspace: maxWorkspace,
-	}
-	handle, ok := b.handles[key.context]
-	if !ok {
-		return Plan{}, fmt.Errorf("cuBLASLt %d: no handle for the context", b.Version)
-	}
-	var plan *C.glimpse_plan
-	if code := C.glimpse_blas_plan(&plan, handle, &spec); code != 0 {
-		return Plan{}, fmt.Errorf("cuBLASLt %d: no algorithm for %+v: status %d", b.Version, p, int(code))
-	}
-	b.plans[key] = plan
-	return Plan{plan}, nil
+// Workspace is the device memory that Run needs, in bytes.
+func (p *Plan) Workspace() int {
+	defer runtime.KeepAlive(p)
+	return int(C.glimpse_blas_workspace(p.p))
 }
 
-// Workspace is the device memory that Run needs, in bytes.
-func (p Plan) Workspace() int { return int(C.glimpse_blas_workspace(p.p)) }
-
 // Run queues the product on a stream.
-func (p Plan) Run(alpha float32, a, b cu.DevicePtr, beta float32, c, workspace cu.DevicePtr, stream cu.Stream) error {
+func (p *Plan) Run(alpha float32, a, b cu.DevicePtr, beta float32, c, workspace cu.DevicePtr, stream cu.Stream) error {
 	handle := *(*unsafe.Pointer)(unsafe.Pointer(&stream)) // cu.Stream is this one field
 	code := C.glimpse_blas_run(p.p, C.float(alpha), pointer(a), pointer(b), C.float(beta), pointer(c), pointer(workspace), handle)
+	runtime.KeepAlive(p)
 	if code != 0 {
 		return fmt.Errorf("cublasLtMatmul: status %d", int(code))
 	}

@@ -77,6 +77,7 @@ LT(MatmulDescCreate)(void **d, int compute, int scale) {
 	if (compute != 68 || scale != R_32F) return NOT_SUPPORTED;
 	return *d = new Operation, OK;
 }
+LT(MatmulDescDestroy)(void *d) { return delete (Operation *)d, OK; }
 LT(MatmulDescSetAttribute)(void *d, int attribute, const void *value, size_t n) {
 	if ((attribute != 3 && attribute != 4) || n != 4) return NOT_SUPPORTED;
 	return memcpy(&((Operation *)d)->transpose[attribute - 3], value, n), OK;
@@ -85,6 +86,7 @@ LT(MatrixLayoutCreate)(void **l, int type, uint64_t rows, uint64_t columns, int6
 	if ((type != R_32F && type != R_16BF) || ld < (int64_t)rows) return BLAS_INVALID;
 	return *l = new Layout{type, rows, columns, ld}, OK;
 }
+LT(MatrixLayoutDestroy)(void *l) { return delete (Layout *)l, OK; }
 LT(MatmulPreferenceCreate)(void **p) { return *p = new Preference, OK; }
 LT(MatmulPreferenceDestroy)(void *p) { return delete (Preference *)p, OK; }
 LT(MatmulPreferenceSetAttribute)(void *p, int attribute, const void *value, size_t n) {
