@@ -36,16 +36,10 @@ var apartLimit = 45 * time.Second
 
 // Exit codes of that process.
 const (
-	apartPassed = iota
-	apartFailed
-	apartImpossible // the device gives no second context
+	apartPassed     = 0
+	apartFailed     = 1
+	apartImpossible = 75 // the device gives no second context; not 2, with which Go ends a panic
 )
-
-func init() {
-	if text, ok := os.LookupEnv(apartVariable); ok {
-		os.Exit(checkHere(text))
-	}
-}
 
 // checkHere is all that the process does.
 func checkHere(text string) int {
@@ -57,11 +51,18 @@ func checkHere(text string) int {
 		fmt.Println(err)
 		return apartImpossible
 	}
-	if err := CheckDevice(ordinal); err != nil {
+	if err := checkHopper(ordinal); err != nil {
 		fmt.Println(err)
 		return apartFailed
 	}
 	return apartPassed
+}
+
+// checkHopper runs the kernels for Hopper and no others, which must not be blamed on them.
+func checkHopper(ordinal int) (err error) {
+	defer CatchDevice(&err)
+	opened.get(ordinal).uses(familyPrefillHopper)
+	return nil
 }
 
 // hopperApart tells why the kernels for Hopper must not run on a device: they did not end,

@@ -23,6 +23,9 @@ func TestPlansAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := blas.Create(cu.CUContext{}); err != nil {
+		t.Fatal(err)
+	}
 	plan := func(n int) *cudadriver.Plan {
 		p, err := blas.Plan(cu.CUContext{}, cudadriver.Product{M: n, N: 1, K: 1, LdA: n, LdB: 1, LdC: n, AlignA: 4, AlignB: 4, AlignC: 4})
 		if err != nil {
