@@ -199,10 +199,7 @@ type (
 		args callArgs
 	}
 	// captured is the text that a filter block filters.
-	captured struct {
-		line
-		text string
-	}
+	captured struct{ line }
 )
 
 type comparison struct {

@@ -31,7 +31,6 @@ type Regexp struct {
 	lead    [256]uint64 // by the first byte: the alternatives that can match; the 64th stands for all further ones
 	empty   uint64      // those that can match at the end of the text
 	slots   int
-	splits  int // instructions, for numbering states
 	pool    sync.Pool
 }
 
