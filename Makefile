@@ -48,7 +48,7 @@ bench-kernels:
 bench-gpu: bench-gpu-binaries
 	./scripts/bench_gpu.sh
 
-# What bench-gpu runs, to be copied to a machine without Go: less than 60 MiB.
+# What bench-gpu runs, to be copied to a machine without Go: less than 40 MiB.
 bench-gpu-binaries:
 	./scripts/setup.sh
 	./scripts/bench_gpu.sh --build

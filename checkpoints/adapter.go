@@ -11,6 +11,14 @@ import (
 	"glimpse/kernels"
 )
 
+// Bounds of adapters, when they are made and when they are read.
+const (
+	// MaxRows is the most learned rows: they run after every prompt.
+	MaxRows = 4096
+	// maxHidden is wider than any model.
+	maxHidden = 1 << 20
+)
+
 // Modules are the linear layers that LoRA factors can belong to, in the order in
 // which they are written.
 var Modules = []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
@@ -130,8 +138,22 @@ func (a *Adapter) Validate() error {
 	if err := kernels.CheckPoolWidth(a.PoolingKernel); err != nil {
 		return err
 	}
+	if n := a.Embeddings.Rows; n > MaxRows {
+		return fmt.Errorf("embeddings: %d rows, want 1 to %d", n, MaxRows)
+	}
 	if err := a.Embeddings.validate("embeddings", -1, -1); err != nil {
 		return err
+	}
+	// Norms square them. What else may leave the range of a float32 depends on the prompt,
+	// and is found when it does.
+	for i := range a.Embeddings.Rows {
+		sum := 0.0
+		for _, v := range a.Embeddings.Data[i*a.Embeddings.Cols:][:a.Embeddings.Cols] {
+			sum += float64(v) * float64(v)
+		}
+		if sum > math.MaxFloat32 {
+			return fmt.Errorf("embeddings: row %d: squares sum to %.3g, want at most %.3g", i, sum, math.MaxFloat32)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Metrics)) {
 		if v := a.Metrics[name]; math.IsNaN(v) || math.IsInf(v, 0) {
@@ -157,6 +179,8 @@ func (a *Adapter) validateLoRA() error {
 		return fmt.Errorf("LoRA rank: got %d, want at least 1", a.Rank)
 	case !(a.Alpha > 0) || math.IsInf(a.Alpha, 0):
 		return fmt.Errorf("LoRA alpha: got %v, want a positive number", a.Alpha)
+	case a.Alpha/float64(a.Rank) > math.MaxFloat32:
+		return fmt.Errorf("LoRA alpha: got %v, want at most %.3g times the rank %d", a.Alpha, math.MaxFloat32, a.Rank)
 	case len(a.InvocationTokens) == 0 || slices.Min(a.InvocationTokens) < 0:
 		return fmt.Errorf("invocation tokens: got %v, want at least one token id", a.InvocationTokens)
 	}

@@ -68,8 +68,11 @@ func readAdapter(fsys fs.FS) (*Adapter, error) {
 	contents := make(map[string][]byte, len(m.Files))
 	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
 		limit := int64(math.MaxInt)
-		if name == peftConfigFile {
+		switch name {
+		case peftConfigFile:
 			limit = maxManifest
+		case embeddingsFile:
+			limit = maxManifest + 4*int64(m.Rows)*int64(m.HiddenSize)
 		}
 		data, err := readBounded(fsys, name, limit)
 		if err != nil {

@@ -21,8 +21,8 @@ const writerDir = "CHECKPOINTS_TEST_WRITER_DIR"
 
 // bigAdapter takes a while to write: 2 MB, recognisable by its number.
 func bigAdapter(number int) *Adapter {
-	a := withLoRA()
-	a.Embeddings = Matrix{Rows: 80_000, Cols: 6, Data: make([]float32, 480_000)}
+	a := softTokens()
+	a.Embeddings = Matrix{Rows: 4_000, Cols: 120, Data: make([]float32, 480_000)}
 	for i := range a.Embeddings.Data {
 		a.Embeddings.Data[i] = float32(number)
 	}

@@ -85,6 +85,9 @@ func decodeManifest(data []byte) (m manifest, err error) {
 	if got := digestWithout(data, at); got != m.Digest {
 		return m, corruptf("digest: got %s, want %s: it was damaged or changed after the export", got, m.Digest)
 	}
+	if m.Rows < 1 || m.Rows > MaxRows || m.HiddenSize < 1 || m.HiddenSize > maxHidden {
+		return m, corruptf("%d rows of hidden size %d, want 1 to %d of up to %d", m.Rows, m.HiddenSize, MaxRows, maxHidden)
+	}
 	return m, nil
 }
 

@@ -3,7 +3,6 @@ package datasets
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/parquet-go/parquet-go"
 )
 
 // shareGPTRoles are the speakers of ShareGPT files by the names that occur.
@@ -284,116 +281,3 @@ func parseRecord(raw []byte, name string, at int) (Prompt, error) {
 	}
 	return p, err
 }
-
-// parquetRecords reads a Parquet file row by row.
-type parquetRecords struct {
-	file *os.File
-	rows *parquet.GenericReader[any]
-	path string
-	name string
-	row  int
-}
-
-func openParquet(path, name string) (r Records, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open source: %w", err)
-	}
-	defer func() {
-		// The library panics on some broken files.
-		if x := recover(); x != nil {
-			err = fmt.Errorf("%s: not a Parquet file: %v", path, x)
-		}
-		if err != nil {
-			f.Close()
-		}
-	}()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("open source: %w", err)
-	}
-	file, err := parquet.OpenFile(f, info.Size())
-	if err != nil {
-		return nil, fmt.Errorf("%s: not a Parquet file: %w", path, err)
-	}
-	return &parquetRecords{file: f, rows: parquet.NewGenericReader[any](file, file.Schema()), path: path, name: name}, nil
-}
-
-func (r *parquetRecords) Next() (p Prompt, err error) {
-	defer func() {
-		if x := recover(); x != nil {
-			err = fmt.Errorf("%s: row %d: %v", r.path, r.row, x)
-		}
-	}()
-	next := make([]any, 1)
-	n, err := r.rows.Read(next)
-	if n == 0 {
-		switch {
-		case err != nil && !errors.Is(err, io.EOF):
-			return Prompt{}, fmt.Errorf("%s: row %d: %w", r.path, r.row, err)
-		case r.row == 0:
-			return Prompt{}, fmt.Errorf("%s: %w", r.path, ErrEmpty)
-		}
-		return Prompt{}, io.EOF
-	}
-	row, ok := next[0].(map[string]any)
-	if !ok {
-		return Prompt{}, fmt.Errorf("%s: row %d: got a %T, want columns by name", r.path, r.row, next[0])
-	}
-	for name, value := range row { // columns that are null in this row are not there
-		if row[name] = plain(value); row[name] == nil {
-			delete(row, name)
-		}
-	}
-	raw, err := json.Marshal(row)
-	if err != nil {
-		return Prompt{}, fmt.Errorf("%s: row %d: %w", r.path, r.row, err)
-	}
-	if p, err = parseRecord(raw, r.name, r.row); err != nil {
-		return Prompt{}, fmt.Errorf("%s: row %d: %w", r.path, r.row, err)
-	}
-	r.row++
-	return p, nil
-}
-
-// plain takes the wrappers off nested values: bytes are text, and a list is written
-// as {"list": [{"element": …}]} by most programs.
-func plain(v any) any {
-	switch x := v.(type) {
-	case []byte:
-		return string(x)
-	case []any:
-		out := make([]any, len(x))
-		for i := range x {
-			out[i] = plain(x[i])
-		}
-		return out
-	case map[string]any:
-		if list, ok := x["list"]; ok && len(x) == 1 {
-			items, ok := list.([]any)
-			if !ok {
-				return plain(list)
-			}
-			out := make([]any, 0, len(items))
-			for _, item := range items {
-				if m, ok := item.(map[string]any); ok && len(m) == 1 {
-					for _, key := range []string{"element", "item"} {
-						if e, ok := m[key]; ok {
-							item = e
-						}
-					}
-				}
-				out = append(out, plain(item))
-			}
-			return out
-		}
-		out := make(map[string]any, len(x))
-		for key, value := range x {
-			out[key] = plain(value)
-		}
-		return out
-	}
-	return v
-}
-
-func (r *parquetRecords) Close() error { return errors.Join(r.rows.Close(), r.file.Close()) }

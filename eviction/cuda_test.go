@@ -19,6 +19,7 @@ func init() {
 	if slices.Contains(kernels.Backends.Names(), "cuda") {
 		halfDevices = append(halfDevices, "cuda")
 		keptDevices = append(keptDevices, keptDevice{"cuda", 1e-3})
+		finiteDevices = append(finiteDevices, "cuda")
 	}
 }
 
@@ -33,8 +34,10 @@ func needCUDA(t *testing.T) {
 // readMore is what policies read in the prefill of the test below beside the indices of
 // budget entries per head: what a draft or a response says and where the draft's cache
 // stands, of heads with budgets of their own those budgets and wider rows, and of layers whose
-// budgets depend on each other a number per layer and query head.
-var readMore = map[string]int64{"d2o": 8 * 3 * 4, "laq": 708, "laq++": 708, "oracle": 256, "speckv": 128, "adakv": 240, "compose": 240}
+// budgets depend on each other a number per layer and query head. Of rows of the policy's
+// own it is also the one by which they are known to be finite.
+var readMore = map[string]int64{"d2o": 8 * 3 * 4, "laq": 708, "laq++": 708, "oracle": 256 + 8, "speckv": 128 + 8, "adakv": 240, "compose": 240,
+	"dapq": 8, "judgeq": 8, "lookaheadkv": 8}
 
 // readWhileDecoding is what policies read beside tokens while the test below decodes: how
 // much the estimate of a step has read, in every layer.

@@ -52,7 +52,7 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 			}
 		}
 	}
-	r := &request{method: s.method, prompt: firstStage(s.Prompt, s.second)}
+	r := &request{name: s.name, method: s.method, prompt: firstStage(s.Prompt, s.second)}
 	drafter, _ := as[Drafter](s.method)
 	_, waits := s.method.(CrossLayerAllocator)
 	_, keepsAll := s.method.(PoolKeeper)
@@ -154,6 +154,11 @@ func (r *request) footprintScores(o *model.Observation, counter *kernels.Dry) (s
 	}
 	for range n {
 		scores = append(scores, counter.Alloc(kernels.F32, o.Cache.KVHeads(), slices.Max(entriesOf(o))))
+	}
+	for _, lse := range slices.Concat(o.ProbeLSE, o.PeakProbeLSE) {
+		if c := r.prompt.Config; o.Layer == 0 { // which is kept of every layer
+			scores = append(scores, counter.Alloc(lse.DType, c.Layers*c.Heads, lse.Width()))
+		}
 	}
 	return scores
 }

@@ -5,6 +5,7 @@ package eviction_test
 import (
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -75,7 +76,8 @@ func footprint(t *testing.T, names []string, set ...string) {
 				if peak := meter.Memory().Peak - others; peak < need*9/10 {
 					t.Errorf("%d KiB were held at most, forecast are %d", peak>>10, need>>10)
 				}
-				if calls > 30 {
+				// h2o, d2o and roco do more after a step, TestCUDACallsPerToken counts it.
+				if calls > 30 && !slices.Contains([]string{"h2o", "d2o", "roco"}, name) {
 					t.Errorf("%d calls of the driver for the last token: it was not recorded", calls)
 				}
 				return

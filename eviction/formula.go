@@ -115,10 +115,7 @@ func entriesOf(o *model.Observation) []int {
 }
 
 // deviceOf is the device that can score and select, nil where the host does.
-func deviceOf(c *model.Cache) kernels.Selector {
-	d, _ := c.Backend().(kernels.Selector)
-	return d
-}
+func deviceOf(c *model.Cache) kernels.Selector { return kernels.SelectorOf(c.Backend()) }
 
 // layerScores are the scores of a layer where they were computed.
 type layerScores struct {

@@ -25,6 +25,7 @@ func NewRuntime(m *model.Model) *Runtime { return &Runtime{Runner: m.NewRunner()
 
 // request is one policy at one budget that takes part in a pass.
 type request struct {
+	name    string // of the policy
 	method  Method
 	prompt  Prompt
 	windows []int // positions of its windows in the merged capture
@@ -33,7 +34,8 @@ type request struct {
 
 	carry Carrier // of the turns before, or nil
 
-	device kernels.Selector // that has scored; nil where the host has
+	device  kernels.Selector // that has scored; nil where the host has
+	watched finite
 
 	kept   []*kernels.Selection // by layer; complete only after the last one where the budgets cross layers
 	scores []*layerScores
@@ -117,9 +119,11 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 	mine := *o
 	mine.Windows, mine.Probes = pick(o.Windows, r.windows), pick(o.Probes, r.probes)
 	mine.PeakWindows, mine.PeakProbes = pick(o.PeakWindows, r.peakWindows), pick(o.PeakProbes, r.peakProbes)
+	mine.ProbeLSE, mine.PeakProbeLSE = pick(o.ProbeLSE, r.probes), pick(o.PeakProbeLSE, r.peakProbes)
 	if !r.allRows {
 		mine.AllRows = nil
 	}
+	r.watched.probes(&mine, r.prompt.Config)
 	device := deviceOf(o.Cache)
 	if f, ok := r.formulaOn(device, &mine); ok {
 		return r.observeOn(device, f, &mine), nil
@@ -141,6 +145,10 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 	}
 	if r.carry != nil {
 		r.carry.Carry(r.prompt, &mine, dst, spread)
+	}
+	r.watched.scores(o.Layer, dst)
+	if spread != nil {
+		r.watched.scores(o.Layer, spread)
 	}
 	ranked := r.rank(dst)
 	r.scores, r.spread = append(r.scores, ranked), append(r.spread, spread)
@@ -336,6 +344,7 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		if err := d.ScoreDraft(dst, r.prompt, o); err != nil {
 			return 0, fmt.Errorf("layer %d: %w", l, err)
 		}
+		r.watched.scores(l, dst)
 		r.scores[l], r.kept[l] = &layerScores{host: dst}, kernels.HostSelection(selectLayer(r.method, r.prompt, l, dst))
 	}
 	return evicted.Bytes(), nil
@@ -416,7 +425,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32,
 				}
 				p.Draft = drafts[i].draft
 			}
-			r := &request{method: n.Method, prompt: firstStage(p, n.Second)}
+			r := &request{name: n.Name, method: n.Method, prompt: firstStage(p, n.Second)}
 			s.Plans = append(s.Plans, &Plan{Named: n, Budget: budget, request: r})
 			if _, ok := as[Responder](n.Method); ok {
 				after = append(after, r)
@@ -475,6 +484,9 @@ func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32,
 				return nil, err
 			}
 		}
+		if err := r.finite(m.Backend); err != nil {
+			return nil, err
+		}
 		plan.Kept, plan.Scores = indicesOf(r.kept), rowsOf(r.scores)
 	}
 	return s, nil
@@ -499,7 +511,7 @@ func (s *Study) Session(plan *Plan) (_ *Session, err error) {
 	prompt.Budget = plan.Budget
 	out := &Session{
 		Prompt: prompt, Cache: cache, logits: s.logits, FullBytes: s.FullBytes,
-		runtime: s.runtime, method: r.method, second: plan.Named.Second, history: s.Prompt.Tokens,
+		runtime: s.runtime, name: r.name, method: r.method, second: plan.Named.Second, history: s.Prompt.Tokens,
 	}
 	if merges {
 		if err := out.evict(r); err != nil {

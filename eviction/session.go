@@ -30,6 +30,7 @@ type Session struct {
 	Traffic Traffic
 
 	runtime *Runtime
+	name    string // of the policy
 	method  Method
 	second  SparseDecoder // of a composition
 	history []int32       // all tokens that were run
@@ -119,7 +120,7 @@ func (rt *Runtime) NewSession(named *Named, budget int) (*Session, error) {
 	return &Session{
 		Prompt:  Prompt{Budget: budget, Config: &m.Config},
 		Cache:   m.NewCache(),
-		runtime: rt, method: named.Method, second: named.Second,
+		runtime: rt, name: named.Name, method: named.Method, second: named.Second,
 	}, nil
 }
 
@@ -166,7 +167,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 			return err
 		}
 	}
-	r := &request{method: s.method, prompt: firstStage(s.Prompt, s.second)}
+	r := &request{name: s.name, method: s.method, prompt: firstStage(s.Prompt, s.second)}
 	r.carry, _ = s.decode.(Carrier)
 	drafter, _ := as[Drafter](s.method)
 	_, waits := s.method.(CrossLayerAllocator)
@@ -206,6 +207,9 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	s.history = append(s.history, tokens...)
 	s.begin(r)
 	if err := s.logits.Check(); err != nil { // and wait for them
+		return err
+	}
+	if err := r.finite(rt.Runner.Model.Backend); err != nil {
 		return err
 	}
 	s.PrefillTime = time.Since(start)

@@ -79,7 +79,7 @@ func (b *cuda) product(op string, g gemm, y, x, w *Tensor, alpha, beta float64) 
 	if g.m == 0 || g.n == 0 {
 		return
 	}
-	if w.DType == F32 && thin(g.m, g.n, g.k) && alpha != 0 {
+	if w.DType == F32 && thin(g.m, g.n, g.k) && alpha != 0 && b.usable(familyThin) {
 		b.thinProduct(op, g, y, x, w, alpha, beta)
 		return
 	}

@@ -129,7 +129,7 @@ func (t *attention) tileBytes(columns, queries, weights int) int {
 
 // attend computes out and lse, either of which may be 0.
 func (t *attention) attend(out, lse cu.DevicePtr) {
-	if t.half && t.k == 0 && t.rows > 1 && t.rows*t.heads/t.kvHeads >= mmaRows && t.dim%8 == 0 {
+	if t.half && t.k == 0 && t.rows > 1 && t.rows*t.heads/t.kvHeads >= mmaRows && t.dim%8 == 0 && (t.hopperFits(out) || t.b.usable(familyPrefillMMA)) {
 		t.attendPrompt(out, lse)
 		return
 	}

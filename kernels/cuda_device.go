@@ -5,6 +5,7 @@ package kernels
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -25,17 +26,17 @@ func init() {
 	}
 }
 
-// kernelsVersion is the CUDA that the fat binaries in the program are made with
-// (scripts/kernels.sh): older drivers refuse them.
-const kernelsVersion = 13000
+// oldestVersion is the oldest CUDA that a driver may be of: it has the functions that are
+// called here and takes the fat binaries in the program.
+const oldestVersion = 12000
 
 // runsKernels tells whether a driver of that version loads the kernels.
 func runsKernels(version int) error {
-	if version >= kernelsVersion || os.Getenv(kernelsVariable) != "" {
+	if version >= oldestVersion {
 		return nil
 	}
-	return fmt.Errorf("the driver runs kernels of CUDA %d.%d, those of this program are of %d.%d: install a driver of version 580 or newer, or compile them on this machine (make -C kernels/cuda cuda) and name the folder in %s",
-		version/1000, version%1000/10, kernelsVersion/1000, kernelsVersion%1000/10, kernelsVariable)
+	return fmt.Errorf("the driver is of CUDA %d.%d, want %d.%d or later: install a driver of version 525 or newer",
+		version/1000, version%1000/10, oldestVersion/1000, oldestVersion%1000/10)
 }
 
 // Devices reports driver, devices and libraries.
@@ -43,6 +44,10 @@ func Devices() DeviceReport {
 	r := DeviceReport{Built: true}
 	path, err := cudadriver.Driver()
 	r.Driver = path
+	// The library's real name has the driver's version: libcuda.so.535.104.05.
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		r.Driver = real
+	}
 	if err != nil {
 		r.Missing = append(r.Missing, err.Error())
 		return r
@@ -106,7 +111,10 @@ func describe(ordinal int) (Device, error) {
 		b.do("cuMemGetInfo", func() {
 			d.Free, _, err = b.memInfo()
 			b.try("cuMemGetInfo", err)
-			d.Attention = b.describeAttention()
+			d.Attention, d.Off, d.Kernels = b.describeAttention(), b.describeFamilies(), b.describeImages()
+			if b.apart != nil {
+				d.Attention += ": " + b.apart.Error()
+			}
 		})
 	}
 	return d, nil
@@ -152,6 +160,10 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("device %s: %w", name, err)
 	}
+	off, err := switchedOff()
+	if err != nil {
+		return nil, fmt.Errorf("device %s: %w", name, err)
+	}
 	if err := runsKernels(cu.Version()); err != nil {
 		return nil, fmt.Errorf("device %s: %w", name, err)
 	}
@@ -164,11 +176,12 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		return nil, fmt.Errorf("device %s: context: %w", name, err)
 	}
 	b := &cuda{cudaDevice: &cudaDevice{
-		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), hopper: make(map[int]error), pool: make(map[int64][]cu.DevicePtr),
+		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), images: make(map[string]imageUse), pool: make(map[int64][]cu.DevicePtr),
 		exact: os.Getenv("GLIMPSE_CUDA_EXACT") != "", wait: os.Getenv("GLIMPSE_CUDA_WAIT") != "", limit: limit,
 	}}
 	defer CatchDevice(&err)
 	b.do("open", func() {
+		b.try("open", blas.Create(context))
 		b.model, err = device.Name()
 		b.try("open", err)
 		b.processors, err = device.Attribute(cu.MultiprocessorCount)
@@ -184,9 +197,17 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 		b.try("open", err)
 		minor, err := device.Attribute(cu.ComputeCapabilityMinor)
 		b.try("open", err)
-		b.sm90a = hasHopper(major, minor)
+		b.readOff(off)
+		b.sm90a = hasHopper(major, minor) && !off[familyPrefillHopper]
+		if _, apart := os.LookupEnv(apartVariable); b.sm90a && !apart {
+			if err := hopperApart(ordinal, b.Model()); err != nil {
+				warn(fmt.Sprintf("%s: %v; the portable kernels are used", name, err))
+				b.sm90a, b.apart = false, err
+			}
+		}
 		b.stream, err = cu.MakeStream(cu.NonBlocking)
 		b.try("open: stream", err)
+		b.makeStaging()
 		b.loadKernels()
 	})
 	opened.byOrdinal[ordinal] = b
@@ -203,6 +224,10 @@ type cuda struct {
 	rec     *recording
 	part    *part // that is prepared instead; else nil
 	replays bool  // it is the backend of a graph
+	// checking is the family that this backend checks, within an operation of another;
+	// made is what it has allocated. Else they are empty.
+	checking family
+	made     []*cudaBlock
 }
 
 // cudaDevice is what the backends of a device share.
@@ -211,13 +236,17 @@ type cudaDevice struct {
 	model      string // what it is
 	context    cu.CUContext
 	stream     cu.Stream
+	staging    staging
 	processors int
 	shared     int   // bytes of dynamic shared memory that a block may have
 	memory     int64 // bytes of the device, or that the program may take
 	blas       *cudadriver.Blas
 	functions  map[string]cu.Function
-	sm90a      bool          // kernels for Hopper are loaded
-	hopper     map[int]error // by head size, what the check of a kernel for Hopper found; missing: not used yet
+	images     map[string]imageUse // by fat binary
+	sm90a      bool                // kernels for Hopper are loaded
+	apart      error               // why they are not, by a check in a process of its own
+	families   map[family]verdict
+	launched   map[string]bool // names of kernels, while a family is checked; else nil
 
 	// exact makes every allocation, temporary ones included, one of its own of just
 	// its size, so that a driver which guards allocations sees every overrun. wait
@@ -231,6 +260,9 @@ type cudaDevice struct {
 	scratch cu.DevicePtr // temporaries of one operation
 	size    int64
 	used    int64
+	taken   int64 // by the operation, in blocks before this one, too
+
+	workspace cu.DevicePtr // of all products, maxWorkspace bytes; 0: there was none yet
 
 	held, peak int64 // bytes taken from the driver, now and at most
 	limit      int64 // of held; 0: none
@@ -261,12 +293,14 @@ func (b *cuda) Compute() DType { return F32 }
 // do runs f on a thread that has the device's context. f panics with a
 // *DeviceError where the device fails.
 func (b *cuda) do(op string, f func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	b.try(op, cu.SetCurrentContext(b.context))
-	b.used = 0
+	if b.checking == "" { // else the operation that is checked for has done so
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		b.try(op, cu.SetCurrentContext(b.context))
+	}
+	b.used, b.taken = 0, 0
 	if b.part != nil {
 		b.part.memory.used = 0
 	} else if b.rec != nil {
@@ -317,9 +351,7 @@ func (m *cudaBlock) read(dst []byte, offset int) {
 func (m *cudaBlock) write(offset int, src []byte) {
 	m.b.do("write", func() {
 		m.b.mustNotRecord("write", "writes device memory from the host")
-		m.b.calls++
-		// src is ordinary memory: the driver has copied it when the call returns.
-		m.b.try("write", cu.MemcpyHtoDAsync(m.at+cu.DevicePtr(offset), unsafe.Pointer(&src[0]), int64(len(src)), m.b.stream))
+		m.b.copyIn("write", m.at+cu.DevicePtr(offset), src)
 	})
 	runtime.KeepAlive(m)
 }
@@ -338,6 +370,9 @@ func (b *cuda) Alloc(d DType, shape ...int) *Tensor {
 		return t
 	}
 	b.do("Alloc", func() { m.at, m.size = b.allocate(bytes) })
+	if b.checking != "" {
+		b.made = append(b.made, m)
+	}
 	m.cleanup = runtime.AddCleanup(m, func(freed cudaMemory) {
 		b.deadMu.Lock()
 		b.dead = append(b.dead, freed)
@@ -377,6 +412,9 @@ func (b *cuda) allocate(bytes int64) (cu.DevicePtr, int64) {
 	}
 	if !ok {
 		b.emptyPool("Alloc")
+		at, ok = take()
+	}
+	if !ok && b.dropScratch("Alloc") {
 		at, ok = take()
 	}
 	if !ok {
@@ -466,13 +504,14 @@ func (b *cuda) temporary(op string, bytes int64) cu.DevicePtr {
 	}
 	const align = 256
 	bytes = (bytes + align - 1) / align * align
+	b.taken += bytes
 	if b.used+bytes > b.size {
 		if old := (cudaMemory{b.scratch, b.size}); b.scratch != 0 && b.used > 0 {
 			b.temps = append(b.temps, old) // this operation may use it
 		} else if b.scratch != 0 {
 			b.giveBack(op, old)
 		}
-		size := max(2*b.size, bytes, 1<<20)
+		size := max(b.taken, 1<<16) // all of the next operation of this kind fits
 		b.scratch, b.size, b.used = 0, 0, 0
 		at, ok := b.obtain(op, size)
 		if !ok {

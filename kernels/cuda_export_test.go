@@ -2,7 +2,15 @@
 
 package kernels
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gorgonia.org/cu"
+)
 
 // SetHopper lets attention on b use the kernels for Hopper or not, and returns a
 // function that undoes it; ok is false where the device has none.
@@ -16,19 +24,41 @@ func SetHopper(b Backend, on bool) (restore func(), ok bool) {
 	return func() { c.sm90a = before }, true
 }
 
-// CheckHopper runs the check of the kernel for heads of dim elements.
-func CheckHopper(b Backend, dim int) (err error) {
+// Families are the names of what is checked on b.
+func Families(b Backend) (names []string) {
+	for _, name := range familyNames() {
+		if family(name) != familyPrefillHopper || b.(*cuda).sm90a {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// CheckFamily runs the check of a family of kernels.
+func CheckFamily(b Backend, name string) (err error) {
 	c := b.(*cuda)
-	c.do("self-check", func() { err = c.checkHopper(dim) })
+	c.do("self-check", func() { err = c.check(family(name)) })
 	return err
 }
 
-// RefuseHopper lets b believe that the check of the kernel for heads of dim elements
-// failed, and returns a function that undoes it.
-func RefuseHopper(b Backend, dim int, err error) (restore func()) {
+// RefuseFamily lets b believe that a check came to err, nil for none, and returns a
+// function that undoes it.
+func RefuseFamily(b Backend, name string, err error) (restore func()) {
 	c := b.(*cuda)
-	c.hopper[dim] = err
-	return func() { delete(c.hopper, dim) }
+	before := c.families[family(name)]
+	c.families[family(name)] = verdict{err != nil, err}
+	return func() { c.families[family(name)] = before }
+}
+
+// FailedChecks are the families of b whose check has failed.
+func FailedChecks(b Backend) (failed []string) {
+	c, ok := b.(*cuda)
+	if !ok { // a dry one
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(c.describeFamilies(), func(text string) bool { return strings.Contains(text, offVariable) })
 }
 
 // Launched tells whether a kernel was launched since the last wait.
@@ -68,7 +98,7 @@ func Recorded(g Graph) int { return g.(*cudaGraph).Operations() }
 // VisibleOwn are the own pairs that row r sees.
 func VisibleOwn(a *Attend, r int) (from, to int) { return a.visibleOwn(r) }
 
-// Temporary is the temporary memory that f's operations take at most, if f allocates nothing.
+// Temporary is the memory that f's operations take at most, what they allocate included.
 func Temporary(b Backend, f func()) int64 {
 	c := b.(*cuda)
 	exact := c.exact
@@ -98,5 +128,66 @@ func SetShared(b Backend, bytes int) (restore func()) {
 	return func() { c.shared = before }
 }
 
-// KernelsVersion is the CUDA that drivers are asked for.
-const KernelsVersion = kernelsVersion
+// FailCheck lets the checks of a family come to err, and returns a function that undoes it.
+func FailCheck(name string, err error) (restore func()) {
+	before := checks[family(name)]
+	checks[family(name)] = selfCheck{func(p *probe) { p.err = err }, nil}
+	return func() { checks[family(name)] = before }
+}
+
+// SwitchedOff are the families that the variable names, sorted.
+func SwitchedOff() (names []string, err error) {
+	off, err := switchedOff()
+	for _, name := range familyNames() {
+		if off[family(name)] {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// EachFatBinary calls f for every fat binary that would be loaded.
+func EachFatBinary(f func(name string, data []byte) error) error { return eachFatBinary(f) }
+
+// LoadKernels loads the kernels once more, for the device and the driver as they are now,
+// and says what runs.
+func LoadKernels(b Backend) (images string, err error) {
+	c := b.(*cuda)
+	again := &cuda{cudaDevice: &cudaDevice{
+		device: c.device, context: c.context, stream: c.stream, shared: c.shared,
+		functions: make(map[string]cu.Function), images: make(map[string]imageUse),
+	}}
+	defer CatchDevice(&err)
+	again.do("load", func() {
+		d, err := describe(0)
+		again.try("load", err)
+		var major, minor int
+		fmt.Sscanf(d.Capability, "%d.%d", &major, &minor)
+		again.sm90a = hasHopper(major, minor)
+		again.loadKernels()
+	})
+	return again.describeImages(), nil
+}
+
+// CheckApart checks the kernels for Hopper in a process of its own, or reads what such a
+// process has found before.
+func CheckApart(limit time.Duration) error {
+	before := apartLimit
+	apartLimit = limit
+	defer func() { apartLimit = before }()
+	return hopperApart(0, Devices().Devices[0].Model)
+}
+
+// StagePinned fails the test where copies to the device do not go through pinned memory, and
+// returns a function that fails it where more than its bound was used.
+func StagePinned(t testing.TB, b Backend) func() {
+	s := &b.(*cuda).staging
+	if s.failed {
+		t.Fatal("there is no pinned memory")
+	}
+	return func() {
+		if s.failed || !s.halves[0].left || !s.halves[1].left || len(s.halves[0].memory) != stagingBytes {
+			t.Error("the pinned memory was not used in turn")
+		}
+	}
+}

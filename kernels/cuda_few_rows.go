@@ -39,7 +39,7 @@ func fewAligned(at cu.DevicePtr) bool { return at%16 == 0 }
 
 // takesFewAt is fewRows for the addresses of x and of weights.
 func (b *cuda) takesFewAt(op string, x *Tensor, linears ...LinearRows) bool {
-	if !takesFew(x, linears) || !fewAligned(b.f32(op, x)) {
+	if !takesFew(x, linears) || !fewAligned(b.f32(op, x)) || !b.usable(familyFewRows) {
 		return false
 	}
 	for _, l := range linears {
@@ -109,6 +109,9 @@ func (b *cuda) fewNorm(op string, y, x, delta, w *Tensor, eps float64) (done boo
 		return false
 	}
 	b.do(op, func() {
+		if !b.usable(familyFewNorms) {
+			return
+		}
 		at := []cu.DevicePtr{b.f32(op, y), b.f32(op, x), b.f32(op, delta), b.f32(op, w)}
 		for _, p := range at {
 			if !fewAligned(p) {
@@ -123,7 +126,7 @@ func (b *cuda) fewNorm(op string, y, x, delta, w *Tensor, eps float64) (done boo
 	return done
 }
 
-func (b *cuda) TakesHeads() bool { return fuses() }
+func (b *cuda) TakesHeads() bool { return fuses() && b.uses(familyHeads) }
 
 func (b *cuda) Linears(x *Tensor, linears ...LinearRows) {
 	const op = "Linears"

@@ -26,6 +26,8 @@ type recording struct {
 	calls  int
 	replay bool // more than once: data from the host would be out of date
 	staged []staged
+
+	unchecked []family // that it would use
 }
 
 // staged is data of the host that goes to the device before the graph starts.
@@ -48,7 +50,6 @@ type graphMemory struct {
 	room      int64
 	filled    int64
 	parts     partsMemory
-	workspace cudaMemory // of all products
 }
 
 // temporary is device memory until the end of the operation, of every launch.
@@ -56,20 +57,17 @@ func (m *graphMemory) temporary(b *cuda, op string, bytes int64) cu.DevicePtr {
 	return m.take(b, op, bytes, &m.scratch, &m.size, &m.used, 1<<20)
 }
 
-// workspaceFor is memory for the algorithm of a product. While a graph is recorded, that is
-// one block for all of them: the temporary memory grows by doubling.
+// workspaceFor is memory for the algorithm of a product. All work of a device is done in
+// order, so one block serves all products, those of graphs included. It has all that an
+// algorithm may ask for: a forecast does not know the algorithms.
 func (b *cuda) workspaceFor(op string, bytes int64) cu.DevicePtr {
-	if b.rec == nil || b.exact || bytes == 0 {
+	if b.exact {
 		return b.temporary(op, bytes)
 	}
-	m := b.rec.memory
-	if m.workspace.size < bytes {
-		if m.workspace.at != 0 {
-			m.temps = append(m.temps, m.workspace)
-		}
-		m.workspace = cudaMemory{b.secure(op, bytes), bytes}
+	if b.workspace == 0 {
+		b.workspace = b.secure(op, maxWorkspace)
 	}
-	return m.workspace.at
+	return b.workspace
 }
 
 // take cuts a piece off a block. A block that is full is left to the operations that
@@ -84,7 +82,11 @@ func (m *graphMemory) take(b *cuda, op string, bytes int64, block *cu.DevicePtr,
 	bytes = (bytes + align - 1) / align * align
 	if *used+bytes > *size {
 		grown := max(2**size, bytes, least)
-		at := b.secure(op, grown)
+		at, ok := b.obtain(op, grown)
+		if !ok {
+			grown = bytes
+			at = b.secure(op, grown)
+		}
 		if *block != 0 {
 			m.temps = append(m.temps, cudaMemory{*block, *size})
 		}
@@ -107,7 +109,7 @@ func (m *graphMemory) freeTemps(b *cuda) {
 // free gives everything back.
 func (m *graphMemory) free(b *cuda) {
 	b.try("Graph", m.exec.Destroy())
-	for _, block := range []cudaMemory{{m.scratch, m.size}, {m.staging, m.room}, m.workspace} {
+	for _, block := range []cudaMemory{{m.scratch, m.size}, {m.staging, m.room}} {
 		if block.at != 0 {
 			m.temps = append(m.temps, block)
 		}
@@ -160,6 +162,9 @@ func (b *cuda) note(name string) {
 		return
 	}
 	b.calls++
+	if b.launched != nil {
+		b.launched[name] = true
+	}
 	if len(b.queued) == 8 {
 		b.queued = append(b.queued[:0], b.queued[1:]...)
 	}
@@ -272,6 +277,14 @@ func (g *cudaGraph) record(replay bool, f func() error) bool {
 	}
 	if r != nil {
 		err = g.capture(r, f)
+	}
+	if err == nil && b.checkRecorded(r) {
+		m := g.memory // the replacements have taken other memory
+		if m.scratch != 0 {
+			m.temps = append(m.temps, cudaMemory{m.scratch, m.size})
+		}
+		m.scratch, m.size = 0, 0
+		return g.record(replay, f)
 	}
 	if err == nil {
 		g.recorded = r

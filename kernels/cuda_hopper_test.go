@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"glimpse/internal/compare"
@@ -18,6 +19,9 @@ func openHopper(t *testing.T) device {
 	d := openCUDA(t)
 	undo, ok := kernels.SetHopper(d.b, true)
 	if !ok {
+		if report := kernels.Devices().Devices[0]; report.Capability == "9.0" && os.Getenv("GLIMPSE_CUDA_HOPPER") != "off" {
+			t.Fatalf("the kernels for Hopper are not used: %s", report.Attention)
+		}
 		t.Skip("the device is not of compute capability 9.0")
 	}
 	t.Cleanup(undo)
@@ -93,10 +97,8 @@ func TestCUDAHopperRandom(t *testing.T) {
 // portable kernel is used and the report says why.
 func TestCUDAHopperCheck(t *testing.T) {
 	d := openHopper(t)
-	for _, dim := range []int{64, 128, 256} {
-		if err := kernels.CheckHopper(d.b, dim); err != nil {
-			t.Error(err)
-		}
+	if err := kernels.CheckFamily(d.b, "prefill_hopper"); err != nil {
+		t.Error(err)
 	}
 	if err := kernels.CheckDevice(0); err != nil {
 		t.Fatal(err)
@@ -104,7 +106,7 @@ func TestCUDAHopperCheck(t *testing.T) {
 	if got, want := kernels.Devices().Devices[0].Attention, "wgmma, checked for heads of 64 128 256"; got != want {
 		t.Errorf("attention is %q, want %q", got, want)
 	}
-	defer kernels.RefuseHopper(d.b, 64, errors.New("output 3 is 1, want 2"))()
+	defer kernels.RefuseFamily(d.b, "prefill_hopper", errors.New("output 3 is 1, want 2"))()
 	if got, want := kernels.Devices().Devices[0].Attention, "mma.sync: output 3 is 1, want 2"; got != want {
 		t.Errorf("attention is %q, want %q", got, want)
 	}

@@ -3,22 +3,17 @@
 package kernels
 
 import (
-	"embed"
 	"fmt"
-	"io/fs"
-	"os"
+	"maps"
+	"slices"
 	"strings"
 	"unsafe"
 
 	"glimpse/internal/cudadriver"
+	"glimpse/internal/fatbin"
 
 	"gorgonia.org/cu"
 )
-
-// The compiled kernels; scripts/kernels.sh makes them.
-//
-//go:embed cuda/*.fatbin
-var fatBinaries embed.FS
 
 // kernelNames lists the kernels of every fat binary.
 var kernelNames = map[string][]string{
@@ -69,40 +64,49 @@ var kernelNames = map[string][]string{
 	"heads":        {"rotate_heads_f32", "rotate_heads_bf16"},
 }
 
-// kernelsVariable names a folder of fat binaries to use instead of those in the program.
-const kernelsVariable = "GLIMPSE_CUDA_KERNELS"
-
-// loadKernels loads all fat binaries: those of the folder GLIMPSE_CUDA_KERNELS where
-// it is set, so that they can be compiled anew where the device is.
+// loadKernels loads all fat binaries, and every kernel for good: a driver that loads
+// lazily would do so at the first launch, which may be one that is being captured.
 func (b *cuda) loadKernels() {
-	var from fs.FS = fatBinaries
-	folder := "cuda/"
-	if dir := os.Getenv(kernelsVariable); dir != "" {
-		from, folder = os.DirFS(dir), ""
-	}
-	for file, names := range kernelNames {
-		if file == "attention_hopper" && !b.sm90a {
-			continue // machine code that other devices refuse
+	missing := maps.Clone(kernelNames)
+	b.try("load kernels", eachFatBinary(func(file string, data []byte) error {
+		names, ok := kernelNames[file]
+		delete(missing, file)
+		if !ok || file == "attention_hopper" && !b.sm90a {
+			return nil // machine code that other devices refuse
 		}
-		op := "load " + file + ".fatbin"
-		image, err := fs.ReadFile(from, folder+file+".fatbin")
-		b.try(op, err)
-		module, err := cu.LoadData(string(image))
-		b.try(op, err)
-		for _, name := range names {
-			f, err := module.Function(name)
-			if err != nil {
-				b.try(op, fmt.Errorf("kernel %s: %w", name, err))
-			}
-			// The attention kernels hold tiles of a size that heads decide, others their rows.
-			if strings.HasPrefix(file, "attention") || strings.HasPrefix(file, "few_") {
-				static, err := f.Attribute(cu.SharedSizeBytes)
-				b.try(op+": kernel "+name, err)
-				b.try(op+": kernel "+name, cudadriver.AllowShared(f, b.shared-static))
-			}
-			b.functions[name] = f
-		}
+		b.loadFatBinary(file, names, data)
+		return nil
+	}))
+	delete(missing, "attention_hopper")
+	if len(missing) > 0 {
+		b.try("load kernels", fmt.Errorf("fat binaries are missing: %s", strings.Join(slices.Sorted(maps.Keys(missing)), ", ")))
 	}
+}
+
+func (b *cuda) loadFatBinary(file string, names []string, data []byte) {
+	op := "load " + file + ".fatbin"
+	images, err := fatbin.Parse(data)
+	b.try(op, err)
+	module, err := cu.LoadData(string(data))
+	if err != nil {
+		b.try(op, fmt.Errorf("%w: it has %v", err, images))
+	}
+	for _, name := range names {
+		f, err := module.Function(name)
+		if err != nil {
+			b.try(op, fmt.Errorf("kernel %s: %w", name, err))
+		}
+		b.try(op+": kernel "+name, cudadriver.Load(f))
+		// The attention kernels hold tiles of a size that heads decide, others their rows.
+		if strings.HasPrefix(file, "attention") || strings.HasPrefix(file, "few_") {
+			static, err := f.Attribute(cu.SharedSizeBytes)
+			b.try(op+": kernel "+name, err)
+			b.try(op+": kernel "+name, cudadriver.AllowShared(f, b.shared-static))
+		}
+		b.functions[name] = f
+	}
+	b.images[file], err = use(images, b.functions[names[0]])
+	b.try(op, err)
 }
 
 // maxSharedAttribute is the dynamic shared memory that a block may ask for: 99 KB or
@@ -168,14 +172,14 @@ func upload[T any](b *cuda, op string, data []T) cu.DevicePtr {
 		return 0
 	}
 	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
-	if list := unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), bytes); b.part != nil {
+	list := unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), bytes)
+	if b.part != nil {
 		return b.part.upload(b, op, list)
 	} else if b.rec != nil {
 		return b.rec.upload(b, op, list)
 	}
 	at := b.temporary(op, bytes)
-	b.calls++
-	b.try(op, cu.MemcpyHtoDAsync(at, unsafe.Pointer(&data[0]), bytes, b.stream))
+	b.copyIn(op, at, list)
 	return at
 }
 

@@ -68,10 +68,24 @@ func (b *cuda) secure(op string, size int64) cu.DevicePtr {
 			return ok
 		})
 	}
+	if !ok && b.dropScratch(op) {
+		at, ok = b.obtain(op, size)
+	}
 	if !ok {
 		b.outOfMemory(op, size)
 	}
 	return at
+}
+
+// dropScratch gives back the temporary memory where the operation uses none of it: it has
+// grown by doubling, and grows again to what is needed.
+func (b *cuda) dropScratch(op string) bool {
+	if b.used > 0 || b.scratch == 0 {
+		return false
+	}
+	b.giveBack(op, cudaMemory{b.scratch, b.size})
+	b.scratch, b.size = 0, 0
+	return true
 }
 
 func (b *cuda) outOfMemory(op string, size int64) {
@@ -100,9 +114,17 @@ func (b *cuda) Memory() (use MemoryUse) {
 		}
 		free, total, err := b.memInfo()
 		b.try("Memory", err)
-		use = MemoryUse{Live: b.live, Held: b.held, Peak: b.peak, Available: free + pooled, Total: total}
+		use = MemoryUse{Live: b.live, Held: b.held, Peak: b.peak, Available: free + pooled, Kept: b.size + b.kept(), Total: total}
 	})
 	return use
+}
+
+// kept is the memory of the workspace.
+func (b *cuda) kept() int64 {
+	if b.workspace == 0 {
+		return 0
+	}
+	return maxWorkspace
 }
 
 // ResetPeak implements Meter.
@@ -125,7 +147,9 @@ func (b *cuda) LimitMemory(bytes int64) (restore func()) {
 
 // traits implements accounted.
 func (b *cuda) traits() traits {
-	return traits{device: true, exact: b.exact, graphs: b.graphs(), processors: b.processors, shared: b.shared, memory: b.memory, fuses: fuses()}
+	var off bool
+	b.do("traits", func() { off = b.families[familyFewRows].err != nil })
+	return traits{fewOff: off, device: true, exact: b.exact, graphs: b.graphs(), processors: b.processors, shared: b.shared, memory: b.memory, fuses: fuses()}
 }
 
 // Device is the name that Open takes.

@@ -13,6 +13,13 @@ var _ PairCopier = (*cuda)(nil)
 func (b *cuda) CopyPairs(dst []KV, k, v *Tensor) {
 	const op = "CopyPairs"
 	checkCopyPairs(dst, k, v)
+	if !b.uses(familyPairs) {
+		for h, kv := range dst {
+			b.CopyHead(kv.K, k, h)
+			b.CopyHead(kv.V, v, h)
+		}
+		return
+	}
 	b.do(op, func() {
 		t := dst[0].K.DType
 		name := map[DType]string{F32: "copy_pairs_f32", BF16: "copy_pairs_bf16"}[t]

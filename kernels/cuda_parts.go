@@ -204,8 +204,7 @@ func (b *cuda) queueOperation(o *operation) {
 // send queues the copies of lists.
 func (b *cuda) send(lists []staged) {
 	for _, s := range lists {
-		b.calls++
-		b.try("Graph", cu.MemcpyHtoDAsync(s.at, unsafe.Pointer(&s.data[0]), int64(len(s.data)), b.stream))
+		b.copyIn("Graph", s.at, s.data)
 	}
 }
 
@@ -220,7 +219,7 @@ func (m *partsMemory) queued() {
 func (m *partsMemory) send(b *cuda) {
 	b.send(m.lists)
 	if len(m.lists) > 0 && !b.exact {
-		m.host = m.lists[0].data // the driver has copied it
+		m.host = m.lists[0].data // it is copied
 	}
 	m.lists = m.lists[:0]
 }

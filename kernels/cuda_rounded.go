@@ -20,7 +20,10 @@ var roundedSpans = map[int]int{64: 32, 128: 24}
 
 // rounded tells whether t are many observed rows over caches in bf16.
 func (t *attention) rounded() bool {
-	return t.half && t.rows > exactRows && t.past[0].index == 0 && t.a.observedRounded()
+	if !t.half || t.rows <= exactRows || t.past[0].index != 0 || !t.a.observedRounded(t.b.checking == familyRounded) {
+		return false
+	}
+	return t.b.usable(familyRounded) && t.b.usable(familyPrefillMMA)
 }
 
 // joined is t with its own pairs, in bf16, behind the entries of copies of the past.

@@ -26,7 +26,7 @@ func (t *attention) stepFits(out cu.DevicePtr) bool {
 			return false
 		}
 	}
-	return true
+	return t.b.usable(familyAttendStep)
 }
 
 // stepParts is the largest number of parts of a head.

@@ -41,7 +41,7 @@ func (b *cuda) AddLowRank(y, x, w1, w2 *Tensor, scale float64) {
 	const op = "AddLowRank"
 	checkAddLowRank(y, x, w1, w2)
 	m, k, rank, n := x.Dim0(), x.Width(), w1.Dim0(), w2.Dim0()
-	if m*rank > thinResults {
+	if m*rank > thinResults || !b.uses(familyThin) {
 		t := b.Alloc(F32, m, rank)
 		b.Linear(t, x, w1, nil, 1, 0)
 		b.Linear(y, t, w2, nil, scale, 1)

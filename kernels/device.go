@@ -28,6 +28,11 @@ type Device struct {
 	// Attention is what prompts over caches in bf16 run on, as far as it was checked;
 	// known where a backend is open.
 	Attention string `json:"attention,omitempty"`
+	// Off are kernels that are not used, and why, as far as they were checked.
+	Off []string `json:"off,omitempty"`
+	// Kernels is what the driver runs of the fat binaries: machine code, or PTX that it
+	// compiles; known where a backend is open.
+	Kernels string `json:"kernels,omitempty"`
 }
 
 // Library is a shared library that is loaded at run time.

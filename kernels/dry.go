@@ -27,7 +27,9 @@ type dryMemory struct {
 	sure       int64   // a peak without dead tensors
 	temporary  int64   // most of one operation
 	scratch    int64   // of it what a device keeps for the next operations
+	workspace  int64   // that a device keeps for all products
 	next       uintptr // address
+	peakless   bool    // peaks are not looked for
 }
 
 var _ Backend = (*Dry)(nil)
@@ -41,6 +43,7 @@ type traits struct {
 	shared     int   // bytes of shared memory that a block may have
 	memory     int64 // of the device in all
 	fuses      bool
+	fewOff     bool // kernels for few rows are not used
 }
 
 // accounted is a backend with memory of its own.
@@ -85,7 +88,7 @@ func (d *Dry) Live() int64 {
 }
 
 // Held is Live, and what the device keeps for temporary memory.
-func (d *Dry) Held() int64 { return d.Live() + d.scratch }
+func (d *Dry) Held() int64 { return d.Live() + d.scratch + d.workspace }
 
 // Peak is the most memory that was needed at once so far, temporary memory included.
 func (d *Dry) Peak() int64 {
@@ -99,6 +102,15 @@ func (d *Dry) Temporary() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.temporary
+}
+
+// SeekPeaks starts and stops looking for peaks, whose garbage collections take most of the
+// time: none are there where nothing dies, and some callers read the size of arenas alone.
+func (d *Dry) SeekPeaks(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.peakless = !on
+	d.note(0)
 }
 
 // collect drops the blocks that nothing refers to.
@@ -119,7 +131,10 @@ func (d *dryMemory) collect() {
 // note counts what is in use besides live tensors. Dead ones are looked for only where
 // there would be a new peak, and one worth it: up to half a percent is taken as it looks.
 func (d *dryMemory) note(more int64) {
-	more += d.scratch
+	if d.peakless {
+		return
+	}
+	more += d.scratch + d.workspace
 	slack := max(d.sure/200, 32<<10)
 	if d.live+more > d.sure+slack {
 		d.collect()
@@ -144,28 +159,39 @@ func (d *Dry) temp(bytes int64) {
 		d.note(bytes)
 		return
 	}
-	d.scratch = d.temporary
-	d.note(0)
+	if bytes > d.scratch { // what there was before is still in use
+		before := d.scratch
+		d.scratch = bytes
+		d.note(before)
+	} else {
+		d.note(0)
+	}
 }
 
 // Take counts temporary memory of one operation that is not run.
 func (d *Dry) Take(bytes int64) { d.temp(bytes) }
 
-// product counts temporary memory of a matrix product, and what its algorithm may ask
-// for: of exact devices that is nothing.
-func (d *Dry) product(bytes int64) {
-	switch {
-	case d.exact || !d.device:
-		d.temp(bytes)
-	case d.graph != nil:
-		d.graph.product()
-		d.temp(bytes)
-	default:
-		d.temp(bytes + maxWorkspace)
+// product counts temporary memory of a product of rows x [m, k] and a weight.
+func (d *Dry) product(m, n, k int, x, w *Tensor) {
+	if w.DType != F32 || !thin(m, n, k) {
+		d.keepWorkspace()
 	}
+	d.temp(productScratch(m, n, k, x, w))
 }
 
-// maxWorkspace is the most that an algorithm of a matrix product asks for.
+// keepWorkspace counts what all products of cuBLASLt share: of exact devices nothing.
+func (d *Dry) keepWorkspace() {
+	if !d.device || d.exact {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.workspace = maxWorkspace
+	d.note(0)
+}
+
+// maxWorkspace is the most that an algorithm of a matrix product asks for, and what a
+// device keeps for it.
 const maxWorkspace = 32 << 20
 
 var _ guarded = (*Dry)(nil)
@@ -252,17 +278,17 @@ func (d *Dry) Compute() DType { return d.compute }
 
 func (d *Dry) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	checkLinear(y, x, w, bias)
-	if d.device && takesFew(x, []LinearRows{{Weight: w}}) {
+	if d.TakesFew(x, LinearRows{Weight: w}) {
 		return
 	}
-	d.product(productScratch(x.Dim0(), w.Dim0(), x.Width(), x, w))
+	d.product(x.Dim0(), w.Dim0(), x.Width(), x, w)
 }
 
 var _ FewRows = (*Dry)(nil)
 
 // TakesFew and TakesHeads: as the device it counts for.
 func (d *Dry) TakesFew(x *Tensor, linears ...LinearRows) bool {
-	return d.device && takesFew(x, linears)
+	return d.device && !d.fewOff && takesFew(x, linears)
 }
 func (d *Dry) TakesHeads() bool                           { return d.device }
 func (d *Dry) Linears(x *Tensor, linears ...LinearRows)   { checkFew("Linears", x, linears) }
@@ -274,10 +300,10 @@ func (d *Dry) RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, table *RoP
 }
 
 func (d *Dry) MatMul(c, a, w *Tensor, alpha, beta float64) {
-	d.product(productScratch(a.Dim0(), w.Width(), a.Width(), a, w))
+	d.product(a.Dim0(), w.Width(), a.Width(), a, w)
 }
 
-func (d *Dry) MatMulTA(c, a, b *Tensor, alpha, beta float64) {}
+func (d *Dry) MatMulTA(c, a, b *Tensor, alpha, beta float64) { d.keepWorkspace() }
 func (d *Dry) Fill(y *Tensor, value float64)                 {}
 func (d *Dry) Copy(y, x *Tensor)                             { mustFit(x.Len(), y.Shape) }
 func (d *Dry) Gather(y, table *Tensor, ids []int32)          { d.temp(4 * int64(len(ids))) }

@@ -8,7 +8,6 @@ type dryGraph struct {
 	scratch   *Tensor
 	size      int64     // of scratch
 	old       []*Tensor // scratch memory that operations of the recording refer to
-	workspace *Tensor   // of products
 }
 
 // newGraph returns nil where the backend that is counted for records none.
@@ -53,13 +52,6 @@ func (g *dryGraph) take(bytes int64) {
 	}
 	g.size = max(2*g.size, bytes, 1<<20)
 	g.scratch = g.alloc(g.size)
-}
-
-// product counts what the algorithms of products share.
-func (g *dryGraph) product() {
-	if g.workspace == nil {
-		g.workspace = g.alloc(maxWorkspace)
-	}
 }
 
 // alloc is memory that belongs to the graph and not to what is recorded.

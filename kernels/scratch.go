@@ -206,8 +206,8 @@ func (a *Attend) observedExactly() bool {
 // observedRounded tells that so many rows are observed that their queries are rounded to
 // bf16, like those of a prompt and like the activations of products of so many rows: over
 // caches in bf16. Rows whose gradient follows stay exact, as the gradient is.
-func (a *Attend) observedRounded() bool {
-	return a.Kept == nil && a.Past[0].K.DType == BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && rounds(a.Rows(), a.Heads()*a.HeadDim(), a.entries())
+func (a *Attend) observedRounded(always bool) bool {
+	return a.Kept == nil && a.Past[0].K.DType == BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && (always || rounds(a.Rows(), a.Heads()*a.HeadDim(), a.entries()))
 }
 
 // pastBytes is the size of struct Past of cuda/attention.h.
@@ -228,7 +228,7 @@ func attendScratch(a *Attend, values bool, processors int) int64 {
 	switch {
 	case a.onTensorCores():
 		return n
-	case a.observedRounded(): // copies of the past with the rows' own pairs
+	case a.observedRounded(false): // copies of the past with the rows' own pairs
 		sides := int64(1)
 		if values {
 			sides = 2
@@ -273,7 +273,7 @@ func splitScratch(a *Attend, values bool, processors int) (n int64) {
 // observeAttentionScratch is the temporary memory of ObserveAttention.
 func observeAttentionScratch(a *Attend, values bool, processors int) int64 {
 	switch {
-	case a.observedRounded():
+	case a.observedRounded(false):
 		return attendScratch(a, values, processors) + 2*int64(a.Q.Len())
 	case a.observedExactly():
 		return describeScratch(a) + splitScratch(a, values, processors)
@@ -285,7 +285,7 @@ func observeAttentionScratch(a *Attend, values bool, processors int) int64 {
 func observeScratch(a *Attend) int64 {
 	n := describeScratch(a)
 	switch each := 2 * int64(a.Q.Len()); {
-	case a.observedRounded():
+	case a.observedRounded(false):
 		n += each
 	case a.observedExactly():
 		n += queryParts * each

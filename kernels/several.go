@@ -15,9 +15,19 @@ type Several interface {
 	AdamWEach(ps, gs, ms, vs []*Tensor, step AdamWStep)
 }
 
+// severalOf is b where it has these operations, and LowRanker's and Rotator's, and uses
+// them.
+func severalOf(b Backend) Several {
+	s, ok := b.(Several)
+	if u, asks := b.(interface{ uses(...family) bool }); !ok || asks && !u.uses(familyTraining) {
+		return nil
+	}
+	return s
+}
+
 // FillEach fills ts on b, one after the other where it is no Several.
 func FillEach(b Backend, ts []*Tensor, value float64) {
-	if s, ok := b.(Several); ok {
+	if s := severalOf(b); s != nil {
 		s.FillEach(ts, value)
 		return
 	}
@@ -29,7 +39,7 @@ func FillEach(b Backend, ts []*Tensor, value float64) {
 // AxpyEach computes ys[i] += alpha · xs[i] on b, one after the other where it is no Several.
 func AxpyEach(b Backend, ys []*Tensor, alpha float64, xs []*Tensor) {
 	checkEach("AxpyEach", ys, xs)
-	if s, ok := b.(Several); ok {
+	if s := severalOf(b); s != nil {
 		s.AxpyEach(ys, alpha, xs)
 		return
 	}
@@ -40,7 +50,7 @@ func AxpyEach(b Backend, ys []*Tensor, alpha float64, xs []*Tensor) {
 
 // SumSquaresEach is Σ t² over ts on b, one after the other where it is no Several.
 func SumSquaresEach(b Backend, ts []*Tensor) float64 {
-	if s, ok := b.(Several); ok {
+	if s := severalOf(b); s != nil {
 		return s.SumSquaresEach(ts)
 	}
 	sum := 0.0
@@ -53,7 +63,7 @@ func SumSquaresEach(b Backend, ts []*Tensor) float64 {
 // AdamWEach updates parameters on b, one after the other where it is no Several.
 func AdamWEach(b Backend, ps, gs, ms, vs []*Tensor, step AdamWStep) {
 	checkEach("AdamWEach", ps, gs, ms, vs)
-	if s, ok := b.(Several); ok {
+	if s := severalOf(b); s != nil {
 		s.AdamWEach(ps, gs, ms, vs, step)
 		return
 	}
@@ -71,7 +81,7 @@ type Rotator interface {
 // Rotate writes the rotated x [rows, heads, headDim] to y on b, with the bits of a copy that is
 // rotated.
 func Rotate(b Backend, y, x *Tensor, pos []int32, table *RoPETable, inverse bool) {
-	if r, ok := b.(Rotator); ok {
+	if r, ok := b.(Rotator); ok && severalOf(b) != nil {
 		r.Rotate(y, x, pos, table, inverse)
 		return
 	}
@@ -93,7 +103,7 @@ type LowRanker interface {
 // LowRank is a linear layer with a low-rank update on b, by products where it is no LowRanker.
 func LowRank(b Backend, y, low, x, w, bias, a, up *Tensor, scale float64) {
 	checkLowRank("LowRank", y, low, x, w, a, up)
-	if l, ok := b.(LowRanker); ok && a.DType == F32 && up.DType == F32 {
+	if l, ok := b.(LowRanker); ok && severalOf(b) != nil && a.DType == F32 && up.DType == F32 {
 		l.LowRank(y, low, x, w, bias, a, up, scale)
 		return
 	}
@@ -106,7 +116,7 @@ func LowRank(b Backend, y, low, x, w, bias, a, up *Tensor, scale float64) {
 func LowRankGrad(b Backend, dx, dLow, da, dup, dy, x, low, w, a, up *Tensor, scale float64) {
 	checkLowRank("LowRankGrad", dy, low, x, w, a, up)
 	checkEach("LowRankGrad", []*Tensor{x, low, a, up}, []*Tensor{dx, dLow, da, dup})
-	if l, ok := b.(LowRanker); ok && a.DType == F32 && up.DType == F32 {
+	if l, ok := b.(LowRanker); ok && severalOf(b) != nil && a.DType == F32 && up.DType == F32 {
 		l.LowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up, scale)
 		return
 	}

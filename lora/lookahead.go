@@ -63,6 +63,9 @@ func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) {
 		out, in := weight.Dim0(), weight.Width()
 		values := make([]float64, c.Rank*in)
 		for i := range values {
+			if m.Counts() {
+				break
+			}
 			values[i] = rng.NormFloat64() / math.Sqrt(float64(in))
 		}
 		a.attach(s, m.Parameter(values, c.Rank, in), m.Parameter(make([]float64, out*c.Rank), out, c.Rank))

@@ -74,8 +74,8 @@ type AdapterConfig struct {
 // Validate checks the ranges that all kinds share.
 func (c *AdapterConfig) Validate(m *Model) error {
 	switch {
-	case c.Rows < 1 || c.Rows > 4096:
-		return fmt.Errorf("rows: got %d, want 1 to 4096", c.Rows)
+	case c.Rows < 1 || c.Rows > checkpoints.MaxRows:
+		return fmt.Errorf("rows: got %d, want 1 to %d", c.Rows, checkpoints.MaxRows)
 	case c.InitToken < -1 || int(c.InitToken) >= m.Config.Vocab:
 		return fmt.Errorf("init token: got %d, want -1 (random) or 0 to %d", c.InitToken, m.Config.Vocab-1)
 	case !(c.InitNoise >= 0 && c.InitNoise <= 100):
@@ -150,7 +150,9 @@ func rms(table *kernels.Tensor) float64 {
 // Parameter makes a trainable tensor of the compute type from host numbers.
 func (m *Model) Parameter(values []float64, shape ...int) *kernels.Tensor {
 	t := m.Backend.Alloc(m.Backend.Compute(), shape...)
-	kernels.Convert(t, kernels.FromF64(values, shape...))
+	if !m.Counts() {
+		kernels.Convert(t, kernels.FromF64(values, shape...))
+	}
 	return t
 }
 

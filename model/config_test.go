@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,11 +39,15 @@ func TestConfigsAgainstTransformers(t *testing.T) {
 				Eps, Theta                                 float64
 				Tied                                       bool
 				Windows                                    []int
+				Rotary                                     int       // dimensions of a head
+				WithoutRotation                            []int     `json:"without_rotation"`
+				Granite                                    []float64 // multipliers: embedding, attention, residual, logits
+				Parameters                                 int64
 			}
 		}
 	}
 	modeltest.ReadJSON(t, filepath.Join("testdata", "configs.json"), &golden)
-	if len(golden.Cases) < 40 {
+	if len(golden.Cases) < 90 {
 		t.Fatalf("%d cases", len(golden.Cases))
 	}
 	for _, c := range golden.Cases {
@@ -53,7 +58,7 @@ func TestConfigsAgainstTransformers(t *testing.T) {
 			}
 			got, w := m.Config, c.Want
 			architecture := w.Architecture
-			if architecture == "MinistralForCausalLM" { // config.json says mistral
+			if architecture == "MinistralForCausalLM" && strings.HasPrefix(c.Name, "mistral:") { // config.json says mistral
 				architecture = "MistralForCausalLM"
 			}
 			if got.Architecture != architecture {
@@ -71,8 +76,25 @@ func TestConfigsAgainstTransformers(t *testing.T) {
 					t.Errorf("%s: %d, want %d", f.key, f.got, f.want)
 				}
 			}
-			if got.RMSNormEps != w.Eps || got.TieEmbeddings != w.Tied || !slices.Equal(got.RoPEFreqs, model.PlainRoPE(w.Theta, w.HeadDim)) {
-				t.Errorf("epsilon %v, tied %t, want %v and %t, and rope_theta %v", got.RMSNormEps, got.TieEmbeddings, w.Eps, w.Tied, w.Theta)
+			scale := 1.0
+			if g := w.Granite; g != nil { // folded away
+				w.Eps /= g[0] * g[0]
+				scale = math.Sqrt(g[1] * math.Sqrt(float64(w.HeadDim)))
+				if got.BlockScale != g[2]/g[0] || got.LogitScale != 1/g[3] {
+					t.Errorf("blocks times %v, logits times %v, want %v and %v", got.BlockScale, got.LogitScale, g[2]/g[0], 1/g[3])
+				}
+			}
+			if got.RMSNormEps != w.Eps || got.TieEmbeddings != w.Tied || !slices.Equal(got.RoPEFreqs, model.PlainRoPE(w.Theta, w.Rotary)) || math.Abs(got.RoPEScale-scale) > 1e-12 {
+				t.Errorf("epsilon %v, tied %t, rotations times %v, want %v, %t and %v, and rope_theta %v", got.RMSNormEps, got.TieEmbeddings, got.RoPEScale, w.Eps, w.Tied, scale, w.Theta)
+			}
+			// Biases, norms and tied weights are in it.
+			if n := m.WeightBytes() / 4; n != w.Parameters {
+				t.Errorf("%d parameters, want %d", n, w.Parameters)
+			}
+			for l := range got.Layers {
+				if got.Rotates(l) == slices.Contains(w.WithoutRotation, l) {
+					t.Errorf("layer %d: rotates %t", l, got.Rotates(l))
+				}
 			}
 			for l, want := range w.Windows {
 				if got.Window(l) != want {

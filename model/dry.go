@@ -31,14 +31,23 @@ func (m *Model) Dry() (*Model, *kernels.Dry) {
 		}
 		return b.Compute()
 	}
+	b.SeekPeaks(false)
 	d.bind(func(s slot) *kernels.Tensor {
 		if s.compute {
 			return b.Alloc(b.Compute(), s.shape...)
 		}
 		return b.Alloc(stored(s.name), s.shape...)
 	})
+	b.SeekPeaks(true)
 	d.SetCacheDType(m.cacheName) // which was checked
 	return d, b
+}
+
+// Counts tells that the model is one without numbers, as Dry makes it: what would be written
+// to it need not be computed.
+func (m *Model) Counts() bool {
+	_, ok := m.Backend.(*kernels.Dry)
+	return ok
 }
 
 // ErrMemory is returned where a run needs more memory than there is.
@@ -97,14 +106,15 @@ func amount(n int64) string {
 const MemoryVariable = "GLIMPSE_MEMORY_CHECK"
 
 // Available is the memory that a run on m could have: of an accelerator what its
-// allocator can get; on the host what host tells, without which, or where that is 0, it
+// allocator can get or keeps for operations; on the host what host tells, without which, or where that is 0, it
 // is not known. Nor is it where MemoryVariable says that nobody wants to know.
 func (m *Model) Available(host func() int64) (bytes int64, ok bool) {
 	if os.Getenv(MemoryVariable) == "off" {
 		return 0, false
 	}
 	if meter, ok := m.Backend.(kernels.Meter); ok {
-		return meter.Memory().Available, true
+		use := meter.Memory()
+		return use.Available + use.Kept, true
 	}
 	if host == nil || kernels.OwnMemory(m.Backend) {
 		return 0, false
@@ -139,6 +149,9 @@ func (m *Model) CheckWeights() error {
 	available, ok := m.Available(nil)
 	if !ok {
 		return nil
+	}
+	if meter, ok := m.Backend.(kernels.Meter); ok {
+		available = meter.Memory().Available // tensors alone
 	}
 	dry, counter := m.Dry()
 	f := Forecast{Device: m.DeviceName(), Need: counter.Live(), Available: available, Advice: []string{"use a smaller model, or a device with more memory"}}

@@ -17,6 +17,7 @@ func init() {
 // the older names are those of the first releases.
 type falconConfig struct {
 	HiddenSize            int     `json:"hidden_size"`
+	NEmbed                *int    `json:"n_embed"`
 	NumHiddenLayers       int     `json:"num_hidden_layers"`
 	NLayer                *int    `json:"n_layer"`
 	NumAttentionHeads     int     `json:"num_attention_heads"`
@@ -79,6 +80,9 @@ func parseFalcon(raw json.RawMessage) (*Config, error) {
 		if f.ParallelNorms != nil && *f.ParallelNorms != 1 && *f.ParallelNorms != 2 {
 			return nil, fmt.Errorf("num_ln_in_parallel_attn: got %d, want 1 or 2", *f.ParallelNorms)
 		}
+	}
+	if f.NEmbed != nil { // which the MLP's width does not follow
+		c.Hidden = *f.NEmbed
 	}
 	if f.FFNHiddenSize != nil {
 		c.Intermediate = *f.FFNHiddenSize

@@ -19,7 +19,10 @@ func init() {
 // difference but for their epsilon. That of attention goes to queries and keys, half of it
 // to each, with their rotation.
 func parseGranite(raw json.RawMessage) (*Config, error) {
-	var d decoderConfig
+	d := decoderConfig{ // transformers' defaults
+		HiddenSize: 4096, NumHiddenLayers: 32, NumAttentionHeads: 32, IntermediateSize: 11008,
+		VocabSize: 32000, MaxPositionEmbeddings: 2048, RMSNormEps: 1e-6,
+	}
 	c, err := d.parse(raw)
 	if err != nil {
 		return nil, err
@@ -29,7 +32,7 @@ func parseGranite(raw json.RawMessage) (*Config, error) {
 		Attention float64 `json:"attention_multiplier"`
 		Residual  float64 `json:"residual_multiplier"`
 		Logits    float64 `json:"logits_scaling"`
-	}{1, 1, 1, 1} // transformers' defaults
+	}{1, 1, 1, 1}
 	if err := json.Unmarshal(raw, &own); err != nil {
 		return nil, err
 	}

@@ -6,8 +6,7 @@ func init() {
 	Families.Add("MinistralForCausalLM", Family{
 		Doc: "Ministral 8B: windows in the layers that layer_types calls sliding",
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
-			window := mistralWindow
-			d := decoderConfig{SlidingWindow: &window}
+			d := mistralDefaults()
 			c, err := d.parse(raw)
 			if err != nil {
 				return nil, err

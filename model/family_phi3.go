@@ -8,7 +8,11 @@ func init() {
 		PartialRotary: true,
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			original := 4096.0 // transformers' default
-			d := decoderConfig{ropeKeys: ropeKeys{OriginalContext: &original}}
+			d := decoderConfig{
+				HiddenSize: 3072, NumHiddenLayers: 32, NumAttentionHeads: 32, IntermediateSize: 8192,
+				VocabSize: 32064, MaxPositionEmbeddings: 4096, RMSNormEps: 1e-5,
+				ropeKeys: ropeKeys{OriginalContext: &original},
+			}
 			c, err := d.parse(raw)
 			if err != nil {
 				return nil, err

@@ -6,8 +6,10 @@ func init() {
 	Families.Add("SeedOssForCausalLM", Family{
 		Doc: "Seed-OSS 36B: biases on queries, keys and values",
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
-			headDim := 128 // transformers' default, whatever hidden_size is
-			d := decoderConfig{HeadDim: &headDim, AttentionBias: true}
+			d := decoderConfig{ // transformers' defaults; heads are as wide whatever hidden_size is
+				HiddenSize: 4096, NumHiddenLayers: 64, NumAttentionHeads: 80, NumKeyValueHeads: new(8), HeadDim: new(128), IntermediateSize: 27648,
+				VocabSize: 155136, MaxPositionEmbeddings: 524288, RMSNormEps: 1e-6, AttentionBias: true,
+			}
 			c, err := d.parse(raw)
 			if err != nil {
 				return nil, err

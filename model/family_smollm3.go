@@ -17,7 +17,11 @@ func init() {
 
 func parseSmolLM3(raw json.RawMessage) (*Config, error) {
 	theta := 2e6 // transformers' defaults
-	d := decoderConfig{TieWordEmbeddings: true, ropeKeys: ropeKeys{RoPETheta: &theta}}
+	d := decoderConfig{
+		HiddenSize: 2048, NumHiddenLayers: 36, NumAttentionHeads: 16, NumKeyValueHeads: new(4), IntermediateSize: 11008,
+		VocabSize: 128256, MaxPositionEmbeddings: 32768, RMSNormEps: 1e-6,
+		TieWordEmbeddings: true, ropeKeys: ropeKeys{RoPETheta: &theta},
+	}
 	c, err := d.parse(raw)
 	if err != nil {
 		return nil, err

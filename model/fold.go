@@ -80,10 +80,7 @@ func (p *prefillPass) observeFolded(o *Observation, q, k, v, out *kernels.Tensor
 		}
 		a := p.attend(p.cache, o.Layer, rows(q), p.folded.pos[probe.from:probe.to])
 		a.K, a.V = rows(k), rows(v)
-		if scores := p.observeProbe(rows(out), a, probe.peak); probe.peak {
-			o.PeakProbes = append(o.PeakProbes, scores)
-		} else {
-			o.Probes = append(o.Probes, scores)
-		}
+		scores, lse := p.observeProbe(rows(out), a, probe.peak)
+		o.addProbe(scores, lse, probe.peak)
 	}
 }

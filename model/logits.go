@@ -100,8 +100,7 @@ func (m *Model) checkLogits(logits []float32) error {
 
 // samplesOnDevice tells that tokens are drawn where the logits lie.
 func (m *Model) samplesOnDevice() bool {
-	_, ok := m.Backend.(kernels.Drawer)
-	return ok
+	return kernels.DrawerOf(m.Backend) != nil
 }
 
 // allocLogits is memory of the device for the logits of one row.

@@ -108,11 +108,8 @@ func (p *prefillPass) layer(l int) error {
 		return err
 	}
 	for _, probe := range p.probes {
-		if scores := probe.layer(l); probe.peak {
-			o.PeakProbes = append(o.PeakProbes, scores)
-		} else {
-			o.Probes = append(o.Probes, scores)
-		}
+		scores, lse := probe.layer(l)
+		o.addProbe(scores, lse, probe.peak)
 	}
 	if p.opt.Observe == nil {
 		return nil
@@ -359,8 +356,9 @@ func (r *Runner) newProbePass(cache *Cache, probe Prober, from int32) *probePass
 	return &probePass{Runner: r, cache: cache, probe: probe, pos: positions(from, n), x: x, h: h}
 }
 
-// layer runs the rows through layer l and returns their scores on the cache.
-func (p *probePass) layer(l int) *kernels.Tensor {
+// layer runs the rows through layer l and returns their scores on the cache, and
+// their lse.
+func (p *probePass) layer(l int) (scores, lse *kernels.Tensor) {
 	c := &p.Model.Config
 	low := func(m Module) *LowRank { return p.probe.LowRank(l, m) }
 	h, at := p.h, p.cache.at(p.pos)
@@ -372,22 +370,32 @@ func (p *probePass) layer(l int) *kernels.Tensor {
 		a.V = p.value(l, h, low)
 		out = p.alloc(len(p.pos), c.Heads*c.HeadDim)
 	}
-	scores := p.observeProbe(out, a, p.peak)
+	scores, lse = p.observeProbe(out, a, p.peak)
 	if !last {
 		p.finish(l, p.x, h, out, low, h)
 	}
-	return scores
+	return scores, lse
 }
 
 // observeProbe attends with rows a, out being nil or their output, and returns their
-// scores.
-func (r *Runner) observeProbe(out *kernels.Tensor, a *kernels.Attend, peak bool) *kernels.Tensor {
-	b, lse := r.Model.Backend, r.alloc(a.Heads(), a.Rows())
+// scores and lse.
+func (r *Runner) observeProbe(out *kernels.Tensor, a *kernels.Attend, peak bool) (scores, lse *kernels.Tensor) {
+	b := r.Model.Backend
+	lse = r.alloc(a.Heads(), a.Rows())
 	if peak {
 		b.Attention(out, lse, a)
-		return r.peaks(a, lse)
+		return r.peaks(a, lse), lse
 	}
-	scores := r.scores(a, r.arena)
+	scores = r.scores(a, r.arena)
 	b.ObserveAttention(out, lse, scores, a)
-	return scores
+	return scores, lse
+}
+
+// addProbe takes in one probe's scores.
+func (o *Observation) addProbe(scores, lse *kernels.Tensor, peak bool) {
+	if peak {
+		o.PeakProbes, o.PeakProbeLSE = append(o.PeakProbes, scores), append(o.PeakProbeLSE, lse)
+	} else {
+		o.Probes, o.ProbeLSE = append(o.Probes, scores), append(o.ProbeLSE, lse)
+	}
 }

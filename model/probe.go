@@ -102,6 +102,11 @@ type Observation struct {
 	PeakWindows []*kernels.Tensor // as in Capture.PeakWindows
 	PeakProbes  []*kernels.Tensor // as in Capture.PeakProbes
 
+	// ProbeLSE and PeakProbeLSE are, of each of Probes and PeakProbes, the logarithms of
+	// its rows' softmax denominators [heads, rows]. They are finite unless the rows are
+	// not, which their scores need not show.
+	ProbeLSE, PeakProbeLSE []*kernels.Tensor
+
 	// StepDone tells that all layers of the pass, a decoding step, have run before the
 	// first one is observed, and hold its pairs. Joint is then Windows[0] of all of them
 	// together, [layers·heads, width], until the last one was observed; nil without.

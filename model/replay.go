@@ -54,8 +54,8 @@ func newReplayer(m *Model, rows int) *replayer {
 	if g == nil {
 		return nil
 	}
-	step, ok := g.Backend().(kernels.Stepper)
-	if !ok {
+	step := kernels.StepperOf(g.Backend())
+	if step == nil {
 		g.Close()
 		return nil
 	}

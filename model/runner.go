@@ -131,7 +131,10 @@ func (r *Runner) Probe(ctx context.Context, cache *Cache, probe Prober, observe 
 			return err
 		}
 		mark := r.arena.Mark()
-		if err := observe(&Observation{Layer: l, Cache: cache, Probes: []*kernels.Tensor{p.layer(l)}}); err != nil {
+		o := &Observation{Layer: l, Cache: cache}
+		scores, lse := p.layer(l)
+		o.addProbe(scores, lse, false)
+		if err := observe(o); err != nil {
 			return err
 		}
 		r.arena.Release(mark)

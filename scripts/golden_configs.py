@@ -50,6 +50,44 @@ case("window", "mistral", **MISTRAL, sliding_window=12)
 case("window by layer", "mistral", **MISTRAL, head_dim=16, sliding_window=12, layer_types=["full_attention", "sliding_attention"] * 2)
 case("no window by layer", "mistral", **MISTRAL, head_dim=16, sliding_window=None, layer_types=["full_attention"] * 4)
 case("a window that it does not have", "llama", **TINY, sliding_window=12)
+# Those that came later; transformers refuses a padding token beyond the vocabulary.
+PADDED = TINY | dict(pad_token_id=0)
+LATER = ["phi3", "granite", "smollm3", "seed_oss", "ministral"]
+for family in LATER:
+    own = dict(head_dim=32) if family == "ministral" else {}  # which transformers 4.57 does not run without
+    size = PADDED | dict(hidden_size=128, num_key_value_heads=2) | own
+    case("nothing given", family, **own)
+    case("sizes alone", family, **PADDED | own | (dict(num_key_value_heads=2) if family in ("smollm3", "seed_oss", "ministral") else {}))
+    case("swish", family, **size, hidden_act="swish", rms_norm_eps=1e-4, max_position_embeddings=512, rope_theta=5000.0)
+    case("null key-value heads", family, **size | dict(num_key_value_heads=None))
+    case("tied the other way", family, **size, tie_word_embeddings=family != "smollm3")
+LATE = PADDED | dict(num_key_value_heads=2)
+case("window", "phi3", **LATE, sliding_window=12)
+case("window null", "phi3", **LATE, sliding_window=None)
+case("part of a head", "phi3", **LATE, partial_rotary_factor=0.5)
+case("multipliers", "granite", **LATE, embedding_multiplier=12.0, attention_multiplier=0.25, residual_multiplier=0.5, logits_scaling=8.0)
+case("some multipliers", "granite", **LATE, embedding_multiplier=12.0)
+case("layers without rotation", "smollm3", **LATE, no_rope_layers=[1, 0, 0, 1])
+case("every second layer without rotation", "smollm3", **LATE, no_rope_layer_interval=2)
+case("window", "smollm3", **LATE, use_sliding_window=True, sliding_window=12)
+case("window off", "smollm3", **LATE, sliding_window=12)
+case("window null", "smollm3", **LATE, use_sliding_window=True)
+case("biases", "smollm3", **LATE, attention_bias=True, mlp_bias=True)
+case("heads of another width", "seed_oss", **LATE, head_dim=16)
+case("other biases", "seed_oss", **LATE, attention_bias=False, attention_out_bias=True, mlp_bias=True)
+case("window null", "ministral", **LATE, head_dim=16, sliding_window=None)
+case("window by layer", "ministral", **LATE, head_dim=32, sliding_window=12, layer_types=["full_attention", "sliding_attention"] * 2)
+FALCON = {k: v for k, v in TINY.items() if k != "intermediate_size"}
+NEW = FALCON | dict(new_decoder_architecture=True)
+case("new decoder, nothing given", "falcon", new_decoder_architecture=True, num_attention_heads=64, hidden_size=4096)
+case("new decoder, sizes alone", "falcon", **NEW)
+case("new decoder, key-value heads", "falcon", **NEW, num_kv_heads=2)
+case("new decoder, null key-value heads", "falcon", **NEW, num_kv_heads=None, multi_query=False)
+case("new decoder, one norm", "falcon", **NEW, num_kv_heads=2, num_ln_in_parallel_attn=1)
+case("new decoder, two norms", "falcon", **NEW, num_kv_heads=2, num_ln_in_parallel_attn=2, ffn_hidden_size=96, bias=True)
+case("key-value heads that it does not have", "falcon", **FALCON, num_kv_heads=2)
+case("biases", "falcon", **FALCON, bias=True, tie_word_embeddings=False)
+case("hidden size by its first name", "falcon", num_hidden_layers=2, num_attention_heads=4, vocab_size=256, n_embed=64)
 
 
 def read(keys):
@@ -63,12 +101,13 @@ def read(keys):
     windows = []
     for layer in layers:
         attention = getattr(layer, "self_attn", None)
-        # Mistral has one window for all layers, others one of each.
-        window = getattr(attention, "sliding_window", config.sliding_window if config.model_type == "mistral" else None)
+        # Mistral and Phi-3 have one window for all layers, others one of each.
+        window = getattr(attention, "sliding_window", config.sliding_window if config.model_type in ("mistral", "phi3") else None)
         windows.append(window or 0)
     attention = layers[0].self_attn if hasattr(layers[0], "self_attn") else layers[0].self_attention
     falcon = config.model_type == "falcon"
-    kv = 1 if falcon else config.num_key_value_heads
+    kv = config.num_key_value_heads if not falcon else config.num_kv_heads if config.new_decoder_architecture else 1
+    multipliers = [getattr(config, k + "_multiplier", 1.0) for k in ("embedding", "attention", "residual")] if config.model_type == "granite" else None
     return dict(
         architecture=type(model).__name__,
         hidden=config.hidden_size, layers=config.num_hidden_layers, heads=config.num_attention_heads, kv_heads=kv,
@@ -76,6 +115,11 @@ def read(keys):
         vocab=config.vocab_size, max_positions=config.max_position_embeddings,
         eps=config.layer_norm_epsilon if falcon else config.rms_norm_eps,
         theta=config.rope_theta, tied=config.tie_word_embeddings, windows=windows,
+        rotary=int(attention.head_dim * getattr(config, "partial_rotary_factor", 1.0)),
+        without_rotation=[l for l, on in enumerate(getattr(config, "no_rope_layers", [])) if not on],
+        granite=multipliers and multipliers + [config.logits_scaling],
+        # Of tied weights one, as a file has them.
+        parameters=sum(p.numel() for p in model.parameters()),
     )
 
 

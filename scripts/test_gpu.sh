@@ -4,7 +4,9 @@
 #
 #   ./scripts/test_gpu.sh                 # all of it
 #   ./scripts/test_gpu.sh -run Conform    # arguments go to "go test"
-#   ./scripts/test_gpu.sh --device        # on the driver and the GPU of this machine
+#   ./scripts/test_gpu.sh --device        # on the driver and the GPU of this machine, each
+#                                         # test in a process of its own; -run REGEXP
+#   ./scripts/test_gpu.sh --chip          # the rehearsal of a chip alone, as users run it
 #   ./scripts/test_gpu.sh --mutants       # plants bugs and expects the tests to see each
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -25,7 +27,41 @@ scripts/kernels.sh --check
 if [ "${1:-}" = --device ]; then
   shift
   export GLIMPSE_CUDA_DRIVER=${GLIMPSE_CUDA_DRIVER:-libcuda.so.1} # without a device tests fail, not skip
-  go test -tags gpu "$@" "${packages[@]}"
+  # Each test is a process of its own: one that breaks the device breaks no other.
+  binaries=$(mktemp -d) failed=''
+  trap 'rm -rf "$binaries"' EXIT
+  run=.
+  [ "${1:-}" != -run ] || { run=${2:?-run: value missing} && shift 2; }
+  [ $# = 0 ] || die "--device: got '$1', want -run REGEXP or nothing"
+  for package in "${packages[@]}"; do
+    echo "=== $package"
+    go test -c -tags gpu -o "$binaries/${package##*/}.test" "$package"
+    scripts/each_test.sh --run "$run" --folder "$package" "$binaries/${package##*/}.test" || failed+=" $package"
+  done
+  [ -z "$failed" ] || die "failed:$failed"
+  exit
+fi
+
+# As users run it, on a rehearsal of a chip of 132 processors (make chip says what that is):
+# memory comes in blocks that are used again, and no variable guards it.
+chip() {
+  make -s -C kernels/cuda -j"$(nproc)" chip
+  local driver=$root/kernels/cuda/build/chip/libhostcuda.so failed=0
+  (
+    export GLIMPSE_CUDA_DRIVER=$driver GLIMPSE_CUBLASLT=$driver
+    unset GLIMPSE_CUDA_EXACT
+    go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels &
+    local kernels=$!
+    go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./internal/train ./eviction || failed=1
+    # With everything off that something slower stands in for, a model is the same.
+    GLIMPSE_CUDA_OFF=$(sed -n 's/^\tfamily[A-Za-z]* *family = "\(.*\)"$/\1/p' kernels/families.go | paste -sd,) \
+      go test -tags gpu -count=1 -run 'TestAgainstTransformers/(llama3.1|qwen3)$/cuda|TestReferenceModelAgainstNumPy/cuda' ./model || failed=1
+    wait "$kernels" || failed=1
+    exit $failed
+  )
+}
+if [ "${1:-}" = --chip ]; then
+  chip
   exit
 fi
 
@@ -55,6 +91,7 @@ log=$(mktemp)
   HOSTCUDA_ORDER=reverse go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels || failed=1
   # Sums that truncate as those of tensor cores do, where these are used.
   HOSTCUDA_MMA=truncate go test -tags gpu -count=1 -run 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA(Prefill|Hopper|Half|Observe|Grad|Round|Thin|LowRank)' ./kernels || failed=1
+  chip || failed=1
   exit $failed
 ) >"$log" 2>&1 &
 beside=$!
@@ -63,7 +100,7 @@ trap 'kill "$beside" 2>/dev/null || true; rm -f "$log"' EXIT
 for package in "${packages[@]}"; do [ "$package" = ./model ] || [ "$package" = ./eviction ] || others+=("$package"); done
 failed=0
 # Of the policies' tests, too, those that run on the device.
-go test -tags gpu -run 'CUDA|KeptSets|HalfCaches|AgainstNaive' ./eviction || failed=1
+go test -tags gpu -run 'CUDA|KeptSets|HalfCaches|AgainstNaive|NotFinite' ./eviction || failed=1
 go test -tags gpu "${others[@]}" || failed=1
 # Of generation and its command the forecasts of memory.
 go test -tags gpu -run TestCUDA ./internal/generate ./cmd/train || failed=1

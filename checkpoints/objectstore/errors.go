@@ -8,6 +8,8 @@ import (
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
+
+	"glimpse/internal/patience"
 )
 
 // fail describes a failed request: operation, object, what the server said, and
@@ -87,5 +89,5 @@ func final(err error) bool {
 	}
 	status := statusOf(err)
 	return status >= 400 && status < 500 && status != 408 && status != 429 ||
-		hopeless(err) || errors.Is(err, ErrExists) || errors.Is(err, ErrDenied) || errors.Is(err, ErrNotExist)
+		patience.Hopeless(err) || errors.Is(err, ErrExists) || errors.Is(err, ErrDenied) || errors.Is(err, ErrNotExist)
 }

@@ -118,9 +118,7 @@ func (o *s3Object) ReadAt(p []byte, off int64) (int, error) {
 
 // readSome is one attempt.
 func (o *s3Object) readSome(p []byte, off int64) (int, error) {
-	ctx, cancel := context.WithCancel(o.ctx)
-	defer cancel()
-	out, err := o.b.client.GetObject(ctx, &s3.GetObjectInput{
+	out, err := o.b.client.GetObject(o.ctx, &s3.GetObjectInput{
 		Bucket: &o.b.name, Key: &o.info.Key, IfMatch: &o.info.Version,
 		Range: aws.String(fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1)),
 	})
@@ -134,13 +132,10 @@ func (o *s3Object) readSome(p []byte, off int64) (int, error) {
 	if err := o.checkAnswer(out, off, int64(len(p))); err != nil {
 		return 0, fmt.Errorf("read %s: bytes %d to %d: %w", o.b.URL(o.info.Key), off, off+int64(len(p)), err)
 	}
-	stalled := time.AfterFunc(stallTimeout, cancel)
-	defer stalled.Stop()
 	n := 0
 	for n < len(p) {
 		m, err := out.Body.Read(p[n:])
 		n += m
-		stalled.Reset(stallTimeout)
 		if err != nil && n < len(p) {
 			if err == io.EOF {
 				err = io.ErrUnexpectedEOF

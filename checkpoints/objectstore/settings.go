@@ -17,6 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/spf13/pflag"
+
+	"glimpse/internal/patience"
 )
 
 // Settings say how S3 is reached. The zero value leaves everything to the
@@ -38,7 +40,7 @@ type Settings struct {
 	partSize int64         // 0: defaultPartSize; tests take the least that S3 allows
 	pause    time.Duration // before the second attempt; 0: firstPause
 	attempts int           // 0: maxAttempts
-	silence  time.Duration // 0: headerTimeout
+	silence  time.Duration // 0: patience.Silence
 }
 
 // Bind adds the flags. What is waited for is told on standard error.
@@ -89,7 +91,7 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 			})
 		}),
 		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-			t.ResponseHeaderTimeout = cmp.Or(s.silence, headerTimeout)
+			t.ResponseHeaderTimeout = cmp.Or(s.silence, patience.Silence)
 		})),
 	}
 	if s.Region != "" {
@@ -124,7 +126,7 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 	b.client = s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = pathStyle
 		// Around the SDK's client, which has taken AWS_CA_BUNDLE into account.
-		o.HTTPClient = &patient{client: o.HTTPClient, notice: s.Notice, after: cmp.Or(s.silence/2, noticeAfter)}
+		o.HTTPClient = &patience.Client{Doer: o.HTTPClient, Tell: s.Notice, Silence: s.silence, Notice: s.silence / 2}
 		// Ranges and multipart uploads have no checksum that the SDK could compare; what
 		// can be compared is compared by Info.verify.
 		o.DisableLogOutputChecksumValidationSkipped = true

@@ -23,8 +23,8 @@ func newDoctor() *cobra.Command {
 		Long: `Report what this machine offers to compute on: the processor, and the CUDA driver,
 devices, their memory and the libraries that were found. What is missing for a GPU to
 be used is listed with what to do about it, and "--device auto" chooses by the same
-facts. Kernels that only some GPUs have are run once and compared with the portable
-ones. A machine without a GPU is no error.`,
+facts. Kernels are run once and compared with the processor; what fails is named, with
+what is used instead. A machine without a GPU is no error.`,
 		Example: "  evict doctor\n  evict doctor --json",
 		Args:    cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,8 +81,14 @@ func (r report) print(w io.Writer) error {
 			free = fmt.Sprintf(", %d MiB free", d.Free>>20)
 		}
 		out.line(d.Name, "%s, compute capability %s, %d MiB%s", d.Model, d.Capability, d.Memory>>20, free)
+		if d.Kernels != "" {
+			out.line("", "kernels: %s", d.Kernels)
+		}
 		if d.Attention != "" {
 			out.line("", "prompts over bf16 caches: %s", d.Attention)
+		}
+		for _, off := range d.Off {
+			out.line("", "not used: %s", off)
 		}
 	}
 	for _, l := range c.Libraries {

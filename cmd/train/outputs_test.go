@@ -76,6 +76,15 @@ func TestLogIsNotOverwritten(t *testing.T) {
 	}
 }
 
+// TestLogInTheWorkingFolder: a log may have the name that it would have in a run's folder.
+func TestLogInTheWorkingFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, "judgeq", "--steps", "1", "--batch", "1", "--rows", "2", "--tokens", "64", "--validate", "0", "--out", "a", "--log", "steps.jsonl")
+	if got := readText(t, "steps.jsonl"); strings.Count(got, "\n") != 1 {
+		t.Errorf("the log holds %q, want one step", got)
+	}
+}
+
 // TestNamesStayInTheirFolder: a name is one path element, and checked before any work.
 func TestNamesStayInTheirFolder(t *testing.T) {
 	dir := t.TempDir()

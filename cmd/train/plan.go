@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"text/tabwriter"
-	"time"
 
 	"glimpse/datasets"
 	"glimpse/internal/cli"
@@ -29,10 +27,12 @@ func newPlan() *cobra.Command {
 		Short: "Say what a run will take, before it runs and without its weights",
 		Long: `Say what a run will take, before it runs and without its weights.
 
-Prints every adapter's number of parameters, the memory by purpose, and the time of a
-step. The model's folder needs no weights: config.json is enough, and all that is
-fetched of a model of the hub or of a bucket. The times are
-estimated from a few steps on a few layers with random weights, on this machine.
+Prints how long the run takes on this machine and, computed, on one H100, every adapter's
+number of parameters, the memory by purpose, the time of a step, and what to change where
+the run takes more than a day or more memory than there is. The model's folder needs no
+weights: config.json is enough, and all that is fetched of a model of the hub or of a
+bucket. It takes about a second, whatever the model's size: memory is counted without
+weights, and the times are computed from rates that are measured on this machine.
 
 Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 --response-tokens; without any of them, those of the preset.`,
@@ -68,7 +68,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
-			o.Resident = cli.ResidentMemory
+			o.Resident, o.Available = cli.ResidentMemory, cli.AvailableMemory
 			o.Draw = func() error { return curves.WritePNG(io.Discard, panels(exampleSteps(&s.Train.Config))) }
 			p, err := train.NewPlan(cmd.Context(), m, s.Train.Config, o)
 			if err != nil {
@@ -154,44 +154,4 @@ func (s *spec) lengths(ctx context.Context, m *model.Model, prompt, response int
 	}
 	// The first token is as good as any other for a plan.
 	return o, s.resolveAdapters(m, samples, 0)
-}
-
-func writePlan(w io.Writer, p *train.Plan, c *train.Config) error {
-	fmt.Fprintf(w, "%s, prompts of up to %d and responses of up to %d tokens, %d at a time\n\n", p.Model, p.Prompt, p.Response, p.Workers)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "adapter\tkind\tparameters\tof the model")
-	for _, a := range p.Adapters {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f%%\n", a.Name, a.Kind, millions(a.Parameters), 100*a.Share)
-	}
-	fmt.Fprintln(t)
-	k := p.Memory
-	for _, row := range []struct {
-		name  string
-		bytes int64
-	}{
-		{"program", k.Process}, {"weights", k.Weights}, {"caches and targets", k.Cache}, {"activations", k.Activations}, {"adapters", k.Adapters},
-		{"gradients and moments", k.Optimiser}, {"kept samples", k.Samples}, {"validation", k.Validation}, {"drawn curves", k.Drawing}, {"garbage", k.Collector}, {"memory in all", k.Total},
-	} {
-		fmt.Fprintf(t, "%s\t%.1f MiB\n", row.name, mib(row.bytes))
-	}
-	fmt.Fprintln(t)
-	fmt.Fprintf(t, "a step of %d samples\t%s\n", c.Batch, seconds(p.Time.StepSeconds))
-	fmt.Fprintf(t, "%d steps\t%s\n", c.Steps, seconds(p.Time.TotalSeconds))
-	fmt.Fprintf(t, "measured speed\t%.1f GFLOP/s\n", p.Time.GFLOPS)
-	return t.Flush()
-}
-
-func millions(n int64) string {
-	if n < 1e5 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%.1fM", float64(n)/1e6)
-}
-
-func seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	if s < 10 {
-		return d.Round(time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
 }

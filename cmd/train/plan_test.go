@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -11,7 +12,9 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"glimpse/checkpoints"
 	"glimpse/datasets"
@@ -68,7 +71,7 @@ func randomModel(t *testing.T) string {
 
 // TestPlannedMemoryIsUsed: the memory that "train plan" says is within 10% of the most
 // that the run then holds, for the built-in model and for one whose plan is continued
-// from a few layers and entries. Both run as processes of their own.
+// from a few layers. Both run as processes of their own.
 func TestPlannedMemoryIsUsed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the system does not tell a process's memory in a way that compares")
@@ -138,5 +141,92 @@ func TestPlannedMemoryIsUsed(t *testing.T) {
 				t.Errorf("planned %.1f MiB, used %.1f MiB, want within 10%%: %+v", planned, used, p.Memory)
 			}
 		})
+	}
+}
+
+// TestPlanOfLargeModels: the plan of a model that no machine here could hold comes at once
+// and in little memory, leads with the time, and says what to change.
+func TestPlanOfLargeModels(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the system does not tell another process's memory")
+	}
+	if testing.Short() {
+		t.Skip("builds the command")
+	}
+	const enough, most = 5 * time.Second, 500 << 20
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "train")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, x := range []struct {
+		name                                  string
+		hidden, layers, heads, kvHeads, inner int
+		fits                                  bool // one H100
+	}{
+		{"8B", 4096, 32, 32, 8, 14336, true}, {"70B", 8192, 80, 64, 8, 28672, false}, {"405B", 16384, 126, 128, 8, 53248, false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			folder := t.TempDir()
+			config := fmt.Sprintf(`{"architectures": ["LlamaForCausalLM"], "hidden_size": %d, "num_hidden_layers": %d, "num_attention_heads": %d,
+"num_key_value_heads": %d, "intermediate_size": %d, "vocab_size": 128256, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+"rope_theta": 500000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16"}`, x.hidden, x.layers, x.heads, x.kvHeads, x.inner)
+			if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte(config), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			var took time.Duration
+			for try := 0; try == 0 || try < 3 && took > enough; try++ { // other programs may have the machine
+				cmd := exec.Command(binary, "plan", "--preset", "lookaheadkv", "--model", folder)
+				start := time.Now()
+				time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+				var out bytes.Buffer
+				cmd.Stdout = &out
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- cmd.Wait() }()
+				memory, err := watch(cmd.Process.Pid, ended)
+				if took = time.Since(start); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%.2f s, %d MiB", took.Seconds(), memory>>20)
+				if memory == 0 || memory > most {
+					t.Errorf("%d MiB, want 1 to %d", memory>>20, most>>20)
+				}
+				lead, _, _ := strings.Cut(out.String(), "\n")
+				if !regexp.MustCompile(`^on this machine [0-9.]+ years; on one H100 about [0-9.]+ (hours|days) \(computed\)$`).MatchString(lead) {
+					t.Errorf("leads with %q", lead)
+				}
+				if fits := !strings.Contains(out.String(), "its 80 GB do not hold"); fits != x.fits {
+					t.Errorf("fits one H100: %v, want %v", fits, x.fits)
+				}
+				for _, want := range []string{"what to change", "--batch 4", "prompts of at most 2048 tokens", "--set adapters.0.rows=8"} {
+					if !strings.Contains(out.String(), want) {
+						t.Errorf("%q is missing in\n%s", want, &out)
+					}
+				}
+			}
+			if took > enough {
+				t.Errorf("took %v, want at most %v", took, enough)
+			}
+		})
+	}
+}
+
+// watch is the most memory that a process was seen to hold before it ended. What the system
+// tells afterwards counts its parent's memory, too.
+func watch(pid int, ended <-chan error) (most int64, err error) {
+	for {
+		select {
+		case err := <-ended:
+			return most, err
+		case <-time.After(10 * time.Millisecond):
+		}
+		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if _, rest, ok := strings.Cut(string(data), "VmHWM:"); ok {
+			kib, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			most = max(most, kib<<10)
+		}
 	}
 }

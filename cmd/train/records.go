@@ -37,7 +37,7 @@ func (s *spec) claimLog() (unlock func(), err error) {
 	if s.Log == "" {
 		return func() {}, nil
 	}
-	if s.Log == filepath.Join(s.RunDir, stepsName) {
+	if s.RunDir != "" && s.Log == filepath.Join(s.RunDir, stepsName) {
 		if err := os.MkdirAll(s.RunDir, 0o755); err != nil {
 			return nil, fmt.Errorf("run folder: %w", err)
 		}

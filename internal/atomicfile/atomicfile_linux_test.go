@@ -49,7 +49,7 @@ func TestReplacedDirIsNeverAbsent(t *testing.T) {
 // A disk that refuses in the middle of a write (here: the process's limit on
 // file sizes) leaves the old content and no temporary.
 func TestWriteFailsInTheMiddle(t *testing.T) {
-	const limit = 1 << 20 // the test log of "go test" must stay below it
+	const limit = 16 << 20 // the test log of "go test" must stay below it
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	if err := WriteFile(path, []byte("old")); err != nil {

@@ -132,3 +132,29 @@ func TestSweepDead(t *testing.T) {
 	folder.Abort()
 	wantNames(t, dir, filepath.Base(other))
 }
+
+// TestCreateSweeps: whoever writes a file or a folder anew removes what killed writers of
+// it have left.
+func TestCreateSweeps(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	for name, create := range map[string]func() (abort func(), err error){
+		"file":   func() (func(), error) { f, err := Create(path); return f.Abort, err },
+		"folder": func() (func(), error) { d, err := CreateDir(path, false); return d.Abort, err },
+	} {
+		if err := os.WriteFile(tempName(path, newMark), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(tempName(path, newMark), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		abort, err := create()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := names(t, dir); len(left) != 1 {
+			t.Errorf("%s: left are %q, want the one that is being written", name, left)
+		}
+		abort()
+	}
+}

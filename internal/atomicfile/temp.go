@@ -113,8 +113,9 @@ func lockTemp(temp string, dir bool) (unlock func(), free bool, err error) {
 }
 
 // createTemp makes the temporary file of a target and locks it, so that nobody takes
-// it for that of a killed process.
+// it for that of a killed process. Those of processes that were killed are removed.
 func createTemp(target string) (*os.File, func(), error) {
+	SweepDead(target)
 	for {
 		f, err := os.OpenFile(tempName(target, newMark), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 		if err != nil {
@@ -134,6 +135,7 @@ func createTemp(target string) (*os.File, func(), error) {
 
 // createTempDir is createTemp for a folder.
 func createTempDir(target string) (string, func(), error) {
+	SweepDead(target)
 	for {
 		temp := tempName(target, newMark)
 		if err := os.Mkdir(temp, 0o777); err != nil {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"glimpse/internal/parallel"
+	"glimpse/internal/printable"
 
 	"github.com/spf13/cobra"
 )
@@ -50,14 +51,14 @@ func Main(root *cobra.Command) {
 	switch {
 	case err == nil:
 	case interrupted && errors.Is(err, context.Canceled):
-		fmt.Fprintf(os.Stderr, "%s: stopped by a signal: %s\n", root.Name(), Printable(err.Error()))
+		fmt.Fprintf(os.Stderr, "%s: stopped by a signal: %s\n", root.Name(), printable.Text(err.Error()))
 		if errors.As(err, new(resumable)) {
 			os.Exit(ExitResumable)
 		}
 		os.Exit(ExitInterrupted)
 	default:
 		// Errors of the package train begin with its name, which is also the command's.
-		fmt.Fprintf(os.Stderr, "%s: %s\n", root.Name(), Printable(strings.TrimPrefix(err.Error(), root.Name()+": ")))
+		fmt.Fprintf(os.Stderr, "%s: %s\n", root.Name(), printable.Text(strings.TrimPrefix(err.Error(), root.Name()+": ")))
 		os.Exit(ExitError)
 	}
 }

@@ -89,7 +89,6 @@ func (o *Outputs) open(out *Output) (err error) {
 			return fmt.Errorf("%s: %s is the file of %s, too", out.flag, out.path, other.flag)
 		}
 	}
-	atomicfile.SweepDead(out.path)
 	if out.file, err = atomicfile.Create(out.path); err != nil {
 		return fmt.Errorf("%s: %w", out.flag, err)
 	}

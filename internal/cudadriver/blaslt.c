@@ -27,8 +27,10 @@ typedef struct {
 #define FUNCTIONS(X)                                                                            \
 	X(Create, (void **))                                                                        \
 	X(MatmulDescCreate, (void **, int, int))                                                    \
+	X(MatmulDescDestroy, (void *))                                                              \
 	X(MatmulDescSetAttribute, (void *, int, const void *, size_t))                              \
 	X(MatrixLayoutCreate, (void **, int, uint64_t, uint64_t, int64_t))                          \
+	X(MatrixLayoutDestroy, (void *))                                                            \
 	X(MatmulPreferenceCreate, (void **))                                                        \
 	X(MatmulPreferenceSetAttribute, (void *, int, const void *, size_t))                        \
 	X(MatmulPreferenceDestroy, (void *))                                                        \
@@ -63,9 +65,22 @@ size_t glimpse_blas_version(void) { return ltGetVersion(); }
 
 int glimpse_blas_handle(void **handle) { return ltCreate(handle); }
 
+static int live; // plans
+int glimpse_blas_live(void) { return __atomic_load_n(&live, __ATOMIC_RELAXED); }
+
+void glimpse_blas_free(glimpse_plan *p) {
+	__atomic_fetch_sub(&live, 1, __ATOMIC_RELAXED);
+	if (p->operation) ltMatmulDescDestroy(p->operation);
+	if (p->a) ltMatrixLayoutDestroy(p->a);
+	if (p->b) ltMatrixLayoutDestroy(p->b);
+	if (p->c) ltMatrixLayoutDestroy(p->c);
+	free(p);
+}
+
 int glimpse_blas_plan(glimpse_plan **out, void *handle, const glimpse_product *p) {
 	int r = 0;
 	glimpse_plan *plan = calloc(1, sizeof *plan);
+	__atomic_fetch_add(&live, 1, __ATOMIC_RELAXED);
 	plan->handle = handle;
 	void *preference = 0;
 	// Few rows leave most processors idle unless long sums are split. Parts in the workspace
@@ -96,7 +111,7 @@ int glimpse_blas_plan(glimpse_plan **out, void *handle, const glimpse_product *p
 #undef TRY
 done:
 	if (preference) ltMatmulPreferenceDestroy(preference);
-	if (r) free(plan); // a programming error or a lost device: the few descriptors are not worth a clean-up
+	if (r) glimpse_blas_free(plan);
 	else *out = plan;
 	return r;
 }

@@ -11,6 +11,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -41,37 +44,61 @@ const maxWorkspace = 32 << 20
 
 // Blas is the loaded cuBLASLt of this process.
 type Blas struct {
-	Path    string
-	Version int
-	mu      sync.Mutex
-	handles map[string]unsafe.Pointer // by context
-	plans   map[planKey]*C.glimpse_plan
-}
-
-// planKey adds the context, since algorithms are chosen for a device.
-type planKey struct {
-	context string
-	Product
+	Path       string
+	Version    int
+	mu         sync.Mutex
+	candidates []string                  // that were not tried
+	handles    map[string]unsafe.Pointer // by context
+	plans      lru[planKey, *Plan]
 }
 
 // OpenBlas loads cuBLASLt from $GLIMPSE_CUBLASLT, or else from where the loader, a
 // toolkit or a Python environment has it. The error lists what was tried.
 var OpenBlas = sync.OnceValues(func() (*Blas, error) {
-	candidates := blasCandidates()
-	var tried []error
-	for _, path := range candidates {
+	b := &Blas{candidates: blasCandidates(), handles: make(map[string]unsafe.Pointer), plans: lru[planKey, *Plan]{most: maxPlans}}
+	return b, b.load(nil)
+})
+
+// load takes the first of the candidates that are left which can be loaded.
+func (b *Blas) load(tried []error) error {
+	for len(b.candidates) > 0 {
+		path := b.candidates[0]
+		b.candidates = b.candidates[1:]
 		name := C.CString(path)
 		message := make([]byte, 1024)
 		failed := C.glimpse_blas_open(name, (*C.char)(unsafe.Pointer(&message[0])), C.size_t(len(message))) != 0
 		C.free(unsafe.Pointer(name))
-		if failed {
-			tried = append(tried, errors.New(C.GoString((*C.char)(unsafe.Pointer(&message[0])))))
-			continue
+		if !failed {
+			b.Path, b.Version = path, int(C.glimpse_blas_version())
+			return nil
 		}
-		return &Blas{Path: path, Version: int(C.glimpse_blas_version()), handles: make(map[string]unsafe.Pointer), plans: make(map[planKey]*C.glimpse_plan)}, nil
+		tried = append(tried, errors.New(C.GoString((*C.char)(unsafe.Pointer(&message[0])))))
 	}
-	return nil, fmt.Errorf("cuBLASLt was not found; install it (a CUDA toolkit, or pip install nvidia-cublas) or name the library in %s: %w", BlasVariable, errors.Join(tried...))
-})
+	return fmt.Errorf("cuBLASLt was not found; install it (a CUDA toolkit, or pip install nvidia-cublas) or name the library in %s: %w", BlasVariable, errors.Join(tried...))
+}
+
+// Create makes the handle for a context, which is current. A library that is too new for
+// the driver can be loaded and makes none: then the next candidate is taken.
+func (b *Blas) Create(context cu.CUContext) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var tried []error
+	for {
+		var handle unsafe.Pointer
+		code := C.glimpse_blas_handle(&handle)
+		if code == 0 {
+			b.handles[context.String()] = handle
+			return nil
+		}
+		tried = append(tried, fmt.Errorf("%s: cublasLtCreate: status %d", b.Path, int(code)))
+		if len(b.handles) > 0 { // it is in use
+			return errors.Join(tried...)
+		}
+		if err := b.load(tried); err != nil {
+			return err
+		}
+	}
+}
 
 func blasCandidates() []string {
 	if path := os.Getenv(BlasVariable); path != "" {
@@ -79,7 +106,8 @@ func blasCandidates() []string {
 	}
 	paths := []string{"libcublasLt.so.13", "libcublasLt.so.12"}
 	folders := []string{"/usr/local/cuda/lib64", "/opt/cuda/lib64"}
-	roots := []string{os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX"), "/usr/local", "/usr"}
+	roots := append([]string{os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX")}, pythonRoots()...)
+	roots = append(roots, "/usr/local", "/usr")
 	if home, err := os.UserHomeDir(); err == nil {
 		roots = append(roots, filepath.Join(home, ".local"))
 	}
@@ -91,62 +119,49 @@ func blasCandidates() []string {
 			for _, wheel := range []string{"cu13", "cublas"} {
 				folders = append(folders, filepath.Join(root, "lib", "python3*", packages, "nvidia", wheel, "lib"))
 			}
+			folders = append(folders, filepath.Join(root, "lib", "python3*", packages, "torch", "lib"))
 		}
+		folders = append(folders, filepath.Join(root, "lib")) // of a conda environment
 	}
 	for _, folder := range folders {
 		found, err := filepath.Glob(filepath.Join(folder, "libcublasLt.so.1[23]"))
 		if err == nil { // the pattern is ours
+			slices.SortFunc(found, func(a, b string) int { return strings.Compare(filepath.Base(b), filepath.Base(a)) }) // the newer first
 			paths = append(paths, found...)
 		}
 	}
 	return paths
 }
 
-// Plan is a product with its algorithm.
-type Plan struct{ p *C.glimpse_plan }
-
-// Plan chooses an algorithm for a product on the current context's device, always
-// the same one while the process lives.
-func (b *Blas) Plan(context cu.CUContext, p Product) (Plan, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	key := planKey{context.String(), p}
-	if plan, ok := b.plans[key]; ok {
-		return Plan{plan}, nil
-	}
-	bit := func(v bool) C.int {
-		if v {
-			return 1
+// pythonRoots are where the Pythons on the PATH lie, as in images that come with PyTorch:
+// the environment that a link is in first.
+func pythonRoots() (roots []string) {
+	for _, folder := range filepath.SplitList(os.Getenv("PATH")) {
+		link := filepath.Join(folder, "python3")
+		program, err := filepath.EvalSymlinks(link)
+		if err != nil {
+			continue
 		}
-		return 0
-	}
-	spec := C.glimpse_product{
-		transposeA: bit(p.TransposeA), transposeB: bit(p.TransposeB), typeA: C.int(p.Type), typeC: F32,
-		m: C.int64_t(p.M), n: C.int64_t(p.N), k: C.int64_t(p.K), lda: C.int64_t(p.LdA), ldb: C.int64_t(p.LdB), ldc: C.int64_t(p.LdC),
-		alignA: C.uint32_t(p.AlignA), alignB: C.uint32_t(p.AlignB), alignC: C.uint32_t(p.AlignC), workspace: maxWorkspace,
-	}
-	handle, ok := b.handles[key.context]
-	if !ok {
-		if code := C.glimpse_blas_handle(&handle); code != 0 {
-			return Plan{}, fmt.Errorf("cublasLtCreate: status %d", int(code))
+		for _, path := range []string{link, program} {
+			if root := filepath.Dir(filepath.Dir(path)); !slices.Contains(roots, root) {
+				roots = append(roots, root)
+			}
 		}
-		b.handles[key.context] = handle
 	}
-	var plan *C.glimpse_plan
-	if code := C.glimpse_blas_plan(&plan, handle, &spec); code != 0 {
-		return Plan{}, fmt.Errorf("cuBLASLt %d: no algorithm for %+v: status %d", b.Version, p, int(code))
-	}
-	b.plans[key] = plan
-	return Plan{plan}, nil
+	return roots
 }
 
 // Workspace is the device memory that Run needs, in bytes.
-func (p Plan) Workspace() int { return int(C.glimpse_blas_workspace(p.p)) }
+func (p *Plan) Workspace() int {
+	defer runtime.KeepAlive(p)
+	return int(C.glimpse_blas_workspace(p.p))
+}
 
 // Run queues the product on a stream.
-func (p Plan) Run(alpha float32, a, b cu.DevicePtr, beta float32, c, workspace cu.DevicePtr, stream cu.Stream) error {
+func (p *Plan) Run(alpha float32, a, b cu.DevicePtr, beta float32, c, workspace cu.DevicePtr, stream cu.Stream) error {
 	handle := *(*unsafe.Pointer)(unsafe.Pointer(&stream)) // cu.Stream is this one field
 	code := C.glimpse_blas_run(p.p, C.float(alpha), pointer(a), pointer(b), C.float(beta), pointer(c), pointer(workspace), handle)
+	runtime.KeepAlive(p)
 	if code != 0 {
 		return fmt.Errorf("cublasLtMatmul: status %d", int(code))
 	}

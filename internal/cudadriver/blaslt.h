@@ -23,6 +23,8 @@ typedef struct glimpse_plan glimpse_plan;
 // reductions are ruled out: they may sum in another order from run to run.
 int glimpse_blas_handle(void **handle); // for the current context
 int glimpse_blas_plan(glimpse_plan **plan, void *handle, const glimpse_product *p);
+void glimpse_blas_free(glimpse_plan *plan);
+int glimpse_blas_live(void); // plans that are not freed
 size_t glimpse_blas_workspace(const glimpse_plan *plan);
 int glimpse_blas_run(const glimpse_plan *plan, float alpha, const void *a, const void *b,
                      float beta, void *c, void *workspace, void *stream);

@@ -5,6 +5,8 @@ package cudadriver
 // #cgo CFLAGS: -I${SRCDIR}/include -std=gnu11 -O2
 // #cgo LDFLAGS: -L${SRCDIR}/lib -ldl
 // #include <cuda.h>
+// #include <stdlib.h>
+// extern int glimpse_driver_has(const char *name);
 // extern char glimpse_driver_path[4096], glimpse_driver_error[1024];
 // extern int glimpse_driver_init;
 import "C"
@@ -57,6 +59,33 @@ func AllowShared(f cu.Function, bytes int) error {
 	handle := *(*C.CUfunction)(unsafe.Pointer(&f)) // cu.Function is this one field
 	if code := C.cuFuncSetAttribute(handle, C.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, C.int(bytes)); code != 0 {
 		return fmt.Errorf("cuFuncSetAttribute: %d bytes of shared memory: error %d", bytes, int(code))
+	}
+	return nil
+}
+
+// AllocPinned is memory of the host that the device reads by itself. It stays until the
+// process ends.
+func AllocPinned(bytes int) ([]byte, error) {
+	var p unsafe.Pointer
+	if code := C.cuMemHostAlloc(&p, C.size_t(bytes), 0); code != 0 {
+		return nil, fmt.Errorf("cuMemHostAlloc: %d bytes: error %d", bytes, int(code))
+	}
+	return unsafe.Slice((*byte)(p), bytes), nil
+}
+
+// Load loads the code of f now. Drivers of CUDA 12.2 and later load lazily: at the first
+// use, or where they are asked to, which CUDA 12.4 brought; before it a question about the
+// function does.
+func Load(f cu.Function) error {
+	handle := *(*C.CUfunction)(unsafe.Pointer(&f))
+	name := C.CString("cuFuncLoad")
+	defer C.free(unsafe.Pointer(name))
+	if C.glimpse_driver_has(name) == 0 {
+		_, err := f.Attribute(cu.SharedSizeBytes)
+		return err
+	}
+	if code := C.cuFuncLoad(handle); code != 0 {
+		return fmt.Errorf("cuFuncLoad: error %d", int(code))
 	}
 	return nil
 }

@@ -19,6 +19,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv("REPORT_DRIVER") == "" {
 		os.Exit(m.Run())
 	}
+	if os.Getenv("REPORT_DRIVER") == "blas" {
+		reportBlas()
+		return
+	}
 	path, err := cudadriver.Driver()
 	n, countErr := cu.NumDevices()
 	os.Stdout.WriteString("path " + path + "\n")

@@ -6,7 +6,7 @@ package cudadriver
 // #include <cuda.h>
 // #include <string.h>
 // static int encode(void *out, uint64_t address, uint64_t columns, uint64_t rows, uint32_t box_columns, uint32_t box_rows) {
-// 	CUtensorMap map; // the driver wants 64-byte alignment, which Go does not give
+// 	CUtensorMap map; // the driver wants 128-byte alignment, which Go does not give
 // 	uint64_t sizes[] = {columns, rows}, strides[] = {columns * 2};
 // 	cuuint32_t box[] = {box_columns, box_rows}, steps[] = {1, 1};
 // 	int code = cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)address, sizes, strides, box, steps,

@@ -118,17 +118,26 @@ func Operations(m *model.Model, a model.Adapter, prompt, response int) (prefill,
 			}
 		}
 	}
-	prefill, target, rows = operations(m, prompt, response, []rowsOf{{float64(a.Rows()), low}})
-	return 2 * prefill, 2 * target, 2 * rows
+	w := operations(m, prompt, response, []rowsOf{{float64(a.Rows()), low}})
+	return 2 * w.prefill.total(), 2 * w.target.total(), 2 * w.rows.total()
 }
 
 // rowsOf is what the cost of an adapter depends on: its rows, and the numbers of its
 // LoRA factors.
 type rowsOf struct{ rows, low float64 }
 
-// operations are the multiply-adds of a sample: of the prefill, of its target, and of
-// the adapters' forward and backward passes. m may be an outline.
-func operations(m *model.Model, prompt, response int, adapters []rowsOf) (prefill, target, rows float64) {
+// work is the multiply-adds of a sample: of the prefill, of its target, and of the
+// adapters' forward and backward passes.
+type work struct{ prefill, target, rows part }
+
+// part is the multiply-adds of a pass: with weights, and of queries, keys and values.
+type part struct{ products, attention float64 }
+
+func (p part) total() float64 { return p.products + p.attention }
+func (w work) total() float64 { return w.prefill.total() + w.target.total() + w.rows.total() }
+
+// operations are those of a sample. m may be an outline.
+func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work) {
 	c := &m.Config
 	n := float64(prompt)
 	attention := float64(c.Heads * c.HeadDim) // per pair of row and entry and per product
@@ -141,29 +150,40 @@ func operations(m *model.Model, prompt, response int, adapters []rowsOf) (prefil
 			}
 			size := float64(lin.Weight.Len())
 			if !last || module == model.KProj || module == model.VProj {
-				prefill += n * size
+				w.prefill.products += n * size
 			}
 			if !module.ReachesScores(l, c.Layers) {
 				continue
 			}
-			target += float64(response) * size
+			w.target.products += float64(response) * size
 			for _, a := range adapters {
-				rows += 2 * a.rows * size // forward, gradient of the input
+				w.rows.products += 2 * a.rows * size // forward, gradient of the input
 			}
 		}
 		products := 2.0 // q·kᵀ and p·v
 		if last {
 			products = 1
 		} else {
-			prefill += products * attention * n * n / 2
+			w.prefill.attention += products * attention * n * n / 2
 		}
-		target += products * attention * n * float64(response)
+		w.target.attention += products * attention * n * float64(response)
 		for _, a := range adapters {
-			rows += products * attention * n * a.rows * 2 // forward and backward
+			w.rows.attention += products * attention * n * a.rows * 2 // forward and backward
 		}
 	}
 	for _, a := range adapters {
-		rows += 3 * a.rows * a.low // forward, gradients of input and factors
+		w.rows.products += 3 * a.rows * a.low // forward, gradients of input and factors
 	}
-	return prefill, target, rows
+	return w
+}
+
+// workOf is operations, with a response that is generated first where o says so: its
+// tokens one by one, as for a target of all modules.
+func workOf(m *model.Model, prompt int, o PlanOptions, rows []rowsOf) work {
+	w := operations(m, prompt, o.Response, rows)
+	if o.Generated {
+		w.target.products *= 2
+		w.target.attention *= 2
+	}
+	return w
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"time"
 
-	"glimpse/datasets"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -20,6 +18,11 @@ type Plan struct {
 	Adapters []PlanAdapter `json:"adapters"`
 	Memory   Memory        `json:"memory_bytes"`
 	Time     PlanTime      `json:"time"`
+	H100     PlanH100      `json:"h100"`
+	// Available is the memory that there is, in bytes; 0: it is not known.
+	Available int64 `json:"available_bytes"`
+	// Changes are what to change where the run takes too long or does not fit.
+	Changes []PlanChange `json:"changes,omitempty"`
 }
 
 // PlanAdapter is the size of an adapter.
@@ -46,7 +49,7 @@ type Memory struct {
 	Total       int64 `json:"total"`
 }
 
-// PlanTime is an estimate from steps of a few layers with random weights.
+// PlanTime is an estimate from the rates of this machine.
 type PlanTime struct {
 	StepSeconds  float64 `json:"step_seconds"`
 	TotalSeconds float64 `json:"total_seconds"`
@@ -75,19 +78,16 @@ type PlanOptions struct {
 	Generated        bool // responses are generated on the way
 	// Resident tells the bytes that the process holds now; nil or 0: it is not known.
 	Resident func() int64
+	// Available tells the memory that there is on the host; nil or 0: it is not known.
+	Available func() int64
 	// Draw draws curves as a run does; nil: it draws none.
 	Draw func() error
 }
 
-// sketch sizes: small enough to be quick, wide enough to say something.
-const (
-	sketchLayers = 3
-	sketchTokens = 512
-	sketchVocab  = 1024
-)
-
-// NewPlan estimates memory and time of a configuration for an outlined model. It runs
-// a few steps on a few layers with random weights.
+// NewPlan estimates memory and time of a configuration for an outlined model, in a
+// second and in little memory whatever the model's size: memory is counted on a model
+// without numbers, and time computed from measured rates. Steps are run for models that
+// are small enough.
 func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Plan, error) {
 	if err := c.Validate(m); err != nil {
 		return nil, err
@@ -120,11 +120,15 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 	if k.Drawing, err = o.drawing(); err != nil {
 		return nil, err
 	}
-	seconds, measured, activations, process, err := measureSketch(ctx, m, c, o, p.Workers)
+	scratch, err := countScratch(ctx, m, c, o)
 	if err != nil {
 		return nil, err
 	}
-	k.Activations, k.Process = workers*activations, process
+	speed, err := measureSpeed(ctx, m, c, o, rows, p.Workers)
+	if err != nil {
+		return nil, err
+	}
+	k.Activations, k.Process = workers*scratch, speed.process
 	live := k.Cache + k.Activations + k.Adapters + k.Optimiser + k.Samples + k.Validation
 	// The prompts before those worked on are garbage for a while, too.
 	k.Collector = live*(gcPercent+retainedPercent)/100 + k.Cache
@@ -139,11 +143,17 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 	if mean == 0 {
 		mean = o.Prompt
 	}
-	work := sampleWork(m, mean, o, rows)
-	p.Time.GFLOPS = 2 * measured(rows) / seconds / 1e9
-	p.Time.StepSeconds = work * float64(c.Batch) / (measured(rows) / seconds)
+	sample := workOf(m, mean, o, rows)
+	seconds := speed.seconds(sample)
+	p.Time.GFLOPS = 2 * sample.total() / seconds / 1e9
+	p.Time.StepSeconds = seconds * float64(c.Batch)
 	p.Time.TotalSeconds = p.Time.StepSeconds * float64(c.Steps)
-	return p, nil
+	p.addH100(m, c, o, sample)
+	if n, ok := m.Available(o.Available); ok {
+		p.Available = n
+	}
+	p.Changes, err = p.changes(ctx, m, c, o, mean, rows, speed.seconds)
+	return p, err
 }
 
 // drawing is the memory that drawing curves takes besides what stays in the process
@@ -177,174 +187,11 @@ func CountAll(m *model.Model, adapters []AdapterConfig) []PlanAdapter {
 	return out
 }
 
-// sampleWork are the multiply-adds of one sample.
-func sampleWork(m *model.Model, prompt int, o PlanOptions, rows []rowsOf) float64 {
-	a, b, c := operations(m, prompt, o.Response, rows)
-	if o.Generated { // the response's tokens one by one, as for a target of all modules
-		b *= 2
-	}
-	return a + b + c
-}
-
 // modelParameters is the number of all weights.
 func modelParameters(m *model.Model) int64 {
 	n := m.Network.Parameters() + int64(m.Network.Embedding.Len()) + int64(m.Network.FinalNorm.Weight.Len())
 	if !m.Config.TieEmbeddings {
 		n += int64(m.Network.Head.Weight.Len())
-	}
-	return n
-}
-
-// measureSketch runs steps of a sketch. It returns the seconds of one sample, the
-// multiply-adds of such a sample, and the bytes of activations that one worker holds
-// for the real model: those of the sketch, continued to all layers and entries. process is
-// what the process holds besides the sketch's weights and numbers.
-func measureSketch(ctx context.Context, m *model.Model, c Config, o PlanOptions, workers int) (seconds float64, work func([]rowsOf) float64, activations, process int64, err error) {
-	whole := m.Network.Parameters() <= smallModel
-	layers, vocab, tokens := sketchLayers, sketchVocab, min(o.Prompt, sketchTokens)
-	if whole {
-		layers, vocab, tokens = m.Config.Layers, m.Config.Vocab, o.Prompt
-	}
-	sketch := m.Sketch(layers, vocab)
-	layers = sketch.Config.Layers
-	c.Steps, c.Batch, c.Workers, c.Warmup = 3, workers, workers, 0
-	c.MaxResponse, c.CacheMemory, c.CacheDisk = o.Response, 0, 0
-	c.Validation = ValidationConfig{}
-	c.Adapters = append([]AdapterConfig(nil), c.Adapters...)
-	for i := range c.Adapters {
-		c.Adapters[i].InitToken = -1
-	}
-	sample := func(n int) *Pairs {
-		p := datasets.Pair{ID: "sketch", PromptIDs: make([]int32, n), ResponseIDs: make([]int32, o.Response)}
-		for i := range p.PromptIDs {
-			p.PromptIDs[i] = int32(i*7) % int32(vocab)
-		}
-		return &Pairs{Pairs: []datasets.Pair{p}, Name: "sketch"}
-	}
-	// graphs is the scratch memory of all adapters' graphs with so many layers and
-	// entries.
-	graphs := func(layers, n int) (float64, error) {
-		cut, err := sketch.Cut(layers)
-		if err != nil {
-			return 0, err
-		}
-		t, err := New(cut, c, sample(n))
-		if err != nil {
-			return 0, err
-		}
-		defer t.Close()
-		if err := t.Run(ctx, nil); err != nil {
-			return 0, err
-		}
-		return float64(t.graphBytes()), nil
-	}
-	var source Source = sample(tokens)
-	if o.Generated {
-		source = generated{sample(tokens)}
-	}
-	t, err := New(sketch, c, source)
-	if err != nil {
-		return 0, nil, 0, 0, err
-	}
-	defer t.Close()
-	var best time.Duration
-	start := time.Now()
-	err = t.Run(ctx, func(r StepResult) error {
-		d := time.Since(start)
-		if best == 0 || d < best {
-			best = d
-		}
-		start = time.Now()
-		return nil
-	})
-	if err != nil {
-		return 0, nil, 0, 0, err
-	}
-	seconds = best.Seconds() / float64(c.Batch)
-	process = defaultProcess
-	if o.Resident != nil {
-		debug.FreeOSMemory()
-		if n := o.Resident(); n > 0 {
-			process = n - sketch.WeightBytes() - t.numbers()
-		}
-	}
-	work = func(rows []rowsOf) float64 {
-		scaled := make([]rowsOf, len(rows))
-		for i, r := range rows { // the factors of the sketch's layers
-			scaled[i] = rowsOf{r.rows, r.low * float64(layers) / float64(m.Config.Layers)}
-		}
-		return sampleWork(sketch, tokens, o, scaled)
-	}
-	runner := float64(t.workers[0].runner.ScratchBytes())
-	if beyond := float64(o.Prompt - tokens); beyond > 0 {
-		// The residual stream, and the scores of one layer.
-		runner += 4 * beyond * float64(m.Config.Hidden+m.Config.Heads)
-	}
-	scratch := float64(t.graphBytes())
-	if !whole && (layers < m.Config.Layers || tokens < o.Prompt) {
-		// Linear in the layers at a fixed number of entries, and the other way round.
-		few, many := min(64, tokens), min(256, tokens)
-		below := max(1, layers-1)
-		var at [2][2]float64
-		for i, l := range []int{below, layers} {
-			for j, n := range []int{few, many} {
-				if at[i][j], err = graphs(l, n); err != nil {
-					return 0, nil, 0, 0, err
-				}
-			}
-		}
-		perEntry := func(i int) float64 {
-			if many == few {
-				return 0
-			}
-			return (at[i][1] - at[i][0]) / float64(many-few)
-		}
-		full := func(i int) float64 { return at[i][1] + perEntry(i)*float64(o.Prompt-many) }
-		scratch = full(1)
-		if layers > below {
-			scratch += (full(1) - full(0)) * float64(m.Config.Layers-layers)
-		}
-	}
-	return seconds, work, int64(runner + scratch), process, nil
-}
-
-// generated hides the responses of pairs, so that the model generates them.
-type generated struct{ *Pairs }
-
-func (g generated) Repeats() bool { return false }
-
-func (g generated) At(i int) (Sample, error) {
-	s, err := g.Pairs.At(i)
-	s.Response = nil
-	return s, err
-}
-
-// graphBytes is the scratch memory of one worker's graphs.
-func (t *Trainer) graphBytes() int64 {
-	var n int64
-	for _, g := range t.workers[0].graphs {
-		n += g.ScratchBytes()
-	}
-	return n
-}
-
-// defaultProcess is about what program, runtime and graphs take, for systems that
-// do not tell.
-const defaultProcess = 48 << 20
-
-// numbers is the memory of parameters, optimiser and scratch.
-func (t *Trainer) numbers() int64 {
-	var n int64
-	for _, w := range t.workers {
-		n += w.runner.ScratchBytes()
-		for _, g := range w.graphs {
-			n += g.ScratchBytes()
-		}
-	}
-	for _, l := range t.learners {
-		for _, p := range l.params {
-			n += 4 * int64(p.Tensor.Bytes())
-		}
 	}
 	return n
 }

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"glimpse/internal/patience"
 )
 
 const (
@@ -28,28 +29,29 @@ const (
 type client struct {
 	endpoint *url.URL
 	token    string
-	http     *http.Client
+	http     *patience.Client
 	// metadata stops at the answer that describes the file, before the redirect to
 	// the storage.
-	metadata *http.Client
+	metadata *patience.Client
 
-	stall time.Duration // without a byte, after which a connection counts as lost
 	pause time.Duration // before the second attempt; doubled before each further one
 }
 
-func newClient(s settings) *client {
-	c := &client{endpoint: s.endpoint, token: s.token, stall: 30 * time.Second, pause: firstPause}
+// newClient tells log what it waits for.
+func newClient(s settings, log io.Writer) *client {
+	c := &client{endpoint: s.endpoint, token: s.token, pause: firstPause}
 	transport := http.DefaultTransport.(*http.Transport).Clone() // with the proxies of the environment
 	transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	transport.ResponseHeaderTimeout = 30 * time.Second
+	transport.ResponseHeaderTimeout = patience.Silence
 	transport.DisableCompression = true // sizes and ranges are those of the file
-	c.http = &http.Client{Transport: transport, CheckRedirect: c.redirect}
-	c.metadata = &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+	tell := func(text string) { fmt.Fprintln(log, "hub: "+text) }
+	c.http = &patience.Client{Tell: tell, Doer: &http.Client{Transport: transport, CheckRedirect: c.redirect}}
+	c.metadata = &patience.Client{Tell: tell, Doer: &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if req.Response.Header.Get(linkedETag) != "" {
 			return http.ErrUseLastResponse
 		}
 		return c.redirect(req, via)
-	}}
+	}}}
 	return c
 }
 
@@ -142,7 +144,7 @@ func (c *client) send(ctx context.Context, method, path, byteRange string) (*htt
 	defer resp.Body.Close()
 	e := &statusError{
 		status: resp.StatusCode, fromHub: c.isHub(resp.Request.URL),
-		code: resp.Header.Get("X-Error-Code"), message: printable(resp.Header.Get("X-Error-Message")),
+		code: resp.Header.Get("X-Error-Code"), message: short(resp.Header.Get("X-Error-Message")),
 	}
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
 		e.after = time.Duration(min(max(seconds, 0), int(longestPause/time.Second))) * time.Second
@@ -150,8 +152,8 @@ func (c *client) send(ctx context.Context, method, path, byteRange string) (*htt
 	return nil, e
 }
 
-// printable shortens what a server says to what a terminal should show.
-func printable(s string) string {
+// short shortens what a server says to what a terminal should show.
+func short(s string) string {
 	runes := []rune(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
@@ -174,9 +176,8 @@ func (c *client) retry(ctx context.Context, tries int, op func() (progress bool,
 		}
 		var status *statusError
 		var dns *net.DNSError
-		var certificate *tls.CertificateVerificationError
 		if errors.As(err, new(permanent)) || errors.As(err, &status) && !status.passing() ||
-			errors.As(err, &dns) && dns.IsNotFound || errors.As(err, &certificate) {
+			errors.As(err, &dns) && dns.IsNotFound || patience.Hopeless(err) {
 			return err
 		}
 		if progress {

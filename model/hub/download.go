@@ -18,7 +18,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"glimpse/internal/filelock"
 	"glimpse/internal/modelfile"
@@ -278,13 +277,9 @@ func (t *transfer) restart() error {
 	return t.file.Truncate(0)
 }
 
-var errStalled = errors.New("no data for a while")
-
 // receive asks for the rest and takes what comes of it, in one connection. What
 // has arrived counts even if the connection breaks.
 func (t *transfer) receive(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	byteRange := ""
 	if t.at > 0 {
 		byteRange = fmt.Sprintf("bytes=%d-", t.at)
@@ -311,12 +306,9 @@ func (t *transfer) receive(ctx context.Context) error {
 	default:
 		return permanent{fmt.Errorf("got status %s, want 200 or 206", resp.Status)}
 	}
-	timer := time.AfterFunc(t.client.stall, func() { cancel(errStalled) })
-	defer timer.Stop()
 	buffer := make([]byte, 1<<18)
 	for {
 		n, err := resp.Body.Read(buffer)
-		timer.Reset(t.client.stall)
 		if int64(n) > t.size-t.at {
 			return permanent{fmt.Errorf("got more than the %d bytes that the hub announced", t.size)}
 		}

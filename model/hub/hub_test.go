@@ -229,7 +229,7 @@ func TestCut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.client.pause, f.client.stall = time.Millisecond, 200*time.Millisecond
+			f.client.pause, f.client.http.Silence = time.Millisecond, 200*time.Millisecond
 			if _, err := f.find(t.Context()); err != nil {
 				t.Fatal(err)
 			}

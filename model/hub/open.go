@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/internal/printable"
 	"glimpse/model"
 )
 
@@ -42,7 +43,7 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 			notes = slices.Concat(notes, m.Tokenizer.Notes())
 		}
 		for _, note := range notes {
-			fmt.Fprintf(log, "model %s: %s\n", m.Name, note)
+			fmt.Fprintln(log, printable.Text(fmt.Sprintf("model %s: %s", m.Name, note)))
 		}
 	}
 	return m, nil

@@ -7,6 +7,9 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"glimpse/internal/printable"
+	"glimpse/internal/progress"
 )
 
 // Options are the settings of Resolve.
@@ -59,11 +62,11 @@ func newFetcher(spec string, opt Options) (*fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fetcher{settings: s, repo: r, cache: cache{root: s.cache, repo: r}, client: newClient(s), log: opt.Log}
-	if f.log == nil {
-		f.log = io.Discard
+	log := io.Discard
+	if opt.Log != nil {
+		log = progress.NewOutput(opt.Log) // messages and a bar meet on it
 	}
-	return f, nil
+	return &fetcher{settings: s, repo: r, cache: cache{root: s.cache, repo: r}, client: newClient(s, log), log: log}, nil
 }
 
 // find is Resolve for a model of the hub.
@@ -98,7 +101,7 @@ func (f *fetcher) resolve(ctx context.Context) (string, error) {
 			dir, err = f.download(ctx, info)
 		}
 		if err != nil && ctx.Err() == nil {
-			fmt.Fprintf(f.log, "model %s is taken from the cache without %s: %v\n", f.repo, strings.Join(found.unknown, ", "), err)
+			fmt.Fprintln(f.log, printable.Text(fmt.Sprintf("model %s is taken from the cache without %s: %v", f.repo, strings.Join(found.unknown, ", "), err)))
 			return found.dir, nil
 		}
 		return dir, err

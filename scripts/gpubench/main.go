@@ -60,6 +60,8 @@ type result struct {
 	Seconds  float64 `json:"seconds"`
 	Peak     int64   `json:"peak_bytes"` // device memory that the program held at most
 	Error    string  `json:"error,omitempty"`
+	// Unverified is what the kernels' tests lacked on this driver; empty where they passed.
+	Unverified string `json:"unverified,omitempty"`
 
 	Tests    *testsResult `json:"tests,omitempty"`
 	Ceilings *ceilings    `json:"ceilings,omitempty"`
@@ -80,6 +82,7 @@ type bench struct {
 	memory      string        // of the part batch
 	cacheDType  string
 	binaries    string // folder of the test binaries
+	eachTest    string // scripts/each_test.sh
 
 	sizes sizes
 	meter kernels.Meter
@@ -116,6 +119,7 @@ func newRoot() *cobra.Command {
 	f.StringVar(&b.memory, "memory", "", "device memory of the part batch; empty is 80GB, as in the paper")
 	f.StringVar(&b.cacheDType, "cache-dtype", "auto", "type of keys and values")
 	f.StringVar(&b.binaries, "binaries", ".", "folder of the test binaries")
+	f.StringVar(&b.eachTest, "each-test", "scripts/each_test.sh", "script that runs every test in a process of its own")
 	return root
 }
 
@@ -138,13 +142,22 @@ func (b *bench) measure(ctx context.Context, name string, p part) error {
 	if err := b.open(out); err != nil {
 		return err
 	}
-	err := p.run(ctx, b, out)
+	err := func() (err error) {
+		defer kernels.CatchDevice(&err)
+		return p.run(ctx, b, out)
+	}()
 	if err != nil {
 		out.Error = err.Error() // what was measured before counts
 	}
+	if out.Tests == nil {
+		var readErr error
+		if out.Unverified, readErr = unverified(b.out); readErr != nil {
+			return readErr
+		}
+	}
 	out.Seconds = time.Since(b.start).Seconds()
 	if b.meter != nil {
-		out.Peak = max(out.Peak, b.meter.Memory().Peak)
+		out.Peak = max(out.Peak, b.peak())
 	}
 	data, marshalErr := json.MarshalIndent(out, "", "  ")
 	if marshalErr != nil {
@@ -159,6 +172,13 @@ func (b *bench) measure(ctx context.Context, name string, p part) error {
 	}
 	fmt.Printf("%s: %.1f s, result in %s\n", name, out.Seconds, path)
 	return nil
+}
+
+// peak is 0 where the device is lost.
+func (b *bench) peak() (bytes int64) {
+	var lost error
+	defer kernels.CatchDevice(&lost)
+	return b.meter.Memory().Peak
 }
 
 // open opens the device and describes it.

@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
+	"strconv"
 	"time"
 )
 
@@ -18,8 +18,34 @@ type testsResult struct {
 	Binaries []string `json:"binaries"`
 	Passed   int      `json:"passed"`
 	Failed   int      `json:"failed"`
+	Skipped  int      `json:"skipped"`
+	NotRun   int      `json:"not_run"` // for want of time
 	Seconds  float64  `json:"seconds"`
 	LeftOut  []string `json:"left_out,omitempty"`
+}
+
+// problems say what keeps tests from vouching for other results; "" where nothing does.
+func (r *testsResult) problems() string {
+	switch {
+	case r == nil:
+		return "no tests have run"
+	case r.Failed > 0:
+		return fmt.Sprintf("%d failed", r.Failed)
+	case r.Passed == 0:
+		return "no test has passed"
+	case r.NotRun > 0:
+		return fmt.Sprintf("%d not run", r.NotRun)
+	}
+	return ""
+}
+
+// unverified is problems of the kernels' tests whose result lies in a folder.
+func unverified(folder string) (string, error) {
+	out := &result{}
+	if _, err := readJSON(filepath.Join(folder, "tests.json"), out); err != nil {
+		return "", err
+	}
+	return out.Tests.problems(), nil
 }
 
 // suite is a test binary: which of its tests, and the package's folder, where it runs.
@@ -42,17 +68,14 @@ func init() {
 	}})
 }
 
-// suites runs test binaries; one that is not there, or whose package's folder is not, is
-// left out.
+// counts is the last line of scripts/each_test.sh.
+var counts = regexp.MustCompile(`(?m)^(\d+) passed, (\d+) failed, (\d+) skipped, (\d+) not run$`)
+
+// suites runs test binaries, each test in a process of its own; a binary that is not there,
+// or whose package's folder is not, is left out.
 func (b *bench) suites(ctx context.Context, out *result, all []suite) error {
 	r := &testsResult{}
 	out.Tests = r
-	logPath := filepath.Join(b.out, out.Part+".log")
-	log, err := os.Create(logPath)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	start := time.Now()
 	var failed error
 	for _, s := range all {
@@ -61,7 +84,7 @@ func (b *bench) suites(ctx context.Context, out *result, all []suite) error {
 			return err
 		}
 		folder := s.folder
-		if folder == "" { // the fat binaries lie beside it
+		if folder == "" {
 			folder = filepath.Dir(binary)
 		}
 		if errors.Is(exists(binary), fs.ErrNotExist) || errors.Is(exists(folder), fs.ErrNotExist) {
@@ -71,27 +94,38 @@ func (b *bench) suites(ctx context.Context, out *result, all []suite) error {
 			r.LeftOut = append(r.LeftOut, s.binary)
 			continue
 		}
-		cmd := exec.CommandContext(ctx, binary, "-test.v", "-test.timeout=7m", "-test.run="+s.run)
-		cmd.Dir, cmd.Env = folder, os.Environ()
-		if os.Getenv("GLIMPSE_CUDA_DRIVER") == "" {
-			cmd.Env = append(cmd.Env, "GLIMPSE_CUDA_DRIVER=libcuda.so.1") // without a device tests fail, not skip
+		if folder, err = filepath.Abs(folder); err != nil {
+			return err
 		}
-		text, err := cmd.CombinedOutput()
-		if _, writeErr := log.Write(text); writeErr != nil {
+		logs, err := filepath.Abs(filepath.Join(b.out, "logs", s.binary))
+		if err != nil {
+			return err
+		}
+		cmd := exec.CommandContext(ctx, b.eachTest, "--run", s.run, "--folder", folder, "--logs", logs,
+			"--seconds", strconv.Itoa(int((b.limit - time.Since(start)).Seconds())), binary)
+		cmd.Stderr = os.Stderr
+		text, err := cmd.Output()
+		if _, writeErr := os.Stdout.Write(text); writeErr != nil {
 			return writeErr
 		}
-		passed := len(regexp.MustCompile(`(?m)^\s*--- PASS`).FindAll(text, -1))
-		r.Binaries, r.Passed = append(r.Binaries, s.binary), r.Passed+passed
-		r.Failed += len(regexp.MustCompile(`(?m)^\s*--- FAIL`).FindAll(text, -1))
-		if err != nil && failed == nil {
-			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-			failed = fmt.Errorf("%s: %w; the end of its output, all of it in %s:\n%s", s.binary, err, logPath, strings.Join(lines[max(0, len(lines)-20):], "\n"))
-		} else if err == nil && passed == 0 {
-			failed = fmt.Errorf("%s: no test has run", s.binary)
+		r.Binaries = append(r.Binaries, s.binary)
+		m := counts.FindSubmatch(text)
+		if m == nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: its tests could not be run: %v", s.binary, err))
+			continue
 		}
+		var n [4]int
+		for i := range n {
+			if n[i], err = strconv.Atoi(string(m[i+1])); err != nil {
+				return err
+			}
+		}
+		r.Passed, r.Failed, r.Skipped, r.NotRun = r.Passed+n[0], r.Failed+n[1], r.Skipped+n[2], r.NotRun+n[3]
 	}
 	r.Seconds = time.Since(start).Seconds()
-	fmt.Printf("%d tests passed, %d failed in %.1f s; left out: %d binaries\n", r.Passed, r.Failed, r.Seconds, len(r.LeftOut))
+	if what := r.problems(); what != "" && failed == nil && len(r.Binaries) > 0 {
+		failed = fmt.Errorf("%s; logs are in %s", what, filepath.Join(b.out, "logs"))
+	}
 	return failed
 }
 

@@ -302,6 +302,12 @@ func (r *report) markdown() ([]byte, error) {
 	if !any.Hardware || r.tiny() {
 		fmt.Fprintf(w, "**This is not hardware, or not the model that counts**: a trial of the measurements themselves on %s (%s). No number says anything about a GPU.\n\n", any.Device, any.Model)
 	}
+	for _, name := range order {
+		if what := r.of(name).Unverified; what != "" {
+			fmt.Fprintf(w, "**Unverified: %s** of the kernels' tests on this driver when %s was measured.\n\n", what, name)
+			break
+		}
+	}
 	fmt.Fprintf(w, "%s, %.1f GB; %s. %s, `%s`: random bf16 weights in the shape of %s", any.Device, float64(any.Memory)/1e9, any.Driver, any.Date, r.command, any.Model)
 	for _, name := range []string{"prefill", "ttft", "decode", "train"} {
 		if c := r.of(name).Cache; c != "" {
@@ -335,7 +341,8 @@ func (r *report) markdown() ([]byte, error) {
 
 	for _, name := range []string{"tests", "models"} {
 		if tests := r.of(name).Tests; tests != nil && tests.Passed+tests.Failed > 0 {
-			fmt.Fprintf(w, "\nTests on this driver (%s): %d passed, %d failed, %.0f s.\n", strings.Join(tests.Binaries, ", "), tests.Passed, tests.Failed, tests.Seconds)
+			fmt.Fprintf(w, "\nTests on this driver (%s): %d passed, %d failed, %d skipped, %d not run, %.0f s.\n",
+				strings.Join(tests.Binaries, ", "), tests.Passed, tests.Failed, tests.Skipped, tests.NotRun, tests.Seconds)
 		}
 	}
 	if c := r.of("ceilings").Ceilings; c != nil {

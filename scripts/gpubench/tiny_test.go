@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestStandIn is what the script runs in the place of the kernels' tests.
-func TestStandIn(t *testing.T) {
+// TestConformStandIn is what the script runs in the place of the kernels' tests.
+func TestConformStandIn(t *testing.T) {
 	if os.Getenv("GPUBENCH_STANDIN") == "fail" {
 		t.Error("a test that fails")
 	}
@@ -39,7 +39,7 @@ func folder(t *testing.T) string {
 	dir := t.TempDir()
 	for name, script := range map[string]string{
 		"gpubench":     fmt.Sprintf("#!/bin/sh\nGPUBENCH_MAIN=yes exec %q \"$@\"\n", self),
-		"kernels.test": fmt.Sprintf("#!/bin/sh\nunset GPUBENCH_MAIN\nexec %q -test.v -test.run '^TestStandIn$'\n", self),
+		"kernels.test": fmt.Sprintf("#!/bin/sh\nunset GPUBENCH_MAIN\nexec %q \"$@\"\n", self),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
@@ -90,19 +90,35 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestNothingIsMeasuredBeforeTestsPass: a kernel that is wrong has no speed.
-func TestNothingIsMeasuredBeforeTestsPass(t *testing.T) {
+// TestUnverified: where a kernel is wrong the parts go on, all results say so, and the
+// script fails.
+func TestUnverified(t *testing.T) {
 	if !slices.Contains(kernels.Backends.Names(), "cuda") {
 		t.Skipf("no CUDA device: %v", kernels.Devices().Usable())
 	}
+	binaries, out := folder(t), t.TempDir()
+	run := func() (text, ceilings, document string, err error) {
+		text, err = script(t, "--tiny", "--binaries", binaries, "--out", out, "tests", "ceilings", "render")
+		for name, into := range map[string]*string{"ceilings.json": &ceilings, "gpu.md": &document} {
+			data, err := os.ReadFile(filepath.Join(out, name))
+			if err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			*into = string(data)
+		}
+		return text, ceilings, document, err
+	}
 	t.Setenv("GPUBENCH_STANDIN", "fail")
-	out := t.TempDir()
-	text, err := script(t, "--tiny", "--binaries", folder(t), "--out", out)
-	if err == nil || !strings.Contains(text, "nothing is measured") || !strings.Contains(text, "a test that fails") {
+	text, ceilings, document, err := run()
+	if err == nil || !strings.Contains(text, "failed: tests") || !strings.Contains(text, "a test that fails") {
 		t.Errorf("error %v\n%s", err, text)
 	}
-	if _, err := os.Stat(filepath.Join(out, "ceilings.json")); err == nil {
-		t.Error("the ceilings were measured")
+	if !strings.Contains(ceilings, `"unverified": "1 failed"`) || !strings.Contains(document, "**Unverified: 1 failed**") {
+		t.Errorf("results %s\ndocument %s", ceilings, document)
+	}
+	t.Setenv("GPUBENCH_STANDIN", "")
+	if text, ceilings, document, err = run(); err != nil || strings.Contains(ceilings, "unverified") || strings.Contains(document, "Unverified") {
+		t.Errorf("error %v\n%s\n%s\n%s", err, text, ceilings, document)
 	}
 }
 

@@ -4,7 +4,9 @@
 // block barrier or have exited, and only then the next warp starts. Code that
 // lacks a barrier thus reads data that was never written (poison) or was
 // already overwritten. HOSTCUDA_ORDER=reverse runs blocks, warps and lanes
-// backwards, which exposes the races that the forward order hides.
+// backwards, which exposes the races that the forward order hides; random, or
+// random:SEED, mixes warps and lanes anew at every turn, as a rehearsal of a chip does
+// where nothing else is said.
 #include "block.h"
 #include <algorithm>
 #include <dlfcn.h>
@@ -93,8 +95,16 @@ struct {
 	void *scheduler_sp;
 	char *dynamic, *static_shared;
 	size_t dynamic_bytes, static_bytes;
-	bool reverse, truncate;
+	bool reverse, random, truncate;
 } run;
+uint64_t random_state;
+
+unsigned random_number() { // xorshift
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return random_state >> 33;
+}
 Fiber fibers[MAX_THREADS];
 Fiber *current; // null while the scheduler runs
 
@@ -202,10 +212,13 @@ void resume(Fiber &f) {
 // Runs one warp until none of its lanes can go on.
 void run_warp(int warp) {
 	int lanes = std::min(32, run.threads - warp * 32);
+	const bool mixed = run.random && lanes == 32;
+	const unsigned start = mixed ? random_number() : 0;
 	for (bool again = true; again;) {
 		again = false;
 		for (int i = 0; i < lanes; i++) {
-			Fiber &f = fibers[warp * 32 + (run.reverse ? lanes - 1 - i : i)];
+			int lane = mixed ? (i * 5 + start) % 32 : run.reverse ? lanes - 1 - i : i; // 5 is odd: every lane once
+			Fiber &f = fibers[warp * 32 + lane];
 			if (f.state != READY) continue;
 			resume(f);
 			if (run.result) return;
@@ -243,9 +256,12 @@ void run_block() {
 	hopper_start_block();
 	for (int t = 0; t < run.threads; t++) start_fiber(t);
 	int warps = (run.threads + 31) / 32;
+	int order[MAX_THREADS / 32];
+	for (int w = 0; w < warps; w++) order[w] = run.reverse ? warps - 1 - w : w;
 	for (;;) {
+		for (int w = warps - 1; run.random && w > 0; w--) std::swap(order[w], order[random_number() % (w + 1)]);
 		for (int w = 0; w < warps; w++) {
-			run_warp(run.reverse ? warps - 1 - w : w);
+			run_warp(order[w]);
 			if (run.result) return;
 		}
 		bool again = false;
@@ -330,6 +346,11 @@ Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, v
 	run.threads = block.x * block.y * block.z;
 	run.result = SUCCESS;
 	run.reverse = order && !strcmp(order, "reverse");
+#ifdef HC_CHIP
+	if (!order) order = "random";
+#endif
+	run.random = order && !strncmp(order, "random", 6);
+	if (run.random && !random_state) random_state = 88172645463325252ull + (order[6] == ':' ? atoi(order + 7) : 0);
 	run.truncate = mma && !strcmp(mma, "truncate");
 	run.dynamic_bytes = shared_bytes;
 	run.dynamic = dynamic_end - (shared_bytes + 15) / 16 * 16;

@@ -29,6 +29,43 @@ struct __align__(16) uint4 { unsigned x, y, z, w; };
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
+// A rehearsal of a chip has functions as far off as CUDA's may be (the bounds of its
+// documentation, in units of the last place), by an error that the argument alone decides.
+#ifdef HC_CHIP
+namespace hc {
+inline float off(float y, float x, int ulps) {
+	unsigned u, v;
+	memcpy(&u, &y, 4), memcpy(&v, &x, 4);
+	if ((u & 0x7f800000) == 0x7f800000 || (u & 0x7fffffff) < 0x01000000 || y == 1) return y;
+	u += (int)((v * 2654435761u >> 16) % (2 * ulps + 1)) - ulps;
+	memcpy(&y, &u, 4);
+	return y;
+}
+inline double off(double y, double x) {
+	unsigned long long u, v;
+	memcpy(&u, &y, 8), memcpy(&v, &x, 8);
+	if (y != y || y == 0 || y == 1 || isinf(y)) return y;
+	u += (int)((v * 0x9E3779B97F4A7C15ull >> 40) % 3) - 1;
+	memcpy(&y, &u, 8);
+	return y;
+}
+inline float chip_expf(float x) { return off(::expf(x), x, 1); }
+inline float chip_exp2f(float x) { return off(::exp2f(x), x, 2); }
+inline float chip_logf(float x) { return off(::logf(x), x, 1); }
+inline float chip_erfcf(float x) { return off(::erfcf(x), x, 4); }
+inline double chip_exp(double x) { return off(::exp(x), x); }
+inline double chip_log(double x) { return off(::log(x), x); }
+} // namespace hc
+#ifdef HC_KERNEL
+#define exp(x) hc::chip_exp(x)
+#define log(x) hc::chip_log(x)
+#define expf hc::chip_expf
+#define exp2f hc::chip_exp2f
+#define logf hc::chip_logf
+#define erfcf hc::chip_erfcf
+#endif
+#endif
+
 namespace hc {
 
 // Source position of a collective, taken at the call (a default argument).
@@ -155,8 +192,9 @@ template <class T> T atomicMax(T *p, T v) { T old = *p; if (v > old) *p = v; ret
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline double __dmul_rn(double a, double b) { return a * b; } // never part of a fused operation
-inline double __dadd_rn(double a, double b) { return a + b; }
+// Never part of a fused operation, which the compiler makes where it may.
+inline double __dmul_rn(double a, double b) { volatile double p = a * b; return p; }
+inline double __dadd_rn(double a, double b) { volatile double s = a + b; return s; }
 inline float __expf(float x) { return expf(x); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 template <class T> T __ldg(const T *p) { return *p; }

@@ -8,8 +8,10 @@
 #include <memory>
 #include <mutex>
 #include <pthread.h>
+#include <set>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 #include <vector>
 
 namespace hc {
@@ -38,18 +40,22 @@ struct Event {
 	uint64_t stream = 0, seq = 0;
 	double time = 0; // milliseconds, set when the recording runs
 };
-struct Module { std::string image; };
 
 std::mutex mutex; // one driver call at a time; kernels run inside it
 uint64_t last_seq, last_id = 1;
 std::map<uint64_t, Stream> streams = {{0, {false, {}, nullptr}}}; // 0 is the default stream
 std::map<uint64_t, std::shared_ptr<Event>> events;
-std::map<uint64_t, Module> modules;
+std::map<uint64_t, Image> modules;
+std::map<const Kernel *, int> architectures; // of the machine code of kernels that were asked for
+std::set<const Kernel *> loaded;             // the others load their code at the first launch
 std::map<uint64_t, std::shared_ptr<Graph>> graphs, graph_execs;
 std::map<pthread_t, uint64_t> current_context; // no thread_local: see cuda_host.h
 uint64_t context;                              // the only one; 0 when there is none
 std::map<const Kernel *, unsigned> allowed_shared; // by cuFuncSetAttribute
 Result sticky; // a kernel error makes the context unusable, as on a real device
+
+// HOSTCUDA_HANG names a kernel that never ends: whoever waits for it waits for ever.
+bool hung, asking; // asking: by a call that does not wait
 
 void run_until(uint64_t id, uint64_t seq);
 
@@ -60,6 +66,8 @@ void run_until(uint64_t id, uint64_t seq) {
 	if (it == streams.end()) return; // destroyed: it was drained then
 	Stream &s = it->second;
 	while (!s.ops.empty() && s.ops.front().seq <= seq) {
+		while (hung && !asking) pause();
+		if (hung) return;
 		Op op = std::move(s.ops.front());
 		s.ops.pop_front();
 		if (id == 0) {
@@ -120,31 +128,12 @@ double now_ms() {
 	return t.tv_sec * 1e3 + t.tv_nsec * 1e-6;
 }
 
-// The size of a fatbin stands in its header; PTX text ends with a NUL.
-bool image_text(const void *data, std::string &out) {
-	const unsigned char *p = (const unsigned char *)data;
-	uint32_t magic;
-	memcpy(&magic, p, 4);
-	if (magic == 0xBA55ED50) {
-		uint16_t header;
-		uint64_t body;
-		memcpy(&header, p + 6, 2);
-		memcpy(&body, p + 8, 8);
-		out.assign((const char *)p, header + body);
-		return true;
-	}
-	out = (const char *)p;
-	return out.find(".version") != std::string::npos;
-}
-
-// Whether the module really holds the kernel: a stale or wrong image must not
-// pass. Needs an uncompressed fatbin.
-bool image_has_kernel(const std::string &image, const std::string &name) {
-	return image.find(".entry " + name + "(") != std::string::npos ||
-	       image.find(std::string(1, '\0') + ".text." + name + '\0') != std::string::npos; // of machine code
-}
+std::map<uintptr_t, size_t> pinned; // memory of the host by address
 
 Result copy_async(uint64_t stream, uintptr_t dst, const void *src, size_t n) {
+	auto it = pinned.upper_bound((uintptr_t)src);
+	if (it != pinned.begin() && (--it)->first + it->second > (uintptr_t)src) // read when its turn comes
+		return enqueue(stream, [=] { return mem_write(dst, src, n) ? SUCCESS : INVALID_VALUE; });
 	// As for pageable memory on a device: the source may be reused at once.
 	auto data = std::make_shared<std::vector<char>>((const char *)src, (const char *)src + n);
 	return enqueue(stream, [=] { return mem_write(dst, data->data(), n) ? SUCCESS : INVALID_VALUE; });
@@ -188,26 +177,38 @@ static bool no_device() {
 	return n && !strcmp(n, "0");
 }
 
+// Which HOSTCUDA_ variables make the driver refuse something tells by its name: a chip
+// knows none, and neither does a rehearsal of one.
+#ifdef HC_CHIP
+static const char NAME[] = "rehearsal of a chip (no GPU)";
+enum { PROCESSORS = 132 };
+#else
+static const char NAME[] = "host driver (no GPU)";
+enum { PROCESSORS = 2 };
+#endif
+
 API cuInit(unsigned) { return no_device() ? NO_DEVICE : SUCCESS; }
 // HOSTCUDA_VERSION is the CUDA that the driver is of, 13000 unless said otherwise.
-API cuDriverGetVersion(int *v) {
+static int cuda_version() {
 	const char *version = getenv("HOSTCUDA_VERSION");
-	return *v = version ? atoi(version) : 13000, SUCCESS;
+	return version ? atoi(version) : 13000;
 }
+API cuDriverGetVersion(int *v) { return *v = cuda_version(), SUCCESS; }
 API cuDeviceGetCount(int *n) { return *n = no_device() ? 0 : 1, SUCCESS; }
 API cuDeviceGet(int *d, int i) { return i || no_device() ? INVALID_DEVICE : (*d = 0, SUCCESS); }
-API cuDeviceGetName(char *s, int n, int) { return snprintf(s, n, "host driver (no GPU)"), SUCCESS; }
+API cuDeviceGetName(char *s, int n, int) { return snprintf(s, n, "%s", NAME), SUCCESS; }
 API cuDeviceTotalMem_v2(size_t *n, int) { return *n = mem_total(), SUCCESS; }
-// HOSTCUDA_PROCESSORS is the number of multiprocessors, 2 unless said otherwise.
+// HOSTCUDA_PROCESSORS is the number of multiprocessors.
 static int processors() {
 	const char *n = getenv("HOSTCUDA_PROCESSORS");
-	return n && atoi(n) > 0 ? atoi(n) : 2;
+	return n && atoi(n) > 0 ? atoi(n) : PROCESSORS;
 }
 // HOSTCUDA_CAPABILITY is the compute capability, 9.0 unless said otherwise.
 static int capability(bool minor) {
 	const char *c = getenv("HOSTCUDA_CAPABILITY");
-	if (!c || strlen(c) != 3) c = "9.0";
-	return c[minor ? 2 : 0] - '0';
+	const char *dot = c ? strchr(c, '.') : nullptr;
+	if (!dot) return minor ? 0 : 9;
+	return atoi(minor ? dot + 1 : c);
 }
 
 API cuDeviceGetAttribute(int *v, int attribute, int) {
@@ -282,19 +283,19 @@ API cuCtxSynchronize() {
 
 API cuModuleLoadData(uint64_t *m, const void *data) {
 	ENTER;
-	Module module;
-	if (!image_text(data, module.image)) return INVALID_IMAGE;
+	Image image;
+	if (Result r = choose_image(data, 10 * capability(false) + capability(true), cuda_version(), image)) return r;
 	*m = ++last_id;
-	return modules[*m] = std::move(module), SUCCESS;
+	return modules[*m] = std::move(image), SUCCESS;
 }
 API cuModuleLoadFatBinary(uint64_t *m, const void *data) { return cuModuleLoadData(m, data); }
 API cuModuleGetFunction(const Kernel **f, uint64_t m, const char *name) {
 	ENTER;
 	auto it = modules.find(m);
 	if (it == modules.end()) return INVALID_HANDLE;
-	if (!image_has_kernel(it->second.image, name)) return report("kernel %s is not in the module", name), NOT_FOUND;
+	if (!it->second.has_kernel(name)) return report("kernel %s is not in the module", name), NOT_FOUND;
 	for (const Kernel *k = kernels; k; k = k->next)
-		if (!strcmp(k->name, name)) return *f = k, SUCCESS;
+		if (!strcmp(k->name, name)) return architectures[k] = it->second.arch, *f = k, SUCCESS;
 	return report("kernel %s has no HOST_KERNEL(%s)", name, name), NOT_FOUND;
 }
 API cuFuncSetAttribute(const Kernel *k, int attribute, int value) {
@@ -303,8 +304,14 @@ API cuFuncSetAttribute(const Kernel *k, int attribute, int value) {
 		return report("cuFuncSetAttribute(%s, %d, %d)", k ? k->name : "(null)", attribute, value), INVALID_VALUE;
 	return allowed_shared[k] = value, SUCCESS;
 }
+API cuFuncLoad(const Kernel *k) {
+	ENTER;
+	return loaded.insert(k), SUCCESS;
+}
 API cuFuncGetAttribute(int *value, int attribute, const Kernel *k) {
 	ENTER;
+	loaded.insert(k);
+	if (k && attribute == 6) return *value = architectures[k], SUCCESS; // what runs
 	if (!k || attribute != 1) // 1: static shared memory
 		return report("cuFuncGetAttribute(%s, %d)", k ? k->name : "(null)", attribute), INVALID_VALUE;
 	return *value = STATIC_SHARED, SUCCESS;
@@ -325,6 +332,12 @@ API cuMemAlloc_v2(uintptr_t *p, size_t n) {
 	ENTER;
 	if (!n) return INVALID_VALUE;
 	return (*p = mem_alloc(n)) ? SUCCESS : OUT_OF_MEMORY;
+}
+API cuMemHostAlloc(void **p, size_t n, unsigned flags) {
+	ENTER;
+	if (!n || flags) return INVALID_VALUE;
+	if (getenv("HOSTCUDA_UNPINNED") || !(*p = malloc(n))) return OUT_OF_MEMORY;
+	return pinned[(uintptr_t)*p] = n, SUCCESS;
 }
 API cuMemFree_v2(uintptr_t p) {
 	ENTER;
@@ -396,7 +409,10 @@ API cuStreamQuery(uint64_t s) {
 	if (!streams.count(s)) return INVALID_HANDLE;
 	if (streams[s].capture) return streams[s].broken = true, CAPTURE_UNSUPPORTED;
 	bool idle = streams[s].ops.empty();
+	asking = true;
 	run_until(s, last_seq); // a loop of queries must end
+	asking = false;
+	if (hung) return NOT_READY;
 	return sticky ? sticky : idle ? SUCCESS : NOT_READY;
 }
 API cuStreamWaitEvent(uint64_t s, uint64_t e, unsigned) {
@@ -443,12 +459,23 @@ API cuEventElapsedTime(float *ms, uint64_t start, uint64_t end) {
 
 // ---- launch
 
+// HOSTCUDA_FAIL is how the names of kernels begin that end in an illegal access, after
+// which the context is good for nothing more.
+static bool fails(const char *name) {
+	const char *begin = getenv("HOSTCUDA_FAIL");
+	return begin && *begin && !strncmp(name, begin, strlen(begin));
+}
+
 API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned shared, uint64_t stream, void **params, void **extra) {
 	ENTER;
 	if (!k || extra || !gx || !gy || !gz || !bx || !by || !bz || gy > 65535 || gz > 65535 || bz > 64 ||
 	    (uint64_t)bx * by * bz > 1024 || shared > (allowed_shared.count(k) ? allowed_shared[k] : 48u << 10))
 		return report("kernel %s: bad launch configuration", k ? k->name : "(null)"), INVALID_VALUE;
+	if (streams.count(stream) && streams[stream].capture && !loaded.count(k)) {
+		streams[stream].broken = true;
+		return report("kernel %s is not loaded yet: a launch that is captured would load it", k->name), CAPTURE_UNSUPPORTED;
+	}
 	// The caller may reuse its parameters as soon as the launch returns.
 	std::vector<uint64_t> values;
 	for (int i = 0; i < k->count; i++) {
@@ -463,7 +490,14 @@ API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsig
 	return enqueue(stream, [=]() mutable {
 		std::vector<void *> p;
 		for (auto &v : values) p.push_back(&v);
+		const char *hangs = getenv("HOSTCUDA_HANG");
+		if (hangs && !strcmp(hangs, k->name)) {
+			hung = true;
+			while (!asking) pause();
+			return SUCCESS;
+		}
 		mem_open();
+		if (fails(k->name)) return report("kernel %s: HOSTCUDA_FAIL", k->name), ILLEGAL_ADDRESS;
 		Result r = run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, shared, p.data());
 		if (!mem_check_padding()) {
 			report("kernel %s wrote outside an allocation", k->name);
@@ -478,8 +512,10 @@ API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsig
 // HOSTCUDA_GRAPHS=0 is a driver that refuses to capture.
 API cuStreamBeginCapture_v2(uint64_t s, int mode) {
 	ENTER;
+#ifndef HC_CHIP
 	const char *on = getenv("HOSTCUDA_GRAPHS");
 	if (on && !strcmp(on, "0")) return CANNOT_CAPTURE;
+#endif
 	if (!streams.count(s)) return INVALID_HANDLE;
 	if (s == 0 || streams[s].capture) return ILLEGAL_STATE;
 	if (mode != 2) return report("cuStreamBeginCapture: mode %d: goroutines change threads", mode), INVALID_VALUE;

@@ -351,7 +351,8 @@ extern "C" __attribute__((visibility("default"))) int cuTensorMapEncodeTiled(voi
                                                                              int interleave, int swizzle, int promotion, int fill) {
 	using namespace hc;
 	auto refuse = [&](const char *why) { return report("cuTensorMapEncodeTiled: %s", why), INVALID_VALUE; };
-	if ((uintptr_t)map % 64) return refuse("the map is not aligned to 64 bytes");
+	// CUDA 12 asks for 64 bytes, CUDA 13 for 128.
+	if ((uintptr_t)map % 128) return refuse("the map is not aligned to 128 bytes");
 	if (type != 9 || rank != 2 || interleave || fill || promotion < 0 || promotion > 3) return refuse("only matrices of bf16, not interleaved, zeros outside, are known here");
 	if (swizzle != 0 && swizzle != 3) return refuse("only swizzle of 128 bytes and none are known here");
 	if ((uintptr_t)address % 16) return refuse("the tensor is not aligned to 16 bytes");

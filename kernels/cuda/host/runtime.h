@@ -8,7 +8,7 @@
 namespace hc {
 
 enum Result { // the CUresult values in use
-	SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201,
+	SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201, NO_BINARY_FOR_GPU = 209, UNSUPPORTED_PTX_VERSION = 222,
 	INVALID_HANDLE = 400, ILLEGAL_STATE = 401, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
 	MISALIGNED_ADDRESS = 716, LAUNCH_FAILED = 719, CANNOT_CAPTURE = 801,
 	CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, GRAPH_UPDATE_FAILURE = 910
@@ -36,6 +36,15 @@ bool mem_read(void *dst, uintptr_t src, size_t n);
 bool mem_write(uintptr_t dst, const void *src, size_t n);
 bool mem_check_padding();                 // reports writes around an allocation
 std::string mem_describe(uintptr_t p);    // for fault reports
+
+// images.cpp: what a driver of some CUDA (13000) runs of a fat binary on a device of some
+// compute capability (90).
+struct Image {
+	std::string text;
+	int arch = 0; // of the machine code
+	bool has_kernel(const std::string &name) const;
+};
+Result choose_image(const void *data, int capability, int cuda, Image &out);
 
 // driver.cpp: work in a stream that is no kernel.
 int enqueue_library(uint64_t stream, std::function<Result()> f);

@@ -1,0 +1,83 @@
+package eviction
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// finite watches a pass for scores that are no number to rank by: NaN, and +Inf. −Inf is
+// one, the logarithm of no attention at all. Others come from numbers of an adapter, or
+// of weights, whose products leave the range of a float32. TopK would rank NaN below
+// everything and keep the first entries.
+//
+// The error waits for the end of the pass: where the weights are to blame, the logits
+// are not finite either, and that error names the weight.
+type finite struct {
+	err error
+	// lse are on a device, of every probe, the lse of its rows [layers·heads, rows], so
+	// that the host reads one number a pass. Observations of the prompt's own rows need
+	// none: what is not finite there reaches the logits.
+	lse []*kernels.Tensor
+}
+
+// fail takes down the first score that is not finite.
+func (f *finite) fail(layer, head int, what string, value float64) {
+	if f.err == nil {
+		f.err = fmt.Errorf("layer %d: KV head %d: %s is %v: %w", layer, head, what, value, model.ErrNonFinite)
+	}
+}
+
+// scores takes in the scores of a layer that are on the host.
+func (f *finite) scores(layer int, scores [][]float32) {
+	for h, row := range scores {
+		if j := slices.IndexFunc(row, func(v float32) bool { return !(v <= math.MaxFloat32) }); j >= 0 {
+			f.fail(layer, h, fmt.Sprintf("the score of entry %d of %d", j, len(row)), float64(row[j]))
+		}
+	}
+}
+
+// probes takes in the rows of a layer's probes, whose lse is NaN where any logit is not
+// finite; the scores of such a row may be.
+func (f *finite) probes(o *model.Observation, c *model.Config) {
+	device := deviceOf(o.Cache)
+	for i, lse := range slices.Concat(o.ProbeLSE, o.PeakProbeLSE) {
+		if device == nil {
+			f.rows(o.Layer, lse, c)
+			continue
+		}
+		if o.Layer == 0 {
+			f.lse = append(f.lse, device.Alloc(lse.DType, c.Layers*c.Heads, lse.Width()))
+		}
+		device.Copy(f.lse[i].Rows(o.Layer*c.Heads, (o.Layer+1)*c.Heads), lse)
+	}
+}
+
+// rows looks at the lse [heads, rows] of layers from the given one on.
+func (f *finite) rows(layer int, lse *kernels.Tensor, c *model.Config) {
+	for i, v := range lse.Float64s() {
+		if v-v != 0 {
+			at := i / lse.Width()
+			f.fail(layer+at/c.Heads, at%c.Heads*c.KVHeads/c.Heads, fmt.Sprintf("the attention of row %d that the policy appends", i%lse.Width()), v)
+			return
+		}
+	}
+}
+
+// finite is an error if a score of the pass is not. It waits for the device.
+func (r *request) finite(b kernels.Backend) error {
+	f := &r.watched
+	for _, lse := range f.lse {
+		if sum := b.SumSquares(lse); sum-sum != 0 {
+			f.rows(0, lse, r.prompt.Config)
+		}
+	}
+	f.lse = nil
+	if f.err != nil {
+		return fmt.Errorf("policy %s: %w", r.name, f.err)
+	}
+	return nil
+}

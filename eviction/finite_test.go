@@ -1,0 +1,111 @@
+package eviction_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+// finiteDevices are those whose scores are checked.
+var finiteDevices = []string{"cpu"}
+
+// hugeAdapter has finite numbers whose products are not: as a file may hold them.
+func hugeAdapter(m *model.Model, kind string) *fakeAdapter {
+	a := newFakeAdapter(m, kind, 5, 9)
+	rows := a.rows.Float64s()
+	for j := range rows {
+		rows[j] = math.Copysign(3e38, rows[j])
+	}
+	a.rows = m.Parameter(rows, a.rows.Dim0(), a.rows.Width())
+	for _, u := range a.low {
+		u.Scale = math.MaxFloat32
+	}
+	return a
+}
+
+// TestScoresThatAreNotFinite: no policy ranks by NaN. The message names policy, layer and head.
+func TestScoresThatAreNotFinite(t *testing.T) {
+	const n, budget = 60, 12
+	for _, device := range finiteDevices {
+		m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, device)
+		for _, c := range []struct {
+			policy, kind string
+			set          []string
+		}{
+			{policy: "lookaheadkv", kind: "lookaheadkv"},
+			{policy: "lookaheadkv", kind: "lookaheadkv", set: []string{"lookaheadkv.group=max"}},
+			{policy: "lookaheadkv", kind: "lookaheadkv", set: []string{"lookaheadkv.window=4"}},
+			{policy: "adakv", kind: "lookaheadkv", set: []string{"adakv.scorer=lookaheadkv"}},
+			{policy: "compose", kind: "lookaheadkv", set: []string{"compose.scorer=lookaheadkv"}},
+			{policy: "lookaheadkv:quest", kind: "lookaheadkv"},
+		} {
+			t.Run(fmt.Sprint(device, "/", c.policy, c.set), func(t *testing.T) {
+				overrides, err := eviction.ParseOverrides(c.set)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, adapter := range []*fakeAdapter{newFakeAdapter(m, c.kind, 5, 9), hugeAdapter(m, c.kind)} {
+					p, err := eviction.New(c.policy, 0, overrides, adapter)
+					if err != nil {
+						t.Fatal(err)
+					}
+					tokens, rt := modeltest.Tokens(m, 4, n), eviction.NewRuntime(m)
+					_, alone := rt.Prefill(background, p, tokens, budget, nil)
+					_, together := rt.Study(background, []*eviction.Named{p}, tokens, []int{n, budget}, 4)
+					huge := adapter.low[key(0, model.QProj)].Scale == math.MaxFloat32
+					for what, err := range map[string]error{"prefill": alone, "study": together} {
+						switch {
+						case !huge && err != nil:
+							t.Errorf("%s: %v", what, err)
+						case huge && !errors.Is(err, model.ErrNonFinite):
+							t.Errorf("%s with NaN scores: error %v, want ErrNonFinite", what, err)
+						case huge && (!strings.Contains(err.Error(), "policy "+p.Name) || !strings.Contains(err.Error(), ": KV head 0: ")):
+							t.Errorf("%s: error %q does not name policy, layer and head", what, err)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestScoresOfWeightsThatAreNotFinite: where weights are to blame, the error names them.
+func TestScoresOfWeightsThatAreNotFinite(t *testing.T) {
+	for _, device := range finiteDevices {
+		for _, name := range eviction.Policies.Names() {
+			m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, device)
+			p := policy(t, m, name)
+			m.Backend.Fill(m.Network.Layers[1].Linear(model.KProj).Weight.Rows(1, 2), math.NaN())
+			_, err := eviction.NewRuntime(m).Prefill(background, p, modeltest.Tokens(m, 4, 60), 12, nil)
+			if !errors.Is(err, model.ErrNonFiniteWeights) && device == "cpu" || !errors.Is(err, model.ErrNonFinite) && device != "cpu" {
+				t.Errorf("%s/%s: %v", device, name, err)
+			}
+		}
+	}
+}
+
+// TestStepsThatAreNotFinite: a policy that evicts while decoding does not rank by NaN.
+func TestStepsThatAreNotFinite(t *testing.T) {
+	for _, device := range finiteDevices {
+		for _, name := range eviction.Policies.Names() {
+			m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, device)
+			p := policy(t, m, name)
+			if _, ok := p.Method.(eviction.DecodeEvicter); !ok {
+				continue
+			}
+			s := prefill(t, m, p, modeltest.Tokens(m, 4, 60), 12)
+			for _, kv := range s.Cache.View(1) {
+				m.Backend.Fill(kv.K.Rows(1, 2), math.NaN())
+			}
+			if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 6, IgnoreEnd: true}); err == nil {
+				t.Errorf("%s/%s decodes on", device, name)
+			}
+		}
+	}
+}

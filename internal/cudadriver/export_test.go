@@ -1,0 +1,6 @@
+//go:build gpu && linux && amd64
+
+package cudadriver
+
+// MaxPlans are the plans that are kept.
+const MaxPlans = maxPlans
