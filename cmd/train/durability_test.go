@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	ossignal "os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -246,6 +247,10 @@ func leftovers(t *testing.T, dir, prefix string) (paths []string) {
 // TestSignals: the step is finished and saved, the program says so and exits with a
 // code of its own; without a checkpoint it stops at once, with another.
 func TestSignals(t *testing.T) {
+	// Under nohup the signal is ignored, which processes pass on unless they handle it.
+	hangups := make(chan os.Signal, 1)
+	ossignal.Notify(hangups, syscall.SIGHUP)
+	defer ossignal.Stop(hangups)
 	for name, signal := range map[string]os.Signal{"SIGINT": os.Interrupt, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
