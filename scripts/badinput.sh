@@ -106,8 +106,8 @@ m=$(broken everything) && sed -i 's/"num_hidden_layers": 4/"num_hidden_layers": 
 refuse "missing, surplus and misshapen tensors in one error" "model.layers.0.self_attn.q_proj.bias: missing|model.layers.3.mlp.up_proj.weight\": surplus|model.layers.0.mlp.up_proj.weight: shape" "${example[@]}" --model "$m"
 m=$(broken range) && sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 3/; s/"num_hidden_layers": 4/"num_hidden_layers": -4/' "$m/config.json"
 refuse "config values out of range" "num_hidden_layers: got -4|num_key_value_heads: got 3" "${example[@]}" --model "$m"
-m=$(broken scaling) && sed -i 's/"rope_scaling": null/"rope_scaling": {"rope_type": "longrope"}/' "$m/config.json"
-refuse "unknown RoPE scaling type" "\"longrope\"|linear, llama3, yarn" "${example[@]}" --model "$m"
+m=$(broken scaling) && sed -i 's/"rope_scaling": null/"rope_scaling": {"rope_type": "dynamic"}/' "$m/config.json"
+refuse "unknown RoPE scaling type" "\"dynamic\"|linear, llama3, longrope, yarn" "${example[@]}" --model "$m"
 sharded() { # NAME: copies a model in three shards
   cp -r "$root/model/testdata/golden/llama2" "$given/$1"
   echo "$given/$1"
@@ -227,13 +227,16 @@ head -n 1 "$given/pairs.jsonl" >"$given/header.jsonl"
 data "pair file without pairs" "header.jsonl|no examples" header.jsonl
 head -c 2500 "$given/pairs.jsonl" >"$given/cut.jsonl"
 data "pair file cut short" "cut.jsonl:3|prompt_ids" cut.jsonl
-sed '2s/"response_ids"/"responses"/' "$given/pairs.jsonl" >"$given/field.jsonl"
+sed '3s/"prompt_ids":\[1,/"prompt_ids":[2,/' "$given/pairs.jsonl" >"$given/changed.jsonl"
+data "pair file with a changed number" "changed.jsonl:3|not what was written here" changed.jsonl
+sed 's/,"check":"[^"]*"}$/}/' "$given/pairs.jsonl" >"$given/plain.jsonl" # edited on purpose
+sed '2s/"response_ids"/"responses"/' "$given/plain.jsonl" >"$given/field.jsonl"
 data "pair file with an unknown field" "field.jsonl:2|\"responses\"" field.jsonl
-sed '3s/"prompt_ids":\[1,/"prompt_ids":["one",/' "$given/pairs.jsonl" >"$given/type.jsonl"
+sed '3s/"prompt_ids":\[1,/"prompt_ids":["one",/' "$given/plain.jsonl" >"$given/type.jsonl"
 data "pair file with a word for an id" "type.jsonl:3|prompt_ids" type.jsonl
-sed '3s/"prompt_ids":\[1,/"prompt_ids":[9999,/' "$given/pairs.jsonl" >"$given/range.jsonl"
+sed '3s/"prompt_ids":\[1,/"prompt_ids":[9999,/' "$given/plain.jsonl" >"$given/range.jsonl"
 data "pair file with an id out of range" "range.jsonl|prompt_ids|9999|383" range.jsonl
-sed '1s/"weights_sha256":"[0-9a-f]\{4\}/"weights_sha256":"0000/' "$given/pairs.jsonl" >"$given/other.jsonl"
+sed '1s/"weights_sha256":"[0-9a-f]\{4\}/"weights_sha256":"0000/' "$given/plain.jsonl" >"$given/other.jsonl"
 data "pair file of another model" "other.jsonl|0000" other.jsonl
 prompts() {
   echo "$3" >"$given/prompts.jsonl"
@@ -351,7 +354,7 @@ refuse "adapter with glimpse.json cut short" "glimpse.json" evict run --example 
 
 echo "== prefill policies, drafts and patterns"
 refuse "unknown policy lists all" "\"adakw\"|adakv|compose|duoattention|knorm|lacache|laq++|speckv" evict run --example needle --policy adakw
-refuse "unknown option of a wrapper" "adakv|scorer, alpha" "${example[@]}" --set adakv.floor=0.5
+refuse "unknown option of a wrapper" "adakv|scorer, alpha" "${example[@]}" --set adakv.nope=0.5
 refuse "policy that cannot score" "\"full\"|dapq, h2o, judgeq" evict run --example needle --policy adakv --set adakv.scorer=full
 refuse "share above one" "got \"1.5\"|from 0 to 1" "${example[@]}" --set adakv.alpha=1.5
 refuse "span of 0" "got \"0\"|from 1 to" "${example[@]}" --set lacache.span=0
@@ -428,10 +431,10 @@ refuse "eval: one file for two outputs" "--table-out" "${small[@]}" --json-out x
 refuse "generate: the output exists" "--replace" train generate --samples 1 --out "$given/pairs.jsonl"
 refuse "log over a file" "--log|exists" "${quick[@]}" --out x --log "$given/pairs.jsonl"
 refuse "log over the training data" "reads" "${quick[@]}" --out x --data "$given/pairs.jsonl" --log "$given/pairs.jsonl" --replace
-mkfifo "$given/fifo"
-refuse "eval: a FIFO that nobody reads" "nobody reads this FIFO" "${small[@]}" --json-out "$given/fifo"
-[ -p "$given/fifo" ] || die "the FIFO was replaced"
-rm "$given/fifo"
+mkfifo "$given/unread"
+refuse "eval: a FIFO that nobody reads" "nobody reads this FIFO" "${small[@]}" --json-out "$given/unread"
+[ -p "$given/unread" ] || die "the FIFO was replaced"
+rm "$given/unread"
 
 echo "== object stores and checkpoints"
 export AWS_EC2_METADATA_DISABLED=true AWS_ACCESS_KEY_ID=key AWS_SECRET_ACCESS_KEY=secret AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
