@@ -321,6 +321,9 @@ func TestAnswersOfOtherRanges(t *testing.T) {
 			{"shifted", storetest.WrongRange, "does not do what Range asks"},
 			{"another version", storetest.OtherETag, objectstore.ErrChanged.Error()},
 		} {
+			if s.Real && c.fault != storetest.OtherETag {
+				continue // it sees by the signature that the request was changed on its way
+			}
 			o, err := open(t, s).Open(t.Context(), "ranges")
 			if err != nil {
 				t.Fatal(err)
@@ -337,6 +340,9 @@ func TestAnswersOfOtherRanges(t *testing.T) {
 				}
 			}
 			s.Disturb(nil)
+		}
+		if s.Real {
+			return
 		}
 		// The whole object begins with its first range.
 		o, err := open(t, s).Open(t.Context(), "ranges")

@@ -18,7 +18,7 @@ import (
 // so once.
 func TestSampleCacheOnABrokenDisk(t *testing.T) {
 	m := reference(t)
-	want, _ := run(t, m, both(6), pairs(t, m, 5, 64))
+	want, _ := run(t, m, both(6), pairs(t, m, 5, 512))
 	for name, disturb := range map[string]func(t *testing.T, dir string, step int){
 		"no folder": func(t *testing.T, dir string, step int) {
 			if step == 0 {
@@ -33,8 +33,8 @@ func TestSampleCacheOnABrokenDisk(t *testing.T) {
 			if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &old); err != nil {
 				t.Fatal(err)
 			}
-			signal.Ignore(unix.SIGXFSZ) // so that the write returns an error
-			if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 64 << 10, Max: old.Max}); err != nil {
+			signal.Ignore(unix.SIGXFSZ) // so that the write returns an error; the log of "go test" stays below it
+			if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 700 << 10, Max: old.Max}); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
@@ -61,7 +61,7 @@ func TestSampleCacheOnABrokenDisk(t *testing.T) {
 			config := both(6)
 			config.CacheDisk = 1 << 30
 			disturb(t, dir, 0)
-			tr, err := train.New(m, config, pairs(t, m, 5, 64))
+			tr, err := train.New(m, config, pairs(t, m, 5, 512))
 			if err != nil {
 				t.Fatal(err)
 			}
