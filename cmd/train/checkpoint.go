@@ -14,7 +14,6 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
-	"glimpse/internal/filelock"
 	"glimpse/internal/train"
 )
 
@@ -79,18 +78,11 @@ func (k *keeper) lock() error {
 	if err := os.MkdirAll(filepath.Dir(k.path), 0o755); err != nil {
 		return fmt.Errorf("train: folder of the checkpoint: %w", err)
 	}
-	name := filepath.Join(filepath.Dir(k.path), "."+filepath.Base(k.path)+".lock")
-	unlock, free, err := filelock.TryLock(name)
-	switch {
-	case err != nil:
-		return fmt.Errorf("train: lock of checkpoint %s: %w", k.path, err)
-	case !free:
-		return fmt.Errorf("train: checkpoint %s: another run is writing it", k.path)
+	unlock, err := cli.LockOutput(k.path)
+	if err != nil {
+		return fmt.Errorf("train: checkpoint %w", err)
 	}
-	k.unlock = func() {
-		os.Remove(name) // before it is let go, so that nobody holds the lock of a file without a name
-		unlock()
-	}
+	k.unlock = unlock
 	if err := atomicfile.Sweep(k.path); err != nil {
 		k.unlock()
 		return err

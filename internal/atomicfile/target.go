@@ -29,7 +29,7 @@ func resolve(path string) (target string, through bool, err error) {
 	switch {
 	case info.IsDir():
 		return "", false, errors.New("got a folder, want a file")
-	case !info.Mode().IsRegular() || ofProcess(path):
+	case !info.Mode().IsRegular() || OfProcess(path):
 		return path, true, nil
 	case info != link:
 		target, err = filepath.EvalSymlinks(path)
@@ -38,9 +38,9 @@ func resolve(path string) (target string, through bool, err error) {
 	return path, false, nil
 }
 
-// ofProcess tells that a path names an open file of a process, such as /dev/stdout:
+// OfProcess tells that a path names an open file of a process, such as /dev/stdout:
 // whoever opened it has the file itself and would not see a new one of its name.
-func ofProcess(path string) bool {
+func OfProcess(path string) bool {
 	full, err := filepath.Abs(path)
 	return err == nil && (strings.HasPrefix(full, "/dev/") || strings.HasPrefix(full, "/proc/"))
 }

@@ -53,16 +53,10 @@ func (o *Outputs) Check(flag, path string) error {
 			return fmt.Errorf("%s: %s is what this command reads, want another file", flag, path)
 		}
 	}
-	if info.Mode().IsRegular() && !o.Replace && !ofProcess(path) {
+	if info.Mode().IsRegular() && !o.Replace && !atomicfile.OfProcess(path) {
 		return fmt.Errorf("%s: %s exists: write over it with --replace, or name another file", flag, path)
 	}
 	return nil
-}
-
-// ofProcess tells that a path names an open file of this process, such as /dev/stdout.
-func ofProcess(path string) bool {
-	dir := filepath.Dir(filepath.Clean(path))
-	return dir == "/dev" || dir == "/dev/fd" || dir == "/proc/self/fd"
 }
 
 // Open starts the file of a flag; path may be "". Err tells what could not be opened.
