@@ -62,7 +62,7 @@ func TestExpansionIsBounded(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one that says %s", shorten(fmt.Append(nil, err)), c.want)
 			}
-			if d := time.Since(start); d > 2*time.Second {
+			if d := time.Since(start); d > 10*time.Second { // these take minutes, or all memory, where nothing bounds them
 				t.Errorf("took %v", d)
 			}
 		})
