@@ -14,7 +14,7 @@ import (
 // lines is the table of the package comment, highest first, without the leaves
 // and the programs, which are known by their prefix.
 var lines = [][]string{
-	{"evaluation", "internal/train", "internal/generate"},
+	{"evaluation", "training", "generation"},
 	{"eviction", "lora", "softtokens"},
 	{"model", "losses"},
 	{"autodiff", "checkpoints"},

@@ -6,7 +6,7 @@
 // Lines, highest first:
 //
 //	cmd/*  scripts/*                             programs
-//	evaluation  internal/train  internal/generate
+//	evaluation  training  generation
 //	eviction  lora  softtokens
 //	model  losses
 //	autodiff  checkpoints
