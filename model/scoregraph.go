@@ -7,54 +7,97 @@ import "glimpse/autodiff"
 // Runner.Probe. rows is [n, hidden]; lora gives the trainable update of a module,
 // nil for none.
 func (m *Model) ScoreGraph(g *autodiff.Graph, s *autodiff.Sample, rows autodiff.Node, lora func(layer int, module Module) *autodiff.LoRA) []autodiff.Node {
-	c := &m.Config
-	scores := make([]autodiff.Node, c.Layers)
-	x := rows
-	for l := range m.Network.Layers {
-		layer := &m.Network.Layers[l]
-		heads := autodiff.Heads{Query: c.Heads, KV: c.KVHeads, Dim: c.HeadDim, Window: c.Window(l)}
-		norm := func(x autodiff.Node, n Norm) autodiff.Node {
-			switch {
-			case n.Weight == nil:
-				return x
-			case n.Bias != nil:
-				return g.LayerNorm(x, n.Weight, n.Bias, c.RMSNormEps)
-			}
-			return g.RMSNorm(x, n.Weight, c.RMSNormEps)
+	p := &graphRows{m: m, g: g, s: s, x: rows, lora: lora}
+	for p.l = range m.Config.Layers {
+		if err := RunLayer(p, m, p.l); err != nil {
+			panic(err) // of Attend, which returns none
 		}
-		linear := func(module Module, x autodiff.Node) autodiff.Node {
-			lin := layer.Linear(module)
-			return g.Linear(x, lin.Weight, lin.Bias, lora(l, module))
-		}
-		h := norm(x, layer.AttentionNorm)
-		q, k := norm(linear(QProj, h), layer.QueryNorm), norm(linear(KProj, h), layer.KeyNorm)
-		if c.Rotates(l) {
-			q, k = g.RoPE(q, s, c.Heads, c.HeadDim), g.RoPE(k, s, c.KVHeads, c.HeadDim)
-		}
-		if l == c.Layers-1 {
-			scores[l] = g.Scores(q, k, s, l, heads)
-			break
-		}
-		var attention autodiff.Node
-		attention, scores[l] = g.Attention(q, k, linear(VProj, h), s, l, heads)
-		before := x
-		x = g.Add(x, g.Scale(linear(OProj, attention), scaleOr1(c.BlockScale)))
-		switch {
-		case !layer.Parallel:
-			h = norm(x, layer.MLPNorm)
-		case !layer.shared():
-			h = norm(before, layer.MLPNorm)
-		}
-		var act autodiff.Node
-		if up := linear(UpProj, h); layer.Linear(GateProj) != nil {
-			act = g.SiLUMul(linear(GateProj, h), up)
-		} else {
-			act = g.GELU(up)
-		}
-		x = g.Add(x, g.Scale(linear(DownProj, act), scaleOr1(c.BlockScale)))
 	}
-	return scores
+	return p.scores
 }
+
+// graphRows are learned rows whose pass is differentiated.
+type graphRows struct {
+	m      *Model
+	g      *autodiff.Graph
+	s      *autodiff.Sample
+	lora   func(layer int, module Module) *autodiff.LoRA
+	l      int
+	x, h   autodiff.Node   // residual stream, and through AttentionNorm
+	scores []autodiff.Node // of the layers so far
+}
+
+var _ LayerOps[autodiff.Node] = (*graphRows)(nil)
+
+// reach is false in the last layer, whose values and outputs reach no score.
+func (p *graphRows) reach() bool { return VProj.ReachesScores(p.l, p.m.Config.Layers) }
+
+func (p *graphRows) Projections() (q, k, v autodiff.Node) {
+	p.h = p.HeadNorm(p.x, p.m.Network.Layers[p.l].AttentionNorm)
+	q, k = p.Linear(QProj, p.h, 1), p.Linear(KProj, p.h, 1)
+	if p.reach() {
+		v = p.Linear(VProj, p.h, 1)
+	}
+	return q, k, v
+}
+
+func (p *graphRows) NormRotate(q, k autodiff.Node) bool { return false }
+
+func (p *graphRows) HeadNorm(x autodiff.Node, n Norm) autodiff.Node {
+	switch eps := p.m.Config.RMSNormEps; {
+	case n.Weight == nil:
+		return x
+	case n.Bias != nil:
+		return p.g.LayerNorm(x, n.Weight, n.Bias, eps)
+	default:
+		return p.g.RMSNorm(x, n.Weight, eps)
+	}
+}
+
+func (p *graphRows) Rotate(m Module, x autodiff.Node) autodiff.Node {
+	heads := p.m.Config.Heads
+	if m == KProj {
+		heads = p.m.Config.KVHeads
+	}
+	return p.g.RoPE(x, p.s, heads, p.m.Config.HeadDim)
+}
+
+func (p *graphRows) Attend(q, k, v autodiff.Node) (out autodiff.Node, ok bool, err error) {
+	c := &p.m.Config
+	heads := autodiff.Heads{Query: c.Heads, KV: c.KVHeads, Dim: c.HeadDim, Window: c.Window(p.l)}
+	var scores autodiff.Node
+	if ok = p.reach(); ok {
+		out, scores = p.g.Attention(q, k, v, p.s, p.l, heads)
+	} else {
+		scores = p.g.Scores(q, k, p.s, p.l, heads)
+	}
+	p.scores = append(p.scores, scores)
+	return out, ok, nil
+}
+
+func (p *graphRows) Linear(m Module, x autodiff.Node, scale float64) autodiff.Node {
+	lin := p.m.Network.Layers[p.l].Linear(m)
+	return p.g.Scale(p.g.Linear(x, lin.Weight, lin.Bias, p.lora(p.l, m)), scale)
+}
+
+func (p *graphRows) Normalised() autodiff.Node { return p.h }
+
+func (p *graphRows) Norm(n Norm, _ []Module) autodiff.Node { return p.HeadNorm(p.x, n) }
+
+func (p *graphRows) Add(delta autodiff.Node) { p.x = p.g.Add(p.x, delta) }
+
+func (p *graphRows) AddNorm(delta autodiff.Node, n Norm, readers []Module) autodiff.Node {
+	p.Add(delta)
+	return p.Norm(n, readers)
+}
+
+func (p *graphRows) Leave(delta autodiff.Node, _ Norm) { p.Add(delta) }
+
+func (p *graphRows) Gated(autodiff.Node) (act autodiff.Node, ok bool) { return act, false }
+
+func (p *graphRows) SiLUMul(gate, up autodiff.Node) autodiff.Node { return p.g.SiLUMul(gate, up) }
+
+func (p *graphRows) GELU(x autodiff.Node) autodiff.Node { return p.g.GELU(x) }
 
 // SampleOf is what ScoreGraph's rows run on: the cache as it is and the positions
 // that follow it. Targets are the caller's.
