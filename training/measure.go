@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"glimpse/autodiff"
 	"glimpse/internal/benchclock"
 	"glimpse/kernels"
 	"glimpse/losses"
@@ -44,22 +43,22 @@ const enough = 10 * time.Second
 // all threads on it, and reports medians. It stops early where repeats would take
 // longer than people wait.
 func Measure(ctx context.Context, m *model.Model, a model.Adapter, loss losses.Loss, prompt, response []int32, repeats int) (Timing, error) {
-	g, err := compile(m, a, loss)
+	s, err := newStudent(m, a, loss)
 	if err != nil {
 		return Timing{}, err
 	}
-	defer g.Close()
-	return measure(ctx, m.NewRunner(), g, a, prompt, response, repeats)
+	defer s.graph.Close()
+	return measure(ctx, m.NewRunner(), s, a, prompt, response, repeats)
 }
 
 // Measure is the package's function for adapter i, in the memory that the trainer
 // has already.
 func (t *Trainer) Measure(ctx context.Context, i int, prompt, response []int32, repeats int) (Timing, error) {
 	w := t.workers[0]
-	return measure(ctx, w.runner, w.graphs[i], t.learners[i].adapter, prompt, response, repeats)
+	return measure(ctx, w.runner, w.students[i], t.learners[i].adapter, prompt, response, repeats)
 }
 
-func measure(ctx context.Context, r *model.Runner, g *adapterGraph, a model.Adapter, prompt, response []int32, repeats int) (Timing, error) {
+func measure(ctx context.Context, r *model.Runner, s *student, a model.Adapter, prompt, response []int32, repeats int) (Timing, error) {
 	m := r.Model
 	t := Timing{Prompt: len(prompt), Response: len(response), Floor: Floor(m, a, len(prompt), len(response))}
 	var prefills, steps []time.Duration
@@ -76,11 +75,9 @@ func measure(ctx context.Context, r *model.Runner, g *adapterGraph, a model.Adap
 		if err != nil {
 			return t, err
 		}
-		*g.sample = p.sample(m, a.Rows())
-		if _, err := g.Run(); err != nil {
+		if _, err := s.run(p.sample(m, a.Rows())); err != nil {
 			return t, err
 		}
-		*g.sample = autodiff.Sample{}
 		kernels.Wait(m.Backend)
 		slow := time.Since(begin) > enough
 		if i > 0 || slow { // the first is a warm-up, unless it took long enough to be none

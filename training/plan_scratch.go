@@ -69,8 +69,8 @@ func drawn(adapters []AdapterConfig) []AdapterConfig {
 // graphBytes is the scratch memory of one worker's graphs.
 func (t *Trainer) graphBytes() int64 {
 	var n int64
-	for _, g := range t.workers[0].graphs {
-		n += g.ScratchBytes()
+	for _, s := range t.workers[0].students {
+		n += s.graph.ScratchBytes()
 	}
 	return n
 }

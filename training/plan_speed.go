@@ -115,8 +115,8 @@ func (t *Trainer) numbers() int64 {
 	var n int64
 	for _, w := range t.workers {
 		n += w.runner.ScratchBytes()
-		for _, g := range w.graphs {
-			n += g.ScratchBytes()
+		for _, s := range w.students {
+			n += s.graph.ScratchBytes()
 		}
 	}
 	for _, l := range t.learners {

@@ -88,7 +88,7 @@ func (p *pytorch) ask(b *testing.B, request map[string]any) float64 {
 type subject struct {
 	m                *model.Model
 	adapter          model.Adapter
-	graph            *adapterGraph
+	student          *student
 	prompt, response []int32
 }
 
@@ -121,10 +121,10 @@ func openSubject(b *testing.B, folder string) *subject {
 		kernels.Convert(p.Tensor, read(p.Name))
 	}
 	s.prompt, s.response = slices.Clone(read("prompt").I32()), slices.Clone(read("response").I32())
-	if s.graph, err = compile(m, a, loss); err != nil {
+	if s.student, err = newStudent(m, a, loss); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { s.graph.Close() })
+	b.Cleanup(func() { s.student.graph.Close() })
 	return s
 }
 
@@ -133,8 +133,7 @@ func (s *subject) step(b *testing.B, r *model.Runner) (loss float64) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	*s.graph.sample = p.sample(s.m, s.adapter.Rows())
-	if loss, err = s.graph.Run(); err != nil {
+	if loss, err = s.student.run(p.sample(s.m, s.adapter.Rows())); err != nil {
 		b.Fatal(err)
 	}
 	return loss
@@ -278,7 +277,7 @@ func (s *subject) compareGradients(b *testing.B, p *pytorch, r *model.Runner) {
 	for b.Loop() {
 		want, half := gradients("f32"), gradients("bf16")
 		ours := func(i int, _ string) []float32 {
-			g, err := s.graph.Gradient(i)
+			g, err := s.student.graph.Gradient(i)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -118,7 +118,7 @@ func (p *prepared) bytes() int64 {
 // prepare prefills a prompt and computes the target of its response, which is
 // generated first where there is none. It is the one code path for all targets.
 func prepare(ctx context.Context, r *model.Runner, s Sample, maxResponse int) (*prepared, error) {
-	m, cache := r.Model, r.Model.NewCache()
+	cache := r.Model.NewCache()
 	generated := s.Response == nil
 	logits, err := r.Forward(ctx, cache, s.Prompt, model.PrefillOptions{CacheOnly: !generated})
 	if err != nil {
@@ -138,15 +138,18 @@ func prepare(ctx context.Context, r *model.Runner, s Sample, maxResponse int) (*
 	if p.targets, err = targetsOf(ctx, r, cache, response); err != nil {
 		return nil, err
 	}
-	for l := range m.Config.Layers {
-		p.past = append(p.past, cache.View(l))
-	}
+	p.past = cache.Views()
 	return p, nil
 }
 
 // sample is the graph's view of a prepared sample for an adapter of so many rows.
 func (p *prepared) sample(m *model.Model, rows int) autodiff.Sample {
-	s := m.RowsAfter(p.next, rows)
-	s.Past, s.Targets = p.past, p.targets
-	return s
+	pos, table := m.RowsAfter(p.next, rows)
+	return autodiff.Sample{Past: p.past, Positions: pos, RoPE: table, Targets: p.targets}
+}
+
+// sampleOf is the graph's view of a cache as it is.
+func sampleOf(m *model.Model, c *model.Cache, targets []*kernels.Tensor, rows int) autodiff.Sample {
+	pos, table := m.RowsAfterCache(c, rows)
+	return autodiff.Sample{Past: c.Views(), Positions: pos, RoPE: table, Targets: targets}
 }

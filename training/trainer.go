@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"glimpse/autodiff"
 	"glimpse/internal/parallel"
 	"glimpse/kernels"
 	"glimpse/losses"
@@ -53,14 +52,8 @@ type learner struct {
 
 // worker works on one sample at a time.
 type worker struct {
-	runner *model.Runner
-	graphs []*adapterGraph // per learner
-}
-
-// adapterGraph is the compiled graph of one learner.
-type adapterGraph struct {
-	*autodiff.Graph
-	sample *autodiff.Sample
+	runner   *model.Runner
+	students []*student // per learner
 }
 
 // New makes a trainer. It validates the configuration and compiles the graphs.
@@ -103,11 +96,11 @@ func New(m *model.Model, c Config, source Source) (*Trainer, error) {
 	for range c.concurrency(m) {
 		w := &worker{runner: m.NewRunner()}
 		for _, l := range t.learners {
-			g, err := compile(m, l.adapter, l.loss)
+			s, err := newStudent(m, l.adapter, l.loss)
 			if err != nil {
 				return nil, err
 			}
-			w.graphs = append(w.graphs, g)
+			w.students = append(w.students, s)
 		}
 		t.workers = append(t.workers, w)
 	}
@@ -119,14 +112,6 @@ func New(m *model.Model, c Config, source Source) (*Trainer, error) {
 		})
 	}
 	return t, nil
-}
-
-func compile(m *model.Model, a model.Adapter, loss losses.Loss) (*adapterGraph, error) {
-	g := &adapterGraph{Graph: autodiff.New(m.Backend), sample: new(autodiff.Sample)}
-	if err := g.Compile(g.Loss(a.Scores(g.Graph, g.sample), g.sample, loss.Func)); err != nil {
-		return nil, fmt.Errorf("train: adapter %s: %w", a.Kind(), err)
-	}
-	return g, nil
 }
 
 // smallModel is the size, in base-model parameters, up to which whole samples
@@ -149,8 +134,8 @@ func (c *Config) concurrency(m *model.Model) int {
 func (t *Trainer) Close() error {
 	var errs []error
 	for _, w := range t.workers {
-		for _, g := range w.graphs {
-			errs = append(errs, g.Close())
+		for _, s := range w.students {
+			errs = append(errs, s.graph.Close())
 		}
 	}
 	if t.store != nil {
@@ -341,14 +326,11 @@ func (t *Trainer) work(ctx context.Context, w *worker, s Sample) (_ []float64, e
 	if err != nil {
 		return nil, err
 	}
-	values := make([]float64, len(w.graphs))
-	for i, g := range w.graphs {
-		*g.sample = p.sample(t.Model, t.learners[i].Rows)
-		if values[i], err = g.Run(); err != nil {
+	values := make([]float64, len(w.students))
+	for i, student := range w.students {
+		if values[i], err = student.run(p.sample(t.Model, t.learners[i].Rows)); err != nil {
 			return nil, err
 		}
-		// The next prompt's keys and values would otherwise stand beside this one's.
-		*g.sample = autodiff.Sample{}
 	}
 	return values, nil
 }
@@ -395,7 +377,7 @@ func (t *Trainer) collect(w *worker, sample string, losses, values []float64, ba
 		losses[i] += l.loss.Report(values[i])
 		grads := make([]*kernels.Tensor, len(l.sum))
 		for j := range grads {
-			if grads[j], err = w.graphs[i].Gradient(j); err != nil {
+			if grads[j], err = w.students[i].graph.Gradient(j); err != nil {
 				return err
 			}
 		}

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"glimpse/autodiff"
 	"glimpse/eviction"
 	"glimpse/internal/stats"
 	"glimpse/kernels"
@@ -276,15 +275,12 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Nam
 	if err != nil {
 		return nil, nil, err
 	}
-	losses := make([]float64, len(w.graphs))
-	for i, g := range w.graphs {
-		*g.sample = t.Model.SampleOf(study.Cache, t.learners[i].Rows)
-		g.sample.Targets = targets
-		v, err := g.Run()
+	losses := make([]float64, len(w.students))
+	for i, student := range w.students {
+		v, err := student.run(sampleOf(t.Model, study.Cache, targets, t.learners[i].Rows))
 		if err != nil {
 			return nil, nil, err
 		}
-		*g.sample = autodiff.Sample{}
 		losses[i] = t.learners[i].loss.Report(v)
 	}
 	critical := study.Plans[(len(policies)-1)*len(budgets):]

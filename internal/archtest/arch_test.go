@@ -39,7 +39,7 @@ func TestCheckerFindsViolations(t *testing.T) {
 		return "package " + pkg + "\n\nimport (\n\t\"" + strings.Join(paths, "\"\n\t\"") + "\"\n)\n"
 	}
 	clean := map[string]string{
-		"cmd/evict/main.go":                imports("main", "fmt", "m/evaluation", "m/training", "m/internal/registry"),
+		"cmd/evict/main.go":                imports("main", "fmt", "m/evaluation", "m/generation", "m/internal/registry"),
 		"cmd/evict/flags/flags.go":         imports("flags", "m/eviction"),
 		"cmd/evict/serve.go":               imports("main", "m/cmd/evict/flags"),
 		"scripts/demo/main.go":             imports("main", "m/model"),
@@ -72,8 +72,8 @@ func TestCheckerFindsViolations(t *testing.T) {
 			want: []string{"model/chat/bad.go:5", "lora is on a line above model"}},
 		{name: "sideways", file: "lora/bad.go", source: imports("lora", "m/eviction"),
 			want: []string{"lora and eviction are siblings"}},
-		{name: "sideways into a sub-package", file: "losses/bad.go", source: imports("losses", "m/model/chat"),
-			want: []string{"imports m/model/chat", "losses and model are siblings"}},
+		{name: "sideways into a sub-package", file: "autodiff/bad.go", source: imports("autodiff", "m/model/chat"),
+			want: []string{"imports m/model/chat", "autodiff and model are siblings"}},
 		{name: "training and evaluation are siblings", file: "training/bad.go", source: imports("training", "m/evaluation"),
 			want: []string{"training and evaluation are siblings"}},
 		{name: "training and generation are siblings", file: "generation/bad.go", source: imports("generation", "m/training"),
@@ -88,6 +88,10 @@ func TestCheckerFindsViolations(t *testing.T) {
 			want: []string{"cmd/train is a program"}},
 		{name: "a library imports a script", file: "evaluation/bad.go", source: imports("evaluation", "m/scripts/demo"),
 			want: []string{"scripts/demo is a program"}},
+		{name: "the evictor imports the trainer", file: "cmd/evict/bad.go", source: imports("main", "m/training"),
+			want: []string{"training is imported by cmd/train and scripts/gpubench only"}},
+		{name: "an adapter imports the graph", file: "lora/bad.go", source: imports("lora", "m/autodiff"),
+			want: []string{"autodiff is imported by training only"}},
 		{name: "gorgonia", file: "losses/bad.go", source: imports("losses", "gorgonia.org/gorgonia"),
 			want: []string{"losses/bad.go:4", "imports gorgonia.org/gorgonia", "only autodiff"}},
 		{name: "a package of gorgonia", file: "model/bad.go", source: imports("model", "gorgonia.org/gorgonia/ops/nn"),

@@ -15,10 +15,17 @@ import (
 // and the programs, which are known by their prefix.
 var lines = [][]string{
 	{"evaluation", "training", "generation"},
-	{"eviction", "lora", "softtokens"},
-	{"model", "losses"},
-	{"autodiff", "checkpoints"},
+	{"eviction", "lora", "softtokens", "losses"},
+	{"autodiff", "model"},
+	{"checkpoints"},
 	{"kernels", "datasets"},
+}
+
+// users are the only units that import a unit: so evict, which trains nothing, links no
+// graph.
+var users = map[string][]string{
+	"autodiff": {"training"},
+	"training": {"cmd/train", "scripts/gpubench"},
 }
 
 const (
@@ -63,6 +70,8 @@ func rule(from, to string) string {
 	switch {
 	case fromUnit == toUnit:
 		return ""
+	case fromLine < toLine && users[toUnit] != nil && !slices.Contains(users[toUnit], fromUnit):
+		return fmt.Sprintf("%s is imported by %s only", toUnit, strings.Join(users[toUnit], " and "))
 	case toLine == unknown:
 		return fmt.Sprintf("%s is not in the table of layers", toUnit)
 	case toLine == programs:

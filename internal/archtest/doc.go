@@ -7,9 +7,9 @@
 //
 //	cmd/*  scripts/*                             programs
 //	evaluation  training  generation
-//	eviction  lora  softtokens
-//	model  losses
-//	autodiff  checkpoints
+//	eviction  lora  softtokens  losses
+//	autodiff  model
+//	checkpoints
 //	kernels  datasets
 //	internal/*                                   leaves
 //
@@ -18,7 +18,8 @@
 // their folder (model/chat to model) and import within it freely. Leaves may also
 // import other leaves. Programs are imported by nobody. Gorgonia and its companion
 // modules are imported under autodiff only, so that every other package can be
-// built and read without knowing a graph. A folder that the table does not name is
+// built and read without knowing a graph; autodiff itself by training only, and training
+// by cmd/train, so that evict links none of it. A folder that the table does not name is
 // an error: a new one is added here deliberately or not at all.
 //
 // The files are opened by the test itself rather than listed by the go command:
