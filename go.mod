@@ -8,6 +8,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.8
 	github.com/aws/smithy-go v1.28.8
 	github.com/chewxy/hm v1.0.0
+	github.com/gofrs/flock v0.13.1
 	github.com/klauspost/compress v1.17.9
 	github.com/mmcloughlin/avo v0.5.0
 	github.com/parquet-go/parquet-go v0.32.0
@@ -15,7 +16,7 @@ require (
 	github.com/spf13/pflag v1.0.9
 	github.com/sugarme/tokenizer v0.3.0
 	go.yaml.in/yaml/v3 v3.0.6
-	golang.org/x/sys v0.38.0
+	golang.org/x/sys v0.47.0
 	golang.org/x/term v0.1.0
 	golang.org/x/text v0.25.0
 	gonum.org/v1/plot v0.16.0
