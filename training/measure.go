@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"glimpse/internal/clock"
+	"glimpse/internal/benchclock"
 	"glimpse/kernels"
 	"glimpse/losses"
 	"glimpse/model"
@@ -64,13 +64,13 @@ func measure(ctx context.Context, r *model.Runner, s *student, a model.Adapter, 
 	var prefills, steps []time.Duration
 	begin := time.Now()
 	for i := range repeats + 1 {
-		start := clock.Now()
+		start := benchclock.Now()
 		if _, err := r.Prefill(ctx, m.NewCache(), prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
 			return t, err
 		}
 		kernels.Wait(m.Backend)
-		prefill := clock.Now() - start
-		start = clock.Now()
+		prefill := benchclock.Now() - start
+		start = benchclock.Now()
 		p, err := prepare(ctx, r, Sample{Prompt: prompt, Response: response}, len(response))
 		if err != nil {
 			return t, err
@@ -81,7 +81,7 @@ func measure(ctx context.Context, r *model.Runner, s *student, a model.Adapter, 
 		kernels.Wait(m.Backend)
 		slow := time.Since(begin) > enough
 		if i > 0 || slow { // the first is a warm-up, unless it took long enough to be none
-			prefills, steps = append(prefills, prefill), append(steps, clock.Now()-start)
+			prefills, steps = append(prefills, prefill), append(steps, benchclock.Now()-start)
 		}
 		if slow {
 			break

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"glimpse/checkpoints"
-	"glimpse/internal/clock"
+	"glimpse/internal/benchclock"
 	"glimpse/internal/parallel"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
@@ -159,9 +159,9 @@ func BenchmarkAgainstPyTorch(b *testing.B) {
 	r := s.m.NewRunner()
 	const tokens = 32
 	timed := func(f func()) float64 {
-		start := clock.Now()
+		start := benchclock.Now()
 		f()
-		return (clock.Now() - start).Seconds()
+		return (benchclock.Now() - start).Seconds()
 	}
 	decode := func() float64 {
 		cache, logits := s.prefill(b, r)

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package clock
+package benchclock
 
 import "time"
 

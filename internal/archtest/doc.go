@@ -1,4 +1,4 @@
-// Package layers holds the project's folders to their order. It has no code of
+// Package archtest holds the project's folders to their order. It has no code of
 // its own: its test reads the imports of every Go file of the repository, those
 // behind build tags and those of tests included, and fails where one points
 // upwards or sideways.
@@ -25,4 +25,4 @@
 // The files are opened by the test itself rather than listed by the go command:
 // opened files make a cached test result stale, and files that the current build
 // leaves out are read like any other.
-package layers
+package archtest

@@ -1,5 +1,5 @@
-// Package clock is the time that benchmarks measure with.
-package clock
+// Package benchclock is the time that benchmarks measure with.
+package benchclock
 
 import (
 	"os"
