@@ -1,16 +1,11 @@
 package training
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 
-	"glimpse/autodiff"
 	"glimpse/datasets"
-	"glimpse/kernels"
-	"glimpse/model"
 )
 
 // Source is the training data: an unbounded sequence of samples, of which sample
@@ -85,71 +80,4 @@ func (p *Pairs) At(i int) (Sample, error) {
 		s.Response = []int32{}
 	}
 	return s, nil
-}
-
-// errEmptyResponse marks a sample whose response ended at once: it has no row
-// that could be a target.
-var errEmptyResponse = errors.New("empty response")
-
-// prepared is what the adapters' passes need of a sample.
-type prepared struct {
-	past    [][]kernels.KV
-	targets []*kernels.Tensor // logarithms [heads, n], per layer
-	entries int
-	next    int32
-
-	// Of a sample on disk: its file and the extents of past.
-	file            string
-	layers, kvHeads int
-}
-
-// bytes is the memory that a prepared sample holds.
-func (p *prepared) bytes() int64 {
-	var n int64
-	for l := range p.past {
-		for _, kv := range p.past[l] {
-			n += int64(kv.K.Bytes() + kv.V.Bytes())
-		}
-		n += int64(p.targets[l].Bytes())
-	}
-	return n
-}
-
-// prepare prefills a prompt and computes the target of its response, which is
-// generated first where there is none. It is the one code path for all targets.
-func prepare(ctx context.Context, r *model.Runner, s Sample, maxResponse int) (*prepared, error) {
-	cache := r.Model.NewCache()
-	generated := s.Response == nil
-	logits, err := r.Forward(ctx, cache, s.Prompt, model.PrefillOptions{CacheOnly: !generated})
-	if err != nil {
-		return nil, err
-	}
-	response := s.Response
-	if generated {
-		if response, err = r.Respond(ctx, cache, logits, maxResponse, model.Sampling{}); err != nil {
-			return nil, err
-		}
-	}
-	response = response[:min(len(response), maxResponse)]
-	if len(response) == 0 {
-		return nil, errEmptyResponse
-	}
-	p := &prepared{entries: len(s.Prompt), next: cache.Next()}
-	if p.targets, err = targetsOf(ctx, r, cache, response); err != nil {
-		return nil, err
-	}
-	p.past = cache.Views()
-	return p, nil
-}
-
-// sample is the graph's view of a prepared sample for an adapter of so many rows.
-func (p *prepared) sample(m *model.Model, rows int) autodiff.Sample {
-	pos, table := m.RowsAfter(p.next, rows)
-	return autodiff.Sample{Past: p.past, Positions: pos, RoPE: table, Targets: p.targets}
-}
-
-// sampleOf is the graph's view of a cache as it is.
-func sampleOf(m *model.Model, c *model.Cache, targets []*kernels.Tensor, rows int) autodiff.Sample {
-	pos, table := m.RowsAfterCache(c, rows)
-	return autodiff.Sample{Past: c.Views(), Positions: pos, RoPE: table, Targets: targets}
 }

@@ -12,7 +12,6 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/internal/stats"
-	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -271,13 +270,13 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Nam
 	if err != nil {
 		return nil, nil, err
 	}
-	targets, err := targetsOf(ctx, w.runner, study.Cache, s.Response)
+	targets, err := target(ctx, w.runner, study.Cache, s.Response)
 	if err != nil {
 		return nil, nil, err
 	}
 	losses := make([]float64, len(w.students))
 	for i, student := range w.students {
-		v, err := student.run(sampleOf(t.Model, study.Cache, targets, t.learners[i].Rows))
+		v, err := student.run(afterCache(t.Model, study.Cache, targets, t.learners[i].Rows))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -319,18 +318,4 @@ func meanOfHeads(got, want [][][]float32, measure func(a, b []float32) float64) 
 		}
 	}
 	return sum / float64(heads)
-}
-
-// targetsOf is the attention that a response pays to the prompt in the cache, per
-// layer the logarithms [heads, entries].
-func targetsOf(ctx context.Context, r *model.Runner, cache *model.Cache, response []int32) ([]*kernels.Tensor, error) {
-	var out []*kernels.Tensor
-	err := r.Probe(ctx, cache, model.TokenRows(response), func(o *model.Observation) error {
-		scores := o.Probes[0]
-		target := r.Model.Backend.Alloc(scores.DType, scores.Shape...)
-		r.Model.Backend.Copy(target, scores) // the next layer's may take its place
-		out = append(out, target)
-		return nil
-	})
-	return out, err
 }

@@ -11,14 +11,14 @@ import (
 	"glimpse/kernels"
 )
 
-// store keeps prepared samples that come again, in memory up to one bound and
+// sampleCache keeps prepared samples that come again, in memory up to one bound and
 // on disk up to another. Training data comes in cycles, for which forgetting the
 // least recently used would forget every sample just before it is needed, so what
 // is stored stays and what no longer fits is prepared anew each time.
 //
 // What comes back has exactly the bits that went in. The disk is optional: where it is
 // full or fails, samples are prepared anew, and that is told once.
-type store struct {
+type sampleCache struct {
 	backend      kernels.Backend
 	memory, disk int64 // bytes left
 	mu           sync.Mutex
@@ -29,47 +29,47 @@ type store struct {
 	notice       func(text string)
 }
 
-func newStore(b kernels.Backend, memory, disk int64, notice func(text string)) *store {
-	return &store{backend: b, memory: memory, disk: disk, held: make(map[string]*prepared), files: make(map[string]*prepared), notice: notice}
+func newSampleCache(b kernels.Backend, memory, disk int64, notice func(text string)) *sampleCache {
+	return &sampleCache{backend: b, memory: memory, disk: disk, held: make(map[string]*prepared), files: make(map[string]*prepared), notice: notice}
 }
 
 // put takes p in if there is room.
-func (s *store) put(key string, p *prepared) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (c *sampleCache) put(key string, p *prepared) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	size := p.bytes()
 	switch {
-	case s.held[key] != nil || s.files[key] != nil:
-	case size <= s.memory:
-		s.memory -= size
-		s.held[key] = p
-	case size <= s.disk:
-		s.disk -= size
-		if err := s.write(key, p); err != nil {
-			s.giveUpDisk(err)
+	case c.held[key] != nil || c.files[key] != nil:
+	case size <= c.memory:
+		c.memory -= size
+		c.held[key] = p
+	case size <= c.disk:
+		c.disk -= size
+		if err := c.write(key, p); err != nil {
+			c.giveUpDisk(err)
 		}
 	}
 }
 
 // giveUpDisk writes no more samples; those that are there are still read.
-func (s *store) giveUpDisk(err error) {
-	if s.disk = 0; s.notice != nil {
-		s.notice(fmt.Sprintf("%v; samples beyond those kept so far are prepared anew each time", err))
-		s.notice = nil
+func (c *sampleCache) giveUpDisk(err error) {
+	if c.disk = 0; c.notice != nil {
+		c.notice(fmt.Sprintf("%v; samples beyond those kept so far are prepared anew each time", err))
+		c.notice = nil
 	}
 }
 
 // write stores p in a file of its own.
-func (s *store) write(key string, p *prepared) error {
-	if s.dir == nil {
+func (c *sampleCache) write(key string, p *prepared) error {
+	if c.dir == nil {
 		dir, err := tempdir.New("", "glimpse-samples-")
 		if err != nil {
 			return fmt.Errorf("sample cache: %w", err)
 		}
-		s.dir = dir
+		c.dir = dir
 	}
-	s.sequence++
-	stub := &prepared{entries: p.entries, next: p.next, file: filepath.Join(s.dir.Path, fmt.Sprint(s.sequence))}
+	c.sequence++
+	stub := &prepared{entries: p.entries, next: p.next, file: filepath.Join(c.dir.Path, fmt.Sprint(c.sequence))}
 	var views []checkpoints.TensorView
 	p.visit(func(name string, t *kernels.Tensor) {
 		var v checkpoints.TensorView
@@ -87,30 +87,30 @@ func (s *store) write(key string, p *prepared) error {
 		return fmt.Errorf("sample cache: %w", err)
 	}
 	stub.layers, stub.kvHeads = len(p.past), len(p.past[0])
-	s.files[key] = stub
+	c.files[key] = stub
 	return nil
 }
 
 // get returns a stored sample, or nil.
-func (s *store) get(key string) *prepared {
-	s.mu.Lock()
-	p, stub := s.held[key], s.files[key]
-	s.mu.Unlock()
+func (c *sampleCache) get(key string) *prepared {
+	c.mu.Lock()
+	p, stub := c.held[key], c.files[key]
+	c.mu.Unlock()
 	if p != nil || stub == nil {
 		return p
 	}
-	p, err := s.read(stub)
+	p, err := c.read(stub)
 	if err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.files, key)
-		s.giveUpDisk(err)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.files, key)
+		c.giveUpDisk(err)
 		return nil
 	}
 	return p
 }
 
-func (s *store) read(stub *prepared) (*prepared, error) {
+func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 	f, err := checkpoints.OpenSafetensors(stub.file)
 	if err != nil {
 		return nil, fmt.Errorf("sample cache: %w", err)
@@ -132,7 +132,7 @@ func (s *store) read(stub *prepared) (*prepared, error) {
 			errs = append(errs, err)
 			return nil
 		}
-		t := s.backend.Alloc(view.DType, view.Shape...)
+		t := c.backend.Alloc(view.DType, view.Shape...)
 		kernels.Convert(t, mapped)
 		return t
 	})
@@ -164,9 +164,9 @@ func (p *prepared) fill(f func(name string) *kernels.Tensor) {
 }
 
 // close removes the files.
-func (s *store) close() error {
-	if s.dir == nil {
+func (c *sampleCache) close() error {
+	if c.dir == nil {
 		return nil
 	}
-	return s.dir.Remove()
+	return c.dir.Remove()
 }

@@ -67,7 +67,7 @@ func TestSampleCacheOnABrokenDisk(t *testing.T) {
 			}
 			defer tr.Close()
 			var told []string
-			tr.Notice = func(text string) { told = append(told, text) } // under the store's lock
+			tr.Notice = func(text string) { told = append(told, text) } // under the cache's lock
 			err = tr.Run(context.Background(), func(r training.StepResult) error {
 				disturb(t, dir, r.Step)
 				return nil
