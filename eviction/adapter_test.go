@@ -3,7 +3,6 @@ package eviction_test
 import (
 	"math/rand/v2"
 
-	"glimpse/autodiff"
 	"glimpse/checkpoints"
 	"glimpse/kernels"
 	"glimpse/model"
@@ -53,7 +52,4 @@ func (a *fakeAdapter) LowRank(layer int, module model.Module) *model.LowRank {
 	return a.low[key(layer, module)]
 }
 func (a *fakeAdapter) Parameters() []model.Parameter { return nil }
-func (a *fakeAdapter) Scores(*autodiff.Graph, *autodiff.Sample) []autodiff.Node {
-	panic("a policy does not train")
-}
 func (a *fakeAdapter) Export() *checkpoints.Adapter { panic("a policy does not export") }

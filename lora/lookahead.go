@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"glimpse/autodiff"
 	"glimpse/checkpoints"
 	"glimpse/kernels"
 	"glimpse/model"
@@ -33,7 +32,6 @@ type site struct {
 
 // Lookahead is a LookaheadKV adapter in a model's backend.
 type Lookahead struct {
-	m     *model.Model
 	rows  *kernels.Tensor // [n, hidden]
 	sites []site          // by layer, then in the order of model.Modules
 	low   map[site]*model.LowRank
@@ -57,7 +55,7 @@ func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) {
 		return nil, fmt.Errorf("lookaheadkv adapter: alpha: got %v, want above 0 to 1e6", c.Alpha)
 	}
 	rng := rand.New(rand.NewPCG(c.Seed, 0x4c4f5241))
-	a := &Lookahead{m: m, rows: m.NewRows(c, rng), low: make(map[site]*model.LowRank), rank: c.Rank, alpha: c.Alpha}
+	a := &Lookahead{rows: m.NewRows(c, rng), low: make(map[site]*model.LowRank), rank: c.Rank, alpha: c.Alpha}
 	for _, s := range sitesOf(m, c.Modules) {
 		weight := m.Network.Layers[s.layer].Linear(s.module).Weight
 		out, in := weight.Dim0(), weight.Width()
@@ -125,18 +123,6 @@ func (a *Lookahead) Parameters() []model.Parameter {
 	return out
 }
 
-// Scores implements model.Adapter.
-func (a *Lookahead) Scores(g *autodiff.Graph, s *autodiff.Sample) []autodiff.Node {
-	nodes := make(map[site]*autodiff.LoRA)
-	params := a.Parameters()
-	rows := g.Parameter(params[0].Name, params[0].Tensor)
-	for i, at := range a.sites {
-		pA, pB := params[1+2*i], params[2+2*i]
-		nodes[at] = &autodiff.LoRA{A: g.Parameter(pA.Name, pA.Tensor), B: g.Parameter(pB.Name, pB.Tensor), Scale: a.low[at].Scale}
-	}
-	return a.m.ScoreGraph(g, s, rows, func(l int, m model.Module) *autodiff.LoRA { return nodes[site{l, m}] })
-}
-
 // Export implements model.Adapter.
 func (a *Lookahead) Export() *checkpoints.Adapter {
 	out := &checkpoints.Adapter{Kind: Kind, Embeddings: matrix(a.rows)}
@@ -161,7 +147,7 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 	if stored.Kind != Kind {
 		return nil, fmt.Errorf("load adapter: kind %q, want %q: %w", stored.Kind, Kind, checkpoints.ErrWrongKind)
 	}
-	a := &Lookahead{m: m, low: make(map[site]*model.LowRank), rank: stored.Rank, alpha: stored.Alpha}
+	a := &Lookahead{low: make(map[site]*model.LowRank), rank: stored.Rank, alpha: stored.Alpha}
 	take := func(what string, x checkpoints.Matrix, rows, cols int) (*kernels.Tensor, error) {
 		if x.Rows != rows || x.Cols != cols {
 			return nil, fmt.Errorf("load adapter: %s: shape [%d %d], want [%d %d] for model %s", what, x.Rows, x.Cols, rows, cols, m.Name)

@@ -1,7 +1,6 @@
 package losses
 
 import (
-	"glimpse/autodiff"
 	"glimpse/internal/registry"
 	"glimpse/kernels"
 )
@@ -10,7 +9,11 @@ import (
 type Loss struct {
 	Doc string
 	// Func is what the optimiser minimises: Scale times the loss as the paper defines it.
-	Func autodiff.LossFunc
+	// It adds one layer's part to the F64 scalar loss and writes its gradient with respect
+	// to the scores, dScores. scores and target are logarithms; all three are [heads,
+	// entries] of the compute type. layers is the number of layers that the loss averages
+	// over.
+	Func func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int)
 	// Scale is one constant for all samples, whatever their length.
 	Scale float64
 }

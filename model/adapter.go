@@ -7,25 +7,22 @@ import (
 	"slices"
 	"strings"
 
-	"glimpse/autodiff"
 	"glimpse/checkpoints"
 	"glimpse/internal/registry"
 	"glimpse/kernels"
 )
 
 // Adapter is learned rows that predict which prompt entries the model's response
-// will attend to. As a Prober it runs in the eviction runtime; Scores is its
-// differentiable twin for training.
+// will attend to. As a Prober it runs in the eviction runtime. The trainer builds its
+// differentiable twin from Parameters and LowRank, so that an adapter knows of no graph.
 type Adapter interface {
 	Prober
 
 	// Kind is the registered name of the adapter's kind.
 	Kind() string
-	// Parameters are all trainable tensors, in a fixed order.
+	// Parameters are all trainable tensors, in a fixed order. The first are the rows
+	// [Rows, hidden]; the others are the factors that LowRank returns.
 	Parameters() []Parameter
-	// Scores adds the parameters, in that order, and the pass of the rows to g and
-	// returns the score node of every layer.
-	Scores(g *autodiff.Graph, s *autodiff.Sample) []autodiff.Node
 	// Export copies the parameters into the form that adapter folders store.
 	Export() *checkpoints.Adapter
 }

@@ -18,6 +18,7 @@ type prefillPass struct {
 	last   *kernels.Tensor // the last row [1, hidden] through the final norm
 	folded folded          // probes that run with the last chunk
 	probes []*probePass    // others, of means and then of peaks
+	chunk  chunkRows       // in the present layer
 }
 
 // newPrefillPass prepares a pass of tokens that follow the cache.
@@ -108,7 +109,10 @@ func (p *prefillPass) layer(l int) error {
 		return err
 	}
 	for _, probe := range p.probes {
-		scores, lse := probe.layer(l)
+		scores, lse, err := probe.layer(l)
+		if err != nil {
+			return err
+		}
 		o.addProbe(scores, lse, probe.peak)
 	}
 	if p.opt.Observe == nil {
@@ -144,103 +148,171 @@ func firstRows(x *kernels.Tensor, n int) *kernels.Tensor {
 	return x.Rows(0, n)
 }
 
+// chunkRows are rows of a pass that go through a layer together: of the prompt and, with
+// the last of them, of folded probes.
+type chunkRows struct {
+	layerRows
+	pass    *prefillPass
+	o       *Observation
+	from    int // first row of the prompt
+	prompt  int // rows of the prompt, which come first
+	last    bool
+	queries *kernels.Tensor // of rows of the last layer, through its first norm
+}
+
+// start prepares the rows of a chunk for layer l.
+func (c *chunkRows) start(p *prefillPass, l int, o *Observation, chunk [2]int, readers []Module) {
+	from, prompt, to := chunk[0], chunk[1]-chunk[0], chunk[1]+p.foldedIn(chunk[1])
+	*c = chunkRows{pass: p, o: o, from: from, prompt: prompt, last: chunk[1] == len(p.pos)}
+	c.layerRows = layerRows{
+		Runner: p.Runner, l: l, x: p.x.Rows(from, to), h: p.normalised(l, from, to, readers...),
+		at: p.cache.at(p.folded.positions(p.pos, from, to)), low: p.folded.lowRank(l, prompt, to-from),
+	}
+}
+
+// hiddenLayer runs all rows through layer l.
 func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
-	c := &p.Model.Config
-	n := len(p.pos)
 	p.startAllRows(o)
-	for _, chunk := range p.chunks(n) {
+	c := &p.chunk
+	for _, chunk := range p.chunks(len(p.pos)) {
 		mark := p.arena.Mark()
-		from, rows, to := chunk[0], chunk[1]-chunk[0], chunk[1]+p.foldedIn(chunk[1])
-		pos, low := p.folded.positions(p.pos, from, to), p.folded.lowRank(l, rows, to-from)
-		h := p.normalised(l, from, to, p.Model.attentionReaders(l)...)
-		q, k, v := p.projections(l, h, p.cache.at(pos), low)
-		p.cache.append(l, firstRows(k, rows), firstRows(v, rows), pos[:rows])
-		a := p.attend(p.cache, l, firstRows(q, rows), pos[:rows])
-		out := p.alloc(len(pos), c.Heads*c.HeadDim)
-		var lse *kernels.Tensor
-		if p.opt.Capture.AllRows {
-			lse = p.alloc(c.Heads, rows)
+		c.start(p, l, o, chunk, p.Model.attentionReaders(l))
+		if c.next = p.last; l+1 < p.Model.Config.Layers {
+			c.next = p.following(l, c.from, c.from+c.x.Dim0())
 		}
-		if err := p.attention(l, o, firstRows(out, rows), lse, a); err != nil {
+		if err := RunLayer(c, p.Model, l); err != nil {
 			return err
 		}
-		if to > chunk[1] {
-			p.observeFolded(o, q.Rows(rows, to-from), k.Rows(rows, to-from), v.Rows(rows, to-from), out.Rows(rows, to-from))
+		if !c.last { // what is observed lives until the layer is done
+			p.arena.Release(mark)
 		}
-		next := p.last
-		if l+1 < c.Layers {
-			next = p.following(l, from, to)
-		}
-		p.finish(l, p.x.Rows(from, to), h, out, low, next)
-		if lse != nil {
-			p.allRows(o, a, lse, from)
-		}
-		if chunk[1] == n { // what is observed lives until the layer is done
-			p.windows(o, a, a.Q, firstRows(k, rows))
-			break
-		}
-		p.arena.Release(mark)
 	}
 	return nil
 }
 
-// lastLayer needs attention and MLP of the last row alone, and the queries of
-// the observed rows: all of them chunk by chunk, those of windows and folded probes at the
-// end.
+func (c *chunkRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
+	p, n, all := c.pass, c.prompt, len(c.at.pos)
+	a := c.appendPairs(q, k, v)
+	out := p.alloc(all, p.Model.Config.Heads*p.Model.Config.HeadDim)
+	var lse *kernels.Tensor
+	if p.opt.Capture.AllRows {
+		lse = p.alloc(p.Model.Config.Heads, n)
+	}
+	if err := p.attention(c.l, c.o, firstRows(out, n), lse, a); err != nil {
+		return nil, false, err
+	}
+	if all > n {
+		p.observeFolded(c.o, q.Rows(n, all), k.Rows(n, all), v.Rows(n, all), out.Rows(n, all))
+	}
+	if lse != nil {
+		p.allRows(c.o, a, lse, c.from)
+	}
+	if c.last {
+		p.windows(c.o, a, a.Q, firstRows(k, n))
+	}
+	return out, true, nil
+}
+
+// appendPairs appends the prompt's pairs to the cache, to which its queries q are then to
+// attend.
+func (c *chunkRows) appendPairs(q, k, v *kernels.Tensor) *kernels.Attend {
+	cache, pos := c.pass.cache, c.at.pos[:c.prompt]
+	cache.append(c.l, firstRows(k, c.prompt), firstRows(v, c.prompt), pos)
+	if q == nil {
+		return nil
+	}
+	return c.attend(cache, c.l, firstRows(q, c.prompt), pos)
+}
+
+// lastRows are the rows of a chunk in the last layer: all of them have keys and values, the
+// observed ones queries, those of windows and folded probes at the end, and the last row
+// alone the rest.
+type lastRows struct {
+	chunkRows
+	tail int // rows of the prompt that have queries
+}
+
+// lastLayer runs the rows through the last layer as far as somebody reads what it computes.
 func (p *prefillPass) lastLayer(l int, o *Observation) error {
-	c, b := &p.Model.Config, p.Model.Backend
-	n, tail := len(p.pos), p.tail()
+	c := &lastRows{tail: p.tail()}
 	if !p.opt.CacheOnly {
-		tail = max(tail, 1)
+		c.tail = max(c.tail, 1)
 	}
 	p.startAllRows(o)
-	var k *kernels.Tensor
-	rows := 0 // of the chunk
-	for _, chunk := range p.chunks(n) {
+	for _, chunk := range p.chunks(len(p.pos)) {
 		mark := p.arena.Mark()
-		from, to := chunk[0], chunk[1]+p.foldedIn(chunk[1])
-		rows = chunk[1] - from
-		pos := p.folded.positions(p.pos, from, to)
-		h := p.normalised(l, from, to, QProj, KProj, VProj)
-		k = p.key(l, h, p.cache.at(pos), p.folded.lowRank(l, rows, to-from))
-		p.cache.append(l, firstRows(k, rows), p.value(l, firstRows(h, rows), noLowRank), pos[:rows])
-		if p.opt.Capture.AllRows {
-			a := p.attend(p.cache, l, p.query(l, firstRows(h, rows), p.cache.at(pos[:rows]), noLowRank), pos[:rows])
-			lse := p.alloc(c.Heads, rows)
-			b.Attention(nil, lse, a)
-			p.allRows(o, a, lse, from)
+		c.start(p, l, o, chunk, parallelReaders[:3])
+		if err := RunLayer(c, p.Model, l); err != nil {
+			return err
 		}
-		if chunk[1] < n {
+		if !c.last {
 			p.arena.Release(mark)
 		}
 	}
-	from, to := n-tail, n+p.folded.rows
-	if from == to {
-		return nil
+	return nil
+}
+
+func (c *lastRows) Projections() (q, k, v *kernels.Tensor) {
+	k = c.project(KProj, c.h)
+	prompt := layerRows{Runner: c.Runner, l: c.l, low: noLowRank}
+	v = prompt.project(VProj, firstRows(c.h, c.prompt))
+	if rows := c.tail + c.pass.folded.rows; c.last && rows > 0 {
+		n := len(c.pass.pos)
+		c.queries = c.pass.normalised(c.l, n-c.tail, n+c.pass.folded.rows, QProj)
+		tail := layerRows{Runner: c.Runner, l: c.l, low: c.pass.folded.lowRank(c.l, c.tail, rows)}
+		q = tail.project(QProj, c.queries)
 	}
-	h := p.normalised(l, from, to, QProj)
-	pos := p.folded.positions(p.pos, from, to)
-	q := p.query(l, h, p.cache.at(pos), p.folded.lowRank(l, tail, to-from))
-	if to > n {
-		p.observeFolded(o, q.Rows(tail, to-from), k.Rows(rows, rows+p.folded.rows), nil, nil)
+	return q, k, v
+}
+
+// NormRotate is not for rows of which not all have queries.
+func (c *lastRows) NormRotate(q, k *kernels.Tensor) bool { return false }
+
+func (c *lastRows) Rotate(m Module, x *kernels.Tensor) *kernels.Tensor {
+	if x != nil {
+		at := c.at
+		at.pos = at.pos[len(at.pos)-x.Dim0():]
+		c.rotate(x, at)
+	}
+	return x
+}
+
+func (c *lastRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
+	p, b := c.pass, c.Model.Backend
+	n, prompt, tail := len(p.pos), c.prompt, c.tail
+	c.appendPairs(nil, k, v)
+	if p.opt.Capture.AllRows {
+		pos := c.at.pos[:prompt]
+		all := &layerRows{Runner: c.Runner, l: c.l, at: p.cache.at(pos), low: noLowRank}
+		a := p.attend(p.cache, c.l, normRotate(all, c.Model, c.l, QProj, all.project(QProj, firstRows(c.h, prompt))), pos)
+		lse := p.alloc(c.Model.Config.Heads, prompt)
+		b.Attention(nil, lse, a)
+		p.allRows(c.o, a, lse, c.from)
+	}
+	if q == nil {
+		return nil, false, nil
+	}
+	if rows := q.Dim0(); rows > tail {
+		p.observeFolded(c.o, q.Rows(tail, rows), k.Rows(prompt, k.Dim0()), nil, nil)
 	}
 	if tail == 0 {
-		return nil
+		return nil, false, nil
 	}
-	a := p.attend(p.cache, l, firstRows(q, tail), pos[:tail])
-	if !p.opt.CacheOnly {
-		out := p.alloc(1, c.Heads*c.HeadDim)
-		if err := p.attention(l, o, out, nil, rowsOf(a, tail-1, tail)); err != nil {
-			return err
-		}
-		h := h.Rows(tail-1, tail)
-		if p.Model.Network.Layers[l].shared() && h.DType != b.Compute() { // which reads them once more
-			h = p.normalised(l, n-1, n, p.Model.attentionReaders(l)...)
-		}
-		p.finish(l, p.x.Rows(n-1, n), h, out, noLowRank, p.last)
+	a := p.attend(p.cache, c.l, firstRows(q, tail), p.pos[n-tail:])
+	if p.opt.CacheOnly {
+		p.windows(c.o, a, a.Q, firstRows(k, prompt))
+		return nil, false, nil
 	}
-	p.windows(o, a, a.Q, firstRows(k, rows))
-	return nil
+	out := p.alloc(1, c.Model.Config.Heads*c.Model.Config.HeadDim)
+	if err := p.attention(c.l, c.o, out, nil, rowsOf(a, tail-1, tail)); err != nil {
+		return nil, false, err
+	}
+	p.windows(c.o, a, a.Q, firstRows(k, prompt))
+	c.x, c.h, c.next, c.low = p.x.Rows(n-1, n), c.queries.Rows(tail-1, tail), p.last, noLowRank
+	if c.Model.Network.Layers[c.l].shared() && c.h.DType != b.Compute() { // the MLP reads them once more
+		c.h = p.normalised(c.l, n-1, n, c.Model.attentionReaders(c.l)...)
+	}
+	return out, true, nil
 }
 
 // attention computes the output of rows that attend. A decoding step is observed
@@ -339,13 +411,11 @@ func (p *prefillPass) mergeRows(acc *kernels.Tensor, a *kernels.Attend, lse *ker
 
 // probePass is rows that are run after a prompt and leave no trace.
 type probePass struct {
-	*Runner
-	cache *Cache
-	probe Prober
-	peak  bool // the largest probability of any row instead of the mean
-	pos   []int32
-	x     *kernels.Tensor
-	h     *kernels.Tensor // x through the next layer's norm
+	layerRows
+	cache       *Cache
+	probe       Prober
+	peak        bool            // the largest probability of any row instead of the mean
+	scores, lse *kernels.Tensor // on the cache, in the layer that has run
 }
 
 func (r *Runner) newProbePass(cache *Cache, probe Prober, from int32) *probePass {
@@ -353,28 +423,36 @@ func (r *Runner) newProbePass(cache *Cache, probe Prober, from int32) *probePass
 	x := r.alloc(n, r.Model.Config.Hidden)
 	probe.Embeddings(r.Model, x)
 	h := r.norm(x, r.Model.Network.Layers[0].AttentionNorm)
-	return &probePass{Runner: r, cache: cache, probe: probe, pos: positions(from, n), x: x, h: h}
+	return &probePass{layerRows: layerRows{Runner: r, x: x, h: h, next: h, at: cache.at(positions(from, n))}, cache: cache, probe: probe}
 }
 
 // layer runs the rows through layer l and returns their scores on the cache, and
 // their lse.
-func (p *probePass) layer(l int) (scores, lse *kernels.Tensor) {
-	c := &p.Model.Config
-	low := func(m Module) *LowRank { return p.probe.LowRank(l, m) }
-	h, at := p.h, p.cache.at(p.pos)
-	a := p.attend(p.cache, l, p.query(l, h, at, low), p.pos)
-	a.K = p.key(l, h, at, low)
-	last := l == c.Layers-1
-	var out *kernels.Tensor
-	if !last { // the last layer's values and outputs reach no score
-		a.V = p.value(l, h, low)
-		out = p.alloc(len(p.pos), c.Heads*c.HeadDim)
+func (p *probePass) layer(l int) (scores, lse *kernels.Tensor, err error) {
+	p.l, p.low = l, func(m Module) *LowRank { return p.probe.LowRank(l, m) }
+	err = RunLayer(p, p.Model, l)
+	return p.scores, p.lse, err
+}
+
+// reach tells that there is more of the network to run than the queries and keys of its
+// last layer: values and outputs of that layer reach no score.
+func (p *probePass) reach() bool { return VProj.ReachesScores(p.l, p.Model.Config.Layers) }
+
+func (p *probePass) Projections() (q, k, v *kernels.Tensor) {
+	if p.reach() {
+		return p.layerRows.Projections()
 	}
-	scores, lse = p.observeProbe(out, a, p.peak)
-	if !last {
-		p.finish(l, p.x, h, out, low, h)
+	return p.project(QProj, p.h), p.project(KProj, p.h), nil
+}
+
+func (p *probePass) Attend(q, k, v *kernels.Tensor) (out *kernels.Tensor, ok bool, err error) {
+	a := p.attend(p.cache, p.l, q, p.at.pos)
+	a.K, a.V = k, v
+	if p.reach() {
+		out = p.alloc(len(p.at.pos), p.Model.Config.Heads*p.Model.Config.HeadDim)
 	}
-	return scores, lse
+	p.scores, p.lse = p.observeProbe(out, a, p.peak)
+	return out, out != nil, nil
 }
 
 // observeProbe attends with rows a, out being nil or their output, and returns their

@@ -228,17 +228,12 @@ func (p *replayer) record(to *recordedSteps, longest [][]int) {
 	if to.observed { // all layers' are there until the observers have run
 		p.scores = r.alloc(c.Layers*c.Heads, slices.Max(to.buckets[0]))
 	}
-	for l := range m.Network.Layers {
+	rows := &recordedRows{layerRows: layerRows{Runner: r, x: x, h: h, next: h, low: noLowRank}, replayer: p, to: to, longest: longest}
+	for rows.l = range m.Network.Layers {
 		mark := r.arena.Mark()
-		q, k, v, appended := p.stepHeads(l, n, h, to)
-		out := p.out
-		if to.sparse {
-			b.StepAppend(p.query, q, k, v, p.steps, kernels.StepLayer{Layer: l, Pairs: to.pairs, Appended: appended})
-			p.graph.Part(l)
-		} else {
-			out = p.attend(to, longest, l, q, k, v, appended)
+		if err := RunLayer(rows, m, rows.l); err != nil {
+			panic(err) // of Attend, which returns none
 		}
-		r.finish(l, x, h, out, noLowRank, h)
 		r.arena.Release(mark)
 	}
 	p.logits = r.alloc(p.rows, c.Vocab)
@@ -254,15 +249,66 @@ func (p *replayer) layerScores(l int) *kernels.Tensor {
 	return p.scores.Rows(l*heads, (l+1)*heads)
 }
 
-// attend lets every sequence attend to all that a layer of its cache holds.
-func (p *replayer) attend(to *recordedSteps, longest [][]int, l int, q, k, v *kernels.Tensor, appended bool) *kernels.Tensor {
-	r, n, c := p.run, len(longest), &p.run.Model.Config
-	out := r.alloc(p.rows, c.Heads*c.HeadDim)
-	if n < p.rows {
-		p.step.Fill(out.Rows(n, p.rows), 0)
+// recordedRows are the rows of a step that is recorded.
+type recordedRows struct {
+	layerRows
+	*replayer
+	to       *recordedSteps
+	longest  [][]int // entries of the longest heads per sequence and layer
+	v        *kernels.Tensor
+	appended bool // the layer's pairs are in the caches
+}
+
+func (p *recordedRows) Projections() (q, k, v *kernels.Tensor) {
+	q, k, v = p.layerRows.Projections()
+	p.v = v
+	return q, k, v
+}
+
+// NormRotate appends the pairs, too.
+func (p *recordedRows) NormRotate(q, k *kernels.Tensor) bool {
+	f, ok := p.step.(kernels.StepHeads)
+	norms, rms := p.Model.headNorms(p.l)
+	p.appended = ok && rms && f.TakesHeads() && p.Model.Config.rotatesHeads(p.l)
+	if p.appended {
+		f.StepHeads(q, k, p.v, norms, p.to.rope, p.steps, len(p.longest), p.l, p.to.pairs)
 	}
-	p.stepAttention(l, longest, q, k, v, out, appended, to)
-	return out
+	return p.appended
+}
+
+func (p *recordedRows) Rotate(_ Module, x *kernels.Tensor) *kernels.Tensor {
+	p.step.StepRoPE(x, p.steps, p.to.rope)
+	return x
+}
+
+// Attend lets every sequence attend to all that a layer of its cache holds, or leaves it to
+// a part of the graph.
+func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
+	c, n, steps := &p.Model.Config, len(p.longest), p.steps
+	at := kernels.StepLayer{Layer: p.l, Pairs: p.to.pairs, Appended: p.appended}
+	if p.to.sparse {
+		p.step.StepAppend(p.query, q, k, v, steps, at)
+		p.graph.Part(p.l)
+		return p.out, true, nil
+	}
+	out := p.alloc(p.replayer.rows, c.Heads*c.HeadDim)
+	if n < p.replayer.rows {
+		p.step.Fill(out.Rows(n, p.replayer.rows), 0)
+	}
+	at.Windowed, at.Scale, at.Scores = c.Window(p.l) > 0, p.scale(), p.layerScores(p.l)
+	if f, ok := p.step.(kernels.StepHeads); ok && p.appended && n > 1 && at.Scores == nil {
+		for i := range n {
+			at.Longest = max(at.Longest, p.longest[i][p.l])
+		}
+		if f.StepAttentions(out.Rows(0, n), q.Rows(0, n), steps, at) {
+			return out, true, nil
+		}
+	}
+	for i := range n {
+		at.Sequence, at.Longest = i, p.longest[i][p.l]
+		p.step.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), steps, at)
+	}
+	return out, true, nil
 }
 
 // appendFirst appends, for a model with sliding windows, the first entries of all

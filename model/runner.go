@@ -14,7 +14,7 @@ import (
 type Runner struct {
 	Model *Model
 	arena *kernels.Arena
-	steps []*stepViews // of StepBatch, one per sequence
+	batch batchRows // of StepBatch
 
 	// Decoding steps as a graph: stepped is the rows of those that were taken without,
 	// noReplay where the device has none.
@@ -132,7 +132,10 @@ func (r *Runner) Probe(ctx context.Context, cache *Cache, probe Prober, observe 
 		}
 		mark := r.arena.Mark()
 		o := &Observation{Layer: l, Cache: cache}
-		scores, lse := p.layer(l)
+		scores, lse, err := p.layer(l)
+		if err != nil {
+			return err
+		}
 		o.addProbe(scores, lse, false)
 		if err := observe(o); err != nil {
 			return err
@@ -258,52 +261,6 @@ func finite(x []float32) bool {
 // noLowRank is the update of rows without an adapter.
 func noLowRank(Module) *LowRank { return nil }
 
-// linear computes a module's output for rows x, with its low-rank update.
-func (r *Runner) linear(l int, m Module, x *kernels.Tensor, low func(Module) *LowRank) *kernels.Tensor {
-	return r.scaled(l, m, x, low, 1)
-}
-
-// scaled is linear times a scale, but for the bias.
-func (r *Runner) scaled(l int, m Module, x *kernels.Tensor, low func(Module) *LowRank, scale float64) *kernels.Tensor {
-	lin := r.Model.Network.Layers[l].Linear(m)
-	y := r.alloc(x.Dim0(), lin.Weight.Dim0())
-	r.Model.Backend.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
-	for u := low(m); u != nil; u = u.next {
-		x, y := u.of(x), u.of(y)
-		if b, ok := r.Model.Backend.(kernels.LowRankAdder); ok {
-			b.AddLowRank(y, x, u.A, u.B, u.Scale*scale)
-			continue
-		}
-		t := r.alloc(x.Dim0(), u.A.Dim0())
-		r.Model.Backend.Linear(t, x, u.A, nil, 1, 0)
-		r.Model.Backend.Linear(y, t, u.B, nil, u.Scale*scale, 1)
-	}
-	return y
-}
-
-// query, key and value project normalised rows h; queries and keys get the norms
-// of their heads, where the family has any, and are rotated.
-func (r *Runner) query(l int, h *kernels.Tensor, at places, low func(Module) *LowRank) *kernels.Tensor {
-	c := &r.Model.Config
-	q := r.linear(l, QProj, h, low).Reshape(len(at.pos), c.Heads, c.HeadDim)
-	q = r.headNorm(q, r.Model.Network.Layers[l].QueryNorm)
-	r.rotate(l, q, at)
-	return q
-}
-
-func (r *Runner) key(l int, h *kernels.Tensor, at places, low func(Module) *LowRank) *kernels.Tensor {
-	c := &r.Model.Config
-	k := r.linear(l, KProj, h, low).Reshape(len(at.pos), c.KVHeads, c.HeadDim)
-	k = r.headNorm(k, r.Model.Network.Layers[l].KeyNorm)
-	r.rotate(l, k, at)
-	return k
-}
-
-func (r *Runner) value(l int, h *kernels.Tensor, low func(Module) *LowRank) *kernels.Tensor {
-	c := &r.Model.Config
-	return r.linear(l, VProj, h, low).Reshape(h.Dim0(), c.KVHeads, c.HeadDim)
-}
-
 func (r *Runner) norm(x *kernels.Tensor, n Norm) *kernels.Tensor {
 	return r.normInto(r.alloc(x.Dim0(), x.Width()), x, n)
 }
@@ -324,58 +281,6 @@ func (r *Runner) addNorm(h, x, delta *kernels.Tensor, n Norm) {
 		kernels.AddLayerNorm(b, h, x, delta, n.Weight, n.Bias, eps)
 	} else {
 		kernels.AddRMSNorm(b, h, x, delta, n.Weight, eps)
-	}
-}
-
-// normAfter is the norm that reads what layer l leaves: the next layer's, or the final
-// one.
-func (m *Model) normAfter(l int) Norm {
-	if l+1 < len(m.Network.Layers) {
-		return m.Network.Layers[l+1].AttentionNorm
-	}
-	return m.Network.FinalNorm
-}
-
-// headNorm normalises every head of x [rows, heads, headDim].
-func (r *Runner) headNorm(x *kernels.Tensor, n Norm) *kernels.Tensor {
-	if n.Weight == nil {
-		return x
-	}
-	return r.norm(x.Reshape(x.Dim0()*x.Shape[1], x.Shape[2]), n).Reshape(x.Shape...)
-}
-
-// finish adds the attention output and the MLP to the residual stream x; h is the
-// normalised rows that attention read. next, which may be h, gets the sum through the
-// norm that follows; with nil that is left to the caller.
-func (r *Runner) finish(l int, x, h, attention *kernels.Tensor, low func(Module) *LowRank, next *kernels.Tensor) {
-	b, layer := r.Model.Backend, &r.Model.Network.Layers[l]
-	scale := scaleOr1(r.Model.Config.BlockScale)
-	delta := r.scaled(l, OProj, attention, low, scale)
-	if !layer.shared() {
-		h = r.input(l, x.Dim0(), x.Width(), UpProj, GateProj)
-	}
-	switch {
-	case !layer.Parallel:
-		r.addNorm(h, x, delta, layer.MLPNorm)
-	case layer.shared():
-		b.Add(x, x, delta)
-	default: // the norm is of what attention has not been added to
-		r.normInto(h, x, layer.MLPNorm)
-		b.Add(x, x, delta)
-	}
-	act := r.gated(l, h, low)
-	if act == nil {
-		up := r.linear(l, UpProj, h, low)
-		if act = r.input(l, up.Dim0(), up.Width(), DownProj); layer.Linear(GateProj) != nil {
-			b.SiLUMul(act, r.linear(l, GateProj, h, low), up)
-		} else {
-			b.GELU(act, up)
-		}
-	}
-	if delta := r.scaled(l, DownProj, act, low, scale); next == nil {
-		b.Add(x, x, delta)
-	} else {
-		r.addNorm(next, x, delta, r.Model.normAfter(l))
 	}
 }
 

@@ -46,7 +46,7 @@ CONFIG = {
 }
 PROMPT, RESPONSE, ROWS, RANK, ALPHA = 1024, 64, 32, 8, 32.0
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-# As in internal/clock.
+# As in internal/benchclock.
 now = time.process_time if os.environ.get("GLIMPSE_BENCH_CLOCK") == "cpu" else time.perf_counter
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 

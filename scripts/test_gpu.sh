@@ -13,7 +13,7 @@ source "$(dirname "$0")/common.sh"
 source scripts/gpu_env.sh
 
 others=()
-packages=(./internal/cudadriver ./kernels ./autodiff ./model ./eviction ./lora ./softtokens ./internal/train ./cmd/evict ./scripts/gpubench)
+packages=(./internal/cudadriver ./kernels ./autodiff ./model ./eviction ./lora ./softtokens ./training ./cmd/evict ./scripts/gpubench)
 
 if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
   command -v apt-get >/dev/null || die "g++ and make are missing and there is no apt-get to install them with"
@@ -52,7 +52,7 @@ chip() {
     unset GLIMPSE_CUDA_EXACT
     go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels &
     local kernels=$!
-    go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./internal/train ./eviction || failed=1
+    go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./training ./eviction || failed=1
     # With everything off that something slower stands in for, a model is the same.
     GLIMPSE_CUDA_OFF=$(sed -n 's/^\tfamily[A-Za-z]* *family = "\(.*\)"$/\1/p' kernels/families.go | paste -sd,) \
       go test -tags gpu -count=1 -run 'TestAgainstTransformers/(llama3.1|qwen3)$/cuda|TestReferenceModelAgainstNumPy/cuda' ./model || failed=1
@@ -73,7 +73,7 @@ if [ "${1:-}" = --mutants ]; then
   exec scripts/mutants_gpu.sh
 fi
 
-go vet -tags gpu "${packages[@]}" ./internal/generate ./cmd/train
+go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
 if [ $# -gt 0 ]; then
   go test -tags gpu "$@" "${packages[@]}"
   exit
@@ -86,7 +86,7 @@ log=$(mktemp)
   # family: the others have run without the tag, and every launch takes its time here.
   go test -tags gpu -run 'TestAgainstTransformers/(llama3.1|qwen2-window|qwen3|falcon|falcon-40b|mistral-v0.3|granite|smollm3|phi3.5|phi4-mini)$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestHalf|TestCUDA' ./model || failed=1
   # As many processors as a larger device has, which takes more rows of a prompt at once.
-  HOSTCUDA_PROCESSORS=80 go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./internal/train ./eviction || failed=1
+  HOSTCUDA_PROCESSORS=80 go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./training ./eviction || failed=1
   # Blocks, warps and lanes the other way round: races that one order hides.
   HOSTCUDA_ORDER=reverse go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels || failed=1
   # Sums that truncate as those of tensor cores do, where these are used.
@@ -103,7 +103,7 @@ failed=0
 go test -tags gpu -run 'CUDA|KeptSets|HalfCaches|AgainstNaive|NotFinite' ./eviction || failed=1
 go test -tags gpu "${others[@]}" || failed=1
 # Of generation and its command the forecasts of memory.
-go test -tags gpu -run TestCUDA ./internal/generate ./cmd/train || failed=1
+go test -tags gpu -run TestCUDA ./generation ./cmd/train || failed=1
 wait "$beside" || failed=1
 cat "$log"
 exit $failed

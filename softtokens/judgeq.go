@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"glimpse/autodiff"
 	"glimpse/checkpoints"
 	"glimpse/kernels"
 	"glimpse/model"
@@ -27,7 +26,6 @@ func init() {
 
 // SoftTokens is a Judge Q adapter in a model's backend.
 type SoftTokens struct {
-	m    *model.Model
 	rows *kernels.Tensor // [n, hidden]
 }
 
@@ -41,7 +39,7 @@ func New(m *model.Model, c model.AdapterConfig) (*SoftTokens, error) {
 	if len(c.Modules) > 0 {
 		return nil, fmt.Errorf("judgeq adapter: modules: got %v, want none: Judge Q trains soft tokens only", c.Modules)
 	}
-	return &SoftTokens{m: m, rows: m.NewRows(c, rand.New(rand.NewPCG(c.Seed, 0x534f4654)))}, nil
+	return &SoftTokens{rows: m.NewRows(c, rand.New(rand.NewPCG(c.Seed, 0x534f4654)))}, nil
 }
 
 // Kind implements model.Adapter.
@@ -61,12 +59,6 @@ func (a *SoftTokens) Parameters() []model.Parameter {
 	return []model.Parameter{{Name: "soft_tokens", Tensor: a.rows}}
 }
 
-// Scores implements model.Adapter.
-func (a *SoftTokens) Scores(g *autodiff.Graph, s *autodiff.Sample) []autodiff.Node {
-	rows := g.Parameter("soft_tokens", a.rows)
-	return a.m.ScoreGraph(g, s, rows, func(int, model.Module) *autodiff.LoRA { return nil })
-}
-
 // Export implements model.Adapter.
 func (a *SoftTokens) Export() *checkpoints.Adapter {
 	return &checkpoints.Adapter{Kind: Kind, Embeddings: checkpoints.Matrix{Rows: a.rows.Dim0(), Cols: a.rows.Width(), Data: a.rows.Float32s()}}
@@ -83,5 +75,5 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*SoftTokens, error) {
 	}
 	rows := m.Backend.Alloc(m.Backend.Compute(), e.Rows, e.Cols)
 	kernels.Convert(rows, kernels.FromF32(e.Data, e.Rows, e.Cols))
-	return &SoftTokens{m: m, rows: rows}, nil
+	return &SoftTokens{rows: rows}, nil
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"glimpse/internal/train"
+	"glimpse/training"
 
 	"glimpse/internal/cli"
 
@@ -35,7 +35,7 @@ func newAdapter(a adapterCommand) *cobra.Command {
 			}
 			if s.Preset != "" {
 				flags := givenFlags(cmd.Flags())
-				if p, err := train.Presets.Lookup(s.Preset); err == nil && p.Adapter.Kind != a.kind {
+				if p, err := training.Presets.Lookup(s.Preset); err == nil && p.Adapter.Kind != a.kind {
 					return fmt.Errorf("%s: --preset %s: for adapters of kind %s, want one for %s", a.use, s.Preset, p.Adapter.Kind, a.kind)
 				}
 				if err := s.usePreset(s.Preset); err != nil {

@@ -14,7 +14,7 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
-	"glimpse/internal/train"
+	"glimpse/training"
 )
 
 // uploadPatience bounds the wait for the last checkpoint's upload when a run ends.
@@ -33,7 +33,7 @@ type keeper struct {
 
 // startKeeping takes the checkpoint for this run alone, and goes on from it where
 // that is asked for.
-func (s *spec) startKeeping(ctx context.Context, t *train.Trainer, hash string, log io.Writer) (*keeper, error) {
+func (s *spec) startKeeping(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (*keeper, error) {
 	k := &keeper{path: s.Checkpoint, every: s.CheckpointEvery, hash: hash, log: log}
 	switch {
 	case s.Checkpoint == "" && s.resume:
@@ -92,7 +92,7 @@ func (k *keeper) lock() error {
 
 // takeUp goes on from the checkpoint, the one before it where that is damaged, or the
 // newest that was uploaded where there is none on this machine.
-func (s *spec) takeUp(ctx context.Context, k *keeper, t *train.Trainer) error {
+func (s *spec) takeUp(ctx context.Context, k *keeper, t *training.Trainer) error {
 	if !s.resume {
 		for _, path := range []string{k.path, checkpoints.PreviousState(k.path)} {
 			if _, err := os.Lstat(path); err == nil {
@@ -123,12 +123,12 @@ func (s *spec) takeUp(ctx context.Context, k *keeper, t *train.Trainer) error {
 }
 
 // due tells whether a step ends with a checkpoint.
-func (k *keeper) due(step train.StepResult, steps int) bool {
+func (k *keeper) due(step training.StepResult, steps int) bool {
 	return k.path != "" && (step.Step%k.every == 0 || step.Step == steps || step.Stopped)
 }
 
 // save writes a checkpoint, and sends it where that is asked for.
-func (k *keeper) save(t *train.Trainer) error {
+func (k *keeper) save(t *training.Trainer) error {
 	if err := t.Save(k.path, k.hash); err != nil {
 		if _, statErr := os.Stat(k.path); statErr == nil {
 			return fmt.Errorf("%w; the checkpoint before it is still there: make room and go on with --resume", err)
@@ -176,14 +176,14 @@ func (k *keeper) steps(ctx context.Context) (steps context.Context, done func())
 }
 
 // stopped is the error of a run that a signal has ended with its state saved.
-func (k *keeper) stopped(t *train.Trainer, err error) error {
+func (k *keeper) stopped(t *training.Trainer, err error) error {
 	k.told = true
 	return cli.Resumable(fmt.Errorf("stopped after step %d, which is saved in %s; the same command with --resume goes on: %w", t.Done(), k.path, err))
 }
 
 // interrupted is what an error after the last step means: where a signal ended the
 // run, nothing is lost.
-func (k *keeper) interrupted(t *train.Trainer, err error) error {
+func (k *keeper) interrupted(t *training.Trainer, err error) error {
 	if err != nil && k.path != "" && !k.told && errors.Is(err, context.Canceled) {
 		return k.stopped(t, err)
 	}

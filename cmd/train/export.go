@@ -15,7 +15,7 @@ import (
 	"glimpse/checkpoints"
 	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/tempdir"
-	"glimpse/internal/train"
+	"glimpse/training"
 
 	"glimpse/internal/cli"
 
@@ -206,7 +206,7 @@ func findAdapters(ctx context.Context, name, only string, s3 objectstore.Setting
 		return nil, err
 	}
 	check := func(path string) error {
-		_, err := train.ReadCheckpoint(path)
+		_, err := training.ReadCheckpoint(path)
 		return err
 	}
 	if _, err := objectstore.FetchCheckpoint(ctx, name, local, s3, check, io.Discard); err != nil {
@@ -259,7 +259,7 @@ func fromFolder(dir, only string) ([]runAdapter, error) {
 }
 
 func fromCheckpoint(local, name, only string) ([]runAdapter, error) {
-	c, err := train.ReadCheckpoint(local)
+	c, err := training.ReadCheckpoint(local)
 	if err != nil {
 		return nil, err
 	}

@@ -15,14 +15,14 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/generation"
 	"glimpse/internal/cli"
-	"glimpse/internal/generate"
 	"glimpse/internal/progress"
-	"glimpse/internal/train"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
 	"glimpse/model/chat"
 	"glimpse/model/hub"
+	"glimpse/training"
 
 	"github.com/spf13/cobra"
 )
@@ -147,7 +147,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
 	f.StringVar(&s.CacheDType, "cache-dtype", s.CacheDType, model.CacheDTypeUsage)
 	f.StringVar(&s.prompts, "prompts", "", "file or folder of prompts")
-	f.StringVar(&s.Recipe, "recipe", s.Recipe, "what is done with them: "+strings.Join(generate.Recipes.Names(), ", "))
+	f.StringVar(&s.Recipe, "recipe", s.Recipe, "what is done with them: "+strings.Join(generation.Recipes.Names(), ", "))
 	f.BoolVar(&s.Raw, "raw", s.Raw, "take \"prompt\" as it is, without the model's chat template")
 	cli.BindChat(f, &s.ChatOptions, &s.ChatDate)
 	f.StringVar(&s.Responses, "responses", s.Responses, "self: the model's own; source: the answers of the files")
@@ -205,7 +205,7 @@ func (s *generateSpec) check() (only int, err error) {
 	case s.Responses == "source" && len(s.Sources) == 0:
 		return 0, fmt.Errorf("generate: --responses source: the synthetic tasks have none, want --prompts or sources")
 	}
-	if _, err := generate.Recipes.Lookup(s.Recipe); err != nil {
+	if _, err := generation.Recipes.Lookup(s.Recipe); err != nil {
 		return 0, fmt.Errorf("generate: %w", err)
 	}
 	if s.shard != "" {
@@ -279,7 +279,7 @@ func (s *generateSpec) run(ctx context.Context, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	train.BoundMemory()
+	training.BoundMemory()
 	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, Chat: chatOptions, BeforeWeights: func(m *model.Model) error {
 		if err := s.settle(m); err != nil {
 			return err
@@ -380,7 +380,7 @@ const (
 
 // shard is a shard to be filled, on a folder or in a bucket.
 type shard interface {
-	generate.PairSink
+	generation.PairSink
 	Commit() error
 	Release()
 }
@@ -404,7 +404,7 @@ func (s *generateSpec) shardOpener(ctx context.Context) (openShard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
-	stored := generate.Stored{Store: store, Folder: folder}
+	stored := generation.Stored{Store: store, Folder: folder}
 	return func(h datasets.PairHeader) (shard, context.Context, string, int, error) {
 		w, err := stored.Open(ctx, h)
 		if err != nil {
@@ -483,7 +483,7 @@ func (s *generateSpec) checkMemory(ctx context.Context, m *model.Model) error {
 		samples = (samples + s.Shards - 1) / s.Shards
 	}
 	check := func(tokens int) error {
-		return generate.CheckMemory(ctx, m, cli.AvailableMemory, tokens, samples, generate.Options{MaxNew: s.MaxNew, Sampling: s.settled, Batch: s.Batch})
+		return generation.CheckMemory(ctx, m, cli.AvailableMemory, tokens, samples, generation.Options{MaxNew: s.MaxNew, Sampling: s.settled, Batch: s.Batch})
 	}
 	if len(s.Sources) == 0 {
 		return check(s.Tokens)
@@ -513,7 +513,7 @@ func (s *generateSpec) longest(ctx context.Context, m *model.Model) (tokens int,
 			err = x.prepare(ctx, &x)
 		}
 		switch {
-		case errors.Is(err, generate.ErrUnusable):
+		case errors.Is(err, generation.ErrUnusable):
 			all++ // nor do these go on forever
 		case err != nil:
 			return 0, false
@@ -525,7 +525,7 @@ func (s *generateSpec) longest(ctx context.Context, m *model.Model) (tokens int,
 }
 
 // fill writes the pairs of a shard that follow the one with ID last.
-func (s *generateSpec) fill(ctx context.Context, m *model.Model, w generate.PairSink, shard int, last string, done int, name string, log io.Writer) error {
+func (s *generateSpec) fill(ctx context.Context, m *model.Model, w generation.PairSink, shard int, last string, done int, name string, log io.Writer) error {
 	shards := max(1, s.Shards)
 	total := int64(0)
 	if s.Samples > 0 {
@@ -556,7 +556,7 @@ func (s *generateSpec) fill(ctx context.Context, m *model.Model, w generate.Pair
 				continue
 			}
 			err = x.prepare(ctx, &x)
-			if errors.Is(err, generate.ErrUnusable) {
+			if errors.Is(err, generation.ErrUnusable) {
 				unusable++
 				bar.Add(1)
 				continue
@@ -580,10 +580,10 @@ func (s *generateSpec) fill(ctx context.Context, m *model.Model, w generate.Pair
 	if s.Responses == "source" {
 		err = s.copySource(ctx, next, w, onPair, &unusable)
 	} else {
-		err = generate.Pairs(ctx, m, func() (generate.Prompt, error) {
+		err = generation.Pairs(ctx, m, func() (generation.Prompt, error) {
 			x, err := next()
 			return x.Prompt, err
-		}, w, generate.Options{MaxNew: s.MaxNew, Sampling: s.settled, Batch: s.Batch, OnPair: onPair})
+		}, w, generation.Options{MaxNew: s.MaxNew, Sampling: s.settled, Batch: s.Batch, OnPair: onPair})
 	}
 	bar.Done()
 	if err != nil {
@@ -594,7 +594,7 @@ func (s *generateSpec) fill(ctx context.Context, m *model.Model, w generate.Pair
 }
 
 // copySource writes the answers that the sources give.
-func (s *generateSpec) copySource(ctx context.Context, next func() (item, error), w generate.PairSink, onPair func(datasets.Pair), unusable *int) error {
+func (s *generateSpec) copySource(ctx context.Context, next func() (item, error), w generation.PairSink, onPair func(datasets.Pair), unusable *int) error {
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -624,7 +624,7 @@ func (s *generateSpec) copySource(ctx context.Context, next func() (item, error)
 
 // item is a prompt on its way: prepare fills in its tokens.
 type item struct {
-	generate.Prompt
+	generation.Prompt
 	index   int
 	source  []int32
 	prepare func(ctx context.Context, x *item) error
@@ -643,10 +643,10 @@ func (s *generateSpec) stream(m *model.Model) (next func() (item, error), end fu
 				return item{}, io.EOF
 			}
 			e, err := stream.At(i)
-			return item{Prompt: generate.Prompt{ID: e.ID, Task: e.Task, IDs: e.Prompt}, index: i, prepare: func(context.Context, *item) error { return nil }}, err
+			return item{Prompt: generation.Prompt{ID: e.ID, Task: e.Task, IDs: e.Prompt}, index: i, prepare: func(context.Context, *item) error { return nil }}, err
 		}, func() {}, nil
 	}
-	recipe, err := generate.Recipes.Lookup(s.Recipe)
+	recipe, err := generation.Recipes.Lookup(s.Recipe)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -667,10 +667,10 @@ func (s *generateSpec) stream(m *model.Model) (next func() (item, error), end fu
 		if len(s.Sources) == 1 && s.Shards == 0 { // otherwise it must be the only one of that name
 			id = p.ID
 		}
-		x := item{Prompt: generate.Prompt{ID: id}, index: i}
+		x := item{Prompt: generation.Prompt{ID: id}, index: i}
 		x.prepare = func(ctx context.Context, x *item) error {
 			rng := rand.New(rand.NewPCG(s.Seed, uint64(i)))
-			made, err := recipe.Prepare(ctx, m, p, generate.Limits{MaxPrompt: maxPrompt, Raw: s.Raw}, rng)
+			made, err := recipe.Prepare(ctx, m, p, generation.Limits{MaxPrompt: maxPrompt, Raw: s.Raw}, rng)
 			if err != nil {
 				return err
 			}

@@ -9,9 +9,9 @@ import (
 	"glimpse/datasets"
 	"glimpse/internal/cli"
 	"glimpse/internal/curves"
-	"glimpse/internal/train"
 	"glimpse/model"
 	"glimpse/model/hub"
+	"glimpse/training"
 
 	"github.com/spf13/cobra"
 )
@@ -56,7 +56,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 					return fmt.Errorf("%s: %w", path, err)
 				}
 			}
-			train.BoundMemory()
+			training.BoundMemory()
 			m, err := hub.Outline(cmd.Context(), s.Model, s.S3, cmd.ErrOrStderr(), s.Device)
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
@@ -70,7 +70,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 			}
 			o.Resident, o.Available = cli.ResidentMemory, cli.AvailableMemory
 			o.Draw = func() error { return curves.WritePNG(io.Discard, panels(exampleSteps(&s.Train.Config))) }
-			p, err := train.NewPlan(cmd.Context(), m, s.Train.Config, o)
+			p, err := training.NewPlan(cmd.Context(), m, s.Train.Config, o)
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
@@ -92,18 +92,18 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 }
 
 // exampleSteps are steps of a run, with validations if it has any, for drawing.
-func exampleSteps(c *train.Config) []train.StepResult {
-	steps := make([]train.StepResult, min(c.Steps, 1000))
+func exampleSteps(c *training.Config) []training.StepResult {
+	steps := make([]training.StepResult, min(c.Steps, 1000))
 	for i := range steps {
 		s := &steps[i]
 		s.Step = i + 1
 		y := 1 / float64(i+1)
 		for _, a := range c.Adapters {
-			s.Adapters = append(s.Adapters, train.AdapterResult{Name: a.Name, Loss: y, GradNorm: y, LearningRate: y})
+			s.Adapters = append(s.Adapters, training.AdapterResult{Name: a.Name, Loss: y, GradNorm: y, LearningRate: y})
 		}
 		if v := c.Validation; v.Every > 0 && i%v.Every == 0 {
-			q := train.Quality{Loss: y, HitRate: []train.Number{train.Number(y)}}
-			s.Validation = &train.Validation{SnapKV: q, Budgets: v.Budgets}
+			q := training.Quality{Loss: y, HitRate: []training.Number{training.Number(y)}}
+			s.Validation = &training.Validation{SnapKV: q, Budgets: v.Budgets}
 			for range c.Adapters {
 				s.Validation.Adapters = append(s.Validation.Adapters, q)
 			}
@@ -113,8 +113,8 @@ func exampleSteps(c *train.Config) []train.StepResult {
 }
 
 // lengths settles the adapters for an outlined model, and how long the samples are.
-func (s *spec) lengths(ctx context.Context, m *model.Model, prompt, response int, log io.Writer) (train.PlanOptions, error) {
-	var o train.PlanOptions
+func (s *spec) lengths(ctx context.Context, m *model.Model, prompt, response int, log io.Writer) (training.PlanOptions, error) {
+	var o training.PlanOptions
 	samples := 0
 	switch {
 	case len(s.Data) > 0:

@@ -18,8 +18,8 @@ import (
 
 	"glimpse/checkpoints"
 	"glimpse/datasets"
-	"glimpse/internal/train"
 	"glimpse/model"
+	"glimpse/training"
 )
 
 // randomModel writes a model folder of 30 million random weights.
@@ -123,7 +123,7 @@ func TestPlannedMemoryIsUsed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var p train.Plan
+			var p training.Plan
 			if err := json.Unmarshal(out, &p); err != nil {
 				t.Fatal(err)
 			}

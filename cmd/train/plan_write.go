@@ -6,10 +6,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"glimpse/internal/train"
+	"glimpse/training"
 )
 
-func writePlan(w io.Writer, p *train.Plan, c *train.Config) error {
+func writePlan(w io.Writer, p *training.Plan, c *training.Config) error {
 	fmt.Fprintf(w, "on this machine %s; on one H100 about %s (computed)\n", span(p.Time.TotalSeconds), span(p.H100.TotalSeconds))
 	fmt.Fprintf(w, "H100: %s\n", p.H100.Assumed())
 	if !p.H100.Fits {

@@ -17,7 +17,7 @@ import (
 	"glimpse/internal/curves"
 	"glimpse/internal/progress"
 	"glimpse/internal/tbevents"
-	"glimpse/internal/train"
+	"glimpse/training"
 )
 
 // records is what a run tells while it goes: a bar or a line per step, a JSONL file,
@@ -28,7 +28,7 @@ type records struct {
 	dir    string // of events and curves; "" for none
 	lines  *os.File
 	events *tbevents.Writer
-	steps  []train.StepResult
+	steps  []training.StepResult
 }
 
 // claimLog makes sure that the log may be written, by this run alone: one that exists
@@ -73,7 +73,7 @@ func checkStepLog(path string) error {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return err
 	}
-	var first train.StepResult
+	var first training.StepResult
 	err = json.NewDecoder(io.LimitReader(f, maxLogLine)).Decode(&first)
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // of a run that was killed in its first step
@@ -88,7 +88,7 @@ func checkStepLog(path string) error {
 const maxLogLine = 1 << 20
 
 // openRecords starts them, or goes on with those of the steps done.
-func (s *spec) openRecords(t *train.Trainer, log io.Writer) (*records, error) {
+func (s *spec) openRecords(t *training.Trainer, log io.Writer) (*records, error) {
 	r := &records{log: log, dir: s.RunDir, bar: progress.New(log, "steps", int64(s.Train.Steps), progress.LogEvery(0))}
 	r.bar.Skip(int64(t.Done()))
 	if s.Log != "" {
@@ -118,9 +118,9 @@ func (s *spec) openRecords(t *train.Trainer, log io.Writer) (*records, error) {
 
 // keepSteps cuts a log down to the steps done, which a run that goes on does not do
 // again, and returns them.
-func keepSteps(path string, done int) ([]train.StepResult, error) {
+func keepSteps(path string, done int) ([]training.StepResult, error) {
 	var kept bytes.Buffer
-	var steps []train.StepResult
+	var steps []training.StepResult
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -129,7 +129,7 @@ func keepSteps(path string, done int) ([]train.StepResult, error) {
 		lines := bufio.NewScanner(bytes.NewReader(data))
 		lines.Buffer(nil, len(data)+1)
 		for lines.Scan() {
-			var step train.StepResult
+			var step training.StepResult
 			if json.Unmarshal(lines.Bytes(), &step) != nil || step.Step != len(steps)+1 || step.Step > done {
 				break // a line cut short, or what the checkpoint does not know of
 			}
@@ -147,7 +147,7 @@ func keepSteps(path string, done int) ([]train.StepResult, error) {
 }
 
 // step records one step.
-func (r *records) step(step train.StepResult) error {
+func (r *records) step(step training.StepResult) error {
 	var text []string
 	for _, a := range step.Adapters {
 		switch {
@@ -185,14 +185,14 @@ func (r *records) step(step train.StepResult) error {
 }
 
 // writeQuality prints a validation as a table.
-func writeQuality(w io.Writer, v *train.Validation) {
+func writeQuality(w io.Writer, v *training.Validation) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "%d held-out samples\tloss\t", v.Samples)
 	for _, b := range v.Budgets {
 		fmt.Fprintf(t, "hits@%d\trecall@%d\t", b, b)
 	}
 	fmt.Fprint(t, "τ\t\n")
-	row := func(q train.Quality, loss string) {
+	row := func(q training.Quality, loss string) {
 		fmt.Fprintf(t, "%s\t%s\t", q.Name, loss)
 		for i := range v.Budgets {
 			fmt.Fprintf(t, "%s\t%s\t", percent(q.HitRate[i]), percent(q.Recall[i]))
@@ -210,7 +210,7 @@ func writeQuality(w io.Writer, v *train.Validation) {
 	t.Flush()
 }
 
-func percent(n train.Number) string {
+func percent(n training.Number) string {
 	if n != n {
 		return "–"
 	}
@@ -218,7 +218,7 @@ func percent(n train.Number) string {
 }
 
 // scalars are a step's curves.
-func scalars(step train.StepResult) []tbevents.Scalar {
+func scalars(step training.StepResult) []tbevents.Scalar {
 	var out []tbevents.Scalar
 	for _, a := range step.Adapters {
 		if !a.Skipped {
@@ -230,7 +230,7 @@ func scalars(step train.StepResult) []tbevents.Scalar {
 	if v == nil {
 		return out
 	}
-	add := func(q train.Quality) {
+	add := func(q training.Quality) {
 		for i, b := range v.Budgets {
 			if hits, recall := q.HitRate[i], q.Recall[i]; hits == hits {
 				out = append(out, tbevents.Scalar{Tag: fmt.Sprintf("validation_hit_rate_%d/%s", b, q.Name), Value: float64(hits)},
@@ -259,12 +259,12 @@ func (r *records) draw() error {
 	return atomicfile.Write(filepath.Join(r.dir, curvesName), func(w io.Writer) error { return curves.WritePNG(w, panels(r.steps)) })
 }
 
-func panels(steps []train.StepResult) []curves.Panel {
+func panels(steps []training.StepResult) []curves.Panel {
 	loss := curves.Panel{Title: "loss (dashed: held-out samples)", Log: true}
 	hits := curves.Panel{Title: "hit rate on held-out samples, smallest budget (dashed: SnapKV)"}
 	norm, rate := curves.Panel{Title: "gradient norm", Log: true}, curves.Panel{Title: "learning rate", Log: true}
 	for i, a := range steps[0].Adapters {
-		line := func(value func(train.AdapterResult) float64) curves.Line {
+		line := func(value func(training.AdapterResult) float64) curves.Line {
 			l := curves.Line{Name: a.Name, Color: i}
 			for _, s := range steps {
 				if !s.Adapters[i].Skipped {
@@ -273,7 +273,7 @@ func panels(steps []train.StepResult) []curves.Panel {
 			}
 			return l
 		}
-		validation := func(value func(*train.Validation) float64) curves.Line {
+		validation := func(value func(*training.Validation) float64) curves.Line {
 			l := curves.Line{Name: a.Name, Color: i}
 			for _, s := range steps {
 				if s.Validation != nil {
@@ -282,14 +282,14 @@ func panels(steps []train.StepResult) []curves.Panel {
 			}
 			return l
 		}
-		held := validation(func(v *train.Validation) float64 { return v.Adapters[i].Loss })
+		held := validation(func(v *training.Validation) float64 { return v.Adapters[i].Loss })
 		held.Dashed, held.Name = true, a.Name+", held out"
-		loss.Lines = append(loss.Lines, line(func(a train.AdapterResult) float64 { return a.Loss }), held)
-		norm.Lines = append(norm.Lines, line(func(a train.AdapterResult) float64 { return a.GradNorm }))
-		rate.Lines = append(rate.Lines, line(func(a train.AdapterResult) float64 { return a.LearningRate }))
-		hits.Lines = append(hits.Lines, validation(func(v *train.Validation) float64 { return float64(v.Adapters[i].HitRate[0]) }))
+		loss.Lines = append(loss.Lines, line(func(a training.AdapterResult) float64 { return a.Loss }), held)
+		norm.Lines = append(norm.Lines, line(func(a training.AdapterResult) float64 { return a.GradNorm }))
+		rate.Lines = append(rate.Lines, line(func(a training.AdapterResult) float64 { return a.LearningRate }))
+		hits.Lines = append(hits.Lines, validation(func(v *training.Validation) float64 { return float64(v.Adapters[i].HitRate[0]) }))
 		if i == len(steps[0].Adapters)-1 {
-			snap := validation(func(v *train.Validation) float64 { return float64(v.SnapKV.HitRate[0]) })
+			snap := validation(func(v *training.Validation) float64 { return float64(v.SnapKV.HitRate[0]) })
 			snap.Name, snap.Color, snap.Dashed = "SnapKV", 6, true
 			hits.Lines = append(hits.Lines, snap)
 		}

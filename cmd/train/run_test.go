@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"glimpse/internal/train"
+	"glimpse/training"
 )
 
 const quickRun = `# three adapters
@@ -114,15 +114,15 @@ func (c stopAfter) Err() error {
 	return nil
 }
 
-func readSteps(t *testing.T, path string) []train.StepResult {
+func readSteps(t *testing.T, path string) []training.StepResult {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []train.StepResult
+	var out []training.StepResult
 	for line := range strings.Lines(string(data)) {
-		var s train.StepResult
+		var s training.StepResult
 		if err := json.Unmarshal([]byte(line), &s); err != nil {
 			t.Fatal(err)
 		}

@@ -14,10 +14,10 @@ import (
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
 	"glimpse/internal/progress"
-	"glimpse/internal/train"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
 	"glimpse/model/hub"
+	"glimpse/training"
 )
 
 // run trains, reports and exports.
@@ -32,7 +32,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 		return fmt.Errorf("train: %w", err)
 	}
 	for _, a := range s.Adapters {
-		if err := train.CheckName(a.name()); err != nil {
+		if err := training.CheckName(a.name()); err != nil {
 			return fmt.Errorf("train: %w", err)
 		}
 	}
@@ -45,7 +45,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 		return fmt.Errorf("train: %w", err)
 	}
 	defer unlock()
-	train.BoundMemory()
+	training.BoundMemory()
 	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, BeforeWeights: (*model.Model).CheckWeights})
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 	if err := s.checkMemory(ctx, m, source); err != nil {
 		return err
 	}
-	t, err := train.New(m, s.Train.Config, source)
+	t, err := training.New(m, s.Train.Config, source)
 	if err != nil {
 		return err
 	}
@@ -86,22 +86,22 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 }
 
 // checkMemory is an error where the run cannot fit the device.
-func (s *spec) checkMemory(ctx context.Context, m *model.Model, source train.Source) error {
+func (s *spec) checkMemory(ctx context.Context, m *model.Model, source training.Source) error {
 	c := s.Train.Config
 	if err := c.Validate(m); err != nil {
 		return nil // which the trainer will tell
 	}
-	o := train.PlanOptions{Prompt: s.Tokens, Response: c.MaxResponse, Generated: true}
-	if p, ok := source.(*train.Pairs); ok {
-		o = train.PlanOptions{}
+	o := training.PlanOptions{Prompt: s.Tokens, Response: c.MaxResponse, Generated: true}
+	if p, ok := source.(*training.Pairs); ok {
+		o = training.PlanOptions{}
 		o.Prompt, o.Response = p.Longest()
 		o.Response = min(o.Response, c.MaxResponse)
 	}
-	return train.CheckMemory(ctx, m, c, o)
+	return training.CheckMemory(ctx, m, c, o)
 }
 
 // finish is the part of run that can be taken up again: the steps and what follows.
-func (s *spec) finish(ctx context.Context, m *model.Model, t *train.Trainer, source, held train.Source, keeper *keeper, hash string, log, out io.Writer) error {
+func (s *spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, source, held training.Source, keeper *keeper, hash string, log, out io.Writer) error {
 	if held != nil && s.Train.Validation.Samples > 0 {
 		if err := t.HoldOut(ctx, held); err != nil {
 			return err
@@ -152,7 +152,7 @@ func sameFolder(a, b string) bool {
 func mib(b int64) float64 { return float64(b) / (1 << 20) }
 
 // longest is the longest prompt of the first samples.
-func longest(source train.Source) int {
+func longest(source training.Source) int {
 	n := 0
 	for i := range 16 {
 		if x, err := source.At(i); err == nil {
@@ -172,7 +172,7 @@ func parameters(a model.Adapter) int {
 
 // resolve fills in the settings that depend on model and data, and returns the
 // tokens that end every prompt: the template's assistant header.
-func (s *spec) resolve(m *model.Model, source train.Source) ([]int, error) {
+func (s *spec) resolve(m *model.Model, source training.Source) ([]int, error) {
 	const prompts, longest = 16, 8
 	var tail []int32
 	for i := range prompts {
@@ -194,7 +194,7 @@ func (s *spec) resolve(m *model.Model, source train.Source) ([]int, error) {
 		tail = end
 	}
 	samples := 0
-	if p, ok := source.(*train.Pairs); ok {
+	if p, ok := source.(*training.Pairs); ok {
 		samples = len(p.Pairs)
 	}
 	if err := s.resolveAdapters(m, samples, end[0]); err != nil {
@@ -215,7 +215,7 @@ func (s *spec) resolveAdapters(m *model.Model, samples int, end int32) error {
 		return fmt.Errorf("train: epochs: got %d, want at least 1", s.Epochs)
 	}
 	if samples > 0 && s.Epochs > 0 {
-		c.Steps, s.Epochs = train.StepsOf(s.Epochs, samples, c.Batch), 0
+		c.Steps, s.Epochs = training.StepsOf(s.Epochs, samples, c.Batch), 0
 	} else if s.Epochs > 0 && s.preset == nil {
 		return fmt.Errorf("train: epochs: got %d, but synthetic prompts have no end; want steps", s.Epochs)
 	}
@@ -230,13 +230,13 @@ func (s *spec) resolveAdapters(m *model.Model, samples int, end int32) error {
 		}
 		if a.Pooling == resolvedPooling {
 			a.Pooling = 1
-			if p, err := train.Presets.Lookup(a.Kind); err == nil && s.Model != "" {
+			if p, err := training.Presets.Lookup(a.Kind); err == nil && s.Model != "" {
 				a.Pooling = p.Adapter.Pooling
 			}
 		}
 		if a.LearningRate == 0 && s.preset != nil {
 			p := s.preset
-			if own, err := train.Presets.Lookup(a.Kind); err == nil {
+			if own, err := training.Presets.Lookup(a.Kind); err == nil {
 				p = &own
 			}
 			a.LearningRate = p.Rate(m.Config.Architecture)
@@ -279,7 +279,7 @@ func (s *spec) runFiles() {
 
 // startRun makes the run's folder and goes on from the checkpoint where that is asked
 // for.
-func (s *spec) startRun(ctx context.Context, t *train.Trainer, hash string, log io.Writer) (_ *keeper, err error) {
+func (s *spec) startRun(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (_ *keeper, err error) {
 	if s.RunDir != "" && s.Replace && !s.resume {
 		if err := removeRun(s.RunDir); err != nil {
 			return nil, fmt.Errorf("train: replace run: %w", err)
@@ -338,14 +338,14 @@ func removeRun(dir string) error {
 }
 
 // train runs all steps with progress, log and checkpoints.
-func (s *spec) train(ctx context.Context, t *train.Trainer, k *keeper, log io.Writer) error {
+func (s *spec) train(ctx context.Context, t *training.Trainer, k *keeper, log io.Writer) error {
 	r, err := s.openRecords(t, log)
 	if err != nil {
 		return err
 	}
 	defer r.close()
 	steps, done := k.steps(ctx)
-	err = t.Run(steps, func(step train.StepResult) error {
+	err = t.Run(steps, func(step training.StepResult) error {
 		if err := r.step(step); err != nil {
 			return err
 		}
@@ -362,7 +362,7 @@ func (s *spec) train(ctx context.Context, t *train.Trainer, k *keeper, log io.Wr
 		err = drawn
 	}
 	switch {
-	case errors.Is(err, train.ErrNonFinite) && t.Done() > 0:
+	case errors.Is(err, training.ErrNonFinite) && t.Done() > 0:
 		if k.path == "" {
 			k.path = s.Outs[0] + ".state"
 		}
@@ -391,7 +391,7 @@ func (s *spec) train(ctx context.Context, t *train.Trainer, k *keeper, log io.Wr
 
 // finalQuality puts the best parameters in place, where the run looked for them, and
 // measures the adapters on the held-out samples.
-func (s *spec) finalQuality(ctx context.Context, t *train.Trainer, log io.Writer) ([]map[string]float64, error) {
+func (s *spec) finalQuality(ctx context.Context, t *training.Trainer, log io.Writer) ([]map[string]float64, error) {
 	metrics := make([]map[string]float64, len(s.Adapters))
 	if !t.Validated() {
 		return metrics, nil
@@ -405,7 +405,7 @@ func (s *spec) finalQuality(ctx context.Context, t *train.Trainer, log io.Writer
 	}
 	for i, q := range v.Adapters {
 		m := map[string]float64{"validation_loss": q.Loss, "validation_samples": float64(v.Samples)}
-		put := func(key string, value train.Number) {
+		put := func(key string, value training.Number) {
 			if value == value {
 				m[key] = float64(value)
 			}
@@ -426,7 +426,7 @@ func (s *spec) finalQuality(ctx context.Context, t *train.Trainer, log io.Writer
 }
 
 // timing measures a step against the prefill, on the first sample.
-func (s *spec) timing(ctx context.Context, m *model.Model, t *train.Trainer, source train.Source, out io.Writer) error {
+func (s *spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, source training.Source, out io.Writer) error {
 	first, err := source.At(0)
 	if err != nil {
 		return err

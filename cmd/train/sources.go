@@ -14,12 +14,12 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
-	"glimpse/internal/train"
 	"glimpse/model"
+	"glimpse/training"
 )
 
 // sources are the training samples and, where there are any, held-out ones.
-func (s *spec) sources(ctx context.Context, m *model.Model, hash string, log io.Writer) (source, held train.Source, err error) {
+func (s *spec) sources(ctx context.Context, m *model.Model, hash string, log io.Writer) (source, held training.Source, err error) {
 	v := &s.Train.Validation
 	if len(s.Data) == 0 {
 		if len(s.HeldOut) > 0 {
@@ -33,7 +33,7 @@ func (s *spec) sources(ctx context.Context, m *model.Model, hash string, log io.
 		if err != nil {
 			return nil, nil, err
 		}
-		return train.Fresh{Stream: fresh}, train.Fresh{Stream: validation}, nil
+		return training.Fresh{Stream: fresh}, training.Fresh{Stream: validation}, nil
 	}
 	pairs, err := s.readPairs(ctx, m, hash, s.Data, log)
 	if err != nil {
@@ -53,11 +53,11 @@ func (s *spec) sources(ctx context.Context, m *model.Model, hash string, log io.
 		}
 		v.Samples = len(heldPairs)
 	}
-	source = &train.Pairs{Pairs: pairs, Name: name, Seed: s.Train.Seed}
+	source = &training.Pairs{Pairs: pairs, Name: name, Seed: s.Train.Seed}
 	if len(heldPairs) == 0 {
 		return source, nil, nil
 	}
-	return source, &train.Pairs{Pairs: heldPairs, Name: "held out of " + name, Seed: s.Train.Seed}, nil
+	return source, &training.Pairs{Pairs: heldPairs, Name: "held out of " + name, Seed: s.Train.Seed}, nil
 }
 
 // readPairs reads pair files, and all *.jsonl of folders, whose responses must be the

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
-	"glimpse/internal/train"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
+	"glimpse/training"
 
 	"github.com/spf13/pflag"
 )
@@ -55,18 +55,18 @@ type spec struct {
 
 	resume bool
 	sets   []string // KEY=VALUE of --set
-	preset *train.Preset
+	preset *training.Preset
 }
 
-// trainSettings is train.Config with the list of adapters as files may also have it.
+// trainSettings is training.Config with the list of adapters as files may also have it.
 type trainSettings struct {
-	train.Config
+	training.Config
 	Adapters []adapterSpec `json:"adapters,omitempty"`
 }
 
 // adapterSpec is an adapter of a file.
 type adapterSpec struct {
-	train.AdapterConfig
+	training.AdapterConfig
 	Modules moduleList `json:"modules"`
 	// InitToken also takes "end": the last token of the first prompt.
 	InitToken initToken `json:"init_token"`
@@ -80,7 +80,7 @@ const resolvedPooling = 0
 // Defaults implements yamlconfig.Defaulter: what an adapter leaves out is as in its
 // paper, but for the learning rate, which only a preset gives.
 func (a *adapterSpec) Defaults(value func(key string) string) {
-	p, err := train.Presets.Lookup(value("kind"))
+	p, err := training.Presets.Lookup(value("kind"))
 	if err != nil {
 		return // an unknown kind is named by Validate
 	}
@@ -94,7 +94,7 @@ func (a *adapterSpec) Defaults(value func(key string) string) {
 }
 
 // config is the adapter as the trainer takes it.
-func (a *adapterSpec) config() train.AdapterConfig {
+func (a *adapterSpec) config() training.AdapterConfig {
 	c := a.AdapterConfig
 	c.Modules, c.InitToken = a.Modules, int32(a.InitToken)
 	if len(c.Modules) == 0 {
@@ -182,7 +182,7 @@ func (t *initToken) String() string {
 
 // defaultSpec holds what neither file nor flags need to say.
 func defaultSpec() *spec {
-	c := train.DefaultConfig()
+	c := training.DefaultConfig()
 	c.Seed = 1
 	return &spec{Device: "cpu", CacheDType: "auto", Tasks: "default", Tokens: 512, CheckpointEvery: 100, Train: trainSettings{Config: c}}
 }
@@ -190,7 +190,7 @@ func defaultSpec() *spec {
 // bind adds the flags of the settings that all adapters of a run share.
 func (s *spec) bind(f *pflag.FlagSet) {
 	c := &s.Train.Config
-	f.StringVar(&s.Preset, "preset", s.Preset, "hyper-parameters of a paper, which other flags override: "+strings.Join(train.Presets.Names(), ", "))
+	f.StringVar(&s.Preset, "preset", s.Preset, "hyper-parameters of a paper, which other flags override: "+strings.Join(training.Presets.Names(), ", "))
 	f.StringVar(&s.Model, "model", s.Model, "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
 	f.StringVar(&s.CacheDType, "cache-dtype", s.CacheDType, model.CacheDTypeUsage)
@@ -272,7 +272,7 @@ func isGiven(all []given, names ...string) bool {
 // usePreset puts a preset's settings in the place of the defaults. It comes before
 // the file and the flags that override it.
 func (s *spec) usePreset(name string) error {
-	p, err := train.Presets.Lookup(name)
+	p, err := training.Presets.Lookup(name)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 
 	"glimpse/internal/atomicfile"
-	"glimpse/internal/train"
+	"glimpse/training"
 
 	"glimpse/internal/cli"
 
@@ -116,7 +116,7 @@ func (s *spec) grid() ([]adapterSpec, error) {
 	if n := len(orElse(g.Rows, base.Rows)) * len(modules) * len(rates); n > maxGrid {
 		return nil, fmt.Errorf("sweep: a grid of %d points, want at most %d", n, maxGrid)
 	}
-	if err := train.CheckName(base.name()); err != nil {
+	if err := training.CheckName(base.name()); err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
 	var out []adapterSpec
@@ -191,11 +191,11 @@ func writeSweep(w io.Writer, rows []sweepRow, budgets []int) error {
 		fmt.Fprintf(t, "hits@%d\trecall@%d\t", b, b)
 	}
 	fmt.Fprintln(t, "τ\t")
-	value := func(m map[string]float64, key string) train.Number {
+	value := func(m map[string]float64, key string) training.Number {
 		if v, ok := m[key]; ok {
-			return train.Number(v)
+			return training.Number(v)
 		}
-		return train.Number(nan())
+		return training.Number(nan())
 	}
 	for _, r := range rows {
 		fmt.Fprintf(t, "%d\t%s\t%g\t%d\t%.4g\t", r.Rows, r.Modules, r.LearningRate, r.Parameters, r.Metrics["validation_loss"])

@@ -63,7 +63,7 @@ func init() {
 		return b.suites(ctx, out, []suite{
 			{"model.test", "TestAgainstTransformers/.*/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|CUDA", "model"},
 			{"eviction.test", "TestKeptSets|CUDA", "eviction"},
-			{"train.test", "CUDA", "internal/train"},
+			{"training.test", "CUDA", "training"},
 		})
 	}})
 }
