@@ -57,7 +57,7 @@ bench-gpu-binaries:
 adapters:
 	./scripts/shipped_adapters.sh
 
-# Measures all policies for docs/policies.md and lists them in README.md.
+# Lists all policies in docs/policies.md and measures them for docs/policies-results.md.
 policies:
 	./scripts/update_policies.sh
 
