@@ -8,7 +8,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/internal/cli"
-	"glimpse/internal/curves"
+	"glimpse/internal/figures"
 	"glimpse/model"
 	"glimpse/model/hub"
 	"glimpse/training"
@@ -69,7 +69,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 				return fmt.Errorf("%s: %w", path, err)
 			}
 			o.Resident, o.Available = cli.ResidentMemory, cli.AvailableMemory
-			o.Draw = func() error { return curves.WritePNG(io.Discard, panels(exampleSteps(&s.Train.Config))) }
+			o.Draw = func() error { return figures.WriteCurves(io.Discard, panels(exampleSteps(&s.Train.Config))) }
 			p, err := training.NewPlan(cmd.Context(), m, s.Train.Config, o)
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)

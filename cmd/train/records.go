@@ -14,7 +14,7 @@ import (
 
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
-	"glimpse/internal/curves"
+	"glimpse/internal/figures"
 	"glimpse/internal/progress"
 	"glimpse/internal/tbevents"
 	"glimpse/training"
@@ -256,16 +256,16 @@ func (r *records) draw() error {
 	if r.dir == "" || len(r.steps) == 0 {
 		return nil
 	}
-	return atomicfile.Write(filepath.Join(r.dir, curvesName), func(w io.Writer) error { return curves.WritePNG(w, panels(r.steps)) })
+	return atomicfile.Write(filepath.Join(r.dir, curvesName), func(w io.Writer) error { return figures.WriteCurves(w, panels(r.steps)) })
 }
 
-func panels(steps []training.StepResult) []curves.Panel {
-	loss := curves.Panel{Title: "loss (dashed: held-out samples)", Log: true}
-	hits := curves.Panel{Title: "hit rate on held-out samples, smallest budget (dashed: SnapKV)"}
-	norm, rate := curves.Panel{Title: "gradient norm", Log: true}, curves.Panel{Title: "learning rate", Log: true}
+func panels(steps []training.StepResult) []figures.Panel {
+	loss := figures.Panel{Title: "loss (dashed: held-out samples)", Log: true}
+	hits := figures.Panel{Title: "hit rate on held-out samples, smallest budget (dashed: SnapKV)"}
+	norm, rate := figures.Panel{Title: "gradient norm", Log: true}, figures.Panel{Title: "learning rate", Log: true}
 	for i, a := range steps[0].Adapters {
-		line := func(value func(training.AdapterResult) float64) curves.Line {
-			l := curves.Line{Name: a.Name, Color: i}
+		line := func(value func(training.AdapterResult) float64) figures.Line {
+			l := figures.Line{Name: a.Name, Color: i}
 			for _, s := range steps {
 				if !s.Adapters[i].Skipped {
 					l.Steps, l.Values = append(l.Steps, float64(s.Step)), append(l.Values, value(s.Adapters[i]))
@@ -273,8 +273,8 @@ func panels(steps []training.StepResult) []curves.Panel {
 			}
 			return l
 		}
-		validation := func(value func(*training.Validation) float64) curves.Line {
-			l := curves.Line{Name: a.Name, Color: i}
+		validation := func(value func(*training.Validation) float64) figures.Line {
+			l := figures.Line{Name: a.Name, Color: i}
 			for _, s := range steps {
 				if s.Validation != nil {
 					l.Steps, l.Values = append(l.Steps, float64(s.Step)), append(l.Values, value(s.Validation))
@@ -294,7 +294,7 @@ func panels(steps []training.StepResult) []curves.Panel {
 			hits.Lines = append(hits.Lines, snap)
 		}
 	}
-	return []curves.Panel{loss, hits, norm, rate}
+	return []figures.Panel{loss, hits, norm, rate}
 }
 
 // close ends the files.

@@ -1,4 +1,4 @@
-package curves
+package figures
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestWritePNG(t *testing.T) {
+func TestWriteCurves(t *testing.T) {
 	var steps, values []float64
 	for i := range 5000 {
 		steps, values = append(steps, float64(i+1)), append(values, 1/float64(i+1))
@@ -18,10 +18,10 @@ func TestWritePNG(t *testing.T) {
 		{Title: "empty", Lines: []Line{{Name: "b", Steps: []float64{1}, Values: []float64{math.NaN()}}}},
 		{Title: "one point", Log: true, Lines: []Line{{Name: "c", Steps: []float64{1}, Values: []float64{0.1}, Dashed: true}}},
 	}
-	if err := WritePNG(&one, panels); err != nil {
+	if err := WriteCurves(&one, panels); err != nil {
 		t.Fatal(err)
 	}
-	if err := WritePNG(&two, panels[2:]); err != nil {
+	if err := WriteCurves(&two, panels[2:]); err != nil {
 		t.Fatal(err)
 	}
 	a, err := png.Decode(&one)
@@ -46,7 +46,7 @@ func TestWritePNG(t *testing.T) {
 	if !found {
 		t.Error("the first curve is not there")
 	}
-	if err := WritePNG(&one, panels[1:2]); err == nil {
+	if err := WriteCurves(&one, panels[1:2]); err == nil {
 		t.Error("no points: want an error")
 	}
 }

@@ -1,10 +1,7 @@
-// Package curves draws a run's curves as one PNG: a column of panels over the same
-// steps.
-package curves
+package figures
 
 import (
 	"fmt"
-	"image/color"
 	"io"
 	"math"
 
@@ -12,7 +9,6 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
 )
 
 // Panel is one diagram.
@@ -31,19 +27,15 @@ type Line struct {
 	Color  int // lines of the same number have the same colour
 }
 
-// palette is Okabe and Ito's, which colour-blind readers can tell apart.
-var palette = []color.Color{
-	color.RGBA{0, 114, 178, 255}, color.RGBA{213, 94, 0, 255}, color.RGBA{0, 158, 115, 255}, color.RGBA{204, 121, 167, 255},
-	color.RGBA{230, 159, 0, 255}, color.RGBA{86, 180, 233, 255}, color.RGBA{0, 0, 0, 255},
-}
-
 const (
-	width  = 22 * vg.Centimeter
-	height = 7 * vg.Centimeter // of one panel
+	curvesWidth = 22 * vg.Centimeter
+	panelHeight = 7 * vg.Centimeter
+	curvesDPI   = 100 // they are drawn anew with every validation
 )
 
-// WritePNG draws the panels that have points.
-func WritePNG(w io.Writer, panels []Panel) error {
+// WriteCurves draws a run's curves as one PNG: a column of the panels that have points,
+// over the same steps.
+func WriteCurves(w io.Writer, panels []Panel) error {
 	var plots [][]*plot.Plot
 	for _, p := range panels {
 		drawn, err := p.draw()
@@ -57,18 +49,18 @@ func WritePNG(w io.Writer, panels []Panel) error {
 	if len(plots) == 0 {
 		return fmt.Errorf("curves: got no points")
 	}
-	canvas := vgimg.NewWith(vgimg.UseWH(width, height*vg.Length(len(plots))), vgimg.UseDPI(100))
 	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadX: vg.Centimeter / 2, PadY: vg.Centimeter / 2, PadTop: 5, PadBottom: 5, PadLeft: 5, PadRight: 10}
-	cells := plot.Align(plots, tiles, draw.New(canvas))
-	for i := range plots {
-		plots[i][0].Draw(cells[i][0])
-	}
-	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(w)
-	return err
+	return Write(w, curvesWidth, panelHeight*vg.Length(len(plots)), curvesDPI, func(c draw.Canvas) {
+		cells := plot.Align(plots, tiles, c)
+		for i := range plots {
+			plots[i][0].Draw(cells[i][0])
+		}
+	})
 }
 
 func (p *Panel) draw() (*plot.Plot, error) {
-	out := plot.New()
+	out := New()
+	AddGrid(out)
 	out.Title.Text, out.X.Label.Text = p.Title, "step"
 	out.Legend.Top = true
 	points := 0
@@ -87,7 +79,8 @@ func (p *Panel) draw() (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		line.Color = palette[l.Color%len(palette)]
+		line.Color = Colors[l.Color%len(Colors)]
+		line.Width = LineWidth
 		dots.Color, dots.Radius = line.Color, 1.5
 		if l.Dashed {
 			line.Dashes = []vg.Length{4, 3}
