@@ -132,7 +132,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 				if len(s.Sources) == 0 && s.Samples == 0 {
 					s.Samples = 1000
 				}
-				if err := repeat(flags); err != nil {
+				if err := flags.Repeat(); err != nil {
 					return err
 				}
 			} else if len(sets) > 0 {
@@ -633,7 +633,7 @@ type item struct {
 // stream streams all prompts from the first one.
 func (s *generateSpec) stream(m *model.Model) (next func() (item, error), end func(), err error) {
 	if len(s.Sources) == 0 {
-		stream, err := newStream(m, s.Model, s.Tasks, s.Split, s.Tokens, s.Seed)
+		stream, err := datasets.StreamFor(m.Name, m.Config.Vocab, s.Tasks, s.Split, s.Tokens, s.Seed)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -680,20 +680,4 @@ func (s *generateSpec) stream(m *model.Model) (next func() (item, error), end fu
 		}
 		return x, nil
 	}, func() { mix.Close() }, nil
-}
-
-// newStream makes a stream of synthetic tasks for the built-in model.
-func newStream(m *model.Model, modelPath, tasks, split string, tokens int, seed uint64) (*datasets.Stream, error) {
-	if modelPath != "" && m.Config.Vocab != len(datasets.Vocabulary()) {
-		return nil, fmt.Errorf("model %s does not know the words of the synthetic tasks; give it prompts of its own", m.Name)
-	}
-	names, err := datasets.ParseTasks(tasks)
-	if err != nil {
-		return nil, err
-	}
-	s, err := datasets.ParseSplit(split)
-	if err != nil {
-		return nil, err
-	}
-	return datasets.NewStream(names, s, tokens, seed)
 }
