@@ -10,7 +10,7 @@ type LayerOps[T any] interface {
 	// Projections are the queries, keys and values of the rows through AttentionNorm: zero
 	// where nothing reads them.
 	Projections() (q, k, v T)
-	// NormRotate is HeadNorm and Rotate of queries and keys in place, where they can be
+	// NormRotate is Norm and Rotate of queries and keys in place, where they can be
 	// done at once; otherwise it returns false and changes nothing.
 	NormRotate(q, k T) bool
 	// Attend takes in keys and values and lets the queries attend. It returns false where
@@ -21,12 +21,12 @@ type LayerOps[T any] interface {
 	Linear(m Module, x T, scale float64) T
 	// Normalised is the rows that Projections have read, for the MLP to read too.
 	Normalised() T
-	// Norm is the residual stream through n, for modules to read.
-	Norm(n Norm, readers []Module) T
+	// Read is the residual stream through n, for modules to read.
+	Read(n Norm, readers []Module) T
 	// Add adds delta to the residual stream.
 	Add(delta T)
-	// AddNorm is Add and then Norm.
-	AddNorm(delta T, n Norm, readers []Module) T
+	// AddRead is Add and then Read.
+	AddRead(delta T, n Norm, readers []Module) T
 	// Leave is the Add that ends the layer; next is the norm that will read the sum.
 	Leave(delta T, next Norm)
 
@@ -39,10 +39,10 @@ type LayerOps[T any] interface {
 	GELU(x T) T
 }
 
-// headOps are those of queries and keys before they attend.
+// headOps are those that queries and keys go through before they attend.
 type headOps[T any] interface {
 	// HeadNorm normalises every head; with the zero Norm it returns x.
-	HeadNorm(x T, n Norm) T
+	Norm(x T, n Norm) T
 	// Rotate rotates queries (QProj) or keys (KProj) to the positions of their rows.
 	Rotate(m Module, x T) T
 }
@@ -66,12 +66,12 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 	var h T
 	switch {
 	case !layer.Parallel:
-		h = o.AddNorm(delta, layer.MLPNorm, mlpReaders)
+		h = o.AddRead(delta, layer.MLPNorm, mlpReaders)
 	case layer.shared():
 		h = o.Normalised()
 		o.Add(delta)
 	default: // the norm is of what attention has not been added to
-		h = o.Norm(layer.MLPNorm, mlpReaders)
+		h = o.Read(layer.MLPNorm, mlpReaders)
 		o.Add(delta)
 	}
 	o.Leave(o.Linear(DownProj, activation(o, layer, h), scale), m.normAfter(l))
@@ -84,7 +84,7 @@ func normRotate[T any](o headOps[T], m *Model, l int, module Module, x T) T {
 	if module == KProj {
 		n = m.Network.Layers[l].KeyNorm
 	}
-	if x = o.HeadNorm(x, n); m.Config.Rotates(l) {
+	if x = o.Norm(x, n); m.Config.Rotates(l) {
 		x = o.Rotate(module, x)
 	}
 	return x

@@ -80,9 +80,12 @@ func (m *Model) headNorms(l int) (kernels.HeadNorms, bool) {
 // that do more than that at once expect.
 func (c *Config) rotatesHeads(l int) bool { return c.Rotates(l) && 2*len(c.RoPEFreqs) == c.HeadDim }
 
-func (r *layerRows) HeadNorm(x *kernels.Tensor, n Norm) *kernels.Tensor {
-	if x == nil || n.Weight == nil {
+func (r *layerRows) Norm(x *kernels.Tensor, n Norm) *kernels.Tensor {
+	switch {
+	case x == nil || n.Weight == nil:
 		return x
+	case len(x.Shape) == 2:
+		return r.norm(x, n)
 	}
 	return r.norm(x.Reshape(x.Dim0()*x.Shape[1], x.Shape[2]), n).Reshape(x.Shape...)
 }
@@ -112,13 +115,13 @@ func (r *layerRows) Linear(m Module, x *kernels.Tensor, scale float64) *kernels.
 
 func (r *layerRows) Normalised() *kernels.Tensor { return r.h }
 
-func (r *layerRows) Norm(n Norm, readers []Module) *kernels.Tensor {
+func (r *layerRows) Read(n Norm, readers []Module) *kernels.Tensor {
 	return r.normInto(r.input(r.l, r.x.Dim0(), r.x.Width(), readers...), r.x, n)
 }
 
 func (r *layerRows) Add(delta *kernels.Tensor) { r.Model.Backend.Add(r.x, r.x, delta) }
 
-func (r *layerRows) AddNorm(delta *kernels.Tensor, n Norm, readers []Module) *kernels.Tensor {
+func (r *layerRows) AddRead(delta *kernels.Tensor, n Norm, readers []Module) *kernels.Tensor {
 	h := r.input(r.l, r.x.Dim0(), r.x.Width(), readers...)
 	r.addNorm(h, r.x, delta, n)
 	return h

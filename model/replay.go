@@ -271,20 +271,20 @@ func (p *recordedRows) NormRotate(q, k *kernels.Tensor) bool {
 	norms, rms := p.Model.headNorms(p.l)
 	p.appended = ok && rms && f.TakesHeads() && p.Model.Config.rotatesHeads(p.l)
 	if p.appended {
-		f.StepHeads(q, k, p.v, norms, p.to.rope, p.replayer.steps, len(p.longest), p.l, p.to.pairs)
+		f.StepHeads(q, k, p.v, norms, p.to.rope, p.steps, len(p.longest), p.l, p.to.pairs)
 	}
 	return p.appended
 }
 
 func (p *recordedRows) Rotate(_ Module, x *kernels.Tensor) *kernels.Tensor {
-	p.step.StepRoPE(x, p.replayer.steps, p.to.rope)
+	p.step.StepRoPE(x, p.steps, p.to.rope)
 	return x
 }
 
 // Attend lets every sequence attend to all that a layer of its cache holds, or leaves it to
 // a part of the graph.
 func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
-	c, n, steps := &p.Model.Config, len(p.longest), p.replayer.steps
+	c, n, steps := &p.Model.Config, len(p.longest), p.steps
 	at := kernels.StepLayer{Layer: p.l, Pairs: p.to.pairs, Appended: p.appended}
 	if p.to.sparse {
 		p.step.StepAppend(p.query, q, k, v, steps, at)

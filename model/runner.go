@@ -14,7 +14,7 @@ import (
 type Runner struct {
 	Model *Model
 	arena *kernels.Arena
-	steps []*stepViews // of StepBatch, one per sequence
+	batch batchRows // of StepBatch
 
 	// Decoding steps as a graph: stepped is the rows of those that were taken without,
 	// noReplay where the device has none.

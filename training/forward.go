@@ -73,7 +73,7 @@ var _ model.LayerOps[autodiff.Node] = (*pass)(nil)
 func (p *pass) reached() bool { return model.VProj.ReachesScores(p.l, p.m.Config.Layers) }
 
 func (p *pass) Projections() (q, k, v autodiff.Node) {
-	p.h = p.HeadNorm(p.x, p.m.Network.Layers[p.l].AttentionNorm)
+	p.h = p.Norm(p.x, p.m.Network.Layers[p.l].AttentionNorm)
 	q, k = p.Linear(model.QProj, p.h, 1), p.Linear(model.KProj, p.h, 1)
 	if p.reached() {
 		v = p.Linear(model.VProj, p.h, 1)
@@ -83,7 +83,7 @@ func (p *pass) Projections() (q, k, v autodiff.Node) {
 
 func (p *pass) NormRotate(q, k autodiff.Node) bool { return false }
 
-func (p *pass) HeadNorm(x autodiff.Node, n model.Norm) autodiff.Node {
+func (p *pass) Norm(x autodiff.Node, n model.Norm) autodiff.Node {
 	switch eps := p.m.Config.RMSNormEps; {
 	case n.Weight == nil:
 		return x
@@ -126,13 +126,13 @@ func (p *pass) Linear(m model.Module, x autodiff.Node, scale float64) autodiff.N
 
 func (p *pass) Normalised() autodiff.Node { return p.h }
 
-func (p *pass) Norm(n model.Norm, _ []model.Module) autodiff.Node { return p.HeadNorm(p.x, n) }
+func (p *pass) Read(n model.Norm, _ []model.Module) autodiff.Node { return p.Norm(p.x, n) }
 
 func (p *pass) Add(delta autodiff.Node) { p.x = p.g.Add(p.x, delta) }
 
-func (p *pass) AddNorm(delta autodiff.Node, n model.Norm, readers []model.Module) autodiff.Node {
+func (p *pass) AddRead(delta autodiff.Node, n model.Norm, readers []model.Module) autodiff.Node {
 	p.Add(delta)
-	return p.Norm(n, readers)
+	return p.Read(n, readers)
 }
 
 func (p *pass) Leave(delta autodiff.Node, _ model.Norm) { p.Add(delta) }

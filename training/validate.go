@@ -36,7 +36,7 @@ type Quality struct {
 	// Loss is the adapter's own, as the paper defines it; 0 for SnapKV, which has none.
 	Loss float64 `json:"loss"`
 	// HitRate at each budget: the share of what the oracle keeps that is kept
-	// (judgeq.txt eq. 6), protected entries included.
+	// (Judge Q, arXiv:2509.10798, eq. 6), protected entries included.
 	HitRate []Number `json:"hit_rate"`
 	// Recall at each budget: the share of the highest scores of the response that is
 	// among the highest scores, without protected entries.
