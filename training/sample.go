@@ -3,6 +3,7 @@ package training
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"glimpse/datasets"
@@ -80,4 +81,35 @@ func (p *Pairs) At(i int) (Sample, error) {
 		s.Response = []int32{}
 	}
 	return s, nil
+}
+
+// Invocation are the tokens that end every prompt of a source, as far as its first samples
+// tell: the chat template's assistant header. There is at least one.
+func Invocation(source Source) ([]int32, error) {
+	const prompts, longest = 16, 8
+	first, err := source.At(0)
+	if err != nil {
+		return nil, err
+	}
+	tail := first.Prompt[max(0, len(first.Prompt)-longest):]
+	for i := 1; i < prompts; i++ {
+		x, err := source.At(i)
+		if err != nil {
+			return nil, err
+		}
+		tail = commonTail(tail, x.Prompt)
+	}
+	if len(tail) == 0 {
+		tail = first.Prompt[len(first.Prompt)-1:]
+	}
+	return tail, nil
+}
+
+// commonTail is the longest end that a and b share.
+func commonTail(a, b []int32) []int32 {
+	n := 0
+	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
+		n++
+	}
+	return slices.Clone(a[len(a)-n:])
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"text/tabwriter"
 	"time"
 
 	"glimpse/eviction"
@@ -63,6 +65,14 @@ func (n *Number) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	return json.Unmarshal(data, (*float64)(n))
+}
+
+// Percent is a share for people.
+func (n Number) Percent() string {
+	if n != n {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(n))
 }
 
 // heldOut is the samples of all validations of a run.
@@ -318,4 +328,49 @@ func meanOfHeads(got, want [][][]float32, measure func(a, b []float32) float64) 
 		}
 	}
 	return sum / float64(heads)
+}
+
+// Metrics are what an adapter's manifest says of its validation. Numbers that are not defined
+// are left out.
+func (v *Validation) Metrics(adapter int) map[string]float64 {
+	q := v.Adapters[adapter]
+	m := map[string]float64{"validation_loss": q.Loss, "validation_samples": float64(v.Samples)}
+	put := func(key string, value Number) {
+		if value == value {
+			m[key] = float64(value)
+		}
+	}
+	for b, budget := range v.Budgets {
+		put(fmt.Sprintf("hit_rate_%d", budget), q.HitRate[b])
+		put(fmt.Sprintf("recall_%d", budget), q.Recall[b])
+		put(fmt.Sprintf("snapkv_hit_rate_%d", budget), v.SnapKV.HitRate[b])
+	}
+	put("kendall_tau", q.Tau)
+	return m
+}
+
+// WriteTable prints a validation for people.
+func (v *Validation) WriteTable(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "%d held-out samples\tloss\t", v.Samples)
+	for _, b := range v.Budgets {
+		fmt.Fprintf(t, "hits@%d\trecall@%d\t", b, b)
+	}
+	fmt.Fprint(t, "τ\t\n")
+	row := func(q Quality, loss string) {
+		fmt.Fprintf(t, "%s\t%s\t", q.Name, loss)
+		for i := range v.Budgets {
+			fmt.Fprintf(t, "%s\t%s\t", q.HitRate[i].Percent(), q.Recall[i].Percent())
+		}
+		best := ""
+		if q.Best {
+			best = "  best so far"
+		}
+		fmt.Fprintf(t, "%.3f\t%s\n", float64(q.Tau), best)
+	}
+	for _, q := range v.Adapters {
+		row(q, fmt.Sprintf("%.4g", q.Loss))
+	}
+	row(v.SnapKV, "")
+	t.Flush()
 }

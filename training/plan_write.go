@@ -1,15 +1,14 @@
-package main
+package training
 
 import (
 	"fmt"
 	"io"
 	"text/tabwriter"
 	"time"
-
-	"glimpse/training"
 )
 
-func writePlan(w io.Writer, p *training.Plan, c *training.Config) error {
+// Write prints a plan of a configuration for people.
+func (p *Plan) Write(w io.Writer, c *Config) error {
 	fmt.Fprintf(w, "on this machine %s; on one H100 about %s (computed)\n", span(p.Time.TotalSeconds), span(p.H100.TotalSeconds))
 	fmt.Fprintf(w, "H100: %s\n", p.H100.Assumed())
 	if !p.H100.Fits {
@@ -92,3 +91,5 @@ func size(n int64) string {
 	}
 	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
+
+func mib(b int64) float64 { return float64(b) / (1 << 20) }

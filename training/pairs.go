@@ -1,4 +1,4 @@
-package main
+package training
 
 import (
 	"bytes"
@@ -15,55 +15,12 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/model"
-	"glimpse/training"
 )
 
-// sources are the training samples and, where there are any, held-out ones.
-func (s *spec) sources(ctx context.Context, m *model.Model, hash string, log io.Writer) (source, held training.Source, err error) {
-	v := &s.Train.Validation
-	if len(s.Data) == 0 {
-		if len(s.HeldOut) > 0 {
-			return nil, nil, fmt.Errorf("train: --held-out needs --data: synthetic prompts have held-out ones of their own")
-		}
-		fresh, err := newStream(m, s.Model, s.Tasks, "train", s.Tokens, s.Train.Seed)
-		if err != nil {
-			return nil, nil, err
-		}
-		validation, err := newStream(m, s.Model, s.Tasks, "validation", s.Tokens, s.Train.Seed)
-		if err != nil {
-			return nil, nil, err
-		}
-		return training.Fresh{Stream: fresh}, training.Fresh{Stream: validation}, nil
-	}
-	pairs, err := s.readPairs(ctx, m, hash, s.Data, log)
-	if err != nil {
-		return nil, nil, err
-	}
-	name := strings.Join(s.Data, ", ")
-	var heldPairs []datasets.Pair
-	if len(s.HeldOut) > 0 {
-		if heldPairs, err = s.readPairs(ctx, m, hash, s.HeldOut, log); err != nil {
-			return nil, nil, err
-		}
-		v.Samples = min(v.Samples, len(heldPairs))
-	} else {
-		pairs, heldPairs = holdOut(pairs, min(v.Samples, len(pairs)/10))
-		if v.Every > 0 && len(heldPairs) == 0 {
-			return nil, nil, fmt.Errorf("train: validation every %d steps: got %d pairs of which one in ten can be held out, want at least 10, or --held-out", v.Every, len(pairs))
-		}
-		v.Samples = len(heldPairs)
-	}
-	source = &training.Pairs{Pairs: pairs, Name: name, Seed: s.Train.Seed}
-	if len(heldPairs) == 0 {
-		return source, nil, nil
-	}
-	return source, &training.Pairs{Pairs: heldPairs, Name: "held out of " + name, Seed: s.Train.Seed}, nil
-}
-
-// readPairs reads pair files, and all *.jsonl of folders, whose responses must be the
-// model's own.
-func (s *spec) readPairs(ctx context.Context, m *model.Model, hash string, paths []string, log io.Writer) ([]datasets.Pair, error) {
-	files, err := s.pairFiles(ctx, paths, log)
+// ReadPairs reads the pair files that PairFiles finds, whose responses must be those of the
+// model with these weights.
+func ReadPairs(ctx context.Context, m *model.Model, hash string, paths []string, s3 objectstore.Settings, log io.Writer) ([]datasets.Pair, error) {
+	files, err := PairFiles(ctx, paths, s3, log)
 	if err != nil {
 		return nil, err
 	}
@@ -110,13 +67,13 @@ type shardOf struct {
 	set  datasets.PairHeader
 }
 
-// pairFiles are the files and all *.jsonl of the folders. Those of buckets are copies in
+// PairFiles are the files and all *.jsonl of the folders. Those of buckets are copies in
 // the cache.
-func (s *spec) pairFiles(ctx context.Context, paths []string, log io.Writer) ([]string, error) {
+func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log io.Writer) ([]string, error) {
 	var files []string
 	for _, path := range paths {
 		if objectstore.IsURL(path) {
-			copies, err := objectstore.LocalFiles(ctx, path, ".jsonl", s.S3, log)
+			copies, err := objectstore.LocalFiles(ctx, path, ".jsonl", s3, log)
 			if err != nil {
 				return nil, fmt.Errorf("training pairs: %w", err)
 			}
@@ -143,15 +100,10 @@ func (s *spec) pairFiles(ctx context.Context, paths []string, log io.Writer) ([]
 	return files, nil
 }
 
-// escapeGlob makes filepath.Glob take a folder's name as it is.
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
-}
-
-// holdOut takes n pairs out of a list. Which ones depends on their prompts alone, so
+// HoldOutPairs takes n pairs out of a list. Which ones depends on their prompts alone, so
 // that a prompt that is there twice is on one side, and so that runs on the same data
 // hold out the same.
-func holdOut(pairs []datasets.Pair, n int) (rest, held []datasets.Pair) {
+func HoldOutPairs(pairs []datasets.Pair, n int) (rest, held []datasets.Pair) {
 	if n == 0 {
 		return pairs, nil
 	}

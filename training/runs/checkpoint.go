@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -33,10 +33,10 @@ type keeper struct {
 
 // startKeeping takes the checkpoint for this run alone, and goes on from it where
 // that is asked for.
-func (s *spec) startKeeping(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (*keeper, error) {
+func (s *Spec) startKeeping(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (*keeper, error) {
 	k := &keeper{path: s.Checkpoint, every: s.CheckpointEvery, hash: hash, log: log}
 	switch {
-	case s.Checkpoint == "" && s.resume:
+	case s.Checkpoint == "" && s.Resume:
 		return nil, fmt.Errorf("train: --resume needs --checkpoint")
 	case s.Checkpoint == "" && s.Upload != "":
 		return nil, fmt.Errorf("train: --upload needs --checkpoint")
@@ -92,8 +92,8 @@ func (k *keeper) lock() error {
 
 // takeUp goes on from the checkpoint, the one before it where that is damaged, or the
 // newest that was uploaded where there is none on this machine.
-func (s *spec) takeUp(ctx context.Context, k *keeper, t *training.Trainer) error {
-	if !s.resume {
+func (s *Spec) takeUp(ctx context.Context, k *keeper, t *training.Trainer) error {
+	if !s.Resume {
 		for _, path := range []string{k.path, checkpoints.PreviousState(k.path)} {
 			if _, err := os.Lstat(path); err == nil {
 				return fmt.Errorf("train: checkpoint %s exists: go on from it with --resume, or remove it", path)

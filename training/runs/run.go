@@ -1,16 +1,14 @@
-package main
+package runs
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"glimpse/checkpoints"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
 	"glimpse/internal/progress"
@@ -20,8 +18,9 @@ import (
 	"glimpse/training"
 )
 
-// run trains, reports and exports.
-func (s *spec) run(ctx context.Context, log, out io.Writer) error {
+// Run trains, reports and exports. What a person should see goes to log, what the run came
+// to to out.
+func (s *Spec) Run(ctx context.Context, log, out io.Writer) error {
 	log = progress.NewOutput(log) // uploads tell of themselves while the bar is drawn
 	for i, dir := range s.Outs {
 		if slices.ContainsFunc(s.Outs[:i], func(other string) bool { return sameFolder(other, dir) }) {
@@ -37,7 +36,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 		}
 	}
 	s.runFiles()
-	if err := s.checkTargets(ctx, s.resume); err != nil {
+	if err := s.checkTargets(ctx, s.Resume); err != nil {
 		return err
 	}
 	unlock, err := s.claimLog()
@@ -86,7 +85,7 @@ func (s *spec) run(ctx context.Context, log, out io.Writer) error {
 }
 
 // checkMemory is an error where the run cannot fit the device.
-func (s *spec) checkMemory(ctx context.Context, m *model.Model, source training.Source) error {
+func (s *Spec) checkMemory(ctx context.Context, m *model.Model, source training.Source) error {
 	c := s.Train.Config
 	if err := c.Validate(m); err != nil {
 		return nil // which the trainer will tell
@@ -101,7 +100,7 @@ func (s *spec) checkMemory(ctx context.Context, m *model.Model, source training.
 }
 
 // finish is the part of run that can be taken up again: the steps and what follows.
-func (s *spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, source, held training.Source, keeper *keeper, hash string, log, out io.Writer) error {
+func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, source, held training.Source, keeper *keeper, hash string, log, out io.Writer) error {
 	if held != nil && s.Train.Validation.Samples > 0 {
 		if err := t.HoldOut(ctx, held); err != nil {
 			return err
@@ -137,7 +136,7 @@ func (s *spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, 
 }
 
 // ownFolder tells that a folder is below the run's.
-func (s *spec) ownFolder(dir string) bool {
+func (s *Spec) ownFolder(dir string) bool {
 	rel, err := filepath.Rel(s.RunDir, dir)
 	return s.RunDir != "" && err == nil && filepath.IsLocal(rel)
 }
@@ -170,118 +169,21 @@ func parameters(a model.Adapter) int {
 	return n
 }
 
-// resolve fills in the settings that depend on model and data, and returns the
-// tokens that end every prompt: the template's assistant header.
-func (s *spec) resolve(m *model.Model, source training.Source) ([]int, error) {
-	const prompts, longest = 16, 8
-	var tail []int32
-	for i := range prompts {
-		x, err := source.At(i)
-		if err != nil {
-			return nil, err
-		}
-		if i == 0 {
-			tail = x.Prompt[max(0, len(x.Prompt)-longest):]
-		}
-		tail = commonTail(tail, x.Prompt)
-	}
-	first, err := source.At(0)
-	if err != nil {
-		return nil, err
-	}
-	end := first.Prompt[len(first.Prompt)-1:]
-	if len(tail) == 0 {
-		tail = end
-	}
-	samples := 0
-	if p, ok := source.(*training.Pairs); ok {
-		samples = len(p.Pairs)
-	}
-	if err := s.resolveAdapters(m, samples, end[0]); err != nil {
-		return nil, err
-	}
-	header := make([]int, len(tail))
-	for i, id := range tail {
-		header[i] = int(id)
-	}
-	return header, nil
-}
-
-// resolveAdapters fills in what adapters leave to the model, a preset, the number of
-// samples (0: without end) or the token that ends the prompts.
-func (s *spec) resolveAdapters(m *model.Model, samples int, end int32) error {
-	c := &s.Train.Config
-	if s.Epochs < 0 {
-		return fmt.Errorf("train: epochs: got %d, want at least 1", s.Epochs)
-	}
-	if samples > 0 && s.Epochs > 0 {
-		c.Steps, s.Epochs = training.StepsOf(s.Epochs, samples, c.Batch), 0
-	} else if s.Epochs > 0 && s.preset == nil {
-		return fmt.Errorf("train: epochs: got %d, but synthetic prompts have no end; want steps", s.Epochs)
-	}
-	s.Epochs = 0
-	c.Workers, c.CacheMemory, c.CacheDisk = s.Workers, s.CacheMemory, s.CacheDisk
-	c.Adapters = nil
-	for i := range s.Adapters {
-		a := &s.Adapters[i]
-		a.Name = a.name()
-		if a.InitToken == initEnd {
-			a.InitToken = initToken(end)
-		}
-		if a.Pooling == resolvedPooling {
-			a.Pooling = 1
-			if p, err := training.Presets.Lookup(a.Kind); err == nil && s.Model != "" {
-				a.Pooling = p.Adapter.Pooling
-			}
-		}
-		if a.LearningRate == 0 && s.preset != nil {
-			p := s.preset
-			if own, err := training.Presets.Lookup(a.Kind); err == nil {
-				p = &own
-			}
-			a.LearningRate = p.Rate(m.Config.Architecture)
-		}
-		if a.Seed == 0 {
-			a.Seed = c.Seed
-		}
-		a.Out = ""
-		c.Adapters = append(c.Adapters, a.config())
-	}
-	return nil
-}
-
-// commonTail is the longest end that a and b share.
-func commonTail(a, b []int32) []int32 {
-	n := 0
-	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
-		n++
-	}
-	return slices.Clone(a[len(a)-n:])
-}
-
-// Names in a run's folder.
-const (
-	configName = "config.yaml"
-	stepsName  = "steps.jsonl"
-	stateName  = "state"
-	curvesName = "curves.png"
-)
-
 // runFiles names the files that a run's folder has, where others are not asked for.
-func (s *spec) runFiles() {
+func (s *Spec) runFiles() {
 	if s.RunDir != "" && s.Checkpoint == "" {
-		s.Checkpoint = filepath.Join(s.RunDir, stateName)
+		s.Checkpoint = filepath.Join(s.RunDir, training.StateName)
 	}
 	if s.RunDir != "" && s.Log == "" {
-		s.Log = filepath.Join(s.RunDir, stepsName)
+		s.Log = filepath.Join(s.RunDir, training.StepsName)
 	}
 }
 
 // startRun makes the run's folder and goes on from the checkpoint where that is asked
 // for.
-func (s *spec) startRun(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (_ *keeper, err error) {
-	if s.RunDir != "" && s.Replace && !s.resume {
-		if err := removeRun(s.RunDir); err != nil {
+func (s *Spec) startRun(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (_ *keeper, err error) {
+	if s.RunDir != "" && s.Replace && !s.Resume {
+		if err := training.RemoveRecords(s.RunDir); err != nil {
 			return nil, fmt.Errorf("train: replace run: %w", err)
 		}
 	}
@@ -294,7 +196,7 @@ func (s *spec) startRun(ctx context.Context, t *training.Trainer, hash string, l
 			k.close(ctx)
 		}
 	}()
-	if done := t.Done() == s.Train.Steps || t.Stopped(); s.resume && !done {
+	if done := t.Done() == s.Train.Steps || t.Stopped(); s.Resume && !done {
 		if err := s.checkTargets(ctx, false); err != nil {
 			return nil, err
 		}
@@ -316,37 +218,19 @@ func (s *spec) startRun(ctx context.Context, t *training.Trainer, hash string, l
 	if err != nil {
 		return nil, err
 	}
-	return k, atomicfile.WriteFile(filepath.Join(s.RunDir, configName), text)
-}
-
-// removeRun removes the records of an earlier run; the adapters are replaced one by
-// one, when there are new ones.
-func removeRun(dir string) error {
-	events, err := filepath.Glob(filepath.Join(escapeGlob(dir), "events.out.tfevents.*"))
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{configName, stepsName, stateName, checkpoints.PreviousState(stateName), curvesName} {
-		events = append(events, filepath.Join(dir, name))
-	}
-	for _, path := range events {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	return k, atomicfile.WriteFile(filepath.Join(s.RunDir, training.ConfigName), text)
 }
 
 // train runs all steps with progress, log and checkpoints.
-func (s *spec) train(ctx context.Context, t *training.Trainer, k *keeper, log io.Writer) error {
-	r, err := s.openRecords(t, log)
+func (s *Spec) train(ctx context.Context, t *training.Trainer, k *keeper, log io.Writer) error {
+	r, err := training.NewRecorder(log, s.Log, s.RunDir, s.Train.Steps, t.Done())
 	if err != nil {
 		return err
 	}
-	defer r.close()
+	defer r.Close()
 	steps, done := k.steps(ctx)
 	err = t.Run(steps, func(step training.StepResult) error {
-		if err := r.step(step); err != nil {
+		if err := r.Step(step); err != nil {
 			return err
 		}
 		if k.due(step, s.Train.Steps) {
@@ -357,8 +241,7 @@ func (s *spec) train(ctx context.Context, t *training.Trainer, k *keeper, log io
 		return ctx.Err()
 	})
 	done()
-	r.bar.Done()
-	if drawn := r.draw(); err == nil {
+	if drawn := r.Done(); err == nil {
 		err = drawn
 	}
 	switch {
@@ -386,12 +269,12 @@ func (s *spec) train(ctx context.Context, t *training.Trainer, k *keeper, log io
 	if t.Done() < s.Train.Steps {
 		fmt.Fprintf(log, "stopped after step %d: no adapter got better in %d validations\n", t.Done(), s.Train.Validation.Patience)
 	}
-	return r.close()
+	return r.Close()
 }
 
 // finalQuality puts the best parameters in place, where the run looked for them, and
 // measures the adapters on the held-out samples.
-func (s *spec) finalQuality(ctx context.Context, t *training.Trainer, log io.Writer) ([]map[string]float64, error) {
+func (s *Spec) finalQuality(ctx context.Context, t *training.Trainer, log io.Writer) ([]map[string]float64, error) {
 	metrics := make([]map[string]float64, len(s.Adapters))
 	if !t.Validated() {
 		return metrics, nil
@@ -403,30 +286,18 @@ func (s *spec) finalQuality(ctx context.Context, t *training.Trainer, log io.Wri
 	if err != nil {
 		return nil, err
 	}
-	for i, q := range v.Adapters {
-		m := map[string]float64{"validation_loss": q.Loss, "validation_samples": float64(v.Samples)}
-		put := func(key string, value training.Number) {
-			if value == value {
-				m[key] = float64(value)
-			}
-		}
-		for b, budget := range v.Budgets {
-			put(fmt.Sprintf("hit_rate_%d", budget), q.HitRate[b])
-			put(fmt.Sprintf("recall_%d", budget), q.Recall[b])
-			put(fmt.Sprintf("snapkv_hit_rate_%d", budget), v.SnapKV.HitRate[b])
-		}
-		put("kendall_tau", q.Tau)
+	for i := range v.Adapters {
+		metrics[i] = v.Metrics(i)
 		if best := t.Best(i); best.Step > 0 {
-			m["best_step"] = float64(best.Step)
+			metrics[i]["best_step"] = float64(best.Step)
 		}
-		metrics[i] = m
 	}
-	writeQuality(log, v)
+	v.WriteTable(log)
 	return metrics, nil
 }
 
 // timing measures a step against the prefill, on the first sample.
-func (s *spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, source training.Source, out io.Writer) error {
+func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, source training.Source, out io.Writer) error {
 	first, err := source.At(0)
 	if err != nil {
 		return err
@@ -450,7 +321,31 @@ func (s *spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, 
 	return nil
 }
 
-func nan() float64 { return math.NaN() }
-
-// finite is what charts can show.
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+// claimLog makes sure that the log may be written, by this run alone: one that exists
+// must be asked to be replaced, or be that of the run that goes on.
+func (s *Spec) claimLog() (unlock func(), err error) {
+	if s.Log == "" {
+		return func() {}, nil
+	}
+	if s.RunDir != "" && s.Log == filepath.Join(s.RunDir, training.StepsName) {
+		if err := os.MkdirAll(s.RunDir, 0o755); err != nil {
+			return nil, fmt.Errorf("run folder: %w", err)
+		}
+	}
+	if unlock, err = cli.LockOutput(s.Log); err != nil {
+		return nil, fmt.Errorf("--log: %w", err)
+	}
+	if s.Resume {
+		err = training.CheckStepLog(s.Log)
+	} else {
+		files := cli.Outputs{Replace: s.Replace}
+		files.Input(s.Data...)
+		files.Input(s.HeldOut...)
+		err = files.Check("--log", s.Log)
+	}
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
