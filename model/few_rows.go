@@ -2,9 +2,8 @@ package model
 
 import "glimpse/kernels"
 
-// What a decoding step computes at once where the backend can (kernels.FewRows): the
-// projections of the same rows, and a gate with what it gates. The bits are those of the
-// single operations.
+// What a decoding step computes at once: the projections of the same rows, and a gate with
+// what it gates. The bits are those of the single operations.
 
 // linearRows is a module of layer l with new memory for its output of rows x.
 func (r *Runner) linearRows(l int, m Module, x *kernels.Tensor) kernels.LinearRows {
@@ -20,13 +19,7 @@ func (r *Runner) attentionRows(l int, h *kernels.Tensor) (q, k, v *kernels.Tenso
 	for _, m := range []Module{QProj, KProj, VProj} {
 		all = append(all, r.linearRows(l, m, h))
 	}
-	if f, ok := r.Model.Backend.(kernels.FewRows); ok && f.TakesFew(h, all...) {
-		f.Linears(h, all...)
-	} else {
-		for _, p := range all {
-			r.Model.Backend.Linear(p.Y, h, p.Weight, p.Bias, 1, 0)
-		}
-	}
+	r.Model.Backend.LinearGroup(h, all...)
 	heads := func(i, n int) *kernels.Tensor { return all[i].Y.Reshape(h.Dim0(), n, c.HeadDim) }
 	return heads(0, c.Heads), heads(1, c.KVHeads), heads(2, c.KVHeads)
 }
@@ -42,14 +35,13 @@ const stepRows = 8
 
 // projections are query, key and value of normalised rows h.
 func (r *Runner) projections(l int, h *kernels.Tensor, at places, low func(Module) *LowRank) (q, k, v *kernels.Tensor) {
-	f, ok := r.Model.Backend.(kernels.FewRows)
 	norms, rms := r.headNorms(l)
-	if !ok || len(at.pos) > stepRows || !rms || !f.TakesHeads() || !r.Model.Config.rotatesHeads(l) || at.run(0) < len(at.pos) ||
+	if len(at.pos) > stepRows || !rms || !r.Model.Config.rotatesHeads(l) || at.run(0) < len(at.pos) ||
 		low(QProj) != nil || low(KProj) != nil || low(VProj) != nil {
 		return r.query(l, h, at, low), r.key(l, h, at, low), r.value(l, h, low)
 	}
 	q, k, v = r.attentionRows(l, h)
-	f.RotateHeads(q, k, norms, at.pos, r.Model.rope(at.pos, at.long(0)))
+	r.Model.Backend.RotateHeads(q, k, norms, at.pos, r.Model.rope(at.pos, at.long(0)))
 	return q, k, v
 }
 
@@ -62,10 +54,8 @@ func (c *Config) rotatesHeads(l int) bool { return c.Rotates(l) && 2*len(c.RoPEF
 func (p *replayer) stepHeads(l, n int, h *kernels.Tensor, to *recordedSteps) (q, k, v *kernels.Tensor, appended bool) {
 	r := p.run
 	q, k, v = r.attentionRows(l, h)
-	f, ok := p.step.(kernels.StepHeads)
-	if norms, rms := r.headNorms(l); ok && rms && f.TakesHeads() && r.Model.Config.rotatesHeads(l) {
-		f.StepHeads(q, k, v, norms, to.rope, p.steps, n, l, to.pairs)
-		return q, k, v, true
+	if norms, rms := r.headNorms(l); rms && r.Model.Config.rotatesHeads(l) {
+		return q, k, v, p.step.StepHeads(q, k, v, norms, to.rope, p.steps, n, l, to.pairs)
 	}
 	layer := &r.Model.Network.Layers[l]
 	q, k = r.headNorm(q, layer.QueryNorm), r.headNorm(k, layer.KeyNorm)
@@ -81,34 +71,22 @@ func (p *replayer) stepHeads(l, n int, h *kernels.Tensor, to *recordedSteps) (q,
 func (p *replayer) stepAttention(l int, longest [][]int, q, k, v, out *kernels.Tensor, appended bool, to *recordedSteps) {
 	r, n := p.run, len(longest)
 	at := kernels.StepLayer{Layer: l, Pairs: to.pairs, Windowed: r.Model.Config.Window(l) > 0, Appended: appended, Scale: r.scale(), Scores: p.layerScores(l)}
-	if f, ok := p.step.(kernels.StepHeads); ok && appended && n > 1 && at.Scores == nil {
-		for i := range n {
-			at.Longest = max(at.Longest, longest[i][l])
-		}
-		if f.StepAttentions(out.Rows(0, n), q.Rows(0, n), p.steps, at) {
-			return
-		}
-	}
+	entries := make([]int, n)
 	for i := range n {
-		at.Sequence, at.Longest = i, longest[i][l]
-		p.step.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), p.steps, at)
+		entries[i] = longest[i][l]
 	}
+	p.step.StepAttentions(out, q, k, v, p.steps, at, entries)
 }
 
-// gated is the activation of an MLP with a gate, silu(gate) · up, of rows h; nil where the
-// backend does not compute it at once.
+// gated is the activation of an MLP with a gate, silu(gate) · up, of rows h; nil where there
+// is no gate, or one with a low-rank update.
 func (r *Runner) gated(l int, h *kernels.Tensor, low func(Module) *LowRank) *kernels.Tensor {
-	f, ok := r.Model.Backend.(kernels.FewRows)
 	layer := &r.Model.Network.Layers[l]
-	if !ok || layer.Linear(GateProj) == nil || low(GateProj) != nil || low(UpProj) != nil {
+	if layer.Linear(GateProj) == nil || low(GateProj) != nil || low(UpProj) != nil {
 		return nil
 	}
 	gate, up := layer.Linear(GateProj), layer.Linear(UpProj)
-	a, b := kernels.LinearRows{Weight: gate.Weight, Bias: gate.Bias}, kernels.LinearRows{Weight: up.Weight, Bias: up.Bias}
-	if !f.TakesFew(h, a, b) {
-		return nil
-	}
-	a.Y = r.alloc(h.Dim0(), gate.Weight.Dim0())
-	f.GatedLinear(h, a, b)
-	return a.Y
+	act := r.input(l, h.Dim0(), up.Weight.Dim0(), DownProj)
+	r.Model.Backend.GatedLinear(act, h, kernels.LinearRows{Weight: gate.Weight, Bias: gate.Bias}, kernels.LinearRows{Weight: up.Weight, Bias: up.Bias}, r.arena)
+	return act
 }

@@ -50,11 +50,11 @@ type recordedSteps struct {
 
 // newReplayer returns nil where the device has no graphs.
 func newReplayer(m *Model, rows int) *replayer {
-	g := kernels.NewGraph(m.Backend)
+	g := m.Backend.NewGraph()
 	if g == nil {
 		return nil
 	}
-	step := kernels.StepperOf(g.Backend())
+	step := g.Backend().Stepper()
 	if step == nil {
 		g.Close()
 		return nil

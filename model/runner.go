@@ -270,13 +270,7 @@ func (r *Runner) scaled(l int, m Module, x *kernels.Tensor, low func(Module) *Lo
 	r.Model.Backend.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
 	for u := low(m); u != nil; u = u.next {
 		x, y := u.of(x), u.of(y)
-		if b, ok := r.Model.Backend.(kernels.LowRankAdder); ok {
-			b.AddLowRank(y, x, u.A, u.B, u.Scale*scale)
-			continue
-		}
-		t := r.alloc(x.Dim0(), u.A.Dim0())
-		r.Model.Backend.Linear(t, x, u.A, nil, 1, 0)
-		r.Model.Backend.Linear(y, t, u.B, nil, u.Scale*scale, 1)
+		r.Model.Backend.AddLowRank(y, x, u.A, u.B, u.Scale*scale, r.arena)
 	}
 	return y
 }
@@ -321,9 +315,9 @@ func (r *Runner) normInto(h, x *kernels.Tensor, n Norm) *kernels.Tensor {
 func (r *Runner) addNorm(h, x, delta *kernels.Tensor, n Norm) {
 	b, eps := r.Model.Backend, r.Model.Config.RMSNormEps
 	if n.Bias != nil {
-		kernels.AddLayerNorm(b, h, x, delta, n.Weight, n.Bias, eps)
+		b.AddLayerNorm(h, x, delta, n.Weight, n.Bias, eps)
 	} else {
-		kernels.AddRMSNorm(b, h, x, delta, n.Weight, eps)
+		b.AddRMSNorm(h, x, delta, n.Weight, eps)
 	}
 }
 
@@ -403,7 +397,7 @@ func (r *Runner) scores(a *kernels.Attend, out kernels.Allocator) *kernels.Tenso
 // device that has scores of its own.
 func (r *Runner) peaks(a *kernels.Attend, lse *kernels.Tensor) *kernels.Tensor {
 	b := r.Model.Backend
-	device, _ := b.(kernels.Selector)
+	device := b.Selector()
 	out := r.scores(a, r.arena)
 	mark := r.arena.Mark()
 	row, rowLSE := r.scores(a, r.arena), r.alloc(a.Heads(), 1)

@@ -9,7 +9,6 @@ import (
 
 	"glimpse/autodiff"
 	"glimpse/internal/clock"
-	"glimpse/kernels"
 	"glimpse/losses"
 	"glimpse/model"
 )
@@ -69,7 +68,7 @@ func measure(ctx context.Context, r *model.Runner, g *adapterGraph, a model.Adap
 		if _, err := r.Prefill(ctx, m.NewCache(), prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
 			return t, err
 		}
-		kernels.Wait(m.Backend)
+		m.Backend.Wait()
 		prefill := clock.Now() - start
 		start = clock.Now()
 		p, err := prepare(ctx, r, Sample{Prompt: prompt, Response: response}, len(response))
@@ -81,7 +80,7 @@ func measure(ctx context.Context, r *model.Runner, g *adapterGraph, a model.Adap
 			return t, err
 		}
 		*g.sample = autodiff.Sample{}
-		kernels.Wait(m.Backend)
+		m.Backend.Wait()
 		slow := time.Since(begin) > enough
 		if i > 0 || slow { // the first is a warm-up, unless it took long enough to be none
 			prefills, steps = append(prefills, prefill), append(steps, clock.Now()-start)
