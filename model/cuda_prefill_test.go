@@ -56,7 +56,7 @@ func TestCUDARoundedOnce(t *testing.T) {
 			if m.Network.Layers[0].Parallel {
 				norms = 1
 			}
-			calls := m.Backend.(interface{ Calls() int64 }).Calls
+			calls := m.Backend.Calls
 			tokens := modeltest.Tokens(m, 1, n)
 			probes := []model.Prober{newLearned(m, 1, 5, model.Modules...), model.TokenRows(tokens[:3])}
 			cases := []model.PrefillOptions{
@@ -148,7 +148,7 @@ func TestCUDARoundedOnce(t *testing.T) {
 func TestCUDAFoldedLaunches(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	m := openHalf(t, "llama3.1", "cuda")
-	calls := m.Backend.(interface{ Calls() int64 }).Calls
+	calls := m.Backend.Calls
 	tokens := modeltest.Tokens(m, 1, 60)
 	probe := newLearned(m, 1, 9, model.Modules...) // more than few rows
 	r := m.NewRunner()

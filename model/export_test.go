@@ -48,7 +48,7 @@ func (s Sampling) Scores(prompt, said []int32, logits []float32) []float32 {
 
 // Probabilities [vocab] are those that the next token is drawn with.
 func (s Sampling) Probabilities(prompt, said []int32, logits []float32) []float64 {
-	ids, p, sum := newSampler(s, nil).candidates(s.Scores(prompt, said, logits))
+	ids, p, sum := newSampler(s, nil).draw().Candidates(s.Scores(prompt, said, logits))
 	out := make([]float64, len(logits))
 	for i, id := range ids {
 		out[id] = p[i] / sum

@@ -335,7 +335,7 @@ func (p *prefillPass) attention(l int, o *Observation, out, lse *kernels.Tensor,
 		return err
 	}
 	if chosen != nil {
-		b.(kernels.SelectedAttention).AttentionSelected(out, lse, attended, chosen)
+		b.AttentionSelected(out, lse, attended, chosen, p.arena)
 	} else {
 		b.Attention(out, lse, attended)
 	}

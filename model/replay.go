@@ -50,11 +50,11 @@ type recordedSteps struct {
 
 // newReplayer returns nil where the device has no graphs.
 func newReplayer(m *Model, rows int) *replayer {
-	g := kernels.NewGraph(m.Backend)
+	g := m.Backend.NewGraph()
 	if g == nil {
 		return nil
 	}
-	step := kernels.StepperOf(g.Backend())
+	step := g.Backend().Stepper()
 	if step == nil {
 		g.Close()
 		return nil
@@ -265,15 +265,12 @@ func (p *recordedRows) Projections() (q, k, v *kernels.Tensor) {
 	return q, k, v
 }
 
-// NormRotate appends the pairs, too.
+// NormRotate appends the pairs, too, where the device does that at once.
 func (p *recordedRows) NormRotate(q, k *kernels.Tensor) bool {
-	f, ok := p.step.(kernels.StepHeads)
 	norms, rms := p.Model.headNorms(p.l)
-	p.appended = ok && rms && f.TakesHeads() && p.Model.Config.rotatesHeads(p.l)
-	if p.appended {
-		f.StepHeads(q, k, p.v, norms, p.to.rope, p.steps, len(p.longest), p.l, p.to.pairs)
-	}
-	return p.appended
+	ok := rms && p.Model.Config.rotatesHeads(p.l)
+	p.appended = ok && p.step.StepHeads(q, k, p.v, norms, p.to.rope, p.steps, len(p.longest), p.l, p.to.pairs)
+	return ok
 }
 
 func (p *recordedRows) Rotate(_ Module, x *kernels.Tensor) *kernels.Tensor {
@@ -296,18 +293,11 @@ func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, e
 		p.step.Fill(out.Rows(n, p.replayer.rows), 0)
 	}
 	at.Windowed, at.Scale, at.Scores = c.Window(p.l) > 0, p.scale(), p.layerScores(p.l)
-	if f, ok := p.step.(kernels.StepHeads); ok && p.appended && n > 1 && at.Scores == nil {
-		for i := range n {
-			at.Longest = max(at.Longest, p.longest[i][p.l])
-		}
-		if f.StepAttentions(out.Rows(0, n), q.Rows(0, n), steps, at) {
-			return out, true, nil
-		}
+	entries := make([]int, n)
+	for i := range entries {
+		entries[i] = p.longest[i][p.l]
 	}
-	for i := range n {
-		at.Sequence, at.Longest = i, p.longest[i][p.l]
-		p.step.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), steps, at)
-	}
+	p.step.StepAttentions(out, q, k, v, steps, at, entries)
 	return out, true, nil
 }
 

@@ -278,9 +278,9 @@ func (r *Runner) normInto(h, x *kernels.Tensor, n Norm) *kernels.Tensor {
 func (r *Runner) addNorm(h, x, delta *kernels.Tensor, n Norm) {
 	b, eps := r.Model.Backend, r.Model.Config.RMSNormEps
 	if n.Bias != nil {
-		kernels.AddLayerNorm(b, h, x, delta, n.Weight, n.Bias, eps)
+		b.AddLayerNorm(h, x, delta, n.Weight, n.Bias, eps)
 	} else {
-		kernels.AddRMSNorm(b, h, x, delta, n.Weight, eps)
+		b.AddRMSNorm(h, x, delta, n.Weight, eps)
 	}
 }
 
@@ -308,7 +308,7 @@ func (r *Runner) scores(a *kernels.Attend, out kernels.Allocator) *kernels.Tenso
 // device that has scores of its own.
 func (r *Runner) peaks(a *kernels.Attend, lse *kernels.Tensor) *kernels.Tensor {
 	b := r.Model.Backend
-	device, _ := b.(kernels.Selector)
+	device := b.Selector()
 	out := r.scores(a, r.arena)
 	mark := r.arena.Mark()
 	row, rowLSE := r.scores(a, r.arena), r.alloc(a.Heads(), 1)

@@ -251,7 +251,7 @@ func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 	}
 	b := t.Model.Backend
 	for _, l := range t.learners {
-		kernels.FillEach(b, l.sum, 0)
+		b.MultiFill(l.sum, 0)
 	}
 	losses := make([]float64, len(t.learners))
 	bad := make([]*NonFinite, len(t.learners))
@@ -381,8 +381,8 @@ func (t *Trainer) collect(w *worker, sample string, losses, values []float64, ba
 				return err
 			}
 		}
-		squares := kernels.SumSquaresEach(t.Model.Backend, grads)
-		kernels.AxpyEach(t.Model.Backend, l.sum, 1, grads)
+		squares := t.Model.Backend.MultiSumSquares(grads)
+		t.Model.Backend.MultiAxpy(l.sum, 1, grads)
 		if squares-squares != 0 {
 			bad[i] = &NonFinite{l.Name, sample, fmt.Sprintf("gradient norm is %v", math.Sqrt(squares))}
 		}
@@ -406,7 +406,7 @@ func (t *Trainer) badWeights() error {
 // clipped to the global norm. A norm that is not finite changes nothing.
 func (t *Trainer) update(l *learner, s, samples int) (norm, rate float64, ok bool) {
 	c, b := &t.Config, t.Model.Backend
-	norm = kernels.SumSquaresEach(b, l.sum)
+	norm = b.MultiSumSquares(l.sum)
 	scale := 1 / float64(samples)
 	norm = math.Sqrt(norm) * scale
 	if norm-norm != 0 {
@@ -425,7 +425,7 @@ func (t *Trainer) update(l *learner, s, samples int) (norm, rate float64, ok boo
 	for i, p := range l.params {
 		params[i] = p.Tensor
 	}
-	kernels.AdamWEach(b, params, l.sum, l.m, l.v, a)
+	b.MultiAdamW(params, l.sum, l.m, l.v, a)
 	return norm, rate, true
 }
 
