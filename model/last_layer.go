@@ -3,7 +3,7 @@ package model
 import "glimpse/kernels"
 
 // lastRows are the rows of a chunk in the last layer: all of them have keys and values, the
-// observed ones queries, those of windows and folded probes at the end, and the last row
+// observed ones queries, those of windows and appended probes at the end, and the last row
 // alone the rest.
 type lastRows struct {
 	chunkRows
@@ -34,10 +34,10 @@ func (c *lastRows) Projections() (q, k, v *kernels.Tensor) {
 	k = c.project(KProj, c.h)
 	prompt := layerRows{Runner: c.Runner, l: c.l, low: noLowRank}
 	v = prompt.project(VProj, firstRows(c.h, c.prompt))
-	if rows := c.tail + c.pass.folded.rows; c.last && rows > 0 {
+	if rows := c.tail + c.pass.appended.rows; c.last && rows > 0 {
 		n := len(c.pass.pos)
-		c.queries = c.pass.normalised(c.l, n-c.tail, n+c.pass.folded.rows, QProj)
-		tail := layerRows{Runner: c.Runner, l: c.l, low: c.pass.folded.lowRank(c.l, c.tail, rows)}
+		c.queries = c.pass.normalised(c.l, n-c.tail, n+c.pass.appended.rows, QProj)
+		tail := layerRows{Runner: c.Runner, l: c.l, low: c.pass.appended.lowRank(c.l, c.tail, rows)}
 		q = tail.project(QProj, c.queries)
 	}
 	return q, k, v
@@ -71,7 +71,7 @@ func (c *lastRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error
 		return nil, false, nil
 	}
 	if rows := q.Dim0(); rows > tail {
-		p.observeFolded(c.o, q.Rows(tail, rows), k.Rows(prompt, k.Dim0()), nil, nil)
+		p.observeAppended(c.o, q.Rows(tail, rows), k.Rows(prompt, k.Dim0()), nil, nil)
 	}
 	if tail == 0 {
 		return nil, false, nil

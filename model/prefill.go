@@ -9,28 +9,28 @@ import (
 // prefillPass is a pass of rows whose keys and values enter the cache.
 type prefillPass struct {
 	*Runner
-	cache  *Cache
-	opt    PrefillOptions
-	pos    []int32
-	x      *kernels.Tensor // residual stream [rows, hidden], of folded probes besides
-	h      *kernels.Tensor // x through the next layer's norm; nil where every chunk computes its own
-	last   *kernels.Tensor // the last row [1, hidden] through the final norm
-	folded folded          // probes that run with the last chunk
-	probes []*probePass    // others, of means and then of peaks
-	chunk  chunkRows       // in the present layer
+	cache    *Cache
+	opt      PrefillOptions
+	pos      []int32
+	x        *kernels.Tensor // residual stream [rows, hidden], of appended probes besides
+	h        *kernels.Tensor // x through the next layer's norm; nil where every chunk computes its own
+	last     *kernels.Tensor // the last row [1, hidden] through the final norm
+	appended appendedProbes  // probes that run with the last chunk
+	probes   []*probePass    // others, of means and then of peaks
+	chunk    chunkRows       // in the present layer
 }
 
 // newPrefillPass prepares a pass of tokens that follow the cache.
 func (r *Runner) newPrefillPass(cache *Cache, opt PrefillOptions, tokens []int32) *prefillPass {
 	m, n := r.Model, len(tokens)
 	p := &prefillPass{Runner: r, cache: cache, opt: opt, pos: positions(cache.next, n)}
-	if opt.fold || m.folds() {
-		p.folded = newFolded(opt.Capture, cache.next+int32(n))
+	if opt.appendProbes || m.appendsProbes() {
+		p.appended = newAppended(opt.Capture, cache.next+int32(n))
 	}
-	p.x = r.alloc(n+p.folded.rows, m.Config.Hidden)
+	p.x = r.alloc(n+p.appended.rows, m.Config.Hidden)
 	m.Backend.Gather(p.x.Rows(0, n), m.Network.Embedding, tokens)
-	p.folded.embed(m, p.x)
-	if p.folded.rows == 0 {
+	p.appended.embed(m, p.x)
+	if p.appended.rows == 0 {
 		for i, probe := range slices.Concat(opt.Capture.Probes, opt.Capture.PeakProbes) {
 			pass := r.newProbePass(cache, probe, cache.next+int32(n))
 			pass.peak = i >= len(opt.Capture.Probes)
@@ -38,7 +38,7 @@ func (r *Runner) newPrefillPass(cache *Cache, opt PrefillOptions, tokens []int32
 		}
 	}
 	chunks := p.chunks(n)
-	first := m.inputType(0, chunks[0][1]+p.foldedIn(chunks[0][1]), m.attentionReaders(0)...)
+	first := m.inputType(0, chunks[0][1]+p.appendedIn(chunks[0][1]), m.attentionReaders(0)...)
 	if len(chunks) == 1 || first != m.Backend.Compute() { // half the memory of x or less
 		p.h = r.normInto(r.arena.Alloc(first, p.x.Shape...), p.x, m.Network.Layers[0].AttentionNorm)
 	}
@@ -62,7 +62,7 @@ func (p *prefillPass) chunks(n int) [][2]int {
 		if to >= n || n-to < tail {
 			to = n
 		}
-		if rest := max(1, tail); to == n && p.folded.rows > 0 && n-from+p.folded.rows > size && n-from > rest {
+		if rest := max(1, tail); to == n && p.appended.rows > 0 && n-from+p.appended.rows > size && n-from > rest {
 			to = n - rest
 		}
 		out = append(out, [2]int{from, to})
@@ -71,12 +71,12 @@ func (p *prefillPass) chunks(n int) [][2]int {
 	return out
 }
 
-// foldedIn is the number of folded rows that run with a chunk that ends at row to.
-func (p *prefillPass) foldedIn(to int) int {
+// appendedIn is the number of appended rows that run with a chunk that ends at row to.
+func (p *prefillPass) appendedIn(to int) int {
 	if to < len(p.pos) {
 		return 0
 	}
-	return p.folded.rows
+	return p.appended.rows
 }
 
 // tail is the number of last rows whose queries are needed together.
@@ -101,7 +101,7 @@ func (p *prefillPass) layer(l int) error {
 	defer p.arena.Release(mark)
 	o := &Observation{Layer: l, Cache: p.cache}
 	run := p.hiddenLayer
-	if l == p.Model.Config.Layers-1 && (len(p.pos)+p.folded.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
+	if l == p.Model.Config.Layers-1 && (len(p.pos)+p.appended.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
 		run = p.lastLayer
 	}
 	if err := run(l, o); err != nil {
@@ -148,7 +148,7 @@ func firstRows(x *kernels.Tensor, n int) *kernels.Tensor {
 }
 
 // chunkRows are rows of a pass that go through a layer together: of the prompt and, with
-// the last of them, of folded probes.
+// the last of them, of appended probes.
 type chunkRows struct {
 	layerRows
 	pass    *prefillPass
@@ -161,11 +161,11 @@ type chunkRows struct {
 
 // start prepares the rows of a chunk for layer l.
 func (c *chunkRows) start(p *prefillPass, l int, o *Observation, chunk [2]int, readers []Module) {
-	from, prompt, to := chunk[0], chunk[1]-chunk[0], chunk[1]+p.foldedIn(chunk[1])
+	from, prompt, to := chunk[0], chunk[1]-chunk[0], chunk[1]+p.appendedIn(chunk[1])
 	*c = chunkRows{pass: p, o: o, from: from, prompt: prompt, last: chunk[1] == len(p.pos)}
 	c.layerRows = layerRows{
 		Runner: p.Runner, l: l, x: p.x.Rows(from, to), h: p.normalised(l, from, to, readers...),
-		at: p.cache.at(p.folded.positions(p.pos, from, to)), low: p.folded.lowRank(l, prompt, to-from),
+		at: p.cache.at(p.appended.positions(p.pos, from, to)), low: p.appended.lowRank(l, prompt, to-from),
 	}
 }
 
@@ -201,7 +201,7 @@ func (c *chunkRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, erro
 		return nil, false, err
 	}
 	if all > n {
-		p.observeFolded(c.o, q.Rows(n, all), k.Rows(n, all), v.Rows(n, all), out.Rows(n, all))
+		p.observeAppended(c.o, q.Rows(n, all), k.Rows(n, all), v.Rows(n, all), out.Rows(n, all))
 	}
 	if lse != nil {
 		p.allRows(c.o, a, lse, c.from)

@@ -17,11 +17,11 @@ type Runner struct {
 	batch batchRows // of StepBatch
 
 	// Decoding steps as a graph: stepped is the rows of those that were taken without,
-	// noReplay where the device has none.
-	replayer *replayer
-	stepped  int
-	noReplay bool
-	replays  bool // it prepares parts of a recorded step
+	// noGraph where the device has none.
+	decodeGraph *decodeGraph
+	stepped     int
+	noGraph     bool
+	prepares    bool // it prepares parts of a recorded step
 }
 
 // NewRunner returns a runner with empty scratch memory.
@@ -49,8 +49,8 @@ type PrefillOptions struct {
 	logits *kernels.Tensor
 	// readAtOnce tells that the logits will have been read when the next pass begins.
 	readAtOnce bool
-	// fold runs probes with the last rows wherever; for tests.
-	fold bool
+	// appendProbes runs probes with the last rows wherever; for tests.
+	appendProbes bool
 }
 
 // Prefill runs tokens at the positions that follow those in the cache, appends
@@ -81,8 +81,8 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows)+len(cap.Probes)+len(cap.PeakWindows)+len(cap.PeakProbes) > 0 || cap.AllRows || cap.Squares || cap.Queries) {
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
 	}
-	if opt.replays(len(tokens)) {
-		if y, err := r.replay(ctx, []*Cache{cache}, tokens, 1, opt); err != nil {
+	if opt.recordable(len(tokens)) {
+		if y, err := r.graphStep(ctx, []*Cache{cache}, tokens, 1, opt); err != nil {
 			return nil, err
 		} else if y != nil {
 			return r.keepLogits(y, opt.readAtOnce || opt.logits != nil)
