@@ -56,7 +56,7 @@ var warm = sync.OnceFunc(func() {
 // New returns an empty graph.
 func New(b kernels.Backend) *Graph {
 	warm()
-	g := &Graph{g: G.NewGraph(), work: kernels.NewGraph(b)}
+	g := &Graph{g: G.NewGraph(), work: b.NewGraph()}
 	if g.work != nil {
 		b = g.work.Backend()
 	}

@@ -44,7 +44,7 @@ func (g *Graph) Linear(x Node, w, bias *kernels.Tensor, lora *LoRA) Node {
 	return g.add(op{name: "lora", out: shape, diff: []bool{true, true, true},
 		forward: func(v []*value) (*value, error) {
 			y, low := e.alloc(rows, out), e.arena.Alloc(b.Compute(), rows, rank)
-			kernels.LowRank(b, y.t, low, v[0].t, w, bias, v[1].t, v[2].t, scale)
+			b.LowRank(y.t, low, v[0].t, w, bias, v[1].t, v[2].t, scale)
 			y.saved = low
 			return y, nil
 		},
@@ -53,7 +53,7 @@ func (g *Graph) Linear(x Node, w, bias *kernels.Tensor, lora *LoRA) Node {
 				x, A, B, low, dy := v[0].t, v[1].t, v[2].t, v[3].saved.(*kernels.Tensor), v[4].t
 				dx, dA, dB := e.alloc(rows, in), e.alloc(rank, in), e.alloc(out, rank)
 				dLow := e.arena.Alloc(b.Compute(), rows, rank)
-				kernels.LowRankGrad(b, dx.t, dLow, dA.t, dB.t, dy, x, low, w, A, B, scale)
+				b.LowRankGrad(dx.t, dLow, dA.t, dB.t, dy, x, low, w, A, B, scale)
 				return bundle(dx, dA, dB), nil
 			}}, ins[0], ins[1], ins[2], outNode, grad)
 			if err != nil {

@@ -142,7 +142,7 @@ func (g *Graph) RoPE(x Node, s *Sample, heads, headDim int) Node {
 	rotate := func(inverse bool) func([]*value) (*value, error) {
 		return func(in []*value) (*value, error) {
 			y := e.alloc(in[0].t.Shape...)
-			kernels.Rotate(e.backend, y.t.Reshape(len(s.Positions), heads, headDim), in[0].t.Reshape(len(s.Positions), heads, headDim), s.Positions, s.RoPE, inverse)
+			e.backend.Rotate(y.t.Reshape(len(s.Positions), heads, headDim), in[0].t.Reshape(len(s.Positions), heads, headDim), s.Positions, s.RoPE, inverse)
 			return y, nil
 		}
 	}

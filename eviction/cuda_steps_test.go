@@ -175,7 +175,7 @@ func TestCUDACallsPerToken(t *testing.T) {
 				var at []int64
 				opt := model.GenerateOptions{MaxNew: 11, IgnoreEnd: true} // greedy: drawing takes more calls
 				opt.AfterStep = func() error {
-					at = append(at, m.Backend.(interface{ Calls() int64 }).Calls())
+					at = append(at, m.Backend.Calls())
 					return nil
 				}
 				if _, _, err := s.Generate(background, opt); err != nil {

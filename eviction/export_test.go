@@ -119,7 +119,7 @@ func (l *SparseLog) Select(s *model.SparseStep) (int64, error) {
 	for h := range all {
 		all[h], base[h] = upTo(0, s.Cache.Entries(s.Layer, h)), s.Cache.Entries(s.Layer, h)
 	}
-	l.layers[s.Layer] = s.Backend().(kernels.Selector).Compose(kernels.HostSelection(all), s.Selection, base)
+	l.layers[s.Layer] = s.Backend().Selector().Compose(kernels.HostSelection(all), s.Selection, base)
 	return n, err
 }
 

@@ -139,7 +139,7 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 
 // footprintScores are the scores that a session keeps of a layer on a device.
 func (r *request) footprintScores(o *model.Observation, counter *kernels.Dry) (scores []*kernels.Tensor) {
-	if r.idle() || !counter.Device() {
+	if r.idle() || !counter.Traits().Device {
 		return nil
 	}
 	n := 0
@@ -166,7 +166,7 @@ func (r *request) footprintScores(o *model.Observation, counter *kernels.Dry) (s
 // footprintMerge takes what it takes to merge what a layer evicts.
 func (s *Session) footprintMerge(b *kernels.Dry, kept, entries int) {
 	c := s.Prompt.Config
-	if _, ok := s.method.(deviceMerger); ok && b.Device() { // norms, and for what is evicted the nearest key and its similarity
+	if _, ok := s.method.(deviceMerger); ok && b.Traits().Device { // norms, and for what is evicted the nearest key and its similarity
 		norms, nearest := b.Alloc(kernels.F64, c.KVHeads, entries), b.Alloc(kernels.F32, 3, c.KVHeads, entries-kept)
 		runtime.KeepAlive(norms)
 		runtime.KeepAlive(nearest)
@@ -201,7 +201,7 @@ func (rt *Runtime) footprintSteps(ctx context.Context, s *Session, evicted *mode
 			return nil, err
 		}
 	}
-	if !evicts || !counter.Device() {
+	if !evicts || !counter.Traits().Device {
 		return nil, nil
 	}
 	for range kept {
@@ -218,7 +218,7 @@ func (s *Session) footprintSparse(evicted *model.Cache, counter *kernels.Dry, st
 		second, _ = s.method.(SparseDecoder)
 	}
 	x, ok := second.(layouter)
-	if !ok || !counter.Device() {
+	if !ok || !counter.Traits().Device {
 		return nil
 	}
 	l := x.layout(s)

@@ -42,7 +42,7 @@ func footprint(t *testing.T, names []string, set ...string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			meter := backend.(kernels.Meter)
+			meter := backend
 			others := meter.Memory().Live
 			m := shape.Open(t, "cuda")
 			dry, counter := m.Dry()
@@ -61,7 +61,7 @@ func footprint(t *testing.T, names []string, set ...string) {
 				rt := eviction.NewRuntime(m)
 				s, err := rt.Prefill(background, policy(t, m, name, set...), modeltest.Tokens(m, 1, tokens), budget, nil)
 				if err == nil {
-					count := m.Backend.(interface{ Calls() int64 }).Calls
+					count := m.Backend.Calls
 					before := count()
 					after := func() error { calls, before = count()-before, count(); return nil }
 					_, _, err = s.Generate(background, model.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true, AfterStep: after})

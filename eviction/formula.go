@@ -115,7 +115,7 @@ func entriesOf(o *model.Observation) []int {
 }
 
 // deviceOf is the device that can score and select, nil where the host does.
-func deviceOf(c *model.Cache) kernels.Selector { return kernels.SelectorOf(c.Backend()) }
+func deviceOf(c *model.Cache) kernels.Selector { return c.Backend().Selector() }
 
 // layerScores are the scores of a layer where they were computed.
 type layerScores struct {

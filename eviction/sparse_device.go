@@ -143,7 +143,7 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 	if heads == nil {
 		return 0, nil
 	}
-	d, dim := s.Backend().(kernels.Selector), s.Queries.Shape[2]
+	d, dim := s.Backend().Selector(), s.Queries.Shape[2]
 	pages := &kernels.PageHeads{Heads: make([]kernels.PageHead, len(heads))}
 	if st.pools != nil {
 		pages.Pool, pages.Base = st.pools[s.Layer], st.base[s.Layer]
@@ -247,7 +247,7 @@ const countRows = 256
 func (st *deviceSparse) counter() *kernels.Tensor {
 	at := len(st.counted) % countRows
 	if at == 0 {
-		st.counts = append(st.counts, kernels.Place(st.d, kernels.NewTensor(kernels.I32, countRows)))
+		st.counts = append(st.counts, st.d.Place(kernels.NewTensor(kernels.I32, countRows)))
 	}
 	st.counted = append(st.counted, st.steps-1)
 	return st.counts[len(st.counts)-1].Rows(at, at+1)
@@ -295,7 +295,7 @@ func (st *deviceSparse) attention(d kernels.Selector, s *model.SparseStep, pages
 func (st *deviceSparse) keepMeans(c *model.Cache) {
 	dim := c.View(0)[0].V.Width()
 	for range st.layers {
-		st.sums = append(st.sums, kernels.Place(st.d, kernels.NewTensor(kernels.F64, c.KVHeads(), dim)))
+		st.sums = append(st.sums, st.d.Place(kernels.NewTensor(kernels.F64, c.KVHeads(), dim)))
 	}
 }
 

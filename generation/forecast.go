@@ -127,7 +127,7 @@ func CheckMemory(ctx context.Context, m *model.Model, host func() int64, tokens,
 		f.Advice = append([]string{"take --cache-dtype bf16"}, f.Advice...)
 	}
 	fixed := k.Weights
-	if !kernels.OwnMemory(m.Backend) {
+	if !m.Backend.OwnMemory() {
 		f.Need -= k.Weights
 		f.Parts[0].Bytes, fixed = 0, 0
 	}

@@ -24,7 +24,7 @@ func TestCUDAForecast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	meter := backend.(kernels.Meter)
+	meter := backend
 	for _, c := range []struct {
 		dtype string
 		opt   generation.Options

@@ -19,15 +19,16 @@ type Arena struct {
 	backend Backend
 	align   int // bytes
 	slabs   map[DType]*slabs
-	guarded guarded // nil unless tensors are allocated one by one
-	alone   []*Tensor
+	apart   bool      // tensors are allocated one by one
+	alone   []*Tensor // these
 }
 
-// guarded is a Backend that may guard every allocation.
-type guarded interface {
-	guards() bool
-	// free ends the life of tensors that the backend has allocated.
-	free(ts []*Tensor)
+// ArenaLayout is how an Arena cuts the memory of a backend.
+type ArenaLayout struct {
+	Align int // of tensors, in bytes
+	// Apart makes every tensor an allocation of its own, which Backend.Free ends: for drivers
+	// that guard allocations, so that they see every overrun.
+	Apart bool
 }
 
 type slabs struct {
@@ -55,14 +56,8 @@ const largeArena = 16 << 20
 
 // NewArena returns an empty arena in the memory of b.
 func NewArena(b Backend) *Arena {
-	a := &Arena{backend: b, align: 64, slabs: make(map[DType]*slabs)} // whole cache lines
-	if _, ok := b.(placer); ok {
-		a.align = 256 // as a device's own allocations: products may be computed otherwise for less
-	}
-	if g, ok := b.(guarded); ok && g.guards() {
-		a.guarded = g
-	}
-	return a
+	layout := b.ArenaLayout()
+	return &Arena{backend: b, align: layout.Align, apart: layout.Apart, slabs: make(map[DType]*slabs)}
 }
 
 // Mark is a position in an Arena. Tensors that are allocated one by one are counted
@@ -75,7 +70,7 @@ func (a *Arena) Mark() Mark {
 	for d, s := range a.slabs {
 		m[d] = s.position
 	}
-	if a.guarded != nil {
+	if a.apart {
 		m[Invalid] = position{used: len(a.alone)}
 	}
 	return m
@@ -84,7 +79,7 @@ func (a *Arena) Mark() Mark {
 // Release frees everything allocated since the mark; nil frees all.
 func (a *Arena) Release(m Mark) {
 	if n := m[Invalid].used; n < len(a.alone) {
-		a.guarded.free(a.alone[n:])
+		a.backend.Free(a.alone[n:])
 		clear(a.alone[n:])
 		a.alone = a.alone[:n]
 	}
@@ -100,7 +95,7 @@ func (a *Arena) Release(m Mark) {
 func (a *Arena) Alloc(d DType, shape ...int) *Tensor {
 	align := max(1, a.align/4) // elements, whatever their size
 	n := elements(shape)
-	if a.guarded != nil {
+	if a.apart {
 		t := a.backend.Alloc(d, shape...)
 		a.alone = append(a.alone, t)
 		return t

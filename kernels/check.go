@@ -117,3 +117,62 @@ func checkAttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut,
 func checkLoss(op string, dLogScore, logScore, logTarget *Tensor) {
 	checkLengths(op, logTarget, dLogScore, logScore)
 }
+
+func checkAddLayerNorm(y, x, delta, w, bias *Tensor) {
+	checkNorm("AddLayerNorm", x, w, y, delta)
+	checkLengths("AddLayerNorm", w, bias)
+}
+
+// checkLowRank panics unless the operands of LowRank fit each other.
+func checkLowRank(op string, y, low, x, w, a, up *Tensor) {
+	m, r := x.Dim0(), a.Dim0()
+	if a.Width() != x.Width() || w.Width() != x.Width() || up.Dim0() != w.Dim0() || up.Width() != r || low.Len() != m*r || y.Len() != m*w.Dim0() {
+		panic(fmt.Sprintf("kernels: %s of %v with weight %v, factors %v and %v by %v into %v", op, x.Shape, w.Shape, a.Shape, up.Shape, low.Shape, y.Shape))
+	}
+}
+
+func checkLowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up *Tensor) {
+	checkLowRank("LowRankGrad", dy, low, x, w, a, up)
+	checkEach("LowRankGrad", []*Tensor{x, low, a, up}, []*Tensor{dx, dLow, da, dup})
+}
+
+// checkEach panics unless the lists have as many tensors, of as many elements.
+func checkEach(op string, xs []*Tensor, others ...[]*Tensor) {
+	for _, ts := range others {
+		if len(ts) != len(xs) {
+			panic(fmt.Sprintf("kernels: %s of %d tensors with %d", op, len(xs), len(ts)))
+		}
+		for i, t := range ts {
+			checkLengths(op, xs[i], t)
+		}
+	}
+}
+
+func checkRotate(y, x *Tensor, pos []int32, table *RoPETable) {
+	checkRoPE(x, pos, table)
+	checkLengths("Rotate", x, y)
+}
+
+// checkSelected panics unless s chooses from a's past for its one row. The indices of a
+// selection on a device are right by their making.
+func checkSelected(op string, a *Attend, s *Selection) {
+	if a.Rows() != 1 || a.K != nil || s.Heads() != a.KVHeads() {
+		panic(fmt.Sprintf("kernels: %s: %d rows (own pairs: %v) with entries of %d of %d KV heads, want one row of the past", op, a.Rows(), a.K != nil, s.Heads(), a.KVHeads()))
+	}
+	for g, n := range s.lens {
+		first, entries := a.visible(g, 0)
+		if n == 0 || s.spans[g] <= first || s.spans[g] > entries {
+			panic(fmt.Sprintf("kernels: %s: %d entries below %d of KV head %d, want some from %d to %d", op, n, s.spans[g], g, first, entries))
+		}
+		if s.OnDevice() {
+			continue
+		}
+		last := int32(-1)
+		for _, j := range s.indices[g] {
+			if j <= last {
+				panic(fmt.Sprintf("kernels: %s: entry %d after %d of KV head %d, want ascending", op, j, last, g))
+			}
+			last = j
+		}
+	}
+}

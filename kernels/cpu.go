@@ -9,17 +9,23 @@ import (
 )
 
 func init() {
-	Backends.Add("cpu", func() (Backend, error) { return &cpu{}, nil })
+	Backends.Add("cpu", func() (Backend, error) {
+		b := &cpu{}
+		b.Decomposed = Decompose(b)
+		return b, nil
+	})
 }
 
 // cpu computes in float32 on all cores. Where the processor multiplies pairs of
 // bfloat16 (simd.RoundsBF16), products of more than 8 rows with large bfloat16 weights
 // round the rows to bfloat16 first, as everybody runs models that are stored so.
-type cpu struct{ scratch sync.Pool }
+type cpu struct {
+	Decomposed
+	scratch sync.Pool
+}
 
-func (b *cpu) Name() string                        { return "cpu" }
-func (b *cpu) Compute() DType                      { return F32 }
-func (b *cpu) Alloc(d DType, shape ...int) *Tensor { return NewTensor(d, shape...) }
+func (b *cpu) Name() string   { return "cpu" }
+func (b *cpu) Compute() DType { return F32 }
 
 // buffer is scratch memory of one task.
 type buffer struct{ data []float32 }

@@ -102,7 +102,7 @@ func observeHead(out, lse, logScore *Tensor, a *Attend, g int, s *buffer) {
 // KeptBytes is what Kept holds on b after ObserveAttention of so many rows and entries. On
 // a device that is memory of the device, and counted as such.
 func KeptBytes(b Backend, rows, heads, kvHeads, entries int) int64 {
-	if OwnMemory(b) || rows*(heads/kvHeads)*entries > fusedLogits {
+	if b.OwnMemory() || rows*(heads/kvHeads)*entries > fusedLogits {
 		return 0
 	}
 	return 4 * int64(rows) * int64(heads) * int64(entries)

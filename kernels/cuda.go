@@ -13,9 +13,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-var _ placer = (*cuda)(nil)
-
-func (b *cuda) place(host *Tensor) *Tensor {
+// Place copies to the device.
+func (b *cuda) Place(host *Tensor) *Tensor {
 	t := b.Alloc(host.DType, host.Shape...)
 	Convert(t, host)
 	return t
@@ -26,7 +25,7 @@ func (b *cuda) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	checkLinear(y, x, w, bias)
 	m, k, n := x.Dim0(), x.Width(), w.Dim0()
 	b.do(op, func() {
-		if l := (LinearRows{y, w, bias}); alpha != 0 && b.takesFewAt(op, x, l) {
+		if l := (LinearRows{y, w, bias}); alpha != 0 && b.takesFew(op, x, l) {
 			b.few(op, x, []LinearRows{l}, false, alpha, beta)
 			return
 		}

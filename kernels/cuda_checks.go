@@ -87,7 +87,7 @@ func (s *side) weight(d DType, shape ...int) *Tensor {
 	} else {
 		Convert(t, s.numbers(elements(shape), 1).Reshape(shape...))
 	}
-	return Place(s.b, t)
+	return s.b.Place(t)
 }
 
 // empty is a result that is NaN where nothing is written.
@@ -173,15 +173,9 @@ func checkFewRows(p *probe) {
 		p.compare(fmt.Sprintf("%d rows by %s weights", c.rows, c.d), 1e-4, func(s *side) []*Tensor {
 			x, w, bias := s.random(1, c.rows, k), s.weight(c.d, n, k), s.random(1, n)
 			gate, up := s.weight(c.d, n, k), s.weight(c.d, n, k)
-			y, a, u := s.empty(c.rows, n), s.empty(c.rows, n), s.empty(c.rows, n)
+			y, a := s.empty(c.rows, n), s.empty(c.rows, n)
 			s.b.Linear(y, x, w, bias, 1, 0)
-			if f, ok := s.b.(FewRows); ok && f.TakesFew(x, LinearRows{Weight: gate}, LinearRows{Weight: up}) {
-				f.GatedLinear(x, LinearRows{Y: a, Weight: gate}, LinearRows{Weight: up})
-			} else {
-				s.b.Linear(a, x, gate, nil, 1, 0)
-				s.b.Linear(u, x, up, nil, 1, 0)
-				s.b.SiLUMul(a, a, u)
-			}
+			s.b.GatedLinear(a, x, LinearRows{Weight: gate}, LinearRows{Weight: up}, s.b)
 			return []*Tensor{y, a}
 		})
 	}
@@ -193,7 +187,7 @@ func checkFewNorms(p *probe) {
 		x, delta, w := s.random(1, rows, width), s.random(1, rows, width), s.random(1, width)
 		y, z := s.empty(rows, width), s.empty(rows, width)
 		s.b.RMSNorm(y, x, w, 1e-5)
-		AddRMSNorm(s.b, z, x, delta, w, 1e-5)
+		s.b.AddRMSNorm(z, x, delta, w, 1e-5)
 		return []*Tensor{y, z, x}
 	})
 }
@@ -204,15 +198,7 @@ func checkRotateHeads(p *probe) {
 		q, k := s.random(1, rows, heads, dim), s.random(1, rows, kvHeads, dim)
 		norms := HeadNorms{Query: s.random(1, dim), Key: s.random(1, dim), Eps: 1e-5}
 		table, pos := NewRoPETable(s.b, []float32{1, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.001}, 8, 1), []int32{3, 5}
-		if b, ok := s.b.(*cuda); ok {
-			b.RotateHeads(q, k, norms, pos, table)
-		} else {
-			for x, w := range map[*Tensor]*Tensor{q: norms.Query, k: norms.Key} {
-				flat := x.Reshape(x.Len()/dim, dim)
-				s.b.RMSNorm(flat, flat, w, norms.Eps)
-				s.b.RoPE(x, pos, table, false)
-			}
-		}
+		s.b.RotateHeads(q, k, norms, pos, table)
 		return []*Tensor{q, k}
 	})
 }
@@ -291,13 +277,7 @@ func checkThin(p *probe) {
 		y, z, u := s.empty(m, n), s.empty(m, n), s.random(1, m, k)
 		s.b.Linear(y, x, w, nil, 1, 0)
 		s.b.MatMul(z, x, t, 1, 0)
-		if l, ok := s.b.(LowRankAdder); ok {
-			l.AddLowRank(u, x, w, back, 0.5)
-		} else {
-			low := s.empty(m, n)
-			s.b.Linear(low, x, w, nil, 1, 0)
-			s.b.Linear(u, low, back, nil, 0.5, 1)
-		}
+		s.b.AddLowRank(u, x, w, back, 0.5, s.b)
 		return []*Tensor{y, z, u}
 	})
 }

@@ -16,8 +16,8 @@ func checkTraining(p *probe) {
 			x, w, a, up := s.random(1, m, in), s.weight(d, out, in), s.random(1, rank, in), s.random(1, out, rank)
 			y, low, dy := s.empty(m, out), s.empty(m, rank), s.random(1, m, out)
 			dx, dLow, da, dup := s.empty(m, in), s.empty(m, rank), s.empty(rank, in), s.empty(out, rank)
-			LowRank(s.b, y, low, x, w, nil, a, up, 0.5)
-			LowRankGrad(s.b, dx, dLow, da, dup, dy, x, low, w, a, up, 0.5)
+			s.b.LowRank(y, low, x, w, nil, a, up, 0.5)
+			s.b.LowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up, 0.5)
 			return []*Tensor{y, low, dx, dLow, da, dup}
 		})
 	}
@@ -26,13 +26,13 @@ func checkTraining(p *probe) {
 		for i := range lists {
 			lists[i] = []*Tensor{s.random(1, 3, 7), s.random(1, 50)}
 		}
-		FillEach(s.b, lists[3], 0.25)
-		AxpyEach(s.b, lists[1], 2, lists[0])
+		s.b.MultiFill(lists[3], 0.25)
+		s.b.MultiAxpy(lists[1], 2, lists[0])
 		sum := s.b.Alloc(s.b.Compute(), 1)
-		s.b.Fill(sum, SumSquaresEach(s.b, lists[1]))
-		AdamWEach(s.b, lists[0], lists[1], lists[2], lists[3], AdamWStep{Beta1: 0.9, Beta2: 0.99, Correct1: 1, Correct2: 1, Epsilon: 1e-8, LearningRate: 0.1, WeightDecay: 0.01, GradScale: 1})
+		s.b.Fill(sum, s.b.MultiSumSquares(lists[1]))
+		s.b.MultiAdamW(lists[0], lists[1], lists[2], lists[3], AdamWStep{Beta1: 0.9, Beta2: 0.99, Correct1: 1, Correct2: 1, Epsilon: 1e-8, LearningRate: 0.1, WeightDecay: 0.01, GradScale: 1})
 		x, y := s.random(1, 2, 3, 4), s.empty(2, 3, 4)
-		Rotate(s.b, y, x, []int32{1, 3}, NewRoPETable(s.b, []float32{1, 0.25}, 8, 1), false)
+		s.b.Rotate(y, x, []int32{1, 3}, NewRoPETable(s.b, []float32{1, 0.25}, 8, 1), false)
 		return append(slices.Concat(lists[:]...), sum, y)
 	})
 }
@@ -43,16 +43,9 @@ func checkPairCopies(p *probe) {
 		p.compare(d.String()+" pairs", 0, func(s *side) []*Tensor {
 			k, v := s.random(1, rows, heads, dim), s.random(1, rows, heads, dim)
 			dst := s.past(d, heads, rows, dim)
-			all, several := s.b.(PairCopier)
-			if several {
-				all.CopyPairs(dst, k, v)
-			}
+			s.b.CopyPairs(dst, k, v)
 			var out []*Tensor
-			for h, kv := range dst {
-				if !several {
-					s.b.CopyHead(kv.K, k, h)
-					s.b.CopyHead(kv.V, v, h)
-				}
+			for _, kv := range dst {
 				out = append(out, kv.K, kv.V)
 			}
 			return out

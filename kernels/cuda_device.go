@@ -175,10 +175,10 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("device %s: context: %w", name, err)
 	}
-	b := &cuda{cudaDevice: &cudaDevice{
+	b := newCUDA(cuda{cudaDevice: &cudaDevice{
 		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), images: make(map[string]imageUse), pool: make(map[int64][]cu.DevicePtr),
 		exact: os.Getenv("GLIMPSE_CUDA_EXACT") != "", wait: os.Getenv("GLIMPSE_CUDA_WAIT") != "", limit: limit,
-	}}
+	}})
 	defer CatchDevice(&err)
 	b.do("open", func() {
 		b.try("open", blas.Create(context))
@@ -218,6 +218,7 @@ func openCUDA(ordinal int) (_ Backend, err error) {
 // order of the calls, so memory can be handed on from one operation to the next
 // without waiting; only reading results waits. It is safe for concurrent use.
 type cuda struct {
+	Decomposed
 	*cudaDevice
 	// rec is what operations are recorded in instead of being queued: of the backend of
 	// a graph, while it is recorded; else nil.
@@ -228,6 +229,13 @@ type cuda struct {
 	// made is what it has allocated. Else they are empty.
 	checking family
 	made     []*cudaBlock
+}
+
+// newCUDA is a backend whose operations are its own.
+func newCUDA(of cuda) *cuda {
+	b := &of
+	b.Decomposed = Decompose(b)
+	return b
 }
 
 // cudaDevice is what the backends of a device share.

@@ -153,10 +153,10 @@ func EachFatBinary(f func(name string, data []byte) error) error { return eachFa
 // and says what runs.
 func LoadKernels(b Backend) (images string, err error) {
 	c := b.(*cuda)
-	again := &cuda{cudaDevice: &cudaDevice{
+	again := newCUDA(cuda{cudaDevice: &cudaDevice{
 		device: c.device, context: c.context, stream: c.stream, shared: c.shared,
 		functions: make(map[string]cu.Function), images: make(map[string]imageUse),
-	}}
+	}})
 	defer CatchDevice(&err)
 	again.do("load", func() {
 		d, err := describe(0)
@@ -190,4 +190,19 @@ func StagePinned(t testing.TB, b Backend) func() {
 			t.Error("the pinned memory was not used in turn")
 		}
 	}
+}
+
+// TakesFew tells whether b computes linear layers of rows x in one launch.
+func TakesFew(b Backend, x *Tensor, layers ...LinearRows) (takes bool) {
+	c := b.(*cuda)
+	c.do("TakesFew", func() { takes = fuses() && c.takesFew("TakesFew", x, layers...) })
+	return takes
+}
+
+// TakesHeads tells whether b norms and rotates all heads in one launch.
+func TakesHeads(b Backend) bool { return b.(*cuda).takesHeads() }
+
+// AttendTogether is StepAttentions in one launch; false where that is not done.
+func AttendTogether(b Backend, out, q *Tensor, s Steps, at StepLayer) bool {
+	return b.(*cuda).attendTogether(out, q, s, at)
 }

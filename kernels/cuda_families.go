@@ -93,7 +93,7 @@ func (b *cuda) checkFamily(f family) error {
 func (b *cuda) check(f family) (err error) {
 	hint := func(err error) error { return fmt.Errorf("%w (%s=%s does without it)", err, offVariable, f) }
 	b.try("self-check", b.await()) // of what came before it is not the fault
-	p := &probe{b: &cuda{cudaDevice: b.cudaDevice, checking: f}, f: f}
+	p := &probe{b: newCUDA(cuda{cudaDevice: b.cudaDevice, checking: f}), f: f}
 	d := b.cudaDevice
 	temps, scratch, size, used, taken, workspace := d.temps, d.scratch, d.size, d.used, d.taken, d.workspace
 	peak, limit, calls, queued, hostBytes, exact := d.peak, d.limit, d.calls, slices.Clone(d.queued), d.hostBytes, d.exact

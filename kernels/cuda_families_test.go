@@ -18,7 +18,7 @@ import (
 // TestCUDAChecks: every family passes its check, in which its kernels run.
 func TestCUDAChecks(t *testing.T) {
 	d := openCUDA(t)
-	meter := d.b.(kernels.Meter)
+	meter := d.b
 	before := meter.Memory()
 	for _, name := range kernels.Families(d.b) {
 		if err := kernels.CheckFamily(d.b, name); err != nil {
@@ -120,7 +120,7 @@ func TestCUDAStickyError(t *testing.T) {
 		y.Float64s()
 		return
 	}
-	if model := d.b.(kernels.Meter).Model(); !strings.Contains(model, "no GPU") {
+	if model := d.b.Model(); !strings.Contains(model, "no GPU") {
 		t.Skipf("%s does not fail when it is asked to", model)
 	}
 	run := func(off string) (string, error) {
@@ -141,7 +141,7 @@ func TestCUDAStickyError(t *testing.T) {
 // each is a process, and all that follow where they share one.
 func TestCUDAStickyErrorCostsOneTest(t *testing.T) {
 	d := openCUDA(t)
-	if model := d.b.(kernels.Meter).Model(); !strings.Contains(model, "no GPU") {
+	if model := d.b.Model(); !strings.Contains(model, "no GPU") {
 		t.Skipf("%s does not fail when it is asked to", model)
 	}
 	if _, err := os.Stat("../go.mod"); errors.Is(err, fs.ErrNotExist) {

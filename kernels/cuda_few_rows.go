@@ -5,11 +5,10 @@ package kernels
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"gorgonia.org/cu"
 )
-
-var _ StepHeads = (*cuda)(nil)
 
 // As in cuda/few_rows.cu.
 const (
@@ -37,8 +36,9 @@ var fewTemplates = map[DType][]int{BF16: {1, 4, 8}, F32: {8}, F16: {8}}
 // fewAligned tells that loads of 16 bytes begin where they must.
 func fewAligned(at cu.DevicePtr) bool { return at%16 == 0 }
 
-// takesFewAt is fewRows for the addresses of x and of weights.
-func (b *cuda) takesFewAt(op string, x *Tensor, linears ...LinearRows) bool {
+// takesFew tells that the kernels for few rows take x and the weights: their types, shapes
+// and addresses.
+func (b *cuda) takesFew(op string, x *Tensor, linears ...LinearRows) bool {
 	if !takesFew(x, linears) || !fewAligned(b.f32(op, x)) || !b.usable(familyFewRows) {
 		return false
 	}
@@ -53,9 +53,6 @@ func (b *cuda) takesFewAt(op string, x *Tensor, linears ...LinearRows) bool {
 // few queues a kernel for rows x. With gated, the first layer's output is SiLUMul of both.
 func (b *cuda) few(op string, x *Tensor, linears []LinearRows, gated bool, alpha, beta float64) {
 	m, k := x.Dim0(), x.Width()
-	if !b.takesFewAt(op, x, linears...) {
-		panic(fmt.Sprintf("kernels: %s of %v: rows or a weight of %v do not begin at a multiple of 16 bytes", op, x.Shape, linears[0].Weight.Shape))
-	}
 	if m == 0 {
 		return
 	}
@@ -90,15 +87,6 @@ func (b *cuda) few(op string, x *Tensor, linears []LinearRows, gated bool, alpha
 	b.launch(name, [3]int{blocks, 1, 1}, 32*fewWarps, 4*rows*fewChunk*min(2, (k+fewChunk-1)/fewChunk), args...)
 }
 
-func (b *cuda) TakesFew(x *Tensor, linears ...LinearRows) (takes bool) {
-	if !fuses() {
-		return false
-	}
-	const op = "TakesFew"
-	b.do(op, func() { takes = b.takesFewAt(op, x, linears...) })
-	return takes
-}
-
 // fewNorm is RMSNorm of few wide rows of x, with delta of their sum; false where there are
 // other rows. A head's norm is never one of these: StepHeads computes it as rms_norm does.
 func (b *cuda) fewNorm(op string, y, x, delta, w *Tensor, eps float64) (done bool) {
@@ -126,44 +114,61 @@ func (b *cuda) fewNorm(op string, y, x, delta, w *Tensor, eps float64) (done boo
 	return done
 }
 
-func (b *cuda) TakesHeads() bool { return fuses() && b.uses(familyHeads) }
-
-func (b *cuda) Linears(x *Tensor, linears ...LinearRows) {
-	const op = "Linears"
-	checkFew(op, x, linears)
-	b.do(op, func() { b.few(op, x, linears, false, 1, 0) })
-	keepLinears(x, linears)
-}
-
-func (b *cuda) GatedLinear(x *Tensor, gate, up LinearRows) {
-	const op = "GatedLinear"
-	linears := gatedLayers(op, x, gate, up)
-	b.do(op, func() { b.few(op, x, linears, true, 1, 0) })
-	keepLinears(x, linears)
-}
-
-func keepLinears(x *Tensor, linears []LinearRows) {
+// group computes linear layers of the same rows at once; false where that is not done.
+func (b *cuda) group(op string, x *Tensor, layers []LinearRows, gated bool) (done bool) {
+	if !fuses() {
+		return false
+	}
+	b.do(op, func() {
+		if done = b.takesFew(op, x, layers...); done {
+			b.few(op, x, layers, gated, 1, 0)
+		}
+	})
 	runtime.KeepAlive(x)
-	runtime.KeepAlive(linears)
+	runtime.KeepAlive(layers)
+	return done
 }
+
+func (b *cuda) LinearGroup(x *Tensor, layers ...LinearRows) {
+	const op = "LinearGroup"
+	checkLinearGroup(op, x, layers...)
+	if !b.group(op, x, layers, false) {
+		b.Decomposed.LinearGroup(x, layers...)
+	}
+}
+
+func (b *cuda) GatedLinear(y, x *Tensor, gate, up LinearRows, temp Allocator) {
+	checkGatedLinear(y, x, gate, up)
+	gate.Y, up.Y = y, y
+	if y.DType != F32 || !b.group("GatedLinear", x, []LinearRows{gate, up}, true) {
+		b.Decomposed.GatedLinear(y, x, gate, up, temp)
+	}
+}
+
+// takesHeads tells whether the kernels of cuda/heads.cu are used.
+func (b *cuda) takesHeads() bool { return (fuses() || b.checking != "") && b.uses(familyHeads) }
 
 func (b *cuda) RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
 	const op = "RotateHeads"
 	checkHeads(op, q, k, norms, pos, table)
-	b.do(op, func() { b.rotateHeads(op, q, k, nil, norms, upload(b, op, pos), table, appended{dtype: F32}) })
+	if !b.takesHeads() {
+		b.Decomposed.RotateHeads(q, k, norms, pos, table)
+		return
+	}
+	b.do(op, func() { b.rotateHeads(op, q, k, nil, norms, upload(b, op, pos), table, pairsAt{dtype: F32}) })
 	keepHeads(q, k, nil, norms, table)
 }
 
-// appended says where a step's pairs go: the heads of a layer of so many sequences, at the
+// pairsAt says where a step's pairs go: the heads of a layer of so many sequences, at the
 // end of what at holds, struct Past of cuda/attention.h; those of the next sequence lie
 // stride heads after.
-type appended struct {
+type pairsAt struct {
 	at                cu.DevicePtr
 	stride, sequences int
 	dtype             DType
 }
 
-func (b *cuda) rotateHeads(op string, q, k, v *Tensor, norms HeadNorms, pos cu.DevicePtr, table *RoPETable, to appended) {
+func (b *cuda) rotateHeads(op string, q, k, v *Tensor, norms HeadNorms, pos cu.DevicePtr, table *RoPETable, to pairsAt) {
 	dim, heads, kvHeads := q.Shape[2], q.Shape[1], k.Shape[1]
 	name := map[DType]string{F32: "rotate_heads_f32", BF16: "rotate_heads_bf16"}[to.dtype]
 	if name == "" {
@@ -178,7 +183,7 @@ func keepHeads(q, k, v *Tensor, norms HeadNorms, table *RoPETable) {
 	runtime.KeepAlive([]*Tensor{q, k, v, norms.Query, norms.Key, table.Cos, table.Sin})
 }
 
-func (b *cuda) StepHeads(q, k, v *Tensor, norms HeadNorms, table *RoPETable, steps Steps, sequences, layer int, pairs DType) {
+func (b *cuda) StepHeads(q, k, v *Tensor, norms HeadNorms, table *RoPETable, steps Steps, sequences, layer int, pairs DType) (appended bool) {
 	s := steps.(*cudaSteps)
 	const op = "StepHeads"
 	checkHeads(op, q, k, norms, make([]int32, s.rows), table)
@@ -186,20 +191,44 @@ func (b *cuda) StepHeads(q, k, v *Tensor, norms HeadNorms, table *RoPETable, ste
 		panic(fmt.Sprintf("kernels: %s: layer %d of %d sequences: keys %v, values %v for %d KV heads of %d layers of %d sequences",
 			op, layer, sequences, k.Shape, v.Shape, s.kvHeads, s.layers, s.rows))
 	}
+	if !b.takesHeads() {
+		b.normHeads(q, k, norms)
+		b.StepRoPE(q, steps, table)
+		b.StepRoPE(k, steps, table)
+		return false
+	}
 	b.do(op, func() {
-		b.rotateHeads(op, q, k, v, norms, b.at(op, s.pos, I32), table, appended{
+		b.rotateHeads(op, q, k, v, norms, b.at(op, s.pos, I32), table, pairsAt{
 			at:     b.at(op, s.past, I32) + cu.DevicePtr(layer*s.kvHeads*4*pastInts),
 			stride: s.layers * s.kvHeads, sequences: sequences, dtype: pairs,
 		})
 	})
 	keepHeads(q, k, v, norms, table)
 	runtime.KeepAlive([]*Tensor{s.pos, s.past})
+	return true
 }
 
 // togetherBytes bounds what the parts of sequences that attend at once leave to be merged.
 const togetherBytes = 16 << 20
 
-func (b *cuda) StepAttentions(out, q *Tensor, steps Steps, to StepLayer) (done bool) {
+func (b *cuda) StepAttentions(out, q, k, v *Tensor, steps Steps, to StepLayer, longest []int) {
+	n := len(longest)
+	if n > 1 && to.Appended && to.Scores == nil {
+		to.Longest = slices.Max(longest)
+		if b.attendTogether(out.Rows(0, n), q.Rows(0, n), steps, to) {
+			return
+		}
+	}
+	for i := range n {
+		to.Sequence, to.Longest = i, longest[i]
+		b.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), steps, to)
+	}
+}
+
+// attendTogether is StepAttention of all sequences at once, of pairs that are Appended, with
+// at.Longest of any of them. It returns false where the kernels do not take that, or where
+// what the parts leave to be merged is more than the launches are worth.
+func (b *cuda) attendTogether(out, q *Tensor, steps Steps, to StepLayer) (done bool) {
 	s := steps.(*cudaSteps)
 	const op = "StepAttentions"
 	if len(q.Shape) != 3 || out.Len() != q.Len() || q.Shape[0] < 1 || q.Shape[0] > s.rows || q.Shape[1]%s.kvHeads != 0 || to.Layer < 0 || to.Layer >= s.layers {

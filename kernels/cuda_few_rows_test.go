@@ -56,7 +56,6 @@ func TestCUDAFewRows(t *testing.T) {
 // products that are computed at once have those of single ones.
 func TestCUDAFewRowsBits(t *testing.T) {
 	d := openCUDA(t)
-	f := d.b.(kernels.FewRows)
 	for i, c := range []struct {
 		k     int
 		n     []int // the first two of one size
@@ -96,10 +95,10 @@ func TestCUDAFewRowsBits(t *testing.T) {
 					at[j].Y = d.garbage(m, at[j].Weight.Dim0())
 				}
 				what := fmt.Sprintf("case %d: %d products of %d rows", i, parts, m)
-				if !f.TakesFew(x.Rows(0, m), at...) {
+				if !kernels.TakesFew(d.b, x.Rows(0, m), at...) {
 					t.Fatalf("%s: refused", what)
 				}
-				if n := calls(d, func() { f.Linears(x.Rows(0, m), at...) }); n != 1 {
+				if n := calls(d, func() { d.b.LinearGroup(x.Rows(0, m), at...) }); n != 1 {
 					t.Errorf("%s: %d launches, want 1", what, n)
 				}
 				for j, l := range at {
@@ -113,7 +112,7 @@ func TestCUDAFewRowsBits(t *testing.T) {
 			want := d.garbage(m, c.n[0])
 			d.b.SiLUMul(want, single(x.Rows(0, m), gate), single(x.Rows(0, m), up))
 			gate.Y = d.garbage(m, c.n[0])
-			if n := calls(d, func() { f.GatedLinear(x.Rows(0, m), gate, up) }); n != 1 {
+			if n := calls(d, func() { d.b.GatedLinear(gate.Y, x.Rows(0, m), gate, up, nil) }); n != 1 {
 				t.Errorf("%s: %d launches, want 1", what, n)
 			}
 			compare.Close(t, what, gate.Y.Float64s(), want.Float64s(), 0)
@@ -125,7 +124,6 @@ func TestCUDAFewRowsBits(t *testing.T) {
 // and what fits nothing is refused by its name.
 func TestCUDAFewRowsRefused(t *testing.T) {
 	d, exact := openCUDA(t), open(t, "reference64")
-	f := d.b.(kernels.FewRows)
 	rng := rand.New(rand.NewPCG(10, 1))
 	for name, c := range map[string]struct {
 		m, k, from int
@@ -153,17 +151,20 @@ func TestCUDAFewRowsRefused(t *testing.T) {
 		got, x, l := run(d)
 		want, _, _ := run(exact)
 		compare.Close(t, name, got.Float64s(), want.Float64s(), 1e-5, compare.Floor(magnitude(want.Float64s())))
-		if f.TakesFew(x, l) {
+		l.Y = d.garbage(c.m, l.Weight.Dim0())
+		d.b.LinearGroup(x, l)
+		compare.Close(t, name+", in a group", l.Y.Float64s(), got.Float64s(), 0)
+		if kernels.TakesFew(d.b, x, l) {
 			t.Errorf("%s: taken", name)
 		}
 	}
 	l := d.layer(rng, kernels.BF16, 3, 8, false)
 	x := d.garbage(2, 8)
-	if mixed := d.layer(rng, kernels.F32, 3, 8, false); f.TakesFew(x, l, mixed) || f.TakesFew(x, l, l, l, l) || f.TakesFew(x) {
+	if mixed := d.layer(rng, kernels.F32, 3, 8, false); kernels.TakesFew(d.b, x, l, mixed) || kernels.TakesFew(d.b, x, l, l, l, l) || kernels.TakesFew(d.b, x) {
 		t.Error("weights of two types, four weights, or none are taken")
 	}
 	t.Setenv("GLIMPSE_CUDA_FUSE", "0")
-	if f.TakesFew(x, l) || f.TakesHeads() {
+	if kernels.TakesFew(d.b, x, l) || kernels.TakesHeads(d.b) {
 		t.Error("fused though that is switched off")
 	}
 }
@@ -172,7 +173,7 @@ func TestCUDAFewRowsRefused(t *testing.T) {
 // the single operations.
 func TestCUDAHeads(t *testing.T) {
 	d := openCUDA(t)
-	f := d.b.(kernels.FewRows)
+	f := d.b
 	for i, c := range []struct {
 		rows, heads, kvHeads, dim int
 		query, key                bool
@@ -228,7 +229,7 @@ func TestCUDAStepHeads(t *testing.T) {
 	for _, dtype := range []kernels.DType{kernels.F32, kernels.BF16} {
 		rng := rand.New(rand.NewPCG(12, uint64(dtype)))
 		g := newGraph(t, d)
-		b := g.Backend().(kernels.StepHeads)
+		b := g.Backend().Stepper()
 		state := b.NewSteps(rows, layers, kvHeads)
 		var pairs [sequences][layers][]kernels.KV
 		var next [sequences]int32
@@ -322,7 +323,7 @@ func TestCUDAFewNorms(t *testing.T) {
 			d.b.Copy(y, x)
 			d.b.RMSNorm(y, y, w, 1e-3)
 			inPlace = y.Float64s()
-			kernels.AddRMSNorm(d.b, y, x, delta, w, 1e-3)
+			d.b.AddRMSNorm(y, x, delta, w, 1e-3)
 			return norm, inPlace, x.Float64s(), y.Float64s()
 		}
 		norm, inPlace, sum, sumNorm := run(d)
@@ -367,7 +368,7 @@ func TestCUDAStepAttentions(t *testing.T) {
 	} {
 		rng := rand.New(rand.NewPCG(14, uint64(i)))
 		g := newGraph(t, d)
-		b := g.Backend().(kernels.StepHeads)
+		b := g.Backend().Stepper()
 		n, longest := len(c.entries), 0
 		const layers = 2
 		state := b.NewSteps(n, layers, c.kvHeads)
@@ -394,13 +395,13 @@ func TestCUDAStepAttentions(t *testing.T) {
 		together := at
 		together.Longest = longest
 		var done bool
-		if launches := calls(d, func() { done = d.b.(kernels.StepHeads).StepAttentions(got, q, state, together) }); done != c.together || launches != c.launches {
+		if launches := calls(d, func() { done = kernels.AttendTogether(d.b, got, q, state, together) }); done != c.together || launches != c.launches {
 			t.Errorf("case %d: at once: %v in %d launches, want %v in %d", i, done, launches, c.together, c.launches)
 		}
 		for s, entries := range c.entries {
 			at.Sequence, at.Longest = s, entries
 			none := d.garbage(1, c.kvHeads, c.dim)
-			d.b.(kernels.Stepper).StepAttention(want.Rows(s, s+1), q.Rows(s, s+1), none, none, state, at)
+			d.b.Stepper().StepAttention(want.Rows(s, s+1), q.Rows(s, s+1), none, none, state, at)
 		}
 		if done {
 			compare.Close(t, fmt.Sprintf("case %d", i), got.Float64s(), want.Float64s(), 0)

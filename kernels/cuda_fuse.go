@@ -5,14 +5,11 @@ package kernels
 // fuseVariable switches fused kernels off where it is 0.
 const fuseVariable = "GLIMPSE_CUDA_FUSE"
 
-var _ Fuser = (*cuda)(nil)
-
 func (b *cuda) AddRMSNorm(y, x, delta, w *Tensor, eps float64) {
 	const op = "AddRMSNorm"
 	checkNorm(op, x, w, y, delta)
 	if !fuses() {
-		b.Add(x, x, delta)
-		b.RMSNorm(y, x, w, eps)
+		b.Decomposed.AddRMSNorm(y, x, delta, w, eps)
 		return
 	}
 	if b.fewNorm(op, y, x, delta, w, eps) {
@@ -25,8 +22,7 @@ func (b *cuda) AddLayerNorm(y, x, delta, w, bias *Tensor, eps float64) {
 	const op = "AddLayerNorm"
 	checkAddLayerNorm(y, x, delta, w, bias)
 	if !fuses() {
-		b.Add(x, x, delta)
-		b.LayerNorm(y, x, w, bias, eps)
+		b.Decomposed.AddLayerNorm(y, x, delta, w, bias, eps)
 		return
 	}
 	b.norm(op, "add_layer_norm", w.Len(), eps, y, x, delta, w, bias)

@@ -22,9 +22,9 @@ func TestCUDAFused(t *testing.T) {
 			y := d.garbage(3, 40)
 			run := func(b kernels.Backend) {
 				if bias {
-					kernels.AddLayerNorm(b, y, c.x, c.delta, c.w, c.b, addNormEps)
+					b.AddLayerNorm(y, c.x, c.delta, c.w, c.b, addNormEps)
 				} else {
-					kernels.AddRMSNorm(b, y, c.x, c.delta, c.w, addNormEps)
+					b.AddRMSNorm(y, c.x, c.delta, c.w, addNormEps)
 				}
 			}
 			if n := calls(d, func() { run(d.b) }); n != want {

@@ -174,7 +174,7 @@ func (b *cuda) note(name string) {
 	}
 }
 
-// Calls is the number of launches, copies and graphs that were queued so far.
+// Calls implements Measuring.
 func (b *cuda) Calls() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,13 +184,13 @@ func (b *cuda) Calls() int64 {
 // graphs tells that graphs are not switched off.
 func (b *cuda) graphs() bool { return os.Getenv(graphsVariable) != "0" && !b.wait }
 
-// newGraph returns nil where graphs are switched off, and where every kernel is
+// NewGraph returns nil where graphs are switched off, and where every kernel is
 // waited for.
-func (b *cuda) newGraph() Graph {
+func (b *cuda) NewGraph() Graph {
 	if !b.graphs() {
 		return nil
 	}
-	session := &cuda{cudaDevice: b.cudaDevice, replays: true}
+	session := newCUDA(cuda{cudaDevice: b.cudaDevice, replays: true})
 	g := &cudaGraph{session: session, memory: &graphMemory{}}
 	runtime.AddCleanup(g, func(m *graphMemory) {
 		session.deadMu.Lock()

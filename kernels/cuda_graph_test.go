@@ -18,7 +18,7 @@ import (
 
 func newGraph(t testing.TB, d device) kernels.Graph {
 	t.Helper()
-	g := kernels.NewGraph(d.b)
+	g := d.b.NewGraph()
 	if g == nil {
 		t.Fatal("the device has no graphs")
 	}
@@ -28,7 +28,7 @@ func newGraph(t testing.TB, d device) kernels.Graph {
 
 // calls counts what f queues on the device.
 func calls(d device, f func()) int {
-	count := d.b.(interface{ Calls() int64 }).Calls
+	count := d.b.Calls
 	before := count()
 	f()
 	return int(count() - before)
@@ -194,7 +194,7 @@ func TestCUDAGraphFallsBack(t *testing.T) {
 	})
 	t.Run("switched off", func(t *testing.T) {
 		t.Setenv("GLIMPSE_CUDA_GRAPHS", "0")
-		if g := kernels.NewGraph(d.b); g != nil {
+		if g := d.b.NewGraph(); g != nil {
 			t.Error("there is a graph")
 		}
 	})
@@ -214,7 +214,7 @@ func TestCUDAGraphKeepsMemory(t *testing.T) {
 	d := openCUDA(t)
 	before := kernels.InUse(d.b)
 	func() {
-		g := kernels.NewGraph(d.b)
+		g := d.b.NewGraph()
 		b := g.Backend()
 		y := d.tensor([]float64{0, 0, 0}, 3)
 		if !g.Record(func() {
@@ -266,7 +266,7 @@ func TestCUDASteps(t *testing.T) {
 			const rows, sequences, layers, steps, vocab = 3, 2, 2, 6, 9
 			rng := rand.New(rand.NewPCG(4, uint64(len(s.name))))
 			g := newGraph(t, d)
-			b := g.Backend().(kernels.Stepper)
+			b := g.Backend().Stepper()
 			angles := make([]float32, s.dim/2)
 			for i := range angles {
 				angles[i] = float32(math.Pow(0.9, float64(i)))

@@ -2,17 +2,17 @@
 
 package kernels
 
-var _ guarded = (*cuda)(nil)
+// ArenaLayout is that of the device's own allocations: products may be computed otherwise
+// for less. What a graph works on must stay for the next replay.
+func (b *cuda) ArenaLayout() ArenaLayout {
+	return ArenaLayout{Align: 256, Apart: b.exact && !b.replays}
+}
 
-// guards implements the arenas' question whether to allocate tensor by tensor. What a
-// graph works on must stay for the next replay.
-func (b *cuda) guards() bool { return b.exact && !b.replays }
-
-// free gives memory back at once: waiting for the garbage collector would leave
+// Free gives memory back at once: waiting for the garbage collector would leave
 // thousands of blocks to a driver that guards each. Whoever still has one of the
 // tensors gets a fault from such a driver: its time was over at the arena's Release.
-func (b *cuda) free(ts []*Tensor) {
-	b.do("free", func() {
+func (b *cuda) Free(ts []*Tensor) {
+	b.do("Free", func() {
 		for _, t := range ts {
 			m := t.block.(*cudaBlock)
 			if m.size == 0 {

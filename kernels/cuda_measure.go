@@ -12,9 +12,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-var _ Meter = (*cuda)(nil)
-
-// Time implements Meter.
+// Time implements Measuring.
 func (b *cuda) Time(f func() error) (d time.Duration, err error) {
 	defer CatchDevice(&err)
 	var events [2]cu.Event
@@ -46,7 +44,7 @@ func (b *cuda) Time(f func() error) (d time.Duration, err error) {
 // Wait waits until all queued work is done.
 func (b *cuda) Wait() { b.do("Wait", func() { b.synchronize("Wait") }) }
 
-// Product implements Meter.
+// Product implements Measuring.
 func (b *cuda) Product(c, a, w *Tensor) {
 	const op = "Product"
 	m, k, n := a.Dim0(), a.Width(), w.Dim0()
@@ -57,7 +55,7 @@ func (b *cuda) Product(c, a, w *Tensor) {
 	runtime.KeepAlive([]*Tensor{c, a, w})
 }
 
-// Driver implements Meter.
+// Driver implements DeviceInfo.
 func (b *cuda) Driver() string {
 	path, err := cudadriver.Driver()
 	if err != nil {

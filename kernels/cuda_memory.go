@@ -104,7 +104,7 @@ func (b *cuda) memInfo() (free, total int64, err error) {
 	return free, total, err
 }
 
-// Memory implements Meter.
+// Memory implements Measuring.
 func (b *cuda) Memory() (use MemoryUse) {
 	b.do("Memory", func() {
 		b.collectAll()
@@ -127,7 +127,7 @@ func (b *cuda) kept() int64 {
 	return maxWorkspace
 }
 
-// ResetPeak implements Meter.
+// ResetPeak implements Measuring.
 func (b *cuda) ResetPeak() {
 	b.do("ResetPeak", func() {
 		b.collectAll()
@@ -136,7 +136,7 @@ func (b *cuda) ResetPeak() {
 	})
 }
 
-// LimitMemory implements Meter.
+// LimitMemory implements Measuring.
 func (b *cuda) LimitMemory(bytes int64) (restore func()) {
 	var before int64
 	set := func(n int64) { b.do("LimitMemory", func() { before, b.limit = b.limit, n }) }
@@ -145,11 +145,19 @@ func (b *cuda) LimitMemory(bytes int64) (restore func()) {
 	return func() { set(old) }
 }
 
-// traits implements accounted.
-func (b *cuda) traits() traits {
+// Traits implements DeviceInfo.
+func (b *cuda) Traits() Traits {
 	var off bool
-	b.do("traits", func() { off = b.families[familyFewRows].err != nil })
-	return traits{fewOff: off, device: true, exact: b.exact, graphs: b.graphs(), processors: b.processors, shared: b.shared, memory: b.memory, fuses: fuses()}
+	b.do("Traits", func() { off = b.families[familyFewRows].err != nil })
+	return Traits{FewRowsOff: off, Device: true, Exact: b.exact, Graphs: b.graphs(), Processors: b.processors, Shared: b.shared, Memory: b.memory, Fuses: fuses()}
+}
+
+// OwnMemory implements Memory.
+func (b *cuda) OwnMemory() bool { return true }
+
+// RoomFor implements Memory.
+func (b *cuda) RoomFor(t DType, n, width int) int {
+	return Traits{Device: true, Exact: b.exact}.roomFor(t, n, width)
 }
 
 // Device is the name that Open takes.

@@ -272,7 +272,7 @@ func TestCUDASelectSpread(t *testing.T) {
 		entries := ragged(rng, []int{3, 40, 700, 1300}[seed%4])
 		means, rows := d.scoreTable(rng, entries)
 		flat := plateaus(rng, means.Len(), 1+rng.IntN(40))
-		spreads := kernels.Place(d.b, kernels.FromF32(slices.Clone(flat), means.Shape...))
+		spreads := d.b.Place(kernels.FromF32(slices.Clone(flat), means.Shape...))
 		sink, recent := rng.IntN(4), rng.IntN(4)
 		protected := sink + recent + rng.IntN(max(1, slices.Max(entries)/2))
 		budget := protected + rng.IntN(max(1, slices.Max(entries)/2))

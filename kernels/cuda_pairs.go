@@ -7,17 +7,11 @@ import (
 	"runtime"
 )
 
-var _ PairCopier = (*cuda)(nil)
-
-// CopyPairs implements PairCopier.
 func (b *cuda) CopyPairs(dst []KV, k, v *Tensor) {
 	const op = "CopyPairs"
 	checkCopyPairs(dst, k, v)
 	if !b.uses(familyPairs) {
-		for h, kv := range dst {
-			b.CopyHead(kv.K, k, h)
-			b.CopyHead(kv.V, v, h)
-		}
+		b.Decomposed.CopyPairs(dst, k, v)
 		return
 	}
 	b.do(op, func() {

@@ -17,7 +17,6 @@ import (
 func TestCUDACopyPairs(t *testing.T) {
 	d := openCUDA(t)
 	rng := rand.New(rand.NewPCG(1, 2))
-	copier := d.b.(kernels.PairCopier)
 	for _, shape := range [][3]int{{1, 1, 1}, {1, 8, 16}, {5, 3, 7}, {70, 2, 32}, {33, 4, 10}} { // rows, heads, width of a head
 		rows, heads, dim := shape[0], shape[1], shape[2]
 		k, v := d.tensor(random(rng, rows*heads*dim, 1), rows, heads, dim), d.tensor(random(rng, rows*heads*dim, 1), rows, heads, dim)
@@ -46,18 +45,18 @@ func TestCUDACopyPairs(t *testing.T) {
 					d.b.CopyHead(kv.V, v, h)
 				}
 			})
-			for i, got := range fill(func(dst []kernels.KV) { copier.CopyPairs(dst, k, v) }) {
+			for i, got := range fill(func(dst []kernels.KV) { d.b.CopyPairs(dst, k, v) }) {
 				compare.Close(t, fmt.Sprintf("%v %s: tensor %d", shape, dtype, i), got, want[i], 0)
 			}
 		}
 	}
 	k, kv := d.garbage(2, 2, 4), kernels.KV{K: d.garbage(2, 4), V: d.garbage(2, 4)}
 	for what, f := range map[string]func(){
-		"one head":   func() { copier.CopyPairs([]kernels.KV{kv}, k, k) },
-		"no head":    func() { copier.CopyPairs(nil, k, k) },
-		"fewer rows": func() { copier.CopyPairs([]kernels.KV{kv, {K: kv.K, V: d.garbage(1, 4)}}, k, k) },
-		"values":     func() { copier.CopyPairs([]kernels.KV{kv, kv}, k, d.garbage(2, 1, 4)) },
-		"type":       func() { copier.CopyPairs([]kernels.KV{kv, {K: kv.K, V: d.b.Alloc(kernels.BF16, 2, 4)}}, k, k) },
+		"one head":   func() { d.b.CopyPairs([]kernels.KV{kv}, k, k) },
+		"no head":    func() { d.b.CopyPairs(nil, k, k) },
+		"fewer rows": func() { d.b.CopyPairs([]kernels.KV{kv, {K: kv.K, V: d.garbage(1, 4)}}, k, k) },
+		"values":     func() { d.b.CopyPairs([]kernels.KV{kv, kv}, k, d.garbage(2, 1, 4)) },
+		"type":       func() { d.b.CopyPairs([]kernels.KV{kv, {K: kv.K, V: d.b.Alloc(kernels.BF16, 2, 4)}}, k, k) },
 	} {
 		if refused(&fuzzCall{run: f}) == nil {
 			t.Errorf("%s: not refused", what)

@@ -297,7 +297,6 @@ func (p *part) held() (held []*cudaBlock) {
 	return held
 }
 
-// StepAppend implements Stepper.
 func (b *cuda) StepAppend(to, q, k, v *Tensor, steps Steps, at StepLayer) {
 	s := steps.(*cudaSteps)
 	const op = "StepAppend"

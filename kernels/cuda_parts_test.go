@@ -64,11 +64,11 @@ func (c *partsCase) layer(b kernels.Backend, l int) error {
 	if b == c.d.b {
 		c.dense(b, l)
 	}
-	sel := b.(kernels.Selector)
+	sel := b.Selector()
 	scores := b.Alloc(kernels.F32, partsKVHeads, partsRoom)
 	sel.Scores(scores, c.entries[l], []kernels.ScoreTerm{{LogScore: c.log[l], Kernel: 3}}, false)
 	s := sel.Select(scores, c.entries[l], slices.Repeat([]int{c.budget}, partsKVHeads), 1, 2)
-	b.(kernels.SelectedAttention).AttentionSelected(c.y[l], nil, &kernels.Attend{Q: c.x, Past: c.past[l], Scale: 0.4}, s)
+	b.AttentionSelected(c.y[l], nil, &kernels.Attend{Q: c.x, Past: c.past[l], Scale: 0.4}, s, nil)
 	b.Copy(c.copies[l], c.y[l])
 	return nil
 }
@@ -90,7 +90,7 @@ func TestCUDAParts(t *testing.T) {
 	defer restore()
 	before := kernels.InUse(d.b)
 	func() {
-		g := kernels.NewGraph(d.b)
+		g := d.b.NewGraph()
 		defer g.Close()
 		b, c, plain := g.Backend(), newPartsCase(d, 1), newPartsCase(d, 1)
 		for i, budget := range []int{9, 9, 9, 30, 30, 9, 9} {
@@ -162,9 +162,9 @@ func TestCUDAPartsRefuse(t *testing.T) {
 			b.Linear(b.Alloc(kernels.F32, 9, c.weight.Dim0()), b.Alloc(kernels.F32, 9, c.weight.Width()), c.weight, nil, 1, 0)
 		},
 		"SumSquares: waits for the device":     func(b kernels.Backend) { b.SumSquares(c.x) },
-		"write: writes device memory from the": func(b kernels.Backend) { kernels.Place(b, kernels.NewTensor(kernels.I32, 3)) },
+		"write: writes device memory from the": func(b kernels.Backend) { b.Place(kernels.NewTensor(kernels.I32, 3)) },
 		"read: reads device memory": func(b kernels.Backend) {
-			b.(kernels.Selector).Select(c.log[0], []int{9, 9, 9, 9}, []int{1, 1, 1, 1}, 0, 0).Indices()
+			b.Selector().Select(c.log[0], []int{9, 9, 9, 9}, []int{1, 1, 1, 1}, 0, 0).Indices()
 		},
 	} {
 		err := func() (err error) {
@@ -202,7 +202,7 @@ func TestCUDAStepsObserved(t *testing.T) {
 		rng := rand.New(rand.NewPCG(uint64(i), 5))
 		const layers, steps = 2, 3
 		g := newGraph(t, d)
-		b := g.Backend().(kernels.Stepper)
+		b := g.Backend().Stepper()
 		q := d.tensor(random(rng, s.heads*s.dim, 1), 1, s.heads, s.dim)
 		k, v := d.tensor(random(rng, s.kvHeads*s.dim, 1), 1, s.kvHeads, s.dim), d.tensor(random(rng, s.kvHeads*s.dim, 1), 1, s.kvHeads, s.dim)
 		var past, appended [][]kernels.KV

@@ -11,19 +11,14 @@ import (
 	"gorgonia.org/cu"
 )
 
-var (
-	_ Chunker = (*cuda)(nil)
-	_ Rounder = (*cuda)(nil)
-)
-
-// ChunkRows implements Chunker.
-func (b *cuda) ChunkRows(rowBytes int64) int { return chunkRows(b.processors, b.memory, rowBytes) }
+// PrefillChunk implements DeviceInfo.
+func (b *cuda) PrefillChunk(rowBytes int64) int { return chunkRows(b.processors, b.memory, rowBytes) }
 
 // fuses tells that operations which follow each other may be one kernel.
 func fuses() bool { return os.Getenv(fuseVariable) != "0" }
 
-// Rounds implements Rounder.
-func (b *cuda) Rounds(rows int, w *Tensor) bool { return fuses() && roundsBy(rows, w) }
+// RoundsToBF16 implements Products.
+func (b *cuda) RoundsToBF16(rows int, w *Tensor) bool { return fuses() && roundsBy(rows, w) }
 
 // rounding is the address of what an operation writes, and which of its kernels does:
 // name, or where y is in BF16 the one that rounds.

@@ -12,15 +12,6 @@ import (
 	"glimpse/kernels"
 )
 
-// rounded is x, as rounding to bf16 makes it: to the nearest, of two to the even one.
-func rounded(x []float64) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = float64(kernels.BF16ToF32(kernels.F32ToBF16(float32(v))))
-	}
-	return out
-}
-
 // TestCUDARounded: norms, sums with norms and activations into BF16 are those into
 // float32, rounded, on rows of all widths, and leave the same sums.
 func TestCUDARounded(t *testing.T) {
@@ -33,8 +24,8 @@ func TestCUDARounded(t *testing.T) {
 		for name, run := range map[string]func(y, sum *kernels.Tensor){
 			"RMSNorm":      func(y, _ *kernels.Tensor) { d.b.RMSNorm(y, x, w, 1e-3) },
 			"LayerNorm":    func(y, _ *kernels.Tensor) { d.b.LayerNorm(y, x, w, bias, 1e-3) },
-			"AddRMSNorm":   func(y, sum *kernels.Tensor) { kernels.AddRMSNorm(d.b, y, sum, z, w, 1e-3) },
-			"AddLayerNorm": func(y, sum *kernels.Tensor) { kernels.AddLayerNorm(d.b, y, sum, z, w, bias, 1e-3) },
+			"AddRMSNorm":   func(y, sum *kernels.Tensor) { d.b.AddRMSNorm(y, sum, z, w, 1e-3) },
+			"AddLayerNorm": func(y, sum *kernels.Tensor) { d.b.AddLayerNorm(y, sum, z, w, bias, 1e-3) },
 			"SiLUMul":      func(y, _ *kernels.Tensor) { d.b.SiLUMul(y, x, z) },
 			"GELU":         func(y, _ *kernels.Tensor) { d.b.GELU(y, x) },
 		} {
@@ -78,7 +69,6 @@ func TestCUDARoundedRows(t *testing.T) {
 		}
 	}
 	defer kernels.SetExactWork(1000)()
-	rounder := d.b.(kernels.Rounder)
 	few, many := d.b.Alloc(kernels.BF16, 3, 4), d.b.Alloc(kernels.BF16, 10, 20)
 	for _, c := range []struct {
 		rows int
@@ -90,10 +80,10 @@ func TestCUDARoundedRows(t *testing.T) {
 		{65, d.garbage(10, 20), "", false}, {65, d.b.Alloc(kernels.F16, 10, 20), "", false},
 	} {
 		t.Setenv("GLIMPSE_CUDA_FUSE", c.fuse)
-		if got := rounder.Rounds(c.rows, c.w); got != c.want {
-			t.Errorf("Rounds(%d, %s %v) with GLIMPSE_CUDA_FUSE=%q is %v", c.rows, c.w.DType, c.w.Shape, c.fuse, got)
+		if got := d.b.RoundsToBF16(c.rows, c.w); got != c.want {
+			t.Errorf("RoundsToBF16(%d, %s %v) with GLIMPSE_CUDA_FUSE=%q is %v", c.rows, c.w.DType, c.w.Shape, c.fuse, got)
 		}
-		if got := kernels.NewDry(d.b).Rounds(c.rows, c.w); got != c.want {
+		if got := kernels.NewDry(d.b).RoundsToBF16(c.rows, c.w); got != c.want {
 			t.Errorf("forecast of %d rows with %s %v and GLIMPSE_CUDA_FUSE=%q: %v", c.rows, c.w.DType, c.w.Shape, c.fuse, got)
 		}
 	}

@@ -48,9 +48,15 @@ const (
 	drawOne
 )
 
+// DrawsInPlace implements Sampler.
+func (b *cuda) DrawsInPlace() bool { return b.uses(familySample) }
+
 func (b *cuda) Draw(logits *Tensor, draws []Draw) []int32 {
 	const op = "Draw"
 	checkDraws(logits, draws)
+	if !b.uses(familySample) || slices.ContainsFunc(draws, func(d Draw) bool { return d.MinP > 0 }) {
+		return b.Decomposed.Draw(logits, draws)
+	}
 	ids := make([]int32, len(draws))
 	if len(draws) == 0 {
 		return ids

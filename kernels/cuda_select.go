@@ -11,10 +11,13 @@ import (
 	"gorgonia.org/cu"
 )
 
-var (
-	_ Selector = (*cuda)(nil)
-	_ Drawer   = (*cuda)(nil)
-)
+// Selector implements Backend: it is used as a whole.
+func (b *cuda) Selector() Selector {
+	if !b.uses(selecting...) {
+		return nil
+	}
+	return b
+}
 
 // selectThreads are the threads of a block that selects or samples: the launch bound of
 // these kernels.
@@ -295,7 +298,7 @@ func (b *cuda) download(op string, dst unsafe.Pointer, src cu.DevicePtr, bytes i
 	b.hostBytes += bytes
 }
 
-// HostBytes is how much the host has read of the device's memory so far.
+// HostBytes implements Measuring.
 func (b *cuda) HostBytes() (bytes int64) {
 	b.do("HostBytes", func() { bytes = b.hostBytes })
 	return bytes

@@ -108,15 +108,3 @@ func checkPick(op string, to, from *Tensor, s *Selection) {
 		panic(fmt.Sprintf("kernels: %s: up to %d of %d columns of %v of %d heads into %v", op, slices.Max(s.lens), slices.Max(s.spans), from.Shape, s.Heads(), to.Shape))
 	}
 }
-
-func checkDraws(logits *Tensor, draws []Draw) {
-	const op = "Draw"
-	if len(logits.Shape) != 2 || logits.Dim0() != len(draws) || logits.Width() == 0 {
-		panic(fmt.Sprintf("kernels: %s of logits %v for %d rows", op, logits.Shape, len(draws)))
-	}
-	for _, d := range draws {
-		if !(d.Temperature >= 0) || !(d.TopP >= 0 && d.TopP <= 1) || d.TopK < 0 || !(d.U >= 0 && d.U < 1) {
-			panic(fmt.Sprintf("kernels: %s: %+v", op, d))
-		}
-	}
-}

@@ -17,7 +17,7 @@ import (
 func openSelector(t testing.TB) (device, kernels.Selector) {
 	t.Helper()
 	d := openCUDA(t)
-	return d, d.b.(kernels.Selector)
+	return d, d.b.Selector()
 }
 
 // ragged draws KV heads with their entries; some have none or one.
@@ -57,7 +57,7 @@ func plateaus(rng *rand.Rand, n, kinds int) []float32 {
 func (d device) scoreTable(rng *rand.Rand, entries []int) (*kernels.Tensor, [][]float32) {
 	width := slices.Max(entries) + rng.IntN(5)
 	flat := plateaus(rng, len(entries)*width, []int{1, 2, 4, 30, 400}[rng.IntN(5)])
-	t := kernels.Place(d.b, kernels.FromF32(slices.Clone(flat), len(entries), width))
+	t := d.b.Place(kernels.FromF32(slices.Clone(flat), len(entries), width))
 	rows := make([][]float32, len(entries))
 	for h, n := range entries {
 		rows[h] = flat[h*width:][:n]
@@ -517,7 +517,7 @@ func TestCUDADrawOfEquals(t *testing.T) {
 	}
 	logits := d.garbage(len(draws), vocab)
 	d.b.Fill(logits, -3)
-	for i, id := range d.b.(kernels.Drawer).Draw(logits, draws) {
+	for i, id := range d.b.Draw(logits, draws) {
 		if want := int32(shares[i] * vocab); id != want {
 			t.Errorf("at %v of %d equal tokens: drew %d, want %d", shares[i], vocab, id, want)
 		}
@@ -527,7 +527,7 @@ func TestCUDADrawOfEquals(t *testing.T) {
 // TestCUDADraw: the ids that sorting gives, for rows with settings of their own.
 func TestCUDADraw(t *testing.T) {
 	d := openCUDA(t)
-	drawer := d.b.(kernels.Drawer)
+	drawer := d.b
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 8))
 		rows, vocab := 1+rng.IntN(4), []int{1, 2, 33, 500, 1100, 6500}[seed%6]
@@ -554,7 +554,7 @@ func TestCUDADraw(t *testing.T) {
 			}
 			draws = append(draws, draw)
 		}
-		got := drawer.Draw(kernels.Place(d.b, kernels.FromF32(slices.Clone(flat), rows, vocab)), draws)
+		got := drawer.Draw(d.b.Place(kernels.FromF32(slices.Clone(flat), rows, vocab)), draws)
 		for i, id := range got {
 			if want := drawn(flat[i*vocab:][:vocab], draws[i]); id != want {
 				t.Errorf("seed %d: row %d of %d tokens, %+v: drew %d, want %d", seed, i, vocab, draws[i], id, want)
@@ -562,7 +562,7 @@ func TestCUDADraw(t *testing.T) {
 		}
 		bad := rng.IntN(rows)
 		flat[bad*vocab+rng.IntN(vocab)] = float32([]float64{math.NaN(), math.Inf(1), math.Inf(-1)}[seed%3])
-		for i, id := range drawer.Draw(kernels.Place(d.b, kernels.FromF32(flat, rows, vocab)), draws) {
+		for i, id := range drawer.Draw(d.b.Place(kernels.FromF32(flat, rows, vocab)), draws) {
 			if i == bad && id != -1 || i != bad && id != got[i] {
 				t.Errorf("seed %d: row %d of rows of which %d is not finite gave %d", seed, i, bad, id)
 			}

@@ -17,7 +17,6 @@ import (
 // cache; what was not chosen, here NaN, is not read.
 func TestCUDASelectedAttention(t *testing.T) {
 	d, exact := openCUDA(t), open(t, "reference64")
-	selected := d.b.(kernels.SelectedAttention)
 	rng := rand.New(rand.NewPCG(8, 1))
 	shapes := []attendShape{
 		{rows: 1, heads: 1, dim: 4, entries: []int{1}},
@@ -80,7 +79,7 @@ func TestCUDASelectedAttention(t *testing.T) {
 				}
 			}
 			out, lse := d.garbage(1, s.heads*s.dim), d.garbage(s.heads, 1)
-			selected.AttentionSelected(out, lse, a, kernels.HostSelection(chosen))
+			d.b.AttentionSelected(out, lse, a, kernels.HostSelection(chosen), nil)
 			wantOut, wantLSE := exact.garbage(1, s.heads*s.dim), exact.garbage(s.heads, 1)
 			exact.b.Attention(wantOut, wantLSE, ref)
 			compare.Close(t, name+": out", out.Float64s(), wantOut.Float64s(), 3e-5, compare.Floor(magnitude(wantOut.Float64s())))
@@ -95,7 +94,7 @@ func TestCUDASelectedAttention(t *testing.T) {
 				}
 			}()
 			s := attendShape{rows: 1, heads: 1, dim: 4, entries: []int{5}}
-			selected.AttentionSelected(d.garbage(1, 4), nil, s.attend(d, rng), kernels.HostSelection(entries))
+			d.b.AttentionSelected(d.garbage(1, 4), nil, s.attend(d, rng), kernels.HostSelection(entries), nil)
 		}()
 	}
 }

@@ -125,7 +125,7 @@ func TestCUDASparseEstimate(t *testing.T) {
 		if rng.IntN(8) == 0 {
 			clear(queries[:dim])
 		}
-		scores, probabilities, counter := d.garbage(kvHeads, c.width), d.garbage(heads, c.width), kernels.Place(d.b, kernels.NewTensor(kernels.I32, 1))
+		scores, probabilities, counter := d.garbage(kvHeads, c.width), d.garbage(heads, c.width), d.b.Place(kernels.NewTensor(kernels.I32, 1))
 		q := d.stored(kernels.F32, queries, 1, heads, dim)
 		queries = q.Float64s()
 		sel.EstimatePages(scores, probabilities, q, c.pages, how, counter)
@@ -284,7 +284,7 @@ func TestCUDASparseMean(t *testing.T) {
 		c := newSparseCase(d, rng, dim, 1, []int{4, 300}[seed%2], []kernels.DType{kernels.F32, kernels.BF16}[rng.IntN(2)])
 		kvHeads, width := len(c.past), 0
 		chosen, from := make([][]int32, kvHeads), make([]int, kvHeads)
-		sums := kernels.Place(d.b, kernels.NewTensor(kernels.F64, kvHeads, dim))
+		sums := d.b.Place(kernels.NewTensor(kernels.F64, kvHeads, dim))
 		for h := range c.pages.Heads {
 			x := &c.pages.Heads[h]
 			x.Size, width = 1, max(width, x.Entries)

@@ -10,7 +10,13 @@ import (
 	"gorgonia.org/cu"
 )
 
-var _ Stepper = (*cuda)(nil)
+// Stepper implements Backend.
+func (b *cuda) Stepper() Stepper {
+	if !b.uses(familySteps) {
+		return nil
+	}
+	return b
+}
 
 // cudaSteps implements Steps.
 type cudaSteps struct {

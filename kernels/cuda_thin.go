@@ -34,17 +34,12 @@ func (b *cuda) thinParts(op string, g gemm, x, w *Tensor) (part cu.DevicePtr, sp
 	return part, splits
 }
 
-var _ LowRankAdder = (*cuda)(nil)
-
-// AddLowRank implements LowRankAdder.
-func (b *cuda) AddLowRank(y, x, w1, w2 *Tensor, scale float64) {
+func (b *cuda) AddLowRank(y, x, w1, w2 *Tensor, scale float64, temp Allocator) {
 	const op = "AddLowRank"
 	checkAddLowRank(y, x, w1, w2)
 	m, k, rank, n := x.Dim0(), x.Width(), w1.Dim0(), w2.Dim0()
 	if m*rank > thinResults || !b.uses(familyThin) {
-		t := b.Alloc(F32, m, rank)
-		b.Linear(t, x, w1, nil, 1, 0)
-		b.Linear(y, t, w2, nil, scale, 1)
+		b.Decomposed.AddLowRank(y, x, w1, w2, scale, temp)
 		return
 	}
 	b.do(op, func() {

@@ -12,12 +12,6 @@ import (
 	"gorgonia.org/cu"
 )
 
-var (
-	_ Several   = (*cuda)(nil)
-	_ LowRanker = (*cuda)(nil)
-	_ Rotator   = (*cuda)(nil)
-)
-
 // piece is struct Piece of cuda/training.cu: at most sumChunk elements of tensors of one
 // shape.
 type piece struct {
@@ -49,20 +43,32 @@ func (b *cuda) onPieces(op, kernel string, pieces []piece, args ...any) {
 	b.launch(kernel, [3]int{len(pieces), 1, 1}, elementThreads, 0, append([]any{upload(b, op, pieces)}, args...)...)
 }
 
-func (b *cuda) FillEach(ts []*Tensor, value float64) {
-	const op = "FillEach"
+func (b *cuda) MultiFill(ts []*Tensor, value float64) {
+	const op = "MultiFill"
+	if !b.uses(familyTraining) {
+		b.Decomposed.MultiFill(ts, value)
+		return
+	}
 	b.do(op, func() { b.onPieces(op, "fill_pieces", b.pieces(op, ts), float32(value)) })
 	runtime.KeepAlive(slices.Clone(ts))
 }
 
-func (b *cuda) AxpyEach(ys []*Tensor, alpha float64, xs []*Tensor) {
-	const op = "AxpyEach"
+func (b *cuda) MultiAxpy(ys []*Tensor, alpha float64, xs []*Tensor) {
+	const op = "MultiAxpy"
+	checkEach(op, ys, xs)
+	if !b.uses(familyTraining) {
+		b.Decomposed.MultiAxpy(ys, alpha, xs)
+		return
+	}
 	b.do(op, func() { b.onPieces(op, "axpy_pieces", b.pieces(op, ys, xs), float32(alpha)) })
 	runtime.KeepAlive(slices.Concat(ys, xs))
 }
 
-func (b *cuda) SumSquaresEach(ts []*Tensor) (sum float64) {
-	const op = "SumSquaresEach"
+func (b *cuda) MultiSumSquares(ts []*Tensor) (sum float64) {
+	const op = "MultiSumSquares"
+	if !b.uses(familyTraining) {
+		return b.Decomposed.MultiSumSquares(ts)
+	}
 	b.do(op, func() {
 		pieces := b.pieces(op, ts)
 		if len(pieces) == 0 {
@@ -78,8 +84,13 @@ func (b *cuda) SumSquaresEach(ts []*Tensor) (sum float64) {
 	return sum
 }
 
-func (b *cuda) AdamWEach(ps, gs, ms, vs []*Tensor, s AdamWStep) {
-	const op = "AdamWEach"
+func (b *cuda) MultiAdamW(ps, gs, ms, vs []*Tensor, s AdamWStep) {
+	const op = "MultiAdamW"
+	checkEach(op, ps, gs, ms, vs)
+	if !b.uses(familyTraining) {
+		b.Decomposed.MultiAdamW(ps, gs, ms, vs, s)
+		return
+	}
 	b.do(op, func() {
 		b.onPieces(op, "adamw_pieces", b.pieces(op, ps, gs, ms, vs), s.Beta1, s.Beta2, s.Correct1, s.Correct2, s.Epsilon, s.LearningRate,
 			s.LearningRate*s.WeightDecay, s.GradScale)
@@ -89,11 +100,9 @@ func (b *cuda) AdamWEach(ps, gs, ms, vs []*Tensor, s AdamWStep) {
 
 func (b *cuda) Rotate(y, x *Tensor, pos []int32, table *RoPETable, inverse bool) {
 	const op = "Rotate"
-	checkRoPE(x, pos, table)
-	checkLengths(op, x, y)
-	if 2*table.Cos.Width() < x.Shape[2] { // the others are copied
-		b.Copy(y, x)
-		b.RoPE(y, pos, table, inverse)
+	checkRotate(y, x, pos, table)
+	if 2*table.Cos.Width() < x.Shape[2] || !b.uses(familyTraining) { // the others are copied
+		b.Decomposed.Rotate(y, x, pos, table, inverse)
 		return
 	}
 	sign := float32(1)
@@ -136,8 +145,18 @@ func (b *cuda) multiplyParts(op string, g gemm, products, parts cu.DevicePtr, w 
 	b.multiply(op, g.columnMajor(cudadriver.BF16), products, b.address(op, w), parts, 1, 0)
 }
 
+// takesLowRank tells whether the kernels of cuda/training.cu take the factors.
+func (b *cuda) takesLowRank(a, up *Tensor) bool {
+	return a.DType == F32 && up.DType == F32 && b.uses(familyTraining)
+}
+
 func (b *cuda) LowRank(y, low, x, w, bias, a, up *Tensor, scale float64) {
 	const op = "LowRank"
+	checkLowRank(op, y, low, x, w, a, up)
+	if !b.takesLowRank(a, up) {
+		b.Decomposed.LowRank(y, low, x, w, bias, a, up, scale)
+		return
+	}
 	checkLinear(y, x, w, bias)
 	m, in, out, r := x.Dim0(), x.Width(), w.Dim0(), a.Dim0()
 	b.do(op, func() {
@@ -160,6 +179,11 @@ func (b *cuda) LowRank(y, low, x, w, bias, a, up *Tensor, scale float64) {
 
 func (b *cuda) LowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up *Tensor, scale float64) {
 	const op = "LowRankGrad"
+	checkLowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up)
+	if !b.takesLowRank(a, up) {
+		b.Decomposed.LowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up, scale)
+		return
+	}
 	m, in, out, r := x.Dim0(), x.Width(), w.Dim0(), a.Dim0()
 	b.do(op, func() {
 		g := gemm{m: m, n: in, k: out, weightRows: out}

@@ -68,8 +68,8 @@ func ChooseDevice(name string) (device, why string) {
 // DeviceOf names what b computes on, as far as results depend on it: the backend, and
 // the model of its device where it has one.
 func DeviceOf(b Backend) string {
-	if d, ok := b.(interface{ Model() string }); ok {
-		return b.Name() + " " + d.Model()
+	if model := b.Model(); model != "" {
+		return b.Name() + " " + model
 	}
 	return b.Name()
 }

@@ -12,9 +12,10 @@ import (
 // real one's own code, in the time of its calls. Live are the tensors that something
 // refers to, so Peak is what must be there and not what a lazy collector lets lie.
 type Dry struct {
+	Decomposed
 	name    string
 	compute DType
-	traits
+	traits  Traits
 	*dryMemory
 	graph *dryGraph // that records; it is then the backend of that graph alone
 }
@@ -34,27 +35,15 @@ type dryMemory struct {
 
 var _ Backend = (*Dry)(nil)
 
-// traits are what the memory of a backend depends on.
-type traits struct {
-	device     bool // it has memory of its own
-	exact      bool // blocks are not rounded up
-	graphs     bool // it records graphs
-	processors int
-	shared     int   // bytes of shared memory that a block may have
-	memory     int64 // of the device in all
-	fuses      bool
-	fewOff     bool // kernels for few rows are not used
-}
-
-// accounted is a backend with memory of its own.
-type accounted interface{ traits() traits }
-
 // NewDry returns a Dry that counts as of would.
 func NewDry(of Backend) *Dry {
-	d := &Dry{name: of.Name(), compute: of.Compute(), dryMemory: &dryMemory{next: 1 << 46}}
-	if a, ok := of.(accounted); ok {
-		d.traits = a.traits()
-	}
+	return newDry(Dry{name: of.Name(), compute: of.Compute(), traits: of.Traits(), dryMemory: &dryMemory{next: 1 << 46}})
+}
+
+// newDry is a Dry whose operations are its own.
+func newDry(of Dry) *Dry {
+	d := &of
+	d.Decomposed = Decompose(d)
 	return d
 }
 
@@ -75,9 +64,6 @@ type dryRef struct {
 	block weak.Pointer[dryBlock]
 	size  int64
 }
-
-// Device tells that it counts the memory of a device.
-func (d *Dry) Device() bool { return d.device }
 
 // Live is the memory of the tensors that are referred to.
 func (d *Dry) Live() int64 {
@@ -145,7 +131,7 @@ func (d *dryMemory) note(more int64) {
 
 // temp counts temporary memory of one operation.
 func (d *Dry) temp(bytes int64) {
-	if !d.device || bytes <= 0 {
+	if !d.traits.Device || bytes <= 0 {
 		return
 	}
 	if d.graph != nil {
@@ -155,7 +141,7 @@ func (d *Dry) temp(bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.temporary = max(d.temporary, bytes)
-	if d.exact {
+	if d.traits.Exact {
 		d.note(bytes)
 		return
 	}
@@ -181,7 +167,7 @@ func (d *Dry) product(m, n, k int, x, w *Tensor) {
 
 // keepWorkspace counts what all products of cuBLASLt share: of exact devices nothing.
 func (d *Dry) keepWorkspace() {
-	if !d.device || d.exact {
+	if !d.traits.Device || d.traits.Exact {
 		return
 	}
 	d.mu.Lock()
@@ -194,12 +180,10 @@ func (d *Dry) keepWorkspace() {
 // device keeps for it.
 const maxWorkspace = 32 << 20
 
-var _ guarded = (*Dry)(nil)
+// ArenaLayout and Free: as the backend it counts for, of which no graph is replayed.
+func (d *Dry) ArenaLayout() ArenaLayout { return ArenaLayout{Align: 256, Apart: d.traits.Exact} }
 
-// guards and free: as the backend it counts for.
-func (d *Dry) guards() bool { return d.exact }
-
-func (d *Dry) free(ts []*Tensor) {
+func (d *Dry) Free(ts []*Tensor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, t := range ts {
@@ -210,49 +194,53 @@ func (d *Dry) free(ts []*Tensor) {
 	}
 }
 
-var (
-	_ Chunker = (*Dry)(nil)
-	_ Rounder = (*Dry)(nil)
+// Traits are those of the backend it counts for.
+func (d *Dry) Traits() Traits { return d.traits }
 
-	_ PairCopier   = (*Dry)(nil)
-	_ LowRankAdder = (*Dry)(nil)
-)
+// OwnMemory is true: of no tensor is there memory on the host.
+func (d *Dry) OwnMemory() bool { return true }
 
-// CopyPairs implements PairCopier.
+// RoomFor is as of the backend it counts for.
+func (d *Dry) RoomFor(t DType, n, width int) int { return d.traits.roomFor(t, n, width) }
+
+// RoPETable has no numbers: it would read zeros after seconds of cosines.
+func (d *Dry) RoPETable(freqs []float32, positions int, _ float64) *RoPETable {
+	return &RoPETable{Cos: d.Alloc(d.compute, positions, len(freqs)), Sin: d.Alloc(d.compute, positions, len(freqs))}
+}
+
 func (d *Dry) CopyPairs(dst []KV, k, v *Tensor) {
 	checkCopyPairs(dst, k, v)
 	d.temp(16 * int64(len(dst)))
 }
 
-// AddLowRank implements LowRankAdder.
-func (d *Dry) AddLowRank(y, x, a, b *Tensor, scale float64) {
-	checkAddLowRank(y, x, a, b)
+func (d *Dry) AddLowRank(y, x, a, b *Tensor, scale float64, temp Allocator) {
 	m, rank := x.Dim0(), a.Dim0()
-	if !d.device || m*rank > thinResults {
-		t := d.Alloc(d.compute, m, rank)
-		d.Linear(t, x, a, nil, 1, 0)
-		d.Linear(y, t, b, nil, scale, 1)
+	if !d.traits.Device || m*rank > thinResults {
+		d.Decomposed.AddLowRank(y, x, a, b, scale, temp)
 		return
 	}
+	checkAddLowRank(y, x, a, b)
 	d.temp(thinScratch(m, rank, x.Width()))
 }
 
-// ChunkRows implements Chunker where the backend it counts for does.
-func (d *Dry) ChunkRows(rowBytes int64) int {
-	if !d.device {
+// PrefillChunk is as of the backend it counts for.
+func (d *Dry) PrefillChunk(rowBytes int64) int {
+	if !d.traits.Device {
 		return 0
 	}
-	return chunkRows(d.processors, d.memory, rowBytes)
+	return chunkRows(d.traits.Processors, d.traits.Memory, rowBytes)
 }
 
-// Rounds implements Rounder, as ChunkRows.
-func (d *Dry) Rounds(rows int, w *Tensor) bool { return d.device && d.fuses && roundsBy(rows, w) }
+// RoundsToBF16 is as of the backend it counts for.
+func (d *Dry) RoundsToBF16(rows int, w *Tensor) bool {
+	return d.traits.Device && d.traits.Fuses && roundsBy(rows, w)
+}
 
 // Alloc implements Allocator.
 func (d *Dry) Alloc(t DType, shape ...int) *Tensor {
 	y := NewShape(t, shape...)
 	size := int64(y.Bytes())
-	if d.device && !d.exact {
+	if d.traits.Device && !d.traits.Exact {
 		size = blockClass(size)
 	}
 	d.mu.Lock()
@@ -270,7 +258,8 @@ func (d *Dry) Alloc(t DType, shape ...int) *Tensor {
 	return y
 }
 
-func (d *Dry) place(host *Tensor) *Tensor { return d.Alloc(host.DType, host.Shape...) }
+// Place copies nothing.
+func (d *Dry) Place(host *Tensor) *Tensor { return d.Alloc(host.DType, host.Shape...) }
 
 // Name is that of the backend it counts for; Compute and the operations implement Backend.
 func (d *Dry) Name() string   { return d.name }
@@ -278,25 +267,33 @@ func (d *Dry) Compute() DType { return d.compute }
 
 func (d *Dry) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	checkLinear(y, x, w, bias)
-	if d.TakesFew(x, LinearRows{Weight: w}) {
+	if d.takesFew(x, LinearRows{Weight: w}) {
 		return
 	}
 	d.product(x.Dim0(), w.Dim0(), x.Width(), x, w)
 }
 
-var _ FewRows = (*Dry)(nil)
-
-// TakesFew and TakesHeads: as the device it counts for.
-func (d *Dry) TakesFew(x *Tensor, linears ...LinearRows) bool {
-	return d.device && !d.fewOff && takesFew(x, linears)
+// takesFew is as of the device it counts for.
+func (d *Dry) takesFew(x *Tensor, layers ...LinearRows) bool {
+	return d.traits.Device && !d.traits.FewRowsOff && takesFew(x, layers)
 }
-func (d *Dry) TakesHeads() bool                           { return d.device }
-func (d *Dry) Linears(x *Tensor, linears ...LinearRows)   { checkFew("Linears", x, linears) }
-func (d *Dry) GatedLinear(x *Tensor, gate, up LinearRows) { gatedLayers("GatedLinear", x, gate, up) }
 
-func (d *Dry) RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
-	checkHeads("RotateHeads", q, k, norms, pos, table)
-	d.temp(4 * int64(len(pos)))
+func (d *Dry) GatedLinear(y, x *Tensor, gate, up LinearRows, temp Allocator) {
+	if !d.takesFew(x, gate, up) {
+		d.Decomposed.GatedLinear(y, x, gate, up, temp)
+		return
+	}
+	checkGatedLinear(y, x, gate, up)
+}
+
+func (d *Dry) AttentionSelected(out, lse *Tensor, a *Attend, s *Selection, temp Allocator) {
+	if !d.traits.Device {
+		d.Decomposed.AttentionSelected(out, lse, a, s, temp)
+		return
+	}
+	checkAttention("AttentionSelected", out, lse, a)
+	checkSelected("AttentionSelected", a, s)
+	d.temp(attendScratch(a, out != nil, d.traits.Processors))
 }
 
 func (d *Dry) MatMul(c, a, w *Tensor, alpha, beta float64) {
@@ -328,7 +325,7 @@ func (d *Dry) GELUGrad(dx, x, dy *Tensor)                   {}
 
 func (d *Dry) Attention(out, lse *Tensor, a *Attend) {
 	checkAttention("Attention", out, lse, a)
-	d.temp(attendScratch(a, out != nil, d.processors))
+	d.temp(attendScratch(a, out != nil, d.traits.Processors))
 }
 
 func (d *Dry) ObservedScores(logScore, lse *Tensor, a *Attend) {
@@ -339,7 +336,7 @@ func (d *Dry) ObservedScores(logScore, lse *Tensor, a *Attend) {
 func (d *Dry) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 	checkAttention("ObserveAttention", out, lse, a)
 	checkObservedScores("ObserveAttention", logScore, lse, a)
-	d.temp(observeAttentionScratch(a, out != nil, d.processors))
+	d.temp(observeAttentionScratch(a, out != nil, d.traits.Processors))
 }
 
 func (d *Dry) MergeScores(acc, other *Tensor, wAcc, wOther float64) {}

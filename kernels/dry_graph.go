@@ -10,17 +10,20 @@ type dryGraph struct {
 	old       []*Tensor // scratch memory that operations of the recording refer to
 }
 
-// newGraph returns nil where the backend that is counted for records none.
-func (d *Dry) newGraph() Graph {
-	if !d.device || !d.graphs {
+// NewGraph returns nil where the backend that is counted for records none.
+func (d *Dry) NewGraph() Graph {
+	if !d.traits.Device || !d.traits.Graphs {
 		return nil
 	}
 	g := &dryGraph{}
 	session := *d
 	session.graph = g
-	g.session = &session
+	g.session = newDry(session)
 	return g
 }
+
+// Stepper is the backend itself.
+func (d *Dry) Stepper() Stepper { return d }
 
 func (g *dryGraph) Backend() Backend { return g.session }
 
@@ -40,7 +43,7 @@ func (g *dryGraph) record(f func() error) error {
 
 // take counts temporary memory of one operation, as graphMemory hands it out.
 func (g *dryGraph) take(bytes int64) {
-	if g.session.exact {
+	if g.session.traits.Exact {
 		g.old = append(g.old, g.alloc(bytes))
 		return
 	}
@@ -74,8 +77,6 @@ type drySteps struct {
 	header, past          *Tensor
 }
 
-var _ Stepper = (*Dry)(nil)
-
 func (s *drySteps) Tokens() *Tensor { return s.header.Rows(s.rows, 2*s.rows) }
 
 // NewSteps implements Stepper, and so do the methods that follow.
@@ -100,9 +101,23 @@ func (d *Dry) StepAttention(out, q, k, v *Tensor, s Steps, at StepLayer) {
 	for g := range a.Past {
 		a.Past[g] = KV{K: pairs, V: pairs}
 	}
-	d.temp(attendScratch(a, true, d.processors))
+	d.temp(attendScratch(a, true, d.traits.Processors))
 }
 
 func (d *Dry) StepAppend(to, q, k, v *Tensor, s Steps, at StepLayer) {
 	checkLengths("StepAppend", to, q)
+}
+
+// StepHeads takes nothing.
+func (d *Dry) StepHeads(q, k, v *Tensor, norms HeadNorms, table *RoPETable, s Steps, sequences, layer int, pairs DType) (appended bool) {
+	checkHeads("StepHeads", q, k, norms, make([]int32, s.(*drySteps).rows), table)
+	return true
+}
+
+// StepAttentions takes what one sequence after the other does.
+func (d *Dry) StepAttentions(out, q, k, v *Tensor, s Steps, at StepLayer, longest []int) {
+	for i := range longest {
+		at.Longest = longest[i]
+		d.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), nil, nil, s, at)
+	}
 }

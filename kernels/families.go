@@ -28,30 +28,3 @@ const (
 
 // selecting are the families of a Selector, which is used as a whole.
 var selecting = []family{familySelect, familySparse, familyMoments, familyMerge}
-
-// SelectorOf is b where it selects in its own memory, nil where the host does.
-func SelectorOf(b Backend) Selector {
-	s, ok := b.(Selector)
-	if u, asks := b.(interface{ uses(...family) bool }); !ok || asks && !u.uses(selecting...) {
-		return nil
-	}
-	return s
-}
-
-// StepperOf is b where it has what recorded steps need, nil where it has not.
-func StepperOf(b Backend) Stepper {
-	s, ok := b.(Stepper)
-	if u, asks := b.(interface{ uses(...family) bool }); !ok || asks && !u.uses(familySteps) {
-		return nil
-	}
-	return s
-}
-
-// DrawerOf is b where it samples in its own memory, nil where the host does.
-func DrawerOf(b Backend) Drawer {
-	d, ok := b.(Drawer)
-	if u, asks := b.(interface{ uses(...family) bool }); !ok || asks && !u.uses(familySample) {
-		return nil
-	}
-	return d
-}

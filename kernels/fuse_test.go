@@ -38,9 +38,9 @@ const addNormEps = 1e-3
 func (c *addNorm) together() (y, x *kernels.Tensor) {
 	y = c.d.garbage(c.x.Shape...)
 	if c.b != nil {
-		kernels.AddLayerNorm(c.d.b, y, c.x, c.delta, c.w, c.b, addNormEps)
+		c.d.b.AddLayerNorm(y, c.x, c.delta, c.w, c.b, addNormEps)
 	} else {
-		kernels.AddRMSNorm(c.d.b, y, c.x, c.delta, c.w, addNormEps)
+		c.d.b.AddRMSNorm(y, c.x, c.delta, c.w, addNormEps)
 	}
 	return y, c.x
 }
@@ -83,8 +83,8 @@ func checkAddNorm(t *testing.T, backends ...string) {
 			}
 		}
 		for op, f := range map[string]func(y, x, delta, w *kernels.Tensor){
-			"AddRMSNorm":   func(y, x, delta, w *kernels.Tensor) { kernels.AddRMSNorm(d.b, y, x, delta, w, 1e-3) },
-			"AddLayerNorm": func(y, x, delta, w *kernels.Tensor) { kernels.AddLayerNorm(d.b, y, x, delta, w, w, 1e-3) },
+			"AddRMSNorm":   func(y, x, delta, w *kernels.Tensor) { d.b.AddRMSNorm(y, x, delta, w, 1e-3) },
+			"AddLayerNorm": func(y, x, delta, w *kernels.Tensor) { d.b.AddLayerNorm(y, x, delta, w, w, 1e-3) },
 		} {
 			for wrong := range 4 {
 				args := []*kernels.Tensor{d.garbage(2, 6), d.garbage(2, 6), d.garbage(2, 6), d.garbage(6)}

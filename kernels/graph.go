@@ -36,12 +36,3 @@ type Graph interface {
 	// Close frees the graph's memory. Without it, the garbage collector does.
 	Close()
 }
-
-// NewGraph returns an empty graph of work on b, or nil where b has no graphs or
-// GLIMPSE_CUDA_GRAPHS=0 switches them off.
-func NewGraph(b Backend) Graph {
-	if g, ok := b.(interface{ newGraph() Graph }); ok {
-		return g.newGraph()
-	}
-	return nil
-}

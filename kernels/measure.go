@@ -5,32 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 )
-
-// Meter is a Backend whose device measures its own time, and whose memory is counted.
-type Meter interface {
-	Backend
-
-	// Model is the device's name, Driver its driver and libraries.
-	Model() string
-	Driver() string
-	// Time is the time on the device from before f's work to its end, by events in the
-	// order of the work: it contains waits for the host. It returns f's error.
-	Time(f func() error) (time.Duration, error)
-	// Product computes c [m, n] = a [m, k] · w [n, k]ᵀ for a and w in BF16 and c in F32
-	// by the library's product alone: a measure of what the device can do.
-	Product(c, a, w *Tensor)
-
-	// Memory is what the device's memory is used for, after a garbage collection.
-	Memory() MemoryUse
-	// ResetPeak gives free memory back to the driver and makes MemoryUse.Peak what is
-	// held now.
-	ResetPeak()
-	// LimitMemory bounds MemoryUse.Held to so many bytes, 0 to what there is, and
-	// returns a function that undoes it. GLIMPSE_CUDA_MEMORY does so from the start.
-	LimitMemory(bytes int64) (restore func())
-}
 
 // MemoryUse is the memory of a device, in bytes.
 type MemoryUse struct {
@@ -40,13 +15,6 @@ type MemoryUse struct {
 	Available int64 // that new tensors could have
 	Kept      int64 // of Held, scratch memory and workspace: not for tensors, but forecasts count them
 	Total     int64 // of the device, or the limit
-}
-
-// Wait waits until a backend has done all work that was asked of it.
-func Wait(b Backend) {
-	if w, ok := b.(interface{ Wait() }); ok {
-		w.Wait()
-	}
 }
 
 // ParseBytes reads an amount of memory: a number with one of the units kB, MB, GB

@@ -2,15 +2,6 @@ package kernels
 
 import "fmt"
 
-// Chunker is a Backend that tells how many rows of a prompt should go through a layer at
-// once, and on which few rows more in a pass cost next to nothing while a pass of their
-// own reads all weights again.
-type Chunker interface {
-	// ChunkRows is the number of rows, of which each takes so many bytes of memory while
-	// they are in a layer; 0 leaves it to the caller.
-	ChunkRows(rowBytes int64) int
-}
-
 // Tiles of a large product in bf16 are productTile rows of a weight by productTile/2 rows
 // of a prompt, a tile per processor at a time.
 const productTile = 256
@@ -33,22 +24,6 @@ func chunkRows(processors int, memory, rowBytes int64) int {
 		n = n / 2 / step * step
 	}
 	return max(n, minChunk)
-}
-
-// Rounder is a Backend that rounds the rows of large products to BF16, and whose other
-// operations can do that on the way, once for all products that read them: norms, SiLUMul
-// and GELU, those of Fuser too, then write BF16, and Linear reads it, with the bits of
-// rounding afterwards.
-type Rounder interface {
-	// Rounds tells that Linear would round so many rows before it multiplies them by w.
-	Rounds(rows int, w *Tensor) bool
-}
-
-// PairCopier is a Backend that copies the pairs of all heads at once.
-type PairCopier interface {
-	// CopyPairs is CopyHead of every head of k and v [rows, heads, headDim] into dst, of
-	// which each has rows pairs.
-	CopyPairs(dst []KV, k, v *Tensor)
 }
 
 func checkCopyPairs(dst []KV, k, v *Tensor) {

@@ -6,8 +6,14 @@ import (
 )
 
 func init() {
-	Backends.Add("reference", func() (Backend, error) { return &reference[float32]{name: "reference", compute: F32}, nil })
-	Backends.Add("reference64", func() (Backend, error) { return &reference[float64]{name: "reference64", compute: F64}, nil })
+	Backends.Add("reference", func() (Backend, error) { return newReference[float32]("reference", F32), nil })
+	Backends.Add("reference64", func() (Backend, error) { return newReference[float64]("reference64", F64), nil })
+}
+
+func newReference[T float](name string, compute DType) *reference[T] {
+	b := &reference[T]{name: name, compute: compute}
+	b.Decomposed = Decompose(b)
+	return b
 }
 
 type float interface{ float32 | float64 }
@@ -15,13 +21,13 @@ type float interface{ float32 | float64 }
 // reference computes with explicit loops in T. It is written to be compared
 // with the formulas, not to be fast.
 type reference[T float] struct {
+	Decomposed
 	name    string
 	compute DType
 }
 
-func (b *reference[T]) Name() string                        { return b.name }
-func (b *reference[T]) Compute() DType                      { return b.compute }
-func (b *reference[T]) Alloc(d DType, shape ...int) *Tensor { return NewTensor(d, shape...) }
+func (b *reference[T]) Name() string   { return b.name }
+func (b *reference[T]) Compute() DType { return b.compute }
 
 // of is the memory of a tensor of type T.
 func of[T float](t *Tensor) []T {

@@ -109,11 +109,6 @@ func (b *reference[T]) ObservedScores(logScore, lse *Tensor, a *Attend) {
 	}
 }
 
-func (b *reference[T]) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
-	b.Attention(out, lse, a)
-	b.ObservedScores(logScore, lse, a)
-}
-
 func (b *reference[T]) MergeScores(acc, other *Tensor, wAcc, wOther float64) {
 	checkLengths("MergeScores", acc, other)
 	mergeScores(of[T](acc), of[T](other), wAcc, wOther)

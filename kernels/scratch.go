@@ -12,18 +12,24 @@ func blockClass(bytes int64) int64 {
 	return (bytes + step - 1) / step * step
 }
 
-// RoomFor is the number of rows, of width elements each, that a tensor of n rows has memory
-// for on b: blocks of a device are a little larger than what is asked for.
-func RoomFor(b Backend, t DType, n, width int) int {
-	var m traits
-	switch b := b.(type) {
-	case accounted:
-		m = b.traits()
-	case *Dry:
-		m = b.traits
-	}
+// Traits are what the memory that a backend's operations take depends on; those of the host
+// are all zero.
+type Traits struct {
+	Device     bool // it has memory of its own
+	Exact      bool // blocks are not rounded up
+	Graphs     bool // it records graphs
+	Processors int
+	Shared     int   // bytes of shared memory that a block may have
+	Memory     int64 // of the device in all
+	Fuses      bool  // operations that follow each other are one kernel
+	FewRowsOff bool  // kernels for few rows are not used
+}
+
+// roomFor is the number of rows, of width elements each, that a tensor of n rows has memory
+// for.
+func (of Traits) roomFor(t DType, n, width int) int {
 	row := int64(width) * int64(t.Size())
-	if !m.device || m.exact || row == 0 {
+	if !of.Device || of.Exact || row == 0 {
 		return n
 	}
 	return int(blockClass(int64(n)*row) / row)
@@ -344,12 +350,12 @@ func (k gradBlock) split(queries, kvHeads, entries, processors int) (tiles, spli
 }
 
 // gradScratch is the temporary memory of AttentionGrad.
-func gradScratch(a *Attend, of traits) int64 {
+func gradScratch(a *Attend, of Traits) int64 {
 	total, dim := int64(a.Rows()*a.Heads()), int64(a.HeadDim())
 	n := describeScratch(a) + 4*total*2
-	splits := a.splits(attendQueries, of.processors)
-	if k, ok := a.gradOnTensorCores(of.shared); ok {
-		_, s, _ := k.split(a.Rows()*a.Group(), a.KVHeads(), a.entries(), max(1, of.processors))
+	splits := a.splits(attendQueries, of.Processors)
+	if k, ok := a.gradOnTensorCores(of.Shared); ok {
+		_, s, _ := k.split(a.Rows()*a.Group(), a.KVHeads(), a.entries(), max(1, of.Processors))
 		splits = int64(s)
 		n += 2 * 2 * queryParts * total * dim
 	}

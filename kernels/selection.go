@@ -133,21 +133,6 @@ type PageHeads struct {
 	Base  []int
 }
 
-// Drawer is a Backend that samples where the logits lie.
-type Drawer interface {
-	// Draw chooses a token from each row of logits [rows, vocab]; −1 stands for a row
-	// that is not finite.
-	Draw(logits *Tensor, draws []Draw) []int32
-}
-
-// Draw are the settings of one row: the rules are those of sampling in package model.
-type Draw struct {
-	Temperature float64 // 0: the largest logit, of equal ones the lowest id
-	TopP        float64 // smallest set of tokens with this probability; 0 or 1: all
-	U           float64 // drawn from [0, 1)
-	TopK        int     // most likely tokens considered; 0: all
-}
-
 // Selection is ascending indices of kept entries per KV head: on the host, or in a
 // device's memory and on the host once they were asked for.
 type Selection struct {

@@ -12,9 +12,11 @@ type Steps interface {
 	Tokens() *Tensor
 }
 
-// Stepper is a Backend with operations that read Steps.
+// Stepper is a Backend with operations that read Steps, whose pairs and attention a device
+// finds where they lie.
 type Stepper interface {
 	Backend
+
 	// NewSteps makes room for rows sequences with so many layers and KV heads.
 	NewSteps(rows, layers, kvHeads int) Steps
 	// SetSteps tells what the cache of a sequence holds before the next step, past
@@ -33,10 +35,17 @@ type Stepper interface {
 	StepGather(y, table *Tensor, s Steps)
 	// StepRoPE is RoPE of x [rows, heads, headDim] at the step's positions.
 	StepRoPE(x *Tensor, s Steps, table *RoPETable)
+	// StepHeads is RotateHeads at the step's positions. Where it returns true it has also
+	// appended the pairs k, v [rows, kvHeads, headDim] of the first sequences to their heads
+	// of a layer, which have room for them, and StepAttention is told that they are Appended.
+	StepHeads(q, k, v *Tensor, norms HeadNorms, table *RoPETable, s Steps, sequences, layer int, pairs DType) (appended bool)
 	// StepAttention appends the pair k, v [1, kvHeads, headDim] of a sequence to its heads
 	// of a layer, which have room for it, and attends: out [1, heads·headDim] of q [1,
 	// heads, headDim].
 	StepAttention(out, q, k, v *Tensor, s Steps, at StepLayer)
+	// StepAttentions is StepAttention of the first len(longest) sequences, of which out, q, k
+	// and v have a row each, and longest the at.Longest; at.Sequence counts for nothing.
+	StepAttentions(out, q, k, v *Tensor, s Steps, at StepLayer, longest []int)
 	// StepAppend appends the pair only, and copies the queries to to, where the parts of
 	// a graph that attend find them.
 	StepAppend(to, q, k, v *Tensor, s Steps, at StepLayer)

@@ -288,24 +288,6 @@ func Convert(dst, src *Tensor) {
 	}
 }
 
-// Place returns host tensor t as b's operations take it: t itself where b computes
-// on host memory, a copy in b's memory otherwise.
-func Place(b Backend, t *Tensor) *Tensor {
-	if p, ok := b.(placer); ok {
-		return p.place(t)
-	}
-	return t
-}
-
-// OwnMemory tells that b does not compute on host memory.
-func OwnMemory(b Backend) bool {
-	_, ok := b.(placer)
-	return ok
-}
-
-// placer is a Backend with memory of its own.
-type placer interface{ place(host *Tensor) *Tensor }
-
 // Float32s copies the elements to the host, converted.
 func (t *Tensor) Float32s() []float32 {
 	out := make([]float32, t.Len())

@@ -77,7 +77,7 @@ func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	}
 	c, b, n := &m.Config, m.Backend, len(caches)
 	rows = max(rows, n)
-	if y, err := r.replay(ctx, caches, tokens, rows, PrefillOptions{}); err != nil {
+	if y, err := r.graphStep(ctx, caches, tokens, rows, PrefillOptions{}); err != nil {
 		return nil, err
 	} else if y != nil {
 		return y, nil

@@ -34,7 +34,7 @@ type Cache struct {
 	spare      []*kernels.Tensor
 	prefilling bool
 
-	row kernels.Tensor // a view that append uses, for as long as it runs
+	rows []kernels.KV // views that append uses, for as long as it runs
 
 	windows []int           // of the layers' attention, 0 for none
 	pending []*pendingLayer // per layer: positions that only the device knows, or nil
@@ -181,23 +181,21 @@ func (c *Cache) Reserve(n int) {
 // append adds k, v [n, kvHeads, headDim] at positions pos [n], which must
 // ascend and follow those already held.
 func (c *Cache) append(layer int, k, v *kernels.Tensor, pos []int32) {
-	all, _ := c.backend.(kernels.PairCopier)
-	var to []kernels.KV
-	for i := range c.heads[layer] {
+	for len(c.rows) < len(c.heads[layer]) {
+		c.rows = append(c.rows, kernels.KV{K: new(kernels.Tensor), V: new(kernels.Tensor)})
+	}
+	to := c.rows[:len(c.heads[layer])]
+	for i := range to {
 		h := &c.heads[layer][i]
 		n := len(h.pos)
 		c.makeRoom(h, len(pos))
-		if all != nil {
-			to = append(to, kernels.KV{K: h.k.Rows(n, n+len(pos)), V: h.v.Rows(n, n+len(pos))})
-		} else {
-			c.backend.CopyHead(h.k.RowsInto(&c.row, n, n+len(pos)), k, i)
-			c.backend.CopyHead(h.v.RowsInto(&c.row, n, n+len(pos)), v, i)
-			c.row = kernels.Tensor{} // keeps no memory
-		}
+		h.k.RowsInto(to[i].K, n, n+len(pos))
+		h.v.RowsInto(to[i].V, n, n+len(pos))
 		h.pos = append(h.pos, pos...)
 	}
-	if all != nil {
-		all.CopyPairs(to, k, v)
+	c.backend.CopyPairs(to, k, v)
+	for i := range to { // which keep no memory
+		*to[i].K, *to[i].V = kernels.Tensor{}, kernels.Tensor{}
 	}
 	c.changed()
 }
@@ -213,7 +211,7 @@ func (c *Cache) makeRoom(h *headCache, n int) {
 // room for beside them, without which a long cache on a device would be copied every few
 // tokens.
 func (c *Cache) grown(n int) int {
-	return kernels.RoomFor(c.backend, c.dtype, n+growEntries, c.headDim)
+	return c.backend.RoomFor(c.dtype, n+growEntries, c.headDim)
 }
 
 // changed notes that where pairs lie or how many there are has changed.

@@ -61,7 +61,7 @@ func TestRetainAll(t *testing.T) {
 						}
 					}
 					selected := kernels.HostSelection(keep)
-					if sel, ok := all.backend.(kernels.Selector); ok && rng.IntN(4) > 0 {
+					if sel := all.backend.Selector(); sel != nil && rng.IntN(4) > 0 {
 						selected = onDevice(sel, all, keep)
 					}
 					if rng.IntN(5) == 0 { // layer by layer
@@ -123,5 +123,5 @@ func onDevice(d kernels.Selector, c *Cache, keep [][]int32) *kernels.Selection {
 			scores[h*width+int(j)] = 1
 		}
 	}
-	return d.Select(kernels.Place(d, kernels.FromF32(scores, len(keep), width)), entries, budgets, 0, 0)
+	return d.Select(d.Place(kernels.FromF32(scores, len(keep), width)), entries, budgets, 0, 0)
 }

@@ -18,10 +18,10 @@ type pendingLayer struct {
 // device the host learns only how many entries there are, and positions when they are
 // asked for.
 func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
-	device, ok := c.backend.(kernels.Selector)
-	if !ok || !s.OnDevice() {
+	if !s.OnDevice() {
 		return c.Retain(layer, s.Indices())
 	}
+	device := c.backend.Selector()
 	defer kernels.CatchDevice(&err)
 	c.changed()
 	heads := c.heads[layer]
@@ -84,7 +84,7 @@ const CompactBytes = 64 << 20
 // decoding steps on a device, where the operations of a few entries take longer to start
 // than to run.
 func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
-	device, ok := c.backend.(kernels.Selector)
+	device := c.backend.Selector()
 	layers, kvHeads := len(c.heads), c.KVHeads()
 	if s.Heads() != layers*kvHeads {
 		return fmt.Errorf("retain: a selection of %d KV heads, want %d of %d layers", s.Heads(), kvHeads, layers)
@@ -97,7 +97,7 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 				return err
 			}
 		}
-		if !ok {
+		if device == nil {
 			for l := range c.heads {
 				if err := c.Retain(l, all[l*kvHeads:(l+1)*kvHeads]); err != nil {
 					return err

@@ -51,7 +51,7 @@ func TestCUDASampling(t *testing.T) {
 			t.Fatal(err)
 		}
 		onDevice, _ := model.NewSampler(s, prompt)
-		host, device := model.HostLogits(logits), model.DeviceLogits(kernels.Place(b, kernels.FromF32(slices.Clone(logits), 1, vocab)), b)
+		host, device := model.HostLogits(logits), model.DeviceLogits(b.Place(kernels.FromF32(slices.Clone(logits), 1, vocab)), b)
 		for n := range draws {
 			want, err := onHost.Next(host)
 			if err != nil {

@@ -112,11 +112,11 @@ func (m *Model) Available(host func() int64) (bytes int64, ok bool) {
 	if os.Getenv(MemoryVariable) == "off" {
 		return 0, false
 	}
-	if meter, ok := m.Backend.(kernels.Meter); ok {
-		use := meter.Memory()
-		return use.Available + use.Kept, true
+	if m.Backend.OwnMemory() {
+		use := m.Backend.Memory()
+		return use.Available + use.Kept, use.Total > 0 // a counter of memory has none
 	}
-	if host == nil || kernels.OwnMemory(m.Backend) {
+	if host == nil {
 		return 0, false
 	}
 	n := host()
@@ -138,10 +138,7 @@ func (m *Model) RoughMemory(tokens int) int64 {
 
 // DeviceName is what the model computes on: cuda:0, cpu.
 func (m *Model) DeviceName() string {
-	if d, ok := m.Backend.(interface{ Device() string }); ok {
-		return d.Device()
-	}
-	return m.Backend.Name()
+	return m.Backend.Device()
 }
 
 // CheckWeights is an error where the weights alone do not fit, for Options.BeforeWeights.
@@ -150,9 +147,7 @@ func (m *Model) CheckWeights() error {
 	if !ok {
 		return nil
 	}
-	if meter, ok := m.Backend.(kernels.Meter); ok {
-		available = meter.Memory().Available // tensors alone
-	}
+	available = m.Backend.Memory().Available // tensors alone
 	dry, counter := m.Dry()
 	f := Forecast{Device: m.DeviceName(), Need: counter.Live(), Available: available, Advice: []string{"use a smaller model, or a device with more memory"}}
 	runtime.KeepAlive(dry)

@@ -31,12 +31,12 @@ func DeviceLogits(t *kernels.Tensor, b kernels.Backend) *Logits {
 
 // RecordedOperations is the number of launches and copies of r's recorded step.
 func (r *Runner) RecordedOperations() int {
-	return r.replayer.graph.(interface{ Operations() int }).Operations()
+	return r.decodeGraph.graph.(interface{ Operations() int }).Operations()
 }
 
-// Folded is opt with probes that run with the last rows on any backend.
-func Folded(opt PrefillOptions) PrefillOptions {
-	opt.fold = true
+// Appended is opt with probes that run with the last rows on any backend.
+func Appended(opt PrefillOptions) PrefillOptions {
+	opt.appendProbes = true
 	return opt
 }
 
@@ -48,7 +48,7 @@ func (s Sampling) Scores(prompt, said []int32, logits []float32) []float32 {
 
 // Probabilities [vocab] are those that the next token is drawn with.
 func (s Sampling) Probabilities(prompt, said []int32, logits []float32) []float64 {
-	ids, p, sum := newSampler(s, nil).candidates(s.Scores(prompt, said, logits))
+	ids, p, sum := newSampler(s, nil).draw().Candidates(s.Scores(prompt, said, logits))
 	out := make([]float64, len(logits))
 	for i, id := range ids {
 		out[id] = p[i] / sum

@@ -3,8 +3,7 @@ package model
 import "glimpse/kernels"
 
 // layerRows are rows that go through a layer on a backend: LayerOps but for Attend, which
-// the pass adds. What a backend computes at once for the few rows of a decoding step
-// (kernels.FewRows) has the bits of the single operations.
+// the pass adds. What a backend computes at once has the bits of the single operations.
 type layerRows struct {
 	*Runner
 	l    int
@@ -14,39 +13,29 @@ type layerRows struct {
 	at   places
 	low  func(Module) *LowRank
 
-	products [3]kernels.LinearRows // arguments of the backend
+	group [3]kernels.LinearRows // argument of the backend
 }
 
-// fewRows is the most rows that are taken for a decoding step's, of one sequence or of several.
+// fewRows is the most rows that are taken for those of a decoding step, of one sequence or
+// of several.
 const fewRows = 8
 
 func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
-	if r.low(QProj) == nil && r.low(KProj) == nil && r.low(VProj) == nil && r.linears(r.h, QProj, KProj, VProj) {
-		return r.heads(r.products[0].Y), r.heads(r.products[1].Y), r.heads(r.products[2].Y)
+	if r.low(QProj) != nil || r.low(KProj) != nil || r.low(VProj) != nil {
+		return r.project(QProj, r.h), r.project(KProj, r.h), r.project(VProj, r.h)
 	}
-	return r.project(QProj, r.h), r.project(KProj, r.h), r.project(VProj, r.h)
+	for i, m := range Modules[:3] {
+		r.group[i] = r.module(m)
+		r.group[i].Y = r.alloc(r.h.Dim0(), r.group[i].Weight.Dim0())
+	}
+	r.Model.Backend.LinearGroup(r.h, r.group[:]...)
+	return r.heads(r.group[0].Y), r.heads(r.group[1].Y), r.heads(r.group[2].Y)
 }
 
-// linears fills in the products with modules of the same rows, where they can be computed
-// at once.
-func (r *layerRows) linears(h *kernels.Tensor, modules ...Module) bool {
-	f, ok := r.Model.Backend.(kernels.FewRows)
-	if !ok {
-		return false
-	}
-	p := r.products[:len(modules)]
-	for i, m := range modules {
-		lin := r.Model.Network.Layers[r.l].Linear(m)
-		p[i] = kernels.LinearRows{Weight: lin.Weight, Bias: lin.Bias}
-	}
-	if !f.TakesFew(h, p...) {
-		return false
-	}
-	for i := range p {
-		p[i].Y = r.alloc(h.Dim0(), p[i].Weight.Dim0())
-	}
-	f.Linears(h, p...)
-	return true
+// module is a module of the layer without its output.
+func (r *layerRows) module(m Module) kernels.LinearRows {
+	lin := r.Model.Network.Layers[r.l].Linear(m)
+	return kernels.LinearRows{Weight: lin.Weight, Bias: lin.Bias}
 }
 
 // project is a module's output for rows h by heads.
@@ -61,12 +50,11 @@ func (r *layerRows) heads(x *kernels.Tensor) *kernels.Tensor {
 }
 
 func (r *layerRows) NormRotate(q, k *kernels.Tensor) bool {
-	f, ok := r.Model.Backend.(kernels.FewRows)
 	norms, rms := r.Model.headNorms(r.l)
-	if !ok || len(r.at.pos) > fewRows || !rms || !f.TakesHeads() || !r.Model.Config.rotatesHeads(r.l) || r.at.run(0) < len(r.at.pos) {
+	if len(r.at.pos) > fewRows || !rms || !r.Model.Config.rotatesHeads(r.l) || r.at.run(0) < len(r.at.pos) {
 		return false
 	}
-	f.RotateHeads(q, k, norms, r.at.pos, r.Model.rope(r.at.pos, r.at.long(0)))
+	r.Model.Backend.RotateHeads(q, k, norms, r.at.pos, r.Model.rope(r.at.pos, r.at.long(0)))
 	return true
 }
 
@@ -102,13 +90,7 @@ func (r *layerRows) Linear(m Module, x *kernels.Tensor, scale float64) *kernels.
 	r.Model.Backend.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
 	for u := r.low(m); u != nil; u = u.next {
 		x, y := u.of(x), u.of(y)
-		if b, ok := r.Model.Backend.(kernels.LowRankAdder); ok {
-			b.AddLowRank(y, x, u.A, u.B, u.Scale*scale)
-			continue
-		}
-		t := r.alloc(x.Dim0(), u.A.Dim0())
-		r.Model.Backend.Linear(t, x, u.A, nil, 1, 0)
-		r.Model.Backend.Linear(y, t, u.B, nil, u.Scale*scale, 1)
+		r.Model.Backend.AddLowRank(y, x, u.A, u.B, u.Scale*scale, r.arena)
 	}
 	return y
 }
@@ -136,19 +118,13 @@ func (r *layerRows) Leave(delta *kernels.Tensor, next Norm) {
 }
 
 func (r *layerRows) Gated(h *kernels.Tensor) (*kernels.Tensor, bool) {
-	f, ok := r.Model.Backend.(kernels.FewRows)
-	if !ok || r.low(GateProj) != nil || r.low(UpProj) != nil {
+	if r.low(GateProj) != nil || r.low(UpProj) != nil {
 		return nil, false
 	}
-	layer := &r.Model.Network.Layers[r.l]
-	gate, up := layer.Linear(GateProj), layer.Linear(UpProj)
-	a, b := kernels.LinearRows{Weight: gate.Weight, Bias: gate.Bias}, kernels.LinearRows{Weight: up.Weight, Bias: up.Bias}
-	if !f.TakesFew(h, a, b) {
-		return nil, false
-	}
-	a.Y = r.alloc(h.Dim0(), gate.Weight.Dim0())
-	f.GatedLinear(h, a, b)
-	return a.Y, true
+	gate, up := r.module(GateProj), r.module(UpProj)
+	act := r.input(r.l, h.Dim0(), up.Weight.Dim0(), DownProj)
+	r.Model.Backend.GatedLinear(act, h, gate, up, r.arena)
+	return act, true
 }
 
 func (r *layerRows) SiLUMul(gate, up *kernels.Tensor) *kernels.Tensor {

@@ -70,14 +70,14 @@ func (l *Logits) next(s *sampler) (id int32, err error) {
 func (s *sampler) draw() kernels.Draw {
 	d := kernels.Draw{Temperature: s.Temperature}
 	if s.Temperature > 0 {
-		d.TopP, d.TopK, d.U = s.TopP, s.TopK, s.rng.Float64()
+		d.TopP, d.TopK, d.MinP, d.U = s.TopP, s.TopK, s.MinP, s.rng.Float64()
 	}
 	return d
 }
 
 // draw samples on the device.
 func (m *Model) draw(logits *kernels.Tensor, draws []kernels.Draw) ([]int32, error) {
-	ids := m.Backend.(kernels.Drawer).Draw(logits, draws)
+	ids := m.Backend.Draw(logits, draws)
 	for _, id := range ids {
 		if id < 0 {
 			return nil, m.ExplainNonFinite()
@@ -100,7 +100,7 @@ func (m *Model) checkLogits(logits []float32) error {
 
 // samplesOnDevice tells that tokens are drawn where the logits lie.
 func (m *Model) samplesOnDevice() bool {
-	return kernels.DrawerOf(m.Backend) != nil
+	return m.Backend.DrawsInPlace()
 }
 
 // allocLogits is memory of the device for the logits of one row.

@@ -344,7 +344,7 @@ func (m *Model) load(b *Binder) error {
 			kernels.Convert(c, t)
 			t = c
 		} else {
-			t = kernels.Place(m.Backend, t)
+			t = m.Backend.Place(t)
 		}
 		s.set(t)
 	}

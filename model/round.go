@@ -9,10 +9,8 @@ const defaultChunk = 512
 
 // chunkRows is the number of prompt rows that go through a layer at once.
 func (m *Model) chunkRows() int {
-	if b, ok := m.Backend.(kernels.Chunker); ok {
-		if n := b.ChunkRows(m.rowBytes()); n > 0 {
-			return n
-		}
+	if n := m.Backend.PrefillChunk(m.rowBytes()); n > 0 {
+		return n
 	}
 	return defaultChunk
 }
@@ -26,11 +24,10 @@ func (m *Model) rowBytes() int64 {
 	return int64(width) * int64(m.Backend.Compute().Size())
 }
 
-// folds tells that probes go through the layers together with the last rows of a prompt:
+// appendsProbes tells that probes go through the layers together with the last rows of a prompt:
 // where a pass of their own would wait for the weights.
-func (m *Model) folds() bool {
-	b, ok := m.Backend.(kernels.Chunker)
-	return ok && b.ChunkRows(m.rowBytes()) > 0
+func (m *Model) appendsProbes() bool {
+	return m.Backend.PrefillChunk(m.rowBytes()) > 0
 }
 
 // attentionReaders are the modules that read the rows that layer l's first norm gives.
@@ -46,12 +43,8 @@ var parallelReaders = []Module{QProj, KProj, VProj, GateProj, UpProj}
 // inputType is the type of rows that modules of layer l read: BF16 where all of them
 // would round so many rows, so that they are rounded once.
 func (m *Model) inputType(l, rows int, modules ...Module) kernels.DType {
-	b, ok := m.Backend.(kernels.Rounder)
-	if !ok {
-		return m.Backend.Compute()
-	}
 	for _, module := range modules {
-		if lin := m.Network.Layers[l].Linear(module); lin != nil && !b.Rounds(rows, lin.Weight) {
+		if lin := m.Network.Layers[l].Linear(module); lin != nil && !m.Backend.RoundsToBF16(rows, lin.Weight) {
 			return m.Backend.Compute()
 		}
 	}

@@ -17,11 +17,11 @@ type Runner struct {
 	batch batchRows // of StepBatch
 
 	// Decoding steps as a graph: stepped is the rows of those that were taken without,
-	// noReplay where the device has none.
-	replayer *replayer
-	stepped  int
-	noReplay bool
-	replays  bool // it prepares parts of a recorded step
+	// noGraph where the device has none.
+	decodeGraph *decodeGraph
+	stepped     int
+	noGraph     bool
+	prepares    bool // it prepares parts of a recorded step
 }
 
 // NewRunner returns a runner with empty scratch memory.
@@ -49,8 +49,8 @@ type PrefillOptions struct {
 	logits *kernels.Tensor
 	// readAtOnce tells that the logits will have been read when the next pass begins.
 	readAtOnce bool
-	// fold runs probes with the last rows wherever; for tests.
-	fold bool
+	// appendProbes runs probes with the last rows wherever; for tests.
+	appendProbes bool
 }
 
 // Prefill runs tokens at the positions that follow those in the cache, appends
@@ -81,8 +81,8 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows)+len(cap.Probes)+len(cap.PeakWindows)+len(cap.PeakProbes) > 0 || cap.AllRows || cap.Squares || cap.Queries) {
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
 	}
-	if opt.replays(len(tokens)) {
-		if y, err := r.replay(ctx, []*Cache{cache}, tokens, 1, opt); err != nil {
+	if opt.recordable(len(tokens)) {
+		if y, err := r.graphStep(ctx, []*Cache{cache}, tokens, 1, opt); err != nil {
 			return nil, err
 		} else if y != nil {
 			return r.keepLogits(y, opt.readAtOnce || opt.logits != nil)
@@ -201,13 +201,6 @@ func (r *Runner) attention(past []kernels.KV, layer int, q *kernels.Tensor, pos 
 // scale is that of attention's logits.
 func (r *Runner) scale() float64 { return 1 / math.Sqrt(float64(r.Model.Config.HeadDim)) }
 
-// rowsOf is a for its rows [from, to).
-func rowsOf(a *kernels.Attend, from, to int) *kernels.Attend {
-	part := *a
-	part.Q, part.Positions = a.Q.Rows(from, to), a.Positions[from:to]
-	return &part
-}
-
 // logits applies the head to the normalised row h [1, hidden]; into is memory of a
 // device for them, or nil.
 func (r *Runner) logits(h, into *kernels.Tensor) (*Logits, error) {
@@ -278,76 +271,8 @@ func (r *Runner) normInto(h, x *kernels.Tensor, n Norm) *kernels.Tensor {
 func (r *Runner) addNorm(h, x, delta *kernels.Tensor, n Norm) {
 	b, eps := r.Model.Backend, r.Model.Config.RMSNormEps
 	if n.Bias != nil {
-		kernels.AddLayerNorm(b, h, x, delta, n.Weight, n.Bias, eps)
+		b.AddLayerNorm(h, x, delta, n.Weight, n.Bias, eps)
 	} else {
-		kernels.AddRMSNorm(b, h, x, delta, n.Weight, eps)
+		b.AddRMSNorm(h, x, delta, n.Weight, eps)
 	}
-}
-
-// observe computes the scores of rows that attend; the result is allocated by
-// out.
-func (r *Runner) observe(a *kernels.Attend, out kernels.Allocator) *kernels.Tensor {
-	scores := r.scores(a, out)
-	r.Model.Backend.ObserveAttention(nil, r.alloc(a.Heads(), a.Rows()), scores, a)
-	return scores
-}
-
-// scores allocates a score tensor for all entries of the past.
-func (r *Runner) scores(a *kernels.Attend, out kernels.Allocator) *kernels.Tensor {
-	width := 0
-	for _, kv := range a.Past {
-		width = max(width, kv.Entries())
-	}
-	return out.Alloc(r.Model.Backend.Compute(), a.Heads(), width)
-}
-
-// peaks computes, for every entry of the past, the logarithm of the largest
-// attention probability of any of the rows, whose softmax denominators lse [heads,
-// rows] are given. There is no kernel for it: it is one observation per row, for
-// policies that observe a few dozen rows; the maxima are taken on the host, or on a
-// device that has scores of its own.
-func (r *Runner) peaks(a *kernels.Attend, lse *kernels.Tensor) *kernels.Tensor {
-	b := r.Model.Backend
-	device, _ := b.(kernels.Selector)
-	out := r.scores(a, r.arena)
-	mark := r.arena.Mark()
-	row, rowLSE := r.scores(a, r.arena), r.alloc(a.Heads(), 1)
-	var most []float64
-	if device != nil {
-		b.Fill(out, math.Inf(-1))
-	} else {
-		most = make([]float64, row.Len())
-		for i := range most {
-			most[i] = math.Inf(-1)
-		}
-	}
-	for at := range a.Rows() {
-		one := rowsOf(a, at, at+1)
-		if a.K == nil { // the rows' own pairs are the last of the past: this row does not see the later ones
-			one.Past = make([]kernels.KV, len(a.Past))
-			for h, kv := range a.Past {
-				n := max(0, kv.Entries()-(a.Rows()-1-at))
-				one.Past[h] = kernels.KV{K: kv.K.Rows(0, n), V: kv.V.Rows(0, n), Positions: kv.Positions}
-				if kv.Positions != nil {
-					one.Past[h].Positions = kv.Positions[:n]
-				}
-			}
-		}
-		one.K, one.V = nil, nil
-		b.CopyHead(rowLSE, lse.Reshape(a.Heads(), a.Rows(), 1), at)
-		b.Fill(row, math.Inf(-1))
-		b.ObservedScores(row, rowLSE, one)
-		if device != nil {
-			device.MaxScores(out, row)
-			continue
-		}
-		for i, v := range row.Float64s() {
-			most[i] = max(most[i], v)
-		}
-	}
-	r.arena.Release(mark)
-	if device == nil {
-		kernels.Convert(out, kernels.FromF64(most, out.Shape...))
-	}
-	return out
 }

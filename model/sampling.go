@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 
 	"glimpse/internal/simd"
-	"glimpse/kernels"
 )
 
 // Sampling chooses the next token. The zero value is greedy.
@@ -89,71 +87,9 @@ func (s *sampler) next(logits []float32) (int32, error) {
 			return 0, errAllBanned
 		}
 	}
-	id := s.draw1(logits)
+	id := s.draw().Token(logits)
 	if s.past != nil {
 		s.past.add(id)
 	}
 	return id, nil
-}
-
-func (s *sampler) draw1(logits []float32) int32 {
-	if s.Temperature == 0 {
-		return int32(slices.Index(logits, simd.Max(logits)))
-	}
-	ids, p, sum := s.candidates(logits)
-	u := s.rng.Float64() * sum
-	for i := range p {
-		if u -= p[i]; u < 0 {
-			return ids[i]
-		}
-	}
-	return ids[len(p)-1]
-}
-
-// candidates are the tokens that may be drawn, the most likely first, with the
-// numbers that their probabilities are proportional to.
-func (s *sampler) candidates(logits []float32) (ids []int32, p []float64, sum float64) {
-	k := s.TopK
-	if k == 0 {
-		k = len(logits)
-	}
-	ids = kernels.TopK(logits, k)
-	slices.SortStableFunc(ids, func(a, b int32) int {
-		switch {
-		case logits[a] > logits[b]:
-			return -1
-		case logits[a] < logits[b]:
-			return 1
-		}
-		return 0
-	})
-	for len(ids) > 1 && math.IsInf(float64(logits[ids[len(ids)-1]]), -1) { // banned
-		ids = ids[:len(ids)-1]
-	}
-	p = make([]float64, len(ids))
-	for i, id := range ids {
-		p[i] = math.Exp(float64(logits[id]-logits[ids[0]]) / s.Temperature)
-		sum += p[i]
-	}
-	if s.TopP > 0 && s.TopP < 1 {
-		kept := 0.0
-		for i := range p {
-			kept += p[i]
-			if kept >= s.TopP*sum {
-				p, sum = p[:i+1], kept
-				break
-			}
-		}
-	}
-	if s.MinP > 0 {
-		kept := 0.0
-		for i := range p {
-			if p[i] < s.MinP*p[0] {
-				p, sum = p[:i], kept
-				break
-			}
-			kept += p[i]
-		}
-	}
-	return ids[:len(p)], p, sum
 }

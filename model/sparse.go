@@ -39,7 +39,7 @@ func (s *SparseStep) Backend() kernels.Backend { return s.runner.Model.Backend }
 // the step with nothing left out, as in an Observation. They read every key.
 func (s *SparseStep) Scores() *kernels.Tensor {
 	r := s.runner
-	if !r.replays {
+	if !r.prepares {
 		return r.observe(s.attend, r.arena)
 	}
 	b, most := r.Model.Backend, 0
@@ -86,7 +86,6 @@ func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *ke
 	if len(s.Entries) != len(a.Past) {
 		return nil, nil, nil, fmt.Errorf("sparse attention in layer %d: entries of %d KV heads, want %d", layer, len(s.Entries), len(a.Past))
 	}
-	_, inPlace := r.Model.Backend.(kernels.SelectedAttention)
 	for h, idx := range s.Entries {
 		if err := checkAscending(idx, a.Past[h].Entries()); err != nil {
 			return nil, nil, nil, fmt.Errorf("sparse attention in layer %d head %d: %w", layer, h, err)
@@ -95,26 +94,7 @@ func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *ke
 			return nil, nil, nil, fmt.Errorf("sparse attention in layer %d head %d: none of %d entries is seen", layer, h, len(idx))
 		}
 	}
-	if inPlace {
-		return a, kernels.HostSelection(s.Entries), s.After, nil
-	}
-	part := *a
-	part.Past = make([]kernels.KV, len(a.Past))
-	b, dim := r.Model.Backend, r.Model.Config.HeadDim
-	for h, idx := range s.Entries {
-		from := a.Past[h]
-		kv := kernels.KV{K: r.arena.Alloc(from.K.DType, len(idx), dim), V: r.arena.Alloc(from.V.DType, len(idx), dim)}
-		b.Gather(kv.K, from.K, idx)
-		b.Gather(kv.V, from.V, idx)
-		if a.Window > 0 {
-			kv.Positions = make([]int32, len(idx))
-			for i, j := range idx {
-				kv.Positions[i] = from.Positions[j]
-			}
-		}
-		part.Past[h] = kv
-	}
-	return &part, nil, s.After, nil
+	return a, kernels.HostSelection(s.Entries), s.After, nil
 }
 
 // firstSeen is the index of the first of ascending positions that a row at

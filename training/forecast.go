@@ -54,7 +54,7 @@ func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k M
 // CheckMemory is an error that wraps model.ErrMemory where a run on an accelerator cannot
 // fit. The model is loaded: its weights are no part of what is still available.
 func CheckMemory(ctx context.Context, m *model.Model, c Config, o PlanOptions) error {
-	if !kernels.OwnMemory(m.Backend) {
+	if !m.Backend.OwnMemory() {
 		return nil
 	}
 	available, ok := m.Available(nil)

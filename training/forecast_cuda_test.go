@@ -18,13 +18,13 @@ import (
 )
 
 // forecastCase is a run of two steps; others is the memory of other tests.
-func forecastCase(t *testing.T) (m *model.Model, meter kernels.Meter, others int64, c training.Config, o training.PlanOptions, pairs *training.Pairs) {
+func forecastCase(t *testing.T) (m *model.Model, meter kernels.Backend, others int64, c training.Config, o training.PlanOptions, pairs *training.Pairs) {
 	t.Helper()
 	backend, err := kernels.Open("cuda")
 	if err != nil {
 		t.Fatal(err)
 	}
-	meter = backend.(kernels.Meter)
+	meter = backend
 	others = meter.Memory().Live
 	m = modeltest.Llama{Hidden: 64, Layers: 3, Heads: 4, KVHeads: 2, HeadDim: 32, Intermediate: 96, Vocab: 64, MaxPositions: 1024}.Open(t, "cuda")
 	const prompt, response = 600, 6
@@ -69,7 +69,7 @@ func TestCUDAForecastOfGraphs(t *testing.T) {
 	if err := r.Run(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if !kernels.NewGraph(m.Backend).Record(func() {}) {
+	if !m.Backend.NewGraph().Record(func() {}) {
 		t.Error("the passes were not recorded")
 	}
 	if peak := meter.Memory().Peak - others; peak < k.Total*9/10 {

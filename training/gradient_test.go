@@ -159,7 +159,7 @@ func TestOnlyTheTokensAreTrained(t *testing.T) {
 		for i := range target.F64() {
 			target.F64()[i] = math.Log(float64((i*7+l)%5) / 20)
 		}
-		sample.Targets = append(sample.Targets, kernels.Place(m.Backend, target))
+		sample.Targets = append(sample.Targets, m.Backend.Place(target))
 	}
 	checkElements(t, s, sample, a.Parameters())
 }

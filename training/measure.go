@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"glimpse/internal/benchclock"
-	"glimpse/kernels"
 	"glimpse/losses"
 	"glimpse/model"
 )
@@ -68,7 +67,7 @@ func measure(ctx context.Context, r *model.Runner, s *student, a model.Adapter, 
 		if _, err := r.Prefill(ctx, m.NewCache(), prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
 			return t, err
 		}
-		kernels.Wait(m.Backend)
+		m.Backend.Wait()
 		prefill := benchclock.Now() - start
 		start = benchclock.Now()
 		p, err := prepare(ctx, r, Sample{Prompt: prompt, Response: response}, len(response))
@@ -78,7 +77,7 @@ func measure(ctx context.Context, r *model.Runner, s *student, a model.Adapter, 
 		if _, err := s.run(p.after(m, a.Rows())); err != nil {
 			return t, err
 		}
-		kernels.Wait(m.Backend)
+		m.Backend.Wait()
 		slow := time.Since(begin) > enough
 		if i > 0 || slow { // the first is a warm-up, unless it took long enough to be none
 			prefills, steps = append(prefills, prefill), append(steps, benchclock.Now()-start)

@@ -61,8 +61,8 @@ func (l *learner) add(b kernels.Backend, s *student) (bad string, err error) {
 			return "", err
 		}
 	}
-	squares := kernels.SumSquaresEach(b, grads)
-	kernels.AxpyEach(b, l.sum, 1, grads)
+	squares := b.MultiSumSquares(grads)
+	b.MultiAxpy(l.sum, 1, grads)
 	if squares-squares != 0 {
 		return fmt.Sprintf("gradient norm is %v", math.Sqrt(squares)), nil
 	}
@@ -72,7 +72,7 @@ func (l *learner) add(b kernels.Backend, s *student) (bad string, err error) {
 // update does AdamW step s, from 0, on the mean gradient of so many samples, clipped to
 // the global norm. A norm that is not finite changes nothing.
 func (l *learner) update(b kernels.Backend, c *Config, s, samples int) (norm, rate float64, ok bool) {
-	norm = kernels.SumSquaresEach(b, l.sum)
+	norm = b.MultiSumSquares(l.sum)
 	scale := 1 / float64(samples)
 	norm = math.Sqrt(norm) * scale
 	if norm-norm != 0 {
@@ -91,7 +91,7 @@ func (l *learner) update(b kernels.Backend, c *Config, s, samples int) (norm, ra
 	for i, p := range l.params {
 		params[i] = p.Tensor
 	}
-	kernels.AdamWEach(b, params, l.sum, l.m, l.v, a)
+	b.MultiAdamW(params, l.sum, l.m, l.v, a)
 	return norm, rate, true
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"runtime/debug"
 
-	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -132,7 +131,7 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 	// The prompts before those worked on are garbage for a while, too.
 	k.Collector = live*(gcPercent+retainedPercent)/100 + k.Cache
 	k.Total = k.Process + k.Weights + live + k.Drawing + k.Collector
-	if kernels.OwnMemory(m.Backend) {
+	if m.Backend.OwnMemory() {
 		if p.Memory, err = Forecast(ctx, m, c, o); err != nil {
 			return nil, err
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -77,7 +76,7 @@ func (p *Plan) changes(ctx context.Context, m *model.Model, c Config, o PlanOpti
 			fewer := append([]rowsOf(nil), rows...)
 			fewer[i].rows /= 4
 			memory := k.Total
-			if !p.Fits() && !kernels.OwnMemory(m.Backend) {
+			if !p.Fits() && !m.Backend.OwnMemory() {
 				less := c
 				less.Adapters = append([]AdapterConfig(nil), c.Adapters...)
 				less.Adapters[i].Rows /= 4
@@ -91,7 +90,7 @@ func (p *Plan) changes(ctx context.Context, m *model.Model, c Config, o PlanOpti
 			break
 		}
 	}
-	if !kernels.OwnMemory(m.Backend) && p.H100.Fits {
+	if !m.Backend.OwnMemory() && p.H100.Fits {
 		add(p.H100.TotalSeconds, p.H100.Memory, "--device cuda:0, were it an H100")
 	}
 	return out, nil

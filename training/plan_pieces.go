@@ -55,7 +55,7 @@ func (p *pieces) tensor(d kernels.DType, rows, width int) *kernels.Tensor {
 		}
 		stored := kernels.NewTensor(d, rows, width)
 		kernels.Convert(stored, host)
-		p.held[key] = kernels.Place(p.b, stored)
+		p.held[key] = p.b.Place(stored)
 	}
 	return p.held[key]
 }
@@ -73,13 +73,13 @@ func (p *pieces) free() { p.held, p.tile = nil, nil }
 // be that of moments in which other programs leave the machine alone.
 func (p *pieces) seconds(f func()) float64 {
 	f()
-	kernels.Wait(p.b)
+	p.b.Wait()
 	begin := time.Now()
 	for done, n := 0, 1; p.ctx.Err() == nil; n *= 2 {
 		for range n {
 			f()
 		}
-		kernels.Wait(p.b)
+		p.b.Wait()
 		done += n
 		if took := time.Since(begin); took > pieceTime/2 {
 			return took.Seconds() / float64(done)

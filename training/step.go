@@ -29,7 +29,7 @@ func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 		return StepResult{}, err
 	}
 	for _, l := range t.learners {
-		kernels.FillEach(t.Model.Backend, l.sum, 0)
+		t.Model.Backend.MultiFill(l.sum, 0)
 	}
 	if err := t.accumulate(ctx, &batch); err != nil {
 		return StepResult{}, err

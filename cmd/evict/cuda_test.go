@@ -93,7 +93,7 @@ func TestCUDARefusesWhatCannotFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	meter := backend.(kernels.Meter)
+	meter := backend
 	defer meter.LimitMemory(meter.Memory().Live + 4<<20)()
 	meter.ResetPeak()
 	before := meter.Memory().Peak

@@ -23,7 +23,7 @@ func TestCUDAGenerateRefusesWhatCannotFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	meter := backend.(kernels.Meter)
+	meter := backend
 	dir := t.TempDir()
 	short := filepath.Join(dir, "short.jsonl")
 	if err := os.WriteFile(short, []byte(`{"prompt_ids": [1, 5, 9, 2]}`+"\n"+`{"prompt_ids": [1, 4]}`+"\n"), 0o600); err != nil {

@@ -113,10 +113,10 @@ func open(t testing.TB, device string, from func() (*model.Model, error)) *model
 	if err != nil {
 		t.Fatal(err)
 	}
-	if meter, ok := b.(kernels.Meter); ok {
-		before := meter.Memory().Live
+	if b.OwnMemory() {
+		before := b.Memory().Live
 		t.Cleanup(func() {
-			if after := meter.Memory().Live; after > before && !t.Failed() {
+			if after := b.Memory().Live; after > before && !t.Failed() {
 				t.Errorf("%d bytes of device memory are in use after the test, %d before", after, before)
 			}
 		})

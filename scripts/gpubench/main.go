@@ -85,7 +85,7 @@ type bench struct {
 	eachTest    string // scripts/each_test.sh
 
 	sizes sizes
-	meter kernels.Meter
+	meter kernels.Backend
 	start time.Time
 }
 
@@ -187,8 +187,7 @@ func (b *bench) open(out *result) error {
 	if err != nil {
 		return err
 	}
-	var ok bool
-	if b.meter, ok = backend.(kernels.Meter); !ok {
+	if b.meter = backend; !backend.OwnMemory() {
 		return fmt.Errorf("device %s: measures nothing, want cuda:N", b.device)
 	}
 	out.Device, out.Driver, out.Memory = b.meter.Model(), b.meter.Driver(), b.meter.Memory().Total
@@ -212,7 +211,7 @@ func (b *bench) model(out *result) (*model.Model, error) {
 	}
 	start := time.Now()
 	m := outline.Sketch(outline.Config.Layers, outline.Config.Vocab)
-	kernels.Wait(m.Backend)
+	m.Backend.Wait()
 	out.Cache = m.Backend.Compute().String()
 	if c, ok := any(m).(interface {
 		SetCacheDType(name string) error

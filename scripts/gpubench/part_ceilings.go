@@ -35,7 +35,7 @@ func init() {
 				seed = seed*1664525 + 1013904223
 				host.U16()[i] = kernels.F32ToBF16(float32(int32(seed)) / (1 << 31))
 			}
-			return kernels.Place(b.meter, host)
+			return b.meter.Place(host)
 		}
 		a, w, p := operand(1), operand(2), b.meter.Alloc(kernels.F32, n, n)
 		// Several in a row, so that the time between launches does not count.

@@ -29,7 +29,7 @@ func (b *bench) measureWeights(ctx context.Context) (rows []weightRow, err error
 		w := randomWeight(n, k)
 		copies := make([]*kernels.Tensor, max(2, b.sizes.copyBytes/16/w.Bytes()))
 		for i := range copies {
-			copies[i] = kernels.Place(b.meter, w)
+			copies[i] = b.meter.Place(w)
 		}
 		for _, m := range weightRows {
 			x, y := b.meter.Alloc(kernels.F32, m, k), b.meter.Alloc(kernels.F32, m, n)
@@ -39,7 +39,7 @@ func (b *bench) measureWeights(ctx context.Context) (rows []weightRow, err error
 					on.Linear(y, x, w, nil, 1, 0)
 				}
 			}
-			g := kernels.NewGraph(b.meter)
+			g := b.meter.NewGraph()
 			if g == nil {
 				return nil, errors.New("the device has no graphs, with which steps are decoded")
 			}

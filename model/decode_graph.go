@@ -7,7 +7,7 @@ import (
 	"glimpse/kernels"
 )
 
-// replayer runs decoding steps as one recorded graph: what changes from token to token
+// decodeGraph runs decoding steps as one recorded graph: what changes from token to token
 // is in device memory (kernels.Steps), so that a step costs one launch, for one sequence
 // or for several. It is recorded anew only when the entries of a layer outgrow the cut of
 // its attention, the positions the table of angles, or when the number of sequences
@@ -23,7 +23,7 @@ import (
 //
 // The first step of a runner, and of so many rows, is not recorded: it loads what the
 // device needs.
-type replayer struct {
+type decodeGraph struct {
 	graph  kernels.Graph
 	step   kernels.Stepper
 	steps  kernels.Steps
@@ -35,12 +35,12 @@ type replayer struct {
 	query, out *kernels.Tensor // of these parts: [1, heads, headDim], [1, heads·headDim]
 
 	rows     int // of the step; those after the sequences only fill it up
-	recorded *recordedSteps
+	recorded *recording
 	synced   []uint64 // the versions of the caches that steps holds
 }
 
-// recordedSteps is what a recorded step serves for.
-type recordedSteps struct {
+// recording is what a recorded step serves for.
+type recording struct {
 	rope    *kernels.RoPETable
 	pairs   kernels.DType
 	buckets [][]int // per sequence and layer
@@ -48,49 +48,49 @@ type recordedSteps struct {
 	observed, sparse bool
 }
 
-// newReplayer returns nil where the device has no graphs.
-func newReplayer(m *Model, rows int) *replayer {
-	g := kernels.NewGraph(m.Backend)
+// newDecodeGraph returns nil where the device has no graphs.
+func newDecodeGraph(m *Model, rows int) *decodeGraph {
+	g := m.Backend.NewGraph()
 	if g == nil {
 		return nil
 	}
-	step := kernels.StepperOf(g.Backend())
+	step := g.Backend().Stepper()
 	if step == nil {
 		g.Close()
 		return nil
 	}
 	view := &Model{Name: m.Name, Config: m.Config, Network: m.Network, Backend: step, cacheDType: m.cacheDType, cut: true}
-	return &replayer{
+	return &decodeGraph{
 		graph: g, step: step, steps: step.NewSteps(rows, m.Config.Layers, m.Config.KVHeads), run: view.NewRunner(),
 		rows: rows, synced: make([]uint64, rows),
 	}
 }
 
-// replays tells whether a pass over n tokens is a step that can be replayed: of which
+// recordable tells whether a pass over n tokens is a step that can be replayed: of which
 // nothing is observed but where its pairs are and the scores of its row, or whose choice
 // is made on the device.
-func (o *PrefillOptions) replays(n int) bool {
+func (o *PrefillOptions) recordable(n int) bool {
 	c := &o.Capture
 	return n == 1 && !o.CacheOnly && !c.AllRows && !c.Squares && !c.Queries && len(c.Probes)+len(c.PeakWindows)+len(c.PeakProbes) == 0 &&
 		(o.Sparse == nil || o.SparseOnDevice && len(c.Windows) == 0)
 }
 
-// replay runs a step of each cache on the recorded graph and returns the logits [rows,
+// graphStep runs a step of each cache on the recorded graph and returns the logits [rows,
 // vocab], valid until the next step; nil where it cannot be recorded, and then
 // nothing has happened. opt is that of the only cache.
-func (r *Runner) replay(ctx context.Context, caches []*Cache, tokens []int32, rows int, opt PrefillOptions) (*kernels.Tensor, error) {
+func (r *Runner) graphStep(ctx context.Context, caches []*Cache, tokens []int32, rows int, opt PrefillOptions) (*kernels.Tensor, error) {
 	switch {
-	case r.noReplay || !rotatedAlike(caches):
+	case r.noGraph || !rotatedAlike(caches):
 		return nil, nil
 	case r.stepped != rows:
 		r.stepped = rows
 		return nil, nil
-	case r.replayer == nil || r.replayer.rows != rows:
-		r.replayer = newReplayer(r.Model, rows)
+	case r.decodeGraph == nil || r.decodeGraph.rows != rows:
+		r.decodeGraph = newDecodeGraph(r.Model, rows)
 	}
-	p := r.replayer
+	p := r.decodeGraph
 	if p == nil {
-		r.noReplay = true
+		r.noGraph = true
 		return nil, nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -99,7 +99,7 @@ func (r *Runner) replay(ctx context.Context, caches []*Cache, tokens []int32, ro
 	next, longest := p.room(r.Model, caches)
 	next.sparse, next.observed = opt.Sparse != nil, len(opt.Capture.Windows) > 0
 	if !next.sparse && !p.serves(next, longest) {
-		r.replayer, r.noReplay = nil, true
+		r.decodeGraph, r.noGraph = nil, true
 		return nil, nil
 	}
 	var first []int32
@@ -127,12 +127,12 @@ func (r *Runner) replay(ctx context.Context, caches []*Cache, tokens []int32, ro
 			return nil, err
 		}
 		if !p.serves(next, longest) { // the choice is made: it goes on without a graph
-			r.noReplay = true
+			r.noGraph = true
 			p.record(next, longest)
-			r.replayer = nil
+			r.decodeGraph = nil
 		}
 	}
-	if !r.noReplay {
+	if !r.noGraph {
 		p.graph.Replay()
 	}
 	for i, cache := range caches {
@@ -157,8 +157,8 @@ func (r *Runner) replay(ctx context.Context, caches []*Cache, tokens []int32, ro
 
 // room makes room in the caches for a step, and returns what a recorded step must serve
 // for, and the entries of the longest heads per sequence and layer.
-func (p *replayer) room(m *Model, caches []*Cache) (next *recordedSteps, longest [][]int) {
-	next = &recordedSteps{pairs: caches[0].dtype}
+func (p *decodeGraph) room(m *Model, caches []*Cache) (next *recording, longest [][]int) {
+	next = &recording{pairs: caches[0].dtype}
 	pos := make([]int32, len(caches))
 	for i, cache := range caches {
 		pos[i] = cache.next
@@ -179,11 +179,11 @@ func (p *replayer) room(m *Model, caches []*Cache) (next *recordedSteps, longest
 
 // prepare lets choose prepare the attention of every layer of a step whose pairs will be
 // in the cache.
-func (p *replayer) prepare(cache *Cache, choose SparseAttention) error {
+func (p *decodeGraph) prepare(cache *Cache, choose SparseAttention) error {
 	r, c := p.choose, &p.run.Model.Config
 	if r == nil {
 		r = p.run.Model.NewRunner()
-		r.replays = true
+		r.prepares = true
 		p.choose = r
 		p.query, p.out = p.step.Alloc(p.step.Compute(), 1, c.Heads, c.HeadDim), p.step.Alloc(p.step.Compute(), 1, c.Heads*c.HeadDim)
 	}
@@ -201,7 +201,7 @@ func (p *replayer) prepare(cache *Cache, choose SparseAttention) error {
 
 // serves records the step where what is recorded does not serve, and reports whether
 // there is something to replay.
-func (p *replayer) serves(next *recordedSteps, longest [][]int) bool {
+func (p *decodeGraph) serves(next *recording, longest [][]int) bool {
 	last := p.recorded
 	if last != nil && last.rope == next.rope && last.pairs == next.pairs && last.observed == next.observed && last.sparse == next.sparse &&
 		(next.sparse && p.graph.Prepared() || !next.sparse && slices.EqualFunc(last.buckets, next.buckets, slices.Equal[[]int])) {
@@ -216,7 +216,7 @@ func (p *replayer) serves(next *recordedSteps, longest [][]int) bool {
 
 // record is one decoding step: the operations of prefillPass for one row, or those of
 // StepBatch.
-func (p *replayer) record(to *recordedSteps, longest [][]int) {
+func (p *decodeGraph) record(to *recording, longest [][]int) {
 	r, b, m := p.run, p.step, p.run.Model
 	c, n := &m.Config, len(longest)
 	r.arena.Release(nil)
@@ -228,7 +228,7 @@ func (p *replayer) record(to *recordedSteps, longest [][]int) {
 	if to.observed { // all layers' are there until the observers have run
 		p.scores = r.alloc(c.Layers*c.Heads, slices.Max(to.buckets[0]))
 	}
-	rows := &recordedRows{layerRows: layerRows{Runner: r, x: x, h: h, next: h, low: noLowRank}, replayer: p, to: to, longest: longest}
+	rows := &recordedRows{layerRows: layerRows{Runner: r, x: x, h: h, next: h, low: noLowRank}, decodeGraph: p, to: to, longest: longest}
 	for rows.l = range m.Network.Layers {
 		mark := r.arena.Mark()
 		if err := RunLayer(rows, m, rows.l); err != nil {
@@ -241,7 +241,7 @@ func (p *replayer) record(to *recordedSteps, longest [][]int) {
 }
 
 // layerScores are those of a layer; nil where nobody observes.
-func (p *replayer) layerScores(l int) *kernels.Tensor {
+func (p *decodeGraph) layerScores(l int) *kernels.Tensor {
 	if p.scores == nil {
 		return nil
 	}
@@ -252,11 +252,11 @@ func (p *replayer) layerScores(l int) *kernels.Tensor {
 // recordedRows are the rows of a step that is recorded.
 type recordedRows struct {
 	layerRows
-	*replayer
-	to       *recordedSteps
-	longest  [][]int // entries of the longest heads per sequence and layer
-	v        *kernels.Tensor
-	appended bool // the layer's pairs are in the caches
+	*decodeGraph
+	to            *recording
+	longest       [][]int // entries of the longest heads per sequence and layer
+	v             *kernels.Tensor
+	pairsAppended bool // the layer's pairs are in the caches
 }
 
 func (p *recordedRows) Projections() (q, k, v *kernels.Tensor) {
@@ -265,15 +265,12 @@ func (p *recordedRows) Projections() (q, k, v *kernels.Tensor) {
 	return q, k, v
 }
 
-// NormRotate appends the pairs, too.
+// NormRotate appends the pairs, too, where the device does that at once.
 func (p *recordedRows) NormRotate(q, k *kernels.Tensor) bool {
-	f, ok := p.step.(kernels.StepHeads)
 	norms, rms := p.Model.headNorms(p.l)
-	p.appended = ok && rms && f.TakesHeads() && p.Model.Config.rotatesHeads(p.l)
-	if p.appended {
-		f.StepHeads(q, k, p.v, norms, p.to.rope, p.steps, len(p.longest), p.l, p.to.pairs)
-	}
-	return p.appended
+	ok := rms && p.Model.Config.rotatesHeads(p.l)
+	p.pairsAppended = ok && p.step.StepHeads(q, k, p.v, norms, p.to.rope, p.steps, len(p.longest), p.l, p.to.pairs)
+	return ok
 }
 
 func (p *recordedRows) Rotate(_ Module, x *kernels.Tensor) *kernels.Tensor {
@@ -285,29 +282,22 @@ func (p *recordedRows) Rotate(_ Module, x *kernels.Tensor) *kernels.Tensor {
 // a part of the graph.
 func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
 	c, n, steps := &p.Model.Config, len(p.longest), p.steps
-	at := kernels.StepLayer{Layer: p.l, Pairs: p.to.pairs, Appended: p.appended}
+	at := kernels.StepLayer{Layer: p.l, Pairs: p.to.pairs, Appended: p.pairsAppended}
 	if p.to.sparse {
 		p.step.StepAppend(p.query, q, k, v, steps, at)
 		p.graph.Part(p.l)
 		return p.out, true, nil
 	}
-	out := p.alloc(p.replayer.rows, c.Heads*c.HeadDim)
-	if n < p.replayer.rows {
-		p.step.Fill(out.Rows(n, p.replayer.rows), 0)
+	out := p.alloc(p.decodeGraph.rows, c.Heads*c.HeadDim)
+	if n < p.decodeGraph.rows {
+		p.step.Fill(out.Rows(n, p.decodeGraph.rows), 0)
 	}
 	at.Windowed, at.Scale, at.Scores = c.Window(p.l) > 0, p.scale(), p.layerScores(p.l)
-	if f, ok := p.step.(kernels.StepHeads); ok && p.appended && n > 1 && at.Scores == nil {
-		for i := range n {
-			at.Longest = max(at.Longest, p.longest[i][p.l])
-		}
-		if f.StepAttentions(out.Rows(0, n), q.Rows(0, n), steps, at) {
-			return out, true, nil
-		}
+	entries := make([]int, n)
+	for i := range entries {
+		entries[i] = p.longest[i][p.l]
 	}
-	for i := range n {
-		at.Sequence, at.Longest = i, p.longest[i][p.l]
-		p.step.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), steps, at)
-	}
+	p.step.StepAttentions(out, q, k, v, steps, at, entries)
 	return out, true, nil
 }
 

@@ -147,13 +147,13 @@ func (m *Model) Sketch(layers, vocab int) *Model {
 			return t
 		}
 		scale := float32(math.Sqrt(3 / float64(slot.shape[len(slot.shape)-1])))
-		if elementsOf(slot.shape) > tileElements && kernels.OwnMemory(s.Backend) {
+		if elementsOf(slot.shape) > tileElements && s.Backend.OwnMemory() {
 			if tiles[scale] == nil {
-				tiles[scale] = kernels.Place(s.Backend, random.tensor(s.outline.stored, scale, tileElements))
+				tiles[scale] = s.Backend.Place(random.tensor(s.outline.stored, scale, tileElements))
 			}
 			return tiled(s.Backend, tiles[scale], slot.shape)
 		}
-		return kernels.Place(s.Backend, random.tensor(s.outline.stored, scale, slot.shape...))
+		return s.Backend.Place(random.tensor(s.outline.stored, scale, slot.shape...))
 	})
 	return s
 }

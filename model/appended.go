@@ -6,28 +6,28 @@ import (
 	"glimpse/kernels"
 )
 
-// folded are the rows of probes that go through every layer with the last rows of a
+// appendedProbes are the rows of probes that go through every layer with the last rows of a
 // prompt, as the papers append them to it: the weights are read once for both. They
 // follow the prompt in the residual stream, but only their own low-rank updates act on
 // them, and their keys and values stay out of the cache.
-type folded struct {
-	probes []foldedProbe // of means and then of peaks
+type appendedProbes struct {
+	probes []appendedProbe // of means and then of peaks
 	rows   int
 	pos    []int32
 }
 
-// foldedProbe is rows [from, to) of the folded ones.
-type foldedProbe struct {
+// appendedProbe is rows [from, to) of the appended ones.
+type appendedProbe struct {
 	Prober
 	peak     bool
 	from, to int
 }
 
-// newFolded lays out the probes of a pass, each of which starts at position next.
-func newFolded(c Capture, next int32) (f folded) {
+// newAppended lays out the probes of a pass, each of which starts at position next.
+func newAppended(c Capture, next int32) (f appendedProbes) {
 	for i, probe := range slices.Concat(c.Probes, c.PeakProbes) {
 		n := probe.Rows()
-		f.probes = append(f.probes, foldedProbe{probe, i >= len(c.Probes), f.rows, f.rows + n})
+		f.probes = append(f.probes, appendedProbe{probe, i >= len(c.Probes), f.rows, f.rows + n})
 		f.pos = append(f.pos, positions(next, n)...)
 		f.rows += n
 	}
@@ -35,16 +35,16 @@ func newFolded(c Capture, next int32) (f folded) {
 }
 
 // embed writes the embeddings into the last rows of x.
-func (f *folded) embed(m *Model, x *kernels.Tensor) {
+func (f *appendedProbes) embed(m *Model, x *kernels.Tensor) {
 	at := x.Dim0() - f.rows
 	for _, p := range f.probes {
 		p.Embeddings(m, x.Rows(at+p.from, at+p.to))
 	}
 }
 
-// positions are those of rows [from, to) of a prompt at positions pos and the folded rows
+// positions are those of rows [from, to) of a prompt at positions pos and the appended rows
 // after it.
-func (f *folded) positions(pos []int32, from, to int) []int32 {
+func (f *appendedProbes) positions(pos []int32, from, to int) []int32 {
 	if to <= len(pos) {
 		return pos[from:to]
 	}
@@ -52,7 +52,7 @@ func (f *folded) positions(pos []int32, from, to int) []int32 {
 }
 
 // lowRank are the updates of layer l for rows of which the first are the prompt's.
-func (f *folded) lowRank(l, prompt, rows int) func(Module) *LowRank {
+func (f *appendedProbes) lowRank(l, prompt, rows int) func(Module) *LowRank {
 	if rows == prompt {
 		return noLowRank
 	}
@@ -68,17 +68,17 @@ func (f *folded) lowRank(l, prompt, rows int) func(Module) *LowRank {
 	}
 }
 
-// observeFolded lets the folded rows attend, to the prompt and each probe to itself, and
+// observeAppended lets the appended rows attend, to the prompt and each probe to itself, and
 // adds their scores to o. Where no output is asked for, v and out are nil.
-func (p *prefillPass) observeFolded(o *Observation, q, k, v, out *kernels.Tensor) {
-	for _, probe := range p.folded.probes {
+func (p *prefillPass) observeAppended(o *Observation, q, k, v, out *kernels.Tensor) {
+	for _, probe := range p.appended.probes {
 		rows := func(x *kernels.Tensor) *kernels.Tensor {
 			if x == nil {
 				return nil
 			}
 			return x.Rows(probe.from, probe.to)
 		}
-		a := p.attend(p.cache, o.Layer, rows(q), p.folded.pos[probe.from:probe.to])
+		a := p.attend(p.cache, o.Layer, rows(q), p.appended.pos[probe.from:probe.to])
 		a.K, a.V = rows(k), rows(v)
 		scores, lse := p.observeProbe(rows(out), a, probe.peak)
 		o.addProbe(scores, lse, probe.peak)

@@ -82,11 +82,11 @@ func runProbed(t *testing.T, m *model.Model, cache *model.Cache, tokens []int32,
 	return out
 }
 
-// TestFoldedProbes: probes that go through the layers with the last rows of a prompt
+// TestAppendedProbes: probes that go through the layers with the last rows of a prompt
 // observe what they observe after it, several at once, with low-rank updates and without,
 // in one chunk and in many, over an empty cache and an evicted one, with windows. The
 // prompt is none the wiser.
-func TestFoldedProbes(t *testing.T) {
+func TestAppendedProbes(t *testing.T) {
 	for device, tol := range map[string]float64{"cpu": 3e-5, "reference64": 1e-11} {
 		for _, name := range []string{"llama", "falcon", "window"} {
 			t.Run(device+"/"+name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestFoldedProbes(t *testing.T) {
 							}
 							return runProbed(t, m, cache, tokens, opt)
 						}
-						want, got := pass(opt), pass(model.Folded(opt))
+						want, got := pass(opt), pass(model.Appended(opt))
 						what := fmt.Sprintf("case %d on %d", i, earlier)
 						if len(got.scores) != len(want.scores) || len(want.scores) == 0 || (got.logits == nil) != (want.logits == nil) {
 							t.Fatalf("%s: %d observations, want %d", what, len(got.scores), len(want.scores))

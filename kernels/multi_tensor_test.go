@@ -28,8 +28,8 @@ func TestLowRank(t *testing.T) {
 				}
 				y, dx := d.garbage(rows, out), d.garbage(rows, in)
 				low, dLow, da, dup := d.garbage(rows, rank), d.garbage(rows, rank), d.garbage(rank, in), d.garbage(out, rank)
-				kernels.LowRank(d.b, y, low, x, w, bias, a, up, 0.5)
-				kernels.LowRankGrad(d.b, dx, dLow, da, dup, dy, x, low, w, a, up, 0.5)
+				d.b.LowRank(y, low, x, w, bias, a, up, 0.5)
+				d.b.LowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up, 0.5)
 				for i, r := range []*kernels.Tensor{low, y, dLow, dx, da, dup} {
 					outs = append(outs, output{name: []string{"low", "y", "dLow", "dx", "da", "dup"}[i], values: r.Float64s()})
 				}
@@ -43,9 +43,9 @@ func TestLowRank(t *testing.T) {
 	}
 }
 
-// TestSeveral: operations on many tensors are those on each of them, bit for bit but for the
+// TestMultiTensor: operations on many tensors are those on each of them, bit for bit but for the
 // order of a sum.
-func TestSeveral(t *testing.T) {
+func TestMultiTensor(t *testing.T) {
 	sizes := []int{1, 300, 16384, 7, 40000, 256}
 	for _, name := range kernels.Backends.Names() {
 		d := open(t, name)
@@ -65,8 +65,8 @@ func TestSeveral(t *testing.T) {
 		step := kernels.AdamWStep{Beta1: 0.9, Beta2: 0.99, Correct1: 0.2, Correct2: 0.02, Epsilon: 1e-8, LearningRate: 1e-2, WeightDecay: 0.1, GradScale: 0.5}
 		ps, gs, ms, vs := draw(1), draw(2), draw(3), draw(4)
 		qs, ns, us := draw(1), draw(3), draw(4)
-		kernels.AdamWEach(d.b, ps, gs, ms, vs, step)
-		kernels.AxpyEach(d.b, gs, -0.25, ms)
+		d.b.MultiAdamW(ps, gs, ms, vs, step)
+		d.b.MultiAxpy(gs, -0.25, ms)
 		hs, sum := draw(2), 0.0
 		for i := range sizes {
 			d.b.AdamW(qs[i], hs[i], ns[i], us[i], step)
@@ -76,15 +76,15 @@ func TestSeveral(t *testing.T) {
 			}
 			sum += d.b.SumSquares(hs[i])
 		}
-		got := kernels.SumSquaresEach(d.b, gs)
+		got := d.b.MultiSumSquares(gs)
 		compare.Close(t, name+": squares", []float64{got}, []float64{sum}, 1e-12)
-		if again := kernels.SumSquaresEach(d.b, gs); again != got {
+		if again := d.b.MultiSumSquares(gs); again != got {
 			t.Errorf("%s: squares are %v and then %v", name, got, again)
 		}
-		if none := kernels.SumSquaresEach(d.b, nil); none != 0 {
+		if none := d.b.MultiSumSquares(nil); none != 0 {
 			t.Errorf("%s: squares of nothing are %v", name, none)
 		}
-		kernels.FillEach(d.b, gs, 3)
+		d.b.MultiFill(gs, 3)
 		for i, g := range gs {
 			want := make([]float64, sizes[i])
 			for j := range want {
@@ -107,7 +107,7 @@ func TestRotate(t *testing.T) {
 			for _, inverse := range []bool{false, true} {
 				from, want, got := d.tensor(x, rows, heads, dim), d.tensor(x, rows, heads, dim), d.garbage(rows, heads, dim)
 				d.b.RoPE(want, pos, table, inverse)
-				kernels.Rotate(d.b, got, from, pos, table, inverse)
+				d.b.Rotate(got, from, pos, table, inverse)
 				compare.Close(t, name, got.Float64s(), want.Float64s(), 0)
 				compare.Close(t, name+": what is rotated", from.Float64s(), x, 0, compare.Floor(1e-6))
 			}
@@ -115,19 +115,19 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestSeveralRefuse: what does not fit panics on every backend.
-func TestSeveralRefuse(t *testing.T) {
+// TestMultiTensorRefuse: what does not fit panics on every backend.
+func TestMultiTensorRefuse(t *testing.T) {
 	for _, name := range kernels.Backends.Names() {
 		d := open(t, name)
 		of := func(shape ...int) *kernels.Tensor { return d.garbage(shape...) }
 		for what, f := range map[string]func(){
 			"a gradient less": func() {
-				kernels.AdamWEach(d.b, []*kernels.Tensor{of(3)}, nil, []*kernels.Tensor{of(3)}, []*kernels.Tensor{of(3)}, kernels.AdamWStep{})
+				d.b.MultiAdamW([]*kernels.Tensor{of(3)}, nil, []*kernels.Tensor{of(3)}, []*kernels.Tensor{of(3)}, kernels.AdamWStep{})
 			},
-			"other lengths": func() { kernels.AxpyEach(d.b, []*kernels.Tensor{of(3)}, 1, []*kernels.Tensor{of(4)}) },
-			"another rank":  func() { kernels.LowRank(d.b, of(2, 5), of(2, 3), of(2, 4), of(5, 4), nil, of(3, 4), of(5, 2), 1) },
+			"other lengths": func() { d.b.MultiAxpy([]*kernels.Tensor{of(3)}, 1, []*kernels.Tensor{of(4)}) },
+			"another rank":  func() { d.b.LowRank(of(2, 5), of(2, 3), of(2, 4), of(5, 4), nil, of(3, 4), of(5, 2), 1) },
 			"another width": func() {
-				kernels.LowRankGrad(d.b, of(2, 3), of(2, 3), of(3, 4), of(5, 3), of(2, 5), of(2, 4), of(2, 3), of(5, 4), of(3, 4), of(5, 3), 1)
+				d.b.LowRankGrad(of(2, 3), of(2, 3), of(3, 4), of(5, 3), of(2, 5), of(2, 4), of(2, 3), of(5, 4), of(3, 4), of(5, 3), 1)
 			},
 		} {
 			func() {

@@ -1,0 +1,253 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Decomposed has every operation that others can stand in for, correct on any backend, and
+// what a backend is that computes on host memory. A backend embeds the Decomposed of itself,
+// so that the operations which it has itself are used, and overrides what it does better.
+type Decomposed struct{ on Backend }
+
+// Decompose returns the operations that b's simple ones can stand in for.
+func Decompose(b Backend) Decomposed { return Decomposed{b} }
+
+// What a backend on host memory is.
+
+func (d Decomposed) Device() string               { return d.on.Name() }
+func (Decomposed) Model() string                  { return "" }
+func (Decomposed) Driver() string                 { return "" }
+func (Decomposed) Traits() Traits                 { return Traits{} }
+func (Decomposed) PrefillChunk(int64) int         { return 0 }
+func (Decomposed) OwnMemory() bool                { return false }
+func (Decomposed) Place(t *Tensor) *Tensor        { return t }
+func (Decomposed) RoomFor(_ DType, n, _ int) int  { return n }
+func (Decomposed) ArenaLayout() ArenaLayout       { return ArenaLayout{Align: 64} } // whole cache lines
+func (Decomposed) Free([]*Tensor)                 {}
+func (Decomposed) Wait()                          {}
+func (Decomposed) Calls() int64                   { return 0 }
+func (Decomposed) HostBytes() int64               { return 0 }
+func (Decomposed) Memory() MemoryUse              { return MemoryUse{} }
+func (Decomposed) ResetPeak()                     {}
+func (Decomposed) LimitMemory(int64) func()       { return func() {} }
+func (Decomposed) RoundsToBF16(int, *Tensor) bool { return false }
+func (Decomposed) DrawsInPlace() bool             { return false }
+func (Decomposed) NewGraph() Graph                { return nil }
+func (Decomposed) Stepper() Stepper               { return nil }
+func (Decomposed) Selector() Selector             { return nil }
+
+// Alloc allocates on the host.
+func (Decomposed) Alloc(t DType, shape ...int) *Tensor { return NewTensor(t, shape...) }
+
+// Time is by the clock of the host.
+func (d Decomposed) Time(f func() error) (time.Duration, error) {
+	d.on.Wait()
+	start := time.Now()
+	err := f()
+	d.on.Wait()
+	return time.Since(start), err
+}
+
+// Product is Linear of widened rows.
+func (d Decomposed) Product(c, a, w *Tensor) {
+	checkProduct("Product", c, a.Dim0(), w.Dim0(), a.Width(), w.Width())
+	wide := d.on.Alloc(d.on.Compute(), a.Shape...)
+	rows := make([]int32, a.Dim0())
+	for i := range rows {
+		rows[i] = int32(i)
+	}
+	d.on.Gather(wide, a, rows)
+	d.on.Linear(c, wide, w, nil, 1, 0)
+}
+
+// LinearGroup is one product after the other.
+func (d Decomposed) LinearGroup(x *Tensor, layers ...LinearRows) {
+	checkLinearGroup("LinearGroup", x, layers...)
+	for _, l := range layers {
+		d.on.Linear(l.Y, x, l.Weight, l.Bias, 1, 0)
+	}
+}
+
+// GatedLinear is two products and SiLUMul.
+func (d Decomposed) GatedLinear(y, x *Tensor, gate, up LinearRows, temp Allocator) {
+	checkGatedLinear(y, x, gate, up)
+	up.Y = temp.Alloc(d.on.Compute(), x.Dim0(), up.Weight.Dim0())
+	gate.Y = temp.Alloc(d.on.Compute(), x.Dim0(), gate.Weight.Dim0())
+	d.on.Linear(up.Y, x, up.Weight, up.Bias, 1, 0)
+	d.on.Linear(gate.Y, x, gate.Weight, gate.Bias, 1, 0)
+	d.on.SiLUMul(y, gate.Y, up.Y)
+}
+
+// AddLowRank is two products.
+func (d Decomposed) AddLowRank(y, x, a, b *Tensor, scale float64, temp Allocator) {
+	checkAddLowRank(y, x, a, b)
+	low := temp.Alloc(d.on.Compute(), x.Dim0(), a.Dim0())
+	d.on.Linear(low, x, a, nil, 1, 0)
+	d.on.Linear(y, low, b, nil, scale, 1)
+}
+
+// LowRank is three products.
+func (d Decomposed) LowRank(y, low, x, w, bias, a, up *Tensor, scale float64) {
+	checkLowRank("LowRank", y, low, x, w, a, up)
+	d.on.Linear(y, x, w, bias, 1, 0)
+	d.on.Linear(low, x, a, nil, 1, 0)
+	d.on.Linear(y, low, up, nil, scale, 1)
+}
+
+// LowRankGrad is five products.
+func (d Decomposed) LowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up *Tensor, scale float64) {
+	checkLowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up)
+	d.on.MatMul(dLow, dy, up, scale, 0)
+	d.on.MatMul(dx, dy, w, 1, 0)
+	d.on.MatMul(dx, dLow, a, 1, 1)
+	d.on.MatMulTA(da, dLow, x, 1, 0)
+	d.on.MatMulTA(dup, dy, low, scale, 0)
+}
+
+// CopyPairs is one head after the other.
+func (d Decomposed) CopyPairs(dst []KV, k, v *Tensor) {
+	checkCopyPairs(dst, k, v)
+	for h, kv := range dst {
+		d.on.CopyHead(kv.K, k, h)
+		d.on.CopyHead(kv.V, v, h)
+	}
+}
+
+// AddRMSNorm is Add and RMSNorm.
+func (d Decomposed) AddRMSNorm(y, x, delta, w *Tensor, eps float64) {
+	checkNorm("AddRMSNorm", x, w, y, delta)
+	d.on.Add(x, x, delta)
+	d.on.RMSNorm(y, x, w, eps)
+}
+
+// AddLayerNorm is Add and LayerNorm.
+func (d Decomposed) AddLayerNorm(y, x, delta, w, bias *Tensor, eps float64) {
+	checkAddLayerNorm(y, x, delta, w, bias)
+	d.on.Add(x, x, delta)
+	d.on.LayerNorm(y, x, w, bias, eps)
+}
+
+// Rotate is RoPE of a copy.
+func (d Decomposed) Rotate(y, x *Tensor, pos []int32, table *RoPETable, inverse bool) {
+	checkRotate(y, x, pos, table)
+	d.on.Copy(y, x)
+	d.on.RoPE(y, pos, table, inverse)
+}
+
+// RotateHeads is RMSNorm and RoPE, of queries and of keys.
+func (d Decomposed) RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
+	checkHeads("RotateHeads", q, k, norms, pos, table)
+	d.normHeads(q, k, norms)
+	d.on.RoPE(q, pos, table, false)
+	d.on.RoPE(k, pos, table, false)
+}
+
+// normHeads is RMSNorm of every head where it has a weight.
+func (d Decomposed) normHeads(q, k *Tensor, norms HeadNorms) {
+	for _, t := range []struct{ x, w *Tensor }{{q, norms.Query}, {k, norms.Key}} {
+		if t.w != nil {
+			heads := t.x.Reshape(t.x.Dim0()*t.x.Shape[1], t.x.Shape[2])
+			d.on.RMSNorm(heads, heads, t.w, norms.Eps)
+		}
+	}
+}
+
+// RoPETable computes on the host.
+func (d Decomposed) RoPETable(freqs []float32, positions int, scale float64) *RoPETable {
+	half := len(freqs)
+	cosines, sines := NewTensor(d.on.Compute(), positions, half), NewTensor(d.on.Compute(), positions, half)
+	for p := range positions {
+		for i, f := range freqs {
+			sin, cos := math.Sincos(float64(float32(p) * f))
+			cosines.set(p*half+i, cos*scale)
+			sines.set(p*half+i, sin*scale)
+		}
+	}
+	return &RoPETable{Cos: d.on.Place(cosines), Sin: d.on.Place(sines)}
+}
+
+// ObserveAttention is Attention and ObservedScores.
+func (d Decomposed) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
+	d.on.Attention(out, lse, a)
+	d.on.ObservedScores(logScore, lse, a)
+}
+
+// AttentionSelected gathers the selected entries.
+func (d Decomposed) AttentionSelected(out, lse *Tensor, a *Attend, s *Selection, temp Allocator) {
+	const op = "AttentionSelected"
+	checkAttention(op, out, lse, a)
+	checkSelected(op, a, s)
+	part := *a
+	part.Past = make([]KV, len(a.Past))
+	for h, ids := range s.Indices() {
+		from := a.Past[h]
+		kv := KV{K: temp.Alloc(from.K.DType, len(ids), from.K.Width()), V: temp.Alloc(from.V.DType, len(ids), from.V.Width())}
+		d.on.Gather(kv.K, from.K, ids)
+		d.on.Gather(kv.V, from.V, ids)
+		if a.Window > 0 {
+			kv.Positions = make([]int32, len(ids))
+			for i, j := range ids {
+				if kv.Positions[i] = j; from.Positions != nil {
+					kv.Positions[i] = from.Positions[j]
+				}
+			}
+		}
+		part.Past[h] = kv
+	}
+	d.on.Attention(out, lse, &part)
+}
+
+// MultiFill is one tensor after the other.
+func (d Decomposed) MultiFill(ts []*Tensor, value float64) {
+	for _, t := range ts {
+		d.on.Fill(t, value)
+	}
+}
+
+// MultiAxpy is one tensor after the other.
+func (d Decomposed) MultiAxpy(ys []*Tensor, alpha float64, xs []*Tensor) {
+	checkEach("MultiAxpy", ys, xs)
+	for i, y := range ys {
+		d.on.Axpy(y, alpha, xs[i])
+	}
+}
+
+// MultiSumSquares is one tensor after the other.
+func (d Decomposed) MultiSumSquares(ts []*Tensor) float64 {
+	sum := 0.0
+	for _, t := range ts {
+		sum += d.on.SumSquares(t)
+	}
+	return sum
+}
+
+// MultiAdamW is one tensor after the other.
+func (d Decomposed) MultiAdamW(ps, gs, ms, vs []*Tensor, step AdamWStep) {
+	checkEach("MultiAdamW", ps, gs, ms, vs)
+	for i, p := range ps {
+		d.on.AdamW(p, gs[i], ms[i], vs[i], step)
+	}
+}
+
+// Draw samples on the host.
+func (d Decomposed) Draw(logits *Tensor, draws []Draw) []int32 {
+	checkDraws(logits, draws)
+	ids, host, vocab := make([]int32, len(draws)), logits.Float32s(), logits.Width()
+	for i, draw := range draws {
+		row := host[i*vocab:][:vocab]
+		if ids[i] = -1; !slices.ContainsFunc(row, func(v float32) bool { return v-v != 0 }) {
+			ids[i] = draw.Token(row)
+		}
+	}
+	return ids
+}
+
+// checkAddLowRank panics unless the operands of AddLowRank fit each other.
+func checkAddLowRank(y, x, a, b *Tensor) {
+	if a.Width() != x.Width() || b.Width() != a.Dim0() || y.Len() != x.Dim0()*b.Dim0() {
+		panic(fmt.Sprintf("kernels: AddLowRank of %v by %v and %v into %v", x.Shape, a.Shape, b.Shape, y.Shape))
+	}
+}
