@@ -119,7 +119,7 @@ if [ "${1:-}" = --package ]; then
   [ $# -gt 0 ] || set -- -run .
 fi
 if [ $# -gt 0 ]; then
-  go test -tags gpu "$@" "${packages[@]}"
+  go test -tags gpu -count=1 "$@" "${packages[@]}" # go does not see that the driver has changed
   exit
 fi
 
