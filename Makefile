@@ -25,8 +25,9 @@ kernels:
 test:
 	./scripts/test.sh
 
+# One test in seconds: make test-gpu PKG=./kernels RUN=TestCUDASelect
 test-gpu:
-	./scripts/test_gpu.sh
+	./scripts/test_gpu.sh $(if $(PKG),--package $(PKG)) $(if $(RUN),-run '$(RUN)')
 
 demo:
 	./scripts/demo.sh

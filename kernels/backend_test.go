@@ -1,6 +1,7 @@
 package kernels_test
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -161,17 +162,26 @@ func TestBackendsConform(t *testing.T) {
 		for _, op := range slices.Sorted(maps.Keys(byOp)) {
 			t.Run(name+"/"+op, func(t *testing.T) {
 				for i, c := range byOp[op] {
+					if testing.Short() && i%4 > 0 {
+						continue
+					}
 					want, ok := wanted[key{op, i}]
 					if !ok {
 						want = c.runOn(exact)
 						wanted[key{op, i}] = want
 					}
 					c.compare(t, open(t, name), want)
+					if t.Failed() && failFast() {
+						return
+					}
 				}
 			})
 		}
 	}
 }
+
+// failFast: one failure is as good as many. The testing package stops after a test only.
+func failFast() bool { return flag.Lookup("test.failfast").Value.String() == "true" }
 
 // compare holds a backend's results of a case against the exact ones.
 func (c conformance) compare(t *testing.T, d device, want []output) {
@@ -209,7 +219,10 @@ func magnitude(x []float64) float64 {
 func TestThreadsDoNotChangeBits(t *testing.T) {
 	defer parallel.SetThreads(parallel.Threads())
 	d := open(t, "cpu")
-	for _, c := range conformanceCases() {
+	for i, c := range conformanceCases() {
+		if testing.Short() && i%8 > 0 {
+			continue
+		}
 		parallel.SetThreads(1)
 		want := c.runOn(d)
 		for _, threads := range []int{2, 3} {
