@@ -1,7 +1,6 @@
 package kernels_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -171,17 +170,11 @@ func TestBackendsConform(t *testing.T) {
 						wanted[key{op, i}] = want
 					}
 					c.compare(t, open(t, name), want)
-					if t.Failed() && failFast() {
-						return
-					}
 				}
 			})
 		}
 	}
 }
-
-// failFast: one failure is as good as many. The testing package stops after a test only.
-func failFast() bool { return flag.Lookup("test.failfast").Value.String() == "true" }
 
 // compare holds a backend's results of a case against the exact ones.
 func (c conformance) compare(t *testing.T, d device, want []output) {
