@@ -13,10 +13,10 @@ import (
 )
 
 // Adapter is learned rows that predict which prompt entries the model's response
-// will attend to. As a Prober it runs in the eviction runtime. The trainer builds its
+// will attend to. As QueryRows it runs in the eviction runtime. The trainer builds its
 // differentiable twin from Parameters and LowRank, so that an adapter knows of no graph.
 type Adapter interface {
-	Prober
+	QueryRows
 
 	// Kind is the registered name of the adapter's kind.
 	Kind() string

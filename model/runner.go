@@ -121,7 +121,7 @@ func (r *Runner) Step(ctx context.Context, cache *Cache, token int32, capture Ca
 
 // Probe runs rows after what the cache holds, which it does not change, and
 // observes them; observations have one entry in Probes.
-func (r *Runner) Probe(ctx context.Context, cache *Cache, probe Prober, observe Observer) (err error) {
+func (r *Runner) Probe(ctx context.Context, cache *Cache, probe QueryRows, observe Observer) (err error) {
 	defer kernels.CatchDevice(&err)
 	r.arena.Release(nil)
 	defer r.arena.Release(nil)
