@@ -41,7 +41,7 @@ type AdapterKind struct {
 	Loss string
 	// New initialises an adapter for m.
 	New func(m *Model, c AdapterConfig) (Adapter, error)
-	// Count is the number of trained numbers that New would make; m may be an outline.
+	// Count is the number of trained numbers that New would make; m may have shapes alone.
 	Count func(m *Model, c AdapterConfig) int64
 	// Load takes a stored adapter into m's backend. The base model has been checked.
 	Load func(m *Model, a *checkpoints.Adapter) (Adapter, error)

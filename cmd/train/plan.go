@@ -57,7 +57,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 				}
 			}
 			training.BoundMemory()
-			m, err := hub.Outline(cmd.Context(), s.Model, s.S3, cmd.ErrOrStderr(), s.Device)
+			m, err := hub.OpenShapes(cmd.Context(), s.Model, s.S3, cmd.ErrOrStderr(), s.Device)
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
@@ -112,7 +112,8 @@ func exampleSteps(c *training.Config) []training.StepResult {
 	return steps
 }
 
-// lengths settles the adapters for an outlined model, and how long the samples are.
+// lengths settles the adapters for a model, of which shapes will do, and how long the
+// samples are.
 func (s *spec) lengths(ctx context.Context, m *model.Model, prompt, response int, log io.Writer) (training.PlanOptions, error) {
 	var o training.PlanOptions
 	samples := 0
