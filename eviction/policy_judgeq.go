@@ -4,7 +4,7 @@ import "glimpse/model"
 
 func init() {
 	Policies.Add("judgeq", Policy{
-		Kind: "prefill", Doc: "mean attention of trained soft tokens appended to the prompt", Source: "judgeq.txt §4",
+		Kind: "prefill", Doc: "mean attention of trained soft tokens appended to the prompt", Source: "Judge Q (Liu et al. 2025, arXiv:2509.10798) §4",
 		Adapter: "judgeq", Scorer: true,
 		Options: []Option{kernelOption(1), groupOption(groupMean)},
 		New: func(s Settings, a model.Adapter) (Method, error) {

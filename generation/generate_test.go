@@ -134,7 +134,7 @@ type failing struct{ err error }
 
 func (f failing) Write(datasets.Pair) error { return f.err }
 
-// TestRecipes: lookaheadkv.txt §4.1 and judgeq.txt appendix A.1, on the built-in
+// TestRecipes: LookaheadKV, arXiv:2603.10899, §4.1 and Judge Q, arXiv:2509.10798, appendix A.1, on the built-in
 // model's words.
 func TestRecipes(t *testing.T) {
 	m := reference(t)

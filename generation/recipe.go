@@ -47,12 +47,12 @@ func init() {
 		Cut:     func(n int, _ *rand.Rand) int { return n },
 	})
 	Recipes.Add("lookaheadkv", Recipe{
-		Doc:     "the last assistant turn is dropped and answered anew; running text is cut at a random place (lookaheadkv.txt §4.1)",
+		Doc:     "the last assistant turn is dropped and answered anew; running text is cut at a random place (LookaheadKV, arXiv:2603.10899, §4.1)",
 		Prepare: prepareLookahead,
 		Cut:     func(n int, _ *rand.Rand) int { return n },
 	})
 	Recipes.Add("judgeq", Recipe{
-		Doc:     "the first 90% of a dialogue, turns one after another; the response is cut at a random place (judgeq.txt app. A.1)",
+		Doc:     "the first 90% of a dialogue, turns one after another; the response is cut at a random place (Judge Q, arXiv:2509.10798, app. A.1)",
 		Prepare: prepareJudge,
 		Cut: func(n int, rng *rand.Rand) int {
 			if n == 0 {

@@ -197,7 +197,7 @@ type Attention interface {
 	// counting as zero. logScore is [heads, width] with width at least the
 	// entries of each head; columns past a head's entries are not written. This
 	// is the one reduction that the losses train and the policies select by
-	// (lookaheadkv.txt eq. 2; judgeq.txt eq. 3).
+	// (LookaheadKV, arXiv:2603.10899, eq. 2; Judge Q, arXiv:2509.10798, eq. 3).
 	ObservedScores(logScore, lse *Tensor, a *Attend)
 	// ObserveAttention is Attention followed by ObservedScores, in one pass over the
 	// cache where the device can. out may be nil.
@@ -217,13 +217,13 @@ type Attention interface {
 type Losses interface {
 	// ScoreKL adds weight · Σ_h KL(p_h ‖ s_h) to the F64 scalar loss, where p_h
 	// and s_h are exp(logTarget[h]) and exp(logScore[h]) normalised to sum 1
-	// (lookaheadkv.txt eq. 5), and writes dLogScore, its gradient. Both are [heads, n]
+	// (LookaheadKV, arXiv:2603.10899, eq. 5), and writes dLogScore, its gradient. Both are [heads, n]
 	// as ObservedScores writes them; logarithms, because a head that looks elsewhere
 	// has targets too small for a float32, which still have shares. A head whose
 	// target is nothing but −Inf adds 0.
 	ScoreKL(loss, dLogScore, logScore, logTarget *Tensor, weight float64)
 	// ScoreMSE adds weight · Σ_{h,j} (exp(logTarget) − exp(logScore))² to loss
-	// (judgeq.txt eq. 5) and writes dLogScore.
+	// (Judge Q, arXiv:2509.10798, eq. 5) and writes dLogScore.
 	ScoreMSE(loss, dLogScore, logScore, logTarget *Tensor, weight float64)
 }
 

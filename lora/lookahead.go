@@ -16,7 +16,7 @@ const Kind = "lookaheadkv"
 
 func init() {
 	model.AdapterKinds.Add(Kind, model.AdapterKind{
-		Doc:   "lookahead embeddings and Lookahead LoRA, KL loss (lookaheadkv.txt §3)",
+		Doc:   "lookahead embeddings and Lookahead LoRA, KL loss (LookaheadKV, arXiv:2603.10899, §3)",
 		Loss:  "kl",
 		New:   func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
 		Count: count,
@@ -84,7 +84,7 @@ func sitesOf(m *model.Model, modules []model.Module) []site {
 	return out
 }
 
-// count is the number of trained numbers (lookaheadkv.txt table 1).
+// count is the number of trained numbers (LookaheadKV, arXiv:2603.10899, table 1).
 func count(m *model.Model, c model.AdapterConfig) int64 {
 	n := int64(c.Rows) * int64(m.Config.Hidden)
 	for _, s := range sitesOf(m, c.Modules) {

@@ -26,12 +26,12 @@ var Losses = registry.Registry[Loss]{Noun: "loss"}
 
 func init() {
 	Losses.Add("kl", Loss{
-		Doc:   "KL(ground truth ‖ learned) of the normalised scores, mean over layers and heads (lookaheadkv.txt eq. 5)",
+		Doc:   "KL(ground truth ‖ learned) of the normalised scores, mean over layers and heads (LookaheadKV, arXiv:2603.10899, eq. 5)",
 		Func:  kl,
 		Scale: 1,
 	})
 	Losses.Add("mse", Loss{
-		Doc:   "squared difference of the scores, mean over prompt columns, heads and layers (judgeq.txt eq. 5)",
+		Doc:   "squared difference of the scores, mean over prompt columns, heads and layers (Judge Q, arXiv:2509.10798, eq. 5)",
 		Func:  mse,
 		Scale: mseScale,
 	})

@@ -70,6 +70,6 @@ type Observation struct {
 // order, once the layer is done with all rows. It may call Cache.Retain on the
 // observation's layer: the later layers don't read it, so the memory of a
 // layer's full cache is free before the next layer's is needed
-// (lookaheadkv.txt, algorithm 2). Of a decoding step it may be that all layers have run
+// (LookaheadKV, arXiv:2603.10899, algorithm 2). Of a decoding step it may be that all layers have run
 // before the first one is observed (Observation.StepDone).
 type Observer func(o *Observation) error

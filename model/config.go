@@ -86,7 +86,7 @@ func (c *Config) Window(layer int) int {
 }
 
 // LongRoPE are the frequencies of prompts that are longer than the context of the first
-// training (Ding et al. 2024).
+// training (Ding et al. 2024, arXiv:2402.13753).
 type LongRoPE struct {
 	Freqs []float32 // [as many as RoPEFreqs]
 	After int       // tokens

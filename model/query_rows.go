@@ -18,8 +18,8 @@ type QueryRows interface {
 }
 
 // LowRank is a LoRA update of a linear layer: y += Scale · (x Aᵀ) Bᵀ
-// (Hu et al. 2022, eq. 3; Scale is α/r). A is [r, in], B [out, r], both of the
-// compute type.
+// (Hu et al. 2022, arXiv:2106.09685, eq. 3; Scale is α/r). A is [r, in], B [out, r],
+// both of the compute type.
 type LowRank struct {
 	A, B  *kernels.Tensor
 	Scale float64

@@ -7,7 +7,8 @@
 #   ./scripts/test_gpu.sh --device        # on the driver and the GPU of this machine, each
 #                                         # test in a process of its own; -run REGEXP
 #   ./scripts/test_gpu.sh --chip          # the rehearsal of a chip alone, as users run it
-#   ./scripts/test_gpu.sh --mutants       # plants bugs and expects the tests to see each
+#   ./scripts/test_gpu.sh --mutants       # plants the bugs of kernels/cuda/*.mutants and
+#                                         # expects the tests to see each; a REGEXP of sources
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 source scripts/gpu_env.sh
@@ -70,7 +71,8 @@ driver=$root/kernels/cuda/build/libhostcuda.so
 export GLIMPSE_CUDA_DRIVER=$driver GLIMPSE_CUBLASLT=$driver GLIMPSE_CUDA_EXACT=1
 
 if [ "${1:-}" = --mutants ]; then
-  exec scripts/mutants_gpu.sh
+  shift
+  exec scripts/mutants_gpu.sh "$@"
 fi
 
 go vet -tags gpu "${packages[@]}" ./generation ./cmd/train

@@ -14,7 +14,7 @@ const Kind = "judgeq"
 
 func init() {
 	model.AdapterKinds.Add(Kind, model.AdapterKind{
-		Doc:  "soft tokens only, MSE loss (judgeq.txt §4)",
+		Doc:  "soft tokens only, MSE loss (Judge Q, arXiv:2509.10798, §4)",
 		Loss: "mse",
 		New:  func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
 		Count: func(m *model.Model, c model.AdapterConfig) int64 {

@@ -2,11 +2,11 @@ package training
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"glimpse/internal/parallel"
 	"glimpse/kernels"
 	"glimpse/losses"
 	"glimpse/model"
@@ -146,22 +146,18 @@ func CheckName(name string) error {
 	return nil
 }
 
-// rate is the learning rate's factor at a step, counted from 0.
-func (c *Config) rate(step int) float64 {
-	f := 1.0
-	if c.Schedule == "cosine" {
-		f = c.FinalRatio + (1-c.FinalRatio)*0.5*(1+math.Cos(math.Pi*float64(step)/float64(c.Steps)))
-	}
-	if n := c.warmupSteps(); step < n {
-		f *= float64(step+1) / float64(n)
-	}
-	return f
-}
+// smallModel is the size, in base-model parameters, up to which whole samples
+// keep the cores busy better than the operations of one sample can.
+const smallModel = 20_000_000
 
-// warmupSteps is the number of steps of linear warm-up.
-func (c *Config) warmupSteps() int {
-	if c.Warmup > 0 {
-		return c.Warmup
+// concurrency is the number of samples worked on at the same time.
+func (c *Config) concurrency(m *model.Model) int {
+	n := 1
+	switch {
+	case c.Workers > 0:
+		n = c.Workers
+	case m.Network.Parameters() <= smallModel:
+		n = parallel.Threads()
 	}
-	return int(math.Ceil(c.WarmupRatio * float64(c.Steps)))
+	return max(1, min(n, c.Batch))
 }

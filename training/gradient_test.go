@@ -89,7 +89,7 @@ func checkGradients(t *testing.T, m *model.Model, lossName string, rows int, len
 		if _, err := r.Prefill(context.Background(), cache, modeltest.Tokens(m, uint64(n), n), model.PrefillOptions{CacheOnly: true}); err != nil {
 			t.Fatal(err)
 		}
-		sample := sampleOf(m, cache, nil, rows)
+		sample := afterCache(m, cache, nil, rows)
 		for range m.Config.Layers {
 			target := kernels.NewTensor(kernels.F64, m.Config.Heads, n)
 			for i := range target.F64() {
@@ -153,7 +153,7 @@ func TestOnlyTheTokensAreTrained(t *testing.T) {
 	if _, err := r.Prefill(context.Background(), cache, modeltest.Tokens(m, 1, n), model.PrefillOptions{CacheOnly: true}); err != nil {
 		t.Fatal(err)
 	}
-	sample := sampleOf(m, cache, nil, a.Rows())
+	sample := afterCache(m, cache, nil, a.Rows())
 	for l := range m.Config.Layers {
 		target := kernels.NewTensor(kernels.F64, m.Config.Heads, n)
 		for i := range target.F64() {
@@ -199,7 +199,7 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 	if _, err := r.Prefill(context.Background(), cache, prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
 		t.Fatal(err)
 	}
-	sample := sampleOf(m, cache, nil, rows)
+	sample := afterCache(m, cache, nil, rows)
 	// The response that starts where the rows do sees what they see.
 	err = r.Probe(context.Background(), cache, model.TokenRows(prompt[:rows+2]), func(o *model.Observation) error {
 		target := kernels.NewTensor(o.Probes[0].DType, o.Probes[0].Shape...)

@@ -74,7 +74,7 @@ func measure(ctx context.Context, r *model.Runner, s *student, a model.Adapter, 
 		if err != nil {
 			return t, err
 		}
-		if _, err := s.run(p.sample(m, a.Rows())); err != nil {
+		if _, err := s.run(p.after(m, a.Rows())); err != nil {
 			return t, err
 		}
 		m.Backend.Wait()

@@ -3,6 +3,7 @@ package training
 import (
 	"context"
 	"fmt"
+	"io"
 	"runtime/debug"
 
 	"glimpse/model"
@@ -79,8 +80,6 @@ type PlanOptions struct {
 	Resident func() int64
 	// Available tells the memory that there is on the host; nil or 0: it is not known.
 	Available func() int64
-	// Draw draws curves as a run does; nil: it draws none.
-	Draw func() error
 }
 
 // NewPlan estimates memory and time of a configuration for a model, of which shapes will
@@ -116,7 +115,7 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 		// Scores of all policies at all budgets, SnapKV's and the oracle's among them.
 		k.Validation = workers * 4 * entries * int64(m.Config.Layers*m.Config.KVHeads*len(v.Budgets)*(len(c.Adapters)+2))
 	}
-	if k.Drawing, err = o.drawing(); err != nil {
+	if k.Drawing, err = o.drawing(&c); err != nil {
 		return nil, err
 	}
 	scratch, err := countScratch(ctx, m, c, o)
@@ -157,16 +156,17 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 
 // drawing is the memory that drawing curves takes besides what stays in the process
 // from then on, as fonts do.
-func (o PlanOptions) drawing() (int64, error) {
-	if o.Draw == nil || o.Resident == nil {
+func (o PlanOptions) drawing(c *Config) (int64, error) {
+	if o.Resident == nil {
 		return 0, nil
 	}
-	if err := o.Draw(); err != nil {
+	draw := func() error { return drawCurves(io.Discard, exampleSteps(c)) }
+	if err := draw(); err != nil {
 		return 0, err
 	}
 	debug.FreeOSMemory()
 	before := o.Resident()
-	err := o.Draw()
+	err := draw()
 	return max(0, o.Resident()-before), err
 }
 

@@ -10,7 +10,7 @@ import (
 	"glimpse/training"
 )
 
-// TestPublishedParameterCounts: lookaheadkv.txt table 1, from the models' published
+// TestPublishedParameterCounts: LookaheadKV, arXiv:2603.10899, table 1, from the models' published
 // configurations.
 func TestPublishedParameterCounts(t *testing.T) {
 	for name, want := range map[string]struct{ millions, percent float64 }{

@@ -39,7 +39,7 @@ func init() {
 	lookahead.Schedule, lookahead.Warmup, lookahead.WarmupRatio, lookahead.FinalRatio = "cosine", 0, 0.02, 0
 	lookahead.Beta1, lookahead.Beta2, lookahead.Clip, lookahead.WeightDecay = 0.9, 0.95, 1, 0
 	Presets.Add("lookaheadkv", Preset{
-		Doc:    "LookaheadKV: Adam, 7600 steps of 32 samples (lookaheadkv.txt table 16, §4.1)",
+		Doc:    "LookaheadKV: Adam, 7600 steps of 32 samples (arXiv:2603.10899, table 16, §4.1)",
 		Config: lookahead, MaxPrompt: 16384,
 		Adapter: AdapterConfig{
 			Kind: "lookaheadkv", Pooling: 7,
@@ -60,7 +60,7 @@ func init() {
 	judge.Schedule, judge.Warmup, judge.FinalRatio = "constant", 0, 1
 	judge.Beta1, judge.Beta2, judge.Clip, judge.WeightDecay = 0.9, 0.999, 0, 0.01
 	Presets.Add("judgeq", Preset{
-		Doc:    "Judge Q: AdamW, 3 epochs of 50,000 samples in batches of 32, constant rate (judgeq.txt table 7, app. A)",
+		Doc:    "Judge Q: AdamW, 3 epochs of 50,000 samples in batches of 32, constant rate (arXiv:2509.10798, table 7, app. A)",
 		Config: judge, Epochs: epochs, MaxPrompt: 16384,
 		Adapter: AdapterConfig{Kind: "judgeq", Pooling: 1, AdapterConfig: model.AdapterConfig{Rows: 32, InitToken: randomRows, InitNoise: 1}},
 		Rate:    func(string) float64 { return 5e-5 },

@@ -133,7 +133,7 @@ func (s *subject) step(b *testing.B, r *model.Runner) (loss float64) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if loss, err = s.student.run(p.sample(s.m, s.adapter.Rows())); err != nil {
+	if loss, err = s.student.run(p.after(s.m, s.adapter.Rows())); err != nil {
 		b.Fatal(err)
 	}
 	return loss

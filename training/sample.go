@@ -1,16 +1,12 @@
 package training
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
-	"glimpse/autodiff"
 	"glimpse/datasets"
-	"glimpse/kernels"
-	"glimpse/model"
 )
 
 // Source is the training data: an unbounded sequence of samples, of which sample
@@ -87,69 +83,33 @@ func (p *Pairs) At(i int) (Sample, error) {
 	return s, nil
 }
 
-// errEmptyResponse marks a sample whose response ended at once: it has no row
-// that could be a target.
-var errEmptyResponse = errors.New("empty response")
-
-// prepared is what the adapters' passes need of a sample.
-type prepared struct {
-	past    [][]kernels.KV
-	targets []*kernels.Tensor // logarithms [heads, n], per layer
-	entries int
-	next    int32
-
-	// Of a sample on disk: its file and the extents of past.
-	file            string
-	layers, kvHeads int
-}
-
-// bytes is the memory that a prepared sample holds.
-func (p *prepared) bytes() int64 {
-	var n int64
-	for l := range p.past {
-		for _, kv := range p.past[l] {
-			n += int64(kv.K.Bytes() + kv.V.Bytes())
-		}
-		n += int64(p.targets[l].Bytes())
-	}
-	return n
-}
-
-// prepare prefills a prompt and computes the target of its response, which is
-// generated first where there is none. It is the one code path for all targets.
-func prepare(ctx context.Context, r *model.Runner, s Sample, maxResponse int) (*prepared, error) {
-	cache := r.Model.NewCache()
-	generated := s.Response == nil
-	logits, err := r.Forward(ctx, cache, s.Prompt, model.PrefillOptions{CacheOnly: !generated})
+// Invocation are the tokens that end every prompt of a source, as far as its first samples
+// tell: the chat template's assistant header. There is at least one.
+func Invocation(source Source) ([]int32, error) {
+	const prompts, longest = 16, 8
+	first, err := source.At(0)
 	if err != nil {
 		return nil, err
 	}
-	response := s.Response
-	if generated {
-		if response, err = r.Respond(ctx, cache, logits, maxResponse, model.Sampling{}); err != nil {
+	tail := first.Prompt[max(0, len(first.Prompt)-longest):]
+	for i := 1; i < prompts; i++ {
+		x, err := source.At(i)
+		if err != nil {
 			return nil, err
 		}
+		tail = commonTail(tail, x.Prompt)
 	}
-	response = response[:min(len(response), maxResponse)]
-	if len(response) == 0 {
-		return nil, errEmptyResponse
+	if len(tail) == 0 {
+		tail = first.Prompt[len(first.Prompt)-1:]
 	}
-	p := &prepared{entries: len(s.Prompt), next: cache.Next()}
-	if p.targets, err = targetsOf(ctx, r, cache, response); err != nil {
-		return nil, err
-	}
-	p.past = cache.Views()
-	return p, nil
+	return tail, nil
 }
 
-// sample is the graph's view of a prepared sample for an adapter of so many rows.
-func (p *prepared) sample(m *model.Model, rows int) autodiff.Sample {
-	pos, table := m.RowsAfter(p.next, rows)
-	return autodiff.Sample{Past: p.past, Positions: pos, RoPE: table, Targets: p.targets}
-}
-
-// sampleOf is the graph's view of a cache as it is.
-func sampleOf(m *model.Model, c *model.Cache, targets []*kernels.Tensor, rows int) autodiff.Sample {
-	pos, table := m.RowsAfterCache(c, rows)
-	return autodiff.Sample{Past: c.Views(), Positions: pos, RoPE: table, Targets: targets}
+// commonTail is the longest end that a and b share.
+func commonTail(a, b []int32) []int32 {
+	n := 0
+	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
+		n++
+	}
+	return slices.Clone(a[len(a)-n:])
 }

@@ -4,15 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"text/tabwriter"
 	"time"
 
 	"glimpse/eviction"
 	"glimpse/internal/stats"
-	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -35,7 +36,7 @@ type Quality struct {
 	// Loss is the adapter's own, as the paper defines it; 0 for SnapKV, which has none.
 	Loss float64 `json:"loss"`
 	// HitRate at each budget: the share of what the oracle keeps that is kept
-	// (judgeq.txt eq. 6), protected entries included.
+	// (Judge Q, arXiv:2509.10798, eq. 6), protected entries included.
 	HitRate []Number `json:"hit_rate"`
 	// Recall at each budget: the share of the highest scores of the response that is
 	// among the highest scores, without protected entries.
@@ -64,6 +65,14 @@ func (n *Number) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	return json.Unmarshal(data, (*float64)(n))
+}
+
+// Percent is a share for people.
+func (n Number) Percent() string {
+	if n != n {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(n))
 }
 
 // heldOut is the samples of all validations of a run.
@@ -271,13 +280,13 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Nam
 	if err != nil {
 		return nil, nil, err
 	}
-	targets, err := targetsOf(ctx, w.runner, study.Cache, s.Response)
+	targets, err := target(ctx, w.runner, study.Cache, s.Response)
 	if err != nil {
 		return nil, nil, err
 	}
 	losses := make([]float64, len(w.students))
 	for i, student := range w.students {
-		v, err := student.run(sampleOf(t.Model, study.Cache, targets, t.learners[i].Rows))
+		v, err := student.run(afterCache(t.Model, study.Cache, targets, t.learners[i].Rows))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -321,16 +330,47 @@ func meanOfHeads(got, want [][][]float32, measure func(a, b []float32) float64) 
 	return sum / float64(heads)
 }
 
-// targetsOf is the attention that a response pays to the prompt in the cache, per
-// layer the logarithms [heads, entries].
-func targetsOf(ctx context.Context, r *model.Runner, cache *model.Cache, response []int32) ([]*kernels.Tensor, error) {
-	var out []*kernels.Tensor
-	err := r.Probe(ctx, cache, model.TokenRows(response), func(o *model.Observation) error {
-		scores := o.Probes[0]
-		target := r.Model.Backend.Alloc(scores.DType, scores.Shape...)
-		r.Model.Backend.Copy(target, scores) // the next layer's may take its place
-		out = append(out, target)
-		return nil
-	})
-	return out, err
+// Metrics are what an adapter's manifest says of its validation. Numbers that are not defined
+// are left out.
+func (v *Validation) Metrics(adapter int) map[string]float64 {
+	q := v.Adapters[adapter]
+	m := map[string]float64{"validation_loss": q.Loss, "validation_samples": float64(v.Samples)}
+	put := func(key string, value Number) {
+		if value == value {
+			m[key] = float64(value)
+		}
+	}
+	for b, budget := range v.Budgets {
+		put(fmt.Sprintf("hit_rate_%d", budget), q.HitRate[b])
+		put(fmt.Sprintf("recall_%d", budget), q.Recall[b])
+		put(fmt.Sprintf("snapkv_hit_rate_%d", budget), v.SnapKV.HitRate[b])
+	}
+	put("kendall_tau", q.Tau)
+	return m
+}
+
+// WriteTable prints a validation for people.
+func (v *Validation) WriteTable(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "%d held-out samples\tloss\t", v.Samples)
+	for _, b := range v.Budgets {
+		fmt.Fprintf(t, "hits@%d\trecall@%d\t", b, b)
+	}
+	fmt.Fprint(t, "τ\t\n")
+	row := func(q Quality, loss string) {
+		fmt.Fprintf(t, "%s\t%s\t", q.Name, loss)
+		for i := range v.Budgets {
+			fmt.Fprintf(t, "%s\t%s\t", q.HitRate[i].Percent(), q.Recall[i].Percent())
+		}
+		best := ""
+		if q.Best {
+			best = "  best so far"
+		}
+		fmt.Fprintf(t, "%.3f\t%s\n", float64(q.Tau), best)
+	}
+	for _, q := range v.Adapters {
+		row(q, fmt.Sprintf("%.4g", q.Loss))
+	}
+	row(v.SnapKV, "")
+	t.Flush()
 }

@@ -241,7 +241,7 @@ func TestPresets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// lookaheadkv.txt table 16.
+	// LookaheadKV, arXiv:2603.10899, table 16.
 	c := l.Config
 	if c.Steps != 7600 || c.Batch != 32 || c.Beta1 != 0.9 || c.Beta2 != 0.95 || c.Schedule != "cosine" || c.Warmup != 0 || c.WarmupRatio != 0.02 ||
 		l.Adapter.InitToken != -1 ||
@@ -249,7 +249,7 @@ func TestPresets(t *testing.T) {
 		l.Rate("LlamaForCausalLM") != 1e-3 || l.Rate("Qwen3ForCausalLM") != 2e-4 || l.Adapter.Rows != 32 || l.Adapter.Rank != 8 || l.Adapter.Alpha != 32 || len(l.Adapter.Modules) != 7 {
 		t.Errorf("lookaheadkv: %+v", l)
 	}
-	// judgeq.txt table 7.
+	// Judge Q, arXiv:2509.10798, table 7.
 	j, err := training.Presets.Lookup("judgeq")
 	if err != nil {
 		t.Fatal(err)

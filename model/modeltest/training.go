@@ -19,8 +19,8 @@ type Training struct {
 	Rows            int     `json:"rows"`
 	Rank            int     `json:"rank"`
 	Alpha           float64 `json:"alpha"`
-	LookaheadKVLoss float64 `json:"lookaheadkv_loss"` // lookaheadkv.txt eq. 5
-	JudgeQLoss      float64 `json:"judgeq_loss"`      // judgeq.txt eq. 5
+	LookaheadKVLoss float64 `json:"lookaheadkv_loss"` // LookaheadKV, arXiv:2603.10899, eq. 5
+	JudgeQLoss      float64 `json:"judgeq_loss"`      // Judge Q, arXiv:2509.10798, eq. 5
 
 	Tensors map[string]Tensor `json:"-"`
 }
