@@ -51,7 +51,7 @@ const (
 	width                  = heads * headDim
 )
 
-var grouped = Heads{Query: heads, KV: kvHeads, Dim: headDim}
+var grouped = Heads{Query: heads, KV: kvHeads, Dim: headDim, Scale: 0.5}
 
 // opCases are the operations of Graph by the name of their method, and what is said of
 // each.

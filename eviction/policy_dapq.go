@@ -35,7 +35,7 @@ type dapq struct {
 }
 
 func (m dapq) Capture(p Prompt) model.Capture {
-	return model.Capture{Probes: []model.Prober{m.pseudo(p)}}
+	return model.Capture{Probes: []model.QueryRows{m.pseudo(p)}}
 }
 
 // pseudo is the pseudo-queries' tokens, as many as rows or the prompt has.

@@ -26,7 +26,7 @@ func newLearned(s Settings, a model.Adapter) learned {
 }
 
 func (m learned) Capture(Prompt) model.Capture {
-	return model.Capture{Probes: []model.Prober{m.adapter}}
+	return model.Capture{Probes: []model.QueryRows{m.adapter}}
 }
 
 func (m learned) Score(dst [][]float32, p Prompt, o *model.Observation) error {

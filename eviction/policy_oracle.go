@@ -28,7 +28,7 @@ func (oracle) Capture(p Prompt) model.Capture {
 			rows[0] = p.Config.EOS[0]
 		}
 	}
-	return model.Capture{Probes: []model.Prober{rows}}
+	return model.Capture{Probes: []model.QueryRows{rows}}
 }
 
 func (m oracle) Score(dst [][]float32, p Prompt, o *model.Observation) error {

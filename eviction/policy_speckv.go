@@ -51,7 +51,7 @@ func (m speckv) Fits(target *model.Model) error {
 func (m speckv) Capture(p Prompt) model.Capture {
 	c := model.Capture{PeakWindows: []int{windowOf(m.window, p.Budget)}}
 	if len(p.Draft) > 0 { // an answer that ends at once leaves the window alone
-		c.PeakProbes = []model.Prober{model.TokenRows(p.Draft)}
+		c.PeakProbes = []model.QueryRows{model.TokenRows(p.Draft)}
 	}
 	return c
 }

@@ -23,7 +23,7 @@ type Memory struct {
 
 // Forecast makes the allocations of Pairs on a model that only counts them (see
 // [model.Model.Dry]), for prompts of so many tokens, of which there are so many; 0: any
-// number. m may be an outline, or not have its weights yet.
+// number. m may have shapes alone, or not have its weights yet.
 func Forecast(ctx context.Context, m *model.Model, tokens, prompts int, opt Options) (k Memory, err error) {
 	if err := opt.settle(); err != nil {
 		return k, err

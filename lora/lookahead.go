@@ -102,13 +102,13 @@ func (a *Lookahead) attach(s site, A, B *kernels.Tensor) {
 // Kind implements model.Adapter.
 func (a *Lookahead) Kind() string { return Kind }
 
-// Rows implements model.Prober.
+// Rows implements model.QueryRows.
 func (a *Lookahead) Rows() int { return a.rows.Dim0() }
 
-// Embeddings implements model.Prober.
+// Embeddings implements model.QueryRows.
 func (a *Lookahead) Embeddings(m *model.Model, dst *kernels.Tensor) { m.Backend.Copy(dst, a.rows) }
 
-// LowRank implements model.Prober.
+// LowRank implements model.QueryRows.
 func (a *Lookahead) LowRank(layer int, module model.Module) *model.LowRank {
 	return a.low[site{layer, module}]
 }

@@ -35,12 +35,12 @@ func trained(t *testing.T, m *model.Model, modules []model.Module) *Lookahead {
 }
 
 // probeScores runs the adapter as the eviction runtime does.
-func probeScores(t *testing.T, m *model.Model, a model.Prober, prompt []int32) [][]float32 {
+func probeScores(t *testing.T, m *model.Model, a model.QueryRows, prompt []int32) [][]float32 {
 	t.Helper()
 	var out [][]float32
 	r, cache := m.NewRunner(), m.NewCache()
 	_, err := r.Prefill(context.Background(), cache, prompt, model.PrefillOptions{
-		Capture: model.Capture{Probes: []model.Prober{a}},
+		Capture: model.Capture{Probes: []model.QueryRows{a}},
 		Observe: func(o *model.Observation) error { out = append(out, o.Probes[0].Float32s()); return nil },
 	})
 	if err != nil {
@@ -136,7 +136,7 @@ func TestNewStartsFromTheFrozenModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Prefill(context.Background(), probed, prompt, model.PrefillOptions{
-		Capture: model.Capture{Probes: []model.Prober{trained(t, m, model.Modules)}}, Observe: func(*model.Observation) error { return nil },
+		Capture: model.Capture{Probes: []model.QueryRows{trained(t, m, model.Modules)}}, Observe: func(*model.Observation) error { return nil },
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,10 @@ import (
 )
 
 // Adapter is learned rows that predict which prompt entries the model's response
-// will attend to. As a Prober it runs in the eviction runtime. The trainer builds its
+// will attend to. As QueryRows it runs in the eviction runtime. The trainer builds its
 // differentiable twin from Parameters and LowRank, so that an adapter knows of no graph.
 type Adapter interface {
-	Prober
+	QueryRows
 
 	// Kind is the registered name of the adapter's kind.
 	Kind() string
@@ -41,7 +41,7 @@ type AdapterKind struct {
 	Loss string
 	// New initialises an adapter for m.
 	New func(m *Model, c AdapterConfig) (Adapter, error)
-	// Count is the number of trained numbers that New would make; m may be an outline.
+	// Count is the number of trained numbers that New would make; m may have shapes alone.
 	Count func(m *Model, c AdapterConfig) int64
 	// Load takes a stored adapter into m's backend. The base model has been checked.
 	Load func(m *Model, a *checkpoints.Adapter) (Adapter, error)

@@ -18,7 +18,7 @@ type appendedProbes struct {
 
 // appendedProbe is rows [from, to) of the appended ones.
 type appendedProbe struct {
-	Prober
+	QueryRows
 	peak     bool
 	from, to int
 }

@@ -13,7 +13,7 @@ import (
 	"glimpse/model/modeltest"
 )
 
-// learned is a Prober of random rows with low-rank updates of some modules.
+// learned are QueryRows of random numbers with low-rank updates of some modules.
 type learned struct {
 	rows  []float64
 	low   map[model.Module]*model.LowRank
@@ -113,10 +113,10 @@ func TestAppendedProbes(t *testing.T) {
 						}
 					}
 					capture := model.Capture{
-						Probes: []model.Prober{
+						Probes: []model.QueryRows{
 							newLearned(m, 1, 5, model.Modules...), model.TokenRows{3, 4, 5}, newLearned(m, 2, 2, model.QProj, model.UpProj, model.DownProj),
 						},
-						PeakProbes: []model.Prober{newLearned(m, 3, 4, model.KProj, model.VProj, model.OProj)},
+						PeakProbes: []model.QueryRows{newLearned(m, 3, 4, model.KProj, model.VProj, model.OProj)},
 					}
 					for i, opt := range []model.PrefillOptions{
 						{Capture: capture},

@@ -117,6 +117,9 @@ func scaleOr1(x float64) float64 {
 	return x
 }
 
+// AttentionScale is the scale of attention's logits.
+func (c *Config) AttentionScale() float64 { return 1 / math.Sqrt(float64(c.HeadDim)) }
+
 // Group is the number of query heads per KV head.
 func (c *Config) Group() int { return c.Heads / c.KVHeads }
 

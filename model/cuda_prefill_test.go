@@ -58,7 +58,7 @@ func TestCUDARoundedOnce(t *testing.T) {
 			}
 			calls := m.Backend.Calls
 			tokens := modeltest.Tokens(m, 1, n)
-			probes := []model.Prober{newLearned(m, 1, 5, model.Modules...), model.TokenRows(tokens[:3])}
+			probes := []model.QueryRows{newLearned(m, 1, 5, model.Modules...), model.TokenRows(tokens[:3])}
 			cases := []model.PrefillOptions{
 				{}, {Chunk: chunk}, {Chunk: chunk, CacheOnly: true}, {Capture: model.Capture{Probes: probes, Windows: []int{3}}},
 				{Capture: model.Capture{Probes: probes[:1], PeakProbes: probes[1:]}, Chunk: chunk},
@@ -104,8 +104,8 @@ func TestCUDARoundedOnce(t *testing.T) {
 					compare.Close(t, fmt.Sprintf("case %d: cache", i), keys[j], wantKeys[j], 0)
 				}
 			}
-			probesOf := func(m *model.Model) []model.Prober {
-				return []model.Prober{newLearned(m, 1, 5, model.Modules...), model.TokenRows(tokens[:3])}
+			probesOf := func(m *model.Model) []model.QueryRows {
+				return []model.QueryRows{newLearned(m, 1, 5, model.Modules...), model.TokenRows(tokens[:3])}
 			}
 			exact, plain := openHalf(t, name, "reference64"), openHalf(t, name, "reference64")
 			plain.Backend = plainRounding{plain.Backend}
@@ -161,7 +161,7 @@ func TestCUDAAppendedLaunches(t *testing.T) {
 		}
 		return int(calls() - before)
 	}
-	with := model.Capture{Probes: []model.Prober{probe}}
+	with := model.Capture{Probes: []model.QueryRows{probe}}
 	prefill(with)
 	plain, appended := prefill(model.Capture{}), prefill(with)
 	cache := m.NewCache()

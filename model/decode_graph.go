@@ -292,7 +292,7 @@ func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, e
 	if n < p.decodeGraph.rows {
 		p.step.Fill(out.Rows(n, p.decodeGraph.rows), 0)
 	}
-	at.Windowed, at.Scale, at.Scores = c.Window(p.l) > 0, p.scale(), p.layerScores(p.l)
+	at.Windowed, at.Scale, at.Scores = c.Window(p.l) > 0, c.AttentionScale(), p.layerScores(p.l)
 	entries := make([]int, n)
 	for i := range entries {
 		entries[i] = p.longest[i][p.l]

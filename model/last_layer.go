@@ -7,7 +7,8 @@ import "glimpse/kernels"
 // alone the rest.
 type lastRows struct {
 	chunkRows
-	tail int // rows of the prompt that have queries
+	tail    int             // rows of the prompt that have queries
+	queries *kernels.Tensor // what these and the probes' are projected from
 }
 
 // lastLayer runs the rows through the last layer as far as somebody reads what it computes.

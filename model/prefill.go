@@ -151,12 +151,11 @@ func firstRows(x *kernels.Tensor, n int) *kernels.Tensor {
 // the last of them, of appended probes.
 type chunkRows struct {
 	layerRows
-	pass    *prefillPass
-	o       *Observation
-	from    int // first row of the prompt
-	prompt  int // rows of the prompt, which come first
-	last    bool
-	queries *kernels.Tensor // of rows of the last layer, through its first norm
+	pass   *prefillPass
+	o      *Observation
+	from   int // first row of the prompt
+	prompt int // rows of the prompt, which come first
+	last   bool
 }
 
 // start prepares the rows of a chunk for layer l.

@@ -6,12 +6,12 @@ import "glimpse/kernels"
 type probePass struct {
 	layerRows
 	cache       *Cache
-	probe       Prober
+	probe       QueryRows
 	peak        bool            // the largest probability of any row instead of the mean
 	scores, lse *kernels.Tensor // on the cache, in the layer that has run
 }
 
-func (r *Runner) newProbePass(cache *Cache, probe Prober, from int32) *probePass {
+func (r *Runner) newProbePass(cache *Cache, probe QueryRows, from int32) *probePass {
 	n := probe.Rows()
 	x := r.alloc(n, r.Model.Config.Hidden)
 	probe.Embeddings(r.Model, x)

@@ -3,7 +3,6 @@ package model
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"glimpse/internal/simd"
 	"glimpse/kernels"
@@ -121,7 +120,7 @@ func (r *Runner) Step(ctx context.Context, cache *Cache, token int32, capture Ca
 
 // Probe runs rows after what the cache holds, which it does not change, and
 // observes them; observations have one entry in Probes.
-func (r *Runner) Probe(ctx context.Context, cache *Cache, probe Prober, observe Observer) (err error) {
+func (r *Runner) Probe(ctx context.Context, cache *Cache, probe QueryRows, observe Observer) (err error) {
 	defer kernels.CatchDevice(&err)
 	r.arena.Release(nil)
 	defer r.arena.Release(nil)
@@ -193,13 +192,10 @@ func (r *Runner) attend(cache *Cache, layer int, q *kernels.Tensor, pos []int32)
 func (r *Runner) attention(past []kernels.KV, layer int, q *kernels.Tensor, pos []int32) kernels.Attend {
 	c := &r.Model.Config
 	return kernels.Attend{
-		Q: q, Past: past, Scale: r.scale(),
+		Q: q, Past: past, Scale: c.AttentionScale(),
 		Window: c.Window(layer), Positions: pos,
 	}
 }
-
-// scale is that of attention's logits.
-func (r *Runner) scale() float64 { return 1 / math.Sqrt(float64(r.Model.Config.HeadDim)) }
 
 // logits applies the head to the normalised row h [1, hidden]; into is memory of a
 // device for them, or nil.

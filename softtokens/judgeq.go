@@ -45,13 +45,13 @@ func New(m *model.Model, c model.AdapterConfig) (*SoftTokens, error) {
 // Kind implements model.Adapter.
 func (a *SoftTokens) Kind() string { return Kind }
 
-// Rows implements model.Prober.
+// Rows implements model.QueryRows.
 func (a *SoftTokens) Rows() int { return a.rows.Dim0() }
 
-// Embeddings implements model.Prober.
+// Embeddings implements model.QueryRows.
 func (a *SoftTokens) Embeddings(m *model.Model, dst *kernels.Tensor) { m.Backend.Copy(dst, a.rows) }
 
-// LowRank implements model.Prober; there is none.
+// LowRank implements model.QueryRows; there is none.
 func (a *SoftTokens) LowRank(int, model.Module) *model.LowRank { return nil }
 
 // Parameters implements model.Adapter.

@@ -16,11 +16,11 @@ import (
 // Judge Q, over that of the first alone, at 2048 prompt tokens: at most 1.35. Steps of
 // both alternate, on a model with random weights, whose context is long enough.
 func BenchmarkAdapters(b *testing.B) {
-	outline, err := model.Outline(filepath.Join("testdata", "bench"), "cpu")
+	shapes, err := model.OpenShapes(filepath.Join("testdata", "bench"), "cpu")
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := outline.Sketch(outline.Config.Layers, outline.Config.Vocab)
+	m := shapes.Sketch(shapes.Config.Layers, shapes.Config.Vocab)
 	const prompt, response = 2048, 32
 	pair := datasets.Pair{ID: "p", PromptIDs: make([]int32, prompt), ResponseIDs: make([]int32, response)}
 	for i := range pair.PromptIDs {

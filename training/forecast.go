@@ -11,7 +11,7 @@ import (
 
 // Forecast is the device memory that a run of an accelerator will take: that of a step
 // with the longest sample, whose allocations are made on a model that only counts them.
-// m may be an outline. Process and Collector are 0: they are the host's.
+// m may have shapes alone. Process and Collector are 0: they are the host's.
 func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k Memory, err error) {
 	workers := int64(c.concurrency(m))
 	dry, counter := m.Dry()

@@ -48,7 +48,7 @@ func TestCUDAForecastOfLlama8B(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dtype := range []string{"bf16", "float32"} {
-		m, err := model.Outline(folder, "cuda")
+		m, err := model.OpenShapes(folder, "cuda")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -104,7 +104,7 @@ func (p *pass) Rotate(m model.Module, x autodiff.Node) autodiff.Node {
 
 func (p *pass) Attend(q, k, v autodiff.Node) (out autodiff.Node, ok bool, err error) {
 	c := &p.m.Config
-	heads := autodiff.Heads{Query: c.Heads, KV: c.KVHeads, Dim: c.HeadDim, Window: c.Window(p.l)}
+	heads := autodiff.Heads{Query: c.Heads, KV: c.KVHeads, Dim: c.HeadDim, Window: c.Window(p.l), Scale: c.AttentionScale()}
 	var scores autodiff.Node
 	if ok = p.reached(); ok {
 		out, scores = p.g.Attention(q, k, v, p.sample, p.l, heads)

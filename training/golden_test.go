@@ -18,11 +18,11 @@ import (
 
 // probeScores runs the rows as the eviction runtime does: logarithms [heads, prompt] per
 // layer.
-func probeScores(t *testing.T, m *model.Model, a model.Prober, prompt []int32) [][]float32 {
+func probeScores(t *testing.T, m *model.Model, a model.QueryRows, prompt []int32) [][]float32 {
 	t.Helper()
 	var out [][]float32
 	_, err := m.NewRunner().Prefill(context.Background(), m.NewCache(), prompt, model.PrefillOptions{
-		Capture: model.Capture{Probes: []model.Prober{a}},
+		Capture: model.Capture{Probes: []model.QueryRows{a}},
 		Observe: func(o *model.Observation) error { out = append(out, o.Probes[0].Float32s()); return nil },
 	})
 	if err != nil {
@@ -32,7 +32,7 @@ func probeScores(t *testing.T, m *model.Model, a model.Prober, prompt []int32) [
 }
 
 // nearScores compares the scores of an adapter's rows with PyTorch's.
-func nearScores(t *testing.T, g *modeltest.Training, m *model.Model, a model.Prober, name string) {
+func nearScores(t *testing.T, g *modeltest.Training, m *model.Model, a model.QueryRows, name string) {
 	t.Helper()
 	for l, scores := range probeScores(t, m, a, g.Prompt) {
 		for i, s := range scores {

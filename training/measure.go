@@ -132,7 +132,7 @@ type part struct{ products, attention float64 }
 func (p part) total() float64 { return p.products + p.attention }
 func (w work) total() float64 { return w.prefill.total() + w.target.total() + w.rows.total() }
 
-// operations are those of a sample. m may be an outline.
+// operations are those of a sample. m may have shapes alone.
 func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work) {
 	c := &m.Config
 	n := float64(prompt)

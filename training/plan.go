@@ -82,8 +82,8 @@ type PlanOptions struct {
 	Available func() int64
 }
 
-// NewPlan estimates memory and time of a configuration for an outlined model, in a
-// second and in little memory whatever the model's size: memory is counted on a model
+// NewPlan estimates memory and time of a configuration for a model, of which shapes will
+// do, in a second and in little memory whatever its size: memory is counted on a model
 // without numbers, and time computed from measured rates. Steps are run for models that
 // are small enough.
 func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Plan, error) {
@@ -170,7 +170,7 @@ func (o PlanOptions) drawing(c *Config) (int64, error) {
 	return max(0, o.Resident()-before), err
 }
 
-// CountAll is the sizes of adapters for a model, of which an outline will do. The
+// CountAll is the sizes of adapters for a model, of which shapes will do. The
 // kinds must be known.
 func CountAll(m *model.Model, adapters []AdapterConfig) []PlanAdapter {
 	total := modelParameters(m)

@@ -13,8 +13,8 @@ import (
 	"glimpse/model"
 )
 
-// outlineOf is a Llama of so many numbers.
-func outlineOf(t *testing.T, dtype string, hidden, layers, heads, kvHeads, inner, vocab int) *model.Model {
+// shapesOf is a Llama of so many numbers.
+func shapesOf(t *testing.T, dtype string, hidden, layers, heads, kvHeads, inner, vocab int) *model.Model {
 	t.Helper()
 	dir := t.TempDir()
 	config := fmt.Sprintf(`{"architectures": ["LlamaForCausalLM"], "hidden_size": %d, "num_hidden_layers": %d, "num_attention_heads": %d,
@@ -23,7 +23,7 @@ func outlineOf(t *testing.T, dtype string, hidden, layers, heads, kvHeads, inner
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	m, err := model.Outline(dir, "cpu")
+	m, err := model.OpenShapes(dir, "cpu")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func lookaheadkv(t *testing.T) Config {
 // TestScratchIsCounted: the scratch memory of a few layers without numbers, continued to all
 // of them, is what a run with numbers holds, but for the blocks of a MiB that arenas take.
 func TestScratchIsCounted(t *testing.T) {
-	m := outlineOf(t, "float32", 256, 7, 8, 2, 700, 100)
+	m := shapesOf(t, "float32", 256, 7, 8, 2, 700, 100)
 	for _, prompt := range []int{100, 1500, 2500} {
 		c, o := lookaheadkv(t), PlanOptions{Prompt: prompt, Response: 40}
 		planned, err := countScratch(t.Context(), m, c, o)
@@ -78,7 +78,7 @@ func TestPlannedTimeIsTaken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs steps of a model of 30 million weights")
 	}
-	builtin, err := model.Outline("", "cpu")
+	builtin, err := model.OpenShapes("", "cpu")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +89,8 @@ func TestPlannedTimeIsTaken(t *testing.T) {
 		batch            int
 	}{
 		{"built-in model", builtin, 512, 16, 8},
-		{"30 million weights in float32", outlineOf(t, "float32", 768, 5, 12, 4, 2048, 2048), 640, 16, 1},
-		{"50 million weights in bfloat16", outlineOf(t, "bfloat16", 1024, 4, 16, 4, 2816, 2048), 1500, 64, 1},
+		{"30 million weights in float32", shapesOf(t, "float32", 768, 5, 12, 4, 2048, 2048), 640, 16, 1},
+		{"50 million weights in bfloat16", shapesOf(t, "bfloat16", 1024, 4, 16, 4, 2816, 2048), 1500, 64, 1},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c, o := lookaheadkv(t), PlanOptions{Prompt: x.prompt, Response: x.response}

@@ -17,7 +17,7 @@ func TestPublishedParameterCounts(t *testing.T) {
 		"Llama-3.2-1B-Instruct": {5.4, 0.44}, "Llama-3.2-3B-Instruct": {11.9, 0.37}, "Llama-3.1-8B-Instruct": {20.6, 0.26},
 		"Qwen3-1.7B": {8.5, 0.49}, "Qwen3-4B": {16.2, 0.40}, "Qwen3-8B": {21.5, 0.26},
 	} {
-		m, err := model.Outline(filepath.Join("testdata", "published", name), "cpu")
+		m, err := model.OpenShapes(filepath.Join("testdata", "published", name), "cpu")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,11 +34,11 @@ func TestPublishedParameterCounts(t *testing.T) {
 	}
 }
 
-// TestCountIsWhatNewMakes: the count of every kind, with an outline, is that of the
+// TestCountIsWhatNewMakes: the count of every kind, with shapes alone, is that of the
 // parameters of a real adapter.
 func TestCountIsWhatNewMakes(t *testing.T) {
 	m := reference(t)
-	outline, err := model.Outline("", "cpu")
+	shapes, err := model.OpenShapes("", "cpu")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestCountIsWhatNewMakes(t *testing.T) {
 		for _, p := range made.Parameters() {
 			want += int64(p.Tensor.Len())
 		}
-		if got := kind.Count(outline, a.AdapterConfig); got != want {
+		if got := kind.Count(shapes, a.AdapterConfig); got != want {
 			t.Errorf("adapter %d: count %d, New makes %d", i, got, want)
 		}
 	}
@@ -67,14 +67,14 @@ func TestCountIsWhatNewMakes(t *testing.T) {
 
 // TestPlanScales: memory and time grow as they must.
 func TestPlanScales(t *testing.T) {
-	outline, err := model.Outline("", "cpu")
+	shapes, err := model.OpenShapes("", "cpu")
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan := func(prompt int, change func(c *training.Config)) *training.Plan {
 		c := both(10)
 		change(&c)
-		p, err := training.NewPlan(context.Background(), outline, c, training.PlanOptions{Prompt: prompt, Response: 8})
+		p, err := training.NewPlan(context.Background(), shapes, c, training.PlanOptions{Prompt: prompt, Response: 8})
 		if err != nil {
 			t.Fatal(err)
 		}

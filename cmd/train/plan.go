@@ -53,7 +53,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 				}
 			}
 			training.BoundMemory()
-			m, err := hub.Outline(cmd.Context(), s.Model, s.S3, cmd.ErrOrStderr(), s.Device)
+			m, err := hub.OpenShapes(cmd.Context(), s.Model, s.S3, cmd.ErrOrStderr(), s.Device)
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}

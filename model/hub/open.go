@@ -52,14 +52,14 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 	return m, nil
 }
 
-// Outline is model.Outline for what Open takes. Of a model elsewhere only config.json is
+// OpenShapes is model.OpenShapes for what Open takes. Of a model elsewhere only config.json is
 // fetched.
-func Outline(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer, device string) (*model.Model, error) {
+func OpenShapes(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer, device string) (*model.Model, error) {
 	dir, name, err := findConfig(ctx, spec, s3, log)
 	if err != nil {
 		return nil, err
 	}
-	m, err := model.Outline(dir, device)
+	m, err := model.OpenShapes(dir, device)
 	if err != nil {
 		return nil, err
 	}

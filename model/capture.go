@@ -1,57 +1,6 @@
 package model
 
-import (
-	"glimpse/kernels"
-)
-
-// Prober is rows that are run after a prompt, observed and dropped. Row r stands
-// at the position of the r-th token after the prompt.
-type Prober interface {
-	// Rows is the number of rows, at least 1.
-	Rows() int
-	// Embeddings writes the rows' input embeddings into dst [rows, hidden], of the
-	// compute type.
-	Embeddings(m *Model, dst *kernels.Tensor)
-	// LowRank returns the low-rank update of a module that acts on these rows only,
-	// or nil.
-	LowRank(layer int, module Module) *LowRank
-}
-
-// LowRank is a LoRA update of a linear layer: y += Scale · (x Aᵀ) Bᵀ
-// (Hu et al. 2022, arXiv:2106.09685, eq. 3; Scale is α/r). A is [r, in], B [out, r], both of the
-// compute type.
-type LowRank struct {
-	A, B  *kernels.Tensor
-	Scale float64
-
-	// Of rows of several probes and of a prompt: the rows that it acts on, all where to
-	// is 0, and the updates of other rows.
-	from, to int
-	next     *LowRank
-}
-
-// of is the rows of x that u acts on.
-func (u *LowRank) of(x *kernels.Tensor) *kernels.Tensor {
-	if u.to == 0 {
-		return x
-	}
-	return x.Rows(u.from, u.to)
-}
-
-// TokenRows is a Prober of ordinary tokens: a response that teacher forcing
-// replays, or pseudo-queries.
-type TokenRows []int32
-
-// Rows implements Prober.
-func (t TokenRows) Rows() int { return len(t) }
-
-// Embeddings implements Prober.
-func (t TokenRows) Embeddings(m *Model, dst *kernels.Tensor) {
-	m.Backend.Gather(dst, m.Network.Embedding, t)
-}
-
-// LowRank implements Prober; tokens have none.
-func (t TokenRows) LowRank(int, Module) *LowRank { return nil }
+import "glimpse/kernels"
 
 // Capture says what a pass observes; nothing else is computed.
 type Capture struct {
@@ -64,11 +13,11 @@ type Capture struct {
 	// probabilities.
 	Squares bool
 	// Probes are run after the last row.
-	Probes []Prober
+	Probes []QueryRows
 	// PeakWindows and PeakProbes are like Windows and Probes, but what is observed is
 	// the largest probability of any row instead of the mean over the rows.
 	PeakWindows []int
-	PeakProbes  []Prober
+	PeakProbes  []QueryRows
 	// Queries keeps the rotated queries and own keys of the rows of a decoding step.
 	Queries bool
 }
@@ -79,11 +28,11 @@ func (c Capture) Merge(other Capture) Capture {
 		Windows: append(append([]int(nil), c.Windows...), other.Windows...),
 		AllRows: c.AllRows || other.AllRows,
 		Squares: c.Squares || other.Squares,
-		Probes:  append(append([]Prober(nil), c.Probes...), other.Probes...),
+		Probes:  append(append([]QueryRows(nil), c.Probes...), other.Probes...),
 		Queries: c.Queries || other.Queries,
 
 		PeakWindows: append(append([]int(nil), c.PeakWindows...), other.PeakWindows...),
-		PeakProbes:  append(append([]Prober(nil), c.PeakProbes...), other.PeakProbes...),
+		PeakProbes:  append(append([]QueryRows(nil), c.PeakProbes...), other.PeakProbes...),
 	}
 }
 
