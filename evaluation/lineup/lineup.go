@@ -334,7 +334,7 @@ func (l *Lineup) variants(name string) ([]evaluation.Contender, error) {
 	switch {
 	case needs.Adapter != "":
 		for _, a := range l.adapters {
-			if a.Kind() == needs.Adapter {
+			if model.PolicyOf(a.Kind()) == needs.Adapter {
 				variants = append(variants, variant{a.name, l.withPooling(needs.Scorer, a.pooling), eviction.Resources{Adapter: a.Adapter}})
 			}
 		}
