@@ -41,7 +41,7 @@ and policy. A prompt within the budget is not scored.`,
 		Args: cli.Args("[PROMPT]"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			defer kernels.CatchDevice(&err) // what is shown is read from the device now
-			if err := p.take(args); err != nil {
+			if err := p.argument(args); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
 			if err := eviction.CheckBudget(budget); err != nil {

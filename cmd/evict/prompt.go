@@ -20,8 +20,8 @@ func (p *promptFlags) bind(f *pflag.FlagSet) {
 	f.BoolVar(&p.Raw, "raw", false, "take the text as it is, without the model's chat template")
 }
 
-// take takes the prompt that a command has as its argument, if any.
-func (p *promptFlags) take(args []string) error {
+// argument is the prompt that a command has as its argument, if any.
+func (p *promptFlags) argument(args []string) error {
 	switch {
 	case len(args) == 0:
 		return nil

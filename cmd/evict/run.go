@@ -33,7 +33,7 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
   evict run --model path/to/llama --adapter adapters/llama --budget 256 "Summarise: ..."`,
 		Args: cli.Args("[PROMPT]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := p.take(args); err != nil {
+			if err := p.argument(args); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
 			if err := eviction.CheckBudget(o.Budget); err != nil {

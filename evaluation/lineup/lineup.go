@@ -258,7 +258,7 @@ func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec, hash string) 
 			if err != nil {
 				return err
 			}
-			if err := l.take(shipped, hash, stored, false); err != nil {
+			if err := l.addStored(shipped, hash, stored, false); err != nil {
 				return err
 			}
 		}
@@ -272,10 +272,10 @@ func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec, hash string) 
 	if err != nil {
 		return err
 	}
-	return l.take(name, hash, stored, true)
+	return l.addStored(name, hash, stored, true)
 }
 
-func (l *Lineup) take(name, hash string, stored *checkpoints.Adapter, asked bool) error {
+func (l *Lineup) addStored(name, hash string, stored *checkpoints.Adapter, asked bool) error {
 	a, err := l.LoadAdapter(hash, stored)
 	if err != nil {
 		return err
