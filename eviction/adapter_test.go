@@ -55,7 +55,7 @@ func (a *fakeAdapter) LowRank(layer int, module model.Module) *model.LowRank {
 	return a.low[key(layer, module)]
 }
 func (a *fakeAdapter) Parameters() []model.Parameter { return nil }
-func (a *fakeAdapter) Export() *checkpoints.Adapter { panic("a policy does not export") }
+func (a *fakeAdapter) Export() *checkpoints.Adapter  { panic("a policy does not export") }
 
 // TestAdapterKindNamesItsPolicy: rows of a kind without a policy of its own are run by the
 // policy that the kind names, and by no other.
