@@ -56,7 +56,7 @@ type Job struct {
 	SamplesGiven bool        `json:"-"`
 	Files        cli.Outputs `json:"-"`
 
-	settled model.Sampling // what the choice is for the model
+	sampling model.Sampling // what the choice is for the model
 }
 
 // DefaultJob holds what neither file nor flags need to say.
@@ -153,12 +153,12 @@ func (s *Job) check() (only int, err error) {
 	return only, nil
 }
 
-// settle decides the sampling of the model's responses.
-func (s *Job) settle(m *model.Model) (err error) {
-	if s.settled, err = s.Resolve(m); err != nil {
+// resolveSampling decides the sampling of the model's responses.
+func (s *Job) resolveSampling(m *model.Model) (err error) {
+	if s.sampling, err = s.Resolve(m); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
-	s.settled.Seed = s.SamplingSeed
+	s.sampling.Seed = s.SamplingSeed
 	return nil
 }
 
@@ -170,9 +170,9 @@ func (s *Job) chatOptions() (chat.Options, error) {
 	return chat.ParseOptions(s.ChatOptions, s.ChatDate)
 }
 
-// headerSampling is the settled sampling as the header has it.
+// headerSampling is the sampling as the header has it.
 func (s *Job) headerSampling() datasets.Sampling {
-	d := s.settled
+	d := s.sampling
 	h := datasets.Sampling{Temperature: d.Temperature, TopP: d.TopP, TopK: d.TopK, MinP: d.MinP, MaxNewTokens: s.MaxNew, Processors: d.Processors.String()}
 	if h.TopP == 0 { // all
 		h.TopP = 1
@@ -197,7 +197,7 @@ func (s *Job) describe() string {
 	text, err := json.Marshal(struct {
 		Job
 		Processors model.Processors `json:"processors,omitzero"`
-	}{record, s.settled.Processors})
+	}{record, s.sampling.Processors})
 	if err != nil {
 		panic(err) // of numbers and texts
 	}

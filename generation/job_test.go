@@ -15,7 +15,7 @@ func TestDescriptionsStay(t *testing.T) {
 	if got, want := s.describe(), "synthetic tasks default, 512 tokens, seed 1, settings 1d3277a1b6a5"; got != want {
 		t.Errorf("greedy: %s, want %s", got, want)
 	}
-	s.settled = model.Sampling{Temperature: 0.7, TopP: 0.9, TopK: 20}
+	s.sampling = model.Sampling{Temperature: 0.7, TopP: 0.9, TopK: 20}
 	s.Sources, s.Shards = []datasets.MixSource{{Path: "a.jsonl"}}, 4
 	if got, want := s.describe(), "1 sources, recipe asis, responses self, prompts of up to 16384 tokens, seed 1, settings 863f114bc548"; got != want {
 		t.Errorf("sampled: %s, want %s", got, want)
@@ -27,13 +27,13 @@ func TestDescriptionsStay(t *testing.T) {
 		func(d *model.Sampling) { d.Processors.BadWords = [][]int32{{1, 2}} },
 		func(d *model.Sampling) { d.Processors.BadWords = [][]int32{{1, 3}} },
 	} {
-		before := s.settled
-		change(&s.settled)
+		before := s.sampling
+		change(&s.sampling)
 		if d := s.describe(); slices.Contains(seen, d) {
-			t.Errorf("%v is described as another", s.settled)
+			t.Errorf("%v is described as another", s.sampling)
 		} else {
 			seen = append(seen, d)
 		}
-		s.settled = before
+		s.sampling = before
 	}
 }

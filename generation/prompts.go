@@ -28,7 +28,7 @@ func (s *Job) checkMemory(ctx context.Context, m *model.Model) error {
 		samples = (samples + s.Shards - 1) / s.Shards
 	}
 	check := func(tokens int) error {
-		return CheckMemory(ctx, m, cli.AvailableMemory, tokens, samples, Options{MaxNew: s.MaxNew, Sampling: s.settled, Batch: s.Batch})
+		return CheckMemory(ctx, m, cli.AvailableMemory, tokens, samples, Options{MaxNew: s.MaxNew, Sampling: s.sampling, Batch: s.Batch})
 	}
 	if len(s.Sources) == 0 {
 		return check(s.Tokens)
@@ -128,7 +128,7 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 		err = Pairs(ctx, m, func() (Prompt, error) {
 			x, err := next()
 			return x.Prompt, err
-		}, w, Options{MaxNew: s.MaxNew, Sampling: s.settled, Batch: s.Batch, OnPair: onPair})
+		}, w, Options{MaxNew: s.MaxNew, Sampling: s.sampling, Batch: s.Batch, OnPair: onPair})
 	}
 	bar.Done()
 	if err != nil {

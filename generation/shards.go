@@ -42,7 +42,7 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, Chat: chatOptions, BeforeWeights: func(m *model.Model) error {
-		if err := s.settle(m); err != nil {
+		if err := s.resolveSampling(m); err != nil {
 			return err
 		}
 		return s.checkMemory(ctx, m)
@@ -58,7 +58,7 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 	header := datasets.PairHeader{
 		Model: m.Name, WeightsSHA256: hash, Seed: s.SamplingSeed, Shards: max(1, s.Shards), Data: s.describe(), Sampling: s.headerSampling(),
 	}
-	s.Report(log, m, s.settled)
+	s.Report(log, m, s.sampling)
 	if s.Shards == 0 {
 		w, err := datasets.CreatePairs(s.Out, header)
 		if err != nil {

@@ -39,6 +39,8 @@ type AdapterKind struct {
 	Doc string
 	// Loss is the objective that its paper trains with.
 	Loss string
+	// Policy is the eviction policy that runs its rows; "" is that of the kind's name.
+	Policy string
 	// New initialises an adapter for m.
 	New func(m *Model, c AdapterConfig) (Adapter, error)
 	// Count is the number of trained numbers that New would make; m may have shapes alone.
@@ -49,6 +51,14 @@ type AdapterKind struct {
 
 // AdapterKinds lists the kinds by name.
 var AdapterKinds = registry.Registry[AdapterKind]{Noun: "adapter kind"}
+
+// PolicyOf is the eviction policy that runs adapters of a kind.
+func PolicyOf(kind string) string {
+	if k, err := AdapterKinds.Lookup(kind); err == nil && k.Policy != "" {
+		return k.Policy
+	}
+	return kind
+}
 
 // AdapterConfig is the shape and the initialisation of an adapter.
 type AdapterConfig struct {

@@ -84,12 +84,12 @@ func (t *Trainer) Save(path, modelSHA256 string) error {
 	return checkpoints.SaveState(path, s)
 }
 
-// TakeUp resumes from the checkpoint at path or, where that is missing or damaged,
+// ResumeLatest resumes from the checkpoint at path or, where that is missing or damaged,
 // from the one before it, and returns the name of the file that it took. A damaged
 // one is moved aside, to path + ".damaged", so that it never takes the place of the
 // good one; note then says so, and is "" otherwise. Without any checkpoint the error
 // is fs.ErrNotExist; where none can be used, it names both.
-func (t *Trainer) TakeUp(path, modelSHA256 string) (from, note string, err error) {
+func (t *Trainer) ResumeLatest(path, modelSHA256 string) (from, note string, err error) {
 	err = t.Resume(path, modelSHA256)
 	if err == nil {
 		return path, "", nil

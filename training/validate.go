@@ -262,8 +262,9 @@ func (t *Trainer) scorers() ([]*eviction.Named, error) {
 	}
 	out := []*eviction.Named{snapkv}
 	for _, l := range t.learners {
-		kernel := eviction.Overrides{l.adapter.Kind(): {"kernel": float64(l.Pooling)}}
-		p, err := eviction.New(l.adapter.Kind(), 0, kernel, l.adapter)
+		policy := model.PolicyOf(l.adapter.Kind())
+		kernel := eviction.Overrides{policy: {"kernel": float64(l.Pooling)}}
+		p, err := eviction.New(policy, 0, kernel, l.adapter)
 		if err != nil {
 			return nil, err
 		}

@@ -6,7 +6,7 @@
 // Lines, highest first:
 //
 //	cmd/*  scripts/*                             programs
-//	evaluation  training  generation
+//	serving  evaluation  training  generation
 //	eviction  lora  softtokens  losses
 //	autodiff  model
 //	checkpoints

@@ -20,8 +20,8 @@ import (
 // uploadPatience bounds the wait for the last checkpoint's upload when a run ends.
 const uploadPatience = 2 * time.Minute
 
-// keeper saves the state of one run.
-type keeper struct {
+// checkpointer saves the state of one run.
+type checkpointer struct {
 	path   string // "" keeps nothing
 	every  int
 	hash   string // of the model's weights
@@ -31,10 +31,10 @@ type keeper struct {
 	told   bool // that a signal has ended the run
 }
 
-// startKeeping takes the checkpoint for this run alone, and goes on from it where
+// openCheckpoint takes the checkpoint for this run alone, and goes on from it where
 // that is asked for.
-func (s *Spec) startKeeping(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (*keeper, error) {
-	k := &keeper{path: s.Checkpoint, every: s.CheckpointEvery, hash: hash, log: log}
+func (s *Spec) openCheckpoint(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (*checkpointer, error) {
+	k := &checkpointer{path: s.Checkpoint, every: s.CheckpointEvery, hash: hash, log: log}
 	switch {
 	case s.Checkpoint == "" && s.Resume:
 		return nil, fmt.Errorf("train: --resume needs --checkpoint")
@@ -48,7 +48,7 @@ func (s *Spec) startKeeping(ctx context.Context, t *training.Trainer, hash strin
 	if err := k.lock(); err != nil {
 		return nil, err
 	}
-	if err := s.takeUp(ctx, k, t); err != nil {
+	if err := s.resumeFrom(ctx, k, t); err != nil {
 		k.unlock()
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (s *Spec) startKeeping(ctx context.Context, t *training.Trainer, hash strin
 
 // lock keeps a second run from the checkpoint, and removes what a killed one left of
 // it.
-func (k *keeper) lock() error {
+func (k *checkpointer) lock() error {
 	if err := os.MkdirAll(filepath.Dir(k.path), 0o755); err != nil {
 		return fmt.Errorf("train: folder of the checkpoint: %w", err)
 	}
@@ -90,9 +90,9 @@ func (k *keeper) lock() error {
 	return nil
 }
 
-// takeUp goes on from the checkpoint, the one before it where that is damaged, or the
+// resumeFrom goes on from the checkpoint, the one before it where that is damaged, or the
 // newest that was uploaded where there is none on this machine.
-func (s *Spec) takeUp(ctx context.Context, k *keeper, t *training.Trainer) error {
+func (s *Spec) resumeFrom(ctx context.Context, k *checkpointer, t *training.Trainer) error {
 	if !s.Resume {
 		for _, path := range []string{k.path, checkpoints.PreviousState(k.path)} {
 			if _, err := os.Lstat(path); err == nil {
@@ -103,7 +103,7 @@ func (s *Spec) takeUp(ctx context.Context, k *keeper, t *training.Trainer) error
 		}
 		return nil
 	}
-	from, note, err := t.TakeUp(k.path, k.hash)
+	from, note, err := t.ResumeLatest(k.path, k.hash)
 	if errors.Is(err, fs.ErrNotExist) && s.Upload != "" {
 		check := func(path string) error { return t.Resume(path, k.hash) }
 		from = s.Upload
@@ -123,12 +123,12 @@ func (s *Spec) takeUp(ctx context.Context, k *keeper, t *training.Trainer) error
 }
 
 // due tells whether a step ends with a checkpoint.
-func (k *keeper) due(step training.StepResult, steps int) bool {
+func (k *checkpointer) due(step training.StepResult, steps int) bool {
 	return k.path != "" && (step.Step%k.every == 0 || step.Step == steps || step.Stopped)
 }
 
 // save writes a checkpoint, and sends it where that is asked for.
-func (k *keeper) save(t *training.Trainer) error {
+func (k *checkpointer) save(t *training.Trainer) error {
 	if err := t.Save(k.path, k.hash); err != nil {
 		if _, statErr := os.Stat(k.path); statErr == nil {
 			return fmt.Errorf("%w; the checkpoint before it is still there: make room and go on with --resume", err)
@@ -143,7 +143,7 @@ func (k *keeper) save(t *training.Trainer) error {
 
 // close waits for the last upload and lets the checkpoint go. A signal ends the wait; one
 // that came before has ended the run, whose state is still sent.
-func (k *keeper) close(ctx context.Context) {
+func (k *checkpointer) close(ctx context.Context) {
 	if k.upload != nil {
 		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), uploadPatience)
 		defer cancel()
@@ -165,7 +165,7 @@ func (k *keeper) close(ctx context.Context) {
 
 // steps is the context of the steps. Where there is a checkpoint, a signal lets the
 // step finish: onStep then ends the run.
-func (k *keeper) steps(ctx context.Context) (steps context.Context, done func()) {
+func (k *checkpointer) steps(ctx context.Context) (steps context.Context, done func()) {
 	if k.path == "" {
 		return ctx, func() {}
 	}
@@ -176,14 +176,14 @@ func (k *keeper) steps(ctx context.Context) (steps context.Context, done func())
 }
 
 // stopped is the error of a run that a signal has ended with its state saved.
-func (k *keeper) stopped(t *training.Trainer, err error) error {
+func (k *checkpointer) stopped(t *training.Trainer, err error) error {
 	k.told = true
 	return cli.Resumable(fmt.Errorf("stopped after step %d, which is saved in %s; the same command with --resume goes on: %w", t.Done(), k.path, err))
 }
 
 // interrupted is what an error after the last step means: where a signal ended the
 // run, nothing is lost.
-func (k *keeper) interrupted(t *training.Trainer, err error) error {
+func (k *checkpointer) interrupted(t *training.Trainer, err error) error {
 	if err != nil && k.path != "" && !k.told && errors.Is(err, context.Canceled) {
 		return k.stopped(t, err)
 	}

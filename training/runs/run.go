@@ -76,12 +76,12 @@ func (s *Spec) Run(ctx context.Context, log, out io.Writer) error {
 	}
 	t.Invocation = header
 	t.Notice = func(text string) { fmt.Fprintln(log, text) }
-	keeper, err := s.startRun(ctx, t, hash, log)
+	k, err := s.startRun(ctx, t, hash, log)
 	if err != nil {
 		return err
 	}
-	defer func() { keeper.close(ctx) }()
-	return keeper.interrupted(t, s.finish(ctx, m, t, source, held, keeper, hash, log, out))
+	defer func() { k.close(ctx) }()
+	return k.interrupted(t, s.finish(ctx, m, t, source, held, k, hash, log, out))
 }
 
 // checkMemory is an error where the run cannot fit the device.
@@ -100,13 +100,13 @@ func (s *Spec) checkMemory(ctx context.Context, m *model.Model, source training.
 }
 
 // finish is the part of run that can be taken up again: the steps and what follows.
-func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, source, held training.Source, keeper *keeper, hash string, log, out io.Writer) error {
+func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, source, held training.Source, k *checkpointer, hash string, log, out io.Writer) error {
 	if held != nil && s.Train.Validation.Samples > 0 {
 		if err := t.HoldOut(ctx, held); err != nil {
 			return err
 		}
 	}
-	if err := s.train(ctx, t, keeper, log); err != nil {
+	if err := s.train(ctx, t, k, log); err != nil {
 		return err
 	}
 	metrics, err := s.finalQuality(ctx, t, log)
@@ -181,13 +181,13 @@ func (s *Spec) runFiles() {
 
 // startRun makes the run's folder and goes on from the checkpoint where that is asked
 // for.
-func (s *Spec) startRun(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (_ *keeper, err error) {
+func (s *Spec) startRun(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (_ *checkpointer, err error) {
 	if s.RunDir != "" && s.Replace && !s.Resume {
 		if err := training.RemoveRecords(s.RunDir); err != nil {
 			return nil, fmt.Errorf("train: replace run: %w", err)
 		}
 	}
-	k, err := s.startKeeping(ctx, t, hash, log)
+	k, err := s.openCheckpoint(ctx, t, hash, log)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func (s *Spec) startRun(ctx context.Context, t *training.Trainer, hash string, l
 }
 
 // train runs all steps with progress, log and checkpoints.
-func (s *Spec) train(ctx context.Context, t *training.Trainer, k *keeper, log io.Writer) error {
+func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, log io.Writer) error {
 	r, err := training.NewRecorder(log, s.Log, s.RunDir, s.Train.Steps, t.Done())
 	if err != nil {
 		return err

@@ -79,11 +79,12 @@ type Adapter struct {
 const resolvedPooling = 0
 
 // Defaults implements yamlconfig.Defaulter: what an adapter leaves out is as in its
-// paper, but for the learning rate, which only a preset gives.
+// paper, but for the learning rate, which only a preset gives. A kind without a preset has
+// 32 random rows and nothing else.
 func (a *Adapter) Defaults(value func(key string) string) {
 	p, err := training.Presets.Lookup(value("kind"))
-	if err != nil {
-		return // an unknown kind is named by Validate
+	if err != nil { // an unknown kind is named by Validate
+		p.Adapter = training.AdapterConfig{Kind: value("kind"), AdapterConfig: model.AdapterConfig{Rows: 32, InitToken: -1, InitNoise: 1}}
 	}
 	a.AdapterConfig = p.Adapter
 	a.Modules, a.AdapterConfig.Modules = p.Adapter.Modules, nil

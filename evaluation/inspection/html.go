@@ -1,4 +1,4 @@
-package main
+package inspection
 
 import (
 	_ "embed"
@@ -22,17 +22,17 @@ type shownToken struct {
 	Share    float64 // of all heads
 }
 
-// writeHTML writes a page that needs no other file: the prompt, every token
+// WriteHTML writes a page that needs no other file: the prompt, every token
 // coloured by the share of heads that keep it.
-func (x *inspected) writeHTML(w io.Writer) error {
+func (x *Inspection) WriteHTML(w io.Writer) error {
 	page := struct {
 		Model, Policy, Adapter                    string
 		Budget, Heads, Layers, KVHeads, Somewhere int
 		Tokens                                    []shownToken
 		Kept                                      [][][]int32
 	}{
-		Model: x.model.Name, Policy: x.policy, Adapter: x.adapter, Budget: x.budget,
-		Layers: len(x.session.Kept()), KVHeads: x.model.Config.KVHeads, Kept: x.session.Kept(),
+		Model: x.Model.Name, Policy: x.Policy, Adapter: x.Adapter, Budget: x.Budget,
+		Layers: len(x.Session.Kept()), KVHeads: x.Model.Config.KVHeads, Kept: x.Session.Kept(),
 	}
 	page.Heads = page.Layers * page.KVHeads
 	counts := x.counts()
@@ -40,7 +40,7 @@ func (x *inspected) writeHTML(w io.Writer) error {
 		if counts[i] > 0 {
 			page.Somewhere++
 		}
-		page.Tokens = append(page.Tokens, shownToken{i, x.ids[i], text, counts[i], float64(counts[i]) / float64(page.Heads)})
+		page.Tokens = append(page.Tokens, shownToken{i, x.IDs[i], text, counts[i], float64(counts[i]) / float64(page.Heads)})
 	}
 	return inspectPage.Execute(w, page)
 }
@@ -48,17 +48,17 @@ func (x *inspected) writeHTML(w io.Writer) error {
 // texts are the tokens as a reader is to see them. A character of several tokens
 // stands at the last of them, the others are dots; without a tokenizer the ids
 // stand for the text.
-func (x *inspected) texts() []string {
-	out := make([]string, len(x.ids))
-	t, err := x.model.NeedTokenizer()
+func (x *Inspection) texts() []string {
+	out := make([]string, len(x.IDs))
+	t, err := x.Model.NeedTokenizer()
 	if err != nil {
-		for i, id := range x.ids {
+		for i, id := range x.IDs {
 			out[i] = strconv.Itoa(int(id)) + " "
 		}
 		return out
 	}
 	stream := t.NewStream(false)
-	for i, id := range x.ids {
+	for i, id := range x.IDs {
 		out[i] = strings.ReplaceAll(stream.Push(id), "\n", "↵\n")
 		if out[i] == "" {
 			out[i] = "·"

@@ -1,4 +1,4 @@
-package main
+package lineup
 
 import (
 	"io/fs"

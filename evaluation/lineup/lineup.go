@@ -1,4 +1,7 @@
-package main
+// Package lineup opens a model with all that a comparison of policies needs: adapters, draft
+// models, a pattern of retrieval heads and the options of policies, and makes the policies
+// of them.
+package lineup
 
 import (
 	"context"
@@ -18,50 +21,32 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
 	"glimpse/eviction"
-	"glimpse/internal/cli"
 	"glimpse/internal/modelfile"
 	"glimpse/model"
 	"glimpse/model/builtin"
 	"glimpse/model/chat"
 	"glimpse/model/hub"
-
-	"github.com/spf13/pflag"
 )
 
 // shipped names the adapters that come with the built-in model.
 const shipped = "shipped"
 
-// setup is what all commands that run a model share.
-type setup struct {
-	model, device string
-	cacheDType    string
-	adapters      []string
-	drafts        []string
-	pattern       string
-	set           []string
-	seed          uint64
-	s3            objectstore.Settings
-	chatOptions   []string // variables of the chat template
-	chatDate      string   // that it is told
+// Options say what is opened. The names are those of the flags of evict.
+type Options struct {
+	Model, Device string
+	CacheDType    string // of keys and values: auto, float32 or bf16
+	Adapters      []string
+	Drafts        []string
+	Pattern       string
+	Set           []string // policy.option=value
+	Seed          uint64
+	S3            objectstore.Settings
+	ChatOptions   []string // variables of the chat template
+	ChatDate      string   // that it is told
 
-	// before, where it is set, sees the model before its weights are loaded.
-	before func(m *model.Model) error
+	// Before, where it is set, sees the model before its weights are loaded.
+	Before func(m *model.Model) error
 }
-
-func (s *setup) bind(f *pflag.FlagSet) {
-	f.StringVar(&s.model, "model", "", "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
-	f.StringVar(&s.device, "device", "cpu", "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
-	f.StringVar(&s.cacheDType, "cache-dtype", "auto", model.CacheDTypeUsage)
-	f.StringArrayVar(&s.adapters, "adapter", nil, "adapter folder or s3://BUCKET/NAME for the learned policy of its kind, as DIR or NAME=DIR; may be repeated; \"shipped\" are those of the built-in model, and its default")
-	f.StringArrayVar(&s.drafts, "draft", nil, "model that writes the draft of speckv, as DIR or NAME=DIR, where DIR may be all that --model takes; may be repeated; for DIR, \"self\" is the model itself, the default, and \"layers:N\" its first N layers")
-	f.StringVar(&s.pattern, "pattern", "", "folder with a pattern of retrieval heads for duoattention, see evict patterns; empty is that of the model folder")
-	f.StringArrayVar(&s.set, "set", nil, "option of a policy, as policy.option=value; may be repeated")
-	f.Uint64Var(&s.seed, "seed", 1, "seed of everything that draws")
-	s.s3.Bind(f)
-}
-
-// bindChat adds the flags of commands that render a chat template.
-func (s *setup) bindChat(f *pflag.FlagSet) { cli.BindChat(f, &s.chatOptions, &s.chatDate) }
 
 // adapter is a loaded adapter.
 type adapter struct {
@@ -77,37 +62,37 @@ type draft struct {
 	model *model.Model
 }
 
-// loaded is a model with adapters and policy options.
-type loaded struct {
+// Lineup is a model with adapters and policy options.
+type Lineup struct {
 	*model.Model
 	adapters  []adapter
 	drafts    []draft // none: the model itself
 	pattern   *eviction.Pattern
-	asked     setup // as the command line has it
+	asked     Options // as the command line has it
 	overrides eviction.Overrides
 	set       eviction.Overrides // those of the command line
 	seed      uint64
 }
 
-// open loads the model, the adapters and the options; the options are checked
+// Open loads the model, the adapters and the options; the options are checked
 // before anything is read. log takes the progress of a download.
-func (s *setup) open(ctx context.Context, log io.Writer) (*loaded, error) {
-	set, err := eviction.ParseOverrides(s.set)
+func (s *Options) Open(ctx context.Context, log io.Writer) (*Lineup, error) {
+	set, err := eviction.ParseOverrides(s.Set)
 	if err != nil {
 		return nil, err
 	}
-	if err := model.CheckCacheDType(s.cacheDType); err != nil {
+	if err := model.CheckCacheDType(s.CacheDType); err != nil {
 		return nil, err
 	}
-	chatOptions, err := chat.ParseOptions(s.chatOptions, s.chatDate)
+	chatOptions, err := chat.ParseOptions(s.ChatOptions, s.ChatDate)
 	if err != nil {
 		return nil, err
 	}
-	m, err := hub.Open(ctx, s.model, s.s3, log, model.Options{Device: s.device, CacheDType: s.cacheDType, Chat: chatOptions, BeforeWeights: s.before})
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, Chat: chatOptions, BeforeWeights: s.Before})
 	if err != nil {
 		return nil, err
 	}
-	l := &loaded{Model: m, set: set, seed: s.seed, asked: *s}
+	l := &Lineup{Model: m, set: set, seed: s.Seed, asked: *s}
 	if err := l.fill(ctx, s, log); err != nil {
 		l.Close()
 		return nil, err
@@ -116,7 +101,7 @@ func (s *setup) open(ctx context.Context, log io.Writer) (*loaded, error) {
 }
 
 // Close closes all models.
-func (l *loaded) Close() error {
+func (l *Lineup) Close() error {
 	for _, d := range l.drafts {
 		if d.model != l.Model {
 			d.model.Close()
@@ -130,7 +115,7 @@ func (l *loaded) Close() error {
 // win.
 const policyDefaults = "glimpse_policies.json"
 
-func (l *loaded) fill(ctx context.Context, s *setup, log io.Writer) error {
+func (l *Lineup) fill(ctx context.Context, s *Options, log io.Writer) error {
 	var err error
 	if l.overrides, err = readDefaults(l.Folder()); err != nil {
 		return fmt.Errorf("model %s: %w", l.Name, err)
@@ -141,16 +126,16 @@ func (l *loaded) fill(ctx context.Context, s *setup, log io.Writer) error {
 		}
 		maps.Copy(l.overrides[policy], options)
 	}
-	if err := l.addPattern(s.pattern); err != nil {
+	if err := l.addPattern(s.Pattern); err != nil {
 		return err
 	}
-	for _, spec := range s.drafts {
+	for _, spec := range s.Drafts {
 		if err := l.addDraft(ctx, spec, s, log); err != nil {
 			return err
 		}
 	}
-	specs := s.adapters
-	if len(specs) == 0 && s.model == "" {
+	specs := s.Adapters
+	if len(specs) == 0 && s.Model == "" {
 		specs = []string{shipped}
 	}
 	if len(specs) == 0 {
@@ -198,7 +183,7 @@ func readDefaults(folder fs.FS) (eviction.Overrides, error) {
 const modelPattern = "duoattention"
 
 // addPattern reads the pattern at path, or the model's own if there is one.
-func (l *loaded) addPattern(path string) error {
+func (l *Lineup) addPattern(path string) error {
 	var err error
 	if path != "" {
 		if l.pattern, err = eviction.ReadPattern(os.DirFS(path)); err != nil {
@@ -220,7 +205,7 @@ func (l *loaded) addPattern(path string) error {
 }
 
 // addDraft opens a draft model.
-func (l *loaded) addDraft(ctx context.Context, spec string, s *setup, log io.Writer) error {
+func (l *Lineup) addDraft(ctx context.Context, spec string, s *Options, log io.Writer) error {
 	name, dir, ok := strings.Cut(spec, "=")
 	if !ok {
 		name, dir = spec, spec
@@ -241,7 +226,7 @@ func (l *loaded) addDraft(ctx context.Context, spec string, s *setup, log io.Wri
 		if !ok {
 			d.name = filepath.Base(dir)
 		}
-		d.model, err = hub.Open(ctx, dir, s.s3, log, model.Options{Device: s.device, CacheDType: s.cacheDType})
+		d.model, err = hub.Open(ctx, dir, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType})
 	}
 	if err != nil {
 		return fmt.Errorf("draft %q: %w", spec, err)
@@ -259,7 +244,7 @@ func (l *loaded) addDraft(ctx context.Context, spec string, s *setup, log io.Wri
 }
 
 // addAdapter loads one adapter, or all that ship with the built-in model.
-func (l *loaded) addAdapter(ctx context.Context, s *setup, spec, hash string) error {
+func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec, hash string) error {
 	if spec == shipped {
 		if l.Name != builtin.Name {
 			return fmt.Errorf("adapter %q: only the built-in model has shipped adapters", spec)
@@ -273,7 +258,7 @@ func (l *loaded) addAdapter(ctx context.Context, s *setup, spec, hash string) er
 			if err != nil {
 				return err
 			}
-			if err := l.take(shipped, hash, stored, false); err != nil {
+			if err := l.addStored(shipped, hash, stored, false); err != nil {
 				return err
 			}
 		}
@@ -283,14 +268,14 @@ func (l *loaded) addAdapter(ctx context.Context, s *setup, spec, hash string) er
 	if !ok || objectstore.IsURL(spec) {
 		name, dir = "", spec
 	}
-	stored, err := objectstore.ReadAdapter(ctx, dir, s.s3)
+	stored, err := objectstore.ReadAdapter(ctx, dir, s.S3)
 	if err != nil {
 		return err
 	}
-	return l.take(name, hash, stored, true)
+	return l.addStored(name, hash, stored, true)
 }
 
-func (l *loaded) take(name, hash string, stored *checkpoints.Adapter, asked bool) error {
+func (l *Lineup) addStored(name, hash string, stored *checkpoints.Adapter, asked bool) error {
 	a, err := l.LoadAdapter(hash, stored)
 	if err != nil {
 		return err
@@ -304,10 +289,10 @@ func (l *loaded) take(name, hash string, stored *checkpoints.Adapter, asked bool
 	return nil
 }
 
-// contenders makes the named policies; a learned one once per adapter of its kind,
+// Contenders makes the named policies; a learned one once per adapter of its kind,
 // one that takes a draft once per draft model. What was given on the command line
 // and no policy takes is an error, and so is what does not fit the model.
-func (l *loaded) contenders(list string) ([]evaluation.Contender, error) {
+func (l *Lineup) Contenders(list string) ([]evaluation.Contender, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
@@ -335,7 +320,7 @@ func (l *loaded) contenders(list string) ([]evaluation.Contender, error) {
 }
 
 // variants are the contenders of one policy.
-func (l *loaded) variants(name string) ([]evaluation.Contender, error) {
+func (l *Lineup) variants(name string) ([]evaluation.Contender, error) {
 	needs, err := eviction.NeedsOf(name, l.overrides)
 	if err != nil {
 		return nil, err
@@ -349,7 +334,7 @@ func (l *loaded) variants(name string) ([]evaluation.Contender, error) {
 	switch {
 	case needs.Adapter != "":
 		for _, a := range l.adapters {
-			if a.Kind() == needs.Adapter {
+			if model.PolicyOf(a.Kind()) == needs.Adapter {
 				variants = append(variants, variant{a.name, l.withPooling(needs.Scorer, a.pooling), eviction.Resources{Adapter: a.Adapter}})
 			}
 		}
@@ -384,7 +369,7 @@ func (l *loaded) variants(name string) ([]evaluation.Contender, error) {
 
 // checkUsed refuses resources of the command line that none of the policies takes:
 // whoever gave them expects them to matter.
-func (l *loaded) checkUsed(names []string, contenders []evaluation.Contender) error {
+func (l *Lineup) checkUsed(names []string, contenders []evaluation.Contender) error {
 	used := func(takes func(eviction.Resources) bool) bool {
 		return slices.ContainsFunc(contenders, func(c evaluation.Contender) bool { return takes(c.Settings.Resources) })
 	}
@@ -399,15 +384,15 @@ func (l *loaded) checkUsed(names []string, contenders []evaluation.Contender) er
 			return fmt.Errorf("draft %q: no policy of %s takes it", d.name, list)
 		}
 	}
-	if l.asked.pattern != "" && !used(func(r eviction.Resources) bool { return r.Pattern != nil }) {
-		return fmt.Errorf("pattern %q: no policy of %s takes it", l.asked.pattern, list)
+	if l.asked.Pattern != "" && !used(func(r eviction.Resources) bool { return r.Pattern != nil }) {
+		return fmt.Errorf("pattern %q: no policy of %s takes it", l.asked.Pattern, list)
 	}
 	return nil
 }
 
 // withPooling sets the kernel that the adapter asks for, unless the command line
 // chose one.
-func (l *loaded) withPooling(policy string, kernel int) eviction.Overrides {
+func (l *Lineup) withPooling(policy string, kernel int) eviction.Overrides {
 	out := maps.Clone(l.overrides)
 	out[policy] = maps.Clone(out[policy])
 	if out[policy] == nil {
@@ -417,4 +402,16 @@ func (l *loaded) withPooling(policy string, kernel int) eviction.Overrides {
 		out[policy]["kernel"] = float64(kernel)
 	}
 	return out
+}
+
+// One is the single contender of a policy name.
+func (l *Lineup) One(policy string) (evaluation.Contender, error) {
+	c, err := l.Contenders(policy)
+	if err != nil {
+		return evaluation.Contender{}, err
+	}
+	if len(c) != 1 {
+		return evaluation.Contender{}, fmt.Errorf("policy %s: %d variants by adapter or draft, want one", policy, len(c))
+	}
+	return c[0], nil
 }

@@ -1,4 +1,4 @@
-package main
+package lineup
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"glimpse/model"
 )
 
-// checkMemory is an error where none of a run's policies can fit what there is, before
+// CheckMemory is an error where none of a run's policies can fit what there is, before
 // the weights are loaded. Which adapters and draft models come with them is not known
 // yet: policies are taken with those of the usual size.
-func (s *setup) checkMemory(ctx context.Context, m *model.Model, policies []string, o eviction.FootprintOptions) error {
+func (s *Options) CheckMemory(ctx context.Context, m *model.Model, policies []string, o eviction.FootprintOptions) error {
 	available, ok := m.Available(cli.AvailableMemory)
 	if !ok || m.RoughMemory(o.Tokens+o.MaxNew) <= available || o.Tokens < 1 || o.Tokens > m.Config.MaxPositions {
 		return nil
 	}
-	overrides, err := eviction.ParseOverrides(s.set)
+	overrides, err := eviction.ParseOverrides(s.Set)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (s *setup) checkMemory(ctx context.Context, m *model.Model, policies []stri
 	}
 	var worst *model.Forecast
 	for _, name := range names {
-		f, err := forecast(ctx, m, name, s.seed, overrides, o)
+		f, err := forecast(ctx, m, name, s.Seed, overrides, o)
 		if err != nil {
 			return err
 		}

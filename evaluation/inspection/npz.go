@@ -1,4 +1,4 @@
-package main
+package inspection
 
 import (
 	"io"
@@ -6,24 +6,24 @@ import (
 	"glimpse/internal/npz"
 )
 
-// writeNPZ writes for numpy.load:
+// WriteNPZ writes for numpy.load:
 //
 //	ids     int32 [tokens]                      the prompt
 //	kept    bool [layers, kvHeads, tokens]      what stays in the cache
 //	counts  int32 [tokens]                      heads that keep the token
 //	scores  float32 [layers, kvHeads, tokens]   absent where nothing was scored
 //	model, policy                               names
-func (x *inspected) writeNPZ(w io.Writer) error {
-	layers, heads, n := len(x.session.Kept()), x.model.Config.KVHeads, len(x.ids)
+func (x *Inspection) WriteNPZ(w io.Writer) error {
+	layers, heads, n := len(x.Session.Kept()), x.Model.Config.KVHeads, len(x.IDs)
 	kept := make([]bool, layers*heads*n)
 	var scores []float32
-	for l, layer := range x.session.Kept() {
+	for l, layer := range x.Session.Kept() {
 		for h, positions := range layer {
 			for _, p := range positions {
 				kept[(l*heads+h)*n+int(p)] = true
 			}
-			if x.session.Scores() != nil {
-				scores = append(scores, x.session.Scores()[l][h]...)
+			if x.Session.Scores() != nil {
+				scores = append(scores, x.Session.Scores()[l][h]...)
 			}
 		}
 	}
@@ -32,13 +32,13 @@ func (x *inspected) writeNPZ(w io.Writer) error {
 		counts[i] = int32(c)
 	}
 	a := npz.NewWriter(w)
-	a.Int32("ids", x.ids, n)
+	a.Int32("ids", x.IDs, n)
 	a.Bool("kept", kept, layers, heads, n)
 	a.Int32("counts", counts, n)
-	if x.session.Scores() != nil {
+	if x.Session.Scores() != nil {
 		a.Float32("scores", scores, layers, heads, n)
 	}
-	a.Text("model", x.model.Name)
-	a.Text("policy", x.policy)
+	a.Text("model", x.Model.Name)
+	a.Text("policy", x.Policy)
 	return a.Close()
 }
