@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"glimpse/internal/curves"
+	"glimpse/internal/figures"
 )
 
 func stepLine(t *testing.T, step int) string {
@@ -91,7 +91,7 @@ func TestCurves(t *testing.T) {
 		{Step: 2, Adapters: []AdapterResult{{Name: "a", Loss: 2, GradNorm: 1, LearningRate: 0.1}, {Name: "b", Loss: 5, GradNorm: 1, LearningRate: 0.1}},
 			Validation: &Validation{Budgets: []int{8}, Adapters: []Quality{quality("a", 2, 0.5), quality("b", math.Inf(1), 0.4)}, SnapKV: quality("snapkv", 0, 0.3)}},
 	}
-	find := func(p curves.Panel, name string) *curves.Line {
+	find := func(p figures.Panel, name string) *figures.Line {
 		for i := range p.Lines {
 			if p.Lines[i].Name == name {
 				return &p.Lines[i]
