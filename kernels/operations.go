@@ -95,7 +95,7 @@ type Products interface {
 	// b [out, rank]ᵀ. x may be in BF16 where RoundsToBF16 says so. Results in between are
 	// allocated by temp.
 	AddLowRank(y, x, a, b *Tensor, scale float64, temp Allocator)
-	// LowRank is a linear layer with a low-rank update (Hu et al. 2022, arXiv 2106.09685,
+	// LowRank is a linear layer with a low-rank update (Hu et al. 2022, arXiv:2106.09685,
 	// eq. 3): low [m, r] = x [m, in] · a [r, in]ᵀ and y [m, out] = x · w [out, in]ᵀ +
 	// bias + scale · low · up [out, r]ᵀ. bias may be nil.
 	LowRank(y, low, x, w, bias, a, up *Tensor, scale float64)
