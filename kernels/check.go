@@ -160,7 +160,7 @@ func checkSelected(op string, a *Attend, s *Selection) {
 		panic(fmt.Sprintf("kernels: %s: %d rows (own pairs: %v) with entries of %d of %d KV heads, want one row of the past", op, a.Rows(), a.K != nil, s.Heads(), a.KVHeads()))
 	}
 	for g, n := range s.lens {
-		first, entries := a.visible(g, 0)
+		first, entries := a.Visible(g, 0)
 		if n == 0 || s.spans[g] <= first || s.spans[g] > entries {
 			panic(fmt.Sprintf("kernels: %s: %d entries below %d of KV head %d, want some from %d to %d", op, n, s.spans[g], g, first, entries))
 		}
@@ -173,6 +173,90 @@ func checkSelected(op string, a *Attend, s *Selection) {
 				panic(fmt.Sprintf("kernels: %s: entry %d after %d of KV head %d, want ascending", op, j, last, g))
 			}
 			last = j
+		}
+	}
+}
+
+// checkLinearGroup panics unless the layers' parts fit each other.
+func checkLinearGroup(op string, x *Tensor, layers ...LinearRows) {
+	if len(layers) == 0 {
+		panic(fmt.Sprintf("kernels: %s of %v with no weight", op, x.Shape))
+	}
+	for _, l := range layers {
+		m, k, n := x.Dim0(), x.Width(), l.Weight.Dim0()
+		if l.Weight.Width() != k || l.Y == nil || l.Y.Len() != m*n || l.Bias != nil && l.Bias.Len() != n {
+			panic(fmt.Sprintf("kernels: %s of %v with weight %v", op, x.Shape, l.Weight.Shape))
+		}
+	}
+}
+
+// checkGatedLinear panics unless the layers fit x and y.
+func checkGatedLinear(y, x *Tensor, gate, up LinearRows) {
+	gate.Y, up.Y = y, y // of the same shape
+	checkLinearGroup("GatedLinear", x, gate, up)
+}
+
+func checkHeads(op string, q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
+	for _, t := range []struct{ x, w *Tensor }{{q, norms.Query}, {k, norms.Key}} {
+		if len(t.x.Shape) != 3 || t.x.Shape[0] != len(pos) || t.x.Shape[2] != 2*table.Cos.Width() || t.w != nil && t.w.Len() != t.x.Shape[2] {
+			panic(fmt.Sprintf("kernels: %s of queries %v, keys %v: %d positions, table %v, norms %v", op, q.Shape, k.Shape, len(pos), table.Cos.Shape, norms))
+		}
+	}
+	for _, p := range pos {
+		if p < 0 || int(p) >= table.Positions() {
+			panic(fmt.Sprintf("kernels: %s at position %d, table has %d", op, p, table.Positions()))
+		}
+	}
+}
+
+// String names the shapes.
+func (n HeadNorms) String() string {
+	text := func(t *Tensor) string {
+		if t == nil {
+			return "none"
+		}
+		return fmt.Sprint(t.Shape)
+	}
+	return text(n.Query) + ", " + text(n.Key)
+}
+
+func checkCopyPairs(dst []KV, k, v *Tensor) {
+	ok := len(k.Shape) == 3 && k.Shape[1] == len(dst) && len(dst) > 0 && v.Len() == k.Len()
+	for _, kv := range dst {
+		ok = ok && kv.K.Len()*len(dst) == k.Len() && kv.V.Len() == kv.K.Len()
+	}
+	if !ok {
+		panic(fmt.Sprintf("kernels: CopyPairs of keys %v and values %v into %d heads", k.Shape, v.Shape, len(dst)))
+	}
+}
+
+// checkAddLowRank panics unless the operands of AddLowRank fit each other.
+func checkAddLowRank(y, x, a, b *Tensor) {
+	if a.Width() != x.Width() || b.Width() != a.Dim0() || y.Len() != x.Dim0()*b.Dim0() {
+		panic(fmt.Sprintf("kernels: AddLowRank of %v by %v and %v into %v", x.Shape, a.Shape, b.Shape, y.Shape))
+	}
+}
+
+func checkLinear(y, x, w, bias *Tensor) {
+	m, in, out := x.Dim0(), x.Width(), w.Dim0()
+	if w.Width() != in || y.Len() != m*out || (bias != nil && bias.Len() != out) {
+		panic(fmt.Sprintf("kernels: Linear %v = %v · %vᵀ", y.Shape, x.Shape, w.Shape))
+	}
+}
+
+func checkProduct(op string, c *Tensor, m, n, k, kb int) {
+	if k != kb || c.Len() != m*n {
+		panic(fmt.Sprintf("kernels: %s %v = [%d %d] · [%d %d]", op, c.Shape, m, k, kb, n))
+	}
+}
+
+func checkRoPE(x *Tensor, pos []int32, table *RoPETable) {
+	if len(pos) != x.Shape[0] || table.Cos.Width()*2 > x.Shape[2] {
+		panic(fmt.Sprintf("kernels: RoPE of %v with %d positions, table %v", x.Shape, len(pos), table.Cos.Shape))
+	}
+	for _, p := range pos {
+		if p < 0 || int(p) >= table.Positions() {
+			panic(fmt.Sprintf("kernels: RoPE at position %d, table has %d", p, table.Positions()))
 		}
 	}
 }

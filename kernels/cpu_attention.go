@@ -96,8 +96,8 @@ func (b *cpu) Attention(out, lse *Tensor, a *Attend) {
 		g, from := task%kvHeads, (blocks-1-task/kvHeads)*blockRows
 		to := min(rows, from+blockRows)
 		queries := (to - from) * group
-		_, entries := a.visible(g, to-1)
-		first, _ := a.visible(g, from)
+		_, entries := a.Visible(g, to-1)
+		first, _ := a.Visible(g, from)
 		tile := max(min(entries, tileEntries), rows*btoi(a.K != nil))
 		b.with(queries*(2*dim+tile+2), func(s *buffer) {
 			q, logits := s.take(queries*dim), s.take(queries*tile)
@@ -117,7 +117,7 @@ func (b *cpu) Attention(out, lse *Tensor, a *Attend) {
 					v = a.Past[g].V.F32()[c*dim:]
 				}
 				state.tile(logits, n, func(i int) (int, int) {
-					first, last := a.visible(g, from+i/group)
+					first, last := a.Visible(g, from+i/group)
 					return within(first-c, last-c, n)
 				}, v, dim)
 			}
@@ -128,7 +128,7 @@ func (b *cpu) Attention(out, lse *Tensor, a *Attend) {
 				if out != nil {
 					v = a.V.F32()[g*dim:]
 				}
-				state.tile(logits, n, func(i int) (int, int) { return a.visibleOwn(from + i/group) }, v, kvHeads*dim)
+				state.tile(logits, n, func(i int) (int, int) { return a.VisibleOwn(from + i/group) }, v, kvHeads*dim)
 			}
 			for i := range state.top {
 				if out != nil {
@@ -183,12 +183,12 @@ func (b *cpu) ObservedScores(logScore, lse *Tensor, a *Attend) {
 			clear(sum)
 			for from := 0; from < rows; from += tileQueries {
 				to := min(rows, from+tileQueries)
-				first, _ := a.visible(g, from)
-				if _, last := a.visible(g, to-1); last <= c || first >= c+n {
+				first, _ := a.Visible(g, from)
+				if _, last := a.Visible(g, to-1); last <= c || first >= c+n {
 					continue
 				}
 				seen := func(r int) (int, int) {
-					first, last := a.visible(g, r)
+					first, last := a.Visible(g, r)
 					return within(first-c, last-c, n)
 				}
 				for r := from; r < to; r++ {
@@ -253,7 +253,7 @@ func (b *cpu) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, d
 			dP, dPOwn := s.take(queries*n), s.take(queries*rows)
 			shares, shift, own := s.take(n), s.take(n), s.take(rows*dim)
 			stack(q, a.Q.F32(), a, g, 0, rows, float32(a.Scale))
-			kept := a.Kept.of(a, g)
+			kept := keptLogits(a.Kept, a, g)
 			if kept == nil {
 				simd.GemmNT(queries, n, dim, 1, q, dim, K, dim, 0, dS, n)
 			}
@@ -266,8 +266,8 @@ func (b *cpu) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, d
 			for i := range queries {
 				r, h := i/group, g*group+i%group
 				p, pOwn := dS[i*n:][:n], dSOwn[i*rows:][:rows]
-				from, _ := a.visible(g, r) // the own pairs are given: rows see all that follows
-				fromOwn, toOwn := a.visibleOwn(r)
+				from, _ := a.Visible(g, r) // the own pairs are given: rows see all that follows
+				fromOwn, toOwn := a.VisibleOwn(r)
 				z := lse.F32()[h*rows+r]
 				logits, less := p, z // logits − less is the logarithm of a probability
 				if kept != nil {

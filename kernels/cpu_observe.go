@@ -17,7 +17,7 @@ func (b *cpu) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 		entries = max(entries, kv.Entries())
 	}
 	if a.Kept != nil {
-		a.Kept.valid = false
+		a.Kept.Valid = false
 	}
 	if a.Rows()*a.Group()*entries > fusedLogits {
 		b.Attention(out, lse, a)
@@ -28,7 +28,7 @@ func (b *cpu) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 	checkObservedScores("ObserveAttention", logScore, lse, a)
 	queries := a.Rows() * a.Group()
 	if a.Kept != nil {
-		a.Kept.keep(a)
+		keepLogits(a.Kept, a)
 	}
 	tasks(a.KVHeads(), 4*queries*(entries+a.Rows())*a.HeadDim(), func(g int) {
 		b.with(queries*(2*a.HeadDim()+2*entries+a.Rows()+1)+2*entries, func(s *buffer) {
@@ -42,7 +42,7 @@ func observeHead(out, lse, logScore *Tensor, a *Attend, g int, s *buffer) {
 	group, dim, rows, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.KVHeads()
 	queries, n := rows*group, a.Past[g].Entries()
 	q, p, own := s.take(queries*dim), s.take(queries*n), s.take(queries*rows)
-	logits := a.Kept.of(a, g)
+	logits := keptLogits(a.Kept, a, g)
 	if logits == nil {
 		logits = s.take(queries * n)
 	}
@@ -54,8 +54,8 @@ func observeHead(out, lse, logScore *Tensor, a *Attend, g int, s *buffer) {
 	}
 	for i := range queries {
 		r, h := i/group, g*group+i%group
-		from, to := a.visible(g, r)
-		fromOwn, toOwn := a.visibleOwn(r)
+		from, to := a.Visible(g, r)
+		fromOwn, toOwn := a.VisibleOwn(r)
 		x, pi, o := logits[i*n:][:n], p[i*n:][:n], own[i*rows:][:rows]
 		top := max(simd.Max(x[from:to]), simd.Max(o[fromOwn:toOwn]))
 		sum := simd.Weights(pi[from:to], x[from:to], top) + simd.Weights(o[fromOwn:toOwn], o[fromOwn:toOwn], top)
@@ -85,11 +85,11 @@ func observeHead(out, lse, logScore *Tensor, a *Attend, g int, s *buffer) {
 		fill(top, float32(math.Inf(-1)))
 		clear(sum)
 		for r := range rows {
-			from, to := a.visible(g, r)
+			from, to := a.Visible(g, r)
 			simd.MaxInto(top[from:to], logits[(r*group+head)*n:][from:to])
 		}
 		for r := range rows {
-			from, to := a.visible(g, r)
+			from, to := a.Visible(g, r)
 			simd.AddExpSub(sum[from:to], logits[(r*group+head)*n:][from:to], top[from:to])
 		}
 		dst := logScore.F32()[(g*group+head)*logScore.Width():][:n]
@@ -99,35 +99,34 @@ func observeHead(out, lse, logScore *Tensor, a *Attend, g int, s *buffer) {
 	}
 }
 
-// KeptBytes is what Kept holds on b after ObserveAttention of so many rows and entries. On
-// a device that is memory of the device, and counted as such.
-func KeptBytes(b Backend, rows, heads, kvHeads, entries int) int64 {
-	if b.OwnMemory() || rows*(heads/kvHeads)*entries > fusedLogits {
+// KeptBytes implements kernels.Memory.
+func (b *cpu) KeptBytes(rows, heads, kvHeads, entries int) int64 {
+	if rows*(heads/kvHeads)*entries > fusedLogits {
 		return 0
 	}
 	return 4 * int64(rows) * int64(heads) * int64(entries)
 }
 
-// keep makes room for the logits of all heads.
-func (k *Kept) keep(a *Attend) {
+// keepLogits makes room for the logits of all heads.
+func keepLogits(k *Kept, a *Attend) {
 	n := 0
 	for _, kv := range a.Past {
 		n += a.Rows() * a.Group() * kv.Entries()
 	}
-	if n > len(k.logits) {
-		k.logits = make([]float32, n)
+	if n > len(k.Logits) {
+		k.Logits = make([]float32, n)
 	}
-	k.valid = true
+	k.Valid = true
 }
 
-// of is the part of KV head g, or nil where nothing is kept.
-func (k *Kept) of(a *Attend, g int) []float32 {
-	if k == nil || !k.valid {
+// keptLogits is the part of KV head g, or nil where nothing is kept.
+func keptLogits(k *Kept, a *Attend, g int) []float32 {
+	if k == nil || !k.Valid {
 		return nil
 	}
 	queries, from := a.Rows()*a.Group(), 0
 	for _, kv := range a.Past[:g] {
 		from += queries * kv.Entries()
 	}
-	return k.logits[from : from+queries*a.Past[g].Entries()]
+	return k.Logits[from : from+queries*a.Past[g].Entries()]
 }

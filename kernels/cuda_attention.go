@@ -68,7 +68,7 @@ func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
 		from := make([]int32, 0, t.kvHeads*t.rows)
 		for g := range t.kvHeads {
 			for r := range t.rows {
-				first, _ := a.visible(g, r)
+				first, _ := a.Visible(g, r)
 				from = append(from, int32(first))
 			}
 		}
@@ -76,7 +76,7 @@ func (b *cuda) prepare(op string, a *Attend, values bool) *attention {
 		if a.K != nil {
 			own := make([]int32, t.rows)
 			for r := range own {
-				first, _ := a.visibleOwn(r)
+				first, _ := a.VisibleOwn(r)
 				own[r] = int32(first)
 			}
 			t.ownFrom = upload(b, op, own)
@@ -184,7 +184,7 @@ func (t *attention) observe(logScore *Tensor, lse cu.DevicePtr) {
 }
 
 // keep keeps the tensors of a alive until the work on them is queued.
-func (a *Attend) keep() {
+func keepAttend(a *Attend) {
 	runtime.KeepAlive([]*Tensor{a.Q, a.K, a.V})
 	runtime.KeepAlive(slices.Clone(a.Past))
 }
@@ -193,7 +193,7 @@ func (b *cuda) Attention(out, lse *Tensor, a *Attend) {
 	const op = "Attention"
 	checkAttention("Attention", out, lse, a)
 	b.do(op, func() { b.prepare(op, a, out != nil).attend(b.f32(op, out), b.f32(op, lse)) })
-	a.keep()
+	keepAttend(a)
 	runtime.KeepAlive([]*Tensor{out, lse})
 }
 
@@ -210,7 +210,7 @@ func (b *cuda) ObservedScores(logScore, lse *Tensor, a *Attend) {
 			t.observe(logScore, b.f32(op, lse))
 		}
 	})
-	a.keep()
+	keepAttend(a)
 	runtime.KeepAlive([]*Tensor{logScore, lse})
 }
 
@@ -238,7 +238,7 @@ func (b *cuda) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 		t.attend(b.f32(op, out), b.f32(op, lse))
 		t.observe(logScore, b.f32(op, lse))
 	})
-	a.keep()
+	keepAttend(a)
 	runtime.KeepAlive([]*Tensor{out, lse, logScore})
 }
 
@@ -260,6 +260,6 @@ func (b *cuda) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, 
 		b.launch("grad_own", [3]int{t.rows * t.kvHeads, 1, 1}, attendThreads, 0, b.f32(op, dk), b.f32(op, dv), t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots, share,
 			t.rows, t.heads, t.kvHeads, t.dim, t.scale)
 	})
-	a.keep()
+	keepAttend(a)
 	runtime.KeepAlive([]*Tensor{dq, dk, dv, out, lse, logScore, dOut, dLogScore})
 }

@@ -18,10 +18,11 @@ import (
 )
 
 func init() {
+	SetCUDA(DeviceKind{Open: openCUDA, Devices: devices, Check: checkDevice})
 	// Without a device the name is known to Open, which says what is missing, but
 	// tests over all backends have nothing to run on. A driver that was asked for by
 	// name is a promise: there a failure is one.
-	if Devices().Usable() == nil || cudadriver.Named() {
+	if devices().Usable() == nil || cudadriver.Named() {
 		Backends.Add("cuda", func() (Backend, error) { return openCUDA(0) })
 	}
 }
@@ -39,8 +40,8 @@ func runsKernels(version int) error {
 		version/1000, version%1000/10, oldestVersion/1000, oldestVersion%1000/10)
 }
 
-// Devices reports driver, devices and libraries.
-func Devices() DeviceReport {
+// devices reports driver, devices and libraries.
+func devices() DeviceReport {
 	r := DeviceReport{Built: true}
 	path, err := cudadriver.Driver()
 	r.Driver = path

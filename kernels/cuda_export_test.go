@@ -68,7 +68,7 @@ func Launched(b Backend, name string) bool { return slices.Contains(b.(*cuda).qu
 func InUse(b Backend) int64 { return b.(*cuda).inUse() }
 
 // Visible are the entries of KV head g that row r sees.
-func Visible(a *Attend, g, r int) (from, to int) { return a.visible(g, r) }
+func Visible(a *Attend, g, r int) (from, to int) { return a.Visible(g, r) }
 
 // InUseAbove is InUse that looks no further once no more than want is in use.
 func InUseAbove(b Backend, want int64) (bytes int64) {
@@ -96,7 +96,7 @@ func CatchWarnings(b Backend) (warnings *[]string, restore func()) {
 func Recorded(g Graph) int { return g.(*cudaGraph).Operations() }
 
 // VisibleOwn are the own pairs that row r sees.
-func VisibleOwn(a *Attend, r int) (from, to int) { return a.visibleOwn(r) }
+func VisibleOwn(a *Attend, r int) (from, to int) { return a.VisibleOwn(r) }
 
 // Temporary is the memory that f's operations take at most, what they allocate included.
 func Temporary(b Backend, f func()) int64 {

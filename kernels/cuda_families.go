@@ -152,9 +152,8 @@ func (b *cuda) checkRecorded(r *recording) bool {
 	return true
 }
 
-// CheckDevice opens a device by its number and checks all kernels that something can
-// stand in for, before something depends on them. Devices reports what it found.
-func CheckDevice(ordinal int) (err error) {
+// checkDevice is kernels.DeviceKind.Check.
+func checkDevice(ordinal int) (err error) {
 	if _, err := openCUDA(ordinal); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (t *attention) gradPast(lse, dOut, out, logScore, dLogScore cu.DevicePtr, w
 		splits = n
 		shares, main, keys = t.floats(n*total), t.floats(n*total*t.dim), t.floats(n*total*t.dim)
 	}
-	if k, ok := t.a.gradOnTensorCores(t.b.shared); ok && t.b.usable(familyGradMMA) {
+	if k, ok := gradOnTensorCores(t.a, t.b.shared); ok && t.b.usable(familyGradMMA) {
 		tiles, n, chunk := k.split(total/t.kvHeads, t.kvHeads, t.entries, t.b.processors)
 		bytes := 2 * queryParts * int64(total) * int64(t.dim)
 		q, d := t.b.temporary(t.op, bytes), cu.DevicePtr(0)

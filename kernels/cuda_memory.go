@@ -157,7 +157,7 @@ func (b *cuda) OwnMemory() bool { return true }
 
 // RoomFor implements Memory.
 func (b *cuda) RoomFor(t DType, n, width int) int {
-	return Traits{Device: true, Exact: b.exact}.roomFor(t, n, width)
+	return roomFor(Traits{Device: true, Exact: b.exact}, t, n, width)
 }
 
 // Device is the name that Open takes.

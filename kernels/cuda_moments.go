@@ -26,7 +26,7 @@ func checkSpread(op string, means, spreads *Tensor, entries []int) {
 }
 
 // check panics unless the rows can be those of a pass over the entries.
-func (r PassRows) check(op string, entries []int) {
+func checkRows(op string, r PassRows, entries []int) {
 	if r.Count < 1 || r.Next < 0 || r.Window < 0 || r.Window > 0 && len(r.Positions) != len(entries) {
 		panic(fmt.Sprintf("kernels: %s: %d rows from %d on with a window of %d and positions of %d heads, want %d", op, r.Count, r.Next, r.Window, len(r.Positions), len(entries)))
 	}
@@ -38,7 +38,7 @@ func (r PassRows) check(op string, entries []int) {
 }
 
 // positions uploads those of a pass as [kvHeads, width], 0 without a window.
-func (r PassRows) positions(b *cuda, op string, width int) cu.DevicePtr {
+func positionsOf(b *cuda, op string, r PassRows, width int) cu.DevicePtr {
 	if r.Window == 0 {
 		return 0
 	}
@@ -53,13 +53,13 @@ func (b *cuda) ScoreMoments(means, spreads *Tensor, entries []int, mean, square 
 	const op = "ScoreMoments"
 	checkSpread(op, means, spreads, entries)
 	checkGrouped(op, mean, entries)
-	rows.check(op, entries)
+	checkRows(op, rows, entries)
 	if !slices.Equal(mean.Shape, square.Shape) {
 		panic(fmt.Sprintf("kernels: %s: means %v and squares %v", op, mean.Shape, square.Shape))
 	}
 	b.do(op, func() {
 		b.launch("score_moments", columns(slices.Max(entries), len(entries)), elementThreads, 0, b.f32(op, means), b.f32(op, spreads), b.f32(op, mean), b.f32(op, square),
-			rows.positions(b, op, means.Width()), upload(b, op, int32s(entries)), means.Width(), mean.Width(), mean.Dim0()/len(entries), rows.Count, rows.Next, rows.Window)
+			positionsOf(b, op, rows, means.Width()), upload(b, op, int32s(entries)), means.Width(), mean.Width(), mean.Dim0()/len(entries), rows.Count, rows.Next, rows.Window)
 	})
 	runtime.KeepAlive([]*Tensor{means, spreads, mean, square})
 }
@@ -106,11 +106,11 @@ func (b *cuda) CarryMoments(means, spreads *Tensor, entries []int, moments *Tens
 	checkSpread(op, means, spreads, entries)
 	checkSums(op, means, entries, known)
 	checkMoments(op, moments, known)
-	rows.check(op, entries)
+	checkRows(op, rows, entries)
 	b.do(op, func() {
 		n := uploadLists(b, op, entries, known)
 		b.launch("carry_moments", columns(slices.Max(known), len(known)), elementThreads, 0, b.f32(op, means), b.f32(op, spreads), b.at(op, moments, F64),
-			rows.positions(b, op, means.Width()), n[0], n[1], means.Width(), moments.Shape[2], rows.Count, rows.Next, rows.Window)
+			positionsOf(b, op, rows, means.Width()), n[0], n[1], means.Width(), moments.Shape[2], rows.Count, rows.Next, rows.Window)
 	})
 	runtime.KeepAlive([]*Tensor{means, spreads, moments})
 }

@@ -20,7 +20,7 @@ var roundedSpans = map[int]int{64: 32, 128: 24}
 
 // rounded tells whether t are many observed rows over caches in bf16.
 func (t *attention) rounded() bool {
-	if !t.half || t.rows <= exactRows || t.past[0].index != 0 || !t.a.observedRounded(t.b.checking == familyRounded) {
+	if !t.half || t.rows <= exactRows || t.past[0].index != 0 || !observedRounded(t.a, t.b.checking == familyRounded) {
 		return false
 	}
 	return t.b.usable(familyRounded) && t.b.usable(familyPrefillMMA)
@@ -54,9 +54,9 @@ func (t *attention) joined(values bool) *attention {
 		from := make([]int32, 0, t.kvHeads*t.rows)
 		for g := range t.kvHeads {
 			for r := range t.rows {
-				first, to := t.a.visible(g, r)
+				first, to := t.a.Visible(g, r)
 				if first == to { // the past lies before the window
-					own, _ := t.a.visibleOwn(r)
+					own, _ := t.a.VisibleOwn(r)
 					first += own
 				}
 				from = append(from, int32(first))

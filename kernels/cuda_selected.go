@@ -15,7 +15,7 @@ func (b *cuda) AttentionSelected(out, lse *Tensor, a *Attend, s *Selection, _ Al
 	checkAttention(op, out, lse, a)
 	checkSelected(op, a, s)
 	b.do(op, func() { b.prepareSelected(op, a, s).attend(b.f32(op, out), b.f32(op, lse)) })
-	a.keep()
+	keepAttend(a)
 	runtime.KeepAlive([]*Tensor{out, lse})
 	runtime.KeepAlive(s)
 }
@@ -29,7 +29,7 @@ func (b *cuda) prepareSelected(op string, a *Attend, s *Selection) *attention {
 	for g := range t.past {
 		skip := 0
 		if !s.OnDevice() {
-			first, _ := a.visible(g, 0)
+			first, _ := a.Visible(g, 0)
 			skip, _ = slices.BinarySearch(s.indices[g], int32(first))
 		}
 		t.past[g].index = ids + cu.DevicePtr(4*(g*width+skip))

@@ -17,7 +17,7 @@ type pageHead struct {
 }
 
 // chooses tells that not all positions are wanted.
-func (p *PageHead) chooses() bool { return p.Want < p.Entries-p.From }
+func chooses(p *PageHead) bool { return p.Want < p.Entries-p.From }
 
 // checkPages panics unless the heads can choose, with bounds of dim dimensions where an
 // operation reads or writes them.
@@ -33,14 +33,14 @@ func checkPages(op string, p *PageHeads, dim int, bounds bool) {
 		if p.Pool != nil && (p.Base[h] < p.Pool.spans[h] || p.Base[h] > 1<<30) {
 			panic(fmt.Sprintf("kernels: %s: the pool of head %d lies below %d, its base is %d", op, h, p.Pool.spans[h], p.Base[h]))
 		}
-		if t := x.Bounds; bounds && x.chooses() && (t == nil || len(t.Shape) != 3 || t.Shape[0] < 1 || t.Shape[0] > 2 || t.Shape[1] != dim || t.Shape[2] < x.Pages()) {
+		if t := x.Bounds; bounds && chooses(&x) && (t == nil || len(t.Shape) != 3 || t.Shape[0] < 1 || t.Shape[0] > 2 || t.Shape[1] != dim || t.Shape[2] < x.Pages()) {
 			panic(fmt.Sprintf("kernels: %s: no bounds of %d pages of head %d with %d dimensions", op, x.Pages(), h, dim))
 		}
 	}
 }
 
 // rowsBelow is the number of rows of the cache that a head's positions are among.
-func (p *PageHeads) rowsBelow(h int) int {
+func rowsBelow(p *PageHeads, h int) int {
 	if p.Pool == nil {
 		return p.Heads[h].Entries
 	}
@@ -86,8 +86,8 @@ func pageRows(op string, p *PageHeads, past []KV, from []int, values bool) (rows
 		if values {
 			t = kv.V
 		}
-		if t.DType != past[0].K.DType || t.Width() != past[0].K.Width() || t.Dim0() < p.rowsBelow(h) || from[h] < 0 {
-			panic(fmt.Sprintf("kernels: %s: %s rows %v of head %d from %d, want %d", op, t.DType, t.Shape, h, from[h], p.rowsBelow(h)))
+		if t.DType != past[0].K.DType || t.Width() != past[0].K.Width() || t.Dim0() < rowsBelow(p, h) || from[h] < 0 {
+			panic(fmt.Sprintf("kernels: %s: %s rows %v of head %d from %d, want %d", op, t.DType, t.Shape, h, from[h], rowsBelow(p, h)))
 		}
 		rows = append(rows, t)
 	}
@@ -99,7 +99,7 @@ func pageRows(op string, p *PageHeads, past []KV, from []int, values bool) (rows
 }
 
 // keep holds on to the tensors that a kernel was given by address.
-func (p *PageHeads) keep() {
+func keepPages(p *PageHeads) {
 	for _, x := range p.Heads {
 		runtime.KeepAlive(x.Bounds)
 	}
@@ -122,7 +122,7 @@ func (b *cuda) PageBounds(p *PageHeads, keys []KV, from []int) {
 		b.launch("page_bounds"+suffix, columns(most*dim, len(p.Heads)), elementThreads, 0, b.describePages(op, p, rows, from, nil), dim)
 	})
 	runtime.KeepAlive(keys)
-	p.keep()
+	keepPages(p)
 }
 
 func (b *cuda) EstimatePages(scores, probabilities, q *Tensor, p *PageHeads, how Estimate, reads *Tensor) {
@@ -140,7 +140,7 @@ func (b *cuda) EstimatePages(scores, probabilities, q *Tensor, p *PageHeads, how
 		if how == EstimateBound {
 			x.Components = dim
 		}
-		if x.Components > dim || x.chooses() && how != EstimatePartial && x.Bounds.Shape[0] != 2 {
+		if x.Components > dim || chooses(x) && how != EstimatePartial && x.Bounds.Shape[0] != 2 {
 			panic(fmt.Sprintf("kernels: %s: %d components of %d dimensions of head %d", op, x.Components, dim, h))
 		}
 		most = max(most, x.Pages()-x.From/x.Size)
@@ -162,7 +162,7 @@ func (b *cuda) EstimatePages(scores, probabilities, q *Tensor, p *PageHeads, how
 		b.launch("page_probabilities", [3]int{kvHeads, 1, 1}, threadsFor(most), 0, S, P, at, group, scores.Width())
 	})
 	runtime.KeepAlive([]*Tensor{scores, probabilities, q, reads})
-	p.keep()
+	keepPages(p)
 }
 
 func (b *cuda) SelectPages(ids, scores *Tensor, p *PageHeads) *Selection {
@@ -173,7 +173,7 @@ func (b *cuda) SelectPages(ids, scores *Tensor, p *PageHeads) *Selection {
 	for h, x := range p.Heads {
 		n := min(x.Want, x.Entries-x.From)
 		s.lens, s.spans = append(s.lens, n), append(s.spans, x.Entries)
-		if len(ids.Shape) != 2 || ids.Dim0() != len(p.Heads) || ids.Width() < n || len(scores.Shape) != 2 || scores.Dim0() != len(p.Heads) || x.chooses() && scores.Width() < x.Pages() {
+		if len(ids.Shape) != 2 || ids.Dim0() != len(p.Heads) || ids.Width() < n || len(scores.Shape) != 2 || scores.Dim0() != len(p.Heads) || chooses(&x) && scores.Width() < x.Pages() {
 			panic(fmt.Sprintf("kernels: %s: %d of %d pages of head %d by scores %v into %v", op, n, x.Pages(), h, scores.Shape, ids.Shape))
 		}
 		most = max(most, x.Pages()-x.From/x.Size, n)
@@ -182,7 +182,7 @@ func (b *cuda) SelectPages(ids, scores *Tensor, p *PageHeads) *Selection {
 		b.launch("select_pages", [3]int{len(p.Heads), 1, 1}, threadsFor(most), 0, b.at(op, ids, I32), b.f32(op, scores), b.describePages(op, p, nil, nil, nil), scores.Width(), ids.Width())
 	})
 	runtime.KeepAlive([]*Tensor{ids, scores})
-	p.keep()
+	keepPages(p)
 	return s
 }
 
@@ -199,7 +199,7 @@ func (b *cuda) AddValues(sums *Tensor, p *PageHeads, values []KV, from []int) {
 	})
 	runtime.KeepAlive(sums)
 	runtime.KeepAlive(values)
-	p.keep()
+	keepPages(p)
 }
 
 func (b *cuda) ShareMean(out, probabilities *Tensor, s *Selection, sums *Tensor, p *PageHeads) {
@@ -211,7 +211,7 @@ func (b *cuda) ShareMean(out, probabilities *Tensor, s *Selection, sums *Tensor,
 		panic(fmt.Sprintf("kernels: %s: output %v, probabilities %v, sums %v of %d KV heads", op, out.Shape, probabilities.Shape, sums.Shape, kvHeads))
 	}
 	for h, x := range p.Heads {
-		if x.chooses() && (x.Size != 1 || s.Len(h) != x.Want || s.spans[h] > x.Entries || probabilities.Width() < x.Entries) {
+		if chooses(&x) && (x.Size != 1 || s.Len(h) != x.Want || s.spans[h] > x.Entries || probabilities.Width() < x.Entries) {
 			panic(fmt.Sprintf("kernels: %s: %d of %d positions below %d in pages of %d of head %d with probabilities %v", op, s.Len(h), x.Want, s.spans[h], x.Size, h, probabilities.Shape))
 		}
 	}
@@ -223,5 +223,5 @@ func (b *cuda) ShareMean(out, probabilities *Tensor, s *Selection, sums *Tensor,
 	})
 	runtime.KeepAlive([]*Tensor{out, probabilities, sums})
 	runtime.KeepAlive(s)
-	p.keep()
+	keepPages(p)
 }

@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -27,6 +26,7 @@ func (Decomposed) Place(t *Tensor) *Tensor        { return t }
 func (Decomposed) RoomFor(_ DType, n, _ int) int  { return n }
 func (Decomposed) ArenaLayout() ArenaLayout       { return ArenaLayout{Align: 64} } // whole cache lines
 func (Decomposed) Free([]*Tensor)                 {}
+func (Decomposed) KeptBytes(_, _, _, _ int) int64 { return 0 }
 func (Decomposed) Wait()                          {}
 func (Decomposed) Calls() int64                   { return 0 }
 func (Decomposed) HostBytes() int64               { return 0 }
@@ -243,11 +243,4 @@ func (d Decomposed) Draw(logits *Tensor, draws []Draw) []int32 {
 		}
 	}
 	return ids
-}
-
-// checkAddLowRank panics unless the operands of AddLowRank fit each other.
-func checkAddLowRank(y, x, a, b *Tensor) {
-	if a.Width() != x.Width() || b.Width() != a.Dim0() || y.Len() != x.Dim0()*b.Dim0() {
-		panic(fmt.Sprintf("kernels: AddLowRank of %v by %v and %v into %v", x.Shape, a.Shape, b.Shape, y.Shape))
-	}
 }

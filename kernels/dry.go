@@ -201,7 +201,7 @@ func (d *Dry) Traits() Traits { return d.traits }
 func (d *Dry) OwnMemory() bool { return true }
 
 // RoomFor is as of the backend it counts for.
-func (d *Dry) RoomFor(t DType, n, width int) int { return d.traits.roomFor(t, n, width) }
+func (d *Dry) RoomFor(t DType, n, width int) int { return roomFor(d.traits, t, n, width) }
 
 // RoPETable has no numbers: it would read zeros after seconds of cosines.
 func (d *Dry) RoPETable(freqs []float32, positions int, _ float64) *RoPETable {

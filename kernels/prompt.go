@@ -1,7 +1,5 @@
 package kernels
 
-import "fmt"
-
 // Tiles of a large product in bf16 are productTile rows of a weight by productTile/2 rows
 // of a prompt, a tile per processor at a time.
 const productTile = 256
@@ -24,14 +22,4 @@ func chunkRows(processors int, memory, rowBytes int64) int {
 		n = n / 2 / step * step
 	}
 	return max(n, minChunk)
-}
-
-func checkCopyPairs(dst []KV, k, v *Tensor) {
-	ok := len(k.Shape) == 3 && k.Shape[1] == len(dst) && len(dst) > 0 && v.Len() == k.Len()
-	for _, kv := range dst {
-		ok = ok && kv.K.Len()*len(dst) == k.Len() && kv.V.Len() == kv.K.Len()
-	}
-	if !ok {
-		panic(fmt.Sprintf("kernels: CopyPairs of keys %v and values %v into %d heads", k.Shape, v.Shape, len(dst)))
-	}
 }

@@ -1,9 +1,6 @@
 package kernels
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
 func init() {
 	Backends.Add("reference", func() (Backend, error) { return newReference[float32]("reference", F32), nil })
@@ -16,8 +13,6 @@ func newReference[T float](name string, compute DType) *reference[T] {
 	return b
 }
 
-type float interface{ float32 | float64 }
-
 // reference computes with explicit loops in T. It is written to be compared
 // with the formulas, not to be fast.
 type reference[T float] struct {
@@ -28,17 +23,6 @@ type reference[T float] struct {
 
 func (b *reference[T]) Name() string   { return b.name }
 func (b *reference[T]) Compute() DType { return b.compute }
-
-// of is the memory of a tensor of type T.
-func of[T float](t *Tensor) []T {
-	var z T
-	switch any(z).(type) {
-	case float32:
-		return any(t.F32()).([]T)
-	default:
-		return any(t.F64()).([]T)
-	}
-}
 
 func (b *reference[T]) Linear(y, x, w, bias *Tensor, alpha, beta float64) {
 	checkLinear(y, x, w, bias)
@@ -161,12 +145,6 @@ func (b *reference[T]) CopyHead(y, x *Tensor, h int) {
 		return
 	}
 	copyHead(of[T](y), of[T](x), x.Shape[1], x.Shape[2], h)
-}
-
-func copyHead[T float](y, x []T, heads, dim, h int) {
-	for r := range len(y) / dim {
-		copy(y[r*dim:][:dim], x[(r*heads+h)*dim:][:dim])
-	}
 }
 
 func (b *reference[T]) Add(y, x, z *Tensor) {
@@ -317,71 +295,10 @@ func (b *reference[T]) GELUGrad(dx, x, dy *Tensor) {
 	geluGrad(of[T](dx), of[T](x), of[T](dy))
 }
 
-// gelu and geluGrad are shared by the host backends: only the error function
-// itself takes time. Erfc keeps the digits of large negative arguments.
-func gelu[T float](y, x []T) {
-	for i, v := range x {
-		y[i] = T(0.5 * float64(v) * math.Erfc(-float64(v)/math.Sqrt2))
-	}
-}
-
-func geluGrad[T float](dx, x, dy []T) {
-	for i, v := range x {
-		z := float64(v)
-		density := math.Exp(-z*z/2) / math.Sqrt(2*math.Pi)
-		dx[i] = T(float64(dy[i]) * (0.5*math.Erfc(-z/math.Sqrt2) + z*density))
-	}
-}
-
 func (b *reference[T]) AdamW(p, g, m, v *Tensor, s AdamWStep) {
 	checkLengths("AdamW", p, g, m, v)
 	P, G, M, V := of[T](p), of[T](g), of[T](m), of[T](v)
 	adamW(P, G, M, V, s)
 }
 
-// adamW is shared by the host backends: the update is bound by memory and its
-// bits decide whether a resumed run equals an undisturbed one.
-func adamW[T float](p, g, m, v []T, s AdamWStep) {
-	for i := range p {
-		gi := float64(g[i]) * s.GradScale
-		mi := s.Beta1*float64(m[i]) + (1-s.Beta1)*gi
-		vi := s.Beta2*float64(v[i]) + (1-s.Beta2)*gi*gi
-		m[i], v[i] = T(mi), T(vi)
-		update := mi/s.Correct1/(math.Sqrt(vi/s.Correct2)+s.Epsilon) + s.WeightDecay*float64(p[i])
-		p[i] = T(float64(p[i]) - s.LearningRate*update)
-	}
-}
-
 func (b *reference[T]) SumSquares(t *Tensor) float64 { return sumSquares(of[T](t)) }
-
-func sumSquares[T float](x []T) float64 {
-	var s float64
-	for _, v := range x {
-		s += float64(v) * float64(v)
-	}
-	return s
-}
-
-func checkLinear(y, x, w, bias *Tensor) {
-	m, in, out := x.Dim0(), x.Width(), w.Dim0()
-	if w.Width() != in || y.Len() != m*out || (bias != nil && bias.Len() != out) {
-		panic(fmt.Sprintf("kernels: Linear %v = %v · %vᵀ", y.Shape, x.Shape, w.Shape))
-	}
-}
-
-func checkProduct(op string, c *Tensor, m, n, k, kb int) {
-	if k != kb || c.Len() != m*n {
-		panic(fmt.Sprintf("kernels: %s %v = [%d %d] · [%d %d]", op, c.Shape, m, k, kb, n))
-	}
-}
-
-func checkRoPE(x *Tensor, pos []int32, table *RoPETable) {
-	if len(pos) != x.Shape[0] || table.Cos.Width()*2 > x.Shape[2] {
-		panic(fmt.Sprintf("kernels: RoPE of %v with %d positions, table %v", x.Shape, len(pos), table.Cos.Shape))
-	}
-	for _, p := range pos {
-		if p < 0 || int(p) >= table.Positions() {
-			panic(fmt.Sprintf("kernels: RoPE at position %d, table has %d", p, table.Positions()))
-		}
-	}
-}

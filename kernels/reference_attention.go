@@ -7,7 +7,7 @@ import "math"
 func (b *reference[T]) logits(row []T, a *Attend, r, h int) (_, all int) {
 	g, dim := h/a.Group(), a.HeadDim()
 	q := of[T](a.Q)[(r*a.Heads()+h)*dim:][:dim]
-	from, past := a.visible(g, r)
+	from, past := a.Visible(g, r)
 	K := of[T](a.Past[g].K)
 	dot := func(k []T) T {
 		var s T
@@ -21,7 +21,7 @@ func (b *reference[T]) logits(row []T, a *Attend, r, h int) (_, all int) {
 			row[j] = dot(K[j*dim:][:dim])
 		}
 	}
-	from, own := a.visibleOwn(r)
+	from, own := a.VisibleOwn(r)
 	for j := range own {
 		if row[past+j] = T(math.Inf(-1)); j >= from {
 			row[past+j] = dot(of[T](a.K)[(j*a.KVHeads()+g)*dim:][:dim])
@@ -46,21 +46,6 @@ func (b *reference[T]) columns(a *Attend) int {
 		n = max(n, kv.Entries())
 	}
 	return n + a.Rows()
-}
-
-func logSumExp[T float](x []T) float64 {
-	m := math.Inf(-1)
-	for _, v := range x {
-		m = math.Max(m, float64(v))
-	}
-	if math.IsInf(m, -1) {
-		return m
-	}
-	s := 0.0
-	for _, v := range x {
-		s += math.Exp(float64(v) - m)
-	}
-	return m + math.Log(s)
 }
 
 func (b *reference[T]) Attention(out, lse *Tensor, a *Attend) {
@@ -112,20 +97,6 @@ func (b *reference[T]) ObservedScores(logScore, lse *Tensor, a *Attend) {
 func (b *reference[T]) MergeScores(acc, other *Tensor, wAcc, wOther float64) {
 	checkLengths("MergeScores", acc, other)
 	mergeScores(of[T](acc), of[T](other), wAcc, wOther)
-}
-
-func mergeScores[T float](acc, other []T, wAcc, wOther float64) {
-	la, lo := math.Log(wAcc/(wAcc+wOther)), math.Log(wOther/(wAcc+wOther))
-	for i := range acc {
-		x, y := float64(acc[i])+la, float64(other[i])+lo
-		if x < y {
-			x, y = y, x
-		}
-		if !math.IsInf(x, -1) {
-			x += math.Log1p(math.Exp(y - x))
-		}
-		acc[i] = T(x)
-	}
 }
 
 func (b *reference[T]) AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {

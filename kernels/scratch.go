@@ -12,22 +12,9 @@ func blockClass(bytes int64) int64 {
 	return (bytes + step - 1) / step * step
 }
 
-// Traits are what the memory that a backend's operations take depends on; those of the host
-// are all zero.
-type Traits struct {
-	Device     bool // it has memory of its own
-	Exact      bool // blocks are not rounded up
-	Graphs     bool // it records graphs
-	Processors int
-	Shared     int   // bytes of shared memory that a block may have
-	Memory     int64 // of the device in all
-	Fuses      bool  // operations that follow each other are one kernel
-	FewRowsOff bool  // kernels for few rows are not used
-}
-
 // roomFor is the number of rows, of width elements each, that a tensor of n rows has memory
-// for.
-func (of Traits) roomFor(t DType, n, width int) int {
+// for on a device.
+func roomFor(of Traits, t DType, n, width int) int {
 	row := int64(width) * int64(t.Size())
 	if !of.Device || of.Exact || row == 0 {
 		return n
@@ -127,7 +114,7 @@ func splitEntries(queries, tile, kvHeads, entries, processors int) (tiles, split
 }
 
 // entries are those of the longest head.
-func (a *Attend) entries() int {
+func longestHead(a *Attend) int {
 	n := 0
 	for _, kv := range a.Past {
 		n = max(n, kv.Entries())
@@ -136,8 +123,8 @@ func (a *Attend) entries() int {
 }
 
 // longest is entries as steps that may be recorded for more count them.
-func (a *Attend) longest() int {
-	entries := a.entries()
+func longestBucket(a *Attend) int {
+	entries := longestHead(a)
 	if a.Rows() == 1 && a.K == nil {
 		entries = EntryBucket(entries)
 	}
@@ -176,8 +163,8 @@ func stepBlocks(group, kvHeads, processors int, half bool) (tiles, most int) {
 // stepParts is the largest number of parts of a head of up to so many entries.
 func stepParts(entries, most int) int { return max(1, min(most, (entries+stepBlock-1)/stepBlock)) }
 
-func (a *Attend) splits(tile, processors int) int64 {
-	entries := a.longest()
+func entrySplits(a *Attend, tile, processors int) int64 {
+	entries := longestBucket(a)
 	_, splits, _ := splitEntries(a.Rows()*a.Group(), tile, a.KVHeads(), entries, max(1, processors))
 	return int64(splits)
 }
@@ -187,7 +174,7 @@ func (a *Attend) splits(tile, processors int) int64 {
 const mmaRows = 64
 
 // onTensorCores tells that prefill attention runs there: over caches in bf16.
-func (a *Attend) onTensorCores() bool {
+func onTensorCores(a *Attend) bool {
 	return a.Past[0].K.DType == BF16 && a.K == nil && a.Rows() > 1 && a.Rows()*a.Group() >= mmaRows && a.HeadDim()%8 == 0
 }
 
@@ -205,15 +192,15 @@ const exactQueries = 16
 func exactShape(queries, dim int) bool { return queries >= exactQueries && dim%8 == 0 }
 
 // observedExactly tells that observed rows run there: over caches in bf16.
-func (a *Attend) observedExactly() bool {
+func observedExactly(a *Attend) bool {
 	return a.Past[0].K.DType == BF16 && a.Rows() > 1 && exactShape(a.Rows()*a.Group(), a.HeadDim())
 }
 
 // observedRounded tells that so many rows are observed that their queries are rounded to
 // bf16, like those of a prompt and like the activations of products of so many rows: over
 // caches in bf16. Rows whose gradient follows stay exact, as the gradient is.
-func (a *Attend) observedRounded(always bool) bool {
-	return a.Kept == nil && a.Past[0].K.DType == BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && (always || rounds(a.Rows(), a.Heads()*a.HeadDim(), a.entries()))
+func observedRounded(a *Attend, always bool) bool {
+	return a.Kept == nil && a.Past[0].K.DType == BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && (always || rounds(a.Rows(), a.Heads()*a.HeadDim(), longestHead(a)))
 }
 
 // pastBytes is the size of struct Past of cuda/attention.h.
@@ -232,9 +219,9 @@ func describeScratch(a *Attend) int64 {
 func attendScratch(a *Attend, values bool, processors int) int64 {
 	n := describeScratch(a)
 	switch {
-	case a.onTensorCores():
+	case onTensorCores(a):
 		return n
-	case a.observedRounded(false): // copies of the past with the rows' own pairs
+	case observedRounded(a, false): // copies of the past with the rows' own pairs
 		sides := int64(1)
 		if values {
 			sides = 2
@@ -249,7 +236,7 @@ func attendScratch(a *Attend, values bool, processors int) int64 {
 	}
 	if half := a.Past[0].K.DType == BF16; values && a.Rows() == 1 && a.K == nil && stepShape(a.HeadDim(), half) {
 		_, most := stepBlocks(a.Group(), a.KVHeads(), max(1, processors), half)
-		parts := stepParts(a.longest(), most)
+		parts := stepParts(longestBucket(a), most)
 		if parts == 1 {
 			parts = 0
 		}
@@ -265,7 +252,7 @@ func splitScratch(a *Attend, values bool, processors int) (n int64) {
 		each += int64(a.HeadDim())
 	}
 	splits := int64(0)
-	if a.observedExactly() {
+	if observedExactly(a) {
 		tile = sweepQueries
 		n += 2 * queryParts * total * int64(a.HeadDim())
 		if a.K != nil {
@@ -273,15 +260,15 @@ func splitScratch(a *Attend, values bool, processors int) (n int64) {
 			splits++ // own pairs
 		}
 	}
-	return n + 4*each*(splits+a.splits(tile, processors))*total
+	return n + 4*each*(splits+entrySplits(a, tile, processors))*total
 }
 
 // observeAttentionScratch is the temporary memory of ObserveAttention.
 func observeAttentionScratch(a *Attend, values bool, processors int) int64 {
 	switch {
-	case a.observedRounded(false):
+	case observedRounded(a, false):
 		return attendScratch(a, values, processors) + 2*int64(a.Q.Len())
-	case a.observedExactly():
+	case observedExactly(a):
 		return describeScratch(a) + splitScratch(a, values, processors)
 	}
 	return attendScratch(a, values, processors)
@@ -291,9 +278,9 @@ func observeAttentionScratch(a *Attend, values bool, processors int) int64 {
 func observeScratch(a *Attend) int64 {
 	n := describeScratch(a)
 	switch each := 2 * int64(a.Q.Len()); {
-	case a.observedRounded(false):
+	case observedRounded(a, false):
 		n += each
-	case a.observedExactly():
+	case observedExactly(a):
 		n += queryParts * each
 	}
 	return n
@@ -318,7 +305,7 @@ func (k gradBlock) shared() int {
 }
 
 // gradOnTensorCores tells whether the gradient runs there, and how: over caches in bf16.
-func (a *Attend) gradOnTensorCores(shared int) (k gradBlock, ok bool) {
+func gradOnTensorCores(a *Attend, shared int) (k gradBlock, ok bool) {
 	queries, dim := a.Rows()*a.Group(), a.HeadDim()
 	if a.Past[0].K.DType != BF16 || !exactShape(queries, dim) || dim > maxTileDim {
 		return k, false
@@ -353,9 +340,9 @@ func (k gradBlock) split(queries, kvHeads, entries, processors int) (tiles, spli
 func gradScratch(a *Attend, of Traits) int64 {
 	total, dim := int64(a.Rows()*a.Heads()), int64(a.HeadDim())
 	n := describeScratch(a) + 4*total*2
-	splits := a.splits(attendQueries, of.Processors)
-	if k, ok := a.gradOnTensorCores(of.Shared); ok {
-		_, s, _ := k.split(a.Rows()*a.Group(), a.KVHeads(), a.entries(), max(1, of.Processors))
+	splits := entrySplits(a, attendQueries, of.Processors)
+	if k, ok := gradOnTensorCores(a, of.Shared); ok {
+		_, s, _ := k.split(a.Rows()*a.Group(), a.KVHeads(), longestHead(a), max(1, of.Processors))
 		splits = int64(s)
 		n += 2 * 2 * queryParts * total * dim
 	}

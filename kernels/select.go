@@ -6,6 +6,9 @@ import (
 	"slices"
 )
 
+// float is a type that backends compute in.
+type float interface{ float32 | float64 }
+
 // MaxPoolWidth is the widest kernel of a max-pool. What belongs together in a prompt is
 // shorter by far, and CUDA's kernels count in 32 bits.
 const MaxPoolWidth = 1<<12 - 1
