@@ -2,15 +2,13 @@ package kernels_test
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"glimpse/internal/compare"
-	"glimpse/internal/parallel"
 	"glimpse/kernels"
 )
 
@@ -41,8 +39,22 @@ func conformanceCases() []conformance {
 // device makes the tensors of one backend.
 type device struct{ b kernels.Backend }
 
-// watch fails a test that was given something else than the kernels it is about.
-var watch = func(t testing.TB, b kernels.Backend) {}
+// watch fails a test that was given something else than the kernels it is about: where a
+// check of a device has switched some off, but not the user.
+func watch(t testing.TB, b kernels.Backend) {
+	if !b.OwnMemory() {
+		return
+	}
+	t.Cleanup(func() {
+		for _, d := range kernels.Devices().Devices {
+			for _, off := range d.Off {
+				if d.Name == b.Device() && !strings.Contains(off, "GLIMPSE_CUDA_OFF") {
+					t.Errorf("what is tested is not what was to be: %q", off)
+				}
+			}
+		}
+	})
+}
 
 func open(t testing.TB, name string) device {
 	t.Helper()
@@ -109,32 +121,6 @@ func (d device) weight(rng *rand.Rand, dtype kernels.DType, shape ...int) *kerne
 	return d.b.Place(t)
 }
 
-func TestEveryMethodHasCases(t *testing.T) {
-	tested := make(map[string]int)
-	for _, c := range conformanceCases() {
-		tested[c.op]++
-	}
-	methods := reflect.TypeFor[kernels.Backend]()
-	for i := range methods.NumMethod() {
-		name := methods.Method(i).Name
-		if contract[name] != nil {
-			continue // of no numbers: TestContract
-		}
-		if tested[name] == 0 {
-			t.Errorf("%s has no conformance case", name)
-		}
-		delete(tested, name)
-	}
-	for name := range contract {
-		if _, ok := methods.MethodByName(name); !ok {
-			t.Errorf("a contract of %s, which kernels.Backend does not have", name)
-		}
-	}
-	for name := range tested {
-		t.Errorf("cases of %s, which kernels.Backend does not have", name)
-	}
-}
-
 // runOn runs a case with the random numbers that belong to its name.
 func (c conformance) runOn(d device) []output {
 	seed := uint64(0)
@@ -142,35 +128,6 @@ func (c conformance) runOn(d device) []output {
 		seed = seed*31 + uint64(r)
 	}
 	return c.run(d, rand.New(rand.NewPCG(seed, 7)))
-}
-
-// TestBackendsConform holds every registered backend against the float64
-// reference.
-func TestBackendsConform(t *testing.T) {
-	exact := open(t, "reference64")
-	byOp := make(map[string][]conformance)
-	for _, c := range conformanceCases() {
-		byOp[c.op] = append(byOp[c.op], c)
-	}
-	type key struct {
-		op string
-		i  int
-	}
-	wanted := make(map[key][]output)
-	for _, name := range kernels.Backends.Names() {
-		for _, op := range slices.Sorted(maps.Keys(byOp)) {
-			t.Run(name+"/"+op, func(t *testing.T) {
-				for i, c := range byOp[op] {
-					want, ok := wanted[key{op, i}]
-					if !ok {
-						want = c.runOn(exact)
-						wanted[key{op, i}] = want
-					}
-					c.compare(t, open(t, name), want)
-				}
-			})
-		}
-	}
 }
 
 // compare holds a backend's results of a case against the exact ones.
@@ -203,51 +160,4 @@ func magnitude(x []float64) float64 {
 		}
 	}
 	return m
-}
-
-// TestThreadsDoNotChangeBits runs every case with one thread and with more.
-func TestThreadsDoNotChangeBits(t *testing.T) {
-	defer parallel.SetThreads(parallel.Threads())
-	d := open(t, "cpu")
-	for _, c := range conformanceCases() {
-		parallel.SetThreads(1)
-		want := c.runOn(d)
-		for _, threads := range []int{2, 3} {
-			parallel.SetThreads(threads)
-			for i, got := range c.runOn(d) {
-				for j, v := range got.values {
-					if math.Float64bits(v) != math.Float64bits(want[i].values[j]) {
-						t.Errorf("%s %s: %s[%d] is %v with %d threads, %v with 1", c.op, c.name, got.name, j, v, threads, want[i].values[j])
-						break
-					}
-				}
-			}
-		}
-	}
-}
-
-func TestOpenUnknownBackend(t *testing.T) {
-	_, err := kernels.Open("abacus")
-	want := `unknown device "abacus", want one of: cpu, reference, reference64`
-	if err == nil || len(kernels.Backends.Names()) == 3 && err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
-	}
-}
-
-// TestBackendsNameThemselves: the registered name and a compute type that
-// activations can have.
-func TestBackendsNameThemselves(t *testing.T) {
-	for _, name := range kernels.Backends.Names() {
-		b := open(t, name).b
-		if b.Name() != name {
-			t.Errorf("%s calls itself %s", name, b.Name())
-		}
-		if c := b.Compute(); c != kernels.F32 && c != kernels.F64 {
-			t.Errorf("%s computes in %s", name, c)
-		}
-		x := b.Alloc(b.Compute(), 3, 0, 5)
-		if x.Len() != 0 || !slices.Equal(x.Shape, []int{3, 0, 5}) {
-			t.Errorf("%s: empty tensor of shape %v", name, x.Shape)
-		}
-	}
 }

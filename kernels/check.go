@@ -168,7 +168,7 @@ func checkSelected(op string, a *Attend, s *Selection) {
 			continue
 		}
 		last := int32(-1)
-		for _, j := range s.indices[g] {
+		for _, j := range s.Indices()[g] {
 			if j <= last {
 				panic(fmt.Sprintf("kernels: %s: entry %d after %d of KV head %d, want ascending", op, j, last, g))
 			}

@@ -175,12 +175,3 @@ func counts(t *testing.T, d device, count func() int64) {
 		t.Errorf("counted %d, and %d before", after, before)
 	}
 }
-
-// TestContract holds every backend to what it says of itself.
-func TestContract(t *testing.T) {
-	for _, name := range kernels.Backends.Names() {
-		for method, check := range contract {
-			t.Run(name+"/"+method, func(t *testing.T) { check(t, open(t, name)) })
-		}
-	}
-}

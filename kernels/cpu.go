@@ -53,25 +53,6 @@ func (b *cpu) with(n int, f func(s *buffer)) {
 	b.scratch.Put(p)
 }
 
-// minWork is the number of elementary operations below which waking other
-// threads costs more than it gives.
-const minWork = 1 << 15
-
-// split runs f over [0, n) in blocks; work is the cost of one element. The cut
-// depends on n and work only.
-func split(n, work int, f func(from, to int)) {
-	if n == 0 {
-		return
-	}
-	size := max(1, minWork/max(1, work))
-	blocks := (n + size - 1) / size
-	if blocks == 1 {
-		f(0, n)
-		return
-	}
-	parallel.For(blocks, func(i int) { f(i*size, min(n, (i+1)*size)) })
-}
-
 // tasks runs f for independent tasks of the given cost.
 func tasks(n, work int, f func(i int)) {
 	if n*work < minWork {
@@ -144,7 +125,7 @@ func (b *cpu) Fill(y *Tensor, value float64) {
 		return
 	}
 	for i := range y.Len() {
-		y.set(i, value)
+		y.Set(i, value)
 	}
 }
 

@@ -70,7 +70,7 @@ func (s *side) numbers(n int, scale float32) *Tensor {
 // random is a tensor of the compute type.
 func (s *side) random(scale float32, shape ...int) *Tensor {
 	t := s.b.Alloc(s.b.Compute(), shape...)
-	Convert(t, s.numbers(elements(shape), scale).Reshape(shape...))
+	Convert(t, s.numbers(ShapeLen(shape), scale).Reshape(shape...))
 	return t
 }
 
@@ -85,7 +85,7 @@ func (s *side) weight(d DType, shape ...int) *Tensor {
 			t.U16()[i] = uint16(s.rng.Uint32())&0x83ff | 14<<10
 		}
 	} else {
-		Convert(t, s.numbers(elements(shape), 1).Reshape(shape...))
+		Convert(t, s.numbers(ShapeLen(shape), 1).Reshape(shape...))
 	}
 	return s.b.Place(t)
 }

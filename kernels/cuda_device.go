@@ -348,16 +348,16 @@ type cudaBlock struct {
 	cleanup runtime.Cleanup // frees it once no tensor refers to it
 }
 
-func (m *cudaBlock) address() uintptr { return uintptr(m.at) }
+func (m *cudaBlock) Address() uintptr { return uintptr(m.at) }
 
-func (m *cudaBlock) read(dst []byte, offset int) {
+func (m *cudaBlock) Read(dst []byte, offset int) {
 	m.b.do("read", func() {
 		m.b.download("read", unsafe.Pointer(&dst[0]), m.at+cu.DevicePtr(offset), int64(len(dst)))
 	})
 	runtime.KeepAlive(m)
 }
 
-func (m *cudaBlock) write(offset int, src []byte) {
+func (m *cudaBlock) Write(offset int, src []byte) {
 	m.b.do("write", func() {
 		m.b.mustNotRecord("write", "writes device memory from the host")
 		m.b.copyIn("write", m.at+cu.DevicePtr(offset), src)
@@ -371,10 +371,9 @@ func (b *cuda) Alloc(d DType, shape ...int) *Tensor {
 	if b.part != nil {
 		return b.part.tensor(b, d, shape)
 	}
-	t := (&Tensor{DType: d}).withShape(shape)
-	bytes := int64(elements(shape)) * int64(d.Size())
+	bytes := int64(ShapeLen(shape)) * int64(d.Size())
 	m := &cudaBlock{b: b}
-	t.block = m
+	t := NewInBlock(d, m, shape...)
 	if bytes == 0 {
 		return t
 	}

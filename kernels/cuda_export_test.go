@@ -5,7 +5,6 @@ package kernels
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -48,17 +47,6 @@ func RefuseFamily(b Backend, name string, err error) (restore func()) {
 	before := c.families[family(name)]
 	c.families[family(name)] = verdict{err != nil, err}
 	return func() { c.families[family(name)] = before }
-}
-
-// FailedChecks are the families of b whose check has failed.
-func FailedChecks(b Backend) (failed []string) {
-	c, ok := b.(*cuda)
-	if !ok { // a dry one
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.DeleteFunc(c.describeFamilies(), func(text string) bool { return strings.Contains(text, offVariable) })
 }
 
 // Launched tells whether a kernel was launched since the last wait.
@@ -108,15 +96,6 @@ func Temporary(b Backend, f func()) int64 {
 	before := c.peak
 	f()
 	return c.peak - before
-}
-
-// DryTemporary is the temporary memory that d foretells for f.
-func DryTemporary(d *Dry, f func()) int64 {
-	before := d.temporary
-	d.temporary = 0
-	defer func() { d.temporary = max(before, d.temporary) }()
-	f()
-	return d.temporary
 }
 
 // SetShared changes the shared memory that a block may have, and returns a function that
@@ -192,8 +171,8 @@ func StagePinned(t testing.TB, b Backend) func() {
 	}
 }
 
-// TakesFew tells whether b computes linear layers of rows x in one launch.
-func TakesFew(b Backend, x *Tensor, layers ...LinearRows) (takes bool) {
+// InOneLaunch tells whether b computes linear layers of rows x in one launch.
+func InOneLaunch(b Backend, x *Tensor, layers ...LinearRows) (takes bool) {
 	c := b.(*cuda)
 	c.do("TakesFew", func() { takes = fuses() && c.takesFew("TakesFew", x, layers...) })
 	return takes

@@ -95,7 +95,7 @@ func TestCUDAFewRowsBits(t *testing.T) {
 					at[j].Y = d.garbage(m, at[j].Weight.Dim0())
 				}
 				what := fmt.Sprintf("case %d: %d products of %d rows", i, parts, m)
-				if !kernels.TakesFew(d.b, x.Rows(0, m), at...) {
+				if !kernels.InOneLaunch(d.b, x.Rows(0, m), at...) {
 					t.Fatalf("%s: refused", what)
 				}
 				if n := calls(d, func() { d.b.LinearGroup(x.Rows(0, m), at...) }); n != 1 {
@@ -154,17 +154,17 @@ func TestCUDAFewRowsRefused(t *testing.T) {
 		l.Y = d.garbage(c.m, l.Weight.Dim0())
 		d.b.LinearGroup(x, l)
 		compare.Close(t, name+", in a group", l.Y.Float64s(), got.Float64s(), 0)
-		if kernels.TakesFew(d.b, x, l) {
+		if kernels.InOneLaunch(d.b, x, l) {
 			t.Errorf("%s: taken", name)
 		}
 	}
 	l := d.layer(rng, kernels.BF16, 3, 8, false)
 	x := d.garbage(2, 8)
-	if mixed := d.layer(rng, kernels.F32, 3, 8, false); kernels.TakesFew(d.b, x, l, mixed) || kernels.TakesFew(d.b, x, l, l, l, l) || kernels.TakesFew(d.b, x) {
+	if mixed := d.layer(rng, kernels.F32, 3, 8, false); kernels.InOneLaunch(d.b, x, l, mixed) || kernels.InOneLaunch(d.b, x, l, l, l, l) || kernels.InOneLaunch(d.b, x) {
 		t.Error("weights of two types, four weights, or none are taken")
 	}
 	t.Setenv("GLIMPSE_CUDA_FUSE", "0")
-	if kernels.TakesFew(d.b, x, l) || kernels.TakesHeads(d.b) {
+	if kernels.InOneLaunch(d.b, x, l) || kernels.TakesHeads(d.b) {
 		t.Error("fused though that is switched off")
 	}
 }

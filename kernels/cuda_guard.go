@@ -14,7 +14,8 @@ func (b *cuda) ArenaLayout() ArenaLayout {
 func (b *cuda) Free(ts []*Tensor) {
 	b.do("Free", func() {
 		for _, t := range ts {
-			m := t.block.(*cudaBlock)
+			block, _ := t.Block()
+			m := block.(*cudaBlock)
 			if m.size == 0 {
 				continue
 			}

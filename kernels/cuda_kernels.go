@@ -195,7 +195,8 @@ func (b *cuda) at(op string, t *Tensor, d DType) cu.DevicePtr {
 }
 
 func (b *cuda) address(op string, t *Tensor) cu.DevicePtr {
-	m, ok := t.block.(*cudaBlock)
+	block, offset := t.Block()
+	m, ok := block.(*cudaBlock)
 	if !ok || m.b.cudaDevice != b.cudaDevice {
 		panic(fmt.Sprintf("kernels: %s: tensor %v is not in the memory of %s", op, t.Shape, b.device))
 	}
@@ -204,7 +205,7 @@ func (b *cuda) address(op string, t *Tensor) cu.DevicePtr {
 	} else if b.rec != nil {
 		b.rec.keep = append(b.rec.keep, m)
 	}
-	return m.at + cu.DevicePtr(t.offset)
+	return m.at + cu.DevicePtr(offset)
 }
 
 // f32 are the addresses of F32 tensors as kernel arguments.

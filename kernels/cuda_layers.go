@@ -21,7 +21,14 @@ func (b *cuda) MeanScores(scores *Tensor, entries []int, heads int, logarithms b
 	}
 	most := slices.Max(entries)
 	b.do(op, func() {
-		b.launch("mean_scores", columns(most, len(entries)/heads), elementThreads, 0, b.f32(op, scores), most, scores.Width(), heads, btoi(logarithms))
+		b.launch("mean_scores", columns(most, len(entries)/heads), elementThreads, 0, b.f32(op, scores), most, scores.Width(), heads, toInt(logarithms))
 	})
 	runtime.KeepAlive(scores)
+}
+
+func toInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

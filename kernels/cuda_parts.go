@@ -161,17 +161,16 @@ func (p *part) upload(b *cuda, op string, data []byte) cu.DevicePtr {
 // tensor is memory for a tensor, the same as at the last preparation where it has the
 // same size.
 func (p *part) tensor(b *cuda, d DType, shape []int) *Tensor {
-	t := (&Tensor{DType: d}).withShape(shape)
 	i := p.taken[0]
 	p.taken[0]++
-	if i < len(p.tensors) && p.tensors[i].size == b.class(int64(t.Bytes())) {
-		t.block = p.tensors[i]
-		return t
+	if i < len(p.tensors) && p.tensors[i].size == b.class(int64(ShapeLen(shape))*int64(d.Size())) {
+		return NewInBlock(d, p.tensors[i], shape...)
 	}
 	b.part = nil
 	fresh := b.Alloc(d, shape...)
 	b.part = p
-	m := fresh.block.(*cudaBlock)
+	block, _ := fresh.Block()
+	m := block.(*cudaBlock)
 	if i < len(p.tensors) {
 		p.tensors[i] = m
 	} else {

@@ -12,7 +12,7 @@ import (
 )
 
 // PrefillChunk implements DeviceInfo.
-func (b *cuda) PrefillChunk(rowBytes int64) int { return chunkRows(b.processors, b.memory, rowBytes) }
+func (b *cuda) PrefillChunk(rowBytes int64) int { return ChunkRows(b.processors, b.memory, rowBytes) }
 
 // fuses tells that operations which follow each other may be one kernel.
 func fuses() bool { return os.Getenv(fuseVariable) != "0" }

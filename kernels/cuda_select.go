@@ -69,7 +69,7 @@ func (b *cuda) Scores(scores *Tensor, entries []int, terms []ScoreTerm, allHeads
 			b.launch("group_scores", columns(most, heads), elementThreads, 0, to, b.f32(op, t.LogScore), n, width, t.LogScore.Width(),
 				t.LogScore.Dim0()/heads, int(t.Group), factor)
 			if allHeads {
-				b.launch("mean_scores", columns(most, 1), elementThreads, 0, to, most, width, heads, btoi(t.Group == GroupLogMean))
+				b.launch("mean_scores", columns(most, 1), elementThreads, 0, to, most, width, heads, toInt(t.Group == GroupLogMean))
 			}
 			if pools {
 				b.launch("pool_scores", columns(most, heads), elementThreads, 0, S, to, n, width, t.Kernel, t.Tail, min(i, 1))
@@ -252,7 +252,7 @@ func (b *cuda) indices(op string, s *Selection) (cu.DevicePtr, int) {
 	}
 	width := slices.Max(s.lens)
 	flat := make([]int32, width*len(s.lens))
-	for h, idx := range s.indices {
+	for h, idx := range s.Indices() {
 		copy(flat[h*width:], idx)
 	}
 	return upload(b, op, flat), width

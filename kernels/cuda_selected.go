@@ -30,7 +30,7 @@ func (b *cuda) prepareSelected(op string, a *Attend, s *Selection) *attention {
 		skip := 0
 		if !s.OnDevice() {
 			first, _ := a.Visible(g, 0)
-			skip, _ = slices.BinarySearch(s.indices[g], int32(first))
+			skip, _ = slices.BinarySearch(s.Indices()[g], int32(first))
 		}
 		t.past[g].index = ids + cu.DevicePtr(4*(g*width+skip))
 		t.past[g].entries = int32(s.Len(g) - skip)

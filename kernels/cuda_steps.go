@@ -107,7 +107,7 @@ func (b *cuda) StartStep(steps Steps, sequences int) {
 func (b *cuda) StepGather(y, table *Tensor, steps Steps) {
 	s := steps.(*cudaSteps)
 	const op = "StepGather"
-	mustFit(s.rows*table.Width(), y.Shape)
+	MustFit(s.rows*table.Width(), y.Shape)
 	name := map[DType]string{F32: "gather_f32", F64: "gather_f64", BF16: "gather_bf16", F16: "gather_f16"}[table.DType]
 	if name == "" {
 		panic(fmt.Sprintf("kernels: %s of a %s table", op, table.DType))

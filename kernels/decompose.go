@@ -162,8 +162,8 @@ func (d Decomposed) RoPETable(freqs []float32, positions int, scale float64) *Ro
 	for p := range positions {
 		for i, f := range freqs {
 			sin, cos := math.Sincos(float64(float32(p) * f))
-			cosines.set(p*half+i, cos*scale)
-			sines.set(p*half+i, sin*scale)
+			cosines.Set(p*half+i, cos*scale)
+			sines.Set(p*half+i, sin*scale)
 		}
 	}
 	return &RoPETable{Cos: d.on.Place(cosines), Sin: d.on.Place(sines)}

@@ -56,9 +56,9 @@ type dryBlock struct {
 	_ uintptr
 }
 
-func (m *dryBlock) address() uintptr { return m.at }
-func (*dryBlock) read([]byte, int)   {} // into fresh memory: zeros
-func (*dryBlock) write(int, []byte)  {}
+func (m *dryBlock) Address() uintptr { return m.at }
+func (*dryBlock) Read([]byte, int)   {} // into fresh memory: zeros
+func (*dryBlock) Write(int, []byte)  {}
 
 type dryRef struct {
 	block weak.Pointer[dryBlock]
@@ -88,6 +88,13 @@ func (d *Dry) Temporary() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.temporary
+}
+
+// ResetTemporary lets Temporary begin again.
+func (d *Dry) ResetTemporary() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.temporary = 0
 }
 
 // SeekPeaks starts and stops looking for peaks, whose garbage collections take most of the
@@ -187,7 +194,8 @@ func (d *Dry) Free(ts []*Tensor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, t := range ts {
-		if m := t.block.(*dryBlock); !m.gone {
+		b, _ := t.Block()
+		if m := b.(*dryBlock); !m.gone {
 			m.gone = true
 			d.live -= m.size
 		}
@@ -228,7 +236,7 @@ func (d *Dry) PrefillChunk(rowBytes int64) int {
 	if !d.traits.Device {
 		return 0
 	}
-	return chunkRows(d.traits.Processors, d.traits.Memory, rowBytes)
+	return ChunkRows(d.traits.Processors, d.traits.Memory, rowBytes)
 }
 
 // RoundsToBF16 is as of the backend it counts for.
@@ -238,15 +246,14 @@ func (d *Dry) RoundsToBF16(rows int, w *Tensor) bool {
 
 // Alloc implements Allocator.
 func (d *Dry) Alloc(t DType, shape ...int) *Tensor {
-	y := NewShape(t, shape...)
-	size := int64(y.Bytes())
+	size := int64(ShapeLen(shape)) * int64(t.Size())
 	if d.traits.Device && !d.traits.Exact {
 		size = blockClass(size)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m := &dryBlock{at: d.next, size: size}
-	y.bare, y.block = false, m
+	y := NewInBlock(t, m, shape...)
 	d.next += uintptr(size)
 	d.live += size
 	d.blocks = append(d.blocks, dryRef{weak.Make(m), size})
@@ -302,7 +309,7 @@ func (d *Dry) MatMul(c, a, w *Tensor, alpha, beta float64) {
 
 func (d *Dry) MatMulTA(c, a, b *Tensor, alpha, beta float64) { d.keepWorkspace() }
 func (d *Dry) Fill(y *Tensor, value float64)                 {}
-func (d *Dry) Copy(y, x *Tensor)                             { mustFit(x.Len(), y.Shape) }
+func (d *Dry) Copy(y, x *Tensor)                             { MustFit(x.Len(), y.Shape) }
 func (d *Dry) Gather(y, table *Tensor, ids []int32)          { d.temp(4 * int64(len(ids))) }
 func (d *Dry) CopyHead(y, x *Tensor, h int)                  { checkCopyHead(y, x, h) }
 func (d *Dry) Add(y, a, b *Tensor)                           { checkLengths("Add", y, a, b) }

@@ -89,7 +89,7 @@ func (d *Dry) SetSteps(s Steps, sequence int, pos int32, past [][]KV) {}
 func (d *Dry) SetStep(s Steps, tokens, first []int32)                 {}
 func (d *Dry) StartStep(s Steps, sequences int)                       {}
 func (d *Dry) StepGather(y, table *Tensor, s Steps) {
-	mustFit(s.(*drySteps).rows*table.Width(), y.Shape)
+	MustFit(s.(*drySteps).rows*table.Width(), y.Shape)
 }
 func (d *Dry) StepRoPE(x *Tensor, s Steps, table *RoPETable) {
 	checkRoPE(x, make([]int32, s.(*drySteps).rows), table)

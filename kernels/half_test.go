@@ -9,27 +9,6 @@ import (
 	"glimpse/kernels"
 )
 
-// halved rounds the past of a to bf16: in bf16 tensors for a device, and the same
-// numbers in the compute type for the reference.
-func halved(d device, a *kernels.Attend, bf16 bool) *kernels.Attend {
-	h := *a
-	h.Past = slices.Clone(a.Past)
-	convert := func(t *kernels.Tensor) *kernels.Tensor {
-		narrow := d.b.Alloc(kernels.BF16, t.Shape...)
-		kernels.Convert(narrow, t)
-		if bf16 {
-			return narrow
-		}
-		wide := d.b.Alloc(d.b.Compute(), t.Shape...)
-		kernels.Convert(wide, narrow)
-		return wide
-	}
-	for g, kv := range a.Past {
-		h.Past[g].K, h.Past[g].V = convert(kv.K), convert(kv.V)
-	}
-	return &h
-}
-
 // TestHalfCaches: over pairs in bf16 the backends on host memory compute what they do
 // over the same numbers in their own type, bit for bit.
 func TestHalfCaches(t *testing.T) {

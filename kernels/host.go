@@ -1,6 +1,10 @@
 package kernels
 
-import "math"
+import (
+	"math"
+
+	"glimpse/internal/parallel"
+)
 
 // What the backends on host memory share.
 
@@ -85,4 +89,23 @@ func mergeScores[T float](acc, other []T, wAcc, wOther float64) {
 		}
 		acc[i] = T(x)
 	}
+}
+
+// minWork is the number of elementary operations below which waking other
+// threads costs more than it gives.
+const minWork = 1 << 15
+
+// split runs f over [0, n) in blocks; work is the cost of one element. The cut
+// depends on n and work only.
+func split(n, work int, f func(from, to int)) {
+	if n == 0 {
+		return
+	}
+	size := max(1, minWork/max(1, work))
+	blocks := (n + size - 1) / size
+	if blocks == 1 {
+		f(0, n)
+		return
+	}
+	parallel.For(blocks, func(i int) { f(i*size, min(n, (i+1)*size)) })
 }

@@ -113,7 +113,7 @@ func (b *reference[T]) MatMulTA(c, x, w *Tensor, alpha, beta float64) {
 
 func (b *reference[T]) Fill(y *Tensor, value float64) {
 	for i := range y.Len() {
-		y.set(i, value)
+		y.Set(i, value)
 	}
 }
 
