@@ -7,7 +7,7 @@ import "fmt"
 
 // checkLengths panics unless all tensors have as many elements as x; nil ones are
 // passed over.
-func checkLengths(op string, x *Tensor, others ...*Tensor) {
+func CheckLengths(op string, x *Tensor, others ...*Tensor) {
 	for _, t := range others {
 		if t != nil && t.Len() != x.Len() {
 			panic(fmt.Sprintf("kernels: %s of %v with %v", op, x.Shape, t.Shape))
@@ -16,15 +16,15 @@ func checkLengths(op string, x *Tensor, others ...*Tensor) {
 }
 
 // checkNorm panics unless w fits the rows of x and the others the whole of it.
-func checkNorm(op string, x, w *Tensor, others ...*Tensor) {
+func CheckNorm(op string, x, w *Tensor, others ...*Tensor) {
 	if w.Len() != x.Width() {
 		panic(fmt.Sprintf("kernels: %s of %v with weight %v", op, x.Shape, w.Shape))
 	}
-	checkLengths(op, x, others...)
+	CheckLengths(op, x, others...)
 }
 
 // checkGather panics unless y has room for the rows and the table has them.
-func checkGather(y, table *Tensor, ids []int32) {
+func CheckGather(y, table *Tensor, ids []int32) {
 	if y.Len() != len(ids)*table.Width() {
 		panic(fmt.Sprintf("kernels: Gather %d rows of %v into %v", len(ids), table.Shape, y.Shape))
 	}
@@ -35,7 +35,7 @@ func checkGather(y, table *Tensor, ids []int32) {
 	}
 }
 
-func checkCopyHead(y, x *Tensor, h int) {
+func CheckCopyHead(y, x *Tensor, h int) {
 	if len(x.Shape) != 3 || h < 0 || h >= x.Shape[1] || y.Len() != x.Shape[0]*x.Shape[2] {
 		panic(fmt.Sprintf("kernels: CopyHead %d of %v into %v", h, x.Shape, y.Shape))
 	}
@@ -73,9 +73,9 @@ func checkAttend(op string, a *Attend, values bool) {
 	}
 }
 
-func checkAttention(op string, out, lse *Tensor, a *Attend) {
+func CheckAttention(op string, out, lse *Tensor, a *Attend) {
 	checkAttend(op, a, out != nil)
-	checkLengths(op, a.Q, out)
+	CheckLengths(op, a.Q, out)
 	checkLSE(op, lse, a)
 }
 
@@ -96,73 +96,73 @@ func checkScores(op string, scores *Tensor, a *Attend) {
 	}
 }
 
-func checkObservedScores(op string, logScore, lse *Tensor, a *Attend) {
+func CheckObservedScores(op string, logScore, lse *Tensor, a *Attend) {
 	checkAttend(op, a, false)
 	checkLSE(op, lse, a)
 	checkScores(op, logScore, a)
 }
 
-func checkAttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {
+func CheckAttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {
 	const op = "AttentionGrad"
 	checkAttend(op, a, dOut != nil)
-	checkLengths(op, a.Q, dq, out, dOut)
-	checkLengths(op, a.K, dk, dv)
+	CheckLengths(op, a.Q, dq, out, dOut)
+	CheckLengths(op, a.K, dk, dv)
 	checkLSE(op, lse, a)
 	if dLogScore != nil {
 		checkScores(op, logScore, a)
-		checkLengths(op, logScore, dLogScore)
+		CheckLengths(op, logScore, dLogScore)
 	}
 }
 
-func checkLoss(op string, dLogScore, logScore, logTarget *Tensor) {
-	checkLengths(op, logTarget, dLogScore, logScore)
+func CheckLoss(op string, dLogScore, logScore, logTarget *Tensor) {
+	CheckLengths(op, logTarget, dLogScore, logScore)
 }
 
-func checkAddLayerNorm(y, x, delta, w, bias *Tensor) {
-	checkNorm("AddLayerNorm", x, w, y, delta)
-	checkLengths("AddLayerNorm", w, bias)
+func CheckAddLayerNorm(y, x, delta, w, bias *Tensor) {
+	CheckNorm("AddLayerNorm", x, w, y, delta)
+	CheckLengths("AddLayerNorm", w, bias)
 }
 
 // checkLowRank panics unless the operands of LowRank fit each other.
-func checkLowRank(op string, y, low, x, w, a, up *Tensor) {
+func CheckLowRank(op string, y, low, x, w, a, up *Tensor) {
 	m, r := x.Dim0(), a.Dim0()
 	if a.Width() != x.Width() || w.Width() != x.Width() || up.Dim0() != w.Dim0() || up.Width() != r || low.Len() != m*r || y.Len() != m*w.Dim0() {
 		panic(fmt.Sprintf("kernels: %s of %v with weight %v, factors %v and %v by %v into %v", op, x.Shape, w.Shape, a.Shape, up.Shape, low.Shape, y.Shape))
 	}
 }
 
-func checkLowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up *Tensor) {
-	checkLowRank("LowRankGrad", dy, low, x, w, a, up)
-	checkEach("LowRankGrad", []*Tensor{x, low, a, up}, []*Tensor{dx, dLow, da, dup})
+func CheckLowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up *Tensor) {
+	CheckLowRank("LowRankGrad", dy, low, x, w, a, up)
+	CheckEach("LowRankGrad", []*Tensor{x, low, a, up}, []*Tensor{dx, dLow, da, dup})
 }
 
 // checkEach panics unless the lists have as many tensors, of as many elements.
-func checkEach(op string, xs []*Tensor, others ...[]*Tensor) {
+func CheckEach(op string, xs []*Tensor, others ...[]*Tensor) {
 	for _, ts := range others {
 		if len(ts) != len(xs) {
 			panic(fmt.Sprintf("kernels: %s of %d tensors with %d", op, len(xs), len(ts)))
 		}
 		for i, t := range ts {
-			checkLengths(op, xs[i], t)
+			CheckLengths(op, xs[i], t)
 		}
 	}
 }
 
-func checkRotate(y, x *Tensor, pos []int32, table *RoPETable) {
-	checkRoPE(x, pos, table)
-	checkLengths("Rotate", x, y)
+func CheckRotate(y, x *Tensor, pos []int32, table *RoPETable) {
+	CheckRoPE(x, pos, table)
+	CheckLengths("Rotate", x, y)
 }
 
 // checkSelected panics unless s chooses from a's past for its one row. The indices of a
 // selection on a device are right by their making.
-func checkSelected(op string, a *Attend, s *Selection) {
+func CheckSelected(op string, a *Attend, s *Selection) {
 	if a.Rows() != 1 || a.K != nil || s.Heads() != a.KVHeads() {
 		panic(fmt.Sprintf("kernels: %s: %d rows (own pairs: %v) with entries of %d of %d KV heads, want one row of the past", op, a.Rows(), a.K != nil, s.Heads(), a.KVHeads()))
 	}
-	for g, n := range s.lens {
+	for g, n := range s.Lens {
 		first, entries := a.Visible(g, 0)
-		if n == 0 || s.spans[g] <= first || s.spans[g] > entries {
-			panic(fmt.Sprintf("kernels: %s: %d entries below %d of KV head %d, want some from %d to %d", op, n, s.spans[g], g, first, entries))
+		if n == 0 || s.Spans[g] <= first || s.Spans[g] > entries {
+			panic(fmt.Sprintf("kernels: %s: %d entries below %d of KV head %d, want some from %d to %d", op, n, s.Spans[g], g, first, entries))
 		}
 		if s.OnDevice() {
 			continue
@@ -178,7 +178,7 @@ func checkSelected(op string, a *Attend, s *Selection) {
 }
 
 // checkLinearGroup panics unless the layers' parts fit each other.
-func checkLinearGroup(op string, x *Tensor, layers ...LinearRows) {
+func CheckLinearGroup(op string, x *Tensor, layers ...LinearRows) {
 	if len(layers) == 0 {
 		panic(fmt.Sprintf("kernels: %s of %v with no weight", op, x.Shape))
 	}
@@ -191,12 +191,12 @@ func checkLinearGroup(op string, x *Tensor, layers ...LinearRows) {
 }
 
 // checkGatedLinear panics unless the layers fit x and y.
-func checkGatedLinear(y, x *Tensor, gate, up LinearRows) {
+func CheckGatedLinear(y, x *Tensor, gate, up LinearRows) {
 	gate.Y, up.Y = y, y // of the same shape
-	checkLinearGroup("GatedLinear", x, gate, up)
+	CheckLinearGroup("GatedLinear", x, gate, up)
 }
 
-func checkHeads(op string, q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
+func CheckHeads(op string, q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
 	for _, t := range []struct{ x, w *Tensor }{{q, norms.Query}, {k, norms.Key}} {
 		if len(t.x.Shape) != 3 || t.x.Shape[0] != len(pos) || t.x.Shape[2] != 2*table.Cos.Width() || t.w != nil && t.w.Len() != t.x.Shape[2] {
 			panic(fmt.Sprintf("kernels: %s of queries %v, keys %v: %d positions, table %v, norms %v", op, q.Shape, k.Shape, len(pos), table.Cos.Shape, norms))
@@ -220,7 +220,7 @@ func (n HeadNorms) String() string {
 	return text(n.Query) + ", " + text(n.Key)
 }
 
-func checkCopyPairs(dst []KV, k, v *Tensor) {
+func CheckCopyPairs(dst []KV, k, v *Tensor) {
 	ok := len(k.Shape) == 3 && k.Shape[1] == len(dst) && len(dst) > 0 && v.Len() == k.Len()
 	for _, kv := range dst {
 		ok = ok && kv.K.Len()*len(dst) == k.Len() && kv.V.Len() == kv.K.Len()
@@ -231,26 +231,26 @@ func checkCopyPairs(dst []KV, k, v *Tensor) {
 }
 
 // checkAddLowRank panics unless the operands of AddLowRank fit each other.
-func checkAddLowRank(y, x, a, b *Tensor) {
+func CheckAddLowRank(y, x, a, b *Tensor) {
 	if a.Width() != x.Width() || b.Width() != a.Dim0() || y.Len() != x.Dim0()*b.Dim0() {
 		panic(fmt.Sprintf("kernels: AddLowRank of %v by %v and %v into %v", x.Shape, a.Shape, b.Shape, y.Shape))
 	}
 }
 
-func checkLinear(y, x, w, bias *Tensor) {
+func CheckLinear(y, x, w, bias *Tensor) {
 	m, in, out := x.Dim0(), x.Width(), w.Dim0()
 	if w.Width() != in || y.Len() != m*out || (bias != nil && bias.Len() != out) {
 		panic(fmt.Sprintf("kernels: Linear %v = %v · %vᵀ", y.Shape, x.Shape, w.Shape))
 	}
 }
 
-func checkProduct(op string, c *Tensor, m, n, k, kb int) {
+func CheckProduct(op string, c *Tensor, m, n, k, kb int) {
 	if k != kb || c.Len() != m*n {
 		panic(fmt.Sprintf("kernels: %s %v = [%d %d] · [%d %d]", op, c.Shape, m, k, kb, n))
 	}
 }
 
-func checkRoPE(x *Tensor, pos []int32, table *RoPETable) {
+func CheckRoPE(x *Tensor, pos []int32, table *RoPETable) {
 	if len(pos) != x.Shape[0] || table.Cos.Width()*2 > x.Shape[2] {
 		panic(fmt.Sprintf("kernels: RoPE of %v with %d positions, table %v", x.Shape, len(pos), table.Cos.Shape))
 	}

@@ -9,17 +9,18 @@ import (
 
 	"glimpse/internal/parallel"
 	"glimpse/kernels"
+	"glimpse/kernels/kernelstest"
 )
 
 func TestEveryMethodHasCases(t *testing.T) {
 	tested := make(map[string]int)
-	for _, c := range conformanceCases() {
-		tested[c.op]++
+	for _, c := range kernelstest.ConformanceCases() {
+		tested[c.Op]++
 	}
 	methods := reflect.TypeFor[kernels.Backend]()
 	for i := range methods.NumMethod() {
 		name := methods.Method(i).Name
-		if contract[name] != nil {
+		if kernelstest.Contract[name] != nil {
 			continue // of no numbers: TestContract
 		}
 		if tested[name] == 0 {
@@ -27,7 +28,7 @@ func TestEveryMethodHasCases(t *testing.T) {
 		}
 		delete(tested, name)
 	}
-	for name := range contract {
+	for name := range kernelstest.Contract {
 		if _, ok := methods.MethodByName(name); !ok {
 			t.Errorf("a contract of %s, which kernels.Backend does not have", name)
 		}
@@ -40,26 +41,26 @@ func TestEveryMethodHasCases(t *testing.T) {
 // TestBackendsConform holds every registered backend against the float64
 // reference.
 func TestBackendsConform(t *testing.T) {
-	exact := open(t, "reference64")
-	byOp := make(map[string][]conformance)
-	for _, c := range conformanceCases() {
-		byOp[c.op] = append(byOp[c.op], c)
+	exact := kernelstest.Open(t, "reference64")
+	byOp := make(map[string][]kernelstest.Conformance)
+	for _, c := range kernelstest.ConformanceCases() {
+		byOp[c.Op] = append(byOp[c.Op], c)
 	}
 	type key struct {
 		op string
 		i  int
 	}
-	wanted := make(map[key][]output)
+	wanted := make(map[key][]kernelstest.Output)
 	for _, name := range kernels.Backends.Names() {
 		for _, op := range slices.Sorted(maps.Keys(byOp)) {
 			t.Run(name+"/"+op, func(t *testing.T) {
 				for i, c := range byOp[op] {
 					want, ok := wanted[key{op, i}]
 					if !ok {
-						want = c.runOn(exact)
+						want = c.RunOn(exact)
 						wanted[key{op, i}] = want
 					}
-					c.compare(t, open(t, name), want)
+					c.Compare(t, kernelstest.Open(t, name), want)
 				}
 			})
 		}
@@ -69,16 +70,16 @@ func TestBackendsConform(t *testing.T) {
 // TestThreadsDoNotChangeBits runs every case with one thread and with more.
 func TestThreadsDoNotChangeBits(t *testing.T) {
 	defer parallel.SetThreads(parallel.Threads())
-	d := open(t, "cpu")
-	for _, c := range conformanceCases() {
+	d := kernelstest.Open(t, "cpu")
+	for _, c := range kernelstest.ConformanceCases() {
 		parallel.SetThreads(1)
-		want := c.runOn(d)
+		want := c.RunOn(d)
 		for _, threads := range []int{2, 3} {
 			parallel.SetThreads(threads)
-			for i, got := range c.runOn(d) {
-				for j, v := range got.values {
-					if math.Float64bits(v) != math.Float64bits(want[i].values[j]) {
-						t.Errorf("%s %s: %s[%d] is %v with %d threads, %v with 1", c.op, c.name, got.name, j, v, threads, want[i].values[j])
+			for i, got := range c.RunOn(d) {
+				for j, v := range got.Values {
+					if math.Float64bits(v) != math.Float64bits(want[i].Values[j]) {
+						t.Errorf("%s %s: %s[%d] is %v with %d threads, %v with 1", c.Op, c.Name, got.Name, j, v, threads, want[i].Values[j])
 						break
 					}
 				}
@@ -99,7 +100,7 @@ func TestOpenUnknownBackend(t *testing.T) {
 // activations can have.
 func TestBackendsNameThemselves(t *testing.T) {
 	for _, name := range kernels.Backends.Names() {
-		b := open(t, name).b
+		b := kernelstest.Open(t, name).B
 		if b.Name() != name {
 			t.Errorf("%s calls itself %s", name, b.Name())
 		}
@@ -116,12 +117,12 @@ func TestBackendsNameThemselves(t *testing.T) {
 // TestContract holds every backend to what it says of itself.
 func TestContract(t *testing.T) {
 	for _, name := range kernels.Backends.Names() {
-		for method, check := range contract {
-			t.Run(name+"/"+method, func(t *testing.T) { check(t, open(t, name)) })
+		for method, check := range kernelstest.Contract {
+			t.Run(name+"/"+method, func(t *testing.T) { check(t, kernelstest.Open(t, name)) })
 		}
 	}
 }
 
 // TestAddNorm: sum and norm in one call have the bits of the two operations on every
 // backend, and are those of the reference; what does not fit is refused by its name.
-func TestAddNorm(t *testing.T) { checkAddNorm(t, kernels.Backends.Names()...) }
+func TestAddNorm(t *testing.T) { kernelstest.CheckAddNorm(t, kernels.Backends.Names()...) }
