@@ -1,7 +1,6 @@
 package kernels_test
 
 import (
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -38,34 +37,13 @@ func TestEveryMethodHasCases(t *testing.T) {
 	}
 }
 
-// TestBackendsConform holds every registered backend against the float64
-// reference.
-func TestBackendsConform(t *testing.T) {
-	exact := kernelstest.Open(t, "reference64")
-	byOp := make(map[string][]kernelstest.Conformance)
-	for _, c := range kernelstest.ConformanceCases() {
-		byOp[c.Op] = append(byOp[c.Op], c)
-	}
-	type key struct {
-		op string
-		i  int
-	}
-	wanted := make(map[key][]kernelstest.Output)
-	for _, name := range kernels.Backends.Names() {
-		for _, op := range slices.Sorted(maps.Keys(byOp)) {
-			t.Run(name+"/"+op, func(t *testing.T) {
-				for i, c := range byOp[op] {
-					want, ok := wanted[key{op, i}]
-					if !ok {
-						want = c.RunOn(exact)
-						wanted[key{op, i}] = want
-					}
-					c.Compare(t, kernelstest.Open(t, name), want)
-				}
-			})
-		}
-	}
+// hosts are the backends on host memory: devices meet the cases in their own rooms.
+func hosts(t *testing.T) []string {
+	return slices.DeleteFunc(kernels.Backends.Names(), func(name string) bool { return kernelstest.Open(t, name).B.OwnMemory() })
 }
+
+// TestBackendsConform holds every backend on host memory against the float64 reference.
+func TestBackendsConform(t *testing.T) { kernelstest.Conform(t, hosts(t)...) }
 
 // TestThreadsDoNotChangeBits runs every case with one thread and with more.
 func TestThreadsDoNotChangeBits(t *testing.T) {
@@ -114,14 +92,8 @@ func TestBackendsNameThemselves(t *testing.T) {
 	}
 }
 
-// TestContract holds every backend to what it says of itself.
-func TestContract(t *testing.T) {
-	for _, name := range kernels.Backends.Names() {
-		for method, check := range kernelstest.Contract {
-			t.Run(name+"/"+method, func(t *testing.T) { check(t, kernelstest.Open(t, name)) })
-		}
-	}
-}
+// TestContract holds every backend on host memory to what it says of itself.
+func TestContract(t *testing.T) { kernelstest.HoldContract(t, hosts(t)...) }
 
 // TestAddNorm: sum and norm in one call have the bits of the two operations on every
 // backend, and are those of the reference; what does not fit is refused by its name.

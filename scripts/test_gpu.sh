@@ -13,7 +13,7 @@ source "$(dirname "$0")/common.sh"
 source scripts/gpu_env.sh
 
 others=()
-packages=(./internal/cudadriver ./kernels ./autodiff ./model ./eviction ./lora ./softtokens ./internal/train ./cmd/evict ./scripts/gpubench)
+packages=(./internal/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./eviction ./lora ./softtokens ./internal/train ./cmd/evict ./scripts/gpubench)
 
 if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
   command -v apt-get >/dev/null || die "g++ and make are missing and there is no apt-get to install them with"
@@ -50,11 +50,11 @@ chip() {
   (
     export GLIMPSE_CUDA_DRIVER=$driver GLIMPSE_CUBLASLT=$driver
     unset GLIMPSE_CUDA_EXACT
-    go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels &
+    go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels/cuda &
     local kernels=$!
     go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./internal/train ./eviction || failed=1
     # With everything off that something slower stands in for, a model is the same.
-    GLIMPSE_CUDA_OFF=$(sed -n 's/^\tfamily[A-Za-z]* *family = "\(.*\)"$/\1/p' kernels/families.go | paste -sd,) \
+    GLIMPSE_CUDA_OFF=$(sed -n 's/^\tfamily[A-Za-z]* *family = "\(.*\)"$/\1/p' kernels/cuda/family.go | paste -sd,) \
       go test -tags gpu -count=1 -run 'TestAgainstTransformers/(llama3.1|qwen3)$/cuda|TestReferenceModelAgainstNumPy/cuda' ./model || failed=1
     wait "$kernels" || failed=1
     exit $failed
@@ -88,9 +88,9 @@ log=$(mktemp)
   # As many processors as a larger device has, which takes more rows of a prompt at once.
   HOSTCUDA_PROCESSORS=80 go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./internal/train ./eviction || failed=1
   # Blocks, warps and lanes the other way round: races that one order hides.
-  HOSTCUDA_ORDER=reverse go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels || failed=1
+  HOSTCUDA_ORDER=reverse go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels/cuda || failed=1
   # Sums that truncate as those of tensor cores do, where these are used.
-  HOSTCUDA_MMA=truncate go test -tags gpu -count=1 -run 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA(Prefill|Hopper|Half|Observe|Grad|Round|Thin|LowRank)' ./kernels || failed=1
+  HOSTCUDA_MMA=truncate go test -tags gpu -count=1 -run 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA(Prefill|Hopper|Half|Observe|Grad|Round|Thin|LowRank)' ./kernels/cuda || failed=1
   chip || failed=1
   exit $failed
 ) >"$log" 2>&1 &

@@ -154,3 +154,16 @@ func TestCUDARefusesHostTensors(t *testing.T) {
 		}()
 	}
 }
+
+// TestBackendsConform holds the device against the float64 reference in all cases, and the
+// processor beside it, whose operations others list.
+func TestBackendsConform(t *testing.T) {
+	openCUDA(t)
+	kernelstest.Conform(t, "cpu", "cuda")
+}
+
+// TestContract holds the device to what it says of itself.
+func TestContract(t *testing.T) {
+	openCUDA(t)
+	kernelstest.HoldContract(t, "cuda")
+}

@@ -146,7 +146,7 @@ func TestCUDAStickyErrorCostsOneTest(t *testing.T) {
 	if model := d.B.Model(); !strings.Contains(model, "no GPU") {
 		t.Skipf("%s does not fail when it is asked to", model)
 	}
-	if _, err := os.Stat("../go.mod"); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat("../../go.mod"); errors.Is(err, fs.ErrNotExist) {
 		t.Skip("the test binary runs without the scripts")
 	}
 	const tests = "^TestCUDA(DrawOfEquals|RefusesHostTensors|Off)$"
@@ -156,7 +156,7 @@ func TestCUDAStickyErrorCostsOneTest(t *testing.T) {
 	if text, err := one.CombinedOutput(); err == nil || strings.Contains(string(text), "--- PASS: TestCUDARefusesHostTensors") {
 		t.Errorf("in one process what follows passes: error %v, output %s", err, text)
 	}
-	each := exec.Command("../scripts/each_test.sh", "--run", tests, "--folder", ".", os.Args[0])
+	each := exec.Command("../../scripts/each_test.sh", "--run", tests, "--folder", ".", os.Args[0])
 	each.Dir, each.Env = ".", environment
 	text, err := each.CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "\n2 passed, 1 failed, 0 skipped, 0 not run\n") {

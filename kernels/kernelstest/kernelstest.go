@@ -1,7 +1,11 @@
+// Package kernelstest has cases of every operation of a backend, and what holds a backend
+// against the float64 reference in all of them. A new operation gets its cases here; the
+// tests of package kernels fail for one that has none.
 package kernelstest
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -161,4 +165,41 @@ func Magnitude(x []float64) float64 {
 		}
 	}
 	return m
+}
+
+// Conform holds backends against the float64 reference in all cases.
+func Conform(t *testing.T, names ...string) {
+	exact := Open(t, "reference64")
+	byOp := make(map[string][]Conformance)
+	for _, c := range ConformanceCases() {
+		byOp[c.Op] = append(byOp[c.Op], c)
+	}
+	type key struct {
+		op string
+		i  int
+	}
+	wanted := make(map[key][]Output)
+	for _, name := range names {
+		for _, op := range slices.Sorted(maps.Keys(byOp)) {
+			t.Run(name+"/"+op, func(t *testing.T) {
+				for i, c := range byOp[op] {
+					want, ok := wanted[key{op, i}]
+					if !ok {
+						want = c.RunOn(exact)
+						wanted[key{op, i}] = want
+					}
+					c.Compare(t, Open(t, name), want)
+				}
+			})
+		}
+	}
+}
+
+// HoldContract holds backends to what they say of themselves.
+func HoldContract(t *testing.T, names ...string) {
+	for _, name := range names {
+		for method, check := range Contract {
+			t.Run(name+"/"+method, func(t *testing.T) { check(t, Open(t, name)) })
+		}
+	}
 }
