@@ -5,7 +5,7 @@ import "fmt"
 // The checks below are what every backend does before it touches memory: shapes
 // that do not fit panic, rather than compute something else.
 
-// checkLengths panics unless all tensors have as many elements as x; nil ones are
+// CheckLengths panics unless all tensors have as many elements as x; nil ones are
 // passed over.
 func CheckLengths(op string, x *Tensor, others ...*Tensor) {
 	for _, t := range others {
@@ -15,7 +15,7 @@ func CheckLengths(op string, x *Tensor, others ...*Tensor) {
 	}
 }
 
-// checkNorm panics unless w fits the rows of x and the others the whole of it.
+// CheckNorm panics unless w fits the rows of x and the others the whole of it.
 func CheckNorm(op string, x, w *Tensor, others ...*Tensor) {
 	if w.Len() != x.Width() {
 		panic(fmt.Sprintf("kernels: %s of %v with weight %v", op, x.Shape, w.Shape))
@@ -23,7 +23,7 @@ func CheckNorm(op string, x, w *Tensor, others ...*Tensor) {
 	CheckLengths(op, x, others...)
 }
 
-// checkGather panics unless y has room for the rows and the table has them.
+// CheckGather panics unless y has room for the rows and the table has them.
 func CheckGather(y, table *Tensor, ids []int32) {
 	if y.Len() != len(ids)*table.Width() {
 		panic(fmt.Sprintf("kernels: Gather %d rows of %v into %v", len(ids), table.Shape, y.Shape))
@@ -123,7 +123,7 @@ func CheckAddLayerNorm(y, x, delta, w, bias *Tensor) {
 	CheckLengths("AddLayerNorm", w, bias)
 }
 
-// checkLowRank panics unless the operands of LowRank fit each other.
+// CheckLowRank panics unless the operands of LowRank fit each other.
 func CheckLowRank(op string, y, low, x, w, a, up *Tensor) {
 	m, r := x.Dim0(), a.Dim0()
 	if a.Width() != x.Width() || w.Width() != x.Width() || up.Dim0() != w.Dim0() || up.Width() != r || low.Len() != m*r || y.Len() != m*w.Dim0() {
@@ -136,7 +136,7 @@ func CheckLowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up *Tensor) {
 	CheckEach("LowRankGrad", []*Tensor{x, low, a, up}, []*Tensor{dx, dLow, da, dup})
 }
 
-// checkEach panics unless the lists have as many tensors, of as many elements.
+// CheckEach panics unless the lists have as many tensors, of as many elements.
 func CheckEach(op string, xs []*Tensor, others ...[]*Tensor) {
 	for _, ts := range others {
 		if len(ts) != len(xs) {
@@ -153,7 +153,7 @@ func CheckRotate(y, x *Tensor, pos []int32, table *RoPETable) {
 	CheckLengths("Rotate", x, y)
 }
 
-// checkSelected panics unless s chooses from a's past for its one row. The indices of a
+// CheckSelected panics unless s chooses from a's past for its one row. The indices of a
 // selection on a device are right by their making.
 func CheckSelected(op string, a *Attend, s *Selection) {
 	if a.Rows() != 1 || a.K != nil || s.Heads() != a.KVHeads() {
@@ -177,7 +177,7 @@ func CheckSelected(op string, a *Attend, s *Selection) {
 	}
 }
 
-// checkLinearGroup panics unless the layers' parts fit each other.
+// CheckLinearGroup panics unless the layers' parts fit each other.
 func CheckLinearGroup(op string, x *Tensor, layers ...LinearRows) {
 	if len(layers) == 0 {
 		panic(fmt.Sprintf("kernels: %s of %v with no weight", op, x.Shape))
@@ -190,7 +190,7 @@ func CheckLinearGroup(op string, x *Tensor, layers ...LinearRows) {
 	}
 }
 
-// checkGatedLinear panics unless the layers fit x and y.
+// CheckGatedLinear panics unless the layers fit x and y.
 func CheckGatedLinear(y, x *Tensor, gate, up LinearRows) {
 	gate.Y, up.Y = y, y // of the same shape
 	CheckLinearGroup("GatedLinear", x, gate, up)
@@ -230,7 +230,7 @@ func CheckCopyPairs(dst []KV, k, v *Tensor) {
 	}
 }
 
-// checkAddLowRank panics unless the operands of AddLowRank fit each other.
+// CheckAddLowRank panics unless the operands of AddLowRank fit each other.
 func CheckAddLowRank(y, x, a, b *Tensor) {
 	if a.Width() != x.Width() || b.Width() != a.Dim0() || y.Len() != x.Dim0()*b.Dim0() {
 		panic(fmt.Sprintf("kernels: AddLowRank of %v by %v and %v into %v", x.Shape, a.Shape, b.Shape, y.Shape))

@@ -145,7 +145,7 @@ func (d Decomposed) RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, tabl
 	d.on.RoPE(k, pos, table, false)
 }
 
-// normHeads is RMSNorm of every head where it has a weight.
+// NormHeads is RMSNorm of every head where it has a weight.
 func (d Decomposed) NormHeads(q, k *Tensor, norms HeadNorms) {
 	for _, t := range []struct{ x, w *Tensor }{{q, norms.Query}, {k, norms.Key}} {
 		if t.w != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// float is a type that backends compute in.
+// Float is a type that backends compute in.
 type Float interface{ float32 | float64 }
 
 // MaxPoolWidth is the widest kernel of a max-pool. What belongs together in a prompt is

@@ -12,7 +12,15 @@ import (
 	"glimpse/kernels"
 )
 
-// As in cuda/attention.h.
+var _ = kernelsOf("attention",
+	"attend_merge", "observe_rows_f32", "observe_rows_bf16", "attend_rows_f32_4", "attend_rows_f32_8", "attend_rows_bf16_8",
+)
+
+var _ = kernelsOf("attention_mma",
+	"attend_mma_64", "attend_mma_128", "attend_mma_256",
+)
+
+// As in attention.h.
 const (
 	attendThreads = 128
 	maxHeadDim    = 256

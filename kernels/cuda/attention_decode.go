@@ -10,7 +10,13 @@ import (
 	"glimpse/kernels"
 )
 
-// As in cuda/attention_decode.cu.
+var _ = kernelsOf("attention_decode",
+	"attend_step_bf16_128_4", "attend_step_bf16_256_4", "attend_step_bf16_512_4", "attend_step_bf16_128_8",
+	"attend_step_bf16_256_8", "attend_step_bf16_512_8", "attend_step_f32_256_4", "attend_step_f32_512_4",
+	"attend_step_f32_1024_4", "merge_step_f32", "merge_step_bf16", "step_scores_f32", "step_scores_bf16",
+)
+
+// As in attention_decode.cu.
 const (
 	stepWarps  = 4
 	stepStages = 3

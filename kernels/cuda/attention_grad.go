@@ -8,6 +8,14 @@ import (
 	"gorgonia.org/cu"
 )
 
+var _ = kernelsOf("attention_grad_mma",
+	"grad_prepare", "grad_past_mma_64", "grad_past_mma_128",
+)
+
+var _ = kernelsOf("attention_grad",
+	"grad_dots", "grad_query", "grad_own", "grad_past_f32_4", "grad_past_f32_8", "grad_past_bf16_8",
+)
+
 // gradPast queues the part of AttentionGrad that passes over the past. What it returns is
 // dOut · out of all rows, 0 without dOut, and what every split leaves behind.
 func (t *attention) gradPast(lse, dOut, out, logScore, dLogScore cu.DevicePtr, width int) (dots cu.DevicePtr, splits int, shares, main, keys cu.DevicePtr) {

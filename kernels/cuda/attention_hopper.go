@@ -10,6 +10,10 @@ import (
 	"gorgonia.org/cu"
 )
 
+var _ = kernelsOf("attention_hopper",
+	"attend_hopper_64", "attend_hopper_128", "attend_hopper_256",
+)
+
 // hopperKernel is the shape of one kernel of cuda/attention_hopper.cu: entries of a
 // tile, and tiles of keys and of values in shared memory.
 type hopperKernel struct{ keys, stages int }

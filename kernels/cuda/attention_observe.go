@@ -10,7 +10,12 @@ import (
 	"glimpse/kernels"
 )
 
-// As in cuda/attention_observe.cu.
+var _ = kernelsOf("attention_observe",
+	"observe_attend_64", "observe_attend_128", "observe_attend_256", "observe_scores_64", "observe_scores_128",
+	"observe_scores_256",
+)
+
+// As in attention_observe.cu.
 const (
 	sweepEntries = 32  // entries of its tiles
 	scoreTile    = 16  // queries at a time of the second sweep

@@ -11,7 +11,11 @@ import (
 	"glimpse/kernels"
 )
 
-// As in cuda/attention_rounded.cu.
+var _ = kernelsOf("attention_rounded",
+	"join_pairs", "rounded_scores_64", "rounded_scores_128",
+)
+
+// As in attention_rounded.cu.
 const (
 	roundedQueries = 64 // at a time
 	roundedWarps   = 8

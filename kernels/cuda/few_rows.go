@@ -12,8 +12,22 @@ import (
 	"glimpse/kernels"
 )
 
-// As in cuda/few_rows.cu.
+var _ = kernelsOf("few_rows",
+	"few_rows_f32_8", "few_rows_f16_8", "few_rows_bf16_1", "few_rows_bf16_4", "few_rows_bf16_8",
+)
+
+var _ = kernelsOf("few_norms",
+	"few_rms_norm",
+)
+
+var _ = kernelsOf("heads",
+	"rotate_heads_f32", "rotate_heads_bf16",
+)
+
+// As in few_rows.cu and few_norms.cu.
 const (
+	fewNormLoads = 4
+
 	fewWarps   = 8
 	fewColumns = 4 // of a warp
 	fewChunk   = 1024
@@ -92,10 +106,10 @@ func (b *cuda) few(op string, x *kernels.Tensor, linears []kernels.LinearRows, g
 // fewNorm is RMSNorm of few wide rows of x, with delta of their sum; false where there are
 // other rows. A head's norm is never one of these: StepHeads computes it as rms_norm does.
 func (b *cuda) fewNorm(op string, y, x, delta, w *kernels.Tensor, eps float64) (done bool) {
-	const least, loads = 512, 4 // as LOADS in cuda/few_norms.cu
+	const least = 512
 	width := w.Len()
 	rows := x.Len() / max(1, width)
-	if y.DType != kernels.F32 || rows == 0 || rows > maxFewRows || width <= least || width > 4*loads*1024 || width%4 != 0 {
+	if y.DType != kernels.F32 || rows == 0 || rows > maxFewRows || width <= least || width > 4*fewNormLoads*1024 || width%4 != 0 {
 		return false
 	}
 	b.do(op, func() {

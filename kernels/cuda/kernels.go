@@ -16,53 +16,13 @@ import (
 	"gorgonia.org/cu"
 )
 
-// kernelNames lists the kernels of every fat binary.
-var kernelNames = map[string][]string{
-	"elements": {
-		"fill_f32", "fill_f64", "fill_b16", "gather_f32", "gather_f64", "gather_bf16", "gather_f16", "gather_b16", "copy_head_f32", "copy_head_bf16",
-		"to_bf16", "split_bf16", "join_parts", "from_bf16", "from_f16", "add_bias", "scale", "add", "axpy", "rope", "silu_mul", "silu_mul_bf16", "silu_mul_grad", "gelu", "gelu_bf16", "gelu_grad",
-		"merge_scores", "adamw",
-	},
-	"select": {
-		"group_scores", "pool_scores", "mean_scores", "add_scores", "carry_scores", "max_scores", "key_scores_f32", "key_scores_bf16",
-		"select_top", "share_budget", "move_rows_16", "move_rows_2", "pick_f32", "pick_ids",
-	},
-	"sample": {"draw_top", "draw_digit", "draw_pick"},
-	"sparse": {
-		"page_bounds_f32", "page_bounds_bf16", "sparse_factors", "page_logits", "page_probabilities", "select_pages",
-		"add_rows_f32", "add_rows_bf16", "share_mean",
-	},
-	"rows": {
-		"rms_norm", "rms_norm_bf16", "rms_norm_grad", "add_rms_norm", "add_rms_norm_bf16",
-		"layer_norm", "layer_norm_bf16", "layer_norm_grad", "add_layer_norm", "add_layer_norm_bf16", "sum_squares", "sum_parts", "score_kl", "score_mse",
-	},
-	"pairs":         {"copy_pairs_f32", "copy_pairs_bf16"},
-	"thin":          {"thin_linear_f32", "thin_linear_bf16", "thin_matmul_f32", "thin_matmul_bf16", "thin_merge", "low_rank_update"},
-	"attention":     {"attend_merge", "observe_rows_f32", "observe_rows_bf16", "attend_rows_f32_4", "attend_rows_f32_8", "attend_rows_bf16_8"},
-	"attention_mma": {"attend_mma_64", "attend_mma_128", "attend_mma_256"},
-	"attention_observe": {
-		"observe_attend_64", "observe_attend_128", "observe_attend_256",
-		"observe_scores_64", "observe_scores_128", "observe_scores_256",
-	},
-	"attention_decode": {
-		"attend_step_bf16_128_4", "attend_step_bf16_256_4", "attend_step_bf16_512_4", "attend_step_bf16_128_8", "attend_step_bf16_256_8", "attend_step_bf16_512_8",
-		"attend_step_f32_256_4", "attend_step_f32_512_4", "attend_step_f32_1024_4", "merge_step_f32", "merge_step_bf16", "step_scores_f32", "step_scores_bf16",
-	},
-	"attention_grad_mma": {"grad_prepare", "grad_past_mma_64", "grad_past_mma_128"},
-	"attention_rounded":  {"join_pairs", "rounded_scores_64", "rounded_scores_128"},
-	"attention_hopper":   {"attend_hopper_64", "attend_hopper_128", "attend_hopper_256"},
-	"attention_grad":     {"grad_dots", "grad_query", "grad_own", "grad_past_f32_4", "grad_past_f32_8", "grad_past_bf16_8"},
-	"training":           {"low_rank_down", "low_rank_up", "low_rank_grads", "rotate", "fill_pieces", "axpy_pieces", "square_pieces", "adamw_pieces"},
-	"steps":              {"start_step", "append_pairs_f32", "append_pairs_bf16"},
-	"moments":            {"score_moments", "start_moments", "add_moments", "carry_moments", "pick_moments", "raise_scores"},
-	"merge": {
-		"score_columns", "column_variance", "mean_similarity", "draw_merges", "key_norms_f32", "key_norms_bf16", "nearest_keys_f32", "nearest_keys_bf16",
-		"merge_pairs_f32", "merge_pairs_bf16", "step_similar_f32", "step_similar_bf16", "merge_one_f32", "merge_one_bf16", "merge_recent_f32", "merge_recent_bf16",
-	},
-	"steps_choose": {"append_step_f32", "append_step_bf16"},
-	"few_rows":     {"few_rows_f32_8", "few_rows_f16_8", "few_rows_bf16_1", "few_rows_bf16_4", "few_rows_bf16_8"},
-	"few_norms":    {"few_rms_norm"},
-	"heads":        {"rotate_heads_f32", "rotate_heads_bf16"},
+// kernelNames lists the kernels of every fat binary. The launchers of each source add them.
+var kernelNames = make(map[string][]string)
+
+// kernelsOf adds the kernels of a source, which is called like the file without its .cu.
+func kernelsOf(source string, names ...string) struct{} {
+	kernelNames[source] = names
+	return struct{}{}
 }
 
 // loadKernels loads all fat binaries, and every kernel for good: a driver that loads

@@ -13,7 +13,13 @@ import (
 	"glimpse/kernels"
 )
 
-// As in cuda/merge.cu.
+var _ = kernelsOf("merge",
+	"score_columns", "column_variance", "mean_similarity", "draw_merges", "key_norms_f32", "key_norms_bf16",
+	"nearest_keys_f32", "nearest_keys_bf16", "merge_pairs_f32", "merge_pairs_bf16", "step_similar_f32", "step_similar_bf16",
+	"merge_one_f32", "merge_one_bf16", "merge_recent_f32", "merge_recent_bf16",
+)
+
+// As in merge.cu.
 const (
 	mergeThreads = 256 // of its blocks
 	keyWarps     = 8   // keys that a block looks at, or entries that it merges into

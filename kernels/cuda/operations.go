@@ -14,6 +14,18 @@ import (
 	"gorgonia.org/cu"
 )
 
+var _ = kernelsOf("elements",
+	"fill_f32", "fill_f64", "fill_b16", "gather_f32", "gather_f64", "gather_bf16", "gather_f16", "gather_b16",
+	"copy_head_f32", "copy_head_bf16", "to_bf16", "split_bf16", "join_parts", "from_bf16", "from_f16", "add_bias", "scale",
+	"add", "axpy", "rope", "silu_mul", "silu_mul_bf16", "silu_mul_grad", "gelu", "gelu_bf16", "gelu_grad", "merge_scores",
+	"adamw",
+)
+
+var _ = kernelsOf("rows",
+	"rms_norm", "rms_norm_bf16", "rms_norm_grad", "add_rms_norm", "add_rms_norm_bf16", "layer_norm", "layer_norm_bf16",
+	"layer_norm_grad", "add_layer_norm", "add_layer_norm_bf16", "sum_squares", "sum_parts", "score_kl", "score_mse",
+)
+
 // Place copies to the device.
 func (b *cuda) Place(host *kernels.Tensor) *kernels.Tensor {
 	t := b.Alloc(host.DType, host.Shape...)

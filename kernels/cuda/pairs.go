@@ -9,6 +9,10 @@ import (
 	"glimpse/kernels"
 )
 
+var _ = kernelsOf("pairs",
+	"copy_pairs_f32", "copy_pairs_bf16",
+)
+
 func (b *cuda) CopyPairs(dst []kernels.KV, k, v *kernels.Tensor) {
 	const op = "CopyPairs"
 	kernels.CheckCopyPairs(dst, k, v)

@@ -15,6 +15,10 @@ import (
 	"glimpse/kernels"
 )
 
+var _ = kernelsOf("steps_choose",
+	"append_step_f32", "append_step_bf16",
+)
+
 // operation is a launch that was prepared; without a kernel it copies slots[2] bytes from
 // slots[1] to slots[0].
 type operation struct {

@@ -12,7 +12,11 @@ import (
 	"glimpse/kernels"
 )
 
-// As in cuda/sample.cu.
+var _ = kernelsOf("sample",
+	"draw_top", "draw_digit", "draw_pick",
+)
+
+// As in sample.cu.
 const (
 	drawThreads       = 256
 	drawPartBytes     = 208 // struct Part

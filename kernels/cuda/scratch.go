@@ -6,7 +6,7 @@ import (
 
 // Sizes of device memory, which operations take and forecasts count.
 
-// blockClass is the size of the block for so many bytes: eight steps between powers of
+// BlockClass is the size of the block for so many bytes: eight steps between powers of
 // two, so that blocks are used again for tensors that are a little smaller.
 func BlockClass(bytes int64) int64 {
 	step := int64(256)
@@ -16,7 +16,7 @@ func BlockClass(bytes int64) int64 {
 	return (bytes + step - 1) / step * step
 }
 
-// roomFor is the number of rows, of width elements each, that a tensor of n rows has memory
+// RoomFor is the number of rows, of width elements each, that a tensor of n rows has memory
 // for on a device.
 func RoomFor(of kernels.Traits, t kernels.DType, n, width int) int {
 	row := int64(width) * int64(t.Size())
@@ -47,12 +47,12 @@ func SetExactWork(n int) (restore func()) {
 	return func() { exactWork = before }
 }
 
-// roundsBy tells it of rows that meet a weight [n, k].
+// RoundsBy tells it of rows that meet a weight [n, k].
 func RoundsBy(rows int, w *kernels.Tensor) bool {
 	return w.DType == kernels.BF16 && rounds(rows, w.Dim0(), w.Width())
 }
 
-// As in cuda/thin.cu.
+// As in thin.cu.
 const (
 	thinRows    = 32
 	thinColumns = 8
@@ -63,12 +63,12 @@ const (
 	updateThreads = 256
 )
 
-// thin tells that a product in float32 has so few results and so long sums that it is
+// Thin tells that a product in float32 has so few results and so long sums that it is
 // split along these: low-rank factors, and what comes back from them. A library's product
 // would be one tile, on one processor, through the whole sum.
 func Thin(m, n, k int) bool { return m > 0 && m <= 128 && n > 0 && n <= 64 && k >= 4*thinDepth }
 
-// thinScratch is the temporary memory of such a product.
+// ThinScratch is the temporary memory of such a product.
 func ThinScratch(m, n, k int) int64 {
 	return 4 * int64(m) * int64(n) * int64((k+thinDepth-1)/thinDepth)
 }
@@ -76,7 +76,7 @@ func ThinScratch(m, n, k int) int64 {
 // widenedBytes is the memory of f16 weights that are widened at once.
 const widenedBytes = 64 << 20
 
-// productScratch is the temporary memory of a product x [m, k] · [k, n] with a weight.
+// ProductScratch is the temporary memory of a product x [m, k] · [k, n] with a weight.
 func ProductScratch(m, n, k int, x, w *kernels.Tensor) int64 {
 	if w.DType == kernels.F32 && Thin(m, n, k) {
 		return ThinScratch(m, n, k)
@@ -98,7 +98,7 @@ func ProductScratch(m, n, k int, x, w *kernels.Tensor) int64 {
 	return 0
 }
 
-// As in cuda/attention.h.
+// As in attention.h.
 const (
 	attendColumns = 32
 	attendQueries = 16
@@ -184,7 +184,7 @@ func onTensorCores(a *kernels.Attend) bool {
 	return a.Past[0].K.DType == kernels.BF16 && a.K == nil && a.Rows() > 1 && a.Rows()*a.Group() >= mmaRows && a.HeadDim()%8 == 0
 }
 
-// As in cuda/attention_observe.cu: queries of a block, each as a sum of so many parts.
+// As in attention_observe.cu: queries of a block, each as a sum of so many parts.
 const (
 	queryParts   = 3
 	sweepQueries = 64
@@ -209,7 +209,7 @@ func observedRounded(a *kernels.Attend, always bool) bool {
 	return a.Kept == nil && a.Past[0].K.DType == kernels.BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && (always || rounds(a.Rows(), a.Heads()*a.HeadDim(), longestHead(a)))
 }
 
-// pastBytes is the size of struct Past of cuda/attention.h.
+// PastBytes is the size of struct Past of cuda/attention.h.
 const PastBytes = 32
 
 // describeScratch is the temporary memory that describes a.
@@ -221,7 +221,7 @@ func describeScratch(a *kernels.Attend) int64 {
 	return n
 }
 
-// attendScratch is the temporary memory of Attention.
+// AttendScratch is the temporary memory of Attention.
 func AttendScratch(a *kernels.Attend, values bool, processors int) int64 {
 	n := describeScratch(a)
 	switch {
@@ -269,7 +269,7 @@ func splitScratch(a *kernels.Attend, values bool, processors int) (n int64) {
 	return n + 4*each*(splits+entrySplits(a, tile, processors))*total
 }
 
-// observeAttentionScratch is the temporary memory of ObserveAttention.
+// ObserveAttentionScratch is the temporary memory of ObserveAttention.
 func ObserveAttentionScratch(a *kernels.Attend, values bool, processors int) int64 {
 	switch {
 	case observedRounded(a, false):
@@ -280,7 +280,7 @@ func ObserveAttentionScratch(a *kernels.Attend, values bool, processors int) int
 	return AttendScratch(a, values, processors)
 }
 
-// observeScratch is the temporary memory of ObservedScores: the queries in bf16.
+// ObserveScratch is the temporary memory of ObservedScores: the queries in bf16.
 func ObserveScratch(a *kernels.Attend) int64 {
 	n := describeScratch(a)
 	switch each := 2 * int64(a.Q.Len()); {
@@ -342,7 +342,7 @@ func (k gradBlock) split(queries, kvHeads, entries, processors int) (tiles, spli
 	return tiles, max(1, (entries+chunk-1)/chunk), chunk
 }
 
-// gradScratch is the temporary memory of AttentionGrad.
+// GradScratch is the temporary memory of AttentionGrad.
 func GradScratch(a *kernels.Attend, of kernels.Traits) int64 {
 	total, dim := int64(a.Rows()*a.Heads()), int64(a.HeadDim())
 	n := describeScratch(a) + 4*total*2

@@ -13,6 +13,11 @@ import (
 	"glimpse/kernels"
 )
 
+var _ = kernelsOf("select",
+	"group_scores", "pool_scores", "mean_scores", "add_scores", "carry_scores", "max_scores", "key_scores_f32",
+	"key_scores_bf16", "select_top", "share_budget", "move_rows_16", "move_rows_2", "pick_f32", "pick_ids",
+)
+
 // Selector implements Backend: it is used as a whole.
 func (b *cuda) Selector() kernels.Selector {
 	if !b.uses(selecting...) {

@@ -12,6 +12,11 @@ import (
 	"glimpse/kernels"
 )
 
+var _ = kernelsOf("sparse",
+	"page_bounds_f32", "page_bounds_bf16", "sparse_factors", "page_logits", "page_probabilities", "select_pages",
+	"add_rows_f32", "add_rows_bf16", "share_mean",
+)
+
 // pageHead is struct Pages of sparse.cu.
 type pageHead struct {
 	lo, hi, rows, pool, reads                                                   cu.DevicePtr

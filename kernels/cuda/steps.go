@@ -12,6 +12,10 @@ import (
 	"glimpse/kernels"
 )
 
+var _ = kernelsOf("steps",
+	"start_step", "append_pairs_f32", "append_pairs_bf16",
+)
+
 // Stepper implements Backend.
 func (b *cuda) Stepper() kernels.Stepper {
 	if !b.uses(familySteps) {

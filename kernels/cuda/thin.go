@@ -10,6 +10,10 @@ import (
 	"glimpse/kernels"
 )
 
+var _ = kernelsOf("thin",
+	"thin_linear_f32", "thin_linear_bf16", "thin_matmul_f32", "thin_matmul_bf16", "thin_merge", "low_rank_update",
+)
+
 // thinProduct is product for shapes that are thin, with weights in F32 and rows in F32 or
 // BF16.
 func (b *cuda) thinProduct(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta float64) {

@@ -13,6 +13,11 @@ import (
 	"gorgonia.org/cu"
 )
 
+var _ = kernelsOf("training",
+	"low_rank_down", "low_rank_up", "low_rank_grads", "rotate", "fill_pieces", "axpy_pieces", "square_pieces",
+	"adamw_pieces",
+)
+
 // piece is struct Piece of cuda/training.cu: at most sumChunk elements of tensors of one
 // shape.
 type piece struct {
@@ -117,7 +122,7 @@ func (b *cuda) Rotate(y, x *kernels.Tensor, pos []int32, table *kernels.RoPETabl
 	runtime.KeepAlive([]*kernels.Tensor{y, x, table.Cos, table.Sin})
 }
 
-// As in cuda/training.cu.
+// As in training.cu.
 const (
 	lowRanks   = 8 // of a block
 	lowThreads = 512

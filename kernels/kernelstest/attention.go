@@ -9,7 +9,7 @@ import (
 	"glimpse/kernels"
 )
 
-// attendShape describes rows that attend to a cache.
+// AttendShape describes rows that attend to a cache.
 type AttendShape struct {
 	Name             string
 	Rows, Heads, Dim int
@@ -22,7 +22,7 @@ type AttendShape struct {
 	Evicted          bool // with a window: the past has gaps, other ones in every head
 }
 
-// attendShapes: grouping of heads, ragged pasts, tails, and more entries and rows
+// AttendShapes: grouping of heads, ragged pasts, tails, and more entries and rows
 // than one tile of any backend holds.
 var AttendShapes = []AttendShape{
 	{Name: "one entry", Rows: 1, Heads: 1, Dim: 4, Entries: []int{1}},
@@ -69,7 +69,7 @@ var AttendShapes = []AttendShape{
 	{Name: "own pairs, widths beyond the entries", Rows: 4, Heads: 4, Dim: 8, Entries: []int{6, 300}, Own: true, ExtraWidth: 37},
 }
 
-// randomShapes are further shapes.
+// RandomShapes are further shapes.
 func RandomShapes(n int) []AttendShape {
 	rng := rand.New(rand.NewPCG(11, 13))
 	var out []AttendShape
@@ -94,7 +94,7 @@ func RandomShapes(n int) []AttendShape {
 	return out
 }
 
-// attend draws the operands. Past lies in larger tensors, as in a cache, whose
+// Attend draws the operands. Past lies in larger tensors, as in a cache, whose
 // unused part is not clean.
 func (s AttendShape) Attend(d Device, rng *rand.Rand) *kernels.Attend {
 	scale := 1.0
@@ -149,10 +149,10 @@ func (s AttendShape) place(a *kernels.Attend, rng *rand.Rand) {
 	}
 }
 
-// unwritten marks columns that a kernel has to leave alone.
+// Unwritten marks columns that a kernel has to leave alone.
 const Unwritten = -12345
 
-// observe runs Attention and ObservedScores.
+// Observe runs Attention and ObservedScores.
 func (s AttendShape) Observe(d Device, a *kernels.Attend) (out, lse, scores *kernels.Tensor) {
 	out, lse = d.Garbage(s.Rows, s.Heads*s.Dim), d.Garbage(s.Heads, s.Rows)
 	d.B.Attention(out, lse, a)
@@ -162,7 +162,7 @@ func (s AttendShape) Observe(d Device, a *kernels.Attend) (out, lse, scores *ker
 	return out, lse, scores
 }
 
-// attentionCases are attention, observation and their gradient.
+// AttentionCases are attention, observation and their gradient.
 func AttentionCases(shapes []AttendShape) []Conformance {
 	var cases []Conformance
 	for _, s := range shapes {
@@ -222,7 +222,7 @@ func AttentionCases(shapes []AttendShape) []Conformance {
 	return cases
 }
 
-// gradients draws upstream gradients; columns past a head's entries are not clean.
+// Gradients draws upstream gradients; columns past a head's entries are not clean.
 func (s AttendShape) Gradients(d Device, rng *rand.Rand, out, logScore bool) (dOut, dScore *kernels.Tensor) {
 	if out {
 		dOut = d.Tensor(Random(rng, s.Rows*s.Heads*s.Dim, 1), s.Rows, s.Heads*s.Dim)
@@ -240,7 +240,7 @@ func (s AttendShape) Gradients(d Device, rng *rand.Rand, out, logScore bool) (dO
 	return dOut, dScore
 }
 
-// grad runs AttentionGrad on what the forward operations gave.
+// Grad runs AttentionGrad on what the forward operations gave.
 func (s AttendShape) Grad(d Device, a *kernels.Attend, dOut, dScore *kernels.Tensor) []Output {
 	kvHeads := len(s.Entries)
 	out, lse, scores := s.Observe(d, a)
@@ -265,7 +265,7 @@ func (s AttendShape) Grad(d Device, a *kernels.Attend, dOut, dScore *kernels.Ten
 	return results
 }
 
-// halved rounds the past of a to bf16: in bf16 tensors for a device, and the same
+// Halved rounds the past of a to bf16: in bf16 tensors for a device, and the same
 // numbers in the compute type for the reference.
 func Halved(d Device, a *kernels.Attend, bf16 bool) *kernels.Attend {
 	h := *a

@@ -8,10 +8,10 @@ import (
 	"glimpse/kernels"
 )
 
-// variants are factors of a product and of what the output held before.
+// Variants are factors of a product and of what the output held before.
 var Variants = []struct{ Alpha, Beta float64 }{{1, 0}, {-0.75, 0}, {1, 1}, {0.5, -1.5}, {0, 0}, {0, 1}}
 
-// target is the output of a product: not clean where it must not be read.
+// Target is the output of a product: not clean where it must not be read.
 func (d Device) Target(rng *rand.Rand, beta float64, shape ...int) *kernels.Tensor {
 	if beta == 0 {
 		return d.Garbage(shape...)
@@ -30,7 +30,7 @@ var productShapes = [][3]int{
 	{13, 33, 33}, {65, 130, 67}, {64, 641, 32}, {100, 3, 1}, {5, 1, 100}, {10, 1024, 1026}, {16, 9000, 16}, {16, 600, 14},
 }
 
-// productCases are the matrix products, of all weight types and factors.
+// ProductCases are the matrix products, of all weight types and factors.
 func ProductCases(shapes [][3]int) []Conformance {
 	var cases []Conformance
 	for i, s := range shapes {
@@ -63,7 +63,7 @@ func ProductCases(shapes [][3]int) []Conformance {
 	return cases
 }
 
-// factors are the other operand of a product by weights of the given type: where a
+// Factors are the other operand of a product by weights of the given type: where a
 // backend may round it to bfloat16, it needs no rounding.
 func Factors(rng *rand.Rand, weights kernels.DType, n int) []float64 {
 	x := Random(rng, n, 1)
@@ -79,7 +79,7 @@ func Factors(rng *rand.Rand, weights kernels.DType, n int) []float64 {
 // one thread's share.
 var lengths = []int{1, 3, 15, 16, 17, 100, 40_001}
 
-// rowShape is rows that are normalised.
+// RowShape is rows that are normalised.
 type RowShape struct {
 	Rows, Width int
 	Scale, Mean float64
@@ -90,7 +90,7 @@ var rowShapes = []RowShape{{1, 1, 1, 0}, {1, 64, 1, 0}, {3, 17, 1e-2, 1}, {3, 17
 // ropeShapes: rows, heads, dim, rotated dimensions.
 var ropeShapes = [][4]int{{1, 1, 2, 2}, {4, 3, 6, 6}, {70, 4, 64, 64}, {5, 3, 16, 12}, {9, 2, 64, 16}}
 
-// elementCases are the operations on rows and elements.
+// ElementCases are the operations on rows and elements.
 func ElementCases(lengths []int, rowShapes []RowShape, ropeShapes [][4]int) []Conformance {
 	var cases []Conformance
 	add := func(op, name string, run func(d Device, rng *rand.Rand) []Output) {
@@ -268,7 +268,7 @@ func gates(rng *rand.Rand, n int) []float64 {
 // lossShapes: heads, entries.
 var lossShapes = [][2]int{{1, 1}, {2, 7}, {3, 100}, {4, 1500}}
 
-// learningCases are the losses and the optimiser.
+// LearningCases are the losses and the optimiser.
 func LearningCases(shapes [][2]int, lengths []int) []Conformance {
 	var cases []Conformance
 	for _, s := range shapes {

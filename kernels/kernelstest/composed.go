@@ -213,7 +213,7 @@ func composedCases() []Conformance {
 	return cases
 }
 
-// rounded is x, as rounding to bf16 makes it: to the nearest, of two to the even one.
+// Rounded is x, as rounding to bf16 makes it: to the nearest, of two to the even one.
 func Rounded(x []float64) []float64 {
 	out := make([]float64, len(x))
 	for i, v := range x {

@@ -11,7 +11,7 @@ import (
 	"glimpse/kernels/memcount"
 )
 
-// contract has what a backend is and what of it has no numbers to compare.
+// Contract has what a backend is and what of it has no numbers to compare.
 var Contract = map[string]func(t *testing.T, d Device){
 	"Name": func(t *testing.T, d Device) {
 		if other := Open(t, d.B.Name()); other.B.Name() != d.B.Name() {

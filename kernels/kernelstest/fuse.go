@@ -34,7 +34,7 @@ func NewAddNorm(d Device, rows, width int, bias bool) *addNorm {
 
 const AddNormEps = 1e-3
 
-// together returns y and the sum, computed by one call.
+// Together returns y and the sum, computed by one call.
 func (c *addNorm) Together() (y, x *kernels.Tensor) {
 	y = c.d.Garbage(c.X.Shape...)
 	if c.B != nil {
@@ -45,7 +45,7 @@ func (c *addNorm) Together() (y, x *kernels.Tensor) {
 	return y, c.X
 }
 
-// apart returns y and the sum, computed one after the other, and leaves x as it is.
+// Apart returns y and the sum, computed one after the other, and leaves x as it is.
 func (c *addNorm) Apart() (y, x *kernels.Tensor) {
 	y, x = c.d.Garbage(c.X.Shape...), c.d.Garbage(c.X.Shape...)
 	c.d.B.Add(x, c.X, c.Delta)
@@ -57,7 +57,7 @@ func (c *addNorm) Apart() (y, x *kernels.Tensor) {
 	return y, x
 }
 
-// checkAddNorm is TestAddNorm of some backends.
+// CheckAddNorm is TestAddNorm of some backends.
 func CheckAddNorm(t *testing.T, backends ...string) {
 	exact := Open(t, "reference64")
 	for _, name := range backends {

@@ -17,7 +17,7 @@ import (
 	_ "glimpse/kernels/backends" // which Open opens by name
 )
 
-// conformance is one call of one operation on inputs drawn from rng, which gives
+// Conformance is one call of one operation on inputs drawn from rng, which gives
 // every backend the same numbers.
 type Conformance struct {
 	Op   string // the method of kernels.Backend
@@ -26,7 +26,7 @@ type Conformance struct {
 	tol  float64 // allowed error in float32; 0: 1e-5
 }
 
-// output is one result of a case. Its error is judged relative to floor; 0 is the
+// Output is one result of a case. Its error is judged relative to floor; 0 is the
 // largest finite magnitude of the result: elements that cancel to almost zero
 // carry the rounding of what cancelled.
 type Output struct {
@@ -35,13 +35,13 @@ type Output struct {
 	Floor  float64
 }
 
-// conformanceCases are all cases of all operations.
+// ConformanceCases are all cases of all operations.
 func ConformanceCases() []Conformance {
 	return slices.Concat(ProductCases(productShapes), ElementCases(lengths, rowShapes, ropeShapes), LearningCases(lossShapes, lengths),
 		AttentionCases(slices.Concat(AttendShapes, RandomShapes(25))), composedCases())
 }
 
-// device makes the tensors of one backend.
+// Device makes the tensors of one backend.
 type Device struct{ B kernels.Backend }
 
 // watch fails a test that was given something else than the kernels it is about: where a
@@ -71,26 +71,26 @@ func Open(t testing.TB, name string) Device {
 	return Device{b}
 }
 
-// tensor holds values in the compute type.
+// Tensor holds values in the compute type.
 func (d Device) Tensor(values []float64, shape ...int) *kernels.Tensor {
 	return d.Stored(d.B.Compute(), values, shape...)
 }
 
-// stored holds values in any type but F16.
+// Stored holds values in any type but F16.
 func (d Device) Stored(dtype kernels.DType, values []float64, shape ...int) *kernels.Tensor {
 	t := d.B.Alloc(dtype, shape...)
 	kernels.Convert(t, kernels.FromF64(values, shape...))
 	return t
 }
 
-// garbage is an output before it is written.
+// Garbage is an output before it is written.
 func (d Device) Garbage(shape ...int) *kernels.Tensor {
 	t := d.B.Alloc(d.B.Compute(), shape...)
 	d.B.Fill(t, math.NaN())
 	return t
 }
 
-// random is n normally distributed numbers that float32 can represent.
+// Random is n normally distributed numbers that float32 can represent.
 func Random(rng *rand.Rand, n int, scale float64) []float64 {
 	out := make([]float64, n)
 	for i := range out {
@@ -99,10 +99,10 @@ func Random(rng *rand.Rand, n int, scale float64) []float64 {
 	return out
 }
 
-// weightTypes are the storage types of weights.
+// WeightTypes are the storage types of weights.
 var WeightTypes = []kernels.DType{kernels.F32, kernels.BF16, kernels.F16}
 
-// weight is a random weight in its storage type.
+// Weight is a random weight in its storage type.
 func (d Device) Weight(rng *rand.Rand, dtype kernels.DType, shape ...int) *kernels.Tensor {
 	n := 1
 	for _, s := range shape {
@@ -126,7 +126,7 @@ func (d Device) Weight(rng *rand.Rand, dtype kernels.DType, shape ...int) *kerne
 	return d.B.Place(t)
 }
 
-// runOn runs a case with the random numbers that belong to its name.
+// RunOn runs a case with the random numbers that belong to its name.
 func (c Conformance) RunOn(d Device) []Output {
 	seed := uint64(0)
 	for _, r := range c.Op + c.Name {
@@ -135,7 +135,7 @@ func (c Conformance) RunOn(d Device) []Output {
 	return c.run(d, rand.New(rand.NewPCG(seed, 7)))
 }
 
-// compare holds a backend's results of a case against the exact ones.
+// Compare holds a backend's results of a case against the exact ones.
 func (c Conformance) Compare(t *testing.T, d Device, want []Output) {
 	t.Helper()
 	tol := c.tol
@@ -156,7 +156,7 @@ func (c Conformance) Compare(t *testing.T, d Device, want []Output) {
 	}
 }
 
-// magnitude is the largest finite absolute value.
+// Magnitude is the largest finite absolute value.
 func Magnitude(x []float64) float64 {
 	m := 0.0
 	for _, v := range x {

@@ -10,7 +10,7 @@ import (
 // backends on host memory do that: pairs are rounded as they enter a cache and widened
 // to the compute type where attention reads them.
 
-// widened is a with its past in the compute type; a itself where it is. Values are
+// Widened is a with its past in the compute type; a itself where it is. Values are
 // widened only where they are read.
 func Widened(a *kernels.Attend, compute kernels.DType, values bool) *kernels.Attend {
 	if len(a.Past) == 0 || a.Past[0].K.DType == compute {
@@ -43,7 +43,7 @@ func widen(t *kernels.Tensor, compute kernels.DType) *kernels.Tensor {
 	return y
 }
 
-// copyHalf, gatherHalf and copyHeadHalf are the operations that fill a cache in bf16.
+// CopyHalf, gatherHalf and copyHeadHalf are the operations that fill a cache in bf16.
 // They do nothing and return false where y is of another type.
 func CopyHalf(y, x *kernels.Tensor) bool {
 	if y.DType != kernels.BF16 && x.DType != kernels.BF16 {

@@ -9,7 +9,7 @@ import (
 
 // What the backends on host memory share.
 
-// of is the memory of a tensor of type T.
+// Of is the memory of a tensor of type T.
 func Of[T kernels.Float](t *kernels.Tensor) []T {
 	var z T
 	switch any(z).(type) {
@@ -26,7 +26,7 @@ func CopyHead[T kernels.Float](y, x []T, heads, dim, h int) {
 	}
 }
 
-// gelu and geluGrad are shared by the host backends: only the error function
+// Gelu and geluGrad are shared by the host backends: only the error function
 // itself takes time. Erfc keeps the digits of large negative arguments.
 func Gelu[T kernels.Float](y, x []T) {
 	for i, v := range x {
@@ -42,7 +42,7 @@ func GeluGrad[T kernels.Float](dx, x, dy []T) {
 	}
 }
 
-// adamW is shared by the host backends: the update is bound by memory and its
+// AdamW is shared by the host backends: the update is bound by memory and its
 // bits decide whether a resumed run equals an undisturbed one.
 func AdamW[T kernels.Float](p, g, m, v []T, s kernels.AdamWStep) {
 	for i := range p {
@@ -92,11 +92,11 @@ func MergeScores[T kernels.Float](acc, other []T, wAcc, wOther float64) {
 	}
 }
 
-// minWork is the number of elementary operations below which waking other
+// MinWork is the number of elementary operations below which waking other
 // threads costs more than it gives.
 const MinWork = 1 << 15
 
-// split runs f over [0, n) in blocks; work is the cost of one element. The cut
+// Split runs f over [0, n) in blocks; work is the cost of one element. The cut
 // depends on n and work only.
 func Split(n, work int, f func(from, to int)) {
 	if n == 0 {
