@@ -54,7 +54,7 @@ chip() {
     local kernels=$!
     go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./internal/train ./eviction || failed=1
     # With everything off that something slower stands in for, a model is the same.
-    GLIMPSE_CUDA_OFF=$(sed -n 's/^\tfamily[A-Za-z]* *family = "\(.*\)"$/\1/p' kernels/cuda/family.go | paste -sd,) \
+    GLIMPSE_CUDA_OFF=$(sed -n 's/^const family[A-Za-z]* family = "\(.*\)"$/\1/p' kernels/cuda/*.go | paste -sd,) \
       go test -tags gpu -count=1 -run 'TestAgainstTransformers/(llama3.1|qwen3)$/cuda|TestReferenceModelAgainstNumPy/cuda' ./model || failed=1
     wait "$kernels" || failed=1
     exit $failed

@@ -20,6 +20,10 @@ var _ = kernelsOf("attention_mma",
 	"attend_mma_64", "attend_mma_128", "attend_mma_256",
 )
 
+const familyPrefillMMA family = "prefill_mma"
+
+var _ = addFamily(familyPrefillMMA, "attention of any rows", []string{"attend_mma_"}, func(p *probe) { checkPrompt(p, 40, 4, 75) })
+
 // As in attention.h.
 const (
 	attendThreads = 128

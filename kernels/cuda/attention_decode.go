@@ -16,6 +16,10 @@ var _ = kernelsOf("attention_decode",
 	"attend_step_f32_1024_4", "merge_step_f32", "merge_step_bf16", "step_scores_f32", "step_scores_bf16",
 )
 
+const familyAttendStep family = "attend_step"
+
+var _ = addFamily(familyAttendStep, "attention of any rows", []string{"attend_step_"}, checkAttendStep)
+
 // As in attention_decode.cu.
 const (
 	stepWarps  = 4

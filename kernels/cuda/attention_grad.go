@@ -16,6 +16,10 @@ var _ = kernelsOf("attention_grad",
 	"grad_dots", "grad_query", "grad_own", "grad_past_f32_4", "grad_past_f32_8", "grad_past_bf16_8",
 )
 
+const familyGradMMA family = "grad_mma"
+
+var _ = addFamily(familyGradMMA, "the gradient in float32", []string{"grad_past_mma_"}, checkGradient)
+
 // gradPast queues the part of AttentionGrad that passes over the past. What it returns is
 // dOut · out of all rows, 0 without dOut, and what every split leaves behind.
 func (t *attention) gradPast(lse, dOut, out, logScore, dLogScore cu.DevicePtr, width int) (dots cu.DevicePtr, splits int, shares, main, keys cu.DevicePtr) {

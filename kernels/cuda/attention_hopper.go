@@ -14,6 +14,10 @@ var _ = kernelsOf("attention_hopper",
 	"attend_hopper_64", "attend_hopper_128", "attend_hopper_256",
 )
 
+const familyPrefillHopper family = "prefill_hopper"
+
+var _ = addFamily(familyPrefillHopper, "prefill_mma", []string{"attend_hopper_"}, func(p *probe) { checkPrompt(p, 45, 6, 203) })
+
 // hopperKernel is the shape of one kernel of cuda/attention_hopper.cu: entries of a
 // tile, and tiles of keys and of values in shared memory.
 type hopperKernel struct{ keys, stages int }

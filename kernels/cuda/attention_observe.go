@@ -15,6 +15,10 @@ var _ = kernelsOf("attention_observe",
 	"observe_scores_256",
 )
 
+const familyObserve family = "observe"
+
+var _ = addFamily(familyObserve, "attention of any rows", []string{"observe_attend_", "observe_scores_"}, func(p *probe) { checkObserve(p, 16, []int{64, 128, 256}, 1e-3) })
+
 // As in attention_observe.cu.
 const (
 	sweepEntries = 32  // entries of its tiles

@@ -15,6 +15,10 @@ var _ = kernelsOf("attention_rounded",
 	"join_pairs", "rounded_scores_64", "rounded_scores_128",
 )
 
+const familyRounded family = "rounded"
+
+var _ = addFamily(familyRounded, "observe", []string{"rounded_scores_"}, func(p *probe) { checkObserve(p, 66, []int{64, 128}, 0.03) }, familyPrefillMMA)
+
 // As in attention_rounded.cu.
 const (
 	roundedQueries = 64 // at a time

@@ -47,15 +47,6 @@ func (p *probe) free() {
 	}
 }
 
-// familyKernels is how the names of a family's kernels begin.
-var familyKernels = map[family][]string{
-	familyFewRows: {"few_rows_"}, familyFewNorms: {"few_rms_norm"}, familyHeads: {"rotate_heads_"},
-	familyAttendStep: {"attend_step_"}, familyPrefillHopper: {"attend_hopper_"}, familyPrefillMMA: {"attend_mma_"},
-	familyObserve: {"observe_attend_", "observe_scores_"}, familyRounded: {"rounded_scores_"}, familyGradMMA: {"grad_past_mma_"},
-	familyThin: {"thin_"}, familyTraining: {"low_rank_down", "adamw_pieces"}, familyPairs: {"copy_pairs_"}, familySteps: {"append_pairs_"},
-	familySample: {"draw_"}, familySelect: {"select_top"}, familySparse: {"page_bounds_"}, familyMoments: {"start_moments"}, familyMerge: {"merge_pairs_"},
-}
-
 // side is one of the two backends that compute the same, with the same numbers.
 type side struct {
 	b   kernels.Backend
@@ -141,29 +132,6 @@ func (p *probe) equal(what string, limit float64, got, want []float64) {
 			p.err = fmt.Errorf("%s: number %d is %g, want %g", what, i, got[i], want[i])
 			return
 		}
-	}
-}
-
-func init() {
-	checks = map[family]selfCheck{
-		familyFewRows:       {checkFewRows, nil},
-		familyFewNorms:      {checkFewNorms, nil},
-		familyHeads:         {checkRotateHeads, nil},
-		familyAttendStep:    {checkAttendStep, nil},
-		familyPrefillHopper: {func(p *probe) { checkPrompt(p, 45, 6, 203) }, nil},
-		familyPrefillMMA:    {func(p *probe) { checkPrompt(p, 40, 4, 75) }, nil},
-		familyObserve:       {func(p *probe) { checkObserve(p, 16, []int{64, 128, 256}, 1e-3) }, nil},
-		familyRounded:       {func(p *probe) { checkObserve(p, 66, []int{64, 128}, 0.03) }, []family{familyPrefillMMA}},
-		familyGradMMA:       {checkGradient, nil},
-		familyThin:          {checkThin, nil},
-		familyTraining:      {checkTraining, nil},
-		familyPairs:         {checkPairCopies, nil},
-		familySteps:         {checkSteps, nil},
-		familySample:        {checkSample, nil},
-		familySelect:        {checkSelection, nil},
-		familySparse:        {checkSparse, nil},
-		familyMoments:       {checkStartedMoments, nil},
-		familyMerge:         {checkMerge, nil},
 	}
 }
 

@@ -21,14 +21,30 @@ type verdict struct {
 	err   error // why it is not used
 }
 
-// checks are short runs of the families on random numbers, held against the same
-// operations in float64 on the host. What a family is computed with beside itself stands
-// in needs; everything else is off while it is checked.
-var checks map[family]selfCheck
+// family is a set of kernels that something slower can stand in for: where a variable
+// switches it off, and where its check at the first use fails. It is declared beside its
+// launchers, by addFamily.
+type family string
+
+var (
+	// families says of each what takes its place, familyKernels how the names of its kernels
+	// begin.
+	families      = make(map[family]string)
+	familyKernels = make(map[family][]string)
+	// checks are short runs of the families on random numbers, held against the same
+	// operations in float64 on the host. What a family is computed with beside itself stands
+	// in needs; everything else is off while it is checked.
+	checks = make(map[family]selfCheck)
+)
 
 type selfCheck struct {
 	run   func(p *probe)
 	needs []family
+}
+
+func addFamily(f family, instead string, kernels []string, check func(p *probe), needs ...family) struct{} {
+	families[f], familyKernels[f], checks[f] = instead, kernels, selfCheck{check, needs}
+	return struct{}{}
 }
 
 // errSwitchedOff is the verdict that a variable gives.

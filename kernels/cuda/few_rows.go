@@ -24,6 +24,18 @@ var _ = kernelsOf("heads",
 	"rotate_heads_f32", "rotate_heads_bf16",
 )
 
+const familyFewRows family = "few_rows"
+
+var _ = addFamily(familyFewRows, "products of cuBLASLt", []string{"few_rows_"}, checkFewRows)
+
+const familyFewNorms family = "few_norms"
+
+var _ = addFamily(familyFewNorms, "norms of any rows", []string{"few_rms_norm"}, checkFewNorms)
+
+const familyHeads family = "heads"
+
+var _ = addFamily(familyHeads, "norms and rotations one by one", []string{"rotate_heads_"}, checkRotateHeads)
+
 // As in few_rows.cu and few_norms.cu.
 const (
 	fewNormLoads = 4

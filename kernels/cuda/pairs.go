@@ -13,6 +13,10 @@ var _ = kernelsOf("pairs",
 	"copy_pairs_f32", "copy_pairs_bf16",
 )
 
+const familyPairs family = "pairs"
+
+var _ = addFamily(familyPairs, "copies head by head", []string{"copy_pairs_"}, checkPairCopies)
+
 func (b *cuda) CopyPairs(dst []kernels.KV, k, v *kernels.Tensor) {
 	const op = "CopyPairs"
 	kernels.CheckCopyPairs(dst, k, v)

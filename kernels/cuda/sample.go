@@ -16,6 +16,10 @@ var _ = kernelsOf("sample",
 	"draw_top", "draw_digit", "draw_pick",
 )
 
+const familySample family = "sample"
+
+var _ = addFamily(familySample, "sampling on the host", []string{"draw_"}, checkSample)
+
 // As in sample.cu.
 const (
 	drawThreads       = 256

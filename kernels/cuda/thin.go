@@ -14,6 +14,10 @@ var _ = kernelsOf("thin",
 	"thin_linear_f32", "thin_linear_bf16", "thin_matmul_f32", "thin_matmul_bf16", "thin_merge", "low_rank_update",
 )
 
+const familyThin family = "thin"
+
+var _ = addFamily(familyThin, "products of cuBLASLt", []string{"thin_"}, checkThin)
+
 // thinProduct is product for shapes that are thin, with weights in F32 and rows in F32 or
 // BF16.
 func (b *cuda) thinProduct(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta float64) {

@@ -18,6 +18,10 @@ var _ = kernelsOf("training",
 	"adamw_pieces",
 )
 
+const familyTraining family = "training"
+
+var _ = addFamily(familyTraining, "operations one by one", []string{"low_rank_down", "adamw_pieces"}, checkTraining)
+
 // piece is struct Piece of cuda/training.cu: at most sumChunk elements of tensors of one
 // shape.
 type piece struct {
