@@ -2,7 +2,7 @@ package kernels
 
 import "fmt"
 
-// The checks below are what every backend does before it touches memory: shapes
+// The checks are what every backend does before it touches memory: shapes
 // that do not fit panic, rather than compute something else.
 
 // CheckLengths panics unless all tensors have as many elements as x; nil ones are
@@ -35,6 +35,7 @@ func CheckGather(y, table *Tensor, ids []int32) {
 	}
 }
 
+// CheckCopyHead panics unless y has room for head h of x.
 func CheckCopyHead(y, x *Tensor, h int) {
 	if len(x.Shape) != 3 || h < 0 || h >= x.Shape[1] || y.Len() != x.Shape[0]*x.Shape[2] {
 		panic(fmt.Sprintf("kernels: CopyHead %d of %v into %v", h, x.Shape, y.Shape))
@@ -73,6 +74,7 @@ func checkAttend(op string, a *Attend, values bool) {
 	}
 }
 
+// CheckAttention panics unless out and lse, either of which may be nil, fit a.
 func CheckAttention(op string, out, lse *Tensor, a *Attend) {
 	checkAttend(op, a, out != nil)
 	CheckLengths(op, a.Q, out)
@@ -96,12 +98,14 @@ func checkScores(op string, scores *Tensor, a *Attend) {
 	}
 }
 
+// CheckObservedScores panics unless logScore and lse fit a, of which no values are read.
 func CheckObservedScores(op string, logScore, lse *Tensor, a *Attend) {
 	checkAttend(op, a, false)
 	checkLSE(op, lse, a)
 	checkScores(op, logScore, a)
 }
 
+// CheckAttentionGrad panics unless the gradients and what they are computed from fit a.
 func CheckAttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {
 	const op = "AttentionGrad"
 	checkAttend(op, a, dOut != nil)
@@ -114,10 +118,12 @@ func CheckAttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut,
 	}
 }
 
+// CheckLoss panics unless scores, targets and gradient have the same elements.
 func CheckLoss(op string, dLogScore, logScore, logTarget *Tensor) {
 	CheckLengths(op, logTarget, dLogScore, logScore)
 }
 
+// CheckAddLayerNorm is CheckNorm of AddLayerNorm.
 func CheckAddLayerNorm(y, x, delta, w, bias *Tensor) {
 	CheckNorm("AddLayerNorm", x, w, y, delta)
 	CheckLengths("AddLayerNorm", w, bias)
@@ -131,6 +137,7 @@ func CheckLowRank(op string, y, low, x, w, a, up *Tensor) {
 	}
 }
 
+// CheckLowRankGrad panics unless every gradient is like what it is of.
 func CheckLowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up *Tensor) {
 	CheckLowRank("LowRankGrad", dy, low, x, w, a, up)
 	CheckEach("LowRankGrad", []*Tensor{x, low, a, up}, []*Tensor{dx, dLow, da, dup})
@@ -148,6 +155,7 @@ func CheckEach(op string, xs []*Tensor, others ...[]*Tensor) {
 	}
 }
 
+// CheckRotate panics unless y is like x and the positions are in the table.
 func CheckRotate(y, x *Tensor, pos []int32, table *RoPETable) {
 	CheckRoPE(x, pos, table)
 	CheckLengths("Rotate", x, y)
@@ -196,6 +204,7 @@ func CheckGatedLinear(y, x *Tensor, gate, up LinearRows) {
 	CheckLinearGroup("GatedLinear", x, gate, up)
 }
 
+// CheckHeads panics unless the table rotates all of every head, whose norms fit it.
 func CheckHeads(op string, q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
 	for _, t := range []struct{ x, w *Tensor }{{q, norms.Query}, {k, norms.Key}} {
 		if len(t.x.Shape) != 3 || t.x.Shape[0] != len(pos) || t.x.Shape[2] != 2*table.Cos.Width() || t.w != nil && t.w.Len() != t.x.Shape[2] {
@@ -220,6 +229,7 @@ func (n HeadNorms) String() string {
 	return text(n.Query) + ", " + text(n.Key)
 }
 
+// CheckCopyPairs panics unless dst has a head for each of k and v, with so many rows.
 func CheckCopyPairs(dst []KV, k, v *Tensor) {
 	ok := len(k.Shape) == 3 && k.Shape[1] == len(dst) && len(dst) > 0 && v.Len() == k.Len()
 	for _, kv := range dst {
@@ -237,6 +247,7 @@ func CheckAddLowRank(y, x, a, b *Tensor) {
 	}
 }
 
+// CheckLinear panics unless y [m, out], x [m, in], w [out, in] and bias [out] or nil fit.
 func CheckLinear(y, x, w, bias *Tensor) {
 	m, in, out := x.Dim0(), x.Width(), w.Dim0()
 	if w.Width() != in || y.Len() != m*out || (bias != nil && bias.Len() != out) {
@@ -244,12 +255,14 @@ func CheckLinear(y, x, w, bias *Tensor) {
 	}
 }
 
+// CheckProduct panics unless c is [m, n] and both operands have the depth k.
 func CheckProduct(op string, c *Tensor, m, n, k, kb int) {
 	if k != kb || c.Len() != m*n {
 		panic(fmt.Sprintf("kernels: %s %v = [%d %d] · [%d %d]", op, c.Shape, m, k, kb, n))
 	}
 }
 
+// CheckRoPE panics unless x has a row for each position, all of them in the table.
 func CheckRoPE(x *Tensor, pos []int32, table *RoPETable) {
 	if len(pos) != x.Shape[0] || table.Cos.Width()*2 > x.Shape[2] {
 		panic(fmt.Sprintf("kernels: RoPE of %v with %d positions, table %v", x.Shape, len(pos), table.Cos.Shape))

@@ -33,7 +33,7 @@ type ScoreTerm struct {
 // selections are those of TopK.
 type Selector interface {
 	Backend
-	Momenter
+	RunningStatistics
 	Merger
 
 	// Scores writes the mean of one or two terms, each over all heads of its KV head; with
@@ -136,10 +136,10 @@ type PageHeads struct {
 // Selection is ascending indices of kept entries per KV head: on the host, or in a
 // device's memory and on the host once they were asked for.
 type Selection struct {
-	Lens    []int
-	Spans   []int // of how many entries each head's were selected, or the last of them
-	indices [][]int32
-	Device  *Tensor // I32 [kvHeads, width]
+	Lens    []int     // entries that each head keeps
+	Spans   []int     // of how many entries each head's were selected, or the last of them
+	Device  *Tensor   // I32 [kvHeads, width], whose device writes it; nil on the host
+	indices [][]int32 // on the host
 }
 
 // HostSelection wraps indices.

@@ -1,3 +1,5 @@
+// Package cpu is the backend "cpu": float32 on all cores, built on the vector kernels of
+// internal/simd.
 package cpu
 
 import (

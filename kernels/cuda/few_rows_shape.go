@@ -17,6 +17,8 @@ func fewRows(m, k int, w *kernels.Tensor) bool {
 	return m <= maxFewRows && k > 0 && k*w.DType.Size()%16 == 0 && (w.DType == kernels.F32 || w.DType == kernels.BF16 || w.DType == kernels.F16)
 }
 
+// TakesFew tells that the shapes and types of the layers are those of the kernels for few
+// rows.
 func TakesFew(x *kernels.Tensor, linears []kernels.LinearRows) bool {
 	if x.DType == kernels.BF16 || len(linears) == 0 || len(linears) > maxLinears {
 		return false

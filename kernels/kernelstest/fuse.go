@@ -16,6 +16,7 @@ type addNorm struct {
 	X, Delta, W, B *kernels.Tensor
 }
 
+// NewAddNorm draws the operands of AddRMSNorm, or with bias of AddLayerNorm.
 func NewAddNorm(d Device, rows, width int, bias bool) *addNorm {
 	rng := rand.New(rand.NewPCG(uint64(rows), uint64(width)))
 	draw := func(shape ...int) *kernels.Tensor {
@@ -32,6 +33,7 @@ func NewAddNorm(d Device, rows, width int, bias bool) *addNorm {
 	return c
 }
 
+// AddNormEps is the epsilon of these norms.
 const AddNormEps = 1e-3
 
 // Together returns y and the sum, computed by one call.

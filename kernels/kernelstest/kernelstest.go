@@ -61,6 +61,7 @@ func watch(t testing.TB, b kernels.Backend) {
 	})
 }
 
+// Open opens a backend, whose checks of kernels must not fail until the test is over.
 func Open(t testing.TB, name string) Device {
 	t.Helper()
 	b, err := kernels.Open(name)

@@ -1,3 +1,5 @@
+// Package memcount counts the memory that a backend would need, by running what would run
+// on it.
 package memcount
 
 import (

@@ -1,3 +1,5 @@
+// Package reference has the backends "reference" (float32) and "reference64" (float64): plain
+// loops written for reading, which judge every faster kernel.
 package reference
 
 import (

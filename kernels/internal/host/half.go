@@ -56,6 +56,7 @@ func CopyHalf(y, x *kernels.Tensor) bool {
 	return true
 }
 
+// GatherHalf is Gather into bfloat16; false where y is not.
 func GatherHalf(y, table *kernels.Tensor, ids []int32) bool {
 	if y.DType != kernels.BF16 {
 		return false
@@ -70,6 +71,7 @@ func GatherHalf(y, table *kernels.Tensor, ids []int32) bool {
 	return true
 }
 
+// CopyHeadHalf is CopyHead into bfloat16; false where y is not.
 func CopyHeadHalf(y, x *kernels.Tensor, h int) bool {
 	if y.DType != kernels.BF16 {
 		return false

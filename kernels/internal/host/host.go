@@ -1,3 +1,4 @@
+// Package host has what the backends on host memory share.
 package host
 
 import (
@@ -6,8 +7,6 @@ import (
 	"glimpse/internal/parallel"
 	"glimpse/kernels"
 )
-
-// What the backends on host memory share.
 
 // Of is the memory of a tensor of type T.
 func Of[T kernels.Float](t *kernels.Tensor) []T {
@@ -20,6 +19,7 @@ func Of[T kernels.Float](t *kernels.Tensor) []T {
 	}
 }
 
+// CopyHead copies head h of rows x [rows, heads, dim] to y [rows, dim].
 func CopyHead[T kernels.Float](y, x []T, heads, dim, h int) {
 	for r := range len(y) / dim {
 		copy(y[r*dim:][:dim], x[(r*heads+h)*dim:][:dim])
@@ -34,6 +34,7 @@ func Gelu[T kernels.Float](y, x []T) {
 	}
 }
 
+// GeluGrad is the gradient of Gelu at x.
 func GeluGrad[T kernels.Float](dx, x, dy []T) {
 	for i, v := range x {
 		z := float64(v)
@@ -55,6 +56,7 @@ func AdamW[T kernels.Float](p, g, m, v []T, s kernels.AdamWStep) {
 	}
 }
 
+// SumSquares is Σ x², in float64 and in index order.
 func SumSquares[T kernels.Float](x []T) float64 {
 	var s float64
 	for _, v := range x {
@@ -63,6 +65,7 @@ func SumSquares[T kernels.Float](x []T) float64 {
 	return s
 }
 
+// LogSumExp is log Σ exp(x), −Inf of nothing but −Inf.
 func LogSumExp[T kernels.Float](x []T) float64 {
 	m := math.Inf(-1)
 	for _, v := range x {
@@ -78,6 +81,7 @@ func LogSumExp[T kernels.Float](x []T) float64 {
 	return m + math.Log(s)
 }
 
+// MergeScores is kernels.Attention.MergeScores.
 func MergeScores[T kernels.Float](acc, other []T, wAcc, wOther float64) {
 	la, lo := math.Log(wAcc/(wAcc+wOther)), math.Log(wOther/(wAcc+wOther))
 	for i := range acc {
