@@ -25,8 +25,9 @@ kernels:
 test:
 	./scripts/test.sh
 
+# One test in seconds: make test-gpu PKG=./kernels/cuda RUN=TestCUDASelect
 test-gpu:
-	./scripts/test_gpu.sh
+	./scripts/test_gpu.sh $(if $(PKG),--package $(PKG)) $(if $(RUN),-run '$(RUN)')
 
 demo:
 	./scripts/demo.sh
@@ -43,7 +44,7 @@ bench:
 bench-kernels:
 	go test -run '^$$' -bench . -count $(COUNT) ./kernels ./internal/simd
 
-# On a machine with a GPU: measures everything that docs/gpu.md has a bar for and writes
+# On a machine with a GPU: measures everything that docs/gpu-results.md has a bar for and writes
 # its section "Measured". Half an hour; scripts/bench_gpu.sh runs the parts one by one.
 bench-gpu: bench-gpu-binaries
 	./scripts/bench_gpu.sh
@@ -57,7 +58,7 @@ bench-gpu-binaries:
 adapters:
 	./scripts/shipped_adapters.sh
 
-# Measures all policies for docs/policies.md and lists them in README.md.
+# Lists all policies in docs/policies.md and measures them for docs/policies-results.md.
 policies:
 	./scripts/update_policies.sh
 

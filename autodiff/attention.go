@@ -1,17 +1,18 @@
 package autodiff
 
 import (
-	"math"
-
 	"glimpse/kernels"
 
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// Heads are the extents of an attention operation, and its sliding window, 0 for
-// none.
-type Heads struct{ Query, KV, Dim, Window int }
+// Heads are the extents of an attention operation, its sliding window, 0 for none, and the
+// scale of its logits.
+type Heads struct {
+	Query, KV, Dim, Window int
+	Scale                  float64
+}
 
 // observed is what the forward pass of attention keeps for the backward pass.
 type observed struct {
@@ -25,7 +26,7 @@ func (g *Graph) attend(s *Sample, layer int, h Heads, kept *kernels.Kept, q, k, 
 	b, rows := g.engine.backend, q.Dim0()
 	a := &kernels.Attend{
 		Q: q.Reshape(rows, h.Query, h.Dim), K: k.Reshape(rows, h.KV, h.Dim),
-		Past: s.Past[layer], Scale: 1 / math.Sqrt(float64(h.Dim)),
+		Past: s.Past[layer], Scale: h.Scale,
 		Window: h.Window, Positions: s.Positions, Kept: kept,
 	}
 	if v != nil {

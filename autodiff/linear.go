@@ -15,7 +15,7 @@ type LoRA struct {
 }
 
 // Linear is x [rows, in] · wᵀ + bias for a frozen weight w [out, in] in its
-// stored type, plus Scale · (x Aᵀ) Bᵀ where lora is given (Hu et al. 2022, eq. 3).
+// stored type, plus Scale · (x Aᵀ) Bᵀ where lora is given (Hu et al. 2022, arXiv:2106.09685, eq. 3).
 func (g *Graph) Linear(x Node, w, bias *kernels.Tensor, lora *LoRA) Node {
 	if x.n == nil {
 		return Node{}

@@ -3,12 +3,15 @@ package checkpoints
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // decodeExact decodes a JSON object into the struct that dst points to. Unlike
@@ -79,49 +82,24 @@ func prefix(path string) string {
 	return strings.TrimSuffix(path, ".") + ": "
 }
 
-// checkUniqueKeys reports a key that an object, at any depth, has twice. Data is
-// valid JSON.
+// checkUniqueKeys reports a key that an object, at any depth, has twice, with its place.
+// Data is valid JSON.
 func checkUniqueKeys(data []byte) error {
-	type level struct {
-		object  bool
-		wantKey bool
-		keys    map[string]bool
+	// Half a surrogate pair in a string, which jsontext calls invalid UTF-8, is as good
+	// here as it is to encoding/json.
+	_, err := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowInvalidUTF8(true)).ReadValue()
+	var at *jsontext.SyntacticError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &at) && errors.Is(err, jsontext.ErrDuplicateName):
+		within := ""
+		if parent := at.JSONPointer.Parent(); parent != "" {
+			within = fmt.Sprintf(" in %.200q", parent)
+		}
+		return corruptf("duplicate key %.200q%s at byte %d", at.JSONPointer.LastToken(), within, at.ByteOffset)
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	var open []level
-	for {
-		token, err := dec.Token()
-		if err != nil {
-			return corruptf("not valid JSON: %v", err)
-		}
-		top := len(open) - 1
-		switch {
-		case token == json.Delim('{') || token == json.Delim('['):
-			if top >= 0 {
-				open[top].wantKey = open[top].object
-			}
-			object := token == json.Delim('{')
-			open = append(open, level{object: object, wantKey: object})
-		case token == json.Delim('}') || token == json.Delim(']'):
-			open = open[:top]
-		case top >= 0 && open[top].wantKey:
-			key := token.(string)
-			if open[top].keys[key] {
-				return corruptf("duplicate key %.200q", key)
-			}
-			if open[top].keys == nil {
-				open[top].keys = make(map[string]bool)
-			}
-			open[top].keys[key] = true
-			open[top].wantKey = false
-		case top >= 0:
-			open[top].wantKey = open[top].object
-		}
-		if len(open) == 0 {
-			return nil
-		}
-	}
+	return corruptf("not valid JSON: %v", err)
 }
 
 // encodeJSON renders v without the escapes for HTML and with a final newline.

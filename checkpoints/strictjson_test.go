@@ -35,7 +35,7 @@ func TestDecodeExact(t *testing.T) {
 		"null field":          {`"1"`, `null`, `a: got null`},
 		"duplicate":           {`"a":"1"`, `"a":"1","a":"1"`, `duplicate key "a"`},
 		"duplicate, escaped":  {`"a":"1"`, `"a":"1","\u0061":"1"`, `duplicate key "a"`},
-		"nested duplicate":    {`"k":3`, `"k":3,"j":[{}],"k":3`, `duplicate key "k"`},
+		"nested duplicate":    {`"k":3`, `"k":3,"j":[{}],"k":3`, `duplicate key "k" in "/map" at byte`},
 		"too deep":            {`"1"`, strings.Repeat("[", 20000) + strings.Repeat("]", 20000), "exceeded max depth"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestDecodeExact(t *testing.T) {
 func TestCheckUniqueKeysAcceptsSiblings(t *testing.T) {
 	for _, doc := range []string{
 		`1`, `"a"`, `[]`, `{}`, `["a","a"]`, `{"a":"a","b":"a"}`, `{"a":{"a":{"a":[{"a":1},{"a":1}]}},"b":[]}`,
-		`{"a":[],"b":[[],{}],"c":"b"}`, `{"a":"A","A":"a"}`,
+		`{"a":[],"b":[[],{}],"c":"b"}`, `{"a":"A","A":"a"}`, `{"a":"\ud800"}`, `{"":1,"a/b":2,"a~b":3}`,
 	} {
 		if err := checkUniqueKeys([]byte(doc)); err != nil {
 			t.Errorf("%s: %v", doc, err)

@@ -40,6 +40,23 @@ func NewStream(tasks []string, split Split, tokens int, seed uint64) (*Stream, e
 	return NewStreamBetween(tasks, split, tokens, tokens, seed)
 }
 
+// StreamFor is NewStream with tasks and split as flags name them, for a model with a
+// vocabulary of so many words. One that does not know the words of the tasks is an error.
+func StreamFor(model string, vocab int, tasks, split string, tokens int, seed uint64) (*Stream, error) {
+	if vocab != len(Vocabulary()) {
+		return nil, fmt.Errorf("model %s does not know the words of the synthetic tasks; give it prompts of its own", model)
+	}
+	names, err := ParseTasks(tasks)
+	if err != nil {
+		return nil, err
+	}
+	s, err := ParseSplit(split)
+	if err != nil {
+		return nil, err
+	}
+	return NewStream(names, s, tokens, seed)
+}
+
 // NewStreamBetween returns a stream of prompts whose lengths are uniform between
 // min and max, both included. With min equal to max it is NewStream.
 func NewStreamBetween(tasks []string, split Split, min, max int, seed uint64) (*Stream, error) {

@@ -9,11 +9,31 @@ import (
 	"math"
 	"slices"
 
+	"glimpse/internal/figures"
+
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
+
+const (
+	plotDPI = 200
+
+	// maxPanels bounds the policies of one plot, and with them the size of its
+	// canvas; more could not be told apart anyway.
+	maxPanels = 48
+)
+
+// seriesGlyphs are as many as share no factor with the colours, so that no pair of
+// both repeats before all are used.
+var seriesGlyphs = []draw.GlyphDrawer{
+	draw.CircleGlyph{}, draw.SquareGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{},
+	draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{},
+}
+
+// seriesDashes change once the colours are used up.
+var seriesDashes = [][]vg.Length{nil, {vg.Points(5), vg.Points(2)}, {vg.Points(1.5), vg.Points(1.5)}}
 
 // PlotAccuracy writes a PNG of the mean accuracy over tasks (and prompt lengths)
 // against the budget: a line per policy and adapter with a bar of one standard
@@ -41,7 +61,7 @@ func PlotAccuracy(w io.Writer, rows []Row) error {
 		return fail(fmt.Errorf("%d policies, want at most %d", len(lines)+len(full), maxPanels))
 	}
 
-	p := newPlot()
+	p := figures.New()
 	tasks := make(map[string]bool)
 	for _, r := range rows {
 		tasks[r.Task] = true
@@ -53,13 +73,11 @@ func PlotAccuracy(w io.Writer, rows []Row) error {
 	}
 	legend := plot.NewLegend()
 	legend.Top, legend.Left = true, true
-	legend.TextStyle.Font = sans(9)
-	legend.Padding = vg.Points(3)
-	legend.ThumbnailWidth = vg.Points(26)
+	figures.StyleLegend(&legend)
 
 	budgets := budgetsOf(lines)
 	dodge := dodgeStep(budgets, len(lines))
-	addGrid(p) // below the lines
+	figures.AddGrid(p) // below the lines
 	for _, m := range full {
 		addReference(p, &legend, m, budgets)
 	}
@@ -74,12 +92,12 @@ func PlotAccuracy(w io.Writer, rows []Row) error {
 	width, height := 7*vg.Inch, 4.2*vg.Inch
 	legendWidth := vg.Length(0)
 	for _, label := range labelsOf(lines, full) {
-		legendWidth = max(legendWidth, textWidthOf(label, 9))
+		legendWidth = max(legendWidth, figures.TextWidth(label, 9))
 	}
 	legendWidth += legend.ThumbnailWidth + vg.Points(24)
 	width += max(0, legendWidth-2*vg.Inch) // long names get more canvas, not fewer axes
 	height = max(height, vg.Length(len(lines)+len(full))*vg.Points(14)+vg.Points(30))
-	return writePNG(w, width, height, func(c draw.Canvas) {
+	return figures.Write(w, width, height, plotDPI, func(c draw.Canvas) {
 		c = draw.Crop(c, vg.Points(6), -vg.Points(4), vg.Points(6), -vg.Points(8))
 		p.Draw(draw.Crop(c, 0, -legendWidth, 0, 0))
 		legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-legendWidth+vg.Points(14), 0, 0, 0))
@@ -218,10 +236,10 @@ func (s series) addTo(p *plot.Plot, legend *plot.Legend, shift float64) error {
 	if err != nil {
 		return err
 	}
-	ink := seriesColors[s.style%len(seriesColors)]
+	ink := figures.Colors[s.style%len(figures.Colors)]
 	line.Color = ink
-	line.Width = vg.Points(1.3)
-	line.Dashes = seriesDashes[s.style/len(seriesColors)%len(seriesDashes)]
+	line.Width = figures.LineWidth
+	line.Dashes = seriesDashes[s.style/len(figures.Colors)%len(seriesDashes)]
 	scatter.Color = ink
 	scatter.Radius = vg.Points(2.8)
 	scatter.Shape = seriesGlyphs[s.style%len(seriesGlyphs)]
@@ -275,14 +293,6 @@ func setAccuracyAxes(p *plot.Plot, means []Mean, budgets []int, spread float64) 
 	p.X.Min, p.X.Max = first/margin, last*margin
 	p.X.Scale = plot.LogScale{}
 	p.X.Tick.Marker = budgetTicks(budgets, math.Log(p.X.Max/p.X.Min))
-}
-
-func addGrid(p *plot.Plot) {
-	grid := plotter.NewGrid()
-	grid.Vertical.Color = nil
-	grid.Horizontal.Color = color.Gray{Y: 0xe4}
-	grid.Horizontal.Width = vg.Points(0.5)
-	p.Add(grid)
 }
 
 // budgetTicks marks every budget and labels those that are far enough from the last

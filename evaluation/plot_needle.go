@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 
+	"glimpse/internal/figures"
+
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/palette"
 	"gonum.org/v1/plot/palette/moreland"
@@ -67,7 +69,7 @@ func PlotNeedle(w io.Writer, cells []NeedleCell) error {
 	const barWidth = 0.75 * vg.Inch
 	width := vg.Length(tiles.Cols)*2.3*vg.Inch + barWidth + 0.4*vg.Inch
 	height := vg.Length(tiles.Rows)*2.0*vg.Inch + 0.5*vg.Inch
-	return writePNG(w, width, height, func(c draw.Canvas) {
+	return figures.Write(w, width, height, plotDPI, func(c draw.Canvas) {
 		c = draw.Crop(c, vg.Points(6), -vg.Points(6), vg.Points(6), -vg.Points(8))
 		canvases := plot.Align(plots, tiles, draw.Crop(c, 0, -barWidth, 0, 0))
 		for row := range plots {
@@ -231,9 +233,9 @@ func (p *panel) title() string { return fmt.Sprintf("%s (%.0f%%)", p.policy, 100
 // axes returns the panel with its axes; the title is drawn afterwards, in the middle
 // of the data rather than of the canvas, in the line that the blank one reserves.
 func (p *panel) axes(yLabel, xLabel bool) *plot.Plot {
-	out := newPlot()
+	out := figures.New()
 	out.Title.Text = " "
-	out.Title.TextStyle.Font = sans(10)
+	out.Title.TextStyle.Font = figures.Sans(10)
 	if yLabel {
 		out.Y.Label.Text = "depth of the needle (%)"
 	}
@@ -241,8 +243,8 @@ func (p *panel) axes(yLabel, xLabel bool) *plot.Plot {
 		out.X.Label.Text = "prompt tokens"
 	}
 	for _, axis := range []*plot.Axis{&out.X, &out.Y} {
-		axis.Label.TextStyle.Font = sans(9)
-		axis.Tick.Label.Font = sans(8)
+		axis.Label.TextStyle.Font = figures.Sans(9)
+		axis.Tick.Label.Font = figures.Sans(8)
 		axis.Tick.Length = vg.Points(2.5)
 		axis.Padding = 0
 		axis.LineStyle.Width = 0
@@ -257,9 +259,9 @@ func (p *panel) axes(yLabel, xLabel bool) *plot.Plot {
 	for i, d := range p.depths {
 		depths[len(depths)-1-i] = fmt.Sprintf("%.3g", 100*d)
 	}
-	widest := slices.MaxFunc(lengths, func(a, b string) int { return cmp.Compare(textWidthOf(a, 8), textWidthOf(b, 8)) })
+	widest := slices.MaxFunc(lengths, func(a, b string) int { return cmp.Compare(figures.TextWidth(a, 8), figures.TextWidth(b, 8)) })
 	const side = 1.7 * vg.Inch // about what the axes leave
-	out.X.Tick.Marker = thinnedTicks(lengths, textWidthOf(widest, 8)+vg.Points(4), side)
+	out.X.Tick.Marker = thinnedTicks(lengths, figures.TextWidth(widest, 8)+vg.Points(4), side)
 	out.Y.Tick.Marker = thinnedTicks(depths, vg.Points(10), side)
 	return out
 }
@@ -289,14 +291,14 @@ func thinnedTicks(labels []string, each, side vg.Length) plot.ConstantTicks {
 
 // drawColorBar draws the scale of all panels between two heights of the canvas.
 func drawColorBar(c draw.Canvas, colors palette.ColorMap, bottom, top vg.Length) {
-	p := newPlot()
+	p := figures.New()
 	p.HideX()
 	p.X.Padding, p.Y.Padding = 0, 0
-	p.Y.Tick.Label.Font = sans(8)
+	p.Y.Tick.Label.Font = figures.Sans(8)
 	p.Y.LineStyle.Width = 0
 	p.Y.Tick.Length = vg.Points(2.5)
 	p.Y.Label.Text = "exact answers (%)"
-	p.Y.Label.TextStyle.Font = sans(9)
+	p.Y.Label.TextStyle.Font = figures.Sans(9)
 	var ticks plot.ConstantTicks
 	for share := 0; share <= 100; share += 20 {
 		ticks = append(ticks, plot.Tick{Value: float64(share) / 100, Label: fmt.Sprint(share)})

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/figures"
 )
 
 // decode reads a PNG and checks its size in pixels.
@@ -91,7 +92,7 @@ func TestPlotAccuracy(t *testing.T) {
 			}
 			img := decode(t, path, c.width, c.height)
 			colored := min(c.lines, 6) // without black, which text has too
-			for i, n := range inked(img, seriesColors[:colored]...) {
+			for i, n := range inked(img, figures.Colors[:colored]...) {
 				if n < 100 {
 					t.Errorf("%d pixels of the colour of line %d, want a line", n, i)
 				}

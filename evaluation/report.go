@@ -25,7 +25,7 @@ type Row struct {
 	StdErr   float64  `json:"stderr"`             // of Accuracy, see stats.BinomialStdErr
 	HitRate  *float64 `json:"hit_rate,omitempty"` // critical-KV hit rate, 0–1 (Judge Q, eq. 6)
 
-	// Agreement of the policy's scores with the oracle's (lookaheadkv.txt table 8);
+	// Agreement of the policy's scores with the oracle's (LookaheadKV, arXiv:2603.10899, table 8);
 	// absent for policies that do not score.
 	Recall     *float64 `json:"recall,omitempty"`      // at the budget, 0–1
 	KendallTau *float64 `json:"kendall_tau,omitempty"` // τ-b, −1–1

@@ -9,7 +9,7 @@ import (
 )
 
 // accumulated is the attention probability of every entry in the cache, summed
-// over all rows so far and averaged over the heads of the group (d2o.txt eq. 6):
+// over all rows so far and averaged over the heads of the group (D2O, arXiv:2406.13035, eq. 6):
 // [layer][kvHead][entry].
 type accumulated [][][]float32
 

@@ -2,9 +2,11 @@ package eviction_test
 
 import (
 	"math/rand/v2"
+	"strings"
+	"testing"
 
-	"glimpse/autodiff"
 	"glimpse/checkpoints"
+	"glimpse/eviction"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -53,7 +55,18 @@ func (a *fakeAdapter) LowRank(layer int, module model.Module) *model.LowRank {
 	return a.low[key(layer, module)]
 }
 func (a *fakeAdapter) Parameters() []model.Parameter { return nil }
-func (a *fakeAdapter) Scores(*autodiff.Graph, *autodiff.Sample) []autodiff.Node {
-	panic("a policy does not train")
+func (a *fakeAdapter) Export() *checkpoints.Adapter  { panic("a policy does not export") }
+
+// TestAdapterKindNamesItsPolicy: rows of a kind without a policy of its own are run by the
+// policy that the kind names, and by no other.
+func TestAdapterKindNamesItsPolicy(t *testing.T) {
+	const kind = "rows of the test"
+	model.AdapterKinds.Add(kind, model.AdapterKind{Policy: "judgeq"})
+	a := &fakeAdapter{kind: kind}
+	if _, err := eviction.New("judgeq", 0, nil, a); err != nil {
+		t.Errorf("judgeq: %v", err)
+	}
+	if _, err := eviction.New("lookaheadkv", 0, nil, a); err == nil || !strings.Contains(err.Error(), `want "lookaheadkv"`) {
+		t.Errorf("lookaheadkv: error %v, want that of another kind", err)
+	}
 }
-func (a *fakeAdapter) Export() *checkpoints.Adapter { panic("a policy does not export") }

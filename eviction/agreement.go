@@ -7,7 +7,7 @@ import (
 )
 
 // Agreement compares two sets of scores of the same prompt, [layer][kvHead][entry]
-// (lookaheadkv.txt table 8): recall is the share of the k highest-scoring entries of
+// (LookaheadKV, arXiv:2603.10899, table 8): recall is the share of the k highest-scoring entries of
 // want that are among the k highest of got, tau Kendall's rank correlation τ-b,
 // both as means over layers and KV heads. A head whose scores are all alike ranks
 // nothing and does not count; where no head counts, as for policies that do not

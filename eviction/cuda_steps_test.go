@@ -157,15 +157,13 @@ func TestCUDARecordedBuckets(t *testing.T) {
 }
 
 // TestCUDACallsPerToken counts what a token costs in calls of the driver while an answer
-// goes on, which is the same for any number of layers: the token, the graph, the lists of
-// its parts or the table of a cache that has changed, four for the draw, and what a policy does for
-// all layers together after the step.
+// goes on, which is the same for any number of layers and within modeltest.LaunchBudget.
 func TestCUDACallsPerToken(t *testing.T) {
 	needCUDA(t)
 	if !modeltest.InArenas(t) {
 		return
 	}
-	for name, most := range map[string]int64{"full": 6, "quest": 7, "sparq": 7, "hsa": 7, "exact-topk": 7, "rocketkv": 7, "snapkv:quest": 7, "h2o": 19, "tova": 18, "streamingllm": 12} {
+	for name, most := range modeltest.LaunchBudget.Token {
 		var calls []int64
 		for _, layers := range []int{2, 5} {
 			m := modeltest.Llama{Layers: layers, Heads: 4, KVHeads: 2, Seed: 5}.Open(t, "cuda")

@@ -15,11 +15,12 @@ import (
 	"glimpse/model/modeltest"
 )
 
+// The other backends run without the build tag.
 func init() {
 	if slices.Contains(kernels.Backends.Names(), "cuda") {
-		halfDevices = append(halfDevices, "cuda")
-		keptDevices = append(keptDevices, keptDevice{"cuda", 1e-3})
-		finiteDevices = append(finiteDevices, "cuda")
+		halfDevices = []string{"cuda"}
+		keptDevices = []keptDevice{{"cuda", 1e-3}}
+		finiteDevices = []string{"cuda"}
 	}
 }
 

@@ -23,7 +23,7 @@
 //
 // A [Runtime] runs a prompt layer by layer: each layer's cache is evicted before
 // the next layer is computed, so the peak is one layer's full cache and what is
-// kept of the layers before it (lookaheadkv.txt, algorithm 2).
+// kept of the layers before it (LookaheadKV, arXiv:2603.10899, algorithm 2).
 //
 // A [Session] is a conversation: every turn's prompt is appended to what the policy
 // kept of the turns before, and it counts the bytes that decoding reads.

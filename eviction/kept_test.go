@@ -127,6 +127,10 @@ type keptDevice struct {
 // prompts and budgets, against its second implementation: what is kept, and the
 // scores it is chosen by.
 func TestKeptSetsAgainstNaive(t *testing.T) {
+	shapes, longest := shapes, 300
+	if testing.Short() { // every policy once, for the race detector
+		shapes, longest = shapes[:1], 64
+	}
 	for _, device := range keptDevices {
 		heads, close := 0, 0
 		for i, shape := range shapes {
@@ -135,6 +139,9 @@ func TestKeptSetsAgainstNaive(t *testing.T) {
 			exact := newNaive(m)
 			rng := rand.New(rand.NewPCG(uint64(i), 1))
 			for _, n := range []int{1, 2, 3, 7 + rng.IntN(20), 64, 100 + rng.IntN(201)} {
+				if n > longest {
+					continue
+				}
 				c := naiveCase{naive: exact, tokens: modeltest.Tokens(m, uint64(n), n)}
 				c.prompt = exact.run(exact.empty(), exact.embed(c.tokens), 0, nil)
 				c.full = exact.empty().with(c.prompt)

@@ -16,7 +16,7 @@ type Retrieval struct{ Prompt, Answer []int32 }
 // the places of the prompt where that token stands; the largest of the query heads
 // that share a KV head, the mean over all answer tokens. DuoAttention learns its
 // numbers with gradients instead; this takes one pass per example and finds the
-// heads that copy (Wu et al. 2024, Retrieval Head, §2, with the attention itself in
+// heads that copy (Wu et al. 2024, arXiv:2404.15574, Retrieval Head, §2, with the attention itself in
 // place of its largest entry).
 //
 // The examples are at(0) to at(n−1). sink and recent are recorded as the sizes that

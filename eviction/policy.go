@@ -277,7 +277,7 @@ func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Named
 		return nil, fmt.Errorf("policy %s: takes no adapter, got one of kind %q", name, r.Adapter.Kind())
 	case needs.Adapter != "" && r.Adapter == nil:
 		return nil, fmt.Errorf("policy %s: needs an adapter of kind %q, got none", name, needs.Adapter)
-	case needs.Adapter != "" && r.Adapter.Kind() != needs.Adapter:
+	case needs.Adapter != "" && model.PolicyOf(r.Adapter.Kind()) != needs.Adapter:
 		return nil, fmt.Errorf("policy %s: adapter of kind %q, want %q", name, r.Adapter.Kind(), needs.Adapter)
 	case !needs.Draft && r.Draft != nil:
 		return nil, fmt.Errorf("policy %s: takes no draft model, got %s", name, r.Draft.Name)

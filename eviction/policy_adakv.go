@@ -3,7 +3,7 @@ package eviction
 import "glimpse/model"
 
 // AdaKV (Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for Efficient
-// LLM Inference, Feng et al., arXiv 2407.11550, algorithm 1): with A[h][j] the scores of a
+// LLM Inference, Feng et al., arXiv:2407.11550, algorithm 1): with A[h][j] the scores of a
 // layer's H KV heads, the budgets are the numbers of entries B*_h that each head has among
 // the B·H largest of all A, and every head keeps its own B_h largest. Two safeguards are in
 // use against heads that would lose everything:
@@ -15,7 +15,7 @@ import "glimpse/model"
 //     fractions are rounded up until Σ_h B_h = B·H.
 func init() {
 	Policies.Add("adakv", Policy{
-		Kind: "prefill", Doc: "any policy's scores; the KV heads of a layer share one pool, with a floor for each", Source: "Ada-KV (Feng et al. 2024, arXiv 2407.11550) alg. 1; floor of kvpress",
+		Kind: "prefill", Doc: "any policy's scores; the KV heads of a layer share one pool, with a floor for each", Source: "Ada-KV (Feng et al. 2024, arXiv:2407.11550) alg. 1; floor of kvpress (github.com/NVIDIA/kvpress)",
 		Scores:  "scorer",
 		Options: []Option{scorerOption(), alphaOption, floorOption},
 		New: func(s Settings, adapter model.Adapter) (Method, error) {

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	Policies.Add("cam", Policy{
-		Kind: "prefill + decode", Doc: "the first and the most recent entries; values that leave the recent window are merged into it at random", Source: "CaM (Zhang et al. 2024, ICML) §3.3",
+		Kind: "prefill + decode", Doc: "the first and the most recent entries; values that leave the recent window are merged into it at random", Source: "CaM (Zhang et al. 2024, ICML, openreview.net/forum?id=LCTmppB165) §3.3",
 		Options: []Option{{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept"}},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
 			return cam{streaming{s.Int("sink")}, s.Seed}, nil

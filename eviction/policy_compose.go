@@ -5,11 +5,11 @@ import "glimpse/model"
 // Compose puts together what other policies bring as a whole: a score s[l][h][j],
 // budgets of layers B_l (uniform, or PyramidKV's line of mean B), budgets of heads
 // B_lh (uniform, or Ada-KV's with Σ_h B_lh = H·B_l), and the first and last entries
-// that are kept whatever they score. Ada-PyramidKV and Ada-SnapKV (Feng et al. 2024 §4)
+// that are kept whatever they score. Ada-PyramidKV and Ada-SnapKV (Feng et al. 2024, arXiv:2407.11550, §4)
 // are two of its settings.
 func init() {
 	Policies.Add("compose", Policy{
-		Kind: "prefill", Doc: "any policy's scores, any budgets of layers and heads, any protected entries", Source: "Ada-Pyramid by default (Feng et al. 2024 §4)",
+		Kind: "prefill", Doc: "any policy's scores, any budgets of layers and heads, any protected entries", Source: "Ada-Pyramid by default, of Ada-KV (Feng et al. 2024, arXiv:2407.11550) §4",
 		Scores: "scorer",
 		Options: []Option{
 			scorerOption(),

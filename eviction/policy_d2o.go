@@ -10,7 +10,7 @@ import (
 
 func init() {
 	Policies.Add("d2o", Policy{
-		Kind: "prefill + decode", Doc: "accumulated attention under layer budgets by its variance; what is evicted is merged into the most similar key that is kept", Source: "D2O (Wan et al. 2025, arXiv 2406.13035) §4, eq. 4–12",
+		Kind: "prefill + decode", Doc: "accumulated attention under layer budgets by its variance; what is evicted is merged into the most similar key that is kept", Source: "D2O (Wan et al. 2025, arXiv:2406.13035) §4, eq. 4–12",
 		Options: []Option{
 			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept, T"},
 			{Name: "beta", Default: 0.7, Min: 0, Max: 1, Doc: "weight of the current similarity in the merge threshold"},
@@ -25,7 +25,7 @@ func init() {
 }
 
 // d2o (D2O: Dynamic Discriminative Operations for Efficient Long-Context Inference of
-// Large Language Models, Wan et al., ICLR 2025, arXiv 2406.13035) keeps T first entries, the N with the most accumulated attention and the M
+// Large Language Models, Wan et al., ICLR 2025, arXiv:2406.13035) keeps T first entries, the N with the most accumulated attention and the M
 // most recent of every head, N:M = 3:1 (eq. 6–8), under layer budgets of
 // [D2OBudgets]. Every evicted key i finds its most similar kept key j by cosine
 // u_ij (eq. 9). Below the threshold τ it is dropped, else merged: with

@@ -8,14 +8,14 @@ import (
 
 func init() {
 	Policies.Add("dapq", Policy{
-		Kind: "prefill", Doc: "decoding-aligned pseudo-queries: prompt tokens repeated at the positions of the response", Source: "dapq.txt eq. 4–6, §5.1",
+		Kind: "prefill", Doc: "decoding-aligned pseudo-queries: prompt tokens repeated at the positions of the response", Source: "DapQ (Tian et al. 2026, arXiv:2603.11564) eq. 4–6, §5.1",
 		Scorer: true,
 		Options: []Option{
 			{Name: "rows", Default: 32, Min: 1, Max: 4096, Whole: true, Doc: "pseudo-queries N"},
 			{Name: "first", Default: 4, Min: 0, Max: 4096, Whole: true, Doc: "of them, tokens from the start of the prompt m; the others come from its end"},
 			kernelOption(1),
 			groupOption(groupMean),
-			{Name: "content", Choices: choices("ends", "random", "span", "fixed"), Doc: "what the pseudo-queries say (dapq.txt §6.1): the prompt's ends, random tokens of it, a random span of it, or always the same nonsense"},
+			{Name: "content", Choices: choices("ends", "random", "span", "fixed"), Doc: "what the pseudo-queries say (DapQ, arXiv:2603.11564, §6.1): the prompt's ends, random tokens of it, a random span of it, or always the same nonsense"},
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
 			return dapq{rows: s.Int("rows"), first: s.Int("first"), kernel: s.Int("kernel"), group: groupingOf(s), content: s.Text("content"), seed: s.Seed}, nil
@@ -23,7 +23,7 @@ func init() {
 	})
 }
 
-// dapq appends pseudo-queries at positions n … n+N−1 (dapq.txt eq. 4), scores entry j
+// dapq appends pseudo-queries at positions n … n+N−1 (DapQ, arXiv:2603.11564, eq. 4), scores entry j
 // by Σ_i softmax(q_i·K/√d)_j over them (eq. 5) and keeps the B best (eq. 6); no window
 // is kept, and by default nothing is pooled. What the pseudo-queries say hardly matters, which
 // content lets users see.
@@ -35,7 +35,7 @@ type dapq struct {
 }
 
 func (m dapq) Capture(p Prompt) model.Capture {
-	return model.Capture{Probes: []model.Prober{m.pseudo(p)}}
+	return model.Capture{Probes: []model.QueryRows{m.pseudo(p)}}
 }
 
 // pseudo is the pseudo-queries' tokens, as many as rows or the prompt has.

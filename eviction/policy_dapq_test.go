@@ -11,7 +11,7 @@ import (
 
 func init() {
 	// The first m and the last N − m tokens of the prompt, again, at the positions of
-	// the response (dapq.txt eq. 4): the sum of their attention (eq. 5), divided by N.
+	// the response (DapQ, arXiv:2603.11564, eq. 4): the sum of their attention (eq. 5), divided by N.
 	// The tokens that are drawn are taken from the policy, and tested below.
 	naivePolicies["dapq"] = func(c *naiveCase) naivePlan {
 		n := min(c.int("rows"), c.n())
@@ -53,7 +53,7 @@ func pseudoTokens(content string, n int, tokens []int32, c *model.Config) []int3
 	return p.Method.Capture(eviction.Prompt{Tokens: tokens, Entries: len(tokens), Config: c}).Probes[0].(model.TokenRows)
 }
 
-// TestPseudoQueryContents: dapq.txt §6.1, figure 6.
+// TestPseudoQueryContents: DapQ, arXiv:2603.11564, §6.1, figure 6.
 func TestPseudoQueryContents(t *testing.T) {
 	m := modeltest.Llama{Vocab: 4000}.Open(t, "cpu")
 	tokens := make([]int32, 200) // every token tells its place

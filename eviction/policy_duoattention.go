@@ -9,7 +9,7 @@ import (
 
 func init() {
 	Policies.Add("duoattention", Policy{
-		Kind: "prefill + decode", Doc: "retrieval heads, by a given pattern, keep everything, the others the first and the most recent entries", Source: "DuoAttention (Xiao et al. 2025) §2; rocketkv.txt app. A.3",
+		Kind: "prefill + decode", Doc: "retrieval heads, by a given pattern, keep everything, the others the first and the most recent entries", Source: "DuoAttention (Xiao et al. 2025, arXiv:2410.10819) §2; RocketKV (Behnam et al. 2025, arXiv:2502.14051) app. A.3",
 		Pattern: true,
 		Options: []Option{
 			{Name: "sink", Default: 128, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries of the streaming heads; 20% of the budget where it is at most twice that"},
@@ -24,7 +24,7 @@ func init() {
 // duo splits the heads by α_lh, the pattern's numbers (DuoAttention §2.2): the largest
 // get full attention, the others attend to sinks and recent entries only (§2.3). It has
 // as many retrieval heads as the budget allows on average over all heads. Under a budget below
-// sink + recent all heads stream (rocketkv.txt app. A.3).
+// sink + recent all heads stream (RocketKV, arXiv:2502.14051, app. A.3).
 type duo struct {
 	sink, recent int
 	pattern      *Pattern

@@ -63,7 +63,7 @@ func init() {
 }
 
 // TestRetrievalHeads: shares worked out by hand, and the rule for small budgets of
-// rocketkv.txt app. A.3.
+// RocketKV, arXiv:2502.14051, app. A.3.
 func TestRetrievalHeads(t *testing.T) {
 	config := &model.Config{Layers: 2, KVHeads: 4}
 	pattern := &eviction.Pattern{Heads: [][]float64{{.1, .9, .1, .2}, {.8, .3, .3, 0}}}

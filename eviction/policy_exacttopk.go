@@ -8,7 +8,7 @@ import (
 
 func init() {
 	Policies.Add("exact-topk", Policy{
-		Kind: "decode", Doc: "attends to the entries with the highest attention of every step: the oracle of sparse policies", Source: "rocketkv.txt §4.1, app. A.3",
+		Kind: "decode", Doc: "attends to the entries with the highest attention of every step: the oracle of sparse policies", Source: "RocketKV (Behnam et al. 2025, arXiv:2502.14051) §4.1, app. A.3",
 		New: func(Settings, model.Adapter) (Method, error) { return exactTopK{}, nil },
 	})
 }

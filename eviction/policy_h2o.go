@@ -9,11 +9,11 @@ import (
 
 func init() {
 	Policies.Add("h2o", Policy{
-		Kind: "prefill + decode", Doc: "heavy hitters: attention accumulated over all rows so far, and the most recent entries", Source: "H2O (Zhang et al. 2023); d2o.txt eq. 6",
+		Kind: "prefill + decode", Doc: "heavy hitters: attention accumulated over all rows so far, and the most recent entries", Source: "H2O (Zhang et al. 2023, arXiv:2306.14048); D2O (Wan et al. 2025, arXiv:2406.13035) eq. 6",
 		Scorer: true,
 		Options: []Option{
 			{Name: "recent", Default: 0.5, Min: 0, Max: 1, Doc: "share of the budget for the most recent entries"},
-			{Name: "window", Default: 0, Min: 0, Max: 1 << 20, Whole: true, Doc: "0 accumulates over all rows; else only over so many last prompt rows, and decoding does not evict (the one-shot variant of judgeq.txt's tables)"},
+			{Name: "window", Default: 0, Min: 0, Max: 1 << 20, Whole: true, Doc: "0 accumulates over all rows; else only over so many last prompt rows, and decoding does not evict (the one-shot variant of the tables of Judge Q, arXiv:2509.10798)"},
 			kernelOption(1),
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {

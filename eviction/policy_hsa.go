@@ -7,7 +7,7 @@ import (
 
 func init() {
 	Policies.Add("hsa", Policy{
-		Kind: "decode", Doc: "hybrid sparse attention: bounds of pages in the query's largest dimensions choose the entries", Source: "rocketkv.txt §3.4, algorithm 1, app. B.1.1",
+		Kind: "decode", Doc: "hybrid sparse attention: bounds of pages in the query's largest dimensions choose the entries", Source: "RocketKV (Behnam et al. 2025, arXiv:2502.14051) §3.4, algorithm 1, app. B.1.1",
 		New: func(Settings, model.Adapter) (Method, error) { return hsa{}, nil },
 	})
 }
@@ -43,7 +43,7 @@ func startHSA(s *Session, page int, head float64) SparseState {
 	return startSparse(s, hsaEstimator{components: max(1, int(float64(dim)/head+1e-9))}, 0, page, 2)
 }
 
-// hsaEstimator is hybrid sparse attention (rocketkv.txt algorithm 1): i₁ are the k₁
+// hsaEstimator is hybrid sparse attention (RocketKV, arXiv:2502.14051, algorithm 1): i₁ are the k₁
 // dimensions with the largest |q|, summed over the group; the sign of the summed
 // query picks the page's maximum or minimum in each of them; the softmax of the
 // partial products, with the temperature √(d·‖q[i₁]‖₁/‖q‖₁), averaged over the

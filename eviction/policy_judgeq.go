@@ -4,7 +4,7 @@ import "glimpse/model"
 
 func init() {
 	Policies.Add("judgeq", Policy{
-		Kind: "prefill", Doc: "mean attention of trained soft tokens appended to the prompt", Source: "judgeq.txt §4",
+		Kind: "prefill", Doc: "mean attention of trained soft tokens appended to the prompt", Source: "Judge Q (Liu et al. 2025, arXiv:2509.10798) §4",
 		Adapter: "judgeq", Scorer: true,
 		Options: []Option{kernelOption(1), groupOption(groupMean)},
 		New: func(s Settings, a model.Adapter) (Method, error) {
@@ -26,7 +26,7 @@ func newLearned(s Settings, a model.Adapter) learned {
 }
 
 func (m learned) Capture(Prompt) model.Capture {
-	return model.Capture{Probes: []model.Prober{m.adapter}}
+	return model.Capture{Probes: []model.QueryRows{m.adapter}}
 }
 
 func (m learned) Score(dst [][]float32, p Prompt, o *model.Observation) error {

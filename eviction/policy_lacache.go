@@ -8,7 +8,7 @@ import (
 
 func init() {
 	Policies.Add("lacache", Policy{
-		Kind: "prefill", Doc: "ladder: of every group of entries the shallow layers keep the early and the deep layers the late ones", Source: "LaCache (Shi et al. 2025, arXiv 2507.14204) §3.2, §3.3",
+		Kind: "prefill", Doc: "ladder: of every group of entries the shallow layers keep the early and the deep layers the late ones", Source: "LaCache (Shi et al. 2025, arXiv:2507.14204) §3.2, §3.3",
 		Options: []Option{
 			{Name: "span", Default: 16, Min: 1, Max: 1 << 12, Whole: true, Doc: "layers that keep an entry S; at most half of all"},
 			{Name: "overlap", Default: 0, Min: 0, Max: 1 << 12, Whole: true, Doc: "layers that two neighbouring steps of the ladder share O; below the span"},
@@ -22,7 +22,7 @@ func init() {
 }
 
 // lacache (LaCache: Ladder-Shaped KV Caching for Efficient Long-Context Modeling of Large
-// Language Models, Shi et al., ICML 2025, arXiv 2507.14204) keeps entries by their place
+// Language Models, Shi et al., ICML 2025, arXiv:2507.14204) keeps entries by their place
 // alone. Of T consecutive entries, a ladder,
 // entry j is kept by the S layers from j·(S−O) on, so that the first are kept by the
 // shallow layers and the last by the deep ones; T = 1 + ⌈(L−S)/(S−O)⌉ reaches the

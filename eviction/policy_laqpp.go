@@ -9,7 +9,7 @@ import (
 
 func init() {
 	Policies.Add("laq++", Policy{
-		Kind: "prefill", Doc: "laq whose second look also counts and keeps the last prompt rows", Source: "LAQ++ (Wang et al. 2025, arXiv 2505.20334)",
+		Kind: "prefill", Doc: "laq whose second look also counts and keeps the last prompt rows", Source: "LAQ++ (Wang et al. 2025, arXiv:2505.20334)",
 		Scorer: true,
 		Options: append(snapOptions(groupMean), lookaheadOption,
 			Option{Name: "rows", Default: 8, Min: 1, Max: 1 << 20, Whole: true, Doc: "last prompt rows that the second look counts and keeps; at most half the budget"}),
@@ -19,7 +19,7 @@ func init() {
 	})
 }
 
-// laqPlus (LAQ++ of Wang et al., arXiv 2505.20334) scores the full cache by
+// laqPlus (LAQ++ of Wang et al., arXiv:2505.20334) scores the full cache by
 // s_j = (Σ_r a_rj + Σ_w a_wj) / (R + W): the mean attention of the draft's R rows and of
 // the last W rows of the prompt, every row counting alike. The W rows are kept: the
 // authors' script has 32 of them in the first look and 8 in the second.

@@ -4,11 +4,11 @@ import "glimpse/model"
 
 func init() {
 	Policies.Add("lookaheadkv", Policy{
-		Kind: "prefill", Doc: "mean attention of trained lookahead rows with Lookahead LoRA, max-pooled", Source: "lookaheadkv.txt §3, app. A, F",
+		Kind: "prefill", Doc: "mean attention of trained lookahead rows with Lookahead LoRA, max-pooled", Source: "LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) §3, app. A, F",
 		Adapter: "lookaheadkv", Scorer: true,
 		Options: []Option{kernelOption(7), groupOption(groupMean), {
 			Name: "window", Default: 0, Min: 0, Max: 1 << 20, Whole: true,
-			Doc: "0 for the rows alone; else also snapkv's window of so many prompt rows, kept, whose scores are averaged in (lookaheadkv.txt table 7: 32)",
+			Doc: "0 for the rows alone; else also snapkv's window of so many prompt rows, kept, whose scores are averaged in (LookaheadKV, arXiv:2603.10899, table 7: 32)",
 		}},
 		New: func(s Settings, a model.Adapter) (Method, error) {
 			rows := newLearned(s, a)
@@ -20,7 +20,7 @@ func init() {
 	})
 }
 
-// suffixed is the variant with a suffix window (lookaheadkv.txt app. E.2, table 7): the
+// suffixed is the variant with a suffix window (LookaheadKV, arXiv:2603.10899, app. E.2, table 7): the
 // mean of the rows' scores and snapkv's, each pooled as it is alone; the window is
 // kept as snapkv keeps it.
 type suffixed struct {

@@ -4,7 +4,7 @@ import "glimpse/model"
 
 func init() {
 	Policies.Add("oracle", Policy{
-		Kind: "prefill", Doc: "mean attention of the true response: the upper bound of prefill eviction", Source: "Judge Q (Liu et al. 2025, arXiv 2509.10798) §3",
+		Kind: "prefill", Doc: "mean attention of the true response: the upper bound of prefill eviction", Source: "Judge Q (Liu et al. 2025, arXiv:2509.10798) §3",
 		Scorer: true,
 		New:    func(Settings, model.Adapter) (Method, error) { return oracle{}, nil },
 	})
@@ -12,7 +12,7 @@ func init() {
 
 // oracle scores by the mean attention of the response's rows, y₁…y_m at the positions after
 // the prompt (FullKV-gen of Judge Q: Trainable Queries for Optimized Information Retention in
-// KV Cache Eviction, Liu et al., arXiv 2509.10798, §3): of all rows, as far as the response may
+// KV Cache Eviction, Liu et al., arXiv:2509.10798, §3): of all rows, as far as the response may
 // go, since what a later token reads is part of what must be kept.
 type oracle struct{}
 
@@ -28,7 +28,7 @@ func (oracle) Capture(p Prompt) model.Capture {
 			rows[0] = p.Config.EOS[0]
 		}
 	}
-	return model.Capture{Probes: []model.Prober{rows}}
+	return model.Capture{Probes: []model.QueryRows{rows}}
 }
 
 func (m oracle) Score(dst [][]float32, p Prompt, o *model.Observation) error {

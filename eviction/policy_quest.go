@@ -10,7 +10,7 @@ import (
 
 func init() {
 	Policies.Add("quest", Policy{
-		Kind: "decode", Doc: "attends to the pages of keys with the highest upper bounds of attention", Source: "Quest (Tang et al. 2024) §3.3; rocketkv.txt app. A.3",
+		Kind: "decode", Doc: "attends to the pages of keys with the highest upper bounds of attention", Source: "Quest (Tang et al. 2024, arXiv:2406.10774) §3.3; RocketKV (Behnam et al. 2025, arXiv:2502.14051) app. A.3",
 		Options: []Option{
 			{Name: "page", Default: 16, Min: 1, Max: 1 << 20, Whole: true, Doc: "entries per page; doubled until the bounds of all pages fit half the budget"},
 			{Name: "dense", Default: 0, Min: 0, Max: 1 << 20, Whole: true, Doc: "first layers left dense: none, as RocketKV's comparison has it for Llama and Mistral; Quest's authors leave 2"},

@@ -8,7 +8,7 @@ import (
 
 func init() {
 	Policies.Add("rocketkv", Policy{
-		Kind: "prefill + decode", Doc: "snapkv with a wide pool keeps more than the budget, with room for the response of --max-new tokens; hybrid sparse attention reads less than that", Source: "rocketkv.txt §3",
+		Kind: "prefill + decode", Doc: "snapkv with a wide pool keeps more than the budget, with room for the response of --max-new tokens; hybrid sparse attention reads less than that", Source: "RocketKV (Behnam et al. 2025, arXiv:2502.14051) §3",
 		Options: rocketOptions(32),
 		New: func(s Settings, _ model.Adapter) (Method, error) {
 			return newRocketKV(s), nil
@@ -27,7 +27,7 @@ func newRocketKV(s Settings) rocketkv {
 	return rocketkv{snapkv{window: s.Int("window"), kernel: s.Int("kernel")}}
 }
 
-// Compression is how RocketKV splits a compression ratio c (rocketkv.txt §3.6).
+// Compression is how RocketKV splits a compression ratio c (arXiv:2502.14051, §3.6).
 type Compression struct {
 	R     float64 // split factor r = min(0.2 + 0.06·log₂ c, 0.8)
 	First float64 // c^r, of the prompt's eviction

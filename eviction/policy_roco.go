@@ -10,7 +10,7 @@ import (
 
 func init() {
 	Policies.Add("roco", Policy{
-		Kind: "prefill + decode", Doc: "mean attention of the rows that see an entry; entries whose attention varies most are protected", Source: "RoCo (Ren & Zhu 2024) §4",
+		Kind: "prefill + decode", Doc: "mean attention of the rows that see an entry; entries whose attention varies most are protected", Source: "RoCo (Ren & Zhu 2024, arXiv:2402.06262) §4",
 		Options: []Option{
 			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept"},
 			{Name: "recent", Default: 10, Min: 0, Max: 1 << 20, Whole: true, Doc: "last entries kept"},

@@ -4,7 +4,7 @@ import "glimpse/model"
 
 func init() {
 	Policies.Add("snapkv", Policy{
-		Kind: "prefill", Doc: "mean attention of the last prompt rows on what is before them, max-pooled; the window is kept", Source: "SnapKV (Li et al. 2024) §4; lookaheadkv.txt §2",
+		Kind: "prefill", Doc: "mean attention of the last prompt rows on what is before them, max-pooled; the window is kept", Source: "SnapKV (Li et al. 2024, arXiv:2404.14469) §4; LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) §2",
 		Scorer:  true,
 		Options: snapOptions(groupMean),
 		New:     func(s Settings, _ model.Adapter) (Method, error) { return newSnapKV(s), nil },

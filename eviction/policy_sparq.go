@@ -7,7 +7,7 @@ import (
 
 func init() {
 	Policies.Add("sparq", Policy{
-		Kind: "decode", Doc: "attends to the entries with the highest scores of the query's largest components", Source: "SparQ (Ribar et al. 2024) §4; rocketkv.txt app. A.3",
+		Kind: "decode", Doc: "attends to the entries with the highest scores of the query's largest components", Source: "SparQ (Ribar et al. 2024, arXiv:2312.04985) §4; RocketKV (Behnam et al. 2025, arXiv:2502.14051) app. A.3",
 		Options: []Option{
 			{Name: "components", Default: 0, Min: 0, Max: 1 << 20, Whole: true, Doc: "query components r that estimate; 0 is as many as half the budget reads"},
 			{Name: "mean", Default: 1, Min: 0, Max: 1, Whole: true, Doc: "1 gives the attention that is estimated to be missing to the mean value"},

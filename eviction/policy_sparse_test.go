@@ -334,7 +334,7 @@ func (c *naiveCase) sparqScores(queries [][]float64, visible []pair, half int) m
 	return out
 }
 
-// TestSplitCompression: rocketkv.txt §3.6 by hand, its worked example first.
+// TestSplitCompression: RocketKV, arXiv:2502.14051, §3.6 by hand, its worked example first.
 func TestSplitCompression(t *testing.T) {
 	for _, c := range []struct {
 		c, r, first, second float64

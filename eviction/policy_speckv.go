@@ -8,7 +8,7 @@ import (
 
 func init() {
 	Policies.Add("speckv", Policy{
-		Kind: "prefill", Doc: "a draft model's answer and the last prompt rows; the largest attention of any row and head", Source: "SpecKV (Galim et al. 2025) alg. 1; lookaheadkv.txt §2",
+		Kind: "prefill", Doc: "a draft model's answer and the last prompt rows; the largest attention of any row and head", Source: "SpecKV (Galim et al. 2025, arXiv:2506.08373) alg. 1; LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) §2",
 		Scorer: true, Draft: true,
 		Options: append(snapOptions(groupMax), Option{Name: "tokens", Default: 32, Min: 1, Max: 4096, Whole: true, Doc: "most tokens of the draft"}),
 		New: func(s Settings, _ model.Adapter) (Method, error) {
@@ -51,7 +51,7 @@ func (m speckv) Fits(target *model.Model) error {
 func (m speckv) Capture(p Prompt) model.Capture {
 	c := model.Capture{PeakWindows: []int{windowOf(m.window, p.Budget)}}
 	if len(p.Draft) > 0 { // an answer that ends at once leaves the window alone
-		c.PeakProbes = []model.Prober{model.TokenRows(p.Draft)}
+		c.PeakProbes = []model.QueryRows{model.TokenRows(p.Draft)}
 	}
 	return c
 }

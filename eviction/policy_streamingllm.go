@@ -6,7 +6,7 @@ import (
 
 func init() {
 	Policies.Add("streamingllm", Policy{
-		Kind: "prefill + decode", Doc: "the first entries (attention sinks) and the most recent", Source: "StreamingLLM (Xiao et al. 2024) §3.2",
+		Kind: "prefill + decode", Doc: "the first entries (attention sinks) and the most recent", Source: "StreamingLLM (Xiao et al. 2024, arXiv:2309.17453) §3.2",
 		Options: []Option{{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept"}},
 		New:     func(s Settings, _ model.Adapter) (Method, error) { return streaming{s.Int("sink")}, nil },
 	})

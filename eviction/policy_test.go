@@ -170,7 +170,7 @@ func TestAdaptersOfTheWrongKind(t *testing.T) {
 	}
 }
 
-// TestHitRate: judgeq.txt eq. 6 on sets small enough to count.
+// TestHitRate: Judge Q, arXiv:2509.10798, eq. 6 on sets small enough to count.
 func TestHitRate(t *testing.T) {
 	for _, c := range []struct {
 		name           string

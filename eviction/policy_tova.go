@@ -10,7 +10,7 @@ import (
 func init() {
 	Policies.Add("tova", Policy{
 		Scorer: true,
-		Kind:   "prefill + decode", Doc: "attention of the last token, averaged over all heads of the layer", Source: "TOVA (Oren et al. 2024) §3.2",
+		Kind:   "prefill + decode", Doc: "attention of the last token, averaged over all heads of the layer", Source: "TOVA (Oren et al. 2024, arXiv:2401.06104) §3.2",
 		Options: []Option{kernelOption(1)},
 		New:     func(s Settings, _ model.Adapter) (Method, error) { return tova{s.Int("kernel")}, nil },
 	})

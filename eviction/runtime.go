@@ -90,7 +90,7 @@ func pick(results []*kernels.Tensor, at []int) []*kernels.Tensor {
 	return out
 }
 
-func sameProbe(a, b model.Prober) bool {
+func sameProbe(a, b model.QueryRows) bool {
 	if x, ok := a.(model.TokenRows); ok {
 		y, ok := b.(model.TokenRows)
 		return ok && slices.Equal(x, y)

@@ -57,7 +57,7 @@ func selectLayer(m Method, p Prompt, layer int, scores [][]float32) [][]int32 {
 	return keep
 }
 
-// HitRate is the critical-KV hit rate (judgeq.txt eq. 6): the mean over layers
+// HitRate is the critical-KV hit rate (Judge Q, arXiv:2509.10798, eq. 6): the mean over layers
 // and KV heads of |kept ∩ critical| / |critical|, where critical are the oracle's
 // choices under the same budget.
 func HitRate(kept, critical [][][]int32) float64 {

@@ -141,7 +141,7 @@ func (x *pageIndex) top(scores []float32, from, to, want int) []int32 {
 }
 
 // sparseState chooses by estimated scores. Half of the budget is for the traffic
-// of estimation, the other half for attention (rocketkv.txt §3.6, app. A.3).
+// of estimation, the other half for attention (RocketKV, arXiv:2502.14051, §3.6, app. A.3).
 type sparseState struct {
 	estimator
 	budget int

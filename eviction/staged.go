@@ -7,7 +7,7 @@ import (
 
 // Staged makes one policy of two, as rocketkv is of snapkv and hsa: first, which
 // must evict only the prompt, keeps as much of it as rocketkv's adaptive split says
-// (rocketkv.txt §3.6), and second, which must evict nothing, reads as much as the
+// (RocketKV, arXiv:2502.14051, §3.6), and second, which must evict nothing, reads as much as the
 // budget of what that leaves. It is called "first:second".
 func Staged(first, second *Named) (*Named, error) {
 	name := first.Name + ":" + second.Name

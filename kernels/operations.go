@@ -98,7 +98,7 @@ type Products interface {
 	// b [out, rank]ᵀ. x may be in BF16 where RoundsToBF16 says so. Results in between are
 	// allocated by temp.
 	AddLowRank(y, x, a, b *Tensor, scale float64, temp Allocator)
-	// LowRank is a linear layer with a low-rank update (Hu et al. 2022, arXiv 2106.09685,
+	// LowRank is a linear layer with a low-rank update (Hu et al. 2022, arXiv:2106.09685,
 	// eq. 3): low [m, r] = x [m, in] · a [r, in]ᵀ and y [m, out] = x · w [out, in]ᵀ +
 	// bias + scale · low · up [out, r]ᵀ. bias may be nil.
 	LowRank(y, low, x, w, bias, a, up *Tensor, scale float64)
@@ -200,7 +200,7 @@ type Attention interface {
 	// counting as zero. logScore is [heads, width] with width at least the
 	// entries of each head; columns past a head's entries are not written. This
 	// is the one reduction that the losses train and the policies select by
-	// (lookaheadkv.txt eq. 2; judgeq.txt eq. 3).
+	// (LookaheadKV, arXiv:2603.10899, eq. 2; Judge Q, arXiv:2509.10798, eq. 3).
 	ObservedScores(logScore, lse *Tensor, a *Attend)
 	// ObserveAttention is Attention followed by ObservedScores, in one pass over the
 	// cache where the device can. out may be nil.
@@ -220,13 +220,13 @@ type Attention interface {
 type Losses interface {
 	// ScoreKL adds weight · Σ_h KL(p_h ‖ s_h) to the F64 scalar loss, where p_h
 	// and s_h are exp(logTarget[h]) and exp(logScore[h]) normalised to sum 1
-	// (lookaheadkv.txt eq. 5), and writes dLogScore, its gradient. Both are [heads, n]
+	// (LookaheadKV, arXiv:2603.10899, eq. 5), and writes dLogScore, its gradient. Both are [heads, n]
 	// as ObservedScores writes them; logarithms, because a head that looks elsewhere
 	// has targets too small for a float32, which still have shares. A head whose
 	// target is nothing but −Inf adds 0.
 	ScoreKL(loss, dLogScore, logScore, logTarget *Tensor, weight float64)
 	// ScoreMSE adds weight · Σ_{h,j} (exp(logTarget) − exp(logScore))² to loss
-	// (judgeq.txt eq. 5) and writes dLogScore.
+	// (Judge Q, arXiv:2509.10798, eq. 5) and writes dLogScore.
 	ScoreMSE(loss, dLogScore, logScore, logTarget *Tensor, weight float64)
 }
 

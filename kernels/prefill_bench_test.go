@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"glimpse/internal/clock"
+	"glimpse/internal/benchclock"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/kernels/kernelstest"
@@ -51,15 +51,15 @@ func BenchmarkPrefillAttention(b *testing.B) {
 			work, productWork := 4*float64(heads*s.dim)*n*(n+1)/2, 2.0*chunk*size*size
 			var ratios, rates []float64
 			for b.Loop() {
-				start := clock.Now()
+				start := benchclock.Now()
 				product()
-				before := (clock.Now() - start).Seconds()
-				start = clock.Now()
+				before := (benchclock.Now() - start).Seconds()
+				start = benchclock.Now()
 				attention()
-				seconds := (clock.Now() - start).Seconds()
-				start = clock.Now()
+				seconds := (benchclock.Now() - start).Seconds()
+				start = benchclock.Now()
 				product()
-				after := (clock.Now() - start).Seconds()
+				after := (benchclock.Now() - start).Seconds()
 				rates = append(rates, work/seconds/1e9)
 				ratios = append(ratios, work/seconds/(2*productWork/(before+after)))
 			}

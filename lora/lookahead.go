@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"glimpse/autodiff"
 	"glimpse/checkpoints"
 	"glimpse/kernels"
 	"glimpse/model"
@@ -17,7 +16,7 @@ const Kind = "lookaheadkv"
 
 func init() {
 	model.AdapterKinds.Add(Kind, model.AdapterKind{
-		Doc:   "lookahead embeddings and Lookahead LoRA, KL loss (lookaheadkv.txt §3)",
+		Doc:   "lookahead embeddings and Lookahead LoRA, KL loss (LookaheadKV, arXiv:2603.10899, §3)",
 		Loss:  "kl",
 		New:   func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
 		Count: count,
@@ -33,7 +32,6 @@ type site struct {
 
 // Lookahead is a LookaheadKV adapter in a model's backend.
 type Lookahead struct {
-	m     *model.Model
 	rows  *kernels.Tensor // [n, hidden]
 	sites []site          // by layer, then in the order of model.Modules
 	low   map[site]*model.LowRank
@@ -57,7 +55,7 @@ func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) {
 		return nil, fmt.Errorf("lookaheadkv adapter: alpha: got %v, want above 0 to 1e6", c.Alpha)
 	}
 	rng := rand.New(rand.NewPCG(c.Seed, 0x4c4f5241))
-	a := &Lookahead{m: m, rows: m.NewRows(c, rng), low: make(map[site]*model.LowRank), rank: c.Rank, alpha: c.Alpha}
+	a := &Lookahead{rows: m.NewRows(c, rng), low: make(map[site]*model.LowRank), rank: c.Rank, alpha: c.Alpha}
 	for _, s := range sitesOf(m, c.Modules) {
 		weight := m.Network.Layers[s.layer].Linear(s.module).Weight
 		out, in := weight.Dim0(), weight.Width()
@@ -86,7 +84,7 @@ func sitesOf(m *model.Model, modules []model.Module) []site {
 	return out
 }
 
-// count is the number of trained numbers (lookaheadkv.txt table 1).
+// count is the number of trained numbers (LookaheadKV, arXiv:2603.10899, table 1).
 func count(m *model.Model, c model.AdapterConfig) int64 {
 	n := int64(c.Rows) * int64(m.Config.Hidden)
 	for _, s := range sitesOf(m, c.Modules) {
@@ -104,13 +102,13 @@ func (a *Lookahead) attach(s site, A, B *kernels.Tensor) {
 // Kind implements model.Adapter.
 func (a *Lookahead) Kind() string { return Kind }
 
-// Rows implements model.Prober.
+// Rows implements model.QueryRows.
 func (a *Lookahead) Rows() int { return a.rows.Dim0() }
 
-// Embeddings implements model.Prober.
+// Embeddings implements model.QueryRows.
 func (a *Lookahead) Embeddings(m *model.Model, dst *kernels.Tensor) { m.Backend.Copy(dst, a.rows) }
 
-// LowRank implements model.Prober.
+// LowRank implements model.QueryRows.
 func (a *Lookahead) LowRank(layer int, module model.Module) *model.LowRank {
 	return a.low[site{layer, module}]
 }
@@ -123,18 +121,6 @@ func (a *Lookahead) Parameters() []model.Parameter {
 		out = append(out, model.Parameter{Name: at + "lora_A", Tensor: a.low[s].A}, model.Parameter{Name: at + "lora_B", Tensor: a.low[s].B})
 	}
 	return out
-}
-
-// Scores implements model.Adapter.
-func (a *Lookahead) Scores(g *autodiff.Graph, s *autodiff.Sample) []autodiff.Node {
-	nodes := make(map[site]*autodiff.LoRA)
-	params := a.Parameters()
-	rows := g.Parameter(params[0].Name, params[0].Tensor)
-	for i, at := range a.sites {
-		pA, pB := params[1+2*i], params[2+2*i]
-		nodes[at] = &autodiff.LoRA{A: g.Parameter(pA.Name, pA.Tensor), B: g.Parameter(pB.Name, pB.Tensor), Scale: a.low[at].Scale}
-	}
-	return a.m.ScoreGraph(g, s, rows, func(l int, m model.Module) *autodiff.LoRA { return nodes[site{l, m}] })
 }
 
 // Export implements model.Adapter.
@@ -161,7 +147,7 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 	if stored.Kind != Kind {
 		return nil, fmt.Errorf("load adapter: kind %q, want %q: %w", stored.Kind, Kind, checkpoints.ErrWrongKind)
 	}
-	a := &Lookahead{m: m, low: make(map[site]*model.LowRank), rank: stored.Rank, alpha: stored.Alpha}
+	a := &Lookahead{low: make(map[site]*model.LowRank), rank: stored.Rank, alpha: stored.Alpha}
 	take := func(what string, x checkpoints.Matrix, rows, cols int) (*kernels.Tensor, error) {
 		if x.Rows != rows || x.Cols != cols {
 			return nil, fmt.Errorf("load adapter: %s: shape [%d %d], want [%d %d] for model %s", what, x.Rows, x.Cols, rows, cols, m.Name)

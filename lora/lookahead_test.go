@@ -9,11 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"glimpse/autodiff"
 	"glimpse/checkpoints"
 	"glimpse/internal/compare"
 	"glimpse/kernels"
-	"glimpse/losses"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 )
@@ -37,57 +35,18 @@ func trained(t *testing.T, m *model.Model, modules []model.Module) *Lookahead {
 }
 
 // probeScores runs the adapter as the eviction runtime does.
-func probeScores(t *testing.T, m *model.Model, a model.Prober, prompt []int32) [][]float32 {
+func probeScores(t *testing.T, m *model.Model, a model.QueryRows, prompt []int32) [][]float32 {
 	t.Helper()
 	var out [][]float32
 	r, cache := m.NewRunner(), m.NewCache()
 	_, err := r.Prefill(context.Background(), cache, prompt, model.PrefillOptions{
-		Capture: model.Capture{Probes: []model.Prober{a}},
+		Capture: model.Capture{Probes: []model.QueryRows{a}},
 		Observe: func(o *model.Observation) error { out = append(out, o.Probes[0].Float32s()); return nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
-}
-
-// TestGraphAndRuntimeAgree: what is trained is what is run. The loss of the graph
-// against the scores of the runtime as targets is zero.
-func TestGraphAndRuntimeAgree(t *testing.T) {
-	for _, device := range kernels.Backends.Names() {
-		t.Run(device, func(t *testing.T) {
-			m := modeltest.Llama{Layers: 3}.Open(t, device)
-			a := trained(t, m, model.Modules)
-			prompt := modeltest.Tokens(m, 1, 19)
-			scores := probeScores(t, m, a, prompt)
-			r, cache := m.NewRunner(), m.NewCache()
-			if _, err := r.Prefill(context.Background(), cache, prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
-				t.Fatal(err)
-			}
-			loss, err := losses.Losses.Lookup("mse")
-			if err != nil {
-				t.Fatal(err)
-			}
-			g, sample := autodiff.New(m.Backend), new(autodiff.Sample)
-			defer g.Close()
-			if err := g.Compile(g.Loss(a.Scores(g, sample), sample, loss.Func)); err != nil {
-				t.Fatal(err)
-			}
-			*sample = m.SampleOf(cache, a.Rows())
-			for _, s := range scores {
-				target := m.Backend.Alloc(m.Backend.Compute(), m.Config.Heads, len(prompt))
-				kernels.Convert(target, kernels.FromF32(s, m.Config.Heads, len(prompt)))
-				sample.Targets = append(sample.Targets, target)
-			}
-			got, err := g.Run()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !(got < 1e-9) {
-				t.Fatalf("squared difference of the graph's scores and the runtime's: %v, want 0", got)
-			}
-		})
-	}
 }
 
 // TestExportAndLoad: an adapter that went through its folder gives the same
@@ -177,7 +136,7 @@ func TestNewStartsFromTheFrozenModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Prefill(context.Background(), probed, prompt, model.PrefillOptions{
-		Capture: model.Capture{Probes: []model.Prober{trained(t, m, model.Modules)}}, Observe: func(*model.Observation) error { return nil },
+		Capture: model.Capture{Probes: []model.QueryRows{trained(t, m, model.Modules)}}, Observe: func(*model.Observation) error { return nil },
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package losses
 
 import (
-	"glimpse/autodiff"
 	"glimpse/internal/registry"
 	"glimpse/kernels"
 )
@@ -10,7 +9,11 @@ import (
 type Loss struct {
 	Doc string
 	// Func is what the optimiser minimises: Scale times the loss as the paper defines it.
-	Func autodiff.LossFunc
+	// It adds one layer's part to the F64 scalar loss and writes its gradient with respect
+	// to the scores, dScores. scores and target are logarithms; all three are [heads,
+	// entries] of the compute type. layers is the number of layers that the loss averages
+	// over.
+	Func func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int)
 	// Scale is one constant for all samples, whatever their length.
 	Scale float64
 }
@@ -23,12 +26,12 @@ var Losses = registry.Registry[Loss]{Noun: "loss"}
 
 func init() {
 	Losses.Add("kl", Loss{
-		Doc:   "KL(ground truth ‖ learned) of the normalised scores, mean over layers and heads (lookaheadkv.txt eq. 5)",
+		Doc:   "KL(ground truth ‖ learned) of the normalised scores, mean over layers and heads (LookaheadKV, arXiv:2603.10899, eq. 5)",
 		Func:  kl,
 		Scale: 1,
 	})
 	Losses.Add("mse", Loss{
-		Doc:   "squared difference of the scores, mean over prompt columns, heads and layers (judgeq.txt eq. 5)",
+		Doc:   "squared difference of the scores, mean over prompt columns, heads and layers (Judge Q, arXiv:2509.10798, eq. 5)",
 		Func:  mse,
 		Scale: mseScale,
 	})

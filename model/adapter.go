@@ -7,25 +7,22 @@ import (
 	"slices"
 	"strings"
 
-	"glimpse/autodiff"
 	"glimpse/checkpoints"
 	"glimpse/internal/registry"
 	"glimpse/kernels"
 )
 
 // Adapter is learned rows that predict which prompt entries the model's response
-// will attend to. As a Prober it runs in the eviction runtime; Scores is its
-// differentiable twin for training.
+// will attend to. As QueryRows it runs in the eviction runtime. The trainer builds its
+// differentiable twin from Parameters and LowRank, so that an adapter knows of no graph.
 type Adapter interface {
-	Prober
+	QueryRows
 
 	// Kind is the registered name of the adapter's kind.
 	Kind() string
-	// Parameters are all trainable tensors, in a fixed order.
+	// Parameters are all trainable tensors, in a fixed order. The first are the rows
+	// [Rows, hidden]; the others are the factors that LowRank returns.
 	Parameters() []Parameter
-	// Scores adds the parameters, in that order, and the pass of the rows to g and
-	// returns the score node of every layer.
-	Scores(g *autodiff.Graph, s *autodiff.Sample) []autodiff.Node
 	// Export copies the parameters into the form that adapter folders store.
 	Export() *checkpoints.Adapter
 }
@@ -42,9 +39,11 @@ type AdapterKind struct {
 	Doc string
 	// Loss is the objective that its paper trains with.
 	Loss string
+	// Policy is the eviction policy that runs its rows; "" is that of the kind's name.
+	Policy string
 	// New initialises an adapter for m.
 	New func(m *Model, c AdapterConfig) (Adapter, error)
-	// Count is the number of trained numbers that New would make; m may be an outline.
+	// Count is the number of trained numbers that New would make; m may have shapes alone.
 	Count func(m *Model, c AdapterConfig) int64
 	// Load takes a stored adapter into m's backend. The base model has been checked.
 	Load func(m *Model, a *checkpoints.Adapter) (Adapter, error)
@@ -52,6 +51,14 @@ type AdapterKind struct {
 
 // AdapterKinds lists the kinds by name.
 var AdapterKinds = registry.Registry[AdapterKind]{Noun: "adapter kind"}
+
+// PolicyOf is the eviction policy that runs adapters of a kind.
+func PolicyOf(kind string) string {
+	if k, err := AdapterKinds.Lookup(kind); err == nil && k.Policy != "" {
+		return k.Policy
+	}
+	return kind
+}
 
 // AdapterConfig is the shape and the initialisation of an adapter.
 type AdapterConfig struct {

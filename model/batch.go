@@ -77,7 +77,7 @@ func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	}
 	c, b, n := &m.Config, m.Backend, len(caches)
 	rows = max(rows, n)
-	if y, err := r.replay(ctx, caches, tokens, rows, PrefillOptions{}); err != nil {
+	if y, err := r.graphStep(ctx, caches, tokens, rows, PrefillOptions{}); err != nil {
 		return nil, err
 	} else if y != nil {
 		return y, nil
@@ -88,30 +88,45 @@ func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	for i, cache := range caches {
 		pos[i] = cache.next
 	}
-	for len(r.steps) < n {
-		r.steps = append(r.steps, &stepViews{past: make([]kernels.KV, c.KVHeads), pairs: make([]kernels.Tensor, 2*c.KVHeads)})
-	}
 	x := r.alloc(rows, c.Hidden)
 	b.Gather(x, m.Network.Embedding, ids)
 	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
-	for l := range c.Layers {
+	batch := &r.batch
+	for len(batch.views) < n {
+		batch.views = append(batch.views, &stepViews{past: make([]kernels.KV, c.KVHeads), pairs: make([]kernels.Tensor, 2*c.KVHeads)})
+	}
+	batch.layerRows = layerRows{Runner: r, x: x, h: h, next: h, at: places{pos: pos, caches: caches}, low: noLowRank}
+	for batch.l = range c.Layers {
 		mark := r.arena.Mark()
-		q, k, v := r.projections(l, h, places{pos: pos, caches: caches}, noLowRank)
-		out := r.alloc(rows, c.Heads*c.HeadDim)
-		if rows > n {
-			b.Fill(out.Rows(n, rows), 0)
+		if err := RunLayer(batch, m, batch.l); err != nil {
+			return nil, err
 		}
-		parallel.For(n, func(i int) { r.steps[i].attend(r, caches[i], l, i, pos, q, k, v, out) })
-		r.finish(l, x, h, out, noLowRank, h)
 		r.arena.Release(mark)
 	}
 	for i, cache := range caches {
 		cache.next++
-		r.steps[i].forget()
+		batch.views[i].forget()
 	}
+	batch.layerRows = layerRows{} // and of its caches
 	y := r.alloc(rows, c.Vocab)
 	m.head(b, y, h)
 	return y, nil
+}
+
+// batchRows are a row of each of several sequences, and rows that fill up a batch.
+type batchRows struct {
+	layerRows
+	views []*stepViews // one per sequence
+}
+
+func (p *batchRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
+	c, pos, caches := &p.Model.Config, p.at.pos, p.at.caches
+	out := p.alloc(len(pos), c.Heads*c.HeadDim)
+	if n := len(caches); len(pos) > n {
+		p.Model.Backend.Fill(out.Rows(n, len(pos)), 0)
+	}
+	parallel.For(len(caches), func(i int) { p.views[i].attend(p.Runner, caches[i], p.l, i, pos, q, k, v, out) })
+	return out, true, nil
 }
 
 // stepViews are the tensors by which one sequence of a batch attends, used again for

@@ -86,7 +86,7 @@ func (c *Config) Window(layer int) int {
 }
 
 // LongRoPE are the frequencies of prompts that are longer than the context of the first
-// training (Ding et al. 2024).
+// training (Ding et al. 2024, arXiv:2402.13753).
 type LongRoPE struct {
 	Freqs []float32 // [as many as RoPEFreqs]
 	After int       // tokens
@@ -116,6 +116,9 @@ func scaleOr1(x float64) float64 {
 	}
 	return x
 }
+
+// AttentionScale is the scale of attention's logits.
+func (c *Config) AttentionScale() float64 { return 1 / math.Sqrt(float64(c.HeadDim)) }
 
 // Group is the number of query heads per KV head.
 func (c *Config) Group() int { return c.Heads / c.KVHeads }

@@ -13,14 +13,14 @@ import (
 	"glimpse/model/modeltest"
 )
 
-// outline reads a config.json.
-func outline(t *testing.T, config []byte) (*model.Model, error) {
+// shapesOf reads a config.json.
+func shapesOf(t *testing.T, config []byte) (*model.Model, error) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return model.Outline(dir, "cpu")
+	return model.OpenShapes(dir, "cpu")
 }
 
 // TestConfigsAgainstTransformers: keys that are absent, null or of another name mean what
@@ -52,7 +52,7 @@ func TestConfigsAgainstTransformers(t *testing.T) {
 	}
 	for _, c := range golden.Cases {
 		t.Run(c.Name, func(t *testing.T) {
-			m, err := outline(t, c.Config)
+			m, err := shapesOf(t, c.Config)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +118,7 @@ func TestArchitectureByModelType(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m, err := outline(t, data); err != nil {
+			if m, err := shapesOf(t, data); err != nil {
 				t.Errorf("%s: %v", g.Name, err)
 			} else if m.Config.Architecture != want {
 				t.Errorf("%s: architecture %s, want %s", g.Name, m.Config.Architecture, want)
@@ -130,7 +130,7 @@ func TestArchitectureByModelType(t *testing.T) {
 		`{}`:                     "architectures: got none, and no model_type",
 		`{"model_type": "llama", "architectures": ["GPT"]}`: `unknown architecture "GPT"`,
 	} {
-		if _, err := outline(t, []byte(config)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := shapesOf(t, []byte(config)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", config, err, want)
 		}
 	}
@@ -143,7 +143,7 @@ func TestSlidingLayersWithoutWindow(t *testing.T) {
 		"null": `"use_sliding_window": true, "sliding_window": null`,
 		"off":  `"use_sliding_window": false, "sliding_window": 12`,
 	} {
-		_, err := outline(t, []byte(`{"model_type": "qwen3", "num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"], `+config+`}`))
+		_, err := shapesOf(t, []byte(`{"model_type": "qwen3", "num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"], `+config+`}`))
 		if err == nil || !strings.Contains(err.Error(), "layer_types: got sliding_attention without a sliding_window") {
 			t.Errorf("%s: error %v", name, err)
 		}

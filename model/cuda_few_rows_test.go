@@ -3,6 +3,7 @@
 package model_test
 
 import (
+	"maps"
 	"os"
 	"testing"
 
@@ -10,19 +11,14 @@ import (
 	"glimpse/model/modeltest"
 )
 
-// TestCUDAStepLaunches: a decoding step takes eight launches a layer, whatever biases, norms
-// of heads and windows the layer has and however many sequences there are, and one more where
-// the entries of a head are cut into parts. Before the first layer and after the last one
-// there are four.
+// TestCUDAStepLaunches: a decoding step takes the launches of modeltest.LaunchBudget,
+// whatever biases, norms of heads and windows the layer has and however many sequences there
+// are.
 func TestCUDAStepLaunches(t *testing.T) {
 	modeltest.NeedCUDA(t)
-	const around = 4 // count, embed, norm; head
-	for name, each := range map[string]int{
-		"llama3.1": 8, // q k v; heads and pairs; attention; o; sum and norm; gate, up and SiLU; down; sum and norm
-		"qwen2":    8, "qwen3": 8, "mistral-window": 8,
-		"falcon": 9, // two sums, of which one precedes a norm; up, GELU
-		"longer": 9,
-	} {
+	budget := maps.Clone(modeltest.LaunchBudget.Layer)
+	budget["longer"] = modeltest.LaunchBudget.LongerLayer
+	for name, each := range budget {
 		t.Run(name, func(t *testing.T) {
 			var m *model.Model
 			long, lengths := name == "longer", []int{9, 5}
@@ -50,7 +46,7 @@ func TestCUDAStepLaunches(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				want := around + m.Config.Layers*each
+				want := modeltest.LaunchBudget.Around + m.Config.Layers*each
 				if sequences < rows { // rows without a sequence have no attention
 					want += m.Config.Layers
 				}

@@ -93,7 +93,8 @@ func TestCUDAFusedLaunches(t *testing.T) {
 				"recorded step": all + layers*few, "recorded batch": all + layers*(few+2), // the pairs and the attention of two sequences
 				// Only the last row's sums precede the norm of another layer.
 				"two chunks":   2*(blocks-1)*(layers-1) + blocks + 2*(layers-1)*few + gate,
-				"caches alone": blocks * (layers - 1), "probe": (blocks + gate) * (layers - 1),
+				"caches alone": blocks * (layers - 1),
+				"probe":        (blocks+few)*(layers-1) + heads, // the last layer has queries and keys alone
 			} {
 				if want[part] == 0 || want[part]-got[part] != less {
 					t.Errorf("%s: %d launches, %d with sums and norms apart; want %d less", part, got[part], want[part], less)

@@ -45,7 +45,7 @@ func (b plainRounding) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64
 
 // TestCUDARoundedOnce: rows that several products round are rounded where they come from,
 // without changing a bit and with a launch less for every product and norm; chunks that
-// are too short are not. Probes that are folded in lose at most twice what a plain
+// are too short are not. Probes that are appended lose at most twice what a plain
 // implementation loses that rounds there, and nothing where nothing rounds.
 func TestCUDARoundedOnce(t *testing.T) {
 	modeltest.NeedCUDA(t)
@@ -59,7 +59,7 @@ func TestCUDARoundedOnce(t *testing.T) {
 			}
 			calls := m.Backend.Calls
 			tokens := modeltest.Tokens(m, 1, n)
-			probes := []model.Prober{newLearned(m, 1, 5, model.Modules...), model.TokenRows(tokens[:3])}
+			probes := []model.QueryRows{newLearned(m, 1, 5, model.Modules...), model.TokenRows(tokens[:3])}
 			cases := []model.PrefillOptions{
 				{}, {Chunk: chunk}, {Chunk: chunk, CacheOnly: true}, {Capture: model.Capture{Probes: probes, Windows: []int{3}}},
 				{Capture: model.Capture{Probes: probes[:1], PeakProbes: probes[1:]}, Chunk: chunk},
@@ -105,13 +105,13 @@ func TestCUDARoundedOnce(t *testing.T) {
 					compare.Close(t, fmt.Sprintf("case %d: cache", i), keys[j], wantKeys[j], 0)
 				}
 			}
-			probesOf := func(m *model.Model) []model.Prober {
-				return []model.Prober{newLearned(m, 1, 5, model.Modules...), model.TokenRows(tokens[:3])}
+			probesOf := func(m *model.Model) []model.QueryRows {
+				return []model.QueryRows{newLearned(m, 1, 5, model.Modules...), model.TokenRows(tokens[:3])}
 			}
 			exact, plain := openHalf(t, name, "reference64"), openHalf(t, name, "reference64")
 			plain.Backend = plainRounding{plain.Backend}
 			opt := model.PrefillOptions{Capture: model.Capture{Probes: probesOf(exact)}}
-			truth, rounded := runProbed(t, exact, exact.NewCache(), tokens, opt), runProbed(t, plain, plain.NewCache(), tokens, model.Folded(opt))
+			truth, rounded := runProbed(t, exact, exact.NewCache(), tokens, opt), runProbed(t, plain, plain.NewCache(), tokens, model.Appended(opt))
 			// As training's student sees them: exact rows after a prompt that was rounded.
 			after, cache := make(map[string][]float64), m.NewCache()
 			if _, err := m.NewRunner().Prefill(background, cache, tokens, model.PrefillOptions{}); err != nil {
@@ -125,18 +125,18 @@ func TestCUDARoundedOnce(t *testing.T) {
 			}
 			restore()
 			unrounded := runProbed(t, m, m.NewCache(), tokens, model.PrefillOptions{Capture: model.Capture{Probes: probes}})
-			worst, folded, student := 0.0, 0.0, 0.0
+			worst, appended, student := 0.0, 0.0, 0.0
 			for what, scores := range truth.scores {
 				if exactRows := after[what]; exactRows != nil {
 					student = max(student, compare.Compare(exactRows, scores, compare.Floor(1)).Err)
-					folded = max(folded, compare.Compare(results[3].scores[what], scores, compare.Floor(1)).Err)
+					appended = max(appended, compare.Compare(results[3].scores[what], scores, compare.Floor(1)).Err)
 				}
 				limit := compare.Compare(rounded.scores[what], scores, compare.Floor(1)).Err
 				compare.Close(t, what, results[3].scores[what], scores, 2*limit+1e-5, compare.Floor(1))
 				compare.Close(t, what+" without rounding", unrounded.scores[what], scores, 3e-5, compare.Floor(1))
 				worst = max(worst, limit)
 			}
-			t.Logf("errors of scores: %.1e folded, %.1e of exact rows after the prompt", folded, student)
+			t.Logf("errors of scores: %.1e appended, %.1e of exact rows after the prompt", appended, student)
 			if worst < 1e-4 {
 				t.Errorf("the largest error is %v: nothing was rounded", worst)
 			}
@@ -144,9 +144,9 @@ func TestCUDARoundedOnce(t *testing.T) {
 	}
 }
 
-// TestCUDAFoldedLaunches: probes with the last rows of a prompt take, of what a pass of
+// TestCUDAAppendedLaunches: probes with the last rows of a prompt take, of what a pass of
 // their own takes, only what is theirs alone.
-func TestCUDAFoldedLaunches(t *testing.T) {
+func TestCUDAAppendedLaunches(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	m := openHalf(t, "llama3.1", "cuda")
 	calls := m.Backend.Calls
@@ -162,9 +162,9 @@ func TestCUDAFoldedLaunches(t *testing.T) {
 		}
 		return int(calls() - before)
 	}
-	with := model.Capture{Probes: []model.Prober{probe}}
+	with := model.Capture{Probes: []model.QueryRows{probe}}
 	prefill(with)
-	plain, folded := prefill(model.Capture{}), prefill(with)
+	plain, appended := prefill(model.Capture{}), prefill(with)
 	cache := m.NewCache()
 	if _, err := r.Prefill(background, cache, tokens, model.PrefillOptions{}); err != nil {
 		t.Fatal(err)
@@ -177,8 +177,8 @@ func TestCUDAFoldedLaunches(t *testing.T) {
 	// A pass of its own has 7 products of 3 launches, a rotation's 2 twice, an activation
 	// and 2 norms for each layer, but the last one without values, output and MLP.
 	hidden := m.Config.Layers - 1
-	if most := apart - hidden*(21+4+1+2) - 6; folded-plain > most {
-		t.Errorf("probes take %d launches in a prompt, %d apart; want at most %d", folded-plain, apart, most)
+	if most := apart - hidden*(21+4+1+2) - 6; appended-plain > most {
+		t.Errorf("probes take %d launches in a prompt, %d apart; want at most %d", appended-plain, apart, most)
 	}
-	t.Logf("launches: prompt %d, with probes %d, a pass of their own %d", plain, folded, apart)
+	t.Logf("launches: prompt %d, with probes %d, a pass of their own %d", plain, appended, apart)
 }

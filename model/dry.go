@@ -12,17 +12,17 @@ import (
 )
 
 // Dry is m without numbers, on a backend that only counts memory: passes over it show
-// what those over m would need. m may be an outline, and the model that
+// what those over m would need. m may have shapes alone, and the model that
 // Options.BeforeWeights gets.
 func (m *Model) Dry() (*Model, *memcount.Counter) {
 	b := memcount.New(m.Backend)
 	d := &Model{
 		Name: m.Name, Config: m.Config, Backend: b, Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr,
-		folder: m.folder, family: m.family, outline: &outline{bytes: m.WeightBytes()},
+		folder: m.folder, family: m.family, shapes: &shapes{bytes: m.WeightBytes()},
 	}
 	stored := func(name string) kernels.DType {
 		if m.weights == nil {
-			return m.outline.stored
+			return m.shapes.stored
 		}
 		info, _ := m.weights.Info(name)
 		for _, t := range []kernels.DType{kernels.BF16, kernels.F16, kernels.F32} {

@@ -31,12 +31,12 @@ func DeviceLogits(t *kernels.Tensor, b kernels.Backend) *Logits {
 
 // RecordedOperations is the number of launches and copies of r's recorded step.
 func (r *Runner) RecordedOperations() int {
-	return r.replayer.graph.(interface{ Operations() int }).Operations()
+	return r.decodeGraph.graph.(interface{ Operations() int }).Operations()
 }
 
-// Folded is opt with probes that run with the last rows on any backend.
-func Folded(opt PrefillOptions) PrefillOptions {
-	opt.fold = true
+// Appended is opt with probes that run with the last rows on any backend.
+func Appended(opt PrefillOptions) PrefillOptions {
+	opt.appendProbes = true
 	return opt
 }
 

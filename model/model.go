@@ -41,13 +41,13 @@ type Model struct {
 	cacheDType kernels.DType // Invalid: Backend.Compute()
 	cacheName  string        // by which it was chosen
 
-	generation *Generation // nil for outlines and sketches
+	generation *Generation // nil without stored weights
 
 	folder  fs.FS
-	weights *checkpoints.Weights // nil for outlines and sketches
+	weights *checkpoints.Weights // nil without stored weights
 	cut     bool                 // the weights belong to another model
 	family  Family
-	outline *outline // of outlines and sketches
+	shapes  *shapes // of models without stored weights
 
 	ropeMu sync.Mutex
 	table  [2]*kernels.RoPETable // of short prompts, of long ones
@@ -227,7 +227,7 @@ func (m *Model) SHA256(ctx context.Context) (string, error) {
 // WeightBytes is the size of the weights as stored.
 func (m *Model) WeightBytes() int64 {
 	if m.weights == nil {
-		return m.outline.bytes
+		return m.shapes.bytes
 	}
 	return m.weights.Bytes()
 }

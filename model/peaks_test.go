@@ -52,7 +52,7 @@ func TestPeaksAreTheLargestRows(t *testing.T) {
 		wantWindow, wantProbe := largest(nil, n-last), largest(draft, n)
 
 		for _, chunk := range []int{0, 8} {
-			capture := model.Capture{PeakWindows: []int{last}, PeakProbes: []model.Prober{model.TokenRows(draft)}, Windows: []int{last}}
+			capture := model.Capture{PeakWindows: []int{last}, PeakProbes: []model.QueryRows{model.TokenRows(draft)}, Windows: []int{last}}
 			_, err := m.NewRunner().Prefill(ctx, m.NewCache(), tokens, model.PrefillOptions{Chunk: chunk, Capture: capture, Observe: func(o *model.Observation) error {
 				for what, c := range map[string]struct{ got, want []float64 }{
 					"window": {o.PeakWindows[0].Float64s(), wantWindow[o.Layer]},

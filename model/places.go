@@ -46,11 +46,8 @@ func (p *places) run(from int) int {
 	return to
 }
 
-// rotate rotates x [rows, heads, headDim], queries or keys of layer l.
-func (r *Runner) rotate(l int, x *kernels.Tensor, at places) {
-	if !r.Model.Config.Rotates(l) {
-		return
-	}
+// rotate rotates x [rows, heads, headDim], queries or keys.
+func (r *Runner) rotate(x *kernels.Tensor, at places) {
 	for from := 0; from < len(at.pos); {
 		to, part := at.run(from), x
 		if to-from < len(at.pos) {

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"math"
 	"slices"
 
 	"glimpse/kernels"
@@ -10,27 +9,28 @@ import (
 // prefillPass is a pass of rows whose keys and values enter the cache.
 type prefillPass struct {
 	*Runner
-	cache  *Cache
-	opt    PrefillOptions
-	pos    []int32
-	x      *kernels.Tensor // residual stream [rows, hidden], of folded probes besides
-	h      *kernels.Tensor // x through the next layer's norm; nil where every chunk computes its own
-	last   *kernels.Tensor // the last row [1, hidden] through the final norm
-	folded folded          // probes that run with the last chunk
-	probes []*probePass    // others, of means and then of peaks
+	cache    *Cache
+	opt      PrefillOptions
+	pos      []int32
+	x        *kernels.Tensor // residual stream [rows, hidden], of appended probes besides
+	h        *kernels.Tensor // x through the next layer's norm; nil where every chunk computes its own
+	last     *kernels.Tensor // the last row [1, hidden] through the final norm
+	appended appendedProbes  // probes that run with the last chunk
+	probes   []*probePass    // others, of means and then of peaks
+	chunk    chunkRows       // in the present layer
 }
 
 // newPrefillPass prepares a pass of tokens that follow the cache.
 func (r *Runner) newPrefillPass(cache *Cache, opt PrefillOptions, tokens []int32) *prefillPass {
 	m, n := r.Model, len(tokens)
 	p := &prefillPass{Runner: r, cache: cache, opt: opt, pos: positions(cache.next, n)}
-	if opt.fold || m.folds() {
-		p.folded = newFolded(opt.Capture, cache.next+int32(n))
+	if opt.appendProbes || m.appendsProbes() {
+		p.appended = newAppended(opt.Capture, cache.next+int32(n))
 	}
-	p.x = r.alloc(n+p.folded.rows, m.Config.Hidden)
+	p.x = r.alloc(n+p.appended.rows, m.Config.Hidden)
 	m.Backend.Gather(p.x.Rows(0, n), m.Network.Embedding, tokens)
-	p.folded.embed(m, p.x)
-	if p.folded.rows == 0 {
+	p.appended.embed(m, p.x)
+	if p.appended.rows == 0 {
 		for i, probe := range slices.Concat(opt.Capture.Probes, opt.Capture.PeakProbes) {
 			pass := r.newProbePass(cache, probe, cache.next+int32(n))
 			pass.peak = i >= len(opt.Capture.Probes)
@@ -38,7 +38,7 @@ func (r *Runner) newPrefillPass(cache *Cache, opt PrefillOptions, tokens []int32
 		}
 	}
 	chunks := p.chunks(n)
-	first := m.inputType(0, chunks[0][1]+p.foldedIn(chunks[0][1]), m.attentionReaders(0)...)
+	first := m.inputType(0, chunks[0][1]+p.appendedIn(chunks[0][1]), m.attentionReaders(0)...)
 	if len(chunks) == 1 || first != m.Backend.Compute() { // half the memory of x or less
 		p.h = r.normInto(r.arena.Alloc(first, p.x.Shape...), p.x, m.Network.Layers[0].AttentionNorm)
 	}
@@ -62,7 +62,7 @@ func (p *prefillPass) chunks(n int) [][2]int {
 		if to >= n || n-to < tail {
 			to = n
 		}
-		if rest := max(1, tail); to == n && p.folded.rows > 0 && n-from+p.folded.rows > size && n-from > rest {
+		if rest := max(1, tail); to == n && p.appended.rows > 0 && n-from+p.appended.rows > size && n-from > rest {
 			to = n - rest
 		}
 		out = append(out, [2]int{from, to})
@@ -71,12 +71,12 @@ func (p *prefillPass) chunks(n int) [][2]int {
 	return out
 }
 
-// foldedIn is the number of folded rows that run with a chunk that ends at row to.
-func (p *prefillPass) foldedIn(to int) int {
+// appendedIn is the number of appended rows that run with a chunk that ends at row to.
+func (p *prefillPass) appendedIn(to int) int {
 	if to < len(p.pos) {
 		return 0
 	}
-	return p.folded.rows
+	return p.appended.rows
 }
 
 // tail is the number of last rows whose queries are needed together.
@@ -101,14 +101,17 @@ func (p *prefillPass) layer(l int) error {
 	defer p.arena.Release(mark)
 	o := &Observation{Layer: l, Cache: p.cache}
 	run := p.hiddenLayer
-	if l == p.Model.Config.Layers-1 && (len(p.pos)+p.folded.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
+	if l == p.Model.Config.Layers-1 && (len(p.pos)+p.appended.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
 		run = p.lastLayer
 	}
 	if err := run(l, o); err != nil {
 		return err
 	}
 	for _, probe := range p.probes {
-		scores, lse := probe.layer(l)
+		scores, lse, err := probe.layer(l)
+		if err != nil {
+			return err
+		}
 		o.addProbe(scores, lse, probe.peak)
 	}
 	if p.opt.Observe == nil {
@@ -144,258 +147,77 @@ func firstRows(x *kernels.Tensor, n int) *kernels.Tensor {
 	return x.Rows(0, n)
 }
 
-func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
-	c := &p.Model.Config
-	n := len(p.pos)
-	p.startAllRows(o)
-	for _, chunk := range p.chunks(n) {
-		mark := p.arena.Mark()
-		from, rows, to := chunk[0], chunk[1]-chunk[0], chunk[1]+p.foldedIn(chunk[1])
-		pos, low := p.folded.positions(p.pos, from, to), p.folded.lowRank(l, rows, to-from)
-		h := p.normalised(l, from, to, p.Model.attentionReaders(l)...)
-		q, k, v := p.projections(l, h, p.cache.at(pos), low)
-		p.cache.append(l, firstRows(k, rows), firstRows(v, rows), pos[:rows])
-		a := p.attend(p.cache, l, firstRows(q, rows), pos[:rows])
-		out := p.alloc(len(pos), c.Heads*c.HeadDim)
-		var lse *kernels.Tensor
-		if p.opt.Capture.AllRows {
-			lse = p.alloc(c.Heads, rows)
-		}
-		if err := p.attention(l, o, firstRows(out, rows), lse, a); err != nil {
-			return err
-		}
-		if to > chunk[1] {
-			p.observeFolded(o, q.Rows(rows, to-from), k.Rows(rows, to-from), v.Rows(rows, to-from), out.Rows(rows, to-from))
-		}
-		next := p.last
-		if l+1 < c.Layers {
-			next = p.following(l, from, to)
-		}
-		p.finish(l, p.x.Rows(from, to), h, out, low, next)
-		if lse != nil {
-			p.allRows(o, a, lse, from)
-		}
-		if chunk[1] == n { // what is observed lives until the layer is done
-			p.windows(o, a, a.Q, firstRows(k, rows))
-			break
-		}
-		p.arena.Release(mark)
-	}
-	return nil
+// chunkRows are rows of a pass that go through a layer together: of the prompt and, with
+// the last of them, of appended probes.
+type chunkRows struct {
+	layerRows
+	pass   *prefillPass
+	o      *Observation
+	from   int // first row of the prompt
+	prompt int // rows of the prompt, which come first
+	last   bool
 }
 
-// lastLayer needs attention and MLP of the last row alone, and the queries of
-// the observed rows: all of them chunk by chunk, those of windows and folded probes at the
-// end.
-func (p *prefillPass) lastLayer(l int, o *Observation) error {
-	c, b := &p.Model.Config, p.Model.Backend
-	n, tail := len(p.pos), p.tail()
-	if !p.opt.CacheOnly {
-		tail = max(tail, 1)
+// start prepares the rows of a chunk for layer l.
+func (c *chunkRows) start(p *prefillPass, l int, o *Observation, chunk [2]int, readers []Module) {
+	from, prompt, to := chunk[0], chunk[1]-chunk[0], chunk[1]+p.appendedIn(chunk[1])
+	*c = chunkRows{pass: p, o: o, from: from, prompt: prompt, last: chunk[1] == len(p.pos)}
+	c.layerRows = layerRows{
+		Runner: p.Runner, l: l, x: p.x.Rows(from, to), h: p.normalised(l, from, to, readers...),
+		at: p.cache.at(p.appended.positions(p.pos, from, to)), low: p.appended.lowRank(l, prompt, to-from),
 	}
+}
+
+// hiddenLayer runs all rows through layer l.
+func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
 	p.startAllRows(o)
-	var k *kernels.Tensor
-	rows := 0 // of the chunk
-	for _, chunk := range p.chunks(n) {
+	c := &p.chunk
+	for _, chunk := range p.chunks(len(p.pos)) {
 		mark := p.arena.Mark()
-		from, to := chunk[0], chunk[1]+p.foldedIn(chunk[1])
-		rows = chunk[1] - from
-		pos := p.folded.positions(p.pos, from, to)
-		h := p.normalised(l, from, to, QProj, KProj, VProj)
-		k = p.key(l, h, p.cache.at(pos), p.folded.lowRank(l, rows, to-from))
-		p.cache.append(l, firstRows(k, rows), p.value(l, firstRows(h, rows), noLowRank), pos[:rows])
-		if p.opt.Capture.AllRows {
-			a := p.attend(p.cache, l, p.query(l, firstRows(h, rows), p.cache.at(pos[:rows]), noLowRank), pos[:rows])
-			lse := p.alloc(c.Heads, rows)
-			b.Attention(nil, lse, a)
-			p.allRows(o, a, lse, from)
+		c.start(p, l, o, chunk, p.Model.attentionReaders(l))
+		if c.next = p.last; l+1 < p.Model.Config.Layers {
+			c.next = p.following(l, c.from, c.from+c.x.Dim0())
 		}
-		if chunk[1] < n {
+		if err := RunLayer(c, p.Model, l); err != nil {
+			return err
+		}
+		if !c.last { // what is observed lives until the layer is done
 			p.arena.Release(mark)
 		}
 	}
-	from, to := n-tail, n+p.folded.rows
-	if from == to {
-		return nil
-	}
-	h := p.normalised(l, from, to, QProj)
-	pos := p.folded.positions(p.pos, from, to)
-	q := p.query(l, h, p.cache.at(pos), p.folded.lowRank(l, tail, to-from))
-	if to > n {
-		p.observeFolded(o, q.Rows(tail, to-from), k.Rows(rows, rows+p.folded.rows), nil, nil)
-	}
-	if tail == 0 {
-		return nil
-	}
-	a := p.attend(p.cache, l, firstRows(q, tail), pos[:tail])
-	if !p.opt.CacheOnly {
-		out := p.alloc(1, c.Heads*c.HeadDim)
-		if err := p.attention(l, o, out, nil, rowsOf(a, tail-1, tail)); err != nil {
-			return err
-		}
-		h := h.Rows(tail-1, tail)
-		if p.Model.Network.Layers[l].shared() && h.DType != b.Compute() { // which reads them once more
-			h = p.normalised(l, n-1, n, p.Model.attentionReaders(l)...)
-		}
-		p.finish(l, p.x.Rows(n-1, n), h, out, noLowRank, p.last)
-	}
-	p.windows(o, a, a.Q, firstRows(k, rows))
 	return nil
 }
 
-// attention computes the output of rows that attend. A decoding step is observed
-// by the same operation, whatever the width of the windows.
-func (p *prefillPass) attention(l int, o *Observation, out, lse *kernels.Tensor, a *kernels.Attend) error {
-	b, windows := p.Model.Backend, len(p.opt.Capture.Windows)
-	if len(p.pos) == 1 && windows > 0 && p.opt.Sparse == nil {
-		if lse == nil {
-			lse = p.alloc(a.Heads(), 1)
-		}
-		scores := p.scores(a, p.arena)
-		b.ObserveAttention(out, lse, scores, a)
-		for range windows {
-			o.Windows = append(o.Windows, scores)
-		}
+func (c *chunkRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
+	p, n, all := c.pass, c.prompt, len(c.at.pos)
+	a := c.appendPairs(q, k, v)
+	out := p.alloc(all, p.Model.Config.Heads*p.Model.Config.HeadDim)
+	var lse *kernels.Tensor
+	if p.opt.Capture.AllRows {
+		lse = p.alloc(p.Model.Config.Heads, n)
+	}
+	if err := p.attention(c.l, c.o, firstRows(out, n), lse, a); err != nil {
+		return nil, false, err
+	}
+	if all > n {
+		p.observeAppended(c.o, q.Rows(n, all), k.Rows(n, all), v.Rows(n, all), out.Rows(n, all))
+	}
+	if lse != nil {
+		p.allRows(c.o, a, lse, c.from)
+	}
+	if c.last {
+		p.windows(c.o, a, a.Q, firstRows(k, n))
+	}
+	return out, true, nil
+}
+
+// appendPairs appends the prompt's pairs to the cache, to which its queries q are then to
+// attend.
+func (c *chunkRows) appendPairs(q, k, v *kernels.Tensor) *kernels.Attend {
+	cache, pos := c.pass.cache, c.at.pos[:c.prompt]
+	cache.append(c.l, firstRows(k, c.prompt), firstRows(v, c.prompt), pos)
+	if q == nil {
 		return nil
 	}
-	attended, chosen, after, err := p.restrict(p.opt.Sparse, p.cache, l, a)
-	if err != nil {
-		return err
-	}
-	if chosen != nil {
-		b.AttentionSelected(out, lse, attended, chosen, p.arena)
-	} else {
-		b.Attention(out, lse, attended)
-	}
-	if after != nil {
-		after(out)
-	}
-	return nil
-}
-
-// windows observes the last rows of q, the queries of the last chunk, unless that
-// is done.
-func (p *prefillPass) windows(o *Observation, a *kernels.Attend, q, k *kernels.Tensor) {
-	rows := q.Dim0()
-	for _, w := range p.opt.Capture.Windows[len(o.Windows):] {
-		window := rowsOf(a, rows-min(w, rows), rows)
-		o.Windows = append(o.Windows, p.Runner.observe(window, p.arena))
-	}
-	for _, w := range p.opt.Capture.PeakWindows {
-		window := rowsOf(a, rows-min(w, rows), rows)
-		lse := p.alloc(window.Heads(), window.Rows())
-		p.Model.Backend.Attention(nil, lse, window)
-		o.PeakWindows = append(o.PeakWindows, p.peaks(window, lse))
-	}
-	if p.opt.Capture.Queries {
-		o.Queries, o.Keys = q, k
-	}
-}
-
-// startAllRows makes room for the scores of all rows on all entries that the
-// layer will hold; no column is seen yet.
-func (p *prefillPass) startAllRows(o *Observation) {
-	if !p.opt.Capture.AllRows {
-		return
-	}
-	width := 0
-	for h := range p.cache.KVHeads() {
-		width = max(width, p.cache.Entries(o.Layer, h))
-	}
-	o.AllRows = p.alloc(p.Model.Config.Heads, width+len(p.pos))
-	p.Model.Backend.Fill(o.AllRows, math.Inf(-1))
-	if p.opt.Capture.Squares {
-		o.Squares = p.alloc(o.AllRows.Shape...)
-		p.Model.Backend.Fill(o.Squares, math.Inf(-1))
-	}
-}
-
-// allRows merges the scores of one chunk's rows into those of the seen rows
-// before it.
-func (p *prefillPass) allRows(o *Observation, a *kernels.Attend, lse *kernels.Tensor, seen int) {
-	p.mergeRows(o.AllRows, a, lse, seen)
-	if o.Squares == nil {
-		return
-	}
-	// The square of a probability is exp(2·logit − 2·lse): the same reduction of
-	// doubled logits.
-	b, twice, lse2 := p.Model.Backend, *a, p.alloc(lse.Shape...)
-	b.Add(lse2, lse, lse)
-	twice.Scale *= 2
-	p.mergeRows(o.Squares, &twice, lse2, seen)
-}
-
-func (p *prefillPass) mergeRows(acc *kernels.Tensor, a *kernels.Attend, lse *kernels.Tensor, seen int) {
-	b := p.Model.Backend
-	if seen == 0 {
-		b.ObservedScores(acc, lse, a)
-		return
-	}
-	scores := p.alloc(acc.Shape...)
-	b.Fill(scores, math.Inf(-1))
-	b.ObservedScores(scores, lse, a)
-	b.MergeScores(acc, scores, float64(seen), float64(a.Rows()))
-}
-
-// probePass is rows that are run after a prompt and leave no trace.
-type probePass struct {
-	*Runner
-	cache *Cache
-	probe Prober
-	peak  bool // the largest probability of any row instead of the mean
-	pos   []int32
-	x     *kernels.Tensor
-	h     *kernels.Tensor // x through the next layer's norm
-}
-
-func (r *Runner) newProbePass(cache *Cache, probe Prober, from int32) *probePass {
-	n := probe.Rows()
-	x := r.alloc(n, r.Model.Config.Hidden)
-	probe.Embeddings(r.Model, x)
-	h := r.norm(x, r.Model.Network.Layers[0].AttentionNorm)
-	return &probePass{Runner: r, cache: cache, probe: probe, pos: positions(from, n), x: x, h: h}
-}
-
-// layer runs the rows through layer l and returns their scores on the cache, and
-// their lse.
-func (p *probePass) layer(l int) (scores, lse *kernels.Tensor) {
-	c := &p.Model.Config
-	low := func(m Module) *LowRank { return p.probe.LowRank(l, m) }
-	h, at := p.h, p.cache.at(p.pos)
-	a := p.attend(p.cache, l, p.query(l, h, at, low), p.pos)
-	a.K = p.key(l, h, at, low)
-	last := l == c.Layers-1
-	var out *kernels.Tensor
-	if !last { // the last layer's values and outputs reach no score
-		a.V = p.value(l, h, low)
-		out = p.alloc(len(p.pos), c.Heads*c.HeadDim)
-	}
-	scores, lse = p.observeProbe(out, a, p.peak)
-	if !last {
-		p.finish(l, p.x, h, out, low, h)
-	}
-	return scores, lse
-}
-
-// observeProbe attends with rows a, out being nil or their output, and returns their
-// scores and lse.
-func (r *Runner) observeProbe(out *kernels.Tensor, a *kernels.Attend, peak bool) (scores, lse *kernels.Tensor) {
-	b := r.Model.Backend
-	lse = r.alloc(a.Heads(), a.Rows())
-	if peak {
-		b.Attention(out, lse, a)
-		return r.peaks(a, lse), lse
-	}
-	scores = r.scores(a, r.arena)
-	b.ObserveAttention(out, lse, scores, a)
-	return scores, lse
-}
-
-// addProbe takes in one probe's scores.
-func (o *Observation) addProbe(scores, lse *kernels.Tensor, peak bool) {
-	if peak {
-		o.PeakProbes, o.PeakProbeLSE = append(o.PeakProbes, scores), append(o.PeakProbeLSE, lse)
-	} else {
-		o.Probes, o.ProbeLSE = append(o.Probes, scores), append(o.ProbeLSE, lse)
-	}
+	return c.attend(cache, c.l, firstRows(q, c.prompt), pos)
 }

@@ -49,7 +49,7 @@ func TestRefusedPromptsLeaveTheCacheAlone(t *testing.T) {
 			"too long":              {make([]int32, 51-held), model.PrefillOptions{}, "want at most 50", model.ErrContext},
 			"windows unobserved":    {[]int32{1}, model.PrefillOptions{Capture: model.Capture{Windows: []int{1}}}, "no observer", nil},
 			"all rows unobserved":   {[]int32{1}, model.PrefillOptions{Capture: model.Capture{AllRows: true}}, "no observer", nil},
-			"probes unobserved":     {[]int32{1}, model.PrefillOptions{Capture: model.Capture{Probes: []model.Prober{model.TokenRows{1}}}}, "no observer", nil},
+			"probes unobserved":     {[]int32{1}, model.PrefillOptions{Capture: model.Capture{Probes: []model.QueryRows{model.TokenRows{1}}}}, "no observer", nil},
 			"queries unobserved":    {[]int32{1}, model.PrefillOptions{Capture: model.Capture{Queries: true}}, "no observer", nil},
 			"negative id, observed": {[]int32{-5}, model.PrefillOptions{Capture: model.Capture{AllRows: true}, Observe: observe}, "id -5", nil},
 		} {
@@ -204,7 +204,7 @@ func TestObservationsDoNotDependOnChunks(t *testing.T) {
 				}
 				return out
 			}
-			capture := model.Capture{Windows: []int{1, 7, n, n + 100}, AllRows: true, Probes: []model.Prober{model.TokenRows{3, 4, 5}}}
+			capture := model.Capture{Windows: []int{1, 7, n, n + 100}, AllRows: true, Probes: []model.QueryRows{model.TokenRows{3, 4, 5}}}
 			want := pass(0, capture, false)
 			same := func(what string, l int, got, want []float32) {
 				t.Helper()

@@ -11,7 +11,7 @@ import (
 // generation_config.json in transformers; zero values change nothing.
 type Processors struct {
 	// RepetitionPenalty divides positive logits of tokens that the text has, prompt
-	// included, and multiplies negative ones (Keskar et al. 2019); 0 and 1: none.
+	// included, and multiplies negative ones (Keskar et al. 2019, arXiv:1909.05858); 0 and 1: none.
 	RepetitionPenalty float64 `json:"repetition_penalty,omitzero"`
 	// NoRepeatNGram bans tokens that would repeat so many in a row of the text.
 	NoRepeatNGram int `json:"no_repeat_ngram_size,omitzero"`

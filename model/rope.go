@@ -121,7 +121,7 @@ func (c *Config) setRoPE(keys ropeKeys) error {
 	return apply(c, &s, base)
 }
 
-// linearRoPE divides positions by the factor (Chen et al. 2023, position
+// linearRoPE divides positions by the factor (Chen et al. 2023, arXiv:2306.15595, position
 // interpolation).
 func linearRoPE(c *Config, s *ropeScaling, _ float64) error {
 	for i := range c.RoPEFreqs {
@@ -145,7 +145,7 @@ func llama3RoPE(c *Config, s *ropeScaling, _ float64) error {
 	return nil
 }
 
-// yarnRoPE is YaRN (Peng et al. 2023, §3.2–3.4) as transformers computes it:
+// yarnRoPE is YaRN (Peng et al. 2023, arXiv:2309.00071, §3.2–3.4) as transformers computes it:
 // dimensions that turn more than beta_fast times over the original context keep
 // their frequency, those that turn less than beta_slow times have it divided by
 // the factor, with a ramp over the dimensions between; attention is sharpened
@@ -208,7 +208,7 @@ func yarnRoPE(c *Config, s *ropeScaling, theta float64) error {
 	return nil
 }
 
-// longRoPE is LongRoPE (Ding et al. 2024, §3) as transformers computes it: every frequency
+// longRoPE is LongRoPE (Ding et al. 2024, arXiv:2402.13753, §3) as transformers computes it: every frequency
 // has a factor of its own, one list of them for prompts of up to the original context and
 // one for longer ones; attention is sharpened through the factor on cosines and sines, for
 // both.

@@ -24,9 +24,9 @@ func (m *Model) rowBytes() int64 {
 	return int64(width) * int64(m.Backend.Compute().Size())
 }
 
-// folds tells that probes go through the layers together with the last rows of a prompt:
+// appendsProbes tells that probes go through the layers together with the last rows of a prompt:
 // where a pass of their own would wait for the weights.
-func (m *Model) folds() bool {
+func (m *Model) appendsProbes() bool {
 	return m.Backend.PrefillChunk(m.rowBytes()) > 0
 }
 

@@ -3,7 +3,6 @@ package model
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"glimpse/internal/simd"
 	"glimpse/kernels"
@@ -14,14 +13,14 @@ import (
 type Runner struct {
 	Model *Model
 	arena *kernels.Arena
-	steps []*stepViews // of StepBatch, one per sequence
+	batch batchRows // of StepBatch
 
 	// Decoding steps as a graph: stepped is the rows of those that were taken without,
-	// noReplay where the device has none.
-	replayer *replayer
-	stepped  int
-	noReplay bool
-	replays  bool // it prepares parts of a recorded step
+	// noGraph where the device has none.
+	decodeGraph *decodeGraph
+	stepped     int
+	noGraph     bool
+	prepares    bool // it prepares parts of a recorded step
 }
 
 // NewRunner returns a runner with empty scratch memory.
@@ -49,8 +48,8 @@ type PrefillOptions struct {
 	logits *kernels.Tensor
 	// readAtOnce tells that the logits will have been read when the next pass begins.
 	readAtOnce bool
-	// fold runs probes with the last rows wherever; for tests.
-	fold bool
+	// appendProbes runs probes with the last rows wherever; for tests.
+	appendProbes bool
 }
 
 // Prefill runs tokens at the positions that follow those in the cache, appends
@@ -81,8 +80,8 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows)+len(cap.Probes)+len(cap.PeakWindows)+len(cap.PeakProbes) > 0 || cap.AllRows || cap.Squares || cap.Queries) {
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
 	}
-	if opt.replays(len(tokens)) {
-		if y, err := r.replay(ctx, []*Cache{cache}, tokens, 1, opt); err != nil {
+	if opt.recordable(len(tokens)) {
+		if y, err := r.graphStep(ctx, []*Cache{cache}, tokens, 1, opt); err != nil {
 			return nil, err
 		} else if y != nil {
 			return r.keepLogits(y, opt.readAtOnce || opt.logits != nil)
@@ -121,7 +120,7 @@ func (r *Runner) Step(ctx context.Context, cache *Cache, token int32, capture Ca
 
 // Probe runs rows after what the cache holds, which it does not change, and
 // observes them; observations have one entry in Probes.
-func (r *Runner) Probe(ctx context.Context, cache *Cache, probe Prober, observe Observer) (err error) {
+func (r *Runner) Probe(ctx context.Context, cache *Cache, probe QueryRows, observe Observer) (err error) {
 	defer kernels.CatchDevice(&err)
 	r.arena.Release(nil)
 	defer r.arena.Release(nil)
@@ -132,7 +131,10 @@ func (r *Runner) Probe(ctx context.Context, cache *Cache, probe Prober, observe 
 		}
 		mark := r.arena.Mark()
 		o := &Observation{Layer: l, Cache: cache}
-		scores, lse := p.layer(l)
+		scores, lse, err := p.layer(l)
+		if err != nil {
+			return err
+		}
 		o.addProbe(scores, lse, false)
 		if err := observe(o); err != nil {
 			return err
@@ -190,19 +192,9 @@ func (r *Runner) attend(cache *Cache, layer int, q *kernels.Tensor, pos []int32)
 func (r *Runner) attention(past []kernels.KV, layer int, q *kernels.Tensor, pos []int32) kernels.Attend {
 	c := &r.Model.Config
 	return kernels.Attend{
-		Q: q, Past: past, Scale: r.scale(),
+		Q: q, Past: past, Scale: c.AttentionScale(),
 		Window: c.Window(layer), Positions: pos,
 	}
-}
-
-// scale is that of attention's logits.
-func (r *Runner) scale() float64 { return 1 / math.Sqrt(float64(r.Model.Config.HeadDim)) }
-
-// rowsOf is a for its rows [from, to).
-func rowsOf(a *kernels.Attend, from, to int) *kernels.Attend {
-	part := *a
-	part.Q, part.Positions = a.Q.Rows(from, to), a.Positions[from:to]
-	return &part
 }
 
 // logits applies the head to the normalised row h [1, hidden]; into is memory of a
@@ -258,46 +250,6 @@ func finite(x []float32) bool {
 // noLowRank is the update of rows without an adapter.
 func noLowRank(Module) *LowRank { return nil }
 
-// linear computes a module's output for rows x, with its low-rank update.
-func (r *Runner) linear(l int, m Module, x *kernels.Tensor, low func(Module) *LowRank) *kernels.Tensor {
-	return r.scaled(l, m, x, low, 1)
-}
-
-// scaled is linear times a scale, but for the bias.
-func (r *Runner) scaled(l int, m Module, x *kernels.Tensor, low func(Module) *LowRank, scale float64) *kernels.Tensor {
-	lin := r.Model.Network.Layers[l].Linear(m)
-	y := r.alloc(x.Dim0(), lin.Weight.Dim0())
-	r.Model.Backend.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
-	for u := low(m); u != nil; u = u.next {
-		x, y := u.of(x), u.of(y)
-		r.Model.Backend.AddLowRank(y, x, u.A, u.B, u.Scale*scale, r.arena)
-	}
-	return y
-}
-
-// query, key and value project normalised rows h; queries and keys get the norms
-// of their heads, where the family has any, and are rotated.
-func (r *Runner) query(l int, h *kernels.Tensor, at places, low func(Module) *LowRank) *kernels.Tensor {
-	c := &r.Model.Config
-	q := r.linear(l, QProj, h, low).Reshape(len(at.pos), c.Heads, c.HeadDim)
-	q = r.headNorm(q, r.Model.Network.Layers[l].QueryNorm)
-	r.rotate(l, q, at)
-	return q
-}
-
-func (r *Runner) key(l int, h *kernels.Tensor, at places, low func(Module) *LowRank) *kernels.Tensor {
-	c := &r.Model.Config
-	k := r.linear(l, KProj, h, low).Reshape(len(at.pos), c.KVHeads, c.HeadDim)
-	k = r.headNorm(k, r.Model.Network.Layers[l].KeyNorm)
-	r.rotate(l, k, at)
-	return k
-}
-
-func (r *Runner) value(l int, h *kernels.Tensor, low func(Module) *LowRank) *kernels.Tensor {
-	c := &r.Model.Config
-	return r.linear(l, VProj, h, low).Reshape(h.Dim0(), c.KVHeads, c.HeadDim)
-}
-
 func (r *Runner) norm(x *kernels.Tensor, n Norm) *kernels.Tensor {
 	return r.normInto(r.alloc(x.Dim0(), x.Width()), x, n)
 }
@@ -319,124 +271,4 @@ func (r *Runner) addNorm(h, x, delta *kernels.Tensor, n Norm) {
 	} else {
 		b.AddRMSNorm(h, x, delta, n.Weight, eps)
 	}
-}
-
-// normAfter is the norm that reads what layer l leaves: the next layer's, or the final
-// one.
-func (m *Model) normAfter(l int) Norm {
-	if l+1 < len(m.Network.Layers) {
-		return m.Network.Layers[l+1].AttentionNorm
-	}
-	return m.Network.FinalNorm
-}
-
-// headNorm normalises every head of x [rows, heads, headDim].
-func (r *Runner) headNorm(x *kernels.Tensor, n Norm) *kernels.Tensor {
-	if n.Weight == nil {
-		return x
-	}
-	return r.norm(x.Reshape(x.Dim0()*x.Shape[1], x.Shape[2]), n).Reshape(x.Shape...)
-}
-
-// finish adds the attention output and the MLP to the residual stream x; h is the
-// normalised rows that attention read. next, which may be h, gets the sum through the
-// norm that follows; with nil that is left to the caller.
-func (r *Runner) finish(l int, x, h, attention *kernels.Tensor, low func(Module) *LowRank, next *kernels.Tensor) {
-	b, layer := r.Model.Backend, &r.Model.Network.Layers[l]
-	scale := scaleOr1(r.Model.Config.BlockScale)
-	delta := r.scaled(l, OProj, attention, low, scale)
-	if !layer.shared() {
-		h = r.input(l, x.Dim0(), x.Width(), UpProj, GateProj)
-	}
-	switch {
-	case !layer.Parallel:
-		r.addNorm(h, x, delta, layer.MLPNorm)
-	case layer.shared():
-		b.Add(x, x, delta)
-	default: // the norm is of what attention has not been added to
-		r.normInto(h, x, layer.MLPNorm)
-		b.Add(x, x, delta)
-	}
-	act := r.gated(l, h, low)
-	if act == nil {
-		up := r.linear(l, UpProj, h, low)
-		if act = r.input(l, up.Dim0(), up.Width(), DownProj); layer.Linear(GateProj) != nil {
-			b.SiLUMul(act, r.linear(l, GateProj, h, low), up)
-		} else {
-			b.GELU(act, up)
-		}
-	}
-	if delta := r.scaled(l, DownProj, act, low, scale); next == nil {
-		b.Add(x, x, delta)
-	} else {
-		r.addNorm(next, x, delta, r.Model.normAfter(l))
-	}
-}
-
-// observe computes the scores of rows that attend; the result is allocated by
-// out.
-func (r *Runner) observe(a *kernels.Attend, out kernels.Allocator) *kernels.Tensor {
-	scores := r.scores(a, out)
-	r.Model.Backend.ObserveAttention(nil, r.alloc(a.Heads(), a.Rows()), scores, a)
-	return scores
-}
-
-// scores allocates a score tensor for all entries of the past.
-func (r *Runner) scores(a *kernels.Attend, out kernels.Allocator) *kernels.Tensor {
-	width := 0
-	for _, kv := range a.Past {
-		width = max(width, kv.Entries())
-	}
-	return out.Alloc(r.Model.Backend.Compute(), a.Heads(), width)
-}
-
-// peaks computes, for every entry of the past, the logarithm of the largest
-// attention probability of any of the rows, whose softmax denominators lse [heads,
-// rows] are given. There is no kernel for it: it is one observation per row, for
-// policies that observe a few dozen rows; the maxima are taken on the host, or on a
-// device that has scores of its own.
-func (r *Runner) peaks(a *kernels.Attend, lse *kernels.Tensor) *kernels.Tensor {
-	b := r.Model.Backend
-	device := b.Selector()
-	out := r.scores(a, r.arena)
-	mark := r.arena.Mark()
-	row, rowLSE := r.scores(a, r.arena), r.alloc(a.Heads(), 1)
-	var most []float64
-	if device != nil {
-		b.Fill(out, math.Inf(-1))
-	} else {
-		most = make([]float64, row.Len())
-		for i := range most {
-			most[i] = math.Inf(-1)
-		}
-	}
-	for at := range a.Rows() {
-		one := rowsOf(a, at, at+1)
-		if a.K == nil { // the rows' own pairs are the last of the past: this row does not see the later ones
-			one.Past = make([]kernels.KV, len(a.Past))
-			for h, kv := range a.Past {
-				n := max(0, kv.Entries()-(a.Rows()-1-at))
-				one.Past[h] = kernels.KV{K: kv.K.Rows(0, n), V: kv.V.Rows(0, n), Positions: kv.Positions}
-				if kv.Positions != nil {
-					one.Past[h].Positions = kv.Positions[:n]
-				}
-			}
-		}
-		one.K, one.V = nil, nil
-		b.CopyHead(rowLSE, lse.Reshape(a.Heads(), a.Rows(), 1), at)
-		b.Fill(row, math.Inf(-1))
-		b.ObservedScores(row, rowLSE, one)
-		if device != nil {
-			device.MaxScores(out, row)
-			continue
-		}
-		for i, v := range row.Float64s() {
-			most[i] = max(most[i], v)
-		}
-	}
-	r.arena.Release(mark)
-	if device == nil {
-		kernels.Convert(out, kernels.FromF64(most, out.Shape...))
-	}
-	return out
 }

@@ -78,7 +78,7 @@ func TestProbeLeavesNoTrace(t *testing.T) {
 			r, cache := m.NewRunner(), m.NewCache()
 			logits, err := r.Prefill(context.Background(), cache, prompt, model.PrefillOptions{
 				Chunk:   8,
-				Capture: model.Capture{Probes: []model.Prober{model.TokenRows(response)}},
+				Capture: model.Capture{Probes: []model.QueryRows{model.TokenRows(response)}},
 				Observe: func(o *model.Observation) error { during = append(during, o.Probes[0].Float32s()); return nil },
 			})
 			if err != nil {

@@ -39,7 +39,7 @@ func (s *SparseStep) Backend() kernels.Backend { return s.runner.Model.Backend }
 // the step with nothing left out, as in an Observation. They read every key.
 func (s *SparseStep) Scores() *kernels.Tensor {
 	r := s.runner
-	if !r.replays {
+	if !r.prepares {
 		return r.observe(s.attend, r.arena)
 	}
 	b, most := r.Model.Backend, 0

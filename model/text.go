@@ -76,7 +76,7 @@ func (m *Model) ChatTemplate() (*chat.Template, chat.Options, error) {
 	}
 	o.BOS, o.EOS = c.BOS, c.EOS
 	if o.Now.IsZero() {
-		o.Now = time.Now() // of an outline
+		o.Now = time.Now() // of shapes alone
 	}
 	return template, o, nil
 }

@@ -47,4 +47,4 @@ if wants products; then
 fi
 if wants bandwidth; then bench ./internal/simd BenchmarkDecodeBandwidth 2s; fi
 if wants attention; then bench ./kernels BenchmarkPrefillAttention 2s; fi
-if wants step; then bench ./internal/train BenchmarkStep 1x; fi
+if wants step; then bench ./training BenchmarkStep 1x; fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the CUDA backend on this machine's GPU with random weights in the shape of
-# Llama 3.1 8B and writes the section "Measured" of docs/gpu.md: the kernels' tests first,
+# Llama 3.1 8B and writes the section "Measured" of docs/gpu-results.md: the kernels' tests first,
 # each in a process of its own, then ceilings, prefill, time to first token, decoding,
 # training, batches, and the same prefill and training step in PyTorch, where it is
 # installed. A part that fails does not keep the others from running; results of a driver
@@ -16,7 +16,7 @@
 #
 #   --binaries DIR   what --build makes and everything else runs      (bin/bench-gpu)
 #   --out DIR        where each part writes its result, PART.json     (out/bench-gpu)
-#   --doc FILE       document that "render" changes                   (docs/gpu.md)
+#   --doc FILE       document that "render" changes                   (docs/gpu-results.md)
 #   --tiny           a tiny model, to try the script itself, also on the host driver of
 #                    scripts/test_gpu.sh; the document is then one of its own in --out
 #
@@ -53,7 +53,7 @@ if [ -n "$build" ]; then
   source scripts/gpu_env.sh
   rm -rf "$binaries" && mkdir -p "$binaries"
   go build -ldflags '-s -w' -tags gpu -o "$binaries/gpubench" ./scripts/gpubench
-  for package in kernels kernels/cuda model eviction internal/train; do
+  for package in kernels kernels/cuda model eviction training; do
     go test -c -ldflags '-s -w' -tags gpu -o "$binaries/$(basename "$package").test" "./$package"
   done
   # All share most of their code and the fat binaries: in one archive these are there once.
@@ -93,7 +93,7 @@ for part in "${parts[@]}"; do
   esac
 done
 if [ -z "$doc" ]; then
-  doc=$root/docs/gpu.md
+  doc=$root/docs/gpu-results.md
   [ ${#tiny[@]} = 0 ] || doc=$out/gpu.md
 fi
 mkdir -p "$out"

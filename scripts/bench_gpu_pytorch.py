@@ -7,7 +7,7 @@ training step on the same GPU, as well as PyTorch does them.
 Writes FOLDER/pytorch.json. Weights are random bfloat16 in the shape of Llama 3.1 8B.
 Attention over whole prompts is scaled_dot_product_attention, scores are computed eagerly
 and on the observed rows only, the target is made without gradients. A step is run both
-ways that scripts/bench_pytorch.py explains: "passes", as implementations of lookaheadkv.txt
+ways that scripts/bench_pytorch.py explains: "passes", as implementations of LookaheadKV (arXiv:2603.10899)
 do, and "shared", on one prefill without gradients. Times are medians of CUDA events after
 a warm-up. Without PyTorch, or without a GPU that it can use, the file says so, and that is
 no error.
@@ -193,7 +193,7 @@ def main():
                     scores = m.run(torch.cat([x, learned]), lora=lora, scored=ROWS, columns=n)[2]
                 p, q = torch.stack(target), torch.stack(scores)
                 p, q = p / p.sum(-1, keepdim=True), q / q.sum(-1, keepdim=True)
-                loss = (p * (p.clamp_min(1e-30).log() - q.clamp_min(1e-30).log())).sum(-1).mean()  # lookaheadkv.txt eq. 5
+                loss = (p * (p.clamp_min(1e-30).log() - q.clamp_min(1e-30).log())).sum(-1).mean()  # LookaheadKV, arXiv:2603.10899, eq. 5
                 loss.backward()
 
             attempt(result["train"], {"prompt": n, "response": r, "way": way}, step)

@@ -17,7 +17,7 @@ per line, and answers each with one line, {"seconds": …}:
 Attention over whole prompts is scaled_dot_product_attention; scores are computed
 eagerly, on the observed rows only; the target is made without gradients. "passes" runs
 prompt + response, then prompt + learned rows with autograd, as implementations of
-lookaheadkv.txt do; "shared" prefills the prompt once without gradients and runs the
+LookaheadKV (arXiv:2603.10899) do; "shared" prefills the prompt once without gradients and runs the
 response and the learned rows on top of its keys and values, which is what this product
 does.
 """
@@ -46,7 +46,7 @@ CONFIG = {
 }
 PROMPT, RESPONSE, ROWS, RANK, ALPHA = 1024, 64, 32, 8, 32.0
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-# As in internal/clock.
+# As in internal/benchclock.
 now = time.process_time if os.environ.get("GLIMPSE_BENCH_CLOCK") == "cpu" else time.perf_counter
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 
@@ -224,7 +224,7 @@ class Peer:
             scores = m.run(torch.cat([prompt, learned]), lora=lora, scored=ROWS, columns=n)[2]
         p, q = torch.stack(target), torch.stack(scores)
         p, q = p / p.sum(-1, keepdim=True), q / q.sum(-1, keepdim=True)
-        loss = (p * (p.log() - q.log())).sum(-1).mean()  # lookaheadkv.txt eq. 5
+        loss = (p * (p.log() - q.log())).sum(-1).mean()  # LookaheadKV, arXiv:2603.10899, eq. 5
         loss.backward()
         seconds = now() - start
         return seconds, loss.item()

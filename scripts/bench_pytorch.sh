@@ -42,5 +42,5 @@ model=$folder/llama-$layers-layers
 sed -n 's/^model name[^:]*: /machine: /p' /proc/cpuinfo | head -n 1
 echo "threads: $threads, clock: $clock, load: $(cut -d ' ' -f 1-3 /proc/loadavg), date: $(date -u +%F)"
 export GOMAXPROCS=$threads GLIMPSE_PYTORCH=$python GLIMPSE_PYTORCH_MODEL=$model
-go test -v -timeout 3h -run '^$' -bench 'AgainstPyTorch/(prefill|decode|step)' -benchtime "${rounds}x" ./internal/train
-go test -v -timeout 3h -run '^$' -bench 'AgainstPyTorch/gradients' -benchtime 1x ./internal/train
+go test -v -timeout 3h -run '^$' -bench 'AgainstPyTorch/(prefill|decode|step)' -benchtime "${rounds}x" ./training
+go test -v -timeout 3h -run '^$' -bench 'AgainstPyTorch/gradients' -benchtime 1x ./training

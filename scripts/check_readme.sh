@@ -1,18 +1,31 @@
 #!/usr/bin/env bash
-# Runs what README.md, docs/*.md and the help texts tell people to run: every "sh"
-# block of the documents and every example of every command's --help, in a folder of
-# its own. Left out are
+# Runs what README.md, CONTRIBUTING.md, CHANGELOG.md, docs/*.md and the help texts tell people to
+# run: every "sh" block of the documents and every example of every command's --help, in a
+# folder of its own. Left out are
 #
 #   - blocks below a line "<!-- not run: WHY -->", which says why;
 #   - examples that name a model of the reader's own, as path/to/… or org/….
 #
-# Also checks that relative links of the documents lead somewhere. One line per
-# block and example, PASS or FAIL.
+# Also checks that relative links of the documents lead to files and headings, that the
+# README has at most 150 lines, that docs/papers.md lists every arXiv number that the code
+# cites, and that nothing cites a paper by a file name of ours. One line per block and
+# example, PASS or FAIL.
+#
+#   ./scripts/check_readme.sh
+#   ./scripts/check_readme.sh --text   # without running anything
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
-scripts/setup.sh
-go build -o bin/ ./cmd/...
+text=''
+case ${1:-} in
+  '') ;;
+  --text) text=yes ;;
+  *) die "unknown argument $1" ;;
+esac
+if [ -z "$text" ]; then
+  scripts/setup.sh
+  go build -o bin/ ./cmd/...
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
@@ -20,6 +33,11 @@ mkdir "$work/here"
 cd "$work/here"
 ln -s "$root/bin" "$root/scripts" "$root/model" .
 failures=0 ran=0
+
+fail() { # WHAT
+  failures=$((failures + 1))
+  echo "FAIL  $*"
+}
 
 try() { # NAME SCRIPT
   local start=$SECONDS
@@ -49,20 +67,41 @@ blocks() { # FILE
 
 clean() { find . -mindepth 1 -maxdepth 1 ! -type l "$@" -exec rm -rf {} +; }
 
+# anchors prints the headings of a document as links name them.
+anchors() { # FILE
+  awk '/^```/ { code = !code } !code && /^#+ /' "$1" | sed -E 's/^#+ //; s/`//g' | tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
+}
+
+lines=$(wc -l <"$root/README.md")
+[ "$lines" -le 150 ] || fail "README.md: $lines lines, want at most 150"
+while IFS= read -r number; do
+  grep -qF "$number" "$root/docs/papers.md" || fail "docs/papers.md lacks arXiv:$number, which the code cites"
+done < <(git -C "$root" grep -hoE 'arXiv:[0-9]{4}\.[0-9]{5}' -- '*.go' '*.py' '*.sh' '*.md' | cut -d: -f2 | sort -u)
+while IFS= read -r place; do
+  fail "$place: cites a paper by a file name; want NAME, arXiv:NUMBER"
+done < <(git -C "$root" grep -nE '\b(lookaheadkv|judgeq|dapq|d2o|rocketkv)[.]txt' -- '*.go' '*.py' '*.sh' '*.md' ':!scripts/check_readme.sh' | cut -d: -f1,2)
+
 # The blocks of one document build on each other, and stand alone otherwise.
-for document in README.md $(cd "$root" && ls docs/*.md 2>/dev/null); do
+for document in README.md CONTRIBUTING.md CHANGELOG.md $(cd "$root" && ls docs/*.md); do
   clean
   all=$(blocks "$root/$document")
   for start in $(printf '%s\n' "$all" | cut -d: -f1 | sort -nu); do
-    try "$document:$start" "$(printf '%s\n' "$all" | sed -n "s/^$start://p")"
+    [ -n "$text" ] || try "$document:$start" "$(printf '%s\n' "$all" | sed -n "s/^$start://p")"
   done
-  for target in $(grep -o '](\([^)#]*\)' "$root/$document" | cut -c 3- | grep -v '^https\{0,1\}:' || true); do
-    [ -e "$root/$(dirname "$document")/$target" ] || {
-      failures=$((failures + 1))
-      echo "FAIL  $document: link to $target leads nowhere"
-    }
+  for target in $(grep -oE '\]\([^)]+\)' "$root/$document" | sed 's/^](//; s/)$//' | grep -vE '^https?:' || true); do
+    file=${target%%#*}
+    file=$root/${file:+$(dirname "$document")/}${file:-$document}
+    if [ ! -e "$file" ]; then
+      fail "$document: link to $target leads nowhere"
+    elif [[ $target == *'#'* ]] && ! anchors "$file" | grep -qxF "${target#*#}"; then
+      fail "$document: link to $target: no such heading"
+    fi
   done
 done
+if [ -n "$text" ]; then
+  [ $failures = 0 ]
+  exit
+fi
 
 # commands prints the subcommands of a command.
 commands() { "$root/bin/$1" --help | sed -n '/^Available Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p' | grep -vxE 'completion|help'; }

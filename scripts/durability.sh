@@ -118,7 +118,7 @@ fi
 echo "== S3: a server in memory, and versitygw"
 tests ./checkpoints/objectstore .
 tests ./cmd/train '^(TestKilledExport|TestS3Run|TestShardsInABucket)$'
-tests ./internal/generate '^TestStored'
+tests ./generation '^TestStored'
 tests ./cmd/evict '^TestS3$'
 
 echo "== servers that stop in the middle, and what small files and adapters claim"

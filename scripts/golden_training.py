@@ -12,7 +12,7 @@ is masked to the learned rows. Attention probabilities are those that eager
 attention returns.
 
 MODEL.json holds library versions, tokens, settings and the two losses as the papers
-define them (lookaheadkv.txt eq. 5, judgeq.txt eq. 5). MODEL.safetensors holds, as
+define them (LookaheadKV, arXiv:2603.10899, eq. 5; Judge Q, arXiv:2509.10798, eq. 5). MODEL.safetensors holds, as
 float32,
 
   embeddings, lora_A / lora_B of layers.L.MODULE   the adapter

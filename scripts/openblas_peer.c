@@ -31,7 +31,7 @@ static float *operand(float *old, size_t n) {
 }
 
 int main(void) {
-  const char *name = getenv("GLIMPSE_BENCH_CLOCK"); // as in internal/clock
+  const char *name = getenv("GLIMPSE_BENCH_CLOCK"); // as in internal/benchclock
   if (name && !strcmp(name, "cpu")) measured = CLOCK_PROCESS_CPUTIME_ID;
   long m, n, k, times, m0 = 0, n0 = 0, k0 = 0;
   float *a = NULL, *b = NULL, *c = NULL;

@@ -4,16 +4,17 @@
 #
 #   ./scripts/test_gpu.sh                 # all of it
 #   ./scripts/test_gpu.sh -run Conform    # arguments go to "go test"
+#   ./scripts/test_gpu.sh --package ./kernels/cuda -run TestCUDASelect   # of one package: seconds
 #   ./scripts/test_gpu.sh --device        # on the driver and the GPU of this machine, each
 #                                         # test in a process of its own; -run REGEXP
 #   ./scripts/test_gpu.sh --chip          # the rehearsal of a chip alone, as users run it
-#   ./scripts/test_gpu.sh --mutants       # plants bugs and expects the tests to see each
+#   ./scripts/test_gpu.sh --mutants       # plants the bugs of kernels/cuda/*.mutants and
+#                                         # expects the tests to see each; a REGEXP of sources
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 source scripts/gpu_env.sh
 
-others=()
-packages=(./internal/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./eviction ./lora ./softtokens ./internal/train ./cmd/evict ./scripts/gpubench)
+packages=(./internal/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./eviction ./lora ./softtokens ./training ./cmd/evict ./scripts/gpubench)
 
 if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
   command -v apt-get >/dev/null || die "g++ and make are missing and there is no apt-get to install them with"
@@ -42,26 +43,64 @@ if [ "${1:-}" = --device ]; then
   exit
 fi
 
+# build compiles the tests once for all the ways that they run in.
+binaries=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$binaries"' EXIT
+build() { # PACKAGE...
+  local package
+  for package in "$@"; do
+    local name=${package#./}
+    go test -c -tags gpu -o "$binaries/${name//\//-}" "$package"
+  done
+}
+
+# tests runs those of a package that match, in its folder as "go test" does. What fails
+# leaves a mark, and what comes after it runs, too.
+tests() { # PACKAGE RUN [SKIP]
+  local name=${1#./}
+  printf -- '--- %s %s%s\n' "$1" "${2:0:100}" "${ways:+ ($ways)}"
+  (cd "$1" && "$binaries/${name//\//-}" -test.timeout 30m -test.run "$2" ${3:+-test.skip "$3"}) || touch "$binaries/failed"
+}
+
+# beside runs functions two at a time and prints what each said when it is done. Most tests
+# here take one processor: the driver runs one kernel at a time.
+beside() { # FUNCTION...
+  local part ids=() parts=("$@") i
+  for part in "${parts[@]}"; do
+    while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n || true; done
+    { TIMEFORMAT="    $part: %R s, %U s + %S s of processors"; time "$part" || touch "$binaries/failed"; } >"$binaries/$part.log" 2>&1 &
+    ids+=($!)
+  done
+  for i in "${!ids[@]}"; do
+    wait "${ids[i]}" || touch "$binaries/failed"
+    cat "$binaries/${parts[i]}.log"
+  done
+  [ ! -e "$binaries/failed" ]
+}
+
 # As users run it, on a rehearsal of a chip of 132 processors (make chip says what that is):
 # memory comes in blocks that are used again, and no variable guards it.
-chip() {
-  make -s -C kernels/cuda -j"$(nproc)" chip
-  local driver=$root/kernels/cuda/build/chip/libhostcuda.so failed=0
-  (
-    export GLIMPSE_CUDA_DRIVER=$driver GLIMPSE_CUBLASLT=$driver
-    unset GLIMPSE_CUDA_EXACT
-    go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels/cuda &
-    local kernels=$!
-    go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./internal/train ./eviction || failed=1
-    # With everything off that something slower stands in for, a model is the same.
-    GLIMPSE_CUDA_OFF=$(sed -n 's/^const family[A-Za-z]* family = "\(.*\)"$/\1/p' kernels/cuda/*.go | paste -sd,) \
-      go test -tags gpu -count=1 -run 'TestAgainstTransformers/(llama3.1|qwen3)$/cuda|TestReferenceModelAgainstNumPy/cuda' ./model || failed=1
-    wait "$kernels" || failed=1
-    exit $failed
-  )
+on_chip() {
+  ways=chip
+  export GLIMPSE_CUDA_DRIVER=$root/kernels/cuda/build/chip/libhostcuda.so
+  export GLIMPSE_CUBLASLT=$GLIMPSE_CUDA_DRIVER
+  unset GLIMPSE_CUDA_EXACT
 }
+chip_kernels() { on_chip; tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA'; }
+chip_memory() { on_chip; tests ./training "$memory"; tests ./eviction "$memory"; }
+# With everything off that something slower stands in for, a model is the same.
+chip_off() {
+  on_chip
+  GLIMPSE_CUDA_OFF=$(sed -n 's/^const family[A-Za-z]* family = "\(.*\)"$/\1/p' kernels/cuda/*.go | paste -sd,)
+  [ -n "$GLIMPSE_CUDA_OFF" ] || die "no families of kernels found"
+  export GLIMPSE_CUDA_OFF
+  tests ./model 'TestAgainstTransformers/(llama3.1|qwen3)$/cuda|TestReferenceModelAgainstNumPy/cuda'
+}
+memory='TestCUDAForecast|TestCUDAFootprint'
 if [ "${1:-}" = --chip ]; then
-  chip
+  make -s -C kernels/cuda -j"$(nproc)" chip
+  build ./kernels/cuda ./training ./eviction ./model
+  beside chip_kernels chip_memory chip_off
   exit
 fi
 
@@ -70,40 +109,59 @@ driver=$root/kernels/cuda/build/libhostcuda.so
 export GLIMPSE_CUDA_DRIVER=$driver GLIMPSE_CUBLASLT=$driver GLIMPSE_CUDA_EXACT=1
 
 if [ "${1:-}" = --mutants ]; then
-  exec scripts/mutants_gpu.sh
+  shift
+  rm -rf "$binaries"
+  exec scripts/mutants_gpu.sh "$@"
 fi
-
-go vet -tags gpu "${packages[@]}" ./internal/generate ./cmd/train
+if [ "${1:-}" = --package ]; then
+  packages=("${2:?--package: value missing}")
+  shift 2
+  [ $# -gt 0 ] || set -- -run .
+fi
 if [ $# -gt 0 ]; then
-  go test -tags gpu "$@" "${packages[@]}"
+  go test -tags gpu -count=1 "$@" "${packages[@]}" # go does not see that the driver has changed
   exit
 fi
-# What follows takes one processor each, so the second half runs beside the first.
-log=$(mktemp)
-(
-  failed=0
-  # Of the models' tests those that run on the device, one for each way of building a
-  # family: the others have run without the tag, and every launch takes its time here.
-  go test -tags gpu -run 'TestAgainstTransformers/(llama3.1|qwen2-window|qwen3|falcon|falcon-40b|mistral-v0.3|granite|smollm3|phi3.5|phi4-mini)$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestHalf|TestCUDA' ./model || failed=1
-  # As many processors as a larger device has, which takes more rows of a prompt at once.
-  HOSTCUDA_PROCESSORS=80 go test -tags gpu -count=1 -run 'TestCUDAForecast|TestCUDAFootprint' ./internal/train ./eviction || failed=1
-  # Blocks, warps and lanes the other way round: races that one order hides.
-  HOSTCUDA_ORDER=reverse go test -tags gpu -count=1 -run 'TestBackendsConform/cuda|TestCUDA' ./kernels/cuda || failed=1
-  # Sums that truncate as those of tensor cores do, where these are used.
-  HOSTCUDA_MMA=truncate go test -tags gpu -count=1 -run 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA(Prefill|Hopper|Half|Observe|Grad|Round|Thin|LowRank)' ./kernels/cuda || failed=1
-  chip || failed=1
-  exit $failed
-) >"$log" 2>&1 &
-beside=$!
-trap 'kill "$beside" 2>/dev/null || true; rm -f "$log"' EXIT
 
-for package in "${packages[@]}"; do [ "$package" = ./model ] || [ "$package" = ./eviction ] || others+=("$package"); done
-failed=0
-# Of the policies' tests, too, those that run on the device.
-go test -tags gpu -run 'CUDA|KeptSets|HalfCaches|AgainstNaive|NotFinite' ./eviction || failed=1
-go test -tags gpu "${others[@]}" || failed=1
-# Of generation and its command the forecasts of memory.
-go test -tags gpu -run TestCUDA ./internal/generate ./cmd/train || failed=1
-wait "$beside" || failed=1
-cat "$log"
-exit $failed
+# What of a package has a device in it; the rest has run without the tag. Of the models'
+# tests one for each way of building a family: every launch takes its time here.
+families='llama3.1|qwen2-window|qwen3|falcon|falcon-40b|mistral-v0.3|granite|smollm3|phi3.5|phi4-mini'
+kernels() {
+  tests ./internal/cudadriver .
+  tests ./kernels . '^TestBackendsConform$|^TestContract$|^TestSplits$|^TestThreadsDoNotChangeBits$|^TestArena|^TestObservedScoresByDefinition$'
+  tests ./kernels/cuda . '^TestBackendsConform$/^cpu'
+}
+reverse() { # Blocks, warps and lanes the other way round: races that one order hides.
+  ways=$FUNCNAME
+  HOSTCUDA_ORDER=reverse tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA'
+}
+truncate() { # Sums that truncate as those of tensor cores do, where these are used.
+  ways=$FUNCNAME
+  HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA(Prefill|Hopper|Half|Observe|Grad|Round|Thin|LowRank)'
+}
+model() {
+  tests ./model "TestAgainstTransformers/($families)\$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestHalf|TestCUDA" '/^(cpu|reference|reference64)$'
+}
+eviction() { tests ./eviction 'CUDA|KeptSets|HalfCaches|NotFinite|ResponsesAgainstNaive'; }
+many_processors() { # as a larger device has, which takes more rows of a prompt at once
+  ways=$FUNCNAME
+  export HOSTCUDA_PROCESSORS=80
+  tests ./training "$memory"; tests ./eviction "$memory"
+}
+training() {
+  tests ./training 'TestCUDA|TestFirstLossAgrees'
+  tests ./lora 'TestStepAgainstPyTorch/.*/cuda|TestGraphAndRuntimeAgree/cuda'
+  tests ./softtokens 'TestStepAgainstPyTorch/.*/cuda'
+}
+commands() {
+  tests ./cmd/evict 'TestCUDA|TestDoctor|TestDeviceThatCannotBeUsed'
+  tests ./scripts/gpubench .
+  tests ./generation TestCUDA # forecasts of memory
+  tests ./cmd/train TestCUDA
+}
+
+go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
+make -s -C kernels/cuda -j"$(nproc)" chip
+build ./internal/cudadriver ./kernels ./kernels/cuda ./model ./eviction ./training ./lora ./softtokens ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
+# The longest first.
+beside eviction model kernels reverse chip_kernels many_processors chip_memory training truncate commands chip_off

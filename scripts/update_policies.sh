@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Measures every policy side by side on the built-in model and writes docs/policies.md,
-# and puts the table of policies into README.md; both between the lines
-# "<!-- NAME -->" and "<!-- end of NAME -->", so that what people wrote around them
+# Puts the table of policies into docs/policies.md, measures every policy side by side on
+# the built-in model and puts the results into docs/policies-results.md; both between the
+# lines "<!-- NAME -->" and "<!-- end of NAME -->", so that what people wrote around them
 # stays.
 #
 #   ./scripts/update_policies.sh [--table] [--samples N]
 #
-# --table    only the table of policies in README.md, which takes a second
+# --table    only the table of policies, which takes a second
 # --samples  prompts per task (32)
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -25,7 +25,7 @@ go build -o bin/ ./cmd/evict
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-./bin/evict policies --markdown | replace_section README.md policies
+./bin/evict policies --markdown | replace_section docs/policies.md policies
 [ $measure = yes ] || exit 0
 
 # For speckv: the model itself as an ideal draft, and a cut of it as a poor one.
@@ -33,7 +33,6 @@ trap 'rm -rf "$work"' EXIT
 command=(evict eval --policy all --task ask1,ask4,chain,copy,marks,q_copy,q_marks,q_single,single,turns
   --budget "32,64,96,128" --tokens 512 --samples "$samples" --seed 1
   --draft self --draft two-layers=layers:2)
-[ -f docs/policies.md ] || die "docs/policies.md is missing"
 SECONDS=0
 "$root/bin/${command[0]}" "${command[@]:1}" --table-out "$work/table.md" --json-out "$work/results.json" >/dev/null
 {
@@ -45,4 +44,4 @@ SECONDS=0
   echo '```'
   echo
   cat "$work/table.md"
-} | replace_section docs/policies.md measured
+} | replace_section docs/policies-results.md measured

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"glimpse/autodiff"
 	"glimpse/checkpoints"
 	"glimpse/kernels"
 	"glimpse/model"
@@ -15,7 +14,7 @@ const Kind = "judgeq"
 
 func init() {
 	model.AdapterKinds.Add(Kind, model.AdapterKind{
-		Doc:  "soft tokens only, MSE loss (judgeq.txt §4)",
+		Doc:  "soft tokens only, MSE loss (Judge Q, arXiv:2509.10798, §4)",
 		Loss: "mse",
 		New:  func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
 		Count: func(m *model.Model, c model.AdapterConfig) int64 {
@@ -27,7 +26,6 @@ func init() {
 
 // SoftTokens is a Judge Q adapter in a model's backend.
 type SoftTokens struct {
-	m    *model.Model
 	rows *kernels.Tensor // [n, hidden]
 }
 
@@ -41,30 +39,24 @@ func New(m *model.Model, c model.AdapterConfig) (*SoftTokens, error) {
 	if len(c.Modules) > 0 {
 		return nil, fmt.Errorf("judgeq adapter: modules: got %v, want none: Judge Q trains soft tokens only", c.Modules)
 	}
-	return &SoftTokens{m: m, rows: m.NewRows(c, rand.New(rand.NewPCG(c.Seed, 0x534f4654)))}, nil
+	return &SoftTokens{rows: m.NewRows(c, rand.New(rand.NewPCG(c.Seed, 0x534f4654)))}, nil
 }
 
 // Kind implements model.Adapter.
 func (a *SoftTokens) Kind() string { return Kind }
 
-// Rows implements model.Prober.
+// Rows implements model.QueryRows.
 func (a *SoftTokens) Rows() int { return a.rows.Dim0() }
 
-// Embeddings implements model.Prober.
+// Embeddings implements model.QueryRows.
 func (a *SoftTokens) Embeddings(m *model.Model, dst *kernels.Tensor) { m.Backend.Copy(dst, a.rows) }
 
-// LowRank implements model.Prober; there is none.
+// LowRank implements model.QueryRows; there is none.
 func (a *SoftTokens) LowRank(int, model.Module) *model.LowRank { return nil }
 
 // Parameters implements model.Adapter.
 func (a *SoftTokens) Parameters() []model.Parameter {
 	return []model.Parameter{{Name: "soft_tokens", Tensor: a.rows}}
-}
-
-// Scores implements model.Adapter.
-func (a *SoftTokens) Scores(g *autodiff.Graph, s *autodiff.Sample) []autodiff.Node {
-	rows := g.Parameter("soft_tokens", a.rows)
-	return a.m.ScoreGraph(g, s, rows, func(int, model.Module) *autodiff.LoRA { return nil })
 }
 
 // Export implements model.Adapter.
@@ -83,5 +75,5 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*SoftTokens, error) {
 	}
 	rows := m.Backend.Alloc(m.Backend.Compute(), e.Rows, e.Cols)
 	kernels.Convert(rows, kernels.FromF32(e.Data, e.Rows, e.Cols))
-	return &SoftTokens{m: m, rows: rows}, nil
+	return &SoftTokens{rows: rows}, nil
 }

@@ -3,16 +3,12 @@ package softtokens
 import (
 	"context"
 	"errors"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"glimpse/autodiff"
 	"glimpse/checkpoints"
-	"glimpse/kernels"
-	"glimpse/losses"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 )
@@ -25,66 +21,6 @@ func newTokens(t *testing.T, m *model.Model) *SoftTokens {
 	}
 	return a
 }
-
-// TestOnlyTheTokensAreTrained: the graph has one parameter, and its gradient
-// agrees with finite differences.
-func TestOnlyTheTokensAreTrained(t *testing.T) {
-	m := modeltest.Llama{Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 4, Intermediate: 12, Layers: 3}.Open(t, "reference64")
-	a := newTokens(t, m)
-	loss, err := losses.Losses.Lookup("mse")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, sample := autodiff.New(m.Backend), new(autodiff.Sample)
-	if err := g.Compile(g.Loss(a.Scores(g, sample), sample, loss.Func)); err != nil {
-		t.Fatal(err)
-	}
-	if names := g.Parameters(); !slices.Equal(names, []string{"soft_tokens"}) {
-		t.Fatalf("trained parameters %v, want soft_tokens alone", names)
-	}
-	const n = 9
-	r, cache := m.NewRunner(), m.NewCache()
-	if _, err := r.Prefill(context.Background(), cache, modeltest.Tokens(m, 1, n), model.PrefillOptions{CacheOnly: true}); err != nil {
-		t.Fatal(err)
-	}
-	*sample = m.SampleOf(cache, a.Rows())
-	for l := range m.Config.Layers {
-		target := kernels.NewTensor(kernels.F64, m.Config.Heads, n)
-		for i := range target.F64() {
-			target.F64()[i] = math.Log(float64((i*7+l)%5) / 20)
-		}
-		sample.Targets = append(sample.Targets, m.Backend.Place(target))
-	}
-	run := func() float64 {
-		v, err := g.Run()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	run()
-	grad, err := g.Gradient(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := grad.Float64s()
-	x := a.rows.F64()
-	for i := range x {
-		const step = 1e-5
-		at := x[i]
-		x[i] = at + step
-		up := run()
-		x[i] = at - step
-		down := run()
-		x[i] = at
-		want := (up - down) / (2 * step)
-		if e := abs(got[i]-want) / (1e-4 + abs(got[i]) + abs(want)); !(e <= 1e-5) {
-			t.Fatalf("gradient of element %d: %v, finite difference %v", i, got[i], want)
-		}
-	}
-}
-
-func abs(x float64) float64 { return max(x, -x) }
 
 func TestExportAndLoad(t *testing.T) {
 	m := modeltest.Llama{}.Open(t, "cpu")

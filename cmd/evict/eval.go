@@ -47,7 +47,7 @@ reads as much as the budget of it.`,
   evict eval --policy all --budget 64 --task copy,chain --samples 8 --json`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o := evaluation.Options{Tokens: tokens, Samples: samples, Seed: s.seed, Timings: timings}
+			o := evaluation.Options{Tokens: tokens, Samples: samples, Seed: s.Seed, Timings: timings}
 			var err error
 			if o.Budgets, err = parseBudgets(budgets); err != nil {
 				return fmt.Errorf("eval: %w", err)
@@ -67,16 +67,16 @@ reads as much as the budget of it.`,
 			if err := files.Err(); err != nil {
 				return fmt.Errorf("eval: %w", err)
 			}
-			s.before = func(m *model.Model) error {
-				return s.checkMemory(cmd.Context(), m, strings.Split(policies, ","),
+			s.Before = func(m *model.Model) error {
+				return s.CheckMemory(cmd.Context(), m, strings.Split(policies, ","),
 					eviction.FootprintOptions{Tokens: tokens, Budget: slices.Max(o.Budgets), MaxNew: 64, Study: true})
 			}
-			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
+			l, err := s.Open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			defer l.Close()
-			if o.Contenders, err = l.contenders(policies); err != nil {
+			if o.Contenders, err = l.Contenders(policies); err != nil {
 				return fmt.Errorf("eval: %w", err)
 			}
 			bar := progress.New(cmd.ErrOrStderr(), "prompts", int64(len(o.Tasks)*samples))

@@ -6,58 +6,13 @@ import (
 	"fmt"
 	"text/tabwriter"
 
+	"glimpse/evaluation/inspection"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/kernels"
-	"glimpse/model"
 
 	"github.com/spf13/cobra"
 )
-
-// inspection is what a policy keeps of one KV head.
-type inspection struct {
-	Layer     int       `json:"layer"`
-	KVHead    int       `json:"kv_head"`
-	Positions []int32   `json:"positions"` // kept, ascending
-	Scores    []float32 `json:"scores"`    // of every prompt position; empty where none was needed
-}
-
-// inspected is a prompt after its eviction.
-type inspected struct {
-	model           *model.Model
-	policy, adapter string
-	budget          int
-	ids             []int32
-	session         *eviction.Session
-}
-
-// counts is the number of heads, of all layers, that keep each token.
-func (x *inspected) counts() []int {
-	out := make([]int, len(x.ids))
-	for _, layer := range x.session.Kept() {
-		for _, positions := range layer {
-			for _, p := range positions {
-				out[p]++
-			}
-		}
-	}
-	return out
-}
-
-// inspections lists the heads.
-func (x *inspected) inspections() []inspection {
-	var rows []inspection
-	for layer := range x.session.Kept() {
-		for h := range x.session.Kept()[layer] {
-			r := inspection{Layer: layer, KVHead: h, Positions: x.session.Kept()[layer][h], Scores: []float32{}}
-			if x.session.Scores() != nil {
-				r.Scores = x.session.Scores()[layer][h]
-			}
-			rows = append(rows, r)
-		}
-	}
-	return rows
-}
 
 func newInspect() *cobra.Command {
 	var (
@@ -86,7 +41,7 @@ and policy. A prompt within the budget is not scored.`,
 		Args: cli.Args("[PROMPT]"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			defer kernels.CatchDevice(&err) // what is shown is read from the device now
-			if err := p.take(args); err != nil {
+			if err := p.argument(args); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
 			if err := eviction.CheckBudget(budget); err != nil {
@@ -97,31 +52,31 @@ and policy. A prompt within the budget is not scored.`,
 			if err := files.Err(); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
-			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
+			l, err := s.Open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			defer l.Close()
-			c, err := l.one(policy)
+			c, err := l.One(policy)
 			if err != nil {
 				return err
 			}
-			prompt, err := p.read(cmd.Context(), l.Model, cli.Input(cmd.Context(), cmd.InOrStdin()), s.seed)
+			prompt, err := p.Read(cmd.Context(), l.Model, cli.Input(cmd.Context(), cmd.InOrStdin()), s.Seed)
 			if err != nil {
 				return err
 			}
 			if err := checkCovers(cmd, budget, prompt); err != nil {
 				return err
 			}
-			session, err := eviction.NewRuntime(l.Model).Prefill(cmd.Context(), c.Named, prompt.ids, budget, nil)
+			session, err := eviction.NewRuntime(l.Model).Prefill(cmd.Context(), c.Named, prompt.IDs, budget, nil)
 			if err != nil {
 				return err
 			}
-			x := &inspected{l.Model, c.Name, c.Adapter, budget, prompt.ids, session}
-			if err := errors.Join(html.Write(x.writeHTML), npz.Write(x.writeNPZ)); err != nil {
+			x := &inspection.Inspection{Model: l.Model, Policy: c.Name, Adapter: c.Adapter, Budget: budget, IDs: prompt.IDs, Session: session}
+			if err := errors.Join(html.Write(x.WriteHTML), npz.Write(x.WriteNPZ)); err != nil {
 				return err
 			}
-			rows := x.inspections()
+			rows := x.Heads()
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(rows)
 			}

@@ -14,12 +14,13 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/evaluation/inspection"
 	"glimpse/model/modeltest"
 )
 
 // inspectFiles runs evict inspect and returns its rows, page and arrays (the bytes
 // after each header).
-func inspectFiles(t *testing.T, args ...string) (rows []inspection, page string, arrays map[string][]byte) {
+func inspectFiles(t *testing.T, args ...string) (rows []inspection.Head, page string, arrays map[string][]byte) {
 	t.Helper()
 	dir := t.TempDir()
 	htmlPath, npzPath := filepath.Join(dir, "page.html"), filepath.Join(dir, "scores.npz")

@@ -14,8 +14,9 @@ func main() { cli.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "evict",
-		Short: "Run a language model with an evicted KV cache",
+		Use:     "evict",
+		Short:   "Run a language model with an evicted KV cache",
+		Version: cli.Version(),
 		Long: `Run a language model with an evicted KV cache.
 
 A policy decides which key-value pairs of the prompt are kept, up to a budget per

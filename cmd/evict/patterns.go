@@ -3,24 +3,20 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"slices"
 	"text/tabwriter"
 
 	"glimpse/datasets"
+	"glimpse/evaluation"
+	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/progress"
-	"glimpse/model"
 
 	"glimpse/internal/cli"
 
 	"github.com/spf13/cobra"
 )
-
-// patternTasks are those whose answers are copied from the prompt.
-var patternTasks = []string{"copy", "single"}
 
 func newPatterns() *cobra.Command {
 	var (
@@ -61,13 +57,13 @@ that model's default; another one is given with --pattern.`,
 			if err != nil {
 				return fmt.Errorf("patterns: %w", err)
 			}
-			s := setup{model: folder, device: device, seed: seed}
-			l, err := s.open(cmd.Context(), cmd.ErrOrStderr())
+			s := lineup.Options{Model: folder, Device: device, Seed: seed}
+			l, err := s.Open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			defer l.Close()
-			n, at, err := retrievals(l.Model, which, tokens, samples, seed)
+			n, at, err := evaluation.Retrievals(l.Model, which, tokens, samples, seed)
 			if err != nil {
 				return fmt.Errorf("patterns: %w", err)
 			}
@@ -116,53 +112,4 @@ that model's default; another one is given with --pattern.`,
 	f.Uint64Var(&seed, "seed", 1, "seed of the prompts")
 	f.BoolVar(&asJSON, "json", false, "print JSON: a list of layers with a number per KV head")
 	return cmd
-}
-
-// retrievals are n prompts whose answers are copied from them.
-func retrievals(m *model.Model, split datasets.Split, tokens, samples int, seed uint64) (n int, at func(i int) (eviction.Retrieval, error), err error) {
-	if m.Config.Vocab != len(datasets.Vocabulary()) {
-		return samples, func(i int) (eviction.Retrieval, error) { return randomCopy(m, tokens, seed, i) }, nil
-	}
-	var streams []*datasets.Stream
-	for _, task := range patternTasks {
-		s, err := datasets.NewStream([]string{task}, split, tokens, seed)
-		if err != nil {
-			return 0, nil, err
-		}
-		streams = append(streams, s)
-	}
-	return samples * len(streams), func(i int) (eviction.Retrieval, error) {
-		e, err := streams[i%len(streams)].At(i / len(streams))
-		return eviction.Retrieval{Prompt: e.Prompt, Answer: e.Answer}, err
-	}, nil
-}
-
-// The lengths of a random copy: of the sequence that is repeated, and of the part
-// of it that the prompt ends with.
-const copyLength, copyShown = 32, 8
-
-// randomCopy is random tokens among which a sequence stands whose beginning is
-// repeated at the end; its rest is the answer.
-func randomCopy(m *model.Model, tokens int, seed uint64, i int) (eviction.Retrieval, error) {
-	if least := 2*copyLength + copyShown; tokens < least {
-		return eviction.Retrieval{}, fmt.Errorf("prompt length: got %d tokens, want at least %d", tokens, least)
-	}
-	var special []int32
-	if m.Tokenizer != nil {
-		special = m.Tokenizer.SpecialIDs()
-	}
-	rng := rand.New(rand.NewPCG(seed, uint64(i)))
-	var prompt []int32
-	if m.Config.BOS >= 0 {
-		prompt = append(prompt, m.Config.BOS)
-	}
-	for len(prompt) < tokens-copyShown {
-		if id := int32(rng.IntN(m.Config.Vocab)); !slices.Contains(special, id) {
-			prompt = append(prompt, id)
-		}
-	}
-	from := 1 + rng.IntN(len(prompt)-copyLength-1)
-	passage := prompt[from : from+copyLength]
-	answer := slices.Clone(passage[copyShown:])
-	return eviction.Retrieval{Prompt: append(prompt, passage[:copyShown]...), Answer: answer}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 
@@ -78,7 +79,20 @@ func (r policyRow) defaults() (out []string) {
 	return out
 }
 
-// writePolicies writes the table of the README.
+// inSources is what a source names that has an address.
+var inSources = regexp.MustCompile(`arXiv:(\d{4}\.\d{5})|(?:openreview\.net|github\.com)/[^) ]+`)
+
+// linked is a source whose papers are Markdown links.
+func linked(source string) string {
+	return inSources.ReplaceAllStringFunc(source, func(name string) string {
+		if number, ok := strings.CutPrefix(name, "arXiv:"); ok {
+			return "[" + name + "](https://arxiv.org/abs/" + number + ")"
+		}
+		return "[" + name + "](https://" + name + ")"
+	})
+}
+
+// writePolicies writes the table of docs/policies.md.
 func writePolicies(w io.Writer, rows []policyRow) error {
 	var b strings.Builder
 	b.WriteString("| policy | evicts | rule | options with defaults | source |\n|:---|:---|:---|:---|:---|\n")
@@ -96,7 +110,7 @@ func writePolicies(w io.Writer, rows []policyRow) error {
 		for _, o := range r.defaults() {
 			options = append(options, "`"+o+"`")
 		}
-		cells := []string{"`" + r.Name + "`", r.Kind, rule, strings.Join(options, " "), r.Source}
+		cells := []string{"`" + r.Name + "`", r.Kind, rule, strings.Join(options, " "), linked(r.Source)}
 		for i, c := range cells {
 			cells[i] = strings.ReplaceAll(c, "|", `\|`)
 		}

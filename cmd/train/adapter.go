@@ -3,9 +3,8 @@ package main
 import (
 	"fmt"
 
-	"glimpse/internal/train"
-
 	"glimpse/internal/cli"
+	"glimpse/training/runs"
 
 	"github.com/spf13/cobra"
 )
@@ -21,9 +20,9 @@ type adapterCommand struct {
 // they have LoRA.
 func newAdapter(a adapterCommand) *cobra.Command {
 	var (
-		s       = defaultSpec()
+		s       = runs.Default()
 		out     string
-		adapter adapterSpec
+		adapter runs.Adapter
 	)
 	adapter.Defaults(func(string) string { return a.kind })
 	adapter.LearningRate = a.rate
@@ -33,29 +32,14 @@ func newAdapter(a adapterCommand) *cobra.Command {
 			if out == "" {
 				return fmt.Errorf("%s: --out is missing", a.use)
 			}
-			if s.Preset != "" {
-				flags := givenFlags(cmd.Flags())
-				if p, err := train.Presets.Lookup(s.Preset); err == nil && p.Adapter.Kind != a.kind {
-					return fmt.Errorf("%s: --preset %s: for adapters of kind %s, want one for %s", a.use, s.Preset, p.Adapter.Kind, a.kind)
-				}
-				if err := s.usePreset(s.Preset); err != nil {
-					return fmt.Errorf("%s: --preset: %w", a.use, err)
-				}
-				adapter.LearningRate = 0 // the preset's, which depends on the model
-				if err := repeat(flags); err != nil {
-					return err
-				}
-				if isGiven(flags, "steps") && !isGiven(flags, "epochs") {
-					s.Epochs = 0
-				}
+			if err := s.ReadAdapter(&adapter, out, givenFlags(cmd.Flags())); err != nil {
+				return fmt.Errorf("%s: %w", a.use, err)
 			}
-			adapter.Seed = s.Train.Seed
-			s.Adapters, s.Outs = []adapterSpec{adapter}, textList{out}
-			return s.run(cmd.Context(), cmd.ErrOrStderr(), cmd.OutOrStdout())
+			return s.Run(cmd.Context(), cmd.ErrOrStderr(), cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
-	s.bind(f)
+	bind(f, s)
 	f.StringVarP(&out, "out", "o", "", "adapter folder to write")
 	f.IntVar(&adapter.Rows, "rows", adapter.Rows, "learned rows n")
 	f.Float64Var(&adapter.LearningRate, "lr", adapter.LearningRate, "peak learning rate")

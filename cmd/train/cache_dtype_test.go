@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"glimpse/training"
 )
 
 // TestCacheDType: training, generation and plans take the type of the cache from the
@@ -20,7 +22,7 @@ func TestCacheDType(t *testing.T) {
 	if _, log, err := execute(t, t.Context(), "run", path); err != nil {
 		t.Fatal(err, log)
 	}
-	resolved, err := os.ReadFile(filepath.Join(run, configName))
+	resolved, err := os.ReadFile(filepath.Join(run, training.ConfigName))
 	if err != nil || !strings.Contains(string(resolved), "cache_dtype: bf16") {
 		t.Errorf("resolved configuration (%v):\n%s", err, resolved)
 	}

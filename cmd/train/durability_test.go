@@ -404,11 +404,10 @@ func TestSecondRun(t *testing.T) {
 	}
 	p.Process.Kill()
 	p.Wait()
-	k := &keeper{path: filepath.Join(dir, "state")}
-	if err := k.lock(); err != nil {
+	if unlock, err := cli.LockOutput(filepath.Join(dir, "state")); err != nil {
 		t.Errorf("after the first run was killed: %v", err)
 	} else {
-		k.unlock()
+		unlock()
 	}
 }
 

@@ -1,6 +1,6 @@
 package main
 
-// judgeqCommand trains Judge Q (judgeq.txt §4).
+// judgeqCommand trains Judge Q (arXiv:2509.10798, §4).
 var judgeqCommand = adapterCommand{
 	use: "judgeq", kind: "judgeq", rate: 2e-2,
 	short: "Train a Judge Q adapter: soft tokens, MSE loss",

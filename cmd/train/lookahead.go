@@ -1,6 +1,6 @@
 package main
 
-// lookaheadCommand trains LookaheadKV (lookaheadkv.txt §3; appendix A for the
+// lookaheadCommand trains LookaheadKV (arXiv:2603.10899, §3; appendix A for the
 // defaults of rows, rank and α).
 var lookaheadCommand = adapterCommand{
 	use: "lookahead", kind: "lookaheadkv", lora: true, rate: 5e-3,

@@ -15,8 +15,9 @@ func main() { cli.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "train",
-		Short: "Train learned KV-cache eviction for a frozen language model",
+		Use:     "train",
+		Short:   "Train learned KV-cache eviction for a frozen language model",
+		Version: cli.Version(),
 		Long: `Train learned KV-cache eviction for a frozen language model.
 
 An adapter is a handful of learned rows that are run after a prompt to predict

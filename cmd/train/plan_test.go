@@ -18,8 +18,8 @@ import (
 
 	"glimpse/checkpoints"
 	"glimpse/datasets"
-	"glimpse/internal/train"
 	"glimpse/model"
+	"glimpse/training"
 )
 
 // randomModel writes a model folder of 30 million random weights.
@@ -123,7 +123,7 @@ func TestPlannedMemoryIsUsed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var p train.Plan
+			var p training.Plan
 			if err := json.Unmarshal(out, &p); err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +135,7 @@ func TestPlannedMemoryIsUsed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			planned := mib(p.Memory.Total)
+			planned := float64(p.Memory.Total) / (1 << 20)
 			t.Logf("planned %.1f MiB, used %.1f MiB: %+.1f%%", planned, used, 100*(planned/used-1))
 			if math.Abs(planned/used-1) > 0.1 {
 				t.Errorf("planned %.1f MiB, used %.1f MiB, want within 10%%: %+v", planned, used, p.Memory)

@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	"glimpse/internal/cli"
+	"glimpse/training/runs"
 
 	"github.com/spf13/cobra"
 )
 
 func newRun() *cobra.Command {
-	s := defaultSpec()
+	s := runs.Default()
 	cmd := &cobra.Command{
 		Use:   "run CONFIG.yaml",
 		Short: "Train several adapters, of any kinds, in one pass over the data",
@@ -39,22 +40,22 @@ configuration is written to the run's folder as config.yaml.`,
   train run scripts/examples/run.yaml --steps 4 --set adapters.1.rows=16 --run out/short`,
 		Args: cli.Args("CONFIG.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.read(args[0], givenFlags(cmd.Flags())); err != nil {
+			if err := s.Read(args[0], givenFlags(cmd.Flags())); err != nil {
 				return err
 			}
 			if s.Sweep != nil {
 				return fmt.Errorf("%s: sweep: is for train sweep, want none", args[0])
 			}
-			if err := s.folders(args[0]); err != nil {
+			if err := s.Folders(args[0]); err != nil {
 				return err
 			}
-			if err := s.run(cmd.Context(), cmd.ErrOrStderr(), cmd.OutOrStdout()); err != nil {
+			if err := s.Run(cmd.Context(), cmd.ErrOrStderr(), cmd.OutOrStdout()); err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			return nil
 		},
 	}
-	s.bind(cmd.Flags())
-	s.bindSet(cmd.Flags())
+	bind(cmd.Flags(), s)
+	bindSet(cmd.Flags(), s)
 	return cmd
 }

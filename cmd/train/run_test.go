@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"glimpse/internal/train"
+	"glimpse/training"
+	"glimpse/training/runs"
 )
 
 const quickRun = `# three adapters
@@ -61,11 +62,11 @@ func TestRunFolder(t *testing.T) {
 	if !strings.Contains(out, "step ÷ (prefill × floor) =") {
 		t.Errorf("output %q", out)
 	}
-	steps := readSteps(t, filepath.Join(dir, stepsName))
+	steps := readSteps(t, filepath.Join(dir, training.StepsName))
 	if len(steps) != 6 || steps[2].Validation == nil || steps[1].Validation != nil || len(steps[0].Adapters) != 3 {
-		t.Fatalf("%d steps in %s", len(steps), stepsName)
+		t.Fatalf("%d steps in %s", len(steps), training.StepsName)
 	}
-	f, err := os.Open(filepath.Join(dir, curvesName))
+	f, err := os.Open(filepath.Join(dir, training.CurvesName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,19 +83,19 @@ func TestRunFolder(t *testing.T) {
 	for i, name := range []string{"all", "qv", "soft"} {
 		moved = append(moved, "--set", "outs."+string(rune('0'+i))+"="+filepath.Join(again, "adapters", name))
 	}
-	mustExecute(t, append([]string{"run", filepath.Join(dir, configName), "--run", again, "--log", "", "--checkpoint", ""}, moved...)...)
+	mustExecute(t, append([]string{"run", filepath.Join(dir, training.ConfigName), "--run", again, "--log", "", "--checkpoint", ""}, moved...)...)
 	sameAdapters(t, dir, again)
 
 	// Taken up from a checkpoint in the middle.
 	parts := filepath.Join(t.TempDir(), "parts")
-	if _, _, err := execute(t, stopAfter{context.Background(), filepath.Join(parts, stepsName), 3}, "run", config, "--run", parts, "--checkpoint-every", "2"); err == nil {
+	if _, _, err := execute(t, stopAfter{context.Background(), filepath.Join(parts, training.StepsName), 3}, "run", config, "--run", parts, "--checkpoint-every", "2"); err == nil {
 		t.Fatal("the run was not stopped")
 	}
-	if n := len(readSteps(t, filepath.Join(parts, stepsName))); n == 6 || n == 0 {
+	if n := len(readSteps(t, filepath.Join(parts, training.StepsName))); n == 6 || n == 0 {
 		t.Fatalf("stopped after %d steps", n)
 	}
 	mustExecute(t, "run", config, "--run", parts, "--checkpoint-every", "2", "--resume")
-	if n := len(readSteps(t, filepath.Join(parts, stepsName))); n != 6 {
+	if n := len(readSteps(t, filepath.Join(parts, training.StepsName))); n != 6 {
 		t.Errorf("%d lines after taking up, want one per step", n)
 	}
 	sameAdapters(t, dir, parts)
@@ -114,15 +115,15 @@ func (c stopAfter) Err() error {
 	return nil
 }
 
-func readSteps(t *testing.T, path string) []train.StepResult {
+func readSteps(t *testing.T, path string) []training.StepResult {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []train.StepResult
+	var out []training.StepResult
 	for line := range strings.Lines(string(data)) {
-		var s train.StepResult
+		var s training.StepResult
 		if err := json.Unmarshal([]byte(line), &s); err != nil {
 			t.Fatal(err)
 		}
@@ -154,34 +155,34 @@ func TestPresetAndOverrides(t *testing.T) {
 	for name, c := range map[string]struct {
 		file  string
 		flags []string
-		check func(s *spec) bool
+		check func(s *runs.Spec) bool
 	}{
-		"preset alone": {"preset: lookaheadkv", nil, func(s *spec) bool {
+		"preset alone": {"preset: lookaheadkv", nil, func(s *runs.Spec) bool {
 			return s.Train.Steps == 7600 && s.Train.Beta2 == 0.95 && len(s.Adapters) == 1 && s.Adapters[0].Rank == 8 && len(s.Adapters[0].Modules) == 7
 		}},
-		"file over preset": {"preset: lookaheadkv\ntrain: {steps: 5, clip: 2}", nil, func(s *spec) bool { return s.Train.Steps == 5 && s.Train.Clip == 2 && s.Train.Batch == 32 }},
-		"flag over file":   {"preset: lookaheadkv\ntrain: {steps: 5}", []string{"--steps", "9", "--data", "a,b"}, func(s *spec) bool { return s.Train.Steps == 9 && len(s.Data) == 2 }},
-		"set over file":    {"train: {steps: 5}\nadapters: [{kind: judgeq}]", []string{"--set", "adapters.0.rows=3"}, func(s *spec) bool { return s.Adapters[0].Rows == 3 }},
-		"preset by flag":   {"train: {batch: 5}", []string{"--preset", "judgeq"}, func(s *spec) bool { return s.Train.Batch == 5 && s.Train.Beta2 == 0.999 && s.Epochs == 3 }},
-		"steps over epochs": {"preset: judgeq", []string{"--steps", "7"}, func(s *spec) bool {
+		"file over preset": {"preset: lookaheadkv\ntrain: {steps: 5, clip: 2}", nil, func(s *runs.Spec) bool { return s.Train.Steps == 5 && s.Train.Clip == 2 && s.Train.Batch == 32 }},
+		"flag over file":   {"preset: lookaheadkv\ntrain: {steps: 5}", []string{"--steps", "9", "--data", "a,b"}, func(s *runs.Spec) bool { return s.Train.Steps == 9 && len(s.Data) == 2 }},
+		"set over file":    {"train: {steps: 5}\nadapters: [{kind: judgeq}]", []string{"--set", "adapters.0.rows=3"}, func(s *runs.Spec) bool { return s.Adapters[0].Rows == 3 }},
+		"preset by flag":   {"train: {batch: 5}", []string{"--preset", "judgeq"}, func(s *runs.Spec) bool { return s.Train.Batch == 5 && s.Train.Beta2 == 0.999 && s.Epochs == 3 }},
+		"steps over epochs": {"preset: judgeq", []string{"--steps", "7"}, func(s *runs.Spec) bool {
 			return s.Train.Steps == 7 && s.Epochs == 0
 		}},
-		"modules": {"adapters: [{kind: lookaheadkv, modules: none}, {kind: lookaheadkv, modules: [q_proj, up_proj]}, {kind: lookaheadkv, modules: \"q,v\"}]", nil, func(s *spec) bool {
-			return len(s.Adapters[0].Modules) == 0 && s.Adapters[0].config().Rank == 0 && s.Adapters[1].Modules[1] == "up_proj" && len(s.Adapters[2].Modules) == 2
+		"modules": {"adapters: [{kind: lookaheadkv, modules: none}, {kind: lookaheadkv, modules: [q_proj, up_proj]}, {kind: lookaheadkv, modules: \"q,v\"}]", nil, func(s *runs.Spec) bool {
+			return len(s.Adapters[0].Modules) == 0 && s.Adapters[0].Config().Rank == 0 && s.Adapters[1].Modules[1] == "up_proj" && len(s.Adapters[2].Modules) == 2
 		}},
-		"old form":   {`{"train": {"adapters": [{"kind": "judgeq", "init_token": 6}]}}`, nil, func(s *spec) bool { return len(s.Adapters) == 1 && s.Adapters[0].InitToken == 6 }},
-		"zero steps": {"train: {steps: 0}", nil, func(s *spec) bool { return s.Train.Steps == 0 }},
+		"old form":   {`{"train": {"adapters": [{"kind": "judgeq", "init_token": 6}]}}`, nil, func(s *runs.Spec) bool { return len(s.Adapters) == 1 && s.Adapters[0].InitToken == 6 }},
+		"zero steps": {"train: {steps: 0}", nil, func(s *runs.Spec) bool { return s.Train.Steps == 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := defaultSpec()
+			s := runs.Default()
 			cmd := newRun()
 			cmd.ResetFlags()
-			s.bind(cmd.Flags())
-			s.bindSet(cmd.Flags())
+			bind(cmd.Flags(), s)
+			bindSet(cmd.Flags(), s)
 			if err := cmd.ParseFlags(c.flags); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.read(writeFile(t, "c.yaml", c.file), givenFlags(cmd.Flags())); err != nil {
+			if err := s.Read(writeFile(t, "c.yaml", c.file), givenFlags(cmd.Flags())); err != nil {
 				t.Fatal(err)
 			}
 			if !c.check(s) {

@@ -8,39 +8,8 @@ import (
 	"testing"
 
 	"glimpse/datasets"
-	"glimpse/model"
 	"glimpse/model/modeltest"
 )
-
-// TestDescriptionsStay: shards that were begun before a setting was added go on.
-func TestDescriptionsStay(t *testing.T) {
-	s := &generateSpec{Tasks: "default", Split: "train", Tokens: 512, Samples: 64, Seed: 1, Recipe: "asis", Responses: "self", MaxPrompt: 16384, MaxNew: 512, SamplingSeed: 1, Batch: 8,
-		SamplingChoice: model.SamplingChoice{From: model.SamplingGreedy}}
-	if got, want := s.describe(), "synthetic tasks default, 512 tokens, seed 1, settings 1d3277a1b6a5"; got != want {
-		t.Errorf("greedy: %s, want %s", got, want)
-	}
-	s.settled = model.Sampling{Temperature: 0.7, TopP: 0.9, TopK: 20}
-	s.Sources, s.Shards = []datasets.MixSource{{Path: "a.jsonl"}}, 4
-	if got, want := s.describe(), "1 sources, recipe asis, responses self, prompts of up to 16384 tokens, seed 1, settings 863f114bc548"; got != want {
-		t.Errorf("sampled: %s, want %s", got, want)
-	}
-	seen := []string{s.describe()}
-	for _, change := range []func(d *model.Sampling){
-		func(d *model.Sampling) { d.MinP = 0.1 },
-		func(d *model.Sampling) { d.Processors.RepetitionPenalty = 1.1 },
-		func(d *model.Sampling) { d.Processors.BadWords = [][]int32{{1, 2}} },
-		func(d *model.Sampling) { d.Processors.BadWords = [][]int32{{1, 3}} },
-	} {
-		before := s.settled
-		change(&s.settled)
-		if d := s.describe(); slices.Contains(seen, d) {
-			t.Errorf("%v is described as another", s.settled)
-		} else {
-			seen = append(seen, d)
-		}
-		s.settled = before
-	}
-}
 
 // TestGenerateSampling: greedy unless the model is asked, and the header says what it
 // was.

@@ -1,44 +1,17 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"path/filepath"
-	"slices"
-	"text/tabwriter"
-
-	"glimpse/internal/atomicfile"
-	"glimpse/internal/train"
 
 	"glimpse/internal/cli"
+	"glimpse/training/runs"
 
 	"github.com/spf13/cobra"
 )
 
-// sweepSpec is the grid of a sweep. An axis that is left out has the one value of the
-// configuration's adapter.
-type sweepSpec struct {
-	Rows         []int        `json:"rows,omitempty"`
-	Modules      []moduleList `json:"modules,omitempty"`
-	LearningRate []float64    `json:"learning_rate,omitempty"`
-	PerPass      int          `json:"per_pass"` // adapters trained together; 0 is 8
-}
-
-// sweepRow is one point of the grid with what came of it.
-type sweepRow struct {
-	Name         string             `json:"name"`
-	Rows         int                `json:"rows"`
-	Modules      string             `json:"modules"`
-	LearningRate float64            `json:"learning_rate"`
-	Parameters   int                `json:"parameters"`
-	Folder       string             `json:"folder"`
-	Metrics      map[string]float64 `json:"metrics"`
-}
-
 func newSweep() *cobra.Command {
-	s := defaultSpec()
+	s := runs.Default()
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "sweep CONFIG.yaml",
@@ -60,10 +33,10 @@ first, is also written to the run's folder as sweep.json.`,
 		Example: `  train sweep scripts/examples/sweep.yaml`,
 		Args:    cli.Args("CONFIG.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.read(args[0], givenFlags(cmd.Flags())); err != nil {
+			if err := s.Read(args[0], givenFlags(cmd.Flags())); err != nil {
 				return err
 			}
-			rows, err := s.sweep(cmd.Context(), cmd.ErrOrStderr())
+			rows, err := s.RunSweep(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
@@ -72,142 +45,11 @@ first, is also written to the run's folder as sweep.json.`,
 				e.SetIndent("", "  ")
 				return e.Encode(rows)
 			}
-			return writeSweep(cmd.OutOrStdout(), rows, s.Train.Validation.Budgets)
+			return runs.WriteRows(cmd.OutOrStdout(), rows, s.Train.Validation.Budgets)
 		},
 	}
-	s.bind(cmd.Flags())
-	s.bindSet(cmd.Flags())
+	bind(cmd.Flags(), s)
+	bindSet(cmd.Flags(), s)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
-}
-
-// maxGrid bounds a sweep: each point is an adapter that is trained.
-const maxGrid = 10_000
-
-// grid is the adapters of a sweep.
-func (s *spec) grid() ([]adapterSpec, error) {
-	g := s.Sweep
-	switch {
-	case g == nil:
-		return nil, fmt.Errorf("sweep: missing, want a mapping of rows, modules and learning_rate")
-	case len(s.Adapters) != 1:
-		return nil, fmt.Errorf("sweep: got %d adapters, want one that the grid varies", len(s.Adapters))
-	case s.RunDir == "":
-		return nil, fmt.Errorf("sweep: run is missing, want a folder for the adapters and the table")
-	case s.Train.Validation.Samples == 0:
-		return nil, fmt.Errorf("sweep: validation of 0 samples, want some to compare the adapters on")
-	case g.PerPass < 0:
-		return nil, fmt.Errorf("sweep: per_pass: got %d, want at least 1", g.PerPass)
-	}
-	base := s.Adapters[0]
-	orElse := func(rows []int, value int) []int {
-		if len(rows) == 0 {
-			return []int{value}
-		}
-		return rows
-	}
-	modules, rates := g.Modules, g.LearningRate
-	if len(modules) == 0 {
-		modules = []moduleList{base.Modules}
-	}
-	if len(rates) == 0 {
-		rates = []float64{base.LearningRate}
-	}
-	if n := len(orElse(g.Rows, base.Rows)) * len(modules) * len(rates); n > maxGrid {
-		return nil, fmt.Errorf("sweep: a grid of %d points, want at most %d", n, maxGrid)
-	}
-	if err := train.CheckName(base.name()); err != nil {
-		return nil, fmt.Errorf("sweep: %w", err)
-	}
-	var out []adapterSpec
-	names := make(map[string]bool)
-	for _, n := range orElse(g.Rows, base.Rows) {
-		for _, m := range modules {
-			for _, rate := range rates {
-				a := base
-				a.Rows, a.Modules, a.LearningRate, a.Out = n, m, rate, ""
-				a.Name = fmt.Sprintf("%s-n%d-%s-lr%g", base.name(), n, m.String(), rate)
-				if names[a.Name] {
-					return nil, fmt.Errorf("sweep: %s twice, want different points", a.Name)
-				}
-				names[a.Name] = true
-				out = append(out, a)
-			}
-		}
-	}
-	return out, nil
-}
-
-// sweep trains the grid, pass by pass.
-func (s *spec) sweep(ctx context.Context, log io.Writer) ([]sweepRow, error) {
-	grid, err := s.grid()
-	if err != nil {
-		return nil, err
-	}
-	each := s.Sweep.PerPass
-	if each == 0 {
-		each = 8
-	}
-	var rows []sweepRow
-	passes := (len(grid) + each - 1) / each
-	for pass := range passes {
-		run := *s
-		run.Sweep, run.Checkpoint, run.Log = nil, "", ""
-		run.Adapters = slices.Clone(grid[pass*each : min(len(grid), (pass+1)*each)])
-		run.RunDir = filepath.Join(s.RunDir, fmt.Sprintf("pass-%d", pass+1))
-		run.Outs = nil
-		for _, a := range run.Adapters {
-			run.Outs = append(run.Outs, filepath.Join(run.RunDir, "adapters", a.Name))
-		}
-		fmt.Fprintf(log, "pass %d of %d: %d adapters\n", pass+1, passes, len(run.Adapters))
-		if err := run.run(ctx, log, log); err != nil {
-			return nil, err
-		}
-		for i, a := range run.Adapters {
-			rows = append(rows, sweepRow{a.Name, a.Rows, a.Modules.String(), a.LearningRate, run.sizes[i], run.Outs[i], run.metrics[i]})
-		}
-	}
-	slices.SortStableFunc(rows, func(a, b sweepRow) int {
-		x, y := a.Metrics["validation_loss"], b.Metrics["validation_loss"]
-		switch {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
-	text, err := json.MarshalIndent(rows, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	return rows, atomicfile.WriteFile(filepath.Join(s.RunDir, "sweep.json"), append(text, '\n'))
-}
-
-func writeSweep(w io.Writer, rows []sweepRow, budgets []int) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "rows\tmodules\tlearning rate\tparameters\theld-out loss\t")
-	for _, b := range budgets {
-		fmt.Fprintf(t, "hits@%d\trecall@%d\t", b, b)
-	}
-	fmt.Fprintln(t, "τ\t")
-	value := func(m map[string]float64, key string) train.Number {
-		if v, ok := m[key]; ok {
-			return train.Number(v)
-		}
-		return train.Number(nan())
-	}
-	for _, r := range rows {
-		fmt.Fprintf(t, "%d\t%s\t%g\t%d\t%.4g\t", r.Rows, r.Modules, r.LearningRate, r.Parameters, r.Metrics["validation_loss"])
-		for _, b := range budgets {
-			fmt.Fprintf(t, "%s\t%s\t", percent(value(r.Metrics, fmt.Sprintf("hit_rate_%d", b))), percent(value(r.Metrics, fmt.Sprintf("recall_%d", b))))
-		}
-		fmt.Fprintf(t, "%.3f\t\n", r.Metrics["kendall_tau"])
-	}
-	fmt.Fprint(t, "\tSnapKV\t\t\t\t")
-	for _, b := range budgets {
-		fmt.Fprintf(t, "%s\t\t", percent(value(rows[0].Metrics, fmt.Sprintf("snapkv_hit_rate_%d", b))))
-	}
-	fmt.Fprintln(t, "\t")
-	return t.Flush()
 }

@@ -2,7 +2,6 @@ package atomicfile
 
 import (
 	"fmt"
-	"os"
 	"os/signal"
 	"path/filepath"
 	"testing"
@@ -26,7 +25,9 @@ func TestReplacedDirIsNeverAbsent(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := os.Stat(filepath.Join(path, "x")); err != nil {
+			// Not os.Stat, which the log of a test that can be cached takes a line for.
+			var st unix.Stat_t
+			if err := unix.Stat(filepath.Join(path, "x"), &st); err != nil {
 				result <- fmt.Errorf("look %d: %w", n, err)
 				return
 			}

@@ -312,7 +312,7 @@ func TestCommitNew(t *testing.T) {
 }
 
 // Sweep removes the temporaries of one target and nothing else.
-func TestSweep(t *testing.T) {
+func TestSweepOfWhatIsLeft(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "state"), filepath.Join(dir, "state2")
 	keep := []string{"state", ".state.tmp-nothex", filepath.Base(tempName(other, newMark)), ".hidden"}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -13,8 +14,10 @@ import (
 
 	"glimpse/internal/parallel"
 	"glimpse/internal/printable"
+	"glimpse/internal/progress"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // Exit codes.
@@ -37,6 +40,9 @@ func Resumable(err error) error { return resumable{err} }
 
 // Main runs the command and exits: 0 on success only. The first SIGINT, SIGTERM or
 // SIGHUP ends the command's context, so that it stops cleanly; a second one kills it.
+//
+// Standard error shows what a terminal would obey instead of handing it on, into a log
+// as on a terminal. Standard output is data: it does so on a terminal only.
 func Main(root *cobra.Command) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // under nohup the end of the terminal ends nothing
@@ -45,22 +51,35 @@ func Main(root *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, stop) // the second one has its usual effect
 	root.SilenceErrors, root.SilenceUsage = true, true
-	err := root.ExecuteContext(ctx)
+	root.SetErr(progress.Stderr)
+	flush := setOut(root, os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
+	err := errors.Join(root.ExecuteContext(ctx), flush())
 	interrupted := ctx.Err() != nil
 	stop()
 	switch {
 	case err == nil:
 	case interrupted && errors.Is(err, context.Canceled):
-		fmt.Fprintf(os.Stderr, "%s: stopped by a signal: %s\n", root.Name(), printable.Text(err.Error()))
+		fmt.Fprintf(progress.Stderr, "%s: stopped by a signal: %v\n", root.Name(), err)
 		if errors.As(err, new(resumable)) {
 			os.Exit(ExitResumable)
 		}
 		os.Exit(ExitInterrupted)
 	default:
 		// Errors of the package train begin with its name, which is also the command's.
-		fmt.Fprintf(os.Stderr, "%s: %s\n", root.Name(), printable.Text(strings.TrimPrefix(err.Error(), root.Name()+": ")))
+		fmt.Fprintf(progress.Stderr, "%s: %s\n", root.Name(), strings.TrimPrefix(err.Error(), root.Name()+": "))
 		os.Exit(ExitError)
 	}
+}
+
+// setOut sets the command's standard output; flush ends it.
+func setOut(root *cobra.Command, out io.Writer, terminal bool) (flush func() error) {
+	if !terminal {
+		root.SetOut(out)
+		return func() error { return nil }
+	}
+	shown := printable.NewWriter(out)
+	root.SetOut(shown)
+	return shown.Flush
 }
 
 // SetThreads bounds the threads of the CPU backend; 0 keeps all cores.

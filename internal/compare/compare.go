@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"testing"
@@ -110,10 +111,14 @@ func (r Result) Within(tol float64) error {
 		r.Index, r.N, r.Got, r.Want, r.Err, tol)
 }
 
-// Close fails the test, and lets it go on, if got is not within tol of want.
+// Close fails the test if got is not within tol of want. It lets the test go on, except
+// with -failfast, where one difference is as good as many.
 func Close[G, W Float](t testing.TB, name string, got []G, want []W, tol float64, opts ...Option) {
 	t.Helper()
 	if err := Compare(got, want, opts...).Within(tol); err != nil {
 		t.Errorf("%s: %v", name, err)
+		if f := flag.Lookup("test.failfast"); f != nil && f.Value.String() == "true" {
+			t.FailNow()
+		}
 	}
 }

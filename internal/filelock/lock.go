@@ -3,15 +3,22 @@ package filelock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 const (
 	lockEvery   = 50 * time.Millisecond
 	noticeAfter = time.Second
 )
+
+// ErrNoLocks reports a system or a file system without file locks.
+var ErrNoLocks = errors.New("this file system has no locks, without which two processes could write the same file: want a folder on one that has them")
 
 // Lock takes the lock file, creating it and its folder, and waits for it as long as
 // ctx lasts; waiting (may be nil) is called once when that takes long. The file
@@ -22,21 +29,10 @@ func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 	}
 	start := time.Now()
 	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
-		if err != nil {
-			return nil, err
+		unlock, free, err := TryLock(path)
+		if err != nil || free {
+			return unlock, err
 		}
-		locked, err := tryLock(f)
-		if err != nil {
-			f.Close()
-			return nil, &os.PathError{Op: "lock", Path: path, Err: err}
-		}
-		// Python's filelock removes the file when it lets go: a lock of a file that
-		// has lost its name excludes nobody.
-		if locked && named(path, f) {
-			return func() { f.Close() }, nil
-		}
-		f.Close()
 		if waiting != nil && time.Since(start) > noticeAfter {
 			waiting()
 			waiting = nil
@@ -49,13 +45,10 @@ func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 	}
 }
 
-// TryLock is Lock without waiting: free is false where another process has it.
+// TryLock is Lock without waiting: free is false where another process has it. The
+// folder must be there.
 func TryLock(path string) (unlock func(), free bool, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
-	if err != nil {
-		return nil, false, err
-	}
-	return try(f, path)
+	return try(flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE), flock.SetPermissions(0o664)))
 }
 
 // TryLockFile takes the lock of a file that is there: free is false where another
@@ -67,35 +60,43 @@ func TryLockFile(path string) (unlock func(), free bool, err error) { return try
 func TryLockDir(path string) (unlock func(), free bool, err error) { return tryExisting(path) }
 
 func tryExisting(path string) (unlock func(), free bool, err error) {
-	f, err := os.Open(path)
+	unlock, free, err = try(flock.New(path, flock.SetFlag(os.O_RDONLY)))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, false, nil
 	}
-	if err != nil {
-		return nil, false, err
-	}
-	return try(f, path)
+	return unlock, free, err
 }
 
-func try(f *os.File, path string) (unlock func(), free bool, err error) {
-	locked, err := tryLock(f)
-	if err != nil {
-		f.Close()
-		return nil, false, &os.PathError{Op: "lock", Path: path, Err: err}
+func try(l *flock.Flock) (unlock func(), free bool, err error) {
+	locked, err := l.TryLock()
+	for errors.Is(err, syscall.EINTR) { // of a network file system
+		locked, err = l.TryLock()
 	}
-	if !locked || !named(path, f) {
-		f.Close()
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return nil, false, fmt.Errorf("lock %s: %w (%w)", l.Path(), ErrNoLocks, err)
+	case errors.As(err, new(*os.PathError)): // it could not be opened
+		return nil, false, err
+	case err != nil:
+		return nil, false, &os.PathError{Op: "lock", Path: l.Path(), Err: err}
+	case !locked:
 		return nil, false, nil
 	}
-	return func() { f.Close() }, true, nil
+	unlock = func() { l.Unlock() }
+	// Python's filelock removes the file when it lets go.
+	if !named(l) {
+		unlock()
+		return nil, false, nil
+	}
+	return unlock, true, nil
 }
 
-// named tells that the open file is the one of that name.
-func named(path string, f *os.File) bool {
-	a, err := os.Stat(path)
+// named tells that the locked file is still the one of that name.
+func named(l *flock.Flock) bool {
+	a, err := os.Stat(l.Path())
 	if err != nil {
 		return false
 	}
-	b, err := f.Stat()
+	b, err := l.Stat()
 	return err == nil && os.SameFile(a, b)
 }

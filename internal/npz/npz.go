@@ -1,5 +1,10 @@
 // Package npz writes arrays in NumPy's .npz format: a zip archive of .npy files,
 // which numpy.load reads.
+//
+// The libraries for it do not fit. github.com/sbinet/npyio (last released in 2022)
+// takes a shape from nested slices, gives text the width of its bytes, and does not
+// align the data, which then cannot be mapped; github.com/kshedden/gonpy (2021) knows
+// neither truth values nor text.
 package npz
 
 import (

@@ -5,24 +5,32 @@ import (
 	"os"
 	"sync"
 
+	"glimpse/internal/printable"
+
 	"golang.org/x/term"
 )
 
 // Output is a writer that a bar and messages, also of other goroutines, share: a
-// message does not run into the line that the bar redraws.
+// message does not run into the line that the bar redraws. Messages quote names and
+// texts of files from anywhere; what a terminal would obey in them is shown instead
+// (package printable), in a log as on a terminal.
 type Output struct {
-	w  io.Writer
-	mu sync.Mutex
+	w    io.Writer
+	text *printable.Writer // to w
+	mu   sync.Mutex
 	// line tells that the cursor is at the end of a bar's line.
 	line bool
 }
+
+// Stderr is the standard error of the process, on which all of it meets.
+var Stderr = NewOutput(os.Stderr)
 
 // NewOutput shares w. It returns w where that is an Output already.
 func NewOutput(w io.Writer) *Output {
 	if o, ok := w.(*Output); ok {
 		return o
 	}
-	return &Output{w: w}
+	return &Output{w: w, text: printable.NewWriter(w)}
 }
 
 // Write writes a message, which should end its line.
@@ -33,10 +41,10 @@ func (o *Output) Write(p []byte) (int, error) {
 		io.WriteString(o.w, "\r\x1b[K")
 		o.line = false
 	}
-	return o.w.Write(p)
+	return o.text.Write(p)
 }
 
-// draw shows a bar's line, which the next one replaces; end goes to the line after it.
+// draw shows a bar's line, of printable text, which the next one replaces; end goes to the line after it.
 func (o *Output) draw(line string, end bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -51,3 +51,26 @@ func TestMessageOverBar(t *testing.T) {
 		t.Errorf("got %q, want %q", text.String(), want)
 	}
 }
+
+// Messages and a bar's line hand nothing on that a terminal would obey.
+func TestOutputIsPrintable(t *testing.T) {
+	var text strings.Builder
+	out := NewOutput(&text)
+	fmt.Fprintf(out, "%s: 3 pairs\n", "a\x1b[2J\u202e")
+	bar := New(out, "steps", 1, LogEvery(0))
+	bar.Describe("loss of b\x1b[31m\u2066")
+	bar.Add(1)
+	bar = New(out, "steps", 1, LogEvery(0), terminal(200))
+	bar.Describe("c\u202e")
+	bar.Done()
+	got := text.String()
+	for _, want := range []string{"a\\x1b[2J\\u202e: 3 pairs\n", `loss of b [31m\u2066`, `c\u202e`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q in it", got, want)
+		}
+	}
+	got = strings.ReplaceAll(got, "\x1b[K", "") // the bar's own
+	if strings.ContainsAny(got, "\x1b\u202e\u2066") {
+		t.Errorf("a terminal obeys %q", got)
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 
+	"glimpse/internal/printable"
+
 	"golang.org/x/term"
 )
 
@@ -115,7 +117,7 @@ func (b *Bar) Done() {
 
 func (b *Bar) show() {
 	b.last = time.Now()
-	line := b.facts(b.last.Sub(b.start))
+	line := printable.Text(b.facts(b.last.Sub(b.start)))
 	if b.columns == nil {
 		fmt.Fprintln(b.out, line)
 		return

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"glimpse/internal/clock"
+	"glimpse/internal/benchclock"
 	"glimpse/internal/parallel"
 )
 
@@ -19,7 +19,7 @@ func BenchmarkMachine(b *testing.B) {
 		run := func(name string, tile func(s *scratch, c *float32)) {
 			b.Run(fmt.Sprintf("%s/threads=%d", name, threads), func(b *testing.B) {
 				defer parallel.SetThreads(parallel.SetThreads(threads))
-				start := clock.Now()
+				start := benchclock.Now()
 				for b.Loop() {
 					parallel.For(tasks, func(int) {
 						s := scratches.Get().(*scratch)
@@ -30,7 +30,7 @@ func BenchmarkMachine(b *testing.B) {
 						}
 					})
 				}
-				b.ReportMetric(work*float64(b.N)/(clock.Now()-start).Seconds()/1e9, "GFLOP/s")
+				b.ReportMetric(work*float64(b.N)/(benchclock.Now()-start).Seconds()/1e9, "GFLOP/s")
 			})
 		}
 		run("float32", func(s *scratch, c *float32) {
@@ -51,14 +51,14 @@ func BenchmarkMachine(b *testing.B) {
 				x[i] = 1
 			}
 			var sums [tasks]float32
-			start := clock.Now()
+			start := benchclock.Now()
 			for b.Loop() {
 				parallel.For(tasks, func(i int) {
 					n := len(x) / tasks
 					sums[i] = Sum(x[i*n : (i+1)*n])
 				})
 			}
-			b.ReportMetric(4*float64(len(x))*float64(b.N)/(clock.Now()-start).Seconds()/1e9, "GB/s")
+			b.ReportMetric(4*float64(len(x))*float64(b.N)/(benchclock.Now()-start).Seconds()/1e9, "GB/s")
 		})
 	}
 }

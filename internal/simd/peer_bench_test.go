@@ -11,7 +11,7 @@ import (
 	"time"
 	"unsafe"
 
-	"glimpse/internal/clock"
+	"glimpse/internal/benchclock"
 	"glimpse/internal/parallel"
 )
 
@@ -95,11 +95,11 @@ func BenchmarkAgainstBLAS(b *testing.B) {
 				for began := time.Now(); time.Since(began) < warmUp; {
 					f()
 				}
-				start := clock.Now()
+				start := benchclock.Now()
 				for range times {
 					f()
 				}
-				return (clock.Now() - start).Seconds() / float64(times)
+				return (benchclock.Now() - start).Seconds() / float64(times)
 			}
 			var f32s, bf16s, pairs, peers, ratios, ratiosBF16 []float64
 			for b.Loop() {
@@ -146,12 +146,12 @@ func BenchmarkDecodeBandwidth(b *testing.B) {
 			x, y := normal(r, m*k), make([]float32, m*n)
 			var products, streams, ratios []float64
 			for b.Loop() {
-				start := clock.Now()
+				start := benchclock.Now()
 				GemmNTBF16(m, n, k, 1, x, k, h, k, 0, y, n)
-				product := (clock.Now() - start).Seconds()
-				start = clock.Now()
+				product := (benchclock.Now() - start).Seconds()
+				start = benchclock.Now()
 				stream()
-				sum := (clock.Now() - start).Seconds()
+				sum := (benchclock.Now() - start).Seconds()
 				products, streams, ratios = append(products, product), append(streams, sum), append(ratios, sum/product)
 			}
 			b.ReportMetric(2*n*k/median(products)/1e9, "product-GB/s")

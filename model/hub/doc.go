@@ -36,7 +36,8 @@
 // its name in blobs only after size and hash were found right. What arrives goes
 // to ETAG.incomplete; a cut connection is resumed there, by this process or by a
 // later one. A lock per file, the same that huggingface_hub takes, keeps processes
-// from fetching a file twice. A name in refs is written last, so it never names a
+// from fetching a file twice; on a file system without locks nothing is fetched, and
+// what is in the cache is read as ever. A name in refs is written last, so it never names a
 // snapshot that this package has left unfinished.
 //
 // The token goes to the hub and to no other host: large files come by a redirect

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
-	"glimpse/internal/printable"
+	"glimpse/internal/progress"
 	"glimpse/model"
 )
 
@@ -19,6 +19,9 @@ import (
 // progress of a download. A model of the hub keeps its name, org/name, in reports
 // and in adapters made for it. The caller closes the model.
 func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer, opt model.Options) (*model.Model, error) {
+	if log != nil {
+		log = progress.NewOutput(log)
+	}
 	spec, err := objectstore.LocalModel(ctx, spec, s3, log)
 	if err != nil {
 		return nil, err
@@ -43,20 +46,20 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 			notes = slices.Concat(notes, m.Tokenizer.Notes())
 		}
 		for _, note := range notes {
-			fmt.Fprintln(log, printable.Text(fmt.Sprintf("model %s: %s", m.Name, note)))
+			fmt.Fprintf(log, "model %s: %s\n", m.Name, note)
 		}
 	}
 	return m, nil
 }
 
-// Outline is model.Outline for what Open takes. Of a model elsewhere only config.json is
+// OpenShapes is model.OpenShapes for what Open takes. Of a model elsewhere only config.json is
 // fetched.
-func Outline(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer, device string) (*model.Model, error) {
+func OpenShapes(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer, device string) (*model.Model, error) {
 	dir, name, err := findConfig(ctx, spec, s3, log)
 	if err != nil {
 		return nil, err
 	}
-	m, err := model.Outline(dir, device)
+	m, err := model.OpenShapes(dir, device)
 	if err != nil {
 		return nil, err
 	}

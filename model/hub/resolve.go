@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"glimpse/internal/printable"
 	"glimpse/internal/progress"
 )
 
@@ -101,7 +100,7 @@ func (f *fetcher) resolve(ctx context.Context) (string, error) {
 			dir, err = f.download(ctx, info)
 		}
 		if err != nil && ctx.Err() == nil {
-			fmt.Fprintln(f.log, printable.Text(fmt.Sprintf("model %s is taken from the cache without %s: %v", f.repo, strings.Join(found.unknown, ", "), err)))
+			fmt.Fprintf(f.log, "model %s is taken from the cache without %s: %v\n", f.repo, strings.Join(found.unknown, ", "), err)
 			return found.dir, nil
 		}
 		return dir, err

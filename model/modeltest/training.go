@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"glimpse/autodiff"
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -19,8 +19,8 @@ type Training struct {
 	Rows            int     `json:"rows"`
 	Rank            int     `json:"rank"`
 	Alpha           float64 `json:"alpha"`
-	LookaheadKVLoss float64 `json:"lookaheadkv_loss"` // lookaheadkv.txt eq. 5
-	JudgeQLoss      float64 `json:"judgeq_loss"`      // judgeq.txt eq. 5
+	LookaheadKVLoss float64 `json:"lookaheadkv_loss"` // LookaheadKV, arXiv:2603.10899, eq. 5
+	JudgeQLoss      float64 `json:"judgeq_loss"`      // Judge Q, arXiv:2509.10798, eq. 5
 
 	Tensors map[string]Tensor `json:"-"`
 }
@@ -50,32 +50,32 @@ func (g *Training) Open(t testing.TB, device string) *model.Model {
 	})
 }
 
-// Sample prepares the step: the prompt's cache and the target, which is compared
-// with that of PyTorch.
-func (g *Training) Sample(t testing.TB, m *model.Model) autodiff.Sample {
+// Sample prepares the step: the prompt's cache and the targets [heads, prompt] of all
+// layers, which are compared with those of PyTorch.
+func (g *Training) Sample(t testing.TB, m *model.Model) (cache *model.Cache, targets []*kernels.Tensor) {
 	t.Helper()
-	ctx, r, cache := context.Background(), m.NewRunner(), m.NewCache()
+	ctx, r := context.Background(), m.NewRunner()
+	cache = m.NewCache()
 	if _, err := r.Prefill(ctx, cache, g.Prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
 		t.Fatal(err)
 	}
-	s := m.SampleOf(cache, g.Rows)
 	err := r.Probe(ctx, cache, model.TokenRows(g.Response), func(o *model.Observation) error {
 		target := m.Backend.Alloc(o.Probes[0].DType, o.Probes[0].Shape...)
 		m.Backend.Copy(target, o.Probes[0])
-		s.Targets = append(s.Targets, target)
+		targets = append(targets, target)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for l, target := range s.Targets {
+	for l, target := range targets {
 		p := target.Float32s()
 		for i, v := range p {
 			p[i] = float32(math.Exp(float64(v)))
 		}
 		g.Near(t, "target", p, g.Tensors["target"].At(l), 1e-5)
 	}
-	return s
+	return cache, targets
 }
 
 // Near fails the test unless the RowError of got is at most bound.

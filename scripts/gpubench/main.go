@@ -1,5 +1,5 @@
 // Command gpubench measures the CUDA backend with random weights in a model's shape, part
-// by part, and renders the results as the section "Measured" of docs/gpu.md.
+// by part, and renders the results as the section "Measured" of docs/gpu-results.md.
 // scripts/bench_gpu.sh runs it; it needs no files but itself.
 package main
 
@@ -205,12 +205,12 @@ func (b *bench) model(out *result) (*model.Model, error) {
 	if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte(b.sizes.config), 0o644); err != nil {
 		return nil, err
 	}
-	outline, err := model.Outline(folder, b.device)
+	shapes, err := model.OpenShapes(folder, b.device)
 	if err != nil {
 		return nil, err
 	}
 	start := time.Now()
-	m := outline.Sketch(outline.Config.Layers, outline.Config.Vocab)
+	m := shapes.Sketch(shapes.Config.Layers, shapes.Config.Vocab)
 	m.Backend.Wait()
 	out.Cache = m.Backend.Compute().String()
 	if c, ok := any(m).(interface {

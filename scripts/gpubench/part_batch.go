@@ -11,7 +11,7 @@ import (
 	"glimpse/model"
 )
 
-// batchRow is the decoding of as many sequences as fit (table 5 of d2o.txt).
+// batchRow is the decoding of as many sequences as fit (table 5 of D2O, arXiv:2406.13035).
 type batchRow struct {
 	Prompt    int     `json:"prompt"`
 	Generated int     `json:"generated"`

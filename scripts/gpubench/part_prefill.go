@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"glimpse/internal/train"
 	"glimpse/model"
+	"glimpse/training"
 )
 
 // prefillRow is the prefill of a prompt, to the logits of its last token.
@@ -66,7 +66,7 @@ func init() {
 // prefillWork are the floating-point operations of a prompt to the logits of its last
 // token: what this pass does, which leaves out all but one row of the last layer's MLP.
 func prefillWork(m *model.Model, n int) float64 {
-	operations, _, _ := train.Operations(m, noRows{}, n, 0)
+	operations, _, _ := training.Operations(m, noRows{}, n, 0)
 	return operations + 2*float64(m.Config.Vocab)*float64(m.Config.Hidden)
 }
 

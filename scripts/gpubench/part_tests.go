@@ -57,13 +57,13 @@ func init() {
 		if b.tiny {
 			run = "Conform/cuda/RMSNorm"
 		}
-		return b.suites(ctx, out, []suite{{"kernels.test", run, ""}})
+		return b.suites(ctx, out, []suite{{"cuda.test", run, ""}})
 	}})
 	parts.Add("models", part{"the tests of models, policies and training on this driver", func(ctx context.Context, b *bench, out *result) error {
 		return b.suites(ctx, out, []suite{
 			{"model.test", "TestAgainstTransformers/.*/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|CUDA", "model"},
 			{"eviction.test", "TestKeptSets|CUDA", "eviction"},
-			{"train.test", "CUDA", "internal/train"},
+			{"training.test", "CUDA", "training"},
 		})
 	}})
 }

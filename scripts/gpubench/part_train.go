@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"glimpse/internal/train"
 	"glimpse/kernels"
 	"glimpse/losses"
 	"glimpse/model"
+	"glimpse/training"
 )
 
 // trainRow is a training step of one sample, without the optimiser's part of it, which
@@ -88,7 +88,7 @@ func (b *bench) trainStep(ctx context.Context, m *model.Model, a model.Adapter, 
 	defer kernels.CatchDevice(&err)
 	row = trainRow{Prompt: prompt, Response: b.sizes.response}
 	b.meter.ResetPeak()
-	t, err := train.Measure(ctx, m, a, loss, tokens(m, prompt), tokens(m, b.sizes.response), repeats)
+	t, err := training.Measure(ctx, m, a, loss, tokens(m, prompt), tokens(m, b.sizes.response), repeats)
 	if err != nil {
 		return row, err
 	}

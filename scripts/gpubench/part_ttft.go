@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"glimpse/eviction"
-	"glimpse/internal/train"
 	"glimpse/model"
+	"glimpse/training"
 )
 
 // ttftRow is the time to the first token under a policy.
@@ -26,7 +26,7 @@ func adapter(m *model.Model) (model.Adapter, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	p, err := train.Presets.Lookup("lookaheadkv")
+	p, err := training.Presets.Lookup("lookaheadkv")
 	if err != nil {
 		return nil, "", err
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// published are the times to first token of table 3 of lookaheadkv.txt, in milliseconds on
+// published are the times to first token of table 3 of LookaheadKV, arXiv:2603.10899, in milliseconds on
 // an H100 by PyTorch: of the forward pass alone, and what policies add.
 var published = map[int]map[string]float64{
 	8192:  {"full": 291, "lookaheadkv": 11, "snapkv": 20, "laq": 509},

@@ -22,8 +22,8 @@ type sizes struct {
 	maxBatch           int
 }
 
-// full is Llama-3.1-8B (table 3 of lookaheadkv.txt, figure 7 of rocketkv.txt, table 5 of
-// d2o.txt).
+// full is Llama-3.1-8B (LookaheadKV, arXiv:2603.10899, table 3; RocketKV, arXiv:2502.14051, figure 7; D2O,
+// arXiv:2406.13035, table 5).
 var full = sizes{
 	name: "Llama-3.1-8B",
 	config: `{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,

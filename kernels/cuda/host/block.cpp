@@ -22,38 +22,33 @@
 #include <vector>
 
 uint3 threadIdx, blockIdx;
+unsigned hc_lane;
 dim3 blockDim, gridDim;
 
-// hc_switch saves the callee-saved registers on the current stack, its pointer
-// in *save, and continues on the stack `to`. (swapcontext would make a system
-// call each time.) The fault handler jumps to hc_resume, the second half.
-extern "C" void hc_switch(void **save, void *to);
+// A context is a stack pointer, on top of whose stack lies where it goes on. The fault
+// handler continues in the scheduler's at hc_resume.
 extern "C" char hc_resume[];
 asm(R"(
 .text
-.globl hc_switch
-.hidden hc_switch
-.hidden hc_resume
-hc_switch:
-	push %rbp
-	push %rbx
-	push %r12
-	push %r13
-	push %r14
-	push %r15
-	mov %rsp, (%rdi)
-	mov %rsi, %rsp
 .globl hc_resume
+.hidden hc_resume
 hc_resume:
-	pop %r15
-	pop %r14
-	pop %r13
-	pop %r12
-	pop %rbx
-	pop %rbp
-	pop %rcx
-	jmp *%rcx # a ret would be mispredicted each time
+	pop %rax
+	jmp *%rax
 )");
+
+// switch_to leaves the running context in *save and continues with `to`. Inlined, and with
+// every register clobbered: only those are saved that are in use. (swapcontext would make a
+// system call each time; a ret would be mispredicted each time.)
+static inline __attribute__((always_inline)) void switch_to(void **save, void *to) {
+	asm volatile("push %%rbp\n\tlea 1f(%%rip), %%rax\n\tpush %%rax\n\tmov %%rsp, (%0)\n\t"
+	             "mov %1, %%rsp\n\tpop %%rax\n\tjmp *%%rax\n1:\tpop %%rbp"
+	             : "+D"(save), "+S"(to)
+	             :
+	             : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory", "cc",
+	               "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+	               "xmm12", "xmm13", "xmm14", "xmm15");
+}
 
 namespace hc {
 
@@ -72,18 +67,28 @@ struct Copy { // a cp.async that has not been waited for
 	int group;
 };
 
-struct Fiber {
+struct alignas(64) Fiber { // what a switch touches: one cache line
 	void *sp;
-	State state;
-	uint3 index;
-	Site site;               // of the collective it waits in
-	const char *name;        // of the warp collective
-	unsigned mask;
+	Site site;        // of the collective it waits in
+	const char *name; // of the warp collective
 	void *arg;
-	const void *mbarrier;    // that it waits for, and the parity of the phase
+	unsigned mask;
+	uint3 index;
+	State state;
+};
+struct Rest {
+	const void *mbarrier; // that the thread waits for, and the parity of the phase
 	unsigned parity;
 	std::vector<Copy> copies;
-	int group;               // number of committed copy groups
+	int group; // number of committed copy groups
+};
+struct Warp {
+	Fiber *first;
+	unsigned lanes;          // that there are
+	unsigned ready, waiting; // lanes that can go on, and that wait in a warp collective
+	unsigned left;           // lanes that the pass over the warp has not come to
+	unsigned turn, start;    // the same of a warp in random order
+	bool mixed;
 };
 
 // State of the launch in progress; the driver runs one at a time.
@@ -93,8 +98,12 @@ struct {
 	int threads;
 	Result result;
 	void *scheduler_sp;
+	int exited, at_barrier, parked; // threads; parked: for others of the block or for copies
+	Site barrier;                   // where the first of at_barrier waits
+	bool apart;                     // and another of them elsewhere
 	char *dynamic, *static_shared;
 	size_t dynamic_bytes, static_bytes;
+	size_t own_from, own_to; // of static_shared: what the kernel's file has
 	bool reverse, random, truncate;
 } run;
 uint64_t random_state;
@@ -106,7 +115,10 @@ unsigned random_number() { // xorshift
 	return random_state >> 33;
 }
 Fiber fibers[MAX_THREADS];
-Fiber *current; // null while the scheduler runs
+Rest rests[MAX_THREADS];
+Warp warps[MAX_THREADS / 32], *running; // running: that of the current thread
+Fiber *current;                         // null while the scheduler runs
+Rest &rest() { return rests[current - fibers]; }
 
 char *stacks, *dynamic_end;
 
@@ -118,12 +130,52 @@ struct { // filled by the signal handler
 const int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 struct sigaction previous[4];
 
-void to_scheduler() { hc_switch(&current->sp, run.scheduler_sp); }
+void to_scheduler() { switch_to(&current->sp, run.scheduler_sp); }
+
+// next_lane is the next in the pass over the lanes of a warp that can go on, or -1 where
+// none can. A pass comes to each lane once; while any can go on, another one begins.
+inline int next_lane(Warp &w) {
+	if (w.mixed) {
+		while (w.ready) {
+			const unsigned lane = (w.turn++ * 5 + w.start) % 32; // 5 is odd: every lane once in 32 turns
+			if (w.ready >> lane & 1) return lane;
+		}
+		return -1;
+	}
+	unsigned left = w.ready & w.left;
+	if (!left) left = w.ready;
+	if (!left) return -1;
+	const int lane = run.reverse ? 31 - __builtin_clz(left) : __builtin_ctz(left);
+	w.left = run.reverse ? (1u << lane) - 1 : ~1u << lane;
+	return lane;
+}
+
+inline void select(Warp &w, int lane) {
+	current = &w.first[lane];
+	hc_lane = lane;
+	threadIdx = current->index;
+}
+
+// leave lets the next lane of the warp go on, or the scheduler where there is none: the
+// thread that calls it is no longer ready.
+inline void leave() {
+	Fiber *self = current;
+	const int lane = next_lane(*running);
+	if (lane < 0) return switch_to(&self->sp, run.scheduler_sp);
+	select(*running, lane);
+	switch_to(&self->sp, current->sp);
+}
+
+inline void stop(State state) {
+	running->ready &= ~(1u << hc_lane);
+	current->state = state;
+}
 
 void fiber_main() {
 	run.kernel->call(run.params);
-	current->state = EXITED;
-	to_scheduler();
+	stop(EXITED);
+	run.exited++;
+	leave();
 }
 
 void map_once() {
@@ -192,39 +244,23 @@ void start_fiber(int t) {
 	void **sp = (void **)(stacks + (t + 1) * STACK - t % 64 * 320);
 	*--sp = 0; // keeps the stack aligned as after a call
 	*--sp = (void *)fiber_main;
-	sp -= 6; // registers that hc_resume pops
-	memset(sp, 0, 6 * sizeof *sp);
 	f.sp = sp;
 	f.state = READY;
-	f.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
-	f.copies.clear();
-	f.group = 0;
-}
-
-void resume(Fiber &f) {
-	threadIdx = f.index;
-	current = &f;
-	hc_switch(&run.scheduler_sp, f.sp);
-	current = nullptr;
-	if (fault.signal) report_fault(), fault.signal = 0;
+	rests[t].copies.clear();
+	rests[t].group = 0;
 }
 
 // Runs one warp until none of its lanes can go on.
-void run_warp(int warp) {
-	int lanes = std::min(32, run.threads - warp * 32);
-	const bool mixed = run.random && lanes == 32;
-	const unsigned start = mixed ? random_number() : 0;
-	for (bool again = true; again;) {
-		again = false;
-		for (int i = 0; i < lanes; i++) {
-			int lane = mixed ? (i * 5 + start) % 32 : run.reverse ? lanes - 1 - i : i; // 5 is odd: every lane once
-			Fiber &f = fibers[warp * 32 + lane];
-			if (f.state != READY) continue;
-			resume(f);
-			if (run.result) return;
-			again = true;
-		}
-	}
+void run_warp(Warp &w) {
+	if (w.mixed) w.turn = 0, w.start = random_number();
+	w.left = ~0u;
+	const int lane = next_lane(w);
+	if (lane < 0) return;
+	running = &w;
+	select(w, lane);
+	switch_to(&run.scheduler_sp, current->sp);
+	current = nullptr;
+	if (fault.signal) report_fault(), fault.signal = 0;
 }
 
 // All threads wait or have exited, and not all at the same barrier.
@@ -234,7 +270,7 @@ void report_deadlock() {
 		Fiber &f = fibers[t];
 		char text[256];
 		if (f.state == EXITED) snprintf(text, sizeof text, "have exited");
-		else if (f.state == AT_MBARRIER) snprintf(text, sizeof text, "wait at %s:%d for %s", f.site.file, f.site.line, barrier_describe(f.mbarrier, f.parity).c_str());
+		else if (f.state == AT_MBARRIER) snprintf(text, sizeof text, "wait at %s:%d for %s", f.site.file, f.site.line, barrier_describe(rests[t].mbarrier, rests[t].parity).c_str());
 		else if (f.state == AT_BARRIER) snprintf(text, sizeof text, "wait in __syncthreads at %s:%d", f.site.file, f.site.line);
 		else snprintf(text, sizeof text, "wait in %s (mask %#x) at %s:%d", f.name, f.mask, f.site.file, f.site.line);
 		groups[text]++;
@@ -250,41 +286,50 @@ bool same_site(Site a, Site b) {
 	return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file));
 }
 
+// Lets the thread go on at the next turn of its warp.
+void wake(int t) {
+	fibers[t].state = READY;
+	warps[t / 32].ready |= 1u << t % 32;
+}
+
 void run_block() {
 	memset(run.dynamic, 0xFF, run.dynamic_bytes);
-	memset(run.static_shared, 0xFF, run.static_bytes);
+	memset(run.static_shared + run.own_from, 0xFF, run.own_to - run.own_from);
 	hopper_start_block();
+	const int count = (run.threads + 31) / 32;
 	for (int t = 0; t < run.threads; t++) start_fiber(t);
-	int warps = (run.threads + 31) / 32;
 	int order[MAX_THREADS / 32];
-	for (int w = 0; w < warps; w++) order[w] = run.reverse ? warps - 1 - w : w;
+	for (int w = 0; w < count; w++) {
+		const int lanes = std::min(32, run.threads - w * 32);
+		const unsigned all = ~0u >> (32 - lanes);
+		warps[w] = {&fibers[w * 32], all, all, 0, 0, 0, 0, run.random && lanes == 32};
+		order[w] = run.reverse ? count - 1 - w : w;
+	}
+	run.exited = run.at_barrier = run.parked = 0;
 	for (;;) {
-		for (int w = warps - 1; run.random && w > 0; w--) std::swap(order[w], order[random_number() % (w + 1)]);
-		for (int w = 0; w < warps; w++) {
-			run_warp(order[w]);
+		for (int w = count - 1; run.random && w > 0; w--) std::swap(order[w], order[random_number() % (w + 1)]);
+		for (int w = 0; w < count; w++) {
+			run_warp(warps[order[w]]);
 			if (run.result) return;
 		}
 		bool again = false;
-		for (int t = 0; t < run.threads; t++) {
+		for (int t = 0; run.parked && t < run.threads; t++) {
 			Fiber &f = fibers[t];
-			if (f.state == YIELDED || (f.state == AT_MBARRIER && barrier_complete(f.mbarrier, f.parity))) f.state = READY, again = true;
+			if (f.state == YIELDED || (f.state == AT_MBARRIER && barrier_complete(rests[t].mbarrier, rests[t].parity))) wake(t), run.parked--, again = true;
 		}
 		if (again || deliver_copy()) continue;
 		// Now no thread can go on by itself.
-		int exited = 0, same = 0;
-		for (int t = 0; t < run.threads; t++) {
-			exited += fibers[t].state == EXITED;
-			same += fibers[t].state == AT_BARRIER && same_site(fibers[t].site, fibers[0].site);
-		}
-		if (exited == run.threads) {
+		if (run.exited == run.threads) {
 			run.result = hopper_end_block();
 			if (run.result) report("kernel %s block (%u,%u,%u)", run.kernel->name, blockIdx.x, blockIdx.y, blockIdx.z);
 			return;
 		}
 		// Stricter than the hardware, which lets exited threads and
 		// different __syncthreads calls complete a barrier.
-		if (same != run.threads) return report_deadlock();
+		if (run.at_barrier != run.threads || run.apart) return report_deadlock();
 		for (int t = 0; t < run.threads; t++) fibers[t].state = READY;
+		for (int w = 0; w < count; w++) warps[w].ready = warps[w].lanes;
+		run.at_barrier = 0;
 	}
 }
 
@@ -317,16 +362,18 @@ bool truncating() { return run.truncate; }
 char *shared_window() { return dynamic_end - MAX_DYNAMIC_SHARED; }
 
 void yield() {
-	current->state = YIELDED;
-	to_scheduler();
+	stop(YIELDED);
+	run.parked++;
+	leave();
 }
 
 void wait_for_barrier(const void *barrier, unsigned parity, Site at) {
 	current->site = at;
-	current->mbarrier = barrier;
-	current->parity = parity;
-	current->state = AT_MBARRIER;
-	to_scheduler();
+	rest().mbarrier = barrier;
+	rest().parity = parity;
+	stop(AT_MBARRIER);
+	run.parked++;
+	leave();
 }
 
 void report(const char *format, ...) {
@@ -356,8 +403,12 @@ Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, v
 	run.dynamic = dynamic_end - (shared_bytes + 15) / 16 * 16;
 	tls_anchor = 0; // makes the dynamic linker allocate the TLS block
 	dl_iterate_phdr(find_tls, 0);
+	run.own_from = 0, run.own_to = run.static_bytes;
+	static_shared_of(k.file, run.own_from, run.own_to);
 	gridDim = grid;
 	blockDim = block;
+	for (int t = 0; t < run.threads; t++)
+		fibers[t].index = {t % block.x, t / block.x % block.y, t / (block.x * block.y)};
 
 	fault.thread = pthread_self();
 	struct sigaction sa = {};
@@ -376,36 +427,45 @@ Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, v
 }
 
 void *dynamic_shared() { return run.dynamic; }
-int lane() { return (current - fibers) % 32; }
 
 void block_barrier(Site at) {
 	current->site = at;
-	current->state = AT_BARRIER;
-	to_scheduler();
+	if (!run.at_barrier++) run.barrier = at, run.apart = false;
+	else run.apart |= !same_site(at, run.barrier);
+	stop(AT_BARRIER);
+	leave();
+}
+
+// complete_collective does the work of a warp collective if all lanes wait in the same one.
+__attribute__((noinline)) bool complete_collective(const Fiber &last, unsigned all, void (*op)(void **)) {
+	Warp &w = *running;
+	void *args[32] = {};
+	for (unsigned left = all; left; left &= left - 1) {
+		const int i = __builtin_ctz(left);
+		const Fiber &o = w.first[i];
+		if (o.mask != last.mask || o.name != last.name || !same_site(o.site, last.site)) return false;
+		args[i] = o.arg;
+	}
+	op(args);
+	w.waiting &= ~all;
+	w.ready |= all;
+	return true;
 }
 
 void warp_collective(unsigned mask, const char *name, Site at, void *arg, void (*op)(void **)) {
 	Fiber *f = current;
-	int first = (f - fibers) / 32 * 32, lanes = std::min(32, run.threads - first);
-	if (!(mask >> (f - fibers - first) & 1)) fail(LAUNCH_FAILED, at, "%s: the calling lane is not in its mask %#x", name, mask);
+	Warp &w = *running;
+	const unsigned bit = 1u << hc_lane;
+	if (!(mask & bit)) fail(LAUNCH_FAILED, at, "%s: the calling lane is not in its mask %#x", name, mask);
 	f->site = at;
 	f->name = name;
 	f->mask = mask;
 	f->arg = arg;
 	f->state = AT_WARP;
-	for (int n = 0; n < lanes; n++) {
-		int i = run.reverse ? n : lanes - 1 - n; // the lane that runs last comes first
-		Fiber &o = fibers[first + i];
-		if (mask >> i & 1 &&
-		    (o.state != AT_WARP || o.mask != mask || o.name != name || !same_site(o.site, at)))
-			return to_scheduler(); // not complete: the last lane to arrive does the work
-	}
-	void *args[32] = {};
-	for (int i = 0; i < lanes; i++)
-		if (mask >> i & 1) args[i] = fibers[first + i].arg;
-	op(args);
-	for (int i = 0; i < lanes; i++)
-		if (mask >> i & 1) fibers[first + i].state = READY;
+	w.ready &= ~bit;
+	w.waiting |= bit;
+	const unsigned all = mask & w.lanes; // the last lane to arrive does the work
+	if (all & ~w.waiting || !complete_collective(*f, all, op)) leave();
 }
 
 // ---- asynchronous copies
@@ -413,18 +473,18 @@ void warp_collective(unsigned mask, const char *name, Site at, void *arg, void (
 void cp_async(void *dst, const void *src, int bytes, Site at) {
 	if ((uintptr_t)dst % 16 || (uintptr_t)src % 16) fail(MISALIGNED_ADDRESS, at, "cp.async: addresses must be 16-byte aligned");
 	if (!in_shared(dst, 16)) fail(ILLEGAL_ADDRESS, at, "cp.async: destination is not in shared memory");
-	Copy c = {dst, {}, current->group};
+	Copy c = {dst, {}, rest().group};
 	memcpy(c.data, src, bytes);
 	memset(dst, 0xFF, 16); // undefined until the wait
-	current->copies.push_back(c);
+	rest().copies.push_back(c);
 }
 
-void cp_async_commit() { current->group++; }
+void cp_async_commit() { rest().group++; }
 
 void cp_async_wait(int in_flight) {
-	auto &copies = current->copies;
+	auto &copies = rest().copies;
 	size_t done = 0;
-	for (; done < copies.size() && copies[done].group < current->group - in_flight; done++)
+	for (; done < copies.size() && copies[done].group < rest().group - in_flight; done++)
 		memcpy(copies[done].dst, copies[done].data, 16);
 	copies.erase(copies.begin(), copies.begin() + done);
 }

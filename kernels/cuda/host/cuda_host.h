@@ -27,6 +27,7 @@ struct __align__(16) float4 { float x, y, z, w; };
 struct __align__(16) uint4 { unsigned x, y, z, w; };
 // Ordinary globals: the scheduler sets them before it resumes a fiber.
 extern uint3 threadIdx, blockIdx;
+extern unsigned hc_lane; // of the thread in its warp
 extern dim3 blockDim, gridDim;
 
 // A rehearsal of a chip has functions as far off as CUDA's may be (the bounds of its
@@ -76,7 +77,6 @@ struct Site {
 #define HC_SITE hc::Site at = {__builtin_FILE(), __builtin_LINE()}
 
 void *dynamic_shared();
-int lane();
 void block_barrier(Site at);
 // Blocks until every lane of mask has called it from the same site; the last
 // one runs op with all lanes' arg pointers (null for lanes outside the mask).
@@ -125,6 +125,7 @@ struct Kernel {
 	void (*call)(void **params);
 	const Param *params;
 	int count;
+	const char *file; // whose static shared memory it has
 	Kernel *next;
 };
 extern Kernel *kernels;
@@ -137,9 +138,9 @@ template <class... P, void (*F)(P...)> struct Unpack<F> {
 	}
 	static void call(void **p) { apply(p, std::index_sequence_for<P...>{}); }
 	Kernel k;
-	explicit Unpack(const char *name) : k{name, call, params, sizeof...(P), kernels} { kernels = &k; }
+	Unpack(const char *name, const char *file) : k{name, call, params, sizeof...(P), file, kernels} { kernels = &k; }
 };
-#define HOST_KERNEL(name) static hc::Unpack<name> hc_kernel_##name(#name);
+#define HOST_KERNEL(name) static hc::Unpack<name> hc_kernel_##name(#name, __FILE__);
 
 } // namespace hc
 
@@ -156,20 +157,20 @@ inline void __syncwarp(unsigned mask = ~0u, HC_SITE) {
 	hc::warp_collective(mask, "__syncwarp", at, &mask, [](void **) {});
 }
 template <class T> T __shfl_sync(unsigned mask, T v, int src, int width = 32, HC_SITE) {
-	int base = hc::lane() & ~(width - 1);
+	int base = (int)hc_lane & ~(width - 1);
 	return hc::shuffle(mask, v, base + (src & (width - 1)), "__shfl_sync", at);
 }
 // Sources outside the lane's segment return the lane's own value.
 template <class T> T __shfl_up_sync(unsigned mask, T v, unsigned delta, int width = 32, HC_SITE) {
-	int l = hc::lane(), from = l - (int)delta;
+	int l = (int)hc_lane, from = l - (int)delta;
 	return hc::shuffle(mask, v, from < (l & ~(width - 1)) ? l : from, "__shfl_up_sync", at);
 }
 template <class T> T __shfl_down_sync(unsigned mask, T v, unsigned delta, int width = 32, HC_SITE) {
-	int l = hc::lane(), from = l + (int)delta;
+	int l = (int)hc_lane, from = l + (int)delta;
 	return hc::shuffle(mask, v, from > (l | (width - 1)) ? l : from, "__shfl_down_sync", at);
 }
 template <class T> T __shfl_xor_sync(unsigned mask, T v, int bits, int width = 32, HC_SITE) {
-	int l = hc::lane(), from = l ^ bits;
+	int l = (int)hc_lane, from = l ^ bits;
 	return hc::shuffle(mask, v, from > (l | (width - 1)) ? l : from, "__shfl_xor_sync", at);
 }
 inline unsigned __ballot_sync(unsigned mask, int pred, HC_SITE) {

@@ -49,6 +49,9 @@ Result choose_image(const void *data, int capability, int cuda, Image &out);
 // driver.cpp: work in a stream that is no kernel.
 int enqueue_library(uint64_t stream, std::function<Result()> f);
 
+// shared.cpp: narrows [from, to) of the TLS block to what a source file has there.
+void static_shared_of(const char *file, size_t &from, size_t &to);
+
 // block.cpp: runs all blocks of one launch.
 Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, void **params);
 

@@ -1,0 +1,285 @@
+package autodiff
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"glimpse/kernels"
+)
+
+// opCase is a graph of one operation: build adds parameters and returns what the loss reads.
+type opCase struct {
+	build func(c *opGraph) []Node
+	// prompts are the lengths of the sample's prompt, one run each; none is one run without
+	// a prompt.
+	prompts []int
+}
+
+// opGraph is the graph of a case while it is built.
+type opGraph struct {
+	*Graph
+	t      *testing.T
+	rng    *rand.Rand
+	sample *Sample
+	params []*kernels.Tensor
+}
+
+// random is a tensor of normal numbers.
+func (c *opGraph) random(shape ...int) *kernels.Tensor {
+	t := kernels.NewTensor(kernels.F64, shape...)
+	for i := range t.F64() {
+		t.F64()[i] = c.rng.NormFloat64()
+	}
+	return t
+}
+
+// parameter is a random tensor whose gradient is checked.
+func (c *opGraph) parameter(shape ...int) Node {
+	t := c.random(shape...)
+	c.params = append(c.params, t)
+	return c.Parameter(fmt.Sprintf("p%d", len(c.params)), t)
+}
+
+// Extents of the cases.
+const (
+	rows, kvHeads, headDim = 3, 2, 4
+	heads                  = 2 * kvHeads
+	width                  = heads * headDim
+)
+
+var grouped = Heads{Query: heads, KV: kvHeads, Dim: headDim, Scale: 0.5}
+
+// opCases are the operations of Graph by the name of their method, and what is said of
+// each.
+var opCases = map[string]map[string]opCase{
+	"Add": {
+		"two nodes": {build: func(c *opGraph) []Node { return []Node{c.Add(c.parameter(rows, width), c.parameter(rows, width))} }},
+		"fan-out": {build: func(c *opGraph) []Node { // gradients of both readers are added
+			x := c.parameter(rows, width)
+			return []Node{c.Add(x, c.GELU(x))}
+		}},
+	},
+	"Scale": {
+		"by a number": {build: func(c *opGraph) []Node { return []Node{c.Scale(c.parameter(rows, width), -0.37)} }},
+		"by 1":        {build: func(c *opGraph) []Node { return []Node{c.Scale(c.GELU(c.parameter(rows, width)), 1)} }},
+	},
+	"RMSNorm": {
+		"rows":  {build: func(c *opGraph) []Node { return []Node{c.RMSNorm(c.parameter(rows, width), c.random(width), 1e-5)} }},
+		"heads": {build: func(c *opGraph) []Node { return []Node{c.RMSNorm(c.parameter(rows, width), c.random(headDim), 1e-5)} }},
+	},
+	"LayerNorm": {
+		"rows": {build: func(c *opGraph) []Node {
+			return []Node{c.LayerNorm(c.parameter(rows, width), c.random(width), c.random(width), 1e-5)}
+		}},
+	},
+	"GELU": {
+		"rows": {build: func(c *opGraph) []Node { return []Node{c.GELU(c.parameter(rows, width))} }},
+	},
+	"SiLUMul": {
+		"rows": {build: func(c *opGraph) []Node {
+			return []Node{c.SiLUMul(c.parameter(rows, width), c.parameter(rows, width))}
+		}},
+		"one node twice": {build: func(c *opGraph) []Node {
+			x := c.parameter(rows, width)
+			return []Node{c.SiLUMul(x, x)}
+		}},
+	},
+	"RoPE": {
+		"after prompts": {prompts: []int{1, 7}, build: func(c *opGraph) []Node { return []Node{c.RoPE(c.parameter(rows, width), c.sample, heads, headDim)} }},
+	},
+	"Linear": {
+		"weight": {build: func(c *opGraph) []Node {
+			return []Node{c.Linear(c.parameter(rows, width), c.random(5, width), nil, nil)}
+		}},
+		"weight and bias": {build: func(c *opGraph) []Node {
+			return []Node{c.Linear(c.parameter(rows, width), c.random(5, width), c.random(5), nil)}
+		}},
+		"LoRA": {build: func(c *opGraph) []Node {
+			lora := &LoRA{A: c.parameter(2, width), B: c.parameter(5, 2), Scale: 1.5}
+			return []Node{c.Linear(c.parameter(rows, width), c.random(5, width), nil, lora)}
+		}},
+		"LoRA and bias": {build: func(c *opGraph) []Node {
+			lora := &LoRA{A: c.parameter(1, width), B: c.parameter(5, 1), Scale: 4}
+			return []Node{c.Linear(c.parameter(rows, width), c.random(5, width), c.random(5), lora)}
+		}},
+	},
+	"Attention": {
+		"output and scores": {prompts: []int{1, 9, 40}, build: func(c *opGraph) []Node {
+			out, scores := c.Attention(c.parameter(rows, width), c.parameter(rows, kvHeads*headDim), c.parameter(rows, kvHeads*headDim), c.sample, 0, grouped)
+			return []Node{scores, out}
+		}},
+		"output alone": {prompts: []int{9}, build: func(c *opGraph) []Node {
+			out, _ := c.Attention(c.parameter(rows, width), c.parameter(rows, kvHeads*headDim), c.parameter(rows, kvHeads*headDim), c.sample, 0, grouped)
+			return []Node{out}
+		}},
+		"sliding window": {prompts: []int{9}, build: func(c *opGraph) []Node {
+			windowed := grouped
+			windowed.Window = 5
+			out, _ := c.Attention(c.parameter(rows, width), c.parameter(rows, kvHeads*headDim), c.parameter(rows, kvHeads*headDim), c.sample, 0, windowed)
+			return []Node{out}
+		}},
+		"scores of two layers": {prompts: []int{9, 3}, build: func(c *opGraph) []Node {
+			k, v := c.parameter(rows, kvHeads*headDim), c.parameter(rows, kvHeads*headDim)
+			out, first := c.Attention(c.parameter(rows, width), k, v, c.sample, 0, grouped)
+			return []Node{first, c.Scores(out, k, c.sample, 1, grouped)}
+		}},
+	},
+	"Scores": {
+		"grouped": {prompts: []int{1, 9, 40}, build: func(c *opGraph) []Node {
+			return []Node{c.Scores(c.parameter(rows, width), c.parameter(rows, kvHeads*headDim), c.sample, 0, grouped)}
+		}},
+	},
+	"Loss": {
+		"of several layers": {build: func(c *opGraph) []Node { return []Node{c.parameter(rows, width), c.GELU(c.parameter(rows, 2))} }},
+	},
+}
+
+// quadratic is a loss whose gradient depends on the scores: the mean of target · x + x²/2.
+func quadratic(_ kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int) {
+	n := float64(layers * scores.Len())
+	for i, x := range scores.F64() {
+		w := target.F64()[i]
+		loss.F64()[0] += (w*x + x*x/2) / n
+		dScores.F64()[i] = (w + x) / n
+	}
+}
+
+// TestEveryOperationHasCases: whoever adds an operation to Graph adds its gradient check.
+func TestEveryOperationHasCases(t *testing.T) {
+	typ := reflect.TypeFor[*Graph]()
+	seen := 0
+	for i := range typ.NumMethod() {
+		m := typ.Method(i)
+		if m.Type.NumOut() == 0 || m.Type.Out(0) != reflect.TypeFor[Node]() || m.Name == "Parameter" {
+			continue
+		}
+		if seen++; len(opCases[m.Name]) == 0 {
+			t.Errorf("Graph.%s has no gradient check", m.Name)
+		}
+	}
+	if seen != len(opCases) {
+		t.Errorf("%d operations of Graph, cases of %d", seen, len(opCases))
+	}
+}
+
+// TestGradientsOfOperations compares the gradient of every operation with central
+// differences in float64, element by element, for every parameter that it reads.
+func TestGradientsOfOperations(t *testing.T) {
+	for op, cases := range opCases {
+		for name, c := range cases {
+			t.Run(op+"/"+name, func(t *testing.T) { checkOperation(t, c) })
+		}
+	}
+}
+
+func checkOperation(t *testing.T, c opCase) {
+	b, err := kernels.Open("reference64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &opGraph{Graph: New(b), t: t, rng: rand.New(rand.NewPCG(1, 2)), sample: new(Sample)}
+	defer g.Close()
+	read := c.build(g)
+	if err := g.Compile(g.Loss(read, g.sample, quadratic)); err != nil {
+		t.Fatal(err)
+	}
+	prompts := c.prompts
+	if prompts == nil {
+		prompts = []int{0}
+	}
+	for _, n := range prompts {
+		g.fill(b, n, read)
+		run := func() float64 {
+			v, err := g.Run()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		run()
+		var grads [][]float64
+		for i := range g.params {
+			grad, err := g.Gradient(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			grads = append(grads, grad.Float64s())
+		}
+		for i, p := range g.params {
+			for j, at := range p.F64() {
+				const step = 1e-5
+				p.F64()[j] = at + step
+				up := run()
+				p.F64()[j] = at - step
+				down := run()
+				p.F64()[j] = at
+				want, got := (up-down)/(2*step), grads[i][j]
+				if e := math.Abs(got-want) / (1e-4 + math.Abs(got) + math.Abs(want)); !(e <= 1e-5) {
+					t.Fatalf("prompt %d: parameter %d[%d]: gradient %.9g, finite difference %.9g, relative error %.2g, want at most 1e-5", n, i, j, got, want, e)
+				}
+			}
+		}
+	}
+}
+
+// fill makes a sample with a prompt of n tokens, and targets of the shapes that the loss
+// reads.
+func (c *opGraph) fill(b kernels.Backend, n int, read []Node) {
+	*c.sample = Sample{}
+	for r := range rows {
+		c.sample.Positions = append(c.sample.Positions, int32(n+r))
+	}
+	c.sample.RoPE = kernels.NewRoPETable(b, []float32{1, 0.1}, n+rows, 1)
+	if n > 0 {
+		for range 2 {
+			layer := make([]kernels.KV, kvHeads)
+			for h := range layer {
+				layer[h] = kernels.KV{K: c.random(n, headDim), V: c.random(n, headDim)}
+			}
+			c.sample.Past = append(c.sample.Past, layer)
+		}
+	}
+	for _, x := range read {
+		shape := x.n.Shape()
+		if x.n.Op() != nil && strings.HasPrefix(x.n.Op().String(), "scores") { // its declared extent is not that of the prompt
+			shape = []int{heads, n}
+		}
+		c.sample.Targets = append(c.sample.Targets, c.random(shape...))
+	}
+}
+
+// TestFailures: errors of building, of operations and of shapes come back as errors.
+func TestFailures(t *testing.T) {
+	b, err := kernels.Open("reference64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("panic in an operation", func(t *testing.T) {
+		g, s := New(b), new(Sample)
+		defer g.Close()
+		x := g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))
+		failing := func(kernels.Backend, *kernels.Tensor, *kernels.Tensor, *kernels.Tensor, *kernels.Tensor, int) {
+			panic("broken loss")
+		}
+		if err := g.Compile(g.Loss([]Node{x}, s, failing)); err != nil {
+			t.Fatal(err)
+		}
+		s.Targets = []*kernels.Tensor{kernels.NewTensor(kernels.F64, 2, 3)}
+		if _, err := g.Run(); err == nil || !strings.Contains(err.Error(), "broken loss") {
+			t.Fatalf("error %v, want that of the operation", err)
+		}
+	})
+	t.Run("parameter that the loss does not read", func(t *testing.T) {
+		g, s := New(b), new(Sample)
+		defer g.Close()
+		x := g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))
+		g.Parameter("unused", kernels.NewTensor(kernels.F64, 2, 3))
+		if err := g.Compile(g.Loss([]Node{x}, s, quadratic)); err == nil {
+			t.Fatal("no error")
+		}
+	})
+}

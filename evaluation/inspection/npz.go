@@ -1,0 +1,44 @@
+package inspection
+
+import (
+	"io"
+
+	"glimpse/internal/npz"
+)
+
+// WriteNPZ writes for numpy.load:
+//
+//	ids     int32 [tokens]                      the prompt
+//	kept    bool [layers, kvHeads, tokens]      what stays in the cache
+//	counts  int32 [tokens]                      heads that keep the token
+//	scores  float32 [layers, kvHeads, tokens]   absent where nothing was scored
+//	model, policy                               names
+func (x *Inspection) WriteNPZ(w io.Writer) error {
+	layers, heads, n := len(x.Session.Kept()), x.Model.Config.KVHeads, len(x.IDs)
+	kept := make([]bool, layers*heads*n)
+	var scores []float32
+	for l, layer := range x.Session.Kept() {
+		for h, positions := range layer {
+			for _, p := range positions {
+				kept[(l*heads+h)*n+int(p)] = true
+			}
+			if x.Session.Scores() != nil {
+				scores = append(scores, x.Session.Scores()[l][h]...)
+			}
+		}
+	}
+	counts := make([]int32, n)
+	for i, c := range x.counts() {
+		counts[i] = int32(c)
+	}
+	a := npz.NewWriter(w)
+	a.Int32("ids", x.IDs, n)
+	a.Bool("kept", kept, layers, heads, n)
+	a.Int32("counts", counts, n)
+	if x.Session.Scores() != nil {
+		a.Float32("scores", scores, layers, heads, n)
+	}
+	a.Text("model", x.Model.Name)
+	a.Text("policy", x.Policy)
+	return a.Close()
+}

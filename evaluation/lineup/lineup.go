@@ -1,0 +1,417 @@
+// Package lineup opens a model with all that a comparison of policies needs: adapters, draft
+// models, a pattern of retrieval heads and the options of policies, and makes the policies
+// of them.
+package lineup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"glimpse/checkpoints"
+	"glimpse/checkpoints/objectstore"
+	"glimpse/evaluation"
+	"glimpse/eviction"
+	"glimpse/internal/modelfile"
+	"glimpse/model"
+	"glimpse/model/builtin"
+	"glimpse/model/chat"
+	"glimpse/model/hub"
+)
+
+// shipped names the adapters that come with the built-in model.
+const shipped = "shipped"
+
+// Options say what is opened. The names are those of the flags of evict.
+type Options struct {
+	Model, Device string
+	CacheDType    string // of keys and values: auto, float32 or bf16
+	Adapters      []string
+	Drafts        []string
+	Pattern       string
+	Set           []string // policy.option=value
+	Seed          uint64
+	S3            objectstore.Settings
+	ChatOptions   []string // variables of the chat template
+	ChatDate      string   // that it is told
+
+	// Before, where it is set, sees the model before its weights are loaded.
+	Before func(m *model.Model) error
+}
+
+// adapter is a loaded adapter.
+type adapter struct {
+	name    string
+	pooling int
+	asked   bool // for by name, not as one of those that ship with the model
+	model.Adapter
+}
+
+// draft is a model that writes drafts.
+type draft struct {
+	name  string
+	model *model.Model
+}
+
+// Lineup is a model with adapters and policy options.
+type Lineup struct {
+	*model.Model
+	adapters  []adapter
+	drafts    []draft // none: the model itself
+	pattern   *eviction.Pattern
+	asked     Options // as the command line has it
+	overrides eviction.Overrides
+	set       eviction.Overrides // those of the command line
+	seed      uint64
+}
+
+// Open loads the model, the adapters and the options; the options are checked
+// before anything is read. log takes the progress of a download.
+func (s *Options) Open(ctx context.Context, log io.Writer) (*Lineup, error) {
+	set, err := eviction.ParseOverrides(s.Set)
+	if err != nil {
+		return nil, err
+	}
+	if err := model.CheckCacheDType(s.CacheDType); err != nil {
+		return nil, err
+	}
+	chatOptions, err := chat.ParseOptions(s.ChatOptions, s.ChatDate)
+	if err != nil {
+		return nil, err
+	}
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, Chat: chatOptions, BeforeWeights: s.Before})
+	if err != nil {
+		return nil, err
+	}
+	l := &Lineup{Model: m, set: set, seed: s.Seed, asked: *s}
+	if err := l.fill(ctx, s, log); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Close closes all models.
+func (l *Lineup) Close() error {
+	for _, d := range l.drafts {
+		if d.model != l.Model {
+			d.model.Close()
+		}
+	}
+	return l.Model.Close()
+}
+
+// policyDefaults is an optional file of a model folder: options of policies that
+// suit this model, as {"snapkv": {"kernel": 3}}. Options given on the command line
+// win.
+const policyDefaults = "glimpse_policies.json"
+
+func (l *Lineup) fill(ctx context.Context, s *Options, log io.Writer) error {
+	var err error
+	if l.overrides, err = readDefaults(l.Folder()); err != nil {
+		return fmt.Errorf("model %s: %w", l.Name, err)
+	}
+	for policy, options := range l.set {
+		if l.overrides[policy] == nil {
+			l.overrides[policy] = make(map[string]float64)
+		}
+		maps.Copy(l.overrides[policy], options)
+	}
+	if err := l.addPattern(s.Pattern); err != nil {
+		return err
+	}
+	for _, spec := range s.Drafts {
+		if err := l.addDraft(ctx, spec, s, log); err != nil {
+			return err
+		}
+	}
+	specs := s.Adapters
+	if len(specs) == 0 && s.Model == "" {
+		specs = []string{shipped}
+	}
+	if len(specs) == 0 {
+		return nil
+	}
+	hash, err := l.SHA256(ctx)
+	if err != nil {
+		return err
+	}
+	for _, spec := range specs {
+		if err := l.addAdapter(ctx, s, spec, hash); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readDefaults(folder fs.FS) (eviction.Overrides, error) {
+	raw, err := modelfile.ReadJSON(folder, policyDefaults, modelfile.Limit(policyDefaults))
+	if errors.Is(err, fs.ErrNotExist) {
+		return make(eviction.Overrides), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var values map[string]map[string]any // numbers, and names of choices
+	if err := json.Unmarshal(raw, &values); err != nil {
+		return nil, fmt.Errorf("%s: %w", policyDefaults, err)
+	}
+	var assignments []string
+	for policy, options := range values {
+		for option, v := range options {
+			assignments = append(assignments, fmt.Sprintf("%s.%s=%v", policy, option, v))
+		}
+	}
+	overrides, err := eviction.ParseOverrides(assignments)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", policyDefaults, err)
+	}
+	return overrides, nil
+}
+
+// modelPattern is the folder of a model folder that may hold its pattern of
+// retrieval heads.
+const modelPattern = "duoattention"
+
+// addPattern reads the pattern at path, or the model's own if there is one.
+func (l *Lineup) addPattern(path string) error {
+	var err error
+	if path != "" {
+		if l.pattern, err = eviction.ReadPattern(os.DirFS(path)); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	}
+	if _, err := fs.Stat(l.Folder(), modelPattern); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	folder, err := fs.Sub(l.Folder(), modelPattern)
+	if err == nil {
+		l.pattern, err = eviction.ReadPattern(folder)
+	}
+	if err != nil {
+		return fmt.Errorf("model %s: %s: %w", l.Name, modelPattern, err)
+	}
+	return nil
+}
+
+// addDraft opens a draft model.
+func (l *Lineup) addDraft(ctx context.Context, spec string, s *Options, log io.Writer) error {
+	name, dir, ok := strings.Cut(spec, "=")
+	if !ok {
+		name, dir = spec, spec
+	}
+	d := draft{name: name}
+	layers, cut := strings.CutPrefix(dir, "layers:")
+	var err error
+	switch {
+	case dir == "self":
+		d.model = l.Model
+	case cut:
+		n, parseErr := strconv.Atoi(layers)
+		if parseErr != nil {
+			return fmt.Errorf("draft %q: got %q layers, want a number", spec, layers)
+		}
+		d.model, err = l.Cut(n)
+	default:
+		if !ok {
+			d.name = filepath.Base(dir)
+		}
+		d.model, err = hub.Open(ctx, dir, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType})
+	}
+	if err != nil {
+		return fmt.Errorf("draft %q: %w", spec, err)
+	}
+	for _, other := range l.drafts {
+		if other.name == d.name {
+			if d.model != l.Model {
+				d.model.Close()
+			}
+			return fmt.Errorf("two drafts named %q; name them, as NAME=DIR", d.name)
+		}
+	}
+	l.drafts = append(l.drafts, d)
+	return nil
+}
+
+// addAdapter loads one adapter, or all that ship with the built-in model.
+func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec, hash string) error {
+	if spec == shipped {
+		if l.Name != builtin.Name {
+			return fmt.Errorf("adapter %q: only the built-in model has shipped adapters", spec)
+		}
+		kinds, err := fs.ReadDir(builtin.Adapters(), ".")
+		if err != nil {
+			return err
+		}
+		for _, kind := range kinds {
+			stored, err := checkpoints.ReadAdapterFS(builtin.Adapters(), kind.Name())
+			if err != nil {
+				return err
+			}
+			if err := l.addStored(shipped, hash, stored, false); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	name, dir, ok := strings.Cut(spec, "=")
+	if !ok || objectstore.IsURL(spec) {
+		name, dir = "", spec
+	}
+	stored, err := objectstore.ReadAdapter(ctx, dir, s.S3)
+	if err != nil {
+		return err
+	}
+	return l.addStored(name, hash, stored, true)
+}
+
+func (l *Lineup) addStored(name, hash string, stored *checkpoints.Adapter, asked bool) error {
+	a, err := l.LoadAdapter(hash, stored)
+	if err != nil {
+		return err
+	}
+	for _, other := range l.adapters {
+		if other.name == name && other.Kind() == a.Kind() {
+			return fmt.Errorf("two adapters of kind %q named %q; name them, as NAME=DIR", a.Kind(), name)
+		}
+	}
+	l.adapters = append(l.adapters, adapter{name: name, pooling: stored.PoolingKernel, asked: asked, Adapter: a})
+	return nil
+}
+
+// Contenders makes the named policies; a learned one once per adapter of its kind,
+// one that takes a draft once per draft model. What was given on the command line
+// and no policy takes is an error, and so is what does not fit the model.
+func (l *Lineup) Contenders(list string) ([]evaluation.Contender, error) {
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if name == "all" {
+			names = append(names, eviction.Policies.Names()...)
+		} else {
+			names = append(names, name)
+		}
+	}
+	var out []evaluation.Contender
+	for i, name := range names {
+		if _, err := eviction.LookupPolicy(name); err != nil {
+			return nil, err
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("policy %s twice", name)
+		}
+		more, err := l.variants(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
+	}
+	return out, l.checkUsed(names, out)
+}
+
+// variants are the contenders of one policy.
+func (l *Lineup) variants(name string) ([]evaluation.Contender, error) {
+	needs, err := eviction.NeedsOf(name, l.overrides)
+	if err != nil {
+		return nil, err
+	}
+	type variant struct {
+		label     string
+		overrides eviction.Overrides
+		resources eviction.Resources
+	}
+	var variants []variant
+	switch {
+	case needs.Adapter != "":
+		for _, a := range l.adapters {
+			if model.PolicyOf(a.Kind()) == needs.Adapter {
+				variants = append(variants, variant{a.name, l.withPooling(needs.Scorer, a.pooling), eviction.Resources{Adapter: a.Adapter}})
+			}
+		}
+		if len(variants) == 0 {
+			return nil, fmt.Errorf("policy %s: needs an adapter of kind %q; train one and give it with --adapter", name, needs.Adapter)
+		}
+	case needs.Draft && len(l.drafts) > 0:
+		for _, d := range l.drafts {
+			variants = append(variants, variant{d.name, l.overrides, eviction.Resources{Draft: d.model}})
+		}
+	default:
+		variants = []variant{{overrides: l.overrides}}
+	}
+	var out []evaluation.Contender
+	for _, v := range variants {
+		if needs.Pattern {
+			if v.resources.Pattern = l.pattern; l.pattern == nil {
+				return nil, fmt.Errorf("policy %s: needs a pattern of retrieval heads; find one with evict patterns and give it with --pattern", name)
+			}
+		}
+		named, err := eviction.NewWith(name, l.seed, v.overrides, v.resources)
+		if err != nil {
+			return nil, err
+		}
+		if err := named.Fits(l.Model); err != nil {
+			return nil, err
+		}
+		out = append(out, evaluation.Contender{Named: named, Adapter: v.label})
+	}
+	return out, nil
+}
+
+// checkUsed refuses resources of the command line that none of the policies takes:
+// whoever gave them expects them to matter.
+func (l *Lineup) checkUsed(names []string, contenders []evaluation.Contender) error {
+	used := func(takes func(eviction.Resources) bool) bool {
+		return slices.ContainsFunc(contenders, func(c evaluation.Contender) bool { return takes(c.Settings.Resources) })
+	}
+	list := strings.Join(names, ", ")
+	for _, a := range l.adapters {
+		if a.asked && !used(func(r eviction.Resources) bool { return r.Adapter == a.Adapter }) {
+			return fmt.Errorf("adapter %q of kind %q: no policy of %s takes it", a.name, a.Kind(), list)
+		}
+	}
+	for _, d := range l.drafts {
+		if !used(func(r eviction.Resources) bool { return r.Draft == d.model }) {
+			return fmt.Errorf("draft %q: no policy of %s takes it", d.name, list)
+		}
+	}
+	if l.asked.Pattern != "" && !used(func(r eviction.Resources) bool { return r.Pattern != nil }) {
+		return fmt.Errorf("pattern %q: no policy of %s takes it", l.asked.Pattern, list)
+	}
+	return nil
+}
+
+// withPooling sets the kernel that the adapter asks for, unless the command line
+// chose one.
+func (l *Lineup) withPooling(policy string, kernel int) eviction.Overrides {
+	out := maps.Clone(l.overrides)
+	out[policy] = maps.Clone(out[policy])
+	if out[policy] == nil {
+		out[policy] = make(map[string]float64)
+	}
+	if _, chosen := l.set[policy]["kernel"]; !chosen {
+		out[policy]["kernel"] = float64(kernel)
+	}
+	return out
+}
+
+// One is the single contender of a policy name.
+func (l *Lineup) One(policy string) (evaluation.Contender, error) {
+	c, err := l.Contenders(policy)
+	if err != nil {
+		return evaluation.Contender{}, err
+	}
+	if len(c) != 1 {
+		return evaluation.Contender{}, fmt.Errorf("policy %s: %d variants by adapter or draft, want one", policy, len(c))
+	}
+	return c[0], nil
+}

@@ -1,0 +1,295 @@
+package generation
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+	"sync"
+
+	"glimpse/datasets"
+	"glimpse/internal/parallel"
+	"glimpse/model"
+)
+
+// Prompt is what a response is generated for.
+type Prompt struct {
+	ID, Task string
+	IDs      []int32
+	// Cut is the number of response tokens kept of n; nil keeps all.
+	Cut func(n int) int
+}
+
+// Options are the settings of Pairs.
+type Options struct {
+	MaxNew   int
+	Sampling model.Sampling
+	Batch    int // sequences decoded at the same time; 0 is 8
+	// OnPair is told of every pair written.
+	OnPair func(p datasets.Pair)
+}
+
+// PairSink takes pairs in order.
+type PairSink interface{ Write(p datasets.Pair) error }
+
+// groupSize is the number of sequences of a small model that go through it together.
+// Several groups run side by side: their operations are too small for many threads. It
+// does not depend on the machine, because the last bits of logits depend on it.
+const groupSize = 4
+
+// smallModel is the size, in parameters, up to which groups run side by side.
+const smallModel = 20_000_000
+
+// Pairs generates a response for every prompt that next gives, until io.EOF, and
+// writes the pairs in the prompts' order. A prompt that does not fit the context is an
+// error that names it. A response depends on its prompt, the settings and Batch; not on
+// threads, on other prompts or on where a run was taken up.
+func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w PairSink, opt Options) error {
+	if err := opt.settle(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	groups, size := opt.groups(m)
+	q := &queue{next: next, sink: w, opt: opt, ready: make(map[int]datasets.Pair), ahead: 4 * opt.Batch}
+	q.cond = sync.NewCond(&q.mu)
+	stop := context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.ended = true
+		q.cond.Broadcast()
+	})
+	defer stop()
+	// As tasks: what they do inside then stays on their threads.
+	parallel.For(groups, func(int) {
+		g := &group{m: m, r: m.NewRunner(), q: q, size: size}
+		if err := g.run(ctx); err != nil {
+			cancel(err)
+		}
+	})
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return nil
+}
+
+// settle fills in the default and refuses what cannot be.
+func (o *Options) settle() error {
+	if o.Batch == 0 {
+		o.Batch = 8
+	}
+	if o.Batch < 0 || o.Batch > 4096 {
+		return fmt.Errorf("batch: got %d, want 1 to 4096", o.Batch)
+	}
+	return o.Sampling.Validate()
+}
+
+// groups are how many work side by side, and of how many sequences each.
+func (o *Options) groups(m *model.Model) (groups, size int) {
+	size = o.Batch
+	if m.Network.Parameters() <= smallModel {
+		size = min(size, groupSize)
+	}
+	return min(parallel.Threads(), (o.Batch+size-1)/size), size
+}
+
+// queue hands out prompts and puts finished pairs into their order.
+type queue struct {
+	mu    sync.Mutex
+	cond  *sync.Cond
+	next  func() (Prompt, error)
+	sink  PairSink
+	opt   Options
+	taken int // prompts handed out
+	wrote int // pairs written
+	ready map[int]datasets.Pair
+	ahead int // how far prompts may run before the pairs
+	ended bool
+}
+
+// take hands out a prompt. With wait it waits until there may be one; ok is false where
+// there is none, or none now.
+func (q *queue) take(wait bool) (p Prompt, at int, ok bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.ended && q.taken-q.wrote >= q.ahead {
+		if !wait {
+			return Prompt{}, 0, false, nil
+		}
+		q.cond.Wait()
+	}
+	if q.ended {
+		return Prompt{}, 0, false, nil
+	}
+	p, err = q.next()
+	if err != nil {
+		q.ended = true
+		q.cond.Broadcast()
+		if err == io.EOF {
+			err = nil
+		}
+		return Prompt{}, 0, false, err
+	}
+	q.taken++
+	return p, q.taken - 1, true, nil
+}
+
+// put writes a pair when all before it are written.
+func (q *queue) put(at int, p datasets.Pair) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ready[at] = p
+	for {
+		p, ok := q.ready[q.wrote]
+		if !ok {
+			return nil
+		}
+		delete(q.ready, q.wrote)
+		if err := q.sink.Write(p); err != nil {
+			return err
+		}
+		q.wrote++
+		q.cond.Broadcast()
+		if q.opt.OnPair != nil {
+			q.opt.OnPair(p)
+		}
+	}
+}
+
+// group decodes several sequences in step.
+type group struct {
+	m    *model.Model
+	r    *model.Runner
+	q    *queue
+	size int
+	live []*sequence
+	free []*model.Cache // of sequences that have ended
+}
+
+type sequence struct {
+	prompt  Prompt
+	at      int
+	cache   *model.Cache
+	sampler *model.Sampler
+	out     []int32
+	most    int
+	room    int // tokens of the response that the cache has room for
+}
+
+func (g *group) run(ctx context.Context) error {
+	caches, tokens, samplers := make([]*model.Cache, 0, g.size), make([]int32, 0, g.size), make([]*model.Sampler, 0, g.size)
+	for {
+		for len(g.live) < g.size {
+			p, at, ok, err := g.q.take(len(g.live) == 0)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				break
+			}
+			if err := g.start(ctx, p, at); err != nil {
+				return fmt.Errorf("prompt %s: %w", p.ID, err)
+			}
+		}
+		if len(g.live) == 0 {
+			return ctx.Err()
+		}
+		caches, tokens, samplers = caches[:0], tokens[:0], samplers[:0]
+		for _, s := range g.live {
+			s.reserve()
+			caches, tokens, samplers = append(caches, s.cache), append(tokens, s.out[len(s.out)-1]), append(samplers, s.sampler)
+		}
+		next, err := g.r.NextBatch(ctx, caches, tokens, g.size, samplers)
+		if err != nil {
+			return err
+		}
+		still := g.live[:0]
+		for i, s := range g.live {
+			done, err := g.accept(s, next[i])
+			if err != nil {
+				return err
+			}
+			if done {
+				g.free = append(g.free, s.cache)
+			} else {
+				still = append(still, s)
+			}
+		}
+		g.live = still
+	}
+}
+
+// start runs a prompt; one whose response ends at once never joins the group.
+func (g *group) start(ctx context.Context, p Prompt, at int) error {
+	opt := g.q.opt
+	own := opt.Sampling
+	if own.Temperature > 0 { // a random stream of the prompt's own
+		h := fnv.New64a()
+		h.Write([]byte(p.ID))
+		own.Seed ^= h.Sum64()
+	}
+	sampler, err := model.NewSampler(own, p.IDs)
+	if err != nil {
+		return err
+	}
+	s := &sequence{prompt: p, at: at, cache: g.newCache(), sampler: sampler}
+	logits, err := g.r.Forward(ctx, s.cache, p.IDs, model.PrefillOptions{})
+	if err != nil {
+		return err
+	}
+	first, err := sampler.Next(logits)
+	if err != nil {
+		return err
+	}
+	s.most = opt.most(g.m, len(p.IDs))
+	done, err := g.accept(s, first)
+	if err != nil || done {
+		return err
+	}
+	s.reserve()
+	g.live = append(g.live, s)
+	return nil
+}
+
+// most is the most response tokens after so many of a prompt.
+func (o *Options) most(m *model.Model, prompt int) int {
+	return min(o.MaxNew, m.Config.MaxPositions-prompt+1) // the last token is not run
+}
+
+// newCache is an empty cache, in memory of a sequence that has ended where there is one.
+func (g *group) newCache() *model.Cache {
+	if n := len(g.free); n > 0 {
+		c := g.free[n-1]
+		g.free = g.free[:n-1]
+		c.Clear()
+		return c
+	}
+	return g.m.NewCache()
+}
+
+// leastRoom is the room made for a response at first.
+const leastRoom = 64
+
+// reserve makes room for as many tokens again as there are, where there is none left.
+func (s *sequence) reserve() {
+	if n := len(s.out); n > s.room {
+		more := min(s.most-s.room, max(leastRoom, n))
+		s.cache.Reserve(more)
+		s.room += more
+	}
+}
+
+// accept takes the next token, and tells that the response is done and handed in.
+func (g *group) accept(s *sequence, id int32) (done bool, err error) {
+	if !slices.Contains(g.m.Config.EOS, id) {
+		if s.out = append(s.out, id); len(s.out) < s.most {
+			return false, nil
+		}
+	}
+	out := s.out
+	if s.prompt.Cut != nil {
+		out = out[:s.prompt.Cut(len(out))]
+	}
+	return true, g.q.put(s.at, datasets.Pair{ID: s.prompt.ID, Task: s.prompt.Task, PromptIDs: s.prompt.IDs, ResponseIDs: out})
+}

@@ -1,0 +1,209 @@
+package generation
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"glimpse/checkpoints/objectstore"
+	"glimpse/datasets"
+	"glimpse/internal/cli"
+	"glimpse/internal/yamlconfig"
+	"glimpse/model"
+	"glimpse/model/chat"
+)
+
+// Job is a generation as a file and flags describe it. Its json tags are the keys of the file.
+type Job struct {
+	Model  string `json:"model"`
+	Device string `json:"device"`
+
+	CacheDType string `json:"cache_dtype,omitempty"` // of keys and values
+
+	S3 objectstore.Settings `json:"s3,omitzero"` // of a model or an output there
+
+	Sources []datasets.MixSource `json:"sources,omitempty"` // none draws synthetic prompts
+	Tasks   string               `json:"tasks"`
+	Split   string               `json:"split"`
+	Tokens  int                  `json:"tokens"`
+	Samples int                  `json:"samples"` // prompts in all; 0 is all that the sources have
+	Seed    uint64               `json:"seed"`    // of the mix, the recipe and the synthetic tasks
+
+	Recipe string `json:"recipe"`
+	Raw    bool   `json:"raw"` // "prompt" does not go into the chat template
+
+	ChatOptions []string `json:"chat_options,omitempty"` // variables of the chat template, NAME=JSON
+	ChatDate    string   `json:"chat_date,omitempty"`    // that it is told; today if empty
+
+	Responses string `json:"responses"`  // self or source
+	MaxPrompt int    `json:"max_prompt"` // tokens; longer prompts are left out
+	MaxNew    int    `json:"max_new"`
+
+	model.SamplingChoice
+	SamplingSeed uint64 `json:"sampling_seed"`
+	Batch        int    `json:"batch"`
+
+	Out    string `json:"out"`
+	Shards int    `json:"shards"` // 0: one file
+
+	// What only a command line says: the file or folder of prompts in the place of sources,
+	// I/N for shard I of N alone, that samples was given, and what may be written over.
+	Prompts      string      `json:"-"`
+	Shard        string      `json:"-"`
+	SamplesGiven bool        `json:"-"`
+	Files        cli.Outputs `json:"-"`
+
+	sampling model.Sampling // what the choice is for the model
+}
+
+// DefaultJob holds what neither file nor flags need to say.
+func DefaultJob() *Job {
+	return &Job{
+		CacheDType: "auto",
+		Device:     "cpu", Tasks: "default", Split: "train", Tokens: 512, Samples: 1000, Seed: 1, Recipe: "asis", Responses: "self",
+		MaxPrompt: 16384, MaxNew: 512, SamplingSeed: 1, Batch: 8,
+		SamplingChoice: model.SamplingChoice{From: model.SamplingGreedy},
+	}
+}
+
+// Read takes a configuration file over the defaults, with KEY=VALUE of sets in the place of
+// what it says. repeat puts the flags that were given over both.
+func (s *Job) Read(path string, sets []string, repeat func() error) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	s.Samples = 0
+	if err := yamlconfig.Decode(path, data, sets, s); err != nil {
+		return err
+	}
+	s.Files.Input(path)
+	if len(s.Sources) == 0 && s.Samples == 0 {
+		s.Samples = 1000
+	}
+	return repeat()
+}
+
+// check settles which shard is meant and refuses what cannot be.
+func (s *Job) check() (only int, err error) {
+	only = -1
+	if s.Prompts != "" {
+		if len(s.Sources) > 0 {
+			return 0, fmt.Errorf("generate: --prompts with the sources of a file: want one of them")
+		}
+		s.Sources = []datasets.MixSource{{Path: s.Prompts}}
+		if !s.SamplesGiven {
+			s.Samples = 0
+		}
+	}
+	switch {
+	case s.Out == "":
+		return 0, fmt.Errorf("generate: --out is missing")
+	case s.Samples < 1 && (len(s.Sources) == 0 || s.SamplesGiven || s.Samples < 0):
+		return 0, fmt.Errorf("generate: samples: got %d, want at least 1", s.Samples)
+	case s.MaxNew < 1:
+		return 0, fmt.Errorf("generate: --max-new: got %d, want at least 1", s.MaxNew)
+	case s.MaxPrompt < 1:
+		return 0, fmt.Errorf("generate: --max-prompt: got %d, want at least 1", s.MaxPrompt)
+	case s.Batch < 1:
+		return 0, fmt.Errorf("generate: --batch: got %d, want at least 1", s.Batch)
+	case strings.Contains(s.Out, "://") && !objectstore.IsURL(s.Out):
+		return 0, fmt.Errorf("generate: --out: got %q, want a path or s3://BUCKET/NAME", s.Out)
+	case objectstore.IsURL(s.Out) && s.Shards == 0 && s.Shard == "":
+		return 0, fmt.Errorf("generate: --out %s: what goes to a bucket is a folder of shards, want --shards too", s.Out)
+	case s.Shards < 0 || s.Shards > 100000:
+		return 0, fmt.Errorf("generate: --shards: got %d, want 0 to 100000", s.Shards)
+	case s.Samples > 0 && s.Samples < s.Shards:
+		return 0, fmt.Errorf("generate: --shards: got %d for %d samples, want at most as many", s.Shards, s.Samples)
+	case s.Responses != "self" && s.Responses != "source":
+		return 0, fmt.Errorf("generate: --responses: got %q, want self or source", s.Responses)
+	case s.Responses == "source" && len(s.Sources) == 0:
+		return 0, fmt.Errorf("generate: --responses source: the synthetic tasks have none, want --prompts or sources")
+	}
+	if _, err := Recipes.Lookup(s.Recipe); err != nil {
+		return 0, fmt.Errorf("generate: %w", err)
+	}
+	if s.Shard != "" {
+		i, n, ok := strings.Cut(s.Shard, "/")
+		index, err := strconv.Atoi(i)
+		count, err2 := strconv.Atoi(n)
+		if !ok || err != nil || err2 != nil || count < 1 || index < 0 || index >= count {
+			return 0, fmt.Errorf("generate: --shard: got %q, want I/N with I from 0 to N-1", s.Shard)
+		}
+		if s.Shards > 0 && s.Shards != count {
+			return 0, fmt.Errorf("generate: --shard %s: of %d shards, but the output has %d", s.Shard, count, s.Shards)
+		}
+		s.Shards = count
+		return index, nil
+	}
+	for _, name := range []string{"JOB_COMPLETION_INDEX", "OMPI_COMM_WORLD_RANK"} {
+		text, ok := os.LookupEnv(name)
+		if !ok || s.Shards == 0 {
+			continue
+		}
+		index, err := strconv.Atoi(text)
+		if err != nil || index < 0 || index >= s.Shards {
+			return 0, fmt.Errorf("generate: %s: got %q, want 0 to %d: as many workers as --shards", name, text, s.Shards-1)
+		}
+		return index, nil
+	}
+	return only, nil
+}
+
+// resolveSampling decides the sampling of the model's responses.
+func (s *Job) resolveSampling(m *model.Model) (err error) {
+	if s.sampling, err = s.Resolve(m); err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
+	s.sampling.Seed = s.SamplingSeed
+	return nil
+}
+
+// chatOptions are what the chat template sees beside the messages.
+func (s *Job) chatOptions() (chat.Options, error) {
+	if len(s.ChatOptions) > 0 && len(s.Sources) == 0 && s.Prompts == "" {
+		return chat.Options{}, fmt.Errorf("--chat-option: synthetic prompts do not go into the chat template")
+	}
+	return chat.ParseOptions(s.ChatOptions, s.ChatDate)
+}
+
+// headerSampling is the sampling as the header has it.
+func (s *Job) headerSampling() datasets.Sampling {
+	d := s.sampling
+	h := datasets.Sampling{Temperature: d.Temperature, TopP: d.TopP, TopK: d.TopK, MinP: d.MinP, MaxNewTokens: s.MaxNew, Processors: d.Processors.String()}
+	if h.TopP == 0 { // all
+		h.TopP = 1
+	}
+	return h
+}
+
+// describe is what the header says of the prompts: two generations with the same text
+// give the same pairs.
+func (s *Job) describe() string {
+	record := *s
+	record.Model, record.Device, record.CacheDType, record.Out, record.Batch = "", "", "", "", 0 // where, not what
+	record.S3 = objectstore.Settings{}
+	if len(s.Sources) > 0 {
+		record.Tasks, record.Split, record.Tokens = "", "", 0
+	}
+	h := s.headerSampling()
+	record.SamplingChoice = model.SamplingChoice{Temperature: &h.Temperature, TopP: &h.TopP, TopK: &h.TopK}
+	if h.MinP > 0 {
+		record.MinP = &h.MinP
+	}
+	text, err := json.Marshal(struct {
+		Job
+		Processors model.Processors `json:"processors,omitzero"`
+	}{record, s.sampling.Processors})
+	if err != nil {
+		panic(err) // of numbers and texts
+	}
+	sum := sha256.Sum256(text)
+	if len(s.Sources) == 0 {
+		return fmt.Sprintf("synthetic tasks %s, %d tokens, seed %d, settings %x", s.Tasks, s.Tokens, s.Seed, sum[:6])
+	}
+	return fmt.Sprintf("%d sources, recipe %s, responses %s, prompts of up to %d tokens, seed %d, settings %x", len(s.Sources), s.Recipe, s.Responses, s.MaxPrompt, s.Seed, sum[:6])
+}

@@ -1,0 +1,200 @@
+package generation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"glimpse/datasets"
+	"glimpse/internal/registry"
+	"glimpse/model"
+	"glimpse/model/chat"
+)
+
+// Recipe makes training prompts of what readers give.
+type Recipe struct {
+	Doc string
+	// Prepare makes the prompt of one record. rng is the record's own. A record that
+	// the recipe has no use for is ErrUnusable.
+	Prepare func(ctx context.Context, m *model.Model, p datasets.Prompt, l Limits, rng *rand.Rand) (Item, error)
+	// Cut is the number of response tokens kept of n.
+	Cut func(n int, rng *rand.Rand) int
+}
+
+// Limits are settings that all recipes share.
+type Limits struct {
+	MaxPrompt int  // tokens; records whose prompt is longer are ErrUnusable
+	Raw       bool // FormPrompt does not go into the chat template
+}
+
+// Recipes lists them by name.
+var Recipes = registry.Registry[Recipe]{Noun: "recipe"}
+
+// ErrUnusable marks records that are left out, and counted.
+var ErrUnusable = errors.New("unusable")
+
+// Item is a prompt, and the answer that its source gives to it.
+type Item struct {
+	IDs    []int32
+	Source []int32 // nil: there is none
+}
+
+func init() {
+	Recipes.Add("asis", Recipe{
+		Doc:     "prompts as they are: chats and prompts through the chat template, texts and ids as they stand; one that is too long is an error",
+		Prepare: prepareAsIs,
+		Cut:     func(n int, _ *rand.Rand) int { return n },
+	})
+	Recipes.Add("lookaheadkv", Recipe{
+		Doc:     "the last assistant turn is dropped and answered anew; running text is cut at a random place (LookaheadKV, arXiv:2603.10899, §4.1)",
+		Prepare: prepareLookahead,
+		Cut:     func(n int, _ *rand.Rand) int { return n },
+	})
+	Recipes.Add("judgeq", Recipe{
+		Doc:     "the first 90% of a dialogue, turns one after another; the response is cut at a random place (Judge Q, arXiv:2509.10798, app. A.1)",
+		Prepare: prepareJudge,
+		Cut: func(n int, rng *rand.Rand) int {
+			if n == 0 {
+				return 0
+			}
+			// At least one token: a pair without any teaches nothing.
+			return 1 + rng.IntN(n)
+		},
+	})
+}
+
+func chatOf(messages []datasets.Message) []chat.Message {
+	out := make([]chat.Message, len(messages))
+	for i, x := range messages {
+		out[i] = chat.Message{Role: x.Role, Content: x.Content}
+	}
+	return out
+}
+
+// say puts what a user says into the chat template; raw, or for a model without one, it
+// stays as it is.
+func say(ctx context.Context, m *model.Model, text string, raw bool) ([]int32, error) {
+	if raw || !m.HasChatTemplate() {
+		return m.Encode(text)
+	}
+	return m.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}})
+}
+
+// encodeTail tokenizes what follows a prompt, without special tokens.
+func encodeTail(m *model.Model, text string) ([]int32, error) {
+	t, err := m.NeedTokenizer()
+	if err != nil {
+		return nil, err
+	}
+	return t.Encode(text, false)
+}
+
+func fits(item Item, maxPrompt int) (Item, error) {
+	switch {
+	case len(item.IDs) == 0:
+		return item, fmt.Errorf("empty prompt: %w", ErrUnusable)
+	case len(item.IDs) > maxPrompt:
+		return item, fmt.Errorf("prompt of %d tokens, want at most %d: %w", len(item.IDs), maxPrompt, ErrUnusable)
+	}
+	return item, nil
+}
+
+func prepareAsIs(ctx context.Context, m *model.Model, p datasets.Prompt, l Limits, _ *rand.Rand) (item Item, err error) {
+	switch p.Form {
+	case datasets.FormIDs:
+		item.IDs, err = p.IDs, p.CheckIDs(m.Config.Vocab)
+	case datasets.FormText:
+		item.IDs, err = m.Encode(p.Text)
+	case datasets.FormMessages:
+		if l.Raw {
+			return item, fmt.Errorf("--raw: messages need the chat template")
+		}
+		item.IDs, err = m.EncodeChat(ctx, chatOf(p.Messages))
+	default:
+		item.IDs, err = say(ctx, m, p.Text, l.Raw)
+		if err == nil && p.Chosen != "" {
+			item.Source, err = encodeTail(m, p.Chosen)
+		}
+	}
+	return item, err
+}
+
+func prepareLookahead(ctx context.Context, m *model.Model, p datasets.Prompt, l Limits, rng *rand.Rand) (item Item, err error) {
+	switch p.Form {
+	case datasets.FormIDs:
+		item.IDs = p.IDs
+		if err := p.CheckIDs(m.Config.Vocab); err != nil {
+			return item, err
+		}
+	case datasets.FormText:
+		ids, err := m.Encode(p.Text)
+		if err != nil {
+			return item, err
+		}
+		// At a random place of what fits; something must stand on both sides.
+		most := min(len(ids)-1, l.MaxPrompt)
+		if most < 1 {
+			return item, fmt.Errorf("text of %d tokens, want at least 2: %w", len(ids), ErrUnusable)
+		}
+		cut := 1 + rng.IntN(most)
+		return Item{IDs: ids[:cut], Source: ids[cut:]}, nil
+	case datasets.FormFewShot:
+		if item.IDs, err = m.Encode(p.Text); err != nil {
+			return item, err
+		}
+		if item.Source, err = encodeTail(m, p.Chosen); err != nil {
+			return item, err
+		}
+	case datasets.FormPrompt:
+		if item.IDs, err = say(ctx, m, p.Text, l.Raw); err != nil {
+			return item, err
+		}
+	default:
+		messages, answer := p.Messages, ""
+		if n := len(messages); messages[n-1].Role == "assistant" {
+			messages, answer = messages[:n-1], messages[n-1].Content
+		}
+		if len(messages) == 0 || messages[len(messages)-1].Role == "system" {
+			return item, fmt.Errorf("no turn to answer: %w", ErrUnusable)
+		}
+		if item.IDs, err = m.EncodeChat(ctx, chatOf(messages)); err != nil {
+			return item, err
+		}
+		if answer != "" {
+			if item.Source, err = encodeTail(m, answer); err != nil {
+				return item, err
+			}
+		}
+	}
+	return fits(item, l.MaxPrompt)
+}
+
+func prepareJudge(ctx context.Context, m *model.Model, p datasets.Prompt, l Limits, _ *rand.Rand) (Item, error) {
+	var ids []int32
+	var err error
+	switch p.Form {
+	case datasets.FormIDs:
+		ids, err = p.IDs, p.CheckIDs(m.Config.Vocab)
+	case datasets.FormText:
+		ids, err = m.Encode(p.Text)
+	case datasets.FormFewShot:
+		ids, err = m.Encode(p.Text + p.Chosen)
+	case datasets.FormPrompt:
+		if l.Raw || !m.HasChatTemplate() {
+			ids, err = m.Encode(p.Text)
+		} else {
+			ids, err = m.EncodeDialogue(ctx, []chat.Message{{Role: "user", Content: p.Text}})
+		}
+	default:
+		ids, err = m.EncodeDialogue(ctx, chatOf(p.Messages))
+	}
+	if err != nil {
+		return Item{}, err
+	}
+	keep := len(ids) * 9 / 10
+	if keep < 1 {
+		return Item{}, fmt.Errorf("dialogue of %d tokens, want at least 2: %w", len(ids), ErrUnusable)
+	}
+	return fits(Item{IDs: ids[:keep], Source: ids[keep:]}, l.MaxPrompt)
+}

@@ -1,0 +1,192 @@
+package generation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"glimpse/checkpoints/objectstore"
+	"glimpse/datasets"
+	"glimpse/internal/cli"
+	"glimpse/model"
+	"glimpse/model/hub"
+)
+
+// Run generates everything, or one shard, or all shards that are free.
+func (s *Job) Run(ctx context.Context, log io.Writer) error {
+	only, err := s.check()
+	if err != nil {
+		return err
+	}
+	if err := model.CheckCacheDType(s.CacheDType); err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
+	if err := s.Check(); err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
+	chatOptions, err := s.chatOptions()
+	if err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
+	if s.Shards == 0 {
+		unlock, err := s.claimFile()
+		if err != nil {
+			return fmt.Errorf("generate: %w", err)
+		}
+		defer unlock()
+	}
+	open, err := s.shardOpener(ctx)
+	if err != nil {
+		return err
+	}
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, Chat: chatOptions, BeforeWeights: func(m *model.Model) error {
+		if err := s.resolveSampling(m); err != nil {
+			return err
+		}
+		return s.checkMemory(ctx, m)
+	}})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	hash, err := m.SHA256(ctx)
+	if err != nil {
+		return err
+	}
+	header := datasets.PairHeader{
+		Model: m.Name, WeightsSHA256: hash, Seed: s.SamplingSeed, Shards: max(1, s.Shards), Data: s.describe(), Sampling: s.headerSampling(),
+	}
+	s.Report(log, m, s.sampling)
+	if s.Shards == 0 {
+		w, err := datasets.CreatePairs(s.Out, header)
+		if err != nil {
+			return err
+		}
+		if err := s.fill(ctx, m, w, 0, "", 0, s.Out, log); err != nil {
+			w.Abort()
+			return err
+		}
+		return w.Commit()
+	}
+	shards := []int{only}
+	if only < 0 {
+		shards = shards[:0]
+		for i := range s.Shards {
+			shards = append(shards, i)
+		}
+	}
+	claimed, seen, look := 0, make(map[int]string), time.Duration(0)
+	for len(shards) > 0 {
+		var again []int
+		for _, i := range shards {
+			header.Shard = i
+			err := s.fillShard(m, open, header, log)
+			var claim *objectstore.ClaimedError
+			switch {
+			case errors.Is(err, datasets.ErrFinished):
+				fmt.Fprintf(log, "shard %d of %d is finished already\n", i, s.Shards)
+			case errors.As(err, &claim) && (seen[i] == "" || seen[i] == claim.Sign):
+				// Of a worker that lives, or that was killed a short while ago: time will tell.
+				seen[i] = claim.Sign
+				again = append(again, i)
+			case only < 0 && (errors.Is(err, datasets.ErrClaimed) || errors.Is(err, objectstore.ErrClaimed) || errors.Is(err, objectstore.ErrClaimLost)):
+				claimed++
+			case err != nil:
+				return fmt.Errorf("generate: %w", err)
+			}
+		}
+		if shards = again; len(shards) == 0 {
+			break
+		}
+		if look == 0 {
+			fmt.Fprintf(log, "%d of %d shards are claimed by others; looking whether these still live\n", len(shards), s.Shards)
+		}
+		look = min(max(2*look, firstLook), lastLook)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(look):
+		}
+	}
+	if claimed > 0 {
+		fmt.Fprintf(log, "%d of %d shards are being worked on by others\n", claimed, s.Shards)
+	}
+	return nil
+}
+
+// claimFile makes sure that the one file of the output may be written, by this run alone.
+func (s *Job) claimFile() (unlock func(), err error) {
+	for _, source := range s.Sources {
+		s.Files.Input(source.Path)
+	}
+	unlock, err = cli.LockOutput(s.Out)
+	if err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	if err := s.Files.Check("--out", s.Out); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// The time between two looks at claims in a bucket, which grows. An owner that lives
+// shows it within 20 s.
+const (
+	firstLook = 500 * time.Millisecond
+	lastLook  = 5 * time.Second
+)
+
+// shard is a shard to be filled, on a folder or in a bucket.
+type shard interface {
+	PairSink
+	Commit() error
+	Release()
+}
+
+// openShard claims a shard. Work on it ends with the context; last and done are what
+// is there already.
+type openShard func(h datasets.PairHeader) (w shard, work context.Context, last string, done int, err error)
+
+// shardOpener gives the function that claims shards of the output.
+func (s *Job) shardOpener(ctx context.Context) (openShard, error) {
+	if !objectstore.IsURL(s.Out) {
+		return func(h datasets.PairHeader) (shard, context.Context, string, int, error) {
+			w, err := datasets.OpenShard(s.Out, h)
+			if err != nil {
+				return nil, nil, "", 0, err
+			}
+			return w, ctx, w.Last, w.Done, nil
+		}, nil
+	}
+	store, folder, err := objectstore.Open(ctx, s.Out, s.S3)
+	if err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	stored := Stored{Store: store, Folder: folder}
+	return func(h datasets.PairHeader) (shard, context.Context, string, int, error) {
+		w, err := stored.Open(ctx, h)
+		if err != nil {
+			return nil, nil, "", 0, err
+		}
+		return w, w.Context(), w.Last, w.Done, nil
+	}, nil
+}
+
+func (s *Job) fillShard(m *model.Model, open openShard, h datasets.PairHeader, log io.Writer) error {
+	w, work, last, done, err := open(h)
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	name := fmt.Sprintf("shard %d of %d", h.Shard, h.Shards)
+	if done > 0 {
+		fmt.Fprintf(log, "%s goes on after %d pairs\n", name, done)
+	}
+	if err := s.fill(work, m, w, h.Shard, last, done, name, log); err != nil {
+		return err
+	}
+	return w.Commit()
+}

@@ -1,0 +1,112 @@
+package model
+
+// LayerOps are the operations of a decoder layer. T is a tensor of a backend, which
+// computes at once, or a node of a graph that is differentiated later. The residual stream
+// is kept by the implementation, which also knows the rows of the pass and what of them is
+// read later: nothing else is computed.
+type LayerOps[T any] interface {
+	headOps[T]
+
+	// Projections are the queries, keys and values of the rows through AttentionNorm: zero
+	// where nothing reads them.
+	Projections() (q, k, v T)
+	// NormRotate is Norm and Rotate of queries and keys in place, where they can be
+	// done at once; otherwise it returns false and changes nothing.
+	NormRotate(q, k T) bool
+	// Attend takes in keys and values and lets the queries attend. It returns false where
+	// nothing reads what the layer leaves.
+	Attend(q, k, v T) (out T, ok bool, err error)
+
+	// Linear is scale · x Wᵀ + bias of a module, with its low-rank update.
+	Linear(m Module, x T, scale float64) T
+	// Normalised is the rows that Projections have read, for the MLP to read too.
+	Normalised() T
+	// Read is the residual stream through n, for modules to read.
+	Read(n Norm, readers []Module) T
+	// Add adds delta to the residual stream.
+	Add(delta T)
+	// AddRead is Add and then Read.
+	AddRead(delta T, n Norm, readers []Module) T
+	// Leave is the Add that ends the layer; next is the norm that will read the sum.
+	Leave(delta T, next Norm)
+
+	// Gated is SiLUMul of GateProj and UpProj of h where they can be computed at once;
+	// false where not.
+	Gated(h T) (act T, ok bool)
+	// SiLUMul is silu(gate) · up, for DownProj to read.
+	SiLUMul(gate, up T) T
+	// GELU is gelu(x), for DownProj to read.
+	GELU(x T) T
+}
+
+// headOps are those that queries and keys go through before they attend.
+type headOps[T any] interface {
+	// HeadNorm normalises every head; with the zero Norm it returns x.
+	Norm(x T, n Norm) T
+	// Rotate rotates queries (QProj) or keys (KProj) to the positions of their rows.
+	Rotate(m Module, x T) T
+}
+
+// mlpReaders are the modules that read the rows through MLPNorm.
+var mlpReaders = []Module{UpProj, GateProj}
+
+// RunLayer runs the rows of a pass through layer l: what a decoder layer computes is said
+// here and nowhere else. Where the rows come from and how they attend is o's.
+func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
+	layer, scale := &m.Network.Layers[l], scaleOr1(m.Config.BlockScale)
+	q, k, v := o.Projections()
+	if !o.NormRotate(q, k) {
+		q, k = normRotate(o, m, l, QProj, q), normRotate(o, m, l, KProj, k)
+	}
+	attention, ok, err := o.Attend(q, k, v)
+	if !ok || err != nil {
+		return err
+	}
+	delta := o.Linear(OProj, attention, scale)
+	var h T
+	switch {
+	case !layer.Parallel:
+		h = o.AddRead(delta, layer.MLPNorm, mlpReaders)
+	case layer.shared():
+		h = o.Normalised()
+		o.Add(delta)
+	default: // the norm is of what attention has not been added to
+		h = o.Read(layer.MLPNorm, mlpReaders)
+		o.Add(delta)
+	}
+	o.Leave(o.Linear(DownProj, activation(o, layer, h), scale), m.normAfter(l))
+	return nil
+}
+
+// normRotate is queries or keys, as their module gives them, as attention reads them.
+func normRotate[T any](o headOps[T], m *Model, l int, module Module, x T) T {
+	n := m.Network.Layers[l].QueryNorm
+	if module == KProj {
+		n = m.Network.Layers[l].KeyNorm
+	}
+	if x = o.Norm(x, n); m.Config.Rotates(l) {
+		x = o.Rotate(module, x)
+	}
+	return x
+}
+
+// activation is what the MLP's last module reads.
+func activation[T any](o LayerOps[T], layer *Layer, h T) T {
+	if layer.Linear(GateProj) == nil {
+		return o.GELU(o.Linear(UpProj, h, 1))
+	}
+	if act, ok := o.Gated(h); ok {
+		return act
+	}
+	up := o.Linear(UpProj, h, 1)
+	return o.SiLUMul(o.Linear(GateProj, h, 1), up)
+}
+
+// normAfter is the norm that reads what layer l leaves: the next layer's, or the final
+// one.
+func (m *Model) normAfter(l int) Norm {
+	if l+1 < len(m.Network.Layers) {
+		return m.Network.Layers[l+1].AttentionNorm
+	}
+	return m.Network.FinalNorm
+}

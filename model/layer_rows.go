@@ -1,0 +1,140 @@
+package model
+
+import "glimpse/kernels"
+
+// layerRows are rows that go through a layer on a backend: LayerOps but for Attend, which
+// the pass adds. What a backend computes at once has the bits of the single operations.
+type layerRows struct {
+	*Runner
+	l    int
+	x    *kernels.Tensor // residual stream [rows, hidden]
+	h    *kernels.Tensor // x through AttentionNorm
+	next *kernels.Tensor // takes x through the norm that follows, and may be h; nil leaves it to others
+	at   places
+	low  func(Module) *LowRank
+
+	group [3]kernels.LinearRows // argument of the backend
+}
+
+// fewRows is the most rows that are taken for those of a decoding step, of one sequence or
+// of several.
+const fewRows = 8
+
+func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
+	if r.low(QProj) != nil || r.low(KProj) != nil || r.low(VProj) != nil {
+		return r.project(QProj, r.h), r.project(KProj, r.h), r.project(VProj, r.h)
+	}
+	for i, m := range Modules[:3] {
+		r.group[i] = r.module(m)
+		r.group[i].Y = r.alloc(r.h.Dim0(), r.group[i].Weight.Dim0())
+	}
+	r.Model.Backend.LinearGroup(r.h, r.group[:]...)
+	return r.heads(r.group[0].Y), r.heads(r.group[1].Y), r.heads(r.group[2].Y)
+}
+
+// module is a module of the layer without its output.
+func (r *layerRows) module(m Module) kernels.LinearRows {
+	lin := r.Model.Network.Layers[r.l].Linear(m)
+	return kernels.LinearRows{Weight: lin.Weight, Bias: lin.Bias}
+}
+
+// project is a module's output for rows h by heads.
+func (r *layerRows) project(m Module, h *kernels.Tensor) *kernels.Tensor {
+	return r.heads(r.Linear(m, h, 1))
+}
+
+// heads is x as [rows, heads, headDim].
+func (r *layerRows) heads(x *kernels.Tensor) *kernels.Tensor {
+	dim := r.Model.Config.HeadDim
+	return x.Reshape(x.Dim0(), x.Width()/dim, dim)
+}
+
+func (r *layerRows) NormRotate(q, k *kernels.Tensor) bool {
+	norms, rms := r.Model.headNorms(r.l)
+	if len(r.at.pos) > fewRows || !rms || !r.Model.Config.rotatesHeads(r.l) || r.at.run(0) < len(r.at.pos) {
+		return false
+	}
+	r.Model.Backend.RotateHeads(q, k, norms, r.at.pos, r.Model.rope(r.at.pos, r.at.long(0)))
+	return true
+}
+
+// headNorms are the norms of the heads of layer l; false where they are no RMSNorm.
+func (m *Model) headNorms(l int) (kernels.HeadNorms, bool) {
+	q, k := m.Network.Layers[l].QueryNorm, m.Network.Layers[l].KeyNorm
+	return kernels.HeadNorms{Query: q.Weight, Key: k.Weight, Eps: m.Config.RMSNormEps}, q.Bias == nil && k.Bias == nil
+}
+
+// rotatesHeads tells whether layer l rotates all of its queries and keys, as the kernels
+// that do more than that at once expect.
+func (c *Config) rotatesHeads(l int) bool { return c.Rotates(l) && 2*len(c.RoPEFreqs) == c.HeadDim }
+
+func (r *layerRows) Norm(x *kernels.Tensor, n Norm) *kernels.Tensor {
+	switch {
+	case x == nil || n.Weight == nil:
+		return x
+	case len(x.Shape) == 2:
+		return r.norm(x, n)
+	}
+	return r.norm(x.Reshape(x.Dim0()*x.Shape[1], x.Shape[2]), n).Reshape(x.Shape...)
+}
+
+func (r *layerRows) Rotate(_ Module, x *kernels.Tensor) *kernels.Tensor {
+	r.rotate(x, r.at)
+	return x
+}
+
+// Linear computes in new memory. The bias is not scaled.
+func (r *layerRows) Linear(m Module, x *kernels.Tensor, scale float64) *kernels.Tensor {
+	lin := r.Model.Network.Layers[r.l].Linear(m)
+	y := r.alloc(x.Dim0(), lin.Weight.Dim0())
+	r.Model.Backend.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
+	for u := r.low(m); u != nil; u = u.next {
+		x, y := u.of(x), u.of(y)
+		r.Model.Backend.AddLowRank(y, x, u.A, u.B, u.Scale*scale, r.arena)
+	}
+	return y
+}
+
+func (r *layerRows) Normalised() *kernels.Tensor { return r.h }
+
+func (r *layerRows) Read(n Norm, readers []Module) *kernels.Tensor {
+	return r.normInto(r.input(r.l, r.x.Dim0(), r.x.Width(), readers...), r.x, n)
+}
+
+func (r *layerRows) Add(delta *kernels.Tensor) { r.Model.Backend.Add(r.x, r.x, delta) }
+
+func (r *layerRows) AddRead(delta *kernels.Tensor, n Norm, readers []Module) *kernels.Tensor {
+	h := r.input(r.l, r.x.Dim0(), r.x.Width(), readers...)
+	r.addNorm(h, r.x, delta, n)
+	return h
+}
+
+func (r *layerRows) Leave(delta *kernels.Tensor, next Norm) {
+	if r.next == nil {
+		r.Add(delta)
+	} else {
+		r.addNorm(r.next, r.x, delta, next)
+	}
+}
+
+func (r *layerRows) Gated(h *kernels.Tensor) (*kernels.Tensor, bool) {
+	if r.low(GateProj) != nil || r.low(UpProj) != nil {
+		return nil, false
+	}
+	gate, up := r.module(GateProj), r.module(UpProj)
+	act := r.input(r.l, h.Dim0(), up.Weight.Dim0(), DownProj)
+	r.Model.Backend.GatedLinear(act, h, gate, up, r.arena)
+	return act, true
+}
+
+func (r *layerRows) SiLUMul(gate, up *kernels.Tensor) *kernels.Tensor {
+	act := r.input(r.l, up.Dim0(), up.Width(), DownProj)
+	r.Model.Backend.SiLUMul(act, gate, up)
+	return act
+}
+
+func (r *layerRows) GELU(x *kernels.Tensor) *kernels.Tensor {
+	act := r.input(r.l, x.Dim0(), x.Width(), DownProj)
+	r.Model.Backend.GELU(act, x)
+	return act
+}

@@ -1,0 +1,54 @@
+package model
+
+import (
+	"glimpse/kernels"
+)
+
+// QueryRows are rows that are run after a prompt, observed and dropped. Row r stands
+// at the position of the r-th token after the prompt.
+type QueryRows interface {
+	// Rows is the number of rows, at least 1.
+	Rows() int
+	// Embeddings writes the rows' input embeddings into dst [rows, hidden], of the
+	// compute type.
+	Embeddings(m *Model, dst *kernels.Tensor)
+	// LowRank returns the low-rank update of a module that acts on these rows only,
+	// or nil.
+	LowRank(layer int, module Module) *LowRank
+}
+
+// LowRank is a LoRA update of a linear layer: y += Scale · (x Aᵀ) Bᵀ
+// (Hu et al. 2022, arXiv:2106.09685, eq. 3; Scale is α/r). A is [r, in], B [out, r],
+// both of the compute type.
+type LowRank struct {
+	A, B  *kernels.Tensor
+	Scale float64
+
+	// Of rows of several probes and of a prompt: the rows that it acts on, all where to
+	// is 0, and the updates of other rows.
+	from, to int
+	next     *LowRank
+}
+
+// of is the rows of x that u acts on.
+func (u *LowRank) of(x *kernels.Tensor) *kernels.Tensor {
+	if u.to == 0 {
+		return x
+	}
+	return x.Rows(u.from, u.to)
+}
+
+// TokenRows are QueryRows of ordinary tokens: a response under teacher forcing, or
+// pseudo-queries.
+type TokenRows []int32
+
+// Rows implements QueryRows.
+func (t TokenRows) Rows() int { return len(t) }
+
+// Embeddings implements QueryRows.
+func (t TokenRows) Embeddings(m *Model, dst *kernels.Tensor) {
+	m.Backend.Gather(dst, m.Network.Embedding, t)
+}
+
+// LowRank implements QueryRows; tokens have none.
+func (t TokenRows) LowRank(int, Module) *LowRank { return nil }

@@ -1,0 +1,125 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"glimpse/kernels"
+	"glimpse/model/builtin"
+)
+
+// shapes is what is known of a model whose weights are not loaded.
+type shapes struct {
+	stored kernels.DType // of the matrices
+	bytes  int64         // of the weights
+}
+
+// OpenShapes reads a model's config.json and nothing else: the folder needs no weights.
+// The network has shapes and no memory; a model for plans, not for passes. The empty
+// path is the built-in model.
+func OpenShapes(path, device string) (*Model, error) {
+	folder, name := builtin.FS(), builtin.Name
+	if path != "" {
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return nil, fmt.Errorf("outline model: %w", err)
+		}
+		folder, name = os.DirFS(path), filepath.Base(abs)
+	}
+	m, err := openShapes(folder, name, device)
+	if err != nil {
+		return nil, fmt.Errorf("outline model %s: %w", name, err)
+	}
+	return m, nil
+}
+
+func openShapes(folder fs.FS, name, device string) (*Model, error) {
+	device, why := kernels.ChooseDevice(device)
+	backend, err := kernels.Open(device)
+	if err != nil {
+		return nil, err
+	}
+	family, config, err := readConfig(folder)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := storedType(folder)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{Name: name, Config: *config, Backend: backend, DeviceChoice: why, folder: folder, family: family, shapes: &shapes{stored: stored}}
+	m.bind(func(s slot) *kernels.Tensor {
+		d := stored
+		if s.compute {
+			d = backend.Compute()
+		}
+		t := kernels.NewShape(d, s.shape...)
+		m.shapes.bytes += int64(t.Len()) * int64(stored.Size())
+		return t
+	})
+	m.shapes.addFiles(folder)
+	return m, nil
+}
+
+// bind lays out the network with tensors that fill makes.
+func (m *Model) bind(fill func(s slot) *kernels.Tensor) {
+	b := &Binder{}
+	m.Network = m.family.Bind(&m.Config, b)
+	for _, s := range b.slots {
+		s.set(fill(s))
+	}
+	for _, f := range b.tied {
+		f()
+	}
+}
+
+// addFiles takes the size of the stored weights, where they are there, in the place
+// of the calculated one.
+func (o *shapes) addFiles(folder fs.FS) {
+	names, err := fs.Glob(folder, "*.safetensors")
+	if err != nil {
+		return
+	}
+	total := int64(0)
+	for _, name := range names {
+		if info, err := fs.Stat(folder, name); err == nil && !strings.HasPrefix(name, "adapter") {
+			total += info.Size()
+		}
+	}
+	if total > 0 {
+		o.bytes = total
+	}
+}
+
+// storedType is the type of the weights that config.json names; float32 where it
+// names none, as for transformers.
+func storedType(folder fs.FS) (kernels.DType, error) {
+	raw, err := readSmall(folder, "config.json")
+	if err != nil {
+		return 0, err
+	}
+	var c struct {
+		TorchDType string `json:"torch_dtype"`
+		DType      string `json:"dtype"` // as transformers 5 writes it
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return 0, fmt.Errorf("config.json: %w", err)
+	}
+	name := c.TorchDType
+	if name == "" {
+		name = c.DType
+	}
+	switch name {
+	case "bfloat16":
+		return kernels.BF16, nil
+	case "float16":
+		return kernels.F16, nil
+	case "float32", "":
+		return kernels.F32, nil
+	}
+	return 0, fmt.Errorf("config.json: torch_dtype: got %q, want bfloat16, float16 or float32", name)
+}

@@ -1,0 +1,120 @@
+package model
+
+import (
+	"math"
+
+	"glimpse/kernels"
+)
+
+// Sketch is a model of m's shapes with random weights, of at most so many
+// layers and tokens: it costs the time and memory of the real one's layers and says
+// nothing sensible.
+func (m *Model) Sketch(layers, vocab int) *Model {
+	if m.shapes == nil {
+		panic("model: Sketch of a loaded model")
+	}
+	s := &Model{Name: m.Name, Config: m.Config, Backend: m.Backend, folder: m.folder, family: m.family, shapes: &shapes{stored: m.shapes.stored}}
+	c := &s.Config
+	c.cut(min(layers, c.Layers))
+	c.Vocab = min(vocab, c.Vocab)
+	c.BOS, c.EOS = -1, nil
+	tiles := make(map[float32]*kernels.Tensor)
+	random := newRandom()
+	s.bind(func(slot slot) *kernels.Tensor {
+		s.shapes.bytes += int64(elementsOf(slot.shape)) * int64(s.shapes.stored.Size())
+		if slot.compute { // norms and biases
+			t := s.Backend.Alloc(s.Backend.Compute(), slot.shape...)
+			s.Backend.Fill(t, 1)
+			return t
+		}
+		scale := float32(math.Sqrt(3 / float64(slot.shape[len(slot.shape)-1])))
+		if elementsOf(slot.shape) > tileElements && s.Backend.OwnMemory() {
+			if tiles[scale] == nil {
+				tiles[scale] = s.Backend.Place(random.tensor(s.shapes.stored, scale, tileElements))
+			}
+			return tiled(s.Backend, tiles[scale], slot.shape)
+		}
+		return s.Backend.Place(random.tensor(s.shapes.stored, scale, slot.shape...))
+	})
+	return s
+}
+
+// tileElements are the random numbers of one scale that the large weights of a device
+// are filled from, there: billions of them take long on the host.
+const tileElements = 1 << 22
+
+// tiled is a tensor filled from pieces of a tile, of odd length and shifted, so that no
+// two rows of a matrix are the same.
+func tiled(b kernels.Backend, tile *kernels.Tensor, shape []int) *kernels.Tensor {
+	t := b.Alloc(tile.DType, shape...)
+	flat, n := t.Reshape(t.Len()), t.Len()
+	const piece = tileElements - 4099
+	for at, shift := 0, 0; at < n; at, shift = at+piece, (shift+1031)%4096 {
+		length := min(piece, n-at)
+		b.Copy(flat.Rows(at, at+length), tile.Rows(shift, shift+length))
+	}
+	return t
+}
+
+// random draws numbers for sketches: speed is all that matters.
+type random struct{ state uint32 }
+
+func newRandom() *random { return &random{1} }
+
+// next is uniform in [-1, 1).
+func (r *random) next() float32 {
+	r.state = r.state*1664525 + 1013904223
+	return float32(int32(r.state)) / (1 << 31)
+}
+
+// tensor is a host tensor of numbers up to scale.
+func (r *random) tensor(d kernels.DType, scale float32, shape ...int) *kernels.Tensor {
+	t := kernels.NewTensor(d, shape...)
+	switch d {
+	case kernels.F32:
+		for i := range t.F32() {
+			t.F32()[i] = scale * r.next()
+		}
+	case kernels.BF16:
+		for i := range t.U16() {
+			t.U16()[i] = kernels.F32ToBF16(scale * r.next())
+		}
+	default:
+		for i := range t.U16() { // exponents of 2⁻⁸ to 2⁻¹, random signs
+			t.U16()[i] = uint16(r.state>>16)&0x9fff | 0x1c00
+			r.next()
+		}
+	}
+	return t
+}
+
+// SketchCache is a cache of random keys and values for measurements of decoding: every
+// head holds so many entries, those of the last positions before next, and has room for
+// more.
+func (m *Model) SketchCache(next, entries, room int) (_ *Cache, err error) {
+	defer kernels.CatchDevice(&err)
+	c := m.NewCache()
+	c.next, c.long = int32(next), m.Config.long(next)
+	source := c.alloc(max(1, entries))
+	kernels.Convert(source, newRandom().tensor(kernels.F32, 1, source.Shape...))
+	for l := range c.heads {
+		for i := range c.heads[l] {
+			h := &c.heads[l][i]
+			h.k, h.v = c.alloc(entries+room), c.alloc(entries+room)
+			if entries > 0 {
+				c.backend.Copy(h.k.Rows(0, entries), source)
+				c.backend.Copy(h.v.Rows(0, entries), source)
+			}
+			h.pos = append(make([]int32, 0, entries+room), positions(int32(next-entries), entries)...)
+		}
+	}
+	return c, nil
+}
+
+func elementsOf(shape []int) int {
+	n := 1
+	for _, s := range shape {
+		n *= s
+	}
+	return n
+}

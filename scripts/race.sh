@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs the tests of all packages under the race detector, with -short. Arguments go to
+# "go test" and choose packages or tests.
+#
+# Left out are tests that the detector can learn nothing from: those of one goroutine, and
+# those that repeat, more slowly, the goroutines of a test that stays. All of them run
+# without the detector in scripts/test.sh.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+without=(
+  # One goroutine: the references, drawing, matching, damage to files that a reader gets as a whole.
+  '^TestBackendsConform$/^reference'
+  '^Test(PlotAccuracy|PlotNeedle|PlotAccuracyOfConstantRows|PlotAccuracyIsTheSameForTheSameRows)$'
+  '^Test(RealTokenizers|ExpansionIsBounded|LlamaCppVectors|GoldenPatterns|NormalWork)$'
+  '^Test(LongErrorsAreCut|AdapterBitFlips|HostileAdapters)$'
+  # More shapes of products whose tasks are those of TestGemmBits.
+  '^Test(GemmLargeShapes|Splits|KernelsStayInsideTheirSlices|ExpAndLogOnAllMagnitudes)$'
+  # Policies and families on the processor's backend, whose goroutines are those of
+  # TestBackendsConform and TestThreadsDoNotChangeBits. TestKeptSetsAgainstNaive runs every policy.
+  '^Test(StudyIsPrefill|Traffic|DecodingAgainstNaive|LongResponsesDoNotGrow|CaMMergesWithTheMean|DecodingStaysWithinTheBudget)$'
+  '^Test(PoolingIsTheSameForAll|PoliciesKeepWhatTheyMay|LayersUseTheSameMemory|SlidingWindows|RandomIsUniform)$'
+  '^Test(GradientsOfEveryFamily|GradientsAgainstFiniteDifferences|RetainFreesMemory)$'
+  # Training runs like those of TestResumeKeepsTheBest, TestValidation and TestSampleCacheOnABrokenDisk.
+  '^Test(LossFalls|ScratchIsCounted|FirstLossAgrees)$'
+  # Commands: what is damaged, asked for or left behind around the same run. TestKilledRuns, TestS3Run,
+  # TestShardsInABucket, TestKilledExport, TestInterrupt and TestSignals stay.
+  '^Test(DamagedCheckpoint|Sweep|Export|EveryFamilyTrains|MissingShardsAreTold|PlanOfTheHub|PlanOfLargeModels|LogIsNotOverwritten|CacheDType)$'
+  '^Test(LogInTheWorkingFolder|ShardsAreTheWhole|PresetAndOverrides|RunFileErrors|SweepIsBounded|GenerateThenTrain|SameSeedSameFiles)$'
+)
+[ $# -gt 0 ] || set -- ./...
+go test -race -short -skip "$(IFS='|'; echo "${without[*]}")" "$@"

@@ -1,0 +1,133 @@
+package serving
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"glimpse/datasets"
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/tokenizer"
+)
+
+// Options are the settings of one answer.
+type Options struct {
+	Budget, MaxNew int
+	Choice         model.SamplingChoice
+	Sampling       model.Sampling // what comes of it
+	Compare        bool           // also time a prefill without eviction
+}
+
+// Answer runs a prompt with a policy's cache. The answer streams to out, what was kept and what
+// it cost goes to info.
+func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *eviction.Named, p *Prompt, o Options) error {
+	t, tokenizerErr := m.NeedTokenizer()
+	if p.Task != "" {
+		if err := ShowExample(info, p); err != nil {
+			return err
+		}
+	}
+	rt := eviction.NewRuntime(m)
+	rt.MaxNew = o.MaxNew
+	var plain time.Duration
+	if o.Compare {
+		full, err := eviction.New("full", 0, nil, nil)
+		if err != nil {
+			return err
+		}
+		for range 2 { // the first warms up
+			s, err := rt.Prefill(ctx, full, p.IDs, len(p.IDs), nil)
+			if err != nil {
+				return err
+			}
+			plain = s.PrefillTime
+		}
+	}
+	s, err := rt.Prefill(ctx, policy, p.IDs, o.Budget, nil)
+	if err != nil {
+		return err
+	}
+	prefilled, kept := s.Bytes(), 0
+	for layer := range s.Cache.Layers() {
+		for h := range s.Cache.KVHeads() {
+			kept += s.Cache.Entries(layer, h)
+		}
+	}
+	var stream *tokenizer.Stream
+	if tokenizerErr == nil {
+		stream = t.NewStream(true)
+	}
+	start, room := time.Now(), m.Config.MaxPositions-len(p.IDs)+1
+	tokens, ended, err := s.Generate(ctx, model.GenerateOptions{MaxNew: min(o.MaxNew, room), Sampling: o.Sampling, OnToken: func(id int32) error {
+		text := fmt.Sprint(id, " ")
+		if stream != nil {
+			text = stream.Push(id)
+		}
+		_, err := io.WriteString(out, text)
+		return err
+	}})
+	elapsed := time.Since(start)
+	if err != nil {
+		return err
+	}
+	if stream != nil {
+		if _, err := io.WriteString(out, stream.Flush()); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(out)
+	if p.Task != "" {
+		verdict := "wrong"
+		if ended && slices.Equal(tokens, p.Answer) {
+			verdict = "right"
+		}
+		fmt.Fprintf(info, "the answer is %s\n", verdict)
+	}
+	heads := m.Config.Layers * m.Config.KVHeads
+	fmt.Fprintf(info, "policy %s, budget %d: kept %d of %d pairs per KV head on average, %.1f of %.1f KiB (%.1f%%)\n",
+		policy.Name, o.Budget, kept/heads, len(p.IDs), kib(prefilled), kib(s.FullBytes), 100*float64(prefilled)/float64(s.FullBytes))
+	fmt.Fprintf(info, "time to first token %.1f ms", ms(s.PrefillTime))
+	if o.Compare {
+		fmt.Fprintf(info, ", plain prefill %.1f ms", ms(plain))
+	}
+	fmt.Fprintf(info, "; peak of the cache during prefill %.1f KiB\n", kib(s.PeakBytes))
+	fmt.Fprintf(info, "%d tokens at %.0f tokens/s%s\n", len(tokens), float64(len(tokens))/elapsed.Seconds(), trafficNote(s.Traffic))
+	return nil
+}
+
+// trafficNote says what a decoding step has read, if there was any.
+func trafficNote(t eviction.Traffic) string {
+	if t.Steps == 0 {
+		return ""
+	}
+	note := fmt.Sprintf("; attention reads %.1f KiB per step", t.PerStep()/1024)
+	if t.Estimation > 0 {
+		note += fmt.Sprintf(", %.1f of them to choose", float64(t.Estimation)/float64(t.Steps)/1024)
+	}
+	return note
+}
+
+func kib(b int64) float64        { return float64(b) / 1024 }
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// ShowExample prints the ends of an example's prompt, and its answer.
+func ShowExample(w io.Writer, p *Prompt) error {
+	const shown = 24
+	head, err := datasets.Text(p.IDs[:min(len(p.IDs), shown)])
+	if err != nil {
+		return err
+	}
+	tail, err := datasets.Text(p.IDs[max(0, len(p.IDs)-shown):])
+	if err != nil {
+		return err
+	}
+	want, err := datasets.Text(p.Answer)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "prompt of task %s, %d tokens: %s … %s\nright answer: %s\n", p.Task, len(p.IDs), head, tail, want)
+	return nil
+}

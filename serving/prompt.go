@@ -1,0 +1,137 @@
+package serving
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"glimpse/datasets"
+	"glimpse/model"
+	"glimpse/model/chat"
+)
+
+// Prompt is a prompt as token ids.
+type Prompt struct {
+	IDs    []int32
+	Answer []int32 // of an example
+	Task   string
+}
+
+// PromptSource are the ways to give a prompt, of which one is taken.
+type PromptSource struct {
+	Text    string // "-" is standard input
+	IDs     string // file of token ids, separated by white space or commas
+	Example string // of a synthetic task, for the built-in model
+	Raw     bool   // the text does not go into the chat template
+	Tokens  int    // length of the example
+}
+
+// Read settles the one prompt that was given.
+func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, seed uint64) (*Prompt, error) {
+	given := 0
+	for _, s := range []string{p.Text, p.IDs, p.Example} {
+		if s != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, fmt.Errorf("prompt: got %d, want exactly one of a text, --token-ids and --example", given)
+	}
+	if m.ChatVariables() && (p.Text == "" || p.Raw || !m.HasChatTemplate()) {
+		return nil, fmt.Errorf("prompt: --chat-option: the prompt does not go into a chat template")
+	}
+	var out *Prompt
+	var err error
+	switch {
+	case p.Example != "":
+		out, err = p.ReadExample(m, seed)
+	case p.IDs != "":
+		out, err = readIDs(p.IDs)
+	default:
+		out, err = p.readText(ctx, m, in)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(out.IDs) == 0 {
+		return nil, fmt.Errorf("prompt: empty, want at least one token")
+	}
+	return out, nil
+}
+
+// exampleTasks are friendlier names of tasks.
+var exampleTasks = map[string]string{"needle": "single"}
+
+// ReadExample makes the prompt of a synthetic task.
+func (p *PromptSource) ReadExample(m *model.Model, seed uint64) (*Prompt, error) {
+	if m.Config.Vocab != len(datasets.Vocabulary()) {
+		return nil, fmt.Errorf("example: model %s does not know the words of the synthetic tasks", m.Name)
+	}
+	task := p.Example
+	if t, ok := exampleTasks[task]; ok {
+		task = t
+	}
+	if !slices.Contains(datasets.Tasks.Names(), task) {
+		_, err := datasets.Tasks.Lookup(task)
+		return nil, fmt.Errorf("example: %w, needle", err)
+	}
+	s, err := datasets.NewStream([]string{task}, datasets.Test, p.Tokens, seed)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.At(0)
+	return &Prompt{IDs: e.Prompt, Answer: e.Answer, Task: task}, err
+}
+
+func (p *PromptSource) readText(ctx context.Context, m *model.Model, in io.Reader) (*Prompt, error) {
+	text := p.Text
+	if text == "-" {
+		raw, err := io.ReadAll(io.LimitReader(in, 1<<28))
+		if err != nil {
+			return nil, fmt.Errorf("prompt: %w", err)
+		}
+		text = string(raw)
+	}
+	if strings.TrimSpace(text) == "" {
+		return nil, fmt.Errorf("prompt: empty, want at least one token")
+	}
+	var ids []int32
+	var err error
+	if p.Raw || !m.HasChatTemplate() {
+		ids, err = m.Encode(text)
+	} else {
+		ids, err = m.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}})
+	}
+	return &Prompt{IDs: ids}, err
+}
+
+// readIDs reads a file of numbers.
+func readIDs(path string) (*Prompt, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	out := &Prompt{}
+	scan := bufio.NewScanner(f)
+	scan.Buffer(nil, 1<<20)
+	for line := 1; scan.Scan(); line++ {
+		fields := strings.FieldsFunc(scan.Text(), func(r rune) bool { return strings.ContainsRune(" \t\r,[]", r) })
+		for _, field := range fields {
+			id, err := strconv.ParseInt(field, 10, 32)
+			if err != nil {
+				return nil, fmt.Errorf("%s: line %d: got %q, want a token id", path, line, field)
+			}
+			out.IDs = append(out.IDs, int32(id))
+		}
+	}
+	if err := scan.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return out, nil
+}

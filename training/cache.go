@@ -1,0 +1,172 @@
+package training
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"glimpse/checkpoints"
+	"glimpse/internal/tempdir"
+	"glimpse/kernels"
+)
+
+// sampleCache keeps prepared samples that come again, in memory up to one bound and
+// on disk up to another. Training data comes in cycles, for which forgetting the
+// least recently used would forget every sample just before it is needed, so what
+// is stored stays and what no longer fits is prepared anew each time.
+//
+// What comes back has exactly the bits that went in. The disk is optional: where it is
+// full or fails, samples are prepared anew, and that is told once.
+type sampleCache struct {
+	backend      kernels.Backend
+	memory, disk int64 // bytes left
+	mu           sync.Mutex
+	held         map[string]*prepared
+	files        map[string]*prepared // on disk: without its tensors
+	dir          *tempdir.Dir
+	sequence     int
+	notice       func(text string)
+}
+
+func newSampleCache(b kernels.Backend, memory, disk int64, notice func(text string)) *sampleCache {
+	return &sampleCache{backend: b, memory: memory, disk: disk, held: make(map[string]*prepared), files: make(map[string]*prepared), notice: notice}
+}
+
+// put takes p in if there is room.
+func (c *sampleCache) put(key string, p *prepared) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	size := p.bytes()
+	switch {
+	case c.held[key] != nil || c.files[key] != nil:
+	case size <= c.memory:
+		c.memory -= size
+		c.held[key] = p
+	case size <= c.disk:
+		c.disk -= size
+		if err := c.write(key, p); err != nil {
+			c.giveUpDisk(err)
+		}
+	}
+}
+
+// giveUpDisk writes no more samples; those that are there are still read.
+func (c *sampleCache) giveUpDisk(err error) {
+	if c.disk = 0; c.notice != nil {
+		c.notice(fmt.Sprintf("%v; samples beyond those kept so far are prepared anew each time", err))
+		c.notice = nil
+	}
+}
+
+// write stores p in a file of its own.
+func (c *sampleCache) write(key string, p *prepared) error {
+	if c.dir == nil {
+		dir, err := tempdir.New("", "glimpse-samples-")
+		if err != nil {
+			return fmt.Errorf("sample cache: %w", err)
+		}
+		c.dir = dir
+	}
+	c.sequence++
+	stub := &prepared{entries: p.entries, next: p.next, file: filepath.Join(c.dir.Path, fmt.Sprint(c.sequence))}
+	var views []checkpoints.TensorView
+	p.visit(func(name string, t *kernels.Tensor) {
+		var v checkpoints.TensorView
+		switch t = t.OnHost(); t.DType {
+		case kernels.F64:
+			v = checkpoints.F64Tensor(name, t.Shape, t.F64())
+		case kernels.BF16:
+			v = checkpoints.BF16Tensor(name, t.Shape, t.U16())
+		default:
+			v = checkpoints.F32Tensor(name, t.Shape, t.F32())
+		}
+		views = append(views, v)
+	})
+	if err := checkpoints.WriteSafetensorsFile(stub.file, views, nil); err != nil {
+		return fmt.Errorf("sample cache: %w", err)
+	}
+	stub.layers, stub.kvHeads = len(p.past), len(p.past[0])
+	c.files[key] = stub
+	return nil
+}
+
+// get returns a stored sample, or nil.
+func (c *sampleCache) get(key string) *prepared {
+	c.mu.Lock()
+	p, stub := c.held[key], c.files[key]
+	c.mu.Unlock()
+	if p != nil || stub == nil {
+		return p
+	}
+	p, err := c.read(stub)
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.files, key)
+		c.giveUpDisk(err)
+		return nil
+	}
+	return p
+}
+
+func (c *sampleCache) read(stub *prepared) (*prepared, error) {
+	f, err := checkpoints.OpenSafetensors(stub.file)
+	if err != nil {
+		return nil, fmt.Errorf("sample cache: %w", err)
+	}
+	defer f.Close()
+	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, stub.layers), targets: make([]*kernels.Tensor, stub.layers)}
+	for l := range p.past {
+		p.past[l] = make([]kernels.KV, stub.kvHeads)
+	}
+	var errs []error
+	p.fill(func(name string) *kernels.Tensor {
+		view, err := f.Tensor(name)
+		if err != nil {
+			errs = append(errs, err)
+			return nil
+		}
+		mapped, err := kernels.FromBytes(view.DType, view.Data, view.Shape...)
+		if err != nil {
+			errs = append(errs, err)
+			return nil
+		}
+		t := c.backend.Alloc(view.DType, view.Shape...)
+		kernels.Convert(t, mapped)
+		return t
+	})
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("sample cache: %w", err)
+	}
+	return p, nil
+}
+
+// visit names every tensor of a prepared sample.
+func (p *prepared) visit(f func(name string, t *kernels.Tensor)) {
+	for l := range p.past {
+		for h, kv := range p.past[l] {
+			f(fmt.Sprintf("%d.%d.k", l, h), kv.K)
+			f(fmt.Sprintf("%d.%d.v", l, h), kv.V)
+		}
+		f(fmt.Sprintf("%d.target", l), p.targets[l])
+	}
+}
+
+// fill is the inverse of visit.
+func (p *prepared) fill(f func(name string) *kernels.Tensor) {
+	for l := range p.past {
+		for h := range p.past[l] {
+			p.past[l][h] = kernels.KV{K: f(fmt.Sprintf("%d.%d.k", l, h)), V: f(fmt.Sprintf("%d.%d.v", l, h))}
+		}
+		p.targets[l] = f(fmt.Sprintf("%d.target", l))
+	}
+}
+
+// close removes the files.
+func (c *sampleCache) close() error {
+	if c.dir == nil {
+		return nil
+	}
+	return c.dir.Remove()
+}

@@ -1,0 +1,173 @@
+package training
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"glimpse/checkpoints"
+)
+
+// Export returns adapter i of the configuration in its present state, as it is
+// stored.
+func (t *Trainer) Export(i int, modelSHA256 string, metrics map[string]float64) (*checkpoints.Adapter, error) {
+	return complete(t.Adapter(i).Export(), exported{
+		config: &t.Config, adapter: i, base: checkpoints.BaseModel{Name: t.Model.Name, SHA256: modelSHA256},
+		source: t.source.Describe(), invocation: t.Invocation, metrics: metrics,
+	})
+}
+
+// exported is what a stored adapter holds besides its numbers.
+type exported struct {
+	config     *Config
+	adapter    int
+	base       checkpoints.BaseModel
+	source     string
+	invocation []int
+	metrics    map[string]float64
+}
+
+func complete(a *checkpoints.Adapter, e exported) (*checkpoints.Adapter, error) {
+	settings, err := json.Marshal(e.config)
+	if err != nil {
+		return nil, err
+	}
+	c := e.config.Adapters[e.adapter]
+	a.Base, a.Loss, a.PoolingKernel, a.Training, a.Metrics = e.base, c.Loss, c.Pooling, settings, e.metrics
+	a.Data = checkpoints.DataSource{Description: e.source, Seed: int64(e.config.Seed)}
+	if len(a.LoRA) > 0 {
+		a.InvocationTokens = e.invocation
+	}
+	return a, nil
+}
+
+// Checkpoint is a checkpoint as far as an export needs it: without the model, the
+// data and the processor that the run goes on with.
+type Checkpoint struct {
+	path   string
+	record runRecord
+	config Config
+	state  *checkpoints.State
+}
+
+// ReadCheckpoint reads and verifies a checkpoint that Save wrote.
+func ReadCheckpoint(path string) (*Checkpoint, error) {
+	s, err := checkpoints.ReadState(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{path: path, state: s}
+	if err := json.Unmarshal(s.Run, &c.record); err != nil {
+		return nil, fmt.Errorf("checkpoint %s: %w: %w", path, checkpoints.ErrCorrupt, err)
+	}
+	if err := json.Unmarshal(c.record.Config, &c.config); err != nil || len(c.config.Adapters) == 0 {
+		return nil, fmt.Errorf("checkpoint %s: configuration: want one with adapters (%v): %w", path, err, checkpoints.ErrCorrupt)
+	}
+	return c, nil
+}
+
+// Step is the number of optimiser steps done.
+func (c *Checkpoint) Step() int { return c.record.Step }
+
+// Names are the adapters' names.
+func (c *Checkpoint) Names() []string {
+	names := make([]string, len(c.config.Adapters))
+	for i, a := range c.config.Adapters {
+		names[i] = a.Name
+	}
+	return names
+}
+
+// Export returns an adapter as it was at the best validation so far or, in a run
+// without validations, at the checkpoint's step.
+func (c *Checkpoint) Export(name string) (*checkpoints.Adapter, error) {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("checkpoint %s: adapter %s: %w: %s", c.path, name, checkpoints.ErrCorrupt, fmt.Sprintf(format, args...))
+	}
+	i := slices.Index(c.Names(), name)
+	if i < 0 {
+		return nil, fmt.Errorf("checkpoint %s: no adapter %q, want one of: %s", c.path, name, strings.Join(c.Names(), ", "))
+	}
+	settings := c.config.Adapters[i]
+	a := &checkpoints.Adapter{Kind: settings.Kind}
+	suffix, metrics := "", map[string]float64{"step": float64(c.record.Step)}
+	if len(c.record.History.Best) > i && c.record.History.Best[i].Step > 0 {
+		best := c.record.History.Best[i]
+		suffix, metrics = "/best", map[string]float64{"best_step": float64(best.Step), "validation_loss": best.Loss}
+	}
+	for key := range c.state.Tensors {
+		parameter, ok := strings.CutPrefix(key, name+"/")
+		if parameter, ok = cutEnd(parameter, suffix, ok); !ok {
+			continue
+		}
+		m, err := matrixOf(c.state.Tensors[key])
+		if err != nil {
+			return nil, fail("%s: %v", parameter, err)
+		}
+		if !strings.Contains(parameter, ".") { // the rows, which each kind names in its way
+			a.Embeddings = m
+			continue
+		}
+		k, factor, ok := loraName(parameter)
+		if !ok {
+			return nil, fail("unknown parameter %q", parameter)
+		}
+		if a.LoRA == nil {
+			a.LoRA, a.Alpha = make(map[checkpoints.LoRAKey]checkpoints.LoRAFactors), settings.Alpha
+		}
+		f := a.LoRA[k]
+		if factor == "lora_A" {
+			f.A, a.Rank = m, m.Rows
+		} else {
+			f.B = m
+		}
+		a.LoRA[k] = f
+	}
+	a, err := complete(a, exported{
+		config: &c.config, adapter: i, base: checkpoints.BaseModel{Name: c.record.ModelName, SHA256: c.record.Model},
+		source: c.record.Source, invocation: c.record.Invocation, metrics: metrics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Validate(); err != nil {
+		return nil, fail("%v", err)
+	}
+	return a, nil
+}
+
+// cutEnd takes the parameters themselves, without an end, or those of the best
+// validation.
+func cutEnd(parameter, suffix string, ok bool) (string, bool) {
+	if suffix != "" {
+		base, has := strings.CutSuffix(parameter, suffix)
+		return base, ok && has
+	}
+	return parameter, ok && !strings.Contains(parameter, "/")
+}
+
+// loraName reads "layers.3.q_proj.lora_A".
+func loraName(parameter string) (checkpoints.LoRAKey, string, bool) {
+	parts := strings.Split(parameter, ".")
+	if len(parts) != 4 || parts[0] != "layers" || parts[3] != "lora_A" && parts[3] != "lora_B" {
+		return checkpoints.LoRAKey{}, "", false
+	}
+	layer, err := strconv.Atoi(parts[1])
+	return checkpoints.LoRAKey{Layer: layer, Module: parts[2]}, parts[3], err == nil
+}
+
+func matrixOf(t checkpoints.StateTensor) (checkpoints.Matrix, error) {
+	if len(t.Shape) != 2 {
+		return checkpoints.Matrix{}, fmt.Errorf("shape %v, want two dimensions", t.Shape)
+	}
+	m := checkpoints.Matrix{Rows: t.Shape[0], Cols: t.Shape[1], Data: t.F32}
+	if t.F64 != nil {
+		m.Data = make([]float32, len(t.F64))
+		for i, v := range t.F64 {
+			m.Data[i] = float32(v)
+		}
+	}
+	return m, nil
+}

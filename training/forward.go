@@ -1,0 +1,144 @@
+package training
+
+import (
+	"fmt"
+
+	"glimpse/autodiff"
+	"glimpse/kernels"
+	"glimpse/losses"
+	"glimpse/model"
+)
+
+// student is the compiled graph of one adapter: the pass of its rows through the frozen
+// model, the loss, and the gradients of its parameters.
+type student struct {
+	graph  *autodiff.Graph
+	sample *autodiff.Sample // what the next run computes on
+}
+
+// newStudent compiles the graph of an adapter.
+func newStudent(m *model.Model, a model.Adapter, loss losses.Loss) (*student, error) {
+	s := &student{graph: autodiff.New(m.Backend), sample: new(autodiff.Sample)}
+	scores, err := forward(s.graph, m, a, s.sample)
+	if err != nil {
+		return nil, fmt.Errorf("train: adapter %s: %w", a.Kind(), err)
+	}
+	if err := s.graph.Compile(s.graph.Loss(scores, s.sample, loss.Func)); err != nil {
+		return nil, fmt.Errorf("train: adapter %s: %w", a.Kind(), err)
+	}
+	return s, nil
+}
+
+// run is the loss of a sample, as minimised. Gradients stay until the next run.
+func (s *student) run(sample autodiff.Sample) (float64, error) {
+	*s.sample = sample
+	// The next prompt's keys and values would otherwise stand beside this one's.
+	defer func() { *s.sample = autodiff.Sample{} }()
+	return s.graph.Run()
+}
+
+// forward adds an adapter's parameters to g, in their order, and the pass of its rows
+// through the frozen model on top of the sample's prompt. It returns every layer's scores:
+// the graph twin of Runner.Probe.
+func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sample) ([]autodiff.Node, error) {
+	p := &pass{g: g, m: m, adapter: a, sample: s, nodes: make(map[*kernels.Tensor]autodiff.Node)}
+	params := a.Parameters()
+	for _, x := range params {
+		p.nodes[x.Tensor] = g.Parameter(x.Name, x.Tensor)
+	}
+	p.x = p.nodes[params[0].Tensor]
+	for p.l = range m.Config.Layers {
+		if err := model.RunLayer(p, m, p.l); err != nil {
+			return nil, err
+		}
+	}
+	return p.scores, nil
+}
+
+// pass is an adapter's rows on their way through the decoder layers, as nodes of a graph.
+type pass struct {
+	g       *autodiff.Graph
+	m       *model.Model
+	adapter model.Adapter
+	sample  *autodiff.Sample
+	nodes   map[*kernels.Tensor]autodiff.Node // of the parameters
+	l       int                               // layer
+	x, h    autodiff.Node                     // residual stream, and through AttentionNorm
+	scores  []autodiff.Node                   // of the layers so far
+}
+
+var _ model.LayerOps[autodiff.Node] = (*pass)(nil)
+
+// reached is false in the last layer, whose values and outputs reach no score.
+func (p *pass) reached() bool { return model.VProj.ReachesScores(p.l, p.m.Config.Layers) }
+
+func (p *pass) Projections() (q, k, v autodiff.Node) {
+	p.h = p.Norm(p.x, p.m.Network.Layers[p.l].AttentionNorm)
+	q, k = p.Linear(model.QProj, p.h, 1), p.Linear(model.KProj, p.h, 1)
+	if p.reached() {
+		v = p.Linear(model.VProj, p.h, 1)
+	}
+	return q, k, v
+}
+
+func (p *pass) NormRotate(q, k autodiff.Node) bool { return false }
+
+func (p *pass) Norm(x autodiff.Node, n model.Norm) autodiff.Node {
+	switch eps := p.m.Config.RMSNormEps; {
+	case n.Weight == nil:
+		return x
+	case n.Bias != nil:
+		return p.g.LayerNorm(x, n.Weight, n.Bias, eps)
+	default:
+		return p.g.RMSNorm(x, n.Weight, eps)
+	}
+}
+
+func (p *pass) Rotate(m model.Module, x autodiff.Node) autodiff.Node {
+	heads := p.m.Config.Heads
+	if m == model.KProj {
+		heads = p.m.Config.KVHeads
+	}
+	return p.g.RoPE(x, p.sample, heads, p.m.Config.HeadDim)
+}
+
+func (p *pass) Attend(q, k, v autodiff.Node) (out autodiff.Node, ok bool, err error) {
+	c := &p.m.Config
+	heads := autodiff.Heads{Query: c.Heads, KV: c.KVHeads, Dim: c.HeadDim, Window: c.Window(p.l), Scale: c.AttentionScale()}
+	var scores autodiff.Node
+	if ok = p.reached(); ok {
+		out, scores = p.g.Attention(q, k, v, p.sample, p.l, heads)
+	} else {
+		scores = p.g.Scores(q, k, p.sample, p.l, heads)
+	}
+	p.scores = append(p.scores, scores)
+	return out, ok, nil
+}
+
+func (p *pass) Linear(m model.Module, x autodiff.Node, scale float64) autodiff.Node {
+	lin := p.m.Network.Layers[p.l].Linear(m)
+	var lora *autodiff.LoRA
+	if low := p.adapter.LowRank(p.l, m); low != nil {
+		lora = &autodiff.LoRA{A: p.nodes[low.A], B: p.nodes[low.B], Scale: low.Scale}
+	}
+	return p.g.Scale(p.g.Linear(x, lin.Weight, lin.Bias, lora), scale)
+}
+
+func (p *pass) Normalised() autodiff.Node { return p.h }
+
+func (p *pass) Read(n model.Norm, _ []model.Module) autodiff.Node { return p.Norm(p.x, n) }
+
+func (p *pass) Add(delta autodiff.Node) { p.x = p.g.Add(p.x, delta) }
+
+func (p *pass) AddRead(delta autodiff.Node, n model.Norm, readers []model.Module) autodiff.Node {
+	p.Add(delta)
+	return p.Read(n, readers)
+}
+
+func (p *pass) Leave(delta autodiff.Node, _ model.Norm) { p.Add(delta) }
+
+func (p *pass) Gated(autodiff.Node) (act autodiff.Node, ok bool) { return act, false }
+
+func (p *pass) SiLUMul(gate, up autodiff.Node) autodiff.Node { return p.g.SiLUMul(gate, up) }
+
+func (p *pass) GELU(x autodiff.Node) autodiff.Node { return p.g.GELU(x) }

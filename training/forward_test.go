@@ -1,0 +1,53 @@
+package training
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"glimpse/kernels"
+	"glimpse/lora"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+// TestGraphAndRuntimeAgree: what is trained is what is run. The loss of the graph
+// against the scores of the runtime as targets is zero.
+func TestGraphAndRuntimeAgree(t *testing.T) {
+	for _, device := range kernels.Backends.Names() {
+		t.Run(device, func(t *testing.T) {
+			m := modeltest.Llama{Layers: 3}.Open(t, device)
+			a, err := lora.New(m, model.AdapterConfig{Rows: 5, Rank: 3, Alpha: 6, Modules: model.Modules, InitToken: -1, InitNoise: 1, Seed: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rng := rand.New(rand.NewPCG(6, 6))
+			for _, p := range a.Parameters() { // random as after training, B too
+				values := make([]float64, p.Tensor.Len())
+				for i := range values {
+					values[i] = 0.3 * rng.NormFloat64()
+				}
+				kernels.Convert(p.Tensor, kernels.FromF64(values, p.Tensor.Shape...))
+			}
+			prompt := modeltest.Tokens(m, 1, 19)
+			r, cache := m.NewRunner(), m.NewCache()
+			if _, err := r.Prefill(context.Background(), cache, prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
+				t.Fatal(err)
+			}
+			var targets []*kernels.Tensor
+			for _, s := range probeScores(t, m, a, prompt) {
+				target := m.Backend.Alloc(m.Backend.Compute(), m.Config.Heads, len(prompt))
+				kernels.Convert(target, kernels.FromF32(s, m.Config.Heads, len(prompt)))
+				targets = append(targets, target)
+			}
+			s, _ := newStudentOf(t, m, a, "mse")
+			got, err := s.run(afterCache(m, cache, targets, a.Rows()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !(got < 1e-9) {
+				t.Fatalf("squared difference of the graph's scores and the runtime's: %v, want 0", got)
+			}
+		})
+	}
+}

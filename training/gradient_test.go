@@ -1,0 +1,258 @@
+package training
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"glimpse/autodiff"
+	"glimpse/internal/compare"
+	"glimpse/kernels"
+	"glimpse/lora"
+	"glimpse/losses"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+	"glimpse/softtokens"
+)
+
+// gradients runs one sample of the graph and copies out loss and gradients.
+func gradients(t *testing.T, s *student, sample autodiff.Sample) (float64, [][]float64) {
+	t.Helper()
+	loss, err := s.run(sample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var grads [][]float64
+	for i := range s.graph.Parameters() {
+		grad, err := s.graph.Gradient(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grads = append(grads, grad.Float64s())
+	}
+	return loss, grads
+}
+
+// newStudentOf compiles an adapter's graph with a named loss.
+func newStudentOf(t *testing.T, m *model.Model, a model.Adapter, lossName string) (*student, losses.Loss) {
+	t.Helper()
+	loss, err := losses.Losses.Lookup(lossName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newStudent(m, a, loss)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.graph.Close() })
+	return s, loss
+}
+
+// TestGradientsAgainstFiniteDifferences checks every single parameter of a
+// two-layer GQA model in float64, for both losses, with one compiled graph that
+// serves several prompt lengths.
+func TestGradientsAgainstFiniteDifferences(t *testing.T) {
+	shapes := map[string]modeltest.Llama{
+		"grouped": {Hidden: 8, Heads: 4, KVHeads: 2, HeadDim: 4, Intermediate: 10, Seed: 3},
+		"single":  {Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 2, Intermediate: 6, Seed: 4},
+	}
+	for name, shape := range shapes {
+		for _, loss := range losses.Losses.Names() {
+			for _, rows := range []int{1, 3} {
+				t.Run(fmt.Sprintf("%s/%s/rows=%d", name, loss, rows), func(t *testing.T) {
+					m := shape.Open(t, "reference64")
+					checkGradients(t, m, loss, rows, []int{11, 1, 23})
+				})
+			}
+		}
+	}
+}
+
+func checkGradients(t *testing.T, m *model.Model, lossName string, rows int, lengths []int) {
+	a, err := lora.New(m, model.AdapterConfig{Rows: rows, Rank: 2, Alpha: 4, Modules: model.Modules, InitToken: 2, InitNoise: 0.5, Seed: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(9, 9))
+	for _, p := range a.Parameters()[1:] { // B = 0 would hide the gradients of A
+		for i, v := range p.Tensor.F64() {
+			p.Tensor.F64()[i] = v + 0.2*rng.NormFloat64()
+		}
+	}
+	s, _ := newStudentOf(t, m, a, lossName)
+	checked, worst := 0, 0.0
+	for _, n := range lengths {
+		r, cache := m.NewRunner(), m.NewCache()
+		if _, err := r.Prefill(context.Background(), cache, modeltest.Tokens(m, uint64(n), n), model.PrefillOptions{CacheOnly: true}); err != nil {
+			t.Fatal(err)
+		}
+		sample := afterCache(m, cache, nil, rows)
+		for range m.Config.Layers {
+			target := kernels.NewTensor(kernels.F64, m.Config.Heads, n)
+			for i := range target.F64() {
+				target.F64()[i] = math.Log(rng.Float64() * rng.Float64() / float64(n))
+			}
+			sample.Targets = append(sample.Targets, target)
+		}
+		each, most := checkElements(t, s, sample, a.Parameters())
+		checked, worst = checked+each, max(worst, most)
+	}
+	t.Logf("%d gradients checked, worst relative error %.2g, %d nodes", checked, worst, s.graph.Nodes())
+}
+
+// checkElements compares the gradient of every single parameter with central differences.
+func checkElements(t *testing.T, s *student, sample autodiff.Sample, params []model.Parameter) (checked int, worst float64) {
+	t.Helper()
+	_, grads := gradients(t, s, sample)
+	run := func() float64 {
+		v, err := s.run(sample)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for i, p := range params {
+		x := p.Tensor.F64()
+		for j := range x {
+			const step = 1e-5
+			at := x[j]
+			x[j] = at + step
+			up := run()
+			x[j] = at - step
+			down := run()
+			x[j] = at
+			want, got := (up-down)/(2*step), grads[i][j]
+			e := math.Abs(got-want) / (1e-4 + math.Abs(got) + math.Abs(want))
+			if !(e <= 1e-5) {
+				t.Fatalf("prompt %d: %s[%d]: gradient %.9g, finite difference %.9g, relative error %.2g, want at most 1e-5", sample.Targets[0].Width(), p.Name, j, got, want, e)
+			}
+			worst = max(worst, e)
+			checked++
+		}
+	}
+	return checked, worst
+}
+
+// TestOnlyTheTokensAreTrained: the graph of a Judge Q adapter has one parameter, and its
+// gradient agrees with finite differences.
+func TestOnlyTheTokensAreTrained(t *testing.T) {
+	m := modeltest.Llama{Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 4, Intermediate: 12, Layers: 3}.Open(t, "reference64")
+	a, err := softtokens.New(m, model.AdapterConfig{Rows: 4, InitToken: 3, InitNoise: 0.5, Seed: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := newStudentOf(t, m, a, "mse")
+	if names := s.graph.Parameters(); !slices.Equal(names, []string{"soft_tokens"}) {
+		t.Fatalf("trained parameters %v, want soft_tokens alone", names)
+	}
+	const n = 9
+	r, cache := m.NewRunner(), m.NewCache()
+	if _, err := r.Prefill(context.Background(), cache, modeltest.Tokens(m, 1, n), model.PrefillOptions{CacheOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	sample := afterCache(m, cache, nil, a.Rows())
+	for l := range m.Config.Layers {
+		target := kernels.NewTensor(kernels.F64, m.Config.Heads, n)
+		for i := range target.F64() {
+			target.F64()[i] = math.Log(float64((i*7+l)%5) / 20)
+		}
+		sample.Targets = append(sample.Targets, m.Backend.Place(target))
+	}
+	checkElements(t, s, sample, a.Parameters())
+}
+
+// TestGradientsOfEveryFamily checks the gradient of every parameter of an adapter
+// on the golden model of every family, in float64, against central differences:
+// LayerNorm and GELU, parallel blocks and row ranges of a fused weight, norms of
+// heads, biases, sliding windows.
+func TestGradientsOfEveryFamily(t *testing.T) {
+	for _, g := range modeltest.Goldens(t) {
+		t.Run(g.Name, func(t *testing.T) {
+			m, err := model.Open(g.Folder, model.Options{Device: "reference64"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			checkDirections(t, m, g.Prompts[len(g.Prompts)-1].IDs)
+		})
+	}
+}
+
+// checkDirections compares the derivative along a random direction of every
+// parameter tensor: all its elements are in it, at the price of two runs.
+func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
+	const rows = 3
+	a, err := lora.New(m, model.AdapterConfig{Rows: rows, Rank: 2, Alpha: 4, Modules: model.Modules, InitToken: 2, InitNoise: 0.5, Seed: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(9, 9))
+	for _, p := range a.Parameters()[1:] { // B = 0 would hide the gradients of A
+		for i, v := range p.Tensor.F64() {
+			p.Tensor.F64()[i] = v + 0.2*rng.NormFloat64()
+		}
+	}
+	r, cache := m.NewRunner(), m.NewCache()
+	if _, err := r.Prefill(context.Background(), cache, prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	sample := afterCache(m, cache, nil, rows)
+	// The response that starts where the rows do sees what they see.
+	err = r.Probe(context.Background(), cache, model.TokenRows(prompt[:rows+2]), func(o *model.Observation) error {
+		target := kernels.NewTensor(o.Probes[0].DType, o.Probes[0].Shape...)
+		m.Backend.Copy(target, o.Probes[0])
+		sample.Targets = append(sample.Targets, target)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, loss := newStudentOf(t, m, a, "kl")
+	value, grads := gradients(t, s, sample)
+	if _, table := m.RowsAfter(cache.Next(), rows); table != sample.RoPE {
+		t.Errorf("rows after a prompt of %d tokens rotate by other angles than rows after its cache", len(prompt))
+	}
+	// The graph is the twin of a probe's pass.
+	sum := kernels.NewTensor(kernels.F64)
+	err = r.Probe(context.Background(), cache, a, func(o *model.Observation) error {
+		scores := o.Probes[0]
+		loss.Func(m.Backend, sum, m.Backend.Alloc(scores.DType, scores.Shape...), scores, sample.Targets[o.Layer], m.Config.Layers)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare.Close(t, "loss", []float64{value}, sum.Float64s(), 1e-9)
+	worst := 0.0
+	for i, p := range a.Parameters() {
+		x := p.Tensor.F64()
+		at, direction, want, squares := slices.Clone(x), make([]float64, len(x)), 0.0, 0.0
+		for j := range x {
+			direction[j] = rng.NormFloat64()
+			want += direction[j] * grads[i][j]
+			squares += x[j] * x[j]
+		}
+		step := 1e-5 * min(1, math.Sqrt(squares/float64(len(x)))) // small beside the parameters
+		along := func(h float64) float64 {
+			for j := range x {
+				x[j] = at[j] + h*direction[j]
+			}
+			value, err := s.run(sample)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return value
+		}
+		got := (along(step) - along(-step)) / (2 * step)
+		copy(x, at)
+		e := math.Abs(got-want) / (1e-4 + math.Abs(got) + math.Abs(want))
+		if !(e <= 1e-5) {
+			t.Errorf("%s: finite difference %.9g, gradient %.9g, relative error %.2g", p.Name, got, want, e)
+		}
+		worst = max(worst, e)
+	}
+	t.Logf("%d parameters, worst relative error %.2g", len(grads), worst)
+}

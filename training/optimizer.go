@@ -1,0 +1,116 @@
+package training
+
+import (
+	"fmt"
+	"math"
+
+	"glimpse/kernels"
+	"glimpse/losses"
+	"glimpse/model"
+)
+
+// learner is one adapter in training: its parameters and what AdamW keeps of them.
+type learner struct {
+	AdapterConfig
+	adapter model.Adapter
+	loss    losses.Loss
+	params  []model.Parameter
+	sum     []*kernels.Tensor // gradients of the current batch
+	m, v    []*kernels.Tensor // AdamW moments
+	best    []*kernels.Tensor // parameters at the best validation; nil where none is asked for
+}
+
+// newLearner initialises an adapter, its moments and, where validation looks for them, the
+// place of its best parameters.
+func newLearner(m *model.Model, c AdapterConfig, keepsBest bool) (*learner, error) {
+	kind, err := model.AdapterKinds.Lookup(c.Kind)
+	if err != nil {
+		return nil, err
+	}
+	l := &learner{AdapterConfig: c}
+	if l.adapter, err = kind.New(m, c.AdapterConfig); err != nil {
+		return nil, err
+	}
+	if l.loss, err = losses.Losses.Lookup(c.Loss); err != nil {
+		return nil, err
+	}
+	l.params = l.adapter.Parameters()
+	for _, p := range l.params {
+		for _, dst := range []*[]*kernels.Tensor{&l.sum, &l.m, &l.v} {
+			z := m.Backend.Alloc(p.Tensor.DType, p.Tensor.Shape...)
+			m.Backend.Fill(z, 0)
+			*dst = append(*dst, z)
+		}
+	}
+	if keepsBest {
+		for _, p := range l.params {
+			b := m.Backend.Alloc(p.Tensor.DType, p.Tensor.Shape...)
+			m.Backend.Copy(b, p.Tensor)
+			l.best = append(l.best, b)
+		}
+	}
+	return l, nil
+}
+
+// add adds the gradients of a sample to the batch's. A norm that is not finite is said in
+// words.
+func (l *learner) add(b kernels.Backend, s *student) (bad string, err error) {
+	grads := make([]*kernels.Tensor, len(l.sum))
+	for j := range grads {
+		if grads[j], err = s.graph.Gradient(j); err != nil {
+			return "", err
+		}
+	}
+	squares := b.MultiSumSquares(grads)
+	b.MultiAxpy(l.sum, 1, grads)
+	if squares-squares != 0 {
+		return fmt.Sprintf("gradient norm is %v", math.Sqrt(squares)), nil
+	}
+	return "", nil
+}
+
+// update does AdamW step s, from 0, on the mean gradient of so many samples, clipped to
+// the global norm. A norm that is not finite changes nothing.
+func (l *learner) update(b kernels.Backend, c *Config, s, samples int) (norm, rate float64, ok bool) {
+	norm = b.MultiSumSquares(l.sum)
+	scale := 1 / float64(samples)
+	norm = math.Sqrt(norm) * scale
+	if norm-norm != 0 {
+		return norm, 0, false
+	}
+	if c.Clip > 0 && norm > c.Clip {
+		scale *= c.Clip / norm
+	}
+	rate = l.LearningRate * c.rate(s)
+	a := kernels.AdamWStep{
+		Beta1: c.Beta1, Beta2: c.Beta2, Epsilon: c.Epsilon, WeightDecay: c.WeightDecay,
+		Correct1: 1 - math.Pow(c.Beta1, float64(s+1)), Correct2: 1 - math.Pow(c.Beta2, float64(s+1)),
+		LearningRate: rate, GradScale: scale,
+	}
+	params := make([]*kernels.Tensor, len(l.params))
+	for i, p := range l.params {
+		params[i] = p.Tensor
+	}
+	b.MultiAdamW(params, l.sum, l.m, l.v, a)
+	return norm, rate, true
+}
+
+// rate is the learning rate's factor at a step, counted from 0.
+func (c *Config) rate(step int) float64 {
+	f := 1.0
+	if c.Schedule == "cosine" {
+		f = c.FinalRatio + (1-c.FinalRatio)*0.5*(1+math.Cos(math.Pi*float64(step)/float64(c.Steps)))
+	}
+	if n := c.warmupSteps(); step < n {
+		f *= float64(step+1) / float64(n)
+	}
+	return f
+}
+
+// warmupSteps is the number of steps of linear warm-up.
+func (c *Config) warmupSteps() int {
+	if c.Warmup > 0 {
+		return c.Warmup
+	}
+	return int(math.Ceil(c.WarmupRatio * float64(c.Steps)))
+}

@@ -1,0 +1,132 @@
+package training
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"glimpse/checkpoints/objectstore"
+	"glimpse/datasets"
+	"glimpse/model"
+)
+
+// ReadPairs reads the pair files that PairFiles finds, whose responses must be those of the
+// model with these weights.
+func ReadPairs(ctx context.Context, m *model.Model, hash string, paths []string, s3 objectstore.Settings, log io.Writer) ([]datasets.Pair, error) {
+	files, err := PairFiles(ctx, paths, s3, log)
+	if err != nil {
+		return nil, err
+	}
+	var all []datasets.Pair
+	parts := make(map[datasets.PairHeader]int) // shards read, by the set that they belong to
+	first := make(map[string]shardOf)          // of each folder
+	for _, file := range files {
+		h, pairs, err := datasets.ReadPairs(file)
+		if err != nil {
+			return nil, err
+		}
+		set := h.Settings()
+		parts[set]++
+		if folder := filepath.Dir(file); h.Shards > 1 {
+			if other, ok := first[folder]; ok && other.set != set {
+				return nil, fmt.Errorf("%s: shard of other settings than %s beside it: %+v, want %+v: name the files of one set, or keep the sets in folders of their own", file, other.file, set, other.set)
+			}
+			first[folder] = shardOf{file, set}
+		}
+		if h.WeightsSHA256 != hash {
+			return nil, fmt.Errorf("%s: responses of model %s (weights %.12s…), want those of %s (weights %.12s…): the target is the attention of the model's own responses", file, h.Model, h.WeightsSHA256, m.Name, hash)
+		}
+		for _, p := range pairs {
+			if err := p.CheckIDs(m.Config.Vocab); err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			if len(p.PromptIDs)+len(p.ResponseIDs) > m.Config.MaxPositions {
+				return nil, fmt.Errorf("%s: pair %s: %d prompt and %d response tokens, want at most %d together: %w", file, p.ID, len(p.PromptIDs), len(p.ResponseIDs), m.Config.MaxPositions, model.ErrContext)
+			}
+		}
+		all = append(all, pairs...)
+	}
+	for set, n := range parts {
+		if n < set.Shards {
+			fmt.Fprintf(log, "training on %d of %d shards of %s\n", n, set.Shards, strings.Join(paths, ", "))
+		}
+	}
+	return all, nil
+}
+
+// shardOf is a file of a set of shards.
+type shardOf struct {
+	file string
+	set  datasets.PairHeader
+}
+
+// PairFiles are the files and all *.jsonl of the folders. Those of buckets are copies in
+// the cache.
+func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log io.Writer) ([]string, error) {
+	var files []string
+	for _, path := range paths {
+		if objectstore.IsURL(path) {
+			copies, err := objectstore.LocalFiles(ctx, path, ".jsonl", s3, log)
+			if err != nil {
+				return nil, fmt.Errorf("training pairs: %w", err)
+			}
+			files = append(files, copies...)
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("training pairs: %w", err)
+		}
+		if !info.IsDir() {
+			files = append(files, path)
+			continue
+		}
+		shards, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.jsonl"))
+		if err != nil {
+			return nil, err
+		}
+		if len(shards) == 0 {
+			return nil, fmt.Errorf("training pairs: %s is a directory without *.jsonl files", path)
+		}
+		files = append(files, shards...)
+	}
+	return files, nil
+}
+
+// HoldOutPairs takes n pairs out of a list. Which ones depends on their prompts alone, so
+// that a prompt that is there twice is on one side, and so that runs on the same data
+// hold out the same.
+func HoldOutPairs(pairs []datasets.Pair, n int) (rest, held []datasets.Pair) {
+	if n == 0 {
+		return pairs, nil
+	}
+	keys := make([][sha256.Size]byte, len(pairs))
+	for i, p := range pairs {
+		var data []byte
+		for _, id := range p.PromptIDs {
+			data = binary.LittleEndian.AppendUint32(data, uint32(id))
+		}
+		keys[i] = sha256.Sum256(data)
+	}
+	sorted := slices.Clone(keys)
+	slices.SortFunc(sorted, func(a, b [sha256.Size]byte) int { return bytes.Compare(a[:], b[:]) })
+	limit := sorted[n-1]
+	for i, p := range pairs {
+		if bytes.Compare(keys[i][:], limit[:]) <= 0 {
+			held = append(held, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	if len(rest) == 0 { // all prompts are the same
+		return pairs, nil
+	}
+	return rest, held
+}

@@ -1,0 +1,131 @@
+package training
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"glimpse/datasets"
+	"glimpse/model"
+)
+
+// shapesOf is a Llama of so many numbers.
+func shapesOf(t *testing.T, dtype string, hidden, layers, heads, kvHeads, inner, vocab int) *model.Model {
+	t.Helper()
+	dir := t.TempDir()
+	config := fmt.Sprintf(`{"architectures": ["LlamaForCausalLM"], "hidden_size": %d, "num_hidden_layers": %d, "num_attention_heads": %d,
+"num_key_value_heads": %d, "intermediate_size": %d, "vocab_size": %d, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+"rope_theta": 10000.0, "tie_word_embeddings": true, "torch_dtype": %q, "eos_token_id": 2}`, hidden, layers, heads, kvHeads, inner, vocab, dtype)
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.OpenShapes(dir, "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// lookaheadkv is the preset with one sample a step.
+func lookaheadkv(t *testing.T) Config {
+	t.Helper()
+	p, err := Presets.Lookup("lookaheadkv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, a := p.Config, p.Adapter
+	a.Name, a.LearningRate, a.InitToken = "one", 1e-3, -1
+	c.Adapters, c.Validation = []AdapterConfig{a}, ValidationConfig{}
+	return c
+}
+
+// TestScratchIsCounted: the scratch memory of a few layers without numbers, continued to all
+// of them, is what a run with numbers holds, but for the blocks of a MiB that arenas take.
+func TestScratchIsCounted(t *testing.T) {
+	m := shapesOf(t, "float32", 256, 7, 8, 2, 700, 100)
+	for _, prompt := range []int{100, 1500, 2500} {
+		c, o := lookaheadkv(t), PlanOptions{Prompt: prompt, Response: 40}
+		planned, err := countScratch(t.Context(), m, c, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Steps, c.Batch, c.Workers = 2, 1, 1
+		pair := datasets.Pair{ID: "one", PromptIDs: make([]int32, prompt), ResponseIDs: make([]int32, 40)}
+		r, err := New(m.Sketch(m.Config.Layers, m.Config.Vocab), c, &Pairs{Pairs: []datasets.Pair{pair}, Name: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Run(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		held := r.workers[0].runner.ScratchBytes() + r.graphBytes() + int64(m.Config.Layers)*m.Backend.KeptBytes(c.Adapters[0].Rows, 8, 2, prompt)
+		r.Close()
+		t.Logf("%d tokens: counted %d, held %d", prompt, planned, held)
+		if math.Abs(float64(planned-held)) > 0.02*float64(held)+2<<20 {
+			t.Errorf("%d tokens: counted %d bytes, held %d, want within 2%% and 2 MiB", prompt, planned, held)
+		}
+	}
+}
+
+// TestPlannedTimeIsTaken: the planned time of a step is that of a run of all layers, within
+// what a busy machine allows: the ratio of turns that follow each other, the middle one of
+// five.
+func TestPlannedTimeIsTaken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs steps of a model of 30 million weights")
+	}
+	builtin, err := model.OpenShapes("", "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		name             string
+		m                *model.Model
+		prompt, response int
+		batch            int
+	}{
+		{"built-in model", builtin, 512, 16, 8},
+		{"30 million weights in float32", shapesOf(t, "float32", 768, 5, 12, 4, 2048, 2048), 640, 16, 1},
+		{"50 million weights in bfloat16", shapesOf(t, "bfloat16", 1024, 4, 16, 4, 2816, 2048), 1500, 64, 1},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			c, o := lookaheadkv(t), PlanOptions{Prompt: x.prompt, Response: x.response}
+			c.Batch = x.batch
+			run := c
+			run.Steps = 6
+			pair := datasets.Pair{ID: "one", PromptIDs: make([]int32, x.prompt), ResponseIDs: make([]int32, x.response)}
+			for i := range pair.PromptIDs {
+				pair.PromptIDs[i] = int32(i % 50)
+			}
+			r, err := New(x.m.Sketch(x.m.Config.Layers, x.m.Config.Vocab), run, &Pairs{Pairs: []datasets.Pair{pair}, Name: "one"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			var ratios []float64
+			err = r.Run(t.Context(), func(s StepResult) error {
+				if s.Step == 1 {
+					return nil
+				}
+				p, err := NewPlan(t.Context(), x.m, c, o)
+				if err != nil {
+					return err
+				}
+				ratios = append(ratios, p.Time.StepSeconds/s.Seconds)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(ratios)
+			ratio := ratios[len(ratios)/2]
+			t.Logf("planned ÷ taken %.2f, middle %.2f", ratios, ratio)
+			if !(ratio > 0.6 && ratio < 1.67) {
+				t.Errorf("planned ÷ taken %.2f of %.2f, want 0.6 to 1.67", ratio, ratios)
+			}
+		})
+	}
+}

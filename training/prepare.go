@@ -1,0 +1,108 @@
+package training
+
+import (
+	"context"
+	"errors"
+
+	"glimpse/autodiff"
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// errEmptyResponse marks a sample whose response ended at once: it has no row
+// that could be a target.
+var errEmptyResponse = errors.New("empty response")
+
+// prepared is what all students need of a sample: the prompt's keys and values, and the
+// target.
+type prepared struct {
+	past    [][]kernels.KV
+	targets []*kernels.Tensor // logarithms [heads, n], per layer
+	entries int
+	next    int32
+
+	// Of a sample on disk: its file and the extents of past.
+	file            string
+	layers, kvHeads int
+}
+
+// prepared reads a sample from the cache or prepares it.
+func (t *Trainer) prepared(ctx context.Context, r *model.Runner, s Sample) (*prepared, error) {
+	if t.cache == nil {
+		return prepare(ctx, r, s, t.Config.MaxResponse)
+	}
+	if p := t.cache.get(s.Key); p != nil {
+		return p, nil
+	}
+	p, err := prepare(ctx, r, s, t.Config.MaxResponse)
+	if err != nil {
+		return nil, err
+	}
+	t.cache.put(s.Key, p)
+	return p, nil
+}
+
+// prepare prefills a prompt and computes the target of its response, which is
+// generated first where there is none. It is the one code path for all targets.
+func prepare(ctx context.Context, r *model.Runner, s Sample, maxResponse int) (*prepared, error) {
+	cache := r.Model.NewCache()
+	generated := s.Response == nil
+	logits, err := r.Forward(ctx, cache, s.Prompt, model.PrefillOptions{CacheOnly: !generated})
+	if err != nil {
+		return nil, err
+	}
+	response := s.Response
+	if generated {
+		if response, err = r.Respond(ctx, cache, logits, maxResponse, model.Sampling{}); err != nil {
+			return nil, err
+		}
+	}
+	response = response[:min(len(response), maxResponse)]
+	if len(response) == 0 {
+		return nil, errEmptyResponse
+	}
+	p := &prepared{entries: len(s.Prompt), next: cache.Next()}
+	if p.targets, err = target(ctx, r, cache, response); err != nil {
+		return nil, err
+	}
+	p.past = cache.Views()
+	return p, nil
+}
+
+// target is the attention that a response pays to the prompt in the cache: per layer the
+// logarithms [heads, entries] of the mean over the response's rows.
+func target(ctx context.Context, r *model.Runner, cache *model.Cache, response []int32) ([]*kernels.Tensor, error) {
+	var out []*kernels.Tensor
+	err := r.Probe(ctx, cache, model.TokenRows(response), func(o *model.Observation) error {
+		scores := o.Probes[0]
+		target := r.Model.Backend.Alloc(scores.DType, scores.Shape...)
+		r.Model.Backend.Copy(target, scores) // the next layer's may take its place
+		out = append(out, target)
+		return nil
+	})
+	return out, err
+}
+
+// after places an adapter's rows after the prompt: what a student's graph runs on.
+func (p *prepared) after(m *model.Model, rows int) autodiff.Sample {
+	pos, table := m.RowsAfter(p.next, rows)
+	return autodiff.Sample{Past: p.past, Positions: pos, RoPE: table, Targets: p.targets}
+}
+
+// afterCache is the same of a cache as it is.
+func afterCache(m *model.Model, c *model.Cache, targets []*kernels.Tensor, rows int) autodiff.Sample {
+	pos, table := m.RowsAfterCache(c, rows)
+	return autodiff.Sample{Past: c.Views(), Positions: pos, RoPE: table, Targets: targets}
+}
+
+// bytes is the memory that a prepared sample holds.
+func (p *prepared) bytes() int64 {
+	var n int64
+	for l := range p.past {
+		for _, kv := range p.past[l] {
+			n += int64(kv.K.Bytes() + kv.V.Bytes())
+		}
+		n += int64(p.targets[l].Bytes())
+	}
+	return n
+}

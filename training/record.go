@@ -1,0 +1,181 @@
+package training
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"glimpse/internal/atomicfile"
+	"glimpse/internal/progress"
+	"glimpse/internal/tbevents"
+)
+
+// Recorder writes down what a run does while it goes: a bar or a line per step, a JSONL file,
+// TensorBoard events and curves.
+type Recorder struct {
+	bar    *progress.Bar
+	log    io.Writer
+	dir    string // of events and curves; "" for none
+	lines  *os.File
+	events *tbevents.Writer
+	steps  []StepResult
+}
+
+// CheckStepLog is an error where a file is not the log of a run from its first step on.
+func CheckStepLog(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--log: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	var first StepResult
+	err = json.NewDecoder(io.LimitReader(f, maxLogLine)).Decode(&first)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // of a run that was killed in its first step
+		return nil
+	case err != nil || first.Step != 1 || len(first.Adapters) == 0:
+		return fmt.Errorf("--log: %s does not begin as the log of a run, with its step 1: want that of the run that goes on, or a new file", path)
+	}
+	return nil
+}
+
+// maxLogLine bounds what is read of a file that may be no log.
+const maxLogLine = 1 << 20
+
+// NewRecorder starts the record of a run of so many steps, or goes on with that of the
+// steps done. steps is its JSONL file, dir the folder of events and curves; "" is none.
+func NewRecorder(log io.Writer, steps, dir string, total, done int) (*Recorder, error) {
+	r := &Recorder{log: log, dir: dir, bar: progress.New(log, "steps", int64(total), progress.LogEvery(0))}
+	r.bar.Skip(int64(done))
+	if steps != "" {
+		// A line at a time and not atomically: what a killed run leaves is the record of
+		// the steps that it did.
+		var err error
+		if r.steps, err = repairSteps(steps, done); err != nil {
+			return nil, err
+		}
+		if r.lines, err = os.OpenFile(steps, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	if r.dir != "" {
+		start := 0
+		if done > 0 {
+			start = done + 1
+		}
+		var err error
+		if r.events, err = tbevents.Create(r.dir, int64(start)); err != nil {
+			r.Close()
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// repairSteps cuts a log down to the steps done, which a run that goes on does not do
+// again, and returns them.
+func repairSteps(path string, done int) ([]StepResult, error) {
+	var kept bytes.Buffer
+	var steps []StepResult
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if done > 0 {
+		lines := bufio.NewScanner(bytes.NewReader(data))
+		lines.Buffer(nil, len(data)+1)
+		for lines.Scan() {
+			var step StepResult
+			if json.Unmarshal(lines.Bytes(), &step) != nil || step.Step != len(steps)+1 || step.Step > done {
+				break // a line cut short, or what the checkpoint does not know of
+			}
+			steps = append(steps, step)
+			kept.Write(append(lines.Bytes(), '\n'))
+		}
+	}
+	if bytes.Equal(kept.Bytes(), data) {
+		return steps, nil
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return steps, nil // a pipe or terminal
+	}
+	return steps, atomicfile.WriteFile(path, kept.Bytes())
+}
+
+// Step records one step.
+func (r *Recorder) Step(step StepResult) error {
+	var text []string
+	for _, a := range step.Adapters {
+		switch {
+		case a.Skipped:
+			text = append(text, a.Name+" skipped")
+		default:
+			text = append(text, fmt.Sprintf("%s loss %.4g |g| %.3g lr %.3g", a.Name, a.Loss, a.GradNorm, a.LearningRate))
+		}
+	}
+	r.bar.Describe(strings.Join(text, "  "))
+	r.bar.Add(1)
+	for _, n := range step.NonFinite {
+		fmt.Fprintf(r.log, "step %d: %v: step skipped\n", step.Step, n)
+	}
+	if step.Validation != nil {
+		fmt.Fprintf(r.log, "validation after step %d (%.1f s)\n", step.Step, step.Validation.Seconds)
+		step.Validation.WriteTable(r.log)
+	}
+	if r.lines != nil {
+		if err := json.NewEncoder(r.lines).Encode(step); err != nil {
+			return err
+		}
+	}
+	if r.dir == "" {
+		return nil
+	}
+	r.steps = append(r.steps, step)
+	if err := r.events.Write(int64(step.Step), scalars(step)); err != nil {
+		return err
+	}
+	if step.Validation != nil {
+		return r.Draw()
+	}
+	return nil
+}
+
+// Draw writes the curves of all steps so far.
+func (r *Recorder) Draw() error {
+	if r.dir == "" || len(r.steps) == 0 {
+		return nil
+	}
+	return atomicfile.Write(filepath.Join(r.dir, CurvesName), func(w io.Writer) error { return drawCurves(w, r.steps) })
+}
+
+// Done ends the bar and draws the curves of all steps.
+func (r *Recorder) Done() error {
+	r.bar.Done()
+	return r.Draw()
+}
+
+// Close ends the files.
+func (r *Recorder) Close() error {
+	var errs []error
+	if r.lines != nil {
+		errs = append(errs, r.lines.Close())
+		r.lines = nil
+	}
+	if r.events != nil {
+		errs = append(errs, r.events.Close())
+		r.events = nil
+	}
+	return errors.Join(errs...)
+}

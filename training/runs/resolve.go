@@ -1,0 +1,72 @@
+package runs
+
+import (
+	"fmt"
+
+	"glimpse/model"
+	"glimpse/training"
+)
+
+// resolve fills in the settings that depend on model and data, and returns the
+// tokens that end every prompt.
+func (s *Spec) resolve(m *model.Model, source training.Source) ([]int, error) {
+	tail, err := training.Invocation(source)
+	if err != nil {
+		return nil, err
+	}
+	samples := 0
+	if p, ok := source.(*training.Pairs); ok {
+		samples = len(p.Pairs)
+	}
+	if err := s.resolveAdapters(m, samples, tail[len(tail)-1]); err != nil {
+		return nil, err
+	}
+	header := make([]int, len(tail))
+	for i, id := range tail {
+		header[i] = int(id)
+	}
+	return header, nil
+}
+
+// resolveAdapters fills in what adapters leave to the model, a preset, the number of
+// samples (0: without end) or the token that ends the prompts.
+func (s *Spec) resolveAdapters(m *model.Model, samples int, end int32) error {
+	c := &s.Train.Config
+	if s.Epochs < 0 {
+		return fmt.Errorf("train: epochs: got %d, want at least 1", s.Epochs)
+	}
+	if samples > 0 && s.Epochs > 0 {
+		c.Steps, s.Epochs = training.StepsOf(s.Epochs, samples, c.Batch), 0
+	} else if s.Epochs > 0 && s.preset == nil {
+		return fmt.Errorf("train: epochs: got %d, but synthetic prompts have no end; want steps", s.Epochs)
+	}
+	s.Epochs = 0
+	c.Workers, c.CacheMemory, c.CacheDisk = s.Workers, s.CacheMemory, s.CacheDisk
+	c.Adapters = nil
+	for i := range s.Adapters {
+		a := &s.Adapters[i]
+		a.Name = a.name()
+		if a.InitToken == initEnd {
+			a.InitToken = InitToken(end)
+		}
+		if a.Pooling == resolvedPooling {
+			a.Pooling = 1
+			if p, err := training.Presets.Lookup(a.Kind); err == nil && s.Model != "" {
+				a.Pooling = p.Adapter.Pooling
+			}
+		}
+		if a.LearningRate == 0 && s.preset != nil {
+			p := s.preset
+			if own, err := training.Presets.Lookup(a.Kind); err == nil {
+				p = &own
+			}
+			a.LearningRate = p.Rate(m.Config.Architecture)
+		}
+		if a.Seed == 0 {
+			a.Seed = c.Seed
+		}
+		a.Out = ""
+		c.Adapters = append(c.Adapters, a.Config())
+	}
+	return nil
+}

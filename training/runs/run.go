@@ -1,0 +1,351 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"glimpse/internal/atomicfile"
+	"glimpse/internal/cli"
+	"glimpse/internal/progress"
+	"glimpse/internal/yamlconfig"
+	"glimpse/model"
+	"glimpse/model/hub"
+	"glimpse/training"
+)
+
+// Run trains, reports and exports. What a person should see goes to log, what the run came
+// to to out.
+func (s *Spec) Run(ctx context.Context, log, out io.Writer) error {
+	log = progress.NewOutput(log) // uploads tell of themselves while the bar is drawn
+	for i, dir := range s.Outs {
+		if slices.ContainsFunc(s.Outs[:i], func(other string) bool { return sameFolder(other, dir) }) {
+			return fmt.Errorf("train: adapter folder %q: named for two adapters, want one each", dir)
+		}
+	}
+	if err := model.CheckCacheDType(s.CacheDType); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	for _, a := range s.Adapters {
+		if err := training.CheckName(a.name()); err != nil {
+			return fmt.Errorf("train: %w", err)
+		}
+	}
+	s.runFiles()
+	if err := s.checkTargets(ctx, s.Resume); err != nil {
+		return err
+	}
+	unlock, err := s.claimLog()
+	if err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	defer unlock()
+	training.BoundMemory()
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, BeforeWeights: (*model.Model).CheckWeights})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	hash, err := m.SHA256(ctx)
+	if err != nil {
+		return err
+	}
+	source, held, err := s.sources(ctx, m, hash, log)
+	if err != nil {
+		return err
+	}
+	header, err := s.resolve(m, source)
+	if err != nil {
+		return err
+	}
+	if err := s.checkMemory(ctx, m, source); err != nil {
+		return err
+	}
+	t, err := training.New(m, s.Train.Config, source)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	s.Train.Config = t.Config // with what the trainer has filled in
+	for i := range s.Adapters {
+		s.Adapters[i].Loss = t.Config.Adapters[i].Loss
+	}
+	t.Invocation = header
+	t.Notice = func(text string) { fmt.Fprintln(log, text) }
+	k, err := s.startRun(ctx, t, hash, log)
+	if err != nil {
+		return err
+	}
+	defer func() { k.close(ctx) }()
+	return k.interrupted(t, s.finish(ctx, m, t, source, held, k, hash, log, out))
+}
+
+// checkMemory is an error where the run cannot fit the device.
+func (s *Spec) checkMemory(ctx context.Context, m *model.Model, source training.Source) error {
+	c := s.Train.Config
+	if err := c.Validate(m); err != nil {
+		return nil // which the trainer will tell
+	}
+	o := training.PlanOptions{Prompt: s.Tokens, Response: c.MaxResponse, Generated: true}
+	if p, ok := source.(*training.Pairs); ok {
+		o = training.PlanOptions{}
+		o.Prompt, o.Response = p.Longest()
+		o.Response = min(o.Response, c.MaxResponse)
+	}
+	return training.CheckMemory(ctx, m, c, o)
+}
+
+// finish is the part of run that can be taken up again: the steps and what follows.
+func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, source, held training.Source, k *checkpointer, hash string, log, out io.Writer) error {
+	if held != nil && s.Train.Validation.Samples > 0 {
+		if err := t.HoldOut(ctx, held); err != nil {
+			return err
+		}
+	}
+	if err := s.train(ctx, t, k, log); err != nil {
+		return err
+	}
+	metrics, err := s.finalQuality(ctx, t, log)
+	if err != nil {
+		return err
+	}
+	s.metrics, s.sizes = metrics, nil
+	for i, a := range s.Train.Config.Adapters {
+		stored, err := t.Export(i, hash, metrics[i])
+		if err != nil {
+			return err
+		}
+		s.sizes = append(s.sizes, parameters(t.Adapter(i)))
+		what := fmt.Sprintf("%s adapter of %s, %d rows, %d trained numbers", a.Kind, m.Name, a.Rows, parameters(t.Adapter(i)))
+		if err := s.deliver(ctx, i, stored, log, out, what); err != nil {
+			return err
+		}
+	}
+	if err := s.timing(ctx, m, t, source, out); err != nil {
+		return err
+	}
+	if peak := cli.PeakMemory(); peak > 0 {
+		cache := m.Config.CacheBytesPerToken(m.CacheDType().Size()) * int64(longest(source))
+		fmt.Fprintf(out, "peak memory %.1f MiB; weights %.1f MiB, one prompt's cache %.1f MiB\n", mib(peak), mib(m.WeightBytes()), mib(cache))
+	}
+	return nil
+}
+
+// ownFolder tells that a folder is below the run's.
+func (s *Spec) ownFolder(dir string) bool {
+	rel, err := filepath.Rel(s.RunDir, dir)
+	return s.RunDir != "" && err == nil && filepath.IsLocal(rel)
+}
+
+// sameFolder tells that two names mean one folder, which need not exist yet.
+func sameFolder(a, b string) bool {
+	absA, errA := filepath.Abs(a)
+	absB, errB := filepath.Abs(b)
+	return errA == nil && errB == nil && absA == absB
+}
+
+func mib(b int64) float64 { return float64(b) / (1 << 20) }
+
+// longest is the longest prompt of the first samples.
+func longest(source training.Source) int {
+	n := 0
+	for i := range 16 {
+		if x, err := source.At(i); err == nil {
+			n = max(n, len(x.Prompt))
+		}
+	}
+	return n
+}
+
+func parameters(a model.Adapter) int {
+	n := 0
+	for _, p := range a.Parameters() {
+		n += p.Tensor.Len()
+	}
+	return n
+}
+
+// runFiles names the files that a run's folder has, where others are not asked for.
+func (s *Spec) runFiles() {
+	if s.RunDir != "" && s.Checkpoint == "" {
+		s.Checkpoint = filepath.Join(s.RunDir, training.StateName)
+	}
+	if s.RunDir != "" && s.Log == "" {
+		s.Log = filepath.Join(s.RunDir, training.StepsName)
+	}
+}
+
+// startRun makes the run's folder and goes on from the checkpoint where that is asked
+// for.
+func (s *Spec) startRun(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (_ *checkpointer, err error) {
+	if s.RunDir != "" && s.Replace && !s.Resume {
+		if err := training.RemoveRecords(s.RunDir); err != nil {
+			return nil, fmt.Errorf("train: replace run: %w", err)
+		}
+	}
+	k, err := s.openCheckpoint(ctx, t, hash, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			k.close(ctx)
+		}
+	}()
+	if done := t.Done() == s.Train.Steps || t.Stopped(); s.Resume && !done {
+		if err := s.checkTargets(ctx, false); err != nil {
+			return nil, err
+		}
+	}
+	if s.RunDir == "" {
+		return k, nil
+	}
+	if err := os.MkdirAll(s.RunDir, 0o755); err != nil {
+		return nil, fmt.Errorf("train: run folder: %w", err)
+	}
+	for _, dir := range s.Outs {
+		if s.ownFolder(dir) {
+			if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+				return nil, fmt.Errorf("train: adapter folder: %w", err)
+			}
+		}
+	}
+	text, err := yamlconfig.Encode(s)
+	if err != nil {
+		return nil, err
+	}
+	return k, atomicfile.WriteFile(filepath.Join(s.RunDir, training.ConfigName), text)
+}
+
+// train runs all steps with progress, log and checkpoints.
+func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, log io.Writer) error {
+	r, err := training.NewRecorder(log, s.Log, s.RunDir, s.Train.Steps, t.Done())
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	steps, done := k.steps(ctx)
+	err = t.Run(steps, func(step training.StepResult) error {
+		if err := r.Step(step); err != nil {
+			return err
+		}
+		if k.due(step, s.Train.Steps) {
+			if err := k.save(t); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	})
+	done()
+	if drawn := r.Done(); err == nil {
+		err = drawn
+	}
+	switch {
+	case errors.Is(err, training.ErrNonFinite) && t.Done() > 0:
+		if k.path == "" {
+			k.path = s.Outs[0] + ".state"
+		}
+		if err := k.save(t); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w; the state after step %d is in %s", err, t.Done(), k.path)
+	case errors.Is(err, context.Canceled) && s.Checkpoint == "":
+		return fmt.Errorf("stopped before the last step, no adapter was written: %w", err)
+	case errors.Is(err, context.Canceled):
+		if err := k.save(t); err != nil {
+			return err
+		}
+		return k.stopped(t, err)
+	case err != nil:
+		return err
+	}
+	if t.Skipped() > 0 {
+		fmt.Fprintf(log, "%d samples had an empty response and were left out\n", t.Skipped())
+	}
+	if t.Done() < s.Train.Steps {
+		fmt.Fprintf(log, "stopped after step %d: no adapter got better in %d validations\n", t.Done(), s.Train.Validation.Patience)
+	}
+	return r.Close()
+}
+
+// finalQuality puts the best parameters in place, where the run looked for them, and
+// measures the adapters on the held-out samples.
+func (s *Spec) finalQuality(ctx context.Context, t *training.Trainer, log io.Writer) ([]map[string]float64, error) {
+	metrics := make([]map[string]float64, len(s.Adapters))
+	if !t.Validated() {
+		return metrics, nil
+	}
+	if s.Train.Validation.Every > 0 {
+		t.RestoreBest()
+	}
+	v, err := t.Validate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range v.Adapters {
+		metrics[i] = v.Metrics(i)
+		if best := t.Best(i); best.Step > 0 {
+			metrics[i]["best_step"] = float64(best.Step)
+		}
+	}
+	v.WriteTable(log)
+	return metrics, nil
+}
+
+// timing measures a step against the prefill, on the first sample.
+func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, source training.Source, out io.Writer) error {
+	first, err := source.At(0)
+	if err != nil {
+		return err
+	}
+	response := first.Response
+	if len(response) == 0 { // of any tokens: only their number matters here
+		response = first.Prompt[:min(16, len(first.Prompt))]
+	}
+	response = response[:min(len(response), s.Train.MaxResponse, m.Config.MaxPositions-len(first.Prompt))]
+	repeats := 5
+	if m.Network.Parameters() < 20_000_000 { // milliseconds each, of which a few say little
+		repeats = 41
+	}
+	for i, a := range s.Train.Config.Adapters {
+		measured, err := t.Measure(ctx, i, first.Prompt, response, repeats)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s: %v\n", a.Name, measured)
+	}
+	return nil
+}
+
+// claimLog makes sure that the log may be written, by this run alone: one that exists
+// must be asked to be replaced, or be that of the run that goes on.
+func (s *Spec) claimLog() (unlock func(), err error) {
+	if s.Log == "" {
+		return func() {}, nil
+	}
+	if s.RunDir != "" && s.Log == filepath.Join(s.RunDir, training.StepsName) {
+		if err := os.MkdirAll(s.RunDir, 0o755); err != nil {
+			return nil, fmt.Errorf("run folder: %w", err)
+		}
+	}
+	if unlock, err = cli.LockOutput(s.Log); err != nil {
+		return nil, fmt.Errorf("--log: %w", err)
+	}
+	if s.Resume {
+		err = training.CheckStepLog(s.Log)
+	} else {
+		files := cli.Outputs{Replace: s.Replace}
+		files.Input(s.Data...)
+		files.Input(s.HeldOut...)
+		err = files.Check("--log", s.Log)
+	}
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}

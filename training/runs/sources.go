@@ -1,0 +1,54 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"glimpse/datasets"
+	"glimpse/model"
+	"glimpse/training"
+)
+
+// sources are the training samples and, where there are any, held-out ones.
+func (s *Spec) sources(ctx context.Context, m *model.Model, hash string, log io.Writer) (source, held training.Source, err error) {
+	v := &s.Train.Validation
+	if len(s.Data) == 0 {
+		if len(s.HeldOut) > 0 {
+			return nil, nil, fmt.Errorf("train: --held-out needs --data: synthetic prompts have held-out ones of their own")
+		}
+		fresh, err := datasets.StreamFor(m.Name, m.Config.Vocab, s.Tasks, "train", s.Tokens, s.Train.Seed)
+		if err != nil {
+			return nil, nil, err
+		}
+		validation, err := datasets.StreamFor(m.Name, m.Config.Vocab, s.Tasks, "validation", s.Tokens, s.Train.Seed)
+		if err != nil {
+			return nil, nil, err
+		}
+		return training.Fresh{Stream: fresh}, training.Fresh{Stream: validation}, nil
+	}
+	pairs, err := training.ReadPairs(ctx, m, hash, s.Data, s.S3, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	name := strings.Join(s.Data, ", ")
+	var heldPairs []datasets.Pair
+	if len(s.HeldOut) > 0 {
+		if heldPairs, err = training.ReadPairs(ctx, m, hash, s.HeldOut, s.S3, log); err != nil {
+			return nil, nil, err
+		}
+		v.Samples = min(v.Samples, len(heldPairs))
+	} else {
+		pairs, heldPairs = training.HoldOutPairs(pairs, min(v.Samples, len(pairs)/10))
+		if v.Every > 0 && len(heldPairs) == 0 {
+			return nil, nil, fmt.Errorf("train: validation every %d steps: got %d pairs of which one in ten can be held out, want at least 10, or --held-out", v.Every, len(pairs))
+		}
+		v.Samples = len(heldPairs)
+	}
+	source = &training.Pairs{Pairs: pairs, Name: name, Seed: s.Train.Seed}
+	if len(heldPairs) == 0 {
+		return source, nil, nil
+	}
+	return source, &training.Pairs{Pairs: heldPairs, Name: "held out of " + name, Seed: s.Train.Seed}, nil
+}

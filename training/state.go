@@ -1,0 +1,184 @@
+package training
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"glimpse/checkpoints"
+	"glimpse/internal/simd"
+	"glimpse/kernels"
+)
+
+// runRecord is what a checkpoint says besides its tensors.
+type runRecord struct {
+	Step    int             `json:"step"` // optimiser steps done; also the position in the data
+	Skipped int             `json:"skipped"`
+	History history         `json:"history"`
+	Config  json.RawMessage `json:"config"`
+	Source  string          `json:"source"`
+	Model   string          `json:"model_sha256"`
+	// Bits are only promised to repeat on the same backend and instruction set.
+	Device string `json:"device"`
+	SIMD   string `json:"simd"`
+	Cache  string `json:"cache,omitempty"` // type of the keys and values; "" is that of computations
+	// What an export needs to know besides.
+	ModelName  string `json:"model_name"`
+	Invocation []int  `json:"invocation_tokens"`
+}
+
+// record describes the run as it stands.
+func (t *Trainer) record(modelSHA256 string) (runRecord, error) {
+	config, err := json.Marshal(t.Config)
+	cache := ""
+	if d := t.Model.CacheDType(); d != t.Model.Backend.Compute() {
+		cache = d.String()
+	}
+	return runRecord{
+		Step: t.done, Skipped: t.skipped, History: t.history, Config: config, Source: t.source.Describe(), Model: modelSHA256,
+		Device: kernels.DeviceOf(t.Model.Backend), SIMD: simd.Level(),
+		ModelName: t.Model.Name, Invocation: t.Invocation, Cache: cache,
+	}, err
+}
+
+// tensors visits every tensor of the run's state by a name of its own.
+func (t *Trainer) tensors(f func(name string, x *kernels.Tensor)) {
+	for _, l := range t.learners {
+		for i, p := range l.params {
+			f(l.Name+"/"+p.Name, p.Tensor)
+			f(l.Name+"/"+p.Name+"/m", l.m[i])
+			f(l.Name+"/"+p.Name+"/v", l.v[i])
+			if l.best != nil {
+				f(l.Name+"/"+p.Name+"/best", l.best[i])
+			}
+		}
+	}
+}
+
+// Save writes a checkpoint, atomically, and keeps the one before it (see
+// checkpoints.SaveState): parameters, moments and the position in
+// the data, which is also that of the schedule. A run that goes on from it has
+// the bits of one that was never stopped.
+func (t *Trainer) Save(path, modelSHA256 string) error {
+	record, err := t.record(modelSHA256)
+	if err != nil {
+		return err
+	}
+	s := &checkpoints.State{Tensors: make(map[string]checkpoints.StateTensor)}
+	if s.Run, err = json.Marshal(record); err != nil {
+		return err
+	}
+	t.tensors(func(name string, x *kernels.Tensor) {
+		v := checkpoints.StateTensor{Shape: x.Shape}
+		if x = x.OnHost(); x.DType == kernels.F64 {
+			v.F64 = x.F64()
+		} else {
+			v.F32 = x.F32()
+		}
+		s.Tensors[name] = v
+	})
+	return checkpoints.SaveState(path, s)
+}
+
+// ResumeLatest resumes from the checkpoint at path or, where that is missing or damaged,
+// from the one before it, and returns the name of the file that it took. A damaged
+// one is moved aside, to path + ".damaged", so that it never takes the place of the
+// good one; note then says so, and is "" otherwise. Without any checkpoint the error
+// is fs.ErrNotExist; where none can be used, it names both.
+func (t *Trainer) ResumeLatest(path, modelSHA256 string) (from, note string, err error) {
+	err = t.Resume(path, modelSHA256)
+	if err == nil {
+		return path, "", nil
+	}
+	missing := errors.Is(err, fs.ErrNotExist)
+	if !missing && !errors.Is(err, checkpoints.ErrCorrupt) {
+		return "", "", err
+	}
+	previous := checkpoints.PreviousState(path)
+	if second := t.Resume(previous, modelSHA256); second != nil {
+		if errors.Is(second, fs.ErrNotExist) {
+			return "", "", err
+		}
+		return "", "", errors.Join(err, second)
+	}
+	if missing {
+		return previous, fmt.Sprintf("checkpoint %s is missing", path), nil
+	}
+	damaged := path + ".damaged"
+	if moved := os.Rename(path, damaged); moved != nil {
+		return "", "", errors.Join(err, moved)
+	}
+	return previous, fmt.Sprintf("checkpoint %s is damaged (%v), and now is %s", path, err, damaged), nil
+}
+
+// Resume takes up a checkpoint of the same run: the same model, configuration,
+// data, device and instruction set. Anything else is an error that names what
+// differs, and the trainer is as it was.
+func (t *Trainer) Resume(path, modelSHA256 string) error {
+	s, err := checkpoints.ReadState(path)
+	if err != nil {
+		return err
+	}
+	fail := func(what string, got, want any) error {
+		return fmt.Errorf("resume %s: %s: the checkpoint has %v, this run %v", path, what, got, want)
+	}
+	var got runRecord
+	if err := json.Unmarshal(s.Run, &got); err != nil {
+		return fmt.Errorf("resume %s: %w", path, err)
+	}
+	want, err := t.record(modelSHA256)
+	if err != nil {
+		return err
+	}
+	var a, b bytes.Buffer
+	if err := json.Compact(&a, got.Config); err != nil {
+		return fmt.Errorf("resume %s: %w", path, err)
+	}
+	if err := json.Compact(&b, want.Config); err != nil {
+		return err
+	}
+	switch {
+	case got.Model != want.Model:
+		return fail("model weights", got.Model, want.Model)
+	case a.String() != b.String():
+		return fail("settings", a.String(), b.String())
+	case got.Source != want.Source:
+		return fail("data", got.Source, want.Source)
+	case got.Device != want.Device || got.SIMD != want.SIMD:
+		return fail("device and instruction set", got.Device+" "+got.SIMD, want.Device+" "+want.SIMD)
+	case got.Cache != want.Cache:
+		return fail("type of the cache", cmp.Or(got.Cache, "float32"), cmp.Or(want.Cache, "float32"))
+	case got.Step < 0 || got.Step > t.Config.Steps:
+		return fail("step", got.Step, t.Config.Steps)
+	case len(got.History.NonFinite) != len(t.learners) || len(got.History.Best) != len(t.learners):
+		return fail("adapters in its history", len(got.History.Best), len(t.learners))
+	}
+	t.tensors(func(name string, x *kernels.Tensor) {
+		v, ok := s.Tensors[name]
+		if !ok || len(v.F32)+len(v.F64) != x.Len() || (v.F64 != nil) != (x.DType == kernels.F64) {
+			err = fmt.Errorf("resume %s: tensor %s: shape %v, want %v", path, name, v.Shape, x.Shape)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	t.tensors(func(name string, x *kernels.Tensor) {
+		if v := s.Tensors[name]; v.F64 != nil {
+			kernels.Convert(x, kernels.FromF64(v.F64, x.Shape...))
+		} else {
+			kernels.Convert(x, kernels.FromF32(v.F32, x.Shape...))
+		}
+	})
+	t.done, t.skipped, t.history = got.Step, got.Skipped, got.History
+	return nil
+}
+
+// Stopped tells that validation has ended the run before its last step.
+func (t *Trainer) Stopped() bool { return t.history.Stopped }
+
+// Done is the number of optimiser steps done.
+func (t *Trainer) Done() int { return t.done }

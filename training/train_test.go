@@ -1,0 +1,382 @@
+package training_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"glimpse/datasets"
+	"glimpse/internal/parallel"
+	"glimpse/model"
+	"glimpse/training"
+
+	_ "glimpse/lora"
+	_ "glimpse/softtokens"
+)
+
+func reference(t testing.TB) *model.Model {
+	t.Helper()
+	m, err := model.Open("", model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// both is a configuration of one adapter of each kind.
+func both(steps int) training.Config {
+	c := training.DefaultConfig()
+	c.Steps, c.Batch, c.Warmup, c.MaxResponse = steps, 4, 2, 16
+	c.Adapters = []training.AdapterConfig{
+		{Kind: "lookaheadkv", LearningRate: 5e-3, Pooling: 1, AdapterConfig: model.AdapterConfig{Rows: 8, Rank: 4, Alpha: 8, Modules: model.Modules, InitToken: 6, InitNoise: 0.3}},
+		{Kind: "judgeq", LearningRate: 0.2, Pooling: 1, AdapterConfig: model.AdapterConfig{Rows: 8, InitToken: 6, InitNoise: 0.3}},
+	}
+	return c
+}
+
+func stream(t testing.TB, tokens int) training.Source {
+	t.Helper()
+	s, err := datasets.NewStream([]string{"single", "copy"}, datasets.Train, tokens, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return training.Fresh{Stream: s}
+}
+
+// run trains and returns all parameters and the losses of every step.
+func run(t testing.TB, m *model.Model, c training.Config, s training.Source) (params []float32, losses []float64) {
+	t.Helper()
+	tr, err := training.New(m, c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	err = tr.Run(context.Background(), func(r training.StepResult) error {
+		for _, a := range r.Adapters {
+			losses = append(losses, a.Loss)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range c.Adapters {
+		for _, p := range tr.Adapter(i).Parameters() {
+			params = append(params, p.Tensor.Float32s()...)
+		}
+	}
+	return params, losses
+}
+
+func sameBits(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
+}
+
+// TestSameSeedSameBytes: threads, workers and sample caches change no bit.
+func TestSameSeedSameBytes(t *testing.T) {
+	m := reference(t)
+	var want []float32
+	for _, threads := range []int{1, parallel.Threads(), 3} {
+		previous := parallel.SetThreads(threads)
+		c := both(3)
+		c.Workers = threads
+		got, _ := run(t, m, c, stream(t, 96))
+		parallel.SetThreads(previous)
+		if want == nil {
+			want = got
+		}
+		if !sameBits(got, want) {
+			t.Fatalf("parameters with %d threads differ from those with 1", threads)
+		}
+	}
+}
+
+// TestBaseWeightsUntouched compares the weights' hash before and after.
+func TestBaseWeightsUntouched(t *testing.T) {
+	m := reference(t)
+	before := m.Network.Head.Weight.Float32s()
+	var all [][]float32
+	for l := range m.Network.Layers {
+		for _, module := range model.Modules {
+			all = append(all, m.Network.Layers[l].Linear(module).Weight.Float32s())
+		}
+	}
+	params, _ := run(t, m, both(2), stream(t, 64))
+	if len(params) == 0 {
+		t.Fatal("nothing was trained")
+	}
+	if !sameBits(before, m.Network.Head.Weight.Float32s()) {
+		t.Fatal("the head has changed")
+	}
+	for l := range m.Network.Layers {
+		for _, module := range model.Modules {
+			if !sameBits(all[0], m.Network.Layers[l].Linear(module).Weight.Float32s()) {
+				t.Fatalf("layer %d %s has changed", l, module)
+			}
+			all = all[1:]
+		}
+	}
+}
+
+// pairs are a few samples that come again and again.
+func pairs(t testing.TB, m *model.Model, n, tokens int) *training.Pairs {
+	t.Helper()
+	s, err := datasets.NewStream([]string{"single", "ask1", "copy"}, datasets.Train, tokens, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &training.Pairs{Name: "test", Seed: 5}
+	for range n {
+		e, err := s.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Pairs = append(out.Pairs, datasets.Pair{ID: e.ID, PromptIDs: e.Prompt, ResponseIDs: e.Answer})
+	}
+	return out
+}
+
+// TestLossFalls trains on a few samples that come again.
+func TestLossFalls(t *testing.T) {
+	m := reference(t)
+	_, losses := run(t, m, both(60), pairs(t, m, 6, 64))
+	mean := func(adapter, from, to int) float64 {
+		sum := 0.0
+		for s := from; s < to; s++ {
+			sum += losses[2*s+adapter]
+		}
+		return sum / float64(to-from)
+	}
+	for i, kind := range []string{"lookaheadkv", "judgeq"} {
+		first, last := mean(i, 0, 3), mean(i, 54, 60)
+		t.Logf("%s: loss %.4g, after 60 steps %.4g", kind, first, last)
+		if !(last < 0.8*first) {
+			t.Errorf("%s: loss went from %v to %v, want it to fall by a fifth", kind, first, last)
+		}
+	}
+}
+
+// TestSampleCacheChangesNoBit: samples from memory and from disk give the bits of
+// fresh ones.
+func TestSampleCacheChangesNoBit(t *testing.T) {
+	m := reference(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	var want []float32
+	for _, c := range []struct {
+		name         string
+		memory, disk int64
+	}{{"none", 0, 0}, {"memory", 1 << 30, 0}, {"disk", 0, 1 << 30}, {"both", 300 << 10, 300 << 10}} {
+		config := both(6)
+		config.CacheMemory, config.CacheDisk = c.memory, c.disk
+		got, _ := run(t, m, config, pairs(t, m, 5, 64))
+		if want == nil {
+			want = got
+		}
+		if !sameBits(got, want) {
+			t.Errorf("sample cache %q: parameters differ from those without a cache", c.name)
+		}
+	}
+	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("sample cache left %v behind (%v)", left, err)
+	}
+}
+
+// TestAdaptersDoNotDisturbEachOther: an adapter trained beside another one has
+// the bits of one trained alone.
+func TestAdaptersDoNotDisturbEachOther(t *testing.T) {
+	m := reference(t)
+	together, _ := run(t, m, both(3), stream(t, 64))
+	var apart []float32
+	for i := range 2 {
+		c := both(3)
+		c.Adapters = c.Adapters[i : i+1]
+		p, _ := run(t, m, c, stream(t, 64))
+		apart = append(apart, p...)
+	}
+	if !sameBits(together, apart) {
+		t.Fatal("adapters trained in one pass differ from those trained alone")
+	}
+}
+
+// TestEmptyResponsesAreSkipped: a sample whose response ended at once has no
+// target; it is counted and left out of the mean.
+func TestEmptyResponsesAreSkipped(t *testing.T) {
+	m := reference(t)
+	p := pairs(t, m, 4, 64)
+	p.Pairs[2].ResponseIDs = nil
+	tr, err := training.New(m, both(2), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	var last training.StepResult
+	if err := tr.Run(context.Background(), func(r training.StepResult) error { last = r; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if last.Skipped != 2 || last.Samples != 3 {
+		t.Fatalf("skipped %d with %d samples in the last step, want 2 and 3", last.Skipped, last.Samples)
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	m := reference(t)
+	for name, c := range map[string]struct {
+		change func(c *training.Config)
+		want   string
+	}{
+		"no adapter":     {func(c *training.Config) { c.Adapters = nil }, "no adapter"},
+		"unknown kind":   {func(c *training.Config) { c.Adapters[0].Kind = "lokahead" }, "want one of: judgeq, lookaheadkv"},
+		"unknown loss":   {func(c *training.Config) { c.Adapters[0].Loss = "l1" }, "want one of: kl, mse"},
+		"same name":      {func(c *training.Config) { c.Adapters[1].Name = "lookaheadkv" }, "two adapters named"},
+		"rows":           {func(c *training.Config) { c.Adapters[0].Rows = 0 }, "rows: got 0"},
+		"rank":           {func(c *training.Config) { c.Adapters[0].Rank = 0 }, "rank: got 0"},
+		"rate":           {func(c *training.Config) { c.Adapters[0].LearningRate = math.NaN() }, "learning rate: got NaN"},
+		"pooling":        {func(c *training.Config) { c.Adapters[0].Pooling = 2 }, "pooling kernel: got 2"},
+		"wide pooling":   {func(c *training.Config) { c.Adapters[0].Pooling = math.MaxInt64 }, "pooling kernel: got 9223372036854775807, want an odd width from 1 to 4095"},
+		"steps":          {func(c *training.Config) { c.Steps = 0 }, "steps: got 0"},
+		"schedule":       {func(c *training.Config) { c.Schedule = "linear" }, "want one of: constant, cosine"},
+		"LoRA for soft":  {func(c *training.Config) { c.Adapters[1].Modules = model.Modules }, "Judge Q trains soft tokens only"},
+		"init token":     {func(c *training.Config) { c.Adapters[0].InitToken = 384 }, "init token: got 384"},
+		"beta2 of one":   {func(c *training.Config) { c.Beta2 = 1 }, "beta2: got 1"},
+		"negative clip":  {func(c *training.Config) { c.Clip = -1 }, "clip: got -1"},
+		"negative batch": {func(c *training.Config) { c.Batch = -4 }, "batch: got -4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := both(1)
+			c.change(&config)
+			tr, err := training.New(m, config, stream(t, 64))
+			if err == nil {
+				tr.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error %v, want it to say %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestStopsBetweenSamples: a cancelled run returns context.Canceled.
+func TestStopsBetweenSamples(t *testing.T) {
+	m := reference(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	tr, err := training.New(m, both(1000), stream(t, 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	steps := 0
+	err = tr.Run(ctx, func(training.StepResult) error {
+		if steps++; steps == 2 {
+			cancel()
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || steps != 2 {
+		t.Fatalf("error %v after %d steps, want context.Canceled after 2", err, steps)
+	}
+}
+
+// TestResumeHasTheSameBits stops a run after every number of steps, takes it up
+// in a new trainer and compares the end with that of an undisturbed run.
+func TestResumeHasTheSameBits(t *testing.T) {
+	m := reference(t)
+	const steps = 4
+	want, _ := run(t, m, both(steps), pairs(t, m, 5, 64))
+	path := filepath.Join(t.TempDir(), "state")
+	for stop := range steps {
+		first, err := training.New(m, both(steps), pairs(t, m, 5, 64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		enough := errors.New("enough")
+		err = first.Run(context.Background(), func(r training.StepResult) error {
+			if err := first.Save(path, "hash"); err != nil {
+				return err
+			}
+			if r.Step > stop {
+				return enough
+			}
+			return nil
+		})
+		first.Close()
+		if !errors.Is(err, enough) {
+			t.Fatal(err)
+		}
+		second, err := training.New(m, both(steps), pairs(t, m, 5, 64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := second.Resume(path, "hash"); err != nil {
+			t.Fatal(err)
+		}
+		if second.Done() != stop+1 {
+			t.Fatalf("resumed after %d steps, want %d", second.Done(), stop+1)
+		}
+		if err := second.Run(context.Background(), nil); err != nil {
+			t.Fatal(err)
+		}
+		var got []float32
+		for i := range 2 {
+			for _, p := range second.Adapter(i).Parameters() {
+				got = append(got, p.Tensor.Float32s()...)
+			}
+		}
+		second.Close()
+		if !sameBits(got, want) {
+			t.Fatalf("a run stopped after %d steps and resumed ends with other bits", stop+1)
+		}
+	}
+}
+
+// TestResumeRefusesOtherRuns: a checkpoint belongs to one run.
+func TestResumeRefusesOtherRuns(t *testing.T) {
+	m := reference(t)
+	path := filepath.Join(t.TempDir(), "state")
+	first, err := training.New(m, both(4), pairs(t, m, 5, 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if err := first.Save(path, "hash"); err != nil {
+		t.Fatal(err)
+	}
+	other := both(4)
+	other.Adapters[0].LearningRate = 1e-4
+	for name, c := range map[string]struct {
+		config training.Config
+		source training.Source
+		hash   string
+		want   string
+	}{
+		"settings": {other, pairs(t, m, 5, 64), "hash", "settings"},
+		"data":     {both(4), stream(t, 64), "hash", "data"},
+		"model":    {both(4), pairs(t, m, 5, 64), "other", "model weights"},
+	} {
+		tr, err := training.New(m, c.config, c.source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Resume(path, c.hash); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("other %s: error %v", name, err)
+		}
+		tr.Close()
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 4
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Resume(path, "hash"); err == nil {
+		t.Error("a checkpoint with a flipped bit was taken up")
+	}
+}

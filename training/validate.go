@@ -1,0 +1,377 @@
+package training
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"glimpse/eviction"
+	"glimpse/internal/stats"
+	"glimpse/model"
+)
+
+// Validation is how the adapters do on held-out samples, beside SnapKV on the same
+// ones.
+type Validation struct {
+	Step     int       `json:"step"`
+	Samples  int       `json:"samples"`
+	Budgets  []int     `json:"budgets"`
+	Adapters []Quality `json:"adapters"`
+	SnapKV   Quality   `json:"snapkv"`
+	Seconds  float64   `json:"seconds"`
+}
+
+// Quality is how well one way of scoring agrees with the attention that the
+// response pays: means over samples, layers and KV heads. A number that is not
+// defined for any sample is NaN: agreement at a budget that every prompt fits.
+type Quality struct {
+	Name string `json:"name"`
+	// Loss is the adapter's own, as the paper defines it; 0 for SnapKV, which has none.
+	Loss float64 `json:"loss"`
+	// HitRate at each budget: the share of what the oracle keeps that is kept
+	// (Judge Q, arXiv:2509.10798, eq. 6), protected entries included.
+	HitRate []Number `json:"hit_rate"`
+	// Recall at each budget: the share of the highest scores of the response that is
+	// among the highest scores, without protected entries.
+	Recall []Number `json:"recall"`
+	// Tau is Kendall's τ-b of the scores.
+	Tau Number `json:"tau"`
+	// Best: the loss is the lowest of the run so far.
+	Best bool `json:"best,omitempty"`
+}
+
+// Number is a float64 that JSON writes as null where it is NaN.
+type Number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if n != n {
+		return []byte("null"), nil
+	}
+	return fmt.Appendf(nil, "%.6g", float64(n)), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *Number) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		*n = Number(math.NaN())
+		return nil
+	}
+	return json.Unmarshal(data, (*float64)(n))
+}
+
+// Percent is a share for people.
+func (n Number) Percent() string {
+	if n != n {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(n))
+}
+
+// heldOut is the samples of all validations of a run.
+type heldOut struct {
+	samples []Sample // with responses, none of them empty
+}
+
+// HoldOut sets the samples that validations are made on: the first
+// Validation.Samples of the source, which may not be those that are trained on.
+// Samples without a response get the model's own, greedy one; samples whose response
+// is empty are left out.
+func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
+	t.held = nil
+	h := &heldOut{samples: make([]Sample, t.Config.Validation.Samples)}
+	for i := range h.samples {
+		var err error
+		if h.samples[i], err = source.At(i); err != nil {
+			return fmt.Errorf("validation: %w", err)
+		}
+	}
+	err := t.each(len(h.samples), func(w *worker, i int) error {
+		s := &h.samples[i]
+		if s.Response == nil {
+			cache := t.Model.NewCache()
+			logits, err := w.runner.Forward(ctx, cache, s.Prompt, model.PrefillOptions{})
+			if err != nil {
+				return fmt.Errorf("validation sample %s: %w", s.ID, err)
+			}
+			if s.Response, err = w.runner.Respond(ctx, cache, logits, t.Config.MaxResponse, model.Sampling{}); err != nil {
+				return fmt.Errorf("validation sample %s: %w", s.ID, err)
+			}
+		}
+		s.Response = s.Response[:min(len(s.Response), t.Config.MaxResponse)]
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	h.samples = slices.DeleteFunc(h.samples, func(s Sample) bool { return len(s.Response) == 0 })
+	if len(h.samples) == 0 {
+		return fmt.Errorf("validation: none of %d held-out samples has a response", t.Config.Validation.Samples)
+	}
+	t.held = h
+	return nil
+}
+
+// Validated tells whether there are held-out samples.
+func (t *Trainer) Validated() bool { return t.held != nil }
+
+// each runs f for tasks 0 … n-1, one worker a task.
+func (t *Trainer) each(n int, f func(w *worker, i int) error) error {
+	errs := make([]error, n)
+	var claim atomic.Int64
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for _, w := range t.workers {
+		wg.Go(func() {
+			for !stop.Load() {
+				i := int(claim.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if errs[i] = f(w, i); errs[i] != nil {
+					stop.Store(true)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validates tells whether a validation follows a step.
+func (t *Trainer) validates(done int) bool {
+	every := t.Config.Validation.Every
+	return t.held != nil && every > 0 && (done%every == 0 || done == t.Config.Steps)
+}
+
+// validateStep validates, keeps the parameters of the adapters that got better, and
+// tells when it is time to stop.
+func (t *Trainer) validateStep(ctx context.Context, r *StepResult) error {
+	v, err := t.Validate(ctx)
+	if err != nil {
+		return err
+	}
+	for _, i := range t.history.judge(t.done, v, t.Config.Validation.Patience) {
+		l := t.learners[i]
+		for j, p := range l.params {
+			t.Model.Backend.Copy(l.best[j], p.Tensor)
+		}
+	}
+	r.Validation, r.Stopped = v, t.history.Stopped
+	return nil
+}
+
+// Best is an adapter's best validation so far; Step 0 is none.
+func (t *Trainer) Best(i int) Best { return t.history.Best[i] }
+
+// RestoreBest puts the parameters of every adapter's best validation in the place of
+// the present ones. Training cannot go on after it.
+func (t *Trainer) RestoreBest() {
+	for i, l := range t.learners {
+		if t.history.Best[i].Step == 0 {
+			continue
+		}
+		for j, p := range l.params {
+			t.Model.Backend.Copy(p.Tensor, l.best[j])
+		}
+	}
+}
+
+// agreement is what one scorer has on one sample.
+type agreement struct {
+	hit, recall []float64
+	tau         float64
+}
+
+// Validate measures all adapters and SnapKV on the held-out samples: one prefill a
+// sample for all of them.
+func (t *Trainer) Validate(ctx context.Context) (*Validation, error) {
+	start := time.Now()
+	n, budgets := len(t.held.samples), t.Config.Validation.Budgets
+	policies, err := t.scorers()
+	if err != nil {
+		return nil, err
+	}
+	losses := make([][]float64, n) // [sample][adapter]
+	found := make([][]agreement, n)
+	err = t.each(n, func(w *worker, i int) error {
+		s := t.held.samples[i]
+		var err error
+		if losses[i], found[i], err = t.judge(ctx, w, policies, s, budgets); err != nil {
+			return fmt.Errorf("validation sample %s: %w", s.ID, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	v := &Validation{Step: t.done, Samples: n, Budgets: budgets}
+	for p := range policies[:len(policies)-1] { // without the oracle
+		q := Quality{Name: policies[p].Name, HitRate: make([]Number, len(budgets)), Recall: make([]Number, len(budgets))}
+		mean := func(value func(a agreement) float64) Number {
+			sum, defined := 0.0, 0
+			for i := range found {
+				if x := value(found[i][p]); x == x {
+					sum += x
+					defined++
+				}
+			}
+			return Number(sum / float64(defined))
+		}
+		for b := range budgets {
+			q.HitRate[b] = mean(func(a agreement) float64 { return a.hit[b] })
+			q.Recall[b] = mean(func(a agreement) float64 { return a.recall[b] })
+		}
+		q.Tau = mean(func(a agreement) float64 { return a.tau })
+		if p == 0 {
+			v.SnapKV = q
+			continue
+		}
+		l := t.learners[p-1]
+		q.Name = l.Name
+		for i := range losses {
+			q.Loss += losses[i][p-1] / float64(n)
+		}
+		if q.Loss-q.Loss != 0 { // of an adapter that is diverging: worse than any other
+			q.Loss = math.MaxFloat64
+		}
+		v.Adapters = append(v.Adapters, q)
+	}
+	v.Seconds = time.Since(start).Seconds()
+	return v, nil
+}
+
+// scorers are SnapKV, the adapters' policies and the oracle, as the eviction
+// runtime runs them.
+func (t *Trainer) scorers() ([]*eviction.Named, error) {
+	snapkv, err := eviction.New("snapkv", 0, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := []*eviction.Named{snapkv}
+	for _, l := range t.learners {
+		policy := model.PolicyOf(l.adapter.Kind())
+		kernel := eviction.Overrides{policy: {"kernel": float64(l.Pooling)}}
+		p, err := eviction.New(policy, 0, kernel, l.adapter)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	oracle, err := eviction.New("oracle", 0, nil, nil)
+	return append(out, oracle), err
+}
+
+// judge measures everything on one sample.
+func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Named, s Sample, budgets []int) ([]float64, []agreement, error) {
+	rt := &eviction.Runtime{Runner: w.runner}
+	study, err := rt.StudyResponse(ctx, policies, s.Prompt, s.Response, budgets)
+	if err != nil {
+		return nil, nil, err
+	}
+	targets, err := target(ctx, w.runner, study.Cache, s.Response)
+	if err != nil {
+		return nil, nil, err
+	}
+	losses := make([]float64, len(w.students))
+	for i, student := range w.students {
+		v, err := student.run(afterCache(t.Model, study.Cache, targets, t.learners[i].Rows))
+		if err != nil {
+			return nil, nil, err
+		}
+		losses[i] = t.learners[i].loss.Report(v)
+	}
+	critical := study.Plans[(len(policies)-1)*len(budgets):]
+	out := make([]agreement, len(policies)-1)
+	for p := range out {
+		a := &out[p]
+		a.tau = math.NaN()
+		for b := range budgets {
+			plan, want := study.Plans[p*len(budgets)+b], critical[b]
+			if plan.Scores == nil || want.Scores == nil { // the prompt fits the budget
+				a.hit, a.recall = append(a.hit, math.NaN()), append(a.recall, math.NaN())
+				continue
+			}
+			a.hit = append(a.hit, eviction.HitRate(plan.Kept, want.Kept))
+			a.recall = append(a.recall, meanOfHeads(plan.Scores, want.Scores, func(x, y []float32) float64 {
+				return stats.RecallAtK(x, y, budgets[b])
+			}))
+			if a.tau != a.tau {
+				a.tau = meanOfHeads(plan.Scores, want.Scores, stats.KendallTau)
+			}
+		}
+	}
+	return losses, out, nil
+}
+
+// meanOfHeads is the mean of a measure over layers and KV heads, without those for
+// which it is not defined.
+func meanOfHeads(got, want [][][]float32, measure func(a, b []float32) float64) float64 {
+	sum, heads := 0.0, 0
+	for l := range want {
+		for h := range want[l] {
+			if v := measure(got[l][h], want[l][h]); v == v {
+				sum += v
+				heads++
+			}
+		}
+	}
+	return sum / float64(heads)
+}
+
+// Metrics are what an adapter's manifest says of its validation. Numbers that are not defined
+// are left out.
+func (v *Validation) Metrics(adapter int) map[string]float64 {
+	q := v.Adapters[adapter]
+	m := map[string]float64{"validation_loss": q.Loss, "validation_samples": float64(v.Samples)}
+	put := func(key string, value Number) {
+		if value == value {
+			m[key] = float64(value)
+		}
+	}
+	for b, budget := range v.Budgets {
+		put(fmt.Sprintf("hit_rate_%d", budget), q.HitRate[b])
+		put(fmt.Sprintf("recall_%d", budget), q.Recall[b])
+		put(fmt.Sprintf("snapkv_hit_rate_%d", budget), v.SnapKV.HitRate[b])
+	}
+	put("kendall_tau", q.Tau)
+	return m
+}
+
+// WriteTable prints a validation for people.
+func (v *Validation) WriteTable(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "%d held-out samples\tloss\t", v.Samples)
+	for _, b := range v.Budgets {
+		fmt.Fprintf(t, "hits@%d\trecall@%d\t", b, b)
+	}
+	fmt.Fprint(t, "τ\t\n")
+	row := func(q Quality, loss string) {
+		fmt.Fprintf(t, "%s\t%s\t", q.Name, loss)
+		for i := range v.Budgets {
+			fmt.Fprintf(t, "%s\t%s\t", q.HitRate[i].Percent(), q.Recall[i].Percent())
+		}
+		best := ""
+		if q.Best {
+			best = "  best so far"
+		}
+		fmt.Fprintf(t, "%.3f\t%s\n", float64(q.Tau), best)
+	}
+	for _, q := range v.Adapters {
+		row(q, fmt.Sprintf("%.4g", q.Loss))
+	}
+	row(v.SnapKV, "")
+	t.Flush()
+}
