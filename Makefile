@@ -25,7 +25,7 @@ kernels:
 test:
 	./scripts/test.sh
 
-# One test in seconds: make test-gpu PKG=./kernels RUN=TestCUDASelect
+# One test in seconds: make test-gpu PKG=./kernels/cuda RUN=TestCUDASelect
 test-gpu:
 	./scripts/test_gpu.sh $(if $(PKG),--package $(PKG)) $(if $(RUN),-run '$(RUN)')
 

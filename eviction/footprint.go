@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"glimpse/kernels"
+	"glimpse/kernels/memcount"
 	"glimpse/model"
 )
 
@@ -24,7 +25,7 @@ type FootprintOptions struct {
 // most that the cache held, and all memory that is needed at once, the model's included.
 func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptions) (cache, need int64, err error) {
 	m := rt.Runner.Model
-	counter, ok := m.Backend.(*kernels.Dry)
+	counter, ok := m.Backend.(*memcount.Counter)
 	if !ok {
 		return 0, 0, fmt.Errorf("footprint: got a model on %s, want a dry one", m.Backend.Name())
 	}
@@ -138,7 +139,7 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptio
 }
 
 // footprintScores are the scores that a session keeps of a layer on a device.
-func (r *request) footprintScores(o *model.Observation, counter *kernels.Dry) (scores []*kernels.Tensor) {
+func (r *request) footprintScores(o *model.Observation, counter *memcount.Counter) (scores []*kernels.Tensor) {
 	if r.idle() || !counter.Traits().Device {
 		return nil
 	}
@@ -164,7 +165,7 @@ func (r *request) footprintScores(o *model.Observation, counter *kernels.Dry) (s
 }
 
 // footprintMerge takes what it takes to merge what a layer evicts.
-func (s *Session) footprintMerge(b *kernels.Dry, kept, entries int) {
+func (s *Session) footprintMerge(b *memcount.Counter, kept, entries int) {
 	c := s.Prompt.Config
 	if _, ok := s.method.(deviceMerger); ok && b.Traits().Device { // norms, and for what is evicted the nearest key and its similarity
 		norms, nearest := b.Alloc(kernels.F64, c.KVHeads, entries), b.Alloc(kernels.F32, 3, c.KVHeads, entries-kept)
@@ -186,7 +187,7 @@ type stepFootprint interface {
 
 // footprintSteps runs the first decoding steps, the second of which is recorded where the
 // device records, and returns what a policy that evicts while decoding keeps there.
-func (rt *Runtime) footprintSteps(ctx context.Context, s *Session, evicted *model.Cache, counter *kernels.Dry, steps, budget int) (state []*kernels.Tensor, err error) {
+func (rt *Runtime) footprintSteps(ctx context.Context, s *Session, evicted *model.Cache, counter *memcount.Counter, steps, budget int) (state []*kernels.Tensor, err error) {
 	var capture model.Capture
 	kept := 0
 	_, evicts := s.method.(DecodeEvicter)
@@ -212,7 +213,7 @@ func (rt *Runtime) footprintSteps(ctx context.Context, s *Session, evicted *mode
 }
 
 // footprintSparse makes the pages that a sparse policy keeps on a device.
-func (s *Session) footprintSparse(evicted *model.Cache, counter *kernels.Dry, steps int) (index []*kernels.Tensor) {
+func (s *Session) footprintSparse(evicted *model.Cache, counter *memcount.Counter, steps int) (index []*kernels.Tensor) {
 	second := s.second
 	if second == nil {
 		second, _ = s.method.(SparseDecoder)

@@ -94,7 +94,7 @@ func (a *Arena) Release(m Mark) {
 // Alloc returns a tensor with undefined contents.
 func (a *Arena) Alloc(d DType, shape ...int) *Tensor {
 	align := max(1, a.align/4) // elements, whatever their size
-	n := elements(shape)
+	n := ShapeLen(shape)
 	if a.apart {
 		t := a.backend.Alloc(d, shape...)
 		a.alone = append(a.alone, t)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"glimpse/kernels"
+	"glimpse/kernels/kernelstest"
 )
 
 // span is the memory of a tensor.
@@ -13,8 +14,8 @@ func span(t *kernels.Tensor) (from, to uintptr) { return t.Addr(), t.Addr() + ui
 // TestArenaNeverAliasesLiveTensors allocates, marks and releases at random and
 // holds what is live against each other: by address, and by what was written.
 func TestArenaNeverAliasesLiveTensors(t *testing.T) {
-	d := open(t, "cpu")
-	a := kernels.NewArena(d.b)
+	d := kernelstest.Open(t, "cpu")
+	a := kernels.NewArena(d.B)
 	rng := rand.New(rand.NewPCG(1, 2))
 	type live struct {
 		t     *kernels.Tensor
@@ -57,7 +58,7 @@ func TestArenaNeverAliasesLiveTensors(t *testing.T) {
 			}
 			value := float64(step % 128) // exact in bf16
 			if size > 0 {
-				d.b.Fill(x.Reshape(size), value)
+				d.B.Fill(x.Reshape(size), value)
 			}
 			all = append(all, live{x, value})
 		}
@@ -69,8 +70,8 @@ func TestArenaNeverAliasesLiveTensors(t *testing.T) {
 }
 
 func TestArenaReusesMemory(t *testing.T) {
-	d := open(t, "cpu")
-	a := kernels.NewArena(d.b)
+	d := kernelstest.Open(t, "cpu")
+	a := kernels.NewArena(d.B)
 	keep := a.Alloc(kernels.F32, 100)
 	m := a.Mark()
 	first := a.Alloc(kernels.F32, 2, 50)
@@ -104,7 +105,7 @@ func TestArenaReusesMemory(t *testing.T) {
 // TestArenaTensorsEndAtTheirLength: writing past the end cannot reach a
 // neighbour.
 func TestArenaTensorsEndAtTheirLength(t *testing.T) {
-	a := kernels.NewArena(open(t, "cpu").b)
+	a := kernels.NewArena(kernelstest.Open(t, "cpu").B)
 	x := a.Alloc(kernels.F32, 5).F32()
 	if len(x) != 5 || cap(x) != 5 {
 		t.Errorf("length %d, capacity %d, want 5 and 5", len(x), cap(x))
@@ -114,7 +115,7 @@ func TestArenaTensorsEndAtTheirLength(t *testing.T) {
 // TestArenaHoldsWhatOnePassNeeds: passes over prompts that grow, each with one
 // tensor larger than any before it, must not add up.
 func TestArenaHoldsWhatOnePassNeeds(t *testing.T) {
-	d := open(t, "cpu")
+	d := kernelstest.Open(t, "cpu")
 	pass := func(a *kernels.Arena, rows int) {
 		a.Release(nil)
 		a.Alloc(kernels.F32, rows, 1000)
@@ -128,9 +129,9 @@ func TestArenaHoldsWhatOnePassNeeds(t *testing.T) {
 		a.Release(nil)
 	}
 	const longest = 4000
-	once := kernels.NewArena(d.b)
+	once := kernels.NewArena(d.B)
 	pass(once, longest)
-	often := kernels.NewArena(d.b)
+	often := kernels.NewArena(d.B)
 	for rows := 400; rows <= longest; rows += 100 {
 		pass(often, rows)
 	}

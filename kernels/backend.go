@@ -15,7 +15,7 @@ func Open(name string) (Backend, error) {
 	if ordinal, ok, err := cudaOrdinal(name); err != nil {
 		return nil, err
 	} else if ok {
-		return openCUDA(ordinal)
+		return cudaDevices.Open(ordinal)
 	}
 	open, err := Backends.Lookup(name)
 	if err != nil {
@@ -96,11 +96,11 @@ type Attend struct {
 	Kept *Kept
 }
 
-// Kept is what ObserveAttention leaves for AttentionGrad of the same Attend: the
-// memory is reused from call to call, its contents are the device's own business.
+// Kept is what ObserveAttention leaves for AttentionGrad of the same Attend: the memory is
+// reused from call to call, its contents are the backend's own business.
 type Kept struct {
-	logits []float32 // per KV head [rows·group, entries], less the row's lse
-	valid  bool
+	Logits []float32 // per KV head [rows·group, entries], less the row's lse
+	Valid  bool      // since ObserveAttention of this Attend
 }
 
 // Rows, Heads, KVHeads, HeadDim and Group (query heads per KV head) read the
@@ -111,9 +111,9 @@ func (a *Attend) HeadDim() int { return a.Q.Shape[2] }
 func (a *Attend) KVHeads() int { return len(a.Past) }
 func (a *Attend) Group() int   { return a.Heads() / a.KVHeads() }
 
-// visible are the entries [from, to) of KV head g that row r sees in Past. Both
+// Visible are the entries [from, to) of KV head g that row r sees in Past. Both
 // ends ascend with r.
-func (a *Attend) visible(g, r int) (from, to int) {
+func (a *Attend) Visible(g, r int) (from, to int) {
 	to = a.Past[g].Entries()
 	if a.K == nil {
 		to = max(0, to-(a.Rows()-1-r))
@@ -130,8 +130,8 @@ func (a *Attend) visible(g, r int) (from, to int) {
 	return min(from, to), to
 }
 
-// visibleOwn are the own pairs [from, to) that row r sees.
-func (a *Attend) visibleOwn(r int) (from, to int) {
+// VisibleOwn are the own pairs [from, to) that row r sees.
+func (a *Attend) VisibleOwn(r int) (from, to int) {
 	if a.K == nil {
 		return 0, 0
 	}

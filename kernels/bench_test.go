@@ -6,32 +6,33 @@ import (
 	"testing"
 
 	"glimpse/kernels"
+	"glimpse/kernels/kernelstest"
 )
 
 // benchShapes are a small model's prompt chunk, decoding step, observation window
 // and learned rows.
-var benchShapes = []attendShape{
-	{name: "prefill", rows: 512, heads: 8, dim: 64, entries: []int{2048, 2048}},
-	{name: "decode", rows: 1, heads: 8, dim: 64, entries: []int{4096, 4096}},
-	{name: "window", rows: 32, heads: 8, dim: 64, entries: []int{4096, 4096}},
-	{name: "lookahead", rows: 32, heads: 8, dim: 64, entries: []int{4096, 4096}, own: true},
+var benchShapes = []kernelstest.AttendShape{
+	{Name: "prefill", Rows: 512, Heads: 8, Dim: 64, Entries: []int{2048, 2048}},
+	{Name: "decode", Rows: 1, Heads: 8, Dim: 64, Entries: []int{4096, 4096}},
+	{Name: "window", Rows: 32, Heads: 8, Dim: 64, Entries: []int{4096, 4096}},
+	{Name: "lookahead", Rows: 32, Heads: 8, Dim: 64, Entries: []int{4096, 4096}, Own: true},
 	// Many weights among the least numbers: products with them may be subnormal, which
 	// processors are slow with.
-	{name: "sharp", rows: 512, heads: 8, dim: 64, entries: []int{2048, 2048}, logits: 40},
-	{name: "sharp", rows: 32, heads: 8, dim: 64, entries: []int{4096, 4096}, own: true, logits: 40},
+	{Name: "sharp", Rows: 512, Heads: 8, Dim: 64, Entries: []int{2048, 2048}, Logits: 40},
+	{Name: "sharp", Rows: 32, Heads: 8, Dim: 64, Entries: []int{4096, 4096}, Own: true, Logits: 40},
 }
 
-func (s attendShape) label() string {
-	return fmt.Sprintf("%s/rows=%d/entries=%d/heads=%d/kvheads=%d/dim=%d", s.name, s.rows, s.entries[0], s.heads, len(s.entries), s.dim)
+func label(s kernelstest.AttendShape) string {
+	return fmt.Sprintf("%s/rows=%d/entries=%d/heads=%d/kvheads=%d/dim=%d", s.Name, s.Rows, s.Entries[0], s.Heads, len(s.Entries), s.Dim)
 }
 
 // flops is the number of operations of one product of the rows with all keys.
-func (s attendShape) flops() float64 {
+func flops(s kernelstest.AttendShape) float64 {
 	n := 0
-	for _, e := range s.entries {
-		n += e * s.heads / len(s.entries)
+	for _, e := range s.Entries {
+		n += e * s.Heads / len(s.Entries)
 	}
-	return 2 * float64(n) * float64(s.rows) * float64(s.dim)
+	return 2 * float64(n) * float64(s.Rows) * float64(s.Dim)
 }
 
 func rate(b *testing.B, flops float64) {
@@ -40,56 +41,56 @@ func rate(b *testing.B, flops float64) {
 
 func BenchmarkAttention(b *testing.B) {
 	for _, s := range benchShapes {
-		b.Run(s.label(), func(b *testing.B) {
-			d := open(b, "cpu")
-			a := s.attend(d, rand.New(rand.NewPCG(1, 1)))
-			out, lse := d.garbage(s.rows, s.heads*s.dim), d.garbage(s.heads, s.rows)
+		b.Run(label(s), func(b *testing.B) {
+			d := kernelstest.Open(b, "cpu")
+			a := s.Attend(d, rand.New(rand.NewPCG(1, 1)))
+			out, lse := d.Garbage(s.Rows, s.Heads*s.Dim), d.Garbage(s.Heads, s.Rows)
 			for b.Loop() {
-				d.b.Attention(out, lse, a)
+				d.B.Attention(out, lse, a)
 			}
-			rate(b, 2*s.flops())
+			rate(b, 2*flops(s))
 		})
 	}
 }
 
 func BenchmarkObservedScores(b *testing.B) {
 	for _, s := range benchShapes {
-		b.Run(s.label(), func(b *testing.B) {
-			d := open(b, "cpu")
-			a := s.attend(d, rand.New(rand.NewPCG(1, 1)))
-			_, lse, scores := s.observe(d, a)
+		b.Run(label(s), func(b *testing.B) {
+			d := kernelstest.Open(b, "cpu")
+			a := s.Attend(d, rand.New(rand.NewPCG(1, 1)))
+			_, lse, scores := s.Observe(d, a)
 			for b.Loop() {
-				d.b.ObservedScores(scores, lse, a)
+				d.B.ObservedScores(scores, lse, a)
 			}
-			rate(b, s.flops())
+			rate(b, flops(s))
 		})
 	}
 }
 
 func BenchmarkAttentionGrad(b *testing.B) {
 	for _, s := range benchShapes {
-		if !s.own {
+		if !s.Own {
 			continue
 		}
 		for _, v := range []struct {
 			name string
 			out  bool
 		}{{"scores", false}, {"both", true}} {
-			b.Run(s.label()+"/of="+v.name, func(b *testing.B) {
-				d, rng := open(b, "cpu"), rand.New(rand.NewPCG(1, 1))
-				a := s.attend(d, rng)
-				dOut, dScore := s.gradients(d, rng, v.out, true)
-				out, lse, scores := s.observe(d, a)
-				dq, dk, dv := d.garbage(s.rows, s.heads, s.dim), d.garbage(s.rows, len(s.entries), s.dim), (*kernels.Tensor)(nil)
+			b.Run(label(s)+"/of="+v.name, func(b *testing.B) {
+				d, rng := kernelstest.Open(b, "cpu"), rand.New(rand.NewPCG(1, 1))
+				a := s.Attend(d, rng)
+				dOut, dScore := s.Gradients(d, rng, v.out, true)
+				out, lse, scores := s.Observe(d, a)
+				dq, dk, dv := d.Garbage(s.Rows, s.Heads, s.Dim), d.Garbage(s.Rows, len(s.Entries), s.Dim), (*kernels.Tensor)(nil)
 				products := 2.0 // logits again, dq; those of dk are few
 				if v.out {
-					dv = d.garbage(s.rows, len(s.entries), s.dim)
+					dv = d.Garbage(s.Rows, len(s.Entries), s.Dim)
 					products++
 				}
 				for b.Loop() {
-					d.b.AttentionGrad(dq, dk, dv, a, out, lse, scores, dOut, dScore)
+					d.B.AttentionGrad(dq, dk, dv, a, out, lse, scores, dOut, dScore)
 				}
-				rate(b, products*s.flops())
+				rate(b, products*flops(s))
 			})
 		}
 	}

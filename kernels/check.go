@@ -2,12 +2,12 @@ package kernels
 
 import "fmt"
 
-// The checks below are what every backend does before it touches memory: shapes
+// The checks are what every backend does before it touches memory: shapes
 // that do not fit panic, rather than compute something else.
 
-// checkLengths panics unless all tensors have as many elements as x; nil ones are
+// CheckLengths panics unless all tensors have as many elements as x; nil ones are
 // passed over.
-func checkLengths(op string, x *Tensor, others ...*Tensor) {
+func CheckLengths(op string, x *Tensor, others ...*Tensor) {
 	for _, t := range others {
 		if t != nil && t.Len() != x.Len() {
 			panic(fmt.Sprintf("kernels: %s of %v with %v", op, x.Shape, t.Shape))
@@ -15,16 +15,16 @@ func checkLengths(op string, x *Tensor, others ...*Tensor) {
 	}
 }
 
-// checkNorm panics unless w fits the rows of x and the others the whole of it.
-func checkNorm(op string, x, w *Tensor, others ...*Tensor) {
+// CheckNorm panics unless w fits the rows of x and the others the whole of it.
+func CheckNorm(op string, x, w *Tensor, others ...*Tensor) {
 	if w.Len() != x.Width() {
 		panic(fmt.Sprintf("kernels: %s of %v with weight %v", op, x.Shape, w.Shape))
 	}
-	checkLengths(op, x, others...)
+	CheckLengths(op, x, others...)
 }
 
-// checkGather panics unless y has room for the rows and the table has them.
-func checkGather(y, table *Tensor, ids []int32) {
+// CheckGather panics unless y has room for the rows and the table has them.
+func CheckGather(y, table *Tensor, ids []int32) {
 	if y.Len() != len(ids)*table.Width() {
 		panic(fmt.Sprintf("kernels: Gather %d rows of %v into %v", len(ids), table.Shape, y.Shape))
 	}
@@ -35,7 +35,8 @@ func checkGather(y, table *Tensor, ids []int32) {
 	}
 }
 
-func checkCopyHead(y, x *Tensor, h int) {
+// CheckCopyHead panics unless y has room for head h of x.
+func CheckCopyHead(y, x *Tensor, h int) {
 	if len(x.Shape) != 3 || h < 0 || h >= x.Shape[1] || y.Len() != x.Shape[0]*x.Shape[2] {
 		panic(fmt.Sprintf("kernels: CopyHead %d of %v into %v", h, x.Shape, y.Shape))
 	}
@@ -73,9 +74,10 @@ func checkAttend(op string, a *Attend, values bool) {
 	}
 }
 
-func checkAttention(op string, out, lse *Tensor, a *Attend) {
+// CheckAttention panics unless out and lse, either of which may be nil, fit a.
+func CheckAttention(op string, out, lse *Tensor, a *Attend) {
 	checkAttend(op, a, out != nil)
-	checkLengths(op, a.Q, out)
+	CheckLengths(op, a.Q, out)
 	checkLSE(op, lse, a)
 }
 
@@ -96,83 +98,178 @@ func checkScores(op string, scores *Tensor, a *Attend) {
 	}
 }
 
-func checkObservedScores(op string, logScore, lse *Tensor, a *Attend) {
+// CheckObservedScores panics unless logScore and lse fit a, of which no values are read.
+func CheckObservedScores(op string, logScore, lse *Tensor, a *Attend) {
 	checkAttend(op, a, false)
 	checkLSE(op, lse, a)
 	checkScores(op, logScore, a)
 }
 
-func checkAttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {
+// CheckAttentionGrad panics unless the gradients and what they are computed from fit a.
+func CheckAttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {
 	const op = "AttentionGrad"
 	checkAttend(op, a, dOut != nil)
-	checkLengths(op, a.Q, dq, out, dOut)
-	checkLengths(op, a.K, dk, dv)
+	CheckLengths(op, a.Q, dq, out, dOut)
+	CheckLengths(op, a.K, dk, dv)
 	checkLSE(op, lse, a)
 	if dLogScore != nil {
 		checkScores(op, logScore, a)
-		checkLengths(op, logScore, dLogScore)
+		CheckLengths(op, logScore, dLogScore)
 	}
 }
 
-func checkLoss(op string, dLogScore, logScore, logTarget *Tensor) {
-	checkLengths(op, logTarget, dLogScore, logScore)
+// CheckLoss panics unless scores, targets and gradient have the same elements.
+func CheckLoss(op string, dLogScore, logScore, logTarget *Tensor) {
+	CheckLengths(op, logTarget, dLogScore, logScore)
 }
 
-func checkAddLayerNorm(y, x, delta, w, bias *Tensor) {
-	checkNorm("AddLayerNorm", x, w, y, delta)
-	checkLengths("AddLayerNorm", w, bias)
+// CheckAddLayerNorm is CheckNorm of AddLayerNorm.
+func CheckAddLayerNorm(y, x, delta, w, bias *Tensor) {
+	CheckNorm("AddLayerNorm", x, w, y, delta)
+	CheckLengths("AddLayerNorm", w, bias)
 }
 
-// checkLowRank panics unless the operands of LowRank fit each other.
-func checkLowRank(op string, y, low, x, w, a, up *Tensor) {
+// CheckLowRank panics unless the operands of LowRank fit each other.
+func CheckLowRank(op string, y, low, x, w, a, up *Tensor) {
 	m, r := x.Dim0(), a.Dim0()
 	if a.Width() != x.Width() || w.Width() != x.Width() || up.Dim0() != w.Dim0() || up.Width() != r || low.Len() != m*r || y.Len() != m*w.Dim0() {
 		panic(fmt.Sprintf("kernels: %s of %v with weight %v, factors %v and %v by %v into %v", op, x.Shape, w.Shape, a.Shape, up.Shape, low.Shape, y.Shape))
 	}
 }
 
-func checkLowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up *Tensor) {
-	checkLowRank("LowRankGrad", dy, low, x, w, a, up)
-	checkEach("LowRankGrad", []*Tensor{x, low, a, up}, []*Tensor{dx, dLow, da, dup})
+// CheckLowRankGrad panics unless every gradient is like what it is of.
+func CheckLowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up *Tensor) {
+	CheckLowRank("LowRankGrad", dy, low, x, w, a, up)
+	CheckEach("LowRankGrad", []*Tensor{x, low, a, up}, []*Tensor{dx, dLow, da, dup})
 }
 
-// checkEach panics unless the lists have as many tensors, of as many elements.
-func checkEach(op string, xs []*Tensor, others ...[]*Tensor) {
+// CheckEach panics unless the lists have as many tensors, of as many elements.
+func CheckEach(op string, xs []*Tensor, others ...[]*Tensor) {
 	for _, ts := range others {
 		if len(ts) != len(xs) {
 			panic(fmt.Sprintf("kernels: %s of %d tensors with %d", op, len(xs), len(ts)))
 		}
 		for i, t := range ts {
-			checkLengths(op, xs[i], t)
+			CheckLengths(op, xs[i], t)
 		}
 	}
 }
 
-func checkRotate(y, x *Tensor, pos []int32, table *RoPETable) {
-	checkRoPE(x, pos, table)
-	checkLengths("Rotate", x, y)
+// CheckRotate panics unless y is like x and the positions are in the table.
+func CheckRotate(y, x *Tensor, pos []int32, table *RoPETable) {
+	CheckRoPE(x, pos, table)
+	CheckLengths("Rotate", x, y)
 }
 
-// checkSelected panics unless s chooses from a's past for its one row. The indices of a
+// CheckSelected panics unless s chooses from a's past for its one row. The indices of a
 // selection on a device are right by their making.
-func checkSelected(op string, a *Attend, s *Selection) {
+func CheckSelected(op string, a *Attend, s *Selection) {
 	if a.Rows() != 1 || a.K != nil || s.Heads() != a.KVHeads() {
 		panic(fmt.Sprintf("kernels: %s: %d rows (own pairs: %v) with entries of %d of %d KV heads, want one row of the past", op, a.Rows(), a.K != nil, s.Heads(), a.KVHeads()))
 	}
-	for g, n := range s.lens {
-		first, entries := a.visible(g, 0)
-		if n == 0 || s.spans[g] <= first || s.spans[g] > entries {
-			panic(fmt.Sprintf("kernels: %s: %d entries below %d of KV head %d, want some from %d to %d", op, n, s.spans[g], g, first, entries))
+	for g, n := range s.Lens {
+		first, entries := a.Visible(g, 0)
+		if n == 0 || s.Spans[g] <= first || s.Spans[g] > entries {
+			panic(fmt.Sprintf("kernels: %s: %d entries below %d of KV head %d, want some from %d to %d", op, n, s.Spans[g], g, first, entries))
 		}
 		if s.OnDevice() {
 			continue
 		}
 		last := int32(-1)
-		for _, j := range s.indices[g] {
+		for _, j := range s.Indices()[g] {
 			if j <= last {
 				panic(fmt.Sprintf("kernels: %s: entry %d after %d of KV head %d, want ascending", op, j, last, g))
 			}
 			last = j
+		}
+	}
+}
+
+// CheckLinearGroup panics unless the layers' parts fit each other.
+func CheckLinearGroup(op string, x *Tensor, layers ...LinearRows) {
+	if len(layers) == 0 {
+		panic(fmt.Sprintf("kernels: %s of %v with no weight", op, x.Shape))
+	}
+	for _, l := range layers {
+		m, k, n := x.Dim0(), x.Width(), l.Weight.Dim0()
+		if l.Weight.Width() != k || l.Y == nil || l.Y.Len() != m*n || l.Bias != nil && l.Bias.Len() != n {
+			panic(fmt.Sprintf("kernels: %s of %v with weight %v", op, x.Shape, l.Weight.Shape))
+		}
+	}
+}
+
+// CheckGatedLinear panics unless the layers fit x and y.
+func CheckGatedLinear(y, x *Tensor, gate, up LinearRows) {
+	gate.Y, up.Y = y, y // of the same shape
+	CheckLinearGroup("GatedLinear", x, gate, up)
+}
+
+// CheckHeads panics unless the table rotates all of every head, whose norms fit it.
+func CheckHeads(op string, q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
+	for _, t := range []struct{ x, w *Tensor }{{q, norms.Query}, {k, norms.Key}} {
+		if len(t.x.Shape) != 3 || t.x.Shape[0] != len(pos) || t.x.Shape[2] != 2*table.Cos.Width() || t.w != nil && t.w.Len() != t.x.Shape[2] {
+			panic(fmt.Sprintf("kernels: %s of queries %v, keys %v: %d positions, table %v, norms %v", op, q.Shape, k.Shape, len(pos), table.Cos.Shape, norms))
+		}
+	}
+	for _, p := range pos {
+		if p < 0 || int(p) >= table.Positions() {
+			panic(fmt.Sprintf("kernels: %s at position %d, table has %d", op, p, table.Positions()))
+		}
+	}
+}
+
+// String names the shapes.
+func (n HeadNorms) String() string {
+	text := func(t *Tensor) string {
+		if t == nil {
+			return "none"
+		}
+		return fmt.Sprint(t.Shape)
+	}
+	return text(n.Query) + ", " + text(n.Key)
+}
+
+// CheckCopyPairs panics unless dst has a head for each of k and v, with so many rows.
+func CheckCopyPairs(dst []KV, k, v *Tensor) {
+	ok := len(k.Shape) == 3 && k.Shape[1] == len(dst) && len(dst) > 0 && v.Len() == k.Len()
+	for _, kv := range dst {
+		ok = ok && kv.K.Len()*len(dst) == k.Len() && kv.V.Len() == kv.K.Len()
+	}
+	if !ok {
+		panic(fmt.Sprintf("kernels: CopyPairs of keys %v and values %v into %d heads", k.Shape, v.Shape, len(dst)))
+	}
+}
+
+// CheckAddLowRank panics unless the operands of AddLowRank fit each other.
+func CheckAddLowRank(y, x, a, b *Tensor) {
+	if a.Width() != x.Width() || b.Width() != a.Dim0() || y.Len() != x.Dim0()*b.Dim0() {
+		panic(fmt.Sprintf("kernels: AddLowRank of %v by %v and %v into %v", x.Shape, a.Shape, b.Shape, y.Shape))
+	}
+}
+
+// CheckLinear panics unless y [m, out], x [m, in], w [out, in] and bias [out] or nil fit.
+func CheckLinear(y, x, w, bias *Tensor) {
+	m, in, out := x.Dim0(), x.Width(), w.Dim0()
+	if w.Width() != in || y.Len() != m*out || (bias != nil && bias.Len() != out) {
+		panic(fmt.Sprintf("kernels: Linear %v = %v · %vᵀ", y.Shape, x.Shape, w.Shape))
+	}
+}
+
+// CheckProduct panics unless c is [m, n] and both operands have the depth k.
+func CheckProduct(op string, c *Tensor, m, n, k, kb int) {
+	if k != kb || c.Len() != m*n {
+		panic(fmt.Sprintf("kernels: %s %v = [%d %d] · [%d %d]", op, c.Shape, m, k, kb, n))
+	}
+}
+
+// CheckRoPE panics unless x has a row for each position, all of them in the table.
+func CheckRoPE(x *Tensor, pos []int32, table *RoPETable) {
+	if len(pos) != x.Shape[0] || table.Cos.Width()*2 > x.Shape[2] {
+		panic(fmt.Sprintf("kernels: RoPE of %v with %d positions, table %v", x.Shape, len(pos), table.Cos.Shape))
+	}
+	for _, p := range pos {
+		if p < 0 || int(p) >= table.Positions() {
+			panic(fmt.Sprintf("kernels: RoPE at position %d, table has %d", p, table.Positions()))
 		}
 	}
 }

@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"glimpse/kernels"
+	"glimpse/kernels/kernelstest"
 )
 
 // TestOperationsRefuseWrongShapes: what does not fit panics rather than computes
 // something else.
 func TestOperationsRefuseWrongShapes(t *testing.T) {
 	for _, name := range kernels.Backends.Names() {
-		b := open(t, name).b
+		b := kernelstest.Open(t, name).B
 		of := func(shape ...int) *kernels.Tensor { return b.Alloc(b.Compute(), shape...) }
 		table := kernels.NewRoPETable(b, make([]float32, 2), 8, 1)
 		for op, f := range map[string]func(){

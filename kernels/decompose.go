@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -27,6 +26,7 @@ func (Decomposed) Place(t *Tensor) *Tensor        { return t }
 func (Decomposed) RoomFor(_ DType, n, _ int) int  { return n }
 func (Decomposed) ArenaLayout() ArenaLayout       { return ArenaLayout{Align: 64} } // whole cache lines
 func (Decomposed) Free([]*Tensor)                 {}
+func (Decomposed) KeptBytes(_, _, _, _ int) int64 { return 0 }
 func (Decomposed) Wait()                          {}
 func (Decomposed) Calls() int64                   { return 0 }
 func (Decomposed) HostBytes() int64               { return 0 }
@@ -53,7 +53,7 @@ func (d Decomposed) Time(f func() error) (time.Duration, error) {
 
 // Product is Linear of widened rows.
 func (d Decomposed) Product(c, a, w *Tensor) {
-	checkProduct("Product", c, a.Dim0(), w.Dim0(), a.Width(), w.Width())
+	CheckProduct("Product", c, a.Dim0(), w.Dim0(), a.Width(), w.Width())
 	wide := d.on.Alloc(d.on.Compute(), a.Shape...)
 	rows := make([]int32, a.Dim0())
 	for i := range rows {
@@ -65,7 +65,7 @@ func (d Decomposed) Product(c, a, w *Tensor) {
 
 // LinearGroup is one product after the other.
 func (d Decomposed) LinearGroup(x *Tensor, layers ...LinearRows) {
-	checkLinearGroup("LinearGroup", x, layers...)
+	CheckLinearGroup("LinearGroup", x, layers...)
 	for _, l := range layers {
 		d.on.Linear(l.Y, x, l.Weight, l.Bias, 1, 0)
 	}
@@ -73,7 +73,7 @@ func (d Decomposed) LinearGroup(x *Tensor, layers ...LinearRows) {
 
 // GatedLinear is two products and SiLUMul.
 func (d Decomposed) GatedLinear(y, x *Tensor, gate, up LinearRows, temp Allocator) {
-	checkGatedLinear(y, x, gate, up)
+	CheckGatedLinear(y, x, gate, up)
 	up.Y = temp.Alloc(d.on.Compute(), x.Dim0(), up.Weight.Dim0())
 	gate.Y = temp.Alloc(d.on.Compute(), x.Dim0(), gate.Weight.Dim0())
 	d.on.Linear(up.Y, x, up.Weight, up.Bias, 1, 0)
@@ -83,7 +83,7 @@ func (d Decomposed) GatedLinear(y, x *Tensor, gate, up LinearRows, temp Allocato
 
 // AddLowRank is two products.
 func (d Decomposed) AddLowRank(y, x, a, b *Tensor, scale float64, temp Allocator) {
-	checkAddLowRank(y, x, a, b)
+	CheckAddLowRank(y, x, a, b)
 	low := temp.Alloc(d.on.Compute(), x.Dim0(), a.Dim0())
 	d.on.Linear(low, x, a, nil, 1, 0)
 	d.on.Linear(y, low, b, nil, scale, 1)
@@ -91,7 +91,7 @@ func (d Decomposed) AddLowRank(y, x, a, b *Tensor, scale float64, temp Allocator
 
 // LowRank is three products.
 func (d Decomposed) LowRank(y, low, x, w, bias, a, up *Tensor, scale float64) {
-	checkLowRank("LowRank", y, low, x, w, a, up)
+	CheckLowRank("LowRank", y, low, x, w, a, up)
 	d.on.Linear(y, x, w, bias, 1, 0)
 	d.on.Linear(low, x, a, nil, 1, 0)
 	d.on.Linear(y, low, up, nil, scale, 1)
@@ -99,7 +99,7 @@ func (d Decomposed) LowRank(y, low, x, w, bias, a, up *Tensor, scale float64) {
 
 // LowRankGrad is five products.
 func (d Decomposed) LowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up *Tensor, scale float64) {
-	checkLowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up)
+	CheckLowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up)
 	d.on.MatMul(dLow, dy, up, scale, 0)
 	d.on.MatMul(dx, dy, w, 1, 0)
 	d.on.MatMul(dx, dLow, a, 1, 1)
@@ -109,7 +109,7 @@ func (d Decomposed) LowRankGrad(dx, dLow, da, dup, dy, x, low, w, a, up *Tensor,
 
 // CopyPairs is one head after the other.
 func (d Decomposed) CopyPairs(dst []KV, k, v *Tensor) {
-	checkCopyPairs(dst, k, v)
+	CheckCopyPairs(dst, k, v)
 	for h, kv := range dst {
 		d.on.CopyHead(kv.K, k, h)
 		d.on.CopyHead(kv.V, v, h)
@@ -118,35 +118,35 @@ func (d Decomposed) CopyPairs(dst []KV, k, v *Tensor) {
 
 // AddRMSNorm is Add and RMSNorm.
 func (d Decomposed) AddRMSNorm(y, x, delta, w *Tensor, eps float64) {
-	checkNorm("AddRMSNorm", x, w, y, delta)
+	CheckNorm("AddRMSNorm", x, w, y, delta)
 	d.on.Add(x, x, delta)
 	d.on.RMSNorm(y, x, w, eps)
 }
 
 // AddLayerNorm is Add and LayerNorm.
 func (d Decomposed) AddLayerNorm(y, x, delta, w, bias *Tensor, eps float64) {
-	checkAddLayerNorm(y, x, delta, w, bias)
+	CheckAddLayerNorm(y, x, delta, w, bias)
 	d.on.Add(x, x, delta)
 	d.on.LayerNorm(y, x, w, bias, eps)
 }
 
 // Rotate is RoPE of a copy.
 func (d Decomposed) Rotate(y, x *Tensor, pos []int32, table *RoPETable, inverse bool) {
-	checkRotate(y, x, pos, table)
+	CheckRotate(y, x, pos, table)
 	d.on.Copy(y, x)
 	d.on.RoPE(y, pos, table, inverse)
 }
 
 // RotateHeads is RMSNorm and RoPE, of queries and of keys.
 func (d Decomposed) RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
-	checkHeads("RotateHeads", q, k, norms, pos, table)
-	d.normHeads(q, k, norms)
+	CheckHeads("RotateHeads", q, k, norms, pos, table)
+	d.NormHeads(q, k, norms)
 	d.on.RoPE(q, pos, table, false)
 	d.on.RoPE(k, pos, table, false)
 }
 
-// normHeads is RMSNorm of every head where it has a weight.
-func (d Decomposed) normHeads(q, k *Tensor, norms HeadNorms) {
+// NormHeads is RMSNorm of every head where it has a weight.
+func (d Decomposed) NormHeads(q, k *Tensor, norms HeadNorms) {
 	for _, t := range []struct{ x, w *Tensor }{{q, norms.Query}, {k, norms.Key}} {
 		if t.w != nil {
 			heads := t.x.Reshape(t.x.Dim0()*t.x.Shape[1], t.x.Shape[2])
@@ -162,8 +162,8 @@ func (d Decomposed) RoPETable(freqs []float32, positions int, scale float64) *Ro
 	for p := range positions {
 		for i, f := range freqs {
 			sin, cos := math.Sincos(float64(float32(p) * f))
-			cosines.set(p*half+i, cos*scale)
-			sines.set(p*half+i, sin*scale)
+			cosines.Set(p*half+i, cos*scale)
+			sines.Set(p*half+i, sin*scale)
 		}
 	}
 	return &RoPETable{Cos: d.on.Place(cosines), Sin: d.on.Place(sines)}
@@ -178,8 +178,8 @@ func (d Decomposed) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 // AttentionSelected gathers the selected entries.
 func (d Decomposed) AttentionSelected(out, lse *Tensor, a *Attend, s *Selection, temp Allocator) {
 	const op = "AttentionSelected"
-	checkAttention(op, out, lse, a)
-	checkSelected(op, a, s)
+	CheckAttention(op, out, lse, a)
+	CheckSelected(op, a, s)
 	part := *a
 	part.Past = make([]KV, len(a.Past))
 	for h, ids := range s.Indices() {
@@ -209,7 +209,7 @@ func (d Decomposed) MultiFill(ts []*Tensor, value float64) {
 
 // MultiAxpy is one tensor after the other.
 func (d Decomposed) MultiAxpy(ys []*Tensor, alpha float64, xs []*Tensor) {
-	checkEach("MultiAxpy", ys, xs)
+	CheckEach("MultiAxpy", ys, xs)
 	for i, y := range ys {
 		d.on.Axpy(y, alpha, xs[i])
 	}
@@ -226,7 +226,7 @@ func (d Decomposed) MultiSumSquares(ts []*Tensor) float64 {
 
 // MultiAdamW is one tensor after the other.
 func (d Decomposed) MultiAdamW(ps, gs, ms, vs []*Tensor, step AdamWStep) {
-	checkEach("MultiAdamW", ps, gs, ms, vs)
+	CheckEach("MultiAdamW", ps, gs, ms, vs)
 	for i, p := range ps {
 		d.on.AdamW(p, gs[i], ms[i], vs[i], step)
 	}
@@ -234,7 +234,7 @@ func (d Decomposed) MultiAdamW(ps, gs, ms, vs []*Tensor, step AdamWStep) {
 
 // Draw samples on the host.
 func (d Decomposed) Draw(logits *Tensor, draws []Draw) []int32 {
-	checkDraws(logits, draws)
+	CheckDraws(logits, draws)
 	ids, host, vocab := make([]int32, len(draws)), logits.Float32s(), logits.Width()
 	for i, draw := range draws {
 		row := host[i*vocab:][:vocab]
@@ -243,11 +243,4 @@ func (d Decomposed) Draw(logits *Tensor, draws []Draw) []int32 {
 		}
 	}
 	return ids
-}
-
-// checkAddLowRank panics unless the operands of AddLowRank fit each other.
-func checkAddLowRank(y, x, a, b *Tensor) {
-	if a.Width() != x.Width() || b.Width() != a.Dim0() || y.Len() != x.Dim0()*b.Dim0() {
-		panic(fmt.Sprintf("kernels: AddLowRank of %v by %v and %v into %v", x.Shape, a.Shape, b.Shape, y.Shape))
-	}
 }

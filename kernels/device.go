@@ -74,6 +74,35 @@ func DeviceOf(b Backend) string {
 	return b.Name()
 }
 
+// DeviceKind is how devices of a kind are found, opened and checked, by their numbers. A
+// package of kernels gives it to SetCUDA.
+type DeviceKind struct {
+	Open    func(ordinal int) (Backend, error)
+	Devices func() DeviceReport
+	// Check opens a device and checks all kernels that something can stand in for, before
+	// something depends on them. Devices reports what it found.
+	Check func(ordinal int) error
+}
+
+// cudaDevices are there where package kernels/cuda is linked.
+var cudaDevices = func() DeviceKind {
+	missing := "kernels/cuda is not part of this binary"
+	return DeviceKind{
+		Open:    func(int) (Backend, error) { return nil, errors.New("device cuda: " + missing) },
+		Devices: func() DeviceReport { return DeviceReport{Missing: []string{missing}} },
+		Check:   func(int) error { return errors.New("device cuda: " + missing) },
+	}
+}()
+
+// SetCUDA is called once, when package kernels/cuda is initialised.
+func SetCUDA(devices DeviceKind) { cudaDevices = devices }
+
+// Devices reports drivers, devices and libraries.
+func Devices() DeviceReport { return cudaDevices.Devices() }
+
+// CheckDevice checks a device by its number, as DeviceKind says.
+func CheckDevice(ordinal int) error { return cudaDevices.Check(ordinal) }
+
 // cudaOrdinal reads "cuda" or "cuda:N".
 func cudaOrdinal(name string) (ordinal int, ok bool, err error) {
 	if name == "cuda" {

@@ -1,15 +1,31 @@
 // Package kernels holds the numerical operations of Glimpse behind one
 // interface, [Backend], on dense tensors in a backend's memory.
 //
-// Two backends live here. "reference" (float32) and "reference64" (float64) are
-// plain loops written for reading: they are correct for every shape, serve
-// finite differences, and judge every faster kernel. "cpu" is float32 on all
-// cores, built on the vector kernels of internal/simd. A backend is one family
-// of files that registers itself in [Backends].
+// The interface is total: every operation that the product calls is a method of every
+// backend. What simpler operations can stand in for is written once, in [Decomposed], which
+// backends embed; a backend overrides what it does better. Package kernelstest has cases of
+// every operation, and the tests here fail for one without.
 //
-// A device may do more: a [Selector] scores and selects cache entries in its own
-// memory, a [Drawer] samples tokens there. Where a backend is neither, the packages
-// above do so on the host.
+// # Rooms
+//
+//   - kernels/reference: "reference" (float32) and "reference64" (float64), plain loops
+//     written for reading. They are correct for every shape, serve finite differences, and
+//     judge every faster kernel.
+//   - kernels/cpu: float32 on all cores, built on the vector kernels of internal/simd.
+//   - kernels/cuda: a device of CUDA. Each source has its launchers beside it, which list its
+//     kernels and declare what is checked at their first use. cuda/host is a driver that
+//     runs the sources on the processor.
+//   - kernels/memcount: counts the memory that another backend would need.
+//   - kernels/kernelstest: what holds a backend against the float64 reference.
+//   - kernels/backends: links all backends, so that [Open] finds them by name.
+//
+// A backend is a package that adds its constructor to [Backends]. A kernel is added in three
+// places: its .cu, the .go of the same name, and a case in kernelstest where it is of a new
+// operation.
+//
+// A device may do more: a [Selector] scores and selects cache entries in its own memory, and
+// a [Stepper] reads there what changes from one decoding step to the next. Where a backend
+// has neither, the packages above do so on the host.
 //
 // # Shapes
 //

@@ -1,11 +1,11 @@
 package kernels
 
-// Momenter keeps what it needs to know mean and standard deviation of the probabilities
+// RunningStatistics keeps what it needs to know mean and standard deviation of the probabilities
 // that every entry has got, in its own memory: moments are F64 [3, kvHeads, width], the
 // rows that have seen an entry, the sum of what they paid it (the mean over the heads of
 // a group), and the sum of its square. Means and spreads are scores [kvHeads, width] as
 // of [Selector].
-type Momenter interface {
+type RunningStatistics interface {
 	// ScoreMoments writes means and standard deviations over the rows that see an entry,
 	// from mean and square [heads, n], logarithms of the mean probability and of the mean
 	// squared one over all rows.

@@ -39,6 +39,9 @@ type Memory interface {
 	// Free ends the life of tensors that the backend has allocated, and to which nothing
 	// refers any more. It need not be called: without it the garbage collector finds them.
 	Free(ts []*Tensor)
+	// KeptBytes is what Attend.Kept holds on the host after ObserveAttention of so many rows
+	// and entries. What a device keeps is counted as its memory.
+	KeptBytes(rows, heads, kvHeads, entries int) int64
 	// Wait waits until all work that was asked for is done.
 	Wait()
 }

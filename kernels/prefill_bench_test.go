@@ -10,6 +10,7 @@ import (
 	"glimpse/internal/benchclock"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
+	"glimpse/kernels/kernelstest"
 )
 
 // BenchmarkPrefillAttention runs the attention of a whole prompt as a prefill does, in
@@ -19,9 +20,9 @@ func BenchmarkPrefillAttention(b *testing.B) {
 	const heads, kvHeads, chunk = 8, 2, 512
 	for _, s := range []struct{ tokens, dim int }{{2048, 64}, {2048, 128}, {8192, 64}, {8192, 128}} {
 		b.Run(fmt.Sprintf("tokens=%d/heads=%d/kvheads=%d/dim=%d", s.tokens, heads, kvHeads, s.dim), func(b *testing.B) {
-			d, rng := open(b, "cpu"), rand.New(rand.NewPCG(1, 1))
+			d, rng := kernelstest.Open(b, "cpu"), rand.New(rand.NewPCG(1, 1))
 			random := func(shape ...int) *kernels.Tensor {
-				t := d.b.Alloc(kernels.F32, shape...)
+				t := d.B.Alloc(kernels.F32, shape...)
 				for i := range t.F32() {
 					t.F32()[i] = float32(rng.NormFloat64())
 				}
@@ -38,7 +39,7 @@ func BenchmarkPrefillAttention(b *testing.B) {
 					for h, kv := range past {
 						seen[h] = kernels.KV{K: kv.K.Rows(0, from+chunk), V: kv.V.Rows(0, from+chunk)}
 					}
-					d.b.Attention(out, nil, &kernels.Attend{Q: q, Past: seen, Scale: 1 / math.Sqrt(float64(s.dim))})
+					d.B.Attention(out, nil, &kernels.Attend{Q: q, Past: seen, Scale: 1 / math.Sqrt(float64(s.dim))})
 				}
 			}
 			const size = 2048

@@ -81,7 +81,8 @@ func (d Draw) Candidates(logits []float32) (ids []int32, p []float64, sum float6
 	return ids[:len(p)], p, sum
 }
 
-func checkDraws(logits *Tensor, draws []Draw) {
+// CheckDraws panics unless there is a row of logits for each of valid settings.
+func CheckDraws(logits *Tensor, draws []Draw) {
 	const op = "Draw"
 	if len(logits.Shape) != 2 || logits.Dim0() != len(draws) || logits.Width() == 0 {
 		panic(fmt.Sprintf("kernels: %s of logits %v for %d rows", op, logits.Shape, len(draws)))

@@ -6,6 +6,9 @@ import (
 	"slices"
 )
 
+// Float is a type that backends compute in.
+type Float interface{ float32 | float64 }
+
 // MaxPoolWidth is the widest kernel of a max-pool. What belongs together in a prompt is
 // shorter by far, and CUDA's kernels count in 32 bits.
 const MaxPoolWidth = 1<<12 - 1
@@ -31,7 +34,7 @@ func MaxPool(dst, src []float32, kernel int) {
 // TopK returns the indices of the k largest scores, ascending. Of equal scores
 // the lower index wins; max-pooling makes such plateaus. NaN ranks below every
 // number. k beyond len(scores) selects everything.
-func TopK[T float](scores []T, k int) []int32 {
+func TopK[T Float](scores []T, k int) []int32 {
 	if k <= 0 {
 		return nil
 	}
@@ -63,7 +66,7 @@ func TopK[T float](scores []T, k int) []int32 {
 }
 
 // rank is the score by which v is ordered.
-func rank[T float](v T) T {
+func rank[T Float](v T) T {
 	if v != v {
 		return T(math.Inf(-1))
 	}
@@ -71,7 +74,7 @@ func rank[T float](v T) T {
 }
 
 // kthLargest selects by partitioning around the median of three; k is 1…len(x).
-func kthLargest[T float](x []T, k int) T {
+func kthLargest[T Float](x []T, k int) T {
 	w := make([]T, len(x))
 	for i, v := range x {
 		w[i] = rank(v)
@@ -108,4 +111,4 @@ func kthLargest[T float](x []T, k int) T {
 	}
 }
 
-func median[T float](a, b, c T) T { return max(min(a, b), min(max(a, b), c)) }
+func median[T Float](a, b, c T) T { return max(min(a, b), min(max(a, b), c)) }

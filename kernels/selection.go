@@ -33,7 +33,7 @@ type ScoreTerm struct {
 // selections are those of TopK.
 type Selector interface {
 	Backend
-	Momenter
+	RunningStatistics
 	Merger
 
 	// Scores writes the mean of one or two terms, each over all heads of its KV head; with
@@ -136,38 +136,38 @@ type PageHeads struct {
 // Selection is ascending indices of kept entries per KV head: on the host, or in a
 // device's memory and on the host once they were asked for.
 type Selection struct {
-	lens    []int
-	spans   []int // of how many entries each head's were selected, or the last of them
-	indices [][]int32
-	device  *Tensor // I32 [kvHeads, width]
+	Lens    []int     // entries that each head keeps
+	Spans   []int     // of how many entries each head's were selected, or the last of them
+	Device  *Tensor   // I32 [kvHeads, width], whose device writes it; nil on the host
+	indices [][]int32 // on the host
 }
 
 // HostSelection wraps indices.
 func HostSelection(indices [][]int32) *Selection {
 	s := &Selection{indices: indices}
 	for _, idx := range indices {
-		s.lens = append(s.lens, len(idx))
+		s.Lens = append(s.Lens, len(idx))
 		span := 0
 		if len(idx) > 0 {
 			span = int(idx[len(idx)-1]) + 1
 		}
-		s.spans = append(s.spans, span)
+		s.Spans = append(s.Spans, span)
 	}
 	return s
 }
 
 // OnDevice tells that the indices lie in a device's memory.
-func (s *Selection) OnDevice() bool { return s.device != nil }
+func (s *Selection) OnDevice() bool { return s.Device != nil }
 
 // Heads is the number of KV heads.
-func (s *Selection) Heads() int { return len(s.lens) }
+func (s *Selection) Heads() int { return len(s.Lens) }
 
 // Len is the number of entries that a head keeps.
-func (s *Selection) Len(head int) int { return s.lens[head] }
+func (s *Selection) Len(head int) int { return s.Lens[head] }
 
 // Of are the heads [from, to) of a selection on a device, in the same memory.
 func (s *Selection) Of(from, to int) *Selection {
-	return &Selection{lens: s.lens[from:to], spans: s.spans[from:to], device: s.device.Rows(from, to)}
+	return &Selection{Lens: s.Lens[from:to], Spans: s.Spans[from:to], Device: s.Device.Rows(from, to)}
 }
 
 // JoinSelections are selections of several layers as one, in memory of its own; nil where
@@ -175,15 +175,15 @@ func (s *Selection) Of(from, to int) *Selection {
 func JoinSelections(b Backend, parts []*Selection) *Selection {
 	s := &Selection{}
 	for _, p := range parts {
-		if p.device == nil || p.device.Width() != parts[0].device.Width() {
+		if p.Device == nil || p.Device.Width() != parts[0].Device.Width() {
 			return nil
 		}
-		s.lens, s.spans = append(s.lens, p.lens...), append(s.spans, p.spans...)
+		s.Lens, s.Spans = append(s.Lens, p.Lens...), append(s.Spans, p.Spans...)
 	}
-	s.device = b.Alloc(I32, len(s.lens), parts[0].device.Width())
+	s.Device = b.Alloc(I32, len(s.Lens), parts[0].Device.Width())
 	at := 0
 	for _, p := range parts {
-		b.Copy(s.device.Rows(at, at+p.Heads()), p.device)
+		b.Copy(s.Device.Rows(at, at+p.Heads()), p.Device)
 		at += p.Heads()
 	}
 	return s
@@ -192,9 +192,9 @@ func JoinSelections(b Backend, parts []*Selection) *Selection {
 // Indices are the indices per head, read from the device at the first call.
 func (s *Selection) Indices() [][]int32 {
 	if s.indices == nil {
-		host, width := s.device.OnHost().I32(), s.device.Width()
-		s.indices = make([][]int32, len(s.lens))
-		for h, n := range s.lens {
+		host, width := s.Device.OnHost().I32(), s.Device.Width()
+		s.indices = make([][]int32, len(s.Lens))
+		for h, n := range s.Lens {
 			s.indices[h] = slices.Clone(host[h*width:][:n])
 		}
 	}

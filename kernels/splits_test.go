@@ -9,21 +9,22 @@ import (
 
 	"glimpse/internal/parallel"
 	"glimpse/internal/simd"
+	"glimpse/kernels/kernelstest"
 )
 
 // splitCases are n rounds of random shapes at whose sizes the CPU backend cuts its work
 // in another way: tiles of attention, tasks of about minWork operations, products that
 // use other kernels.
-func splitCases(n int) []conformance {
+func splitCases(n int) []kernelstest.Conformance {
 	rng := rand.New(rand.NewPCG(31, 37))
 	near := func(edges ...int) int { return max(1, edges[rng.IntN(len(edges))]+rng.IntN(3)-1) }
 	var (
 		products [][3]int
 		ropes    [][4]int
-		rows     []rowShape
+		rows     []kernelstest.RowShape
 		losses   [][2]int
 		lengths  []int
-		attends  []attendShape
+		attends  []kernelstest.AttendShape
 	)
 	const minWork = 1 << 15
 	for range n {
@@ -38,7 +39,7 @@ func splitCases(n int) []conformance {
 		}
 		tasks := 1 + rng.IntN(4)
 		width := near(1, 16, 64, 700)
-		rows = append(rows, rowShape{near(tasks*minWork/(width*[]int{2, 4, 6, 8}[rng.IntN(4)]) + 1), width, 1, 0})
+		rows = append(rows, kernelstest.RowShape{Rows: near(tasks*minWork/(width*[]int{2, 4, 6, 8}[rng.IntN(4)]) + 1), Width: width, Scale: 1})
 		dim, heads := 2*near(2, 16, 32), 1+rng.IntN(5)
 		rotated := []int{dim, max(2, dim/4*2)}[len(ropes)%2]
 		ropes = append(ropes, [4]int{near(tasks*minWork/(2*heads*dim) + 1), heads, dim, rotated})
@@ -47,24 +48,24 @@ func splitCases(n int) []conformance {
 		lengths = append(lengths, near(tasks*minWork/[]int{1, 8, 16, 32, 64, 128}[rng.IntN(6)]))
 		for i := range 2 {
 			kv, group := 1+rng.IntN(2), 1+rng.IntN(4)
-			s := attendShape{rows: near(1, 64/group, 128/group, 16, 32), heads: kv * group, dim: 2 * near(2, 4, 8), own: i == 0}
+			s := kernelstest.AttendShape{Rows: near(1, 64/group, 128/group, 16, 32), Heads: kv * group, Dim: 2 * near(2, 4, 8), Own: i == 0}
 			for range kv {
 				past := near(1, 16, 256, 512, 1024, 1536)
-				if !s.own {
-					past += s.rows
+				if !s.Own {
+					past += s.Rows
 				}
-				s.entries = append(s.entries, past)
+				s.Entries = append(s.Entries, past)
 			}
 			if rng.IntN(4) == 0 {
-				s.window, s.evicted = near(1, 64, 512), true
+				s.Window, s.Evicted = near(1, 64, 512), true
 			}
-			s.name = fmt.Sprintf("rows=%d/heads=%d/dim=%d/entries=%v/own=%v/window=%d", s.rows, s.heads, s.dim, s.entries, s.own, s.window)
+			s.Name = fmt.Sprintf("rows=%d/heads=%d/dim=%d/entries=%v/own=%v/window=%d", s.Rows, s.Heads, s.Dim, s.Entries, s.Own, s.Window)
 			attends = append(attends, s)
 		}
 	}
 	// One bfloat16 weight that is large enough for its rows to be rounded.
 	products = append(products, [3]int{near(9, 16), 1024, 1024 + rng.IntN(40)})
-	return slices.Concat(productCases(products), elementCases(lengths, rows, ropes), learningCases(losses, lengths), attentionCases(attends))
+	return slices.Concat(kernelstest.ProductCases(products), kernelstest.ElementCases(lengths, rows, ropes), kernelstest.LearningCases(losses, lengths), kernelstest.AttentionCases(attends))
 }
 
 // TestSplits runs random shapes on the CPU backend at every level: one thread agrees
@@ -75,11 +76,11 @@ func TestSplits(t *testing.T) {
 		rounds = 1
 	}
 	defer parallel.SetThreads(parallel.Threads())
-	exact, d, rng := open(t, "reference64"), open(t, "cpu"), rand.New(rand.NewPCG(41, 43))
+	exact, d, rng := kernelstest.Open(t, "reference64"), kernelstest.Open(t, "cpu"), rand.New(rand.NewPCG(41, 43))
 	cases := splitCases(rounds)
-	wanted := make([][]output, len(cases))
+	wanted := make([][]kernelstest.Output, len(cases))
 	for i, c := range cases {
-		wanted[i] = c.runOn(exact)
+		wanted[i] = c.RunOn(exact)
 	}
 	for _, level := range simd.Levels() {
 		t.Run(level, func(t *testing.T) {
@@ -90,13 +91,13 @@ func TestSplits(t *testing.T) {
 			defer restore()
 			for i, c := range cases {
 				parallel.SetThreads(1)
-				c.compare(t, d, wanted[i])
-				one := c.runOn(d)
+				c.Compare(t, d, wanted[i])
+				one := c.RunOn(d)
 				threads := 2 + rng.IntN(7)
 				parallel.SetThreads(threads)
-				for j, got := range c.runOn(d) {
-					if at := otherBits(got.values, one[j].values); at >= 0 {
-						t.Errorf("%s %s: %s[%d] is %v with %d threads, %v with 1", c.op, c.name, got.name, at, got.values[at], threads, one[j].values[at])
+				for j, got := range c.RunOn(d) {
+					if at := otherBits(got.Values, one[j].Values); at >= 0 {
+						t.Errorf("%s %s: %s[%d] is %v with %d threads, %v with 1", c.Op, c.Name, got.Name, at, got.Values[at], threads, one[j].Values[at])
 					}
 				}
 			}

@@ -24,30 +24,39 @@ type Tensor struct {
 
 	bare bool // a shape without memory
 
-	block  block // of an accelerator; nil on the host
+	block  Block // of an accelerator; nil on the host
 	offset int   // of the first element in block, in bytes
 }
 
-// block is memory of an accelerator. It is freed once no tensor refers to it.
-type block interface {
-	// address is that of the first byte; the host must not follow it.
-	address() uintptr
-	// read copies len(dst) bytes at offset to the host, after all work queued so far.
-	read(dst []byte, offset int)
-	// write copies src to offset, in the order of the device's work.
-	write(offset int, src []byte)
+// Block is memory of an accelerator. It is freed once no tensor refers to it.
+type Block interface {
+	// Address is that of the first byte; the host must not follow it.
+	Address() uintptr
+	// Read copies len(dst) bytes at offset to the host, after all work queued so far.
+	Read(dst []byte, offset int)
+	// Write copies src to offset, in the order of the device's work.
+	Write(offset int, src []byte)
 }
+
+// NewInBlock returns a tensor whose elements begin a block.
+func NewInBlock(d DType, b Block, shape ...int) *Tensor {
+	return (&Tensor{DType: d, block: b}).withShape(shape)
+}
+
+// Block is the memory in which t's elements lie and the offset of the first, in bytes; nil
+// on the host.
+func (t *Tensor) Block() (b Block, offset int) { return t.block, t.offset }
 
 // NewShape returns a tensor without memory, of which only type and extents can be
 // used: what a model would take, without loading it.
 func NewShape(d DType, shape ...int) *Tensor {
-	elements(shape)
+	ShapeLen(shape)
 	return (&Tensor{DType: d, bare: true}).withShape(shape)
 }
 
 // NewTensor allocates a zeroed host tensor.
 func NewTensor(d DType, shape ...int) *Tensor {
-	n := elements(shape)
+	n := ShapeLen(shape)
 	t := (&Tensor{DType: d}).withShape(shape)
 	switch {
 	case !stored(d):
@@ -65,13 +74,13 @@ func NewTensor(d DType, shape ...int) *Tensor {
 
 // FromF32 wraps data without copying.
 func FromF32(data []float32, shape ...int) *Tensor {
-	mustFit(len(data), shape)
+	MustFit(len(data), shape)
 	return wrap(F32, data, shape)
 }
 
 // FromF64 wraps data without copying.
 func FromF64(data []float64, shape ...int) *Tensor {
-	mustFit(len(data), shape)
+	MustFit(len(data), shape)
 	return wrap(F64, data, shape)
 }
 
@@ -92,7 +101,7 @@ func stored(d DType) bool {
 // memory-mapped checkpoint, without copying where the data is aligned to its
 // element size and with one copy where it is not.
 func FromBytes(d DType, data []byte, shape ...int) (*Tensor, error) {
-	n := elements(shape)
+	n := ShapeLen(shape)
 	if len(data) != n*d.Size() {
 		return nil, fmt.Errorf("%s tensor %v: %d bytes, want %d", d, shape, len(data), n*d.Size())
 	}
@@ -127,7 +136,7 @@ func (t *Tensor) Dim0() int { return t.Shape[0] }
 
 // Width is the number of elements of one row: the product of all extents but
 // the first.
-func (t *Tensor) Width() int { return elements(t.Shape[1:]) }
+func (t *Tensor) Width() int { return ShapeLen(t.Shape[1:]) }
 
 // F32 is the memory of an F32 host tensor.
 func (t *Tensor) F32() []float32 { t.must(F32); return view[float32](t) }
@@ -174,7 +183,7 @@ func (t *Tensor) OnHost() *Tensor {
 	}
 	h := NewTensor(t.DType, t.Shape...)
 	if b := h.bytes(); len(b) > 0 {
-		t.block.read(b, t.offset)
+		t.block.Read(b, t.offset)
 	}
 	return h
 }
@@ -193,7 +202,7 @@ func (t *Tensor) RowsInto(v *Tensor, from, to int) *Tensor {
 
 // Reshape is the same memory under another shape of equal length.
 func (t *Tensor) Reshape(shape ...int) *Tensor {
-	mustFit(t.Len(), shape)
+	MustFit(t.Len(), shape)
 	return t.view(0, t.Len()).withShape(shape)
 }
 
@@ -243,12 +252,12 @@ func (t *Tensor) withShape(shape []int) *Tensor {
 	} else {
 		t.Shape = slices.Clone(shape)
 	}
-	t.n = elements(shape)
+	t.n = ShapeLen(shape)
 	return t
 }
 
-// set rounds x to the storage type of a floating-point tensor.
-func (t *Tensor) set(i int, x float64) {
+// Set rounds x to the storage type of a floating-point tensor.
+func (t *Tensor) Set(i int, x float64) {
 	switch t.DType {
 	case F32:
 		view[float32](t)[i] = float32(x)
@@ -275,7 +284,7 @@ func Convert(dst, src *Tensor) {
 			src = host
 		}
 		if b := src.bytes(); len(b) > 0 {
-			dst.block.write(dst.offset, b)
+			dst.block.Write(dst.offset, b)
 		}
 		return
 	}
@@ -284,7 +293,7 @@ func Convert(dst, src *Tensor) {
 		return
 	}
 	for i := range src.Len() {
-		dst.set(i, src.At(i))
+		dst.Set(i, src.At(i))
 	}
 }
 
@@ -309,13 +318,14 @@ func (t *Tensor) Addr() uintptr {
 		if t.Len() == 0 {
 			return 0
 		}
-		return t.block.address() + uintptr(t.offset)
+		return t.block.Address() + uintptr(t.offset)
 	}
 	t.mustHost()
 	return uintptr(t.data)
 }
 
-func elements(shape []int) int {
+// ShapeLen is the number of elements of a shape.
+func ShapeLen(shape []int) int {
 	n := 1
 	for _, s := range shape {
 		if s < 0 { // a copy, or every shape of every call would be allocated
@@ -326,8 +336,9 @@ func elements(shape []int) int {
 	return n
 }
 
-func mustFit(n int, shape []int) {
-	if elements(shape) != n {
+// MustFit panics unless so many elements are those of a shape.
+func MustFit(n int, shape []int) {
+	if ShapeLen(shape) != n {
 		panic(fmt.Sprintf("kernels: %d elements under shape %v", n, slices.Clone(shape)))
 	}
 }

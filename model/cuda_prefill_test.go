@@ -9,6 +9,7 @@ import (
 
 	"glimpse/internal/compare"
 	"glimpse/kernels"
+	"glimpse/kernels/cuda"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 )
@@ -72,7 +73,7 @@ func TestCUDARoundedOnce(t *testing.T) {
 				}
 				return launches, results
 			}
-			restore := kernels.SetExactWork(1000)
+			restore := cuda.SetExactWork(1000)
 			defer restore()
 			got, results := measured()
 			t.Setenv("GLIMPSE_CUDA_FUSE", "0")

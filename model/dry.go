@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"glimpse/kernels"
+	"glimpse/kernels/memcount"
 )
 
 // Dry is m without numbers, on a backend that only counts memory: passes over it show
 // what those over m would need. m may have shapes alone, and the model that
 // Options.BeforeWeights gets.
-func (m *Model) Dry() (*Model, *kernels.Dry) {
-	b := kernels.NewDry(m.Backend)
+func (m *Model) Dry() (*Model, *memcount.Counter) {
+	b := memcount.New(m.Backend)
 	d := &Model{
 		Name: m.Name, Config: m.Config, Backend: b, Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr,
 		folder: m.folder, family: m.family, shapes: &shapes{bytes: m.WeightBytes()},
@@ -46,7 +47,7 @@ func (m *Model) Dry() (*Model, *kernels.Dry) {
 // Counts tells that the model is one without numbers, as Dry makes it: what would be written
 // to it need not be computed.
 func (m *Model) Counts() bool {
-	_, ok := m.Backend.(*kernels.Dry)
+	_, ok := m.Backend.(*memcount.Counter)
 	return ok
 }
 

@@ -16,6 +16,7 @@ import (
 	"glimpse/internal/listing"
 	"glimpse/internal/modelfile"
 	"glimpse/kernels"
+	_ "glimpse/kernels/backends" // Options.Device names one
 	"glimpse/model/builtin"
 	"glimpse/model/chat"
 	"glimpse/model/tokenizer"

@@ -53,7 +53,7 @@ if [ -n "$build" ]; then
   source scripts/gpu_env.sh
   rm -rf "$binaries" && mkdir -p "$binaries"
   go build -ldflags '-s -w' -tags gpu -o "$binaries/gpubench" ./scripts/gpubench
-  for package in kernels model eviction training; do
+  for package in kernels kernels/cuda model eviction training; do
     go test -c -ldflags '-s -w' -tags gpu -o "$binaries/$(basename "$package").test" "./$package"
   done
   # All share most of their code and the fat binaries: in one archive these are there once.

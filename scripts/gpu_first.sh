@@ -57,10 +57,10 @@ for stage in "${stages[@]}"; do
       head -n 30 "$work/machine.txt"
       ;;
     tests)
-      scripts/each_test.sh --run "$tests" --first "$first" --limit 60 --seconds "$(left)" --logs "$work/logs" "$binaries/kernels.test" 2>&1 | summary || failed+=" tests"
+      scripts/each_test.sh --run "$tests" --first "$first" --limit 60 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" tests"
       ;;
     conform)
-      scripts/each_test.sh --run "$conform" --limit 40 --seconds "$(left)" --logs "$work/logs" "$binaries/kernels.test" 2>&1 | summary || failed+=" conform"
+      scripts/each_test.sh --run "$conform" --limit 40 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" conform"
       ;;
     parts)
       # Kernels that ended programs above are switched off, to see how the others do.

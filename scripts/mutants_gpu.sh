@@ -8,10 +8,10 @@ source "$(dirname "$0")/common.sh"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-go test -tags gpu -c -o "$work/kernels.test" ./kernels
+go test -tags gpu -c -o "$work/cuda.test" ./kernels/cuda
 
-run() { # DRIVER OPERATION LOG: in kernels/, as go test would
-  (cd kernels && GLIMPSE_CUDA_DRIVER=$1 GLIMPSE_CUBLASLT=$1 GOMAXPROCS=1 timeout 120 "$work/kernels.test" -test.failfast -test.run "$2" >"$3" 2>&1)
+run() { # DRIVER OPERATION LOG: in kernels/cuda, as go test would
+  (cd kernels/cuda && GLIMPSE_CUDA_DRIVER=$1 GLIMPSE_CUBLASLT=$1 GOMAXPROCS=1 timeout 120 "$work/cuda.test" -test.failfast -test.run "$2" >"$3" 2>&1)
 }
 # Without this, a broken set-up would look like every bug being seen.
 run "$root/kernels/cuda/build/libhostcuda.so" 'TestBackendsConform/cuda/(RMSNorm|Linear|Gather)$' "$work/log" || { cat "$work/log"; die "the tests fail without a planted bug"; }

@@ -37,7 +37,7 @@ if [ -z "$sanitizer" ] || ! command -v "$sanitizer" >/dev/null; then
   echo "sanitize_gpu.sh: compute-sanitizer is not here: install a CUDA toolkit, or name it in COMPUTE_SANITIZER; nothing was checked"
   exit 77
 fi
-tests=$binaries/kernels.test
+tests=$binaries/cuda.test
 [ -x "$tests" ] || die "$tests is missing: \"make bench-gpu-binaries\" builds it"
 "$sanitizer" --version | sed -n '/[Vv]ersion/p'
 

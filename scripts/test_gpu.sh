@@ -4,7 +4,7 @@
 #
 #   ./scripts/test_gpu.sh                 # all of it
 #   ./scripts/test_gpu.sh -run Conform    # arguments go to "go test"
-#   ./scripts/test_gpu.sh --package ./kernels -run TestCUDASelect   # of one package: seconds
+#   ./scripts/test_gpu.sh --package ./kernels/cuda -run TestCUDASelect   # of one package: seconds
 #   ./scripts/test_gpu.sh --device        # on the driver and the GPU of this machine, each
 #                                         # test in a process of its own; -run REGEXP
 #   ./scripts/test_gpu.sh --chip          # the rehearsal of a chip alone, as users run it
@@ -14,7 +14,7 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 source scripts/gpu_env.sh
 
-packages=(./internal/cudadriver ./kernels ./autodiff ./model ./eviction ./lora ./softtokens ./training ./cmd/evict ./scripts/gpubench)
+packages=(./internal/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./eviction ./lora ./softtokens ./training ./cmd/evict ./scripts/gpubench)
 
 if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
   command -v apt-get >/dev/null || die "g++ and make are missing and there is no apt-get to install them with"
@@ -88,12 +88,12 @@ on_chip() {
   export GLIMPSE_CUBLASLT=$GLIMPSE_CUDA_DRIVER
   unset GLIMPSE_CUDA_EXACT
 }
-chip_kernels() { on_chip; tests ./kernels 'TestBackendsConform/cuda|TestCUDA'; }
+chip_kernels() { on_chip; tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA'; }
 chip_memory() { on_chip; tests ./training "$memory"; tests ./eviction "$memory"; }
 # With everything off that something slower stands in for, a model is the same.
 chip_off() {
   on_chip
-  GLIMPSE_CUDA_OFF=$(sed -n 's/^\tfamily[A-Za-z]* *family = "\(.*\)"$/\1/p' $(git ls-files --cached --others --exclude-standard '*families.go') | paste -sd,)
+  GLIMPSE_CUDA_OFF=$(sed -n 's/^const family[A-Za-z]* family = "\(.*\)"$/\1/p' kernels/cuda/*.go | paste -sd,)
   [ -n "$GLIMPSE_CUDA_OFF" ] || die "no families of kernels found"
   export GLIMPSE_CUDA_OFF
   tests ./model 'TestAgainstTransformers/(llama3.1|qwen3)$/cuda|TestReferenceModelAgainstNumPy/cuda'
@@ -101,7 +101,7 @@ chip_off() {
 memory='TestCUDAForecast|TestCUDAFootprint'
 if [ "${1:-}" = --chip ]; then
   make -s -C kernels/cuda -j"$(nproc)" chip
-  build ./kernels ./training ./eviction ./model
+  build ./kernels/cuda ./training ./eviction ./model
   beside chip_kernels chip_memory chip_off
   exit
 fi
@@ -130,15 +130,16 @@ fi
 families='llama3.1|qwen2-window|qwen3|falcon|falcon-40b|mistral-v0.3|granite|smollm3|phi3.5|phi4-mini'
 kernels() {
   tests ./internal/cudadriver .
-  tests ./kernels . '^TestBackendsConform$/^(cpu|reference)|^TestSplits$|^TestThreadsDoNotChangeBits$|^TestArena|^TestObservedScoresByDefinition$'
+  tests ./kernels . '^TestBackendsConform$|^TestContract$|^TestSplits$|^TestThreadsDoNotChangeBits$|^TestArena|^TestObservedScoresByDefinition$'
+  tests ./kernels/cuda . '^TestBackendsConform$/^cpu'
 }
 reverse() { # Blocks, warps and lanes the other way round: races that one order hides.
   ways=$FUNCNAME
-  HOSTCUDA_ORDER=reverse tests ./kernels 'TestBackendsConform/cuda|TestCUDA'
+  HOSTCUDA_ORDER=reverse tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA'
 }
 truncate() { # Sums that truncate as those of tensor cores do, where these are used.
   ways=$FUNCNAME
-  HOSTCUDA_MMA=truncate tests ./kernels 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA(Prefill|Hopper|Half|Observe|Grad|Round|Thin|LowRank)'
+  HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA(Prefill|Hopper|Half|Observe|Grad|Round|Thin|LowRank)'
 }
 model() {
   tests ./model "TestAgainstTransformers/($families)\$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestHalf|TestCUDA" '/^(cpu|reference|reference64)$'
@@ -163,6 +164,6 @@ commands() {
 
 go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
 make -s -C kernels/cuda -j"$(nproc)" chip
-build ./internal/cudadriver ./kernels ./model ./eviction ./training ./lora ./softtokens ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
+build ./internal/cudadriver ./kernels ./kernels/cuda ./model ./eviction ./training ./lora ./softtokens ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
 # The longest first.
 beside eviction model kernels reverse chip_kernels many_processors chip_memory training truncate commands chip_off

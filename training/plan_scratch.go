@@ -5,7 +5,6 @@ import (
 	"runtime/debug"
 
 	"glimpse/datasets"
-	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -41,7 +40,7 @@ func countScratch(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 		}
 		kept := int64(0) // by attention, for its gradient
 		for _, a := range c.Adapters {
-			kept += int64(layers) * kernels.KeptBytes(m.Backend, a.Rows, m.Config.Heads, m.Config.KVHeads, o.Prompt)
+			kept += int64(layers) * m.Backend.KeptBytes(a.Rows, m.Config.Heads, m.Config.KVHeads, o.Prompt)
 		}
 		return t.workers[0].runner.ScratchBytes(), t.graphBytes() + kept, nil
 	}

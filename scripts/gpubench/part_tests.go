@@ -57,7 +57,7 @@ func init() {
 		if b.tiny {
 			run = "Conform/cuda/RMSNorm"
 		}
-		return b.suites(ctx, out, []suite{{"kernels.test", run, ""}})
+		return b.suites(ctx, out, []suite{{"cuda.test", run, ""}})
 	}})
 	parts.Add("models", part{"the tests of models, policies and training on this driver", func(ctx context.Context, b *bench, out *result) error {
 		return b.suites(ctx, out, []suite{

@@ -39,7 +39,7 @@ func folder(t *testing.T) string {
 	dir := t.TempDir()
 	for name, script := range map[string]string{
 		"gpubench":     fmt.Sprintf("#!/bin/sh\nGPUBENCH_MAIN=yes exec %q \"$@\"\n", self),
-		"kernels.test": fmt.Sprintf("#!/bin/sh\nunset GPUBENCH_MAIN\nexec %q \"$@\"\n", self),
+		"cuda.test": fmt.Sprintf("#!/bin/sh\nunset GPUBENCH_MAIN\nexec %q \"$@\"\n", self),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestScript(t *testing.T) {
 		"**This is not hardware", "### Bars", "prefill at 64: share of the measured bf16 product", "PyTorch's time over ours",
 		"LookaheadKV's overhead on the time to first token at 64", "training step over prefill at 64", "decoding at 64, budget 16: share",
 		"training at 64 tokens fits", "### Ceilings", "### Prefill", "### Time to first token", "| lookaheadkv |", "| laq |", "### Decoding",
-		"### Training step", "| weight | MB | rows: 1 | rows: 2 |", "| 48 × 32 |", "### Batches in", "| 8 + 24 | budget 8 |", "PyTorch", "Tests on this driver (kernels.test): 1 passed, 0 failed",
+		"### Training step", "| weight | MB | rows: 1 | rows: 2 |", "| 48 × 32 |", "### Batches in", "| 8 + 24 | budget 8 |", "PyTorch", "Tests on this driver (cuda.test): 1 passed, 0 failed",
 	} {
 		if !strings.Contains(doc, want) {
 			t.Errorf("the document lacks %q", want)

@@ -1,0 +1,399 @@
+package cpu
+
+import (
+	"math"
+
+	"glimpse/internal/simd"
+	"glimpse/kernels"
+	"glimpse/kernels/internal/host"
+)
+
+// Tile sizes of attention: query vectors of one KV head that are worked on
+// together, and cache entries per tile. A tile of logits (64·512 floats, 128 KB)
+// stays in the second-level cache together with its keys.
+const (
+	tileQueries = 64
+	tileEntries = 512
+)
+
+// stack copies the vectors of rows [from, to) of x [rows, heads, dim] that read
+// KV head g, row by row, scaled.
+func stack(dst []float32, x []float32, a *kernels.Attend, g, from, to int, scale float32) {
+	group, dim, heads := a.Group(), a.HeadDim(), a.Heads()
+	w := group * dim
+	for r := from; r < to; r++ {
+		d := dst[(r-from)*w:][:w]
+		copy(d, x[(r*heads+g*group)*dim:][:w])
+		if scale != 1 {
+			simd.Scale(scale, d)
+		}
+	}
+}
+
+// unstack is the inverse of stack.
+func unstack(x []float32, src []float32, a *kernels.Attend, g, from, to int) {
+	group, dim, heads := a.Group(), a.HeadDim(), a.Heads()
+	w := group * dim
+	for r := from; r < to; r++ {
+		copy(x[(r*heads+g*group)*dim:][:w], src[(r-from)*w:][:w])
+	}
+}
+
+// softmaxState is the online softmax of stacked query vectors.
+type softmaxState struct {
+	top, sum []float32 // running maximum and sum per query
+	acc      []float32 // [queries, dim]; nil where no output is asked for
+	dim      int
+	started  bool
+}
+
+// tile takes in a tile of logits s [queries, width], of which query i sees those
+// that visible(i) gives, and the values v of its entries (row stride ldv).
+func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, to int), v []float32, ldv int) {
+	for i := range o.top {
+		row := s[i*width:][:width]
+		from, to := visible(i)
+		clear(row[:from])
+		clear(row[to:])
+		if from == to {
+			continue
+		}
+		top := max(o.top[i], simd.Max(row[from:to]))
+		sum := simd.Weights(row[from:to], row[from:to], top)
+		if o.started {
+			decay := float32(1)
+			if top != o.top[i] {
+				decay = float32(math.Exp(float64(o.top[i] - top)))
+			}
+			if decay != 1 && o.acc != nil {
+				simd.Scale(decay, o.acc[i*o.dim:][:o.dim])
+			}
+			sum += o.sum[i] * decay
+		}
+		o.top[i], o.sum[i] = top, sum
+	}
+	if o.acc != nil {
+		beta := float32(1)
+		if !o.started {
+			beta = 0
+		}
+		simd.GemmNN(len(o.top), o.dim, width, 1, s, width, v, ldv, beta, o.acc, o.dim)
+	}
+	o.started = true
+}
+
+func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
+	kernels.CheckAttention("Attention", out, lse, a)
+	a = host.Widened(a, kernels.F32, out != nil)
+	group, dim, rows, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.KVHeads()
+	blockRows := max(1, tileQueries/group)
+	blocks := (rows + blockRows - 1) / blockRows
+	work := 0
+	for _, kv := range a.Past {
+		work = max(work, kv.Entries())
+	}
+	work = (work + rows) * dim * min(rows, blockRows) * group
+	tasks(kvHeads*blocks, work, func(task int) {
+		// The last rows see the most entries: starting with them evens out the end.
+		g, from := task%kvHeads, (blocks-1-task/kvHeads)*blockRows
+		to := min(rows, from+blockRows)
+		queries := (to - from) * group
+		_, entries := a.Visible(g, to-1)
+		first, _ := a.Visible(g, from)
+		tile := max(min(entries, tileEntries), rows*btoi(a.K != nil))
+		b.with(queries*(2*dim+tile+2), func(s *buffer) {
+			q, logits := s.take(queries*dim), s.take(queries*tile)
+			state := softmaxState{top: s.take(queries), sum: s.take(queries), dim: dim}
+			if out != nil {
+				state.acc = s.take(queries * dim)
+			}
+			for i := range state.top {
+				state.top[i], state.sum[i] = float32(math.Inf(-1)), 0
+			}
+			stack(q, a.Q.F32(), a, g, from, to, float32(a.Scale))
+			for c := first / tileEntries * tileEntries; c < entries; c += tileEntries {
+				n := min(tileEntries, entries-c)
+				simd.GemmNT(queries, n, dim, 1, q, dim, a.Past[g].K.F32()[c*dim:], dim, 0, logits, n)
+				var v []float32
+				if out != nil {
+					v = a.Past[g].V.F32()[c*dim:]
+				}
+				state.tile(logits, n, func(i int) (int, int) {
+					first, last := a.Visible(g, from+i/group)
+					return within(first-c, last-c, n)
+				}, v, dim)
+			}
+			if a.K != nil {
+				n := to // own pairs that any of the rows sees
+				simd.GemmNT(queries, n, dim, 1, q, dim, a.K.F32()[g*dim:], kvHeads*dim, 0, logits, n)
+				var v []float32
+				if out != nil {
+					v = a.V.F32()[g*dim:]
+				}
+				state.tile(logits, n, func(i int) (int, int) { return a.VisibleOwn(from + i/group) }, v, kvHeads*dim)
+			}
+			for i := range state.top {
+				if out != nil {
+					simd.Scale(1/state.sum[i], state.acc[i*dim:][:dim])
+				}
+				if lse != nil {
+					h, r := g*group+i%group, from+i/group
+					lse.F32()[h*rows+r] = state.top[i] + float32(math.Log(float64(state.sum[i])))
+				}
+			}
+			if out != nil {
+				unstack(out.F32(), state.acc, a, g, from, to)
+			}
+		})
+	})
+}
+
+// within cuts the range [from, to) to [0, n); an empty range stays empty.
+func within(from, to, n int) (int, int) {
+	from, to = max(0, min(n, from)), max(0, min(n, to))
+	return min(from, to), to
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
+	kernels.CheckObservedScores("ObservedScores", logScore, lse, a)
+	a = host.Widened(a, kernels.F32, false)
+	group, dim, rows, heads := a.Group(), a.HeadDim(), a.Rows(), a.Heads()
+	const block = 256 // entries per task
+	width, blocks := logScore.Width(), 0
+	for _, kv := range a.Past {
+		blocks = max(blocks, (kv.Entries()+block-1)/block)
+	}
+	logRows := float32(math.Log(float64(rows)))
+	tasks(heads*blocks, rows*block*(dim+8), func(task int) {
+		h, c := task%heads, task/heads*block
+		g := h / group
+		n := min(block, a.Past[g].Entries()-c)
+		if n <= 0 {
+			return
+		}
+		b.with(tileQueries*(dim+n)+3*n, func(s *buffer) {
+			q, logits := s.take(tileQueries*dim), s.take(tileQueries*n)
+			top, sum, tileTop := s.take(n), s.take(n), s.take(n)
+			fill(top, float32(math.Inf(-1)))
+			clear(sum)
+			for from := 0; from < rows; from += tileQueries {
+				to := min(rows, from+tileQueries)
+				first, _ := a.Visible(g, from)
+				if _, last := a.Visible(g, to-1); last <= c || first >= c+n {
+					continue
+				}
+				seen := func(r int) (int, int) {
+					first, last := a.Visible(g, r)
+					return within(first-c, last-c, n)
+				}
+				for r := from; r < to; r++ {
+					d := q[(r-from)*dim:][:dim]
+					copy(d, a.Q.F32()[(r*heads+h)*dim:][:dim])
+					simd.Scale(float32(a.Scale), d)
+				}
+				simd.GemmNT(to-from, n, dim, 1, q, dim, a.Past[g].K.F32()[c*dim:], dim, 0, logits, n)
+				// Log-sum-exp down the columns, continued from the tiles before.
+				copy(tileTop, top)
+				for r := from; r < to; r++ {
+					first, last := seen(r)
+					row := logits[(r-from)*n:][first:last]
+					simd.AddScalar(-lse.F32()[h*rows+r], row)
+					simd.MaxInto(tileTop[first:last], row)
+				}
+				for j, t := range tileTop {
+					if t != top[j] && sum[j] != 0 {
+						sum[j] *= float32(math.Exp(float64(top[j] - t)))
+					}
+				}
+				copy(top, tileTop)
+				for r := from; r < to; r++ {
+					first, last := seen(r)
+					simd.AddExpSub(sum[first:last], logits[(r-from)*n:][first:last], top[first:last])
+				}
+			}
+			dst := logScore.F32()[h*width+c:][:n]
+			simd.Log(dst, sum)
+			simd.Add(dst, dst, top)
+			simd.AddScalar(-logRows, dst)
+		})
+	})
+}
+
+func fill(x []float32, v float32) {
+	for i := range x {
+		x[i] = v
+	}
+}
+
+func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, lse, logScore, dOut, dLogScore *kernels.Tensor) {
+	kernels.CheckAttentionGrad(dq, dk, dv, a, out, lse, logScore, dOut, dLogScore)
+	a = host.Widened(a, kernels.F32, dOut != nil)
+	group, dim, rows, heads, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.Heads(), a.KVHeads()
+	queries := rows * group
+	var scale []float32 // dLogScore / rows
+	if dLogScore != nil {
+		scale = make([]float32, dLogScore.Len())
+		copy(scale, dLogScore.F32())
+		simd.Scale(1/float32(rows), scale)
+	}
+	if dv != nil && dOut == nil {
+		clear(dv.F32())
+	}
+	tasks(kvHeads, 6*queries*(a.Past[0].Entries()+rows)*dim, func(g int) {
+		n := a.Past[g].Entries()
+		K, KOwn := a.Past[g].K.F32(), a.K.F32()[g*dim:]
+		b.with(queries*(3*dim+2*n+2*rows)+2*n+rows*dim, func(s *buffer) {
+			q, dS, dSOwn := s.take(queries*dim), s.take(queries*n), s.take(queries*rows)
+			dQ, dO := s.take(queries*dim), s.take(queries*dim)
+			dP, dPOwn := s.take(queries*n), s.take(queries*rows)
+			shares, shift, own := s.take(n), s.take(n), s.take(rows*dim)
+			stack(q, a.Q.F32(), a, g, 0, rows, float32(a.Scale))
+			kept := keptLogits(a.Kept, a, g)
+			if kept == nil {
+				simd.GemmNT(queries, n, dim, 1, q, dim, K, dim, 0, dS, n)
+			}
+			simd.GemmNT(queries, rows, dim, 1, q, dim, KOwn, kvHeads*dim, 0, dSOwn, rows)
+			if dOut != nil {
+				stack(dO, dOut.F32(), a, g, 0, rows, 1)
+				simd.GemmNT(queries, n, dim, 1, dO, dim, a.Past[g].V.F32(), dim, 0, dP, n)
+				simd.GemmNT(queries, rows, dim, 1, dO, dim, a.V.F32()[g*dim:], kvHeads*dim, 0, dPOwn, rows)
+			}
+			for i := range queries {
+				r, h := i/group, g*group+i%group
+				p, pOwn := dS[i*n:][:n], dSOwn[i*rows:][:rows]
+				from, _ := a.Visible(g, r) // the own pairs are given: rows see all that follows
+				fromOwn, toOwn := a.VisibleOwn(r)
+				z := lse.F32()[h*rows+r]
+				logits, less := p, z // logits − less is the logarithm of a probability
+				if kept != nil {
+					logits, less = kept[i*n:][:n], 0
+				}
+				// The part through the scores: L' = logit − lse has the gradient
+				// dLogScore · exp(L' − logScore) / rows.
+				var total float32
+				if dLogScore != nil {
+					w := logScore.Width()
+					copy(shift, logScore.F32()[h*w:][:n])
+					simd.AddScalar(less, shift)
+					clear(shares)
+					simd.AddExpSub(shares[from:], logits[from:], shift[from:])
+					simd.Mul(shares, shares, scale[h*w:][:n])
+					total = simd.Sum(shares)
+				}
+				simd.Weights(p[from:], logits[from:], less)
+				clear(p[:from])
+				simd.Weights(pOwn[fromOwn:toOwn], pOwn[fromOwn:toOwn], z)
+				clear(pOwn[:fromOwn])
+				clear(pOwn[toOwn:])
+				if dOut == nil {
+					simd.Scale(-total, p)
+					simd.Scale(-total, pOwn)
+				} else {
+					o := (r*heads + h) * dim
+					total += simd.Dot(dOut.F32()[o:][:dim], out.F32()[o:][:dim])
+					d, dOwn := dP[i*n:][:n], dPOwn[i*rows:][:rows]
+					simd.AddScalar(-total, d)
+					simd.Mul(p, p, d)
+					// dSOwn must keep the probabilities until dv is done.
+					simd.AddScalar(-total, dOwn)
+					simd.Mul(dOwn, dOwn, pOwn)
+				}
+				if dLogScore != nil {
+					simd.Add(p, p, shares)
+				}
+			}
+			if dOut != nil {
+				simd.GemmTN(rows, dim, queries, 1, dSOwn, rows, dO, dim, 0, own, dim)
+				for r := range rows {
+					copy(dv.F32()[(r*kvHeads+g)*dim:][:dim], own[r*dim:][:dim])
+				}
+				dSOwn = dPOwn
+			}
+			simd.GemmNN(queries, dim, n, float32(a.Scale), dS, n, K, dim, 0, dQ, dim)
+			simd.GemmNN(queries, dim, rows, float32(a.Scale), dSOwn, rows, KOwn, kvHeads*dim, 1, dQ, dim)
+			unstack(dq.F32(), dQ, a, g, 0, rows)
+			simd.GemmTN(rows, dim, queries, 1, dSOwn, rows, q, dim, 0, own, dim)
+			for r := range rows {
+				copy(dk.F32()[(r*kvHeads+g)*dim:][:dim], own[r*dim:][:dim])
+			}
+		})
+	})
+}
+
+// negligible is a difference of probabilities whose gradient is set to zero: all
+// columns of a long prompt together would not change the sixth digit of the sum,
+// and their products with small probabilities would be subnormal numbers, on which
+// arithmetic is a hundred times slower.
+const negligible = 1e-12
+
+func (b *cpu) ScoreKL(loss, dLogScore, logScore, logTarget *kernels.Tensor, weight float64) {
+	kernels.CheckLoss("ScoreKL", dLogScore, logScore, logTarget)
+	heads, n := logTarget.Dim0(), logTarget.Width()
+	parts := make([]float64, heads)
+	tasks(heads, 32*n, func(h int) {
+		s, d, t := logScore.F32()[h*n:][:n], dLogScore.F32()[h*n:][:n], logTarget.F32()[h*n:][:n]
+		if math.IsInf(float64(simd.Max(t)), -1) {
+			clear(d)
+			return
+		}
+		b.with(n, func(scratch *buffer) {
+			q := scratch.take(n)
+			z, zTarget, kl := normalise(d, s), normalise(q, t), 0.0
+			for j, v := range q {
+				if v > 0 {
+					kl += float64(v) * (float64(t[j]) - zTarget - float64(s[j]) + z)
+				}
+				g := float64(d[j]) - float64(v)
+				if math.Abs(g) < negligible {
+					g = 0
+				}
+				d[j] = float32(weight * g)
+			}
+			parts[h] = kl
+		})
+	})
+	for _, kl := range parts {
+		loss.F64()[0] += weight * kl
+	}
+}
+
+// normalise writes exp(x) / Σ exp(x) to p and returns the logarithm of the sum. That is
+// one of float64: it is subtracted from every logarithm of a loss.
+func normalise(p, x []float32) (logSum float64) {
+	top := simd.Max(x)
+	simd.Weights(p, x, top)
+	sum := 0.0
+	for _, v := range p {
+		sum += float64(v)
+	}
+	simd.Scale(float32(1/sum), p)
+	return float64(top) + math.Log(sum)
+}
+
+func (b *cpu) ScoreMSE(loss, dLogScore, logScore, logTarget *kernels.Tensor, weight float64) {
+	kernels.CheckLoss("ScoreMSE", dLogScore, logScore, logTarget)
+	S, D, T := logScore.F32(), dLogScore.F32(), logTarget.F32()
+	simd.ExpSum(D, S, 0)
+	sum := 0.0
+	b.with(len(T), func(scratch *buffer) {
+		targets := scratch.take(len(T))
+		simd.ExpSum(targets, T, 0)
+		for i, t := range targets {
+			e := float64(D[i]) - float64(t)
+			sum += e * e
+			g := e * float64(D[i])
+			if math.Abs(g) < 1e-4*negligible {
+				g = 0
+			}
+			D[i] = float32(2 * weight * g)
+		}
+	})
+	loss.F64()[0] += weight * sum
+}

@@ -1,0 +1,333 @@
+// Package cpu is the backend "cpu": float32 on all cores, built on the vector kernels of
+// internal/simd.
+package cpu
+
+import (
+	"math"
+	"sync"
+
+	"glimpse/internal/parallel"
+	"glimpse/internal/simd"
+	"glimpse/kernels"
+	"glimpse/kernels/internal/host"
+)
+
+func init() {
+	kernels.Backends.Add("cpu", func() (kernels.Backend, error) {
+		b := &cpu{}
+		b.Decomposed = kernels.Decompose(b)
+		return b, nil
+	})
+}
+
+// cpu computes in float32 on all cores. Where the processor multiplies pairs of
+// bfloat16 (simd.RoundsBF16), products of more than 8 rows with large bfloat16 weights
+// round the rows to bfloat16 first, as everybody runs models that are stored so.
+type cpu struct {
+	kernels.Decomposed
+	scratch sync.Pool
+}
+
+func (b *cpu) Name() string           { return "cpu" }
+func (b *cpu) Compute() kernels.DType { return kernels.F32 }
+
+// buffer is scratch memory of one task.
+type buffer struct{ data []float32 }
+
+// take returns the next n elements, undefined.
+func (s *buffer) take(n int) []float32 {
+	const align = 16
+	if n > len(s.data) {
+		s.data = make([]float32, n)
+	}
+	out := s.data[:n:n]
+	s.data = s.data[min(len(s.data), (n+align-1)/align*align):]
+	return out
+}
+
+// with runs f with scratch memory for n elements in up to 32 pieces.
+func (b *cpu) with(n int, f func(s *buffer)) {
+	n += 32 * 16
+	p, _ := b.scratch.Get().(*[]float32)
+	if p == nil || len(*p) < n {
+		fresh := make([]float32, n)
+		p = &fresh
+	}
+	f(&buffer{*p})
+	b.scratch.Put(p)
+}
+
+// tasks runs f for independent tasks of the given cost.
+func tasks(n, work int, f func(i int)) {
+	if n*work < host.MinWork {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	parallel.For(n, f)
+}
+
+// roundedWeights is the number of elements from which on a bfloat16 weight is large.
+// Models of smaller ones, which are fast anyway, compute in float32 throughout.
+const roundedWeights = 1 << 20
+
+func (b *cpu) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
+	kernels.CheckLinear(y, x, w, bias)
+	m, k, n := x.Dim0(), x.Width(), w.Dim0()
+	Y, X, al, be := y.F32(), x.F32(), float32(alpha), float32(beta)
+	switch w.DType {
+	case kernels.F32:
+		simd.GemmNT(m, n, k, al, X, k, w.F32(), k, be, Y, n)
+	case kernels.BF16:
+		gemm := simd.GemmNTBF16
+		if w.Len() >= roundedWeights {
+			gemm = simd.GemmNTBF16Rounded
+		}
+		gemm(m, n, k, al, X, k, w.U16(), k, be, Y, n)
+	case kernels.F16:
+		simd.GemmNTF16(m, n, k, al, X, k, w.U16(), k, be, Y, n)
+	default:
+		panic("kernels: Linear with weights of " + w.DType.String())
+	}
+	if bias != nil {
+		for i := range m {
+			simd.Add(Y[i*n:][:n], Y[i*n:][:n], bias.F32())
+		}
+	}
+}
+
+func (b *cpu) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
+	m, k, n := a.Dim0(), a.Width(), w.Width()
+	kernels.CheckProduct("MatMul", c, m, n, k, w.Dim0())
+	C, A, al, be := c.F32(), a.F32(), float32(alpha), float32(beta)
+	switch w.DType {
+	case kernels.F32:
+		simd.GemmNN(m, n, k, al, A, k, w.F32(), n, be, C, n)
+	case kernels.BF16:
+		gemm := simd.GemmNNBF16
+		if w.Len() >= roundedWeights {
+			gemm = simd.GemmNNBF16Rounded
+		}
+		gemm(m, n, k, al, A, k, w.U16(), n, be, C, n)
+	case kernels.F16:
+		simd.GemmNNF16(m, n, k, al, A, k, w.U16(), n, be, C, n)
+	default:
+		panic("kernels: MatMul with weights of " + w.DType.String())
+	}
+}
+
+func (b *cpu) MatMulTA(c, a, w *kernels.Tensor, alpha, beta float64) {
+	k, m, n := a.Dim0(), a.Width(), w.Width()
+	kernels.CheckProduct("MatMulTA", c, m, n, k, w.Dim0())
+	simd.GemmTN(m, n, k, float32(alpha), a.F32(), m, w.F32(), n, float32(beta), c.F32(), n)
+}
+
+func (b *cpu) Fill(y *kernels.Tensor, value float64) {
+	if y.DType == kernels.F32 {
+		fill(y.F32(), float32(value))
+		return
+	}
+	for i := range y.Len() {
+		y.Set(i, value)
+	}
+}
+
+func (b *cpu) Copy(y, x *kernels.Tensor) {
+	kernels.CheckLengths("Copy", y, x)
+	if host.CopyHalf(y, x) {
+		return
+	}
+	copy(y.F32(), x.F32())
+}
+
+func (b *cpu) Gather(y, table *kernels.Tensor, ids []int32) {
+	w := table.Width()
+	kernels.CheckGather(y, table, ids)
+	if host.GatherHalf(y, table, ids) {
+		return
+	}
+	Y := y.F32()
+	for i, id := range ids {
+		dst, at := Y[i*w:][:w], int(id)*w
+		switch table.DType {
+		case kernels.F32:
+			copy(dst, table.F32()[at:][:w])
+		case kernels.BF16:
+			simd.WidenBF16(dst, table.U16()[at:][:w])
+		case kernels.F16:
+			simd.WidenF16(dst, table.U16()[at:][:w])
+		default:
+			for j := range dst {
+				dst[j] = float32(table.At(at + j))
+			}
+		}
+	}
+}
+
+func (b *cpu) CopyHead(y, x *kernels.Tensor, h int) {
+	kernels.CheckCopyHead(y, x, h)
+	if host.CopyHeadHalf(y, x, h) {
+		return
+	}
+	host.CopyHead(y.F32(), x.F32(), x.Shape[1], x.Shape[2], h)
+}
+
+func (b *cpu) Add(y, x, z *kernels.Tensor) {
+	kernels.CheckLengths("Add", y, x, z)
+	Y, X, Z := y.F32(), x.F32(), z.F32()
+	host.Split(len(Y), 1, func(i, j int) { simd.Add(Y[i:j], X[i:j], Z[i:j]) })
+}
+
+func (b *cpu) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor) {
+	kernels.CheckLengths("Axpy", y, x)
+	Y, X := y.F32(), x.F32()
+	host.Split(len(Y), 1, func(i, j int) { simd.Axpy(float32(alpha), X[i:j], Y[i:j]) })
+}
+
+func (b *cpu) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
+	kernels.CheckNorm("RMSNorm", x, w, y)
+	width := w.Len()
+	Y, X, W := y.F32(), x.F32(), w.F32()
+	host.Split(len(X)/width, 2*width, func(from, to int) {
+		for r := from; r < to; r++ {
+			in, out := X[r*width:][:width], Y[r*width:][:width]
+			inv := 1 / math.Sqrt(float64(simd.SumSquares(in))/float64(width)+eps)
+			simd.Mul(out, in, W)
+			simd.Scale(float32(inv), out)
+		}
+	})
+}
+
+func (b *cpu) RMSNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
+	kernels.CheckNorm("RMSNormGrad", x, w, dx, dy)
+	width := w.Len()
+	DX, X, W, DY := dx.F32(), x.F32(), w.F32(), dy.F32()
+	host.Split(len(X)/width, 6*width, func(from, to int) {
+		for r := from; r < to; r++ {
+			in, out, g := X[r*width:][:width], DX[r*width:][:width], DY[r*width:][:width]
+			inv := 1 / math.Sqrt(float64(simd.SumSquares(in))/float64(width)+eps)
+			simd.Mul(out, g, W)
+			dot := float64(simd.Dot(out, in)) * inv * inv / float64(width)
+			simd.Scale(float32(inv), out)
+			simd.Axpy(float32(-inv*dot), in, out)
+		}
+	})
+}
+
+func (b *cpu) LayerNorm(y, x, w, bias *kernels.Tensor, eps float64) {
+	kernels.CheckNorm("LayerNorm", x, w, y)
+	kernels.CheckLengths("LayerNorm", w, bias)
+	width := w.Len()
+	Y, X, W, B := y.F32(), x.F32(), w.F32(), bias.F32()
+	host.Split(len(X)/width, 4*width, func(from, to int) {
+		for r := from; r < to; r++ {
+			out := Y[r*width:][:width]
+			inv := centre(out, X[r*width:][:width], eps)
+			simd.Scale(inv, out)
+			simd.Mul(out, out, W)
+			simd.Add(out, out, B)
+		}
+	})
+}
+
+// centre writes x minus its mean and returns the reciprocal of its standard
+// deviation.
+func centre(y, x []float32, eps float64) (inv float32) {
+	copy(y, x)
+	simd.AddScalar(-simd.Sum(x)/float32(len(x)), y)
+	return float32(1 / math.Sqrt(float64(simd.SumSquares(y))/float64(len(x))+eps))
+}
+
+func (b *cpu) LayerNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
+	kernels.CheckNorm("LayerNormGrad", x, w, dx, dy)
+	width := w.Len()
+	DX, X, W, DY := dx.F32(), x.F32(), w.F32(), dy.F32()
+	host.Split(len(X)/width, 8*width, func(from, to int) {
+		b.with(width, func(s *buffer) {
+			normal := s.take(width)
+			for r := from; r < to; r++ {
+				out := DX[r*width:][:width]
+				inv := centre(normal, X[r*width:][:width], eps)
+				simd.Scale(inv, normal)
+				simd.Mul(out, DY[r*width:][:width], W)
+				dot := simd.Dot(out, normal) / float32(width)
+				simd.AddScalar(-simd.Sum(out)/float32(width), out)
+				simd.Axpy(-dot, normal, out)
+				simd.Scale(inv, out)
+			}
+		})
+	})
+}
+
+func (b *cpu) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
+	kernels.CheckRoPE(x, pos, table)
+	rows, heads, dim := x.Shape[0], x.Shape[1], x.Shape[2]
+	X, C, S, half := x.F32(), table.Cos.F32(), table.Sin.F32(), table.Cos.Width()
+	sign := float32(1)
+	if inverse {
+		sign = -1
+	}
+	host.Split(rows, 2*heads*dim, func(from, to int) {
+		for r := from; r < to; r++ {
+			cos, sin := C[int(pos[r])*half:][:half], S[int(pos[r])*half:][:half]
+			for h := range heads {
+				low := X[(r*heads+h)*dim:][:half]
+				high := X[(r*heads+h)*dim+half:][:half]
+				for i, a := range low {
+					z, c, s := high[i], cos[i], sign*sin[i]
+					low[i], high[i] = c*a-s*z, s*a+c*z
+				}
+			}
+		}
+	})
+}
+
+func (b *cpu) SiLUMul(y, gate, up *kernels.Tensor) {
+	kernels.CheckLengths("SiLUMul", y, gate, up)
+	Y, G, U := y.F32(), gate.F32(), up.F32()
+	host.Split(len(Y), 8, func(i, j int) { simd.SiLUMul(Y[i:j], G[i:j], U[i:j]) })
+}
+
+func (b *cpu) SiLUMulGrad(dgate, dup, gate, up, dy *kernels.Tensor) {
+	kernels.CheckLengths("SiLUMulGrad", dy, dgate, dup, gate, up)
+	DG, DU, G, U, DY := dgate.F32(), dup.F32(), gate.F32(), up.F32(), dy.F32()
+	host.Split(len(DY), 16, func(i, j int) {
+		// sigmoid(g) = 1 / (1 + exp(-g)), with exp(-g) staged in DU.
+		for k := i; k < j; k++ {
+			DU[k] = -G[k]
+		}
+		simd.Exp(DU[i:j], DU[i:j])
+		for k := i; k < j; k++ {
+			s := 1 / (1 + DU[k])
+			DG[k] = DY[k] * U[k] * s * (1 + G[k]*(1-s))
+			DU[k] = DY[k] * G[k] * s
+		}
+	})
+}
+
+func (b *cpu) GELU(y, x *kernels.Tensor) {
+	kernels.CheckLengths("GELU", y, x)
+	Y, X := y.F32(), x.F32()
+	host.Split(len(Y), 64, func(i, j int) { host.Gelu(Y[i:j], X[i:j]) })
+}
+
+func (b *cpu) GELUGrad(dx, x, dy *kernels.Tensor) {
+	kernels.CheckLengths("GELUGrad", dx, x, dy)
+	DX, X, DY := dx.F32(), x.F32(), dy.F32()
+	host.Split(len(DX), 128, func(i, j int) { host.GeluGrad(DX[i:j], X[i:j], DY[i:j]) })
+}
+
+func (b *cpu) MergeScores(acc, other *kernels.Tensor, wAcc, wOther float64) {
+	kernels.CheckLengths("MergeScores", acc, other)
+	A, O := acc.F32(), other.F32()
+	host.Split(len(A), 32, func(i, j int) { host.MergeScores(A[i:j], O[i:j], wAcc, wOther) })
+}
+
+func (b *cpu) AdamW(p, g, m, v *kernels.Tensor, s kernels.AdamWStep) {
+	kernels.CheckLengths("AdamW", p, g, m, v)
+	P, G, M, V := p.F32(), g.F32(), m.F32(), v.F32()
+	host.Split(len(P), 16, func(i, j int) { host.AdamW(P[i:j], G[i:j], M[i:j], V[i:j], s) })
+}
+
+func (b *cpu) SumSquares(t *kernels.Tensor) float64 { return host.SumSquares(t.F32()) }

@@ -1,0 +1,189 @@
+//go:build gpu && linux && amd64
+
+package cuda
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"gorgonia.org/cu"
+
+	"glimpse/kernels"
+)
+
+// SetHopper lets attention on b use the kernels for Hopper or not, and returns a
+// function that undoes it; ok is false where the device has none.
+func SetHopper(b kernels.Backend, on bool) (restore func(), ok bool) {
+	c := b.(*cuda)
+	before := c.sm90a
+	if on && !before {
+		return func() {}, false
+	}
+	c.sm90a = on
+	return func() { c.sm90a = before }, true
+}
+
+// Families are the names of what is checked on b.
+func Families(b kernels.Backend) (names []string) {
+	for _, name := range familyNames() {
+		if family(name) != familyPrefillHopper || b.(*cuda).sm90a {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// CheckFamily runs the check of a family of kernels.
+func CheckFamily(b kernels.Backend, name string) (err error) {
+	c := b.(*cuda)
+	c.do("self-check", func() { err = c.check(family(name)) })
+	return err
+}
+
+// RefuseFamily lets b believe that a check came to err, nil for none, and returns a
+// function that undoes it.
+func RefuseFamily(b kernels.Backend, name string, err error) (restore func()) {
+	c := b.(*cuda)
+	before := c.families[family(name)]
+	c.families[family(name)] = verdict{err != nil, err}
+	return func() { c.families[family(name)] = before }
+}
+
+// Launched tells whether a kernel was launched since the last wait.
+func Launched(b kernels.Backend, name string) bool { return slices.Contains(b.(*cuda).queued, name) }
+
+// InUse is the device memory of b's live tensors after a garbage collection.
+func InUse(b kernels.Backend) int64 { return b.(*cuda).inUse() }
+
+// Visible are the entries of KV head g that row r sees.
+func Visible(a *kernels.Attend, g, r int) (from, to int) { return a.Visible(g, r) }
+
+// InUseAbove is InUse that looks no further once no more than want is in use.
+func InUseAbove(b kernels.Backend, want int64) (bytes int64) {
+	c := b.(*cuda)
+	c.do("inUse", func() {
+		for i := 0; i < 3 && (i == 0 || c.live > want); i++ {
+			c.collect(func() bool { return c.live <= want })
+		}
+		bytes = c.live
+	})
+	return bytes
+}
+
+// CatchWarnings makes b record graphs again if it has given up, and collects what it
+// warns of until restore is called.
+func CatchWarnings(b kernels.Backend) (warnings *[]string, restore func()) {
+	before := warn
+	warnings = new([]string)
+	warn = func(text string) { *warnings = append(*warnings, text) }
+	b.(*cuda).graphsFailed = false
+	return warnings, func() { warn, b.(*cuda).graphsFailed = before, false }
+}
+
+// Recorded is the number of operations that g holds; 0 where nothing is recorded.
+func Recorded(g kernels.Graph) int { return g.(*cudaGraph).Operations() }
+
+// VisibleOwn are the own pairs that row r sees.
+func VisibleOwn(a *kernels.Attend, r int) (from, to int) { return a.VisibleOwn(r) }
+
+// Temporary is the memory that f's operations take at most, what they allocate included.
+func Temporary(b kernels.Backend, f func()) int64 {
+	c := b.(*cuda)
+	exact := c.exact
+	c.exact = true // each in an allocation of its own
+	defer func() { c.exact = exact }()
+	c.ResetPeak()
+	before := c.peak
+	f()
+	return c.peak - before
+}
+
+// SetShared changes the shared memory that a block may have, and returns a function that
+// undoes it.
+func SetShared(b kernels.Backend, bytes int) (restore func()) {
+	c := b.(*cuda)
+	before := c.shared
+	c.shared = min(before, bytes)
+	return func() { c.shared = before }
+}
+
+// FailCheck lets the checks of a family come to err, and returns a function that undoes it.
+func FailCheck(name string, err error) (restore func()) {
+	before := checks[family(name)]
+	checks[family(name)] = selfCheck{func(p *probe) { p.err = err }, nil}
+	return func() { checks[family(name)] = before }
+}
+
+// SwitchedOff are the families that the variable names, sorted.
+func SwitchedOff() (names []string, err error) {
+	off, err := switchedOff()
+	for _, name := range familyNames() {
+		if off[family(name)] {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// EachFatBinary calls f for every fat binary that would be loaded.
+func EachFatBinary(f func(name string, data []byte) error) error { return eachFatBinary(f) }
+
+// LoadKernels loads the kernels once more, for the device and the driver as they are now,
+// and says what runs.
+func LoadKernels(b kernels.Backend) (images string, err error) {
+	c := b.(*cuda)
+	again := newCUDA(cuda{cudaDevice: &cudaDevice{
+		device: c.device, context: c.context, stream: c.stream, shared: c.shared,
+		functions: make(map[string]cu.Function), images: make(map[string]imageUse),
+	}})
+	defer kernels.CatchDevice(&err)
+	again.do("load", func() {
+		d, err := describe(0)
+		again.try("load", err)
+		var major, minor int
+		fmt.Sscanf(d.Capability, "%d.%d", &major, &minor)
+		again.sm90a = hasHopper(major, minor)
+		again.loadKernels()
+	})
+	return again.describeImages(), nil
+}
+
+// CheckApart checks the kernels for Hopper in a process of its own, or reads what such a
+// process has found before.
+func CheckApart(limit time.Duration) error {
+	before := apartLimit
+	apartLimit = limit
+	defer func() { apartLimit = before }()
+	return hopperApart(0, kernels.Devices().Devices[0].Model)
+}
+
+// StagePinned fails the test where copies to the device do not go through pinned memory, and
+// returns a function that fails it where more than its bound was used.
+func StagePinned(t testing.TB, b kernels.Backend) func() {
+	s := &b.(*cuda).staging
+	if s.failed {
+		t.Fatal("there is no pinned memory")
+	}
+	return func() {
+		if s.failed || !s.halves[0].left || !s.halves[1].left || len(s.halves[0].memory) != stagingBytes {
+			t.Error("the pinned memory was not used in turn")
+		}
+	}
+}
+
+// InOneLaunch tells whether b computes linear layers of rows x in one launch.
+func InOneLaunch(b kernels.Backend, x *kernels.Tensor, layers ...kernels.LinearRows) (takes bool) {
+	c := b.(*cuda)
+	c.do("TakesFew", func() { takes = fuses() && c.takesFew("TakesFew", x, layers...) })
+	return takes
+}
+
+// TakesHeads tells whether b norms and rotates all heads in one launch.
+func TakesHeads(b kernels.Backend) bool { return b.(*cuda).takesHeads() }
+
+// AttendTogether is StepAttentions in one launch; false where that is not done.
+func AttendTogether(b kernels.Backend, out, q *kernels.Tensor, s kernels.Steps, at kernels.StepLayer) bool {
+	return b.(*cuda).attendTogether(out, q, s, at)
+}

@@ -1,0 +1,283 @@
+//go:build gpu && linux && amd64
+
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+
+	"gorgonia.org/cu"
+
+	"glimpse/kernels"
+)
+
+var _ = kernelsOf("few_rows",
+	"few_rows_f32_8", "few_rows_f16_8", "few_rows_bf16_1", "few_rows_bf16_4", "few_rows_bf16_8",
+)
+
+var _ = kernelsOf("few_norms",
+	"few_rms_norm",
+)
+
+var _ = kernelsOf("heads",
+	"rotate_heads_f32", "rotate_heads_bf16",
+)
+
+const familyFewRows family = "few_rows"
+
+var _ = addFamily(familyFewRows, "products of cuBLASLt", []string{"few_rows_"}, checkFewRows)
+
+const familyFewNorms family = "few_norms"
+
+var _ = addFamily(familyFewNorms, "norms of any rows", []string{"few_rms_norm"}, checkFewNorms)
+
+const familyHeads family = "heads"
+
+var _ = addFamily(familyHeads, "norms and rotations one by one", []string{"rotate_heads_"}, checkRotateHeads)
+
+// As in few_rows.cu and few_norms.cu.
+const (
+	fewNormLoads = 4
+
+	fewWarps   = 8
+	fewColumns = 4 // of a warp
+	fewChunk   = 1024
+)
+
+// fewSplit is the logarithm of the number of warps that share the columns of a weight of n
+// rows: so that narrow ones, too, have enough bytes on their way. It is one of n alone, so
+// that a layer has the same bits whatever it is computed beside.
+func fewSplit(n int) int {
+	switch {
+	case n >= 8192:
+		return 0
+	case n >= 2048:
+		return 1
+	}
+	return 2
+}
+
+// fewTemplates are the numbers of rows that the kernels for a type are made for.
+var fewTemplates = map[kernels.DType][]int{kernels.BF16: {1, 4, 8}, kernels.F32: {8}, kernels.F16: {8}}
+
+// fewAligned tells that loads of 16 bytes begin where they must.
+func fewAligned(at cu.DevicePtr) bool { return at%16 == 0 }
+
+// takesFew tells that the kernels for few rows take x and the weights: their types, shapes
+// and addresses.
+func (b *cuda) takesFew(op string, x *kernels.Tensor, linears ...kernels.LinearRows) bool {
+	if !TakesFew(x, linears) || !fewAligned(b.f32(op, x)) || !b.usable(familyFewRows) {
+		return false
+	}
+	for _, l := range linears {
+		if !fewAligned(b.address(op, l.Weight)) {
+			return false
+		}
+	}
+	return true
+}
+
+// few queues a kernel for rows x. With gated, the first layer's output is SiLUMul of both.
+func (b *cuda) few(op string, x *kernels.Tensor, linears []kernels.LinearRows, gated bool, alpha, beta float64) {
+	m, k := x.Dim0(), x.Width()
+	if m == 0 {
+		return
+	}
+	dtype, rows := linears[0].Weight.DType, 0
+	for _, n := range fewTemplates[dtype] {
+		if rows = n; n >= m {
+			break
+		}
+	}
+	own, blocks := fewColumns, 0
+	if gated {
+		own /= 2
+	}
+	args := make([]any, 0, 5*maxLinears+6)
+	for i, l := range linears {
+		n := l.Weight.Dim0()
+		split := fewSplit(n)
+		if columns := own * (fewWarps >> split); i == 0 || !gated {
+			blocks += (n + columns - 1) / columns
+		}
+		args = append(args, b.address(op, l.Weight), b.f32(op, l.Bias), b.f32(op, l.Y), n, split)
+	}
+	for range maxLinears - len(linears) {
+		args = append(args, cu.DevicePtr(0), cu.DevicePtr(0), cu.DevicePtr(0), 0, 0)
+	}
+	isGated := 0
+	if gated {
+		isGated = 1
+	}
+	args = append(args, b.f32(op, x), m, k, float32(alpha), float32(beta), isGated)
+	name := fmt.Sprintf("few_rows_%s_%d", map[kernels.DType]string{kernels.F32: "f32", kernels.BF16: "bf16", kernels.F16: "f16"}[dtype], rows)
+	b.launch(name, [3]int{blocks, 1, 1}, 32*fewWarps, 4*rows*fewChunk*min(2, (k+fewChunk-1)/fewChunk), args...)
+}
+
+// fewNorm is RMSNorm of few wide rows of x, with delta of their sum; false where there are
+// other rows. A head's norm is never one of these: StepHeads computes it as rms_norm does.
+func (b *cuda) fewNorm(op string, y, x, delta, w *kernels.Tensor, eps float64) (done bool) {
+	const least = 512
+	width := w.Len()
+	rows := x.Len() / max(1, width)
+	if y.DType != kernels.F32 || rows == 0 || rows > maxFewRows || width <= least || width > 4*fewNormLoads*1024 || width%4 != 0 {
+		return false
+	}
+	b.do(op, func() {
+		if !b.usable(familyFewNorms) {
+			return
+		}
+		at := []cu.DevicePtr{b.f32(op, y), b.f32(op, x), b.f32(op, delta), b.f32(op, w)}
+		for _, p := range at {
+			if !fewAligned(p) {
+				return
+			}
+		}
+		threads := min(1024, (width/4+31)/32*32)
+		b.launch("few_rms_norm", [3]int{rows, 1, 1}, threads, 0, at[0], at[1], at[2], at[3], width, float32(eps))
+		done = true
+	})
+	runtime.KeepAlive([]*kernels.Tensor{y, x, delta, w})
+	return done
+}
+
+// group computes linear layers of the same rows at once; false where that is not done.
+func (b *cuda) group(op string, x *kernels.Tensor, layers []kernels.LinearRows, gated bool) (done bool) {
+	if !fuses() {
+		return false
+	}
+	b.do(op, func() {
+		if done = b.takesFew(op, x, layers...); done {
+			b.few(op, x, layers, gated, 1, 0)
+		}
+	})
+	runtime.KeepAlive(x)
+	runtime.KeepAlive(layers)
+	return done
+}
+
+func (b *cuda) LinearGroup(x *kernels.Tensor, layers ...kernels.LinearRows) {
+	const op = "LinearGroup"
+	kernels.CheckLinearGroup(op, x, layers...)
+	if !b.group(op, x, layers, false) {
+		b.Decomposed.LinearGroup(x, layers...)
+	}
+}
+
+func (b *cuda) GatedLinear(y, x *kernels.Tensor, gate, up kernels.LinearRows, temp kernels.Allocator) {
+	kernels.CheckGatedLinear(y, x, gate, up)
+	gate.Y, up.Y = y, y
+	if y.DType != kernels.F32 || !b.group("GatedLinear", x, []kernels.LinearRows{gate, up}, true) {
+		b.Decomposed.GatedLinear(y, x, gate, up, temp)
+	}
+}
+
+// takesHeads tells whether the kernels of cuda/heads.cu are used.
+func (b *cuda) takesHeads() bool { return (fuses() || b.checking != "") && b.uses(familyHeads) }
+
+func (b *cuda) RotateHeads(q, k *kernels.Tensor, norms kernels.HeadNorms, pos []int32, table *kernels.RoPETable) {
+	const op = "RotateHeads"
+	kernels.CheckHeads(op, q, k, norms, pos, table)
+	if !b.takesHeads() {
+		b.Decomposed.RotateHeads(q, k, norms, pos, table)
+		return
+	}
+	b.do(op, func() { b.rotateHeads(op, q, k, nil, norms, upload(b, op, pos), table, pairsAt{dtype: kernels.F32}) })
+	keepHeads(q, k, nil, norms, table)
+}
+
+// pairsAt says where a step's pairs go: the heads of a layer of so many sequences, at the
+// end of what at holds, struct Past of cuda/attention.h; those of the next sequence lie
+// stride heads after.
+type pairsAt struct {
+	at                cu.DevicePtr
+	stride, sequences int
+	dtype             kernels.DType
+}
+
+func (b *cuda) rotateHeads(op string, q, k, v *kernels.Tensor, norms kernels.HeadNorms, pos cu.DevicePtr, table *kernels.RoPETable, to pairsAt) {
+	dim, heads, kvHeads := q.Shape[2], q.Shape[1], k.Shape[1]
+	name := map[kernels.DType]string{kernels.F32: "rotate_heads_f32", kernels.BF16: "rotate_heads_bf16"}[to.dtype]
+	if name == "" {
+		panic(fmt.Sprintf("kernels: %s: pairs of %s", op, to.dtype))
+	}
+	b.launch(name, [3]int{heads + kvHeads, q.Shape[0], 1}, rowThreads(dim), 0,
+		b.f32(op, q), b.f32(op, k), b.f32(op, v), b.f32(op, norms.Query), b.f32(op, norms.Key), float32(norms.Eps), pos,
+		b.f32(op, table.Cos), b.f32(op, table.Sin), heads, kvHeads, dim, to.at, to.stride, to.sequences)
+}
+
+func keepHeads(q, k, v *kernels.Tensor, norms kernels.HeadNorms, table *kernels.RoPETable) {
+	runtime.KeepAlive([]*kernels.Tensor{q, k, v, norms.Query, norms.Key, table.Cos, table.Sin})
+}
+
+func (b *cuda) StepHeads(q, k, v *kernels.Tensor, norms kernels.HeadNorms, table *kernels.RoPETable, steps kernels.Steps, sequences, layer int, pairs kernels.DType) (appended bool) {
+	s := steps.(*cudaSteps)
+	const op = "StepHeads"
+	kernels.CheckHeads(op, q, k, norms, make([]int32, s.rows), table)
+	if k.Len() != v.Len() || k.Shape[1] != s.kvHeads || sequences < 1 || sequences > s.rows || layer < 0 || layer >= s.layers {
+		panic(fmt.Sprintf("kernels: %s: layer %d of %d sequences: keys %v, values %v for %d KV heads of %d layers of %d sequences",
+			op, layer, sequences, k.Shape, v.Shape, s.kvHeads, s.layers, s.rows))
+	}
+	if !b.takesHeads() {
+		b.NormHeads(q, k, norms)
+		b.StepRoPE(q, steps, table)
+		b.StepRoPE(k, steps, table)
+		return false
+	}
+	b.do(op, func() {
+		b.rotateHeads(op, q, k, v, norms, b.at(op, s.pos, kernels.I32), table, pairsAt{
+			at:     b.at(op, s.past, kernels.I32) + cu.DevicePtr(layer*s.kvHeads*4*pastInts),
+			stride: s.layers * s.kvHeads, sequences: sequences, dtype: pairs,
+		})
+	})
+	keepHeads(q, k, v, norms, table)
+	runtime.KeepAlive([]*kernels.Tensor{s.pos, s.past})
+	return true
+}
+
+// togetherBytes bounds what the parts of sequences that attend at once leave to be merged.
+const togetherBytes = 16 << 20
+
+func (b *cuda) StepAttentions(out, q, k, v *kernels.Tensor, steps kernels.Steps, to kernels.StepLayer, longest []int) {
+	n := len(longest)
+	if n > 1 && to.Appended && to.Scores == nil {
+		to.Longest = slices.Max(longest)
+		if b.attendTogether(out.Rows(0, n), q.Rows(0, n), steps, to) {
+			return
+		}
+	}
+	for i := range n {
+		to.Sequence, to.Longest = i, longest[i]
+		b.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), steps, to)
+	}
+}
+
+// attendTogether is StepAttention of all sequences at once, of pairs that are Appended, with
+// at.Longest of any of them. It returns false where the kernels do not take that, or where
+// what the parts leave to be merged is more than the launches are worth.
+func (b *cuda) attendTogether(out, q *kernels.Tensor, steps kernels.Steps, to kernels.StepLayer) (done bool) {
+	s := steps.(*cudaSteps)
+	const op = "StepAttentions"
+	if len(q.Shape) != 3 || out.Len() != q.Len() || q.Shape[0] < 1 || q.Shape[0] > s.rows || q.Shape[1]%s.kvHeads != 0 || to.Layer < 0 || to.Layer >= s.layers {
+		panic(fmt.Sprintf("kernels: %s: layer %d: queries %v, output %v for %d KV heads of %d layers of %d sequences",
+			op, to.Layer, q.Shape, out.Shape, s.kvHeads, s.layers, s.rows))
+	}
+	t := &attention{
+		b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: to.Longest, scale: float32(to.Scale),
+		sequences: q.Shape[0], stride: s.layers * s.kvHeads,
+	}
+	t.setPairs(to.Pairs)
+	b.do(op, func() {
+		at := cu.DevicePtr(to.Layer * s.kvHeads)
+		t.pastAt, t.q = b.at(op, s.past, kernels.I32)+at*4*pastInts, b.f32(op, q)
+		if to.Windowed {
+			t.fromPast = b.at(op, s.first, kernels.I32) + at*4
+		}
+		if done = t.stepFits(b.f32(op, out)) && 4*t.stepParts()*t.sequences*t.heads*t.dim <= togetherBytes; done {
+			t.attendStep(b.f32(op, out), 0, 0, 0)
+		}
+	})
+	runtime.KeepAlive([]*kernels.Tensor{out, q, s.past, s.first})
+	return done
+}

@@ -1,0 +1,67 @@
+//go:build gpu && linux && amd64
+
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"glimpse/internal/cudadriver"
+	"glimpse/kernels"
+
+	"gorgonia.org/cu"
+)
+
+// Time implements Measuring.
+func (b *cuda) Time(f func() error) (d time.Duration, err error) {
+	defer kernels.CatchDevice(&err)
+	var events [2]cu.Event
+	record := func(i int) {
+		b.do("Time", func() {
+			var err error
+			events[i], err = cu.MakeEvent(cu.DefaultEvent)
+			b.try("Time: event", err)
+			b.try("Time: event", events[i].Record(b.stream))
+		})
+	}
+	record(0)
+	if err := f(); err != nil {
+		return 0, err
+	}
+	record(1)
+	b.do("Time", func() {
+		b.synchronize("Time")
+		ms, err := events[0].Elapsed(events[1])
+		b.try("Time: elapsed", err)
+		d = time.Duration(ms * float64(time.Millisecond))
+		for i := range events {
+			b.try("Time: event", cu.DestroyEvent(&events[i]))
+		}
+	})
+	return d, nil
+}
+
+// Wait waits until all queued work is done.
+func (b *cuda) Wait() { b.do("Wait", func() { b.synchronize("Wait") }) }
+
+// Product implements Measuring.
+func (b *cuda) Product(c, a, w *kernels.Tensor) {
+	const op = "Product"
+	m, k, n := a.Dim0(), a.Width(), w.Dim0()
+	kernels.CheckProduct(op, c, m, n, k, w.Width())
+	b.do(op, func() {
+		b.multiply(op, gemm{m: m, n: n, k: k, weightRows: n, transposed: true}.columnMajor(cudadriver.BF16), b.f32(op, c), b.at(op, w, kernels.BF16), b.at(op, a, kernels.BF16), 1, 0)
+	})
+	runtime.KeepAlive([]*kernels.Tensor{c, a, w})
+}
+
+// Driver implements DeviceInfo.
+func (b *cuda) Driver() string {
+	path, err := cudadriver.Driver()
+	if err != nil {
+		return err.Error()
+	}
+	v := cu.Version()
+	return fmt.Sprintf("%s, CUDA %d.%d, cuBLASLt %d.%d.%d (%s)", path, v/1000, v%1000/10, b.blas.Version/10000, b.blas.Version/100%100, b.blas.Version%100, b.blas.Path)
+}

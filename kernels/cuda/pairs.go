@@ -1,0 +1,43 @@
+//go:build gpu && linux && amd64
+
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+
+	"glimpse/kernels"
+)
+
+var _ = kernelsOf("pairs",
+	"copy_pairs_f32", "copy_pairs_bf16",
+)
+
+const familyPairs family = "pairs"
+
+var _ = addFamily(familyPairs, "copies head by head", []string{"copy_pairs_"}, checkPairCopies)
+
+func (b *cuda) CopyPairs(dst []kernels.KV, k, v *kernels.Tensor) {
+	const op = "CopyPairs"
+	kernels.CheckCopyPairs(dst, k, v)
+	if !b.uses(familyPairs) {
+		b.Decomposed.CopyPairs(dst, k, v)
+		return
+	}
+	b.do(op, func() {
+		t := dst[0].K.DType
+		name := map[kernels.DType]string{kernels.F32: "copy_pairs_f32", kernels.BF16: "copy_pairs_bf16"}[t]
+		if name == "" {
+			panic(fmt.Sprintf("kernels: %s into %s", op, t))
+		}
+		heads := len(dst)
+		to := make([]uint64, 2*heads)
+		for h, kv := range dst {
+			to[h], to[heads+h] = uint64(b.at(op, kv.K, t)), uint64(b.at(op, kv.V, t))
+		}
+		n := k.Len()
+		b.each(name, n, upload(b, op, to), b.f32(op, k), b.f32(op, v), size(n), heads, k.Shape[2])
+	})
+	runtime.KeepAlive([]*kernels.Tensor{k, v})
+	runtime.KeepAlive(dst)
+}

@@ -1,0 +1,360 @@
+package cuda
+
+import (
+	"glimpse/kernels"
+)
+
+// Sizes of device memory, which operations take and forecasts count.
+
+// BlockClass is the size of the block for so many bytes: eight steps between powers of
+// two, so that blocks are used again for tensors that are a little smaller.
+func BlockClass(bytes int64) int64 {
+	step := int64(256)
+	for step*16 < bytes {
+		step *= 2
+	}
+	return (bytes + step - 1) / step * step
+}
+
+// RoomFor is the number of rows, of width elements each, that a tensor of n rows has memory
+// for on a device.
+func RoomFor(of kernels.Traits, t kernels.DType, n, width int) int {
+	row := int64(width) * int64(t.Size())
+	if !of.Device || of.Exact || row == 0 {
+		return n
+	}
+	return int(BlockClass(int64(n)*row) / row)
+}
+
+// Activations that meet bf16 weights are split into three bf16 parts, so that the
+// product is as exact as in float32 and still reads the weights once, up to exactRows rows and, for more rows, up to
+// exactWork multiplications. The rows of decoding, of adapters and of gradients wait
+// for the weights and not for the tensor cores, and small models take no time.
+// Longer prompts of larger models are rounded to bf16 once.
+const exactRows = 64
+
+var exactWork = 1 << 30
+
+// rounds tells that the activations of a product with bf16 weights are rounded.
+func rounds(m, n, k int) bool { return m > exactRows && m*n*k > exactWork }
+
+// SetExactWork changes the size of a product from which on the activations of more than
+// 64 rows are rounded to bf16, and returns a function that undoes it: for tests, whose
+// products are small. No other goroutine may multiply meanwhile.
+func SetExactWork(n int) (restore func()) {
+	before := exactWork
+	exactWork = n
+	return func() { exactWork = before }
+}
+
+// RoundsBy tells it of rows that meet a weight [n, k].
+func RoundsBy(rows int, w *kernels.Tensor) bool {
+	return w.DType == kernels.BF16 && rounds(rows, w.Dim0(), w.Width())
+}
+
+// As in thin.cu.
+const (
+	thinRows    = 32
+	thinColumns = 8
+	thinDepth   = 128
+
+	ThinResults   = 4096
+	updateColumns = 64
+	updateThreads = 256
+)
+
+// Thin tells that a product in float32 has so few results and so long sums that it is
+// split along these: low-rank factors, and what comes back from them. A library's product
+// would be one tile, on one processor, through the whole sum.
+func Thin(m, n, k int) bool { return m > 0 && m <= 128 && n > 0 && n <= 64 && k >= 4*thinDepth }
+
+// ThinScratch is the temporary memory of such a product.
+func ThinScratch(m, n, k int) int64 {
+	return 4 * int64(m) * int64(n) * int64((k+thinDepth-1)/thinDepth)
+}
+
+// widenedBytes is the memory of f16 weights that are widened at once.
+const widenedBytes = 64 << 20
+
+// ProductScratch is the temporary memory of a product x [m, k] · [k, n] with a weight.
+func ProductScratch(m, n, k int, x, w *kernels.Tensor) int64 {
+	if w.DType == kernels.F32 && Thin(m, n, k) {
+		return ThinScratch(m, n, k)
+	}
+	wide := int64(0)
+	if x.DType == kernels.BF16 && w.DType != kernels.BF16 {
+		wide = 4 * int64(m) * int64(k)
+	}
+	switch {
+	case x.DType == kernels.BF16 && w.DType != kernels.F16:
+		return wide
+	case w.DType == kernels.BF16 && rounds(m, n, k):
+		return 2 * int64(m) * int64(k)
+	case w.DType == kernels.BF16:
+		return 6*int64(m)*int64(k) + 12*int64(m)*int64(n)
+	case w.DType == kernels.F16:
+		return min(widenedBytes, 4*int64(w.Len())) + wide
+	}
+	return 0
+}
+
+// As in attention.h.
+const (
+	attendColumns = 32
+	attendQueries = 16
+)
+
+// minSplit is the least number of entries that are worth a block of their own: a
+// decoding step over 2,048 entries of 8 KV heads has 128 blocks.
+const minSplit = 128
+
+// splitEntries cuts the entries that so many queries of a KV head attend to, in tiles of
+// queries, so that every processor has some blocks. It depends on shapes and the device
+// alone.
+func splitEntries(queries, tile, kvHeads, entries, processors int) (tiles, splits, chunk int) {
+	tiles = (queries + tile - 1) / tile
+	blocks := tiles * kvHeads
+	splits = max(1, min((4*processors+blocks-1)/blocks, (entries+minSplit-1)/minSplit))
+	chunk = max(attendColumns, ((entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
+	return tiles, max(1, (entries+chunk-1)/chunk), chunk
+}
+
+// entries are those of the longest head.
+func longestHead(a *kernels.Attend) int {
+	n := 0
+	for _, kv := range a.Past {
+		n = max(n, kv.Entries())
+	}
+	return n
+}
+
+// longest is entries as steps that may be recorded for more count them.
+func longestBucket(a *kernels.Attend) int {
+	entries := longestHead(a)
+	if a.Rows() == 1 && a.K == nil {
+		entries = kernels.EntryBucket(entries)
+	}
+	return entries
+}
+
+// stepShape tells that decoding steps over heads of dim elements, of bf16 or of float32,
+// read them in pieces of 16 bytes.
+func stepShape(dim int, half bool) bool { return half && dim%8 == 0 || !half && dim%4 == 0 }
+
+// stepQueries is the number of queries of a KV head that a block of a decoding step has.
+func stepQueries(group int, half bool) int {
+	if group <= 4 || !half {
+		return 4
+	}
+	return 8
+}
+
+// stepBlock is the least number of entries of a block of a decoding step, as in
+// cuda/attention_decode.cu.
+const stepBlock = 256
+
+// stepBlocks cuts a decoding step into tiles of queries of a KV head, and the entries of a
+// head into most parts at most: so many that all blocks run at the same time, as many on a
+// processor as the kernel's registers allow. A head's own parts depend on its entries
+// alone.
+func stepBlocks(group, kvHeads, processors int, half bool) (tiles, most int) {
+	queries, resident := stepQueries(group, half), 3
+	if queries == 8 {
+		resident = 2
+	}
+	tiles = (group + queries - 1) / queries
+	return tiles, max(1, resident*processors/(tiles*kvHeads))
+}
+
+// stepParts is the largest number of parts of a head of up to so many entries.
+func stepParts(entries, most int) int { return max(1, min(most, (entries+stepBlock-1)/stepBlock)) }
+
+func entrySplits(a *kernels.Attend, tile, processors int) int64 {
+	entries := longestBucket(a)
+	_, splits, _ := splitEntries(a.Rows()*a.Group(), tile, a.KVHeads(), entries, max(1, processors))
+	return int64(splits)
+}
+
+// mmaRows is the number of queries of a KV head from which on tensor cores are worth
+// their rounding: a prompt's, never those of decoding or of observed rows alone.
+const mmaRows = 64
+
+// onTensorCores tells that prefill attention runs there: over caches in bf16.
+func onTensorCores(a *kernels.Attend) bool {
+	return a.Past[0].K.DType == kernels.BF16 && a.K == nil && a.Rows() > 1 && a.Rows()*a.Group() >= mmaRows && a.HeadDim()%8 == 0
+}
+
+// As in attention_observe.cu: queries of a block, each as a sum of so many parts.
+const (
+	queryParts   = 3
+	sweepQueries = 64
+)
+
+// exactQueries is the number of queries of a KV head from which on tensor cores are
+// worth splitting them: fewer leave most of a tile empty.
+const exactQueries = 16
+
+// exactShape tells that tensor cores can work on so many observed queries without loss.
+func exactShape(queries, dim int) bool { return queries >= exactQueries && dim%8 == 0 }
+
+// observedExactly tells that observed rows run there: over caches in bf16.
+func observedExactly(a *kernels.Attend) bool {
+	return a.Past[0].K.DType == kernels.BF16 && a.Rows() > 1 && exactShape(a.Rows()*a.Group(), a.HeadDim())
+}
+
+// observedRounded tells that so many rows are observed that their queries are rounded to
+// bf16, like those of a prompt and like the activations of products of so many rows: over
+// caches in bf16. Rows whose gradient follows stay exact, as the gradient is.
+func observedRounded(a *kernels.Attend, always bool) bool {
+	return a.Kept == nil && a.Past[0].K.DType == kernels.BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && (always || rounds(a.Rows(), a.Heads()*a.HeadDim(), longestHead(a)))
+}
+
+// PastBytes is the size of struct Past of cuda/attention.h.
+const PastBytes = 32
+
+// describeScratch is the temporary memory that describes a.
+func describeScratch(a *kernels.Attend) int64 {
+	n := PastBytes * int64(a.KVHeads())
+	if a.Window > 0 {
+		n += 4 * int64(a.Rows()*(a.KVHeads()+1))
+	}
+	return n
+}
+
+// AttendScratch is the temporary memory of Attention.
+func AttendScratch(a *kernels.Attend, values bool, processors int) int64 {
+	n := describeScratch(a)
+	switch {
+	case onTensorCores(a):
+		return n
+	case observedRounded(a, false): // copies of the past with the rows' own pairs
+		sides := int64(1)
+		if values {
+			sides = 2
+		}
+		for _, kv := range a.Past {
+			n += 2 * sides * int64((kv.Entries()+a.Rows())*a.HeadDim())
+		}
+		if a.Window > 0 {
+			n += 4 * int64(a.Rows()*a.KVHeads())
+		}
+		return n + PastBytes*int64(a.KVHeads())
+	}
+	if half := a.Past[0].K.DType == kernels.BF16; values && a.Rows() == 1 && a.K == nil && stepShape(a.HeadDim(), half) {
+		_, most := stepBlocks(a.Group(), a.KVHeads(), max(1, processors), half)
+		parts := stepParts(longestBucket(a), most)
+		if parts == 1 {
+			parts = 0
+		}
+		return n + 4*int64(a.Heads()*(1+parts*(2+a.HeadDim())))
+	}
+	return n + splitScratch(a, values, processors)
+}
+
+// splitScratch is what the splits of the entries are merged from.
+func splitScratch(a *kernels.Attend, values bool, processors int) (n int64) {
+	each, total, tile := int64(2), int64(a.Rows()*a.Heads()), attendQueries
+	if values {
+		each += int64(a.HeadDim())
+	}
+	splits := int64(0)
+	if observedExactly(a) {
+		tile = sweepQueries
+		n += 2 * queryParts * total * int64(a.HeadDim())
+		if a.K != nil {
+			n += PastBytes * int64(a.KVHeads())
+			splits++ // own pairs
+		}
+	}
+	return n + 4*each*(splits+entrySplits(a, tile, processors))*total
+}
+
+// ObserveAttentionScratch is the temporary memory of ObserveAttention.
+func ObserveAttentionScratch(a *kernels.Attend, values bool, processors int) int64 {
+	switch {
+	case observedRounded(a, false):
+		return AttendScratch(a, values, processors) + 2*int64(a.Q.Len())
+	case observedExactly(a):
+		return describeScratch(a) + splitScratch(a, values, processors)
+	}
+	return AttendScratch(a, values, processors)
+}
+
+// ObserveScratch is the temporary memory of ObservedScores: the queries in bf16.
+func ObserveScratch(a *kernels.Attend) int64 {
+	n := describeScratch(a)
+	switch each := 2 * int64(a.Q.Len()); {
+	case observedRounded(a, false):
+		n += each
+	case observedExactly(a):
+		n += queryParts * each
+	}
+	return n
+}
+
+// maxTileDim is the largest head of the kernels for observed rows that are many and for the
+// gradient on tensor cores.
+const maxTileDim = 128
+
+// gradQueries are the queries of a warp of the gradient on tensor cores.
+const gradQueries = 16
+
+// gradBlock is how AttentionGrad's kernel on tensor cores is cut for heads of so many
+// elements: a block has queryWarps warps with 16 queries of a KV head each, times sharers that
+// share the tiles of 32 entries of each. It is as large as the queries and so much shared
+// memory allow.
+type gradBlock struct{ width, queryWarps, sharers int }
+
+// shared is the shared memory of a block: queries and dOut in parts, and two stages of tiles.
+func (k gradBlock) shared() int {
+	return 2 * (k.width + 8) * (2*queryParts*gradQueries*k.queryWarps + 2*2*attendColumns*k.sharers)
+}
+
+// gradOnTensorCores tells whether the gradient runs there, and how: over caches in bf16.
+func gradOnTensorCores(a *kernels.Attend, shared int) (k gradBlock, ok bool) {
+	queries, dim := a.Rows()*a.Group(), a.HeadDim()
+	if a.Past[0].K.DType != kernels.BF16 || !exactShape(queries, dim) || dim > maxTileDim {
+		return k, false
+	}
+	if k.width = 64; dim > 64 {
+		k.width = maxTileDim
+	}
+	most := 4
+	for most > 1 && gradQueries*most/2 >= queries {
+		most /= 2
+	}
+	for k.queryWarps = most; k.queryWarps > 0; k.queryWarps /= 2 {
+		for k.sharers = 8 / k.queryWarps; k.sharers > 0; k.sharers /= 2 {
+			if k.sharers <= 4 && k.shared() <= shared {
+				return k, true
+			}
+		}
+	}
+	return k, false
+}
+
+// split cuts the entries so that there are two blocks for every processor: one is there at
+// a time, and what the splits leave behind is read again.
+func (k gradBlock) split(queries, kvHeads, entries, processors int) (tiles, splits, chunk int) {
+	tiles = (queries + gradQueries*k.queryWarps - 1) / (gradQueries * k.queryWarps)
+	splits = max(1, min(2*processors/(tiles*kvHeads), (entries+minSplit-1)/minSplit))
+	chunk = max(attendColumns, ((entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
+	return tiles, max(1, (entries+chunk-1)/chunk), chunk
+}
+
+// GradScratch is the temporary memory of AttentionGrad.
+func GradScratch(a *kernels.Attend, of kernels.Traits) int64 {
+	total, dim := int64(a.Rows()*a.Heads()), int64(a.HeadDim())
+	n := describeScratch(a) + 4*total*2
+	splits := entrySplits(a, attendQueries, of.Processors)
+	if k, ok := gradOnTensorCores(a, of.Shared); ok {
+		_, s, _ := k.split(a.Rows()*a.Group(), a.KVHeads(), longestHead(a), max(1, of.Processors))
+		splits = int64(s)
+		n += 2 * 2 * queryParts * total * dim
+	}
+	return n + 4*total*splits*(1+2*dim)
+}
+
+// MaxWorkspace is the most that an algorithm of a matrix product asks for, and what a
+// device keeps for it.
+const MaxWorkspace = 32 << 20

@@ -1,0 +1,112 @@
+//go:build gpu && linux && amd64
+
+package cuda
+
+import (
+	"fmt"
+	"slices"
+
+	"glimpse/kernels"
+)
+
+// checkEntries panics unless scores has a row per head, long enough.
+func checkEntries(op string, scores *kernels.Tensor, entries []int) {
+	if len(scores.Shape) != 2 || scores.Dim0() != len(entries) || len(entries) == 0 {
+		panic(fmt.Sprintf("kernels: %s: scores %v of %d KV heads", op, scores.Shape, len(entries)))
+	}
+	for h, n := range entries {
+		if n < 0 || n > scores.Width() {
+			panic(fmt.Sprintf("kernels: %s: %d entries of head %d in scores %v", op, n, h, scores.Shape))
+		}
+	}
+}
+
+// checkGrouped panics unless logScore has a whole number of query heads for every KV
+// head, with columns for the entries.
+func checkGrouped(op string, logScore *kernels.Tensor, entries []int) {
+	heads := 0
+	if len(logScore.Shape) > 0 {
+		heads = logScore.Dim0()
+	}
+	if len(logScore.Shape) != 2 || heads == 0 || heads%len(entries) != 0 || logScore.Width() < slices.Max(entries) {
+		panic(fmt.Sprintf("kernels: %s: observation %v for %d KV heads with up to %d entries", op, logScore.Shape, len(entries), slices.Max(entries)))
+	}
+}
+
+func checkTerms(scores *kernels.Tensor, entries []int, terms []kernels.ScoreTerm, allHeads bool) {
+	const op = "Scores"
+	checkEntries(op, scores, entries)
+	if len(terms) < 1 || len(terms) > 2 {
+		panic(fmt.Sprintf("kernels: %s of %d terms, want 1 or 2", op, len(terms)))
+	}
+	for _, t := range terms {
+		checkGrouped(op, t.LogScore, entries)
+		checkPool(op, t.Kernel, t.Tail)
+		if t.Group < kernels.GroupMean || t.Group > kernels.GroupLogMean || t.Group == kernels.GroupLogMean && (len(terms) > 1 || t.Factor != 0) {
+			panic(fmt.Sprintf("kernels: %s: grouping %d of %d terms, factor %v", op, t.Group, len(terms), t.Factor))
+		}
+	}
+	if allHeads && slices.Min(entries) != slices.Max(entries) {
+		panic(fmt.Sprintf("kernels: %s: mean over heads with %v entries", op, entries))
+	}
+}
+
+// checkPool panics unless kernel is 0 or one that MaxPool takes.
+func checkPool(op string, kernel, tail int) {
+	if kernel != 0 && kernels.CheckPoolWidth(kernel) != nil || tail < 0 {
+		panic(fmt.Sprintf("kernels: %s: pool of %d but for the last %d", op, kernel, tail))
+	}
+}
+
+// checkSums panics unless sums has room for the known entries of every head, which are
+// no more than there are.
+func checkSums(op string, sums *kernels.Tensor, entries, known []int) {
+	checkEntries(op, sums, known)
+	for h, n := range known {
+		if len(entries) != len(known) || n > entries[h] {
+			panic(fmt.Sprintf("kernels: %s: sums of %v of %v entries", op, known, entries))
+		}
+	}
+}
+
+func checkSelect(op string, scores *kernels.Tensor, entries, budgets []int, sink, recent int) {
+	checkEntries(op, scores, entries)
+	if len(budgets) != len(entries) || sink < 0 || recent < 0 {
+		panic(fmt.Sprintf("kernels: %s: budgets %v of %d heads with %d sinks and %d recent entries", op, budgets, len(entries), sink, recent))
+	}
+	for h, b := range budgets {
+		if b < 0 || b < entries[h] && b < sink+recent {
+			panic(fmt.Sprintf("kernels: %s: budget %d of head %d with %d sinks and %d recent entries", op, b, h, sink, recent))
+		}
+	}
+}
+
+// checkShare is for ShareBudget: a head may keep all of its entries anyway.
+func checkShare(op string, scores *kernels.Tensor, entries, own []int, sink, recent, pool int) {
+	checkEntries(op, scores, entries)
+	if len(own) != len(entries) || sink < 0 || recent < 0 || pool < 0 || slices.Min(own) < 0 {
+		panic(fmt.Sprintf("kernels: %s: %v own entries of %d heads with %d sinks and %d recent entries, pool %d", op, own, len(entries), sink, recent, pool))
+	}
+}
+
+func checkCompact(op string, dst, src []kernels.KV, s *kernels.Selection) {
+	if len(dst) != s.Heads() || len(src) != s.Heads() {
+		panic(fmt.Sprintf("kernels: %s: %d KV heads of %d with a selection of %d", op, len(dst), len(src), s.Heads()))
+	}
+	for h := range dst {
+		for _, p := range [][2]*kernels.Tensor{{dst[h].K, src[h].K}, {dst[h].V, src[h].V}} {
+			if p[0].DType != p[1].DType || p[0].DType != dst[0].K.DType {
+				panic(fmt.Sprintf("kernels: %s: %s into %s", op, p[1].DType, p[0].DType))
+			}
+			if p[0].Width() != p[1].Width() || p[0].Width() != dst[0].K.Width() || p[0].Dim0() < s.Len(h) || p[1].Dim0() < s.Spans[h] {
+				panic(fmt.Sprintf("kernels: %s: %d of %d rows of %v into %v", op, s.Len(h), s.Spans[h], p[1].Shape, p[0].Shape))
+			}
+		}
+	}
+}
+
+func checkPick(op string, to, from *kernels.Tensor, s *kernels.Selection) {
+	if len(to.Shape) != 2 || len(from.Shape) != 2 || to.Dim0() != s.Heads() || from.Dim0() != s.Heads() || s.Heads() == 0 || to.Width() < slices.Max(s.Lens) || from.Width() < slices.Max(s.Spans) {
+		panic(fmt.Sprintf("kernels: %s: up to %d of %d columns of %v of %d heads into %v", op, slices.Max(s.Lens), slices.Max(s.Spans), from.Shape, s.Heads(), to.Shape))
+	}
+}

@@ -1,0 +1,572 @@
+//go:build gpu && linux && amd64
+
+package cuda_test
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"glimpse/internal/compare"
+	"glimpse/kernels"
+	"glimpse/kernels/kernelstest"
+)
+
+func openSelector(t testing.TB) (kernelstest.Device, kernels.Selector) {
+	t.Helper()
+	d := openCUDA(t)
+	return d, d.B.Selector()
+}
+
+// ragged draws KV heads with their entries; some have none or one.
+func ragged(rng *rand.Rand, most int) []int {
+	entries := make([]int, 1+rng.IntN(4))
+	for h := range entries {
+		if entries[h] = rng.IntN(most + 1); rng.IntN(6) == 0 {
+			entries[h] = rng.IntN(2)
+		}
+	}
+	return entries
+}
+
+// rowsOf cuts a device's tensor into the used parts of its rows.
+func rowsOf(t *kernels.Tensor, entries []int) [][]float32 {
+	flat, out := t.Float32s(), make([][]float32, len(entries))
+	for h, n := range entries {
+		out[h] = flat[h*t.Width():][:n]
+	}
+	return out
+}
+
+// plateaus are scores of which many are equal, and some odd ones.
+func plateaus(rng *rand.Rand, n, kinds int) []float32 {
+	odd := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.Copysign(0, -1)), 0, -1e-42, 1e-42}
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.IntN(kinds)) / 7
+		if rng.IntN(20) == 0 {
+			x[i] = odd[rng.IntN(len(odd))]
+		}
+	}
+	return x
+}
+
+// scoreTable is scores [kvHeads, width] on the device and on the host.
+func scoreTable(d kernelstest.Device, rng *rand.Rand, entries []int) (*kernels.Tensor, [][]float32) {
+	width := slices.Max(entries) + rng.IntN(5)
+	flat := plateaus(rng, len(entries)*width, []int{1, 2, 4, 30, 400}[rng.IntN(5)])
+	t := d.B.Place(kernels.FromF32(slices.Clone(flat), len(entries), width))
+	rows := make([][]float32, len(entries))
+	for h, n := range entries {
+		rows[h] = flat[h*width:][:n]
+	}
+	return t, rows
+}
+
+// keep is the selection of one head by definition.
+func keep(scores []float32, budget, sink, recent int) (out []int32) {
+	n := len(scores)
+	if n <= budget {
+		sink, recent = n, 0
+	}
+	for j := range sink {
+		out = append(out, int32(j))
+	}
+	for _, j := range kernels.TopK(scores[sink:n-recent], budget-sink-recent) {
+		out = append(out, j+int32(sink))
+	}
+	for j := n - recent; j < n; j++ {
+		out = append(out, int32(j))
+	}
+	return out
+}
+
+// TestCUDASelect: bit for bit the selections of TopK, of ragged heads with plateaus,
+// for every number that can be kept.
+func TestCUDASelect(t *testing.T) {
+	d, sel := openSelector(t)
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		entries := ragged(rng, []int{3, 40, 700, 1300}[seed%4])
+		scores, rows := scoreTable(d, rng, entries)
+		sink, recent := rng.IntN(4), rng.IntN(4)
+		budgets := make([]int, len(entries))
+		for h, n := range entries {
+			budgets[h] = sink + recent + rng.IntN(n+2)
+		}
+		s := sel.Select(scores, entries, budgets, sink, recent)
+		for h, got := range s.Indices() {
+			if want := keep(rows[h], budgets[h], sink, recent); !slices.Equal(got, want) || s.Len(h) != len(want) {
+				t.Fatalf("seed %d: head %d of %v, budget %d, %d sinks, %d recent: keeps %v, want %v of %v", seed, h, entries, budgets[h], sink, recent, got, want, rows[h])
+			}
+		}
+	}
+}
+
+// TestCUDAShareBudget: the heads' shares of a pool are those of sorting all candidates.
+func TestCUDAShareBudget(t *testing.T) {
+	d, sel := openSelector(t)
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		entries := ragged(rng, []int{5, 60, 600}[seed%3])
+		scores, rows := scoreTable(d, rng, entries)
+		sink, recent := rng.IntN(4), rng.IntN(4)
+		type candidate struct {
+			head  int
+			score float32
+		}
+		var all []candidate
+		own := make([]int, len(entries))
+		for h, n := range entries {
+			if own[h] = rng.IntN(n + 2); rng.IntN(4) == 0 {
+				own[h] = 0
+			}
+			if n < sink+recent {
+				continue
+			}
+			free := slices.Clone(rows[h][sink : n-recent])
+			for i, v := range free {
+				if v != v {
+					free[i] = float32(math.Inf(-1))
+				}
+			}
+			slices.SortStableFunc(free, func(a, b float32) int { return cmp.Compare(b, a) })
+			for _, v := range free[min(own[h], len(free)):] {
+				all = append(all, candidate{h, v})
+			}
+		}
+		slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.score, a.score) })
+		pool, want := rng.IntN(len(all)+3), make([]int, len(entries))
+		for _, c := range all[:min(pool, len(all))] {
+			want[c.head]++
+		}
+		if got := sel.ShareBudget(scores, entries, own, sink, recent, pool); !slices.Equal(got, want) {
+			t.Fatalf("seed %d: %v entries, own %v, %d sinks, %d recent, pool %d of %d: %v, want %v", seed, entries, own, sink, recent, pool, len(all), got, want)
+		}
+	}
+}
+
+// hostScores is Scores by definition, in the order of operations of the processor's
+// policies.
+func hostScores(terms []kernels.ScoreTerm, logs [][]float64, entries []int, width int, allHeads bool) [][]float32 {
+	out := make([][]float32, len(entries))
+	if terms[0].Group == kernels.GroupLogMean {
+		return hostLogScores(terms[0], logs[0], entries, width, allHeads)
+	}
+	for i, term := range terms {
+		rows, group := make([][]float32, len(entries)), term.LogScore.Dim0()/len(entries)
+		for h, n := range entries {
+			row := make([]float32, n)
+			for j := range row {
+				for g := h * group; g < (h+1)*group; g++ {
+					p := float32(math.Exp(logs[i][g*width+j]))
+					if term.Group == kernels.GroupMax {
+						row[j] = max(row[j], p)
+					} else {
+						row[j] += p
+					}
+				}
+				if term.Group == kernels.GroupMean {
+					row[j] /= float32(group)
+				}
+				if term.Factor != 0 {
+					row[j] *= term.Factor
+				}
+			}
+			rows[h] = row
+		}
+		if allHeads {
+			for j := range rows[0] {
+				var s float32
+				for h := range rows {
+					s += rows[h][j]
+				}
+				for h := range rows {
+					rows[h][j] = s / float32(len(rows))
+				}
+			}
+		}
+		for h, row := range rows {
+			row = poolBefore(row, term.Kernel, term.Tail)
+			if i == 0 {
+				out[h] = row
+				continue
+			}
+			for j, v := range row {
+				out[h][j] = (out[h][j] + v) / 2
+			}
+		}
+	}
+	return out
+}
+
+// hostLogScores are the logarithms of means by definition, in float64.
+func hostLogScores(term kernels.ScoreTerm, logs []float64, entries []int, width int, allHeads bool) [][]float32 {
+	out, group := make([][]float32, len(entries)), term.LogScore.Dim0()/len(entries)
+	for h, n := range entries {
+		row := make([]float32, n)
+		for j := range row {
+			from, to := h*group, (h+1)*group
+			if allHeads {
+				from, to = 0, len(entries)*group
+			}
+			top, sum := -math.MaxFloat32, 0.0
+			for g := from; g < to; g++ {
+				top = max(top, logs[g*width+j])
+			}
+			for g := from; g < to; g++ {
+				sum += math.Exp(logs[g*width+j] - top)
+			}
+			row[j] = float32(max(-math.MaxFloat32, top+math.Log(sum/float64(to-from))))
+		}
+		out[h] = poolBefore(row, term.Kernel, term.Tail)
+	}
+	return out
+}
+
+// poolBefore max-pools what is before the last tail scores.
+func poolBefore(row []float32, kernel, tail int) []float32 {
+	pooled, end := slices.Clone(row), max(0, len(row)-tail)
+	kernels.MaxPool(pooled[:end], row[:end], max(1, kernel))
+	return pooled
+}
+
+// logScores draws logarithms of probabilities; columns that are not in use are NaN.
+func logScores(d kernelstest.Device, rng *rand.Rand, entries []int, group, width int) (*kernels.Tensor, []float64) {
+	logs := kernelstest.Random(rng, len(entries)*group*width, 3)
+	for i := range logs {
+		if logs[i] -= 6; rng.IntN(15) == 0 {
+			logs[i] = math.Inf(-1)
+		}
+		if i%width >= entries[i/width/group] {
+			logs[i] = math.NaN()
+		}
+	}
+	return d.Tensor(logs, len(entries)*group, width), logs
+}
+
+// TestCUDAScores: groups, pools and means are within a rounding of the exponential of
+// the processor's.
+func TestCUDAScores(t *testing.T) {
+	d, sel := openSelector(t)
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		entries, allHeads := ragged(rng, []int{4, 70, 700}[seed%3]), seed%5 == 4
+		if allHeads {
+			entries = slices.Repeat(entries[:1], len(entries))
+		}
+		width := slices.Max(entries) + rng.IntN(3)
+		if width == 0 {
+			continue
+		}
+		var terms []kernels.ScoreTerm
+		var logs [][]float64
+		for range 1 + rng.IntN(2) {
+			term := kernels.ScoreTerm{Group: kernels.Grouping(rng.IntN(3)), Kernel: []int{0, 1, 3, 7, 63}[rng.IntN(5)]}
+			if rng.IntN(2) == 0 {
+				term.Tail = rng.IntN(20)
+			}
+			if rng.IntN(2) == 0 {
+				term.Factor = 17
+			}
+			l, host := logScores(d, rng, entries, 1+rng.IntN(4), width)
+			term.LogScore = l
+			terms, logs = append(terms, term), append(logs, host)
+		}
+		if seed%4 == 3 { // one term, without a factor; all heads are not pooled before their mean
+			l := kernels.ScoreTerm{LogScore: terms[0].LogScore, Group: kernels.GroupLogMean, Kernel: terms[0].Kernel, Tail: terms[0].Tail}
+			if allHeads {
+				l.Kernel, l.Tail = 0, 0
+			}
+			for i := range logs[0] { // less than float32 can hold, but for one in eight
+				logs[0][i] -= float64(150 * min(1, i%8))
+			}
+			l.LogScore = d.Tensor(logs[0], l.LogScore.Shape...)
+			terms, logs = []kernels.ScoreTerm{l}, logs[:1]
+		}
+		scores := d.Garbage(len(entries), width+rng.IntN(3))
+		sel.Scores(scores, entries, terms, allHeads)
+		for h, want := range hostScores(terms, logs, entries, width, allHeads) {
+			compare.Close(t, fmt.Sprintf("seed %d: head %d of %v", seed, h, entries), rowsOf(scores, entries)[h], want, 1e-6, compare.Floor(1e-30))
+		}
+	}
+}
+
+// TestCUDAPoolScores: bit for bit the processor's pools, with nothing of a row's end.
+func TestCUDAPoolScores(t *testing.T) {
+	d, sel := openSelector(t)
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		entries := ragged(rng, []int{4, 70, 700}[seed%3])
+		width := slices.Max(entries) + rng.IntN(5)
+		if width == 0 {
+			continue
+		}
+		flat := make([]float64, len(entries)*width)
+		for i := range flat {
+			flat[i] = float64(rng.Float32())
+			if i%width >= entries[i/width] {
+				flat[i] = 9
+			}
+		}
+		from, to := d.Tensor(flat, len(entries), width), d.Garbage(len(entries), width)
+		kernel, tail := []int{0, 1, 3, 7, 63, kernels.MaxPoolWidth}[rng.IntN(6)], rng.IntN(2)*rng.IntN(90)
+		sel.PoolScores(to, from, entries, kernel, tail)
+		for h, got := range rowsOf(to, entries) {
+			if want := poolBefore(rowsOf(from, entries)[h], kernel, tail); !slices.Equal(got, want) {
+				t.Fatalf("seed %d: head %d of %v, kernel %d, tail %d: %v, want %v", seed, h, entries, kernel, tail, got, want)
+			}
+		}
+	}
+	for _, kernel := range []int{-1, 2, kernels.MaxPoolWidth + 2, math.MaxInt} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("a kernel of %d is taken", kernel)
+				}
+			}()
+			sel.PoolScores(d.Garbage(1, 4), d.Garbage(1, 4), []int{4}, kernel, 0)
+		}()
+	}
+}
+
+// TestCUDASums: accumulated scores, carried ones, maxima and keys' norms.
+func TestCUDASums(t *testing.T) {
+	d, sel := openSelector(t)
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 6))
+		entries := ragged(rng, []int{3, 90, 600}[seed%3])
+		group, width := 1+rng.IntN(3), slices.Max(entries)+1
+		known := make([]int, len(entries))
+		for h, n := range entries {
+			known[h] = rng.IntN(n + 1)
+		}
+		log, logs := logScores(d, rng, entries, group, width)
+		before := kernelstest.Random(rng, len(entries)*width, 1)
+		sums := d.Tensor(before, len(entries), width)
+		sel.AddScores(sums, entries, known, log)
+		carried := d.Tensor(before, len(entries), width)
+		sel.CarryScores(carried, sums, known)
+		for h, n := range entries {
+			want, wantCarried := make([]float32, n), make([]float32, n)
+			for j := range want {
+				if j < known[h] {
+					want[j] = float32(before[h*width+j])
+				}
+				for g := h * group; g < (h+1)*group; g++ {
+					want[j] += float32(math.Exp(logs[g*width+j])) / float32(group)
+				}
+				wantCarried[j] = float32(before[h*width+j])
+				if j < known[h] {
+					wantCarried[j] += want[j]
+				}
+			}
+			name := fmt.Sprintf("seed %d: head %d of %v, known %v", seed, h, entries, known)
+			compare.Close(t, name+": sums", rowsOf(sums, entries)[h], want, 1e-6, compare.Floor(1))
+			compare.Close(t, name+": carried", rowsOf(carried, entries)[h], wantCarried, 1e-6, compare.Floor(1))
+		}
+		other := kernelstest.Random(rng, len(before), 1)
+		most := d.Tensor(before, len(before))
+		sel.MaxScores(most, d.Tensor(other, len(other)))
+		for i, v := range most.Float64s() {
+			if v != max(before[i], other[i]) {
+				t.Fatalf("seed %d: maximum %v of %v and %v", seed, v, before[i], other[i])
+			}
+		}
+		for _, dtype := range []kernels.DType{kernels.F32, kernels.BF16} {
+			dim := 1 + rng.IntN(40)
+			var past []kernels.KV
+			for _, n := range entries {
+				past = append(past, kernels.KV{K: d.Stored(dtype, kernelstest.Random(rng, n*dim, 1), n, dim)})
+			}
+			scores := d.Garbage(len(entries), width)
+			sel.KeyScores(scores, past)
+			for h, kv := range past {
+				want, keys := make([]float64, entries[h]), kv.K.Float64s()
+				for j := range want {
+					for _, k := range keys[j*dim:][:dim] {
+						want[j] += k * k
+					}
+					want[j] = 1 / (1 + math.Sqrt(want[j]))
+				}
+				compare.Close(t, fmt.Sprintf("seed %d: %s keys of head %d", seed, dtype, h), rowsOf(scores, entries)[h], want, 1e-6, compare.Floor(1e-9))
+			}
+		}
+	}
+}
+
+// TestCUDACompact: pairs, scores and indices of what was selected, in new memory and in
+// place, of all types and alignments.
+func TestCUDACompact(t *testing.T) {
+	d, sel := openSelector(t)
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		entries, dim := ragged(rng, 60), []int{1, 3, 8, 20, 64}[seed%5]
+		dtype := []kernels.DType{kernels.F32, kernels.BF16}[seed%2]
+		inPlace := seed%3 == 0
+		scores, rows := scoreTable(d, rng, entries)
+		budgets := make([]int, len(entries))
+		for h, n := range entries {
+			budgets[h] = rng.IntN(n + 1)
+		}
+		s := sel.Select(scores, entries, budgets, 0, 0)
+		if seed%4 == 0 { // one of the host
+			s = kernels.HostSelection(s.Indices())
+		}
+		var src, dst []kernels.KV
+		var want [][2][]float64
+		for h, n := range entries {
+			spare := rng.IntN(3)
+			kv := kernels.KV{K: d.Stored(dtype, kernelstest.Random(rng, (n+spare)*dim, 1), n+spare, dim), V: d.Stored(dtype, kernelstest.Random(rng, (n+spare)*dim, 1), n+spare, dim)}
+			var w [2][]float64
+			for i, all := range [][]float64{kv.K.Float64s(), kv.V.Float64s()} {
+				for _, j := range s.Indices()[h] {
+					w[i] = append(w[i], all[int(j)*dim:][:dim]...)
+				}
+			}
+			src, want = append(src, kv), append(want, w)
+			if inPlace {
+				dst = append(dst, kv)
+			} else {
+				dst = append(dst, kernels.KV{K: d.B.Alloc(dtype, s.Len(h), dim), V: d.B.Alloc(dtype, s.Len(h), dim)})
+			}
+		}
+		sel.Compact(dst, src, s)
+		for h, w := range want {
+			n := s.Len(h)
+			if !slices.Equal(dst[h].K.Rows(0, n).Float64s(), w[0]) || !slices.Equal(dst[h].V.Rows(0, n).Float64s(), w[1]) {
+				t.Fatalf("seed %d: head %d of %v keeps %v: wrong pairs", seed, h, entries, s.Indices()[h])
+			}
+		}
+		picked := d.Garbage(len(entries), slices.Max(entries)+1)
+		sel.PickScores(picked, scores, s)
+		for h, idx := range s.Indices() {
+			for at, j := range idx {
+				if got, w := rowsOf(picked, entries)[h][at], rows[h][j]; math.Float32bits(got) != math.Float32bits(w) && got == got {
+					t.Fatalf("seed %d: head %d: score %v at %d, want %v", seed, h, got, at, w)
+				}
+			}
+		}
+		// Of the kept ones and three more, a second selection.
+		base, more := make([]int, len(entries)), make([]int, len(entries))
+		for h := range entries {
+			base[h], more[h] = entries[h], s.Len(h)+3
+			budgets[h] = rng.IntN(more[h] + 1)
+		}
+		again, _ := scoreTable(d, rng, more)
+		second := sel.Select(again, more, budgets, 0, 0)
+		for h, got := range sel.Compose(s, second, base).Indices() {
+			origin := append(slices.Clone(s.Indices()[h]), int32(base[h]), int32(base[h]+1), int32(base[h]+2))
+			var want []int32
+			for _, j := range second.Indices()[h] {
+				want = append(want, origin[j])
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d: head %d: composed %v, want %v", seed, h, got, want)
+			}
+		}
+	}
+}
+
+// drawn is a draw by definition: sort, cut, walk.
+func drawn(logits []float32, d kernels.Draw) int32 {
+	ids := make([]int32, len(logits))
+	for i := range ids {
+		ids[i] = int32(i)
+	}
+	slices.SortStableFunc(ids, func(a, b int32) int { return cmp.Compare(logits[b], logits[a]) })
+	if d.Temperature == 0 {
+		return ids[0]
+	}
+	if d.TopK > 0 {
+		ids = ids[:min(d.TopK, len(ids))]
+	}
+	p, sum := make([]float64, len(ids)), 0.0
+	for i, id := range ids {
+		p[i] = math.Exp(float64(logits[id]-logits[ids[0]]) / d.Temperature)
+		sum += p[i]
+	}
+	if d.TopP > 0 && d.TopP < 1 {
+		kept := 0.0
+		for i := range p {
+			if kept += p[i]; kept >= d.TopP*sum {
+				p, sum = p[:i+1], kept
+				break
+			}
+		}
+	}
+	u := d.U * sum
+	for i := range p {
+		if u -= p[i]; u < 0 {
+			return ids[i]
+		}
+	}
+	return ids[len(p)-1]
+}
+
+// TestCUDADrawOfEquals: of equal logits every id has its share, the lower ones first.
+func TestCUDADrawOfEquals(t *testing.T) {
+	d := openCUDA(t)
+	const vocab = 5300 // several segments
+	shares := []float64{0, 0.2, 0.5, 0.8, 0.9999}
+	draws := make([]kernels.Draw, len(shares))
+	for i, u := range shares {
+		draws[i] = kernels.Draw{Temperature: 0.5, U: u}
+	}
+	logits := d.Garbage(len(draws), vocab)
+	d.B.Fill(logits, -3)
+	for i, id := range d.B.Draw(logits, draws) {
+		if want := int32(shares[i] * vocab); id != want {
+			t.Errorf("at %v of %d equal tokens: drew %d, want %d", shares[i], vocab, id, want)
+		}
+	}
+}
+
+// TestCUDADraw: the ids that sorting gives, for rows with settings of their own.
+func TestCUDADraw(t *testing.T) {
+	d := openCUDA(t)
+	drawer := d.B
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		rows, vocab := 1+rng.IntN(4), []int{1, 2, 33, 500, 1100, 6500}[seed%6]
+		var flat []float32
+		var draws []kernels.Draw
+		for range rows {
+			for range vocab {
+				v := float32(3 * rng.NormFloat64())
+				if seed%3 == 0 {
+					v = float32(rng.IntN(5)) - 2 // plateaus, zeros of both signs
+					v *= float32(1 - 2*rng.IntN(2))
+				}
+				flat = append(flat, v)
+			}
+			draw := kernels.Draw{Temperature: []float64{0, 0.5, 1, 1, 1e-300, 1e300}[rng.IntN(6)], U: rng.Float64()}
+			if rng.IntN(2) == 0 {
+				draw.TopK = 1 + rng.IntN(vocab+3)
+			}
+			if rng.IntN(2) == 0 {
+				draw.TopP = rng.Float64()
+			}
+			if rng.IntN(8) == 0 {
+				draw.U = 0
+			}
+			draws = append(draws, draw)
+		}
+		got := drawer.Draw(d.B.Place(kernels.FromF32(slices.Clone(flat), rows, vocab)), draws)
+		for i, id := range got {
+			if want := drawn(flat[i*vocab:][:vocab], draws[i]); id != want {
+				t.Errorf("seed %d: row %d of %d tokens, %+v: drew %d, want %d", seed, i, vocab, draws[i], id, want)
+			}
+		}
+		bad := rng.IntN(rows)
+		flat[bad*vocab+rng.IntN(vocab)] = float32([]float64{math.NaN(), math.Inf(1), math.Inf(-1)}[seed%3])
+		for i, id := range drawer.Draw(d.B.Place(kernels.FromF32(flat, rows, vocab)), draws) {
+			if i == bad && id != -1 || i != bad && id != got[i] {
+				t.Errorf("seed %d: row %d of rows of which %d is not finite gave %d", seed, i, bad, id)
+			}
+		}
+	}
+}

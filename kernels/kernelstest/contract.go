@@ -1,0 +1,190 @@
+package kernelstest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"glimpse/kernels"
+	"glimpse/kernels/memcount"
+)
+
+// Contract has what a backend is and what of it has no numbers to compare.
+var Contract = map[string]func(t *testing.T, d Device){
+	"Name": func(t *testing.T, d Device) {
+		if other := Open(t, d.B.Name()); other.B.Name() != d.B.Name() {
+			t.Errorf("%s opens %s", d.B.Name(), other.B.Name())
+		}
+	},
+	"Device": func(t *testing.T, d Device) {
+		if other := Open(t, d.B.Device()); other.B.Name() != d.B.Name() || other.B.Device() != d.B.Device() {
+			t.Errorf("%s opens %s", d.B.Device(), other.B.Device())
+		}
+	},
+	"Model":  func(t *testing.T, d Device) { described(t, d, d.B.Model()) },
+	"Driver": func(t *testing.T, d Device) { described(t, d, d.B.Driver()) },
+	"Compute": func(t *testing.T, d Device) {
+		if c := d.B.Compute(); c != kernels.F32 && c != kernels.F64 {
+			t.Errorf("computes in %s", c)
+		}
+	},
+	"Traits": func(t *testing.T, d Device) {
+		if d.B.Traits().Device != d.B.OwnMemory() {
+			t.Errorf("a device: %v, memory of its own: %v", d.B.Traits().Device, d.B.OwnMemory())
+		}
+	},
+	"PrefillChunk": func(t *testing.T, d Device) {
+		if few, many := d.B.PrefillChunk(1<<40), d.B.PrefillChunk(1); few > many || (many > 0) != d.B.OwnMemory() {
+			t.Errorf("%d rows of a terabyte, %d of a byte", few, many)
+		}
+	},
+	"Alloc": func(t *testing.T, d Device) {
+		x, y := d.B.Alloc(kernels.F32, 3, 5), d.B.Alloc(kernels.F32, 3, 5)
+		d.B.Fill(y, 2)
+		kernels.Convert(x, kernels.FromF64(make([]float64, 15), 3, 5))
+		for _, v := range y.Float64s() {
+			if v != 2 {
+				t.Fatalf("a tensor has changed another: %v", y.Float64s())
+			}
+		}
+	},
+	"OwnMemory": func(t *testing.T, d Device) {
+		host := kernels.FromF32([]float32{1})
+		if own := d.B.Place(host) != host; own != d.B.OwnMemory() {
+			t.Errorf("a placed tensor is another: %v", own)
+		}
+	},
+	"Place": func(t *testing.T, d Device) {
+		placed := d.B.Place(kernels.FromF32([]float32{1, -2, 3}, 3))
+		if v := placed.Float32s(); placed.DType != kernels.F32 || len(v) != 3 || v[0] != 1 || v[1] != -2 || v[2] != 3 {
+			t.Errorf("placed %v", v)
+		}
+	},
+	"RoomFor": func(t *testing.T, d Device) {
+		for _, n := range []int{1, 7, 600, 12345} {
+			room, more, just := d.B.RoomFor(kernels.BF16, n, 24), memcount.New(d.B), memcount.New(d.B)
+			x, y := more.Alloc(kernels.BF16, room, 24), just.Alloc(kernels.BF16, n, 24)
+			if room < n || room != more.RoomFor(kernels.BF16, n, 24) || more.Live() != just.Live() {
+				t.Errorf("room for %d of %d rows: %d bytes and %d", room, n, more.Live(), just.Live())
+			}
+			runtime.KeepAlive([]*kernels.Tensor{x, y})
+		}
+	},
+	"ArenaLayout": func(t *testing.T, d Device) {
+		layout, arena := d.B.ArenaLayout(), kernels.NewArena(d.B)
+		for range 3 {
+			if at := arena.Alloc(kernels.BF16, 3).Addr(); layout.Align < 16 || !layout.Apart && at%16 != 0 {
+				t.Errorf("%+v: a tensor at %#x", layout, at)
+			}
+		}
+		arena.Release(nil)
+	},
+	"Free": func(t *testing.T, d Device) {
+		d.B.Free(nil)
+		if d.B.ArenaLayout().Apart {
+			before := d.B.Memory().Live
+			x := d.B.Alloc(kernels.F32, 1<<16)
+			d.B.Free([]*kernels.Tensor{x})
+			if after := d.B.Memory().Live; after != before {
+				t.Errorf("%d bytes are in use, %d before", after, before)
+			}
+		}
+	},
+	"KeptBytes": func(t *testing.T, d Device) {
+		for _, entries := range []int{5, 300} {
+			s := AttendShape{Rows: 4, Heads: 4, Dim: 8, Entries: []int{entries, entries}, Own: true}
+			a := s.Attend(d, rand.New(rand.NewPCG(1, 2)))
+			a.Kept = new(kernels.Kept)
+			d.B.ObserveAttention(d.Garbage(s.Rows, s.Heads*s.Dim), d.Garbage(s.Heads, s.Rows), d.Garbage(s.Heads, entries), a)
+			if want := int64(4 * len(a.Kept.Logits)); d.B.KeptBytes(s.Rows, s.Heads, len(s.Entries), entries) != want {
+				t.Errorf("%d bytes are kept of %d entries, want %d", d.B.KeptBytes(s.Rows, s.Heads, len(s.Entries), entries), entries, want)
+			}
+		}
+	},
+	"Wait": func(t *testing.T, d Device) {
+		x := d.Garbage(5)
+		d.B.Fill(x, 1)
+		d.B.Wait()
+		if x.At(4) != 1 {
+			t.Errorf("after Wait: %v", x.Float64s())
+		}
+	},
+	"Time": func(t *testing.T, d Device) {
+		refused := errors.New("refused")
+		if _, err := d.B.Time(func() error { return refused }); !errors.Is(err, refused) {
+			t.Errorf("error %v, want f's", err)
+		}
+		if took, err := d.B.Time(func() error { d.B.Fill(d.Garbage(100), 1); return nil }); err != nil || took <= 0 || took > time.Minute {
+			t.Errorf("took %v: %v", took, err)
+		}
+	},
+	"Calls":     func(t *testing.T, d Device) { counts(t, d, d.B.Calls) },
+	"HostBytes": func(t *testing.T, d Device) { counts(t, d, d.B.HostBytes) },
+	"Memory": func(t *testing.T, d Device) {
+		before := d.B.Memory()
+		x := d.B.Alloc(kernels.F32, 1<<18)
+		if grown := d.B.Memory().Live - before.Live; (grown >= 1<<20) != d.B.OwnMemory() || (before.Total > 0) != d.B.OwnMemory() {
+			t.Errorf("a tensor of a MiB takes %d bytes of %d", grown, before.Total)
+		}
+		x.Len()
+	},
+	"ResetPeak": func(t *testing.T, d Device) {
+		d.B.ResetPeak()
+		if use := d.B.Memory(); use.Peak != use.Held {
+			t.Errorf("peak %d, held %d", use.Peak, use.Held)
+		}
+	},
+	"LimitMemory": func(t *testing.T, d Device) {
+		before := d.B.Memory().Total
+		restore := d.B.LimitMemory(1 << 20)
+		limited := d.B.Memory().Total
+		restore()
+		if after := d.B.Memory().Total; after != before || d.B.OwnMemory() && limited != 1<<20 {
+			t.Errorf("total %d, limited %d, then %d", before, limited, after)
+		}
+	},
+	"RoundsToBF16": func(t *testing.T, d Device) {
+		w := d.B.Alloc(kernels.F32, 4, 4)
+		if d.B.RoundsToBF16(1, w) || d.B.RoundsToBF16(1000, w) {
+			t.Error("rounds rows for weights in float32")
+		}
+	},
+	"DrawsInPlace": func(t *testing.T, d Device) {
+		if d.B.DrawsInPlace() && !d.B.OwnMemory() {
+			t.Error("draws elsewhere than on the host")
+		}
+	},
+	"NewGraph": func(t *testing.T, d Device) {
+		if g := d.B.NewGraph(); (g != nil) != d.B.Traits().Graphs {
+			t.Errorf("graphs: %v, one is there: %v", d.B.Traits().Graphs, g != nil)
+		} else if g != nil {
+			g.Close()
+		}
+	},
+	"Stepper":  func(t *testing.T, d Device) { onlyDevices(t, d, d.B.Stepper() != nil) },
+	"Selector": func(t *testing.T, d Device) { onlyDevices(t, d, d.B.Selector() != nil) },
+}
+
+func described(t *testing.T, d Device, text string) {
+	if (text != "") != d.B.OwnMemory() {
+		t.Errorf("described as %q", text)
+	}
+}
+
+// onlyDevices have what is there.
+func onlyDevices(t *testing.T, d Device, there bool) {
+	if there != d.B.OwnMemory() {
+		t.Errorf("is there: %v", there)
+	}
+}
+
+// counts checks a count of work that only devices are given.
+func counts(t *testing.T, d Device, count func() int64) {
+	before := count()
+	d.Garbage(3).Float64s()
+	if after := count(); (after > before) != d.B.OwnMemory() {
+		t.Errorf("counted %d, and %d before", after, before)
+	}
+}

@@ -1,0 +1,372 @@
+// Package memcount counts the memory that a backend would need, by running what would run
+// on it.
+package memcount
+
+import (
+	"runtime"
+	"sync"
+	"weak"
+
+	"glimpse/kernels"
+	"glimpse/kernels/cuda"
+)
+
+// Counter is a Backend without numbers: operations do nothing, tensors read as zeros, and
+// what is counted is the memory that another backend would need for the same calls. A
+// pass or a training step that is run on it says what the real one will take, by the
+// real one's own code, in the time of its calls. Live are the tensors that something
+// refers to, so Peak is what must be there and not what a lazy collector lets lie.
+type Counter struct {
+	kernels.Decomposed
+	name    string
+	compute kernels.DType
+	traits  kernels.Traits
+	*memory
+	graph *graph // that records; it is then the backend of that graph alone
+}
+
+// memory is what is counted.
+type memory struct {
+	mu         sync.Mutex
+	blocks     []blockRef
+	live, peak int64
+	sure       int64   // a peak without dead tensors
+	temporary  int64   // most of one operation
+	scratch    int64   // of it what a device keeps for the next operations
+	workspace  int64   // that a device keeps for all products
+	next       uintptr // address
+	peakless   bool    // peaks are not looked for
+}
+
+var _ kernels.Backend = (*Counter)(nil)
+
+// New returns a Counter that counts as of would.
+func New(of kernels.Backend) *Counter {
+	return newCounter(Counter{name: of.Name(), compute: of.Compute(), traits: of.Traits(), memory: &memory{next: 1 << 46}})
+}
+
+// newCounter is a Counter whose operations are its own.
+func newCounter(of Counter) *Counter {
+	d := &of
+	d.Decomposed = kernels.Decompose(d)
+	return d
+}
+
+// block is memory that is only counted. Its address is one that no memory has.
+type block struct {
+	at   uintptr
+	size int64
+	gone bool // an arena has given it back
+	// Go packs objects below 16 bytes together, and they die together.
+	_ uintptr
+}
+
+func (m *block) Address() uintptr { return m.at }
+func (*block) Read([]byte, int)   {} // into fresh memory: zeros
+func (*block) Write(int, []byte)  {}
+
+type blockRef struct {
+	block weak.Pointer[block]
+	size  int64
+}
+
+// Live is the memory of the tensors that are referred to.
+func (d *Counter) Live() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.collect()
+	return d.live
+}
+
+// Held is Live, and what the device keeps for temporary memory.
+func (d *Counter) Held() int64 { return d.Live() + d.scratch + d.workspace }
+
+// Peak is the most memory that was needed at once so far, temporary memory included.
+func (d *Counter) Peak() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.peak
+}
+
+// Temporary is the most temporary memory of one operation so far.
+func (d *Counter) Temporary() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.temporary
+}
+
+// ResetTemporary lets Temporary begin again.
+func (d *Counter) ResetTemporary() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.temporary = 0
+}
+
+// SeekPeaks starts and stops looking for peaks, whose garbage collections take most of the
+// time: none are there where nothing dies, and some callers read the size of arenas alone.
+func (d *Counter) SeekPeaks(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.peakless = !on
+	d.note(0)
+}
+
+// collect drops the blocks that nothing refers to.
+func (d *memory) collect() {
+	runtime.GC()
+	kept := d.blocks[:0]
+	d.live = 0
+	for _, r := range d.blocks {
+		if m := r.block.Value(); m != nil && !m.gone {
+			kept = append(kept, r)
+			d.live += r.size
+		}
+	}
+	clear(d.blocks[len(kept):])
+	d.blocks = kept
+}
+
+// note counts what is in use besides live tensors. Dead ones are looked for only where
+// there would be a new peak, and one worth it: up to half a percent is taken as it looks.
+func (d *memory) note(more int64) {
+	if d.peakless {
+		return
+	}
+	more += d.scratch + d.workspace
+	slack := max(d.sure/200, 32<<10)
+	if d.live+more > d.sure+slack {
+		d.collect()
+		d.sure = max(d.sure, d.live+more)
+	}
+	d.peak = max(d.peak, min(d.live+more, d.sure+slack))
+}
+
+// temp counts temporary memory of one operation.
+func (d *Counter) temp(bytes int64) {
+	if !d.traits.Device || bytes <= 0 {
+		return
+	}
+	if d.graph != nil {
+		d.graph.take(bytes)
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.temporary = max(d.temporary, bytes)
+	if d.traits.Exact {
+		d.note(bytes)
+		return
+	}
+	if bytes > d.scratch { // what there was before is still in use
+		before := d.scratch
+		d.scratch = bytes
+		d.note(before)
+	} else {
+		d.note(0)
+	}
+}
+
+// Take counts temporary memory of one operation that is not run.
+func (d *Counter) Take(bytes int64) { d.temp(bytes) }
+
+// product counts temporary memory of a product of rows x [m, k] and a weight.
+func (d *Counter) product(m, n, k int, x, w *kernels.Tensor) {
+	if w.DType != kernels.F32 || !cuda.Thin(m, n, k) {
+		d.keepWorkspace()
+	}
+	d.temp(cuda.ProductScratch(m, n, k, x, w))
+}
+
+// keepWorkspace counts what all products of cuBLASLt share: of exact devices nothing.
+func (d *Counter) keepWorkspace() {
+	if !d.traits.Device || d.traits.Exact {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.workspace = cuda.MaxWorkspace
+	d.note(0)
+}
+
+// ArenaLayout and Free: as the backend it counts for, of which no graph is replayed.
+func (d *Counter) ArenaLayout() kernels.ArenaLayout {
+	return kernels.ArenaLayout{Align: 256, Apart: d.traits.Exact}
+}
+
+func (d *Counter) Free(ts []*kernels.Tensor) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range ts {
+		b, _ := t.Block()
+		if m := b.(*block); !m.gone {
+			m.gone = true
+			d.live -= m.size
+		}
+	}
+}
+
+// Traits are those of the backend it counts for.
+func (d *Counter) Traits() kernels.Traits { return d.traits }
+
+// OwnMemory is true: of no tensor is there memory on the host.
+func (d *Counter) OwnMemory() bool { return true }
+
+// RoomFor is as of the backend it counts for.
+func (d *Counter) RoomFor(t kernels.DType, n, width int) int {
+	return cuda.RoomFor(d.traits, t, n, width)
+}
+
+// RoPETable has no numbers: it would read zeros after seconds of cosines.
+func (d *Counter) RoPETable(freqs []float32, positions int, _ float64) *kernels.RoPETable {
+	return &kernels.RoPETable{Cos: d.Alloc(d.compute, positions, len(freqs)), Sin: d.Alloc(d.compute, positions, len(freqs))}
+}
+
+func (d *Counter) CopyPairs(dst []kernels.KV, k, v *kernels.Tensor) {
+	kernels.CheckCopyPairs(dst, k, v)
+	d.temp(16 * int64(len(dst)))
+}
+
+func (d *Counter) AddLowRank(y, x, a, b *kernels.Tensor, scale float64, temp kernels.Allocator) {
+	m, rank := x.Dim0(), a.Dim0()
+	if !d.traits.Device || m*rank > cuda.ThinResults {
+		d.Decomposed.AddLowRank(y, x, a, b, scale, temp)
+		return
+	}
+	kernels.CheckAddLowRank(y, x, a, b)
+	d.temp(cuda.ThinScratch(m, rank, x.Width()))
+}
+
+// PrefillChunk is as of the backend it counts for.
+func (d *Counter) PrefillChunk(rowBytes int64) int {
+	if !d.traits.Device {
+		return 0
+	}
+	return cuda.ChunkRows(d.traits.Processors, d.traits.Memory, rowBytes)
+}
+
+// RoundsToBF16 is as of the backend it counts for.
+func (d *Counter) RoundsToBF16(rows int, w *kernels.Tensor) bool {
+	return d.traits.Device && d.traits.Fuses && cuda.RoundsBy(rows, w)
+}
+
+// Alloc implements Allocator.
+func (d *Counter) Alloc(t kernels.DType, shape ...int) *kernels.Tensor {
+	size := int64(kernels.ShapeLen(shape)) * int64(t.Size())
+	if d.traits.Device && !d.traits.Exact {
+		size = cuda.BlockClass(size)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := &block{at: d.next, size: size}
+	y := kernels.NewInBlock(t, m, shape...)
+	d.next += uintptr(size)
+	d.live += size
+	d.blocks = append(d.blocks, blockRef{weak.Make(m), size})
+	if d.graph != nil && d.graph.recording {
+		d.graph.keep = append(d.graph.keep, m)
+	}
+	d.note(0)
+	runtime.KeepAlive(y)
+	return y
+}
+
+// Place copies nothing.
+func (d *Counter) Place(host *kernels.Tensor) *kernels.Tensor {
+	return d.Alloc(host.DType, host.Shape...)
+}
+
+// Name is that of the backend it counts for; Compute and the operations implement Backend.
+func (d *Counter) Name() string           { return d.name }
+func (d *Counter) Compute() kernels.DType { return d.compute }
+
+func (d *Counter) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
+	kernels.CheckLinear(y, x, w, bias)
+	if d.takesFew(x, kernels.LinearRows{Weight: w}) {
+		return
+	}
+	d.product(x.Dim0(), w.Dim0(), x.Width(), x, w)
+}
+
+// takesFew is as of the device it counts for.
+func (d *Counter) takesFew(x *kernels.Tensor, layers ...kernels.LinearRows) bool {
+	return d.traits.Device && !d.traits.FewRowsOff && cuda.TakesFew(x, layers)
+}
+
+func (d *Counter) GatedLinear(y, x *kernels.Tensor, gate, up kernels.LinearRows, temp kernels.Allocator) {
+	if !d.takesFew(x, gate, up) {
+		d.Decomposed.GatedLinear(y, x, gate, up, temp)
+		return
+	}
+	kernels.CheckGatedLinear(y, x, gate, up)
+}
+
+func (d *Counter) AttentionSelected(out, lse *kernels.Tensor, a *kernels.Attend, s *kernels.Selection, temp kernels.Allocator) {
+	if !d.traits.Device {
+		d.Decomposed.AttentionSelected(out, lse, a, s, temp)
+		return
+	}
+	kernels.CheckAttention("AttentionSelected", out, lse, a)
+	kernels.CheckSelected("AttentionSelected", a, s)
+	d.temp(cuda.AttendScratch(a, out != nil, d.traits.Processors))
+}
+
+func (d *Counter) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
+	d.product(a.Dim0(), w.Width(), a.Width(), a, w)
+}
+
+func (d *Counter) MatMulTA(c, a, b *kernels.Tensor, alpha, beta float64)    { d.keepWorkspace() }
+func (d *Counter) Fill(y *kernels.Tensor, value float64)                    {}
+func (d *Counter) Copy(y, x *kernels.Tensor)                                { kernels.MustFit(x.Len(), y.Shape) }
+func (d *Counter) Gather(y, table *kernels.Tensor, ids []int32)             { d.temp(4 * int64(len(ids))) }
+func (d *Counter) CopyHead(y, x *kernels.Tensor, h int)                     { kernels.CheckCopyHead(y, x, h) }
+func (d *Counter) Add(y, a, b *kernels.Tensor)                              { kernels.CheckLengths("Add", y, a, b) }
+func (d *Counter) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor) {}
+
+func (d *Counter) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
+	kernels.CheckNorm("RMSNorm", x, w, y)
+}
+func (d *Counter) RMSNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
+	kernels.CheckNorm("RMSNormGrad", x, w, dx, dy)
+}
+func (d *Counter) LayerNorm(y, x, w, b *kernels.Tensor, eps float64) {
+	kernels.CheckNorm("LayerNorm", x, w, y)
+}
+func (d *Counter) LayerNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {}
+
+func (d *Counter) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
+	kernels.CheckRoPE(x, pos, table)
+	d.temp(4 * int64(len(pos)))
+}
+
+func (d *Counter) SiLUMul(y, gate, up *kernels.Tensor)                  { kernels.CheckLengths("SiLUMul", y, gate, up) }
+func (d *Counter) SiLUMulGrad(dgate, dup, gate, up, dy *kernels.Tensor) {}
+func (d *Counter) GELU(y, x *kernels.Tensor)                            {}
+func (d *Counter) GELUGrad(dx, x, dy *kernels.Tensor)                   {}
+
+func (d *Counter) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
+	kernels.CheckAttention("Attention", out, lse, a)
+	d.temp(cuda.AttendScratch(a, out != nil, d.traits.Processors))
+}
+
+func (d *Counter) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
+	kernels.CheckObservedScores("ObservedScores", logScore, lse, a)
+	d.temp(cuda.ObserveScratch(a))
+}
+
+func (d *Counter) ObserveAttention(out, lse, logScore *kernels.Tensor, a *kernels.Attend) {
+	kernels.CheckAttention("ObserveAttention", out, lse, a)
+	kernels.CheckObservedScores("ObserveAttention", logScore, lse, a)
+	d.temp(cuda.ObserveAttentionScratch(a, out != nil, d.traits.Processors))
+}
+
+func (d *Counter) MergeScores(acc, other *kernels.Tensor, wAcc, wOther float64) {}
+
+func (d *Counter) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, lse, logScore, dOut, dLogScore *kernels.Tensor) {
+	kernels.CheckAttentionGrad(dq, dk, dv, a, out, lse, logScore, dOut, dLogScore)
+	d.temp(cuda.GradScratch(a, d.traits))
+}
+
+func (d *Counter) ScoreKL(loss, dLogScore, logScore, logTarget *kernels.Tensor, weight float64)  {}
+func (d *Counter) ScoreMSE(loss, dLogScore, logScore, logTarget *kernels.Tensor, weight float64) {}
+func (d *Counter) AdamW(p, g, m, v *kernels.Tensor, step kernels.AdamWStep)                      {}
+func (d *Counter) SumSquares(t *kernels.Tensor) float64                                          { return 0 }

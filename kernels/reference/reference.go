@@ -1,0 +1,311 @@
+// Package reference has the backends "reference" (float32) and "reference64" (float64): plain
+// loops written for reading, which judge every faster kernel.
+package reference
+
+import (
+	"math"
+
+	"glimpse/kernels"
+	"glimpse/kernels/internal/host"
+)
+
+func init() {
+	kernels.Backends.Add("reference", func() (kernels.Backend, error) { return newReference[float32]("reference", kernels.F32), nil })
+	kernels.Backends.Add("reference64", func() (kernels.Backend, error) { return newReference[float64]("reference64", kernels.F64), nil })
+}
+
+func newReference[T kernels.Float](name string, compute kernels.DType) *reference[T] {
+	b := &reference[T]{name: name, compute: compute}
+	b.Decomposed = kernels.Decompose(b)
+	return b
+}
+
+// reference computes with explicit loops in T. It is written to be compared
+// with the formulas, not to be fast.
+type reference[T kernels.Float] struct {
+	kernels.Decomposed
+	name    string
+	compute kernels.DType
+}
+
+func (b *reference[T]) Name() string           { return b.name }
+func (b *reference[T]) Compute() kernels.DType { return b.compute }
+
+func (b *reference[T]) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
+	kernels.CheckLinear(y, x, w, bias)
+	m, in, out := x.Dim0(), x.Width(), w.Dim0()
+	Y, X := host.Of[T](y), host.Of[T](x)
+	row := make([]T, in)
+	for o := range out {
+		readRow(row, w, o) // once for all rows of x
+		for i := range m {
+			var s T
+			for k, v := range X[i*in:][:in] {
+				s += v * row[k]
+			}
+			s *= T(alpha)
+			if bias != nil {
+				s += T(bias.At(o))
+			}
+			if beta != 0 {
+				s += T(beta) * Y[i*out+o]
+			}
+			Y[i*out+o] = s
+		}
+	}
+}
+
+// readRow converts row i of a matrix as wide as dst.
+func readRow[T kernels.Float](dst []T, t *kernels.Tensor, i int) {
+	from, to := i*len(dst), (i+1)*len(dst)
+	switch t.DType {
+	case kernels.F32:
+		for k, v := range t.F32()[from:to] {
+			dst[k] = T(v)
+		}
+	case kernels.F64:
+		for k, v := range t.F64()[from:to] {
+			dst[k] = T(v)
+		}
+	case kernels.BF16:
+		for k, v := range t.U16()[from:to] {
+			dst[k] = T(kernels.BF16ToF32(v))
+		}
+	case kernels.F16:
+		for k, v := range t.U16()[from:to] {
+			dst[k] = T(kernels.F16ToF32(v))
+		}
+	default:
+		panic("kernels: Linear by a " + t.DType.String() + " tensor")
+	}
+}
+
+func (b *reference[T]) MatMul(c, x, w *kernels.Tensor, alpha, beta float64) {
+	m, k, n := x.Dim0(), x.Width(), w.Width()
+	kernels.CheckProduct("MatMul", c, m, n, k, w.Dim0())
+	C, X := host.Of[T](c), host.Of[T](x)
+	for i := range m {
+		for j := range n {
+			var s T
+			for l := range k {
+				s += X[i*k+l] * T(w.At(l*n+j))
+			}
+			s *= T(alpha)
+			if beta != 0 {
+				s += T(beta) * C[i*n+j]
+			}
+			C[i*n+j] = s
+		}
+	}
+}
+
+func (b *reference[T]) MatMulTA(c, x, w *kernels.Tensor, alpha, beta float64) {
+	k, m, n := x.Dim0(), x.Width(), w.Width()
+	kernels.CheckProduct("MatMulTA", c, m, n, k, w.Dim0())
+	C, X, W := host.Of[T](c), host.Of[T](x), host.Of[T](w)
+	for i := range m {
+		for j := range n {
+			var s T
+			for l := range k {
+				s += X[l*m+i] * W[l*n+j]
+			}
+			s *= T(alpha)
+			if beta != 0 {
+				s += T(beta) * C[i*n+j]
+			}
+			C[i*n+j] = s
+		}
+	}
+}
+
+func (b *reference[T]) Fill(y *kernels.Tensor, value float64) {
+	for i := range y.Len() {
+		y.Set(i, value)
+	}
+}
+
+func (b *reference[T]) Copy(y, x *kernels.Tensor) {
+	kernels.CheckLengths("Copy", y, x)
+	if host.CopyHalf(y, x) {
+		return
+	}
+	copy(host.Of[T](y), host.Of[T](x))
+}
+
+func (b *reference[T]) Gather(y, table *kernels.Tensor, ids []int32) {
+	w := table.Width()
+	kernels.CheckGather(y, table, ids)
+	if host.GatherHalf(y, table, ids) {
+		return
+	}
+	Y := host.Of[T](y)
+	for i, id := range ids {
+		for j := range w {
+			Y[i*w+j] = T(table.At(int(id)*w + j))
+		}
+	}
+}
+
+func (b *reference[T]) CopyHead(y, x *kernels.Tensor, h int) {
+	kernels.CheckCopyHead(y, x, h)
+	if host.CopyHeadHalf(y, x, h) {
+		return
+	}
+	host.CopyHead(host.Of[T](y), host.Of[T](x), x.Shape[1], x.Shape[2], h)
+}
+
+func (b *reference[T]) Add(y, x, z *kernels.Tensor) {
+	kernels.CheckLengths("Add", y, x, z)
+	Y, X, Z := host.Of[T](y), host.Of[T](x), host.Of[T](z)
+	for i := range Y {
+		Y[i] = X[i] + Z[i]
+	}
+}
+
+func (b *reference[T]) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor) {
+	kernels.CheckLengths("Axpy", y, x)
+	Y, X := host.Of[T](y), host.Of[T](x)
+	for i := range Y {
+		Y[i] += T(alpha) * X[i]
+	}
+}
+
+func (b *reference[T]) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
+	kernels.CheckNorm("RMSNorm", x, w, y)
+	width := w.Len()
+	Y, X := host.Of[T](y), host.Of[T](x)
+	for r := 0; r < len(X); r += width {
+		inv := invRMS(X[r:r+width], eps)
+		for d := range width {
+			Y[r+d] = X[r+d] * inv * T(w.At(d))
+		}
+	}
+}
+
+func invRMS[T kernels.Float](x []T, eps float64) T {
+	var s T
+	for _, v := range x {
+		s += v * v
+	}
+	return T(1 / math.Sqrt(float64(s)/float64(len(x))+eps))
+}
+
+func (b *reference[T]) RMSNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
+	kernels.CheckNorm("RMSNormGrad", x, w, dx, dy)
+	width := w.Len()
+	DX, X, DY := host.Of[T](dx), host.Of[T](x), host.Of[T](dy)
+	for r := 0; r < len(X); r += width {
+		inv := invRMS(X[r:r+width], eps)
+		var dot T
+		for d := range width {
+			dot += DY[r+d] * T(w.At(d)) * X[r+d]
+		}
+		dot *= inv * inv / T(width)
+		for d := range width {
+			DX[r+d] = inv * (DY[r+d]*T(w.At(d)) - X[r+d]*dot)
+		}
+	}
+}
+
+func (b *reference[T]) LayerNorm(y, x, w, bias *kernels.Tensor, eps float64) {
+	kernels.CheckNorm("LayerNorm", x, w, y)
+	kernels.CheckLengths("LayerNorm", w, bias)
+	width := w.Len()
+	Y, X := host.Of[T](y), host.Of[T](x)
+	for r := 0; r < len(X); r += width {
+		mean, inv := moments(X[r:r+width], eps)
+		for d := range width {
+			Y[r+d] = (X[r+d]-mean)*inv*T(w.At(d)) + T(bias.At(d))
+		}
+	}
+}
+
+// moments are the mean of x and the reciprocal of its standard deviation.
+func moments[T kernels.Float](x []T, eps float64) (mean, inv T) {
+	for _, v := range x {
+		mean += v
+	}
+	mean /= T(len(x))
+	var s T
+	for _, v := range x {
+		s += (v - mean) * (v - mean)
+	}
+	return mean, T(1 / math.Sqrt(float64(s)/float64(len(x))+eps))
+}
+
+func (b *reference[T]) LayerNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
+	kernels.CheckNorm("LayerNormGrad", x, w, dx, dy)
+	width := w.Len()
+	DX, X, DY := host.Of[T](dx), host.Of[T](x), host.Of[T](dy)
+	for r := 0; r < len(X); r += width {
+		mean, inv := moments(X[r:r+width], eps)
+		var sum, dot T
+		for d := range width {
+			g := DY[r+d] * T(w.At(d))
+			sum += g
+			dot += g * (X[r+d] - mean) * inv
+		}
+		sum, dot = sum/T(width), dot/T(width)
+		for d := range width {
+			DX[r+d] = inv * (DY[r+d]*T(w.At(d)) - sum - (X[r+d]-mean)*inv*dot)
+		}
+	}
+}
+
+func (b *reference[T]) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
+	rows, heads, dim := x.Shape[0], x.Shape[1], x.Shape[2]
+	kernels.CheckRoPE(x, pos, table)
+	X, C, S := host.Of[T](x), host.Of[T](table.Cos), host.Of[T](table.Sin)
+	half := table.Cos.Width()
+	for r := range rows {
+		for h := range heads {
+			v := X[(r*heads+h)*dim:][:dim]
+			for i := range half {
+				c, s := C[int(pos[r])*half+i], S[int(pos[r])*half+i]
+				if inverse {
+					s = -s
+				}
+				a, z := v[i], v[i+half]
+				v[i], v[i+half] = c*a-s*z, s*a+c*z
+			}
+		}
+	}
+}
+
+func sigmoid[T kernels.Float](x T) T { return T(1 / (1 + math.Exp(-float64(x)))) }
+
+func (b *reference[T]) SiLUMul(y, gate, up *kernels.Tensor) {
+	kernels.CheckLengths("SiLUMul", y, gate, up)
+	Y, G, U := host.Of[T](y), host.Of[T](gate), host.Of[T](up)
+	for i := range Y {
+		Y[i] = G[i] * sigmoid(G[i]) * U[i]
+	}
+}
+
+func (b *reference[T]) SiLUMulGrad(dgate, dup, gate, up, dy *kernels.Tensor) {
+	kernels.CheckLengths("SiLUMulGrad", dy, dgate, dup, gate, up)
+	DG, DU, G, U, DY := host.Of[T](dgate), host.Of[T](dup), host.Of[T](gate), host.Of[T](up), host.Of[T](dy)
+	for i := range DY {
+		s := sigmoid(G[i])
+		DG[i] = DY[i] * U[i] * s * (1 + G[i]*(1-s))
+		DU[i] = DY[i] * G[i] * s
+	}
+}
+
+func (b *reference[T]) GELU(y, x *kernels.Tensor) {
+	kernels.CheckLengths("GELU", y, x)
+	host.Gelu(host.Of[T](y), host.Of[T](x))
+}
+
+func (b *reference[T]) GELUGrad(dx, x, dy *kernels.Tensor) {
+	kernels.CheckLengths("GELUGrad", dx, x, dy)
+	host.GeluGrad(host.Of[T](dx), host.Of[T](x), host.Of[T](dy))
+}
+
+func (b *reference[T]) AdamW(p, g, m, v *kernels.Tensor, s kernels.AdamWStep) {
+	kernels.CheckLengths("AdamW", p, g, m, v)
+	P, G, M, V := host.Of[T](p), host.Of[T](g), host.Of[T](m), host.Of[T](v)
+	host.AdamW(P, G, M, V, s)
+}
+
+func (b *reference[T]) SumSquares(t *kernels.Tensor) float64 { return host.SumSquares(host.Of[T](t)) }
