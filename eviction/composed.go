@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -25,9 +24,6 @@ var (
 	_ Protector      = composed{}
 	_ LayerAllocator = composed{}
 	_ HeadAllocator  = adaptive{}
-	_ formulated     = composed{}
-
-	_ deviceAllocator = adaptive{}
 )
 
 // newScorer makes the policy that the option scorer names, with its own options.
@@ -62,15 +58,8 @@ func (m composed) Unwrap() Method { return m.scorer }
 
 func (m composed) Capture(p Prompt) model.Capture { return m.scorer.Capture(p) }
 
-func (m composed) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	return m.scorer.Score(dst, p, o)
-}
-
-func (m composed) formula(p Prompt, o *model.Observation) (formula, bool) {
-	if f, ok := m.scorer.(formulated); ok {
-		return f.formula(p, o)
-	}
-	return formula{}, false
+func (m composed) Score(s *Scores, p Prompt, o *model.Observation) error {
+	return m.scorer.Score(s, p, o)
 }
 
 func (m composed) Protect(p Prompt) (sink, recent int) {
@@ -139,46 +128,16 @@ func (m adaptive) mixed(budgets []int, budget int, n func(h int) int) []int {
 // entries, and of every head the best up to its floor, are safe; the
 // rest of the pool goes to the highest scores of all heads. Ties go to the lower
 // head, then to the lower position.
-func (m adaptive) HeadBudgets(p Prompt, _, budget int, scores [][]float32) []int {
+func (m adaptive) HeadBudgets(p Prompt, _, budget int, s *Scores) []int {
 	sink, recent := m.Protect(p)
-	type candidate struct {
-		head  int
-		score float32
-	}
-	var pool []candidate
-	budgets, rest := make([]int, len(scores)), budget*len(scores)
-	for h, s := range scores {
-		budgets[h] = min(max(m.least(budget), sink+recent), budget, len(s))
-		rest -= budgets[h]
-		if budgets[h] == len(s) {
-			continue
-		}
-		free := s[sink : len(s)-recent]
-		// No head can get more than the whole pool.
-		best := kernels.TopK(free, budget*len(scores))
-		slices.SortStableFunc(best, func(a, b int32) int { return cmp.Compare(free[b], free[a]) })
-		for _, j := range best[budgets[h]-sink-recent:] {
-			pool = append(pool, candidate{h, free[j]})
-		}
-	}
-	slices.SortStableFunc(pool, func(a, b candidate) int { return cmp.Compare(b.score, a.score) })
-	for _, c := range pool[:min(rest, len(pool))] {
-		budgets[c.head]++
-	}
-	return m.mixed(budgets, budget, func(h int) int { return len(scores[h]) })
-}
-
-// headBudgetsOn is HeadBudgets on a device: the host sees the budgets alone.
-func (m adaptive) headBudgetsOn(d kernels.Selector, p Prompt, budget int, s *layerScores) []int {
-	sink, recent := m.Protect(p)
-	budgets, own, rest := make([]int, len(s.entries)), make([]int, len(s.entries)), budget*len(s.entries)
-	for h, n := range s.entries {
+	budgets, own, rest := make([]int, len(s.Entries)), make([]int, len(s.Entries)), budget*len(s.Entries)
+	for h, n := range s.Entries {
 		budgets[h] = min(max(m.least(budget), sink+recent), budget, n)
 		rest -= budgets[h]
 		own[h] = max(0, budgets[h]-sink-recent)
 	}
-	for h, extra := range d.ShareBudget(s.device, s.entries, own, sink, recent, max(0, rest)) {
+	for h, extra := range s.Ops.ShareBudget(s.Values, s.Entries, own, sink, recent, max(0, rest)) {
 		budgets[h] += extra
 	}
-	return m.mixed(budgets, budget, func(h int) int { return s.entries[h] })
+	return m.mixed(budgets, budget, func(h int) int { return s.Entries[h] })
 }

@@ -17,9 +17,10 @@
 // it registers. [Staged] makes one policy of an eviction of the prompt and a sparse
 // one.
 //
-// Scores that are a formula of observations are computed where these lie, and so are
-// the selections: on a device the host sees neither (formula.go). Other methods read
-// what they need.
+// A policy is stated once, by the operations of a backend ([kernels.Selector]): [Scores]
+// are computed where the observations lie, and so are the selections, sums
+// ([Accumulated]) and pages ([SparsePages]). On a device the host sees none of them; on
+// the host they cost nothing to read. The package's example is a whole policy.
 //
 // A [Runtime] runs a prompt layer by layer: each layer's cache is evicted before
 // the next layer is computed, so the peak is one layer's full cache and what is

@@ -19,33 +19,28 @@ func SelectedOnHost(p *Plan) [][][]int32 {
 		budgets = a.CrossLayerBudgets(r.prompt, r.statistics)
 	}
 	var out [][][]int32
-	for l, scores := range p.Scores {
-		if m, ok := r.method.(SpreadScorer); ok {
-			spread := layerScores{device: r.scores[l].spread, entries: r.scores[l].entries}
-			var kept [][]int32
-			for h, s := range spread.rows() {
-				kept = append(kept, m.SelectSpread(scores[h], s, budgets[l]))
-			}
-			out = append(out, kept)
-			continue
-		}
+	for l, scores := range r.scores {
 		prompt := r.prompt
 		prompt.Budget = budgets[l]
-		out = append(out, selectLayer(r.method, prompt, l, scores))
+		host := &Scores{Entries: scores.Entries, Ops: scores.Ops.HostSelector(), Values: scores.Values.OnHost()}
+		if scores.Spread != nil {
+			host.Spread = scores.Spread.OnHost()
+		}
+		out = append(out, host.selectBy(r.method, prompt, l).Indices())
 	}
 	return out
 }
 
 // SparseChoices are what a device and the host have chosen for the same queries and keys.
 type SparseChoices struct {
-	*deviceSparse
-	host       SparseState
+	*SparsePages
+	host       *SparsePages
 	Compare    func(layer int, device, host [][]int32)
 	Estimation int64 // bytes that the host has read to choose
 }
 
-// onDeviceAlone: the host reads queries and keys.
-func (*SparseChoices) onDeviceAlone() bool { return false }
+// Recordable: the host reads queries and keys.
+func (*SparseChoices) Recordable() bool { return false }
 
 // Select lets both choose and goes on with the device's choice.
 func (c *SparseChoices) Select(s *model.SparseStep) (int64, error) {
@@ -55,52 +50,63 @@ func (c *SparseChoices) Select(s *model.SparseStep) (int64, error) {
 		return 0, err
 	}
 	c.Estimation += n
-	if n, err = c.deviceSparse.Select(s); err != nil {
+	if n, err = c.SparsePages.Select(s); err != nil {
 		return 0, err
 	}
-	var chosen [][]int32
-	if s.Selection != nil {
-		chosen = s.Selection.Indices()
-	}
-	c.Compare(s.Layer, chosen, other.Entries)
+	c.Compare(s.Layer, chosenBy(s), chosenBy(&other))
 	return n, nil
+}
+
+// chosenBy is what a step attends to; nil is everything.
+func chosenBy(s *model.SparseStep) [][]int32 {
+	if s.Selection == nil {
+		return nil
+	}
+	return s.Selection.Indices()
+}
+
+// Estimated counts what the host has read, too.
+func (c *SparseChoices) Estimated() []int64 {
+	for _, n := range c.host.Estimated() {
+		c.Estimation += n
+	}
+	return c.SparsePages.Estimated()
 }
 
 // HostSelectsToo lets the host choose beside the device of a session that has run a
 // prompt; nil where no device chooses.
 func HostSelectsToo(s *Session) *SparseChoices {
-	device, ok := s.sparse.(*deviceSparse)
-	if !ok {
+	device, ok := s.sparse.(*SparsePages)
+	if !ok || !device.ops.OwnMemory() {
 		return nil
 	}
-	c := &SparseChoices{deviceSparse: device}
-	decoder := s.second
-	if decoder == nil {
-		decoder = s.method.(SparseDecoder)
+	dense := slices.IndexFunc(device.layers, func(heads []headPages) bool { return heads != nil })
+	if dense < 0 {
+		dense = len(device.layers)
 	}
-	switch m := decoder.(type) {
-	case exactTopK:
-		c.host = &exactState{newSparseState(s, nil, 0, 1, 0)}
-	case sparq:
-		c.host = m.onHost(s)
-	default:
-		l := m.(layouter).layout(s)
-		c.host = newSparseState(s, device.estimator, l.dense, l.size, l.bounds)
+	size := 1
+	if dense < len(device.layers) {
+		size = device.layers[dense][0].size
 	}
+	host := newSparsePagesBy(s.Cache.Backend().HostSelector(), s, device.estimator, dense, size, device.bounds)
+	if device.sums != nil {
+		host.keepMeans(s.Cache)
+	}
+	c := &SparseChoices{SparsePages: device, host: host}
 	s.sparse = c
 	return c
 }
 
 // SparseLog takes down what a device chooses, also in steps that are recorded.
 type SparseLog struct {
-	*deviceSparse
+	*SparsePages
 	layers []*kernels.Selection // copies of the last step's; nil: all entries
 }
 
 // LogChoices takes down what the device of a session chooses; nil where no device does.
 func LogChoices(s *Session) *SparseLog {
-	device, ok := s.sparse.(*deviceSparse)
-	if !ok {
+	device, ok := s.sparse.(*SparsePages)
+	if !ok || !device.ops.OwnMemory() {
 		return nil
 	}
 	l := &SparseLog{device, make([]*kernels.Selection, s.Cache.Layers())}
@@ -110,7 +116,7 @@ func LogChoices(s *Session) *SparseLog {
 
 // Select copies the choice into memory of its own, which the next layer leaves alone.
 func (l *SparseLog) Select(s *model.SparseStep) (int64, error) {
-	n, err := l.deviceSparse.Select(s)
+	n, err := l.SparsePages.Select(s)
 	l.layers[s.Layer] = nil
 	if err != nil || s.Selection == nil {
 		return n, err
@@ -144,16 +150,32 @@ func FirstStage(p Prompt) int {
 
 // SparseSteps shows every choice of a session's host, and the bytes read for it.
 func SparseSteps(s *Session, show func(step *model.SparseStep, estimation int64)) {
-	s.sparse = shownSteps{s.sparse, show}
+	s.sparse = shownSteps{s.sparse, show, new([]int64)}
 }
 
 type shownSteps struct {
 	SparseState
 	show func(*model.SparseStep, int64)
+	told *[]int64 // what Estimated has told before
 }
+
+// Recordable: steps that are recorded are not shown.
+func (shownSteps) Recordable() bool { return false }
 
 func (x shownSteps) Select(s *model.SparseStep) (int64, error) {
 	n, err := x.SparseState.Select(s)
-	x.show(s, n)
+	shown := *s
+	if shown.Entries == nil {
+		shown.Entries = chosenBy(s)
+	}
+	estimation := n
+	for _, later := range x.Estimated() {
+		estimation += later
+	}
+	for _, earlier := range *x.told {
+		estimation -= earlier
+	}
+	*x.told = x.Estimated()
+	x.show(&shown, estimation)
 	return n, err
 }

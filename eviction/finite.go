@@ -31,11 +31,14 @@ func (f *finite) fail(layer, head int, what string, value float64) {
 	}
 }
 
-// scores takes in the scores of a layer that are on the host.
-func (f *finite) scores(layer int, scores [][]float32) {
-	for h, row := range scores {
+// scores takes in the scores of a layer where the host can read them.
+func (f *finite) scores(layer int, s *Scores) {
+	if s.Ops.OwnMemory() {
+		return
+	}
+	for h, row := range append(s.Rows(), s.rows(s.Spread)...) {
 		if j := slices.IndexFunc(row, func(v float32) bool { return !(v <= math.MaxFloat32) }); j >= 0 {
-			f.fail(layer, h, fmt.Sprintf("the score of entry %d of %d", j, len(row)), float64(row[j]))
+			f.fail(layer, h%len(s.Entries), fmt.Sprintf("the score of entry %d of %d", j, len(row)), float64(row[j]))
 		}
 	}
 }
@@ -43,16 +46,16 @@ func (f *finite) scores(layer int, scores [][]float32) {
 // probes takes in the rows of a layer's probes, whose lse is NaN where any logit is not
 // finite; the scores of such a row may be.
 func (f *finite) probes(o *model.Observation, c *model.Config) {
-	device := deviceOf(o.Cache)
+	ops := o.Cache.Backend().Selector()
 	for i, lse := range slices.Concat(o.ProbeLSE, o.PeakProbeLSE) {
-		if device == nil {
+		if !ops.OwnMemory() {
 			f.rows(o.Layer, lse, c)
 			continue
 		}
 		if o.Layer == 0 {
-			f.lse = append(f.lse, device.Alloc(lse.DType, c.Layers*c.Heads, lse.Width()))
+			f.lse = append(f.lse, ops.Alloc(lse.DType, c.Layers*c.Heads, lse.Width()))
 		}
-		device.Copy(f.lse[i].Rows(o.Layer*c.Heads, (o.Layer+1)*c.Heads), lse)
+		ops.Copy(f.lse[i].Rows(o.Layer*c.Heads, (o.Layer+1)*c.Heads), lse)
 	}
 }
 

@@ -1,8 +1,6 @@
 package eviction
 
 import (
-	"math"
-
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -26,9 +24,9 @@ type Prompt struct {
 type Method interface {
 	// Capture says what to observe of the prompt's pass.
 	Capture(p Prompt) model.Capture
-	// Score writes the importance of every entry of a layer, dst[kvHead][entry],
-	// from what Capture asked for. All values are finite; higher is kept.
-	Score(dst [][]float32, p Prompt, o *model.Observation) error
+	// Score gives every entry of a layer its importance, from what Capture asked for. The
+	// values are numbers or −Inf; higher is kept.
+	Score(s *Scores, p Prompt, o *model.Observation) error
 }
 
 // Protector is a Method that keeps the first sink and the last recent entries
@@ -55,17 +53,16 @@ type CrossLayerAllocator interface {
 
 // SpreadScorer is a Method that chooses by a second number per entry.
 type SpreadScorer interface {
-	// Spread writes it, given the scores.
-	Spread(dst, scores [][]float32, p Prompt, o *model.Observation) error
-	// SelectSpread returns the ascending indices that a KV head keeps.
-	SelectSpread(scores, spread []float32, budget int) []int32
+	// SelectSpread selects budget entries of every head by the values and the spread that
+	// Score gave.
+	SelectSpread(s *Scores, budget int) *kernels.Selection
 }
 
 // Merger is a Method that merges what it evicts of the prompt into what it keeps.
 type Merger interface {
 	// Merge changes the kept pairs of a layer, which still holds all of them, and
-	// returns the merge threshold per KV head, NaN where nothing was evicted.
-	Merge(c *model.Cache, layer int, keep [][]int32) []float64
+	// returns the merge threshold per KV head, F64 [kvHeads], NaN where nothing was evicted.
+	Merge(c *model.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor)
 }
 
 // PoolKeeper is a Method that evicts nothing: what it selects is the pool that
@@ -76,7 +73,7 @@ type PoolKeeper interface{ KeepsAll() }
 // that of the layer's heads on average; over all layers the heads' budgets sum to
 // at most what uniform ones would.
 type HeadAllocator interface {
-	HeadBudgets(p Prompt, layer, budget int, scores [][]float32) []int
+	HeadBudgets(p Prompt, layer, budget int, s *Scores) []int
 }
 
 // Drafter is a Method that evicts twice: it decodes a draft of at most DraftTokens
@@ -86,12 +83,7 @@ type HeadAllocator interface {
 // protected, and the budgets of layers, may differ between the two.
 type Drafter interface {
 	DraftTokens() int
-	ScoreDraft(dst [][]float32, p Prompt, o *model.Observation) error
-}
-
-// draftFormulated is a Drafter whose ScoreDraft is a formula.
-type draftFormulated interface {
-	draftFormula(p Prompt, o *model.Observation) formula
+	ScoreDraft(s *Scores, p Prompt, o *model.Observation) error
 }
 
 // Responder is a Method that wants Prompt.Response.
@@ -134,17 +126,26 @@ type DecodeEvicter interface {
 // DecodeState is the eviction state of one response.
 type DecodeState interface {
 	Capture() model.Capture
-	// Step sees a layer after one more token and returns the ascending indices to
-	// keep per KV head, or nil to keep all. It may merge what goes into what stays.
-	Step(o *model.Observation) ([][]int32, error)
+	// Step sees a layer after one more token and selects what the cache keeps of it; nil
+	// keeps everything. It may merge what goes into what stays.
+	Step(o *model.Observation) (*kernels.Selection, error)
+}
+
+// JointState is a DecodeState that may take all layers of a step at once, whose scores are
+// [layers·heads, width], in the same memory: operations of a device on so few numbers take
+// longer to start than to run.
+type JointState interface {
+	DecodeState
+	// StepAll is Step of all layers: entries and what it selects are those of every KV head,
+	// layer by layer.
+	StepAll(logScores *kernels.Tensor, entries []int) *kernels.Selection
 }
 
 // Carrier is a DecodeState whose scores go on in the next turn.
 type Carrier interface {
 	// Carry adds what the turns before have left to the scores of a turn's prompt,
-	// whose first entries are those that the state knows. spread is nil unless the
-	// method is a SpreadScorer.
-	Carry(p Prompt, o *model.Observation, scores, spread [][]float32)
+	// whose first entries are those that the state knows.
+	Carry(p Prompt, o *model.Observation, s *Scores)
 }
 
 // SparseDecoder is a Method whose decoding steps attend to a few of the entries
@@ -161,61 +162,22 @@ type SparseState interface {
 	// Select chooses the step's entries and returns the bytes that it read of keys
 	// and values, or of what stands for them, to do so.
 	Select(s *model.SparseStep) (estimation int64, err error)
+	// Recordable tells that Select reads nothing of a device, so that its steps can be
+	// recorded once and replayed.
+	Recordable() bool
+	// Estimated are, by step, the bytes that were read besides those that Select has told;
+	// nil of none.
+	Estimated() []int64
 	// Bytes is the memory that it holds beside the cache.
 	Bytes() int64
 }
 
-// grouping is how the scores of the query heads that share a KV head become one.
-type grouping int
-
-// The values of the option "group".
-const (
-	groupMean grouping = iota
-	groupMax
-	groupSum
-	groupLogMean // of no option: see kernels.GroupLogMean
-)
-
 // groupOption lets users choose the grouping.
-func groupOption(start grouping) Option {
+func groupOption(start kernels.Grouping) Option {
 	return Option{Name: "group", Default: float64(start), Choices: choices("mean", "max", "sum"), Doc: "how the scores of the query heads of a KV head become one"}
 }
 
-func groupingOf(s Settings) grouping { return grouping(s.Int("group")) }
-
-// reduce writes to dst[kvHead] the probabilities whose logarithms are given [heads,
-// width], reduced over the query heads of each group.
-func (how grouping) reduce(dst [][]float32, logScores *kernels.Tensor) {
-	heads, width := logScores.Dim0(), logScores.Width()
-	group := heads / len(dst)
-	host := logScores.Float32s()
-	for g, d := range dst {
-		if how == groupLogMean {
-			var rows [][]float32
-			for h := g * group; h < (g+1)*group; h++ {
-				rows = append(rows, host[h*width:][:len(d)])
-			}
-			logMean(d, rows)
-			continue
-		}
-		clear(d)
-		for h := g * group; h < (g+1)*group; h++ {
-			for j := range d {
-				v := float32(math.Exp(float64(host[h*width+j])))
-				if how == groupMax {
-					d[j] = max(d[j], v)
-				} else {
-					d[j] += v
-				}
-			}
-		}
-		if how == groupMean {
-			for j := range d {
-				d[j] /= float32(group)
-			}
-		}
-	}
-}
+func groupingOf(s Settings) kernels.Grouping { return kernels.Grouping(s.Int("group")) }
 
 // windowOf is the observation window under a budget: at most half of it, so that
 // something is left to select.
@@ -223,14 +185,7 @@ func windowOf(window, budget int) int { return max(1, min(window, budget/2)) }
 
 // largest is the element-wise maximum of two observations of the same heads.
 func largest(c *model.Cache, a, b *kernels.Tensor) *kernels.Tensor {
-	if d := deviceOf(c); d != nil {
-		out := copied(c, a)
-		d.MaxScores(out, b)
-		return out
-	}
-	x, y := a.Float64s(), b.Float64s()
-	for i := range x {
-		x[i] = max(x[i], y[i])
-	}
-	return kernels.FromF64(x, a.Shape...)
+	out := copied(c, a)
+	c.Backend().Selector().MaxScores(out, b)
+	return out
 }

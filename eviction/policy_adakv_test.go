@@ -136,7 +136,13 @@ func TestSharedPool(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := p.Method.(eviction.HeadAllocator).HeadBudgets(eviction.Prompt{Entries: 10, Budget: 4, Config: &model.Config{Layers: 1}}, 0, 4, c.scores)
+		scores := &eviction.Scores{Entries: []int{len(c.scores[0]), len(c.scores[1])}}
+		scores.FromHost(func(dst [][]float32) {
+			for h := range dst {
+				copy(dst[h], c.scores[h])
+			}
+		})
+		got := p.Method.(eviction.HeadAllocator).HeadBudgets(eviction.Prompt{Entries: 10, Budget: 4, Config: &model.Config{Layers: 1}}, 0, 4, scores)
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}

@@ -31,111 +31,34 @@ type cam struct {
 
 func (cam) Capture(Prompt) model.Capture { return model.Capture{AllRows: true} }
 
-func (cam) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	return h2o{}.Score(dst, p, o)
-}
-
-func (cam) formula(p Prompt, o *model.Observation) (formula, bool) { return h2o{}.formula(p, o) }
+func (cam) Score(s *Scores, p Prompt, o *model.Observation) error { return h2o{}.Score(s, p, o) }
 
 func (m cam) StartDecode(s *Session) DecodeState {
-	window := camWindow{}
-	window.sink, window.recent = m.Protect(s.Prompt)
+	st := &camState{Accumulated: NewAccumulated(s)}
+	st.sink, st.recent = m.Protect(s.Prompt)
 	for l := range s.Cache.Layers() {
 		var draws []*rand.Rand
 		for h := range s.Cache.KVHeads() {
 			draws = append(draws, rand.New(rand.NewPCG(m.seed, uint64(s.turns)<<48|uint64(l)<<24|uint64(h))))
 		}
-		window.draws = append(window.draws, draws)
+		st.draws = append(st.draws, draws)
 	}
-	if sums := newDeviceSums(s); sums != nil {
-		return &camDeviceState{sums, window}
-	}
-	return &camState{newAccumulated(s), window}
-}
-
-// camWindow is what stays, and the draws for what goes.
-type camWindow struct {
-	sink, recent int
-	draws        [][]*rand.Rand // [layer][kvHead]
-}
-
-// kept are the indices of what stays of n entries; nil is all.
-func (w *camWindow) kept(n int) []int32 {
-	if n <= w.sink+w.recent {
-		return nil
-	}
-	return append(upTo(0, w.sink), upTo(n-w.recent, n)...)
+	return st
 }
 
 type camState struct {
-	accumulated
-	camWindow
+	*Accumulated
+	sink, recent int            // that stay
+	draws        [][]*rand.Rand // for what goes, [layer][kvHead]
 }
 
-func (s *camState) Step(o *model.Observation) ([][]int32, error) {
-	s.add(o)
+func (s *camState) Step(o *model.Observation) (*kernels.Selection, error) {
+	sums := s.Add(o)
 	n := o.Cache.Entries(o.Layer, 0)
-	idx := s.kept(n)
-	if idx == nil {
+	if n <= s.sink+s.recent {
 		return nil, nil
 	}
-	keep := make([][]int32, o.Cache.KVHeads())
-	for h := range keep {
-		keep[h] = idx
-		for out := s.sink; out < n-s.recent; out++ {
-			s.merge(o, h, out)
-		}
-		s.keep(o.Layer, h, idx)
-	}
-	return keep, nil
-}
-
-// merge draws whether the value of an entry that goes is merged into the recent
-// ones, and does it.
-func (s *camState) merge(o *model.Observation, head, out int) {
-	u := s.draws[o.Layer][head].Float64()
-	if u >= mergeProbability(s.accumulated[o.Layer][head], out, s.recent) {
-		return
-	}
-	values := o.Cache.View(o.Layer)[head].V
-	evicted := values.Rows(out, out+1).Float64s()
-	for j := values.Dim0() - s.recent; j < values.Dim0(); j++ {
-		v := values.Rows(j, j+1).Float64s()
-		for i := range v {
-			v[i] += evicted[i] / float64(s.recent)
-		}
-		o.Cache.SetPair(o.Layer, head, j, nil, v)
-	}
-}
-
-// mergeProbability is the share of an entry's sum in the mean of the last recent ones, at
-// most 1; 0 of an entry that was never attended to.
-func mergeProbability(sums []float32, out, recent int) float64 {
-	mean := 0.0
-	for _, v := range sums[len(sums)-recent:] {
-		mean += float64(v) / float64(recent)
-	}
-	if sums[out] <= 0 || recent == 0 {
-		return 0
-	}
-	return min(1, float64(sums[out])/mean)
-}
-
-// camDeviceState is camState with sums and values that stay on the device, which gets the
-// draws.
-type camDeviceState struct {
-	*deviceSums
-	camWindow
-}
-
-// stepOn implements deviceState.
-func (s *camDeviceState) stepOn(d kernels.Selector, o *model.Observation) (*kernels.Selection, error) {
-	sums := s.add(d, o)
-	n := o.Cache.Entries(o.Layer, 0)
-	idx := s.kept(n)
-	if idx == nil {
-		return nil, nil
-	}
+	idx := append(upTo(0, s.sink), upTo(n-s.recent, n)...)
 	keep, draws := make([][]int32, o.Cache.KVHeads()), make([][]float64, o.Cache.KVHeads())
 	for h := range keep {
 		keep[h] = idx
@@ -144,9 +67,9 @@ func (s *camDeviceState) stepOn(d kernels.Selector, o *model.Observation) (*kern
 		}
 	}
 	if s.recent > 0 {
-		d.MergeRecent(o.Cache.View(o.Layer), sums.device, s.sink, s.recent, draws)
+		s.ops.MergeRecent(o.Cache.View(o.Layer), sums.Values, s.sink, s.recent, draws)
 	}
 	kept := kernels.HostSelection(keep)
-	s.keep(d, o.Layer, kept)
+	s.Retain(o.Layer, kept)
 	return kept, nil
 }

@@ -3,6 +3,7 @@ package eviction
 import (
 	"math/rand/v2"
 
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -14,7 +15,7 @@ func init() {
 			{Name: "rows", Default: 32, Min: 1, Max: 4096, Whole: true, Doc: "pseudo-queries N"},
 			{Name: "first", Default: 4, Min: 0, Max: 4096, Whole: true, Doc: "of them, tokens from the start of the prompt m; the others come from its end"},
 			kernelOption(1),
-			groupOption(groupMean),
+			groupOption(kernels.GroupMean),
 			{Name: "content", Choices: choices("ends", "random", "span", "fixed"), Doc: "what the pseudo-queries say (DapQ, arXiv:2603.11564, §6.1): the prompt's ends, random tokens of it, a random span of it, or always the same nonsense"},
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
@@ -29,7 +30,7 @@ func init() {
 // content lets users see.
 type dapq struct {
 	rows, first, kernel int
-	group               grouping
+	group               kernels.Grouping
 	content             string
 	seed                uint64
 }
@@ -67,10 +68,7 @@ func (m dapq) pseudo(p Prompt) model.TokenRows {
 const fixedLength = 7
 
 // Score is the mean over the pseudo-rows; eq. 5's sum ranks the same.
-func (m dapq) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	return scoreBy(m, dst, p, o)
-}
-
-func (m dapq) formula(_ Prompt, o *model.Observation) (formula, bool) {
-	return one(o.Probes[0], m.group).pooled(m.kernel, 0), true
+func (m dapq) Score(s *Scores, _ Prompt, o *model.Observation) error {
+	s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0], Group: m.group, Kernel: m.kernel})
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -39,7 +40,7 @@ func (m duo) Fits(target *model.Model) error { return m.pattern.fits(target) }
 
 func (duo) Capture(Prompt) model.Capture { return model.Capture{} }
 
-func (duo) Score([][]float32, Prompt, *model.Observation) error { return nil }
+func (duo) Score(*Scores, Prompt, *model.Observation) error { return nil }
 
 // Protect is what a streaming head keeps.
 func (m duo) Protect(p Prompt) (sink, recent int) {
@@ -82,9 +83,9 @@ func (m duo) retrieval(p Prompt) [][]bool {
 	return heads
 }
 
-func (m duo) HeadBudgets(p Prompt, layer, _ int, scores [][]float32) []int {
+func (m duo) HeadBudgets(p Prompt, layer, _ int, s *Scores) []int {
 	sink, recent := m.Protect(p)
-	budgets := slices.Repeat([]int{sink + recent}, len(scores))
+	budgets := s.Uniform(sink + recent)
 	for h, retrieves := range m.retrieval(p)[layer] {
 		if retrieves {
 			budgets[h] = p.Entries
@@ -98,8 +99,6 @@ func (m duo) StartDecode(s *Session) DecodeState {
 	return &duoDecode{sink: sink, recent: recent, retrieval: m.retrieval(s.Prompt)}
 }
 
-func (duo) stepFootprint() (model.Capture, int) { return model.Capture{}, 0 }
-
 type duoDecode struct {
 	sink, recent int
 	retrieval    [][]bool
@@ -107,7 +106,7 @@ type duoDecode struct {
 
 func (*duoDecode) Capture() model.Capture { return model.Capture{} }
 
-func (d *duoDecode) Step(o *model.Observation) ([][]int32, error) {
+func (d *duoDecode) Step(o *model.Observation) (*kernels.Selection, error) {
 	keep := make([][]int32, o.Cache.KVHeads())
 	for h := range keep {
 		n := o.Cache.Entries(o.Layer, h)
@@ -117,5 +116,5 @@ func (d *duoDecode) Step(o *model.Observation) ([][]int32, error) {
 		}
 		keep[h] = append(upTo(0, d.sink), upTo(n-d.recent, n)...)
 	}
-	return keep, nil
+	return kernels.HostSelection(keep), nil
 }

@@ -92,7 +92,7 @@ func TestRetrievalHeads(t *testing.T) {
 			t.Errorf("%s: streaming heads keep %d and %d, want %d and %d", c.name, sink, recent, c.sink, c.recent)
 		}
 		for l := range 2 {
-			for h, got := range p.Method.(eviction.HeadAllocator).HeadBudgets(prompt, l, c.budget, make([][]float32, 4)) {
+			for h, got := range p.Method.(eviction.HeadAllocator).HeadBudgets(prompt, l, c.budget, &eviction.Scores{Entries: make([]int, 4)}) {
 				want := c.sink + c.recent
 				if slices.Contains(c.retrieval, 4*l+h) {
 					want = c.n

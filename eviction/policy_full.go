@@ -17,7 +17,7 @@ type full struct{}
 
 func (full) Capture(Prompt) model.Capture { return model.Capture{} }
 
-func (full) Score([][]float32, Prompt, *model.Observation) error { return nil }
+func (full) Score(*Scores, Prompt, *model.Observation) error { return nil }
 
 // LayerBudgets is no limit at all.
 func (full) LayerBudgets(p Prompt) []int {

@@ -1,8 +1,6 @@
 package eviction
 
 import (
-	"slices"
-
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -40,92 +38,55 @@ func (m h2o) Capture(Prompt) model.Capture {
 
 // Score is the accumulated probability: the mean times the number of rows, so
 // that what decoding adds has the same unit.
-func (m h2o) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	return scoreBy(m, dst, p, o)
-}
-
-func (m h2o) formula(p Prompt, o *model.Observation) (formula, bool) {
+func (m h2o) Score(s *Scores, p Prompt, o *model.Observation) error {
 	scores, rows := o.AllRows, len(p.Tokens)
 	if m.window > 0 {
 		scores, rows = o.Windows[0], min(m.window, rows)
 	}
-	f := one(scores, groupMean)
-	f.terms[0].Factor = float32(rows)
-	return f, true
+	s.Observe(kernels.ScoreTerm{LogScore: scores, Factor: float32(rows)})
+	return nil
 }
 
 func (m h2o) Protect(p Prompt) (sink, recent int) { return 0, m.recent(p.Budget) }
 
-func (m h2o) pooling(p Prompt) pooling { return pooling{m.kernel, m.recent(p.Budget)} }
+func (m h2o) Pooling(p Prompt) Pooling { return Pooling{m.kernel, m.recent(p.Budget)} }
 
 func (m h2o) recent(budget int) int { return int(m.share * float64(budget)) }
 
 // h2oDecoding is h2o that goes on while decoding.
 type h2oDecoding struct{ h2o }
 
-// stepFootprint counts the sums of the prompt, those of all layers, their spare, and what
-// they are pooled to.
-func (m h2oDecoding) stepFootprint() (model.Capture, int) {
-	kept := 3
-	if m.pooling(Prompt{}).pools() {
-		kept++
-	}
-	return model.Capture{Windows: []int{1}}, kept
-}
-
 func (m h2oDecoding) StartDecode(s *Session) DecodeState {
-	if sums := newDeviceSums(s); sums != nil {
-		return &h2oDeviceState{sums, s.Prompt.Budget, m.pooling(s.Prompt)}
-	}
-	return &h2oState{newAccumulated(s), s.Prompt.Budget, m.pooling(s.Prompt)}
+	return &h2oState{NewAccumulated(s), s.Prompt.Budget, m.Pooling(s.Prompt)}
 }
 
 type h2oState struct {
-	accumulated
-	budget  int
-	pooling // whose tail are the most recent
-}
-
-func (s *h2oState) Step(o *model.Observation) ([][]int32, error) {
-	s.add(o)
-	var keep [][]int32
-	for g, sums := range s.accumulated[o.Layer] {
-		if len(sums) > s.budget {
-			idx := selectHead(s.head(sums), s.budget, 0, s.tail)
-			s.keep(o.Layer, g, idx)
-			keep = append(keep, idx)
-		}
-	}
-	return keep, nil
-}
-
-// h2oDeviceState is h2oState with sums that never leave the device.
-type h2oDeviceState struct {
-	*deviceSums
+	*Accumulated
 	budget int
-	pooling
+	ranks  Pooling // whose tail are the most recent
 }
 
-// stepOn implements deviceState.
-func (s *h2oDeviceState) stepOn(d kernels.Selector, o *model.Observation) (*kernels.Selection, error) {
-	sums := s.add(d, o)
-	if slices.Max(sums.entries) <= s.budget {
-		return nil, nil
-	}
-	ranked := s.tensor(d, sums.device, sums.entries)
-	keep := d.Select(ranked, sums.entries, slices.Repeat([]int{s.budget}, len(sums.entries)), 0, s.tail)
-	s.keep(d, o.Layer, keep)
-	return keep, nil
-}
-
-// stepAllOn implements jointState.
-func (s *h2oDeviceState) stepAllOn(d kernels.Selector, scores *kernels.Tensor, entries []int) *kernels.Selection {
-	s.addAll(d, scores, entries)
-	if slices.Max(entries) <= s.budget {
+// choose is nil where everything stays.
+func (s *h2oState) choose(sums *Scores) *kernels.Selection {
+	if sums.Most() <= s.budget {
 		return nil
 	}
-	ranked := s.tensor(d, s.joint, entries)
-	keep := d.Select(ranked, entries, slices.Repeat([]int{s.budget}, len(entries)), 0, s.tail)
-	s.keepAll(d, keep)
+	return s.ranks.Of(sums).Select(sums.Uniform(s.budget), 0, s.ranks.Tail)
+}
+
+func (s *h2oState) Step(o *model.Observation) (*kernels.Selection, error) {
+	keep := s.choose(s.Add(o))
+	if keep != nil {
+		s.Retain(o.Layer, keep)
+	}
+	return keep, nil
+}
+
+// StepAll implements JointState.
+func (s *h2oState) StepAll(logScores *kernels.Tensor, entries []int) *kernels.Selection {
+	keep := s.choose(s.AddAll(logScores, entries))
+	if keep != nil {
+		s.RetainAll(keep)
+	}
 	return keep
 }

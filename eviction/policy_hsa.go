@@ -33,14 +33,9 @@ func (hsa) split(s *Session) (page int, head float64) {
 	return splitHSA(c)
 }
 
-func (m hsa) layout(s *Session) sparseLayout {
-	page, _ := m.split(s)
-	return sparseLayout{size: page, bounds: 2}
-}
-
 func startHSA(s *Session, page int, head float64) SparseState {
 	dim := s.Prompt.Config.HeadDim
-	return startSparse(s, hsaEstimator{components: max(1, int(float64(dim)/head+1e-9))}, 0, page, 2)
+	return NewSparsePages(s, hsaEstimator{components: max(1, int(float64(dim)/head+1e-9))}, 0, page, 2)
 }
 
 // hsaEstimator is hybrid sparse attention (RocketKV, arXiv:2502.14051, algorithm 1): i₁ are the k₁
@@ -53,30 +48,16 @@ func startHSA(s *Session, page int, head float64) SparseState {
 // stays the same while decoding; only a response that gets longer shrinks it.
 type hsaEstimator struct{ components int }
 
-func (hsaEstimator) onDevice() kernels.Estimate { return kernels.EstimateSigned }
+func (hsaEstimator) How() kernels.Estimate { return kernels.EstimateSigned }
 
-func (m hsaEstimator) reach(s sight, room, _ int) reach {
-	most := func() int { return pagesOf(s.most, s.size, 0) }
-	if s.from > 0 { // a window slides over one page more than it fills
-		most = func() int { return (s.n-s.from+s.size-1)/s.size + 1 }
+func (m hsaEstimator) Reach(s Sight, room, _ int) Reach {
+	most := func() int { return pagesOf(s.Most, s.Size, 0) }
+	if s.From > 0 { // a window slides over one page more than it fills
+		most = func() int { return (s.N-s.From+s.Size-1)/s.Size + 1 }
 	}
 	for most() > room {
-		s.size *= 2
+		s.Size *= 2
 	}
-	k := min(m.components, s.dim, room/most())
-	return reach{size: s.size, start: s.from, end: s.n, components: k, read: pagesOf(s.n, s.size, s.from) * k}
-}
-
-func (hsaEstimator) estimate(x *pageIndex, q [][]float32, r reach) (logits [][]float32, read int) {
-	first, pages := r.start/x.size, pagesOf(r.end, x.size, r.start)
-	return partialLogits(q, largestDims(q, r.components), func(i int32) []float32 {
-		sum := 0.0
-		for _, query := range q {
-			sum += float64(query[i])
-		}
-		if sum >= 0 {
-			return x.hi[i][first:]
-		}
-		return x.lo[i][first:]
-	}, pages), r.read
+	k := min(m.components, s.Dim, room/most())
+	return Reach{Size: s.Size, Start: s.From, End: s.N, Components: k, Read: pagesOf(s.N, s.Size, s.From) * k}
 }

@@ -1,12 +1,15 @@
 package eviction
 
-import "glimpse/model"
+import (
+	"glimpse/kernels"
+	"glimpse/model"
+)
 
 func init() {
 	Policies.Add("judgeq", Policy{
 		Kind: "prefill", Doc: "mean attention of trained soft tokens appended to the prompt", Source: "Judge Q (Liu et al. 2025, arXiv:2509.10798) §4",
 		Adapter: "judgeq", Scorer: true,
-		Options: []Option{kernelOption(1), groupOption(groupMean)},
+		Options: []Option{kernelOption(1), groupOption(kernels.GroupMean)},
 		New: func(s Settings, a model.Adapter) (Method, error) {
 			return newLearned(s, a), nil
 		},
@@ -18,7 +21,7 @@ func init() {
 type learned struct {
 	adapter model.Adapter
 	kernel  int
-	group   grouping
+	group   kernels.Grouping
 }
 
 func newLearned(s Settings, a model.Adapter) learned {
@@ -29,10 +32,11 @@ func (m learned) Capture(Prompt) model.Capture {
 	return model.Capture{Probes: []model.QueryRows{m.adapter}}
 }
 
-func (m learned) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	return scoreBy(m, dst, p, o)
+func (m learned) Score(s *Scores, _ Prompt, o *model.Observation) error {
+	s.Observe(m.term(o))
+	return nil
 }
 
-func (m learned) formula(_ Prompt, o *model.Observation) (formula, bool) {
-	return one(o.Probes[0], m.group).pooled(m.kernel, 0), true
+func (m learned) term(o *model.Observation) kernels.ScoreTerm {
+	return kernels.ScoreTerm{LogScore: o.Probes[0], Group: m.group, Kernel: m.kernel}
 }

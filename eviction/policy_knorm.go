@@ -1,10 +1,6 @@
 package eviction
 
-import (
-	"math"
-
-	"glimpse/model"
-)
+import "glimpse/model"
 
 func init() {
 	Policies.Add("knorm", Policy{
@@ -21,19 +17,9 @@ type knorm struct{}
 
 func (knorm) Capture(Prompt) model.Capture { return model.Capture{} }
 
-func (knorm) formula(Prompt, *model.Observation) (formula, bool) { return formula{keys: true}, true }
-
 // Score is 1/(1 + ‖k‖₂), which falls with the norm and is never negative.
-func (knorm) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
-	for h, kv := range o.Cache.View(o.Layer) {
-		keys, width := kv.K.Float32s(), kv.K.Width()
-		for j := range dst[h] {
-			sum := 0.0
-			for _, k := range keys[j*width : (j+1)*width] {
-				sum += float64(k) * float64(k)
-			}
-			dst[h][j] = float32(1 / (1 + math.Sqrt(sum)))
-		}
-	}
+func (knorm) Score(s *Scores, _ Prompt, o *model.Observation) error {
+	s.Values = s.Alloc()
+	s.Ops.KeyScores(s.Values, o.Cache.View(o.Layer))
 	return nil
 }

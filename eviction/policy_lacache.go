@@ -38,21 +38,22 @@ type lacache struct {
 func (lacache) Capture(Prompt) model.Capture { return model.Capture{} }
 
 // Score is 1 for what is kept and 0 for the rest.
-func (m lacache) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	var keep []int32
-	for h, d := range dst {
-		if h == 0 || len(d) != len(dst[h-1]) {
-			if m.code {
-				keep = m.thinned(p, o.Layer, len(d))
-			} else {
-				keep = m.keep(p, o.Layer, len(d))
+func (m lacache) Score(s *Scores, p Prompt, o *model.Observation) error {
+	s.FromHost(func(dst [][]float32) {
+		var held []int32
+		for h, d := range dst {
+			if h == 0 || len(d) != len(dst[h-1]) {
+				if m.code {
+					held = m.thinned(p, o.Layer, len(d))
+				} else {
+					held = m.climbed(p, o.Layer, len(d))
+				}
+			}
+			for _, j := range held {
+				d[j] = 1
 			}
 		}
-		clear(d)
-		for _, j := range keep {
-			d[j] = 1
-		}
-	}
+	})
 	return nil
 }
 
@@ -73,8 +74,8 @@ func (m lacache) steps(layer, layers int) []bool {
 	return steps
 }
 
-// keep is the entries that a layer keeps of n, as many as the budget.
-func (m lacache) keep(p Prompt, layer, n int) []int32 {
+// climbed is the entries that a layer keeps of n, as many as the budget.
+func (m lacache) climbed(p Prompt, layer, n int) []int32 {
 	steps := m.steps(layer, p.Config.Layers)
 	sink := min(m.sink, p.Budget/2)
 	// The newest entries, as many as there are layers, wait for their first ladder.

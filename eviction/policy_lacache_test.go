@@ -131,15 +131,21 @@ func thinLadder(c *naiveCase, l int) []bool {
 	return alive
 }
 
+// ladderScores are those of n entries of a head.
+func ladderScores(t *testing.T, p *eviction.Named, prompt eviction.Prompt, layer, n int) []float32 {
+	t.Helper()
+	s := &eviction.Scores{Entries: []int{n}}
+	if err := p.Method.Score(s, prompt, &model.Observation{Layer: layer}); err != nil {
+		t.Fatal(err)
+	}
+	return s.Rows()[0]
+}
+
 // ladderOf is what a layer keeps of a prompt.
 func ladderOf(t *testing.T, p *eviction.Named, layers, layer, n, budget int) []int32 {
 	t.Helper()
 	prompt := eviction.Prompt{Entries: n, Budget: budget, Config: &model.Config{Layers: layers}}
-	scores := [][]float32{make([]float32, n)}
-	if err := p.Method.Score(scores, prompt, &model.Observation{Layer: layer}); err != nil {
-		t.Fatal(err)
-	}
-	return kernels.TopK(scores[0], budget)
+	return kernels.TopK(ladderScores(t, p, prompt, layer, n), budget)
 }
 
 // TestLaddersOfTheAuthorsCode: what the class LaCache of GATECH-EIC/LaCache (kv_cache.py)
@@ -244,11 +250,7 @@ func TestLadders(t *testing.T) {
 		}
 		prompt := eviction.Prompt{Entries: c.n, Budget: c.budget, Config: &model.Config{Layers: c.layers}}
 		for l, want := range c.want {
-			scores := [][]float32{make([]float32, c.n)}
-			if err := p.Method.Score(scores, prompt, &model.Observation{Layer: l}); err != nil {
-				t.Fatal(err)
-			}
-			if got := kernels.TopK(scores[0], c.budget); !slices.Equal(got, want) {
+			if got := kernels.TopK(ladderScores(t, p, prompt, l, c.n), c.budget); !slices.Equal(got, want) {
 				t.Errorf("%s: layer %d keeps %v, want %v", c.name, l, got, want)
 			}
 		}
@@ -266,13 +268,10 @@ func TestLaddersThinOldEntriesOut(t *testing.T) {
 	prompt := eviction.Prompt{Entries: n, Budget: budget, Config: &model.Config{Layers: layers}}
 	together := make([]bool, n)
 	for l := range layers {
-		scores := [][]float32{make([]float32, n)}
-		if err := p.Method.Score(scores, prompt, &model.Observation{Layer: l}); err != nil {
-			t.Fatal(err)
-		}
+		scores := ladderScores(t, p, prompt, l, n)
 		kept := 0
 		var thirds [3]int
-		for j, v := range scores[0] {
+		for j, v := range scores {
 			if v == 1 {
 				kept++
 				together[j] = true
@@ -282,7 +281,7 @@ func TestLaddersThinOldEntriesOut(t *testing.T) {
 		if kept != budget {
 			t.Fatalf("layer %d keeps %d entries", l, kept)
 		}
-		if thirds[0] < 4 || thirds[2] <= thirds[0] || fmt.Sprint(scores[0][n-2:]) != "[1 1]" || fmt.Sprint(scores[0][:4]) != "[1 1 1 1]" {
+		if thirds[0] < 4 || thirds[2] <= thirds[0] || fmt.Sprint(scores[n-2:]) != "[1 1]" || fmt.Sprint(scores[:4]) != "[1 1 1 1]" {
 			t.Errorf("layer %d: %v entries in the thirds of the prompt", l, thirds)
 		}
 	}

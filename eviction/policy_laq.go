@@ -1,12 +1,15 @@
 package eviction
 
-import "glimpse/model"
+import (
+	"glimpse/kernels"
+	"glimpse/model"
+)
 
 func init() {
 	Policies.Add("laq", Policy{
 		Kind: "prefill", Doc: "lookahead Q-cache: a draft decoded on the snapkv-evicted cache scores the full cache with its queries", Source: "LAQ (Wang et al. 2025, arXiv:2505.20334); LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) app. F",
 		Scorer:  true,
-		Options: append(snapOptions(groupMean), lookaheadOption),
+		Options: append(snapOptions(kernels.GroupMean), lookaheadOption),
 		New: func(s Settings, _ model.Adapter) (Method, error) {
 			return laq{newSnapKV(s), s.Int("lookahead")}, nil
 		},
@@ -35,11 +38,7 @@ func (m laq) Protect(p Prompt) (sink, recent int) {
 	return m.snapkv.Protect(p)
 }
 
-func (m laq) ScoreDraft(dst [][]float32, p Prompt, o *model.Observation) error {
-	m.draftFormula(p, o).score(dst)
+func (m laq) ScoreDraft(s *Scores, _ Prompt, o *model.Observation) error {
+	s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0], Group: m.group, Kernel: m.kernel})
 	return nil
-}
-
-func (m laq) draftFormula(_ Prompt, o *model.Observation) formula {
-	return one(o.Probes[0], m.group).pooled(m.kernel, 0)
 }

@@ -1,12 +1,15 @@
 package eviction
 
-import "glimpse/model"
+import (
+	"glimpse/kernels"
+	"glimpse/model"
+)
 
 func init() {
 	Policies.Add("lookaheadkv", Policy{
 		Kind: "prefill", Doc: "mean attention of trained lookahead rows with Lookahead LoRA, max-pooled", Source: "LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) §3, app. A, F",
 		Adapter: "lookaheadkv", Scorer: true,
-		Options: []Option{kernelOption(7), groupOption(groupMean), {
+		Options: []Option{kernelOption(7), groupOption(kernels.GroupMean), {
 			Name: "window", Default: 0, Min: 0, Max: 1 << 20, Whole: true,
 			Doc: "0 for the rows alone; else also snapkv's window of so many prompt rows, kept, whose scores are averaged in (LookaheadKV, arXiv:2603.10899, table 7: 32)",
 		}},
@@ -32,15 +35,9 @@ func (m suffixed) Capture(p Prompt) model.Capture {
 	return m.rows.Capture(p).Merge(m.suffix.Capture(p))
 }
 
-func (m suffixed) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	return scoreBy(m, dst, p, o)
-}
-
-func (m suffixed) formula(p Prompt, o *model.Observation) (formula, bool) {
-	f, _ := m.rows.formula(p, o)
-	suffix, _ := m.suffix.formula(p, o)
-	f.terms = append(f.terms, suffix.terms...)
-	return f, true
+func (m suffixed) Score(s *Scores, p Prompt, o *model.Observation) error {
+	s.Observe(m.rows.term(o), m.suffix.term(p, o))
+	return nil
 }
 
 func (m suffixed) Protect(p Prompt) (sink, recent int) { return m.suffix.Protect(p) }

@@ -1,6 +1,9 @@
 package eviction
 
-import "glimpse/model"
+import (
+	"glimpse/kernels"
+	"glimpse/model"
+)
 
 func init() {
 	Policies.Add("oracle", Policy{
@@ -31,10 +34,7 @@ func (oracle) Capture(p Prompt) model.Capture {
 	return model.Capture{Probes: []model.QueryRows{rows}}
 }
 
-func (m oracle) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	return scoreBy(m, dst, p, o)
-}
-
-func (oracle) formula(_ Prompt, o *model.Observation) (formula, bool) {
-	return one(o.Probes[0], groupMean), true
+func (m oracle) Score(s *Scores, _ Prompt, o *model.Observation) error {
+	s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0]})
+	return nil
 }

@@ -1,9 +1,6 @@
 package eviction
 
 import (
-	"math"
-
-	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -34,53 +31,21 @@ type quest struct {
 }
 
 func (m quest) StartSparse(s *Session) SparseState {
-	l := m.layout(s)
-	return startSparse(s, m, l.dense, l.size, l.bounds)
+	return NewSparsePages(s, m, min(m.dense, s.Cache.Layers()), m.page, 2)
 }
 
-func (m quest) layout(s *Session) sparseLayout {
-	return sparseLayout{dense: min(m.dense, s.Cache.Layers()), size: m.page, bounds: 2}
-}
+func (quest) How() kernels.Estimate { return kernels.EstimateBound }
 
-func (quest) onDevice() kernels.Estimate { return kernels.EstimateBound }
-
-func (quest) reach(s sight, room, want int) reach {
-	r := reach{size: s.size, start: s.from, components: s.dim}
-	last := func() int { return (s.n - 1) / r.size } // page
-	for 2*s.dim*(last()-s.from/r.size) > room {
-		r.size *= 2
+func (quest) Reach(s Sight, room, want int) Reach {
+	r := Reach{Size: s.Size, Start: s.From, Components: s.Dim}
+	last := func() int { return (s.N - 1) / r.Size } // page
+	for 2*s.Dim*(last()-s.From/r.Size) > room {
+		r.Size *= 2
 	}
-	r.end = last() * r.size
-	r.recent = min(want, s.n-r.end)
-	if r.end <= s.from { // the last page is all that is seen
-		r.end, r.recent = s.n, want
+	r.End = last() * r.Size
+	r.Recent = min(want, s.N-r.End)
+	if r.End <= s.From { // the last page is all that is seen
+		r.End, r.Recent = s.N, want
 	}
 	return r
-}
-
-func (quest) estimate(x *pageIndex, q [][]float32, r reach) (logits [][]float32, read int) {
-	dim, first, end := r.components, r.start/x.size, r.end/x.size
-	for range q {
-		logits = append(logits, make([]float32, end-first))
-	}
-	scale := float32(1 / math.Sqrt(float64(dim)))
-	for i := range dim {
-		var minima, maxima bool // read in this dimension
-		for g, query := range q {
-			v := query[i] * scale
-			if v < 0 { // m ≤ M, so the sign tells the larger product
-				minima = true
-				simd.Axpy(v, x.lo[i][first:end], logits[g])
-			} else {
-				maxima = true
-				simd.Axpy(v, x.hi[i][first:end], logits[g])
-			}
-		}
-		for _, used := range []bool{minima, maxima} {
-			if used {
-				read += end - first
-			}
-		}
-	}
-	return logits, read
 }

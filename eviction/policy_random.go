@@ -18,12 +18,14 @@ type random struct{ seed uint64 }
 
 func (random) Capture(Prompt) model.Capture { return model.Capture{} }
 
-func (m random) Score(dst [][]float32, _ Prompt, o *model.Observation) error {
-	for h, d := range dst {
-		rng := rand.New(rand.NewPCG(m.seed, uint64(o.Layer)<<32|uint64(h)))
-		for j := range d {
-			d[j] = rng.Float32()
+func (m random) Score(s *Scores, _ Prompt, o *model.Observation) error {
+	s.FromHost(func(dst [][]float32) {
+		for h, d := range dst {
+			rng := rand.New(rand.NewPCG(m.seed, uint64(o.Layer)<<32|uint64(h)))
+			for j := range d {
+				d[j] = rng.Float32()
+			}
 		}
-	}
+	})
 	return nil
 }

@@ -95,14 +95,9 @@ func (m rocketkv) Capture(p Prompt) model.Capture {
 	return first.Capture(p)
 }
 
-func (m rocketkv) Score(dst [][]float32, p Prompt, o *model.Observation) error {
+func (m rocketkv) Score(s *Scores, p Prompt, o *model.Observation) error {
 	first, p := m.firstStage(p)
-	return first.Score(dst, p, o)
-}
-
-func (m rocketkv) formula(p Prompt, o *model.Observation) (formula, bool) {
-	first, p := m.firstStage(p)
-	return first.formula(p, o)
+	return first.Score(s, p, o)
 }
 
 func (m rocketkv) Protect(p Prompt) (sink, recent int) {
@@ -122,9 +117,4 @@ func (m rocketkv) LayerBudgets(p Prompt) []int {
 func (m rocketkv) StartSparse(s *Session) SparseState {
 	c, _ := splitPrompt(s.Prompt)
 	return startHSA(s, c.Page, c.Head)
-}
-
-func (m rocketkv) layout(s *Session) sparseLayout {
-	c, _ := splitPrompt(s.Prompt)
-	return sparseLayout{size: c.Page, bounds: 2}
 }

@@ -1,17 +1,20 @@
 package eviction
 
-import "glimpse/model"
+import (
+	"glimpse/kernels"
+	"glimpse/model"
+)
 
 func init() {
 	Policies.Add("snapkv", Policy{
 		Kind: "prefill", Doc: "mean attention of the last prompt rows on what is before them, max-pooled; the window is kept", Source: "SnapKV (Li et al. 2024, arXiv:2404.14469) §4; LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) §2",
 		Scorer:  true,
-		Options: snapOptions(groupMean),
+		Options: snapOptions(kernels.GroupMean),
 		New:     func(s Settings, _ model.Adapter) (Method, error) { return newSnapKV(s), nil },
 	})
 }
 
-func snapOptions(group grouping) []Option {
+func snapOptions(group kernels.Grouping) []Option {
 	return []Option{
 		{Name: "window", Default: 32, Min: 1, Max: 1 << 20, Whole: true, Doc: "last prompt rows observed and kept; at most half the budget"},
 		kernelOption(7),
@@ -25,20 +28,25 @@ func newSnapKV(s Settings) snapkv {
 
 type snapkv struct {
 	window, kernel int
-	group          grouping
+	group          kernels.Grouping
 }
 
 func (m snapkv) Capture(p Prompt) model.Capture {
 	return model.Capture{Windows: []int{windowOf(m.window, p.Budget)}}
 }
 
-func (m snapkv) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	return scoreBy(m, dst, p, o)
+func (m snapkv) Score(s *Scores, p Prompt, o *model.Observation) error {
+	s.Observe(m.term(p, o))
+	return nil
 }
 
-// formula must not leak the window's own scores into what is before it.
-func (m snapkv) formula(p Prompt, o *model.Observation) (formula, bool) {
-	return one(o.Windows[0], m.group).pooled(m.kernel, windowOf(m.window, p.Budget)), true
+// term must not leak the window's own scores into what is before it.
+func (m snapkv) term(p Prompt, o *model.Observation) kernels.ScoreTerm {
+	return m.termOf(o.Windows[0], p)
+}
+
+func (m snapkv) termOf(logScore *kernels.Tensor, p Prompt) kernels.ScoreTerm {
+	return kernels.ScoreTerm{LogScore: logScore, Group: m.group, Kernel: m.kernel, Tail: windowOf(m.window, p.Budget)}
 }
 
 func (m snapkv) Protect(p Prompt) (sink, recent int) { return 0, windowOf(m.window, p.Budget) }

@@ -35,54 +35,23 @@ type sparq struct {
 }
 
 func (m sparq) StartSparse(s *Session) SparseState {
-	if d := deviceOf(s.Cache); d != nil {
-		st := newDeviceSparse(d, s, m, 0, 1, 1)
-		if m.mean {
-			st.keepMeans(s.Cache)
-		}
-		return st
-	}
-	return m.onHost(s)
-}
-
-func (m sparq) onHost(s *Session) SparseState {
-	st := newSparseState(s, m, 0, 1, 1)
-	if !m.mean {
-		return st
-	}
-	for l := range st.heads {
-		means := make([]*meanValue, len(st.heads[l]))
-		for h := range means {
-			values := s.Cache.View(l)[h].V
-			dim := values.Width()
-			means[h] = &meanValue{sum: make([]float64, dim)}
-			host := values.Float64s()
-			for _, j := range st.heads[l][h].idx {
-				means[h].add(host[int(j)*dim:][:dim])
-			}
-		}
-		st.mean = append(st.mean, means)
+	st := NewSparsePages(s, m, 0, 1, 1)
+	if m.mean {
+		st.keepMeans(s.Cache)
 	}
 	return st
 }
 
-func (sparq) layout(*Session) sparseLayout { return sparseLayout{size: 1, bounds: 1} }
+func (sparq) How() kernels.Estimate { return kernels.EstimatePartial }
 
-func (sparq) onDevice() kernels.Estimate { return kernels.EstimatePartial }
-
-func (m sparq) reach(s sight, room, want int) reach {
-	r := reach{size: 1, start: max(s.from, s.n-room), end: s.n}
-	seen := s.n - r.start
-	r.components = min(room/seen, s.dim)
+func (m sparq) Reach(s Sight, room, want int) Reach {
+	r := Reach{Size: 1, Start: max(s.From, s.N-room), End: s.N}
+	seen := s.N - r.Start
+	r.Components = min(room/seen, s.Dim)
 	if m.components > 0 {
-		r.components = min(r.components, m.components)
+		r.Components = min(r.Components, m.components)
 	}
-	r.read = seen * r.components
-	r.recent = min(1+int(m.local*float64(want-1)), seen)
+	r.Read = seen * r.Components
+	r.Recent = min(1+int(m.local*float64(want-1)), seen)
 	return r
-}
-
-func (sparq) estimate(x *pageIndex, q [][]float32, r reach) (logits [][]float32, read int) {
-	dims := largestDims(q, r.components)
-	return partialLogits(q, dims, func(i int32) []float32 { return x.lo[i][r.start:r.end] }, r.end-r.start), r.read
 }

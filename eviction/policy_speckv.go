@@ -3,6 +3,7 @@ package eviction
 import (
 	"fmt"
 
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -10,7 +11,7 @@ func init() {
 	Policies.Add("speckv", Policy{
 		Kind: "prefill", Doc: "a draft model's answer and the last prompt rows; the largest attention of any row and head", Source: "SpecKV (Galim et al. 2025, arXiv:2506.08373) alg. 1; LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) §2",
 		Scorer: true, Draft: true,
-		Options: append(snapOptions(groupMax), Option{Name: "tokens", Default: 32, Min: 1, Max: 4096, Whole: true, Doc: "most tokens of the draft"}),
+		Options: append(snapOptions(kernels.GroupMax), Option{Name: "tokens", Default: 32, Min: 1, Max: 4096, Whole: true, Doc: "most tokens of the draft"}),
 		New: func(s Settings, _ model.Adapter) (Method, error) {
 			return speckv{newSnapKV(s), s.Resources.Draft, s.Int("tokens")}, nil
 		},
@@ -56,14 +57,11 @@ func (m speckv) Capture(p Prompt) model.Capture {
 	return c
 }
 
-func (m speckv) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	return scoreBy(m, dst, p, o)
-}
-
-func (m speckv) formula(p Prompt, o *model.Observation) (formula, bool) {
+func (m speckv) Score(s *Scores, p Prompt, o *model.Observation) error {
 	scores := o.PeakWindows[0]
 	if len(o.PeakProbes) > 0 {
 		scores = largest(o.Cache, scores, o.PeakProbes[0])
 	}
-	return one(scores, m.group).pooled(m.kernel, windowOf(m.window, p.Budget)), true
+	s.Observe(m.termOf(scores, p))
+	return nil
 }

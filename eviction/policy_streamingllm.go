@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -16,7 +17,7 @@ type streaming struct{ sink int }
 
 func (streaming) Capture(Prompt) model.Capture { return model.Capture{} }
 
-func (streaming) Score([][]float32, Prompt, *model.Observation) error { return nil }
+func (streaming) Score(*Scores, Prompt, *model.Observation) error { return nil }
 
 func (m streaming) Protect(p Prompt) (sink, recent int) {
 	sink = min(m.sink, p.Budget)
@@ -28,13 +29,11 @@ func (m streaming) StartDecode(s *Session) DecodeState {
 	return &streamingDecode{sink: sink, recent: recent}
 }
 
-func (streaming) stepFootprint() (model.Capture, int) { return model.Capture{}, 0 }
-
 type streamingDecode struct{ sink, recent int }
 
 func (*streamingDecode) Capture() model.Capture { return model.Capture{} }
 
-func (d *streamingDecode) Step(o *model.Observation) ([][]int32, error) {
+func (d *streamingDecode) Step(o *model.Observation) (*kernels.Selection, error) {
 	n := o.Cache.Entries(o.Layer, 0)
 	if n <= d.sink+d.recent {
 		return nil, nil
@@ -43,5 +42,5 @@ func (d *streamingDecode) Step(o *model.Observation) ([][]int32, error) {
 	for h := range keep {
 		keep[h] = append(upTo(0, d.sink), upTo(n-d.recent, n)...)
 	}
-	return keep, nil
+	return kernels.HostSelection(keep), nil
 }

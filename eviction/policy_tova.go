@@ -1,8 +1,6 @@
 package eviction
 
 import (
-	"slices"
-
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -22,63 +20,45 @@ type tova struct{ kernel int }
 
 func (tova) Capture(Prompt) model.Capture { return model.Capture{Windows: []int{1}} }
 
-func (m tova) Score(dst [][]float32, p Prompt, o *model.Observation) error {
-	return scoreBy(m, dst, p, o)
-}
-
-// formula is the logarithm of the mean over all heads of the last row's attention, of
+// Score is the logarithm of the mean over all heads of the last row's attention, of
 // which float32 has only zeros for much of a sharp head's entries.
-func (m tova) formula(_ Prompt, o *model.Observation) (formula, bool) {
-	f := one(o.Windows[0], groupLogMean).pooled(m.kernel, 0)
-	f.allHeads = true
-	return f, true
+func (m tova) Score(s *Scores, _ Prompt, o *model.Observation) error {
+	s.Values = s.Alloc()
+	term := kernels.ScoreTerm{LogScore: o.Windows[0], Group: kernels.GroupLogMean, Kernel: m.kernel}
+	s.Ops.Scores(s.Values, s.Entries, []kernels.ScoreTerm{term}, true)
+	return nil
 }
 
 func (m tova) StartDecode(s *Session) DecodeState {
-	return tovaState{m, s.Prompt.Budget, s.Cache.KVHeads()}
+	return tovaState{m, s.Cache.Backend().Selector(), s.Prompt.Budget, s.Cache.KVHeads()}
 }
 
 type tovaState struct {
 	tova
+	ops             kernels.Selector
 	budget, kvHeads int
 }
 
 func (s tovaState) Capture() model.Capture { return s.tova.Capture(Prompt{}) }
 
-func (s tovaState) Step(o *model.Observation) ([][]int32, error) {
+func (s tovaState) Step(o *model.Observation) (*kernels.Selection, error) {
 	if o.Cache.Entries(o.Layer, 0) <= s.budget {
 		return nil, nil
 	}
-	dst := newScores(o)
-	if err := s.Score(dst, Prompt{}, o); err != nil {
+	scores := NewScores(o)
+	if err := s.Score(scores, Prompt{}, o); err != nil {
 		return nil, err
 	}
-	idx := selectHead(dst[0], s.budget, 0, 0)
-	keep := make([][]int32, len(dst))
-	for h := range keep {
-		keep[h] = idx
-	}
-	return keep, nil
+	return scores.Select(scores.Uniform(s.budget), 0, 0), nil
 }
 
-// stepOn implements deviceState.
-func (s tovaState) stepOn(d kernels.Selector, o *model.Observation) (*kernels.Selection, error) {
-	if o.Cache.Entries(o.Layer, 0) <= s.budget {
-		return nil, nil
-	}
-	f, _ := s.formula(Prompt{}, o)
-	scores := f.on(d, o)
-	return d.Select(scores.device, scores.entries, slices.Repeat([]int{s.budget}, len(scores.entries)), 0, 0), nil
-}
-
-// stepAllOn implements jointState.
-func (s tovaState) stepAllOn(d kernels.Selector, logScores *kernels.Tensor, entries []int) *kernels.Selection {
-	if slices.Max(entries) <= s.budget {
+// StepAll implements JointState.
+func (s tovaState) StepAll(logScores *kernels.Tensor, entries []int) *kernels.Selection {
+	scores := &Scores{Ops: s.ops, Entries: entries}
+	if scores.Most() <= s.budget {
 		return nil
 	}
-	scores := d.Alloc(kernels.F32, len(entries), slices.Max(entries))
-	d.Scores(scores, entries, []kernels.ScoreTerm{{LogScore: logScores, Group: kernels.GroupLogMean}}, false)
-	d.MeanScores(scores, entries, s.kvHeads, true)
-	scores = pooling{s.kernel, 0}.tensor(d, scores, entries)
-	return d.Select(scores, entries, slices.Repeat([]int{s.budget}, len(entries)), 0, 0)
+	scores.Observe(kernels.ScoreTerm{LogScore: logScores, Group: kernels.GroupLogMean})
+	s.ops.MeanScores(scores.Values, entries, s.kvHeads, true)
+	return Pooling{s.kernel, 0}.Of(scores).Select(scores.Uniform(s.budget), 0, 0)
 }

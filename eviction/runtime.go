@@ -34,12 +34,10 @@ type request struct {
 
 	carry Carrier // of the turns before, or nil
 
-	device  kernels.Selector // that has scored; nil where the host has
 	watched finite
 
 	kept   []*kernels.Selection // by layer; complete only after the last one where the budgets cross layers
-	scores []*layerScores
-	spread [][][]float32
+	scores []*Scores
 	// Where the budgets cross layers: what they depend on, by layer, and what they are.
 	statistics [][]float64
 	budgets    []int
@@ -124,56 +122,23 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 		mine.AllRows = nil
 	}
 	r.watched.probes(&mine, r.prompt.Config)
-	device := deviceOf(o.Cache)
-	if f, ok := r.formulaOn(device, &mine); ok {
-		return r.observeOn(device, f, &mine), nil
-	}
-	if m, ok := r.spreaderOn(device); ok {
-		s := r.take(device, m.scoreOn(device, r.prompt, &mine), &mine)
-		return r.keep(m.selectSpreadOn(device, s, r.prompt.Budget), &mine), nil
-	}
-	dst := newScores(o)
-	err := r.method.Score(dst, r.prompt, &mine)
-	var spread [][]float32
-	spreader, _ := r.method.(SpreadScorer)
-	if spreader != nil && err == nil {
-		spread = newScores(o)
-		err = spreader.Spread(spread, dst, r.prompt, &mine)
-	}
-	if err != nil {
+	s := NewScores(&mine)
+	if err := r.method.Score(s, r.prompt, &mine); err != nil {
 		return nil, fmt.Errorf("layer %d: %w", o.Layer, err)
 	}
+	if s.Values == nil {
+		s.FromHost(func([][]float32) {})
+	}
 	if r.carry != nil {
-		r.carry.Carry(r.prompt, &mine, dst, spread)
+		r.carry.Carry(r.prompt, &mine, s)
 	}
-	r.watched.scores(o.Layer, dst)
-	if spread != nil {
-		r.watched.scores(o.Layer, spread)
-	}
-	ranked := r.rank(dst)
-	r.scores, r.spread = append(r.scores, ranked), append(r.spread, spread)
+	r.watched.scores(o.Layer, s)
+	s = r.pooling().Of(s)
+	r.scores = append(r.scores, s)
 	if r.crosses(&mine) {
 		return nil, nil
 	}
-	var keep [][]int32
-	if spreader == nil {
-		keep = selectLayer(r.method, r.prompt, o.Layer, ranked.host)
-	} else {
-		f := poolingOf(r.method, r.prompt)
-		for h, scores := range ranked.host {
-			keep = append(keep, spreader.SelectSpread(scores, f.head(spread[h]), r.prompt.Budget))
-		}
-	}
-	return r.keep(kernels.HostSelection(keep), &mine), nil
-}
-
-// observeOn is observe where the device scores and selects.
-func (r *request) observeOn(d kernels.Selector, f formula, o *model.Observation) *kernels.Selection {
-	s := r.take(d, f.on(d, o), o)
-	if r.crosses(o) {
-		return nil
-	}
-	return r.keep(selectOn(d, r.method, r.prompt, o.Layer, s), o)
+	return r.keep(s.selectBy(r.method, r.prompt, o.Layer), &mine), nil
 }
 
 // crosses tells that a layer's budget waits for the others, and takes down what it depends
@@ -184,16 +149,6 @@ func (r *request) crosses(o *model.Observation) bool {
 		r.statistics = append(r.statistics, a.LayerStatistics(r.prompt, o))
 	}
 	return ok
-}
-
-// take takes in the scores of a layer on the device and returns what it is ranked by.
-func (r *request) take(d kernels.Selector, s *layerScores, o *model.Observation) *layerScores {
-	if r.carry != nil {
-		r.carry.(deviceCarrier).carryOn(d, r.prompt, o, s)
-	}
-	s = r.pooling().on(d, s)
-	r.device, r.scores, r.spread = d, append(r.scores, s), append(r.spread, nil)
-	return s
 }
 
 // keep takes down what a layer keeps.
@@ -219,24 +174,9 @@ func (r *request) finish() {
 	for l, s := range r.scores {
 		p := r.prompt
 		p.Budget = r.budgets[l]
-		f := poolingOf(r.method, p)
-		if r.device != nil {
-			r.scores[l] = f.on(r.device, s)
-			r.kept = append(r.kept, selectOn(r.device, r.method, p, l, r.scores[l]))
-		} else {
-			r.scores[l] = f.onHost(s.host)
-			r.kept = append(r.kept, kernels.HostSelection(selectLayer(r.method, p, l, r.scores[l].host)))
-		}
+		r.scores[l] = poolingOf(r.method, p).Of(s)
+		r.kept = append(r.kept, r.scores[l].selectBy(r.method, p, l))
 	}
-}
-
-// newScores makes a score for every entry of a layer.
-func newScores(o *model.Observation) [][]float32 {
-	dst := make([][]float32, o.Cache.KVHeads())
-	for h := range dst {
-		dst[h] = make([]float32, o.Cache.Entries(o.Layer, h))
-	}
-	return dst
 }
 
 // mostResponse is how many tokens a response after so many may have, the last of which is
@@ -334,18 +274,12 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 	for l := range c.Layers {
 		scores := rt.Runner.ObserveQueries(full, l, queries[l].Rows(0, drafted), keys[l].Rows(0, drafted))
 		o := &model.Observation{Layer: l, Cache: full, Windows: r.seen[l], Probes: []*kernels.Tensor{scores}}
-		if f, ok := d.(draftFormulated); ok && r.scores[l].device != nil {
-			device := deviceOf(full)
-			r.scores[l] = f.draftFormula(r.prompt, o).on(device, o)
-			r.kept[l] = selectOn(device, r.method, r.prompt, l, r.scores[l])
-			continue
-		}
-		dst := newScores(o)
-		if err := d.ScoreDraft(dst, r.prompt, o); err != nil {
+		drafted := NewScores(o)
+		if err := d.ScoreDraft(drafted, r.prompt, o); err != nil {
 			return 0, fmt.Errorf("layer %d: %w", l, err)
 		}
-		r.watched.scores(l, dst)
-		r.scores[l], r.kept[l] = &layerScores{host: dst}, kernels.HostSelection(selectLayer(r.method, r.prompt, l, dst))
+		r.watched.scores(l, drafted)
+		r.scores[l], r.kept[l] = drafted, drafted.selectBy(r.method, r.prompt, l)
 	}
 	return evicted.Bytes(), nil
 }

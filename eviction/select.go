@@ -1,28 +1,6 @@
 package eviction
 
-import (
-	"slices"
-
-	"glimpse/kernels"
-)
-
-// selectHead returns the ascending indices that a KV head with the given scores
-// keeps: the first sink, the last recent, and the highest-scoring of the others
-// up to budget entries in all.
-func selectHead(scores []float32, budget, sink, recent int) []int32 {
-	n := len(scores)
-	if n <= budget {
-		return upTo(0, n)
-	}
-	sink = min(sink, budget)
-	recent = min(recent, budget-sink)
-	keep := upTo(0, sink)
-	for _, j := range kernels.TopK(scores[sink:n-recent], budget-sink-recent) {
-		keep = append(keep, j+int32(sink))
-	}
-	return append(keep, upTo(n-recent, n)...)
-}
-
+// upTo are the indices [from, to).
 func upTo(from, to int) []int32 {
 	out := make([]int32, 0, to)
 	for j := from; j < to; j++ {
@@ -41,20 +19,6 @@ func layerBudget(m Method, p Prompt, layer int) (budget, sink, recent int) {
 		sink, recent = pr.Protect(p)
 	}
 	return budget, sink, recent
-}
-
-// selectLayer selects for every KV head of a layer.
-func selectLayer(m Method, p Prompt, layer int, scores [][]float32) [][]int32 {
-	budget, sink, recent := layerBudget(m, p, layer)
-	budgets := slices.Repeat([]int{budget}, len(scores))
-	if a, ok := m.(HeadAllocator); ok {
-		budgets = a.HeadBudgets(p, layer, budget, scores)
-	}
-	keep := make([][]int32, len(scores))
-	for h, s := range scores {
-		keep[h] = selectHead(s, budgets[h], sink, recent)
-	}
-	return keep
 }
 
 // HitRate is the critical-KV hit rate (Judge Q, arXiv:2509.10798, eq. 6): the mean over layers

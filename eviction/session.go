@@ -40,16 +40,13 @@ type Session struct {
 
 	logits     *model.Logits
 	kept       []*kernels.Selection
-	scores     []*layerScores
-	spread     [][][]float32
-	budgets    []int       // of every layer, where they differ
-	thresholds [][]float64 // [layer][kvHead], of a Merger
-	// deviceThresholds are those of a deviceMerger on a device, by layer.
-	deviceThresholds []*kernels.Tensor
-	decode           DecodeState
-	sparse           SparseState
-	stepBytes        []int64              // that the steps so far have read, of sparse policies
-	stepKept         []*kernels.Selection // of a step, by layer, until all of them are known
+	scores     []*Scores
+	budgets    []int             // of every layer, where they differ
+	thresholds []*kernels.Tensor // by layer, of a Merger
+	decode     DecodeState
+	sparse     SparseState
+	stepBytes  []int64              // that the steps so far have read, of sparse policies
+	stepKept   []*kernels.Selection // of a step, by layer, until all of them are known
 }
 
 // Logits are those of the prompt's last token. They, what was kept and the scores come
@@ -237,15 +234,10 @@ func (s *Session) mostEntries() int {
 // evict keeps what was selected in all layers of the full cache.
 func (s *Session) evict(r *request) error {
 	merger, _ := s.method.(Merger)
-	onDevice, _ := s.method.(deviceMerger)
-	device := deviceOf(s.Cache)
-	s.thresholds, s.deviceThresholds = nil, nil
+	s.thresholds = nil
 	for l, keep := range r.kept {
-		switch {
-		case onDevice != nil && device != nil:
-			s.deviceThresholds = append(s.deviceThresholds, onDevice.mergeOn(device, s.Cache, l, keep))
-		case merger != nil:
-			s.thresholds = append(s.thresholds, merger.Merge(s.Cache, l, keep.Indices()))
+		if merger != nil {
+			s.thresholds = append(s.thresholds, merger.Merge(s.Cache, l, keep))
 		}
 		if err := s.Cache.RetainSelection(l, keep); err != nil {
 			return err
@@ -256,7 +248,7 @@ func (s *Session) evict(r *request) error {
 
 // begin makes the session ready to decode.
 func (s *Session) begin(r *request) {
-	s.kept, s.scores, s.spread, s.budgets = r.kept, r.scores, r.spread, r.budgets
+	s.kept, s.scores, s.budgets = r.kept, r.scores, r.budgets
 	s.pending, s.ready, s.stepBytes = nil, true, nil
 	s.turns++
 	if _, ok := s.method.(PoolKeeper); ok {
@@ -296,8 +288,7 @@ func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (toke
 	}
 	if s.sparse != nil {
 		opt.Sparse = s.chooseSparsely
-		st, ok := s.sparse.(interface{ onDeviceAlone() bool })
-		opt.SparseOnDevice = ok && st.onDeviceAlone()
+		opt.SparseOnDevice = s.sparse.Recordable()
 	}
 	if opt.Prompt == nil {
 		opt.Prompt = s.history
@@ -328,8 +319,7 @@ func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (toke
 
 // evictStep lets the policy evict after a decoding step.
 func (s *Session) evictStep(o *model.Observation) error {
-	d := deviceOf(o.Cache)
-	if st, ok := s.decode.(jointState); ok && d != nil && o.Joint != nil {
+	if st, ok := s.decode.(JointState); ok && o.Joint != nil {
 		if o.Layer < o.Cache.Layers()-1 {
 			return nil
 		}
@@ -339,32 +329,22 @@ func (s *Session) evictStep(o *model.Observation) error {
 				entries = append(entries, o.Cache.Entries(l, h))
 			}
 		}
-		if keep := st.stepAllOn(d, o.Joint, entries); keep != nil {
+		if keep := st.StepAll(o.Joint, entries); keep != nil {
 			return o.Cache.RetainAll(keep)
 		}
 		return nil
-	}
-	if st, ok := s.decode.(deviceState); ok && d != nil {
-		keep, err := st.stepOn(d, o)
-		if err != nil {
-			return err
-		}
-		return s.retainStep(o, keep)
 	}
 	keep, err := s.decode.Step(o)
 	if err != nil {
 		return err
 	}
-	if keep == nil {
-		return s.retainStep(o, nil)
-	}
-	return s.retainStep(o, kernels.HostSelection(keep))
+	return s.retainStep(o, keep)
 }
 
 // retainStep retains what a layer keeps after a decoding step, nil for everything. Where
 // all layers have run, and the host knows what all of them keep, that waits for the last.
 func (s *Session) retainStep(o *model.Observation, keep *kernels.Selection) error {
-	if !o.StepDone || deviceOf(o.Cache) == nil || keep != nil && keep.OnDevice() {
+	if !o.StepDone || !o.Cache.Backend().Selector().OwnMemory() || keep != nil && keep.OnDevice() {
 		if keep == nil {
 			return nil
 		}
@@ -394,11 +374,10 @@ func (s *Session) retainStep(o *model.Observation, keep *kernels.Selection) erro
 
 // countLater adds to the traffic what the device has counted.
 func (s *Session) countLater() {
-	st, ok := s.sparse.(interface{ readLater() []int64 })
-	if !ok {
+	if s.sparse == nil {
 		return
 	}
-	for step, n := range st.readLater() {
+	for step, n := range s.sparse.Estimated() {
 		s.Traffic.Bytes += n
 		s.Traffic.Estimation += n
 		s.Traffic.Most = max(s.Traffic.Most, s.stepBytes[step]+n)
@@ -415,13 +394,15 @@ func (s *Session) chooseSparsely(step *model.SparseStep) error {
 		return err
 	}
 	read := s.seenBytes(step.Layer)
-	if step.Selection != nil {
+	if chosen := step.Selection; chosen != nil {
 		read = 0
-		for h := range step.Selection.Heads() {
-			read += int64(step.Selection.Len(h)) * s.Cache.PairBytes()
+		for h := range chosen.Heads() {
+			read += int64(chosen.Len(h)) * s.Cache.PairBytes()
 		}
-	}
-	if step.Entries != nil {
+		if !chosen.OnDevice() {
+			step.Selection, step.Entries = nil, chosen.Indices()
+		}
+	} else if step.Entries != nil {
 		read = 0
 		for _, idx := range step.Entries {
 			read += int64(len(idx)) * s.Cache.PairBytes()

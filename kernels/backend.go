@@ -58,9 +58,11 @@ type Backend interface {
 	// Stepper is the backend with what recorded decoding steps need; nil where it has none
 	// that can be recorded.
 	Stepper() Stepper
-	// Selector is the backend where it scores and selects entries of a cache in its own
-	// memory; nil where the host does.
+	// Selector is what scores and selects entries of a cache: the backend where it does so
+	// in its own memory, else its HostSelector.
 	Selector() Selector
+	// HostSelector is what scores and selects them on the host.
+	HostSelector() Selector
 }
 
 // KV is the keys and values that one KV head of one layer keeps, each

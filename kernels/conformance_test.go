@@ -101,3 +101,16 @@ func TestContract(t *testing.T) { kernelstest.HoldContract(t, hosts(t)...) }
 // TestAddNorm: sum and norm in one call have the bits of the two operations on every
 // backend, and are those of the reference; what does not fit is refused by its name.
 func TestAddNorm(t *testing.T) { kernelstest.CheckAddNorm(t, kernels.Backends.Names()...) }
+
+// TestHostSelector: the operations of policies on the backends that select on the host.
+func TestHostSelector(t *testing.T) {
+	for _, name := range hosts(t) {
+		d := kernelstest.Open(t, name)
+		if d.B.Compute() != kernels.F32 { // the cases have pairs of F32
+			continue
+		}
+		for op, test := range kernelstest.SelectorTests {
+			t.Run(name+"/"+op, func(t *testing.T) { test(t, d, d.B.Selector()) })
+		}
+	}
+}

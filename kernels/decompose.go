@@ -37,7 +37,9 @@ func (Decomposed) RoundsToBF16(int, *Tensor) bool { return false }
 func (Decomposed) DrawsInPlace() bool             { return false }
 func (Decomposed) NewGraph() Graph                { return nil }
 func (Decomposed) Stepper() Stepper               { return nil }
-func (Decomposed) Selector() Selector             { return nil }
+
+// Selector selects on the host.
+func (d Decomposed) Selector() Selector { return d.on.HostSelector() }
 
 // Alloc allocates on the host.
 func (Decomposed) Alloc(t DType, shape ...int) *Tensor { return NewTensor(t, shape...) }

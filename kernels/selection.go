@@ -54,12 +54,16 @@ type Selector interface {
 	AddScores(sums *Tensor, entries, known []int, logScore *Tensor)
 	// CarryScores adds sums to the first known entries of every head of scores.
 	CarryScores(scores, sums *Tensor, known []int)
-	// MaxScores computes acc = max(acc, other).
+	// MaxScores computes acc = max(acc, other) of observations or scores.
 	MaxScores(acc, other *Tensor)
+	// MergeRows makes acc, an observation [heads, width] of so many rows, one of these and
+	// of the rows of other: the logarithm of the mean over all of them.
+	MergeRows(acc, other *Tensor, rowsAcc, rowsOther int)
 
 	// Select keeps, of every head, the first sink and the last recent entries and the
 	// highest scores between them, budgets[h] in all; everything where that is no less
-	// than entries[h]. sink + recent is at most every budget.
+	// than entries[h]. A smaller budget than sink + recent keeps the first sinks, then the
+	// last recent ones.
 	Select(scores *Tensor, entries, budgets []int, sink, recent int) *Selection
 	// ShareBudget counts, per head, the candidates among the pool highest of all heads:
 	// a head's candidates are its scores between sink and recent but for the own[h]
@@ -80,7 +84,8 @@ type Selector interface {
 	PageBounds(pages *PageHeads, keys []KV, from []int)
 	// EstimatePages estimates the attention of one row's queries q [1, heads, headDim]
 	// in the heads that have more to see than Want. probabilities [heads, width] are the
-	// queries' over the pages of the positions that are seen, scores [kvHeads, width] the
+	// queries' over the pages of the positions that are seen, or their logarithms, as
+	// ShareMean takes them; scores [kvHeads, width] the
 	// logarithms of their means over the group: probabilities themselves sink to 0, and
 	// pages that are equally 0 are no ranking. reads [1], I32, is increased by the numbers
 	// of the bounds that EstimateBound has read; it may be nil.
@@ -125,6 +130,9 @@ type PageHead struct {
 // Pages is the number of pages up to Entries.
 func (p *PageHead) Pages() int { return (p.Entries + p.Size - 1) / p.Size }
 
+// chooses tells that not all positions are wanted.
+func chooses(p *PageHead) bool { return p.Want < p.Entries-p.From }
+
 // PageHeads are those of a layer. Where there is a pool, its rows are the first positions,
 // and base[h] is the row of the first position after them.
 type PageHeads struct {
@@ -140,6 +148,7 @@ type Selection struct {
 	Spans   []int     // of how many entries each head's were selected, or the last of them
 	Device  *Tensor   // I32 [kvHeads, width], whose device writes it; nil on the host
 	indices [][]int32 // on the host
+	Counted *Tensor   // of a backend that only counts memory: what the indices would take
 }
 
 // HostSelection wraps indices.

@@ -97,7 +97,7 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 				return err
 			}
 		}
-		if device == nil {
+		if !device.OwnMemory() {
 			for l := range c.heads {
 				if err := c.Retain(l, all[l*kvHeads:(l+1)*kvHeads]); err != nil {
 					return err

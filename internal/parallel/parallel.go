@@ -50,3 +50,19 @@ func For(tasks int, fn func(task int)) {
 	defer shared.release()
 	shared.run(n, tasks, fn)
 }
+
+// MinWork is the number of elementary operations below which waking other threads costs
+// more than it gives.
+const MinWork = 1 << 15
+
+// Tasks runs f(0) … f(n−1), independent tasks of so many elementary operations each, on
+// several threads where they are worth it.
+func Tasks(n, work int, f func(i int)) {
+	if n*work < MinWork {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	For(n, f)
+}

@@ -6,6 +6,8 @@ import (
 	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/kernels/internal/host"
+
+	"glimpse/internal/parallel"
 )
 
 // Tile sizes of attention: query vectors of one KV head that are worked on
@@ -93,7 +95,7 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 		work = max(work, kv.Entries())
 	}
 	work = (work + rows) * dim * min(rows, blockRows) * group
-	tasks(kvHeads*blocks, work, func(task int) {
+	parallel.Tasks(kvHeads*blocks, work, func(task int) {
 		// The last rows see the most entries: starting with them evens out the end.
 		g, from := task%kvHeads, (blocks-1-task/kvHeads)*blockRows
 		to := min(rows, from+blockRows)
@@ -171,7 +173,7 @@ func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 		blocks = max(blocks, (kv.Entries()+block-1)/block)
 	}
 	logRows := float32(math.Log(float64(rows)))
-	tasks(heads*blocks, rows*block*(dim+8), func(task int) {
+	parallel.Tasks(heads*blocks, rows*block*(dim+8), func(task int) {
 		h, c := task%heads, task/heads*block
 		g := h / group
 		n := min(block, a.Past[g].Entries()-c)
@@ -246,7 +248,7 @@ func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, 
 	if dv != nil && dOut == nil {
 		clear(dv.F32())
 	}
-	tasks(kvHeads, 6*queries*(a.Past[0].Entries()+rows)*dim, func(g int) {
+	parallel.Tasks(kvHeads, 6*queries*(a.Past[0].Entries()+rows)*dim, func(g int) {
 		n := a.Past[g].Entries()
 		K, KOwn := a.Past[g].K.F32(), a.K.F32()[g*dim:]
 		b.with(queries*(3*dim+2*n+2*rows)+2*n+rows*dim, func(s *buffer) {
@@ -337,7 +339,7 @@ func (b *cpu) ScoreKL(loss, dLogScore, logScore, logTarget *kernels.Tensor, weig
 	kernels.CheckLoss("ScoreKL", dLogScore, logScore, logTarget)
 	heads, n := logTarget.Dim0(), logTarget.Width()
 	parts := make([]float64, heads)
-	tasks(heads, 32*n, func(h int) {
+	parallel.Tasks(heads, 32*n, func(h int) {
 		s, d, t := logScore.F32()[h*n:][:n], dLogScore.F32()[h*n:][:n], logTarget.F32()[h*n:][:n]
 		if math.IsInf(float64(simd.Max(t)), -1) {
 			clear(d)

@@ -6,7 +6,6 @@ import (
 	"math"
 	"sync"
 
-	"glimpse/internal/parallel"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/kernels/internal/host"
@@ -55,17 +54,6 @@ func (b *cpu) with(n int, f func(s *buffer)) {
 	}
 	f(&buffer{*p})
 	b.scratch.Put(p)
-}
-
-// tasks runs f for independent tasks of the given cost.
-func tasks(n, work int, f func(i int)) {
-	if n*work < host.MinWork {
-		for i := range n {
-			f(i)
-		}
-		return
-	}
-	parallel.For(n, f)
 }
 
 // roundedWeights is the number of elements from which on a bfloat16 weight is large.

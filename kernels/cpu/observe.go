@@ -6,6 +6,8 @@ import (
 	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/kernels/internal/host"
+
+	"glimpse/internal/parallel"
 )
 
 // fusedLogits is the number of logits of one KV head up to which they are kept
@@ -32,7 +34,7 @@ func (b *cpu) ObserveAttention(out, lse, logScore *kernels.Tensor, a *kernels.At
 	if a.Kept != nil {
 		keepLogits(a.Kept, a)
 	}
-	tasks(a.KVHeads(), 4*queries*(entries+a.Rows())*a.HeadDim(), func(g int) {
+	parallel.Tasks(a.KVHeads(), 4*queries*(entries+a.Rows())*a.HeadDim(), func(g int) {
 		b.with(queries*(2*a.HeadDim()+2*entries+a.Rows()+1)+2*entries, func(s *buffer) {
 			observeHead(out, lse, logScore, a, g, s)
 		})

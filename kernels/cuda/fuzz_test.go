@@ -66,21 +66,13 @@ func (f *fuzzer) place(dtype kernels.DType, values []float64, shape ...int) *ker
 	return whole.Rows(before, before+len(values)).Reshape(shape...)
 }
 
-func product(shape []int) int {
-	n := 1
-	for _, s := range shape {
-		n *= s
-	}
-	return n
-}
-
 // in is a random operand, out a result before it is written.
 func (f *fuzzer) in(shape ...int) *kernels.Tensor {
-	return f.place(f.B.Compute(), kernelstest.Random(f.rng, product(shape), 1), shape...)
+	return f.place(f.B.Compute(), kernelstest.Random(f.rng, kernelstest.Elements(shape), 1), shape...)
 }
 
 func (f *fuzzer) out(shape ...int) *kernels.Tensor {
-	return f.place(f.B.Compute(), slices.Repeat([]float64{math.NaN()}, product(shape)), shape...)
+	return f.place(f.B.Compute(), slices.Repeat([]float64{math.NaN()}, kernelstest.Elements(shape)), shape...)
 }
 
 // layers are linear layers of the same few rows, without outputs.
@@ -336,9 +328,9 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		return f.attending(a, dOut != nil, c)
 	},
 	"Scores": func(f *fuzzer) *fuzzCall {
-		entries := ragged(f.rng, 100)
+		entries := kernelstest.Ragged(f.rng, 100)
 		width := slices.Max(entries) + 1
-		log, _ := logScores(f.Device, f.rng, entries, f.size(4), width)
+		log, _ := f.LogScores(f.rng, entries, f.size(4), width)
 		terms := []kernels.ScoreTerm{{LogScore: log, Kernel: 5, Tail: f.rng.IntN(9)}}
 		scores := f.out(len(entries), width)
 		c := of("Scores", nil, refs{&scores}, &terms[0].LogScore)
@@ -354,7 +346,7 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		return c
 	},
 	"PoolScores": func(f *fuzzer) *fuzzCall {
-		entries := ragged(f.rng, 100)
+		entries := kernelstest.Ragged(f.rng, 100)
 		from, to := f.in(len(entries), slices.Max(entries)+1), f.out(len(entries), slices.Max(entries)+1)
 		kernel, tail := 2*f.rng.IntN(9)+1, f.rng.IntN(20)
 		c := of("PoolScores", func() { f.sel().PoolScores(to, from, entries, kernel, tail) }, refs{&to}, &from)
@@ -362,16 +354,16 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		return c
 	},
 	"AddScores": func(f *fuzzer) *fuzzCall {
-		entries := ragged(f.rng, 100)
+		entries := kernelstest.Ragged(f.rng, 100)
 		width, known := slices.Max(entries)+1, slices.Clone(entries)
-		log, _ := logScores(f.Device, f.rng, entries, f.size(4), width)
+		log, _ := f.LogScores(f.rng, entries, f.size(4), width)
 		sums := f.in(len(entries), width)
 		c := of("AddScores", func() { f.sel().AddScores(sums, entries, known, log) }, refs{&sums}, &log)
 		c.counts = append(c.counts, &entries, &known)
 		return c
 	},
 	"CarryScores": func(f *fuzzer) *fuzzCall {
-		known := ragged(f.rng, 100)
+		known := kernelstest.Ragged(f.rng, 100)
 		scores, sums := f.in(len(known), slices.Max(known)), f.in(len(known), slices.Max(known)+2)
 		c := of("CarryScores", func() { f.sel().CarryScores(scores, sums, known) }, refs{&scores}, &sums)
 		c.counts = append(c.counts, &known)
@@ -383,7 +375,7 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		return of("MaxScores", func() { f.sel().MaxScores(acc, other) }, refs{&acc}, &other)
 	},
 	"KeyScores": func(f *fuzzer) *fuzzCall {
-		entries, dim := ragged(f.rng, 60), f.size(40)
+		entries, dim := kernelstest.Ragged(f.rng, 60), f.size(40)
 		var past []kernels.KV
 		c := of("KeyScores", nil, nil)
 		for _, n := range entries {
@@ -397,14 +389,14 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		return c
 	},
 	"Select": func(f *fuzzer) *fuzzCall {
-		entries := ragged(f.rng, 100)
+		entries := kernelstest.Ragged(f.rng, 100)
 		scores, budgets := f.in(len(entries), slices.Max(entries)+1), slices.Repeat([]int{7}, len(entries))
 		c := of("Select", func() { f.sel().Select(scores, entries, budgets, 2, 3).Indices() }, nil, &scores)
 		c.counts = append(c.counts, &entries, &budgets)
 		return c
 	},
 	"ShareBudget": func(f *fuzzer) *fuzzCall {
-		entries := ragged(f.rng, 100)
+		entries := kernelstest.Ragged(f.rng, 100)
 		scores, own := f.in(len(entries), slices.Max(entries)+1), slices.Repeat([]int{7}, len(entries))
 		c := of("ShareBudget", func() { f.sel().ShareBudget(scores, entries, own, 2, 3, 20) }, nil, &scores)
 		c.counts = append(c.counts, &entries, &own)

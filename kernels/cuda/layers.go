@@ -12,7 +12,7 @@ import (
 
 func (b *cuda) MeanScores(scores *kernels.Tensor, entries []int, heads int, logarithms bool) {
 	const op = "MeanScores"
-	checkEntries(op, scores, entries)
+	kernels.CheckEntries(op, scores, entries)
 	if heads < 1 || len(entries)%heads != 0 {
 		panic(fmt.Sprintf("kernels: %s: means of %d heads of %d", op, heads, len(entries)))
 	}

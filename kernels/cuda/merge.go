@@ -46,7 +46,7 @@ func (b *cuda) Variances(scores []*kernels.Tensor, entries [][]int) []float64 {
 	out := make([]float64, len(scores))
 	most := 0
 	for l, t := range scores {
-		checkEntries(op, t, entries[l])
+		kernels.CheckEntries(op, t, entries[l])
 		if len(entries[l]) != len(entries[0]) || slices.Max(entries[l]) == 0 {
 			panic(fmt.Sprintf("kernels: %s: entries %v of layer %d, of %d KV heads", op, entries[l], l, len(entries[0])))
 		}
@@ -172,7 +172,7 @@ func (b *cuda) MergeRecent(past []kernels.KV, sums *kernels.Tensor, sink, recent
 		}
 		outs = max(outs, len(draws[h]))
 	}
-	checkEntries(op, sums, entries)
+	kernels.CheckEntries(op, sums, entries)
 	n, dim := len(past), past[0].K.Width()
 	if outs == 0 {
 		return

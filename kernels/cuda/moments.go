@@ -29,7 +29,7 @@ func checkMoments(op string, moments *kernels.Tensor, known []int) {
 
 // checkSpread panics unless means and spreads are scores of the entries.
 func checkSpread(op string, means, spreads *kernels.Tensor, entries []int) {
-	checkEntries(op, means, entries)
+	kernels.CheckEntries(op, means, entries)
 	if !slices.Equal(means.Shape, spreads.Shape) {
 		panic(fmt.Sprintf("kernels: %s: means %v and spreads %v", op, means.Shape, spreads.Shape))
 	}
@@ -62,7 +62,7 @@ func positionsOf(b *cuda, op string, r kernels.PassRows, width int) cu.DevicePtr
 func (b *cuda) ScoreMoments(means, spreads *kernels.Tensor, entries []int, mean, square *kernels.Tensor, rows kernels.PassRows) {
 	const op = "ScoreMoments"
 	checkSpread(op, means, spreads, entries)
-	checkGrouped(op, mean, entries)
+	kernels.CheckGrouped(op, mean, entries)
 	checkRows(op, rows, entries)
 	if !slices.Equal(mean.Shape, square.Shape) {
 		panic(fmt.Sprintf("kernels: %s: means %v and squares %v", op, mean.Shape, square.Shape))
@@ -101,8 +101,8 @@ func (b *cuda) AddMoments(means, spreads, moments *kernels.Tensor, entries, know
 	const op = "AddMoments"
 	checkSpread(op, means, spreads, entries)
 	checkMoments(op, moments, entries)
-	checkSums(op, means, entries, known)
-	checkGrouped(op, logScore, entries)
+	kernels.CheckSums(op, means, entries, known)
+	kernels.CheckGrouped(op, logScore, entries)
 	b.do(op, func() {
 		n := uploadLists(b, op, entries, known)
 		b.launch("add_moments", columns(slices.Max(entries), len(entries)), elementThreads, 0, b.f32(op, means), b.f32(op, spreads), b.at(op, moments, kernels.F64), b.f32(op, logScore),
@@ -114,7 +114,7 @@ func (b *cuda) AddMoments(means, spreads, moments *kernels.Tensor, entries, know
 func (b *cuda) CarryMoments(means, spreads *kernels.Tensor, entries []int, moments *kernels.Tensor, known []int, rows kernels.PassRows) {
 	const op = "CarryMoments"
 	checkSpread(op, means, spreads, entries)
-	checkSums(op, means, entries, known)
+	kernels.CheckSums(op, means, entries, known)
 	checkMoments(op, moments, known)
 	checkRows(op, rows, entries)
 	b.do(op, func() {

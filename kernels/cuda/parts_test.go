@@ -303,7 +303,7 @@ func TestCUDALayersTogether(t *testing.T) {
 			one := d.Garbage(kvHeads, width)
 			sel.Scores(one, entries[:kvHeads], []kernels.ScoreTerm{{LogScore: log.Rows(2*l*kvHeads, 2*(l+1)*kvHeads), Group: how}}, true)
 			got := all.Rows(l*kvHeads, (l+1)*kvHeads).Float64s()
-			for h, w := range rowsOf(one, entries[:kvHeads]) {
+			for h, w := range kernelstest.RowsOf(one, entries[:kvHeads]) {
 				compare.Close(t, fmt.Sprintf("seed %d: layer %d head %d", seed, l, h), got[h*width:][:n], kernels.FromF32(w, n).Float64s(), 0)
 			}
 			part := sel.Select(one, entries[:kvHeads], slices.Repeat([]int{budget}, kvHeads), 0, 0)

@@ -28,7 +28,7 @@ var selecting = []family{familySelect, familySparse, familyMoments, familyMerge}
 // Selector implements Backend: it is used as a whole.
 func (b *cuda) Selector() kernels.Selector {
 	if !b.uses(selecting...) {
-		return nil
+		return b.HostSelector()
 	}
 	return b
 }
@@ -67,7 +67,7 @@ func uploadLists(b *cuda, op string, lists ...[]int) (at []cu.DevicePtr) {
 
 func (b *cuda) Scores(scores *kernels.Tensor, entries []int, terms []kernels.ScoreTerm, allHeads bool) {
 	const op = "Scores"
-	checkTerms(scores, entries, terms, allHeads)
+	kernels.CheckTerms(scores, entries, terms, allHeads)
 	most, heads, width := slices.Max(entries), len(entries), scores.Width()
 	b.do(op, func() {
 		S, n := b.f32(op, scores), upload(b, op, int32s(entries))
@@ -98,8 +98,8 @@ func (b *cuda) Scores(scores *kernels.Tensor, entries []int, terms []kernels.Sco
 
 func (b *cuda) PoolScores(to, from *kernels.Tensor, entries []int, kernel, tail int) {
 	const op = "PoolScores"
-	checkEntries(op, from, entries)
-	checkPool(op, kernel, tail)
+	kernels.CheckEntries(op, from, entries)
+	kernels.CheckPool(op, kernel, tail)
 	if !slices.Equal(to.Shape, from.Shape) {
 		panic(fmt.Sprintf("kernels: %s: scores %v of %v", op, to.Shape, from.Shape))
 	}
@@ -116,7 +116,7 @@ func (b *cuda) KeyScores(scores *kernels.Tensor, past []kernels.KV) {
 	for h, kv := range past {
 		entries[h] = kv.Entries()
 	}
-	checkEntries(op, scores, entries)
+	kernels.CheckEntries(op, scores, entries)
 	dtype, dim := past[0].K.DType, past[0].K.Width()
 	name := map[kernels.DType]string{kernels.F32: "key_scores_f32", kernels.BF16: "key_scores_bf16"}[dtype]
 	if name == "" {
@@ -139,9 +139,9 @@ func (b *cuda) KeyScores(scores *kernels.Tensor, past []kernels.KV) {
 
 func (b *cuda) AddScores(sums *kernels.Tensor, entries, known []int, logScore *kernels.Tensor) {
 	const op = "AddScores"
-	checkSums(op, sums, entries, known)
-	checkEntries(op, sums, entries)
-	checkGrouped(op, logScore, entries)
+	kernels.CheckSums(op, sums, entries, known)
+	kernels.CheckEntries(op, sums, entries)
+	kernels.CheckGrouped(op, logScore, entries)
 	heads := len(entries)
 	b.do(op, func() {
 		n := uploadLists(b, op, entries, known)
@@ -152,8 +152,8 @@ func (b *cuda) AddScores(sums *kernels.Tensor, entries, known []int, logScore *k
 
 func (b *cuda) CarryScores(scores, sums *kernels.Tensor, known []int) {
 	const op = "CarryScores"
-	checkEntries(op, sums, known)
-	checkEntries(op, scores, known)
+	kernels.CheckEntries(op, sums, known)
+	kernels.CheckEntries(op, scores, known)
 	b.do(op, func() {
 		b.launch("carry_scores", columns(slices.Max(known), len(known)), elementThreads, 0, b.f32(op, scores), b.f32(op, sums),
 			upload(b, op, int32s(known)), scores.Width(), sums.Width())
@@ -170,12 +170,13 @@ type choice struct{ entries, budget, sink, recent int32 }
 
 func (b *cuda) Select(scores *kernels.Tensor, entries, budgets []int, sink, recent int) *kernels.Selection {
 	const op = "Select"
-	checkSelect(op, scores, entries, budgets, sink, recent)
+	kernels.CheckSelect(op, scores, entries, budgets, sink, recent)
 	s := &kernels.Selection{Lens: make([]int, len(entries)), Spans: slices.Clone(entries)}
 	choices := make([]choice, len(entries))
 	for h, n := range entries {
 		s.Lens[h] = min(n, budgets[h])
-		choices[h] = choice{int32(n), int32(min(n, budgets[h])), int32(sink), int32(recent)}
+		first := min(sink, budgets[h])
+		choices[h] = choice{int32(n), int32(min(n, budgets[h])), int32(first), int32(min(recent, budgets[h]-first))}
 	}
 	s.Device = b.Alloc(kernels.I32, len(entries), slices.Max(s.Lens))
 	b.do(op, func() {
@@ -191,7 +192,7 @@ type rival struct{ entries, sink, recent, own int32 }
 
 func (b *cuda) ShareBudget(scores *kernels.Tensor, entries, own []int, sink, recent, pool int) []int {
 	const op = "ShareBudget"
-	checkShare(op, scores, entries, own, sink, recent, pool)
+	kernels.CheckShare(op, scores, entries, own, sink, recent, pool)
 	heads := len(entries)
 	extra := make([]int, heads)
 	if pool == 0 {
@@ -224,7 +225,7 @@ type move struct {
 
 func (b *cuda) Compact(dst, src []kernels.KV, s *kernels.Selection) {
 	const op = "Compact"
-	checkCompact(op, dst, src, s)
+	kernels.CheckCompact(op, dst, src, s)
 	if len(dst) == 0 || slices.Max(s.Lens) == 0 {
 		return
 	}
@@ -276,7 +277,7 @@ func (b *cuda) indices(op string, s *kernels.Selection) (cu.DevicePtr, int) {
 
 func (b *cuda) PickScores(to, from *kernels.Tensor, s *kernels.Selection) {
 	const op = "PickScores"
-	checkPick(op, to, from, s)
+	kernels.CheckPick(op, to, from, s)
 	b.do(op, func() {
 		ids, width := b.indices(op, s)
 		b.launch("pick_f32", columns(slices.Max(s.Lens), s.Heads()), elementThreads, 0, b.f32(op, to), b.f32(op, from), ids,

@@ -164,7 +164,12 @@ var Contract = map[string]func(t *testing.T, d Device){
 		}
 	},
 	"Stepper":  func(t *testing.T, d Device) { onlyDevices(t, d, d.B.Stepper() != nil) },
-	"Selector": func(t *testing.T, d Device) { onlyDevices(t, d, d.B.Selector() != nil) },
+	"Selector": func(t *testing.T, d Device) { onlyDevices(t, d, d.B.Selector().OwnMemory()) },
+	"HostSelector": func(t *testing.T, d Device) {
+		if sel := d.B.HostSelector(); sel.OwnMemory() || sel.HostSelector().OwnMemory() {
+			t.Error("what selects on the host has memory of its own")
+		}
+	},
 }
 
 func described(t *testing.T, d Device, text string) {

@@ -96,17 +96,13 @@ func MergeScores[T kernels.Float](acc, other []T, wAcc, wOther float64) {
 	}
 }
 
-// MinWork is the number of elementary operations below which waking other
-// threads costs more than it gives.
-const MinWork = 1 << 15
-
 // Split runs f over [0, n) in blocks; work is the cost of one element. The cut
 // depends on n and work only.
 func Split(n, work int, f func(from, to int)) {
 	if n == 0 {
 		return
 	}
-	size := max(1, MinWork/max(1, work))
+	size := max(1, parallel.MinWork/max(1, work))
 	blocks := (n + size - 1) / size
 	if blocks == 1 {
 		f(0, n)

@@ -1,6 +1,4 @@
-//go:build gpu && linux && amd64
-
-package cuda_test
+package kernelstest
 
 import (
 	"cmp"
@@ -12,7 +10,6 @@ import (
 
 	"glimpse/internal/compare"
 	"glimpse/kernels"
-	"glimpse/kernels/kernelstest"
 )
 
 // sparseCase is what a step chooses from, with the rows of every head's positions.
@@ -25,7 +22,7 @@ type sparseCase struct {
 	width int // most pages of a head
 }
 
-func newSparseCase(d kernelstest.Device, rng *rand.Rand, dim, bounds, most int, dtype kernels.DType) *sparseCase {
+func newSparseCase(d Device, rng *rand.Rand, dim, bounds, most int, dtype kernels.DType) *sparseCase {
 	c := &sparseCase{pages: &kernels.PageHeads{}, dim: dim}
 	pooled := rng.IntN(2) == 0
 	var pool [][]int32
@@ -60,7 +57,7 @@ func newSparseCase(d kernelstest.Device, rng *rand.Rand, dim, bounds, most int, 
 				rows = append(rows, j)
 			}
 		}
-		kv := kernels.KV{K: d.Stored(dtype, kernelstest.Random(rng, entries*dim, 1), entries, dim), V: d.Stored(dtype, kernelstest.Random(rng, entries*dim, 1), entries, dim)}
+		kv := kernels.KV{K: d.Stored(dtype, Random(rng, entries*dim, 1), entries, dim), V: d.Stored(dtype, Random(rng, entries*dim, 1), entries, dim)}
 		c.k, c.v = append(c.k, kv.K.Float64s()), append(c.v, kv.V.Float64s())
 		c.pages.Heads, c.past, c.rows = append(c.pages.Heads, x), append(c.past, kv), append(c.rows, rows)
 		c.width = max(c.width, x.Pages())
@@ -82,10 +79,9 @@ func (c *sparseCase) bound(h, page, i int) (lo, hi float64) {
 	return lo, hi
 }
 
-// TestCUDASparseEstimate: bounds of pages are those of their keys, also where they are
+// testSparseEstimate: bounds of pages are those of their keys, also where they are
 // computed from some page on, and estimates those of the formulas in float64.
-func TestCUDASparseEstimate(t *testing.T) {
-	d, sel := openSelector(t)
+func testSparseEstimate(t *testing.T, d Device, sel kernels.Selector) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 21))
 		how := kernels.Estimate(seed % 3)
@@ -117,7 +113,7 @@ func TestCUDASparseEstimate(t *testing.T) {
 
 		kvHeads := len(c.past)
 		heads := kvHeads * group
-		queries := kernelstest.Random(rng, heads*dim, 1)
+		queries := Random(rng, heads*dim, 1)
 		if rng.IntN(4) == 0 { // probabilities of most pages are less than float32 can hold
 			for i := range queries {
 				queries[i] *= 500
@@ -194,7 +190,7 @@ func TestCUDASparseEstimate(t *testing.T) {
 					mean[j] = logSum(mean[j], p[j]-math.Log(float64(group)))
 					p[j] = math.Exp(p[j])
 				}
-				row := probabilities.Float64s()[(h*group+g)*c.width+first:][:len(p)]
+				row := given(sel, probabilities)[(h*group+g)*c.width+first:][:len(p)]
 				compare.Close(t, fmt.Sprintf("%s: head %d query %d", name, h, g), row, p, 1e-4, compare.Floor(1e-6))
 			}
 			compare.Close(t, fmt.Sprintf("%s: head %d", name, h), scores.Float64s()[h*c.width+first:][:len(mean)], mean, 1e-4, compare.Floor(1e-2))
@@ -250,10 +246,9 @@ func bestPositions(x kernels.PageHead, scores []float32) (out []int32) {
 	return out
 }
 
-// TestCUDASparseSelect: bit for bit the pages of sorting, with plateaus and odd numbers,
+// testSparseSelect: bit for bit the pages of sorting, with plateaus and odd numbers,
 // for pages that are short at both ends.
-func TestCUDASparseSelect(t *testing.T) {
-	d, sel := openSelector(t)
+func testSparseSelect(t *testing.T, d Device, sel kernels.Selector) {
 	for seed := range uint64(120) {
 		rng := rand.New(rand.NewPCG(seed, 22))
 		c := newSparseCase(d, rng, 1, 1, []int{3, 40, 300, 5000}[seed%4], kernels.F32)
@@ -261,7 +256,7 @@ func TestCUDASparseSelect(t *testing.T) {
 		for h, x := range c.pages.Heads {
 			entries[h] = x.Pages()
 		}
-		scores, rows := scoreTable(d, rng, entries)
+		scores, rows := d.scoreTable(rng, entries)
 		most := 0
 		for _, x := range c.pages.Heads {
 			most = max(most, min(x.Want, x.Entries-x.From))
@@ -275,10 +270,9 @@ func TestCUDASparseSelect(t *testing.T) {
 	}
 }
 
-// TestCUDASparseMean: values are summed as on the host, and what is missing goes to
+// testSparseMean: values are summed as on the host, and what is missing goes to
 // their mean, by a query's own probabilities.
-func TestCUDASparseMean(t *testing.T) {
-	d, sel := openSelector(t)
+func testSparseMean(t *testing.T, d Device, sel kernels.Selector) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 23))
 		dim, group := 1+rng.IntN([]int{5, 256}[seed%2]), 1+rng.IntN(4)
@@ -304,8 +298,8 @@ func TestCUDASparseMean(t *testing.T) {
 		}
 		sel.AddValues(sums, &kernels.PageHeads{Heads: part, Pool: c.pages.Pool, Base: c.pages.Base}, c.past, make([]int, kvHeads))
 		sel.AddValues(sums, c.pages, c.past, from)
-		out, p := d.Stored(kernels.F32, kernelstest.Random(rng, kvHeads*group*dim, 1), 1, kvHeads*group*dim), d.Stored(kernels.F32, kernelstest.Random(rng, kvHeads*group*width, 0.1), kvHeads*group, width)
-		before, probabilities, got := out.Float64s(), p.Float64s(), sums.Float64s()
+		out, p := d.Stored(kernels.F32, Random(rng, kvHeads*group*dim, 1), 1, kvHeads*group*dim), d.Stored(kernels.F32, Random(rng, kvHeads*group*width, 0.1), kvHeads*group, width)
+		before, probabilities, got := out.Float64s(), given(sel, p), sums.Float64s()
 		sel.ShareMean(out, p, kernels.HostSelection(chosen), sums, c.pages)
 		after := out.Float64s()
 		for h, x := range whole {
@@ -332,4 +326,15 @@ func TestCUDASparseMean(t *testing.T) {
 			}
 		}
 	}
+}
+
+// given are the probabilities of queries; the host's estimates are their logarithms.
+func given(sel kernels.Selector, t *kernels.Tensor) []float64 {
+	p := t.Float64s()
+	if !sel.OwnMemory() {
+		for i, v := range p {
+			p[i] = math.Exp(v)
+		}
+	}
+	return p
 }

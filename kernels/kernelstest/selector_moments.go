@@ -1,6 +1,4 @@
-//go:build gpu && linux && amd64
-
-package cuda_test
+package kernelstest
 
 import (
 	"fmt"
@@ -11,70 +9,7 @@ import (
 
 	"glimpse/internal/compare"
 	"glimpse/kernels"
-	"glimpse/kernels/kernelstest"
 )
-
-func init() {
-	fuzzOps["ScoreMoments"] = func(f *fuzzer) *fuzzCall {
-		entries, rows := f.momentEntries(60), kernels.PassRows{Count: 1, Next: 3}
-		log, _ := logScores(f.Device, f.rng, entries, f.size(3), slices.Max(entries))
-		square := f.B.Alloc(kernels.F32, log.Shape...)
-		f.B.Copy(square, log)
-		means, spreads := f.out(len(entries), slices.Max(entries)), f.out(len(entries), slices.Max(entries))
-		c := of("ScoreMoments", func() { f.sel().ScoreMoments(means, spreads, entries, log, square, rows) }, refs{&means, &spreads}, &log, &square)
-		c.counts = append(c.counts, &entries)
-		return c
-	}
-	fuzzOps["StartMoments"] = func(f *fuzzer) *fuzzCall {
-		s, seen := kernels.HostSelection([][]int32{{0, 2, 3}, {1}, nil}), []int32{4, 5, 6}
-		moments, means, spreads := f.place(kernels.F64, make([]float64, 3*3*5), 3, 3, 5), f.in(3, 4), f.in(3, 4)
-		c := of("StartMoments", func() { f.sel().StartMoments(moments, means, spreads, s, [][]int32{seen, {1}, nil}) }, refs{&moments}, &means, &spreads)
-		return c
-	}
-	fuzzOps["AddMoments"] = func(f *fuzzer) *fuzzCall {
-		entries := f.momentEntries(60)
-		known, width := slices.Clone(entries), slices.Max(entries)
-		log, _ := logScores(f.Device, f.rng, entries, f.size(3), width)
-		means, spreads := f.out(len(entries), width), f.out(len(entries), width)
-		moments := f.place(kernels.F64, make([]float64, 3*len(entries)*(width+2)), 3, len(entries), width+2)
-		c := of("AddMoments", func() { f.sel().AddMoments(means, spreads, moments, entries, known, log) }, refs{&means, &spreads, &moments}, &log)
-		c.counts = append(c.counts, &entries, &known)
-		return c
-	}
-	fuzzOps["CarryMoments"] = func(f *fuzzer) *fuzzCall {
-		entries := f.momentEntries(60)
-		known, width := slices.Clone(entries), slices.Max(entries)
-		means, spreads := f.in(len(entries), width), f.in(len(entries), width)
-		moments := f.place(kernels.F64, make([]float64, 3*len(entries)*(width+2)), 3, len(entries), width+2)
-		rows := kernels.PassRows{Count: 1, Next: 3}
-		c := of("CarryMoments", func() { f.sel().CarryMoments(means, spreads, entries, moments, known, rows) }, refs{&means, &spreads}, &moments)
-		c.counts = append(c.counts, &entries, &known)
-		return c
-	}
-	fuzzOps["PickMoments"] = func(f *fuzzer) *fuzzCall {
-		s := kernels.HostSelection([][]int32{{0, 2, 3}, {1}, nil})
-		to, from := f.place(kernels.F64, make([]float64, 27), 3, 3, 3), f.place(kernels.F64, make([]float64, 45), 3, 3, 5)
-		return of("PickMoments", func() { f.sel().PickMoments(to, from, s) }, refs{&to}, &from)
-	}
-	fuzzOps["SelectSpread"] = func(f *fuzzer) *fuzzCall {
-		entries := ragged(f.rng, 100)
-		means, spreads := f.in(len(entries), slices.Max(entries)+1), f.in(len(entries), slices.Max(entries)+1)
-		c := of("SelectSpread", func() { f.sel().SelectSpread(means, spreads, entries, 20, 9, 2, 3).Indices() }, nil, &means, &spreads)
-		c.counts = append(c.counts, &entries)
-		return c
-	}
-}
-
-// momentEntries is ragged, but every head has an entry.
-func (f *fuzzer) momentEntries(most int) []int { return someEntries(f.rng, most) }
-
-func someEntries(rng *rand.Rand, most int) []int {
-	entries := ragged(rng, most-1)
-	for h := range entries {
-		entries[h]++
-	}
-	return entries
-}
 
 // moment is what a head's entry has got so far.
 type moment struct{ rows, sum, squares float64 }
@@ -84,13 +19,12 @@ func (m moment) spread() float64 {
 	return math.Sqrt(max(0, m.squares/max(1, m.rows)-m.mean()*m.mean()))
 }
 
-// TestCUDAMoments follows the moments of ragged heads through a prompt, selections and
+// testMoments follows the moments of ragged heads through a prompt, selections and
 // rows, and into another prompt, with and without windows, in float64.
-func TestCUDAMoments(t *testing.T) {
-	d, sel := openSelector(t)
+func testMoments(t *testing.T, d Device, sel kernels.Selector) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 41))
-		entries := someEntries(rng, []int{2, 40, 600}[seed%3])
+		entries := SomeEntries(rng, []int{2, 40, 600}[seed%3])
 		heads, most, group := len(entries), slices.Max(entries), 1+rng.IntN(3)
 		rows := kernels.PassRows{Count: 1 + rng.IntN(slices.Min(entries)), Next: rng.IntN(50)}
 		if rng.IntN(2) == 0 {
@@ -123,8 +57,8 @@ func TestCUDAMoments(t *testing.T) {
 		}
 		position(rows, entries)
 		name := fmt.Sprintf("seed %d: %v entries, %d rows from %d on, window %d", seed, entries, rows.Count, rows.Next, rows.Window)
-		mean, logs := logScores(d, rng, entries, group, most)
-		square, logSquares := logScores(d, rng, entries, group, most)
+		mean, logs := d.LogScores(rng, entries, group, most)
+		square, logSquares := d.LogScores(rng, entries, group, most)
 		means := d.Garbage(heads, most+rng.IntN(3))
 		spreads := d.Garbage(means.Shape...)
 		sel.ScoreMoments(means, spreads, entries, mean, square, rows)
@@ -135,12 +69,12 @@ func TestCUDAMoments(t *testing.T) {
 				for _, x := range ms {
 					m, s = append(m, x.mean()), append(s, x.spread()*x.spread())
 				}
-				gotMean, gotSquare := rowsOf(got, lensOf(want))[h], slices.Clone(rowsOf(gotSpread, lensOf(want))[h])
+				gotMean, gotSquare := RowsOf(got, lensOf(want))[h], slices.Clone(RowsOf(gotSpread, lensOf(want))[h])
 				for j := range gotSquare {
 					gotSquare[j] *= gotSquare[j]
 				}
 				compare.Close(t, name+": "+what+": means", gotMean, m, 1e-5, compare.Floor(1e-20))
-				compare.Close(t, name+": "+what+": variances", gotSquare, s, 1e-4, compare.Floor(1e-20+kernelstest.Magnitude(m)*kernelstest.Magnitude(m)))
+				compare.Close(t, name+": "+what+": variances", gotSquare, s, 1e-4, compare.Floor(1e-20+Magnitude(m)*Magnitude(m)))
 			}
 		}
 		want := make([][]moment, heads)
@@ -169,7 +103,7 @@ func TestCUDAMoments(t *testing.T) {
 			for range keep[h] {
 				since[h] = append(since[h], int32(1+rng.IntN(99)))
 			}
-			start = append(start, rowsOf(means, entries)[h], rowsOf(spreads, entries)[h])
+			start = append(start, RowsOf(means, entries)[h], RowsOf(spreads, entries)[h])
 		}
 		chosen := kernels.HostSelection(keep)
 		width := budget + 3
@@ -189,7 +123,7 @@ func TestCUDAMoments(t *testing.T) {
 				state[h] = append(state[h], moment{})
 			}
 			n := lensOf(state)
-			log, host := logScores(d, rng, n, group, slices.Max(n))
+			log, host := d.LogScores(rng, n, group, slices.Max(n))
 			for h := range state {
 				for j := range state[h] {
 					if math.IsInf(host[h*group*slices.Max(n)+j], -1) {
@@ -222,8 +156,8 @@ func TestCUDAMoments(t *testing.T) {
 			all[h] += next.Count
 		}
 		position(next, all)
-		means, hostMeans := positive(d, rng, heads, slices.Max(all)+1)
-		spreads, hostSpreads := positive(d, rng, heads, slices.Max(all)+1)
+		means, hostMeans := d.positive(rng, heads, slices.Max(all)+1)
+		spreads, hostSpreads := d.positive(rng, heads, slices.Max(all)+1)
 		sel.CarryMoments(means, spreads, all, moments, known, next)
 		for h := range all {
 			for j := range all[h] {
@@ -242,8 +176,8 @@ func TestCUDAMoments(t *testing.T) {
 }
 
 // positive is a tensor of numbers between 0 and 1, and the numbers.
-func positive(d kernelstest.Device, rng *rand.Rand, shape ...int) (*kernels.Tensor, []float64) {
-	x := make([]float64, product(shape))
+func (d Device) positive(rng *rand.Rand, shape ...int) (*kernels.Tensor, []float64) {
+	x := make([]float64, Elements(shape))
 	for i := range x {
 		x[i] = float64(rng.Float32())
 	}
@@ -265,13 +199,12 @@ func upTo(n int) (idx []int32) {
 	return idx
 }
 
-// TestCUDASelectSpread: bit for bit what two sorts keep, of ragged heads with plateaus.
-func TestCUDASelectSpread(t *testing.T) {
-	d, sel := openSelector(t)
+// testSelectSpread: bit for bit what two sorts keep, of ragged heads with plateaus.
+func testSelectSpread(t *testing.T, d Device, sel kernels.Selector) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 42))
-		entries := ragged(rng, []int{3, 40, 700, 1300}[seed%4])
-		means, rows := scoreTable(d, rng, entries)
+		entries := Ragged(rng, []int{3, 40, 700, 1300}[seed%4])
+		means, rows := d.scoreTable(rng, entries)
 		flat := plateaus(rng, means.Len(), 1+rng.IntN(40))
 		spreads := d.B.Place(kernels.FromF32(slices.Clone(flat), means.Shape...))
 		sink, recent := rng.IntN(4), rng.IntN(4)

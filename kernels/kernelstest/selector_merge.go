@@ -1,6 +1,4 @@
-//go:build gpu && linux && amd64
-
-package cuda_test
+package kernelstest
 
 import (
 	"fmt"
@@ -11,68 +9,26 @@ import (
 
 	"glimpse/internal/compare"
 	"glimpse/kernels"
-	"glimpse/kernels/cuda"
-	"glimpse/kernels/kernelstest"
 )
 
-func init() {
-	pairs := func(f *fuzzer, c *fuzzCall, entries []int, dim int) (past []kernels.KV) {
-		for _, n := range entries {
-			past = append(past, kernels.KV{K: f.in(n, dim), V: f.in(n, dim)})
-		}
-		for h := range past {
-			c.tensors = append(c.tensors, &past[h].K, &past[h].V)
-		}
-		return past
-	}
-	fuzzOps["Variances"] = func(f *fuzzer) *fuzzCall {
-		entries := someEntries(f.rng, 90)
-		a, b, other := f.in(len(entries), slices.Max(entries)), f.in(len(entries), slices.Max(entries)+3), slices.Clone(entries)
-		c := of("Variances", func() { f.sel().Variances([]*kernels.Tensor{a, b}, [][]int{entries, other}) }, nil, &a, &b)
-		c.counts = append(c.counts, &entries, &other)
-		return c
-	}
-	fuzzOps["MergeEvicted"] = func(f *fuzzer) *fuzzCall {
-		c := of("MergeEvicted", nil, nil)
-		past := pairs(f, c, []int{5, 4, 2, 0}, f.size(40))
-		s := kernels.HostSelection([][]int32{{0, 2, 3}, {1}, nil, nil})
-		c.run = func() { f.sel().MergeEvicted(past, s) }
-		return c
-	}
-	fuzzOps["MergeStep"] = func(f *fuzzer) *fuzzCall {
-		c := of("MergeStep", nil, nil)
-		past, thresholds := pairs(f, c, []int{4, 2, 3}, f.size(40)), f.place(kernels.F64, make([]float64, 3), 3)
-		s := kernels.HostSelection([][]int32{{0, 2, 3}, {1}, {0, 1, 2}})
-		c.tensors, c.run = append(c.tensors, &thresholds), func() { f.sel().MergeStep(past, s, thresholds, 0.5) }
-		return c
-	}
-	fuzzOps["MergeRecent"] = func(f *fuzzer) *fuzzCall {
-		c := of("MergeRecent", nil, nil)
-		past, sums := pairs(f, c, []int{6, 5, 7}, f.size(40)), f.in(3, 7)
-		c.tensors, c.run = append(c.tensors, &sums), func() { f.sel().MergeRecent(past, sums, 2, 3, [][]float64{{0.1}, nil, {0.5, 0.9}}) }
-		return c
-	}
-}
-
-// TestCUDAVariances: bit for bit those of sums in order, which share out budgets.
-func TestCUDAVariances(t *testing.T) {
-	d, sel := openSelector(t)
+// testVariances: bit for bit those of sums in order, which share out budgets.
+func testVariances(t *testing.T, d Device, sel kernels.Selector) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 51))
 		var tensors []*kernels.Tensor
 		var entries [][]int
 		var want []float64
-		first := someEntries(rng, 5)
+		first := SomeEntries(rng, 5)
 		for range 1 + rng.IntN(4) {
 			n := make([]int, len(first))
 			for h := range n {
 				n[h] = 1 + rng.IntN([]int{4, 100, 2500}[seed%3])
 			}
 			width := slices.Max(n) + rng.IntN(3)
-			scores := d.Tensor(kernelstest.Random(rng, len(n)*width, 1), len(n), width)
+			scores := d.Tensor(Random(rng, len(n)*width, 1), len(n), width)
 			tensors, entries = append(tensors, scores), append(entries, n)
 			columns := make([]float64, slices.Max(n))
-			for _, row := range rowsOf(scores, n) {
+			for _, row := range RowsOf(scores, n) {
 				for j, v := range row {
 					columns[j] += float64(v) / float64(len(n))
 				}
@@ -102,13 +58,13 @@ type mergeCase struct {
 
 // newMergeCase draws pairs of which some are equal; keys of small whole numbers, whose
 // products and norms are exact, give many equal similarities.
-func newMergeCase(d kernelstest.Device, rng *rand.Rand, entries []int, dim int, dtype kernels.DType, whole bool) *mergeCase {
+func newMergeCase(d Device, rng *rand.Rand, entries []int, dim int, dtype kernels.DType, whole bool) *mergeCase {
 	c := &mergeCase{dim: dim, tol: 5e-6}
 	if dtype == kernels.BF16 {
 		c.tol = 1.0 / 256
 	}
 	for _, n := range entries {
-		k, v := kernelstest.Random(rng, n*dim, 1), kernelstest.Random(rng, n*dim, 1)
+		k, v := Random(rng, n*dim, 1), Random(rng, n*dim, 1)
 		for i := range k {
 			if whole {
 				k[i] = float64(rng.IntN(5) - 2)
@@ -188,14 +144,13 @@ func (c *mergeCase) compare(t *testing.T, name string, merged map[[2]int]bool) {
 	}
 }
 
-// TestCUDAMergeEvicted: what is evicted goes into the most similar key, of equal ones the
+// testMergeEvicted: what is evicted goes into the most similar key, of equal ones the
 // first, as in float64; long prompts take several tiles of everything.
-func TestCUDAMergeEvicted(t *testing.T) {
-	d, sel := openSelector(t)
+func testMergeEvicted(t *testing.T, d Device, sel kernels.Selector) {
 	merges, ties := 0, 0
 	for seed := range uint64(48) {
 		rng := rand.New(rand.NewPCG(seed, 52))
-		entries := ragged(rng, []int{3, 30, 90, 200}[seed%4])
+		entries := Ragged(rng, []int{3, 30, 90, 200}[seed%4])
 		dim := []int{1 + rng.IntN(9), 16, 40, 256}[rng.IntN(4)]
 		if seed%12 == 0 {
 			entries, dim = []int{1300, 70}, 5
@@ -253,14 +208,17 @@ func TestCUDAMergeEvicted(t *testing.T) {
 	}
 }
 
-// TestCUDAMergeStep: thresholds follow the similarity of the one entry that goes, bit for
+// testMergeStep: thresholds follow the similarity of the one entry that goes, bit for
 // bit where this is exact, and decide whether it is merged.
-func TestCUDAMergeStep(t *testing.T) {
-	d, sel := openSelector(t)
+func testMergeStep(t *testing.T, d Device, sel kernels.Selector) {
 	merges, drops := 0, 0
+	tol := 1e-14
+	if !sel.OwnMemory() { // products in the compute type
+		tol = 1e-6
+	}
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 53))
-		entries := someEntries(rng, []int{4, 40, 300}[seed%3])
+		entries := SomeEntries(rng, []int{4, 40, 300}[seed%3])
 		dim := []int{1 + rng.IntN(9), 40, 256}[rng.IntN(3)]
 		c := newMergeCase(d, rng, entries, dim, []kernels.DType{kernels.F32, kernels.BF16}[rng.IntN(2)], seed%2 == 0)
 		keep, merged, thresholds := make([][]int32, len(entries)), map[[2]int]bool{}, make([]float64, len(entries))
@@ -273,7 +231,7 @@ func TestCUDAMergeStep(t *testing.T) {
 			}
 			if rng.IntN(3) == 0 {
 				thresholds[h] = math.NaN()
-			} else if rng.IntN(3) == 0 && outs[h] >= 0 { // as similar as the best
+			} else if rng.IntN(3) == 0 && outs[h] >= 0 && (seed%2 == 0 || sel.OwnMemory()) { // as similar as the best
 				_, thresholds[h] = c.nearest(h, outs[h], keep[h])
 			}
 		}
@@ -296,7 +254,7 @@ func TestCUDAMergeStep(t *testing.T) {
 					drops++
 				}
 			}
-			if math.Abs(got-want) > 1e-14 || seed%2 == 0 && want != got && want == want || (want != want) != (got != got) {
+			if math.Abs(got-want) > tol || seed%2 == 0 && want != got && want == want || (want != want) != (got != got) {
 				t.Fatalf("%s: threshold %v of head %d, want %v", name, got, h, want)
 			}
 		}
@@ -307,17 +265,16 @@ func TestCUDAMergeStep(t *testing.T) {
 	}
 }
 
-// TestCUDAMergeRecent: bit for bit the processor's values, rounded after each merge.
-func TestCUDAMergeRecent(t *testing.T) {
-	d, sel := openSelector(t)
+// testMergeRecent: bit for bit the processor's values, rounded after each merge.
+func testMergeRecent(t *testing.T, d Device, sel kernels.Selector) {
 	merges := 0
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 54))
-		entries, dim := ragged(rng, []int{6, 40, 400}[seed%3]), 1+rng.IntN(40)
+		entries, dim := Ragged(rng, []int{6, 40, 400}[seed%3]), 1+rng.IntN(40)
 		dtype := []kernels.DType{kernels.F32, kernels.BF16}[rng.IntN(2)]
 		c := newMergeCase(d, rng, entries, dim, dtype, false)
 		sink, recent := rng.IntN(4), 1+rng.IntN(max(1, slices.Max(entries)))
-		sums, host := positive(d, rng, len(entries), slices.Max(entries)+1)
+		sums, host := d.positive(rng, len(entries), slices.Max(entries)+1)
 		if rng.IntN(8) == 0 {
 			sums, host = d.Tensor(make([]float64, len(host)), sums.Shape...), make([]float64, len(host))
 		}
@@ -353,40 +310,5 @@ func TestCUDAMergeRecent(t *testing.T) {
 	}
 	if merges < 100 {
 		t.Errorf("%d merges, want 100", merges)
-	}
-}
-
-// TestCUDAMergeMemory: a merge takes memory for entries, not for pairs of them, and gives
-// its own bits.
-func TestCUDAMergeMemory(t *testing.T) {
-	d, sel := openSelector(t)
-	const n, dim = 2000, 8
-	rng := rand.New(rand.NewPCG(1, 55))
-	var keep [][]int32
-	for range 2 {
-		idx := []int32{}
-		for _, j := range rng.Perm(n)[:n/2] {
-			idx = append(idx, int32(j))
-		}
-		slices.Sort(idx)
-		keep = append(keep, idx)
-	}
-	var first [][]float64
-	for run := range 2 {
-		c := newMergeCase(d, rand.New(rand.NewPCG(2, 55)), []int{n, n}, dim, kernels.F32, false)
-		var thresholds *kernels.Tensor
-		took := cuda.Temporary(d.B, func() { thresholds = sel.MergeEvicted(c.past, kernels.HostSelection(keep)) })
-		if most := int64(2 * (20*n + 4*n + 1000)); took > most {
-			t.Errorf("%d bytes for 2 heads of %d entries, want at most %d", took, n, most)
-		}
-		got := [][]float64{thresholds.Float64s()}
-		for _, kv := range c.past {
-			got = append(got, kv.K.Float64s(), kv.V.Float64s())
-		}
-		if run == 0 {
-			first = got
-		} else if !slices.EqualFunc(got, first, slices.Equal[[]float64]) {
-			t.Error("the same pairs are merged to other bits")
-		}
 	}
 }

@@ -7,24 +7,26 @@ import (
 	"glimpse/model"
 )
 
-// deviceEstimator is an estimator that a device knows.
-type deviceEstimator interface {
-	estimator
-	onDevice() kernels.Estimate
-}
+// floatBytes is the size of the numbers that bounds hold.
+const floatBytes = 4
 
-// deviceSparse is what a sparse policy knows of the cache of a device, and keeps there:
-// the host knows how much there is to choose from, and nothing of what was chosen.
+// SparsePages is what a sparse policy knows of the cache, and keeps in its memory: minima and
+// maxima of keys by dimension over pages of consecutive entries. Numbers of one dimension lie
+// together, so that an estimate from a few dimensions reads these only. It chooses by
+// estimated scores: half of the budget is for the traffic of estimation, the other half for
+// attention (RocketKV §3.6, app. A.3). On a device the host knows how much there is to choose
+// from, and nothing of what was chosen.
 //
-// Its steps can be recorded: what it keeps from step to step is allocated on d, and
+// Its steps can be recorded: what it keeps from step to step is allocated by ops, and
 // operations of a step go to the step's own backend.
-type deviceSparse struct {
-	d         kernels.Selector
-	estimator deviceEstimator // nil chooses by the attention itself, with the whole budget
+type SparsePages struct {
+	ops       kernels.Selector
+	estimator Estimator // nil chooses by the attention itself, with the whole budget
 	budget    int
 	bounds    int                  // kept per page: 0 nothing, 1 lower ones, 2 both
-	layers    [][]devicePages      // [layer][kvHead]; nil in layers that are left dense
-	pools     []*kernels.Selection // by layer; nil without
+	layers    [][]headPages        // [layer][kvHead]; nil in layers that are left dense
+	pooled    bool                 // only a pool may be attended to
+	pools     []*kernels.Selection // by layer: the positions at the start; nil where these are the cache's own
 	base      [][]int              // rows of the cache at the start, by layer and head, where there are pools
 	sums      []*kernels.Tensor    // F64 [kvHeads, headDim] of values, by layer; nil without reallocation
 
@@ -35,8 +37,8 @@ type deviceSparse struct {
 	counted []int             // the steps of counts
 }
 
-// devicePages are the positions of one KV head, which are cut into pages of size.
-type devicePages struct {
+// headPages are the positions of one KV head, which are cut into pages of size.
+type headPages struct {
 	size   int
 	most   int             // positions there will be once the response is as long as it may get, as far as is known
 	bounds *kernels.Tensor // F32 [bounds, headDim, capacity]
@@ -46,44 +48,70 @@ type devicePages struct {
 	base   int
 }
 
-func newDeviceSparse(d kernels.Selector, s *Session, e deviceEstimator, dense, size, bounds int) *deviceSparse {
-	st := &deviceSparse{d: d, estimator: e, budget: s.Prompt.Budget, bounds: bounds, layers: make([][]devicePages, s.Cache.Layers())}
-	kvHeads := s.Cache.KVHeads()
-	for l := dense; l < len(st.layers); l++ {
-		st.layers[l] = make([]devicePages, kvHeads)
-		for h := range st.layers[l] {
-			st.layers[l][h].size = size
-		}
+// NewSparsePages indexes what the session's cache holds, in the layers from dense on, in pages of
+// size entries: bounds is 0 to keep nothing of keys, 1 for lower bounds, 2 for both. A nil e
+// chooses by the attention itself.
+func NewSparsePages(s *Session, e Estimator, dense, size, bounds int) *SparsePages {
+	return newSparsePagesBy(s.Cache.Backend().Selector(), s, e, dense, size, bounds)
+}
+
+func newSparsePagesBy(ops kernels.Selector, s *Session, e Estimator, dense, size, bounds int) *SparsePages {
+	st := &SparsePages{
+		ops: ops, estimator: e, budget: s.Prompt.Budget, bounds: bounds, pooled: s.Pool != nil,
+		layers: make([][]headPages, s.Cache.Layers()),
 	}
-	if s.Pool != nil {
+	lists := st.pooled || !ops.OwnMemory() // on the host, indices of the cache cost nothing to follow
+	if lists {
 		st.pools, st.base = make([]*kernels.Selection, len(st.layers)), make([][]int, len(st.layers))
-		for l := range st.layers {
-			st.pools[l] = s.kept[l]
-			for h := range kvHeads {
-				st.base[l] = append(st.base[l], s.Cache.Entries(l, h))
-				if l >= dense {
-					x := &st.layers[l][h]
-					x.pool, x.base = s.Pool[l][h], st.base[l][h]
-				}
-			}
-		}
 	}
-	for l := range st.layers {
-		for h := range st.layers[l] {
+	for l := dense; l < len(st.layers); l++ {
+		st.layers[l] = make([]headPages, s.Cache.KVHeads())
+		pools := make([][]int32, len(st.layers[l]))
+		for h := range pools {
 			x := &st.layers[l][h]
-			n := x.positions(s.Cache.Entries(l, h))
+			x.size = size
+			n := s.Cache.Entries(l, h)
+			if st.pooled {
+				pools[h] = s.Pool[l][h]
+			}
+			if !ops.OwnMemory() {
+				pools[h] = listed(pools[h], st.pooled, n)
+			}
+			if lists {
+				x.pool, x.base = pools[h], n
+				st.base[l] = append(st.base[l], n)
+			}
+			n = x.positions(n)
 			x.most = n + s.Prompt.MaxNew
 			if bounds > 0 {
-				x.room(d, bounds, s.Prompt.Config.HeadDim, pagesOf(n, size, 0))
+				st.room(x, s.Prompt.Config.HeadDim, pagesOf(n, size, 0))
 			}
+		}
+		switch {
+		case !lists:
+		case ops.OwnMemory():
+			st.pools[l] = s.kept[l]
+		default:
+			st.pools[l] = kernels.HostSelection(pools)
 		}
 	}
 	return st
 }
 
+// listed is a list of its own of a pool, or of all of n entries.
+func listed(pool []int32, pooled bool, n int) (list []int32) {
+	if !pooled {
+		pool = upTo(0, n)
+	}
+	for _, j := range pool {
+		list = append(list, j)
+	}
+	return list
+}
+
 // positions is the number of positions among so many entries of the cache, or before the
 // entry of that index.
-func (x *devicePages) positions(entries int) int {
+func (x *headPages) positions(entries int) int {
 	if x.pool == nil {
 		return entries
 	}
@@ -94,10 +122,41 @@ func (x *devicePages) positions(entries int) int {
 	return n
 }
 
-// room gives the bounds room for so many pages.
-func (x *devicePages) room(d kernels.Selector, bounds, dim, pages int) {
+// room gives a head's bounds room for so many pages.
+func (st *SparsePages) room(x *headPages, dim, pages int) {
 	if x.bounds == nil || x.bounds.Shape[2] < pages {
-		x.bounds, x.known = d.Alloc(kernels.F32, bounds, dim, pageRoom(pages, x.size)), 0
+		capacity := pageRoom(pages, x.size)
+		if !st.ops.OwnMemory() {
+			capacity = grownTo(x.capacity(), pages)
+		}
+		x.bounds, x.known = st.ops.Alloc(kernels.F32, st.bounds, dim, capacity), 0
+	}
+}
+
+func (x *headPages) capacity() int {
+	if x.bounds == nil {
+		return 0
+	}
+	return x.bounds.Shape[2]
+}
+
+// grownTo is the capacity of a list on the host that has grown from a full one to n numbers.
+func grownTo(capacity, n int) int {
+	list := make([]float32, capacity)
+	for len(list) < n {
+		list = append(list, 0)
+	}
+	return cap(list)
+}
+
+// reserve makes room for the bounds of so many entries more.
+func (st *SparsePages) reserve(c *model.Cache, entries int) {
+	for l := range st.layers {
+		for h := range st.layers[l] {
+			if x := &st.layers[l][h]; st.bounds > 0 {
+				st.room(x, x.bounds.Shape[1], pagesOf(x.positions(c.Entries(l, h))+entries, x.size, 0))
+			}
+		}
 	}
 }
 
@@ -115,12 +174,15 @@ func scratch(d kernels.Selector, t *kernels.Tensor, dtype kernels.DType, rows, w
 	return d.Alloc(dtype, rows, pageRoom(width, 1))
 }
 
-func (st *deviceSparse) Bytes() int64 {
+func (st *SparsePages) Bytes() int64 {
 	var n int64
 	for _, heads := range st.layers {
 		for _, x := range heads {
 			if x.bounds != nil {
 				n += int64(x.bounds.Bytes())
+			}
+			if !st.ops.OwnMemory() {
+				n += int64(cap(x.pool)) * 4
 			}
 		}
 	}
@@ -132,10 +194,10 @@ func (st *deviceSparse) Bytes() int64 {
 	return n
 }
 
-// onDeviceAlone tells that Select reads nothing of the device.
-func (*deviceSparse) onDeviceAlone() bool { return true }
+// Recordable implements SparseState.
+func (st *SparsePages) Recordable() bool { return st.ops.OwnMemory() }
 
-func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
+func (st *SparsePages) Select(s *model.SparseStep) (int64, error) {
 	if s.Layer == 0 {
 		st.steps++
 	}
@@ -143,14 +205,17 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 	if heads == nil {
 		return 0, nil
 	}
-	d, dim := s.Backend().Selector(), s.Queries.Shape[2]
+	d, dim := st.ops, s.Queries.Shape[2]
+	if st.Recordable() {
+		d = s.Backend().Selector()
+	}
 	pages := &kernels.PageHeads{Heads: make([]kernels.PageHead, len(heads))}
 	if st.pools != nil {
 		pages.Pool, pages.Base = st.pools[s.Layer], st.base[s.Layer]
 	}
 	// What is estimated is what is seen but for entries that are chosen anyway.
 	estimated := &kernels.PageHeads{Heads: make([]kernels.PageHead, len(heads)), Pool: pages.Pool, Base: pages.Base}
-	dense, estimates, read := st.pools == nil, false, 0
+	dense, estimates, read := !st.pooled, false, 0
 	from := make([]int, len(heads)) // first pages whose bounds are not there
 	for h := range heads {
 		x := &heads[h]
@@ -178,13 +243,13 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 			room -= dim
 			read += dim
 		}
-		r := st.estimator.reach(sight{p.From, n, max(n, x.most), x.size, dim}, room, want)
-		if r.size != x.size {
-			x.size, x.known = r.size, 0
+		r := st.estimator.Reach(Sight{p.From, n, max(n, x.most), x.size, dim}, room, want)
+		if r.Size != x.size {
+			x.size, x.known = r.Size, 0
 		}
-		p.From, p.Want, p.Recent, p.Size, p.Components = r.start, want, r.recent, x.size, r.components
-		estimates = estimates || want < n-r.start
-		x.room(st.d, st.bounds, dim, p.Pages())
+		p.From, p.Want, p.Recent, p.Size, p.Components = r.Start, want, r.Recent, x.size, r.Components
+		estimates = estimates || want < n-r.Start
+		st.room(x, dim, p.Pages())
 		p.Bounds, from[h] = x.bounds, x.known/x.size
 		x.known = n
 		e := &estimated.Heads[h]
@@ -192,8 +257,8 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 			e.Want, e.Recent = n, 0 // all of it: nothing is estimated
 			continue
 		}
-		e.Entries, e.Want, e.Recent = r.end, want-(n-r.end), 0
-		read += r.read
+		e.Entries, e.Want, e.Recent = r.End, want-(n-r.End), 0
+		read += r.Read
 	}
 	for h := range heads {
 		if pages.Heads[h].Bounds == nil {
@@ -208,8 +273,8 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 		p := &pages.Heads[h]
 		most, width = max(most, min(p.Want, p.Entries-p.From)), max(width, p.Pages())
 	}
-	st.scores = scratch(st.d, st.scores, kernels.F32, len(heads), width)
-	st.ids = scratch(st.d, st.ids, kernels.I32, len(heads), most)
+	st.scores = scratch(st.ops, st.scores, kernels.F32, len(heads), width)
+	st.ids = scratch(st.ops, st.ids, kernels.I32, len(heads), most)
 	if slices.ContainsFunc(pages.Heads, func(p kernels.PageHead) bool { return p.Bounds != nil }) {
 		d.PageBounds(pages, s.Cache.View(s.Layer), from)
 	}
@@ -220,9 +285,9 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 	default:
 		queries := s.Queries.Shape[1]
 		if st.probabilities == nil || st.probabilities.Width() != st.scores.Width() {
-			st.probabilities = st.d.Alloc(kernels.F32, queries, st.scores.Width())
+			st.probabilities = st.ops.Alloc(kernels.F32, queries, st.scores.Width())
 		}
-		how := st.estimator.onDevice()
+		how := st.estimator.How()
 		var counter *kernels.Tensor
 		if how == kernels.EstimateBound {
 			counter = st.counter()
@@ -244,18 +309,17 @@ func (st *deviceSparse) Select(s *model.SparseStep) (int64, error) {
 const countRows = 256
 
 // counter is where one estimate is counted.
-func (st *deviceSparse) counter() *kernels.Tensor {
+func (st *SparsePages) counter() *kernels.Tensor {
 	at := len(st.counted) % countRows
 	if at == 0 {
-		st.counts = append(st.counts, st.d.Place(kernels.NewTensor(kernels.I32, countRows)))
+		st.counts = append(st.counts, st.ops.Place(kernels.NewTensor(kernels.I32, countRows)))
 	}
 	st.counted = append(st.counted, st.steps-1)
 	return st.counts[len(st.counts)-1].Rows(at, at+1)
 }
 
-// readLater are the bytes that the estimates of every step have read but for what Select
-// has told; nil of none.
-func (st *deviceSparse) readLater() []int64 {
+// Estimated implements SparseState: what queries decide is counted where they lie.
+func (st *SparsePages) Estimated() []int64 {
 	if len(st.counted) == 0 {
 		return nil
 	}
@@ -270,7 +334,7 @@ func (st *deviceSparse) readLater() []int64 {
 }
 
 // attention scores entries by the step's attention with nothing left out.
-func (st *deviceSparse) attention(d kernels.Selector, s *model.SparseStep, pages *kernels.PageHeads) {
+func (st *SparsePages) attention(d kernels.Selector, s *model.SparseStep, pages *kernels.PageHeads) {
 	entries := make([]int, len(pages.Heads))
 	for h := range entries {
 		entries[h] = s.Cache.Entries(s.Layer, h)
@@ -278,7 +342,7 @@ func (st *deviceSparse) attention(d kernels.Selector, s *model.SparseStep, pages
 	scores := s.Scores()
 	to := st.scores
 	if pages.Pool != nil {
-		st.all = scratch(st.d, st.all, kernels.F32, len(entries), scores.Width())
+		st.all = scratch(st.ops, st.all, kernels.F32, len(entries), scores.Width())
 		to = st.all
 	}
 	d.Scores(to, entries, []kernels.ScoreTerm{{LogScore: scores, Group: kernels.GroupLogMean}}, false)
@@ -292,16 +356,16 @@ func (st *deviceSparse) attention(d kernels.Selector, s *model.SparseStep, pages
 }
 
 // keepMeans begins to sum the values of the cache.
-func (st *deviceSparse) keepMeans(c *model.Cache) {
+func (st *SparsePages) keepMeans(c *model.Cache) {
 	dim := c.View(0)[0].V.Width()
 	for range st.layers {
-		st.sums = append(st.sums, st.d.Place(kernels.NewTensor(kernels.F64, c.KVHeads(), dim)))
+		st.sums = append(st.sums, st.ops.Place(kernels.NewTensor(kernels.F64, c.KVHeads(), dim)))
 	}
 }
 
 // share gives the attention that a step's estimate misses to the mean value, in heads
 // that see everything.
-func (st *deviceSparse) share(d kernels.Selector, s *model.SparseStep, chosen *kernels.Selection, pages *kernels.PageHeads) {
+func (st *SparsePages) share(d kernels.Selector, s *model.SparseStep, chosen *kernels.Selection, pages *kernels.PageHeads) {
 	sums, from := st.sums[s.Layer], make([]int, len(pages.Heads))
 	own := &kernels.PageHeads{Heads: slices.Clone(pages.Heads), Pool: pages.Pool, Base: pages.Base}
 	for h := range own.Heads {

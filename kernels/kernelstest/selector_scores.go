@@ -1,6 +1,4 @@
-//go:build gpu && linux && amd64
-
-package cuda_test
+package kernelstest
 
 import (
 	"cmp"
@@ -12,17 +10,10 @@ import (
 
 	"glimpse/internal/compare"
 	"glimpse/kernels"
-	"glimpse/kernels/kernelstest"
 )
 
-func openSelector(t testing.TB) (kernelstest.Device, kernels.Selector) {
-	t.Helper()
-	d := openCUDA(t)
-	return d, d.B.Selector()
-}
-
-// ragged draws KV heads with their entries; some have none or one.
-func ragged(rng *rand.Rand, most int) []int {
+// Ragged draws KV heads with their entries; some have none or one.
+func Ragged(rng *rand.Rand, most int) []int {
 	entries := make([]int, 1+rng.IntN(4))
 	for h := range entries {
 		if entries[h] = rng.IntN(most + 1); rng.IntN(6) == 0 {
@@ -32,8 +23,8 @@ func ragged(rng *rand.Rand, most int) []int {
 	return entries
 }
 
-// rowsOf cuts a device's tensor into the used parts of its rows.
-func rowsOf(t *kernels.Tensor, entries []int) [][]float32 {
+// RowsOf cuts a device's tensor into the used parts of its rows.
+func RowsOf(t *kernels.Tensor, entries []int) [][]float32 {
 	flat, out := t.Float32s(), make([][]float32, len(entries))
 	for h, n := range entries {
 		out[h] = flat[h*t.Width():][:n]
@@ -55,7 +46,7 @@ func plateaus(rng *rand.Rand, n, kinds int) []float32 {
 }
 
 // scoreTable is scores [kvHeads, width] on the device and on the host.
-func scoreTable(d kernelstest.Device, rng *rand.Rand, entries []int) (*kernels.Tensor, [][]float32) {
+func (d Device) scoreTable(rng *rand.Rand, entries []int) (*kernels.Tensor, [][]float32) {
 	width := slices.Max(entries) + rng.IntN(5)
 	flat := plateaus(rng, len(entries)*width, []int{1, 2, 4, 30, 400}[rng.IntN(5)])
 	t := d.B.Place(kernels.FromF32(slices.Clone(flat), len(entries), width))
@@ -84,14 +75,13 @@ func keep(scores []float32, budget, sink, recent int) (out []int32) {
 	return out
 }
 
-// TestCUDASelect: bit for bit the selections of TopK, of ragged heads with plateaus,
+// testSelect: bit for bit the selections of TopK, of ragged heads with plateaus,
 // for every number that can be kept.
-func TestCUDASelect(t *testing.T) {
-	d, sel := openSelector(t)
+func testSelect(t *testing.T, d Device, sel kernels.Selector) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		entries := ragged(rng, []int{3, 40, 700, 1300}[seed%4])
-		scores, rows := scoreTable(d, rng, entries)
+		entries := Ragged(rng, []int{3, 40, 700, 1300}[seed%4])
+		scores, rows := d.scoreTable(rng, entries)
 		sink, recent := rng.IntN(4), rng.IntN(4)
 		budgets := make([]int, len(entries))
 		for h, n := range entries {
@@ -106,13 +96,12 @@ func TestCUDASelect(t *testing.T) {
 	}
 }
 
-// TestCUDAShareBudget: the heads' shares of a pool are those of sorting all candidates.
-func TestCUDAShareBudget(t *testing.T) {
-	d, sel := openSelector(t)
+// testShareBudget: the heads' shares of a pool are those of sorting all candidates.
+func testShareBudget(t *testing.T, d Device, sel kernels.Selector) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 4))
-		entries := ragged(rng, []int{5, 60, 600}[seed%3])
-		scores, rows := scoreTable(d, rng, entries)
+		entries := Ragged(rng, []int{5, 60, 600}[seed%3])
+		scores, rows := d.scoreTable(rng, entries)
 		sink, recent := rng.IntN(4), rng.IntN(4)
 		type candidate struct {
 			head  int
@@ -234,9 +223,9 @@ func poolBefore(row []float32, kernel, tail int) []float32 {
 	return pooled
 }
 
-// logScores draws logarithms of probabilities; columns that are not in use are NaN.
-func logScores(d kernelstest.Device, rng *rand.Rand, entries []int, group, width int) (*kernels.Tensor, []float64) {
-	logs := kernelstest.Random(rng, len(entries)*group*width, 3)
+// LogScores draws logarithms of probabilities; columns that are not in use are NaN.
+func (d Device) LogScores(rng *rand.Rand, entries []int, group, width int) (*kernels.Tensor, []float64) {
+	logs := Random(rng, len(entries)*group*width, 3)
 	for i := range logs {
 		if logs[i] -= 6; rng.IntN(15) == 0 {
 			logs[i] = math.Inf(-1)
@@ -248,13 +237,12 @@ func logScores(d kernelstest.Device, rng *rand.Rand, entries []int, group, width
 	return d.Tensor(logs, len(entries)*group, width), logs
 }
 
-// TestCUDAScores: groups, pools and means are within a rounding of the exponential of
+// testScores: groups, pools and means are within a rounding of the exponential of
 // the processor's.
-func TestCUDAScores(t *testing.T) {
-	d, sel := openSelector(t)
+func testScores(t *testing.T, d Device, sel kernels.Selector) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		entries, allHeads := ragged(rng, []int{4, 70, 700}[seed%3]), seed%5 == 4
+		entries, allHeads := Ragged(rng, []int{4, 70, 700}[seed%3]), seed%5 == 4
 		if allHeads {
 			entries = slices.Repeat(entries[:1], len(entries))
 		}
@@ -272,7 +260,7 @@ func TestCUDAScores(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				term.Factor = 17
 			}
-			l, host := logScores(d, rng, entries, 1+rng.IntN(4), width)
+			l, host := d.LogScores(rng, entries, 1+rng.IntN(4), width)
 			term.LogScore = l
 			terms, logs = append(terms, term), append(logs, host)
 		}
@@ -290,17 +278,16 @@ func TestCUDAScores(t *testing.T) {
 		scores := d.Garbage(len(entries), width+rng.IntN(3))
 		sel.Scores(scores, entries, terms, allHeads)
 		for h, want := range hostScores(terms, logs, entries, width, allHeads) {
-			compare.Close(t, fmt.Sprintf("seed %d: head %d of %v", seed, h, entries), rowsOf(scores, entries)[h], want, 1e-6, compare.Floor(1e-30))
+			compare.Close(t, fmt.Sprintf("seed %d: head %d of %v", seed, h, entries), RowsOf(scores, entries)[h], want, 1e-6, compare.Floor(1e-30))
 		}
 	}
 }
 
-// TestCUDAPoolScores: bit for bit the processor's pools, with nothing of a row's end.
-func TestCUDAPoolScores(t *testing.T) {
-	d, sel := openSelector(t)
+// testPoolScores: bit for bit the processor's pools, with nothing of a row's end.
+func testPoolScores(t *testing.T, d Device, sel kernels.Selector) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 8))
-		entries := ragged(rng, []int{4, 70, 700}[seed%3])
+		entries := Ragged(rng, []int{4, 70, 700}[seed%3])
 		width := slices.Max(entries) + rng.IntN(5)
 		if width == 0 {
 			continue
@@ -315,8 +302,8 @@ func TestCUDAPoolScores(t *testing.T) {
 		from, to := d.Tensor(flat, len(entries), width), d.Garbage(len(entries), width)
 		kernel, tail := []int{0, 1, 3, 7, 63, kernels.MaxPoolWidth}[rng.IntN(6)], rng.IntN(2)*rng.IntN(90)
 		sel.PoolScores(to, from, entries, kernel, tail)
-		for h, got := range rowsOf(to, entries) {
-			if want := poolBefore(rowsOf(from, entries)[h], kernel, tail); !slices.Equal(got, want) {
+		for h, got := range RowsOf(to, entries) {
+			if want := poolBefore(RowsOf(from, entries)[h], kernel, tail); !slices.Equal(got, want) {
 				t.Fatalf("seed %d: head %d of %v, kernel %d, tail %d: %v, want %v", seed, h, entries, kernel, tail, got, want)
 			}
 		}
@@ -333,19 +320,18 @@ func TestCUDAPoolScores(t *testing.T) {
 	}
 }
 
-// TestCUDASums: accumulated scores, carried ones, maxima and keys' norms.
-func TestCUDASums(t *testing.T) {
-	d, sel := openSelector(t)
+// testSums: accumulated scores, carried ones, maxima and keys' norms.
+func testSums(t *testing.T, d Device, sel kernels.Selector) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 6))
-		entries := ragged(rng, []int{3, 90, 600}[seed%3])
+		entries := Ragged(rng, []int{3, 90, 600}[seed%3])
 		group, width := 1+rng.IntN(3), slices.Max(entries)+1
 		known := make([]int, len(entries))
 		for h, n := range entries {
 			known[h] = rng.IntN(n + 1)
 		}
-		log, logs := logScores(d, rng, entries, group, width)
-		before := kernelstest.Random(rng, len(entries)*width, 1)
+		log, logs := d.LogScores(rng, entries, group, width)
+		before := Random(rng, len(entries)*width, 1)
 		sums := d.Tensor(before, len(entries), width)
 		sel.AddScores(sums, entries, known, log)
 		carried := d.Tensor(before, len(entries), width)
@@ -365,10 +351,10 @@ func TestCUDASums(t *testing.T) {
 				}
 			}
 			name := fmt.Sprintf("seed %d: head %d of %v, known %v", seed, h, entries, known)
-			compare.Close(t, name+": sums", rowsOf(sums, entries)[h], want, 1e-6, compare.Floor(1))
-			compare.Close(t, name+": carried", rowsOf(carried, entries)[h], wantCarried, 1e-6, compare.Floor(1))
+			compare.Close(t, name+": sums", RowsOf(sums, entries)[h], want, 1e-6, compare.Floor(1))
+			compare.Close(t, name+": carried", RowsOf(carried, entries)[h], wantCarried, 1e-6, compare.Floor(1))
 		}
-		other := kernelstest.Random(rng, len(before), 1)
+		other := Random(rng, len(before), 1)
 		most := d.Tensor(before, len(before))
 		sel.MaxScores(most, d.Tensor(other, len(other)))
 		for i, v := range most.Float64s() {
@@ -380,7 +366,7 @@ func TestCUDASums(t *testing.T) {
 			dim := 1 + rng.IntN(40)
 			var past []kernels.KV
 			for _, n := range entries {
-				past = append(past, kernels.KV{K: d.Stored(dtype, kernelstest.Random(rng, n*dim, 1), n, dim)})
+				past = append(past, kernels.KV{K: d.Stored(dtype, Random(rng, n*dim, 1), n, dim)})
 			}
 			scores := d.Garbage(len(entries), width)
 			sel.KeyScores(scores, past)
@@ -392,22 +378,21 @@ func TestCUDASums(t *testing.T) {
 					}
 					want[j] = 1 / (1 + math.Sqrt(want[j]))
 				}
-				compare.Close(t, fmt.Sprintf("seed %d: %s keys of head %d", seed, dtype, h), rowsOf(scores, entries)[h], want, 1e-6, compare.Floor(1e-9))
+				compare.Close(t, fmt.Sprintf("seed %d: %s keys of head %d", seed, dtype, h), RowsOf(scores, entries)[h], want, 1e-6, compare.Floor(1e-9))
 			}
 		}
 	}
 }
 
-// TestCUDACompact: pairs, scores and indices of what was selected, in new memory and in
+// testCompact: pairs, scores and indices of what was selected, in new memory and in
 // place, of all types and alignments.
-func TestCUDACompact(t *testing.T) {
-	d, sel := openSelector(t)
+func testCompact(t *testing.T, d Device, sel kernels.Selector) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		entries, dim := ragged(rng, 60), []int{1, 3, 8, 20, 64}[seed%5]
+		entries, dim := Ragged(rng, 60), []int{1, 3, 8, 20, 64}[seed%5]
 		dtype := []kernels.DType{kernels.F32, kernels.BF16}[seed%2]
 		inPlace := seed%3 == 0
-		scores, rows := scoreTable(d, rng, entries)
+		scores, rows := d.scoreTable(rng, entries)
 		budgets := make([]int, len(entries))
 		for h, n := range entries {
 			budgets[h] = rng.IntN(n + 1)
@@ -420,7 +405,7 @@ func TestCUDACompact(t *testing.T) {
 		var want [][2][]float64
 		for h, n := range entries {
 			spare := rng.IntN(3)
-			kv := kernels.KV{K: d.Stored(dtype, kernelstest.Random(rng, (n+spare)*dim, 1), n+spare, dim), V: d.Stored(dtype, kernelstest.Random(rng, (n+spare)*dim, 1), n+spare, dim)}
+			kv := kernels.KV{K: d.Stored(dtype, Random(rng, (n+spare)*dim, 1), n+spare, dim), V: d.Stored(dtype, Random(rng, (n+spare)*dim, 1), n+spare, dim)}
 			var w [2][]float64
 			for i, all := range [][]float64{kv.K.Float64s(), kv.V.Float64s()} {
 				for _, j := range s.Indices()[h] {
@@ -445,7 +430,7 @@ func TestCUDACompact(t *testing.T) {
 		sel.PickScores(picked, scores, s)
 		for h, idx := range s.Indices() {
 			for at, j := range idx {
-				if got, w := rowsOf(picked, entries)[h][at], rows[h][j]; math.Float32bits(got) != math.Float32bits(w) && got == got {
+				if got, w := RowsOf(picked, entries)[h][at], rows[h][j]; math.Float32bits(got) != math.Float32bits(w) && got == got {
 					t.Fatalf("seed %d: head %d: score %v at %d, want %v", seed, h, got, at, w)
 				}
 			}
@@ -456,7 +441,7 @@ func TestCUDACompact(t *testing.T) {
 			base[h], more[h] = entries[h], s.Len(h)+3
 			budgets[h] = rng.IntN(more[h] + 1)
 		}
-		again, _ := scoreTable(d, rng, more)
+		again, _ := d.scoreTable(rng, more)
 		second := sel.Select(again, more, budgets, 0, 0)
 		for h, got := range sel.Compose(s, second, base).Indices() {
 			origin := append(slices.Clone(s.Indices()[h]), int32(base[h]), int32(base[h]+1), int32(base[h]+2))
@@ -466,106 +451,6 @@ func TestCUDACompact(t *testing.T) {
 			}
 			if !slices.Equal(got, want) {
 				t.Fatalf("seed %d: head %d: composed %v, want %v", seed, h, got, want)
-			}
-		}
-	}
-}
-
-// drawn is a draw by definition: sort, cut, walk.
-func drawn(logits []float32, d kernels.Draw) int32 {
-	ids := make([]int32, len(logits))
-	for i := range ids {
-		ids[i] = int32(i)
-	}
-	slices.SortStableFunc(ids, func(a, b int32) int { return cmp.Compare(logits[b], logits[a]) })
-	if d.Temperature == 0 {
-		return ids[0]
-	}
-	if d.TopK > 0 {
-		ids = ids[:min(d.TopK, len(ids))]
-	}
-	p, sum := make([]float64, len(ids)), 0.0
-	for i, id := range ids {
-		p[i] = math.Exp(float64(logits[id]-logits[ids[0]]) / d.Temperature)
-		sum += p[i]
-	}
-	if d.TopP > 0 && d.TopP < 1 {
-		kept := 0.0
-		for i := range p {
-			if kept += p[i]; kept >= d.TopP*sum {
-				p, sum = p[:i+1], kept
-				break
-			}
-		}
-	}
-	u := d.U * sum
-	for i := range p {
-		if u -= p[i]; u < 0 {
-			return ids[i]
-		}
-	}
-	return ids[len(p)-1]
-}
-
-// TestCUDADrawOfEquals: of equal logits every id has its share, the lower ones first.
-func TestCUDADrawOfEquals(t *testing.T) {
-	d := openCUDA(t)
-	const vocab = 5300 // several segments
-	shares := []float64{0, 0.2, 0.5, 0.8, 0.9999}
-	draws := make([]kernels.Draw, len(shares))
-	for i, u := range shares {
-		draws[i] = kernels.Draw{Temperature: 0.5, U: u}
-	}
-	logits := d.Garbage(len(draws), vocab)
-	d.B.Fill(logits, -3)
-	for i, id := range d.B.Draw(logits, draws) {
-		if want := int32(shares[i] * vocab); id != want {
-			t.Errorf("at %v of %d equal tokens: drew %d, want %d", shares[i], vocab, id, want)
-		}
-	}
-}
-
-// TestCUDADraw: the ids that sorting gives, for rows with settings of their own.
-func TestCUDADraw(t *testing.T) {
-	d := openCUDA(t)
-	drawer := d.B
-	for seed := range uint64(30) {
-		rng := rand.New(rand.NewPCG(seed, 8))
-		rows, vocab := 1+rng.IntN(4), []int{1, 2, 33, 500, 1100, 6500}[seed%6]
-		var flat []float32
-		var draws []kernels.Draw
-		for range rows {
-			for range vocab {
-				v := float32(3 * rng.NormFloat64())
-				if seed%3 == 0 {
-					v = float32(rng.IntN(5)) - 2 // plateaus, zeros of both signs
-					v *= float32(1 - 2*rng.IntN(2))
-				}
-				flat = append(flat, v)
-			}
-			draw := kernels.Draw{Temperature: []float64{0, 0.5, 1, 1, 1e-300, 1e300}[rng.IntN(6)], U: rng.Float64()}
-			if rng.IntN(2) == 0 {
-				draw.TopK = 1 + rng.IntN(vocab+3)
-			}
-			if rng.IntN(2) == 0 {
-				draw.TopP = rng.Float64()
-			}
-			if rng.IntN(8) == 0 {
-				draw.U = 0
-			}
-			draws = append(draws, draw)
-		}
-		got := drawer.Draw(d.B.Place(kernels.FromF32(slices.Clone(flat), rows, vocab)), draws)
-		for i, id := range got {
-			if want := drawn(flat[i*vocab:][:vocab], draws[i]); id != want {
-				t.Errorf("seed %d: row %d of %d tokens, %+v: drew %d, want %d", seed, i, vocab, draws[i], id, want)
-			}
-		}
-		bad := rng.IntN(rows)
-		flat[bad*vocab+rng.IntN(vocab)] = float32([]float64{math.NaN(), math.Inf(1), math.Inf(-1)}[seed%3])
-		for i, id := range drawer.Draw(d.B.Place(kernels.FromF32(flat, rows, vocab)), draws) {
-			if i == bad && id != -1 || i != bad && id != got[i] {
-				t.Errorf("seed %d: row %d of rows of which %d is not finite gave %d", seed, i, bad, id)
 			}
 		}
 	}

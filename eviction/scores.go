@@ -1,0 +1,125 @@
+package eviction
+
+import (
+	"slices"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// Scores are numbers per KV head and entry of a layer, in the memory of the backend that has
+// computed them: a policy that scores and selects by Ops runs on every backend, and on a
+// device the host sees none of the numbers.
+type Scores struct {
+	// Values are F32 [kvHeads, width]; of row h the first Entries[h] columns are in use.
+	// Higher ones are kept, of equal ones the lower index. Where Score leaves nil, all are
+	// equal.
+	Values *kernels.Tensor
+	// Spread is a second number per entry, of the same shape, of a SpreadScorer; else nil.
+	Spread *kernels.Tensor
+	// Entries are those of every KV head.
+	Entries []int
+	// Ops are the operations on Values.
+	Ops kernels.Selector
+
+	sums *Scores // that these were pooled from, of a Pooler that pools
+}
+
+// NewScores are scores for the entries of an observed layer, which have no values yet.
+func NewScores(o *model.Observation) *Scores {
+	return &Scores{Entries: entriesOf(o), Ops: o.Cache.Backend().Selector()}
+}
+
+// Alloc makes room for a number per KV head and entry.
+func (s *Scores) Alloc() *kernels.Tensor {
+	return s.Ops.Alloc(kernels.F32, len(s.Entries), slices.Max(s.Entries))
+}
+
+// Observe makes the values the mean of one or two terms.
+func (s *Scores) Observe(terms ...kernels.ScoreTerm) {
+	s.Values = s.Alloc()
+	s.Ops.Scores(s.Values, s.Entries, terms, false)
+}
+
+// FromHost makes the values what f writes to dst [kvHead][entry], zeros at first: for what no
+// observation tells. They stay on the host, and so does what works on them.
+func (s *Scores) FromHost(f func(dst [][]float32)) {
+	s.Ops = s.Ops.HostSelector()
+	s.Values = s.Alloc()
+	if s.Values.F32() != nil { // what only counts memory has no numbers
+		f(s.Rows())
+	}
+}
+
+// Rows are the values [kvHead][entry] on the host: read from a device, or the values' own
+// memory.
+func (s *Scores) Rows() [][]float32 { return s.rows(s.Values) }
+
+func (s *Scores) rows(t *kernels.Tensor) (out [][]float32) {
+	if t == nil {
+		return nil
+	}
+	t = t.OnHost()
+	flat, width := t.F32(), t.Width()
+	for h, n := range s.Entries {
+		out = append(out, flat[h*width:][:n])
+	}
+	return out
+}
+
+// Select keeps budgets[h] entries of every head: the first sink, the last recent, and the
+// highest values between them.
+func (s *Scores) Select(budgets []int, sink, recent int) *kernels.Selection {
+	return s.Ops.Select(s.Values, s.Entries, budgets, sink, recent)
+}
+
+// Most is the number of entries of the longest head.
+func (s *Scores) Most() int { return slices.Max(s.Entries) }
+
+// Uniform are equal budgets of all heads.
+func (s *Scores) Uniform(budget int) []int { return slices.Repeat([]int{budget}, len(s.Entries)) }
+
+// selectBy selects by the rules of a method.
+func (s *Scores) selectBy(m Method, p Prompt, layer int) *kernels.Selection {
+	if spreader, ok := m.(SpreadScorer); ok {
+		return spreader.SelectSpread(s, p.Budget)
+	}
+	budget, sink, recent := layerBudget(m, p, layer)
+	budgets := s.Uniform(budget)
+	if a, ok := m.(HeadAllocator); ok {
+		budgets = a.HeadBudgets(p, layer, budget, s)
+	}
+	return s.Select(budgets, sink, recent)
+}
+
+func entriesOf(o *model.Observation) []int {
+	entries := make([]int, o.Cache.KVHeads())
+	for h := range entries {
+		entries[h] = o.Cache.Entries(o.Layer, h)
+	}
+	return entries
+}
+
+// rowsOf are the scores of all layers on the host; nil of none.
+func rowsOf(scores []*Scores) (out [][][]float32) {
+	for _, s := range scores {
+		out = append(out, s.Rows())
+	}
+	return out
+}
+
+// indicesOf are the selections of all layers on the host.
+func indicesOf(kept []*kernels.Selection) (out [][][]int32) {
+	for _, s := range kept {
+		out = append(out, s.Indices())
+	}
+	return out
+}
+
+// copied is an observation that outlives its layer.
+func copied(c *model.Cache, t *kernels.Tensor) *kernels.Tensor {
+	ops := c.Backend().Selector()
+	out := ops.Alloc(t.DType, t.Shape...)
+	ops.Copy(out, t)
+	return out
+}

@@ -1,0 +1,23 @@
+//go:build gpu && linux && amd64
+
+package cuda
+
+import "glimpse/kernels"
+
+// MergeRows is MergeScores by numbers of rows.
+func (b *cuda) MergeRows(acc, other *kernels.Tensor, rowsAcc, rowsOther int) {
+	b.MergeScores(acc, other, float64(rowsAcc), float64(rowsOther))
+}
+
+// AttentionVariances are the variances of scores in float32.
+func (b *cuda) AttentionVariances(logScore *kernels.Tensor, entries []int, rows int) []float64 {
+	kernels.CheckGrouped("AttentionVariances", logScore, entries)
+	sums := b.Alloc(kernels.F32, len(entries), logScore.Width())
+	b.Scores(sums, entries, []kernels.ScoreTerm{{LogScore: logScore, Factor: float32(rows)}}, false)
+	var heads []*kernels.Tensor
+	var lengths [][]int
+	for h, n := range entries {
+		heads, lengths = append(heads, sums.Rows(h, h+1)), append(lengths, []int{n})
+	}
+	return b.Variances(heads, lengths)
+}
