@@ -9,7 +9,7 @@
 //	g := autodiff.New(backend)
 //	rows := g.Parameter("embeddings", embeddings)
 //	…
-//	loss := g.Loss(scores, sample, losses.KL)
+//	loss := g.Loss(scores, sample, kl)
 //	err := g.Compile(loss)
 //	*sample = autodiff.Sample{…}
 //	value, err := g.Run()

@@ -1,4 +1,8 @@
-// Package generate makes the responses that adapters are trained on: prompts in,
-// the model's own responses out as token ids (LookaheadKV, arXiv:2603.10899, §4.1; Judge Q, arXiv:2509.10798,
-// app. A.1). [Stored] lets workers anywhere fill the shards of one folder of a bucket.
+// Package generation makes the responses that adapters are trained on: prompts in, the
+// model's own responses out as token ids (LookaheadKV, arXiv:2603.10899, §4.1; Judge Q,
+// arXiv:2509.10798, app. A.1).
+//
+// A [Job] is a generation as a file and flags describe it: prompts.go reads and prepares its
+// prompts, generate.go answers them several at a time, shards.go lets any number of workers
+// share a folder, and [Stored] the folder of a bucket.
 package generation

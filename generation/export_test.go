@@ -25,7 +25,7 @@ func (s *StoredShard) SaveNow() error { return s.save(s.Context()) }
 func Used(ctx context.Context, m *model.Model, prompt func(i int) []int32, prompts int, opt Options) (cache, scratch int64, sequences int, err error) {
 	defer func(before []int32) { m.Config.EOS = before }(m.Config.EOS)
 	m.Config.EOS = nil
-	if err := opt.settle(); err != nil {
+	if err := opt.resolve(); err != nil {
 		return 0, 0, 0, err
 	}
 	groups, size := opt.groups(m)

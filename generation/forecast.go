@@ -25,7 +25,7 @@ type Memory struct {
 // [model.Model.Dry]), for prompts of so many tokens, of which there are so many; 0: any
 // number. m may have shapes alone, or not have its weights yet.
 func Forecast(ctx context.Context, m *model.Model, tokens, prompts int, opt Options) (k Memory, err error) {
-	if err := opt.settle(); err != nil {
+	if err := opt.resolve(); err != nil {
 		return k, err
 	}
 	dry, counter := m.Dry()
@@ -107,7 +107,7 @@ func Forecast(ctx context.Context, m *model.Model, tokens, prompts int, opt Opti
 func CheckMemory(ctx context.Context, m *model.Model, host func() int64, tokens, prompts int, opt Options) error {
 	tokens = min(tokens, m.Config.MaxPositions)
 	available, ok := m.Available(host)
-	if !ok || tokens < 1 || opt.settle() != nil || m.RoughMemory(opt.Batch*(tokens+max(0, opt.most(m, tokens)))) <= available {
+	if !ok || tokens < 1 || opt.resolve() != nil || m.RoughMemory(opt.Batch*(tokens+max(0, opt.most(m, tokens)))) <= available {
 		return nil
 	}
 	k, err := Forecast(ctx, m, tokens, prompts, opt)

@@ -44,9 +44,9 @@ const smallModel = 20_000_000
 // Pairs generates a response for every prompt that next gives, until io.EOF, and
 // writes the pairs in the prompts' order. A prompt that does not fit the context is an
 // error that names it. A response depends on its prompt, the settings and Batch; not on
-// threads, on other prompts or on where a run was taken up.
+// threads, on other prompts or on where a run was resumed.
 func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w PairSink, opt Options) error {
-	if err := opt.settle(); err != nil {
+	if err := opt.resolve(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -74,8 +74,8 @@ func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w P
 	return nil
 }
 
-// settle fills in the default and refuses what cannot be.
-func (o *Options) settle() error {
+// resolve fills in the default and refuses what cannot be.
+func (o *Options) resolve() error {
 	if o.Batch == 0 {
 		o.Batch = 8
 	}
@@ -96,24 +96,24 @@ func (o *Options) groups(m *model.Model) (groups, size int) {
 
 // queue hands out prompts and puts finished pairs into their order.
 type queue struct {
-	mu    sync.Mutex
-	cond  *sync.Cond
-	next  func() (Prompt, error)
-	sink  PairSink
-	opt   Options
-	taken int // prompts handed out
-	wrote int // pairs written
-	ready map[int]datasets.Pair
-	ahead int // how far prompts may run before the pairs
-	ended bool
+	mu     sync.Mutex
+	cond   *sync.Cond
+	next   func() (Prompt, error)
+	sink   PairSink
+	opt    Options
+	popped int // prompts handed out
+	wrote  int // pairs written
+	ready  map[int]datasets.Pair
+	ahead  int // how far prompts may run before the pairs
+	ended  bool
 }
 
-// take hands out a prompt. With wait it waits until there may be one; ok is false where
+// pop hands out a prompt. With wait it waits until there may be one; ok is false where
 // there is none, or none now.
-func (q *queue) take(wait bool) (p Prompt, at int, ok bool, err error) {
+func (q *queue) pop(wait bool) (p Prompt, at int, ok bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.ended && q.taken-q.wrote >= q.ahead {
+	for !q.ended && q.popped-q.wrote >= q.ahead {
 		if !wait {
 			return Prompt{}, 0, false, nil
 		}
@@ -131,8 +131,8 @@ func (q *queue) take(wait bool) (p Prompt, at int, ok bool, err error) {
 		}
 		return Prompt{}, 0, false, err
 	}
-	q.taken++
-	return p, q.taken - 1, true, nil
+	q.popped++
+	return p, q.popped - 1, true, nil
 }
 
 // put writes a pair when all before it are written.
@@ -181,7 +181,7 @@ func (g *group) run(ctx context.Context) error {
 	caches, tokens, samplers := make([]*model.Cache, 0, g.size), make([]int32, 0, g.size), make([]*model.Sampler, 0, g.size)
 	for {
 		for len(g.live) < g.size {
-			p, at, ok, err := g.q.take(len(g.live) == 0)
+			p, at, ok, err := g.q.pop(len(g.live) == 0)
 			if err != nil {
 				return err
 			}

@@ -87,7 +87,7 @@ func (s *Job) Read(path string, sets []string, repeat func() error) error {
 	return repeat()
 }
 
-// check settles which shard is meant and refuses what cannot be.
+// check finds which shard is meant and refuses what cannot be.
 func (s *Job) check() (only int, err error) {
 	only = -1
 	if s.Prompts != "" {

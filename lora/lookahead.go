@@ -148,7 +148,7 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 		return nil, fmt.Errorf("load adapter: kind %q, want %q: %w", stored.Kind, Kind, checkpoints.ErrWrongKind)
 	}
 	a := &Lookahead{low: make(map[site]*model.LowRank), rank: stored.Rank, alpha: stored.Alpha}
-	take := func(what string, x checkpoints.Matrix, rows, cols int) (*kernels.Tensor, error) {
+	load := func(what string, x checkpoints.Matrix, rows, cols int) (*kernels.Tensor, error) {
 		if x.Rows != rows || x.Cols != cols {
 			return nil, fmt.Errorf("load adapter: %s: shape [%d %d], want [%d %d] for model %s", what, x.Rows, x.Cols, rows, cols, m.Name)
 		}
@@ -157,7 +157,7 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 		return t, nil
 	}
 	var err error
-	if a.rows, err = take("lookahead embeddings", stored.Embeddings, stored.Embeddings.Rows, m.Config.Hidden); err != nil {
+	if a.rows, err = load("lookahead embeddings", stored.Embeddings, stored.Embeddings.Rows, m.Config.Hidden); err != nil {
 		return nil, err
 	}
 	taken := 0
@@ -169,11 +169,11 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 				continue
 			}
 			at := fmt.Sprintf("layer %d %s", l, module)
-			A, err := take(at+" lora_A", f.A, stored.Rank, lin.Weight.Width())
+			A, err := load(at+" lora_A", f.A, stored.Rank, lin.Weight.Width())
 			if err != nil {
 				return nil, err
 			}
-			B, err := take(at+" lora_B", f.B, lin.Weight.Dim0(), stored.Rank)
+			B, err := load(at+" lora_B", f.B, lin.Weight.Dim0(), stored.Rank)
 			if err != nil {
 				return nil, err
 			}

@@ -87,3 +87,41 @@ func TestMixedBatch(t *testing.T) {
 		}
 	}
 }
+
+// TestGradientsAgainstFiniteDifferences: what a loss writes as its gradient is that of what it
+// adds to the loss, element by element.
+func TestGradientsAgainstFiniteDifferences(t *testing.T) {
+	const heads, columns, layers, step = 3, 17, 2, 1e-5
+	b, err := kernels.Open("reference64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range losses.Losses.Names() {
+		t.Run(name, func(t *testing.T) {
+			loss, err := losses.Losses.Lookup(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			learned, target := scores(rand.New(rand.NewPCG(7, 8)), heads, columns)
+			for i, v := range target {
+				target[i] = math.Log(v)
+			}
+			x, goal, grad := kernels.FromF64(learned, heads, columns), kernels.FromF64(target, heads, columns), kernels.NewTensor(kernels.F64, heads, columns)
+			value := func() float64 {
+				sum := kernels.FromF64([]float64{0})
+				loss.Func(b, sum, grad, x, goal, layers)
+				return sum.F64()[0]
+			}
+			value()
+			got, want := append([]float64(nil), grad.F64()...), make([]float64, heads*columns)
+			for i, at := range x.F64() {
+				x.F64()[i] = at + step
+				up := value()
+				x.F64()[i] = at - step
+				want[i] = (up - value()) / (2 * step)
+				x.F64()[i] = at
+			}
+			compare.Close(t, "gradient", got, want, 1e-6, compare.Floor(1e-4))
+		})
+	}
+}

@@ -57,9 +57,11 @@ build() { # PACKAGE...
 # tests runs those of a package that match, in its folder as "go test" does. What fails
 # leaves a mark, and what comes after it runs, too.
 tests() { # PACKAGE RUN [SKIP]
-  local name=${1#./}
+  local name=${1#./} log
   printf -- '--- %s %s%s\n' "$1" "${2:0:100}" "${ways:+ ($ways)}"
-  (cd "$1" && "$binaries/${name//\//-}" -test.timeout 30m -test.run "$2" ${3:+-test.skip "$3"}) || touch "$binaries/failed"
+  log=$(mktemp "$binaries/XXXXXX")
+  (cd "$1" && "$binaries/${name//\//-}" -test.timeout 30m -test.run "$2" ${3:+-test.skip "$3"}) 2>&1 | tee "$log" || touch "$binaries/failed"
+  ! grep -q 'no tests to run' "$log" || touch "$binaries/failed" # they have moved
 }
 
 # beside runs functions two at a time and prints what each said when it is done. Most tests

@@ -31,7 +31,7 @@ type PromptSource struct {
 	Tokens  int    // length of the example
 }
 
-// Read settles the one prompt that was given.
+// Read reads the one prompt that was given.
 func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, seed uint64) (*Prompt, error) {
 	given := 0
 	for _, s := range []string{p.Text, p.IDs, p.Example} {

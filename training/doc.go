@@ -15,10 +15,12 @@
 //	optimizer.go  clipping, schedule, AdamW
 //	run.go        step after step, until the last one or until nothing gets better
 //
-// Beside them: validate.go (held-out samples, best parameters, early stopping), state.go
-// (checkpoints, from which a run goes on bit for bit), record.go (what a run writes
-// down of its steps), export.go (adapters as they are stored), cache.go (prepared samples
-// of data that comes again), measure.go and plan*.go (what a step costs).
+// Beside them: pairs.go (pair files, and which of them are held out), validate.go and
+// quality.go (held-out samples, best parameters, early stopping), state.go (checkpoints,
+// from which a run goes on bit for bit), record.go and curves.go (what a run writes down of
+// its steps), export.go and folder.go (adapters as they are stored, and where a run has
+// them), cache.go (prepared samples of data that comes again), measure.go, forecast.go and
+// plan*.go (what a step costs). Package runs makes a run of a configuration file.
 //
 // The cost of a step is one prefill plus a few percent: the target and the students read
 // the keys and values of the one prefill, and nothing is stored per prompt token for a

@@ -2,6 +2,7 @@ package training
 
 import (
 	"fmt"
+	"slices"
 
 	"glimpse/autodiff"
 	"glimpse/kernels"
@@ -46,6 +47,9 @@ func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sam
 	for _, x := range params {
 		p.nodes[x.Tensor] = g.Parameter(x.Name, x.Tensor)
 	}
+	if err := p.check(params); err != nil {
+		return nil, err
+	}
 	p.x = p.nodes[params[0].Tensor]
 	for p.l = range m.Config.Layers {
 		if err := model.RunLayer(p, m, p.l); err != nil {
@@ -68,6 +72,28 @@ type pass struct {
 }
 
 var _ model.LayerOps[autodiff.Node] = (*pass)(nil)
+
+// check holds an adapter to what model.Adapter says of Parameters.
+func (p *pass) check(params []model.Parameter) error {
+	rows, hidden := p.adapter.Rows(), p.m.Config.Hidden
+	if len(params) == 0 || !slices.Equal(params[0].Tensor.Shape, []int{rows, hidden}) {
+		return fmt.Errorf("first parameter: want the rows [%d %d]", rows, hidden)
+	}
+	for l := range p.m.Config.Layers {
+		for _, module := range model.Modules {
+			low := p.adapter.LowRank(l, module)
+			if low == nil {
+				continue
+			}
+			_, hasA := p.nodes[low.A]
+			_, hasB := p.nodes[low.B]
+			if !hasA || !hasB {
+				return fmt.Errorf("layer %d: %s: low-rank factors that are no parameters", l, module)
+			}
+		}
+	}
+	return nil
+}
 
 // reached is false in the last layer, whose values and outputs reach no score.
 func (p *pass) reached() bool { return model.VProj.ReachesScores(p.l, p.m.Config.Layers) }

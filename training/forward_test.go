@@ -3,10 +3,12 @@ package training
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"glimpse/kernels"
 	"glimpse/lora"
+	"glimpse/losses"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 )
@@ -49,5 +51,33 @@ func TestGraphAndRuntimeAgree(t *testing.T) {
 				t.Fatalf("squared difference of the graph's scores and the runtime's: %v, want 0", got)
 			}
 		})
+	}
+}
+
+// hidden is an adapter that keeps some of its parameters to itself.
+type hidden struct {
+	model.Adapter
+	from, to int
+}
+
+func (a hidden) Parameters() []model.Parameter { return a.Adapter.Parameters()[a.from:a.to] }
+
+// TestAdaptersOfAnotherForm: an adapter whose rows are not the first parameter, or whose
+// low-rank factors are none, is refused and not trained in part.
+func TestAdaptersOfAnotherForm(t *testing.T) {
+	m := modeltest.Llama{}.Open(t, "reference")
+	a, err := lora.New(m, model.AdapterConfig{Rows: 3, Rank: 2, Alpha: 4, Modules: model.Modules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(a.Parameters())
+	for want, h := range map[string]hidden{
+		"first parameter: want the rows [3 16]":                    {a, 1, n},
+		"layer 0: q_proj: low-rank factors that are no parameters": {a, 0, 1},
+		"layer 1: k_proj: low-rank factors that are no parameters": {a, 0, n - 1},
+	} {
+		if _, err := newStudent(m, h, losses.Loss{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"glimpse/training"
 )
 
-// Lengths settles the adapters for a model, of which shapes will do, and how long the samples are.
+// Lengths resolves the adapters for a model, of which shapes will do, and how long the samples are.
 func (s *Spec) Lengths(ctx context.Context, m *model.Model, prompt, response int, log io.Writer) (training.PlanOptions, error) {
 	var o training.PlanOptions
 	samples := 0

@@ -307,7 +307,7 @@ func (s *Spec) ReadAdapter(a *Adapter, out string, flags Overrides) error {
 	return nil
 }
 
-// Folders settles where each adapter goes.
+// Folders says where each adapter goes.
 func (s *Spec) Folders(path string) error {
 	named := 0
 	for _, a := range s.Adapters {
