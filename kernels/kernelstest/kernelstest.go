@@ -51,6 +51,8 @@ func watch(t testing.TB, b kernels.Backend) {
 		return
 	}
 	t.Cleanup(func() {
+		var lost error // what ended the test
+		defer kernels.CatchDevice(&lost)
 		for _, d := range kernels.Devices().Devices {
 			for _, off := range d.Off {
 				if d.Name == b.Device() && !strings.Contains(off, "GLIMPSE_CUDA_OFF") {
