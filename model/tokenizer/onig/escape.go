@@ -200,8 +200,9 @@ func (p *parser) class() (runeSet, error) {
 			intersected = true
 			continue
 		case p.peek("[:"):
-			if end := strings.Index(p.src[p.at:], ":]"); end > 0 {
-				name, not := strings.CutPrefix(p.src[p.at+2:p.at+end], "^")
+			// The colon of [:] opens and does not close.
+			if body, _, ok := strings.Cut(p.src[p.at+2:], ":]"); ok {
+				name, not := strings.CutPrefix(body, "^")
 				set, ok := posix(name)
 				if !ok {
 					return nil, p.errorf("class [:%s:] is not supported", name)
@@ -210,7 +211,7 @@ func (p *parser) class() (runeSet, error) {
 					set = set.negated()
 				}
 				parts = append(parts, set)
-				p.at += end + 2
+				p.at += len("[:") + len(body) + len(":]")
 				continue
 			}
 		}

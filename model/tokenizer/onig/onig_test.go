@@ -113,7 +113,7 @@ func TestRefuses(t *testing.T) {
 	for _, c := range []struct{ pattern, want string }{
 		{`(a)\1`, `\1 is not supported`}, {`\X`, `\X is not supported`}, {`\G`, `\G is not supported`}, {`a\Kb`, `\K is not supported`},
 		{`(?~ab)`, `group (?~ is not supported`}, {`(?(1)a)`, `group (?( is not supported`}, {`(?i:ß)`, "folds to several characters"},
-		{`(?i:ss)`, "a single character folds to it"}, {`\p{Block=X}`, `property "Block=X"`}, {`[a`, "class without an end"}, {`a**+?{2}(`, "missing )"},
+		{`(?i:ss)`, "a single character folds to it"}, {`\p{Block=X}`, `property "Block=X"`}, {`[a`, "class without an end"}, {`[[:]`, "class without an end"}, {`a**+?{2}(`, "missing )"},
 		{`\xE4`, "is a byte"}, {`(?=a)*`, "repeated assertion"}, {`a{20000}`, "repetition of more than"}, {strings.Repeat("a", 70_000), "70000 bytes"},
 		{strings.Repeat("[", 200), "nested more than"}, {`(?:(?:a{1000}){1000}){1000}`, "more than 50000 instructions"}, {"\xff", "UTF-8"},
 	} {
