@@ -47,7 +47,10 @@ func newStudentOf(t *testing.T, m *model.Model, a model.Adapter, lossName string
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.graph.Close() })
+	t.Cleanup(func() {
+		s.graph.Close()
+		*s = student{} // which refers to the parameters, whose memory is counted next
+	})
 	return s, loss
 }
 
