@@ -250,7 +250,7 @@ func (st *SparsePages) Select(s *model.SparseStep) (int64, error) {
 		p.From, p.Want, p.Recent, p.Size, p.Components = r.Start, want, r.Recent, x.size, r.Components
 		estimates = estimates || want < n-r.Start
 		st.room(x, dim, p.Pages())
-		p.Bounds, from[h] = x.bounds, x.known/x.size
+		p.Bounds, p.Known, from[h] = x.bounds, x.known, x.known/x.size
 		x.known = n
 		e := &estimated.Heads[h]
 		if *e = *p; r.decided(want) && st.sums == nil {

@@ -50,47 +50,64 @@ func (hostSelector) PageBounds(p *PageHeads, keys []KV, from []int) {
 	pool := p.poolIndices()
 	work := 0
 	for h, x := range p.Heads {
-		work = max(work, (x.Entries-from[h]*x.Size)*keys[h].K.Width())
+		work = max(work, (x.Entries-max(from[h]*x.Size, x.Known))*keys[h].K.Width())
 	}
 	parallel.Tasks(len(p.Heads), work, func(h int) {
 		x := &p.Heads[h]
 		if from[h] >= x.Pages() {
 			return
 		}
-		bounds, dim := x.Bounds.Shape[0], x.Bounds.Shape[1]
-		p.eachRun(h, from[h]*x.Size, x.Entries, pool, func(from, to, row int) {
+		dim, capacity := x.Bounds.Shape[1], x.Bounds.Shape[2]
+		lo, hi := x.Bounds.F32(), []float32(nil)
+		if x.Bounds.Shape[0] > 1 {
+			lo, hi = lo[:dim*capacity], lo[dim*capacity:]
+		}
+		least, most := make([]float32, dim), make([]float32, dim)
+		p.eachRun(h, max(from[h]*x.Size, x.Known), x.Entries, pool, func(from, to, row int) {
 			k := floats(keys[h].K.Rows(row, row+to-from))
-			for at := from; at < to; at += turnedRows {
-				end := min(to, at+turnedRows)
-				for i := range dim {
-					column := k[(at-from)*dim+i:]
-					boundColumn(pageBounds(x.Bounds, 0, i), column, dim, at, end, x.Size, lower)
-					if bounds > 1 {
-						boundColumn(pageBounds(x.Bounds, 1, i), column, dim, at, end, x.Size, upper)
+			for at := from; at < to; {
+				page, end := at/x.Size, min(to, (at/x.Size+1)*x.Size)
+				rows := k[(at-from)*dim : (end-from)*dim]
+				if at%x.Size == 0 {
+					copy(least, rows)
+					copy(most, rows)
+					rows = rows[dim:]
+				} else {
+					takeColumn(least, lo[page:], capacity)
+					takeColumn(most, hi[min(page, len(hi)):], capacity)
+				}
+				for ; len(rows) > 0; rows = rows[dim:] {
+					for i, v := range rows[:dim] {
+						least[i] = min(least[i], v)
+					}
+					if hi != nil {
+						for i, v := range rows[:dim] {
+							most[i] = max(most[i], v)
+						}
 					}
 				}
+				putColumn(lo[page:], least, capacity)
+				if hi != nil {
+					putColumn(hi[page:], most, capacity)
+				}
+				at = end
 			}
 		})
 	})
 }
 
-// turnedRows are the rows of keys whose dimensions are read one after the other while they
-// lie in the processor's nearest memory.
-const turnedRows = 16
-
-func lower(a, b float32) float32 { return min(a, b) }
-func upper(a, b float32) float32 { return max(a, b) }
-
-// boundColumn takes into the bounds of pages one dimension of the keys of positions
-// [from, to), dim numbers apart.
-func boundColumn(bounds, keys []float32, dim, from, to, size int, bound func(a, b float32) float32) {
-	for at := from; at < to; at++ {
-		v, page := keys[(at-from)*dim], at/size
-		if at%size == 0 {
-			bounds[page] = v
-		} else {
-			bounds[page] = bound(bounds[page], v)
+// takeColumn and putColumn copy from and to a column of rows of width numbers.
+func takeColumn(to, from []float32, width int) {
+	for i := range to {
+		if i*width < len(from) {
+			to[i] = from[i*width]
 		}
+	}
+}
+
+func putColumn(to, from []float32, width int) {
+	for i, v := range from {
+		to[i*width] = v
 	}
 }
 

@@ -123,6 +123,7 @@ type PageHead struct {
 	Want          int     // of them to choose, at least 1
 	Recent        int     // of these the last, which SelectPages chooses whatever their scores
 	Size          int     // positions per page
+	Known         int     // positions that Bounds hold: PageBounds may start after them
 	Components    int     // that an estimate reads; EstimateBound reads all
 	Bounds        *Tensor // F32 [2, headDim, capacity]: minima and maxima, or [1, headDim, capacity]; nil without an estimate
 }
