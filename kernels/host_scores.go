@@ -199,11 +199,16 @@ func (hostSelector) CarryScores(scores, sums *Tensor, known []int) {
 	}
 }
 
+// MaxScores: acc may be an observation, which lies where the backend has it.
 func (hostSelector) MaxScores(acc, other *Tensor) {
+	host := acc.OnHost()
 	if acc.DType == F64 {
-		maxInto(acc.F64(), doubles(other))
+		maxInto(host.F64(), doubles(other))
 	} else {
-		maxInto(acc.F32(), floats(other))
+		maxInto(host.F32(), floats(other))
+	}
+	if host != acc {
+		Convert(acc, host)
 	}
 }
 
@@ -216,9 +221,13 @@ func maxInto[T Float](acc, other []T) {
 // MergeRows: the logarithm is of the sums themselves, so that a policy has the bits of the
 // formula.
 func (hostSelector) MergeRows(acc, other *Tensor, rowsAcc, rowsOther int) {
-	x, y := doubles(acc), doubles(other)
+	host := acc.OnHost()
+	x, y := doubles(host), doubles(other)
 	all := float64(rowsAcc + rowsOther)
 	for i := range x {
-		acc.Set(i, math.Log((float64(rowsAcc)*math.Exp(x[i])+float64(rowsOther)*math.Exp(y[i]))/all))
+		host.Set(i, math.Log((float64(rowsAcc)*math.Exp(x[i])+float64(rowsOther)*math.Exp(y[i]))/all))
+	}
+	if host != acc {
+		Convert(acc, host)
 	}
 }

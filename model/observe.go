@@ -150,23 +150,14 @@ func (r *Runner) scores(a *kernels.Attend, out kernels.Allocator) *kernels.Tenso
 // peaks computes, for every entry of the past, the logarithm of the largest
 // attention probability of any of the rows, whose softmax denominators lse [heads,
 // rows] are given. There is no kernel for it: it is one observation per row, for
-// policies that observe a few dozen rows; the maxima are taken on the host, or on a
-// device that has scores of its own.
+// policies that observe a few dozen rows.
 func (r *Runner) peaks(a *kernels.Attend, lse *kernels.Tensor) *kernels.Tensor {
 	b := r.Model.Backend
-	device := b.Selector()
+	selector := b.Selector()
 	out := r.scores(a, r.arena)
 	mark := r.arena.Mark()
 	row, rowLSE := r.scores(a, r.arena), r.alloc(a.Heads(), 1)
-	var most []float64
-	if device != nil {
-		b.Fill(out, math.Inf(-1))
-	} else {
-		most = make([]float64, row.Len())
-		for i := range most {
-			most[i] = math.Inf(-1)
-		}
-	}
+	b.Fill(out, math.Inf(-1))
 	for at := range a.Rows() {
 		one := rowsOf(a, at, at+1)
 		if a.K == nil { // the rows' own pairs are the last of the past: this row does not see the later ones
@@ -183,17 +174,8 @@ func (r *Runner) peaks(a *kernels.Attend, lse *kernels.Tensor) *kernels.Tensor {
 		b.CopyHead(rowLSE, lse.Reshape(a.Heads(), a.Rows(), 1), at)
 		b.Fill(row, math.Inf(-1))
 		b.ObservedScores(row, rowLSE, one)
-		if device != nil {
-			device.MaxScores(out, row)
-			continue
-		}
-		for i, v := range row.Float64s() {
-			most[i] = max(most[i], v)
-		}
+		selector.MaxScores(out, row)
 	}
 	r.arena.Release(mark)
-	if device == nil {
-		kernels.Convert(out, kernels.FromF64(most, out.Shape...))
-	}
 	return out
 }
