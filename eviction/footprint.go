@@ -26,8 +26,8 @@ type FootprintOptions struct {
 // most that the cache held, and all memory that is needed at once, the model's included.
 func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o FootprintOptions) (cache, need int64, err error) {
 	m := rt.Runner.Model
-	counter, ok := m.Backend.(*memcount.Counter)
-	if !ok {
+	counter := m.Counter()
+	if counter == nil {
 		return 0, 0, fmt.Errorf("footprint: got a model on %s, want a dry one", m.Backend.Name())
 	}
 	rt.MaxNew = o.MaxNew

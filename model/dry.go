@@ -18,7 +18,7 @@ func (m *Model) Dry() (*Model, *memcount.Counter) {
 	b := memcount.New(m.Backend)
 	d := &Model{
 		Name: m.Name, Config: m.Config, Backend: b, Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr,
-		folder: m.folder, family: m.family, shapes: &shapes{bytes: m.WeightBytes()},
+		folder: m.folder, family: m.family, shapes: &shapes{bytes: m.WeightBytes()}, counter: b,
 	}
 	stored := func(name string) kernels.DType {
 		if m.weights == nil {
@@ -46,10 +46,10 @@ func (m *Model) Dry() (*Model, *memcount.Counter) {
 
 // Counts tells that the model is one without numbers, as Dry makes it: what would be written
 // to it need not be computed.
-func (m *Model) Counts() bool {
-	_, ok := m.Backend.(*memcount.Counter)
-	return ok
-}
+func (m *Model) Counts() bool { return m.counter != nil }
+
+// Counter is what counts the memory of a model that Dry made; nil for others.
+func (m *Model) Counter() *memcount.Counter { return m.counter }
 
 // ErrMemory is returned where a run needs more memory than there is.
 var ErrMemory = errors.New("not enough memory")
