@@ -257,18 +257,21 @@ func onDevice(t *testing.T, op string) {
 	kernelstest.SelectorTests[op](t, d, sel)
 }
 
-func TestCUDACompact(t *testing.T)        { onDevice(t, "Compact") }
-func TestCUDAMergeEvicted(t *testing.T)   { onDevice(t, "MergeEvicted") }
-func TestCUDAMergeRecent(t *testing.T)    { onDevice(t, "MergeRecent") }
-func TestCUDAMergeStep(t *testing.T)      { onDevice(t, "MergeStep") }
-func TestCUDAMoments(t *testing.T)        { onDevice(t, "Moments") }
-func TestCUDAPoolScores(t *testing.T)     { onDevice(t, "PoolScores") }
-func TestCUDAScores(t *testing.T)         { onDevice(t, "Scores") }
-func TestCUDASelect(t *testing.T)         { onDevice(t, "Select") }
-func TestCUDASelectSpread(t *testing.T)   { onDevice(t, "SelectSpread") }
-func TestCUDAShareBudget(t *testing.T)    { onDevice(t, "ShareBudget") }
-func TestCUDASparseEstimate(t *testing.T) { onDevice(t, "SparseEstimate") }
-func TestCUDASparseMean(t *testing.T)     { onDevice(t, "SparseMean") }
-func TestCUDASparseSelect(t *testing.T)   { onDevice(t, "SparseSelect") }
-func TestCUDASums(t *testing.T)           { onDevice(t, "Sums") }
-func TestCUDAVariances(t *testing.T)      { onDevice(t, "Variances") }
+func TestCUDAAttentionVariances(t *testing.T) { onDevice(t, "AttentionVariances") }
+func TestCUDAMeanScores(t *testing.T)         { onDevice(t, "MeanScores") }
+func TestCUDAMergeRows(t *testing.T)          { onDevice(t, "MergeRows") }
+func TestCUDACompact(t *testing.T)            { onDevice(t, "Compact") }
+func TestCUDAMergeEvicted(t *testing.T)       { onDevice(t, "MergeEvicted") }
+func TestCUDAMergeRecent(t *testing.T)        { onDevice(t, "MergeRecent") }
+func TestCUDAMergeStep(t *testing.T)          { onDevice(t, "MergeStep") }
+func TestCUDAMoments(t *testing.T)            { onDevice(t, "Moments") }
+func TestCUDAPoolScores(t *testing.T)         { onDevice(t, "PoolScores") }
+func TestCUDAScores(t *testing.T)             { onDevice(t, "Scores") }
+func TestCUDASelect(t *testing.T)             { onDevice(t, "Select") }
+func TestCUDASelectSpread(t *testing.T)       { onDevice(t, "SelectSpread") }
+func TestCUDAShareBudget(t *testing.T)        { onDevice(t, "ShareBudget") }
+func TestCUDASparseEstimate(t *testing.T)     { onDevice(t, "SparseEstimate") }
+func TestCUDASparseMean(t *testing.T)         { onDevice(t, "SparseMean") }
+func TestCUDASparseSelect(t *testing.T)       { onDevice(t, "SparseSelect") }
+func TestCUDASums(t *testing.T)               { onDevice(t, "Sums") }
+func TestCUDAVariances(t *testing.T)          { onDevice(t, "Variances") }
