@@ -191,6 +191,18 @@ func init() {
 		c.counts = append(c.counts, &entries, &other)
 		return c
 	}
+	fuzzOps["AttentionVariances"] = func(f *fuzzer) *fuzzCall {
+		entries := kernelstest.SomeEntries(f.rng, 90)
+		log, _ := f.LogScores(f.rng, entries, 1, slices.Max(entries))
+		c := of("AttentionVariances", func() { f.sel().AttentionVariances(log, entries, 7) }, nil, &log)
+		c.counts = append(c.counts, &entries)
+		return c
+	}
+	fuzzOps["MergeRows"] = func(f *fuzzer) *fuzzCall {
+		n := f.size(90)
+		acc, other := f.in(3, n), f.in(3, n)
+		return of("MergeRows", func() { f.sel().MergeRows(acc, other, 2, 5) }, refs{&acc}, &other)
+	}
 	fuzzOps["MergeEvicted"] = func(f *fuzzer) *fuzzCall {
 		c := of("MergeEvicted", nil, nil)
 		past := pairs(f, c, []int{5, 4, 2, 0}, f.size(40))
