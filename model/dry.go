@@ -144,11 +144,10 @@ func (m *Model) DeviceName() string {
 
 // CheckWeights is an error where the weights alone do not fit, for Options.BeforeWeights.
 func (m *Model) CheckWeights() error {
-	available, ok := m.Available(nil)
-	if !ok {
+	if _, ok := m.Available(nil); !ok {
 		return nil
 	}
-	available = m.Backend.Memory().Available // tensors alone
+	available := m.Backend.Memory().Available // tensors alone
 	dry, counter := m.Dry()
 	f := Forecast{Device: m.DeviceName(), Need: counter.Live(), Available: available, Advice: []string{"use a smaller model, or a device with more memory"}}
 	runtime.KeepAlive(dry)
