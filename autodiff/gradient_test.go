@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"glimpse/kernels"
+	_ "glimpse/kernels/backends" // which tests open by name
 )
 
 // opCase is a graph of one operation: build adds parameters and returns what the loss reads.

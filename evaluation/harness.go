@@ -17,7 +17,7 @@ import (
 
 // Contender is a policy that takes part, with the name of the adapter it uses.
 type Contender struct {
-	*eviction.Named
+	*eviction.Configured
 	Adapter string // or draft model; "" for policies without one
 }
 
@@ -199,9 +199,9 @@ func (o *Options) runSample(ctx context.Context, rt *eviction.Runtime, stream *d
 	if err != nil {
 		return nil, 0, err
 	}
-	policies := make([]*eviction.Named, 0, len(o.Contenders)+1)
+	policies := make([]*eviction.Configured, 0, len(o.Contenders)+1)
 	for _, c := range o.Contenders {
-		policies = append(policies, c.Named)
+		policies = append(policies, c.Configured)
 	}
 	rt.MaxNew = maxNew
 	study, err := rt.Study(ctx, append(policies, critic), e.Prompt, o.Budgets, maxNew)
@@ -219,7 +219,7 @@ func (o *Options) runSample(ctx context.Context, rt *eviction.Runtime, stream *d
 			}
 			x := outcome{hit: eviction.HitRate(plan.Kept, critical[b].Kept), kept: session.Bytes()}
 			if err := o.converse(ctx, rt, session, e, &x); err != nil {
-				return nil, 0, fmt.Errorf("%s: policy %s: %w", e.ID, plan.Named.Name, err)
+				return nil, 0, fmt.Errorf("%s: policy %s: %w", e.ID, plan.Configured.Name, err)
 			}
 			x.recall, x.tau, x.ranked = eviction.Agreement(plan.Scores, critical[b].Scores, plan.Budget)
 			out = append(out, x)
@@ -275,7 +275,7 @@ func (o *Options) time(ctx context.Context, m *model.Model, stream *datasets.Str
 					return err
 				}
 				base = append(base, s.PrefillTime.Seconds())
-				s, err = rt.Prefill(ctx, contender.Named, e.Prompt, budget, e.Answer)
+				s, err = rt.Prefill(ctx, contender.Configured, e.Prompt, budget, e.Answer)
 				if err != nil {
 					return err
 				}

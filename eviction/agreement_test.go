@@ -43,7 +43,7 @@ func TestAgreement(t *testing.T) {
 func TestAgreementOfPolicies(t *testing.T) {
 	m := modeltest.Llama{Layers: 4, Heads: 8, KVHeads: 8, HeadDim: 4, Seed: 3}.Open(t, "cpu")
 	const n, budget = 150, 50
-	var all []*eviction.Named
+	var all []*eviction.Configured
 	for _, name := range []string{"oracle", "random", "dapq", "streamingllm"} {
 		all = append(all, policy(t, m, name))
 	}

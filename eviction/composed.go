@@ -33,7 +33,7 @@ func newScorer(s Settings, adapter model.Adapter) (Method, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := p.settle(name, s.overrides)
+	values, err := p.resolve(name, s.overrides)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 // TestTraffic: a sparse policy reads at most its budget in every step, estimation
 // included; others read what they hold.
 func TestTraffic(t *testing.T) {
-	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Named) {
+	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		_, sparse := p.Method.(eviction.SparseDecoder)
 		heads := int64(m.Config.Layers * m.Config.KVHeads)
 		for _, n := range []int{1, 9, 60, 250} {
@@ -73,7 +73,7 @@ func TestTraffic(t *testing.T) {
 // TestSparseBytes: what a sparse policy says that it holds beside the cache is what
 // it has allocated.
 func TestSparseBytes(t *testing.T) {
-	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Named) {
+	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		method, ok := p.Method.(eviction.SparseDecoder)
 		if !ok {
 			return
@@ -152,9 +152,9 @@ func TestLongResponsesDoNotGrow(t *testing.T) {
 // TestSecondTurn: a turn is appended to what the policy kept; with an ample budget
 // nothing is lost, and the answer is that of one pass over the whole conversation.
 func TestSecondTurn(t *testing.T) {
-	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Named) {
+	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		first, second := modeltest.Tokens(m, 6, 40), modeltest.Tokens(m, 7, 25)
-		talk := func(p *eviction.Named, budget int) (*eviction.Session, []int32) {
+		talk := func(p *eviction.Configured, budget int) (*eviction.Session, []int32) {
 			s := prefill(t, m, p, first, budget)
 			answer := generate(t, s, 10)
 			if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 1}); err == nil || !strings.Contains(err.Error(), "answered already") {
@@ -334,11 +334,11 @@ func picksAnew(t *testing.T, m *model.Model, window, budget, observed int) {
 // TestSlidingWindows: in layers with a window, what is out of sight is neither
 // chosen nor counted; within an ample budget everything is as with the full cache.
 func TestSlidingWindows(t *testing.T) {
-	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Named) {
+	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		m.Config.Windows = []int{0, 8, 8, 20}
 		defer func() { m.Config.Windows = nil }()
 		tokens := modeltest.Tokens(m, 6, 60)
-		answer := func(p *eviction.Named, budget int) (*eviction.Session, []int32) {
+		answer := func(p *eviction.Configured, budget int) (*eviction.Session, []int32) {
 			s := prefill(t, m, p, tokens, budget)
 			return s, generate(t, s, 30)
 		}

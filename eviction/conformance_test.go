@@ -20,7 +20,7 @@ import (
 
 // everyPolicy runs f for every registered policy on a model with layers enough
 // to tell their budgets apart.
-func everyPolicy(t *testing.T, device string, f func(t *testing.T, m *model.Model, p *eviction.Named)) {
+func everyPolicy(t *testing.T, device string, f func(t *testing.T, m *model.Model, p *eviction.Configured)) {
 	m := modeltest.Llama{Layers: 4, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, device)
 	for _, name := range eviction.Policies.Names() {
 		t.Run(name, func(t *testing.T) { f(t, m, policy(t, m, name)) })
@@ -29,7 +29,7 @@ func everyPolicy(t *testing.T, device string, f func(t *testing.T, m *model.Mode
 
 // newRuntime bounds the response that a policy is told of: those of the models here do not
 // end by themselves.
-func newRuntime(m *model.Model, p *eviction.Named) *eviction.Runtime {
+func newRuntime(m *model.Model, p *eviction.Configured) *eviction.Runtime {
 	rt := eviction.NewRuntime(m)
 	if _, ok := p.Method.(eviction.Responder); ok {
 		rt.MaxNew = 64
@@ -37,7 +37,7 @@ func newRuntime(m *model.Model, p *eviction.Named) *eviction.Runtime {
 	return rt
 }
 
-func prefill(t testing.TB, m *model.Model, p *eviction.Named, tokens []int32, budget int) *eviction.Session {
+func prefill(t testing.TB, m *model.Model, p *eviction.Configured, tokens []int32, budget int) *eviction.Session {
 	t.Helper()
 	s, err := newRuntime(m, p).Prefill(background, p, tokens, budget, nil)
 	if err != nil {
@@ -71,7 +71,7 @@ const spare = 16
 // TestPoliciesKeepWhatTheyMay: budgets in all and per head, protected entries,
 // order, positions and bytes.
 func TestPoliciesKeepWhatTheyMay(t *testing.T) {
-	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Named) {
+	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		_, allocates := p.Method.(eviction.LayerAllocator)
 		_, crosses := p.Method.(eviction.CrossLayerAllocator)
 		_, sparse := p.Method.(eviction.SparseDecoder) // what it holds is its own affair, see TestSparseTraffic
@@ -159,7 +159,7 @@ func TestPoliciesKeepWhatTheyMay(t *testing.T) {
 // what is kept of the layers before it; a policy that looks twice holds all layers
 // and the evicted copy that it drafts on.
 func TestPeakIsOneLayer(t *testing.T) {
-	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Named) {
+	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		const n, budget = 120, 24
 		s := prefill(t, m, p, modeltest.Tokens(m, 4, n), budget)
 		layer := s.FullBytes / int64(m.Config.Layers)
@@ -197,7 +197,7 @@ func TestPeakIsOneLayer(t *testing.T) {
 
 // TestPoliciesAreDeterministic: a policy made twice with one seed keeps the same.
 func TestPoliciesAreDeterministic(t *testing.T) {
-	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Named) {
+	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		tokens := modeltest.Tokens(m, 4, 70)
 		first := prefill(t, m, p, tokens, 20)
 		again := prefill(t, m, policy(t, m, p.Name), tokens, 20)
@@ -215,7 +215,7 @@ func TestPoliciesAreDeterministic(t *testing.T) {
 func TestStudyIsPrefill(t *testing.T) {
 	for _, device := range []string{"cpu", "reference64"} {
 		m := modeltest.Llama{Layers: 4, Seed: 2}.Open(t, device)
-		var all []*eviction.Named
+		var all []*eviction.Configured
 		for _, name := range eviction.Policies.Names() {
 			all = append(all, policy(t, m, name))
 		}
@@ -233,11 +233,11 @@ func TestStudyIsPrefill(t *testing.T) {
 			t.Fatalf("%d plans", len(study.Plans))
 		}
 		for i, plan := range study.Plans {
-			name := fmt.Sprintf("%s: %s/budget=%d", device, plan.Named.Name, plan.Budget)
-			if plan.Named != all[i/len(budgets)] || plan.Budget != budgets[i%len(budgets)] {
+			name := fmt.Sprintf("%s: %s/budget=%d", device, plan.Configured.Name, plan.Budget)
+			if plan.Configured != all[i/len(budgets)] || plan.Budget != budgets[i%len(budgets)] {
 				t.Errorf("plan %d is %s", i, name)
 			}
-			alone, err := rt.Prefill(background, plan.Named, tokens, plan.Budget, nil)
+			alone, err := rt.Prefill(background, plan.Configured, tokens, plan.Budget, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -253,7 +253,7 @@ func TestStudyIsPrefill(t *testing.T) {
 				if s.FullBytes != alone.FullBytes || s.Cache.Bytes() > alone.Cache.Bytes() || s.Cache.Next() != alone.Cache.Next() {
 					t.Errorf("%s: full %d, held %d, next %d; alone %d, %d, %d", name, s.FullBytes, s.Cache.Bytes(), s.Cache.Next(), alone.FullBytes, alone.Cache.Bytes(), alone.Cache.Next())
 				}
-				again, err := rt.Prefill(background, plan.Named, tokens, plan.Budget, nil)
+				again, err := rt.Prefill(background, plan.Configured, tokens, plan.Budget, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -268,7 +268,7 @@ func TestStudyIsPrefill(t *testing.T) {
 // TestAmpleBudgetIsFull: while prompt and response fit the budget, every policy
 // responds as with the full cache.
 func TestAmpleBudgetIsFull(t *testing.T) {
-	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Named) {
+	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		tokens := modeltest.Tokens(m, 6, 30)
 		full := generate(t, prefill(t, m, policy(t, m, "full"), tokens, 1), 40)
 		s := prefill(t, m, p, tokens, 70)
@@ -286,7 +286,7 @@ func TestAmpleBudgetIsFull(t *testing.T) {
 // TestPromptsOfOneToken: nothing to select from, and nothing to divide by.
 func TestPromptsOfOneToken(t *testing.T) {
 	for _, device := range kernels.Backends.Names() {
-		everyPolicy(t, device, func(t *testing.T, m *model.Model, p *eviction.Named) {
+		everyPolicy(t, device, func(t *testing.T, m *model.Model, p *eviction.Configured) {
 			for _, budget := range []int{1, 2, 40} {
 				s := prefill(t, m, p, []int32{7}, budget)
 				for l := range s.Kept() {
@@ -307,7 +307,7 @@ func TestPromptsOfOneToken(t *testing.T) {
 // TestDecodingStaysWithinTheBudget: policies that evict while decoding hold the
 // budget through a long response, the others what they kept and the response.
 func TestDecodingStaysWithinTheBudget(t *testing.T) {
-	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Named) {
+	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		const budget, steps = 20, 200
 		_, evicts := p.Method.(eviction.DecodeEvicter)
 		for _, n := range []int{5, 20, 90} {
@@ -406,7 +406,7 @@ func TestPoliciesAtTheContextLimit(t *testing.T) {
 				t.Errorf("%s with room for %d tokens: %v", name, room, err)
 				continue
 			}
-			study, err := rt.Study(background, []*eviction.Named{p}, tokens, []int{10}, 64)
+			study, err := rt.Study(background, []*eviction.Configured{p}, tokens, []int{10}, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -423,7 +423,7 @@ func TestPoliciesAtTheContextLimit(t *testing.T) {
 
 // TestScoresAreFinite: whatever a policy observes.
 func TestScoresAreFinite(t *testing.T) {
-	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Named) {
+	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		s := prefill(t, m, p, modeltest.Tokens(m, 4, 100), 30)
 		logarithms := p.Name == "tova" // of probabilities
 		for l := range s.Scores() {

@@ -25,7 +25,7 @@ type talked struct {
 }
 
 // talk is a conversation of some turns, with the cache changed by hand in between.
-func talk(t *testing.T, m *model.Model, p *eviction.Named, budget int, turns [][2]int) (out talked) {
+func talk(t *testing.T, m *model.Model, p *eviction.Configured, budget int, turns [][2]int) (out talked) {
 	t.Helper()
 	s, err := newRuntime(m, p).NewSession(p, budget)
 	if err != nil {

@@ -97,7 +97,7 @@ func TestCUDASelectsAsTheHost(t *testing.T) {
 		m := shape.Open(t, "cuda")
 		rng := rand.New(rand.NewPCG(uint64(i), 9))
 		for _, n := range []int{2, 9, 90} {
-			var policies []*eviction.Named
+			var policies []*eviction.Configured
 			for _, name := range eviction.Policies.Names() {
 				info, _ := eviction.Policies.Lookup(name)
 				policies = append(policies, policy(t, m, name, draw(rng, name, info)...))
@@ -108,7 +108,7 @@ func TestCUDASelectsAsTheHost(t *testing.T) {
 			}
 			for _, plan := range study.Plans {
 				if want := eviction.SelectedOnHost(plan); want != nil && !sameKept(plan.Kept, want) {
-					t.Errorf("n=%d/budget=%d %s %v: the device keeps %v, the host %v", n, plan.Budget, plan.Named.Name, plan.Named.Settings.Values(), plan.Kept, want)
+					t.Errorf("n=%d/budget=%d %s %v: the device keeps %v, the host %v", n, plan.Budget, plan.Configured.Name, plan.Configured.Settings.Values(), plan.Kept, want)
 				}
 			}
 		}

@@ -23,7 +23,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.Run("policy="+name+"/tokens=2048/budget=64", func(b *testing.B) {
 			rt := eviction.NewRuntime(m)
 			rt.MaxNew = steps
-			study, err := rt.Study(background, []*eviction.Named{full, policy(b, m, name)}, prompt, []int{budget}, 8)
+			study, err := rt.Study(background, []*eviction.Configured{full, policy(b, m, name)}, prompt, []int{budget}, 8)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -152,7 +152,7 @@ func TestDecodingAgainstNaive(t *testing.T) {
 
 // replay holds one response against the second implementation and returns how many
 // evictions it has compared, and how many differ by a tie.
-func replay(t *testing.T, what string, m *model.Model, p *eviction.Named, decoder func(*naiveCase, naivePlan, [][][]int32) naiveDecoder, c *naiveCase) (heads, close int) {
+func replay(t *testing.T, what string, m *model.Model, p *eviction.Configured, decoder func(*naiveCase, naivePlan, [][][]int32) naiveDecoder, c *naiveCase) (heads, close int) {
 	const steps = 14
 	exact, tokens, n, budget := c.naive, c.tokens, c.n(), c.budget
 	rt := eviction.NewRuntime(m)

@@ -2,7 +2,7 @@
 // runs models with the cache so evicted.
 //
 // A policy is one file that registers itself in [Policies]. What it registers
-// makes a [Method], the policy with its options settled. The least a Method does
+// makes a [Method], the policy with its options resolved. The least a Method does
 // is score: it says what it needs to observe of a pass over the prompt and turns
 // one layer's observation into a score per KV head and entry. Everything else is
 // an optional interface: protected sinks and recent entries ([Protector]), budgets
@@ -14,7 +14,7 @@
 //
 // The policies adakv and compose wrap another one ([Wrapper]): they take its scores
 // and select by rules of their own. A policy is a scorer for them if it says so when
-// it registers. [Staged] makes one policy of an eviction of the prompt and a sparse
+// it registers. [TwoStage] makes one policy of an eviction of the prompt and a sparse
 // one.
 //
 // A policy is stated once, by the operations of a backend ([kernels.Selector]): [Scores]

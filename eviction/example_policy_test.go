@@ -61,7 +61,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	policy := &eviction.Named{Name: "hitters", Method: hitters{window: 8, sink: 2}}
+	policy := &eviction.Configured{Name: "hitters", Method: hitters{window: 8, sink: 2}}
 	same := make(map[string]bool)
 	for _, device := range kernels.Backends.Names() {
 		m, err := model.OpenFS(folder, "example", model.Options{Device: device})

@@ -57,7 +57,7 @@ func TestScoresThatAreNotFinite(t *testing.T) {
 					}
 					tokens, rt := modeltest.Tokens(m, 4, n), eviction.NewRuntime(m)
 					_, alone := rt.Prefill(background, p, tokens, budget, nil)
-					_, together := rt.Study(background, []*eviction.Named{p}, tokens, []int{n, budget}, 4)
+					_, together := rt.Study(background, []*eviction.Configured{p}, tokens, []int{n, budget}, 4)
 					huge := adapter.low[key(0, model.QProj)].Scale == math.MaxFloat32
 					for what, err := range map[string]error{"prefill": alone, "study": together} {
 						switch {

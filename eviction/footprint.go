@@ -24,10 +24,10 @@ type FootprintOptions struct {
 // code that makes them. What lies on the host beside the cache is left out, and so are all
 // numbers, so it takes no longer than the calls. It returns the
 // most that the cache held, and all memory that is needed at once, the model's included.
-func (rt *Runtime) Footprint(ctx context.Context, named *Named, o FootprintOptions) (cache, need int64, err error) {
+func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o FootprintOptions) (cache, need int64, err error) {
 	m := rt.Runner.Model
-	counter, ok := m.Backend.(*memcount.Counter)
-	if !ok {
+	counter := m.Counter()
+	if counter == nil {
 		return 0, 0, fmt.Errorf("footprint: got a model on %s, want a dry one", m.Backend.Name())
 	}
 	rt.MaxNew = o.MaxNew

@@ -31,7 +31,7 @@ func TestKeptSetsOfHalfCaches(t *testing.T) {
 	shape := modeltest.Llama{Heads: 4, KVHeads: 2, Layers: 3, Seed: 8}
 	exact := openHalf(t, shape, "reference64")
 	study := func(m *model.Model, tokens []int32) []*eviction.Plan {
-		var policies []*eviction.Named
+		var policies []*eviction.Configured
 		for _, name := range eviction.Policies.Names() {
 			policies = append(policies, policy(t, m, name))
 		}
@@ -74,7 +74,7 @@ func TestKeptSetsOfHalfCaches(t *testing.T) {
 							continue
 						}
 						differ++
-						name := fmt.Sprintf("%s n=%d: %s budget %d layer %d head %d", device, n, plan.Named.Name, plan.Budget, l, h)
+						name := fmt.Sprintf("%s n=%d: %s budget %d layer %d head %d", device, n, plan.Configured.Name, plan.Budget, l, h)
 						if want[i].Scores == nil || !closeScores(kept, keep, want[i].Scores[l][h], tol) {
 							t.Errorf("%s keeps %v, want %v", name, kept, keep)
 						}

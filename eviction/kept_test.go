@@ -19,7 +19,7 @@ var background = context.Background()
 // policy makes a policy with options given as policy.option=value; a learned one
 // gets a fake adapter, one that drafts the model's first layer, and one that needs a
 // pattern a random one.
-func policy(t testing.TB, m *model.Model, name string, set ...string) *eviction.Named {
+func policy(t testing.TB, m *model.Model, name string, set ...string) *eviction.Configured {
 	t.Helper()
 	overrides, err := eviction.ParseOverrides(set)
 	if err != nil {
@@ -52,7 +52,7 @@ func policy(t testing.TB, m *model.Model, name string, set ...string) *eviction.
 const policySeed = 3
 
 // option reads the settings of a policy.
-func option(p *eviction.Named) func(string) float64 {
+func option(p *eviction.Configured) func(string) float64 {
 	values := p.Settings.Values()
 	return func(name string) float64 {
 		v, ok := values[name]
@@ -145,7 +145,7 @@ func TestKeptSetsAgainstNaive(t *testing.T) {
 				c := naiveCase{naive: exact, tokens: modeltest.Tokens(m, uint64(n), n)}
 				c.prompt = exact.run(exact.empty(), exact.embed(c.tokens), 0, nil)
 				c.full = exact.empty().with(c.prompt)
-				var policies []*eviction.Named
+				var policies []*eviction.Configured
 				var sets [][]string
 				for _, name := range eviction.Policies.Names() {
 					info, _ := eviction.Policies.Lookup(name)
@@ -161,17 +161,17 @@ func TestKeptSetsAgainstNaive(t *testing.T) {
 				}
 				c.response = study.Response
 				for k, plan := range study.Plans {
-					naive := naivePolicies[plan.Named.Name]
+					naive := naivePolicies[plan.Configured.Name]
 					if naive == nil {
 						continue
 					}
-					c.budget, c.option, c.resources = plan.Budget, option(plan.Named), plan.Named.Settings.Resources
-					c.text = plan.Named.Settings.Text
+					c.budget, c.option, c.resources = plan.Budget, option(plan.Configured), plan.Configured.Settings.Resources
+					c.text = plan.Configured.Settings.Text
 					want := naivePlan{budgets: exact.uniform(n)} // within the budget all is kept
 					if n > plan.Budget {
 						want = naive(&c)
 					}
-					name := fmt.Sprintf("%s %d/%d n=%d/budget=%d: %s %v", device.name, shape.Heads, shape.KVHeads, n, plan.Budget, plan.Named.Name, sets[k/len(budgets)])
+					name := fmt.Sprintf("%s %d/%d n=%d/budget=%d: %s %v", device.name, shape.Heads, shape.KVHeads, n, plan.Budget, plan.Configured.Name, sets[k/len(budgets)])
 					heads += m.Config.Layers * m.Config.KVHeads
 					close += compareKept(t, name, plan, want, n, device.tol)
 				}

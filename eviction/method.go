@@ -19,7 +19,7 @@ type Prompt struct {
 	Config   *model.Config
 }
 
-// Method is a policy with its options settled. It is immutable and safe for
+// Method is a policy with its options resolved. It is immutable and safe for
 // concurrent use.
 type Method interface {
 	// Capture says what to observe of the prompt's pass.

@@ -31,7 +31,7 @@ type Policy struct {
 	Draft, Pattern bool
 
 	Options []Option
-	// New settles the options. adapter is nil unless Adapter is set.
+	// New resolves the options. adapter is nil unless Adapter is set.
 	New func(s Settings, adapter model.Adapter) (Method, error)
 }
 
@@ -210,9 +210,9 @@ func (p Policy) option(policy, name string) (Option, error) {
 	return p.Options[i], nil
 }
 
-// settle is the values of all options. Overrides need not come from flags, so they are
+// resolve is the values of all options. Overrides need not come from flags, so they are
 // checked here, too.
-func (p Policy) settle(name string, overrides Overrides) (map[string]float64, error) {
+func (p Policy) resolve(name string, overrides Overrides) (map[string]float64, error) {
 	values := make(map[string]float64)
 	for _, o := range p.Options {
 		values[o.Name] = o.Start()
@@ -242,27 +242,27 @@ func (p Policy) optionNames() string {
 	return "want one of: " + strings.Join(names, ", ")
 }
 
-// Named is a policy made ready: its method and what it is called in reports.
-type Named struct {
+// Configured is a policy made ready: its method and what it is called in reports.
+type Configured struct {
 	Name     string
 	Policy   Policy
 	Settings Settings
 	Method   Method
-	Second   SparseDecoder // of a composition, see [Staged]; else nil
+	Second   SparseDecoder // of a composition, see [TwoStage]; else nil
 }
 
 // New is NewWith for policies that take no resources but an adapter.
-func New(name string, seed uint64, overrides Overrides, adapter model.Adapter) (*Named, error) {
+func New(name string, seed uint64, overrides Overrides, adapter model.Adapter) (*Configured, error) {
 	return NewWith(name, seed, overrides, Resources{Adapter: adapter})
 }
 
 // NewWith makes the named policy with its default options, the overrides and the
 // resources, or the composition "first:second" of two. A resource that the policy does not take is an error, and so is one
-// that it needs and is missing. Whether resources fit a model is for [Named.Fits]
+// that it needs and is missing. Whether resources fit a model is for [Configured.Fits]
 // to tell.
-func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Named, error) {
+func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Configured, error) {
 	if strings.Contains(name, ":") {
-		return newStaged(name, seed, overrides, r)
+		return newTwoStage(name, seed, overrides, r)
 	}
 	p, err := Policies.Lookup(name)
 	if err != nil {
@@ -286,7 +286,7 @@ func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Named
 	case needs.Pattern && r.Pattern == nil:
 		return nil, fmt.Errorf("policy %s: needs a pattern of retrieval heads, got none", name)
 	}
-	values, err := p.settle(name, overrides)
+	values, err := p.resolve(name, overrides)
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +295,7 @@ func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Named
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", name, err)
 	}
-	return &Named{Name: name, Policy: p, Settings: s, Method: m}, nil
+	return &Configured{Name: name, Policy: p, Settings: s, Method: m}, nil
 }
 
 // Needs are the resources that a policy takes under given options.
@@ -316,7 +316,7 @@ func NeedsOf(name string, overrides Overrides) (Needs, error) {
 	if p.Scores == "" {
 		return Needs{name, p.Adapter, p.Draft, p.Pattern}, nil
 	}
-	values, err := p.settle(name, overrides)
+	values, err := p.resolve(name, overrides)
 	if err != nil {
 		return Needs{}, err
 	}
@@ -330,7 +330,7 @@ type Fitter interface {
 }
 
 // Fits checks the policy's resources against a model: before anything runs.
-func (n *Named) Fits(m *model.Model) error {
+func (n *Configured) Fits(m *model.Model) error {
 	if f, ok := as[Fitter](n.Method); ok {
 		if err := f.Fits(m); err != nil {
 			return fmt.Errorf("policy %s: %w", n.Name, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"glimpse/eviction"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 )
@@ -104,6 +105,10 @@ func (c *naiveCase) shared(p naivePlan) naivePlan {
 
 // TestSharedPool: budgets worked out by hand. Two heads, B = 4, so a pool of 8.
 func TestSharedPool(t *testing.T) {
+	cpu, err := kernels.Open("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
 	strong := []float32{9, 8, 7, 6, 5, 4, 3, 2, 1, 1}
 	weak := []float32{.1, .2, .3, .4, .5, .4, .3, .2, .1, .1}
 	for _, c := range []struct {
@@ -136,7 +141,7 @@ func TestSharedPool(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scores := &eviction.Scores{Entries: []int{len(c.scores[0]), len(c.scores[1])}}
+		scores := &eviction.Scores{Entries: []int{len(c.scores[0]), len(c.scores[1])}, Ops: cpu.Selector()}
 		scores.FromHost(func(dst [][]float32) {
 			for h := range dst {
 				copy(dst[h], c.scores[h])

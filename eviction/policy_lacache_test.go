@@ -132,7 +132,7 @@ func thinLadder(c *naiveCase, l int) []bool {
 }
 
 // ladderScores are those of n entries of a head.
-func ladderScores(t *testing.T, p *eviction.Named, prompt eviction.Prompt, layer, n int) []float32 {
+func ladderScores(t *testing.T, p *eviction.Configured, prompt eviction.Prompt, layer, n int) []float32 {
 	t.Helper()
 	s := &eviction.Scores{Entries: []int{n}}
 	if err := p.Method.Score(s, prompt, &model.Observation{Layer: layer}); err != nil {
@@ -142,7 +142,7 @@ func ladderScores(t *testing.T, p *eviction.Named, prompt eviction.Prompt, layer
 }
 
 // ladderOf is what a layer keeps of a prompt.
-func ladderOf(t *testing.T, p *eviction.Named, layers, layer, n, budget int) []int32 {
+func ladderOf(t *testing.T, p *eviction.Configured, layers, layer, n, budget int) []int32 {
 	t.Helper()
 	prompt := eviction.Prompt{Entries: n, Budget: budget, Config: &model.Config{Layers: layers}}
 	return kernels.TopK(ladderScores(t, p, prompt, layer, n), budget)

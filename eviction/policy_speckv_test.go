@@ -90,7 +90,7 @@ func TestDraftOfAnotherVocabulary(t *testing.T) {
 	if _, err := rt.Prefill(background, p, []int32{1, 2, 3}, 1, nil); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("prefill: %v", err)
 	}
-	if _, err := rt.Study(background, []*eviction.Named{p}, []int32{1, 2, 3}, []int{1}, 4); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := rt.Study(background, []*eviction.Configured{p}, []int32{1, 2, 3}, []int{1}, 4); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("study: %v", err)
 	}
 	for _, layers := range []int{0, 3, -1} {

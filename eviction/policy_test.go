@@ -199,7 +199,7 @@ func TestHitRate(t *testing.T) {
 func TestHitRateOfPolicies(t *testing.T) {
 	m := modeltest.Llama{Layers: 6, Heads: 8, KVHeads: 8, HeadDim: 4}.Open(t, "cpu")
 	const n, budget = 150, 50
-	study, err := eviction.NewRuntime(m).Study(background, []*eviction.Named{policy(t, m, "oracle"), policy(t, m, "random"), policy(t, m, "full")}, modeltest.Tokens(m, 1, n), []int{budget}, 20)
+	study, err := eviction.NewRuntime(m).Study(background, []*eviction.Configured{policy(t, m, "oracle"), policy(t, m, "random"), policy(t, m, "full")}, modeltest.Tokens(m, 1, n), []int{budget}, 20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestRefusals(t *testing.T) {
 			if err == nil || s != nil || !strings.Contains(err.Error(), c.want) || c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("%s: %s: %v", name, what, err)
 			}
-			study, err := rt.Study(c.ctx, []*eviction.Named{p}, c.tokens, []int{9, c.budget}, 4)
+			study, err := rt.Study(c.ctx, []*eviction.Configured{p}, c.tokens, []int{9, c.budget}, 4)
 			if err == nil || study != nil || !strings.Contains(err.Error(), c.want) || c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("%s: %s: study: %v", name, what, err)
 			}

@@ -286,10 +286,10 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 
 // Plan is what one policy keeps at one budget.
 type Plan struct {
-	Named  *Named
-	Budget int
-	Kept   [][][]int32
-	Scores [][][]float32
+	Configured *Configured
+	Budget     int
+	Kept       [][][]int32
+	Scores     [][][]float32
 
 	request *request
 }
@@ -313,18 +313,18 @@ type Study struct {
 // model's own greedy response with the full cache, of at most maxResponse tokens,
 // which Responders get. The plans are policy by policy, budgets in the given order.
 // The selections are those that Prefill makes.
-func (rt *Runtime) Study(ctx context.Context, policies []*Named, tokens []int32, budgets []int, maxResponse int) (*Study, error) {
+func (rt *Runtime) Study(ctx context.Context, policies []*Configured, tokens []int32, budgets []int, maxResponse int) (*Study, error) {
 	return rt.study(ctx, policies, tokens, budgets, func(s *Study) ([]int32, error) {
 		return rt.Runner.Respond(ctx, s.Cache, s.logits, maxResponse, model.Sampling{})
 	})
 }
 
 // StudyResponse is Study with a response that is known already.
-func (rt *Runtime) StudyResponse(ctx context.Context, policies []*Named, tokens, response []int32, budgets []int) (*Study, error) {
+func (rt *Runtime) StudyResponse(ctx context.Context, policies []*Configured, tokens, response []int32, budgets []int) (*Study, error) {
 	return rt.study(ctx, policies, tokens, budgets, func(*Study) ([]int32, error) { return response, nil })
 }
 
-func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32, budgets []int, respond func(s *Study) ([]int32, error)) (_ *Study, err error) {
+func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []int32, budgets []int, respond func(s *Study) ([]int32, error)) (_ *Study, err error) {
 	defer kernels.CatchDevice(&err)
 	m := rt.Runner.Model
 	s := &Study{
@@ -360,7 +360,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Named, tokens []int32,
 				p.Draft = drafts[i].draft
 			}
 			r := &request{name: n.Name, method: n.Method, prompt: firstStage(p, n.Second)}
-			s.Plans = append(s.Plans, &Plan{Named: n, Budget: budget, request: r})
+			s.Plans = append(s.Plans, &Plan{Configured: n, Budget: budget, request: r})
 			if _, ok := as[Responder](n.Method); ok {
 				after = append(after, r)
 			} else {
@@ -445,7 +445,7 @@ func (s *Study) Session(plan *Plan) (_ *Session, err error) {
 	prompt.Budget = plan.Budget
 	out := &Session{
 		Prompt: prompt, Cache: cache, logits: s.logits, FullBytes: s.FullBytes,
-		runtime: s.runtime, name: r.name, method: r.method, second: plan.Named.Second, history: s.Prompt.Tokens,
+		runtime: s.runtime, name: r.name, method: r.method, second: plan.Configured.Second, history: s.Prompt.Tokens,
 	}
 	if merges {
 		if err := out.evict(r); err != nil {

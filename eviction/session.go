@@ -106,7 +106,7 @@ func (t *Traffic) add(layer int, read, estimation int64) {
 
 // NewSession begins a conversation under a policy with budget entries per KV head
 // and layer.
-func (rt *Runtime) NewSession(named *Named, budget int) (*Session, error) {
+func (rt *Runtime) NewSession(named *Configured, budget int) (*Session, error) {
 	if err := CheckBudget(budget); err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (rt *Runtime) NewSession(named *Named, budget int) (*Session, error) {
 // the true response, for a policy that may know it; where such a policy gets
 // none, the model's own greedy response with the full cache, of up to rt.MaxNew
 // tokens, is generated first.
-func (rt *Runtime) Prefill(ctx context.Context, named *Named, tokens []int32, budget int, response []int32) (*Session, error) {
+func (rt *Runtime) Prefill(ctx context.Context, named *Configured, tokens []int32, budget int, response []int32) (*Session, error) {
 	s, err := rt.NewSession(named, budget)
 	if err != nil {
 		return nil, err

@@ -94,18 +94,42 @@ func newSparsePagesBy(ops kernels.Selector, s *Session, e Estimator, dense, size
 		default:
 			st.pools[l] = kernels.HostSelection(pools)
 		}
+		if bounds > 0 {
+			st.index(s.Cache, l)
+		}
 	}
 	return st
 }
 
-// listed is a list of its own of a pool, or of all of n entries.
+// index takes in the keys that a layer holds, so that a step has only its own to add.
+func (st *SparsePages) index(c *model.Cache, l int) {
+	heads := st.layers[l]
+	pages, from := &kernels.PageHeads{Heads: make([]kernels.PageHead, len(heads))}, make([]int, len(heads))
+	if st.pools != nil {
+		pages.Pool, pages.Base = st.pools[l], st.base[l]
+	}
+	for h := range heads {
+		x := &heads[h]
+		n := x.positions(c.Entries(l, h))
+		if n == 0 {
+			return
+		}
+		pages.Heads[h] = kernels.PageHead{Entries: n, Want: n, Size: x.size, Bounds: x.bounds}
+	}
+	st.ops.PageBounds(pages, c.View(l), from)
+	for h := range heads {
+		heads[h].known = pages.Heads[h].Entries
+	}
+}
+
+// listed is a list of its own of a pool, or of all of n entries, with the room for what comes
+// that a list has which grew one by one: Bytes counts it.
 func listed(pool []int32, pooled bool, n int) (list []int32) {
 	if !pooled {
 		pool = upTo(0, n)
 	}
-	for _, j := range pool {
-		list = append(list, j)
-	}
+	list = make([]int32, len(pool), grownTo(0, len(pool)))
+	copy(list, pool)
 	return list
 }
 

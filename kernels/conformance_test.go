@@ -1,7 +1,10 @@
 package kernels_test
 
 import (
+	"bytes"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
@@ -111,6 +114,30 @@ func TestHostSelector(t *testing.T) {
 		}
 		for op, test := range kernelstest.SelectorTests {
 			t.Run(name+"/"+op, func(t *testing.T) { test(t, d, d.B.Selector()) })
+		}
+	}
+}
+
+// TestEverySelectorMethodIsTested: the tests of a Selector call each of its operations, on
+// every backend.
+func TestEverySelectorMethodIsTested(t *testing.T) {
+	files, err := filepath.Glob("kernelstest/selector*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files of tests, %v", len(files), err)
+	}
+	var tests []byte
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests = append(tests, text...)
+	}
+	selector, backend := reflect.TypeFor[kernels.Selector](), reflect.TypeFor[kernels.Backend]()
+	for i := range selector.NumMethod() {
+		name := selector.Method(i).Name
+		if _, ok := backend.MethodByName(name); !ok && !bytes.Contains(tests, []byte("sel."+name+"(")) {
+			t.Errorf("%s of a Selector has no test", name)
 		}
 	}
 }

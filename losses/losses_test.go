@@ -7,6 +7,7 @@ import (
 
 	"glimpse/internal/compare"
 	"glimpse/kernels"
+	_ "glimpse/kernels/backends" // which tests open by name
 	"glimpse/losses"
 )
 

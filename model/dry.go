@@ -18,7 +18,7 @@ func (m *Model) Dry() (*Model, *memcount.Counter) {
 	b := memcount.New(m.Backend)
 	d := &Model{
 		Name: m.Name, Config: m.Config, Backend: b, Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr,
-		folder: m.folder, family: m.family, shapes: &shapes{bytes: m.WeightBytes()},
+		folder: m.folder, family: m.family, shapes: &shapes{bytes: m.WeightBytes()}, counter: b,
 	}
 	stored := func(name string) kernels.DType {
 		if m.weights == nil {
@@ -46,10 +46,10 @@ func (m *Model) Dry() (*Model, *memcount.Counter) {
 
 // Counts tells that the model is one without numbers, as Dry makes it: what would be written
 // to it need not be computed.
-func (m *Model) Counts() bool {
-	_, ok := m.Backend.(*memcount.Counter)
-	return ok
-}
+func (m *Model) Counts() bool { return m.counter != nil }
+
+// Counter is what counts the memory of a model that Dry made; nil for others.
+func (m *Model) Counter() *memcount.Counter { return m.counter }
 
 // ErrMemory is returned where a run needs more memory than there is.
 var ErrMemory = errors.New("not enough memory")
@@ -144,11 +144,10 @@ func (m *Model) DeviceName() string {
 
 // CheckWeights is an error where the weights alone do not fit, for Options.BeforeWeights.
 func (m *Model) CheckWeights() error {
-	available, ok := m.Available(nil)
-	if !ok {
+	if _, ok := m.Available(nil); !ok {
 		return nil
 	}
-	available = m.Backend.Memory().Available // tensors alone
+	available := m.Backend.Memory().Available // tensors alone
 	dry, counter := m.Dry()
 	f := Forecast{Device: m.DeviceName(), Need: counter.Live(), Available: available, Advice: []string{"use a smaller model, or a device with more memory"}}
 	runtime.KeepAlive(dry)

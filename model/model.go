@@ -17,6 +17,7 @@ import (
 	"glimpse/internal/modelfile"
 	"glimpse/kernels"
 	_ "glimpse/kernels/backends" // Options.Device names one
+	"glimpse/kernels/memcount"
 	"glimpse/model/builtin"
 	"glimpse/model/chat"
 	"glimpse/model/tokenizer"
@@ -47,7 +48,8 @@ type Model struct {
 	weights *checkpoints.Weights // nil without stored weights
 	cut     bool                 // the weights belong to another model
 	family  Family
-	shapes  *shapes // of models without stored weights
+	shapes  *shapes           // of models without stored weights
+	counter *memcount.Counter // the Backend of a model that Dry made
 
 	ropeMu sync.Mutex
 	table  [2]*kernels.RoPETable // of short prompts, of long ones

@@ -9,9 +9,21 @@ source "$(dirname "$0")/common.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 go test -tags gpu -c -o "$work/cuda.test" ./kernels/cuda
+go test -tags gpu -c -o "$work/kernels.test" ./kernels
 
-run() { # DRIVER OPERATION LOG: in kernels/cuda, as go test would
-  (cd kernels/cuda && GLIMPSE_CUDA_DRIVER=$1 GLIMPSE_CUBLASLT=$1 GOMAXPROCS=1 timeout 120 "$work/cuda.test" -test.failfast -test.run "$2" >"$3" 2>&1)
+# folder is where the tests of an operation are: the device's own, or those of every backend.
+folder() { # OPERATION
+  local package
+  for package in kernels/cuda kernels; do
+    [ -z "$("$work/${package##*/}.test" -test.list "^(${1%%/*})")" ] || { echo "$package"; return; }
+  done
+  return 1
+}
+
+run() { # DRIVER OPERATION LOG: in the folder of the tests, as go test would
+  local package
+  package=$(folder "$2") || { echo "no test is called $2" >"$3"; return 0; }
+  (cd "$package" && GLIMPSE_CUDA_DRIVER=$1 GLIMPSE_CUBLASLT=$1 GOMAXPROCS=1 timeout 120 "$work/${package##*/}.test" -test.failfast -test.run "$2" >"$3" 2>&1)
 }
 # Without this, a broken set-up would look like every bug being seen.
 run "$root/kernels/cuda/build/libhostcuda.so" 'TestBackendsConform/cuda/(RMSNorm|Linear|Gather)$' "$work/log" || { cat "$work/log"; die "the tests fail without a planted bug"; }

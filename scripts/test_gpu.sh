@@ -14,7 +14,7 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 source scripts/gpu_env.sh
 
-packages=(./internal/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./eviction ./lora ./softtokens ./training ./cmd/evict ./scripts/gpubench)
+packages=(./internal/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./eviction ./training ./cmd/evict ./scripts/gpubench)
 
 if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
   command -v apt-get >/dev/null || die "g++ and make are missing and there is no apt-get to install them with"
@@ -151,9 +151,7 @@ many_processors() { # as a larger device has, which takes more rows of a prompt 
   tests ./training "$memory"; tests ./eviction "$memory"
 }
 training() {
-  tests ./training 'TestCUDA|TestFirstLossAgrees'
-  tests ./lora 'TestStepAgainstPyTorch/.*/cuda|TestGraphAndRuntimeAgree/cuda'
-  tests ./softtokens 'TestStepAgainstPyTorch/.*/cuda'
+  tests ./training 'TestCUDA|TestFirstLossAgrees|Test(LookaheadKV|JudgeQ)StepAgainstPyTorch/.*/cuda|TestGraphAndRuntimeAgree/cuda'
 }
 commands() {
   tests ./cmd/evict 'TestCUDA|TestDoctor|TestDeviceThatCannotBeUsed'
@@ -164,6 +162,6 @@ commands() {
 
 go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
 make -s -C kernels/cuda -j"$(nproc)" chip
-build ./internal/cudadriver ./kernels ./kernels/cuda ./model ./eviction ./training ./lora ./softtokens ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
+build ./internal/cudadriver ./kernels ./kernels/cuda ./model ./eviction ./training ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
 # The longest first.
 beside eviction model kernels reverse chip_kernels many_processors chip_memory training truncate commands chip_off

@@ -23,7 +23,7 @@ type Options struct {
 
 // Answer runs a prompt with a policy's cache. The answer streams to out, what was kept and what
 // it cost goes to info.
-func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *eviction.Named, p *Prompt, o Options) error {
+func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *eviction.Configured, p *Prompt, o Options) error {
 	t, tokenizerErr := m.NeedTokenizer()
 	if p.Task != "" {
 		if err := ShowExample(info, p); err != nil {

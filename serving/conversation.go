@@ -41,7 +41,7 @@ type Conversation struct {
 }
 
 // NewConversation starts a conversation with a policy, which is reported by its label.
-func NewConversation(m *model.Model, policy *eviction.Named, label string, o Options, out, info io.Writer) (*Conversation, error) {
+func NewConversation(m *model.Model, policy *eviction.Configured, label string, o Options, out, info io.Writer) (*Conversation, error) {
 	t, err := m.NeedTokenizer()
 	if err != nil {
 		return nil, err

@@ -194,12 +194,12 @@ func (t *Trainer) Validate(ctx context.Context) (*Validation, error) {
 
 // scorers are SnapKV, the adapters' policies and the oracle, as the eviction
 // runtime runs them.
-func (t *Trainer) scorers() ([]*eviction.Named, error) {
+func (t *Trainer) scorers() ([]*eviction.Configured, error) {
 	snapkv, err := eviction.New("snapkv", 0, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	out := []*eviction.Named{snapkv}
+	out := []*eviction.Configured{snapkv}
 	for _, l := range t.learners {
 		policy := model.PolicyOf(l.adapter.Kind())
 		kernel := eviction.Overrides{policy: {"kernel": float64(l.Pooling)}}
@@ -214,7 +214,7 @@ func (t *Trainer) scorers() ([]*eviction.Named, error) {
 }
 
 // judge measures everything on one sample.
-func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Named, s Sample, budgets []int) ([]float64, []agreement, error) {
+func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Configured, s Sample, budgets []int) ([]float64, []agreement, error) {
 	rt := &eviction.Runtime{Runner: w.runner}
 	study, err := rt.StudyResponse(ctx, policies, s.Prompt, s.Response, budgets)
 	if err != nil {

@@ -75,7 +75,7 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 			}
 			o.Choice.Report(cmd.ErrOrStderr(), l.Model, o.Sampling)
 			o.Sampling.Seed = s.Seed
-			c, err := serving.NewConversation(l.Model, named.Named, evaluation.Row{Policy: named.Name, Adapter: named.Adapter}.Label(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			c, err := serving.NewConversation(l.Model, named.Configured, evaluation.Row{Policy: named.Name, Adapter: named.Adapter}.Label(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

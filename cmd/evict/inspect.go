@@ -68,7 +68,7 @@ and policy. A prompt within the budget is not scored.`,
 			if err := checkCovers(cmd, budget, prompt); err != nil {
 				return err
 			}
-			session, err := eviction.NewRuntime(l.Model).Prefill(cmd.Context(), c.Named, prompt.IDs, budget, nil)
+			session, err := eviction.NewRuntime(l.Model).Prefill(cmd.Context(), c.Configured, prompt.IDs, budget, nil)
 			if err != nil {
 				return err
 			}

@@ -76,7 +76,7 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 			}
 			o.Choice.Report(cmd.ErrOrStderr(), l.Model, o.Sampling)
 			o.Sampling.Seed = s.Seed
-			return serving.Answer(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), l.Model, c.Named, prompt, o)
+			return serving.Answer(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), l.Model, c.Configured, prompt, o)
 		},
 	}
 	f := cmd.Flags()

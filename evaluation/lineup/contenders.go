@@ -84,7 +84,7 @@ func (l *Lineup) variants(name string) ([]evaluation.Contender, error) {
 		if err := named.Fits(l.Model); err != nil {
 			return nil, err
 		}
-		out = append(out, evaluation.Contender{Named: named, Adapter: v.label})
+		out = append(out, evaluation.Contender{Configured: named, Adapter: v.label})
 	}
 	return out, nil
 }

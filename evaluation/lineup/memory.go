@@ -52,7 +52,7 @@ func forecast(ctx context.Context, m *model.Model, policy string, seed uint64, o
 	dry, counter := m.Dry()
 	weights := counter.Live()
 	r, adapters, err := eviction.DryResources(dry, policy, overrides)
-	var named *eviction.Named
+	var named *eviction.Configured
 	if err == nil {
 		named, err = eviction.NewWith(policy, seed, overrides, r)
 	}

@@ -191,6 +191,18 @@ func init() {
 		c.counts = append(c.counts, &entries, &other)
 		return c
 	}
+	fuzzOps["AttentionVariances"] = func(f *fuzzer) *fuzzCall {
+		entries := kernelstest.SomeEntries(f.rng, 90)
+		log, _ := f.LogScores(f.rng, entries, 1, slices.Max(entries))
+		c := of("AttentionVariances", func() { f.sel().AttentionVariances(log, entries, 7) }, nil, &log)
+		c.counts = append(c.counts, &entries)
+		return c
+	}
+	fuzzOps["MergeRows"] = func(f *fuzzer) *fuzzCall {
+		n := f.size(90)
+		acc, other := f.in(3, n), f.in(3, n)
+		return of("MergeRows", func() { f.sel().MergeRows(acc, other, 2, 5) }, refs{&acc}, &other)
+	}
 	fuzzOps["MergeEvicted"] = func(f *fuzzer) *fuzzCall {
 		c := of("MergeEvicted", nil, nil)
 		past := pairs(f, c, []int{5, 4, 2, 0}, f.size(40))
@@ -257,18 +269,21 @@ func onDevice(t *testing.T, op string) {
 	kernelstest.SelectorTests[op](t, d, sel)
 }
 
-func TestCUDACompact(t *testing.T)        { onDevice(t, "Compact") }
-func TestCUDAMergeEvicted(t *testing.T)   { onDevice(t, "MergeEvicted") }
-func TestCUDAMergeRecent(t *testing.T)    { onDevice(t, "MergeRecent") }
-func TestCUDAMergeStep(t *testing.T)      { onDevice(t, "MergeStep") }
-func TestCUDAMoments(t *testing.T)        { onDevice(t, "Moments") }
-func TestCUDAPoolScores(t *testing.T)     { onDevice(t, "PoolScores") }
-func TestCUDAScores(t *testing.T)         { onDevice(t, "Scores") }
-func TestCUDASelect(t *testing.T)         { onDevice(t, "Select") }
-func TestCUDASelectSpread(t *testing.T)   { onDevice(t, "SelectSpread") }
-func TestCUDAShareBudget(t *testing.T)    { onDevice(t, "ShareBudget") }
-func TestCUDASparseEstimate(t *testing.T) { onDevice(t, "SparseEstimate") }
-func TestCUDASparseMean(t *testing.T)     { onDevice(t, "SparseMean") }
-func TestCUDASparseSelect(t *testing.T)   { onDevice(t, "SparseSelect") }
-func TestCUDASums(t *testing.T)           { onDevice(t, "Sums") }
-func TestCUDAVariances(t *testing.T)      { onDevice(t, "Variances") }
+func TestCUDAAttentionVariances(t *testing.T) { onDevice(t, "AttentionVariances") }
+func TestCUDAMeanScores(t *testing.T)         { onDevice(t, "MeanScores") }
+func TestCUDAMergeRows(t *testing.T)          { onDevice(t, "MergeRows") }
+func TestCUDACompact(t *testing.T)            { onDevice(t, "Compact") }
+func TestCUDAMergeEvicted(t *testing.T)       { onDevice(t, "MergeEvicted") }
+func TestCUDAMergeRecent(t *testing.T)        { onDevice(t, "MergeRecent") }
+func TestCUDAMergeStep(t *testing.T)          { onDevice(t, "MergeStep") }
+func TestCUDAMoments(t *testing.T)            { onDevice(t, "Moments") }
+func TestCUDAPoolScores(t *testing.T)         { onDevice(t, "PoolScores") }
+func TestCUDAScores(t *testing.T)             { onDevice(t, "Scores") }
+func TestCUDASelect(t *testing.T)             { onDevice(t, "Select") }
+func TestCUDASelectSpread(t *testing.T)       { onDevice(t, "SelectSpread") }
+func TestCUDAShareBudget(t *testing.T)        { onDevice(t, "ShareBudget") }
+func TestCUDASparseEstimate(t *testing.T)     { onDevice(t, "SparseEstimate") }
+func TestCUDASparseMean(t *testing.T)         { onDevice(t, "SparseMean") }
+func TestCUDASparseSelect(t *testing.T)       { onDevice(t, "SparseSelect") }
+func TestCUDASums(t *testing.T)               { onDevice(t, "Sums") }
+func TestCUDAVariances(t *testing.T)          { onDevice(t, "Variances") }

@@ -47,7 +47,7 @@ func init() {
 			return err
 		}
 		overrides := eviction.Overrides{"laq": {"lookahead": float64(b.sizes.draft)}}
-		var policies []*eviction.Named
+		var policies []*eviction.Configured
 		for _, name := range []string{"full", "lookaheadkv", "snapkv", "laq"} {
 			var with model.Adapter
 			if name == "lookaheadkv" {

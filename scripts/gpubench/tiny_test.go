@@ -38,7 +38,7 @@ func folder(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	for name, script := range map[string]string{
-		"gpubench":     fmt.Sprintf("#!/bin/sh\nGPUBENCH_MAIN=yes exec %q \"$@\"\n", self),
+		"gpubench":  fmt.Sprintf("#!/bin/sh\nGPUBENCH_MAIN=yes exec %q \"$@\"\n", self),
 		"cuda.test": fmt.Sprintf("#!/bin/sh\nunset GPUBENCH_MAIN\nexec %q \"$@\"\n", self),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {

@@ -115,7 +115,7 @@ func TestBudget(t *testing.T) {
 			case c.want == "" && !errors.Is(err, ErrBudget), err == nil || !strings.Contains(err.Error(), c.want):
 				t.Errorf("got %d bytes and error %v, want %q", len(got), err, c.want)
 			}
-			if took > 2*time.Second { // the longest takes 0.4 s on two cores
+			if took > 10*time.Second { // the longest takes 0.4 s on two idle cores
 				t.Errorf("took %v", took)
 			}
 			if most := uint64(1 << 30); after.TotalAlloc-before.TotalAlloc > most {
@@ -186,7 +186,7 @@ func TestParseTime(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			start := time.Now()
 			Parse(c.source) // which of them are right does not matter
-			if took := time.Since(start); took > time.Second && !raceEnabled {
+			if took := time.Since(start); took > 10*time.Second {
 				t.Errorf("took %v for %d bytes", took, len(c.source))
 			}
 		})
@@ -208,7 +208,7 @@ func TestCancel(t *testing.T) {
 		// A large conversation has a large budget.
 		_, err = template.Render(ctx, map[string]any{"text": strings.Repeat("a", 10_000_000)}, time.Time{})
 		cancel()
-		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second {
+		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
 			t.Errorf("%s: error %v after %v", source, err, took)
 		}
 	}

@@ -86,7 +86,7 @@ func TestLinear(t *testing.T) {
 		if _, err := matches(t, re, c.text); err != nil {
 			t.Errorf("%v", err)
 		}
-		if d := time.Since(start); d > 2*time.Second {
+		if d := time.Since(start); d > 15*time.Second {
 			t.Errorf("%s: %v", c.pattern, d)
 		}
 	}
@@ -103,7 +103,7 @@ func TestSteps(t *testing.T) {
 		if _, err := matches(t, re, strings.Repeat("a", 50_000)+"b"); err != nil && !errors.Is(err, ErrSteps) {
 			t.Errorf("%s: %v", pattern, err)
 		}
-		if d := time.Since(start); d > 3*time.Second {
+		if d := time.Since(start); d > 20*time.Second { // without a bound it is hours
 			t.Errorf("%s: %v", pattern, d)
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Staged makes one policy of two, as rocketkv is of snapkv and hsa: first, which
+// TwoStage makes one policy of two, as rocketkv is of snapkv and hsa: first, which
 // must evict only the prompt, keeps as much of it as rocketkv's adaptive split says
 // (RocketKV, arXiv:2502.14051, §3.6), and second, which must evict nothing, reads as much as the
 // budget of what that leaves. It is called "first:second".
-func Staged(first, second *Named) (*Named, error) {
+func TwoStage(first, second *Configured) (*Configured, error) {
 	name := first.Name + ":" + second.Name
 	_, evicts := first.Method.(DecodeEvicter)
 	_, sparse := first.Method.(SparseDecoder)
@@ -38,8 +38,8 @@ func LookupPolicy(name string) (Policy, error) {
 	return Policies.Lookup(first)
 }
 
-// newStaged makes a composition by name.
-func newStaged(name string, seed uint64, overrides Overrides, r Resources) (*Named, error) {
+// newTwoStage makes a composition by name.
+func newTwoStage(name string, seed uint64, overrides Overrides, r Resources) (*Configured, error) {
 	a, b, _ := strings.Cut(name, ":")
 	first, err := NewWith(a, seed, overrides, r)
 	if err != nil {
@@ -49,5 +49,5 @@ func newStaged(name string, seed uint64, overrides Overrides, r Resources) (*Nam
 	if err != nil {
 		return nil, err
 	}
-	return Staged(first, second)
+	return TwoStage(first, second)
 }

@@ -21,7 +21,7 @@ func TestRocketKVIsStaged(t *testing.T) {
 			rt.MaxNew = 20
 			var sessions []*eviction.Session
 			var answers [][]int32
-			for _, p := range []*eviction.Named{
+			for _, p := range []*eviction.Configured{
 				policy(t, m, "rocketkv", "rocketkv.window=9", "rocketkv.kernel=5"),
 				staged(t, policy(t, m, "snapkv", "snapkv.window=9", "snapkv.kernel=5"), policy(t, m, "hsa")),
 			} {
@@ -39,9 +39,9 @@ func TestRocketKVIsStaged(t *testing.T) {
 	}
 }
 
-func staged(t *testing.T, first, second *eviction.Named) *eviction.Named {
+func staged(t *testing.T, first, second *eviction.Configured) *eviction.Configured {
 	t.Helper()
-	p, err := eviction.Staged(first, second)
+	p, err := eviction.TwoStage(first, second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,12 +57,12 @@ func TestEveryComposition(t *testing.T) {
 	tokens := modeltest.Tokens(m, 4, n)
 	heads := m.Config.Layers * m.Config.KVHeads
 	rt := eviction.NewRuntime(m)
-	var all []*eviction.Named
+	var all []*eviction.Configured
 	for _, a := range eviction.Policies.Names() {
 		first := policy(t, m, a)
 		for _, b := range eviction.Policies.Names() {
 			second := policy(t, m, b)
-			p, err := eviction.Staged(first, second)
+			p, err := eviction.TwoStage(first, second)
 			if ok := (first.Policy.Kind == "none" || first.Policy.Kind == "prefill") && second.Policy.Kind == "decode"; ok != (err == nil) {
 				t.Errorf("%s:%s: %v", a, b, err)
 			}
