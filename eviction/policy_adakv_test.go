@@ -105,10 +105,6 @@ func (c *naiveCase) shared(p naivePlan) naivePlan {
 
 // TestSharedPool: budgets worked out by hand. Two heads, B = 4, so a pool of 8.
 func TestSharedPool(t *testing.T) {
-	cpu, err := kernels.Open("cpu")
-	if err != nil {
-		t.Fatal(err)
-	}
 	strong := []float32{9, 8, 7, 6, 5, 4, 3, 2, 1, 1}
 	weak := []float32{.1, .2, .3, .4, .5, .4, .3, .2, .1, .1}
 	for _, c := range []struct {
@@ -141,7 +137,7 @@ func TestSharedPool(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scores := &eviction.Scores{Entries: []int{len(c.scores[0]), len(c.scores[1])}, Ops: cpu.Selector()}
+		scores := cpuScores(t, len(c.scores[0]), len(c.scores[1]))
 		scores.FromHost(func(dst [][]float32) {
 			for h := range dst {
 				copy(dst[h], c.scores[h])
@@ -217,4 +213,14 @@ func TestHeadsWithNothing(t *testing.T) {
 	if empty == 0 {
 		t.Error("no head lost everything")
 	}
+}
+
+// cpuScores have no values yet, for so many entries of every head.
+func cpuScores(t *testing.T, entries ...int) *eviction.Scores {
+	t.Helper()
+	cpu, err := kernels.Open("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &eviction.Scores{Entries: entries, Ops: cpu.Selector()}
 }

@@ -134,7 +134,7 @@ func thinLadder(c *naiveCase, l int) []bool {
 // ladderScores are those of n entries of a head.
 func ladderScores(t *testing.T, p *eviction.Configured, prompt eviction.Prompt, layer, n int) []float32 {
 	t.Helper()
-	s := &eviction.Scores{Entries: []int{n}}
+	s := cpuScores(t, n)
 	if err := p.Method.Score(s, prompt, &model.Observation{Layer: layer}); err != nil {
 		t.Fatal(err)
 	}
