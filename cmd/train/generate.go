@@ -60,7 +60,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.SamplesGiven = cmd.Flags().Changed("samples")
 			if len(args) == 1 {
-				if err := s.Read(args[0], sets, givenFlags(cmd.Flags()).Repeat); err != nil {
+				if err := s.Read(args[0], sets, cli.GivenFlags(cmd.Flags()).Repeat); err != nil {
 					return err
 				}
 			} else if len(sets) > 0 {
