@@ -27,7 +27,7 @@ func write(t *testing.T, path, text string) string {
 
 func readAll(t *testing.T, path, format string) ([]datasets.Prompt, error) {
 	t.Helper()
-	r, err := datasets.OpenSource(path, format)
+	r, err := datasets.OpenSource(path, format, datasets.Fields{})
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func TestOpenSource(t *testing.T) {
 		"Parquet chat": {rows, "auto", []datasets.Prompt{{ID: "r1", Form: datasets.FormMessages, Messages: two}, {ID: "r2", Form: datasets.FormMessages, Messages: []datasets.Message{{Role: "user", Content: "c"}}}}},
 		"Parquet text": {texts, "auto", []datasets.Prompt{{ID: "text.parquet:0", Form: datasets.FormText, Text: "once"}, {ID: "text.parquet:1", Form: datasets.FormText, Text: "twice"}}},
 		"folder": {filepath.Join(dir, "folder"), "auto", []datasets.Prompt{{ID: "a.go", Form: datasets.FormText, Text: "package first"},
-			{ID: "b.txt", Form: datasets.FormText, Text: "second"}, {ID: "d.jsonl:1", Form: datasets.FormText, Text: "third"}}},
+			{ID: "b.txt", Form: datasets.FormText, Text: "second"}, {ID: "c/d.jsonl:1", Form: datasets.FormText, Text: "third"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := readAll(t, c.path, c.format)
