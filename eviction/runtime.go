@@ -440,7 +440,7 @@ func (s *Study) Session(plan *Plan) (_ *Session, err error) {
 	prompt := r.prompt
 	prompt.Budget = plan.Budget
 	out := &Session{
-		Prompt: prompt, Cache: cache, logits: s.logits, FullBytes: s.FullBytes,
+		Prompt: prompt, Cache: cache, Budget: Pairs(plan.Budget), logits: s.logits, FullBytes: s.FullBytes,
 		runtime: s.runtime, name: r.name, method: r.method, second: plan.Configured.Second, history: s.Prompt.Tokens,
 	}
 	if merges {

@@ -16,6 +16,9 @@ import (
 type Session struct {
 	Prompt Prompt // of the last turn
 	Cache  *model.Cache
+	// Budget is what the next turns keep. A share is of the whole conversation up to the
+	// end of a turn's prompt, evicted or not, so that it grows from turn to turn.
+	Budget Budget
 	// Pool are the indices that decoding is restricted to, of a PoolKeeper; else nil.
 	Pool [][][]int32
 
@@ -70,10 +73,9 @@ func (s *Session) Kept() [][][]int32 { return indicesOf(s.kept) }
 // prompt fits the budget and nothing was scored.
 func (s *Session) Scores() [][][]float32 { return rowsOf(s.scores) }
 
-// NewSession begins a conversation under a policy with budget entries per KV head
-// and layer.
-func (rt *Runtime) NewSession(named *Configured, budget int) (*Session, error) {
-	if err := CheckBudget(budget); err != nil {
+// NewSession begins a conversation under a policy with a budget.
+func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error) {
+	if err := budget.Check(); err != nil {
 		return nil, err
 	}
 	m := rt.Runner.Model
@@ -81,8 +83,9 @@ func (rt *Runtime) NewSession(named *Configured, budget int) (*Session, error) {
 		return nil, err
 	}
 	return &Session{
-		Prompt:  Prompt{Budget: budget, Config: &m.Config},
+		Prompt:  Prompt{Config: &m.Config},
 		Cache:   m.NewCache(),
+		Budget:  budget,
 		runtime: rt, name: named.Name, method: named.Method, second: named.Second,
 	}, nil
 }
@@ -93,7 +96,7 @@ func (rt *Runtime) NewSession(named *Configured, budget int) (*Session, error) {
 // none, the model's own greedy response with the full cache, of up to rt.MaxNew
 // tokens, is generated first.
 func (rt *Runtime) Prefill(ctx context.Context, named *Configured, tokens []int32, budget int, response []int32) (*Session, error) {
-	s, err := rt.NewSession(named, budget)
+	s, err := rt.NewSession(named, Pairs(budget))
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +115,11 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	if s.turns > 0 && len(tokens) == 0 {
 		return fmt.Errorf("turn: empty prompt, want at least 1 token")
 	}
+	if err := s.Budget.Check(); err != nil {
+		return fmt.Errorf("turn: %w", err)
+	}
 	tokens = slices.Concat(s.pending, tokens)
+	s.Prompt.Budget = s.Budget.Of(int(s.Cache.Next()) + len(tokens))
 	entries := len(tokens) + s.mostEntries()
 	if _, ok := as[Responder](s.method); ok && response == nil && entries > s.Prompt.Budget {
 		if response, err = rt.ownResponse(ctx, slices.Concat(s.history, tokens)); err != nil {
