@@ -19,7 +19,7 @@ type Row struct {
 	Model   string          `json:"model,omitempty"`
 	Policy  string          `json:"policy"`
 	Adapter string          `json:"adapter,omitempty"` // name of the adapter ("shipped", "fresh") or draft model used, if any
-	Budget  eviction.Budget `json:"budget,omitzero"`   // absent: all, the full cache
+	Budget  eviction.Budget `json:"budget"`            // 0: all, the full cache
 	Task    string          `json:"task"`
 	Groups  []Group         `json:"groups,omitempty"` // that the row is limited to; none: all samples
 	Tokens  int             `json:"tokens"`           // of a prompt, mean

@@ -154,9 +154,13 @@ func (b Budget) MarshalJSON() ([]byte, error) {
 	return json.Marshal(b.String())
 }
 
-// UnmarshalJSON takes a string or a number.
+// UnmarshalJSON takes a string or a number; 0 is no budget, as MarshalJSON writes it.
 func (b *Budget) UnmarshalJSON(data []byte) error {
 	text := string(data)
+	if text == "0" {
+		*b = Budget{}
+		return nil
+	}
 	if strings.HasPrefix(text, `"`) {
 		if err := json.Unmarshal(data, &text); err != nil {
 			return err

@@ -89,7 +89,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.BoolVar(&j.Resume, "resume", false, "go on with the run of --out")
 	f.BoolVar(&e.dryRun, "dry-run", false, "say what would be measured and what it needs, and stop")
 	f.BoolVar(&e.asJSON, "json", false, "print JSON: an object with schema and rows")
-	f.BoolVar(&e.groups, "groups", false, "also print a table for every group of samples: length, depth, difficulty")
+	f.BoolVar(&e.groups, "groups", false, "also show every group of samples by itself: length, depth, difficulty")
 	j.Files.Bind(f)
 	f.StringVar(&e.json, "json-out", "", "file for the JSON")
 	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md")
@@ -207,13 +207,17 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 		return err
 	}
 	rows := evaluation.Overall(out.Rows)
+	shown := rows
+	if e.groups {
+		shown = out.Rows
+	}
 	if len(rows) == 0 {
 		return err
 	}
 	// What was measured is printed whatever becomes of the run and of the files.
 	if err == nil {
 		err = errors.Join(
-			jsonOut.Write(func(w io.Writer) error { return evaluation.WriteJSON(w, out.Rows) }),
+			jsonOut.Write(func(w io.Writer) error { return evaluation.WriteJSON(w, shown) }),
 			tableOut.Write(func(w io.Writer) error {
 				return writeTables(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(e.table, ".md")})
 			}),
@@ -222,7 +226,7 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	}
 	switch {
 	case e.asJSON:
-		err = errors.Join(err, evaluation.WriteJSON(cmd.OutOrStdout(), out.Rows))
+		err = errors.Join(err, evaluation.WriteJSON(cmd.OutOrStdout(), shown))
 	case e.groups:
 		err = errors.Join(err, writeGroups(cmd.OutOrStdout(), out.Rows))
 	default:
@@ -245,6 +249,10 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 func (e *evalFlags) say(w io.Writer, out *runs.Outcome) {
 	if out.Caches > out.Prompts {
 		fmt.Fprintf(w, "%d prompts were prefilled once for %d caches, which saved about %.1f s of prefill\n", out.Prompts, out.Caches, out.Saved.Seconds())
+	}
+	whole := func(r evaluation.Row) bool { return r.Budget.Share() == 0 && r.Budget.Of(r.Tokens) >= r.Tokens }
+	if i := slices.IndexFunc(out.Rows, whole); i >= 0 {
+		fmt.Fprintf(w, "budget %v is not below the %d tokens of prompts of task %s: nothing is evicted of them\n", out.Rows[i].Budget, out.Rows[i].Tokens, out.Rows[i].Task)
 	}
 	if out.Failed > 0 {
 		fmt.Fprintf(w, "%d of the predictions failed and count nowhere; the first: %s\n", out.Failed, out.First)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/datasets"
 	"glimpse/evaluation"
 	_ "glimpse/evaluation/tasks"
 	"glimpse/eviction"
@@ -168,6 +169,10 @@ func TestInterruptedRunTellsWhatItHas(t *testing.T) {
 
 // TestSampleThatFails is counted, the others are measured, and --strict ends the run.
 func TestSampleThatFails(t *testing.T) {
+	stream, err := datasets.NewStream([]string{"copy"}, datasets.Test, 96, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	evaluation.Tasks.Add("failing", evaluation.Task{Name: "failing", Open: func(context.Context, *evaluation.Setting, string) (*evaluation.Samples, error) {
 		return &evaluation.Samples{Metric: evaluation.Agreement, Count: 3, Each: func(yield func(evaluation.Item) bool) {
 			for i := range 3 {
@@ -175,7 +180,8 @@ func TestSampleThatFails(t *testing.T) {
 					if i == 1 {
 						return nil, errors.New("rows.jsonl: row 7: field \"prompt\": got 5, want text")
 					}
-					return &evaluation.Sample{Turns: []evaluation.Turn{{Prompt: evaluation.Fixed([]int32{0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}), MaxNew: 4}}}, nil
+					e, err := stream.At(i)
+					return &evaluation.Sample{Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(e.Prompt), MaxNew: 4}}}, err
 				}
 				if !yield(evaluation.Item{ID: string(rune('a' + i)), Make: make}) {
 					return
