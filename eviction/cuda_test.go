@@ -185,7 +185,7 @@ func TestCUDAConversations(t *testing.T) {
 				m.Config.Windows = []int{window, 0}
 			}
 			p := policy(t, m, name, set...)
-			s, err := newRuntime(m, p).NewSession(p, 20)
+			s, err := newRuntime(m, p).NewSession(p, eviction.Pairs(20))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -226,9 +225,6 @@ func (rt *Runtime) speculate(ctx context.Context, s Speculator, tokens []int32) 
 	return draft, cache.Bytes(), nil
 }
 
-// errDraftEnds is that a draft has written an end token.
-var errDraftEnds = errors.New("draft ends")
-
 // draft decodes on the cache as evicted so far and selects again from the full
 // one. It returns the bytes of the evicted cache, which it held besides.
 func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model.Cache, logits *model.Logits) (_ int64, err error) {
@@ -255,7 +251,7 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		MaxNew: rows + 1, IgnoreEnd: true,
 		OnToken: func(id int32) error {
 			if drafted > 0 && slices.Contains(c.EOS, id) {
-				return errDraftEnds
+				return model.ErrStop
 			}
 			return nil
 		},
@@ -267,7 +263,7 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		},
 		AfterStep: func() error { drafted++; return nil },
 	})
-	if err != nil && !errors.Is(err, errDraftEnds) {
+	if err != nil {
 		return 0, err
 	}
 	r.prompt.Drafted = drafted
@@ -444,7 +440,7 @@ func (s *Study) Session(plan *Plan) (_ *Session, err error) {
 	prompt := r.prompt
 	prompt.Budget = plan.Budget
 	out := &Session{
-		Prompt: prompt, Cache: cache, logits: s.logits, FullBytes: s.FullBytes,
+		Prompt: prompt, Cache: cache, Budget: Pairs(plan.Budget), logits: s.logits, FullBytes: s.FullBytes,
 		runtime: s.runtime, name: r.name, method: r.method, second: plan.Configured.Second, history: s.Prompt.Tokens,
 	}
 	if merges {

@@ -50,13 +50,16 @@ type Job struct {
 	Shards int    `json:"shards"` // 0: one file
 
 	// What only a command line says: the file or folder of prompts in the place of sources,
-	// I/N for shard I of N alone, that samples was given, and what may be written over.
+	// and where its rows hold what (see datasets.ParseFields), I/N for shard I of N alone, that
+	// samples was given, and what may be written over.
 	Prompts      string      `json:"-"`
+	PromptFields []string    `json:"-"`
 	Shard        string      `json:"-"`
 	SamplesGiven bool        `json:"-"`
 	Files        cli.Outputs `json:"-"`
 
-	sampling model.Sampling // what the choice is for the model
+	sampling model.Sampling       // what the choice is for the model
+	local    []datasets.MixSource // the sources with copies in the place of URLs
 }
 
 // DefaultJob holds what neither file nor flags need to say.
@@ -94,12 +97,23 @@ func (s *Job) check() (only int, err error) {
 		if len(s.Sources) > 0 {
 			return 0, fmt.Errorf("generate: --prompts with the sources of a file: want one of them")
 		}
-		s.Sources = []datasets.MixSource{{Path: s.Prompts}}
+		fields, err := datasets.ParseFields(s.PromptFields)
+		if err != nil {
+			return 0, fmt.Errorf("generate: --field: %w", err)
+		}
+		s.Sources = []datasets.MixSource{{Path: s.Prompts, Fields: fields}}
 		if !s.SamplesGiven {
 			s.Samples = 0
 		}
 	}
+	for i, source := range s.Sources {
+		if err := source.Fields.Validate(); err != nil {
+			return 0, fmt.Errorf("generate: source %d: %w", i, err)
+		}
+	}
 	switch {
+	case len(s.PromptFields) > 0 && s.Prompts == "":
+		return 0, fmt.Errorf("generate: --field: only with --prompts, want it in the file beside its source")
 	case s.Out == "":
 		return 0, fmt.Errorf("generate: --out is missing")
 	case s.Samples < 1 && (len(s.Sources) == 0 || s.SamplesGiven || s.Samples < 0):

@@ -1,6 +1,10 @@
 package model
 
 import (
+	"fmt"
+	"math"
+
+	"glimpse/internal/simd"
 	"glimpse/kernels"
 )
 
@@ -41,6 +45,23 @@ func (l *Logits) Check() (err error) {
 		l.best = ids[0] + 1
 	}
 	return err
+}
+
+// LogProb is the natural logarithm of the probability of a token, log softmax in float64:
+// finite, or an error. The sum is in the order of ids.
+func (l *Logits) LogProb(id int32) (float64, error) {
+	x, err := l.Float32s()
+	if err != nil {
+		return 0, err
+	}
+	if id < 0 || int(id) >= len(x) {
+		return 0, fmt.Errorf("log probability: token id %d, want 0 to %d", id, len(x)-1)
+	}
+	most, sum := float64(simd.Max(x)), 0.0
+	for _, v := range x {
+		sum += math.Exp(float64(v) - most)
+	}
+	return float64(x[id]) - most - math.Log(sum), nil
 }
 
 // next draws the token that follows, with the sampler's next random number.

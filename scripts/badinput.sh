@@ -176,6 +176,7 @@ for command in "run --example needle" "inspect --example needle" eval; do
   refuse "${command%% *}: budget beyond the prompt" "got 600|512" evict $command --budget 600
 done
 refuse "budget that is no number" "\"many\"" evict eval --budget 32,many
+refuse "budget of more than the prompt" "got \"120%\"|at most 100%" "${example[@]}" --budget 120%
 refuse "unknown policy" "\"snap\"|lookaheadkv|snapkv" evict run --example needle --policy snap
 refuse "unknown policy in a list" "\"snap\"|lookaheadkv|snapkv" evict eval --policy full,snap
 refuse "unknown task" "\"nope\"|chain" evict eval --task nope

@@ -168,7 +168,8 @@ func (c *Conversation) fits(ids []int32) error {
 type turnStatistics struct {
 	Turn         int     `json:"turn"`
 	Policy       string  `json:"policy"`
-	Budget       int     `json:"budget"`
+	Budget       int     `json:"budget"`                 // pairs per KV head and layer of this turn
+	BudgetShare  float64 `json:"budget_share,omitempty"` // of the conversation up to the prompt's end, where it was given so
 	Answer       string  `json:"answer"`
 	Ended        bool    `json:"ended"` // with the end token, not at the limit
 	PromptTokens int     `json:"prompt_tokens"`
@@ -228,7 +229,7 @@ func (c *Conversation) report(t turnStatistics) error {
 			t.Pairs += float64(s.Cache.Entries(l, h)) / float64(heads)
 		}
 	}
-	t.Turn, t.Policy, t.Budget = c.turns, c.label, c.o.Budget
+	t.Turn, t.Policy, t.Budget, t.BudgetShare = c.turns, c.label, s.Prompt.Budget, s.Budget.Share()
 	t.Position, t.HeldBytes = int(s.Cache.Next()), s.Bytes()
 	t.FullBytes = int64(t.Position*heads) * s.Cache.PairBytes()
 	t.StepBytes, t.TTFTMillis = s.Traffic.PerStep(), ms(s.PrefillTime)
@@ -236,7 +237,7 @@ func (c *Conversation) report(t turnStatistics) error {
 		return json.NewEncoder(c.out).Encode(t)
 	}
 	fmt.Fprintln(c.out)
-	_, err := fmt.Fprintf(c.info, "[turn %d, %s at %d: %d tokens in, first answer token after %.1f ms; %d out at %.0f/s%s; holds %.1f pairs per KV head of %d, %.1f of %.1f KiB]\n",
-		t.Turn, t.Policy, t.Budget, t.PromptTokens, t.TTFTMillis, t.AnswerTokens, t.Speed, trafficNote(s.Traffic), t.Pairs, t.Position, kib(t.HeldBytes), kib(t.FullBytes))
+	_, err := fmt.Fprintf(c.info, "[turn %d, %s at %s: %d tokens in, first answer token after %.1f ms; %d out at %.0f/s%s; holds %.1f pairs per KV head of %d, %.1f of %.1f KiB]\n",
+		t.Turn, t.Policy, s.Budget.Describe(s.Prompt.From+len(s.Prompt.Tokens)), t.PromptTokens, t.TTFTMillis, t.AnswerTokens, t.Speed, trafficNote(s.Traffic), t.Pairs, t.Position, kib(t.HeldBytes), kib(t.FullBytes))
 	return err
 }

@@ -300,6 +300,8 @@ func TestErrors(t *testing.T) {
 		"unknown policy":   {[]string{"run", "--policy", "snapvk", "--example", "copy"}, "want one of: " + strings.Join(eviction.Policies.Names(), ", ")},
 		"unknown task":     {[]string{"eval", "--task", "chian"}, "want one of: "},
 		"budget 0":         {[]string{"run", "--budget", "0", "--example", "copy"}, "budget: got 0"},
+		"budget of all":    {[]string{"chat", "--budget", "101%"}, "above 0 and at most 100%"},
+		"budget of words":  {[]string{"inspect", "--budget", "half", "--example", "copy"}, "as 128, or a share of the prompt, as 10% or 0.1"},
 		"negative budget":  {[]string{"eval", "--budget", "32,-1"}, "budget: got -1"},
 		"budget too large": {[]string{"eval", "--budget", "600", "--task", "copy", "--samples", "1"}, "want at most the prompt's 512 tokens"},
 		"beyond prompt":    {[]string{"run", "--budget", "600", "--example", "copy"}, "want at most the prompt's 512 tokens"},
@@ -344,5 +346,21 @@ func TestErrors(t *testing.T) {
 				t.Fatalf("printed %q before the error", out)
 			}
 		})
+	}
+}
+
+// TestBudgetShares: a share of the prompt keeps what its number of pairs keeps.
+func TestBudgetShares(t *testing.T) {
+	share, _, err := execute(t, "inspect", "--policy", "snapkv", "--budget", "0.1", "--example", "needle", "--tokens", "256")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pairs, _, err := execute(t, "inspect", "--policy", "snapkv", "--budget", "25", "--example", "needle", "--tokens", "256"); err != nil || pairs != share {
+		t.Errorf("%v: 10%% of 256 tokens keep\n%s\n25 pairs keep\n%s", err, share, pairs)
+	}
+	for budget, want := range map[string]string{"10%": "budget 25 (10%): kept 25 of 256", "1": "budget 1: kept 1 of 256", "1.0": "budget 256 (100%): kept 256 of 256"} {
+		if _, log, err := execute(t, "run", "--policy", "snapkv", "--budget", budget, "--example", "needle", "--tokens", "256"); err != nil || !strings.Contains(log, want) {
+			t.Errorf("--budget %s: %v; said:\n%s\nwant %q", budget, err, log, want)
+		}
 	}
 }

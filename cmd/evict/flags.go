@@ -1,7 +1,10 @@
 package main
 
 import (
+	"fmt"
+
 	"glimpse/evaluation/lineup"
+	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/model"
 
@@ -25,3 +28,9 @@ func (s *setup) bind(f *pflag.FlagSet) {
 
 // bindChat adds the flags of commands that render a chat template.
 func (s *setup) bindChat(f *pflag.FlagSet) { cli.BindChat(f, &s.ChatOptions, &s.ChatDate) }
+
+// bindBudget adds --budget, whose shares are of the whole that is named.
+func bindBudget(f *pflag.FlagSet, b *eviction.Budget, whole string) {
+	*b = eviction.Pairs(128)
+	f.Var(b, "budget", fmt.Sprintf("pairs kept per KV head and layer, as 128, or a share of the %s, as 10%% or 0.1, rounded down", whole))
+}

@@ -19,7 +19,7 @@ func newInspect() *cobra.Command {
 		s                 setup
 		p                 promptFlags
 		policy            string
-		budget            int
+		budget            eviction.Budget
 		asJSON            bool
 		htmlPath, npzPath string
 		files             cli.Outputs
@@ -44,9 +44,6 @@ and policy. A prompt within the budget is not scored.`,
 			if err := p.argument(args); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
-			if err := eviction.CheckBudget(budget); err != nil {
-				return fmt.Errorf("inspect: %w", err)
-			}
 			defer files.Close()
 			html, npz := files.Open("--html", htmlPath), files.Open("--npz", npzPath)
 			if err := files.Err(); err != nil {
@@ -68,7 +65,7 @@ and policy. A prompt within the budget is not scored.`,
 			if err := checkCovers(cmd, budget, prompt); err != nil {
 				return err
 			}
-			session, err := eviction.NewRuntime(l.Model).Prefill(cmd.Context(), c.Configured, prompt.IDs, budget, nil)
+			session, err := eviction.NewRuntime(l.Model).Prefill(cmd.Context(), c.Configured, prompt.IDs, budget.Of(len(prompt.IDs)), nil)
 			if err != nil {
 				return err
 			}
@@ -94,7 +91,7 @@ and policy. A prompt within the budget is not scored.`,
 	p.bind(f)
 	files.Bind(f)
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies")
-	f.IntVar(&budget, "budget", 128, "key-value pairs kept per KV head and layer")
+	bindBudget(f, &budget, "prompt")
 	f.StringVar(&htmlPath, "html", "", "file for a page that colours the prompt by how many heads keep each token")
 	f.StringVar(&npzPath, "npz", "", "file for all scores, for numpy.load")
 	f.BoolVar(&asJSON, "json", false, "print JSON: a list with layer, kv_head, positions, scores")

@@ -26,12 +26,12 @@ type shownToken struct {
 // coloured by the share of heads that keep it.
 func (x *Inspection) WriteHTML(w io.Writer) error {
 	page := struct {
-		Model, Policy, Adapter                    string
-		Budget, Heads, Layers, KVHeads, Somewhere int
-		Tokens                                    []shownToken
-		Kept                                      [][][]int32
+		Model, Policy, Adapter, Budget    string
+		Heads, Layers, KVHeads, Somewhere int
+		Tokens                            []shownToken
+		Kept                              [][][]int32
 	}{
-		Model: x.Model.Name, Policy: x.Policy, Adapter: x.Adapter, Budget: x.Budget,
+		Model: x.Model.Name, Policy: x.Policy, Adapter: x.Adapter, Budget: x.Budget.Describe(len(x.IDs)),
 		Layers: len(x.Session.Kept()), KVHeads: x.Model.Config.KVHeads, Kept: x.Session.Kept(),
 	}
 	page.Heads = page.Layers * page.KVHeads

@@ -18,7 +18,7 @@ type Head struct {
 type Inspection struct {
 	Model           *model.Model
 	Policy, Adapter string
-	Budget          int
+	Budget          eviction.Budget
 	IDs             []int32 // of the prompt
 	Session         *eviction.Session
 }
