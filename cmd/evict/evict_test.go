@@ -135,7 +135,7 @@ func TestPoliciesJSON(t *testing.T) {
 		Name, Kind, Doc, Source string
 		Options                 []map[string]any
 	}
-	if err := unmarshalRows(out, &rows); err != nil {
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
 		t.Fatal(err)
 	}
 	if len(rows) != len(eviction.Policies.Names()) {
@@ -274,7 +274,7 @@ func TestInspectJSON(t *testing.T) {
 		Positions []int     `json:"positions"`
 		Scores    []float64 `json:"scores"`
 	}
-	if err := unmarshalRows(out, &rows); err != nil {
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
 		t.Fatal(err)
 	}
 	if len(rows) != 8 {

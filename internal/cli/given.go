@@ -49,4 +49,3 @@ func (all Given) Repeat() error {
 func (all Given) Given(name string) bool {
 	return slices.ContainsFunc(all, func(g givenFlag) bool { return g.flag.Name == name })
 }
-
