@@ -20,7 +20,11 @@ import (
 func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) (logits [][]float32, err error) {
 	defer kernels.CatchDevice(&err)
 	defer r.arena.Release(nil)
-	y, err := r.stepBatch(ctx, caches, tokens, rows)
+	steps, err := stepsOf(caches, tokens)
+	if err != nil {
+		return nil, err
+	}
+	y, err := r.stepBatch(ctx, steps, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +39,11 @@ func (r *Runner) NextBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	}
 	defer kernels.CatchDevice(&err)
 	defer r.arena.Release(nil)
-	y, err := r.stepBatch(ctx, caches, tokens, rows)
+	steps, err := stepsOf(caches, tokens)
+	if err != nil {
+		return nil, err
+	}
+	y, err := r.stepBatch(ctx, steps, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -60,72 +68,115 @@ func (r *Runner) NextBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	return next, nil
 }
 
-// stepBatch leaves the logits [rows, vocab] in memory that the next pass takes.
-func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) (*kernels.Tensor, error) {
-	m := r.Model
+// batchStep is what one sequence does in a step of a batch.
+type batchStep struct {
+	cache *Cache
+	token int32
+	opt   PrefillOptions // what is observed of it, by whom, and what it attends to
+	err   error          // of its observer, or of who chooses; the other sequences go on
+}
+
+// stepsOf are steps of which nothing is observed.
+func stepsOf(caches []*Cache, tokens []int32) ([]*batchStep, error) {
 	if len(caches) == 0 || len(tokens) != len(caches) {
 		return nil, fmt.Errorf("decode: %d tokens for %d sequences, want one for each of at least one", len(tokens), len(caches))
 	}
+	steps := make([]*batchStep, len(caches))
 	for i, cache := range caches {
-		if err := m.checkTokens(cache, tokens[i:i+1]); err != nil {
+		steps[i] = &batchStep{cache: cache, token: tokens[i]}
+	}
+	return steps, nil
+}
+
+// stepBatch leaves the logits [rows, vocab] in memory that the next pass takes. On an error
+// nothing has happened.
+func (r *Runner) stepBatch(ctx context.Context, steps []*batchStep, rows int) (*kernels.Tensor, error) {
+	m := r.Model
+	for _, s := range steps {
+		if err := m.checkTokens(s.cache, []int32{s.token}); err != nil {
 			return nil, err
 		}
-		cache.start(1)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c, b, n := &m.Config, m.Backend, len(caches)
+	for _, s := range steps {
+		s.cache.start(1)
+	}
+	c, b, n := &m.Config, m.Backend, len(steps)
 	rows = max(rows, n)
-	if y, err := r.graphStep(ctx, caches, tokens, rows, PrefillOptions{}); err != nil {
-		return nil, err
-	} else if y != nil {
-		return y, nil
+	if batchRecordable(steps) {
+		if y, err := r.graphStep(ctx, steps, rows); err != nil {
+			return nil, err
+		} else if y != nil {
+			return y, nil
+		}
 	}
 	r.arena.Release(nil)
-	pos, ids := make([]int32, rows), make([]int32, rows)
-	copy(ids, tokens)
-	for i, cache := range caches {
-		pos[i] = cache.next
+	pos, ids, caches := make([]int32, rows), make([]int32, rows), make([]*Cache, n)
+	for i, s := range steps {
+		pos[i], ids[i], caches[i] = s.cache.next, s.token, s.cache
 	}
 	x := r.alloc(rows, c.Hidden)
 	b.Gather(x, m.Network.Embedding, ids)
 	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
 	batch := &r.batch
 	for len(batch.views) < n {
-		batch.views = append(batch.views, &stepViews{past: make([]kernels.KV, c.KVHeads), pairs: make([]kernels.Tensor, 2*c.KVHeads)})
+		batch.views = append(batch.views, newStepViews(m))
 	}
 	batch.layerRows = layerRows{Runner: r, x: x, h: h, next: h, at: places{pos: pos, caches: caches}, low: noLowRank}
+	batch.steps = steps
 	for batch.l = range c.Layers {
 		mark := r.arena.Mark()
 		if err := RunLayer(batch, m, batch.l); err != nil {
-			return nil, err
+			return nil, err // Attend returns none
 		}
 		r.arena.Release(mark)
 	}
-	for i, cache := range caches {
-		cache.next++
+	for i, s := range steps {
+		s.cache.next++
 		batch.views[i].forget()
 	}
-	batch.layerRows = layerRows{} // and of its caches
+	batch.layerRows, batch.steps = layerRows{}, nil // and of its caches
 	y := r.alloc(rows, c.Vocab)
 	m.head(b, y, h)
 	return y, nil
 }
 
+// batchRecordable tells whether a step can be replayed for several sequences: of none of
+// which scores are observed, or chosen what it attends to.
+func batchRecordable(steps []*batchStep) bool {
+	for _, s := range steps {
+		if !s.opt.recordable(1) || s.opt.Sparse != nil || len(s.opt.Capture.Windows) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // batchRows are a row of each of several sequences, and rows that fill up a batch.
 type batchRows struct {
 	layerRows
+	steps []*batchStep // of the first rows
 	views []*stepViews // one per sequence
 }
 
+// Attend lets every sequence attend to its own cache, be observed, and evict: no layer reads
+// the cache of another. On the host the sequences do that side by side.
 func (p *batchRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
-	c, pos, caches := &p.Model.Config, p.at.pos, p.at.caches
-	out := p.alloc(len(pos), c.Heads*c.HeadDim)
-	if n := len(caches); len(pos) > n {
-		p.Model.Backend.Fill(out.Rows(n, len(pos)), 0)
+	c, b, n := &p.Model.Config, p.Model.Backend, len(p.steps)
+	out := p.alloc(len(p.at.pos), c.Heads*c.HeadDim)
+	if len(p.at.pos) > n {
+		b.Fill(out.Rows(n, len(p.at.pos)), 0)
 	}
-	parallel.For(len(caches), func(i int) { p.views[i].attend(p.Runner, caches[i], p.l, i, pos, q, k, v, out) })
+	attend := func(i int) { p.views[i].attend(p, i, q, k, v, out) }
+	if b.OwnMemory() { // whose operations follow each other anyway
+		for i := range n {
+			attend(i)
+		}
+	} else {
+		parallel.For(n, attend)
+	}
 	return out, true, nil
 }
 
@@ -136,25 +187,42 @@ type stepViews struct {
 	past         []kernels.KV
 	pairs        []kernels.Tensor // of past
 	attention    kernels.Attend
+	pass         prefillPass // of the row alone, with scratch memory of its own
 }
 
-// attend appends row i of k and v to a layer of the cache and lets row i of q attend to
-// it.
-func (s *stepViews) attend(r *Runner, cache *Cache, layer, i int, pos []int32, q, k, v, out *kernels.Tensor) {
-	at := pos[i : i+1]
-	cache.append(layer, k.RowsInto(&s.k, i, i+1), v.RowsInto(&s.v, i, i+1), at)
-	for h := range s.past {
-		s.past[h] = cache.heads[layer][h].viewInto(&s.pairs[2*h], &s.pairs[2*h+1])
+func newStepViews(m *Model) *stepViews {
+	c := &m.Config
+	return &stepViews{past: make([]kernels.KV, c.KVHeads), pairs: make([]kernels.Tensor, 2*c.KVHeads), pass: prefillPass{Runner: m.NewRunner()}}
+}
+
+// attend appends row i of k and v to a layer of its cache and lets row i of q attend to it.
+// Of a sequence that has failed nothing is computed.
+func (s *stepViews) attend(p *batchRows, i int, q, k, v, out *kernels.Tensor) {
+	step, at, row := p.steps[i], p.at.pos[i:i+1], out.RowsInto(&s.out, i, i+1)
+	if step.err != nil {
+		p.Model.Backend.Fill(row, 0)
+		return
 	}
-	s.attention = r.attention(s.past, layer, q.RowsInto(&s.q, i, i+1), at)
-	r.Model.Backend.Attention(out.RowsInto(&s.out, i, i+1), nil, &s.attention)
+	s.pass.cache, s.pass.opt, s.pass.pos = step.cache, step.opt, at
+	o := &Observation{Layer: p.l, Cache: step.cache}
+	s.pass.startAllRows(o)
+	keys := k.RowsInto(&s.k, i, i+1)
+	step.cache.append(p.l, keys, v.RowsInto(&s.v, i, i+1), at)
+	for h := range s.past {
+		s.past[h] = step.cache.heads[p.l][h].viewInto(&s.pairs[2*h], &s.pairs[2*h+1])
+	}
+	s.attention = p.attention(s.past, p.l, q.RowsInto(&s.q, i, i+1), at)
+	if step.err = s.pass.attendRows(o, row, &s.attention, keys, 0, true); step.err == nil && step.opt.Observe != nil {
+		step.err = step.opt.Observe(o)
+	}
+	s.pass.arena.Release(nil)
 }
 
 // forget lets go of the cache.
 func (s *stepViews) forget() {
 	clear(s.past)
 	clear(s.pairs)
-	s.attention = kernels.Attend{}
+	s.attention, s.pass.cache, s.pass.opt = kernels.Attend{}, nil, PrefillOptions{}
 }
 
 // hostLogits are the first n rows of y on the host.
