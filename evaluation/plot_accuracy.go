@@ -8,7 +8,9 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 
+	"glimpse/eviction"
 	"glimpse/internal/figures"
 
 	"gonum.org/v1/plot"
@@ -66,24 +68,25 @@ func PlotAccuracy(w io.Writer, rows []Row) error {
 	for _, r := range rows {
 		tasks[r.Task] = true
 	}
-	p.X.Label.Text = "budget (KV pairs per KV head and layer)"
-	p.Y.Label.Text = "exact answers (%)"
+	p.X.Label.Text = axisOf(rows).label()
+	p.Y.Label.Text = metricOf(rows) + " (%)"
 	if len(tasks) > 1 {
-		p.Y.Label.Text = fmt.Sprintf("exact answers (%%), mean over %d tasks", len(tasks))
+		p.Y.Label.Text = fmt.Sprintf("%s (%%), mean over %d tasks", metricOf(rows), len(tasks))
 	}
 	legend := plot.NewLegend()
 	legend.Top, legend.Left = true, true
 	figures.StyleLegend(&legend)
 
-	budgets := budgetsOf(lines)
+	axis := axisOf(rows)
+	budgets := axis.budgetsOf(lines)
 	dodge := dodgeStep(budgets, len(lines))
 	figures.AddGrid(p) // below the lines
 	for _, m := range full {
-		addReference(p, &legend, m, budgets)
+		addReference(p, &legend, m)
 	}
 	for _, s := range lines {
 		shift := math.Exp(dodge * (float64(s.style) - float64(len(lines)-1)/2))
-		if err := s.addTo(p, &legend, shift); err != nil {
+		if err := s.addTo(p, &legend, axis, shift); err != nil {
 			return fail(err)
 		}
 	}
@@ -113,7 +116,7 @@ func checkSameTasks(rows []Row) error {
 	}
 	type line struct {
 		policy, adapter string
-		budget          int
+		budget          eviction.Budget
 	}
 	have := make(map[cell]bool)
 	columns, lines := make(map[column]bool), make(map[line]bool)
@@ -129,8 +132,8 @@ func checkSameTasks(rows []Row) error {
 		l := line{r.Policy, r.Adapter, r.Budget}
 		for _, q := range rows {
 			c := column{q.Task, q.Tokens}
-			if !have[cell{l.policy, l.adapter, c.task, l.budget, c.tokens}] {
-				return fmt.Errorf("%s at budget %d: no row for task %q at %d tokens, which others have",
+			if !have[cell{model: rows[0].Model, policy: l.policy, adapter: l.adapter, task: c.task, budget: l.budget, tokens: c.tokens}] {
+				return fmt.Errorf("%s at budget %v: no row for task %q at %d tokens, which others have",
 					r.Label(), r.Budget, q.Task, q.Tokens)
 			}
 		}
@@ -149,7 +152,7 @@ type series struct {
 func seriesOf(means []Mean) (lines []series, full []Mean) {
 	byLabel := make(map[string]int)
 	for _, m := range means { // budgets ascend
-		if m.Budget == 0 {
+		if m.Budget.IsZero() {
 			full = append(full, m)
 			continue
 		}
@@ -172,7 +175,7 @@ func seriesOf(means []Mean) (lines []series, full []Mean) {
 func (s series) average() float64 {
 	var sum float64
 	for _, m := range s.means {
-		sum += m.Accuracy / float64(len(s.means))
+		sum += m.Score / float64(len(s.means))
 	}
 	return sum
 }
@@ -194,9 +197,40 @@ func labelsOf(lines []series, full []Mean) (labels []string) {
 	return labels
 }
 
-func budgetsOf(lines []series) (budgets []int) {
+// budgetAxis places budgets: pairs, or where all are shares, percent of the prompt. Where
+// there are both, a share stands for as many pairs as it is of a prompt of the mean length.
+type budgetAxis struct {
+	shares bool
+	tokens int
+}
+
+func axisOf(rows []Row) budgetAxis {
+	a, tokens := budgetAxis{shares: true}, 0
+	for _, r := range rows {
+		a.shares = a.shares && (r.Budget.IsZero() || r.Budget.Share() > 0)
+		tokens += r.Tokens
+	}
+	a.tokens = tokens / len(rows)
+	return a
+}
+
+func (a budgetAxis) label() string {
+	if a.shares {
+		return "budget (% of the prompt)"
+	}
+	return "budget (KV pairs per KV head and layer)"
+}
+
+func (a budgetAxis) at(b eviction.Budget) float64 {
+	if a.shares {
+		return 100 * b.Share()
+	}
+	return float64(b.Of(a.tokens))
+}
+
+func (a budgetAxis) budgetsOf(lines []series) (budgets []float64) {
 	for _, m := range meansOf(lines) {
-		budgets = append(budgets, m.Budget)
+		budgets = append(budgets, a.at(m.Budget))
 	}
 	slices.Sort(budgets)
 	return slices.Compact(budgets)
@@ -205,25 +239,25 @@ func budgetsOf(lines []series) (budgets []int) {
 // dodgeStep returns the distance between neighbouring lines in the logarithm of the
 // budget: together they take a sixth of the smallest distance between budgets, and
 // no more than 4% of the axis.
-func dodgeStep(budgets []int, lines int) float64 {
-	axis := math.Log(float64(budgets[len(budgets)-1]) / float64(budgets[0]))
+func dodgeStep(budgets []float64, lines int) float64 {
+	axis := math.Log(budgets[len(budgets)-1] / budgets[0])
 	if axis == 0 {
 		axis = math.Ln2
 	}
 	spread := axis / 4
 	for i := 1; i < len(budgets); i++ {
-		spread = min(spread, math.Log(float64(budgets[i])/float64(budgets[i-1])))
+		spread = min(spread, math.Log(budgets[i]/budgets[i-1]))
 	}
 	return min(spread/6, 0.04*axis) / float64(max(1, lines-1))
 }
 
 // addTo draws line, error bars and markers; the bars lie below the markers.
-func (s series) addTo(p *plot.Plot, legend *plot.Legend, shift float64) error {
+func (s series) addTo(p *plot.Plot, legend *plot.Legend, axis budgetAxis, shift float64) error {
 	points := make(plotter.XYs, len(s.means))
 	errs := make(plotter.YErrors, len(s.means))
 	for i, m := range s.means {
-		points[i] = plotter.XY{X: float64(m.Budget) * shift, Y: 100 * m.Accuracy}
-		errs[i].Low, errs[i].High = 100*min(m.StdErr, m.Accuracy), 100*min(m.StdErr, 1-m.Accuracy)
+		points[i] = plotter.XY{X: axis.at(m.Budget) * shift, Y: 100 * m.Score}
+		errs[i].Low, errs[i].High = 100*min(m.StdErr, m.Score), 100*min(m.StdErr, 1-m.Score)
 	}
 	line, scatter, err := plotter.NewLinePoints(points)
 	if err != nil {
@@ -254,8 +288,8 @@ func (s series) addTo(p *plot.Plot, legend *plot.Legend, shift float64) error {
 func referenceLabel(m Mean) string { return m.Label() + " cache" }
 
 // addReference draws the accuracy of a full cache across all budgets.
-func addReference(p *plot.Plot, legend *plot.Legend, m Mean, budgets []int) {
-	f := plotter.NewFunction(func(float64) float64 { return 100 * m.Accuracy })
+func addReference(p *plot.Plot, legend *plot.Legend, m Mean) {
+	f := plotter.NewFunction(func(float64) float64 { return 100 * m.Score })
 	f.Samples = 2
 	f.Color = color.Gray{Y: 0x60}
 	f.Width = vg.Points(1.1)
@@ -265,10 +299,10 @@ func addReference(p *plot.Plot, legend *plot.Legend, m Mean, budgets []int) {
 }
 
 // setAccuracyAxes gives the axes round limits around all means and a tick per budget.
-func setAccuracyAxes(p *plot.Plot, means []Mean, budgets []int, spread float64) {
+func setAccuracyAxes(p *plot.Plot, means []Mean, budgets []float64, spread float64) {
 	low, high := 100.0, 0.0
 	for _, m := range means {
-		low, high = min(low, 100*(m.Accuracy-m.StdErr)), max(high, 100*(m.Accuracy+m.StdErr))
+		low, high = min(low, 100*(m.Score-m.StdErr)), max(high, 100*(m.Score+m.StdErr))
 	}
 	p.Y.Min = max(0, 10*math.Floor(low/10))
 	p.Y.Max = min(100, max(10*math.Ceil(high/10), p.Y.Min+10))
@@ -285,7 +319,7 @@ func setAccuracyAxes(p *plot.Plot, means []Mean, budgets []int, spread float64) 
 	}
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 
-	first, last := float64(budgets[0]), float64(budgets[len(budgets)-1])
+	first, last := budgets[0], budgets[len(budgets)-1]
 	margin := math.Exp(max(spread, 0.03*math.Log(last/first)))
 	if len(budgets) == 1 {
 		margin = 2
@@ -297,14 +331,14 @@ func setAccuracyAxes(p *plot.Plot, means []Mean, budgets []int, spread float64) 
 
 // budgetTicks marks every budget and labels those that are far enough from the last
 // label to be read.
-func budgetTicks(budgets []int, axis float64) plot.ConstantTicks {
+func budgetTicks(budgets []float64, axis float64) plot.ConstantTicks {
 	const least = 0.06 // of the axis
 	var ticks plot.ConstantTicks
 	labelled := math.Inf(-1)
 	for _, b := range budgets {
-		t := plot.Tick{Value: float64(b)}
+		t := plot.Tick{Value: b}
 		if x := math.Log(t.Value); x-labelled >= least*axis {
-			t.Label, labelled = fmt.Sprint(b), x
+			t.Label, labelled = strconv.FormatFloat(b, 'g', 4, 64), x
 		}
 		ticks = append(ticks, t)
 	}

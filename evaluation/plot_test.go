@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/figures"
 )
@@ -106,7 +107,7 @@ func TestPlotAccuracyOfConstantRows(t *testing.T) {
 	for _, accuracy := range []float64{0, 0.5, 1} {
 		rows := sampleRows(nineTasks[:2], []int{16, 32}, sixPolicies[:2])
 		for i := range rows {
-			rows[i].Accuracy, rows[i].StdErr = accuracy, 0
+			rows[i].Score, rows[i].StdErr = accuracy, 0
 		}
 		path := filepath.Join(t.TempDir(), "accuracy.png")
 		if err := plotFile(path, PlotAccuracy, rows); err != nil {
@@ -143,7 +144,7 @@ func TestPlotAccuracyRefuses(t *testing.T) {
 	incomplete = slices.Delete(incomplete, 30, 31)
 	var tooMany []Row
 	for i := range maxPanels + 1 {
-		tooMany = append(tooMany, Row{Policy: fmt.Sprint("p", i), Budget: 8, Task: "a", Samples: 1})
+		tooMany = append(tooMany, Row{Policy: fmt.Sprint("p", i), Budget: eviction.Pairs(8), Task: "a", Samples: 1})
 	}
 	cases := []struct {
 		name string

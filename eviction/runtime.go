@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"glimpse/kernels"
 	"glimpse/model"
@@ -301,8 +302,10 @@ type Study struct {
 	Plans    []*Plan
 	// FullBytes is what the cache takes.
 	FullBytes int64
-	logits    *model.Logits
-	runtime   *Runtime
+	// PrefillTime is what the one pass over the prompt took, with all that is observed in it.
+	PrefillTime time.Duration
+	logits      *model.Logits
+	runtime     *Runtime
 }
 
 // Study observes a prompt once for all policies at all budgets and generates the
@@ -310,8 +313,22 @@ type Study struct {
 // which Responders get. The plans are policy by policy, budgets in the given order.
 // The selections are those that Prefill makes.
 func (rt *Runtime) Study(ctx context.Context, policies []*Configured, tokens []int32, budgets []int, maxResponse int) (*Study, error) {
+	return rt.StudyGenerate(ctx, policies, tokens, budgets, model.GenerateOptions{MaxNew: maxResponse})
+}
+
+// StudyGenerate is Study with the settings of the response; it is no longer than leaves
+// room in the model's context.
+func (rt *Runtime) StudyGenerate(ctx context.Context, policies []*Configured, tokens []int32, budgets []int, opt model.GenerateOptions) (*Study, error) {
+	opt.MaxNew = min(opt.MaxNew, rt.Runner.Model.Config.MaxPositions-len(tokens)+1) // the last token is not run
 	return rt.study(ctx, policies, tokens, budgets, func(s *Study) ([]int32, error) {
-		return rt.Runner.Respond(ctx, s.Cache, s.logits, maxResponse, model.Sampling{})
+		if opt.Prompt == nil {
+			opt.Prompt = tokens
+		}
+		response, _, err := rt.Runner.Continue(ctx, s.Cache, s.logits, opt)
+		if err != nil {
+			return nil, err
+		}
+		return response, s.Cache.Truncate(int32(len(tokens)))
 	})
 }
 
@@ -374,6 +391,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 			return nil
 		}
 	}
+	start := time.Now()
 	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge(before), Observe: observe(before)})
 	if err != nil {
 		return nil, err
@@ -381,7 +399,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 	if s.Logits, err = s.logits.Float32s(); err != nil {
 		return nil, err
 	}
-	s.FullBytes = s.Cache.Bytes()
+	s.FullBytes, s.PrefillTime = s.Cache.Bytes(), time.Since(start)
 	if s.Response, err = respond(s); err != nil {
 		return nil, err
 	}
