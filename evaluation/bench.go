@@ -111,6 +111,7 @@ type outcome struct {
 	measures     []Measures // [cell]
 	errs         []error    // [cell], nil where there is none
 	prefill      time.Duration
+	study        *eviction.Study // nil where nothing was answered
 }
 
 // answer runs a sample. Its prompt is observed in one pass for all cells, then caches are
@@ -141,7 +142,7 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.prefill = study.PrefillTime
+	out.study, out.prefill = study, study.PrefillTime
 	critical := study.Plans[len(b.Contenders)*len(b.Budgets):]
 	for i, cell := range b.Cells {
 		plan := study.Plans[cell.contender*len(b.Budgets)+cell.budget]
