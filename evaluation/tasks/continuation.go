@@ -47,7 +47,7 @@ type continuation struct {
 }
 
 func openContinuation(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
-	c := &continuation{Setting: s, from: s.Options["from"], maxNew: s.MaxNew, metrics: make(map[string]scoring.Metric), synthetic: s.Data == ""}
+	c := &continuation{Setting: s, from: s.Options["from"], maxNew: s.MaxNew, synthetic: s.Data == ""}
 	last, err := strconv.Atoi(s.Options["last"])
 	if err != nil || last < 1 {
 		return nil, fmt.Errorf("task continuation: option last: got %q, want a whole number of at least 1", s.Options["last"])
@@ -66,15 +66,8 @@ func openContinuation(ctx context.Context, s *evaluation.Setting, _ string) (*ev
 			names = []string{"math"}
 		}
 		metric = names[0]
-		for _, name := range names {
-			m, err := scoring.Metrics.Lookup(name)
-			if err == nil && m.Prepare != nil {
-				err = m.Prepare()
-			}
-			if err != nil {
-				return nil, fmt.Errorf("task continuation: %w", err)
-			}
-			c.metrics[name] = m
+		if c.metrics, err = namedMetrics(names); err != nil {
+			return nil, fmt.Errorf("task continuation: %w", err)
 		}
 		if _, err := s.Model.NeedTokenizer(); err != nil {
 			return nil, fmt.Errorf("task continuation: %w", err)

@@ -10,6 +10,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/costmodel"
+	"glimpse/kernels"
 )
 
 func init() {
@@ -20,6 +21,8 @@ func init() {
 		Options: []evaluation.Option{
 			{Name: "lengths", Doc: "prompt lengths in tokens; none is the one that --tokens gives"},
 			{Name: "repeats", Default: "3", Doc: "of which the median counts"},
+			{Name: "memory", Doc: "that weights and caches may take, as 24GB: also measures the largest batch that fits, and its throughput"},
+			{Name: "most", Default: "16", Doc: "sequences that are decoded together where more would fit"},
 			{Name: "chip", Doc: "of the cost model: a name or flops=…,bandwidth=… (default the device, measured where it is not known)"},
 		},
 		Open: openLatency,
@@ -48,6 +51,8 @@ const latencyTokens = 64
 type latency struct {
 	*evaluation.Setting
 	repeats, maxNew int
+	memory          int64 // 0: no throughput
+	most            int   // of a batch
 	costs           costmodel.Model
 }
 
@@ -73,6 +78,17 @@ func openLatency(_ context.Context, s *evaluation.Setting, _ string) (*evaluatio
 	}
 	if l.repeats, err = strconv.Atoi(s.Options["repeats"]); err != nil || l.repeats < 1 {
 		return nil, fmt.Errorf("task latency: option repeats: got %q, want a whole number of at least 1", s.Options["repeats"])
+	}
+	if text := s.Options["memory"]; text != "" {
+		if l.memory, err = kernels.ParseBytes(text); err != nil {
+			return nil, fmt.Errorf("task latency: option memory: %w", err)
+		}
+		if l.maxNew < 2 {
+			return nil, fmt.Errorf("task latency: throughput of answers of %d tokens, want at least 2", l.maxNew)
+		}
+	}
+	if l.most, err = strconv.Atoi(s.Options["most"]); err != nil || l.most < 1 || l.most > 1<<12 {
+		return nil, fmt.Errorf("task latency: option most: got %q, want a whole number from 1 to %d", s.Options["most"], 1<<12)
 	}
 	var chip costmodel.Chip
 	if name := s.Options["chip"]; name != "" {
@@ -150,7 +166,18 @@ func (l *latency) measure(ctx context.Context, b *evaluation.Bench, n int) ([]ev
 		if t.PeakMemoryBytes > 0 {
 			m[measurePeakMemory] = float64(t.PeakMemoryBytes)
 		}
+		if l.memory > 0 {
+			if err := l.throughput(ctx, cell, ids, budget, m); err != nil {
+				return nil, fmt.Errorf("policy %s: %w", cell.Title(), err)
+			}
+		}
 		out = append(out, m)
 	}
 	return out, nil
+}
+
+// median of numbers, which it sorts.
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
 }

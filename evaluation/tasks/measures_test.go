@@ -168,6 +168,69 @@ func TestLatency(t *testing.T) {
 	}
 }
 
+// TestThroughput: what fits a memory follows from what sessions hold in the end and at most
+// before that, and as many as are allowed are decoded together.
+func TestThroughput(t *testing.T) {
+	const length, maxNew, most = 120, 9, 3
+	folder := modeltest.GoldenNamed(t, goldenModel).Folder
+	m, err := model.Open(folder, model.Options{Device: "cpu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	held := func(policy string) (held, peak int64) {
+		p, err := eviction.New(policy, 1, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt := eviction.NewRuntime(m)
+		s, err := rt.Prefill(t.Context(), p, modeltest.Tokens(m, 1, length), 16, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.Generate(t.Context(), model.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true}); err != nil {
+			t.Fatal(err)
+		}
+		return s.Bytes(), s.PeakBytes
+	}
+	full, _ := held("full")
+	memory := m.WeightBytes() + 2*full + full/2
+	rows := measure(t, folder, "latency", "full,snapkv,streamingllm,quest", "16", func(j *runs.Job) {
+		options("repeats=1", "most=3", fmt.Sprintf("memory=%dB", memory))(j)
+		j.Tokens, j.MaxNew = length, maxNew
+	})
+	for _, r := range evaluation.Overall(rows) {
+		bytes, peak := held(r.Policy)
+		peak = max(peak, bytes)
+		want := 0
+		for n := int64(1); (n-1)*bytes+peak <= memory-m.WeightBytes(); n++ {
+			want++
+		}
+		if got := int(r.Measures["largest_batch"]); got != want {
+			t.Errorf("%s: %d sequences fit, want %d", r.Policy, got, want)
+		}
+		if got := int(r.Measures["batch"]); got != min(want, most) || !(r.Measures["batch_tokens_per_s"] > 0) || !(r.Measures["model_batch_tokens_per_s"] > 0) {
+			t.Errorf("%s: %v, want a batch of %d", r.Policy, r.Measures, min(want, most))
+		}
+		// Memory of caches is taken in steps of some entries.
+		if got := r.Measures["model_largest_batch"]; got < float64(want) || got > 2*float64(want)+1 {
+			t.Errorf("%s: by the cost model %v fit, in fact %d", r.Policy, got, want)
+		}
+	}
+	rows = measure(t, folder, "latency", "full", "16", func(j *runs.Job) {
+		options("repeats=1", fmt.Sprintf("memory=%dB", m.WeightBytes()+full/2))(j)
+		j.Tokens, j.MaxNew = length, maxNew
+	})
+	if r := rowOf(t, rows, "full", "", ""); r.Measures["batch"] != 0 || r.Measures["batch_tokens_per_s"] != 0 {
+		t.Errorf("half a cache: %v, want that nothing fits", r.Measures)
+	}
+	for option, want := range map[string]string{"memory=lots": `option memory: got "lots"`, "most=0": `option most: got "0"`} {
+		if _, err := tryMeasure(t, "", "latency", "full", "16", options(option)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", option, err, want)
+		}
+	}
+}
+
 // logProbOf is the log-probability of a text's token after those before it, by a prefill
 // of these.
 func logProbOf(t *testing.T, m *model.Model, ids []int32, at int) float64 {

@@ -2,15 +2,12 @@ package tasks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
 
-	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/evaluation"
-	"glimpse/model/chat"
 )
 
 // prompt is one that a task measures on, whatever it asks.
@@ -35,7 +32,7 @@ func promptsOf(ctx context.Context, s *evaluation.Setting, task, synthetic strin
 	if err != nil {
 		return nil, 0, fmt.Errorf("task %s: %w", task, err)
 	}
-	path, err := objectstore.LocalData(ctx, s.Data, s.S3, io.Discard)
+	path, err := localData(ctx, s)
 	if err != nil {
 		return nil, 0, fmt.Errorf("task %s: %w", task, err)
 	}
@@ -45,7 +42,10 @@ func promptsOf(ctx context.Context, s *evaluation.Setting, task, synthetic strin
 		return nil, 0, fmt.Errorf("task %s: %w", task, err)
 	}
 	n, err := r.Count()
-	if err = errors.Join(err, r.Close()); err != nil {
+	if err != nil {
+		n = 0 // the rows will tell
+	}
+	if err = r.Close(); err != nil {
 		return nil, 0, fmt.Errorf("task %s: %w", task, err)
 	}
 	if s.Samples > 0 && (n < 0 || n > int64(s.Samples)) {
@@ -77,14 +77,7 @@ func recordPrompt(s *evaluation.Setting, e datasets.Record, err error) prompt {
 		p.text = e.Text
 	}
 	p.encode = func(ctx context.Context, maxNew int) ([]int32, error) {
-		if err := e.CheckIDs(s.Model.Config.Vocab); err != nil {
-			return nil, e.Row.Fail(err)
-		}
-		of := evaluation.Prompt{Text: e.Text, IDs: e.IDs, Raw: e.Form == datasets.FormText || e.Form == datasets.FormFewShot}
-		for _, m := range e.Messages {
-			of.Messages = append(of.Messages, chat.Message{Role: m.Role, Content: m.Content})
-		}
-		ids, err := s.Encode(ctx, of, maxNew)
+		ids, err := encodePrompt(ctx, s, e.Prompt, maxNew)
 		if err != nil {
 			return nil, e.Row.Fail(err)
 		}
