@@ -63,7 +63,7 @@ func fileSamples(s *evaluation.Setting, path, metric string, sample func(ctx con
 	if s.Samples > 0 && count > 0 {
 		count = min(count, s.Samples)
 	}
-	return &evaluation.Samples{Metric: metric, Count: count, Each: s.Take(rowItems(path, sample))}, nil
+	return &evaluation.Samples{Metric: metric, Count: count, Each: s.Take(rowItems(path, nil, sample))}, nil
 }
 
 // countRows returns how many rows a file has, 0 where only reading all of it tells.
@@ -77,14 +77,14 @@ func countRows(path string) (int, error) {
 	return int(max(0, n)), err
 }
 
-func rowItems(path string, sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) iter.Seq[evaluation.Item] {
-	return func(yield func(evaluation.Item) bool) {
-		failed := func(err error) bool {
-			return yield(evaluation.Item{ID: filepath.Base(path), Make: func(context.Context) (*evaluation.Sample, error) { return nil, err }})
-		}
+// rowsOf goes over the rows of a file. With an error comes the row that it is of, or one
+// without fields where it is the file's.
+func rowsOf(path string) iter.Seq2[datasets.Row, error] {
+	return func(yield func(datasets.Row, error) bool) {
+		whole := datasets.Row{File: path, Number: -1}
 		r, err := datasets.OpenRows(path, datasets.FormatAuto)
 		if err != nil {
-			failed(err)
+			yield(whole, err)
 			return
 		}
 		defer r.Close()
@@ -95,12 +95,23 @@ func rowItems(path string, sample func(ctx context.Context, row datasets.Row) (*
 			case err == io.EOF:
 				return
 			case err != nil && !errors.As(err, &bad):
-				if !failed(err) {
-					return
-				}
+				row = whole
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
+// rowItems are the samples of the rows that are wanted; nil: of all.
+func rowItems(path string, wanted func(datasets.Row) bool, sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) iter.Seq[evaluation.Item] {
+	return func(yield func(evaluation.Item) bool) {
+		for row, err := range rowsOf(path) {
+			if err == nil && wanted != nil && !wanted(row) {
 				continue
 			}
-			item := evaluation.Item{ID: row.ID(), Make: func(ctx context.Context) (*evaluation.Sample, error) {
+			item := evaluation.Item{ID: rowID(path, row), Make: func(ctx context.Context) (*evaluation.Sample, error) {
 				if err != nil {
 					return nil, err
 				}
@@ -115,6 +126,14 @@ func rowItems(path string, sample func(ctx context.Context, row datasets.Row) (*
 			}
 		}
 	}
+}
+
+// rowID names a row, or the file where the whole of it is meant.
+func rowID(path string, row datasets.Row) string {
+	if id := row.ID(); id != "" {
+		return id
+	}
+	return filepath.Base(path)
 }
 
 // rater scores answers with metrics by name.

@@ -16,7 +16,8 @@ import (
 
 // LongBench's own prompts and answer lengths, config/dataset2prompt.json and
 // dataset2maxlen.json of github.com/THUDM/LongBench (MIT licence), and the prompts of Judge
-// Q that ask before the text (Liu et al. 2025, appendix A.3), with LongBench's empty lines.
+// Q that ask before the text (Liu et al. 2025, "Judge Q", appendix A.3), with LongBench's
+// empty lines.
 //
 //go:embed longbench/*.json
 var longBenchFiles embed.FS

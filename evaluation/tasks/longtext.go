@@ -3,8 +3,10 @@ package tasks
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"glimpse/evaluation"
+	"glimpse/model/chat"
 )
 
 // ends says how LongBench (Bai et al. 2023, arXiv:2308.14508) shortens a prompt of more
@@ -26,7 +28,7 @@ func encodeLong(ctx context.Context, s *evaluation.Setting, text string, raw boo
 		return s.Encode(ctx, evaluation.Prompt{Text: text, Raw: raw}, maxNew)
 	}
 	whole := *s // how much the model takes, not the benchmark's limit
-	whole.MaxPrompt, whole.Truncate = 0, evaluation.TruncateNone
+	whole.MaxPrompt = 0
 	room := whole.MaxTokens(maxNew)
 	if room < 1 {
 		return nil, fmt.Errorf("prompt: an answer of %d tokens leaves no room in the model's %d", maxNew, s.Model.Config.MaxPositions)
@@ -39,24 +41,27 @@ func encodeLong(ctx context.Context, s *evaluation.Setting, text string, raw boo
 	if s.MaxPrompt > 0 {
 		limit = s.MaxPrompt
 	}
-	// Unbounded, so that what a template adds is seen before anything is refused.
-	model := *s.Model
-	model.Config.MaxPositions = 1 << 30
-	whole.Model = &model
-	for limit = min(limit, room); limit > 1; {
+	encode := s.Model.Encode
+	if !raw && !s.Raw && s.Model.HasChatTemplate() {
+		encode = func(text string) ([]int32, error) {
+			return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}})
+		}
+	}
+	for limit = min(limit, room); ; {
 		short := text
 		if len(ids) > limit {
 			if short, err = cutMiddle(s, ids, limit, how); err != nil {
 				return nil, err
 			}
 		}
-		out, err := whole.Encode(ctx, evaluation.Prompt{Text: short, Raw: raw}, maxNew)
+		out, err := encode(short)
 		if err != nil || len(out) <= room {
 			return out, err
 		}
-		limit -= len(out) - room
+		if limit = min(limit, len(ids)) - (len(out) - room); limit < 2 {
+			return nil, fmt.Errorf("prompt: an answer of %d tokens and the chat template leave no room in the model's %d", maxNew, s.Model.Config.MaxPositions)
+		}
 	}
-	return nil, fmt.Errorf("prompt: an answer of %d tokens and the chat template leave no room in the model's %d", maxNew, s.Model.Config.MaxPositions)
 }
 
 // cutMiddle returns the text of at most limit of the tokens, without special ones.
@@ -72,4 +77,43 @@ func cutMiddle(s *evaluation.Setting, ids []int32, limit int, how ends) (string,
 	}
 	back, err := s.Model.Tokenizer.Decode(tail, true)
 	return front + back, err
+}
+
+// encodeContext makes the tokens of a prompt of which {context} is the longest part. A
+// prompt of more than Setting.MaxPrompt tokens, or than leave room for the answer, loses the
+// end of its context (HELMET, Yen et al. 2024, arXiv:2410.02694, model_utils.py, tokenize).
+// With --truncate left or middle that rule is used.
+func encodeContext(ctx context.Context, s *evaluation.Setting, template string, values map[string]string, raw bool, maxNew int) ([]int32, error) {
+	raw = raw || s.Raw || !s.Model.HasChatTemplate()
+	if s.Truncate == evaluation.TruncateLeft || s.Truncate == evaluation.TruncateMiddle {
+		return s.Encode(ctx, evaluation.Prompt{Text: fill(template, values), Raw: raw}, maxNew)
+	}
+	encode := func(values map[string]string) ([]int32, error) {
+		if raw {
+			return s.Model.Encode(fill(template, values))
+		}
+		return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: fill(template, values)}})
+	}
+	most := s.MaxTokens(maxNew)
+	ids, err := encode(values)
+	if err != nil || len(ids) <= most {
+		return ids, err
+	}
+	content, err := s.Model.Tokenizer.Encode(values["context"], false)
+	if err != nil {
+		return nil, fmt.Errorf("tokenize: %w", err)
+	}
+	values = maps.Clone(values)
+	for keep := len(content); len(ids) > most; {
+		if keep -= len(ids) - most; keep < 1 {
+			return nil, fmt.Errorf("prompt: what stands around the context leaves nothing of it in %d tokens", most)
+		}
+		if values["context"], err = s.Model.Tokenizer.Decode(content[:keep], true); err != nil {
+			return nil, err
+		}
+		if ids, err = encode(values); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
 }
