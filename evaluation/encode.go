@@ -32,6 +32,8 @@ type Prompt struct {
 	IDs      []int32 // the model gets them as they are
 	// Raw text does not go into the chat template, whatever the user asks for.
 	Raw bool
+	// Begin is what the answer begins with: it follows the prompt, behind the chat template.
+	Begin string
 }
 
 // Encode makes the tokens of a prompt whose answer has at most maxNew: text becomes the
@@ -55,7 +57,7 @@ func (s *Setting) Encode(ctx context.Context, p Prompt, maxNew int) ([]int32, er
 		return nil, fmt.Errorf("prompt: messages, but model %s has no chat template", s.Model.Name)
 	}
 	if raw {
-		ids, err := s.Model.Encode(p.Text)
+		ids, err := s.Model.Encode(p.Text + p.Begin)
 		if err != nil {
 			return nil, err
 		}
@@ -65,11 +67,24 @@ func (s *Setting) Encode(ctx context.Context, p Prompt, maxNew int) ([]int32, er
 	if len(messages) == 0 {
 		messages = []chat.Message{{Role: "user", Content: p.Text}}
 	}
-	ids, err := s.Model.EncodeChat(ctx, messages)
-	if err != nil || len(ids) <= most {
-		return ids, err
+	var begin []int32
+	if p.Begin != "" {
+		var err error
+		if begin, err = s.Model.Tokenizer.Encode(p.Begin, false); err != nil {
+			return nil, fmt.Errorf("tokenize: %w", err)
+		}
+		if most -= len(begin); most < 1 {
+			return nil, fmt.Errorf("prompt: %d tokens that the answer begins with leave no room for it", len(begin))
+		}
 	}
-	return s.shorten(ctx, messages, len(ids), most)
+	ids, err := s.Model.EncodeChat(ctx, messages)
+	if err == nil && len(ids) > most {
+		ids, err = s.shorten(ctx, messages, len(ids), most)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(ids, begin...), nil
 }
 
 // MaxTokens is how long a prompt may be whose answer has at most maxNew tokens, the last

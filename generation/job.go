@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
@@ -92,7 +91,6 @@ func (s *Job) Read(path string, sets []string, repeat func() error) error {
 
 // check finds which shard is meant and refuses what cannot be.
 func (s *Job) check() (only int, err error) {
-	only = -1
 	if s.Prompts != "" {
 		if len(s.Sources) > 0 {
 			return 0, fmt.Errorf("generate: --prompts with the sources of a file: want one of them")
@@ -140,31 +138,12 @@ func (s *Job) check() (only int, err error) {
 	if _, err := Recipes.Lookup(s.Recipe); err != nil {
 		return 0, fmt.Errorf("generate: %w", err)
 	}
-	if s.Shard != "" {
-		i, n, ok := strings.Cut(s.Shard, "/")
-		index, err := strconv.Atoi(i)
-		count, err2 := strconv.Atoi(n)
-		if !ok || err != nil || err2 != nil || count < 1 || index < 0 || index >= count {
-			return 0, fmt.Errorf("generate: --shard: got %q, want I/N with I from 0 to N-1", s.Shard)
-		}
-		if s.Shards > 0 && s.Shards != count {
-			return 0, fmt.Errorf("generate: --shard %s: of %d shards, but the output has %d", s.Shard, count, s.Shards)
-		}
-		s.Shards = count
-		return index, nil
+	index, shards, err := cli.ShardOf(s.Shard, s.Shards)
+	if err != nil {
+		return 0, fmt.Errorf("generate: %w", err)
 	}
-	for _, name := range []string{"JOB_COMPLETION_INDEX", "OMPI_COMM_WORLD_RANK"} {
-		text, ok := os.LookupEnv(name)
-		if !ok || s.Shards == 0 {
-			continue
-		}
-		index, err := strconv.Atoi(text)
-		if err != nil || index < 0 || index >= s.Shards {
-			return 0, fmt.Errorf("generate: %s: got %q, want 0 to %d: as many workers as --shards", name, text, s.Shards-1)
-		}
-		return index, nil
-	}
-	return only, nil
+	s.Shards = shards
+	return index, nil
 }
 
 // resolveSampling decides the sampling of the model's responses.

@@ -211,16 +211,25 @@ func (f *folder) finish(rows []evaluation.Row, timings []evaluation.Timing, mode
 	if err := f.partial.Sync(); err != nil {
 		return err
 	}
-	in, err := os.Open(f.file(partialFile))
+	all, err := readFinished(f.file(partialFile))
 	if err != nil {
 		return err
 	}
-	all, _, damage, err := evaluation.ReadPredictions(in)
-	in.Close()
-	if err = errors.Join(err, damage); err != nil {
-		return fmt.Errorf("%s: %w", f.file(partialFile), err)
-	}
 	evaluation.SortPredictions(all, models, tasks)
+	if err := f.files(rows, all, timings); err != nil {
+		return err
+	}
+	return os.Remove(f.file(partialFile))
+}
+
+// timingsFile is what TimingsFile holds.
+type timingsFile struct {
+	Schema  string              `json:"schema"`
+	Timings []evaluation.Timing `json:"timings"`
+}
+
+// files writes what a run has come to.
+func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timings []evaluation.Timing) error {
 	var lines, metrics bytes.Buffer
 	if err := evaluation.WritePredictions(&lines, all); err != nil {
 		return err
@@ -237,10 +246,7 @@ func (f *folder) finish(rows []evaluation.Row, timings []evaluation.Timing, mode
 	if err != nil {
 		return err
 	}
-	times, err := json.MarshalIndent(struct {
-		Schema  string              `json:"schema"`
-		Timings []evaluation.Timing `json:"timings"`
-	}{"glimpse.timings/1", timings}, "", "  ")
+	times, err := json.MarshalIndent(timingsFile{"glimpse.timings/1", timings}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -252,7 +258,7 @@ func (f *folder) finish(rows []evaluation.Row, timings []evaluation.Timing, mode
 			return err
 		}
 	}
-	return os.Remove(f.file(partialFile))
+	return nil
 }
 
 // write puts a file in place at once.

@@ -47,7 +47,12 @@ type Job struct {
 	// What only a command line says.
 	Resume  bool        `json:"-"`
 	Files   cli.Outputs `json:"-"`
+	Shards  int         `json:"-"` // parts that any number of workers take; 0: one run
+	Shard   string      `json:"-"` // I/N for one of them alone
 	sources []string    // files that are read
+
+	shard, shards int // that this run is, of so many; 0: everything
+	model         *lineup.Lineup
 }
 
 // Subject is a model with what its policies need.
@@ -214,6 +219,14 @@ func (j *Job) check() ([]plan, error) {
 			return nil, fmt.Errorf("model %q twice", s.Model)
 		}
 	}
+	switch {
+	case j.Shards < 0 || j.Shards > maxShards:
+		return nil, fmt.Errorf("--shards: got %d, want 0 to %d", j.Shards, maxShards)
+	case (j.Shards > 0 || j.Shard != "") && j.Out == "":
+		return nil, errors.New("--shards needs --out, a folder that all workers see")
+	case strings.Contains(j.Out, "://") && !objectstore.IsURL(j.Out):
+		return nil, fmt.Errorf("--out: got %q, want a path or s3://BUCKET/NAME", j.Out)
+	}
 	if j.Batch < 1 || j.Concurrent < 0 {
 		return nil, fmt.Errorf("batch: got %d, concurrency: got %d, want at least 1 and 0", j.Batch, j.Concurrent)
 	}
@@ -237,6 +250,9 @@ func (j *Job) check() ([]plan, error) {
 	}
 	return plans, nil
 }
+
+// maxShards bounds the parts of a run.
+const maxShards = 100000
 
 // maxSamples bounds the samples of a task, whose measures are in memory.
 const maxSamples = 1 << 20

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
 	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
@@ -27,12 +28,22 @@ type Outcome struct {
 	Saved           time.Duration
 }
 
-// Run measures everything. What was measured comes back with an error, too.
+// Run measures everything, or the shards that are free. What was measured comes back with an
+// error, too.
 func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
 	plans, err := j.check()
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
+	defer j.closeModel()
+	if j.Shards > 0 || objectstore.IsURL(j.Out) {
+		return j.runShards(ctx, plans, log)
+	}
+	return j.runFolder(ctx, plans, log)
+}
+
+// runFolder measures what is of one folder: everything, or one shard.
+func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outcome, error) {
 	f, err := j.openFolder(log)
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
@@ -52,36 +63,46 @@ func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
 		}
 		models, timings = append(models, name), append(timings, more...)
 	}
-	out := &Outcome{Failed: results.Failed()}
-	all := results.Predictions()
-	evaluation.SortPredictions(all, models, tasks)
+	out, sumErr := sumUp(results.Predictions(), timings, models, tasks)
 	out.Prompts, out.Caches, out.Saved = results.Saved()
+	if err == nil {
+		err = sumErr
+	}
+	if err == nil && len(out.Rows) == 0 && out.Samples > 0 && j.shards == 0 {
+		err = fmt.Errorf("eval: none of %d samples could be measured: %s", out.Samples, out.First)
+	}
+	if err != nil {
+		return out, f.stopped(err)
+	}
+	return out, f.finish(out.Rows, timings, models, tasks)
+}
+
+// sumUp makes the rows of predictions, which it sorts.
+func sumUp(all []*evaluation.Prediction, timings []evaluation.Timing, models, tasks []string) (*Outcome, error) {
+	out := new(Outcome)
+	evaluation.SortPredictions(all, models, tasks)
 	seen := make(map[string]bool)
 	for _, p := range all {
-		if p.Error != "" && out.First == "" {
-			out.First = fmt.Sprintf("task %s, sample %s: %s", p.Task, p.Sample, p.Error)
+		if p.Error != "" {
+			if out.Failed++; out.First == "" {
+				out.First = fmt.Sprintf("task %s, sample %s: %s", p.Task, p.Sample, p.Error)
+			}
 		}
 		if key := fmt.Sprint(p.Model, "\x00", p.Task, "\x00", p.Index); !seen[key] {
 			seen[key] = true
 			out.Samples++
 		}
 	}
-	rows, rowErr := evaluation.RowsOf(all, timings)
-	out.Rows = rows
-	if err == nil {
-		err = rowErr
-	}
-	if err == nil && len(evaluation.Overall(rows)) == 0 {
-		err = fmt.Errorf("eval: none of %d samples could be measured: %s", out.Samples, out.First)
-	}
-	if err != nil {
-		return out, f.stopped(err)
-	}
-	return out, f.finish(rows, timings, models, tasks)
+	var err error
+	out.Rows, err = evaluation.RowsOf(all, timings)
+	return out, err
 }
 
-// measure runs all tasks with one model.
-func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *evaluation.Results, f *folder, log io.Writer) (string, []evaluation.Timing, error) {
+// open opens a model with its policies. A job's only model stays open from shard to shard.
+func (j *Job) open(ctx context.Context, s Subject, plans []plan, log io.Writer) (*lineup.Lineup, func(), error) {
+	if j.model != nil {
+		return j.model, func() {}, nil
+	}
 	policies := strings.Join(j.Policies, ",")
 	o := lineup.Options{
 		Model: s.Model, Device: j.Device, CacheDType: j.CacheDType, Adapters: s.Adapters, Drafts: s.Drafts, Pattern: s.Pattern,
@@ -90,10 +111,30 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	o.Before = func(m *model.Model) error { return j.checkMemory(ctx, m, &o, policies, plans) }
 	l, err := o.Open(ctx, log)
 	if err != nil {
+		return nil, nil, err
+	}
+	if len(j.Models) == 1 {
+		j.model = l
+		return l, func() {}, nil
+	}
+	return l, func() { l.Close() }, nil
+}
+
+func (j *Job) closeModel() {
+	if j.model != nil {
+		j.model.Close()
+		j.model = nil
+	}
+}
+
+// measure runs all tasks with one model.
+func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *evaluation.Results, f *folder, log io.Writer) (string, []evaluation.Timing, error) {
+	l, done, err := j.open(ctx, s, plans, log)
+	if err != nil {
 		return "", nil, err
 	}
-	defer l.Close()
-	contenders, err := l.Contenders(policies)
+	defer done()
+	contenders, err := l.Contenders(strings.Join(j.Policies, ","))
 	if err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
@@ -130,13 +171,17 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	case len(left) > 0:
 		fmt.Fprintf(log, "%d subtasks are left out, the first: %v\n", len(left), left[0])
 	}
+	if j.shards > 0 {
+		total = (total + j.shards - 1) / j.shards
+	}
 	bar := progress.New(log, "prompts", int64(max(0, total)))
 	err = evaluation.Run(ctx, l.Model, work, evaluation.Options{
 		Contenders: contenders, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
 		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, OnSample: func() { bar.Add(1) },
+		Shard: j.shard, Shards: j.shards,
 	}, results)
 	bar.Done()
-	if err != nil || !j.Timings {
+	if err != nil || !j.Timings || j.shard > 0 { // the first shard's are everyone's
 		return l.Name, nil, err
 	}
 	timings, err := j.time(ctx, l, work, contenders)

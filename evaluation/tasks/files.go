@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
@@ -24,7 +23,7 @@ var extensions = []string{".jsonl", ".json", ".parquet"}
 // findFile returns the file of a subtask: --data itself where that is a file, or the file
 // of one of the names in that folder, with any of the extensions. Names may have folders.
 func findFile(ctx context.Context, s *evaluation.Setting, names ...string) (string, error) {
-	data, err := objectstore.LocalData(ctx, s.Data, s.S3, io.Discard)
+	data, err := localData(ctx, s)
 	if err != nil {
 		return "", err
 	}
@@ -138,28 +137,15 @@ func rowID(path string, row datasets.Row) string {
 
 // rater scores answers with metrics by name.
 type rater struct {
-	names   []string
-	metrics []scoring.Metric
+	metrics map[string]scoring.Metric
 	// edit is what the benchmark makes of an answer before it scores it; nil: nothing.
 	edit func(string) string
 }
 
 // newRater looks metrics up and asks whether they have what they need.
 func newRater(names ...string) (rater, error) {
-	r := rater{names: names}
-	for _, name := range names {
-		metric, err := scoring.Metrics.Lookup(name)
-		if err != nil {
-			return rater{}, err
-		}
-		if metric.Prepare != nil {
-			if err := metric.Prepare(); err != nil {
-				return rater{}, err
-			}
-		}
-		r.metrics = append(r.metrics, metric)
-	}
-	return r, nil
+	metrics, err := namedMetrics(names)
+	return rater{metrics: metrics}, err
 }
 
 // against is Sample.Score of a sample of one turn.
@@ -169,9 +155,9 @@ func (r rater) against(ref scoring.Reference) func(context.Context, []evaluation
 		if r.edit != nil {
 			text = r.edit(text)
 		}
-		out := make(evaluation.Scores, len(r.names))
-		for i, name := range r.names {
-			score, err := r.metrics[i].Score(text, ref)
+		out := make(evaluation.Scores, len(r.metrics))
+		for name, metric := range r.metrics {
+			score, err := metric.Score(text, ref)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}

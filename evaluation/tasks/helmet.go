@@ -152,7 +152,7 @@ func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evalu
 		if err != nil {
 			return fail(err)
 		}
-		h.metric = rate.metrics[0]
+		h.metric = rate.metrics[h.helmetSet.metric]
 	} else if h.alce, err = readALCEPrompt(filepath.Dir(path), name); err != nil {
 		return fail(err)
 	}
@@ -252,19 +252,21 @@ func (h *helmet) rating(row datasets.Row) (func(string) (evaluation.Scores, erro
 		return nil, fmt.Errorf("none of the fields answer, answers and outputs has an answer")
 	}
 	return func(text string) (evaluation.Scores, error) {
-		score := 0.0
+		var ways []string // of reading the answer, of which the best counts
 		if !h.parsedOnly {
-			if score, err = h.metric.Score(text, ref); err != nil {
-				return nil, err
-			}
+			ways = append(ways, text)
 		}
 		if h.parsed != "" {
-			parsed, err := h.metric.Score(answerAfter(text, h.parsed), ref)
+			ways = append(ways, answerAfter(text, h.parsed))
+		}
+		best := 0.0
+		for _, way := range ways {
+			score, err := h.metric.Score(way, ref)
 			if err != nil {
 				return nil, err
 			}
-			score = max(score, parsed)
+			best = max(best, score)
 		}
-		return evaluation.Scores{h.helmetSet.metric: score}, nil
+		return evaluation.Scores{h.helmetSet.metric: best}, nil
 	}, nil
 }
