@@ -77,7 +77,7 @@ func readCitations(h *helmet, row datasets.Row) (map[string]string, error) {
 		return nil, err
 	}
 	values["context"] = h.alce.documents(docs[:min(len(docs), h.docs)])
-	values["instruction"] = h.alce.Instruction
+	values["instruction"], values["demos"] = h.alce.Instruction, ""
 	if h.shots > len(h.alce.Demos) {
 		return nil, fmt.Errorf("%d worked examples, want at most the prompt's %d", h.shots, len(h.alce.Demos))
 	}

@@ -46,8 +46,12 @@ func readQuestion(_ *helmet, row datasets.Row) (map[string]string, error) {
 // readKeys reads a row of the JSON recall task, whose examples are pairs (load_json_kv).
 func readKeys(h *helmet, row datasets.Row) (map[string]string, error) {
 	values, err := texts(row, "context", "question")
-	if err != nil || h.shots == 0 {
-		return values, err
+	if err != nil {
+		return nil, err
+	}
+	values["demos"] = ""
+	if h.shots == 0 {
+		return values, nil
 	}
 	var pairs [][2]string
 	if err := row.Decode("demos", "a list of pairs of key and value", &pairs); err != nil {
@@ -69,7 +73,7 @@ func readDocuments(h *helmet, row datasets.Row) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	values := map[string]string{"question": question}
+	values := map[string]string{"question": question, "demos": ""}
 	if values["context"], err = documents(row); err != nil {
 		return nil, err
 	}
