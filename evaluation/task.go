@@ -58,6 +58,9 @@ type Samples struct {
 	Count int
 	// Each goes over them. Making one may take long and is left to who runs it.
 	Each iter.Seq[Item]
+	// Alone: they are measured one after the other and after all others, since what they
+	// measure is time.
+	Alone bool
 }
 
 // Item is a sample before it is made. Make may be called on another goroutine. Its error is
@@ -76,8 +79,9 @@ type Sample struct {
 	// otherwise. It is nil where there is no reference.
 	Score func(ctx context.Context, answers []Answer) (Scores, error)
 	// Measure takes the place of answering, for tasks that measure something else. It
-	// returns the measures of every cell, in the order of b.Cells.
+	// returns the measures of every cell, in the order of b.Cells, on a prompt of so many Tokens.
 	Measure func(ctx context.Context, b *Bench) ([]Measures, error)
+	Tokens  int
 }
 
 // Group is one value of something that samples differ in.

@@ -204,7 +204,7 @@ func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work
 			if err != nil || len(ids) == 0 {
 				continue
 			}
-			more, err := evaluation.Time(ctx, l.Model, w.Name, ids, contenders, j.Budgets)
+			more, err := evaluation.Time(ctx, l.Model, w.Name, ids, contenders, j.Budgets, evaluation.UsualTimes)
 			if err != nil {
 				return nil, fmt.Errorf("eval: times of task %s: %w", w.Name, err)
 			}
