@@ -103,6 +103,14 @@ const (
 	MeasureAnswered = "answer_tokens"
 )
 
+// Names of times, of tasks that measure them. Other tasks have them beside their samples.
+const (
+	MeasureTTFT      = "ttft_ms"
+	MeasureOverhead  = "ttft_overhead"
+	MeasureSpeed     = "decode_tokens_per_s"
+	MeasurePeakCache = "peak_cache_bytes"
+)
+
 // outcome is what all cells did on one sample.
 type outcome struct {
 	promptTokens int
@@ -121,7 +129,7 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 		if err == nil && len(measures) != len(b.Cells) {
 			err = fmt.Errorf("measures of %d cells, want %d", len(measures), len(b.Cells))
 		}
-		out.measures = measures
+		out.measures, out.promptTokens = measures, s.Tokens
 		return out, err
 	}
 	if len(s.Turns) == 0 {
