@@ -1,9 +1,9 @@
 package evaluation
 
 import (
-	"cmp"
 	"slices"
 
+	"glimpse/eviction"
 	"glimpse/internal/stats"
 )
 
@@ -11,11 +11,11 @@ import (
 // lengths), each cell counting alike however many samples it has.
 type Mean struct {
 	Policy, Adapter string
-	Budget          int
+	Budget          eviction.Budget
 	Cells           int // rows averaged
 
-	Accuracy float64 // macro mean, 0–1
-	StdErr   float64 // of Accuracy: √(Σ se²)/Cells
+	Score  float64 // macro mean, 0–1
+	StdErr float64 // of Score: √(Σ se²)/Cells
 
 	KeptBytes, FullBytes float64
 
@@ -44,7 +44,7 @@ func MeanByPolicy(rows []Row) ([]Mean, error) {
 func meanByPolicy(rows []Row) []Mean {
 	type group struct {
 		policy, adapter string
-		budget          int
+		budget          eviction.Budget
 	}
 	var order []group
 	members := make(map[group][]Row)
@@ -55,7 +55,7 @@ func meanByPolicy(rows []Row) []Mean {
 		}
 		members[g] = append(members[g], r)
 	}
-	slices.SortStableFunc(order, func(a, b group) int { return cmp.Compare(a.budget, b.budget) })
+	slices.SortStableFunc(order, func(a, b group) int { return a.budget.Compare(b.budget) })
 
 	means := make([]Mean, 0, len(order))
 	for _, g := range order {
@@ -63,11 +63,11 @@ func meanByPolicy(rows []Row) []Mean {
 		m := Mean{Policy: g.policy, Adapter: g.adapter, Budget: g.budget, Cells: len(cells)}
 		accuracies, stdErrs := make([]float64, len(cells)), make([]float64, len(cells))
 		for i, r := range cells {
-			accuracies[i], stdErrs[i] = r.Accuracy, r.StdErr
+			accuracies[i], stdErrs[i] = r.Score, r.StdErr
 			m.KeptBytes += float64(r.KeptBytes) / float64(len(cells))
 			m.FullBytes += float64(r.FullBytes) / float64(len(cells))
 		}
-		m.Accuracy, m.StdErr = stats.MacroMean(accuracies, stdErrs)
+		m.Score, m.StdErr = stats.MacroMean(accuracies, stdErrs)
 		m.HitRate = meanOf(cells, func(r Row) *float64 { return r.HitRate })
 		m.Recall = meanOf(cells, func(r Row) *float64 { return r.Recall })
 		m.KendallTau = meanOf(cells, func(r Row) *float64 { return r.KendallTau })

@@ -14,7 +14,6 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/palette"
 	"gonum.org/v1/plot/palette/moreland"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -32,7 +31,7 @@ type NeedleCell struct {
 // maxNeedleSteps bounds the lengths and the depths of a heat map.
 const maxNeedleSteps = 128
 
-// PlotNeedle writes a PNG of heat maps, a panel per policy in order of appearance,
+// PlotNeedle writes a picture of heat maps, a panel per policy in order of appearance,
 // with the prompt length from left to right, the needle's depth from top to bottom,
 // and one colour bar for all. Lengths and depths that occur in any cell are spaced
 // evenly; a policy's cells that were not measured stay grey. Each panel's title gives
@@ -40,7 +39,7 @@ const maxNeedleSteps = 128
 //
 // No cells, repeated cells, values outside their range, more than 48 policies and
 // more than 128 lengths or depths are errors.
-func PlotNeedle(w io.Writer, cells []NeedleCell) error {
+func PlotNeedle(w io.Writer, format figures.Format, cells []NeedleCell) error {
 	fail := func(err error) error { return fmt.Errorf("plot needle: %w", err) }
 	colors, err := accuracyColors()
 	if err != nil {
@@ -69,7 +68,7 @@ func PlotNeedle(w io.Writer, cells []NeedleCell) error {
 	const barWidth = 0.75 * vg.Inch
 	width := vg.Length(tiles.Cols)*2.3*vg.Inch + barWidth + 0.4*vg.Inch
 	height := vg.Length(tiles.Rows)*2.0*vg.Inch + 0.5*vg.Inch
-	return figures.Write(w, width, height, plotDPI, func(c draw.Canvas) {
+	return figures.Write(w, format, width, height, plotDPI, func(c draw.Canvas) {
 		c = draw.Crop(c, vg.Points(6), -vg.Points(6), vg.Points(6), -vg.Points(8))
 		canvases := plot.Align(plots, tiles, draw.Crop(c, 0, -barWidth, 0, 0))
 		for row := range plots {
@@ -289,6 +288,27 @@ func thinnedTicks(labels []string, each, side vg.Length) plot.ConstantTicks {
 	return ticks
 }
 
+// colorBar is drawn in rectangles: gonum's is an image, which a PDF turns upside down.
+type colorBar struct{ palette.ColorMap }
+
+// DataRange implements plot.DataRanger.
+func (colorBar) DataRange() (xmin, xmax, ymin, ymax float64) { return 0, 1, 0, 1 }
+
+// Plot implements plot.Plotter. Every step covers what is above it, so that no lines of
+// background show between them.
+func (b colorBar) Plot(c draw.Canvas, axes *plot.Plot) {
+	const steps = 128
+	x, y := axes.Transforms(&c)
+	for i := range steps {
+		ink, err := b.At((float64(i) + 0.5) / steps)
+		if err != nil {
+			return // the range is that of the map
+		}
+		c.SetColor(ink)
+		c.Fill(vg.Rectangle{Min: vg.Point{X: x(0), Y: y(float64(i) / steps)}, Max: vg.Point{X: x(1), Y: y(1)}}.Path())
+	}
+}
+
 // drawColorBar draws the scale of all panels between two heights of the canvas.
 func drawColorBar(c draw.Canvas, colors palette.ColorMap, bottom, top vg.Length) {
 	p := figures.New()
@@ -297,14 +317,14 @@ func drawColorBar(c draw.Canvas, colors palette.ColorMap, bottom, top vg.Length)
 	p.Y.Tick.Label.Font = figures.Sans(8)
 	p.Y.LineStyle.Width = 0
 	p.Y.Tick.Length = vg.Points(2.5)
-	p.Y.Label.Text = "exact answers (%)"
+	p.Y.Label.Text = "accuracy (%)"
 	p.Y.Label.TextStyle.Font = figures.Sans(9)
 	var ticks plot.ConstantTicks
 	for share := 0; share <= 100; share += 20 {
 		ticks = append(ticks, plot.Tick{Value: float64(share) / 100, Label: fmt.Sprint(share)})
 	}
 	p.Y.Tick.Marker = ticks
-	p.Add(&plotter.ColorBar{ColorMap: colors, Vertical: true, Colors: 256})
+	p.Add(colorBar{colors})
 
 	// The plot pads its data for half of the end labels; make up for it.
 	data := p.DataCanvas(c)

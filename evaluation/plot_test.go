@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/figures"
 )
@@ -54,14 +55,18 @@ func inked(img image.Image, inks ...color.Color) []int {
 }
 
 // plotFile writes a plot to a file, which on an error stays as it was.
-func plotFile[T any](path string, plot func(io.Writer, T) error, of T) error {
-	return atomicfile.Write(path, func(w io.Writer) error { return plot(w, of) })
+func plotFile[T any](path string, plot func(io.Writer, figures.Format, T) error, of T) error {
+	return atomicfile.Write(path, func(w io.Writer) error { return plot(w, figures.PNG, of) })
 }
 
 func TestPlotAccuracy(t *testing.T) {
 	many := slices.Clone(sixPolicies)
 	for i := range 20 {
 		many = append(many, fmt.Sprintf("policy%d", i))
+	}
+	var bounds []string // references are named however many there are
+	for i := range 10 {
+		bounds = append(bounds, fmt.Sprintf("oracle(top=%d)", i))
 	}
 	cases := []struct {
 		name          string
@@ -73,7 +78,8 @@ func TestPlotAccuracy(t *testing.T) {
 		{"one budget", sampleRows(nineTasks, []int{64}, sixPolicies[:2]), 1400, 840, 2},
 		{"one policy, no full cache", sampleRows(nineTasks, []int{64, 128}, sixPolicies[:1])[9:], 1400, 840, 1},
 		{"one task", sampleRows(nineTasks[:1], []int{1, 1000000}, sixPolicies[:2]), 1400, 840, 2},
-		{"many policies get more height", sampleRows(nineTasks[:1], []int{64, 128}, many), 1400, 1133, 26},
+		{"of many policies ten are in colour", sampleRows(nineTasks[:1], []int{64, 128}, many), 1400, 840, 10},
+		{"long legends get more height", sampleRows(nineTasks[:1], []int{64, 128}, append(slices.Clone(many), bounds...)), 1400, 939, 10},
 		{"neighbouring budgets", sampleRows(nineTasks[:1], []int{64, 65, 66, 4096}, sixPolicies[:2]), 1400, 840, 2},
 		{"several lengths", func() []Row {
 			rows := sampleRows(nineTasks[:2], []int{64, 128}, sixPolicies[:2])
@@ -97,6 +103,9 @@ func TestPlotAccuracy(t *testing.T) {
 					t.Errorf("%d pixels of the colour of line %d, want a line", n, i)
 				}
 			}
+			if n := inked(img, figures.Faint)[0]; (n > 400) != (c.lines == 10) {
+				t.Errorf("%d grey pixels of lines without a name", n)
+			}
 		})
 	}
 }
@@ -106,7 +115,7 @@ func TestPlotAccuracyOfConstantRows(t *testing.T) {
 	for _, accuracy := range []float64{0, 0.5, 1} {
 		rows := sampleRows(nineTasks[:2], []int{16, 32}, sixPolicies[:2])
 		for i := range rows {
-			rows[i].Accuracy, rows[i].StdErr = accuracy, 0
+			rows[i].Score, rows[i].StdErr = accuracy, 0
 		}
 		path := filepath.Join(t.TempDir(), "accuracy.png")
 		if err := plotFile(path, PlotAccuracy, rows); err != nil {
@@ -143,7 +152,7 @@ func TestPlotAccuracyRefuses(t *testing.T) {
 	incomplete = slices.Delete(incomplete, 30, 31)
 	var tooMany []Row
 	for i := range maxPanels + 1 {
-		tooMany = append(tooMany, Row{Policy: fmt.Sprint("p", i), Budget: 8, Task: "a", Samples: 1})
+		tooMany = append(tooMany, Row{Policy: fmt.Sprint("p", i), Budget: eviction.Pairs(8), Task: "a", Samples: 1})
 	}
 	cases := []struct {
 		name string

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -153,9 +154,13 @@ func (b Budget) MarshalJSON() ([]byte, error) {
 	return json.Marshal(b.String())
 }
 
-// UnmarshalJSON takes a string or a number.
+// UnmarshalJSON takes a string or a number; 0 is no budget, as MarshalJSON writes it.
 func (b *Budget) UnmarshalJSON(data []byte) error {
 	text := string(data)
+	if text == "0" {
+		*b = Budget{}
+		return nil
+	}
 	if strings.HasPrefix(text, `"`) {
 		if err := json.Unmarshal(data, &text); err != nil {
 			return err
@@ -172,3 +177,11 @@ func (*Budget) Type() string { return "budget" }
 
 // SetScalar makes a Budget a value of a YAML configuration.
 func (b *Budget) SetScalar(text string) error { return b.Set(text) }
+
+// IsZero tells that there is no budget, as of the full cache.
+func (b Budget) IsZero() bool { return b == Budget{} }
+
+// Compare orders budgets: none, pairs ascending, shares ascending.
+func (b Budget) Compare(other Budget) int {
+	return cmp.Or(cmp.Compare(b.share, other.share), cmp.Compare(b.pairs, other.pairs))
+}
