@@ -280,7 +280,7 @@ func writeTables(w io.Writer, rows []evaluation.Row, o evaluation.TableOptions) 
 				return err
 			}
 		}
-		if err := evaluation.WriteTable(w, byModel[m], o); err != nil {
+		if err := errors.Join(evaluation.WriteTable(w, byModel[m], o), evaluation.WriteMeasures(w, byModel[m], o)); err != nil {
 			return err
 		}
 	}

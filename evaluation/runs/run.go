@@ -147,11 +147,16 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
 	var work []evaluation.Work
+	var left []error // subtasks without data
 	total := 0
 	for i := range plans {
 		set := plans[i].setting
 		set.Model = l.Model
 		samples, err := plans[i].selection.Task.Open(ctx, &set, plans[i].selection.Subtask)
+		if errors.Is(err, evaluation.ErrNoData) && !plans[i].selection.Named {
+			left = append(left, err)
+			continue
+		}
 		if err != nil {
 			return "", nil, fmt.Errorf("eval: %w", err)
 		}
@@ -159,6 +164,12 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 			total = -1 << 40 // not known
 		}
 		work = append(work, evaluation.Work{Name: plans[i].name, Samples: samples})
+	}
+	switch {
+	case len(work) == 0:
+		return "", nil, fmt.Errorf("eval: %w", left[0])
+	case len(left) > 0:
+		fmt.Fprintf(log, "%d subtasks are left out, the first: %v\n", len(left), left[0])
 	}
 	if j.shards > 0 {
 		total = (total + j.shards - 1) / j.shards
@@ -197,7 +208,7 @@ func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work
 			if err != nil || len(ids) == 0 {
 				continue
 			}
-			more, err := evaluation.Time(ctx, l.Model, w.Name, ids, contenders, j.Budgets)
+			more, err := evaluation.Time(ctx, l.Model, w.Name, ids, contenders, j.Budgets, evaluation.UsualTimes)
 			if err != nil {
 				return nil, fmt.Errorf("eval: times of task %s: %w", w.Name, err)
 			}

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -250,5 +253,43 @@ func TestConfigComesBack(t *testing.T) {
 	got, err := again.config()
 	if err != nil || !bytes.Equal(got, text) {
 		t.Errorf("%v; got\n%s\nwant\n%s", err, got, text)
+	}
+}
+
+// TestAnswersDoNotDependOnTheBatch: what a policy does is the same to the bit with others
+// beside it, alone, and in the order of any list; and decoded one by one it gives the same
+// answers.
+func TestAnswersDoNotDependOnTheBatch(t *testing.T) {
+	policies := []string{"full", "snapkv", "h2o", "quest", "d2o", "tova", "snapkv:quest"}
+	measure := func(batch int, policies ...string) map[string]*evaluation.Prediction {
+		j := small(t.TempDir())
+		j.Policies, j.Batch, j.Agreement = policies, batch, "on"
+		j.Tasks = []Task{{Task: "copy,turns"}}
+		if _, err := j.Run(context.Background(), io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		all, err := readFinished(filepath.Join(j.Out, PredictionsFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := make(map[string]*evaluation.Prediction)
+		for _, p := range all {
+			p.Cells = 0
+			out[p.Task+" "+p.Sample+" "+p.Policy+" "+p.Budget] = p
+		}
+		return out
+	}
+	together := measure(4, policies...)
+	for _, policy := range policies[1:] {
+		for name, p := range measure(4, policy) {
+			if !reflect.DeepEqual(p, together[name]) {
+				t.Errorf("%s: alone %+v, with others %+v", name, p, together[name])
+			}
+		}
+	}
+	for name, p := range measure(1, policies...) {
+		if q := together[name]; !slices.Equal(p.Answers, q.Answers) || math.Abs(p.Measures[evaluation.MeasureNLL]-q.Measures[evaluation.MeasureNLL]) > 1e-5 {
+			t.Errorf("%s: one by one %+v, in a batch %+v", name, p, q)
+		}
 	}
 }
