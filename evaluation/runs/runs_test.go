@@ -62,6 +62,16 @@ func TestResumeAfterACut(t *testing.T) {
 	if n := strings.Count(want, "\n"); n != 9*5 { // 3 + 2·3 samples of 5 cells
 		t.Fatalf("%d predictions, want 45", n)
 	}
+	kept, err := readKept(filepath.Join(whole, KeptFile))
+	if err != nil || len(kept) != 2 || kept[0].Task != "copy" || kept[1].Task != "single" || len(kept[1].Cells) != 5 {
+		t.Fatalf("%+v, %v: want what 5 cells keep of the first prompt of two tasks", kept, err)
+	}
+	for _, c := range kept[0].Cells {
+		held := 96 - strings.Count(c.Shares, "0")
+		if c.Policy == "full" && c.Shares != strings.Repeat("z", 96) || c.Policy == "snapkv" && c.Budget == "16" && (held < 16 || held > 96) {
+			t.Errorf("%s at %q keeps %s", c.Label(), c.Budget, c.Shares)
+		}
+	}
 	if _, err := os.Stat(filepath.Join(whole, partialFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is still there: %v", partialFile, err)
 	}
@@ -72,7 +82,9 @@ func TestResumeAfterACut(t *testing.T) {
 		if i%2 == 1 && len(cut) > 0 { // a digit that has changed
 			cut[r.IntN(len(cut))] ^= 1
 		}
-		for name, data := range map[string][]byte{ConfigFile: []byte(strings.Replace(read(t, whole, ConfigFile), whole, dir, 1)), partialFile: cut} {
+		kept := []byte(read(t, whole, KeptFile))         // of samples whose predictions are lost, too
+		kept = append(kept, kept[:r.IntN(len(kept))]...) // and cut in a line
+		for name, data := range map[string][]byte{ConfigFile: []byte(strings.Replace(read(t, whole, ConfigFile), whole, dir, 1)), partialFile: cut, KeptFile: kept} {
 			if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +94,7 @@ func TestResumeAfterACut(t *testing.T) {
 		if _, err := j.Run(ctx, io.Discard); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{PredictionsFile, MetricsFile} {
+		for _, name := range []string{PredictionsFile, MetricsFile, KeptFile} {
 			if got := read(t, dir, name); got != read(t, whole, name) {
 				t.Errorf("cut at %d: %s differs", len(cut), name)
 			}
