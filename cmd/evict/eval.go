@@ -96,7 +96,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.StringVar(&e.json, "json-out", "", "file for the JSON")
 	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md")
 	f.StringVar(&e.plot, "plot", "", "PNG file for a plot of the scores against the budget")
-	f.StringVar(&e.needle, "needle-plot", "", "PNG file for a heat map of needles found, by depth and prompt length, at the smallest budget")
+	f.StringVar(&e.needle, "needle-plot", "", "PNG file for heat maps by depth and prompt length, of each policy at each budget: of the task that varies both, niah, or else of needles of the synthetic tasks at the smallest budget")
 	return cmd
 }
 
