@@ -185,9 +185,7 @@ func (r *ruler) read(files rulerFiles) (err error) {
 
 // sample makes the i-th prompt of a length. Its answers do not depend on the length.
 func (r *ruler) sample(ctx context.Context, length, i int, grouped bool) (*evaluation.Sample, error) {
-	h := fnv.New64a()
-	h.Write([]byte("ruler/" + r.name))
-	rng := rand.New(rand.NewPCG(r.setting.Seed, h.Sum64()+uint64(i)))
+	rng := rand.New(rand.NewPCG(r.setting.Seed, seedOf("ruler/"+r.name)+uint64(i)))
 	d, err := r.make(r, rng, length, i)
 	if err != nil {
 		return nil, err
@@ -201,6 +199,13 @@ func (r *ruler) sample(ctx context.Context, length, i int, grouped bool) (*evalu
 		sample.Groups = []evaluation.Group{{Key: "length", Value: strconv.Itoa(length)}}
 	}
 	return sample, nil
+}
+
+// seedOf keeps the samples of tasks apart.
+func seedOf(task string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(task))
+	return h.Sum64()
 }
 
 // asked is a sample whose answers count as much of the references as they have in them.
