@@ -15,7 +15,6 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/palette"
 	"gonum.org/v1/plot/palette/moreland"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -35,16 +34,16 @@ type NeedleCell struct {
 // maxNeedleSteps bounds the lengths and the depths of a heat map.
 const maxNeedleSteps = 128
 
-// PlotNeedle writes a PNG of heat maps, a panel per policy in order of appearance,
+// PlotNeedle writes a picture of heat maps, a panel per policy in order of appearance,
 // with the prompt length from left to right, the needle's depth from top to bottom,
 // and one colour bar for all. Where there are budgets, each policy has a row of panels and
 // each budget a column, in order of appearance. Lengths and depths that occur in any cell are spaced
 // evenly; a policy's cells that were not measured stay grey. Each panel's title gives
 // the mean over its cells.
 //
-// No cells, repeated cells, values outside their range, several metrics, more than 48
-// panels and more than 128 lengths or depths are errors.
-func PlotNeedle(w io.Writer, cells []NeedleCell) error {
+// No cells, repeated cells, values outside their range, more than 48 panels and more than
+// 128 lengths or depths are errors.
+func PlotNeedle(w io.Writer, format figures.Format, cells []NeedleCell) error {
 	fail := func(err error) error { return fmt.Errorf("plot needle: %w", err) }
 	colors, err := accuracyColors()
 	if err != nil {
@@ -70,7 +69,7 @@ func PlotNeedle(w io.Writer, cells []NeedleCell) error {
 	const barWidth = 0.75 * vg.Inch
 	width := vg.Length(tiles.Cols)*2.3*vg.Inch + barWidth + 0.4*vg.Inch
 	height := vg.Length(tiles.Rows)*2.0*vg.Inch + 0.5*vg.Inch
-	return figures.Write(w, width, height, plotDPI, func(c draw.Canvas) {
+	return figures.Write(w, format, width, height, plotDPI, func(c draw.Canvas) {
 		c = draw.Crop(c, vg.Points(6), -vg.Points(6), vg.Points(6), -vg.Points(8))
 		canvases := plot.Align(plots, tiles, draw.Crop(c, 0, -barWidth, 0, 0))
 		for row := range plots {
@@ -88,7 +87,7 @@ func PlotNeedle(w io.Writer, cells []NeedleCell) error {
 		// The bar is as high as the data of the first row of panels.
 		bar := draw.Crop(c, c.Max.X-c.Min.X-barWidth+vg.Points(8), 0, 0, 0)
 		data := plots[0][0].DataCanvas(canvases[0][0])
-		drawColorBar(bar, colors, scoreName(cells[0].Metric), data.Min.Y, data.Max.Y)
+		drawColorBar(bar, colors, scoreName(cells), data.Min.Y, data.Max.Y)
 	})
 }
 
@@ -125,10 +124,14 @@ func gridOf(panels []*panel) [][]*panel {
 	return grid
 }
 
-// scoreName is what the colour bar says of a metric.
-func scoreName(metric string) string {
-	if metric == "" || metric == MetricExactAnswer {
-		return "exact answers (%)"
+// scoreName is what the colour bar says.
+func scoreName(cells []NeedleCell) string {
+	metric := cells[0].Metric
+	switch {
+	case slices.ContainsFunc(cells, func(c NeedleCell) bool { return c.Metric != metric }):
+		return "score (%)"
+	case metric == "" || metric == MetricExactAnswer:
+		return "accuracy (%)"
 	}
 	return strings.ReplaceAll(metric, "_", " ") + " (%)"
 }
@@ -221,9 +224,6 @@ func panelsOf(cells []NeedleCell, colors palette.ColorMap) ([]*panel, error) {
 	var panels []*panel
 	named := make(map[[2]string]*panel)
 	for i, c := range cells {
-		if c.Metric != cells[0].Metric {
-			return nil, fmt.Errorf("cell %d: metric %.200q, but %.200q before: want one plot of each", i, c.Metric, cells[0].Metric)
-		}
 		p := named[[2]string{c.Policy, c.Budget}]
 		if p == nil {
 			if len(panels) == maxPanels {
@@ -340,6 +340,27 @@ func thinnedTicks(labels []string, each, side vg.Length) plot.ConstantTicks {
 	return ticks
 }
 
+// colorBar is drawn in rectangles: gonum's is an image, which a PDF turns upside down.
+type colorBar struct{ palette.ColorMap }
+
+// DataRange implements plot.DataRanger.
+func (colorBar) DataRange() (xmin, xmax, ymin, ymax float64) { return 0, 1, 0, 1 }
+
+// Plot implements plot.Plotter. Every step covers what is above it, so that no lines of
+// background show between them.
+func (b colorBar) Plot(c draw.Canvas, axes *plot.Plot) {
+	const steps = 128
+	x, y := axes.Transforms(&c)
+	for i := range steps {
+		ink, err := b.At((float64(i) + 0.5) / steps)
+		if err != nil {
+			return // the range is that of the map
+		}
+		c.SetColor(ink)
+		c.Fill(vg.Rectangle{Min: vg.Point{X: x(0), Y: y(float64(i) / steps)}, Max: vg.Point{X: x(1), Y: y(1)}}.Path())
+	}
+}
+
 // drawColorBar draws the scale of all panels between two heights of the canvas.
 func drawColorBar(c draw.Canvas, colors palette.ColorMap, name string, bottom, top vg.Length) {
 	p := figures.New()
@@ -355,7 +376,7 @@ func drawColorBar(c draw.Canvas, colors palette.ColorMap, name string, bottom, t
 		ticks = append(ticks, plot.Tick{Value: float64(share) / 100, Label: fmt.Sprint(share)})
 	}
 	p.Y.Tick.Marker = ticks
-	p.Add(&plotter.ColorBar{ColorMap: colors, Vertical: true, Colors: 256})
+	p.Add(colorBar{colors})
 
 	// The plot pads its data for half of the end labels; make up for it.
 	data := p.DataCanvas(c)

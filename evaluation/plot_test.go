@@ -55,14 +55,18 @@ func inked(img image.Image, inks ...color.Color) []int {
 }
 
 // plotFile writes a plot to a file, which on an error stays as it was.
-func plotFile[T any](path string, plot func(io.Writer, T) error, of T) error {
-	return atomicfile.Write(path, func(w io.Writer) error { return plot(w, of) })
+func plotFile[T any](path string, plot func(io.Writer, figures.Format, T) error, of T) error {
+	return atomicfile.Write(path, func(w io.Writer) error { return plot(w, figures.PNG, of) })
 }
 
 func TestPlotAccuracy(t *testing.T) {
 	many := slices.Clone(sixPolicies)
 	for i := range 20 {
 		many = append(many, fmt.Sprintf("policy%d", i))
+	}
+	var bounds []string // references are named however many there are
+	for i := range 10 {
+		bounds = append(bounds, fmt.Sprintf("oracle(top=%d)", i))
 	}
 	cases := []struct {
 		name          string
@@ -74,7 +78,8 @@ func TestPlotAccuracy(t *testing.T) {
 		{"one budget", sampleRows(nineTasks, []int{64}, sixPolicies[:2]), 1400, 840, 2},
 		{"one policy, no full cache", sampleRows(nineTasks, []int{64, 128}, sixPolicies[:1])[9:], 1400, 840, 1},
 		{"one task", sampleRows(nineTasks[:1], []int{1, 1000000}, sixPolicies[:2]), 1400, 840, 2},
-		{"many policies get more height", sampleRows(nineTasks[:1], []int{64, 128}, many), 1400, 1133, 26},
+		{"of many policies ten are in colour", sampleRows(nineTasks[:1], []int{64, 128}, many), 1400, 840, 10},
+		{"long legends get more height", sampleRows(nineTasks[:1], []int{64, 128}, append(slices.Clone(many), bounds...)), 1400, 939, 10},
 		{"neighbouring budgets", sampleRows(nineTasks[:1], []int{64, 65, 66, 4096}, sixPolicies[:2]), 1400, 840, 2},
 		{"several lengths", func() []Row {
 			rows := sampleRows(nineTasks[:2], []int{64, 128}, sixPolicies[:2])
@@ -97,6 +102,9 @@ func TestPlotAccuracy(t *testing.T) {
 				if n < 100 {
 					t.Errorf("%d pixels of the colour of line %d, want a line", n, i)
 				}
+			}
+			if n := inked(img, figures.Faint)[0]; (n > 400) != (c.lines == 10) {
+				t.Errorf("%d grey pixels of lines without a name", n)
 			}
 		})
 	}
@@ -307,7 +315,6 @@ func TestPlotNeedleRefuses(t *testing.T) {
 		{"no samples", with(func(c *NeedleCell) { c.Samples = 0 }), "samples: got 0"},
 		{"no policy", with(func(c *NeedleCell) { c.Policy = "" }), "policy"},
 		{"budget", with(func(c *NeedleCell) { c.Budget = "a\nb" }), "budget: got"},
-		{"two metrics", with(func(c *NeedleCell) { c.Metric = "rouge1" }), "cell 1: metric \"rouge1\", but \"\" before"},
 		{"repeated cell", []NeedleCell{valid, valid}, "cell 1: a second one of p at 512 tokens, depth 0.5"},
 		{"too many policies", tooMany, "more than 48 policies"},
 		{"too many lengths", tooLong, "200 prompt lengths"},
@@ -353,7 +360,7 @@ func TestNeedleCells(t *testing.T) {
 		"two tasks":    {[]Row{row("snapkv", "64", "niah", at("512", "0")), row("snapkv", "64", "single", at("512", "0"))}, []NeedleCell{cell("snapkv (niah)", "", 512, 0), cell("snapkv (single)", "", 512, 0)}},
 		"other groups": {[]Row{row("snapkv", "64", "niah", []Group{{"length", "easy"}, {"depth", "1"}}), row("snapkv", "64", "niah", []Group{{"kind", "1"}, {"depth", "1"}})}, nil},
 	} {
-		if got := NeedleCells(c.rows); !slices.Equal(got, c.want) {
+		if got := NeedleCells(NeedleMaps(c.rows)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}

@@ -169,7 +169,12 @@ func measuresOf(means []Mean) []measure {
 		{"τ", "",
 			optional(func(m Mean) *float64 { return m.KendallTau }, func(v float64) string { return fmt.Sprintf("%.2f", v) })},
 		{"kept\nKiB", "kept: bytes held after eviction, and their share of the full cache",
-			func(m Mean) string { return formatKiB(m.KeptBytes) }},
+			func(m Mean) string {
+				if m.KeptBytes == 0 { // nothing was kept of anything
+					return absent
+				}
+				return formatKiB(m.KeptBytes)
+			}},
 		{"kept\n%", "",
 			func(m Mean) string {
 				if m.FullBytes == 0 {

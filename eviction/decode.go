@@ -32,12 +32,17 @@ func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (toke
 // are errors that change nothing. After another error the log-probabilities are those of the
 // tokens until then, and the session is unusable.
 func (s *Session) Force(ctx context.Context, tokens []int32) (logProbs []float64, err error) {
-	logProbs = make([]float64, 0, len(tokens))
-	_, _, err = s.Generate(ctx, model.GenerateOptions{
-		Forced:    append([]int32{}, tokens...),
-		OnLogProb: func(_ int32, p float64) { logProbs = append(logProbs, p) },
-	})
+	_, _, err = s.Generate(ctx, forced(tokens, &logProbs))
 	return logProbs, err
+}
+
+// forced are the settings of a given answer, whose log-probabilities are appended to to.
+func forced(tokens []int32, to *[]float64) model.GenerateOptions {
+	*to = make([]float64, 0, len(tokens))
+	return model.GenerateOptions{
+		Forced:    append([]int32{}, tokens...),
+		OnLogProb: func(_ int32, p float64) { *to = append(*to, p) },
+	}
 }
 
 // startResponse begins the answer to the last prompt, whose steps go by the policy.

@@ -14,7 +14,8 @@ type Logits struct {
 	host   []float32
 	device *kernels.Tensor // [1, vocab]; nil where they are on the host
 	model  *Model
-	best   int32 // one more than the id of the largest, 0 where it is not known
+	best   int32  // one more than the id of the largest, 0 where it is not known
+	drawn  *int32 // what the device has drawn already; else nil
 }
 
 // HostLogits wraps logits on the host, which must be finite.
@@ -36,7 +37,7 @@ func (l *Logits) Float32s() (_ []float32, err error) {
 
 // Check waits for the logits; NaN and infinities are an error.
 func (l *Logits) Check() (err error) {
-	if l.host != nil || l.best > 0 {
+	if l.host != nil || l.best > 0 || l.drawn != nil {
 		return nil
 	}
 	defer kernels.CatchDevice(&err)
@@ -75,6 +76,9 @@ func (l *Logits) next(s *sampler) (id int32, err error) {
 			return 0, err
 		}
 		return s.next(host)
+	}
+	if l.drawn != nil {
+		return *l.drawn, nil
 	}
 	if s.Temperature == 0 && l.best > 0 {
 		return l.best - 1, nil

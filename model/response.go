@@ -53,15 +53,20 @@ func (r *response) take(logits *Logits) error {
 	if r.done {
 		return nil
 	}
-	if r.Forced != nil {
-		return r.accept(r.Forced[len(r.tokens)], logits)
-	}
-	id, err := logits.next(r.sampler)
+	id, err := r.next(logits)
 	if err != nil {
 		r.done = true
 		return err
 	}
 	return r.accept(id, logits)
+}
+
+// next is the token that follows logits, which must be finite.
+func (r *response) next(logits *Logits) (int32, error) {
+	if r.Forced != nil {
+		return r.Forced[len(r.tokens)], logits.Check()
+	}
+	return logits.next(r.sampler)
 }
 
 // accept takes a token that was drawn from logits.

@@ -176,6 +176,10 @@ func (d *ownData) each(yield func(evaluation.Item) bool) {
 	}
 }
 
+func failing(err error) func(context.Context) (*evaluation.Sample, error) {
+	return func(context.Context) (*evaluation.Sample, error) { return nil, err }
+}
+
 func (d *ownData) sample(ctx context.Context, r *datasets.Record) (*evaluation.Sample, error) {
 	maxNew := d.setting.MaxNew
 	if maxNew == 0 {

@@ -66,7 +66,7 @@ func openNIAH(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation
 	if err != nil {
 		return fail(err)
 	}
-	maxNew := maxNewOf(s, niahMaxNew)
+	maxNew := maxNew(s, niahMaxNew)
 	if err := checkLengths(s, lengths, maxNew); err != nil {
 		return fail(err)
 	}

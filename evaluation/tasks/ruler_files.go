@@ -87,13 +87,13 @@ func globQuote(path string) string {
 // "question", "answer_prefix", "answer", "task"), of which those of other tasks are passed
 // over. An input with nothing beside it has the chat template in it already.
 func (r *ruler) openPrompts(path string) (*evaluation.Samples, error) {
-	each, err := rowItems(path, func(row datasets.Row) bool {
-		task, err := row.Text("task")
-		return err == nil && task != r.name
-	}, r.promptOf)
-	if err != nil {
+	if _, err := countRows(path); err != nil { // it can be opened
 		return nil, err
 	}
+	each := rowItems(path, func(row datasets.Row) bool {
+		task, err := row.Text("task")
+		return err != nil || task == r.name
+	}, r.promptOf)
 	return &evaluation.Samples{Metric: r.metric, Each: r.setting.Take(each)}, nil
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -16,20 +14,16 @@ import (
 )
 
 func init() {
-	var names, made []string
+	var names []string
 	for _, t := range scTasks {
 		names = append(names, t.name)
-		if t.make != nil {
-			made = append(made, t.name)
-		}
 	}
 	evaluation.Tasks.Add("scbench", evaluation.Task{
 		Name:     "scbench",
 		Doc:      "several questions, turn by turn, about one long context that was evicted before the second was known",
 		Source:   "SCBench, Li et al. 2024, arXiv:2412.10319; github.com/microsoft/MInference, scbench/eval_utils.py and compute_scores.py. The model's own answers stand between the turns",
-		Data:     "SCBench's jsonl file of the subtask, or a folder with scbench_SUBTASK.jsonl; without it prompts are made, but for qa_eng",
+		Data:     "SCBench's jsonl file of the subtask, or a folder with scbench_SUBTASK.jsonl; without it prompts are made, but for qa_eng, which is left out",
 		Subtasks: names,
-		Defaults: made,
 		Options: []evaluation.Option{
 			{Name: "lengths", Doc: "tokens of the first prompt; none is the one that --tokens gives, or 4096"},
 			{Name: "turns", Default: "5", Doc: "questions about one context, of prompts that are made"},
@@ -114,26 +108,23 @@ func openSCBench(ctx context.Context, s *evaluation.Setting, subtask string) (*e
 			b.scTask = t
 		}
 	}
-	b.maxNew = maxNewOf(s, b.scTask.maxNew)
+	b.maxNew = maxNew(s, b.scTask.maxNew)
 	if _, err := s.Model.NeedTokenizer(); err != nil {
 		return fail(err)
 	}
 	if s.Data != "" {
-		path, err := localData(ctx, s)
+		path, err := findFile(ctx, s, "scbench_"+b.name)
 		if err != nil {
 			return fail(err)
 		}
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			path = filepath.Join(path, "scbench_"+b.name+".jsonl")
-		}
-		each, err := rowItems(path, nil, b.row)
+		samples, err := fileSamples(s, path, scMetric, b.row)
 		if err != nil {
 			return fail(err)
 		}
-		return &evaluation.Samples{Metric: scMetric, Each: s.Take(each)}, nil
+		return samples, nil
 	}
 	if b.make == nil {
-		return fail(fmt.Errorf("the books are not part of this program; want --data with scbench_%s.jsonl", subtask))
+		return fail(fmt.Errorf("the books are not part of this program; want --data with scbench_%s.jsonl: %w", subtask, evaluation.ErrNoData))
 	}
 	turns, err := numbers(s.Options["turns"])
 	if err != nil || len(turns) != 1 || turns[0] > 100 {
@@ -180,9 +171,9 @@ func (b *scbench) made(ctx context.Context, length, i int) (*evaluation.Sample, 
 	return b.asked(talk.after(first), questions), nil
 }
 
-// dialogue is the conversation about a context.
-func (b *scbench) dialogue(context string, questions []scTurn) *dialogue {
-	d := &dialogue{setting: b.setting, maxNew: b.maxNew}
+// dialogue is what is said about a context.
+func (b *scbench) dialogue(context string, questions []scTurn) *conversation {
+	d := &conversation{setting: b.setting, maxNew: b.maxNew}
 	for i, q := range questions {
 		template := b.follow
 		if i == 0 {

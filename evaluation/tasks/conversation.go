@@ -9,9 +9,9 @@ import (
 	"glimpse/model/chat"
 )
 
-// dialogue is what a user says turn by turn. The model's own answers stand between, as it
+// conversation is what a user says turn by turn. The model's own answers stand between, as it
 // gave them.
-type dialogue struct {
+type conversation struct {
 	setting *evaluation.Setting
 	system  string // "" for none
 	users   []string
@@ -21,7 +21,7 @@ type dialogue struct {
 // turns make the tokens of each turn. Without a chat template the answers are followed by an
 // empty line and what the user says next. The first prompt leaves room for all turns; where
 // it must be truncated, it is (see Setting.Encode).
-func (d *dialogue) turns(ctx context.Context) ([]evaluation.Turn, error) {
+func (d *conversation) turns(ctx context.Context) ([]evaluation.Turn, error) {
 	room := d.maxNew
 	for _, user := range d.users[1:] {
 		ids, err := d.setting.Model.Tokenizer.Encode(user, false)
@@ -42,10 +42,10 @@ func (d *dialogue) turns(ctx context.Context) ([]evaluation.Turn, error) {
 	return d.after(first), nil
 }
 
-func (d *dialogue) templated() bool { return !d.setting.Raw && d.setting.Model.HasChatTemplate() }
+func (d *conversation) templated() bool { return !d.setting.Raw && d.setting.Model.HasChatTemplate() }
 
 // after are the turns that begin with the tokens of the first.
-func (d *dialogue) after(first []int32) []evaluation.Turn {
+func (d *conversation) after(first []int32) []evaluation.Turn {
 	out := []evaluation.Turn{{Prompt: evaluation.Fixed(first), MaxNew: d.maxNew}}
 	for i := range d.users[1:] {
 		out = append(out, evaluation.Turn{MaxNew: d.maxNew, Prompt: func(ctx context.Context, answers []evaluation.Answer) ([]int32, error) {
@@ -56,7 +56,7 @@ func (d *dialogue) after(first []int32) []evaluation.Turn {
 }
 
 // next is what the turn adds to the answers so far.
-func (d *dialogue) next(ctx context.Context, turn int, answers []evaluation.Answer) ([]int32, error) {
+func (d *conversation) next(ctx context.Context, turn int, answers []evaluation.Answer) ([]int32, error) {
 	if !d.templated() {
 		ids, err := d.setting.Model.Tokenizer.Encode("\n\n"+d.users[turn], false)
 		if err != nil {
