@@ -118,6 +118,7 @@ type outcome struct {
 	measures     []Measures // [cell]
 	errs         []error    // [cell], nil where there is none
 	prefill      time.Duration
+	study        *eviction.Study // nil where nothing was answered
 }
 
 // answer runs a sample. Its prompt is observed in one pass for all cells, then caches are
@@ -148,7 +149,7 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.prefill = study.PrefillTime
+	out.study, out.prefill = study, study.PrefillTime
 	critical := study.Plans[len(b.Contenders)*len(b.Budgets):]
 	force := b.Agreement == AgreementOn || b.Agreement == AgreementAuto && s.Score == nil
 	cells := make([]*conversation, len(b.Cells))

@@ -211,14 +211,15 @@ type listener struct {
 	stream  *tokenizer.Stream // nil without a tokenizer
 	text    []byte
 	stop    []string
-	stopped int // where in text a stop text begins, -1 before
+	skip    bool // stop texts at the beginning
+	stopped int  // where in text a stop text begins, -1 before
 }
 
 // listen makes the options of one answer after so many tokens; the last token of an answer
 // is not run.
 func (b *Bench) listen(t *Turn, position int) (*listener, model.GenerateOptions) {
 	m := b.Runtime.Runner.Model
-	l := &listener{stop: t.Stop, stopped: -1}
+	l := &listener{stop: t.Stop, skip: t.SkipLeading, stopped: -1}
 	if m.Tokenizer != nil {
 		l.stream = m.Tokenizer.NewStream(true)
 	}
@@ -235,7 +236,7 @@ func (l *listener) hear(id int32) error {
 		if s == "" {
 			continue
 		}
-		start := max(0, from-len(s)+1) // it may have begun in what came before
+		start := max(l.leading(), from-len(s)+1) // it may have begun in what came before
 		if at := bytes.Index(l.text[start:], []byte(s)); at >= 0 && (l.stopped < 0 || start+at < l.stopped) {
 			l.stopped = start + at
 		}
@@ -244,6 +245,20 @@ func (l *listener) hear(id int32) error {
 		return model.ErrStop
 	}
 	return nil
+}
+
+// leading is the length of the stop texts at the beginning that do not end the answer.
+func (l *listener) leading() int {
+	n := 0
+	for more := l.skip; more; {
+		more = false
+		for _, s := range l.stop {
+			if s != "" && bytes.HasPrefix(l.text[n:], []byte(s)) {
+				n, more = n+len(s), true
+			}
+		}
+	}
+	return n
 }
 
 // answer is what was said; ended tells of an end token.

@@ -35,6 +35,10 @@ type Options struct {
 	Shard, Shards int
 	// Strict ends the run at the first sample that fails.
 	Strict bool
+	// Inspect is of how many samples of every subtask OnKept is told what is kept, before
+	// their predictions are taken down. It may be called from several goroutines.
+	Inspect int
+	OnKept  func(*Kept) error
 	// OnSample is told of every finished sample; it may be called from several goroutines.
 	OnSample func()
 }
@@ -136,6 +140,14 @@ func (o *Options) sample(ctx context.Context, b *Bench, modelName string, w *Wor
 		for _, p := range lines {
 			if p.Error != "" {
 				return fmt.Errorf("evaluate: task %s: sample %s: %s", w.Name, item.ID, p.Error)
+			}
+		}
+	}
+	if index < o.Inspect && out != nil && out.study != nil {
+		if k := keptOf(b.Runtime.Runner.Model, out.study, len(b.Budgets), b.Cells); k != nil {
+			k.Task, k.Index, k.Sample = w.Name, index, item.ID
+			if err := o.OnKept(k); err != nil {
+				return fmt.Errorf("evaluate: %w", err)
 			}
 		}
 	}

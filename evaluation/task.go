@@ -103,6 +103,8 @@ type Turn struct {
 	Prompt func(ctx context.Context, answers []Answer) ([]int32, error)
 	MaxNew int      // most tokens of the answer
 	Stop   []string // texts that end an answer, which they are not part of
+	// SkipLeading: those that an answer begins with do not end it, and stay in it.
+	SkipLeading bool
 }
 
 // Fixed is the prompt of a turn that does not depend on answers.

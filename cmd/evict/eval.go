@@ -85,6 +85,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.IntVar(&j.Batch, "batch", j.Batch, "evicted caches that are decoded together")
 	f.IntVar(&j.Concurrent, "concurrency", 0, "prompts that are worked on at once; 0 is as many as threads for a small model, else 1")
 	f.BoolVar(&j.Strict, "strict", false, "end the run at the first sample that fails")
+	f.IntVar(&j.Inspect, "inspect", j.Inspect, "prompts of each task of which --out gets what every policy keeps, for \"evict report\"")
 	f.StringVar(&j.Out, "out", "", "folder for everything: predictions, metrics, configuration; it can be continued and reported on")
 	f.IntVar(&j.Shards, "shards", 0, "parts of the run that any number of workers with one --out, a shared folder or s3://BUCKET/NAME, take as they are free; a killed one's is gone on with")
 	f.StringVar(&j.Shard, "shard", "", "do one part alone, as I/N with I from 0")
@@ -96,7 +97,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.StringVar(&e.json, "json-out", "", "file for the JSON")
 	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md")
 	f.StringVar(&e.plot, "plot", "", "file for a plot of the scores against the budget: .png, .svg or .pdf")
-	f.StringVar(&e.needle, "needle-plot", "", "file for a heat map of needles found, by depth and prompt length, at the smallest budget: .png, .svg or .pdf")
+	f.StringVar(&e.needle, "needle-plot", "", "file for heat maps by depth and prompt length, of every policy at every budget: of a task that varies both, as niah, or else of needles of the synthetic tasks at the smallest budget: .png, .svg or .pdf")
 	return cmd
 }
 
@@ -242,7 +243,7 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	}
 	var cells []evaluation.NeedleCell
 	if maps := evaluation.NeedleMaps(out.Rows); len(maps) > 0 {
-		cells = maps[0].Cells
+		cells = evaluation.NeedleCells(maps)
 	} else if cells, err = needle(cmd, j); err != nil {
 		return err
 	}

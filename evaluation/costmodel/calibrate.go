@@ -8,19 +8,18 @@ import (
 	"glimpse/model"
 )
 
-// devices are the chips of [Chips] by what drivers call them.
-var devices = []struct{ model, chip string }{
-	{"H100 PCIe", "h100-pcie"}, {"H100", "h100-sxm"}, {"H200", "h200"},
-	{"A100-SXM4-40GB", "a100-40g"}, {"A100-PCIE-40GB", "a100-40g"}, {"A100", "a100-80g"}, {"L40S", "l40s"},
+// devices are the chips of [Chips] by what drivers call them. Others of the same families,
+// as those of two with a bridge, have other peaks.
+var devices = map[string]string{
+	"H100 PCIe": "h100-pcie", "H100 80GB HBM3": "h100-sxm", "A100-SXM4-80GB": "a100-80g",
+	"A100-SXM4-40GB": "a100-40g", "A100-PCIE-40GB": "a100-40g", "L40S": "l40s", "H200": "h200",
 }
 
 // Of is the chip that a model runs on: by its name where it is known, else by measuring it.
 func Of(m *model.Model) Chip {
-	for _, d := range devices {
-		if strings.Contains(m.Backend.Model(), d.model) {
-			chip, _ := Chips.Lookup(d.chip)
-			return chip
-		}
+	if name, ok := devices[strings.TrimPrefix(m.Backend.Model(), "NVIDIA ")]; ok {
+		chip, _ := Chips.Lookup(name)
+		return chip
 	}
 	return Calibrate(m)
 }

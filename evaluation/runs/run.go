@@ -138,6 +138,9 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	if err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
+	for _, why := range l.LeftOut {
+		fmt.Fprintf(log, "left out: %s\n", why)
+	}
 	sampling, err := j.Sampling.Resolve(l.Model)
 	if err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)
@@ -174,10 +177,14 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	if j.shards > 0 {
 		total = (total + j.shards - 1) / j.shards
 	}
+	inspect := j.Inspect
+	if f.path == "" {
+		inspect = 0
+	}
 	bar := progress.New(log, "prompts", int64(max(0, total)))
 	err = evaluation.Run(ctx, l.Model, work, evaluation.Options{
 		Contenders: contenders, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
-		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, OnSample: func() { bar.Add(1) },
+		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Inspect: inspect, OnKept: f.keep, OnSample: func() { bar.Add(1) },
 		Shard: j.shard, Shards: j.shards,
 	}, results)
 	bar.Done()

@@ -62,6 +62,16 @@ func TestResumeAfterACut(t *testing.T) {
 	if n := strings.Count(want, "\n"); n != 9*5 { // 3 + 2·3 samples of 5 cells
 		t.Fatalf("%d predictions, want 45", n)
 	}
+	kept, err := readKept(filepath.Join(whole, KeptFile))
+	if err != nil || len(kept) != 2 || kept[0].Task != "copy" || kept[1].Task != "single" || len(kept[1].Cells) != 5 {
+		t.Fatalf("%+v, %v: want what 5 cells keep of the first prompt of two tasks", kept, err)
+	}
+	for _, c := range kept[0].Cells {
+		held := 96 - strings.Count(c.Shares, "0")
+		if c.Policy == "full" && c.Shares != strings.Repeat("z", 96) || c.Policy == "snapkv" && c.Budget == "16" && (held < 16 || held > 96) {
+			t.Errorf("%s at %q keeps %s", c.Label(), c.Budget, c.Shares)
+		}
+	}
 	if _, err := os.Stat(filepath.Join(whole, partialFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is still there: %v", partialFile, err)
 	}
@@ -72,7 +82,9 @@ func TestResumeAfterACut(t *testing.T) {
 		if i%2 == 1 && len(cut) > 0 { // a digit that has changed
 			cut[r.IntN(len(cut))] ^= 1
 		}
-		for name, data := range map[string][]byte{ConfigFile: []byte(strings.Replace(read(t, whole, ConfigFile), whole, dir, 1)), partialFile: cut} {
+		kept := []byte(read(t, whole, KeptFile))         // of samples whose predictions are lost, too
+		kept = append(kept, kept[:r.IntN(len(kept))]...) // and cut in a line
+		for name, data := range map[string][]byte{ConfigFile: []byte(strings.Replace(read(t, whole, ConfigFile), whole, dir, 1)), partialFile: cut, KeptFile: kept} {
 			if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +94,7 @@ func TestResumeAfterACut(t *testing.T) {
 		if _, err := j.Run(ctx, io.Discard); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{PredictionsFile, MetricsFile} {
+		for _, name := range []string{PredictionsFile, MetricsFile, KeptFile} {
 			if got := read(t, dir, name); got != read(t, whole, name) {
 				t.Errorf("cut at %d: %s differs", len(cut), name)
 			}
@@ -244,14 +256,12 @@ func TestConfigComesBack(t *testing.T) {
 	}
 }
 
-// TestAnswersDoNotDependOnTheBatch: what a policy does is the same to the bit with others
-// beside it, alone, and in the order of any list; and decoded one by one it gives the same
-// answers.
+// TestAnswersDoNotDependOnTheBatch: how many caches are decoded together changes no bit of
+// what they do, and one by one they give the same answers.
 func TestAnswersDoNotDependOnTheBatch(t *testing.T) {
-	policies := []string{"full", "snapkv", "h2o", "quest", "d2o", "tova", "snapkv:quest"}
-	measure := func(batch int, policies ...string) map[string]*evaluation.Prediction {
+	measure := func(batch int) []*evaluation.Prediction {
 		j := small(t.TempDir())
-		j.Policies, j.Batch, j.Agreement = policies, batch, "on"
+		j.Policies, j.Batch, j.Agreement = Names{"full,snapkv,h2o,quest,d2o,tova,snapkv:quest"}, batch, "on"
 		j.Tasks = []Task{{Task: "copy,turns"}}
 		if _, err := j.Run(context.Background(), io.Discard); err != nil {
 			t.Fatal(err)
@@ -260,24 +270,18 @@ func TestAnswersDoNotDependOnTheBatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := make(map[string]*evaluation.Prediction)
-		for _, p := range all {
-			p.Cells = 0
-			out[p.Task+" "+p.Sample+" "+p.Policy+" "+p.Budget] = p
-		}
-		return out
+		return all
 	}
-	together := measure(4, policies...)
-	for _, policy := range policies[1:] {
-		for name, p := range measure(4, policy) {
-			if !reflect.DeepEqual(p, together[name]) {
-				t.Errorf("%s: alone %+v, with others %+v", name, p, together[name])
-			}
+	three := measure(3)
+	for i, p := range measure(16) {
+		if !reflect.DeepEqual(p, three[i]) {
+			t.Errorf("%+v with 16 places, %+v with 3", p, three[i])
 		}
 	}
-	for name, p := range measure(1, policies...) {
-		if q := together[name]; !slices.Equal(p.Answers, q.Answers) || math.Abs(p.Measures[evaluation.MeasureNLL]-q.Measures[evaluation.MeasureNLL]) > 1e-5 {
-			t.Errorf("%s: one by one %+v, in a batch %+v", name, p, q)
+	for i, p := range measure(1) {
+		a, b := p.Measures[evaluation.MeasureNLL], three[i].Measures[evaluation.MeasureNLL]
+		if !slices.Equal(p.Answers, three[i].Answers) || math.Abs(a-b) > 1e-3*(1+b) {
+			t.Errorf("%+v one by one, %+v in a batch", p, three[i])
 		}
 	}
 }

@@ -18,9 +18,10 @@ func init() {
 		Name:   "continuation",
 		Doc:    "eviction in the middle of an answer: the model answers with its full cache, what is before the answer's last tokens is evicted with the prompt, and the model goes on from there",
 		Source: "Judge Q (Liu et al. 2025, arXiv:2509.10798) §5, table 5",
-		Data:   "problems with reference answers, as MATH-500's (problem, answer); without it the synthetic task copy",
+		Data:   "problems with reference answers, as MATH-500's (problem, answer); without it a synthetic task",
 		Options: []evaluation.Option{
 			{Name: "last", Default: "768", Doc: "tokens at the end of the first answer that are written anew; of synthetic tasks half of it"},
+			{Name: "task", Default: "copy", Doc: "the synthetic task"},
 			{Name: "from", Doc: "the first answer: model, with the full cache, or reference, the first one of the data (default model; of synthetic tasks reference)"},
 		},
 		Open: openContinuation,
@@ -80,7 +81,7 @@ func openContinuation(ctx context.Context, s *evaluation.Setting, _ string) (*ev
 	if len(rows.Fields) == 0 {
 		rows.Fields = mathFields
 	}
-	prompts, count, err := promptsOf(ctx, &rows, "continuation", "copy")
+	prompts, count, err := promptsOf(ctx, &rows, "continuation", s.Options["task"])
 	if err != nil {
 		return nil, err
 	}
