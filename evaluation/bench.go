@@ -1,7 +1,6 @@
 package evaluation
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,9 +9,7 @@ import (
 	"time"
 
 	"glimpse/eviction"
-	"glimpse/internal/stats"
 	"glimpse/model"
-	"glimpse/model/tokenizer"
 )
 
 // Contender is a policy that takes part, with the name of the adapter it uses.
@@ -75,7 +72,9 @@ type Bench struct {
 	Cells      []Cell
 	Sampling   model.Sampling
 	Agreement  Agreements
-	Batch      int // sessions that are decoded together
+	Batch      int // sessions that are decoded together; 0 and 1: none with another
+
+	batch *eviction.Batch // of the sample in work
 }
 
 // Agreements is when the answers of evicted caches are compared with the full cache's, and
@@ -104,6 +103,14 @@ const (
 	MeasureAnswered = "answer_tokens"
 )
 
+// Names of times, of tasks that measure them. Other tasks have them beside their samples.
+const (
+	MeasureTTFT      = "ttft_ms"
+	MeasureOverhead  = "ttft_overhead"
+	MeasureSpeed     = "decode_tokens_per_s"
+	MeasurePeakCache = "peak_cache_bytes"
+)
+
 // outcome is what all cells did on one sample.
 type outcome struct {
 	promptTokens int
@@ -111,10 +118,11 @@ type outcome struct {
 	measures     []Measures // [cell]
 	errs         []error    // [cell], nil where there is none
 	prefill      time.Duration
+	study        *eviction.Study // nil where nothing was answered
 }
 
 // answer runs a sample. Its prompt is observed in one pass for all cells, then caches are
-// evicted, and decoded, each by itself.
+// evicted, and decoded in batches.
 func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 	out := &outcome{answers: make([][]Answer, len(b.Cells)), measures: make([]Measures, len(b.Cells)), errs: make([]error, len(b.Cells))}
 	if s.Measure != nil {
@@ -122,7 +130,7 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 		if err == nil && len(measures) != len(b.Cells) {
 			err = fmt.Errorf("measures of %d cells, want %d", len(measures), len(b.Cells))
 		}
-		out.measures = measures
+		out.measures, out.promptTokens = measures, s.Tokens
 		return out, err
 	}
 	if len(s.Turns) == 0 {
@@ -141,8 +149,10 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.prefill = study.PrefillTime
+	out.study, out.prefill = study, study.PrefillTime
 	critical := study.Plans[len(b.Contenders)*len(b.Budgets):]
+	force := b.Agreement == AgreementOn || b.Agreement == AgreementAuto && s.Score == nil
+	cells := make([]*conversation, len(b.Cells))
 	for i, cell := range b.Cells {
 		plan := study.Plans[cell.contender*len(b.Budgets)+cell.budget]
 		m := Measures{
@@ -153,30 +163,35 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 			m[MeasureRecall], m[MeasureTau] = recall, tau
 		}
 		out.measures[i] = m
-		if err := b.converse(ctx, study, plan, s, m, &out.answers[i]); err != nil {
-			if ctx.Err() != nil {
-				return nil, err
-			}
-			out.errs[i] = err
+		cells[i] = &conversation{bench: b, study: study, plan: plan, sample: s, measures: m}
+		if force {
+			cells[i].forced = study.Response
+		}
+	}
+	if err := b.converse(ctx, cells); err != nil {
+		return nil, err
+	}
+	for i, c := range cells {
+		out.answers[i], out.errs[i] = c.answers, c.err
+		if c.err != nil {
 			continue
 		}
-		if b.Agreement == AgreementOn || b.Agreement == AgreementAuto && s.Score == nil {
-			agree(m, out.answers[i][0].IDs, study.Response)
-			if err := b.force(ctx, study, plan, m); err != nil {
-				out.errs[i] = err
-				continue
-			}
+		if force {
+			agree(c.measures, c.answers[0].IDs, study.Response)
 		}
 		if s.Score == nil {
 			continue
 		}
-		scores, err := s.Score(ctx, out.answers[i])
+		scores, err := s.Score(ctx, c.answers)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if err != nil {
 			out.errs[i] = fmt.Errorf("score: %w", err)
 			continue
 		}
 		for name, v := range scores {
-			m[name] = v
+			c.measures[name] = v
 		}
 	}
 	return out, nil
@@ -198,100 +213,13 @@ func (b *Bench) Study(ctx context.Context, ids []int32, t *Turn) (*eviction.Stud
 		budgets[i] = budget.Of(len(ids))
 	}
 	b.Runtime.MaxNew = t.MaxNew
-	l, opt := b.listen(t)
+	l, opt := b.listen(t, len(ids))
 	study, err := b.Runtime.StudyGenerate(ctx, append(policies, critic), ids, budgets, opt)
 	if err != nil {
 		return nil, err
 	}
 	study.Response = l.answer(study.Response, false).IDs
 	return study, nil
-}
-
-// converse lets an evicted cache answer, turn by turn.
-func (b *Bench) converse(ctx context.Context, study *eviction.Study, plan *eviction.Plan, s *Sample, m Measures, answers *[]Answer) error {
-	session, err := study.Session(plan)
-	if err != nil {
-		return err
-	}
-	m[MeasureKept] = float64(session.Bytes())
-	var read eviction.Traffic
-	said := 0
-	for i := range s.Turns {
-		t := &s.Turns[i]
-		if i > 0 {
-			ids, err := t.Prompt(ctx, *answers)
-			if err != nil {
-				return fmt.Errorf("turn %d: %w", i+1, err)
-			}
-			b.Runtime.MaxNew = t.MaxNew
-			if err := session.Turn(ctx, ids, nil); err != nil {
-				return fmt.Errorf("turn %d: %w", i+1, err)
-			}
-		}
-		l, opt := b.listen(t)
-		ids, ended, err := session.Generate(ctx, opt)
-		if err != nil && !errors.Is(err, model.ErrStop) {
-			return fmt.Errorf("turn %d: %w", i+1, err)
-		}
-		*answers = append(*answers, l.answer(ids, ended))
-		said += len(ids)
-		read = read.Plus(session.Traffic)
-	}
-	m[MeasureAnswered] = float64(said)
-	if read.Steps > 0 {
-		m[MeasureTraffic] = read.PerStep()
-	}
-	return nil
-}
-
-// listener turns tokens into the text of an answer and ends it at a stop text.
-type listener struct {
-	stream  *tokenizer.Stream // nil without a tokenizer
-	text    []byte
-	stop    []string
-	stopped int // where in text a stop text begins, -1 before
-}
-
-// listen makes the options of one answer.
-func (b *Bench) listen(t *Turn) (*listener, model.GenerateOptions) {
-	m := b.Runtime.Runner.Model
-	l := &listener{stop: t.Stop, stopped: -1}
-	if m.Tokenizer != nil {
-		l.stream = m.Tokenizer.NewStream(true)
-	}
-	return l, model.GenerateOptions{MaxNew: t.MaxNew, Sampling: b.Sampling, OnToken: l.hear}
-}
-
-func (l *listener) hear(id int32) error {
-	if l.stream == nil {
-		return nil
-	}
-	from := len(l.text)
-	l.text = append(l.text, l.stream.Push(id)...)
-	for _, s := range l.stop {
-		if s == "" {
-			continue
-		}
-		start := max(0, from-len(s)+1) // it may have begun in what came before
-		if at := bytes.Index(l.text[start:], []byte(s)); at >= 0 && (l.stopped < 0 || start+at < l.stopped) {
-			l.stopped = start + at
-		}
-	}
-	if l.stopped >= 0 {
-		return model.ErrStop
-	}
-	return nil
-}
-
-// answer is what was said; ended tells of an end token.
-func (l *listener) answer(ids []int32, ended bool) Answer {
-	if l.stream == nil {
-		return Answer{IDs: ids, Ended: ended}
-	}
-	if l.stopped >= 0 {
-		return Answer{Text: string(l.text[:l.stopped]), IDs: ids, Ended: true}
-	}
-	return Answer{Text: string(l.text) + l.stream.Flush(), IDs: ids, Ended: ended}
 }
 
 // agree measures how an answer agrees with the full cache's.
@@ -328,24 +256,6 @@ func tokenF1(got, want []int32) float64 {
 		}
 	}
 	return 2 * float64(common) / float64(len(got)+len(want))
-}
-
-// force measures the log-likelihood of the full cache's answer under eviction.
-func (b *Bench) force(ctx context.Context, study *eviction.Study, plan *eviction.Plan, m Measures) error {
-	if len(study.Response) == 0 {
-		return nil
-	}
-	session, err := study.Session(plan)
-	if err != nil {
-		return err
-	}
-	logprobs, err := session.Force(ctx, study.Response)
-	if err != nil {
-		return fmt.Errorf("log-likelihood: %w", err)
-	}
-	mean, _ := stats.Mean(logprobs)
-	m[MeasureNLL] = -mean
-	return nil
 }
 
 // finite is an error for measures that no JSON can hold.

@@ -1,10 +1,8 @@
 package evaluation
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"image/color"
 	"io"
 	"math"
 	"slices"
@@ -27,27 +25,19 @@ const (
 	maxPanels = 48
 )
 
-// seriesGlyphs are as many as share no factor with the colours, so that no pair of
-// both repeats before all are used.
-var seriesGlyphs = []draw.GlyphDrawer{
-	draw.CircleGlyph{}, draw.SquareGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{},
-	draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{},
-}
-
-// seriesDashes change once the colours are used up.
-var seriesDashes = [][]vg.Length{nil, {vg.Points(5), vg.Points(2)}, {vg.Points(1.5), vg.Points(1.5)}}
-
-// PlotAccuracy writes a PNG of the mean accuracy over tasks (and prompt lengths)
+// PlotAccuracy writes a picture of the mean accuracy over tasks (and prompt lengths)
 // against the budget: a line per policy and adapter with a bar of one standard
 // error to each side, a dashed line for the full cache (budget 0) if it was
-// measured, and a legend beside the axes, best policy first. Budgets are spaced by
+// measured, and a legend beside the axes, best policy first. Of more than
+// [MaxHighlighted] lines only those of [Highlighted] are in colour, references are
+// dashed, and the others grey and without a name. Budgets are spaced by
 // their logarithm. Lines are moved sideways by a few percent of the distance between
 // budgets, so that their bars do not hide each other.
 //
 // Every policy must have the same tasks at every budget it was run at, since means
 // over different tasks cannot be compared; one that lacks a task is an error, and
 // so are invalid or repeated rows, no rows with a budget, and more than 48 lines.
-func PlotAccuracy(w io.Writer, rows []Row) error {
+func PlotAccuracy(w io.Writer, format figures.Format, rows []Row) error {
 	fail := func(err error) error { return fmt.Errorf("plot accuracy: %w", err) }
 	if err := checkRows(rows); err != nil {
 		return fail(err)
@@ -55,7 +45,8 @@ func PlotAccuracy(w io.Writer, rows []Row) error {
 	if err := checkSameTasks(rows); err != nil {
 		return fail(err)
 	}
-	lines, full := seriesOf(meanByPolicy(rows))
+	means := meanByPolicy(rows)
+	lines, full := seriesOf(means)
 	if len(lines) == 0 {
 		return fail(errors.New("no rows with a budget"))
 	}
@@ -79,28 +70,47 @@ func PlotAccuracy(w io.Writer, rows []Row) error {
 
 	axis := axisOf(rows)
 	budgets := axis.budgetsOf(lines)
-	dodge := dodgeStep(budgets, len(lines))
+	colored := chooseStyles(lines, means)
+	dodge := dodgeStep(budgets, colored)
 	figures.AddGrid(p) // below the lines
 	for _, m := range full {
 		addReference(p, &legend, m)
 	}
+	for _, s := range slices.Backward(lines) { // those without a name below the others
+		if s.look == faint {
+			if err := s.addTo(p, axis, 1, nil); err != nil {
+				return fail(err)
+			}
+		}
+	}
 	for _, s := range lines {
-		shift := math.Exp(dodge * (float64(s.style) - float64(len(lines)-1)/2))
-		if err := s.addTo(p, &legend, axis, shift); err != nil {
+		if s.look == faint {
+			continue
+		}
+		shift := 1.0
+		if s.look == colour {
+			shift = math.Exp(dodge * (float64(s.style) - float64(colored-1)/2))
+		}
+		if err := s.addTo(p, axis, shift, &legend); err != nil {
 			return fail(err)
 		}
 	}
-	setAccuracyAxes(p, append(slices.Clone(full), meansOf(lines)...), budgets, dodge*float64(len(lines)))
+	labels := labelsOf(lines, full)
+	if n := len(lines) + len(full) - len(labels); n > 0 {
+		labels = append(labels, fmt.Sprintf("%d others", n))
+		legend.Add(labels[len(labels)-1], &plotter.Line{LineStyle: draw.LineStyle{Color: figures.Faint, Width: figures.LineWidth}})
+	}
+	setAccuracyAxes(p, append(slices.Clone(full), meansOf(lines)...), budgets, dodge*float64(colored))
 
 	width, height := 7*vg.Inch, 4.2*vg.Inch
 	legendWidth := vg.Length(0)
-	for _, label := range labelsOf(lines, full) {
+	for _, label := range labels {
 		legendWidth = max(legendWidth, figures.TextWidth(label, 9))
 	}
 	legendWidth += legend.ThumbnailWidth + vg.Points(24)
 	width += max(0, legendWidth-2*vg.Inch) // long names get more canvas, not fewer axes
-	height = max(height, vg.Length(len(lines)+len(full))*vg.Points(14)+vg.Points(30))
-	return figures.Write(w, width, height, plotDPI, func(c draw.Canvas) {
+	height = max(height, vg.Length(len(labels))*vg.Points(14)+vg.Points(30))
+	return figures.Write(w, format, width, height, plotDPI, func(c draw.Canvas) {
 		c = draw.Crop(c, vg.Points(6), -vg.Points(4), vg.Points(6), -vg.Points(8))
 		p.Draw(draw.Crop(c, 0, -legendWidth, 0, 0))
 		legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-legendWidth+vg.Points(14), 0, 0, 0))
@@ -139,62 +149,6 @@ func checkSameTasks(rows []Row) error {
 		}
 	}
 	return nil
-}
-
-// series is one line of the plot.
-type series struct {
-	label string
-	style int    // position among all labels in alphabetical order: the same policies look the same in every plot of a run
-	means []Mean // by ascending budget
-}
-
-// seriesOf splits means into lines, best first, and full caches.
-func seriesOf(means []Mean) (lines []series, full []Mean) {
-	byLabel := make(map[string]int)
-	for _, m := range means { // budgets ascend
-		if m.Budget.IsZero() {
-			full = append(full, m)
-			continue
-		}
-		i, ok := byLabel[m.Label()]
-		if !ok {
-			i = len(lines)
-			byLabel[m.Label()] = i
-			lines = append(lines, series{label: m.Label()})
-		}
-		lines[i].means = append(lines[i].means, m)
-	}
-	slices.SortFunc(lines, func(a, b series) int { return cmp.Compare(a.label, b.label) })
-	for i := range lines {
-		lines[i].style = i
-	}
-	slices.SortStableFunc(lines, func(a, b series) int { return cmp.Compare(b.average(), a.average()) })
-	return lines, full
-}
-
-func (s series) average() float64 {
-	var sum float64
-	for _, m := range s.means {
-		sum += m.Score / float64(len(s.means))
-	}
-	return sum
-}
-
-func meansOf(lines []series) (means []Mean) {
-	for _, s := range lines {
-		means = append(means, s.means...)
-	}
-	return means
-}
-
-func labelsOf(lines []series, full []Mean) (labels []string) {
-	for _, m := range full {
-		labels = append(labels, referenceLabel(m))
-	}
-	for _, s := range lines {
-		labels = append(labels, s.label)
-	}
-	return labels
 }
 
 // budgetAxis places budgets: pairs, or where all are shares, percent of the prompt. Where
@@ -249,53 +203,6 @@ func dodgeStep(budgets []float64, lines int) float64 {
 		spread = min(spread, math.Log(budgets[i]/budgets[i-1]))
 	}
 	return min(spread/6, 0.04*axis) / float64(max(1, lines-1))
-}
-
-// addTo draws line, error bars and markers; the bars lie below the markers.
-func (s series) addTo(p *plot.Plot, legend *plot.Legend, axis budgetAxis, shift float64) error {
-	points := make(plotter.XYs, len(s.means))
-	errs := make(plotter.YErrors, len(s.means))
-	for i, m := range s.means {
-		points[i] = plotter.XY{X: axis.at(m.Budget) * shift, Y: 100 * m.Score}
-		errs[i].Low, errs[i].High = 100*min(m.StdErr, m.Score), 100*min(m.StdErr, 1-m.Score)
-	}
-	line, scatter, err := plotter.NewLinePoints(points)
-	if err != nil {
-		return err
-	}
-	bars, err := plotter.NewYErrorBars(struct {
-		plotter.XYs
-		plotter.YErrors
-	}{points, errs})
-	if err != nil {
-		return err
-	}
-	ink := figures.Colors[s.style%len(figures.Colors)]
-	line.Color = ink
-	line.Width = figures.LineWidth
-	line.Dashes = seriesDashes[s.style/len(figures.Colors)%len(seriesDashes)]
-	scatter.Color = ink
-	scatter.Radius = vg.Points(2.8)
-	scatter.Shape = seriesGlyphs[s.style%len(seriesGlyphs)]
-	bars.Color = ink
-	bars.LineStyle.Width = vg.Points(0.8)
-	bars.CapWidth = vg.Points(4)
-	p.Add(bars, line, scatter)
-	legend.Add(s.label, line, scatter)
-	return nil
-}
-
-func referenceLabel(m Mean) string { return m.Label() + " cache" }
-
-// addReference draws the accuracy of a full cache across all budgets.
-func addReference(p *plot.Plot, legend *plot.Legend, m Mean) {
-	f := plotter.NewFunction(func(float64) float64 { return 100 * m.Score })
-	f.Samples = 2
-	f.Color = color.Gray{Y: 0x60}
-	f.Width = vg.Points(1.1)
-	f.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
-	p.Add(f)
-	legend.Add(referenceLabel(m), f)
 }
 
 // setAccuracyAxes gives the axes round limits around all means and a tick per budget.

@@ -130,6 +130,10 @@ func (r *Row) fill(predictions []*Prediction) {
 		r.FullBytes = int64(math.Round(*v))
 	}
 	r.TrafficBytes = mean(MeasureTraffic, false)
+	r.TTFTMillis, r.TTFTOverhead, r.DecodeTokensPerSecond = mean(MeasureTTFT, true), mean(MeasureOverhead, true), mean(MeasureSpeed, true)
+	if v := mean(MeasurePeakCache, true); v != nil {
+		r.PeakCacheBytes = new(int64(math.Round(*v)))
+	}
 	for name, v := range values {
 		if r.Measures == nil {
 			r.Measures = make(map[string]float64, len(values))

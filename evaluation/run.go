@@ -35,6 +35,10 @@ type Options struct {
 	Shard, Shards int
 	// Strict ends the run at the first sample that fails.
 	Strict bool
+	// Inspect is of how many samples of every subtask OnKept is told what is kept, before
+	// their predictions are taken down. It may be called from several goroutines.
+	Inspect int
+	OnKept  func(*Kept) error
 	// OnSample is told of every finished sample; it may be called from several goroutines.
 	OnSample func()
 }
@@ -70,6 +74,16 @@ func Run(ctx context.Context, m *model.Model, work []Work, o Options, results *R
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	beside := func(alone bool) []Work {
+		return slices.DeleteFunc(slices.Clone(work), func(w Work) bool { return w.Samples.Alone != alone })
+	}
+	o.pool(ctx, cancel, m, beside(false), o.concurrency(m), results)
+	o.pool(ctx, cancel, m, beside(true), 1, results)
+	return context.Cause(ctx)
+}
+
+// pool measures the samples of work on so many goroutines.
+func (o *Options) pool(ctx context.Context, cancel context.CancelCauseFunc, m *model.Model, work []Work, workers int, results *Results) {
 	type job struct {
 		work  *Work
 		index int
@@ -77,7 +91,7 @@ func Run(ctx context.Context, m *model.Model, work []Work, o Options, results *R
 	}
 	jobs := make(chan job)
 	var wg sync.WaitGroup
-	for range o.concurrency(m) {
+	for range workers {
 		wg.Go(func() {
 			b := &Bench{
 				Runtime: eviction.NewRuntime(m), Contenders: o.Contenders, Budgets: o.Budgets, Cells: CellsOf(o.Contenders, o.Budgets),
@@ -109,7 +123,6 @@ func Run(ctx context.Context, m *model.Model, work []Work, o Options, results *R
 	}
 	close(jobs)
 	wg.Wait()
-	return context.Cause(ctx)
 }
 
 // sample runs one.
@@ -127,6 +140,14 @@ func (o *Options) sample(ctx context.Context, b *Bench, modelName string, w *Wor
 		for _, p := range lines {
 			if p.Error != "" {
 				return fmt.Errorf("evaluate: task %s: sample %s: %s", w.Name, item.ID, p.Error)
+			}
+		}
+	}
+	if index < o.Inspect && out != nil && out.study != nil {
+		if k := keptOf(b.Runtime.Runner.Model, out.study, len(b.Budgets), b.Cells); k != nil {
+			k.Task, k.Index, k.Sample = w.Name, index, item.ID
+			if err := o.OnKept(k); err != nil {
+				return fmt.Errorf("evaluate: %w", err)
 			}
 		}
 	}
@@ -152,21 +173,35 @@ type Timing struct {
 	TTFTOverhead          float64 `json:"ttft_overhead"` // time added to a plain prefill, as a share of it
 	DecodeTokensPerSecond float64 `json:"decode_tokens_per_s"`
 	PeakCacheBytes        int64   `json:"peak_cache_bytes"` // most that keys and values held during the prefill
+
+	// PlainMillis is the median of the prefills without the policy, Spread the difference of
+	// the slowest and the fastest time to first token as a share of the median, KeptBytes
+	// what was held after the prompt, PeakMemoryBytes the most of a device's memory that was
+	// in use, 0 of a host.
+	PlainMillis     float64 `json:"plain_ttft_ms"`
+	Spread          float64 `json:"ttft_spread"`
+	KeptBytes       int64   `json:"kept_bytes"`
+	PeakMemoryBytes int64   `json:"peak_memory_bytes,omitempty"`
 }
 
-// timedRepeats are how often a time is taken, of which the median counts; timedTokens how
-// many tokens are decoded for the speed.
-const timedRepeats, timedTokens = 3, 24
+// TimeOptions say how times are taken.
+type TimeOptions struct {
+	Repeats int // of which the median counts
+	Tokens  int // that are decoded for the speed, the first one besides
+}
+
+// UsualTimes are what runs have beside their tasks.
+var UsualTimes = TimeOptions{Repeats: 3, Tokens: 24}
 
 // Time measures every cell on one prompt, one after the other on an otherwise idle machine:
 // prefills with and without the policy in turn, and the speed of decoding.
-func Time(ctx context.Context, m *model.Model, task string, ids []int32, contenders []Contender, budgets []eviction.Budget) ([]Timing, error) {
+func Time(ctx context.Context, m *model.Model, task string, ids []int32, contenders []Contender, budgets []eviction.Budget, o TimeOptions) ([]Timing, error) {
 	rt := eviction.NewRuntime(m)
 	plain, err := eviction.New(full, 0, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	rt.MaxNew = min(timedTokens, m.Config.MaxPositions-len(ids)+1)
+	rt.MaxNew = min(o.Tokens, m.Config.MaxPositions-len(ids)+1)
 	s, err := rt.Prefill(ctx, plain, ids, len(ids), nil) // it also warms up
 	if err != nil {
 		return nil, err
@@ -183,7 +218,10 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 			budget = c.Budget.Of(len(ids))
 		}
 		var base, ttft, speed []float64
-		for range timedRepeats {
+		if m.Backend.OwnMemory() {
+			m.Backend.ResetPeak()
+		}
+		for range o.Repeats {
 			s, err := rt.Prefill(ctx, plain, ids, len(ids), nil)
 			if err != nil {
 				return nil, err
@@ -193,6 +231,7 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 				return nil, fmt.Errorf("policy %s: %w", c.Title(), err)
 			}
 			ttft = append(ttft, s.PrefillTime.Seconds())
+			t.KeptBytes = s.Bytes()
 			start := time.Now()
 			tokens, _, err := s.Generate(ctx, model.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
 			if err != nil {
@@ -201,6 +240,8 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 			speed = append(speed, float64(len(tokens)-1)/time.Since(start).Seconds())
 			t.PeakCacheBytes = max(t.PeakCacheBytes, s.PeakBytes)
 		}
+		t.PeakMemoryBytes = m.Backend.Memory().Peak
+		t.PlainMillis, t.Spread = 1000*middle(base), (slices.Max(ttft)-slices.Min(ttft))/middle(ttft)
 		t.TTFTMillis, t.TTFTOverhead, t.DecodeTokensPerSecond = 1000*middle(ttft), middle(ttft)/middle(base)-1, middle(speed)
 		out = append(out, t)
 	}

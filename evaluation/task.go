@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -34,12 +35,16 @@ type Task struct {
 	Options []Option
 
 	// Open begins the samples of one subtask, "" where there are none. Errors are those
-	// that concern all samples: an unknown option, data that is missing.
+	// that concern all samples: an unknown option, data that is missing. ErrNoData is of a
+	// subtask whose part of the data is; one that was not asked for by name is then left out.
 	Open func(ctx context.Context, s *Setting, subtask string) (*Samples, error)
 }
 
 // Option is a setting of one task, given as TASK.NAME=VALUE.
 type Option struct{ Name, Default, Doc string }
+
+// ErrNoData says that the data has nothing of a subtask.
+var ErrNoData = errors.New("no data")
 
 // Tasks holds every task by name.
 var Tasks = registry.Registry[Task]{Noun: "task"}
@@ -53,6 +58,9 @@ type Samples struct {
 	Count int
 	// Each goes over them. Making one may take long and is left to who runs it.
 	Each iter.Seq[Item]
+	// Alone: they are measured one after the other and after all others, since what they
+	// measure is time.
+	Alone bool
 }
 
 // Item is a sample before it is made. Make may be called on another goroutine. Its error is
@@ -71,8 +79,9 @@ type Sample struct {
 	// otherwise. It is nil where there is no reference.
 	Score func(ctx context.Context, answers []Answer) (Scores, error)
 	// Measure takes the place of answering, for tasks that measure something else. It
-	// returns the measures of every cell, in the order of b.Cells.
+	// returns the measures of every cell, in the order of b.Cells, on a prompt of so many Tokens.
 	Measure func(ctx context.Context, b *Bench) ([]Measures, error)
+	Tokens  int
 }
 
 // Group is one value of something that samples differ in.
@@ -94,6 +103,8 @@ type Turn struct {
 	Prompt func(ctx context.Context, answers []Answer) ([]int32, error)
 	MaxNew int      // most tokens of the answer
 	Stop   []string // texts that end an answer, which they are not part of
+	// SkipLeading: those that an answer begins with do not end it, and stay in it.
+	SkipLeading bool
 }
 
 // Fixed is the prompt of a turn that does not depend on answers.
@@ -166,6 +177,7 @@ func (s *Setting) Take(each iter.Seq[Item]) iter.Seq[Item] {
 type Selection struct {
 	Task    *Task
 	Subtask string // "" where the task is one
+	Named   bool   // asked for by its own name, not as one of several
 }
 
 // Name is what results are reported by.
@@ -206,7 +218,7 @@ func parseTask(name string) ([]Selection, error) {
 		for _, other := range Tasks.Names() {
 			t, _ := Tasks.Lookup(other)
 			if t.Bare && slices.Contains(t.Subtasks, name) {
-				return []Selection{{&t, name}}, nil
+				return []Selection{{&t, name, true}}, nil
 			}
 		}
 		return nil, fmt.Errorf("unknown task %q, want one of: %s", name, strings.Join(TaskNames(), ", "))
@@ -214,7 +226,7 @@ func parseTask(name string) ([]Selection, error) {
 	names := t.Subtasks
 	switch {
 	case len(t.Subtasks) == 0 && !cut:
-		return []Selection{{&t, ""}}, nil
+		return []Selection{{&t, "", true}}, nil
 	case len(t.Subtasks) == 0:
 		return nil, fmt.Errorf("task %q: %s has no subtasks", name, first)
 	case !cut && t.Defaults != nil:
@@ -227,7 +239,7 @@ func parseTask(name string) ([]Selection, error) {
 	}
 	var out []Selection
 	for _, n := range names {
-		out = append(out, Selection{&t, n})
+		out = append(out, Selection{&t, n, cut && sub != "all"})
 	}
 	return out, nil
 }

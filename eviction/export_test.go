@@ -144,7 +144,7 @@ func (l *SparseLog) Choices() (out [][][]int32) {
 
 // FirstStage is what rocketkv's first stage keeps of a prompt.
 func FirstStage(p Prompt) int {
-	_, first := splitPrompt(p)
+	_, first := splitPrompt(p, adaptiveSplit)
 	return first
 }
 

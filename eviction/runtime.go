@@ -89,9 +89,13 @@ func pick(results []*kernels.Tensor, at []int) []*kernels.Tensor {
 }
 
 func sameProbe(a, b model.QueryRows) bool {
-	if x, ok := a.(model.TokenRows); ok {
+	switch x := a.(type) {
+	case model.TokenRows:
 		y, ok := b.(model.TokenRows)
 		return ok && slices.Equal(x, y)
+	case model.ShiftedTokens:
+		y, ok := b.(model.ShiftedTokens)
+		return ok && x.By == y.By && slices.Equal(x.TokenRows, y.TokenRows)
 	}
 	return reflect.TypeOf(a).Comparable() && a == b
 }
@@ -341,7 +345,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 	defer kernels.CatchDevice(&err)
 	m := rt.Runner.Model
 	s := &Study{
-		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), MaxNew: rt.MaxNew, Config: &m.Config},
+		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), MaxNew: rt.MaxNew, Config: &m.Config, Tokenizer: m.Tokenizer},
 		Cache:  m.NewCache(), runtime: rt,
 	}
 	var before, after []*request // observed during the prefill, with the response

@@ -84,7 +84,7 @@ func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error
 		return nil, err
 	}
 	return &Session{
-		Prompt:  Prompt{Config: &m.Config},
+		Prompt:  Prompt{Config: &m.Config, Tokenizer: m.Tokenizer},
 		Cache:   m.NewCache(),
 		Budget:  budget,
 		runtime: rt, name: named.Name, method: named.Method, second: named.Second,
@@ -190,7 +190,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 // firstStage is the prompt as the first stage of a composition sees it.
 func firstStage(p Prompt, second SparseDecoder) Prompt {
 	if second != nil {
-		_, p.Budget = splitPrompt(p)
+		_, p.Budget = splitPrompt(p, adaptiveSplit)
 	}
 	return p
 }

@@ -425,6 +425,9 @@ done
 for flag in json-out table-out plot needle-plot; do
   refuse "eval: --$flag exists" "--$flag|--replace" "${small[@]}" --$flag "$given/pairs.jsonl"
 done
+for flag in plot needle-plot; do
+  refuse "eval: --$flag of another ending" ".png, .svg or .pdf" "${small[@]}" --$flag x.jpg
+done
 for flag in html npz; do
   refuse "inspect: --$flag exists" "--$flag|--replace" evict inspect --policy snapkv --budget 32 --example needle --$flag "$given/pairs.jsonl"
 done

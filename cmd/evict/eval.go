@@ -85,6 +85,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.IntVar(&j.Batch, "batch", j.Batch, "evicted caches that are decoded together")
 	f.IntVar(&j.Concurrent, "concurrency", 0, "prompts that are worked on at once; 0 is as many as threads for a small model, else 1")
 	f.BoolVar(&j.Strict, "strict", false, "end the run at the first sample that fails")
+	f.IntVar(&j.Inspect, "inspect", j.Inspect, "prompts of each task of which --out gets what every policy keeps, for \"evict report\"")
 	f.StringVar(&j.Out, "out", "", "folder for everything: predictions, metrics, configuration; it can be continued and reported on")
 	f.IntVar(&j.Shards, "shards", 0, "parts of the run that any number of workers with one --out, a shared folder or s3://BUCKET/NAME, take as they are free; a killed one's is gone on with")
 	f.StringVar(&j.Shard, "shard", "", "do one part alone, as I/N with I from 0")
@@ -95,8 +96,8 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	j.Files.Bind(f)
 	f.StringVar(&e.json, "json-out", "", "file for the JSON")
 	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md")
-	f.StringVar(&e.plot, "plot", "", "PNG file for a plot of the scores against the budget")
-	f.StringVar(&e.needle, "needle-plot", "", "PNG file for a heat map of needles found, by depth and prompt length, at the smallest budget")
+	f.StringVar(&e.plot, "plot", "", "file for a plot of the scores against the budget: .png, .svg or .pdf")
+	f.StringVar(&e.needle, "needle-plot", "", "file for heat maps by depth and prompt length, of every policy at every budget: of a task that varies both, as niah, or else of needles of the synthetic tasks at the smallest budget: .png, .svg or .pdf")
 	return cmd
 }
 
@@ -201,7 +202,9 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	}
 	jsonOut, tableOut := files.Open("--json-out", e.json), files.Open("--table-out", e.table)
 	plotOut, needleOut := files.Open("--plot", e.plot), files.Open("--needle-plot", e.needle)
-	if err := files.Err(); err != nil {
+	plotFormat, plotErr := pictureFormat("--plot", e.plot)
+	needleFormat, needleErr := pictureFormat("--needle-plot", e.needle)
+	if err := errors.Join(files.Err(), plotErr, needleErr); err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
 	out, err := j.Run(cmd.Context(), cmd.ErrOrStderr())
@@ -223,7 +226,7 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 			tableOut.Write(func(w io.Writer) error {
 				return writeTables(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(e.table, ".md")})
 			}),
-			plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, rows) }),
+			plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, plotFormat, rows) }),
 		)
 	}
 	switch {
@@ -238,13 +241,13 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	if err != nil || !needleOut.Wanted() {
 		return err
 	}
-	cells := evaluation.NeedleCells(out.Rows)
-	if len(cells) == 0 {
-		if cells, err = needle(cmd, j); err != nil {
-			return err
-		}
+	var cells []evaluation.NeedleCell
+	if maps := evaluation.NeedleMaps(out.Rows); len(maps) > 0 {
+		cells = evaluation.NeedleCells(maps)
+	} else if cells, err = needle(cmd, j); err != nil {
+		return err
 	}
-	return needleOut.Write(func(w io.Writer) error { return evaluation.PlotNeedle(w, cells) })
+	return needleOut.Write(func(w io.Writer) error { return evaluation.PlotNeedle(w, needleFormat, cells) })
 }
 
 // say tells on standard error what the table does not.
@@ -277,7 +280,7 @@ func writeTables(w io.Writer, rows []evaluation.Row, o evaluation.TableOptions) 
 				return err
 			}
 		}
-		if err := evaluation.WriteTable(w, byModel[m], o); err != nil {
+		if err := errors.Join(evaluation.WriteTable(w, byModel[m], o), evaluation.WriteMeasures(w, byModel[m], o)); err != nil {
 			return err
 		}
 	}
@@ -328,5 +331,9 @@ func needle(cmd *cobra.Command, j *runs.Job) ([]evaluation.NeedleCell, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(evaluation.NeedleCells(out.Rows), func(c evaluation.NeedleCell) bool { return c.Policy == "full" || c.Policy == "oracle" }), nil
+	maps := evaluation.NeedleMaps(out.Rows)
+	if len(maps) == 0 {
+		return nil, errors.New("eval: --needle-plot: no prompt was measured")
+	}
+	return slices.DeleteFunc(maps[0].Cells, func(c evaluation.NeedleCell) bool { return c.Policy == "full" || c.Policy == "oracle" }), nil
 }

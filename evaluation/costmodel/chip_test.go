@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"glimpse/evaluation/costmodel"
+	"glimpse/model"
 )
 
 func TestParseChip(t *testing.T) {
@@ -29,5 +30,18 @@ func TestParseChip(t *testing.T) {
 		if _, err := costmodel.ParseChip(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", text, err, want)
 		}
+	}
+}
+
+// TestCalibrate: a device that is not known is measured, to numbers that a device can have.
+func TestCalibrate(t *testing.T) {
+	m, err := model.Open("", model.Options{Device: "cpu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	c := costmodel.Of(m)
+	if c.Name != "measured" || c.ComputeShare != 1 || c.MemoryShare != 1 || !(c.FLOPS > 1e7 && c.FLOPS < 1e15) || !(c.Bandwidth > 1e6 && c.Bandwidth < 1e13) {
+		t.Errorf("measured chip %+v", c)
 	}
 }

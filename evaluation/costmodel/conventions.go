@@ -1,5 +1,7 @@
 package costmodel
 
+import "glimpse/internal/registry"
+
 // Conventions say what is counted.
 type Conventions struct {
 	Name string
@@ -38,6 +40,15 @@ type Conventions struct {
 // program's.
 var (
 	Paper       = Conventions{Name: "paper"}
-	PaperCausal = Conventions{Name: "paper, causal", Causal: true}
+	PaperCausal = Conventions{Name: "causal", Causal: true}
 	Runtime     = Conventions{Name: "runtime", Causal: true, Runtime: true}
 )
+
+// AllConventions lists them by name.
+var AllConventions = registry.Registry[Conventions]{Noun: "conventions"}
+
+func init() {
+	for _, c := range []Conventions{Paper, PaperCausal, Runtime} {
+		AllConventions.Add(c.Name, c)
+	}
+}

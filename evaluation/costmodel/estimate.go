@@ -21,6 +21,7 @@ type Part struct {
 
 // Estimate is what a policy costs.
 type Estimate struct {
+	Count  string `json:"count"` // name of the conventions
 	Policy string `json:"policy"`
 	Tokens int    `json:"tokens"`
 	Budget int    `json:"budget"`
@@ -45,7 +46,7 @@ type Estimate struct {
 // Estimate is what a policy costs on a prompt and its response.
 func (m Model) Estimate(p *eviction.Configured, r Run) Estimate {
 	w := p.Workload(m.config, r.Tokens, r.Budget, r.MaxNew)
-	e := Estimate{Policy: p.Name, Tokens: r.Tokens, Budget: r.Budget, MaxNew: r.MaxNew, Plain: m.Prefill(r.Tokens)}
+	e := Estimate{Count: m.as.Name, Policy: p.Name, Tokens: r.Tokens, Budget: r.Budget, MaxNew: r.MaxNew, Plain: m.Prefill(r.Tokens)}
 	e.Parts = m.parts(w)
 	for _, part := range e.Parts {
 		e.TTFT = e.TTFT.plus(part.Cost)

@@ -43,5 +43,5 @@ func Example() {
 	// |     512 |     64 |    laq | 0.000835 |  0.0577 |    14.2 |        3.44 |   0.093 | 10758 |   0.131 |    1.25 |
 	// |     512 |     64 |  quest | 0.000748 | 0.00357 |    10.8 |        0.00 |  0.0893 | 11196 |    1.05 |    1.18 |
 	//
-	// Chip flops=100e9,bandwidth=20e9: 0.1 TFLOP/s and 20 GB/s, of which 70% and 90% are reached. Runtime: what this program computes and moves.
+	// Chip flops=100e9,bandwidth=20e9: 0.1 TFLOP/s and 20 GB/s, of which 70% and 90% are reached. Runtime: what this program computes and moves, tera and giga of 10¹² and 10⁹.
 }

@@ -65,9 +65,9 @@ func notes(models []Model) string {
 	for _, m := range models {
 		switch {
 		case m.as.Runtime:
-			out += " Runtime: what this program computes and moves."
+			out += " Runtime: what this program computes and moves, tera and giga of 10¹² and 10⁹."
 		case m.as.Causal:
-			out += " Paper, causal: the same with the attention that a causal mask leaves."
+			out += " Causal: as the paper, with the attention that a causal mask leaves."
 		default:
 			out += " Paper: as LookaheadKV (arXiv:2603.10899), tables 3 and 15: attention without a mask, no LM head, tera and giga of 2⁴⁰ and 2³⁰."
 		}

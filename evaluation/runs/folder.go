@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/lineup"
@@ -30,6 +31,7 @@ const (
 	TimingsFile     = "timings.json"      // which differ from run to run
 	ConfigFile      = "config.yaml"       // the job with all that was left to defaults
 	EnvironmentFile = "environment.json"  // versions, machine, models and the settings of every policy
+	KeptFile        = "kept.jsonl"        // what is kept of the first prompts, a line for each
 
 	partialFile = "predictions.partial.jsonl" // predictions as they come
 )
@@ -39,40 +41,47 @@ type folder struct {
 	path    string
 	unlock  func()
 	partial *os.File
+	kept    *os.File
+	keeping sync.Mutex               // lines of kept
 	before  []*evaluation.Prediction // of the run that is continued
 	config  []byte
-	about   environment
+	about   Environment
 }
 
-// environment is what EnvironmentFile holds.
-type environment struct {
+// Environment is what EnvironmentFile holds.
+type Environment struct {
 	Schema  string       `json:"schema"`
 	Glimpse string       `json:"glimpse"`
 	Go      string       `json:"go"`
 	System  string       `json:"system"`
-	Models  []aboutModel `json:"models"`
+	Models  []AboutModel `json:"models"`
 }
 
-type aboutModel struct {
+// AboutModel is a model that was measured.
+type AboutModel struct {
 	Name     string        `json:"name"`
 	SHA256   string        `json:"weights_sha256"`
 	Device   string        `json:"device"`
-	Policies []aboutPolicy `json:"policies"`
+	Policies []AboutPolicy `json:"policies"`
 }
 
-type aboutPolicy struct {
+// AboutPolicy is a policy that took part, with its options.
+type AboutPolicy struct {
 	Policy   string             `json:"policy"`
 	Adapter  string             `json:"adapter,omitempty"`
 	Settings map[string]float64 `json:"settings,omitempty"`
 }
 
-// environmentSchema is the version of EnvironmentFile.
-const environmentSchema = "glimpse.environment/1"
+// The versions of the files.
+const (
+	environmentSchema = "glimpse.environment/1"
+	timingsSchema     = "glimpse.timings/1"
+)
 
 // openFolder opens the output before any work is done: a new folder, or one that is
 // continued.
 func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
-	f := &folder{path: j.Out, about: environment{Schema: environmentSchema, Glimpse: cli.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
+	f := &folder{path: j.Out, about: Environment{Schema: environmentSchema, Glimpse: cli.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
 	if f.config, err = j.config(); err != nil {
 		return nil, err
 	}
@@ -97,6 +106,9 @@ func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
 		return nil, err
 	}
 	if f.partial, err = os.OpenFile(f.file(partialFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666); err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	if err := f.openKept(); err != nil {
 		return nil, fmt.Errorf("--out: %w", err)
 	}
 	return f, f.write(ConfigFile, f.config)
@@ -126,7 +138,7 @@ func (j *Job) claim(f *folder, log io.Writer) error {
 	switch {
 	case j.Resume:
 	case j.Files.Replace:
-		for _, name := range []string{MetricsFile, PredictionsFile, TimingsFile, EnvironmentFile, partialFile, ConfigFile} {
+		for _, name := range []string{MetricsFile, PredictionsFile, TimingsFile, EnvironmentFile, KeptFile, partialFile, ConfigFile} {
 			if err := os.Remove(f.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("--out: %w", err)
 			}
@@ -195,9 +207,9 @@ func (f *folder) describe(ctx context.Context, l *lineup.Lineup, contenders []ev
 	if err != nil {
 		return err
 	}
-	m := aboutModel{Name: l.Name, SHA256: hash, Device: l.Backend.Name()}
+	m := AboutModel{Name: l.Name, SHA256: hash, Device: l.Backend.Name()}
 	for _, c := range contenders {
-		m.Policies = append(m.Policies, aboutPolicy{Policy: c.Title(), Adapter: c.Adapter, Settings: c.Settings.Values()})
+		m.Policies = append(m.Policies, AboutPolicy{Policy: c.Title(), Adapter: c.Adapter, Settings: c.Settings.Values()})
 	}
 	f.about.Models = append(f.about.Models, m)
 	return nil
@@ -216,7 +228,11 @@ func (f *folder) finish(rows []evaluation.Row, timings []evaluation.Timing, mode
 		return err
 	}
 	evaluation.SortPredictions(all, models, tasks)
-	if err := f.files(rows, all, timings); err != nil {
+	kept, err := readKept(f.file(KeptFile))
+	if err != nil {
+		return err
+	}
+	if err := f.files(rows, all, timings, sortedKept(kept, models, tasks)); err != nil {
 		return err
 	}
 	return os.Remove(f.file(partialFile))
@@ -229,8 +245,8 @@ type timingsFile struct {
 }
 
 // files writes what a run has come to.
-func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timings []evaluation.Timing) error {
-	var lines, metrics bytes.Buffer
+func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timings []evaluation.Timing, kept []*evaluation.Kept) error {
+	var lines, metrics, keptLines bytes.Buffer
 	if err := evaluation.WritePredictions(&lines, all); err != nil {
 		return err
 	}
@@ -242,18 +258,21 @@ func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timi
 	if err := evaluation.WriteJSON(&metrics, quality); err != nil {
 		return err
 	}
+	if err := writeKept(&keptLines, kept); err != nil {
+		return err
+	}
 	about, err := json.MarshalIndent(f.about, "", "  ")
 	if err != nil {
 		return err
 	}
-	times, err := json.MarshalIndent(timingsFile{"glimpse.timings/1", timings}, "", "  ")
+	times, err := json.MarshalIndent(timingsFile{timingsSchema, timings}, "", "  ")
 	if err != nil {
 		return err
 	}
 	for _, w := range []struct {
 		name string
 		data []byte
-	}{{EnvironmentFile, append(about, '\n')}, {TimingsFile, append(times, '\n')}, {PredictionsFile, lines.Bytes()}, {MetricsFile, metrics.Bytes()}} {
+	}{{EnvironmentFile, append(about, '\n')}, {TimingsFile, append(times, '\n')}, {KeptFile, keptLines.Bytes()}, {PredictionsFile, lines.Bytes()}, {MetricsFile, metrics.Bytes()}} {
 		if err := f.write(w.name, w.data); err != nil {
 			return err
 		}
@@ -277,6 +296,9 @@ func (f *folder) write(name string, data []byte) error {
 func (f *folder) close() {
 	if f.partial != nil {
 		f.partial.Close()
+	}
+	if f.kept != nil {
+		f.kept.Close()
 	}
 	if f.unlock != nil {
 		f.unlock()
@@ -316,7 +338,7 @@ func blockStyle(n *yaml.Node) {
 
 // free are the keys that a run may be continued with other values of: where and how fast,
 // and how far.
-var free = []string{"out", "device", "batch", "concurrency", "samples", "timings", "strict", "s3"}
+var free = []string{"out", "device", "batch", "concurrency", "samples", "timings", "strict", "s3", "inspect"}
 
 // sameConfig is an error that names the settings in which two configurations differ.
 func sameConfig(old, now []byte) error {

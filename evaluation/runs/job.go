@@ -41,6 +41,7 @@ type Job struct {
 	Batch      int                  `json:"batch"`
 	Concurrent int                  `json:"concurrency"`
 	Strict     bool                 `json:"strict"`
+	Inspect    int                  `json:"inspect"` // prompts of each task of which the folder gets what is kept
 
 	Out string `json:"out,omitempty"` // folder of the run; none keeps nothing
 
@@ -143,7 +144,7 @@ const DefaultPolicies = "full,streamingllm,h2o,snapkv,pyramidkv,dapq,laq,judgeq,
 func Default() *Job {
 	return &Job{
 		Device: "cpu", CacheDType: "auto", Seed: 1, Agreement: string(evaluation.AgreementAuto), Timings: true,
-		Sampling: model.SamplingChoice{From: model.SamplingGreedy}, Batch: 8,
+		Sampling: model.SamplingChoice{From: model.SamplingGreedy}, Batch: 8, Inspect: 1,
 	}
 }
 
@@ -227,8 +228,8 @@ func (j *Job) check() ([]plan, error) {
 	case strings.Contains(j.Out, "://") && !objectstore.IsURL(j.Out):
 		return nil, fmt.Errorf("--out: got %q, want a path or s3://BUCKET/NAME", j.Out)
 	}
-	if j.Batch < 1 || j.Concurrent < 0 {
-		return nil, fmt.Errorf("batch: got %d, concurrency: got %d, want at least 1 and 0", j.Batch, j.Concurrent)
+	if j.Batch < 1 || j.Concurrent < 0 || j.Inspect < 0 {
+		return nil, fmt.Errorf("batch: got %d, concurrency: got %d, inspect: got %d, want at least 1, 0 and 0", j.Batch, j.Concurrent, j.Inspect)
 	}
 	var plans []plan
 	for _, t := range j.Tasks {

@@ -138,6 +138,9 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	if err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
+	for _, why := range l.LeftOut {
+		fmt.Fprintf(log, "left out: %s\n", why)
+	}
 	sampling, err := j.Sampling.Resolve(l.Model)
 	if err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)
@@ -147,11 +150,16 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
 	var work []evaluation.Work
+	var left []error // subtasks without data
 	total := 0
 	for i := range plans {
 		set := plans[i].setting
 		set.Model = l.Model
 		samples, err := plans[i].selection.Task.Open(ctx, &set, plans[i].selection.Subtask)
+		if errors.Is(err, evaluation.ErrNoData) && !plans[i].selection.Named {
+			left = append(left, err)
+			continue
+		}
 		if err != nil {
 			return "", nil, fmt.Errorf("eval: %w", err)
 		}
@@ -160,13 +168,23 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 		}
 		work = append(work, evaluation.Work{Name: plans[i].name, Samples: samples})
 	}
+	switch {
+	case len(work) == 0:
+		return "", nil, fmt.Errorf("eval: %w", left[0])
+	case len(left) > 0:
+		fmt.Fprintf(log, "%d subtasks are left out, the first: %v\n", len(left), left[0])
+	}
 	if j.shards > 0 {
 		total = (total + j.shards - 1) / j.shards
+	}
+	inspect := j.Inspect
+	if f.path == "" {
+		inspect = 0
 	}
 	bar := progress.New(log, "prompts", int64(max(0, total)))
 	err = evaluation.Run(ctx, l.Model, work, evaluation.Options{
 		Contenders: contenders, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
-		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, OnSample: func() { bar.Add(1) },
+		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Inspect: inspect, OnKept: f.keep, OnSample: func() { bar.Add(1) },
 		Shard: j.shard, Shards: j.shards,
 	}, results)
 	bar.Done()
@@ -193,7 +211,7 @@ func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work
 			if err != nil || len(ids) == 0 {
 				continue
 			}
-			more, err := evaluation.Time(ctx, l.Model, w.Name, ids, contenders, j.Budgets)
+			more, err := evaluation.Time(ctx, l.Model, w.Name, ids, contenders, j.Budgets, evaluation.UsualTimes)
 			if err != nil {
 				return nil, fmt.Errorf("eval: times of task %s: %w", w.Name, err)
 			}

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +62,16 @@ func TestResumeAfterACut(t *testing.T) {
 	if n := strings.Count(want, "\n"); n != 9*5 { // 3 + 2·3 samples of 5 cells
 		t.Fatalf("%d predictions, want 45", n)
 	}
+	kept, err := readKept(filepath.Join(whole, KeptFile))
+	if err != nil || len(kept) != 2 || kept[0].Task != "copy" || kept[1].Task != "single" || len(kept[1].Cells) != 5 {
+		t.Fatalf("%+v, %v: want what 5 cells keep of the first prompt of two tasks", kept, err)
+	}
+	for _, c := range kept[0].Cells {
+		held := 96 - strings.Count(c.Shares, "0")
+		if c.Policy == "full" && c.Shares != strings.Repeat("z", 96) || c.Policy == "snapkv" && c.Budget == "16" && (held < 16 || held > 96) {
+			t.Errorf("%s at %q keeps %s", c.Label(), c.Budget, c.Shares)
+		}
+	}
 	if _, err := os.Stat(filepath.Join(whole, partialFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is still there: %v", partialFile, err)
 	}
@@ -69,7 +82,9 @@ func TestResumeAfterACut(t *testing.T) {
 		if i%2 == 1 && len(cut) > 0 { // a digit that has changed
 			cut[r.IntN(len(cut))] ^= 1
 		}
-		for name, data := range map[string][]byte{ConfigFile: []byte(strings.Replace(read(t, whole, ConfigFile), whole, dir, 1)), partialFile: cut} {
+		kept := []byte(read(t, whole, KeptFile))         // of samples whose predictions are lost, too
+		kept = append(kept, kept[:r.IntN(len(kept))]...) // and cut in a line
+		for name, data := range map[string][]byte{ConfigFile: []byte(strings.Replace(read(t, whole, ConfigFile), whole, dir, 1)), partialFile: cut, KeptFile: kept} {
 			if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +94,7 @@ func TestResumeAfterACut(t *testing.T) {
 		if _, err := j.Run(ctx, io.Discard); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{PredictionsFile, MetricsFile} {
+		for _, name := range []string{PredictionsFile, MetricsFile, KeptFile} {
 			if got := read(t, dir, name); got != read(t, whole, name) {
 				t.Errorf("cut at %d: %s differs", len(cut), name)
 			}
@@ -238,5 +253,35 @@ func TestConfigComesBack(t *testing.T) {
 	got, err := again.config()
 	if err != nil || !bytes.Equal(got, text) {
 		t.Errorf("%v; got\n%s\nwant\n%s", err, got, text)
+	}
+}
+
+// TestAnswersDoNotDependOnTheBatch: how many caches are decoded together changes no bit of
+// what they do, and one by one they give the same answers.
+func TestAnswersDoNotDependOnTheBatch(t *testing.T) {
+	measure := func(batch int) []*evaluation.Prediction {
+		j := small(t.TempDir())
+		j.Policies, j.Batch, j.Agreement = Names{"full,snapkv,h2o,quest,d2o,tova,snapkv:quest"}, batch, "on"
+		j.Tasks = []Task{{Task: "copy,turns"}}
+		if _, err := j.Run(context.Background(), io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		all, err := readFinished(filepath.Join(j.Out, PredictionsFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	three := measure(3)
+	for i, p := range measure(16) {
+		if !reflect.DeepEqual(p, three[i]) {
+			t.Errorf("%+v with 16 places, %+v with 3", p, three[i])
+		}
+	}
+	for i, p := range measure(1) {
+		a, b := p.Measures[evaluation.MeasureNLL], three[i].Measures[evaluation.MeasureNLL]
+		if !slices.Equal(p.Answers, three[i].Answers) || math.Abs(a-b) > 1e-3*(1+b) {
+			t.Errorf("%+v one by one, %+v in a batch", p, three[i])
+		}
 	}
 }

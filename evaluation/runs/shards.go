@@ -103,7 +103,8 @@ func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome
 	fail := func(err error) (*Outcome, error) { return nil, fmt.Errorf("eval: %w", err) }
 	var all []*evaluation.Prediction
 	var timings []evaluation.Timing
-	var about environment
+	var about Environment
+	var kept []*evaluation.Kept
 	for i := range n {
 		dir, err := at.bring(ctx, shardName(i, n))
 		if err != nil {
@@ -114,6 +115,11 @@ func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome
 			return fail(err)
 		}
 		all = append(all, more...)
+		lines, err := readKept(filepath.Join(dir, KeptFile))
+		if err != nil {
+			return fail(err)
+		}
+		kept = append(kept, lines...)
 		if i > 0 {
 			continue
 		}
@@ -144,10 +150,10 @@ func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome
 	}
 	defer dir.Remove()
 	f := &folder{path: dir.Path, about: about}
-	if err := errors.Join(f.write(ConfigFile, config), f.files(out.Rows, all, timings)); err != nil {
+	if err := errors.Join(f.write(ConfigFile, config), f.files(out.Rows, all, timings, sortedKept(kept, models, tasks))); err != nil {
 		return fail(err)
 	}
-	if err := at.deliver(ctx, dir.Path, []string{ConfigFile, EnvironmentFile, TimingsFile, PredictionsFile, MetricsFile}); err != nil {
+	if err := at.deliver(ctx, dir.Path, []string{ConfigFile, EnvironmentFile, TimingsFile, KeptFile, PredictionsFile, MetricsFile}); err != nil {
 		return fail(err)
 	}
 	return out, nil
@@ -324,7 +330,7 @@ func (s *stored) take(ctx context.Context, name string) (string, context.Context
 	}
 	dir := filepath.Join(s.dir.Path, name)
 	err = os.MkdirAll(dir, 0o777)
-	for _, file := range []string{ConfigFile, partialFile} { // of who had it before
+	for _, file := range []string{ConfigFile, KeptFile, partialFile} { // of who had it before
 		if err == nil {
 			if err = objectstore.Download(ctx, s.store, s.key(name, file), filepath.Join(dir, file)); errors.Is(err, objectstore.ErrNotExist) {
 				err = nil
@@ -343,7 +349,7 @@ func (s *stored) take(ctx context.Context, name string) (string, context.Context
 			case <-stop:
 				return
 			case <-time.After(s.save):
-				s.send(claim.Context(), name, dir, ConfigFile, partialFile)
+				s.send(claim.Context(), name, dir, ConfigFile, KeptFile, partialFile)
 			}
 		}
 	}()
@@ -355,7 +361,7 @@ func (s *stored) take(ctx context.Context, name string) (string, context.Context
 		if err := claim.Held(leave); err != nil {
 			return fmt.Errorf("eval: %s: %w", s.store.URL(s.key(name, "")), err)
 		}
-		err := s.send(leave, name, dir, ConfigFile, partialFile, EnvironmentFile, TimingsFile, PredictionsFile, MetricsFile)
+		err := s.send(leave, name, dir, ConfigFile, KeptFile, partialFile, EnvironmentFile, TimingsFile, PredictionsFile, MetricsFile)
 		if _, statErr := os.Stat(filepath.Join(dir, MetricsFile)); err == nil && statErr == nil {
 			err = s.store.Delete(leave, s.key(name, partialFile))
 		}
@@ -385,8 +391,8 @@ func (s *stored) bring(ctx context.Context, name string) (string, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
 	}
-	for _, file := range []string{ConfigFile, EnvironmentFile, TimingsFile, PredictionsFile} {
-		if err := objectstore.Download(ctx, s.store, s.key(name, file), filepath.Join(dir, file)); err != nil {
+	for _, file := range []string{ConfigFile, EnvironmentFile, TimingsFile, KeptFile, PredictionsFile} {
+		if err := objectstore.Download(ctx, s.store, s.key(name, file), filepath.Join(dir, file)); err != nil && !(file == KeptFile && errors.Is(err, objectstore.ErrNotExist)) {
 			return "", err
 		}
 	}

@@ -46,7 +46,7 @@ func TestShardsAreTheRun(t *testing.T) {
 	if outcomes[0] == nil && outcomes[1] == nil {
 		t.Fatal("nobody has joined the shards")
 	}
-	for _, name := range []string{PredictionsFile, MetricsFile} {
+	for _, name := range []string{PredictionsFile, MetricsFile, KeptFile} {
 		if read(t, dir, name) != read(t, whole, name) {
 			t.Errorf("%s differs from that of one run", name)
 		}

@@ -7,7 +7,7 @@ func init() {
 		About:  "1 if the answer equals an accepted one but for case, punctuation, articles and blanks",
 		Source: "SQuAD, Rajpurkar et al. 2016, arXiv:1606.05250, evaluate-v1.1.py, exact_match_score",
 		Score: best(func(prediction, answer string) float64 {
-			return indicator(normalized(prediction) == normalized(answer))
+			return indicator(Normalized(prediction) == Normalized(answer))
 		}),
 	})
 	Metrics.Add("exact_match_strict", Metric{
@@ -21,7 +21,7 @@ func init() {
 		About:  "1 if the answer contains an accepted one, both normalised as for exact_match",
 		Source: "HELMET, Yen et al. 2024, arXiv:2410.02694, utils.py, substring_exact_match_score",
 		Score: best(func(prediction, answer string) float64 {
-			return indicator(strings.Contains(normalized(prediction), normalized(answer)))
+			return indicator(strings.Contains(Normalized(prediction), Normalized(answer)))
 		}),
 	})
 	Metrics.Add("string_match_all", Metric{

@@ -38,7 +38,7 @@ func tokenF1(prediction, reference []string) float64 {
 }
 
 func helmetF1(prediction, answer string) float64 {
-	p, a := normalized(prediction), normalized(answer)
+	p, a := Normalized(prediction), Normalized(answer)
 	for _, word := range []string{"yes", "no", "noanswer"} {
 		if (p == word || a == word) && p != a {
 			return 0

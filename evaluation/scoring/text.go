@@ -73,14 +73,15 @@ func removeArticles(s string) string {
 	return out.String()
 }
 
-// normalizedWords is what SQuAD compares (Rajpurkar et al. 2016, evaluate-v1.1.py,
-// normalize_answer): lower case, without punctuation, articles and repeated blanks.
+// normalizedWords are the words of [Normalized].
 func normalizedWords(s string) []string {
 	return fields(removeArticles(remove(lower(s), punctuation)))
 }
 
-// normalized joins the words again.
-func normalized(s string) string { return strings.Join(normalizedWords(s), " ") }
+// Normalized returns a text as SQuAD compares it (Rajpurkar et al. 2016, arXiv:1606.05250,
+// evaluate-v1.1.py, normalize_answer): lower case, without punctuation, articles and
+// repeated blanks.
+func Normalized(s string) string { return strings.Join(normalizedWords(s), " ") }
 
 // FirstLine returns what LongBench keeps of an answer to trec, triviaqa, samsum and
 // lsht before it is scored (Bai et al. 2023, arXiv:2308.14508, eval.py): the first

@@ -90,7 +90,7 @@ func readTable(text string) (rows [][]string, ok bool) {
 			if len(line) == len(header) {
 				cell = line[i]
 			}
-			row[i] = strings.ReplaceAll(normalized(cell), " ", "")
+			row[i] = strings.ReplaceAll(Normalized(cell), " ", "")
 		}
 		rows = append(rows, row)
 	}
