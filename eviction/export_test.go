@@ -183,7 +183,9 @@ func (x shownSteps) Select(s *model.SparseStep) (int64, error) {
 // SpoilScores makes a score of KV head 1 that a session's steps go on from in a layer another
 // one; false of policies that keep none.
 func SpoilScores(s *Session, layer int, value float64) bool {
-	st, ok := s.decode.(interface{ spoil(layer int, value float64) })
+	st, ok := s.decode.(interface {
+		spoil(layer int, value float64)
+	})
 	if ok {
 		st.spoil(layer, value)
 	}
