@@ -43,10 +43,10 @@ func TestNeedleMaps(t *testing.T) {
 		budget int
 		cells  []NeedleCell
 	}{
-		{"b", 32, []NeedleCell{{"full", 0.25, 512, 0, 3}, {"snapkv", 0.25, 512, 0.32, 3}}},
-		{"b", 64, []NeedleCell{{"full", 0.25, 512, 0, 3}, {"snapkv", 0.25, 512, 0.64, 3}}},
-		{"a", 8, []NeedleCell{{"tova", 0.25, 512, 0.08, 3}}},
-		{"c", 0, []NeedleCell{{"full", 0.25, 512, 0, 3}}},
+		{"b", 32, []NeedleCell{{Policy: "full", Depth: 0.25, Tokens: 512, Accuracy: 0, Samples: 3}, {Policy: "snapkv", Depth: 0.25, Tokens: 512, Accuracy: 0.32, Samples: 3}}},
+		{"b", 64, []NeedleCell{{Policy: "full", Depth: 0.25, Tokens: 512, Accuracy: 0, Samples: 3}, {Policy: "snapkv", Depth: 0.25, Tokens: 512, Accuracy: 0.64, Samples: 3}}},
+		{"a", 8, []NeedleCell{{Policy: "tova", Depth: 0.25, Tokens: 512, Accuracy: 0.08, Samples: 3}}},
+		{"c", 0, []NeedleCell{{Policy: "full", Depth: 0.25, Tokens: 512, Accuracy: 0, Samples: 3}}},
 	}
 	if len(maps) != len(want) {
 		t.Fatalf("%d maps, want %d: %+v", len(maps), len(want), maps)

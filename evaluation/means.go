@@ -21,7 +21,7 @@ type Mean struct {
 
 	// Means of the optional measures; nil unless every row has the measure, since a
 	// mean over other tasks than the neighbour's would be compared with it.
-	HitRate, Recall, KendallTau, TrafficBytes, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
+	Agreement, NLL, HitRate, Recall, KendallTau, TrafficBytes, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
 }
 
 // Label names the policy and adapter for people, as [Row.Label] does.
@@ -68,6 +68,10 @@ func meanByPolicy(rows []Row) []Mean {
 			m.FullBytes += float64(r.FullBytes) / float64(len(cells))
 		}
 		m.Score, m.StdErr = stats.MacroMean(accuracies, stdErrs)
+		if metricOf(cells) != metricOf([]Row{{Metric: Agreement}}) { // which is a column already
+			m.Agreement = meanOf(cells, func(r Row) *float64 { return r.measure(Agreement) })
+		}
+		m.NLL = meanOf(cells, func(r Row) *float64 { return r.measure(MeasureNLL) })
 		m.HitRate = meanOf(cells, func(r Row) *float64 { return r.HitRate })
 		m.Recall = meanOf(cells, func(r Row) *float64 { return r.Recall })
 		m.KendallTau = meanOf(cells, func(r Row) *float64 { return r.KendallTau })
@@ -78,6 +82,14 @@ func meanByPolicy(rows []Row) []Mean {
 		means = append(means, m)
 	}
 	return means
+}
+
+// measure is one of the other measures by name, nil where there is none.
+func (r Row) measure(name string) *float64 {
+	if v, ok := r.Measures[name]; ok {
+		return &v
+	}
+	return nil
 }
 
 // meanOf averages an optional measure; nil if a row lacks it.

@@ -3,6 +3,7 @@ package evaluation
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"glimpse/eviction"
 )
@@ -63,9 +64,42 @@ func NeedleMaps(rows []Row) []NeedleMap {
 	return out
 }
 
+// NeedleCells are the cells of all maps for one picture. A cell's policy has the model and
+// the task beside it where there are several, and its budget where there are several of
+// these; those of the full cache have none.
+func NeedleCells(maps []NeedleMap) []NeedleCell {
+	models, tasks, budgets := make(map[string]bool), make(map[string]bool), make(map[eviction.Budget]bool)
+	for _, m := range maps {
+		models[m.Model], tasks[m.Task], budgets[m.Budget] = true, true, true
+	}
+	var out []NeedleCell
+	seen := make(map[NeedleCell]bool)
+	for _, m := range maps {
+		var beside []string
+		if len(models) > 1 {
+			beside = append(beside, m.Model)
+		}
+		if len(tasks) > 1 {
+			beside = append(beside, m.Task)
+		}
+		for _, c := range m.Cells {
+			if len(budgets) > 1 && c.Policy != full {
+				c.Budget = m.Budget.String()
+			}
+			if len(beside) > 0 {
+				c.Policy += " (" + strings.Join(beside, ", ") + ")"
+			}
+			if !seen[c] { // the full cache's are in the maps of every budget
+				seen[c], out = true, append(out, c)
+			}
+		}
+	}
+	return out
+}
+
 // needleCell is the cell of a row that is grouped by length and depth alone.
 func needleCell(r Row) (NeedleCell, bool) {
-	c := NeedleCell{Policy: r.Label(), Accuracy: r.Score, Samples: r.Samples, Tokens: -1, Depth: -1}
+	c := NeedleCell{Policy: r.Label(), Accuracy: r.Score, Samples: r.Samples, Metric: r.Metric, Tokens: -1, Depth: -1}
 	for _, g := range r.Groups {
 		switch v, err := strconv.ParseFloat(g.Value, 64); {
 		case err != nil:

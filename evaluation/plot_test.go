@@ -209,6 +209,20 @@ func TestPlotNeedle(t *testing.T) {
 		{"two panels", needleCells(sixPolicies[:2], lengths, 11), 1150, 500},
 		{"four panels", needleCells(sixPolicies[:4], lengths, 5), 1150, 900},
 		{"five panels leave a gap", needleCells(sixPolicies[:5], lengths, 5), 1610, 900},
+		{"a row per policy, a column per budget", func() (cells []NeedleCell) {
+			for _, c := range needleCells([]string{"full", "snapkv", "lookaheadkv/shipped"}, lengths, 5) {
+				for _, c.Budget = range []string{"64", "5%", "10%", "20%"} {
+					if c.Policy == "full" {
+						c.Budget = ""
+					}
+					c.Metric = "contains"
+					if cells = append(cells, c); c.Policy == "full" {
+						break
+					}
+				}
+			}
+			return cells
+		}(), 2070, 1300},
 		{"finest grid", needleCells(sixPolicies[:1], func() (n []int) {
 			for i := range maxNeedleSteps {
 				n = append(n, 100+i)
@@ -300,6 +314,7 @@ func TestPlotNeedleRefuses(t *testing.T) {
 		{"no tokens", with(func(c *NeedleCell) { c.Tokens = 0 }), "tokens: got 0"},
 		{"no samples", with(func(c *NeedleCell) { c.Samples = 0 }), "samples: got 0"},
 		{"no policy", with(func(c *NeedleCell) { c.Policy = "" }), "policy"},
+		{"budget", with(func(c *NeedleCell) { c.Budget = "a\nb" }), "budget: got"},
 		{"repeated cell", []NeedleCell{valid, valid}, "cell 1: a second one of p at 512 tokens, depth 0.5"},
 		{"too many policies", tooMany, "more than 48 policies"},
 		{"too many lengths", tooLong, "200 prompt lengths"},
@@ -315,5 +330,38 @@ func TestPlotNeedleRefuses(t *testing.T) {
 				t.Error("a plot was written in spite of the error")
 			}
 		})
+	}
+}
+
+// TestNeedleCells: rows by length and depth are cells, with what tells them apart.
+func TestNeedleCells(t *testing.T) {
+	at := func(length, depth string) []Group { return []Group{{"length", length}, {"depth", depth}} }
+	row := func(policy, budget, task string, groups []Group) Row {
+		r := Row{Policy: policy, Task: task, Groups: groups, Metric: "contains", Score: 0.5, Samples: 2, Model: "m"}
+		if budget != "" {
+			var err error
+			if r.Budget, err = eviction.ParseBudget(budget); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return r
+	}
+	cell := func(policy, budget string, tokens int, depth float64) NeedleCell {
+		return NeedleCell{Policy: policy, Budget: budget, Tokens: tokens, Depth: depth, Accuracy: 0.5, Samples: 2, Metric: "contains"}
+	}
+	for name, c := range map[string]struct {
+		rows []Row
+		want []NeedleCell
+	}{
+		"one budget": {[]Row{row("full", "", "niah", nil), row("full", "", "niah", at("512", "0.25")), row("snapkv", "64", "niah", at("512", "1")), row("snapkv", "64", "niah", at("512", "1")[:1])},
+			[]NeedleCell{cell("full", "", 512, 0.25), cell("snapkv", "", 512, 1)}},
+		"two budgets": {[]Row{row("full", "", "niah", at("512", "0")), row("snapkv", "64", "niah", at("512", "0")), row("snapkv", "10%", "niah", at("512", "0"))},
+			[]NeedleCell{cell("full", "", 512, 0), cell("snapkv", "64", 512, 0), cell("snapkv", "10%", 512, 0)}},
+		"two tasks":    {[]Row{row("snapkv", "64", "niah", at("512", "0")), row("snapkv", "64", "single", at("512", "0"))}, []NeedleCell{cell("snapkv (niah)", "", 512, 0), cell("snapkv (single)", "", 512, 0)}},
+		"other groups": {[]Row{row("snapkv", "64", "niah", []Group{{"length", "easy"}, {"depth", "1"}}), row("snapkv", "64", "niah", []Group{{"kind", "1"}, {"depth", "1"}})}, nil},
+	} {
+		if got := NeedleCells(NeedleMaps(c.rows)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
 	}
 }

@@ -162,6 +162,10 @@ func measuresOf(means []Mean) []measure {
 		}
 	}
 	all := []measure{
+		{"agree\n%", "agree: token F1 of the answer against the full cache's",
+			optional(func(m Mean) *float64 { return m.Agreement }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
+		{"NLL\nnats", "NLL: of the full cache's answer under eviction, mean per token",
+			optional(func(m Mean) *float64 { return m.NLL }, func(v float64) string { return fmt.Sprintf("%.3g", v) })},
 		{"hit\n%", "hit: critical-KV hit rate against the true response",
 			optional(func(m Mean) *float64 { return m.HitRate }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
 		{"rec\n%", "rec: recall at the budget of the scores against the oracle's, and τ their rank correlation",

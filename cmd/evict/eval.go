@@ -68,7 +68,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.StringVar(&j.Data, "data", "", "your prompts, or the data of the tasks: a file, a folder or s3://BUCKET/NAME")
 	f.StringArrayVar(&j.Fields, "field", nil, "where the rows of --data have what: NAME=PATH,…, NAME=TEMPLATE or the name of a data set such as squad; NAME is id, prompt, text, messages, prompt_ids, context, answer or metric_options.OPTION; may be repeated")
 	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that answers are scored with against their references")
-	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated: "+strings.Join(evaluation.Tasks.Names(), ", ")+"; TASK/SUBTASK is one part of a task, TASK/all are all parts")
+	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated, see evict tasks; TASK/SUBTASK is one part of a task, TASK/all are all parts")
 	f.StringArrayVar(&e.options, "task-option", nil, "option of a task, as TASK.OPTION=VALUE; may be repeated")
 	f.StringVar(&e.policies, "policy", "", "policies, comma-separated, or all (default "+runs.DefaultPolicies+", without an adapter those that need none)")
 	f.StringVar(&e.budgets, "budget", "", "budgets, comma-separated (default 32,64,96,128; for other models 5%,10%,20%,50%)")
@@ -97,7 +97,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.StringVar(&e.json, "json-out", "", "file for the JSON")
 	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md")
 	f.StringVar(&e.plot, "plot", "", "file for a plot of the scores against the budget: .png, .svg or .pdf")
-	f.StringVar(&e.needle, "needle-plot", "", "file for a heat map of needles found, by depth and prompt length, at the smallest budget: .png, .svg or .pdf")
+	f.StringVar(&e.needle, "needle-plot", "", "file for heat maps by depth and prompt length, of every policy at every budget: of a task that varies both, as niah, or else of needles of the synthetic tasks at the smallest budget: .png, .svg or .pdf")
 	return cmd
 }
 
@@ -243,7 +243,7 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	}
 	var cells []evaluation.NeedleCell
 	if maps := evaluation.NeedleMaps(out.Rows); len(maps) > 0 {
-		cells = maps[0].Cells
+		cells = evaluation.NeedleCells(maps)
 	} else if cells, err = needle(cmd, j); err != nil {
 		return err
 	}

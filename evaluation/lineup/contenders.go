@@ -2,6 +2,7 @@ package lineup
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,12 +13,16 @@ import (
 	"glimpse/model"
 )
 
+// errNeeds is of a policy that lacks what only a user can give.
+var errNeeds = errors.New("needs")
+
 // policySpec is one item of a list of policies: a name, and options that this contender
 // alone has: "d2o(beta=0.5, merge=mean)".
 type policySpec struct {
 	name string
 	text string // as it is reported; "" for the policy's name
 	set  eviction.Overrides
+	all  bool // it is one of all, and may be left out
 }
 
 // parsePolicies reads a list with commas between; "all" are all policies.
@@ -42,7 +47,7 @@ func parsePolicies(list string) ([]policySpec, error) {
 		list = rest
 		if item = strings.TrimSpace(item); item == "all" {
 			for _, name := range eviction.Policies.Names() {
-				out = append(out, policySpec{name: name})
+				out = append(out, policySpec{name: name, all: true})
 			}
 			continue
 		}
@@ -127,18 +132,24 @@ func merged(under, over eviction.Overrides) eviction.Overrides {
 // Contenders makes the named policies; a learned one once per adapter of its kind,
 // one that takes a draft once per draft model. A name may have options of its own:
 // "snapkv,snapkv(kernel=1)" are two. What was given on the command line and no policy takes
-// is an error, and so is what does not fit the model.
+// is an error, and so is what does not fit the model. Of "all" those are left out that need
+// an adapter or a pattern that there is none of; LeftOut says which.
 func (l *Lineup) Contenders(list string) ([]evaluation.Contender, error) {
 	specs, err := parsePolicies(list)
 	if err != nil {
 		return nil, err
 	}
+	l.LeftOut = nil
 	var out []evaluation.Contender
 	var names []string
 	for _, spec := range specs {
 		own := *l
 		own.overrides, own.set = merged(l.overrides, spec.set), merged(l.set, spec.set)
 		more, err := own.variants(spec.name)
+		if errors.Is(err, errNeeds) && spec.all {
+			l.LeftOut = append(l.LeftOut, err.Error())
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +181,7 @@ func (l *Lineup) variants(name string) ([]evaluation.Contender, error) {
 			}
 		}
 		if len(variants) == 0 {
-			return nil, fmt.Errorf("policy %s: needs an adapter of kind %q; train one and give it with --adapter", name, needs.Adapter)
+			return nil, fmt.Errorf("policy %s: %w an adapter of kind %q; train one and give it with --adapter", name, errNeeds, needs.Adapter)
 		}
 	case needs.Draft && len(l.drafts) > 0:
 		for _, d := range l.drafts {
@@ -183,7 +194,7 @@ func (l *Lineup) variants(name string) ([]evaluation.Contender, error) {
 	for _, v := range variants {
 		if needs.Pattern {
 			if v.resources.Pattern = l.pattern; l.pattern == nil {
-				return nil, fmt.Errorf("policy %s: needs a pattern of retrieval heads; find one with evict patterns and give it with --pattern", name)
+				return nil, fmt.Errorf("policy %s: %w a pattern of retrieval heads; find one with evict patterns and give it with --pattern", name, errNeeds)
 			}
 		}
 		named, err := eviction.NewWith(name, l.seed, v.overrides, v.resources)

@@ -138,6 +138,9 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	if err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
+	for _, why := range l.LeftOut {
+		fmt.Fprintf(log, "left out: %s\n", why)
+	}
 	sampling, err := j.Sampling.Resolve(l.Model)
 	if err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)

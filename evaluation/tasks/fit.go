@@ -29,7 +29,8 @@ func ask(ctx context.Context, s *evaluation.Setting, user, begin string) ([]int3
 
 // draft is a prompt whose length is still open. It has so many units, which are large parts
 // (lines, documents, words), and so many fillers, which are small ones and bring it to its
-// length; a variant is another choice of fillers. Text of the same numbers is the same.
+// length; a variant is another choice of the last filler. Text of the same numbers is the
+// same.
 type draft interface {
 	// text returns what the user says and how the answer begins. errNoMore where there
 	// are not so many units or fillers.
@@ -66,14 +67,26 @@ func fit(ctx context.Context, s *evaluation.Setting, d draft, tokens int) ([]int
 		return ids, nil
 	}
 	for fewer := 0; fewer <= min(8, units); fewer = max(1, 2*fewer) { // units make room for fillers
-		for variant := range d.variants() {
-			_, ids, err := most(tokens, func(n int) ([]int32, error) { return measure(units-fewer, n, variant) })
-			switch {
-			case errors.Is(err, errTooLong): // this variant is longer
-			case err != nil:
-				return nil, err
-			case len(ids) == tokens:
-				return ids, nil
+		n, ids, err := most(tokens, func(n int) ([]int32, error) { return measure(units-fewer, n, 0) })
+		if err != nil && !errors.Is(err, errTooLong) {
+			return nil, err
+		}
+		if err == nil && len(ids) == tokens {
+			return ids, nil
+		}
+		for variant := 1; variant < d.variants(); variant++ {
+			for _, n := range []int{n, n + 1} {
+				if n == 0 {
+					continue
+				}
+				ids, err := measure(units-fewer, n, variant)
+				switch {
+				case errors.Is(err, errNoMore):
+				case err != nil:
+					return nil, err
+				case len(ids) == tokens:
+					return ids, nil
+				}
 			}
 		}
 	}

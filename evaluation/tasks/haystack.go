@@ -121,19 +121,21 @@ func makeHaystack(rng *rand.Rand, words int) *haystack {
 	return h
 }
 
-// fillerTexts bring prompts to their lengths: words that are one token each in most
-// vocabularies, and for others what takes few.
-var fillerTexts = [][]string{
-	strings.Fields("and so the day went on and the sun was in the sky and all was well"),
-	{"a"}, {"the"}, {"."}, {"and"}, {"-"}, {"…"},
-}
+// fillerWords bring prompts to their lengths. They are one token each in most vocabularies;
+// for others the last one of a filler may be another, of fillerEnds.
+var (
+	fillerWords = strings.Fields("and so the day went on and the sun was in the sky and all was well")
+	fillerEnds  = []string{"", "a", "oh", "ah,", "well", "there"} // the first: as it comes
+)
 
-// filler is so many words of a variant.
+// filler is so many words. The variant is that of the last.
 func filler(n, variant int) []string {
-	list := fillerTexts[variant]
 	out := make([]string, n)
 	for i := range out {
-		out[i] = list[i%len(list)]
+		out[i] = fillerWords[i%len(fillerWords)]
+	}
+	if n > 0 && variant > 0 {
+		out[n-1] = fillerEnds[variant]
 	}
 	return out
 }

@@ -34,11 +34,3 @@ func checkLengths(s *evaluation.Setting, lengths []int, maxNew int) error {
 	}
 	return nil
 }
-
-// maxNewOf is --max-new, or the task's own.
-func maxNewOf(s *evaluation.Setting, own int) int {
-	if s.MaxNew > 0 {
-		return s.MaxNew
-	}
-	return own
-}

@@ -66,7 +66,7 @@ func openNIAH(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation
 	if err != nil {
 		return fail(err)
 	}
-	maxNew := maxNewOf(s, niahMaxNew)
+	maxNew := maxNew(s, niahMaxNew)
 	if err := checkLengths(s, lengths, maxNew); err != nil {
 		return fail(err)
 	}
@@ -148,7 +148,7 @@ func (n *niah) choose() error {
 
 func (n *niah) sample(ctx context.Context, length, maxNew int, depth float64, i int) (*evaluation.Sample, error) {
 	// The same sample has the same haystack and needle at all lengths and depths.
-	rng := rand.New(rand.NewPCG(n.setting.Seed, 0x6e696168<<32|uint64(i)))
+	rng := rand.New(rand.NewPCG(n.setting.Seed, seedOf("niah")+uint64(i)))
 	d := &niahDraft{depth: depth, hay: n.given}
 	if n.own != nil {
 		d.needle = *n.own
@@ -186,7 +186,7 @@ type niahDraft struct {
 	depth  float64
 }
 
-func (d *niahDraft) variants() int { return len(fillerTexts) }
+func (d *niahDraft) variants() int { return len(fillerEnds) }
 
 func (d *niahDraft) text(units, fillers, variant int) (user, begin string, err error) {
 	list := sentences(append(d.hay.take(d.from, units), filler(fillers, variant)...))

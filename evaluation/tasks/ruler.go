@@ -16,20 +16,16 @@ import (
 const rulerSource = "RULER, Hsieh et al. 2024, arXiv:2404.06654, table 5 and appendix B; github.com/NVIDIA/RULER, scripts/synthetic.yaml"
 
 func init() {
-	var names, made []string
+	var names []string
 	for _, t := range rulerTasks {
 		names = append(names, t.name)
-		if !t.documents {
-			made = append(made, t.name)
-		}
 	}
 	evaluation.Tasks.Add("ruler", evaluation.Task{
 		Name:     "ruler",
 		Doc:      "13 tasks of retrieval, tracing, counting and questions over documents, with prompts of an exact length",
 		Source:   rulerSource,
-		Data:     "RULER's own jsonl files, by task; or a folder with squad.json and hotpotqa.json for qa_1 and qa_2 and text for the haystack, PaulGrahamEssays.json or *.txt. Without it prompts are made, and qa_1 and qa_2 cannot be",
+		Data:     "RULER's own jsonl files, by task; or a folder with squad.json and hotpotqa.json for qa_1 and qa_2 and text for the haystack, PaulGrahamEssays.json or *.txt. Without it prompts are made, but for qa_1 and qa_2, which are left out",
 		Subtasks: names,
-		Defaults: made,
 		Options: []evaluation.Option{
 			{Name: "lengths", Doc: "prompt lengths in tokens, as many samples each; none is the one that --tokens gives, or 4096"},
 			{Name: "count", Default: rulerPrompt, Doc: "what has the length: the prompt alone, or total, the prompt with the longest answer, as RULER's max_seq_length"},
@@ -105,7 +101,7 @@ func openRULER(ctx context.Context, s *evaluation.Setting, subtask string) (*eva
 			r.rulerTask = t
 		}
 	}
-	r.maxNew = maxNewOf(s, r.rulerTask.maxNew)
+	r.maxNew = maxNew(s, r.rulerTask.maxNew)
 	var err error
 	if r.match, err = scoring.Metrics.Lookup(r.metric); err != nil {
 		return fail(err)
@@ -174,7 +170,7 @@ func (r *ruler) read(files rulerFiles) (err error) {
 		if r.name == "qa_2" {
 			name, option = "hotpotqa.json", "hotpotqa"
 		}
-		return fmt.Errorf("the questions and documents are not part of this program; want --data with %s in it, or --task-option ruler.%s=FILE", name, option)
+		return fmt.Errorf("the questions and documents are not part of this program; want --data with %s in it, or --task-option ruler.%s=FILE: %w", name, option, evaluation.ErrNoData)
 	case r.documents && r.name == "qa_1":
 		r.library, err = readSQuAD(files.documents)
 	case r.documents:
@@ -185,9 +181,7 @@ func (r *ruler) read(files rulerFiles) (err error) {
 
 // sample makes the i-th prompt of a length. Its answers do not depend on the length.
 func (r *ruler) sample(ctx context.Context, length, i int, grouped bool) (*evaluation.Sample, error) {
-	h := fnv.New64a()
-	h.Write([]byte("ruler/" + r.name))
-	rng := rand.New(rand.NewPCG(r.setting.Seed, h.Sum64()+uint64(i)))
+	rng := rand.New(rand.NewPCG(r.setting.Seed, seedOf("ruler/"+r.name)+uint64(i)))
 	d, err := r.make(r, rng, length, i)
 	if err != nil {
 		return nil, err
@@ -201,6 +195,13 @@ func (r *ruler) sample(ctx context.Context, length, i int, grouped bool) (*evalu
 		sample.Groups = []evaluation.Group{{Key: "length", Value: strconv.Itoa(length)}}
 	}
 	return sample, nil
+}
+
+// seedOf keeps the samples of tasks apart.
+func seedOf(task string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(task))
+	return h.Sum64()
 }
 
 // asked is a sample whose answers count as much of the references as they have in them.

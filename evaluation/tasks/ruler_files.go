@@ -87,43 +87,13 @@ func globQuote(path string) string {
 // "question", "answer_prefix", "answer", "task"), of which those of other tasks are passed
 // over. An input with nothing beside it has the chat template in it already.
 func (r *ruler) openPrompts(path string) (*evaluation.Samples, error) {
-	rows, err := datasets.OpenRows(path, "")
-	if err != nil {
+	if _, err := countRows(path); err != nil { // it can be opened
 		return nil, err
 	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	each := func(yield func(evaluation.Item) bool) {
-		rows, err := datasets.OpenRows(path, "")
-		if err != nil {
-			yield(evaluation.Item{ID: path, Make: failing(err)})
-			return
-		}
-		defer rows.Close()
-		for {
-			row, err := rows.Next()
-			if err == io.EOF {
-				return
-			}
-			item := evaluation.Item{ID: row.ID(), Make: failing(err)}
-			if err == nil {
-				if task, err := row.Text("task"); err == nil && task != r.name {
-					continue
-				}
-				item.Make = func(ctx context.Context) (*evaluation.Sample, error) {
-					sample, err := r.promptOf(ctx, row)
-					if err != nil {
-						return nil, row.Fail(err)
-					}
-					return sample, nil
-				}
-			}
-			if !yield(item) {
-				return
-			}
-		}
-	}
+	each := rowItems(path, func(row datasets.Row) bool {
+		task, err := row.Text("task")
+		return err != nil || task == r.name
+	}, r.promptOf)
 	return &evaluation.Samples{Metric: r.metric, Each: r.setting.Take(each)}, nil
 }
 

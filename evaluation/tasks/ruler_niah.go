@@ -126,7 +126,7 @@ func (n rulerNeedles) draft(r *ruler, rng *rand.Rand, length int) *niahRULER {
 
 func (d *niahRULER) answers() []string { return d.want }
 
-func (d *niahRULER) variants() int { return len(fillerTexts) }
+func (d *niahRULER) variants() int { return len(fillerEnds) }
 
 func (d *niahRULER) text(units, fillers, variant int) (user, begin string, err error) {
 	var context string

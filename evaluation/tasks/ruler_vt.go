@@ -49,12 +49,17 @@ func newVTChain(rng *rand.Rand, letters int) vtChain {
 
 // ask is the question for the chain in so many lines of noise.
 func (c vtChain) ask(units, fillers, variant int) (user, begin string) {
-	lines := insertAt(slices.Repeat([]string{noise + "\n"}, units), c.statements, scattered(c.shares, units))
+	context := vtContext(c.statements, c.shares, units, fillers, variant)
+	return fmt.Sprintf(vtTemplate, context, c.value), fmt.Sprintf(vtBegin, len(c.names), c.value)
+}
+
+// vtContext is so many lines of noise with statements among them.
+func vtContext(statements []string, shares []float64, units, fillers, variant int) string {
+	lines := insertAt(slices.Repeat([]string{noise + "\n"}, units), statements, scattered(shares, units))
 	if fillers > 0 {
 		lines = append(lines, noiseFiller(fillers, variant)+"\n")
 	}
-	context := strings.ReplaceAll(strings.Join(lines, " "), ". \n", ".\n")
-	return fmt.Sprintf(vtTemplate, context, c.value), fmt.Sprintf(vtBegin, len(c.names), c.value)
+	return strings.ReplaceAll(strings.Join(lines, " "), ". \n", ".\n")
 }
 
 // vtRULER is a prompt: a worked example, and the question. Its units are lines of noise.
@@ -84,7 +89,7 @@ func makeVT(r *ruler, rng *rand.Rand, length, _ int) (rulerDraft, error) {
 
 func (d *vtRULER) answers() []string { return d.chain.names }
 
-func (d *vtRULER) variants() int { return len(fillerTexts) }
+func (d *vtRULER) variants() int { return len(fillerEnds) }
 
 func (d *vtRULER) text(units, fillers, variant int) (user, begin string, err error) {
 	user, begin = d.chain.ask(units, fillers, variant)

@@ -51,7 +51,7 @@ func (s *shuffled) words() []string {
 }
 
 // cweRULER asks for the ten most common words of a list. Its units are words that are less
-// common; fillers are others, drawn one by one.
+// common, its fillers others, drawn one by one.
 type cweRULER struct {
 	seed                        uint64
 	common, others              []string
@@ -102,8 +102,18 @@ func numbered(words []string) string {
 
 func (d *cweRULER) answers() []string { return d.common }
 
-// variants are other draws of fillers, which have other lengths in tokens.
+// variants are last words of other lengths in tokens.
 func (d *cweRULER) variants() int { return 100 }
+
+// last is a word of one to four parts.
+func (d *cweRULER) last(variant int) string {
+	rng := rand.New(rand.NewPCG(d.seed, uint64(variant)))
+	word := nouns[rng.IntN(len(nouns))]
+	for range variant % 4 {
+		word = adjectives[rng.IntN(len(adjectives))] + "-" + word
+	}
+	return word
+}
 
 func (d *cweRULER) text(units, fillers, variant int) (user, begin string, err error) {
 	if units > len(d.others) {
@@ -121,11 +131,11 @@ func (d *cweRULER) text(units, fillers, variant int) (user, begin string, err er
 			list.add(word, first+i*d.otherRepeats+k)
 		}
 	}
-	rng := rand.New(rand.NewPCG(d.seed, uint64(variant)))
+	rng := rand.New(rand.NewPCG(d.seed, 0))
 	for i := range fillers {
 		word := randomPair(rng)
-		if rng.IntN(2) == 0 && len(d.others) > units {
-			word = d.others[units+rng.IntN(len(d.others)-units)]
+		if i == fillers-1 && variant > 0 {
+			word = d.last(variant)
 		}
 		list.add(word, math.MaxInt32+i)
 	}
