@@ -23,24 +23,26 @@ var ErrEmpty = errors.New("got no examples, want at least one")
 // lineReader reads a JSONL file line by line. Its buffer grows with the longest
 // line read so far, never beyond MaxLine.
 type lineReader struct {
-	scanner *bufio.Scanner
-	file    string
-	line    int    // of the last line returned, from 1
-	text    []byte // the last line returned, until the next
+	reader *bufio.Reader
+	file   string
+	line   int    // of the last line returned, from 1
+	text   []byte // the last line returned, until the next
+	long   []byte // a line that the reader's buffer does not hold
 }
 
 func newLineReader(file string, r io.Reader) *lineReader {
-	s := bufio.NewScanner(r)
-	s.Buffer(make([]byte, 0, min(64<<10, MaxLine)), MaxLine)
-	return &lineReader{scanner: s, file: file}
+	return &lineReader{reader: bufio.NewReaderSize(r, min(64<<10, MaxLine)), file: file}
 }
 
-// next returns the next line that is not blank as a JSON object, or io.EOF.
+// next returns the next line that is not blank as a JSON object, or io.EOF. After a
+// *RowError the next line follows.
 func (l *lineReader) next() (object, error) {
-	for l.scanner.Scan() {
-		l.line++
-		text := bytes.TrimSpace(l.scanner.Bytes())
-		if len(text) == 0 {
+	for {
+		text, err := l.readLine()
+		if err != nil {
+			return nil, err
+		}
+		if text = bytes.TrimSpace(text); len(text) == 0 {
 			continue
 		}
 		o, err := parseObject(text)
@@ -50,19 +52,40 @@ func (l *lineReader) next() (object, error) {
 		l.text = text
 		return o, nil
 	}
-	switch err := l.scanner.Err(); {
-	case errors.Is(err, bufio.ErrTooLong):
-		l.line++
-		return nil, l.locate(fmt.Errorf("got a line of more than %d bytes, want at most that", MaxLine-1))
-	case err != nil:
-		l.line++
-		return nil, l.locate(fmt.Errorf("read: %w", err))
+}
+
+// readLine returns a line, which is valid until the next. One that is too long is read to
+// its end and left.
+func (l *lineReader) readLine() ([]byte, error) {
+	l.long = l.long[:0]
+	l.line++
+	for tooLong := false; ; {
+		piece, err := l.reader.ReadSlice('\n')
+		whole := err == nil || err == io.EOF
+		switch {
+		case !whole && err != bufio.ErrBufferFull:
+			return nil, fmt.Errorf("%s:%d: read: %w", l.file, l.line, err)
+		case err == io.EOF && len(piece) == 0 && len(l.long) == 0 && !tooLong:
+			l.line--
+			return nil, io.EOF
+		case tooLong || len(l.long)+len(bytes.TrimRight(piece, "\r\n")) >= MaxLine:
+			tooLong, l.long = true, l.long[:0]
+		case whole && len(l.long) == 0:
+			return piece, nil
+		default:
+			l.long = append(l.long, piece...)
+		}
+		switch {
+		case whole && tooLong:
+			return nil, l.locate(fmt.Errorf("got a line of more than %d bytes, want at most that", MaxLine-1))
+		case whole:
+			return l.long, nil
+		}
 	}
-	return nil, io.EOF
 }
 
 // locate puts the file and the line before an error.
-func (l *lineReader) locate(err error) error { return fmt.Errorf("%s:%d: %w", l.file, l.line, err) }
+func (l *lineReader) locate(err error) error { return &RowError{l.file, l.line, "line", err} }
 
 // object holds the fields of a JSON object by their exact names.
 type object map[string]json.RawMessage

@@ -13,6 +13,7 @@ type MixSource struct {
 	Format string  `json:"format,omitempty"` // of SourceFormats; "" is auto
 	Weight float64 `json:"weight,omitempty"` // share of the samples while the source lasts; 0 is 1
 	Limit  int     `json:"limit,omitempty"`  // most prompts taken; 0 is all
+	Fields Fields  `json:"fields,omitzero"`  // where its rows hold the prompt and the answer
 }
 
 // Mix draws prompts from several sources at random, in proportion to their weights;
@@ -27,7 +28,7 @@ type Mix struct {
 
 type mixSource struct {
 	MixSource
-	records Records
+	records *PromptReader
 	given   int
 }
 
@@ -38,9 +39,6 @@ func OpenMix(sources []MixSource, seed uint64) (*Mix, error) {
 	}
 	m := &Mix{rng: rand.New(rand.NewPCG(seed, 0x4d4958))}
 	for i, s := range sources {
-		if s.Format == "" {
-			s.Format = FormatAuto
-		}
 		if s.Weight == 0 {
 			s.Weight = 1
 		}
@@ -57,7 +55,7 @@ func OpenMix(sources []MixSource, seed uint64) (*Mix, error) {
 			m.Close()
 			return nil, fmt.Errorf("mix: source %d: %w", i, err)
 		}
-		records, err := OpenSource(s.Path, s.Format)
+		records, err := OpenSource(s.Path, s.Format, s.Fields)
 		if err != nil {
 			m.Close()
 			return nil, fmt.Errorf("mix: source %d: %w", i, err)

@@ -5,25 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
 )
 
-// parquetRecords reads a Parquet file row by row.
-type parquetRecords struct {
+// parquetRows reads a Parquet file row by row.
+type parquetRows struct {
+	sourceFile
 	file   *os.File
 	size   int64
 	opened *parquet.File
 	leaves []*parquet.Column
 	group  int // the next row group
 	rows   *parquet.GenericReader[any]
-	path   string
-	name   string
 	row    int
 }
 
-func openParquet(path, name string) (r Records, err error) {
+func openParquet(source sourceFile) (r *parquetRows, err error) {
+	path := source.path
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open source: %w", err)
@@ -49,7 +51,7 @@ func openParquet(path, name string) (r Records, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: not a Parquet file: %w", path, err)
 	}
-	return &parquetRecords{file: f, size: info.Size(), opened: file, leaves: leavesOf(file.Root(), nil), path: path, name: name}, nil
+	return &parquetRows{sourceFile: source, file: f, size: info.Size(), opened: file, leaves: leavesOf(file.Root(), nil)}, nil
 }
 
 // leavesOf are the columns that hold values, in the order of a row group's.
@@ -64,7 +66,7 @@ func leavesOf(c *parquet.Column, leaves []*parquet.Column) []*parquet.Column {
 }
 
 // read returns the next row, and io.EOF after the last of the last row group.
-func (r *parquetRecords) read() (any, error) {
+func (r *parquetRows) read() (any, error) {
 	for {
 		if r.rows != nil {
 			next := make([]any, 1)
@@ -92,7 +94,7 @@ func (r *parquetRecords) read() (any, error) {
 	}
 }
 
-func (r *parquetRecords) Next() (p Prompt, err error) {
+func (r *parquetRows) next() (row Row, err error) {
 	defer func() {
 		if x := recover(); x != nil {
 			err = fmt.Errorf("%s: row %d: %v", r.path, r.row, x)
@@ -101,38 +103,47 @@ func (r *parquetRecords) Next() (p Prompt, err error) {
 	next, err := r.read()
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
-		return Prompt{}, fmt.Errorf("%s: row %d: %w", r.path, r.row, err)
+		return Row{}, fmt.Errorf("%s: row %d: %w", r.path, r.row, err)
 	case err != nil && r.row == 0:
-		return Prompt{}, fmt.Errorf("%s: %w", r.path, ErrEmpty)
+		return Row{}, fmt.Errorf("%s: %w", r.path, ErrEmpty)
 	case err != nil:
-		return Prompt{}, io.EOF
+		return Row{}, io.EOF
 	}
-	row, ok := next.(map[string]any)
+	columns, ok := next.(map[string]any)
 	if !ok {
-		return Prompt{}, fmt.Errorf("%s: row %d: got a %T, want columns by name", r.path, r.row, next)
+		return Row{}, fmt.Errorf("%s: row %d: got a %T, want columns by name", r.path, r.row, next)
 	}
-	for name, value := range row { // columns that are null in this row are not there
-		if row[name] = plain(value); row[name] == nil {
-			delete(row, name)
-		}
-	}
-	raw, err := json.Marshal(row)
-	if err != nil {
-		return Prompt{}, fmt.Errorf("%s: row %d: %w", r.path, r.row, err)
-	}
-	if p, err = parseRecord(raw, r.name, r.row); err != nil {
-		return Prompt{}, fmt.Errorf("%s: row %d: %w", r.path, r.row, err)
-	}
+	row = Row{File: r.path, Number: r.row, unit: "row", name: r.name}
 	r.row++
-	return p, nil
+	raw, err := json.Marshal(plain(columns))
+	if err != nil {
+		return row, row.Fail(err)
+	}
+	return row.parse(raw)
 }
 
 // plain takes the wrappers off nested values: bytes are text, and a list is written
-// as {"list": [{"element": …}]} by most programs.
+// as {"list": [{"element": …}]} by most programs. What JSON has no word for becomes null,
+// or is described.
 func plain(v any) any {
 	switch x := v.(type) {
 	case []byte:
+		if !utf8.Valid(x) {
+			return map[string]any{"bytes that are not UTF-8": len(x)}
+		}
 		return string(x)
+	case string:
+		if !utf8.ValidString(x) {
+			return map[string]any{"bytes that are not UTF-8": len(x)}
+		}
+	case float32:
+		if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
+			return nil
+		}
+	case float64:
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return nil
+		}
 	case []any:
 		out := make([]any, len(x))
 		for i := range x {
@@ -142,7 +153,7 @@ func plain(v any) any {
 	case map[string]any:
 		if list, ok := x["list"]; ok && len(x) == 1 {
 			items, ok := list.([]any)
-			if !ok {
+			if !ok && list != nil {
 				return plain(list)
 			}
 			out := make([]any, 0, len(items))
@@ -167,8 +178,7 @@ func plain(v any) any {
 	return v
 }
 
-// Close implements Records.
-func (r *parquetRecords) Close() error {
+func (r *parquetRows) close() error {
 	if r.rows != nil {
 		return errors.Join(r.rows.Close(), r.file.Close())
 	}

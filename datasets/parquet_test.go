@@ -54,7 +54,7 @@ func readParquet(t testing.TB, data []byte) (rows int, bytes uint64, err error) 
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	r, err := datasets.OpenSource(path, "auto")
+	r, err := datasets.OpenSource(path, "auto", datasets.Fields{})
 	if err == nil {
 		for err == nil {
 			if _, err = r.Next(); err == nil {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -16,19 +16,19 @@ type Message struct {
 	Content string // may be empty
 }
 
-// Prompt is one line of a prompt file. Exactly one of Text, Messages and IDs is
+// Prompt is what a row of a source asks. Exactly one of Text, Messages and IDs is
 // set, as Form says.
 type Prompt struct {
-	ID   string // the line's "id", else FILE:LINE
+	ID   string // the row's "id", else its place: FILE:LINE
 	Form PromptForm
 
 	Text     string
 	Messages []Message
 	IDs      []int32
-	Chosen   string // the answer that the line gives to a FormFewShot
+	Chosen   string // the answer that the row gives to a FormFewShot
 }
 
-// PromptForm is the field of a line that holds its prompt.
+// PromptForm is the field of a row that holds its prompt.
 type PromptForm string
 
 // The forms of a prompt, which say what is still to be done with it.
@@ -57,7 +57,7 @@ func (p Prompt) CheckIDs(vocab int) error {
 	return nil
 }
 
-// PromptReader streams a prompt file: JSONL, where each line has one of
+// PromptReader streams the prompts of a source, whose rows have one of
 //
 //	{"prompt": "…"}
 //	{"text": "…"}
@@ -67,63 +67,60 @@ func (p Prompt) CheckIDs(vocab int) error {
 //	{"conversation": [{"human": "…", "assistant": "…"}]}
 //	{"prompt": "…", "chosen": "…"}
 //
-// and may have an "id", a string or a whole number. Other fields are passed over,
-// because prompt files come from many hands.
+// unless [Fields] say where the prompt stands, and may have an "id", a string or a whole
+// number. Other fields are passed over, because prompt files come from many hands.
 type PromptReader struct {
-	lines  *lineReader
-	read   int
-	closer io.Closer // nil if the caller owns the reader
+	rows    *RowReader
+	mapping *mapping
 }
 
-// OpenPrompts opens a prompt file. The caller closes it.
-func OpenPrompts(path string) (*PromptReader, error) {
-	f, err := os.Open(path)
+// OpenSource opens a file, or all files of a folder in the order of their paths, in
+// any format. Hidden files are passed over. The caller closes it.
+//
+// An answer that fields name becomes the assistant's turn after the prompt, and of
+// running text what is chosen to follow it.
+func OpenSource(path, format string, fields Fields) (*PromptReader, error) {
+	m, err := fields.compile()
 	if err != nil {
-		return nil, fmt.Errorf("open prompts: %w", err)
+		return nil, fmt.Errorf("open source %s: %w", path, err)
 	}
-	r := NewPromptReader(path, f)
-	r.closer = f
-	return r, nil
+	rows, err := OpenRows(path, format)
+	if err != nil {
+		return nil, err
+	}
+	return &PromptReader{rows: rows, mapping: m}, nil
 }
 
-// NewPromptReader reads prompts from r; file stands in its errors and in the IDs
-// of lines without one.
+// NewPromptReader reads JSONL from r; file stands in its errors and in the IDs of lines
+// without one.
 func NewPromptReader(file string, r io.Reader) *PromptReader {
-	return &PromptReader{lines: newLineReader(file, r)}
+	lines := &lineRows{lines: newLineReader(file, r), name: filepath.Base(file)}
+	return &PromptReader{rows: &RowReader{open: lines}, mapping: new(mapping)}
 }
 
 // Next returns the next prompt, or io.EOF after the last; a file without prompts
 // is ErrEmpty instead.
 func (r *PromptReader) Next() (Prompt, error) {
-	o, err := r.lines.next()
-	if err == io.EOF && r.read == 0 {
-		return Prompt{}, fmt.Errorf("%s: %w", r.lines.file, ErrEmpty)
-	}
+	row, err := r.rows.Next()
 	if err != nil {
 		return Prompt{}, err
 	}
-	p, err := parsePrompt(o)
+	p, err := r.mapping.readPrompt(row)
+	if err == nil && r.mapping.answer != nil {
+		p, err = r.mapping.answered(row, p)
+	}
 	if err != nil {
-		return Prompt{}, r.lines.locate(err)
+		return Prompt{}, row.Fail(err)
 	}
-	if p.ID == "" {
-		p.ID = fmt.Sprintf("%s:%d", filepath.Base(r.lines.file), r.lines.line)
-	}
-	r.read++
 	return p, nil
 }
 
-// Close closes the file that OpenPrompts opened.
-func (r *PromptReader) Close() error {
-	if r.closer == nil {
-		return nil
-	}
-	return r.closer.Close()
-}
+// Close closes the files.
+func (r *PromptReader) Close() error { return r.rows.Close() }
 
-// ReadPrompts reads a whole prompt file. OpenPrompts streams it.
+// ReadPrompts reads all prompts of a source. OpenSource streams them.
 func ReadPrompts(path string) ([]Prompt, error) {
-	r, err := OpenPrompts(path)
+	r, err := OpenSource(path, FormatAuto, Fields{})
 	if err != nil {
 		return nil, err
 	}
@@ -131,53 +128,173 @@ func ReadPrompts(path string) ([]Prompt, error) {
 	return collect(r.Next)
 }
 
-func parsePrompt(o object) (p Prompt, err error) {
-	for _, form := range promptForms {
-		if _, ok := o[string(form)]; !ok {
-			continue
+// readPrompt reads the prompt of a row and its ID.
+func (m *mapping) readPrompt(row Row) (p Prompt, err error) {
+	switch {
+	case m.prompt != nil:
+		p.Form = FormPrompt
+		p.Text, err = m.prompt.text(row)
+	case m.text != nil:
+		p.Form = FormText
+		p.Text, err = m.text.text(row)
+	case m.messages != nil:
+		p.Form = FormMessages
+		var o object
+		if o, err = m.messages.field(row); err == nil {
+			p.Messages, err = parseTurns(o, m.messages.path)
 		}
-		if p.Form != "" {
+	case m.promptIDs != nil:
+		p.Form = FormIDs
+		var o object
+		if o, err = m.promptIDs.field(row); err == nil {
+			p.IDs, err = parseIDs(o, m.promptIDs.path)
+		}
+	default:
+		p, err = parsePrompt(row.object)
+	}
+	if err == nil && m.context != nil {
+		err = m.addContext(row, &p)
+	}
+	if err != nil {
+		return Prompt{}, err
+	}
+	switch {
+	case m.id != nil:
+		if p.ID, err = m.id.render(row); err == nil && p.ID == "" {
+			err = fmt.Errorf("field %q: got nothing, want an id", m.id.path)
+		}
+	case row.Has("id"):
+		p.ID, err = parseID(row.object)
+	default:
+		p.ID = row.ID()
+	}
+	if err != nil {
+		return Prompt{}, err
+	}
+	return p, nil
+}
+
+// addContext puts what the question is about before it.
+func (m *mapping) addContext(row Row, p *Prompt) error {
+	context, err := m.context.render(row)
+	if err != nil || context == "" {
+		return err
+	}
+	context += "\n\n"
+	switch p.Form {
+	case FormIDs:
+		return errors.New("got token ids, want text where there is a context")
+	case FormMessages:
+		i := slices.IndexFunc(p.Messages, func(x Message) bool { return x.Role == "user" })
+		if i < 0 {
+			return errors.New("got no user's turn, want one that the context stands before")
+		}
+		p.Messages[i].Content = context + p.Messages[i].Content
+	default:
+		p.Text = context + p.Text
+	}
+	return nil
+}
+
+// answered is the prompt with the first answer of the row after it.
+func (m *mapping) answered(row Row, p Prompt) (Prompt, error) {
+	answers, err := m.answer.texts(row)
+	if err != nil || len(answers) == 0 || answers[0] == "" {
+		return p, err
+	}
+	switch p.Form {
+	case FormPrompt:
+		p.Form, p.Messages, p.Text = FormMessages, []Message{{"user", p.Text}, {"assistant", answers[0]}}, ""
+	case FormText:
+		p.Form, p.Chosen = FormFewShot, answers[0]
+	case FormMessages:
+		if n := len(p.Messages); p.Messages[n-1].Role != "assistant" {
+			p.Messages = append(p.Messages, Message{"assistant", answers[0]})
+		}
+	case FormIDs:
+		return p, errors.New("got token ids, want text where there is an answer")
+	}
+	return p, nil
+}
+
+// parsePrompt reads the prompt of a row that has it in one of the usual fields. Null is as
+// good as nothing beside another.
+func parsePrompt(o object) (p Prompt, err error) {
+	null := PromptForm("")
+	for _, form := range promptForms {
+		raw, ok := o[string(form)]
+		switch {
+		case !ok:
+			continue
+		case string(raw) == "null":
+			null = form
+			continue
+		case p.Form != "":
 			return Prompt{}, fmt.Errorf("got both %q and %q, want one of the fields %q", p.Form, form, promptForms)
 		}
 		p.Form = form
 	}
-	switch p.Form {
+	if p.Form == "" {
+		p.Form = null
+	}
+	switch name := string(p.Form); p.Form {
 	case FormPrompt, FormText:
-		p.Text, err = o.text(string(p.Form))
+		p.Text, err = o.text(name)
 		if _, ok := o["chosen"]; ok && p.Form == FormPrompt && o.decode("chosen", "", &p.Chosen) == nil && p.Chosen != "" {
 			p.Form = FormFewShot
 		}
 	case formConversations, formConversation:
-		p.Messages, err = parseConversation(o, p.Form)
+		p.Messages, err = parseConversation(o, name, p.Form)
 		p.Form = FormMessages
 	case FormMessages:
-		p.Messages, err = parseMessages(o)
+		p.Messages, err = parseMessages(o, name)
 	case FormIDs:
-		p.IDs, err = o.ids(string(p.Form))
-		if err == nil && len(p.IDs) == 0 {
-			err = fmt.Errorf("field %q: got no ids, want at least one", p.Form)
-		}
+		p.IDs, err = parseIDs(o, name)
 	default:
 		err = fmt.Errorf("got no prompt, want one of the fields %q", promptForms)
 	}
 	if err != nil {
 		return Prompt{}, err
 	}
-	if _, ok := o["id"]; ok {
-		if p.ID, err = parseID(o); err != nil {
-			return Prompt{}, err
-		}
-	}
 	return p, nil
 }
 
-func parseMessages(o object) ([]Message, error) {
+func parseIDs(o object, name string) ([]int32, error) {
+	ids, err := o.ids(name)
+	if err == nil && len(ids) == 0 {
+		err = fmt.Errorf("field %q: got no ids, want at least one", name)
+	}
+	return ids, err
+}
+
+// parseTurns reads messages in any of the forms.
+func parseTurns(o object, name string) ([]Message, error) {
 	var items []json.RawMessage
-	if err := o.decode(string(FormMessages), "an array of objects", &items); err != nil {
+	if err := o.decode(name, "a list of turns", &items); err != nil {
+		return nil, err
+	}
+	if len(items) > 0 {
+		if first, err := parseObject(items[0]); err == nil {
+			for _, form := range []struct {
+				key  string
+				form PromptForm
+			}{{"from", formConversations}, {"human", formConversation}} {
+				if _, ok := first[form.key]; ok {
+					return parseConversation(o, name, form.form)
+				}
+			}
+		}
+	}
+	return parseMessages(o, name)
+}
+
+func parseMessages(o object, name string) ([]Message, error) {
+	var items []json.RawMessage
+	if err := o.decode(name, "an array of objects", &items); err != nil {
 		return nil, err
 	}
 	if len(items) == 0 {
-		return nil, errors.New(`field "messages": got no messages, want at least one`)
+		return nil, fmt.Errorf("field %q: got no messages, want at least one", name)
 	}
 	messages := make([]Message, 0, len(items))
 	for i, item := range items {
@@ -190,7 +307,7 @@ func parseMessages(o object) ([]Message, error) {
 			err = fields.decode("content", "a string", &m.Content)
 		}
 		if err != nil {
-			return nil, fmt.Errorf(`field "messages": element %d: %w`, i, err)
+			return nil, fmt.Errorf("field %q: element %d: %w", name, i, err)
 		}
 		messages = append(messages, m)
 	}

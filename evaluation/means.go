@@ -1,9 +1,9 @@
 package evaluation
 
 import (
-	"cmp"
 	"slices"
 
+	"glimpse/eviction"
 	"glimpse/internal/stats"
 )
 
@@ -11,17 +11,17 @@ import (
 // lengths), each cell counting alike however many samples it has.
 type Mean struct {
 	Policy, Adapter string
-	Budget          int
+	Budget          eviction.Budget
 	Cells           int // rows averaged
 
-	Accuracy float64 // macro mean, 0–1
-	StdErr   float64 // of Accuracy: √(Σ se²)/Cells
+	Score  float64 // macro mean, 0–1
+	StdErr float64 // of Score: √(Σ se²)/Cells
 
 	KeptBytes, FullBytes float64
 
 	// Means of the optional measures; nil unless every row has the measure, since a
 	// mean over other tasks than the neighbour's would be compared with it.
-	HitRate, Recall, KendallTau, TrafficBytes, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
+	Agreement, NLL, HitRate, Recall, KendallTau, TrafficBytes, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
 }
 
 // Label names the policy and adapter for people, as [Row.Label] does.
@@ -44,7 +44,7 @@ func MeanByPolicy(rows []Row) ([]Mean, error) {
 func meanByPolicy(rows []Row) []Mean {
 	type group struct {
 		policy, adapter string
-		budget          int
+		budget          eviction.Budget
 	}
 	var order []group
 	members := make(map[group][]Row)
@@ -55,7 +55,7 @@ func meanByPolicy(rows []Row) []Mean {
 		}
 		members[g] = append(members[g], r)
 	}
-	slices.SortStableFunc(order, func(a, b group) int { return cmp.Compare(a.budget, b.budget) })
+	slices.SortStableFunc(order, func(a, b group) int { return a.budget.Compare(b.budget) })
 
 	means := make([]Mean, 0, len(order))
 	for _, g := range order {
@@ -63,11 +63,15 @@ func meanByPolicy(rows []Row) []Mean {
 		m := Mean{Policy: g.policy, Adapter: g.adapter, Budget: g.budget, Cells: len(cells)}
 		accuracies, stdErrs := make([]float64, len(cells)), make([]float64, len(cells))
 		for i, r := range cells {
-			accuracies[i], stdErrs[i] = r.Accuracy, r.StdErr
+			accuracies[i], stdErrs[i] = r.Score, r.StdErr
 			m.KeptBytes += float64(r.KeptBytes) / float64(len(cells))
 			m.FullBytes += float64(r.FullBytes) / float64(len(cells))
 		}
-		m.Accuracy, m.StdErr = stats.MacroMean(accuracies, stdErrs)
+		m.Score, m.StdErr = stats.MacroMean(accuracies, stdErrs)
+		if metricOf(cells) != metricOf([]Row{{Metric: Agreement}}) { // which is a column already
+			m.Agreement = meanOf(cells, func(r Row) *float64 { return r.measure(Agreement) })
+		}
+		m.NLL = meanOf(cells, func(r Row) *float64 { return r.measure(MeasureNLL) })
 		m.HitRate = meanOf(cells, func(r Row) *float64 { return r.HitRate })
 		m.Recall = meanOf(cells, func(r Row) *float64 { return r.Recall })
 		m.KendallTau = meanOf(cells, func(r Row) *float64 { return r.KendallTau })
@@ -78,6 +82,14 @@ func meanByPolicy(rows []Row) []Mean {
 		means = append(means, m)
 	}
 	return means
+}
+
+// measure is one of the other measures by name, nil where there is none.
+func (r Row) measure(name string) *float64 {
+	if v, ok := r.Measures[name]; ok {
+		return &v
+	}
+	return nil
 }
 
 // meanOf averages an optional measure; nil if a row lacks it.

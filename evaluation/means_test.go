@@ -5,13 +5,14 @@ import (
 	"slices"
 	"testing"
 
+	"glimpse/eviction"
 	"glimpse/internal/compare"
 )
 
 func TestMeanByPolicy(t *testing.T) {
 	row := func(policy, adapter string, budget int, task string, accuracy, stdErr float64, hit *float64) Row {
-		return Row{Policy: policy, Adapter: adapter, Budget: budget, Task: task, Tokens: 512, Samples: 10,
-			Accuracy: accuracy, StdErr: stdErr, HitRate: hit, KeptBytes: int64(100 * accuracy), FullBytes: 200}
+		return Row{Policy: policy, Adapter: adapter, Budget: eviction.Pairs(budget), Task: task, Tokens: 512, Samples: 10,
+			Score: accuracy, StdErr: stdErr, HitRate: hit, KeptBytes: int64(100 * accuracy), FullBytes: 200}
 	}
 	means, err := MeanByPolicy([]Row{
 		row("snapkv", "", 64, "a", 0.4, 0.03, new(0.5)),
@@ -31,7 +32,7 @@ func TestMeanByPolicy(t *testing.T) {
 	}
 	var got []line
 	for _, m := range means {
-		got = append(got, line{m.Label(), m.Budget, m.Cells})
+		got = append(got, line{m.Label(), m.Budget.Of(512), m.Cells})
 	}
 	want := []line{{"full", 0, 1}, {"lookaheadkv/fresh", 32, 1}, {"lookaheadkv/shipped", 32, 2}, {"snapkv", 32, 1}, {"snapkv", 64, 2}}
 	if !slices.Equal(got, want) {
@@ -39,7 +40,7 @@ func TestMeanByPolicy(t *testing.T) {
 	}
 
 	shipped, snapkv := means[2], means[4]
-	compare.Close(t, "accuracy", []float64{shipped.Accuracy, snapkv.Accuracy}, []float64{0.5, 0.5}, 1e-12)
+	compare.Close(t, "accuracy", []float64{shipped.Score, snapkv.Score}, []float64{0.5, 0.5}, 1e-12)
 	compare.Close(t, "standard error", []float64{shipped.StdErr, snapkv.StdErr}, []float64{math.Sqrt(0.02) / 2, 0.05 / 2}, 1e-12)
 	compare.Close(t, "bytes", []float64{shipped.KeptBytes, shipped.FullBytes}, []float64{50, 200}, 1e-12)
 	if shipped.HitRate == nil {

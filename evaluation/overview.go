@@ -3,6 +3,8 @@ package evaluation
 import (
 	"fmt"
 	"slices"
+
+	"glimpse/eviction"
 )
 
 // overviewOf is the table that opens a comparison of several budgets: one line per
@@ -14,27 +16,27 @@ func overviewOf(rows []Row, order []string) (title string, columns []column, ok 
 		return "", nil, false
 	}
 	means := meanByPolicy(rows)
-	var budgets []int
-	byLabel := make(map[string]map[int]Mean)
+	var budgets []eviction.Budget
+	byLabel := make(map[string]map[eviction.Budget]Mean)
 	for _, m := range means {
 		if m.Cells != means[0].Cells {
 			return "", nil, false
 		}
-		if m.Budget > 0 && !slices.Contains(budgets, m.Budget) {
+		if !m.Budget.IsZero() && !slices.Contains(budgets, m.Budget) {
 			budgets = append(budgets, m.Budget)
 		}
 		if byLabel[m.Label()] == nil {
-			byLabel[m.Label()] = make(map[int]Mean)
+			byLabel[m.Label()] = make(map[eviction.Budget]Mean)
 		}
 		byLabel[m.Label()][m.Budget] = m
 	}
 	if len(budgets) < 2 {
 		return "", nil, false
 	}
-	slices.Sort(budgets)
+	slices.SortFunc(budgets, eviction.Budget.Compare)
 	last := budgets[len(budgets)-1]
-	at := func(label string, budget int) (Mean, bool) {
-		if m, ok := byLabel[label][0]; ok {
+	at := func(label string, budget eviction.Budget) (Mean, bool) {
+		if m, ok := byLabel[label][eviction.Budget{}]; ok {
 			return m, true
 		}
 		m, ok := byLabel[label][budget]
@@ -42,25 +44,25 @@ func overviewOf(rows []Row, order []string) (title string, columns []column, ok 
 	}
 
 	// The block of the largest budget decides the order of the lines.
-	largest := block{rows: slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Budget != 0 && r.Budget != last })}
+	largest := block{rows: slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !r.Budget.IsZero() && r.Budget != last })}
 	lines := meanByPolicy(largest.rows)
 	largest.sort(lines, order)
 
 	columns = []column{{head: "policy"}}
 	for _, b := range budgets {
-		columns = append(columns, column{head: fmt.Sprintf("B = %d", b)})
+		columns = append(columns, column{head: fmt.Sprintf("B = %v", b)})
 	}
 	for _, line := range lines {
 		columns[0].cells = append(columns[0].cells, line.Label())
 		for i, b := range budgets {
 			text := absent
 			if m, ok := at(line.Label(), b); ok {
-				text = fmt.Sprintf("%.1f ±%.1f", 100*m.Accuracy, 100*m.StdErr)
+				text = fmt.Sprintf("%.1f ±%.1f", 100*m.Score, 100*m.StdErr)
 			}
 			columns[i+1].cells = append(columns[i+1].cells, text)
 		}
 	}
-	title = fmt.Sprintf("Exact answers in %%, mean over %d tasks", means[0].Cells)
+	title = fmt.Sprintf("%s in %%, mean over %d tasks", upper(metricOf(rows)), means[0].Cells)
 	if n := rows[0].Tokens; n > 0 && sameLength(rows) {
 		title += fmt.Sprintf(", prompts of %d tokens", n)
 	}

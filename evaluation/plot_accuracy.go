@@ -1,14 +1,14 @@
 package evaluation
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"image/color"
 	"io"
 	"math"
 	"slices"
+	"strconv"
 
+	"glimpse/eviction"
 	"glimpse/internal/figures"
 
 	"gonum.org/v1/plot"
@@ -25,27 +25,19 @@ const (
 	maxPanels = 48
 )
 
-// seriesGlyphs are as many as share no factor with the colours, so that no pair of
-// both repeats before all are used.
-var seriesGlyphs = []draw.GlyphDrawer{
-	draw.CircleGlyph{}, draw.SquareGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{},
-	draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{},
-}
-
-// seriesDashes change once the colours are used up.
-var seriesDashes = [][]vg.Length{nil, {vg.Points(5), vg.Points(2)}, {vg.Points(1.5), vg.Points(1.5)}}
-
-// PlotAccuracy writes a PNG of the mean accuracy over tasks (and prompt lengths)
+// PlotAccuracy writes a picture of the mean accuracy over tasks (and prompt lengths)
 // against the budget: a line per policy and adapter with a bar of one standard
 // error to each side, a dashed line for the full cache (budget 0) if it was
-// measured, and a legend beside the axes, best policy first. Budgets are spaced by
+// measured, and a legend beside the axes, best policy first. Of more than
+// [MaxHighlighted] lines only those of [Highlighted] are in colour, references are
+// dashed, and the others grey and without a name. Budgets are spaced by
 // their logarithm. Lines are moved sideways by a few percent of the distance between
 // budgets, so that their bars do not hide each other.
 //
 // Every policy must have the same tasks at every budget it was run at, since means
 // over different tasks cannot be compared; one that lacks a task is an error, and
 // so are invalid or repeated rows, no rows with a budget, and more than 48 lines.
-func PlotAccuracy(w io.Writer, rows []Row) error {
+func PlotAccuracy(w io.Writer, format figures.Format, rows []Row) error {
 	fail := func(err error) error { return fmt.Errorf("plot accuracy: %w", err) }
 	if err := checkRows(rows); err != nil {
 		return fail(err)
@@ -53,7 +45,8 @@ func PlotAccuracy(w io.Writer, rows []Row) error {
 	if err := checkSameTasks(rows); err != nil {
 		return fail(err)
 	}
-	lines, full := seriesOf(meanByPolicy(rows))
+	means := meanByPolicy(rows)
+	lines, full := seriesOf(means)
 	if len(lines) == 0 {
 		return fail(errors.New("no rows with a budget"))
 	}
@@ -66,38 +59,58 @@ func PlotAccuracy(w io.Writer, rows []Row) error {
 	for _, r := range rows {
 		tasks[r.Task] = true
 	}
-	p.X.Label.Text = "budget (KV pairs per KV head and layer)"
-	p.Y.Label.Text = "exact answers (%)"
+	p.X.Label.Text = axisOf(rows).label()
+	p.Y.Label.Text = metricOf(rows) + " (%)"
 	if len(tasks) > 1 {
-		p.Y.Label.Text = fmt.Sprintf("exact answers (%%), mean over %d tasks", len(tasks))
+		p.Y.Label.Text = fmt.Sprintf("%s (%%), mean over %d tasks", metricOf(rows), len(tasks))
 	}
 	legend := plot.NewLegend()
 	legend.Top, legend.Left = true, true
 	figures.StyleLegend(&legend)
 
-	budgets := budgetsOf(lines)
-	dodge := dodgeStep(budgets, len(lines))
+	axis := axisOf(rows)
+	budgets := axis.budgetsOf(lines)
+	colored := chooseStyles(lines, means)
+	dodge := dodgeStep(budgets, colored)
 	figures.AddGrid(p) // below the lines
 	for _, m := range full {
-		addReference(p, &legend, m, budgets)
+		addReference(p, &legend, m)
+	}
+	for _, s := range slices.Backward(lines) { // those without a name below the others
+		if s.look == faint {
+			if err := s.addTo(p, axis, 1, nil); err != nil {
+				return fail(err)
+			}
+		}
 	}
 	for _, s := range lines {
-		shift := math.Exp(dodge * (float64(s.style) - float64(len(lines)-1)/2))
-		if err := s.addTo(p, &legend, shift); err != nil {
+		if s.look == faint {
+			continue
+		}
+		shift := 1.0
+		if s.look == colour {
+			shift = math.Exp(dodge * (float64(s.style) - float64(colored-1)/2))
+		}
+		if err := s.addTo(p, axis, shift, &legend); err != nil {
 			return fail(err)
 		}
 	}
-	setAccuracyAxes(p, append(slices.Clone(full), meansOf(lines)...), budgets, dodge*float64(len(lines)))
+	labels := labelsOf(lines, full)
+	if n := len(lines) + len(full) - len(labels); n > 0 {
+		labels = append(labels, fmt.Sprintf("%d others", n))
+		legend.Add(labels[len(labels)-1], &plotter.Line{LineStyle: draw.LineStyle{Color: figures.Faint, Width: figures.LineWidth}})
+	}
+	setAccuracyAxes(p, append(slices.Clone(full), meansOf(lines)...), budgets, dodge*float64(colored))
 
 	width, height := 7*vg.Inch, 4.2*vg.Inch
 	legendWidth := vg.Length(0)
-	for _, label := range labelsOf(lines, full) {
+	for _, label := range labels {
 		legendWidth = max(legendWidth, figures.TextWidth(label, 9))
 	}
 	legendWidth += legend.ThumbnailWidth + vg.Points(24)
 	width += max(0, legendWidth-2*vg.Inch) // long names get more canvas, not fewer axes
-	height = max(height, vg.Length(len(lines)+len(full))*vg.Points(14)+vg.Points(30))
-	return figures.Write(w, width, height, plotDPI, func(c draw.Canvas) {
+	height = max(height, vg.Length(len(labels))*vg.Points(14)+vg.Points(30))
+	return figures.Write(w, format, width, height, plotDPI, func(c draw.Canvas) {
 		c = draw.Crop(c, vg.Points(6), -vg.Points(4), vg.Points(6), -vg.Points(8))
 		p.Draw(draw.Crop(c, 0, -legendWidth, 0, 0))
 		legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-legendWidth+vg.Points(14), 0, 0, 0))
@@ -113,7 +126,7 @@ func checkSameTasks(rows []Row) error {
 	}
 	type line struct {
 		policy, adapter string
-		budget          int
+		budget          eviction.Budget
 	}
 	have := make(map[cell]bool)
 	columns, lines := make(map[column]bool), make(map[line]bool)
@@ -129,8 +142,8 @@ func checkSameTasks(rows []Row) error {
 		l := line{r.Policy, r.Adapter, r.Budget}
 		for _, q := range rows {
 			c := column{q.Task, q.Tokens}
-			if !have[cell{l.policy, l.adapter, c.task, l.budget, c.tokens}] {
-				return fmt.Errorf("%s at budget %d: no row for task %q at %d tokens, which others have",
+			if !have[cell{model: rows[0].Model, policy: l.policy, adapter: l.adapter, task: c.task, budget: l.budget, tokens: c.tokens}] {
+				return fmt.Errorf("%s at budget %v: no row for task %q at %d tokens, which others have",
 					r.Label(), r.Budget, q.Task, q.Tokens)
 			}
 		}
@@ -138,65 +151,40 @@ func checkSameTasks(rows []Row) error {
 	return nil
 }
 
-// series is one line of the plot.
-type series struct {
-	label string
-	style int    // position among all labels in alphabetical order: the same policies look the same in every plot of a run
-	means []Mean // by ascending budget
+// budgetAxis places budgets: pairs, or where all are shares, percent of the prompt. Where
+// there are both, a share stands for as many pairs as it is of a prompt of the mean length.
+type budgetAxis struct {
+	shares bool
+	tokens int
 }
 
-// seriesOf splits means into lines, best first, and full caches.
-func seriesOf(means []Mean) (lines []series, full []Mean) {
-	byLabel := make(map[string]int)
-	for _, m := range means { // budgets ascend
-		if m.Budget == 0 {
-			full = append(full, m)
-			continue
-		}
-		i, ok := byLabel[m.Label()]
-		if !ok {
-			i = len(lines)
-			byLabel[m.Label()] = i
-			lines = append(lines, series{label: m.Label()})
-		}
-		lines[i].means = append(lines[i].means, m)
+func axisOf(rows []Row) budgetAxis {
+	a, tokens := budgetAxis{shares: true}, 0
+	for _, r := range rows {
+		a.shares = a.shares && (r.Budget.IsZero() || r.Budget.Share() > 0)
+		tokens += r.Tokens
 	}
-	slices.SortFunc(lines, func(a, b series) int { return cmp.Compare(a.label, b.label) })
-	for i := range lines {
-		lines[i].style = i
-	}
-	slices.SortStableFunc(lines, func(a, b series) int { return cmp.Compare(b.average(), a.average()) })
-	return lines, full
+	a.tokens = tokens / len(rows)
+	return a
 }
 
-func (s series) average() float64 {
-	var sum float64
-	for _, m := range s.means {
-		sum += m.Accuracy / float64(len(s.means))
+func (a budgetAxis) label() string {
+	if a.shares {
+		return "budget (% of the prompt)"
 	}
-	return sum
+	return "budget (KV pairs per KV head and layer)"
 }
 
-func meansOf(lines []series) (means []Mean) {
-	for _, s := range lines {
-		means = append(means, s.means...)
+func (a budgetAxis) at(b eviction.Budget) float64 {
+	if a.shares {
+		return 100 * b.Share()
 	}
-	return means
+	return float64(b.Of(a.tokens))
 }
 
-func labelsOf(lines []series, full []Mean) (labels []string) {
-	for _, m := range full {
-		labels = append(labels, referenceLabel(m))
-	}
-	for _, s := range lines {
-		labels = append(labels, s.label)
-	}
-	return labels
-}
-
-func budgetsOf(lines []series) (budgets []int) {
+func (a budgetAxis) budgetsOf(lines []series) (budgets []float64) {
 	for _, m := range meansOf(lines) {
-		budgets = append(budgets, m.Budget)
+		budgets = append(budgets, a.at(m.Budget))
 	}
 	slices.Sort(budgets)
 	return slices.Compact(budgets)
@@ -205,70 +193,23 @@ func budgetsOf(lines []series) (budgets []int) {
 // dodgeStep returns the distance between neighbouring lines in the logarithm of the
 // budget: together they take a sixth of the smallest distance between budgets, and
 // no more than 4% of the axis.
-func dodgeStep(budgets []int, lines int) float64 {
-	axis := math.Log(float64(budgets[len(budgets)-1]) / float64(budgets[0]))
+func dodgeStep(budgets []float64, lines int) float64 {
+	axis := math.Log(budgets[len(budgets)-1] / budgets[0])
 	if axis == 0 {
 		axis = math.Ln2
 	}
 	spread := axis / 4
 	for i := 1; i < len(budgets); i++ {
-		spread = min(spread, math.Log(float64(budgets[i])/float64(budgets[i-1])))
+		spread = min(spread, math.Log(budgets[i]/budgets[i-1]))
 	}
 	return min(spread/6, 0.04*axis) / float64(max(1, lines-1))
 }
 
-// addTo draws line, error bars and markers; the bars lie below the markers.
-func (s series) addTo(p *plot.Plot, legend *plot.Legend, shift float64) error {
-	points := make(plotter.XYs, len(s.means))
-	errs := make(plotter.YErrors, len(s.means))
-	for i, m := range s.means {
-		points[i] = plotter.XY{X: float64(m.Budget) * shift, Y: 100 * m.Accuracy}
-		errs[i].Low, errs[i].High = 100*min(m.StdErr, m.Accuracy), 100*min(m.StdErr, 1-m.Accuracy)
-	}
-	line, scatter, err := plotter.NewLinePoints(points)
-	if err != nil {
-		return err
-	}
-	bars, err := plotter.NewYErrorBars(struct {
-		plotter.XYs
-		plotter.YErrors
-	}{points, errs})
-	if err != nil {
-		return err
-	}
-	ink := figures.Colors[s.style%len(figures.Colors)]
-	line.Color = ink
-	line.Width = figures.LineWidth
-	line.Dashes = seriesDashes[s.style/len(figures.Colors)%len(seriesDashes)]
-	scatter.Color = ink
-	scatter.Radius = vg.Points(2.8)
-	scatter.Shape = seriesGlyphs[s.style%len(seriesGlyphs)]
-	bars.Color = ink
-	bars.LineStyle.Width = vg.Points(0.8)
-	bars.CapWidth = vg.Points(4)
-	p.Add(bars, line, scatter)
-	legend.Add(s.label, line, scatter)
-	return nil
-}
-
-func referenceLabel(m Mean) string { return m.Label() + " cache" }
-
-// addReference draws the accuracy of a full cache across all budgets.
-func addReference(p *plot.Plot, legend *plot.Legend, m Mean, budgets []int) {
-	f := plotter.NewFunction(func(float64) float64 { return 100 * m.Accuracy })
-	f.Samples = 2
-	f.Color = color.Gray{Y: 0x60}
-	f.Width = vg.Points(1.1)
-	f.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
-	p.Add(f)
-	legend.Add(referenceLabel(m), f)
-}
-
 // setAccuracyAxes gives the axes round limits around all means and a tick per budget.
-func setAccuracyAxes(p *plot.Plot, means []Mean, budgets []int, spread float64) {
+func setAccuracyAxes(p *plot.Plot, means []Mean, budgets []float64, spread float64) {
 	low, high := 100.0, 0.0
 	for _, m := range means {
-		low, high = min(low, 100*(m.Accuracy-m.StdErr)), max(high, 100*(m.Accuracy+m.StdErr))
+		low, high = min(low, 100*(m.Score-m.StdErr)), max(high, 100*(m.Score+m.StdErr))
 	}
 	p.Y.Min = max(0, 10*math.Floor(low/10))
 	p.Y.Max = min(100, max(10*math.Ceil(high/10), p.Y.Min+10))
@@ -285,7 +226,7 @@ func setAccuracyAxes(p *plot.Plot, means []Mean, budgets []int, spread float64) 
 	}
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 
-	first, last := float64(budgets[0]), float64(budgets[len(budgets)-1])
+	first, last := budgets[0], budgets[len(budgets)-1]
 	margin := math.Exp(max(spread, 0.03*math.Log(last/first)))
 	if len(budgets) == 1 {
 		margin = 2
@@ -297,14 +238,14 @@ func setAccuracyAxes(p *plot.Plot, means []Mean, budgets []int, spread float64) 
 
 // budgetTicks marks every budget and labels those that are far enough from the last
 // label to be read.
-func budgetTicks(budgets []int, axis float64) plot.ConstantTicks {
+func budgetTicks(budgets []float64, axis float64) plot.ConstantTicks {
 	const least = 0.06 // of the axis
 	var ticks plot.ConstantTicks
 	labelled := math.Inf(-1)
 	for _, b := range budgets {
-		t := plot.Tick{Value: float64(b)}
+		t := plot.Tick{Value: b}
 		if x := math.Log(t.Value); x-labelled >= least*axis {
-			t.Label, labelled = fmt.Sprint(b), x
+			t.Label, labelled = strconv.FormatFloat(b, 'g', 4, 64), x
 		}
 		ticks = append(ticks, t)
 	}

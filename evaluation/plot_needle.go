@@ -8,13 +8,13 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"glimpse/internal/figures"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/palette"
 	"gonum.org/v1/plot/palette/moreland"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -22,25 +22,28 @@ import (
 // NeedleCell is one measured cell of a needle-in-a-haystack test: how often one
 // policy finds a needle at one depth of prompts of one length.
 type NeedleCell struct {
-	Policy   string  `json:"policy"`   // names the panel; "lookaheadkv/shipped" with an adapter
-	Depth    float64 `json:"depth"`    // of the needle: 0 at the start of the prompt, 1 at its end
-	Tokens   int     `json:"tokens"`   // prompt length
-	Accuracy float64 `json:"accuracy"` // share of prompts answered exactly, 0–1
+	Policy   string  `json:"policy"`           // "lookaheadkv/shipped" with an adapter
+	Budget   string  `json:"budget,omitempty"` // "" where there is only one
+	Depth    float64 `json:"depth"`            // of the needle: 0 at the start of the prompt, 1 at its end
+	Tokens   int     `json:"tokens"`           // prompt length
+	Accuracy float64 `json:"accuracy"`         // mean score, 0–1
 	Samples  int     `json:"samples"`
+	Metric   string  `json:"metric,omitempty"` // of the score; "" is MetricExactAnswer
 }
 
 // maxNeedleSteps bounds the lengths and the depths of a heat map.
 const maxNeedleSteps = 128
 
-// PlotNeedle writes a PNG of heat maps, a panel per policy in order of appearance,
+// PlotNeedle writes a picture of heat maps, a panel per policy in order of appearance,
 // with the prompt length from left to right, the needle's depth from top to bottom,
-// and one colour bar for all. Lengths and depths that occur in any cell are spaced
+// and one colour bar for all. Where there are budgets, each policy has a row of panels and
+// each budget a column, in order of appearance. Lengths and depths that occur in any cell are spaced
 // evenly; a policy's cells that were not measured stay grey. Each panel's title gives
 // the mean over its cells.
 //
-// No cells, repeated cells, values outside their range, more than 48 policies and
-// more than 128 lengths or depths are errors.
-func PlotNeedle(w io.Writer, cells []NeedleCell) error {
+// No cells, repeated cells, values outside their range, more than 48 panels and more than
+// 128 lengths or depths are errors.
+func PlotNeedle(w io.Writer, format figures.Format, cells []NeedleCell) error {
 	fail := func(err error) error { return fmt.Errorf("plot needle: %w", err) }
 	colors, err := accuracyColors()
 	if err != nil {
@@ -51,25 +54,22 @@ func PlotNeedle(w io.Writer, cells []NeedleCell) error {
 		return fail(err)
 	}
 
-	columns := min(len(panels), 3)
-	if len(panels) == 4 {
-		columns = 2
-	}
-	tiles := draw.Tiles{Cols: columns, Rows: (len(panels) + columns - 1) / columns, PadX: vg.Points(10), PadY: vg.Points(10)}
+	grid := gridOf(panels)
+	tiles := draw.Tiles{Cols: len(grid[0]), Rows: len(grid), PadX: vg.Points(10), PadY: vg.Points(10)}
 	plots := make([][]*plot.Plot, tiles.Rows)
 	for row := range plots {
 		plots[row] = make([]*plot.Plot, tiles.Cols)
 		for column := range plots[row] {
-			if i := row*tiles.Cols + column; i < len(panels) {
-				below := i+tiles.Cols < len(panels)
-				plots[row][column] = panels[i].axes(column == 0, !below)
+			if p := grid[row][column]; p != nil {
+				below := row+1 < tiles.Rows && grid[row+1][column] != nil
+				plots[row][column] = p.axes(column == 0, !below)
 			}
 		}
 	}
 	const barWidth = 0.75 * vg.Inch
 	width := vg.Length(tiles.Cols)*2.3*vg.Inch + barWidth + 0.4*vg.Inch
 	height := vg.Length(tiles.Rows)*2.0*vg.Inch + 0.5*vg.Inch
-	return figures.Write(w, width, height, plotDPI, func(c draw.Canvas) {
+	return figures.Write(w, format, width, height, plotDPI, func(c draw.Canvas) {
 		c = draw.Crop(c, vg.Points(6), -vg.Points(6), vg.Points(6), -vg.Points(8))
 		canvases := plot.Align(plots, tiles, draw.Crop(c, 0, -barWidth, 0, 0))
 		for row := range plots {
@@ -79,7 +79,7 @@ func PlotNeedle(w io.Writer, cells []NeedleCell) error {
 				}
 				tile := canvases[row][column]
 				p.Draw(tile)
-				title := panels[row*tiles.Cols+column].title()
+				title := grid[row][column].title()
 				style, data := p.Title.TextStyle, p.DataCanvas(tile)
 				tile.FillText(style, vg.Point{X: data.Center().X, Y: tile.Max.Y + style.FontExtents().Descent}, title)
 			}
@@ -87,8 +87,53 @@ func PlotNeedle(w io.Writer, cells []NeedleCell) error {
 		// The bar is as high as the data of the first row of panels.
 		bar := draw.Crop(c, c.Max.X-c.Min.X-barWidth+vg.Points(8), 0, 0, 0)
 		data := plots[0][0].DataCanvas(canvases[0][0])
-		drawColorBar(bar, colors, data.Min.Y, data.Max.Y)
+		drawColorBar(bar, colors, scoreName(cells), data.Min.Y, data.Max.Y)
 	})
+}
+
+// gridOf puts panels in rows: of a policy each where there are budgets, which have a column
+// each, and otherwise of three, or of two where there are four. Places may stay empty.
+func gridOf(panels []*panel) [][]*panel {
+	var budgets, policies []string
+	for _, p := range panels {
+		if p.budget != "" && !slices.Contains(budgets, p.budget) {
+			budgets = append(budgets, p.budget)
+		}
+		if !slices.Contains(policies, p.policy) {
+			policies = append(policies, p.policy)
+		}
+	}
+	columns := min(len(panels), 3)
+	if len(panels) == 4 {
+		columns = 2
+	}
+	if len(budgets) > 0 {
+		columns = len(budgets)
+	}
+	var grid [][]*panel
+	for i, p := range panels {
+		row, column := i/columns, i%columns
+		if len(budgets) > 0 {
+			row, column = slices.Index(policies, p.policy), max(0, slices.Index(budgets, p.budget))
+		}
+		for len(grid) <= row {
+			grid = append(grid, make([]*panel, columns))
+		}
+		grid[row][column] = p
+	}
+	return grid
+}
+
+// scoreName is what the colour bar says.
+func scoreName(cells []NeedleCell) string {
+	metric := cells[0].Metric
+	switch {
+	case slices.ContainsFunc(cells, func(c NeedleCell) bool { return c.Metric != metric }):
+		return "score (%)"
+	case metric == "" || metric == MetricExactAnswer:
+		return "accuracy (%)"
+	}
+	return strings.ReplaceAll(metric, "_", " ") + " (%)"
 }
 
 // accuracyColors goes from dark violet over green to yellow with evenly rising
@@ -115,6 +160,7 @@ func accuracyColors() (palette.ColorMap, error) {
 // neighbouring cells, or loses those at the edge to rounding.
 type panel struct {
 	policy string
+	budget string // "" where there is only one
 	tokens []int
 	depths []float64
 	values [][]float64 // [depth][length]; NaN where nothing was measured
@@ -176,23 +222,23 @@ func panelsOf(cells []NeedleCell, colors palette.ColorMap) ([]*panel, error) {
 	}
 
 	var panels []*panel
-	byPolicy := make(map[string]*panel)
+	named := make(map[[2]string]*panel)
 	for i, c := range cells {
-		p := byPolicy[c.Policy]
+		p := named[[2]string{c.Policy, c.Budget}]
 		if p == nil {
 			if len(panels) == maxPanels {
-				return nil, fmt.Errorf("more than %d policies", maxPanels)
+				return nil, fmt.Errorf("more than %d policies at each budget", maxPanels)
 			}
-			p = &panel{policy: c.Policy, tokens: tokens, depths: depths, values: make([][]float64, len(depths)), colors: colors}
+			p = &panel{policy: c.Policy, budget: c.Budget, tokens: tokens, depths: depths, values: make([][]float64, len(depths)), colors: colors}
 			for d := range p.values {
 				p.values[d] = slices.Repeat([]float64{math.NaN()}, len(tokens))
 			}
-			panels, byPolicy[c.Policy] = append(panels, p), p
+			panels, named[[2]string{c.Policy, c.Budget}] = append(panels, p), p
 		}
 		d, _ := slices.BinarySearch(depths, c.Depth)
 		t, _ := slices.BinarySearch(tokens, c.Tokens)
 		if !math.IsNaN(p.values[d][t]) {
-			return nil, fmt.Errorf("cell %d: a second one of %s at %d tokens, depth %v", i, c.Policy, c.Tokens, c.Depth)
+			return nil, fmt.Errorf("cell %d: a second one of %s at %d tokens, depth %v", i, p.name(), c.Tokens, c.Depth)
 		}
 		p.values[d][t] = c.Accuracy
 	}
@@ -203,6 +249,8 @@ func (c NeedleCell) validate() error {
 	switch {
 	case !isName(c.Policy):
 		return fmt.Errorf("policy: got %.200q, want %s", c.Policy, wantName)
+	case c.Budget != "" && !isName(c.Budget):
+		return fmt.Errorf("budget: got %.200q, want %s", c.Budget, wantName)
 	case !(c.Depth >= 0 && c.Depth <= 1):
 		return fmt.Errorf("depth: got %v, want a share in [0, 1]", c.Depth)
 	case c.Tokens < 1:
@@ -228,7 +276,10 @@ func (p *panel) mean() float64 {
 	return sum / n
 }
 
-func (p *panel) title() string { return fmt.Sprintf("%s (%.0f%%)", p.policy, 100*p.mean()) }
+// name is the policy with its budget.
+func (p *panel) name() string { return strings.TrimSpace(p.policy + " " + p.budget) }
+
+func (p *panel) title() string { return fmt.Sprintf("%s (%.0f%%)", p.name(), 100*p.mean()) }
 
 // axes returns the panel with its axes; the title is drawn afterwards, in the middle
 // of the data rather than of the canvas, in the line that the blank one reserves.
@@ -289,22 +340,43 @@ func thinnedTicks(labels []string, each, side vg.Length) plot.ConstantTicks {
 	return ticks
 }
 
+// colorBar is drawn in rectangles: gonum's is an image, which a PDF turns upside down.
+type colorBar struct{ palette.ColorMap }
+
+// DataRange implements plot.DataRanger.
+func (colorBar) DataRange() (xmin, xmax, ymin, ymax float64) { return 0, 1, 0, 1 }
+
+// Plot implements plot.Plotter. Every step covers what is above it, so that no lines of
+// background show between them.
+func (b colorBar) Plot(c draw.Canvas, axes *plot.Plot) {
+	const steps = 128
+	x, y := axes.Transforms(&c)
+	for i := range steps {
+		ink, err := b.At((float64(i) + 0.5) / steps)
+		if err != nil {
+			return // the range is that of the map
+		}
+		c.SetColor(ink)
+		c.Fill(vg.Rectangle{Min: vg.Point{X: x(0), Y: y(float64(i) / steps)}, Max: vg.Point{X: x(1), Y: y(1)}}.Path())
+	}
+}
+
 // drawColorBar draws the scale of all panels between two heights of the canvas.
-func drawColorBar(c draw.Canvas, colors palette.ColorMap, bottom, top vg.Length) {
+func drawColorBar(c draw.Canvas, colors palette.ColorMap, name string, bottom, top vg.Length) {
 	p := figures.New()
 	p.HideX()
 	p.X.Padding, p.Y.Padding = 0, 0
 	p.Y.Tick.Label.Font = figures.Sans(8)
 	p.Y.LineStyle.Width = 0
 	p.Y.Tick.Length = vg.Points(2.5)
-	p.Y.Label.Text = "exact answers (%)"
+	p.Y.Label.Text = name
 	p.Y.Label.TextStyle.Font = figures.Sans(9)
 	var ticks plot.ConstantTicks
 	for share := 0; share <= 100; share += 20 {
 		ticks = append(ticks, plot.Tick{Value: float64(share) / 100, Label: fmt.Sprint(share)})
 	}
 	p.Y.Tick.Marker = ticks
-	p.Add(&plotter.ColorBar{ColorMap: colors, Vertical: true, Colors: 256})
+	p.Add(colorBar{colors})
 
 	// The plot pads its data for half of the end labels; make up for it.
 	data := p.DataCanvas(c)

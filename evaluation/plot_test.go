@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/figures"
 )
@@ -54,14 +55,18 @@ func inked(img image.Image, inks ...color.Color) []int {
 }
 
 // plotFile writes a plot to a file, which on an error stays as it was.
-func plotFile[T any](path string, plot func(io.Writer, T) error, of T) error {
-	return atomicfile.Write(path, func(w io.Writer) error { return plot(w, of) })
+func plotFile[T any](path string, plot func(io.Writer, figures.Format, T) error, of T) error {
+	return atomicfile.Write(path, func(w io.Writer) error { return plot(w, figures.PNG, of) })
 }
 
 func TestPlotAccuracy(t *testing.T) {
 	many := slices.Clone(sixPolicies)
 	for i := range 20 {
 		many = append(many, fmt.Sprintf("policy%d", i))
+	}
+	var bounds []string // references are named however many there are
+	for i := range 10 {
+		bounds = append(bounds, fmt.Sprintf("oracle(top=%d)", i))
 	}
 	cases := []struct {
 		name          string
@@ -73,7 +78,8 @@ func TestPlotAccuracy(t *testing.T) {
 		{"one budget", sampleRows(nineTasks, []int{64}, sixPolicies[:2]), 1400, 840, 2},
 		{"one policy, no full cache", sampleRows(nineTasks, []int{64, 128}, sixPolicies[:1])[9:], 1400, 840, 1},
 		{"one task", sampleRows(nineTasks[:1], []int{1, 1000000}, sixPolicies[:2]), 1400, 840, 2},
-		{"many policies get more height", sampleRows(nineTasks[:1], []int{64, 128}, many), 1400, 1133, 26},
+		{"of many policies ten are in colour", sampleRows(nineTasks[:1], []int{64, 128}, many), 1400, 840, 10},
+		{"long legends get more height", sampleRows(nineTasks[:1], []int{64, 128}, append(slices.Clone(many), bounds...)), 1400, 939, 10},
 		{"neighbouring budgets", sampleRows(nineTasks[:1], []int{64, 65, 66, 4096}, sixPolicies[:2]), 1400, 840, 2},
 		{"several lengths", func() []Row {
 			rows := sampleRows(nineTasks[:2], []int{64, 128}, sixPolicies[:2])
@@ -97,6 +103,9 @@ func TestPlotAccuracy(t *testing.T) {
 					t.Errorf("%d pixels of the colour of line %d, want a line", n, i)
 				}
 			}
+			if n := inked(img, figures.Faint)[0]; (n > 400) != (c.lines == 10) {
+				t.Errorf("%d grey pixels of lines without a name", n)
+			}
 		})
 	}
 }
@@ -106,7 +115,7 @@ func TestPlotAccuracyOfConstantRows(t *testing.T) {
 	for _, accuracy := range []float64{0, 0.5, 1} {
 		rows := sampleRows(nineTasks[:2], []int{16, 32}, sixPolicies[:2])
 		for i := range rows {
-			rows[i].Accuracy, rows[i].StdErr = accuracy, 0
+			rows[i].Score, rows[i].StdErr = accuracy, 0
 		}
 		path := filepath.Join(t.TempDir(), "accuracy.png")
 		if err := plotFile(path, PlotAccuracy, rows); err != nil {
@@ -143,7 +152,7 @@ func TestPlotAccuracyRefuses(t *testing.T) {
 	incomplete = slices.Delete(incomplete, 30, 31)
 	var tooMany []Row
 	for i := range maxPanels + 1 {
-		tooMany = append(tooMany, Row{Policy: fmt.Sprint("p", i), Budget: 8, Task: "a", Samples: 1})
+		tooMany = append(tooMany, Row{Policy: fmt.Sprint("p", i), Budget: eviction.Pairs(8), Task: "a", Samples: 1})
 	}
 	cases := []struct {
 		name string
@@ -200,6 +209,20 @@ func TestPlotNeedle(t *testing.T) {
 		{"two panels", needleCells(sixPolicies[:2], lengths, 11), 1150, 500},
 		{"four panels", needleCells(sixPolicies[:4], lengths, 5), 1150, 900},
 		{"five panels leave a gap", needleCells(sixPolicies[:5], lengths, 5), 1610, 900},
+		{"a row per policy, a column per budget", func() (cells []NeedleCell) {
+			for _, c := range needleCells([]string{"full", "snapkv", "lookaheadkv/shipped"}, lengths, 5) {
+				for _, c.Budget = range []string{"64", "5%", "10%", "20%"} {
+					if c.Policy == "full" {
+						c.Budget = ""
+					}
+					c.Metric = "contains"
+					if cells = append(cells, c); c.Policy == "full" {
+						break
+					}
+				}
+			}
+			return cells
+		}(), 2070, 1300},
 		{"finest grid", needleCells(sixPolicies[:1], func() (n []int) {
 			for i := range maxNeedleSteps {
 				n = append(n, 100+i)
@@ -291,6 +314,7 @@ func TestPlotNeedleRefuses(t *testing.T) {
 		{"no tokens", with(func(c *NeedleCell) { c.Tokens = 0 }), "tokens: got 0"},
 		{"no samples", with(func(c *NeedleCell) { c.Samples = 0 }), "samples: got 0"},
 		{"no policy", with(func(c *NeedleCell) { c.Policy = "" }), "policy"},
+		{"budget", with(func(c *NeedleCell) { c.Budget = "a\nb" }), "budget: got"},
 		{"repeated cell", []NeedleCell{valid, valid}, "cell 1: a second one of p at 512 tokens, depth 0.5"},
 		{"too many policies", tooMany, "more than 48 policies"},
 		{"too many lengths", tooLong, "200 prompt lengths"},
@@ -306,5 +330,38 @@ func TestPlotNeedleRefuses(t *testing.T) {
 				t.Error("a plot was written in spite of the error")
 			}
 		})
+	}
+}
+
+// TestNeedleCells: rows by length and depth are cells, with what tells them apart.
+func TestNeedleCells(t *testing.T) {
+	at := func(length, depth string) []Group { return []Group{{"length", length}, {"depth", depth}} }
+	row := func(policy, budget, task string, groups []Group) Row {
+		r := Row{Policy: policy, Task: task, Groups: groups, Metric: "contains", Score: 0.5, Samples: 2, Model: "m"}
+		if budget != "" {
+			var err error
+			if r.Budget, err = eviction.ParseBudget(budget); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return r
+	}
+	cell := func(policy, budget string, tokens int, depth float64) NeedleCell {
+		return NeedleCell{Policy: policy, Budget: budget, Tokens: tokens, Depth: depth, Accuracy: 0.5, Samples: 2, Metric: "contains"}
+	}
+	for name, c := range map[string]struct {
+		rows []Row
+		want []NeedleCell
+	}{
+		"one budget": {[]Row{row("full", "", "niah", nil), row("full", "", "niah", at("512", "0.25")), row("snapkv", "64", "niah", at("512", "1")), row("snapkv", "64", "niah", at("512", "1")[:1])},
+			[]NeedleCell{cell("full", "", 512, 0.25), cell("snapkv", "", 512, 1)}},
+		"two budgets": {[]Row{row("full", "", "niah", at("512", "0")), row("snapkv", "64", "niah", at("512", "0")), row("snapkv", "10%", "niah", at("512", "0"))},
+			[]NeedleCell{cell("full", "", 512, 0), cell("snapkv", "64", 512, 0), cell("snapkv", "10%", 512, 0)}},
+		"two tasks":    {[]Row{row("snapkv", "64", "niah", at("512", "0")), row("snapkv", "64", "single", at("512", "0"))}, []NeedleCell{cell("snapkv (niah)", "", 512, 0), cell("snapkv (single)", "", 512, 0)}},
+		"other groups": {[]Row{row("snapkv", "64", "niah", []Group{{"length", "easy"}, {"depth", "1"}}), row("snapkv", "64", "niah", []Group{{"kind", "1"}, {"depth", "1"}})}, nil},
+	} {
+		if got := NeedleCells(NeedleMaps(c.rows)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
 	}
 }

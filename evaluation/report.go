@@ -9,21 +9,27 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"glimpse/eviction"
 )
 
 // Row is one measured cell: one policy at one budget on one task. Measures that
 // were not taken are nil and absent from JSON.
 type Row struct {
-	Policy  string `json:"policy"`
-	Adapter string `json:"adapter,omitempty"` // name of the adapter ("shipped", "fresh") or draft model used, if any
-	Budget  int    `json:"budget"`            // KV pairs kept per KV head per layer; 0: all, the full cache
-	Task    string `json:"task"`
-	Tokens  int    `json:"tokens"`  // nominal prompt length
-	Samples int    `json:"samples"` // prompts measured, at least 1
+	Model   string          `json:"model,omitempty"`
+	Policy  string          `json:"policy"`
+	Adapter string          `json:"adapter,omitempty"` // name of the adapter ("shipped", "fresh") or draft model used, if any
+	Budget  eviction.Budget `json:"budget"`            // 0: all, the full cache
+	Task    string          `json:"task"`
+	Groups  []Group         `json:"groups,omitempty"` // that the row is limited to; none: all samples
+	Tokens  int             `json:"tokens"`           // of a prompt, mean
+	Samples int             `json:"samples"`          // that were measured, at least 1
+	Failed  int             `json:"failed,omitempty"` // that were not, and count nowhere
 
-	Accuracy float64  `json:"accuracy"`           // share of exact answers, 0–1
-	StdErr   float64  `json:"stderr"`             // of Accuracy, see stats.BinomialStdErr
-	HitRate  *float64 `json:"hit_rate,omitempty"` // critical-KV hit rate, 0–1 (Judge Q, eq. 6)
+	Metric  string   `json:"metric,omitempty"`   // what Score is
+	Score   float64  `json:"score"`              // mean, 0–1
+	StdErr  float64  `json:"stderr"`             // of Score: of a share of right answers see stats.BinomialStdErr, of graded ones s/√n
+	HitRate *float64 `json:"hit_rate,omitempty"` // critical-KV hit rate, 0–1 (Judge Q, arXiv:2509.10798, eq. 6)
 
 	// Agreement of the policy's scores with the oracle's (LookaheadKV, arXiv:2603.10899, table 8);
 	// absent for policies that do not score.
@@ -37,6 +43,11 @@ type Row struct {
 	TTFTMillis            *float64 `json:"ttft_ms,omitempty"`                // time to first token
 	TTFTOverhead          *float64 `json:"ttft_overhead,omitempty"`          // time added to a plain prefill, as a share of it: 0.03 is 3% more
 	DecodeTokensPerSecond *float64 `json:"decode_tokens_per_s,omitempty"`    // after the first token
+	PeakCacheBytes        *int64   `json:"peak_cache_bytes,omitempty"`       // most that keys and values held during the prefill
+
+	// Measures are the means of all others, by name: agreement with the full cache's answer,
+	// its log-likelihood, and what the task measures beside its metric.
+	Measures map[string]float64 `json:"measures,omitempty"`
 }
 
 // Label names the row's policy and adapter for people: "lookaheadkv/shipped".
@@ -60,10 +71,17 @@ func (r Row) Validate() error {
 	require(isName(r.Policy), "policy", fmt.Sprintf("%.200q", r.Policy), wantName)
 	require(r.Adapter == "" || isName(r.Adapter), "adapter", fmt.Sprintf("%.200q", r.Adapter), wantName+" or none")
 	require(isName(r.Task), "task", fmt.Sprintf("%.200q", r.Task), wantName)
-	require(r.Budget >= 0, "budget", r.Budget, "≥ 0")
+	require(r.Budget.IsZero() || r.Budget.Check() == nil, "budget", r.Budget, "at least 1")
+	require(r.Failed >= 0, "failed", r.Failed, "≥ 0")
+	for _, g := range r.Groups {
+		require(g.Key != "", "groups", "a group without a key", "one")
+	}
+	for name, v := range r.Measures {
+		require(!math.IsNaN(v) && !math.IsInf(v, 0), name, v, "a finite number")
+	}
 	require(r.Tokens >= 0, "tokens", r.Tokens, "≥ 0")
 	require(r.Samples >= 1, "samples", r.Samples, "≥ 1")
-	require(r.Accuracy >= 0 && r.Accuracy <= 1, "accuracy", r.Accuracy, "a share in [0, 1]")
+	require(r.Score >= 0 && r.Score <= 1, "score", r.Score, "a share in [0, 1]")
 	require(r.StdErr >= 0 && !math.IsInf(r.StdErr, 0), "stderr", r.StdErr, "a finite number ≥ 0")
 	require(r.KeptBytes >= 0, "kept_bytes", r.KeptBytes, "≥ 0")
 	require(r.FullBytes >= 0, "full_bytes", r.FullBytes, "≥ 0")
@@ -95,37 +113,62 @@ func isName(name string) bool {
 
 // cell is what identifies a row within a report.
 type cell struct {
-	policy, adapter, task string
-	budget, tokens        int
+	model, policy, adapter, task, groups string
+	budget                               eviction.Budget
+	tokens                               int
 }
 
-func (r Row) cell() cell { return cell{r.Policy, r.Adapter, r.Task, r.Budget, r.Tokens} }
+func (r Row) cell() cell {
+	c := r.cellAnyLength()
+	c.tokens = r.Tokens
+	return c
+}
 
-func (r Row) cellAnyLength() cell { return cell{r.Policy, r.Adapter, r.Task, r.Budget, 0} }
+func (r Row) cellAnyLength() cell {
+	return cell{model: r.Model, policy: r.Policy, adapter: r.Adapter, task: r.Task, groups: GroupsName(r.Groups), budget: r.Budget}
+}
+
+// GroupsName is groups as text: "depth=0.5, length=4k".
+func GroupsName(groups []Group) string {
+	var out []string
+	for _, g := range groups {
+		out = append(out, g.Key+"="+g.Value)
+	}
+	return strings.Join(out, ", ")
+}
 
 // checkRows validates every row and refuses two rows of one cell.
 func checkRows(rows []Row) error {
 	first := make(map[cell]int, len(rows))
 	for i, r := range rows {
 		if err := r.Validate(); err != nil {
-			return fmt.Errorf("row %d (%.200q, budget %d, task %.200q): %w", i, r.Label(), r.Budget, r.Task, err)
+			return fmt.Errorf("row %d (%.200q, budget %v, task %.200q): %w", i, r.Label(), r.Budget, r.Task, err)
 		}
 		if j, ok := first[r.cell()]; ok {
-			return fmt.Errorf("rows %d and %d are both %s, budget %d, task %q, %d tokens", j, i, r.Label(), r.Budget, r.Task, r.Tokens)
+			return fmt.Errorf("rows %d and %d are both %s, budget %v, task %q, %d tokens", j, i, r.Label(), r.Budget, r.Task, r.Tokens)
 		}
 		first[r.cell()] = i
 	}
 	return nil
 }
 
-// WriteJSON writes rows as a JSON list with one object per line, in their order.
+// MetricsSchema is the version of the object that WriteJSON writes.
+const MetricsSchema = "glimpse.metrics/1"
+
+// metrics is the object.
+type metrics struct {
+	Schema string `json:"schema"`
+	Rows   []Row  `json:"rows"`
+}
+
+// WriteJSON writes an object with the schema and the rows, one per line, in their order.
 // Invalid or repeated rows are an error, and nothing is written then.
 func WriteJSON(w io.Writer, rows []Row) error {
 	if err := checkRows(rows); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	var out strings.Builder
-	out.WriteString("[")
+	fmt.Fprintf(&out, `{"schema": %q, "rows": [`, MetricsSchema)
 	for i, r := range rows {
 		object, err := json.Marshal(r)
 		if err != nil {
@@ -140,30 +183,33 @@ func WriteJSON(w io.Writer, rows []Row) error {
 	if len(rows) > 0 {
 		out.WriteString("\n")
 	}
-	out.WriteString("]\n")
+	out.WriteString("]}\n")
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
 }
 
-// ReadJSON reads what WriteJSON wrote: one JSON list and nothing after it, with no
-// unknown fields and only rows that WriteJSON would accept.
+// ReadJSON reads what WriteJSON wrote: one object and nothing after it, with no unknown
+// fields and only rows that WriteJSON would accept.
 func ReadJSON(r io.Reader) ([]Row, error) {
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()
-	var rows []Row
-	if err := dec.Decode(&rows); err != nil {
+	var m metrics
+	if err := dec.Decode(&m); err != nil {
 		return nil, fmt.Errorf("read report: %w", err)
 	}
-	if rows == nil {
-		return nil, errors.New("read report: got null, want a list of rows")
+	if m.Schema != MetricsSchema {
+		return nil, fmt.Errorf("read report: schema %.100q, want %q", m.Schema, MetricsSchema)
+	}
+	if m.Rows == nil {
+		return nil, errors.New("read report: no rows")
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("read report: want nothing after the list of %d rows", len(rows))
+		return nil, fmt.Errorf("read report: want nothing after the object with %d rows", len(m.Rows))
 	}
-	if err := checkRows(rows); err != nil {
+	if err := checkRows(m.Rows); err != nil {
 		return nil, fmt.Errorf("read report: %w", err)
 	}
-	return rows, nil
+	return m.Rows, nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/eviction"
 	"glimpse/internal/stats"
 )
 
@@ -25,8 +26,8 @@ func sampleRows(tasks []string, budgets []int, policies []string) []Row {
 	add := func(policy, adapter string, budget int, task string, accuracy float64) {
 		const samples, full = 64, 4096 * 1024
 		p := math.Round(accuracy*samples) / samples
-		r := Row{Policy: policy, Adapter: adapter, Budget: budget, Task: task, Tokens: 512, Samples: samples,
-			Accuracy: p, StdErr: stats.BinomialStdErr(p, samples), KeptBytes: full, FullBytes: full,
+		r := Row{Policy: policy, Adapter: adapter, Budget: eviction.Pairs(budget), Task: task, Tokens: 512, Samples: samples,
+			Score: p, StdErr: stats.BinomialStdErr(p, samples), KeptBytes: full, FullBytes: full,
 			TTFTMillis: new(41.5), DecodeTokensPerSecond: new(88 + 900/float64(budget+10))}
 		if budget > 0 {
 			r.KeptBytes = full * int64(budget) / 512
@@ -100,7 +101,7 @@ func TestJSON(t *testing.T) {
 
 func TestEmptyJSON(t *testing.T) {
 	var out bytes.Buffer
-	if err := WriteJSON(&out, nil); err != nil || out.String() != "[]\n" {
+	if err := WriteJSON(&out, nil); err != nil || out.String() != `{"schema": "glimpse.metrics/1", "rows": []}`+"\n" {
 		t.Errorf("no rows: %q, %v; want an empty list", out.String(), err)
 	}
 	if rows, err := ReadJSON(&out); err != nil || len(rows) != 0 {
@@ -114,9 +115,9 @@ var hostileRows = []struct {
 	change func(*Row)
 	want   string // in the error
 }{
-	{"NaN accuracy", func(r *Row) { r.Accuracy = math.NaN() }, "accuracy: got NaN"},
-	{"accuracy in percent", func(r *Row) { r.Accuracy = 93 }, "accuracy: got 93, want a share in [0, 1]"},
-	{"negative accuracy", func(r *Row) { r.Accuracy = -0.1 }, "accuracy"},
+	{"NaN accuracy", func(r *Row) { r.Score = math.NaN() }, "score: got NaN"},
+	{"accuracy in percent", func(r *Row) { r.Score = 93 }, "score: got 93, want a share in [0, 1]"},
+	{"negative accuracy", func(r *Row) { r.Score = -0.1 }, "score"},
 	{"NaN standard error", func(r *Row) { r.StdErr = math.NaN() }, "stderr: got NaN"},
 	{"infinite standard error", func(r *Row) { r.StdErr = math.Inf(1) }, "stderr: got +Inf"},
 	{"NaN hit rate", func(r *Row) { r.HitRate = new(math.NaN()) }, "hit_rate: got NaN"},
@@ -133,7 +134,7 @@ var hostileRows = []struct {
 	{"adapter with an escape sequence", func(r *Row) { r.Adapter = "\x1b[2J" }, "adapter"},
 	{"endless policy", func(r *Row) { r.Policy = strings.Repeat("x", 65) }, "at most 64"},
 	{"no task", func(r *Row) { r.Task = "" }, "task"},
-	{"negative budget", func(r *Row) { r.Budget = -1 }, "budget: got -1"},
+	{"negative budget", func(r *Row) { r.Budget = eviction.Pairs(-1) }, "budget: got -1"},
 	{"negative length", func(r *Row) { r.Tokens = -1 }, "tokens: got -1"},
 	{"no samples", func(r *Row) { r.Samples = 0 }, "samples: got 0"},
 	{"negative bytes", func(r *Row) { r.KeptBytes = -1 }, "kept_bytes: got -1"},
@@ -181,22 +182,26 @@ func TestRepeatedRowsAreErrors(t *testing.T) {
 }
 
 func TestReadJSONRefuses(t *testing.T) {
-	valid := `{"policy":"full","budget":0,"task":"a","tokens":5,"samples":1,"accuracy":1,"stderr":0,"kept_bytes":1,"full_bytes":1}`
-	if _, err := ReadJSON(strings.NewReader("[" + valid + "]")); err != nil {
+	valid := `{"policy":"full","task":"a","tokens":5,"samples":1,"score":1,"stderr":0,"kept_bytes":1,"full_bytes":1}`
+	object := func(rows string) string { return `{"schema":"glimpse.metrics/1","rows":` + rows + `}` }
+	if _, err := ReadJSON(strings.NewReader(object("[" + valid + "]"))); err != nil {
 		t.Fatalf("the valid row of this test: %v", err)
 	}
 	cases := []struct{ name, in, want string }{
 		{"nothing", "", "EOF"},
-		{"null", "null", "got null"},
-		{"an object", valid, "cannot unmarshal object"},
-		{"cut off", "[" + valid, "EOF"},
-		{"two lists", "[" + valid + "][]", "nothing after the list of 1 rows"},
-		{"garbage after the list", "[" + valid + "]x", "nothing after"},
-		{"unknown field", `[{"policie":"full"}]`, "policie"},
-		{"empty row", "[{}]", "row 0"},
-		{"wrong type", `[{"policy":1}]`, "policy"},
-		{"repeated row", "[" + valid + "," + valid + "]", "rows 0 and 1"},
-		{"accuracy out of range", "[" + strings.Replace(valid, `"accuracy":1`, `"accuracy":2`, 1) + "]", "accuracy: got 2"},
+		{"null", "null", "schema"},
+		{"a list", "[" + valid + "]", "cannot unmarshal array"},
+		{"another schema", `{"schema":"glimpse.metrics/9","rows":[]}`, `schema "glimpse.metrics/9", want "glimpse.metrics/1"`},
+		{"no rows", `{"schema":"glimpse.metrics/1"}`, "no rows"},
+		{"cut off", `{"schema":"glimpse.metrics/1","rows":[` + valid, "EOF"},
+		{"two objects", object("["+valid+"]") + object("[]"), "nothing after the object with 1 rows"},
+		{"garbage after the object", object("["+valid+"]") + "x", "nothing after"},
+		{"unknown field", object(`[{"policie":"full"}]`), "policie"},
+		{"empty row", object("[{}]"), "row 0"},
+		{"wrong type", object(`[{"policy":1}]`), "policy"},
+		{"repeated row", object("[" + valid + "," + valid + "]"), "rows 0 and 1"},
+		{"score out of range", object("[" + strings.Replace(valid, `"score":1`, `"score":2`, 1) + "]"), "score: got 2"},
+		{"budget of nothing", object("[" + strings.Replace(valid, `"task"`, `"budget":"0%","task"`, 1) + "]"), "budget"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -230,7 +235,7 @@ func FuzzReadJSON(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(out.Bytes())
-	f.Add([]byte(`[{"policy":"x","hit_rate":1e999}]`))
+	f.Add([]byte(`{"schema":"glimpse.metrics/1","rows":[{"policy":"x","hit_rate":1e999}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		rows, err := ReadJSON(bytes.NewReader(data))
 		if err != nil {
@@ -243,7 +248,7 @@ func FuzzReadJSON(f *testing.F) {
 		if !json.Valid(again.Bytes()) {
 			t.Fatalf("invalid JSON %q", again.Bytes())
 		}
-		if len(rows) > 0 {
+		if rows = Overall(rows); len(rows) > 0 {
 			if err := WriteTable(&again, rows, TableOptions{}); err != nil {
 				t.Fatalf("rows that were read make no table: %v", err)
 			}

@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"glimpse/eviction"
 )
 
 // TableOptions change how WriteTable lays out its rows.
@@ -26,6 +28,8 @@ const absent = "–"
 // what the policy costs. Several budgets are preceded by an overview: one column of
 // means per budget. Rows of the full cache (budget 0) open every block as the
 // reference, averaged over that block's tasks.
+//
+// All rows are of one model and over all samples ([Overall]).
 //
 // A policy that lacks a task in a block gets no mean there and stands last: a mean
 // over fewer tasks would be compared with the others. Columns of measures that no
@@ -76,7 +80,10 @@ type block struct {
 }
 
 func blocksOf(rows []Row) []block {
-	type key struct{ tokens, budget int }
+	type key struct {
+		tokens int
+		budget eviction.Budget
+	}
 	sweep, uniform := severalLengths(rows), sameLength(rows)
 	keyOf := func(r Row) key {
 		if sweep {
@@ -89,15 +96,15 @@ func blocksOf(rows []Row) []block {
 		byKey[keyOf(r)] = append(byKey[keyOf(r)], r)
 	}
 	keys := slices.SortedFunc(maps.Keys(byKey), func(a, b key) int {
-		return cmp.Or(cmp.Compare(a.tokens, b.tokens), cmp.Compare(a.budget, b.budget))
+		return cmp.Or(cmp.Compare(a.tokens, b.tokens), a.budget.Compare(b.budget))
 	})
 	hasBudget := make(map[int]bool) // by length: something to be the reference of
 	for _, k := range keys {
-		hasBudget[k.tokens] = hasBudget[k.tokens] || k.budget > 0
+		hasBudget[k.tokens] = hasBudget[k.tokens] || !k.budget.IsZero()
 	}
 	var blocks []block
 	for _, k := range keys {
-		if k.budget == 0 && hasBudget[k.tokens] {
+		if k.budget.IsZero() && hasBudget[k.tokens] {
 			continue
 		}
 		b := block{title: "Full cache", rows: byKey[k]}
@@ -106,9 +113,9 @@ func blocksOf(rows []Row) []block {
 				b.tasks = append(b.tasks, r.Task)
 			}
 		}
-		if k.budget > 0 {
-			b.title = fmt.Sprintf("Budget %d", k.budget)
-			for _, r := range byKey[key{k.tokens, 0}] {
+		if !k.budget.IsZero() {
+			b.title = fmt.Sprintf("Budget %v", k.budget)
+			for _, r := range byKey[key{tokens: k.tokens}] {
 				if slices.Contains(b.tasks, r.Task) {
 					b.rows = append(b.rows, r)
 				}
@@ -155,6 +162,10 @@ func measuresOf(means []Mean) []measure {
 		}
 	}
 	all := []measure{
+		{"agree\n%", "agree: token F1 of the answer against the full cache's",
+			optional(func(m Mean) *float64 { return m.Agreement }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
+		{"NLL\nnats", "NLL: of the full cache's answer under eviction, mean per token",
+			optional(func(m Mean) *float64 { return m.NLL }, func(v float64) string { return fmt.Sprintf("%.3g", v) })},
 		{"hit\n%", "hit: critical-KV hit rate against the true response",
 			optional(func(m Mean) *float64 { return m.HitRate }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
 		{"rec\n%", "rec: recall at the budget of the scores against the oracle's, and τ their rank correlation",
@@ -162,7 +173,12 @@ func measuresOf(means []Mean) []measure {
 		{"τ", "",
 			optional(func(m Mean) *float64 { return m.KendallTau }, func(v float64) string { return fmt.Sprintf("%.2f", v) })},
 		{"kept\nKiB", "kept: bytes held after eviction, and their share of the full cache",
-			func(m Mean) string { return formatKiB(m.KeptBytes) }},
+			func(m Mean) string {
+				if m.KeptBytes == 0 { // nothing was kept of anything
+					return absent
+				}
+				return formatKiB(m.KeptBytes)
+			}},
 		{"kept\n%", "",
 			func(m Mean) string {
 				if m.FullBytes == 0 {
@@ -220,7 +236,7 @@ type column struct {
 func (b block) columns(measures []measure, order []string) []column {
 	accuracy := make(map[cell]string) // a block has one length, or one length per task
 	for _, r := range b.rows {
-		accuracy[r.cellAnyLength()] = fmt.Sprintf("%.0f", 100*r.Accuracy)
+		accuracy[r.cellAnyLength()] = fmt.Sprintf("%.0f", 100*r.Score)
 	}
 	lines := meanByPolicy(b.rows)
 	b.sort(lines, order)
@@ -236,13 +252,13 @@ func (b block) columns(measures []measure, order []string) []column {
 	for _, m := range lines {
 		cells := []string{m.Label()}
 		for _, task := range b.tasks {
-			at := cell{policy: m.Policy, adapter: m.Adapter, budget: m.Budget, task: task}
+			at := cell{model: b.rows[0].Model, policy: m.Policy, adapter: m.Adapter, budget: m.Budget, task: task}
 			cells = append(cells, cmp.Or(accuracy[at], absent))
 		}
 		if m.Cells < len(b.tasks) {
 			cells = append(cells, absent)
 		} else {
-			cells = append(cells, fmt.Sprintf("%.1f ±%.1f", 100*m.Accuracy, 100*m.StdErr))
+			cells = append(cells, fmt.Sprintf("%.1f ±%.1f", 100*m.Score, 100*m.StdErr))
 		}
 		for _, measure := range measures {
 			cells = append(cells, measure.format(m))
@@ -271,13 +287,33 @@ func (b block) sort(lines []Mean, order []string) {
 	}
 	slices.SortStableFunc(lines, func(a, c Mean) int {
 		return cmp.Or(
-			cmp.Compare(number(a.Budget > 0), number(c.Budget > 0)),
+			cmp.Compare(number(!a.Budget.IsZero()), number(!c.Budget.IsZero())),
 			cmp.Compare(number(a.Cells < len(b.tasks)), number(c.Cells < len(b.tasks))),
 			cmp.Compare(position(a), position(c)),
-			cmp.Compare(c.Accuracy, a.Accuracy),
+			cmp.Compare(c.Score, a.Score),
 			cmp.Compare(a.Label(), c.Label()))
 	})
 }
+
+// metricOf names what the rows are scored with.
+func metricOf(rows []Row) string {
+	name := rows[0].Metric
+	for _, r := range rows {
+		if r.Metric != name {
+			return "each task's metric"
+		}
+	}
+	switch name {
+	case "", MetricExactAnswer:
+		return "exact answers"
+	case Agreement:
+		return "token F1 against the full cache's answer"
+	}
+	return strings.ReplaceAll(name, "_", " ")
+}
+
+// upper begins a text with a capital letter.
+func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // notesOf explains the columns.
 func notesOf(rows []Row, measures []measure) string {
@@ -291,7 +327,7 @@ func notesOf(rows []Row, measures []measure) string {
 	}
 	notes := []string{
 		"Budget: KV pairs kept per KV head and layer",
-		fmt.Sprintf("tasks: exact answers in %% (%s samples each)", samples),
+		fmt.Sprintf("tasks: %s in %% (%s samples each)", metricOf(rows), samples),
 		"mean: over tasks, with its standard error",
 	}
 	for _, m := range measures {

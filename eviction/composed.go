@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -37,7 +38,11 @@ func newScorer(s Settings, adapter model.Adapter) (Method, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.New(Settings{s.Seed, s.Resources, values, p.Options, s.overrides}, adapter)
+	m, err := p.New(Settings{s.Seed, s.Resources, values, p.Options, s.overrides}, adapter)
+	if _, ok := m.(snapPerHead); ok {
+		return nil, fmt.Errorf("scorer %s: per=%s selects on its own, want per=kv-head where others select by its scores", name, perQueryHead)
+	}
+	return m, err
 }
 
 // scorerOption chooses among the policies that score.

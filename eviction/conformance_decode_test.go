@@ -303,7 +303,7 @@ func picksAnew(t *testing.T, m *model.Model, window, budget, observed int) {
 	}
 	rows := exact.run(past, exact.embed(append(answer[8:], second...)), next, nil)
 	n := next + 31
-	stage := (&naiveCase{tokens: make([]int32, n), budget: budget}).rocketFirst()
+	stage := (&naiveCase{option: option(p), tokens: make([]int32, n), budget: budget}).rocketFirst()
 	fresh := 0
 	scores := exact.meanScores(rows.attention, 31-observed, 31, n)
 	plan := naivePlan{budgets: exact.uniform(stage), recent: observed}

@@ -27,7 +27,7 @@ type talked struct {
 // talk is a conversation of some turns, with the cache changed by hand in between.
 func talk(t *testing.T, m *model.Model, p *eviction.Configured, budget int, turns [][2]int) (out talked) {
 	t.Helper()
-	s, err := newRuntime(m, p).NewSession(p, budget)
+	s, err := newRuntime(m, p).NewSession(p, eviction.Pairs(budget))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ func init() {
 		halfDevices = []string{"cuda"}
 		keptDevices = []keptDevice{{"cuda", 1e-3}}
 		finiteDevices = []string{"cuda"}
+		batchDevices = []string{"cuda"}
 	}
 }
 
@@ -185,7 +186,7 @@ func TestCUDAConversations(t *testing.T) {
 				m.Config.Windows = []int{window, 0}
 			}
 			p := policy(t, m, name, set...)
-			s, err := newRuntime(m, p).NewSession(p, 20)
+			s, err := newRuntime(m, p).NewSession(p, eviction.Pairs(20))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -31,12 +31,12 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 		return 0, 0, fmt.Errorf("footprint: got a model on %s, want a dry one", m.Backend.Name())
 	}
 	rt.MaxNew = o.MaxNew
-	s, err := rt.NewSession(named, o.Budget)
+	s, err := rt.NewSession(named, Pairs(o.Budget))
 	if err != nil {
 		return 0, 0, err
 	}
 	tokens := make([]int32, o.Tokens)
-	s.Prompt.Tokens, s.Prompt.Entries, s.Prompt.MaxNew = tokens, o.Tokens, o.MaxNew
+	s.Prompt.Tokens, s.Prompt.Entries, s.Prompt.Budget, s.Prompt.MaxNew = tokens, o.Tokens, o.Budget, o.MaxNew
 	room := max(0, m.Config.MaxPositions-o.Tokens)
 	if spec, ok := as[Speculator](s.method); ok && o.Tokens > o.Budget {
 		s.Prompt.Draft = make([]int32, min(spec.DraftTokens(), room))

@@ -74,7 +74,8 @@ func draw(rng *rand.Rand, name string, p eviction.Policy) (set []string) {
 			set = append(set, fmt.Sprintf("%s.%s=%s", name, o.Name, names[rng.IntN(len(names))]))
 			continue
 		}
-		v := o.Min + rng.Float64()*(min(o.Max, 20)-o.Min)
+		low := max(o.Min, -20)
+		v := low + rng.Float64()*(min(o.Max, 20)-low)
 		if o.Whole {
 			v = math.Trunc(v)
 		}

@@ -3,6 +3,7 @@ package eviction
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/tokenizer"
 )
 
 // Prompt is what a method knows before the prompt runs. In a conversation it is
@@ -17,6 +18,8 @@ type Prompt struct {
 	Draft    []int32 // what the draft model of a Speculator answers
 	Drafted  int     // tokens that a Drafter's draft has run; 0 in its first look
 	Config   *model.Config
+	// Tokenizer is the model's; nil where it has none.
+	Tokenizer *tokenizer.Tokenizer
 }
 
 // Method is a policy with its options resolved. It is immutable and safe for
@@ -51,10 +54,10 @@ type CrossLayerAllocator interface {
 	CrossLayerBudgets(p Prompt, statistics [][]float64) []int
 }
 
-// SpreadScorer is a Method that chooses by a second number per entry.
+// SpreadScorer is a Method that chooses by more than a number per KV head and entry.
 type SpreadScorer interface {
-	// SelectSpread selects budget entries of every head by the values and the spread that
-	// Score gave.
+	// SelectSpread selects at most budget entries of every head by the values and the spread
+	// that Score gave.
 	SelectSpread(s *Scores, budget int) *kernels.Selection
 }
 
@@ -127,7 +130,8 @@ type DecodeEvicter interface {
 type DecodeState interface {
 	Capture() model.Capture
 	// Step sees a layer after one more token and selects what the cache keeps of it; nil
-	// keeps everything. It may merge what goes into what stays.
+	// keeps everything. It may merge what goes into what stays. Scores that it decides by
+	// are told to [Session.Ranked].
 	Step(o *model.Observation) (*kernels.Selection, error)
 }
 

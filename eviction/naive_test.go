@@ -329,6 +329,7 @@ type naivePlan struct {
 	// than scores.
 	protected [][][]int32
 	ends      func(budget int) (sink, recent int) // instead of sink and recent, by the layer's budget
+	chosen    [][][]int32                         // what is kept, where more than scores and budgets say it
 	ties      func(l, h int, a, b []int32, tol float64) bool
 	// rounded: scores that are equal by the formula differ by rounding, which then
 	// decides between them.
@@ -360,6 +361,9 @@ func (p naivePlan) order(l, h, n int) []int32 {
 
 // kept is the indices that the plan keeps of n entries.
 func (p naivePlan) kept(l, h, n int) []int32 {
+	if p.chosen != nil {
+		return p.chosen[l][h]
+	}
 	if p.ends != nil {
 		p.sink, p.recent = p.ends(p.budgets[l])
 	}

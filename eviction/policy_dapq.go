@@ -2,9 +2,12 @@ package eviction
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strings"
 
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/tokenizer"
 )
 
 func init() {
@@ -16,10 +19,11 @@ func init() {
 			{Name: "first", Default: 4, Min: 0, Max: 4096, Whole: true, Doc: "of them, tokens from the start of the prompt m; the others come from its end"},
 			kernelOption(1),
 			groupOption(kernels.GroupMean),
-			{Name: "content", Choices: choices("ends", "random", "span", "fixed"), Doc: "what the pseudo-queries say (DapQ, arXiv:2603.11564, §6.1): the prompt's ends, random tokens of it, a random span of it, or always the same nonsense"},
+			{Name: "content", Choices: choices("ends", "random", "span", "fixed", "vocabulary"), Doc: "what the pseudo-queries say (DapQ, arXiv:2603.11564, §6.1, figure 6a): the prompt's ends, random tokens of it, a random span of it, \"Sorry, I don't know.\" over and over, or random tokens of the vocabulary (figure 2a)"},
+			{Name: "offset", Default: 0, Min: -maxOffset, Max: maxOffset, Whole: true, Doc: "how many positions after those of the response they stand, before them where it is negative (§3.2, figure 2b)"},
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			return dapq{rows: s.Int("rows"), first: s.Int("first"), kernel: s.Int("kernel"), group: groupingOf(s), content: s.Text("content"), seed: s.Seed}, nil
+			return dapq{rows: s.Int("rows"), first: s.Int("first"), kernel: s.Int("kernel"), group: groupingOf(s), content: s.Text("content"), offset: s.Int("offset"), seed: s.Seed}, nil
 		},
 	})
 }
@@ -32,11 +36,19 @@ type dapq struct {
 	rows, first, kernel int
 	group               kernels.Grouping
 	content             string
+	offset              int
 	seed                uint64
 }
 
+// maxOffset bounds the option.
+const maxOffset = 1 << 24
+
 func (m dapq) Capture(p Prompt) model.Capture {
-	return model.Capture{Probes: []model.QueryRows{m.pseudo(p)}}
+	rows := m.pseudo(p)
+	if m.offset != 0 {
+		return model.Capture{Probes: []model.QueryRows{model.ShiftedTokens{TokenRows: rows, By: m.offset}}}
+	}
+	return model.Capture{Probes: []model.QueryRows{rows}}
 }
 
 // pseudo is the pseudo-queries' tokens, as many as rows or the prompt has.
@@ -53,9 +65,11 @@ func (m dapq) pseudo(p Prompt) model.TokenRows {
 	case "span": // RC_C
 		from := rng.IntN(n - rows + 1)
 		tokens = append(tokens, p.Tokens[from:from+rows]...)
-	case "fixed": // Fix_C; no words, which would need a tokenizer that knows them
-		for i := range rows {
-			tokens = append(tokens, int32(p.Config.Vocab*(i%fixedLength+1)/(fixedLength+1)))
+	case "fixed": // Fix_C
+		tokens = append(tokens, Nonsense(p.Config, p.Tokenizer, rows)...)
+	case "vocabulary": // DC of figure 2a
+		for range rows {
+			tokens = append(tokens, int32(rng.IntN(p.Config.Vocab)))
 		}
 	default: // Fm_Ln
 		first := min(m.first, rows)
@@ -64,8 +78,25 @@ func (m dapq) pseudo(p Prompt) model.TokenRows {
 	return tokens
 }
 
-// fixedLength is after how many tokens the fixed nonsense repeats itself.
-const fixedLength = 7
+// Nonsense are the first n tokens of "Sorry, I don't know. Sorry, I don't know. …" (DapQ,
+// arXiv:2603.11564, table 1, figure 6a) as the model's tokenizer writes it. A model without
+// one, or whose tokenizer does not know the words, gets tokens spread over its vocabulary,
+// which repeat themselves as soon.
+func Nonsense(c *model.Config, t *tokenizer.Tokenizer, n int) []int32 {
+	if t != nil {
+		// No text of n sentences has fewer than n tokens.
+		ids, err := t.Encode(strings.TrimSpace(strings.Repeat("Sorry, I don't know. ", n)), false)
+		if err == nil && len(ids) >= n && !slices.ContainsFunc(ids[:n], func(id int32) bool { return int(id) >= c.Vocab }) {
+			return ids[:n]
+		}
+	}
+	const length = 7
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32(c.Vocab * (i%length + 1) / (length + 1))
+	}
+	return out
+}
 
 // Score is the mean over the pseudo-rows; eq. 5's sum ranks the same.
 func (m dapq) Score(s *Scores, _ Prompt, o *model.Observation) error {

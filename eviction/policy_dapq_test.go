@@ -1,7 +1,9 @@
 package eviction_test
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"glimpse/eviction"
@@ -28,7 +30,7 @@ func init() {
 		default:
 			pseudo = pseudoTokens(content, n, c.tokens, c.c)
 		}
-		p := c.probe(c.embed(pseudo), nil)
+		p := c.run(c.full, c.embed(pseudo), max(0, c.n()+c.int("offset")), nil)
 		scores := c.grouped(func(l, h int) []float64 { return rows(p.attention[l][h]).mean(0, n, c.n()) })
 		for l := range scores {
 			for h, s := range scores[l] {
@@ -91,5 +93,50 @@ func TestPseudoQueryContents(t *testing.T) {
 	}
 	if got := pseudoTokens("span", 32, tokens[:5], &m.Config); !slices.Equal(got, tokens[:5]) {
 		t.Errorf("span of a short prompt: %v", got)
+	}
+	outside := 0
+	for _, id := range pseudoTokens("vocabulary", 32, tokens, &m.Config) {
+		if id < 0 || int(id) >= m.Config.Vocab {
+			t.Errorf("vocabulary: token %d", id)
+		}
+		if !slices.Contains(tokens, id) {
+			outside++
+		}
+	}
+	if outside < 20 {
+		t.Errorf("vocabulary: %d of 32 tokens are not of the prompt", outside)
+	}
+}
+
+// TestNonsense: the fixed content is in the model's own tokens where it has them.
+func TestNonsense(t *testing.T) {
+	m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "qwen3").Folder), "cpu")
+	p, err := eviction.ParseOverrides([]string{"dapq.content=fixed", "dapq.rows=40"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dapq, err := eviction.New("dapq", policySeed, p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := dapq.Method.Capture(eviction.Prompt{Tokens: make([]int32, 50), Entries: 50, Config: &m.Config, Tokenizer: m.Tokenizer}).Probes[0].(model.TokenRows)
+	text, err := m.Tokenizer.Decode(ids, true)
+	if whole := strings.Repeat("Sorry, I don't know. ", 40); err != nil || len(ids) != 40 || !strings.HasPrefix(whole, text) {
+		t.Errorf("%d tokens that say %q, %v", len(ids), text, err)
+	}
+	s, err := eviction.NewRuntime(m).Prefill(background, dapq, modeltest.Tokens(m, 3, 60), 20, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Prompt.Tokenizer != m.Tokenizer {
+		t.Error("the prompt does not know the model's tokenizer")
+	}
+	builtin, err := model.Open("", model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer builtin.Close()
+	if a, b := eviction.Nonsense(&builtin.Config, builtin.Tokenizer, 40), eviction.Nonsense(&builtin.Config, nil, 40); !slices.Equal(a, b) {
+		t.Errorf("words that the built-in model does not know are %v, want %v", a, b)
 	}
 }

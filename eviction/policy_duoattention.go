@@ -15,9 +15,10 @@ func init() {
 		Options: []Option{
 			{Name: "sink", Default: 128, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries of the streaming heads; 20% of the budget where it is at most twice that"},
 			{Name: "recent", Default: 512, Min: 1, Max: 1 << 20, Whole: true, Doc: "last entries of the streaming heads; a budget beyond sink and recent goes to retrieval heads"},
+			denseOption,
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			return duo{sink: s.Int("sink"), recent: s.Int("recent"), pattern: s.Resources.Pattern}, nil
+			return duo{sink: s.Int("sink"), recent: s.Int("recent"), dense: s.Int("dense"), pattern: s.Resources.Pattern}, nil
 		},
 	})
 }
@@ -27,8 +28,8 @@ func init() {
 // as many retrieval heads as the budget allows on average over all heads. Under a budget below
 // sink + recent all heads stream (RocketKV, arXiv:2502.14051, app. A.3).
 type duo struct {
-	sink, recent int
-	pattern      *Pattern
+	sink, recent, dense int
+	pattern             *Pattern
 }
 
 var (
@@ -55,14 +56,17 @@ func (m duo) Protect(p Prompt) (sink, recent int) {
 }
 
 // retrieval tells the retrieval heads of a prompt [layer][kvHead]: r of the H heads
-// so that r·n + (H−r)·(sink+recent) ≤ H·B. Equal numbers: the earlier head.
+// so that r·n + (H−r)·(sink+recent) ≤ H·B, and all of layers that are left whole, which H
+// does not count. Equal numbers: the earlier head.
 func (m duo) retrieval(p Prompt) [][]bool {
 	heads := make([][]bool, p.Config.Layers)
 	var order [][2]int
 	for l := range heads {
 		heads[l] = make([]bool, p.Config.KVHeads)
 		for h := range heads[l] {
-			order = append(order, [2]int{l, h})
+			if heads[l][h] = l < m.dense; !heads[l][h] {
+				order = append(order, [2]int{l, h})
+			}
 		}
 	}
 	slices.SortStableFunc(order, func(a, b [2]int) int {

@@ -30,7 +30,8 @@ func init() {
 	// within the budget's average; the others keep sinks and recent entries.
 	naivePolicies["duoattention"] = func(c *naiveCase) naivePlan {
 		p := naivePlan{budgets: c.uniform(c.budget), sink: c.int("sink"), recent: c.int("recent")}
-		heads := c.c.Layers * c.c.KVHeads
+		dense := min(c.int("dense"), c.c.Layers)
+		heads := (c.c.Layers - dense) * c.c.KVHeads
 		if c.budget < p.sink+p.recent {
 			if c.budget <= 2*p.sink {
 				p.sink = int(0.2 * float64(c.budget))
@@ -41,7 +42,11 @@ func init() {
 		total := 0
 		for l := range p.headBudgets {
 			p.headBudgets[l] = slices.Repeat([]int{p.sink + p.recent}, c.c.KVHeads)
-			total += c.c.KVHeads * (p.sink + p.recent)
+			if l < dense {
+				p.headBudgets[l] = slices.Repeat([]int{c.n()}, c.c.KVHeads)
+			} else {
+				total += c.c.KVHeads * (p.sink + p.recent)
+			}
 		}
 		for c.budget >= c.int("sink")+c.int("recent") {
 			bestL, bestH := -1, -1

@@ -8,7 +8,8 @@ import (
 func init() {
 	Policies.Add("hsa", Policy{
 		Kind: "decode", Doc: "hybrid sparse attention: bounds of pages in the query's largest dimensions choose the entries", Source: "RocketKV (Behnam et al. 2025, arXiv:2502.14051) §3.4, algorithm 1, app. B.1.1",
-		New: func(Settings, model.Adapter) (Method, error) { return hsa{}, nil },
+		Options: []Option{denseOption},
+		New:     func(s Settings, _ model.Adapter) (Method, error) { return hsa{dense: s.Int("dense")}, nil },
 	})
 }
 
@@ -16,26 +17,29 @@ func init() {
 // of the compression c = S/B is split evenly between pages of ⌈√c⌉ entries and the
 // head's dimensions. S is the length of the prompt and of the longest response (the run's
 // --max-new), as for rocketkv.
-type hsa struct{ full }
+type hsa struct {
+	full
+	dense int
+}
 
 func (m hsa) StartSparse(s *Session) SparseState {
 	page, head := m.split(s)
-	return startHSA(s, page, head)
+	return startHSA(s, m.dense, page, head)
 }
 
 // split is the page and the compression of the head's dimensions.
 func (hsa) split(s *Session) (page int, head float64) {
 	c := max(1, float64(s.Prompt.length())/float64(s.Prompt.Budget))
 	if s.second != nil {
-		split, _ := splitPrompt(s.Prompt)
+		split, _ := splitPrompt(s.Prompt, adaptiveSplit)
 		c /= split.First
 	}
 	return splitHSA(c)
 }
 
-func startHSA(s *Session, page int, head float64) SparseState {
+func startHSA(s *Session, dense, page int, head float64) SparseState {
 	dim := s.Prompt.Config.HeadDim
-	return NewSparsePages(s, hsaEstimator{components: max(1, int(float64(dim)/head+1e-9))}, 0, page, 2)
+	return NewSparsePages(s, hsaEstimator{components: max(1, int(float64(dim)/head+1e-9))}, min(dense, s.Cache.Layers()), page, 2)
 }
 
 // hsaEstimator is hybrid sparse attention (RocketKV, arXiv:2502.14051, algorithm 1): i₁ are the k₁

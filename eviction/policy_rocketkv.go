@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"math"
+	"slices"
 
 	"glimpse/model"
 )
@@ -20,25 +21,36 @@ func rocketOptions(window float64) []Option {
 	return []Option{
 		{Name: "window", Default: window, Min: 1, Max: 1 << 20, Whole: true, Doc: "last prompt rows of the turn observed and kept; at most half of what the first stage keeps"},
 		kernelOption(63),
+		{Name: "split", Default: adaptiveSplit, Min: adaptiveSplit, Max: 1, Doc: "split factor r, the first stage's part of the compression; below 0 it adapts to the compression (app. B.1.2, figure 9: 0.3 to 0.7)"},
+		denseOption,
 	}
 }
 
+// denseOption leaves first layers as they are, beside the budget.
+var denseOption = Option{Name: "dense", Default: 0, Min: 0, Max: 1 << 20, Whole: true, Doc: "first layers left whole, on top of the budget (RocketKV, arXiv:2502.14051, app. A.1: 2 for LongChat-7B, none for others)"}
+
+// adaptiveSplit stands for the split factor of RocketKV §3.6.
+const adaptiveSplit = -1
+
 func newRocketKV(s Settings) rocketkv {
-	return rocketkv{snapkv{window: s.Int("window"), kernel: s.Int("kernel")}}
+	return rocketkv{snapkv{window: s.Int("window"), kernel: s.Int("kernel")}, s.Float("split"), s.Int("dense")}
 }
 
 // Compression is how RocketKV splits a compression ratio c (arXiv:2502.14051, §3.6).
 type Compression struct {
-	R     float64 // split factor r = min(0.2 + 0.06·log₂ c, 0.8)
+	R     float64 // split factor r, by default min(0.2 + 0.06·log₂ c, 0.8)
 	First float64 // c^r, of the prompt's eviction
 	Page  int     // ⌈√c^(1−r)⌉, entries per page of the sparse attention; 1 where c^(1−r) < 2
 	Head  float64 // c^(1−r) / Page, of the head's dimensions
 }
 
-// SplitCompression splits c, which counts as 1 where it is less.
-func SplitCompression(c float64) Compression {
+// SplitCompression splits c, which counts as 1 where it is less, by the factor r; r below 0
+// stands for the adaptive one.
+func SplitCompression(c, r float64) Compression {
 	c = max(1, c)
-	r := min(0.2+0.06*math.Log2(c), 0.8)
+	if r < 0 {
+		r = min(0.2+0.06*math.Log2(c), 0.8)
+	}
 	out := Compression{R: r, First: math.Pow(c, r)}
 	out.Page, out.Head = splitHSA(math.Pow(c, 1-r))
 	return out
@@ -69,14 +81,19 @@ func splitHSA(c float64) (page int, head float64) {
 // the prompt, up to where new itself is the bound, from where it keeps more: 2,418, 1,953,
 // 1,484 and 2,048 of 8,192 entries at B = 512 for new = 0, 512, 1,024 and 2,048. Runs
 // compare with the same --max-new only. A prompt of up to B entries is kept whole.
-type rocketkv struct{ snapkv }
+type rocketkv struct {
+	snapkv
+	split float64 // r; below 0 adaptive
+	dense int
+}
 
 // length is S of RocketKV §3.6: the entries of the prompt and of the longest response.
 func (p Prompt) length() int { return p.Entries + p.MaxNew }
 
-// splitPrompt is the split for a prompt, and the entries that its first stage keeps.
-func splitPrompt(p Prompt) (Compression, int) {
-	c := SplitCompression(float64(p.length()) / float64(p.Budget))
+// splitPrompt is the split for a prompt by the factor r, and the entries that its first
+// stage keeps.
+func splitPrompt(p Prompt, r float64) (Compression, int) {
+	c := SplitCompression(float64(p.length())/float64(p.Budget), r)
 	whole := int(float64(p.length())/c.First + 1e-9)
 	return c, max(whole, min(2*p.MaxNew, p.length())) - p.MaxNew
 }
@@ -86,7 +103,7 @@ func splitPrompt(p Prompt) (Compression, int) {
 func (m rocketkv) firstStage(p Prompt) (snapkv, Prompt) {
 	first := m.snapkv
 	first.window = max(1, min(first.window, len(p.Tokens)))
-	_, p.Budget = splitPrompt(p)
+	_, p.Budget = splitPrompt(p, m.split)
 	return first, p
 }
 
@@ -107,14 +124,20 @@ func (m rocketkv) Protect(p Prompt) (sink, recent int) {
 
 // LayerBudgets are what the first stage keeps.
 func (m rocketkv) LayerBudgets(p Prompt) []int {
-	out := make([]int, p.Config.Layers)
-	for l := range out {
-		_, out[l] = splitPrompt(p)
+	_, first := splitPrompt(p, m.split)
+	return denseBudgets(p, first, m.dense)
+}
+
+// denseBudgets are the same budgets for all layers but the first, which keep everything.
+func denseBudgets(p Prompt, budget, dense int) []int {
+	out := slices.Repeat([]int{budget}, p.Config.Layers)
+	for l := range min(dense, len(out)) {
+		out[l] = p.Entries
 	}
 	return out
 }
 
 func (m rocketkv) StartSparse(s *Session) SparseState {
-	c, _ := splitPrompt(s.Prompt)
-	return startHSA(s, c.Page, c.Head)
+	c, _ := splitPrompt(s.Prompt, m.split)
+	return startHSA(s, m.dense, c.Page, c.Head)
 }

@@ -9,8 +9,17 @@ func init() {
 	Policies.Add("snapkv", Policy{
 		Kind: "prefill", Doc: "mean attention of the last prompt rows on what is before them, max-pooled; the window is kept", Source: "SnapKV (Li et al. 2024, arXiv:2404.14469) §4; LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) §2",
 		Scorer:  true,
-		Options: snapOptions(kernels.GroupMean),
-		New:     func(s Settings, _ model.Adapter) (Method, error) { return newSnapKV(s), nil },
+		Options: append(snapOptions(kernels.GroupMean), denseOption, perOption),
+		New: func(s Settings, _ model.Adapter) (Method, error) {
+			m := newSnapKV(s)
+			switch {
+			case s.Text("per") == perQueryHead:
+				return snapPerHead{snapDense{m, s.Int("dense")}}, nil
+			case s.Int("dense") > 0:
+				return snapDense{m, s.Int("dense")}, nil
+			}
+			return m, nil
+		},
 	})
 }
 
@@ -50,3 +59,11 @@ func (m snapkv) termOf(logScore *kernels.Tensor, p Prompt) kernels.ScoreTerm {
 }
 
 func (m snapkv) Protect(p Prompt) (sink, recent int) { return 0, windowOf(m.window, p.Budget) }
+
+// snapDense is snapkv that leaves first layers whole.
+type snapDense struct {
+	snapkv
+	dense int
+}
+
+func (m snapDense) LayerBudgets(p Prompt) []int { return denseBudgets(p, p.Budget, m.dense) }

@@ -1,6 +1,141 @@
 package eviction_test
 
-func init() { naivePolicies["snapkv"] = snapkvPlan }
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"glimpse/model/modeltest"
+)
+
+func init() {
+	naivePolicies["snapkv"] = func(c *naiveCase) naivePlan {
+		if c.text("per") == "query-head" {
+			return c.snapPerHead()
+		}
+		plan := snapkvPlan(c)
+		plan.budgets = c.denseBudgets(c.budget)
+		return plan
+	}
+}
+
+// snapPerHead: every query head keeps the share of the budget that one of its group has, by
+// its own scores; the group's KV head keeps all that any of them does.
+func (c *naiveCase) snapPerHead() naivePlan {
+	group, n := c.c.Group(), c.n()
+	own := *c
+	own.budget = max(1, c.budget/group)
+	window := own.window()
+	plan := naivePlan{chosen: make([][][]int32, c.c.Layers), scores: snapkvPlan(&own).scores, budgets: c.denseBudgets(c.budget), recent: window}
+	single := naivePlan{scores: make([][][]float64, c.c.Layers), budgets: own.denseBudgets(own.budget), recent: window}
+	for l := range plan.chosen {
+		plan.chosen[l] = make([][]int32, c.c.KVHeads)
+		for q := range c.c.Heads {
+			score := rows(c.prompt.attention[l][q]).mean(n-window, n, n)
+			single.scores[l] = append(single.scores[l], append(pooled(score[:n-window], c.int("kernel")), score[n-window:]...))
+			for _, j := range single.kept(l, q, n) {
+				if kept := &plan.chosen[l][q/group]; !slices.Contains(*kept, j) {
+					*kept = append(*kept, j)
+				}
+			}
+		}
+		for _, kept := range plan.chosen[l] {
+			slices.Sort(kept)
+		}
+	}
+	// Entries that differ must be at the edge of what some head of the group keeps.
+	plan.ties = func(l, h int, a, b []int32, tol float64) bool {
+		for j := range int32(n) {
+			if slices.Contains(a, j) == slices.Contains(b, j) {
+				continue
+			}
+			edge := false
+			for q := h * group; q < (h+1)*group; q++ {
+				least := math.Inf(1)
+				for _, i := range single.kept(l, q, n) {
+					if int(i) < n-window {
+						least = min(least, single.scores[l][q][i])
+					}
+				}
+				edge = edge || !single.apart(single.scores[l][q][j], least, tol)
+			}
+			if !edge {
+				return false
+			}
+		}
+		return true
+	}
+	return plan
+}
+
+// TestSnapKVPerQueryHead: a model whose query heads choose for themselves is one without
+// groups, whose KV heads repeat those of the groups, at the budget of one head: what is
+// kept, what steps attend to and what they read.
+func TestSnapKVPerQueryHead(t *testing.T) {
+	const heads, kvHeads, headDim, n, budget, steps = 6, 2, 4, 60, 30, 20
+	shape := modeltest.Llama{Layers: 3, Heads: heads, KVHeads: kvHeads, HeadDim: headDim, Seed: 5}
+	folder, err := shape.Folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape.KVHeads = heads
+	repeated, err := shape.Folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := make(map[string][]float32)
+	rewrite(t, folder, func(name string, values []float32) { weights[name] = slices.Clone(values) })
+	repeated = rewrite(t, repeated, func(name string, values []float32) {
+		from := weights[name]
+		if strings.Contains(name, "k_proj") || strings.Contains(name, "v_proj") {
+			rows := headDim * len(from) / (kvHeads * headDim) // numbers of one head
+			for q := range heads {
+				at := q * kvHeads / heads
+				copy(values[q*rows:(q+1)*rows], from[at*rows:(at+1)*rows])
+			}
+			return
+		}
+		copy(values, from)
+	})
+	for _, device := range []string{"reference64", "cpu"} {
+		grouped, single := modeltest.OpenFolder(t, folder, device), modeltest.OpenFolder(t, repeated, device)
+		tokens := modeltest.Tokens(grouped, 3, n)
+		got := prefill(t, grouped, policy(t, grouped, "snapkv", "snapkv.per=query-head", "snapkv.window=3", "snapkv.dense=1"), tokens, budget)
+		want := prefill(t, single, policy(t, single, "snapkv", "snapkv.window=3", "snapkv.dense=1"), tokens, budget*kvHeads/heads)
+		apart := 0
+		for l := range got.Kept() {
+			for h, kept := range got.Kept()[l] {
+				var union []int32
+				for q := h * heads / kvHeads; q < (h+1)*heads/kvHeads; q++ {
+					union = append(union, want.Kept()[l][q]...)
+				}
+				slices.Sort(union)
+				union = slices.Compact(union)
+				if !slices.Equal(kept, union) || l > 0 && len(kept) > budget {
+					t.Errorf("%s: layer %d head %d keeps %v, want %v", device, l, h, kept, union)
+				}
+				if l > 0 && len(kept) > budget*kvHeads/heads {
+					apart++
+				}
+			}
+		}
+		if apart == 0 {
+			t.Errorf("%s: the heads of every group keep the same", device)
+		}
+		if a, b := generate(t, got, steps), generate(t, want, steps); !slices.Equal(a, b) {
+			t.Errorf("%s: response %v, without groups %v", device, a, b)
+		}
+		if got.Traffic.Steps != steps-1 || got.Traffic.Bytes != want.Traffic.Bytes {
+			t.Errorf("%s: reads %+v, without groups %+v", device, got.Traffic, want.Traffic)
+		}
+		got = prefill(t, grouped, policy(t, grouped, "snapkv", "snapkv.per=query-head"), tokens[:budget], budget)
+		want = prefill(t, grouped, policy(t, grouped, "full"), tokens[:budget], budget)
+		if a, b := generate(t, got, steps), generate(t, want, steps); !slices.Equal(a, b) {
+			t.Errorf("%s: within the budget: response %v, want %v", device, a, b)
+		}
+	}
+}
 
 // window is the observation window: at most half the budget.
 func (c *naiveCase) window() int { return max(1, min(c.int("window"), c.budget/2)) }

@@ -12,9 +12,10 @@ func init() {
 			{Name: "components", Default: 0, Min: 0, Max: 1 << 20, Whole: true, Doc: "query components r that estimate; 0 is as many as half the budget reads"},
 			{Name: "mean", Default: 1, Min: 0, Max: 1, Whole: true, Doc: "1 gives the attention that is estimated to be missing to the mean value"},
 			{Name: "local", Default: 0.25, Min: 0, Max: 1, Doc: "share of the entries attended to, beside the current one, that are the most recent ones; the authors' evaluation has a quarter"},
+			denseOption,
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			return sparq{components: s.Int("components"), mean: s.Int("mean") == 1, local: s.Float("local")}, nil
+			return sparq{components: s.Int("components"), mean: s.Int("mean") == 1, local: s.Float("local"), dense: s.Int("dense")}, nil
 		},
 	})
 }
@@ -32,10 +33,11 @@ type sparq struct {
 	components int
 	mean       bool
 	local      float64
+	dense      int
 }
 
 func (m sparq) StartSparse(s *Session) SparseState {
-	st := NewSparsePages(s, m, 0, 1, 1)
+	st := NewSparsePages(s, m, min(m.dense, s.Cache.Layers()), 1, 1)
 	if m.mean {
 		st.keepMeans(s.Cache)
 	}

@@ -60,7 +60,7 @@ func init() {
 				}
 				return y
 			}
-		})
+		}).leave(c.int("dense"))
 	}
 	naiveDecoders["exact-topk"] = func(c *naiveCase, _ naivePlan, _ [][][]int32) naiveDecoder {
 		d := c.free().sparse(func(queries [][]float64, visible []pair, _ int) ([]float64, int) {
@@ -76,7 +76,7 @@ func init() {
 			}
 			return logMeanRows(p), 0
 		}, nil)
-		return d
+		return d.leave(c.int("dense"))
 	}
 	rocket := func(c *naiveCase) naivePlan {
 		first := c.rocketFirst()
@@ -87,7 +87,7 @@ func init() {
 				scores[l][h] = append(pooled(s[:c.n()-w], c.int("kernel")), s[c.n()-w:]...)
 			}
 		}
-		return naivePlan{scores: scores, budgets: c.uniform(first), recent: w}
+		return naivePlan{scores: scores, budgets: c.denseBudgets(first), recent: w}
 	}
 	// hsa: the dimensions are those that half of the budget pays for when the response
 	// has its full length, start + maxNew entries, or more.
@@ -136,12 +136,35 @@ func init() {
 				start = c.rocketFirst()
 			}
 			ratio := c.rocketRatio()
-			return hsa(c, start, ratio/math.Pow(ratio, min(0.8, 0.2+0.06*math.Log2(ratio))))
+			return hsa(c, start, ratio/math.Pow(ratio, c.rocketSplit())).leave(c.int("dense"))
 		}
 	}
 	naiveDecoders["hsa"] = func(c *naiveCase, _ naivePlan, _ [][][]int32) naiveDecoder {
-		return hsa(c, c.n(), c.rocketRatio())
+		return hsa(c, c.n(), c.rocketRatio()).leave(c.int("dense"))
 	}
+}
+
+// leave does not restrict the first layers.
+func (d naiveDecoder) leave(dense int) naiveDecoder {
+	d.dense = dense
+	return d
+}
+
+// denseBudgets is the same budget in every layer but the first, which are left whole.
+func (c *naiveCase) denseBudgets(budget int) []int {
+	out := c.uniform(budget)
+	for l := range min(c.int("dense"), len(out)) {
+		out[l] = c.n()
+	}
+	return out
+}
+
+// rocketSplit is r of RocketKV §3.6 and app. B.1.2.
+func (c *naiveCase) rocketSplit() float64 {
+	if r := c.option("split"); r >= 0 {
+		return r
+	}
+	return min(0.8, 0.2+0.06*math.Log2(c.rocketRatio()))
 }
 
 // rocketRatio is c of RocketKV §3.6: S, prompt and response, over the budget.
@@ -153,7 +176,7 @@ func (c *naiveCase) rocketRatio() float64 {
 // is part of S/c^r, and the prompt gets at least as much as the response.
 func (c *naiveCase) rocketFirst() int {
 	s, ratio := c.n()+c.maxNew, c.rocketRatio()
-	whole := int(float64(s)*math.Pow(ratio, -min(0.8, 0.2+0.06*math.Log2(ratio))) + 1e-9)
+	whole := int(float64(s)*math.Pow(ratio, -c.rocketSplit()) + 1e-9)
 	return max(whole, min(2*c.maxNew, s)) - c.maxNew
 }
 
@@ -340,25 +363,36 @@ func TestSplitCompression(t *testing.T) {
 		c, r, first, second float64
 		page                int
 		head                float64
+		static              bool
 	}{
-		{64, 0.56, 10.2670, 6.2335, 3, 2.0778},     // the paper: 10.3×, 6.2×, pages of 3, 2.1×
-		{1, 0.2, 1, 1, 1, 1},                       // nothing to compress
-		{2, 0.26, 1.1975, 1.6702, 1, 1.6702},       // 2^0.26, 2^0.74: pages of 2 would leave less than 1 for the head
-		{4, 0.32, 1.5583, 2.5669, 2, 1.2834},       // 4^0.32, 4^0.68
-		{16, 0.44, 3.3870, 4.7240, 3, 1.5747},      // 2^1.76, 2^2.24
-		{400, 0.71863, 74.1111, 5.3973, 3, 1.7991}, // log₂ 400 = 8.643856
-		{1024, 0.8, 256, 4, 2, 2},                  // r reaches its limit: 2^8, 2^2
-		{1 << 20, 0.8, 65536, 16, 4, 4},            // 2^16, 2^4
-		{0.5, 0.2, 1, 1, 1, 1},                     // more budget than prompt
+		{64, 0.56, 10.2670, 6.2335, 3, 2.0778, false},     // the paper: 10.3×, 6.2×, pages of 3, 2.1×
+		{1, 0.2, 1, 1, 1, 1, false},                       // nothing to compress
+		{2, 0.26, 1.1975, 1.6702, 1, 1.6702, false},       // 2^0.26, 2^0.74: pages of 2 would leave less than 1 for the head
+		{4, 0.32, 1.5583, 2.5669, 2, 1.2834, false},       // 4^0.32, 4^0.68
+		{16, 0.44, 3.3870, 4.7240, 3, 1.5747, false},      // 2^1.76, 2^2.24
+		{400, 0.71863, 74.1111, 5.3973, 3, 1.7991, false}, // log₂ 400 = 8.643856
+		{1024, 0.8, 256, 4, 2, 2, false},                  // r reaches its limit: 2^8, 2^2
+		{1 << 20, 0.8, 65536, 16, 4, 4, false},            // 2^16, 2^4
+		{0.5, 0.2, 1, 1, 1, 1, false},                     // more budget than prompt
+		{64, 0.5, 8, 8, 3, 2.6667, true},                  // an even split: √8 rounds up to 3
+		{64, 0.3, 3.4822, 18.3792, 5, 3.6758, true},       // 2^1.8, 2^4.2
+		{64, 0, 1, 64, 8, 8, true},                        // the second stage alone
+		{64, 1, 64, 1, 1, 1, true},                        // the first one alone
 	} {
-		got := eviction.SplitCompression(c.c)
+		r := -1.0
+		if c.static {
+			r = c.r
+		}
+		got := eviction.SplitCompression(c.c, r)
 		second := got.Head * float64(got.Page)
 		near := func(what string, a, b float64) {
 			if math.Abs(a-b) > 2e-4*b {
 				t.Errorf("c=%v: %s %v, want %v", c.c, what, a, b)
 			}
 		}
-		near("r", got.R, c.r)
+		if got.R != c.r {
+			near("r", got.R, c.r)
+		}
 		near("first", got.First, c.first)
 		near("second", second, c.second)
 		near("head", got.Head, c.head)
@@ -381,7 +415,7 @@ func TestRocketKVFirstStage(t *testing.T) {
 		{100, 300, 64, 100},     // a response longer than the prompt: all of it
 		{600, 400, 512, 441},    // S = 1000, c = 1.953, r = 0.25795: 841 − 400
 	} {
-		naive := naiveCase{tokens: make([]int32, c.n), budget: c.budget, maxNew: c.maxNew}
+		naive := naiveCase{option: func(string) float64 { return -1 }, tokens: make([]int32, c.n), budget: c.budget, maxNew: c.maxNew}
 		got := eviction.FirstStage(eviction.Prompt{Entries: c.n, MaxNew: c.maxNew, Budget: c.budget})
 		if second := naive.rocketFirst(); got != c.want || second != c.want {
 			t.Errorf("%d tokens, %d new, budget %d: keeps %d, by the second implementation %d, want %d", c.n, c.maxNew, c.budget, got, second, c.want)

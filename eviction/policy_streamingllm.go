@@ -8,11 +8,21 @@ import (
 func init() {
 	Policies.Add("streamingllm", Policy{
 		Kind: "prefill + decode", Doc: "the first entries (attention sinks) and the most recent", Source: "StreamingLLM (Xiao et al. 2024, arXiv:2309.17453) §3.2",
-		Options: []Option{{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept"}},
-		New:     func(s Settings, _ model.Adapter) (Method, error) { return streaming{s.Int("sink")}, nil },
+		Options: []Option{
+			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept"},
+			{Name: "decode", Default: 1, Min: 0, Max: 1, Whole: true, Doc: "0 evicts the prompt alone, and the response is added to what is left, as the tables have it that compare it with policies of the prompt (LookaheadKV, arXiv:2603.10899, §5.1; DapQ, arXiv:2603.11564, §5.1)"},
+		},
+		New: func(s Settings, _ model.Adapter) (Method, error) {
+			m := streaming{s.Int("sink")}
+			if s.Int("decode") == 0 {
+				return m, nil
+			}
+			return streamingDecoding{m}, nil
+		},
 	})
 }
 
+// streaming evicts the prompt.
 type streaming struct{ sink int }
 
 func (streaming) Capture(Prompt) model.Capture { return model.Capture{} }
@@ -24,7 +34,10 @@ func (m streaming) Protect(p Prompt) (sink, recent int) {
 	return sink, p.Budget - sink
 }
 
-func (m streaming) StartDecode(s *Session) DecodeState {
+// streamingDecoding is streaming that goes on while decoding.
+type streamingDecoding struct{ streaming }
+
+func (m streamingDecoding) StartDecode(s *Session) DecodeState {
 	sink, recent := m.Protect(s.Prompt)
 	return &streamingDecode{sink: sink, recent: recent}
 }

@@ -49,3 +49,18 @@ func TestStreamingDecoding(t *testing.T) {
 		}
 	}
 }
+
+// TestStreamingOfThePromptAlone: the response is added to what is left of the prompt.
+func TestStreamingOfThePromptAlone(t *testing.T) {
+	m := modeltest.Llama{Layers: 2}.Open(t, "cpu")
+	s := prefill(t, m, policy(t, m, "streamingllm", "streamingllm.decode=0", "streamingllm.sink=2"), modeltest.Tokens(m, 3, 50), 12)
+	generate(t, s, 9)
+	want := []int32{0, 1, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57}
+	for l := range s.Cache.Layers() {
+		for h := range s.Cache.KVHeads() {
+			if got := s.Cache.Positions(l, h); !slices.Equal(got, want) {
+				t.Errorf("layer %d head %d holds %v, want %v", l, h, got, want)
+			}
+		}
+	}
+}

@@ -111,7 +111,7 @@ func TestNewSettlesOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := p.Settings.Values(); len(v) != 3 || v["window"] != 16 || v["kernel"] != 7 || p.Settings.Seed != 7 || p.Settings.Int("window") != 16 || p.Name != "snapkv" {
+	if v := p.Settings.Values(); len(v) != 5 || v["window"] != 16 || v["kernel"] != 7 || p.Settings.Seed != 7 || p.Settings.Int("window") != 16 || p.Name != "snapkv" {
 		t.Errorf("%+v", p)
 	}
 	p.Settings.Values()["window"] = 1

@@ -2,10 +2,10 @@ package eviction
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"glimpse/kernels"
 	"glimpse/model"
@@ -89,9 +89,13 @@ func pick(results []*kernels.Tensor, at []int) []*kernels.Tensor {
 }
 
 func sameProbe(a, b model.QueryRows) bool {
-	if x, ok := a.(model.TokenRows); ok {
+	switch x := a.(type) {
+	case model.TokenRows:
 		y, ok := b.(model.TokenRows)
 		return ok && slices.Equal(x, y)
+	case model.ShiftedTokens:
+		y, ok := b.(model.ShiftedTokens)
+		return ok && x.By == y.By && slices.Equal(x.TokenRows, y.TokenRows)
 	}
 	return reflect.TypeOf(a).Comparable() && a == b
 }
@@ -226,9 +230,6 @@ func (rt *Runtime) speculate(ctx context.Context, s Speculator, tokens []int32) 
 	return draft, cache.Bytes(), nil
 }
 
-// errDraftEnds is that a draft has written an end token.
-var errDraftEnds = errors.New("draft ends")
-
 // draft decodes on the cache as evicted so far and selects again from the full
 // one. It returns the bytes of the evicted cache, which it held besides.
 func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model.Cache, logits *model.Logits) (_ int64, err error) {
@@ -255,7 +256,7 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		MaxNew: rows + 1, IgnoreEnd: true,
 		OnToken: func(id int32) error {
 			if drafted > 0 && slices.Contains(c.EOS, id) {
-				return errDraftEnds
+				return model.ErrStop
 			}
 			return nil
 		},
@@ -267,7 +268,7 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		},
 		AfterStep: func() error { drafted++; return nil },
 	})
-	if err != nil && !errors.Is(err, errDraftEnds) {
+	if err != nil {
 		return 0, err
 	}
 	r.prompt.Drafted = drafted
@@ -305,8 +306,10 @@ type Study struct {
 	Plans    []*Plan
 	// FullBytes is what the cache takes.
 	FullBytes int64
-	logits    *model.Logits
-	runtime   *Runtime
+	// PrefillTime is what the one pass over the prompt took, with all that is observed in it.
+	PrefillTime time.Duration
+	logits      *model.Logits
+	runtime     *Runtime
 }
 
 // Study observes a prompt once for all policies at all budgets and generates the
@@ -314,8 +317,22 @@ type Study struct {
 // which Responders get. The plans are policy by policy, budgets in the given order.
 // The selections are those that Prefill makes.
 func (rt *Runtime) Study(ctx context.Context, policies []*Configured, tokens []int32, budgets []int, maxResponse int) (*Study, error) {
+	return rt.StudyGenerate(ctx, policies, tokens, budgets, model.GenerateOptions{MaxNew: maxResponse})
+}
+
+// StudyGenerate is Study with the settings of the response; it is no longer than leaves
+// room in the model's context.
+func (rt *Runtime) StudyGenerate(ctx context.Context, policies []*Configured, tokens []int32, budgets []int, opt model.GenerateOptions) (*Study, error) {
+	opt.MaxNew = min(opt.MaxNew, rt.Runner.Model.Config.MaxPositions-len(tokens)+1) // the last token is not run
 	return rt.study(ctx, policies, tokens, budgets, func(s *Study) ([]int32, error) {
-		return rt.Runner.Respond(ctx, s.Cache, s.logits, maxResponse, model.Sampling{})
+		if opt.Prompt == nil {
+			opt.Prompt = tokens
+		}
+		response, _, err := rt.Runner.Continue(ctx, s.Cache, s.logits, opt)
+		if err != nil {
+			return nil, err
+		}
+		return response, s.Cache.Truncate(int32(len(tokens)))
 	})
 }
 
@@ -328,7 +345,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 	defer kernels.CatchDevice(&err)
 	m := rt.Runner.Model
 	s := &Study{
-		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), MaxNew: rt.MaxNew, Config: &m.Config},
+		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), MaxNew: rt.MaxNew, Config: &m.Config, Tokenizer: m.Tokenizer},
 		Cache:  m.NewCache(), runtime: rt,
 	}
 	var before, after []*request // observed during the prefill, with the response
@@ -378,6 +395,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 			return nil
 		}
 	}
+	start := time.Now()
 	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge(before), Observe: observe(before)})
 	if err != nil {
 		return nil, err
@@ -385,7 +403,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 	if s.Logits, err = s.logits.Float32s(); err != nil {
 		return nil, err
 	}
-	s.FullBytes = s.Cache.Bytes()
+	s.FullBytes, s.PrefillTime = s.Cache.Bytes(), time.Since(start)
 	if s.Response, err = respond(s); err != nil {
 		return nil, err
 	}
@@ -444,7 +462,7 @@ func (s *Study) Session(plan *Plan) (_ *Session, err error) {
 	prompt := r.prompt
 	prompt.Budget = plan.Budget
 	out := &Session{
-		Prompt: prompt, Cache: cache, logits: s.logits, FullBytes: s.FullBytes,
+		Prompt: prompt, Cache: cache, Budget: Pairs(plan.Budget), logits: s.logits, FullBytes: s.FullBytes,
 		runtime: s.runtime, name: r.name, method: r.method, second: plan.Configured.Second, history: s.Prompt.Tokens,
 	}
 	if merges {

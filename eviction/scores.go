@@ -15,7 +15,8 @@ type Scores struct {
 	// Higher ones are kept, of equal ones the lower index. Where Score leaves nil, all are
 	// equal.
 	Values *kernels.Tensor
-	// Spread is a second number per entry, of the same shape, of a SpreadScorer; else nil.
+	// Spread is what a SpreadScorer chooses by besides: a second number per entry, of the same
+	// shape, or numbers per query head; else nil.
 	Spread *kernels.Tensor
 	// Entries are those of every KV head.
 	Entries []int
@@ -81,10 +82,10 @@ func (s *Scores) Uniform(budget int) []int { return slices.Repeat([]int{budget},
 
 // selectBy selects by the rules of a method.
 func (s *Scores) selectBy(m Method, p Prompt, layer int) *kernels.Selection {
-	if spreader, ok := m.(SpreadScorer); ok {
-		return spreader.SelectSpread(s, p.Budget)
-	}
 	budget, sink, recent := layerBudget(m, p, layer)
+	if spreader, ok := m.(SpreadScorer); ok {
+		return spreader.SelectSpread(s, budget)
+	}
 	budgets := s.Uniform(budget)
 	if a, ok := m.(HeadAllocator); ok {
 		budgets = a.HeadBudgets(p, layer, budget, s)

@@ -16,6 +16,9 @@ import (
 type Session struct {
 	Prompt Prompt // of the last turn
 	Cache  *model.Cache
+	// Budget is what the next turns keep. A share is of the whole conversation up to the
+	// end of a turn's prompt, evicted or not, so that it grows from turn to turn.
+	Budget Budget
 	// Pool are the indices that decoding is restricted to, of a PoolKeeper; else nil.
 	Pool [][][]int32
 
@@ -47,6 +50,7 @@ type Session struct {
 	sparse     SparseState
 	stepBytes  []int64              // that the steps so far have read, of sparse policies
 	stepKept   []*kernels.Selection // of a step, by layer, until all of them are known
+	watched    finite               // of the steps
 }
 
 // Logits are those of the prompt's last token. They, what was kept and the scores come
@@ -70,44 +74,9 @@ func (s *Session) Kept() [][][]int32 { return indicesOf(s.kept) }
 // prompt fits the budget and nothing was scored.
 func (s *Session) Scores() [][][]float32 { return rowsOf(s.scores) }
 
-// Traffic is memory traffic of the attention of decoding steps, in bytes over all
-// layers and heads: of the keys and values that the steps attend to, their own
-// included, and of what was read to choose them.
-type Traffic struct {
-	Steps      int
-	Bytes      int64 // in all
-	Estimation int64 // of them, to choose
-	Most       int64 // of any one step
-
-	step int64
-}
-
-// PerStep is the mean over steps, 0 before the first.
-func (t Traffic) PerStep() float64 { return float64(t.Bytes) / float64(max(1, t.Steps)) }
-
-// Plus is the traffic of both.
-func (t Traffic) Plus(other Traffic) Traffic {
-	return Traffic{
-		Steps: t.Steps + other.Steps, Bytes: t.Bytes + other.Bytes,
-		Estimation: t.Estimation + other.Estimation, Most: max(t.Most, other.Most),
-	}
-}
-
-func (t *Traffic) add(layer int, read, estimation int64) {
-	if layer == 0 {
-		t.Steps++
-		t.step = 0
-	}
-	t.step += read + estimation
-	t.Bytes += read + estimation
-	t.Estimation += estimation
-	t.Most = max(t.Most, t.step)
-}
-
-// NewSession begins a conversation under a policy with budget entries per KV head
-// and layer.
-func (rt *Runtime) NewSession(named *Configured, budget int) (*Session, error) {
-	if err := CheckBudget(budget); err != nil {
+// NewSession begins a conversation under a policy with a budget.
+func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error) {
+	if err := budget.Check(); err != nil {
 		return nil, err
 	}
 	m := rt.Runner.Model
@@ -115,8 +84,9 @@ func (rt *Runtime) NewSession(named *Configured, budget int) (*Session, error) {
 		return nil, err
 	}
 	return &Session{
-		Prompt:  Prompt{Budget: budget, Config: &m.Config},
+		Prompt:  Prompt{Config: &m.Config, Tokenizer: m.Tokenizer},
 		Cache:   m.NewCache(),
+		Budget:  budget,
 		runtime: rt, name: named.Name, method: named.Method, second: named.Second,
 	}, nil
 }
@@ -127,7 +97,7 @@ func (rt *Runtime) NewSession(named *Configured, budget int) (*Session, error) {
 // none, the model's own greedy response with the full cache, of up to rt.MaxNew
 // tokens, is generated first.
 func (rt *Runtime) Prefill(ctx context.Context, named *Configured, tokens []int32, budget int, response []int32) (*Session, error) {
-	s, err := rt.NewSession(named, budget)
+	s, err := rt.NewSession(named, Pairs(budget))
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +116,11 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	if s.turns > 0 && len(tokens) == 0 {
 		return fmt.Errorf("turn: empty prompt, want at least 1 token")
 	}
+	if err := s.Budget.Check(); err != nil {
+		return fmt.Errorf("turn: %w", err)
+	}
 	tokens = slices.Concat(s.pending, tokens)
+	s.Prompt.Budget = s.Budget.Of(int(s.Cache.Next()) + len(tokens))
 	entries := len(tokens) + s.mostEntries()
 	if _, ok := as[Responder](s.method); ok && response == nil && entries > s.Prompt.Budget {
 		if response, err = rt.ownResponse(ctx, slices.Concat(s.history, tokens)); err != nil {
@@ -216,7 +190,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 // firstStage is the prompt as the first stage of a composition sees it.
 func firstStage(p Prompt, second SparseDecoder) Prompt {
 	if second != nil {
-		_, p.Budget = splitPrompt(p)
+		_, p.Budget = splitPrompt(p, adaptiveSplit)
 	}
 	return p
 }
@@ -273,159 +247,4 @@ func (s *Session) Bytes() int64 {
 		n += s.sparse.Bytes()
 	}
 	return n
-}
-
-// Generate decodes the answer to the last prompt, evicting on the way where the
-// policy does and reading what it chooses. Every prompt can be answered once.
-func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (tokens []int32, ended bool, err error) {
-	defer kernels.CatchDevice(&err)
-	if !s.ready {
-		return nil, false, fmt.Errorf("generate: the last prompt is answered already, want another turn first")
-	}
-	s.ready = false
-	if s.decode != nil {
-		opt.Capture = s.decode.Capture()
-	}
-	if s.sparse != nil {
-		opt.Sparse = s.chooseSparsely
-		opt.SparseOnDevice = s.sparse.Recordable()
-	}
-	if opt.Prompt == nil {
-		opt.Prompt = s.history
-	}
-	opt.Observe = func(o *model.Observation) error {
-		if s.sparse == nil {
-			s.Traffic.add(o.Layer, s.seenBytes(o.Layer), 0)
-		}
-		if s.decode == nil {
-			return nil
-		}
-		return s.evictStep(o)
-	}
-	tokens, ended, err = s.runtime.Runner.Continue(ctx, s.Cache, s.logits, opt)
-	if err == nil {
-		s.countLater()
-	}
-	if n := len(tokens); n > 0 {
-		ran := n - 1
-		if ended {
-			ran = n
-		}
-		s.history = append(s.history, tokens[:ran]...)
-		s.pending = slices.Clone(tokens[ran:])
-	}
-	return tokens, ended, err
-}
-
-// evictStep lets the policy evict after a decoding step.
-func (s *Session) evictStep(o *model.Observation) error {
-	if st, ok := s.decode.(JointState); ok && o.Joint != nil {
-		if o.Layer < o.Cache.Layers()-1 {
-			return nil
-		}
-		var entries []int
-		for l := range o.Cache.Layers() {
-			for h := range o.Cache.KVHeads() {
-				entries = append(entries, o.Cache.Entries(l, h))
-			}
-		}
-		if keep := st.StepAll(o.Joint, entries); keep != nil {
-			return o.Cache.RetainAll(keep)
-		}
-		return nil
-	}
-	keep, err := s.decode.Step(o)
-	if err != nil {
-		return err
-	}
-	return s.retainStep(o, keep)
-}
-
-// retainStep retains what a layer keeps after a decoding step, nil for everything. Where
-// all layers have run, and the host knows what all of them keep, that waits for the last.
-func (s *Session) retainStep(o *model.Observation, keep *kernels.Selection) error {
-	if !o.StepDone || !o.Cache.Backend().Selector().OwnMemory() || keep != nil && keep.OnDevice() {
-		if keep == nil {
-			return nil
-		}
-		return o.Cache.RetainSelection(o.Layer, keep)
-	}
-	s.stepKept = append(slices.Grow(s.stepKept, o.Layer)[:o.Layer], keep)
-	if o.Layer < o.Cache.Layers()-1 {
-		return nil
-	}
-	var all [][]int32
-	if !slices.Contains(s.stepKept, nil) {
-		for _, keep := range s.stepKept {
-			all = append(all, keep.Indices()...)
-		}
-		return o.Cache.RetainAll(kernels.HostSelection(all))
-	}
-	for l, keep := range s.stepKept {
-		if keep == nil {
-			continue
-		}
-		if err := o.Cache.RetainSelection(l, keep); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// countLater adds to the traffic what the device has counted.
-func (s *Session) countLater() {
-	if s.sparse == nil {
-		return
-	}
-	for step, n := range s.sparse.Estimated() {
-		s.Traffic.Bytes += n
-		s.Traffic.Estimation += n
-		s.Traffic.Most = max(s.Traffic.Most, s.stepBytes[step]+n)
-		if step == len(s.stepBytes)-1 {
-			s.Traffic.step += n
-		}
-	}
-}
-
-// chooseSparsely lets the policy choose and counts what is read.
-func (s *Session) chooseSparsely(step *model.SparseStep) error {
-	estimation, err := s.sparse.Select(step)
-	if err != nil {
-		return err
-	}
-	read := s.seenBytes(step.Layer)
-	if chosen := step.Selection; chosen != nil {
-		read = 0
-		for h := range chosen.Heads() {
-			read += int64(chosen.Len(h)) * s.Cache.PairBytes()
-		}
-		if !chosen.OnDevice() {
-			step.Selection, step.Entries = nil, chosen.Indices()
-		}
-	} else if step.Entries != nil {
-		read = 0
-		for _, idx := range step.Entries {
-			read += int64(len(idx)) * s.Cache.PairBytes()
-		}
-	}
-	s.Traffic.add(step.Layer, read, estimation)
-	if step.Layer == 0 {
-		s.stepBytes = append(s.stepBytes, 0)
-	}
-	s.stepBytes[len(s.stepBytes)-1] = s.Traffic.step
-	return nil
-}
-
-// seenBytes are the keys and values of a layer that its last token sees.
-func (s *Session) seenBytes(layer int) int64 {
-	n, window := 0, s.Prompt.Config.Window(layer)
-	for h := range s.Cache.KVHeads() {
-		if window == 0 { // positions may be on the device only
-			n += s.Cache.Entries(layer, h)
-			continue
-		}
-		pos := s.Cache.Positions(layer, h)
-		n += s.Cache.Seen(layer, h, pos[len(pos)-1], window)
-	}
-	return int64(n) * s.Cache.PairBytes()
 }

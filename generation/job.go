@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
@@ -50,13 +49,16 @@ type Job struct {
 	Shards int    `json:"shards"` // 0: one file
 
 	// What only a command line says: the file or folder of prompts in the place of sources,
-	// I/N for shard I of N alone, that samples was given, and what may be written over.
+	// and where its rows hold what (see datasets.ParseFields), I/N for shard I of N alone, that
+	// samples was given, and what may be written over.
 	Prompts      string      `json:"-"`
+	PromptFields []string    `json:"-"`
 	Shard        string      `json:"-"`
 	SamplesGiven bool        `json:"-"`
 	Files        cli.Outputs `json:"-"`
 
-	sampling model.Sampling // what the choice is for the model
+	sampling model.Sampling       // what the choice is for the model
+	local    []datasets.MixSource // the sources with copies in the place of URLs
 }
 
 // DefaultJob holds what neither file nor flags need to say.
@@ -89,17 +91,27 @@ func (s *Job) Read(path string, sets []string, repeat func() error) error {
 
 // check finds which shard is meant and refuses what cannot be.
 func (s *Job) check() (only int, err error) {
-	only = -1
 	if s.Prompts != "" {
 		if len(s.Sources) > 0 {
 			return 0, fmt.Errorf("generate: --prompts with the sources of a file: want one of them")
 		}
-		s.Sources = []datasets.MixSource{{Path: s.Prompts}}
+		fields, err := datasets.ParseFields(s.PromptFields)
+		if err != nil {
+			return 0, fmt.Errorf("generate: --field: %w", err)
+		}
+		s.Sources = []datasets.MixSource{{Path: s.Prompts, Fields: fields}}
 		if !s.SamplesGiven {
 			s.Samples = 0
 		}
 	}
+	for i, source := range s.Sources {
+		if err := source.Fields.Validate(); err != nil {
+			return 0, fmt.Errorf("generate: source %d: %w", i, err)
+		}
+	}
 	switch {
+	case len(s.PromptFields) > 0 && s.Prompts == "":
+		return 0, fmt.Errorf("generate: --field: only with --prompts, want it in the file beside its source")
 	case s.Out == "":
 		return 0, fmt.Errorf("generate: --out is missing")
 	case s.Samples < 1 && (len(s.Sources) == 0 || s.SamplesGiven || s.Samples < 0):
@@ -126,31 +138,12 @@ func (s *Job) check() (only int, err error) {
 	if _, err := Recipes.Lookup(s.Recipe); err != nil {
 		return 0, fmt.Errorf("generate: %w", err)
 	}
-	if s.Shard != "" {
-		i, n, ok := strings.Cut(s.Shard, "/")
-		index, err := strconv.Atoi(i)
-		count, err2 := strconv.Atoi(n)
-		if !ok || err != nil || err2 != nil || count < 1 || index < 0 || index >= count {
-			return 0, fmt.Errorf("generate: --shard: got %q, want I/N with I from 0 to N-1", s.Shard)
-		}
-		if s.Shards > 0 && s.Shards != count {
-			return 0, fmt.Errorf("generate: --shard %s: of %d shards, but the output has %d", s.Shard, count, s.Shards)
-		}
-		s.Shards = count
-		return index, nil
+	index, shards, err := cli.ShardOf(s.Shard, s.Shards)
+	if err != nil {
+		return 0, fmt.Errorf("generate: %w", err)
 	}
-	for _, name := range []string{"JOB_COMPLETION_INDEX", "OMPI_COMM_WORLD_RANK"} {
-		text, ok := os.LookupEnv(name)
-		if !ok || s.Shards == 0 {
-			continue
-		}
-		index, err := strconv.Atoi(text)
-		if err != nil || index < 0 || index >= s.Shards {
-			return 0, fmt.Errorf("generate: %s: got %q, want 0 to %d: as many workers as --shards", name, text, s.Shards-1)
-		}
-		return index, nil
-	}
-	return only, nil
+	s.Shards = shards
+	return index, nil
 }
 
 // resolveSampling decides the sampling of the model's responses.

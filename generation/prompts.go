@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 
+	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/cli"
 	"glimpse/internal/progress"
@@ -175,6 +177,19 @@ type item struct {
 	prepare func(ctx context.Context, x *item) error
 }
 
+// fetchSources brings the sources that lie in buckets to the local disk.
+func (s *Job) fetchSources(ctx context.Context, log io.Writer) error {
+	s.local = slices.Clone(s.Sources)
+	for i := range s.local {
+		path, err := objectstore.LocalData(ctx, s.local[i].Path, s.S3, log)
+		if err != nil {
+			return fmt.Errorf("generate: source %d: %w", i, err)
+		}
+		s.local[i].Path = path
+	}
+	return nil
+}
+
 // stream streams all prompts from the first one.
 func (s *Job) stream(m *model.Model) (next func() (item, error), end func(), err error) {
 	if len(s.Sources) == 0 {
@@ -195,7 +210,11 @@ func (s *Job) stream(m *model.Model) (next func() (item, error), end func(), err
 	if err != nil {
 		return nil, nil, err
 	}
-	mix, err := datasets.OpenMix(s.Sources, s.Seed)
+	sources := s.Sources
+	if s.local != nil {
+		sources = s.local
+	}
+	mix, err := datasets.OpenMix(sources, s.Seed)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -41,6 +41,9 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := s.fetchSources(ctx, log); err != nil {
+		return err
+	}
 	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, Chat: chatOptions, BeforeWeights: func(m *model.Model) error {
 		if err := s.resolveSampling(m); err != nil {
 			return err

@@ -50,16 +50,33 @@ func variance(x []float64) float64 {
 }
 
 func (s hostSelector) MergeEvicted(past []KV, sel *Selection) *Tensor {
+	return Merging{}.Evicted(s.Backend, past, sel)
+}
+
+func (s hostSelector) MergeStep(past []KV, sel *Selection, thresholds *Tensor, beta float64) {
+	Merging{}.Step(s.Backend, past, sel, thresholds, beta)
+}
+
+// Merging is the rule of [Merger]'s MergeEvicted and MergeStep, which is its zero value, with
+// what D2O compares it to (arXiv:2406.13035, tables 6 and 8). It works on the host, wherever
+// the pairs lie: comparisons are not worth kernels of their own. Values may be nil, and then
+// only keys are merged.
+type Merging struct {
+	Average bool // every pair has the same weight
+	All     bool // also what is less similar than the threshold
+}
+
+// Evicted is [Merger]'s MergeEvicted.
+func (m Merging) Evicted(b Backend, past []KV, sel *Selection) *Tensor {
 	thresholds := NewTensor(F64, len(past))
 	for h, kept := range sel.Indices() {
-		thresholds.F64()[h] = s.mergeHead(past[h], kept)
+		thresholds.F64()[h] = m.head(b, past[h], kept)
 	}
 	return thresholds
 }
 
-// mergeHead merges the pairs of a head that are not kept and returns their mean best
-// similarity.
-func (s hostSelector) mergeHead(kv KV, kept []int32) float64 {
+// head merges the pairs of a head that are not kept and returns their mean best similarity.
+func (m Merging) head(b Backend, kv KV, kept []int32) float64 {
 	var evicted []int32
 	at := 0
 	for j := range int32(kv.Entries()) {
@@ -72,7 +89,6 @@ func (s hostSelector) mergeHead(kv KV, kept []int32) float64 {
 	if len(evicted) == 0 || len(kept) == 0 {
 		return math.NaN()
 	}
-	b := s.Backend
 	dim, compute := kv.K.Width(), b.Compute()
 	conserved := b.Alloc(compute, len(kept), dim)
 	b.Gather(conserved, kv.K, kept)
@@ -91,7 +107,7 @@ func (s hostSelector) mergeHead(kv KV, kept []int32) float64 {
 	}
 	merges := make(map[int][]int) // by kept entry, in order
 	for i, u := range similar {
-		if u >= mean {
+		if m.All || u >= mean {
 			merges[nearest[i]] = append(merges[nearest[i]], i)
 		}
 	}
@@ -101,7 +117,7 @@ func (s hostSelector) mergeHead(kv KV, kept []int32) float64 {
 		for _, i := range group {
 			rows, u = append(rows, int(evicted[i])), append(u, similar[i])
 		}
-		mergeInto(kv, int(kept[j]), rows, u)
+		m.into(kv, int(kept[j]), rows, u)
 	}
 	return mean
 }
@@ -121,19 +137,34 @@ func mostSimilar(products []float64, norm float64, norms func(j int) float64) (a
 	return at, u
 }
 
-// mergeInto merges the pairs of rows with similarities u into entry j.
-func mergeInto(kv KV, j int, rows []int, u []float64) {
-	z := math.E
+// weight is that of an evicted pair with similarity u.
+func (m Merging) weight(u float64) float64 {
+	if m.Average {
+		return 1
+	}
+	return math.Exp(u)
+}
+
+// into merges the pairs of rows with similarities u into entry j.
+func (m Merging) into(kv KV, j int, rows []int, u []float64) {
+	own := math.E
+	if m.Average {
+		own = 1
+	}
+	z := own
 	for _, s := range u {
-		z += math.Exp(s)
+		z += m.weight(s)
 	}
 	for _, t := range []*Tensor{kv.K, kv.V} {
+		if t == nil {
+			continue
+		}
 		x := t.Rows(j, j+1).Float64s()
 		for i := range x {
-			x[i] *= math.E / z
+			x[i] *= own / z
 		}
 		for n, r := range rows {
-			w := math.Exp(u[n]) / z
+			w := m.weight(u[n]) / z
 			for i, v := range t.Rows(r, r+1).Float64s() {
 				x[i] += w * v
 			}
@@ -174,7 +205,8 @@ func normsOf[T Float](out []float64, x []T, w int) {
 	}
 }
 
-func (s hostSelector) MergeStep(past []KV, sel *Selection, thresholds *Tensor, beta float64) {
+// Step is [Merger]'s MergeStep. Thresholds lie on the host.
+func (m Merging) Step(b Backend, past []KV, sel *Selection, thresholds *Tensor, beta float64) {
 	indices := sel.Indices()
 	parallel.Tasks(len(past), 2*past[0].K.Len(), func(h int) {
 		idx, n := indices[h], past[h].Entries()
@@ -185,13 +217,13 @@ func (s hostSelector) MergeStep(past []KV, sel *Selection, thresholds *Tensor, b
 		for out < len(idx) && int(idx[out]) == out {
 			out++
 		}
-		s.mergeOne(past[h], out, &thresholds.F64()[h], beta)
+		m.one(b, past[h], out, &thresholds.F64()[h], beta)
 	})
 }
 
-// mergeOne merges or drops one pair.
-func (s hostSelector) mergeOne(kv KV, out int, threshold *float64, beta float64) {
-	b, n := s.Backend, kv.Entries()
+// one merges or drops one pair.
+func (m Merging) one(b Backend, kv KV, out int, threshold *float64, beta float64) {
+	n := kv.Entries()
 	products, key := b.Alloc(b.Compute(), 1, n), b.Alloc(b.Compute(), 1, kv.K.Width())
 	b.Gather(key, kv.K, []int32{int32(out)})
 	b.Linear(products, key, kv.K, nil, 1, 0)
@@ -208,8 +240,8 @@ func (s hostSelector) mergeOne(kv KV, out int, threshold *float64, beta float64)
 	} else {
 		*threshold = beta*best + (1-beta)*(*threshold)
 	}
-	if best >= *threshold {
-		mergeInto(kv, j, []int{out}, []float64{best})
+	if m.All || best >= *threshold {
+		m.into(kv, j, []int{out}, []float64{best})
 	}
 }
 

@@ -23,12 +23,12 @@ type appendedProbe struct {
 	from, to int
 }
 
-// newAppended lays out the probes of a pass, each of which starts at position next.
+// newAppended lays out the probes of a pass, which starts at position next after it.
 func newAppended(c Capture, next int32) (f appendedProbes) {
 	for i, probe := range slices.Concat(c.Probes, c.PeakProbes) {
 		n := probe.Rows()
 		f.probes = append(f.probes, appendedProbe{probe, i >= len(c.Probes), f.rows, f.rows + n})
-		f.pos = append(f.pos, positions(next, n)...)
+		f.pos = append(f.pos, positions(firstPosition(probe, next), n)...)
 		f.rows += n
 	}
 	return f

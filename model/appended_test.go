@@ -115,6 +115,7 @@ func TestAppendedProbes(t *testing.T) {
 					capture := model.Capture{
 						Probes: []model.QueryRows{
 							newLearned(m, 1, 5, model.Modules...), model.TokenRows{3, 4, 5}, newLearned(m, 2, 2, model.QProj, model.UpProj, model.DownProj),
+							model.ShiftedTokens{TokenRows: model.TokenRows{6, 7}, By: -9}, model.ShiftedTokens{TokenRows: model.TokenRows{6, 7}, By: 3},
 						},
 						PeakProbes: []model.QueryRows{newLearned(m, 3, 4, model.KProj, model.VProj, model.OProj)},
 					}

@@ -2,185 +2,192 @@ package model
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
-	"glimpse/internal/parallel"
 	"glimpse/kernels"
 )
 
-// StepBatch runs one token of each of several sequences, which extend their own
-// caches, and returns their logits [sequences][vocab]. The weights are read once for
-// all of them, which is most of the cost of decoding; attention runs side by side.
+// Batch decodes several sequences together, each with its own cache and settings: the weights
+// are read once a step for all of them, which is most of the cost of decoding. A sequence
+// leaves when its response ends, and others may join before any step (continuous batching).
 //
-// A sequence's logits do not depend on what else is in the batch, but may differ in
-// their last bits from those of Step or of a batch of another size: kernels round
-// differently for other numbers of rows. A batch is therefore filled up to rows, so
-// that what a sequence says does not depend on how many others are still going.
-func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) (logits [][]float32, err error) {
-	defer kernels.CatchDevice(&err)
-	defer r.arena.Release(nil)
-	y, err := r.stepBatch(ctx, caches, tokens, rows)
-	if err != nil {
-		return nil, err
-	}
-	return r.hostLogits(y, len(caches))
+// What a sequence says does not depend on what else is in the batch, nor on how full it is:
+// every step is filled up to the same number of rows. It may differ from Generate in the
+// last bits of the logits, since kernels round differently for other numbers of rows.
+//
+// A Batch belongs to one goroutine. On the host the sequences of a step are observed, and
+// choose what they attend to, at the same time, each on one goroutine. On a device that
+// records decoding steps, those of a batch are recorded unless scores of a sequence are
+// observed or it chooses what it attends to: results have the same bits.
+type Batch struct {
+	runner *Runner
+	rows   int
+	live   []*Sequence // in the order in which they joined
 }
 
-// NextBatch is StepBatch that draws every sequence's next token, on a device where the
-// logits lie.
-func (r *Runner) NextBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int, samplers []*Sampler) (next []int32, err error) {
-	if len(samplers) != len(caches) {
-		return nil, fmt.Errorf("decode: %d samplers for %d sequences", len(samplers), len(caches))
+// NewBatch returns an empty batch of at most rows sequences, which is also the number of rows
+// that every step computes.
+func (r *Runner) NewBatch(rows int) (*Batch, error) {
+	if rows < 1 {
+		return nil, fmt.Errorf("batch: got %d rows, want at least 1", rows)
 	}
-	defer kernels.CatchDevice(&err)
-	defer r.arena.Release(nil)
-	y, err := r.stepBatch(ctx, caches, tokens, rows)
-	if err != nil {
-		return nil, err
-	}
-	if r.Model.samplesOnDevice() && !slices.ContainsFunc(samplers, func(s *Sampler) bool { return s.s.onHost() }) {
-		draws := make([]kernels.Draw, len(samplers))
-		for i, s := range samplers {
-			draws[i] = s.s.draw()
-		}
-		return r.Model.draw(y.Rows(0, len(draws)), draws)
-	}
-	logits, err := r.hostLogits(y, len(caches))
-	if err != nil {
-		return nil, err
-	}
-	for i, s := range samplers {
-		id, err := s.s.next(logits[i])
-		if err != nil {
-			return nil, err
-		}
-		next = append(next, id)
-	}
-	return next, nil
+	return &Batch{runner: r, rows: rows}, nil
 }
 
-// stepBatch leaves the logits [rows, vocab] in memory that the next pass takes.
-func (r *Runner) stepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) (*kernels.Tensor, error) {
-	m := r.Model
-	if len(caches) == 0 || len(tokens) != len(caches) {
-		return nil, fmt.Errorf("decode: %d tokens for %d sequences, want one for each of at least one", len(tokens), len(caches))
+// Len is the number of sequences whose responses have not ended, and Room that of those which
+// may still join.
+func (b *Batch) Len() int  { return len(b.live) }
+func (b *Batch) Room() int { return b.rows - len(b.live) }
+
+// Sequence is one response of a batch.
+type Sequence struct {
+	response
+	step  batchStep
+	first *Logits // of the prompt's last token, until the first step
+	err   error
+}
+
+// Tokens are those of the response so far, without the end token; the last of them is not
+// in the cache.
+func (s *Sequence) Tokens() []int32 { return s.tokens }
+
+// Ended tells whether there was an end token.
+func (s *Sequence) Ended() bool { return s.ended }
+
+// Err is what ended the sequence early, after which its cache is unusable; nil where it goes on
+// or has ended as it should.
+func (s *Sequence) Err() error { return s.err }
+
+// Add lets a sequence join whose prompt is in cache and has ended with logits: nothing has
+// run and nothing is called until the next step. The batch must have room. Probes are not
+// observed of a step in a batch.
+func (b *Batch) Add(cache *Cache, logits *Logits, opt GenerateOptions) (*Sequence, error) {
+	switch {
+	case b.Room() < 1:
+		return nil, fmt.Errorf("batch: got one more than %d sequences", b.rows)
+	case len(opt.Capture.Probes)+len(opt.Capture.PeakProbes) > 0:
+		return nil, fmt.Errorf("batch: got probes to observe in a decoding step, want windows, all rows or queries")
+	case slices.ContainsFunc(b.live, func(s *Sequence) bool { return s.step.cache == cache }):
+		return nil, fmt.Errorf("batch: got the cache of a sequence that is in it")
 	}
-	for i, cache := range caches {
-		if err := m.checkTokens(cache, tokens[i:i+1]); err != nil {
-			return nil, err
-		}
-		cache.start(1)
+	r, err := b.runner.Model.newResponse(cache, opt)
+	if err != nil {
+		return nil, err
 	}
+	pass := PrefillOptions{Capture: opt.Capture, Observe: opt.Observe, Sparse: opt.Sparse, SparseOnDevice: opt.SparseOnDevice}
+	s := &Sequence{response: *r, first: logits, step: batchStep{cache: cache, opt: pass}}
+	b.live = append(b.live, s)
+	return s, nil
+}
+
+// Remove ends a response where it is and takes its sequence out of the batch, if it is in it.
+func (b *Batch) Remove(s *Sequence) {
+	s.done = true
+	b.live = slices.DeleteFunc(slices.Clone(b.live), func(other *Sequence) bool { return other == s }) // a step may be going over them
+}
+
+// Step takes the next token of every sequence: it runs the last one of each, together, of
+// those that have one, and then draws. It returns the sequences whose responses have ended,
+// with an error of their own or without, and which have left the batch.
+//
+// The error is that of all: of ctx, before which nothing has run and after which the
+// batch may go on; or of the device, with which every sequence ends.
+func (b *Batch) Step(ctx context.Context) (ended []*Sequence, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c, b, n := &m.Config, m.Backend, len(caches)
-	rows = max(rows, n)
-	if y, err := r.graphStep(ctx, caches, tokens, rows, PrefillOptions{}); err != nil {
-		return nil, err
-	} else if y != nil {
-		return y, nil
-	}
-	r.arena.Release(nil)
-	pos, ids := make([]int32, rows), make([]int32, rows)
-	copy(ids, tokens)
-	for i, cache := range caches {
-		pos[i] = cache.next
-	}
-	x := r.alloc(rows, c.Hidden)
-	b.Gather(x, m.Network.Embedding, ids)
-	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
-	batch := &r.batch
-	for len(batch.views) < n {
-		batch.views = append(batch.views, &stepViews{past: make([]kernels.KV, c.KVHeads), pairs: make([]kernels.Tensor, 2*c.KVHeads)})
-	}
-	batch.layerRows = layerRows{Runner: r, x: x, h: h, next: h, at: places{pos: pos, caches: caches}, low: noLowRank}
-	for batch.l = range c.Layers {
-		mark := r.arena.Mark()
-		if err := RunLayer(batch, m, batch.l); err != nil {
-			return nil, err
-		}
-		r.arena.Release(mark)
-	}
-	for i, cache := range caches {
-		cache.next++
-		batch.views[i].forget()
-	}
-	batch.layerRows = layerRows{} // and of its caches
-	y := r.alloc(rows, c.Vocab)
-	m.head(b, y, h)
-	return y, nil
-}
-
-// batchRows are a row of each of several sequences, and rows that fill up a batch.
-type batchRows struct {
-	layerRows
-	views []*stepViews // one per sequence
-}
-
-func (p *batchRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
-	c, pos, caches := &p.Model.Config, p.at.pos, p.at.caches
-	out := p.alloc(len(pos), c.Heads*c.HeadDim)
-	if n := len(caches); len(pos) > n {
-		p.Model.Backend.Fill(out.Rows(n, len(pos)), 0)
-	}
-	parallel.For(len(caches), func(i int) { p.views[i].attend(p.Runner, caches[i], p.l, i, pos, q, k, v, out) })
-	return out, true, nil
-}
-
-// stepViews are the tensors by which one sequence of a batch attends, used again for
-// every layer and token.
-type stepViews struct {
-	q, k, v, out kernels.Tensor
-	past         []kernels.KV
-	pairs        []kernels.Tensor // of past
-	attention    kernels.Attend
-}
-
-// attend appends row i of k and v to a layer of the cache and lets row i of q attend to
-// it.
-func (s *stepViews) attend(r *Runner, cache *Cache, layer, i int, pos []int32, q, k, v, out *kernels.Tensor) {
-	at := pos[i : i+1]
-	cache.append(layer, k.RowsInto(&s.k, i, i+1), v.RowsInto(&s.v, i, i+1), at)
-	for h := range s.past {
-		s.past[h] = cache.heads[layer][h].viewInto(&s.pairs[2*h], &s.pairs[2*h+1])
-	}
-	s.attention = r.attention(s.past, layer, q.RowsInto(&s.q, i, i+1), at)
-	r.Model.Backend.Attention(out.RowsInto(&s.out, i, i+1), nil, &s.attention)
-}
-
-// forget lets go of the cache.
-func (s *stepViews) forget() {
-	clear(s.past)
-	clear(s.pairs)
-	s.attention = kernels.Attend{}
-}
-
-// hostLogits are the first n rows of y on the host.
-func (r *Runner) hostLogits(y *kernels.Tensor, n int) ([][]float32, error) {
-	all := y.Rows(0, n).Float32s()
-	out := make([][]float32, n)
-	for i := range out {
-		out[i] = all[i*r.Model.Config.Vocab:][:r.Model.Config.Vocab]
-		if err := r.Model.checkLogits(out[i]); err != nil {
-			return nil, err
+	if err = b.step(ctx); err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
+		for _, s := range b.live {
+			if !s.done {
+				s.fail(err)
+			}
 		}
 	}
-	return out, nil
+	b.live = slices.DeleteFunc(b.live, func(s *Sequence) bool {
+		if s.done {
+			ended = append(ended, s)
+		}
+		return s.done
+	})
+	return ended, err
 }
 
-// Sampler draws the tokens of one sequence.
-type Sampler struct{ s *sampler }
-
-// NewSampler validates the settings. Processors look at the prompt, which is that of the
-// sequence.
-func NewSampler(s Sampling, prompt []int32) (*Sampler, error) {
-	if err := s.Validate(); err != nil {
-		return nil, err
+func (b *Batch) step(ctx context.Context) (err error) {
+	defer kernels.CatchDevice(&err)
+	r := b.runner
+	defer r.arena.Release(nil)
+	var going []*Sequence
+	var steps []*batchStep
+	for _, s := range b.live {
+		if s.first != nil {
+			s.fail(s.take(s.first))
+			s.first = nil
+		}
+		if !s.done {
+			s.fail(r.Model.checkTokens(s.step.cache, s.last()))
+		}
+		if !s.done {
+			s.step.token = s.last()[0]
+			going, steps = append(going, s), append(steps, &s.step)
+		}
 	}
-	return &Sampler{newSampler(s, prompt)}, nil
+	if len(going) == 0 {
+		return nil
+	}
+	y, err := r.stepBatch(ctx, steps, b.rows)
+	if err != nil {
+		return err
+	}
+	for _, s := range going {
+		s.fail(s.step.err)
+	}
+	for i, logits := range b.logits(going, y) {
+		s := going[i]
+		if !s.done {
+			s.fail(s.stepped())
+		}
+		if !s.done {
+			s.fail(s.take(logits))
+		}
+	}
+	return nil
 }
 
-// Next draws a token. Equal logits: the lower id comes first.
-func (s *Sampler) Next(logits *Logits) (int32, error) { return logits.next(s.s) }
+// logits are those [rows, vocab] of a step by sequence, with the tokens that a device has
+// drawn for all of them at once. Sequences fail whose logits are not finite.
+func (b *Batch) logits(going []*Sequence, y *kernels.Tensor) []*Logits {
+	m, n := b.runner.Model, len(going)
+	rows := make([]*Logits, n)
+	if !m.samplesOnDevice() {
+		host := y.Rows(0, n).Float32s()
+		for i, s := range going {
+			row := host[i*m.Config.Vocab:][:m.Config.Vocab]
+			if rows[i] = HostLogits(row); !s.done {
+				s.fail(m.checkLogits(row))
+			}
+		}
+		return rows
+	}
+	draws := make([]kernels.Draw, n)
+	for i, s := range going {
+		if !s.done && s.Forced == nil && !s.sampler.onHost() {
+			draws[i] = s.sampler.draw()
+		}
+	}
+	for i, id := range m.Backend.Draw(y.Rows(0, n), draws) {
+		rows[i] = &Logits{device: y.Rows(i, i+1), model: m, drawn: &id}
+		if s := going[i]; !s.done && id < 0 {
+			s.fail(m.ExplainNonFinite())
+		}
+	}
+	return rows
+}
+
+// fail ends the sequence with an error, unless that is nil.
+func (s *Sequence) fail(err error) {
+	if err != nil && s.err == nil {
+		s.err, s.done = err, true
+	}
+}

@@ -2,171 +2,373 @@ package model_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
-	"glimpse/datasets"
 	"glimpse/internal/compare"
+	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/modeltest"
 )
 
-// sequences are prefilled prompts of different lengths with their first tokens.
-func sequences(t testing.TB, m *model.Model, n, tokens int) ([]*model.Cache, []int32) {
+// newBatch is an empty batch.
+func newBatch(t testing.TB, m *model.Model, rows int) *model.Batch {
 	t.Helper()
-	caches, first := make([]*model.Cache, n), make([]int32, n)
-	r := m.NewRunner()
-	for i := range caches {
-		s, err := datasets.NewStream([]string{"copy"}, datasets.Train, tokens+3*i, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := s.At(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		caches[i] = m.NewCache()
-		logits, err := r.Prefill(context.Background(), caches[i], e.Prompt, model.PrefillOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		greedy, err := model.NewSampler(model.Sampling{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if first[i], err = greedy.Next(model.HostLogits(logits)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return caches, first
-}
-
-// TestStepBatch: logits are those of single steps, and have the same bits whatever
-// else is in a batch of the size.
-func TestStepBatch(t *testing.T) {
-	m, err := model.Open("", model.Options{})
+	b, err := m.NewRunner().NewBatch(rows)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
-	ctx := context.Background()
-	const n = 5
-	batch, tokens := sequences(t, m, n, 64)
-	single, _ := sequences(t, m, n, 64)
-	r := m.NewRunner()
-	for step := range 6 {
-		got, err := r.StepBatch(ctx, batch, tokens, 0)
+	return b
+}
+
+// runBatch steps until every sequence has ended.
+func runBatch(t testing.TB, b *model.Batch) {
+	t.Helper()
+	for b.Len() > 0 {
+		if _, err := b.Step(background); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRowsOfABatchAreAlike: a sequence says the same, to the bit, in every row of a batch of
+// any size, on shapes that fill no tile of a kernel.
+func TestRowsOfABatchAreAlike(t *testing.T) {
+	for _, device := range devices {
+		m := modeltest.Llama{Hidden: 48, Heads: 6, KVHeads: 2, HeadDim: 8, Intermediate: 88, Vocab: 101, Seed: 3}.Open(t, device)
+		sizes := []int{1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 24}
+		if device != "cpu" { // every launch takes its time
+			sizes = []int{2, 5, 9}
+		}
+		for _, rows := range sizes {
+			var want []float32
+			for at := range rows {
+				var caches []*model.Cache
+				var tokens []int32
+				for i := range at + 1 {
+					n := 11
+					if i != at {
+						n = 3 + i
+					}
+					_, cache, _ := start(t, m, modeltest.Tokens(m, uint64(n), n))
+					caches, tokens = append(caches, cache), append(tokens, int32(n))
+				}
+				got, err := m.NewRunner().StepBatch(background, caches, tokens, rows)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want == nil {
+					want = got[at]
+				}
+				if !slices.Equal(got[at], want) {
+					t.Fatalf("%s: row %d of %d differs from row 0", device, at, rows)
+				}
+			}
+		}
+	}
+}
+
+// TestBatchIsGenerate: responses of several sequences, with settings of their own, are those
+// of Generate in exact arithmetic, and leave the caches as it does.
+func TestBatchIsGenerate(t *testing.T) {
+	m := modeltest.Llama{Seed: 3}.Open(t, "reference64")
+	plain := func() []int32 {
+		r, cache, logits := start(t, m, modeltest.Tokens(m, 20, 20))
+		out, _, err := r.Generate(background, cache, logits, model.GenerateOptions{MaxNew: 12, IgnoreEnd: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		next := make([]int32, n)
-		for i := range n {
-			want, err := r.Step(ctx, single[i], tokens[i], model.Capture{}, nil)
-			if err != nil {
+		return out
+	}()
+	stopAfter := func(n int) func(int32) error {
+		return func(int32) error {
+			if n--; n == 0 {
+				return model.ErrStop
+			}
+			return nil
+		}
+	}
+	settings := []func() model.GenerateOptions{
+		func() model.GenerateOptions { return model.GenerateOptions{MaxNew: 12, IgnoreEnd: true} },
+		func() model.GenerateOptions { return model.GenerateOptions{MaxNew: 1} },
+		func() model.GenerateOptions { return model.GenerateOptions{} },
+		func() model.GenerateOptions { return model.GenerateOptions{MaxNew: 12, Stop: plain[4:5]} },
+		func() model.GenerateOptions {
+			return model.GenerateOptions{MaxNew: 12, IgnoreEnd: true, OnToken: stopAfter(5)}
+		},
+		func() model.GenerateOptions { return model.GenerateOptions{Forced: []int32{7, 1, 9, 9}} },
+		func() model.GenerateOptions {
+			return model.GenerateOptions{MaxNew: 9, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 2, Seed: 5}}
+		},
+		func() model.GenerateOptions {
+			return model.GenerateOptions{MaxNew: 9, IgnoreEnd: true, Prompt: []int32{3, 4}, Sampling: model.Sampling{Temperature: 1, MinP: 0.01, Processors: model.Processors{NoRepeatNGram: 1}}}
+		},
+	}
+	b := newBatch(t, m, len(settings))
+	type result struct {
+		logProbs []float64
+		steps    int
+	}
+	var sequences []*model.Sequence
+	var caches []*model.Cache
+	batched := make([]result, len(settings))
+	watch := func(opt model.GenerateOptions, to *result) model.GenerateOptions {
+		opt.OnLogProb = func(_ int32, p float64) { to.logProbs = append(to.logProbs, p) }
+		opt.AfterStep = func() error { to.steps++; return nil }
+		return opt
+	}
+	for i, opt := range settings {
+		_, cache, logits := start(t, m, modeltest.Tokens(m, 20, 20))
+		s, err := b.Add(cache, model.HostLogits(logits), watch(opt(), &batched[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sequences, caches = append(sequences, s), append(caches, cache)
+	}
+	if _, err := b.Add(m.NewCache(), model.HostLogits(nil), model.GenerateOptions{}); err == nil || b.Room() != 0 {
+		t.Error("a full batch takes one more")
+	}
+	runBatch(t, b)
+	for i, opt := range settings {
+		name := fmt.Sprintf("settings %d", i)
+		var alone result
+		r, cache, logits := start(t, m, modeltest.Tokens(m, 20, 20))
+		want, ended, err := r.Generate(background, cache, logits, watch(opt(), &alone))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := sequences[i]
+		if !slices.Equal(s.Tokens(), want) || s.Ended() != ended || s.Err() != nil || batched[i].steps != alone.steps {
+			t.Errorf("%s: %v, ended %v, %d steps, %v; want %v, %v, %d", name, s.Tokens(), s.Ended(), batched[i].steps, s.Err(), want, ended, alone.steps)
+		}
+		compare.Close(t, name+": log-probabilities", batched[i].logProbs, alone.logProbs, 1e-9)
+		if caches[i].Next() != cache.Next() {
+			t.Errorf("%s: cache at %d, want %d", name, caches[i].Next(), cache.Next())
+		}
+		for l := range m.Config.Layers {
+			for h, kv := range cache.View(l) {
+				compare.Close(t, name+": keys", caches[i].View(l)[h].K.Float64s(), kv.K.Float64s(), 1e-9)
+				compare.Close(t, name+": values", caches[i].View(l)[h].V.Float64s(), kv.V.Float64s(), 1e-9)
+			}
+		}
+	}
+}
+
+// TestBatchObserves: what a sequence asks to observe is what it would observe alone, and
+// what it chooses is all that it attends to.
+func TestBatchObserves(t *testing.T) {
+	m := modeltest.Llama{Layers: 3, Seed: 3}.Open(t, "reference64")
+	captures := []model.Capture{
+		{}, {Windows: []int{1, 4}}, {AllRows: true, Squares: true}, {PeakWindows: []int{1}, Queries: true}, {Windows: []int{1}, Queries: true},
+	}
+	type seen struct {
+		values [][]float64
+		layers []int
+	}
+	options := func(c model.Capture, sparse bool, to *seen) model.GenerateOptions {
+		opt := model.GenerateOptions{MaxNew: 5, IgnoreEnd: true, Capture: c, Observe: func(o *model.Observation) error {
+			to.layers = append(to.layers, o.Layer)
+			for _, x := range slices.Concat(o.Windows, o.PeakWindows) {
+				to.values = append(to.values, x.Float64s())
+			}
+			if o.AllRows != nil {
+				to.values = append(to.values, o.AllRows.Float64s(), o.Squares.Float64s())
+			}
+			if o.Queries != nil {
+				to.values = append(to.values, o.Queries.Float64s(), o.Keys.Float64s())
+			}
+			if o.Layer == 1 { // as a policy that evicts
+				n := o.Cache.Entries(1, 0)
+				keep := make([][]int32, o.Cache.KVHeads())
+				for h := range keep {
+					for j := 1; j < n; j++ {
+						keep[h] = append(keep[h], int32(j))
+					}
+				}
+				return o.Cache.Retain(1, keep)
+			}
+			return nil
+		}}
+		if sparse {
+			opt.Sparse = func(s *model.SparseStep) error {
+				if s.Layer != 2 {
+					return nil
+				}
+				to.values = append(to.values, s.Queries.Float64s(), s.Scores().Float64s())
+				for h := range s.Cache.KVHeads() {
+					n := int32(s.Cache.Entries(2, h))
+					s.Entries = append(s.Entries, []int32{int32(h), n - 3, n - 1})
+				}
+				s.After = func(out *kernels.Tensor) { to.values = append(to.values, out.Float64s()) }
+				return nil
+			}
+		}
+		return opt
+	}
+	b := newBatch(t, m, 2*len(captures)+1)
+	got := make([]seen, 2*len(captures))
+	var sequences []*model.Sequence
+	for i := range got {
+		_, cache, logits := start(t, m, modeltest.Tokens(m, uint64(i), 14+i))
+		s, err := b.Add(cache, model.HostLogits(logits), options(captures[i/2], i%2 == 1, &got[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sequences = append(sequences, s)
+	}
+	runBatch(t, b)
+	for i := range got {
+		var want seen
+		r, cache, logits := start(t, m, modeltest.Tokens(m, uint64(i), 14+i))
+		tokens, _, err := r.Generate(background, cache, logits, options(captures[i/2], i%2 == 1, &want))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(sequences[i].Tokens(), tokens) || sequences[i].Err() != nil || !slices.Equal(got[i].layers, want.layers) || len(got[i].values) != len(want.values) {
+			t.Fatalf("sequence %d: %v, %v, observed %v; want %v, %v", i, sequences[i].Tokens(), sequences[i].Err(), got[i].layers, tokens, want.layers)
+		}
+		for j := range want.values {
+			compare.Close(t, fmt.Sprintf("sequence %d: observation %d", i, j), got[i].values[j], want.values[j], 1e-9, compare.EqualInf())
+		}
+	}
+}
+
+// TestErrorsOfOneSequence end it and leave the others alone, to the bit.
+func TestErrorsOfOneSequence(t *testing.T) {
+	broken := errors.New("the reader went away")
+	for _, device := range devices {
+		m := modeltest.Llama{MaxPositions: 40, Seed: 3}.Open(t, device)
+		prompts := []int{12, 13, 36, 14, 15, 16, 17}
+		var alone, beside [][]float64
+		run := func(which ...int) (out []*model.Sequence, logProbs [][]float64) {
+			b := newBatch(t, m, len(prompts))
+			logProbs = make([][]float64, len(which))
+			for j, i := range which {
+				_, cache, logits := start(t, m, modeltest.Tokens(m, uint64(i), prompts[i]))
+				tokens := 0
+				opt := model.GenerateOptions{MaxNew: 9, IgnoreEnd: true, OnLogProb: func(_ int32, p float64) { logProbs[j] = append(logProbs[j], p) }}
+				switch i {
+				case 1:
+					opt.OnToken = func(int32) error {
+						if tokens++; tokens == 4 {
+							return broken
+						}
+						return nil
+					}
+				case 3:
+					m.Backend.Fill(cache.View(1)[0].V.Rows(1, 2), math.NaN())
+				case 4:
+					opt.Observe = func(o *model.Observation) error {
+						if tokens++; tokens == 2*m.Config.Layers {
+							return broken
+						}
+						return nil
+					}
+				case 5:
+					opt.Sparse = func(*model.SparseStep) error { return broken }
+				}
+				s, err := b.Add(cache, model.HostLogits(logits), opt)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out = append(out, s)
+			}
+			runBatch(t, b)
+			return out, logProbs
+		}
+		got, values := run(0, 1, 2, 3, 4, 5, 6)
+		for i, want := range []struct {
+			tokens int
+			err    error
+		}{{9, nil}, {4, broken}, {5, model.ErrContext}, {1, model.ErrNonFinite}, {2, broken}, {1, broken}, {9, nil}} {
+			if len(got[i].Tokens()) != want.tokens || !errors.Is(got[i].Err(), want.err) || want.err == nil && got[i].Err() != nil {
+				t.Errorf("%s: sequence %d: %d tokens, error %v, want %d, %v", device, i, len(got[i].Tokens()), got[i].Err(), want.tokens, want.err)
+			}
+		}
+		beside = [][]float64{values[0], values[6]}
+		for _, i := range []int{0, 6} {
+			_, values := run(i)
+			alone = append(alone, values[0])
+		}
+		for i := range alone {
+			if !slices.Equal(alone[i], beside[i]) {
+				t.Errorf("%s: beside sequences that fail %v, alone %v", device, beside[i], alone[i])
+			}
+		}
+	}
+}
+
+// TestBatchGoesOnAfterCancelling: a step that was cancelled has changed nothing.
+func TestBatchGoesOnAfterCancelling(t *testing.T) {
+	m := modeltest.Llama{Seed: 3}.Open(t, "cpu")
+	run := func(cancelled bool) []int32 {
+		b := newBatch(t, m, 3)
+		_, cache, logits := start(t, m, modeltest.Tokens(m, 1, 20))
+		s, err := b.Add(cache, model.HostLogits(logits), model.GenerateOptions{MaxNew: 8, IgnoreEnd: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for b.Len() > 0 {
+			if cancelled {
+				ctx, cancel := context.WithCancel(background)
+				cancel()
+				if _, err := b.Step(ctx); !errors.Is(err, context.Canceled) || s.Err() != nil {
+					t.Fatalf("%v, of the sequence %v", err, s.Err())
+				}
+			}
+			if _, err := b.Step(background); err != nil {
 				t.Fatal(err)
 			}
-			compare.Close(t, fmt.Sprintf("step %d sequence %d", step, i), float64s(got[i]), float64s(want), 1e-2)
-			next[i] = int32((int(tokens[i])*7 + step) % m.Config.Vocab)
-			if batch[i].Next() != single[i].Next() {
-				t.Fatalf("sequence %d is at %d, want %d", i, batch[i].Next(), single[i].Next())
-			}
 		}
-		copy(tokens, next)
+		return s.Tokens()
 	}
-	// The same sequence beside others, at another place of the batch.
-	a, tokA := sequences(t, m, n, 64)
-	b, tokB := sequences(t, m, n, 64)
-	b[0], b[3], tokB[0], tokB[3] = b[3], b[0], tokB[3], tokB[0]
-	b[1], tokB[1] = b[2], tokB[2]
-	b[2] = func() *model.Cache { c, _ := sequences(t, m, 1, 90); return c[0] }()
-	x, err := r.StepBatch(ctx, a, tokA, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	y, err := r.StepBatch(ctx, b, tokB, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range x[0] {
-		if math.Float32bits(x[0][i]) != math.Float32bits(y[3][i]) {
-			t.Fatalf("logit %d is %v, beside other sequences %v", i, x[0][i], y[3][i])
-		}
-	}
-	// A batch that is filled up has the bits of a full one.
-	z, err := r.StepBatch(ctx, a[:2], []int32{7, 9}, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	full, _ := sequences(t, m, n, 64)
-	if _, err := r.StepBatch(ctx, full, tokA, n); err != nil {
-		t.Fatal(err)
-	}
-	w, err := r.StepBatch(ctx, full, []int32{7, 9, 8, 8, 8}, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range z[1] {
-		if math.Float32bits(z[1][i]) != math.Float32bits(w[1][i]) {
-			t.Fatalf("logit %d is %v in a batch that was filled up, %v in a full one", i, z[1][i], w[1][i])
-		}
-	}
-	if _, err := r.StepBatch(ctx, a, tokA[:2], 0); err == nil {
-		t.Error("too few tokens: want an error")
-	}
-	if _, err := r.StepBatch(ctx, a, []int32{0, 0, 0, 0, 9999}, 0); err == nil {
-		t.Error("a token outside the vocabulary: want an error")
+	if got, want := run(true), run(false); len(want) != 8 || !slices.Equal(got, want) {
+		t.Errorf("%v, never cancelled %v", got, want)
 	}
 }
 
-func float64s(x []float32) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = float64(v)
+// TestBatchRefuses: what no step could run.
+func TestBatchRefuses(t *testing.T) {
+	m := modeltest.Llama{Seed: 3}.Open(t, "cpu")
+	if _, err := m.NewRunner().NewBatch(0); err == nil {
+		t.Error("a batch of no rows")
 	}
-	return out
-}
-
-// BenchmarkDecode is the throughput of decoding on the built-in model: batch 8 is to be
-// at least 3 times batch 1.
-func BenchmarkDecode(b *testing.B) {
-	m, err := model.Open("", model.Options{})
+	b := newBatch(t, m, 4)
+	_, cache, logits := start(t, m, modeltest.Tokens(m, 1, 20))
+	add := func(cache *model.Cache, opt model.GenerateOptions) (*model.Sequence, error) {
+		opt.MaxNew, opt.IgnoreEnd = 4, true
+		return b.Add(cache, model.HostLogits(logits), opt)
+	}
+	s, err := add(cache, model.GenerateOptions{})
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	defer m.Close()
-	const steps = 48
-	for _, n := range []int{1, 2, 4, 8, 16} {
-		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) {
-			caches, tokens := sequences(b, m, n, 128)
-			ends := make([]int32, n)
-			for i, c := range caches {
-				ends[i] = c.Next()
-			}
-			r := m.NewRunner()
-			for b.Loop() {
-				if n > 1 { // as package generate does
-					for _, c := range caches {
-						c.Reserve(steps)
-					}
-				}
-				for range steps {
-					if n == 1 { // as everyone decodes one sequence
-						if _, err := r.Step(context.Background(), caches[0], tokens[0], model.Capture{}, nil); err != nil {
-							b.Fatal(err)
-						}
-						continue
-					}
-					if _, err := r.StepBatch(context.Background(), caches, tokens, 0); err != nil {
-						b.Fatal(err)
-					}
-				}
-				for i, c := range caches {
-					if err := c.Truncate(ends[i]); err != nil {
-						b.Fatal(err)
-					}
-				}
-			}
-			b.ReportMetric(float64(b.N*steps*n)/b.Elapsed().Seconds(), "tokens/s")
-		})
+	for name, opt := range map[string]model.GenerateOptions{
+		"a cache twice": {},
+		"probes":        {Capture: model.Capture{Probes: []model.QueryRows{model.TokenRows{1}}}},
+		"sampling":      {Sampling: model.Sampling{Temperature: -1}},
+		"a foreign id":  {Forced: []int32{40}},
+	} {
+		at := cache
+		if name != "a cache twice" {
+			at = m.NewCache()
+		}
+		if _, err := add(at, opt); err == nil {
+			t.Errorf("%s: want an error", name)
+		}
+	}
+	if b.Len() != 1 || b.Room() != 3 {
+		t.Errorf("%d sequences, room for %d", b.Len(), b.Room())
+	}
+	if _, err := b.Step(background); err != nil || len(s.Tokens()) != 2 {
+		t.Fatal(s.Tokens(), err)
+	}
+	b.Remove(s)
+	b.Remove(s)
+	if ended, err := b.Step(background); b.Len() != 0 || len(ended) > 0 || err != nil || len(s.Tokens()) != 2 || s.Err() != nil {
+		t.Errorf("after it was removed: %v, %v, %v", s.Tokens(), ended, err)
 	}
 }

@@ -75,10 +75,16 @@ func (o *PrefillOptions) recordable(n int) bool {
 		(o.Sparse == nil || o.SparseOnDevice && len(c.Windows) == 0)
 }
 
-// graphStep runs a step of each cache on the recorded graph and returns the logits [rows,
+// graphStep runs a step of each sequence on the recorded graph and returns the logits [rows,
 // vocab], valid until the next step; nil where it cannot be recorded, and then
-// nothing has happened. opt is that of the only cache.
-func (r *Runner) graphStep(ctx context.Context, caches []*Cache, tokens []int32, rows int, opt PrefillOptions) (*kernels.Tensor, error) {
+// nothing has happened. What is chosen sparsely, and scores that are observed, are those of
+// an only sequence.
+func (r *Runner) graphStep(ctx context.Context, sequences []*batchStep, rows int) (*kernels.Tensor, error) {
+	caches, tokens := make([]*Cache, len(sequences)), make([]int32, len(sequences))
+	for i, s := range sequences {
+		caches[i], tokens[i] = s.cache, s.token
+	}
+	opt := &sequences[0].opt
 	switch {
 	case r.noGraph || !rotatedAlike(caches):
 		return nil, nil
@@ -135,24 +141,30 @@ func (r *Runner) graphStep(ctx context.Context, caches []*Cache, tokens []int32,
 	if !r.noGraph {
 		p.graph.Replay()
 	}
-	for i, cache := range caches {
-		cache.changed()
-		p.synced[i] = cache.version
-		for l := range cache.heads {
-			if opt.Observe == nil {
-				break
-			}
-			o := &Observation{Layer: l, Cache: cache, StepDone: true, Joint: p.scores}
-			for range opt.Capture.Windows {
-				o.Windows = append(o.Windows, p.layerScores(l))
-			}
-			if err := opt.Observe(o); err != nil {
-				return nil, err
-			}
-		}
-		cache.next++
+	for i, s := range sequences {
+		s.cache.changed()
+		p.synced[i] = s.cache.version
+		s.err = p.observe(s)
+		s.cache.next++
 	}
 	return p.logits, nil
+}
+
+// observe tells the observer of a sequence of all layers of a step that is queued.
+func (p *decodeGraph) observe(s *batchStep) error {
+	if s.opt.Observe == nil {
+		return nil
+	}
+	for l := range s.cache.heads {
+		o := &Observation{Layer: l, Cache: s.cache, StepDone: true, Joint: p.scores}
+		for range s.opt.Capture.Windows {
+			o.Windows = append(o.Windows, p.layerScores(l))
+		}
+		if err := s.opt.Observe(o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // room makes room in the caches for a step, and returns what a recorded step must serve

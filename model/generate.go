@@ -2,7 +2,7 @@ package model
 
 import (
 	"context"
-	"slices"
+	"errors"
 )
 
 // GenerateOptions are the settings of one response.
@@ -11,11 +11,20 @@ type GenerateOptions struct {
 	Sampling Sampling
 	// Prompt are the tokens before the response, which Sampling.Processors look at.
 	Prompt []int32
-	// IgnoreEnd goes on past end tokens, for measurements of a fixed length.
+	// Stop are tokens that end the response beside the model's end tokens.
+	Stop []int32
+	// IgnoreEnd goes on past the model's end tokens, for measurements of a fixed length.
 	IgnoreEnd bool
+	// Forced, unless it is nil, is the response, whatever the model would say (teacher
+	// forcing): MaxNew, Sampling, Stop and IgnoreEnd are not looked at.
+	Forced []int32
 	// OnToken receives every token as soon as it is known, the end token excluded;
-	// an error stops the generation.
+	// an error stops the generation, which is none where it is ErrStop.
 	OnToken func(id int32) error
+	// OnLogProb receives, before OnToken, the logarithm of the probability that the model
+	// gives to every token, before Sampling changes anything: finite, computed in float64.
+	// The logits of every step are then read from a device.
+	OnLogProb func(id int32, logProb float64)
 	// Capture and Observe are those of every decoding step.
 	Capture Capture
 	Observe Observer
@@ -27,6 +36,9 @@ type GenerateOptions struct {
 	AfterStep func() error
 }
 
+// ErrStop is what OnToken returns to end a response after its token, without an error.
+var ErrStop = errors.New("the response is to stop")
+
 // Generate decodes a response from the logits of the prompt's last token. It
 // returns the tokens without the end token; ended tells whether there was one.
 // The last token returned is not in the cache.
@@ -36,43 +48,27 @@ func (r *Runner) Generate(ctx context.Context, cache *Cache, logits []float32, o
 
 // Continue is Generate with logits that may lie on a device.
 func (r *Runner) Continue(ctx context.Context, cache *Cache, logits *Logits, opt GenerateOptions) (tokens []int32, ended bool, err error) {
-	if err := opt.Sampling.Validate(); err != nil {
+	out, err := r.Model.newResponse(cache, opt)
+	if err != nil {
 		return nil, false, err
 	}
-	s := newSampler(opt.Sampling, opt.Prompt)
 	step := PrefillOptions{Capture: opt.Capture, Observe: opt.Observe, Sparse: opt.Sparse, SparseOnDevice: opt.SparseOnDevice}
-	if r.Model.samplesOnDevice() && opt.MaxNew > 1 {
+	if r.Model.samplesOnDevice() && out.MaxNew > 1 {
 		if step.logits, err = r.Model.allocLogits(); err != nil {
 			return nil, false, err
 		}
 	}
-	for len(tokens) < opt.MaxNew {
-		id, err := logits.next(s)
-		if err != nil {
-			return tokens, false, err
+	for {
+		if err := out.take(logits); err != nil || out.done {
+			return out.tokens, out.ended, err
 		}
-		if !opt.IgnoreEnd && slices.Contains(r.Model.Config.EOS, id) {
-			return tokens, true, nil
+		if logits, err = r.Forward(ctx, cache, out.last(), step); err != nil {
+			return out.tokens, false, err
 		}
-		tokens = append(tokens, id)
-		if opt.OnToken != nil {
-			if err := opt.OnToken(id); err != nil {
-				return tokens, false, err
-			}
-		}
-		if len(tokens) == opt.MaxNew {
-			break
-		}
-		if logits, err = r.Forward(ctx, cache, []int32{id}, step); err != nil {
-			return tokens, false, err
-		}
-		if opt.AfterStep != nil {
-			if err := opt.AfterStep(); err != nil {
-				return tokens, false, err
-			}
+		if err := out.stepped(); err != nil {
+			return out.tokens, false, err
 		}
 	}
-	return tokens, false, nil
 }
 
 // Respond decodes the model's response to the prompt in cache, whose last token

@@ -1,6 +1,10 @@
 package model
 
 import (
+	"fmt"
+	"math"
+
+	"glimpse/internal/simd"
 	"glimpse/kernels"
 )
 
@@ -10,7 +14,8 @@ type Logits struct {
 	host   []float32
 	device *kernels.Tensor // [1, vocab]; nil where they are on the host
 	model  *Model
-	best   int32 // one more than the id of the largest, 0 where it is not known
+	best   int32  // one more than the id of the largest, 0 where it is not known
+	drawn  *int32 // what the device has drawn already; else nil
 }
 
 // HostLogits wraps logits on the host, which must be finite.
@@ -32,7 +37,7 @@ func (l *Logits) Float32s() (_ []float32, err error) {
 
 // Check waits for the logits; NaN and infinities are an error.
 func (l *Logits) Check() (err error) {
-	if l.host != nil || l.best > 0 {
+	if l.host != nil || l.best > 0 || l.drawn != nil {
 		return nil
 	}
 	defer kernels.CatchDevice(&err)
@@ -41,6 +46,23 @@ func (l *Logits) Check() (err error) {
 		l.best = ids[0] + 1
 	}
 	return err
+}
+
+// LogProb is the natural logarithm of the probability of a token, log softmax in float64:
+// finite, or an error. The sum is in the order of ids.
+func (l *Logits) LogProb(id int32) (float64, error) {
+	x, err := l.Float32s()
+	if err != nil {
+		return 0, err
+	}
+	if id < 0 || int(id) >= len(x) {
+		return 0, fmt.Errorf("log probability: token id %d, want 0 to %d", id, len(x)-1)
+	}
+	most, sum := float64(simd.Max(x)), 0.0
+	for _, v := range x {
+		sum += math.Exp(float64(v) - most)
+	}
+	return float64(x[id]) - most - math.Log(sum), nil
 }
 
 // next draws the token that follows, with the sampler's next random number.
@@ -54,6 +76,9 @@ func (l *Logits) next(s *sampler) (id int32, err error) {
 			return 0, err
 		}
 		return s.next(host)
+	}
+	if l.drawn != nil {
+		return *l.drawn, nil
 	}
 	if s.Temperature == 0 && l.best > 0 {
 		return l.best - 1, nil

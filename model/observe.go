@@ -6,6 +6,25 @@ import (
 	"glimpse/kernels"
 )
 
+// attendRows lets rows of the pass, whose keys are k, attend after so many that were seen
+// before, and adds to o what is observed of them; last tells that no more rows follow.
+func (p *prefillPass) attendRows(o *Observation, out *kernels.Tensor, a *kernels.Attend, k *kernels.Tensor, seen int, last bool) error {
+	var lse *kernels.Tensor
+	if p.opt.Capture.AllRows {
+		lse = p.alloc(a.Heads(), a.Rows())
+	}
+	if err := p.attention(o.Layer, o, out, lse, a); err != nil {
+		return err
+	}
+	if lse != nil {
+		p.allRows(o, a, lse, seen)
+	}
+	if last {
+		p.windows(o, a, a.Q, k)
+	}
+	return nil
+}
+
 // attention computes the output of rows that attend. A decoding step is observed
 // by the same operation, whatever the width of the windows.
 func (p *prefillPass) attention(l int, o *Observation, out, lse *kernels.Tensor, a *kernels.Attend) error {

@@ -192,21 +192,11 @@ func (c *chunkRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, erro
 	p, n, all := c.pass, c.prompt, len(c.at.pos)
 	a := c.appendPairs(q, k, v)
 	out := p.alloc(all, p.Model.Config.Heads*p.Model.Config.HeadDim)
-	var lse *kernels.Tensor
-	if p.opt.Capture.AllRows {
-		lse = p.alloc(p.Model.Config.Heads, n)
-	}
-	if err := p.attention(c.l, c.o, firstRows(out, n), lse, a); err != nil {
+	if err := p.attendRows(c.o, firstRows(out, n), a, firstRows(k, n), c.from, c.last); err != nil {
 		return nil, false, err
 	}
 	if all > n {
 		p.observeAppended(c.o, q.Rows(n, all), k.Rows(n, all), v.Rows(n, all), out.Rows(n, all))
-	}
-	if lse != nil {
-		p.allRows(c.o, a, lse, c.from)
-	}
-	if c.last {
-		p.windows(c.o, a, a.Q, firstRows(k, n))
 	}
 	return out, true, nil
 }

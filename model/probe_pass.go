@@ -16,7 +16,7 @@ func (r *Runner) newProbePass(cache *Cache, probe QueryRows, from int32) *probeP
 	x := r.alloc(n, r.Model.Config.Hidden)
 	probe.Embeddings(r.Model, x)
 	h := r.norm(x, r.Model.Network.Layers[0].AttentionNorm)
-	return &probePass{layerRows: layerRows{Runner: r, x: x, h: h, next: h, at: cache.at(positions(from, n))}, cache: cache, probe: probe}
+	return &probePass{layerRows: layerRows{Runner: r, x: x, h: h, next: h, at: cache.at(positions(firstPosition(probe, from), n))}, cache: cache, probe: probe}
 }
 
 // layer runs the rows through layer l and returns their scores on the cache, and

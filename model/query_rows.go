@@ -5,7 +5,7 @@ import (
 )
 
 // QueryRows are rows that are run after a prompt, observed and dropped. Row r stands
-// at the position of the r-th token after the prompt.
+// at the position of the r-th token after the prompt, unless they are [ShiftedTokens].
 type QueryRows interface {
 	// Rows is the number of rows, at least 1.
 	Rows() int
@@ -52,3 +52,19 @@ func (t TokenRows) Embeddings(m *Model, dst *kernels.Tensor) {
 
 // LowRank implements QueryRows; tokens have none.
 func (t TokenRows) LowRank(int, Module) *LowRank { return nil }
+
+// ShiftedTokens are TokenRows that stand By positions after those of the tokens that follow
+// the prompt, before them where By is negative, and not before the first position. They see
+// the whole prompt wherever they stand.
+type ShiftedTokens struct {
+	TokenRows
+	By int
+}
+
+// firstPosition is where the first of rows stands after a cache that goes on at next.
+func firstPosition(rows QueryRows, next int32) int32 {
+	if s, ok := rows.(ShiftedTokens); ok {
+		return int32(max(0, int(next)+s.By))
+	}
+	return next
+}

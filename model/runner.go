@@ -81,9 +81,15 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
 	}
 	if opt.recordable(len(tokens)) {
-		if y, err := r.graphStep(ctx, []*Cache{cache}, tokens, 1, opt); err != nil {
+		step := &batchStep{cache: cache, token: tokens[0], opt: opt}
+		y, err := r.graphStep(ctx, []*batchStep{step}, 1)
+		if err == nil {
+			err = step.err
+		}
+		if err != nil {
 			return nil, err
-		} else if y != nil {
+		}
+		if y != nil {
 			return r.keepLogits(y, opt.readAtOnce || opt.logits != nil)
 		}
 	}

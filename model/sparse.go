@@ -17,8 +17,8 @@ type SparseStep struct {
 	// the layer has a sliding window.
 	First []int
 
-	// Entries are the ascending indices to attend to, per KV head, at least one each;
-	// nil attends to everything.
+	// Entries are the ascending indices to attend to, per KV head, or per query head where
+	// every one of a group has its own, at least one each; nil attends to everything.
 	Entries [][]int32
 	// Selection is the same where it lies on a device that attends to chosen entries: of
 	// every KV head some from First on.
@@ -83,14 +83,22 @@ func (r *Runner) restrict(choose SparseAttention, cache *Cache, layer int, a *ke
 	if s.Entries == nil {
 		return a, nil, s.After, nil
 	}
+	if kvHeads := len(a.Past); len(s.Entries) == a.Heads() && a.Heads() > kvHeads {
+		own := *a // the same pairs, as if every query head were a group
+		own.Past = make([]kernels.KV, a.Heads())
+		for q := range own.Past {
+			own.Past[q] = a.Past[q*kvHeads/a.Heads()]
+		}
+		a = &own
+	}
 	if len(s.Entries) != len(a.Past) {
-		return nil, nil, nil, fmt.Errorf("sparse attention in layer %d: entries of %d KV heads, want %d", layer, len(s.Entries), len(a.Past))
+		return nil, nil, nil, fmt.Errorf("sparse attention in layer %d: entries of %d heads, want those of %d KV heads or %d heads", layer, len(s.Entries), len(s.First), a.Heads())
 	}
 	for h, idx := range s.Entries {
 		if err := checkAscending(idx, a.Past[h].Entries()); err != nil {
 			return nil, nil, nil, fmt.Errorf("sparse attention in layer %d head %d: %w", layer, h, err)
 		}
-		if len(idx) == 0 || int(idx[len(idx)-1]) < s.First[h] {
+		if len(idx) == 0 || int(idx[len(idx)-1]) < s.First[h*len(s.First)/len(a.Past)] {
 			return nil, nil, nil, fmt.Errorf("sparse attention in layer %d head %d: none of %d entries is seen", layer, h, len(idx))
 		}
 	}

@@ -117,7 +117,7 @@ func TestSparseStepRefusals(t *testing.T) {
 		want    string
 	}{
 		"its own error": {nil, boom, "layer 0: boom"},
-		"heads":         {[][]int32{{1}}, nil, "sparse attention in layer 0: entries of 1 KV heads, want 2"},
+		"heads":         {[][]int32{{1}}, nil, "sparse attention in layer 0: entries of 1 heads, want those of 2 KV heads or 4 heads"},
 		"none":          {[][]int32{{1}, {}}, nil, "sparse attention in layer 0 head 1: none of 0 entries is seen"},
 		"descending":    {[][]int32{{4, 3}, {1}}, nil, "sparse attention in layer 0 head 0: index 3 after 4"},
 		"beyond":        {[][]int32{{1}, {11}}, nil, "sparse attention in layer 0 head 1: index 11 after -1, want ascending below 11"},

@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"glimpse/model/chat"
@@ -46,6 +47,41 @@ func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, header 
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
 	ids, err := m.Tokenizer.Encode(text, false) // the template wrote the special tokens
+	if err != nil {
+		return nil, fmt.Errorf("tokenize: %w", err)
+	}
+	return ids, nil
+}
+
+// EncodeTurn tokenizes what the last message, the user's, adds to a conversation that the
+// model has run up to the end of its last answer: the end of that answer, the message and
+// the header of the answer to come. Of a first message that is EncodeChat. A template that
+// rewrites what was said before is an error, since a cache cannot undo it.
+func (m *Model) EncodeTurn(ctx context.Context, messages []chat.Message) ([]int32, error) {
+	n := len(messages)
+	if n < 2 || messages[n-2].Role != "assistant" {
+		return m.EncodeChat(ctx, messages)
+	}
+	template, o, err := m.ChatTemplate()
+	if err != nil {
+		return nil, err
+	}
+	o.AddGenerationPrompt = true
+	before, err := template.Render(ctx, messages[:n-2], o)
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", m.Name, err)
+	}
+	text, err := template.Render(ctx, messages, o)
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", m.Name, err)
+	}
+	said := messages[n-2].Content
+	rest, ok := strings.CutPrefix(text, before)
+	at := strings.Index(rest, said)
+	if !ok || at < 0 {
+		return nil, fmt.Errorf("chat: the template of model %s rewrites what was said before, which the cache cannot undo", m.Name)
+	}
+	ids, err := m.Tokenizer.Encode(rest[at+len(said):], false) // the template wrote the special tokens
 	if err != nil {
 		return nil, fmt.Errorf("tokenize: %w", err)
 	}

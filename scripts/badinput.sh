@@ -172,17 +172,18 @@ for b in 0 -3; do
   refuse "eval: budget $b" "budget|got $b" evict eval --budget $b
   refuse "inspect: budget $b" "budget|got $b" evict inspect --example needle --budget $b
 done
-for command in "run --example needle" "inspect --example needle" eval; do
+for command in "run --example needle" "inspect --example needle"; do
   refuse "${command%% *}: budget beyond the prompt" "got 600|512" evict $command --budget 600
 done
 refuse "budget that is no number" "\"many\"" evict eval --budget 32,many
+refuse "budget of more than the prompt" "got \"120%\"|at most 100%" "${example[@]}" --budget 120%
 refuse "unknown policy" "\"snap\"|lookaheadkv|snapkv" evict run --example needle --policy snap
 refuse "unknown policy in a list" "\"snap\"|lookaheadkv|snapkv" evict eval --policy full,snap
 refuse "unknown task" "\"nope\"|chain" evict eval --task nope
 refuse "unknown split" "\"nope\"|validation" evict eval --split nope
 refuse "unknown policy option" "snapkv|window, kernel" "${example[@]}" --set snapkv.nope=3
 refuse "policy option out of range" "odd" "${example[@]}" --set snapkv.kernel=2
-refuse "samples 0" "got 0" evict eval --samples 0
+refuse "samples -1" "got -1" evict eval --samples -1
 refuse "evaluation longer than the context" "1024" evict eval --tokens 2000 --task copy --samples 1 --policy full
 refuse "unknown module" "\"nope\"|q_proj" "${quick[@]}" --modules q_proj,nope --out x
 refuse "unknown training task" "\"nope\"|chain" "${quick[@]}" --tasks nope --out x
@@ -423,6 +424,9 @@ for flag in json-out table-out plot needle-plot; do
 done
 for flag in json-out table-out plot needle-plot; do
   refuse "eval: --$flag exists" "--$flag|--replace" "${small[@]}" --$flag "$given/pairs.jsonl"
+done
+for flag in plot needle-plot; do
+  refuse "eval: --$flag of another ending" ".png, .svg or .pdf" "${small[@]}" --$flag x.jpg
 done
 for flag in html npz; do
   refuse "inspect: --$flag exists" "--$flag|--replace" evict inspect --policy snapkv --budget 32 --example needle --$flag "$given/pairs.jsonl"

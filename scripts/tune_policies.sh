@@ -86,7 +86,7 @@ while read -r window kernel result; do
   awk -v window="$window" -v kernel="$kernel" '
     match($0, /"policy":"[^"]*"/)     { p = substr($0, RSTART + 10, RLENGTH - 11) }
     match($0, /"budget":[0-9]+/)      { b = substr($0, RSTART + 9, RLENGTH - 9) }
-    match($0, /"accuracy":[0-9.e-]+/) { seen[p]; sum[p, b] += substr($0, RSTART + 11, RLENGTH - 11); n[p, b]++ }
+    match($0, /"score":[0-9.e-]+/) { seen[p]; sum[p, b] += substr($0, RSTART + 8, RLENGTH - 8); n[p, b]++ }
     END {
       for (p in seen) {
         line = p " " window " " kernel; all = 0

@@ -15,10 +15,11 @@ import (
 
 // Options are the settings of one answer.
 type Options struct {
-	Budget, MaxNew int
-	Choice         model.SamplingChoice
-	Sampling       model.Sampling // what comes of it
-	Compare        bool           // also time a prefill without eviction
+	Budget   eviction.Budget
+	MaxNew   int
+	Choice   model.SamplingChoice
+	Sampling model.Sampling // what comes of it
+	Compare  bool           // also time a prefill without eviction
 }
 
 // Answer runs a prompt with a policy's cache. The answer streams to out, what was kept and what
@@ -46,7 +47,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 			plain = s.PrefillTime
 		}
 	}
-	s, err := rt.Prefill(ctx, policy, p.IDs, o.Budget, nil)
+	s, err := rt.Prefill(ctx, policy, p.IDs, o.Budget.Of(len(p.IDs)), nil)
 	if err != nil {
 		return err
 	}
@@ -87,8 +88,8 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 		fmt.Fprintf(info, "the answer is %s\n", verdict)
 	}
 	heads := m.Config.Layers * m.Config.KVHeads
-	fmt.Fprintf(info, "policy %s, budget %d: kept %d of %d pairs per KV head on average, %.1f of %.1f KiB (%.1f%%)\n",
-		policy.Name, o.Budget, kept/heads, len(p.IDs), kib(prefilled), kib(s.FullBytes), 100*float64(prefilled)/float64(s.FullBytes))
+	fmt.Fprintf(info, "policy %s, budget %s: kept %d of %d pairs per KV head on average, %.1f of %.1f KiB (%.1f%%)\n",
+		policy.Name, o.Budget.Describe(len(p.IDs)), kept/heads, len(p.IDs), kib(prefilled), kib(s.FullBytes), 100*float64(prefilled)/float64(s.FullBytes))
 	fmt.Fprintf(info, "time to first token %.1f ms", ms(s.PrefillTime))
 	if o.Compare {
 		fmt.Fprintf(info, ", plain prefill %.1f ms", ms(plain))

@@ -31,12 +31,9 @@ type Conversation struct {
 	out, info io.Writer
 
 	tokenizer *tokenizer.Tokenizer
-	template  *chat.Template
-	options   chat.Options // with the clock of the conversation's start
 	runtime   *eviction.Runtime
 	session   *eviction.Session
 	messages  []chat.Message
-	rendered  string // what was said as the template writes it, up to the header of the last answer
 	turns     int
 }
 
@@ -46,11 +43,9 @@ func NewConversation(m *model.Model, policy *eviction.Configured, label string, 
 	if err != nil {
 		return nil, err
 	}
-	template, options, err := m.ChatTemplate()
-	if err != nil {
+	if _, _, err := m.ChatTemplate(); err != nil {
 		return nil, err
 	}
-	options.AddGenerationPrompt = true
 	rt := eviction.NewRuntime(m)
 	rt.MaxNew = o.MaxNew
 	session, err := rt.NewSession(policy, o.Budget)
@@ -59,7 +54,7 @@ func NewConversation(m *model.Model, policy *eviction.Configured, label string, 
 	}
 	return &Conversation{
 		model: m, label: label, o: o, out: out, info: info,
-		tokenizer: t, template: template, options: options, runtime: rt, session: session,
+		tokenizer: t, runtime: rt, session: session,
 	}, nil
 }
 
@@ -87,7 +82,7 @@ func (c *Conversation) Loop(ctx context.Context, in io.Reader) error {
 		if text == "/exit" {
 			return nil
 		}
-		ids, rendered, err := c.read(ctx, text)
+		ids, err := c.read(ctx, text)
 		if err == nil {
 			err = c.fits(ids)
 		}
@@ -98,7 +93,7 @@ func (c *Conversation) Loop(ctx context.Context, in io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if err := c.answer(ctx, text, ids, rendered); err != nil {
+		if err := c.answer(ctx, text, ids); err != nil {
 			return err
 		}
 	}
@@ -119,40 +114,19 @@ func (c *Conversation) OpenWith(ctx context.Context, p *Prompt) error {
 	}
 	_, body, _ := strings.Cut(text, "<user> ")
 	body, _, _ = strings.Cut(body, " <eot>")
-	ids, rendered, err := c.read(ctx, body)
+	ids, err := c.read(ctx, body)
 	if err != nil {
 		return err
 	}
 	if err := ShowExample(c.info, p); err != nil {
 		return err
 	}
-	return c.answer(ctx, body, ids, rendered)
+	return c.answer(ctx, body, ids)
 }
 
-// read renders the conversation with one more message and tokenizes what that adds
-// to what the model has run: the end of its answer, the message and the header of
-// the next answer.
-func (c *Conversation) read(ctx context.Context, text string) (ids []int32, rendered string, err error) {
-	messages := append(c.messages[:len(c.messages):len(c.messages)], chat.Message{Role: "user", Content: text})
-	rendered, err = c.template.Render(ctx, messages, c.options)
-	if err != nil {
-		return nil, "", fmt.Errorf("model %s: %w", c.model.Name, err)
-	}
-	fresh := rendered
-	if n := len(c.messages); n > 0 {
-		said := c.messages[n-1].Content
-		rest, ok := strings.CutPrefix(rendered, c.rendered)
-		at := strings.Index(rest, said)
-		if !ok || at < 0 {
-			return nil, "", fmt.Errorf("chat: the template of model %s rewrites what was said before, which the cache cannot undo", c.model.Name)
-		}
-		fresh = rest[at+len(said):]
-	}
-	ids, err = c.tokenizer.Encode(fresh, false) // the template wrote the special tokens
-	if err != nil {
-		return nil, "", fmt.Errorf("tokenize: %w", err)
-	}
-	return ids, rendered, nil
+// read tokenizes what one more message adds to what the model has run.
+func (c *Conversation) read(ctx context.Context, text string) ([]int32, error) {
+	return c.model.EncodeTurn(ctx, append(c.messages[:len(c.messages):len(c.messages)], chat.Message{Role: "user", Content: text}))
 }
 
 // fits refuses a message that leaves no room for an answer. One token may be
@@ -168,7 +142,8 @@ func (c *Conversation) fits(ids []int32) error {
 type turnStatistics struct {
 	Turn         int     `json:"turn"`
 	Policy       string  `json:"policy"`
-	Budget       int     `json:"budget"`
+	Budget       int     `json:"budget"`                 // pairs per KV head and layer of this turn
+	BudgetShare  float64 `json:"budget_share,omitempty"` // of the conversation up to the prompt's end, where it was given so
 	Answer       string  `json:"answer"`
 	Ended        bool    `json:"ended"` // with the end token, not at the limit
 	PromptTokens int     `json:"prompt_tokens"`
@@ -183,7 +158,7 @@ type turnStatistics struct {
 }
 
 // answer runs one turn.
-func (c *Conversation) answer(ctx context.Context, text string, ids []int32, rendered string) error {
+func (c *Conversation) answer(ctx context.Context, text string, ids []int32) error {
 	if err := c.session.Turn(ctx, ids, nil); err != nil {
 		return err
 	}
@@ -210,7 +185,6 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32, ren
 		return err
 	}
 	c.turns++
-	c.rendered = rendered
 	said := strings.TrimSpace(answer.String())
 	c.messages = append(c.messages, chat.Message{Role: "user", Content: text}, chat.Message{Role: "assistant", Content: said})
 	return c.report(turnStatistics{
@@ -228,7 +202,7 @@ func (c *Conversation) report(t turnStatistics) error {
 			t.Pairs += float64(s.Cache.Entries(l, h)) / float64(heads)
 		}
 	}
-	t.Turn, t.Policy, t.Budget = c.turns, c.label, c.o.Budget
+	t.Turn, t.Policy, t.Budget, t.BudgetShare = c.turns, c.label, s.Prompt.Budget, s.Budget.Share()
 	t.Position, t.HeldBytes = int(s.Cache.Next()), s.Bytes()
 	t.FullBytes = int64(t.Position*heads) * s.Cache.PairBytes()
 	t.StepBytes, t.TTFTMillis = s.Traffic.PerStep(), ms(s.PrefillTime)
@@ -236,7 +210,7 @@ func (c *Conversation) report(t turnStatistics) error {
 		return json.NewEncoder(c.out).Encode(t)
 	}
 	fmt.Fprintln(c.out)
-	_, err := fmt.Fprintf(c.info, "[turn %d, %s at %d: %d tokens in, first answer token after %.1f ms; %d out at %.0f/s%s; holds %.1f pairs per KV head of %d, %.1f of %.1f KiB]\n",
-		t.Turn, t.Policy, t.Budget, t.PromptTokens, t.TTFTMillis, t.AnswerTokens, t.Speed, trafficNote(s.Traffic), t.Pairs, t.Position, kib(t.HeldBytes), kib(t.FullBytes))
+	_, err := fmt.Fprintf(c.info, "[turn %d, %s at %s: %d tokens in, first answer token after %.1f ms; %d out at %.0f/s%s; holds %.1f pairs per KV head of %d, %.1f of %.1f KiB]\n",
+		t.Turn, t.Policy, s.Budget.Describe(s.Prompt.From+len(s.Prompt.Tokens)), t.PromptTokens, t.TTFTMillis, t.AnswerTokens, t.Speed, trafficNote(s.Traffic), t.Pairs, t.Position, kib(t.HeldBytes), kib(t.FullBytes))
 	return err
 }

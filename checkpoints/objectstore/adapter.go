@@ -171,6 +171,30 @@ func LocalFile(ctx context.Context, name string, s Settings, log io.Writer) (str
 	return cache.File(ctx, store, key)
 }
 
+// LocalData returns the path of a file or folder: a path as it is, and for a URL the copy
+// in the cache, which is made or brought up to date first. Of a folder it is what lies
+// directly in it, hidden names left out. ErrNotExist if there is nothing of that name.
+func LocalData(ctx context.Context, name string, s Settings, log io.Writer) (string, error) {
+	if !IsURL(name) {
+		return LocalFile(ctx, name, s, log)
+	}
+	store, key, err := Open(ctx, name, s)
+	if err != nil {
+		return "", err
+	}
+	if _, err := store.Stat(ctx, key); !errors.Is(err, ErrNotExist) {
+		if err != nil {
+			return "", err
+		}
+		return LocalFile(ctx, name, s, log)
+	}
+	files, err := folderFiles(ctx, name, "", s, log)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Dir(files[0]), nil
+}
+
 // LocalFiles returns the paths of a folder's files whose names end so, by name. They
 // are copies in the cache, which are made or brought up to date first, compared with
 // what the store knows about the objects. The name is a URL; one that ends so itself
@@ -180,6 +204,10 @@ func LocalFiles(ctx context.Context, name, suffix string, s Settings, log io.Wri
 		file, err := LocalFile(ctx, name, s, log)
 		return []string{file}, err
 	}
+	return folderFiles(ctx, name, suffix, s, log)
+}
+
+func folderFiles(ctx context.Context, name, suffix string, s Settings, log io.Writer) ([]string, error) {
 	store, folder, err := Open(ctx, name, s)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -220,6 +221,37 @@ func TestDamagedCopyIsFetchedAgain(t *testing.T) {
 		}
 		if _, n := fetch(); n != 0 {
 			t.Errorf("touched: fetched again")
+		}
+	})
+}
+
+// TestLocalData: a file or a folder of a bucket becomes a local one, and what is not there
+// is ErrNotExist.
+func TestLocalData(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		t.Setenv("GLIMPSE_CACHE", t.TempDir())
+		for _, name := range []string{"rows/a.jsonl", "rows/b.parquet", "rows/.hidden"} {
+			put(t, open(t, s), name, []byte(name), objectstore.PutOptions{})
+		}
+		local := func(name string) (string, error) {
+			return objectstore.LocalData(t.Context(), "s3://"+storetest.Bucket+"/"+name, objectstore.Settings{Endpoint: s.URL}, io.Discard)
+		}
+		for _, name := range []string{"rows", "rows/"} {
+			dir, err := local(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cacheHolds(t, dir, map[string][]byte{"a.jsonl": []byte("rows/a.jsonl"), "b.parquet": []byte("rows/b.parquet")})
+		}
+		file, err := local("rows/a.jsonl")
+		if data, _ := os.ReadFile(file); err != nil || string(data) != "rows/a.jsonl" || filepath.Base(file) != "a.jsonl" {
+			t.Errorf("%s holds %q, %v", file, data, err)
+		}
+		if _, err := local("nothing"); !errors.Is(err, objectstore.ErrNotExist) {
+			t.Errorf("what is not there: %v, want ErrNotExist", err)
+		}
+		if path, err := objectstore.LocalData(t.Context(), "some/path", objectstore.Settings{}, io.Discard); path != "some/path" || err != nil {
+			t.Errorf("a path: %q, %v", path, err)
 		}
 	})
 }

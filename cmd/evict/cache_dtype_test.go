@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -15,7 +14,7 @@ func TestCacheDType(t *testing.T) {
 			t.Fatal(err)
 		}
 		var rows []map[string]any
-		if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 1 {
+		if err := unmarshalRows(out, &rows); err != nil || len(rows) != 1 {
 			t.Fatal(err, rows)
 		}
 		return rows[0]
@@ -26,8 +25,8 @@ func TestCacheDType(t *testing.T) {
 			t.Errorf("%s: %v in bf16 and %v in float32, on the CPU's own choice %v", key, got, want, auto[key])
 		}
 	}
-	if half["accuracy"] != wide["accuracy"] {
-		t.Errorf("accuracy %v in bf16, %v in float32", half["accuracy"], wide["accuracy"])
+	if half["score"] != wide["score"] {
+		t.Errorf("accuracy %v in bf16, %v in float32", half["score"], wide["score"])
 	}
 	for _, command := range [][]string{{"run", "--example", "copy"}, {"chat"}, {"eval"}} {
 		if _, _, err := execute(t, append(command, "--cache-dtype", "fp8")...); err == nil || !strings.Contains(err.Error(), `cache dtype: got "fp8", want auto, float32 or bf16`) {

@@ -30,7 +30,8 @@ Every line of standard input is a message; "/exit" or the end of the input ends 
 conversation. Each turn is appended to what the policy kept of the turns before:
 most policies evict for good, rocketkv-mt keeps everything and reads some of it. The
 answer streams to standard output; what the turn kept, held and read follows on
-standard error. Tokens are sampled as the model's generation_config.json says, unless
+standard error. A budget given as a share is of the whole conversation up to the end of
+the turn's prompt, what was evicted included, so it grows from turn to turn. Tokens are sampled as the model's generation_config.json says, unless
 flags say otherwise. The model needs a chat template. The built-in model knows 384 words
 only: --example begins with a prompt that it can answer, and "<copy>" or
 "<ask> NAME" go on about the same context.`,
@@ -39,9 +40,6 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
   evict chat --model path/to/llama --policy h2o --budget 512`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := eviction.CheckBudget(o.Budget); err != nil {
-				return fmt.Errorf("chat: %w", err)
-			}
 			if o.MaxNew < 1 {
 				return fmt.Errorf("chat: --max-new: got %d, want at least 1", o.MaxNew)
 			}
@@ -56,7 +54,7 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 				if example != "" {
 					n = max(1, tokens)
 				}
-				return s.CheckMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: n, Budget: o.Budget, MaxNew: o.MaxNew})
+				return s.CheckMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: n, Budget: o.Budget.Of(n), MaxNew: o.MaxNew})
 			}
 			l, err := s.Open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
@@ -96,7 +94,7 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 	s.bind(f)
 	s.bindChat(f)
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
-	f.IntVar(&o.Budget, "budget", 128, "key-value pairs kept per KV head and layer")
+	bindBudget(f, &o.Budget, "conversation up to a turn's prompt")
 	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of an answer; rocketkv and hsa divide the budget by it")
 	o.Choice.From = model.SamplingOfModel
 	o.Choice.Bind(f)

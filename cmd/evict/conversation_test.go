@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -138,5 +139,45 @@ func TestChatThatCannotGoOn(t *testing.T) {
 	}
 	if _, _, err := converse(t, "the river\nwas higher\n", args...); err == nil || !strings.Contains(err.Error(), "rewrites what was said before") {
 		t.Errorf("two turns: %v", err)
+	}
+}
+
+// TestChatBudgetShare: a share is of the conversation so far, and every turn tells what
+// it came to.
+func TestChatBudgetShare(t *testing.T) {
+	args := []string{"--example", "turns", "--seed", "3", "--policy", "snapkv", "--budget", "12.5%", "--max-new", "20"}
+	out, _, err := converse(t, "<copy>\n", append(args, "--json")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pairs, position := []string{}, 0
+	for line := range strings.Lines(out) {
+		var x struct {
+			Budget       int
+			Share        float64 `json:"budget_share"`
+			Pairs        float64
+			PromptTokens int `json:"prompt_tokens"`
+			AnswerTokens int `json:"answer_tokens"`
+			Position     int
+		}
+		if err := json.Unmarshal([]byte(line), &x); err != nil {
+			t.Fatal(err)
+		}
+		position += x.PromptTokens
+		if want := position / 8; x.Budget != want || x.Share != 0.125 || x.Pairs > float64(want+x.AnswerTokens) {
+			t.Errorf("%+v, want a budget of %d", x, want)
+		}
+		position = x.Position
+		pairs = append(pairs, fmt.Sprintf("%d (12.5%%)", x.Budget))
+	}
+	if len(pairs) != 2 || pairs[0] == pairs[1] {
+		t.Fatalf("budgets %v, want two that differ:\n%s", pairs, out)
+	}
+	_, log, err := converse(t, "<copy>\n", args...)
+	if err != nil || !strings.Contains(log, "snapkv at "+pairs[0]) || !strings.Contains(log, "snapkv at "+pairs[1]) {
+		t.Errorf("%v; said:\n%s\nwant %v", err, log, pairs)
+	}
+	if out, _, err = converse(t, "", append(args, "--json", "--budget", "64")...); err != nil || strings.Contains(out, "budget_share") || !strings.Contains(out, `"budget":64`) {
+		t.Errorf("64 pairs: %v, %s", err, out)
 	}
 }

@@ -1,148 +1,339 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
-	"glimpse/datasets"
 	"glimpse/evaluation"
+	"glimpse/evaluation/runs"
+	_ "glimpse/evaluation/tasks" // registers them
 	"glimpse/eviction"
 	"glimpse/internal/cli"
-	"glimpse/internal/progress"
-	"glimpse/model"
 
 	"github.com/spf13/cobra"
 )
 
-// maxSamples bounds the prompts per task of an evaluation, whose results are in memory.
-const maxSamples = 1 << 20
+// evalFlags are what the command line says beside the job.
+type evalFlags struct {
+	setup
+	config                 string
+	policies, budgets      string
+	tasks, options         []string
+	plot, table, json      string
+	needle                 string
+	asJSON, dryRun, groups bool
+}
 
 func newEval() *cobra.Command {
-	var (
-		s                               setup
-		policies, budgets, tasks, split string
-		plotPath, tablePath, jsonPath   string
-		needlePath                      string
-		tokens, samples                 int
-		asJSON, timings                 bool
-		files                           cli.Outputs
-	)
+	var e evalFlags
+	j := runs.Default()
 	cmd := &cobra.Command{
 		Use:   "eval",
-		Short: "Measure policies on the synthetic tasks: accuracy, hit rate, memory, speed",
-		Long: `Measure policies on the synthetic long-context tasks, against the full cache and
-the oracle: exact answers, critical-KV hit rate, bytes kept, time to first token and
-decoding speed. Responses are greedy, whatever the model's generation_config.json says.
+		Short: "Measure policies on any model: your prompts or benchmarks; quality, memory, hit rates, speed",
+		Long: `Measure policies on any model, on your own prompts or on benchmarks, against the full
+cache and the oracle: the task's score, critical-KV hit rate, bytes kept, time to first
+token and decoding speed.
 
-A learned policy is measured once per adapter of its kind. Policies share one
-prefill per prompt; times are measured separately. Budgets are key-value pairs per
-KV head and layer. "full" is reported once, at budget 0. "snapkv:quest" is two
-policies as rocketkv's two stages: the first keeps part of the prompt, the second
-reads as much as the budget of it.`,
+--data takes your own prompts: JSONL, JSON or Parquet with "prompt", "messages" or
+"prompt_ids", or what --field maps to these. Rows with reference answers are scored with
+--metric; rows without are measured by what needs none: how far the answer agrees with
+the full cache's, and the likelihood of the full cache's answer under eviction. --task
+names benchmarks instead; without --data and --model they are the synthetic tasks of the
+built-in model. A learned policy is measured once per adapter of its kind.
+
+Every prompt is prefilled once for all policies and budgets; times are measured
+separately. Budgets are key-value pairs per KV head and layer, or shares of the prompt:
+128, 10%, 0.2. "full" is reported once, without a budget. "snapkv:quest" is two policies
+as rocketkv's two stages: the first keeps part of the prompt, the second reads as much as
+the budget of it. A policy may have options of its own: "snapkv,snapkv(kernel=1)".
+
+--out keeps everything in a folder: predictions.jsonl, metrics.json, timings.json, the
+configuration and the versions. A run that was stopped goes on with --resume, sample by
+sample. A sample that fails is counted and the others go on, unless --strict is given.`,
 		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 16
-  evict eval --policy all --budget 64 --task copy,chain --samples 8 --json`,
+  evict eval --policy all --budget 64 --task copy,chain --samples 8 --json
+  evict eval --model path/to/llama --data prompts.jsonl --policy snapkv,tova --budget 10%,512 --out out/run
+  evict eval --config configs/eval.yaml --model org/name`,
 		Args: cli.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o := evaluation.Options{Tokens: tokens, Samples: samples, Seed: s.Seed, Timings: timings}
-			var err error
-			if o.Budgets, err = parseBudgets(budgets); err != nil {
-				return fmt.Errorf("eval: %w", err)
-			}
-			if o.Tasks, err = datasets.ParseTasks(tasks); err != nil {
-				return fmt.Errorf("eval: %w", err)
-			}
-			if o.Split, err = datasets.ParseSplit(split); err != nil {
-				return fmt.Errorf("eval: %w", err)
-			}
-			if samples < 1 || samples > maxSamples {
-				return fmt.Errorf("eval: --samples: got %d, want 1 to %d", samples, maxSamples)
-			}
-			defer files.Close()
-			jsonOut, tableOut := files.Open("--json-out", jsonPath), files.Open("--table-out", tablePath)
-			plotOut, needleOut := files.Open("--plot", plotPath), files.Open("--needle-plot", needlePath)
-			if err := files.Err(); err != nil {
-				return fmt.Errorf("eval: %w", err)
-			}
-			s.Before = func(m *model.Model) error {
-				return s.CheckMemory(cmd.Context(), m, strings.Split(policies, ","),
-					eviction.FootprintOptions{Tokens: tokens, Budget: slices.Max(o.Budgets), MaxNew: 64, Study: true})
-			}
-			l, err := s.Open(cmd.Context(), cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			defer l.Close()
-			if o.Contenders, err = l.Contenders(policies); err != nil {
-				return fmt.Errorf("eval: %w", err)
-			}
-			bar := progress.New(cmd.ErrOrStderr(), "prompts", int64(len(o.Tasks)*samples))
-			o.OnSample = func() { bar.Add(1) }
-			rows, err := evaluation.Run(cmd.Context(), l.Model, o)
-			bar.Done()
-			if err != nil {
-				return err
-			}
-			// What was measured is printed whatever becomes of the files.
-			failed := errors.Join(
-				jsonOut.Write(func(w io.Writer) error { return evaluation.WriteJSON(w, rows) }),
-				tableOut.Write(func(w io.Writer) error {
-					return evaluation.WriteTable(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(tablePath, ".md")})
-				}),
-				plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, rows) }),
-			)
-			if asJSON {
-				err = evaluation.WriteJSON(cmd.OutOrStdout(), rows)
-			} else {
-				err = evaluation.WriteTable(cmd.OutOrStdout(), rows, evaluation.TableOptions{})
-			}
-			if failed = errors.Join(failed, err); failed != nil || !needleOut.Wanted() {
-				return failed
-			}
-			cells, err := evaluation.Needle(cmd.Context(), l.Model, o)
-			if err != nil {
-				return err
-			}
-			return needleOut.Write(func(w io.Writer) error { return evaluation.PlotNeedle(w, cells) })
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd, j) },
 	}
 	f := cmd.Flags()
-	s.bind(f)
-	f.StringVar(&policies, "policy", "full,streamingllm,h2o,snapkv,pyramidkv,dapq,laq,judgeq,lookaheadkv,oracle", "policies, comma-separated, or all")
-	f.StringVar(&budgets, "budget", "32,64,96,128", "budgets, comma-separated")
-	f.StringVar(&tasks, "task", "default", "tasks, comma-separated, or default, or all")
-	f.StringVar(&split, "split", "test", "split of the tasks: train, validation or test")
-	f.IntVar(&tokens, "tokens", 512, "prompt length")
-	f.IntVar(&samples, "samples", 32, "prompts per task")
-	f.BoolVar(&timings, "timings", true, "also measure times to first token and decoding speed")
-	f.BoolVar(&asJSON, "json", false, "print JSON: a list of objects with policy, budget, task, accuracy, hit_rate, kept_bytes, samples, …")
-	files.Bind(f)
-	f.StringVar(&jsonPath, "json-out", "", "file for the JSON")
-	f.StringVar(&tablePath, "table-out", "", "file for the table; Markdown if it ends in .md")
-	f.StringVar(&plotPath, "plot", "", "PNG file for a plot of accuracy against budget")
-	f.StringVar(&needlePath, "needle-plot", "", "PNG file for a heat map of needles found, by depth and prompt length, at the smallest budget")
+	e.setup.bind(f)
+	e.bindChat(f)
+	f.StringVar(&e.config, "config", "", "YAML file with models, policies, budgets and tasks; flags win over it")
+	f.StringVar(&j.Data, "data", "", "your prompts, or the data of the tasks: a file, a folder or s3://BUCKET/NAME")
+	f.StringArrayVar(&j.Fields, "field", nil, "where the rows of --data have what: NAME=PATH,…, NAME=TEMPLATE or the name of a data set such as squad; NAME is id, prompt, text, messages, prompt_ids, context, answer or metric_options.OPTION; may be repeated")
+	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that answers are scored with against their references")
+	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated, see evict tasks; TASK/SUBTASK is one part of a task, TASK/all are all parts")
+	f.StringArrayVar(&e.options, "task-option", nil, "option of a task, as TASK.OPTION=VALUE; may be repeated")
+	f.StringVar(&e.policies, "policy", "", "policies, comma-separated, or all (default "+runs.DefaultPolicies+", without an adapter those that need none)")
+	f.StringVar(&e.budgets, "budget", "", "budgets, comma-separated (default 32,64,96,128; for other models 5%,10%,20%,50%)")
+	f.StringVar(&j.Split, "split", "", "split of the synthetic tasks: train, validation or test (default test)")
+	f.IntVar(&j.Tokens, "tokens", 0, "length of prompts that tasks make; 0 is the task's own, 512 for the synthetic ones")
+	f.IntVar(&j.Samples, "samples", 0, "prompts per task; 0 is all of a file, and 32 of tasks that make their own")
+	f.IntVar(&j.MaxPrompt, "max-prompt", 0, "most tokens of a prompt; 0 is what the model takes")
+	f.StringVar(&j.Truncate, "truncate", "", "what is left out of longer prompts: middle, left, or none, where such a sample fails (default none, or the task's own)")
+	f.IntVar(&j.MaxNew, "max-new", 0, "most tokens of an answer; 0 is the task's own")
+	f.BoolVar(&j.Raw, "raw", false, "prompts do not go into the chat template")
+	j.Sampling.Bind(f)
+	f.StringVar(&j.Agreement, "agreement", j.Agreement, "compare answers with the full cache's and measure its likelihood: on, off, or auto for samples without a reference")
+	f.BoolVar(&j.Timings, "timings", j.Timings, "also measure times to first token and decoding speed, on each task's first prompt")
+	f.IntVar(&j.Batch, "batch", j.Batch, "evicted caches that are decoded together")
+	f.IntVar(&j.Concurrent, "concurrency", 0, "prompts that are worked on at once; 0 is as many as threads for a small model, else 1")
+	f.BoolVar(&j.Strict, "strict", false, "end the run at the first sample that fails")
+	f.IntVar(&j.Inspect, "inspect", j.Inspect, "prompts of each task of which --out gets what every policy keeps, for \"evict report\"")
+	f.StringVar(&j.Out, "out", "", "folder for everything: predictions, metrics, configuration; it can be continued and reported on")
+	f.IntVar(&j.Shards, "shards", 0, "parts of the run that any number of workers with one --out, a shared folder or s3://BUCKET/NAME, take as they are free; a killed one's is gone on with")
+	f.StringVar(&j.Shard, "shard", "", "do one part alone, as I/N with I from 0")
+	f.BoolVar(&j.Resume, "resume", false, "go on with the run of --out")
+	f.BoolVar(&e.dryRun, "dry-run", false, "say what would be measured and what it needs, and stop")
+	f.BoolVar(&e.asJSON, "json", false, "print JSON: an object with schema and rows")
+	f.BoolVar(&e.groups, "groups", false, "also show every group of samples by itself: length, depth, difficulty")
+	j.Files.Bind(f)
+	f.StringVar(&e.json, "json-out", "", "file for the JSON")
+	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md")
+	f.StringVar(&e.plot, "plot", "", "file for a plot of the scores against the budget: .png, .svg or .pdf")
+	f.StringVar(&e.needle, "needle-plot", "", "file for heat maps by depth and prompt length, of every policy at every budget: of a task that varies both, as niah, or else of needles of the synthetic tasks at the smallest budget: .png, .svg or .pdf")
 	return cmd
 }
 
-func parseBudgets(list string) ([]int, error) {
-	var out []int
-	for field := range strings.SplitSeq(list, ",") {
-		b, err := strconv.Atoi(strings.TrimSpace(field))
-		if err != nil {
-			return nil, fmt.Errorf("budget: got %q, want a whole number", field)
+// resolve makes one job of the file and the flags.
+func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
+	f := cmd.Flags()
+	given := cli.GivenFlags(f)
+	if e.config != "" {
+		if err := j.Read(e.config, nil, given.Repeat); err != nil {
+			return err
 		}
-		if err := eviction.CheckBudget(b); err != nil {
-			return nil, err
+	}
+	fromFile := e.config != ""
+	if !fromFile || given.Given("policy") {
+		if j.Policies = nil; e.policies != "" {
+			j.Policies = runs.Names{e.policies}
 		}
-		for _, other := range out {
-			if other == b {
-				return nil, fmt.Errorf("budget: %d twice", b)
+	}
+	if e.budgets != "" {
+		var err error
+		if j.Budgets, err = eviction.ParseBudgets(e.budgets); err != nil {
+			return err
+		}
+	}
+	if given.Given("task") {
+		j.Tasks = nil
+		for _, t := range e.tasks {
+			j.Tasks = append(j.Tasks, runs.Task{Task: t})
+		}
+	}
+	if err := e.setOptions(j); err != nil {
+		return err
+	}
+	if given.Given("model") || len(j.Models) == 0 {
+		j.Models = []runs.Subject{{Model: e.Model}}
+	}
+	for _, name := range []string{"adapter", "draft", "pattern"} {
+		if given.Given(name) && len(j.Models) > 1 {
+			return fmt.Errorf("--%s with %d models: say in the file which model it is of", name, len(j.Models))
+		}
+	}
+	m := &j.Models[0]
+	if given.Given("adapter") {
+		m.Adapters = e.Adapters
+	}
+	if given.Given("draft") {
+		m.Drafts = e.Drafts
+	}
+	if given.Given("pattern") {
+		m.Pattern = e.Pattern
+	}
+	override := func(name string, set func()) {
+		if !fromFile || given.Given(name) {
+			set()
+		}
+	}
+	override("device", func() { j.Device = e.Device })
+	override("cache-dtype", func() { j.CacheDType = e.CacheDType })
+	override("set", func() { j.Set = e.Set })
+	override("seed", func() { j.Seed = e.Seed })
+	override("chat-option", func() { j.ChatOptions = e.ChatOptions })
+	override("chat-date", func() { j.ChatDate = e.ChatDate })
+	if !fromFile || slices.ContainsFunc([]string{"s3-endpoint", "s3-region", "s3-profile"}, given.Given) {
+		j.S3 = e.S3
+	}
+	return nil
+}
+
+// setOptions puts --task-option to the tasks they are of.
+func (e *evalFlags) setOptions(j *runs.Job) error {
+	for _, o := range e.options {
+		task, assignment, ok := strings.Cut(o, ".")
+		if !ok {
+			return fmt.Errorf("--task-option %q: want TASK.OPTION=VALUE", o)
+		}
+		found := false
+		for i := range j.Tasks {
+			selections, err := evaluation.ParseTasks(j.Tasks[i].Task)
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(selections, func(s evaluation.Selection) bool { return s.Task.Name == task }) {
+				j.Tasks[i].Options, found = append(j.Tasks[i].Options, assignment), true
 			}
 		}
-		out = append(out, b)
+		if !found {
+			return fmt.Errorf("--task-option %q: no --task %s", o, task)
+		}
 	}
-	return out, nil
+	return nil
+}
+
+func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
+	if err := e.resolve(cmd, j); err != nil {
+		return fmt.Errorf("eval: %w", err)
+	}
+	files := &j.Files
+	files.Input(j.Data)
+	defer files.Close()
+	if e.dryRun {
+		return j.Describe(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	jsonOut, tableOut := files.Open("--json-out", e.json), files.Open("--table-out", e.table)
+	plotOut, needleOut := files.Open("--plot", e.plot), files.Open("--needle-plot", e.needle)
+	plotFormat, plotErr := pictureFormat("--plot", e.plot)
+	needleFormat, needleErr := pictureFormat("--needle-plot", e.needle)
+	if err := errors.Join(files.Err(), plotErr, needleErr); err != nil {
+		return fmt.Errorf("eval: %w", err)
+	}
+	out, err := j.Run(cmd.Context(), cmd.ErrOrStderr())
+	if out == nil {
+		return err
+	}
+	rows := evaluation.Overall(out.Rows)
+	shown := rows
+	if e.groups {
+		shown = out.Rows
+	}
+	if len(rows) == 0 {
+		return err
+	}
+	// What was measured is printed whatever becomes of the run and of the files.
+	if err == nil {
+		err = errors.Join(
+			jsonOut.Write(func(w io.Writer) error { return evaluation.WriteJSON(w, shown) }),
+			tableOut.Write(func(w io.Writer) error {
+				return writeTables(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(e.table, ".md")})
+			}),
+			plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, plotFormat, rows) }),
+		)
+	}
+	switch {
+	case e.asJSON:
+		err = errors.Join(err, evaluation.WriteJSON(cmd.OutOrStdout(), shown))
+	case e.groups:
+		err = errors.Join(err, writeGroups(cmd.OutOrStdout(), out.Rows))
+	default:
+		err = errors.Join(err, writeTables(cmd.OutOrStdout(), rows, evaluation.TableOptions{}))
+	}
+	e.say(cmd.ErrOrStderr(), out)
+	if err != nil || !needleOut.Wanted() {
+		return err
+	}
+	var cells []evaluation.NeedleCell
+	if maps := evaluation.NeedleMaps(out.Rows); len(maps) > 0 {
+		cells = evaluation.NeedleCells(maps)
+	} else if cells, err = needle(cmd, j); err != nil {
+		return err
+	}
+	return needleOut.Write(func(w io.Writer) error { return evaluation.PlotNeedle(w, needleFormat, cells) })
+}
+
+// say tells on standard error what the table does not.
+func (e *evalFlags) say(w io.Writer, out *runs.Outcome) {
+	if out.Caches > out.Prompts {
+		fmt.Fprintf(w, "%d prompts were prefilled once for %d caches, which saved about %.1f s of prefill\n", out.Prompts, out.Caches, out.Saved.Seconds())
+	}
+	whole := func(r evaluation.Row) bool { return r.Budget.Share() == 0 && r.Budget.Of(r.Tokens) >= r.Tokens }
+	if i := slices.IndexFunc(out.Rows, whole); i >= 0 {
+		fmt.Fprintf(w, "budget %v is not below the %d tokens of prompts of task %s: nothing is evicted of them\n", out.Rows[i].Budget, out.Rows[i].Tokens, out.Rows[i].Task)
+	}
+	if out.Failed > 0 {
+		fmt.Fprintf(w, "%d of the predictions failed and count nowhere; the first: %s\n", out.Failed, out.First)
+	}
+}
+
+// writeTables writes the rows of every model.
+func writeTables(w io.Writer, rows []evaluation.Row, o evaluation.TableOptions) error {
+	byModel := make(map[string][]evaluation.Row)
+	var models []string
+	for _, r := range rows {
+		if byModel[r.Model] == nil {
+			models = append(models, r.Model)
+		}
+		byModel[r.Model] = append(byModel[r.Model], r)
+	}
+	for _, m := range models {
+		if len(models) > 1 {
+			if _, err := fmt.Fprintf(w, "Model %s\n\n", m); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(evaluation.WriteTable(w, byModel[m], o), evaluation.WriteMeasures(w, byModel[m], o)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeGroups writes a table for all samples and one for every group.
+func writeGroups(w io.Writer, rows []evaluation.Row) error {
+	byGroup := make(map[string][]evaluation.Row)
+	var names []string
+	for _, r := range rows {
+		name := evaluation.GroupsName(r.Groups)
+		if byGroup[name] == nil {
+			names = append(names, name)
+		}
+		byGroup[name] = append(byGroup[name], r)
+	}
+	for _, name := range names {
+		if _, err := fmt.Fprintf(w, "%s\n\n", cmp.Or(name, "All samples")); err != nil {
+			return err
+		}
+		group := byGroup[name]
+		for i := range group {
+			group[i].Groups = nil
+		}
+		if err := writeTables(w, group, evaluation.TableOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// needle asks for the one fact of prompts of four lengths, at the smallest budget.
+func needle(cmd *cobra.Command, j *runs.Job) ([]evaluation.NeedleCell, error) {
+	const quarters = 4
+	n := *j
+	n.Out, n.Timings, n.Resume = "", false, false
+	n.Budgets = []eviction.Budget{slices.MinFunc(j.Budgets, eviction.Budget.Compare)}
+	tokens := cmp.Or(j.Tokens, 512)
+	var lengths []string
+	for q := 1; q <= quarters; q++ {
+		if length := tokens * q / quarters; length >= max(64, n.Budgets[0].Of(length)) {
+			lengths = append(lengths, fmt.Sprint(length))
+		}
+	}
+	n.Tasks = []runs.Task{{Task: "single", Options: []string{"lengths=" + strings.Join(lengths, ",")}}}
+	out, err := n.Run(cmd.Context(), cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	maps := evaluation.NeedleMaps(out.Rows)
+	if len(maps) == 0 {
+		return nil, errors.New("eval: --needle-plot: no prompt was measured")
+	}
+	return slices.DeleteFunc(maps[0].Cells, func(c evaluation.NeedleCell) bool { return c.Policy == "full" || c.Policy == "oracle" }), nil
 }

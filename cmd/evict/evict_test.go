@@ -61,14 +61,14 @@ func TestEvalJSON(t *testing.T) {
 		t.Fatalf("the same seed gave other results (%v)", err)
 	}
 	var rows []map[string]any
-	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+	if err := unmarshalRows(out, &rows); err != nil {
 		t.Fatal(err)
 	}
 	if want := 2 * (1 + 4*2); len(rows) != want {
 		t.Fatalf("%d rows, want %d", len(rows), want)
 	}
 	for _, r := range rows {
-		for _, key := range []string{"policy", "budget", "task", "accuracy", "hit_rate", "kept_bytes", "samples"} {
+		for _, key := range []string{"policy", "budget", "task", "score", "hit_rate", "kept_bytes", "samples"} {
 			if _, ok := r[key]; !ok {
 				t.Fatalf("row %v has no %s", r, key)
 			}
@@ -81,8 +81,8 @@ func TestEvalJSON(t *testing.T) {
 		if want := budget * 4 * 2 * 32 * 4 * 2; kept != want {
 			t.Errorf("row %v: kept %v bytes, want %v", r, kept, want)
 		}
-		if a := r["accuracy"].(float64); a < 0 || a > 1 {
-			t.Errorf("row %v: accuracy outside 0–1", r)
+		if a := r["score"].(float64); a < 0 || a > 1 {
+			t.Errorf("row %v: score outside 0–1", r)
 		}
 		if r["policy"] == "oracle" && r["hit_rate"].(float64) != 1 {
 			t.Errorf("the oracle's hit rate is %v, want 1", r["hit_rate"])
@@ -102,9 +102,9 @@ func TestEvalOfTwoTurns(t *testing.T) {
 		Policy  string
 		Traffic float64 `json:"traffic_bytes_per_step"`
 		Kept    float64 `json:"kept_bytes"`
-		Right   float64 `json:"accuracy"`
+		Right   float64 `json:"score"`
 	}
-	if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 10 {
+	if err := unmarshalRows(out, &rows); err != nil || len(rows) != 10 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
 	for _, r := range rows {
@@ -205,7 +205,7 @@ func TestDraftsAndPatterns(t *testing.T) {
 			Recall          *float64 `json:"recall"`
 			KendallTau      *float64 `json:"kendall_tau"`
 		}
-		if err := json.Unmarshal([]byte(out), &rows); err != nil {
+		if err := unmarshalRows(out, &rows); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range rows {
@@ -300,8 +300,9 @@ func TestErrors(t *testing.T) {
 		"unknown policy":   {[]string{"run", "--policy", "snapvk", "--example", "copy"}, "want one of: " + strings.Join(eviction.Policies.Names(), ", ")},
 		"unknown task":     {[]string{"eval", "--task", "chian"}, "want one of: "},
 		"budget 0":         {[]string{"run", "--budget", "0", "--example", "copy"}, "budget: got 0"},
+		"budget of all":    {[]string{"chat", "--budget", "101%"}, "above 0 and at most 100%"},
+		"budget of words":  {[]string{"inspect", "--budget", "half", "--example", "copy"}, "as 128, or a share of the prompt, as 10% or 0.1"},
 		"negative budget":  {[]string{"eval", "--budget", "32,-1"}, "budget: got -1"},
-		"budget too large": {[]string{"eval", "--budget", "600", "--task", "copy", "--samples", "1"}, "want at most the prompt's 512 tokens"},
 		"beyond prompt":    {[]string{"run", "--budget", "600", "--example", "copy"}, "want at most the prompt's 512 tokens"},
 		"empty prompt":     {[]string{"run", "  "}, "empty"},
 		"no prompt":        {[]string{"run"}, "want exactly one"},
@@ -328,7 +329,7 @@ func TestErrors(t *testing.T) {
 		"even kernel":      {[]string{"run", "--set", "snapkv.kernel=4", "--example", "copy"}, "odd"},
 		"option range":     {[]string{"run", "--set", "snapkv.window=0", "--example", "copy"}, "from 1 to"},
 		"no such model":    {[]string{"run", "--model", filepath.Join(dir, "nowhere"), "map"}, "nowhere"},
-		"no samples":       {[]string{"eval", "--samples", "0"}, "samples: got 0"},
+		"no samples":       {[]string{"eval", "--samples", "-1"}, "samples: got -1"},
 		"temperature":      {[]string{"run", "--temperature", "-2", "--example", "copy"}, "temperature: got -2"},
 		"greedy top-k":     {[]string{"run", "--temperature", "0", "--top-k", "5", "--example", "copy"}, "temperature: got 0, which is greedy"},
 		"greedy top-p":     {[]string{"chat", "--temperature", "0", "--top-p", "0.5"}, "temperature: got 0, which is greedy"},
@@ -344,5 +345,38 @@ func TestErrors(t *testing.T) {
 				t.Fatalf("printed %q before the error", out)
 			}
 		})
+	}
+}
+
+// TestBudgetShares: a share of the prompt keeps what its number of pairs keeps.
+func TestBudgetShares(t *testing.T) {
+	share, _, err := execute(t, "inspect", "--policy", "snapkv", "--budget", "0.1", "--example", "needle", "--tokens", "256")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pairs, _, err := execute(t, "inspect", "--policy", "snapkv", "--budget", "25", "--example", "needle", "--tokens", "256"); err != nil || pairs != share {
+		t.Errorf("%v: 10%% of 256 tokens keep\n%s\n25 pairs keep\n%s", err, share, pairs)
+	}
+	for budget, want := range map[string]string{"10%": "budget 25 (10%): kept 25 of 256", "1": "budget 1: kept 1 of 256", "1.0": "budget 256 (100%): kept 256 of 256"} {
+		if _, log, err := execute(t, "run", "--policy", "snapkv", "--budget", budget, "--example", "needle", "--tokens", "256"); err != nil || !strings.Contains(log, want) {
+			t.Errorf("--budget %s: %v; said:\n%s\nwant %q", budget, err, log, want)
+		}
+	}
+}
+
+// unmarshalRows reads the rows of an evaluation's JSON.
+func unmarshalRows(out string, rows any) error {
+	return json.Unmarshal([]byte(out), &struct {
+		Schema string `json:"schema"`
+		Rows   any    `json:"rows"`
+	}{Rows: rows})
+}
+
+// TestEvalSaysThatNothingIsEvicted: a budget of the prompt's length or more is no error, as
+// prompts of many lengths may be measured, but it is told.
+func TestEvalSaysThatNothingIsEvicted(t *testing.T) {
+	_, log, err := execute(t, "eval", "--policy", "snapkv", "--budget", "100", "--task", "copy", "--tokens", "96", "--samples", "1", "--timings=false")
+	if err != nil || !strings.Contains(log, "budget 100 is not below the 96 tokens of prompts of task copy") {
+		t.Errorf("%v, log %q", err, log)
 	}
 }

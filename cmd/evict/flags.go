@@ -1,8 +1,12 @@
 package main
 
 import (
+	"fmt"
+
 	"glimpse/evaluation/lineup"
+	"glimpse/eviction"
 	"glimpse/internal/cli"
+	"glimpse/internal/figures"
 	"glimpse/model"
 
 	"github.com/spf13/pflag"
@@ -25,3 +29,21 @@ func (s *setup) bind(f *pflag.FlagSet) {
 
 // bindChat adds the flags of commands that render a chat template.
 func (s *setup) bindChat(f *pflag.FlagSet) { cli.BindChat(f, &s.ChatOptions, &s.ChatDate) }
+
+// bindBudget adds --budget, whose shares are of the whole that is named.
+func bindBudget(f *pflag.FlagSet, b *eviction.Budget, whole string) {
+	*b = eviction.Pairs(128)
+	f.Var(b, "budget", fmt.Sprintf("pairs kept per KV head and layer, as 128, or a share of the %s, as 10%% or 0.1, rounded down", whole))
+}
+
+// pictureFormat is the format of a flag's picture; path may be "".
+func pictureFormat(flag, path string) (figures.Format, error) {
+	if path == "" {
+		return "", nil
+	}
+	format, err := figures.FormatOf(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", flag, err)
+	}
+	return format, nil
+}

@@ -18,6 +18,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// maxSamples bounds the prompts of a task.
+const maxSamples = 1 << 20
+
 func newPatterns() *cobra.Command {
 	var (
 		folder, device, out, split    string

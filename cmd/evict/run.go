@@ -36,9 +36,6 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 			if err := p.argument(args); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
-			if err := eviction.CheckBudget(o.Budget); err != nil {
-				return fmt.Errorf("run: %w", err)
-			}
 			if o.MaxNew < 1 {
 				return fmt.Errorf("run: --max-new: got %d, want at least 1", o.MaxNew)
 			}
@@ -54,7 +51,7 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 				if prompt, unreadable = p.Read(cmd.Context(), m, cli.Input(cmd.Context(), cmd.InOrStdin()), s.Seed); unreadable != nil {
 					return nil
 				}
-				return s.CheckMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: len(prompt.IDs), Budget: o.Budget, MaxNew: o.MaxNew})
+				return s.CheckMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: len(prompt.IDs), Budget: o.Budget.Of(len(prompt.IDs)), MaxNew: o.MaxNew})
 			}
 			l, err := s.Open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
@@ -84,7 +81,7 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 	s.bindChat(f)
 	p.bind(f)
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
-	f.IntVar(&o.Budget, "budget", 128, "key-value pairs kept per KV head and layer")
+	bindBudget(f, &o.Budget, "prompt")
 	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of the answer; rocketkv and hsa divide the budget by it")
 	o.Choice.From = model.SamplingOfModel
 	o.Choice.Bind(f)
@@ -94,9 +91,9 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 
 // checkCovers refuses a budget that the user chose larger than the prompt, where
 // nothing would be evicted; the default budget may be.
-func checkCovers(cmd *cobra.Command, budget int, p *serving.Prompt) error {
-	if cmd.Flags().Changed("budget") && budget > len(p.IDs) {
-		return fmt.Errorf("%s: budget: got %d, want at most the prompt's %d tokens", cmd.Name(), budget, len(p.IDs))
+func checkCovers(cmd *cobra.Command, budget eviction.Budget, p *serving.Prompt) error {
+	if cmd.Flags().Changed("budget") && budget.Of(len(p.IDs)) > len(p.IDs) {
+		return fmt.Errorf("%s: budget: got %v, want at most the prompt's %d tokens", cmd.Name(), budget, len(p.IDs))
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func newAdapter(a adapterCommand) *cobra.Command {
 			if out == "" {
 				return fmt.Errorf("%s: --out is missing", a.use)
 			}
-			if err := s.ReadAdapter(&adapter, out, givenFlags(cmd.Flags())); err != nil {
+			if err := s.ReadAdapter(&adapter, out, cli.GivenFlags(cmd.Flags())); err != nil {
 				return fmt.Errorf("%s: %w", a.use, err)
 			}
 			return s.Run(cmd.Context(), cmd.ErrOrStderr(), cmd.OutOrStdout())

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 
 	"glimpse/model"
@@ -54,51 +52,6 @@ func bind(f *pflag.FlagSet, s *runs.Spec) {
 	f.StringVar(&s.Upload, "upload", s.Upload, "folder or s3://BUCKET/NAME that every checkpoint is sent to while the run goes on; --resume takes the newest from there where this machine has none")
 	s.S3.Bind(f)
 	f.BoolVar(&s.Resume, "resume", false, "go on from the checkpoint, if there is one, with the bits of a run that was never stopped")
-}
-
-// given are the flags that the user set, with their values, so that they can be said again
-// over a preset and a file.
-type given []givenFlag
-
-type givenFlag struct {
-	flag   *pflag.Flag
-	values []string
-}
-
-var _ runs.Overrides = given(nil)
-
-// givenFlags notes what the command line says.
-func givenFlags(f *pflag.FlagSet) given {
-	var out given
-	f.Visit(func(x *pflag.Flag) {
-		g := givenFlag{flag: x, values: []string{x.Value.String()}}
-		if list, ok := x.Value.(pflag.SliceValue); ok {
-			g.values = list.GetSlice()
-		}
-		out = append(out, g)
-	})
-	return out
-}
-
-// Repeat implements runs.Overrides.
-func (all given) Repeat() error {
-	for _, g := range all {
-		if list, ok := g.flag.Value.(pflag.SliceValue); ok {
-			if err := list.Replace(g.values); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := g.flag.Value.Set(g.values[0]); err != nil {
-			return fmt.Errorf("--%s: %w", g.flag.Name, err)
-		}
-	}
-	return nil
-}
-
-// Given implements runs.Overrides.
-func (all given) Given(name string) bool {
-	return slices.ContainsFunc(all, func(g givenFlag) bool { return g.flag.Name == name })
 }
 
 // bindSet adds the flag that reaches every key of a file.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"glimpse/datasets"
 	"glimpse/generation"
 	"glimpse/internal/cli"
 	"glimpse/model"
@@ -29,6 +30,7 @@ weights, with a configuration:
   recipe: lookaheadkv            # drop the last answer; cut texts at a random place
   sources:
     - {path: chat.jsonl, weight: 50}
+    - {path: s3://data/long_sft, weight: 50, fields: {preset: chatqa2}}
     - {path: code/, format: text, weight: 7, limit: 7000}
   samples: 80000
   max_prompt: 16384
@@ -36,6 +38,11 @@ weights, with a configuration:
   shards: 64
   out: pairs/
 
+Files with other fields say where the prompt and the answer stand, "fields" in the
+configuration and --field with --prompts: by paths (context=doc.body,answer=answers.text),
+by templates ('prompt={context}\n\n{question}'), or by the name of a data set:
+
+` + fieldPresets() + `
 "prompt" and chats go into the model's chat template; "text" does not, nor does "prompt"
 with --raw or for a model without a template. Without either they are drawn from the synthetic long-context tasks, which only the
 built-in model understands. Responses are greedy unless a temperature is given, or
@@ -60,7 +67,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.SamplesGiven = cmd.Flags().Changed("samples")
 			if len(args) == 1 {
-				if err := s.Read(args[0], sets, givenFlags(cmd.Flags()).Repeat); err != nil {
+				if err := s.Read(args[0], sets, cli.GivenFlags(cmd.Flags()).Repeat); err != nil {
 					return err
 				}
 			} else if len(sets) > 0 {
@@ -75,7 +82,8 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	s.S3.Bind(f)
 	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
 	f.StringVar(&s.CacheDType, "cache-dtype", s.CacheDType, model.CacheDTypeUsage)
-	f.StringVar(&s.Prompts, "prompts", "", "file or folder of prompts")
+	f.StringVar(&s.Prompts, "prompts", "", "file, folder or s3://BUCKET/NAME of prompts")
+	f.StringArrayVar(&s.PromptFields, "field", nil, "where their rows hold the prompt and the answer: NAME=PATH,…, NAME=TEMPLATE or the name of a data set; NAME is id, prompt, text, messages, prompt_ids, context or answer; may be repeated")
 	f.StringVar(&s.Recipe, "recipe", s.Recipe, "what is done with them: "+strings.Join(generation.Recipes.Names(), ", "))
 	f.BoolVar(&s.Raw, "raw", s.Raw, "take \"prompt\" as it is, without the model's chat template")
 	cli.BindChat(f, &s.ChatOptions, &s.ChatDate)
@@ -96,4 +104,17 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	f.StringVarP(&s.Out, "out", "o", "", "file, or with --shards folder or s3://BUCKET/NAME, to write")
 	f.StringArrayVar(&sets, "set", nil, "KEY=VALUE in the place of what the file says, with a dotted key; may be repeated")
 	return cmd
+}
+
+// fieldPresets is a line for each.
+func fieldPresets() string {
+	var b strings.Builder
+	for _, name := range datasets.FieldPresets.Names() {
+		p, err := datasets.FieldPresets.Lookup(name)
+		if err != nil {
+			panic(err) // it is one of the names
+		}
+		fmt.Fprintf(&b, "  %-14s %s\n", name, p.Doc)
+	}
+	return b.String()
 }

@@ -37,7 +37,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
   train plan --preset lookaheadkv --model path/to/llama --prompt-tokens 16384`,
 		Args: cli.Args("[CONFIG.yaml]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			flags := givenFlags(cmd.Flags())
+			flags := cli.GivenFlags(cmd.Flags())
 			path := "train plan"
 			if len(args) == 1 {
 				path = args[0]

@@ -40,7 +40,7 @@ configuration is written to the run's folder as config.yaml.`,
   train run scripts/examples/run.yaml --steps 4 --set adapters.1.rows=16 --run out/short`,
 		Args: cli.Args("CONFIG.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.Read(args[0], givenFlags(cmd.Flags())); err != nil {
+			if err := s.Read(args[0], cli.GivenFlags(cmd.Flags())); err != nil {
 				return err
 			}
 			if s.Sweep != nil {

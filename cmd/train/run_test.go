@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"glimpse/internal/cli"
 	"glimpse/training"
 	"glimpse/training/runs"
 )
@@ -182,7 +183,7 @@ func TestPresetAndOverrides(t *testing.T) {
 			if err := cmd.ParseFlags(c.flags); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Read(writeFile(t, "c.yaml", c.file), givenFlags(cmd.Flags())); err != nil {
+			if err := s.Read(writeFile(t, "c.yaml", c.file), cli.GivenFlags(cmd.Flags())); err != nil {
 				t.Fatal(err)
 			}
 			if !c.check(s) {

@@ -33,7 +33,7 @@ first, is also written to the run's folder as sweep.json.`,
 		Example: `  train sweep scripts/examples/sweep.yaml`,
 		Args:    cli.Args("CONFIG.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.Read(args[0], givenFlags(cmd.Flags())); err != nil {
+			if err := s.Read(args[0], cli.GivenFlags(cmd.Flags())); err != nil {
 				return err
 			}
 			rows, err := s.RunSweep(cmd.Context(), cmd.ErrOrStderr())

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"glimpse/model"
 )
 
 //go:embed inspect.html
@@ -26,17 +28,17 @@ type shownToken struct {
 // coloured by the share of heads that keep it.
 func (x *Inspection) WriteHTML(w io.Writer) error {
 	page := struct {
-		Model, Policy, Adapter                    string
-		Budget, Heads, Layers, KVHeads, Somewhere int
-		Tokens                                    []shownToken
-		Kept                                      [][][]int32
+		Model, Policy, Adapter, Budget    string
+		Heads, Layers, KVHeads, Somewhere int
+		Tokens                            []shownToken
+		Kept                              [][][]int32
 	}{
-		Model: x.Model.Name, Policy: x.Policy, Adapter: x.Adapter, Budget: x.Budget,
+		Model: x.Model.Name, Policy: x.Policy, Adapter: x.Adapter, Budget: x.Budget.Describe(len(x.IDs)),
 		Layers: len(x.Session.Kept()), KVHeads: x.Model.Config.KVHeads, Kept: x.Session.Kept(),
 	}
 	page.Heads = page.Layers * page.KVHeads
-	counts := x.counts()
-	for i, text := range x.texts() {
+	counts := Counts(x.Session.Kept(), len(x.IDs))
+	for i, text := range Texts(x.Model, x.IDs) {
 		if counts[i] > 0 {
 			page.Somewhere++
 		}
@@ -45,20 +47,19 @@ func (x *Inspection) WriteHTML(w io.Writer) error {
 	return inspectPage.Execute(w, page)
 }
 
-// texts are the tokens as a reader is to see them. A character of several tokens
-// stands at the last of them, the others are dots; without a tokenizer the ids
-// stand for the text.
-func (x *Inspection) texts() []string {
-	out := make([]string, len(x.IDs))
-	t, err := x.Model.NeedTokenizer()
+// Texts are tokens as a reader is to see them. A character of several tokens stands at the
+// last of them, the others are dots; without a tokenizer the ids stand for the text.
+func Texts(m *model.Model, ids []int32) []string {
+	out := make([]string, len(ids))
+	t, err := m.NeedTokenizer()
 	if err != nil {
-		for i, id := range x.IDs {
+		for i, id := range ids {
 			out[i] = strconv.Itoa(int(id)) + " "
 		}
 		return out
 	}
 	stream := t.NewStream(false)
-	for i, id := range x.IDs {
+	for i, id := range ids {
 		out[i] = strings.ReplaceAll(stream.Push(id), "\n", "↵\n")
 		if out[i] == "" {
 			out[i] = "·"

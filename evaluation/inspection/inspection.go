@@ -18,15 +18,16 @@ type Head struct {
 type Inspection struct {
 	Model           *model.Model
 	Policy, Adapter string
-	Budget          int
+	Budget          eviction.Budget
 	IDs             []int32 // of the prompt
 	Session         *eviction.Session
 }
 
-// counts is the number of heads, of all layers, that keep each token.
-func (x *Inspection) counts() []int {
-	out := make([]int, len(x.IDs))
-	for _, layer := range x.Session.Kept() {
+// Counts is the number of heads, of all layers, that keep each of so many tokens; kept has
+// the positions by layer and KV head.
+func Counts(kept [][][]int32, tokens int) []int {
+	out := make([]int, tokens)
+	for _, layer := range kept {
 		for _, positions := range layer {
 			for _, p := range positions {
 				out[p]++

@@ -28,7 +28,7 @@ func (x *Inspection) WriteNPZ(w io.Writer) error {
 		}
 	}
 	counts := make([]int32, n)
-	for i, c := range x.counts() {
+	for i, c := range Counts(x.Session.Kept(), n) {
 		counts[i] = int32(c)
 	}
 	a := npz.NewWriter(w)

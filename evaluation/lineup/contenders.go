@@ -1,6 +1,8 @@
 package lineup
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,32 +13,150 @@ import (
 	"glimpse/model"
 )
 
-// Contenders makes the named policies; a learned one once per adapter of its kind,
-// one that takes a draft once per draft model. What was given on the command line
-// and no policy takes is an error, and so is what does not fit the model.
-func (l *Lineup) Contenders(list string) ([]evaluation.Contender, error) {
-	var names []string
-	for name := range strings.SplitSeq(list, ",") {
-		name = strings.TrimSpace(name)
-		if name == "all" {
-			names = append(names, eviction.Policies.Names()...)
-		} else {
-			names = append(names, name)
+// errNeeds is of a policy that lacks what only a user can give.
+var errNeeds = errors.New("needs")
+
+// policySpec is one item of a list of policies: a name, and options that this contender
+// alone has: "d2o(beta=0.5, merge=mean)".
+type policySpec struct {
+	name string
+	text string // as it is reported; "" for the policy's name
+	set  eviction.Overrides
+	all  bool // it is one of all, and may be left out
+}
+
+// parsePolicies reads a list with commas between; "all" are all policies.
+func parsePolicies(list string) ([]policySpec, error) {
+	var out []policySpec
+	for list != "" {
+		end, depth := len(list), 0
+		for i, c := range list {
+			if c == '(' {
+				depth++
+			} else if c == ')' {
+				depth--
+			} else if c == ',' && depth == 0 {
+				end = i
+				break
+			}
 		}
-	}
-	var out []evaluation.Contender
-	for i, name := range names {
-		if _, err := eviction.LookupPolicy(name); err != nil {
-			return nil, err
+		item, rest := list[:end], strings.TrimPrefix(list[end:], ",")
+		if depth != 0 {
+			return nil, fmt.Errorf("policy %q: a parenthesis is not closed, or not opened", strings.TrimSpace(item))
 		}
-		if slices.Contains(names[:i], name) {
-			return nil, fmt.Errorf("policy %s twice", name)
+		list = rest
+		if item = strings.TrimSpace(item); item == "all" {
+			for _, name := range eviction.Policies.Names() {
+				out = append(out, policySpec{name: name, all: true})
+			}
+			continue
 		}
-		more, err := l.variants(name)
+		spec, err := parsePolicy(item)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, more...)
+		out = append(out, spec)
+	}
+	for i, s := range out {
+		if _, err := eviction.LookupPolicy(s.name); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(out[:i], func(o policySpec) bool { return o.name == s.name && o.text == s.text }) {
+			return nil, fmt.Errorf("policy %s twice", cmp.Or(s.text, s.name))
+		}
+	}
+	if len(out) == 0 {
+		_, err := eviction.LookupPolicy("")
+		return nil, err
+	}
+	return out, nil
+}
+
+func parsePolicy(item string) (policySpec, error) {
+	name, options, ok := strings.Cut(item, "(")
+	name = strings.TrimSpace(name)
+	if !ok {
+		return policySpec{name: name}, nil
+	}
+	options, ok = strings.CutSuffix(options, ")")
+	if !ok || strings.ContainsAny(options, "()") {
+		return policySpec{}, fmt.Errorf("policy %q: want NAME(OPTION=VALUE, …)", item)
+	}
+	var assignments, shown []string
+	for o := range strings.SplitSeq(options, ",") {
+		o = strings.TrimSpace(o)
+		shown = append(shown, o)
+		if key, _, _ := strings.Cut(o, "="); !strings.Contains(key, ".") {
+			o = name + "." + o
+		}
+		assignments = append(assignments, o)
+	}
+	set, err := eviction.ParseOverrides(assignments)
+	if err != nil {
+		return policySpec{}, fmt.Errorf("policy %q: %w", item, err)
+	}
+	return policySpec{name: name, text: name + "(" + strings.Join(shown, ",") + ")", set: set}, nil
+}
+
+// CheckPolicies is an error for a list that no model can make right.
+func CheckPolicies(list string) error {
+	_, err := parsePolicies(list)
+	return err
+}
+
+// PolicyNames are the names in a list of policies, without their options.
+func PolicyNames(list string) ([]string, error) {
+	specs, err := parsePolicies(list)
+	var out []string
+	for _, s := range specs {
+		out = append(out, s.name)
+	}
+	return out, err
+}
+
+// merged is options over others.
+func merged(under, over eviction.Overrides) eviction.Overrides {
+	out := make(eviction.Overrides, len(under))
+	for policy, options := range under {
+		out[policy] = maps.Clone(options)
+	}
+	for policy, options := range over {
+		if out[policy] == nil {
+			out[policy] = make(map[string]float64)
+		}
+		maps.Copy(out[policy], options)
+	}
+	return out
+}
+
+// Contenders makes the named policies; a learned one once per adapter of its kind,
+// one that takes a draft once per draft model. A name may have options of its own:
+// "snapkv,snapkv(kernel=1)" are two. What was given on the command line and no policy takes
+// is an error, and so is what does not fit the model. Of "all" those are left out that need
+// an adapter or a pattern that there is none of; LeftOut says which.
+func (l *Lineup) Contenders(list string) ([]evaluation.Contender, error) {
+	specs, err := parsePolicies(list)
+	if err != nil {
+		return nil, err
+	}
+	l.LeftOut = nil
+	var out []evaluation.Contender
+	var names []string
+	for _, spec := range specs {
+		own := *l
+		own.overrides, own.set = merged(l.overrides, spec.set), merged(l.set, spec.set)
+		more, err := own.variants(spec.name)
+		if errors.Is(err, errNeeds) && spec.all {
+			l.LeftOut = append(l.LeftOut, err.Error())
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range more {
+			more[i].Label = spec.text
+		}
+		out, names = append(out, more...), append(names, spec.name)
 	}
 	return out, l.checkUsed(names, out)
 }
@@ -61,7 +181,7 @@ func (l *Lineup) variants(name string) ([]evaluation.Contender, error) {
 			}
 		}
 		if len(variants) == 0 {
-			return nil, fmt.Errorf("policy %s: needs an adapter of kind %q; train one and give it with --adapter", name, needs.Adapter)
+			return nil, fmt.Errorf("policy %s: %w an adapter of kind %q; train one and give it with --adapter", name, errNeeds, needs.Adapter)
 		}
 	case needs.Draft && len(l.drafts) > 0:
 		for _, d := range l.drafts {
@@ -74,7 +194,7 @@ func (l *Lineup) variants(name string) ([]evaluation.Contender, error) {
 	for _, v := range variants {
 		if needs.Pattern {
 			if v.resources.Pattern = l.pattern; l.pattern == nil {
-				return nil, fmt.Errorf("policy %s: needs a pattern of retrieval heads; find one with evict patterns and give it with --pattern", name)
+				return nil, fmt.Errorf("policy %s: %w a pattern of retrieval heads; find one with evict patterns and give it with --pattern", name, errNeeds)
 			}
 		}
 		named, err := eviction.NewWith(name, l.seed, v.overrides, v.resources)

@@ -63,6 +63,9 @@ type draft struct {
 // Lineup is a model with adapters and policy options.
 type Lineup struct {
 	*model.Model
+	// LeftOut says which of "all" policies could not take part, and why.
+	LeftOut []string
+
 	adapters  []adapter
 	drafts    []draft // none: the model itself
 	pattern   *eviction.Pattern

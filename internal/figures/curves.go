@@ -50,7 +50,7 @@ func WriteCurves(w io.Writer, panels []Panel) error {
 		return fmt.Errorf("curves: got no points")
 	}
 	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadX: vg.Centimeter / 2, PadY: vg.Centimeter / 2, PadTop: 5, PadBottom: 5, PadLeft: 5, PadRight: 10}
-	return Write(w, curvesWidth, panelHeight*vg.Length(len(plots)), curvesDPI, func(c draw.Canvas) {
+	return Write(w, PNG, curvesWidth, panelHeight*vg.Length(len(plots)), curvesDPI, func(c draw.Canvas) {
 		cells := plot.Align(plots, tiles, c)
 		for i := range plots {
 			plots[i][0].Draw(cells[i][0])

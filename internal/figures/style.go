@@ -1,17 +1,13 @@
 package figures
 
 import (
-	"fmt"
 	"image/color"
-	"io"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
 )
 
 // Colors are those of lines, in their order: the palette of Okabe and Ito without its
@@ -25,6 +21,9 @@ var Colors = []color.Color{
 	color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff}, // sky blue
 	color.RGBA{R: 0x00, G: 0x00, B: 0x00, A: 0xff}, // black
 }
+
+// Faint is the colour of lines that are there to compare others with.
+var Faint = color.Gray{Y: 0xc4}
 
 // LineWidth is that of a curve.
 var LineWidth = vg.Points(1.3)
@@ -72,14 +71,4 @@ func AddGrid(p *plot.Plot) {
 func TextWidth(s string, size vg.Length) vg.Length {
 	style := text.Style{Font: Sans(size), Handler: plot.DefaultTextHandler}
 	return style.Width(s)
-}
-
-// Write draws on a white canvas of so many dots per inch and writes a PNG.
-func Write(w io.Writer, width, height vg.Length, dpi int, drawOn func(draw.Canvas)) error {
-	canvas := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi))
-	drawOn(draw.New(canvas))
-	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(w); err != nil {
-		return fmt.Errorf("write image: %w", err)
-	}
-	return nil
 }

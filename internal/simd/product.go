@@ -150,6 +150,9 @@ func (p *product) split() int {
 	if p.usesDots() {
 		if p.n <= maxDotColumns && p.m > p.n {
 			p.rows = blockSize(p.m, wanted, rowUnit)
+			for p.m > 1 && p.m%p.rows == 1 {
+				p.rows += rowUnit
+			}
 			return blocks(p.m, p.rows)
 		}
 		p.columns = blockSize(p.n, wanted, dotColumns)
@@ -258,7 +261,8 @@ func (p *product) panel(s *scratch, columns, j, width, k0, k int) (panel *float3
 }
 
 // dots computes a block of a·bᵀ from dot products of rows: few rows of a with each
-// group of rows of b, which thus comes from memory once.
+// group of rows of b, which thus comes from memory once. No row of several is by itself:
+// its sums would be in another order than those of the others.
 func (p *product) dots(i0, i1, j0, j1 int) {
 	rows := dotRows(p.level)
 	group := dotColumns
@@ -268,9 +272,14 @@ func (p *product) dots(i0, i1, j0, j1 int) {
 	for j := j0; j < j1; j += group {
 		n := min(group, j1-j)
 		b := unsafe.Add(p.b, j*p.ldb*p.storage.size())
-		for i := i0; i < i1; i += rows {
-			multiplyDots(p.level, p.storage, min(rows, i1-i), n, p.k, p.alpha, p.blockOfA(i, 0), p.lda,
+		for i := i0; i < i1; {
+			m := min(rows, i1-i)
+			if i1-i == rows+1 {
+				m--
+			}
+			multiplyDots(p.level, p.storage, m, n, p.k, p.alpha, p.blockOfA(i, 0), p.lda,
 				b, p.ldb, p.beta, offset(p.c, i*p.ldc+j), p.ldc)
+			i += m
 		}
 	}
 }

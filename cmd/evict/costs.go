@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"glimpse/checkpoints/objectstore"
+	"glimpse/evaluation/costmodel"
+	"glimpse/evaluation/lineup"
+	"glimpse/eviction"
+	"glimpse/internal/cli"
+	"glimpse/model"
+	"glimpse/model/hub"
+
+	"github.com/spf13/cobra"
+)
+
+// costsFlags are what the costs are of.
+type costsFlags struct {
+	model, draft, cacheDType string
+	policies, chip, counts   string
+	tokens                   []int
+	budgets                  string
+	maxNew                   int
+	set                      []string
+	s3                       objectstore.Settings
+	asJSON                   bool
+}
+
+// maxCosts bounds prompts and responses, which are counted step by step.
+const maxCosts = 1 << 24
+
+func newCosts() *cobra.Command {
+	var c costsFlags
+	cmd := &cobra.Command{
+		Use:   "costs",
+		Short: "Count what policies cost on a model and a chip, without running them",
+		Long: `Count what policies cost: operations and bytes before the first token, the time that a
+chip takes for them at best, what of it the policy adds, and what a decoding step takes
+on what it keeps. Of the model only config.json is needed. Adapters are of the usual
+size: 32 rows, LoRA of rank 8.
+
+--count says what is counted: "paper" as LookaheadKV (arXiv:2603.10899), tables 3 and 15,
+whose theoretical columns come out; "causal" the same with causal attention; "runtime"
+what this program computes and moves.`,
+		Example: `  evict costs
+  evict costs --model path/to/llama-8b --draft path/to/llama-1b --policy full,lookaheadkv,snapkv,speckv,laq --tokens 4096,8192,16384,32768 --chip h100-pcie
+  evict costs --policy all --tokens 512 --budget 64,25% --chip flops=1e12,bandwidth=5e10 --json`,
+		Args: cli.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.model, "model", "", "model, of which config.json is read: a folder, org/name of the Hugging Face hub or s3://BUCKET/NAME; empty is the built-in model")
+	f.StringVar(&c.draft, "draft", "", "model that writes the draft of speckv, likewise; empty is the model itself")
+	f.StringVar(&c.cacheDType, "cache-dtype", "bf16", "type of cached keys and values: float32 or bf16")
+	f.StringVar(&c.policies, "policy", "full,snapkv,lookaheadkv,laq,speckv,h2o,d2o,quest,rocketkv", "policies, comma-separated, or all")
+	f.IntSliceVar(&c.tokens, "tokens", []int{512}, "prompt lengths, comma-separated")
+	f.StringVar(&c.budgets, "budget", "128", "budgets, comma-separated: pairs per KV head and layer, or shares of the prompt")
+	f.IntVar(&c.maxNew, "max-new", 64, "tokens of the response")
+	f.StringVar(&c.chip, "chip", "h100-pcie", "one of "+strings.Join(costmodel.Chips.Names(), ", ")+", or flops=…,bandwidth=… per second")
+	f.StringVar(&c.counts, "count", "paper,causal,runtime", "conventions, comma-separated")
+	f.StringArrayVar(&c.set, "set", nil, "option of a policy, as policy.option=value; may be repeated")
+	f.BoolVar(&c.asJSON, "json", false, "print JSON: a list of estimates")
+	c.s3.Bind(f)
+	return cmd
+}
+
+func (c *costsFlags) run(cmd *cobra.Command) error {
+	budgets, err := eviction.ParseBudgets(c.budgets)
+	if err != nil {
+		return fmt.Errorf("costs: %w", err)
+	}
+	names, err := lineup.PolicyNames(c.policies)
+	if err != nil {
+		return fmt.Errorf("costs: %w", err)
+	}
+	overrides, err := eviction.ParseOverrides(c.set)
+	if err != nil {
+		return fmt.Errorf("costs: %w", err)
+	}
+	chip, err := costmodel.ParseChip(c.chip)
+	if err != nil {
+		return fmt.Errorf("costs: %w", err)
+	}
+	if c.maxNew < 0 || c.maxNew > maxCosts {
+		return fmt.Errorf("costs: --max-new: got %d, want 0 to %d", c.maxNew, maxCosts)
+	}
+	var runs []costmodel.Run
+	for _, n := range c.tokens {
+		if n < 1 || n > maxCosts {
+			return fmt.Errorf("costs: --tokens: got %d, want 1 to %d", n, maxCosts)
+		}
+		for _, b := range budgets {
+			runs = append(runs, costmodel.Run{Tokens: n, Budget: b.Of(n), MaxNew: c.maxNew})
+		}
+	}
+	m, err := c.open(cmd, c.model)
+	if err != nil {
+		return err
+	}
+	var draft *model.Model
+	if c.draft != "" {
+		if draft, err = c.open(cmd, c.draft); err != nil {
+			return err
+		}
+	}
+	policies, err := costmodel.Policies(m, names, overrides, draft)
+	if err != nil {
+		return fmt.Errorf("costs: %w", err)
+	}
+	var models []costmodel.Model
+	for name := range strings.SplitSeq(c.counts, ",") {
+		as, err := costmodel.AllConventions.Lookup(strings.TrimSpace(name))
+		if err != nil {
+			return fmt.Errorf("costs: --count: %w", err)
+		}
+		models = append(models, costmodel.New(m, chip, as))
+	}
+	if !c.asJSON {
+		return costmodel.WriteTable(cmd.OutOrStdout(), models, policies, runs)
+	}
+	var all []costmodel.Estimate
+	for _, r := range runs {
+		for _, p := range policies {
+			for _, m := range models {
+				all = append(all, m.Estimate(p, r))
+			}
+		}
+	}
+	e := json.NewEncoder(cmd.OutOrStdout())
+	e.SetIndent("", "  ")
+	return e.Encode(all)
+}
+
+// open reads the shapes of a model.
+func (c *costsFlags) open(cmd *cobra.Command, spec string) (*model.Model, error) {
+	open := func() (*model.Model, error) {
+		if spec == "" {
+			return model.OpenShapes("", "cpu")
+		}
+		return hub.OpenShapes(cmd.Context(), spec, c.s3, cmd.ErrOrStderr(), "cpu")
+	}
+	m, err := open()
+	if err != nil {
+		return nil, err
+	}
+	return m, m.SetCacheDType(c.cacheDType)
+}

@@ -1,0 +1,326 @@
+package datasets
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Formats of sources.
+const (
+	FormatAuto    = "auto"    // by the file's extension
+	FormatJSONL   = "jsonl"   // one object a line
+	FormatJSON    = "json"    // one array of such objects
+	FormatParquet = "parquet" // columns named as the fields of such objects
+	FormatText    = "text"    // a whole file is one object, whose field "text" it is
+)
+
+// SourceFormats lists them.
+var SourceFormats = []string{FormatAuto, FormatJSON, FormatJSONL, FormatParquet, FormatText}
+
+// formatOf is the format that a file's extension means.
+func formatOf(path string) string {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".jsonl", ".ndjson":
+		return FormatJSONL
+	case ".json":
+		return FormatJSON
+	case ".parquet":
+		return FormatParquet
+	}
+	return FormatText
+}
+
+// RowReader streams the rows of a file or folder, in the order of the files' paths.
+type RowReader struct {
+	format string
+	total  []sourceFile
+	files  []sourceFile // of them, those that are not opened yet
+	open   fileRows     // nil between files
+}
+
+type sourceFile struct {
+	path string
+	name string // stands in the IDs of its rows
+}
+
+// fileRows reads one file. An error other than io.EOF and *RowError ends it.
+type fileRows interface {
+	next() (Row, error)
+	close() error
+}
+
+// OpenRows opens a file, or all files of a folder. Hidden files are passed over. The
+// caller closes it.
+func OpenRows(path, format string) (*RowReader, error) {
+	if format == "" {
+		format = FormatAuto
+	}
+	if !slices.Contains(SourceFormats, format) {
+		return nil, fmt.Errorf("open source %s: unknown format %q, want one of: %s", path, format, strings.Join(SourceFormats, ", "))
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("open source: %w", err)
+	}
+	r := &RowReader{format: format}
+	if !info.IsDir() {
+		file := sourceFile{path, filepath.Base(path)}
+		r.total = []sourceFile{file}
+		if r.open, err = openFile(file, format); err != nil { // told at once
+			return nil, err
+		}
+		return r, nil
+	}
+	err = filepath.WalkDir(path, func(file string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(e.Name(), ".") && file != path {
+			if e.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if e.Type().IsRegular() {
+			name, err := filepath.Rel(path, file)
+			if err != nil {
+				return err
+			}
+			r.files = append(r.files, sourceFile{file, filepath.ToSlash(name)})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open source: %w", err)
+	}
+	if len(r.files) == 0 {
+		return nil, fmt.Errorf("open source %s: %w", path, ErrEmpty)
+	}
+	r.total = r.files
+	return r, nil
+}
+
+// Next returns the next row, or io.EOF after the last. Any other error is of what it
+// names: after a *RowError the next row follows, after another the next file.
+func (r *RowReader) Next() (Row, error) {
+	for {
+		if r.open == nil {
+			if len(r.files) == 0 {
+				return Row{}, io.EOF
+			}
+			file := r.files[0]
+			r.files = r.files[1:]
+			var err error
+			if r.open, err = openFile(file, r.format); err != nil {
+				r.open = nil
+				return Row{}, err
+			}
+		}
+		row, err := r.open.next()
+		var bad *RowError
+		if err == nil || errors.As(err, &bad) {
+			return row, err
+		}
+		closed := r.open.close()
+		r.open = nil
+		if err != io.EOF {
+			return Row{}, err
+		}
+		if closed != nil {
+			return Row{}, closed
+		}
+	}
+}
+
+// Count is the number of rows of the whole source where its files tell, as Parquet does,
+// and otherwise -1.
+func (r *RowReader) Count() (int64, error) {
+	n := int64(0)
+	for _, file := range r.total {
+		format := r.format
+		if format == FormatAuto {
+			format = formatOf(file.path)
+		}
+		switch format {
+		case FormatText:
+			n++
+		case FormatParquet:
+			p, err := openParquet(file)
+			if err != nil {
+				return 0, err
+			}
+			n += p.opened.NumRows()
+			if err := p.close(); err != nil {
+				return 0, err
+			}
+		default:
+			return -1, nil
+		}
+	}
+	return n, nil
+}
+
+// Close closes the file that is open.
+func (r *RowReader) Close() error {
+	if r.open == nil {
+		return nil
+	}
+	open := r.open
+	r.open, r.files = nil, nil
+	return open.close()
+}
+
+func openFile(file sourceFile, format string) (fileRows, error) {
+	if format == FormatAuto {
+		format = formatOf(file.path)
+	}
+	switch format {
+	case FormatParquet:
+		p, err := openParquet(file)
+		if err != nil { // not a nil *parquetRows
+			return nil, err
+		}
+		return p, nil
+	case FormatText:
+		return &textRows{sourceFile: file}, nil
+	}
+	f, err := os.Open(file.path)
+	if err != nil {
+		return nil, fmt.Errorf("open source: %w", err)
+	}
+	if format == FormatJSON {
+		a, err := newArrayRows(f, file)
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		return a, nil
+	}
+	return &lineRows{lines: newLineReader(file.path, f), name: file.name, closer: f}, nil
+}
+
+// lineRows are the lines of a JSONL file.
+type lineRows struct {
+	lines  *lineReader
+	name   string
+	read   int
+	closer io.Closer // nil if the caller owns the reader
+}
+
+func (l *lineRows) next() (Row, error) {
+	o, err := l.lines.next()
+	row := Row{File: l.lines.file, Number: l.lines.line, unit: "line", name: l.name, object: o}
+	var bad *RowError
+	switch {
+	case err == io.EOF && l.read == 0:
+		return Row{}, fmt.Errorf("%s: %w", l.lines.file, ErrEmpty)
+	case err == nil || errors.As(err, &bad):
+		l.read++
+	}
+	return row, err
+}
+
+func (l *lineRows) close() error {
+	if l.closer == nil {
+		return nil
+	}
+	return l.closer.Close()
+}
+
+// textRows is a file that is one text.
+type textRows struct {
+	sourceFile
+	read bool
+}
+
+func (t *textRows) next() (Row, error) {
+	if t.read {
+		return Row{}, io.EOF
+	}
+	t.read = true
+	f, err := os.Open(t.path)
+	if err != nil {
+		return Row{}, fmt.Errorf("open source: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxLine))
+	switch {
+	case err != nil:
+		return Row{}, fmt.Errorf("%s: %w", t.path, err)
+	case len(data) == MaxLine:
+		return Row{}, fmt.Errorf("%s: got a text of more than %d bytes, want at most that", t.path, MaxLine-1)
+	case !utf8.Valid(data):
+		return Row{}, fmt.Errorf("%s: got bytes that are not UTF-8, want text", t.path)
+	case strings.TrimSpace(string(data)) == "":
+		return Row{}, fmt.Errorf("%s: %w", t.path, ErrEmpty)
+	}
+	text, err := json.Marshal(string(data))
+	return Row{File: t.path, Number: -1, name: t.name, object: object{"text": text}}, err
+}
+
+func (t *textRows) close() error { return nil }
+
+// arrayRows streams a JSON array of objects.
+type arrayRows struct {
+	sourceFile
+	file    *os.File
+	room    *allowance
+	d       *json.Decoder
+	element int
+}
+
+// allowance reads no more than what is left: the decoder holds the whole element that it
+// reads, whatever its length.
+type allowance struct {
+	r    io.Reader
+	left int
+}
+
+func (a *allowance) Read(p []byte) (int, error) {
+	if a.left <= 0 {
+		return 0, fmt.Errorf("got an element of more than %d bytes, want less than %d", 2*MaxLine, MaxLine)
+	}
+	n, err := a.r.Read(p[:min(len(p), a.left)])
+	a.left -= n
+	return n, err
+}
+
+func newArrayRows(f *os.File, file sourceFile) (*arrayRows, error) {
+	room := &allowance{r: bufio.NewReader(f), left: 2 * MaxLine}
+	d := json.NewDecoder(room)
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return nil, fmt.Errorf("%s: want a JSON array of objects; files with one object a line are named .jsonl", file.path)
+	}
+	return &arrayRows{sourceFile: file, file: f, room: room, d: d}, nil
+}
+
+func (a *arrayRows) next() (Row, error) {
+	a.room.left = 2 * MaxLine
+	if !a.d.More() {
+		if _, err := a.d.Token(); err != nil {
+			return Row{}, fmt.Errorf("%s: after element %d: %w", a.path, a.element, syntaxError(a.d, err))
+		}
+		if a.element == 0 {
+			return Row{}, fmt.Errorf("%s: %w", a.path, ErrEmpty)
+		}
+		return Row{}, io.EOF
+	}
+	var raw json.RawMessage
+	if err := a.d.Decode(&raw); err != nil {
+		return Row{}, fmt.Errorf("%s: element %d: %w", a.path, a.element, syntaxError(a.d, err))
+	}
+	row := Row{File: a.path, Number: a.element, unit: "element", name: a.name}
+	a.element++
+	return row.parse(raw)
+}
+
+func (a *arrayRows) close() error { return a.file.Close() }

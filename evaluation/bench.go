@@ -1,0 +1,269 @@
+package evaluation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"glimpse/eviction"
+	"glimpse/model"
+)
+
+// Contender is a policy that takes part, with the name of the adapter it uses.
+type Contender struct {
+	*eviction.Configured
+	Label   string // that it is reported by; "" is the policy's name
+	Adapter string // or draft model; "" for policies without one
+}
+
+// Title is what results are reported by.
+func (c Contender) Title() string {
+	if c.Label != "" {
+		return c.Label
+	}
+	return c.Configured.Name
+}
+
+// Cell is a contender at one budget. The full cache has one cell, without a budget.
+type Cell struct {
+	Contender
+	Budget eviction.Budget
+
+	contender, budget int // places in the lists
+}
+
+// budgetName is the budget as predictions have it.
+func (c Cell) budgetName() string {
+	if c.Configured.Name == full {
+		return ""
+	}
+	return c.Budget.String()
+}
+
+// full and oracle are the policies that all others are measured against.
+const (
+	full   = "full"
+	oracle = "oracle"
+)
+
+// CellsOf are all contenders at all budgets, contender by contender.
+func CellsOf(contenders []Contender, budgets []eviction.Budget) []Cell {
+	var out []Cell
+	for i, c := range contenders {
+		for j, b := range budgets {
+			if c.Configured.Name == full {
+				out = append(out, Cell{c, eviction.Budget{}, i, j})
+				break
+			}
+			out = append(out, Cell{c, b, i, j})
+		}
+	}
+	return out
+}
+
+// Bench is what a sample is measured with: one runtime, on one goroutine.
+type Bench struct {
+	Runtime    *eviction.Runtime
+	Contenders []Contender
+	Budgets    []eviction.Budget
+	Cells      []Cell
+	Sampling   model.Sampling
+	Agreement  Agreements
+	Batch      int // sessions that are decoded together; 0 and 1: none with another
+
+	batch *eviction.Batch // of the sample in work
+}
+
+// Agreements is when the answers of evicted caches are compared with the full cache's, and
+// its answer is run under eviction.
+type Agreements string
+
+// The choices of Agreements.
+const (
+	AgreementAuto Agreements = "auto" // for samples without a reference
+	AgreementOn   Agreements = "on"
+	AgreementOff  Agreements = "off"
+)
+
+// Names of measures that every task has.
+const (
+	MeasureExact    = "agreement_exact"  // 1 where the answer is that of the full cache, token by token
+	Agreement       = "agreement_f1"     // token F1 of the answer against the full cache's
+	MeasurePrefix   = "agreement_prefix" // tokens before the first that differs, as a share of the full cache's answer
+	MeasureNLL      = "nll"              // mean over tokens of the full cache's answer, in nats, under eviction
+	MeasureHitRate  = "hit_rate"
+	MeasureRecall   = "recall"
+	MeasureTau      = "kendall_tau"
+	MeasureKept     = "kept_bytes"
+	MeasureFull     = "full_bytes"
+	MeasureTraffic  = "traffic_bytes_per_step"
+	MeasureAnswered = "answer_tokens"
+)
+
+// Names of times, of tasks that measure them. Other tasks have them beside their samples.
+const (
+	MeasureTTFT      = "ttft_ms"
+	MeasureOverhead  = "ttft_overhead"
+	MeasureSpeed     = "decode_tokens_per_s"
+	MeasurePeakCache = "peak_cache_bytes"
+)
+
+// outcome is what all cells did on one sample.
+type outcome struct {
+	promptTokens int
+	answers      [][]Answer // [cell][turn]
+	measures     []Measures // [cell]
+	errs         []error    // [cell], nil where there is none
+	prefill      time.Duration
+	study        *eviction.Study // nil where nothing was answered
+}
+
+// answer runs a sample. Its prompt is observed in one pass for all cells, then caches are
+// evicted, and decoded in batches.
+func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
+	out := &outcome{answers: make([][]Answer, len(b.Cells)), measures: make([]Measures, len(b.Cells)), errs: make([]error, len(b.Cells))}
+	if s.Measure != nil {
+		measures, err := s.Measure(ctx, b)
+		if err == nil && len(measures) != len(b.Cells) {
+			err = fmt.Errorf("measures of %d cells, want %d", len(measures), len(b.Cells))
+		}
+		out.measures, out.promptTokens = measures, s.Tokens
+		return out, err
+	}
+	if len(s.Turns) == 0 {
+		return nil, errors.New("sample without a turn")
+	}
+	first := &s.Turns[0]
+	ids, err := first.Prompt(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) == 0 {
+		return nil, errors.New("prompt: empty, want at least one token")
+	}
+	out.promptTokens = len(ids)
+	study, err := b.Study(ctx, ids, first)
+	if err != nil {
+		return nil, err
+	}
+	out.study, out.prefill = study, study.PrefillTime
+	critical := study.Plans[len(b.Contenders)*len(b.Budgets):]
+	force := b.Agreement == AgreementOn || b.Agreement == AgreementAuto && s.Score == nil
+	cells := make([]*conversation, len(b.Cells))
+	for i, cell := range b.Cells {
+		plan := study.Plans[cell.contender*len(b.Budgets)+cell.budget]
+		m := Measures{
+			MeasureHitRate: eviction.HitRate(plan.Kept, critical[cell.budget].Kept),
+			MeasureFull:    float64(study.FullBytes),
+		}
+		if recall, tau, ok := eviction.Agreement(plan.Scores, critical[cell.budget].Scores, plan.Budget); ok {
+			m[MeasureRecall], m[MeasureTau] = recall, tau
+		}
+		out.measures[i] = m
+		cells[i] = &conversation{bench: b, study: study, plan: plan, sample: s, measures: m}
+		if force {
+			cells[i].forced = study.Response
+		}
+	}
+	if err := b.converse(ctx, cells); err != nil {
+		return nil, err
+	}
+	for i, c := range cells {
+		out.answers[i], out.errs[i] = c.answers, c.err
+		if c.err != nil {
+			continue
+		}
+		if force {
+			agree(c.measures, c.answers[0].IDs, study.Response)
+		}
+		if s.Score == nil {
+			continue
+		}
+		scores, err := s.Score(ctx, c.answers)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			out.errs[i] = fmt.Errorf("score: %w", err)
+			continue
+		}
+		for name, v := range scores {
+			c.measures[name] = v
+		}
+	}
+	return out, nil
+}
+
+// Study observes a prompt once for all contenders at all budgets, and the oracle after
+// them, and lets the full cache answer. Plans are contender by contender.
+func (b *Bench) Study(ctx context.Context, ids []int32, t *Turn) (*eviction.Study, error) {
+	critic, err := eviction.New(oracle, 0, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	policies := make([]*eviction.Configured, 0, len(b.Contenders)+1)
+	for _, c := range b.Contenders {
+		policies = append(policies, c.Configured)
+	}
+	budgets := make([]int, len(b.Budgets))
+	for i, budget := range b.Budgets {
+		budgets[i] = budget.Of(len(ids))
+	}
+	b.Runtime.MaxNew = t.MaxNew
+	l, opt := b.listen(t, len(ids))
+	study, err := b.Runtime.StudyGenerate(ctx, append(policies, critic), ids, budgets, opt)
+	if err != nil {
+		return nil, err
+	}
+	study.Response = l.answer(study.Response, false).IDs
+	return study, nil
+}
+
+// agree measures how an answer agrees with the full cache's.
+func agree(m Measures, got, want []int32) {
+	same := 0
+	for same < len(got) && same < len(want) && got[same] == want[same] {
+		same++
+	}
+	m[MeasureExact], m[MeasurePrefix] = 0, 1
+	if slices.Equal(got, want) {
+		m[MeasureExact] = 1
+	}
+	if len(want) > 0 {
+		m[MeasurePrefix] = float64(same) / float64(len(want))
+	}
+	m[Agreement] = tokenF1(got, want)
+}
+
+// tokenF1 is the harmonic mean of precision and recall of tokens as bags; 1 for two that
+// are empty.
+func tokenF1(got, want []int32) float64 {
+	if len(got) == 0 && len(want) == 0 {
+		return 1
+	}
+	count := make(map[int32]int)
+	for _, id := range want {
+		count[id]++
+	}
+	common := 0
+	for _, id := range got {
+		if count[id] > 0 {
+			count[id]--
+			common++
+		}
+	}
+	return 2 * float64(common) / float64(len(got)+len(want))
+}
+
+// finite is an error for measures that no JSON can hold.
+func (m Measures) finite() error {
+	for name, v := range m {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("measure %s: got %v, want a finite number", name, v)
+		}
+	}
+	return nil
+}

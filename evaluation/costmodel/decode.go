@@ -1,0 +1,78 @@
+package costmodel
+
+import "glimpse/eviction"
+
+// Step is the cost of one decoding step of batch sequences at once, after so many before it:
+// the weights are read once, every sequence has a cache of its own.
+func (m Model) Step(w eviction.Workload, before, batch int) Cost {
+	total := m.step(func(l int) int { return m.entries(w, l, before) }, w.Read, batch)
+	for l := range m.layers {
+		if n := m.entries(w, l, before); w.Merges && m.as.Runtime && w.Limit != nil && n > w.Limit[l] {
+			merged := m.similarities(w.Limit[l], 1)
+			total = total.plus(Cost{float64(batch) * merged.FLOPs, float64(batch) * merged.Bytes, float64(batch) * merged.Seconds})
+		}
+	}
+	return total
+}
+
+// similarities are the products of the keys that a layer keeps and those that it evicts.
+func (m Model) similarities(kept, evicted int) Cost {
+	return m.chip.operation(2*float64(kept)*float64(evicted)*float64(m.kvHeads*m.headDim), float64(kept+evicted)*m.pair)
+}
+
+// entries is what a layer holds per KV head, the step's own pair included, after so many
+// steps before it.
+func (m Model) entries(w eviction.Workload, l, before int) int {
+	n := w.Held[l]
+	if m.as.Runtime {
+		n += before + 1
+	}
+	if w.Limit != nil { // evicted after the step
+		n = min(n, max(w.Held[l], w.Limit[l])+1)
+	}
+	return n
+}
+
+// step is a step with so many entries in every layer, of which it reads at most read where
+// that is not 0.
+func (m Model) step(entries func(l int) int, read, batch int) Cost {
+	var total Cost
+	for l := range m.layers {
+		for _, mod := range m.layers[l].modules {
+			total = total.plus(m.chip.operation(2*mod.weights*float64(batch), mod.weights*m.weight))
+		}
+		n := entries(l)
+		if m.as.Causal {
+			n = int(seen(n, m.layers[l].window))
+		}
+		if read > 0 {
+			n = min(n, read)
+		}
+		at := m.product(2, float64(n), n)
+		if m.as.Runtime {
+			at = at.plus(m.store(1, 1))
+		} else {
+			at = at.plus(m.store(n, 1))
+		}
+		b := float64(batch)
+		total = total.plus(Cost{b * at.FLOPs, b * at.Bytes, b * at.Seconds})
+	}
+	if m.as.Runtime {
+		total = total.plus(m.chip.operation(2*m.head*float64(batch), m.head*m.weight))
+	}
+	return total
+}
+
+// steps are n steps one after the other on caches of so many entries at first.
+func (m Model) steps(held []int, n int) Cost {
+	var total Cost
+	for i := range n {
+		total = total.plus(m.step(func(l int) int {
+			if !m.as.Runtime {
+				return held[l]
+			}
+			return held[l] + i + 1
+		}, 0, 1))
+	}
+	return total
+}

@@ -1,0 +1,198 @@
+package costmodel
+
+import (
+	"glimpse/eviction"
+	"glimpse/model"
+)
+
+// Model counts the costs of one model on one chip. It is immutable.
+type Model struct {
+	shape
+	config *model.Config
+	chip   Chip
+	as     Conventions
+}
+
+// New is the cost model of m, whose weights need not be loaded, on a chip.
+func New(m *model.Model, chip Chip, as Conventions) Model {
+	if !as.Runtime {
+		chip = chip.binary()
+	}
+	return Model{shapeOf(m), &m.Config, chip, as}
+}
+
+// Chip is the chip as it is counted.
+func (m Model) Chip() Chip { return m.chip }
+
+// Prefill is the cost of a pass over a prompt that evicts nothing.
+func (m Model) Prefill(tokens int) Cost {
+	c := m.pass(eviction.Workload{Tokens: tokens})
+	if m.as.Runtime {
+		c = c.plus(m.store(tokens, len(m.layers)))
+	}
+	return c
+}
+
+// pass is the cost of a prompt's pass with what is observed of it, but for what the cache
+// takes in.
+func (m Model) pass(w eviction.Workload) Cost {
+	probes := rowsOf(w)
+	var total Cost
+	for l := range m.layers {
+		total = total.plus(m.linears(l, w, probes), m.updates(l, probes), m.attention(l, w, probes))
+		if m.as.Runtime {
+			total = total.plus(m.scores(l, w, probes))
+		}
+	}
+	return total.plus(m.lmHead())
+}
+
+// economical tells that of a layer only that is computed which is read.
+func (m Model) economical(l int) bool { return m.as.Runtime && l == len(m.layers)-1 }
+
+// tail is the number of last rows whose queries the last layer computes.
+func tail(w eviction.Workload) int {
+	n := 1
+	for _, window := range append(append([]int(nil), w.Capture.Windows...), w.Capture.PeakWindows...) {
+		n = max(n, window)
+	}
+	return min(n, w.Tokens)
+}
+
+// linears are a layer's linear modules, of prompt and probes at once.
+func (m Model) linears(l int, w eviction.Workload, probes []rows) Cost {
+	beside := 0
+	for _, p := range probes {
+		beside += p.n
+	}
+	var total Cost
+	for _, mod := range m.layers[l].modules {
+		n := w.Tokens + beside
+		if m.economical(l) && n > 1 {
+			switch mod.name {
+			case model.KProj:
+			case model.VProj:
+				n = w.Tokens
+			case model.QProj:
+				n = tail(w) + beside
+				if w.Capture.AllRows {
+					n += w.Tokens
+				}
+			default:
+				n = 1
+			}
+		}
+		total = total.plus(m.chip.operation(2*mod.weights*float64(n), mod.weights*m.weight))
+	}
+	return total
+}
+
+// updates are the low-rank updates of a layer's modules that probes have.
+func (m Model) updates(l int, probes []rows) Cost {
+	var total Cost
+	for _, p := range probes {
+		for _, name := range model.Modules {
+			u := p.LowRank(l, name)
+			if u == nil {
+				continue
+			}
+			weights, size := float64(u.A.Len()+u.B.Len()), m.weight
+			if m.as.Runtime {
+				size = float64(u.A.DType.Size())
+			}
+			total = total.plus(m.chip.operation(2*weights*float64(p.n), weights*size))
+		}
+	}
+	return total
+}
+
+// product is the cost of n products of each of so many pairs of query and key, with keys and
+// values of so many entries.
+func (m Model) product(n int, pairs float64, entries int) Cost {
+	flops := 2 * float64(n) * pairs * float64(m.heads*m.headDim)
+	if !m.as.Runtime {
+		return m.chip.operation(flops, 0)
+	}
+	return m.chip.operation(flops, float64(min(n, 2))/2*float64(entries)*m.pair)
+}
+
+// causal are the pairs of n rows after past entries.
+func (m Model) causal(l, n, past int) float64 {
+	if !m.as.Causal {
+		return float64(n) * float64(past+n)
+	}
+	return pairs(n, past, m.layers[l].window)
+}
+
+// attention is that of a layer's prompt and probes.
+func (m Model) attention(l int, w eviction.Workload, probes []rows) Cost {
+	n := w.Tokens
+	var total Cost
+	if m.economical(l) && n > 1 {
+		total = m.product(2, seen(n, m.layers[l].window), n)
+	} else {
+		total = m.product(2, m.causal(l, n, 0), n)
+	}
+	for _, p := range probes {
+		products := 2
+		if m.economical(l) {
+			products = 1
+		}
+		total = total.plus(m.product(products, m.causal(l, p.n, n), n))
+	}
+	return total
+}
+
+// scores are what a layer computes for nothing but what is observed.
+func (m Model) scores(l int, w eviction.Workload, probes []rows) Cost {
+	n, c := w.Tokens, w.Capture
+	var total Cost
+	window := func(rows int) float64 {
+		rows = min(rows, n)
+		return m.causal(l, rows, n-rows)
+	}
+	for _, rows := range c.Windows {
+		total = total.plus(m.product(1, window(rows), n))
+	}
+	for _, rows := range c.PeakWindows {
+		total = total.plus(m.product(2, window(rows), n))
+	}
+	for _, p := range probes {
+		if p.peak { // of the prompt's entries alone
+			total = total.plus(m.product(1, m.causal(l, p.n, n)-m.causal(l, p.n, 0), n))
+		}
+	}
+	if c.AllRows {
+		products := 1
+		if c.Squares {
+			products++
+		}
+		if m.economical(l) { // the rows' attention has no output there
+			products++
+		}
+		total = total.plus(m.product(products, m.causal(l, n, 0), n))
+	}
+	return total
+}
+
+// lmHead is the cost of the logits of one row.
+func (m Model) lmHead() Cost {
+	if !m.as.Runtime {
+		return Cost{}
+	}
+	return m.chip.operation(2*m.head, m.head*m.weight)
+}
+
+// store moves so many entries of so many layers, once.
+func (m Model) store(entries, layers int) Cost {
+	return m.chip.operation(0, float64(entries)*float64(layers)*m.pair)
+}
+
+// storeEach moves so many entries of each layer.
+func (m Model) storeEach(entries []int) Cost {
+	sum := 0
+	for _, n := range entries {
+		sum += n
+	}
+	return m.store(sum, 1)
+}

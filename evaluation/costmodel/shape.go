@@ -1,0 +1,85 @@
+package costmodel
+
+import (
+	"glimpse/eviction"
+	"glimpse/model"
+)
+
+// shape is what the costs of a model depend on.
+type shape struct {
+	layers                  []layer
+	heads, kvHeads, headDim int
+	head                    float64 // weights of the LM head
+	weight                  float64 // bytes of a weight
+	pair                    float64 // bytes of the keys and values of one entry, in all KV heads of a layer
+	weights                 float64 // bytes of all weights
+}
+
+type layer struct {
+	modules []module
+	window  int // sliding window, 0 for none
+}
+
+type module struct {
+	name    model.Module
+	weights float64 // in · out
+}
+
+// shapeOf reads the shapes of a model, whose weights need not be there.
+func shapeOf(m *model.Model) shape {
+	c := &m.Config
+	s := shape{
+		heads: c.Heads, kvHeads: c.KVHeads, headDim: c.HeadDim,
+		head:    float64(c.Vocab) * float64(c.Hidden),
+		weight:  float64(m.Network.Embedding.DType.Size()),
+		pair:    float64(2 * c.KVHeads * c.HeadDim * m.CacheDType().Size()),
+		weights: float64(m.WeightBytes()),
+	}
+	for l := range c.Layers {
+		at := layer{window: c.Window(l)}
+		for _, name := range model.Modules {
+			if lin := m.Network.Layers[l].Linear(name); lin != nil {
+				at.modules = append(at.modules, module{name, float64(lin.Weight.Len())})
+			}
+		}
+		s.layers = append(s.layers, at)
+	}
+	return s
+}
+
+// rows are those that go through the layers beside a prompt.
+type rows struct {
+	model.QueryRows
+	n    int
+	peak bool
+}
+
+// rowsOf are the probes of a workload.
+func rowsOf(w eviction.Workload) []rows {
+	var out []rows
+	for _, p := range w.Capture.Probes {
+		out = append(out, rows{p, p.Rows(), false})
+	}
+	for _, p := range w.Capture.PeakProbes {
+		out = append(out, rows{p, p.Rows(), true})
+	}
+	return out
+}
+
+// pairs is the number of query-key pairs of n rows that stand after past entries and see
+// these, and each other up to their own: under a sliding window no more than so many each.
+func pairs(n, past, window int) float64 {
+	if window <= 0 || past+n <= window {
+		return float64(n)*float64(past) + float64(n)*float64(n+1)/2
+	}
+	short := max(0, window-past) // rows that see all there is
+	return float64(short)*float64(past) + float64(short)*float64(short+1)/2 + float64(n-short)*float64(window)
+}
+
+// seen is the number of entries that one row sees of so many.
+func seen(entries, window int) float64 {
+	if window > 0 {
+		return float64(min(entries, window))
+	}
+	return float64(entries)
+}

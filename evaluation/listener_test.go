@@ -1,0 +1,61 @@
+package evaluation
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"glimpse/model"
+	"glimpse/model/modeltest"
+	"glimpse/model/tokenizer"
+)
+
+// Stop texts end an answer where they begin, however tokens divide them.
+func TestStopTexts(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(modeltest.Testdata(t), "golden", "llama3.1", "tokenizer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.Load(data, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := []struct {
+		name, text string
+		stop       []string
+		skip       bool
+		want       string
+		ended      bool
+	}{
+		{"none", "one two", nil, false, "one two", false},
+		{"in the middle", "one\n\ntwo", []string{"\n\n"}, false, "one", true},
+		{"the first of two", "one END two STOP", []string{"STOP", "END"}, false, "one ", true},
+		{"at the beginning", "\none\ntwo", []string{"\n"}, false, "", true},
+		{"at the beginning, skipped", "\n\none\ntwo", []string{"\n"}, true, "\n\none", true},
+		{"nothing else, skipped", "\n\n", []string{"\n"}, true, "\n\n", false},
+		{"two kinds, skipped", "ABAB one B", []string{"A", "B"}, true, "ABAB one ", true},
+		{"an empty one", "one", []string{""}, true, "one", false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			ids, err := tok.Encode(c.text, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := &listener{stream: tok.NewStream(true), stop: c.stop, skip: c.skip, stopped: -1}
+			stopped := false
+			for _, id := range ids {
+				if err := l.hear(id); errors.Is(err, model.ErrStop) {
+					stopped = true
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if a := l.answer(ids, false); a.Text != c.want || a.Ended != c.ended || stopped != c.ended {
+				t.Errorf("%q, ended %v, stopped %v; want %q, %v", a.Text, a.Ended, stopped, c.want, c.ended)
+			}
+		})
+	}
+}

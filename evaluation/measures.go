@@ -1,0 +1,123 @@
+package evaluation
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// shown are the measures that WriteTable and the rows' own fields tell, or that every task
+// has: those of a task's own are the others.
+var shown = map[string]bool{
+	MeasureExact: true, Agreement: true, MeasurePrefix: true, MeasureNLL: true, MeasureAnswered: true,
+}
+
+// WriteMeasures writes, for every task that has measures of its own, a table of them: a
+// line for every policy and budget, a column for every name. Names that differ in a number at
+// their end, as nll_to_512 and nll_to_1024, are a table of their own, with the numbers for
+// its columns. Without any measures it writes nothing.
+func WriteMeasures(w io.Writer, rows []Row, opts TableOptions) error {
+	if err := checkRows(rows); err != nil {
+		return fmt.Errorf("write measures: %w", err)
+	}
+	var tasks []string
+	byTask := make(map[string][]Row)
+	for _, r := range rows {
+		key := r.Task
+		if g := GroupsName(r.Groups); g != "" {
+			key += ", " + g
+		}
+		if byTask[key] == nil {
+			tasks = append(tasks, key)
+		}
+		byTask[key] = append(byTask[key], r)
+	}
+	var out strings.Builder
+	for _, task := range tasks {
+		for _, curve := range curvesOf(byTask[task]) {
+			title := fmt.Sprintf("Measures of %s", task)
+			if curve.prefix != "" {
+				title = fmt.Sprintf("%s of %s", upper(strings.ReplaceAll(strings.Trim(curve.prefix, "_"), "_", " ")), task)
+			}
+			columns := curve.columns(byTask[task])
+			if opts.Markdown {
+				fmt.Fprintf(&out, "**%s**\n\n", title)
+				writeMarkdown(&out, columns)
+			} else {
+				fmt.Fprintf(&out, "%s\n\n", title)
+				writeText(&out, columns)
+			}
+			out.WriteString("\n")
+		}
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// curve is measures whose names are one prefix and a number, or, without a prefix, all others.
+type curve struct {
+	prefix string
+	names  []string
+}
+
+// curvesOf are those of a task, the one without a prefix first.
+func curvesOf(rows []Row) []curve {
+	byPrefix := make(map[string]map[string]bool)
+	for _, r := range rows {
+		for name := range r.Measures {
+			if shown[name] {
+				continue
+			}
+			prefix := strings.TrimRight(name, "0123456789")
+			if prefix == name || !strings.HasSuffix(prefix, "_") {
+				prefix = ""
+			}
+			if byPrefix[prefix] == nil {
+				byPrefix[prefix] = make(map[string]bool)
+			}
+			byPrefix[prefix][name] = true
+		}
+	}
+	var out []curve
+	for _, prefix := range slices.Sorted(maps.Keys(byPrefix)) {
+		out = append(out, curve{prefix, slices.SortedFunc(maps.Keys(byPrefix[prefix]), func(a, b string) int {
+			return cmp.Or(cmp.Compare(len(a)*len(prefix), len(b)*len(prefix)), strings.Compare(a, b)) // numbers by their value
+		})})
+	}
+	return out
+}
+
+func (c curve) columns(rows []Row) []column {
+	columns := []column{{head: "policy"}, {head: "budget"}}
+	for _, r := range rows {
+		budget := absent
+		if !r.Budget.IsZero() {
+			budget = r.Budget.String()
+		}
+		columns[0].cells, columns[1].cells = append(columns[0].cells, r.Label()), append(columns[1].cells, budget)
+	}
+	for _, name := range c.names {
+		column := column{head: strings.ReplaceAll(strings.TrimPrefix(name, c.prefix), "_", "\n")}
+		for _, r := range rows {
+			text := absent
+			if v, ok := r.Measures[name]; ok {
+				text = formatMeasure(v)
+			}
+			column.cells = append(column.cells, text)
+		}
+		columns = append(columns, column)
+	}
+	return columns
+}
+
+// formatMeasure writes a number with four digits, large ones without a fraction.
+func formatMeasure(v float64) string {
+	if math.Abs(v) >= 1e4 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}

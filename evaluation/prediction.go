@@ -1,0 +1,183 @@
+package evaluation
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Prediction is what one cell, a policy at a budget, did on one sample. It is a line of
+// predictions.jsonl. A sample that failed as a whole has one without a policy.
+type Prediction struct {
+	Task   string `json:"task"`
+	Index  int    `json:"index"`  // of the sample in its task, from 0
+	Sample string `json:"sample"` // its ID
+
+	Model   string `json:"model"`
+	Policy  string `json:"policy,omitempty"`
+	Adapter string `json:"adapter,omitempty"`
+	Budget  string `json:"budget,omitempty"` // as it was given; "" for the full cache
+
+	Metric       string   `json:"metric,omitempty"` // the measure that tables show
+	Groups       []Group  `json:"groups,omitempty"`
+	PromptTokens int      `json:"prompt_tokens,omitempty"` // of the first turn
+	Answers      []string `json:"answers,omitempty"`       // by turn
+	Finish       []string `json:"finish,omitempty"`        // by turn: stop or length
+	Measures     Measures `json:"measures,omitempty"`
+	Error        string   `json:"error,omitempty"`
+
+	// Cells is how many lines the sample has, so that a file that was cut between them is
+	// seen to be.
+	Cells int `json:"cells"`
+}
+
+// failed tells that the whole sample did.
+func (p *Prediction) failed() bool { return p.Policy == "" }
+
+// encode makes the line of a prediction, without the newline. Numbers of JSON are finite,
+// which measures have been checked to be.
+func (p *Prediction) encode() ([]byte, error) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("prediction of %s: %w", p.Sample, err)
+	}
+	sum := fmt.Sprintf("%08x", crc32.ChecksumIEEE(body))
+	return fmt.Appendf(body[:len(body)-1], `,"crc32":"%s"}`, sum), nil
+}
+
+const crcField = `,"crc32":"00000000"}`
+
+// decodePrediction reads a line and refuses one that is not as it was written.
+func decodePrediction(line []byte) (*Prediction, error) {
+	n := len(line) - len(crcField)
+	if n < 1 || !bytes.HasPrefix(line[n:], []byte(crcField[:len(crcField)-10])) {
+		return nil, errors.New("no checksum at its end")
+	}
+	body := append(slices.Clone(line[:n]), '}')
+	if want := fmt.Sprintf(`%08x"}`, crc32.ChecksumIEEE(body)); want != string(line[len(line)-10:]) {
+		return nil, errors.New("its checksum is another")
+	}
+	p := new(Prediction)
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(p); err != nil {
+		return nil, err
+	}
+	return p, p.validate()
+}
+
+func (p *Prediction) validate() error {
+	if p.Task == "" || p.Index < 0 || p.Cells < 1 {
+		return fmt.Errorf("task %q, index %d, %d cells: no prediction has these", p.Task, p.Index, p.Cells)
+	}
+	for name, v := range p.Measures {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("measure %s: got %v, want a finite number", name, v)
+		}
+	}
+	return nil
+}
+
+// maxLine bounds a line of predictions.jsonl; answers are short.
+const maxLine = 1 << 26
+
+// sampleKey names a sample within a run.
+type sampleKey struct {
+	model, task string
+	index       int
+}
+
+func (p *Prediction) key() sampleKey { return sampleKey{p.Model, p.Task, p.Index} }
+
+// ReadPredictions reads the predictions of samples that are whole. whole is the number of
+// bytes up to the first line that is damaged, or belongs to a sample of which lines are
+// missing; damage says what that is, nil at the end of a file that is whole.
+func ReadPredictions(r io.Reader) (all []*Prediction, whole int64, damage, err error) {
+	in := bufio.NewReaderSize(r, 1<<16)
+	var open []*Prediction // of the sample whose lines are not complete
+	seen := make(map[sampleKey]bool)
+	var at int64
+	for line := 1; ; line++ {
+		raw, err := in.ReadBytes('\n')
+		if err == io.EOF && len(raw) == 0 {
+			if len(open) > 0 {
+				damage = fmt.Errorf("line %d: the file ends after %d of %d lines of sample %s", line, len(open), open[0].Cells, open[0].Sample)
+			}
+			return all, whole, damage, nil
+		}
+		if err != nil && err != io.EOF {
+			return nil, 0, nil, err
+		}
+		if err == io.EOF || len(raw) > maxLine {
+			return all, whole, fmt.Errorf("line %d: cut off", line), nil
+		}
+		p, err := decodePrediction(raw[:len(raw)-1])
+		if err == nil && len(open) > 0 && (p.key() != open[0].key() || p.Cells != open[0].Cells) {
+			err = fmt.Errorf("after %d of %d lines of sample %s", len(open), open[0].Cells, open[0].Sample)
+		}
+		if err == nil && len(open) == 0 && seen[p.key()] {
+			err = fmt.Errorf("sample %s of task %s is there a second time", p.Sample, p.Task)
+		}
+		if err != nil {
+			return all, whole, fmt.Errorf("line %d: %w", line, err), nil
+		}
+		at += int64(len(raw))
+		if open = append(open, p); len(open) == p.Cells {
+			all, whole, open = append(all, open...), at, nil
+			seen[p.key()] = true
+		}
+	}
+}
+
+// encodeSample makes the lines of one sample.
+func encodeSample(lines []*Prediction) ([]byte, error) {
+	var out []byte
+	for _, p := range lines {
+		p.Cells = len(lines)
+		line, err := p.encode()
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(out, line...), '\n')
+	}
+	return out, nil
+}
+
+// SortPredictions puts them into the order of tasks, samples and cells, whatever the order
+// in which they were made. The order of models, tasks and cells is that given.
+func SortPredictions(all []*Prediction, models, tasks []string) {
+	place := func(names []string) map[string]int {
+		at := make(map[string]int, len(names))
+		for i, n := range names {
+			at[n] = i
+		}
+		return at
+	}
+	model, task := place(models), place(tasks)
+	slices.SortStableFunc(all, func(a, b *Prediction) int {
+		return cmp.Or(cmp.Compare(model[a.Model], model[b.Model]), cmp.Compare(task[a.Task], task[b.Task]), strings.Compare(a.Task, b.Task), cmp.Compare(a.Index, b.Index))
+	})
+}
+
+// WritePredictions writes all in the order given, in which lines of a sample follow one
+// another.
+func WritePredictions(w io.Writer, all []*Prediction) error {
+	for _, p := range all {
+		line, err := p.encode()
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(append(line, '\n')); err != nil {
+			return err
+		}
+	}
+	return nil
+}

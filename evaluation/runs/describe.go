@@ -1,0 +1,107 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"glimpse/checkpoints/objectstore"
+	"glimpse/evaluation/lineup"
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/hub"
+)
+
+// Describe says what the job would measure and what it needs: data, adapters and memory.
+// It reads configurations alone, no weights. What is missing is told and is an error at
+// the end.
+func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
+	complete := *j
+	complete.Tasks = append([]Task(nil), j.Tasks...)
+	missing := 0
+	for i, t := range complete.Tasks { // tasks without data are told of below
+		if t.Data == "" && complete.Data == "" {
+			complete.Tasks[i].Data = absentData
+		}
+	}
+	plans, err := complete.check()
+	if err != nil {
+		return fmt.Errorf("eval: %w", err)
+	}
+	list := strings.Join(complete.Policies, ",")
+	names, err := lineup.PolicyNames(list)
+	if err != nil {
+		return fmt.Errorf("eval: %w", err)
+	}
+	var budgets []string
+	for _, b := range complete.Budgets {
+		budgets = append(budgets, b.String())
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "policies\t%s\n", list)
+	fmt.Fprintf(w, "budgets\t%s\n", strings.Join(budgets, ", "))
+	longest := 0
+	for _, p := range plans {
+		longest = max(longest, p.setting.Tokens, p.setting.MaxPrompt)
+		need := "makes its own prompts"
+		switch {
+		case p.selection.Task.Data == "":
+		case p.setting.Data == absentData && p.selection.Task.NeedsData:
+			need, missing = "MISSING data: "+p.selection.Task.Data, missing+1
+		case p.setting.Data == absentData:
+			need = "takes data: " + p.selection.Task.Data
+		default:
+			need = "data " + p.setting.Data
+			if _, err := os.Stat(p.setting.Data); err != nil && !objectstore.IsURL(p.setting.Data) {
+				need, missing = "MISSING data "+p.setting.Data+": "+p.selection.Task.Data, missing+1
+			}
+		}
+		fmt.Fprintf(w, "task %s\t%s\n", p.name, need)
+	}
+	overrides, err := eviction.ParseOverrides(j.Set)
+	if err != nil {
+		return fmt.Errorf("eval: %w", err)
+	}
+	for _, s := range complete.Models {
+		m, err := hub.OpenShapes(ctx, s.Model, j.S3, log, j.Device)
+		if err != nil {
+			return fmt.Errorf("eval: %w", err)
+		}
+		tokens := longest
+		if tokens == 0 || tokens > m.Config.MaxPositions {
+			tokens = m.Config.MaxPositions
+		}
+		pair := 2 * int64(m.Config.KVHeads) * int64(m.Config.HeadDim) * int64(m.Config.Layers) * cacheBytes(m)
+		fmt.Fprintf(w, "model %s\t%.1f GB of weights, a full cache of %.2f GB at %d tokens\n", m.Name, gb(m.WeightBytes()), gb(pair*int64(tokens)), tokens)
+		for _, name := range names {
+			needs, err := eviction.NeedsOf(name, overrides)
+			if err != nil {
+				return fmt.Errorf("eval: %w", err)
+			}
+			switch {
+			case needs.Adapter != "" && len(s.Adapters) == 0 && s.Model != "":
+				fmt.Fprintf(w, "  policy %s\tMISSING an adapter: train one and give it with --adapter\n", name)
+				missing++
+			case needs.Pattern && s.Pattern == "" && s.Model != "":
+				fmt.Fprintf(w, "  policy %s\tneeds a pattern: find one with evict patterns and give it with --pattern, or have it in the model's folder\n", name)
+			}
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if missing > 0 {
+		return fmt.Errorf("eval: %d things are missing, see above", missing)
+	}
+	return nil
+}
+
+// absentData stands for data that was not given.
+const absentData = "-"
+
+func cacheBytes(m *model.Model) int64 { return int64(m.CacheDType().Size()) }
+
+func gb(bytes int64) float64 { return float64(bytes) / 1e9 }

@@ -1,0 +1,385 @@
+package runs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"glimpse/evaluation"
+	"glimpse/evaluation/lineup"
+	"glimpse/internal/atomicfile"
+	"glimpse/internal/cli"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Files of a run's folder.
+const (
+	PredictionsFile = "predictions.jsonl" // a line for every sample and cell, in their order
+	MetricsFile     = "metrics.json"      // what they come to; the run is finished where it is there
+	TimingsFile     = "timings.json"      // which differ from run to run
+	ConfigFile      = "config.yaml"       // the job with all that was left to defaults
+	EnvironmentFile = "environment.json"  // versions, machine, models and the settings of every policy
+	KeptFile        = "kept.jsonl"        // what is kept of the first prompts, a line for each
+
+	partialFile = "predictions.partial.jsonl" // predictions as they come
+)
+
+// folder is the output of a run. One without a path takes nothing.
+type folder struct {
+	path    string
+	unlock  func()
+	partial *os.File
+	kept    *os.File
+	keeping sync.Mutex               // lines of kept
+	before  []*evaluation.Prediction // of the run that is continued
+	config  []byte
+	about   Environment
+}
+
+// Environment is what EnvironmentFile holds.
+type Environment struct {
+	Schema  string       `json:"schema"`
+	Glimpse string       `json:"glimpse"`
+	Go      string       `json:"go"`
+	System  string       `json:"system"`
+	Models  []AboutModel `json:"models"`
+}
+
+// AboutModel is a model that was measured.
+type AboutModel struct {
+	Name     string        `json:"name"`
+	SHA256   string        `json:"weights_sha256"`
+	Device   string        `json:"device"`
+	Policies []AboutPolicy `json:"policies"`
+}
+
+// AboutPolicy is a policy that took part, with its options.
+type AboutPolicy struct {
+	Policy   string             `json:"policy"`
+	Adapter  string             `json:"adapter,omitempty"`
+	Settings map[string]float64 `json:"settings,omitempty"`
+}
+
+// The versions of the files.
+const (
+	environmentSchema = "glimpse.environment/1"
+	timingsSchema     = "glimpse.timings/1"
+)
+
+// openFolder opens the output before any work is done: a new folder, or one that is
+// continued.
+func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
+	f := &folder{path: j.Out, about: Environment{Schema: environmentSchema, Glimpse: cli.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
+	if f.config, err = j.config(); err != nil {
+		return nil, err
+	}
+	if j.Out == "" {
+		if j.Resume {
+			return nil, errors.New("--resume needs --out, the folder of the run")
+		}
+		return f, nil
+	}
+	if err := os.MkdirAll(j.Out, 0o777); err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	if f.unlock, err = cli.LockOutput(filepath.Join(j.Out, partialFile)); err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	if err := j.claim(f, log); err != nil {
+		return nil, err
+	}
+	if f.partial, err = os.OpenFile(f.file(partialFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666); err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	if err := f.openKept(); err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	return f, f.write(ConfigFile, f.config)
+}
+
+func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
+
+// claim finds out what the folder holds: nothing, a run that goes on, or what must not be
+// lost.
+func (j *Job) claim(f *folder, log io.Writer) error {
+	old, err := os.ReadFile(f.file(ConfigFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		entries, err := os.ReadDir(f.path)
+		if err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), ".") {
+				return fmt.Errorf("--out: %s holds %s and no run, want a new or empty folder", f.path, e.Name())
+			}
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	switch {
+	case j.Resume:
+	case j.Files.Replace:
+		for _, name := range []string{MetricsFile, PredictionsFile, TimingsFile, EnvironmentFile, KeptFile, partialFile, ConfigFile} {
+			if err := os.Remove(f.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("--out: %w", err)
+			}
+		}
+		return nil
+	default:
+		return fmt.Errorf("--out: %s holds a run: go on with it with --resume, or begin anew with --replace", f.path)
+	}
+	if err := sameConfig(old, f.config); err != nil {
+		return fmt.Errorf("--resume: %s: %w", f.file(ConfigFile), err)
+	}
+	return f.resume(log)
+}
+
+// resume reads the predictions there are. A line that a kill has cut, or that is damaged,
+// and all after it are measured again.
+func (f *folder) resume(log io.Writer) error {
+	name := partialFile
+	in, err := os.Open(f.file(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		name = PredictionsFile
+		in, err = os.Open(f.file(name))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--resume: %w", err)
+	}
+	all, whole, damage, err := evaluation.ReadPredictions(in)
+	in.Close()
+	if err != nil {
+		return fmt.Errorf("--resume: %s: %w", f.file(name), err)
+	}
+	if damage != nil {
+		fmt.Fprintf(log, "%s: %v: measured again from there\n", f.file(name), damage)
+	}
+	if f.before = all; name == partialFile {
+		if damage != nil {
+			return os.Truncate(f.file(name), whole)
+		}
+		return nil
+	}
+	// A finished run that is extended: its predictions are the first of the new one's.
+	data, err := os.ReadFile(f.file(name))
+	if err != nil {
+		return fmt.Errorf("--resume: %w", err)
+	}
+	return f.write(partialFile, data[:whole])
+}
+
+// sink is where predictions go.
+func (f *folder) sink() io.Writer {
+	if f.partial == nil {
+		return nil
+	}
+	return f.partial
+}
+
+// describe takes down what is measured.
+func (f *folder) describe(ctx context.Context, l *lineup.Lineup, contenders []evaluation.Contender) error {
+	if f.path == "" {
+		return nil
+	}
+	hash, err := l.SHA256(ctx)
+	if err != nil {
+		return err
+	}
+	m := AboutModel{Name: l.Name, SHA256: hash, Device: l.Backend.Name()}
+	for _, c := range contenders {
+		m.Policies = append(m.Policies, AboutPolicy{Policy: c.Title(), Adapter: c.Adapter, Settings: c.Settings.Values()})
+	}
+	f.about.Models = append(f.about.Models, m)
+	return nil
+}
+
+// finish writes what the run has come to. MetricsFile is the last: where it is, all is.
+func (f *folder) finish(rows []evaluation.Row, timings []evaluation.Timing, models, tasks []string) error {
+	if f.path == "" {
+		return nil
+	}
+	if err := f.partial.Sync(); err != nil {
+		return err
+	}
+	all, err := readFinished(f.file(partialFile))
+	if err != nil {
+		return err
+	}
+	evaluation.SortPredictions(all, models, tasks)
+	kept, err := readKept(f.file(KeptFile))
+	if err != nil {
+		return err
+	}
+	if err := f.files(rows, all, timings, sortedKept(kept, models, tasks)); err != nil {
+		return err
+	}
+	return os.Remove(f.file(partialFile))
+}
+
+// timingsFile is what TimingsFile holds.
+type timingsFile struct {
+	Schema  string              `json:"schema"`
+	Timings []evaluation.Timing `json:"timings"`
+}
+
+// files writes what a run has come to.
+func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timings []evaluation.Timing, kept []*evaluation.Kept) error {
+	var lines, metrics, keptLines bytes.Buffer
+	if err := evaluation.WritePredictions(&lines, all); err != nil {
+		return err
+	}
+	quality := slices.Clone(rows) // times are not the same again
+	for i := range quality {
+		r := &quality[i]
+		r.TTFTMillis, r.TTFTOverhead, r.DecodeTokensPerSecond, r.PeakCacheBytes = nil, nil, nil, nil
+	}
+	if err := evaluation.WriteJSON(&metrics, quality); err != nil {
+		return err
+	}
+	if err := writeKept(&keptLines, kept); err != nil {
+		return err
+	}
+	about, err := json.MarshalIndent(f.about, "", "  ")
+	if err != nil {
+		return err
+	}
+	times, err := json.MarshalIndent(timingsFile{timingsSchema, timings}, "", "  ")
+	if err != nil {
+		return err
+	}
+	for _, w := range []struct {
+		name string
+		data []byte
+	}{{EnvironmentFile, append(about, '\n')}, {TimingsFile, append(times, '\n')}, {KeptFile, keptLines.Bytes()}, {PredictionsFile, lines.Bytes()}, {MetricsFile, metrics.Bytes()}} {
+		if err := f.write(w.name, w.data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write puts a file in place at once.
+func (f *folder) write(name string, data []byte) error {
+	out, err := atomicfile.Create(f.file(name))
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	if _, err := out.Write(data); err != nil {
+		return err
+	}
+	return out.Commit()
+}
+
+func (f *folder) close() {
+	if f.partial != nil {
+		f.partial.Close()
+	}
+	if f.kept != nil {
+		f.kept.Close()
+	}
+	if f.unlock != nil {
+		f.unlock()
+		f.unlock = nil
+	}
+}
+
+// config is the job as YAML.
+func (j *Job) config() ([]byte, error) {
+	raw, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	var tree yaml.Node // JSON is YAML, with its keys in order
+	if err := yaml.Unmarshal(raw, &tree); err != nil {
+		return nil, err
+	}
+	blockStyle(&tree)
+	return yaml.Marshal(&tree)
+}
+
+// blockStyle lays a tree out as people write YAML, without what is not set.
+func blockStyle(n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!str" {
+		n.Style = 0
+	}
+	for i := 1; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
+		if c := n.Content[i]; c.Tag == "!!null" { // is not set
+			n.Content = slices.Delete(n.Content, i-1, i+1)
+			i -= 2
+		}
+	}
+	for _, c := range n.Content {
+		blockStyle(c)
+	}
+}
+
+// free are the keys that a run may be continued with other values of: where and how fast,
+// and how far.
+var free = []string{"out", "device", "batch", "concurrency", "samples", "timings", "strict", "s3", "inspect"}
+
+// sameConfig is an error that names the settings in which two configurations differ.
+func sameConfig(old, now []byte) error {
+	var a, b map[string]any
+	if err := yaml.Unmarshal(old, &a); err != nil {
+		return err
+	}
+	if err := yaml.Unmarshal(now, &b); err != nil {
+		return err
+	}
+	var differ []string
+	keys := make(map[string]bool)
+	for k := range a {
+		keys[k] = true
+	}
+	for k := range b {
+		keys[k] = true
+	}
+	for k := range keys {
+		if !slices.Contains(free, k) && !reflect.DeepEqual(a[k], b[k]) {
+			differ = append(differ, fmt.Sprintf("%s (was %s, is %s)", k, short(a[k]), short(b[k])))
+		}
+	}
+	if len(differ) == 0 {
+		return nil
+	}
+	slices.Sort(differ)
+	return fmt.Errorf("the run was begun with other settings: %s", strings.Join(differ, ", "))
+}
+
+// short is a value for an error.
+func short(v any) string {
+	if v == nil {
+		return "not set"
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	if len(text) > 60 {
+		return string(text[:57]) + "…"
+	}
+	return string(text)
+}

@@ -1,0 +1,299 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"glimpse/checkpoints/objectstore"
+	"glimpse/datasets"
+	"glimpse/evaluation"
+	"glimpse/evaluation/lineup"
+	"glimpse/eviction"
+	"glimpse/internal/cli"
+	"glimpse/internal/yamlconfig"
+	"glimpse/model"
+)
+
+// Job is an evaluation. Its json tags are the keys of a configuration.
+type Job struct {
+	Models []Subject `json:"models,omitempty"` // none: the built-in one
+
+	Device      string               `json:"device"`
+	CacheDType  string               `json:"cache_dtype"`
+	S3          objectstore.Settings `json:"s3,omitzero"`
+	ChatOptions []string             `json:"chat_options,omitempty"`
+	ChatDate    string               `json:"chat_date,omitempty"`
+
+	Policies Names             `json:"policies"` // with options of their own, as d2o(beta=0.5)
+	Set      []string          `json:"set,omitempty"`
+	Budgets  []eviction.Budget `json:"budgets"`
+	Tasks    []Task            `json:"tasks"`
+
+	Shared // of all tasks that do not say it themselves
+
+	Seed       uint64               `json:"seed"`
+	Sampling   model.SamplingChoice `json:"sampling"`
+	Agreement  string               `json:"agreement"` // auto, on or off
+	Timings    bool                 `json:"timings"`
+	Batch      int                  `json:"batch"`
+	Concurrent int                  `json:"concurrency"`
+	Strict     bool                 `json:"strict"`
+	Inspect    int                  `json:"inspect"` // prompts of each task of which the folder gets what is kept
+
+	Out string `json:"out,omitempty"` // folder of the run; none keeps nothing
+
+	// What only a command line says.
+	Resume  bool        `json:"-"`
+	Files   cli.Outputs `json:"-"`
+	Shards  int         `json:"-"` // parts that any number of workers take; 0: one run
+	Shard   string      `json:"-"` // I/N for one of them alone
+	sources []string    // files that are read
+
+	shard, shards int // that this run is, of so many; 0: everything
+	model         *lineup.Lineup
+}
+
+// Subject is a model with what its policies need.
+type Subject struct {
+	Model    string   `json:"model"`
+	Adapters []string `json:"adapters,omitempty"`
+	Drafts   []string `json:"drafts,omitempty"`
+	Pattern  string   `json:"pattern,omitempty"`
+}
+
+// SetScalar makes a model's name alone a Subject.
+func (s *Subject) SetScalar(text string) error {
+	s.Model = text
+	return nil
+}
+
+// Names are texts that may also be written as one, with commas between them.
+type Names []string
+
+// SetScalar reads the one text.
+func (n *Names) SetScalar(text string) error {
+	*n = Names{text}
+	return nil
+}
+
+// Shared are settings of a task; what is not set is the task's own default.
+type Shared struct {
+	Samples   int    `json:"samples,omitempty"`
+	Tokens    int    `json:"tokens,omitempty"`     // of prompts that are made
+	MaxNew    int    `json:"max_new,omitempty"`    // tokens of an answer
+	MaxPrompt int    `json:"max_prompt,omitempty"` // tokens of a prompt
+	Truncate  string `json:"truncate,omitempty"`
+	Raw       bool   `json:"raw,omitempty"`
+	Split     string `json:"split,omitempty"`
+
+	Data    string   `json:"data,omitempty"`
+	Fields  []string `json:"fields,omitempty"`
+	Metrics []string `json:"metrics,omitempty"`
+}
+
+// or is s with what others say in the place of what it does not.
+func (s Shared) or(other Shared) Shared {
+	number := func(a *int, b int) {
+		if *a == 0 {
+			*a = b
+		}
+	}
+	text := func(a *string, b string) {
+		if *a == "" {
+			*a = b
+		}
+	}
+	list := func(a *[]string, b []string) {
+		if len(*a) == 0 {
+			*a = b
+		}
+	}
+	number(&s.Samples, other.Samples)
+	number(&s.Tokens, other.Tokens)
+	number(&s.MaxNew, other.MaxNew)
+	number(&s.MaxPrompt, other.MaxPrompt)
+	text(&s.Truncate, other.Truncate)
+	text(&s.Split, other.Split)
+	text(&s.Data, other.Data)
+	list(&s.Fields, other.Fields)
+	list(&s.Metrics, other.Metrics)
+	s.Raw = s.Raw || other.Raw
+	return s
+}
+
+// Task is one or several tasks with the same settings.
+type Task struct {
+	Task    string   `json:"task"` // TASK or TASK/SUBTASK, with commas between
+	Options []string `json:"options,omitempty"`
+	Shared
+}
+
+// SetScalar makes the name alone a Task.
+func (t *Task) SetScalar(text string) error {
+	t.Task = text
+	return nil
+}
+
+// DefaultPolicies are those that are compared where none are named.
+const DefaultPolicies = "full,streamingllm,h2o,snapkv,pyramidkv,dapq,laq,judgeq,lookaheadkv,oracle"
+
+// Default holds what neither file nor flags need to say.
+func Default() *Job {
+	return &Job{
+		Device: "cpu", CacheDType: "auto", Seed: 1, Agreement: string(evaluation.AgreementAuto), Timings: true,
+		Sampling: model.SamplingChoice{From: model.SamplingGreedy}, Batch: 8, Inspect: 1,
+	}
+}
+
+// Read takes a configuration over the defaults, with KEY=VALUE of sets in the place of what
+// it says. repeat puts the flags that were given over both.
+func (j *Job) Read(path string, sets []string, repeat func() error) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := yamlconfig.Decode(path, data, sets, j); err != nil {
+		return err
+	}
+	j.Files.Input(path)
+	return repeat()
+}
+
+// complete fills in what depends on the rest: which tasks and policies there are where
+// none are named.
+func (j *Job) complete() {
+	if len(j.Models) == 0 {
+		j.Models = []Subject{{}}
+	}
+	if len(j.Tasks) == 0 {
+		j.Tasks = []Task{{Task: "synthetic"}}
+		if j.Data != "" {
+			j.Tasks[0].Task = "data"
+		}
+	}
+	if len(j.Policies) == 0 {
+		j.Policies = Names{DefaultPolicies}
+		if slices.ContainsFunc(j.Models, func(s Subject) bool { return s.Model != "" && len(s.Adapters) == 0 }) {
+			j.Policies = Names{"full,streamingllm,h2o,tova,snapkv,pyramidkv,adakv,dapq,laq,oracle"} // those that need no adapter
+		}
+	}
+	if len(j.Budgets) == 0 {
+		builtin := slices.ContainsFunc(j.Models, func(s Subject) bool { return s.Model == "" })
+		for _, text := range []string{"32", "64", "96", "128"} {
+			if !builtin {
+				text = map[string]string{"32": "5%", "64": "10%", "96": "20%", "128": "50%"}[text]
+			}
+			b, _ := eviction.ParseBudget(text)
+			j.Budgets = append(j.Budgets, b)
+		}
+	}
+}
+
+// plan is one subtask with its settings, for any model.
+type plan struct {
+	selection evaluation.Selection
+	name      string
+	task      Task
+	options   map[string]string
+	setting   evaluation.Setting // without a model
+}
+
+// check refuses what no model can make right, before anything is loaded.
+func (j *Job) check() ([]plan, error) {
+	j.complete()
+	if err := errors.Join(eviction.CheckBudgets(j.Budgets), lineup.CheckPolicies(strings.Join(j.Policies, ",")), j.Sampling.Check(), model.CheckCacheDType(j.CacheDType)); err != nil {
+		return nil, err
+	}
+	if _, err := eviction.ParseOverrides(j.Set); err != nil {
+		return nil, err
+	}
+	switch evaluation.Agreements(j.Agreement) {
+	case evaluation.AgreementAuto, evaluation.AgreementOn, evaluation.AgreementOff:
+	default:
+		return nil, fmt.Errorf("agreement: got %q, want auto, on or off", j.Agreement)
+	}
+	for i, s := range j.Models {
+		if slices.ContainsFunc(j.Models[:i], func(o Subject) bool { return o.Model == s.Model }) {
+			return nil, fmt.Errorf("model %q twice", s.Model)
+		}
+	}
+	switch {
+	case j.Shards < 0 || j.Shards > maxShards:
+		return nil, fmt.Errorf("--shards: got %d, want 0 to %d", j.Shards, maxShards)
+	case (j.Shards > 0 || j.Shard != "") && j.Out == "":
+		return nil, errors.New("--shards needs --out, a folder that all workers see")
+	case strings.Contains(j.Out, "://") && !objectstore.IsURL(j.Out):
+		return nil, fmt.Errorf("--out: got %q, want a path or s3://BUCKET/NAME", j.Out)
+	}
+	if j.Batch < 1 || j.Concurrent < 0 || j.Inspect < 0 {
+		return nil, fmt.Errorf("batch: got %d, concurrency: got %d, inspect: got %d, want at least 1, 0 and 0", j.Batch, j.Concurrent, j.Inspect)
+	}
+	var plans []plan
+	for _, t := range j.Tasks {
+		selections, err := evaluation.ParseTasks(t.Task)
+		if err != nil {
+			return nil, err
+		}
+		t.Shared = t.Shared.or(j.Shared)
+		for _, s := range selections {
+			p, err := j.plan(s, t)
+			if err != nil {
+				return nil, err
+			}
+			if slices.ContainsFunc(plans, func(o plan) bool { return o.name == p.name }) {
+				return nil, fmt.Errorf("task %s twice", p.name)
+			}
+			plans = append(plans, *p)
+		}
+	}
+	return plans, nil
+}
+
+// maxShards bounds the parts of a run.
+const maxShards = 100000
+
+// maxSamples bounds the samples of a task, whose measures are in memory.
+const maxSamples = 1 << 20
+
+func (j *Job) plan(s evaluation.Selection, t Task) (*plan, error) {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("task %s: %s", s.Name(), fmt.Sprintf(format, args...))
+	}
+	switch {
+	case t.Samples < 0 || t.Samples > maxSamples:
+		return nil, fail("samples: got %d, want 1 to %d", t.Samples, maxSamples)
+	case t.Tokens < 0 || t.MaxNew < 0 || t.MaxPrompt < 0:
+		return nil, fail("tokens %d, max-new %d, max-prompt %d: want none below 0", t.Tokens, t.MaxNew, t.MaxPrompt)
+	case s.Task.NeedsData && t.Data == "":
+		return nil, fail("needs --data: %s", s.Task.Data)
+	}
+	options, err := s.Task.SetOptions(t.Options)
+	if err != nil {
+		return nil, err
+	}
+	set := evaluation.Setting{
+		S3: j.S3, Fields: t.Fields, Metrics: t.Metrics, Samples: t.Samples, Tokens: t.Tokens, Seed: j.Seed,
+		MaxNew: t.MaxNew, MaxPrompt: t.MaxPrompt, Raw: t.Raw, Split: datasets.Test, Truncate: evaluation.TruncateNone, Options: options,
+	}
+	if s.Task.Data != "" {
+		set.Data = t.Data
+		if t.Data != "" {
+			j.sources = append(j.sources, t.Data)
+			j.Files.Input(t.Data)
+		}
+	}
+	if t.Truncate != "" {
+		if set.Truncate, err = evaluation.ParseTruncation(t.Truncate); err != nil {
+			return nil, err
+		}
+	}
+	if t.Split != "" {
+		if set.Split, err = datasets.ParseSplit(t.Split); err != nil {
+			return nil, err
+		}
+	}
+	return &plan{selection: s, name: s.Name(), task: t, options: options, setting: set}, nil
+}

@@ -1,0 +1,252 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"glimpse/checkpoints/objectstore"
+	"glimpse/evaluation"
+	"glimpse/evaluation/lineup"
+	"glimpse/eviction"
+	"glimpse/internal/cli"
+	"glimpse/internal/progress"
+	"glimpse/model"
+)
+
+// Outcome is what a run has measured, whether it came to its end or not.
+type Outcome struct {
+	Rows    []evaluation.Row
+	Failed  int // predictions that are errors
+	Samples int
+	First   string // the first of the errors
+
+	Prompts, Caches int // caches that were evicted of so many prefills
+	Saved           time.Duration
+}
+
+// Run measures everything, or the shards that are free. What was measured comes back with an
+// error, too.
+func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
+	plans, err := j.check()
+	if err != nil {
+		return nil, fmt.Errorf("eval: %w", err)
+	}
+	defer j.closeModel()
+	if j.Shards > 0 || objectstore.IsURL(j.Out) {
+		return j.runShards(ctx, plans, log)
+	}
+	return j.runFolder(ctx, plans, log)
+}
+
+// runFolder measures what is of one folder: everything, or one shard.
+func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outcome, error) {
+	f, err := j.openFolder(log)
+	if err != nil {
+		return nil, fmt.Errorf("eval: %w", err)
+	}
+	defer f.close()
+	results := evaluation.NewResults(f.before, f.sink())
+	var timings []evaluation.Timing
+	var tasks, models []string
+	for _, p := range plans {
+		tasks = append(tasks, p.name)
+	}
+	for _, s := range j.Models {
+		var more []evaluation.Timing
+		var name string
+		if name, more, err = j.measure(ctx, s, plans, results, f, log); err != nil {
+			break
+		}
+		models, timings = append(models, name), append(timings, more...)
+	}
+	out, sumErr := sumUp(results.Predictions(), timings, models, tasks)
+	out.Prompts, out.Caches, out.Saved = results.Saved()
+	if err == nil {
+		err = sumErr
+	}
+	if err == nil && len(out.Rows) == 0 && out.Samples > 0 && j.shards == 0 {
+		err = fmt.Errorf("eval: none of %d samples could be measured: %s", out.Samples, out.First)
+	}
+	if err != nil {
+		return out, f.stopped(err)
+	}
+	return out, f.finish(out.Rows, timings, models, tasks)
+}
+
+// sumUp makes the rows of predictions, which it sorts.
+func sumUp(all []*evaluation.Prediction, timings []evaluation.Timing, models, tasks []string) (*Outcome, error) {
+	out := new(Outcome)
+	evaluation.SortPredictions(all, models, tasks)
+	seen := make(map[string]bool)
+	for _, p := range all {
+		if p.Error != "" {
+			if out.Failed++; out.First == "" {
+				out.First = fmt.Sprintf("task %s, sample %s: %s", p.Task, p.Sample, p.Error)
+			}
+		}
+		if key := fmt.Sprint(p.Model, "\x00", p.Task, "\x00", p.Index); !seen[key] {
+			seen[key] = true
+			out.Samples++
+		}
+	}
+	var err error
+	out.Rows, err = evaluation.RowsOf(all, timings)
+	return out, err
+}
+
+// open opens a model with its policies. A job's only model stays open from shard to shard.
+func (j *Job) open(ctx context.Context, s Subject, plans []plan, log io.Writer) (*lineup.Lineup, func(), error) {
+	if j.model != nil {
+		return j.model, func() {}, nil
+	}
+	policies := strings.Join(j.Policies, ",")
+	o := lineup.Options{
+		Model: s.Model, Device: j.Device, CacheDType: j.CacheDType, Adapters: s.Adapters, Drafts: s.Drafts, Pattern: s.Pattern,
+		Set: j.Set, Seed: j.Seed, S3: j.S3, ChatOptions: j.ChatOptions, ChatDate: j.ChatDate,
+	}
+	o.Before = func(m *model.Model) error { return j.checkMemory(ctx, m, &o, policies, plans) }
+	l, err := o.Open(ctx, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(j.Models) == 1 {
+		j.model = l
+		return l, func() {}, nil
+	}
+	return l, func() { l.Close() }, nil
+}
+
+func (j *Job) closeModel() {
+	if j.model != nil {
+		j.model.Close()
+		j.model = nil
+	}
+}
+
+// measure runs all tasks with one model.
+func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *evaluation.Results, f *folder, log io.Writer) (string, []evaluation.Timing, error) {
+	l, done, err := j.open(ctx, s, plans, log)
+	if err != nil {
+		return "", nil, err
+	}
+	defer done()
+	contenders, err := l.Contenders(strings.Join(j.Policies, ","))
+	if err != nil {
+		return "", nil, fmt.Errorf("eval: %w", err)
+	}
+	for _, why := range l.LeftOut {
+		fmt.Fprintf(log, "left out: %s\n", why)
+	}
+	sampling, err := j.Sampling.Resolve(l.Model)
+	if err != nil {
+		return "", nil, fmt.Errorf("eval: %w", err)
+	}
+	sampling.Seed = j.Seed
+	if err := f.describe(ctx, l, contenders); err != nil {
+		return "", nil, fmt.Errorf("eval: %w", err)
+	}
+	var work []evaluation.Work
+	var left []error // subtasks without data
+	total := 0
+	for i := range plans {
+		set := plans[i].setting
+		set.Model = l.Model
+		samples, err := plans[i].selection.Task.Open(ctx, &set, plans[i].selection.Subtask)
+		if errors.Is(err, evaluation.ErrNoData) && !plans[i].selection.Named {
+			left = append(left, err)
+			continue
+		}
+		if err != nil {
+			return "", nil, fmt.Errorf("eval: %w", err)
+		}
+		if total += samples.Count; samples.Count == 0 {
+			total = -1 << 40 // not known
+		}
+		work = append(work, evaluation.Work{Name: plans[i].name, Samples: samples})
+	}
+	switch {
+	case len(work) == 0:
+		return "", nil, fmt.Errorf("eval: %w", left[0])
+	case len(left) > 0:
+		fmt.Fprintf(log, "%d subtasks are left out, the first: %v\n", len(left), left[0])
+	}
+	if j.shards > 0 {
+		total = (total + j.shards - 1) / j.shards
+	}
+	inspect := j.Inspect
+	if f.path == "" {
+		inspect = 0
+	}
+	bar := progress.New(log, "prompts", int64(max(0, total)))
+	err = evaluation.Run(ctx, l.Model, work, evaluation.Options{
+		Contenders: contenders, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
+		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Inspect: inspect, OnKept: f.keep, OnSample: func() { bar.Add(1) },
+		Shard: j.shard, Shards: j.shards,
+	}, results)
+	bar.Done()
+	if err != nil || !j.Timings || j.shard > 0 { // the first shard's are everyone's
+		return l.Name, nil, err
+	}
+	timings, err := j.time(ctx, l, work, contenders)
+	return l.Name, timings, err
+}
+
+// time measures every task's first prompt.
+func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work, contenders []evaluation.Contender) ([]evaluation.Timing, error) {
+	var out []evaluation.Timing
+	for _, w := range work {
+		for item := range w.Samples.Each {
+			s, err := item.Make(ctx)
+			if err != nil || len(s.Turns) == 0 {
+				if ctx.Err() != nil {
+					return nil, context.Cause(ctx)
+				}
+				continue
+			}
+			ids, err := s.Turns[0].Prompt(ctx, nil)
+			if err != nil || len(ids) == 0 {
+				continue
+			}
+			more, err := evaluation.Time(ctx, l.Model, w.Name, ids, contenders, j.Budgets, evaluation.UsualTimes)
+			if err != nil {
+				return nil, fmt.Errorf("eval: times of task %s: %w", w.Name, err)
+			}
+			out = append(out, more...)
+			break
+		}
+	}
+	return out, nil
+}
+
+// checkMemory is an error where the prompts, whose length is known beforehand, cannot fit.
+func (j *Job) checkMemory(ctx context.Context, m *model.Model, o *lineup.Options, policies string, plans []plan) error {
+	tokens, most := 0, 0
+	for _, p := range plans {
+		tokens = max(tokens, p.setting.Tokens, p.setting.MaxPrompt)
+		most = max(most, p.setting.MaxNew)
+	}
+	if tokens == 0 {
+		return nil
+	}
+	budget := 0
+	for _, b := range j.Budgets {
+		budget = max(budget, b.Of(tokens))
+	}
+	names, err := lineup.PolicyNames(policies)
+	if err != nil {
+		return err
+	}
+	return o.CheckMemory(ctx, m, names, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: max(most, 64), Study: true})
+}
+
+// stopped says how a run that did not come to its end goes on.
+func (f *folder) stopped(err error) error {
+	if f.path == "" || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return cli.Resumable(fmt.Errorf("stopped; what was measured is in %s, and the same command with --resume goes on: %w", f.path, err))
+}

@@ -1,0 +1,411 @@
+package runs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"glimpse/checkpoints/objectstore"
+	"glimpse/evaluation"
+	"glimpse/internal/cli"
+	"glimpse/internal/filelock"
+	"glimpse/internal/tempdir"
+)
+
+// errTaken is that another worker is at a shard.
+var errTaken = errors.New("another worker has it")
+
+// place is where shards are: a folder that all workers see, or one of a bucket. Every shard is
+// the folder of a run of its own.
+type place interface {
+	// finished tells that a shard has been measured.
+	finished(ctx context.Context, name string) (bool, error)
+	// take makes a shard this worker's, or is errTaken. Work is done in dir and ends with
+	// work; done lets go, and keeps what there is.
+	take(ctx context.Context, name string) (dir string, work context.Context, done func() error, err error)
+	// bring makes a finished shard's files readable.
+	bring(ctx context.Context, name string) (dir string, err error)
+	// deliver puts files of dir in the place of the whole run.
+	deliver(ctx context.Context, dir string, names []string) error
+	close()
+}
+
+// shardName names the folder of a shard.
+func shardName(i, n int) string { return fmt.Sprintf("shard-%05d-of-%05d", i, n) }
+
+// runShards measures the shards that are free, or the one that was asked for, and joins
+// them when all are finished.
+func (j *Job) runShards(ctx context.Context, plans []plan, log io.Writer) (*Outcome, error) {
+	fail := func(err error) (*Outcome, error) { return nil, fmt.Errorf("eval: %w", err) }
+	only, count, err := cli.ShardOf(j.Shard, max(j.Shards, 1))
+	if err != nil {
+		return fail(err)
+	}
+	at, err := j.place(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	defer at.close()
+	taken := 0
+	for i := range count {
+		if only >= 0 && i != only {
+			continue
+		}
+		switch err := j.runShard(ctx, at, i, count, plans, log); {
+		case errors.Is(err, errTaken):
+			taken++
+		case err != nil:
+			return nil, err
+		}
+	}
+	for i := range count {
+		done, err := at.finished(ctx, shardName(i, count))
+		if err != nil {
+			return fail(err)
+		}
+		if !done {
+			fmt.Fprintf(log, "not all of %d shards are finished, %d are with other workers; who finishes the last one joins them\n", count, taken)
+			return nil, nil
+		}
+	}
+	return j.join(ctx, at, count, plans)
+}
+
+// runShard measures one shard, unless it is finished.
+func (j *Job) runShard(ctx context.Context, at place, i, n int, plans []plan, log io.Writer) error {
+	name := shardName(i, n)
+	if done, err := at.finished(ctx, name); err != nil || done {
+		return err
+	}
+	dir, work, done, err := at.take(ctx, name)
+	if err != nil {
+		return err
+	}
+	part := *j
+	part.Out, part.shard, part.shards = dir, i, n
+	_, err = os.Stat(filepath.Join(dir, ConfigFile))
+	part.Resume = err == nil
+	fmt.Fprintf(log, "shard %d of %d\n", i, n)
+	_, err = part.runFolder(work, plans, log)
+	j.model = part.model
+	return errors.Join(err, done())
+}
+
+// join makes the run of its shards.
+func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome, error) {
+	fail := func(err error) (*Outcome, error) { return nil, fmt.Errorf("eval: %w", err) }
+	var all []*evaluation.Prediction
+	var timings []evaluation.Timing
+	var about Environment
+	var kept []*evaluation.Kept
+	for i := range n {
+		dir, err := at.bring(ctx, shardName(i, n))
+		if err != nil {
+			return fail(err)
+		}
+		more, err := readFinished(filepath.Join(dir, PredictionsFile))
+		if err != nil {
+			return fail(err)
+		}
+		all = append(all, more...)
+		lines, err := readKept(filepath.Join(dir, KeptFile))
+		if err != nil {
+			return fail(err)
+		}
+		kept = append(kept, lines...)
+		if i > 0 {
+			continue
+		}
+		var times timingsFile
+		if err := errors.Join(readJSON(filepath.Join(dir, TimingsFile), &times), readJSON(filepath.Join(dir, EnvironmentFile), &about)); err != nil {
+			return fail(err)
+		}
+		timings = times.Timings
+	}
+	var models, tasks []string
+	for _, m := range about.Models {
+		models = append(models, m.Name)
+	}
+	for _, p := range plans {
+		tasks = append(tasks, p.name)
+	}
+	out, err := sumUp(all, timings, models, tasks)
+	if err != nil {
+		return fail(err)
+	}
+	config, err := j.config()
+	if err != nil {
+		return fail(err)
+	}
+	dir, err := tempdir.New("", "glimpse-join-")
+	if err != nil {
+		return fail(err)
+	}
+	defer dir.Remove()
+	f := &folder{path: dir.Path, about: about}
+	if err := errors.Join(f.write(ConfigFile, config), f.files(out.Rows, all, timings, sortedKept(kept, models, tasks))); err != nil {
+		return fail(err)
+	}
+	if err := at.deliver(ctx, dir.Path, []string{ConfigFile, EnvironmentFile, TimingsFile, KeptFile, PredictionsFile, MetricsFile}); err != nil {
+		return fail(err)
+	}
+	return out, nil
+}
+
+// readFinished reads predictions that must be whole.
+func readFinished(path string) ([]*evaluation.Prediction, error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	all, _, damage, err := evaluation.ReadPredictions(in)
+	if err = errors.Join(err, damage); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return all, nil
+}
+
+func readJSON(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// place opens the output and makes sure that all workers measure the same.
+func (j *Job) place(ctx context.Context) (place, error) {
+	config, err := j.config()
+	if err != nil {
+		return nil, err
+	}
+	if !objectstore.IsURL(j.Out) {
+		if err := os.MkdirAll(j.Out, 0o777); err != nil {
+			return nil, fmt.Errorf("--out: %w", err)
+		}
+		unlock, err := filelock.Lock(ctx, filepath.Join(j.Out, ".settings.lock"), nil)
+		if err != nil {
+			return nil, fmt.Errorf("--out: %w", err)
+		}
+		defer unlock()
+		f := &folder{path: j.Out}
+		old, err := os.ReadFile(f.file(settingsFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(f.file(ConfigFile)); err == nil {
+				return nil, fmt.Errorf("--out: %s holds a run without shards, want another folder", j.Out)
+			}
+			return shared{j.Out}, f.write(settingsFile, config)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--out: %w", err)
+		}
+		if err := sameConfig(old, config); err != nil {
+			return nil, fmt.Errorf("--out: %s: %w", j.Out, err)
+		}
+		return shared{j.Out}, nil
+	}
+	store, name, err := objectstore.Open(ctx, j.Out, j.S3)
+	if err != nil {
+		return nil, err
+	}
+	key := objectstore.Join(name, settingsFile)
+	err = store.Put(ctx, key, bytes.NewReader(config), objectstore.PutOptions{New: true})
+	if errors.Is(err, objectstore.ErrExists) {
+		var old []byte
+		if old, err = objectstore.Get(ctx, store, key, 1<<20); err == nil {
+			if err = sameConfig(old, config); err != nil {
+				err = fmt.Errorf("--out: %s: %w", j.Out, err)
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	dir, err := tempdir.New("", "glimpse-eval-")
+	if err != nil {
+		return nil, err
+	}
+	return &stored{store: store, folder: name, dir: dir, save: saveEvery}, nil
+}
+
+// settingsFile is the configuration that all shards are measured with.
+const settingsFile = ".settings.yaml"
+
+// shared is a folder that all workers see. The lock of a shard's run is its claim, which a
+// worker that dies lets go.
+type shared struct{ path string }
+
+func (s shared) finished(_ context.Context, name string) (bool, error) {
+	_, err := os.Stat(filepath.Join(s.path, name, MetricsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s shared) take(ctx context.Context, name string) (string, context.Context, func() error, error) {
+	dir := filepath.Join(s.path, name)
+	unlock, free, err := tryLock(dir)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("eval: --out: %w", err)
+	}
+	if !free {
+		return "", nil, nil, errTaken
+	}
+	return dir, ctx, func() error { unlock(); return nil }, nil
+}
+
+// tryLock takes the lock of a shard, beside its folder.
+func tryLock(dir string) (unlock func(), free bool, err error) {
+	return filelock.TryLock(filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".lock"))
+}
+
+func (s shared) bring(_ context.Context, name string) (string, error) {
+	return filepath.Join(s.path, name), nil
+}
+
+func (s shared) deliver(_ context.Context, dir string, names []string) error {
+	f := &folder{path: s.path}
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		if err := f.write(name, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s shared) close() {}
+
+// saveEvery is the time between uploads of what a shard has, leaveWithin what a worker that
+// is stopped may take for the last one.
+const (
+	saveEvery   = 30 * time.Second
+	leaveWithin = 20 * time.Second
+)
+
+// stored is a folder of a bucket. A shard is worked on in a local copy under a claim, and what
+// there is goes to the bucket from time to time.
+type stored struct {
+	store  objectstore.Store
+	folder string
+	dir    *tempdir.Dir
+	claims objectstore.Claims
+	save   time.Duration
+}
+
+func (s *stored) key(name, file string) string {
+	return objectstore.Join(s.folder, name+"/"+file)
+}
+
+func (s *stored) finished(ctx context.Context, name string) (bool, error) {
+	_, err := s.store.Stat(ctx, s.key(name, MetricsFile))
+	if errors.Is(err, objectstore.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s *stored) take(ctx context.Context, name string) (string, context.Context, func() error, error) {
+	claim, err := s.claims.Take(ctx, s.store, objectstore.Join(s.folder, ".work/"+name))
+	if errors.Is(err, objectstore.ErrClaimed) {
+		return "", nil, nil, errTaken
+	}
+	if err != nil {
+		return "", nil, nil, err
+	}
+	dir := filepath.Join(s.dir.Path, name)
+	err = os.MkdirAll(dir, 0o777)
+	for _, file := range []string{ConfigFile, KeptFile, partialFile} { // of who had it before
+		if err == nil {
+			if err = objectstore.Download(ctx, s.store, s.key(name, file), filepath.Join(dir, file)); errors.Is(err, objectstore.ErrNotExist) {
+				err = nil
+			}
+		}
+	}
+	if err != nil {
+		claim.Release(context.WithoutCancel(ctx))
+		return "", nil, nil, err
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() { // what fails is tried again, and at the end
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(s.save):
+				s.send(claim.Context(), name, dir, ConfigFile, KeptFile, partialFile)
+			}
+		}
+	}()
+	return dir, claim.Context(), func() error {
+		close(stop)
+		<-stopped
+		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+		defer cancel()
+		if err := claim.Held(leave); err != nil {
+			return fmt.Errorf("eval: %s: %w", s.store.URL(s.key(name, "")), err)
+		}
+		err := s.send(leave, name, dir, ConfigFile, KeptFile, partialFile, EnvironmentFile, TimingsFile, PredictionsFile, MetricsFile)
+		if _, statErr := os.Stat(filepath.Join(dir, MetricsFile)); err == nil && statErr == nil {
+			err = s.store.Delete(leave, s.key(name, partialFile))
+		}
+		return errors.Join(err, claim.Release(leave))
+	}, nil
+}
+
+// send stores the files of a shard that are there, in the order given.
+func (s *stored) send(ctx context.Context, name, dir string, files ...string) error {
+	for _, file := range files {
+		data, err := os.ReadFile(filepath.Join(dir, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = s.store.Put(ctx, s.key(name, file), bytes.NewReader(data), objectstore.PutOptions{})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stored) bring(ctx context.Context, name string) (string, error) {
+	dir := filepath.Join(s.dir.Path, "joined", name)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return "", err
+	}
+	for _, file := range []string{ConfigFile, EnvironmentFile, TimingsFile, KeptFile, PredictionsFile} {
+		if err := objectstore.Download(ctx, s.store, s.key(name, file), filepath.Join(dir, file)); err != nil && !(file == KeptFile && errors.Is(err, objectstore.ErrNotExist)) {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+func (s *stored) deliver(ctx context.Context, dir string, names []string) error {
+	for _, name := range names {
+		if err := objectstore.PutFile(ctx, s.store, objectstore.Join(s.folder, name), filepath.Join(dir, name), objectstore.PutOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stored) close() { s.dir.Remove() }

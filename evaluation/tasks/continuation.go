@@ -1,0 +1,172 @@
+package tasks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"glimpse/evaluation"
+	"glimpse/evaluation/scoring"
+	"glimpse/model"
+)
+
+func init() {
+	evaluation.Tasks.Add("continuation", evaluation.Task{
+		Name:   "continuation",
+		Doc:    "eviction in the middle of an answer: the model answers with its full cache, what is before the answer's last tokens is evicted with the prompt, and the model goes on from there",
+		Source: "Judge Q (Liu et al. 2025, arXiv:2509.10798) §5, table 5",
+		Data:   "problems with reference answers, as MATH-500's (problem, answer); without it a synthetic task",
+		Options: []evaluation.Option{
+			{Name: "last", Default: "768", Doc: "tokens at the end of the first answer that are written anew; of synthetic tasks half of it"},
+			{Name: "task", Default: "copy", Doc: "the synthetic task"},
+			{Name: "from", Doc: "the first answer: model, with the full cache, or reference, the first one of the data (default model; of synthetic tasks reference)"},
+		},
+		Open: openContinuation,
+	})
+}
+
+// continuationMaxNew is the length of a whole answer where none is asked for: most of those
+// of reasoning models to MATH-500 are shorter.
+const continuationMaxNew = 4096
+
+// mathFields are those of MATH-500 and AIME, with what the authors of DeepSeek-R1 (2025,
+// arXiv:2501.12948) recommend to ask its distilled models for mathematics, which the paper
+// takes.
+var mathFields = []string{`prompt={problem}\n\nPlease reason step by step, and put your final answer within \boxed{{}}.`, "answer=answer"}
+
+// continuation is the task ready to make samples.
+type continuation struct {
+	*evaluation.Setting
+	last      int
+	from      string
+	maxNew    int // of a whole answer
+	metrics   map[string]scoring.Metric
+	synthetic bool
+}
+
+func openContinuation(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
+	c := &continuation{Setting: s, from: s.Options["from"], maxNew: s.MaxNew, synthetic: s.Data == ""}
+	last, err := strconv.Atoi(s.Options["last"])
+	if err != nil || last < 1 {
+		return nil, fmt.Errorf("task continuation: option last: got %q, want a whole number of at least 1", s.Options["last"])
+	}
+	c.last = last
+	if c.synthetic {
+		c.from = cmp.Or(c.from, "reference")
+	}
+	if c.from = cmp.Or(c.from, "model"); c.from != "model" && c.from != "reference" {
+		return nil, fmt.Errorf("task continuation: option from: got %q, want model or reference", c.from)
+	}
+	metric := evaluation.MetricExactAnswer
+	if !c.synthetic {
+		names := s.Metrics
+		if len(names) == 0 {
+			names = []string{"math"}
+		}
+		metric = names[0]
+		if c.metrics, err = namedMetrics(names); err != nil {
+			return nil, fmt.Errorf("task continuation: %w", err)
+		}
+		if _, err := s.Model.NeedTokenizer(); err != nil {
+			return nil, fmt.Errorf("task continuation: %w", err)
+		}
+	}
+	if c.maxNew == 0 {
+		c.maxNew = min(continuationMaxNew, s.Model.Config.MaxPositions/2)
+	}
+	rows := *s
+	if len(rows.Fields) == 0 {
+		rows.Fields = mathFields
+	}
+	prompts, count, err := promptsOf(ctx, &rows, "continuation", s.Options["task"])
+	if err != nil {
+		return nil, err
+	}
+	return &evaluation.Samples{
+		Metric: metric, Count: count,
+		Each: func(yield func(evaluation.Item) bool) {
+			for p := range prompts {
+				if !yield(evaluation.Item{ID: p.id, Make: func(ctx context.Context) (*evaluation.Sample, error) { return c.sample(ctx, p) }}) {
+					return
+				}
+			}
+		},
+	}, nil
+}
+
+// sample is a prompt with the first part of an answer, and the rest to be written.
+func (c *continuation) sample(ctx context.Context, p prompt) (*evaluation.Sample, error) {
+	if p.err != nil {
+		return nil, p.err
+	}
+	if !c.synthetic && len(p.references) == 0 {
+		return nil, errors.New("no reference answer, want one to score against")
+	}
+	whole := c.maxNew
+	if c.synthetic {
+		whole = len(p.answer) + 1
+	}
+	ids, err := p.encode(ctx, whole)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.answer(ctx, p, ids, whole)
+	if err != nil {
+		return nil, err
+	}
+	cut := min(c.last, len(answer))
+	if c.synthetic {
+		cut = (len(answer) + 1) / 2
+	}
+	before := answer[:len(answer)-cut]
+	s := &evaluation.Sample{Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(slices.Concat(ids, before)), MaxNew: whole - len(before)}}}
+	s.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+		if c.synthetic {
+			right := 0.0
+			if answers[0].Ended && slices.Equal(slices.Concat(before, answers[0].IDs), p.answer) {
+				right = 1
+			}
+			return evaluation.Scores{evaluation.MetricExactAnswer: right}, nil
+		}
+		// Characters may have tokens on both sides of the cut.
+		text, err := c.Model.Tokenizer.Decode(slices.Concat(before, answers[0].IDs), true)
+		if err != nil {
+			return nil, err
+		}
+		scores := make(evaluation.Scores)
+		for name, m := range c.metrics {
+			if scores[name], err = m.Score(text, scoring.Reference{Answers: p.references}); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return scores, nil
+	}
+	return s, nil
+}
+
+// answer is the first answer to a prompt, whole.
+func (c *continuation) answer(ctx context.Context, p prompt, ids []int32, most int) ([]int32, error) {
+	switch {
+	case c.from == "model":
+		cache, runner := c.Model.NewCache(), c.Model.NewRunner()
+		logits, err := runner.Forward(ctx, cache, ids, model.PrefillOptions{})
+		if err != nil {
+			return nil, err
+		}
+		answer, _, err := runner.Continue(ctx, cache, logits, model.GenerateOptions{MaxNew: most, Prompt: ids})
+		return answer, err
+	case c.synthetic:
+		return p.answer, nil
+	}
+	answer, err := c.Model.Tokenizer.Encode(p.references[0], false)
+	if err != nil {
+		return nil, fmt.Errorf("tokenize the reference: %w", err)
+	}
+	if len(answer) > most {
+		return nil, fmt.Errorf("the reference has %d tokens, want at most %d; --max-new allows more", len(answer), most)
+	}
+	return answer, nil
+}

@@ -1,0 +1,248 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"strings"
+
+	"glimpse/checkpoints/objectstore"
+	"glimpse/datasets"
+	"glimpse/evaluation"
+	"glimpse/evaluation/scoring"
+	"glimpse/model/chat"
+)
+
+func init() {
+	evaluation.Tasks.Add("data", evaluation.Task{
+		Name:      "data",
+		Doc:       "your own prompts; answers are scored against references where the rows have them, and otherwise compared with the full cache's",
+		Source:    "the user",
+		Data:      "JSONL, JSON, Parquet or texts: a file, a folder or s3://BUCKET/NAME",
+		NeedsData: true,
+		Options: []evaluation.Option{
+			{Name: "format", Default: datasets.FormatAuto, Doc: "of the files: " + strings.Join(datasets.SourceFormats, ", ")},
+			{Name: "group", Doc: "field whose values results are broken down by"},
+		},
+		Open: openData,
+	})
+}
+
+const (
+	dataMaxNew = 256
+	dataMetric = "qa_f1" // where references are not scored by another
+	dataPeek   = 64      // rows that are looked at for references
+)
+
+// localData is the path of the setting's data on the local disk.
+func localData(ctx context.Context, s *evaluation.Setting) (string, error) {
+	if s.Data == "" {
+		return "", errors.New("no data, want --data")
+	}
+	return objectstore.LocalData(ctx, s.Data, s.S3, io.Discard)
+}
+
+// namedMetrics are metrics that are ready, or an error.
+func namedMetrics(names []string) (map[string]scoring.Metric, error) {
+	out := make(map[string]scoring.Metric, len(names))
+	for _, name := range names {
+		m, err := scoring.Metrics.Lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		if m.Prepare != nil {
+			if err := m.Prepare(); err != nil {
+				return nil, fmt.Errorf("metric %s: %w", name, err)
+			}
+		}
+		out[name] = m
+	}
+	return out, nil
+}
+
+// ownData is the task data at work.
+type ownData struct {
+	setting *evaluation.Setting
+	path    string
+	fields  datasets.Fields
+	names   []string // of the metrics
+	metrics map[string]scoring.Metric
+}
+
+func openData(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
+	fail := func(err error) (*evaluation.Samples, error) { return nil, fmt.Errorf("task data: %w", err) }
+	d := &ownData{setting: s, names: s.Metrics}
+	if len(d.names) == 0 {
+		d.names = []string{dataMetric}
+	}
+	var err error
+	if d.metrics, err = namedMetrics(d.names); err != nil {
+		return fail(err)
+	}
+	if d.fields, err = datasets.ParseFields(s.Fields); err != nil {
+		return fail(err)
+	}
+	if d.path, err = localData(ctx, s); err != nil {
+		return fail(err)
+	}
+	metric, count, err := d.look()
+	if err != nil {
+		return fail(err)
+	}
+	if s.Samples > 0 && count > 0 {
+		count = min(count, s.Samples)
+	}
+	return &evaluation.Samples{Metric: metric, Count: count, Each: s.Take(d.each)}, nil
+}
+
+func (d *ownData) open() (*datasets.RecordReader, error) {
+	return datasets.OpenRecords(d.path, d.setting.Options["format"], d.fields)
+}
+
+// look finds what the first rows are scored by, and how many rows there are if the files
+// tell, otherwise 0.
+func (d *ownData) look() (metric string, count int, err error) {
+	r, err := d.open()
+	if err != nil {
+		return "", 0, err
+	}
+	defer r.Close()
+	n, err := r.Count()
+	if err != nil {
+		n = 0 // the rows will tell
+	}
+	good, first := 0, error(nil)
+	for range dataPeek {
+		record, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		switch {
+		case err != nil && first == nil:
+			first = err
+		case err != nil:
+		case len(record.References) > 0:
+			return d.names[0], max(0, int(n)), nil
+		default:
+			good++
+		}
+	}
+	switch {
+	case good == 0 && first != nil: // a wrong field, most likely, rather than rows that are all bad
+		return "", 0, fmt.Errorf("none of the first rows can be used; the first: %w", first)
+	case len(d.setting.Metrics) > 0:
+		return "", 0, fmt.Errorf("metrics %s, but none of the first %d rows of %s has a reference answer; --field answer=NAME says where it is", strings.Join(d.setting.Metrics, ", "), good, d.path)
+	}
+	return evaluation.Agreement, max(0, int(n)), nil
+}
+
+// each goes over the rows. Those that cannot be read are samples that fail.
+func (d *ownData) each(yield func(evaluation.Item) bool) {
+	r, err := d.open()
+	if err != nil {
+		yield(evaluation.Item{ID: d.path, Make: failing(err)})
+		return
+	}
+	defer r.Close()
+	seed, seen := maphash.MakeSeed(), make(map[uint64]bool) // of IDs, of which there may be many
+	for n := 0; ; n++ {
+		record, err := r.Next()
+		if err == io.EOF {
+			return
+		}
+		id := record.ID
+		if id == "" { // of a file that cannot be read
+			id = d.path
+		}
+		if seen[maphash.String(seed, id)] {
+			id = fmt.Sprintf("%s@%d", id, n)
+		}
+		seen[maphash.String(seed, id)] = true
+		item := evaluation.Item{ID: id, Make: func(ctx context.Context) (*evaluation.Sample, error) {
+			sample, err := d.sample(ctx, &record)
+			if err != nil {
+				return nil, record.Row.Fail(err)
+			}
+			return sample, nil
+		}}
+		if err != nil {
+			item.Make = failing(err)
+		}
+		if !yield(item) {
+			return
+		}
+	}
+}
+
+func failing(err error) func(context.Context) (*evaluation.Sample, error) {
+	return func(context.Context) (*evaluation.Sample, error) { return nil, err }
+}
+
+func (d *ownData) sample(ctx context.Context, r *datasets.Record) (*evaluation.Sample, error) {
+	maxNew := d.setting.MaxNew
+	if maxNew == 0 {
+		maxNew = dataMaxNew
+	}
+	ids, err := encodePrompt(ctx, d.setting, r.Prompt, maxNew)
+	if err != nil {
+		return nil, err
+	}
+	sample := &evaluation.Sample{Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(ids), MaxNew: maxNew}}}
+	if field := d.setting.Options["group"]; field != "" {
+		value, err := r.Row.Text(field)
+		if err != nil {
+			return nil, err
+		}
+		sample.Groups = []evaluation.Group{{Key: field, Value: value}}
+	}
+	if len(r.References) == 0 {
+		return sample, nil
+	}
+	ref := scoring.Reference{Answers: r.References}
+	for name, list := range r.MetricOptions {
+		switch name {
+		case "wrong":
+			ref.Wrong = list
+		case "classes":
+			ref.Classes = list
+		default:
+			return nil, fmt.Errorf("field %q: unknown option of a metric, want classes or wrong", "metric_options."+name)
+		}
+	}
+	sample.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+		scores := make(evaluation.Scores, len(d.names))
+		for _, name := range d.names {
+			score, err := d.metrics[name].Score(answers[0].Text, ref)
+			if err != nil {
+				return nil, fmt.Errorf("metric %s: %w", name, err)
+			}
+			scores[name] = score
+		}
+		return scores, nil
+	}
+	return sample, nil
+}
+
+// encodePrompt makes the tokens of a user's prompt.
+func encodePrompt(ctx context.Context, s *evaluation.Setting, p datasets.Prompt, maxNew int) ([]int32, error) {
+	prompt := evaluation.Prompt{Text: p.Text, IDs: p.IDs}
+	switch p.Form {
+	case datasets.FormIDs:
+		if err := p.CheckIDs(s.Model.Config.Vocab); err != nil {
+			return nil, err
+		}
+	case datasets.FormMessages:
+		for _, m := range p.Messages {
+			prompt.Messages = append(prompt.Messages, chat.Message{Role: m.Role, Content: m.Content})
+		}
+		// What one user says is a prompt for a model without chat templates, too.
+		if len(p.Messages) == 1 && p.Messages[0].Role == "user" && (s.Raw || !s.Model.HasChatTemplate()) {
+			prompt = evaluation.Prompt{Text: p.Messages[0].Content}
+		}
+	case datasets.FormText, datasets.FormFewShot:
+		prompt.Raw = true
+	}
+	return s.Encode(ctx, prompt, maxNew)
+}

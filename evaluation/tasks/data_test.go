@@ -1,0 +1,137 @@
+package tasks
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"glimpse/evaluation"
+)
+
+// TestData: rows become samples with the references that they have; a bad one fails alone,
+// with its place; rows of one name get names of their own.
+func TestData(t *testing.T) {
+	m := byteModel(t)
+	path := writeFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), `{"id": "a", "question": "q1", "doc": "c1", "gold": ["x", "y"], "kind": "easy"}
+{"id": "a", "question": "q2", "doc": "c2", "gold": [], "kind": "hard"}
+{"id": "b", "question": 5, "doc": "c3", "gold": ["x"], "kind": "easy"}
+{"id": "c", "question": "q4", "doc": "c4", "gold": "z", "kind": ["?"]}
+{"id": "d", "question": "`+strings.Repeat("long ", 50)+`", "doc": "c", "gold": "z", "kind": "long"}
+`)
+	s := setting(t, m, "data", "group=kind")
+	s.Data, s.Samples, s.MaxPrompt = path, 0, 100
+	s.Fields = []string{"prompt={doc}: {question}?", "answer=gold"}
+	s.Metrics = []string{"exact_match_strict", "substring_exact_match"}
+	samples, all := makeAll(t, "data", "", s)
+	if samples.Metric != "exact_match_strict" || len(all) != 5 || samples.Count != 0 {
+		t.Fatalf("metric %s, %d samples, Count %d", samples.Metric, len(all), samples.Count)
+	}
+	var ids []string
+	for _, a := range all {
+		ids = append(ids, a.id)
+	}
+	if want := []string{"a", "a@1", "b", "c", "d"}; !slices.Equal(ids, want) {
+		t.Errorf("IDs %q, want %q", ids, want)
+	}
+	if _, text := promptText(t, m, all[0].sample); text != "c1: q1?" || all[0].sample.Groups[0] != (evaluation.Group{Key: "kind", Value: "easy"}) {
+		t.Errorf("prompt %q, groups %v", text, all[0].sample.Groups)
+	}
+	if scoreOf(t, all[0].sample, "exact_match_strict", " y ") != 1 || scoreOf(t, all[0].sample, "exact_match_strict", "y z") != 0 || scoreOf(t, all[0].sample, "substring_exact_match", "y z") != 1 {
+		t.Error("scores")
+	}
+	if all[1].err != nil || all[1].sample.Score != nil {
+		t.Errorf("a row without a reference is scored, %v", all[1].err)
+	}
+	for i, want := range map[int]string{
+		2: "", // numbers are text in a template
+		3: `rows.jsonl:4: field "kind": got ["?"], want a string`,
+		4: "rows.jsonl:5: prompt: 154 tokens, want at most 100; --truncate",
+	} {
+		if want == "" {
+			if all[i].err != nil {
+				t.Error(all[i].err)
+			}
+		} else if all[i].err == nil || !strings.Contains(all[i].err.Error(), want) {
+			t.Errorf("row %d: error %v, want it to say %q", i, all[i].err, want)
+		}
+	}
+	s.Samples = 2
+	if _, all := makeAll(t, "data", "", s); len(all) != 2 {
+		t.Errorf("%d samples, want the first 2", len(all))
+	}
+}
+
+// TestDataForms: each form of prompt becomes tokens by its own rule.
+func TestDataForms(t *testing.T) {
+	models := textModels(t)
+	path := writeFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), `{"prompt": "Hello"}
+{"text": "Hello"}
+{"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]}
+{"prompt_ids": [5, 6, 7]}
+{"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]}
+{"prompt_ids": [5, 600000]}
+`)
+	for name, want := range map[string][]string{
+		"bytes": {"Hello", "Hello", "Hello", "", "! has no chat template", "! prompt rows.jsonl:6: prompt_ids: element 1: got id 600000"},
+		"mistral_v3": {"<s>[INST] Hello[/INST]", "<s> Hello", "<s>[INST] Hello[/INST]", "", "<s>[INST] Be brief.\n\nHello[/INST]",
+			"! prompt rows.jsonl:6: prompt_ids: element 1: got id 600000"},
+	} {
+		m := models[name]
+		if m == nil {
+			continue
+		}
+		s := setting(t, m, "data")
+		s.Data, s.Samples = path, 0
+		samples, all := makeAll(t, "data", "", s)
+		if samples.Metric != dataMetric || all[2].sample.Score == nil || all[0].sample.Score != nil {
+			t.Errorf("%s: metric %s; only the third row has an answer", name, samples.Metric)
+		}
+		for i, w := range want {
+			failure, bad := strings.CutPrefix(w, "! ")
+			switch {
+			case bad && (all[i].err == nil || !strings.Contains(all[i].err.Error(), failure)):
+				t.Errorf("%s, row %d: error %v, want it to say %q", name, i+1, all[i].err, failure)
+			case bad:
+			case all[i].err != nil:
+				t.Errorf("%s, row %d: %v", name, i+1, all[i].err)
+			case w == "":
+				if ids, _ := promptText(t, m, all[i].sample); !slices.Equal(ids, []int32{5, 6, 7}) {
+					t.Errorf("%s, row %d: ids %v", name, i+1, ids)
+				}
+			default:
+				ids, _ := promptText(t, m, all[i].sample)
+				text, err := m.Tokenizer.Decode(ids, false)
+				if err != nil || text != w {
+					t.Errorf("%s, row %d: %q, want %q", name, i+1, text, w)
+				}
+			}
+		}
+	}
+}
+
+// TestDataRefusals: what concerns all rows is told before the first.
+func TestDataRefusals(t *testing.T) {
+	m := byteModel(t)
+	dir := t.TempDir()
+	rows := writeFile(t, filepath.Join(dir, "rows.jsonl"), `{"question": "q"}`+"\n"+`{"question": "r"}`)
+	for want, change := range map[string]func(s *evaluation.Setting){
+		"want --data":             func(s *evaluation.Setting) { s.Data = "" },
+		`unknown metric "nosuch"`: func(s *evaluation.Setting) { s.Metrics = []string{"nosuch"} },
+		"unknown name \"promt\"":  func(s *evaluation.Setting) { s.Fields = []string{"promt=x"} },
+		"no such file":            func(s *evaluation.Setting) { s.Data = filepath.Join(dir, "none") },
+		"none of the first rows can be used; the first: " + rows + ":1: got no prompt": func(s *evaluation.Setting) { s.Fields = nil },
+		"metrics qa_f1, but none of the first 2 rows of " + rows + " has a reference":  func(s *evaluation.Setting) { s.Metrics = []string{"qa_f1"} },
+		`unknown format "csv"`: func(s *evaluation.Setting) { s.Options["format"] = "csv" },
+	} {
+		s := setting(t, m, "data")
+		s.Data, s.Fields = rows, []string{"prompt=question"}
+		change(s)
+		openError(t, "data", "", s, want)
+	}
+	s := setting(t, m, "data")
+	s.Data, s.Fields = rows, []string{"prompt=question"}
+	if samples, _ := makeAll(t, "data", "", s); samples.Metric != evaluation.Agreement {
+		t.Errorf("metric %s of rows without references, want %s", samples.Metric, evaluation.Agreement)
+	}
+}

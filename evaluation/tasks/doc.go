@@ -1,0 +1,3 @@
+// Package tasks holds the benchmarks, one file each, that register themselves in
+// evaluation.Tasks. A program that evaluates imports it for that.
+package tasks

@@ -1,0 +1,206 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"glimpse/datasets"
+	"glimpse/evaluation"
+	"glimpse/evaluation/scoring"
+)
+
+// extensions of the files of benchmarks, in the order in which they are looked for.
+var extensions = []string{".jsonl", ".json", ".parquet"}
+
+// findFile returns the file of a subtask: --data itself where that is a file, or the file
+// of one of the names in that folder, with any of the extensions. Names may have folders.
+func findFile(ctx context.Context, s *evaluation.Setting, names ...string) (string, error) {
+	data, err := localData(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(data)
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() {
+		base := strings.TrimSuffix(filepath.Base(data), filepath.Ext(data))
+		if !slices.ContainsFunc(names, func(name string) bool { return filepath.Base(name) == base }) {
+			return "", fmt.Errorf("%s: the file's name is not %s: %w", s.Data, strings.Join(names, " or "), evaluation.ErrNoData)
+		}
+		return data, nil
+	}
+	for _, name := range names {
+		for _, ext := range extensions {
+			path := filepath.Join(data, filepath.FromSlash(name)+ext)
+			switch _, err := os.Stat(path); {
+			case err == nil:
+				return path, nil
+			case !errors.Is(err, fs.ErrNotExist):
+				return "", err
+			}
+		}
+	}
+	return "", fmt.Errorf("%s has no %s (%s): %w", s.Data, strings.Join(names, " or "), strings.Join(extensions, ", "), evaluation.ErrNoData)
+}
+
+// fileSamples makes samples of the rows of a file. A row that cannot be read, or made into
+// a sample, is an error of that sample.
+func fileSamples(s *evaluation.Setting, path, metric string, sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) (*evaluation.Samples, error) {
+	count, err := countRows(path)
+	if err != nil {
+		return nil, err
+	}
+	if s.Samples > 0 && count > 0 {
+		count = min(count, s.Samples)
+	}
+	return &evaluation.Samples{Metric: metric, Count: count, Each: s.Take(rowItems(path, nil, sample))}, nil
+}
+
+// countRows returns how many rows a file has, 0 where only reading all of it tells.
+func countRows(path string) (int, error) {
+	r, err := datasets.OpenRows(path, datasets.FormatAuto)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	n, err := r.Count()
+	return int(max(0, n)), err
+}
+
+// rowsOf goes over the rows of a file. With an error comes the row that it is of, or one
+// without fields where it is the file's.
+func rowsOf(path string) iter.Seq2[datasets.Row, error] {
+	return func(yield func(datasets.Row, error) bool) {
+		whole := datasets.Row{File: path, Number: -1}
+		r, err := datasets.OpenRows(path, datasets.FormatAuto)
+		if err != nil {
+			yield(whole, err)
+			return
+		}
+		defer r.Close()
+		for {
+			row, err := r.Next()
+			var bad *datasets.RowError
+			switch {
+			case err == io.EOF:
+				return
+			case err != nil && !errors.As(err, &bad):
+				row = whole
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
+// rowItems are the samples of the rows that are wanted; nil: of all.
+func rowItems(path string, wanted func(datasets.Row) bool, sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) iter.Seq[evaluation.Item] {
+	return func(yield func(evaluation.Item) bool) {
+		for row, err := range rowsOf(path) {
+			if err == nil && wanted != nil && !wanted(row) {
+				continue
+			}
+			item := evaluation.Item{ID: rowID(path, row), Make: func(ctx context.Context) (*evaluation.Sample, error) {
+				if err != nil {
+					return nil, err
+				}
+				out, err := sample(ctx, row)
+				if err != nil {
+					return nil, row.Fail(err)
+				}
+				return out, nil
+			}}
+			if !yield(item) {
+				return
+			}
+		}
+	}
+}
+
+// rowID names a row, or the file where the whole of it is meant.
+func rowID(path string, row datasets.Row) string {
+	if id := row.ID(); id != "" {
+		return id
+	}
+	return filepath.Base(path)
+}
+
+// rater scores answers with metrics by name.
+type rater struct {
+	metrics map[string]scoring.Metric
+	// edit is what the benchmark makes of an answer before it scores it; nil: nothing.
+	edit func(string) string
+}
+
+// newRater looks metrics up and asks whether they have what they need.
+func newRater(names ...string) (rater, error) {
+	metrics, err := namedMetrics(names)
+	return rater{metrics: metrics}, err
+}
+
+// against is Sample.Score of a sample of one turn.
+func (r rater) against(ref scoring.Reference) func(context.Context, []evaluation.Answer) (evaluation.Scores, error) {
+	return func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+		text := answers[len(answers)-1].Text
+		if r.edit != nil {
+			text = r.edit(text)
+		}
+		out := make(evaluation.Scores, len(r.metrics))
+		for name, metric := range r.metrics {
+			score, err := metric.Score(text, ref)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			out[name] = score
+		}
+		return out, nil
+	}
+}
+
+// oneTurn is a sample of one prompt.
+func oneTurn(prompt []int32, maxNew int, stop []string, score func(context.Context, []evaluation.Answer) (evaluation.Scores, error)) *evaluation.Sample {
+	return &evaluation.Sample{
+		Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(prompt), MaxNew: maxNew, Stop: stop}},
+		Score: score,
+	}
+}
+
+// maxNew is the limit of an answer: the user's, or the benchmark's own.
+func maxNew(s *evaluation.Setting, own int) int {
+	if s.MaxNew > 0 {
+		return s.MaxNew
+	}
+	return own
+}
+
+// fill puts values in the place of {name} in a template. Braces in values are text.
+func fill(template string, values map[string]string) string {
+	var pairs []string
+	for name, value := range values {
+		pairs = append(pairs, "{"+name+"}", value)
+	}
+	return strings.NewReplacer(pairs...).Replace(template)
+}
+
+// texts reads fields that have to be there.
+func texts(row datasets.Row, names ...string) (map[string]string, error) {
+	out := make(map[string]string, len(names))
+	for _, name := range names {
+		text, err := row.Text(name)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = text
+	}
+	return out, nil
+}

@@ -1,0 +1,75 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"glimpse/datasets"
+	"glimpse/evaluation"
+	"glimpse/evaluation/scoring"
+)
+
+func init() {
+	evaluation.Tasks.Add("longbench-v2", evaluation.Task{
+		Name:   "longbench-v2",
+		Doc:    "questions with four choices about texts of 8 thousand to 2 million words, by difficulty and length",
+		Source: "LongBench v2, Bai et al. 2024, arXiv:2412.15204",
+		Data:   "LongBench v2's data.json, or a folder with it", NeedsData: true,
+		Open: openLongBenchV2,
+	})
+}
+
+// longBenchV2Prompt is prompts/0shot.txt of LongBench v2.
+const longBenchV2Prompt = `Please read the following text and answer the question below.
+
+<text>
+{context}
+</text>
+
+What is the correct answer to this question: {question}
+Choices:
+(A) {choice_A}
+(B) {choice_B}
+(C) {choice_C}
+(D) {choice_D}
+
+Format your response as follows: "The correct answer is (insert answer here)".`
+
+// longBenchV2Answer is how long answers are (pred.py, without chain of thought).
+const longBenchV2Answer = 128
+
+func openLongBenchV2(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
+	const metric = "choice"
+	rate, err := newRater(metric)
+	if err != nil {
+		return nil, fmt.Errorf("task longbench-v2: %w", err)
+	}
+	path, err := findFile(ctx, s, "data", "longbench-v2", "longbench_v2")
+	if err != nil {
+		return nil, fmt.Errorf("task longbench-v2: %w", err)
+	}
+	most := maxNew(s, longBenchV2Answer)
+	return fileSamples(s, path, metric, func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
+		values, err := texts(row, "context", "question", "choice_A", "choice_B", "choice_C", "choice_D")
+		if err != nil {
+			return nil, err
+		}
+		for name, text := range values {
+			values[name] = strings.TrimSpace(text)
+		}
+		labels, err := texts(row, "answer", "difficulty", "length")
+		if err != nil {
+			return nil, err
+		}
+		ids, err := encodeLong(ctx, s, fill(longBenchV2Prompt, values), false, most, joined)
+		if err != nil {
+			return nil, err
+		}
+		sample := oneTurn(ids, most, nil, rate.against(scoring.Reference{Answers: []string{labels["answer"]}}))
+		for _, key := range []string{"difficulty", "length"} {
+			sample.Groups = append(sample.Groups, evaluation.Group{Key: key, Value: labels[key]})
+		}
+		return sample, nil
+	})
+}

@@ -1,0 +1,221 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+
+	"glimpse/evaluation"
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/hub"
+)
+
+func init() {
+	evaluation.Tasks.Add("responses", evaluation.Task{
+		Name:   "responses",
+		Doc:    "how alike the importance scores are that two responses to one prompt imply, the greedy one and a sampled one or a draft model's: recall at the budget and Kendall's τ; for --policy oracle",
+		Source: "LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) app. E.3, table 8",
+		Data:   "prompts of any form; without it those of the synthetic task copy",
+		Options: []evaluation.Option{
+			{Name: "temperatures", Default: "0.2,0.4,0.6,0.8", Doc: "of the sampled responses"},
+			{Name: "draft", Doc: "a model whose greedy response is compared, too: a folder or name, or layers:N for the first N layers of the model itself"},
+		},
+		Open: openResponses,
+	})
+}
+
+// MetricResponseRecall is the share of the pairs that the greedy response would have kept
+// which another response keeps.
+const (
+	metricResponseRecall = "response_recall"
+	measureResponseTau   = "response_tau"
+	measureResponseSame  = "response_prefix"
+)
+
+// responsesMaxNew is the length of the responses that the paper trains on.
+const responsesMaxNew = 512
+
+// rival is a second response to a prompt.
+type rival struct {
+	name        string
+	temperature float64
+	draft       *model.Model // nil for the model itself
+}
+
+func openResponses(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
+	rivals, err := rivalsOf(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("task responses: %w", err)
+	}
+	prompts, count, err := promptsOf(ctx, s, "responses", "copy")
+	if err != nil {
+		return nil, err
+	}
+	maxNew := s.MaxNew
+	if maxNew == 0 {
+		maxNew = min(responsesMaxNew, s.Model.Config.MaxPositions/8)
+	}
+	return &evaluation.Samples{
+		Metric: metricResponseRecall, Count: count * len(rivals),
+		Each: func(yield func(evaluation.Item) bool) {
+			for p := range prompts {
+				greedy := &scored{}
+				for i, r := range rivals {
+					item := evaluation.Item{ID: p.id + " " + r.name, Make: func(ctx context.Context) (*evaluation.Sample, error) {
+						if p.err != nil {
+							return nil, p.err
+						}
+						ids, err := p.encode(ctx, maxNew)
+						if err != nil {
+							return nil, err
+						}
+						c := comparison{ids: ids, maxNew: maxNew, rival: r, seed: s.Seed*31 + uint64(i), greedy: greedy}
+						return &evaluation.Sample{Groups: []evaluation.Group{{Key: "response", Value: r.name}}, Measure: c.measure, Tokens: len(ids)}, nil
+					}}
+					if !yield(item) {
+						return
+					}
+				}
+			}
+		},
+	}, nil
+}
+
+func rivalsOf(ctx context.Context, s *evaluation.Setting) ([]rival, error) {
+	var out []rival
+	for field := range strings.SplitSeq(s.Options["temperatures"], ",") {
+		if field = strings.TrimSpace(field); field == "" {
+			continue
+		}
+		t, err := strconv.ParseFloat(field, 64)
+		if err != nil || !(t > 0) || (model.Sampling{Temperature: t}).Validate() != nil {
+			return nil, fmt.Errorf("option temperatures: got %q, want numbers above 0 with commas between", field)
+		}
+		out = append(out, rival{name: "T=" + field, temperature: t})
+	}
+	if spec := s.Options["draft"]; spec != "" {
+		draft, err := draftModel(ctx, s, spec)
+		if err != nil {
+			return nil, fmt.Errorf("option draft: %w", err)
+		}
+		if err := s.Model.SameVocabulary(draft); err != nil {
+			return nil, fmt.Errorf("option draft: model %s: %w", draft.Name, err)
+		}
+		out = append(out, rival{name: "draft", draft: draft})
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no response to compare the greedy one with, want temperatures or a draft model")
+	}
+	return out, nil
+}
+
+// draftModel opens a draft model; it stays open as long as the program runs.
+func draftModel(ctx context.Context, s *evaluation.Setting, spec string) (*model.Model, error) {
+	if layers, ok := strings.CutPrefix(spec, "layers:"); ok {
+		n, err := strconv.Atoi(layers)
+		if err != nil {
+			return nil, fmt.Errorf("got %q layers, want a number", layers)
+		}
+		return s.Model.Cut(n)
+	}
+	return hub.Open(ctx, spec, s.S3, io.Discard, model.Options{Device: s.Model.DeviceName()})
+}
+
+// scored is a prompt's greedy response and the scores that it implies, once for all that it
+// is compared with.
+type scored struct {
+	once     sync.Once
+	response []int32
+	scores   [][][]float32
+	err      error
+}
+
+type comparison struct {
+	ids    []int32
+	maxNew int
+	rival
+	seed   uint64
+	greedy *scored
+}
+
+// measure compares the scores of the greedy response and of the other one.
+func (c *comparison) measure(ctx context.Context, b *evaluation.Bench) ([]evaluation.Measures, error) {
+	for _, cell := range b.Cells {
+		if cell.Configured.Name != "oracle" {
+			return nil, fmt.Errorf("policy %s: the task compares what the oracle would keep, want --policy oracle", cell.Title())
+		}
+	}
+	g := c.greedy
+	g.once.Do(func() { g.response, g.scores, g.err = c.score(ctx, b, model.GenerateOptions{MaxNew: c.maxNew}) })
+	if g.err != nil {
+		return nil, g.err
+	}
+	opt := model.GenerateOptions{MaxNew: c.maxNew, Sampling: model.Sampling{Temperature: c.temperature, Seed: c.seed}}
+	if c.draft != nil {
+		var err error
+		if opt.Forced, err = c.drafted(ctx); err != nil {
+			return nil, fmt.Errorf("draft model %s: %w", c.draft.Name, err)
+		}
+	}
+	response, scores, err := c.score(ctx, b, opt)
+	if err != nil {
+		return nil, err
+	}
+	same := 0
+	for same < len(response) && same < len(g.response) && response[same] == g.response[same] {
+		same++
+	}
+	var out []evaluation.Measures
+	for _, cell := range b.Cells {
+		k := min(cell.Budget.Of(len(c.ids)), len(c.ids))
+		recall, tau, ok := eviction.Agreement(scores, g.scores, k)
+		if !ok {
+			return nil, errors.New("all entries have the same score, which ranks nothing")
+		}
+		out = append(out, evaluation.Measures{
+			metricResponseRecall: min(recall, 1), measureResponseTau: tau, // sums round
+			measureResponseSame: float64(same) / float64(max(1, len(g.response))),
+		})
+	}
+	return out, nil
+}
+
+// score answers the prompt with the full cache and lets the oracle score it.
+func (c *comparison) score(ctx context.Context, b *evaluation.Bench, opt model.GenerateOptions) ([]int32, [][][]float32, error) {
+	oracle, err := eviction.New("oracle", 0, nil, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	b.Runtime.MaxNew = c.maxNew
+	policies, budgets := []*eviction.Configured{oracle}, []int{1} // below any prompt, so that all is scored
+	var study *eviction.Study
+	if opt.Forced != nil {
+		study, err = b.Runtime.StudyResponse(ctx, policies, c.ids, opt.Forced, budgets)
+	} else {
+		study, err = b.Runtime.StudyGenerate(ctx, policies, c.ids, budgets, opt)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return study.Response, study.Plans[0].Scores, nil
+}
+
+// drafted is what the draft model answers with its own full cache.
+func (c *comparison) drafted(ctx context.Context) ([]int32, error) {
+	cache, runner := c.draft.NewCache(), c.draft.NewRunner()
+	logits, err := runner.Forward(ctx, cache, c.ids, model.PrefillOptions{})
+	if err != nil {
+		return nil, err
+	}
+	room := c.draft.Config.MaxPositions - len(c.ids) + 1
+	response, _, err := runner.Continue(ctx, cache, logits, model.GenerateOptions{MaxNew: min(c.maxNew, room), Prompt: c.ids})
+	if response == nil {
+		response = []int32{}
+	}
+	return response, err
+}

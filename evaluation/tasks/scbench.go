@@ -1,0 +1,255 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"glimpse/datasets"
+	"glimpse/evaluation"
+	"glimpse/evaluation/scoring"
+)
+
+func init() {
+	var names []string
+	for _, t := range scTasks {
+		names = append(names, t.name)
+	}
+	evaluation.Tasks.Add("scbench", evaluation.Task{
+		Name:     "scbench",
+		Doc:      "several questions, turn by turn, about one long context that was evicted before the second was known",
+		Source:   "SCBench, Li et al. 2024, arXiv:2412.10319; github.com/microsoft/MInference, scbench/eval_utils.py and compute_scores.py. The model's own answers stand between the turns",
+		Data:     "SCBench's jsonl file of the subtask, or a folder with scbench_SUBTASK.jsonl; without it prompts are made, but for qa_eng, which is left out",
+		Subtasks: names,
+		Options: []evaluation.Option{
+			{Name: "lengths", Doc: "tokens of the first prompt; none is the one that --tokens gives, or 4096"},
+			{Name: "turns", Default: "5", Doc: "questions about one context, of prompts that are made"},
+		},
+		Open: openSCBench,
+	})
+}
+
+const (
+	scLength = 4096
+	scMetric = "accuracy" // mean over the turns; SCBench's word for all four
+)
+
+// scTask is one of SCBench's.
+type scTask struct {
+	name     string
+	maxNew   int
+	template string // of the first turn
+	follow   string // of the others
+	// rate is the score of one answer against the references.
+	rate func(answer string, want []string) (float64, error)
+	make func(rng *rand.Rand, turns, length int) scDraft // nil: only from files
+}
+
+// scDraft is a context whose length is open, with the questions about it.
+type scDraft interface {
+	context(units, fillers, variant int) (string, error)
+	questions() []scTurn
+	variants() int
+}
+
+type scTurn struct {
+	input  string
+	answer []string
+}
+
+const kvTemplate = "Extract the value corresponding to the specified key in the JSON object below.\n\n{context}\n\n{input}"
+
+var scTasks = []scTask{
+	{name: "kv", maxNew: 150, template: kvTemplate, follow: "{input}", rate: scContains, make: makeSCKV},
+	{name: "prefix_suffix", maxNew: 150, template: "{context}\n\n{input}", follow: "{input}", rate: scContains, make: makeSCAffix},
+	{name: "vt", maxNew: 30, template: "{context}\n\n{input}", follow: "{input}", rate: scMetricRate("string_match_all"), make: makeSCVT},
+	{name: "qa_eng", maxNew: 40, template: "Read the book and answer the question. Be very concise in your answer.\n\n{context}\n\nQuestion: {input}\nAnswer:",
+		follow: "Question: {input}\nAnswer:", rate: scMetricRate("string_match_part")},
+}
+
+// scContains is 1 for an answer that has the reference in it, letter by letter.
+func scContains(answer string, want []string) (float64, error) {
+	for _, w := range want {
+		if strings.Contains(answer, w) {
+			return 1, nil
+		}
+	}
+	return 0, nil
+}
+
+func scMetricRate(name string) func(string, []string) (float64, error) {
+	return func(answer string, want []string) (float64, error) {
+		m, err := scoring.Metrics.Lookup(name)
+		if err != nil {
+			return 0, err
+		}
+		return m.Score(answer, scoring.Reference{Answers: want})
+	}
+}
+
+// scbench is one of the tasks at work.
+type scbench struct {
+	scTask
+	setting *evaluation.Setting
+	maxNew  int
+	turns   int // of prompts that are made
+}
+
+func openSCBench(ctx context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
+	fail := func(err error) (*evaluation.Samples, error) {
+		return nil, fmt.Errorf("task scbench/%s: %w", subtask, err)
+	}
+	b := &scbench{setting: s}
+	for _, t := range scTasks {
+		if t.name == subtask {
+			b.scTask = t
+		}
+	}
+	b.maxNew = maxNew(s, b.scTask.maxNew)
+	if _, err := s.Model.NeedTokenizer(); err != nil {
+		return fail(err)
+	}
+	if s.Data != "" {
+		path, err := findFile(ctx, s, "scbench_"+b.name)
+		if err != nil {
+			return fail(err)
+		}
+		samples, err := fileSamples(s, path, scMetric, b.row)
+		if err != nil {
+			return fail(err)
+		}
+		return samples, nil
+	}
+	if b.make == nil {
+		return fail(fmt.Errorf("the books are not part of this program; want --data with scbench_%s.jsonl: %w", subtask, evaluation.ErrNoData))
+	}
+	turns, err := numbers(s.Options["turns"])
+	if err != nil || len(turns) != 1 || turns[0] > 100 {
+		return fail(fmt.Errorf("option turns: got %q, want a number from 1 to 100", s.Options["turns"]))
+	}
+	b.turns = turns[0]
+	lengths, err := lengthsOf(s, []int{scLength})
+	if err != nil {
+		return fail(err)
+	}
+	const question = 100 // tokens of one, with the template around it
+	if err := checkLengths(s, lengths, b.maxNew+(b.turns-1)*(b.maxNew+question)); err != nil {
+		return fail(err)
+	}
+	count := s.Limit()
+	return &evaluation.Samples{Metric: scMetric, Count: count * len(lengths), Each: func(yield func(evaluation.Item) bool) {
+		for i := range count {
+			for _, length := range lengths {
+				item := evaluation.Item{ID: fmt.Sprintf("%s-%d-%d", subtask, length, i), Make: func(ctx context.Context) (*evaluation.Sample, error) {
+					sample, err := b.made(ctx, length, i)
+					if err == nil && len(lengths) > 1 {
+						sample.Groups = []evaluation.Group{{Key: "length", Value: strconv.Itoa(length)}}
+					}
+					return sample, err
+				}}
+				if !yield(item) {
+					return
+				}
+			}
+		}
+	}}, nil
+}
+
+// made makes a sample whose first prompt has so many tokens.
+func (b *scbench) made(ctx context.Context, length, i int) (*evaluation.Sample, error) {
+	rng := rand.New(rand.NewPCG(b.setting.Seed, seedOf("scbench/"+b.name)+uint64(i)))
+	d := b.make(rng, b.turns, length)
+	questions := d.questions()
+	first, err := fit(ctx, b.setting, scFirst{d, b.template}, length)
+	if err != nil {
+		return nil, err
+	}
+	talk := b.dialogue("", questions)
+	return b.asked(talk.after(first), questions), nil
+}
+
+// dialogue is what is said about a context.
+func (b *scbench) dialogue(context string, questions []scTurn) *conversation {
+	d := &conversation{setting: b.setting, maxNew: b.maxNew}
+	for i, q := range questions {
+		template := b.follow
+		if i == 0 {
+			template = b.template
+		}
+		d.users = append(d.users, strings.NewReplacer("{context}", context, "{input}", q.input).Replace(template))
+	}
+	return d
+}
+
+// asked is the sample of some turns. Beside the mean there is the score of each turn, which
+// tells what eviction has cost the later ones.
+func (b *scbench) asked(turns []evaluation.Turn, questions []scTurn) *evaluation.Sample {
+	return &evaluation.Sample{Turns: turns, Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+		scores := evaluation.Scores{}
+		sum := 0.0
+		for i, q := range questions {
+			v, err := b.rate(answers[i].Text, q.answer)
+			if err != nil {
+				return nil, fmt.Errorf("turn %d: %w", i+1, err)
+			}
+			scores[fmt.Sprintf("%s_turn_%d", scMetric, i+1)] = v
+			sum += v
+		}
+		scores[scMetric] = sum / float64(len(questions))
+		return scores, nil
+	}}
+}
+
+// scFirst is the first prompt about a context.
+type scFirst struct {
+	scDraft
+	template string
+}
+
+func (f scFirst) text(units, fillers, variant int) (user, begin string, err error) {
+	context, err := f.context(units, fillers, variant)
+	return strings.NewReplacer("{context}", context, "{input}", f.questions()[0].input).Replace(f.template), "", err
+}
+
+// row makes a sample of a row of SCBench: "context" and "multi_turns", a list of "input" and
+// "answer".
+func (b *scbench) row(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
+	name := "context"
+	if !row.Has(name) && row.Has("input") {
+		name = "input" // in some of the files
+	}
+	text, err := row.Text(name)
+	if err != nil {
+		return nil, err
+	}
+	var n []any
+	if err := row.Decode("multi_turns", "a list of turns", &n); err != nil {
+		return nil, err
+	}
+	if len(n) == 0 {
+		return nil, errors.New(`field "multi_turns": got no turns, want at least one`)
+	}
+	var questions []scTurn
+	for i := range n {
+		at := fmt.Sprintf("multi_turns.%d.", i)
+		var q scTurn
+		if q.input, err = row.Text(at + "input"); err != nil {
+			return nil, err
+		}
+		if q.answer, err = row.Texts(at + "answer"); err != nil {
+			return nil, err
+		}
+		if len(q.answer) == 0 {
+			return nil, fmt.Errorf("field %q: got nothing, want the answer", at+"answer")
+		}
+		questions = append(questions, q)
+	}
+	turns, err := b.dialogue(text, questions).turns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.asked(turns, questions), nil
+}

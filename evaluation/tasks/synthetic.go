@@ -1,0 +1,128 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"glimpse/datasets"
+	"glimpse/evaluation"
+)
+
+func init() {
+	evaluation.Tasks.Add("synthetic", evaluation.Task{
+		Name:     "synthetic",
+		Doc:      "facts of a made-up language that the built-in model speaks; the answer must be right to the token, and end",
+		Source:   "Glimpse, datasets/",
+		Subtasks: datasets.Tasks.Names(),
+		Defaults: datasets.DefaultTasks(),
+		Bare:     true,
+		Options: []evaluation.Option{
+			{Name: "lengths", Doc: "prompt lengths in tokens, as many samples each; none is the one that --tokens gives"},
+		},
+		Open: openSynthetic,
+	})
+}
+
+// syntheticTokens is the length of prompts where none is asked for.
+const syntheticTokens = 512
+
+// depths is how many parts a prompt's length is divided in to tell where its fact stands.
+const depths = 5
+
+func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
+	if s.Model.Config.Vocab != len(datasets.Vocabulary()) {
+		return nil, fmt.Errorf("task %s: model %s does not know the words of the synthetic tasks; for your own prompts give --data, and \"evict eval --help\" lists the tasks for any model", subtask, s.Model.Name)
+	}
+	tokens := s.Tokens
+	if tokens == 0 {
+		tokens = syntheticTokens
+	}
+	lengths, err := numbers(s.Options["lengths"])
+	if err != nil {
+		return nil, fmt.Errorf("task synthetic: option lengths: %w", err)
+	}
+	if len(lengths) == 0 {
+		lengths = []int{tokens}
+	}
+	var streams []*datasets.Stream
+	for _, n := range lengths {
+		if most := s.MaxTokens(1); n > most {
+			return nil, fmt.Errorf("task %s: prompts of %d tokens, want at most %d", subtask, n, most)
+		}
+		stream, err := datasets.NewStream([]string{subtask}, s.Split, n, s.Seed)
+		if err != nil {
+			return nil, err
+		}
+		streams = append(streams, stream)
+	}
+	count := s.Limit() * len(streams)
+	return &evaluation.Samples{
+		Metric: evaluation.MetricExactAnswer, Count: count,
+		Each: func(yield func(evaluation.Item) bool) {
+			for i := range count {
+				item := evaluation.Item{
+					ID: fmt.Sprintf("%s-%d-%d", subtask, lengths[i%len(streams)], i/len(streams)),
+					Make: func(context.Context) (*evaluation.Sample, error) {
+						e, err := streams[i%len(streams)].At(i / len(streams))
+						if err != nil {
+							return nil, err
+						}
+						sample := syntheticSample(e)
+						if len(lengths) > 1 {
+							sample.Groups = append(sample.Groups, evaluation.Group{Key: "length", Value: strconv.Itoa(lengths[i%len(streams)])})
+						}
+						if subtask == "single" {
+							at := slices.Index(e.Prompt, e.Answer[0])
+							depth := min(depths-1, depths*at/len(e.Prompt))
+							sample.Groups = append(sample.Groups, evaluation.Group{Key: "depth", Value: fmt.Sprintf("%.1f", (float64(depth)+0.5)/depths)})
+						}
+						return sample, nil
+					},
+				}
+				if !yield(item) {
+					return
+				}
+			}
+		},
+	}, nil
+}
+
+// syntheticSample asks all turns of an example. One more token than the answer has shows
+// whether it ends where it should.
+func syntheticSample(e datasets.Example) *evaluation.Sample {
+	want := [][]int32{e.Answer}
+	s := &evaluation.Sample{Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(e.Prompt), MaxNew: len(e.Answer) + 1}}}
+	for _, t := range e.Turns {
+		s.Turns = append(s.Turns, evaluation.Turn{Prompt: evaluation.Fixed(t.Prompt), MaxNew: len(t.Answer) + 1})
+		want = append(want, t.Answer)
+	}
+	s.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+		right := 1.0
+		for i, a := range answers {
+			if !a.Ended || !slices.Equal(a.IDs, want[i]) {
+				right = 0
+			}
+		}
+		return evaluation.Scores{evaluation.MetricExactAnswer: right}, nil
+	}
+	return s
+}
+
+// numbers reads a comma-separated list, which may be empty.
+func numbers(list string) ([]int, error) {
+	var out []int
+	if strings.TrimSpace(list) == "" {
+		return nil, nil
+	}
+	for field := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(field))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("got %q, want positive whole numbers with commas between", field)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}

@@ -1,0 +1,105 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"glimpse/evaluation"
+	"glimpse/evaluation/costmodel"
+	"glimpse/eviction"
+	"glimpse/model"
+)
+
+// Names of what is measured in a fixed memory (D2O, arXiv:2406.13035, table 5). Throughput is
+// that of decoding, prompts apart.
+const (
+	measureLargest         = "largest_batch" // sequences whose caches fit beside the weights, from the prompt to the end of the response
+	measureBatch           = "batch"         // of them, those that were decoded together
+	measureThroughput      = "batch_tokens_per_s"
+	measureModelLargest    = "model_largest_batch"
+	measureModelThroughput = "model_batch_tokens_per_s"
+)
+
+// throughput measures how many sequences fit the memory under a policy, and how fast they are
+// decoded together.
+func (l *latency) throughput(ctx context.Context, cell evaluation.Cell, ids []int32, budget int, m evaluation.Measures) error {
+	rt := eviction.NewRuntime(l.Model)
+	rt.MaxNew = l.maxNew
+	opt := model.GenerateOptions{MaxNew: l.maxNew, IgnoreEnd: true}
+	s, err := rt.Prefill(ctx, cell.Configured, ids, budget, nil)
+	if err != nil {
+		return err
+	}
+	response, _, err := s.Generate(ctx, opt)
+	if err != nil {
+		return err
+	}
+	held := max(s.Bytes(), 1)
+	largest := fitting(l.memory-l.Model.WeightBytes(), held, max(held, s.PeakBytes))
+	run := costmodel.Run{Tokens: len(ids), Budget: budget, MaxNew: l.maxNew}
+	m[measureLargest], m[measureModelLargest] = float64(largest), float64(l.costs.LargestBatch(cell.Configured, run, l.memory))
+	batch := min(largest, l.most)
+	if m[measureBatch] = float64(batch); batch == 0 {
+		return nil
+	}
+	study, err := rt.StudyResponse(ctx, []*eviction.Configured{cell.Configured}, ids, response, []int{budget})
+	if err != nil {
+		return err
+	}
+	var speeds []float64
+	for range l.repeats {
+		speed, err := decodeTogether(ctx, rt, study, batch, opt)
+		if err != nil {
+			return err
+		}
+		speeds = append(speeds, speed)
+	}
+	m[measureThroughput] = median(speeds)
+	m[measureModelThroughput] = l.costs.TokensPerSecond(cell.Configured, run, batch)
+	return nil
+}
+
+// fitting is how many sequences fit, each of which holds so many bytes in the end and needs
+// peak while its prompt runs, the last one beside all others.
+func fitting(memory, held, peak int64) int {
+	if memory < peak {
+		return 0
+	}
+	return int(1 + (memory-peak)/held)
+}
+
+// decodeTogether is the tokens per second of so many copies of an evicted prompt.
+func decodeTogether(ctx context.Context, rt *eviction.Runtime, study *eviction.Study, n int, opt model.GenerateOptions) (float64, error) {
+	batch, err := rt.NewBatch(n)
+	if err != nil {
+		return 0, err
+	}
+	var answers []*eviction.Answer
+	for range n {
+		s, err := study.Session(study.Plans[0])
+		if err != nil {
+			return 0, err
+		}
+		a, err := batch.Generate(s, opt)
+		if err != nil {
+			return 0, err
+		}
+		answers = append(answers, a)
+	}
+	if _, err := batch.Step(ctx); err != nil { // the first tokens are those of the prompts
+		return 0, err
+	}
+	start := time.Now()
+	if err := batch.Run(ctx); err != nil {
+		return 0, err
+	}
+	took, tokens := time.Since(start), 0
+	for i, a := range answers {
+		if err := a.Err(); err != nil {
+			return 0, fmt.Errorf("sequence %d of %d: %w", i+1, n, err)
+		}
+		tokens += len(a.Tokens()) - 1
+	}
+	return float64(tokens) / took.Seconds(), nil
+}

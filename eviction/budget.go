@@ -1,0 +1,187 @@
+package eviction
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Budget is how much of a prompt's cache is kept: a number of key-value pairs per KV head
+// and layer, or a share of the prompt's tokens. The zero value is no budget.
+//
+// As text, in flags and in configurations, a whole number is pairs, and a number with a
+// decimal point or a percent sign is a share: "128" is 128 pairs and "1" is one pair,
+// "0.2" and "20%" are a fifth of the prompt, "1.0" and "100%" are all of it.
+type Budget struct {
+	pairs int
+	share int // in millionths, so that no share is rounded; 0 where pairs counts
+}
+
+const (
+	millionths = 1_000_000
+	// shareDigits are the decimals of a share, percentDigits those of a percentage.
+	shareDigits, percentDigits = 6, 4
+)
+
+// Pairs is a budget of n pairs per KV head and layer.
+func Pairs(n int) Budget { return Budget{pairs: n} }
+
+// ParseBudget reads what [Budget] describes. Shares are above 0 and at most 1, to a
+// millionth.
+func ParseBudget(text string) (Budget, error) {
+	t := strings.TrimSpace(text)
+	percent, isPercent := strings.CutSuffix(t, "%")
+	digits := shareDigits
+	if isPercent {
+		digits = percentDigits
+	}
+	if !isPercent && !strings.Contains(t, ".") {
+		n, err := strconv.Atoi(t)
+		if err != nil {
+			return Budget{}, fmt.Errorf("budget: got %.40q, want pairs per KV head and layer, as 128, or a share of the prompt, as 10%% or 0.1", text)
+		}
+		b := Pairs(n)
+		return b, b.Check()
+	}
+	share, ok := decimal(strings.TrimSpace(percent), digits)
+	switch {
+	case !ok:
+		return Budget{}, fmt.Errorf("budget: got %.40q, want a share of the prompt, as 10%% or 0.1, to at most a millionth", text)
+	case share == 0 || share > millionths:
+		return Budget{}, fmt.Errorf("budget: got %.40q, want a share of the prompt above 0 and at most 100%%; a number of pairs has no point", text)
+	}
+	return Budget{share: share}, nil
+}
+
+// decimal reads digits with at most places of them after the point, in units of the last
+// place.
+func decimal(text string, places int) (int, bool) {
+	whole, fraction, _ := strings.Cut(text, ".")
+	fraction = strings.TrimRight(fraction, "0")
+	if strings.Trim(text, ".0123456789") != "" || strings.Trim(text, ".") == "" || len(fraction) > places {
+		return 0, false
+	}
+	n, err := strconv.Atoi("0" + whole + fraction + strings.Repeat("0", places-len(fraction)))
+	return n, err == nil
+}
+
+// ParseBudgets reads a comma-separated list without doubles.
+func ParseBudgets(list string) ([]Budget, error) {
+	var out []Budget
+	for field := range strings.SplitSeq(list, ",") {
+		b, err := ParseBudget(field)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, CheckBudgets(out)
+}
+
+// CheckBudgets is an error unless there are budgets, all usable and all different.
+func CheckBudgets(budgets []Budget) error {
+	if len(budgets) == 0 {
+		return fmt.Errorf("budget: got none, want at least one")
+	}
+	for i, b := range budgets {
+		if err := b.Check(); err != nil {
+			return err
+		}
+		if slices.Contains(budgets[:i], b) {
+			return fmt.Errorf("budget: %v twice", b)
+		}
+	}
+	return nil
+}
+
+// Check is an error unless something is kept.
+func (b Budget) Check() error {
+	if b.share == 0 {
+		return CheckBudget(b.pairs)
+	}
+	return nil
+}
+
+// Of is the number of pairs per KV head and layer that are kept of a prompt of so many
+// tokens. A share is rounded down, so that no more than it is kept, but to at least 1.
+func (b Budget) Of(tokens int) int {
+	if b.share == 0 {
+		return b.pairs
+	}
+	return max(1, tokens*b.share/millionths)
+}
+
+// Share is the share of the prompt; 0 for a number of pairs.
+func (b Budget) Share() float64 { return float64(b.share) / millionths }
+
+// Describe is the number of pairs for a prompt of so many tokens, with the share where it
+// comes from one: "128", or "51 (10%)".
+func (b Budget) Describe(tokens int) string {
+	if b.share == 0 {
+		return b.String()
+	}
+	return fmt.Sprintf("%d (%v)", b.Of(tokens), b)
+}
+
+// String is what ParseBudget reads back, shares as percentages.
+func (b Budget) String() string {
+	if b.share == 0 {
+		return strconv.Itoa(b.pairs)
+	}
+	const percent = millionths / 100
+	text := fmt.Sprintf("%d.%0*d", b.share/percent, percentDigits, b.share%percent)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") + "%"
+}
+
+// MarshalText writes String.
+func (b Budget) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// UnmarshalText reads as ParseBudget does.
+func (b *Budget) UnmarshalText(text []byte) (err error) {
+	*b, err = ParseBudget(string(text))
+	return err
+}
+
+// MarshalJSON writes pairs as a number and a share as a percentage in quotes: a number
+// like 1.0 would not keep its point on the way through other programs.
+func (b Budget) MarshalJSON() ([]byte, error) {
+	if b.share == 0 {
+		return json.Marshal(b.pairs)
+	}
+	return json.Marshal(b.String())
+}
+
+// UnmarshalJSON takes a string or a number; 0 is no budget, as MarshalJSON writes it.
+func (b *Budget) UnmarshalJSON(data []byte) error {
+	text := string(data)
+	if text == "0" {
+		*b = Budget{}
+		return nil
+	}
+	if strings.HasPrefix(text, `"`) {
+		if err := json.Unmarshal(data, &text); err != nil {
+			return err
+		}
+	}
+	return b.Set(text)
+}
+
+// Set makes a Budget a flag.
+func (b *Budget) Set(text string) error { return b.UnmarshalText([]byte(text)) }
+
+// Type is what help calls the flag's value.
+func (*Budget) Type() string { return "budget" }
+
+// SetScalar makes a Budget a value of a YAML configuration.
+func (b *Budget) SetScalar(text string) error { return b.Set(text) }
+
+// IsZero tells that there is no budget, as of the full cache.
+func (b Budget) IsZero() bool { return b == Budget{} }
+
+// Compare orders budgets: none, pairs ascending, shares ascending.
+func (b Budget) Compare(other Budget) int {
+	return cmp.Or(cmp.Compare(b.share, other.share), cmp.Compare(b.pairs, other.pairs))
+}

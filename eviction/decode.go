@@ -1,0 +1,229 @@
+package eviction
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// Generate decodes the answer to the last prompt, evicting on the way where the
+// policy does and reading what it chooses. Every prompt can be answered once.
+func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (tokens []int32, ended bool, err error) {
+	defer kernels.CatchDevice(&err)
+	if err := s.startResponse(&opt); err != nil {
+		return nil, false, err
+	}
+	tokens, ended, err = s.runtime.Runner.Continue(ctx, s.Cache, s.logits, opt)
+	s.endResponse(tokens, ended, err)
+	return tokens, ended, err
+}
+
+// Force answers the last prompt with given tokens (teacher forcing) and returns the
+// logarithms of the probabilities that the model gives to each of them, after those before
+// it: natural, finite, computed in float64 from the logits before any sampling settings. The
+// policy evicts and reads at every step as it does in Generate, whose rules for the session
+// hold: the prompt is answered, and the last token is run with the next turn's prompt. The
+// memory that grows with the tokens is what the policy keeps, the result, and the history.
+//
+// A token outside the vocabulary and more tokens than the context has room for (ErrContext)
+// are errors that change nothing. After another error the log-probabilities are those of the
+// tokens until then, and the session is unusable.
+func (s *Session) Force(ctx context.Context, tokens []int32) (logProbs []float64, err error) {
+	_, _, err = s.Generate(ctx, forced(tokens, &logProbs))
+	return logProbs, err
+}
+
+// forced are the settings of a given answer, whose log-probabilities are appended to to.
+func forced(tokens []int32, to *[]float64) model.GenerateOptions {
+	*to = make([]float64, 0, len(tokens))
+	return model.GenerateOptions{
+		Forced:    append([]int32{}, tokens...),
+		OnLogProb: func(_ int32, p float64) { *to = append(*to, p) },
+	}
+}
+
+// startResponse begins the answer to the last prompt, whose steps go by the policy.
+func (s *Session) startResponse(opt *model.GenerateOptions) error {
+	if !s.ready {
+		return fmt.Errorf("generate: the last prompt is answered already, want another turn first")
+	}
+	s.ready = false
+	if s.decode != nil {
+		opt.Capture = s.decode.Capture()
+	}
+	if s.sparse != nil {
+		opt.Sparse = s.chooseSparsely
+		opt.SparseOnDevice = s.sparse.Recordable()
+	}
+	if opt.Prompt == nil {
+		opt.Prompt = s.history
+	}
+	opt.Observe = s.observeStep
+	after := opt.AfterStep
+	opt.AfterStep = func() error {
+		if err := s.watched.of(s.name); err != nil || after == nil {
+			return err
+		}
+		return after()
+	}
+	return nil
+}
+
+// Ranked is told of the scores by which a DecodeState decides about a layer after a decoding
+// step: of those that are not finite the step is an error (model.ErrNonFinite). They are
+// read where they lie on the host.
+func (s *Session) Ranked(layer int, scores *Scores) { s.watched.scores(layer, scores) }
+
+// endResponse takes down what was answered, and with which error: one before the first token
+// leaves the prompt unanswered.
+func (s *Session) endResponse(tokens []int32, ended bool, err error) {
+	s.ready = err != nil && len(tokens) == 0
+	if err == nil {
+		s.countLater()
+	}
+	if n := len(tokens); n > 0 {
+		ran := n - 1
+		if ended {
+			ran = n
+		}
+		s.history = append(s.history, tokens[:ran]...)
+		s.pending = slices.Clone(tokens[ran:])
+	}
+}
+
+// settleSteps is after how many steps the host reads which positions a device has kept: until
+// then it remembers those of all entries there have been.
+const settleSteps = 1024
+
+// observeStep counts what a step has read of a layer and lets the policy evict.
+func (s *Session) observeStep(o *model.Observation) error {
+	if s.sparse == nil {
+		s.Traffic.add(o.Layer, s.seenBytes(o.Layer), 0)
+	}
+	if s.decode == nil {
+		return nil
+	}
+	if err := s.evictStep(o); err != nil {
+		return err
+	}
+	if o.Layer == o.Cache.Layers()-1 && s.Traffic.Steps%settleSteps == 0 {
+		return o.Cache.Settle()
+	}
+	return nil
+}
+
+// evictStep lets the policy evict after a decoding step.
+func (s *Session) evictStep(o *model.Observation) error {
+	if st, ok := s.decode.(JointState); ok && o.Joint != nil {
+		if o.Layer < o.Cache.Layers()-1 {
+			return nil
+		}
+		var entries []int
+		for l := range o.Cache.Layers() {
+			for h := range o.Cache.KVHeads() {
+				entries = append(entries, o.Cache.Entries(l, h))
+			}
+		}
+		if keep := st.StepAll(o.Joint, entries); keep != nil {
+			return o.Cache.RetainAll(keep)
+		}
+		return nil
+	}
+	keep, err := s.decode.Step(o)
+	if err != nil {
+		return err
+	}
+	return s.retainStep(o, keep)
+}
+
+// retainStep retains what a layer keeps after a decoding step, nil for everything. Where
+// all layers have run, and the host knows what all of them keep, that waits for the last.
+func (s *Session) retainStep(o *model.Observation, keep *kernels.Selection) error {
+	if !o.StepDone || !o.Cache.Backend().Selector().OwnMemory() || keep != nil && keep.OnDevice() {
+		if keep == nil {
+			return nil
+		}
+		return o.Cache.RetainSelection(o.Layer, keep)
+	}
+	s.stepKept = append(slices.Grow(s.stepKept, o.Layer)[:o.Layer], keep)
+	if o.Layer < o.Cache.Layers()-1 {
+		return nil
+	}
+	var all [][]int32
+	if !slices.Contains(s.stepKept, nil) {
+		for _, keep := range s.stepKept {
+			all = append(all, keep.Indices()...)
+		}
+		return o.Cache.RetainAll(kernels.HostSelection(all))
+	}
+	for l, keep := range s.stepKept {
+		if keep == nil {
+			continue
+		}
+		if err := o.Cache.RetainSelection(l, keep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countLater adds to the traffic what the device has counted.
+func (s *Session) countLater() {
+	if s.sparse == nil {
+		return
+	}
+	for step, n := range s.sparse.Estimated() {
+		s.Traffic.Bytes += n
+		s.Traffic.Estimation += n
+		s.Traffic.Most = max(s.Traffic.Most, s.stepBytes[step]+n)
+		if step == len(s.stepBytes)-1 {
+			s.Traffic.step += n
+		}
+	}
+}
+
+// chooseSparsely lets the policy choose and counts what is read.
+func (s *Session) chooseSparsely(step *model.SparseStep) error {
+	estimation, err := s.sparse.Select(step)
+	if err != nil {
+		return err
+	}
+	read := s.seenBytes(step.Layer)
+	if chosen := step.Selection; chosen != nil {
+		read = 0
+		for h := range chosen.Heads() {
+			read += int64(chosen.Len(h)) * s.Cache.PairBytes()
+		}
+		if !chosen.OnDevice() {
+			step.Selection, step.Entries = nil, chosen.Indices()
+		}
+	} else if step.Entries != nil {
+		read = 0
+		for _, idx := range step.Entries {
+			read += int64(len(idx)) * s.Cache.PairBytes()
+		}
+	}
+	s.Traffic.add(step.Layer, read, estimation)
+	if step.Layer == 0 {
+		s.stepBytes = append(s.stepBytes, 0)
+	}
+	s.stepBytes[len(s.stepBytes)-1] = s.Traffic.step
+	return nil
+}
+
+// seenBytes are the keys and values of a layer that its last token sees.
+func (s *Session) seenBytes(layer int) int64 {
+	n, window := 0, s.Prompt.Config.Window(layer)
+	for h := range s.Cache.KVHeads() {
+		if window == 0 { // positions may be on the device only
+			n += s.Cache.Entries(layer, h)
+			continue
+		}
+		pos := s.Cache.Positions(layer, h)
+		n += s.Cache.Seen(layer, h, pos[len(pos)-1], window)
+	}
+	return int64(n) * s.Cache.PairBytes()
+}

@@ -1,0 +1,134 @@
+package eviction
+
+import (
+	"slices"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// perQueryHead is the choice of perOption that is not the default.
+const perQueryHead = "query-head"
+
+// perOption chooses whose entries are selected.
+var perOption = Option{Name: "per", Choices: choices("kv-head", perQueryHead), Doc: "who selects: a KV head for its group; or every query head for itself, budget ÷ group entries that no other head reads (RocketKV, arXiv:2502.14051, app. A.3)"}
+
+// snapPerHead is SnapKV as RocketKV compares with it (arXiv:2502.14051, app. A.3): under
+// grouped-query attention "the token budget is divided by the number of heads per attention
+// group", and what one head keeps "is not shared within the attention group". The cache of a
+// KV head holds the union of what its query heads keep, which is at most the budget; every
+// query head attends to its own part of it and to what has come since.
+type snapPerHead struct{ snapDense }
+
+var (
+	_ SpreadScorer  = snapPerHead{}
+	_ SparseDecoder = snapPerHead{}
+)
+
+// share is the prompt as one query head sees it.
+func (snapPerHead) share(p Prompt) Prompt {
+	p.Budget = max(1, p.Budget/p.Config.Group())
+	return p
+}
+
+func (m snapPerHead) Capture(p Prompt) model.Capture { return m.snapkv.Capture(m.share(p)) }
+
+// Score gives the scores of the query heads [heads, width] as the spread; the values, their
+// means over groups, choose nothing.
+func (m snapPerHead) Score(s *Scores, p Prompt, o *model.Observation) error {
+	term := m.term(m.share(p), o)
+	s.Observe(term)
+	s.Spread = s.Ops.Alloc(kernels.F32, p.Config.Heads, s.Most())
+	s.Ops.Scores(s.Spread, perHead(s.Entries, p.Config.Heads), []kernels.ScoreTerm{term}, false)
+	return nil
+}
+
+func (m snapPerHead) Protect(p Prompt) (sink, recent int) { return m.snapkv.Protect(m.share(p)) }
+
+// perHead repeats the numbers of KV heads for their query heads.
+func perHead(x []int, heads int) (out []int) {
+	for _, v := range x {
+		out = append(out, slices.Repeat([]int{v}, heads/len(x))...)
+	}
+	return out
+}
+
+// choose is what every query head keeps; of a layer that is left whole, everything.
+func (m snapPerHead) choose(s *Scores, budget int) [][]int32 {
+	heads := s.Spread.Dim0()
+	entries := perHead(s.Entries, heads)
+	if budget >= s.Most() {
+		return everything(entries).Indices()
+	}
+	own := max(1, budget*len(s.Entries)/heads)
+	return s.Ops.Select(s.Spread, entries, slices.Repeat([]int{own}, heads), 0, windowOf(m.window, own)).Indices()
+}
+
+// SelectSpread implements SpreadScorer: the unions.
+func (m snapPerHead) SelectSpread(s *Scores, budget int) *kernels.Selection {
+	chosen := m.choose(s, budget)
+	group, kept := len(chosen)/len(s.Entries), make([][]int32, len(s.Entries))
+	for h := range kept {
+		kept[h] = slices.Concat(chosen[h*group : (h+1)*group]...)
+		slices.Sort(kept[h])
+		kept[h] = slices.Compact(kept[h])
+	}
+	return kernels.Chosen(kept, s.Entries)
+}
+
+// StartSparse implements SparseDecoder. A prompt within the budget has no scores, and
+// everything is read.
+func (m snapPerHead) StartSparse(s *Session) SparseState {
+	st := &headChoice{}
+	for l, scores := range s.scores {
+		budget, _, _ := layerBudget(m, s.Prompt, l)
+		chosen := m.choose(scores, budget)
+		kept, entries := s.kept[l].Indices(), make([]int, s.Cache.KVHeads())
+		for h := range entries {
+			entries[h] = s.Cache.Entries(l, h)
+		}
+		for q, idx := range chosen {
+			of := kept[q*len(kept)/len(chosen)]
+			for i, j := range idx { // from entries of the prompt to those of the cache
+				at, _ := slices.BinarySearch(of, j)
+				idx[i] = int32(at)
+			}
+		}
+		st.chosen, st.base = append(st.chosen, chosen), append(st.base, perHead(entries, len(chosen)))
+	}
+	return st
+}
+
+// headChoice is what every query head attends to of the cache: its choice of the first base
+// entries, and all that came after them.
+type headChoice struct {
+	chosen [][][]int32 // [layer][query head]
+	base   [][]int     // likewise
+}
+
+func (st *headChoice) Select(s *model.SparseStep) (estimation int64, err error) {
+	if st.chosen == nil {
+		return 0, nil
+	}
+	chosen := st.chosen[s.Layer]
+	s.Entries = make([][]int32, len(chosen))
+	for q, idx := range chosen {
+		n := s.Cache.Entries(s.Layer, q*s.Cache.KVHeads()/len(chosen))
+		s.Entries[q] = slices.Concat(idx, upTo(st.base[s.Layer][q], n))
+	}
+	return 0, nil
+}
+
+// Recordable implements SparseState: the host says what is read.
+func (*headChoice) Recordable() bool { return false }
+
+func (*headChoice) Estimated() []int64 { return nil }
+
+func (st *headChoice) Bytes() (n int64) {
+	for _, layer := range st.chosen {
+		for _, idx := range layer {
+			n += 4 * int64(len(idx))
+		}
+	}
+	return n
+}
