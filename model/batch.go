@@ -143,49 +143,26 @@ func (b *Batch) step(ctx context.Context) (err error) {
 	for _, s := range going {
 		s.fail(s.step.err)
 	}
-	for i, logits := range b.logits(going, y) {
+	samplers := make([]*sampler, len(going)) // of those that draw
+	for i, s := range going {
+		if s.Forced == nil && !s.done {
+			samplers[i] = s.sampler
+		}
+	}
+	for i, row := range r.Model.drawRows(y, samplers) {
 		s := going[i]
+		s.fail(row.err)
 		if !s.done {
 			s.fail(s.stepped())
 		}
 		if !s.done {
-			s.fail(s.take(logits))
+			s.fail(s.take(row.Logits))
 		}
 	}
 	return nil
 }
 
-// logits are those [rows, vocab] of a step by sequence, with the tokens that a device has
-// drawn for all of them at once. Sequences fail whose logits are not finite.
-func (b *Batch) logits(going []*Sequence, y *kernels.Tensor) []*Logits {
-	m, n := b.runner.Model, len(going)
-	rows := make([]*Logits, n)
-	if !m.samplesOnDevice() {
-		host := y.Rows(0, n).Float32s()
-		for i, s := range going {
-			row := host[i*m.Config.Vocab:][:m.Config.Vocab]
-			if rows[i] = HostLogits(row); !s.done {
-				s.fail(m.checkLogits(row))
-			}
-		}
-		return rows
-	}
-	draws := make([]kernels.Draw, n)
-	for i, s := range going {
-		if !s.done && s.Forced == nil && !s.sampler.onHost() {
-			draws[i] = s.sampler.draw()
-		}
-	}
-	for i, id := range m.Backend.Draw(y.Rows(0, n), draws) {
-		rows[i] = &Logits{device: y.Rows(i, i+1), model: m, drawn: &id}
-		if s := going[i]; !s.done && id < 0 {
-			s.fail(m.ExplainNonFinite())
-		}
-	}
-	return rows
-}
-
-// fail ends the sequence with an error, unless that is nil.
+// fail ends the sequence with an error, unless that is nil. The first one counts.
 func (s *Sequence) fail(err error) {
 	if err != nil && s.err == nil {
 		s.err, s.done = err, true
