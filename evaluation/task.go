@@ -35,6 +35,9 @@ type Task struct {
 
 	Options []Option
 
+	// Judge is set where answers are rated by a language model, which Open does not do.
+	Judge *Judged
+
 	// Open begins the samples of one subtask, "" where there are none. Errors are those
 	// that concern all samples: an unknown option, data that is missing. ErrNoData is of a
 	// subtask whose part of the data is; one that was not asked for by name is then left out.
@@ -43,6 +46,18 @@ type Task struct {
 
 // Option is a setting of one task, given as TASK.NAME=VALUE.
 type Option struct{ Name, Default, Doc string }
+
+// Judged is how a language model rates the answers of a task, after the run.
+type Judged struct {
+	Metric string  // mean over the turns' ratings, as a share of Scale
+	Scale  float64 // the best rating
+	// Prompts returns what a judge is asked of the answers to a sample: one prompt for each
+	// turn.
+	Prompts func(ctx context.Context, s *Setting, subtask string) (func(sample string, answers []string) ([]JudgePrompt, error), error)
+}
+
+// JudgePrompt is what a judge is asked.
+type JudgePrompt struct{ System, User string }
 
 // ErrNoData says that the data has nothing of a subtask.
 var ErrNoData = errors.New("no data")
