@@ -364,3 +364,25 @@ func TestRULERDefinitions(t *testing.T) {
 		}
 	}
 }
+
+// TestRULERHaystack: the text of --data, in the forms that it comes in, is the haystack.
+func TestRULERHaystack(t *testing.T) {
+	m := byteModel(t)
+	text := strings.Repeat("Essays are about startups and writing. ", 40)
+	for name, content := range map[string]string{"PaulGrahamEssays.json": fmt.Sprintf(`{"text": %q}`, text), "haystack.txt": text} {
+		s := setting(t, m, "ruler", "lengths=3000")
+		path := writeFile(t, filepath.Join(t.TempDir(), name), content)
+		for _, s.Data = range []string{filepath.Dir(path), path} {
+			if s.Data == path && filepath.Ext(path) == ".json" {
+				s.Data, s.Options["haystack"] = "", path
+			}
+			_, all := makeAll(t, "ruler", "niah_single_2", s)
+			if all[0].err != nil {
+				t.Fatal(all[0].err)
+			}
+			if _, prompt := promptText(t, m, all[0].sample); strings.Count(prompt, "Essays are about startups and writing.") < 50 {
+				t.Errorf("%s: prompt %q", name, prompt[:300])
+			}
+		}
+	}
+}
