@@ -11,6 +11,7 @@ import (
 // so far and averaged over the heads of the group (D2O eq. 6), by layer.
 type Accumulated struct {
 	ops    kernels.Selector
+	ranked func(layer int, s *Scores)
 	layers []*Scores
 	spare  *kernels.Tensor // for what is kept of a layer; the layers take turns
 
@@ -22,7 +23,7 @@ type Accumulated struct {
 
 // NewAccumulated starts from the scores of a prompt, which are such sums.
 func NewAccumulated(s *Session) *Accumulated {
-	a := &Accumulated{ops: s.Cache.Backend().Selector()}
+	a := &Accumulated{ops: s.Cache.Backend().Selector(), ranked: s.Ranked}
 	for l, scores := range unpooled(s.scores) {
 		sums := &Scores{Ops: a.ops, Entries: lengthsOf(s.kept[l])}
 		sums.Values = a.ops.Alloc(kernels.F32, len(sums.Entries), sums.Most()+sumsRoom)
@@ -66,6 +67,7 @@ func (a *Accumulated) Add(o *model.Observation) *Scores {
 	}
 	a.ops.AddScores(sums.Values, entries, sums.Entries, o.Windows[0])
 	sums.Entries = entries
+	a.ranked(o.Layer, sums)
 	return sums
 }
 

@@ -21,6 +21,7 @@ func init() {
 		halfDevices = []string{"cuda"}
 		keptDevices = []keptDevice{{"cuda", 1e-3}}
 		finiteDevices = []string{"cuda"}
+		batchDevices = []string{"cuda"}
 	}
 }
 

@@ -62,8 +62,20 @@ func (s *Session) startResponse(opt *model.GenerateOptions) error {
 		opt.Prompt = s.history
 	}
 	opt.Observe = s.observeStep
+	after := opt.AfterStep
+	opt.AfterStep = func() error {
+		if err := s.watched.of(s.name); err != nil || after == nil {
+			return err
+		}
+		return after()
+	}
 	return nil
 }
+
+// Ranked is told of the scores by which a DecodeState decides about a layer after a decoding
+// step: of those that are not finite the step is an error (model.ErrNonFinite). They are
+// read where they lie on the host.
+func (s *Session) Ranked(layer int, scores *Scores) { s.watched.scores(layer, scores) }
 
 // endResponse takes down what was answered, and with which error: one before the first token
 // leaves the prompt unanswered.

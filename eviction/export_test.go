@@ -179,3 +179,25 @@ func (x shownSteps) Select(s *model.SparseStep) (int64, error) {
 	x.show(&shown, estimation)
 	return n, err
 }
+
+// SpoilScores makes a score of KV head 1 that a session's steps go on from in a layer another
+// one; false of policies that keep none.
+func SpoilScores(s *Session, layer int, value float64) bool {
+	st, ok := s.decode.(interface {
+		spoil(layer int, value float64)
+	})
+	if ok {
+		st.spoil(layer, value)
+	}
+	return ok
+}
+
+func (a *Accumulated) spoil(layer int, value float64) {
+	sums := a.layers[layer].Values
+	sums.Set(sums.Width()+1, value)
+}
+
+func (s *rocoState) spoil(layer int, value float64) {
+	moments := s.layers[layer].moments
+	moments.Set(moments.Shape[1]*moments.Shape[2]+moments.Shape[2]+1, value)
+}

@@ -14,8 +14,10 @@ import (
 // of weights, whose products leave the range of a float32. TopK would rank NaN below
 // everything and keep the first entries.
 //
-// The error waits for the end of the pass: where the weights are to blame, the logits
-// are not finite either, and that error names the weight.
+// The error waits for the end of the pass, or of the decoding step: where the weights are to
+// blame, the logits are not finite either, and that error names the weight. On a device,
+// attention of a step that is not finite reaches the logits; what a policy keeps there from
+// step to step is not read.
 type finite struct {
 	err error
 	// lse are on a device, of every probe, the lse of its rows [layers·heads, rows], so
@@ -79,8 +81,13 @@ func (r *request) finite(b kernels.Backend) error {
 		}
 	}
 	f.lse = nil
+	return f.of(r.name)
+}
+
+// of is the error of a policy.
+func (f *finite) of(policy string) error {
 	if f.err != nil {
-		return fmt.Errorf("policy %s: %w", r.name, f.err)
+		return fmt.Errorf("policy %s: %w", policy, f.err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,9 +104,57 @@ func TestStepsThatAreNotFinite(t *testing.T) {
 			for _, kv := range s.Cache.View(1) {
 				m.Backend.Fill(kv.K.Rows(1, 2), math.NaN())
 			}
-			if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 6, IgnoreEnd: true}); err == nil {
-				t.Errorf("%s/%s decodes on", device, name)
+			if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 6, IgnoreEnd: true}); !errors.Is(err, model.ErrNonFinite) {
+				t.Errorf("%s/%s: %v, want ErrNonFinite", device, name, err)
 			}
 		}
+	}
+}
+
+// TestScoresOfStepsThatAreNotFinite: scores that a policy carries from step to step may be no
+// numbers although the logits are. The step in which it ranks by them is an error that names
+// policy, layer and head, alone and in a batch, where other sessions go on.
+func TestScoresOfStepsThatAreNotFinite(t *testing.T) {
+	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, "cpu")
+	opt := model.GenerateOptions{MaxNew: 6, IgnoreEnd: true}
+	var spoiled []string
+	for _, name := range eviction.Policies.Names() {
+		for _, value := range []float64{math.NaN(), math.Inf(1)} {
+			session := func() (*eviction.Session, bool) {
+				s := prefill(t, m, policy(t, m, name), modeltest.Tokens(m, 4, 60), 12)
+				return s, eviction.SpoilScores(s, 1, value)
+			}
+			s, ok := session()
+			if !ok {
+				continue
+			}
+			spoiled = append(spoiled, name)
+			tokens, _, alone := s.Generate(background, opt)
+			b := newBatch(t, m, 2)
+			s, _ = session()
+			bad, err := b.Generate(s, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			good, err := b.Generate(prefill(t, m, policy(t, m, name), modeltest.Tokens(m, 5, 50), 12), opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Run(background); err != nil || good.Err() != nil || len(good.Tokens()) != opt.MaxNew {
+				t.Errorf("%s: beside a session that fails: %d tokens, %v, %v", name, len(good.Tokens()), good.Err(), err)
+			}
+			want := fmt.Sprintf("policy %s: layer 1: KV head 1: the score of entry 1 of ", name)
+			for what, err := range map[string]error{"alone": alone, "in a batch": bad.Err()} {
+				if !errors.Is(err, model.ErrNonFinite) || !strings.HasPrefix(err.Error(), want) {
+					t.Errorf("%s with a score of %v %s: error %v, want %s…", name, value, what, err, want)
+				}
+			}
+			if len(tokens) != 1 || len(bad.Tokens()) != 1 {
+				t.Errorf("%s: %d and %d tokens, want those before the step", name, len(tokens), len(bad.Tokens()))
+			}
+		}
+	}
+	if want := []string{"cam", "d2o", "h2o", "roco"}; !slices.Equal(slices.Compact(spoiled), want) {
+		t.Errorf("policies that carry scores: %v, want %v", spoiled, want)
 	}
 }

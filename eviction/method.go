@@ -130,7 +130,8 @@ type DecodeEvicter interface {
 type DecodeState interface {
 	Capture() model.Capture
 	// Step sees a layer after one more token and selects what the cache keeps of it; nil
-	// keeps everything. It may merge what goes into what stays.
+	// keeps everything. It may merge what goes into what stays. Scores that it decides by
+	// are told to [Session.Ranked].
 	Step(o *model.Observation) (*kernels.Selection, error)
 }
 

@@ -70,7 +70,7 @@ func (m roco) protected(budget int) (protected, sink, recent int) {
 
 func (m roco) StartDecode(s *Session) DecodeState {
 	ops, known := s.Cache.Backend().Selector(), int32(len(s.history)) // positions below are those of rows that ran
-	st := &rocoState{roco: m, ops: ops, budget: s.Prompt.Budget, ranks: m.Pooling(s.Prompt), now: Scores{Ops: ops}}
+	st := &rocoState{roco: m, ops: ops, ranked: s.Ranked, budget: s.Prompt.Budget, ranks: m.Pooling(s.Prompt), now: Scores{Ops: ops}}
 	for l, scores := range unpooled(s.scores) {
 		x, seen := rocoLayer{entries: lengthsOf(s.kept[l])}, make([][]int32, s.kept[l].Heads())
 		for h := range seen {
@@ -96,6 +96,7 @@ func rowsSince(pos, known int32, window int) int32 {
 type rocoState struct {
 	roco
 	ops    kernels.Selector
+	ranked func(layer int, s *Scores)
 	budget int
 	ranks  Pooling
 	layers []rocoLayer
@@ -125,6 +126,7 @@ func (s *rocoState) Step(o *model.Observation) (*kernels.Selection, error) {
 	s.now.Entries = entries
 	s.ops.AddMoments(s.now.Values, s.now.Spread, x.moments, entries, x.entries, o.Windows[0])
 	x.entries = entries
+	s.ranked(o.Layer, &s.now)
 	if most <= s.budget {
 		return nil, nil
 	}

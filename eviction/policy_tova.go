@@ -30,13 +30,14 @@ func (m tova) Score(s *Scores, _ Prompt, o *model.Observation) error {
 }
 
 func (m tova) StartDecode(s *Session) DecodeState {
-	return tovaState{m, s.Cache.Backend().Selector(), s.Prompt.Budget, s.Cache.KVHeads()}
+	return tovaState{m, s.Cache.Backend().Selector(), s.Prompt.Budget, s.Cache.KVHeads(), s.Ranked}
 }
 
 type tovaState struct {
 	tova
 	ops             kernels.Selector
 	budget, kvHeads int
+	ranked          func(layer int, s *Scores)
 }
 
 func (s tovaState) Capture() model.Capture { return s.tova.Capture(Prompt{}) }
@@ -49,6 +50,7 @@ func (s tovaState) Step(o *model.Observation) (*kernels.Selection, error) {
 	if err := s.Score(scores, Prompt{}, o); err != nil {
 		return nil, err
 	}
+	s.ranked(o.Layer, scores)
 	return scores.Select(scores.Uniform(s.budget), 0, 0), nil
 }
 

@@ -50,6 +50,7 @@ type Session struct {
 	sparse     SparseState
 	stepBytes  []int64              // that the steps so far have read, of sparse policies
 	stepKept   []*kernels.Selection // of a step, by layer, until all of them are known
+	watched    finite               // of the steps
 }
 
 // Logits are those of the prompt's last token. They, what was kept and the scores come

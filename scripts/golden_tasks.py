@@ -224,7 +224,7 @@ def helmet():
         row = dict(id=str(i), question=words(4), answers=["Paris", words(2)], ctxs=[dict(id=str(k), title=words(1), text=words(8)) for k in range(3)])
         context = "\n\n".join(f"Document (Title: {c['title']}): {c['text']}" for c in row["ctxs"])
         prompt = f"Use the given documents to write a concise and short answer to the question. Write your answer in the following format:\nAnswer: [answer]\n\n{context}\n\nQuestion: {row['question']}\nAnswer:"
-        answer = rng.choice([" paris", "It is Lyon. Answer: Paris", "Lyon"])
+        answer = [" paris", "It is Paris. Answer: Lyon", "It is Lyon. Answer: Paris", "Lyon"][i]
         best = max(contains(t, a) for t in (answer, helmet_parse(answer, "Answer:")) for a in row["answers"])
         samples.append(dict(prompt=prompt, raw=True, answer=answer, scores=dict(substring_exact_match=best)))
         rows.append(row)

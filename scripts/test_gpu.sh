@@ -142,9 +142,9 @@ truncate() { # Sums that truncate as those of tensor cores do, where these are u
   HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA(Prefill|Hopper|Half|Observe|Grad|Round|Thin|LowRank)'
 }
 model() {
-  tests ./model "TestAgainstTransformers/($families)\$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestObservations|TestHalf|TestCUDA" '/^(cpu|reference|reference64)$'
+  tests ./model "TestAgainstTransformers/($families)\$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestRowsOfABatch|TestObservations|TestHalf|TestCUDA" '/^(cpu|reference|reference64)$'
 }
-eviction() { tests ./eviction 'CUDA|KeptSets|HalfCaches|NotFinite|ResponsesAgainstNaive'; }
+eviction() { tests ./eviction 'CUDA|BatchedSessionsAnswerAsAlone|KeptSets|HalfCaches|NotFinite|ResponsesAgainstNaive'; }
 many_processors() { # as a larger device has, which takes more rows of a prompt at once
   ways=$FUNCNAME
   export HOSTCUDA_PROCESSORS=80

@@ -58,14 +58,6 @@ type PlanTime struct {
 	GFLOPS float64 `json:"gflops"`
 }
 
-// gcPercent bounds garbage to a small share of what is in use: nearly all of it is
-// large arrays of numbers, which the collector need not look into, so that collecting
-// often costs next to nothing, while the usual 100% would double a run's memory.
-const gcPercent = 10
-
-// BoundMemory makes the collector keep garbage small, for the rest of the process.
-func BoundMemory() { debug.SetGCPercent(gcPercent) }
-
 // retainedPercent is what the runtime keeps beyond the heap's goal and does not give back
 // to the system: a tenth of it by its own rule, and about as much between objects, as runs
 // of 45 to 260 MiB have shown.
@@ -129,7 +121,7 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 	k.Activations, k.Process = workers*scratch, speed.process
 	live := k.Cache + k.Activations + k.Adapters + k.Optimiser + k.Samples + k.Validation
 	// The prompts before those worked on are garbage for a while, too.
-	k.Collector = live*(gcPercent+retainedPercent)/100 + k.Cache
+	k.Collector = garbage(live) + live*retainedPercent/100 + k.Cache
 	k.Total = k.Process + k.Weights + live + k.Drawing + k.Collector
 	if m.Backend.OwnMemory() {
 		if p.Memory, err = Forecast(ctx, m, c, o); err != nil {

@@ -2,7 +2,6 @@ package training
 
 import (
 	"context"
-	"runtime/debug"
 
 	"glimpse/datasets"
 	"glimpse/model"
@@ -22,7 +21,7 @@ func countScratch(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 	c.Adapters = drawn(c.Adapters)
 	pair := datasets.Pair{ID: "count", PromptIDs: make([]int32, o.Prompt), ResponseIDs: make([]int32, o.Response)}
 	// What is allocated here is small: collecting it often would take longest of all.
-	defer debug.SetGCPercent(debug.SetGCPercent(200))
+	defer collectSeldom()()
 	dry, counter := m.Dry()
 	counter.SeekPeaks(false)
 	count := func(layers int) (runner, graphs int64, err error) {

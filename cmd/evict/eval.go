@@ -68,7 +68,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.StringVar(&j.Data, "data", "", "your prompts, or the data of the tasks: a file, a folder or s3://BUCKET/NAME")
 	f.StringArrayVar(&j.Fields, "field", nil, "where the rows of --data have what: NAME=PATH,…, NAME=TEMPLATE or the name of a data set such as squad; NAME is id, prompt, text, messages, prompt_ids, context, answer or metric_options.OPTION; may be repeated")
 	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that answers are scored with against their references")
-	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated: "+strings.Join(evaluation.Tasks.Names(), ", ")+"; TASK/SUBTASK is one part of a task, TASK/all are all parts")
+	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated, see evict tasks; TASK/SUBTASK is one part of a task, TASK/all are all parts")
 	f.StringArrayVar(&e.options, "task-option", nil, "option of a task, as TASK.OPTION=VALUE; may be repeated")
 	f.StringVar(&e.policies, "policy", "", "policies, comma-separated, or all (default "+runs.DefaultPolicies+", without an adapter those that need none)")
 	f.StringVar(&e.budgets, "budget", "", "budgets, comma-separated (default 32,64,96,128; for other models 5%,10%,20%,50%)")

@@ -23,6 +23,8 @@ func newInspect() *cobra.Command {
 		asJSON            bool
 		htmlPath, npzPath string
 		files             cli.Outputs
+		queries           bool
+		o                 inspection.QueryOptions
 	)
 	cmd := &cobra.Command{
 		Use:   "inspect [PROMPT]",
@@ -34,15 +36,26 @@ how many heads keep it, for all heads or for those of one layer. --npz writes th
 scores and what is kept for numpy.load: ids [tokens], kept [layers, kvHeads, tokens],
 counts [tokens] (heads that keep the token), scores [layers, kvHeads, tokens] (what the
 policy ranks by: higher is kept; those of tova are logarithms of attention), model
-and policy. A prompt within the budget is not scored.`,
+and policy. A prompt within the budget is not scored.
+
+--queries shows no policy but why dapq works: how similar the queries of rows that say
+something else, or stand elsewhere, are to those of the model's own response (cosines,
+means over rows, layers and query heads), after RoPE has turned them and before. What is
+drawn is drawn --query-trials times; --json has the quartiles, and means by layer.`,
 		Example: `  evict inspect --policy snapkv --budget 32 --example needle
   evict inspect --policy lookaheadkv --budget 64 --example chain --json
-  evict inspect --policy snapkv --budget 64 --example chain --html kept.html --npz scores.npz`,
+  evict inspect --policy snapkv --budget 64 --example chain --html kept.html --npz scores.npz
+  evict inspect --queries --example copy --tokens 256`,
 		Args: cli.Args("[PROMPT]"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			defer kernels.CatchDevice(&err) // what is shown is read from the device now
 			if err := p.argument(args); err != nil {
 				return fmt.Errorf("inspect: %w", err)
+			}
+			for _, flag := range []string{"policy", "budget", "html", "npz"} {
+				if queries && cmd.Flags().Changed(flag) {
+					return fmt.Errorf("inspect: --%s: --queries shows no policy", flag)
+				}
 			}
 			defer files.Close()
 			html, npz := files.Open("--html", htmlPath), files.Open("--npz", npzPath)
@@ -54,6 +67,21 @@ and policy. A prompt within the budget is not scored.`,
 				return err
 			}
 			defer l.Close()
+			if queries {
+				prompt, err := p.Read(cmd.Context(), l.Model, cli.Input(cmd.Context(), cmd.InOrStdin()), s.Seed)
+				if err != nil {
+					return err
+				}
+				o.Seed = s.Seed
+				report, err := inspection.NewQueryReport(cmd.Context(), l.Model, prompt.IDs, o)
+				if err != nil {
+					return fmt.Errorf("inspect: %w", err)
+				}
+				if asJSON {
+					return report.WriteJSON(cmd.OutOrStdout())
+				}
+				return report.WriteTable(cmd.OutOrStdout())
+			}
 			c, err := l.One(policy)
 			if err != nil {
 				return err
@@ -94,6 +122,10 @@ and policy. A prompt within the budget is not scored.`,
 	bindBudget(f, &budget, "prompt")
 	f.StringVar(&htmlPath, "html", "", "file for a page that colours the prompt by how many heads keep each token")
 	f.StringVar(&npzPath, "npz", "", "file for all scores, for numpy.load")
-	f.BoolVar(&asJSON, "json", false, "print JSON: a list with layer, kv_head, positions, scores")
+	f.BoolVar(&asJSON, "json", false, "print JSON: a list with layer, kv_head, positions, scores; of --queries an object")
+	f.BoolVar(&queries, "queries", false, "compare pseudo-queries with the queries of the response, by what they say and where they stand")
+	f.IntVar(&o.Rows, "query-rows", 32, "pseudo-queries, and first tokens of the response")
+	f.IntVar(&o.Trials, "query-trials", 8, "draws of what is drawn")
+	f.IntSliceVar(&o.Starts, "query-starts", nil, "positions that the response's tokens are moved to, comma-separated; none are nine from the first one to their own")
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"html"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -143,5 +144,83 @@ func TestInspectWithoutScores(t *testing.T) {
 	}
 	if want := "a</span><script>alert(1)</script>↵\nb"; shown != want {
 		t.Errorf("the page shows %q, want %q", shown, want)
+	}
+}
+
+// TestInspectQueries: the conditions of DapQ, arXiv:2603.11564, table 1 and figure 2. Of rows
+// that stand where the response does, RoPE turns all alike and changes no cosine.
+func TestInspectQueries(t *testing.T) {
+	args := []string{"inspect", "--queries", "--example", "copy", "--tokens", "128", "--query-rows", "6", "--query-trials", "3"}
+	out, _, err := execute(t, append(args, "--json")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type mean struct {
+		Mean      float64
+		Trials    int
+		Quartiles []float64
+	}
+	type similarity struct {
+		Content, Position string
+		Start, Offset     int
+		After             mean `json:"after_rope"`
+		Before            mean `json:"before_rope"`
+		Layers            []struct {
+			After  float64 `json:"after_rope"`
+			Before float64 `json:"before_rope"`
+		}
+	}
+	var r struct {
+		Schema     string
+		Tokens     int
+		Response   []int32
+		Conditions []similarity
+		Offsets    []similarity
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Schema != "glimpse.queries/1" || r.Tokens != 128 || len(r.Response) != 6 || len(r.Offsets) != 9 {
+		t.Fatalf("%s", out)
+	}
+	found := map[string]similarity{}
+	for _, c := range r.Conditions {
+		at := c.Content + " " + c.Position
+		found[at] = c
+		layers := 0.0
+		for _, l := range c.Layers {
+			layers += l.After / float64(len(c.Layers))
+		}
+		if len(c.Layers) != 4 || math.Abs(layers-c.After.Mean) > 1e-9 || !slices.IsSorted(c.After.Quartiles) || len(c.After.Quartiles) != 5 ||
+			c.After.Mean < c.After.Quartiles[0]-1e-12 || c.After.Mean > c.After.Quartiles[4]+1e-12 {
+			t.Errorf("%s: %+v", at, c)
+		}
+		if c.Position == "same" && (math.Abs(c.After.Mean-c.Before.Mean) > 1e-5 || c.Start != 128 || c.Offset != 0) {
+			t.Errorf("%s: %+v, want the same before and after", at, c)
+		}
+		if drawn := c.Position == "random" || c.Position == "early" || c.Content == "vocabulary" || c.Content == "random" || c.Content == "span"; drawn != (c.After.Trials == 3) {
+			t.Errorf("%s: %d trials", at, c.After.Trials)
+		}
+	}
+	if same := found["same same"]; math.Abs(same.After.Mean-1) > 1e-9 {
+		t.Errorf("the response is similar to itself by %+v", same)
+	}
+	// The paper's finding: the position matters more than what is said.
+	if position, content := found["fixed same"].After.Mean, found["same first"].After.Mean; !(position > content+0.2) {
+		t.Errorf("similarity %v of other words at the position, %v of the response's at another one", position, content)
+	}
+	if last := r.Offsets[8]; last.Offset != 0 || math.Abs(last.After.Mean-1) > 1e-9 || r.Offsets[0].Start != 0 || r.Offsets[0].After.Mean != found["same first"].After.Mean {
+		t.Errorf("offsets %+v", r.Offsets)
+	}
+	table, _, err := execute(t, append(args, "--query-starts", "0,100,128")...)
+	if err != nil || !strings.Contains(table, "CONTENT") || !strings.Contains(table, "-28") || strings.Count(table, "\n") != 13+4+3 {
+		t.Errorf("%v\n%s", err, table)
+	}
+	for want, wrong := range map[string][]string{
+		"--queries shows no policy": {"--policy", "snapkv"}, "want at least 1 of each": {"--query-rows", "0"}, "start 2000, want 0 to 1018": {"--query-starts", "2000"},
+	} {
+		if _, _, err := execute(t, append(args, wrong...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", wrong, err, want)
+		}
 	}
 }

@@ -29,6 +29,6 @@ the adapters that ship with it are used.`,
 	}
 	threads := root.PersistentFlags().Int("threads", 0, "threads to use; 0 is all cores")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return cli.SetThreads(*threads) }
-	root.AddCommand(newRun(), newChat(), newEval(), newCosts(), newPolicies(), newModels(), newInspect(), newPatterns(), newReport(), newDoctor())
+	root.AddCommand(newRun(), newChat(), newEval(), newJudge(), newCosts(), newPolicies(), newTasks(), newModels(), newInspect(), newPatterns(), newReport(), newDoctor())
 	return root
 }

@@ -60,7 +60,7 @@ func TestMetricsEqualPython(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s(%q, %q): %v", name, prediction, ref.Answers, err)
 		}
-		if err := compare.Compare([]float64{got}, []float64{want}, compare.Floor(1)).Within(2e-9); err != nil {
+		if err := compare.Compare([]float64{got}, []float64{want}, compare.Floor(1)).Within(1e-8); err != nil {
 			t.Errorf("%s(%q, %q): %v", name, prediction, ref.Answers, err)
 		}
 		if cases[name]++; distinct[name] == nil {

@@ -31,6 +31,32 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
+// What Python's normalize_answer gives, whose word boundaries are Unicode's.
+func TestNormalized(t *testing.T) {
+	cases := map[string]string{
+		"éa theé the thé an àthe": "éa theé thé àthe",
+		"The “A” a-b, an_x":       "“ ” ab anx",
+		"A. An! THE?":             "",
+		" x\x1cy\u3000z\u00a0 ":   "x y z",
+		"ΟΔΟΣ İ":                  "οδος i̇",
+	}
+	for text, want := range cases {
+		if got := Normalized(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+// LongBench skips the class after one that it removes: of a, ab and abc, a is removed and
+// ab is not looked at.
+func TestClassificationSkipsAfterARemoval(t *testing.T) {
+	metric, _ := Metrics.Lookup("classification")
+	ref := Reference{Answers: []string{"abc"}, Classes: []string{"a", "ab", "abc"}}
+	if score, err := metric.Score("abc", ref); score != 0.5 || err != nil {
+		t.Errorf("%v, %v, want 0.5", score, err)
+	}
+}
+
 func TestReferencesThatLackSomething(t *testing.T) {
 	one := []string{"Paragraph 3"}
 	cases := []struct {

@@ -43,6 +43,25 @@ func TestCutLosesNothing(t *testing.T) {
 	}
 }
 
+// Of equally probable paths the one with the longer word wins, as the maximum of pairs of
+// probability and end does in Python: (4/16)·(4/16) = 1/16.
+func TestEquallyProbablePaths(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(jiebatest.Read(t, ".").Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "dict.txt"), []byte("甲 4 n\n乙 4 n\n甲乙 1 n\n丙 7 n\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	seg, err := jieba.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := seg.Cut("丙甲乙"); !slices.Equal(got, []string{"丙", "甲乙"}) {
+		t.Errorf("%q, want 丙 and 甲乙", got)
+	}
+}
+
 func TestOpenNamesWhatIsWrong(t *testing.T) {
 	good := jiebatest.Read(t, ".").Dir
 	cases := []struct {

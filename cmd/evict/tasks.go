@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"glimpse/evaluation"
+	"glimpse/evaluation/scoring"
+	"glimpse/internal/cli"
+
+	"github.com/spf13/cobra"
+)
+
+func newTasks() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "tasks [TASK]",
+		Short: "List the tasks of evict eval, their options, and the metrics of texts",
+		Long: `List the tasks that "evict eval --task" takes, what --data they need, and the metrics
+that --metric takes. With the name of a task: its subtasks, its options with their
+defaults, and where it comes from.`,
+		Example: "  evict tasks\n  evict tasks ruler\n  evict tasks --json",
+		Args:    cli.Args("[TASK]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return describeTask(cmd, args[0], asJSON)
+			}
+			type metric struct {
+				Name   string `json:"name"`
+				Doc    string `json:"doc"`
+				Source string `json:"source"`
+			}
+			var tasks []taskRow
+			for _, name := range evaluation.Tasks.Names() {
+				t, err := taskRowOf(name)
+				if err != nil {
+					return err
+				}
+				tasks = append(tasks, *t)
+			}
+			var metrics []metric
+			for _, name := range scoring.Metrics.Names() {
+				m, err := scoring.Metrics.Lookup(name)
+				if err != nil {
+					return err
+				}
+				metrics = append(metrics, metric{name, m.About, m.Source})
+			}
+			if asJSON {
+				return writeObject(cmd, struct {
+					Schema  string    `json:"schema"`
+					Tasks   []taskRow `json:"tasks"`
+					Metrics []metric  `json:"metrics"`
+				}{"glimpse.tasks/1", tasks, metrics})
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "TASK\tPARTS\tDATA\tWHAT")
+			for _, t := range tasks {
+				parts, data := "", "none"
+				if n := len(t.Subtasks); n > 0 {
+					parts = fmt.Sprint(n)
+				}
+				switch {
+				case t.NeedsData:
+					data = "needed"
+				case t.Data != "":
+					data = "optional"
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", t.Name, parts, data, t.Doc)
+			}
+			fmt.Fprintln(w, "\nMETRIC\tWHAT")
+			for _, m := range metrics {
+				fmt.Fprintf(w, "%s\t%s\n", m.Name, m.Doc)
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// taskRow describes a task.
+type taskRow struct {
+	Name      string       `json:"name"`
+	Doc       string       `json:"doc"`
+	Source    string       `json:"source"`
+	Data      string       `json:"data,omitempty"`
+	NeedsData bool         `json:"needs_data"`
+	Subtasks  []string     `json:"subtasks,omitempty"`
+	Defaults  []string     `json:"default_subtasks,omitempty"` // that the name alone stands for; none: all
+	Options   []taskOption `json:"options,omitempty"`
+}
+
+type taskOption struct {
+	Name    string `json:"name"`
+	Default string `json:"default"`
+	Doc     string `json:"doc"`
+}
+
+func taskRowOf(name string) (*taskRow, error) {
+	t, err := evaluation.Tasks.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("tasks: %w", err)
+	}
+	row := &taskRow{Name: name, Doc: t.Doc, Source: t.Source, Data: t.Data, NeedsData: t.NeedsData, Subtasks: t.Subtasks, Defaults: t.Defaults}
+	for _, o := range t.Options {
+		row.Options = append(row.Options, taskOption(o))
+	}
+	return row, nil
+}
+
+// describeTask tells all of one task.
+func describeTask(cmd *cobra.Command, name string, asJSON bool) error {
+	t, err := taskRowOf(name)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return writeObject(cmd, struct {
+			Schema string `json:"schema"`
+			*taskRow
+		}{"glimpse.task/1", t})
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	line := func(head, text string) {
+		if text != "" {
+			fmt.Fprintf(w, "%s\t%s\n", head, text)
+		}
+	}
+	line("task", t.Name)
+	line("what", t.Doc)
+	line("source", t.Source)
+	line("data", t.Data)
+	line("subtasks", strings.Join(t.Subtasks, ", "))
+	line("by default", strings.Join(t.Defaults, ", "))
+	if len(t.Options) > 0 {
+		fmt.Fprintln(w, "\nOPTION\tDEFAULT\tWHAT")
+		for _, o := range t.Options {
+			fmt.Fprintf(w, "%s.%s\t%s\t%s\n", t.Name, o.Name, o.Default, o.Doc)
+		}
+	}
+	return w.Flush()
+}
+
+// writeObject prints a value as JSON.
+func writeObject(cmd *cobra.Command, v any) error {
+	e := json.NewEncoder(cmd.OutOrStdout())
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

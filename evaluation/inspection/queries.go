@@ -1,0 +1,257 @@
+package inspection
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"text/tabwriter"
+
+	"glimpse/eviction"
+	"glimpse/internal/stats"
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// QueriesSchema names the JSON of a QueryReport.
+const QueriesSchema = "glimpse.queries/1"
+
+// QueryOptions say which pseudo-queries are compared.
+type QueryOptions struct {
+	Rows   int // pseudo-queries, and so many first tokens of the response
+	Trials int // of what is drawn
+	// Starts are the positions that the response's own tokens are moved to; nil are nine
+	// from the first one to their own.
+	Starts []int
+	Seed   uint64
+}
+
+// QueryReport tells how similar pseudo-queries are to the queries of the response that the
+// model gives, greedily and with the full cache (DapQ, arXiv:2603.11564, §3.1, §3.2).
+// Similarity is the cosine of the queries of one row, layer and query head, as a mean over
+// them; all rows see the whole prompt, wherever they stand.
+type QueryReport struct {
+	Schema     string            `json:"schema"`
+	Model      string            `json:"model"`
+	Tokens     int               `json:"tokens"`   // of the prompt
+	Response   []int32           `json:"response"` // its first tokens
+	Conditions []QueryCondition  `json:"conditions"`
+	Offsets    []QuerySimilarity `json:"offsets"` // of the response's own tokens elsewhere
+}
+
+// QueryCondition is what pseudo-queries say and where they stand.
+type QueryCondition struct {
+	Content  string `json:"content"`  // "same" as the response, or as the option content of dapq
+	Position string `json:"position"` // "same" as the response, "first" of all, a "random" one in the prompt, or an "early" one
+	QuerySimilarity
+}
+
+// QuerySimilarity is that of the queries as they attend, and before RoPE turns them.
+type QuerySimilarity struct {
+	Start  int         `json:"start"` // position of the first row; of several trials that of the first one
+	Offset int         `json:"offset"`
+	After  TrialMean   `json:"after_rope"`
+	Before TrialMean   `json:"before_rope"`
+	Layers []LayerMean `json:"layers"` // means over trials
+}
+
+// LayerMean is the mean over the rows and heads of a layer.
+type LayerMean struct {
+	After  float64 `json:"after_rope"`
+	Before float64 `json:"before_rope"`
+}
+
+// TrialMean sums up trials, each of which is a mean over rows, layers and heads.
+type TrialMean struct {
+	Mean      float64    `json:"mean"`
+	Trials    int        `json:"trials"`
+	Quartiles [5]float64 `json:"quartiles"` // the least, the quartiles and the largest: a box of figure 2a
+}
+
+// earlyPositions is the range of positions that are far from those of a response (DapQ,
+// arXiv:2603.11564, app. B.1.2).
+const earlyPositions = 100
+
+// conditions are those of table 1 and figure 2a, and dapq's contents where it puts them.
+var conditions = []struct{ content, position string }{
+	{"same", "same"}, {"fixed", "same"}, {"same", "first"}, {"fixed", "first"},
+	{"vocabulary", "same"}, {"same", "random"}, {"same", "early"}, {"vocabulary", "random"}, {"vocabulary", "early"},
+	{"ends", "same"}, {"random", "same"}, {"span", "same"},
+}
+
+// NewQueryReport compares the queries for a prompt.
+func NewQueryReport(ctx context.Context, m *model.Model, prompt []int32, o QueryOptions) (_ *QueryReport, err error) {
+	defer kernels.CatchDevice(&err)
+	if o.Rows < 1 || o.Trials < 1 {
+		return nil, fmt.Errorf("queries: %d rows and %d trials, want at least 1 of each", o.Rows, o.Trials)
+	}
+	c := &queryComparison{ctx: ctx, runner: m.NewRunner(), cache: m.NewCache(), prompt: prompt, options: o, rng: rand.New(rand.NewPCG(o.Seed, 14))}
+	logits, err := c.runner.Forward(ctx, c.cache, prompt, model.PrefillOptions{})
+	if err != nil {
+		return nil, err
+	}
+	r := &QueryReport{Schema: QueriesSchema, Model: m.Name, Tokens: len(prompt)}
+	if r.Response, err = c.runner.Respond(ctx, c.cache, logits, o.Rows, model.Sampling{}); err != nil {
+		return nil, err
+	}
+	c.response = r.Response
+	if len(c.response) == 0 {
+		return nil, fmt.Errorf("queries: the model's response to the prompt is empty, want at least one token")
+	}
+	if c.truth, err = c.runner.Queries(ctx, c.cache, model.TokenRows(c.response)); err != nil {
+		return nil, err
+	}
+	for _, at := range conditions {
+		similarity, err := c.condition(at.content, at.position)
+		if err != nil {
+			return nil, err
+		}
+		r.Conditions = append(r.Conditions, QueryCondition{at.content, at.position, similarity})
+	}
+	starts := o.Starts
+	for i := range 9 {
+		if o.Starts == nil {
+			starts = append(starts, i*len(prompt)/8)
+		}
+	}
+	for _, start := range starts {
+		if most := m.Config.MaxPositions - len(c.response); start < 0 || start > most {
+			return nil, fmt.Errorf("queries: start %d, want 0 to %d", start, most)
+		}
+		similarity, err := c.similarity(1, func() (model.TokenRows, int, error) { return c.response, start, nil })
+		if err != nil {
+			return nil, err
+		}
+		r.Offsets = append(r.Offsets, similarity)
+	}
+	return r, nil
+}
+
+// queryComparison is a prompt with the queries of its response.
+type queryComparison struct {
+	ctx      context.Context
+	runner   *model.Runner
+	cache    *model.Cache // of the prompt
+	prompt   []int32
+	response model.TokenRows
+	truth    []model.QueryVectors
+	options  QueryOptions
+	rng      *rand.Rand
+}
+
+// condition draws and compares.
+func (c *queryComparison) condition(content, position string) (QuerySimilarity, error) {
+	n, trials := len(c.prompt), 1
+	if position == "random" || position == "early" || content == "vocabulary" || content == "random" || content == "span" {
+		trials = c.options.Trials
+	}
+	return c.similarity(trials, func() (rows model.TokenRows, start int, err error) {
+		last := max(0, n-len(c.response))
+		switch start = n; position {
+		case "first":
+			start = 0
+		case "random":
+			start = c.rng.IntN(last + 1)
+		case "early":
+			start = c.rng.IntN(min(last, earlyPositions) + 1)
+		}
+		rows, err = c.content(content)
+		return rows, start, err
+	})
+}
+
+// content is what so many pseudo-queries as the response has tokens say.
+func (c *queryComparison) content(name string) (model.TokenRows, error) {
+	if name == "same" {
+		return c.response, nil
+	}
+	set, err := eviction.ParseOverrides([]string{"dapq.content=" + name, fmt.Sprintf("dapq.rows=%d", len(c.response))})
+	if err != nil {
+		return nil, err
+	}
+	policy, err := eviction.New("dapq", c.rng.Uint64(), set, nil)
+	if err != nil {
+		return nil, err
+	}
+	m := c.runner.Model
+	capture := policy.Method.Capture(eviction.Prompt{Tokens: c.prompt, Entries: len(c.prompt), Config: &m.Config, Tokenizer: m.Tokenizer})
+	return capture.Probes[0].(model.TokenRows), nil
+}
+
+// similarity is that of rows, each trial of which stands at a start, and the response's.
+func (c *queryComparison) similarity(trials int, draw func() (rows model.TokenRows, start int, err error)) (s QuerySimilarity, err error) {
+	var after, before []float64
+	s.Layers = make([]LayerMean, len(c.truth))
+	for trial := range trials {
+		rows, start, err := draw()
+		if err != nil {
+			return s, err
+		}
+		if trial == 0 {
+			s.Start, s.Offset = start, start-len(c.prompt)
+		}
+		vectors, err := c.runner.Queries(c.ctx, c.cache, model.ShiftedTokens{TokenRows: rows, By: start - len(c.prompt)})
+		if err != nil {
+			return s, err
+		}
+		a, b := 0.0, 0.0
+		for l := range vectors {
+			x, y := cosines(vectors[l].Rotated, c.truth[l].Rotated), cosines(vectors[l].Unrotated, c.truth[l].Unrotated)
+			a, b = a+x/float64(len(vectors)), b+y/float64(len(vectors))
+			s.Layers[l].After += x / float64(trials)
+			s.Layers[l].Before += y / float64(trials)
+		}
+		after, before = append(after, a), append(before, b)
+	}
+	s.After, s.Before = sumUp(after), sumUp(before)
+	return s, nil
+}
+
+func sumUp(x []float64) TrialMean {
+	mean, _ := stats.Mean(x)
+	return TrialMean{Mean: mean, Trials: len(x), Quartiles: [5]float64(stats.Quantiles(x, 0, 0.25, 0.5, 0.75, 1))}
+}
+
+// cosines is the mean cosine of the vectors of two tensors [rows, heads, headDim], over the
+// rows that both have.
+func cosines(a, b *kernels.Tensor) float64 {
+	dim, n := a.Shape[2], min(a.Dim0(), b.Dim0())*a.Shape[1]
+	x, y, sum := a.F64(), b.F64(), 0.0
+	for i := range n {
+		var xy, xx, yy float64
+		for d := i * dim; d < (i+1)*dim; d++ {
+			xy, xx, yy = xy+x[d]*y[d], xx+x[d]*x[d], yy+y[d]*y[d]
+		}
+		if xx > 0 && yy > 0 {
+			sum += xy / math.Sqrt(xx*yy)
+		}
+	}
+	return sum / float64(n)
+}
+
+// WriteJSON writes one object with a schema.
+func (r *QueryReport) WriteJSON(w io.Writer) error { return json.NewEncoder(w).Encode(r) }
+
+// WriteTable writes both tables for people.
+func (r *QueryReport) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "CONTENT\tPOSITION\tSTART\tAFTER ROPE\tBEFORE ROPE\tTRIALS")
+	for _, c := range r.Conditions {
+		start := fmt.Sprint(c.Start)
+		if c.Position == "random" || c.Position == "early" {
+			start = "drawn"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.4f\t%.4f\t%d\n", c.Content, c.Position, start, c.After.Mean, c.Before.Mean, c.After.Trials)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nthe response's first %d tokens elsewhere; their own position is %d\n\n", len(r.Response), r.Tokens)
+	fmt.Fprintln(t, "OFFSET\tSTART\tAFTER ROPE\tBEFORE ROPE")
+	for _, s := range r.Offsets {
+		fmt.Fprintf(t, "%+d\t%d\t%.4f\t%.4f\n", s.Offset, s.Start, s.After.Mean, s.Before.Mean)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,57 @@
+package model
+
+import (
+	"context"
+
+	"glimpse/kernels"
+)
+
+// QueryVectors are the queries of rows in a layer, [rows, heads, headDim] on the host: as
+// they attend, and before their rotation to the rows' positions.
+type QueryVectors struct{ Rotated, Unrotated *kernels.Tensor }
+
+// Queries runs rows after what the cache holds, which it does not change, and returns
+// their queries by layer.
+func (r *Runner) Queries(ctx context.Context, cache *Cache, rows QueryRows) (out []QueryVectors, err error) {
+	defer kernels.CatchDevice(&err)
+	r.arena.Release(nil)
+	defer r.arena.Release(nil)
+	p := &queryPass{probePass: r.newProbePass(cache, rows, cache.next)}
+	for l := range r.Model.Config.Layers {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		mark := r.arena.Mark()
+		p.l, p.low, p.vectors = l, func(m Module) *LowRank { return rows.LowRank(l, m) }, QueryVectors{}
+		if err := RunLayer(p, r.Model, l); err != nil {
+			return nil, err
+		}
+		if p.vectors.Unrotated == nil { // a layer without positions
+			p.vectors.Unrotated = p.vectors.Rotated
+		}
+		out = append(out, p.vectors)
+		r.arena.Release(mark)
+	}
+	return out, nil
+}
+
+// queryPass is a probe whose queries are read.
+type queryPass struct {
+	*probePass
+	vectors QueryVectors // of the layer that runs
+}
+
+// NormRotate leaves what is between the two to Rotate.
+func (*queryPass) NormRotate(_, _ *kernels.Tensor) bool { return false }
+
+func (p *queryPass) Rotate(m Module, x *kernels.Tensor) *kernels.Tensor {
+	if m == QProj {
+		p.vectors.Unrotated = kernels.FromF64(x.Float64s(), x.Shape...)
+	}
+	return p.probePass.Rotate(m, x)
+}
+
+func (p *queryPass) Attend(q, k, v *kernels.Tensor) (out *kernels.Tensor, ok bool, err error) {
+	p.vectors.Rotated = kernels.FromF64(q.Float64s(), q.Shape...)
+	return p.probePass.Attend(q, k, v)
+}
