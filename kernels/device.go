@@ -105,6 +105,15 @@ func Devices() DeviceReport { return cudaDevices.Devices() }
 // CheckDevice checks a device by its number, as DeviceKind says.
 func CheckDevice(ordinal int) error { return cudaDevices.Check(ordinal) }
 
+// DeviceNames are what a device may be called on this machine.
+func DeviceNames() []string {
+	names := []string{"cpu", "auto"}
+	for _, d := range Devices().Devices {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
 // unknownDevice names what --device takes, of which not all are registered.
 func unknownDevice(name string) error {
 	if strings.EqualFold(name, "gpu") || strings.EqualFold(name, "cuda0") {

@@ -11,6 +11,7 @@ import (
 	"glimpse/evaluation"
 	"glimpse/evaluation/lineup"
 	"glimpse/evaluation/runs"
+	"glimpse/evaluation/scoring"
 	_ "glimpse/evaluation/tasks" // registers them
 	"glimpse/eviction"
 	"glimpse/internal/cli"
@@ -130,6 +131,11 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 			j.Tasks = append(j.Tasks, runs.Task{Task: t})
 		}
 	}
+	for _, name := range j.Metrics {
+		if _, err := scoring.Metrics.Lookup(name); err != nil {
+			return fmt.Errorf("--metric: %w", err)
+		}
+	}
 	if err := e.setOptions(j); err != nil {
 		return err
 	}
@@ -142,7 +148,7 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 		}
 	}
 	m := &j.Models[0]
-	if given.Given("adapter") {
+	if !fromFile || given.Given("adapter") {
 		m.Adapters = e.Adapters
 	}
 	if given.Given("draft") {
