@@ -11,6 +11,7 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/registry"
+	"glimpse/internal/suggest"
 	"glimpse/model"
 )
 
@@ -34,6 +35,9 @@ type Task struct {
 
 	Options []Option
 
+	// Judge is set where answers are rated by a language model, which Open does not do.
+	Judge *Judged
+
 	// Open begins the samples of one subtask, "" where there are none. Errors are those
 	// that concern all samples: an unknown option, data that is missing. ErrNoData is of a
 	// subtask whose part of the data is; one that was not asked for by name is then left out.
@@ -42,6 +46,18 @@ type Task struct {
 
 // Option is a setting of one task, given as TASK.NAME=VALUE.
 type Option struct{ Name, Default, Doc string }
+
+// Judged is how a language model rates the answers of a task, after the run.
+type Judged struct {
+	Metric string  // mean over the turns' ratings, as a share of Scale
+	Scale  float64 // the best rating
+	// Prompts returns what a judge is asked of the answers to a sample: one prompt for each
+	// turn.
+	Prompts func(ctx context.Context, s *Setting, subtask string) (func(sample string, answers []string) ([]JudgePrompt, error), error)
+}
+
+// JudgePrompt is what a judge is asked.
+type JudgePrompt struct{ System, User string }
 
 // ErrNoData says that the data has nothing of a subtask.
 var ErrNoData = errors.New("no data")
@@ -221,7 +237,7 @@ func parseTask(name string) ([]Selection, error) {
 				return []Selection{{&t, name, true}}, nil
 			}
 		}
-		return nil, fmt.Errorf("unknown task %q, want one of: %s", name, strings.Join(TaskNames(), ", "))
+		return nil, suggest.Unknown("task", name, TaskNames())
 	}
 	names := t.Subtasks
 	switch {
@@ -233,7 +249,7 @@ func parseTask(name string) ([]Selection, error) {
 		names = t.Defaults
 	case cut && sub != "all":
 		if !slices.Contains(t.Subtasks, sub) {
-			return nil, fmt.Errorf("task %q: unknown subtask, want one of: all, %s", name, strings.Join(t.Subtasks, ", "))
+			return nil, fmt.Errorf("task %q: unknown subtask, want one of: all, %s%s", name, strings.Join(t.Subtasks, ", "), suggest.DidYouMean(sub, t.Subtasks))
 		}
 		names = []string{sub}
 	}
@@ -275,7 +291,7 @@ func (t *Task) SetOptions(assignments []string) (map[string]string, error) {
 			if len(names) == 0 {
 				return nil, fmt.Errorf("task %s: unknown option %q, it has none", t.Name, name)
 			}
-			return nil, fmt.Errorf("task %s: unknown option %q, want one of: %s", t.Name, name, strings.Join(names, ", "))
+			return nil, fmt.Errorf("task %s: %w", t.Name, suggest.Unknown("option", name, names))
 		}
 		out[name] = value
 	}

@@ -138,7 +138,7 @@ func (j *Job) claim(f *folder, log io.Writer) error {
 	switch {
 	case j.Resume:
 	case j.Files.Replace:
-		for _, name := range []string{MetricsFile, PredictionsFile, TimingsFile, EnvironmentFile, KeptFile, partialFile, ConfigFile} {
+		for _, name := range []string{MetricsFile, PredictionsFile, TimingsFile, EnvironmentFile, KeptFile, JudgementsFile, partialFile, ConfigFile} {
 			if err := os.Remove(f.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("--out: %w", err)
 			}
@@ -250,12 +250,7 @@ func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timi
 	if err := evaluation.WritePredictions(&lines, all); err != nil {
 		return err
 	}
-	quality := slices.Clone(rows) // times are not the same again
-	for i := range quality {
-		r := &quality[i]
-		r.TTFTMillis, r.TTFTOverhead, r.DecodeTokensPerSecond, r.PeakCacheBytes = nil, nil, nil, nil
-	}
-	if err := evaluation.WriteJSON(&metrics, quality); err != nil {
+	if err := evaluation.WriteJSON(&metrics, withoutTimes(rows)); err != nil {
 		return err
 	}
 	if err := writeKept(&keptLines, kept); err != nil {
@@ -278,6 +273,16 @@ func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timi
 		}
 	}
 	return nil
+}
+
+// withoutTimes are the rows without what is not the same again.
+func withoutTimes(rows []evaluation.Row) []evaluation.Row {
+	quality := slices.Clone(rows)
+	for i := range quality {
+		r := &quality[i]
+		r.TTFTMillis, r.TTFTOverhead, r.DecodeTokensPerSecond, r.PeakCacheBytes = nil, nil, nil, nil
+	}
+	return quality
 }
 
 // write puts a file in place at once.

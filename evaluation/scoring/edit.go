@@ -7,7 +7,7 @@ import (
 
 func init() {
 	const fuzz = "Python package fuzzywuzzy 0.18.0, fuzz.ratio, "
-	const difflib = fuzz + "without python-Levenshtein (difflib.SequenceMatcher), as LongBench's requirements.txt installs it"
+	const difflib = fuzz + "without python-Levenshtein (difflib.SequenceMatcher); LongBench's program takes whichever fuzzywuzzy finds"
 	const levenshtein = fuzz + "with python-Levenshtein; thefuzz computes the same"
 	const longbench = "LongBench, Bai et al. 2023, arXiv:2308.14508, metrics.py, code_sim_score, with the "
 	Metrics.Add("edit_similarity", Metric{

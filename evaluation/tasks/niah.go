@@ -24,7 +24,7 @@ func init() {
 			{Name: "needle", Default: "number", Doc: `"number": a number that differs from prompt to prompt; "sandwich": that of the first such test; or a sentence, with question and answer`},
 			{Name: "question", Doc: "that asks for a needle of your own"},
 			{Name: "answer", Doc: "that must stand in the model's"},
-			{Name: "scorer", Default: niahContains, Doc: niahContains + ": 1 if the model's answer has the needle's in it; rouge1: ROUGE-1 recall of the words of the needle's answer"},
+			{Name: "scorer", Default: niahContains, Doc: niahContains + ": 1 if the model's answer has the needle's in it; rouge1: ROUGE-1, the F1 of the words of the two"},
 		},
 		Open: openNIAH,
 	})
@@ -55,9 +55,8 @@ type niah struct {
 	setting *evaluation.Setting
 	own     *needle // the same in all prompts; nil: numbers
 	given   *haystack
-	score   func(answer, want string) (float64, error)
-	metric  string
-	seed    uint64
+	rate    scoring.Metric
+	metric  string // as results are reported
 }
 
 func openNIAH(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
@@ -127,23 +126,14 @@ func (n *niah) choose() error {
 	default:
 		n.own = &needle{kind, o["question"], o["answer"]}
 	}
-	switch o["scorer"] {
-	case niahContains:
-		n.metric = niahContains
-		match, err := scoring.Metrics.Lookup("string_match_all")
-		if err != nil {
-			return err
-		}
-		n.score = func(answer, want string) (float64, error) {
-			return match.Score(answer, scoring.Reference{Answers: []string{want}})
-		}
-	case niahROUGE:
-		n.metric = niahROUGE
-		n.score = func(answer, want string) (float64, error) { return unigramRecall(answer, want), nil }
-	default:
+	metric, ok := map[string]string{niahContains: "string_match_all", niahROUGE: niahROUGE}[o["scorer"]]
+	if !ok {
 		return fmt.Errorf("option scorer: got %q, want %s or %s", o["scorer"], niahContains, niahROUGE)
 	}
-	return nil
+	n.metric = o["scorer"]
+	var err error
+	n.rate, err = scoring.Metrics.Lookup(metric)
+	return err
 }
 
 func (n *niah) sample(ctx context.Context, length, maxNew int, depth float64, i int) (*evaluation.Sample, error) {
@@ -172,7 +162,7 @@ func (n *niah) sample(ctx context.Context, length, maxNew int, depth float64, i 
 		Turns:  []evaluation.Turn{{Prompt: evaluation.Fixed(ids), MaxNew: maxNew}},
 		Groups: []evaluation.Group{{Key: "length", Value: strconv.Itoa(length)}, {Key: "depth", Value: formatDepth(depth)}},
 		Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
-			score, err := n.score(answers[0].Text, d.needle.answer)
+			score, err := n.rate.Score(answers[0].Text, scoring.Reference{Answers: []string{d.needle.answer}})
 			return evaluation.Scores{n.metric: score}, err
 		},
 	}, nil
@@ -198,30 +188,6 @@ func (d *niahDraft) text(units, fillers, variant int) (user, begin string, err e
 	list = append(list[:at:at], append([]string{d.needle.text}, list[at:]...)...)
 	return "Some important information is hidden within the following text. Read it carefully; a question about it follows.\n\n" +
 		strings.Join(list, " ") + "\n\n" + d.needle.question + " Answer with nothing but what the text says.", "", nil
-}
-
-// unigramRecall is ROUGE-1 recall (Lin 2004, section 2): the share of the reference's words,
-// counted as often as they occur, that the answer has.
-func unigramRecall(answer, reference string) float64 {
-	left := make(map[string]int)
-	for _, w := range plainWords(answer) {
-		left[w]++
-	}
-	words, found := plainWords(reference), 0
-	for _, w := range words {
-		if left[w] > 0 {
-			left[w]--
-			found++
-		}
-	}
-	return float64(found) / float64(max(1, len(words)))
-}
-
-// plainWords are the runs of letters and digits, in lower case.
-func plainWords(text string) []string {
-	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
-		return !('a' <= r && r <= 'z' || '0' <= r && r <= '9' || r > 127)
-	})
 }
 
 // depthsOf reads a list of shares, or how many there are.

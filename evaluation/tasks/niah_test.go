@@ -67,9 +67,9 @@ func TestNIAHNeedles(t *testing.T) {
 	if !strings.Contains(text, "haystack that ends here. The best thing to do in San Francisco is eat a sandwich") {
 		t.Errorf("prompt %q", text)
 	}
-	// eat, a, sandwich, and, sit, in, a, park, on, sunny are 10 of the 12 words.
-	if v := scoreOf(t, all[0].sample, niahROUGE, "Eat a sandwich, and sit in a park on sunny days!"); math.Abs(v-10.0/12) > 1e-12 {
-		t.Errorf("ROUGE-1 recall %v, want 10/12", v)
+	// 10 words of 12 and of 11 are eat, a, sandwich, and, sit, in, a, park, on, sunny.
+	if v := scoreOf(t, all[0].sample, niahROUGE, "Eat a sandwich, and sit in a park on sunny days!"); math.Abs(v-20.0/23) > 1e-12 {
+		t.Errorf("ROUGE-1 %v, want 20/23", v)
 	}
 	s = setting(t, m, "niah", "lengths=3000", "depths=0", "needle=The key is under the mat.", "question=Where is the key?", "answer=under the mat")
 	_, all = makeAll(t, "niah", "", s)

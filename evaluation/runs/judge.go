@@ -1,0 +1,331 @@
+package runs
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"glimpse/evaluation"
+	"glimpse/evaluation/judging"
+	"glimpse/internal/cli"
+	"glimpse/internal/progress"
+)
+
+// JudgementsFile is what judges have said of a run, a line for each prompt.
+const JudgementsFile = "judgements.jsonl"
+
+// Judging is how the answers of a finished run are judged.
+type Judging struct {
+	Judge       judging.Judge
+	Concurrency int // prompts that are out at once; 0 is 4
+	// Data is in the place of what the run's configuration says of the judged tasks, where
+	// the files lie elsewhere now.
+	Data string
+}
+
+// judgement is a line of JudgementsFile.
+type judgement struct {
+	Judge  string   `json:"judge"`
+	Prompt string   `json:"prompt_sha256"` // of system and user, so that equal answers are judged once
+	Task   string   `json:"task"`          // of the first answer that it was asked for
+	Sample string   `json:"sample"`
+	Turn   int      `json:"turn"`
+	Rating *float64 `json:"rating"` // nil where the judge gave none
+	Text   string   `json:"text"`
+}
+
+// asked is a prompt on its way.
+type asked struct {
+	evaluation.JudgePrompt
+	judgement
+}
+
+// opinion is a prediction with what is asked of it.
+type opinion struct {
+	prediction *evaluation.Prediction
+	judged     *evaluation.Judged
+	hashes     []string // of the prompts, by turn
+}
+
+const usualJudging = 4
+
+// JudgeRun lets a language model rate the answers of a finished run's tasks that are judged.
+// What it says is taken down prompt by prompt, and a prompt that it was asked before is not
+// asked again: a run that ended early goes on where it stopped. When all are there, the
+// ratings become the scores in the run's predictions and metrics.
+func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outcome, error) {
+	fail := func(err error) (*Outcome, error) { return nil, fmt.Errorf("judge: %s: %w", dir, err) }
+	if err := o.Judge.Validate(); err != nil {
+		return nil, err
+	}
+	f := &folder{path: dir}
+	if _, err := os.Stat(f.file(MetricsFile)); err != nil {
+		return fail(fmt.Errorf("want a finished run with %s: %w", MetricsFile, err))
+	}
+	var err error
+	if f.unlock, err = cli.LockOutput(f.file(partialFile)); err != nil {
+		return fail(err)
+	}
+	defer f.close()
+	all, err := readFinished(f.file(PredictionsFile))
+	if err != nil {
+		return fail(err)
+	}
+	opinions, prompts, err := o.prompts(ctx, f, all)
+	if err != nil {
+		return fail(err)
+	}
+	said, err := o.ask(ctx, f, prompts, log)
+	if err != nil {
+		return fail(err)
+	}
+	none := 0
+	for _, op := range opinions {
+		none += op.rate(said)
+	}
+	if none > 0 {
+		fmt.Fprintf(log, "%d ratings are missing: the judge gave none from 0 to 10\n", none)
+	}
+	var times timingsFile
+	if err := readJSON(f.file(TimingsFile), &times); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fail(err)
+	}
+	var models, tasks []string // in the order that there is
+	for _, p := range all {
+		if !slices.Contains(models, p.Model) {
+			models = append(models, p.Model)
+		}
+		if !slices.Contains(tasks, p.Task) {
+			tasks = append(tasks, p.Task)
+		}
+	}
+	out, err := sumUp(all, times.Timings, models, tasks)
+	if err != nil {
+		return fail(err)
+	}
+	var lines, metrics bytes.Buffer
+	if err := errors.Join(evaluation.WritePredictions(&lines, all), evaluation.WriteJSON(&metrics, withoutTimes(out.Rows))); err != nil {
+		return fail(err)
+	}
+	if err := f.write(PredictionsFile, lines.Bytes()); err != nil {
+		return fail(err)
+	}
+	return out, f.write(MetricsFile, metrics.Bytes())
+}
+
+// prompts makes what is to be asked: every different prompt once, in the order of the
+// predictions.
+func (o *Judging) prompts(ctx context.Context, f *folder, all []*evaluation.Prediction) (opinions []opinion, prompts []asked, err error) {
+	j := Default()
+	if err := j.Read(f.file(ConfigFile), nil, func() error { return nil }); err != nil {
+		return nil, nil, err
+	}
+	plans, err := j.check()
+	if err != nil {
+		return nil, nil, err
+	}
+	seen := make(map[string]bool)
+	for _, p := range plans {
+		judged := p.selection.Task.Judge
+		if judged == nil {
+			continue
+		}
+		if o.Data != "" {
+			p.setting.Data = o.Data
+		}
+		of, err := judged.Prompts(ctx, &p.setting, p.selection.Subtask)
+		if err != nil {
+			return nil, nil, fmt.Errorf("task %s: %w", p.name, err)
+		}
+		for _, prediction := range all {
+			if prediction.Task != p.name || prediction.Error != "" || prediction.Policy == "" {
+				continue
+			}
+			list, err := of(prediction.Sample, prediction.Answers)
+			if err != nil {
+				return nil, nil, fmt.Errorf("task %s: %w", p.name, err)
+			}
+			op := opinion{prediction: prediction, judged: judged}
+			for turn, prompt := range list {
+				sum := sha256.Sum256([]byte(prompt.System + "\x00" + prompt.User))
+				hash := hex.EncodeToString(sum[:])
+				op.hashes = append(op.hashes, hash)
+				if !seen[hash] {
+					seen[hash] = true
+					prompts = append(prompts, asked{prompt, judgement{Judge: o.Judge.Model, Prompt: hash, Task: p.name, Sample: prediction.Sample, Turn: turn + 1}})
+				}
+			}
+			opinions = append(opinions, op)
+		}
+	}
+	if len(opinions) == 0 {
+		return nil, nil, fmt.Errorf("the run has no answers that are judged; tasks whose answers are: %s", strings.Join(judgedTasks(), ", "))
+	}
+	return opinions, prompts, nil
+}
+
+func judgedTasks() (names []string) {
+	for _, name := range evaluation.Tasks.Names() {
+		if t, err := evaluation.Tasks.Lookup(name); err == nil && t.Judge != nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ask returns the judgements by prompt, those of earlier attempts included.
+func (o *Judging) ask(ctx context.Context, f *folder, prompts []asked, log io.Writer) (map[string]judgement, error) {
+	said, err := o.said(f.file(JudgementsFile))
+	if err != nil {
+		return nil, err
+	}
+	out, err := os.OpenFile(f.file(JudgementsFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	bar := progress.New(log, "judgements", int64(len(prompts)))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex
+	var failed int
+	var first error
+	queue := make(chan asked)
+	var wg sync.WaitGroup
+	workers := o.Concurrency
+	if workers == 0 {
+		workers = usualJudging
+	}
+	for range workers {
+		wg.Go(func() {
+			for a := range queue {
+				text, err := o.Judge.Ask(ctx, a.System, a.User)
+				mu.Lock()
+				switch {
+				case err == nil:
+					a.Text = text
+					if rating, ok := judging.Rating(text); ok {
+						a.Rating = &rating
+					}
+					if err := writeJudgement(out, a.judgement); err != nil {
+						cancel(err)
+					}
+					said[a.Prompt] = a.judgement
+				case errors.Is(err, judging.ErrRefused):
+					cancel(err)
+				case ctx.Err() == nil:
+					if failed++; first == nil {
+						first = fmt.Errorf("sample %s, turn %d: %w", a.Sample, a.Turn, err)
+					}
+				}
+				mu.Unlock()
+				bar.Add(1)
+			}
+		})
+	}
+	for _, a := range prompts {
+		mu.Lock()
+		_, done := said[a.Prompt]
+		mu.Unlock()
+		switch {
+		case ctx.Err() != nil:
+		case done:
+			bar.Skip(1)
+		default:
+			select {
+			case queue <- a:
+			case <-ctx.Done():
+			}
+		}
+	}
+	close(queue)
+	wg.Wait()
+	bar.Done()
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%w; %d judgements are in %s, and the same command goes on", context.Cause(ctx), len(said), JudgementsFile)
+	case failed > 0:
+		return nil, fmt.Errorf("%d of %d judgements could not be had; the same command asks for them again; the first: %w", failed, len(prompts), first)
+	}
+	return said, out.Sync()
+}
+
+func writeJudgement(w io.Writer, j judgement) error {
+	line, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}
+
+// said reads the judgements of this judge. A line that a kill has cut is cut off.
+func (o *Judging) said(path string) (map[string]judgement, error) {
+	said := make(map[string]judgement)
+	in, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return said, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	r := bufio.NewReader(in)
+	whole := int64(0)
+	for {
+		line, err := r.ReadBytes('\n')
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		var j judgement
+		if err := json.Unmarshal(line, &j); err != nil {
+			return nil, fmt.Errorf("%s: byte %d: %w", filepath.Base(path), whole, err)
+		}
+		whole += int64(len(line))
+		if j.Judge == o.Judge.Model {
+			said[j.Prompt] = j
+		}
+	}
+	return said, os.Truncate(path, whole)
+}
+
+// rate puts the ratings into a prediction, and returns how many are missing.
+func (op opinion) rate(said map[string]judgement) (missing int) {
+	p := op.prediction
+	p.Metric = op.judged.Metric
+	delete(p.Measures, op.judged.Metric) // of another judge
+	sum := 0.0
+	for i, hash := range op.hashes {
+		name := fmt.Sprintf("%s_turn_%d", op.judged.Metric, i+1)
+		delete(p.Measures, name)
+		rating := said[hash].Rating
+		if rating == nil {
+			missing++
+			continue
+		}
+		if p.Measures == nil {
+			p.Measures = make(evaluation.Measures)
+		}
+		p.Measures[name] = *rating / op.judged.Scale
+		sum += p.Measures[name]
+	}
+	if missing == 0 {
+		p.Measures[op.judged.Metric] = sum / float64(len(op.hashes))
+	}
+	return missing
+}
