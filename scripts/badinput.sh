@@ -428,6 +428,9 @@ done
 for flag in plot needle-plot; do
   refuse "eval: --$flag of another ending" ".png, .svg or .pdf" "${small[@]}" --$flag x.jpg
 done
+refuse "report of no run" "RUN" evict report
+refuse "report of no run's folder" "not the folder of a run" evict report "$given" -o x.html
+refuse "report of another ending" ".html or .md" evict report "$given" -o x.txt
 for flag in html npz; do
   refuse "inspect: --$flag exists" "--$flag|--replace" evict inspect --policy snapkv --budget 32 --example needle --$flag "$given/pairs.jsonl"
 done
