@@ -135,7 +135,10 @@ func (l *Lineup) fill(ctx context.Context, s *Options, log io.Writer) error {
 			return err
 		}
 	}
-	specs := s.Adapters
+	specs, err := withSweeps(s.Adapters)
+	if err != nil {
+		return err
+	}
 	if len(specs) == 0 && s.Model == "" {
 		specs = []string{Shipped}
 	}
