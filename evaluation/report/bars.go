@@ -174,7 +174,7 @@ func heatMap(label string, cells []evaluation.NeedleCell, tokens []int, depths [
 	for _, c := range cells {
 		sum += c.Accuracy
 	}
-	c := &Chart{W: 292, H: f.bottom + 40, Title: fmt.Sprintf("%s, mean %s %%", label, percent(sum/float64(len(cells)))),
+	c := &Chart{W: 292, H: f.bottom + 40, Title: fmt.Sprintf("%s (%s %%)", label, percent(sum/float64(len(cells)))),
 		About: "Heat map of the score by prompt length and depth of the needle."}
 	w, h := (f.right-f.left)/float64(len(tokens)), (f.bottom-f.top)/float64(len(depths))
 	gap := 0.75

@@ -94,7 +94,7 @@ func competes(labels []string) func(int) bool {
 
 // overview has a line per policy and a column per budget.
 func (s *Section) overview(comparisons []*comparison) *Table {
-	t := &Table{Caption: "Mean score by budget", Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
+	t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
 	for _, label := range s.order {
 		t.Lines = append(t.Lines, Line{Class: s.ink[label], Cells: []Cell{s.labelCell(label)}})
 	}
