@@ -34,9 +34,12 @@ func (s *Section) barTabs() []Tab {
 	}
 	var out []Tab
 	for _, b := range s.budgets {
-		tab := Tab{Name: budgetName(b), Note: "Bars: score in %, with one standard error to each side; the dashed line is the full cache."}
+		tab := Tab{Name: budgetName(b), Note: "Score in %, with one standard error to each side."}
+		if slices.Contains(s.order, "full") {
+			tab.Note += " The dashed line is the full cache."
+		}
 		if others > 0 {
-			tab.Note += fmt.Sprintf(" The policies in colour; the tables have the %d others.", others)
+			tab.Note += fmt.Sprintf(" These are the policies in colour; the tables have the %d others.", others)
 		}
 		for _, task := range s.tasks {
 			if c := s.barChart(task, b, labels); c != nil {
