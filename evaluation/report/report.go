@@ -50,6 +50,8 @@ type Section struct {
 	Model, Suite string
 	Intro        string
 	Legend       []Key
+	Bounds       bool // there are some
+	Others       bool // there are policies without colour
 	Overview     *Table
 	Quality      *Chart
 	Costs        []Tab // by budget
@@ -324,8 +326,13 @@ func (s *Section) choose(highlight []string) {
 		}
 	}
 	for _, label := range s.order {
-		if s.chosen(label) {
+		switch {
+		case s.chosen(label):
 			s.Legend = append(s.Legend, Key{label, s.ink[label]})
+		case s.ink[label] == classReference:
+			s.Bounds = true
+		default:
+			s.Others = true
 		}
 	}
 }
