@@ -177,6 +177,9 @@ for command in "run --example needle" "inspect --example needle"; do
 done
 refuse "budget that is no number" "\"many\"" evict eval --budget 32,many
 refuse "budget of more than the prompt" "got \"120%\"|at most 100%" "${example[@]}" --budget 120%
+refuse "pseudo-queries of a policy" "shows no policy" evict inspect --queries --policy snapkv --example copy
+refuse "pseudo-queries beyond the context" "start 5000" evict inspect --queries --query-starts 5000 --example copy
+refuse "sweep that is none" "got 0 sweeps" evict eval --sweep-plot sweep.svg --samples 1
 refuse "unknown policy" "\"snap\"|lookaheadkv|snapkv" evict run --example needle --policy snap
 refuse "unknown policy in a list" "\"snap\"|lookaheadkv|snapkv" evict eval --policy full,snap
 refuse "unknown task" "\"nope\"|chain" evict eval --task nope
