@@ -30,6 +30,12 @@ type Fields struct {
 	MetricOptions map[string]string `json:"metric_options,omitempty"`
 }
 
+// SetScalar makes a preset's name alone Fields.
+func (f *Fields) SetScalar(text string) error {
+	f.Preset = text
+	return nil
+}
+
 // FieldPresets are the fields of data sets in common use, by their names.
 var FieldPresets = registry.Registry[FieldPreset]{Noun: "field preset"}
 

@@ -26,8 +26,11 @@ const (
 // SourceFormats lists them.
 var SourceFormats = []string{FormatAuto, FormatJSON, FormatJSONL, FormatParquet, FormatText}
 
-// formatOf is the format that a file's extension means.
+// formatOf is the format that a file's extension means, .gz and .zst after it left out.
 func formatOf(path string) string {
+	if compression(path) != "" {
+		path = strings.TrimSuffix(path, filepath.Ext(path))
+	}
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".jsonl", ".ndjson":
 		return FormatJSONL
@@ -193,7 +196,7 @@ func openFile(file sourceFile, format string) (fileRows, error) {
 	case FormatText:
 		return &textRows{sourceFile: file}, nil
 	}
-	f, err := os.Open(file.path)
+	f, err := openContent(file.path)
 	if err != nil {
 		return nil, fmt.Errorf("open source: %w", err)
 	}
@@ -247,7 +250,7 @@ func (t *textRows) next() (Row, error) {
 		return Row{}, io.EOF
 	}
 	t.read = true
-	f, err := os.Open(t.path)
+	f, err := openContent(t.path)
 	if err != nil {
 		return Row{}, fmt.Errorf("open source: %w", err)
 	}
@@ -272,7 +275,7 @@ func (t *textRows) close() error { return nil }
 // arrayRows streams a JSON array of objects.
 type arrayRows struct {
 	sourceFile
-	file    *os.File
+	file    io.Closer
 	room    *allowance
 	d       *json.Decoder
 	element int
@@ -294,7 +297,7 @@ func (a *allowance) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func newArrayRows(f *os.File, file sourceFile) (*arrayRows, error) {
+func newArrayRows(f io.ReadCloser, file sourceFile) (*arrayRows, error) {
 	room := &allowance{r: bufio.NewReader(f), left: 2 * MaxLine}
 	d := json.NewDecoder(room)
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {

@@ -1,6 +1,8 @@
 package datasets_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"io"
 	"os"
@@ -11,6 +13,7 @@ import (
 
 	"glimpse/datasets"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 )
 
@@ -50,6 +53,25 @@ type turn struct {
 	Content string `parquet:"content"`
 }
 
+func compressed(t *testing.T, ext, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	var w io.WriteCloser = gzip.NewWriter(&b)
+	if ext == ".zst" {
+		var err error
+		if w, err = zstd.NewWriter(&b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
 func TestOpenSource(t *testing.T) {
 	dir := t.TempDir()
 	two := []datasets.Message{{Role: "user", Content: "a"}, {Role: "assistant", Content: "b"}}
@@ -86,6 +108,10 @@ func TestOpenSource(t *testing.T) {
 		"forced text":  {filepath.Join(dir, "f.jsonl"), "text", []datasets.Prompt{{ID: "f.jsonl", Form: datasets.FormText, Text: `{"prompt": "q", "chosen": "good", "rejected": "bad"}`}}},
 		"Parquet chat": {rows, "auto", []datasets.Prompt{{ID: "r1", Form: datasets.FormMessages, Messages: two}, {ID: "r2", Form: datasets.FormMessages, Messages: []datasets.Message{{Role: "user", Content: "c"}}}}},
 		"Parquet text": {texts, "auto", []datasets.Prompt{{ID: "text.parquet:0", Form: datasets.FormText, Text: "once"}, {ID: "text.parquet:1", Form: datasets.FormText, Text: "twice"}}},
+		"gzip": {write(t, filepath.Join(dir, "z.jsonl.gz"), compressed(t, ".gz", `{"text": "first"}`+"\n"+`{"text": "second"}`)), "auto",
+			[]datasets.Prompt{{ID: "z.jsonl.gz:1", Form: datasets.FormText, Text: "first"}, {ID: "z.jsonl.gz:2", Form: datasets.FormText, Text: "second"}}},
+		"zstd":           {write(t, filepath.Join(dir, "z.json.zst"), compressed(t, ".zst", `[{"text": "first"}]`)), "auto", []datasets.Prompt{{ID: "z.json.zst:0", Form: datasets.FormText, Text: "first"}}},
+		"gzip of a text": {write(t, filepath.Join(dir, "z.txt.gz"), compressed(t, ".gz", "a text")), "auto", []datasets.Prompt{{ID: "z.txt.gz", Form: datasets.FormText, Text: "a text"}}},
 		"folder": {filepath.Join(dir, "folder"), "auto", []datasets.Prompt{{ID: "a.go", Form: datasets.FormText, Text: "package first"},
 			{ID: "b.txt", Form: datasets.FormText, Text: "second"}, {ID: "c/d.jsonl:1", Form: datasets.FormText, Text: "third"}}},
 	} {
@@ -113,6 +139,9 @@ func TestOpenSource(t *testing.T) {
 		"Parquet cut":   {write(t, filepath.Join(dir, "e7.parquet"), string(whole[:len(whole)/2])), "auto", "not a Parquet file"},
 		"binary":        {write(t, filepath.Join(dir, "e8.bin"), "\xff\xfe"), "auto", "not UTF-8"},
 		"empty text":    {write(t, filepath.Join(dir, "e9.txt"), " \n"), "auto", "got no examples"},
+		"no gzip":       {write(t, filepath.Join(dir, "e10.jsonl.gz"), `{"text": "a"}`), "auto", "e10.jsonl.gz: gzip: invalid header"},
+		"gzip cut":      {write(t, filepath.Join(dir, "e11.jsonl.gz"), compressed(t, ".gz", strings.Repeat(`{"text": "a"}`+"\n", 1000))[:60]), "auto", "read: unexpected EOF"},
+		"no zstd":       {write(t, filepath.Join(dir, "e12.jsonl.zst"), `{"text": "a"}`), "auto", "e12.jsonl.zst:1: read: invalid input"},
 		"missing":       {filepath.Join(dir, "nowhere"), "auto", "no such file"},
 		"format":        {rows, "csv", `unknown format "csv", want one of: auto, json, jsonl`},
 		"Parquet field": {filepath.Join(dir, "text.parquet"), "jsonl", "text.parquet:1"},

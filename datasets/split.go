@@ -3,7 +3,8 @@ package datasets
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
+
+	"glimpse/internal/suggest"
 )
 
 // Split is one of three sets of examples that cannot overlap.
@@ -23,7 +24,7 @@ func ParseSplit(name string) (Split, error) {
 	case Train, Validation, Test:
 		return s, nil
 	}
-	return "", fmt.Errorf("unknown split %q, want one of: train, validation, test", name)
+	return "", suggest.Unknown("split", name, []string{string(Train), string(Validation), string(Test)})
 }
 
 // SplitOf returns the split that a prompt belongs to. It depends on the ids only,

@@ -16,13 +16,48 @@ var shown = map[string]bool{
 	MeasureExact: true, Agreement: true, MeasurePrefix: true, MeasureNLL: true, MeasureAnswered: true,
 }
 
-// WriteMeasures writes, for every task that has measures of its own, a table of them: a
-// line for every policy and budget, a column for every name. Names that differ in a number at
-// their end, as nll_to_512 and nll_to_1024, are a table of their own, with the numbers for
-// its columns. Without any measures it writes nothing.
+// WriteMeasures writes the tables of [MeasureTables]. Without any measures it writes nothing.
 func WriteMeasures(w io.Writer, rows []Row, opts TableOptions) error {
-	if err := checkRows(rows); err != nil {
+	tables, err := MeasureTables(rows)
+	if err != nil {
 		return fmt.Errorf("write measures: %w", err)
+	}
+	var out strings.Builder
+	for _, t := range tables {
+		columns := make([]column, len(t.Heads))
+		for i := range columns {
+			columns[i].head = t.Heads[i]
+			for _, line := range t.Lines {
+				columns[i].cells = append(columns[i].cells, line[i])
+			}
+		}
+		if opts.Markdown {
+			fmt.Fprintf(&out, "**%s**\n\n", t.Title)
+			writeMarkdown(&out, columns)
+		} else {
+			fmt.Fprintf(&out, "%s\n\n", t.Title)
+			writeText(&out, columns)
+		}
+		out.WriteString("\n")
+	}
+	_, err = io.WriteString(w, out.String())
+	return err
+}
+
+// MeasureTable is what one task measures beside its score: a line for every policy and
+// budget, which are the first two columns.
+type MeasureTable struct {
+	Title string
+	Heads []string
+	Lines [][]string
+}
+
+// MeasureTables are, for every task that has measures of its own, a table of them, with a
+// column for every name. Names that differ in a number at their end, as nll_to_512 and
+// nll_to_1024, are a table of their own, with the numbers for its columns.
+func MeasureTables(rows []Row) ([]MeasureTable, error) {
+	if err := checkRows(rows); err != nil {
+		return nil, err
 	}
 	var tasks []string
 	byTask := make(map[string][]Row)
@@ -36,26 +71,25 @@ func WriteMeasures(w io.Writer, rows []Row, opts TableOptions) error {
 		}
 		byTask[key] = append(byTask[key], r)
 	}
-	var out strings.Builder
+	var out []MeasureTable
 	for _, task := range tasks {
 		for _, curve := range curvesOf(byTask[task]) {
-			title := fmt.Sprintf("Measures of %s", task)
+			t := MeasureTable{Title: fmt.Sprintf("Measures of %s", task)}
 			if curve.prefix != "" {
-				title = fmt.Sprintf("%s of %s", upper(strings.ReplaceAll(strings.Trim(curve.prefix, "_"), "_", " ")), task)
+				t.Title = fmt.Sprintf("%s of %s", upper(strings.ReplaceAll(strings.Trim(curve.prefix, "_"), "_", " ")), task)
 			}
 			columns := curve.columns(byTask[task])
-			if opts.Markdown {
-				fmt.Fprintf(&out, "**%s**\n\n", title)
-				writeMarkdown(&out, columns)
-			} else {
-				fmt.Fprintf(&out, "%s\n\n", title)
-				writeText(&out, columns)
+			t.Lines = make([][]string, len(byTask[task]))
+			for _, c := range columns {
+				t.Heads = append(t.Heads, c.head)
+				for i, cell := range c.cells {
+					t.Lines[i] = append(t.Lines[i], cell)
+				}
 			}
-			out.WriteString("\n")
+			out = append(out, t)
 		}
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return out, nil
 }
 
 // curve is measures whose names are one prefix and a number, or, without a prefix, all others.

@@ -62,7 +62,10 @@ func overviewOf(rows []Row, order []string) (title string, columns []column, ok 
 			columns[i+1].cells = append(columns[i+1].cells, text)
 		}
 	}
-	title = fmt.Sprintf("%s in %%, mean over %d tasks", upper(metricOf(rows)), means[0].Cells)
+	title = fmt.Sprintf("%s in %%", upper(metricOf(rows)))
+	if n := means[0].Cells; n > 1 {
+		title += fmt.Sprintf(", mean over %d tasks", n)
+	}
 	if n := rows[0].Tokens; n > 0 && sameLength(rows) {
 		title += fmt.Sprintf(", prompts of %d tokens", n)
 	}

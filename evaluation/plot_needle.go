@@ -45,7 +45,7 @@ const maxNeedleSteps = 128
 // 128 lengths or depths are errors.
 func PlotNeedle(w io.Writer, format figures.Format, cells []NeedleCell) error {
 	fail := func(err error) error { return fmt.Errorf("plot needle: %w", err) }
-	colors, err := accuracyColors()
+	colors, err := AccuracyColors()
 	if err != nil {
 		return fail(err)
 	}
@@ -136,10 +136,10 @@ func scoreName(cells []NeedleCell) string {
 	return strings.ReplaceAll(metric, "_", " ") + " (%)"
 }
 
-// accuracyColors goes from dark violet over green to yellow with evenly rising
+// AccuracyColors goes from dark violet over green to yellow with evenly rising
 // lightness, so that it reads the same in grey and with any colour vision (the
-// corners of matplotlib's viridis).
-func accuracyColors() (palette.ColorMap, error) {
+// corners of matplotlib's viridis). The range is 0 to 1.
+func AccuracyColors() (palette.ColorMap, error) {
 	m, err := moreland.NewLuminance([]color.Color{
 		color.RGBA{R: 0x44, G: 0x01, B: 0x54, A: 0xff},
 		color.RGBA{R: 0x3b, G: 0x52, B: 0x8b, A: 0xff},

@@ -258,7 +258,7 @@ func TestPlotNeedlePutsCellsInTheirPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	img := decode(t, path, 690, 500)
-	colors, err := accuracyColors()
+	colors, err := AccuracyColors()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,6 +101,12 @@ func (p *Prediction) key() sampleKey { return sampleKey{p.Model, p.Task, p.Index
 // bytes up to the first line that is damaged, or belongs to a sample of which lines are
 // missing; damage says what that is, nil at the end of a file that is whole.
 func ReadPredictions(r io.Reader) (all []*Prediction, whole int64, damage, err error) {
+	whole, damage, err = ScanPredictions(r, func(sample []*Prediction) { all = append(all, sample...) })
+	return all, whole, damage, err
+}
+
+// ScanPredictions reads as ReadPredictions does, and hands over one sample after the other.
+func ScanPredictions(r io.Reader, found func(sample []*Prediction)) (whole int64, damage, err error) {
 	in := bufio.NewReaderSize(r, 1<<16)
 	var open []*Prediction // of the sample whose lines are not complete
 	seen := make(map[sampleKey]bool)
@@ -111,13 +117,13 @@ func ReadPredictions(r io.Reader) (all []*Prediction, whole int64, damage, err e
 			if len(open) > 0 {
 				damage = fmt.Errorf("line %d: the file ends after %d of %d lines of sample %s", line, len(open), open[0].Cells, open[0].Sample)
 			}
-			return all, whole, damage, nil
+			return whole, damage, nil
 		}
 		if err != nil && err != io.EOF {
-			return nil, 0, nil, err
+			return 0, nil, err
 		}
 		if err == io.EOF || len(raw) > maxLine {
-			return all, whole, fmt.Errorf("line %d: cut off", line), nil
+			return whole, fmt.Errorf("line %d: cut off", line), nil
 		}
 		p, err := decodePrediction(raw[:len(raw)-1])
 		if err == nil && len(open) > 0 && (p.key() != open[0].key() || p.Cells != open[0].Cells) {
@@ -127,11 +133,12 @@ func ReadPredictions(r io.Reader) (all []*Prediction, whole int64, damage, err e
 			err = fmt.Errorf("sample %s of task %s is there a second time", p.Sample, p.Task)
 		}
 		if err != nil {
-			return all, whole, fmt.Errorf("line %d: %w", line, err), nil
+			return whole, fmt.Errorf("line %d: %w", line, err), nil
 		}
 		at += int64(len(raw))
 		if open = append(open, p); len(open) == p.Cells {
-			all, whole, open = append(all, open...), at, nil
+			found(open)
+			whole, open = at, nil
 			seen[p.key()] = true
 		}
 	}

@@ -147,7 +147,11 @@ func score(values []float64) (mean, stdErr float64) {
 	mean, stdErr = stats.Mean(values)
 	graded := slices.ContainsFunc(values, func(v float64) bool { return v != 0 && v != 1 })
 	if !graded {
-		mean = min(mean, 1)
+		right := 0.0
+		for _, v := range values {
+			right += v
+		}
+		mean = right / float64(len(values)) // 1 where all are right, which a sum of shares misses
 		return mean, stats.BinomialStdErr(mean, len(values))
 	}
 	if math.IsNaN(stdErr) { // of one sample

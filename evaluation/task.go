@@ -11,6 +11,7 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/registry"
+	"glimpse/internal/suggest"
 	"glimpse/model"
 )
 
@@ -236,7 +237,7 @@ func parseTask(name string) ([]Selection, error) {
 				return []Selection{{&t, name, true}}, nil
 			}
 		}
-		return nil, fmt.Errorf("unknown task %q, want one of: %s", name, strings.Join(TaskNames(), ", "))
+		return nil, suggest.Unknown("task", name, TaskNames())
 	}
 	names := t.Subtasks
 	switch {
@@ -248,7 +249,7 @@ func parseTask(name string) ([]Selection, error) {
 		names = t.Defaults
 	case cut && sub != "all":
 		if !slices.Contains(t.Subtasks, sub) {
-			return nil, fmt.Errorf("task %q: unknown subtask, want one of: all, %s", name, strings.Join(t.Subtasks, ", "))
+			return nil, fmt.Errorf("task %q: unknown subtask, want one of: all, %s%s", name, strings.Join(t.Subtasks, ", "), suggest.DidYouMean(sub, t.Subtasks))
 		}
 		names = []string{sub}
 	}
@@ -290,7 +291,7 @@ func (t *Task) SetOptions(assignments []string) (map[string]string, error) {
 			if len(names) == 0 {
 				return nil, fmt.Errorf("task %s: unknown option %q, it has none", t.Name, name)
 			}
-			return nil, fmt.Errorf("task %s: unknown option %q, want one of: %s", t.Name, name, strings.Join(names, ", "))
+			return nil, fmt.Errorf("task %s: %w", t.Name, suggest.Unknown("option", name, names))
 		}
 		out[name] = value
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"glimpse/internal/registry"
+	"glimpse/internal/suggest"
 	"glimpse/model"
 )
 
@@ -97,7 +98,7 @@ func (o Option) check(text string) (float64, error) {
 	if o.Choices != nil {
 		i := slices.Index(o.Choices(), text)
 		if i < 0 {
-			return 0, fmt.Errorf("got %q, want one of: %s", text, strings.Join(o.Choices(), ", "))
+			return 0, fmt.Errorf("got %q, want one of: %s%s", text, strings.Join(o.Choices(), ", "), suggest.DidYouMean(text, o.Choices()))
 		}
 		return float64(i), nil
 	}
@@ -205,7 +206,11 @@ func ParseOverrides(assignments []string) (Overrides, error) {
 func (p Policy) option(policy, name string) (Option, error) {
 	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Name == name })
 	if i < 0 {
-		return Option{}, fmt.Errorf("policy %s has no option %q, %s", policy, name, p.optionNames())
+		names := make([]string, len(p.Options))
+		for i, o := range p.Options {
+			names[i] = o.Name
+		}
+		return Option{}, fmt.Errorf("policy %s has no option %q, %s%s", policy, name, p.optionNames(), suggest.DidYouMean(name, names))
 	}
 	return p.Options[i], nil
 }

@@ -1,6 +1,7 @@
 package eviction_test
 
 import (
+	"io/fs"
 	"math"
 	"slices"
 	"strings"
@@ -98,22 +99,35 @@ func TestSnapKVPerQueryHead(t *testing.T) {
 		}
 		copy(values, from)
 	})
-	for _, device := range []string{"reference64", "cpu"} {
-		grouped, single := modeltest.OpenFolder(t, folder, device), modeltest.OpenFolder(t, repeated, device)
-		tokens := modeltest.Tokens(grouped, 3, n)
-		got := prefill(t, grouped, policy(t, grouped, "snapkv", "snapkv.per=query-head", "snapkv.window=3", "snapkv.dense=1"), tokens, budget)
-		want := prefill(t, single, policy(t, single, "snapkv", "snapkv.window=3", "snapkv.dense=1"), tokens, budget*kvHeads/heads)
+	type talk struct {
+		kept      [][][]int32
+		said      []int32
+		steps     int
+		bytesRead int64
+	}
+	answer := func(device string, folder fs.FS, budget, n int, name string, set ...string) (out talk) {
+		t.Run(device+" "+name, func(t *testing.T) { // one model at a time
+			m := modeltest.OpenFolder(t, folder, device)
+			s := prefill(t, m, policy(t, m, name, set...), modeltest.Tokens(m, 3, n), budget)
+			out = talk{kept: s.Kept(), said: generate(t, s, steps)}
+			out.steps, out.bytesRead = s.Traffic.Steps, s.Traffic.Bytes
+		})
+		return out
+	}
+	for _, on := range keptDevices {
+		got := answer(on.name, folder, budget, n, "snapkv", "snapkv.per=query-head", "snapkv.window=3", "snapkv.dense=1")
+		want := answer(on.name, repeated, budget*kvHeads/heads, n, "snapkv", "snapkv.window=3", "snapkv.dense=1")
 		apart := 0
-		for l := range got.Kept() {
-			for h, kept := range got.Kept()[l] {
+		for l := range got.kept {
+			for h, kept := range got.kept[l] {
 				var union []int32
 				for q := h * heads / kvHeads; q < (h+1)*heads/kvHeads; q++ {
-					union = append(union, want.Kept()[l][q]...)
+					union = append(union, want.kept[l][q]...)
 				}
 				slices.Sort(union)
 				union = slices.Compact(union)
 				if !slices.Equal(kept, union) || l > 0 && len(kept) > budget {
-					t.Errorf("%s: layer %d head %d keeps %v, want %v", device, l, h, kept, union)
+					t.Errorf("%s: layer %d head %d keeps %v, want %v", on.name, l, h, kept, union)
 				}
 				if l > 0 && len(kept) > budget*kvHeads/heads {
 					apart++
@@ -121,18 +135,17 @@ func TestSnapKVPerQueryHead(t *testing.T) {
 			}
 		}
 		if apart == 0 {
-			t.Errorf("%s: the heads of every group keep the same", device)
+			t.Errorf("%s: the heads of every group keep the same", on.name)
 		}
-		if a, b := generate(t, got, steps), generate(t, want, steps); !slices.Equal(a, b) {
-			t.Errorf("%s: response %v, without groups %v", device, a, b)
+		if !slices.Equal(got.said, want.said) {
+			t.Errorf("%s: response %v, without groups %v", on.name, got.said, want.said)
 		}
-		if got.Traffic.Steps != steps-1 || got.Traffic.Bytes != want.Traffic.Bytes {
-			t.Errorf("%s: reads %+v, without groups %+v", device, got.Traffic, want.Traffic)
+		if got.steps != steps-1 || got.bytesRead != want.bytesRead {
+			t.Errorf("%s: reads %d bytes in %d steps, without groups %d", on.name, got.bytesRead, got.steps, want.bytesRead)
 		}
-		got = prefill(t, grouped, policy(t, grouped, "snapkv", "snapkv.per=query-head"), tokens[:budget], budget)
-		want = prefill(t, grouped, policy(t, grouped, "full"), tokens[:budget], budget)
-		if a, b := generate(t, got, steps), generate(t, want, steps); !slices.Equal(a, b) {
-			t.Errorf("%s: within the budget: response %v, want %v", device, a, b)
+		got, want = answer(on.name, folder, budget, budget, "snapkv", "snapkv.per=query-head"), answer(on.name, folder, budget, budget, "full")
+		if !slices.Equal(got.said, want.said) {
+			t.Errorf("%s: within the budget: response %v, want %v", on.name, got.said, want.said)
 		}
 	}
 }

@@ -33,14 +33,6 @@ type Options struct {
 // PairSink takes pairs in order.
 type PairSink interface{ Write(p datasets.Pair) error }
 
-// groupSize is the number of sequences of a small model that go through it together.
-// Several groups run side by side: their operations are too small for many threads. It
-// does not depend on the machine, because the last bits of logits depend on it.
-const groupSize = 4
-
-// smallModel is the size, in parameters, up to which groups run side by side.
-const smallModel = 20_000_000
-
 // Pairs generates a response for every prompt that next gives, until io.EOF, and
 // writes the pairs in the prompts' order. A prompt that does not fit the context is an
 // error that names it. A response depends on its prompt, the settings and Batch; not on
@@ -87,10 +79,7 @@ func (o *Options) resolve() error {
 
 // groups are how many work side by side, and of how many sequences each.
 func (o *Options) groups(m *model.Model) (groups, size int) {
-	size = o.Batch
-	if m.Network.Parameters() <= smallModel {
-		size = min(size, groupSize)
-	}
+	size = m.GroupRows(o.Batch)
 	return min(parallel.Threads(), (o.Batch+size-1)/size), size
 }
 

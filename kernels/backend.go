@@ -17,6 +17,9 @@ func Open(name string) (Backend, error) {
 	} else if ok {
 		return cudaDevices.Open(ordinal)
 	}
+	if !slices.Contains(Backends.Names(), name) {
+		return nil, unknownDevice(name)
+	}
 	open, err := Backends.Lookup(name)
 	if err != nil {
 		return nil, err

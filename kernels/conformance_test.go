@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -73,10 +74,14 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 }
 
 func TestOpenUnknownBackend(t *testing.T) {
-	_, err := kernels.Open("abacus")
-	want := `unknown device "abacus", want one of: cpu, reference, reference64`
-	if err == nil || len(kernels.Backends.Names()) == 3 && err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
+	for name, meant := range map[string]string{
+		"abacus": "", "gpu": `; did you mean "cuda:0"?`, "CUDA0": `; did you mean "cuda:0"?`, "CPU": `; did you mean "cpu"?`, "atuo": `; did you mean "auto"?`,
+	} {
+		_, err := kernels.Open(name)
+		want := fmt.Sprintf(`unknown device %q, want one of: cpu, reference, reference64, cuda:N, auto%s`, name, meant)
+		if err == nil || len(kernels.Backends.Names()) == 3 && err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"glimpse/internal/suggest"
 )
 
 // DeviceReport is what a machine offers beside its processor, and what is missing
@@ -102,6 +104,23 @@ func Devices() DeviceReport { return cudaDevices.Devices() }
 
 // CheckDevice checks a device by its number, as DeviceKind says.
 func CheckDevice(ordinal int) error { return cudaDevices.Check(ordinal) }
+
+// DeviceNames are what a device may be called on this machine.
+func DeviceNames() []string {
+	names := []string{"cpu", "auto"}
+	for _, d := range Devices().Devices {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// unknownDevice names what --device takes, of which not all are registered.
+func unknownDevice(name string) error {
+	if strings.EqualFold(name, "gpu") || strings.EqualFold(name, "cuda0") {
+		return fmt.Errorf("unknown device %q, want one of: %s, cuda:N, auto; did you mean \"cuda:0\"?", name, strings.Join(Backends.Names(), ", "))
+	}
+	return suggest.Unknown("device", name, append(Backends.Names(), "cuda:N", "auto"))
+}
 
 // cudaOrdinal reads "cuda" or "cuda:N".
 func cudaOrdinal(name string) (ordinal int, ok bool, err error) {

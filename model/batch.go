@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"glimpse/internal/parallel"
 	"glimpse/kernels"
 )
 
@@ -22,18 +23,53 @@ import (
 // records decoding steps, those of a batch are recorded unless scores of a sequence are
 // observed or it chooses what it attends to: results have the same bits.
 type Batch struct {
-	runner *Runner
+	model  *Model
 	rows   int
+	groups []*batchGroup
 	live   []*Sequence // in the order in which they joined
 }
 
-// NewBatch returns an empty batch of at most rows sequences, which is also the number of rows
-// that every step computes.
+// batchGroup is sequences that go through the model together. Which ones these are may change
+// from step to step.
+type batchGroup struct {
+	runner    *Runner
+	rows      int // that a step is filled up to
+	sequences []*Sequence
+	next      []drawnRow // what follows, by sequence
+}
+
+// groupRows is the number of sequences of a small model that go through it together. Several
+// groups run side by side: their operations are too small for many threads. It does not
+// depend on the machine, because the last bits of logits depend on it.
+const groupRows = 4
+
+// smallModel is the size, in parameters, up to which groups run side by side.
+const smallModel = 20_000_000
+
+// GroupRows is the number of rows that go through the model together where so many sequences
+// are decoded at the same time.
+func (m *Model) GroupRows(sequences int) int {
+	if m.Network.Parameters() <= smallModel {
+		return min(sequences, groupRows)
+	}
+	return sequences
+}
+
+// NewBatch returns an empty batch of at most rows sequences. A step computes as many rows,
+// however few there are; of a small model on the host, whose groups run side by side, as many
+// as the groups with sequences have (GroupRows).
 func (r *Runner) NewBatch(rows int) (*Batch, error) {
 	if rows < 1 {
 		return nil, fmt.Errorf("batch: got %d rows, want at least 1", rows)
 	}
-	return &Batch{runner: r, rows: rows}, nil
+	b := &Batch{model: r.Model, rows: rows, groups: []*batchGroup{{runner: r, rows: rows}}}
+	if size := r.Model.GroupRows(rows); !r.Model.Backend.OwnMemory() && size < rows {
+		b.groups[0].rows = size
+		for from := size; from < rows; from += size {
+			b.groups = append(b.groups, &batchGroup{runner: r.Model.NewRunner(), rows: size})
+		}
+	}
+	return b, nil
 }
 
 // Len is the number of sequences whose responses have not ended, and Room that of those which
@@ -72,7 +108,7 @@ func (b *Batch) Add(cache *Cache, logits *Logits, opt GenerateOptions) (*Sequenc
 	case slices.ContainsFunc(b.live, func(s *Sequence) bool { return s.step.cache == cache }):
 		return nil, fmt.Errorf("batch: got the cache of a sequence that is in it")
 	}
-	r, err := b.runner.Model.newResponse(cache, opt)
+	r, err := b.model.newResponse(cache, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +134,7 @@ func (b *Batch) Step(ctx context.Context) (ended []*Sequence, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err = b.step(ctx); err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
+	if err = b.step(context.WithoutCancel(ctx)); err != nil {
 		for _, s := range b.live {
 			if !s.done {
 				s.fail(err)
@@ -116,76 +152,86 @@ func (b *Batch) Step(ctx context.Context) (ended []*Sequence, err error) {
 
 func (b *Batch) step(ctx context.Context) (err error) {
 	defer kernels.CatchDevice(&err)
-	r := b.runner
-	defer r.arena.Release(nil)
 	var going []*Sequence
-	var steps []*batchStep
 	for _, s := range b.live {
 		if s.first != nil {
 			s.fail(s.take(s.first))
 			s.first = nil
 		}
 		if !s.done {
-			s.fail(r.Model.checkTokens(s.step.cache, s.last()))
+			s.fail(b.model.checkTokens(s.step.cache, s.last()))
 		}
 		if !s.done {
 			s.step.token = s.last()[0]
-			going, steps = append(going, s), append(steps, &s.step)
+			going = append(going, s)
 		}
 	}
-	if len(going) == 0 {
-		return nil
+	groups := b.share(going)
+	defer func() {
+		for _, g := range groups { // logits on a device are read until then
+			g.runner.arena.Release(nil)
+			g.sequences, g.next = nil, nil
+		}
+	}()
+	errs := make([]error, len(groups))
+	run := func(i int) { errs[i] = groups[i].run(ctx) }
+	if len(groups) == 1 { // with all threads
+		run(0)
+	} else {
+		parallel.For(len(groups), run)
 	}
-	y, err := r.stepBatch(ctx, steps, b.rows)
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for _, s := range going {
-		s.fail(s.step.err)
-	}
-	for i, logits := range b.logits(going, y) {
-		s := going[i]
-		if !s.done {
-			s.fail(s.stepped())
-		}
-		if !s.done {
-			s.fail(s.take(logits))
+	for _, g := range groups {
+		for i, s := range g.sequences {
+			s.goOn(g.next[i])
 		}
 	}
 	return nil
 }
 
-// logits are those [rows, vocab] of a step by sequence, with the tokens that a device has
-// drawn for all of them at once. Sequences fail whose logits are not finite.
-func (b *Batch) logits(going []*Sequence, y *kernels.Tensor) []*Logits {
-	m, n := b.runner.Model, len(going)
-	rows := make([]*Logits, n)
-	if !m.samplesOnDevice() {
-		host := y.Rows(0, n).Float32s()
-		for i, s := range going {
-			row := host[i*m.Config.Vocab:][:m.Config.Vocab]
-			if rows[i] = HostLogits(row); !s.done {
-				s.fail(m.checkLogits(row))
-			}
-		}
-		return rows
+// share gives sequences to groups, to as many of these as there are sequences for.
+func (b *Batch) share(going []*Sequence) []*batchGroup {
+	groups := b.groups[:min(len(b.groups), len(going))]
+	for i, g := range groups {
+		g.sequences = going[i*len(going)/len(groups) : (i+1)*len(going)/len(groups)]
 	}
-	draws := make([]kernels.Draw, n)
-	for i, s := range going {
-		if !s.done && s.Forced == nil && !s.sampler.onHost() {
-			draws[i] = s.sampler.draw()
-		}
-	}
-	for i, id := range m.Backend.Draw(y.Rows(0, n), draws) {
-		rows[i] = &Logits{device: y.Rows(i, i+1), model: m, drawn: &id}
-		if s := going[i]; !s.done && id < 0 {
-			s.fail(m.ExplainNonFinite())
-		}
-	}
-	return rows
+	return groups
 }
 
-// fail ends the sequence with an error, unless that is nil.
+// run runs the last token of every sequence of the group and leaves what follows.
+func (g *batchGroup) run(ctx context.Context) error {
+	r := g.runner
+	steps := make([]*batchStep, len(g.sequences))
+	samplers := make([]*sampler, len(g.sequences)) // of those that draw
+	for i, s := range g.sequences {
+		steps[i] = &s.step
+		if s.Forced == nil {
+			samplers[i] = s.sampler
+		}
+	}
+	y, err := r.stepBatch(ctx, steps, g.rows)
+	if err != nil {
+		return err
+	}
+	g.next = r.Model.drawRows(y, samplers)
+	return nil
+}
+
+// goOn takes the next token after a step.
+func (s *Sequence) goOn(next drawnRow) {
+	s.fail(s.step.err)
+	s.fail(next.err)
+	if !s.done {
+		s.fail(s.stepped())
+	}
+	if !s.done {
+		s.fail(s.take(next.Logits))
+	}
+}
+
+// fail ends the sequence with an error, unless that is nil. The first one counts.
 func (s *Sequence) fail(err error) {
 	if err != nil && s.err == nil {
 		s.err, s.done = err, true

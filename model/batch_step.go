@@ -3,7 +3,6 @@ package model
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"glimpse/internal/parallel"
 	"glimpse/kernels"
@@ -47,19 +46,15 @@ func (r *Runner) NextBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	if err != nil {
 		return nil, err
 	}
-	if r.Model.samplesOnDevice() && !slices.ContainsFunc(samplers, func(s *Sampler) bool { return s.s.onHost() }) {
-		draws := make([]kernels.Draw, len(samplers))
-		for i, s := range samplers {
-			draws[i] = s.s.draw()
-		}
-		return r.Model.draw(y.Rows(0, len(draws)), draws)
-	}
-	logits, err := r.hostLogits(y, len(caches))
-	if err != nil {
-		return nil, err
-	}
+	own := make([]*sampler, len(samplers))
 	for i, s := range samplers {
-		id, err := s.s.next(logits[i])
+		own[i] = s.s
+	}
+	for i, row := range r.Model.drawRows(y, own) {
+		if row.err != nil {
+			return nil, row.err
+		}
+		id, err := row.next(own[i])
 		if err != nil {
 			return nil, err
 		}

@@ -111,6 +111,40 @@ func (m *Model) draw(logits *kernels.Tensor, draws []kernels.Draw) ([]int32, err
 	return ids, nil
 }
 
+// drawnRow is a row of several logits; err is of numbers that are not finite.
+type drawnRow struct {
+	*Logits
+	err error
+}
+
+// drawRows takes apart the logits [at least samplers, vocab] of a step. A device draws the
+// tokens of all samplers at once that need no logits on the host; nil draws none.
+func (m *Model) drawRows(y *kernels.Tensor, samplers []*sampler) []drawnRow {
+	n, vocab := len(samplers), m.Config.Vocab
+	rows := make([]drawnRow, n)
+	if !m.samplesOnDevice() {
+		host := y.Rows(0, n).Float32s()
+		for i := range rows {
+			row := host[i*vocab:][:vocab]
+			rows[i] = drawnRow{HostLogits(row), m.checkLogits(row)}
+		}
+		return rows
+	}
+	draws := make([]kernels.Draw, n)
+	for i, s := range samplers {
+		if s != nil && !s.onHost() {
+			draws[i] = s.draw()
+		}
+	}
+	for i, id := range m.Backend.Draw(y.Rows(0, n), draws) {
+		rows[i].Logits = &Logits{device: y.Rows(i, i+1), model: m, drawn: &id}
+		if id < 0 {
+			rows[i].err = m.ExplainNonFinite()
+		}
+	}
+	return rows
+}
+
 // head writes the logits of normalised rows h to y on b.
 func (m *Model) head(b kernels.Backend, y, h *kernels.Tensor) {
 	b.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, scaleOr1(m.Config.LogitScale), 0)

@@ -8,58 +8,76 @@ source "$(dirname "$0")/common.sh"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-go test -tags gpu -c -o "$work/cuda.test" ./kernels/cuda
-go test -tags gpu -c -o "$work/kernels.test" ./kernels
+for package in kernels/cuda kernels; do # the device's own tests, and those of every backend
+  go test -tags gpu -c -o "$work/${package##*/}.test" "./$package"
+  "$work/${package##*/}.test" -test.list . >"$work/${package##*/}.list"
+done
+# What every copy starts from. A bug is seen in a run of a fraction of a second: compiling
+# without optimisation and linking without debug information is what saves time.
+mkdir -p "$work/base/host" "$work/base/build"
+cp -p kernels/cuda/{*.cu,*.h,Makefile} "$work/base"
+cp -p kernels/cuda/host/* "$work/base/host"
+cp -p kernels/cuda/build/*.d "$work/base/build"
+for object in kernels/cuda/build/*.o; do
+  strip -g -p -o "$work/base/build/${object##*/}" "$object"
+done
+unoptimised=(HOSTFLAGS="-O0 -march=x86-64-v3 -ffp-contract=off")
+if command -v ld.gold >/dev/null; then unoptimised+=(LINK=-fuse-ld=gold); fi
 
-# folder is where the tests of an operation are: the device's own, or those of every backend.
-folder() { # OPERATION
+run() { # DRIVER TEST LOG: in the folder of the tests, as go test would
   local package
-  for package in kernels/cuda kernels; do
-    [ -z "$("$work/${package##*/}.test" -test.list "^(${1%%/*})")" ] || { echo "$package"; return; }
+  for package in kernels/cuda kernels none; do
+    ! grep -qE "^(${2%%/*})" "$work/${package##*/}.list" 2>/dev/null || break
   done
-  return 1
+  [ $package != none ] || { echo "no test is called $2" >"$3"; return 0; }
+  (cd $package && GLIMPSE_CUDA_DRIVER=$1 GLIMPSE_CUBLASLT=$1 GOMAXPROCS=1 timeout 120 "$work/${package##*/}.test" -test.failfast -test.run "$2" >"$3" 2>&1)
 }
+# Without this, a broken set-up would look like every bug being seen: sources that are compiled
+# and linked as those with a bug, but have none.
+cp -al "$work/base" "$work/sound"
+rm "$work"/sound/build/{elements,rows,few_rows}.cu.o
+make -s -C "$work/sound" "${unoptimised[@]}" host
+run "$work/sound/build/libhostcuda.so" 'TestBackendsConform/cuda/(RMSNorm|Linear|Gather)$' "$work/log" || { cat "$work/log"; die "the tests fail without a planted bug"; }
 
-run() { # DRIVER OPERATION LOG: in the folder of the tests, as go test would
-  local package
-  package=$(folder "$2") || { echo "no test is called $2" >"$3"; return 0; }
-  (cd "$package" && GLIMPSE_CUDA_DRIVER=$1 GLIMPSE_CUBLASLT=$1 GOMAXPROCS=1 timeout 120 "$work/${package##*/}.test" -test.failfast -test.run "$2" >"$3" 2>&1)
-}
-# Without this, a broken set-up would look like every bug being seen.
-run "$root/kernels/cuda/build/libhostcuda.so" 'TestBackendsConform/cuda/(RMSNorm|Linear|Gather)$' "$work/log" || { cat "$work/log"; die "the tests fail without a planted bug"; }
-
-plant() { # FILE OPERATION PROGRAM WHAT: prints the verdict
-  local file=$1 operation=$2 program=$3 what=$4 order dir
+plant() { # FILE TEST PROGRAM WHAT: prints the verdict
+  local file=$1 test=$2 program=$3 what=$4 order dir source
   dir=$(mktemp -d "$work/XXXXXX")
-  cp -a kernels/cuda "$dir/cuda"
+  cp -al "$work/base" "$dir/cuda"
   sed -i "$program" "$dir/cuda/$file"
+  case $file in
+    *.h) source=${test%%: *} test=${test#*: } ;;
+    *) source=$file ;;
+  esac
+  rm "$dir/cuda/build/$(basename "${source%.cpp}").o" # it is a link to what others have, too
   if cmp -s "$dir/cuda/$file" "kernels/cuda/$file"; then
     echo "NO CHANGE  $what"
-  elif ! make -s -C "$dir/cuda" HOSTFLAGS="-O1 -march=x86-64-v3 -ffp-contract=off" host >"$dir/log" 2>&1; then
+  elif ! make -s -C "$dir/cuda" -o "$file" "${unoptimised[@]}" host >"$dir/log" 2>&1; then
     cat "$dir/log"
     echo "NO BUILD   $what"
   else
-    [ "${operation#Test}" != "$operation" ] || operation="TestBackendsConform/cuda/($operation)\$"
+    [ "${test#Test}" != "$test" ] || test="TestBackendsConform/cuda/($test)\$"
     for order in forward reverse; do
-      HOSTCUDA_ORDER=$order run "$dir/cuda/build/libhostcuda.so" "$operation" "$dir/log" || { echo "seen       $what"; break; }
+      HOSTCUDA_ORDER=$order run "$dir/cuda/build/libhostcuda.so" "$test" "$dir/log" || { echo "seen       $what"; break; }
       [ $order = forward ] || echo "SURVIVED   $what"
     done
   fi
   rm -rf "$dir"
 }
 
-plant_all() { # reads FILE|OPERATION|PROGRAM|WHAT
-  local file operation program what
-  while IFS='|' read -r file operation program what; do
+plant_all() { # reads FILE|TEST|PROGRAM|WHAT
+  local file test program what
+  while IFS='|' read -r file test program what; do
     while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
-    plant "$file" "$operation" "$program" "$what" &
+    plant "$file" "$test" "$program" "$what" &
   done
   wait
 }
 
 (cd kernels/cuda && find . -name '*.mutants' | sed 's|^\./||' | sort | grep -E -- "${1:-.}" | while read -r list; do
   grep -v '^#' "$list" | sed "s#^#${list%.mutants}|#"
-done) | plant_all | tee "$work/verdicts"
-# No bugs at all would look like every bug being seen.
-[ -s "$work/verdicts" ] || die "no bugs for '${1:-.}'"
-! grep -qv '^seen ' "$work/verdicts"
+done) >"$work/bugs" || true
+plant_all <"$work/bugs" | tee "$work/verdicts"
+# No bugs at all would look like every bug being seen, and so would one without a verdict.
+[ -s "$work/bugs" ] || die "no bugs for '${1:-.}'"
+seen=$(grep -c '^seen ' "$work/verdicts") || true
+[ "$seen" = "$(wc -l <"$work/bugs")" ] || die "$seen of $(wc -l <"$work/bugs") bugs are seen"

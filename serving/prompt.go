@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"glimpse/datasets"
+	"glimpse/internal/suggest"
 	"glimpse/model"
 	"glimpse/model/chat"
 )
@@ -67,6 +69,11 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, s
 // exampleTasks are friendlier names of tasks.
 var exampleTasks = map[string]string{"needle": "single"}
 
+// ExampleNames are the names that Example takes.
+func ExampleNames() []string {
+	return append(datasets.Tasks.Names(), slices.Sorted(maps.Keys(exampleTasks))...)
+}
+
 // ReadExample makes the prompt of a synthetic task.
 func (p *PromptSource) ReadExample(m *model.Model, seed uint64) (*Prompt, error) {
 	if m.Config.Vocab != len(datasets.Vocabulary()) {
@@ -77,8 +84,7 @@ func (p *PromptSource) ReadExample(m *model.Model, seed uint64) (*Prompt, error)
 		task = t
 	}
 	if !slices.Contains(datasets.Tasks.Names(), task) {
-		_, err := datasets.Tasks.Lookup(task)
-		return nil, fmt.Errorf("example: %w, needle", err)
+		return nil, suggest.Unknown("example", p.Example, ExampleNames())
 	}
 	s, err := datasets.NewStream([]string{task}, datasets.Test, p.Tokens, seed)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"glimpse/internal/parallel"
+	"glimpse/internal/suggest"
 	"glimpse/kernels"
 	"glimpse/losses"
 	"glimpse/model"
@@ -132,7 +133,7 @@ func (c *Config) Validate(m *model.Model) error {
 		}
 	}
 	if c.Schedule != "cosine" && c.Schedule != "constant" {
-		return fmt.Errorf("train: unknown schedule %q, want one of: constant, cosine", c.Schedule)
+		return fmt.Errorf("train: %w", suggest.Unknown("schedule", c.Schedule, []string{"constant", "cosine"}))
 	}
 	return nil
 }

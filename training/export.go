@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"glimpse/checkpoints"
+	"glimpse/internal/suggest"
 )
 
 // Export returns adapter i of the configuration in its present state, as it is
@@ -88,7 +89,7 @@ func (c *Checkpoint) Export(name string) (*checkpoints.Adapter, error) {
 	}
 	i := slices.Index(c.Names(), name)
 	if i < 0 {
-		return nil, fmt.Errorf("checkpoint %s: no adapter %q, want one of: %s", c.path, name, strings.Join(c.Names(), ", "))
+		return nil, fmt.Errorf("checkpoint %s: no adapter %q, want one of: %s%s", c.path, name, strings.Join(c.Names(), ", "), suggest.DidYouMean(name, c.Names()))
 	}
 	settings := c.config.Adapters[i]
 	a := &checkpoints.Adapter{Kind: settings.Kind}

@@ -14,6 +14,7 @@ import (
 
 	"glimpse/checkpoints"
 	"glimpse/checkpoints/objectstore"
+	"glimpse/internal/suggest"
 	"glimpse/internal/tempdir"
 )
 
@@ -171,7 +172,7 @@ func pick(found []RunAdapter, only string) ([]RunAdapter, error) {
 		for i, f := range found {
 			names[i] = f.Name
 		}
-		return nil, fmt.Errorf("no adapter %q, want one of: %s", only, strings.Join(names, ", "))
+		return nil, fmt.Errorf("no adapter %q, want one of: %s%s", only, strings.Join(names, ", "), suggest.DidYouMean(only, names))
 	}
 	return found[i : i+1], nil
 }

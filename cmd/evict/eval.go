@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"glimpse/evaluation"
+	"glimpse/evaluation/lineup"
 	"glimpse/evaluation/runs"
+	"glimpse/evaluation/scoring"
 	_ "glimpse/evaluation/tasks" // registers them
 	"glimpse/eviction"
 	"glimpse/internal/cli"
@@ -24,7 +26,7 @@ type evalFlags struct {
 	policies, budgets      string
 	tasks, options         []string
 	plot, table, json      string
-	needle                 string
+	needle, sweep          string
 	asJSON, dryRun, groups bool
 }
 
@@ -98,6 +100,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md")
 	f.StringVar(&e.plot, "plot", "", "file for a plot of the scores against the budget: .png, .svg or .pdf")
 	f.StringVar(&e.needle, "needle-plot", "", "file for heat maps by depth and prompt length, of every policy at every budget: of a task that varies both, as niah, or else of needles of the synthetic tasks at the smallest budget: .png, .svg or .pdf")
+	f.StringVar(&e.sweep, "sweep-plot", "", "file for a plot of the scores of a sweep's adapters, and what they add to the time to first token, by their rows and modules: .png, .svg or .pdf; --adapter is then the folder of \"train sweep\"")
 	return cmd
 }
 
@@ -128,6 +131,11 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 			j.Tasks = append(j.Tasks, runs.Task{Task: t})
 		}
 	}
+	for _, name := range j.Metrics {
+		if _, err := scoring.Metrics.Lookup(name); err != nil {
+			return fmt.Errorf("--metric: %w", err)
+		}
+	}
 	if err := e.setOptions(j); err != nil {
 		return err
 	}
@@ -140,7 +148,7 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 		}
 	}
 	m := &j.Models[0]
-	if given.Given("adapter") {
+	if !fromFile || given.Given("adapter") {
 		m.Adapters = e.Adapters
 	}
 	if given.Given("draft") {
@@ -204,7 +212,8 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	plotOut, needleOut := files.Open("--plot", e.plot), files.Open("--needle-plot", e.needle)
 	plotFormat, plotErr := pictureFormat("--plot", e.plot)
 	needleFormat, needleErr := pictureFormat("--needle-plot", e.needle)
-	if err := errors.Join(files.Err(), plotErr, needleErr); err != nil {
+	sweepOut, points, sweepErr := e.openSweep(j)
+	if err := errors.Join(files.Err(), plotErr, needleErr, sweepErr); err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
 	out, err := j.Run(cmd.Context(), cmd.ErrOrStderr())
@@ -227,6 +236,10 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 				return writeTables(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(e.table, ".md")})
 			}),
 			plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, plotFormat, rows) }),
+			sweepOut.Write(func(w io.Writer) error {
+				format, _ := pictureFormat("--sweep-plot", e.sweep)
+				return evaluation.PlotSweep(w, format, rows, points)
+			}),
 		)
 	}
 	switch {
@@ -248,6 +261,24 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 		return err
 	}
 	return needleOut.Write(func(w io.Writer) error { return evaluation.PlotNeedle(w, needleFormat, cells) })
+}
+
+// openSweep opens the file for the plot of a sweep, of which there must be one.
+func (e *evalFlags) openSweep(j *runs.Job) (out *cli.Output, points []evaluation.SweepPoint, err error) {
+	_, err = pictureFormat("--sweep-plot", e.sweep)
+	out = j.Files.Open("--sweep-plot", e.sweep)
+	if e.sweep == "" || err != nil {
+		return out, nil, err
+	}
+	var sweeps []string
+	for _, m := range j.Models {
+		sweeps = append(sweeps, slices.DeleteFunc(slices.Clone(m.Adapters), func(a string) bool { return !lineup.IsSweep(a) })...)
+	}
+	if len(sweeps) != 1 || len(j.Models) != 1 {
+		return out, nil, fmt.Errorf("--sweep-plot: got %d sweeps of %d models, want one --adapter that is the folder of train sweep", len(sweeps), len(j.Models))
+	}
+	points, err = lineup.ReadSweep(sweeps[0])
+	return out, points, err
 }
 
 // say tells on standard error what the table does not.

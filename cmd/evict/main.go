@@ -27,8 +27,7 @@ the adapters that ship with it are used.`,
   evict eval --policy snapkv,lookaheadkv --budget 32,128 --samples 16
   evict policies`,
 	}
-	threads := root.PersistentFlags().Int("threads", 0, "threads to use; 0 is all cores")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return cli.SetThreads(*threads) }
-	root.AddCommand(newRun(), newChat(), newEval(), newJudge(), newCosts(), newPolicies(), newTasks(), newModels(), newInspect(), newPatterns(), newDoctor())
+	root.AddCommand(newRun(), newChat(), newEval(), newJudge(), newCosts(), newPolicies(), newTasks(), newModels(), newInspect(), newPatterns(), newReport(), newDoctor())
+	cli.Setup(root, completions())
 	return root
 }

@@ -27,8 +27,7 @@ is never changed. Without --model, the small built-in reference model is used.`,
   train lookahead --steps 40 --out my-lookahead
   train judgeq --steps 40 --data pairs.jsonl --out my-judgeq`,
 	}
-	threads := root.PersistentFlags().Int("threads", 0, "threads to use; 0 is all cores")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return cli.SetThreads(*threads) }
 	root.AddCommand(newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newRun(), newSweep(), newPlan(), newExport())
+	cli.Setup(root, completions())
 	return root
 }

@@ -26,8 +26,8 @@ import (
 	"glimpse/model/hub"
 )
 
-// shipped names the adapters that come with the built-in model.
-const shipped = "shipped"
+// Shipped names the adapters that come with the built-in model.
+const Shipped = "shipped"
 
 // Options say what is opened. The names are those of the flags of evict.
 type Options struct {
@@ -135,9 +135,12 @@ func (l *Lineup) fill(ctx context.Context, s *Options, log io.Writer) error {
 			return err
 		}
 	}
-	specs := s.Adapters
+	specs, err := withSweeps(s.Adapters)
+	if err != nil {
+		return err
+	}
 	if len(specs) == 0 && s.Model == "" {
-		specs = []string{shipped}
+		specs = []string{Shipped}
 	}
 	if len(specs) == 0 {
 		return nil
@@ -246,7 +249,7 @@ func (l *Lineup) addDraft(ctx context.Context, spec string, s *Options, log io.W
 
 // addAdapter loads one adapter, or all that ship with the built-in model.
 func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec, hash string) error {
-	if spec == shipped {
+	if spec == Shipped {
 		if l.Name != builtin.Name {
 			return fmt.Errorf("adapter %q: only the built-in model has shipped adapters", spec)
 		}
@@ -259,7 +262,7 @@ func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec, hash string) 
 			if err != nil {
 				return err
 			}
-			if err := l.addStored(shipped, hash, stored, false); err != nil {
+			if err := l.addStored(Shipped, hash, stored, false); err != nil {
 				return err
 			}
 		}

@@ -76,6 +76,10 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 		}
 		pair := 2 * int64(m.Config.KVHeads) * int64(m.Config.HeadDim) * int64(m.Config.Layers) * cacheBytes(m)
 		fmt.Fprintf(w, "model %s\t%.1f GB of weights, a full cache of %.2f GB at %d tokens\n", m.Name, gb(m.WeightBytes()), gb(pair*int64(tokens)), tokens)
+		for _, what := range s.absent() {
+			fmt.Fprintf(w, "  MISSING\t%s\n", what)
+			missing++
+		}
 		for _, name := range names {
 			needs, err := eviction.NeedsOf(name, overrides)
 			if err != nil {
@@ -97,6 +101,24 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 		return fmt.Errorf("eval: %d things are missing, see above", missing)
 	}
 	return nil
+}
+
+// absent are the folders of adapters and of a pattern that are not there.
+func (s Subject) absent() (out []string) {
+	look := func(what, spec string) {
+		path := spec
+		if _, dir, ok := strings.Cut(spec, "="); ok {
+			path = dir
+		}
+		if _, err := os.Stat(path); err != nil && path != "" && path != lineup.Shipped && !objectstore.IsURL(path) {
+			out = append(out, what+" "+path)
+		}
+	}
+	for _, a := range s.Adapters {
+		look("adapter", a)
+	}
+	look("pattern of retrieval heads", s.Pattern)
+	return out
 }
 
 // absentData stands for data that was not given.

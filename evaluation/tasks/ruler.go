@@ -24,7 +24,7 @@ func init() {
 		Name:     "ruler",
 		Doc:      "13 tasks of retrieval, tracing, counting and questions over documents, with prompts of an exact length",
 		Source:   rulerSource,
-		Data:     "RULER's own jsonl files, by task; or a folder with squad.json and hotpotqa.json for qa_1 and qa_2 and text for the haystack, PaulGrahamEssays.json or *.txt. Without it prompts are made, but for qa_1 and qa_2, which are left out",
+		Data:     "RULER's own jsonl files, by task; or a folder with squad.json and hotpotqa.json for qa_1 and qa_2 and text for the haystack, PaulGrahamEssays.json or haystack.txt. Without it prompts are made, but for qa_1 and qa_2, which are left out",
 		Subtasks: names,
 		Options: []evaluation.Option{
 			{Name: "lengths", Doc: "prompt lengths in tokens, as many samples each; none is the one that --tokens gives, or 4096"},

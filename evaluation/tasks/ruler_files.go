@@ -73,7 +73,7 @@ func findRULER(ctx context.Context, s *evaluation.Setting, task string) (f ruler
 		f.documents = first(option + ".json")
 	}
 	if f.haystack == "" {
-		f.haystack = first("PaulGrahamEssays.json", "*.txt")
+		f.haystack = first("PaulGrahamEssays.json", "haystack.txt")
 	}
 	return f, nil
 }

@@ -1,9 +1,13 @@
 package tasks
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -304,5 +308,81 @@ func TestRULERRefusals(t *testing.T) {
 	_, all = makeAll(t, "ruler", "vt", setting(t, m, "ruler", "lengths=8000", "count=total"))
 	if ids, _ := promptText(t, m, all[0].sample); len(ids) != 7970 {
 		t.Errorf("%d tokens, want 7970", len(ids))
+	}
+}
+
+// TestRULERDefinitions: texts, needles, answer lengths and rules are RULER's
+// (scripts/golden_ruler.py).
+func TestRULERDefinitions(t *testing.T) {
+	type definition struct {
+		Kind, Metric, Text string
+		Tokens             int
+		Args               map[string]string
+	}
+	data, err := os.ReadFile(filepath.Join("testdata", "ruler.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]definition
+	if err := json.Unmarshal(data, &want); err != nil {
+		t.Fatal(err)
+	}
+	if len(want) != 13 || len(rulerTasks) != 13 {
+		t.Fatalf("%d definitions and %d tasks, want 13", len(want), len(rulerTasks))
+	}
+	texts := map[string]string{
+		"niah":                    strings.ReplaceAll(rulerNIAHTemplate+rulerNIAHBegin, "{values}", "{type_needle_v}"),
+		"variable_tracking":       fmt.Sprintf(vtTemplate, "{context}", "{query}") + strings.Replace(strings.Replace(vtBegin, "%d", "{num_v}", 1), "%s", "{query}", 1),
+		"common_words_extraction": fmt.Sprintf(cweTemplate, "{context}") + cweBegin,
+		"freq_words_extraction":   fmt.Sprintf(fweTemplate, "{context}") + fweBegin,
+		"qa":                      fmt.Sprintf(qaTemplate, "{context}", "{query}") + qaBegin,
+	}
+	for _, task := range rulerTasks {
+		w := want[task.name]
+		if sum := sha256.Sum256([]byte(texts[w.Kind])); hex.EncodeToString(sum[:]) != w.Text {
+			t.Errorf("%s: the text is another: %q", task.name, texts[w.Kind])
+		}
+		if task.maxNew != w.Tokens || task.metric != w.Metric {
+			t.Errorf("%s: answers of %d tokens by %s, want %d, %s", task.name, task.maxNew, task.metric, w.Tokens, w.Metric)
+		}
+		if w.Kind != "niah" {
+			continue
+		}
+		d, err := task.make(new(ruler), rand.New(rand.NewPCG(1, 2)), 1000, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := d.(*niahRULER).rulerNeedles
+		got := map[string]string{
+			"type_haystack": []string{"repeat", "essay", "needle"}[n.haystack], "type_needle_k": n.keys.name, "type_needle_v": n.values.name,
+			"num_needle_k": fmt.Sprint(n.k), "num_needle_v": fmt.Sprint(n.v), "num_needle_q": fmt.Sprint(n.q),
+		}
+		// RULER has at least as many keys as it asks for.
+		w.Args["num_needle_k"] = max(w.Args["num_needle_k"], w.Args["num_needle_q"])
+		if !maps.Equal(got, w.Args) {
+			t.Errorf("%s: %v, want %v", task.name, got, w.Args)
+		}
+	}
+}
+
+// TestRULERHaystack: the text of --data, in the forms that it comes in, is the haystack.
+func TestRULERHaystack(t *testing.T) {
+	m := byteModel(t)
+	text := strings.Repeat("Essays are about startups and writing. ", 40)
+	for name, content := range map[string]string{"PaulGrahamEssays.json": fmt.Sprintf(`{"text": %q}`, text), "haystack.txt": text} {
+		s := setting(t, m, "ruler", "lengths=3000")
+		path := writeFile(t, filepath.Join(t.TempDir(), name), content)
+		for _, s.Data = range []string{filepath.Dir(path), path} {
+			if s.Data == path && filepath.Ext(path) == ".json" {
+				s.Data, s.Options["haystack"] = "", path
+			}
+			_, all := makeAll(t, "ruler", "niah_single_2", s)
+			if all[0].err != nil {
+				t.Fatal(all[0].err)
+			}
+			if _, prompt := promptText(t, m, all[0].sample); strings.Count(prompt, "Essays are about startups and writing.") < 50 {
+				t.Errorf("%s: prompt %q", name, prompt[:300])
+			}
+		}
 	}
 }

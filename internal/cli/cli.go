@@ -59,7 +59,7 @@ func Main(root *cobra.Command) {
 	switch {
 	case err == nil:
 	case interrupted && errors.Is(err, context.Canceled):
-		fmt.Fprintf(progress.Stderr, "%s: stopped by a signal: %v\n", root.Name(), err)
+		fmt.Fprintf(progress.Stderr, "%s: stopped by a signal%s\n", root.Name(), besidesCancelled(err))
 		if errors.As(err, new(resumable)) {
 			os.Exit(ExitResumable)
 		}
@@ -69,6 +69,21 @@ func Main(root *cobra.Command) {
 		fmt.Fprintf(progress.Stderr, "%s: %s\n", root.Name(), strings.TrimPrefix(err.Error(), root.Name()+": "))
 		os.Exit(ExitError)
 	}
+}
+
+// besidesCancelled is what an error says but for what the signal did, with a colon before it.
+func besidesCancelled(err error) string {
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		line = strings.TrimSuffix(strings.TrimSuffix(line, context.Canceled.Error()), ": ")
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if lines == nil {
+		return ""
+	}
+	return ": " + strings.Join(lines, "\n")
 }
 
 // setOut sets the command's standard output; flush ends it.

@@ -4,9 +4,9 @@
 package registry
 
 import (
-	"fmt"
 	"slices"
-	"strings"
+
+	"glimpse/internal/suggest"
 )
 
 // Registry maps names to entries of one extension point. The zero value with
@@ -32,13 +32,14 @@ func (r *Registry[T]) Add(name string, entry T) {
 	r.entries[name] = entry
 }
 
-// Lookup returns the named entry; the error lists the valid names.
+// Lookup returns the named entry; the error lists the valid names and
+// says which one was likely meant.
 func (r *Registry[T]) Lookup(name string) (T, error) {
 	if e, ok := r.entries[name]; ok {
 		return e, nil
 	}
 	var zero T
-	return zero, fmt.Errorf("unknown %s %q, want one of: %s", r.Noun, name, strings.Join(r.Names(), ", "))
+	return zero, suggest.Unknown(r.Noun, name, r.Names())
 }
 
 // Names returns all names, sorted.

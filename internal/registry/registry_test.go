@@ -14,7 +14,7 @@ func TestLookupListsValidNames(t *testing.T) {
 		t.Fatalf("Lookup(snapkv) = %d, %v", v, err)
 	}
 	_, err := r.Lookup("snapvk")
-	if err == nil || !strings.Contains(err.Error(), `unknown policy "snapvk", want one of: full, snapkv`) {
+	if err == nil || !strings.Contains(err.Error(), `unknown policy "snapvk", want one of: full, snapkv; did you mean "snapkv"?`) {
 		t.Fatalf("error %v does not name the policy and the valid names", err)
 	}
 	if got := r.Names(); !slices.Equal(got, []string{"full", "snapkv"}) {

@@ -18,20 +18,30 @@ type Interval struct{ Low, High float64 }
 // seed gives the same interval. For two policies on the same samples, x are the
 // differences. It panics if the level is not in (0, 1) or resamples is not positive.
 func BootstrapMean(x []float64, level float64, resamples int, seed uint64) Interval {
+	return BootstrapMacroMean([][]float64{x}, level, resamples, seed)
+}
+
+// BootstrapMacroMean is [BootstrapMean] for the unweighted mean over groups (tasks) of their
+// means. Every group is resampled by itself: the tasks are those that were chosen, their
+// samples are drawn (the stratified bootstrap). Both ends are NaN if any group is empty.
+func BootstrapMacroMean(groups [][]float64, level float64, resamples int, seed uint64) Interval {
 	if !(level > 0 && level < 1) || resamples < 1 {
 		panic(fmt.Sprintf("stats: bootstrap at level %v with %d resamples", level, resamples))
 	}
-	if len(x) == 0 || slices.ContainsFunc(x, math.IsNaN) {
+	if len(groups) == 0 || slices.ContainsFunc(groups, func(x []float64) bool { return len(x) == 0 || slices.ContainsFunc(x, math.IsNaN) }) {
 		return Interval{math.NaN(), math.NaN()}
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
 	means := make([]float64, resamples)
 	for i := range means {
-		sum := 0.0
-		for range x {
-			sum += x[r.Uint64N(uint64(len(x)))]
+		for _, x := range groups {
+			sum := 0.0
+			for range x {
+				sum += x[r.Uint64N(uint64(len(x)))]
+			}
+			means[i] += sum / float64(len(x))
 		}
-		means[i] = sum / float64(len(x))
+		means[i] /= float64(len(groups))
 	}
 	slices.Sort(means)
 	return Interval{quantile(means, (1-level)/2), quantile(means, (1+level)/2)}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"glimpse/internal/suggest"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -255,7 +257,10 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) error {
 				keys[j] = f.key
 			}
 			slices.Sort(keys)
-			return d.fail(k, path, "unknown key %q, did you mean %q? Known keys: %s", k.Value, Nearest(k.Value, keys), strings.Join(keys, ", "))
+			if name, ok := suggest.Nearest(k.Value, keys); ok {
+				return d.fail(k, path, "unknown key %q, did you mean %q? Known keys: %s", k.Value, name, strings.Join(keys, ", "))
+			}
+			return d.fail(k, path, "unknown key %q, known keys: %s", k.Value, strings.Join(keys, ", "))
 		}
 		if err := d.value(n.Content[i+1], v.FieldByIndex(fields[at].index), join(path, k.Value)); err != nil {
 			return err
@@ -325,40 +330,6 @@ func describe(n *yaml.Node) string {
 		text = string(r[:40]) + "…"
 	}
 	return strconv.Quote(text)
-}
-
-// Nearest is the name with the least edit distance to what was written; "" if
-// there are none.
-func Nearest(written string, names []string) string {
-	best, least := "", 1<<30
-	for _, name := range names {
-		if d := distance(written, name); d < least {
-			best, least = name, d
-		}
-	}
-	return best
-}
-
-// distance is Levenshtein's, on runes.
-func distance(a, b string) int {
-	x, y := []rune(a), []rune(b)
-	row := make([]int, len(y)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range x {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range y {
-			cost := diagonal
-			if x[i] != y[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(y)]
 }
 
 // Encode writes a struct by its json tags as YAML, in the order of its fields. What

@@ -82,6 +82,13 @@ func CatchWarnings(b kernels.Backend) (warnings *[]string, restore func()) {
 	return warnings, func() { warn, b.(*cuda).graphsFailed = before, false }
 }
 
+// EndAtWarning ends a test at the first warning.
+func EndAtWarning(t testing.TB) {
+	before := warn
+	warn = func(text string) { t.Fatal(text) }
+	t.Cleanup(func() { warn = before })
+}
+
 // Recorded is the number of operations that g holds; 0 where nothing is recorded.
 func Recorded(g kernels.Graph) int { return g.(*cudaGraph).Operations() }
 

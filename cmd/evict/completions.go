@@ -1,0 +1,37 @@
+package main
+
+import (
+	"glimpse/datasets"
+	"glimpse/evaluation"
+	"glimpse/evaluation/costmodel"
+	"glimpse/evaluation/scoring"
+	"glimpse/eviction"
+	"glimpse/internal/cli"
+	"glimpse/kernels"
+	"glimpse/serving"
+)
+
+// completions are what the shell completes, by flag; "COMMAND FLAG" is of one command.
+func completions() map[string]cli.Values {
+	policies := func() []string { return append(eviction.Policies.Names(), "all") }
+	return map[string]cli.Values{
+		"policy":            {Names: eviction.Policies.Names, Separators: ":"},
+		"eval policy":       {Names: policies, Separators: ","},
+		"costs policy":      {Names: policies, Separators: ","},
+		"example":           {Names: serving.ExampleNames},
+		"task":              {Names: evaluation.TaskNames, Separators: ","},
+		"device":            {Names: kernels.DeviceNames},
+		"adapter":           {Names: func() []string { return []string{"shipped"} }, Files: true},
+		"draft":             {Names: func() []string { return []string{"self", "layers:"} }, Files: true},
+		"metric":            {Names: scoring.Metrics.Names, Separators: ","},
+		"field":             {Names: datasets.FieldPresets.Names},
+		"cache-dtype":       cli.Of("auto", "bf16", "float32"),
+		"costs cache-dtype": cli.Of("bf16", "float32"),
+		"split":             cli.Of(string(datasets.Train), string(datasets.Validation), string(datasets.Test)),
+		"sampling":          cli.Of("greedy", "model"),
+		"truncate":          cli.Of("middle", "left", "none"),
+		"agreement":         cli.Of("on", "off", "auto"),
+		"chip":              {Names: costmodel.Chips.Names},
+		"count":             {Names: costmodel.AllConventions.Names, Separators: ","},
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"glimpse/checkpoints/objectstore"
+	reports "glimpse/evaluation/report"
+	"glimpse/evaluation/runs"
+	"glimpse/internal/cli"
+
+	"github.com/spf13/cobra"
+)
+
+func newReport() *cobra.Command {
+	var (
+		o     = reports.Options{Samples: 3}
+		outs  []string
+		files cli.Outputs
+		s3    objectstore.Settings
+	)
+	cmd := &cobra.Command{
+		Use:   "report RUN…",
+		Short: "Make one document of runs of eval: tables, charts, tests, answers",
+		Long: `Make one document of the runs that "evict eval --out" has left: scores with the best and
+second best marked, charts of quality against budget and against cost, bars by task, heat
+maps of needles, bootstrap intervals and paired tests between policies, what was kept of
+prompts, and answers.
+
+--out writes a page that needs no other file and no network (.html) or Markdown (.md), and
+may be given several times; without it the Markdown goes to standard output. Several runs are
+joined: other models, other tasks, other policies on the same samples. A run that is not
+finished is reported on as far as it is, and said to be so. The same runs give the same
+bytes.`,
+		Example: `  evict eval --task copy --policy full,snapkv --budget 32,64 --samples 8 --out run && evict report run -o report.html -o report.md
+  evict report path/to/run path/to/another --baseline snapkv --highlight tova,laq -o both.html`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("report: got no argument, want RUN…: folders that evict eval --out has written")
+			}
+			if o.Samples < 0 {
+				return fmt.Errorf("report: --samples: got %d, want at least 0", o.Samples)
+			}
+			for _, dir := range args {
+				for _, name := range []string{runs.PredictionsFile, runs.MetricsFile, runs.TimingsFile, runs.ConfigFile, runs.EnvironmentFile, runs.KeptFile} {
+					files.Input(filepath.Join(dir, name))
+				}
+			}
+			defer files.Close()
+			var outputs []*cli.Output
+			var errs []error
+			for _, path := range outs {
+				if _, err := form(path); err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				outputs = append(outputs, files.Open("--out", path))
+			}
+			if err := errors.Join(append(errs, files.Err())...); err != nil {
+				return fmt.Errorf("report: %w", err)
+			}
+			var stored []*runs.Stored
+			for _, dir := range args {
+				s, err := runs.Read(cmd.Context(), dir, o.Samples, s3)
+				if err != nil {
+					return fmt.Errorf("report: %w", err)
+				}
+				stored = append(stored, s)
+			}
+			o.Version = cli.Version()
+			r, err := reports.New(stored, o)
+			if err != nil {
+				return fmt.Errorf("report: %w", err)
+			}
+			for _, n := range r.Notices {
+				fmt.Fprintln(cmd.ErrOrStderr(), n)
+			}
+			if len(outs) == 0 {
+				return r.WriteMarkdown(cmd.OutOrStdout())
+			}
+			for i, path := range outs {
+				write, _ := form(path)
+				if err := outputs[i].Write(func(w io.Writer) error { return write(r, w) }); err != nil {
+					return fmt.Errorf("report: %w", err)
+				}
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVarP(&outs, "out", "o", nil, "file to write: a page of HTML if it ends in .html, Markdown if in .md; may be repeated")
+	f.StringVar(&o.Title, "title", "", "title of the document")
+	f.StringVar(&o.Baseline, "baseline", "", "policy that the others are tested against (default the best at each budget)")
+	f.StringSliceVar(&o.Highlight, "highlight", nil, "policies in colour, comma-separated (default those with an adapter and the best, ten in all)")
+	f.IntVar(&o.Samples, "samples", o.Samples, "samples of every task whose answers are shown")
+	s3.Bind(f)
+	files.Bind(f)
+	return cmd
+}
+
+// form is how a file's name says that it is written.
+func form(path string) (func(*reports.Report, io.Writer) error, error) {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".html", ".htm":
+		return (*reports.Report).WriteHTML, nil
+	case ".md", ".markdown":
+		return (*reports.Report).WriteMarkdown, nil
+	}
+	return nil, fmt.Errorf("--out: %s: want a name that ends in .html or .md", path)
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"glimpse/internal/cli"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// TestMistakesAreExplained: what is misspelt is named with what was likely meant, and no error is
+// in words of the program's insides.
+func TestMistakesAreExplained(t *testing.T) {
+	for line, want := range map[string]string{
+		"run --polcy x":                          `unknown flag --polcy; did you mean --policy?`,
+		"run -polcy":                             `did you mean --policy?`,
+		"run --qqqqqq":                           `unknown flag --qqqqqq; see "evict run --help"`,
+		"run --tokens abc":                       `--tokens: got "abc", want a whole number`,
+		"run --tokens 99999999999999999999":      "too large a number",
+		"run --tokens":                           "--tokens: got no value, want a whole number",
+		"run --seed -1":                          `--seed: got "-1", want a whole number, 0 or more`,
+		"run --budget lots hi":                   `run: --budget: got "lots", want pairs`,
+		"run --temperature x":                    `--temperature: got "x", want a number`,
+		"run --policy SnapKV --example copy":     `did you mean "snapkv"?`,
+		"run --policy full --example coppy":      `did you mean "copy"?`,
+		"run --policy full --device gpu hi":      `did you mean "cuda:0"?`,
+		"run --policy full --set snapkv.windw=8": `did you mean "window"?`,
+		"eval --json=maybe":                      `--json: got "maybe", want true or false`,
+		"eval --task coppy":                      `did you mean "copy"?`,
+		"eval --task niah/singel_1":              "subtask",
+		"eval --metric qa_f2":                    `--metric: unknown metric "qa_f2", want one of:`,
+		"costs --tokens a,b":                     "want whole numbers, comma-separated",
+		"costs --chip h100-pice":                 `did you mean "h100-pcie"?`,
+		"help nosuch":                            `unknown command "nosuch", want one of: chat,`,
+		"help rnu":                               `did you mean "run"?`,
+		"help run more":                          `"evict run" has no commands`,
+		"rnu":                                    `unknown command "rnu", want one of: chat,`,
+		"completion":                             "got no argument, want SHELL",
+		"completion tcsh":                        `unknown shell "tcsh", want one of: bash, zsh, fish`,
+		"policies more":                          `got the argument "more", want none`,
+	} {
+		_, _, err := execute(t, strings.Fields(line)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want it to say %q", line, err, want)
+			continue
+		}
+		for _, inner := range []string{"strconv", "accepts", "arg(s)", "invalid argument", "\n"} {
+			if strings.Contains(err.Error(), inner) {
+				t.Errorf("%s: error %q says %q", line, err, inner)
+			}
+		}
+	}
+}
+
+func TestShellCompletesValues(t *testing.T) {
+	for _, x := range []struct {
+		line []string
+		want []string // among the values
+		not  string
+	}{
+		{[]string{"run", "--policy", "sn"}, []string{"snapkv"}, "full"},
+		{[]string{"run", "--policy", "snapkv:q"}, []string{"snapkv:quest"}, "quest"},
+		{[]string{"eval", "--policy", "snapkv,la"}, []string{"snapkv,laq"}, "laq"},
+		{[]string{"eval", "--policy", "snapkv,s"}, []string{"snapkv,sparq"}, "snapkv,snapkv"},
+		{[]string{"eval", "--task", "copy,ch"}, []string{"copy,chain"}, "chain"},
+		{[]string{"run", "--example", "ne"}, []string{"needle"}, "copy"},
+		{[]string{"run", "--device", ""}, []string{"cpu", "auto"}, "reference"},
+		{[]string{"run", "--adapter", "sh"}, []string{"shipped"}, "snapkv"},
+		{[]string{"eval", "--metric", "qa_f1,rouge"}, []string{"qa_f1,rougeL"}, "rougeL"},
+		{[]string{"help", ""}, []string{"run", "chat"}, "cpu"},
+		{[]string{"completion", ""}, []string{"bash", "zsh", "fish"}, "run"},
+	} {
+		out, _, err := execute(t, append([]string{cobra.ShellCompRequestCmd}, x.line...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for line := range strings.Lines(out) {
+			value, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			got = append(got, value)
+		}
+		for _, want := range x.want {
+			if !slices.Contains(got, want) {
+				t.Errorf("%q: %q, want %q among them", x.line, got, want)
+			}
+		}
+		if slices.Contains(got, x.not) {
+			t.Errorf("%q: %q, want no %q", x.line, got, x.not)
+		}
+	}
+	// A budget is no name, and no file either.
+	if out, _, err := execute(t, cobra.ShellCompRequestCmd, "run", "--budget", ""); err != nil || strings.TrimSpace(out) != ":4" {
+		t.Errorf("--budget: %q, %v, want nothing and no files", out, err)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if out, _, err := execute(t, "completion", shell); err != nil || !strings.Contains(out, "__complete") {
+			t.Errorf("script of %s: %d bytes, %v", shell, len(out), err)
+		}
+	}
+}
+
+// TestFlagsHaveGroups: help shows every flag of every command in a group.
+func TestFlagsHaveGroups(t *testing.T) {
+	for _, c := range newRoot().Commands() {
+		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if !cli.Grouped(f.Name) && f.Name != "help" {
+				t.Errorf("%s --%s is in no group of cli.FlagGroups", c.Name(), f.Name)
+			}
+		})
+	}
+	out, _, err := execute(t, "run", "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for _, title := range []string{"\nModel:\n", "\nPrompt:\n", "\nPolicy:\n", "\nSampling:\n", "\nStorage:\n", "\nGeneral:\n"} {
+		i := strings.Index(out, title)
+		if i < at {
+			t.Errorf("%q comes at %d, want it after %d in\n%s", title, i, at, out)
+		}
+		at = i
+	}
+}
+
+func TestDefaultsFromTheEnvironment(t *testing.T) {
+	t.Setenv("GLIMPSE_MODEL", "no/such folder")
+	t.Setenv("GLIMPSE_THREADS", "3")
+	out, _, err := execute(t, "run", "--help")
+	if err != nil || !strings.Contains(out, `[$GLIMPSE_MODEL] (default "no/such folder")`) || !strings.Contains(out, "[$GLIMPSE_THREADS] (default 3)") || !strings.Contains(out, "[$GLIMPSE_DEVICE]") {
+		t.Errorf("help, error %v:\n%s", err, out)
+	}
+	for _, command := range []string{"run", "eval"} {
+		args := map[string][]string{"run": {"--example", "copy"}, "eval": {"--samples", "1"}}[command]
+		if _, _, err := execute(t, append([]string{command, "--policy", "full"}, args...)...); err == nil || !strings.Contains(err.Error(), "no/such folder") {
+			t.Errorf("%s: error %v, want one of the model of the environment", command, err)
+		}
+	}
+	if _, _, err := execute(t, "run", "--policy", "full", "--model", "", "--example", "copy", "--tokens", "64"); err != nil {
+		t.Errorf("--model is not above the environment: %v", err)
+	}
+	t.Setenv("GLIMPSE_ADAPTER", "no/such adapter")
+	if _, _, err := execute(t, "run", "--model", "", "--example", "copy", "--tokens", "64"); err == nil || !strings.Contains(err.Error(), "no/such adapter") {
+		t.Errorf("error %v, want the adapter of the environment", err)
+	}
+	if _, _, err := execute(t, "run", "--model", "", "--adapter", "shipped", "--example", "copy", "--tokens", "64"); err != nil {
+		t.Errorf("--adapter is not in the place of the environment's: %v", err)
+	}
+	t.Setenv("GLIMPSE_THREADS", "many")
+	if _, _, err := execute(t, "policies"); err == nil || !strings.Contains(err.Error(), `environment variable GLIMPSE_THREADS: got "many", want a whole number`) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"glimpse/internal/cli"
+
+	"github.com/spf13/pflag"
+)
+
+func TestMistakesAreExplained(t *testing.T) {
+	for line, want := range map[string]string{
+		"lookahead --step 3":                       `unknown flag --step; did you mean --steps?`,
+		"lookahead --steps x":                      `--steps: got "x", want a whole number`,
+		"lookahead --lr fast":                      `--lr: got "fast", want a number`,
+		"lookahead --preset lookahead-kv --out x":  `did you mean "lookaheadkv"?`,
+		"lookahead --schedule cosin --out x":       `did you mean "cosine"?`,
+		"lookahead --tasks coppy --out x":          `did you mean "copy"?`,
+		"plan --preset lookaheadkv --device cuda0": `did you mean "cuda:0"?`,
+		"run":      "got no argument, want CONFIG.yaml",
+		"help pln": `did you mean "plan"?`,
+		"lookhead": `did you mean "lookahead"?`,
+		"generate --field nosuch --prompts x --out y": "",
+	} {
+		_, _, err := execute(t, t.Context(), strings.Fields(line)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want it to say %q", line, err, want)
+			continue
+		}
+		for _, inner := range []string{"strconv", "accepts", "arg(s)", "invalid argument", "\n"} {
+			if strings.Contains(err.Error(), inner) {
+				t.Errorf("%s: error %q says %q", line, err, inner)
+			}
+		}
+	}
+}
+
+func TestShellCompletesValues(t *testing.T) {
+	for line, want := range map[string]string{
+		"lookahead --preset look": "lookaheadkv", "generate --tasks copy,cha": "copy,chain", "lookahead --device c": "cpu", "lookahead --modules q_proj,v": "q_proj,v_proj",
+	} {
+		out, _, err := execute(t, t.Context(), append([]string{"__complete"}, strings.Fields(line)...)...)
+		if first, _, _ := strings.Cut(out, "\n"); err != nil || first != want {
+			t.Errorf("%s: %q, %v, want %q", line, out, err, want)
+		}
+	}
+}
+
+// TestFlagsHaveGroups: help shows every flag of every command in a group.
+func TestFlagsHaveGroups(t *testing.T) {
+	for _, c := range newRoot().Commands() {
+		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if !cli.Grouped(f.Name) && f.Name != "help" {
+				t.Errorf("%s --%s is in no group of cli.FlagGroups", c.Name(), f.Name)
+			}
+		})
+	}
+}
+
+// TestEnvironmentIsBelowTheFile: a default of the environment gives way to a configuration.
+func TestEnvironmentIsBelowTheFile(t *testing.T) {
+	t.Setenv("GLIMPSE_DEVICE", "abacus")
+	if _, _, err := execute(t, t.Context(), "plan", "--preset", "lookaheadkv"); err == nil || !strings.Contains(err.Error(), `"abacus"`) {
+		t.Errorf("error %v, want one of the device of the environment", err)
+	}
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("preset: lookaheadkv\ndevice: cpu\ntokens: 64\nadapters:\n  - kind: lookaheadkv\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := execute(t, t.Context(), "plan", file); err != nil {
+		t.Errorf("the file is not above the environment: %v", err)
+	}
+	if _, _, err := execute(t, t.Context(), "plan", "--preset", "lookaheadkv", "--device", "cpu", "--tokens", "64"); err != nil {
+		t.Errorf("--device is not above the environment: %v", err)
+	}
+}

@@ -1,0 +1,222 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"glimpse/evaluation"
+	"glimpse/evaluation/runs"
+	"glimpse/eviction"
+)
+
+// describe says what was measured, with what, and how it is repeated.
+func (r *Report) describe(stored []*runs.Stored, joined *runs.Joined, rows []evaluation.Row) {
+	samples, failed := countSamples(joined.Predictions)
+	var budgets []string
+	for _, s := range r.Sections {
+		for _, b := range s.budgets {
+			if !slices.Contains(budgets, b.String()) {
+				budgets = append(budgets, b.String())
+			}
+		}
+	}
+	policies := make(map[string]bool)
+	for _, s := range r.Sections {
+		for _, label := range s.order {
+			policies[label] = true
+		}
+	}
+	if r.Title == "" {
+		r.Title = "KV-cache eviction: " + strings.Join(joined.Models, ", ")
+	}
+	r.Facts = []Fact{
+		{"models", strings.Join(joined.Models, ", ")},
+		{"tasks", fmt.Sprint(len(joined.Tasks))},
+		{"samples", fmt.Sprint(samples)},
+		{"policies", fmt.Sprint(len(policies))},
+		{"budgets", strings.Join(budgets, ", ") + " KV pairs per KV head and layer"},
+	}
+	if len(budgets) == 0 {
+		r.Facts[4].Value = "none: the full cache alone"
+	}
+	if failed > 0 {
+		r.Notices = append(r.Notices, fmt.Sprintf("%d of %d predictions failed and count nowhere.", failed, len(joined.Predictions)))
+	}
+	for _, s := range stored {
+		r.Runs = append(r.Runs, describeRun(s))
+		if n, _ := countSamples(s.Predictions); !s.Finished {
+			r.Notices = append(r.Notices, fmt.Sprintf("The run %s is not finished: %d samples so far. It goes on with evict eval --config %s --out %s --resume.",
+				s.Path, n, shellWord(s.Path+"/"+runs.ConfigFile), shellWord(s.Path)))
+		}
+		if s.Damage != "" {
+			r.Notices = append(r.Notices, fmt.Sprintf("The run %s is damaged, and read up to there: %s.", s.Path, s.Damage))
+		}
+	}
+	r.Tasks = tasksTable(rows)
+	r.Policies = policiesTable(stored, policies)
+}
+
+// countSamples counts samples, and predictions that failed.
+func countSamples(all []*evaluation.Prediction) (samples, failed int) {
+	type key struct {
+		model, task string
+		index       int
+	}
+	seen := make(map[key]bool)
+	for _, p := range all {
+		seen[key{p.Model, p.Task, p.Index}] = true
+		if p.Error != "" {
+			failed++
+		}
+	}
+	return len(seen), failed
+}
+
+func describeRun(s *runs.Stored) Run {
+	samples, failed := countSamples(s.Predictions)
+	r := Run{Path: s.Path, State: "finished", Config: string(s.Config),
+		Command: "evict eval --config " + shellWord(s.Path+"/"+runs.ConfigFile) + " --out again"}
+	if !s.Finished {
+		r.State = "not finished"
+	}
+	r.Facts = append(r.Facts, Fact{"state", r.State}, Fact{"samples", fmt.Sprint(samples)}, Fact{"predictions", fmt.Sprintf("%d, %d failed", len(s.Predictions), failed)})
+	if e := s.Environment; e != nil {
+		r.Facts = append(r.Facts, Fact{"glimpse", e.Glimpse}, Fact{"go", e.Go}, Fact{"system", e.System})
+		for _, m := range e.Models {
+			r.Facts = append(r.Facts, Fact{"model " + m.Name, fmt.Sprintf("on %s, SHA-256 of the weights %s", m.Device, m.SHA256)})
+		}
+	}
+	return r
+}
+
+// shellWord quotes a word for a shell where it has to be.
+func shellWord(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// tasksTable says what was asked.
+func tasksTable(rows []evaluation.Row) *Table {
+	t := &Table{Heads: []Head{{Text: "task", Left: true}, {Text: "what", Left: true}, {Text: "metric", Left: true}, {Text: "samples"}, {Text: "failed"},
+		{Text: "prompt", Unit: "tokens, mean"}, {Text: "source", Left: true}}}
+	type place struct {
+		row          evaluation.Row
+		low, high    int
+		most, tokens int
+	}
+	var order []string
+	places := make(map[string]*place)
+	for _, r := range evaluation.Overall(rows) {
+		p := places[r.Task]
+		if p == nil {
+			p = &place{row: r, low: r.Samples, high: r.Samples}
+			places[r.Task], order = p, append(order, r.Task)
+		}
+		p.low, p.high, p.most, p.tokens = min(p.low, r.Samples), max(p.high, r.Samples), max(p.most, r.Failed), r.Tokens
+	}
+	for _, name := range order {
+		p := places[name]
+		doc, source := absent, absent
+		if info, ok := taskInfo(name); ok {
+			doc, source = cmp.Or(info.Doc, absent), cmp.Or(info.Source, absent)
+		}
+		t.Lines = append(t.Lines, Line{Cells: []Cell{{Text: name}, {Text: doc}, {Text: metricName([]evaluation.Row{p.row})}, {Text: span(p.low, p.high)},
+			{Text: fmt.Sprint(p.most)}, {Text: fmt.Sprint(p.tokens)}, {Text: source}}})
+	}
+	return t
+}
+
+// policiesTable says what the policies do and how they were set.
+func policiesTable(stored []*runs.Stored, policies map[string]bool) *Table {
+	t := &Table{Heads: []Head{{Text: "policy", Left: true}, {Text: "evicts", Left: true}, {Text: "what it keeps", Left: true}, {Text: "settings", Left: true}, {Text: "source", Left: true}}}
+	settings := make(map[string][]string)
+	for _, s := range stored {
+		if s.Environment == nil {
+			continue
+		}
+		for _, m := range s.Environment.Models {
+			for _, p := range m.Policies {
+				var set []string
+				for _, name := range slices.Sorted(maps.Keys(p.Settings)) {
+					set = append(set, name+"="+settingText(p.Policy, name, p.Settings[name]))
+				}
+				label, text := labelOf(p.Policy, p.Adapter), strings.Join(set, " ")
+				if !slices.Contains(settings[label], text) {
+					settings[label] = append(settings[label], text)
+				}
+			}
+		}
+	}
+	for _, label := range slices.Sorted(maps.Keys(policies)) {
+		kind, doc, source := absent, absent, absent
+		name, _, _ := strings.Cut(label, "(")
+		name, _, _ = strings.Cut(name, "/")
+		if p, err := eviction.LookupPolicy(name); err == nil {
+			kind, doc, source = p.Kind, p.Doc, p.Source
+		}
+		t.Lines = append(t.Lines, Line{Cells: []Cell{{Text: label}, {Text: kind}, {Text: doc}, {Text: cmp.Or(strings.Join(settings[label], "; or "), absent)}, {Text: source}}})
+	}
+	return t
+}
+
+// settingText writes the value of an option as the flag takes it.
+func settingText(policy, option string, v float64) string {
+	name, _, _ := strings.Cut(policy, "(")
+	if p, err := eviction.LookupPolicy(name); err == nil {
+		for _, o := range p.Options {
+			if o.Name == option {
+				return o.Text(v)
+			}
+		}
+	}
+	return fmt.Sprintf("%g", v)
+}
+
+// summarize compares all sections in one table for each budget.
+func (r *Report) summarize() {
+	var budgets []eviction.Budget
+	var order []string
+	for _, s := range r.Sections {
+		for _, b := range s.budgets {
+			if !slices.Contains(budgets, b) {
+				budgets = append(budgets, b)
+			}
+		}
+		for _, label := range s.order {
+			if !slices.Contains(order, label) {
+				order = append(order, label)
+			}
+		}
+	}
+	slices.SortFunc(budgets, eviction.Budget.Compare)
+	for _, b := range budgets {
+		t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
+		var labels []string
+		for _, label := range order {
+			if slices.ContainsFunc(r.Sections, func(s *Section) bool { m, ok := s.mean(label, b); return ok && s.whole(m) }) {
+				labels = append(labels, label)
+				t.Lines = append(t.Lines, Line{Class: r.Sections[0].ink[label], Cells: []Cell{{Text: label}}})
+			}
+		}
+		for _, s := range r.Sections {
+			t.Heads = append(t.Heads, Head{Text: s.Title, Unit: "%", Note: s.metric()})
+			values := make([]float64, len(labels))
+			for i, label := range labels {
+				c := Cell{Text: absent}
+				values[i] = math.NaN()
+				if m, ok := s.mean(label, b); ok && s.whole(m) {
+					c, values[i] = scoreCell(m.Score, m.StdErr), m.Score
+				}
+				t.Lines[i].Cells = append(t.Lines[i].Cells, c)
+			}
+			markColumn(t, len(t.Heads)-1, values, competes(labels), higher)
+		}
+		r.Summary = append(r.Summary, Tab{Name: budgetName(b), Table: t})
+	}
+}

@@ -1,0 +1,127 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"glimpse/eviction"
+)
+
+// groupKey is what samples are grouped by.
+type groupKey struct {
+	key    string
+	values []string
+}
+
+// groupsOf are the keys by which the section's samples are grouped, with their values:
+// numbers in their order, others as they appear.
+func (s *Section) groupsOf() []groupKey {
+	var out []groupKey
+	for _, r := range s.groups {
+		if len(r.Groups) != 1 {
+			continue
+		}
+		g := r.Groups[0]
+		i := slices.IndexFunc(out, func(k groupKey) bool { return k.key == g.Key })
+		if i < 0 {
+			i = len(out)
+			out = append(out, groupKey{key: g.Key})
+		}
+		if !slices.Contains(out[i].values, g.Value) {
+			out[i].values = append(out[i].values, g.Value)
+		}
+	}
+	for _, k := range out {
+		slices.SortStableFunc(k.values, func(a, b string) int {
+			x, okX := leading(a)
+			y, okY := leading(b)
+			if okX && okY {
+				return cmp.Compare(x, y)
+			}
+			return 0
+		})
+	}
+	return slices.DeleteFunc(out, func(k groupKey) bool { return len(k.values) < 2 })
+}
+
+// leading is the number that a text begins with: 4 of "4-8k", 4096 of "4k".
+func leading(text string) (float64, bool) {
+	end := strings.IndexFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	unit := ""
+	if end >= 0 {
+		text, unit = text[:end], text[end:]
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if strings.HasPrefix(strings.ToLower(unit), "k") {
+		v *= 1024
+	}
+	return v, err == nil
+}
+
+// groupTabs have the scores by group of samples: by length, depth, difficulty.
+func (s *Section) groupTabs() []Tab {
+	var out []Tab
+	for _, k := range s.groupsOf() {
+		for _, b := range s.budgetsOr() {
+			out = append(out, Tab{Of: "by " + k.key, Name: budgetName(b), Table: s.groupTable(k, b)})
+		}
+	}
+	return out
+}
+
+func (s *Section) groupTable(k groupKey, b eviction.Budget) *Table {
+	t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
+	type key struct{ label, value string }
+	type sum struct {
+		score, square float64
+		tasks         int
+	}
+	sums := make(map[key]*sum)
+	for _, r := range s.groups {
+		if len(r.Groups) != 1 || r.Groups[0].Key != k.key || r.Budget != b && !r.Budget.IsZero() {
+			continue
+		}
+		at := key{r.Label(), r.Groups[0].Value}
+		if sums[at] == nil {
+			sums[at] = new(sum)
+		}
+		sums[at].score += r.Score
+		sums[at].square += r.StdErr * r.StdErr
+		sums[at].tasks++
+	}
+	var labels []string
+	for _, label := range s.order {
+		for _, v := range k.values {
+			if sums[key{label, v}] != nil {
+				labels = append(labels, label)
+				t.Lines = append(t.Lines, Line{Class: s.ink[label], Cells: []Cell{s.labelCell(label)}})
+				break
+			}
+		}
+	}
+	for i, v := range k.values {
+		most := 0 // a mean over fewer tasks than the others' is none
+		for _, label := range labels {
+			if x := sums[key{label, v}]; x != nil {
+				most = max(most, x.tasks)
+			}
+		}
+		t.Heads = append(t.Heads, Head{Text: v, Unit: "%", Note: fmt.Sprintf("%s = %s, mean over %d tasks", k.key, v, most)})
+		values := make([]float64, len(labels))
+		for j, label := range labels {
+			c := Cell{Text: absent}
+			values[j] = math.NaN()
+			if x := sums[key{label, v}]; x != nil && x.tasks == most {
+				n := float64(most)
+				c, values[j] = scoreCell(x.score/n, math.Sqrt(x.square)/n), x.score/n
+			}
+			t.Lines[j].Cells = append(t.Lines[j].Cells, c)
+		}
+		markColumn(t, i+1, values, competes(labels), higher)
+	}
+	return t
+}

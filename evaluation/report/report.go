@@ -1,0 +1,375 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"glimpse/evaluation"
+	"glimpse/evaluation/runs"
+	"glimpse/eviction"
+)
+
+// Options say what a report shows of its runs.
+type Options struct {
+	Title     string   // "" is made of what was measured
+	Baseline  string   // policy that the others are tested against; "" is the best at each budget
+	Highlight []string // policies in colour; none are those of evaluation.Highlighted
+	Samples   int      // answers shown of every task
+	Version   string   // of the program that makes the report
+}
+
+// Report is what a document says.
+type Report struct {
+	Title    string
+	Version  string
+	Notices  []string // what a reader must know before the numbers
+	Facts    []Fact
+	Summary  []Tab // of several sections, by budget
+	Sections []*Section
+	Tasks    *Table
+	Policies *Table
+	Runs     []Run
+	Samples  int // answers shown of every task
+}
+
+// Fact is a line of what was measured.
+type Fact struct{ Name, Value string }
+
+// Run is one of the runs, and how it is repeated.
+type Run struct {
+	Path, State, Config, Command string
+	Facts                        []Fact
+}
+
+// Section is one model on one suite of tasks, over which means are taken.
+type Section struct {
+	ID, Title    string
+	Model, Suite string
+	Intro        string
+	Legend       []Key
+	Overview     *Table
+	Quality      *Chart
+	Costs        []Tab // by budget
+	Scores       []Tab // the same
+	Bars         []Tab
+	Heat         []Tab // by task and budget
+	Tests        []Tab
+	Groups       []Tab // by group and budget
+	Measures     []*Table
+	Answers      []TaskAnswers
+	Kept         []*KeptView
+
+	tasks   []string
+	budgets []eviction.Budget
+	rows    []evaluation.Row  // over all samples
+	groups  []evaluation.Row  // the others
+	means   []evaluation.Mean // of rows
+
+	heatNumbers []Tab             // Heat in tables
+	order       []string          // labels, references first, then by falling mean
+	ink         map[string]string // classes by label
+}
+
+// Tab is one of several things of which a page shows one at a time.
+type Tab struct {
+	Name   string // that tabs of other charts and tables have, too: the budget
+	Of     string // what it is of, where there are several: a group, a task
+	Note   string
+	Table  *Table
+	More   *Table // a second table
+	Charts []*Chart
+}
+
+// Title names the tab.
+func (t Tab) Title() string {
+	if t.Of == "" {
+		return t.Name
+	}
+	return t.Of + ", " + t.Name
+}
+
+// Key is an entry of a legend.
+type Key struct{ Label, Class string }
+
+// New makes a report of runs that can be joined.
+func New(stored []*runs.Stored, o Options) (*Report, error) {
+	joined, err := runs.Join(stored)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := evaluation.RowsOf(joined.Predictions, joined.Timings)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("none of the %d predictions could be measured", len(joined.Predictions))
+	}
+	r := &Report{Title: o.Title, Version: o.Version, Samples: o.Samples}
+	for _, model := range joined.Models {
+		for _, suite := range suitesOf(joined.Tasks) {
+			s, err := newSection(model, suite.name, suite.tasks, rows)
+			if err != nil {
+				return nil, err
+			}
+			if s == nil {
+				continue
+			}
+			if s.Title = suite.name; len(joined.Models) > 1 {
+				s.Title = model + ", " + suite.name
+			}
+			s.ID = fmt.Sprintf("s%d", len(r.Sections)+1)
+			r.Sections = append(r.Sections, s)
+		}
+	}
+	if err := r.checkNames(o); err != nil {
+		return nil, err
+	}
+	for _, s := range r.Sections {
+		if err := s.fill(joined, o); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.Sections) > 1 {
+		r.summarize()
+	}
+	r.describe(stored, joined, rows)
+	return r, nil
+}
+
+// checkNames refuses policies that were asked for and that no run has.
+func (r *Report) checkNames(o Options) error {
+	known := make(map[string]bool)
+	for _, s := range r.Sections {
+		for _, label := range s.order {
+			known[label] = true
+		}
+	}
+	var errs []error
+	for _, name := range append(slices.Clone(o.Highlight), o.Baseline) {
+		if name != "" && !known[name] {
+			errs = append(errs, fmt.Errorf("no policy %q in the runs", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// suite is tasks whose scores are averaged.
+type suite struct {
+	name  string
+	tasks []string
+}
+
+// suitesOf groups tasks: those of one benchmark, TASK/SUBTASK, and the subtasks that are
+// called by their own names. The others are a suite each.
+func suitesOf(tasks []string) []suite {
+	var out []suite
+	for _, t := range tasks {
+		name, _, _ := strings.Cut(t, "/")
+		if info, ok := taskInfo(t); ok {
+			name = info.Name
+		}
+		i := slices.IndexFunc(out, func(s suite) bool { return s.name == name })
+		if i < 0 {
+			i = len(out)
+			out = append(out, suite{name: name})
+		}
+		out[i].tasks = append(out[i].tasks, t)
+	}
+	return out
+}
+
+// taskInfo finds the task that results of a name are of.
+func taskInfo(name string) (*evaluation.Task, bool) {
+	selections, err := evaluation.ParseTasks(name)
+	if err != nil || len(selections) != 1 || selections[0].Name() != name {
+		return nil, false
+	}
+	return selections[0].Task, true
+}
+
+// newSection takes the rows of one model and suite; nil where there are none.
+func newSection(model, suite string, tasks []string, rows []evaluation.Row) (*Section, error) {
+	s := &Section{Model: model, Suite: suite}
+	for _, r := range rows {
+		if r.Model != model || !slices.Contains(tasks, r.Task) {
+			continue
+		}
+		if len(r.Groups) > 0 {
+			s.groups = append(s.groups, r)
+			continue
+		}
+		s.rows = append(s.rows, r)
+		if !slices.Contains(s.tasks, r.Task) {
+			s.tasks = append(s.tasks, r.Task)
+		}
+		if !r.Budget.IsZero() && !slices.Contains(s.budgets, r.Budget) {
+			s.budgets = append(s.budgets, r.Budget)
+		}
+	}
+	if len(s.rows) == 0 {
+		return nil, nil
+	}
+	slices.SortFunc(s.budgets, eviction.Budget.Compare)
+	var err error
+	if s.means, err = evaluation.MeanByPolicy(s.rows); err != nil {
+		return nil, fmt.Errorf("model %s, %s: %w", model, suite, err)
+	}
+	s.sort()
+	return s, nil
+}
+
+// whole tells that a mean is over all tasks of the section.
+func (s *Section) whole(m evaluation.Mean) bool { return m.Cells == len(s.tasks) }
+
+// sort orders labels: references, then by the mean over budgets; those that lack tasks last.
+func (s *Section) sort() {
+	type place struct {
+		label      string
+		rank       int // reference, policy, policy without a mean
+		sum, count float64
+	}
+	byLabel := make(map[string]*place)
+	var all []*place
+	for _, m := range s.means {
+		p := byLabel[m.Label()]
+		if p == nil {
+			p = &place{label: m.Label(), rank: 1}
+			if evaluation.IsReference(m.Policy) {
+				p.rank = 0
+			}
+			byLabel[m.Label()], all = p, append(all, p)
+		}
+		if s.whole(m) {
+			p.sum, p.count = p.sum+m.Score, p.count+1
+		} else if p.rank == 1 {
+			p.rank = 2
+		}
+	}
+	full := func(p *place) int {
+		if p.label == "full" {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(all, func(a, b *place) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(full(a), full(b)),
+			cmp.Compare(b.sum/max(b.count, 1), a.sum/max(a.count, 1)), cmp.Compare(a.label, b.label))
+	})
+	for _, p := range all {
+		s.order = append(s.order, p.label)
+	}
+}
+
+// fill makes everything that is shown.
+func (s *Section) fill(joined *runs.Joined, o Options) error {
+	s.choose(o.Highlight)
+	scores := scoresOf(s, joined.Predictions)
+	comparisons, err := s.compare(scores, o.Baseline)
+	if err != nil {
+		return err
+	}
+	s.Intro = s.intro()
+	s.Overview = s.overview(comparisons)
+	s.Quality = s.qualityChart()
+	s.Scores = s.scoreTabs()
+	s.Costs = s.costTabs()
+	s.Bars = s.barTabs()
+	if s.Heat, err = s.heatTabs(); err != nil {
+		return err
+	}
+	s.Tests = s.testTabs(scores, comparisons)
+	s.Groups = s.groupTabs()
+	if s.Measures, err = s.measureTables(); err != nil {
+		return err
+	}
+	s.Answers = s.answers(joined.Predictions, o.Samples)
+	s.Kept = s.keptViews(joined.Kept)
+	return nil
+}
+
+// Classes of what is not in colour.
+const (
+	classReference = "ref"
+	classOther     = "other"
+)
+
+// choose gives labels their classes: c0, c1, … to those in colour, in alphabetical order, so
+// that the same policies look the same in all reports of them.
+func (s *Section) choose(highlight []string) {
+	chosen := slices.Clone(highlight)
+	if len(chosen) == 0 {
+		var whole []evaluation.Mean
+		for _, m := range s.means {
+			if s.whole(m) {
+				whole = append(whole, m)
+			}
+		}
+		chosen = evaluation.Highlighted(whole, evaluation.MaxHighlighted)
+	}
+	slices.Sort(chosen)
+	s.ink = make(map[string]string)
+	for _, m := range s.means {
+		label := m.Label()
+		at, ok := slices.BinarySearch(chosen, label)
+		switch {
+		case ok:
+			s.ink[label] = fmt.Sprintf("c%d", at%colours)
+		case evaluation.IsReference(m.Policy):
+			s.ink[label] = classReference
+		default:
+			s.ink[label] = classOther
+		}
+	}
+	for _, label := range s.order {
+		if s.chosen(label) {
+			s.Legend = append(s.Legend, Key{label, s.ink[label]})
+		}
+	}
+}
+
+// colours is how many classes of colours the page has.
+const colours = evaluation.MaxHighlighted
+
+func (s *Section) chosen(label string) bool { return strings.HasPrefix(s.ink[label], "c") }
+
+// mean is the one of a label at a budget; the full cache's is that of every budget.
+func (s *Section) mean(label string, b eviction.Budget) (evaluation.Mean, bool) {
+	for _, m := range s.means {
+		if m.Label() == label && (m.Budget == b || m.Budget.IsZero()) {
+			return m, true
+		}
+	}
+	return evaluation.Mean{}, false
+}
+
+// row is the one of a label at a budget in a task.
+func (s *Section) row(label, task string, b eviction.Budget) *evaluation.Row {
+	for i := range s.rows {
+		r := &s.rows[i]
+		if r.Task == task && r.Label() == label && (r.Budget == b || r.Budget.IsZero()) {
+			return r
+		}
+	}
+	return nil
+}
+
+// reference tells that a label is one of the bounds.
+func reference(label string) bool { return evaluation.IsReference(label) }
+
+// budgetsOr are the budgets, or none in the place of them, where only the full cache was run.
+func (s *Section) budgetsOr() []eviction.Budget {
+	if len(s.budgets) == 0 {
+		return []eviction.Budget{{}}
+	}
+	return s.budgets
+}
+
+func budgetName(b eviction.Budget) string {
+	if b.IsZero() {
+		return "full cache"
+	}
+	return "B = " + b.String()
+}

@@ -1,0 +1,363 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"glimpse/evaluation"
+	"glimpse/eviction"
+)
+
+// Notes that several tables need.
+const (
+	noteMarks = "Bold: best of the column; underlined: second best, by the digits that are shown; bounds (full cache, oracles) do not compete."
+	noteError = "±: one standard error."
+)
+
+// intro says what a section measured.
+func (s *Section) intro() string {
+	low, high, failed := s.rows[0].Samples, s.rows[0].Samples, 0
+	tokens := 0
+	for _, r := range s.rows {
+		low, high, failed = min(low, r.Samples), max(high, r.Samples), max(failed, r.Failed)
+		tokens += r.Tokens
+	}
+	text := fmt.Sprintf("%s in %%", upper(s.metric()))
+	if len(s.tasks) > 1 {
+		text += fmt.Sprintf(", mean over %d tasks of equal weight", len(s.tasks))
+	}
+	text += fmt.Sprintf("; %s samples", span(low, high))
+	if len(s.tasks) > 1 {
+		text += " of each"
+	}
+	if n := tokens / len(s.rows); n > 0 {
+		text += fmt.Sprintf(", prompts of %d tokens on average", n)
+	}
+	if failed > 0 {
+		text += fmt.Sprintf("; up to %d failed and count nowhere", failed)
+	}
+	return text + "."
+}
+
+func span(low, high int) string {
+	if low == high {
+		return fmt.Sprint(low)
+	}
+	return fmt.Sprintf("%d–%d", low, high)
+}
+
+// upper begins a text with a capital letter.
+func upper(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// metric names what the section's scores are.
+func (s *Section) metric() string { return metricName(s.rows) }
+
+func metricName(rows []evaluation.Row) string {
+	name := rows[0].Metric
+	for _, r := range rows {
+		if r.Metric != name {
+			return "each task's metric"
+		}
+	}
+	switch name {
+	case "":
+		return "score"
+	case evaluation.MetricExactAnswer:
+		return "exact answers"
+	case evaluation.Agreement:
+		return "token F1 against the full cache's answer"
+	}
+	return strings.ReplaceAll(name, "_", " ")
+}
+
+// percent writes a share with one decimal.
+func percent(v float64) string { return fmt.Sprintf("%.1f", 100*v) }
+
+func scoreCell(score, stdErr float64) Cell {
+	return Cell{Text: percent(score), Error: percent(stdErr)}
+}
+
+func (s *Section) labelCell(label string) Cell { return Cell{Text: label} }
+
+// competes tells which lines of a table, that has the section's labels in their order, are
+// compared with each other.
+func competes(labels []string) func(int) bool {
+	return func(i int) bool { return !reference(labels[i]) }
+}
+
+// overview has a line per policy and a column per budget.
+func (s *Section) overview(comparisons []*comparison) *Table {
+	t := &Table{Caption: "Mean score by budget", Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
+	for _, label := range s.order {
+		t.Lines = append(t.Lines, Line{Class: s.ink[label], Cells: []Cell{s.labelCell(label)}})
+	}
+	near := false
+	for i, b := range s.budgetsOr() {
+		t.Heads = append(t.Heads, Head{Text: budgetName(b), Unit: "%"})
+		values := make([]float64, len(s.order))
+		for j, label := range s.order {
+			c := Cell{Text: absent}
+			values[j] = math.NaN()
+			if m, ok := s.mean(label, b); ok && s.whole(m) {
+				c, values[j] = scoreCell(m.Score, m.StdErr), m.Score
+				if c.Near = comparisons != nil && comparisons[i].near(label); c.Near {
+					c.Note, near = "not told apart from the best", true
+				}
+			}
+			t.Lines[j].Cells = append(t.Lines[j].Cells, c)
+		}
+		markColumn(t, i+1, values, competes(s.order), higher)
+	}
+	if near {
+		t.Note += " ≈: not told apart from the best at that budget (paired permutation test, Holm-corrected, p ≥ 0.05)."
+	}
+	if s.lacking() {
+		t.Note += " –: not measured on all tasks, or not at that budget."
+	}
+	return t
+}
+
+// lacking tells that some policy has no mean somewhere.
+func (s *Section) lacking() bool {
+	for _, label := range s.order {
+		for _, b := range s.budgetsOr() {
+			if m, ok := s.mean(label, b); !ok || !s.whole(m) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// column is a measure beside the scores.
+type column struct {
+	head  Head
+	get   func(evaluation.Mean) *float64
+	text  func(float64) string
+	sense sense
+}
+
+// sense is what is better in a column.
+type sense int
+
+const (
+	neither sense = iota // a cost, which is read beside the score
+	higher
+	lower
+)
+
+var columns = []column{
+	{Head{Text: "hit rate", Unit: "%", Note: "critical-KV hit rate: share of the pairs that the oracle keeps which are kept (Judge Q, arXiv:2509.10798, eq. 6)"},
+		func(m evaluation.Mean) *float64 { return m.HitRate }, percent, higher},
+	{Head{Text: "recall", Unit: "%", Note: "recall at the budget of the policy's scores against the oracle's (LookaheadKV, arXiv:2603.10899, table 8)"},
+		func(m evaluation.Mean) *float64 { return m.Recall }, percent, higher},
+	{Head{Text: "τ", Note: "Kendall's τ-b of the policy's scores and the oracle's"},
+		func(m evaluation.Mean) *float64 { return m.KendallTau }, func(v float64) string { return fmt.Sprintf("%.2f", v) }, higher},
+	{Head{Text: "kept", Unit: "KiB", Note: "bytes held after eviction"},
+		func(m evaluation.Mean) *float64 { return positive(m.KeptBytes) }, kib, neither},
+	{Head{Text: "kept", Unit: "% of full", Note: "bytes held after eviction, as a share of the full cache's"}, keptShare, percent, neither},
+	{Head{Text: "read", Unit: "KiB/step", Note: "bytes that the attention of a decoding step reads, with what chooses the entries"},
+		func(m evaluation.Mean) *float64 { return m.TrafficBytes }, kib, neither},
+	{Head{Text: "TTFT", Unit: "ms", Note: "time to first token, median"},
+		func(m evaluation.Mean) *float64 { return m.TTFTMillis }, number, neither},
+	{Head{Text: "overhead", Unit: "% of prefill", Note: "time added to a plain prefill before the first token"},
+		func(m evaluation.Mean) *float64 { return m.TTFTOverhead }, signed, neither},
+	{Head{Text: "decode", Unit: "tokens/s", Note: "decoding speed after the first token"},
+		func(m evaluation.Mean) *float64 { return m.DecodeTokensPerSecond }, number, neither},
+}
+
+func positive(v float64) *float64 {
+	if v > 0 {
+		return &v
+	}
+	return nil
+}
+
+func keptShare(m evaluation.Mean) *float64 {
+	if m.FullBytes > 0 && m.KeptBytes > 0 {
+		return new(m.KeptBytes / m.FullBytes)
+	}
+	return nil
+}
+
+func kib(bytes float64) string { return number(bytes / 1024) }
+
+// number writes three or more significant digits.
+func number(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 99.95:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 9.995:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// signed writes a share in percent with its sign.
+func signed(v float64) string {
+	switch a := math.Abs(100 * v); {
+	case a < 0.05:
+		return "0.0"
+	case a >= 99.95:
+		return minus(fmt.Sprintf("%+.0f", 100*v))
+	}
+	return minus(fmt.Sprintf("%+.1f", 100*v))
+}
+
+// minus writes minus signs.
+func minus(text string) string { return strings.ReplaceAll(text, "-", "−") }
+
+// scoreTabs have the scores of every task and what they cost, a table for each budget.
+func (s *Section) scoreTabs() []Tab {
+	var out []Tab
+	for _, b := range s.budgetsOr() {
+		out = append(out, Tab{Name: budgetName(b), Table: s.scoreTable(b)})
+	}
+	return out
+}
+
+func (s *Section) scoreTable(b eviction.Budget) *Table {
+	t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
+	var labels []string
+	var means []evaluation.Mean
+	for _, label := range s.order {
+		if m, ok := s.mean(label, b); ok {
+			labels, means = append(labels, label), append(means, m)
+			t.Lines = append(t.Lines, Line{Class: s.ink[label], Cells: []Cell{s.labelCell(label)}})
+		}
+	}
+	add := func(head Head, better sense, cell func(i int) (Cell, float64)) {
+		values := make([]float64, len(labels))
+		some := false
+		for i := range labels {
+			var c Cell
+			c, values[i] = cell(i)
+			some = some || c.Text != absent
+			t.Lines[i].Cells = append(t.Lines[i].Cells, c)
+		}
+		if !some {
+			for i := range t.Lines {
+				t.Lines[i].Cells = t.Lines[i].Cells[:len(t.Heads)]
+			}
+			return
+		}
+		t.Heads = append(t.Heads, head)
+		if better != neither {
+			markColumn(t, len(t.Heads)-1, values, competes(labels), better)
+		}
+	}
+	nothing := Cell{Text: absent}
+	for _, task := range s.tasks {
+		name, note := strings.TrimPrefix(task, s.Suite+"/"), ""
+		if r := s.anyRow(task); r != nil {
+			note = metricName([]evaluation.Row{*r})
+		}
+		add(Head{Text: name, Unit: "%", Note: note}, higher, func(i int) (Cell, float64) {
+			r := s.row(labels[i], task, b)
+			if r == nil {
+				return nothing, math.NaN()
+			}
+			c := scoreCell(r.Score, r.StdErr)
+			c.Note = samplesOf(r.Samples)
+			if r.Failed > 0 {
+				c.Note += fmt.Sprintf(", %d failed", r.Failed)
+			}
+			return c, r.Score
+		})
+	}
+	if len(s.tasks) > 1 {
+		add(Head{Text: "mean", Unit: "%", Note: "over tasks, each with the same weight"}, higher, func(i int) (Cell, float64) {
+			if !s.whole(means[i]) {
+				return nothing, math.NaN()
+			}
+			return scoreCell(means[i].Score, means[i].StdErr), means[i].Score
+		})
+	}
+	s.addAgreement(add, labels, b)
+	for _, c := range columns {
+		add(c.head, c.sense, func(i int) (Cell, float64) {
+			if v := c.get(means[i]); v != nil {
+				return Cell{Text: c.text(*v)}, *v
+			}
+			return nothing, math.NaN()
+		})
+	}
+	return t
+}
+
+func (s *Section) anyRow(task string) *evaluation.Row {
+	i := slices.IndexFunc(s.rows, func(r evaluation.Row) bool { return r.Task == task })
+	if i < 0 {
+		return nil
+	}
+	return &s.rows[i]
+}
+
+// addAgreement adds how answers agree with those of the full cache, means over the tasks
+// where all rows have it.
+func (s *Section) addAgreement(add func(Head, sense, func(int) (Cell, float64)), labels []string, b eviction.Budget) {
+	mean := func(label, measure string) float64 {
+		sum := 0.0
+		for _, task := range s.tasks {
+			r := s.row(label, task, b)
+			if r == nil {
+				return math.NaN()
+			}
+			v, ok := r.Measures[measure]
+			if !ok {
+				return math.NaN()
+			}
+			sum += v / float64(len(s.tasks))
+		}
+		return sum
+	}
+	for _, a := range []struct {
+		measure string
+		head    Head
+		text    func(float64) string
+		sense   sense
+	}{
+		{evaluation.Agreement, Head{Text: "F1", Unit: "% of full", Note: "token F1 of the answer against the full cache's"}, percent, higher},
+		{evaluation.MeasureExact, Head{Text: "equal", Unit: "% of full", Note: "answers that are the full cache's to the token"}, percent, higher},
+		{evaluation.MeasurePrefix, Head{Text: "prefix", Unit: "% of full", Note: "tokens before the first that differs from the full cache's answer"}, percent, higher},
+		{evaluation.MeasureNLL, Head{Text: "NLL", Unit: "nats/token", Note: "mean negative log-likelihood of the full cache's answer under eviction; lower is better"}, func(v float64) string { return fmt.Sprintf("%.3f", v) }, lower},
+	} {
+		add(a.head, a.sense, func(i int) (Cell, float64) {
+			if v := mean(labels[i], a.measure); v == v {
+				return Cell{Text: a.text(v)}, v
+			}
+			return Cell{Text: absent}, math.NaN()
+		})
+	}
+}
+
+// measureTables are what tasks measure beside their scores.
+func (s *Section) measureTables() ([]*Table, error) {
+	tables, err := evaluation.MeasureTables(append(slices.Clone(s.rows), s.groups...))
+	if err != nil {
+		return nil, err
+	}
+	var out []*Table
+	for _, m := range tables {
+		t := &Table{Caption: m.Title}
+		for i, h := range m.Heads {
+			t.Heads = append(t.Heads, Head{Text: strings.ReplaceAll(h, "\n", " "), Left: i == 0})
+		}
+		for _, l := range m.Lines {
+			line := Line{Class: s.ink[l[0]]}
+			for _, text := range l {
+				line.Cells = append(line.Cells, Cell{Text: text})
+			}
+			t.Lines = append(t.Lines, line)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}

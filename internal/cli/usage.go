@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+)
+
+// FlagGroups are the groups of flags in help, in its order. A name is of the same group in every
+// command.
+var FlagGroups = []struct {
+	Title string
+	Names string
+}{
+	{"Model", "model device cache-dtype adapter draft pattern"},
+	{"Prompt", "prompt token-ids example raw chat-option chat-date"},
+	{"Data", "config data field prompts recipe responses task tasks task-option split tokens samples max-prompt truncate held-out prompt-tokens response-tokens metric"},
+	{"Policy", "policy budget set sink recent"},
+	{"Sampling", "sampling temperature top-p top-k min-p repetition-penalty max-new max-response seed sampling-seed"},
+	{"Training", "preset steps epochs batch rows lr modules rank alpha loss init-token init-noise pooling warmup warmup-ratio schedule final-ratio beta1 beta2 epsilon weight-decay clip"},
+	{"Validation", "validate validate-every validate-budgets patience"},
+	{"Work", "workers concurrency cache-memory cache-disk strict dry-run shards shard resume checkpoint checkpoint-every"},
+	{"Measurement", "agreement timings compare inspect count chip queries query-rows query-trials query-starts"},
+	{"Output", "out run log export upload replace json markdown groups json-out table-out plot needle-plot html npz"},
+	{"Judge", "judge judge-model judge-key-env max-tokens timeout attempts"},
+	{"Storage", "s3-endpoint s3-region s3-path-style"},
+}
+
+// usage prints how a command is used, with its flags in groups.
+func usage(c *cobra.Command) error {
+	w := c.OutOrStderr()
+	fmt.Fprint(w, "Usage:\n")
+	if c.HasParent() {
+		fmt.Fprintf(w, "  %s\n", c.UseLine())
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "  %s COMMAND\n", c.CommandPath())
+	}
+	if c.HasExample() {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", c.Example)
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprint(w, "\nCommands:\n")
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				fmt.Fprintf(w, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	flagUsages(w, c)
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "\nSee \"%s COMMAND --help\" for more about a command.\n", c.CommandPath())
+	}
+	return nil
+}
+
+func flagUsages(w io.Writer, c *cobra.Command) {
+	groups, rest := make([]*pflag.FlagSet, len(FlagGroups)), newFlags()
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if i := groupOf(f.Name); i < 0 {
+			rest.AddFlag(f)
+		} else {
+			if groups[i] == nil {
+				groups[i] = newFlags()
+			}
+			groups[i].AddFlag(f)
+		}
+	})
+	width := 0 // lines as they are
+	if term.IsTerminal(int(os.Stdout.Fd())) {
+		if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+			width = columns
+		}
+	}
+	show := func(title string, f *pflag.FlagSet) {
+		if f != nil && f.HasAvailableFlags() {
+			fmt.Fprintf(w, "\n%s:\n%s\n", title, strings.TrimRight(f.FlagUsagesWrapped(width), "\n"))
+		}
+	}
+	for i, f := range groups {
+		show(FlagGroups[i].Title, f)
+	}
+	show("General", rest)
+}
+
+func newFlags() *pflag.FlagSet {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.SortFlags = false
+	return f
+}
+
+// groupOf is the index of a flag's group, -1: it has none.
+func groupOf(name string) int {
+	for i, g := range FlagGroups {
+		for other := range strings.FieldsSeq(g.Names) {
+			if other == name {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// Grouped tells that help shows the flags of a name in one of the FlagGroups.
+func Grouped(name string) bool { return groupOf(name) >= 0 }
