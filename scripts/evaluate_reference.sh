@@ -25,5 +25,29 @@ done
 scripts/setup.sh
 go build -o bin/ ./cmd/evict
 SECONDS=0
-./bin/evict eval --config configs/reference.yaml --out "$out" $again --table-out "$out.txt"
-echo "measured in $(duration $SECONDS): $out.txt"
+./bin/evict eval --config configs/reference.yaml --out "$out" $again --table-out "$out.txt" >/dev/null
+took=$(duration $SECONDS)
+./bin/evict report "$out" --samples 1 --out "$out.html" --out "$out.md" --replace
+echo "measured in $took: $out.html, $out.md, $out.txt"
+[ -n "$docs" ] || exit 0
+
+# Of the page only what is small: eight policies at one budget.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+./bin/evict report "$out" --samples 1 --policy full,oracle,streamingllm,h2o,snapkv,lookaheadkv,laq,quest --budget 64 --out "$work/report.html"
+{
+  cat <<END
+<!-- made by scripts/evaluate_reference.sh --docs -->
+
+Every policy on the built-in model, measured on $(date -u +%Y-%m-%d) on $(nproc) cores of $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1 | grep . || uname -m),
+commit $(git describe --always --dirty), in $took. [report.html](report.html) is the same with charts, of eight policies at
+a budget of 64; the page of all of them is what \`evict report\` makes of the run.
+
+END
+  cat "$out.md"
+} >"$work/README.md"
+size=$(cat "$work"/* | wc -c)
+[ "$size" -lt 400000 ] || die "the report has $size bytes, want less than 400000"
+mkdir -p docs/report
+cp "$work"/* docs/report/
+echo "docs/report: $size bytes"
