@@ -24,6 +24,8 @@ while [ $# -gt 0 ]; do
 done
 scripts/setup.sh
 go build -o bin/ ./cmd/evict
+mkdir -p "$(dirname "$out")"
+rm -f "$out.txt"
 SECONDS=0
 ./bin/evict eval --config configs/reference.yaml --out "$out" $again --table-out "$out.txt" >/dev/null
 took=$(duration $SECONDS)
