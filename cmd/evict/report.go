@@ -10,6 +10,7 @@ import (
 	"glimpse/checkpoints/objectstore"
 	reports "glimpse/evaluation/report"
 	"glimpse/evaluation/runs"
+	"glimpse/eviction"
 	"glimpse/internal/cli"
 
 	"github.com/spf13/cobra"
@@ -17,10 +18,11 @@ import (
 
 func newReport() *cobra.Command {
 	var (
-		o     = reports.Options{Samples: 3}
-		outs  []string
-		files cli.Outputs
-		s3    objectstore.Settings
+		o       = reports.Options{Samples: 3}
+		budgets string
+		outs    []string
+		files   cli.Outputs
+		s3      objectstore.Settings
 	)
 	cmd := &cobra.Command{
 		Use:   "report RUN…",
@@ -47,6 +49,12 @@ bytes.`,
 			for _, dir := range args {
 				for _, name := range []string{runs.PredictionsFile, runs.MetricsFile, runs.TimingsFile, runs.ConfigFile, runs.EnvironmentFile, runs.KeptFile} {
 					files.Input(filepath.Join(dir, name))
+				}
+			}
+			if budgets != "" {
+				var err error
+				if o.Budgets, err = eviction.ParseBudgets(budgets); err != nil {
+					return fmt.Errorf("report: %w", err)
 				}
 			}
 			defer files.Close()
@@ -95,6 +103,8 @@ bytes.`,
 	f.StringVar(&o.Title, "title", "", "title of the document")
 	f.StringVar(&o.Baseline, "baseline", "", "policy that the others are tested against (default the best at each budget)")
 	f.StringSliceVar(&o.Highlight, "highlight", nil, "policies in colour, comma-separated (default those with an adapter and the best, ten in all)")
+	f.StringSliceVar(&o.Policies, "policy", nil, "policies that the report is of, comma-separated (default all)")
+	f.StringVar(&budgets, "budget", "", "budgets that it is of, comma-separated (default all)")
 	f.IntVar(&o.Samples, "samples", o.Samples, "samples of every task whose answers are shown")
 	s3.Bind(f)
 	files.Bind(f)

@@ -19,6 +19,10 @@ type Options struct {
 	Highlight []string // policies in colour; none are those of evaluation.Highlighted
 	Samples   int      // answers shown of every task
 	Version   string   // of the program that makes the report
+
+	// Policies and Budgets are those that it is of; none are all.
+	Policies []string
+	Budgets  []eviction.Budget
 }
 
 // Report is what a document says.
@@ -100,6 +104,9 @@ type Key struct{ Label, Class string }
 func New(stored []*runs.Stored, o Options) (*Report, error) {
 	joined, err := runs.Join(stored)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.only(joined); err != nil {
 		return nil, err
 	}
 	rows, err := evaluation.RowsOf(joined.Predictions, joined.Timings)

@@ -11,6 +11,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/runs"
+	"glimpse/eviction"
 	"glimpse/internal/stats"
 )
 
@@ -409,5 +410,43 @@ func TestTicks(t *testing.T) {
 	}
 	if got := short(math.Copysign(0, -1)); got != "0" {
 		t.Errorf("negative zero: %s", got)
+	}
+}
+
+// TestOnly: a report of some policies and budgets has no other, and the full cache stays at
+// every budget.
+func TestOnly(t *testing.T) {
+	b, err := eviction.ParseBudget("16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := stored()
+	r := build(t, Options{Policies: []string{"full", "snapkv", "judgeq/mine"}, Budgets: []eviction.Budget{b}, Samples: 1}, whole)
+	seen := make(map[string]bool)
+	for _, s := range r.Sections {
+		for _, row := range slices.Concat(s.rows, s.groups) {
+			seen[row.Label()+" "+row.Budget.String()] = true
+		}
+		for _, k := range s.Kept {
+			for _, c := range k.Data.Cells {
+				seen[c.Policy+" "+c.Budget] = true
+			}
+		}
+	}
+	for _, want := range []string{"full 0", "snapkv 16", "judgeq/mine 16"} {
+		if !seen[want] {
+			t.Errorf("%s is missing among %v", want, seen)
+		}
+	}
+	for name := range seen {
+		if policy, budget, _ := strings.Cut(name, " "); !strings.HasPrefix(policy, "full") && !strings.HasPrefix(policy, "snapkv") && !strings.HasPrefix(policy, "judgeq") || strings.Contains(budget, "32") {
+			t.Errorf("%s was not asked for", name)
+		}
+	}
+	if other := build(t, Options{Samples: 1}, whole); !strings.Contains(markdownOf(t, other), "oracle") {
+		t.Error("a report has changed the run that it is of")
+	}
+	if _, err := New([]*runs.Stored{stored()}, Options{Policies: []string{"snapkv", "tovva"}}); err == nil || !strings.Contains(err.Error(), "no policy tovva") {
+		t.Errorf("an unknown policy: error %v", err)
 	}
 }
