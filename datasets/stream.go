@@ -43,12 +43,12 @@ func NewStream(tasks []string, split Split, tokens int, seed uint64) (*Stream, e
 // StreamFor is NewStream with tasks and split as flags name them, for a model with a
 // vocabulary of so many words. One that does not know the words of the tasks is an error.
 func StreamFor(model string, vocab int, tasks, split string, tokens int, seed uint64) (*Stream, error) {
-	if vocab != len(Vocabulary()) {
-		return nil, fmt.Errorf("model %s does not know the words of the synthetic tasks; give it prompts of its own", model)
-	}
 	names, err := ParseTasks(tasks)
 	if err != nil {
 		return nil, err
+	}
+	if !Knows(vocab, names...) {
+		return nil, fmt.Errorf("model %s does not know the words of the synthetic tasks; give it prompts of its own", model)
 	}
 	s, err := ParseSplit(split)
 	if err != nil {
@@ -65,7 +65,7 @@ func NewStreamBetween(tasks []string, split Split, min, max int, seed uint64) (*
 		return nil, fmt.Errorf("example stream: got no tasks, want at least one")
 	}
 	for _, name := range tasks {
-		t, err := Tasks.Lookup(name)
+		t, err := lookupTask(name)
 		if err != nil {
 			return nil, fmt.Errorf("example stream: %w", err)
 		}

@@ -36,6 +36,9 @@ type Task struct {
 	ask func(r *rand.Rand, f *facts) (question, answer []int32)
 	// askAgain, of tasks of two turns, picks other facts after the first answer.
 	askAgain func(r *rand.Rand, f *facts) (question, answer []int32)
+
+	// turns are the questions of a long task, which has none of the functions above.
+	turns []query
 }
 
 // Tasks holds every task by name.
@@ -63,18 +66,21 @@ func DefaultTasks() []string {
 
 // ParseTasks reads a flag: comma-separated task names, "default" for
 // DefaultTasks, or "all". The names come back in the order given. An unknown,
-// repeated or missing name is an error.
+// repeated or missing name is an error. "long" stands for LongTasks, whose names a
+// list may have, too.
 func ParseTasks(list string) ([]string, error) {
 	switch list {
 	case "default":
 		return DefaultTasks(), nil
 	case "all":
 		return Tasks.Names(), nil
+	case "long":
+		return LongTasks.Names(), nil
 	}
 	names := strings.Split(list, ",")
 	for i, name := range names {
-		if _, err := Tasks.Lookup(name); err != nil {
-			return nil, fmt.Errorf("task list %q: %w; default and all name sets of tasks", list, err)
+		if _, err := lookupTask(name); err != nil {
+			return nil, fmt.Errorf("task list %q: %w; default, all and long name sets of tasks", list, err)
 		}
 		if slices.Contains(names[:i], name) {
 			return nil, fmt.Errorf("task list %q: got %s twice, want every task once", list, name)
@@ -96,6 +102,9 @@ func (t Task) Generate(r *rand.Rand, tokens int) (prompt, answer []int32, err er
 
 // generate draws all turns of one example.
 func (t Task) generate(r *rand.Rand, tokens int) ([]Turn, error) {
+	if len(t.turns) > 0 {
+		return t.generateLong(r, tokens)
+	}
 	if err := checkTokens(tokens); err != nil {
 		return nil, fmt.Errorf("task %s: %w", t.Name, err)
 	}
@@ -109,25 +118,34 @@ func (t Task) generate(r *rand.Rand, tokens int) ([]Turn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("task %s: prompt of %d tokens: %w", t.Name, tokens, err)
 	}
-	prompt := make([]int32, 0, tokens)
+	turns := []Turn{{firstPrompt(question, context, t.QuestionFirst), answer}}
+	if t.askAgain != nil {
+		question, answer := t.askAgain(r, f)
+		turns = append(turns, Turn{laterPrompt(question), answer})
+	}
+	return turns, nil
+}
+
+// firstPrompt puts the chat template around a context and the question about it.
+func firstPrompt(question, context []int32, questionFirst bool) []int32 {
+	prompt := make([]int32, 0, frame+len(question)+len(context))
 	prompt = append(prompt, tokBOS, tokUser)
-	if t.QuestionFirst {
+	if questionFirst {
 		prompt = append(prompt, question...)
 	}
 	prompt = append(prompt, tokContext)
 	prompt = append(prompt, context...)
 	prompt = append(prompt, tokContextEnd)
-	if !t.QuestionFirst {
+	if !questionFirst {
 		prompt = append(prompt, question...)
 	}
-	prompt = append(prompt, tokEOT, tokHeader, tokAssistant, tokNewline)
-	turns := []Turn{{prompt, answer}}
-	if t.askAgain != nil {
-		question, answer := t.askAgain(r, f)
-		again := append([]int32{tokEOT, tokUser}, question...)
-		turns = append(turns, Turn{append(again, tokEOT, tokHeader, tokAssistant, tokNewline), answer})
-	}
-	return turns, nil
+	return append(prompt, tokEOT, tokHeader, tokAssistant, tokNewline)
+}
+
+// laterPrompt ends an answer and asks one more question.
+func laterPrompt(question []int32) []int32 {
+	prompt := append([]int32{tokEOT, tokUser}, question...)
+	return append(prompt, tokEOT, tokHeader, tokAssistant, tokNewline)
 }
 
 func checkTokens(tokens int) error {

@@ -13,7 +13,13 @@ import (
 //go:embed vocabulary.txt
 var vocabularyText string
 
-var words = strings.Fields(vocabularyText)
+// longVocabularyText goes on where vocabularyText ends: what the long tasks say
+// beyond it.
+//
+//go:embed vocabulary_long.txt
+var longVocabularyText string
+
+var words = strings.Fields(vocabularyText + longVocabularyText)
 
 // The ids of the template, by the name they have in vocabulary.txt.
 const (
@@ -40,15 +46,31 @@ const (
 	vocabularySize       = 384
 )
 
+// The ids of the words of the long tasks that are not in vocabulary.txt.
+const (
+	tokAll             int32 = 10 // in vocabulary.txt, where no task asks with it
+	tokSummary         int32 = 384
+	tokMost            int32 = 385
+	tokFifth           int32 = 386 // the ordinals after the fourth mark
+	maxOrdinals              = 8
+	longKeysBegin      int32 = 400
+	coloursBegin       int32 = 464
+	longVocabularySize       = 480
+)
+
 // Vocabulary returns the words of the reference model; a word's index is its id.
 // The slice belongs to the caller.
-func Vocabulary() []string { return slices.Clone(words) }
+func Vocabulary() []string { return slices.Clone(words[:vocabularySize]) }
 
-// Text writes ids of the reference model's vocabulary as words with single
-// spaces between them; its tokenizer reads that text back to the same ids. An id
-// outside the vocabulary is an error.
+// LongVocabulary returns the words of the long tasks: those of Vocabulary, with
+// the same ids, and more. The slice belongs to the caller.
+func LongVocabulary() []string { return slices.Clone(words) }
+
+// Text writes ids of the tasks' words as words with single spaces between them;
+// the tokenizer of a model that knows them reads that text back to the same ids.
+// An id outside LongVocabulary is an error.
 func Text(ids []int32) (string, error) {
-	if err := checkIDs("ids", ids, vocabularySize); err != nil {
+	if err := checkIDs("ids", ids, longVocabularySize); err != nil {
 		return "", fmt.Errorf("text of token ids: %w", err)
 	}
 	var b strings.Builder

@@ -15,7 +15,7 @@ var patternTasks = []string{"copy", "single"}
 
 // Retrievals are n prompts whose answers are copied from them.
 func Retrievals(m *model.Model, split datasets.Split, tokens, samples int, seed uint64) (n int, at func(i int) (eviction.Retrieval, error), err error) {
-	if m.Config.Vocab != len(datasets.Vocabulary()) {
+	if !datasets.Knows(m.Config.Vocab, patternTasks...) {
 		return samples, func(i int) (eviction.Retrieval, error) { return randomCopy(m, tokens, seed, i) }, nil
 	}
 	var streams []*datasets.Stream

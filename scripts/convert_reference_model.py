@@ -137,29 +137,26 @@ def write(folder, name, data):
     os.replace(path + ".tmp", path)
 
 
-def main():
-    if len(sys.argv) not in (3, 4):
-        sys.exit(__doc__)
-    weights, config = np.load(sys.argv[1]), json.load(open(sys.argv[2]))
-    folder = sys.argv[3] if len(sys.argv) == 4 else os.path.join(ROOT, "model", "builtin", "reference")
-    words = open(os.path.join(ROOT, "datasets", "vocabulary.txt"), encoding="utf-8").read().split()
+def write_folder(folder, weights, config, words, positions, readme):
+    """Write a model folder. weights maps short names to float32 arrays; config holds the
+    sizes; positions is how many the model has."""
     if len(words) != config["vocab"] or len(set(words)) != len(words):
-        fail(f"vocabulary.txt: {len(set(words))} different words, want {config['vocab']}")
+        fail(f"vocabulary: {len(set(words))} different words, want {config['vocab']}")
     if words[: len(SPECIAL)] != SPECIAL:
-        fail(f"vocabulary.txt begins with {words[:len(SPECIAL)]}, want {SPECIAL}")
+        fail(f"vocabulary begins with {words[:len(SPECIAL)]}, want {SPECIAL}")
     if config["tied"]:
         fail("config: got tied embeddings, want a head of its own")
 
-    tensors, unread = {}, set(weights.files)
+    tensors, unread = {}, set(weights)
     for short, name, shape in hugging_face_names(config):
         if short not in unread:
-            fail(f"{sys.argv[1]}: {short} is missing")
+            fail(f"weights: {short} is missing")
         unread.remove(short)
         if weights[short].shape != shape:
-            fail(f"{sys.argv[1]}: {short}: shape {weights[short].shape}, want {shape}")
+            fail(f"weights: {short}: shape {weights[short].shape}, want {shape}")
         tensors[name] = bf16(weights[short])
     if unread:
-        fail(f"{sys.argv[1]}: unknown arrays {sorted(unread)}")
+        fail(f"weights: unknown arrays {sorted(unread)}")
 
     bos, eot, pad = words.index("<bos>"), words.index("<eot>"), words.index("<pad>")
     os.makedirs(folder, exist_ok=True)
@@ -178,7 +175,7 @@ def main():
         "rms_norm_eps": config["eps"],
         "rope_theta": config["theta"],
         "rope_scaling": None,
-        "max_position_embeddings": MAX_POSITIONS,
+        "max_position_embeddings": positions,
         "attention_bias": False,
         "mlp_bias": False,
         "tie_word_embeddings": False,
@@ -212,11 +209,20 @@ def main():
         "bos_token": "<bos>",
         "eos_token": "<eot>",
         "pad_token": "<pad>",
-        "model_max_length": MAX_POSITIONS,
+        "model_max_length": positions,
         "clean_up_tokenization_spaces": False,
         "chat_template": CHAT_TEMPLATE,
     }))
-    write(folder, "README.md", README.encode())
+    write(folder, "README.md", readme.encode())
+
+
+def main():
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    weights, config = np.load(sys.argv[1]), json.load(open(sys.argv[2]))
+    folder = sys.argv[3] if len(sys.argv) == 4 else os.path.join(ROOT, "model", "builtin", "reference")
+    words = open(os.path.join(ROOT, "datasets", "vocabulary.txt"), encoding="utf-8").read().split()
+    write_folder(folder, {name: weights[name] for name in weights.files}, config, words, MAX_POSITIONS, README)
 
 
 if __name__ == "__main__":

@@ -76,15 +76,17 @@ func ExampleNames() []string {
 
 // ReadExample makes the prompt of a synthetic task.
 func (p *PromptSource) ReadExample(m *model.Model, seed uint64) (*Prompt, error) {
-	if m.Config.Vocab != len(datasets.Vocabulary()) {
+	if !datasets.Knows(m.Config.Vocab) {
 		return nil, fmt.Errorf("example: model %s does not know the words of the synthetic tasks", m.Name)
 	}
 	task := p.Example
-	if t, ok := exampleTasks[task]; ok {
-		task = t
-	}
-	if !slices.Contains(datasets.Tasks.Names(), task) {
-		return nil, suggest.Unknown("example", p.Example, ExampleNames())
+	if !slices.Contains(datasets.LongTasks.Names(), task) || !datasets.Knows(m.Config.Vocab, task) {
+		if t, ok := exampleTasks[task]; ok {
+			task = t
+		}
+		if !slices.Contains(datasets.Tasks.Names(), task) {
+			return nil, suggest.Unknown("example", p.Example, ExampleNames())
+		}
 	}
 	s, err := datasets.NewStream([]string{task}, datasets.Test, p.Tokens, seed)
 	if err != nil {

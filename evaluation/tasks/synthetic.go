@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	evaluation.Tasks.Add("synthetic", evaluation.Task{
+	synthetic := evaluation.Task{
 		Name:     "synthetic",
 		Doc:      "facts of a made-up language that the built-in model speaks; the answer must be right to the token, and end",
 		Source:   "Glimpse, datasets/",
@@ -23,7 +23,15 @@ func init() {
 			{Name: "lengths", Doc: "prompt lengths in tokens, as many samples each; none is the one that --tokens gives"},
 		},
 		Open: openSynthetic,
-	})
+	}
+	evaluation.Tasks.Add(synthetic.Name, synthetic)
+
+	long := synthetic
+	long.Name = "long"
+	long.Doc = "more kinds of facts, for a model that scripts/reference_model trained on prompts of up to 2,048 tokens; the answer must be right to the token, and end"
+	long.Subtasks = datasets.LongTasks.Names()
+	long.Defaults = nil
+	evaluation.Tasks.Add(long.Name, long)
 }
 
 // syntheticTokens is the length of prompts where none is asked for.
@@ -33,7 +41,7 @@ const syntheticTokens = 512
 const depths = 5
 
 func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
-	if s.Model.Config.Vocab != len(datasets.Vocabulary()) {
+	if !datasets.Knows(s.Model.Config.Vocab, subtask) {
 		return nil, fmt.Errorf("task %s: model %s does not know the words of the synthetic tasks; for your own prompts give --data, and \"evict eval --help\" lists the tasks for any model", subtask, s.Model.Name)
 	}
 	tokens := s.Tokens
@@ -74,7 +82,7 @@ func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*e
 						if len(lengths) > 1 {
 							sample.Groups = append(sample.Groups, evaluation.Group{Key: "length", Value: strconv.Itoa(lengths[i%len(streams)])})
 						}
-						if subtask == "single" {
+						if subtask == "single" || subtask == "needle" {
 							at := slices.Index(e.Prompt, e.Answer[0])
 							depth := min(depths-1, depths*at/len(e.Prompt))
 							sample.Groups = append(sample.Groups, evaluation.Group{Key: "depth", Value: fmt.Sprintf("%.1f", (float64(depth)+0.5)/depths)})

@@ -1,0 +1,233 @@
+package datasets
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// LessonRepeat and LessonMention are the targets of lessons that no task has: the
+// second half of a repeated sequence of random words, and a topic's second word
+// where the text comes back to it.
+const (
+	LessonRepeat  = "repeat"
+	LessonMention = "mention"
+)
+
+// Lesson is a sequence that a reference model is pre-trained on: one context of the
+// long tasks, with as many questions and answers as there is room for.
+type Lesson struct {
+	IDs     []int32
+	Targets []Target // in the order of the sequence
+}
+
+// Target is a part of a lesson that the model has to say: an answer with its end
+// token.
+type Target struct {
+	Task       string // of LongTasks, LessonRepeat or LessonMention
+	Begin, End int    // of the ids
+}
+
+// LessonPlan says what lessons are like.
+type LessonPlan struct {
+	Tokens  int            // of a lesson: at least MinLesson
+	Turns   int            // most questions about one context, at least 1
+	Weights []LessonWeight // of the first question
+	Repeat  float64        // share of repeated sequences
+	Seed    uint64
+}
+
+// LessonWeight is how often a task is asked, in proportion to the others. Tasks of
+// two turns have none: lessons of several turns teach them.
+type LessonWeight struct {
+	Task   string
+	Weight float64
+}
+
+// MinLesson is the fewest tokens of a lesson: the shortest prompt and an answer.
+const MinLesson = MinTokens + maxLongAnswer
+
+// maxLongAnswer is the longest answer to a question about the longest context, with
+// its end token: six topics.
+const maxLongAnswer = 19
+
+// LessonStream is an endless, reproducible sequence of lessons. All of it is safe for
+// concurrent use.
+type LessonStream struct {
+	plan  LessonPlan
+	first lessonTasks // that may be asked first
+	later lessonTasks // that may be asked about mixed facts after another question
+}
+
+// lessonTasks are tasks with the sums of their weights.
+type lessonTasks struct {
+	tasks []Task
+	sums  []float64
+}
+
+func (t *lessonTasks) add(task Task, weight float64) {
+	if n := len(t.sums); n > 0 {
+		weight += t.sums[n-1]
+	}
+	t.tasks, t.sums = append(t.tasks, task), append(t.sums, weight)
+}
+
+func (t *lessonTasks) draw(r *rand.Rand) Task {
+	u := r.Float64() * t.sums[len(t.sums)-1]
+	i, _ := slices.BinarySearchFunc(t.sums, u, func(sum, u float64) int {
+		if sum <= u {
+			return -1
+		}
+		return 1
+	})
+	return t.tasks[min(i, len(t.tasks)-1)]
+}
+
+// NewLessonStream returns the lessons of a plan. A task that is unknown, is there
+// twice or has two turns, a weight that is negative and no positive weight are errors.
+func NewLessonStream(p LessonPlan) (*LessonStream, error) {
+	switch {
+	case p.Tokens < MinLesson || p.Tokens > MaxTokens:
+		return nil, fmt.Errorf("lessons: got %d tokens, want %d to %d", p.Tokens, MinLesson, MaxTokens)
+	case p.Turns < 1:
+		return nil, fmt.Errorf("lessons: got %d turns, want at least 1", p.Turns)
+	case !(p.Repeat >= 0 && p.Repeat <= 1):
+		return nil, fmt.Errorf("lessons: share of repeated sequences: got %v, want 0 to 1", p.Repeat)
+	}
+	s := &LessonStream{plan: p}
+	s.plan.Weights = slices.Clone(p.Weights)
+	for i, w := range p.Weights {
+		t, err := LongTasks.Lookup(w.Task)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("lessons: %w", err)
+		case len(t.turns) != 1:
+			return nil, fmt.Errorf("lessons: task %s has %d turns, want 1", w.Task, len(t.turns))
+		case slices.ContainsFunc(p.Weights[:i], func(o LessonWeight) bool { return o.Task == w.Task }):
+			return nil, fmt.Errorf("lessons: got task %s twice, want every task once", w.Task)
+		case !(w.Weight >= 0 && w.Weight <= 1e9):
+			return nil, fmt.Errorf("lessons: weight of %s: got %v, want at least 0", w.Task, w.Weight)
+		case w.Weight == 0:
+			continue
+		}
+		s.first.add(t, w.Weight)
+		if !t.QuestionFirst && slices.Contains(mixedFacts, t.turns[0].fact) {
+			s.later.add(t, w.Weight)
+		}
+	}
+	if len(s.first.tasks) == 0 && p.Repeat < 1 {
+		return nil, fmt.Errorf("lessons: got no task with a weight above 0, want at least one")
+	}
+	return s, nil
+}
+
+// At returns lesson i, of exactly the plan's number of tokens. It depends on nothing
+// but the plan and i; what its first question asks belongs to split Train.
+func (s *LessonStream) At(i int) (Lesson, error) {
+	if i < 0 {
+		return Lesson{}, fmt.Errorf("lesson %d: want an index of at least 0", i)
+	}
+	r := rand.New(s.source(i))
+	if r.Float64() < s.plan.Repeat {
+		return s.repeat(r), nil
+	}
+	for range maxDraws {
+		l, prompt, err := s.draw(r)
+		if err != nil {
+			return Lesson{}, fmt.Errorf("lesson %d: %w", i, err)
+		}
+		if SplitOf(l.IDs[:prompt]) == Train {
+			return l, nil
+		}
+	}
+	return Lesson{}, fmt.Errorf("lesson %d: none of %d prompts belongs to split %s", i, maxDraws, Train)
+}
+
+// lessonTurn is one question and what answers it.
+type lessonTurn struct {
+	task             string
+	question, answer []int32
+}
+
+// draw draws one lesson and the length of its first prompt.
+func (s *LessonStream) draw(r *rand.Rand) (Lesson, int, error) {
+	task := s.first.draw(r)
+	f := drawLongFacts(r, s.plan.Tokens-frame-maxQuestion-maxLongAnswer, task.turns[0].fact)
+	free := s.plan.Tokens - frame - f.tokens()
+	var turns []lessonTurn
+	ask := func(t Task) bool {
+		question, answer := t.turns[0].ask(r, f)
+		n := len(question) + len(answer) + 1
+		if len(turns) > 0 {
+			n += len(laterPrompt(nil)) - 1 // the end token of the answer before is that answer's
+		}
+		if len(question) == 0 || n > free {
+			return false
+		}
+		free -= n
+		turns = append(turns, lessonTurn{t.Name, question, answer})
+		return true
+	}
+	if !ask(task) {
+		return Lesson{}, 0, fmt.Errorf("task %s: %d tokens have no room for a question", task.Name, s.plan.Tokens)
+	}
+	// Questions that find nothing left to ask for count, or a context of few facts
+	// would ask for ever.
+	for range s.plan.Turns - 1 {
+		if slices.Contains(mixedFacts, task.turns[0].fact) && len(s.later.tasks) > 0 {
+			ask(s.later.draw(r))
+		}
+	}
+	context, err := f.layOut(r, free+f.tokens())
+	if err != nil {
+		return Lesson{}, 0, err
+	}
+	l := Lesson{IDs: make([]int32, 0, s.plan.Tokens)}
+	prompt := 0
+	for i, t := range turns {
+		if i == 0 {
+			l.IDs = append(l.IDs, firstPrompt(t.question, context, task.QuestionFirst)...)
+			prompt = len(l.IDs)
+			begin := slices.Index(l.IDs, tokContext) + 1
+			for _, place := range f.mentions(context) {
+				l.Targets = append(l.Targets, Target{LessonMention, begin + place, begin + place + 1})
+			}
+		} else {
+			l.IDs = append(l.IDs, laterPrompt(t.question)[1:]...)
+		}
+		begin := len(l.IDs)
+		l.IDs = append(append(l.IDs, t.answer...), tokEOT)
+		l.Targets = append(l.Targets, Target{t.task, begin, len(l.IDs)})
+	}
+	return l, prompt, nil
+}
+
+// repeat is random words that end with a sequence twice; of the repetition all but
+// the first word follow from the text.
+func (s *LessonStream) repeat(r *rand.Rand) Lesson {
+	n := between(r, s.plan.Tokens/6, (s.plan.Tokens-1)/2)
+	ids := make([]int32, s.plan.Tokens)
+	ids[0] = tokBOS
+	for i := 1; i < len(ids)-n; i++ {
+		id := keysBegin + r.Int32N(longVocabularySize-longKeysBegin+vocabularySize-keysBegin)
+		if id >= vocabularySize {
+			id += longKeysBegin - vocabularySize // over the words of questions
+		}
+		ids[i] = id
+	}
+	copy(ids[len(ids)-n:], ids[len(ids)-2*n:])
+	return Lesson{IDs: ids, Targets: []Target{{LessonRepeat, len(ids) - n + 1, len(ids)}}}
+}
+
+// source seeds a PCG as Stream.source does, with "glimpse lesson 1", the numbers of
+// the plan and i.
+func (s *LessonStream) source(i int) rand.Source {
+	data := []byte("glimpse lesson 1\x00")
+	for _, n := range []uint64{uint64(s.plan.Tokens), uint64(s.plan.Turns), s.plan.Seed, uint64(i)} {
+		data = binary.LittleEndian.AppendUint64(data, n)
+	}
+	sum := sha256.Sum256(data)
+	return rand.NewPCG(binary.LittleEndian.Uint64(sum[:8]), binary.LittleEndian.Uint64(sum[8:16]))
+}

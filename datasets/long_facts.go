@@ -1,0 +1,203 @@
+package datasets
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// factKind is a kind of fact that long contexts hold. A context with a needle or
+// with topics holds nothing else; all others hold every kind in between, so that
+// only the question says which counts.
+type factKind int
+
+const (
+	factNeedle  factKind = iota // one pair
+	factPairs                   // keys with two values each
+	factLists                   // keys that come back, each time with another value
+	factChains                  // links from key to key
+	factSection                 // values between two brackets
+	factItems                   // ordinals with a value each, in any order
+	factCounts                  // colours, one of them most often
+	factTopics                  // ordinals with two values each, in order, that the text returns to
+)
+
+// mixedFacts are what a context without a needle and without topics holds.
+var mixedFacts = []factKind{factPairs, factLists, factChains, factSection, factItems, factCounts}
+
+// longFacts is what one long context says. No key and no value occurs in two
+// facts, so every question has one answer.
+type longFacts struct {
+	pairs   []keyValues
+	lists   []keyList
+	chains  [][]int32 // keys in link order
+	section []int32
+	items   []int32 // the value at ordinal j
+	counts  []count // the most frequent first
+	topics  []topic
+
+	keys, values []int32        // shuffled; those in no fact yet
+	asked        map[int32]bool // keys and question words that a question had
+}
+
+type keyList struct {
+	key    int32
+	values []int32 // in the order of the text
+}
+
+type count struct {
+	colour int32
+	times  int
+}
+
+type topic struct {
+	phrase   [2]int32
+	mentions int // after its number, at least one
+}
+
+// drawLongFacts draws facts for a context of the given number of tokens, those of
+// the kinds needed first and others as far as there is room.
+func drawLongFacts(r *rand.Rand, tokens int, needs ...factKind) *longFacts {
+	keys := append(shuffledRange(r, keysBegin, valuesBegin), shuffledRange(r, longKeysBegin, coloursBegin)...)
+	r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	f := &longFacts{keys: keys, values: shuffledRange(r, valuesBegin, fillersBegin), asked: map[int32]bool{}}
+	kinds := needs
+	if !slices.Contains(needs, factNeedle) && !slices.Contains(needs, factTopics) {
+		others := slices.Clone(mixedFacts)
+		r.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+		kinds = slices.Concat(needs, others)
+	}
+	room := tokens
+	for i, kind := range kinds {
+		if slices.Contains(kinds[:i], kind) {
+			continue
+		}
+		// What is needed is drawn to fit; the rest is left out where it does not.
+		if n := f.draw(r, kind, tokens, room); n <= room {
+			room -= n
+		} else {
+			f.drop(kind)
+		}
+	}
+	return f
+}
+
+// draw adds the facts of one kind for a context of the given number of tokens, and
+// returns the room they take. Numbers of facts grow with the length and end where
+// the words do: at 512 tokens 18 to 35 pairs, at 1,024 and more 36 to 72.
+func (f *longFacts) draw(r *rand.Rand, kind factKind, tokens, room int) int {
+	switch kind {
+	case factNeedle:
+		f.pairs = f.drawPairs(1)
+		return 3
+	case factPairs:
+		most := clamp(min(tokens/14, room/3), 2, 72)
+		f.pairs = f.drawPairs(between(r, max(2, (most+1)/2), most))
+		return 3 * len(f.pairs)
+	case factLists:
+		n := 0
+		for range 1 + step(tokens, 150) + step(tokens, 1000) {
+			l := keyList{f.take(&f.keys, 1)[0], f.take(&f.values, between(r, 2, 3+step(tokens, 100)))}
+			f.lists = append(f.lists, l)
+			n += 2 * len(l.values)
+		}
+		return n
+	case factChains:
+		n := 0
+		for range 1 + step(tokens, 100) + step(tokens, 1000) {
+			links := between(r, 2, 2+step(tokens, 60)+step(tokens, 120))
+			f.chains = append(f.chains, f.take(&f.keys, links+1))
+			n += 3 * links
+		}
+		return n
+	case factSection:
+		f.section = f.take(&f.values, between(r, 3, clamp(tokens/20, 4, 16)))
+		return len(f.section) + 2
+	case factItems:
+		f.items = f.take(&f.values, between(r, 2, clamp(tokens/30, 2, 6)))
+		return 2 * len(f.items)
+	case factCounts:
+		return f.drawCounts(r, tokens)
+	case factTopics:
+		n := 0
+		for range between(r, 2, clamp(tokens/40, 2, 6)) {
+			t := topic{[2]int32(f.take(&f.values, 2)), between(r, 1, 2+step(tokens, 100)+step(tokens, 1000))}
+			f.topics = append(f.topics, t)
+			n += 3 + 2*t.mentions
+		}
+		return n
+	}
+	panic("datasets: unknown kind of fact")
+}
+
+// drop takes back the facts of one kind.
+func (f *longFacts) drop(kind factKind) {
+	switch kind {
+	case factNeedle, factPairs:
+		f.pairs = nil
+	case factLists:
+		f.lists = nil
+	case factChains:
+		f.chains = nil
+	case factSection:
+		f.section = nil
+	case factItems:
+		f.items = nil
+	case factCounts:
+		f.counts = nil
+	case factTopics:
+		f.topics = nil
+	}
+}
+
+func (f *longFacts) drawPairs(n int) []keyValues {
+	pairs := make([]keyValues, n)
+	for i := range pairs {
+		pairs[i] = keyValues{f.take(&f.keys, 1)[0], [2]int32(f.take(&f.values, 2))}
+	}
+	return pairs
+}
+
+// drawCounts has one colour lead all others by three tenths of its occurrences, one
+// at least.
+func (f *longFacts) drawCounts(r *rand.Rand, tokens int) int {
+	colours := shuffledRange(r, coloursBegin, longVocabularySize)[:between(r, 2, clamp(tokens/60, 2, 6))]
+	lead := between(r, 3, clamp(tokens/40, 4, 12))
+	n := 0
+	for i, c := range colours {
+		times := lead
+		if i > 0 {
+			times = between(r, 1, min(lead-1, lead*7/10))
+		}
+		f.counts = append(f.counts, count{c, times})
+		n += times
+	}
+	return n
+}
+
+// take moves n words out of those that no fact has.
+func (f *longFacts) take(from *[]int32, n int) []int32 {
+	taken := (*from)[:n:n]
+	*from = (*from)[n:]
+	return taken
+}
+
+// between is uniform between least and most, both included.
+func between(r *rand.Rand, least, most int) int { return least + r.IntN(most-least+1) }
+
+func clamp(n, least, most int) int { return max(least, min(n, most)) }
+
+// step is 1 from the threshold on and 0 before it.
+func step(n, threshold int) int {
+	if n >= threshold {
+		return 1
+	}
+	return 0
+}
+
+// ordinal is the word for place j, from 0.
+func ordinal(j int) int32 {
+	if j < maxMarks {
+		return tokFirstMark + int32(j)
+	}
+	return tokFifth + int32(j-maxMarks)
+}

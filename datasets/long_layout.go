@@ -1,0 +1,124 @@
+package datasets
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// unit is a token sequence that must not be torn apart. Units of one order above 0
+// stand in the text as they come; all others stand anywhere.
+type unit struct {
+	ids   []int32
+	order int
+}
+
+func (f *longFacts) units() []unit {
+	var units []unit
+	add := func(order int, ids ...int32) { units = append(units, unit{ids, order}) }
+	for _, p := range f.pairs {
+		add(0, p.key, p.values[0], p.values[1])
+	}
+	for i, l := range f.lists {
+		for _, v := range l.values {
+			add(i+1, l.key, v)
+		}
+	}
+	for _, chain := range f.chains {
+		for i := range len(chain) - 1 {
+			add(0, chain[i], tokLink, chain[i+1])
+		}
+	}
+	if len(f.section) > 0 {
+		add(0, slices.Concat([]int32{tokPassage}, f.section, []int32{tokPassageEnd})...)
+	}
+	for j, v := range f.items {
+		add(0, ordinal(j), v)
+	}
+	for _, c := range f.counts {
+		for range c.times {
+			add(0, c.colour)
+		}
+	}
+	for j, t := range f.topics {
+		add(1, ordinal(j), t.phrase[0], t.phrase[1])
+		for range t.mentions {
+			add(0, t.phrase[:]...)
+		}
+	}
+	return units
+}
+
+// tokens is the room that the facts take in a context.
+func (f *longFacts) tokens() int {
+	n := 0
+	for _, u := range f.units() {
+		n += len(u.ids)
+	}
+	return n
+}
+
+// layOut returns a context of the given number of tokens: the facts in random order
+// at uniformly random places among uniformly random fillers.
+func (f *longFacts) layOut(r *rand.Rand, tokens int) ([]int32, error) {
+	units := f.units()
+	shuffled := slices.Clone(units)
+	r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	// The places that units of one order drew are filled in that order.
+	next := map[int]int{}
+	free := tokens
+	for i, u := range shuffled {
+		free -= len(u.ids)
+		if u.order == 0 {
+			continue
+		}
+		j := next[u.order]
+		for units[j].order != u.order {
+			j++
+		}
+		next[u.order] = j + 1
+		shuffled[i] = units[j]
+	}
+	if free < 0 {
+		return nil, fmt.Errorf("lay out a context: got %d tokens, want at least %d for its facts", tokens, tokens-free)
+	}
+	cuts := make([]int, len(shuffled)) // unit i stands after cuts[i] fillers
+	for i := range cuts {
+		cuts[i] = r.IntN(free + 1)
+	}
+	slices.Sort(cuts)
+	out := make([]int32, 0, tokens)
+	fill := func(n int) {
+		for range n {
+			out = append(out, fillersBegin+r.Int32N(vocabularySize-fillersBegin))
+		}
+	}
+	filled := 0
+	for i, u := range shuffled {
+		fill(cuts[i] - filled)
+		filled = cuts[i]
+		out = append(out, u.ids...)
+	}
+	fill(free - filled)
+	return out, nil
+}
+
+// mentions returns the places in a context at which the second word of a topic
+// follows from an earlier mention.
+func (f *longFacts) mentions(context []int32) []int {
+	second := map[int32]bool{} // whether the topic of a first word was mentioned
+	for _, t := range f.topics {
+		second[t.phrase[0]] = false
+	}
+	var places []int
+	for i, id := range context {
+		before, ok := second[id]
+		if ok && before {
+			places = append(places, i+1)
+		}
+		if ok {
+			second[id] = true
+		}
+	}
+	return places
+}

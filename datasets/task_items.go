@@ -1,0 +1,16 @@
+package datasets
+
+import "math/rand/v2"
+
+func init() {
+	registerLong("items", "every numbered item with its value, in the order of the numbers and not of the text",
+		query{factItems, func(_ *rand.Rand, f *longFacts) (question, answer []int32) {
+			if len(f.items) == 0 || !f.ask(tokMarks) {
+				return nil, nil
+			}
+			for j, v := range f.items {
+				answer = append(answer, ordinal(j), v)
+			}
+			return []int32{tokMarks}, answer
+		}})
+}

@@ -1,0 +1,13 @@
+package datasets
+
+import "math/rand/v2"
+
+func init() {
+	registerLong("most", "the most frequent colour of the context",
+		query{factCounts, func(_ *rand.Rand, f *longFacts) (question, answer []int32) {
+			if len(f.counts) == 0 || !f.ask(tokMost) {
+				return nil, nil
+			}
+			return []int32{tokMost}, []int32{f.counts[0].colour}
+		}})
+}

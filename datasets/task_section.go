@@ -1,0 +1,16 @@
+package datasets
+
+import "math/rand/v2"
+
+func init() {
+	doc := "the section between its brackets, word for word"
+	registerLong("section", doc, sectionQuery)
+	registerLongQuestionFirst("section", doc, sectionQuery)
+}
+
+var sectionQuery = query{factSection, func(_ *rand.Rand, f *longFacts) (question, answer []int32) {
+	if len(f.section) == 0 || !f.ask(tokCopy) {
+		return nil, nil
+	}
+	return []int32{tokCopy}, f.section
+}}
