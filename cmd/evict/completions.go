@@ -18,6 +18,8 @@ func completions() map[string]cli.Values {
 		"policy":            {Names: eviction.Policies.Names, Separators: ":"},
 		"eval policy":       {Names: policies, Separators: ","},
 		"costs policy":      {Names: policies, Separators: ","},
+		"baseline":          {Names: eviction.Policies.Names},
+		"highlight":         {Names: eviction.Policies.Names, Separators: ","},
 		"example":           {Names: serving.ExampleNames},
 		"task":              {Names: evaluation.TaskNames, Separators: ","},
 		"device":            {Names: kernels.DeviceNames},
