@@ -127,9 +127,7 @@ func TestShareOfAConversation(t *testing.T) {
 				if s.Prompt.Budget != pairs[turn] {
 					t.Errorf("turn %d: budget of %d pairs, want %d", turn, s.Prompt.Budget, pairs[turn])
 				}
-				for _, layer := range s.Kept() {
-					kept = append(kept, layer)
-				}
+				kept = append(kept, s.Kept()...)
 				tokens, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 9, IgnoreEnd: true})
 				if err != nil {
 					t.Fatal(err)

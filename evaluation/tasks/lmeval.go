@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"strconv"
+	"slices"
 	"strings"
 
 	"glimpse/datasets"
@@ -158,11 +159,10 @@ func (d dialogue) upTo(turn int) (prompt string, answers []string) {
 	fmt.Fprintf(&b, "Q: %s\n\nA:", d.questions[turn])
 	answers = []string{d.answers[turn]}
 	for _, other := range d.others {
-		known := false
-		for _, a := range answers {
-			known = known || strings.ToLower(a) == strings.ToLower(other[turn])
-		}
-		if !known {
+		// Python's lower(), not case folding, decides in the harness.
+		lower := strings.ToLower(other[turn])
+		same := func(a string) bool { return strings.ToLower(a) == lower }
+		if !slices.ContainsFunc(answers, same) {
 			answers = append(answers, other[turn])
 		}
 	}
