@@ -7,7 +7,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # change and compare the two outputs.
 COUNT = 1
 
-.PHONY: build build-gpu test test-gpu kernels demo bench bench-kernels bench-gpu bench-gpu-binaries adapters policies fmt vet lint
+.PHONY: build build-gpu test test-gpu kernels demo bench bench-kernels bench-gpu bench-gpu-binaries adapters policies man fmt vet lint
 
 build:
 	./scripts/setup.sh
@@ -53,6 +53,11 @@ bench-gpu: bench-gpu-binaries
 bench-gpu-binaries:
 	./scripts/setup.sh
 	./scripts/bench_gpu.sh --build
+
+# The man pages, in out/man/man1: MANPATH=out/man man evict-run
+man: build
+	./bin/evict man out/man/man1
+	./bin/train man out/man/man1
 
 # Trains the adapters that ship with the built-in model.
 adapters:

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 
 	"glimpse/internal/filelock"
 )
@@ -70,16 +72,76 @@ func OpenShard(dir string, h PairHeader) (*Shard, error) {
 
 func openShard(path, partial string, h PairHeader) (*Shard, error) {
 	// Under the lock: a shard that was finished meanwhile is seen.
-	if r, err := OpenPairs(path); err == nil {
-		got := r.Header()
-		r.Close()
-		if got != h {
-			return nil, fmt.Errorf("%s: is of other settings: %+v, want %+v", path, got, h)
-		}
-		return nil, fmt.Errorf("%s: %w", path, ErrFinished)
-	} else if !errors.Is(err, os.ErrNotExist) {
+	if err := finished(path, h); err != nil {
 		return nil, err
 	}
+	return openPartial(path, partial, h)
+}
+
+// finished is ErrFinished for a complete file of the header, another error for one of another,
+// and nil where there is none.
+func finished(path string, h PairHeader) error {
+	r, err := OpenPairs(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if got := r.Header(); got != h {
+		return fmt.Errorf("%s: is of other settings: %s", path, got.Differences(h))
+	}
+	return fmt.Errorf("%s: %w", path, ErrFinished)
+}
+
+// Differences names what is not as it is wanted.
+func (h PairHeader) Differences(want PairHeader) string {
+	var out []string
+	var compare func(name string, got, want reflect.Value)
+	compare = func(name string, got, want reflect.Value) {
+		if got.Kind() == reflect.Struct {
+			for i := range got.NumField() {
+				compare(strings.TrimPrefix(name+"."+got.Type().Field(i).Name, "."), got.Field(i), want.Field(i))
+			}
+		} else if !got.Equal(want) {
+			out = append(out, fmt.Sprintf("%s: got %v, want %v", name, got, want))
+		}
+	}
+	compare("", reflect.ValueOf(h), reflect.ValueOf(want))
+	return strings.Join(out, "; ")
+}
+
+// PartialOf is where the pairs of a file are until it is complete.
+func PartialOf(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".partial")
+}
+
+// ResumePairs goes on with a pair file whose writing was interrupted, or starts it where nothing
+// is there yet. A file that is complete is ErrFinished. The caller keeps others away from it.
+func ResumePairs(path string, h PairHeader) (*Shard, error) {
+	if err := h.Validate(); err != nil {
+		return nil, fmt.Errorf("resume pairs %s: header: %w", path, err)
+	}
+	if err := finished(path, h); err != nil {
+		return nil, err
+	}
+	return openPartial(path, PartialOf(path), h)
+}
+
+// StartPairs starts a pair file that takes the place of one of that name when it is complete.
+// Unlike that of CreatePairs, ResumePairs goes on with it after an interruption.
+func StartPairs(path string, h PairHeader) (*Shard, error) {
+	if err := h.Validate(); err != nil {
+		return nil, fmt.Errorf("start pairs %s: header: %w", path, err)
+	}
+	if err := os.Remove(PartialOf(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("start pairs: %w", err)
+	}
+	return openPartial(path, PartialOf(path), h)
+}
+
+func openPartial(path, partial string, h PairHeader) (*Shard, error) {
 	f, err := os.OpenFile(partial, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("open shard: %w", err)
@@ -118,7 +180,7 @@ func (s *Shard) takeUp(partial string, h PairHeader) error {
 		return err
 	}
 	if got := r.Header(); got != h {
-		return fmt.Errorf("%s: was begun with other settings: %+v, want %+v; remove it to begin again", partial, got, h)
+		return fmt.Errorf("%s: was begun with other settings: %s; remove it to begin again", partial, got.Differences(h))
 	}
 	for {
 		p, err := r.Next()
@@ -151,6 +213,15 @@ func (s *Shard) Write(p Pair) error {
 // Release lets go of a shard that is not finished; what is written stays. It does
 // nothing after Commit.
 func (s *Shard) Release() { s.file.Abort() }
+
+// Discard drops the pairs that were written, too.
+func (s *Shard) Discard() {
+	s.Release()
+	os.Remove(s.file.Name())
+}
+
+// Written is the number of pairs that are there, those of earlier runs among them.
+func (s *Shard) Written() int { return s.written }
 
 // shardFile gets its name on Commit.
 type shardFile struct {

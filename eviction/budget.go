@@ -185,3 +185,27 @@ func (b Budget) IsZero() bool { return b == Budget{} }
 func (b Budget) Compare(other Budget) int {
 	return cmp.Or(cmp.Compare(b.share, other.share), cmp.Compare(b.pairs, other.pairs))
 }
+
+// Budgets is a list that is also a flag, and a value of a YAML configuration, as one text
+// with commas.
+type Budgets []Budget
+
+// Set reads a comma-separated list without doubles in the place of what there is.
+func (b *Budgets) Set(text string) (err error) {
+	*b, err = ParseBudgets(text)
+	return err
+}
+
+// SetScalar is Set for a YAML configuration.
+func (b *Budgets) SetScalar(text string) error { return b.Set(text) }
+
+// Type is what help calls the flag's value.
+func (*Budgets) Type() string { return "budgets" }
+
+func (b *Budgets) String() string {
+	var texts []string
+	for _, x := range *b {
+		texts = append(texts, x.String())
+	}
+	return strings.Join(texts, ",")
+}

@@ -149,3 +149,22 @@ func TestShareOfAConversation(t *testing.T) {
 		t.Errorf("no budget: %v", err)
 	}
 }
+
+// TestBudgetsAsAFlag: a list is written as it is read, also from one text of a configuration.
+func TestBudgetsAsAFlag(t *testing.T) {
+	b := eviction.Budgets{eviction.Pairs(7)}
+	if err := b.Set("64,10%"); err != nil || b.String() != "64,10%" || len(b) != 2 {
+		t.Errorf("%v, %v", b, err)
+	}
+	if err := b.Set("64,64"); err == nil || !strings.Contains(err.Error(), "64 twice") {
+		t.Errorf("a double: %v", err)
+	}
+	var fromYAML struct {
+		Budgets eviction.Budgets `json:"budgets"`
+	}
+	for _, text := range []string{"budgets: 64,10%", "budgets: [64, 0.1]"} {
+		if err := yamlconfig.Decode("x.yaml", []byte(text), nil, &fromYAML); err != nil || fromYAML.Budgets.String() != "64,10%" {
+			t.Errorf("%s: %v, %v", text, fromYAML.Budgets, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package eviction_test
 
 import (
+	"strings"
 	"testing"
 
 	"glimpse/eviction"
@@ -53,3 +54,30 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 // needsResponse tells that the policy first decodes on a cache of its own, which Session
 // does not count.
 func needsResponse(name string) bool { return name == "oracle" }
+
+// TestFootprintOfAblations: what options change has a footprint, too, and no numbers.
+func TestFootprintOfAblations(t *testing.T) {
+	const tokens, budget, maxNew = 90, 24, 3
+	m := modeltest.Llama{Layers: 4, Heads: 4, KVHeads: 2, MaxPositions: 256}.Open(t, "cpu")
+	for _, set := range []string{
+		"snapkv.per=query-head", "snapkv.dense=1", "d2o.merge=average", "d2o.merge=none", "d2o.feature=both", "d2o.threshold=none", "d2o.allocation=exponential",
+		"dapq.offset=-9", "dapq.content=fixed", "rocketkv.split=0.5", "rocketkv.dense=2", "hsa.dense=1", "exact-topk.dense=9", "duoattention.dense=1", "streamingllm.decode=0",
+	} {
+		t.Run(set, func(t *testing.T) {
+			name, _, _ := strings.Cut(set, ".")
+			dry, _ := m.Dry()
+			cache, need, err := eviction.NewRuntime(dry).Footprint(background, policy(t, dry, name, set), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := eviction.NewRuntime(m).Prefill(background, policy(t, m, name, set), modeltest.Tokens(m, 1, tokens), budget, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rounding := int64(m.Config.Layers*m.Config.KVHeads) * 16 * s.Cache.PairBytes()
+			if cache < s.PeakBytes-rounding || cache > s.PeakBytes+rounding || need < cache {
+				t.Errorf("a cache of %d bytes and %d in all are foretold, %d were held", cache, need, s.PeakBytes)
+			}
+		})
+	}
+}

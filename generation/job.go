@@ -56,6 +56,7 @@ type Job struct {
 	Shard        string      `json:"-"`
 	SamplesGiven bool        `json:"-"`
 	Files        cli.Outputs `json:"-"`
+	Resume       bool        `json:"-"` // go on with the one file where it was interrupted
 
 	sampling model.Sampling       // what the choice is for the model
 	local    []datasets.MixSource // the sources with copies in the place of URLs
@@ -114,6 +115,8 @@ func (s *Job) check() (only int, err error) {
 		return 0, fmt.Errorf("generate: --field: only with --prompts, want it in the file beside its source")
 	case s.Out == "":
 		return 0, fmt.Errorf("generate: --out is missing")
+	case s.Resume && s.Files.Replace:
+		return 0, fmt.Errorf("generate: got --resume and --replace, want one of them")
 	case s.Samples < 1 && (len(s.Sources) == 0 || s.SamplesGiven || s.Samples < 0):
 		return 0, fmt.Errorf("generate: samples: got %d, want at least 1", s.Samples)
 	case s.MaxNew < 1:

@@ -9,7 +9,6 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
-	"glimpse/internal/cli"
 	"glimpse/model"
 	"glimpse/model/hub"
 )
@@ -63,15 +62,7 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 	}
 	s.Report(log, m, s.sampling)
 	if s.Shards == 0 {
-		w, err := datasets.CreatePairs(s.Out, header)
-		if err != nil {
-			return err
-		}
-		if err := s.fill(ctx, m, w, 0, "", 0, s.Out, log); err != nil {
-			w.Abort()
-			return err
-		}
-		return w.Commit()
+		return s.fillFile(ctx, m, header, log)
 	}
 	shards := []int{only}
 	if only < 0 {
@@ -117,22 +108,6 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 		fmt.Fprintf(log, "%d of %d shards are being worked on by others\n", claimed, s.Shards)
 	}
 	return nil
-}
-
-// claimFile makes sure that the one file of the output may be written, by this run alone.
-func (s *Job) claimFile() (unlock func(), err error) {
-	for _, source := range s.Sources {
-		s.Files.Input(source.Path)
-	}
-	unlock, err = cli.LockOutput(s.Out)
-	if err != nil {
-		return nil, fmt.Errorf("--out: %w", err)
-	}
-	if err := s.Files.Check("--out", s.Out); err != nil {
-		unlock()
-		return nil, err
-	}
-	return unlock, nil
 }
 
 // The time between two looks at claims in a bucket, which grows. An owner that lives

@@ -188,7 +188,7 @@ func (s Stored) finished(ctx context.Context, h datasets.PairHeader) error {
 		return err
 	}
 	if got := r.Header(); got != h {
-		return fmt.Errorf("%s: is of other settings: %+v, want %+v", url, got, h)
+		return fmt.Errorf("%s: is of other settings: %s", url, got.Differences(h))
 	}
 	return fmt.Errorf("%s: %w", url, datasets.ErrFinished)
 }
@@ -232,7 +232,7 @@ func (s Stored) fetch(ctx context.Context, h datasets.PairHeader, to string) (si
 				return 0, err
 			}
 			if got := r.Header(); got != h {
-				return 0, fmt.Errorf("%s: was begun with other settings: %+v, want %+v; remove %s to begin again", url, got, h, s.Store.URL(work))
+				return 0, fmt.Errorf("%s: was begun with other settings: %s; remove %s to begin again", url, got.Differences(h), s.Store.URL(work))
 			}
 		}
 		if _, err := f.Write(data); err != nil {

@@ -177,6 +177,9 @@ for command in "run --example needle" "inspect --example needle"; do
 done
 refuse "budget that is no number" "\"many\"" evict eval --budget 32,many
 refuse "budget of more than the prompt" "got \"120%\"|at most 100%" "${example[@]}" --budget 120%
+refuse "pseudo-queries of a policy" "shows no policy" evict inspect --queries --policy snapkv --example copy
+refuse "pseudo-queries beyond the context" "start 5000" evict inspect --queries --query-starts 5000 --example copy
+refuse "sweep that is none" "got 0 sweeps" evict eval --sweep-plot sweep.svg --samples 1
 refuse "unknown policy" "\"snap\"|lookaheadkv|snapkv" evict run --example needle --policy snap
 refuse "unknown policy in a list" "\"snap\"|lookaheadkv|snapkv" evict eval --policy full,snap
 refuse "unknown task" "\"nope\"|chain" evict eval --task nope
@@ -428,6 +431,9 @@ done
 for flag in plot needle-plot; do
   refuse "eval: --$flag of another ending" ".png, .svg or .pdf" "${small[@]}" --$flag x.jpg
 done
+refuse "report of no run" "RUN" evict report
+refuse "report of no run's folder" "not the folder of a run" evict report "$given" -o x.html
+refuse "report of another ending" ".html or .md" evict report "$given" -o x.txt
 for flag in html npz; do
   refuse "inspect: --$flag exists" "--$flag|--replace" evict inspect --policy snapkv --budget 32 --example needle --$flag "$given/pairs.jsonl"
 done
@@ -493,7 +499,10 @@ stop "SIGTERM in training" TERM train judgeq --steps 1000000 --out x
 stop "Ctrl-C in a run of two adapters" INT train run "$root/scripts/shipped_adapters.json"
 expect 75 "Ctrl-C in training with a checkpoint" "stopped by a signal|--resume goes on" timeout --preserve-status -s INT 1.5 \
   train judgeq --steps 1000000 --out x --checkpoint "$given/stopped.state"
-stop "Ctrl-C in generating" INT train generate --samples 1000000 --out x.jsonl
+expect 75 "Ctrl-C in generating" "stopped by a signal|finished pairs|--resume goes on" timeout --preserve-status -s INT 1.5 \
+  train generate --samples 1000000 --out "$work/stopped.jsonl"
+refuse "pairs that were begun" "--resume|--replace" train generate --samples 1000000 --out "$work/stopped.jsonl"
+refuse "pairs begun with other settings" "other settings" train generate --samples 100 --out "$work/stopped.jsonl" --resume
 stop "Ctrl-C in an evaluation" INT evict eval --samples 1000000 --json-out x.json --plot x.png
 
 limited=(train judgeq --batch 1 --validate 0 --out x --checkpoint)
@@ -522,7 +531,8 @@ mkdir "$work/tiny"
 if mount -t tmpfs -o size=64k tmpfs "$work/tiny" 2>/dev/null; then
   cd "$work/tiny"
   refuse "adapter on a full disk" "no space left" "${quick[@]}" --out x
-  refuse "pairs on a full disk" "no space left" train generate --samples 200 --out x.jsonl
+  # What is finished is kept, for --resume.
+  refuse "pairs on a full disk" "no space left|finished pairs|--resume goes on" bash -c '"$@"; code=$?; rm .x.jsonl.partial; exit $code' - train generate --samples 200 --out x.jsonl
   refuse "checkpoint on a full disk" "no space left" train judgeq --steps 2 --batch 1 --validate 0 --out x --checkpoint x.state
   refuse "log on a full disk" "no space left" train judgeq --steps 600 --batch 1 --tokens 64 --rows 1 --validate 0 --out x --log x.log
   refuse "plot on a full disk" "no space left" evict eval --samples 1 --task copy --policy all --budget 8,16,32 --timings=false --plot x.png

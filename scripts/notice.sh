@@ -40,7 +40,7 @@ licences() { # MODULE-FOLDER PACKAGE-FOLDER
 # be read by someone who then adds it here.
 kinds() { # FILE
   local text found=''
-  text=$(tr -s '[:space:]' ' ' <"$1")
+  text=$(sed 's/^> *//' "$1" | tr -s '[:space:]' ' ') # blackfriday's is a quotation
   is() { # NAME PARTS...
     local name=$1 part
     shift

@@ -2,10 +2,10 @@ package training
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"glimpse/eviction"
 	"glimpse/internal/parallel"
 	"glimpse/internal/suggest"
 	"glimpse/kernels"
@@ -40,10 +40,10 @@ type Config struct {
 
 // ValidationConfig says how a run is watched on samples that it does not train on.
 type ValidationConfig struct {
-	Every    int   `json:"every"`    // steps between validations; 0: only at the end, and the last parameters are kept, not the best
-	Samples  int   `json:"samples"`  // held-out samples; 0: no validation
-	Budgets  []int `json:"budgets"`  // entries per KV head at which hit rate and recall are measured
-	Patience int   `json:"patience"` // validations without a better loss of any adapter after which the run stops; 0: never
+	Every    int              `json:"every"`    // steps between validations; 0: only at the end, and the last parameters are kept, not the best
+	Samples  int              `json:"samples"`  // held-out samples; 0: no validation
+	Budgets  eviction.Budgets `json:"budgets"`  // at which hit rate and recall are measured
+	Patience int              `json:"patience"` // validations without a better loss of any adapter after which the run stops; 0: never
 }
 
 // AdapterConfig is one adapter of a run.
@@ -61,7 +61,7 @@ func DefaultConfig() Config {
 	return Config{
 		Steps: 1000, Batch: 16, MaxResponse: 512, Warmup: 20, Schedule: "cosine", FinalRatio: 0.02,
 		Beta1: 0.9, Beta2: 0.98, Epsilon: 1e-8, Clip: 1,
-		Validation: ValidationConfig{Samples: 16, Budgets: []int{32, 64, 128}},
+		Validation: ValidationConfig{Samples: 16, Budgets: eviction.Budgets{eviction.Pairs(32), eviction.Pairs(64), eviction.Pairs(128)}},
 	}
 }
 
@@ -127,9 +127,9 @@ func (c *Config) Validate(m *model.Model) error {
 	case v.Samples > 0 && len(v.Budgets) == 0:
 		return fmt.Errorf("train: validation: got no budgets, want at least one")
 	}
-	for i, b := range v.Budgets {
-		if b < 1 || slices.Contains(v.Budgets[:i], b) {
-			return fmt.Errorf("train: validation: budgets: got %v, want different numbers of at least 1", v.Budgets)
+	if len(v.Budgets) > 0 {
+		if err := eviction.CheckBudgets(v.Budgets); err != nil {
+			return fmt.Errorf("train: validation: budgets: got %v: %w", v.Budgets, err)
 		}
 	}
 	if c.Schedule != "cosine" && c.Schedule != "constant" {

@@ -25,8 +25,8 @@ func scalars(step StepResult) []tbevents.Scalar {
 	add := func(q Quality) {
 		for i, b := range v.Budgets {
 			if hits, recall := q.HitRate[i], q.Recall[i]; hits == hits {
-				out = append(out, tbevents.Scalar{Tag: fmt.Sprintf("validation_hit_rate_%d/%s", b, q.Name), Value: float64(hits)},
-					tbevents.Scalar{Tag: fmt.Sprintf("validation_recall_%d/%s", b, q.Name), Value: float64(recall)})
+				out = append(out, tbevents.Scalar{Tag: fmt.Sprintf("validation_hit_rate_%v/%s", b, q.Name), Value: float64(hits)},
+					tbevents.Scalar{Tag: fmt.Sprintf("validation_recall_%v/%s", b, q.Name), Value: float64(recall)})
 			}
 		}
 		if q.Tau == q.Tau {

@@ -6,17 +6,19 @@ import (
 	"io"
 	"math"
 	"text/tabwriter"
+
+	"glimpse/eviction"
 )
 
 // Validation is how the adapters do on held-out samples, beside SnapKV on the same
 // ones.
 type Validation struct {
-	Step     int       `json:"step"`
-	Samples  int       `json:"samples"`
-	Budgets  []int     `json:"budgets"`
-	Adapters []Quality `json:"adapters"`
-	SnapKV   Quality   `json:"snapkv"`
-	Seconds  float64   `json:"seconds"`
+	Step     int              `json:"step"`
+	Samples  int              `json:"samples"`
+	Budgets  eviction.Budgets `json:"budgets"`
+	Adapters []Quality        `json:"adapters"`
+	SnapKV   Quality          `json:"snapkv"`
+	Seconds  float64          `json:"seconds"`
 }
 
 // Quality is how well one way of scoring agrees with the attention that the
@@ -77,9 +79,9 @@ func (v *Validation) Metrics(adapter int) map[string]float64 {
 		}
 	}
 	for b, budget := range v.Budgets {
-		put(fmt.Sprintf("hit_rate_%d", budget), q.HitRate[b])
-		put(fmt.Sprintf("recall_%d", budget), q.Recall[b])
-		put(fmt.Sprintf("snapkv_hit_rate_%d", budget), v.SnapKV.HitRate[b])
+		put(fmt.Sprintf("hit_rate_%v", budget), q.HitRate[b])
+		put(fmt.Sprintf("recall_%v", budget), q.Recall[b])
+		put(fmt.Sprintf("snapkv_hit_rate_%v", budget), v.SnapKV.HitRate[b])
 	}
 	put("kendall_tau", q.Tau)
 	return m
@@ -90,7 +92,7 @@ func (v *Validation) WriteTable(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "%d held-out samples\tloss\t", v.Samples)
 	for _, b := range v.Budgets {
-		fmt.Fprintf(t, "hits@%d\trecall@%d\t", b, b)
+		fmt.Fprintf(t, "hits@%v\trecall@%v\t", b, b)
 	}
 	fmt.Fprint(t, "τ\t\n")
 	row := func(q Quality, loss string) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/eviction"
 	"glimpse/internal/figures"
 )
 
@@ -89,7 +90,7 @@ func TestCurves(t *testing.T) {
 	steps := []StepResult{
 		{Step: 1, Adapters: []AdapterResult{{Name: "a", Loss: 3, GradNorm: 1, LearningRate: 0.1}, {Name: "b", Skipped: true}}},
 		{Step: 2, Adapters: []AdapterResult{{Name: "a", Loss: 2, GradNorm: 1, LearningRate: 0.1}, {Name: "b", Loss: 5, GradNorm: 1, LearningRate: 0.1}},
-			Validation: &Validation{Budgets: []int{8}, Adapters: []Quality{quality("a", 2, 0.5), quality("b", math.Inf(1), 0.4)}, SnapKV: quality("snapkv", 0, 0.3)}},
+			Validation: &Validation{Budgets: eviction.Budgets{eviction.Pairs(8)}, Adapters: []Quality{quality("a", 2, 0.5), quality("b", math.Inf(1), 0.4)}, SnapKV: quality("snapkv", 0, 0.3)}},
 	}
 	find := func(p figures.Panel, name string) *figures.Line {
 		for i := range p.Lines {

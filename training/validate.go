@@ -214,7 +214,11 @@ func (t *Trainer) scorers() ([]*eviction.Configured, error) {
 }
 
 // judge measures everything on one sample.
-func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Configured, s Sample, budgets []int) ([]float64, []agreement, error) {
+func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Configured, s Sample, of eviction.Budgets) ([]float64, []agreement, error) {
+	budgets := make([]int, len(of))
+	for i, b := range of {
+		budgets[i] = b.Of(len(s.Prompt))
+	}
 	rt := &eviction.Runtime{Runner: w.runner}
 	study, err := rt.StudyResponse(ctx, policies, s.Prompt, s.Response, budgets)
 	if err != nil {

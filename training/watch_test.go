@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/training"
 )
@@ -97,7 +98,11 @@ func TestThreeNonFiniteStepsStop(t *testing.T) {
 // watched is a run with validations every 2 steps.
 func watched(t *testing.T, m *model.Model, c training.Config) *training.Trainer {
 	t.Helper()
-	c.Validation = training.ValidationConfig{Every: 2, Samples: 5, Budgets: []int{8, 16, 1000}, Patience: c.Validation.Patience}
+	budgets, err := eviction.ParseBudgets("8,16,1000,20%")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Validation = training.ValidationConfig{Every: 2, Samples: 5, Budgets: budgets, Patience: c.Validation.Patience}
 	tr, err := training.New(m, c, pairs(t, m, 6, 96))
 	if err != nil {
 		t.Fatal(err)
@@ -137,8 +142,11 @@ func TestValidation(t *testing.T) {
 	for _, q := range append([]training.Quality{last.SnapKV}, last.Adapters...) {
 		for b := range 2 {
 			if !(q.HitRate[b] > 0 && q.HitRate[b] <= 1 && q.Recall[b] > 0 && q.Recall[b] <= 1) {
-				t.Errorf("%s: hit rate %v, recall %v at budget %d", q.Name, q.HitRate[b], q.Recall[b], last.Budgets[b])
+				t.Errorf("%s: hit rate %v, recall %v at budget %v", q.Name, q.HitRate[b], q.Recall[b], last.Budgets[b])
 			}
+		}
+		if q.HitRate[3] != q.HitRate[1] || q.Recall[3] != q.Recall[1] { // of prompts of 80 tokens
+			t.Errorf("%s: hit rate %v, recall %v at 20%%, %v and %v at 16", q.Name, q.HitRate[3], q.Recall[3], q.HitRate[1], q.Recall[1])
 		}
 		if q.HitRate[2] == q.HitRate[2] || q.Recall[2] == q.Recall[2] {
 			t.Errorf("%s: hit rate %v at a budget beyond the prompts, want none", q.Name, q.HitRate[2])

@@ -41,7 +41,7 @@ func bind(f *pflag.FlagSet, s *runs.Spec) {
 	v := &c.Validation
 	f.IntVar(&v.Samples, "validate", v.Samples, "held-out samples; 0 validates nothing")
 	f.IntVar(&v.Every, "validate-every", v.Every, "steps between validations, of which the best one's parameters are exported; 0 validates at the end only")
-	f.IntSliceVar(&v.Budgets, "validate-budgets", v.Budgets, "budgets at which validations measure hit rate and recall")
+	f.Var(&v.Budgets, "validate-budgets", "budgets at which validations measure hit rate and recall: pairs per KV head and layer, or shares of the prompt, as 10%")
 	f.IntVar(&v.Patience, "patience", v.Patience, "validations without a better loss after which the run stops; 0 goes on to the end")
 	f.StringVar(&s.RunDir, "run", s.RunDir, "folder for the resolved configuration, the log, TensorBoard events, curves and, without --checkpoint, the state")
 	f.StringVar(&s.Log, "log", s.Log, "JSONL file of every step's numbers")

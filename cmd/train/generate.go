@@ -54,7 +54,8 @@ shared folder each take those that are free; a finished one is never done again,
 one whose worker was killed goes on where it stopped. --shard I/N does only shard I,
 from 0; so do workers of an indexed Kubernetes job (JOB_COMPLETION_INDEX) and of
 mpirun (OMPI_COMM_WORLD_RANK). Without --shards the output is one file, which appears
-under its name only when it is complete.
+under its name only when it is complete. One that was interrupted keeps its finished
+pairs: the same command with --resume goes on, with the bits of a run that never stopped.
 
 The folder may be one of a bucket, --out s3://BUCKET/NAME, with the same promises to
 workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
@@ -101,6 +102,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	f.IntVar(&s.Shards, "shards", s.Shards, "files that the output is split into; 0 is one file instead of a folder")
 	f.StringVar(&s.Shard, "shard", "", "I/N: only shard I of N, from 0")
 	s.Files.Bind(f)
+	f.BoolVar(&s.Resume, "resume", false, "go on with the file of --out where it was interrupted; shards always do so")
 	f.StringVarP(&s.Out, "out", "o", "", "file, or with --shards folder or s3://BUCKET/NAME, to write")
 	f.StringArrayVar(&sets, "set", nil, "KEY=VALUE in the place of what the file says, with a dotted key; may be repeated")
 	return cmd

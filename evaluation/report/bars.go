@@ -34,9 +34,12 @@ func (s *Section) barTabs() []Tab {
 	}
 	var out []Tab
 	for _, b := range s.budgets {
-		tab := Tab{Name: budgetName(b), Note: "Bars: score in %, with one standard error to each side; the dashed line is the full cache."}
+		tab := Tab{Name: budgetName(b), Note: "Score in %, with one standard error to each side."}
+		if slices.Contains(s.order, "full") {
+			tab.Note += " The dashed line is the full cache."
+		}
 		if others > 0 {
-			tab.Note += fmt.Sprintf(" The policies in colour; the tables have the %d others.", others)
+			tab.Note += fmt.Sprintf(" These are the policies in colour; the tables have the %d others.", others)
 		}
 		for _, task := range s.tasks {
 			if c := s.barChart(task, b, labels); c != nil {
@@ -174,7 +177,7 @@ func heatMap(label string, cells []evaluation.NeedleCell, tokens []int, depths [
 	for _, c := range cells {
 		sum += c.Accuracy
 	}
-	c := &Chart{W: 292, H: f.bottom + 40, Title: fmt.Sprintf("%s, mean %s %%", label, percent(sum/float64(len(cells)))),
+	c := &Chart{W: 292, H: f.bottom + 40, Title: fmt.Sprintf("%s (%s %%)", label, percent(sum/float64(len(cells)))),
 		About: "Heat map of the score by prompt length and depth of the needle."}
 	w, h := (f.right-f.left)/float64(len(tokens)), (f.bottom-f.top)/float64(len(depths))
 	gap := 0.75

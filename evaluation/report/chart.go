@@ -92,6 +92,9 @@ func ticks(low, high float64, n int) []float64 {
 // percentRange is a range of percent with round ends around values.
 func percentRange(low, high float64) (float64, float64) {
 	low, high = max(0, 10*math.Floor(low/10)), min(100, 10*math.Ceil(high/10))
+	if low <= 20 {
+		low = 0
+	}
 	if high-low < 10 {
 		low, high = max(0, high-10), max(10, high)
 	}

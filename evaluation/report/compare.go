@@ -244,8 +244,8 @@ func (s *Section) testTabs(all *scores, comparisons []*comparison) []Tab {
 			chosen = "as asked for"
 		}
 		tab.Note = fmt.Sprintf("Baseline: %s (%s). Policies are compared sample by sample on the samples that both have. "+
-			"Intervals: %.0f%%, percentile bootstrap within each task, %d resamples. p: two-sided paired permutation test of the mean difference, "+
-			"all signs up to 16 samples, above %d random ones; Holm: the same, corrected for the %d policies that are tested at this budget; "+
+			"Intervals: %.0f%%, percentile bootstrap within each task, %d resamples; one without width says that all samples came out alike, not that the mean is certain. p: two-sided paired permutation test of the mean difference, "+
+			"all signs up to 16 samples, above %d random ones; Holm: the same, corrected for the tests of this budget (%d); "+
 			"sign test: exact, uncorrected. Bounds are shown and not counted in the correction.",
 			c.baseline, chosen, 100*level, bootstraps, c.flips, c.tested())
 		out = append(out, tab)

@@ -17,12 +17,8 @@ import (
 func (r *Report) describe(stored []*runs.Stored, joined *runs.Joined, rows []evaluation.Row) {
 	samples, failed := countSamples(joined.Predictions)
 	var budgets []string
-	for _, s := range r.Sections {
-		for _, b := range s.budgets {
-			if !slices.Contains(budgets, b.String()) {
-				budgets = append(budgets, b.String())
-			}
-		}
+	for _, b := range r.budgets() {
+		budgets = append(budgets, b.String())
 	}
 	policies := make(map[string]bool)
 	for _, s := range r.Sections {
@@ -178,24 +174,32 @@ func settingText(policy, option string, v float64) string {
 	return fmt.Sprintf("%g", v)
 }
 
-// summarize compares all sections in one table for each budget.
-func (r *Report) summarize() {
-	var budgets []eviction.Budget
-	var order []string
+// budgets are those of all sections, rising.
+func (r *Report) budgets() []eviction.Budget {
+	var out []eviction.Budget
 	for _, s := range r.Sections {
 		for _, b := range s.budgets {
-			if !slices.Contains(budgets, b) {
-				budgets = append(budgets, b)
+			if !slices.Contains(out, b) {
+				out = append(out, b)
 			}
 		}
+	}
+	slices.SortFunc(out, eviction.Budget.Compare)
+	return out
+}
+
+// summarize compares all sections in one table for each budget at which there is more than
+// bounds.
+func (r *Report) summarize() {
+	var order []string
+	for _, s := range r.Sections {
 		for _, label := range s.order {
 			if !slices.Contains(order, label) {
 				order = append(order, label)
 			}
 		}
 	}
-	slices.SortFunc(budgets, eviction.Budget.Compare)
-	for _, b := range budgets {
+	for _, b := range r.budgets() {
 		t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
 		var labels []string
 		for _, label := range order {
@@ -203,6 +207,9 @@ func (r *Report) summarize() {
 				labels = append(labels, label)
 				t.Lines = append(t.Lines, Line{Class: r.Sections[0].ink[label], Cells: []Cell{{Text: label}}})
 			}
+		}
+		if !slices.ContainsFunc(labels, func(l string) bool { return !reference(l) }) {
+			continue
 		}
 		for _, s := range r.Sections {
 			t.Heads = append(t.Heads, Head{Text: s.Title, Unit: "%", Note: s.metric()})

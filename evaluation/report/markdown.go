@@ -62,7 +62,7 @@ func (m *markdown) head(level int, text string) {
 func (m *markdown) section(s *Section, samples int) {
 	m.head(2, s.Title)
 	m.printf("%s\n\n", escape(s.Intro))
-	m.head(3, "Means")
+	m.head(3, "Overview")
 	m.table(s.Overview)
 	m.head(3, "Scores and costs")
 	m.tabs(s.Scores)

@@ -52,7 +52,7 @@ func TestPageInABrowser(t *testing.T) {
 	}
 
 	var means [][]string
-	b.eval(`[...document.querySelectorAll("#s1-means tbody tr")].map(r => [...r.children].map(c => c.textContent.trim()))`, &means)
+	b.eval(`[...document.querySelectorAll("#s1-overview tbody tr")].map(r => [...r.children].map(c => c.textContent.trim()))`, &means)
 	for _, want := range [][]string{{"snapkv", "75.0", "100.0"}, {"judgeq/mine", "50.0", "50.0"}} {
 		if !slices.ContainsFunc(means, func(l []string) bool {
 			return len(l) == 3 && l[0] == want[0] && strings.Contains(l[1], want[1]) && strings.HasPrefix(l[2], want[2])
@@ -61,7 +61,7 @@ func TestPageInABrowser(t *testing.T) {
 		}
 	}
 	var best []string
-	b.eval(`[...document.querySelectorAll("#s1-means td.best")].map(c => c.parentElement.firstElementChild.textContent.trim() + " " + getComputedStyle(c).fontWeight)`, &best)
+	b.eval(`[...document.querySelectorAll("#s1-overview td.best")].map(c => c.parentElement.firstElementChild.textContent.trim() + " " + getComputedStyle(c).fontWeight)`, &best)
 	if !slices.Equal(best, []string{"snapkv 700", "snapkv 700"}) {
 		t.Errorf("best: %q", best)
 	}

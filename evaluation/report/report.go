@@ -54,6 +54,8 @@ type Section struct {
 	Model, Suite string
 	Intro        string
 	Legend       []Key
+	Bounds       bool // there are some
+	Others       bool // there are policies without colour
 	Overview     *Table
 	Quality      *Chart
 	Costs        []Tab // by budget
@@ -124,8 +126,11 @@ func New(stored []*runs.Stored, o Options) (*Report, error) {
 			if s == nil {
 				continue
 			}
-			if s.Title = suite.name; len(joined.Models) > 1 {
-				s.Title = model + ", " + suite.name
+			if s.Title = suite.name; len(s.tasks) == 1 {
+				s.Title = s.tasks[0]
+			}
+			if len(joined.Models) > 1 {
+				s.Title = model + ", " + s.Title
 			}
 			s.ID = fmt.Sprintf("s%d", len(r.Sections)+1)
 			r.Sections = append(r.Sections, s)
@@ -134,6 +139,7 @@ func New(stored []*runs.Stored, o Options) (*Report, error) {
 	if err := r.checkNames(o); err != nil {
 		return nil, err
 	}
+	r.choose(o.Highlight)
 	for _, s := range r.Sections {
 		if err := s.fill(joined, o); err != nil {
 			return nil, err
@@ -272,7 +278,6 @@ func (s *Section) sort() {
 
 // fill makes everything that is shown.
 func (s *Section) fill(joined *runs.Joined, o Options) error {
-	s.choose(o.Highlight)
 	scores := scoresOf(s, joined.Predictions)
 	comparisons, err := s.compare(scores, o.Baseline)
 	if err != nil {
@@ -303,36 +308,36 @@ const (
 	classOther     = "other"
 )
 
-// choose gives labels their classes: c0, c1, … to those in colour, in alphabetical order, so
-// that the same policies look the same in all reports of them.
-func (s *Section) choose(highlight []string) {
-	chosen := slices.Clone(highlight)
-	if len(chosen) == 0 {
-		var whole []evaluation.Mean
+// choose gives labels their classes, the same in all sections: c0, c1, … to those in colour,
+// in alphabetical order, so that the same policies look the same in all reports of them.
+func (r *Report) choose(highlight []string) {
+	var whole []evaluation.Mean
+	for _, s := range r.Sections {
 		for _, m := range s.means {
 			if s.whole(m) {
 				whole = append(whole, m)
 			}
 		}
+	}
+	chosen := slices.Clone(highlight)
+	if len(chosen) == 0 {
 		chosen = evaluation.Highlighted(whole, evaluation.MaxHighlighted)
 	}
 	slices.Sort(chosen)
-	s.ink = make(map[string]string)
-	for _, m := range s.means {
-		label := m.Label()
-		at, ok := slices.BinarySearch(chosen, label)
-		switch {
-		case ok:
-			s.ink[label] = fmt.Sprintf("c%d", at%colours)
-		case evaluation.IsReference(m.Policy):
-			s.ink[label] = classReference
-		default:
-			s.ink[label] = classOther
-		}
-	}
-	for _, label := range s.order {
-		if s.chosen(label) {
-			s.Legend = append(s.Legend, Key{label, s.ink[label]})
+	ink := make(map[string]string)
+	for _, s := range r.Sections {
+		s.ink = ink
+		for _, label := range s.order {
+			at, ok := slices.BinarySearch(chosen, label)
+			switch {
+			case ok:
+				ink[label] = fmt.Sprintf("c%d", at%colours)
+				s.Legend = append(s.Legend, Key{label, ink[label]})
+			case reference(label):
+				ink[label], s.Bounds = classReference, true
+			default:
+				ink[label], s.Others = classOther, true
+			}
 		}
 	}
 }

@@ -237,6 +237,33 @@ func TestBaselineAndColours(t *testing.T) {
 	}
 }
 
+// TestModels: runs over other models are joined, each with sections of its own.
+func TestModels(t *testing.T) {
+	other := stored()
+	other.Path = "out/other"
+	for _, p := range other.Predictions {
+		p.Model = "other"
+	}
+	for i := range other.Timings {
+		other.Timings[i].Model = "other"
+	}
+	r := build(t, Options{}, stored(), other)
+	var titles []string
+	for _, s := range r.Sections {
+		titles = append(titles, s.Title)
+	}
+	want := []string{"model, suite", "model, needle", "model, " + evilName, "other, suite", "other, needle", "other, " + evilName}
+	if !slices.Equal(titles, want) {
+		t.Errorf("sections %q, want %q", titles, want)
+	}
+	if got := line(t, r.Summary[0].Table, "snapkv"); len(got) != 7 || got[1].Text != "75.0" || got[4].Text != "75.0" {
+		t.Errorf("summary: %+v", got)
+	}
+	if len(r.Runs) != 2 || r.Facts[0].Value != "model, other" {
+		t.Errorf("%d runs, %+v", len(r.Runs), r.Facts)
+	}
+}
+
 // TestUnfinished is said.
 func TestUnfinished(t *testing.T) {
 	s := stored()

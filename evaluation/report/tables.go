@@ -74,14 +74,20 @@ func metricName(rows []evaluation.Row) string {
 	case evaluation.Agreement:
 		return "token F1 against the full cache's answer"
 	}
-	return strings.ReplaceAll(name, "_", " ")
+	return strings.ReplaceAll(strings.ReplaceAll(name, "_", " "), "ttft", "TTFT")
 }
 
 // percent writes a share with one decimal.
 func percent(v float64) string { return fmt.Sprintf("%.1f", 100*v) }
 
+// scoreCell leaves out an error of 0, which is that of a single graded score, or of equal
+// ones: nothing is known of their spread.
 func scoreCell(score, stdErr float64) Cell {
-	return Cell{Text: percent(score), Error: percent(stdErr)}
+	c := Cell{Text: percent(score)}
+	if stdErr > 0 {
+		c.Error = percent(stdErr)
+	}
+	return c
 }
 
 func (s *Section) labelCell(label string) Cell { return Cell{Text: label} }
@@ -94,7 +100,7 @@ func competes(labels []string) func(int) bool {
 
 // overview has a line per policy and a column per budget.
 func (s *Section) overview(comparisons []*comparison) *Table {
-	t := &Table{Caption: "Mean score by budget", Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
+	t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
 	for _, label := range s.order {
 		t.Lines = append(t.Lines, Line{Class: s.ink[label], Cells: []Cell{s.labelCell(label)}})
 	}

@@ -17,7 +17,7 @@ func Setup(root *cobra.Command, values map[string]Values) {
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newCompletion())
+	root.AddCommand(newCompletion(), newMan())
 	root.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil

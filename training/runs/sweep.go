@@ -10,6 +10,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/training"
 )
@@ -138,11 +139,11 @@ func (s *Spec) RunSweep(ctx context.Context, log io.Writer) ([]Row, error) {
 }
 
 // WriteRows prints what a sweep came to as a table for people.
-func WriteRows(w io.Writer, rows []Row, budgets []int) error {
+func WriteRows(w io.Writer, rows []Row, budgets eviction.Budgets) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "rows\tmodules\tlearning rate\tparameters\theld-out loss\t")
 	for _, b := range budgets {
-		fmt.Fprintf(t, "hits@%d\trecall@%d\t", b, b)
+		fmt.Fprintf(t, "hits@%v\trecall@%v\t", b, b)
 	}
 	fmt.Fprintln(t, "τ\t")
 	value := func(m map[string]float64, key string) training.Number {
@@ -154,13 +155,13 @@ func WriteRows(w io.Writer, rows []Row, budgets []int) error {
 	for _, r := range rows {
 		fmt.Fprintf(t, "%d\t%s\t%g\t%d\t%.4g\t", r.Rows, r.Modules, r.LearningRate, r.Parameters, r.Metrics["validation_loss"])
 		for _, b := range budgets {
-			fmt.Fprintf(t, "%s\t%s\t", value(r.Metrics, fmt.Sprintf("hit_rate_%d", b)).Percent(), value(r.Metrics, fmt.Sprintf("recall_%d", b)).Percent())
+			fmt.Fprintf(t, "%s\t%s\t", value(r.Metrics, fmt.Sprintf("hit_rate_%v", b)).Percent(), value(r.Metrics, fmt.Sprintf("recall_%v", b)).Percent())
 		}
 		fmt.Fprintf(t, "%.3f\t\n", r.Metrics["kendall_tau"])
 	}
 	fmt.Fprint(t, "\tSnapKV\t\t\t\t")
 	for _, b := range budgets {
-		fmt.Fprintf(t, "%s\t\t", value(rows[0].Metrics, fmt.Sprintf("snapkv_hit_rate_%d", b)).Percent())
+		fmt.Fprintf(t, "%s\t\t", value(rows[0].Metrics, fmt.Sprintf("snapkv_hit_rate_%v", b)).Percent())
 	}
 	fmt.Fprintln(t, "\t")
 	return t.Flush()
