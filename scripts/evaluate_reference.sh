@@ -28,7 +28,7 @@ mkdir -p "$(dirname "$out")"
 rm -f "$out.txt"
 SECONDS=0
 ./bin/evict eval --config configs/reference.yaml --out "$out" $again --table-out "$out.txt" >/dev/null
-took=$(duration $SECONDS)
+took=$(duration $SECONDS) load=$(cut -d' ' -f2 /proc/loadavg 2>/dev/null || echo unknown)
 ./bin/evict report "$out" --samples 1 --out "$out.html" --out "$out.md" --replace
 echo "measured in $took: $out.html, $out.md, $out.txt"
 [ -n "$docs" ] || exit 0
@@ -42,7 +42,8 @@ trap 'rm -rf "$work"' EXIT
 <!-- made by scripts/evaluate_reference.sh --docs -->
 
 Every policy on the built-in model, measured on $(date -u +%Y-%m-%d) on $(nproc) cores of $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1 | grep . || uname -m),
-commit $(git describe --always --dirty), in $took. [report.html](report.html) is the same with charts, of eight policies at
+commit $(git describe --always --dirty), in $took, at a load of $load at its end: where that is above the
+cores, others ran as well, and times are rough. [report.html](report.html) is the same with charts, of eight policies at
 a budget of 64; the page of all of them is what \`evict report\` makes of the run.
 
 END
