@@ -27,6 +27,12 @@ without=(
   # TestShardsInABucket, TestKilledExport, TestInterrupt and TestSignals stay.
   '^Test(DamagedCheckpoint|Sweep|Export|EveryFamilyTrains|MissingShardsAreTold|PlanOfTheHub|PlanOfLargeModels|LogIsNotOverwritten|CacheDType)$'
   '^Test(LogInTheWorkingFolder|ShardsAreTheWhole|PresetAndOverrides|RunFileErrors|SweepIsBounded|GenerateThenTrain|SameSeedSameFiles)$'
+  # Evaluations: prompts that one goroutine makes, and runs like those of TestShardsAreTheRun, TestInterruptedRunTellsWhatItHas
+  # and TestSampleThatFails.
+  '^Test(RULERTasks|RULERLengths|BenchmarksEqualTheirPrograms|NIAH|Perplexity|LongBenchOnRealRows|Continuation|Responses)$'
+  '^Test(AnswersDoNotDependOnTheBatch|ResumeAfterACut|Join|Read|FolderIsNotLost|KilledEvaluation|EvalOfAnyModel|Costs|EvalOfASweep)$'
+  # Drawing by one goroutine.
+  '^Test(DrawsAreUniform|LongDraws|LongAnswersFollowFromPrompts|LongFacts|Lessons)$'
 )
 [ $# -gt 0 ] || set -- ./...
 go test -race -short -skip "$(IFS='|'; echo "${without[*]}")" "$@"

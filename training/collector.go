@@ -14,7 +14,7 @@ const gcPercent = 10
 
 // gcLeast is the garbage that is never too much, in bytes. Of small models gcPercent would be
 // collected 200 times a second, which took a quarter of the time of training the built-in one.
-const gcLeast = 8 << 20
+const gcLeast = 3 << 20
 
 // bound is how the process's collector is bound. The percentage follows the memory in use, which
 // the runtime tells after every collection.

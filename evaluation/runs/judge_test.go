@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -218,6 +217,6 @@ func dataOf(t *testing.T, config string) string {
 			return strings.Trim(path, `"'`)
 		}
 	}
-	t.Fatal(fmt.Sprintf("no data in %s", config))
+	t.Fatalf("no data in %s", config)
 	return ""
 }

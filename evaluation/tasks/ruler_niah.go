@@ -65,7 +65,6 @@ type niahRULER struct {
 	query   string
 	want    []string
 	hay     *haystack
-	from    int
 	others  func(n int) []string // needles that are not asked for
 }
 
