@@ -31,7 +31,8 @@ without=(
   # and TestSampleThatFails.
   '^Test(RULERTasks|RULERLengths|BenchmarksEqualTheirPrograms|NIAH|Perplexity|LongBenchOnRealRows|Continuation|Responses)$'
   '^Test(AnswersDoNotDependOnTheBatch|ResumeAfterACut|Join|Read|FolderIsNotLost|KilledEvaluation|EvalOfAnyModel|Costs|EvalOfASweep)$'
-  # Drawing by one goroutine.
+  # Drawing and arithmetic of one goroutine.
+  '^Test(D2OBudgets|ForcedTextOfBoundedMemory|ForceIsGenerate)$'
   '^Test(DrawsAreUniform|LongDraws|LongAnswersFollowFromPrompts|LongFacts|Lessons)$'
 )
 [ $# -gt 0 ] || set -- ./...
