@@ -79,6 +79,7 @@ class Training:
     def __init__(self, o):
         self.o = o
         torch.set_num_threads(o.threads)
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what the next line wants on GPUs
         torch.use_deterministic_algorithms(True)
         self.lessons = Lessons(o.threads)
         self.config = network.config(o.size, len(self.lessons.words))
@@ -89,9 +90,12 @@ class Training:
         self.log_path = os.path.join(self.folder, "log.jsonl")
         self.state_path = os.path.join(self.folder, "state.pt")
         os.makedirs(self.folder, exist_ok=True)
-        # What decides the bits. A state of others is refused.
-        self.settings = {k: getattr(o, k) for k in ("size", "longest", "batch", "rate", "muon_rate", "seed", "no_compile", "device", "threads")}
-        self.settings.update(torch=str(torch.__version__), taught=self.lessons.taught)
+        # A state of other settings is refused. With another machine training goes on, but not
+        # to the same bits.
+        self.settings = {k: getattr(o, k) for k in ("size", "longest", "batch", "rate", "muon_rate", "seed")}
+        self.settings["taught"] = self.lessons.taught
+        self.machine = {k: getattr(o, k) for k in ("device", "threads", "no_compile")}
+        self.machine["torch"] = str(torch.__version__)
 
         initial = network.parameters(self.config, o.seed)
         self.p = {n: torch.nn.Parameter(t.to(self.device)) for n, t in initial.items()}
@@ -129,12 +133,15 @@ class Training:
         # Lines that a killed stage wrote after its last state are written again.
         with open(self.log_path, "r+b") as f:
             f.truncate(self.state["log_bytes"])
+        if saved["machine"] != self.machine:
+            self.log(step=self.state["step"], machine=self.machine, before=saved["machine"])
+            print(f"train: the last stage ran with {saved['machine']}, this one with {self.machine}: not the same bits")
 
     def save(self):
         self.state["log_bytes"] = os.path.getsize(self.log_path)
         state = dict(self.state, seconds=self.seconds())
         with open(self.state_path + ".tmp", "wb") as f:
-            torch.save(dict(settings=self.settings, state=state, parameters={n: t.detach() for n, t in self.p.items()},
+            torch.save(dict(settings=self.settings, machine=self.machine, state=state, parameters={n: t.detach() for n, t in self.p.items()},
                             **{n: x.state_dict() for n, x in self.optimizers.items()}), f)
             f.flush()
             os.fsync(f.fileno())
