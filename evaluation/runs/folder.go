@@ -105,13 +105,17 @@ func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
 	if err := j.claim(f, log); err != nil {
 		return nil, err
 	}
+	// First, so that a folder with anything in it is known as a run's.
+	if err := f.write(ConfigFile, f.config); err != nil {
+		return nil, err
+	}
 	if f.partial, err = os.OpenFile(f.file(partialFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666); err != nil {
 		return nil, fmt.Errorf("--out: %w", err)
 	}
 	if err := f.openKept(); err != nil {
 		return nil, fmt.Errorf("--out: %w", err)
 	}
-	return f, f.write(ConfigFile, f.config)
+	return f, nil
 }
 
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
