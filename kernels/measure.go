@@ -20,14 +20,14 @@ type MemoryUse struct {
 // Traits are what the memory that a backend's operations take depends on; those of the host
 // are all zero.
 type Traits struct {
-	Device     bool // it has memory of its own
-	Exact      bool // blocks are not rounded up
-	Graphs     bool // it records graphs
-	Processors int
-	Shared     int   // bytes of shared memory that a block may have
-	Memory     int64 // of the device in all
-	Fuses      bool  // operations that follow each other are one kernel
-	FewRowsOff bool  // kernels for few rows are not used
+	Device           bool // it has memory of its own
+	Exact            bool // blocks are not rounded up
+	Graphs           bool // it records graphs
+	Processors       int
+	Shared           int   // bytes of shared memory that a block may have
+	Memory           int64 // of the device in all
+	Fuses            bool  // operations that follow each other are one kernel
+	DecodeLinearsOff bool  // decode linears are products like any other
 }
 
 // ParseBytes reads an amount of memory: a number with one of the units kB, MB, GB

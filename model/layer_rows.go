@@ -16,9 +16,9 @@ type layerRows struct {
 	group [3]kernels.LinearRows // argument of the backend
 }
 
-// fewRows is the most rows that are taken for those of a decoding step, of one sequence or
+// decodeRows is the most rows that are taken for those of a decoding step, of one sequence or
 // of several.
-const fewRows = 8
+const decodeRows = 8
 
 func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
 	if r.low(QProj) != nil || r.low(KProj) != nil || r.low(VProj) != nil {
@@ -51,7 +51,7 @@ func (r *layerRows) heads(x *kernels.Tensor) *kernels.Tensor {
 
 func (r *layerRows) NormRotate(q, k *kernels.Tensor) bool {
 	norms, rms := r.Model.headNorms(r.l)
-	if len(r.at.pos) > fewRows || !rms || !r.Model.Config.rotatesHeads(r.l) || r.at.run(0) < len(r.at.pos) {
+	if len(r.at.pos) > decodeRows || !rms || !r.Model.Config.rotatesHeads(r.l) || r.at.run(0) < len(r.at.pos) {
 		return false
 	}
 	r.Model.Backend.RotateHeads(q, k, norms, r.at.pos, r.Model.rope(r.at.pos, r.at.long(0)))

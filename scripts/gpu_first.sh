@@ -40,8 +40,8 @@ export GLIMPSE_CUDA_DRIVER=${GLIMPSE_CUDA_DRIVER:-libcuda.so.1} CUDA_MODULE_LOAD
 
 # What loads and multiplies, and Hopper's kernels, come first.
 first='TestCUDAKernelsAreThoseOfTheSources TestCUDAChecks TestCUDARoundedProducts TestCUDAHopperCheck TestCUDAHopperPrefill
-  TestCUDAHopperRandom TestCUDAPrefillAttention TestCUDAStepAttention TestCUDAFewRows TestCUDAGraphRuns TestCUDASteps
-  TestCUDAObserveHalf TestCUDAObserveRounded TestCUDAGradHalf TestCUDASelect TestCUDADraw'
+  TestCUDAHopperRandom TestCUDAPrefillAttention TestCUDAStepAttention TestCUDADecodeLinear TestCUDAGraphRuns TestCUDASteps
+  TestCUDAObserveHalf TestCUDAObserveBF16 TestCUDAGradHalf TestCUDASelect TestCUDADraw'
 tests=TestCUDA conform=TestBackendsConform
 [ -z "$tiny" ] || tests='TestCUDA(Checks|Off|GraphRuns|KernelsAre.*)$' first='TestCUDAKernelsAreThoseOfTheSources TestCUDAChecks' conform=TestBackendsConform/cuda/RMSNorm
 
@@ -64,7 +64,7 @@ for stage in "${stages[@]}"; do
       ;;
     parts)
       # Kernels that ended programs above are switched off, to see how the others do.
-      off=$(grep -rhoE 'GLIMPSE_CUDA_OFF=[a-z_]+ does without' "$work/logs" 2>/dev/null | sed 's/.*=\([a-z_]*\) .*/\1/' | sort -u | paste -sd,)
+      off=$(grep -rhoE 'GLIMPSE_CUDA_OFF=[a-z0-9_]+ does without' "$work/logs" 2>/dev/null | sed 's/.*=\([a-z0-9_]*\) .*/\1/' | sort -u | paste -sd,)
       if [ -n "$off" ]; then
         export GLIMPSE_CUDA_OFF=${GLIMPSE_CUDA_OFF:+$GLIMPSE_CUDA_OFF,}$off
         echo "from here on GLIMPSE_CUDA_OFF=$GLIMPSE_CUDA_OFF" | summary

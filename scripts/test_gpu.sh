@@ -139,7 +139,7 @@ reverse() { # Blocks, warps and lanes the other way round: races that one order 
 }
 truncate() { # Sums that truncate as those of tensor cores do, where these are used.
   ways=$FUNCNAME
-  HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA(Prefill|Hopper|Half|Observe|Grad|Round|Thin|LowRank)'
+  HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA(Prefill|Hopper|Half|Observe|Grad|Round|SplitK|LowRank)'
 }
 model() {
   tests ./model "TestAgainstTransformers/($families)\$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestRowsOfABatch|TestObservations|TestHalf|TestCUDA" '/^(cpu|reference|reference64)$'

@@ -147,7 +147,7 @@ func (t *attention) attend(out, lse cu.DevicePtr) {
 		t.attendPrompt(out, lse)
 		return
 	}
-	if t.rounded() {
+	if t.inBF16() {
 		t.joined(out != 0).attendPrompt(out, lse)
 		return
 	}
@@ -216,8 +216,8 @@ func (b *cuda) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) 
 	kernels.CheckObservedScores("ObservedScores", logScore, lse, a)
 	b.do(op, func() {
 		t := b.prepare(op, a, false)
-		if t.rounded() {
-			t.observeRounded(logScore, b.f32(op, lse))
+		if t.inBF16() {
+			t.observeBF16(logScore, b.f32(op, lse))
 		} else if t.exactFits() {
 			t.observeExact(logScore, b.f32(op, lse), t.parts())
 		} else {
@@ -238,9 +238,9 @@ func (b *cuda) ObserveAttention(out, lse, logScore *kernels.Tensor, a *kernels.A
 			t.attendStep(b.f32(op, out), b.f32(op, lse), b.f32(op, logScore), logScore.Width())
 			return
 		}
-		if t.rounded() {
+		if t.inBF16() {
 			t.attend(b.f32(op, out), b.f32(op, lse))
-			t.observeRounded(logScore, b.f32(op, lse))
+			t.observeBF16(logScore, b.f32(op, lse))
 			return
 		}
 		if t.exactFits() {

@@ -15,25 +15,25 @@ var _ = kernelsOf("attention_rounded",
 	"join_pairs", "rounded_scores_64", "rounded_scores_128",
 )
 
-const familyRounded family = "rounded"
+const familyObserveBF16 family = "observe_bf16"
 
-var _ = addFamily(familyRounded, "observe", []string{"rounded_scores_"}, func(p *probe) { checkObserve(p, 66, []int{64, 128}, 0.03) }, familyPrefillMMA)
+var _ = addFamily(familyObserveBF16, "observe", []string{"rounded_scores_"}, func(p *probe) { checkObserve(p, 66, []int{64, 128}, 0.03) }, familyPrefillMMA)
 
 // As in attention_rounded.cu.
 const (
-	roundedQueries = 64 // at a time
-	roundedWarps   = 8
+	observeBF16Queries = 64 // at a time
+	observeBF16Warps   = 8
 )
 
-// roundedSpans are the entries of a warp by the width of the kernel.
-var roundedSpans = map[int]int{64: 32, 128: 24}
+// observeBF16Spans are the entries of a warp by the width of the kernel.
+var observeBF16Spans = map[int]int{64: 32, 128: 24}
 
-// rounded tells whether t are many observed rows over caches in bf16.
-func (t *attention) rounded() bool {
-	if !t.half || t.rows <= exactRows || t.past[0].index != 0 || !observedRounded(t.a, t.b.checking == familyRounded) {
+// inBF16 tells whether t are many observed rows over caches in bf16.
+func (t *attention) inBF16() bool {
+	if !t.half || t.rows <= exactRows || t.past[0].index != 0 || !observesInBF16(t.a, t.b.checking == familyObserveBF16) {
 		return false
 	}
-	return t.b.usable(familyRounded) && t.b.usable(familyPrefillMMA)
+	return t.b.usable(familyObserveBF16) && t.b.usable(familyPrefillMMA)
 }
 
 // joined is t with its own pairs, in bf16, behind the entries of copies of the past.
@@ -89,14 +89,14 @@ func (t *attention) attendPrompt(out, lse cu.DevicePtr) {
 	}
 }
 
-// observeRounded computes the scores from lse.
-func (t *attention) observeRounded(logScore *kernels.Tensor, lse cu.DevicePtr) {
+// observeBF16 computes the scores from lse.
+func (t *attention) observeBF16(logScore *kernels.Tensor, lse cu.DevicePtr) {
 	width := max(64, t.exactWidth())
 	n := t.rows * t.heads * t.dim
 	q := t.b.temporary(t.op, 2*int64(n))
 	t.b.each("to_bf16", n, q, t.q, size(n))
-	block := roundedWarps * roundedSpans[width]
-	t.b.launch(fmt.Sprint("rounded_scores_", width), [3]int{(t.entries + block - 1) / block, t.kvHeads, 1}, 32*roundedWarps, 2*2*roundedQueries*(width+8),
+	block := observeBF16Warps * observeBF16Spans[width]
+	t.b.launch(fmt.Sprint("rounded_scores_", width), [3]int{(t.entries + block - 1) / block, t.kvHeads, 1}, 32*observeBF16Warps, 2*2*observeBF16Queries*(width+8),
 		t.b.f32(t.op, logScore), lse, q, t.pastAt, t.fromPast, t.own(), t.rows, t.heads, t.kvHeads, t.dim, logScore.Width(), t.scale)
 }
 

@@ -97,10 +97,10 @@ func plainObserved(a *kernels.Attend, width int, round func(float64) float64) (o
 	return out, lse, scores
 }
 
-// TestCUDAObserveRounded: many observed rows, own pairs or not, lose at most twice what a
+// TestCUDAObserveBF16: many observed rows, own pairs or not, lose at most twice what a
 // plain implementation does that rounds what these kernels round; all that rows see of the
 // past has together the probability 1; and the same twice.
-func TestCUDAObserveRounded(t *testing.T) {
+func TestCUDAObserveBF16(t *testing.T) {
 	d, exact := openCUDA(t), kernelstest.Open(t, "reference64")
 	defer cuda.SetExactWork(0)()
 	shapes := []kernelstest.AttendShape{

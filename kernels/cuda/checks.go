@@ -135,7 +135,7 @@ func (p *probe) equal(what string, limit float64, got, want []float64) {
 	}
 }
 
-func checkFewRows(p *probe) {
+func checkDecodeLinear(p *probe) {
 	const k, n = 72, 37
 	for _, c := range []struct {
 		d    kernels.DType
@@ -152,7 +152,7 @@ func checkFewRows(p *probe) {
 	}
 }
 
-func checkFewNorms(p *probe) {
+func checkDecodeNorm(p *probe) {
 	const rows, width = 2, 640
 	p.compare("norms", 1e-4, func(s *side) []*kernels.Tensor {
 		x, delta, w := s.random(1, rows, width), s.random(1, rows, width), s.random(1, width)
@@ -241,8 +241,8 @@ func checkGradient(p *probe) {
 	}
 }
 
-func checkThin(p *probe) {
-	const m, n, k = 5, 16, 4 * thinDepth
+func checkSplitK(p *probe) {
+	const m, n, k = 5, 16, 4 * splitKDepth
 	p.compare("products", 1e-4, func(s *side) []*kernels.Tensor {
 		x, w, t, back := s.random(1, m, k), s.random(1, n, k), s.random(1, k, n), s.random(1, k, n)
 		y, z, u := s.empty(m, n), s.empty(m, n), s.random(1, m, k)

@@ -183,7 +183,7 @@ func StagePinned(t testing.TB, b kernels.Backend) func() {
 // InOneLaunch tells whether b computes linear layers of rows x in one launch.
 func InOneLaunch(b kernels.Backend, x *kernels.Tensor, layers ...kernels.LinearRows) (takes bool) {
 	c := b.(*cuda)
-	c.do("TakesFew", func() { takes = fuses() && c.takesFew("TakesFew", x, layers...) })
+	c.do("TakesDecodeLinears", func() { takes = fuses() && c.takesDecodeLinears("TakesDecodeLinears", x, layers...) })
 	return takes
 }
 

@@ -53,8 +53,8 @@ func TestCUDAFailedCheck(t *testing.T) {
 	d := openCUDA(t)
 	warnings, restore := cuda.CatchWarnings(d.B)
 	defer restore()
-	defer cuda.RefuseFamily(d.B, "few_rows", nil)()
-	undo := cuda.FailCheck("few_rows", errors.New("number 3 is 1, want 2"))
+	defer cuda.RefuseFamily(d.B, "decode_linear", nil)()
+	undo := cuda.FailCheck("decode_linear", errors.New("number 3 is 1, want 2"))
 	rng := rand.New(rand.NewPCG(1, 2))
 	x, w, y := d.Tensor(kernelstest.Random(rng, 16, 1), 1, 16), d.Weight(rng, kernels.BF16, 8, 16), d.Garbage(1, 8)
 	for range 2 {
@@ -63,13 +63,13 @@ func TestCUDAFailedCheck(t *testing.T) {
 			t.Error("kernels are used that failed their check")
 		}
 	}
-	const want = "cuda:0: kernels few_rows are switched off, products of cuBLASLt instead: number 3 is 1, want 2"
+	const want = "cuda:0: kernels decode_linear are switched off, products of cuBLASLt instead: number 3 is 1, want 2"
 	if len(*warnings) != 1 || (*warnings)[0] != want {
 		t.Errorf("warnings %q, want %q once", *warnings, want)
 	}
 	slow := y.Float64s()
 	undo()
-	cuda.RefuseFamily(d.B, "few_rows", nil)
+	cuda.RefuseFamily(d.B, "decode_linear", nil)
 	d.B.Linear(y, x, w, nil, 1, 0)
 	if !cuda.Launched(d.B, "few_rows_bf16_1") {
 		t.Error("kernels are not used that passed their check")
@@ -86,7 +86,7 @@ func TestCUDACheckBeforeGraph(t *testing.T) {
 	x, w, y := d.Tensor(kernelstest.Random(rng, 16, 1), 1, 16), d.Weight(rng, kernels.BF16, 8, 16), d.Garbage(1, 8)
 	d.B.Linear(y, x, w, nil, 1, 0)
 	want := y.Float64s()
-	defer cuda.RefuseFamily(d.B, "few_rows", nil)()
+	defer cuda.RefuseFamily(d.B, "decode_linear", nil)()
 	if !g.Record(func() { g.Backend().Linear(y, x, w, nil, 1, 0) }) {
 		t.Fatal("nothing is recorded")
 	}
@@ -100,13 +100,13 @@ func TestCUDACheckBeforeGraph(t *testing.T) {
 
 // TestCUDAOff: names of families switch them off; others are refused with those that exist.
 func TestCUDAOff(t *testing.T) {
-	t.Setenv("GLIMPSE_CUDA_OFF", "few_rows, attend_step")
-	if off, err := cuda.SwitchedOff(); err != nil || strings.Join(off, " ") != "attend_step few_rows" {
+	t.Setenv("GLIMPSE_CUDA_OFF", "decode_linear, attend_step")
+	if off, err := cuda.SwitchedOff(); err != nil || strings.Join(off, " ") != "attend_step decode_linear" {
 		t.Errorf("switched off are %q, %v", off, err)
 	}
-	t.Setenv("GLIMPSE_CUDA_OFF", "few_rows,fast")
+	t.Setenv("GLIMPSE_CUDA_OFF", "decode_linear,fast")
 	_, err := cuda.SwitchedOff()
-	if err == nil || !strings.Contains(err.Error(), `unknown kernels "fast", want of: attend_step, few_norms, few_rows,`) {
+	if err == nil || !strings.Contains(err.Error(), `unknown kernels "fast", want of: attend_step, decode_linear, decode_norm,`) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -131,10 +131,10 @@ func TestCUDAStickyError(t *testing.T) {
 		text, err := cmd.CombinedOutput()
 		return string(text), err
 	}
-	if text, err := run(""); err == nil || !strings.Contains(text, "GLIMPSE_CUDA_OFF=few_rows does without it") {
+	if text, err := run(""); err == nil || !strings.Contains(text, "GLIMPSE_CUDA_OFF=decode_linear does without it") {
 		t.Errorf("error %v, output %s", err, text)
 	}
-	if text, err := run("few_rows"); err != nil || !strings.Contains(text, "GLIMPSE_CUDA_OFF switches off: few_rows (products of cuBLASLt instead)") {
+	if text, err := run("decode_linear"); err != nil || !strings.Contains(text, "GLIMPSE_CUDA_OFF switches off: decode_linear (products of cuBLASLt instead)") {
 		t.Errorf("switched off: error %v, output %s", err, text)
 	}
 }

@@ -24,31 +24,33 @@ var _ = kernelsOf("heads",
 	"rotate_heads_f32", "rotate_heads_bf16",
 )
 
-const familyFewRows family = "few_rows"
+const familyDecodeLinear family = "decode_linear"
 
-var _ = addFamily(familyFewRows, "products of cuBLASLt", []string{"few_rows_"}, checkFewRows)
+var _ = addFamily(familyDecodeLinear, "products of cuBLASLt", []string{"few_rows_"}, checkDecodeLinear)
 
-const familyFewNorms family = "few_norms"
+const familyDecodeNorm family = "decode_norm"
 
-var _ = addFamily(familyFewNorms, "norms of any rows", []string{"few_rms_norm"}, checkFewNorms)
+var _ = addFamily(familyDecodeNorm, "norms of any rows", []string{"few_rms_norm"}, checkDecodeNorm)
 
 const familyHeads family = "heads"
 
 var _ = addFamily(familyHeads, "norms and rotations one by one", []string{"rotate_heads_"}, checkRotateHeads)
 
-// As in few_rows.cu and few_norms.cu.
+// A decode linear is a product of up to maxDecodeRows rows, one GEMV each, that is bound by
+// the bandwidth of its weight: the kernels few_rows_*. Constants are those of few_rows.cu and
+// few_norms.cu.
 const (
-	fewNormLoads = 4
+	decodeNormLoads = 4
 
-	fewWarps   = 8
-	fewColumns = 4 // of a warp
-	fewChunk   = 1024
+	decodeLinearWarps   = 8
+	decodeLinearColumns = 4 // of a warp
+	decodeLinearChunk   = 1024
 )
 
-// fewSplit is the logarithm of the number of warps that share the columns of a weight of n
-// rows: so that narrow ones, too, have enough bytes on their way. It is one of n alone, so
-// that a layer has the same bits whatever it is computed beside.
-func fewSplit(n int) int {
+// decodeLinearSplit is the logarithm of the number of warps that share the columns of a
+// weight of n rows: narrow weights, too, need enough loads in flight. It depends on n alone,
+// so that a layer has the same bits whatever layers are computed in the same launch.
+func decodeLinearSplit(n int) int {
 	switch {
 	case n >= 8192:
 		return 0
@@ -58,47 +60,48 @@ func fewSplit(n int) int {
 	return 2
 }
 
-// fewTemplates are the numbers of rows that the kernels for a type are made for.
-var fewTemplates = map[kernels.DType][]int{kernels.BF16: {1, 4, 8}, kernels.F32: {8}, kernels.F16: {8}}
+// decodeLinearRows are the numbers of rows that the kernels for a type are made for.
+var decodeLinearRows = map[kernels.DType][]int{kernels.BF16: {1, 4, 8}, kernels.F32: {8}, kernels.F16: {8}}
 
-// fewAligned tells that loads of 16 bytes begin where they must.
-func fewAligned(at cu.DevicePtr) bool { return at%16 == 0 }
+// aligned16 tells that loads of 16 bytes begin where they must.
+func aligned16(at cu.DevicePtr) bool { return at%16 == 0 }
 
-// takesFew tells that the kernels for few rows take x and the weights: their types, shapes
-// and addresses.
-func (b *cuda) takesFew(op string, x *kernels.Tensor, linears ...kernels.LinearRows) bool {
-	if !TakesFew(x, linears) || !fewAligned(b.f32(op, x)) || !b.usable(familyFewRows) {
+// takesDecodeLinears tells that the kernels take x and the weights: types, shapes and
+// addresses.
+func (b *cuda) takesDecodeLinears(op string, x *kernels.Tensor, linears ...kernels.LinearRows) bool {
+	if !TakesDecodeLinears(x, linears) || !aligned16(b.f32(op, x)) || !b.usable(familyDecodeLinear) {
 		return false
 	}
 	for _, l := range linears {
-		if !fewAligned(b.address(op, l.Weight)) {
+		if !aligned16(b.address(op, l.Weight)) {
 			return false
 		}
 	}
 	return true
 }
 
-// few queues a kernel for rows x. With gated, the first layer's output is SiLUMul of both.
-func (b *cuda) few(op string, x *kernels.Tensor, linears []kernels.LinearRows, gated bool, alpha, beta float64) {
+// decodeLinears launches the kernel of rows x and up to maxLinears weights. With gated, the
+// first layer's output is SiLUMul of both.
+func (b *cuda) decodeLinears(op string, x *kernels.Tensor, linears []kernels.LinearRows, gated bool, alpha, beta float64) {
 	m, k := x.Dim0(), x.Width()
 	if m == 0 {
 		return
 	}
 	dtype, rows := linears[0].Weight.DType, 0
-	for _, n := range fewTemplates[dtype] {
+	for _, n := range decodeLinearRows[dtype] {
 		if rows = n; n >= m {
 			break
 		}
 	}
-	own, blocks := fewColumns, 0
+	own, blocks := decodeLinearColumns, 0
 	if gated {
 		own /= 2
 	}
 	args := make([]any, 0, 5*maxLinears+6)
 	for i, l := range linears {
 		n := l.Weight.Dim0()
-		split := fewSplit(n)
-		if columns := own * (fewWarps >> split); i == 0 || !gated {
+		split := decodeLinearSplit(n)
+		if columns := own * (decodeLinearWarps >> split); i == 0 || !gated {
 			blocks += (n + columns - 1) / columns
 		}
 		args = append(args, b.address(op, l.Weight), b.f32(op, l.Bias), b.f32(op, l.Y), n, split)
@@ -112,25 +115,25 @@ func (b *cuda) few(op string, x *kernels.Tensor, linears []kernels.LinearRows, g
 	}
 	args = append(args, b.f32(op, x), m, k, float32(alpha), float32(beta), isGated)
 	name := fmt.Sprintf("few_rows_%s_%d", map[kernels.DType]string{kernels.F32: "f32", kernels.BF16: "bf16", kernels.F16: "f16"}[dtype], rows)
-	b.launch(name, [3]int{blocks, 1, 1}, 32*fewWarps, 4*rows*fewChunk*min(2, (k+fewChunk-1)/fewChunk), args...)
+	b.launch(name, [3]int{blocks, 1, 1}, 32*decodeLinearWarps, 4*rows*decodeLinearChunk*min(2, (k+decodeLinearChunk-1)/decodeLinearChunk), args...)
 }
 
-// fewNorm is RMSNorm of few wide rows of x, with delta of their sum; false where there are
+// decodeNorm is RMSNorm of few wide rows of x, with delta of their sum; false where there are
 // other rows. A head's norm is never one of these: StepHeads computes it as rms_norm does.
-func (b *cuda) fewNorm(op string, y, x, delta, w *kernels.Tensor, eps float64) (done bool) {
+func (b *cuda) decodeNorm(op string, y, x, delta, w *kernels.Tensor, eps float64) (done bool) {
 	const least = 512
 	width := w.Len()
 	rows := x.Len() / max(1, width)
-	if y.DType != kernels.F32 || rows == 0 || rows > maxFewRows || width <= least || width > 4*fewNormLoads*1024 || width%4 != 0 {
+	if y.DType != kernels.F32 || rows == 0 || rows > maxDecodeRows || width <= least || width > 4*decodeNormLoads*1024 || width%4 != 0 {
 		return false
 	}
 	b.do(op, func() {
-		if !b.usable(familyFewNorms) {
+		if !b.usable(familyDecodeNorm) {
 			return
 		}
 		at := []cu.DevicePtr{b.f32(op, y), b.f32(op, x), b.f32(op, delta), b.f32(op, w)}
 		for _, p := range at {
-			if !fewAligned(p) {
+			if !aligned16(p) {
 				return
 			}
 		}
@@ -148,8 +151,8 @@ func (b *cuda) group(op string, x *kernels.Tensor, layers []kernels.LinearRows, 
 		return false
 	}
 	b.do(op, func() {
-		if done = b.takesFew(op, x, layers...); done {
-			b.few(op, x, layers, gated, 1, 0)
+		if done = b.takesDecodeLinears(op, x, layers...); done {
+			b.decodeLinears(op, x, layers, gated, 1, 0)
 		}
 	})
 	runtime.KeepAlive(x)

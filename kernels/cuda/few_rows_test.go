@@ -24,10 +24,10 @@ func layer(d kernelstest.Device, rng *rand.Rand, dtype kernels.DType, n, k int, 
 	return l
 }
 
-// TestCUDAFewRows: products of up to eight rows are one launch, those of bias included, and
+// TestCUDADecodeLinear: products of up to eight rows are one launch, those of bias included, and
 // as exact as in float32 for weights of every type, for tails of groups, chunks and columns,
 // and however many warps share the columns.
-func TestCUDAFewRows(t *testing.T) {
+func TestCUDADecodeLinear(t *testing.T) {
 	d, exact := openCUDA(t), kernelstest.Open(t, "reference64")
 	rng := rand.New(rand.NewPCG(8, 1))
 	shapes := [][3]int{{1, 8, 1}, {1, 2064, 9}, {3, 1032, 10}, {8, 4104, 3}, {2, 264, 2050}, {5, 8, 8195}, {1, 16, 8195}, {8, 24, 2049}}
@@ -54,9 +54,9 @@ func TestCUDAFewRows(t *testing.T) {
 	}
 }
 
-// TestCUDAFewRowsBits: a row has the same bits in every place among up to eight rows, and
+// TestCUDADecodeLinearBits: a row has the same bits in every place among up to eight rows, and
 // products that are computed at once have those of single ones.
-func TestCUDAFewRowsBits(t *testing.T) {
+func TestCUDADecodeLinearBits(t *testing.T) {
 	d := openCUDA(t)
 	for i, c := range []struct {
 		k     int
@@ -122,9 +122,9 @@ func TestCUDAFewRowsBits(t *testing.T) {
 	}
 }
 
-// TestCUDAFewRowsRefused: what the kernels do not take is computed as larger products are,
+// TestCUDADecodeLinearRefused: what the kernels do not take is computed as larger products are,
 // and what fits nothing is refused by its name.
-func TestCUDAFewRowsRefused(t *testing.T) {
+func TestCUDADecodeLinearRefused(t *testing.T) {
 	d, exact := openCUDA(t), kernelstest.Open(t, "reference64")
 	rng := rand.New(rand.NewPCG(10, 1))
 	for name, c := range map[string]struct {
@@ -306,10 +306,10 @@ func TestCUDAStepHeads(t *testing.T) {
 	}
 }
 
-// TestCUDAFewNorms: few wide rows are normed by a kernel of their own, with and without a
+// TestCUDADecodeNorm: few wide rows are normed by a kernel of their own, with and without a
 // sum before, in place, for tails of its loads; the sum and the norm together have the bits
 // of the two operations.
-func TestCUDAFewNorms(t *testing.T) {
+func TestCUDADecodeNorm(t *testing.T) {
 	d, exact := openCUDA(t), kernelstest.Open(t, "reference64")
 	for i, c := range []struct {
 		rows, width int
@@ -341,7 +341,7 @@ func TestCUDAFewNorms(t *testing.T) {
 		y := d.Garbage(c.rows, c.width)
 		d.B.RMSNorm(y, x, w, 1e-3)
 		if got := cuda.Launched(d.B, "few_rms_norm"); got != c.few {
-			t.Errorf("%s: by the kernel for few rows: %v, want %v", what, got, c.few)
+			t.Errorf("%s: by the kernel of decode norms: %v, want %v", what, got, c.few)
 		}
 		y.Float64s()
 		a, b := kernelstest.NewAddNorm(d, c.rows, c.width, false), kernelstest.NewAddNorm(d, c.rows, c.width, false)

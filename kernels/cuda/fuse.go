@@ -16,7 +16,7 @@ func (b *cuda) AddRMSNorm(y, x, delta, w *kernels.Tensor, eps float64) {
 		b.Decomposed.AddRMSNorm(y, x, delta, w, eps)
 		return
 	}
-	if b.fewNorm(op, y, x, delta, w, eps) {
+	if b.decodeNorm(op, y, x, delta, w, eps) {
 		return
 	}
 	b.norm(op, "add_rms_norm", w.Len(), eps, y, x, delta, w)

@@ -150,8 +150,8 @@ func (b *cuda) LimitMemory(bytes int64) (restore func()) {
 // Traits implements DeviceInfo.
 func (b *cuda) Traits() kernels.Traits {
 	var off bool
-	b.do("Traits", func() { off = b.families[familyFewRows].err != nil })
-	return kernels.Traits{FewRowsOff: off, Device: true, Exact: b.exact, Graphs: b.graphs(), Processors: b.processors, Shared: b.shared, Memory: b.memory, Fuses: fuses()}
+	b.do("Traits", func() { off = b.families[familyDecodeLinear].err != nil })
+	return kernels.Traits{DecodeLinearsOff: off, Device: true, Exact: b.exact, Graphs: b.graphs(), Processors: b.processors, Shared: b.shared, Memory: b.memory, Fuses: fuses()}
 }
 
 // OwnMemory implements Memory.

@@ -38,8 +38,8 @@ func (b *cuda) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
 	m, k, n := x.Dim0(), x.Width(), w.Dim0()
 	b.do(op, func() {
-		if l := (kernels.LinearRows{Y: y, Weight: w, Bias: bias}); alpha != 0 && b.takesFew(op, x, l) {
-			b.few(op, x, []kernels.LinearRows{l}, false, alpha, beta)
+		if l := (kernels.LinearRows{Y: y, Weight: w, Bias: bias}); alpha != 0 && b.takesDecodeLinears(op, x, l) {
+			b.decodeLinears(op, x, []kernels.LinearRows{l}, false, alpha, beta)
 			return
 		}
 		b.product(op, gemm{m: m, n: n, k: k, weightRows: n, transposed: true}, y, x, w, alpha, beta)
@@ -91,12 +91,12 @@ func (b *cuda) product(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta f
 	if g.m == 0 || g.n == 0 {
 		return
 	}
-	if w.DType == kernels.F32 && Thin(g.m, g.n, g.k) && alpha != 0 && b.usable(familyThin) {
-		b.thinProduct(op, g, y, x, w, alpha, beta)
+	if w.DType == kernels.F32 && SplitsK(g.m, g.n, g.k) && alpha != 0 && b.usable(familySplitK) {
+		b.splitKProduct(op, g, y, x, w, alpha, beta)
 		return
 	}
 	if x.DType == kernels.BF16 {
-		b.roundedProduct(op, g, y, x, w, alpha, beta)
+		b.bf16Product(op, g, y, x, w, alpha, beta)
 		return
 	}
 	Y, X := b.f32(op, y), b.f32(op, x)
@@ -289,7 +289,7 @@ func (b *cuda) norm(op, kernel string, width int, eps float64, ts ...*kernels.Te
 
 func (b *cuda) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
 	kernels.CheckNorm("RMSNorm", x, w, y)
-	if b.fewNorm("RMSNorm", y, x, nil, w, eps) {
+	if b.decodeNorm("RMSNorm", y, x, nil, w, eps) {
 		return
 	}
 	b.norm("RMSNorm", "rms_norm", w.Len(), eps, y, x, w)

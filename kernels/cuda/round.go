@@ -45,8 +45,8 @@ func (b *cuda) activation(op, kernel string, y *kernels.Tensor, xs ...*kernels.T
 	runtime.KeepAlive(append(xs, y))
 }
 
-// roundedProduct is product of rows in BF16, which are taken for what they are.
-func (b *cuda) roundedProduct(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta float64) {
+// bf16Product is product of rows in BF16, which are taken for what they are.
+func (b *cuda) bf16Product(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta float64) {
 	Y, X := b.f32(op, y), b.address(op, x)
 	if w.DType == kernels.BF16 {
 		b.multiply(op, g.columnMajor(cudadriver.BF16), Y, b.address(op, w), X, alpha, beta)

@@ -54,23 +54,23 @@ func RoundsBy(rows int, w *kernels.Tensor) bool {
 
 // As in thin.cu.
 const (
-	thinRows    = 32
-	thinColumns = 8
-	thinDepth   = 128
+	splitKRows    = 32
+	splitKColumns = 8
+	splitKDepth   = 128
 
-	ThinResults   = 4096
+	SplitKResults = 4096
 	updateColumns = 64
 	updateThreads = 256
 )
 
-// Thin tells that a product in float32 has so few results and so long sums that it is
+// SplitsK tells that a product in float32 has so few results and so long sums that it is
 // split along these: low-rank factors, and what comes back from them. A library's product
 // would be one tile, on one processor, through the whole sum.
-func Thin(m, n, k int) bool { return m > 0 && m <= 128 && n > 0 && n <= 64 && k >= 4*thinDepth }
+func SplitsK(m, n, k int) bool { return m > 0 && m <= 128 && n > 0 && n <= 64 && k >= 4*splitKDepth }
 
-// ThinScratch is the temporary memory of such a product.
-func ThinScratch(m, n, k int) int64 {
-	return 4 * int64(m) * int64(n) * int64((k+thinDepth-1)/thinDepth)
+// SplitKScratch is the temporary memory of such a product.
+func SplitKScratch(m, n, k int) int64 {
+	return 4 * int64(m) * int64(n) * int64((k+splitKDepth-1)/splitKDepth)
 }
 
 // widenedBytes is the memory of f16 weights that are widened at once.
@@ -78,8 +78,8 @@ const widenedBytes = 64 << 20
 
 // ProductScratch is the temporary memory of a product x [m, k] · [k, n] with a weight.
 func ProductScratch(m, n, k int, x, w *kernels.Tensor) int64 {
-	if w.DType == kernels.F32 && Thin(m, n, k) {
-		return ThinScratch(m, n, k)
+	if w.DType == kernels.F32 && SplitsK(m, n, k) {
+		return SplitKScratch(m, n, k)
 	}
 	wide := int64(0)
 	if x.DType == kernels.BF16 && w.DType != kernels.BF16 {
@@ -202,10 +202,10 @@ func observedExactly(a *kernels.Attend) bool {
 	return a.Past[0].K.DType == kernels.BF16 && a.Rows() > 1 && exactShape(a.Rows()*a.Group(), a.HeadDim())
 }
 
-// observedRounded tells that so many rows are observed that their queries are rounded to
+// observesInBF16 tells that so many rows are observed that their queries are rounded to
 // bf16, like those of a prompt and like the activations of products of so many rows: over
 // caches in bf16. Rows whose gradient follows stay exact, as the gradient is.
-func observedRounded(a *kernels.Attend, always bool) bool {
+func observesInBF16(a *kernels.Attend, always bool) bool {
 	return a.Kept == nil && a.Past[0].K.DType == kernels.BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && (always || rounds(a.Rows(), a.Heads()*a.HeadDim(), longestHead(a)))
 }
 
@@ -227,7 +227,7 @@ func AttendScratch(a *kernels.Attend, values bool, processors int) int64 {
 	switch {
 	case onTensorCores(a):
 		return n
-	case observedRounded(a, false): // copies of the past with the rows' own pairs
+	case observesInBF16(a, false): // copies of the past with the rows' own pairs
 		sides := int64(1)
 		if values {
 			sides = 2
@@ -272,7 +272,7 @@ func splitScratch(a *kernels.Attend, values bool, processors int) (n int64) {
 // ObserveAttentionScratch is the temporary memory of ObserveAttention.
 func ObserveAttentionScratch(a *kernels.Attend, values bool, processors int) int64 {
 	switch {
-	case observedRounded(a, false):
+	case observesInBF16(a, false):
 		return AttendScratch(a, values, processors) + 2*int64(a.Q.Len())
 	case observedExactly(a):
 		return describeScratch(a) + splitScratch(a, values, processors)
@@ -284,7 +284,7 @@ func ObserveAttentionScratch(a *kernels.Attend, values bool, processors int) int
 func ObserveScratch(a *kernels.Attend) int64 {
 	n := describeScratch(a)
 	switch each := 2 * int64(a.Q.Len()); {
-	case observedRounded(a, false):
+	case observesInBF16(a, false):
 		n += each
 	case observedExactly(a):
 		n += queryParts * each

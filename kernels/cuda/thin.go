@@ -14,19 +14,19 @@ var _ = kernelsOf("thin",
 	"thin_linear_f32", "thin_linear_bf16", "thin_matmul_f32", "thin_matmul_bf16", "thin_merge", "low_rank_update",
 )
 
-const familyThin family = "thin"
+const familySplitK family = "split_k"
 
-var _ = addFamily(familyThin, "products of cuBLASLt", []string{"thin_"}, checkThin)
+var _ = addFamily(familySplitK, "products of cuBLASLt", []string{"thin_"}, checkSplitK)
 
-// thinProduct is product for shapes that are thin, with weights in F32 and rows in F32 or
-// BF16.
-func (b *cuda) thinProduct(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta float64) {
-	part, splits := b.thinParts(op, g, x, w)
+// splitKProduct is product split along k, for shapes of SplitsK: weights in F32, rows in F32
+// or BF16.
+func (b *cuda) splitKProduct(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta float64) {
+	part, splits := b.splitKPartials(op, g, x, w)
 	b.each("thin_merge", g.m*g.n, b.f32(op, y), part, splits, float32(alpha), float32(beta), size(g.m*g.n))
 }
 
-// thinParts are the splits of a product, which are still to be merged.
-func (b *cuda) thinParts(op string, g gemm, x, w *kernels.Tensor) (part cu.DevicePtr, splits int) {
+// splitKPartials launches the partial products [splits, m, n], which are still to be merged.
+func (b *cuda) splitKPartials(op string, g gemm, x, w *kernels.Tensor) (part cu.DevicePtr, splits int) {
 	name := "thin_matmul"
 	if g.transposed {
 		name = "thin_linear"
@@ -37,10 +37,10 @@ func (b *cuda) thinParts(op string, g gemm, x, w *kernels.Tensor) (part cu.Devic
 	} else {
 		name, X = name+"_f32", b.f32(op, x)
 	}
-	splits = (g.k + thinDepth - 1) / thinDepth
-	part = b.temporary(op, ThinScratch(g.m, g.n, g.k))
-	grid := [3]int{splits, (g.m + thinRows - 1) / thinRows, (g.n + thinColumns - 1) / thinColumns}
-	b.launch(name, grid, thinRows*thinColumns, 0, part, X, b.f32(op, w), g.m, g.n, g.k)
+	splits = (g.k + splitKDepth - 1) / splitKDepth
+	part = b.temporary(op, SplitKScratch(g.m, g.n, g.k))
+	grid := [3]int{splits, (g.m + splitKRows - 1) / splitKRows, (g.n + splitKColumns - 1) / splitKColumns}
+	b.launch(name, grid, splitKRows*splitKColumns, 0, part, X, b.f32(op, w), g.m, g.n, g.k)
 	return part, splits
 }
 
@@ -48,12 +48,12 @@ func (b *cuda) AddLowRank(y, x, w1, w2 *kernels.Tensor, scale float64, temp kern
 	const op = "AddLowRank"
 	kernels.CheckAddLowRank(y, x, w1, w2)
 	m, k, rank, n := x.Dim0(), x.Width(), w1.Dim0(), w2.Dim0()
-	if m*rank > ThinResults || !b.uses(familyThin) {
+	if m*rank > SplitKResults || !b.uses(familySplitK) {
 		b.Decomposed.AddLowRank(y, x, w1, w2, scale, temp)
 		return
 	}
 	b.do(op, func() {
-		part, splits := b.thinParts(op, gemm{m: m, n: rank, k: k, transposed: true}, x, w1)
+		part, splits := b.splitKPartials(op, gemm{m: m, n: rank, k: k, transposed: true}, x, w1)
 		b.launch("low_rank_update", [3]int{(n + updateColumns - 1) / updateColumns, 1, 1}, updateThreads, 0,
 			b.f32(op, y), part, b.f32(op, w2), m, n, rank, splits, float32(scale))
 	})

@@ -13,10 +13,10 @@ import (
 	"glimpse/kernels/memcount"
 )
 
-// TestCUDAThin: products with few results of long sums are split along these, in two
+// TestCUDASplitK: products with few results of long sums are split along these, in two
 // launches, for rows in both types and weights in both orders, with all tails; two runs
 // have the same bits.
-func TestCUDAThin(t *testing.T) {
+func TestCUDASplitK(t *testing.T) {
 	d, exact := openCUDA(t), kernelstest.Open(t, "reference64")
 	for i, shape := range [][3]int{{1, 1, 512}, {32, 8, 512}, {33, 9, 513}, {5, 64, 640}, {31, 7, 1000}, {128, 3, 777}, {65, 16, 2049}} { // rows, results of each, sum
 		m, n, k := shape[0], shape[1], shape[2]

@@ -171,7 +171,7 @@ func (d *Counter) Take(bytes int64) { d.temp(bytes) }
 
 // product counts temporary memory of a product of rows x [m, k] and a weight.
 func (d *Counter) product(m, n, k int, x, w *kernels.Tensor) {
-	if w.DType != kernels.F32 || !cuda.Thin(m, n, k) {
+	if w.DType != kernels.F32 || !cuda.SplitsK(m, n, k) {
 		d.keepWorkspace()
 	}
 	d.temp(cuda.ProductScratch(m, n, k, x, w))
@@ -228,12 +228,12 @@ func (d *Counter) CopyPairs(dst []kernels.KV, k, v *kernels.Tensor) {
 
 func (d *Counter) AddLowRank(y, x, a, b *kernels.Tensor, scale float64, temp kernels.Allocator) {
 	m, rank := x.Dim0(), a.Dim0()
-	if !d.traits.Device || m*rank > cuda.ThinResults {
+	if !d.traits.Device || m*rank > cuda.SplitKResults {
 		d.Decomposed.AddLowRank(y, x, a, b, scale, temp)
 		return
 	}
 	kernels.CheckAddLowRank(y, x, a, b)
-	d.temp(cuda.ThinScratch(m, rank, x.Width()))
+	d.temp(cuda.SplitKScratch(m, rank, x.Width()))
 }
 
 // PrefillChunk is as of the backend it counts for.
@@ -281,19 +281,19 @@ func (d *Counter) Compute() kernels.DType { return d.compute }
 
 func (d *Counter) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
-	if d.takesFew(x, kernels.LinearRows{Weight: w}) {
+	if d.takesDecodeLinears(x, kernels.LinearRows{Weight: w}) {
 		return
 	}
 	d.product(x.Dim0(), w.Dim0(), x.Width(), x, w)
 }
 
-// takesFew is as of the device it counts for.
-func (d *Counter) takesFew(x *kernels.Tensor, layers ...kernels.LinearRows) bool {
-	return d.traits.Device && !d.traits.FewRowsOff && cuda.TakesFew(x, layers)
+// takesDecodeLinears is as of the device it counts for.
+func (d *Counter) takesDecodeLinears(x *kernels.Tensor, layers ...kernels.LinearRows) bool {
+	return d.traits.Device && !d.traits.DecodeLinearsOff && cuda.TakesDecodeLinears(x, layers)
 }
 
 func (d *Counter) GatedLinear(y, x *kernels.Tensor, gate, up kernels.LinearRows, temp kernels.Allocator) {
-	if !d.takesFew(x, gate, up) {
+	if !d.takesDecodeLinears(x, gate, up) {
 		d.Decomposed.GatedLinear(y, x, gate, up, temp)
 		return
 	}
