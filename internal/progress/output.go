@@ -72,8 +72,8 @@ func (o *Output) draw(line string, end bool) {
 	o.line = !end
 }
 
-// terminal is the terminal written to, nil if it is none.
-func (o *Output) terminal() *os.File {
+// Terminal is the terminal written to, nil if it is none.
+func (o *Output) Terminal() *os.File {
 	if f, ok := o.w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return f
 	}

@@ -47,7 +47,7 @@ type Option func(*Bar)
 // ignored: progress is never worth stopping for.
 func New(w io.Writer, noun string, total int64, opts ...Option) *Bar {
 	b := &Bar{out: NewOutput(w), noun: noun, total: total, start: time.Now()}
-	if f := b.out.terminal(); f != nil {
+	if f := b.out.Terminal(); f != nil {
 		b.columns = func() int {
 			if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
 				return columns
