@@ -20,7 +20,7 @@ type FootprintOptions struct {
 }
 
 // Footprint makes the allocations of a prompt's prefill, of its eviction and of a
-// response on a model that only counts memory (see [model.Model.Dry]), by the
+// response on a model that only counts memory (see [model.Model.Counted]), by the
 // code that makes them. What lies on the host beside the cache is left out, and so are all
 // numbers, so it takes no longer than the calls. It returns the
 // most that the cache held, and all memory that is needed at once, the model's included.
@@ -28,7 +28,7 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 	m := rt.Runner.Model
 	counter := m.Counter()
 	if counter == nil {
-		return 0, 0, fmt.Errorf("footprint: got a model on %s, want a dry one", m.Backend.Name())
+		return 0, 0, fmt.Errorf("footprint: got a model on %s, want a counted one", m.Backend.Name())
 	}
 	rt.MaxNew = o.MaxNew
 	s, err := rt.NewSession(named, Pairs(o.Budget))
@@ -178,9 +178,9 @@ func (rt *Runtime) footprintDraft(ctx context.Context, full, evicted *model.Cach
 	return nil
 }
 
-// DryResources are what a policy takes, for a dry model: adapters of the kind's usual
+// CountedResources are what a policy takes, for a counted model: adapters of the kind's usual
 // size, without numbers.
-func DryResources(m *model.Model, policy string, overrides Overrides) (r Resources, adapterBytes int64, err error) {
+func CountedResources(m *model.Model, policy string, overrides Overrides) (r Resources, adapterBytes int64, err error) {
 	needs, err := NeedsOf(policy, overrides)
 	if err != nil || needs.Adapter == "" {
 		return r, 0, err

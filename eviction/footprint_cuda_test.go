@@ -45,12 +45,12 @@ func footprint(t *testing.T, names []string, set ...string) {
 			meter := backend
 			others := meter.Memory().Live
 			m := shape.Open(t, "cuda")
-			dry, counter := m.Dry()
+			counted, counter := m.Counted()
 			if used := meter.Memory().Live - others; counter.Live() != used {
 				t.Errorf("weights of %d bytes are forecast, %d are used", counter.Live(), used)
 			}
 			o := eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew}
-			_, need, err := eviction.NewRuntime(dry).Footprint(background, policy(t, dry, name, set...), o)
+			_, need, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, name, set...), o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,13 +16,13 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 	m := modeltest.Llama{Layers: 3, MaxPositions: 256}.Open(t, "cpu")
 	for _, name := range eviction.Policies.Names() {
 		t.Run(name, func(t *testing.T) {
-			dry, counter := m.Dry()
+			counted, counter := m.Counted()
 			weights := counter.Live()
 			if weights <= 0 || weights > m.WeightBytes()+1<<16 {
 				t.Errorf("weights of %d bytes, stored are %d", weights, m.WeightBytes())
 			}
-			foretold := eviction.NewRuntime(dry)
-			cache, need, err := foretold.Footprint(background, policy(t, dry, name), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
+			foretold := eviction.NewRuntime(counted)
+			cache, need, err := foretold.Footprint(background, policy(t, counted, name), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,8 +65,8 @@ func TestFootprintOfAblations(t *testing.T) {
 	} {
 		t.Run(set, func(t *testing.T) {
 			name, _, _ := strings.Cut(set, ".")
-			dry, _ := m.Dry()
-			cache, need, err := eviction.NewRuntime(dry).Footprint(background, policy(t, dry, name, set), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
+			counted, _ := m.Counted()
+			cache, need, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, name, set), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
 			if err != nil {
 				t.Fatal(err)
 			}

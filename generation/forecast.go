@@ -22,16 +22,16 @@ type Memory struct {
 }
 
 // Forecast makes the allocations of Pairs on a model that only counts them (see
-// [model.Model.Dry]), for prompts of so many tokens, of which there are so many; 0: any
+// [model.Model.Counted]), for prompts of so many tokens, of which there are so many; 0: any
 // number. m may have shapes alone, or not have its weights yet.
 func Forecast(ctx context.Context, m *model.Model, tokens, prompts int, opt Options) (k Memory, err error) {
 	if err := opt.resolve(); err != nil {
 		return k, err
 	}
-	dry, counter := m.Dry()
-	k.Weights, k.CacheDType = counter.Live(), dry.CacheDType()
-	groups, size := opt.groups(dry)
-	prompt, most := make([]int32, tokens), opt.most(dry, tokens)
+	counted, counter := m.Counted()
+	k.Weights, k.CacheDType = counter.Live(), counted.CacheDType()
+	groups, size := opt.groups(counted)
+	prompt, most := make([]int32, tokens), opt.most(counted, tokens)
 	if most <= 1 { // which the prompt's pass gives: its cache is not kept
 		size = 1
 	}
@@ -41,7 +41,7 @@ func Forecast(ctx context.Context, m *model.Model, tokens, prompts int, opt Opti
 	var all []*group
 	var passing int64 // what a group's passes take for a while, but for the operation that runs
 	for left := k.Sequences; left > 0; left -= size {
-		g := &group{m: dry, r: dry.NewRunner(), size: size}
+		g := &group{m: counted, r: counted.NewRunner(), size: size}
 		all = append(all, g)
 		var caches []*model.Cache
 		var samplers []*model.Sampler
@@ -63,7 +63,7 @@ func Forecast(ctx context.Context, m *model.Model, tokens, prompts int, opt Opti
 			return err
 		}
 		for range min(left, size) {
-			c := dry.NewCache()
+			c := counted.NewCache()
 			g.free, caches = append(g.free, c), append(caches, c)
 			if err := fill(c); err != nil {
 				return k, err

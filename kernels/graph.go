@@ -22,8 +22,8 @@ type Graph interface {
 	// Replay starts the recorded operations, on the tensors that they were given.
 	Replay()
 
-	// Prepare runs f, whose operations become part i of the next recording: in them
-	// lists of the host may change from one replay to the next. All parts are prepared
+	// Prepare runs f, whose operations become segment i of the next recording: in them
+	// lists of the host may change from one replay to the next. All segments are prepared
 	// in order before every replay, and nothing of them starts before it. What f
 	// allocates holds until it is prepared again. f multiplies no matrices and reads
 	// nothing of the device.
@@ -31,8 +31,8 @@ type Graph interface {
 	// Prepared tells whether what is recorded serves for what was prepared: whether
 	// nothing but lists differs.
 	Prepared() bool
-	// Part puts a prepared part in its place, within Record. Outside, it starts it.
-	Part(i int)
+	// Segment puts a prepared segment in its place, within Record. Outside, it starts it.
+	Segment(i int)
 	// Close frees the graph's memory. Without it, the garbage collector does.
 	Close()
 }

@@ -46,7 +46,7 @@ type Stepper interface {
 	// StepAttentions is StepAttention of the first len(longest) sequences, of which out, q, k
 	// and v have a row each, and longest the at.Longest; at.Sequence counts for nothing.
 	StepAttentions(out, q, k, v *Tensor, s Steps, at StepLayer, longest []int)
-	// StepAppend appends the pair only, and copies the queries to to, where the parts of
+	// StepAppend appends the pair only, and copies the queries to to, where the segments of
 	// a graph that attend find them.
 	StepAppend(to, q, k, v *Tensor, s Steps, at StepLayer)
 }

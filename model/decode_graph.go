@@ -17,7 +17,7 @@ import (
 // another, so they may change it as they may in a step that is not recorded.
 //
 // Who chooses what a step attends to does so before it starts, on queries at a place that
-// is always the same: the choice of a layer, and the attention to it, is a part of the
+// is always the same: the choice of a layer, and the attention to it, is a segment of the
 // graph (kernels.Graph) whose lists are sent anew for every token. It is recorded anew
 // when more than lists has changed.
 //
@@ -31,8 +31,8 @@ type decodeGraph struct {
 	logits *kernels.Tensor // [rows, vocab], of the last step
 
 	scores     *kernels.Tensor // of a step that is observed, [layers·heads, width]; else nil
-	choose     *Runner         // prepares the parts of sparse steps; nil before the first
-	query, out *kernels.Tensor // of these parts: [1, heads, headDim], [1, heads·headDim]
+	choose     *Runner         // prepares the segments of sparse steps; nil before the first
+	query, out *kernels.Tensor // of these segments: [1, heads, headDim], [1, heads·headDim]
 
 	rows     int // of the step; those after the sequences only fill it up
 	recorded *recording
@@ -291,13 +291,13 @@ func (p *recordedRows) Rotate(_ Module, x *kernels.Tensor) *kernels.Tensor {
 }
 
 // Attend lets every sequence attend to all that a layer of its cache holds, or leaves it to
-// a part of the graph.
+// a segment of the graph.
 func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
 	c, n, steps := &p.Model.Config, len(p.longest), p.steps
 	at := kernels.StepLayer{Layer: p.l, Pairs: p.to.pairs, Appended: p.pairsAppended}
 	if p.to.sparse {
 		p.step.StepAppend(p.query, q, k, v, steps, at)
-		p.graph.Part(p.l)
+		p.graph.Segment(p.l)
 		return p.out, true, nil
 	}
 	out := p.alloc(p.decodeGraph.rows, c.Heads*c.HeadDim)

@@ -49,7 +49,7 @@ type Model struct {
 	cut     bool                 // the weights belong to another model
 	family  Family
 	shapes  *shapes           // of models without stored weights
-	counter *memcount.Counter // the Backend of a model that Dry made
+	counter *memcount.Counter // the Backend of a model that Counted made
 
 	ropeMu sync.Mutex
 	table  [2]*kernels.RoPETable // of short prompts, of long ones
@@ -69,7 +69,7 @@ type Options struct {
 	// is the time of opening if it is zero.
 	Chat chat.Options
 	// BeforeWeights, where it is set, sees the model before its weights are loaded:
-	// configuration, backend and tokenizer are there, and Dry works. Its error ends Open.
+	// configuration, backend and tokenizer are there, and Counted works. Its error ends Open.
 	BeforeWeights func(m *Model) error
 }
 

@@ -20,7 +20,7 @@ type Runner struct {
 	decodeGraph *decodeGraph
 	stepped     int
 	noGraph     bool
-	prepares    bool // it prepares parts of a recorded step
+	prepares    bool // it prepares segments of a recorded step
 }
 
 // NewRunner returns a runner with empty scratch memory.

@@ -14,14 +14,14 @@ import (
 // m may have shapes alone. Process and Collector are 0: they are the host's.
 func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k Memory, err error) {
 	workers := int64(c.concurrency(m))
-	dry, counter := m.Dry()
+	counted, counter := m.Counted()
 	k.Weights = counter.Live()
 	// The second step has what the first one leaves behind for those that follow.
 	c.Steps, c.Batch, c.Workers, c.Warmup, c.CacheDisk = 2, 1, 1, 0, 0
 	k.Samples, c.CacheMemory = c.CacheMemory, 0
 	c.MaxResponse = max(1, o.Response)
 	pair := datasets.Pair{ID: "forecast", PromptIDs: make([]int32, o.Prompt), ResponseIDs: make([]int32, c.MaxResponse)}
-	t, err := New(dry, c, &Pairs{Pairs: []datasets.Pair{pair}, Name: "forecast"})
+	t, err := New(counted, c, &Pairs{Pairs: []datasets.Pair{pair}, Name: "forecast"})
 	if err != nil {
 		return k, fmt.Errorf("forecast: %w", err)
 	}
@@ -41,9 +41,9 @@ func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k M
 		return k, fmt.Errorf("forecast: %w", err)
 	}
 	each := counter.Peak() - base
-	cache := int64(o.Prompt) * (m.Config.CacheBytesPerToken(dry.CacheDType().Size()) + 4*int64(m.Config.Layers*m.Config.Heads))
+	cache := int64(o.Prompt) * (m.Config.CacheBytesPerToken(counted.CacheDType().Size()) + 4*int64(m.Config.Layers*m.Config.Heads))
 	if o.Generated {
-		each += int64(c.MaxResponse) * m.Config.CacheBytesPerToken(dry.CacheDType().Size())
+		each += int64(c.MaxResponse) * m.Config.CacheBytesPerToken(counted.CacheDType().Size())
 	}
 	k.Cache = workers * min(cache, each)
 	k.Activations = workers*each - k.Cache

@@ -70,12 +70,12 @@ func TestCUDAForecastOfLlama8B(t *testing.T) {
 			t.Errorf("a step takes %.2f GB, want at most 24", gb(k.Total))
 		}
 		for _, policy := range []string{"full", "snapkv", "h2o"} {
-			dry, _ := m.Dry()
+			counted, _ := m.Counted()
 			named, err := eviction.New(policy, 1, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, need, err := eviction.NewRuntime(dry).Footprint(t.Context(), named, eviction.FootprintOptions{Tokens: 32768, Budget: 128, MaxNew: 128})
+			_, need, err := eviction.NewRuntime(counted).Footprint(t.Context(), named, eviction.FootprintOptions{Tokens: 32768, Budget: 128, MaxNew: 128})
 			if err != nil {
 				t.Fatal(err)
 			}

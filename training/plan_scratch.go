@@ -22,10 +22,10 @@ func countScratch(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 	pair := datasets.Pair{ID: "count", PromptIDs: make([]int32, o.Prompt), ResponseIDs: make([]int32, o.Response)}
 	// What is allocated here is small: collecting it often would take longest of all.
 	defer collectSeldom()()
-	dry, counter := m.Dry()
+	counted, counter := m.Counted()
 	counter.SeekPeaks(false)
 	count := func(layers int) (runner, graphs int64, err error) {
-		cut, err := dry.Cut(layers)
+		cut, err := counted.Cut(layers)
 		if err != nil {
 			return 0, 0, err
 		}

@@ -49,8 +49,8 @@ func lookahead(t *testing.T, m *model.Model) model.Adapter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dry, _ := m.Dry()
-	a, err := kind.New(dry, model.AdapterConfig{Rows: 32, Rank: 8, Alpha: 32, Modules: model.Modules, InitToken: -1})
+	counted, _ := m.Counted()
+	a, err := kind.New(counted, model.AdapterConfig{Rows: 32, Rank: 8, Alpha: 32, Modules: model.Modules, InitToken: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

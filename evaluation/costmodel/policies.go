@@ -13,7 +13,7 @@ import (
 // §4.1), and patterns under which all heads are alike. draft, where it is not nil, drafts
 // for those that take a draft model. m needs no weights.
 func Policies(m *model.Model, names []string, overrides eviction.Overrides, draft *model.Model) ([]*eviction.Configured, error) {
-	dry, _ := m.Dry()
+	counted, _ := m.Counted()
 	var out []*eviction.Configured
 	for _, name := range names {
 		needs, err := eviction.NeedsOf(name, overrides)
@@ -22,7 +22,7 @@ func Policies(m *model.Model, names []string, overrides eviction.Overrides, draf
 		}
 		var r eviction.Resources
 		if needs.Adapter != "" {
-			if r.Adapter, err = usualAdapter(dry, needs.Adapter); err != nil {
+			if r.Adapter, err = usualAdapter(counted, needs.Adapter); err != nil {
 				return nil, fmt.Errorf("policy %s: %w", name, err)
 			}
 		}
@@ -42,14 +42,14 @@ func Policies(m *model.Model, names []string, overrides eviction.Overrides, draf
 }
 
 // usualAdapter is an adapter without numbers.
-func usualAdapter(dry *model.Model, name string) (model.Adapter, error) {
+func usualAdapter(counted *model.Model, name string) (model.Adapter, error) {
 	kind, err := model.AdapterKinds.Lookup(name)
 	if err != nil {
 		return nil, err
 	}
 	c := model.AdapterConfig{Rows: 32, Rank: 8, Alpha: 32, Modules: model.Modules, InitToken: -1}
-	if a, err := kind.New(dry, c); err == nil {
+	if a, err := kind.New(counted, c); err == nil {
 		return a, nil
 	}
-	return kind.New(dry, model.AdapterConfig{Rows: 32, InitToken: -1}) // rows alone
+	return kind.New(counted, model.AdapterConfig{Rows: 32, InitToken: -1}) // rows alone
 }

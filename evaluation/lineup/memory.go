@@ -49,9 +49,9 @@ func (s *Options) CheckMemory(ctx context.Context, m *model.Model, policies []st
 // forecast counts the memory of one policy. A policy that cannot be made without what
 // the command line names is taken for one that keeps everything.
 func forecast(ctx context.Context, m *model.Model, policy string, seed uint64, overrides eviction.Overrides, o eviction.FootprintOptions) (*model.Forecast, error) {
-	dry, counter := m.Dry()
+	counted, counter := m.Counted()
 	weights := counter.Live()
-	r, adapters, err := eviction.DryResources(dry, policy, overrides)
+	r, adapters, err := eviction.CountedResources(counted, policy, overrides)
 	var named *eviction.Configured
 	if err == nil {
 		named, err = eviction.NewWith(policy, seed, overrides, r)
@@ -61,7 +61,7 @@ func forecast(ctx context.Context, m *model.Model, policy string, seed uint64, o
 			return nil, err
 		}
 	}
-	rt := eviction.NewRuntime(dry)
+	rt := eviction.NewRuntime(counted)
 	cache, need, err := rt.Footprint(ctx, named, o)
 	if err != nil {
 		return nil, fmt.Errorf("forecast of memory: policy %s: %w", policy, err)
@@ -75,7 +75,7 @@ func forecast(ctx context.Context, m *model.Model, policy string, seed uint64, o
 		},
 		Advice: []string{"lower --budget with a policy that evicts layer by layer, such as snapkv or lookaheadkv", "use a device with more memory"},
 	}
-	if dry.CacheDType() != kernels.BF16 {
+	if counted.CacheDType() != kernels.BF16 {
 		f.Advice = append([]string{"take --cache-dtype bf16"}, f.Advice...)
 	}
 	if m.DeviceName() == "cpu" { // where the weights are mapped, and read again if need be

@@ -227,8 +227,8 @@ type cuda struct {
 	// rec is what operations are recorded in instead of being queued: of the backend of
 	// a graph, while it is recorded; else nil.
 	rec     *recording
-	part    *part // that is prepared instead; else nil
-	replays bool  // it is the backend of a graph
+	segment *segment // that is prepared instead; else nil
+	replays bool     // it is the backend of a graph
 	// checking is the family that this backend checks, within an operation of another;
 	// made is what it has allocated. Else they are empty.
 	checking family
@@ -313,8 +313,8 @@ func (b *cuda) do(op string, f func()) {
 		b.try(op, cu.SetCurrentContext(b.context))
 	}
 	b.used, b.taken = 0, 0
-	if b.part != nil {
-		b.part.memory.used = 0
+	if b.segment != nil {
+		b.segment.memory.used = 0
 	} else if b.rec != nil {
 		b.rec.memory.used = 0
 	}
@@ -371,8 +371,8 @@ func (m *cudaBlock) Write(offset int, src []byte) {
 // Alloc implements Allocator. The memory is handed out again once the garbage
 // collector has found that no tensor refers to it.
 func (b *cuda) Alloc(d kernels.DType, shape ...int) *kernels.Tensor {
-	if b.part != nil {
-		return b.part.tensor(b, d, shape)
+	if b.segment != nil {
+		return b.segment.tensor(b, d, shape)
 	}
 	bytes := int64(kernels.ShapeLen(shape)) * int64(d.Size())
 	m := &cudaBlock{b: b}
@@ -502,8 +502,8 @@ func (b *cuda) temporary(op string, bytes int64) cu.DevicePtr {
 	if bytes == 0 {
 		return 0
 	}
-	if b.part != nil {
-		return b.part.temporary(b, op, bytes)
+	if b.segment != nil {
+		return b.segment.temporary(b, op, bytes)
 	}
 	if b.rec != nil {
 		return b.rec.memory.temporary(b, op, bytes)

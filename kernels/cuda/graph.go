@@ -50,7 +50,7 @@ type graphMemory struct {
 	staging   cu.DevicePtr // uploads of one recording
 	room      int64
 	filled    int64
-	parts     partsMemory
+	segments  segmentsMemory
 }
 
 // temporary is device memory until the end of the operation, of every launch.
@@ -115,7 +115,7 @@ func (m *graphMemory) free(b *cuda) {
 			m.temps = append(m.temps, block)
 		}
 	}
-	m.temps = m.parts.free(m.temps)
+	m.temps = m.segments.free(m.temps)
 	m.freeTemps(b)
 	if m.hasStream {
 		b.try("Graph", m.stream.Destroy())
@@ -143,7 +143,7 @@ func (r *recording) upload(b *cuda, op string, data []byte) cu.DevicePtr {
 
 // mustNotRecord ends a recording that cannot go on.
 func (b *cuda) mustNotRecord(op, what string) {
-	if b.rec != nil || b.part != nil {
+	if b.rec != nil || b.segment != nil {
 		panic(&kernels.DeviceError{Device: b.device, Op: op, Err: errors.New(what + ", which cannot be recorded")})
 	}
 }
@@ -240,10 +240,10 @@ func (g *cudaGraph) Replay() {
 	b, r := g.session, g.recorded
 	b.do("Graph", func() {
 		b.send(r.staged)
-		g.memory.parts.send(b)
+		g.memory.segments.send(b)
 		b.try("Graph", g.memory.exec.Launch(b.stream))
 		b.note(fmt.Sprintf("graph of %d operations", r.calls))
-		g.memory.parts.queued()
+		g.memory.segments.queued()
 	})
 }
 

@@ -111,8 +111,8 @@ func (b *cuda) launch(name string, grid [3]int, threads, shared int, args ...any
 			panic(fmt.Sprintf("kernels: %s: argument %d of type %T", name, i, a))
 		}
 	}
-	if b.part != nil {
-		b.part.ops = append(b.part.ops, operation{name, f, grid, threads, shared, slots})
+	if b.segment != nil {
+		b.segment.ops = append(b.segment.ops, operation{name, f, grid, threads, shared, slots})
 		return
 	}
 	b.try(name, f.Launch(grid[0], grid[1], grid[2], threads, 1, 1, shared, b.queue(), pointers))
@@ -134,8 +134,8 @@ func upload[T any](b *cuda, op string, data []T) cu.DevicePtr {
 	}
 	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
 	list := unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), bytes)
-	if b.part != nil {
-		return b.part.upload(b, op, list)
+	if b.segment != nil {
+		return b.segment.upload(b, op, list)
 	} else if b.rec != nil {
 		return b.rec.upload(b, op, list)
 	}
@@ -161,8 +161,8 @@ func (b *cuda) address(op string, t *kernels.Tensor) cu.DevicePtr {
 	if !ok || m.b.cudaDevice != b.cudaDevice {
 		panic(fmt.Sprintf("kernels: %s: tensor %v is not in the memory of %s", op, t.Shape, b.device))
 	}
-	if b.part != nil {
-		b.part.keep = append(b.part.keep, m)
+	if b.segment != nil {
+		b.segment.keep = append(b.segment.keep, m)
 	} else if b.rec != nil {
 		b.rec.keep = append(b.rec.keep, m)
 	}

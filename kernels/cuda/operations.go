@@ -199,8 +199,8 @@ func (b *cuda) Copy(y, x *kernels.Tensor) {
 }
 
 func (b *cuda) copyBytes(op string, dst, src cu.DevicePtr, n int) {
-	if n > 0 && b.part != nil {
-		b.part.ops = append(b.part.ops, operation{name: "cuMemcpyDtoD", slots: []uint64{uint64(dst), uint64(src), uint64(n)}})
+	if n > 0 && b.segment != nil {
+		b.segment.ops = append(b.segment.ops, operation{name: "cuMemcpyDtoD", slots: []uint64{uint64(dst), uint64(src), uint64(n)}})
 	} else if n > 0 {
 		b.try(op, cu.MemcpyDtoDAsync(dst, src, int64(n), b.queue()))
 		b.note("cuMemcpyDtoD")

@@ -8,8 +8,8 @@ struct Row {
 	__device__ __forceinline__ float first(int d) const { return x[d]; }
 };
 
-// A row to which delta is added when an element is read first. Who reads it again is
-// the same thread.
+// A row x + delta. The sum is stored when an element is read first; the same thread reads it
+// again, so that no barrier is needed.
 struct AddedRow {
 	float *x;
 	const float *delta;
@@ -32,7 +32,7 @@ static __device__ __forceinline__ void rms_norm_row(Y *y, R row, const float *w,
 	for (int d = threadIdx.x; d < width; d += blockDim.x) put(y + d, row.x[d] * inv * w[d]);
 }
 
-// y = the norm of x; then x += delta, y = its norm.
+// rms_norm: y = norm of x. add_rms_norm: x += delta, y = norm of x.
 #define RMS_NORM(suffix, Y)                                                                                           \
 	extern "C" __global__ void rms_norm##suffix(Y *y, const float *x, const float *w, int width, float eps) {         \
 		__shared__ float partial[32];                                                                                 \
@@ -112,8 +112,8 @@ extern "C" __global__ void layer_norm_grad(float *dx, const float *x, const floa
 }
 HOST_KERNEL(layer_norm_grad)
 
-// Partial sums of x² in double: block b sums elements [b·chunk, (b+1)·chunk). The
-// cut depends on n alone, so the bits of the sum do.
+// Partial sums of x² in double: block b sums elements [b·chunk, (b+1)·chunk). Chunks depend
+// on n alone, never on the device, so that the sum has the same bits everywhere.
 extern "C" __global__ void sum_squares(double *part, const float *x, size_t n, size_t chunk) {
 	__shared__ double partial[32];
 	size_t from = blockIdx.x * chunk, to = from + chunk < n ? from + chunk : n;
@@ -124,7 +124,7 @@ extern "C" __global__ void sum_squares(double *part, const float *x, size_t n, s
 }
 HOST_KERNEL(sum_squares)
 
-// total = weight · Σ part [n] in order (+ what was there); one thread.
+// total = weight · Σ part [n], in index order; with add, it is added to total. One thread.
 extern "C" __global__ void sum_parts(double *total, const double *part, int n, double weight, int add) {
 	double s = 0;
 	for (int i = 0; i < n; i++) s += part[i];
@@ -132,9 +132,10 @@ extern "C" __global__ void sum_parts(double *total, const double *part, int n, d
 }
 HOST_KERNEL(sum_parts)
 
-// One block per head: part[h] = KL(p ‖ s) of the exponentials of target and score
-// [heads, n] normalised over their columns, and dscore = weight · (s − p)
-// (lookaheadkv.txt eq. 5). A head whose target is nothing but −Inf gives 0.
+// The loss of LookaheadKV (arXiv:2603.10899, eq. 5), one block per head. target and score
+// [heads, n] are logarithms: p and s are their softmax over n. part[h] = KL(p ‖ s), and
+// dscore = weight · (s − p) its gradient. A head whose targets are all −Inf has loss and
+// gradient 0.
 extern "C" __global__ void score_kl(double *part, float *dscore, const float *score, const float *target, int n, double weight) {
 	__shared__ float partial[32];
 	__shared__ double wide[32];
@@ -169,8 +170,8 @@ extern "C" __global__ void score_kl(double *part, float *dscore, const float *sc
 }
 HOST_KERNEL(score_kl)
 
-// part[b] = Σ (exp(score) − exp(target))² over the block's chunk and dscore its gradient
-// times weight (judgeq.txt eq. 5).
+// The loss of Judge Q (arXiv:2509.10798, eq. 5), one block per chunk of the n elements:
+// part[b] = Σ (exp(score) − exp(target))², and dscore = weight times its gradient.
 extern "C" __global__ void score_mse(double *part, float *dscore, const float *score, const float *target, size_t n, size_t chunk, double weight) {
 	__shared__ double wide[32];
 	size_t from = blockIdx.x * chunk, to = from + chunk < n ? from + chunk : n;

@@ -29,7 +29,7 @@ func TestCUDAScratch(t *testing.T) {
 				if !half && work > 0 {
 					continue // the same again
 				}
-				dry := memcount.New(d.B)
+				counted := memcount.New(d.B)
 				calls := func(d kernelstest.Device) map[string]func() {
 					rng := rand.New(rand.NewPCG(5, 6))
 					a := kernelstest.Halved(d, s.Attend(d, rng), half)
@@ -46,9 +46,9 @@ func TestCUDAScratch(t *testing.T) {
 					}
 					return calls
 				}
-				forecasts := calls(kernelstest.Device{B: dry})
+				forecasts := calls(kernelstest.Device{B: counted})
 				for op, run := range calls(d) {
-					before := dryTemporary(dry, forecasts[op])
+					before := countedTemporary(counted, forecasts[op])
 					if got := cuda.Temporary(d.B, run); got > before || float64(got) < 0.9*float64(before)-2000 {
 						t.Errorf("%s, bf16 %v, work %d: %s takes %d bytes, %d were foretold", s.Name, half, work, op, got, before)
 					}
@@ -59,8 +59,8 @@ func TestCUDAScratch(t *testing.T) {
 	}
 }
 
-// dryTemporary is the temporary memory that d foretells for f.
-func dryTemporary(d *memcount.Counter, f func()) int64 {
+// countedTemporary is the temporary memory that d foretells for f.
+func countedTemporary(d *memcount.Counter, f func()) int64 {
 	d.ResetTemporary()
 	f()
 	return d.Temporary()

@@ -49,9 +49,9 @@ func TestCUDASplitK(t *testing.T) {
 		if n := calls(d, func() { d.B.Linear(y, x, w, nil, 1, 0) }); n != c.launches {
 			t.Errorf("%+v takes %d launches", c, n)
 		}
-		dry := memcount.New(d.B)
-		dry.Linear(dry.Alloc(kernels.F32, c.m, c.n), dry.Alloc(kernels.F32, c.m, c.k), dry.Alloc(kernels.F32, c.n, c.k), nil, 1, 0)
-		if got, want := dry.Temporary(), 4*4*int64(c.m*c.n); c.launches == 2 && got < want {
+		counted := memcount.New(d.B)
+		counted.Linear(counted.Alloc(kernels.F32, c.m, c.n), counted.Alloc(kernels.F32, c.m, c.k), counted.Alloc(kernels.F32, c.n, c.k), nil, 1, 0)
+		if got, want := counted.Temporary(), 4*4*int64(c.m*c.n); c.launches == 2 && got < want {
 			t.Errorf("%+v: forecast of %d temporary bytes, want at least %d", c, got, want)
 		}
 	}

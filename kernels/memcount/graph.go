@@ -73,7 +73,7 @@ func (g *graph) alloc(bytes int64) *kernels.Tensor {
 func (g *graph) Replay()                             {}
 func (g *graph) Prepare(_ int, f func() error) error { return f() }
 func (g *graph) Prepared() bool                      { return true }
-func (g *graph) Part(int)                            {}
+func (g *graph) Segment(int)                         {}
 func (g *graph) Close()                              { *g = graph{session: g.session} }
 
 // The steps of a graph (Stepper) take memory, and count that of their operations.

@@ -11,10 +11,10 @@ import (
 	"glimpse/kernels/memcount"
 )
 
-// Dry is m without numbers, on a backend that only counts memory: passes over it show
+// Counted is m without numbers, on a backend that only counts memory: passes over it show
 // what those over m would need. m may have shapes alone, and the model that
 // Options.BeforeWeights gets.
-func (m *Model) Dry() (*Model, *memcount.Counter) {
+func (m *Model) Counted() (*Model, *memcount.Counter) {
 	b := memcount.New(m.Backend)
 	d := &Model{
 		Name: m.Name, Config: m.Config, Backend: b, Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr,
@@ -44,11 +44,11 @@ func (m *Model) Dry() (*Model, *memcount.Counter) {
 	return d, b
 }
 
-// Counts tells that the model is one without numbers, as Dry makes it: what would be written
+// Counts tells that the model is one without numbers, as Counted makes it: what would be written
 // to it need not be computed.
 func (m *Model) Counts() bool { return m.counter != nil }
 
-// Counter is what counts the memory of a model that Dry made; nil for others.
+// Counter is what counts the memory of a model that Counted made; nil for others.
 func (m *Model) Counter() *memcount.Counter { return m.counter }
 
 // ErrMemory is returned where a run needs more memory than there is.
@@ -148,9 +148,9 @@ func (m *Model) CheckWeights() error {
 		return nil
 	}
 	available := m.Backend.Memory().Available // tensors alone
-	dry, counter := m.Dry()
+	counted, counter := m.Counted()
 	f := Forecast{Device: m.DeviceName(), Need: counter.Live(), Available: available, Advice: []string{"use a smaller model, or a device with more memory"}}
-	runtime.KeepAlive(dry)
+	runtime.KeepAlive(counted)
 	f.Parts = []MemoryPart{{"weights", f.Need}}
 	return f.Check()
 }

@@ -61,7 +61,7 @@ func (c *partsCase) dense(b kernels.Backend, l int) {
 	b.Linear(c.x.Reshape(1, c.x.Len()), c.y[1-l], c.weight, nil, 0.5, 0)
 }
 
-// layer is one of the parts; outside of a preparation it begins with its dense part.
+// layer is one segment; outside of a preparation it begins with its dense one.
 func (c *partsCase) layer(b kernels.Backend, l int) error {
 	if b == c.d.B {
 		c.dense(b, l)
@@ -83,10 +83,10 @@ func (c *partsCase) check(t *testing.T, name string, want *partsCase) {
 	compare.Close(t, name+": queries", c.x.Float64s(), want.x.Float64s(), 0)
 }
 
-// TestCUDAParts: parts of a graph that are prepared before every replay compute what the
+// TestCUDASegments: segments of a graph that are prepared before every replay compute what the
 // same calls compute without, whatever lists they bring; they serve again while nothing
 // but lists differs, and are recorded anew where more does.
-func TestCUDAParts(t *testing.T) {
+func TestCUDASegments(t *testing.T) {
 	d := openCUDA(t)
 	warnings, restore := cuda.CatchWarnings(d.B)
 	defer restore()
@@ -112,7 +112,7 @@ func TestCUDAParts(t *testing.T) {
 			if !g.Prepared() && (!g.Record(func() {
 				for l := range 2 {
 					c.dense(b, l)
-					g.Part(l)
+					g.Segment(l)
 				}
 			}) || !g.Prepared()) {
 				t.Fatal("nothing was recorded that serves")
@@ -143,7 +143,7 @@ func TestCUDAParts(t *testing.T) {
 		}
 		for l := range 2 {
 			c.dense(b, l)
-			g.Part(l)
+			g.Segment(l)
 		}
 		c.check(t, "without a graph", plain)
 	}()
@@ -155,8 +155,8 @@ func TestCUDAParts(t *testing.T) {
 	}
 }
 
-// TestCUDAPartsRefuse: what cannot be prepared is an error that names the operation.
-func TestCUDAPartsRefuse(t *testing.T) {
+// TestCUDASegmentsRefuse: what cannot be prepared is an error that names the operation.
+func TestCUDASegmentsRefuse(t *testing.T) {
 	d := openCUDA(t)
 	g, c := newGraph(t, d), newPartsCase(d, 2)
 	for want, f := range map[string]func(b kernels.Backend){
@@ -176,7 +176,7 @@ func TestCUDAPartsRefuse(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
-		x := g.Backend().Alloc(kernels.F32, 3) // outside of a part, all is as before
+		x := g.Backend().Alloc(kernels.F32, 3) // outside of a segment, all is as before
 		kernels.Convert(x, kernels.FromF64([]float64{1, 2, 3}, 3))
 		compare.Close(t, "afterwards", x.Float64s(), []float64{1, 2, 3}, 0)
 	}
@@ -329,7 +329,7 @@ func TestCUDAGraphsInArenas(t *testing.T) {
 	if os.Getenv("GLIMPSE_CUDA_EXACT") == "" {
 		t.Skip("all tests run so")
 	}
-	cmd := exec.Command(os.Args[0], "-test.run", "TestCUDAParts|TestCUDASteps|TestCUDAGraphRuns")
+	cmd := exec.Command(os.Args[0], "-test.run", "TestCUDASegments|TestCUDASteps|TestCUDAGraphRuns")
 	cmd.Env = append(os.Environ(), "GLIMPSE_CUDA_EXACT=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -33,9 +33,9 @@ func (o *operation) same(p *operation) bool {
 	return o.name == p.name && o.grid == p.grid && o.threads == p.threads && o.shared == p.shared && slices.Equal(o.slots, p.slots)
 }
 
-// part is operations of a graph whose lists change from replay to replay.
-type part struct {
-	memory *partsMemory
+// segment is operations of a graph whose lists change from replay to replay.
+type segment struct {
+	memory *segmentsMemory
 	ops    []operation // as they were prepared
 	made   []operation // as they were recorded
 	keep   []*cudaBlock
@@ -45,51 +45,51 @@ type part struct {
 	taken   [2]int       // tensors, pieces
 }
 
-// partsMemory is what the driver holds for all parts of a graph. Their operations run one
+// segmentsMemory is what the driver holds for all segments of a graph. Their operations run one
 // after another, so that temporary memory serves them all.
-type partsMemory struct {
-	parts   []*part
-	scratch cudaMemory
-	used    int64
-	staging cudaMemory
-	filled  int64
-	lists   []staged // that go to the device before a replay
-	host    []byte   // of the first one, used again
+type segmentsMemory struct {
+	segments []*segment
+	scratch  cudaMemory
+	used     int64
+	staging  cudaMemory
+	filled   int64
+	lists    []staged // that go to the device before a replay
+	host     []byte   // of the first one, used again
 	// stale is what the operations before may use and later ones do not; old was stale
-	// when the parts were last prepared anew, and is freed once they are recorded.
+	// when the segments were last prepared anew, and is freed once they are recorded.
 	stale, old []cudaMemory
 }
 
-func (m *partsMemory) part(i int) *part {
-	for len(m.parts) <= i {
-		m.parts = append(m.parts, &part{memory: m})
+func (m *segmentsMemory) segment(i int) *segment {
+	for len(m.segments) <= i {
+		m.segments = append(m.segments, &segment{memory: m})
 	}
-	return m.parts[i]
+	return m.segments[i]
 }
 
 // renew begins the lists of a new replay.
-func (m *partsMemory) renew() {
+func (m *segmentsMemory) renew() {
 	m.lists, m.filled = m.lists[:0], 0
 	m.old, m.stale = append(m.old, m.stale...), nil
 }
 
 // free gives everything to temps.
-func (m *partsMemory) free(temps []cudaMemory) []cudaMemory {
+func (m *segmentsMemory) free(temps []cudaMemory) []cudaMemory {
 	temps = append(append(temps, m.stale...), m.old...)
 	for _, block := range []cudaMemory{m.scratch, m.staging} {
 		if block.at != 0 {
 			temps = append(temps, block)
 		}
 	}
-	for _, p := range m.parts {
+	for _, p := range m.segments {
 		temps = append(temps, p.pieces...)
 	}
-	*m = partsMemory{}
+	*m = segmentsMemory{}
 	return temps
 }
 
 // piece is memory of its own for an exact device.
-func (p *part) piece(b *cuda, op string, bytes int64) cu.DevicePtr {
+func (p *segment) piece(b *cuda, op string, bytes int64) cu.DevicePtr {
 	i := p.taken[1]
 	p.taken[1]++
 	if i < len(p.pieces) && p.pieces[i].size == bytes {
@@ -106,7 +106,7 @@ func (p *part) piece(b *cuda, op string, bytes int64) cu.DevicePtr {
 }
 
 // grown is block, or a larger one in its place where that is too small.
-func (m *partsMemory) grown(b *cuda, op string, block *cudaMemory, need, least int64) bool {
+func (m *segmentsMemory) grown(b *cuda, op string, block *cudaMemory, need, least int64) bool {
 	if need <= block.size {
 		return false
 	}
@@ -119,7 +119,7 @@ func (m *partsMemory) grown(b *cuda, op string, block *cudaMemory, need, least i
 	return true
 }
 
-func (p *part) temporary(b *cuda, op string, bytes int64) cu.DevicePtr {
+func (p *segment) temporary(b *cuda, op string, bytes int64) cu.DevicePtr {
 	m := p.memory
 	if b.exact {
 		return p.piece(b, op, bytes)
@@ -142,7 +142,7 @@ func listRoom(bytes int64) int64 {
 	return (bytes + step - 1) / step * step
 }
 
-func (p *part) upload(b *cuda, op string, data []byte) cu.DevicePtr {
+func (p *segment) upload(b *cuda, op string, data []byte) cu.DevicePtr {
 	m := p.memory
 	bytes := listRoom(int64(len(data)))
 	if b.exact {
@@ -166,15 +166,15 @@ func (p *part) upload(b *cuda, op string, data []byte) cu.DevicePtr {
 
 // tensor is memory for a tensor, the same as at the last preparation where it has the
 // same size.
-func (p *part) tensor(b *cuda, d kernels.DType, shape []int) *kernels.Tensor {
+func (p *segment) tensor(b *cuda, d kernels.DType, shape []int) *kernels.Tensor {
 	i := p.taken[0]
 	p.taken[0]++
 	if i < len(p.tensors) && p.tensors[i].size == b.class(int64(kernels.ShapeLen(shape))*int64(d.Size())) {
 		return kernels.NewInBlock(d, p.tensors[i], shape...)
 	}
-	b.part = nil
+	b.segment = nil
 	fresh := b.Alloc(d, shape...)
-	b.part = p
+	b.segment = p
 	block, _ := fresh.Block()
 	m := block.(*cudaBlock)
 	if i < len(p.tensors) {
@@ -187,7 +187,7 @@ func (p *part) tensor(b *cuda, d kernels.DType, shape []int) *kernels.Tensor {
 
 // mustNotPrepare ends the preparation of what can only be recorded.
 func (b *cuda) mustNotPrepare(op string) {
-	if b.part != nil {
+	if b.segment != nil {
 		panic(&kernels.DeviceError{Device: b.device, Op: op, Err: errors.New("products cannot be prepared for a graph")})
 	}
 }
@@ -214,14 +214,14 @@ func (b *cuda) send(lists []staged) {
 }
 
 // queued lets go of what only lists name: a cache may end before the next preparation.
-func (m *partsMemory) queued() {
-	for _, p := range m.parts {
+func (m *segmentsMemory) queued() {
+	for _, p := range m.segments {
 		p.keep = nil
 	}
 }
 
-// send queues the copies of the parts' lists, once.
-func (m *partsMemory) send(b *cuda) {
+// send queues the copies of the segments' lists, once.
+func (m *segmentsMemory) send(b *cuda) {
 	b.send(m.lists)
 	if len(m.lists) > 0 && !b.exact {
 		m.host = m.lists[0].data // it is copied
@@ -230,14 +230,14 @@ func (m *partsMemory) send(b *cuda) {
 }
 
 func (g *cudaGraph) Prepare(i int, f func() error) error {
-	b, m := g.session, &g.memory.parts
+	b, m := g.session, &g.memory.segments
 	if i == 0 {
 		m.renew()
 	}
-	p := m.part(i)
+	p := m.segment(i)
 	p.ops, p.keep, p.taken = nil, p.keep[:0], [2]int{}
-	b.part = p
-	defer func() { b.part = nil }()
+	b.segment = p
+	defer func() { b.segment = nil }()
 	return f()
 }
 
@@ -245,7 +245,7 @@ func (g *cudaGraph) Prepared() bool {
 	if g.recorded == nil {
 		return false
 	}
-	for _, p := range g.memory.parts.parts {
+	for _, p := range g.memory.segments.segments {
 		if !slices.EqualFunc(p.ops, p.made, func(x, y operation) bool { return x.same(&y) }) {
 			return false
 		}
@@ -253,12 +253,12 @@ func (g *cudaGraph) Prepared() bool {
 	return true
 }
 
-func (g *cudaGraph) Part(i int) {
-	b, p := g.session, g.memory.parts.part(i)
+func (g *cudaGraph) Segment(i int) {
+	b, p := g.session, g.memory.segments.segment(i)
 	b.do("Graph", func() {
 		if b.rec == nil { // without a graph
 			if i == 0 {
-				g.memory.parts.send(b)
+				g.memory.segments.send(b)
 			}
 		} else {
 			p.made = p.ops
@@ -275,7 +275,7 @@ func (g *cudaGraph) Part(i int) {
 
 // freeOld frees what only a recording before has used; the driver waits for it.
 func (g *cudaGraph) freeOld() {
-	m, b := &g.memory.parts, g.session
+	m, b := &g.memory.segments, g.session
 	if len(m.old) == 0 {
 		return
 	}
@@ -289,7 +289,7 @@ func (g *cudaGraph) freeOld() {
 
 // held are the blocks that the operations were given by address. Those that are only
 // named in lists, such as the keys of a cache, may go once the lists name others.
-func (p *part) held() (held []*cudaBlock) {
+func (p *segment) held() (held []*cudaBlock) {
 	for i, m := range p.keep {
 		if slices.Contains(p.keep[:i], m) {
 			continue
