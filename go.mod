@@ -27,6 +27,8 @@ require (
 	gorgonia.org/tensor v0.9.24
 )
 
+require github.com/creack/pty v1.1.24
+
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
 	codeberg.org/go-latex/latex v0.2.0 // indirect
