@@ -24,6 +24,7 @@ const (
 	interrupt = "\x03"
 	endOfFile = "\x04"
 	up        = "\x1b[A"
+	prompt    = "\x1b[?2004h> " // and not the end of a "<word> "
 )
 
 // TestChatOnTerminal: what a person sees of every command, of mistakes, and of a line that
@@ -34,7 +35,7 @@ func TestChatOnTerminal(t *testing.T) {
 			p := onTerminal(t, columns, "chat", "--example", "turns", "--seed", "3", "--policy", "full", "--budget", "64")
 			p.Wait("/help lists the")
 			p.Wait("right answer: ")
-			p.Wait("> ")
+			p.Wait(prompt)
 			for _, step := range []struct{ keys, want string }{
 				{"<cupy>\x1b[D\x1b[D\x1b[D\x7fo\x05\r", "tokens at "}, // edited into <copy>
 				{up + "\r", " tokens at "},
@@ -54,7 +55,7 @@ func TestChatOnTerminal(t *testing.T) {
 			} {
 				p.Type(step.keys)
 				p.Wait(step.want)
-				p.Wait("> ")
+				p.Wait(prompt)
 			}
 			if !strings.Contains(p.Screen(), "> [paste 1: 4400 characters]\n") {
 				t.Error("a long paste is shown at its length")
@@ -78,7 +79,7 @@ func TestChatInterrupted(t *testing.T) {
 		p.Wait("/help lists")
 		time.Sleep(time.Duration(r.IntN(150)) * time.Millisecond)
 		p.Type(interrupt)
-		p.Wait("> ")
+		p.Wait(prompt)
 		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
 		p.Type("<copy>\r")
 		p.Wait("\n")
@@ -86,10 +87,10 @@ func TestChatInterrupted(t *testing.T) {
 		p.Type(interrupt)
 		p.Type("/budget\r")
 		p.Wait("8 pairs per KV head and layer")
-		p.Wait("> ")
+		p.Wait(prompt)
 		p.Type(interrupt)
 		p.Wait("leaves.")
-		p.Wait("> ")
+		p.Wait(prompt)
 		p.Type(interrupt)
 		if code := p.Exit(); code != 0 {
 			t.Errorf("exit code %d:\n%s", code, p.Screen())
