@@ -52,21 +52,19 @@ func newLearner(m *model.Model, c AdapterConfig, keepsBest bool) (*learner, erro
 	return l, nil
 }
 
-// add adds the gradients of a sample to the batch's. A norm that is not finite is said in
-// words.
-func (l *learner) add(b kernels.Backend, s *student) (bad string, err error) {
-	grads := make([]*kernels.Tensor, len(l.sum))
+// gradients are those of the sample that a student has run. A norm that is not finite is said
+// in words.
+func (l *learner) gradients(b kernels.Backend, s *student) (grads []*kernels.Tensor, bad string, err error) {
+	grads = make([]*kernels.Tensor, len(l.sum))
 	for j := range grads {
 		if grads[j], err = s.graph.Gradient(j); err != nil {
-			return "", err
+			return nil, "", err
 		}
 	}
-	squares := b.MultiSumSquares(grads)
-	b.MultiAxpy(l.sum, 1, grads)
-	if squares-squares != 0 {
-		return fmt.Sprintf("gradient norm is %v", math.Sqrt(squares)), nil
+	if squares := b.MultiSumSquares(grads); squares-squares != 0 {
+		bad = fmt.Sprintf("gradient norm is %v", math.Sqrt(squares))
 	}
-	return "", nil
+	return grads, bad, nil
 }
 
 // update does AdamW step s, from 0, on the mean gradient of so many samples, clipped to
