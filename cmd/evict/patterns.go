@@ -6,6 +6,7 @@ import (
 	"os"
 	"text/tabwriter"
 
+	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/lineup"
@@ -27,6 +28,7 @@ func newPatterns() *cobra.Command {
 		tokens, samples, sink, recent int
 		seed                          uint64
 		asJSON                        bool
+		s3                            objectstore.Settings
 	)
 	cmd := &cobra.Command{
 		Use:   "patterns",
@@ -60,7 +62,7 @@ that model's default; another one is given with --pattern.`,
 			if err != nil {
 				return fmt.Errorf("patterns: %w", err)
 			}
-			s := lineup.Options{Model: folder, Device: device, Seed: seed}
+			s := lineup.Options{Model: folder, Device: device, Seed: seed, S3: s3}
 			l, err := s.Open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -104,7 +106,7 @@ that model's default; another one is given with --pattern.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&folder, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub; empty is the built-in model")
+	f.StringVar(&folder, "model", "", "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	f.StringVar(&device, "device", "cpu", "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
 	f.StringVar(&out, "out", "", "folder to make")
 	f.StringVar(&split, "split", "validation", "split of the tasks: train, validation or test")
@@ -113,6 +115,7 @@ that model's default; another one is given with --pattern.`,
 	f.IntVar(&sink, "sink", 128, "sink size that the pattern is recorded for")
 	f.IntVar(&recent, "recent", 512, "number of recent entries that the pattern is recorded for")
 	f.Uint64Var(&seed, "seed", 1, "seed of the prompts")
+	s3.Bind(f)
 	f.BoolVar(&asJSON, "json", false, "print JSON: a list of layers with a number per KV head")
 	return cmd
 }
