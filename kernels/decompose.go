@@ -41,6 +41,12 @@ func (Decomposed) Stepper() Stepper               { return nil }
 // Selector selects on the host.
 func (d Decomposed) Selector() Selector { return d.on.HostSelector() }
 
+// Receive goes through the host where it must.
+func (d Decomposed) Receive(y, x *Tensor) {
+	MustFit(x.Len(), y.Shape)
+	Convert(y, x)
+}
+
 // Alloc allocates on the host.
 func (Decomposed) Alloc(t DType, shape ...int) *Tensor { return NewTensor(t, shape...) }
 

@@ -39,6 +39,9 @@ type Memory interface {
 	// Free ends the life of tensors that the backend has allocated, and to which nothing
 	// refers any more. It need not be called: without it the garbage collector finds them.
 	Free(ts []*Tensor)
+	// Receive copies x, which may lie in the memory of another backend, into y of this one,
+	// of the same type and length: what goes from one device of a model to the next.
+	Receive(y, x *Tensor)
 	// KeptBytes is what Attend.Kept holds on the host after ObserveAttention of so many rows
 	// and entries. What a device keeps is counted as its memory.
 	KeptBytes(rows, heads, kvHeads, entries int) int64

@@ -15,7 +15,7 @@ func (m *Model) RowsAfterCache(c *Cache, rows int) ([]int32, *kernels.RoPETable)
 
 func (m *Model) rowsAfter(next int32, rows int, long bool) ([]int32, *kernels.RoPETable) {
 	pos := positions(next, rows)
-	return pos, m.rope(pos, long)
+	return pos, m.rope(m.Backend, pos, long)
 }
 
 // Views are the keys and values of all layers, [layer][kvHead].
