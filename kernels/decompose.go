@@ -224,8 +224,7 @@ func (d Decomposed) MultiAxpy(ys []*Tensor, alpha float64, xs []*Tensor) {
 }
 
 // MultiSumSquares is one tensor after the other.
-func (d Decomposed) MultiSumSquares(ts []*Tensor) float64 {
-	sum := 0.0
+func (d Decomposed) MultiSumSquares(sum float64, ts []*Tensor) float64 {
 	for _, t := range ts {
 		sum += d.on.SumSquares(t)
 	}

@@ -246,8 +246,10 @@ type Optimizer interface {
 	MultiFill(ts []*Tensor, value float64)
 	// MultiAxpy computes ys[i] += alpha · xs[i].
 	MultiAxpy(ys []*Tensor, alpha float64, xs []*Tensor)
-	// MultiSumSquares is Σ t² over all ts, in float64 and in an order that their sizes decide.
-	MultiSumSquares(ts []*Tensor) float64
+	// MultiSumSquares is sum + Σ t² over all ts, in float64 and in an order that their sizes
+	// decide: lists one after the other, which may be on several devices, give what all at
+	// once do.
+	MultiSumSquares(sum float64, ts []*Tensor) float64
 	// MultiAdamW updates parameters ps and moments ms, vs from gradients gs.
 	MultiAdamW(ps, gs, ms, vs []*Tensor, step AdamWStep)
 }

@@ -118,7 +118,7 @@ func (a *Lookahead) Parameters() []model.Parameter {
 	out := []model.Parameter{{Name: "lookahead_embeddings", Tensor: a.rows}}
 	for _, s := range a.sites {
 		at := fmt.Sprintf("layers.%d.%s.", s.layer, s.module)
-		out = append(out, model.Parameter{Name: at + "lora_A", Tensor: a.low[s].A}, model.Parameter{Name: at + "lora_B", Tensor: a.low[s].B})
+		out = append(out, model.Parameter{Name: at + "lora_A", Tensor: a.low[s].A, Layer: s.layer}, model.Parameter{Name: at + "lora_B", Tensor: a.low[s].B, Layer: s.layer})
 	}
 	return out
 }

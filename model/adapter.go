@@ -31,6 +31,7 @@ type Adapter interface {
 type Parameter struct {
 	Name   string
 	Tensor *kernels.Tensor
+	Layer  int // on whose device it lies
 }
 
 // AdapterKind is a way of learning rows: one file (package) that registers
