@@ -23,10 +23,11 @@ type opCase struct {
 // opGraph is the graph of a case while it is built.
 type opGraph struct {
 	*Graph
-	t      *testing.T
-	rng    *rand.Rand
-	sample *Sample
-	params []*kernels.Tensor
+	t       *testing.T
+	rng     *rand.Rand
+	sample  *Sample
+	devices []kernels.Backend
+	params  []*kernels.Tensor
 }
 
 // random is a tensor of normal numbers.
@@ -62,6 +63,14 @@ var opCases = map[string]map[string]opCase{
 		"fan-out": {build: func(c *opGraph) []Node { // gradients of both readers are added
 			x := c.parameter(rows, width)
 			return []Node{c.Add(x, c.GELU(x))}
+		}},
+	},
+	"Enter": {
+		"another device and back": {build: func(c *opGraph) []Node {
+			x := c.parameter(rows, width)
+			y := c.Enter(c.devices[1], c.Enter(c.devices[1], x)) // is there already
+			y = c.GELU(c.Add(y, y))
+			return []Node{y, c.Add(x, c.Enter(c.devices[0], y))}
 		}},
 	},
 	"Scale": {
@@ -178,11 +187,12 @@ func TestGradientsOfOperations(t *testing.T) {
 }
 
 func checkOperation(t *testing.T, c opCase) {
-	b, err := kernels.Open("reference64")
+	devices, err := kernels.OpenList("reference64,reference64")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &opGraph{Graph: New(b), t: t, rng: rand.New(rand.NewPCG(1, 2)), sample: new(Sample)}
+	b := devices[0]
+	g := &opGraph{Graph: New(devices...), devices: devices, t: t, rng: rand.New(rand.NewPCG(1, 2)), sample: new(Sample)}
 	defer g.Close()
 	read := c.build(g)
 	if err := g.Compile(g.Loss(read, g.sample, quadratic)); err != nil {
