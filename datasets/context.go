@@ -95,6 +95,13 @@ func shuffledRange(r *rand.Rand, begin, end int32) []int32 {
 // among uniformly random fillers.
 func (f *facts) layOut(r *rand.Rand, tokens int) ([]int32, error) {
 	units := f.units()
+	r.Shuffle(len(units), func(i, j int) { units[i], units[j] = units[j], units[i] })
+	return spread(r, units, tokens)
+}
+
+// spread returns so many tokens: the units in their order, each whole, at uniformly random
+// places among uniformly random fillers.
+func spread(r *rand.Rand, units [][]int32, tokens int) ([]int32, error) {
 	free := tokens
 	for _, u := range units {
 		free -= len(u)
@@ -102,7 +109,6 @@ func (f *facts) layOut(r *rand.Rand, tokens int) ([]int32, error) {
 	if free < 0 {
 		return nil, fmt.Errorf("lay out a context: got %d tokens, want at least %d for its facts", tokens, tokens-free)
 	}
-	r.Shuffle(len(units), func(i, j int) { units[i], units[j] = units[j], units[i] })
 	// Unit i stands after cuts[i] fillers.
 	cuts := make([]int, len(units))
 	for i := range cuts {

@@ -1,7 +1,6 @@
 package datasets
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 )
@@ -66,9 +65,9 @@ func (f *longFacts) layOut(r *rand.Rand, tokens int) ([]int32, error) {
 	r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 	// The places that units of one order drew are filled in that order.
 	next := map[int]int{}
-	free := tokens
+	ordered := make([][]int32, len(shuffled))
 	for i, u := range shuffled {
-		free -= len(u.ids)
+		ordered[i] = u.ids
 		if u.order == 0 {
 			continue
 		}
@@ -77,30 +76,9 @@ func (f *longFacts) layOut(r *rand.Rand, tokens int) ([]int32, error) {
 			j++
 		}
 		next[u.order] = j + 1
-		shuffled[i] = units[j]
+		ordered[i] = units[j].ids
 	}
-	if free < 0 {
-		return nil, fmt.Errorf("lay out a context: got %d tokens, want at least %d for its facts", tokens, tokens-free)
-	}
-	cuts := make([]int, len(shuffled)) // unit i stands after cuts[i] fillers
-	for i := range cuts {
-		cuts[i] = r.IntN(free + 1)
-	}
-	slices.Sort(cuts)
-	out := make([]int32, 0, tokens)
-	fill := func(n int) {
-		for range n {
-			out = append(out, fillersBegin+r.Int32N(vocabularySize-fillersBegin))
-		}
-	}
-	filled := 0
-	for i, u := range shuffled {
-		fill(cuts[i] - filled)
-		filled = cuts[i]
-		out = append(out, u.ids...)
-	}
-	fill(free - filled)
-	return out, nil
+	return spread(r, ordered, tokens)
 }
 
 // mentions returns the places in a context at which the second word of a topic

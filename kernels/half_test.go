@@ -13,7 +13,11 @@ import (
 // TestHalfCaches: over pairs in bf16 the backends on host memory compute what they do
 // over the same numbers in their own type, bit for bit.
 func TestHalfCaches(t *testing.T) {
-	for _, name := range []string{"cpu", "reference", "reference64"} {
+	names := []string{"cpu", "reference", "reference64"}
+	if testing.Short() { // the references have one goroutine
+		names = names[:1]
+	}
+	for _, name := range names {
 		d := kernelstest.Open(t, name)
 		for _, s := range append(slices.Clone(kernelstest.AttendShapes), kernelstest.RandomShapes(6)...) {
 			draw := func(bf16 bool) (values [][]float64) {

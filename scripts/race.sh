@@ -11,13 +11,18 @@ source "$(dirname "$0")/common.sh"
 without=(
   # One goroutine: the references, drawing, matching, damage to files that a reader gets as a whole.
   '^TestBackendsConform$/^reference'
+  '^TestHostSelector$/^reference'
+  '^Test(LongConversation|ParseTime|Linear|Steps|PairWriterErrors|PlanScales|Forecast)$'
   '^Test(PlotAccuracy|PlotNeedle|PlotAccuracyOfConstantRows|PlotAccuracyIsTheSameForTheSameRows)$'
   '^Test(RealTokenizers|ExpansionIsBounded|LlamaCppVectors|GoldenPatterns|NormalWork)$'
   '^Test(LongErrorsAreCut|AdapterBitFlips|HostileAdapters)$'
   # More shapes of products whose tasks are those of TestGemmBits.
-  '^Test(GemmLargeShapes|Splits|KernelsStayInsideTheirSlices|ExpAndLogOnAllMagnitudes)$'
+  '^Test(GemmSmallShapes|FewRowsAndColumns|GemmLargeShapes|Splits|KernelsStayInsideTheirSlices|ExpAndLogOnAllMagnitudes)$'
   # Policies and families on the processor's backend, whose goroutines are those of
-  # TestBackendsConform and TestThreadsDoNotChangeBits. TestKeptSetsAgainstNaive runs every policy.
+  # TestBackendsConform and TestThreadsDoNotChangeBits. TestKeptSetsAgainstNaive and
+  # TestPoliciesAreDeterministic run every policy.
+  '^Test(SecondTurn|ResponsesAgainstNaive|AmpleBudgetIsFull|EveryComposition|PromptsOfOneToken|H2ODecoding|ShareOfAConversation|FootprintOfEveryPolicy)$'
+  '^Test(BF16AgainstTransformers|ResponsesAgainstTransformers)$'
   '^Test(StudyIsPrefill|Traffic|DecodingAgainstNaive|LongResponsesDoNotGrow|CaMMergesWithTheMean|DecodingStaysWithinTheBudget)$'
   '^Test(PoolingIsTheSameForAll|PoliciesKeepWhatTheyMay|LayersUseTheSameMemory|SlidingWindows|RandomIsUniform)$'
   '^Test(GradientsOfEveryFamily|GradientsAgainstFiniteDifferences|RetainFreesMemory)$'
@@ -26,10 +31,10 @@ without=(
   # Commands: what is damaged, asked for or left behind around the same run. TestKilledRuns, TestS3Run,
   # TestShardsInABucket, TestKilledExport, TestInterrupt and TestSignals stay.
   '^Test(DamagedCheckpoint|Sweep|Export|EveryFamilyTrains|MissingShardsAreTold|PlanOfTheHub|PlanOfLargeModels|LogIsNotOverwritten|CacheDType)$'
-  '^Test(LogInTheWorkingFolder|ShardsAreTheWhole|PresetAndOverrides|RunFileErrors|SweepIsBounded|GenerateThenTrain|SameSeedSameFiles)$'
+  '^Test(EnvironmentIsBelowTheFile|TrainingMixes|GenerateMix|LogInTheWorkingFolder|ShardsAreTheWhole|PresetAndOverrides|RunFileErrors|SweepIsBounded|GenerateThenTrain|SameSeedSameFiles)$'
   # Evaluations: prompts that one goroutine makes, and runs like those of TestShardsAreTheRun, TestInterruptedRunTellsWhatItHas
   # and TestSampleThatFails.
-  '^Test(RULERTasks|RULERLengths|BenchmarksEqualTheirPrograms|NIAH|Perplexity|LongBenchOnRealRows|Continuation|Responses)$'
+  '^Test(Latency|RULERTasks|RULERLengths|BenchmarksEqualTheirPrograms|NIAH|Perplexity|LongBenchOnRealRows|Continuation|Responses)$'
   '^Test(AnswersDoNotDependOnTheBatch|ResumeAfterACut|Join|Read|FolderIsNotLost|KilledEvaluation|EvalOfAnyModel|Costs|EvalOfASweep)$'
   # Drawing and arithmetic of one goroutine.
   '^Test(D2OBudgets|ForcedTextOfBoundedMemory|ForceIsGenerate)$'

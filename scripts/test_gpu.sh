@@ -133,25 +133,23 @@ kernels() {
   tests ./kernels . '^TestBackendsConform$|^TestContract$|^TestSplits$|^TestThreadsDoNotChangeBits$|^TestArena|^TestObservedScoresByDefinition$'
   tests ./kernels/cuda . '^TestBackendsConform$/^cpu'
 }
-reverse() { # Blocks, warps and lanes the other way round: races that one order hides.
-  ways=$FUNCNAME
-  HOSTCUDA_ORDER=reverse tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA'
-}
-truncate() { # Sums that truncate as those of tensor cores do, where these are used.
-  ways=$FUNCNAME
-  HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda/(Linear|MatMul|.*Attention)|TestCUDA(Prefill|Hopper|Half|Observe|Grad|Round|SplitK|LowRank)'
+# Blocks, warps and lanes the other way round, which shows races that one order hides, with
+# sums that truncate as those of tensor cores do, where these are used.
+reverse() {
+  ways="reverse, truncate"
+  HOSTCUDA_ORDER=reverse HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA'
 }
 model() {
   tests ./model "TestAgainstTransformers/($families)\$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestRowsOfABatch|TestObservations|TestHalf|TestCUDA" '/^(cpu|reference|reference64)$'
 }
-eviction() { tests ./eviction 'CUDA|BatchedSessionsAnswerAsAlone|KeptSets|HalfCaches|NotFinite|ResponsesAgainstNaive'; }
-many_processors() { # as a larger device has, which takes more rows of a prompt at once
+eviction() { tests ./eviction 'CUDA|BatchedSessionsAnswerAsAlone|KeptSets|HalfCaches|NotFinite' "$memory"; }
+many_processors() { # Memory, as of a larger device, which takes more rows of a prompt at once.
   ways=$FUNCNAME
   export HOSTCUDA_PROCESSORS=80
   tests ./training "$memory"; tests ./eviction "$memory"
 }
 training() {
-  tests ./training 'TestCUDA|TestFirstLossAgrees|Test(LookaheadKV|JudgeQ)StepAgainstPyTorch/.*/cuda|TestGraphAndRuntimeAgree/cuda'
+  tests ./training 'TestCUDA|TestFirstLossAgrees|Test(LookaheadKV|JudgeQ)StepAgainstPyTorch/.*/cuda|TestGraphAndRuntimeAgree/cuda' "$memory"
 }
 commands() {
   tests ./cmd/evict 'TestCUDA|TestDoctor|TestDeviceThatCannotBeUsed'
@@ -164,4 +162,4 @@ go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
 make -s -C kernels/cuda -j"$(nproc)" chip
 build ./internal/cudadriver ./kernels ./kernels/cuda ./model ./eviction ./training ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
 # The longest first.
-beside eviction model kernels reverse chip_kernels many_processors chip_memory training truncate commands chip_off
+beside eviction model kernels reverse chip_kernels many_processors chip_memory training commands chip_off

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts the results of a demo into docs/demo.md, between the lines "<!-- demo -->" and
-# "<!-- end of demo -->", its plot of all policies into docs/accuracy.png, and of a few
-# policies a chart into docs/accuracy.svg and their rows into README.md ("excerpt").
+# "<!-- end of demo -->", and of a few policies a chart into docs/accuracy.svg and their
+# rows into README.md ("excerpt").
 #
 #   ./scripts/update_demo.sh [DIR]
 #   ./scripts/update_demo.sh --readme   # only the chart and the rows, from docs/demo.md
@@ -76,7 +76,7 @@ if [ "${1:-}" = --readme ]; then
 fi
 dir=$root/out/demo
 [ $# = 0 ] || dir=$(absolute "$1")
-for file in demo.txt table.md accuracy.png; do
+for file in demo.txt table.md; do
   [ -f "$dir/$file" ] || die "$dir/$file is missing; run scripts/demo.sh first"
 done
 ! grep -q '^commit: .*-dirty' "$dir/demo.txt" || die "the demo in $dir ran on uncommitted changes; commit them and run it again"
@@ -90,6 +90,5 @@ fact() { sed -n "s/^$1: //p" "$dir/demo.txt"; }
     { print }
     END { if (folded) print "\n</details>" }' "$dir/table.md"
 } | replace_section docs/demo.md demo
-cp "$dir/accuracy.png" docs/accuracy.png
 chart
 excerpt

@@ -116,19 +116,23 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 // ShowExample prints the ends of an example's prompt, and its answer.
 func ShowExample(w io.Writer, p *Prompt) error {
+	note, err := exampleNote(p)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, note)
+	return err
+}
+
+func exampleNote(p *Prompt) (string, error) {
 	const shown = 24
-	head, err := datasets.Text(p.IDs[:min(len(p.IDs), shown)])
-	if err != nil {
-		return err
+	var texts []string
+	for _, ids := range [][]int32{p.IDs[:min(len(p.IDs), shown)], p.IDs[max(0, len(p.IDs)-shown):], p.Answer} {
+		text, err := datasets.Text(ids)
+		if err != nil {
+			return "", err
+		}
+		texts = append(texts, text)
 	}
-	tail, err := datasets.Text(p.IDs[max(0, len(p.IDs)-shown):])
-	if err != nil {
-		return err
-	}
-	want, err := datasets.Text(p.Answer)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "prompt of task %s, %d tokens: %s … %s\nright answer: %s\n", p.Task, len(p.IDs), head, tail, want)
-	return nil
+	return fmt.Sprintf("prompt of task %s, %d tokens: %s … %s\nright answer: %s", p.Task, len(p.IDs), texts[0], texts[1], texts[2]), nil
 }

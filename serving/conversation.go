@@ -1,12 +1,10 @@
 package serving
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -16,25 +14,29 @@ import (
 	"glimpse/model"
 	"glimpse/model/chat"
 	"glimpse/model/tokenizer"
-
-	"golang.org/x/term"
 )
 
 // Conversation is a session and what was said.
 type Conversation struct {
 	// JSON prints one object per turn instead of text.
 	JSON bool
+	// Policy finds a policy by its name, and its label, for /policy; nil: there is no other.
+	Policy func(name string) (policy *eviction.Configured, label string, err error)
 
 	model     *model.Model
+	policy    *eviction.Configured
 	label     string // of the policy
 	o         Options
 	out, info io.Writer
+	columns   int // of the terminal of a person who reads info; 0: there is none
 
 	tokenizer *tokenizer.Tokenizer
 	runtime   *eviction.Runtime
 	session   *eviction.Session
 	messages  []chat.Message
-	turns     int
+	again     bool // the session has run none of the messages: they are read again with the next one
+	turns     []turnStatistics
+	stop      interrupts
 }
 
 // NewConversation starts a conversation with a policy, which is reported by its label.
@@ -48,66 +50,25 @@ func NewConversation(m *model.Model, policy *eviction.Configured, label string, 
 	}
 	rt := eviction.NewRuntime(m)
 	rt.MaxNew = o.MaxNew
-	session, err := rt.NewSession(policy, o.Budget)
-	if err != nil {
-		return nil, err
+	c := &Conversation{
+		model: m, policy: policy, label: label, o: o, out: out, info: info,
+		tokenizer: t, runtime: rt,
 	}
-	return &Conversation{
-		model: m, label: label, o: o, out: out, info: info,
-		tokenizer: t, runtime: rt, session: session,
-	}, nil
+	return c, c.begin()
 }
 
-// maxMessage bounds one line of input.
-const maxMessage = 1 << 24
-
-// Loop answers line by line. A message that the model cannot read ends the
-// conversation unless a person is there to try another.
-func (c *Conversation) Loop(ctx context.Context, in io.Reader) error {
-	f, ok := in.(*os.File)
-	person := ok && term.IsTerminal(int(f.Fd()))
-	lines := bufio.NewScanner(cli.Input(ctx, in))
-	lines.Buffer(nil, maxMessage)
-	for {
-		if person {
-			fmt.Fprint(c.info, "> ")
-		}
-		if !lines.Scan() {
-			break
-		}
-		text := strings.TrimSpace(lines.Text())
-		if text == "" {
-			continue
-		}
-		if text == "/exit" {
-			return nil
-		}
-		ids, err := c.read(ctx, text)
-		if err == nil {
-			err = c.fits(ids)
-		}
-		if err != nil && person {
-			fmt.Fprintln(c.info, err)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := c.answer(ctx, text, ids); err != nil {
-			return err
-		}
+// begin begins a session, which reads what was said so far with the next message.
+func (c *Conversation) begin() error {
+	session, err := c.runtime.NewSession(c.policy, c.o.Budget)
+	if err != nil {
+		return err
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("chat: read a message: %w", err)
-	}
-	if person {
-		fmt.Fprintln(c.info)
-	}
+	c.session, c.again = session, len(c.messages) > 0
 	return nil
 }
 
-// OpenWith takes an example's prompt for the first message.
-func (c *Conversation) OpenWith(ctx context.Context, p *Prompt) error {
+// open takes an example's prompt for the first message.
+func (c *Conversation) open(ctx context.Context, p *Prompt) error {
 	text, err := datasets.Text(p.IDs)
 	if err != nil {
 		return err
@@ -118,22 +79,29 @@ func (c *Conversation) OpenWith(ctx context.Context, p *Prompt) error {
 	if err != nil {
 		return err
 	}
-	if err := ShowExample(c.info, p); err != nil {
+	note, err := exampleNote(p)
+	if err != nil {
 		return err
 	}
+	c.say(note)
 	return c.answer(ctx, body, ids)
 }
 
-// read tokenizes what one more message adds to what the model has run.
+// read tokenizes what one more message adds to what the session has run.
 func (c *Conversation) read(ctx context.Context, text string) ([]int32, error) {
-	return c.model.EncodeTurn(ctx, append(c.messages[:len(c.messages):len(c.messages)], chat.Message{Role: "user", Content: text}))
+	messages := append(c.messages[:len(c.messages):len(c.messages)], chat.Message{Role: "user", Content: text})
+	if c.again {
+		return c.model.EncodeChat(ctx, messages)
+	}
+	return c.model.EncodeTurn(ctx, messages)
 }
 
 // fits refuses a message that leaves no room for an answer. One token may be
 // pending from the answer before.
 func (c *Conversation) fits(ids []int32) error {
-	if end := int(c.session.Cache.Next()) + len(ids) + 1; end > c.model.Config.MaxPositions {
-		return fmt.Errorf("chat: message of %d tokens after %d, want at most %d in all: %w", len(ids), c.session.Cache.Next(), c.model.Config.MaxPositions, model.ErrContext)
+	have, room := int(c.session.Cache.Next()), c.model.Config.MaxPositions
+	if have+len(ids)+1 > room {
+		return fmt.Errorf("chat: message of %d tokens after %d, want at most %d in all: %w", len(ids), have, room, model.ErrContext)
 	}
 	return nil
 }
@@ -146,6 +114,7 @@ type turnStatistics struct {
 	BudgetShare  float64 `json:"budget_share,omitempty"` // of the conversation up to the prompt's end, where it was given so
 	Answer       string  `json:"answer"`
 	Ended        bool    `json:"ended"` // with the end token, not at the limit
+	Stop         string  `json:"stop"`  // why it ended, one of the stop constants
 	PromptTokens int     `json:"prompt_tokens"`
 	AnswerTokens int     `json:"answer_tokens"`
 	Position     int     `json:"position"`   // tokens of the conversation that were run
@@ -157,11 +126,29 @@ type turnStatistics struct {
 	Speed        float64 `json:"decode_tokens_per_s"`
 }
 
-// answer runs one turn.
+// Why an answer ended.
+const (
+	stopEnd       = "end"     // with an end token
+	stopMaxNew    = "max-new" // at the most tokens of an answer
+	stopContext   = "context" // at the end of the model's context
+	stopInterrupt = "interrupt"
+)
+
+// answer runs one turn. An interrupt ends the answer, and before the answer the turn: the
+// session is lost then, and a new one reads what was said before again.
 func (c *Conversation) answer(ctx context.Context, text string, ids []int32) error {
-	if err := c.session.Turn(ctx, ids, nil); err != nil {
-		return err
+	turn, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.stop.begin(cancel)
+	defer c.stop.end()
+	if err := c.session.Turn(turn, ids, nil); err != nil {
+		if turn.Err() == nil || ctx.Err() != nil {
+			return err
+		}
+		c.say("[interrupted before the answer: the message is dropped]")
+		return c.begin()
 	}
+	c.again = false
 	stream, answer := c.tokenizer.NewStream(true), strings.Builder{}
 	say := func(text string) error {
 		answer.WriteString(text)
@@ -175,7 +162,12 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32) err
 	room := c.model.Config.MaxPositions - int(c.session.Cache.Next()) + 1
 	tokens, ended, err := c.session.Generate(ctx, model.GenerateOptions{
 		MaxNew: min(c.o.MaxNew, room), Sampling: c.o.Sampling,
-		OnToken: func(id int32) error { return say(stream.Push(id)) },
+		OnToken: func(id int32) error {
+			if err := say(stream.Push(id)); err != nil || turn.Err() == nil {
+				return err
+			}
+			return model.ErrStop // after a whole step, so that the session can go on
+		},
 	})
 	elapsed := time.Since(start)
 	if err == nil {
@@ -184,11 +176,20 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32) err
 	if err != nil {
 		return err
 	}
-	c.turns++
 	said := strings.TrimSpace(answer.String())
 	c.messages = append(c.messages, chat.Message{Role: "user", Content: text}, chat.Message{Role: "assistant", Content: said})
+	stop := stopEnd
+	switch {
+	case ended:
+	case turn.Err() != nil:
+		stop = stopInterrupt
+	case len(tokens) >= room:
+		stop = stopContext
+	default:
+		stop = stopMaxNew
+	}
 	return c.report(turnStatistics{
-		Answer: said, Ended: ended, PromptTokens: len(ids), AnswerTokens: len(tokens),
+		Answer: said, Ended: ended, Stop: stop, PromptTokens: len(ids), AnswerTokens: len(tokens),
 		Speed: float64(len(tokens)) / elapsed.Seconds(),
 	})
 }
@@ -202,15 +203,32 @@ func (c *Conversation) report(t turnStatistics) error {
 			t.Pairs += float64(s.Cache.Entries(l, h)) / float64(heads)
 		}
 	}
-	t.Turn, t.Policy, t.Budget, t.BudgetShare = c.turns, c.label, s.Prompt.Budget, s.Budget.Share()
+	t.Turn, t.Policy, t.Budget, t.BudgetShare = len(c.turns)+1, c.label, s.Prompt.Budget, s.Budget.Share()
 	t.Position, t.HeldBytes = int(s.Cache.Next()), s.Bytes()
 	t.FullBytes = int64(t.Position*heads) * s.Cache.PairBytes()
 	t.StepBytes, t.TTFTMillis = s.Traffic.PerStep(), ms(s.PrefillTime)
+	c.turns = append(c.turns, t)
 	if c.JSON {
 		return json.NewEncoder(c.out).Encode(t)
 	}
 	fmt.Fprintln(c.out)
+	switch t.Stop {
+	case stopMaxNew:
+		c.say(fmt.Sprintf("[cut short at %d tokens, the most of an answer: --max-new]", t.AnswerTokens))
+	case stopContext:
+		c.say(fmt.Sprintf("[cut short: the context of %d tokens is full; /reset begins anew]", c.model.Config.MaxPositions))
+	case stopInterrupt:
+		c.say("[interrupted]")
+	}
+	if c.columns > 0 {
+		c.say(fmt.Sprintf("[%d tokens at %.0f/s, first after %.1f ms; cache %.1f of %.1f KiB]",
+			t.AnswerTokens, t.Speed, t.TTFTMillis, kib(t.HeldBytes), kib(t.FullBytes)))
+		return nil
+	}
 	_, err := fmt.Fprintf(c.info, "[turn %d, %s at %s: %d tokens in, first answer token after %.1f ms; %d out at %.0f/s%s; holds %.1f pairs per KV head of %d, %.1f of %.1f KiB]\n",
 		t.Turn, t.Policy, s.Budget.Describe(s.Prompt.From+len(s.Prompt.Tokens)), t.PromptTokens, t.TTFTMillis, t.AnswerTokens, t.Speed, trafficNote(s.Traffic), t.Pairs, t.Position, kib(t.HeldBytes), kib(t.FullBytes))
 	return err
 }
+
+// say tells a person something, in lines of their terminal's width.
+func (c *Conversation) say(text string) { fmt.Fprintln(c.info, cli.Wrap(text, c.columns)) }

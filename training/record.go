@@ -16,7 +16,7 @@ import (
 	"glimpse/internal/tbevents"
 )
 
-// Recorder writes down what a run does while it goes: a bar or a line per step, a JSONL file,
+// Recorder writes down what a run does while it goes: a bar or log lines, a JSONL file,
 // TensorBoard events and curves.
 type Recorder struct {
 	bar    *progress.Bar
@@ -57,7 +57,7 @@ const maxLogLine = 1 << 20
 // NewRecorder starts the record of a run of so many steps, or goes on with that of the
 // steps done. steps is its JSONL file, dir the folder of events and curves; "" is none.
 func NewRecorder(log io.Writer, steps, dir string, total, done int) (*Recorder, error) {
-	r := &Recorder{log: log, dir: dir, bar: progress.New(log, "steps", int64(total), progress.LogEvery(0))}
+	r := &Recorder{log: log, dir: dir, bar: progress.New(log, "steps", int64(total))}
 	r.bar.Skip(int64(done))
 	if steps != "" {
 		// A line at a time and not atomically: what a killed run leaves is the record of

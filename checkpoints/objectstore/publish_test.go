@@ -126,7 +126,11 @@ func TestPublishFinishes(t *testing.T) {
 // meanwhile see nothing or the whole adapter.
 func TestPublishRace(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *storetest.Server, reopen func(t *testing.T) objectstore.Store) {
-		const exporters, rounds = 3, 4
+		const exporters = 3
+		rounds := 4
+		if testing.Short() {
+			rounds = 2
+		}
 		whole := 0
 		for round := range rounds {
 			folder := strings.Repeat("r", round+1)

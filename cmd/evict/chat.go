@@ -26,13 +26,16 @@ func newChat() *cobra.Command {
 		Short: "Talk to a model whose cache is evicted, turn by turn",
 		Long: `Talk to a model whose cache is evicted, turn by turn.
 
-Every line of standard input is a message; "/exit" or the end of the input ends the
-conversation. Each turn is appended to what the policy kept of the turns before:
+Every line of standard input is a message; one that begins with a slash is a command:
+/help lists them, /policy and /budget change what is evicted, /reset forgets what was
+said, /stats tells what it took, and /exit or the end of the input ends the conversation.
+At a terminal lines are edited and remembered as in a shell, Ctrl-C ends an answer, and a
+second one or Ctrl-D leaves. Each turn is appended to what the policy kept of the turns before:
 most policies evict for good, rocketkv-mt keeps everything and reads some of it. The
 answer streams to standard output; what the turn kept, held and read follows on
 standard error. A budget given as a share is of the whole conversation up to the end of
-the turn's prompt, what was evicted included, so it grows from turn to turn. Tokens are sampled as the model's generation_config.json says, unless
-flags say otherwise. The model needs a chat template. The built-in model knows 384 words
+the turn's prompt, what was evicted included, so it grows from turn to turn. Tokens are
+sampled as the model's generation_config.json says, unless flags say otherwise. The model needs a chat template. The built-in model knows 384 words
 only: --example begins with a prompt that it can answer, and "<copy>" or
 "<ask> NAME" go on about the same context.`,
 		Example: `  evict chat --example turns --policy rocketkv-mt --budget 64
@@ -73,21 +76,25 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 			}
 			o.Choice.Report(cmd.ErrOrStderr(), l.Model, o.Sampling)
 			o.Sampling.Seed = s.Seed
-			c, err := serving.NewConversation(l.Model, named.Configured, evaluation.Row{Policy: named.Name, Adapter: named.Adapter}.Label(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			c, err := serving.NewConversation(l.Model, named.Configured, label(named), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			c.JSON = asJSON
-			if example != "" {
-				p, err := (&serving.PromptSource{Example: example, Tokens: tokens}).ReadExample(l.Model, s.Seed)
+			c.Policy = func(name string) (*eviction.Configured, string, error) {
+				other, err := l.Another(name)
 				if err != nil {
+					return nil, "", err
+				}
+				return other.Configured, label(other), nil
+			}
+			var opening *serving.Prompt
+			if example != "" {
+				if opening, err = (&serving.PromptSource{Example: example, Tokens: tokens}).ReadExample(l.Model, s.Seed); err != nil {
 					return fmt.Errorf("chat: %w", err)
 				}
-				if err := c.OpenWith(cmd.Context(), p); err != nil {
-					return err
-				}
 			}
-			return c.Loop(cmd.Context(), cmd.InOrStdin())
+			return c.Loop(cmd.Context(), cmd.InOrStdin(), opening)
 		},
 	}
 	f := cmd.Flags()
@@ -102,4 +109,9 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 	f.IntVar(&tokens, "tokens", 512, "length of the example's prompt")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per turn instead of text")
 	return cmd
+}
+
+// label is what a policy is reported by.
+func label(c evaluation.Contender) string {
+	return evaluation.Row{Policy: c.Name, Adapter: c.Adapter}.Label()
 }

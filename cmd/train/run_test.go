@@ -78,6 +78,9 @@ func TestRunFolder(t *testing.T) {
 	if events, _ := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*")); len(events) != 1 {
 		t.Errorf("event files: %v", events)
 	}
+	if testing.Short() { // TestKilledRuns takes runs up
+		return
+	}
 	// "train run config.yaml" repeats the run, without the preset of the moment.
 	again := filepath.Join(t.TempDir(), "again")
 	var moved []string

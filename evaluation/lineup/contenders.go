@@ -135,13 +135,20 @@ func merged(under, over eviction.Overrides) eviction.Overrides {
 // is an error, and so is what does not fit the model. Of "all" those are left out that need
 // an adapter or a pattern that there is none of; LeftOut says which.
 func (l *Lineup) Contenders(list string) ([]evaluation.Contender, error) {
-	specs, err := parsePolicies(list)
+	out, names, err := l.contenders(list)
 	if err != nil {
 		return nil, err
 	}
+	return out, l.checkUsed(names, out)
+}
+
+// contenders makes policies, and tells the name of each.
+func (l *Lineup) contenders(list string) (out []evaluation.Contender, names []string, err error) {
+	specs, err := parsePolicies(list)
+	if err != nil {
+		return nil, nil, err
+	}
 	l.LeftOut = nil
-	var out []evaluation.Contender
-	var names []string
 	for _, spec := range specs {
 		own := *l
 		own.overrides, own.set = merged(l.overrides, spec.set), merged(l.set, spec.set)
@@ -151,14 +158,14 @@ func (l *Lineup) Contenders(list string) ([]evaluation.Contender, error) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for i := range more {
 			more[i].Label = spec.text
 		}
 		out, names = append(out, more...), append(names, spec.name)
 	}
-	return out, l.checkUsed(names, out)
+	return out, names, nil
 }
 
 // variants are the contenders of one policy.
@@ -249,6 +256,17 @@ func (l *Lineup) withPooling(policy string, kernel int) eviction.Overrides {
 // One is the single contender of a policy name.
 func (l *Lineup) One(policy string) (evaluation.Contender, error) {
 	c, err := l.Contenders(policy)
+	return single(policy, c, err)
+}
+
+// Another is One for a policy that takes the place of one: what the command line gave for
+// that one is not asked for.
+func (l *Lineup) Another(policy string) (evaluation.Contender, error) {
+	c, _, err := l.contenders(policy)
+	return single(policy, c, err)
+}
+
+func single(policy string, c []evaluation.Contender, err error) (evaluation.Contender, error) {
 	if err != nil {
 		return evaluation.Contender{}, err
 	}

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"glimpse/internal/parallel"
 	"glimpse/internal/printable"
@@ -39,17 +37,13 @@ func (r resumable) Unwrap() error { return r.error }
 func Resumable(err error) error { return resumable{err} }
 
 // Main runs the command and exits: 0 on success only. The first SIGINT, SIGTERM or
-// SIGHUP ends the command's context, so that it stops cleanly; a second one kills it.
+// SIGHUP ends the command's context, so that it stops cleanly; a second one kills it. A
+// command may take interrupts for itself with OnInterrupt.
 //
 // Standard error shows what a terminal would obey instead of handing it on, into a log
 // as on a terminal. Standard output is data: it does so on a terminal only.
 func Main(root *cobra.Command) {
-	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // under nohup the end of the terminal ends nothing
-		signals = append(signals, syscall.SIGHUP)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), signals...)
-	context.AfterFunc(ctx, stop) // the second one has its usual effect
+	ctx, stop := notify(context.Background())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetErr(progress.Stderr)
 	flush := setOut(root, os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math/big"
 	"strconv"
 	"strings"
 
@@ -36,14 +37,14 @@ func flagError(c *cobra.Command, err error) error {
 		return fmt.Errorf("%s: --%s: got no value, want %s; %s", c.Name(), f.Name, wanted(f), help)
 	case errors.As(err, &invalid):
 		f := invalid.GetFlag()
-		number := new(strconv.NumError)
-		switch cause := invalid.Unwrap(); {
-		case !errors.As(cause, &number):
-			return fmt.Errorf("%s: --%s: %s", c.Name(), f.Name, strings.TrimPrefix(cause.Error(), f.Name+": "))
-		case errors.Is(number, strconv.ErrRange):
+		want := wanted(f)
+		if want == "one" { // a type of ours, which says itself what it takes
+			return fmt.Errorf("%s: --%s: %s", c.Name(), f.Name, strings.TrimPrefix(invalid.Unwrap().Error(), f.Name+": "))
+		}
+		if tooLarge(f, invalid.GetValue()) {
 			return fmt.Errorf("%s: --%s: got %.40q, which is too large a number", c.Name(), f.Name, invalid.GetValue())
 		}
-		return fmt.Errorf("%s: --%s: got %.40q, want %s", c.Name(), f.Name, invalid.GetValue(), wanted(f))
+		return fmt.Errorf("%s: --%s: got %.40q, want %s", c.Name(), f.Name, invalid.GetValue(), want)
 	case errors.As(err, &syntax):
 		return fmt.Errorf("%s: got %.40q, want a flag as --NAME or --NAME=VALUE; %s", c.Name(), syntax.GetSpecifiedFlag(), help)
 	}
@@ -61,7 +62,20 @@ func flagNames(c *cobra.Command) []string {
 	return names
 }
 
-// wanted is what a flag takes.
+// tooLarge tells that a flag would take the value if the number were smaller.
+func tooLarge(f *pflag.Flag, value string) bool {
+	switch f.Value.Type() {
+	case "bool":
+		return false
+	case "float", "float64":
+		_, err := strconv.ParseFloat(value, 64)
+		return errors.Is(err, strconv.ErrRange)
+	}
+	n, ok := new(big.Int).SetString(value, 0)
+	return ok && !n.IsInt64() && (n.Sign() > 0 || f.Value.Type() != "uint64")
+}
+
+// wanted is what a flag of a type of pflag takes.
 func wanted(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "int", "int64":

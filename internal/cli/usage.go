@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 )
 
 // FlagGroups are the groups of flags in help, in its order. A name is of the same group in every
@@ -71,12 +70,7 @@ func flagUsages(w io.Writer, c *cobra.Command) {
 			groups[i].AddFlag(f)
 		}
 	})
-	width := 0 // lines as they are
-	if term.IsTerminal(int(os.Stdout.Fd())) {
-		if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
-			width = columns
-		}
-	}
+	width := Columns(os.Stdout)
 	show := func(title string, f *pflag.FlagSet) {
 		if f != nil && f.HasAvailableFlags() {
 			fmt.Fprintf(w, "\n%s:\n%s\n", title, strings.TrimRight(f.FlagUsagesWrapped(width), "\n"))

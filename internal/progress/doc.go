@@ -6,15 +6,15 @@
 //
 //	[=========>          ]  412/1000 steps  41%  3.4 steps/s  2m53s left  loss 0.312
 //
-// Anywhere else (a file, a pipe, a CI log) the same facts come as log lines, at
-// most one per interval, or one per step where the caller asks for it:
+// Anywhere else (a file, a pipe, a CI log) the same facts come as log lines, one for
+// each tenth of the loop, and one after 10 seconds without:
 //
 //	412/1000 steps  41%  3.4 steps/s  2m53s left  loss 0.312
 //
 // Both come from the same formatting, and units that an earlier, interrupted run
 // has done count as done but not towards the rate ([Bar.Skip]).
 //
-//	bar := progress.New(os.Stderr, "steps", total, progress.LogEvery(0))
+//	bar := progress.New(os.Stderr, "steps", total)
 //	defer bar.Done()
 //	bar.Skip(resumedAt)
 //	for step := resumedAt; step < total; step++ {

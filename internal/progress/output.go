@@ -18,7 +18,7 @@ type Output struct {
 	w    io.Writer
 	text *printable.Writer // to w
 	mu   sync.Mutex
-	// line tells that the cursor is at the end of a bar's line.
+	// line tells that the cursor is on a bar's line, at its start.
 	line bool
 }
 
@@ -37,26 +37,43 @@ func NewOutput(w io.Writer) *Output {
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.line {
-		io.WriteString(o.w, "\r\x1b[K")
-		o.line = false
-	}
+	o.erase()
 	return o.text.Write(p)
 }
 
-// draw shows a bar's line, of printable text, which the next one replaces; end goes to the line after it.
-func (o *Output) draw(line string, end bool) {
+// Clear erases a bar's line, which would be left on the terminal of a program that ends.
+func (o *Output) Clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// The rest of the line is erased after writing, not before, which would flicker.
-	io.WriteString(o.w, "\r"+line+"\x1b[K")
-	if o.line = !end; end {
-		io.WriteString(o.w, "\n")
+	o.erase()
+}
+
+func (o *Output) erase() {
+	if o.line {
+		io.WriteString(o.w, "\r\x1b[J")
+		o.line = false
 	}
 }
 
-// terminal is the terminal written to, nil if it is none.
-func (o *Output) terminal() *os.File {
+// draw shows a bar's line, of printable text, which the next one replaces; end goes to the line after it.
+//
+// The cursor waits at the start of the line: where the window narrows, terminals that
+// wrap the line anew keep the cursor on its first row and the others on the same one, so
+// that erasing from there to the end of the screen leaves nothing of it. The rest is
+// erased after writing, not before, which would flicker.
+func (o *Output) draw(line string, end bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	after := "\x1b[J\r"
+	if end {
+		after = "\x1b[J\n"
+	}
+	io.WriteString(o.w, "\r"+line+after)
+	o.line = !end
+}
+
+// Terminal is the terminal written to, nil if it is none.
+func (o *Output) Terminal() *os.File {
 	if f, ok := o.w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return f
 	}

@@ -14,23 +14,24 @@ import (
 )
 
 const (
-	redrawEvery     = 100 * time.Millisecond
-	defaultLogEvery = 10 * time.Second
-	barWidth        = 20 // characters between the brackets
-	defaultColumns  = 80 // of a terminal that does not tell its width
+	redrawEvery    = 100 * time.Millisecond
+	logEvery       = 10 * time.Second
+	logShares      = 10 // log lines of a short loop: one for each tenth
+	barWidth       = 20 // characters between the brackets
+	defaultColumns = 80 // of a terminal that does not tell its width
 )
 
 // Bar shows the progress of one loop. Its methods may be called concurrently.
 type Bar struct {
-	out      *Output
-	noun     string
-	total    int64      // ≤ 0: unknown
-	columns  func() int // width of the terminal; nil when w is not one
-	interval time.Duration
+	out     *Output
+	noun    string
+	total   int64      // ≤ 0: unknown
+	columns func() int // width of the terminal; nil when w is not one
 
 	mu      sync.Mutex
 	start   time.Time
 	last    time.Time // of the last line shown; zero: show the next at once
+	logged  int64     // tenths of the total at the last log line
 	done    int64
 	skipped int64 // part of done that this run did not do
 	suffix  string
@@ -40,17 +41,13 @@ type Bar struct {
 // Option changes how a Bar reports.
 type Option func(*Bar)
 
-// LogEvery sets the least time between two log lines where the writer is not a
-// terminal: 10 seconds by default, 0 for a line at every [Bar.Add].
-func LogEvery(d time.Duration) Option { return func(b *Bar) { b.interval = d } }
-
 // New starts a bar for total units named noun (in the plural: "steps"); the clock
 // starts now. A total of 0 or less is an unknown one: no share and no remaining
 // time are shown. The bar redraws one line if w is a terminal. Errors of w are
 // ignored: progress is never worth stopping for.
 func New(w io.Writer, noun string, total int64, opts ...Option) *Bar {
-	b := &Bar{out: NewOutput(w), noun: noun, total: total, interval: defaultLogEvery, start: time.Now()}
-	if f := b.out.terminal(); f != nil {
+	b := &Bar{out: NewOutput(w), noun: noun, total: total, start: time.Now()}
+	if f := b.out.Terminal(); f != nil {
 		b.columns = func() int {
 			if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
 				return columns
@@ -61,9 +58,7 @@ func New(w io.Writer, noun string, total int64, opts ...Option) *Bar {
 	for _, opt := range opts {
 		opt(b)
 	}
-	if b.columns != nil {
-		b.interval = redrawEvery
-	} else {
+	if b.columns == nil {
 		b.last = b.start
 	}
 	return b
@@ -74,9 +69,27 @@ func (b *Bar) Add(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.done += n
-	if !b.closed && time.Since(b.last) >= b.interval {
+	if !b.closed && b.due() {
 		b.show()
 	}
+}
+
+// due tells whether a line is to be shown: on a terminal ten times a second, elsewhere with
+// every tenth of the total, but for the last, which Done shows, and after 10 seconds.
+func (b *Bar) due() bool {
+	since := time.Since(b.last)
+	if b.columns != nil {
+		return since >= redrawEvery
+	}
+	return since >= logEvery || b.done < b.total && b.tenths() > b.logged
+}
+
+// tenths of the total that are done; 0 where the total is not known.
+func (b *Bar) tenths() int64 {
+	if b.total <= 0 {
+		return 0
+	}
+	return int64(logShares * float64(b.done) / float64(b.total))
 }
 
 // Skip counts n units as done before this run began: they belong to the share but
@@ -86,6 +99,7 @@ func (b *Bar) Skip(n int64) {
 	defer b.mu.Unlock()
 	b.done += n
 	b.skipped += n
+	b.logged = b.tenths()
 }
 
 // Describe sets a short text, such as the current loss, at the end of the line. It
@@ -116,7 +130,7 @@ func (b *Bar) Done() {
 }
 
 func (b *Bar) show() {
-	b.last = time.Now()
+	b.last, b.logged = time.Now(), b.tenths()
 	line := printable.Text(b.facts(b.last.Sub(b.start)))
 	if b.columns == nil {
 		fmt.Fprintln(b.out, line)

@@ -35,20 +35,23 @@ func TestLogLines(t *testing.T) {
 	})
 }
 
-func TestLogLineForEveryStep(t *testing.T) {
+// A loop of less than 10 seconds has a line for each tenth, none per step, and what an
+// earlier run has done is no progress of this one.
+func TestLogLinesOfTenths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		b := New(&out, "steps", 3, LogEvery(0))
-		for i := range 3 {
-			time.Sleep(time.Second)
-			b.Describe(fmt.Sprintf("loss %d", 3-i))
+		b := New(&out, "steps", 1000)
+		b.Skip(650)
+		for i := range 350 {
+			time.Sleep(10 * time.Millisecond)
+			b.Describe(fmt.Sprintf("loss %d", 350-i))
 			b.Add(1)
 		}
 		b.Done()
-		want := "1/3 steps   33%  1 steps/s  2s left  loss 3\n" +
-			"2/3 steps   66%  1 steps/s  1s left  loss 2\n" +
-			"3/3 steps  100%  1 steps/s  loss 1\n" +
-			"3/3 steps  100%  1 steps/s  in 3s  loss 1\n"
+		want := " 700/1000 steps   70%  100 steps/s  3s left  loss 301\n" +
+			" 800/1000 steps   80%  100 steps/s  2s left  loss 201\n" +
+			" 900/1000 steps   90%  100 steps/s  1s left  loss 101\n" +
+			"1000/1000 steps  100%  100 steps/s  in 3.5s  loss 1\n"
 		if out.String() != want {
 			t.Errorf("log\n%swant\n%s", out.String(), want)
 		}
@@ -97,14 +100,14 @@ func TestTerminalRedrawsOneLineAtMostTenTimesASecond(t *testing.T) {
 		}
 		b.Describe("done\nand\x1b[2Jdusted")
 		b.Done()
-		draws := strings.Split(out.String(), "\r")[1:]
+		draws := strings.Split(strings.ReplaceAll(out.String(), "\x1b[J\r", "\x1b[J"), "\r")[1:]
 		if n := len(draws); n < 15 || n > 21 {
 			t.Errorf("%d draws in 2 s, want about 20 and at most 21", n)
 		}
-		if want := "[>                   ]    1/2000 tokens    0%\x1b[K"; draws[0] != want {
+		if want := "[>                   ]    1/2000 tokens    0%\x1b[J"; draws[0] != want {
 			t.Errorf("first draw %q, want %q", draws[0], want)
 		}
-		last := "[====================] 2000/2000 tokens  100%  1000 tokens/s  in 2s  done and [2Jdusted\x1b[K\n"
+		last := "[====================] 2000/2000 tokens  100%  1000 tokens/s  in 2s  done and [2Jdusted\x1b[J\n"
 		if draws[len(draws)-1] != last {
 			t.Errorf("last draw %q, want %q", draws[len(draws)-1], last)
 		}
@@ -120,7 +123,7 @@ func TestTerminalLineNeverFillsTheWidth(t *testing.T) {
 		b := New(&out, "tokens", 2000, terminal(columns))
 		b.Describe(strings.Repeat("é", 100))
 		b.Add(1)
-		line := strings.TrimSuffix(strings.TrimPrefix(out.String(), "\r"), "\x1b[K")
+		line := strings.TrimSuffix(strings.TrimPrefix(out.String(), "\r"), "\x1b[J\r")
 		if n := len([]rune(line)); n != columns-1 {
 			t.Errorf("%d columns: line of %d characters %q, want %d", columns, n, line, columns-1)
 		}
@@ -129,7 +132,7 @@ func TestTerminalLineNeverFillsTheWidth(t *testing.T) {
 
 func TestDoneEndsTheBar(t *testing.T) {
 	var out bytes.Buffer
-	b := New(&out, "steps", 2, LogEvery(0))
+	b := New(&out, "steps", 2)
 	b.Done()
 	first := out.String()
 	if strings.Count(first, "\n") != 1 {
@@ -149,7 +152,7 @@ type brokenWriter struct{}
 func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func TestBrokenWriterIsIgnored(t *testing.T) {
-	b := New(brokenWriter{}, "steps", 1, LogEvery(0))
+	b := New(brokenWriter{}, "steps", 1)
 	b.Add(1)
 	b.Done()
 }
@@ -157,7 +160,7 @@ func TestBrokenWriterIsIgnored(t *testing.T) {
 // Run under the race detector; the count itself must be exact, and lines whole.
 func TestConcurrentUse(t *testing.T) {
 	var out bytes.Buffer
-	b := New(&out, "steps", 800, LogEvery(0))
+	b := New(&out, "steps", 800)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -170,7 +173,7 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 	b.Done()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 801 || !strings.HasPrefix(lines[800], "800/800 steps") {
-		t.Errorf("%d lines, the last %q; want 801 and 800/800", len(lines), lines[len(lines)-1])
+	if len(lines) != 10 || !strings.HasPrefix(lines[9], "800/800 steps") {
+		t.Errorf("%d lines, the last %q; want one for each tenth and 800/800", len(lines), lines[len(lines)-1])
 	}
 }

@@ -4,7 +4,10 @@ import (
 	"glimpse/kernels"
 )
 
-// Sizes of device memory, which operations take and forecasts count.
+// Sizes of device memory, which operations take and forecasts count (kernels/memcount). Where
+// an operation has several launches the size is a formula: TestCUDAScratch and
+// TestCUDAScratchOfProducts hold it to what the launchers take, never less and at most a
+// tenth more.
 
 // BlockClass is the size of the block for so many bytes: eight steps between powers of
 // two, so that blocks are used again for tensors that are a little smaller.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"glimpse/kernels"
 	"glimpse/kernels/cuda"
 	"glimpse/kernels/kernelstest"
 	"glimpse/kernels/memcount"
@@ -24,6 +25,8 @@ func TestCUDAScratch(t *testing.T) {
 			{Name: "response", Rows: 80, Heads: 4, Dim: 32, Entries: []int{300, 90}, Own: true},
 			{Name: "response, window", Rows: 80, Heads: 4, Dim: 32, Entries: []int{300, 90}, Own: true, Window: 100},
 			{Name: "odd heads", Rows: 80, Heads: 4, Dim: 12, Entries: []int{300, 90}, Own: true},
+			{Name: "step", Rows: 1, Heads: 4, Dim: 64, Entries: []int{400, 90}},
+			{Name: "step, odd heads", Rows: 1, Heads: 4, Dim: 10, Entries: []int{400, 90}},
 		} {
 			for _, half := range []bool{false, true} {
 				if !half && work > 0 {
@@ -51,6 +54,47 @@ func TestCUDAScratch(t *testing.T) {
 					before := countedTemporary(counted, forecasts[op])
 					if got := cuda.Temporary(d.B, run); got > before || float64(got) < 0.9*float64(before)-2000 {
 						t.Errorf("%s, bf16 %v, work %d: %s takes %d bytes, %d were foretold", s.Name, half, work, op, got, before)
+					}
+				}
+			}
+		}
+		restore()
+	}
+}
+
+// TestCUDAScratchOfProducts: so is that of products, whatever types meet and in whichever way
+// they are multiplied.
+func TestCUDAScratchOfProducts(t *testing.T) {
+	d := openCUDA(t)
+	rng := rand.New(rand.NewPCG(7, 8))
+	types := []kernels.DType{kernels.F32, kernels.BF16, kernels.F16}
+	for _, work := range []int{0, 1 << 30} {
+		restore := cuda.SetExactWork(work)
+		for _, s := range [][3]int{{1, 8, 64}, {9, 8, 64}, {66, 8, 24}, {5, 4, 520}} {
+			m, n, k := s[0], s[1], s[2]
+			for _, of := range types {
+				if of != kernels.BF16 && work > 0 {
+					continue // the same again
+				}
+				for _, rows := range types[:2] {
+					counted := memcount.New(d.B)
+					calls := func(d kernelstest.Device, w *kernels.Tensor) map[string]func() {
+						y, x, c, a := d.Garbage(m, n), d.B.Alloc(rows, m, k), d.Garbage(m, k), d.B.Alloc(rows, m, n)
+						d.B.Fill(x, 1)
+						d.B.Fill(a, 1)
+						calls := map[string]func(){"Linear": func() { d.B.Linear(y, x, w, nil, 1, 0) }}
+						if rows == kernels.F32 {
+							calls["MatMul"] = func() { d.B.MatMul(c, a, w, 1, 0) }
+						}
+						return calls
+					}
+					weight := d.Weight(rng, of, n, k)
+					forecasts := calls(kernelstest.Device{B: counted}, counted.Alloc(of, n, k))
+					for op, run := range calls(d, weight) {
+						before := countedTemporary(counted, forecasts[op])
+						if got := cuda.Temporary(d.B, run); got > before || float64(got) < 0.9*float64(before)-2000 {
+							t.Errorf("%v: %s of %v rows and %v weights, work %d: takes %d bytes, %d were foretold", s, op, rows, of, work, got, before)
+						}
 					}
 				}
 			}

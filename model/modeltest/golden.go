@@ -3,6 +3,7 @@ package modeltest
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -29,7 +30,7 @@ type GoldenPrompt struct {
 	// BF16Error is transformers' own RowError in bfloat16.
 	BF16Error float64 `json:"bf16_error"`
 
-	Logits    Tensor `json:"-"` // [tokens, vocab]
+	Logits    Tensor `json:"-"` // [tokens, vocab]; all but the last 8 rows are Hidden times the head
 	Hidden    Tensor `json:"-"` // [layers+1, tokens, hidden]: embeddings, layers; the last after the final norm
 	Attention Tensor `json:"-"` // [layers, heads, 8, tokens], the last 8 rows
 }
@@ -78,16 +79,84 @@ func Goldens(t testing.TB) []Golden {
 	}
 	var out []Golden
 	for _, path := range paths {
-		g := Golden{Folder: filepath.Dir(path)}
-		g.Name = filepath.Base(g.Folder)
-		ReadJSON(t, path, &g)
-		tensors := ReadTensors(t, filepath.Join(g.Folder, "golden.safetensors"))
-		for i := range g.Prompts {
-			at := string(rune('0' + i))
-			p := &g.Prompts[i]
-			p.Logits, p.Hidden, p.Attention = tensors[at+".logits"], tensors[at+".hidden"], tensors[at+".attention"]
+		out = append(out, golden(t, path))
+	}
+	return out
+}
+
+func golden(t testing.TB, path string) Golden {
+	t.Helper()
+	g := Golden{Folder: filepath.Dir(path)}
+	g.Name = filepath.Base(g.Folder)
+	ReadJSON(t, path, &g)
+	tensors, head := ReadTensors(t, filepath.Join(g.Folder, "golden.safetensors")), readHead(t, g.Folder)
+	for i := range g.Prompts {
+		at := string(rune('0' + i))
+		p := &g.Prompts[i]
+		p.Hidden, p.Attention = tensors[at+".hidden"], tensors[at+".attention"]
+		p.Logits = head.logits(t, p.Hidden, tensors[at+".logits"])
+	}
+	return g
+}
+
+// head is the output matrix of a model, [vocab, hidden], and what its logits are divided by.
+type head struct {
+	weight  Tensor
+	divisor float64
+}
+
+func readHead(t testing.TB, folder string) head {
+	t.Helper()
+	var config struct {
+		Divisor float64 `json:"logits_scaling"`
+	}
+	ReadJSON(t, filepath.Join(folder, "config.json"), &config)
+	w, err := checkpoints.OpenWeights(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	// The embeddings stand for a head that is tied to them.
+	for _, name := range []string{"lm_head.weight", "model.embed_tokens.weight", "transformer.word_embeddings.weight"} {
+		view, err := w.Tensor(name)
+		if errors.Is(err, checkpoints.ErrNoTensor) {
+			continue
 		}
-		out = append(out, g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := make([]float32, view.Len())
+		if err := view.ReadF32(values); err != nil {
+			t.Fatal(err)
+		}
+		return head{Tensor{view.Shape, values}, max(config.Divisor, 1)}
+	}
+	t.Fatalf("%s: no output matrix", folder)
+	return head{}
+}
+
+// logits are those of all rows [tokens, vocab]: of the last ones as transformers computed
+// them, of the others the same product of its hidden states, in float64. That it is the same
+// is checked where both are there.
+func (h head) logits(t testing.TB, hidden, last Tensor) Tensor {
+	t.Helper()
+	tokens, vocab := hidden.Shape[1], h.weight.Shape[0]
+	out := Tensor{[]int{tokens, vocab}, make([]float32, tokens*vocab)}
+	for row := range tokens {
+		x, y := hidden.At(hidden.Shape[0]-1, row), out.At(row)
+		for v := range y {
+			sum := 0.0
+			for d, weight := range h.weight.At(v) {
+				sum += float64(x[d]) * float64(weight)
+			}
+			y[v] = float32(sum / h.divisor)
+		}
+		if at := row - (tokens - last.Shape[0]); at >= 0 {
+			if e := RowError(y, last.At(at)); !(e <= 1e-6) {
+				t.Fatalf("logits of row %d: hidden states times the head differ by %.2g from what transformers computed", row, e)
+			}
+			copy(y, last.At(at))
+		}
 	}
 	return out
 }
@@ -95,13 +164,7 @@ func Goldens(t testing.TB) []Golden {
 // GoldenNamed reads one golden folder.
 func GoldenNamed(t testing.TB, name string) Golden {
 	t.Helper()
-	for _, g := range Goldens(t) {
-		if g.Name == name {
-			return g
-		}
-	}
-	t.Fatalf("no golden folder %s", name)
-	return Golden{}
+	return golden(t, filepath.Join(Testdata(t), "golden", name, "golden.json"))
 }
 
 // Files reads the files of a folder.

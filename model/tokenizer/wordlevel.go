@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	sugar "github.com/sugarme/tokenizer"
@@ -58,20 +59,34 @@ func (m *wordLevel) appendIDs(dst []int32, word string, at int) ([]int32, error)
 	return dst, m.unknown(word, at)
 }
 
+// UnknownWordError is a word that a closed vocabulary does not have.
+type UnknownWordError struct {
+	Word    string // or its beginning
+	At      int    // byte in the text
+	Words   int    // in the vocabulary
+	Nearest []string
+}
+
+func (e *UnknownWordError) Error() string {
+	msg := fmt.Sprintf("word %q at byte %d is not in the vocabulary, which is closed: only its %d words can be used", e.Word, e.At, e.Words)
+	for i, word := range e.Nearest {
+		msg += []string{"; nearest: ", ", "}[min(i, 1)] + strconv.Quote(word)
+	}
+	return msg
+}
+
 // unknown explains why a word has no id.
 func (m *wordLevel) unknown(word string, at int) error {
 	const shown = 64
-	name := word
-	if len(name) > shown {
-		name = strings.ToValidUTF8(name[:shown], "") + "…"
+	e := &UnknownWordError{Word: word, At: at, Words: len(m.vocab)}
+	if len(word) > shown {
+		// The nearest word of a whole paragraph means nothing and costs its length
+		// times the vocabulary.
+		e.Word = strings.ToValidUTF8(word[:shown], "") + "…"
+		return e
 	}
-	msg := fmt.Sprintf("word %q at byte %d is not in the vocabulary, which is closed: only its %d words can be used", name, at, len(m.vocab))
-	// The nearest word of a whole paragraph means nothing and costs its length
-	// times the vocabulary.
-	if near := m.nearest(word, 3); len(word) <= shown && len(near) > 0 {
-		msg += "; nearest: " + strings.Join(near, ", ")
-	}
-	return fmt.Errorf("%s", msg)
+	e.Nearest = m.nearest(word, 3)
+	return e
 }
 
 // nearest returns up to n vocabulary entries by edit distance to word, then by
@@ -94,7 +109,7 @@ func (m *wordLevel) nearest(word string, n int) []string {
 	})
 	var words []string
 	for _, c := range all[:min(n, len(all))] {
-		words = append(words, fmt.Sprintf("%q", c.word))
+		words = append(words, c.word)
 	}
 	return words
 }

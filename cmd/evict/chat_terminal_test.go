@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"glimpse/internal/terminaltest"
+)
+
+// onTerminal starts evict on a terminal.
+func onTerminal(t *testing.T, columns int, args ...string) *terminaltest.Program {
+	t.Helper()
+	c := exec.Command(os.Args[0], append([]string{"--threads", "2"}, args...)...)
+	c.Env = append(os.Environ(), asProgram+"=1")
+	return terminaltest.Start(t, columns, c)
+}
+
+const (
+	interrupt = "\x03"
+	endOfFile = "\x04"
+	up        = "\x1b[A"
+	prompt    = "\x1b[?2004h> " // and not the end of a "<word> "
+)
+
+// TestChatOnTerminal: what a person sees of every command, of mistakes, and of a line that
+// is edited.
+func TestChatOnTerminal(t *testing.T) {
+	for _, columns := range []int{80, 120} {
+		t.Run(fmt.Sprint(columns), func(t *testing.T) {
+			p := onTerminal(t, columns, "chat", "--example", "turns", "--seed", "3", "--policy", "full", "--budget", "64")
+			p.Wait("/help lists the")
+			p.Wait("right answer: ")
+			p.Wait(prompt)
+			for _, step := range []struct{ keys, want string }{
+				{"<cupy>\x1b[D\x1b[D\x1b[D\x7fo\x05\r", "tokens at "}, // edited into <copy>
+				{up + "\r", " tokens at "},
+				{"hello\r", `"hello" is not one of the 384 words that the model knows; try bell`},
+				{"/hlep\r", `did you mean "/help"?`},
+				{"/bu\t32\r", "32 pairs per KV head and layer from the next turn on; what was evicted"},
+				{"/policy snapvk\r", `did you mean "snapkv"?`},
+				{"/policy sna\t\r", "what was said is read again with the"},
+				{"<copy>\r", " tokens at "},
+				{"/stats now\r", "want nothing after it"},
+				{"/stats\r", "of 1024 tokens of the context are used"},
+				{"\x1b[200~" + strings.Repeat("map ", 1100) + "\x1b[201~\r", "/reset begins anew"},
+				{"/reset\r", "What was said is forgotten."},
+				{"/stats\r", "No turns yet."},
+				{"/help\r", "Anything else is a message."},
+				{"map" + interrupt, "Ctrl-C again, or Ctrl-D, leaves."},
+			} {
+				p.Type(step.keys)
+				p.Wait(step.want)
+				p.Wait(prompt)
+			}
+			if !strings.Contains(p.Screen(), "> [paste 1: 4400 characters]\n") {
+				t.Error("a long paste is shown at its length")
+			}
+			p.Type(endOfFile)
+			if code := p.Exit(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// TestChatInterrupted: wherever the first Ctrl-C falls, the chat goes on, and the second one
+// in a row leaves.
+func TestChatInterrupted(t *testing.T) {
+	const seed = 1
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 8 {
+		// A model that has forgotten the question goes on to the end of its context.
+		p := onTerminal(t, 80, "chat", "--example", "turns", "--seed", "3", "--policy", "random", "--budget", "8", "--tokens", "128", "--max-new", "1000")
+		p.Wait("/help lists")
+		time.Sleep(time.Duration(r.IntN(150)) * time.Millisecond)
+		p.Type(interrupt)
+		p.Wait(prompt)
+		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+		p.Type("<copy>\r")
+		p.Wait("\n")
+		time.Sleep(time.Duration(r.IntN(150)) * time.Millisecond)
+		p.Type(interrupt)
+		p.Type("/budget\r")
+		p.Wait("8 pairs per KV head and layer")
+		p.Wait(prompt)
+		p.Type(interrupt)
+		p.Wait("leaves.")
+		p.Wait(prompt)
+		p.Type(interrupt)
+		if code := p.Exit(); code != 0 {
+			t.Errorf("exit code %d:\n%s", code, p.Screen())
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"glimpse/internal/progress"
+)
+
+// signals ends a context with the first signal, and the program with the second.
+type signals struct {
+	mu        sync.Mutex
+	interrupt func() bool // see OnInterrupt; nil: none
+}
+
+type signalsKey struct{}
+
+// OnInterrupt calls f at every interrupt (Ctrl-C) until it is restored, in a goroutine of
+// its own. An interrupt that f does not take ends the command's context as without f. It
+// does nothing where Main does not run the command.
+func OnInterrupt(ctx context.Context, f func() (taken bool)) (restore func()) {
+	s, ok := ctx.Value(signalsKey{}).(*signals)
+	if !ok {
+		return func() {}
+	}
+	return s.set(f)
+}
+
+func (s *signals) set(f func() bool) (restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.interrupt
+	s.interrupt = f
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.interrupt = before
+	}
+}
+
+func (s *signals) taken(sig os.Signal) bool {
+	if sig != os.Interrupt {
+		return false
+	}
+	s.mu.Lock()
+	f := s.interrupt
+	s.mu.Unlock()
+	return f != nil && f()
+}
+
+// notify returns a context that the first SIGINT, SIGTERM or SIGHUP ends that nothing else
+// takes. The next one has its usual effect, but does not leave a bar's line behind.
+func notify(parent context.Context) (ctx context.Context, stop func()) {
+	s := &signals{}
+	ctx, cancel := context.WithCancel(context.WithValue(parent, signalsKey{}, s))
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // under nohup the end of the terminal ends nothing
+		ends = append(ends, syscall.SIGHUP)
+	}
+	received := make(chan os.Signal, 4)
+	signal.Notify(received, ends...)
+	go func() {
+		for sig := range received {
+			if s.taken(sig) {
+				continue
+			}
+			if ctx.Err() == nil {
+				cancel()
+				continue
+			}
+			progress.Stderr.Clear()
+			signal.Reset(ends...)
+			if p, err := os.FindProcess(os.Getpid()); err != nil || p.Signal(sig) != nil {
+				os.Exit(ExitInterrupted)
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(received)
+		cancel()
+	}
+}

@@ -1,0 +1,53 @@
+package progress
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+)
+
+// A bar on a real (pseudo-)terminal finds out by itself what it is and how wide.
+func TestRecognisesATerminal(t *testing.T) {
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	defer master.Close()
+	defer slave.Close()
+	if err := pty.Setsize(master, &pty.Winsize{Rows: 24, Cols: 30}); err != nil {
+		t.Fatalf("set the terminal's size: %v", err)
+	}
+	b := New(slave, "steps", 10)
+	b.Add(5)
+	b.Done()
+	buf := make([]byte, 4096)
+	n, err := master.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(buf[:n]), "\x1b[J")
+	if want := "\r[==========>         ]  5/10 "; first != want { // 29 characters
+		t.Errorf("first line on a terminal of 30 columns %q, want %q", first, want)
+	}
+}
+
+// A file is not a terminal.
+func TestRecognisesAFile(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := New(f, "steps", 10)
+	b.Add(5)
+	b.Done()
+	got, err := os.ReadFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(string(got), "\r\x1b") || strings.Count(string(got), "\n") != 2 {
+		t.Errorf("a file got %q, want two plain lines", got)
+	}
+}

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package terminaltest
+
+import "syscall"
+
+func controlling() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,158 @@
+package terminaltest
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/term"
+)
+
+// Program runs on a pseudo-terminal of its own.
+type Program struct {
+	t           *testing.T
+	cmd         *exec.Cmd
+	master, tty *os.File
+	before      *term.State
+
+	mu     sync.Mutex
+	more   chan struct{} // closed with the next output
+	screen Screen
+	output []byte
+	seen   int // of output, by Wait
+	done   chan struct{}
+}
+
+// patience is for what a program says at once.
+const patience = 10 * time.Second
+
+// Start starts a program on a terminal of so many columns. The test is skipped where there
+// are no pseudo-terminals.
+func Start(t *testing.T, columns int, cmd *exec.Cmd) *Program {
+	t.Helper()
+	master, tty, err := pty.Open()
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	p := &Program{t: t, cmd: cmd, master: master, tty: tty, more: make(chan struct{}), done: make(chan struct{}), screen: Screen{Columns: columns, Reflow: true}}
+	p.Resize(columns)
+	if p.before, err = term.GetState(int(tty.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	cmd.SysProcAttr = controlling()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go p.read()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		tty.Close()
+		master.Close()
+		<-p.done
+	})
+	return p
+}
+
+func (p *Program) read() {
+	defer close(p.done)
+	buffer := make([]byte, 4096)
+	for {
+		n, err := p.master.Read(buffer)
+		p.mu.Lock()
+		p.screen.Write(buffer[:n])
+		p.output = append(p.output, buffer[:n]...)
+		close(p.more)
+		p.more = make(chan struct{})
+		p.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Resize changes the width of the window, of which the program is told.
+func (p *Program) Resize(columns int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.screen.Resize(columns)
+	if err := pty.Setsize(p.master, &pty.Winsize{Rows: 40, Cols: uint16(columns)}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Type presses keys.
+func (p *Program) Type(keys string) {
+	p.t.Helper()
+	if _, err := p.master.WriteString(keys); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Wait waits for text in what comes after the text that was waited for before.
+func (p *Program) Wait(text string) {
+	p.t.Helper()
+	late := time.After(patience)
+	for {
+		p.mu.Lock()
+		at, more := bytes.Index(p.output[p.seen:], []byte(text)), p.more
+		if at >= 0 {
+			p.seen += at + len(text)
+		}
+		p.mu.Unlock()
+		if at >= 0 {
+			return
+		}
+		select {
+		case <-more:
+		case <-p.done:
+			p.t.Fatalf("the program ended without %q:\n%s", text, p.Screen())
+		case <-late:
+			p.t.Fatalf("%q did not come:\n%s", text, p.Screen())
+		}
+	}
+}
+
+// Screen is what is shown now.
+func (p *Program) Screen() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.screen.String()
+}
+
+// Exit waits for the program's end and returns its exit code, -1 after a signal. It is an
+// error where the terminal is left in another mode than before, in the middle of a line, or
+// with a sequence on it that the Screen does not know.
+func (p *Program) Exit() int {
+	p.t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- p.cmd.Wait() }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-time.After(patience):
+		p.t.Fatalf("the program does not end:\n%s", p.Screen())
+	}
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		p.t.Fatal(err)
+	}
+	if after, err := term.GetState(int(p.tty.Fd())); err != nil || *after != *p.before {
+		p.t.Errorf("the terminal is left in another mode (%v)", err)
+	}
+	const mark = "\u2404" // comes after all output
+	if _, err := p.tty.WriteString(mark); err != nil {
+		p.t.Fatal(err)
+	}
+	p.Wait(mark)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.screen.column() != 1 || p.screen.Err() != nil {
+		p.t.Errorf("the screen is left in the middle of a line (%v):\n%s", p.screen.Err(), &p.screen)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}

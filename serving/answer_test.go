@@ -1,0 +1,128 @@
+package serving
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"glimpse/datasets"
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+// TestAnswer: the answer that streams is the session's own, and what is said of it are the
+// cache's numbers.
+func TestAnswer(t *testing.T) {
+	m, err := model.Open("", model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p, err := (&PromptSource{Example: "needle", Tokens: 128}).ReadExample(m, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		policy  string
+		budget  int
+		maxNew  int
+		compare bool
+		info    []string
+	}{
+		"full":  {policy: "full", budget: 128, maxNew: 16, info: []string{"the answer is right", "kept 128 of 128 pairs", "(100.0%)"}},
+		"few":   {policy: "streamingllm", budget: 8, maxNew: 16, compare: true, info: []string{"the answer is wrong", "kept 8 of 128 pairs", "(6.2%)", ", plain prefill "}},
+		"cut":   {policy: "full", budget: 128, maxNew: 1, info: []string{"the answer is wrong", "1 tokens at "}},
+		"reads": {policy: "quest", budget: 64, maxNew: 4, info: []string{"attention reads ", " of them to choose"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy, err := eviction.New(c.policy, 1, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out, info bytes.Buffer
+			o := Options{Budget: eviction.Pairs(c.budget), MaxNew: c.maxNew, Compare: c.compare}
+			if err := Answer(t.Context(), &out, &info, m, policy, p, o); err != nil {
+				t.Fatal(err)
+			}
+			rt := eviction.NewRuntime(m)
+			rt.MaxNew = c.maxNew
+			s, err := rt.Prefill(t.Context(), policy, p.IDs, c.budget, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tokens, _, err := s.Generate(t.Context(), model.GenerateOptions{MaxNew: c.maxNew})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := datasets.Text(tokens)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimSpace(out.String()); got != want {
+				t.Errorf("answer %q, want %q", got, want)
+			}
+			for _, want := range append(c.info, "prompt of task single, 128 tokens", "time to first token ") {
+				if !strings.Contains(info.String(), want) {
+					t.Errorf("it does not say %q:\n%s", want, info.String())
+				}
+			}
+			if !c.compare && strings.Contains(info.String(), "plain prefill") {
+				t.Errorf("a prefill that was not asked for:\n%s", info.String())
+			}
+			if policy := "policy " + c.policy + ", budget "; !strings.Contains(info.String(), policy) {
+				t.Errorf("it does not say %q", policy)
+			}
+		})
+	}
+}
+
+// TestAnswerWithoutTokenizer: without one, token ids are the answer; an output that takes
+// no more is an error.
+func TestAnswerWithoutTokenizer(t *testing.T) {
+	folder, err := modeltest.Llama{}.Folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := modeltest.OpenFolder(t, folder, "cpu")
+	policy, err := eviction.New("snapkv", 1, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Prompt{IDs: modeltest.Tokens(m, 1, 24)}
+	o := Options{Budget: eviction.Pairs(12), MaxNew: 3}
+	var out bytes.Buffer
+	if err := Answer(t.Context(), &out, io.Discard, m, policy, p, o); err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`^(\d+ ){3}\n$`).MatchString(out.String()) {
+		t.Errorf("answer %q, want three ids", out.String())
+	}
+	if err := Answer(t.Context(), closed{}, io.Discard, m, policy, p, o); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("an output that is closed: %v", err)
+	}
+}
+
+// closed is an output that nobody reads.
+type closed struct{}
+
+func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// TestTrafficNote: per step, with what chooses the entries where something does.
+func TestTrafficNote(t *testing.T) {
+	for _, c := range []struct {
+		traffic eviction.Traffic
+		want    string
+	}{
+		{eviction.Traffic{}, ""},
+		{eviction.Traffic{Steps: 2, Bytes: 4096}, "; attention reads 2.0 KiB per step"},
+		{eviction.Traffic{Steps: 2, Bytes: 3072, Estimation: 1024}, "; attention reads 1.5 KiB per step, 0.5 of them to choose"},
+	} {
+		if got := trafficNote(c.traffic); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.traffic, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package serving
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"glimpse/eviction"
+	"glimpse/internal/suggest"
+)
+
+// command is one that a line of a chat can give.
+type command struct {
+	name, argument, help string
+	run                  func(c *Conversation, argument string) error
+}
+
+var commands []command
+
+func init() { // they list themselves
+	commands = []command{
+		{"/help", "", "list the commands", (*Conversation).help},
+		{"/policy", "[NAME]", "tell or change the eviction policy; what was said is read again", (*Conversation).setPolicy},
+		{"/budget", "[PAIRS]", "tell or change the budget of the next turns, as 128 or 10%", (*Conversation).setBudget},
+		{"/stats", "", "tell what the turns took", (*Conversation).statistics},
+		{"/reset", "", "forget what was said", (*Conversation).reset},
+		{"/exit", "", "leave", func(*Conversation, string) error { return errLeave }},
+	}
+}
+
+// asCommand takes a line apart that is a command. One that begins with the path of a file
+// is a message.
+func asCommand(line string) (name, argument string, ok bool) {
+	if !strings.HasPrefix(line, "/") {
+		return "", "", false
+	}
+	name, argument, _ = strings.Cut(line, " ")
+	return name, strings.TrimSpace(argument), !strings.Contains(name[1:], "/")
+}
+
+func (c *Conversation) command(name, argument string) error {
+	var names []string
+	for _, known := range commands {
+		if known.name != name {
+			names = append(names, known.name)
+			continue
+		}
+		if known.argument == "" && argument != "" {
+			return &refusal{fmt.Errorf("%s: got %q, want nothing after it", name, argument)}
+		}
+		return known.run(c, argument)
+	}
+	return &refusal{suggest.Unknown("command", name, names)}
+}
+
+// complete are the lines that the beginning of a command may go on as.
+func (c *Conversation) complete(line string) []string {
+	var lines []string
+	for _, known := range commands {
+		whole := known.name
+		if known.argument != "" {
+			whole += " "
+		}
+		lines = append(lines, whole)
+	}
+	for _, name := range eviction.Policies.Names() {
+		lines = append(lines, "/policy "+name)
+	}
+	if line == "" || !strings.Contains(line, " ") {
+		return lines[:len(commands)] // the name first
+	}
+	return lines
+}
+
+func (c *Conversation) help(string) error {
+	t := tabwriter.NewWriter(c.info, 0, 0, 2, ' ', 0)
+	for _, known := range commands {
+		fmt.Fprintf(t, "%s %s\t%s\n", known.name, known.argument, known.help)
+	}
+	t.Flush()
+	c.say("Anything else is a message.")
+	return nil
+}
+
+// described is the policy and its budget.
+func (c *Conversation) described() string {
+	if c.policy.Name == "full" {
+		return c.label + ", which keeps everything"
+	}
+	return fmt.Sprintf("%s at %s", c.label, c.pairs())
+}
+
+// pairs describes the budget.
+func (c *Conversation) pairs() string {
+	if c.o.Budget.Share() > 0 {
+		return fmt.Sprintf("%v of the conversation", c.o.Budget)
+	}
+	return fmt.Sprintf("%v pairs per KV head and layer", c.o.Budget)
+}
+
+func (c *Conversation) setPolicy(name string) error {
+	if name == "" {
+		c.say(c.described())
+		return nil
+	}
+	if c.Policy == nil {
+		return &refusal{fmt.Errorf("/policy: only %s is at hand", c.label)}
+	}
+	policy, label, err := c.Policy(name)
+	if err != nil {
+		return &refusal{fmt.Errorf("/policy: %w", err)}
+	}
+	before, beforeLabel := c.policy, c.label
+	c.policy, c.label = policy, label
+	if err := c.begin(); err != nil {
+		c.policy, c.label = before, beforeLabel
+		return &refusal{fmt.Errorf("/policy: %w", err)}
+	}
+	note := ""
+	if c.again {
+		note = "; what was said is read again with the next message"
+	}
+	c.say(c.described() + note)
+	return nil
+}
+
+func (c *Conversation) setBudget(text string) error {
+	if text == "" {
+		c.say(c.pairs())
+		return nil
+	}
+	budget, err := eviction.ParseBudget(text)
+	if err == nil {
+		err = budget.Check()
+	}
+	if err != nil {
+		return &refusal{fmt.Errorf("/budget: %w", err)}
+	}
+	c.o.Budget, c.session.Budget = budget, budget
+	note := ""
+	if len(c.messages) > 0 && !c.again {
+		note = " from the next turn on; what was evicted stays evicted"
+	}
+	c.say(c.pairs() + note)
+	return nil
+}
+
+func (c *Conversation) reset(string) error {
+	c.messages, c.turns = nil, nil
+	if err := c.begin(); err != nil {
+		return err
+	}
+	c.say("What was said is forgotten.")
+	return nil
+}
+
+func (c *Conversation) statistics(string) error {
+	if len(c.turns) == 0 {
+		c.say("No turns yet.")
+		return nil
+	}
+	t := tabwriter.NewWriter(c.info, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "turn\ttokens in\tout\tfirst ms\tout/s\theld KiB\tof KiB\t  policy\t\n")
+	for _, turn := range c.turns {
+		fmt.Fprintf(t, "%d\t%d\t%d\t%.1f\t%.0f\t%.1f\t%.1f\t  %s\t\n", turn.Turn, turn.PromptTokens, turn.AnswerTokens, turn.TTFTMillis, turn.Speed, kib(turn.HeldBytes), kib(turn.FullBytes), turn.Policy)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	last := c.turns[len(c.turns)-1]
+	c.say(fmt.Sprintf("%d of %d tokens of the context are used%s.", last.Position, c.model.Config.MaxPositions, trafficNote(c.session.Traffic)))
+	return nil
+}

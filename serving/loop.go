@@ -1,0 +1,152 @@
+package serving
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"glimpse/datasets"
+	"glimpse/internal/cli"
+	"glimpse/internal/lineedit"
+	"glimpse/internal/progress"
+	"glimpse/model"
+	"glimpse/model/tokenizer"
+
+	"golang.org/x/term"
+)
+
+// maxMessage bounds one line of input.
+const maxMessage = 1 << 24
+
+// errLeave ends the conversation.
+var errLeave = errors.New("leave")
+
+// Loop answers an example's prompt, if there is one, and then line by line. A line that
+// begins with a slash is a command. A message that the model cannot read ends the
+// conversation unless a person is there to try another.
+func (c *Conversation) Loop(ctx context.Context, in io.Reader, example *Prompt) error {
+	next, person := c.lines(ctx, in)
+	if person {
+		c.banner()
+		defer cli.OnInterrupt(ctx, c.stop.take)()
+	}
+	if example != nil {
+		if err := c.open(ctx, example); err != nil {
+			return err
+		}
+	}
+	for {
+		line, err := next()
+		switch {
+		case errors.Is(err, lineedit.ErrInterrupt):
+			if !c.stop.take() {
+				return nil
+			}
+			c.say("Ctrl-C again, or Ctrl-D, leaves.")
+			continue
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("chat: read a message: %w", err)
+		}
+		text := strings.TrimSpace(line)
+		if text == "" {
+			continue
+		}
+		c.stop.begin(nil) // who says something does not leave
+		err = c.take(ctx, text)
+		var wrong *refusal
+		switch {
+		case errors.Is(err, errLeave):
+			return nil
+		case person && errors.As(err, &wrong):
+			c.say(wrong.advice())
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// lines reads from in: with an editor where a person sits at a terminal.
+func (c *Conversation) lines(ctx context.Context, in io.Reader) (next func() (string, error), person bool) {
+	f, ok := in.(*os.File)
+	person = ok && term.IsTerminal(int(f.Fd()))
+	const prompt = "> "
+	if shown, ok := c.info.(*progress.Output); ok {
+		if e := lineedit.Open(ctx, in, shown.Terminal()); e != nil {
+			e.Complete = c.complete
+			c.columns = cli.Columns(shown.Terminal())
+			return func() (string, error) {
+				line, err := e.ReadLine(prompt)
+				c.columns = cli.Columns(shown.Terminal()) // of a window that has changed
+				return line, err
+			}, true
+		}
+	}
+	lines := bufio.NewScanner(cli.Input(ctx, in))
+	lines.Buffer(nil, maxMessage)
+	return func() (string, error) {
+		if person {
+			fmt.Fprint(c.info, prompt)
+		}
+		if lines.Scan() {
+			return lines.Text(), nil
+		}
+		if err := lines.Err(); err != nil {
+			return "", err
+		}
+		if person {
+			fmt.Fprintln(c.info)
+		}
+		return "", io.EOF
+	}, person
+}
+
+// banner says who is there and what can be done.
+func (c *Conversation) banner() {
+	c.say(fmt.Sprintf("Model %s, context of %d tokens; policy %s.", c.model.Name, c.model.Config.MaxPositions, c.described()))
+	if datasets.Knows(c.model.Config.Vocab) {
+		c.say(fmt.Sprintf("It knows %d words; begin with --example turns, then try <copy>.", c.model.Config.Vocab))
+	}
+	c.say("/help lists the commands, Ctrl-C ends an answer, Ctrl-D leaves.")
+}
+
+// take does what a line says.
+func (c *Conversation) take(ctx context.Context, text string) error {
+	if name, rest, ok := asCommand(text); ok {
+		return c.command(name, rest)
+	}
+	ids, err := c.read(ctx, text)
+	if err == nil {
+		err = c.fits(ids)
+	}
+	if err != nil {
+		return &refusal{err}
+	}
+	return c.answer(ctx, text, ids)
+}
+
+// refusal is an error of a line that has changed nothing.
+type refusal struct{ error }
+
+func (r *refusal) Unwrap() error { return r.error }
+
+// advice is the error for a person, who may try another line.
+func (r *refusal) advice() string {
+	var word *tokenizer.UnknownWordError
+	switch {
+	case errors.As(r, &word):
+		try := ""
+		if len(word.Nearest) > 0 {
+			try = "; try " + strings.Join(word.Nearest, ", ")
+		}
+		return fmt.Sprintf("%q is not one of the %d words that the model knows%s", word.Word, word.Words, try)
+	case errors.Is(r, model.ErrContext):
+		return strings.TrimPrefix(r.Error(), "chat: ") + "; /reset begins anew"
+	}
+	return r.Error()
+}
