@@ -10,7 +10,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/eviction"
-	"glimpse/internal/cli"
+	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/chat"
 	"glimpse/model/tokenizer"
@@ -231,4 +231,4 @@ func (c *Conversation) report(t turnStatistics) error {
 }
 
 // say tells a person something, in lines of their terminal's width.
-func (c *Conversation) say(text string) { fmt.Fprintln(c.info, cli.Wrap(text, c.columns)) }
+func (c *Conversation) say(text string) { fmt.Fprintln(c.info, tables.Wrap(text, c.columns)) }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"text/tabwriter"
 
 	"glimpse/datasets"
 	"glimpse/evaluation"
@@ -12,6 +11,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/progress"
+	"glimpse/internal/tables"
 
 	"glimpse/internal/cli"
 
@@ -87,20 +87,20 @@ that model's default; another one is given with --pattern.`,
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(p.Heads)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', tabwriter.AlignRight)
-			fmt.Fprint(w, "layer\t")
+			columns := []tables.Column{{Head: "layer", Right: true}}
 			for h := range p.Heads[0] {
-				fmt.Fprintf(w, "KV head %d\t", h)
+				columns = append(columns, tables.Column{Head: fmt.Sprintf("head %d", h), Right: true, Optional: 1})
 			}
-			fmt.Fprintln(w)
+			t := tables.New(columns...)
 			for layer, heads := range p.Heads {
-				fmt.Fprintf(w, "%d\t", layer)
+				cells := []string{fmt.Sprint(layer)}
 				for _, v := range heads {
-					fmt.Fprintf(w, "%.3f\t", v)
+					cells = append(cells, fmt.Sprintf("%.3f", v))
 				}
-				fmt.Fprintln(w)
+				t.Add(cells...)
 			}
-			return w.Flush()
+			fmt.Fprintln(cmd.OutOrStdout(), "retrieval score per KV head")
+			return writeAll(cmd.OutOrStdout(), t)
 		},
 	}
 	f := cmd.Flags()
