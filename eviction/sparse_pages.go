@@ -22,7 +22,7 @@ const floatBytes = 4
 type SparsePages struct {
 	on        []*pageScratch // by layer
 	ownMemory bool           // of the devices of all layers
-	estimator Estimator // nil chooses by the attention itself, with the whole budget
+	estimator Estimator      // nil chooses by the attention itself, with the whole budget
 	budget    int
 	bounds    int                  // kept per page: 0 nothing, 1 lower ones, 2 both
 	layers    [][]headPages        // [layer][kvHead]; nil in layers that are left dense
@@ -31,7 +31,7 @@ type SparsePages struct {
 	base      [][]int              // rows of the cache at the start, by layer and head, where there are pools
 	sums      []*kernels.Tensor    // F64 [kvHeads, headDim] of values, by layer; nil without reallocation
 
-	steps     int                  // so far
+	steps int // so far
 }
 
 // pageScratch is what the layers on a device share.
