@@ -1,25 +1,40 @@
 package evaluation
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"glimpse/internal/tables"
 )
 
-// textWidth is what a plain-text table tries to stay within.
+// textWidth is what a plain-text table tries to stay within where no terminal shows it.
 const textWidth = 120
 
-// writeText lays columns out with spaces. Task names are broken over several lines
-// of the head, no more than it takes to stay within textWidth.
-func writeText(out *strings.Builder, columns []column) {
-	longest := 0
-	for _, c := range columns {
-		if c.task {
-			longest = max(longest, utf8.RuneCountInString(c.head))
-		}
+// writeText lays columns out with spaces. Task names are broken over several lines of the
+// head, between their words and no more than it takes. On a terminal of so many columns the lines
+// are shorter than that: columns that may be left out are, and are named below the table.
+func writeText(out *strings.Builder, all []column, terminal int) {
+	width := textWidth
+	if terminal > 0 {
+		width = terminal - 1
 	}
-	heads, widths := breakHeads(columns, longest)
-	for limit := longest - 1; limit >= minHead && lineWidth(columns, widths) > textWidth; limit-- {
-		heads, widths = breakHeads(columns, limit)
+	columns := slices.Clone(all)
+	heads, widths := fitHeads(columns, width)
+	var left []string
+	for terminal > 0 && lineWidth(columns, widths) > width {
+		drop := -1
+		for i, c := range columns {
+			if c.optional > 0 && (drop < 0 || c.optional >= columns[drop].optional) {
+				drop = i
+			}
+		}
+		if drop < 0 {
+			break
+		}
+		left = append(left, strings.ReplaceAll(columns[drop].head, "\n", " "))
+		columns = slices.Delete(columns, drop, drop+1)
+		heads, widths = fitHeads(columns, width)
 	}
 
 	height := 0
@@ -51,6 +66,24 @@ func writeText(out *strings.Builder, columns []column) {
 	for row := range columns[0].cells {
 		line(func(c int) string { return columns[c].cells[row] })
 	}
+	if left != nil {
+		out.WriteString(tables.Wrap("(not shown, for want of room: "+strings.Join(left, ", ")+")", terminal) + "\n")
+	}
+}
+
+// fitHeads breaks task names as far as it takes for a width.
+func fitHeads(columns []column, width int) (heads [][]string, widths []int) {
+	longest := 0
+	for _, c := range columns {
+		if c.task {
+			longest = max(longest, utf8.RuneCountInString(c.head))
+		}
+	}
+	heads, widths = breakHeads(columns, longest)
+	for limit := longest - 1; limit >= minHead && lineWidth(columns, widths) > width; limit-- {
+		heads, widths = breakHeads(columns, limit)
+	}
+	return heads, widths
 }
 
 // minHead is the least number of characters to which names are broken.
@@ -90,56 +123,28 @@ func lineWidth(columns []column, widths []int) int {
 	return total
 }
 
-// breakName breaks a name into lines of at most limit characters: after separators
-// (kept at the ends of their lines) where that is enough, and elsewhere into pieces
-// of about equal length.
+// breakName breaks a name into lines of at most limit characters, after separators only,
+// which are kept at the ends of their lines: a longer word has a line of its own.
 func breakName(name string, limit int) []string {
 	var lines []string
-	add := func(part []rune) {
-		if n := len(lines); n > 0 && utf8.RuneCountInString(lines[n-1])+len(part) <= limit {
-			lines[n-1] += string(part)
+	add := func(part string) {
+		if n := len(lines); n > 0 && utf8.RuneCountInString(lines[n-1]+part) <= limit {
+			lines[n-1] += part
 			return
 		}
-		pieces := max(1, (len(part)+limit-1)/limit)
-		size := (len(part) + pieces - 1) / pieces
-		for len(part) > size {
-			lines, part = append(lines, string(part[:size])), part[size:]
-		}
-		lines = append(lines, string(part))
+		lines = append(lines, part)
 	}
-	var part []rune
-	for _, r := range name {
-		part = append(part, r)
+	start := 0
+	for i, r := range name {
 		if strings.ContainsRune("_-./ :", r) {
-			add(part)
-			part = nil
+			add(name[start : i+1])
+			start = i + 1
 		}
 	}
-	if len(part) > 0 {
-		add(part)
+	if start < len(name) {
+		add(name[start:])
 	}
 	return lines
-}
-
-// wrap breaks text between words into lines of at most width characters.
-func wrap(text string, width int) string {
-	var b strings.Builder
-	used := 0
-	for _, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case used == 0:
-		case used+1+n > width:
-			b.WriteString("\n")
-			used = 0
-		default:
-			b.WriteString(" ")
-			used++
-		}
-		b.WriteString(word)
-		used += n
-	}
-	return b.String()
 }
 
 // writeMarkdown writes columns as a GitHub table.

@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"glimpse/internal/tables"
 )
 
 // shown are the measures that WriteTable and the rows' own fields tell, or that every task
@@ -18,15 +20,15 @@ var shown = map[string]bool{
 
 // WriteMeasures writes the tables of [MeasureTables]. Without any measures it writes nothing.
 func WriteMeasures(w io.Writer, rows []Row, opts TableOptions) error {
-	tables, err := MeasureTables(rows)
+	all, err := MeasureTables(rows)
 	if err != nil {
 		return fmt.Errorf("write measures: %w", err)
 	}
 	var out strings.Builder
-	for _, t := range tables {
+	for _, t := range all {
 		columns := make([]column, len(t.Heads))
 		for i := range columns {
-			columns[i].head = t.Heads[i]
+			columns[i].head, columns[i].optional = t.Heads[i], min(1, i/2) // the policy and the budget stay
 			for _, line := range t.Lines {
 				columns[i].cells = append(columns[i].cells, line[i])
 			}
@@ -35,8 +37,8 @@ func WriteMeasures(w io.Writer, rows []Row, opts TableOptions) error {
 			fmt.Fprintf(&out, "**%s**\n\n", t.Title)
 			writeMarkdown(&out, columns)
 		} else {
-			fmt.Fprintf(&out, "%s\n\n", t.Title)
-			writeText(&out, columns)
+			fmt.Fprintf(&out, "%s\n\n", tables.Wrap(t.Title, opts.Columns))
+			writeText(&out, columns, opts.Columns)
 		}
 		out.WriteString("\n")
 	}

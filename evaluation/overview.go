@@ -50,7 +50,7 @@ func overviewOf(rows []Row, order []string) (title string, columns []column, ok 
 
 	columns = []column{{head: "policy"}}
 	for _, b := range budgets {
-		columns = append(columns, column{head: fmt.Sprintf("B = %v", b)})
+		columns = append(columns, column{head: fmt.Sprintf("B = %v", b), optional: 1})
 	}
 	for _, line := range lines {
 		columns[0].cells = append(columns[0].cells, line.Label())

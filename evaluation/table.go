@@ -11,12 +11,14 @@ import (
 	"strings"
 
 	"glimpse/eviction"
+	"glimpse/internal/tables"
 )
 
 // TableOptions change how WriteTable lays out its rows.
 type TableOptions struct {
 	Markdown bool     // GitHub tables instead of plain text
 	Order    []string // policies from top to bottom, those not named below them; empty: best mean first
+	Columns  int      // of the terminal that shows plain text, which leaves columns out where they are too many; 0: none does
 }
 
 // absent stands in a table for a value that was not measured.
@@ -49,8 +51,8 @@ func WriteTable(w io.Writer, rows []Row, opts TableOptions) error {
 			fmt.Fprintf(&out, "**%s**\n\n", title)
 			writeMarkdown(&out, columns)
 		} else {
-			fmt.Fprintf(&out, "%s\n\n", title)
-			writeText(&out, columns)
+			fmt.Fprintf(&out, "%s\n\n", tables.Wrap(title, opts.Columns))
+			writeText(&out, columns, opts.Columns)
 		}
 		out.WriteString("\n")
 	}
@@ -62,7 +64,7 @@ func WriteTable(w io.Writer, rows []Row, opts TableOptions) error {
 	}
 	notes := notesOf(rows, measures)
 	if !opts.Markdown {
-		notes = wrap(notes, textWidth)
+		notes = tables.Wrap(notes, cmp.Or(opts.Columns, textWidth+1))
 	}
 	out.WriteString(notes + "\n")
 	if _, err := io.WriteString(w, out.String()); err != nil {
@@ -145,10 +147,21 @@ func sameLength(rows []Row) bool {
 	return !slices.ContainsFunc(rows, func(r Row) bool { return r.Tokens != rows[0].Tokens })
 }
 
+// The order in which columns of measures and tasks are left out, the last ones first.
+const (
+	dropShare = 1 + iota
+	dropTask
+	dropAnswer
+	dropTime
+	dropBytes
+	dropScores
+)
+
 // measure is a column after the tasks.
 type measure struct {
 	head   string // lines of the column's head in plain text
 	note   string
+	drop   int               // see column.optional
 	format func(Mean) string // absent if the mean lacks it
 }
 
@@ -162,35 +175,35 @@ func measuresOf(means []Mean) []measure {
 		}
 	}
 	all := []measure{
-		{"agree\n%", "agree: token F1 of the answer against the full cache's",
+		{"agree\n%", "agree: token F1 of the answer against the full cache's", dropAnswer,
 			optional(func(m Mean) *float64 { return m.Agreement }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
-		{"NLL\nnats", "NLL: of the full cache's answer under eviction, mean per token",
+		{"NLL\nnats", "NLL: of the full cache's answer under eviction, mean per token", dropAnswer,
 			optional(func(m Mean) *float64 { return m.NLL }, func(v float64) string { return fmt.Sprintf("%.3g", v) })},
-		{"hit\n%", "hit: critical-KV hit rate against the true response",
+		{"hit\n%", "hit: critical-KV hit rate against the true response", dropScores,
 			optional(func(m Mean) *float64 { return m.HitRate }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
-		{"rec\n%", "rec: recall at the budget of the scores against the oracle's, and τ their rank correlation",
+		{"rec\n%", "rec: recall at the budget of the scores against the oracle's, and τ their rank correlation", dropScores,
 			optional(func(m Mean) *float64 { return m.Recall }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
-		{"τ", "",
+		{"τ", "", dropScores,
 			optional(func(m Mean) *float64 { return m.KendallTau }, func(v float64) string { return fmt.Sprintf("%.2f", v) })},
-		{"kept\nKiB", "kept: bytes held after eviction, and their share of the full cache",
+		{"kept\nKiB", "kept: bytes held after eviction, and their share of the full cache", dropBytes,
 			func(m Mean) string {
 				if m.KeptBytes == 0 { // nothing was kept of anything
 					return absent
 				}
 				return formatKiB(m.KeptBytes)
 			}},
-		{"kept\n%", "",
+		{"kept\n%", "", dropShare,
 			func(m Mean) string {
 				if m.FullBytes == 0 {
 					return absent
 				}
 				return formatPercent(m.KeptBytes / m.FullBytes)
 			}},
-		{"read\nKiB", "read: by the attention of a decoding step, with what chooses the entries",
+		{"read\nKiB", "read: by the attention of a decoding step, with what chooses the entries", dropBytes,
 			optional(func(m Mean) *float64 { return m.TrafficBytes }, formatKiB)},
-		{"TTFT\n+%", "TTFT: time added to a plain prefill before the first token",
+		{"TTFT\n+%", "TTFT: time added to a plain prefill before the first token", dropTime,
 			optional(func(m Mean) *float64 { return m.TTFTOverhead }, formatOverhead)},
-		{"decode\ntok/s", "decode: tokens per second after the first",
+		{"decode\ntok/s", "decode: tokens per second after the first", dropTime,
 			optional(func(m Mean) *float64 { return m.DecodeTokensPerSecond }, formatRate)},
 	}
 	return slices.DeleteFunc(all, func(c measure) bool {
@@ -231,6 +244,9 @@ type column struct {
 	head  string // may have line breaks
 	task  bool   // head is a name that may be broken to save width
 	cells []string
+	// optional columns are left out where a terminal is too narrow: those with the highest
+	// number first, and of equal ones the last.
+	optional int
 }
 
 func (b block) columns(measures []measure, order []string) []column {
@@ -243,11 +259,11 @@ func (b block) columns(measures []measure, order []string) []column {
 
 	columns := []column{{head: "policy"}}
 	for _, task := range b.tasks {
-		columns = append(columns, column{head: task, task: true})
+		columns = append(columns, column{head: task, task: true, optional: dropTask})
 	}
 	columns = append(columns, column{head: "mean ±se"})
 	for _, m := range measures {
-		columns = append(columns, column{head: m.head})
+		columns = append(columns, column{head: m.head, optional: m.drop})
 	}
 	for _, m := range lines {
 		cells := []string{m.Label()}

@@ -26,15 +26,45 @@ func TestTableGoldens(t *testing.T) {
 	golden(t, "table.md", []byte(table(t, rows, TableOptions{Markdown: true})))
 }
 
-func TestTextFits120Columns(t *testing.T) {
+// TestTextFitsTerminal: no line is wider than the window, no head is split in a word, and what
+// is not shown is named.
+func TestTextFitsTerminal(t *testing.T) {
 	rows := sampleRows(nineTasks, []int{16, 100000}, sixPolicies)
 	for i := range rows {
 		rows[i].FullBytes *= 100
 		rows[i].KeptBytes *= 100 // seven digits of KiB
 	}
-	for i, line := range strings.Split(table(t, rows, TableOptions{}), "\n") {
-		if n := utf8.RuneCountInString(line); n > textWidth {
-			t.Errorf("line %d has %d columns: %s", i+1, n, line)
+	words := "policy kept mean ±se TTFT decode"
+	for _, task := range nineTasks {
+		words += " " + task + " " + strings.NewReplacer("_", "_ ", "-", "- ").Replace(task)
+	}
+	for columns, want := range map[int][]string{
+		60:  {"policy", "mean ±se", "(not shown, for want of room: τ, rec %, hit %"},
+		80:  {"policy", "mean ±se", "(not shown, for want of room: τ, rec %, hit %"},
+		120: {"policy", "mean ±se", "kept", "TTFT", "multikey", "(not shown, for want of room: τ, rec %, hit %"},
+		160: {"policy", "mean ±se", "kept", "TTFT", "multikey", "decode"},
+	} {
+		out := table(t, rows, TableOptions{Columns: columns})
+		for i, line := range strings.Split(out, "\n") {
+			if n := utf8.RuneCountInString(line); n >= columns {
+				t.Errorf("%d columns: line %d has %d: %s", columns, i+1, n, line)
+			}
+		}
+		for _, text := range want {
+			if !strings.Contains(out, text) {
+				t.Errorf("%d columns: no %q in\n%s", columns, text, out)
+			}
+		}
+		if (columns == 160) == strings.Contains(out, "want of room") {
+			t.Errorf("%d columns:\n%s", columns, out)
+		}
+		_, block, _ := strings.Cut(out, "Budget 16,")
+		_, head, _ := strings.Cut(block, "\n\n")
+		head, _, _ = strings.Cut(head, "─")
+		for word := range strings.FieldsSeq(head) {
+			if !slices.Contains(append(strings.Fields(words), "%", "KiB", "+%", "tok/s", "hit", "rec", "τ"), word) {
+				t.Errorf("%d columns: %q is no word of a head", columns, word)
+			}
 		}
 	}
 }
@@ -171,8 +201,8 @@ func TestBreakName(t *testing.T) {
 		{"short", 5, []string{"short"}},
 		{"question_first", 9, []string{"question_", "first"}},
 		{"a_b_c_d", 4, []string{"a_b_", "c_d"}},
-		{"ordinal", 5, []string{"ordi", "nal"}},
-		{"fünfzehn", 4, []string{"fünf", "zehn"}},
+		{"ordinal", 5, []string{"ordinal"}}, // no word is split
+		{"fünf_zehn", 4, []string{"fünf_", "zehn"}},
 		{"trailing_", 9, []string{"trailing_"}},
 	}
 	for _, c := range cases {

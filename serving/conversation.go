@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,7 +11,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/eviction"
-	"glimpse/internal/cli"
+	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/chat"
 	"glimpse/model/tokenizer"
@@ -150,12 +151,13 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32) err
 	}
 	c.again = false
 	stream, answer := c.tokenizer.NewStream(true), strings.Builder{}
+	shown := tables.NewWrapper(c.out, tables.Columns(c.out))
 	say := func(text string) error {
 		answer.WriteString(text)
 		if c.JSON {
 			return nil
 		}
-		_, err := io.WriteString(c.out, text)
+		_, err := io.WriteString(shown, text)
 		return err
 	}
 	start := time.Now()
@@ -171,7 +173,7 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32) err
 	})
 	elapsed := time.Since(start)
 	if err == nil {
-		err = say(stream.Flush())
+		err = errors.Join(say(stream.Flush()), shown.Flush())
 	}
 	if err != nil {
 		return err
@@ -231,4 +233,4 @@ func (c *Conversation) report(t turnStatistics) error {
 }
 
 // say tells a person something, in lines of their terminal's width.
-func (c *Conversation) say(text string) { fmt.Fprintln(c.info, cli.Wrap(text, c.columns)) }
+func (c *Conversation) say(text string) { fmt.Fprintln(c.info, tables.Wrap(text, c.columns)) }

@@ -13,6 +13,7 @@ import (
 	"glimpse/internal/cli"
 	"glimpse/internal/lineedit"
 	"glimpse/internal/progress"
+	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/tokenizer"
 
@@ -79,10 +80,10 @@ func (c *Conversation) lines(ctx context.Context, in io.Reader) (next func() (st
 	if shown, ok := c.info.(*progress.Output); ok {
 		if e := lineedit.Open(ctx, in, shown.Terminal()); e != nil {
 			e.Complete = c.complete
-			c.columns = cli.Columns(shown.Terminal())
+			c.columns = tables.Columns(shown)
 			return func() (string, error) {
 				line, err := e.ReadLine(prompt)
-				c.columns = cli.Columns(shown.Terminal()) // of a window that has changed
+				c.columns = tables.Columns(shown) // of a window that has changed
 				return line, err
 			}, true
 		}

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"text/tabwriter"
+	"slices"
 
 	"glimpse/eviction"
+	"glimpse/internal/tables"
 )
 
 // Validation is how the adapters do on held-out samples, beside SnapKV on the same
@@ -89,26 +90,33 @@ func (v *Validation) Metrics(adapter int) map[string]float64 {
 
 // WriteTable prints a validation for people.
 func (v *Validation) WriteTable(w io.Writer) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "%d held-out samples\tloss\t", v.Samples)
-	for _, b := range v.Budgets {
-		fmt.Fprintf(t, "hits@%v\trecall@%v\t", b, b)
-	}
-	fmt.Fprint(t, "τ\t\n")
+	t := tables.New(slices.Concat(
+		[]tables.Column{{Head: fmt.Sprintf("%d held-out samples", v.Samples)}, {Head: "loss", Right: true}},
+		QualityColumns(v.Budgets), []tables.Column{{}})...)
 	row := func(q Quality, loss string) {
-		fmt.Fprintf(t, "%s\t%s\t", q.Name, loss)
+		cells := []string{q.Name, loss}
 		for i := range v.Budgets {
-			fmt.Fprintf(t, "%s\t%s\t", q.HitRate[i].Percent(), q.Recall[i].Percent())
+			cells = append(cells, q.HitRate[i].Percent(), q.Recall[i].Percent())
 		}
 		best := ""
 		if q.Best {
-			best = "  best so far"
+			best = "best so far"
 		}
-		fmt.Fprintf(t, "%.3f\t%s\n", float64(q.Tau), best)
+		t.Add(append(cells, fmt.Sprintf("%.3f", float64(q.Tau)), best)...)
 	}
 	for _, q := range v.Adapters {
 		row(q, fmt.Sprintf("%.4g", q.Loss))
 	}
 	row(v.SnapKV, "")
-	t.Flush()
+	t.Write(w, tables.Columns(w))
+}
+
+// QualityColumns are those of the hits and recall at budgets, and of τ.
+func QualityColumns(budgets eviction.Budgets) []tables.Column {
+	var out []tables.Column
+	for _, b := range budgets {
+		out = append(out, tables.Column{Head: fmt.Sprintf("hits@%v", b), Right: true, Optional: 1},
+			tables.Column{Head: fmt.Sprintf("recall@%v", b), Right: true, Optional: 2})
+	}
+	return append(out, tables.Column{Head: "τ", Right: true, Optional: 2})
 }

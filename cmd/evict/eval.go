@@ -15,6 +15,7 @@ import (
 	_ "glimpse/evaluation/tasks" // registers them
 	"glimpse/eviction"
 	"glimpse/internal/cli"
+	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
 )
@@ -305,6 +306,7 @@ func writeTables(w io.Writer, rows []evaluation.Row, o evaluation.TableOptions) 
 		}
 		byModel[r.Model] = append(byModel[r.Model], r)
 	}
+	o.Columns = tables.Columns(w)
 	for _, m := range models {
 		if len(models) > 1 {
 			if _, err := fmt.Fprintf(w, "Model %s\n\n", m); err != nil {

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 
 	"glimpse/evaluation/inspection"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
+	"glimpse/internal/tables"
 	"glimpse/kernels"
 
 	"github.com/spf13/cobra"
@@ -105,12 +105,11 @@ drawn is drawn --query-trials times; --json has the quartiles, and means by laye
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(rows)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "LAYER\tKV HEAD\tKEPT\tPOSITIONS")
+			t := tables.New(tables.Column{Head: "LAYER", Right: true}, tables.Column{Head: "KV HEAD", Right: true}, tables.Column{Head: "KEPT", Right: true}, tables.Column{Head: "POSITIONS", Wrap: true})
 			for _, r := range rows {
-				fmt.Fprintf(w, "%d\t%d\t%d\t%v\n", r.Layer, r.KVHead, len(r.Positions), r.Positions)
+				t.Add(fmt.Sprint(r.Layer), fmt.Sprint(r.KVHead), fmt.Sprint(len(r.Positions)), fmt.Sprint(r.Positions))
 			}
-			return w.Flush()
+			return writeAll(cmd.OutOrStdout(), t)
 		},
 	}
 	f := cmd.Flags()

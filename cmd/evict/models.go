@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"glimpse/model"
 
 	"glimpse/internal/cli"
+	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
 )
@@ -55,19 +55,19 @@ module.`,
 					RoPEScaling   []string `json:"rope_scaling"`
 				}{rows, model.RoPETypes()})
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "ARCHITECTURE\tMODULES\tMODELS")
+			t := tables.New(tables.Column{Head: "ARCHITECTURE"}, tables.Column{Head: "MODULES", Optional: 1}, tables.Column{Head: "MODELS", Wrap: true})
 			for _, r := range rows {
 				var names []string
 				for _, m := range r.Modules {
 					names = append(names, strings.TrimSuffix(string(m.Name), "_proj"))
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\n", r.Architecture, strings.Join(names, ","), r.Models)
+				t.Add(r.Architecture, strings.Join(names, ","), r.Models)
 			}
-			if err := w.Flush(); err != nil {
+			columns := tables.Columns(cmd.OutOrStdout())
+			if err := t.Write(cmd.OutOrStdout(), columns); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "\nRoPE scaling types: %s\n", strings.Join(model.RoPETypes(), ", "))
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", tables.Wrap("RoPE scaling types: "+strings.Join(model.RoPETypes(), ", "), columns))
 			return err
 		},
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"text/tabwriter"
 
 	"glimpse/datasets"
 	"glimpse/evaluation"
@@ -12,6 +11,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/progress"
+	"glimpse/internal/tables"
 
 	"glimpse/internal/cli"
 
@@ -87,25 +87,25 @@ that model's default; another one is given with --pattern.`,
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(p.Heads)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', tabwriter.AlignRight)
-			fmt.Fprint(w, "layer\t")
+			columns := []tables.Column{{Head: "layer", Right: true}}
 			for h := range p.Heads[0] {
-				fmt.Fprintf(w, "KV head %d\t", h)
+				columns = append(columns, tables.Column{Head: fmt.Sprintf("head %d", h), Right: true, Optional: 1})
 			}
-			fmt.Fprintln(w)
+			t := tables.New(columns...)
 			for layer, heads := range p.Heads {
-				fmt.Fprintf(w, "%d\t", layer)
+				cells := []string{fmt.Sprint(layer)}
 				for _, v := range heads {
-					fmt.Fprintf(w, "%.3f\t", v)
+					cells = append(cells, fmt.Sprintf("%.3f", v))
 				}
-				fmt.Fprintln(w)
+				t.Add(cells...)
 			}
-			return w.Flush()
+			fmt.Fprintln(cmd.OutOrStdout(), "retrieval score per KV head")
+			return writeAll(cmd.OutOrStdout(), t)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&folder, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub; empty is the built-in model")
-	f.StringVar(&device, "device", "cpu", "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
+	f.StringVar(&device, "device", "cpu", "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or a list that shares the layers out (cpu,cpu)")
 	f.StringVar(&out, "out", "", "folder to make")
 	f.StringVar(&split, "split", "validation", "split of the tasks: train, validation or test")
 	f.IntVar(&tokens, "tokens", 512, "prompt length")

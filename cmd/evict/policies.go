@@ -6,11 +6,11 @@ import (
 	"io"
 	"regexp"
 	"strings"
-	"text/tabwriter"
 
 	"glimpse/eviction"
 
 	"glimpse/internal/cli"
+	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
 )
@@ -58,12 +58,11 @@ has their ranges and what they mean.`,
 			case asMarkdown:
 				return writePolicies(cmd.OutOrStdout(), rows)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "POLICY\tEVICTS\tRULE\tOPTIONS")
+			t := tables.New(tables.Column{Head: "POLICY"}, tables.Column{Head: "EVICTS"}, tables.Column{Head: "RULE", Wrap: true}, tables.Column{Head: "OPTIONS", Wrap: true, Optional: 1})
 			for _, r := range rows {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Name, r.Kind, r.Doc, strings.Join(r.defaults(), " "))
+				t.Add(r.Name, r.Kind, r.Doc, strings.Join(r.defaults(), " "))
 			}
-			return w.Flush()
+			return t.Write(cmd.OutOrStdout(), tables.Columns(cmd.OutOrStdout()))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

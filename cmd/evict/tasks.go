@@ -3,12 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
-	"text/tabwriter"
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
 	"glimpse/internal/cli"
+	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
 )
@@ -55,8 +56,7 @@ defaults, and where it comes from.`,
 					Metrics []metric  `json:"metrics"`
 				}{"glimpse.tasks/1", tasks, metrics})
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "TASK\tPARTS\tDATA\tWHAT")
+			byTask := tables.New(tables.Column{Head: "TASK"}, tables.Column{Head: "PARTS", Right: true}, tables.Column{Head: "DATA"}, tables.Column{Head: "WHAT", Wrap: true})
 			for _, t := range tasks {
 				parts, data := "", "none"
 				if n := len(t.Subtasks); n > 0 {
@@ -68,13 +68,13 @@ defaults, and where it comes from.`,
 				case t.Data != "":
 					data = "optional"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", t.Name, parts, data, t.Doc)
+				byTask.Add(t.Name, parts, data, t.Doc)
 			}
-			fmt.Fprintln(w, "\nMETRIC\tWHAT")
+			byMetric := tables.New(tables.Column{Head: "METRIC"}, tables.Column{Head: "WHAT", Wrap: true})
 			for _, m := range metrics {
-				fmt.Fprintf(w, "%s\t%s\n", m.Name, m.Doc)
+				byMetric.Add(m.Name, m.Doc)
 			}
-			return w.Flush()
+			return writeAll(cmd.OutOrStdout(), byTask, byMetric)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -123,10 +123,10 @@ func describeTask(cmd *cobra.Command, name string, asJSON bool) error {
 			*taskRow
 		}{"glimpse.task/1", t})
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	about := tables.New(tables.Column{}, tables.Column{Wrap: true})
 	line := func(head, text string) {
 		if text != "" {
-			fmt.Fprintf(w, "%s\t%s\n", head, text)
+			about.Add(head, text)
 		}
 	}
 	line("task", t.Name)
@@ -135,13 +135,27 @@ func describeTask(cmd *cobra.Command, name string, asJSON bool) error {
 	line("data", t.Data)
 	line("subtasks", strings.Join(t.Subtasks, ", "))
 	line("by default", strings.Join(t.Defaults, ", "))
-	if len(t.Options) > 0 {
-		fmt.Fprintln(w, "\nOPTION\tDEFAULT\tWHAT")
-		for _, o := range t.Options {
-			fmt.Fprintf(w, "%s.%s\t%s\t%s\n", t.Name, o.Name, o.Default, o.Doc)
+	if len(t.Options) == 0 {
+		return writeAll(cmd.OutOrStdout(), about)
+	}
+	options := tables.New(tables.Column{Head: "OPTION"}, tables.Column{Head: "DEFAULT"}, tables.Column{Head: "WHAT", Wrap: true})
+	for _, o := range t.Options {
+		options.Add(t.Name+"."+o.Name, o.Default, o.Doc)
+	}
+	return writeAll(cmd.OutOrStdout(), about, options)
+}
+
+// writeAll writes tables with an empty line between them.
+func writeAll(w io.Writer, all ...*tables.Table) error {
+	for i, t := range all {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := t.Write(w, tables.Columns(w)); err != nil {
+			return err
 		}
 	}
-	return w.Flush()
+	return nil
 }
 
 // writeObject prints a value as JSON.

@@ -3,13 +3,16 @@ package costmodel
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"glimpse/eviction"
+	"glimpse/internal/tables"
 )
 
-// WriteTable writes what policies cost for each run, as a Markdown table with a line per run and policy:
+// WriteTable writes what policies cost for each run, as a Markdown table with a line per run and policy,
+// on a terminal as one that fits it:
 // the theoretical columns of LookaheadKV (arXiv:2603.10899), tables 3 and 15, by the first
 // model's conventions; the times again by those of the others; and what decoding costs by
 // the last.
@@ -36,8 +39,45 @@ func WriteTable(w io.Writer, models []Model, policies []*eviction.Configured, ru
 			lines = append(lines, append(line, fmt.Sprintf("%.3g", 1e3*e.Step.Seconds), figure(1/e.Step.Seconds), figure(e.HeldBytes/1e6), figure(e.PeakBytes/1e6)))
 		}
 	}
-	_, err := io.WriteString(w, markdown(lines)+"\n"+notes(models))
+	columns := tables.Columns(w)
+	if columns == 0 {
+		_, err := io.WriteString(w, markdown(lines)+"\n"+notes(models))
+		return err
+	}
+	if err := onTerminal(lines).Write(w, columns); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n"+tables.Wrap(notes(models), columns))
 	return err
+}
+
+// onTerminal is the table for a window that may have no room for all columns: what decoding
+// costs and the first conventions stay longest.
+func onTerminal(lines [][]string) *tables.Table {
+	first := []string{"context", "budget", "policy", "TTFT ms", "overhead ms", "tok/s", "held MB", "peak MB", "step ms", "TFLOP", "GB"}
+	var columns []tables.Column
+	seen := make(map[string]bool)
+	of := "" // of which conventions a column is
+	for _, head := range lines[0] {
+		if name, _, ok := strings.Cut(head, ": "); ok {
+			of = name
+		}
+		at := slices.Index(first, head)
+		switch {
+		case at >= 0 && !seen[head]:
+			columns = append(columns, tables.Column{Head: head, Right: at != 2, Optional: max(0, at-2)})
+		case strings.Contains(head, ": "):
+			columns = append(columns, tables.Column{Head: head, Right: true, Optional: len(first)})
+		default:
+			columns = append(columns, tables.Column{Head: of + ": " + head, Right: true, Optional: len(first)})
+		}
+		seen[head] = true
+	}
+	t := tables.New(columns...)
+	for _, line := range lines[1:] {
+		t.Add(line...)
+	}
+	return t
 }
 
 // units are what tera and giga stand for.

@@ -234,7 +234,7 @@ func TestQueries(t *testing.T) {
 	if err := r.WriteTable(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"same        same      24     1.0000      1.0000       1", "drawn", "their own position is 24", "-24", "+0"} {
+	for _, want := range []string{"same        same         24      1.0000       1.0000       1", "drawn", "their own position is 24", "-24", "+0"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, table.String())
 		}

@@ -7,10 +7,10 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"text/tabwriter"
 
 	"glimpse/eviction"
 	"glimpse/internal/stats"
+	"glimpse/internal/tables"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -236,22 +236,23 @@ func (r *QueryReport) WriteJSON(w io.Writer) error { return json.NewEncoder(w).E
 
 // WriteTable writes both tables for people.
 func (r *QueryReport) WriteTable(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CONTENT\tPOSITION\tSTART\tAFTER ROPE\tBEFORE ROPE\tTRIALS")
+	number := func(head string) tables.Column { return tables.Column{Head: head, Right: true} }
+	t := tables.New(tables.Column{Head: "CONTENT"}, tables.Column{Head: "POSITION"}, number("START"), number("AFTER ROPE"), number("BEFORE ROPE"), number("TRIALS"))
 	for _, c := range r.Conditions {
 		start := fmt.Sprint(c.Start)
 		if c.Position == "random" || c.Position == "early" {
 			start = "drawn"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.4f\t%.4f\t%d\n", c.Content, c.Position, start, c.After.Mean, c.Before.Mean, c.After.Trials)
+		t.Add(c.Content, c.Position, start, fmt.Sprintf("%.4f", c.After.Mean), fmt.Sprintf("%.4f", c.Before.Mean), fmt.Sprint(c.After.Trials))
 	}
-	if err := t.Flush(); err != nil {
+	columns := tables.Columns(w)
+	if err := t.Write(w, columns); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\nthe response's first %d tokens elsewhere; their own position is %d\n\n", len(r.Response), r.Tokens)
-	fmt.Fprintln(t, "OFFSET\tSTART\tAFTER ROPE\tBEFORE ROPE")
+	t = tables.New(number("OFFSET"), number("START"), number("AFTER ROPE"), number("BEFORE ROPE"))
 	for _, s := range r.Offsets {
-		fmt.Fprintf(t, "%+d\t%d\t%.4f\t%.4f\n", s.Offset, s.Start, s.After.Mean, s.Before.Mean)
+		t.Add(fmt.Sprintf("%+d", s.Offset), fmt.Sprint(s.Start), fmt.Sprintf("%.4f", s.After.Mean), fmt.Sprintf("%.4f", s.Before.Mean))
 	}
-	return t.Flush()
+	return t.Write(w, columns)
 }

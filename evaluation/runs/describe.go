@@ -6,11 +6,11 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
+	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/hub"
 )
@@ -40,9 +40,9 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 	for _, b := range complete.Budgets {
 		budgets = append(budgets, b.String())
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "policies\t%s\n", list)
-	fmt.Fprintf(w, "budgets\t%s\n", strings.Join(budgets, ", "))
+	w := tables.New(tables.Column{}, tables.Column{Wrap: true})
+	w.Add("policies", list)
+	w.Add("budgets", strings.Join(budgets, ", "))
 	longest := 0
 	for _, p := range plans {
 		longest = max(longest, p.setting.Tokens, p.setting.MaxPrompt)
@@ -59,7 +59,7 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 				need, missing = "MISSING data "+p.setting.Data+": "+p.selection.Task.Data, missing+1
 			}
 		}
-		fmt.Fprintf(w, "task %s\t%s\n", p.name, need)
+		w.Add("task "+p.name, need)
 	}
 	overrides, err := eviction.ParseOverrides(j.Set)
 	if err != nil {
@@ -75,9 +75,9 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 			tokens = m.Config.MaxPositions
 		}
 		pair := 2 * int64(m.Config.KVHeads) * int64(m.Config.HeadDim) * int64(m.Config.Layers) * cacheBytes(m)
-		fmt.Fprintf(w, "model %s\t%.1f GB of weights, a full cache of %.2f GB at %d tokens\n", m.Name, gb(m.WeightBytes()), gb(pair*int64(tokens)), tokens)
+		w.Add("model "+m.Name, fmt.Sprintf("%.1f GB of weights, a full cache of %.2f GB at %d tokens", gb(m.WeightBytes()), gb(pair*int64(tokens)), tokens))
 		for _, what := range s.absent() {
-			fmt.Fprintf(w, "  MISSING\t%s\n", what)
+			w.Add("  MISSING", what)
 			missing++
 		}
 		for _, name := range names {
@@ -87,14 +87,14 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 			}
 			switch {
 			case needs.Adapter != "" && len(s.Adapters) == 0 && s.Model != "":
-				fmt.Fprintf(w, "  policy %s\tMISSING an adapter: train one and give it with --adapter\n", name)
+				w.Add("  policy "+name, "MISSING an adapter: train one and give it with --adapter")
 				missing++
 			case needs.Pattern && s.Pattern == "" && s.Model != "":
-				fmt.Fprintf(w, "  policy %s\tneeds a pattern: find one with evict patterns and give it with --pattern, or have it in the model's folder\n", name)
+				w.Add("  policy "+name, "needs a pattern: find one with evict patterns and give it with --pattern, or have it in the model's folder")
 			}
 		}
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.Write(out, tables.Columns(out)); err != nil {
 		return err
 	}
 	if missing > 0 {

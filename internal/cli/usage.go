@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 
+	"glimpse/internal/tables"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -70,7 +72,7 @@ func flagUsages(w io.Writer, c *cobra.Command) {
 			groups[i].AddFlag(f)
 		}
 	})
-	width := Columns(os.Stdout)
+	width := tables.Columns(os.Stdout)
 	show := func(title string, f *pflag.FlagSet) {
 		if f != nil && f.HasAvailableFlags() {
 			fmt.Fprintf(w, "\n%s:\n%s\n", title, strings.TrimRight(f.FlagUsagesWrapped(width), "\n"))

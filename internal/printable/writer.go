@@ -2,6 +2,7 @@ package printable
 
 import (
 	"io"
+	"os"
 	"unicode/utf8"
 )
 
@@ -32,6 +33,12 @@ func (w *Writer) Flush() error {
 	_, err := io.WriteString(w.w, Text(string(w.rest)))
 	w.rest = nil
 	return err
+}
+
+// Terminal is the file written to; nil: it is none.
+func (w *Writer) Terminal() *os.File {
+	f, _ := w.w.(*os.File)
+	return f
 }
 
 // partial is the number of bytes at the end of data that begin a character.

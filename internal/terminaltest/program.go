@@ -125,6 +125,17 @@ func (p *Program) Screen() string {
 	return p.screen.String()
 }
 
+// Lines are the lines shown, each as a whole even where the window is too narrow for it.
+func (p *Program) Lines() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var lines []string
+	for _, l := range p.screen.lines {
+		lines = append(lines, string(l))
+	}
+	return lines
+}
+
 // Exit waits for the program's end and returns its exit code, -1 after a signal. It is an
 // error where the terminal is left in another mode than before, in the middle of a line, or
 // with a sequence on it that the Screen does not know.

@@ -8,10 +8,10 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"text/tabwriter"
 
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/tables"
 	"glimpse/training"
 )
 
@@ -140,12 +140,10 @@ func (s *Spec) RunSweep(ctx context.Context, log io.Writer) ([]Row, error) {
 
 // WriteRows prints what a sweep came to as a table for people.
 func WriteRows(w io.Writer, rows []Row, budgets eviction.Budgets) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "rows\tmodules\tlearning rate\tparameters\theld-out loss\t")
-	for _, b := range budgets {
-		fmt.Fprintf(t, "hits@%v\trecall@%v\t", b, b)
-	}
-	fmt.Fprintln(t, "τ\t")
+	t := tables.New(append([]tables.Column{
+		{Head: "rows", Right: true}, {Head: "modules", Right: true}, {Head: "learning rate", Right: true},
+		{Head: "parameters", Right: true, Optional: 1}, {Head: "held-out loss", Right: true},
+	}, training.QualityColumns(budgets)...)...)
 	value := func(m map[string]float64, key string) training.Number {
 		if v, ok := m[key]; ok {
 			return training.Number(v)
@@ -153,16 +151,16 @@ func WriteRows(w io.Writer, rows []Row, budgets eviction.Budgets) error {
 		return training.Number(math.NaN())
 	}
 	for _, r := range rows {
-		fmt.Fprintf(t, "%d\t%s\t%g\t%d\t%.4g\t", r.Rows, r.Modules, r.LearningRate, r.Parameters, r.Metrics["validation_loss"])
+		cells := []string{fmt.Sprint(r.Rows), r.Modules, fmt.Sprintf("%g", r.LearningRate), fmt.Sprint(r.Parameters), fmt.Sprintf("%.4g", r.Metrics["validation_loss"])}
 		for _, b := range budgets {
-			fmt.Fprintf(t, "%s\t%s\t", value(r.Metrics, fmt.Sprintf("hit_rate_%v", b)).Percent(), value(r.Metrics, fmt.Sprintf("recall_%v", b)).Percent())
+			cells = append(cells, value(r.Metrics, fmt.Sprintf("hit_rate_%v", b)).Percent(), value(r.Metrics, fmt.Sprintf("recall_%v", b)).Percent())
 		}
-		fmt.Fprintf(t, "%.3f\t\n", r.Metrics["kendall_tau"])
+		t.Add(append(cells, fmt.Sprintf("%.3f", r.Metrics["kendall_tau"]))...)
 	}
-	fmt.Fprint(t, "\tSnapKV\t\t\t\t")
+	cells := []string{"", "SnapKV", "", "", ""}
 	for _, b := range budgets {
-		fmt.Fprintf(t, "%s\t\t", value(rows[0].Metrics, fmt.Sprintf("snapkv_hit_rate_%v", b)).Percent())
+		cells = append(cells, value(rows[0].Metrics, fmt.Sprintf("snapkv_hit_rate_%v", b)).Percent(), "")
 	}
-	fmt.Fprintln(t, "\t")
-	return t.Flush()
+	t.Add(cells...)
+	return t.Write(w, tables.Columns(w))
 }

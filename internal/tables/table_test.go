@@ -1,0 +1,90 @@
+package tables
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func sample() *Table {
+	t := New(Column{Head: "NAME"}, Column{Head: "KEPT", Right: true}, Column{Head: "RULE", Wrap: true},
+		Column{Head: "OPTIONS", Optional: 1}, Column{Head: "SOURCE", Optional: 2})
+	t.Add("snapkv", "5", "the attention of the last queries of the prompt, pooled over its neighbours", "window=32", "arXiv:2404.14469")
+	t.Add("h2o", "12", "é")
+	return t
+}
+
+func TestTable(t *testing.T) {
+	for columns, want := range map[int]string{
+		0: `NAME    KEPT  RULE                                                                         OPTIONS    SOURCE
+snapkv     5  the attention of the last queries of the prompt, pooled over its neighbours  window=32  arXiv:2404.14469
+h2o       12  é
+`,
+		80: `NAME    KEPT  RULE                                  OPTIONS    SOURCE
+snapkv     5  the attention of the last queries of  window=32  arXiv:2404.14469
+              the prompt, pooled over its
+              neighbours
+h2o       12  é
+`,
+		60: `NAME    KEPT  RULE                                OPTIONS
+snapkv     5  the attention of the last queries   window=32
+              of the prompt, pooled over its
+              neighbours
+h2o       12  é
+(not shown, for want of room: SOURCE)
+`,
+		45: `NAME    KEPT  RULE
+snapkv     5  the attention of the last
+              queries of the prompt, pooled
+              over its neighbours
+h2o       12  é
+(not shown, for want of room: SOURCE,
+OPTIONS)
+`,
+	} {
+		var out strings.Builder
+		if err := sample().Write(&out, columns); err != nil {
+			t.Fatal(err)
+		}
+		got := out.String()
+		if got != want {
+			t.Errorf("%d columns:\n%swant\n%s", columns, got, want)
+		}
+		for line := range strings.Lines(got) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); columns > 0 && n >= columns {
+				t.Errorf("%d columns: a line of %d characters: %q", columns, n, line)
+			}
+		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		text    string
+		columns int
+		want    string
+	}{
+		{"one two three", 0, "one two three"},
+		{"one two three", 8, "one two\nthree"},
+		{"one two three", 7, "one\ntwo\nthree"},
+		{"a\nlongerword b", 5, "a\nlongerword\nb"},
+		{"", 5, ""},
+	} {
+		if got := Wrap(c.text, c.columns); got != c.want {
+			t.Errorf("%q in %d columns: %q, want %q", c.text, c.columns, got, c.want)
+		}
+	}
+}
+
+// A file and a buffer have lines of any length.
+func TestColumnsOfNoTerminal(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if a, b := Columns(f), Columns(&strings.Builder{}); a != 0 || b != 0 {
+		t.Errorf("%d and %d columns, want 0", a, b)
+	}
+}
