@@ -23,9 +23,6 @@ func (m *Model) place(devices []kernels.Backend, slots []slot, bytes func(s slot
 		return nil
 	}
 	c := &m.Config
-	if devices[0].OwnMemory() {
-		return fmt.Errorf("devices %s and %s: a model over several GPUs is not supported yet", devices[0].Device(), devices[1].Device())
-	}
 	for _, b := range devices[1:] {
 		if b.Name() != devices[0].Name() {
 			return fmt.Errorf("devices %s and %s: want devices of one kind, which compute alike", devices[0].Device(), b.Device())

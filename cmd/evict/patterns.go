@@ -105,7 +105,7 @@ that model's default; another one is given with --pattern.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&folder, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub; empty is the built-in model")
-	f.StringVar(&device, "device", "cpu", "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or a list that shares the layers out (cpu,cpu)")
+	f.StringVar(&device, "device", "cpu", "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
 	f.StringVar(&out, "out", "", "folder to make")
 	f.StringVar(&split, "split", "validation", "split of the tasks: train, validation or test")
 	f.IntVar(&tokens, "tokens", 512, "prompt length")

@@ -88,7 +88,7 @@ func (b *cuda) MultiSumSquares(sum float64, ts []*kernels.Tensor) float64 {
 		b.launch("square_pieces", [3]int{len(pieces), 1, 1}, elementThreads, 0, parts, upload(b, op, pieces))
 		b.mustNotRecord(op, "waits for the device")
 		squares := make([]float64, len(pieces))
-		b.download(op, unsafe.Pointer(&squares[0]), parts, 8*len(squares))
+		b.download(op, unsafe.Pointer(&squares[0]), parts, 8*int64(len(squares)))
 		for _, x := range squares {
 			sum += x
 		}
