@@ -107,7 +107,7 @@ that model's default; another one is given with --pattern.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&folder, "model", "", "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
-	f.StringVar(&device, "device", "cpu", "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
+	f.StringVar(&device, "device", "cpu", "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
 	f.StringVar(&out, "out", "", "folder to make")
 	f.BoolVar(&replace, "replace", false, "replace a folder that has a pattern")
 	f.StringVar(&split, "split", "validation", "split of the tasks: train, validation or test")

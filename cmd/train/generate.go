@@ -81,7 +81,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	f := cmd.Flags()
 	f.StringVar(&s.Model, "model", s.Model, "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	s.S3.Bind(f)
-	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
+	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
 	f.StringVar(&s.CacheDType, "cache-dtype", s.CacheDType, model.CacheDTypeUsage)
 	f.StringVar(&s.Prompts, "prompts", "", "file, folder or s3://BUCKET/NAME of prompts")
 	f.StringArrayVar(&s.PromptFields, "field", nil, "where their rows hold the prompt and the answer: NAME=PATH,…, NAME=TEMPLATE or the name of a data set; NAME is id, prompt, text, messages, prompt_ids, context or answer; may be repeated")
