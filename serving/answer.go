@@ -9,6 +9,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/eviction"
+	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/tokenizer"
 )
@@ -25,6 +26,7 @@ type Options struct {
 // Answer runs a prompt with a policy's cache. The answer streams to out, what was kept and what
 // it cost goes to info.
 func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *eviction.Configured, p *Prompt, o Options) error {
+	info = tables.NewWrapper(info, tables.Columns(info))
 	t, tokenizerErr := m.NeedTokenizer()
 	if p.Task != "" {
 		if err := ShowExample(info, p); err != nil {
