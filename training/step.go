@@ -30,7 +30,7 @@ func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 		return StepResult{}, err
 	}
 	for _, l := range t.learners {
-		t.Model.Backend.MultiFill(l.sum, 0)
+		l.clear()
 	}
 	if err := t.accumulate(ctx, &batch); err != nil {
 		return StepResult{}, err
@@ -48,7 +48,7 @@ func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 		a := AdapterResult{Name: l.Name}
 		if batch.used > 0 && batch.bad[i] == nil {
 			var ok bool
-			if a.GradNorm, a.LearningRate, ok = l.update(t.Model.Backend, &t.Config, s, batch.used); ok {
+			if a.GradNorm, a.LearningRate, ok = l.update(&t.Config, s, batch.used); ok {
 				a.Loss = batch.losses[i] / float64(batch.used)
 			} else { // finite gradients whose sum is not
 				batch.bad[i] = &NonFinite{l.Name, batch.samples[0].ID, fmt.Sprintf("gradient norm of the batch that starts is %v", a.GradNorm)}
@@ -201,14 +201,14 @@ func (t *Trainer) collect(w *worker, b *batch, i int, values []float64, out []bo
 			o.Bad[j], out[j] = fmt.Sprintf("loss is %v", v), true
 			continue
 		}
-		grads, bad, err := l.gradients(t.Model.Backend, w.students[j])
+		grads, bad, err := l.gradients(w.students[j])
 		switch {
 		case err != nil:
 			return err
 		case bad != "":
 			o.Bad[j], out[j] = bad, true
 		case b.kept == nil:
-			t.Model.Backend.MultiAxpy(l.sum, 1, grads)
+			l.add(grads)
 		default:
 			for _, g := range grads {
 				b.kept[i][j] = append(b.kept[i][j], clone(g))

@@ -10,6 +10,7 @@ import (
 	"glimpse/internal/collective"
 	"glimpse/internal/parallel"
 	"glimpse/internal/simd"
+	"glimpse/internal/tables"
 	"glimpse/kernels"
 
 	"glimpse/internal/cli"
@@ -77,7 +78,7 @@ type mpiReport struct {
 }
 
 func (r report) print(w io.Writer) error {
-	out := &printer{w: w}
+	out := &printer{tables.New(tables.Column{}, tables.Column{Wrap: true})}
 	out.line("processor", "%s, %s, %d threads", r.Platform, r.Instructions, r.Threads)
 	c := r.CUDA
 	switch {
@@ -118,7 +119,7 @@ func (r report) print(w io.Writer) error {
 		out.line("MPI", "%s, %s", r.MPI.Path, r.MPI.Version)
 	}
 	out.line("--device auto", "%s", r.Why)
-	return out.err
+	return out.Write(w, tables.Columns(w))
 }
 
 // firstLine is a text without its details.
@@ -127,14 +128,6 @@ func firstLine(text string) string {
 	return line
 }
 
-// printer keeps the first error.
-type printer struct {
-	w   io.Writer
-	err error
-}
+type printer struct{ *tables.Table }
 
-func (p *printer) line(name, format string, a ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, "%-15s %s\n", name, fmt.Sprintf(format, a...))
-	}
-}
+func (p *printer) line(name, format string, a ...any) { p.Add(name, fmt.Sprintf(format, a...)) }

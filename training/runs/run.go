@@ -248,7 +248,7 @@ func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, 
 	if !s.Writes() {
 		lines, dir = "", ""
 	}
-	r, err := training.NewRecorder(log, lines, dir, s.Train.Steps, t.Done())
+	r, err := training.NewRecorder(log, lines, dir, &s.Train.Config, t.Done())
 	if err != nil {
 		return err
 	}
