@@ -26,13 +26,13 @@ func OpenShapes(path, device string) (*Model, error) {
 	if path != "" {
 		abs, err := filepath.Abs(path)
 		if err != nil {
-			return nil, fmt.Errorf("outline model: %w", err)
+			return nil, fmt.Errorf("shapes of model: %w", err)
 		}
 		folder, name = os.DirFS(path), filepath.Base(abs)
 	}
 	m, err := openShapes(folder, name, device)
 	if err != nil {
-		return nil, fmt.Errorf("outline model %s: %w", name, err)
+		return nil, fmt.Errorf("shapes of model %s: %w", name, err)
 	}
 	return m, nil
 }

@@ -16,6 +16,7 @@ func Setup(root *cobra.Command, values map[string]Values) {
 	threads := root.PersistentFlags().Int("threads", 0, "threads to use; 0 is all cores")
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
+	root.SetHelpFunc(help)
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(newCompletion(), newMan())
 	root.Args = func(c *cobra.Command, args []string) error {
