@@ -20,7 +20,7 @@ type Options struct {
 	MaxNew   int
 	Choice   model.SamplingChoice
 	Sampling model.Sampling // what comes of it
-	Compare  bool           // also time a prefill without eviction
+	Compare  bool           // also time prefills with the policy and without eviction
 }
 
 // Answer runs a prompt with a policy's cache. The answer streams to out, what was kept and what
@@ -35,18 +35,24 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 	}
 	rt := eviction.NewRuntime(m)
 	rt.MaxNew = o.MaxNew
-	var plain time.Duration
+	var times comparison
 	if o.Compare {
 		full, err := eviction.New("full", 0, nil, nil)
 		if err != nil {
 			return err
 		}
-		for range 2 { // the first warms up
-			s, err := rt.Prefill(ctx, full, p.IDs, len(p.IDs), nil)
-			if err != nil {
-				return err
+		if times, err = compareTimes(func(evicted bool) (time.Duration, error) {
+			with, budget := full, len(p.IDs)
+			if evicted {
+				with, budget = policy, o.Budget.Of(len(p.IDs))
 			}
-			plain = s.PrefillTime
+			s, err := rt.Prefill(ctx, with, p.IDs, budget, nil)
+			if err != nil {
+				return 0, err
+			}
+			return s.PrefillTime, nil
+		}); err != nil {
+			return err
 		}
 	}
 	s, err := rt.Prefill(ctx, policy, p.IDs, o.Budget.Of(len(p.IDs)), nil)
@@ -92,11 +98,10 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 	heads := m.Config.Layers * m.Config.KVHeads
 	fmt.Fprintf(info, "policy %s, budget %s: kept %d of %d pairs per KV head on average, %.1f of %.1f KiB (%.1f%%)\n",
 		policy.Name, o.Budget.Describe(len(p.IDs)), kept/heads, len(p.IDs), kib(prefilled), kib(s.FullBytes), 100*float64(prefilled)/float64(s.FullBytes))
-	fmt.Fprintf(info, "time to first token %.1f ms", ms(s.PrefillTime))
 	if o.Compare {
-		fmt.Fprintf(info, ", plain prefill %.1f ms", ms(plain))
+		fmt.Fprintln(info, times)
 	}
-	fmt.Fprintf(info, "; peak of the cache during prefill %.1f KiB\n", kib(s.PeakBytes))
+	fmt.Fprintf(info, "time to first token %.1f ms; peak of the cache during prefill %.1f KiB\n", ms(s.PrefillTime), kib(s.PeakBytes))
 	fmt.Fprintf(info, "%d tokens at %.0f tokens/s%s\n", len(tokens), float64(len(tokens))/elapsed.Seconds(), trafficNote(s.Traffic))
 	return nil
 }

@@ -85,7 +85,7 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of the answer; rocketkv and hsa divide the budget by it")
 	o.Choice.From = model.SamplingOfModel
 	o.Choice.Bind(f)
-	f.BoolVar(&o.Compare, "compare", false, "also time a prefill without eviction")
+	f.BoolVar(&o.Compare, "compare", false, "also time prefills with the policy and without eviction, several of each in turn")
 	return cmd
 }
 

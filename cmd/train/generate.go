@@ -59,8 +59,8 @@ pairs: the same command with --resume goes on, with the bits of a run that never
 
 The folder may be one of a bucket, --out s3://BUCKET/NAME, with the same promises to
 workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
-		Example: `  train generate --samples 64 --out pairs.jsonl
-  train generate --tasks copy,chain --tokens 256 --samples 100 --seed 7 --out pairs7.jsonl
+		Example: `  train generate --samples 64 --out out/pairs.jsonl --replace
+  train generate --tasks copy,chain --tokens 256 --samples 100 --seed 7 --out out/pairs7.jsonl --replace
   train generate --samples 60 --shards 3 --out out/pairs
   train generate path/to/config.yaml --model path/to/llama --shard 3/64
   train generate path/to/config.yaml --model path/to/llama --shards 64 --out s3://bucket/pairs`,
