@@ -82,6 +82,9 @@ func flagUsages(w io.Writer, c *cobra.Command) {
 		show(FlagGroups[i].Title, f)
 	}
 	show("General", rest)
+	if path, err := defaultsPath(); err == nil {
+		fmt.Fprintf(w, "\nDefaults are also taken from %s; \"%s config\" shows which.\n", path, c.Root().Name())
+	}
 }
 
 func newFlags() *pflag.FlagSet {
