@@ -106,7 +106,7 @@ that model's default; another one is given with --pattern.`,
 	f := cmd.Flags()
 	f.StringVar(&folder, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub; empty is the built-in model")
 	f.StringVar(&device, "device", "cpu", "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
-	f.StringVar(&out, "out", "", "folder to make")
+	f.StringVarP(&out, "out", "o", "", "folder to make")
 	f.StringVar(&split, "split", "validation", "split of the tasks: train, validation or test")
 	f.IntVar(&tokens, "tokens", 512, "prompt length")
 	f.IntVar(&samples, "samples", 16, "prompts of each kind")

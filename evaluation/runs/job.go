@@ -3,7 +3,6 @@ package runs
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -151,7 +150,7 @@ func Default() *Job {
 // Read takes a configuration over the defaults, with KEY=VALUE of sets in the place of what
 // it says. repeat puts the flags that were given over both.
 func (j *Job) Read(path string, sets []string, repeat func() error) error {
-	data, err := os.ReadFile(path)
+	data, err := cli.ReadFile(path)
 	if err != nil {
 		return err
 	}

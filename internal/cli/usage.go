@@ -20,7 +20,7 @@ var FlagGroups = []struct {
 }{
 	{"Model", "model device cache-dtype adapter draft pattern"},
 	{"Prompt", "prompt token-ids example raw chat-option chat-date"},
-	{"Data", "config data field prompts recipe responses task tasks task-option split tokens samples max-prompt truncate held-out prompt-tokens response-tokens metric"},
+	{"Data", "config data field prompts recipe responses task task-option split tokens samples max-prompt truncate held-out prompt-tokens response-tokens metric"},
 	{"Policy", "policy budget set sink recent"},
 	{"Sampling", "sampling temperature top-p top-k min-p repetition-penalty max-new max-response seed sampling-seed"},
 	{"Training", "preset steps epochs batch rows lr modules rank alpha loss init-token init-noise pooling warmup warmup-ratio schedule final-ratio beta1 beta2 epsilon weight-decay clip"},
