@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 
@@ -85,7 +84,10 @@ that model's default; another one is given with --pattern.`,
 				}
 			}
 			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(p.Heads)
+				return writeObject(cmd, struct {
+					Schema string      `json:"schema"`
+					Heads  [][]float64 `json:"heads"`
+				}{"glimpse.pattern/1", p.Heads})
 			}
 			columns := []tables.Column{{Head: "layer", Right: true}}
 			for h := range p.Heads[0] {
@@ -113,6 +115,6 @@ that model's default; another one is given with --pattern.`,
 	f.IntVar(&sink, "sink", 128, "sink size that the pattern is recorded for")
 	f.IntVar(&recent, "recent", 512, "number of recent entries that the pattern is recorded for")
 	f.Uint64Var(&seed, "seed", 1, "seed of the prompts")
-	f.BoolVar(&asJSON, "json", false, "print JSON: a list of layers with a number per KV head")
+	f.BoolVar(&asJSON, "json", false, "print JSON: an object with heads, a list of layers with a number per KV head")
 	return cmd
 }

@@ -11,6 +11,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// bestWithoutAdapter is the best policy on the built-in model, as a mean over budgets, of those
+// that hold their budget and need nothing else (docs/policies-results.md).
+const bestWithoutAdapter = "laq"
+
 func newRun() *cobra.Command {
 	var (
 		s      setup
@@ -45,10 +49,17 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 			if _, err := eviction.LookupPolicy(policy); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
+			if !cmd.Flags().Changed("policy") && s.Model != "" && len(s.Adapters) == 0 {
+				policy = bestWithoutAdapter
+				fmt.Fprintf(cmd.ErrOrStderr(), "no adapter is given: the policy is %s, the best without one; \"train lookahead --model %s -o DIR\" makes one, and --adapter DIR takes it\n", policy, s.Model)
+			}
+			if err := s.CheckAdapters(policy); err != nil {
+				return fmt.Errorf("run: %w", err)
+			}
 			var prompt *serving.Prompt
 			var unreadable error // told once the policy is known to be right
 			s.Before = func(m *model.Model) error {
-				if prompt, unreadable = p.Read(cmd.Context(), m, cli.Input(cmd.Context(), cmd.InOrStdin()), s.Seed); unreadable != nil {
+				if prompt, unreadable = p.Read(cmd.Context(), m, cli.Input(cmd.Context(), cmd.InOrStdin()), p.exampleSeed); unreadable != nil {
 					return nil
 				}
 				return s.CheckMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: len(prompt.IDs), Budget: o.Budget.Of(len(prompt.IDs)), MaxNew: o.MaxNew})
@@ -73,6 +84,7 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 			}
 			o.Choice.Report(cmd.ErrOrStderr(), l.Model, o.Sampling)
 			o.Sampling.Seed = s.Seed
+			o.Label = label(c)
 			return serving.Answer(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), l.Model, c.Configured, prompt, o)
 		},
 	}
@@ -85,6 +97,7 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of the answer; rocketkv and hsa divide the budget by it")
 	o.Choice.From = model.SamplingOfModel
 	o.Choice.Bind(f)
+	f.BoolVar(&o.JSON, "json", false, "print one JSON object instead of text")
 	f.BoolVar(&o.Compare, "compare", false, "also time a prefill without eviction")
 	return cmd
 }
