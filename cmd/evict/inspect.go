@@ -56,8 +56,10 @@ drawn is drawn --query-trials times; --json has the quartiles, and means by laye
 					return fmt.Errorf("inspect: --%s: --queries shows no policy", flag)
 				}
 			}
-			if err := s.CheckAdapters(policy); err != nil && !queries {
-				return fmt.Errorf("inspect: %w", err)
+			if !queries {
+				if err := s.choosePolicy(cmd, &policy); err != nil {
+					return err
+				}
 			}
 			defer files.Close()
 			html, npz := files.Open("--html", htmlPath), files.Open("--npz", npzPath)

@@ -11,10 +11,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// bestWithoutAdapter is the best policy on the built-in model, as a mean over budgets, of those
-// that hold their budget and need nothing else (docs/policies-results.md).
-const bestWithoutAdapter = "laq"
-
 func newRun() *cobra.Command {
 	var (
 		s      setup
@@ -49,12 +45,8 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 			if _, err := eviction.LookupPolicy(policy); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
-			if !cmd.Flags().Changed("policy") && s.Model != "" && len(s.Adapters) == 0 {
-				policy = bestWithoutAdapter
-				fmt.Fprintf(cmd.ErrOrStderr(), "no adapter is given: the policy is %s, the best without one; \"train lookahead --model %s -o DIR\" makes one, and --adapter DIR takes it\n", policy, s.Model)
-			}
-			if err := s.CheckAdapters(policy); err != nil {
-				return fmt.Errorf("run: %w", err)
+			if err := s.choosePolicy(cmd, &policy); err != nil {
+				return err
 			}
 			var prompt *serving.Prompt
 			var unreadable error // told once the policy is known to be right

@@ -206,6 +206,12 @@ func (j *Job) check() ([]plan, error) {
 	if err := errors.Join(eviction.CheckBudgets(j.Budgets), lineup.CheckPolicies(strings.Join(j.Policies, ",")), j.Sampling.Check(), model.CheckCacheDType(j.CacheDType)); err != nil {
 		return nil, err
 	}
+	for _, m := range j.Models {
+		asked := lineup.Options{Model: m.Model, Adapters: m.Adapters, Set: j.Set}
+		if err := asked.CheckAdapters(strings.Join(j.Policies, ",")); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := eviction.ParseOverrides(j.Set); err != nil {
 		return nil, err
 	}
