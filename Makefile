@@ -7,7 +7,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # change and compare the two outputs.
 COUNT = 1
 
-.PHONY: build build-gpu test test-gpu kernels demo bench bench-kernels bench-gpu bench-gpu-binaries adapters policies man fmt vet lint
+.PHONY: build build-gpu test test-gpu kernels demo bench bench-kernels bench-gpu bench-gpu-binaries adapters policies man release fmt vet lint
 
 build:
 	./scripts/setup.sh
@@ -58,6 +58,11 @@ bench-gpu-binaries:
 man: build
 	./bin/evict man out/man/man1
 	./bin/train man out/man/man1
+
+# Archives of a release with checksums, in out/release, for Linux and macOS, with CUDA and without.
+release:
+	./scripts/setup.sh
+	./scripts/release.sh
 
 # Trains the adapters that ship with the built-in model.
 adapters:

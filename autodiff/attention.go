@@ -22,8 +22,8 @@ type observed struct {
 }
 
 // attend runs attention of the rows on the sample's prompt and themselves.
-func (g *Graph) attend(s *Sample, layer int, h Heads, kept *kernels.Kept, q, k, v, out *kernels.Tensor) *observed {
-	b, rows := g.engine.backend, q.Dim0()
+func (g *Graph) attend(e *engine, s *Sample, layer int, h Heads, kept *kernels.Kept, q, k, v, out *kernels.Tensor) *observed {
+	b, rows := e.backend, q.Dim0()
 	a := &kernels.Attend{
 		Q: q.Reshape(rows, h.Query, h.Dim), K: k.Reshape(rows, h.KV, h.Dim),
 		Past: s.Past[layer], Scale: h.Scale,
@@ -33,8 +33,8 @@ func (g *Graph) attend(s *Sample, layer int, h Heads, kept *kernels.Kept, q, k, 
 		a.V = v.Reshape(rows, h.KV, h.Dim)
 	}
 	g.attends = append(g.attends, a)
-	o := &observed{attend: a, out: out, lse: g.engine.arena.Alloc(b.Compute(), h.Query, rows)}
-	o.scores = g.engine.alloc(h.Query, a.Past[0].Entries())
+	o := &observed{attend: a, out: out, lse: e.arena.Alloc(b.Compute(), h.Query, rows)}
+	o.scores = e.alloc(h.Query, a.Past[0].Entries())
 	b.ObserveAttention(out, o.lse, o.scores.t, a)
 	return o
 }
@@ -59,7 +59,7 @@ func (g *Graph) Attention(q, k, v Node, s *Sample, layer int, h Heads) (out, sco
 	out = g.add(op{name: "attention", out: shape, diff: []bool{true, true, true},
 		forward: func(in []*value) (*value, error) {
 			y := e.alloc(shape...)
-			y.saved = g.attend(s, layer, h, kept, in[0].t, in[1].t, in[2].t, y.t)
+			y.saved = g.attend(e, s, layer, h, kept, in[0].t, in[1].t, in[2].t, y.t)
 			return y, nil
 		},
 		backward: func(in G.Nodes, outNode, grad *G.Node) (G.Nodes, error) {
@@ -105,7 +105,7 @@ func (g *Graph) Scores(q, k Node, s *Sample, layer int, h Heads) Node {
 	e, b, kept := g.engine, g.engine.backend, new(kernels.Kept)
 	return g.add(op{name: "scoresOnly", out: tensor.Shape{h.Query, 1}, diff: []bool{true, true},
 		forward: func(in []*value) (*value, error) {
-			o := g.attend(s, layer, h, kept, in[0].t, in[1].t, nil, nil)
+			o := g.attend(e, s, layer, h, kept, in[0].t, in[1].t, nil, nil)
 			o.scores.saved = o
 			return o.scores, nil
 		},
@@ -131,20 +131,32 @@ func (g *Graph) Scores(q, k Node, s *Sample, layer int, h Heads) Node {
 type LossFunc func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int)
 
 // Loss is the scalar loss over the score nodes of all layers against the
-// sample's targets. Its gradient is computed together with it, so it must be the
+// sample's targets, each on its device; the sum is in the order of the layers. Its gradient is computed together with it, so it must be the
 // node that Compile gets and no function of it.
 func (g *Graph) Loss(scores []Node, s *Sample, f LossFunc) Node {
-	e := g.engine
+	on := make([]*engine, len(scores))
+	for l, n := range scores {
+		on[l] = n.on
+	}
 	diff := make([]bool, len(scores))
 	for i := range diff {
 		diff[i] = true
 	}
 	return g.add(op{name: "loss", out: tensor.ScalarShape(), diff: diff,
 		forward: func(in []*value) (*value, error) {
-			loss := e.arena.Alloc(kernels.F64)
-			e.backend.Fill(loss, 0)
+			var loss *kernels.Tensor
+			var e *engine
 			grads := make([]*value, len(in))
 			for l, v := range in {
+				if on[l] != e {
+					before := loss
+					e = on[l]
+					if loss = e.arena.Alloc(kernels.F64); before != nil {
+						e.backend.Receive(loss, before)
+					} else {
+						e.backend.Fill(loss, 0)
+					}
+				}
 				grads[l] = e.alloc(v.t.Shape...)
 				f(e.backend, loss, grads[l].t, v.t, s.Targets[l], len(in))
 			}

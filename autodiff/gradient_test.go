@@ -23,10 +23,11 @@ type opCase struct {
 // opGraph is the graph of a case while it is built.
 type opGraph struct {
 	*Graph
-	t      *testing.T
-	rng    *rand.Rand
-	sample *Sample
-	params []*kernels.Tensor
+	t       *testing.T
+	rng     *rand.Rand
+	sample  *Sample
+	devices []kernels.Backend
+	params  []*kernels.Tensor
 }
 
 // random is a tensor of normal numbers.
@@ -64,6 +65,14 @@ var opCases = map[string]map[string]opCase{
 			return []Node{c.Add(x, c.GELU(x))}
 		}},
 	},
+	"Enter": {
+		"another device and back": {build: func(c *opGraph) []Node {
+			x := c.parameter(rows, width)
+			y := c.Enter(c.devices[1], c.Enter(c.devices[1], x)) // is there already
+			y = c.GELU(c.Add(y, y))
+			return []Node{y, c.Add(x, c.Enter(c.devices[0], y))}
+		}},
+	},
 	"Scale": {
 		"by a number": {build: func(c *opGraph) []Node { return []Node{c.Scale(c.parameter(rows, width), -0.37)} }},
 		"by 1":        {build: func(c *opGraph) []Node { return []Node{c.Scale(c.GELU(c.parameter(rows, width)), 1)} }},
@@ -90,7 +99,7 @@ var opCases = map[string]map[string]opCase{
 		}},
 	},
 	"RoPE": {
-		"after prompts": {prompts: []int{1, 7}, build: func(c *opGraph) []Node { return []Node{c.RoPE(c.parameter(rows, width), c.sample, heads, headDim)} }},
+		"after prompts": {prompts: []int{1, 7}, build: func(c *opGraph) []Node { return []Node{c.RoPE(c.parameter(rows, width), c.sample, 0, heads, headDim)} }},
 	},
 	"Linear": {
 		"weight": {build: func(c *opGraph) []Node {
@@ -178,11 +187,12 @@ func TestGradientsOfOperations(t *testing.T) {
 }
 
 func checkOperation(t *testing.T, c opCase) {
-	b, err := kernels.Open("reference64")
+	devices, err := kernels.OpenList("reference64,reference64")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &opGraph{Graph: New(b), t: t, rng: rand.New(rand.NewPCG(1, 2)), sample: new(Sample)}
+	b := devices[0]
+	g := &opGraph{Graph: New(devices...), devices: devices, t: t, rng: rand.New(rand.NewPCG(1, 2)), sample: new(Sample)}
 	defer g.Close()
 	read := c.build(g)
 	if err := g.Compile(g.Loss(read, g.sample, quadratic)); err != nil {
@@ -234,7 +244,7 @@ func (c *opGraph) fill(b kernels.Backend, n int, read []Node) {
 	for r := range rows {
 		c.sample.Positions = append(c.sample.Positions, int32(n+r))
 	}
-	c.sample.RoPE = kernels.NewRoPETable(b, []float32{1, 0.1}, n+rows, 1)
+	c.sample.RoPE = []*kernels.RoPETable{kernels.NewRoPETable(b, []float32{1, 0.1}, n+rows, 1)}
 	if n > 0 {
 		for range 2 {
 			layer := make([]kernels.KV, kvHeads)

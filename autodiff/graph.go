@@ -10,17 +10,19 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Graph is a differentiable computation on one backend. It is used by one
-// goroutine at a time.
+// Graph is a differentiable computation on one backend, or on several, one after the other. It
+// is used by one goroutine at a time.
 type Graph struct {
-	engine *engine
-	g      *G.ExprGraph
-	params []*G.Node
-	names  []string
-	loss   *G.Node
-	grads  G.Nodes
-	vm     G.VM
-	err    error // first error while building
+	engine  *engine                     // of the operations that are added
+	engines []*engine                   // of all devices
+	on      map[kernels.Backend]*engine // by the device that callers know
+	g       *G.ExprGraph
+	params  []*G.Node
+	names   []string
+	loss    *G.Node
+	grads   G.Nodes
+	vm      G.VM
+	err     error // first error while building
 	// work is the runs as a graph of the device; nil where it has none. The first run
 	// loads what the device needs.
 	work kernels.Graph
@@ -30,15 +32,18 @@ type Graph struct {
 }
 
 // Node is a tensor in a graph.
-type Node struct{ n *G.Node }
+type Node struct {
+	n  *G.Node
+	on *engine // whose memory it is in
+}
 
 // Sample is what a run computes on besides the parameters. Operations hold a
 // pointer to it.
 type Sample struct {
-	Past      [][]kernels.KV     // keys and values of the prompt, [layer][kvHead]
-	Positions []int32            // of the rows
-	RoPE      *kernels.RoPETable // covers Positions
-	Targets   []*kernels.Tensor  // per layer [heads, entries], logarithms of attention
+	Past      [][]kernels.KV       // keys and values of the prompt, [layer][kvHead]
+	Positions []int32              // of the rows
+	RoPE      []*kernels.RoPETable // per layer, cover Positions
+	Targets   []*kernels.Tensor    // per layer [heads, entries], logarithms of attention
 }
 
 // warm makes gorgonia fill its caches of shared constants once per type, which
@@ -53,18 +58,50 @@ var warm = sync.OnceFunc(func() {
 	}
 })
 
-// New returns an empty graph.
-func New(b kernels.Backend) *Graph {
+// New returns an empty graph on devices. Operations are added on the first of them, until Enter
+// names another.
+func New(devices ...kernels.Backend) *Graph {
 	warm()
-	g := &Graph{g: G.NewGraph(), work: b.NewGraph()}
-	if g.work != nil {
-		b = g.work.Backend()
+	g := &Graph{g: G.NewGraph(), on: make(map[kernels.Backend]*engine)}
+	if len(devices) == 1 {
+		g.work = devices[0].NewGraph()
 	}
-	g.engine = &engine{backend: b, arena: kernels.NewArena(b)}
+	for _, b := range devices {
+		known := b
+		if g.work != nil {
+			b = g.work.Backend()
+		}
+		if g.on[known] == nil {
+			g.on[known] = &engine{backend: b, arena: kernels.NewArena(b)}
+			g.engines = append(g.engines, g.on[known])
+		}
+	}
+	g.engine = g.engines[0]
 	return g
 }
 
-// Parameter adds a trainable tensor. The graph reads it where it lies, so an
+// Enter adds the operations that follow on device b, one of New's, and returns x there.
+func (g *Graph) Enter(b kernels.Backend, x Node) Node {
+	from, to := x.on, g.on[b]
+	if g.engine = to; x.n == nil || from == to {
+		return x
+	}
+	move := func(to *engine) func(in []*value) (*value, error) {
+		return func(in []*value) (*value, error) {
+			y := to.alloc(in[0].t.Shape...)
+			to.backend.Receive(y.t, in[0].t)
+			return y, nil
+		}
+	}
+	return g.add(op{name: "enter", out: x.n.Shape(), diff: []bool{true}, forward: move(to),
+		backward: func(_ G.Nodes, _, grad *G.Node) (G.Nodes, error) {
+			n, err := g.apply(op{name: "enterGrad", out: grad.Shape(), forward: move(from)}, grad)
+			return G.Nodes{n}, err
+		},
+	}, x)
+}
+
+// Parameter adds a trainable tensor, in memory of the present device. The graph reads it where it lies, so an
 // optimiser updates it in place.
 func (g *Graph) Parameter(name string, t *kernels.Tensor) Node {
 	n := G.NewTensor(g.g, denseType(t.DType), len(t.Shape), G.WithShape(t.Shape...), G.WithName(name))
@@ -74,7 +111,7 @@ func (g *Graph) Parameter(name string, t *kernels.Tensor) Node {
 		g.fail(fmt.Errorf("parameter %s: %w", name, err))
 	}
 	g.params, g.names = append(g.params, n), append(g.names, name)
-	return Node{n}
+	return Node{n, g.engine}
 }
 
 func (g *Graph) fail(err error) {
@@ -94,7 +131,7 @@ func (g *Graph) add(o op, in ...Node) Node {
 	}
 	n, err := g.apply(o, ns...)
 	g.fail(err)
-	return Node{n}
+	return Node{n, g.engine}
 }
 
 // Compile differentiates loss with respect to all parameters and prepares the
@@ -130,7 +167,9 @@ func (g *Graph) Run() (loss float64, err error) {
 		g.attends = g.attends[:0]
 	}()
 	run := func() error {
-		g.engine.release()
+		for _, e := range g.engines {
+			e.release()
+		}
 		g.vm.Reset()
 		return g.vm.RunAll()
 	}
@@ -166,7 +205,12 @@ func (g *Graph) Gradient(i int) (*kernels.Tensor, error) {
 func (g *Graph) Nodes() int { return len(g.g.AllNodes()) }
 
 // ScratchBytes is the memory that runs hold.
-func (g *Graph) ScratchBytes() int64 { return g.engine.arena.Bytes() }
+func (g *Graph) ScratchBytes() (n int64) {
+	for _, e := range g.engines {
+		n += e.arena.Bytes()
+	}
+	return n
+}
 
 // Close releases the machine and the memory of the runs, which gorgonia's own pools
 // would refer to until they are used again.
@@ -179,6 +223,8 @@ func (g *Graph) Close() error {
 	}
 	vm := g.vm
 	g.vm = nil
-	g.engine.forget()
+	for _, e := range g.engines {
+		e.forget()
+	}
 	return vm.Close()
 }

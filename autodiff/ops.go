@@ -37,10 +37,11 @@ func bundle(parts ...*value) *value {
 
 // Add is the residual sum of two nodes of one shape.
 func (g *Graph) Add(a, b Node) Node {
+	e := g.engine
 	return g.add(op{name: "add", out: a.n.Shape(), diff: []bool{true, true},
 		forward: func(in []*value) (*value, error) {
-			y := g.engine.alloc(in[0].t.Shape...)
-			g.engine.backend.Add(y.t, in[0].t, in[1].t)
+			y := e.alloc(in[0].t.Shape...)
+			e.backend.Add(y.t, in[0].t, in[1].t)
 			return y, nil
 		},
 		backward: func(_ G.Nodes, _, grad *G.Node) (G.Nodes, error) { return G.Nodes{grad, grad}, nil },
@@ -136,13 +137,13 @@ func (g *Graph) SiLUMul(gate, up Node) Node {
 	}, gate, up)
 }
 
-// RoPE rotates rows [rows, heads·headDim] to the sample's positions.
-func (g *Graph) RoPE(x Node, s *Sample, heads, headDim int) Node {
+// RoPE rotates rows [rows, heads·headDim] of a layer to the sample's positions.
+func (g *Graph) RoPE(x Node, s *Sample, layer, heads, headDim int) Node {
 	e := g.engine
 	rotate := func(inverse bool) func([]*value) (*value, error) {
 		return func(in []*value) (*value, error) {
 			y := e.alloc(in[0].t.Shape...)
-			e.backend.Rotate(y.t.Reshape(len(s.Positions), heads, headDim), in[0].t.Reshape(len(s.Positions), heads, headDim), s.Positions, s.RoPE, inverse)
+			e.backend.Rotate(y.t.Reshape(len(s.Positions), heads, headDim), in[0].t.Reshape(len(s.Positions), heads, headDim), s.Positions, s.RoPE[layer], inverse)
 			return y, nil
 		}
 	}

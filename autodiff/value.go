@@ -17,6 +17,7 @@ import (
 type value struct {
 	*tensor.Dense
 	t     *kernels.Tensor
+	on    *engine  // whose memory it is
 	at    uintptr  // address of t
 	null  bool     // an additive identity that is never read
 	saved any      // what the forward pass keeps for the backward pass
@@ -41,7 +42,7 @@ func denseType(d kernels.DType) tensor.Dtype {
 }
 
 // engine gives gorgonia the one operation that it needs itself, adding
-// gradients at fan-out, and refuses everything else.
+// gradients at fan-out, on their own device, and refuses everything else.
 type engine struct {
 	backend kernels.Backend
 	arena   *kernels.Arena
@@ -84,8 +85,8 @@ func (e *engine) Add(a, b tensor.Tensor, _ ...tensor.FuncOpt) (tensor.Tensor, er
 	case !x.Shape().Eq(y.Shape()):
 		return nil, fmt.Errorf("autodiff: add %v and %v", x.Shape(), y.Shape())
 	}
-	sum := e.alloc(x.Shape()...)
-	e.backend.Add(sum.t, x.t, y.t)
+	sum := x.on.alloc(x.Shape()...)
+	x.on.backend.Add(sum.t, x.t, y.t)
 	return sum, nil
 }
 
@@ -124,7 +125,7 @@ func (e *engine) forget() {
 
 // wrap makes a value of an existing tensor.
 func (e *engine) wrap(t *kernels.Tensor) *value {
-	return &value{t: t, at: t.Addr(), Dense: tensor.New(tensor.Of(denseType(t.DType)), tensor.WithEngine(e),
+	return &value{t: t, on: e, at: t.Addr(), Dense: tensor.New(tensor.Of(denseType(t.DType)), tensor.WithEngine(e),
 		tensor.WithShape(t.Shape...), tensor.FromMemory(t.Addr(), uintptr(t.Bytes())))}
 }
 

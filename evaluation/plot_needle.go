@@ -38,7 +38,7 @@ const maxNeedleSteps = 128
 // with the prompt length from left to right, the needle's depth from top to bottom,
 // and one colour bar for all. Where there are budgets, each policy has a row of panels and
 // each budget a column, in order of appearance. Lengths and depths that occur in any cell are spaced
-// evenly; a policy's cells that were not measured stay grey. Each panel's title gives
+// evenly; a policy's cells that were not measured stay grey, which is said below the bar. Each panel's title gives
 // the mean over its cells.
 //
 // No cells, repeated cells, values outside their range, more than 48 panels and more than
@@ -88,6 +88,9 @@ func PlotNeedle(w io.Writer, format figures.Format, cells []NeedleCell) error {
 		bar := draw.Crop(c, c.Max.X-c.Min.X-barWidth+vg.Points(8), 0, 0, 0)
 		data := plots[0][0].DataCanvas(canvases[0][0])
 		drawColorBar(bar, colors, scoreName(cells), data.Min.Y, data.Max.Y)
+		if slices.ContainsFunc(panels, (*panel).incomplete) {
+			drawNotMeasured(bar)
+		}
 	})
 }
 
@@ -279,7 +282,23 @@ func (p *panel) mean() float64 {
 // name is the policy with its budget.
 func (p *panel) name() string { return strings.TrimSpace(p.policy + " " + p.budget) }
 
-func (p *panel) title() string { return fmt.Sprintf("%s (%.0f%%)", p.name(), 100*p.mean()) }
+func (p *panel) title() string { return fmt.Sprintf("%s (mean %.0f%%)", p.name(), 100*p.mean()) }
+
+// incomplete tells that there are cells that were not measured.
+func (p *panel) incomplete() bool {
+	return slices.ContainsFunc(p.values, func(row []float64) bool { return slices.ContainsFunc(row, math.IsNaN) })
+}
+
+// drawNotMeasured says below the colour bar what grey is.
+func drawNotMeasured(c draw.Canvas) {
+	const side = 8 // points
+	at := vg.Point{X: c.Min.X, Y: c.Min.Y + vg.Points(2)}
+	c.SetColor(notMeasured)
+	c.Fill(vg.Rectangle{Min: at, Max: vg.Point{X: at.X + vg.Points(side), Y: at.Y + vg.Points(side)}}.Path())
+	style := figures.New().Legend.TextStyle
+	style.Font = figures.Sans(8)
+	c.FillText(style, vg.Point{X: at.X + vg.Points(side+3), Y: at.Y + vg.Points(side)/2 - style.Rectangle("x").Size().Y/2}, "no data")
+}
 
 // axes returns the panel with its axes; the title is drawn afterwards, in the middle
 // of the data rather than of the canvas, in the line that the blank one reserves.

@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +38,7 @@ type sweepKey struct {
 // against its number of rows, with a line for each set of modules (LookaheadKV,
 // arXiv:2603.10899, table 5), and beside it, where times were measured, what eviction adds to the
 // time to first token. Learning rates, budgets and policies make lines of their own where
-// there are several. The full cache is a dashed line. Rows of other adapters are left out; a
+// there are several; of more than [MaxHighlighted] lines the others are grey. The full cache is a dashed line. Rows of other adapters are left out; a
 // point that was not measured is an error, and so is one that lacks a task.
 func PlotSweep(w io.Writer, format figures.Format, rows []Row, points []SweepPoint) error {
 	fail := func(err error) error { return fmt.Errorf("plot sweep: %w", err) }
@@ -91,6 +92,17 @@ func PlotSweep(w io.Writer, format figures.Format, rows []Row, points []SweepPoi
 		return slices.Index(moduleOrder, a.modules) - slices.Index(moduleOrder, b.modules)
 	})
 
+	// Of many lines those with the best scores are in colour, the others grey and below.
+	score := func(k sweepKey) (sum float64) {
+		for _, m := range lines[k] {
+			sum += m.Score / float64(len(lines[k]))
+		}
+		return sum
+	}
+	best := slices.Clone(order)
+	slices.SortStableFunc(best, func(a, b sweepKey) int { return cmp.Compare(score(b), score(a)) })
+	best = best[:min(len(best), MaxHighlighted)]
+
 	legend := plot.NewLegend()
 	legend.Top, legend.Left = true, true
 	figures.StyleLegend(&legend)
@@ -100,7 +112,30 @@ func PlotSweep(w io.Writer, format figures.Format, rows []Row, points []SweepPoi
 		p.X.Label.Text, p.Y.Label.Text = "rows of the adapter", label
 		p.X.Tick.Marker = plot.ConstantTicks(ticks)
 		figures.AddGrid(p)
-		for i, k := range order {
+		others := len(order) - len(best)
+		for _, k := range order {
+			if slices.Contains(best, k) {
+				continue
+			}
+			xys := make(plotter.XYs, len(lines[k]))
+			for j, m := range lines[k] {
+				xys[j].X = math.Log2(float64(of[m.Adapter]))
+				xys[j].Y, _ = value(m)
+			}
+			slices.SortFunc(xys, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
+			drawn, err := plotter.NewLine(xys)
+			if err != nil {
+				return nil, err
+			}
+			drawn.Color, drawn.Width = figures.Faint, vg.Points(0.8)
+			p.Add(drawn)
+		}
+		i := -1
+		for _, k := range order {
+			if !slices.Contains(best, k) {
+				continue
+			}
+			i++
 			line := lines[k]
 			slices.SortFunc(line, func(a, b Mean) int { return of[a.Adapter] - of[b.Adapter] })
 			xys, bars := make(plotter.XYs, len(line)), make(plotter.YErrors, len(line))
@@ -125,10 +160,14 @@ func PlotSweep(w io.Writer, format figures.Format, rows []Row, points []SweepPoi
 			}
 			errorBars.Color, errorBars.LineStyle.Width = drawn.Color, vg.Points(0.8)
 			p.Add(errorBars, drawn, dots)
-			if len(labels) < len(order) {
+			if len(labels) < len(best) {
 				labels = append(labels, k.label(order))
 				legend.Add(labels[i], drawn, dots)
 			}
+		}
+		if others > 0 && len(labels) == len(best) {
+			labels = append(labels, fmt.Sprintf("%d others", others))
+			legend.Add(labels[len(best)], &plotter.Line{LineStyle: draw.LineStyle{Color: figures.Faint, Width: figures.LineWidth}})
 		}
 		p.X.Min, p.X.Max = p.X.Min-0.2, p.X.Max+0.2
 		return p, nil

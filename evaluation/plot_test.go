@@ -365,3 +365,45 @@ func TestNeedleCells(t *testing.T) {
 		}
 	}
 }
+
+// TestPlotNeedleExplainsGrey: the words are there where there is a grey cell, and only there.
+func TestPlotNeedleExplainsGrey(t *testing.T) {
+	all := needleCells(sixPolicies[:1], []int{128, 256}, 2)
+	for _, missing := range []bool{false, true} {
+		cells := all
+		if missing {
+			cells = all[1:]
+		}
+		var page bytes.Buffer
+		if err := PlotNeedle(&page, figures.SVG, cells); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(page.String(), ">no data<"); got != missing {
+			t.Errorf("with a cell missing %v: explained %v", missing, got)
+		}
+	}
+}
+
+// TestPlotSweepHighlights: of many lines ten are named, the others share a grey and a name.
+func TestPlotSweepHighlights(t *testing.T) {
+	for _, rates := range []int{10, 13} {
+		var rows []Row
+		var points []SweepPoint
+		for i := range rates {
+			for _, n := range []int{8, 32} {
+				name := fmt.Sprintf("a%d-%d", i, n)
+				points = append(points, SweepPoint{Name: name, Rows: n, Modules: "all", LearningRate: float64(i+1) / 1000})
+				rows = append(rows, Row{Model: "m", Policy: "lookaheadkv", Adapter: name, Task: "copy", Tokens: 512, Budget: eviction.Pairs(64), Samples: 4, Metric: MetricExactAnswer, Score: float64(i) / 20})
+			}
+		}
+		var page bytes.Buffer
+		if err := PlotSweep(&page, figures.SVG, rows, points); err != nil {
+			t.Fatal(err)
+		}
+		named := strings.Count(page.String(), ">LoRA on all, rate ")
+		others := strings.Contains(page.String(), ">3 others<")
+		if named != 10 || others != (rates > 10) || strings.Contains(page.String(), "rate 0.001<") != (rates == 10) {
+			t.Errorf("of %d lines %d are named, others %v, the worst named %v", rates, named, others, strings.Contains(page.String(), "rate 0.001<"))
+		}
+	}
+}

@@ -10,10 +10,9 @@ import (
 // Accumulated is the attention probability of every entry in the cache, summed over all rows
 // so far and averaged over the heads of the group (D2O eq. 6), by layer.
 type Accumulated struct {
-	ops    kernels.Selector
 	ranked func(layer int, s *Scores)
 	layers []*Scores
-	spare  *kernels.Tensor // for what is kept of a layer; the layers take turns
+	spare  map[kernels.Selector]*kernels.Tensor // for what is kept of a layer; the layers of a device take turns
 
 	// joint holds the sums of all layers, where these are its rows; jointSpare is for
 	// what is kept of them.
@@ -23,11 +22,11 @@ type Accumulated struct {
 
 // NewAccumulated starts from the scores of a prompt, which are such sums.
 func NewAccumulated(s *Session) *Accumulated {
-	a := &Accumulated{ops: s.Cache.Backend().Selector(), ranked: s.Ranked}
+	a := &Accumulated{ranked: s.Ranked, spare: make(map[kernels.Selector]*kernels.Tensor)}
 	for l, scores := range unpooled(s.scores) {
-		sums := &Scores{Ops: a.ops, Entries: lengthsOf(s.kept[l])}
-		sums.Values = a.ops.Alloc(kernels.F32, len(sums.Entries), sums.Most()+sumsRoom)
-		a.ops.PickScores(sums.Values, scores.Values, s.kept[l])
+		sums := &Scores{Ops: s.Cache.On(l).Selector(), Entries: lengthsOf(s.kept[l])}
+		sums.Values = sums.Ops.Alloc(kernels.F32, len(sums.Entries), sums.Most()+sumsRoom)
+		sums.Ops.PickScores(sums.Values, scores.Values, s.kept[l])
 		a.layers = append(a.layers, sums)
 	}
 	return a
@@ -61,19 +60,19 @@ func (*Accumulated) Capture() model.Capture { return model.Capture{Windows: []in
 func (a *Accumulated) Add(o *model.Observation) *Scores {
 	sums, entries := a.layers[o.Layer], entriesOf(o)
 	if most := slices.Max(entries); most > sums.Values.Width() {
-		wide := a.ops.Alloc(kernels.F32, len(entries), most+sumsRoom)
-		a.ops.PickScores(wide, sums.Values, everything(sums.Entries))
+		wide := sums.Ops.Alloc(kernels.F32, len(entries), most+sumsRoom)
+		sums.Ops.PickScores(wide, sums.Values, everything(sums.Entries))
 		sums.Values = wide
 	}
-	a.ops.AddScores(sums.Values, entries, sums.Entries, o.Windows[0])
+	sums.Ops.AddScores(sums.Values, entries, sums.Entries, o.Windows[0])
 	sums.Entries = entries
 	a.ranked(o.Layer, sums)
 	return sums
 }
 
-// AddAll is Add of all layers at once, which then lie in one tensor.
+// AddAll is Add of all layers at once, which are on one device and then lie in one tensor.
 func (a *Accumulated) AddAll(scores *kernels.Tensor, entries []int) *Scores {
-	heads := len(entries) / len(a.layers)
+	heads, ops := len(entries)/len(a.layers), a.layers[0].Ops
 	var known []int
 	joined := a.joint != nil && a.joint.Width() >= slices.Max(entries)
 	for l, sums := range a.layers {
@@ -81,17 +80,17 @@ func (a *Accumulated) AddAll(scores *kernels.Tensor, entries []int) *Scores {
 		joined = joined && a.rows[l] == sums.Values
 	}
 	if !joined {
-		joint := a.ops.Alloc(kernels.F32, len(entries), slices.Max(entries)+sumsRoom)
+		joint := ops.Alloc(kernels.F32, len(entries), slices.Max(entries)+sumsRoom)
 		for l, sums := range a.layers {
-			a.ops.PickScores(joint.Rows(l*heads, (l+1)*heads), sums.Values, everything(sums.Entries))
+			ops.PickScores(joint.Rows(l*heads, (l+1)*heads), sums.Values, everything(sums.Entries))
 		}
 		a.setJoint(joint)
 	}
-	a.ops.AddScores(a.joint, entries, known, scores)
+	ops.AddScores(a.joint, entries, known, scores)
 	for l, sums := range a.layers {
 		sums.Entries = entries[l*heads : (l+1)*heads]
 	}
-	return &Scores{Ops: a.ops, Entries: entries, Values: a.joint}
+	return &Scores{Ops: ops, Entries: entries, Values: a.joint}
 }
 
 func (a *Accumulated) setJoint(joint *kernels.Tensor) {
@@ -105,11 +104,11 @@ func (a *Accumulated) setJoint(joint *kernels.Tensor) {
 
 // RetainAll leaves what was selected of all layers, after AddAll.
 func (a *Accumulated) RetainAll(s *kernels.Selection) {
-	to := a.jointSpare
+	to, ops := a.jointSpare, a.layers[0].Ops
 	if to == nil || !slices.Equal(to.Shape, a.joint.Shape) {
-		to = a.ops.Alloc(kernels.F32, a.joint.Shape...)
+		to = ops.Alloc(kernels.F32, a.joint.Shape...)
 	}
-	a.ops.PickScores(to, a.joint, s)
+	ops.PickScores(to, a.joint, s)
 	a.jointSpare = a.joint
 	a.setJoint(to)
 	lengths := lengthsOf(s)
@@ -122,12 +121,12 @@ func (a *Accumulated) RetainAll(s *kernels.Selection) {
 // Retain leaves what was selected of a layer.
 func (a *Accumulated) Retain(layer int, s *kernels.Selection) {
 	sums := a.layers[layer]
-	to := a.spare
+	to := a.spare[sums.Ops]
 	if to == nil || !slices.Equal(to.Shape, sums.Values.Shape) {
-		to = a.ops.Alloc(kernels.F32, sums.Values.Shape...)
+		to = sums.Ops.Alloc(kernels.F32, sums.Values.Shape...)
 	}
-	a.ops.PickScores(to, sums.Values, s)
-	a.spare, sums.Values = sums.Values, to
+	sums.Ops.PickScores(to, sums.Values, s)
+	a.spare[sums.Ops], sums.Values = sums.Values, to
 	sums.Entries = lengthsOf(s)
 }
 

@@ -24,20 +24,20 @@ var _ model.Adapter = (*fakeAdapter)(nil)
 // newFakeAdapter has the same numbers on every device.
 func newFakeAdapter(m *model.Model, kind string, rows int, seed uint64) *fakeAdapter {
 	rng := rand.New(rand.NewPCG(seed, 77))
-	draw := func(scale float64, rows, cols int) *kernels.Tensor {
+	draw := func(layer int, scale float64, rows, cols int) *kernels.Tensor {
 		x := make([]float64, rows*cols)
 		for i := range x {
 			x[i] = float64(float32(scale * rng.NormFloat64()))
 		}
-		return m.Parameter(x, rows, cols)
+		return m.LayerParameter(layer, x, rows, cols)
 	}
-	a := &fakeAdapter{kind: kind, rows: draw(1, rows, m.Config.Hidden), low: make(map[string]*model.LowRank)}
+	a := &fakeAdapter{kind: kind, rows: draw(0, 1, rows, m.Config.Hidden), low: make(map[string]*model.LowRank)}
 	if kind == "lookaheadkv" {
 		const rank = 3
 		for l := range m.Network.Layers {
 			for _, module := range model.Modules {
 				w := m.Network.Layers[l].Linear(module).Weight
-				a.low[key(l, module)] = &model.LowRank{A: draw(0.3, rank, w.Width()), B: draw(0.3, w.Dim0(), rank), Scale: 1.5}
+				a.low[key(l, module)] = &model.LowRank{A: draw(l, 0.3, rank, w.Width()), B: draw(l, 0.3, w.Dim0(), rank), Scale: 1.5}
 			}
 		}
 	}

@@ -142,7 +142,7 @@ func (s *Session) evictStep(o *model.Observation) error {
 // retainStep retains what a layer keeps after a decoding step, nil for everything. Where
 // all layers have run, and the host knows what all of them keep, that waits for the last.
 func (s *Session) retainStep(o *model.Observation, keep *kernels.Selection) error {
-	if !o.StepDone || !o.Cache.Backend().Selector().OwnMemory() || keep != nil && keep.OnDevice() {
+	if !o.StepDone || !o.Cache.On(o.Layer).Selector().OwnMemory() || keep != nil && keep.OnDevice() {
 		if keep == nil {
 			return nil
 		}

@@ -77,7 +77,7 @@ func (c *SparseChoices) Estimated() []int64 {
 // prompt; nil where no device chooses.
 func HostSelectsToo(s *Session) *SparseChoices {
 	device, ok := s.sparse.(*SparsePages)
-	if !ok || !device.ops.OwnMemory() {
+	if !ok || !device.ownMemory {
 		return nil
 	}
 	dense := slices.IndexFunc(device.layers, func(heads []headPages) bool { return heads != nil })
@@ -88,7 +88,7 @@ func HostSelectsToo(s *Session) *SparseChoices {
 	if dense < len(device.layers) {
 		size = device.layers[dense][0].size
 	}
-	host := newSparsePagesBy(s.Cache.Backend().HostSelector(), s, device.estimator, dense, size, device.bounds)
+	host := newSparsePagesBy(func(layer int) kernels.Selector { return s.Cache.On(layer).HostSelector() }, s, device.estimator, dense, size, device.bounds)
 	if device.sums != nil {
 		host.keepMeans(s.Cache)
 	}
@@ -106,7 +106,7 @@ type SparseLog struct {
 // LogChoices takes down what the device of a session chooses; nil where no device does.
 func LogChoices(s *Session) *SparseLog {
 	device, ok := s.sparse.(*SparsePages)
-	if !ok || !device.ops.OwnMemory() {
+	if !ok || !device.ownMemory {
 		return nil
 	}
 	l := &SparseLog{device, make([]*kernels.Selection, s.Cache.Layers())}

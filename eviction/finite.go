@@ -48,7 +48,7 @@ func (f *finite) scores(layer int, s *Scores) {
 // probes takes in the rows of a layer's probes, whose lse is NaN where any logit is not
 // finite; the scores of such a row may be.
 func (f *finite) probes(o *model.Observation, c *model.Config) {
-	ops := o.Cache.Backend().Selector()
+	ops := o.Cache.On(0).Selector() // where those of all layers meet
 	for i, lse := range slices.Concat(o.ProbeLSE, o.PeakProbeLSE) {
 		if !ops.OwnMemory() {
 			f.rows(o.Layer, lse, c)
@@ -57,7 +57,7 @@ func (f *finite) probes(o *model.Observation, c *model.Config) {
 		if o.Layer == 0 {
 			f.lse = append(f.lse, ops.Alloc(lse.DType, c.Layers*c.Heads, lse.Width()))
 		}
-		ops.Copy(f.lse[i].Rows(o.Layer*c.Heads, (o.Layer+1)*c.Heads), lse)
+		ops.Receive(f.lse[i].Rows(o.Layer*c.Heads, (o.Layer+1)*c.Heads), lse)
 	}
 }
 

@@ -58,7 +58,7 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 	drafter, _ := as[Drafter](s.method)
 	_, waits := s.method.(CrossLayerAllocator)
 	_, keepsAll := s.method.(PoolKeeper)
-	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge([]*request{r}), Observe: func(ob *model.Observation) error {
+	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge([]*request{r}), Pipelined: o.Study || r.whole(), Observe: func(ob *model.Observation) error {
 		cache = max(cache, s.Cache.Bytes())
 		keep, err := r.observe(ob)
 		if err != nil || o.Study || drafter != nil || waits || keepsAll {
@@ -162,9 +162,10 @@ func (rt *Runtime) grownCache(ctx context.Context, tokens []int32, more int) (in
 // footprintDraft decodes a draft on an evicted cache and observes its queries.
 func (rt *Runtime) footprintDraft(ctx context.Context, full, evicted *model.Cache, rows int) error {
 	m := rt.Runner.Model
-	c, b := &m.Config, m.Backend
+	c := &m.Config
 	var queries, keys []*kernels.Tensor
-	for range c.Layers {
+	for l := range c.Layers {
+		b := m.On(l)
 		queries = append(queries, b.Alloc(b.Compute(), rows, c.Heads, c.HeadDim))
 		keys = append(keys, b.Alloc(b.Compute(), rows, c.KVHeads, c.HeadDim))
 	}

@@ -187,9 +187,9 @@ func groupingOf(s Settings) kernels.Grouping { return kernels.Grouping(s.Int("gr
 // something is left to select.
 func windowOf(window, budget int) int { return max(1, min(window, budget/2)) }
 
-// largest is the element-wise maximum of two observations of the same heads.
-func largest(c *model.Cache, a, b *kernels.Tensor) *kernels.Tensor {
-	out := copied(c, a)
-	c.Backend().Selector().MaxScores(out, b)
+// largest is the element-wise maximum of two observations of the same heads of a layer.
+func largest(c *model.Cache, layer int, a, b *kernels.Tensor) *kernels.Tensor {
+	out := copied(c, layer, a)
+	c.On(layer).Selector().MaxScores(out, b)
 	return out
 }

@@ -88,9 +88,15 @@ func ReadPattern(folder fs.FS) (*Pattern, error) {
 	return p, nil
 }
 
-// Write makes the folder at path, which must not exist.
-func (p *Pattern) Write(path string) error {
-	dir, err := atomicfile.CreateDir(path, false)
+// Write makes the folder at path. One that exists is an error, unless it is to be replaced and
+// has a pattern.
+func (p *Pattern) Write(path string, replace bool) error {
+	if _, err := os.Stat(path); replace && err == nil {
+		if _, err := ReadPattern(os.DirFS(path)); err != nil {
+			return fmt.Errorf("write pattern: only a folder with a pattern is replaced: %w", err)
+		}
+	}
+	dir, err := atomicfile.CreateDir(path, replace)
 	if err != nil {
 		return fmt.Errorf("write pattern: %w", err)
 	}

@@ -62,15 +62,29 @@ func TestWritePattern(t *testing.T) {
 	p := randomPattern(m, 2)
 	p.Source = "tiny"
 	path := filepath.Join(t.TempDir(), "pattern")
-	if err := p.Write(path); err != nil {
+	if err := p.Write(path, false); err != nil {
 		t.Fatal(err)
 	}
 	got, err := eviction.ReadPattern(os.DirFS(path))
 	if err != nil || !reflect.DeepEqual(got, p) {
 		t.Errorf("%+v, %v; want %+v", got, err, p)
 	}
-	if err := p.Write(path); err == nil || !strings.Contains(err.Error(), "exists") {
+	if err := p.Write(path, false); err == nil || !strings.Contains(err.Error(), "exists") {
 		t.Errorf("over a folder that is there: %v", err)
+	}
+	p.Source = "another"
+	if err := p.Write(path, true); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := eviction.ReadPattern(os.DirFS(path)); err != nil || got.Source != "another" {
+		t.Errorf("replaced: %+v, %v", got, err)
+	}
+	other := t.TempDir()
+	if err := os.WriteFile(filepath.Join(other, "letter.txt"), []byte("dear"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Write(other, true); err == nil || !strings.Contains(err.Error(), "only a folder with a pattern") {
+		t.Errorf("over a folder of something else: %v", err)
 	}
 }
 

@@ -67,7 +67,7 @@ func (s *camState) Step(o *model.Observation) (*kernels.Selection, error) {
 		}
 	}
 	if s.recent > 0 {
-		s.ops.MergeRecent(o.Cache.View(o.Layer), sums.Values, s.sink, s.recent, draws)
+		sums.Ops.MergeRecent(o.Cache.View(o.Layer), sums.Values, s.sink, s.recent, draws)
 	}
 	kept := kernels.HostSelection(keep)
 	s.Retain(o.Layer, kept)

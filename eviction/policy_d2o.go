@@ -83,7 +83,7 @@ func (m d2o) LayerStatistics(p Prompt, o *model.Observation) []float64 {
 	for h := range entries {
 		entries[h] = o.Cache.Entries(o.Layer, h*o.Cache.KVHeads()/heads)
 	}
-	return o.Cache.Backend().Selector().AttentionVariances(o.AllRows, entries, len(p.Tokens))
+	return o.Cache.On(o.Layer).Selector().AttentionVariances(o.AllRows, entries, len(p.Tokens))
 }
 
 // CrossLayerBudgets implements CrossLayerAllocator. A prompt within the budget is
@@ -211,12 +211,12 @@ func (m d2o) Merge(c *model.Cache, layer int, keep *kernels.Selection) (threshol
 	case m.drops:
 		return nil
 	case m.onDevice(keep):
-		return c.Backend().Selector().MergeEvicted(m.compared(pairs), keep)
+		return c.On(layer).Selector().MergeEvicted(m.compared(pairs), keep)
 	case m.feature != "both":
-		return m.merging.Evicted(c.Backend(), m.compared(pairs), keep)
+		return m.merging.Evicted(c.On(layer), m.compared(pairs), keep)
 	}
 	keys, values := halves(pairs)
-	return kernels.FromF64(slices.Concat(m.merging.Evicted(c.Backend(), keys, keep).F64(), m.merging.Evicted(c.Backend(), values, keep).F64()), 2*len(pairs))
+	return kernels.FromF64(slices.Concat(m.merging.Evicted(c.On(layer), keys, keep).F64(), m.merging.Evicted(c.On(layer), values, keep).F64()), 2*len(pairs))
 }
 
 // onDevice tells that the backend's own operations merge. What only counts memory counts
@@ -274,12 +274,12 @@ func (m d2o) mergeStep(c *model.Cache, layer int, keep *kernels.Selection, thres
 	switch {
 	case m.drops:
 	case m.onDevice(keep):
-		c.Backend().Selector().MergeStep(m.compared(pairs), keep, thresholds, m.beta)
+		c.On(layer).Selector().MergeStep(m.compared(pairs), keep, thresholds, m.beta)
 	case m.feature != "both":
-		m.merging.Step(c.Backend(), m.compared(pairs), keep, thresholds, m.beta)
+		m.merging.Step(c.On(layer), m.compared(pairs), keep, thresholds, m.beta)
 	default:
 		keys, values := halves(pairs)
-		m.merging.Step(c.Backend(), keys, keep, thresholds.Rows(0, len(pairs)), m.beta)
-		m.merging.Step(c.Backend(), values, keep, thresholds.Rows(len(pairs), 2*len(pairs)), m.beta)
+		m.merging.Step(c.On(layer), keys, keep, thresholds.Rows(0, len(pairs)), m.beta)
+		m.merging.Step(c.On(layer), values, keep, thresholds.Rows(len(pairs), 2*len(pairs)), m.beta)
 	}
 }

@@ -40,7 +40,7 @@ func (m laqPlus) Protect(p Prompt) (sink, recent int) {
 
 func (m laqPlus) ScoreDraft(s *Scores, p Prompt, o *model.Observation) error {
 	kept := windowOf(m.rows, p.Budget)
-	rows := copied(o.Cache, o.Probes[0])
+	rows := copied(o.Cache, o.Layer, o.Probes[0])
 	s.Ops.MergeRows(rows, o.Windows[1], p.Drafted, min(kept, len(p.Tokens)))
 	s.Observe(kernels.ScoreTerm{LogScore: rows, Group: m.group, Kernel: m.kernel, Tail: kept})
 	return nil

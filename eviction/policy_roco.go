@@ -69,10 +69,14 @@ func (m roco) protected(budget int) (protected, sink, recent int) {
 }
 
 func (m roco) StartDecode(s *Session) DecodeState {
-	ops, known := s.Cache.Backend().Selector(), int32(len(s.history)) // positions below are those of rows that ran
-	st := &rocoState{roco: m, ops: ops, ranked: s.Ranked, budget: s.Prompt.Budget, ranks: m.Pooling(s.Prompt), now: Scores{Ops: ops}}
+	known := int32(len(s.history)) // positions below are those of rows that ran
+	st := &rocoState{roco: m, ranked: s.Ranked, budget: s.Prompt.Budget, ranks: m.Pooling(s.Prompt), on: make(map[kernels.Selector]*rocoScratch)}
 	for l, scores := range unpooled(s.scores) {
-		x, seen := rocoLayer{entries: lengthsOf(s.kept[l])}, make([][]int32, s.kept[l].Heads())
+		ops := s.Cache.On(l).Selector()
+		if st.on[ops] == nil {
+			st.on[ops] = &rocoScratch{now: Scores{Ops: ops}}
+		}
+		x, seen := rocoLayer{on: st.on[ops], entries: lengthsOf(s.kept[l])}, make([][]int32, s.kept[l].Heads())
 		for h := range seen {
 			for _, pos := range s.Cache.Positions(l, h) {
 				seen[h] = append(seen[h], rowsSince(pos, known, s.Prompt.Config.Window(l)))
@@ -95,17 +99,22 @@ func rowsSince(pos, known int32, window int) int32 {
 
 type rocoState struct {
 	roco
-	ops    kernels.Selector
 	ranked func(layer int, s *Scores)
 	budget int
 	ranks  Pooling
 	layers []rocoLayer
-	spare  *kernels.Tensor // for what is kept of a layer; the layers take turns
-	now    Scores          // of the layer whose turn it is
+	on     map[kernels.Selector]*rocoScratch
+}
+
+// rocoScratch is what the layers on a device share.
+type rocoScratch struct {
+	spare *kernels.Tensor // for what is kept of a layer; the layers take turns
+	now   Scores          // of the layer whose turn it is
 }
 
 // rocoLayer are the moments of the attention that every entry of a layer has got.
 type rocoLayer struct {
+	on      *rocoScratch
 	moments *kernels.Tensor // F64 [3, kvHeads, width]
 	entries []int           // that have some
 }
@@ -114,35 +123,36 @@ func (*rocoState) Capture() model.Capture { return model.Capture{Windows: []int{
 
 func (s *rocoState) Step(o *model.Observation) (*kernels.Selection, error) {
 	x, entries := &s.layers[o.Layer], entriesOf(o)
-	most := slices.Max(entries)
+	most, on := slices.Max(entries), x.on
+	ops := on.now.Ops
 	if most > x.moments.Shape[2] {
-		wide := s.ops.Alloc(kernels.F64, 3, len(entries), most+sumsRoom)
-		s.ops.PickMoments(wide, x.moments, everything(x.entries))
+		wide := ops.Alloc(kernels.F64, 3, len(entries), most+sumsRoom)
+		ops.PickMoments(wide, x.moments, everything(x.entries))
 		x.moments = wide
 	}
-	if s.now.Values == nil || s.now.Values.Width() < most {
-		s.now.Values, s.now.Spread = s.ops.Alloc(kernels.F32, len(entries), most+sumsRoom), s.ops.Alloc(kernels.F32, len(entries), most+sumsRoom)
+	if on.now.Values == nil || on.now.Values.Width() < most {
+		on.now.Values, on.now.Spread = ops.Alloc(kernels.F32, len(entries), most+sumsRoom), ops.Alloc(kernels.F32, len(entries), most+sumsRoom)
 	}
-	s.now.Entries = entries
-	s.ops.AddMoments(s.now.Values, s.now.Spread, x.moments, entries, x.entries, o.Windows[0])
+	on.now.Entries = entries
+	ops.AddMoments(on.now.Values, on.now.Spread, x.moments, entries, x.entries, o.Windows[0])
 	x.entries = entries
-	s.ranked(o.Layer, &s.now)
+	s.ranked(o.Layer, &on.now)
 	if most <= s.budget {
 		return nil, nil
 	}
-	keep, to := s.SelectSpread(s.ranks.Of(&s.now), s.budget), s.spare
+	keep, to := s.SelectSpread(s.ranks.Of(&on.now), s.budget), on.spare
 	if to == nil || !slices.Equal(to.Shape, x.moments.Shape) {
-		to = s.ops.Alloc(kernels.F64, x.moments.Shape...)
+		to = ops.Alloc(kernels.F64, x.moments.Shape...)
 	}
-	s.ops.PickMoments(to, x.moments, keep)
-	s.spare, x.moments, x.entries = x.moments, to, lengthsOf(keep)
+	ops.PickMoments(to, x.moments, keep)
+	on.spare, x.moments, x.entries = x.moments, to, lengthsOf(keep)
 	return keep, nil
 }
 
 // Carry implements Carrier: moments of both turns' rows together.
 func (s *rocoState) Carry(p Prompt, o *model.Observation, scores *Scores) {
 	x := s.layers[o.Layer]
-	s.ops.CarryMoments(scores.Values, scores.Spread, scores.Entries, x.moments, x.entries, passRows(p, o))
+	x.on.now.Ops.CarryMoments(scores.Values, scores.Spread, scores.Entries, x.moments, x.entries, passRows(p, o))
 }
 
 // passRows describes the prompt's rows, with positions only where a window

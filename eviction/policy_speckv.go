@@ -60,7 +60,7 @@ func (m speckv) Capture(p Prompt) model.Capture {
 func (m speckv) Score(s *Scores, p Prompt, o *model.Observation) error {
 	scores := o.PeakWindows[0]
 	if len(o.PeakProbes) > 0 {
-		scores = largest(o.Cache, scores, o.PeakProbes[0])
+		scores = largest(o.Cache, o.Layer, scores, o.PeakProbes[0])
 	}
 	s.Observe(m.termOf(scores, p))
 	return nil

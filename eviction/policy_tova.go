@@ -30,12 +30,12 @@ func (m tova) Score(s *Scores, _ Prompt, o *model.Observation) error {
 }
 
 func (m tova) StartDecode(s *Session) DecodeState {
-	return tovaState{m, s.Cache.Backend().Selector(), s.Prompt.Budget, s.Cache.KVHeads(), s.Ranked}
+	return tovaState{m, s.Cache.On(0).Selector(), s.Prompt.Budget, s.Cache.KVHeads(), s.Ranked}
 }
 
 type tovaState struct {
 	tova
-	ops             kernels.Selector
+	ops             kernels.Selector // of all layers at once, on one device
 	budget, kvHeads int
 	ranked          func(layer int, s *Scores)
 }

@@ -107,6 +107,22 @@ func (r *request) idle() bool {
 	return r.prompt.Entries <= r.prompt.Budget && !decodes
 }
 
+// whole tells that the full cache of all layers stays until the last one is observed.
+func (r *request) whole() bool {
+	_, drafts := as[Drafter](r.method)
+	_, waits := r.method.(CrossLayerAllocator)
+	_, keepsAll := r.method.(PoolKeeper)
+	if drafts || waits || keepsAll || r.prompt.Entries <= r.prompt.Budget {
+		return true
+	}
+	for l := range r.prompt.Config.Layers {
+		if budget, _, _ := layerBudget(r.method, r.prompt, l); budget < r.prompt.Entries {
+			return false
+		}
+	}
+	return true
+}
+
 // observe scores and selects one layer.
 func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 	if r.idle() {
@@ -161,7 +177,7 @@ func (r *request) keep(s *kernels.Selection, o *model.Observation) *kernels.Sele
 	if _, ok := as[Drafter](r.method); ok {
 		var seen []*kernels.Tensor
 		for _, w := range o.Windows { // the observation's own live until the layer is done
-			seen = append(seen, copied(o.Cache, w))
+			seen = append(seen, copied(o.Cache, o.Layer, w))
 		}
 		r.seen = append(r.seen, seen)
 	}
@@ -234,7 +250,7 @@ func (rt *Runtime) speculate(ctx context.Context, s Speculator, tokens []int32) 
 // one. It returns the bytes of the evicted cache, which it held besides.
 func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model.Cache, logits *model.Logits) (_ int64, err error) {
 	defer kernels.CatchDevice(&err)
-	m, b := rt.Runner.Model, rt.Runner.Model.Backend
+	m := rt.Runner.Model
 	evicted, err := full.Retained(indicesOf(r.kept))
 	if err != nil {
 		return 0, err
@@ -246,6 +262,7 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 	}
 	queries, keys := make([]*kernels.Tensor, c.Layers), make([]*kernels.Tensor, c.Layers)
 	for l := range queries {
+		b := m.On(l)
 		queries[l] = b.Alloc(b.Compute(), rows, c.Heads, c.HeadDim)
 		keys[l] = b.Alloc(b.Compute(), rows, c.KVHeads, c.HeadDim)
 	}
@@ -262,6 +279,7 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		},
 		Capture: model.Capture{Queries: true},
 		Observe: func(o *model.Observation) error {
+			b := o.Cache.On(o.Layer)
 			b.Copy(queries[o.Layer].Rows(drafted, drafted+1), o.Queries)
 			b.Copy(keys[o.Layer].Rows(drafted, drafted+1), o.Keys)
 			return nil
@@ -396,7 +414,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 		}
 	}
 	start := time.Now()
-	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge(before), Observe: observe(before)})
+	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge(before), Observe: observe(before), Pipelined: true})
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ type Scores struct {
 
 // NewScores are scores for the entries of an observed layer, which have no values yet.
 func NewScores(o *model.Observation) *Scores {
-	return &Scores{Entries: entriesOf(o), Ops: o.Cache.Backend().Selector()}
+	return &Scores{Entries: entriesOf(o), Ops: o.Cache.On(o.Layer).Selector()}
 }
 
 // Alloc makes room for a number per KV head and entry.
@@ -117,9 +117,9 @@ func indicesOf(kept []*kernels.Selection) (out [][][]int32) {
 	return out
 }
 
-// copied is an observation that outlives its layer.
-func copied(c *model.Cache, t *kernels.Tensor) *kernels.Tensor {
-	ops := c.Backend().Selector()
+// copied is an observation of a layer that outlives it.
+func copied(c *model.Cache, layer int, t *kernels.Tensor) *kernels.Tensor {
+	ops := c.On(layer).Selector()
 	out := ops.Alloc(t.DType, t.Shape...)
 	ops.Copy(out, t)
 	return out

@@ -142,22 +142,23 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	r.carry, _ = s.decode.(Carrier)
 	drafter, _ := as[Drafter](s.method)
 	_, waits := s.method.(CrossLayerAllocator)
-	_, keepsAll := s.method.(PoolKeeper)
-	opt := model.PrefillOptions{Capture: merge([]*request{r}), Observe: func(o *model.Observation) error {
+	whole := r.whole()
+	opt := model.PrefillOptions{Capture: merge([]*request{r}), Pipelined: whole, Observe: func(o *model.Observation) error {
 		keep, err := r.observe(o)
 		if err != nil {
 			return err
 		}
 		s.FullBytes += s.Cache.LayerBytes(o.Layer)
-		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
-		if drafter != nil || waits || keepsAll { // more is to be seen of the full cache
+		if whole {
 			return nil
 		}
+		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
 		return s.Cache.RetainSelection(o.Layer, keep)
 	}}
 	if s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, opt); err != nil {
 		return err
 	}
+	s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
 	if s.turns > 0 {
 		s.FullBytes = int64(s.Cache.Next()) * int64(s.Cache.Layers()*s.Cache.KVHeads()) * s.Cache.PairBytes()
 	}

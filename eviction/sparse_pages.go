@@ -17,11 +17,12 @@ const floatBytes = 4
 // attention (RocketKV §3.6, app. A.3). On a device the host knows how much there is to choose
 // from, and nothing of what was chosen.
 //
-// Its steps can be recorded: what it keeps from step to step is allocated by ops, and
+// Its steps can be recorded: what it keeps from step to step is allocated by a pageScratch's ops, and
 // operations of a step go to the step's own backend.
 type SparsePages struct {
-	ops       kernels.Selector
-	estimator Estimator // nil chooses by the attention itself, with the whole budget
+	on        []*pageScratch // by layer
+	ownMemory bool           // of the devices of all layers
+	estimator Estimator      // nil chooses by the attention itself, with the whole budget
 	budget    int
 	bounds    int                  // kept per page: 0 nothing, 1 lower ones, 2 both
 	layers    [][]headPages        // [layer][kvHead]; nil in layers that are left dense
@@ -30,9 +31,15 @@ type SparsePages struct {
 	base      [][]int              // rows of the cache at the start, by layer and head, where there are pools
 	sums      []*kernels.Tensor    // F64 [kvHeads, headDim] of values, by layer; nil without reallocation
 
+	steps int // so far
+}
+
+// pageScratch is what the layers on a device share.
+type pageScratch struct {
+	ops kernels.Selector
+
 	scores, probabilities, ids, all *kernels.Tensor // of the layer whose turn it is
 
-	steps   int               // so far
 	counts  []*kernels.Tensor // I32 [countRows] each: numbers that estimates have read, where queries decide how many
 	counted []int             // the steps of counts
 }
@@ -52,15 +59,23 @@ type headPages struct {
 // size entries: bounds is 0 to keep nothing of keys, 1 for lower bounds, 2 for both. A nil e
 // chooses by the attention itself.
 func NewSparsePages(s *Session, e Estimator, dense, size, bounds int) *SparsePages {
-	return newSparsePagesBy(s.Cache.Backend().Selector(), s, e, dense, size, bounds)
+	return newSparsePagesBy(func(layer int) kernels.Selector { return s.Cache.On(layer).Selector() }, s, e, dense, size, bounds)
 }
 
-func newSparsePagesBy(ops kernels.Selector, s *Session, e Estimator, dense, size, bounds int) *SparsePages {
+// newSparsePagesBy is NewSparsePages by the operations of each layer.
+func newSparsePagesBy(ops func(layer int) kernels.Selector, s *Session, e Estimator, dense, size, bounds int) *SparsePages {
 	st := &SparsePages{
-		ops: ops, estimator: e, budget: s.Prompt.Budget, bounds: bounds, pooled: s.Pool != nil,
+		ownMemory: ops(0).OwnMemory(), estimator: e, budget: s.Prompt.Budget, bounds: bounds, pooled: s.Pool != nil,
 		layers: make([][]headPages, s.Cache.Layers()),
 	}
-	lists := st.pooled || !ops.OwnMemory() // on the host, indices of the cache cost nothing to follow
+	for l := range st.layers {
+		if own := ops(l); l == 0 || own != st.on[l-1].ops {
+			st.on = append(st.on, &pageScratch{ops: own})
+		} else {
+			st.on = append(st.on, st.on[l-1])
+		}
+	}
+	lists := st.pooled || !st.ownMemory // on the host, indices of the cache cost nothing to follow
 	if lists {
 		st.pools, st.base = make([]*kernels.Selection, len(st.layers)), make([][]int, len(st.layers))
 	}
@@ -74,7 +89,7 @@ func newSparsePagesBy(ops kernels.Selector, s *Session, e Estimator, dense, size
 			if st.pooled {
 				pools[h] = s.Pool[l][h]
 			}
-			if !ops.OwnMemory() {
+			if !st.ownMemory {
 				pools[h] = listed(pools[h], st.pooled, n)
 			}
 			if lists {
@@ -84,12 +99,12 @@ func newSparsePagesBy(ops kernels.Selector, s *Session, e Estimator, dense, size
 			n = x.positions(n)
 			x.most = n + s.Prompt.MaxNew
 			if bounds > 0 {
-				st.room(x, s.Prompt.Config.HeadDim, pagesOf(n, size, 0))
+				st.room(l, x, s.Prompt.Config.HeadDim, pagesOf(n, size, 0))
 			}
 		}
 		switch {
 		case !lists:
-		case ops.OwnMemory():
+		case st.ownMemory:
 			st.pools[l] = s.kept[l]
 		default:
 			st.pools[l] = kernels.HostSelection(pools)
@@ -116,7 +131,7 @@ func (st *SparsePages) index(c *model.Cache, l int) {
 		}
 		pages.Heads[h] = kernels.PageHead{Entries: n, Want: n, Size: x.size, Bounds: x.bounds}
 	}
-	st.ops.PageBounds(pages, c.View(l), from)
+	st.on[l].ops.PageBounds(pages, c.View(l), from)
 	for h := range heads {
 		heads[h].known = pages.Heads[h].Entries
 	}
@@ -146,14 +161,14 @@ func (x *headPages) positions(entries int) int {
 	return n
 }
 
-// room gives a head's bounds room for so many pages.
-func (st *SparsePages) room(x *headPages, dim, pages int) {
+// room gives the bounds of a layer's head room for so many pages.
+func (st *SparsePages) room(layer int, x *headPages, dim, pages int) {
 	if x.bounds == nil || x.bounds.Shape[2] < pages {
 		capacity := pageRoom(pages, x.size)
-		if !st.ops.OwnMemory() {
+		if !st.ownMemory {
 			capacity = grownTo(x.capacity(), pages)
 		}
-		x.bounds, x.known = st.ops.Alloc(kernels.F32, st.bounds, dim, capacity), 0
+		x.bounds, x.known = st.on[layer].ops.Alloc(kernels.F32, st.bounds, dim, capacity), 0
 	}
 }
 
@@ -178,7 +193,7 @@ func (st *SparsePages) reserve(c *model.Cache, entries int) {
 	for l := range st.layers {
 		for h := range st.layers[l] {
 			if x := &st.layers[l][h]; st.bounds > 0 {
-				st.room(x, x.bounds.Shape[1], pagesOf(x.positions(c.Entries(l, h))+entries, x.size, 0))
+				st.room(l, x, x.bounds.Shape[1], pagesOf(x.positions(c.Entries(l, h))+entries, x.size, 0))
 			}
 		}
 	}
@@ -205,12 +220,16 @@ func (st *SparsePages) Bytes() int64 {
 			if x.bounds != nil {
 				n += int64(x.bounds.Bytes())
 			}
-			if !st.ops.OwnMemory() {
+			if !st.ownMemory {
 				n += int64(cap(x.pool)) * 4
 			}
 		}
 	}
-	for _, t := range slices.Concat(st.sums, []*kernels.Tensor{st.scores, st.probabilities, st.ids, st.all}, st.counts) {
+	own := slices.Clone(st.sums)
+	for _, on := range st.devices() {
+		own = append(append(own, on.scores, on.probabilities, on.ids, on.all), on.counts...)
+	}
+	for _, t := range own {
 		if t != nil {
 			n += int64(t.Bytes())
 		}
@@ -218,8 +237,11 @@ func (st *SparsePages) Bytes() int64 {
 	return n
 }
 
+// devices are what the layers share, of every device once.
+func (st *SparsePages) devices() []*pageScratch { return slices.Compact(slices.Clone(st.on)) }
+
 // Recordable implements SparseState.
-func (st *SparsePages) Recordable() bool { return st.ops.OwnMemory() }
+func (st *SparsePages) Recordable() bool { return st.ownMemory }
 
 func (st *SparsePages) Select(s *model.SparseStep) (int64, error) {
 	if s.Layer == 0 {
@@ -229,7 +251,8 @@ func (st *SparsePages) Select(s *model.SparseStep) (int64, error) {
 	if heads == nil {
 		return 0, nil
 	}
-	d, dim := st.ops, s.Queries.Shape[2]
+	on, dim := st.on[s.Layer], s.Queries.Shape[2]
+	d := on.ops
 	if st.Recordable() {
 		d = s.Backend().Selector()
 	}
@@ -273,7 +296,7 @@ func (st *SparsePages) Select(s *model.SparseStep) (int64, error) {
 		}
 		p.From, p.Want, p.Recent, p.Size, p.Components = r.Start, want, r.Recent, x.size, r.Components
 		estimates = estimates || want < n-r.Start
-		st.room(x, dim, p.Pages())
+		st.room(s.Layer, x, dim, p.Pages())
 		p.Bounds, p.Known, from[h] = x.bounds, x.known, x.known/x.size
 		x.known = n
 		e := &estimated.Heads[h]
@@ -297,8 +320,8 @@ func (st *SparsePages) Select(s *model.SparseStep) (int64, error) {
 		p := &pages.Heads[h]
 		most, width = max(most, min(p.Want, p.Entries-p.From)), max(width, p.Pages())
 	}
-	st.scores = scratch(st.ops, st.scores, kernels.F32, len(heads), width)
-	st.ids = scratch(st.ops, st.ids, kernels.I32, len(heads), most)
+	on.scores = scratch(on.ops, on.scores, kernels.F32, len(heads), width)
+	on.ids = scratch(on.ops, on.ids, kernels.I32, len(heads), most)
 	if slices.ContainsFunc(pages.Heads, func(p kernels.PageHead) bool { return p.Bounds != nil }) {
 		d.PageBounds(pages, s.Cache.View(s.Layer), from)
 	}
@@ -308,17 +331,17 @@ func (st *SparsePages) Select(s *model.SparseStep) (int64, error) {
 		st.attention(d, s, pages)
 	default:
 		queries := s.Queries.Shape[1]
-		if st.probabilities == nil || st.probabilities.Width() != st.scores.Width() {
-			st.probabilities = st.ops.Alloc(kernels.F32, queries, st.scores.Width())
+		if on.probabilities == nil || on.probabilities.Width() != on.scores.Width() {
+			on.probabilities = on.ops.Alloc(kernels.F32, queries, on.scores.Width())
 		}
 		how := st.estimator.How()
 		var counter *kernels.Tensor
 		if how == kernels.EstimateBound {
-			counter = st.counter()
+			counter = on.counter(st.steps - 1)
 		}
-		d.EstimatePages(st.scores, st.probabilities, s.Queries, estimated, how, counter)
+		d.EstimatePages(on.scores, on.probabilities, s.Queries, estimated, how, counter)
 	}
-	chosen := d.SelectPages(st.ids, st.scores, pages)
+	chosen := d.SelectPages(on.ids, on.scores, pages)
 	if st.sums != nil && estimates {
 		st.share(d, s, chosen, pages)
 	}
@@ -332,26 +355,28 @@ func (st *SparsePages) Select(s *model.SparseStep) (int64, error) {
 // countRows is how many estimates are counted in one tensor.
 const countRows = 256
 
-// counter is where one estimate is counted.
-func (st *SparsePages) counter() *kernels.Tensor {
-	at := len(st.counted) % countRows
+// counter is where one estimate of a step is counted.
+func (on *pageScratch) counter(step int) *kernels.Tensor {
+	at := len(on.counted) % countRows
 	if at == 0 {
-		st.counts = append(st.counts, st.ops.Place(kernels.NewTensor(kernels.I32, countRows)))
+		on.counts = append(on.counts, on.ops.Place(kernels.NewTensor(kernels.I32, countRows)))
 	}
-	st.counted = append(st.counted, st.steps-1)
-	return st.counts[len(st.counts)-1].Rows(at, at+1)
+	on.counted = append(on.counted, step)
+	return on.counts[len(on.counts)-1].Rows(at, at+1)
 }
 
 // Estimated implements SparseState: what queries decide is counted where they lie.
 func (st *SparsePages) Estimated() []int64 {
-	if len(st.counted) == 0 {
-		return nil
-	}
-	out := make([]int64, st.steps)
-	for i := 0; i < len(st.counted); i += countRows {
-		steps := st.counted[i:min(len(st.counted), i+countRows)]
-		for j, n := range st.counts[i/countRows].Rows(0, len(steps)).OnHost().I32() {
-			out[steps[j]] += int64(n) * floatBytes
+	var out []int64
+	for _, on := range st.devices() {
+		if len(on.counted) > 0 && out == nil {
+			out = make([]int64, st.steps)
+		}
+		for i := 0; i < len(on.counted); i += countRows {
+			steps := on.counted[i:min(len(on.counted), i+countRows)]
+			for j, n := range on.counts[i/countRows].Rows(0, len(steps)).OnHost().I32() {
+				out[steps[j]] += int64(n) * floatBytes
+			}
 		}
 	}
 	return out
@@ -363,11 +388,11 @@ func (st *SparsePages) attention(d kernels.Selector, s *model.SparseStep, pages 
 	for h := range entries {
 		entries[h] = s.Cache.Entries(s.Layer, h)
 	}
-	scores := s.Scores()
-	to := st.scores
+	scores, on := s.Scores(), st.on[s.Layer]
+	to := on.scores
 	if pages.Pool != nil {
-		st.all = scratch(st.ops, st.all, kernels.F32, len(entries), scores.Width())
-		to = st.all
+		on.all = scratch(on.ops, on.all, kernels.F32, len(entries), scores.Width())
+		to = on.all
 	}
 	d.Scores(to, entries, []kernels.ScoreTerm{{LogScore: scores, Group: kernels.GroupLogMean}}, false)
 	if pages.Pool != nil {
@@ -375,15 +400,15 @@ func (st *SparsePages) attention(d kernels.Selector, s *model.SparseStep, pages 
 		for h, p := range pages.Heads {
 			every[h] = upTo(0, p.Entries)
 		}
-		d.PickScores(st.scores, to, d.Compose(pages.Pool, kernels.HostSelection(every), pages.Base))
+		d.PickScores(on.scores, to, d.Compose(pages.Pool, kernels.HostSelection(every), pages.Base))
 	}
 }
 
 // keepMeans begins to sum the values of the cache.
 func (st *SparsePages) keepMeans(c *model.Cache) {
 	dim := c.View(0)[0].V.Width()
-	for range st.layers {
-		st.sums = append(st.sums, st.ops.Place(kernels.NewTensor(kernels.F64, c.KVHeads(), dim)))
+	for _, on := range st.on {
+		st.sums = append(st.sums, on.ops.Place(kernels.NewTensor(kernels.F64, c.KVHeads(), dim)))
 	}
 }
 
@@ -400,6 +425,6 @@ func (st *SparsePages) share(d kernels.Selector, s *model.SparseStep, chosen *ke
 		}
 	}
 	d.AddValues(sums, own, s.Cache.View(s.Layer), from)
-	probabilities := st.probabilities
+	probabilities := st.on[s.Layer].probabilities
 	s.After = func(out *kernels.Tensor) { d.ShareMean(out, probabilities, chosen, sums, own) }
 }

@@ -41,6 +41,12 @@ func (Decomposed) Stepper() Stepper               { return nil }
 // Selector selects on the host.
 func (d Decomposed) Selector() Selector { return d.on.HostSelector() }
 
+// Receive goes through the host where it must.
+func (d Decomposed) Receive(y, x *Tensor) {
+	MustFit(x.Len(), y.Shape)
+	Convert(y, x)
+}
+
 // Alloc allocates on the host.
 func (Decomposed) Alloc(t DType, shape ...int) *Tensor { return NewTensor(t, shape...) }
 
@@ -218,8 +224,7 @@ func (d Decomposed) MultiAxpy(ys []*Tensor, alpha float64, xs []*Tensor) {
 }
 
 // MultiSumSquares is one tensor after the other.
-func (d Decomposed) MultiSumSquares(ts []*Tensor) float64 {
-	sum := 0.0
+func (d Decomposed) MultiSumSquares(sum float64, ts []*Tensor) float64 {
 	for _, t := range ts {
 		sum += d.on.SumSquares(t)
 	}

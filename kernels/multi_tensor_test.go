@@ -77,13 +77,16 @@ func TestMultiTensor(t *testing.T) {
 			}
 			sum += d.B.SumSquares(hs[i])
 		}
-		got := d.B.MultiSumSquares(gs)
+		got := d.B.MultiSumSquares(0, gs)
 		compare.Close(t, name+": squares", []float64{got}, []float64{sum}, 1e-12)
-		if again := d.B.MultiSumSquares(gs); again != got {
+		if again := d.B.MultiSumSquares(0, gs); again != got {
 			t.Errorf("%s: squares are %v and then %v", name, got, again)
 		}
-		if none := d.B.MultiSumSquares(nil); none != 0 {
-			t.Errorf("%s: squares of nothing are %v", name, none)
+		if none := d.B.MultiSumSquares(3, nil); none != 3 {
+			t.Errorf("%s: squares of nothing after 3 are %v", name, none)
+		}
+		if parts := d.B.MultiSumSquares(d.B.MultiSumSquares(0, gs[:2]), gs[2:]); parts != got {
+			t.Errorf("%s: squares of two lists are %v, of one %v", name, parts, got)
 		}
 		d.B.MultiFill(gs, 3)
 		for i, g := range gs {

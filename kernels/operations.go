@@ -39,6 +39,9 @@ type Memory interface {
 	// Free ends the life of tensors that the backend has allocated, and to which nothing
 	// refers any more. It need not be called: without it the garbage collector finds them.
 	Free(ts []*Tensor)
+	// Receive copies x, which may lie in the memory of another backend, into y of this one,
+	// of the same type and length: what goes from one device of a model to the next.
+	Receive(y, x *Tensor)
 	// KeptBytes is what Attend.Kept holds on the host after ObserveAttention of so many rows
 	// and entries. What a device keeps is counted as its memory.
 	KeptBytes(rows, heads, kvHeads, entries int) int64
@@ -243,8 +246,10 @@ type Optimizer interface {
 	MultiFill(ts []*Tensor, value float64)
 	// MultiAxpy computes ys[i] += alpha · xs[i].
 	MultiAxpy(ys []*Tensor, alpha float64, xs []*Tensor)
-	// MultiSumSquares is Σ t² over all ts, in float64 and in an order that their sizes decide.
-	MultiSumSquares(ts []*Tensor) float64
+	// MultiSumSquares is sum + Σ t² over all ts, in float64 and in an order that their sizes
+	// decide: lists one after the other, which may be on several devices, give what all at
+	// once do.
+	MultiSumSquares(sum float64, ts []*Tensor) float64
 	// MultiAdamW updates parameters ps and moments ms, vs from gradients gs.
 	MultiAdamW(ps, gs, ms, vs []*Tensor, step AdamWStep)
 }

@@ -66,7 +66,7 @@ func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) {
 			}
 			values[i] = rng.NormFloat64() / math.Sqrt(float64(in))
 		}
-		a.attach(s, m.Parameter(values, c.Rank, in), m.Parameter(make([]float64, out*c.Rank), out, c.Rank))
+		a.attach(s, m.LayerParameter(s.layer, values, c.Rank, in), m.LayerParameter(s.layer, make([]float64, out*c.Rank), out, c.Rank))
 	}
 	return a, nil
 }
@@ -118,7 +118,7 @@ func (a *Lookahead) Parameters() []model.Parameter {
 	out := []model.Parameter{{Name: "lookahead_embeddings", Tensor: a.rows}}
 	for _, s := range a.sites {
 		at := fmt.Sprintf("layers.%d.%s.", s.layer, s.module)
-		out = append(out, model.Parameter{Name: at + "lora_A", Tensor: a.low[s].A}, model.Parameter{Name: at + "lora_B", Tensor: a.low[s].B})
+		out = append(out, model.Parameter{Name: at + "lora_A", Tensor: a.low[s].A, Layer: s.layer}, model.Parameter{Name: at + "lora_B", Tensor: a.low[s].B, Layer: s.layer})
 	}
 	return out
 }
@@ -148,16 +148,16 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 		return nil, fmt.Errorf("load adapter: kind %q, want %q: %w", stored.Kind, Kind, checkpoints.ErrWrongKind)
 	}
 	a := &Lookahead{low: make(map[site]*model.LowRank), rank: stored.Rank, alpha: stored.Alpha}
-	load := func(what string, x checkpoints.Matrix, rows, cols int) (*kernels.Tensor, error) {
+	load := func(on kernels.Backend, what string, x checkpoints.Matrix, rows, cols int) (*kernels.Tensor, error) {
 		if x.Rows != rows || x.Cols != cols {
 			return nil, fmt.Errorf("load adapter: %s: shape [%d %d], want [%d %d] for model %s", what, x.Rows, x.Cols, rows, cols, m.Name)
 		}
-		t := m.Backend.Alloc(m.Backend.Compute(), rows, cols)
+		t := on.Alloc(on.Compute(), rows, cols)
 		kernels.Convert(t, kernels.FromF32(x.Data, rows, cols))
 		return t, nil
 	}
 	var err error
-	if a.rows, err = load("lookahead embeddings", stored.Embeddings, stored.Embeddings.Rows, m.Config.Hidden); err != nil {
+	if a.rows, err = load(m.Backend, "lookahead embeddings", stored.Embeddings, stored.Embeddings.Rows, m.Config.Hidden); err != nil {
 		return nil, err
 	}
 	taken := 0
@@ -169,11 +169,11 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 				continue
 			}
 			at := fmt.Sprintf("layer %d %s", l, module)
-			A, err := load(at+" lora_A", f.A, stored.Rank, lin.Weight.Width())
+			A, err := load(m.On(l), at+" lora_A", f.A, stored.Rank, lin.Weight.Width())
 			if err != nil {
 				return nil, err
 			}
-			B, err := load(at+" lora_B", f.B, lin.Weight.Dim0(), stored.Rank)
+			B, err := load(m.On(l), at+" lora_B", f.B, lin.Weight.Dim0(), stored.Rank)
 			if err != nil {
 				return nil, err
 			}

@@ -31,6 +31,7 @@ type Adapter interface {
 type Parameter struct {
 	Name   string
 	Tensor *kernels.Tensor
+	Layer  int // on whose device it lies
 }
 
 // AdapterKind is a way of learning rows: one file (package) that registers
@@ -154,9 +155,19 @@ func rms(table *kernels.Tensor) float64 {
 	return math.Sqrt(sum / float64(n))
 }
 
-// Parameter makes a trainable tensor of the compute type from host numbers.
+// Parameter makes a trainable tensor of the compute type from host numbers, on the device of
+// the embedding.
 func (m *Model) Parameter(values []float64, shape ...int) *kernels.Tensor {
-	t := m.Backend.Alloc(m.Backend.Compute(), shape...)
+	return m.parameter(m.Backend, values, shape)
+}
+
+// LayerParameter is Parameter on the device of a layer.
+func (m *Model) LayerParameter(layer int, values []float64, shape ...int) *kernels.Tensor {
+	return m.parameter(m.On(layer), values, shape)
+}
+
+func (m *Model) parameter(on kernels.Backend, values []float64, shape []int) *kernels.Tensor {
+	t := on.Alloc(on.Compute(), shape...)
 	if !m.Counts() {
 		kernels.Convert(t, kernels.FromF64(values, shape...))
 	}

@@ -169,7 +169,7 @@ func (b *Batch) step(ctx context.Context) (err error) {
 	groups := b.share(going)
 	defer func() {
 		for _, g := range groups { // logits on a device are read until then
-			g.runner.arena.Release(nil)
+			g.runner.release()
 			g.sequences, g.next = nil, nil
 		}
 	}()

@@ -18,7 +18,7 @@ import (
 // that what a sequence says does not depend on how many others are still going.
 func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int) (logits [][]float32, err error) {
 	defer kernels.CatchDevice(&err)
-	defer r.arena.Release(nil)
+	defer r.release()
 	steps, err := stepsOf(caches, tokens)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (r *Runner) NextBatch(ctx context.Context, caches []*Cache, tokens []int32,
 		return nil, fmt.Errorf("decode: %d samplers for %d sequences", len(samplers), len(caches))
 	}
 	defer kernels.CatchDevice(&err)
-	defer r.arena.Release(nil)
+	defer r.release()
 	steps, err := stepsOf(caches, tokens)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (r *Runner) stepBatch(ctx context.Context, steps []*batchStep, rows int) (*
 			return y, nil
 		}
 	}
-	r.arena.Release(nil)
+	r.release()
 	pos, ids, caches := make([]int32, rows), make([]int32, rows), make([]*Cache, n)
 	for i, s := range steps {
 		pos[i], ids[i], caches[i] = s.cache.next, s.token, s.cache
@@ -119,22 +119,25 @@ func (r *Runner) stepBatch(ctx context.Context, steps []*batchStep, rows int) (*
 	for len(batch.views) < n {
 		batch.views = append(batch.views, newStepViews(m))
 	}
-	batch.layerRows = layerRows{Runner: r, x: x, h: h, next: h, at: places{pos: pos, caches: caches}, low: noLowRank}
+	batch.layerRows = layerRows{Runner: r, x: x, h: h, at: places{pos: pos, caches: caches}, low: noLowRank}
 	batch.steps = steps
-	for batch.l = range c.Layers {
-		mark := r.arena.Mark()
-		if err := RunLayer(batch, m, batch.l); err != nil {
+	for l := range c.Layers {
+		batch.enter(l)
+		arena := batch.arena
+		mark := arena.Mark()
+		if err := RunLayer(batch, m, l); err != nil {
 			return nil, err // Attend returns none
 		}
-		r.arena.Release(mark)
+		arena.Release(mark)
 	}
 	for i, s := range steps {
 		s.cache.next++
 		batch.views[i].forget()
 	}
+	h = batch.h
 	batch.layerRows, batch.steps = layerRows{}, nil // and of its caches
-	y := r.alloc(rows, c.Vocab)
-	m.head(b, y, h)
+	y := r.end().alloc(rows, c.Vocab)
+	m.head(r.end().on, y, h)
 	return y, nil
 }
 
@@ -159,7 +162,7 @@ type batchRows struct {
 // Attend lets every sequence attend to its own cache, be observed, and evict: no layer reads
 // the cache of another. On the host the sequences do that side by side.
 func (p *batchRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
-	c, b, n := &p.Model.Config, p.Model.Backend, len(p.steps)
+	c, b, n := &p.Model.Config, p.on, len(p.steps)
 	out := p.alloc(len(p.at.pos), c.Heads*c.HeadDim)
 	if len(p.at.pos) > n {
 		b.Fill(out.Rows(n, len(p.at.pos)), 0)
@@ -193,9 +196,10 @@ func newStepViews(m *Model) *stepViews {
 // attend appends row i of k and v to a layer of its cache and lets row i of q attend to it.
 // Of a sequence that has failed nothing is computed.
 func (s *stepViews) attend(p *batchRows, i int, q, k, v, out *kernels.Tensor) {
+	s.pass.Runner = s.pass.of(p.l)
 	step, at, row := p.steps[i], p.at.pos[i:i+1], out.RowsInto(&s.out, i, i+1)
 	if step.err != nil {
-		p.Model.Backend.Fill(row, 0)
+		p.on.Fill(row, 0)
 		return
 	}
 	s.pass.cache, s.pass.opt, s.pass.pos = step.cache, step.opt, at

@@ -16,7 +16,7 @@ var ErrContext = errors.New("longer than the model's context")
 // its own list of entries in ascending order of position, since heads may keep
 // different ones after eviction. A Cache belongs to one goroutine.
 type Cache struct {
-	backend kernels.Backend
+	rooms   []*cacheRoom  // by layer
 	dtype   kernels.DType // of keys and values
 	heads   [][]headCache // [layer][kvHead]
 	headDim int
@@ -25,16 +25,9 @@ type Cache struct {
 	// more than longAfter tokens (0: there are none); expected is what Expect said.
 	long                bool
 	longAfter, expected int
-	version             uint64 // another one after every change of where pairs lie or how many there are
+	version             atomic.Uint64 // another one after every change of where pairs lie or how many there are
 
-	// spare is memory that Retain has freed during a prefill, for the next layer:
-	// handing it back to the runtime, which collects it some time later, would let
-	// several layers' full caches lie around. prefilling is set from the start of a
-	// prefill to its end.
-	spare      []*kernels.Tensor
-	prefilling bool
-
-	rows []kernels.KV // views that append uses, for as long as it runs
+	prefilling bool // from the start of a prefill to its end
 
 	windows []int           // of the layers' attention, 0 for none
 	pending []*pendingLayer // per layer: positions that only the device knows, or nil
@@ -43,6 +36,17 @@ type Cache struct {
 	// itself since.
 	joint   *kernels.Selection
 	origins []*kernels.Selection
+}
+
+// cacheRoom is the memory of the layers on a device. Those of several may be filled by
+// several goroutines.
+type cacheRoom struct {
+	on kernels.Backend
+	// spare is memory that Retain has freed during a prefill, for the next layer:
+	// handing it back to the runtime, which collects it some time later, would let
+	// several layers' full caches lie around.
+	spare []*kernels.Tensor
+	rows  []kernels.KV // views that append uses, for as long as it runs
 }
 
 // headCache is the entries of one KV head: k and v have capacity rows of which
@@ -59,11 +63,17 @@ const growEntries = 16
 // NewCache returns an empty cache for one sequence.
 func (m *Model) NewCache() *Cache {
 	c := &Cache{
-		backend: m.Backend, dtype: m.CacheDType(), headDim: m.Config.HeadDim, heads: make([][]headCache, m.Config.Layers),
+		dtype: m.CacheDType(), headDim: m.Config.HeadDim, heads: make([][]headCache, m.Config.Layers),
 		windows: make([]int, m.Config.Layers), pending: make([]*pendingLayer, m.Config.Layers),
 	}
 	if m.Config.LongRoPE != nil {
 		c.longAfter = m.Config.LongRoPE.After
+	}
+	for _, s := range m.placed() {
+		room := &cacheRoom{on: s.on}
+		for range s.to - s.from {
+			c.rooms = append(c.rooms, room)
+		}
 	}
 	for l := range c.heads {
 		c.windows[l] = m.Config.Window(l)
@@ -78,8 +88,8 @@ func (c *Cache) Next() int32 { return c.next }
 // DType is the type of the keys and values.
 func (c *Cache) DType() kernels.DType { return c.dtype }
 
-// Backend is the device that holds the cache.
-func (c *Cache) Backend() kernels.Backend { return c.backend }
+// On is the device that holds a layer.
+func (c *Cache) On(layer int) kernels.Backend { return c.rooms[layer].on }
 
 // Layers and KVHeads are the extents of the cache.
 func (c *Cache) Layers() int  { return len(c.heads) }
@@ -101,14 +111,14 @@ func (c *Cache) Positions(layer, head int) []int32 {
 func (c *Cache) View(layer int) []kernels.KV {
 	kv := make([]kernels.KV, len(c.heads[layer]))
 	for h := range kv {
-		kv[h] = c.heads[layer][h].view(c)
+		kv[h] = c.heads[layer][h].view(c, layer)
 	}
 	return kv
 }
 
-func (h *headCache) view(c *Cache) kernels.KV {
+func (h *headCache) view(c *Cache, layer int) kernels.KV {
 	if h.k == nil {
-		empty := c.backend.Alloc(c.dtype, 0, c.headDim)
+		empty := c.On(layer).Alloc(c.dtype, 0, c.headDim)
 		return kernels.KV{K: empty, V: empty}
 	}
 	return h.viewInto(new(kernels.Tensor), new(kernels.Tensor))
@@ -130,31 +140,38 @@ func (h *headCache) capacity() int {
 // again.
 func (c *Cache) startPrefill() { c.prefilling = true }
 
-func (c *Cache) endPrefill() { c.prefilling, c.spare = false, nil }
+func (c *Cache) endPrefill() {
+	c.prefilling = false
+	for _, r := range c.rooms {
+		r.spare = nil
+	}
+}
 
-// alloc returns memory for exactly capacity entries, spare memory where there is any.
-func (c *Cache) alloc(capacity int) *kernels.Tensor {
-	if i := slices.IndexFunc(c.spare, func(t *kernels.Tensor) bool { return t.Dim0() == capacity }); i >= 0 {
-		t := c.spare[i]
-		c.spare = slices.Delete(c.spare, i, i+1)
+// alloc returns memory for exactly capacity entries of a layer, spare memory where there is
+// any.
+func (c *Cache) alloc(layer, capacity int) *kernels.Tensor {
+	room := c.rooms[layer]
+	if i := slices.IndexFunc(room.spare, func(t *kernels.Tensor) bool { return t.Dim0() == capacity }); i >= 0 {
+		t := room.spare[i]
+		room.spare = slices.Delete(room.spare, i, i+1)
 		return t
 	}
-	return c.backend.Alloc(c.dtype, capacity, c.headDim)
+	return room.on.Alloc(c.dtype, capacity, c.headDim)
 }
 
-// free keeps memory that is not needed any more for the rest of a prefill.
-func (c *Cache) free(t *kernels.Tensor) {
+// free keeps memory of a layer that is not needed any more for the rest of a prefill.
+func (c *Cache) free(layer int, t *kernels.Tensor) {
 	if c.prefilling {
-		c.spare = append(c.spare, t)
+		c.rooms[layer].spare = append(c.rooms[layer].spare, t)
 	}
 }
 
-// resize moves the entries into memory for exactly capacity entries.
-func (c *Cache) resize(h *headCache, capacity int) {
-	k, v := c.alloc(capacity), c.alloc(capacity)
+// resize moves the entries of a layer's head into memory for exactly capacity entries.
+func (c *Cache) resize(layer int, h *headCache, capacity int) {
+	on, k, v := c.On(layer), c.alloc(layer, capacity), c.alloc(layer, capacity)
 	if n := len(h.pos); n > 0 {
-		c.backend.Copy(k.Rows(0, n), h.k.Rows(0, n))
-		c.backend.Copy(v.Rows(0, n), h.v.Rows(0, n))
+		on.Copy(k.Rows(0, n), h.k.Rows(0, n))
+		on.Copy(v.Rows(0, n), h.v.Rows(0, n))
 	}
 	h.k, h.v = k, v
 	c.changed()
@@ -165,7 +182,7 @@ func (c *Cache) reserve(layer, n int) {
 	for i := range c.heads[layer] {
 		h := &c.heads[layer][i]
 		if need := len(h.pos) + n; need > h.capacity() {
-			c.resize(h, need)
+			c.resize(layer, h, need)
 		}
 		h.pos = slices.Grow(h.pos, n)
 	}
@@ -181,19 +198,20 @@ func (c *Cache) Reserve(n int) {
 // append adds k, v [n, kvHeads, headDim] at positions pos [n], which must
 // ascend and follow those already held.
 func (c *Cache) append(layer int, k, v *kernels.Tensor, pos []int32) {
-	for len(c.rows) < len(c.heads[layer]) {
-		c.rows = append(c.rows, kernels.KV{K: new(kernels.Tensor), V: new(kernels.Tensor)})
+	room := c.rooms[layer]
+	for len(room.rows) < len(c.heads[layer]) {
+		room.rows = append(room.rows, kernels.KV{K: new(kernels.Tensor), V: new(kernels.Tensor)})
 	}
-	to := c.rows[:len(c.heads[layer])]
+	to := room.rows[:len(c.heads[layer])]
 	for i := range to {
 		h := &c.heads[layer][i]
 		n := len(h.pos)
-		c.makeRoom(h, len(pos))
+		c.makeRoom(layer, h, len(pos))
 		h.k.RowsInto(to[i].K, n, n+len(pos))
 		h.v.RowsInto(to[i].V, n, n+len(pos))
 		h.pos = append(h.pos, pos...)
 	}
-	c.backend.CopyPairs(to, k, v)
+	room.on.CopyPairs(to, k, v)
 	for i := range to { // which keep no memory
 		*to[i].K, *to[i].V = kernels.Tensor{}, kernels.Tensor{}
 	}
@@ -201,21 +219,21 @@ func (c *Cache) append(layer int, k, v *kernels.Tensor, pos []int32) {
 }
 
 // makeRoom grows a full head.
-func (c *Cache) makeRoom(h *headCache, n int) {
+func (c *Cache) makeRoom(layer int, h *headCache, n int) {
 	if need := len(h.pos) + n; need > h.capacity() {
-		c.resize(h, max(need, c.grown(h.capacity())))
+		c.resize(layer, h, max(need, c.grown(layer, h.capacity())))
 	}
 }
 
 // grown is what a head grows to from n entries: growEntries more, and what their memory has
 // room for beside them, without which a long cache on a device would be copied every few
 // tokens.
-func (c *Cache) grown(n int) int {
-	return c.backend.RoomFor(c.dtype, n+growEntries, c.headDim)
+func (c *Cache) grown(layer, n int) int {
+	return c.On(layer).RoomFor(c.dtype, n+growEntries, c.headDim)
 }
 
 // changed notes that where pairs lie or how many there are has changed.
-func (c *Cache) changed() { c.version = cacheVersions.Add(1) }
+func (c *Cache) changed() { c.version.Store(cacheVersions.Add(1)) }
 
 // cacheVersions makes every version of every cache another one.
 var cacheVersions atomic.Uint64
@@ -233,24 +251,24 @@ func (c *Cache) Retain(layer int, keep [][]int32) (err error) {
 	for i, idx := range keep {
 		h := &c.heads[layer][i]
 		if len(idx) == len(h.pos) {
-			if h.capacity() > c.grown(len(idx)) {
-				c.resize(h, len(idx))
+			if h.capacity() > c.grown(layer, len(idx)) {
+				c.resize(layer, h, len(idx))
 			}
 			continue
 		}
 		from := *h
-		anew := h.capacity() > c.grown(len(idx)) // worth new memory; otherwise compact in place
+		anew := h.capacity() > c.grown(layer, len(idx)) // worth new memory; otherwise compact in place
 		if anew {
-			h.k, h.v = c.alloc(len(idx)), c.alloc(len(idx))
+			h.k, h.v = c.alloc(layer, len(idx)), c.alloc(layer, len(idx))
 		}
-		c.backend.Gather(h.k.Rows(0, len(idx)), from.k, idx)
-		c.backend.Gather(h.v.Rows(0, len(idx)), from.v, idx)
+		c.On(layer).Gather(h.k.Rows(0, len(idx)), from.k, idx)
+		c.On(layer).Gather(h.v.Rows(0, len(idx)), from.v, idx)
 		for n, j := range idx {
 			h.pos[n] = h.pos[j]
 		}
 		if anew {
-			c.free(from.k)
-			c.free(from.v)
+			c.free(layer, from.k)
+			c.free(layer, from.v)
 		}
 		h.shorten(len(idx))
 	}
@@ -317,12 +335,16 @@ func (c *Cache) Retained(keep [][][]int32) (_ *Cache, err error) {
 		return nil, fmt.Errorf("retain: kept indices for %d layers, want %d", len(keep), len(c.heads))
 	}
 	out := &Cache{
-		backend: c.backend, dtype: c.dtype, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads)),
+		dtype: c.dtype, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads)),
 		windows: c.windows, pending: make([]*pendingLayer, len(c.heads)),
 		long: c.long, longAfter: c.longAfter, expected: c.expected,
 	}
-	d := c.dtype
+	var room *cacheRoom
 	for l := range c.heads {
+		if l == 0 || c.rooms[l] != c.rooms[l-1] {
+			room = &cacheRoom{on: c.On(l)}
+		}
+		out.rooms = append(out.rooms, room)
 		c.settle(l)
 		if keep != nil {
 			if err := c.checkKept(l, keep[l]); err != nil {
@@ -336,11 +358,11 @@ func (c *Cache) Retained(keep [][][]int32) (_ *Cache, err error) {
 			if keep != nil {
 				n = len(keep[l][i])
 			}
-			to.k, to.v = c.backend.Alloc(d, n, c.headDim), c.backend.Alloc(d, n, c.headDim)
+			to.k, to.v = room.on.Alloc(c.dtype, n, c.headDim), room.on.Alloc(c.dtype, n, c.headDim)
 			if keep == nil {
 				if n > 0 {
-					c.backend.Copy(to.k, from.k.Rows(0, n))
-					c.backend.Copy(to.v, from.v.Rows(0, n))
+					room.on.Copy(to.k, from.k.Rows(0, n))
+					room.on.Copy(to.v, from.v.Rows(0, n))
 				}
 				to.pos = append([]int32(nil), from.pos...)
 				continue
@@ -350,8 +372,8 @@ func (c *Cache) Retained(keep [][][]int32) (_ *Cache, err error) {
 				to.pos[at] = from.pos[j]
 			}
 			if n > 0 {
-				c.backend.Gather(to.k, from.k, keep[l][i])
-				c.backend.Gather(to.v, from.v, keep[l][i])
+				room.on.Gather(to.k, from.k, keep[l][i])
+				room.on.Gather(to.v, from.v, keep[l][i])
 			}
 		}
 	}
@@ -406,8 +428,8 @@ func (c *Cache) Truncate(next int32) (err error) {
 			h := &c.heads[l][i]
 			n, _ := slices.BinarySearch(h.pos, next)
 			h.shorten(n)
-			if h.capacity() > c.grown(n) {
-				c.resize(h, n)
+			if h.capacity() > c.grown(l, n) {
+				c.resize(l, h, n)
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func TestRetainAll(t *testing.T) {
 						}
 					}
 					selected := kernels.HostSelection(keep)
-					if sel := all.backend.Selector(); sel.OwnMemory() && rng.IntN(4) > 0 {
+					if sel := all.On(0).Selector(); sel.OwnMemory() && rng.IntN(4) > 0 {
 						selected = onDevice(sel, all, keep)
 					}
 					if rng.IntN(5) == 0 { // layer by layer

@@ -21,7 +21,7 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 	if !s.OnDevice() {
 		return c.Retain(layer, s.Indices())
 	}
-	device := c.backend.Selector()
+	device := c.On(layer).Selector()
 	defer kernels.CatchDevice(&err)
 	c.changed()
 	heads := c.heads[layer]
@@ -52,10 +52,10 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 	for i := range heads {
 		h, n := &heads[i], s.Len(i)
 		whole = append(whole, n == len(h.pos))
-		anew = append(anew, h.capacity() > c.grown(n)) // worth new memory; otherwise compact in place
+		anew = append(anew, h.capacity() > c.grown(layer, n)) // worth new memory; otherwise compact in place
 		from = append(from, kernels.KV{K: h.k, V: h.v})
 		if anew[i] {
-			h.k, h.v = c.alloc(n), c.alloc(n)
+			h.k, h.v = c.alloc(layer, n), c.alloc(layer, n)
 		}
 		to = append(to, kernels.KV{K: h.k, V: h.v})
 	}
@@ -64,8 +64,8 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 	}
 	for i := range heads {
 		if anew[i] {
-			c.free(from[i].K)
-			c.free(from[i].V)
+			c.free(layer, from[i].K)
+			c.free(layer, from[i].V)
 		}
 		heads[i].shorten(s.Len(i)) // the values come with settle
 	}
@@ -82,9 +82,9 @@ const CompactBytes = 64 << 20
 
 // RetainAll is RetainSelection of all layers at once, of the KV heads of all of them: for
 // decoding steps on a device, where the operations of a few entries take longer to start
-// than to run.
+// than to run. A selection on a device is for caches of which it holds all layers.
 func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
-	device := c.backend.Selector()
+	device := c.On(0).Selector()
 	layers, kvHeads := len(c.heads), c.KVHeads()
 	if s.Heads() != layers*kvHeads {
 		return fmt.Errorf("retain: a selection of %d KV heads, want %d of %d layers", s.Heads(), kvHeads, layers)
@@ -97,7 +97,7 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 				return err
 			}
 		}
-		if !device.OwnMemory() {
+		if !device.OwnMemory() || c.rooms[0] != c.rooms[layers-1] {
 			for l := range c.heads {
 				if err := c.Retain(l, all[l*kvHeads:(l+1)*kvHeads]); err != nil {
 					return err
@@ -133,13 +133,13 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 		for i := range c.heads[l] {
 			h, at := &c.heads[l][i], l*kvHeads+i
 			n := s.Len(at)
-			anew := h.capacity() > c.grown(n)
+			anew := h.capacity() > c.grown(l, n)
 			if n == len(h.pos) && !anew && !s.OnDevice() {
 				continue
 			}
 			from, bytes = append(from, kernels.KV{K: h.k, V: h.v}), bytes+int64(n)*c.PairBytes()
 			if anew {
-				h.k, h.v = c.alloc(n), c.alloc(n)
+				h.k, h.v = c.alloc(l, n), c.alloc(l, n)
 			}
 			to = append(to, kernels.KV{K: h.k, V: h.v})
 			if !s.OnDevice() {

@@ -27,7 +27,7 @@ func newTestCache(t testing.TB, device string, layers, kvHeads, headDim int) *Ca
 // tells its layer, head and position.
 func (c *Cache) grow(n int) {
 	pos := positions(c.next, n)
-	d := c.backend.Compute()
+	d := c.On(0).Compute()
 	for l := range c.heads {
 		k, v := make([]float64, n*c.KVHeads()*c.headDim), make([]float64, n*c.KVHeads()*c.headDim)
 		for r := range n {
@@ -40,7 +40,7 @@ func (c *Cache) grow(n int) {
 			}
 		}
 		tensor := func(x []float64) *kernels.Tensor {
-			t := c.backend.Alloc(d, n, c.KVHeads(), c.headDim)
+			t := c.On(0).Alloc(d, n, c.KVHeads(), c.headDim)
 			kernels.Convert(t, kernels.FromF64(x, n, c.KVHeads(), c.headDim))
 			return t
 		}
@@ -79,7 +79,7 @@ func (c *Cache) check(t *testing.T, what string, want [][][]int32, next int32) {
 			if hc.k != nil {
 				layer += int64(hc.k.Bytes() + hc.v.Bytes())
 			}
-			if hc.capacity() > c.grown(len(pos)) {
+			if hc.capacity() > c.grown(l, len(pos)) {
 				t.Fatalf("%s: layer %d head %d has room for %d entries and holds %d", what, l, h, hc.capacity(), len(pos))
 			}
 		}
@@ -336,7 +336,7 @@ func TestSteadyDecodingDoesNotGrow(t *testing.T) {
 			t.Fatalf("step %d: %d bytes, %d before", step, c.Bytes(), bytes)
 		}
 	}
-	if want := int64(2 * 2 * c.grown(budget) * testDim * 2 * 4); bytes > want {
+	if want := int64(2 * 2 * c.grown(0, budget) * testDim * 2 * 4); bytes > want {
 		t.Errorf("%d bytes for %d entries, want at most %d", bytes, budget, want)
 	}
 }

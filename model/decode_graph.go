@@ -48,8 +48,11 @@ type recording struct {
 	observed, sparse bool
 }
 
-// newDecodeGraph returns nil where the device has no graphs.
+// newDecodeGraph returns nil where the device has no graphs, or the layers are on several.
 func newDecodeGraph(m *Model, rows int) *decodeGraph {
+	if len(m.placed()) > 1 {
+		return nil
+	}
 	g := m.Backend.NewGraph()
 	if g == nil {
 		return nil
@@ -110,7 +113,7 @@ func (r *Runner) graphStep(ctx context.Context, sequences []*batchStep, rows int
 	}
 	var first []int32
 	for i, cache := range caches {
-		if p.synced[i] != cache.version {
+		if p.synced[i] != cache.version.Load() {
 			past := make([][]kernels.KV, len(cache.heads))
 			for l := range past {
 				past[l] = cache.View(l)
@@ -143,7 +146,7 @@ func (r *Runner) graphStep(ctx context.Context, sequences []*batchStep, rows int
 	}
 	for i, s := range sequences {
 		s.cache.changed()
-		p.synced[i] = s.cache.version
+		p.synced[i] = s.cache.version.Load()
 		s.err = p.observe(s)
 		s.cache.next++
 	}
@@ -178,14 +181,14 @@ func (p *decodeGraph) room(m *Model, caches []*Cache) (next *recording, longest 
 		for l := range cache.heads {
 			for j := range cache.heads[l] {
 				h := &cache.heads[l][j]
-				cache.makeRoom(h, 1)
+				cache.makeRoom(l, h, 1)
 				entries[l] = max(entries[l], len(h.pos)+1)
 			}
 			buckets[l] = kernels.EntryBucket(entries[l])
 		}
 		longest, next.buckets = append(longest, entries), append(next.buckets, buckets)
 	}
-	next.rope = m.rope(pos, caches[0].long)
+	next.rope = m.rope(m.Backend, pos, caches[0].long)
 	return next, longest
 }
 

@@ -108,6 +108,7 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 	b.Matrix("model.embed_tokens.weight", &n.Embedding, c.Vocab, c.Hidden)
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	for i := range n.Layers {
+		b.Layer(i)
 		l, at := &n.Layers[i], fmt.Sprintf("model.layers.%d.", i)
 		b.Vector(at+"input_layernorm.weight", &l.AttentionNorm.Weight, c.Hidden)
 		if d.fused {
@@ -131,6 +132,7 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		}
 		b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, c.Intermediate, d.mlpBias)
 	}
+	b.Layer(c.Layers)
 	b.Vector("model.norm.weight", &n.FinalNorm.Weight, c.Hidden)
 	b.head(n, c)
 	return n

@@ -6,15 +6,15 @@ import "glimpse/kernels"
 // first layer and after every layer but the last, [tokens, hidden], and after the
 // last one that of the last token alone, with the final norm applied.
 func (r *Runner) HiddenStates(tokens []int32, chunk int) ([][]float32, error) {
-	r.arena.Release(nil)
-	defer r.arena.Release(nil)
+	r.release()
+	defer r.release()
 	m := r.Model
 	cache := m.NewCache()
 	cache.start(len(tokens))
 	p := r.newPrefillPass(cache, PrefillOptions{Chunk: chunk}, tokens)
 	states := [][]float32{p.x.Float32s()}
 	for l := range m.Config.Layers {
-		if err := p.layer(l); err != nil {
+		if err := p.layer(l, p.chunks); err != nil {
 			return nil, err
 		}
 		if l < m.Config.Layers-1 {

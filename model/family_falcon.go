@@ -106,6 +106,7 @@ func bindFalcon(c *Config, b *Binder) *Network {
 	n := &Network{Layers: make([]Layer, c.Layers)}
 	b.Matrix("transformer.word_embeddings.weight", &n.Embedding, c.Vocab, c.Hidden)
 	for i := range n.Layers {
+		b.Layer(i)
 		l, at := &n.Layers[i], fmt.Sprintf("transformer.h.%d.", i)
 		l.Parallel = true
 		if c.ParallelNorms {
@@ -124,6 +125,7 @@ func bindFalcon(c *Config, b *Binder) *Network {
 		b.Linear(l, UpProj, at+"mlp.dense_h_to_4h", c.Intermediate, c.Hidden, c.MLPBias)
 		b.Linear(l, DownProj, at+"mlp.dense_4h_to_h", c.Hidden, c.Intermediate, c.MLPBias)
 	}
+	b.Layer(c.Layers)
 	b.LayerNorm("transformer.ln_f", &n.FinalNorm, c.Hidden)
 	b.head(n, c)
 	return n

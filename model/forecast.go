@@ -20,28 +20,38 @@ func (m *Model) Counted() (*Model, *memcount.Counter) {
 		Name: m.Name, Config: m.Config, Backend: b, Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr,
 		folder: m.folder, family: m.family, shapes: &shapes{bytes: m.WeightBytes()}, counter: b,
 	}
-	stored := func(name string) kernels.DType {
-		if m.weights == nil {
-			return m.shapes.stored
-		}
-		info, _ := m.weights.Info(name)
-		for _, t := range []kernels.DType{kernels.BF16, kernels.F16, kernels.F32} {
-			if info.DType == t.String() {
-				return t
-			}
-		}
-		return b.Compute()
+	for _, s := range m.stages {
+		d.stages = append(d.stages, stage{b, s.from, s.to})
 	}
 	b.SeekPeaks(false)
 	d.bind(func(s slot) *kernels.Tensor {
-		if s.compute {
-			return b.Alloc(b.Compute(), s.shape...)
-		}
-		return b.Alloc(stored(s.name), s.shape...)
+		return b.Alloc(m.slotType(s), s.shape...)
 	})
 	b.SeekPeaks(true)
 	d.SetCacheDType(m.cacheName) // which was checked
 	return d, b
+}
+
+// slotType is the type of a slot's weight in memory.
+func (m *Model) slotType(s slot) kernels.DType {
+	switch {
+	case s.compute:
+		return m.Backend.Compute()
+	case m.weights == nil:
+		return m.shapes.stored
+	}
+	info, _ := m.weights.Info(s.name)
+	for _, t := range []kernels.DType{kernels.BF16, kernels.F16, kernels.F32} {
+		if info.DType == t.String() {
+			return t
+		}
+	}
+	return m.Backend.Compute()
+}
+
+// slotBytes is the memory of a slot's weight.
+func (m *Model) slotBytes(s slot) int64 {
+	return int64(kernels.ShapeLen(s.shape)) * int64(m.slotType(s).Size())
 }
 
 // Counts tells that the model is one without numbers, as Counted makes it: what would be written
@@ -114,8 +124,11 @@ func (m *Model) Available(host func() int64) (bytes int64, ok bool) {
 		return 0, false
 	}
 	if m.Backend.OwnMemory() {
-		use := m.Backend.Memory()
-		return use.Available + use.Kept, use.Total > 0 // a counter of memory has none
+		for _, b := range m.Devices() {
+			use := b.Memory()
+			bytes, ok = bytes+use.Available+use.Kept, use.Total > 0 // a counter of memory has none
+		}
+		return bytes, ok
 	}
 	if host == nil {
 		return 0, false
@@ -137,17 +150,15 @@ func (m *Model) RoughMemory(tokens int) int64 {
 	return weights + caches + scores + rows + 256<<20
 }
 
-// DeviceName is what the model computes on: cuda:0, cpu.
-func (m *Model) DeviceName() string {
-	return m.Backend.Device()
-}
-
 // CheckWeights is an error where the weights alone do not fit, for Options.BeforeWeights.
 func (m *Model) CheckWeights() error {
 	if _, ok := m.Available(nil); !ok {
 		return nil
 	}
-	available := m.Backend.Memory().Available // tensors alone
+	var available int64 // for tensors alone
+	for _, b := range m.Devices() {
+		available += b.Memory().Available
+	}
 	counted, counter := m.Counted()
 	f := Forecast{Device: m.DeviceName(), Need: counter.Live(), Available: available, Advice: []string{"use a smaller model, or a device with more memory"}}
 	runtime.KeepAlive(counted)

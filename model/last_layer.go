@@ -12,13 +12,13 @@ type lastRows struct {
 }
 
 // lastLayer runs the rows through the last layer as far as somebody reads what it computes.
-func (p *prefillPass) lastLayer(l int, o *Observation) error {
+func (p *prefillPass) lastLayer(l int, o *Observation, chunks [][2]int) error {
 	c := &lastRows{tail: p.tail()}
 	if !p.opt.CacheOnly {
 		c.tail = max(c.tail, 1)
 	}
 	p.startAllRows(o)
-	for _, chunk := range p.chunks(len(p.pos)) {
+	for _, chunk := range chunks {
 		mark := p.arena.Mark()
 		c.start(p, l, o, chunk, parallelReaders[:3])
 		if err := RunLayer(c, p.Model, l); err != nil {
@@ -57,7 +57,7 @@ func (c *lastRows) Rotate(m Module, x *kernels.Tensor) *kernels.Tensor {
 }
 
 func (c *lastRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
-	p, b := c.pass, c.Model.Backend
+	p, b := c.pass, c.on
 	n, prompt, tail := len(p.pos), c.prompt, c.tail
 	c.appendPairs(nil, k, v)
 	if p.opt.Capture.AllRows {

@@ -28,7 +28,7 @@ func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
 		r.group[i] = r.module(m)
 		r.group[i].Y = r.alloc(r.h.Dim0(), r.group[i].Weight.Dim0())
 	}
-	r.Model.Backend.LinearGroup(r.h, r.group[:]...)
+	r.on.LinearGroup(r.h, r.group[:]...)
 	return r.heads(r.group[0].Y), r.heads(r.group[1].Y), r.heads(r.group[2].Y)
 }
 
@@ -54,7 +54,7 @@ func (r *layerRows) NormRotate(q, k *kernels.Tensor) bool {
 	if len(r.at.pos) > decodeRows || !rms || !r.Model.Config.rotatesHeads(r.l) || r.at.run(0) < len(r.at.pos) {
 		return false
 	}
-	r.Model.Backend.RotateHeads(q, k, norms, r.at.pos, r.Model.rope(r.at.pos, r.at.long(0)))
+	r.on.RotateHeads(q, k, norms, r.at.pos, r.Model.rope(r.on, r.at.pos, r.at.long(0)))
 	return true
 }
 
@@ -87,10 +87,10 @@ func (r *layerRows) Rotate(_ Module, x *kernels.Tensor) *kernels.Tensor {
 func (r *layerRows) Linear(m Module, x *kernels.Tensor, scale float64) *kernels.Tensor {
 	lin := r.Model.Network.Layers[r.l].Linear(m)
 	y := r.alloc(x.Dim0(), lin.Weight.Dim0())
-	r.Model.Backend.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
+	r.on.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
 	for u := r.low(m); u != nil; u = u.next {
 		x, y := u.of(x), u.of(y)
-		r.Model.Backend.AddLowRank(y, x, u.A, u.B, u.Scale*scale, r.arena)
+		r.on.AddLowRank(y, x, u.A, u.B, u.Scale*scale, r.arena)
 	}
 	return y
 }
@@ -101,7 +101,7 @@ func (r *layerRows) Read(n Norm, readers []Module) *kernels.Tensor {
 	return r.normInto(r.input(r.l, r.x.Dim0(), r.x.Width(), readers...), r.x, n)
 }
 
-func (r *layerRows) Add(delta *kernels.Tensor) { r.Model.Backend.Add(r.x, r.x, delta) }
+func (r *layerRows) Add(delta *kernels.Tensor) { r.on.Add(r.x, r.x, delta) }
 
 func (r *layerRows) AddRead(delta *kernels.Tensor, n Norm, readers []Module) *kernels.Tensor {
 	h := r.input(r.l, r.x.Dim0(), r.x.Width(), readers...)
@@ -123,18 +123,18 @@ func (r *layerRows) Gated(h *kernels.Tensor) (*kernels.Tensor, bool) {
 	}
 	gate, up := r.module(GateProj), r.module(UpProj)
 	act := r.input(r.l, h.Dim0(), up.Weight.Dim0(), DownProj)
-	r.Model.Backend.GatedLinear(act, h, gate, up, r.arena)
+	r.on.GatedLinear(act, h, gate, up, r.arena)
 	return act, true
 }
 
 func (r *layerRows) SiLUMul(gate, up *kernels.Tensor) *kernels.Tensor {
 	act := r.input(r.l, up.Dim0(), up.Width(), DownProj)
-	r.Model.Backend.SiLUMul(act, gate, up)
+	r.on.SiLUMul(act, gate, up)
 	return act
 }
 
 func (r *layerRows) GELU(x *kernels.Tensor) *kernels.Tensor {
 	act := r.input(r.l, x.Dim0(), x.Width(), DownProj)
-	r.Model.Backend.GELU(act, x)
+	r.on.GELU(act, x)
 	return act
 }

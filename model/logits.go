@@ -102,7 +102,7 @@ func (s *sampler) draw() kernels.Draw {
 
 // draw samples on the device.
 func (m *Model) draw(logits *kernels.Tensor, draws []kernels.Draw) ([]int32, error) {
-	ids := m.Backend.Draw(logits, draws)
+	ids := m.end().Draw(logits, draws)
 	for _, id := range ids {
 		if id < 0 {
 			return nil, m.ExplainNonFinite()
@@ -136,7 +136,7 @@ func (m *Model) drawRows(y *kernels.Tensor, samplers []*sampler) []drawnRow {
 			draws[i] = s.draw()
 		}
 	}
-	for i, id := range m.Backend.Draw(y.Rows(0, n), draws) {
+	for i, id := range m.end().Draw(y.Rows(0, n), draws) {
 		rows[i].Logits = &Logits{device: y.Rows(i, i+1), model: m, drawn: &id}
 		if id < 0 {
 			rows[i].err = m.ExplainNonFinite()
@@ -159,11 +159,11 @@ func (m *Model) checkLogits(logits []float32) error {
 
 // samplesOnDevice tells that tokens are drawn where the logits lie.
 func (m *Model) samplesOnDevice() bool {
-	return m.Backend.DrawsInPlace()
+	return m.end().DrawsInPlace()
 }
 
-// allocLogits is memory of the device for the logits of one row.
+// allocLogits is memory of the head's device for the logits of one row.
 func (m *Model) allocLogits() (t *kernels.Tensor, err error) {
 	defer kernels.CatchDevice(&err)
-	return m.Backend.Alloc(m.Backend.Compute(), 1, m.Config.Vocab), nil
+	return m.end().Alloc(m.end().Compute(), 1, m.Config.Vocab), nil
 }

@@ -29,6 +29,7 @@ type Model struct {
 	Name    string // Options.Name, or else the folder's; "glimpse-reference" is the built-in model
 	Config  Config
 	Network *Network
+	// Backend is the device, the first one of several: see On.
 	Backend kernels.Backend
 	// Notes say, for the user, what of the folder is not used, or not yet wrong.
 	Notes []string
@@ -47,18 +48,20 @@ type Model struct {
 	folder  fs.FS
 	weights *checkpoints.Weights // nil without stored weights
 	cut     bool                 // the weights belong to another model
+	stages  []stage              // nil: all is on Backend
 	family  Family
 	shapes  *shapes           // of models without stored weights
 	counter *memcount.Counter // the Backend of a model that Counted made
 
 	ropeMu sync.Mutex
-	table  [2]*kernels.RoPETable // of short prompts, of long ones
+	tables map[kernels.Backend]*[2]*kernels.RoPETable // by device: of short prompts, of long ones
 }
 
 // Options are the settings of Open.
 type Options struct {
 	// Device names the kernels backend: a registered one, cuda:N, or auto for a GPU
-	// where there is one. "" is "cpu".
+	// where there is one. "" is "cpu". A list, as kernels.DeviceList takes it, shares the
+	// layers out.
 	Device string
 	// Name is what the model is called in reports and adapters; "" is the folder's
 	// name.
@@ -117,7 +120,7 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 		return nil, err
 	}
 	device, why := kernels.ChooseDevice(device)
-	backend, err := kernels.Open(device)
+	devices, err := kernels.OpenList(device)
 	if err != nil {
 		return nil, err
 	}
@@ -138,18 +141,22 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 			stored.Close()
 		}
 	}()
-	m = &Model{Name: name, Config: *config, Backend: backend, Notes: config.notes, generation: generation, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
+	m = &Model{Name: name, Config: *config, Notes: config.notes, generation: generation, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
 	if m.chat.Now.IsZero() {
 		m.chat.Now = time.Now()
 	}
 	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
+	b := &Binder{}
+	network := family.Bind(&m.Config, b)
+	if err := m.place(devices, b.slots, m.slotBytes); err != nil {
+		return nil, err
+	}
 	if opt.BeforeWeights != nil {
 		if err := opt.BeforeWeights(m); err != nil {
 			return nil, err
 		}
 	}
-	b := &Binder{}
-	m.Network = family.Bind(&m.Config, b)
+	m.Network = network
 	if err := m.load(b); err != nil {
 		return nil, err
 	}
@@ -180,10 +187,18 @@ func (m *Model) Cut(layers int) (*Model, error) {
 	c, n := m.Config, *m.Network
 	c.cut(layers)
 	n.Layers = n.Layers[:layers]
-	return &Model{
+	cut := &Model{
 		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
 		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, generation: m.generation, folder: m.folder, weights: m.weights, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family,
-	}, nil
+	}
+	for _, s := range m.stages {
+		if s.from < layers {
+			s.to = min(s.to, layers)
+			cut.stages = append(cut.stages, s)
+		}
+	}
+	cut.placeHead(m.end())
+	return cut, nil
 }
 
 // SameVocabulary is an error unless token ids mean the same to both models: their
@@ -342,12 +357,13 @@ func (m *Model) load(b *Binder) error {
 			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
 			continue
 		}
+		on := m.deviceOf(s)
 		if s.compute || t.DType == kernels.F64 { // which no backend need multiply by
-			c := m.Backend.Alloc(m.Backend.Compute(), s.shape...)
+			c := on.Alloc(on.Compute(), s.shape...)
 			kernels.Convert(c, t)
 			t = c
 		} else {
-			t = m.Backend.Place(t)
+			t = on.Place(t)
 		}
 		s.set(t)
 	}
@@ -373,25 +389,36 @@ func (m *Model) load(b *Binder) error {
 	for _, f := range b.tied {
 		f()
 	}
+	if m.Config.TieEmbeddings {
+		m.placeHead(m.Backend)
+	}
 	return nil
 }
 
-// rope returns a table that covers the positions, of long prompts or of others; it grows
-// in powers of two.
-func (m *Model) rope(pos []int32, long bool) *kernels.RoPETable {
+// rope returns a table of a device that covers the positions, of long prompts or of others; it
+// grows in powers of two.
+func (m *Model) rope(on kernels.Backend, pos []int32, long bool) *kernels.RoPETable {
 	need := int(slices.Max(pos)) + 1
 	m.ropeMu.Lock()
 	defer m.ropeMu.Unlock()
-	table, freqs := &m.table[0], m.Config.RoPEFreqs
+	if m.tables == nil {
+		m.tables = make(map[kernels.Backend]*[2]*kernels.RoPETable)
+	}
+	tables := m.tables[on]
+	if tables == nil {
+		tables = new([2]*kernels.RoPETable)
+		m.tables[on] = tables
+	}
+	table, freqs := &tables[0], m.Config.RoPEFreqs
 	if long {
-		table, freqs = &m.table[1], m.Config.LongRoPE.Freqs
+		table, freqs = &tables[1], m.Config.LongRoPE.Freqs
 	}
 	if *table == nil || (*table).Positions() < need {
 		n := 1024
 		for n < need {
 			n *= 2
 		}
-		*table = kernels.NewRoPETable(m.Backend, freqs, n, m.Config.RoPEScale)
+		*table = kernels.NewRoPETable(on, freqs, n, m.Config.RoPEScale)
 	}
 	return *table
 }

@@ -101,6 +101,7 @@ type slot struct {
 	// bytes are used where they lie.
 	compute bool
 	set     func(*kernels.Tensor)
+	layer   int   // that it belongs to, as Binder.Layer says
 	order   []int // of blocks of rows, where it is another one in memory: a copy
 }
 
@@ -108,6 +109,7 @@ type slot struct {
 // where, so that everything missing, surplus or misshapen is reported at once.
 type Binder struct {
 	slots []slot
+	layer int // that slots are of, from 1; 0 for those before the layers
 	sites []Site
 	tied  []func() // run once all slots are filled
 }
@@ -119,14 +121,24 @@ type Site struct {
 	Tensor string
 }
 
+// Layer tells that what is asked for next belongs to layer l; the number of layers stands for
+// what comes after them. Before it is called, it is what comes before them.
+func (b *Binder) Layer(l int) { b.layer = l + 1 }
+
+// add takes in a slot.
+func (b *Binder) add(s slot) {
+	s.layer = b.layer - 1
+	b.slots = append(b.slots, s)
+}
+
 // Matrix asks for a weight [out, in] used as stored.
 func (b *Binder) Matrix(name string, dst **kernels.Tensor, out, in int) {
-	b.slots = append(b.slots, slot{name, []int{out, in}, false, func(t *kernels.Tensor) { *dst = t }, nil})
+	b.add(slot{name: name, shape: []int{out, in}, set: func(t *kernels.Tensor) { *dst = t }})
 }
 
 // Vector asks for a vector [n], converted to the compute type.
 func (b *Binder) Vector(name string, dst **kernels.Tensor, n int) {
-	b.slots = append(b.slots, slot{name, []int{n}, true, func(t *kernels.Tensor) { *dst = t }, nil})
+	b.add(slot{name: name, shape: []int{n}, compute: true, set: func(t *kernels.Tensor) { *dst = t }})
 }
 
 // Linear asks for prefix.weight [out, in] and, where bias is set, prefix.bias.
@@ -205,9 +217,9 @@ func (b *Binder) fused(l *Layer, prefix string, in int, bias bool, order []int, 
 			}
 		}
 	}
-	b.slots = append(b.slots, slot{prefix + ".weight", []int{out, in}, false, spread(func(lin *Linear, t *kernels.Tensor) { lin.Weight = t }), order})
+	b.add(slot{name: prefix + ".weight", shape: []int{out, in}, set: spread(func(lin *Linear, t *kernels.Tensor) { lin.Weight = t }), order: order})
 	if bias {
-		b.slots = append(b.slots, slot{prefix + ".bias", []int{out}, true, spread(func(lin *Linear, t *kernels.Tensor) { lin.Bias = t }), order})
+		b.add(slot{name: prefix + ".bias", shape: []int{out}, compute: true, set: spread(func(lin *Linear, t *kernels.Tensor) { lin.Bias = t }), order: order})
 	}
 }
 

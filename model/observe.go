@@ -28,7 +28,7 @@ func (p *prefillPass) attendRows(o *Observation, out *kernels.Tensor, a *kernels
 // attention computes the output of rows that attend. A decoding step is observed
 // by the same operation, whatever the width of the windows.
 func (p *prefillPass) attention(l int, o *Observation, out, lse *kernels.Tensor, a *kernels.Attend) error {
-	b, windows := p.Model.Backend, len(p.opt.Capture.Windows)
+	b, windows := p.on, len(p.opt.Capture.Windows)
 	if len(p.pos) == 1 && windows > 0 && p.opt.Sparse == nil {
 		if lse == nil {
 			lse = p.alloc(a.Heads(), 1)
@@ -66,7 +66,7 @@ func (p *prefillPass) windows(o *Observation, a *kernels.Attend, q, k *kernels.T
 	for _, w := range p.opt.Capture.PeakWindows {
 		window := rowsOf(a, rows-min(w, rows), rows)
 		lse := p.alloc(window.Heads(), window.Rows())
-		p.Model.Backend.Attention(nil, lse, window)
+		p.on.Attention(nil, lse, window)
 		o.PeakWindows = append(o.PeakWindows, p.peaks(window, lse))
 	}
 	if p.opt.Capture.Queries {
@@ -85,10 +85,10 @@ func (p *prefillPass) startAllRows(o *Observation) {
 		width = max(width, p.cache.Entries(o.Layer, h))
 	}
 	o.AllRows = p.alloc(p.Model.Config.Heads, width+len(p.pos))
-	p.Model.Backend.Fill(o.AllRows, math.Inf(-1))
+	p.on.Fill(o.AllRows, math.Inf(-1))
 	if p.opt.Capture.Squares {
 		o.Squares = p.alloc(o.AllRows.Shape...)
-		p.Model.Backend.Fill(o.Squares, math.Inf(-1))
+		p.on.Fill(o.Squares, math.Inf(-1))
 	}
 }
 
@@ -101,14 +101,14 @@ func (p *prefillPass) allRows(o *Observation, a *kernels.Attend, lse *kernels.Te
 	}
 	// The square of a probability is exp(2·logit − 2·lse): the same reduction of
 	// doubled logits.
-	b, twice, lse2 := p.Model.Backend, *a, p.alloc(lse.Shape...)
+	b, twice, lse2 := p.on, *a, p.alloc(lse.Shape...)
 	b.Add(lse2, lse, lse)
 	twice.Scale *= 2
 	p.mergeRows(o.Squares, &twice, lse2, seen)
 }
 
 func (p *prefillPass) mergeRows(acc *kernels.Tensor, a *kernels.Attend, lse *kernels.Tensor, seen int) {
-	b := p.Model.Backend
+	b := p.on
 	if seen == 0 {
 		b.ObservedScores(acc, lse, a)
 		return
@@ -122,7 +122,7 @@ func (p *prefillPass) mergeRows(acc *kernels.Tensor, a *kernels.Attend, lse *ker
 // observeProbe attends with rows a, out being nil or their output, and returns their
 // scores and lse.
 func (r *Runner) observeProbe(out *kernels.Tensor, a *kernels.Attend, peak bool) (scores, lse *kernels.Tensor) {
-	b := r.Model.Backend
+	b := r.on
 	lse = r.alloc(a.Heads(), a.Rows())
 	if peak {
 		b.Attention(out, lse, a)
@@ -153,7 +153,7 @@ func rowsOf(a *kernels.Attend, from, to int) *kernels.Attend {
 // out.
 func (r *Runner) observe(a *kernels.Attend, out kernels.Allocator) *kernels.Tensor {
 	scores := r.scores(a, out)
-	r.Model.Backend.ObserveAttention(nil, r.alloc(a.Heads(), a.Rows()), scores, a)
+	r.on.ObserveAttention(nil, r.alloc(a.Heads(), a.Rows()), scores, a)
 	return scores
 }
 
@@ -163,7 +163,7 @@ func (r *Runner) scores(a *kernels.Attend, out kernels.Allocator) *kernels.Tenso
 	for _, kv := range a.Past {
 		width = max(width, kv.Entries())
 	}
-	return out.Alloc(r.Model.Backend.Compute(), a.Heads(), width)
+	return out.Alloc(r.on.Compute(), a.Heads(), width)
 }
 
 // peaks computes, for every entry of the past, the logarithm of the largest
@@ -171,7 +171,7 @@ func (r *Runner) scores(a *kernels.Attend, out kernels.Allocator) *kernels.Tenso
 // rows] are given. There is no kernel for it: it is one observation per row, for
 // policies that observe a few dozen rows.
 func (r *Runner) peaks(a *kernels.Attend, lse *kernels.Tensor) *kernels.Tensor {
-	b := r.Model.Backend
+	b := r.on
 	selector := b.Selector()
 	out := r.scores(a, r.arena)
 	mark := r.arena.Mark()

@@ -54,7 +54,7 @@ func (r *Runner) rotate(x *kernels.Tensor, at places) {
 			part = x.Rows(from, to)
 		}
 		pos := at.pos[from:to]
-		r.Model.Backend.RoPE(part, pos, r.Model.rope(pos, at.long(from)), false)
+		r.on.RoPE(part, pos, r.Model.rope(r.on, pos, at.long(from)), false)
 		from = to
 	}
 }

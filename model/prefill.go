@@ -17,7 +17,9 @@ type prefillPass struct {
 	last     *kernels.Tensor // the last row [1, hidden] through the final norm
 	appended appendedProbes  // probes that run with the last chunk
 	probes   []*probePass    // others, of means and then of peaks
+	chunks   [][2]int        // of rows that go through a layer together
 	chunk    chunkRows       // in the present layer
+	stage    int             // of the model, that the pass is on
 }
 
 // newPrefillPass prepares a pass of tokens that follow the cache.
@@ -27,6 +29,7 @@ func (r *Runner) newPrefillPass(cache *Cache, opt PrefillOptions, tokens []int32
 	if opt.appendProbes || m.appendsProbes() {
 		p.appended = newAppended(opt.Capture, cache.next+int32(n))
 	}
+	p.chunks = p.cut(n)
 	p.x = r.alloc(n+p.appended.rows, m.Config.Hidden)
 	m.Backend.Gather(p.x.Rows(0, n), m.Network.Embedding, tokens)
 	p.appended.embed(m, p.x)
@@ -37,20 +40,28 @@ func (r *Runner) newPrefillPass(cache *Cache, opt PrefillOptions, tokens []int32
 			p.probes = append(p.probes, pass)
 		}
 	}
-	chunks := p.chunks(n)
-	first := m.inputType(0, chunks[0][1]+p.appendedIn(chunks[0][1]), m.attentionReaders(0)...)
-	if len(chunks) == 1 || first != m.Backend.Compute() { // half the memory of x or less
-		p.h = r.normInto(r.arena.Alloc(first, p.x.Shape...), p.x, m.Network.Layers[0].AttentionNorm)
-	}
-	if !opt.CacheOnly {
-		p.last = r.alloc(1, p.x.Width())
+	if p.startNorms(0); p.h != nil {
+		p.normInto(p.h, p.x, m.Network.Layers[0].AttentionNorm)
 	}
 	return p
 }
 
-// chunks cuts n rows so that the last chunk holds the rows of every window. Folded probes
+// startNorms makes room for the rows through the norms of layer l and of those that follow on
+// its device.
+func (p *prefillPass) startNorms(l int) {
+	p.h, p.last = nil, nil
+	first := p.Model.inputType(l, p.chunks[0][1]+p.appendedIn(p.chunks[0][1]), p.Model.attentionReaders(l)...)
+	if len(p.chunks) == 1 || first != p.on.Compute() { // half the memory of x or less
+		p.h = p.arena.Alloc(first, p.x.Shape...)
+	}
+	if !p.opt.CacheOnly && p.stage == len(p.stages)-1 {
+		p.last = p.alloc(1, p.x.Width())
+	}
+}
+
+// cut cuts n rows so that the last chunk holds the rows of every window. Folded probes
 // come on top of the last one, which has fewer rows for that.
-func (p *prefillPass) chunks(n int) [][2]int {
+func (p *prefillPass) cut(n int) [][2]int {
 	size := p.opt.Chunk
 	if size <= 0 {
 		size = p.Model.chunkRows()
@@ -94,9 +105,9 @@ func (p *prefillPass) tail() int {
 	return min(n, len(p.pos))
 }
 
-// layer runs all rows, then the probes, through layer l and reports what was
+// layer runs chunks, after the last one the probes, through layer l and reports what was
 // observed.
-func (p *prefillPass) layer(l int) error {
+func (p *prefillPass) layer(l int, chunks [][2]int) error {
 	mark := p.arena.Mark()
 	defer p.arena.Release(mark)
 	o := &Observation{Layer: l, Cache: p.cache}
@@ -104,8 +115,11 @@ func (p *prefillPass) layer(l int) error {
 	if l == p.Model.Config.Layers-1 && (len(p.pos)+p.appended.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
 		run = p.lastLayer
 	}
-	if err := run(l, o); err != nil {
+	if err := run(l, o, chunks); err != nil {
 		return err
+	}
+	if chunks[len(chunks)-1][1] < len(p.pos) {
+		return nil
 	}
 	for _, probe := range p.probes {
 		scores, lse, err := probe.layer(l)
@@ -133,7 +147,7 @@ func (p *prefillPass) normalised(l, from, to int, readers ...Module) *kernels.Te
 // following is where rows [from, to) through the norm of the layer after l go; nil where
 // that layer computes them.
 func (p *prefillPass) following(l, from, to int) *kernels.Tensor {
-	if p.h == nil || p.h.DType != p.Model.inputType(l+1, to-from, p.Model.attentionReaders(l+1)...) {
+	if p.h == nil || p.Model.leaves(l) || p.h.DType != p.Model.inputType(l+1, to-from, p.Model.attentionReaders(l+1)...) {
 		return nil
 	}
 	return p.h.Rows(from, to)
@@ -168,11 +182,11 @@ func (c *chunkRows) start(p *prefillPass, l int, o *Observation, chunk [2]int, r
 	}
 }
 
-// hiddenLayer runs all rows through layer l.
-func (p *prefillPass) hiddenLayer(l int, o *Observation) error {
+// hiddenLayer runs chunks through layer l.
+func (p *prefillPass) hiddenLayer(l int, o *Observation, chunks [][2]int) error {
 	p.startAllRows(o)
 	c := &p.chunk
-	for _, chunk := range p.chunks(len(p.pos)) {
+	for _, chunk := range chunks {
 		mark := p.arena.Mark()
 		c.start(p, l, o, chunk, p.Model.attentionReaders(l))
 		if c.next = p.last; l+1 < p.Model.Config.Layers {

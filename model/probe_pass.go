@@ -16,13 +16,14 @@ func (r *Runner) newProbePass(cache *Cache, probe QueryRows, from int32) *probeP
 	x := r.alloc(n, r.Model.Config.Hidden)
 	probe.Embeddings(r.Model, x)
 	h := r.norm(x, r.Model.Network.Layers[0].AttentionNorm)
-	return &probePass{layerRows: layerRows{Runner: r, x: x, h: h, next: h, at: cache.at(positions(firstPosition(probe, from), n))}, cache: cache, probe: probe}
+	return &probePass{layerRows: layerRows{Runner: r, x: x, h: h, at: cache.at(positions(firstPosition(probe, from), n))}, cache: cache, probe: probe}
 }
 
-// layer runs the rows through layer l and returns their scores on the cache, and
+// layer runs the rows, which have entered layer l or the one before, through it and returns their scores on the cache, and
 // their lse.
 func (p *probePass) layer(l int) (scores, lse *kernels.Tensor, err error) {
-	p.l, p.low = l, func(m Module) *LowRank { return p.probe.LowRank(l, m) }
+	p.enter(l)
+	p.low = func(m Module) *LowRank { return p.probe.LowRank(l, m) }
 	err = RunLayer(p, p.Model, l)
 	return p.scores, p.lse, err
 }

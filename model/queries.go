@@ -14,15 +14,16 @@ type QueryVectors struct{ Rotated, Unrotated *kernels.Tensor }
 // their queries by layer.
 func (r *Runner) Queries(ctx context.Context, cache *Cache, rows QueryRows) (out []QueryVectors, err error) {
 	defer kernels.CatchDevice(&err)
-	r.arena.Release(nil)
-	defer r.arena.Release(nil)
+	r.release()
+	defer r.release()
 	p := &queryPass{probePass: r.newProbePass(cache, rows, cache.next)}
 	for l := range r.Model.Config.Layers {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		mark := r.arena.Mark()
-		p.l, p.low, p.vectors = l, func(m Module) *LowRank { return rows.LowRank(l, m) }, QueryVectors{}
+		p.enter(l)
+		mark := p.arena.Mark()
+		p.low, p.vectors = func(m Module) *LowRank { return rows.LowRank(l, m) }, QueryVectors{}
 		if err := RunLayer(p, r.Model, l); err != nil {
 			return nil, err
 		}
@@ -30,7 +31,7 @@ func (r *Runner) Queries(ctx context.Context, cache *Cache, rows QueryRows) (out
 			p.vectors.Unrotated = p.vectors.Rotated
 		}
 		out = append(out, p.vectors)
-		r.arena.Release(mark)
+		p.arena.Release(mark)
 	}
 	return out, nil
 }

@@ -11,9 +11,11 @@ import (
 // Runner runs a model on one goroutine and owns the scratch memory of its
 // passes.
 type Runner struct {
-	Model *Model
-	arena *kernels.Arena
-	batch batchRows // of StepBatch
+	Model  *Model
+	on     kernels.Backend // of its operations
+	arena  *kernels.Arena  // in the memory of on
+	stages []*Runner       // one for each device of the model, of which the first is what callers have
+	batch  batchRows       // of StepBatch
 
 	// Decoding steps as a graph: stepped is the rows of those that were taken without,
 	// noGraph where the device has none.
@@ -24,10 +26,15 @@ type Runner struct {
 }
 
 // NewRunner returns a runner with empty scratch memory.
-func (m *Model) NewRunner() *Runner { return &Runner{Model: m, arena: kernels.NewArena(m.Backend)} }
+func (m *Model) NewRunner() *Runner { return newStages(m)[0] }
 
 // ScratchBytes is the scratch memory that the passes so far have needed.
-func (r *Runner) ScratchBytes() int64 { return r.arena.Bytes() }
+func (r *Runner) ScratchBytes() (n int64) {
+	for _, s := range r.stages {
+		n += s.arena.Bytes()
+	}
+	return n
+}
 
 // PrefillOptions are the settings of one pass over a prompt.
 type PrefillOptions struct {
@@ -41,6 +48,11 @@ type PrefillOptions struct {
 	// SparseOnDevice tells that Sparse chooses by operations of SparseStep.Backend alone
 	// and reads nothing of it, so that the step can be recorded.
 	SparseOnDevice bool
+	// Pipelined lets the chunks of a prompt follow each other through the devices of a model
+	// that has several, each with chunks of its own at the same time. The caches of all
+	// layers are then full before the first is observed, and of them an observer reads only
+	// that of the layer which it is told of. Without an observer it is always so.
+	Pipelined bool
 	// CacheOnly computes keys and values and nothing that only logits need.
 	CacheOnly bool
 
@@ -93,30 +105,22 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 			return r.keepLogits(y, opt.readAtOnce || opt.logits != nil)
 		}
 	}
-	r.arena.Release(nil)
-	defer r.arena.Release(nil)
+	r.release()
+	defer r.release()
 
-	n, c := len(tokens), &m.Config
+	n := len(tokens)
 	p := r.newPrefillPass(cache, opt, tokens)
 	cache.startPrefill()
 	defer cache.endPrefill()
-	layers := c.Layers
-	for l := range layers {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if n > growEntries {
-			cache.reserve(l, n)
-		}
-		if err := p.layer(l); err != nil {
-			return nil, err
-		}
+	last, err := p.runStages(ctx)
+	if err != nil {
+		return nil, err
 	}
 	cache.next += int32(n)
 	if opt.CacheOnly {
 		return nil, nil
 	}
-	return r.logits(p.last, opt.logits)
+	return last.logits(last.last, opt.logits)
 }
 
 // Step runs one token, as a decoding step does.
@@ -128,14 +132,16 @@ func (r *Runner) Step(ctx context.Context, cache *Cache, token int32, capture Ca
 // observes them; observations have one entry in Probes.
 func (r *Runner) Probe(ctx context.Context, cache *Cache, probe QueryRows, observe Observer) (err error) {
 	defer kernels.CatchDevice(&err)
-	r.arena.Release(nil)
-	defer r.arena.Release(nil)
+	r.release()
+	defer r.release()
 	p := r.newProbePass(cache, probe, cache.next)
 	for l := range r.Model.Config.Layers {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		mark := r.arena.Mark()
+		p.enter(l)
+		arena := p.arena
+		mark := arena.Mark()
 		o := &Observation{Layer: l, Cache: cache}
 		scores, lse, err := p.layer(l)
 		if err != nil {
@@ -145,7 +151,7 @@ func (r *Runner) Probe(ctx context.Context, cache *Cache, probe QueryRows, obser
 		if err := observe(o); err != nil {
 			return err
 		}
-		r.arena.Release(mark)
+		arena.Release(mark)
 	}
 	return nil
 }
@@ -155,11 +161,12 @@ func (r *Runner) Probe(ctx context.Context, cache *Cache, probe QueryRows, obser
 // positions that follow the cache, pay to a layer of it. The result is the
 // caller's.
 func (r *Runner) ObserveQueries(cache *Cache, layer int, queries, keys *kernels.Tensor) *kernels.Tensor {
-	r.arena.Release(nil)
-	defer r.arena.Release(nil)
-	a := r.attend(cache, layer, queries, positions(cache.next, queries.Dim0()))
+	r.release()
+	defer r.release()
+	on := r.of(layer)
+	a := on.attend(cache, layer, queries, positions(cache.next, queries.Dim0()))
 	a.K = keys
-	return r.observe(a, r.Model.Backend)
+	return on.observe(a, on.on)
 }
 
 func (m *Model) checkTokens(cache *Cache, tokens []int32) error {
@@ -186,7 +193,7 @@ func positions(from int32, n int) []int32 {
 }
 
 func (r *Runner) alloc(shape ...int) *kernels.Tensor {
-	return r.arena.Alloc(r.Model.Backend.Compute(), shape...)
+	return r.arena.Alloc(r.on.Compute(), shape...)
 }
 
 // attend lets rotated queries at positions pos attend to a layer of the cache.
@@ -210,9 +217,9 @@ func (r *Runner) logits(h, into *kernels.Tensor) (*Logits, error) {
 	if !m.samplesOnDevice() {
 		y = r.alloc(1, m.Config.Vocab)
 	} else if y == nil { // they outlive the pass
-		y = m.Backend.Alloc(m.Backend.Compute(), 1, m.Config.Vocab)
+		y = r.on.Alloc(r.on.Compute(), 1, m.Config.Vocab)
 	}
-	m.head(m.Backend, y, h)
+	m.head(r.on, y, h)
 	return m.logitsOf(y)
 }
 
@@ -226,8 +233,8 @@ func (r *Runner) keepLogits(y *kernels.Tensor, used bool) (*Logits, error) {
 	if used {
 		return m.logitsOf(y)
 	}
-	own := m.Backend.Alloc(m.Backend.Compute(), 1, m.Config.Vocab)
-	m.Backend.Copy(own, y)
+	own := m.end().Alloc(m.end().Compute(), 1, m.Config.Vocab)
+	m.end().Copy(own, y)
 	return m.logitsOf(own)
 }
 
@@ -262,16 +269,16 @@ func (r *Runner) norm(x *kernels.Tensor, n Norm) *kernels.Tensor {
 
 func (r *Runner) normInto(h, x *kernels.Tensor, n Norm) *kernels.Tensor {
 	if n.Bias != nil {
-		r.Model.Backend.LayerNorm(h, x, n.Weight, n.Bias, r.Model.Config.RMSNormEps)
+		r.on.LayerNorm(h, x, n.Weight, n.Bias, r.Model.Config.RMSNormEps)
 	} else {
-		r.Model.Backend.RMSNorm(h, x, n.Weight, r.Model.Config.RMSNormEps)
+		r.on.RMSNorm(h, x, n.Weight, r.Model.Config.RMSNormEps)
 	}
 	return h
 }
 
 // addNorm adds delta to the residual stream x and writes the norm of the sum to h.
 func (r *Runner) addNorm(h, x, delta *kernels.Tensor, n Norm) {
-	b, eps := r.Model.Backend, r.Model.Config.RMSNormEps
+	b, eps := r.on, r.Model.Config.RMSNormEps
 	if n.Bias != nil {
 		b.AddLayerNorm(h, x, delta, n.Weight, n.Bias, eps)
 	} else {

@@ -26,20 +26,20 @@ func OpenShapes(path, device string) (*Model, error) {
 	if path != "" {
 		abs, err := filepath.Abs(path)
 		if err != nil {
-			return nil, fmt.Errorf("outline model: %w", err)
+			return nil, fmt.Errorf("shapes of model: %w", err)
 		}
 		folder, name = os.DirFS(path), filepath.Base(abs)
 	}
 	m, err := openShapes(folder, name, device)
 	if err != nil {
-		return nil, fmt.Errorf("outline model %s: %w", name, err)
+		return nil, fmt.Errorf("shapes of model %s: %w", name, err)
 	}
 	return m, nil
 }
 
 func openShapes(folder fs.FS, name, device string) (*Model, error) {
 	device, why := kernels.ChooseDevice(device)
-	backend, err := kernels.Open(device)
+	devices, err := kernels.OpenList(device)
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +51,16 @@ func openShapes(folder fs.FS, name, device string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{Name: name, Config: *config, Backend: backend, DeviceChoice: why, folder: folder, family: family, shapes: &shapes{stored: stored}}
+	m := &Model{Name: name, Config: *config, DeviceChoice: why, folder: folder, family: family, shapes: &shapes{stored: stored}}
+	b := &Binder{}
+	family.Bind(config, b)
+	if err := m.place(devices, b.slots, m.slotBytes); err != nil {
+		return nil, err
+	}
 	m.bind(func(s slot) *kernels.Tensor {
 		d := stored
 		if s.compute {
-			d = backend.Compute()
+			d = m.Backend.Compute()
 		}
 		t := kernels.NewShape(d, s.shape...)
 		m.shapes.bytes += int64(t.Len()) * int64(stored.Size())

@@ -95,15 +95,18 @@ func (m *Model) SketchCache(next, entries, room int) (_ *Cache, err error) {
 	defer kernels.CatchDevice(&err)
 	c := m.NewCache()
 	c.next, c.long = int32(next), m.Config.long(next)
-	source := c.alloc(max(1, entries))
-	kernels.Convert(source, newRandom().tensor(kernels.F32, 1, source.Shape...))
+	var source *kernels.Tensor
 	for l := range c.heads {
+		if l == 0 || c.rooms[l] != c.rooms[l-1] {
+			source = c.alloc(l, max(1, entries))
+			kernels.Convert(source, newRandom().tensor(kernels.F32, 1, source.Shape...))
+		}
 		for i := range c.heads[l] {
 			h := &c.heads[l][i]
-			h.k, h.v = c.alloc(entries+room), c.alloc(entries+room)
+			h.k, h.v = c.alloc(l, entries+room), c.alloc(l, entries+room)
 			if entries > 0 {
-				c.backend.Copy(h.k.Rows(0, entries), source)
-				c.backend.Copy(h.v.Rows(0, entries), source)
+				c.On(l).Copy(h.k.Rows(0, entries), source)
+				c.On(l).Copy(h.v.Rows(0, entries), source)
 			}
 			h.pos = append(make([]int32, 0, entries+room), positions(int32(next-entries), entries)...)
 		}

@@ -33,7 +33,7 @@ type SparseStep struct {
 // Backend is what operations of the step run on: where the step is recorded, another one
 // than the cache's, with the same memory. What they allocate there holds for this layer
 // of this step.
-func (s *SparseStep) Backend() kernels.Backend { return s.runner.Model.Backend }
+func (s *SparseStep) Backend() kernels.Backend { return s.runner.on }
 
 // Scores are the logarithms of the attention probabilities [heads, at least entries] of
 // the step with nothing left out, as in an Observation. They read every key.
@@ -42,7 +42,7 @@ func (s *SparseStep) Scores() *kernels.Tensor {
 	if !r.prepares {
 		return r.observe(s.attend, r.arena)
 	}
-	b, most := r.Model.Backend, 0
+	b, most := r.on, 0
 	for _, kv := range s.attend.Past {
 		most = max(most, kv.Entries())
 	}

@@ -12,6 +12,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/eviction"
+	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/tokenizer"
 )
@@ -22,7 +23,7 @@ type Options struct {
 	MaxNew   int
 	Choice   model.SamplingChoice
 	Sampling model.Sampling // what comes of it
-	Compare  bool           // also time a prefill without eviction
+	Compare  bool           // also time prefills with the policy and without eviction
 	JSON     bool           // print one object in the place of the text
 	Label    string         // of the policy in it; "" is its name
 }
@@ -38,6 +39,7 @@ type answerStatistics struct {
 // Answer runs a prompt with a policy's cache. The answer streams to out, what was kept and what
 // it cost goes to info.
 func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *eviction.Configured, p *Prompt, o Options) error {
+	info = tables.NewWrapper(info, tables.Columns(info))
 	t, tokenizerErr := m.NeedTokenizer()
 	if p.Task != "" && !o.JSON {
 		if err := ShowExample(info, p); err != nil {
@@ -46,18 +48,24 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 	}
 	rt := eviction.NewRuntime(m)
 	rt.MaxNew = o.MaxNew
-	var plain time.Duration
+	var times comparison
 	if o.Compare {
 		full, err := eviction.New("full", 0, nil, nil)
 		if err != nil {
 			return err
 		}
-		for range 2 { // the first warms up
-			s, err := rt.Prefill(ctx, full, p.IDs, len(p.IDs), nil)
-			if err != nil {
-				return err
+		if times, err = compareTimes(func(evicted bool) (time.Duration, error) {
+			with, budget := full, len(p.IDs)
+			if evicted {
+				with, budget = policy, o.Budget.Of(len(p.IDs))
 			}
-			plain = s.PrefillTime
+			s, err := rt.Prefill(ctx, with, p.IDs, budget, nil)
+			if err != nil {
+				return 0, err
+			}
+			return s.PrefillTime, nil
+		}); err != nil {
+			return err
 		}
 	}
 	s, err := rt.Prefill(ctx, policy, p.IDs, o.Budget.Of(len(p.IDs)), nil)
@@ -115,7 +123,10 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 			Answer: strings.TrimSpace(answer.String()), Ended: ended, Stop: stop, PromptTokens: len(p.IDs), AnswerTokens: len(tokens),
 			Position: int(s.Cache.Next()), Pairs: float64(kept) / float64(heads), HeldBytes: prefilled, FullBytes: s.FullBytes,
 			StepBytes: s.Traffic.PerStep(), TTFTMillis: ms(s.PrefillTime), Speed: float64(len(tokens)) / elapsed.Seconds(),
-		}, PlainMillis: ms(plain), PeakBytes: s.PeakBytes}
+		}, PeakBytes: s.PeakBytes}
+		if n := len(times.plain); n > 0 { // medians
+			x.TTFTMillis, x.PlainMillis = ms(times.evicted[n/2]), ms(times.plain[n/2])
+		}
 		if p.Task != "" {
 			x.Right = &right
 		}
@@ -139,11 +150,10 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 	}
 	fmt.Fprintf(info, "policy %s, budget %s: kept %d of %d pairs per KV head on average, %.1f of %.1f KiB (%.1f%%)\n",
 		policy.Name, o.Budget.Describe(len(p.IDs)), kept/heads, len(p.IDs), kib(prefilled), kib(s.FullBytes), 100*float64(prefilled)/float64(s.FullBytes))
-	fmt.Fprintf(info, "time to first token %.1f ms", ms(s.PrefillTime))
 	if o.Compare {
-		fmt.Fprintf(info, ", plain prefill %.1f ms", ms(plain))
+		fmt.Fprintln(info, times)
 	}
-	fmt.Fprintf(info, "; peak of the cache during prefill %.1f KiB\n", kib(s.PeakBytes))
+	fmt.Fprintf(info, "time to first token %.1f ms; peak of the cache during prefill %.1f KiB\n", ms(s.PrefillTime), kib(s.PeakBytes))
 	fmt.Fprintf(info, "%d tokens at %.0f tokens/s%s\n", len(tokens), float64(len(tokens))/elapsed.Seconds(), trafficNote(s.Traffic))
 	return nil
 }

@@ -3,10 +3,10 @@ package serving
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"glimpse/eviction"
 	"glimpse/internal/suggest"
+	"glimpse/internal/tables"
 )
 
 // command is one that a line of a chat can give.
@@ -73,13 +73,13 @@ func (c *Conversation) complete(line string) []string {
 }
 
 func (c *Conversation) help(string) error {
-	t := tabwriter.NewWriter(c.info, 0, 0, 2, ' ', 0)
+	t := tables.New(tables.Column{}, tables.Column{Wrap: true})
 	for _, known := range commands {
-		fmt.Fprintf(t, "%s %s\t%s\n", known.name, known.argument, known.help)
+		t.Add(known.name+" "+known.argument, known.help)
 	}
-	t.Flush()
+	err := t.Write(c.info, c.columns)
 	c.say("Anything else is a message.")
-	return nil
+	return err
 }
 
 // described is the policy and its budget.
@@ -159,12 +159,14 @@ func (c *Conversation) statistics(string) error {
 		c.say("No turns yet.")
 		return nil
 	}
-	t := tabwriter.NewWriter(c.info, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "turn\ttokens in\tout\tfirst ms\tout/s\theld KiB\tof KiB\t  policy\t\n")
+	t := tables.New(tables.Column{Head: "turn", Right: true}, tables.Column{Head: "policy"}, tables.Column{Head: "tokens in", Right: true},
+		tables.Column{Head: "out", Right: true}, tables.Column{Head: "first ms", Right: true, Optional: 1}, tables.Column{Head: "out/s", Right: true, Optional: 1},
+		tables.Column{Head: "cache KiB", Right: true}, tables.Column{Head: "of KiB", Right: true})
 	for _, turn := range c.turns {
-		fmt.Fprintf(t, "%d\t%d\t%d\t%.1f\t%.0f\t%.1f\t%.1f\t  %s\t\n", turn.Turn, turn.PromptTokens, turn.AnswerTokens, turn.TTFTMillis, turn.Speed, kib(turn.HeldBytes), kib(turn.FullBytes), turn.Policy)
+		t.Add(fmt.Sprint(turn.Turn), turn.Policy, fmt.Sprint(turn.PromptTokens), fmt.Sprint(turn.AnswerTokens),
+			fmt.Sprintf("%.1f", turn.TTFTMillis), fmt.Sprintf("%.0f", turn.Speed), fmt.Sprintf("%.1f", kib(turn.HeldBytes)), fmt.Sprintf("%.1f", kib(turn.FullBytes)))
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.Write(c.info, c.columns); err != nil {
 		return err
 	}
 	last := c.turns[len(c.turns)-1]

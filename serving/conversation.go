@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -157,12 +158,13 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32) err
 	}
 	c.again = false
 	stream, answer := c.tokenizer.NewStream(true), strings.Builder{}
+	shown := tables.NewWrapper(c.out, tables.Columns(c.out))
 	say := func(text string) error {
 		answer.WriteString(text)
 		if c.JSON {
 			return nil
 		}
-		_, err := io.WriteString(c.out, text)
+		_, err := io.WriteString(shown, text)
 		return err
 	}
 	start := time.Now()
@@ -178,7 +180,7 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32) err
 	})
 	elapsed := time.Since(start)
 	if err == nil {
-		err = say(stream.Flush())
+		err = errors.Join(say(stream.Flush()), shown.Flush())
 	}
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"glimpse/checkpoints"
 	"glimpse/internal/tempdir"
 	"glimpse/kernels"
+	"glimpse/model"
 )
 
 // sampleCache keeps prepared samples that come again, in memory up to one bound and
@@ -19,7 +20,7 @@ import (
 // What comes back has exactly the bits that went in. The disk is optional: where it is
 // full or fails, samples are prepared anew, and that is told once.
 type sampleCache struct {
-	backend      kernels.Backend
+	model        *model.Model
 	memory, disk int64 // bytes left
 	mu           sync.Mutex
 	held         map[string]*prepared
@@ -29,8 +30,8 @@ type sampleCache struct {
 	notice       func(text string)
 }
 
-func newSampleCache(b kernels.Backend, memory, disk int64, notice func(text string)) *sampleCache {
-	return &sampleCache{backend: b, memory: memory, disk: disk, held: make(map[string]*prepared), files: make(map[string]*prepared), notice: notice}
+func newSampleCache(m *model.Model, memory, disk int64, notice func(text string)) *sampleCache {
+	return &sampleCache{model: m, memory: memory, disk: disk, held: make(map[string]*prepared), files: make(map[string]*prepared), notice: notice}
 }
 
 // put takes p in if there is room.
@@ -121,7 +122,7 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 		p.past[l] = make([]kernels.KV, stub.kvHeads)
 	}
 	var errs []error
-	p.fill(func(name string) *kernels.Tensor {
+	p.fill(func(name string, layer int) *kernels.Tensor {
 		view, err := f.Tensor(name)
 		if err != nil {
 			errs = append(errs, err)
@@ -132,7 +133,7 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 			errs = append(errs, err)
 			return nil
 		}
-		t := c.backend.Alloc(view.DType, view.Shape...)
+		t := c.model.On(layer).Alloc(view.DType, view.Shape...)
 		kernels.Convert(t, mapped)
 		return t
 	})
@@ -154,12 +155,12 @@ func (p *prepared) visit(f func(name string, t *kernels.Tensor)) {
 }
 
 // fill is the inverse of visit.
-func (p *prepared) fill(f func(name string) *kernels.Tensor) {
+func (p *prepared) fill(f func(name string, layer int) *kernels.Tensor) {
 	for l := range p.past {
 		for h := range p.past[l] {
-			p.past[l][h] = kernels.KV{K: f(fmt.Sprintf("%d.%d.k", l, h)), V: f(fmt.Sprintf("%d.%d.v", l, h))}
+			p.past[l][h] = kernels.KV{K: f(fmt.Sprintf("%d.%d.k", l, h), l), V: f(fmt.Sprintf("%d.%d.v", l, h), l)}
 		}
-		p.targets[l] = f(fmt.Sprintf("%d.target", l))
+		p.targets[l] = f(fmt.Sprintf("%d.target", l), l)
 	}
 }
 

@@ -1,12 +1,16 @@
 package training
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"strings"
 
 	"glimpse/internal/figures"
 	"glimpse/internal/tbevents"
+	"glimpse/model"
 )
 
 // scalars are a step's curves.
@@ -44,16 +48,53 @@ func scalars(step StepResult) []tbevents.Scalar {
 }
 
 // drawCurves draws the curves of a run's steps as a PNG.
-func drawCurves(w io.Writer, steps []StepResult) error { return figures.WriteCurves(w, panels(steps)) }
+func drawCurves(w io.Writer, adapters []AdapterConfig, steps []StepResult) error {
+	return figures.WriteCurves(w, panels(adapters, steps))
+}
 
-// panels are losses, hit rates, gradient norms and learning rates over the steps.
-func panels(steps []StepResult) []figures.Panel {
-	loss := figures.Panel{Title: "loss (dashed: held-out samples)", Log: true}
-	hits := figures.Panel{Title: "hit rate on held-out samples, smallest budget (dashed: SnapKV)"}
-	norm, rate := figures.Panel{Title: "gradient norm", Log: true}, figures.Panel{Title: "learning rate", Log: true}
+// objective is the name of an adapter's loss.
+func (a *AdapterConfig) objective() string {
+	if a.Loss == "" {
+		if kind, err := model.AdapterKinds.Lookup(a.Kind); err == nil {
+			return kind.Loss
+		}
+	}
+	return a.Loss
+}
+
+// panels are losses, hit rates, gradient norms and learning rates over the steps. Each loss has
+// axes of its own, for itself and its gradients: KL and MSE have nothing in common.
+func panels(adapters []AdapterConfig, steps []StepResult) []figures.Panel {
+	var objectives []string
+	for i := range adapters {
+		if o := adapters[i].objective(); !slices.Contains(objectives, o) {
+			objectives = append(objectives, o)
+		}
+	}
+	slices.Sort(objectives)
+	losses, norms := make([]figures.Panel, len(objectives)), make([]figures.Panel, len(objectives))
+	for i, o := range objectives {
+		losses[i] = figures.Panel{Title: strings.ToUpper(o) + " loss (dashed: held-out samples)", Log: true}
+		norms[i] = figures.Panel{Title: "norm of the gradient of the " + strings.ToUpper(o) + " loss", Log: true}
+	}
+	hits, rate := figures.Panel{Title: "hit rate on held-out samples (%)"}, figures.Panel{Title: "learning rate", Log: true}
+	var snap figures.Line
+	for _, s := range steps {
+		if v := s.Validation; v != nil {
+			hits.Title = fmt.Sprintf("hit rate on held-out samples at a budget of %v (%%)", v.Budgets[0])
+			snap.Steps, snap.Values = append(snap.Steps, float64(s.Step)), append(snap.Values, 100*float64(v.SnapKV.HitRate[0]))
+		}
+	}
+	snap.Name, snap.Color, snap.Dashed = "SnapKV", figures.Reference, true
+
+	colors, others := curveColors(steps), fmt.Sprintf("%d others", len(adapters)-len(figures.CurveColors))
 	for i, a := range steps[0].Adapters {
+		look := figures.Line{Name: a.Name, Color: colors[i]}
+		if look.Color == figures.Other {
+			look.Name = others
+		}
 		line := func(value func(AdapterResult) float64) figures.Line {
-			l := figures.Line{Name: a.Name, Color: i}
+			l := look
 			for _, s := range steps {
 				if !s.Adapters[i].Skipped {
 					l.Steps, l.Values = append(l.Steps, float64(s.Step)), append(l.Values, value(s.Adapters[i]))
@@ -62,7 +103,7 @@ func panels(steps []StepResult) []figures.Panel {
 			return l
 		}
 		validation := func(value func(*Validation) float64) figures.Line {
-			l := figures.Line{Name: a.Name, Color: i}
+			l := look
 			for _, s := range steps {
 				if s.Validation != nil {
 					l.Steps, l.Values = append(l.Steps, float64(s.Step)), append(l.Values, value(s.Validation))
@@ -71,18 +112,41 @@ func panels(steps []StepResult) []figures.Panel {
 			return l
 		}
 		held := validation(func(v *Validation) float64 { return v.Adapters[i].Loss })
-		held.Dashed, held.Name = true, a.Name+", held out"
-		loss.Lines = append(loss.Lines, line(func(a AdapterResult) float64 { return a.Loss }), held)
-		norm.Lines = append(norm.Lines, line(func(a AdapterResult) float64 { return a.GradNorm }))
+		held.Dashed, held.Name = true, ""
+		at := slices.Index(objectives, adapters[i].objective())
+		losses[at].Lines = append(losses[at].Lines, line(func(a AdapterResult) float64 { return a.Loss }), held)
+		norms[at].Lines = append(norms[at].Lines, line(func(a AdapterResult) float64 { return a.GradNorm }))
 		rate.Lines = append(rate.Lines, line(func(a AdapterResult) float64 { return a.LearningRate }))
-		hits.Lines = append(hits.Lines, validation(func(v *Validation) float64 { return float64(v.Adapters[i].HitRate[0]) }))
-		if i == len(steps[0].Adapters)-1 {
-			snap := validation(func(v *Validation) float64 { return float64(v.SnapKV.HitRate[0]) })
-			snap.Name, snap.Color, snap.Dashed = "SnapKV", 6, true
-			hits.Lines = append(hits.Lines, snap)
+		hits.Lines = append(hits.Lines, validation(func(v *Validation) float64 { return 100 * float64(v.Adapters[i].HitRate[0]) }))
+	}
+	hits.Lines = append(hits.Lines, snap)
+	return slices.Concat(losses, []figures.Panel{hits}, norms, []figures.Panel{rate})
+}
+
+// curveColors has a colour for every adapter. Of more than there are colours, those have one that
+// hit the most at the last validation, or without any those that are named first.
+func curveColors(steps []StepResult) []int {
+	n := len(steps[0].Adapters)
+	best := make([]int, n)
+	for i := range best {
+		best[i] = i
+	}
+	for _, s := range slices.Backward(steps) {
+		if v := s.Validation; v != nil {
+			slices.SortStableFunc(best, func(a, b int) int { return cmp.Compare(v.Adapters[b].HitRate[0], v.Adapters[a].HitRate[0]) })
+			break
 		}
 	}
-	return []figures.Panel{loss, hits, norm, rate}
+	coloured := best[:min(n, len(figures.CurveColors))]
+	colors, next := make([]int, n), 0
+	for i := range colors {
+		colors[i] = figures.Other
+		if slices.Contains(coloured, i) {
+			colors[i] = next
+			next++
+		}
+	}
+	return colors
 }
 
 // exampleSteps are steps of a run, with validations if it has any, for drawing.

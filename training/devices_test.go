@@ -1,50 +1,82 @@
 package training_test
 
 import (
-	"fmt"
-	"math"
+	"context"
+	"path/filepath"
 	"testing"
 
-	"glimpse/internal/simd"
-	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/training"
 )
 
-// TestFirstLossAgrees: the loss of the first training step is the same on every device
-// and at every level of its kernels. The reference model's heads look at few entries:
-// some pay the whole prompt less than e⁻⁴⁰ of their attention, and the divergence of
-// their shares counts like any other head's.
-func TestFirstLossAgrees(t *testing.T) {
-	c := both(1)
-	c.Batch = 2
-	first := func(device string) []float64 {
+// TestTrainingOverSeveralDevices: adapters that are trained on a model whose layers are on
+// several devices have the bytes of those trained on one, with prompts of several chunks,
+// samples that come back from memory and from disk, and a checkpoint that one of them has left
+// for the other.
+func TestTrainingOverSeveralDevices(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	on := func(device string) *model.Model {
 		m, err := model.Open("", model.Options{Device: device})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer m.Close()
-		_, losses := run(t, m, c, stream(t, 96))
-		return losses
+		t.Cleanup(func() { m.Close() })
+		return m
 	}
-	want := first("reference64")
-	check := func(name string, got []float64) {
-		for i, v := range got {
-			if e := math.Abs(v/want[i] - 1); !(e <= 1e-5) {
-				t.Errorf("%s: %s: loss %v, want %v (%.2g)", name, c.Adapters[i].Kind, v, want[i], e)
-			}
+	one, several := on("cpu"), on("cpu,cpu,cpu")
+	if len(several.Devices()) != 3 {
+		t.Fatalf("the model is on %s", several.DeviceName())
+	}
+	config := both(6)
+	config.CacheMemory, config.CacheDisk, config.Batch = 2<<20, 1<<30, 2
+	data := func() training.Source { return pairs(t, one, 3, 640) }
+	want, losses := run(t, one, config, data())
+	got, otherLosses := run(t, several, config, data())
+	if !sameBits(got, want) {
+		t.Errorf("parameters on several devices have other bits")
+	}
+	for i, loss := range losses {
+		if otherLosses[i] != loss {
+			t.Fatalf("loss %d is %v on several devices, %v on one", i, otherLosses[i], loss)
 		}
 	}
-	for _, device := range kernels.Backends.Names() {
-		if device != "cpu" && device != "reference64" {
-			check(device, first(device))
-		}
+
+	path := filepath.Join(t.TempDir(), "state")
+	first, err := training.New(one, config, data())
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, level := range simd.Levels() {
-		restore, err := simd.Use(level)
-		if err != nil {
+	stop := context.Canceled
+	err = first.Run(context.Background(), func(r training.StepResult) error {
+		if r.Step < 3 {
+			return nil
+		}
+		if err := first.Save(path, "hash"); err != nil {
 			t.Fatal(err)
 		}
-		check(fmt.Sprint("cpu ", level), first("cpu"))
-		restore()
+		return stop
+	})
+	if first.Close(); err != stop {
+		t.Fatal(err)
+	}
+	second, err := training.New(several, config, data())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if err := second.Resume(path, "hash"); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Run(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	got = nil
+	for i := range config.Adapters {
+		for _, p := range second.Adapter(i).Parameters() {
+			got = append(got, p.Tensor.Float32s()...)
+		}
+	}
+	if !sameBits(got, want) {
+		t.Errorf("a run that goes on elsewhere from its checkpoint ends with other bits")
 	}
 }

@@ -19,7 +19,7 @@ type student struct {
 
 // newStudent compiles the graph of an adapter.
 func newStudent(m *model.Model, a model.Adapter, loss losses.Loss) (*student, error) {
-	s := &student{graph: autodiff.New(m.Backend), sample: new(autodiff.Sample)}
+	s := &student{graph: autodiff.New(m.Devices()...), sample: new(autodiff.Sample)}
 	scores, err := forward(s.graph, m, a, s.sample)
 	if err != nil {
 		return nil, fmt.Errorf("train: adapter %s: %w", a.Kind(), err)
@@ -45,6 +45,7 @@ func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sam
 	p := &pass{g: g, m: m, adapter: a, sample: s, nodes: make(map[*kernels.Tensor]autodiff.Node)}
 	params := a.Parameters()
 	for _, x := range params {
+		g.Enter(m.On(x.Layer), autodiff.Node{})
 		p.nodes[x.Tensor] = g.Parameter(x.Name, x.Tensor)
 	}
 	if err := p.check(params); err != nil {
@@ -52,6 +53,7 @@ func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sam
 	}
 	p.x = p.nodes[params[0].Tensor]
 	for p.l = range m.Config.Layers {
+		p.x = g.Enter(m.On(p.l), p.x)
 		if err := model.RunLayer(p, m, p.l); err != nil {
 			return nil, err
 		}
@@ -125,7 +127,7 @@ func (p *pass) Rotate(m model.Module, x autodiff.Node) autodiff.Node {
 	if m == model.KProj {
 		heads = p.m.Config.KVHeads
 	}
-	return p.g.RoPE(x, p.sample, heads, p.m.Config.HeadDim)
+	return p.g.RoPE(x, p.sample, p.l, heads, p.m.Config.HeadDim)
 }
 
 func (p *pass) Attend(q, k, v autodiff.Node) (out autodiff.Node, ok bool, err error) {

@@ -67,7 +67,7 @@ func measure(ctx context.Context, r *model.Runner, s *student, a model.Adapter, 
 		if _, err := r.Prefill(ctx, m.NewCache(), prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
 			return t, err
 		}
-		m.Backend.Wait()
+		wait(m)
 		prefill := benchclock.Now() - start
 		start = benchclock.Now()
 		p, err := prepare(ctx, r, Sample{Prompt: prompt, Response: response}, len(response))
@@ -77,7 +77,7 @@ func measure(ctx context.Context, r *model.Runner, s *student, a model.Adapter, 
 		if _, err := s.run(p.after(m, a.Rows())); err != nil {
 			return t, err
 		}
-		m.Backend.Wait()
+		wait(m)
 		slow := time.Since(begin) > enough
 		if i > 0 || slow { // the first is a warm-up, unless it took long enough to be none
 			prefills, steps = append(prefills, prefill), append(steps, benchclock.Now()-start)
@@ -88,6 +88,13 @@ func measure(ctx context.Context, r *model.Runner, s *student, a model.Adapter, 
 	}
 	t.Prefill, t.Step = median(prefills), median(steps)
 	return t, nil
+}
+
+// wait waits until all devices are done.
+func wait(m *model.Model) {
+	for _, b := range m.Devices() {
+		b.Wait()
+	}
 }
 
 func median(d []time.Duration) time.Duration {

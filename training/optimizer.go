@@ -18,6 +18,13 @@ type learner struct {
 	sum     []*kernels.Tensor // gradients of the current batch
 	m, v    []*kernels.Tensor // AdamW moments
 	best    []*kernels.Tensor // parameters at the best validation; nil where none is asked for
+	runs    []parameterRun
+}
+
+// parameterRun is parameters [from, to), which follow each other on a device.
+type parameterRun struct {
+	on       kernels.Backend
+	from, to int
 }
 
 // newLearner initialises an adapter, its moments and, where validation looks for them, the
@@ -35,17 +42,25 @@ func newLearner(m *model.Model, c AdapterConfig, keepsBest bool) (*learner, erro
 		return nil, err
 	}
 	l.params = l.adapter.Parameters()
+	for i, p := range l.params {
+		on, last := m.On(p.Layer), len(l.runs)-1
+		if last < 0 || l.runs[last].on != on {
+			l.runs = append(l.runs, parameterRun{on, i, i + 1})
+		} else {
+			l.runs[last].to = i + 1
+		}
+	}
 	for _, p := range l.params {
 		for _, dst := range []*[]*kernels.Tensor{&l.sum, &l.m, &l.v} {
-			z := m.Backend.Alloc(p.Tensor.DType, p.Tensor.Shape...)
-			m.Backend.Fill(z, 0)
+			z := m.On(p.Layer).Alloc(p.Tensor.DType, p.Tensor.Shape...)
+			m.On(p.Layer).Fill(z, 0)
 			*dst = append(*dst, z)
 		}
 	}
 	if keepsBest {
 		for _, p := range l.params {
-			b := m.Backend.Alloc(p.Tensor.DType, p.Tensor.Shape...)
-			m.Backend.Copy(b, p.Tensor)
+			b := m.On(p.Layer).Alloc(p.Tensor.DType, p.Tensor.Shape...)
+			m.On(p.Layer).Copy(b, p.Tensor)
 			l.best = append(l.best, b)
 		}
 	}
@@ -54,25 +69,42 @@ func newLearner(m *model.Model, c AdapterConfig, keepsBest bool) (*learner, erro
 
 // add adds the gradients of a sample to the batch's. A norm that is not finite is said in
 // words.
-func (l *learner) add(b kernels.Backend, s *student) (bad string, err error) {
+func (l *learner) add(s *student) (bad string, err error) {
 	grads := make([]*kernels.Tensor, len(l.sum))
 	for j := range grads {
 		if grads[j], err = s.graph.Gradient(j); err != nil {
 			return "", err
 		}
 	}
-	squares := b.MultiSumSquares(grads)
-	b.MultiAxpy(l.sum, 1, grads)
+	squares := l.squares(grads)
+	for _, r := range l.runs {
+		r.on.MultiAxpy(l.sum[r.from:r.to], 1, grads[r.from:r.to])
+	}
 	if squares-squares != 0 {
 		return fmt.Sprintf("gradient norm is %v", math.Sqrt(squares)), nil
 	}
 	return "", nil
 }
 
+// squares is Σ t² over tensors of the parameters' places, in their order.
+func (l *learner) squares(ts []*kernels.Tensor) (sum float64) {
+	for _, r := range l.runs {
+		sum = r.on.MultiSumSquares(sum, ts[r.from:r.to])
+	}
+	return sum
+}
+
+// clear begins a batch.
+func (l *learner) clear() {
+	for _, r := range l.runs {
+		r.on.MultiFill(l.sum[r.from:r.to], 0)
+	}
+}
+
 // update does AdamW step s, from 0, on the mean gradient of so many samples, clipped to
 // the global norm. A norm that is not finite changes nothing.
-func (l *learner) update(b kernels.Backend, c *Config, s, samples int) (norm, rate float64, ok bool) {
-	norm = b.MultiSumSquares(l.sum)
+func (l *learner) update(c *Config, s, samples int) (norm, rate float64, ok bool) {
+	norm = l.squares(l.sum)
 	scale := 1 / float64(samples)
 	norm = math.Sqrt(norm) * scale
 	if norm-norm != 0 {
@@ -91,7 +123,9 @@ func (l *learner) update(b kernels.Backend, c *Config, s, samples int) (norm, ra
 	for i, p := range l.params {
 		params[i] = p.Tensor
 	}
-	b.MultiAdamW(params, l.sum, l.m, l.v, a)
+	for _, r := range l.runs {
+		r.on.MultiAdamW(params[r.from:r.to], l.sum[r.from:r.to], l.m[r.from:r.to], l.v[r.from:r.to], a)
+	}
 	return norm, rate, true
 }
 

@@ -152,7 +152,7 @@ func (o PlanOptions) drawing(c *Config) (int64, error) {
 	if o.Resident == nil {
 		return 0, nil
 	}
-	draw := func() error { return drawCurves(io.Discard, exampleSteps(c)) }
+	draw := func() error { return drawCurves(io.Discard, c.Adapters, exampleSteps(c)) }
 	if err := draw(); err != nil {
 		return 0, err
 	}

@@ -75,8 +75,9 @@ func target(ctx context.Context, r *model.Runner, cache *model.Cache, response [
 	var out []*kernels.Tensor
 	err := r.Probe(ctx, cache, model.TokenRows(response), func(o *model.Observation) error {
 		scores := o.Probes[0]
-		target := r.Model.Backend.Alloc(scores.DType, scores.Shape...)
-		r.Model.Backend.Copy(target, scores) // the next layer's may take its place
+		b := r.Model.On(o.Layer)
+		target := b.Alloc(scores.DType, scores.Shape...)
+		b.Copy(target, scores) // the next layer's may take its place
 		out = append(out, target)
 		return nil
 	})

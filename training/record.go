@@ -25,6 +25,8 @@ type Recorder struct {
 	lines  *os.File
 	events *tbevents.Writer
 	steps  []StepResult
+
+	adapters []AdapterConfig
 }
 
 // CheckStepLog is an error where a file is not the log of a run from its first step on.
@@ -54,10 +56,10 @@ func CheckStepLog(path string) error {
 // maxLogLine bounds what is read of a file that may be no log.
 const maxLogLine = 1 << 20
 
-// NewRecorder starts the record of a run of so many steps, or goes on with that of the
+// NewRecorder starts the record of a run, or goes on with that of the
 // steps done. steps is its JSONL file, dir the folder of events and curves; "" is none.
-func NewRecorder(log io.Writer, steps, dir string, total, done int) (*Recorder, error) {
-	r := &Recorder{log: log, dir: dir, bar: progress.New(log, "steps", int64(total))}
+func NewRecorder(log io.Writer, steps, dir string, c *Config, done int) (*Recorder, error) {
+	r := &Recorder{log: log, dir: dir, adapters: c.Adapters, bar: progress.New(log, "steps", int64(c.Steps))}
 	r.bar.Skip(int64(done))
 	if steps != "" {
 		// A line at a time and not atomically: what a killed run leaves is the record of
@@ -157,7 +159,7 @@ func (r *Recorder) Draw() error {
 	if r.dir == "" || len(r.steps) == 0 {
 		return nil
 	}
-	return atomicfile.Write(filepath.Join(r.dir, CurvesName), func(w io.Writer) error { return drawCurves(w, r.steps) })
+	return atomicfile.Write(filepath.Join(r.dir, CurvesName), func(w io.Writer) error { return drawCurves(w, r.adapters, r.steps) })
 }
 
 // Done ends the bar and draws the curves of all steps.

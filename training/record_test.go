@@ -2,9 +2,11 @@ package training
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,18 +103,27 @@ func TestCurves(t *testing.T) {
 		t.Fatalf("panel %q has no line %q", p.Title, name)
 		return nil
 	}
-	all := panels(steps)
-	if len(all) != 4 {
-		t.Fatalf("%d panels, want 4", len(all))
+	all := panels([]AdapterConfig{{Name: "a", Loss: "mse"}, {Name: "b", Loss: "kl"}}, steps)
+	var titles []string
+	for _, p := range all {
+		titles = append(titles, p.Title)
 	}
-	if n := len(find(all[0], "a").Values); n != 2 {
+	want := []string{"KL loss (dashed: held-out samples)", "MSE loss (dashed: held-out samples)", "hit rate on held-out samples at a budget of 8 (%)",
+		"norm of the gradient of the KL loss", "norm of the gradient of the MSE loss", "learning rate"}
+	if !slices.Equal(titles, want) {
+		t.Fatalf("panels %q, want %q", titles, want)
+	}
+	if n := len(find(all[1], "a").Values); n != 2 {
 		t.Errorf("loss of a has %d points, want 2", n)
 	}
 	if n := len(find(all[0], "b").Values); n != 1 {
 		t.Errorf("loss of b, which skipped a step, has %d points, want 1", n)
 	}
-	if v := find(all[1], "SnapKV").Values; len(v) != 1 || v[0] != 0.3 {
-		t.Errorf("hit rate of SnapKV: %v, want 0.3", v)
+	if len(all[0].Lines) != 2 || len(all[1].Lines) != 2 {
+		t.Errorf("%d and %d lines of losses, want the loss and its validation on the axes of each", len(all[0].Lines), len(all[1].Lines))
+	}
+	if v := find(all[2], "SnapKV").Values; len(v) != 1 || v[0] != 30 {
+		t.Errorf("hit rate of SnapKV: %v, want 30%%", v)
 	}
 	tags := make(map[string]float64)
 	for _, s := range scalars(steps[1]) {
@@ -130,5 +141,31 @@ func TestCurves(t *testing.T) {
 		if strings.HasSuffix(s.Tag, "/b") {
 			t.Errorf("%s of a step that b skipped", s.Tag)
 		}
+	}
+}
+
+// TestManyCurves: of twelve adapters the ten that hit the most are in colour and named, the
+// others are grey and share a name.
+func TestManyCurves(t *testing.T) {
+	var adapters []AdapterConfig
+	step := StepResult{Step: 1, Validation: &Validation{Budgets: eviction.Budgets{eviction.Pairs(8)}, SnapKV: Quality{HitRate: []Number{0.1}}}}
+	for i := range 12 {
+		name := fmt.Sprint("a", i)
+		adapters = append(adapters, AdapterConfig{Name: name, Loss: "kl"})
+		step.Adapters = append(step.Adapters, AdapterResult{Name: name, Loss: 1, GradNorm: 1, LearningRate: 1})
+		step.Validation.Adapters = append(step.Validation.Adapters, Quality{Name: name, Loss: 1, HitRate: []Number{Number(i) / 100}})
+	}
+	colors := make(map[int]int)
+	for _, l := range panels(adapters, []StepResult{step})[1].Lines {
+		colors[l.Color]++
+		if grey := l.Name == "2 others"; grey != (l.Color == figures.Other) {
+			t.Errorf("line %q has colour %d", l.Name, l.Color)
+		}
+		if grey := l.Color == figures.Other; l.Name != "SnapKV" && grey != (l.Values[0] < 2) {
+			t.Errorf("line %q with hits of %v%% has colour %d", l.Name, l.Values, l.Color)
+		}
+	}
+	if len(colors) != 12 || colors[figures.Other] != 2 || colors[0] != 1 {
+		t.Errorf("lines by colour: %v, want ten of their own and two in grey", colors)
 	}
 }

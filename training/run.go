@@ -59,7 +59,7 @@ func New(m *model.Model, c Config, source Source) (*Trainer, error) {
 		t.workers = append(t.workers, w)
 	}
 	if source.Repeats() && c.CacheMemory+c.CacheDisk > 0 {
-		t.cache = newSampleCache(m.Backend, c.CacheMemory, c.CacheDisk, func(text string) {
+		t.cache = newSampleCache(m, c.CacheMemory, c.CacheDisk, func(text string) {
 			if t.Notice != nil {
 				t.Notice(text)
 			}

@@ -29,7 +29,7 @@ func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 		return StepResult{}, err
 	}
 	for _, l := range t.learners {
-		t.Model.Backend.MultiFill(l.sum, 0)
+		l.clear()
 	}
 	if err := t.accumulate(ctx, &batch); err != nil {
 		return StepResult{}, err
@@ -40,7 +40,7 @@ func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 		a := AdapterResult{Name: l.Name}
 		if batch.used > 0 && batch.bad[i] == nil {
 			var ok bool
-			if a.GradNorm, a.LearningRate, ok = l.update(t.Model.Backend, &t.Config, s, batch.used); ok {
+			if a.GradNorm, a.LearningRate, ok = l.update(&t.Config, s, batch.used); ok {
 				a.Loss = batch.losses[i] / float64(batch.used)
 			} else { // finite gradients whose sum is not
 				batch.bad[i] = &NonFinite{l.Name, batch.samples[0].ID, fmt.Sprintf("gradient norm of the batch that starts is %v", a.GradNorm)}
@@ -179,7 +179,7 @@ func (t *Trainer) collect(w *worker, b *batch, sample string, values []float64) 
 			continue
 		}
 		b.losses[i] += l.loss.Report(values[i])
-		bad, err := l.add(t.Model.Backend, w.students[i])
+		bad, err := l.add(w.students[i])
 		if err != nil {
 			return err
 		}

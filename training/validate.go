@@ -105,7 +105,7 @@ func (t *Trainer) validateStep(ctx context.Context, r *StepResult) error {
 	for _, i := range t.history.judge(t.done, v, t.Config.Validation.Patience) {
 		l := t.learners[i]
 		for j, p := range l.params {
-			t.Model.Backend.Copy(l.best[j], p.Tensor)
+			t.Model.On(p.Layer).Copy(l.best[j], p.Tensor)
 		}
 	}
 	r.Validation, r.Stopped = v, t.history.Stopped
@@ -123,7 +123,7 @@ func (t *Trainer) RestoreBest() {
 			continue
 		}
 		for j, p := range l.params {
-			t.Model.Backend.Copy(p.Tensor, l.best[j])
+			t.Model.On(p.Layer).Copy(p.Tensor, l.best[j])
 		}
 	}
 }

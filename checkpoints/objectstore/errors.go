@@ -38,8 +38,10 @@ func (b *bucket) explain(err error) error {
 		return ErrNotExist
 	case status != 0:
 		return answer{said(err), err}
+	case credentialless(err):
+		return answer{"no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", errors.Join(ErrDenied, err)}
 	}
-	return err
+	return networkError(err)
 }
 
 // answer is an error of the server, in words that a user can do something with.
@@ -61,6 +63,12 @@ func said(err error) string {
 		return fmt.Sprintf("the server answered %d %s: %s", statusOf(err), api.ErrorCode(), api.ErrorMessage())
 	}
 	return err.Error()
+}
+
+// credentialless tells that a request was not sent because nothing could sign it.
+func credentialless(err error) bool {
+	// The SDK has no type for it.
+	return strings.Contains(err.Error(), "get identity: get credentials: ")
 }
 
 // codeOf is the server's error code, "" if it has not answered.
@@ -89,5 +97,5 @@ func final(err error) bool {
 	}
 	status := statusOf(err)
 	return status >= 400 && status < 500 && status != 408 && status != 429 ||
-		patience.Hopeless(err) || errors.Is(err, ErrExists) || errors.Is(err, ErrDenied) || errors.Is(err, ErrNotExist)
+		patience.Hopeless(err) || errors.Is(err, errUnreachable) || errors.Is(err, ErrExists) || errors.Is(err, ErrDenied) || errors.Is(err, ErrNotExist)
 }

@@ -25,7 +25,7 @@ type retryable struct{}
 
 func (retryable) IsErrorRetryable(err error) aws.Ternary {
 	switch {
-	case patience.Hopeless(err):
+	case patience.Hopeless(err), errors.Is(err, errUnreachable):
 		return aws.FalseTernary
 	case transient(err), errors.Is(err, patience.ErrStalled):
 		return aws.TrueTernary

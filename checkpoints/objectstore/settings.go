@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,6 +17,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
 	"github.com/spf13/pflag"
 
 	"glimpse/internal/patience"
@@ -93,7 +95,8 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 		}),
 		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 			t.ResponseHeaderTimeout = cmp.Or(s.silence, patience.Silence)
-		})),
+		}).WithDialerOptions(func(d *net.Dialer) { d.Timeout = dialTimeout })),
+		config.WithLogger(logging.Nop{}), // what fails is an error of ours
 	}
 	if s.Region != "" {
 		options = append(options, config.WithRegion(s.Region))
@@ -127,7 +130,7 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 	b.client = s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = pathStyle
 		// Around the SDK's client, which has taken AWS_CA_BUNDLE into account.
-		o.HTTPClient = &patience.Client{Doer: o.HTTPClient, Tell: s.Notice, Silence: s.silence, Notice: s.silence / 2}
+		o.HTTPClient = &patience.Client{Doer: &reach{Doer: o.HTTPClient}, Tell: s.Notice, Silence: s.silence, Notice: s.silence / 2}
 		// Ranges and multipart uploads have no checksum that the SDK could compare; what
 		// can be compared is compared by Info.verify.
 		o.DisableLogOutputChecksumValidationSkipped = true

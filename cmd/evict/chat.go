@@ -38,7 +38,7 @@ the turn's prompt, what was evicted included, so it grows from turn to turn. Tok
 sampled as the model's generation_config.json says, unless flags say otherwise. The model needs a chat template. The built-in model knows 384 words
 only: --example begins with a prompt that it can answer, and "<copy>" or
 "<ask> NAME" go on about the same context.`,
-		Example: `  evict chat --example turns --policy rocketkv-mt --budget 64
+		Example: `  evict chat --example turns --policy lookaheadkv --budget 64
   echo "<copy>" | evict chat --example turns --policy snapkv --budget 64 --json
   evict chat --model path/to/llama --policy h2o --budget 512`,
 		Args: cli.Args(),

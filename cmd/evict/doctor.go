@@ -7,6 +7,7 @@ import (
 
 	"glimpse/internal/parallel"
 	"glimpse/internal/simd"
+	"glimpse/internal/tables"
 	"glimpse/kernels"
 
 	"glimpse/internal/cli"
@@ -60,7 +61,7 @@ type report struct {
 }
 
 func (r report) print(w io.Writer) error {
-	out := &printer{w: w}
+	out := &printer{tables.New(tables.Column{}, tables.Column{Wrap: true})}
 	out.line("processor", "%s, %s, %d threads", r.Platform, r.Instructions, r.Threads)
 	c := r.CUDA
 	switch {
@@ -96,17 +97,9 @@ func (r report) print(w io.Writer) error {
 		out.line("missing", "%s", m)
 	}
 	out.line("--device auto", "%s", r.Why)
-	return out.err
+	return out.Write(w, tables.Columns(w))
 }
 
-// printer keeps the first error.
-type printer struct {
-	w   io.Writer
-	err error
-}
+type printer struct{ *tables.Table }
 
-func (p *printer) line(name, format string, a ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, "%-15s %s\n", name, fmt.Sprintf(format, a...))
-	}
-}
+func (p *printer) line(name, format string, a ...any) { p.Add(name, fmt.Sprintf(format, a...)) }

@@ -18,7 +18,7 @@ type setup struct{ lineup.Options }
 
 func (s *setup) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.Model, "model", "", "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
-	f.StringVar(&s.Device, "device", "cpu", "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
+	f.StringVar(&s.Device, "device", "cpu", "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
 	f.StringVar(&s.CacheDType, "cache-dtype", "auto", model.CacheDTypeUsage)
 	f.StringArrayVar(&s.Adapters, "adapter", nil, "adapter folder or s3://BUCKET/NAME for the learned policy of its kind, as DIR or NAME=DIR; may be repeated; the folder of \"train sweep\" stands for all of its adapters; \"shipped\" are those of the built-in model, and its default")
 	f.StringArrayVar(&s.Drafts, "draft", nil, "model that writes the draft of speckv, as DIR or NAME=DIR, where DIR may be all that --model takes; may be repeated; for DIR, \"self\" is the model itself, the default, and \"layers:N\" its first N layers")

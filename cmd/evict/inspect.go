@@ -43,7 +43,7 @@ means over rows, layers and query heads), after RoPE has turned them and before.
 drawn is drawn --query-trials times; --json has the quartiles, and means by layer.`,
 		Example: `  evict inspect --policy snapkv --budget 32 --example needle
   evict inspect --policy lookaheadkv --budget 64 --example chain --json
-  evict inspect --policy snapkv --budget 64 --example chain --html kept.html --npz scores.npz
+  evict inspect --policy snapkv --budget 64 --example chain --html out/kept.html --npz out/scores.npz --replace
   evict inspect --queries --example copy --tokens 256`,
 		Args: cli.Args("[PROMPT]"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/lineup"
@@ -25,7 +26,8 @@ func newPatterns() *cobra.Command {
 		folder, device, out, split    string
 		tokens, samples, sink, recent int
 		seed                          uint64
-		asJSON                        bool
+		asJSON, replace               bool
+		s3                            objectstore.Settings
 	)
 	cmd := &cobra.Command{
 		Use:   "patterns",
@@ -40,7 +42,7 @@ it pays to the places of the prompt where the next token of the answer stands.
 --out names the folder to make: full_attention_heads.tsv, one line per layer and one
 number per KV head, and config.json. A folder "duoattention" within a model folder is
 that model's default; another one is given with --pattern.`,
-		Example: `  evict patterns --out pattern
+		Example: `  evict patterns --out out/pattern --replace
   evict patterns --model path/to/llama --out path/to/llama/duoattention`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,14 +54,14 @@ that model's default; another one is given with --pattern.`,
 			case sink < 0 || recent < 0:
 				return fmt.Errorf("patterns: --sink and --recent: got %d and %d, want at least 0", sink, recent)
 			}
-			if _, err := os.Lstat(out); out != "" && err == nil {
+			if _, err := os.Lstat(out); out != "" && err == nil && !replace {
 				return fmt.Errorf("patterns: --out: %s: %w", out, atomicfile.ErrExists)
 			}
 			which, err := datasets.ParseSplit(split)
 			if err != nil {
 				return fmt.Errorf("patterns: %w", err)
 			}
-			s := lineup.Options{Model: folder, Device: device, Seed: seed}
+			s := lineup.Options{Model: folder, Device: device, Seed: seed, S3: s3}
 			l, err := s.Open(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -79,7 +81,7 @@ that model's default; another one is given with --pattern.`,
 				return err
 			}
 			if out != "" {
-				if err := p.Write(out); err != nil {
+				if err := p.Write(out, replace); err != nil {
 					return err
 				}
 			}
@@ -106,15 +108,17 @@ that model's default; another one is given with --pattern.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&folder, "model", "", "model folder, or org/name[@revision] of the Hugging Face hub; empty is the built-in model")
-	f.StringVar(&device, "device", "cpu", "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
+	f.StringVar(&folder, "model", "", "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
+	f.StringVar(&device, "device", "cpu", "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
 	f.StringVarP(&out, "out", "o", "", "folder to make")
+	f.BoolVar(&replace, "replace", false, "replace a folder that has a pattern")
 	f.StringVar(&split, "split", "validation", "split of the tasks: train, validation or test")
 	f.IntVar(&tokens, "tokens", 512, "prompt length")
 	f.IntVar(&samples, "samples", 16, "prompts of each kind")
 	f.IntVar(&sink, "sink", 128, "sink size that the pattern is recorded for")
 	f.IntVar(&recent, "recent", 512, "number of recent entries that the pattern is recorded for")
 	f.Uint64Var(&seed, "seed", 1, "seed of the prompts")
+	s3.Bind(f)
 	f.BoolVar(&asJSON, "json", false, "print JSON: an object with heads, a list of layers with a number per KV head")
 	return cmd
 }

@@ -90,7 +90,7 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 	o.Choice.From = model.SamplingOfModel
 	o.Choice.Bind(f)
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object instead of text")
-	f.BoolVar(&o.Compare, "compare", false, "also time a prefill without eviction")
+	f.BoolVar(&o.Compare, "compare", false, "also time prefills with the policy and without eviction, several of each in turn")
 	return cmd
 }
 

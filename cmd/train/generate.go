@@ -60,8 +60,8 @@ A record that cannot be read is told, counted and left out, unless --strict is g
 
 The folder may be one of a bucket, --out s3://BUCKET/NAME, with the same promises to
 workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
-		Example: `  train generate --samples 64 --out pairs.jsonl
-  train generate --task copy,chain --tokens 256 --samples 100 --seed 7 --out pairs7.jsonl
+		Example: `  train generate --samples 64 --out out/pairs.jsonl --replace
+  train generate --task copy,chain --tokens 256 --samples 100 --seed 7 --out out/pairs7.jsonl --replace
   train generate --samples 60 --shards 3 --out out/pairs
   train generate path/to/config.yaml --model path/to/llama --shard 3/64
   train generate path/to/config.yaml --model path/to/llama --shards 64 --out s3://bucket/pairs`,
@@ -82,7 +82,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	f := cmd.Flags()
 	f.StringVar(&s.Model, "model", s.Model, "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	s.S3.Bind(f)
-	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, or auto for a GPU where there is one (see \"evict doctor\")")
+	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
 	f.StringVar(&s.CacheDType, "cache-dtype", s.CacheDType, model.CacheDTypeUsage)
 	f.StringVar(&s.Prompts, "prompts", "", "file, folder or s3://BUCKET/NAME of prompts")
 	f.StringArrayVar(&s.PromptFields, "field", nil, "where their rows hold the prompt and the answer: NAME=PATH,…, NAME=TEMPLATE or the name of a data set; NAME is id, prompt, text, messages, prompt_ids, context or answer; may be repeated")

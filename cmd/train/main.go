@@ -23,9 +23,9 @@ func newRoot() *cobra.Command {
 An adapter is a handful of learned rows that are run after a prompt to predict
 which of its key-value pairs the model's response will attend to. The model itself
 is never changed. Without --model, the small built-in reference model is used.`,
-		Example: `  train generate --samples 64 --out pairs.jsonl
-  train lookahead --steps 40 --out my-lookahead
-  train judgeq --steps 40 --data pairs.jsonl --out my-judgeq`,
+		Example: `  train generate --samples 64 --out out/pairs.jsonl --replace
+  train lookahead --steps 40 --out out/lookahead --replace
+  train judgeq --steps 40 --data out/pairs.jsonl --out out/judgeq --replace`,
 	}
 	root.AddCommand(newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newRun(), newSweep(), newPlan(), newExport())
 	cli.Setup(root, completions())

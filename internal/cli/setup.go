@@ -18,6 +18,7 @@ func Setup(root *cobra.Command, values map[string]Values) {
 	talk.bind(root.PersistentFlags())
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
+	root.SetHelpFunc(help)
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(newCompletion(), newMan(), newConfig())
 	root.Args = func(c *cobra.Command, args []string) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -30,6 +31,16 @@ var FlagGroups = []struct {
 	{"Output", "out title run log export upload replace json markdown groups json-out table-out plot needle-plot sweep-plot html npz"},
 	{"Judge", "judge judge-model judge-key-env max-tokens timeout attempts"},
 	{"Storage", "s3-endpoint s3-region s3-path-style"},
+}
+
+// help prints what a command does and how it is used.
+func help(c *cobra.Command, _ []string) {
+	w := c.OutOrStdout()
+	about := strings.TrimSpace(cmp.Or(c.Long, c.Short))
+	if columns := tables.Columns(w); columns > 0 {
+		about = tables.Reflow(about, columns)
+	}
+	fmt.Fprintf(w, "%s\n\n%s", about, c.UsageString())
 }
 
 // usage prints how a command is used, with its flags in groups.

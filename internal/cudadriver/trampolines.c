@@ -1,4 +1,4 @@
-//go:build gpu && linux && amd64
+//go:build gpu && linux && (amd64 || arm64)
 
 // One jump per function of the driver through a table that is filled before Go
 // starts; see doc.go.
@@ -85,8 +85,20 @@ int glimpse_driver_has(const char *name) {
 
 // The slot's number is an enumerator, which the text of an assembler instruction
 // cannot name: a naked function takes it as an immediate operand.
-#define X(name)                                                                  \
-	__attribute__((naked, visibility("hidden"))) void name(void) {               \
-		__asm__("jmp *glimpse_driver_table+%c0(%%rip)" ::"i"(slot_##name * 8));   \
+#ifdef __aarch64__
+#ifndef __clang__
+#error "want clang for arm64: gcc has no naked functions there"
+#endif
+// x16 is the register that linkers leave to jumps like these.
+#define JUMP                                             \
+	"adrp x16, glimpse_driver_table+%c0\n"               \
+	"ldr x16, [x16, :lo12:glimpse_driver_table+%c0]\n"   \
+	"br x16"
+#else
+#define JUMP "jmp *glimpse_driver_table+%c0(%%rip)"
+#endif
+#define X(name)                                                    \
+	__attribute__((naked, visibility("hidden"))) void name(void) { \
+		__asm__(JUMP ::"i"(slot_##name * 8));                       \
 	}
 #include "symbols.inc"

@@ -18,6 +18,7 @@ const (
 	logEvery       = 10 * time.Second
 	logShares      = 10 // log lines of a short loop: one for each tenth
 	barWidth       = 20 // characters between the brackets
+	minBarWidth    = 5  // below, there is no bar
 	defaultColumns = 80 // of a terminal that does not tell its width
 )
 
@@ -32,6 +33,8 @@ type Bar struct {
 	start   time.Time
 	last    time.Time // of the last line shown; zero: show the next at once
 	logged  int64     // tenths of the total at the last log line
+	drawn   int       // columns of the terminal at the last line
+	width   int       // of the bar
 	done    int64
 	skipped int64 // part of done that this run did not do
 	suffix  string
@@ -143,12 +146,18 @@ func (b *Bar) show() {
 		fmt.Fprintln(b.out, line)
 		return
 	}
-	if b.total > 0 {
-		line = drawBar(float64(b.done)/float64(b.total)) + " " + line
+	columns := b.columns()
+	room := max(columns-1, 0) // a full line makes some terminals wrap
+	if columns != b.drawn {
+		b.drawn, b.width = columns, barWidth
 	}
-	// One column stays free: a full line makes some terminals wrap.
-	if runes, room := []rune(line), b.columns()-1; len(runes) > room {
-		line = string(runes[:max(room, 0)])
+	// The facts have the room first. A bar that got shorter stays so: it does not jump with
+	// the lengths of the numbers.
+	if b.width = min(b.width, room-len([]rune(line))-len("[] ")); b.total > 0 && b.width >= minBarWidth {
+		line = drawBar(float64(b.done)/float64(b.total), b.width) + " " + line
+	}
+	if runes := []rune(line); len(runes) > room {
+		line = string(runes[:room])
 	}
 	b.out.draw(line, b.closed)
 }
@@ -185,13 +194,13 @@ func (b *Bar) facts(elapsed time.Duration) string {
 	return strings.Join(parts, "  ")
 }
 
-func drawBar(share float64) string {
-	filled := int(min(max(share, 0), 1) * barWidth)
+func drawBar(share float64, width int) string {
+	filled := int(min(max(share, 0), 1) * float64(width))
 	bar := strings.Repeat("=", filled)
-	if filled < barWidth {
+	if filled < width {
 		bar += ">"
 	}
-	return fmt.Sprintf("[%-*s]", barWidth, bar)
+	return fmt.Sprintf("[%-*s]", width, bar)
 }
 
 // formatRate shows a slow rate as the time of one unit: "100 s each" says more than

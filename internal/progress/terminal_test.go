@@ -28,7 +28,7 @@ func TestRecognisesATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, _, _ := strings.Cut(string(buf[:n]), "\x1b[J")
-	if want := "\r[==========>         ]  5/10 "; first != want { // 29 characters
+	if want := "\r 5/10 steps   50%  "; !strings.HasPrefix(first, want) || len(first) > 1+29 {
 		t.Errorf("first line on a terminal of 30 columns %q, want %q", first, want)
 	}
 }

@@ -3,6 +3,7 @@ package tables
 import (
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -34,6 +35,22 @@ func Wrap(text string, columns int) string {
 		return text
 	}
 	return strings.Join(wrap(text, columns-1), "\n")
+}
+
+// Reflow is Wrap of text that has line ends of its own, where one of its lines is too long:
+// paragraphs are filled anew, and lines that begin with a space stay lines.
+func Reflow(text string, columns int) string {
+	if columns <= 0 || !slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool { return utf8.RuneCountInString(line) >= columns }) {
+		return text
+	}
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		if !strings.HasPrefix(p, " ") && !strings.Contains(p, "\n ") {
+			p = strings.ReplaceAll(p, "\n", " ")
+		}
+		paragraphs[i] = Wrap(p, columns)
+	}
+	return strings.Join(paragraphs, "\n\n")
 }
 
 // wrap breaks text between words into lines of at most so many characters.

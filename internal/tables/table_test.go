@@ -77,6 +77,20 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+func TestReflow(t *testing.T) {
+	const text = "one two three\nfour\n\n  a list of\n  things\nfive"
+	for columns, want := range map[int]string{
+		0:  text,
+		40: text,
+		13: "one two\nthree four\n\n  a list of\n  things\nfive",
+		11: "one two\nthree four\n\n  a list\nof\n  things\nfive",
+	} {
+		if got := Reflow(text, columns); got != want {
+			t.Errorf("%d columns: %q, want %q", columns, got, want)
+		}
+	}
+}
+
 // A file and a buffer have lines of any length.
 func TestColumnsOfNoTerminal(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "")

@@ -1,4 +1,4 @@
-//go:build gpu && linux && amd64
+//go:build gpu && linux && (amd64 || arm64)
 
 package cuda
 
@@ -31,7 +31,7 @@ func checkTraining(p *probe) {
 		s.b.MultiFill(lists[3], 0.25)
 		s.b.MultiAxpy(lists[1], 2, lists[0])
 		sum := s.b.Alloc(s.b.Compute(), 1)
-		s.b.Fill(sum, s.b.MultiSumSquares(lists[1]))
+		s.b.Fill(sum, s.b.MultiSumSquares(0, lists[1]))
 		s.b.MultiAdamW(lists[0], lists[1], lists[2], lists[3], kernels.AdamWStep{Beta1: 0.9, Beta2: 0.99, Correct1: 1, Correct2: 1, Epsilon: 1e-8, LearningRate: 0.1, WeightDecay: 0.01, GradScale: 1})
 		x, y := s.random(1, 2, 3, 4), s.empty(2, 3, 4)
 		s.b.Rotate(y, x, []int32{1, 3}, kernels.NewRoPETable(s.b, []float32{1, 0.25}, 8, 1), false)

@@ -1,4 +1,4 @@
-//go:build gpu && linux && amd64
+//go:build gpu && linux && (amd64 || arm64)
 
 package cuda
 
@@ -189,6 +189,15 @@ func (b *cuda) Fill(y *kernels.Tensor, value float64) {
 		}
 	})
 	runtime.KeepAlive(y)
+}
+
+// Receive goes through the host where x is on another device, which is then done with it.
+func (b *cuda) Receive(y, x *kernels.Tensor) {
+	if block, _ := x.Block(); block != nil && block.(*cudaBlock).b.cudaDevice == b.cudaDevice {
+		b.Copy(y, x)
+		return
+	}
+	b.Decomposed.Receive(y, x)
 }
 
 func (b *cuda) Copy(y, x *kernels.Tensor) {

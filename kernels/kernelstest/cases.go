@@ -109,6 +109,13 @@ func ElementCases(lengths []int, rowShapes []RowShape, ropeShapes [][4]int) []Co
 			d.B.Copy(y, d.Tensor(Random(rng, n, 1), n))
 			return []Output{{"y", y.Float64s(), tiny}}
 		})
+		add("Receive", size, func(d Device, rng *rand.Rand) []Output {
+			host, y, z := kernels.NewTensor(d.B.Compute(), n), d.Garbage(n), d.Garbage(n)
+			kernels.Convert(host, kernels.FromF64(Random(rng, n, 1), n))
+			d.B.Receive(y, host)
+			d.B.Receive(z, y)
+			return []Output{{"from the host", y.Float64s(), tiny}, {"from a device", z.Float64s(), tiny}}
+		})
 		add("Add", size, func(d Device, rng *rand.Rand) []Output {
 			a, b, y := d.Tensor(Random(rng, n, 1), n), d.Tensor(Random(rng, n, 1), n), d.Garbage(n)
 			d.B.Add(y, a, b)

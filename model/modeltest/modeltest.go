@@ -109,11 +109,14 @@ func OpenFolder(t testing.TB, folder fs.FS, device string) *model.Model {
 // over than it does now.
 func open(t testing.TB, device string, from func() (*model.Model, error)) *model.Model {
 	t.Helper()
-	b, err := kernels.Open(device)
+	devices, err := kernels.OpenList(device)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.OwnMemory() {
+	for _, b := range devices {
+		if !b.OwnMemory() {
+			continue
+		}
 		before := b.Memory().Live
 		t.Cleanup(func() {
 			if after := b.Memory().Live; after > before && !t.Failed() {

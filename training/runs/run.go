@@ -232,7 +232,7 @@ func (s *Spec) startRun(ctx context.Context, t *training.Trainer, hash string, l
 
 // train runs all steps with progress, log and checkpoints.
 func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, log io.Writer) error {
-	r, err := training.NewRecorder(log, s.Log, s.RunDir, s.Train.Steps, t.Done())
+	r, err := training.NewRecorder(log, s.Log, s.RunDir, &s.Train.Config, t.Done())
 	if err != nil {
 		return err
 	}

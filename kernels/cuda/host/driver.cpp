@@ -50,7 +50,7 @@ std::map<const Kernel *, int> architectures; // of the machine code of kernels t
 std::set<const Kernel *> loaded;             // the others load their code at the first launch
 std::map<uint64_t, std::shared_ptr<Graph>> graphs, graph_execs;
 std::map<pthread_t, uint64_t> current_context; // no thread_local: see cuda_host.h
-uint64_t context;                              // the only one; 0 when there is none
+std::map<int, uint64_t> contexts;              // by device, at most one each
 std::map<const Kernel *, unsigned> allowed_shared; // by cuFuncSetAttribute
 Result sticky; // a kernel error makes the context unusable, as on a real device
 
@@ -107,11 +107,17 @@ Result run_now(std::function<Result()> f) {
 	return sticky;
 }
 
+bool is_context(uint64_t c) {
+	for (auto &d : contexts)
+		if (d.second == c) return true;
+	return false;
+}
+
 // Entry check of every call that needs a context on this thread: goroutines
 // move between threads, so a missing LockOSThread must show here.
 Result enter() {
 	auto it = current_context.find(pthread_self());
-	if (!context || it == current_context.end() || it->second != context) return INVALID_CONTEXT;
+	if (it == current_context.end() || !is_context(it->second)) return INVALID_CONTEXT;
 	return sticky;
 }
 
@@ -171,10 +177,11 @@ using namespace hc;
 
 // ---- device and context
 
-// HOSTCUDA_DEVICES=0 is a driver on a machine without a device.
-static bool no_device() {
+// HOSTCUDA_DEVICES is the number of devices, 1 unless said otherwise. They have streams and
+// memory in common; whether a tensor is on the right one is for its user to check.
+static int device_count() {
 	const char *n = getenv("HOSTCUDA_DEVICES");
-	return n && !strcmp(n, "0");
+	return n && *n ? atoi(n) : 1;
 }
 
 // Which HOSTCUDA_ variables make the driver refuse something tells by its name: a chip
@@ -187,15 +194,15 @@ static const char NAME[] = "host driver (no GPU)";
 enum { PROCESSORS = 2 };
 #endif
 
-API cuInit(unsigned) { return no_device() ? NO_DEVICE : SUCCESS; }
+API cuInit(unsigned) { return !device_count() ? NO_DEVICE : SUCCESS; }
 // HOSTCUDA_VERSION is the CUDA that the driver is of, 13000 unless said otherwise.
 static int cuda_version() {
 	const char *version = getenv("HOSTCUDA_VERSION");
 	return version ? atoi(version) : 13000;
 }
 API cuDriverGetVersion(int *v) { return *v = cuda_version(), SUCCESS; }
-API cuDeviceGetCount(int *n) { return *n = no_device() ? 0 : 1, SUCCESS; }
-API cuDeviceGet(int *d, int i) { return i || no_device() ? INVALID_DEVICE : (*d = 0, SUCCESS); }
+API cuDeviceGetCount(int *n) { return *n = device_count(), SUCCESS; }
+API cuDeviceGet(int *d, int i) { return i < 0 || i >= device_count() ? INVALID_DEVICE : (*d = i, SUCCESS); }
 API cuDeviceGetName(char *s, int n, int) { return snprintf(s, n, "%s", NAME), SUCCESS; }
 API cuDeviceTotalMem_v2(size_t *n, int) { return *n = mem_total(), SUCCESS; }
 // HOSTCUDA_PROCESSORS is the number of multiprocessors.
@@ -225,9 +232,13 @@ API cuDeviceGetAttribute(int *v, int attribute, int) {
 
 // The primary context is kept until it is reset: releasing it frees nothing, so that
 // leaks can be counted by cuMemGetInfo.
-API cuDevicePrimaryCtxRetain(uint64_t *c, int) {
+API cuDevicePrimaryCtxRetain(uint64_t *c, int device) {
 	Call call;
-	if (!context) context = ++last_id, sticky = SUCCESS;
+	uint64_t &context = contexts[device];
+	if (!context) {
+		if (contexts.size() == 1) sticky = SUCCESS;
+		context = ++last_id;
+	}
 	return *c = context, SUCCESS;
 }
 API cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
@@ -240,20 +251,20 @@ API cuDevicePrimaryCtxReset_v2(int) {
 	modules.clear();
 	graphs.clear();
 	graph_execs.clear();
-	context = 0;
+	contexts.clear();
 	return sticky = SUCCESS;
 }
 
 API cuCtxCreate_v2(uint64_t *c, unsigned, int) {
 	Call call;
-	if (context) return report("cuCtxCreate: only one context at a time"), INVALID_VALUE;
-	*c = context = ++last_id;
-	current_context[pthread_self()] = context;
+	if (!contexts.empty()) return report("cuCtxCreate: only one context at a time"), INVALID_VALUE;
+	*c = contexts[0] = ++last_id;
+	current_context[pthread_self()] = *c;
 	return sticky = SUCCESS;
 }
 API cuCtxDestroy_v2(uint64_t c) {
 	Call call;
-	if (c != context) return INVALID_CONTEXT;
+	if (!is_context(c)) return INVALID_CONTEXT;
 	run_all();
 	mem_free_all();
 	streams.clear(), streams[0] = {false, {}, nullptr};
@@ -261,12 +272,12 @@ API cuCtxDestroy_v2(uint64_t c) {
 	modules.clear();
 	graphs.clear();
 	graph_execs.clear();
-	context = 0;
+	contexts.clear();
 	return sticky = SUCCESS;
 }
 API cuCtxSetCurrent(uint64_t c) {
 	Call call;
-	if (c && c != context) return INVALID_CONTEXT;
+	if (c && !is_context(c)) return INVALID_CONTEXT;
 	return current_context[pthread_self()] = c, SUCCESS;
 }
 API cuCtxGetCurrent(uint64_t *c) {

@@ -1,0 +1,190 @@
+package serving
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"glimpse/eviction"
+	"glimpse/model"
+)
+
+// talk is a conversation of the built-in model whose turns come as JSON.
+func talk(t *testing.T, policy string, budget int, out io.Writer) (c *Conversation, info *bytes.Buffer) {
+	t.Helper()
+	m, err := model.Open("", model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	named := func(name string) (*eviction.Configured, string, error) {
+		p, err := eviction.New(name, 1, nil, nil)
+		return p, name, err
+	}
+	p, label, err := named(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info = new(bytes.Buffer)
+	if c, err = NewConversation(m, p, label, Options{Budget: eviction.Pairs(budget), MaxNew: 2000}, out, info); err != nil {
+		t.Fatal(err)
+	}
+	c.JSON, c.Policy = true, named
+	return c, info
+}
+
+func example(t *testing.T, c *Conversation, tokens int) *Prompt {
+	t.Helper()
+	p, err := (&PromptSource{Example: "turns", Tokens: tokens}).ReadExample(c.model, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func turnsOf(t *testing.T, out string) (turns []turnStatistics) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		var x turnStatistics
+		if err := json.Unmarshal([]byte(line), &x); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		turns = append(turns, x)
+	}
+	return turns
+}
+
+// TestCommands: another session that reads what was said again says the same as one that has
+// never stopped, and one that is reset as one that begins.
+func TestCommands(t *testing.T) {
+	var out bytes.Buffer
+	c, info := talk(t, "full", 64, &out)
+	p := example(t, c, 256)
+	const lines = "<copy>\n/policy full\n<copy>\n/stats\n/budget 10%\n/budget\n/policy h2o\n/policy\n/reset\n/stats\n/exit\nnever read\n"
+	if err := c.Loop(t.Context(), strings.NewReader(lines), p); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"read again with the next message", "\n   3  full ", "10% of the conversation from the next turn", "h2o at 10% of the conversation", "No turns yet."} {
+		if !strings.Contains(info.String(), want) {
+			t.Errorf("no %q in\n%s", want, info)
+		}
+	}
+	turns := turnsOf(t, out.String())
+	out.Reset()
+	whole, _ := talk(t, "full", 64, &out)
+	if err := whole.Loop(t.Context(), strings.NewReader("<copy>\n<copy>\n"), p); err != nil {
+		t.Fatal(err)
+	}
+	want := turnsOf(t, out.String())
+	if len(turns) != 3 || len(want) != 3 {
+		t.Fatalf("%d and %d turns, want 3", len(turns), len(want))
+	}
+	for i := range turns {
+		if got := turns[i]; got.Answer != want[i].Answer || got.Position != want[i].Position || got.Stop != stopEnd {
+			t.Errorf("turn %d: %+v, without a stop %+v", i+1, got, want[i])
+		}
+	}
+	// The last token of the answer before was not run.
+	if got := turns[2].PromptTokens; got <= want[1].Position || got > want[1].Position+want[2].PromptTokens+1 {
+		t.Errorf("%d tokens were read again, after %d and with %d more", got, want[1].Position, want[2].PromptTokens)
+	}
+}
+
+// interruptAfter interrupts a conversation after so many writes.
+type interruptAfter struct {
+	io.Writer
+	c    *Conversation
+	left int
+}
+
+func (w *interruptAfter) Write(p []byte) (int, error) {
+	if w.left--; w.left == 0 && !w.c.stop.take() {
+		panic("not the first interrupt")
+	}
+	return w.Writer.Write(p)
+}
+
+// TestInterruptedAnswer: an answer ends at the token that was said, and the conversation goes on.
+func TestInterruptedAnswer(t *testing.T) {
+	var out bytes.Buffer
+	w := &interruptAfter{Writer: &out, left: 5}
+	c, info := talk(t, "random", 8, w)
+	w.c, c.JSON = c, false
+	if err := c.Loop(t.Context(), strings.NewReader("<copy>\n"), example(t, c, 128)); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.turns[0]; got.Stop != stopInterrupt || got.AnswerTokens != 5 || got.Ended || strings.Count(info.String(), "[interrupted]") != 1 {
+		t.Errorf("%+v; said\n%s", got, info)
+	}
+	if len(c.turns) != 2 || c.turns[1].Position <= c.turns[0].Position || len(c.messages) != 4 || c.messages[1].Content != c.turns[0].Answer {
+		t.Errorf("turns %+v", c.turns)
+	}
+}
+
+// TestInterruptedPrompt: a prompt that is interrupted was never said.
+func TestInterruptedPrompt(t *testing.T) {
+	var out bytes.Buffer
+	c, info := talk(t, "full", 8, &out)
+	p := example(t, c, 512)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c.stop.mu.Lock()
+			begun := c.stop.cancel != nil
+			c.stop.mu.Unlock()
+			if begun {
+				c.stop.take()
+				return
+			}
+		}
+	}()
+	if err := c.open(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if len(c.messages) != 0 || len(c.turns) != 0 || !strings.Contains(info.String(), "the message is dropped") {
+		t.Fatalf("%d messages, %d turns; said\n%s", len(c.messages), len(c.turns), info)
+	}
+	if err := c.open(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	want, err := c.tokenizer.Decode(p.Answer, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := turnsOf(t, out.String()); len(got) != 1 || got[0].Answer != want {
+		t.Errorf("%+v, want %q", got, want)
+	}
+}
+
+// TestFullContext: an answer that the context cuts short says so, and so does the next message.
+func TestFullContext(t *testing.T) {
+	var out bytes.Buffer
+	c, _ := talk(t, "random", 8, &out)
+	err := c.Loop(t.Context(), strings.NewReader("<copy>\n"), example(t, c, 128))
+	if err == nil || !strings.Contains(err.Error(), "longer than the model's context") {
+		t.Errorf("error %v", err)
+	}
+	turns := turnsOf(t, out.String())
+	if len(turns) != 1 || turns[0].Stop != stopContext || turns[0].Position != c.model.Config.MaxPositions {
+		t.Fatalf("%+v", turns)
+	}
+	if advice := (&refusal{err}).advice(); !strings.Contains(advice, "/reset begins anew") {
+		t.Errorf("advice %q", advice)
+	}
+}
+
+// TestComplete: the tab key finds commands, and policies after /policy.
+func TestComplete(t *testing.T) {
+	var c *Conversation
+	if got := c.complete("/p"); !slices.Contains(got, "/policy ") || slices.Contains(got, "/policy snapkv") {
+		t.Errorf("%q", got)
+	}
+	if got := c.complete("/policy sn"); !slices.Contains(got, "/policy snapkv") {
+		t.Errorf("%q", got)
+	}
+}
