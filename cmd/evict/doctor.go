@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 
+	"glimpse/internal/collective"
 	"glimpse/internal/parallel"
 	"glimpse/internal/simd"
 	"glimpse/internal/tables"
@@ -41,6 +43,11 @@ what is used instead. A machine without a GPU is no error.`,
 				r.CUDA.Missing = append(r.CUDA.Missing, failed...)
 			}
 			r.Auto, r.Why = kernels.ChooseDevice("auto")
+			if path, version, err := collective.Library(); err != nil {
+				r.MPI.Missing = err.Error()
+			} else {
+				r.MPI = mpiReport{Path: path, Version: version}
+			}
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
@@ -60,6 +67,14 @@ type report struct {
 	CUDA         kernels.DeviceReport `json:"cuda"`
 	Auto         string               `json:"auto"` // what --device auto chooses
 	Why          string               `json:"why"`
+	MPI          mpiReport            `json:"mpi"` // for runs of several processes
+}
+
+// mpiReport is the library that ranks would use, or why there is none.
+type mpiReport struct {
+	Path    string `json:"path,omitempty"`
+	Version string `json:"version,omitempty"`
+	Missing string `json:"missing,omitempty"`
 }
 
 func (r report) print(w io.Writer) error {
@@ -98,8 +113,19 @@ func (r report) print(w io.Writer) error {
 	for _, m := range c.Missing {
 		out.line("missing", "%s", m)
 	}
+	if r.MPI.Missing != "" {
+		out.line("MPI", "none: %s", firstLine(r.MPI.Missing))
+	} else {
+		out.line("MPI", "%s, %s", r.MPI.Path, r.MPI.Version)
+	}
 	out.line("--device auto", "%s", r.Why)
 	return out.Write(w, tables.Columns(w))
+}
+
+// firstLine is a text without its details.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
 }
 
 type printer struct{ *tables.Table }

@@ -40,6 +40,9 @@ first, is also written to the run's folder as sweep.json.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
+			if !s.Writes() {
+				return nil
+			}
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")

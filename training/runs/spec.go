@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/internal/collective"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
 	"glimpse/training"
@@ -57,6 +58,7 @@ type Spec struct {
 	Sets []string `json:"-"`
 
 	preset *training.Preset
+	ranks  collective.Group // while a run goes on
 }
 
 // Settings is training.Config with the list of adapters as files may also have it.
