@@ -30,6 +30,8 @@ require (
 
 require github.com/creack/pty v1.1.24
 
+require github.com/ebitengine/purego v0.11.0
+
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
 	codeberg.org/go-latex/latex v0.2.0 // indirect

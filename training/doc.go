@@ -13,6 +13,7 @@
 //	              reaches the rows and the LoRA factors, base weights are constants
 //	step.go       a batch: the workers add losses and gradients in the order of samples
 //	optimizer.go  clipping, schedule, AdamW
+//	ranks.go      the same over several processes, with the bits of one
 //	run.go        step after step, until the last one or until nothing gets better
 //
 // Beside them: pairs.go (pair files, and which of them are held out), validate.go and

@@ -67,23 +67,26 @@ func newLearner(m *model.Model, c AdapterConfig, keepsBest bool) (*learner, erro
 	return l, nil
 }
 
-// add adds the gradients of a sample to the batch's. A norm that is not finite is said in
-// words.
-func (l *learner) add(s *student) (bad string, err error) {
-	grads := make([]*kernels.Tensor, len(l.sum))
+// gradients are those of the sample that a student has run. A norm that is not finite is said
+// in words.
+func (l *learner) gradients(s *student) (grads []*kernels.Tensor, bad string, err error) {
+	grads = make([]*kernels.Tensor, len(l.sum))
 	for j := range grads {
 		if grads[j], err = s.graph.Gradient(j); err != nil {
-			return "", err
+			return nil, "", err
 		}
 	}
-	squares := l.squares(grads)
+	if squares := l.squares(grads); squares-squares != 0 {
+		bad = fmt.Sprintf("gradient norm is %v", math.Sqrt(squares))
+	}
+	return grads, bad, nil
+}
+
+// add adds the gradients of a sample to the batch's.
+func (l *learner) add(grads []*kernels.Tensor) {
 	for _, r := range l.runs {
 		r.on.MultiAxpy(l.sum[r.from:r.to], 1, grads[r.from:r.to])
 	}
-	if squares-squares != 0 {
-		return fmt.Sprintf("gradient norm is %v", math.Sqrt(squares)), nil
-	}
-	return "", nil
 }
 
 // squares is Σ t² over tensors of the parameters' places, in their order.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"glimpse/internal/collective"
 	"glimpse/model"
 )
 
@@ -20,6 +21,9 @@ type Trainer struct {
 	// Notice (may be nil) is told what a person should know and the run survives. It may
 	// be called concurrently.
 	Notice func(text string)
+	// Stopping (may be nil) tells whether the process was told to stop. A run on several
+	// ranks ends after a step before which any of them was.
+	Stopping func() bool
 
 	source   Source
 	learners []*learner
@@ -30,6 +34,9 @@ type Trainer struct {
 	history  history
 	held     *heldOut // nil: nothing is validated
 	searched bool     // the weights, for NaN
+	ranks    collective.Group
+	stopping bool // a rank was told to stop
+	met      bool // all ranks end after the same step
 }
 
 // New makes a trainer. It validates the configuration and compiles the graphs.
@@ -38,7 +45,7 @@ func New(m *model.Model, c Config, source Source) (*Trainer, error) {
 	if err := c.Validate(m); err != nil {
 		return nil, err
 	}
-	t := &Trainer{Model: m, Config: c, source: source}
+	t := &Trainer{Model: m, Config: c, source: source, ranks: collective.Alone()}
 	for _, a := range c.Adapters {
 		l, err := newLearner(m, a, c.Validation.Every > 0)
 		if err != nil {
@@ -139,6 +146,11 @@ func (t *Trainer) Run(ctx context.Context, onStep func(StepResult) error) error 
 		before := t.history.clone()
 		t.done++
 		diverged := t.history.count(t.learners, r)
+		if t.stopping || diverged != nil {
+			if err := t.meet(ctx); err != nil {
+				return fmt.Errorf("train: step %d: %w", t.done, err)
+			}
+		}
 		if diverged == nil && t.validates(t.done) {
 			if err := t.validateStep(ctx, &r); err != nil {
 				// As before the step's validation, which is done again on resuming.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"glimpse/internal/collective"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -24,7 +25,7 @@ type worker struct {
 func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 	defer kernels.CatchDevice(&err)
 	start := time.Now()
-	batch := batch{losses: make([]float64, len(t.learners)), bad: make([]*NonFinite, len(t.learners))}
+	batch := batch{}
 	if batch.samples, err = t.samples(s); err != nil {
 		return StepResult{}, err
 	}
@@ -32,6 +33,13 @@ func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 		l.clear()
 	}
 	if err := t.accumulate(ctx, &batch); err != nil {
+		return StepResult{}, err
+	}
+	if err := t.exchange(ctx, &batch); err != nil {
+		return StepResult{}, err
+	}
+	t.settle(&batch)
+	if err := t.fold(ctx, &batch); err != nil {
 		return StepResult{}, err
 	}
 	t.skipped += batch.skipped
@@ -69,17 +77,28 @@ func (t *Trainer) samples(s int) ([]Sample, error) {
 	return out, nil
 }
 
-// batch is what the samples of a step come to, per learner.
+// batch is what the samples of a step come to.
 type batch struct {
-	samples       []Sample
+	samples  []Sample
+	outcomes []outcome             // of this rank's samples, then of all
+	kept     [][][]*kernels.Tensor // gradients that wait for those of the ranks before: [sample][learner][tensor]
+
+	// Per learner, of all samples.
 	losses        []float64    // sums, as the papers define them
 	bad           []*NonFinite // the first that was not finite
 	used, skipped int
 }
 
-// accumulate runs the batch's samples through the students and adds up losses and
-// gradients. The workers take samples as they come and add them in their order.
+// accumulate runs this rank's samples through the students. The workers take samples as they
+// come and add their gradients, or keep them, in their order.
 func (t *Trainer) accumulate(ctx context.Context, b *batch) error {
+	from, to := collective.Share(len(b.samples), t.ranks.Rank(), t.ranks.Size())
+	samples := b.samples[from:to]
+	b.outcomes = make([]outcome, len(samples))
+	if t.ranks.Rank() > 0 {
+		b.kept = make([][][]*kernels.Tensor, len(samples))
+	}
+	out := make([]bool, len(t.learners)) // learners whose step is left out
 	var failed error
 	order := &turns{}
 	order.cond = sync.NewCond(&order.mu)
@@ -89,10 +108,10 @@ func (t *Trainer) accumulate(ctx context.Context, b *batch) error {
 		wg.Go(func() {
 			for {
 				i := int(claim.Add(1)) - 1
-				if i >= len(b.samples) {
+				if i >= len(samples) {
 					return
 				}
-				values, err := t.work(ctx, w, b.samples[i])
+				values, err := t.work(ctx, w, samples[i])
 				if err != nil && errors.Is(err, model.ErrNonFinite) && !errors.Is(err, model.ErrNonFiniteWeights) {
 					// The model itself overflows on this sample: no adapter can use it.
 					values, err = nan(len(t.learners)), nil
@@ -101,12 +120,11 @@ func (t *Trainer) accumulate(ctx context.Context, b *batch) error {
 					switch {
 					case failed != nil:
 					case errors.Is(err, errEmptyResponse):
-						b.skipped++
+						b.outcomes[i].Empty = true
 					case err != nil:
-						failed = fmt.Errorf("sample %s: %w", b.samples[i].ID, err)
+						failed = fmt.Errorf("sample %s: %w", samples[i].ID, err)
 					default:
-						b.used++
-						failed = t.collect(w, b, b.samples[i].ID, values)
+						failed = t.collect(w, b, i, values, out)
 					}
 				})
 			}
@@ -163,31 +181,62 @@ func nan(n int) []float64 {
 	return out
 }
 
-// collect adds a worker's losses and gradients to the batch. An adapter whose loss
-// or gradient is not finite gets an entry in bad, at the first such sample.
-func (t *Trainer) collect(w *worker, b *batch, sample string, values []float64) (err error) {
+// collect takes a worker's losses and gradients of this rank's sample i. A learner whose loss or
+// gradient is not finite is out of the step.
+func (t *Trainer) collect(w *worker, b *batch, i int, values []float64, out []bool) (err error) {
 	defer kernels.CatchDevice(&err)
-	for i, l := range t.learners {
-		if b.bad[i] != nil {
+	o := &b.outcomes[i]
+	o.Losses, o.Bad = values, make([]string, len(values))
+	if b.kept != nil {
+		b.kept[i] = make([][]*kernels.Tensor, len(values))
+	}
+	for j, l := range t.learners {
+		if out[j] {
 			continue
 		}
-		if v := values[i]; v-v != 0 {
+		if v := values[j]; v-v != 0 {
 			if err := t.badWeights(); err != nil {
 				return err
 			}
-			b.bad[i] = &NonFinite{l.Name, sample, fmt.Sprintf("loss is %v", v)}
+			o.Bad[j], out[j] = fmt.Sprintf("loss is %v", v), true
 			continue
 		}
-		b.losses[i] += l.loss.Report(values[i])
-		bad, err := l.add(w.students[i])
-		if err != nil {
+		grads, bad, err := l.gradients(w.students[j])
+		switch {
+		case err != nil:
 			return err
-		}
-		if bad != "" {
-			b.bad[i] = &NonFinite{l.Name, sample, bad}
+		case bad != "":
+			o.Bad[j], out[j] = bad, true
+		case b.kept == nil:
+			l.add(grads)
+		default:
+			for _, g := range grads {
+				b.kept[i][j] = append(b.kept[i][j], clone(g))
+			}
 		}
 	}
 	return nil
+}
+
+// settle adds up what the samples of all ranks came to, in their order.
+func (t *Trainer) settle(b *batch) {
+	b.losses, b.bad = make([]float64, len(t.learners)), make([]*NonFinite, len(t.learners))
+	for i, o := range b.outcomes {
+		if o.Empty {
+			b.skipped++
+			continue
+		}
+		b.used++
+		for j, l := range t.learners {
+			switch {
+			case b.bad[j] != nil:
+			case o.Bad[j] != "":
+				b.bad[j] = &NonFinite{l.Name, b.samples[i].ID, o.Bad[j]}
+			default:
+				b.losses[j] += l.loss.Report(o.Losses[j])
+			}
+		}
+	}
 }
 
 // badWeights is the error of a model with NaN or infinite weights, on which no

@@ -32,23 +32,25 @@ func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 			return fmt.Errorf("validation: %w", err)
 		}
 	}
-	err := t.each(len(h.samples), func(w *worker, i int) error {
-		s := &h.samples[i]
+	responses, err := shared(ctx, t, len(h.samples), func(w *worker, i int) ([]int32, error) {
+		s := h.samples[i]
 		if s.Response == nil {
 			cache := t.Model.NewCache()
 			logits, err := w.runner.Forward(ctx, cache, s.Prompt, model.PrefillOptions{})
 			if err != nil {
-				return fmt.Errorf("validation sample %s: %w", s.ID, err)
+				return nil, fmt.Errorf("validation sample %s: %w", s.ID, err)
 			}
 			if s.Response, err = w.runner.Respond(ctx, cache, logits, t.Config.MaxResponse, model.Sampling{}); err != nil {
-				return fmt.Errorf("validation sample %s: %w", s.ID, err)
+				return nil, fmt.Errorf("validation sample %s: %w", s.ID, err)
 			}
 		}
-		s.Response = s.Response[:min(len(s.Response), t.Config.MaxResponse)]
-		return nil
+		return s.Response[:min(len(s.Response), t.Config.MaxResponse)], nil
 	})
 	if err != nil {
 		return err
+	}
+	for i := range h.samples {
+		h.samples[i].Response = responses[i]
 	}
 	h.samples = slices.DeleteFunc(h.samples, func(s Sample) bool { return len(s.Response) == 0 })
 	if len(h.samples) == 0 {
@@ -130,8 +132,8 @@ func (t *Trainer) RestoreBest() {
 
 // agreement is what one scorer has on one sample.
 type agreement struct {
-	hit, recall []float64
-	tau         float64
+	Hit, Recall []float64 // per budget
+	Tau         float64
 }
 
 // Validate measures all adapters and SnapKV on the held-out samples: one prefill a
@@ -143,15 +145,13 @@ func (t *Trainer) Validate(ctx context.Context) (*Validation, error) {
 	if err != nil {
 		return nil, err
 	}
-	losses := make([][]float64, n) // [sample][adapter]
-	found := make([][]agreement, n)
-	err = t.each(n, func(w *worker, i int) error {
+	results, err := shared(ctx, t, n, func(w *worker, i int) (validated, error) {
 		s := t.held.samples[i]
-		var err error
-		if losses[i], found[i], err = t.judge(ctx, w, policies, s, budgets); err != nil {
-			return fmt.Errorf("validation sample %s: %w", s.ID, err)
+		losses, found, err := t.judge(ctx, w, policies, s, budgets)
+		if err != nil {
+			err = fmt.Errorf("validation sample %s: %w", s.ID, err)
 		}
-		return nil
+		return validated{losses, found}, err
 	})
 	if err != nil {
 		return nil, err
@@ -161,8 +161,8 @@ func (t *Trainer) Validate(ctx context.Context) (*Validation, error) {
 		q := Quality{Name: policies[p].Name, HitRate: make([]Number, len(budgets)), Recall: make([]Number, len(budgets))}
 		mean := func(value func(a agreement) float64) Number {
 			sum, defined := 0.0, 0
-			for i := range found {
-				if x := value(found[i][p]); x == x {
+			for i := range results {
+				if x := value(results[i].Found[p]); x == x {
 					sum += x
 					defined++
 				}
@@ -170,18 +170,18 @@ func (t *Trainer) Validate(ctx context.Context) (*Validation, error) {
 			return Number(sum / float64(defined))
 		}
 		for b := range budgets {
-			q.HitRate[b] = mean(func(a agreement) float64 { return a.hit[b] })
-			q.Recall[b] = mean(func(a agreement) float64 { return a.recall[b] })
+			q.HitRate[b] = mean(func(a agreement) float64 { return a.Hit[b] })
+			q.Recall[b] = mean(func(a agreement) float64 { return a.Recall[b] })
 		}
-		q.Tau = mean(func(a agreement) float64 { return a.tau })
+		q.Tau = mean(func(a agreement) float64 { return a.Tau })
 		if p == 0 {
 			v.SnapKV = q
 			continue
 		}
 		l := t.learners[p-1]
 		q.Name = l.Name
-		for i := range losses {
-			q.Loss += losses[i][p-1] / float64(n)
+		for i := range results {
+			q.Loss += results[i].Losses[p-1] / float64(n)
 		}
 		if q.Loss-q.Loss != 0 { // of an adapter that is diverging: worse than any other
 			q.Loss = math.MaxFloat64
@@ -240,19 +240,19 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Con
 	out := make([]agreement, len(policies)-1)
 	for p := range out {
 		a := &out[p]
-		a.tau = math.NaN()
+		a.Tau = math.NaN()
 		for b := range budgets {
 			plan, want := study.Plans[p*len(budgets)+b], critical[b]
 			if plan.Scores == nil || want.Scores == nil { // the prompt fits the budget
-				a.hit, a.recall = append(a.hit, math.NaN()), append(a.recall, math.NaN())
+				a.Hit, a.Recall = append(a.Hit, math.NaN()), append(a.Recall, math.NaN())
 				continue
 			}
-			a.hit = append(a.hit, eviction.HitRate(plan.Kept, want.Kept))
-			a.recall = append(a.recall, meanOfHeads(plan.Scores, want.Scores, func(x, y []float32) float64 {
+			a.Hit = append(a.Hit, eviction.HitRate(plan.Kept, want.Kept))
+			a.Recall = append(a.Recall, meanOfHeads(plan.Scores, want.Scores, func(x, y []float32) float64 {
 				return stats.RecallAtK(x, y, budgets[b])
 			}))
-			if a.tau != a.tau {
-				a.tau = meanOfHeads(plan.Scores, want.Scores, stats.KendallTau)
+			if a.Tau != a.Tau {
+				a.Tau = meanOfHeads(plan.Scores, want.Scores, stats.KendallTau)
 			}
 		}
 	}

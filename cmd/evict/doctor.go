@@ -1,11 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 
+	"glimpse/internal/collective"
 	"glimpse/internal/parallel"
 	"glimpse/internal/simd"
 	"glimpse/internal/tables"
@@ -29,7 +30,7 @@ what is used instead. A machine without a GPU is no error.`,
 		Example: "  evict doctor\n  evict doctor --json",
 		Args:    cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r := report{Platform: runtime.GOOS + "/" + runtime.GOARCH, Threads: parallel.Threads(), Instructions: simd.Level(), CUDA: kernels.Devices()}
+			r := report{Schema: "glimpse.doctor/1", Platform: runtime.GOOS + "/" + runtime.GOARCH, Threads: parallel.Threads(), Instructions: simd.Level(), CUDA: kernels.Devices()}
 			if r.CUDA.Usable() == nil {
 				var failed []string
 				for i := range r.CUDA.Devices {
@@ -41,10 +42,13 @@ what is used instead. A machine without a GPU is no error.`,
 				r.CUDA.Missing = append(r.CUDA.Missing, failed...)
 			}
 			r.Auto, r.Why = kernels.ChooseDevice("auto")
+			if path, version, err := collective.Library(); err != nil {
+				r.MPI.Missing = err.Error()
+			} else {
+				r.MPI = mpiReport{Path: path, Version: version}
+			}
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(r)
+				return writeObject(cmd, r)
 			}
 			return r.print(cmd.OutOrStdout())
 		},
@@ -54,12 +58,21 @@ what is used instead. A machine without a GPU is no error.`,
 }
 
 type report struct {
+	Schema       string               `json:"schema"`
 	Platform     string               `json:"platform"`
 	Threads      int                  `json:"threads"`
 	Instructions string               `json:"instructions"`
 	CUDA         kernels.DeviceReport `json:"cuda"`
 	Auto         string               `json:"auto"` // what --device auto chooses
 	Why          string               `json:"why"`
+	MPI          mpiReport            `json:"mpi"` // for runs of several processes
+}
+
+// mpiReport is the library that ranks would use, or why there is none.
+type mpiReport struct {
+	Path    string `json:"path,omitempty"`
+	Version string `json:"version,omitempty"`
+	Missing string `json:"missing,omitempty"`
 }
 
 func (r report) print(w io.Writer) error {
@@ -98,8 +111,19 @@ func (r report) print(w io.Writer) error {
 	for _, m := range c.Missing {
 		out.line("missing", "%s", m)
 	}
+	if r.MPI.Missing != "" {
+		out.line("MPI", "none: %s", firstLine(r.MPI.Missing))
+	} else {
+		out.line("MPI", "%s, %s", r.MPI.Path, r.MPI.Version)
+	}
 	out.line("--device auto", "%s", r.Why)
 	return out.Write(w, tables.Columns(w))
+}
+
+// firstLine is a text without its details.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
 }
 
 type printer struct{ *tables.Table }

@@ -40,10 +40,16 @@ first, is also written to the run's folder as sweep.json.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
+			if !s.Writes() {
+				return nil
+			}
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
-				return e.Encode(rows)
+				return e.Encode(struct {
+					Schema   string     `json:"schema"`
+					Adapters []runs.Row `json:"adapters"`
+				}{"glimpse.sweep/1", rows})
 			}
 			return runs.WriteRows(cmd.OutOrStdout(), rows, s.Train.Validation.Budgets)
 		},

@@ -29,12 +29,13 @@ type checkpointer struct {
 	upload *objectstore.Backups // nil: the state stays on this machine
 	unlock func()
 	told   bool // that a signal has ended the run
+	writes bool // this is the rank that saves
 }
 
 // openCheckpoint takes the checkpoint for this run alone, and goes on from it where
 // that is asked for.
 func (s *Spec) openCheckpoint(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (*checkpointer, error) {
-	k := &checkpointer{path: s.Checkpoint, every: s.CheckpointEvery, hash: hash, log: log}
+	k := &checkpointer{path: s.Checkpoint, every: s.CheckpointEvery, hash: hash, log: log, writes: s.Writes()}
 	switch {
 	case s.Checkpoint == "" && s.Resume:
 		return nil, fmt.Errorf("train: --resume needs --checkpoint")
@@ -42,7 +43,7 @@ func (s *Spec) openCheckpoint(ctx context.Context, t *training.Trainer, hash str
 		return nil, fmt.Errorf("train: --upload needs --checkpoint")
 	case s.CheckpointEvery < 1:
 		return nil, fmt.Errorf("train: --checkpoint-every: got %d, want at least 1", s.CheckpointEvery)
-	case s.Checkpoint == "":
+	case s.Checkpoint == "" || !k.writes:
 		return k, nil
 	}
 	if err := k.lock(); err != nil {
@@ -129,6 +130,9 @@ func (k *checkpointer) due(step training.StepResult, steps int) bool {
 
 // save writes a checkpoint, and sends it where that is asked for.
 func (k *checkpointer) save(t *training.Trainer) error {
+	if !k.writes {
+		return nil
+	}
 	if err := t.Save(k.path, k.hash); err != nil {
 		if _, statErr := os.Stat(k.path); statErr == nil {
 			return fmt.Errorf("%w; the checkpoint before it is still there: make room and go on with --resume", err)

@@ -19,8 +19,17 @@ import (
 )
 
 // Run trains, reports and exports. What a person should see goes to log, what the run came
-// to to out.
+// to to out. Of several ranks, rank 0 alone writes.
 func (s *Spec) Run(ctx context.Context, log, out io.Writer) error {
+	return s.onRanks(ctx, func(ctx context.Context) error { return s.run(ctx, log, out) })
+}
+
+// run is Run on the ranks that there are.
+func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
+	notices := log
+	if !s.Writes() {
+		log, out = io.Discard, io.Discard
+	}
 	log = progress.NewOutput(log) // uploads tell of themselves while the bar is drawn
 	for i, dir := range s.Outs {
 		if slices.ContainsFunc(s.Outs[:i], func(other string) bool { return sameFolder(other, dir) }) {
@@ -36,8 +45,10 @@ func (s *Spec) Run(ctx context.Context, log, out io.Writer) error {
 		}
 	}
 	s.runFiles()
-	if err := s.checkTargets(ctx, s.Resume); err != nil {
-		return err
+	if s.Writes() {
+		if err := s.checkTargets(ctx, s.Resume); err != nil {
+			return err
+		}
 	}
 	unlock, err := s.claimLog()
 	if err != nil {
@@ -45,7 +56,7 @@ func (s *Spec) Run(ctx context.Context, log, out io.Writer) error {
 	}
 	defer unlock()
 	training.BoundMemory()
-	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, BeforeWeights: (*model.Model).CheckWeights})
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.rankDevice(), CacheDType: s.CacheDType, BeforeWeights: (*model.Model).CheckWeights})
 	if err != nil {
 		return err
 	}
@@ -76,11 +87,18 @@ func (s *Spec) Run(ctx context.Context, log, out io.Writer) error {
 	}
 	t.Invocation = header
 	t.Notice = func(text string) { fmt.Fprintln(log, text) }
+	if !s.Writes() {
+		t.Notice = func(text string) { fmt.Fprintf(notices, "rank %d: %s\n", s.ranks.Rank(), text) }
+	}
+	t.Stopping = func() bool { return ctx.Err() != nil }
 	k, err := s.startRun(ctx, t, hash, log)
 	if err != nil {
 		return err
 	}
 	defer func() { k.close(ctx) }()
+	if err := t.Join(context.WithoutCancel(ctx), s.ranks, hash); err != nil {
+		return err
+	}
 	return k.interrupted(t, s.finish(ctx, m, t, source, held, k, hash, log, out))
 }
 
@@ -114,13 +132,16 @@ func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, 
 		return err
 	}
 	s.metrics, s.sizes = metrics, nil
+	if !s.Writes() {
+		return nil
+	}
 	for i, a := range s.Train.Config.Adapters {
 		stored, err := t.Export(i, hash, metrics[i])
 		if err != nil {
 			return err
 		}
 		s.sizes = append(s.sizes, parameters(t.Adapter(i)))
-		what := fmt.Sprintf("%s adapter of %s, %d rows, %d trained numbers", a.Kind, m.Name, a.Rows, parameters(t.Adapter(i)))
+		what := fmt.Sprintf("%s adapter of %s, %d rows, %s trained parameters", a.Kind, m.Name, a.Rows, grouped(parameters(t.Adapter(i))))
 		if err := s.deliver(ctx, i, stored, log, out, what); err != nil {
 			return err
 		}
@@ -161,6 +182,15 @@ func longest(source training.Source) int {
 	return n
 }
 
+// grouped is a whole number with a comma between thousands.
+func grouped(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
 func parameters(a model.Adapter) int {
 	n := 0
 	for _, p := range a.Parameters() {
@@ -182,7 +212,7 @@ func (s *Spec) runFiles() {
 // startRun makes the run's folder and goes on from the checkpoint where that is asked
 // for.
 func (s *Spec) startRun(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (_ *checkpointer, err error) {
-	if s.RunDir != "" && s.Replace && !s.Resume {
+	if s.RunDir != "" && s.Replace && !s.Resume && s.Writes() {
 		if err := training.RemoveRecords(s.RunDir); err != nil {
 			return nil, fmt.Errorf("train: replace run: %w", err)
 		}
@@ -196,12 +226,12 @@ func (s *Spec) startRun(ctx context.Context, t *training.Trainer, hash string, l
 			k.close(ctx)
 		}
 	}()
-	if done := t.Done() == s.Train.Steps || t.Stopped(); s.Resume && !done {
+	if done := t.Done() == s.Train.Steps || t.Stopped(); s.Resume && !done && s.Writes() {
 		if err := s.checkTargets(ctx, false); err != nil {
 			return nil, err
 		}
 	}
-	if s.RunDir == "" {
+	if s.RunDir == "" || !s.Writes() {
 		return k, nil
 	}
 	if err := os.MkdirAll(s.RunDir, 0o755); err != nil {
@@ -222,8 +252,12 @@ func (s *Spec) startRun(ctx context.Context, t *training.Trainer, hash string, l
 }
 
 // train runs all steps with progress, log and checkpoints.
-func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, log io.Writer) error {
-	r, err := training.NewRecorder(log, s.Log, s.RunDir, &s.Train.Config, t.Done())
+func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, log io.Writer) (err error) {
+	lines, dir := s.Log, s.RunDir
+	if !s.Writes() {
+		lines, dir = "", ""
+	}
+	r, err := training.NewRecorder(log, lines, dir, &s.Train.Config, t.Done())
 	if err != nil {
 		return err
 	}
@@ -238,9 +272,15 @@ func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, 
 				return err
 			}
 		}
-		return ctx.Err()
+		if t.Interrupted() {
+			return context.Canceled
+		}
+		return nil
 	})
 	done()
+	if t.Met() {
+		defer func() { err = together{err} }()
+	}
 	if drawn := r.Done(); err == nil {
 		err = drawn
 	}
@@ -324,7 +364,7 @@ func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, 
 // claimLog makes sure that the log may be written, by this run alone: one that exists
 // must be asked to be replaced, or be that of the run that goes on.
 func (s *Spec) claimLog() (unlock func(), err error) {
-	if s.Log == "" {
+	if s.Log == "" || !s.Writes() {
 		return func() {}, nil
 	}
 	if s.RunDir != "" && s.Log == filepath.Join(s.RunDir, training.StepsName) {

@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/internal/cli"
+	"glimpse/internal/collective"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
 	"glimpse/training"
@@ -57,6 +58,7 @@ type Spec struct {
 	Sets []string `json:"-"`
 
 	preset *training.Preset
+	ranks  collective.Group // while a run goes on
 }
 
 // Settings is training.Config with the list of adapters as files may also have it.
@@ -214,7 +216,7 @@ type Overrides interface {
 // Read takes a configuration file over the defaults, and what the command line says over
 // both.
 func (s *Spec) Read(path string, flags Overrides) error {
-	data, err := os.ReadFile(path)
+	data, err := cli.ReadFile(path)
 	if err != nil {
 		return err
 	}

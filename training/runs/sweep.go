@@ -92,8 +92,16 @@ func (s *Spec) grid() ([]Adapter, error) {
 	return out, nil
 }
 
-// RunSweep trains the grid, pass by pass.
-func (s *Spec) RunSweep(ctx context.Context, log io.Writer) ([]Row, error) {
+// RunSweep trains the grid, pass by pass. Of several ranks, rank 0 alone has rows.
+func (s *Spec) RunSweep(ctx context.Context, log io.Writer) (rows []Row, err error) {
+	err = s.onRanks(ctx, func(ctx context.Context) error {
+		rows, err = s.runSweep(ctx, log)
+		return err
+	})
+	return rows, err
+}
+
+func (s *Spec) runSweep(ctx context.Context, log io.Writer) ([]Row, error) {
 	grid, err := s.grid()
 	if err != nil {
 		return nil, err
@@ -113,13 +121,21 @@ func (s *Spec) RunSweep(ctx context.Context, log io.Writer) ([]Row, error) {
 		for _, a := range run.Adapters {
 			run.Outs = append(run.Outs, filepath.Join(run.RunDir, "adapters", a.Name))
 		}
-		fmt.Fprintf(log, "pass %d of %d: %d adapters\n", pass+1, passes, len(run.Adapters))
-		if err := run.Run(ctx, log, log); err != nil {
+		if s.Writes() {
+			fmt.Fprintf(log, "pass %d of %d: %d adapters\n", pass+1, passes, len(run.Adapters))
+		}
+		if err := run.run(ctx, log, log); err != nil {
 			return nil, err
+		}
+		if !s.Writes() {
+			continue
 		}
 		for i, a := range run.Adapters {
 			rows = append(rows, Row{a.Name, a.Rows, a.Modules.String(), a.LearningRate, run.sizes[i], run.Outs[i], run.metrics[i]})
 		}
+	}
+	if !s.Writes() {
+		return nil, nil
 	}
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		x, y := a.Metrics["validation_loss"], b.Metrics["validation_loss"]

@@ -1,0 +1,148 @@
+package collective
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+)
+
+// Tag tells apart what is sent between two ranks at the same time. Messages of one tag
+// arrive in the order in which they were sent.
+type Tag int
+
+// Tags of this package.
+const (
+	tagGather Tag = iota
+	tagBroadcast
+	tagPartial // sums on their way along the chain
+	tagTotal   // and whole ones on their way back
+)
+
+// Group is the ranks of a run, as one of them sees it. Send and Recv may be called at the
+// same time for different tags. Their errors are those of ctx, or a [*Failure] of the
+// rank that ended the run.
+type Group interface {
+	Rank() int
+	Size() int
+	// Local is the number of this rank among those of its machine.
+	Local() int
+	// Send returns when b may be changed again, which does not say that it has arrived.
+	Send(ctx context.Context, to int, tag Tag, b []byte) error
+	// Recv fills b, whose length is that of the message.
+	Recv(ctx context.Context, from int, tag Tag, b []byte) error
+	// Fail ends the run on all ranks, with this rank's reason. It returns when the
+	// process may end.
+	Fail(reason error)
+	// Close ends the group when all ranks have come to it.
+	Close() error
+}
+
+// Failure is the error of a run that a rank has ended.
+type Failure struct {
+	Rank   int
+	Who    string // "pid 4711 on node3"
+	Reason string
+}
+
+func (f *Failure) Error() string { return fmt.Sprintf("rank %d (%s): %s", f.Rank, f.Who, f.Reason) }
+
+// Share is the part [from, to) of n things that a rank has, in the order of the ranks; parts differ by
+// at most one.
+func Share(n, rank, size int) (from, to int) { return n * rank / size, n * (rank + 1) / size }
+
+// Gather gives every rank what each of them has, by rank.
+func Gather(ctx context.Context, g Group, b []byte) ([][]byte, error) {
+	if g.Size() == 1 {
+		return [][]byte{b}, nil
+	}
+	if g.Rank() > 0 {
+		if err := send(ctx, g, 0, tagGather, b); err != nil {
+			return nil, err
+		}
+		out := make([][]byte, g.Size())
+		for i := range out {
+			var err error
+			if out[i], err = recv(ctx, g, 0, tagGather); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	out := [][]byte{b}
+	for from := 1; from < g.Size(); from++ {
+		x, err := recv(ctx, g, from, tagGather)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, x)
+	}
+	for to := 1; to < g.Size(); to++ {
+		for _, x := range out {
+			if err := send(ctx, g, to, tagGather, x); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// Broadcast gives every rank what rank 0 has.
+func Broadcast(ctx context.Context, g Group, b []byte) ([]byte, error) {
+	if g.Rank() > 0 {
+		return recv(ctx, g, 0, tagBroadcast)
+	}
+	for to := 1; to < g.Size(); to++ {
+		if err := send(ctx, g, to, tagBroadcast, b); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// send and recv are a message with its length before it.
+func send(ctx context.Context, g Group, to int, tag Tag, b []byte) error {
+	length := binary.LittleEndian.AppendUint64(nil, uint64(len(b)))
+	if err := g.Send(ctx, to, tag, length); err != nil {
+		return err
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	return g.Send(ctx, to, tag, b)
+}
+
+func recv(ctx context.Context, g Group, from int, tag Tag) ([]byte, error) {
+	var length [8]byte
+	if err := g.Recv(ctx, from, tag, length[:]); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint64(length[:])
+	if n == 0 {
+		return nil, nil
+	}
+	if n > maxMessage {
+		return nil, fmt.Errorf("rank %d: a message of %d bytes, want at most %d", from, n, int64(maxMessage))
+	}
+	b := make([]byte, n)
+	return b, g.Recv(ctx, from, tag, b)
+}
+
+// maxMessage bounds what is allocated for a message: the state of a run is the longest.
+const maxMessage = 1 << 40
+
+// Alone is the group of a process that no launcher has started with others.
+func Alone() Group { return alone{} }
+
+type alone struct{}
+
+func (alone) Rank() int  { return 0 }
+func (alone) Size() int  { return 1 }
+func (alone) Local() int { return 0 }
+func (alone) Send(context.Context, int, Tag, []byte) error {
+	panic("collective: send without another rank")
+}
+func (alone) Recv(context.Context, int, Tag, []byte) error {
+	panic("collective: receive without another rank")
+}
+func (alone) Fail(error)   {}
+func (alone) Close() error { return nil }

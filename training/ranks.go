@@ -1,0 +1,272 @@
+package training
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+
+	"glimpse/internal/collective"
+	"glimpse/kernels"
+)
+
+// outcome is what a sample came to, on the rank that had it.
+type outcome struct {
+	Empty  bool      // its response was
+	Losses []float64 // per learner, as minimised
+	Bad    []string  // per learner: what was not finite
+}
+
+// report is what a rank tells the others of its part of a step.
+type report struct {
+	Outcomes   []outcome
+	Parameters uint32 // checksum of all parameters before the step
+	Stopping   bool
+}
+
+// Join makes the trainer one of the ranks of g, before its first step. All ranks go on from
+// the state of rank 0, and samples of steps and validations are shared out. The error is
+// that of ranks which do not have the same run.
+func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 string) error {
+	t.ranks = g
+	if g.Size() == 1 {
+		return nil
+	}
+	own, err := t.record(modelSHA256)
+	if err != nil {
+		return err
+	}
+	state := own
+	own.Step, own.Skipped, own.History = 0, 0, history{} // rank 0 has resumed
+	text, err := json.Marshal(own)
+	if err != nil {
+		return err
+	}
+	all, err := collective.Gather(ctx, g, text)
+	if err != nil {
+		return err
+	}
+	for rank, other := range all {
+		if !bytes.Equal(other, all[0]) {
+			return fmt.Errorf("train: rank %d does not have the run of rank 0: %.2000s, want %.2000s", rank, other, all[0])
+		}
+	}
+	var b bytes.Buffer
+	if g.Rank() == 0 {
+		encoder := gob.NewEncoder(&b)
+		if err := encoder.Encode(state); err != nil {
+			return err
+		}
+		t.tensors(func(_ string, x *kernels.Tensor) {
+			if err == nil {
+				err = encoder.Encode(hostFloats(x))
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	received, err := collective.Broadcast(ctx, g, b.Bytes())
+	if err != nil || g.Rank() == 0 {
+		return err
+	}
+	decoder := gob.NewDecoder(bytes.NewReader(received))
+	state = runRecord{}
+	if err := decoder.Decode(&state); err != nil {
+		return err
+	}
+	t.tensors(func(_ string, x *kernels.Tensor) {
+		var f floats
+		if err != nil {
+			return
+		}
+		if err = decoder.Decode(&f); err == nil {
+			f.into(x)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("train: state of rank 0: %w", err)
+	}
+	t.done, t.skipped, t.history = state.Step, state.Skipped, state.History
+	return nil
+}
+
+// floats are a tensor's numbers on the host.
+type floats struct {
+	F32 []float32
+	F64 []float64
+}
+
+func hostFloats(x *kernels.Tensor) floats {
+	if x = x.OnHost(); x.DType == kernels.F64 {
+		return floats{F64: x.F64()}
+	}
+	return floats{F32: x.F32()}
+}
+
+func (f floats) into(x *kernels.Tensor) {
+	if f.F64 != nil {
+		kernels.Convert(x, kernels.FromF64(f.F64, x.Shape...))
+	} else {
+		kernels.Convert(x, kernels.FromF32(f.F32, x.Shape...))
+	}
+}
+
+// clone is a copy on the host of a tensor that the next sample overwrites.
+func clone(x *kernels.Tensor) *kernels.Tensor {
+	h := kernels.NewTensor(x.DType, x.Shape...)
+	kernels.Convert(h, x)
+	return h
+}
+
+// exchange gives every rank what all have found of a step's samples, in the order of the samples.
+func (t *Trainer) exchange(ctx context.Context, b *batch) error {
+	if t.ranks.Size() == 1 {
+		return nil
+	}
+	own := report{Outcomes: b.outcomes, Parameters: t.checksum(), Stopping: t.Stopping != nil && t.Stopping()}
+	all, err := gather(ctx, t.ranks, own)
+	if err != nil {
+		return err
+	}
+	b.outcomes = nil
+	for rank, r := range all {
+		if r.Parameters != all[0].Parameters {
+			return fmt.Errorf("rank %d has other parameters than rank 0 after step %d: its processor, memory or device computes wrongly, or is another one", rank, t.done)
+		}
+		b.outcomes = append(b.outcomes, r.Outcomes...)
+		t.stopping = t.stopping || r.Stopping
+	}
+	return nil
+}
+
+// gather gives every rank the values of all.
+func gather[T any](ctx context.Context, g collective.Group, own T) ([]T, error) {
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(own); err != nil {
+		return nil, err
+	}
+	all, err := collective.Gather(ctx, g, b.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]T, len(all))
+	for rank, x := range all {
+		if err := gob.NewDecoder(bytes.NewReader(x)).Decode(&out[rank]); err != nil {
+			return nil, fmt.Errorf("what rank %d has sent: %w", rank, err)
+		}
+	}
+	return out, nil
+}
+
+// checksum tells parameters that differ apart.
+func (t *Trainer) checksum() uint32 {
+	sum := uint32(0)
+	for _, l := range t.learners {
+		for _, p := range l.params {
+			f := hostFloats(p.Tensor)
+			sum = crc32.Update(sum, castagnoli, collective.Bytes(f.F32))
+			sum = crc32.Update(sum, castagnoli, collective.Bytes(f.F64))
+		}
+	}
+	return sum
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// fold adds the gradients of all ranks, in the order of the samples: rank 0 has added its own
+// as they came, the others have kept theirs.
+func (t *Trainer) fold(ctx context.Context, b *batch) error {
+	if t.ranks.Size() == 1 {
+		return nil
+	}
+	for i, l := range t.learners {
+		if b.bad[i] != nil || b.used == 0 {
+			continue
+		}
+		for j, sum := range l.sum {
+			host := sum.OnHost()
+			var err error
+			if host.DType == kernels.F64 {
+				err = chain(ctx, t.ranks, host.F64(), b.kept, i, j, (*kernels.Tensor).F64)
+			} else {
+				err = chain(ctx, t.ranks, host.F32(), b.kept, i, j, (*kernels.Tensor).F32)
+			}
+			if err != nil {
+				return err
+			}
+			if host != sum {
+				kernels.Convert(sum, host)
+			}
+		}
+	}
+	return nil
+}
+
+// chain adds up tensor j of learner i. kept is [sample][learner][tensor]; samples that were
+// left out have none.
+func chain[T float32 | float64](ctx context.Context, g collective.Group, sum []T, kept [][][]*kernels.Tensor, i, j int, numbers func(*kernels.Tensor) []T) error {
+	return collective.Chain(ctx, g, sum, func(sum []T, from int) {
+		for _, sample := range kept {
+			if sample == nil || sample[i] == nil {
+				continue
+			}
+			for k, v := range numbers(sample[i][j])[from : from+len(sum)] {
+				sum[k] += v
+			}
+		}
+	})
+}
+
+// validated is what a rank has found of a held-out sample.
+type validated struct {
+	Losses []float64
+	Found  []agreement
+}
+
+// shared runs f for tasks 0 … n-1 on the ranks that have them, and gives every rank all results.
+func shared[T any](ctx context.Context, t *Trainer, n int, f func(w *worker, i int) (T, error)) ([]T, error) {
+	from, to := collective.Share(n, t.ranks.Rank(), t.ranks.Size())
+	own := make([]T, to-from)
+	err := t.each(len(own), func(w *worker, i int) (err error) {
+		own[i], err = f(w, from+i)
+		return err
+	})
+	if err != nil || t.ranks.Size() == 1 {
+		return own, err
+	}
+	all, err := gather(ctx, t.ranks, own)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]T, 0, n)
+	for _, part := range all {
+		out = append(out, part...)
+	}
+	return out, nil
+}
+
+// Interrupted tells that a rank has been told to stop. All ranks see it after the same step.
+func (t *Trainer) Interrupted() bool {
+	if t.ranks.Size() == 1 {
+		return t.Stopping != nil && t.Stopping()
+	}
+	return t.stopping
+}
+
+// meet waits for all ranks to have done the step after which they end: one that ended before would
+// end theirs.
+func (t *Trainer) meet(ctx context.Context) error {
+	_, err := collective.Gather(ctx, t.ranks, nil)
+	t.met = err == nil
+	return err
+}
+
+// Met tells that all ranks have ended after the same step: they were told to stop, or an adapter
+// has diverged.
+func (t *Trainer) Met() bool { return t.met }
+
+// Writes tells whether this rank is the one that writes what the run comes to.
+func (t *Trainer) Writes() bool { return t.ranks.Rank() == 0 }
