@@ -9,13 +9,16 @@ COUNT = 1
 
 .PHONY: build build-gpu test test-gpu kernels demo bench bench-kernels bench-gpu bench-gpu-binaries adapters policies man release fmt vet lint
 
+# The examples of documents and help texts write into out/, which git ignores.
 build:
 	./scripts/setup.sh
+	@mkdir -p out
 	go build -o bin/ ./cmd/...
 
 # With the CUDA backend: needs a C compiler, no toolkit and no GPU.
 build-gpu:
 	./scripts/setup.sh
+	@mkdir -p out
 	. ./scripts/gpu_env.sh && go build -tags gpu -o bin/ ./cmd/...
 
 # The CUDA kernels, anew (nvcc is fetched where it is missing).

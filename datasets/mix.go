@@ -66,7 +66,8 @@ func OpenMix(sources []MixSource, seed uint64) (*Mix, error) {
 }
 
 // Next returns the next prompt and its index from 0, or io.EOF when all sources are
-// at their ends.
+// at their ends. A record that is none is a *RowError with the index that it has; the next
+// one follows.
 func (m *Mix) Next() (Prompt, int, error) {
 	for len(m.sources) > 0 {
 		total := 0.0
@@ -84,12 +85,13 @@ func (m *Mix) Next() (Prompt, int, error) {
 		if s.Limit == 0 || s.given < s.Limit {
 			p, err = s.records.Next()
 		}
-		switch err {
-		case nil:
+		var bad *RowError
+		switch {
+		case err == nil || errors.As(err, &bad):
 			s.given++
 			m.index++
-			return p, m.index - 1, nil
-		case io.EOF:
+			return p, m.index - 1, err
+		case err == io.EOF:
 			if err := s.records.Close(); err != nil {
 				return Prompt{}, 0, err
 			}

@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"fmt"
 	"slices"
 
 	"glimpse/eviction"
@@ -16,6 +17,7 @@ type Mean struct {
 
 	Score  float64 // macro mean, 0–1
 	StdErr float64 // of Score: √(Σ se²)/Cells
+	Single bool    // a row is of one sample, which tells nothing of its error
 
 	KeptBytes, FullBytes float64
 
@@ -64,6 +66,7 @@ func meanByPolicy(rows []Row) []Mean {
 		accuracies, stdErrs := make([]float64, len(cells)), make([]float64, len(cells))
 		for i, r := range cells {
 			accuracies[i], stdErrs[i] = r.Score, r.StdErr
+			m.Single = m.Single || r.Samples == 1
 			m.KeptBytes += float64(r.KeptBytes) / float64(len(cells))
 			m.FullBytes += float64(r.FullBytes) / float64(len(cells))
 		}
@@ -103,4 +106,12 @@ func meanOf(rows []Row, measure func(Row) *float64) *float64 {
 		mean += *v / float64(len(rows))
 	}
 	return &mean
+}
+
+// percent is the score with its standard error, where there is one.
+func (m Mean) percent() string {
+	if m.Single {
+		return fmt.Sprintf("%.1f ±%s", 100*m.Score, absent)
+	}
+	return fmt.Sprintf("%.1f ±%.1f", 100*m.Score, 100*m.StdErr)
 }

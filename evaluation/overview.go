@@ -57,7 +57,7 @@ func overviewOf(rows []Row, order []string) (title string, columns []column, ok 
 		for i, b := range budgets {
 			text := absent
 			if m, ok := at(line.Label(), b); ok {
-				text = fmt.Sprintf("%.1f ±%.1f", 100*m.Score, 100*m.StdErr)
+				text = m.percent()
 			}
 			columns[i+1].cells = append(columns[i+1].cells, text)
 		}

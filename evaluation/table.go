@@ -274,7 +274,7 @@ func (b block) columns(measures []measure, order []string) []column {
 		if m.Cells < len(b.tasks) {
 			cells = append(cells, absent)
 		} else {
-			cells = append(cells, fmt.Sprintf("%.1f ±%.1f", 100*m.Score, 100*m.StdErr))
+			cells = append(cells, m.percent())
 		}
 		for _, measure := range measures {
 			cells = append(cells, measure.format(m))

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
@@ -45,6 +44,10 @@ type Job struct {
 	SamplingSeed uint64 `json:"sampling_seed"`
 	Batch        int    `json:"batch"`
 
+	// Strict ends the generation at a record that cannot be read or made a prompt of. Without
+	// it such records are told, counted and left out.
+	Strict bool `json:"strict,omitempty"`
+
 	Out    string `json:"out"`
 	Shards int    `json:"shards"` // 0: one file
 
@@ -75,7 +78,7 @@ func DefaultJob() *Job {
 // Read takes a configuration file over the defaults, with KEY=VALUE of sets in the place of
 // what it says. repeat puts the flags that were given over both.
 func (s *Job) Read(path string, sets []string, repeat func() error) error {
-	data, err := os.ReadFile(path)
+	data, err := cli.ReadFile(path)
 	if err != nil {
 		return err
 	}
@@ -181,6 +184,7 @@ func (s *Job) headerSampling() datasets.Sampling {
 func (s *Job) describe() string {
 	record := *s
 	record.Model, record.Device, record.CacheDType, record.Out, record.Batch = "", "", "", "", 0 // where, not what
+	record.Strict = false
 	record.S3 = objectstore.Settings{}
 	if len(s.Sources) > 0 {
 		record.Tasks, record.Split, record.Tokens = "", "", 0

@@ -60,7 +60,7 @@ func (s *Job) longest(ctx context.Context, m *model.Model) (tokens int, ok bool)
 			err = x.prepare(ctx, &x)
 		}
 		switch {
-		case errors.Is(err, ErrUnusable):
+		case errors.Is(err, ErrUnusable) || !s.Strict && ctx.Err() == nil && err != nil:
 			all++ // nor do these go on forever
 		case err != nil:
 			return 0, false
@@ -86,6 +86,7 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 	}
 	defer closeRecords()
 	skipping, unusable := last != "", 0
+	bad := badRecords{log: log}
 	next := func() (item, error) {
 		for {
 			x, err := records()
@@ -108,8 +109,13 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 				bar.Add(1)
 				continue
 			}
+			if err != nil && !s.Strict && len(s.Sources) > 0 && ctx.Err() == nil {
+				bad.add(x.ID, err)
+				bar.Add(1)
+				continue
+			}
 			if err != nil {
-				return item{}, fmt.Errorf("prompt %s: %w", x.ID, err)
+				return item{}, promptError(x.ID, err)
 			}
 			return x, nil
 		}
@@ -133,11 +139,59 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 		}, w, Options{MaxNew: s.MaxNew, Sampling: s.sampling, Batch: s.Batch, OnPair: onPair})
 	}
 	bar.Done()
+	if err == nil && written == 0 && bad.n > 0 {
+		err = fmt.Errorf("%s: all of %s are bad; the first: %w", name, count(bad.n, "record"), bad.first)
+	}
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(log, "%s: %d pairs, %d response tokens, %d empty responses, %d prompts left out\n", name, written, tokens, empty, unusable)
+	fmt.Fprintf(log, "%s: %s, %s, %s, %s left out%s\n", name, count(written, "pair"), count(tokens, "response token"), count(empty, "empty response"), count(unusable, "prompt"), bad.note())
 	return nil
+}
+
+// badRecords are those that cannot be read, or made a prompt of.
+type badRecords struct {
+	log   io.Writer
+	n     int
+	first error
+}
+
+// toldBad is how many of them are told one by one.
+const toldBad = 5
+
+func (b *badRecords) add(id string, err error) {
+	if b.n++; b.n == 1 {
+		b.first = promptError(id, err)
+	}
+	switch {
+	case b.n <= toldBad:
+		fmt.Fprintf(b.log, "left out: %v\n", promptError(id, err))
+	case b.n == toldBad+1:
+		fmt.Fprintln(b.log, "left out: more bad records, which are counted")
+	}
+}
+
+func (b *badRecords) note() string {
+	if b.n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s left out, too (--strict stops at the first)", count(b.n, "bad record"))
+}
+
+// promptError names the prompt, unless the error says where its record stands.
+func promptError(id string, err error) error {
+	if errors.As(err, new(*datasets.RowError)) {
+		return err
+	}
+	return fmt.Errorf("prompt %s: %w", id, err)
+}
+
+// count is a number with its noun, in the singular where it is one.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // copySource writes the answers that the sources give.
@@ -221,8 +275,12 @@ func (s *Job) stream(m *model.Model) (next func() (item, error), end func(), err
 	maxPrompt := min(s.MaxPrompt, m.Config.MaxPositions)
 	return func() (item, error) {
 		p, i, err := mix.Next()
-		if err == nil && s.Samples > 0 && i >= s.Samples {
-			err = io.EOF
+		var bad *datasets.RowError
+		if (err == nil || errors.As(err, &bad)) && s.Samples > 0 && i >= s.Samples {
+			return item{}, io.EOF
+		}
+		if bad != nil { // the worker that takes the prompt tells it
+			return item{index: i, prepare: func(context.Context, *item) error { return bad }}, nil
 		}
 		if err != nil {
 			return item{}, err

@@ -189,7 +189,7 @@ refuse "policy option out of range" "odd" "${example[@]}" --set snapkv.kernel=2
 refuse "samples -1" "got -1" evict eval --samples -1
 refuse "evaluation longer than the context" "1024" evict eval --tokens 2000 --task copy --samples 1 --policy full
 refuse "unknown module" "\"nope\"|q_proj" "${quick[@]}" --modules q_proj,nope --out x
-refuse "unknown training task" "\"nope\"|chain" "${quick[@]}" --tasks nope --out x
+refuse "unknown training task" "\"nope\"|chain" "${quick[@]}" --task nope --out x
 refuse "unknown loss" "\"nope\"|kl, mse" "${quick[@]}" --loss nope --out x
 refuse "unknown command" "nope" evict nope
 refuse "unknown flag" "--nope" train lookahead --nope

@@ -36,7 +36,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
-mkdir "$work/here"
+mkdir -p "$work/here/out" # which "make build" makes
 cd "$work/here"
 links=(bin scripts model training configs)
 for name in "${links[@]}"; do ln -s "$root/$name" .; done

@@ -55,7 +55,7 @@ versitygw() {
   local program=${GLIMPSE_VERSITYGW:-$tools/${module##*@}/versitygw}
   if [ ! -x "$program" ]; then
     [ -z "${GLIMPSE_VERSITYGW:-}" ] || die "GLIMPSE_VERSITYGW: $program is not a program"
-    echo "installing $module" >&2
+    echo "fetching and compiling the S3 server $module, once, into $(dirname "$program")" >&2
     GOBIN=$(dirname "$program") go install "$module" >&2 || die "$module could not be installed"
   fi
   echo "$program"

@@ -64,7 +64,7 @@ compiler() { # ARCH
 # programs builds evict and train. -trimpath and an empty build id keep the folders of
 # this machine out of them.
 programs() { # TARGET FOLDER
-  local os arch kind flags=(-trimpath -ldflags '-s -w -buildid=')
+  local os arch kind flags=(-trimpath -buildvcs=true -ldflags '-s -w -buildid=')
   IFS=- read -r os arch kind <<<"$1"
   (
     export GOOS=$os GOARCH=$arch GOFLAGS= GOAMD64=v1 GOARM64=v8.0 CGO_ENABLED=0

@@ -102,7 +102,7 @@ done <"$work/results" | sort -k1,1 -k2,2n -k3,3n >"$work/table"
 awk '!($1 in best) || $8 > best[$1] { best[$1] = $8; line[$1] = $0 } END { for (p in line) print line[p] }' "$work/table" | sort >"$work/best"
 
 # adapters bring their kernels.
-"$work/evict" policies --json | awk '/^    "name"/ { gsub(/[",]/, "", $2); name = $2 } /^    "adapter"/ { print name }' >"$work/learned"
+"$work/evict" policies --json | awk '/^      "name"/ { gsub(/[",]/, "", $2); name = $2 } /^      "adapter"/ { print name }' >"$work/learned"
 {
   grep -v '^[{}]' "$chosen" | sed 's/,*$//' | while IFS= read -r line; do # policies that are not tuned
     name=${line#*\"} name=${name%%\"*}

@@ -6,7 +6,7 @@ set -euo pipefail
 args=()
 for a in "$@"; do
   case $a in
-    -I/usr/* | -L/usr/*) ;;
+    -I/usr/* | -L/usr/* | -I/opt/* | -L/opt/*) ;;
     *) args+=("$a") ;;
   esac
 done

@@ -1,10 +1,13 @@
 package serving
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"glimpse/datasets"
@@ -21,6 +24,16 @@ type Options struct {
 	Choice   model.SamplingChoice
 	Sampling model.Sampling // what comes of it
 	Compare  bool           // also time prefills with the policy and without eviction
+	JSON     bool           // print one object in the place of the text
+	Label    string         // of the policy in it; "" is its name
+}
+
+// answerStatistics is what one answer cost.
+type answerStatistics struct {
+	turnStatistics
+	Right       *bool   `json:"right,omitempty"` // of an example
+	PlainMillis float64 `json:"plain_prefill_ms,omitempty"`
+	PeakBytes   int64   `json:"peak_cache_bytes"` // of the prefill
 }
 
 // Answer runs a prompt with a policy's cache. The answer streams to out, what was kept and what
@@ -28,7 +41,7 @@ type Options struct {
 func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *eviction.Configured, p *Prompt, o Options) error {
 	info = tables.NewWrapper(info, tables.Columns(info))
 	t, tokenizerErr := m.NeedTokenizer()
-	if p.Task != "" {
+	if p.Task != "" && !o.JSON {
 		if err := ShowExample(info, p); err != nil {
 			return err
 		}
@@ -69,33 +82,72 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 	if tokenizerErr == nil {
 		stream = t.NewStream(true)
 	}
+	var answer strings.Builder
+	say := func(text string) error {
+		answer.WriteString(text)
+		if o.JSON {
+			return nil
+		}
+		_, err := io.WriteString(out, text)
+		return err
+	}
 	start, room := time.Now(), m.Config.MaxPositions-len(p.IDs)+1
 	tokens, ended, err := s.Generate(ctx, model.GenerateOptions{MaxNew: min(o.MaxNew, room), Sampling: o.Sampling, OnToken: func(id int32) error {
 		text := fmt.Sprint(id, " ")
 		if stream != nil {
 			text = stream.Push(id)
 		}
-		_, err := io.WriteString(out, text)
-		return err
+		return say(text)
 	}})
 	elapsed := time.Since(start)
 	if err != nil {
 		return err
 	}
 	if stream != nil {
-		if _, err := io.WriteString(out, stream.Flush()); err != nil {
+		if err := say(stream.Flush()); err != nil {
 			return err
 		}
 	}
+	heads := m.Config.Layers * m.Config.KVHeads
+	stop := stopMaxNew
+	switch {
+	case ended:
+		stop = stopEnd
+	case len(tokens) >= room:
+		stop = stopContext
+	}
+	right := ended && slices.Equal(tokens, p.Answer)
+	if o.JSON {
+		x := answerStatistics{turnStatistics: turnStatistics{
+			Schema: AnswerSchema, Policy: cmp.Or(o.Label, policy.Name), Budget: o.Budget.Of(len(p.IDs)), BudgetShare: o.Budget.Share(),
+			Answer: strings.TrimSpace(answer.String()), Ended: ended, Stop: stop, PromptTokens: len(p.IDs), AnswerTokens: len(tokens),
+			Position: int(s.Cache.Next()), Pairs: float64(kept) / float64(heads), HeldBytes: prefilled, FullBytes: s.FullBytes,
+			StepBytes: s.Traffic.PerStep(), TTFTMillis: ms(s.PrefillTime), Speed: float64(len(tokens)) / elapsed.Seconds(),
+		}, PeakBytes: s.PeakBytes}
+		if n := len(times.plain); n > 0 { // medians
+			x.TTFTMillis, x.PlainMillis = ms(times.evicted[n/2]), ms(times.plain[n/2])
+		}
+		if p.Task != "" {
+			x.Right = &right
+		}
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(x)
+	}
 	fmt.Fprintln(out)
+	switch stop {
+	case stopMaxNew:
+		fmt.Fprintf(info, "cut short at %d tokens, the most of an answer: --max-new\n", len(tokens))
+	case stopContext:
+		fmt.Fprintf(info, "cut short: the context of %d tokens is full\n", m.Config.MaxPositions)
+	}
 	if p.Task != "" {
 		verdict := "wrong"
-		if ended && slices.Equal(tokens, p.Answer) {
+		if right {
 			verdict = "right"
 		}
 		fmt.Fprintf(info, "the answer is %s\n", verdict)
 	}
-	heads := m.Config.Layers * m.Config.KVHeads
 	fmt.Fprintf(info, "policy %s, budget %s: kept %d of %d pairs per KV head on average, %.1f of %.1f KiB (%.1f%%)\n",
 		policy.Name, o.Budget.Describe(len(p.IDs)), kept/heads, len(p.IDs), kib(prefilled), kib(s.FullBytes), 100*float64(prefilled)/float64(s.FullBytes))
 	if o.Compare {

@@ -107,9 +107,16 @@ func (c *Conversation) fits(ids []int32) error {
 	return nil
 }
 
+// TurnSchema and AnswerSchema are the versions of the objects of a turn and of one answer.
+const (
+	TurnSchema   = "glimpse.turn/1"
+	AnswerSchema = "glimpse.answer/1"
+)
+
 // turnStatistics is what one turn cost.
 type turnStatistics struct {
-	Turn         int     `json:"turn"`
+	Schema       string  `json:"schema"`
+	Turn         int     `json:"turn,omitempty"` // of a conversation, from 1
 	Policy       string  `json:"policy"`
 	Budget       int     `json:"budget"`                 // pairs per KV head and layer of this turn
 	BudgetShare  float64 `json:"budget_share,omitempty"` // of the conversation up to the prompt's end, where it was given so
@@ -205,6 +212,7 @@ func (c *Conversation) report(t turnStatistics) error {
 			t.Pairs += float64(s.Cache.Entries(l, h)) / float64(heads)
 		}
 	}
+	t.Schema = TurnSchema
 	t.Turn, t.Policy, t.Budget, t.BudgetShare = len(c.turns)+1, c.label, s.Prompt.Budget, s.Budget.Share()
 	t.Position, t.HeldBytes = int(s.Cache.Next()), s.Bytes()
 	t.FullBytes = int64(t.Position*heads) * s.Cache.PairBytes()

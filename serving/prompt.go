@@ -27,7 +27,7 @@ type Prompt struct {
 // PromptSource are the ways to give a prompt, of which one is taken.
 type PromptSource struct {
 	Text    string // "-" is standard input
-	IDs     string // file of token ids, separated by white space or commas
+	IDs     string // file of token ids, separated by white space or commas; "-" is standard input
 	Example string // of a synthetic task, for the built-in model
 	Raw     bool   // the text does not go into the chat template
 	Tokens  int    // length of the example
@@ -53,7 +53,7 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, s
 	case p.Example != "":
 		out, err = p.ReadExample(m, seed)
 	case p.IDs != "":
-		out, err = readIDs(p.IDs)
+		out, err = openIDs(p.IDs, in)
 	default:
 		out, err = p.readText(ctx, m, in)
 	}
@@ -118,15 +118,22 @@ func (p *PromptSource) readText(ctx context.Context, m *model.Model, in io.Reade
 	return &Prompt{IDs: ids}, err
 }
 
-// readIDs reads a file of numbers.
-func readIDs(path string) (*Prompt, error) {
+// openIDs reads a file of numbers, or in for "-".
+func openIDs(path string, in io.Reader) (*Prompt, error) {
+	if path == "-" {
+		return readIDs("standard input", in)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	return readIDs(path, f)
+}
+
+func readIDs(path string, in io.Reader) (*Prompt, error) {
 	out := &Prompt{}
-	scan := bufio.NewScanner(f)
+	scan := bufio.NewScanner(in)
 	scan.Buffer(nil, 1<<20)
 	for line := 1; scan.Scan(); line++ {
 		fields := strings.FieldsFunc(scan.Text(), func(r rune) bool { return strings.ContainsRune(" \t\r,[]", r) })

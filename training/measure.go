@@ -29,7 +29,7 @@ func (t Timing) Ratio() float64 {
 
 // String is one line for people.
 func (t Timing) String() string {
-	return fmt.Sprintf("step %.2f ms, prefill %.2f ms, floor %.3f × prefill, step ÷ (prefill × floor) = %.2f at %d prompt and %d response tokens",
+	return fmt.Sprintf("step %.2f ms, prefill %.2f ms, floor %.3f × prefill, step ÷ (prefill × floor) = %.2f (1: a step takes what its operations take at the prefill's speed) at %d prompt and %d response tokens",
 		ms(t.Step), ms(t.Prefill), t.Floor, t.Ratio(), t.Prompt, t.Response)
 }
 

@@ -124,7 +124,7 @@ func (r *Recorder) Step(step StepResult) error {
 		case a.Skipped:
 			text = append(text, a.Name+" skipped")
 		default:
-			text = append(text, fmt.Sprintf("%s loss %.4g |g| %.3g lr %.3g", a.Name, a.Loss, a.GradNorm, a.LearningRate))
+			text = append(text, fmt.Sprintf("%s loss %.4g, gradient norm %.3g, learning rate %.3g", a.Name, a.Loss, a.GradNorm, a.LearningRate))
 		}
 	}
 	r.bar.Describe(strings.Join(text, "  "))

@@ -1,7 +1,6 @@
 package training
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -116,7 +115,7 @@ func (t *Trainer) ResumeLatest(path, modelSHA256 string) (from, note string, err
 }
 
 // Resume takes up a checkpoint of the same run: the same model, configuration,
-// data, device and instruction set. Anything else is an error that names what
+// data, device and instruction set, but for more steps. Anything else is an error that names what
 // differs, and the trainer is as it was.
 func (t *Trainer) Resume(path, modelSHA256 string) error {
 	s, err := checkpoints.ReadState(path)
@@ -134,18 +133,12 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 	if err != nil {
 		return err
 	}
-	var a, b bytes.Buffer
-	if err := json.Compact(&a, got.Config); err != nil {
-		return fmt.Errorf("resume %s: %w", path, err)
-	}
-	if err := json.Compact(&b, want.Config); err != nil {
-		return err
-	}
+	differ := settingsDiffer(got.Config, want.Config)
 	switch {
 	case got.Model != want.Model:
 		return fail("model weights", got.Model, want.Model)
-	case a.String() != b.String():
-		return fail("settings", a.String(), b.String())
+	case differ != nil:
+		return fmt.Errorf("resume %s: %w", path, differ)
 	case got.Source != want.Source:
 		return fail("data", got.Source, want.Source)
 	case got.Device != want.Device || got.SIMD != want.SIMD:

@@ -52,6 +52,9 @@ only: --example begins with a prompt that it can answer, and "<copy>" or
 			if _, err := eviction.LookupPolicy(policy); err != nil {
 				return fmt.Errorf("chat: %w", err)
 			}
+			if err := s.choosePolicy(cmd, &policy); err != nil {
+				return err
+			}
 			s.Before = func(m *model.Model) error {
 				n := 1 // what will be said is not known
 				if example != "" {

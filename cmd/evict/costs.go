@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -61,7 +60,7 @@ what this program computes and moves.`,
 	f.StringVar(&c.chip, "chip", "h100-pcie", "one of "+strings.Join(costmodel.Chips.Names(), ", ")+", or flops=…,bandwidth=… per second")
 	f.StringVar(&c.counts, "count", "paper,causal,runtime", "conventions, comma-separated")
 	f.StringArrayVar(&c.set, "set", nil, "option of a policy, as policy.option=value; may be repeated")
-	f.BoolVar(&c.asJSON, "json", false, "print JSON: a list of estimates")
+	f.BoolVar(&c.asJSON, "json", false, "print JSON: an object with estimates")
 	c.s3.Bind(f)
 	return cmd
 }
@@ -128,9 +127,10 @@ func (c *costsFlags) run(cmd *cobra.Command) error {
 			}
 		}
 	}
-	e := json.NewEncoder(cmd.OutOrStdout())
-	e.SetIndent("", "  ")
-	return e.Encode(all)
+	return writeObject(cmd, struct {
+		Schema    string               `json:"schema"`
+		Estimates []costmodel.Estimate `json:"estimates"`
+	}{"glimpse.costs/1", all})
 }
 
 // open reads the shapes of a model.

@@ -23,10 +23,11 @@ func TestCosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []costmodel.Estimate
-	if err := json.Unmarshal([]byte(out), &all); err != nil {
+	var counted struct{ Estimates []costmodel.Estimate }
+	if err := json.Unmarshal([]byte(out), &counted); err != nil {
 		t.Fatal(err)
 	}
+	all := counted.Estimates
 	if len(all) != 4 || all[0].Count != "runtime" || all[1].Count != "paper" || all[2].Policy != "snapkv" || all[2].Budget != 64 || !(all[2].Overhead > 0) || all[0].HeldBytes != 4*all[2].HeldBytes {
 		t.Errorf("%+v", all)
 	}

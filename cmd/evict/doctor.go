@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -31,7 +30,7 @@ what is used instead. A machine without a GPU is no error.`,
 		Example: "  evict doctor\n  evict doctor --json",
 		Args:    cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r := report{Platform: runtime.GOOS + "/" + runtime.GOARCH, Threads: parallel.Threads(), Instructions: simd.Level(), CUDA: kernels.Devices()}
+			r := report{Schema: "glimpse.doctor/1", Platform: runtime.GOOS + "/" + runtime.GOARCH, Threads: parallel.Threads(), Instructions: simd.Level(), CUDA: kernels.Devices()}
 			if r.CUDA.Usable() == nil {
 				var failed []string
 				for i := range r.CUDA.Devices {
@@ -49,9 +48,7 @@ what is used instead. A machine without a GPU is no error.`,
 				r.MPI = mpiReport{Path: path, Version: version}
 			}
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(r)
+				return writeObject(cmd, r)
 			}
 			return r.print(cmd.OutOrStdout())
 		},
@@ -61,6 +58,7 @@ what is used instead. A machine without a GPU is no error.`,
 }
 
 type report struct {
+	Schema       string               `json:"schema"`
 	Platform     string               `json:"platform"`
 	Threads      int                  `json:"threads"`
 	Instructions string               `json:"instructions"`

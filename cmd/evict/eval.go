@@ -89,7 +89,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.IntVar(&j.Concurrent, "concurrency", 0, "prompts that are worked on at once; 0 is as many as threads for a small model, else 1")
 	f.BoolVar(&j.Strict, "strict", false, "end the run at the first sample that fails")
 	f.IntVar(&j.Inspect, "inspect", j.Inspect, "prompts of each task of which --out gets what every policy keeps, for \"evict report\"")
-	f.StringVar(&j.Out, "out", "", "folder for everything: predictions, metrics, configuration; it can be continued and reported on")
+	f.StringVarP(&j.Out, "out", "o", "", "folder for everything: predictions, metrics, configuration; it can be continued and reported on")
 	f.IntVar(&j.Shards, "shards", 0, "parts of the run that any number of workers with one --out, a shared folder or s3://BUCKET/NAME, take as they are free; a killed one's is gone on with")
 	f.StringVar(&j.Shard, "shard", "", "do one part alone, as I/N with I from 0")
 	f.BoolVar(&j.Resume, "resume", false, "go on with the run of --out")

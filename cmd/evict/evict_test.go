@@ -131,13 +131,16 @@ func TestPoliciesJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows []struct {
-		Name, Kind, Doc, Source string
-		Options                 []map[string]any
+	var list struct {
+		Policies []struct {
+			Name, Kind, Doc, Source string
+			Options                 []map[string]any
+		}
 	}
-	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatal(err)
 	}
+	rows := list.Policies
 	if len(rows) != len(eviction.Policies.Names()) {
 		t.Fatalf("%d policies listed, %d registered", len(rows), len(eviction.Policies.Names()))
 	}
@@ -182,8 +185,10 @@ func TestDraftsAndPatterns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var heads [][]float64
-	if err := json.Unmarshal([]byte(out), &heads); err != nil {
+	var pattern struct{ Heads [][]float64 }
+	err = json.Unmarshal([]byte(out), &pattern)
+	heads := pattern.Heads
+	if err != nil {
 		t.Fatal(err)
 	}
 	// The model's second layer copies; no other head comes close.
@@ -242,8 +247,10 @@ func TestPatternsOfOtherModels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var heads [][]float64
-	if err := json.Unmarshal([]byte(out), &heads); err != nil || len(heads) != 2 || len(heads[0]) != 2 {
+	var pattern struct{ Heads [][]float64 }
+	err = json.Unmarshal([]byte(out), &pattern)
+	heads := pattern.Heads
+	if err != nil || len(heads) != 2 || len(heads[0]) != 2 {
 		t.Fatalf("%s: %v", out, err)
 	}
 	for _, layer := range heads {
@@ -268,15 +275,18 @@ func TestInspectJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows []struct {
-		Layer     int       `json:"layer"`
-		KVHead    int       `json:"kv_head"`
-		Positions []int     `json:"positions"`
-		Scores    []float64 `json:"scores"`
+	var inspected struct {
+		Heads []struct {
+			Layer     int       `json:"layer"`
+			KVHead    int       `json:"kv_head"`
+			Positions []int     `json:"positions"`
+			Scores    []float64 `json:"scores"`
+		}
 	}
-	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+	if err := json.Unmarshal([]byte(out), &inspected); err != nil {
 		t.Fatal(err)
 	}
+	rows := inspected.Heads
 	if len(rows) != 8 {
 		t.Fatalf("%d heads, want 4 layers of 2", len(rows))
 	}

@@ -9,6 +9,7 @@ import (
 	"glimpse/internal/figures"
 	"glimpse/model"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -34,6 +35,23 @@ func (s *setup) bindChat(f *pflag.FlagSet) { cli.BindChat(f, &s.ChatOptions, &s.
 func bindBudget(f *pflag.FlagSet, b *eviction.Budget, whole string) {
 	*b = eviction.Pairs(128)
 	f.Var(b, "budget", fmt.Sprintf("pairs kept per KV head and layer, as 128, or a share of the %s, as 10%% or 0.1, rounded down", whole))
+}
+
+// bestWithoutAdapter is the best policy on the built-in model, as a mean over budgets, of those
+// that hold their budget and need nothing else (docs/policies-results.md).
+const bestWithoutAdapter = "laq"
+
+// choosePolicy takes the best policy that needs no adapter where none is given and no policy is
+// asked for, and refuses one that lacks its adapter before a model is fetched.
+func (s *setup) choosePolicy(cmd *cobra.Command, policy *string) error {
+	if !cmd.Flags().Changed("policy") && s.Model != "" && len(s.Adapters) == 0 {
+		*policy = bestWithoutAdapter
+		fmt.Fprintf(cmd.ErrOrStderr(), "no adapter is given: the policy is %s, the best without one; \"train lookahead --model %s -o DIR\" makes one, and --adapter DIR takes it\n", *policy, s.Model)
+	}
+	if err := s.CheckAdapters(*policy); err != nil {
+		return fmt.Errorf("%s: %w", cmd.Name(), err)
+	}
+	return nil
 }
 
 // pictureFormat is the format of a flag's picture; path may be "".

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -57,6 +56,11 @@ drawn is drawn --query-trials times; --json has the quartiles, and means by laye
 					return fmt.Errorf("inspect: --%s: --queries shows no policy", flag)
 				}
 			}
+			if !queries {
+				if err := s.choosePolicy(cmd, &policy); err != nil {
+					return err
+				}
+			}
 			defer files.Close()
 			html, npz := files.Open("--html", htmlPath), files.Open("--npz", npzPath)
 			if err := files.Err(); err != nil {
@@ -68,7 +72,7 @@ drawn is drawn --query-trials times; --json has the quartiles, and means by laye
 			}
 			defer l.Close()
 			if queries {
-				prompt, err := p.Read(cmd.Context(), l.Model, cli.Input(cmd.Context(), cmd.InOrStdin()), s.Seed)
+				prompt, err := p.Read(cmd.Context(), l.Model, cli.Input(cmd.Context(), cmd.InOrStdin()), p.exampleSeed)
 				if err != nil {
 					return err
 				}
@@ -86,7 +90,7 @@ drawn is drawn --query-trials times; --json has the quartiles, and means by laye
 			if err != nil {
 				return err
 			}
-			prompt, err := p.Read(cmd.Context(), l.Model, cli.Input(cmd.Context(), cmd.InOrStdin()), s.Seed)
+			prompt, err := p.Read(cmd.Context(), l.Model, cli.Input(cmd.Context(), cmd.InOrStdin()), p.exampleSeed)
 			if err != nil {
 				return err
 			}
@@ -103,7 +107,15 @@ drawn is drawn --query-trials times; --json has the quartiles, and means by laye
 			}
 			rows := x.Heads()
 			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(rows)
+				return writeObject(cmd, struct {
+					Schema  string            `json:"schema"`
+					Model   string            `json:"model"`
+					Policy  string            `json:"policy"`
+					Adapter string            `json:"adapter,omitempty"`
+					Budget  eviction.Budget   `json:"budget"`
+					Tokens  int               `json:"tokens"`
+					Heads   []inspection.Head `json:"heads"`
+				}{"glimpse.inspect/1", l.Name, c.Name, c.Adapter, budget, len(prompt.IDs), rows})
 			}
 			t := tables.New(tables.Column{Head: "LAYER", Right: true}, tables.Column{Head: "KV HEAD", Right: true}, tables.Column{Head: "KEPT", Right: true}, tables.Column{Head: "POSITIONS", Wrap: true})
 			for _, r := range rows {
@@ -121,7 +133,7 @@ drawn is drawn --query-trials times; --json has the quartiles, and means by laye
 	bindBudget(f, &budget, "prompt")
 	f.StringVar(&htmlPath, "html", "", "file for a page that colours the prompt by how many heads keep each token")
 	f.StringVar(&npzPath, "npz", "", "file for all scores, for numpy.load")
-	f.BoolVar(&asJSON, "json", false, "print JSON: a list with layer, kv_head, positions, scores; of --queries an object")
+	f.BoolVar(&asJSON, "json", false, "print JSON: an object with heads, or of --queries with conditions")
 	f.BoolVar(&queries, "queries", false, "compare pseudo-queries with the queries of the response, by what they say and where they stand")
 	f.IntVar(&o.Rows, "query-rows", 32, "pseudo-queries, and first tokens of the response")
 	f.IntVar(&o.Trials, "query-trials", 8, "draws of what is drawn")

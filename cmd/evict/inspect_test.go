@@ -29,9 +29,11 @@ func inspectFiles(t *testing.T, args ...string) (rows []inspection.Head, page st
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+	var inspected struct{ Heads []inspection.Head }
+	if err := json.Unmarshal([]byte(out), &inspected); err != nil {
 		t.Fatal(err)
 	}
+	rows = inspected.Heads
 	raw, err := os.ReadFile(htmlPath)
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -48,12 +47,11 @@ module.`,
 				rows = append(rows, r)
 			}
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(struct {
+				return writeObject(cmd, struct {
+					Schema        string   `json:"schema"`
 					Architectures []row    `json:"architectures"`
 					RoPEScaling   []string `json:"rope_scaling"`
-				}{rows, model.RoPETypes()})
+				}{"glimpse.models/1", rows, model.RoPETypes()})
 			}
 			t := tables.New(tables.Column{Head: "ARCHITECTURE"}, tables.Column{Head: "MODULES", Optional: 1}, tables.Column{Head: "MODELS", Wrap: true})
 			for _, r := range rows {

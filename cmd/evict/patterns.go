@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 
@@ -87,7 +86,10 @@ that model's default; another one is given with --pattern.`,
 				}
 			}
 			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(p.Heads)
+				return writeObject(cmd, struct {
+					Schema string      `json:"schema"`
+					Heads  [][]float64 `json:"heads"`
+				}{"glimpse.pattern/1", p.Heads})
 			}
 			columns := []tables.Column{{Head: "layer", Right: true}}
 			for h := range p.Heads[0] {
@@ -108,7 +110,7 @@ that model's default; another one is given with --pattern.`,
 	f := cmd.Flags()
 	f.StringVar(&folder, "model", "", "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	f.StringVar(&device, "device", "cpu", "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
-	f.StringVar(&out, "out", "", "folder to make")
+	f.StringVarP(&out, "out", "o", "", "folder to make")
 	f.BoolVar(&replace, "replace", false, "replace a folder that has a pattern")
 	f.StringVar(&split, "split", "validation", "split of the tasks: train, validation or test")
 	f.IntVar(&tokens, "tokens", 512, "prompt length")
@@ -117,6 +119,6 @@ that model's default; another one is given with --pattern.`,
 	f.IntVar(&recent, "recent", 512, "number of recent entries that the pattern is recorded for")
 	f.Uint64Var(&seed, "seed", 1, "seed of the prompts")
 	s3.Bind(f)
-	f.BoolVar(&asJSON, "json", false, "print JSON: a list of layers with a number per KV head")
+	f.BoolVar(&asJSON, "json", false, "print JSON: an object with heads, a list of layers with a number per KV head")
 	return cmd
 }

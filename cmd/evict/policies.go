@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
@@ -52,9 +51,10 @@ has their ranges and what they mean.`,
 			}
 			switch {
 			case asJSON:
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(rows)
+				return writeObject(cmd, struct {
+					Schema   string      `json:"schema"`
+					Policies []policyRow `json:"policies"`
+				}{"glimpse.policies/1", rows})
 			case asMarkdown:
 				return writePolicies(cmd.OutOrStdout(), rows)
 			}

@@ -99,7 +99,7 @@ bytes.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&outs, "out", "o", nil, "file to write: a page of HTML if it ends in .html, Markdown if in .md; may be repeated")
+	f.StringArrayVarP(&outs, "out", "o", nil, "file to write: a page of HTML if it ends in .html, Markdown if in .md or for \"-\", which is standard output; may be repeated")
 	f.StringVar(&o.Title, "title", "", "title of the document")
 	f.StringVar(&o.Baseline, "baseline", "", "policy that the others are tested against (default the best at each budget)")
 	f.StringSliceVar(&o.Highlight, "highlight", nil, "policies in colour, comma-separated (default those with an adapter and the best, ten in all)")
@@ -113,6 +113,9 @@ bytes.`,
 
 // form is how a file's name says that it is written.
 func form(path string) (func(*reports.Report, io.Writer) error, error) {
+	if path == "-" {
+		return (*reports.Report).WriteMarkdown, nil
+	}
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".html", ".htm":
 		return (*reports.Report).WriteHTML, nil

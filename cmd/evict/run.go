@@ -45,10 +45,13 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 			if _, err := eviction.LookupPolicy(policy); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
+			if err := s.choosePolicy(cmd, &policy); err != nil {
+				return err
+			}
 			var prompt *serving.Prompt
 			var unreadable error // told once the policy is known to be right
 			s.Before = func(m *model.Model) error {
-				if prompt, unreadable = p.Read(cmd.Context(), m, cli.Input(cmd.Context(), cmd.InOrStdin()), s.Seed); unreadable != nil {
+				if prompt, unreadable = p.Read(cmd.Context(), m, cli.Input(cmd.Context(), cmd.InOrStdin()), p.exampleSeed); unreadable != nil {
 					return nil
 				}
 				return s.CheckMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: len(prompt.IDs), Budget: o.Budget.Of(len(prompt.IDs)), MaxNew: o.MaxNew})
@@ -73,6 +76,7 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 			}
 			o.Choice.Report(cmd.ErrOrStderr(), l.Model, o.Sampling)
 			o.Sampling.Seed = s.Seed
+			o.Label = label(c)
 			return serving.Answer(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), l.Model, c.Configured, prompt, o)
 		},
 	}
@@ -85,6 +89,7 @@ greedy, knows 384 words only: --example makes prompts that it can answer.`,
 	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of the answer; rocketkv and hsa divide the budget by it")
 	o.Choice.From = model.SamplingOfModel
 	o.Choice.Bind(f)
+	f.BoolVar(&o.JSON, "json", false, "print one JSON object instead of text")
 	f.BoolVar(&o.Compare, "compare", false, "also time prefills with the policy and without eviction, several of each in turn")
 	return cmd
 }

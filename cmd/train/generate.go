@@ -56,11 +56,12 @@ from 0; so do workers of an indexed Kubernetes job (JOB_COMPLETION_INDEX) and of
 mpirun (OMPI_COMM_WORLD_RANK). Without --shards the output is one file, which appears
 under its name only when it is complete. One that was interrupted keeps its finished
 pairs: the same command with --resume goes on, with the bits of a run that never stopped.
+A record that cannot be read is told, counted and left out, unless --strict is given.
 
 The folder may be one of a bucket, --out s3://BUCKET/NAME, with the same promises to
 workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 		Example: `  train generate --samples 64 --out out/pairs.jsonl --replace
-  train generate --tasks copy,chain --tokens 256 --samples 100 --seed 7 --out out/pairs7.jsonl --replace
+  train generate --task copy,chain --tokens 256 --samples 100 --seed 7 --out out/pairs7.jsonl --replace
   train generate --samples 60 --shards 3 --out out/pairs
   train generate path/to/config.yaml --model path/to/llama --shard 3/64
   train generate path/to/config.yaml --model path/to/llama --shards 64 --out s3://bucket/pairs`,
@@ -90,7 +91,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	cli.BindChat(f, &s.ChatOptions, &s.ChatDate)
 	f.StringVar(&s.Responses, "responses", s.Responses, "self: the model's own; source: the answers of the files")
 	f.IntVar(&s.MaxPrompt, "max-prompt", s.MaxPrompt, "most tokens of a prompt; longer ones are left out")
-	f.StringVar(&s.Tasks, "tasks", s.Tasks, "synthetic tasks, comma-separated, or default, or all")
+	f.StringVar(&s.Tasks, "task", s.Tasks, "synthetic tasks, comma-separated, or default, or all")
 	f.StringVar(&s.Split, "split", s.Split, "split of the synthetic tasks: train, validation or test")
 	f.IntVar(&s.Tokens, "tokens", s.Tokens, "prompt length of the synthetic tasks")
 	f.IntVar(&s.Samples, "samples", s.Samples, "number of prompts; with files, at most so many")
@@ -103,6 +104,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	f.StringVar(&s.Shard, "shard", "", "I/N: only shard I of N, from 0")
 	s.Files.Bind(f)
 	f.BoolVar(&s.Resume, "resume", false, "go on with the file of --out where it was interrupted; shards always do so")
+	f.BoolVar(&s.Strict, "strict", s.Strict, "stop at a record that is no prompt, in the place of leaving it out")
 	f.StringVarP(&s.Out, "out", "o", "", "file, or with --shards folder or s3://BUCKET/NAME, to write")
 	f.StringArrayVar(&sets, "set", nil, "KEY=VALUE in the place of what the file says, with a dotted key; may be repeated")
 	return cmd

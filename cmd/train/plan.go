@@ -72,7 +72,10 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
-				return e.Encode(p)
+				return e.Encode(struct {
+					Schema string `json:"schema"`
+					*training.Plan
+				}{"glimpse.plan/1", p})
 			}
 			return p.Write(cmd.OutOrStdout(), &s.Train.Config)
 		},

@@ -46,7 +46,10 @@ first, is also written to the run's folder as sweep.json.`,
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
-				return e.Encode(rows)
+				return e.Encode(struct {
+					Schema   string     `json:"schema"`
+					Adapters []runs.Row `json:"adapters"`
+				}{"glimpse.sweep/1", rows})
 			}
 			return runs.WriteRows(cmd.OutOrStdout(), rows, s.Train.Validation.Budgets)
 		},

@@ -118,7 +118,7 @@ func TestErrorsLeaveNothing(t *testing.T) {
 	}{
 		"no out":          {[]string{"lookahead", "--steps", "1"}, "--out is missing"},
 		"unknown module":  {[]string{"lookahead", "--modules", "q,w", "--out", out}, `unknown module "w"`},
-		"unknown task":    {[]string{"lookahead", "--tasks", "chian", "--out", out}, "want one of: "},
+		"unknown task":    {[]string{"lookahead", "--task", "chian", "--out", out}, "want one of: "},
 		"unknown device":  {[]string{"lookahead", "--device", "tpu", "--out", out}, `unknown device "tpu", want one of: cpu`},
 		"no such model":   {[]string{"lookahead", "--model", filepath.Join(dir, "nowhere"), "--out", out}, "nowhere"},
 		"out exists":      {[]string{"lookahead", "--out", taken}, "exist"},

@@ -188,7 +188,7 @@ func (l *Lineup) variants(name string) ([]evaluation.Contender, error) {
 			}
 		}
 		if len(variants) == 0 {
-			return nil, fmt.Errorf("policy %s: %w an adapter of kind %q; train one and give it with --adapter", name, errNeeds, needs.Adapter)
+			return nil, needsAdapter(name, needs.Adapter)
 		}
 	case needs.Draft && len(l.drafts) > 0:
 		for _, d := range l.drafts {

@@ -101,6 +101,36 @@ func (s *Options) Open(ctx context.Context, log io.Writer) (*Lineup, error) {
 	return l, nil
 }
 
+// CheckAdapters is an error where a policy of the list needs an adapter and there is none: only
+// the built-in model brings adapters. It is known before a model is opened.
+func (s *Options) CheckAdapters(policies string) error {
+	if s.Model == "" || len(s.Adapters) > 0 {
+		return nil
+	}
+	set, err := eviction.ParseOverrides(s.Set)
+	if err != nil {
+		return err
+	}
+	specs, err := parsePolicies(policies)
+	if err != nil {
+		return err
+	}
+	for _, spec := range specs {
+		needs, err := eviction.NeedsOf(spec.name, merged(set, spec.set))
+		if err != nil {
+			return err
+		}
+		if needs.Adapter != "" && !spec.all {
+			return needsAdapter(spec.name, needs.Adapter)
+		}
+	}
+	return nil
+}
+
+func needsAdapter(policy, kind string) error {
+	return fmt.Errorf("policy %s: %w an adapter of kind %q; train one and give it with --adapter", policy, errNeeds, kind)
+}
+
 // Close closes all models.
 func (l *Lineup) Close() error {
 	for _, d := range l.drafts {

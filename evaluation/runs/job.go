@@ -3,7 +3,6 @@ package runs
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -151,7 +150,7 @@ func Default() *Job {
 // Read takes a configuration over the defaults, with KEY=VALUE of sets in the place of what
 // it says. repeat puts the flags that were given over both.
 func (j *Job) Read(path string, sets []string, repeat func() error) error {
-	data, err := os.ReadFile(path)
+	data, err := cli.ReadFile(path)
 	if err != nil {
 		return err
 	}
@@ -206,6 +205,12 @@ func (j *Job) check() ([]plan, error) {
 	j.complete()
 	if err := errors.Join(eviction.CheckBudgets(j.Budgets), lineup.CheckPolicies(strings.Join(j.Policies, ",")), j.Sampling.Check(), model.CheckCacheDType(j.CacheDType)); err != nil {
 		return nil, err
+	}
+	for _, m := range j.Models {
+		asked := lineup.Options{Model: m.Model, Adapters: m.Adapters, Set: j.Set}
+		if err := asked.CheckAdapters(strings.Join(j.Policies, ",")); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := eviction.ParseOverrides(j.Set); err != nil {
 		return nil, err

@@ -53,14 +53,14 @@ func Main(root *cobra.Command) {
 	switch {
 	case err == nil:
 	case interrupted && errors.Is(err, context.Canceled):
-		fmt.Fprintf(progress.Stderr, "%s: stopped by a signal%s\n", root.Name(), besidesCancelled(err))
+		progress.Stderr.Error(root.Name() + ": stopped by a signal" + besidesCancelled(err))
 		if errors.As(err, new(resumable)) {
 			os.Exit(ExitResumable)
 		}
 		os.Exit(ExitInterrupted)
 	default:
 		// Errors of the package train begin with its name, which is also the command's.
-		fmt.Fprintf(progress.Stderr, "%s: %s\n", root.Name(), strings.TrimPrefix(err.Error(), root.Name()+": "))
+		progress.Stderr.Error(root.Name() + ": " + strings.TrimPrefix(err.Error(), root.Name()+": "))
 		os.Exit(ExitError)
 	}
 }

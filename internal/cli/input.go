@@ -2,8 +2,25 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"os"
 )
+
+// maxInput bounds what is read of standard input at once.
+const maxInput = 1 << 28
+
+// ReadFile reads a file; "-" is standard input.
+func ReadFile(path string) ([]byte, error) {
+	if path != "-" {
+		return os.ReadFile(path)
+	}
+	data, err := io.ReadAll(io.LimitReader(os.Stdin, maxInput+1))
+	if err == nil && len(data) > maxInput {
+		err = fmt.Errorf("standard input: got more than %d bytes", maxInput)
+	}
+	return data, err
+}
 
 // Input reads from in and ends with ctx, also where in is a terminal or a pipe that
 // nothing comes from. A read that is left behind takes what comes next.

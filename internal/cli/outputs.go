@@ -29,6 +29,7 @@ type Outputs struct {
 type Output struct {
 	flag, path string
 	file       *atomicfile.File
+	stdout     bool // path is "-"
 }
 
 // Bind adds --replace.
@@ -59,10 +60,15 @@ func (o *Outputs) Check(flag, path string) error {
 	return nil
 }
 
-// Open starts the file of a flag; path may be "". Err tells what could not be opened.
+// Open starts the file of a flag; path may be "", or "-" for standard output. Err tells what
+// could not be opened.
 func (o *Outputs) Open(flag, path string) *Output {
 	out := &Output{flag: flag, path: path}
 	if path == "" {
+		return out
+	}
+	if path == "-" {
+		out.stdout = true
 		return out
 	}
 	if err := o.open(out); err != nil {
@@ -98,6 +104,12 @@ func same(a, b string) bool {
 
 // Write puts what f writes in the file's place. It does nothing for a file without a path.
 func (out *Output) Write(f func(w io.Writer) error) error {
+	if out.stdout {
+		if err := f(os.Stdout); err != nil {
+			return fmt.Errorf("%s: standard output: %w", out.flag, err)
+		}
+		return nil
+	}
 	if out.file == nil {
 		return nil
 	}
@@ -111,7 +123,7 @@ func (out *Output) Write(f func(w io.Writer) error) error {
 }
 
 // Wanted tells that the output has a path.
-func (out *Output) Wanted() bool { return out.file != nil }
+func (out *Output) Wanted() bool { return out.file != nil || out.stdout }
 
 // Close drops the files that were not written.
 func (o *Outputs) Close() {

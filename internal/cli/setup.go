@@ -11,14 +11,16 @@ import (
 )
 
 // Setup gives a command, once it has all its subcommands, what both binaries share: --threads,
-// defaults from the environment, completion by the shell, grouped help, and errors in plain words.
+// what is said beside results, defaults from a file and the environment, completion by the shell, grouped help, and errors in plain words.
 func Setup(root *cobra.Command, values map[string]Values) {
 	threads := root.PersistentFlags().Int("threads", 0, "threads to use; 0 is all cores")
+	var talk talkFlags
+	talk.bind(root.PersistentFlags())
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
 	root.SetHelpFunc(help)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newCompletion(), newMan())
+	root.AddCommand(newCompletion(), newMan(), newConfig())
 	root.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
@@ -26,9 +28,9 @@ func Setup(root *cobra.Command, values map[string]Values) {
 		return unknownCommand(c, args[0])
 	}
 	root.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-	var wrong error
+	own, wrong := readDefaults()
 	each(root, func(c *cobra.Command) {
-		if err := environment(c); err != nil && wrong == nil {
+		if err := own.apply(c); err != nil && wrong == nil {
 			wrong = err
 		}
 		complete(c, values)
@@ -37,6 +39,10 @@ func Setup(root *cobra.Command, values map[string]Values) {
 		if wrong != nil && c.Name() != "help" {
 			return wrong
 		}
+		if err := talk.apply(c); err != nil {
+			return err
+		}
+		own.report(c)
 		return SetThreads(*threads)
 	}
 }

@@ -20,8 +20,8 @@ var FlagGroups = []struct {
 	Names string
 }{
 	{"Model", "model device cache-dtype adapter draft pattern"},
-	{"Prompt", "prompt token-ids example raw chat-option chat-date"},
-	{"Data", "config data field prompts recipe responses task tasks task-option split tokens samples max-prompt truncate held-out prompt-tokens response-tokens metric"},
+	{"Prompt", "prompt token-ids example example-seed raw chat-option chat-date"},
+	{"Data", "config data field prompts recipe responses task task-option split tokens samples max-prompt truncate held-out prompt-tokens response-tokens metric"},
 	{"Policy", "policy budget set sink recent"},
 	{"Sampling", "sampling temperature top-p top-k min-p repetition-penalty max-new max-response seed sampling-seed"},
 	{"Training", "preset steps epochs batch rows lr modules rank alpha loss init-token init-noise pooling warmup warmup-ratio schedule final-ratio beta1 beta2 epsilon weight-decay clip"},
@@ -93,6 +93,9 @@ func flagUsages(w io.Writer, c *cobra.Command) {
 		show(FlagGroups[i].Title, f)
 	}
 	show("General", rest)
+	if path, err := defaultsPath(); err == nil {
+		fmt.Fprintf(w, "\nDefaults are also taken from %s; \"%s config\" shows which.\n", path, c.Root().Name())
+	}
 }
 
 func newFlags() *pflag.FlagSet {

@@ -2,6 +2,7 @@ package progress
 
 import (
 	"io"
+	"log/slog"
 	"os"
 	"sync"
 
@@ -20,6 +21,10 @@ type Output struct {
 	mu   sync.Mutex
 	// line tells that the cursor is on a bar's line, at its start.
 	line bool
+
+	talk  Talk
+	log   *slog.Logger // where lines are JSON
+	begun []byte       // of a line of the log
 }
 
 // Stderr is the standard error of the process, on which all of it meets.
@@ -37,6 +42,13 @@ func NewOutput(w io.Writer) *Output {
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.talk.Quiet {
+		return len(p), nil
+	}
+	if o.log != nil {
+		o.record(p)
+		return len(p), nil
+	}
 	o.erase()
 	return o.text.Write(p)
 }

@@ -50,7 +50,7 @@ type Option func(*Bar)
 // ignored: progress is never worth stopping for.
 func New(w io.Writer, noun string, total int64, opts ...Option) *Bar {
 	b := &Bar{out: NewOutput(w), noun: noun, total: total, start: time.Now()}
-	if f := b.out.Terminal(); f != nil {
+	if f := b.out.Terminal(); f != nil && !b.out.talk.JSON {
 		b.columns = func() int {
 			if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
 				return columns
@@ -134,7 +134,14 @@ func (b *Bar) Done() {
 
 func (b *Bar) show() {
 	b.last, b.logged = time.Now(), b.tenths()
+	if !b.out.bars() {
+		return
+	}
 	line := printable.Text(b.facts(b.last.Sub(b.start)))
+	if b.out.log != nil {
+		b.out.progressed(strings.TrimSpace(line), b.done, b.total, b.noun)
+		return
+	}
 	if b.columns == nil {
 		fmt.Fprintln(b.out, line)
 		return

@@ -141,7 +141,7 @@ func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, 
 			return err
 		}
 		s.sizes = append(s.sizes, parameters(t.Adapter(i)))
-		what := fmt.Sprintf("%s adapter of %s, %d rows, %d trained numbers", a.Kind, m.Name, a.Rows, parameters(t.Adapter(i)))
+		what := fmt.Sprintf("%s adapter of %s, %d rows, %s trained parameters", a.Kind, m.Name, a.Rows, grouped(parameters(t.Adapter(i))))
 		if err := s.deliver(ctx, i, stored, log, out, what); err != nil {
 			return err
 		}
@@ -180,6 +180,15 @@ func longest(source training.Source) int {
 		}
 	}
 	return n
+}
+
+// grouped is a whole number with a comma between thousands.
+func grouped(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }
 
 func parameters(a model.Adapter) int {

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/internal/cli"
 	"glimpse/internal/collective"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
@@ -216,7 +216,7 @@ type Overrides interface {
 // Read takes a configuration file over the defaults, and what the command line says over
 // both.
 func (s *Spec) Read(path string, flags Overrides) error {
-	data, err := os.ReadFile(path)
+	data, err := cli.ReadFile(path)
 	if err != nil {
 		return err
 	}

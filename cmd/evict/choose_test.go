@@ -1,0 +1,42 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A policy that lacks its adapter is refused before the model is looked for, and where none was
+// asked for another one is taken.
+func TestPolicyWithoutItsAdapter(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "none")
+	for _, line := range []string{"run hi", "chat", "inspect hi", "eval --task copy --budget 8"} {
+		args := append(strings.Fields(line), "--model", nowhere, "--policy", "lookaheadkv")
+		if _, _, err := execute(t, args...); err == nil || !strings.Contains(err.Error(), "policy lookaheadkv: needs an adapter") {
+			t.Errorf("%v: error %v", args, err)
+		}
+	}
+	_, log, err := execute(t, "run", "hi", "--model", nowhere)
+	if err == nil || strings.Contains(err.Error(), "adapter") || !strings.Contains(log, "the policy is laq, the best without one; \"train lookahead") {
+		t.Errorf("no policy: %q, %v", log, err)
+	}
+}
+
+// The seed of an answer does not change the example.
+func TestExampleSeed(t *testing.T) {
+	prompt := func(args ...string) string {
+		_, log, err := execute(t, append([]string{"run", "--example", "copy", "--tokens", "64", "--policy", "full", "--max-new", "2"}, args...)...)
+		if err != nil || !strings.Contains(log, "cut short at 2 tokens") {
+			t.Fatalf("%v, %q", err, log)
+		}
+		line, _, _ := strings.Cut(log, "\n")
+		return line
+	}
+	first := prompt()
+	if prompt("--seed", "2") != first {
+		t.Error("another seed changes the example")
+	}
+	if prompt("--example-seed", "2") == first {
+		t.Error("another example is the same")
+	}
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"glimpse/internal/jsondoc"
+)
+
+// TestJSONIsDocumented: every command that prints JSON prints an object with the schema and the
+// values of docs/json.md.
+func TestJSONIsDocumented(t *testing.T) {
+	document, err := os.ReadFile("../../docs/json.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string][]string{
+		"run":      {"run --example copy --tokens 96 --policy snapkv --budget 32 --compare", "run --example copy --tokens 96 --policy snapkv --budget 50% --max-new 2"},
+		"chat":     {"chat --example turns --tokens 96 --policy snapkv --budget 64 --max-new 4"},
+		"costs":    {"costs --policy full,snapkv --tokens 64"},
+		"doctor":   {"doctor"},
+		"eval":     {"eval --policy full,lookaheadkv --budget 32 --task copy --samples 1 --tokens 96", "eval --policy snapkv --budget 32 --task single --samples 1 --tokens 96 --timings=false --groups"},
+		"inspect":  {"inspect --policy snapkv --budget 32 --example copy --tokens 64", "inspect --queries --example copy --tokens 64 --query-trials 1"},
+		"models":   {"models"},
+		"patterns": {"patterns --samples 1 --tokens 64"},
+		"policies": {"policies"},
+		"tasks":    {"tasks", "tasks niah"},
+		"config":   {"config"},
+		"judge":    nil, // prints what eval does, of a server's judgements
+	}
+	for _, c := range newRoot().Commands() {
+		if c.Flags().Lookup("json") == nil {
+			continue
+		}
+		if _, ok := lines[c.Name()]; !ok {
+			t.Errorf("evict %s --json is not compared with the document", c.Name())
+		}
+		for _, line := range lines[c.Name()] {
+			t.Run(line, func(t *testing.T) {
+				out, _, err := execute(t, append(strings.Fields(line), "--json")...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := jsondoc.Check(string(document), []byte(out)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}

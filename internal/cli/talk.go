@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"fmt"
+
+	"glimpse/internal/progress"
+	"glimpse/internal/suggest"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+var logFormats = []string{"text", "json"}
+
+// talkFlags say what goes to standard error beside errors.
+type talkFlags struct {
+	quiet, verbose, noProgress bool
+	format                     string
+}
+
+func (t *talkFlags) bind(f *pflag.FlagSet) {
+	f.BoolVarP(&t.quiet, "quiet", "q", false, "say nothing but results and errors")
+	f.BoolVarP(&t.verbose, "verbose", "v", false, "also say details, such as the defaults in force")
+	f.BoolVar(&t.noProgress, "no-progress", false, "show no progress")
+	f.StringVar(&t.format, "log-format", "text", "what standard error gets: text, or json for one object per line")
+}
+
+// apply sets what the command says from now on.
+func (t *talkFlags) apply(c *cobra.Command) error {
+	talk := progress.Talk{Quiet: t.quiet, Verbose: t.verbose, NoBars: t.noProgress, JSON: t.format == "json"}
+	switch {
+	case t.quiet && t.verbose:
+		return fmt.Errorf("got --quiet and --verbose, want one of them")
+	case !talk.JSON && t.format != "text":
+		return fmt.Errorf("--log-format: %w", suggest.Unknown("format", t.format, logFormats))
+	case talk == progress.Talk{}:
+		return nil
+	}
+	out := progress.NewOutput(c.ErrOrStderr())
+	out.SetTalk(talk)
+	c.Root().SetErr(out)
+	return nil
+}
