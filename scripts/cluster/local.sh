@@ -3,7 +3,7 @@
 #
 #   ./scripts/cluster/local.sh --ranks 4 --restarts 2 -- run CONFIG.yaml
 #
-# A run goes on from its last checkpoint (--run or --checkpoint).
+# A run goes on from its last checkpoint (--run or --checkpoint). Names are relative to the repository.
 set -euo pipefail
 source "$(dirname "$0")/../common.sh"
 
