@@ -15,6 +15,14 @@ func CheckLengths(op string, x *Tensor, others ...*Tensor) {
 	}
 }
 
+// CheckReceive panics unless x can be copied into y as it is.
+func CheckReceive(y, x *Tensor) {
+	CheckLengths("Receive", y, x)
+	if y.DType != x.DType {
+		panic(fmt.Sprintf("kernels: Receive of a %s tensor, want %s", x.DType, y.DType))
+	}
+}
+
 // CheckNorm panics unless w fits the rows of x and the others the whole of it.
 func CheckNorm(op string, x, w *Tensor, others ...*Tensor) {
 	if w.Len() != x.Width() {

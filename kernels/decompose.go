@@ -43,7 +43,7 @@ func (d Decomposed) Selector() Selector { return d.on.HostSelector() }
 
 // Receive goes through the host where it must.
 func (d Decomposed) Receive(y, x *Tensor) {
-	MustFit(x.Len(), y.Shape)
+	CheckReceive(y, x)
 	Convert(y, x)
 }
 

@@ -128,8 +128,10 @@ func TestMultiTensorRefuse(t *testing.T) {
 			"a gradient less": func() {
 				d.B.MultiAdamW([]*kernels.Tensor{of(3)}, nil, []*kernels.Tensor{of(3)}, []*kernels.Tensor{of(3)}, kernels.AdamWStep{})
 			},
-			"other lengths": func() { d.B.MultiAxpy([]*kernels.Tensor{of(3)}, 1, []*kernels.Tensor{of(4)}) },
-			"another rank":  func() { d.B.LowRank(of(2, 5), of(2, 3), of(2, 4), of(5, 4), nil, of(3, 4), of(5, 2), 1) },
+			"other lengths":         func() { d.B.MultiAxpy([]*kernels.Tensor{of(3)}, 1, []*kernels.Tensor{of(4)}) },
+			"rows of other lengths": func() { d.B.Receive(of(3), of(4)) },
+			"rows of another type":  func() { d.B.Receive(of(3), d.B.Alloc(kernels.BF16, 3)) },
+			"another rank":          func() { d.B.LowRank(of(2, 5), of(2, 3), of(2, 4), of(5, 4), nil, of(3, 4), of(5, 2), 1) },
 			"another width": func() {
 				d.B.LowRankGrad(of(2, 3), of(2, 3), of(3, 4), of(5, 3), of(2, 5), of(2, 4), of(2, 3), of(5, 4), of(3, 4), of(5, 3), 1)
 			},

@@ -21,7 +21,7 @@ func (m *Model) Counted() (*Model, *memcount.Counter) {
 		folder: m.folder, family: m.family, shapes: &shapes{bytes: m.WeightBytes()}, counter: b,
 	}
 	for _, s := range m.stages {
-		d.stages = append(d.stages, stage{b, s.from, s.to})
+		d.stages = append(d.stages, stage{b, s.from, s.to, s.share})
 	}
 	b.SeekPeaks(false)
 	d.bind(func(s slot) *kernels.Tensor {
@@ -117,18 +117,19 @@ func amount(n int64) string {
 const MemoryVariable = "GLIMPSE_MEMORY_CHECK"
 
 // Available is the memory that a run on m could have: of an accelerator what its
-// allocator can get or keeps for operations; on the host what host tells, without which, or where that is 0, it
+// allocator can get or keeps for operations, of several what they can until the fullest has no more; on the host what host tells, without which, or where that is 0, it
 // is not known. Nor is it where MemoryVariable says that nobody wants to know.
 func (m *Model) Available(host func() int64) (bytes int64, ok bool) {
 	if os.Getenv(MemoryVariable) == "off" {
 		return 0, false
 	}
 	if m.Backend.OwnMemory() {
-		for _, b := range m.Devices() {
+		ok = true
+		return m.room(func(b kernels.Backend) int64 {
 			use := b.Memory()
-			bytes, ok = bytes+use.Available+use.Kept, use.Total > 0 // a counter of memory has none
-		}
-		return bytes, ok
+			ok = ok && use.Total > 0 // a counter of memory has none
+			return use.Available + use.Kept
+		}), ok
 	}
 	if host == nil {
 		return 0, false
@@ -155,10 +156,7 @@ func (m *Model) CheckWeights() error {
 	if _, ok := m.Available(nil); !ok {
 		return nil
 	}
-	var available int64 // for tensors alone
-	for _, b := range m.Devices() {
-		available += b.Memory().Available
-	}
+	available := m.room(func(b kernels.Backend) int64 { return b.Memory().Available }) // for tensors alone
 	counted, counter := m.Counted()
 	f := Forecast{Device: m.DeviceName(), Need: counter.Live(), Available: available, Advice: []string{"use a smaller model, or a device with more memory"}}
 	runtime.KeepAlive(counted)

@@ -52,9 +52,17 @@ func (m *Model) place(devices []kernels.Backend, slots []slot, bytes func(s slot
 			rooms[i] = max(1, b.Memory().Available)
 		}
 	}
+	var all int64
+	for _, n := range need {
+		all += n
+	}
 	from := 0
 	for i, to := range shareOut(need, rooms) {
-		m.stages = append(m.stages, stage{devices[i], from, to})
+		var own int64
+		for _, n := range need[from:to] {
+			own += n
+		}
+		m.stages = append(m.stages, stage{devices[i], from, to, float64(own) / float64(all)})
 		from = to
 	}
 	m.DeviceChoice = m.Placement()

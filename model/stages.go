@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"math"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -16,12 +17,13 @@ import (
 type stage struct {
 	on       kernels.Backend
 	from, to int
+	share    float64 // of the memory that a run needs
 }
 
 // placed are the stages; a model that was not placed otherwise has one.
 func (m *Model) placed() []stage {
 	if m.stages == nil {
-		return []stage{{m.Backend, 0, m.Config.Layers}}
+		return []stage{{m.Backend, 0, m.Config.Layers, 1}}
 	}
 	return m.stages
 }
@@ -56,6 +58,16 @@ func (m *Model) end() kernels.Backend {
 // leaves tells that what layer l leaves is read on another device.
 func (m *Model) leaves(l int) bool {
 	return l+1 < m.Config.Layers && m.stageOf(l) != m.stageOf(l+1)
+}
+
+// room is how much a run may need in all until one of the devices has no more than free says:
+// each needs its share of it.
+func (m *Model) room(free func(b kernels.Backend) int64) int64 {
+	least := int64(math.MaxInt64)
+	for _, s := range m.placed() {
+		least = min(least, int64(float64(free(s.on))/s.share))
+	}
+	return least
 }
 
 // Devices are those of the model in the order of its layers.

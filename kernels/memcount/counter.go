@@ -317,7 +317,7 @@ func (d *Counter) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
 func (d *Counter) MatMulTA(c, a, b *kernels.Tensor, alpha, beta float64)    { d.keepWorkspace() }
 func (d *Counter) Fill(y *kernels.Tensor, value float64)                    {}
 func (d *Counter) Copy(y, x *kernels.Tensor)                                { kernels.MustFit(x.Len(), y.Shape) }
-func (d *Counter) Receive(y, x *kernels.Tensor)                             { kernels.MustFit(x.Len(), y.Shape) }
+func (d *Counter) Receive(y, x *kernels.Tensor)                             { kernels.CheckReceive(y, x) }
 func (d *Counter) Gather(y, table *kernels.Tensor, ids []int32)             { d.temp(4 * int64(len(ids))) }
 func (d *Counter) CopyHead(y, x *kernels.Tensor, h int)                     { kernels.CheckCopyHead(y, x, h) }
 func (d *Counter) Add(y, a, b *kernels.Tensor)                              { kernels.CheckLengths("Add", y, a, b) }

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Runs train on several ranks of this machine, and again where one has died:
+#
+#   ./scripts/cluster/local.sh --ranks 4 --restarts 2 -- run CONFIG.yaml
+#
+# A run goes on from its last checkpoint (--run or --checkpoint).
+set -euo pipefail
+source "$(dirname "$0")/../common.sh"
+
+ranks=2 restarts=0
+while [ $# -gt 0 ]; do
+  case $1 in
+    --ranks) ranks=${2:?--ranks: a number is missing}; shift 2 ;;
+    --restarts) restarts=${2:?--restarts: a number is missing}; shift 2 ;;
+    --) shift; break ;;
+    *) die "unknown argument $1: want --ranks N, --restarts N, -- and the command of train" ;;
+  esac
+done
+[ $# -gt 0 ] || die "the command of train is missing after --"
+command -v mpirun >/dev/null || die "mpirun is missing: install Open MPI (Debian: apt-get install openmpi-bin)"
+
+# As root mpirun wants to be asked twice; more ranks than cores are slow but right.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+# Containers may not read the memory of other processes, of which Open MPI 4 warns.
+export OMPI_MCA_btl_vader_single_copy_mechanism=none
+for try in $(seq 0 "$restarts"); do
+  [ "$try" = 0 ] || set -- "${@/--replace/--resume}" --resume
+  code=0
+  mpirun -n "$ranks" "$root/bin/train" "$@" || code=$?
+  [ "$code" != 0 ] || exit 0
+  [ "$try" = "$restarts" ] || echo "local.sh: the run ended with exit code $code; restart $((try + 1)) of $restarts" >&2
+done
+exit "$code"
