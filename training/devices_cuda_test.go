@@ -1,4 +1,4 @@
-//go:build gpu && linux && amd64
+//go:build gpu && linux && (amd64 || arm64)
 
 package training_test
 

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -35,6 +36,9 @@ func (s *Spec) checkTargets(ctx context.Context, finished bool) error {
 			replace := s.Replace && !objectstore.IsURL(target)
 			err := objectstore.CheckAdapterTarget(ctx, target, replace, s.S3)
 			if err != nil && !(finished && errors.Is(err, fs.ErrExist)) {
+				if errors.Is(err, fs.ErrExist) && !replace && !objectstore.IsURL(target) {
+					return fmt.Errorf("%w: write over it with --replace, or name another folder", err)
+				}
 				return err
 			}
 		}
