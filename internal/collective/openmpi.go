@@ -19,7 +19,6 @@ const MPIVariable = "GLIMPSE_MPI"
 // Constants of Open MPI's mpi.h, of versions 4 and 5.
 const (
 	threadSerialized = 2
-	maxVersion       = 256
 	maxErrorText     = 256
 )
 
