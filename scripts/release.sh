@@ -6,9 +6,10 @@
 #   linux-amd64-cuda, linux-arm64-cuda       the same with the CUDA backend; glibc 2.28 or later
 #
 # An archive has bin/, man pages, completions of bash, zsh and fish, and the documents.
-# SHA256SUMS has the checksums. The same commit gives the same bytes, on any machine: Go is that
-# of go.mod, C is compiled by a zig of a fixed version, which is fetched from PyPI into .cache/
-# (python3 with pip is needed), and all times are the commit's.
+# SHA256SUMS has the checksums. Go is that of go.mod, C is compiled by a zig of a fixed version,
+# which is fetched from PyPI into .cache/ (python3 with pip is needed), and all times are the
+# commit's. Archives with CUDA do not have the same bytes yet when they are built in another
+# folder, which --twice reports.
 #
 #   ./scripts/release.sh                       # all of them
 #   ./scripts/release.sh --only=linux-amd64    # one; may be repeated
