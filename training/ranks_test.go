@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -46,6 +47,8 @@ func onRanks(t *testing.T, m *model.Model, c training.Config, n int, source func
 					g.Fail(r.err)
 				}
 			}()
+			c := c
+			c.Adapters = slices.Clone(c.Adapters) // each rank is a process
 			if tr, r.err = training.New(m, c, own); r.err != nil {
 				return
 			}

@@ -95,10 +95,14 @@ func Recorded(g kernels.Graph) int { return g.(*cudaGraph).Operations() }
 // VisibleOwn are the own pairs that row r sees.
 func VisibleOwn(a *kernels.Attend, r int) (from, to int) { return a.VisibleOwn(r) }
 
-// Temporary is the memory that f's operations take at most, what they allocate included.
+// Temporary is the memory that f's operations take at most, what they allocate included. The
+// workspace of products, where all share one, is not.
 func Temporary(b kernels.Backend, f func()) int64 {
 	c := b.(*cuda)
 	exact := c.exact
+	if !exact {
+		c.do("Temporary", func() { c.workspaceFor("Temporary", MaxWorkspace) })
+	}
 	c.exact = true // each in an allocation of its own
 	defer func() { c.exact = exact }()
 	c.ResetPeak()

@@ -62,10 +62,10 @@ func (m *graphMemory) temporary(b *cuda, op string, bytes int64) cu.DevicePtr {
 // order, so one block serves all products, those of graphs included. It has all that an
 // algorithm may ask for: a forecast does not know the algorithms.
 func (b *cuda) workspaceFor(op string, bytes int64) cu.DevicePtr {
-	if b.exact {
-		return b.temporary(op, bytes)
-	}
 	if b.workspace == 0 {
+		if b.exact {
+			return b.temporary(op, bytes)
+		}
 		b.workspace = b.secure(op, MaxWorkspace)
 	}
 	return b.workspace
