@@ -508,7 +508,7 @@ stop "Ctrl-C in an evaluation" INT evict eval --samples 1000000 --json-out x.jso
 limited=(train judgeq --batch 1 --validate 0 --out x --checkpoint)
 "${limited[@]}" "$given/good.state" --steps 2 --out "$given/good" >/dev/null 2>&1
 refuse "checkpoint that is there already" "good.state|--resume" "${limited[@]}" "$given/good.state" --steps 2
-refuse "checkpoint of another run" "good.state" "${limited[@]}" "$given/good.state" --steps 3 --resume
+refuse "checkpoint of another run" "good.state" "${limited[@]}" "$given/good.state" --steps 2 --rows 3 --resume
 head -c 1000 "$given/good.state" >"$given/cut.state"
 refuse "checkpoint cut short" "cut.state" "${limited[@]}" "$given/cut.state" --steps 2 --resume
 refuse "resume without a checkpoint" "--checkpoint" train judgeq --steps 2 --resume --out x

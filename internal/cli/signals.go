@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"glimpse/internal/progress"
 )
@@ -51,6 +52,10 @@ func (s *signals) taken(sig os.Signal) bool {
 	return f != nil && f()
 }
 
+// sameSignal is the time in which a second signal is the first once more: timeout and
+// launchers send it to a program and to its group.
+const sameSignal = 250 * time.Millisecond
+
 // notify returns a context that the first SIGINT, SIGTERM or SIGHUP ends that nothing else
 // takes. The next one has its usual effect, but does not leave a bar's line behind.
 func notify(parent context.Context) (ctx context.Context, stop func()) {
@@ -63,12 +68,17 @@ func notify(parent context.Context) (ctx context.Context, stop func()) {
 	received := make(chan os.Signal, 4)
 	signal.Notify(received, ends...)
 	go func() {
+		var first time.Time
 		for sig := range received {
 			if s.taken(sig) {
 				continue
 			}
 			if ctx.Err() == nil {
+				first = time.Now()
 				cancel()
+				continue
+			}
+			if time.Since(first) < sameSignal {
 				continue
 			}
 			progress.Stderr.Clear()

@@ -46,6 +46,14 @@ func TestOnInterrupt(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("an interrupt that was not taken did not end the context")
 	}
+	// The same signal to the program's group, too, does not kill it.
+	send()
+	select {
+	case <-seen:
+	case <-time.After(patience):
+		t.Fatal("the second interrupt was not seen")
+	}
+	time.Sleep(10 * time.Millisecond)
 	restore()
 	OnInterrupt(context.Background(), func() bool { t.Error("without Main"); return true })()
 }
