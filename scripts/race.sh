@@ -26,7 +26,9 @@ without=(
   '^Test(StudyIsPrefill|Traffic|DecodingAgainstNaive|LongResponsesDoNotGrow|CaMMergesWithTheMean|DecodingStaysWithinTheBudget)$'
   '^Test(PoolingIsTheSameForAll|PoliciesKeepWhatTheyMay|LayersUseTheSameMemory|SlidingWindows|RandomIsUniform)$'
   '^Test(GradientsOfEveryFamily|GradientsAgainstFiniteDifferences|RetainFreesMemory)$'
-  # Training runs like those of TestResumeKeepsTheBest, TestValidation and TestSampleCacheOnABrokenDisk.
+  # Training runs like those of TestRunFolder, TestRanksHaveTheBitsOfOneProcess, TestResumeKeepsTheBest, TestValidation
+  # and TestSampleCacheOnABrokenDisk.
+  '^Test(Run|ResumeExtendsRun|RanksResumeAnyNumberOfRanks|SampleCacheChangesNoBit|LookaheadKVStepAgainstPyTorch|JudgeQStepAgainstPyTorch|JSONIsDocumented)$'
   '^Test(LossFalls|ScratchIsCounted|FirstLossAgrees)$'
   # Commands: what is damaged, asked for or left behind around the same run. TestKilledRuns, TestS3Run,
   # TestShardsInABucket, TestKilledExport, TestInterrupt and TestSignals stay.

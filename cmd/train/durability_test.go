@@ -117,8 +117,11 @@ func longRun(dir string, steps int) []string {
 // that was never disturbed, to the last byte.
 func TestKilledRuns(t *testing.T) {
 	kills, steps := 6, 12
-	if os.Getenv(fullVariable) != "" {
+	switch {
+	case os.Getenv(fullVariable) != "":
 		kills, steps = 20, 60
+	case testing.Short():
+		kills = 3
 	}
 	undisturbed := t.TempDir()
 	begin := time.Now()
