@@ -85,10 +85,10 @@ beside() { # FUNCTION...
 on_chip() {
   ways=chip
   export GLIMPSE_CUDA_DRIVER=$root/kernels/cuda/build/chip/libhostcuda.so
-  export GLIMPSE_CUBLASLT=$GLIMPSE_CUDA_DRIVER
+  export GLIMPSE_CUBLASLT=$GLIMPSE_CUDA_DRIVER GLIMPSE_NCCL=$GLIMPSE_CUDA_DRIVER
   unset GLIMPSE_CUDA_EXACT
 }
-chip_kernels() { on_chip; tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA'; }
+chip_kernels() { on_chip; tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA' TestCUDALink; }
 chip_memory() { on_chip; tests ./training "$memory"; tests ./eviction "$memory"; }
 # With everything off that something slower stands in for, a model is the same.
 chip_off() {
@@ -108,7 +108,7 @@ fi
 
 make -s -C kernels/cuda -j"$(nproc)" host
 driver=$root/kernels/cuda/build/libhostcuda.so
-export GLIMPSE_CUDA_DRIVER=$driver GLIMPSE_CUBLASLT=$driver GLIMPSE_CUDA_EXACT=1
+export GLIMPSE_CUDA_DRIVER=$driver GLIMPSE_CUBLASLT=$driver GLIMPSE_NCCL=$driver GLIMPSE_CUDA_EXACT=1
 
 if [ "${1:-}" = --mutants ]; then
   shift
@@ -138,7 +138,7 @@ kernels() {
 # loaded and how much memory is taken.
 reverse() {
   ways="reverse, truncate"
-  HOSTCUDA_ORDER=reverse HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA' 'TestCUDA(Scratch|Hung|Sticky|DriverGenerations|Refused|GraphsInArenas|MergeMemory)'
+  HOSTCUDA_ORDER=reverse HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA' 'TestCUDA(Link|Scratch|Hung|Sticky|DriverGenerations|Refused|GraphsInArenas|MergeMemory)'
 }
 model() {
   tests ./model "TestAgainstTransformers/($families)\$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestRowsOfABatch|TestObservations|TestHalf|TestCUDA" '/^(cpu|reference|reference64)$'
