@@ -49,13 +49,7 @@ func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w P
 	defer cancel(nil)
 	q := &queue{next: next, sink: w, opt: opt, out: make(map[int]Prompt), ready: make(map[int]datasets.Pair), ahead: 4 * opt.Batch * opt.Ranks.Size()}
 	q.cond = sync.NewCond(&q.mu)
-	stop := context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.ended = true
-		q.cond.Broadcast()
-	})
-	defer stop()
+	defer context.AfterFunc(ctx, q.end)()
 	var others sync.WaitGroup
 	others.Go(func() {
 		if err := q.deal(ctx); err != nil {
@@ -124,6 +118,14 @@ type queue struct {
 	ready  map[int]datasets.Pair
 	ahead  int // how far prompts may run before the pairs
 	ended  bool
+}
+
+// end ends the prompts.
+func (q *queue) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
+	q.cond.Broadcast()
 }
 
 func (q *queue) pop(wait bool) (p Prompt, at int, ok bool, err error) {

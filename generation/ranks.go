@@ -24,7 +24,8 @@ type dealtPrompt struct {
 
 // deal deals prompts to the other ranks until there are no more and all are answered.
 func (q *queue) deal(ctx context.Context) error {
-	return collective.Deal(ctx, q.opt.Ranks, func() (int, []byte, bool, error) {
+	return collective.Deal(ctx, q.opt.Ranks, func(ctx context.Context) (int, []byte, bool, error) {
+		defer context.AfterFunc(ctx, q.end)() // whose responses others may wait for is gone
 		p, at, ok, err := q.pop(true)
 		if err != nil || !ok {
 			return 0, nil, false, err
@@ -118,12 +119,11 @@ func (s *Job) help(ctx context.Context, m *model.Model) error {
 		if err == nil {
 			err = Help(ctx, m, s.options())
 		}
+		if errors.Is(err, context.Canceled) { // rank 0 keeps what is finished
+			return cli.Resumable(err)
+		}
 		if err != nil {
-			err = fmt.Errorf("generate: %w", err)
-			if errors.Is(err, context.Canceled) { // rank 0 keeps what is finished
-				return cli.Resumable(err)
-			}
-			return err
+			return fmt.Errorf("generate: %w", err)
 		}
 	}
 }
