@@ -68,6 +68,19 @@ func ChooseDevice(name string) (device, why string) {
 	return d.Name, fmt.Sprintf("device %s: %s, %s", d.Name, d.Model, bytesize.Memory(d.Memory))
 }
 
+// DeviceOfRank is where one of several ranks computes, the one with number local among those of its
+// machine: ranks that are to choose take the machine's devices in turn.
+func DeviceOfRank(name string, local, ranks int) string {
+	if name != "auto" || ranks == 1 {
+		return name
+	}
+	chosen, _ := ChooseDevice(name)
+	if n := len(Devices().Devices); strings.HasPrefix(chosen, "cuda:") && n > 0 {
+		return fmt.Sprintf("cuda:%d", local%n)
+	}
+	return chosen
+}
+
 // DeviceOf names what b computes on, as far as results depend on it: the backend, and
 // the model of its device where it has one.
 func DeviceOf(b Backend) string {

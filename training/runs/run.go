@@ -12,8 +12,10 @@ import (
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/bytesize"
 	"glimpse/internal/cli"
+	"glimpse/internal/collective"
 	"glimpse/internal/progress"
 	"glimpse/internal/yamlconfig"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/hub"
 	"glimpse/training"
@@ -57,7 +59,7 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 	}
 	defer unlock()
 	training.BoundMemory()
-	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.rankDevice(), CacheDType: s.CacheDType, BeforeWeights: (*model.Model).CheckWeights})
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: kernels.DeviceOfRank(s.Device, s.ranks.Local(), s.ranks.Size()), CacheDType: s.CacheDType, BeforeWeights: (*model.Model).CheckWeights})
 	if err != nil {
 		return err
 	}
@@ -278,7 +280,7 @@ func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, 
 	})
 	done()
 	if t.Met() {
-		defer func() { err = together{err} }()
+		defer func() { err = collective.Together(err) }()
 	}
 	if drawn := r.Done(); err == nil {
 		err = drawn
