@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"glimpse/checkpoints"
 	"glimpse/internal/progress"
+	"glimpse/internal/stdin"
 )
 
 // ReadAdapter reads and verifies the adapter that a path or URL names, as
@@ -171,10 +173,14 @@ func LocalFile(ctx context.Context, name string, s Settings, log io.Writer) (str
 	return cache.File(ctx, store, key)
 }
 
-// LocalData returns the path of a file or folder: a path as it is, and for a URL the copy
-// in the cache, which is made or brought up to date first. Of a folder it is what lies
+// LocalData returns the path of a file or folder: a path as it is, for a URL the copy
+// in the cache, which is made or brought up to date first, and for "-" a file of what standard
+// input gives. Of a folder it is what lies
 // directly in it, hidden names left out. ErrNotExist if there is nothing of that name.
 func LocalData(ctx context.Context, name string, s Settings, log io.Writer) (string, error) {
+	if name == stdin.Name {
+		return stdin.Standard.Path(ctx, os.Stdin)
+	}
 	if !IsURL(name) {
 		return LocalFile(ctx, name, s, log)
 	}

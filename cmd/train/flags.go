@@ -17,7 +17,7 @@ func bind(f *pflag.FlagSet, s *runs.Spec) {
 	f.StringVar(&s.Model, "model", s.Model, "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
 	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
 	f.StringVar(&s.CacheDType, "cache-dtype", s.CacheDType, model.CacheDTypeUsage)
-	f.StringSliceVar((*[]string)(&s.Data), "data", s.Data, "pair files made by train generate, or folders or s3://BUCKET/NAME of their shards; none draws fresh synthetic prompts (built-in model only)")
+	f.StringSliceVar((*[]string)(&s.Data), "data", s.Data, "pair files made by train generate, or folders or s3://BUCKET/NAME of their shards; \"-\" is standard input; none draws fresh synthetic prompts (built-in model only)")
 	f.StringSliceVar((*[]string)(&s.HeldOut), "held-out", s.HeldOut, "pair files to validate on; without them, one pair in ten of --data, --validate at most, is held out")
 	f.StringVar(&s.Tasks, "task", s.Tasks, "synthetic tasks, comma-separated, or default, or all")
 	f.IntVar(&s.Tokens, "tokens", s.Tokens, "prompt length of the synthetic tasks")

@@ -11,6 +11,7 @@ import (
 	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
 	"glimpse/internal/bytesize"
+	"glimpse/internal/stdin"
 	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/hub"
@@ -56,7 +57,7 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 			need = "takes data: " + p.selection.Task.Data
 		default:
 			need = "data " + p.setting.Data
-			if _, err := os.Stat(p.setting.Data); err != nil && !objectstore.IsURL(p.setting.Data) {
+			if _, err := os.Stat(p.setting.Data); err != nil && !objectstore.IsURL(p.setting.Data) && p.setting.Data != stdin.Name {
 				need, missing = "MISSING data "+p.setting.Data+": "+p.selection.Task.Data, missing+1
 			}
 		}
@@ -123,6 +124,6 @@ func (s Subject) absent() (out []string) {
 }
 
 // absentData stands for data that was not given.
-const absentData = "-"
+const absentData = "(none)"
 
 func cacheBytes(m *model.Model) int64 { return int64(m.CacheDType().Size()) }
