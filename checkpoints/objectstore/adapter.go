@@ -88,7 +88,7 @@ func WriteAdapter(ctx context.Context, name string, a *checkpoints.Adapter, repl
 		files[i] = File(f)
 		total += int64(len(f.Data))
 	}
-	bar := progress.New(log, "bytes", total)
+	bar := progress.New(log, progress.Bytes, total)
 	bar.Describe(name)
 	defer bar.Done()
 	created, err = Publish(ctx, store, folder, files, bar.Add)
@@ -141,7 +141,7 @@ func shownCache(name string, log io.Writer) (c Cache, done func()) {
 	var bar *progress.Bar
 	show := func(bytes, missing int64) {
 		if missing > 0 {
-			bar = progress.New(log, "bytes", missing)
+			bar = progress.New(log, progress.Bytes, missing)
 			bar.Describe(name)
 		}
 		bar.Add(bytes)

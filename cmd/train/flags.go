@@ -36,8 +36,8 @@ func bind(f *pflag.FlagSet, s *runs.Spec) {
 	f.Float64Var(&c.WeightDecay, "weight-decay", c.WeightDecay, "AdamW: decoupled weight decay; 0 is Adam")
 	f.Float64Var(&c.Clip, "clip", c.Clip, "global gradient norm; 0 does not clip")
 	f.IntVar(&s.Workers, "workers", s.Workers, "samples worked on at the same time; 0 chooses by the model's size")
-	f.Int64Var(&s.CacheMemory, "cache-memory", s.CacheMemory, "bytes of repeated samples' keys, values and targets kept in memory")
-	f.Int64Var(&s.CacheDisk, "cache-disk", s.CacheDisk, "bytes of them kept on disk beyond that")
+	f.Var(&s.CacheMemory, "cache-memory", "repeated samples' keys, values and targets kept in memory, as 512MiB or 1GB")
+	f.Var(&s.CacheDisk, "cache-disk", "how much of them is kept on disk beyond that, as 20GB")
 	v := &c.Validation
 	f.IntVar(&v.Samples, "validate", v.Samples, "held-out samples; 0 validates nothing")
 	f.IntVar(&v.Every, "validate-every", v.Every, "steps between validations, of which the best one's parameters are exported; 0 validates at the end only")

@@ -10,6 +10,7 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
+	"glimpse/internal/bytesize"
 	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/hub"
@@ -75,7 +76,7 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 			tokens = m.Config.MaxPositions
 		}
 		pair := 2 * int64(m.Config.KVHeads) * int64(m.Config.HeadDim) * int64(m.Config.Layers) * cacheBytes(m)
-		w.Add("model "+m.Name, fmt.Sprintf("%.1f GB of weights, a full cache of %.2f GB at %d tokens", gb(m.WeightBytes()), gb(pair*int64(tokens)), tokens))
+		w.Add("model "+m.Name, fmt.Sprintf("%s of weights, a full cache of %s at %d tokens", bytesize.Memory(m.WeightBytes()), bytesize.Memory(pair*int64(tokens)), tokens))
 		for _, what := range s.absent() {
 			w.Add("  MISSING", what)
 			missing++
@@ -125,5 +126,3 @@ func (s Subject) absent() (out []string) {
 const absentData = "-"
 
 func cacheBytes(m *model.Model) int64 { return int64(m.CacheDType().Size()) }
-
-func gb(bytes int64) float64 { return float64(bytes) / 1e9 }

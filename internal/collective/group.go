@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -16,6 +17,12 @@ const (
 	tagBroadcast
 	tagPartial // sums on their way along the chain
 	tagTotal   // and whole ones on their way back
+	tagAsk     // a rank asks rank 0 for a piece of work
+	tagPiece   // which it gets
+	tagResult  // what has come of it
+	tagEnd     // rank 0 has everything
+
+	tags // how many there are
 )
 
 // Group is the ranks of a run, as one of them sees it. Send and Recv may be called at the
@@ -42,7 +49,21 @@ type Failure struct {
 	Rank   int
 	Who    string // "pid 4711 on node3"
 	Reason string
+	// Stopped: the rank was told to end, by a signal. Such a failure is a [context.Canceled].
+	Stopped bool `json:",omitempty"`
 }
+
+// failureOf is the failure of a rank with a reason; a reason that is the failure of another rank stays that.
+func failureOf(rank int, who string, reason error) *Failure {
+	var f *Failure
+	if errors.As(reason, &f) {
+		return f
+	}
+	return &Failure{rank, who, reason.Error(), errors.Is(reason, context.Canceled)}
+}
+
+// Is tells that the failure is a cancellation.
+func (f *Failure) Is(target error) bool { return f.Stopped && target == context.Canceled }
 
 func (f *Failure) Error() string { return fmt.Sprintf("rank %d (%s): %s", f.Rank, f.Who, f.Reason) }
 
