@@ -4,12 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/cli"
 	"glimpse/internal/collective"
+	"glimpse/internal/stdin"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
 	"glimpse/model/chat"
@@ -121,7 +123,15 @@ func (s *Job) check() (only int, err error) {
 			return 0, fmt.Errorf("generate: source %d: %w", i, err)
 		}
 	}
+	if s.Out == "-" {
+		s.Out = "/dev/stdout"
+	}
+	again := s.Resume || s.Shards > 0 || s.Shard != ""
 	switch {
+	case again && slices.ContainsFunc(s.Sources, func(x datasets.MixSource) bool { return x.Path == stdin.Name }):
+		return 0, fmt.Errorf("generate: prompts from standard input cannot be read again, as --resume and --shards do: want a file")
+	case again && s.Out == "/dev/stdout":
+		return 0, fmt.Errorf("generate: --out -: pairs on standard output cannot be gone on with, as --resume and --shards do: want a file")
 	case len(s.PromptFields) > 0 && s.Prompts == "":
 		return 0, fmt.Errorf("generate: --field: only with --prompts, want it in the file beside its source")
 	case s.Out == "":

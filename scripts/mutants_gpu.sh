@@ -9,7 +9,7 @@ source "$(dirname "$0")/common.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for package in kernels/cuda kernels; do # the device's own tests, and those of every backend
-  go test -tags gpu -c -o "$work/${package##*/}.test" "./$package"
+  go test -tags gpu -c -ldflags='-s -w' -o "$work/${package##*/}.test" "./$package"
   "$work/${package##*/}.test" -test.list . >"$work/${package##*/}.list"
 done
 # What every copy starts from. A bug is seen in a run of a fraction of a second: compiling

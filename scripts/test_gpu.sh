@@ -50,7 +50,7 @@ build() { # PACKAGE...
   local package
   for package in "$@"; do
     local name=${package#./}
-    go test -c -tags gpu -o "$binaries/${name//\//-}" "$package"
+    go test -c -tags gpu -ldflags='-s -w' -o "$binaries/${name//\//-}" "$package"
   done
 }
 

@@ -94,7 +94,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	s.S3.Bind(f)
 	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
 	f.StringVar(&s.CacheDType, "cache-dtype", s.CacheDType, model.CacheDTypeUsage)
-	f.StringVar(&s.Prompts, "prompts", "", "file, folder or s3://BUCKET/NAME of prompts")
+	f.StringVar(&s.Prompts, "prompts", "", "file, folder or s3://BUCKET/NAME of prompts; \"-\" is standard input")
 	f.StringArrayVar(&s.PromptFields, "field", nil, "where their rows hold the prompt and the answer: NAME=PATH,…, NAME=TEMPLATE or the name of a data set; NAME is id, prompt, text, messages, prompt_ids, context or answer; may be repeated")
 	f.StringVar(&s.Recipe, "recipe", s.Recipe, "what is done with them: "+strings.Join(generation.Recipes.Names(), ", "))
 	f.BoolVar(&s.Raw, "raw", s.Raw, "take \"prompt\" as it is, without the model's chat template")
@@ -115,7 +115,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	s.Files.Bind(f)
 	f.BoolVar(&s.Resume, "resume", false, "go on with the file of --out where it was interrupted; shards always do so")
 	f.BoolVar(&s.Strict, "strict", s.Strict, "stop at a record that is no prompt, in the place of leaving it out")
-	f.StringVarP(&s.Out, "out", "o", "", "file, or with --shards folder or s3://BUCKET/NAME, to write")
+	f.StringVarP(&s.Out, "out", "o", "", "file, \"-\" for standard output, or with --shards folder or s3://BUCKET/NAME, to write")
 	f.StringArrayVar(&sets, "set", nil, "KEY=VALUE in the place of what the file says, with a dotted key; may be repeated")
 	return cmd
 }

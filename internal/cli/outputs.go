@@ -135,7 +135,7 @@ func (o *Outputs) Close() {
 // LockOutput keeps a second run from an output that is written for long. The lock is
 // a hidden file beside it, which goes with the lock.
 func LockOutput(path string) (unlock func(), err error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+	if info, err := os.Stat(path); err == nil && (!info.Mode().IsRegular() || atomicfile.OfProcess(path)) {
 		return func() {}, nil // a device or a FIFO, which any number may write to
 	}
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock")

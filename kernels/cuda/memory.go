@@ -9,7 +9,7 @@ import (
 
 	"gorgonia.org/cu"
 
-	"glimpse/kernels"
+	"glimpse/internal/bytesize"
 )
 
 // limitFromEnvironment is the most device memory that $GLIMPSE_CUDA_MEMORY allows; 0
@@ -19,7 +19,7 @@ func limitFromEnvironment() (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
-	n, err := kernels.ParseBytes(text)
+	n, err := bytesize.Parse(text)
 	if err != nil {
 		return 0, fmt.Errorf("GLIMPSE_CUDA_MEMORY: %w", err)
 	}
