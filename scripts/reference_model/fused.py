@@ -44,6 +44,15 @@ def build(folder):
     return None
 
 
+def clip(parameters, most):
+    """torch.nn.utils.clip_grad_norm_."""
+    return torch.ops.reference_model.clip([p.grad for p in parameters], most)
+
+
+def muon(*arguments):
+    torch.ops.reference_model.muon(*arguments)
+
+
 class Layers(torch.autograd.Function):
     """Hidden states [tokens, d] of embeddings [tokens, d]."""
 

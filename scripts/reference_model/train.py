@@ -98,24 +98,26 @@ class Training:
         self.machine = {k: getattr(o, k) for k in ("device", "threads", "no_compile")}
         self.machine["torch"] = str(torch.__version__)
 
-        initial = network.parameters(self.config, o.seed)
-        self.p = {n: torch.nn.Parameter(t.to(self.device)) for n, t in initial.items()}
-        matrices = [t for n, t in self.p.items() if t.ndim == 2 and n not in ("emb", "head")]
-        others = [t for n, t in self.p.items() if t.ndim < 2 or n in ("emb", "head")]
-        self.optimizers = {
-            "adamw": torch.optim.AdamW(others, o.rate, betas=(0.9, 0.98), weight_decay=0.0),
-            "muon": Muon(matrices, o.muon_rate),
-        }
-        self.state = dict(step=0, tokens=0, drawn=0, level=0, level_step=0, level_tokens=0, decay_from=None,
-                          next_validation=o.validate_every, right={}, seen={}, loss=None, log_bytes=0, seconds=0.0)
         self.hidden = network.hidden
         if not o.no_compile:
             compiled = os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(o.out, "compiled"))
             why = fused.build(compiled) if o.device == "cpu" else "for processors only"
             self.hidden = torch.compile(network.hidden, dynamic=True) if why else fused.hidden
             if why and o.device == "cpu":
-                print(f"train: {why}: with torch.compile, a third as fast")
-        self.machine["fused"] = self.hidden is fused.hidden
+                print(f"train: {why}: with torch.compile, far slower")
+        quick = self.machine["fused"] = self.hidden is fused.hidden
+        self.clip = fused.clip if quick else torch.nn.utils.clip_grad_norm_
+
+        initial = network.parameters(self.config, o.seed)
+        self.p = {n: torch.nn.Parameter(t.to(self.device)) for n, t in initial.items()}
+        matrices = [t for n, t in self.p.items() if t.ndim == 2 and n not in ("emb", "head")]
+        others = [t for n, t in self.p.items() if t.ndim < 2 or n in ("emb", "head")]
+        self.optimizers = {
+            "adamw": torch.optim.AdamW(others, o.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True),
+            "muon": Muon(matrices, o.muon_rate, fused=fused.muon if quick else None),
+        }
+        self.state = dict(step=0, tokens=0, drawn=0, level=0, level_step=0, level_tokens=0, decay_from=None,
+                          next_validation=o.validate_every, right={}, seen={}, loss=None, log_bytes=0, seconds=0.0)
         self.start = time.monotonic()
         self.stopped = False
 
@@ -134,6 +136,8 @@ class Training:
                 t.copy_(saved["parameters"][n])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(saved[name])
+        for group in self.optimizers["adamw"].param_groups:
+            group.update(fused=True, foreach=None)  # whatever the state was made with
         self.state = saved["state"]
         # Lines that a killed stage wrote after its last state are written again.
         with open(self.log_path, "r+b") as f:
@@ -222,7 +226,7 @@ class Training:
         for x in self.optimizers.values():
             x.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.p.values(), 1.0)
+        self.clip(self.p.values(), 1.0)
         rate = self.rate()
         for x, full in zip(self.optimizers.values(), (self.o.rate, self.o.muon_rate)):
             for g in x.param_groups:

@@ -14,8 +14,10 @@
 #include <immintrin.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 namespace {
@@ -112,6 +114,7 @@ template <typename X> const X* whole(const X* x, int64_t count, int64_t columns,
 
 #include "forward.h"
 #include "backward.h"
+#include "optimizer.h"
 
 // Calls f(row, KV head) for those of a thread.
 template <typename F> void heads_of(const Shape& s, int64_t t, const F& f) {
@@ -223,4 +226,6 @@ vector<Tensor> backward(const Tensor& gradient, const Tensor& cos, const Tensor&
 TORCH_LIBRARY(reference_model, m) {
   m.def("forward(Tensor x, Tensor cos, Tensor sin, int rows, int nh, int nkv, float eps, bool keep, Tensor[] p) -> (Tensor, int)", forward);
   m.def("backward(Tensor gradient, Tensor cos, Tensor sin, int rows, int nh, int nkv, float eps, int number, Tensor[] p) -> Tensor[]", backward);
+  m.def("clip(Tensor(a!)[] gradients, float most) -> float", clip);
+  m.def("muon(Tensor(a!)[] p, Tensor[] gradients, Tensor(b!)[] momenta, float rate, float momentum, float decay) -> ()", muon);
 }

@@ -90,6 +90,16 @@ void columns16(const float* x, int64_t ld, vec factor, vec (&out)[16]) {
   for (int k = 0; k < 16; k++) out[k] = _mm512_castsi512_ps(r[k]);
 }
 
+// out [columns, rows] of x [rows, columns], both multiples of 16.
+void turn(const float* x, int64_t rows, int64_t columns, float* out) {
+  vec r[16];
+  for (int64_t i = 0; i < rows; i += 16)
+    for (int64_t j = 0; j < columns; j += 16) {
+      columns16(x + i * columns + j, columns, splat(1), r);
+      for (int k = 0; k < 16; k++) store(out + (j + k) * rows + i, r[k]);
+    }
+}
+
 // c [m, n] = (or += if add) a [m, k] times b, paired.
 void product(int64_t m, int64_t n, int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, bool add) {
   at::native::cpublas::brgemm(m, n, k, lda, n, n, add, a, b, c);
