@@ -10,6 +10,7 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/cli"
+	"glimpse/internal/collective"
 	"glimpse/internal/stdin"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
@@ -63,6 +64,10 @@ type Job struct {
 	Files        cli.Outputs `json:"-"`
 	Resume       bool        `json:"-"` // go on with the one file where it was interrupted
 
+	// Ranks generate together: all have the same job, rank 0 reads the prompts and writes. Nil: this
+	// process alone.
+	Ranks collective.Group `json:"-"`
+
 	sampling model.Sampling       // what the choice is for the model
 	local    []datasets.MixSource // the sources with copies in the place of URLs
 }
@@ -97,6 +102,9 @@ func (s *Job) Read(path string, sets []string, repeat func() error) error {
 
 // check finds which shard is meant and refuses what cannot be.
 func (s *Job) check() (only int, err error) {
+	if s.Ranks == nil {
+		s.Ranks = collective.Alone()
+	}
 	if s.Prompts != "" {
 		if len(s.Sources) > 0 {
 			return 0, fmt.Errorf("generate: --prompts with the sources of a file: want one of them")

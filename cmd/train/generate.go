@@ -7,6 +7,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/generation"
 	"glimpse/internal/cli"
+	"glimpse/internal/collective"
 	"glimpse/model"
 	"glimpse/training"
 
@@ -52,11 +53,13 @@ built-in model understands. Responses are greedy unless a temperature is given, 
 With --shards the output is a folder of files, of which any number of workers on a
 shared folder each take those that are free; a finished one is never done again, and
 one whose worker was killed goes on where it stopped. --shard I/N does only shard I,
-from 0; so do workers of an indexed Kubernetes job (JOB_COMPLETION_INDEX) and of
-mpirun (OMPI_COMM_WORLD_RANK). Without --shards the output is one file, which appears
-under its name only when it is complete. One that was interrupted keeps its finished
+from 0; so do workers of an indexed Kubernetes job (JOB_COMPLETION_INDEX). Without --shards
+the output is one file, which appears under its name only when it is complete. One that was interrupted keeps its finished
 pairs: the same command with --resume goes on, with the bits of a run that never stopped.
 A record that cannot be read is told, counted and left out, unless --strict is given.
+
+Processes that mpirun or srun --mpi=pmix start answer the prompts together: whoever is done
+gets the next. The output has the bytes of one process, which the first of them writes.
 
 The folder may be one of a bucket, --out s3://BUCKET/NAME, with the same promises to
 workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
@@ -76,7 +79,14 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 				return fmt.Errorf("generate: --set needs a configuration")
 			}
 			training.BoundMemory()
-			return s.Run(cmd.Context(), cmd.ErrOrStderr())
+			run := collective.OnRanks
+			if s.Shards > 0 || s.Shard != "" { // which processes share out by claims, too
+				run = collective.OnRanksOrAlone
+			}
+			return run(func(g collective.Group) error {
+				s.Ranks = g
+				return s.Run(cmd.Context(), cmd.ErrOrStderr())
+			})
 		},
 	}
 	f := cmd.Flags()
