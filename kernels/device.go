@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"glimpse/internal/bytesize"
 	"glimpse/internal/suggest"
 )
 
@@ -64,7 +65,20 @@ func ChooseDevice(name string) (device, why string) {
 		return "cpu", "device cpu: " + err.Error()
 	}
 	d := r.Devices[0]
-	return d.Name, fmt.Sprintf("device %s: %s, %d MiB", d.Name, d.Model, d.Memory>>20)
+	return d.Name, fmt.Sprintf("device %s: %s, %s", d.Name, d.Model, bytesize.Memory(d.Memory))
+}
+
+// DeviceOfRank is where one of several ranks computes, the one with number local among those of its
+// machine: ranks that are to choose take the machine's devices in turn.
+func DeviceOfRank(name string, local, ranks int) string {
+	if name != "auto" || ranks == 1 {
+		return name
+	}
+	chosen, _ := ChooseDevice(name)
+	if n := len(Devices().Devices); strings.HasPrefix(chosen, "cuda:") && n > 0 {
+		return fmt.Sprintf("cuda:%d", local%n)
+	}
+	return chosen
 }
 
 // DeviceOf names what b computes on, as far as results depend on it: the backend, and

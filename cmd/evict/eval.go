@@ -68,7 +68,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	e.setup.bind(f)
 	e.bindChat(f)
 	f.StringVar(&e.config, "config", "", "YAML file with models, policies, budgets and tasks; flags win over it")
-	f.StringVar(&j.Data, "data", "", "your prompts, or the data of the tasks: a file, a folder or s3://BUCKET/NAME")
+	f.StringVar(&j.Data, "data", "", "your prompts, or the data of the tasks: a file, a folder, s3://BUCKET/NAME, or \"-\" for standard input")
 	f.StringArrayVar(&j.Fields, "field", nil, "where the rows of --data have what: NAME=PATH,…, NAME=TEMPLATE or the name of a data set such as squad; NAME is id, prompt, text, messages, prompt_ids, context, answer or metric_options.OPTION; may be repeated")
 	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that answers are scored with against their references")
 	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated, see evict tasks; TASK/SUBTASK is one part of a task, TASK/all are all parts")
@@ -97,8 +97,8 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.BoolVar(&e.asJSON, "json", false, "print JSON: an object with schema and rows")
 	f.BoolVar(&e.groups, "groups", false, "also show every group of samples by itself: length, depth, difficulty")
 	j.Files.Bind(f)
-	f.StringVar(&e.json, "json-out", "", "file for the JSON")
-	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md")
+	f.StringVar(&e.json, "json-out", "", "file for the JSON; \"-\" is standard output")
+	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md; \"-\" is standard output")
 	f.StringVar(&e.plot, "plot", "", "file for a plot of the scores against the budget: .png, .svg or .pdf")
 	f.StringVar(&e.needle, "needle-plot", "", "file for heat maps by depth and prompt length, of every policy at every budget: of a task that varies both, as niah, or else of needles of the synthetic tasks at the smallest budget: .png, .svg or .pdf")
 	f.StringVar(&e.sweep, "sweep-plot", "", "file for a plot of the scores of a sweep's adapters, and what they add to the time to first token, by their rows and modules: .png, .svg or .pdf; --adapter is then the folder of \"train sweep\"")
@@ -130,6 +130,19 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 		j.Tasks = nil
 		for _, t := range e.tasks {
 			j.Tasks = append(j.Tasks, runs.Task{Task: t})
+		}
+	}
+	if given.Given("data") && len(j.Tasks) > 0 {
+		takes := false
+		for _, t := range j.Tasks {
+			selections, err := evaluation.ParseTasks(t.Task)
+			if err != nil {
+				return err
+			}
+			takes = takes || slices.ContainsFunc(selections, func(s evaluation.Selection) bool { return s.Task.Data != "" })
+		}
+		if !takes {
+			return fmt.Errorf("--data: no --task takes data; your own prompts are --task data")
 		}
 	}
 	for _, name := range j.Metrics {
@@ -229,21 +242,20 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	if len(rows) == 0 {
 		return err
 	}
-	// What was measured is printed whatever becomes of the run and of the files.
-	if err == nil {
-		err = errors.Join(
-			jsonOut.Write(func(w io.Writer) error { return evaluation.WriteJSON(w, shown) }),
-			tableOut.Write(func(w io.Writer) error {
-				return writeTables(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(e.table, ".md")})
-			}),
-			plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, plotFormat, rows) }),
-			sweepOut.Write(func(w io.Writer) error {
-				format, _ := pictureFormat("--sweep-plot", e.sweep)
-				return evaluation.PlotSweep(w, format, rows, points)
-			}),
-		)
-	}
+	// What was measured is printed and written whatever becomes of the run and of the files.
+	err = errors.Join(err,
+		jsonOut.Write(func(w io.Writer) error { return evaluation.WriteJSON(w, shown) }),
+		tableOut.Write(func(w io.Writer) error {
+			return writeTables(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(e.table, ".md")})
+		}),
+		plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, plotFormat, rows) }),
+		sweepOut.Write(func(w io.Writer) error {
+			format, _ := pictureFormat("--sweep-plot", e.sweep)
+			return evaluation.PlotSweep(w, format, rows, points)
+		}),
+	)
 	switch {
+	case e.json == "-" || e.table == "-": // standard output has what was asked for
 	case e.asJSON:
 		err = errors.Join(err, evaluation.WriteJSON(cmd.OutOrStdout(), shown))
 	case e.groups:

@@ -12,6 +12,7 @@ import (
 	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
+	"glimpse/internal/stdin"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
 )
@@ -225,9 +226,14 @@ func (j *Job) check() ([]plan, error) {
 			return nil, fmt.Errorf("model %q twice", s.Model)
 		}
 	}
+	_, _, shardErr := cli.ShardOf(j.Shard, j.Shards)
 	switch {
 	case j.Shards < 0 || j.Shards > maxShards:
 		return nil, fmt.Errorf("--shards: got %d, want 0 to %d", j.Shards, maxShards)
+	case j.Data == stdin.Name && (j.Resume || j.Shards > 0 || j.Shard != ""):
+		return nil, fmt.Errorf("--data -: standard input cannot be read again, as --resume and --shards do: want a file")
+	case j.Shard != "" && shardErr != nil:
+		return nil, shardErr
 	case (j.Shards > 0 || j.Shard != "") && j.Out == "":
 		return nil, errors.New("--shards needs --out, a folder that all workers see")
 	case strings.Contains(j.Out, "://") && !objectstore.IsURL(j.Out):

@@ -13,6 +13,7 @@ import (
 	"glimpse/internal/parallel"
 	"glimpse/internal/printable"
 	"glimpse/internal/progress"
+	"glimpse/internal/stdin"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -48,6 +49,7 @@ func Main(root *cobra.Command) {
 	root.SetErr(progress.Stderr)
 	flush := setOut(root, os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
 	err := errors.Join(root.ExecuteContext(ctx), flush())
+	stdin.Standard.Remove()
 	interrupted := ctx.Err() != nil
 	stop()
 	switch {

@@ -1,8 +1,10 @@
 package collective
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -16,6 +18,12 @@ const (
 	tagBroadcast
 	tagPartial // sums on their way along the chain
 	tagTotal   // and whole ones on their way back
+	tagAsk     // a rank asks rank 0 for a piece of work
+	tagPiece   // which it gets
+	tagResult  // what has come of it
+	tagEnd     // rank 0 has everything
+
+	tags // how many there are
 )
 
 // Group is the ranks of a run, as one of them sees it. Send and Recv may be called at the
@@ -42,7 +50,21 @@ type Failure struct {
 	Rank   int
 	Who    string // "pid 4711 on node3"
 	Reason string
+	// Stopped: the rank was told to end, by a signal. Such a failure is a [context.Canceled].
+	Stopped bool `json:",omitempty"`
 }
+
+// failureOf is the failure of a rank with a reason; a reason that is the failure of another rank stays that.
+func failureOf(rank int, who string, reason error) *Failure {
+	var f *Failure
+	if errors.As(reason, &f) {
+		return f
+	}
+	return &Failure{rank, who, reason.Error(), errors.Is(reason, context.Canceled)}
+}
+
+// Is tells that the failure is a cancellation.
+func (f *Failure) Is(target error) bool { return f.Stopped && target == context.Canceled }
 
 func (f *Failure) Error() string { return fmt.Sprintf("rank %d (%s): %s", f.Rank, f.Who, f.Reason) }
 
@@ -97,6 +119,20 @@ func Broadcast(ctx context.Context, g Group, b []byte) ([]byte, error) {
 		}
 	}
 	return b, nil
+}
+
+// Same is an error unless all ranks have what rank 0 has: settings that results depend on, in words.
+func Same(ctx context.Context, g Group, own []byte) error {
+	all, err := Gather(ctx, g, own)
+	if err != nil {
+		return err
+	}
+	for rank, other := range all {
+		if !bytes.Equal(other, all[0]) {
+			return fmt.Errorf("rank %d does not have the run of rank 0: %.2000s, want %.2000s", rank, other, all[0])
+		}
+	}
+	return nil
 }
 
 // send and recv are a message with its length before it.

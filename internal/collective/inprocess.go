@@ -33,7 +33,7 @@ func InProcess(n int) []Group {
 	shared := &inProcess{failed: make(chan struct{}), pipes: make(map[pipe]chan []byte)}
 	for from := range n {
 		for to := range n {
-			for tag := tagGather; tag <= tagTotal; tag++ {
+			for tag := range tags {
 				shared.pipes[pipe{from, to, tag}] = make(chan []byte, 1)
 			}
 		}
@@ -77,7 +77,7 @@ func (m *member) Recv(ctx context.Context, from int, tag Tag, b []byte) error {
 
 func (m *member) Fail(reason error) {
 	m.once.Do(func() {
-		m.failure = &Failure{m.rank, "in process", reason.Error()}
+		m.failure = failureOf(m.rank, "in process", reason)
 		close(m.failed)
 	})
 }

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -13,6 +14,35 @@ type launched struct {
 	by    string // the launcher
 }
 
+// launcher is what one gives its processes in the environment.
+type launcher struct {
+	by                string
+	size, rank, local string // variables
+	needs, without    string // the variable without which processes cannot find each other, and what gives it
+}
+
+var launchers = []launcher{
+	{by: "mpirun", size: "OMPI_COMM_WORLD_SIZE", rank: "OMPI_COMM_WORLD_RANK", local: "OMPI_COMM_WORLD_LOCAL_RANK"},
+	{by: "srun", size: "SLURM_STEP_NUM_TASKS", rank: "SLURM_PROCID", local: "SLURM_LOCALID", needs: "PMIX_RANK", without: "srun --mpi=pmix"},
+	{by: "the launcher of another MPI", size: "PMI_SIZE", rank: "PMI_RANK", local: "MPI_LOCALRANKID", needs: "OMPI_COMM_WORLD_SIZE", without: "the mpirun of Open MPI"},
+}
+
+// ErrApart is the error of processes that a launcher has started together, but that cannot find
+// each other.
+var ErrApart = errors.New("cannot find each other")
+
+// Launched tells whether a launcher has started this process with others: its name and this
+// process's number, as its environment says. Size is 1 for a process alone.
+func Launched(env func(string) string) (by string, rank, size int) {
+	for _, l := range launchers {
+		if n, err := strconv.Atoi(env(l.size)); err == nil && n > 1 {
+			rank, _ := strconv.Atoi(env(l.rank))
+			return l.by, rank, n
+		}
+	}
+	return "", 0, 1
+}
+
 // fromLauncher reads the environment that mpirun and srun give: size 1 is a process alone.
 func fromLauncher(env func(string) string) (launched, error) {
 	number := func(name string) (int, error) {
@@ -22,11 +52,7 @@ func fromLauncher(env func(string) string) (launched, error) {
 		}
 		return n, nil
 	}
-	for _, l := range []struct{ by, size, local, needs, without string }{
-		{by: "mpirun", size: "OMPI_COMM_WORLD_SIZE", local: "OMPI_COMM_WORLD_LOCAL_RANK"},
-		{by: "srun", size: "SLURM_STEP_NUM_TASKS", local: "SLURM_LOCALID", needs: "PMIX_RANK", without: "srun --mpi=pmix"},
-		{by: "the launcher of another MPI", size: "PMI_SIZE", local: "MPI_LOCALRANKID", needs: "OMPI_COMM_WORLD_SIZE", without: "the mpirun of Open MPI"},
-	} {
+	for _, l := range launchers {
 		if env(l.size) == "" {
 			continue
 		}
@@ -38,7 +64,7 @@ func fromLauncher(env func(string) string) (launched, error) {
 			continue
 		}
 		if l.needs != "" && env(l.needs) == "" {
-			return launched{}, fmt.Errorf("ranks: %s has started %d processes which cannot find each other: want %s", l.by, size, l.without)
+			return launched{}, fmt.Errorf("ranks: %s has started %d processes which %w: want %s", l.by, size, ErrApart, l.without)
 		}
 		local := 0
 		if env(l.local) != "" {
@@ -64,3 +90,43 @@ func World() (Group, error) {
 	}
 	return openMPI(l)
 }
+
+// OnRanks runs f as one of the ranks that a launcher has started, or alone. What goes wrong on
+// one of them ends all.
+func OnRanks(f func(g Group) error) error {
+	g, err := World()
+	if err != nil {
+		return err
+	}
+	return on(g, f)
+}
+
+// OnRanksOrAlone is OnRanks, and f alone in each of processes that cannot find each other.
+func OnRanksOrAlone(f func(g Group) error) error {
+	g, err := World()
+	if errors.Is(err, ErrApart) {
+		g, err = Alone(), nil
+	}
+	if err != nil {
+		return err
+	}
+	return on(g, f)
+}
+
+func on(g Group, f func(g Group) error) error {
+	err := f(g)
+	if err == nil || errors.As(err, new(together)) {
+		return errors.Join(err, g.Close())
+	}
+	g.Fail(err)
+	return err
+}
+
+// together is an error that all ranks have at the same time.
+type together struct{ error }
+
+func (t together) Unwrap() error { return t.error }
+
+// Together marks the error of a run that all ranks have ended after the same step: none of
+// them has to be told, and rank 0 has the time it takes to save the state.
+func Together(err error) error { return together{err} }

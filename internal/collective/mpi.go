@@ -110,10 +110,13 @@ func (g *mpi) finished(r *request) (bool, error) {
 }
 
 // Waiting begins with giving way to others, then sleeps, so that ranks that wait leave the processor to
-// those that work.
+// those that work. A wait that was long already may be a little longer: rank 0 waits for every
+// rank that it has dealt work to.
 const (
-	yields    = 64
-	maxAsleep = 200 * time.Microsecond
+	yields        = 64
+	maxAsleep     = 200 * time.Microsecond
+	maxAsleepLong = 2 * time.Millisecond
+	longWait      = 64 // a sleep is at most this part of the wait so far
 )
 
 // move sends or receives b. What is still under way when it fails stays in its place: the run is over.
@@ -122,6 +125,7 @@ func (g *mpi) move(ctx context.Context, sends bool, rank int, tag Tag, b []byte)
 		piece := b[:min(len(b), maxPiece)]
 		b = b[len(piece):]
 		r, err := g.start(sends, g.data, rank, int(tag), piece)
+		begin := time.Now()
 		for i := 0; err == nil; i++ {
 			var done bool
 			if done, err = g.finished(r); done {
@@ -137,7 +141,8 @@ func (g *mpi) move(ctx context.Context, sends bool, rank int, tag Tag, b []byte)
 			if i < yields {
 				runtime.Gosched()
 			} else {
-				time.Sleep(min(maxAsleep, time.Duration(i-yields+1)*time.Microsecond))
+				asleep := min(maxAsleep, time.Duration(i-yields+1)*time.Microsecond)
+				time.Sleep(max(asleep, min(maxAsleepLong, time.Since(begin)/longWait)))
 			}
 		}
 		if err != nil {

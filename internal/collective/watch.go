@@ -90,7 +90,7 @@ func (w *watch) run() {
 				p.heard = now
 			}
 			if err := w.exchange(p, now); err != nil {
-				w.set(&Failure{p.rank, cmp.Or(p.who, "unknown"), err.Error()})
+				w.set(&Failure{Rank: p.rank, Who: cmp.Or(p.who, "unknown"), Reason: err.Error()})
 				p.told = true
 			}
 			ended = ended && p.told
@@ -115,7 +115,7 @@ func (w *watch) exchange(p *peer, now time.Time) error {
 		return err
 	}
 	if silent := now.Sub(p.heard); silent > SilenceLimit && !w.gone(p) {
-		w.set(&Failure{p.rank, cmp.Or(p.who, "unknown"), fmt.Sprintf("silent for %.0f s: it hangs, was stopped, or its machine is gone", silent.Seconds())})
+		w.set(&Failure{Rank: p.rank, Who: cmp.Or(p.who, "unknown"), Reason: fmt.Sprintf("silent for %.0f s: it hangs, was stopped, or its machine is gone", silent.Seconds())})
 		w.note(p, "", true) // it is not waited for
 	}
 	if p.sending != nil {
@@ -209,10 +209,7 @@ func (w *watch) isLeaving() bool {
 
 // fail ends the run: all are told, and rank 0 is left the time to end its own work.
 func (w *watch) fail(reason error) {
-	var failure *Failure
-	if !errors.As(reason, &failure) {
-		failure = &Failure{w.g.rank, w.who, reason.Error()}
-	}
+	failure := failureOf(w.g.rank, w.who, reason)
 	w.set(failure)
 	limit := time.NewTimer(farewell)
 	defer limit.Stop()
@@ -229,8 +226,12 @@ func (w *watch) fail(reason error) {
 	w.mu.Lock()
 	w.leaving = true
 	w.mu.Unlock()
+	wait := 2 * time.Second // who has not taken it by then hangs
+	if failure.Stopped {
+		wait /= 4 // of a launcher, which kills a second after its signal
+	}
 	select {
 	case <-w.left:
-	case <-time.After(2 * time.Second): // who has not taken it by then hangs
+	case <-time.After(wait):
 	}
 }

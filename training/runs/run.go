@@ -10,9 +10,12 @@ import (
 	"slices"
 
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/bytesize"
 	"glimpse/internal/cli"
+	"glimpse/internal/collective"
 	"glimpse/internal/progress"
 	"glimpse/internal/yamlconfig"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/hub"
 	"glimpse/training"
@@ -56,7 +59,7 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 	}
 	defer unlock()
 	training.BoundMemory()
-	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.rankDevice(), CacheDType: s.CacheDType, BeforeWeights: (*model.Model).CheckWeights})
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: kernels.DeviceOfRank(s.Device, s.ranks.Local(), s.ranks.Size()), CacheDType: s.CacheDType, BeforeWeights: (*model.Model).CheckWeights})
 	if err != nil {
 		return err
 	}
@@ -151,7 +154,7 @@ func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, 
 	}
 	if peak := cli.PeakMemory(); peak > 0 {
 		cache := m.Config.CacheBytesPerToken(m.CacheDType().Size()) * int64(longest(source))
-		fmt.Fprintf(out, "peak memory %.1f MiB; weights %.1f MiB, one prompt's cache %.1f MiB\n", mib(peak), mib(m.WeightBytes()), mib(cache))
+		fmt.Fprintf(out, "peak memory %s; weights %s, one prompt's cache %s\n", bytesize.Memory(peak), bytesize.Memory(m.WeightBytes()), bytesize.Memory(cache))
 	}
 	return nil
 }
@@ -168,8 +171,6 @@ func sameFolder(a, b string) bool {
 	absB, errB := filepath.Abs(b)
 	return errA == nil && errB == nil && absA == absB
 }
-
-func mib(b int64) float64 { return float64(b) / (1 << 20) }
 
 // longest is the longest prompt of the first samples.
 func longest(source training.Source) int {
@@ -279,7 +280,7 @@ func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, 
 	})
 	done()
 	if t.Met() {
-		defer func() { err = together{err} }()
+		defer func() { err = collective.Together(err) }()
 	}
 	if drawn := r.Done(); err == nil {
 		err = drawn
