@@ -137,6 +137,19 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 			j.Tasks = append(j.Tasks, runs.Task{Task: t})
 		}
 	}
+	if given.Given("data") && len(j.Tasks) > 0 {
+		takes := false
+		for _, t := range j.Tasks {
+			selections, err := evaluation.ParseTasks(t.Task)
+			if err != nil {
+				return err
+			}
+			takes = takes || slices.ContainsFunc(selections, func(s evaluation.Selection) bool { return s.Task.Data != "" })
+		}
+		if !takes {
+			return fmt.Errorf("--data: no --task takes data; your own prompts are --task data")
+		}
+	}
 	for _, name := range j.Metrics {
 		if _, err := scoring.Metrics.Lookup(name); err != nil {
 			return fmt.Errorf("--metric: %w", err)
@@ -255,20 +268,18 @@ func (e *evalFlags) measure(cmd *cobra.Command, j *runs.Job) error {
 	if len(rows) == 0 {
 		return err
 	}
-	// What was measured is printed whatever becomes of the run and of the files.
-	if err == nil {
-		err = errors.Join(
-			jsonOut.Write(func(w io.Writer) error { return evaluation.WriteJSON(w, shown) }),
-			tableOut.Write(func(w io.Writer) error {
-				return writeTables(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(e.table, ".md")})
-			}),
-			plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, plotFormat, rows) }),
-			sweepOut.Write(func(w io.Writer) error {
-				format, _ := pictureFormat("--sweep-plot", e.sweep)
-				return evaluation.PlotSweep(w, format, rows, points)
-			}),
-		)
-	}
+	// What was measured is printed and written whatever becomes of the run and of the files.
+	err = errors.Join(err,
+		jsonOut.Write(func(w io.Writer) error { return evaluation.WriteJSON(w, shown) }),
+		tableOut.Write(func(w io.Writer) error {
+			return writeTables(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(e.table, ".md")})
+		}),
+		plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, plotFormat, rows) }),
+		sweepOut.Write(func(w io.Writer) error {
+			format, _ := pictureFormat("--sweep-plot", e.sweep)
+			return evaluation.PlotSweep(w, format, rows, points)
+		}),
+	)
 	switch {
 	case e.json == "-" || e.table == "-": // standard output has what was asked for
 	case e.asJSON:

@@ -46,6 +46,7 @@ type folder struct {
 	before  []*evaluation.Prediction // of the run that is continued
 	config  []byte
 	about   Environment
+	again   string // what a stopped run goes on with
 }
 
 // Environment is what EnvironmentFile holds.
@@ -81,7 +82,11 @@ const (
 // openFolder opens the output before any work is done: a new folder, or one that is
 // continued.
 func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
-	f := &folder{path: j.Out, about: Environment{Schema: environmentSchema, Glimpse: cli.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
+	again := "--resume"
+	if j.Files.Any() {
+		again += " --replace" // of the files of what was measured until then
+	}
+	f := &folder{path: j.Out, again: again, about: Environment{Schema: environmentSchema, Glimpse: cli.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
 	if f.config, err = j.config(); err != nil {
 		return nil, err
 	}

@@ -234,6 +234,7 @@ func (j *Job) check() ([]plan, error) {
 			return nil, fmt.Errorf("model %q twice", s.Model)
 		}
 	}
+	_, _, shardErr := cli.ShardOf(j.Shard, j.Shards)
 	switch {
 	case j.Shards < 0 || j.Shards > maxShards:
 		return nil, fmt.Errorf("--shards: got %d, want 0 to %d", j.Shards, maxShards)
@@ -241,6 +242,8 @@ func (j *Job) check() ([]plan, error) {
 		return nil, fmt.Errorf("--data -: standard input cannot be read again, as --resume and --shards do: want a file")
 	case j.Data == stdin.Name && j.Ranks.Size() > 1:
 		return nil, fmt.Errorf("--data -: standard input is rank 0's alone: want a file that all %d ranks see", j.Ranks.Size())
+	case j.Shard != "" && shardErr != nil:
+		return nil, shardErr
 	case (j.Shards > 0 || j.Shard != "") && j.Out == "":
 		return nil, errors.New("--shards needs --out, a folder that all workers see")
 	case strings.Contains(j.Out, "://") && !objectstore.IsURL(j.Out):

@@ -38,7 +38,7 @@ func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
 	defer j.closeModel()
-	if j.Shards > 0 || objectstore.IsURL(j.Out) {
+	if j.Shards > 0 || j.Shard != "" || objectstore.IsURL(j.Out) {
 		return j.runShards(ctx, plans, log)
 	}
 	return j.runFolder(ctx, plans, log)
@@ -253,14 +253,14 @@ func (j *Job) checkMemory(ctx context.Context, m *model.Model, o *lineup.Options
 
 // stopped says how a run that did not come to its end goes on.
 func (f *folder) stopped(err error) error {
-	if f.path == "" {
-		return err
-	}
 	if !errors.Is(err, context.Canceled) {
-		if errors.As(err, new(*collective.Failure)) {
-			err = fmt.Errorf("what was measured is in %s, and the same command with --resume goes on: %w", f.path, err)
+		if f.path != "" && errors.As(err, new(*collective.Failure)) {
+			err = fmt.Errorf("what was measured is in %s, and the same command with %s goes on: %w", f.path, f.again, err)
 		}
 		return err
 	}
-	return cli.Resumable(fmt.Errorf("stopped; what was measured is in %s, and the same command with --resume goes on: %w", f.path, err))
+	if f.path == "" {
+		return fmt.Errorf("stopped; what was measured is all that there is: a run with --out goes on with --resume: %w", err)
+	}
+	return cli.Resumable(fmt.Errorf("stopped; what was measured is in %s, and the same command with %s goes on: %w", f.path, f.again, err))
 }

@@ -10,6 +10,7 @@ import (
 	"gorgonia.org/cu"
 
 	"glimpse/internal/bytesize"
+	"glimpse/kernels"
 )
 
 // limitFromEnvironment is the most device memory that $GLIMPSE_CUDA_MEMORY allows; 0
