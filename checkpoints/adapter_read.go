@@ -27,11 +27,26 @@ const maxManifest = 16 << 20
 // ErrNotAdapter if the folder has no glimpse.json, ErrVersion if it is of
 // another format version, ErrCorrupt if it is damaged.
 func ReadAdapter(dir string) (*Adapter, error) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		if err == nil {
+			err = errors.New("not a folder")
+		}
+		return nil, fmt.Errorf("read adapter %s: %w", dir, noPath(err))
+	}
 	a, err := readAdapter(os.DirFS(dir))
 	if err != nil {
 		return nil, fmt.Errorf("read adapter %s: %w", dir, err)
 	}
 	return a, nil
+}
+
+// noPath leaves out a path that the error's text has already.
+func noPath(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
 }
 
 // ReadAdapterFS is ReadAdapter for a folder in a file system such as embed.FS;

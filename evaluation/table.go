@@ -341,9 +341,13 @@ func notesOf(rows []Row, measures []measure) string {
 	if low != high {
 		samples = fmt.Sprintf("%d–%d", low, high)
 	}
+	samples += " samples each"
+	if high == 1 {
+		samples = "1 sample each"
+	}
 	notes := []string{
 		"Budget: KV pairs kept per KV head and layer",
-		fmt.Sprintf("tasks: %s in %% (%s samples each)", metricOf(rows), samples),
+		fmt.Sprintf("tasks: %s in %% (%s)", metricOf(rows), samples),
 		"mean: over tasks, with its standard error",
 	}
 	for _, m := range measures {

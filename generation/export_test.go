@@ -32,14 +32,14 @@ func Used(ctx context.Context, m *model.Model, prompt func(i int) []int32, promp
 	for range min(groups, (prompts+size-1)/size) { // one after the other: each meets as many prompts as it can have
 		share := min(prompts-sequences, size)
 		given, most := 0, 2*share
-		q := &queue{sink: discard{}, opt: opt, ready: make(map[int]datasets.Pair), ahead: 4 * opt.Batch, next: func() (Prompt, error) {
+		q := &queue{sink: discard{}, opt: opt, out: make(map[int]Prompt), ready: make(map[int]datasets.Pair), ahead: 4 * opt.Batch, next: func() (Prompt, error) {
 			if given++; given > most {
 				return Prompt{}, io.EOF
 			}
 			return Prompt{IDs: prompt(given)}, nil
 		}}
 		q.cond = sync.NewCond(&q.mu)
-		g := &group{m: m, r: m.NewRunner(), q: q, size: size}
+		g := &group{m: m, r: m.NewRunner(), from: q, opt: opt, size: size}
 		if prompts <= size { // no more than these
 			most = share
 		}

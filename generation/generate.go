@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"glimpse/datasets"
+	"glimpse/internal/collective"
 	"glimpse/internal/parallel"
 	"glimpse/model"
 )
@@ -28,6 +29,8 @@ type Options struct {
 	Batch    int // sequences decoded at the same time; 0 is 8
 	// OnPair is told of every pair written.
 	OnPair func(p datasets.Pair)
+	// Ranks answer the prompts together, each Batch at the same time; nil: this process alone.
+	Ranks collective.Group
 }
 
 // PairSink takes pairs in order.
@@ -36,40 +39,50 @@ type PairSink interface{ Write(p datasets.Pair) error }
 // Pairs generates a response for every prompt that next gives, until io.EOF, and
 // writes the pairs in the prompts' order. A prompt that does not fit the context is an
 // error that names it. A response depends on its prompt, the settings and Batch; not on
-// threads, on other prompts or on where a run was resumed.
+// threads, ranks, other prompts or on where a run was resumed. Of several ranks, rank 0 calls Pairs
+// and the others Help.
 func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w PairSink, opt Options) error {
 	if err := opt.resolve(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	groups, size := opt.groups(m)
-	q := &queue{next: next, sink: w, opt: opt, ready: make(map[int]datasets.Pair), ahead: 4 * opt.Batch}
+	q := &queue{next: next, sink: w, opt: opt, out: make(map[int]Prompt), ready: make(map[int]datasets.Pair), ahead: 4 * opt.Batch * opt.Ranks.Size()}
 	q.cond = sync.NewCond(&q.mu)
-	stop := context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.ended = true
-		q.cond.Broadcast()
-	})
-	defer stop()
-	// As tasks: what they do inside then stays on their threads.
-	parallel.For(groups, func(int) {
-		g := &group{m: m, r: m.NewRunner(), q: q, size: size}
-		if err := g.run(ctx); err != nil {
+	defer context.AfterFunc(ctx, q.end)()
+	var others sync.WaitGroup
+	others.Go(func() {
+		if err := q.deal(ctx); err != nil {
 			cancel(err)
 		}
 	})
+	opt.answer(ctx, cancel, m, q)
+	others.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	return nil
 }
 
-// resolve fills in the default and refuses what cannot be.
+// answer answers prompts until there are no more.
+func (o *Options) answer(ctx context.Context, cancel context.CancelCauseFunc, m *model.Model, from source) {
+	groups, size := o.groups(m)
+	// As tasks: what they do inside then stays on their threads.
+	parallel.For(groups, func(int) {
+		g := &group{m: m, r: m.NewRunner(), from: from, opt: *o, size: size}
+		if err := g.run(ctx); err != nil {
+			cancel(err)
+		}
+	})
+}
+
+// resolve fills in the defaults and refuses what cannot be.
 func (o *Options) resolve() error {
 	if o.Batch == 0 {
 		o.Batch = 8
+	}
+	if o.Ranks == nil {
+		o.Ranks = collective.Alone()
 	}
 	if o.Batch < 0 || o.Batch > 4096 {
 		return fmt.Errorf("batch: got %d, want 1 to 4096", o.Batch)
@@ -83,6 +96,15 @@ func (o *Options) groups(m *model.Model) (groups, size int) {
 	return min(parallel.Threads(), (o.Batch+size-1)/size), size
 }
 
+// source is where groups have their prompts from, and where responses go.
+type source interface {
+	// pop gives a prompt and its number. With wait it waits until there may be one; ok is
+	// false where there is none, or none now.
+	pop(wait bool) (p Prompt, at int, ok bool, err error)
+	// put takes the response to prompt at, before it is cut.
+	put(at int, response []int32) error
+}
+
 // queue hands out prompts and puts finished pairs into their order.
 type queue struct {
 	mu     sync.Mutex
@@ -90,15 +112,22 @@ type queue struct {
 	next   func() (Prompt, error)
 	sink   PairSink
 	opt    Options
-	popped int // prompts handed out
-	wrote  int // pairs written
+	popped int            // prompts handed out
+	out    map[int]Prompt // those that are not answered
+	wrote  int            // pairs written
 	ready  map[int]datasets.Pair
 	ahead  int // how far prompts may run before the pairs
 	ended  bool
 }
 
-// pop hands out a prompt. With wait it waits until there may be one; ok is false where
-// there is none, or none now.
+// end ends the prompts.
+func (q *queue) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
+	q.cond.Broadcast()
+}
+
 func (q *queue) pop(wait bool) (p Prompt, at int, ok bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,15 +149,25 @@ func (q *queue) pop(wait bool) (p Prompt, at int, ok bool, err error) {
 		}
 		return Prompt{}, 0, false, err
 	}
+	at = q.popped
 	q.popped++
-	return p, q.popped - 1, true, nil
+	q.out[at] = p
+	return p, at, true, nil
 }
 
 // put writes a pair when all before it are written.
-func (q *queue) put(at int, p datasets.Pair) error {
+func (q *queue) put(at int, response []int32) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ready[at] = p
+	prompt, ok := q.out[at]
+	if !ok {
+		return fmt.Errorf("a response to prompt %d, which is not waited for", at)
+	}
+	delete(q.out, at)
+	if prompt.Cut != nil {
+		response = response[:prompt.Cut(len(response))]
+	}
+	q.ready[at] = datasets.Pair{ID: prompt.ID, Task: prompt.Task, PromptIDs: prompt.IDs, ResponseIDs: response}
 	for {
 		p, ok := q.ready[q.wrote]
 		if !ok {
@@ -150,15 +189,15 @@ func (q *queue) put(at int, p datasets.Pair) error {
 type group struct {
 	m    *model.Model
 	r    *model.Runner
-	q    *queue
+	from source
+	opt  Options
 	size int
 	live []*sequence
 	free []*model.Cache // of sequences that have ended
 }
 
 type sequence struct {
-	prompt  Prompt
-	at      int
+	at      int // number of its prompt
 	cache   *model.Cache
 	sampler *model.Sampler
 	out     []int32
@@ -170,7 +209,7 @@ func (g *group) run(ctx context.Context) error {
 	caches, tokens, samplers := make([]*model.Cache, 0, g.size), make([]int32, 0, g.size), make([]*model.Sampler, 0, g.size)
 	for {
 		for len(g.live) < g.size {
-			p, at, ok, err := g.q.pop(len(g.live) == 0)
+			p, at, ok, err := g.from.pop(len(g.live) == 0)
 			if err != nil {
 				return err
 			}
@@ -211,8 +250,7 @@ func (g *group) run(ctx context.Context) error {
 
 // start runs a prompt; one whose response ends at once never joins the group.
 func (g *group) start(ctx context.Context, p Prompt, at int) error {
-	opt := g.q.opt
-	own := opt.Sampling
+	own := g.opt.Sampling
 	if own.Temperature > 0 { // a random stream of the prompt's own
 		h := fnv.New64a()
 		h.Write([]byte(p.ID))
@@ -222,7 +260,7 @@ func (g *group) start(ctx context.Context, p Prompt, at int) error {
 	if err != nil {
 		return err
 	}
-	s := &sequence{prompt: p, at: at, cache: g.newCache(), sampler: sampler}
+	s := &sequence{at: at, cache: g.newCache(), sampler: sampler}
 	logits, err := g.r.Forward(ctx, s.cache, p.IDs, model.PrefillOptions{})
 	if err != nil {
 		return err
@@ -231,7 +269,7 @@ func (g *group) start(ctx context.Context, p Prompt, at int) error {
 	if err != nil {
 		return err
 	}
-	s.most = opt.most(g.m, len(p.IDs))
+	s.most = g.opt.most(g.m, len(p.IDs))
 	done, err := g.accept(s, first)
 	if err != nil || done {
 		return err
@@ -276,9 +314,5 @@ func (g *group) accept(s *sequence, id int32) (done bool, err error) {
 			return false, nil
 		}
 	}
-	out := s.out
-	if s.prompt.Cut != nil {
-		out = out[:s.prompt.Cut(len(out))]
-	}
-	return true, g.q.put(s.at, datasets.Pair{ID: s.prompt.ID, Task: s.prompt.Task, PromptIDs: s.prompt.IDs, ResponseIDs: out})
+	return true, g.from.put(s.at, s.out)
 }

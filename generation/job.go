@@ -4,11 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/cli"
+	"glimpse/internal/collective"
+	"glimpse/internal/stdin"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
 	"glimpse/model/chat"
@@ -61,6 +64,10 @@ type Job struct {
 	Files        cli.Outputs `json:"-"`
 	Resume       bool        `json:"-"` // go on with the one file where it was interrupted
 
+	// Ranks generate together: all have the same job, rank 0 reads the prompts and writes. Nil: this
+	// process alone.
+	Ranks collective.Group `json:"-"`
+
 	sampling model.Sampling       // what the choice is for the model
 	local    []datasets.MixSource // the sources with copies in the place of URLs
 }
@@ -95,6 +102,9 @@ func (s *Job) Read(path string, sets []string, repeat func() error) error {
 
 // check finds which shard is meant and refuses what cannot be.
 func (s *Job) check() (only int, err error) {
+	if s.Ranks == nil {
+		s.Ranks = collective.Alone()
+	}
 	if s.Prompts != "" {
 		if len(s.Sources) > 0 {
 			return 0, fmt.Errorf("generate: --prompts with the sources of a file: want one of them")
@@ -113,7 +123,15 @@ func (s *Job) check() (only int, err error) {
 			return 0, fmt.Errorf("generate: source %d: %w", i, err)
 		}
 	}
+	if s.Out == "-" {
+		s.Out = "/dev/stdout"
+	}
+	again := s.Resume || s.Shards > 0 || s.Shard != ""
 	switch {
+	case again && slices.ContainsFunc(s.Sources, func(x datasets.MixSource) bool { return x.Path == stdin.Name }):
+		return 0, fmt.Errorf("generate: prompts from standard input cannot be read again, as --resume and --shards do: want a file")
+	case again && s.Out == "/dev/stdout":
+		return 0, fmt.Errorf("generate: --out -: pairs on standard output cannot be gone on with, as --resume and --shards do: want a file")
 	case len(s.PromptFields) > 0 && s.Prompts == "":
 		return 0, fmt.Errorf("generate: --field: only with --prompts, want it in the file beside its source")
 	case s.Out == "":

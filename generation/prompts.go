@@ -15,6 +15,11 @@ import (
 	"glimpse/model"
 )
 
+// options are those of Pairs.
+func (s *Job) options() Options {
+	return Options{MaxNew: s.MaxNew, Sampling: s.sampling, Batch: s.Batch, Ranks: s.Ranks}
+}
+
 // scanTokens is how many tokens of prompts are looked at to find the longest one.
 const scanTokens = 2 << 20
 
@@ -22,7 +27,7 @@ const scanTokens = 2 << 20
 // have up to so many tokens as they may; where that is too much, those of small sources
 // are looked at.
 func (s *Job) checkMemory(ctx context.Context, m *model.Model) error {
-	if s.Responses == "source" {
+	if s.Responses == "source" || s.Ranks.Rank() > 0 { // rank 0 knows the prompts
 		return nil
 	}
 	samples := s.Samples
@@ -30,7 +35,7 @@ func (s *Job) checkMemory(ctx context.Context, m *model.Model) error {
 		samples = (samples + s.Shards - 1) / s.Shards
 	}
 	check := func(tokens int) error {
-		return CheckMemory(ctx, m, cli.AvailableMemory, tokens, samples, Options{MaxNew: s.MaxNew, Sampling: s.sampling, Batch: s.Batch})
+		return CheckMemory(ctx, m, cli.AvailableMemory, tokens, samples, s.options())
 	}
 	if len(s.Sources) == 0 {
 		return check(s.Tokens)
@@ -133,10 +138,14 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 	if s.Responses == "source" {
 		err = s.copySource(ctx, next, w, onPair, &unusable)
 	} else {
-		err = Pairs(ctx, m, func() (Prompt, error) {
-			x, err := next()
-			return x.Prompt, err
-		}, w, Options{MaxNew: s.MaxNew, Sampling: s.sampling, Batch: s.Batch, OnPair: onPair})
+		opt := s.options()
+		opt.OnPair = onPair
+		if err = s.begin(ctx, true); err == nil {
+			err = Pairs(ctx, m, func() (Prompt, error) {
+				x, err := next()
+				return x.Prompt, err
+			}, w, opt)
+		}
 	}
 	bar.Done()
 	if err == nil && written == 0 && bad.n > 0 {

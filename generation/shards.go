@@ -9,6 +9,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/hub"
 )
@@ -29,21 +30,28 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
-	if s.Shards == 0 {
+	writes := s.Ranks.Rank() == 0
+	if !writes {
+		log = io.Discard
+	}
+	if s.Shards == 0 && writes {
 		unlock, err := s.claimFile()
 		if err != nil {
 			return fmt.Errorf("generate: %w", err)
 		}
 		defer unlock()
 	}
-	open, err := s.shardOpener(ctx)
-	if err != nil {
-		return err
+	var open openShard
+	if writes {
+		if open, err = s.shardOpener(ctx); err != nil {
+			return err
+		}
+		if err := s.fetchSources(ctx, log); err != nil {
+			return err
+		}
 	}
-	if err := s.fetchSources(ctx, log); err != nil {
-		return err
-	}
-	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, Chat: chatOptions, BeforeWeights: func(m *model.Model) error {
+	device := kernels.DeviceOfRank(s.Device, s.Ranks.Local(), s.Ranks.Size())
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: device, CacheDType: s.CacheDType, Chat: chatOptions, BeforeWeights: func(m *model.Model) error {
 		if err := s.resolveSampling(m); err != nil {
 			return err
 		}
@@ -61,9 +69,25 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 		Model: m.Name, WeightsSHA256: hash, Seed: s.SamplingSeed, Shards: max(1, s.Shards), Data: s.describe(), Sampling: s.headerSampling(),
 	}
 	s.Report(log, m, s.sampling)
-	if s.Shards == 0 {
-		return s.fillFile(ctx, m, header, log)
+	if err := s.join(ctx, m, header); err != nil {
+		return err
 	}
+	if !writes {
+		return s.help(ctx, m)
+	}
+	if s.Shards == 0 {
+		err = s.fillFile(ctx, m, header, log)
+	} else {
+		err = s.fillShards(ctx, m, only, open, header, log)
+	}
+	if err != nil {
+		return err
+	}
+	return s.begin(ctx, false)
+}
+
+// fillShards fills the shards that are free, or only the one of that number.
+func (s *Job) fillShards(ctx context.Context, m *model.Model, only int, open openShard, header datasets.PairHeader, log io.Writer) error {
 	shards := []int{only}
 	if only < 0 {
 		shards = shards[:0]
@@ -85,6 +109,8 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 				// Of a worker that lives, or that was killed a short while ago: time will tell.
 				seen[i] = claim.Sign
 				again = append(again, i)
+			case s.Ranks.Size() > 1 && errors.Is(err, objectstore.ErrClaimLost):
+				return fmt.Errorf("generate: %w", err) // in the midst of what the other ranks work on
 			case only < 0 && (errors.Is(err, datasets.ErrClaimed) || errors.Is(err, objectstore.ErrClaimed) || errors.Is(err, objectstore.ErrClaimLost)):
 				claimed++
 			case err != nil:

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"glimpse/internal/bytesize"
 	"glimpse/internal/suggest"
 )
 
@@ -65,7 +66,7 @@ func ChooseDevice(name string) (device, why string) {
 		return "cpu", "device cpu: " + err.Error()
 	}
 	d := r.Devices[0]
-	return d.Name, fmt.Sprintf("device %s: %s, %d MiB", d.Name, d.Model, d.Memory>>20)
+	return d.Name, fmt.Sprintf("device %s: %s, %s", d.Name, d.Model, bytesize.Memory(d.Memory))
 }
 
 // DeviceOfRank is where one of several ranks computes, the one with number local among those of its

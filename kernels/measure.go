@@ -1,11 +1,6 @@
 package kernels
 
-import (
-	"fmt"
-	"math"
-	"strconv"
-	"strings"
-)
+import ()
 
 // MemoryUse is the memory of a device, in bytes.
 type MemoryUse struct {
@@ -28,18 +23,4 @@ type Traits struct {
 	Memory           int64 // of the device in all
 	Fuses            bool  // operations that follow each other are one kernel
 	DecodeLinearsOff bool  // decode linears are products like any other
-}
-
-// ParseBytes reads an amount of memory: a number with one of the units kB, MB, GB
-// (powers of 1000), KiB, MiB, GiB (powers of 1024) or B, which may be left out.
-func ParseBytes(text string) (int64, error) {
-	number := strings.TrimRight(text, "BkKMGi ")
-	unit, ok := map[string]float64{
-		"": 1, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
-	}[strings.TrimSpace(text[len(number):])]
-	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if !ok || err != nil || !(v > 0 && v*unit < math.MaxInt64) {
-		return 0, fmt.Errorf("got %q, want an amount of memory such as 24GB or 22GiB", text)
-	}
-	return int64(v * unit), nil
 }

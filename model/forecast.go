@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 
+	"glimpse/internal/bytesize"
 	"glimpse/kernels"
 	"glimpse/kernels/memcount"
 )
@@ -88,13 +89,13 @@ func (f *Forecast) Check() error {
 	}
 	parts := make([]string, len(f.Parts))
 	for i, p := range f.Parts {
-		parts[i] = fmt.Sprintf("%s %s", p.Name, amount(p.Bytes))
+		parts[i] = fmt.Sprintf("%s %s", p.Name, bytesize.Memory(p.Bytes))
 	}
 	advice := f.Advice
 	if f.Fits > 0 {
 		advice = append([]string{fmt.Sprintf("about %d tokens of prompt would fit", f.Fits)}, advice...)
 	}
-	return fmt.Errorf("%s: %w: %s needed (%s), %s available; %s", f.Device, ErrMemory, amount(f.Need), strings.Join(parts, ", "), amount(f.Available), strings.Join(advice, ", or "))
+	return fmt.Errorf("%s: %w: %s needed (%s), %s available; %s", f.Device, ErrMemory, bytesize.Memory(f.Need), strings.Join(parts, ", "), bytesize.Memory(f.Available), strings.Join(advice, ", or "))
 }
 
 // FitPrompt sets Fits for a run over so many tokens, of whose need so many bytes do not
@@ -103,14 +104,6 @@ func (f *Forecast) FitPrompt(tokens int, fixed int64) {
 	if f.Need > fixed && f.Available > fixed {
 		f.Fits = int(float64(tokens) * float64(f.Available-fixed) / float64(f.Need-fixed))
 	}
-}
-
-// amount is bytes for people.
-func amount(n int64) string {
-	if n < 1<<30 {
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
 }
 
 // MemoryVariable switches forecasts off where it is "off".

@@ -81,10 +81,11 @@ func TestAgainstTransformers(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer m.Close()
-				every := device == "cpu" && !testing.Short() || device == "cuda" && g.Name == "llama3.1"
+				every := device == "cpu" && !testing.Short()
+				third := device == "cuda" && g.Name == "llama3.1" // a launch takes its time on the host driver
 				some := device == "cpu" || device == "cuda"
 				for _, p := range g.Prompts {
-					compareGolden(t, m, p, func(i int) bool { return every || some && edges(i) })
+					compareGolden(t, m, p, func(i int) bool { return every || third && i%3 == 0 || some && edges(i) })
 				}
 			})
 		}

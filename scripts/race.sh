@@ -30,8 +30,13 @@ without=(
   # and TestSampleCacheOnABrokenDisk.
   '^Test(Run|ResumeExtendsRun|RanksResumeAnyNumberOfRanks|SampleCacheChangesNoBit|LookaheadKVStepAgainstPyTorch|JudgeQStepAgainstPyTorch|JSONIsDocumented)$'
   '^Test(LossFalls|ScratchIsCounted|FirstLossAgrees)$'
-  # Commands: what is damaged, asked for or left behind around the same run. TestKilledRuns, TestS3Run,
-  # TestShardsInABucket, TestKilledExport, TestInterrupt and TestSignals stay.
+  # What is killed from outside and looked at afterwards: no goroutine sees it. The same runs go on to
+  # their ends in TestRunFolder, TestSignals and TestS3Run.
+  '^Test(KilledRuns|KilledExport|KilledWriter)$'
+  # Tables and lines at a terminal: one goroutine. TestChatInterrupted and TestChatOnTerminal stay.
+  '^Test(TablesOnTerminal|TablesInPipe)$'
+  # Commands: what is damaged, asked for or left behind around the same run. TestS3Run,
+  # TestShardsInABucket, TestInterrupt and TestSignals stay.
   '^Test(DamagedCheckpoint|Sweep|Export|EveryFamilyTrains|MissingShardsAreTold|PlanOfTheHub|PlanOfLargeModels|LogIsNotOverwritten|CacheDType)$'
   '^Test(EnvironmentIsBelowTheFile|TrainingMixes|GenerateMix|LogInTheWorkingFolder|ShardsAreTheWhole|PresetAndOverrides|RunFileErrors|SweepIsBounded|GenerateThenTrain|SameSeedSameFiles)$'
   # Evaluations: prompts that one goroutine makes, and runs like those of TestShardsAreTheRun, TestInterruptedRunTellsWhatItHas
@@ -42,5 +47,12 @@ without=(
   '^Test(D2OBudgets|ForcedTextOfBoundedMemory|ForceIsGenerate)$'
   '^Test(DrawsAreUniform|LongDraws|LongAnswersFollowFromPrompts|LongFacts|Lessons)$'
 )
-[ $# -gt 0 ] || set -- ./...
+# Packages that start no goroutine, use nothing that waits for one and whose tests run no program
+# have nothing to show: they are left out when all are asked for.
+if [ $# = 0 ]; then
+  while read -r package folder; do
+    ! grep -qE '\bgo (func|[A-Za-z_.]+\()|errgroup|parallel\.|Parallel\(|sync\.|atomic\.|httptest|exec\.Command|[Ww]orkers|[Tt]hreads' "$folder"/*.go || set -- "$@" "$package"
+  done < <(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./...)
+  [ $# -ge 20 ] || die "only $# packages start goroutines, by their sources"
+fi
 go test -race -short -vet=off -skip "$(IFS='|'; echo "${without[*]}")" "$@"

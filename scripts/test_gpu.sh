@@ -50,7 +50,7 @@ build() { # PACKAGE...
   local package
   for package in "$@"; do
     local name=${package#./}
-    go test -c -tags gpu -o "$binaries/${name//\//-}" "$package"
+    go test -c -tags gpu -ldflags='-s -w' -o "$binaries/${name//\//-}" "$package"
   done
 }
 
@@ -81,14 +81,16 @@ beside() { # FUNCTION...
 }
 
 # As users run it, on a rehearsal of a chip of 132 processors (make chip says what that is):
-# memory comes in blocks that are used again, and no variable guards it.
+# memory comes in blocks that are used again, and no variable guards it. Warps and lanes go on in
+# random order, which shows the races that one order hides.
 on_chip() {
   ways=chip
   export GLIMPSE_CUDA_DRIVER=$root/kernels/cuda/build/chip/libhostcuda.so
   export GLIMPSE_CUBLASLT=$GLIMPSE_CUDA_DRIVER GLIMPSE_NCCL=$GLIMPSE_CUDA_DRIVER
   unset GLIMPSE_CUDA_EXACT
 }
-chip_kernels() { on_chip; tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA' TestCUDALink; }
+# With sums that truncate as those of tensor cores do.
+chip_kernels() { on_chip; HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA' TestCUDALink; }
 chip_memory() { on_chip; tests ./training "$memory"; tests ./eviction "$memory"; }
 # With everything off that something slower stands in for, a model is the same.
 chip_off() {
@@ -133,13 +135,6 @@ kernels() {
   tests ./kernels . '^TestBackendsConform$|^TestContract$|^TestSplits$|^TestThreadsDoNotChangeBits$|^TestArena|^TestObservedScoresByDefinition$'
   tests ./kernels/cuda . '^TestBackendsConform$/^cpu'
 }
-# Blocks, warps and lanes the other way round, which shows races that one order hides, with
-# sums that truncate as those of tensor cores do, where these are used. Neither changes what is
-# loaded and how much memory is taken.
-reverse() {
-  ways="reverse, truncate"
-  HOSTCUDA_ORDER=reverse HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA' 'TestCUDA(Link|Scratch|Hung|Sticky|DriverGenerations|Refused|GraphsInArenas|MergeMemory)'
-}
 model() {
   tests ./model "TestAgainstTransformers/($families)\$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestRowsOfABatch|TestObservations|TestHalf|TestCUDA" '/^(cpu|reference|reference64)$'
 }
@@ -163,4 +158,4 @@ go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
 make -s -C kernels/cuda -j"$(nproc)" chip
 build ./internal/cudadriver ./kernels ./kernels/cuda ./model ./eviction ./training ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
 # The longest first.
-beside eviction model kernels reverse chip_kernels many_processors chip_memory training commands chip_off
+beside eviction model kernels chip_kernels many_processors chip_memory training commands chip_off

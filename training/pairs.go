@@ -68,7 +68,7 @@ type shardOf struct {
 }
 
 // PairFiles are the files and all *.jsonl of the folders. Those of buckets are copies in
-// the cache.
+// the cache, and "-" is standard input.
 func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log io.Writer) ([]string, error) {
 	var files []string
 	for _, path := range paths {
@@ -79,6 +79,10 @@ func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log
 			}
 			files = append(files, copies...)
 			continue
+		}
+		path, err := objectstore.LocalData(ctx, path, s3, log)
+		if err != nil {
+			return nil, fmt.Errorf("training pairs: %w", err)
 		}
 		info, err := os.Stat(path)
 		if err != nil {

@@ -3,51 +3,66 @@ package training
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
+
+	"glimpse/internal/bytesize"
+	"glimpse/internal/tables"
 )
 
 // Write prints a plan of a configuration for people.
 func (p *Plan) Write(w io.Writer, c *Config) error {
-	fmt.Fprintf(w, "on this machine %s; on one H100 about %s (computed)\n", span(p.Time.TotalSeconds), span(p.H100.TotalSeconds))
-	fmt.Fprintf(w, "H100: %s\n", p.H100.Assumed())
+	columns := tables.Columns(w)
+	say := func(format string, a ...any) { fmt.Fprintln(w, tables.Wrap(fmt.Sprintf(format, a...), columns)) }
+	say("on this machine %s; on one H100 about %s (computed)", span(p.Time.TotalSeconds), span(p.H100.TotalSeconds))
+	say("H100: %s", p.H100.Assumed())
 	if !p.H100.Fits {
-		fmt.Fprintf(w, "H100: its 80 GB do not hold the %.0f GB that the run needs\n", float64(p.H100.Memory)/1e9)
+		say("H100: its 80 GB do not hold the %.0f GB that the run needs", float64(p.H100.Memory)/1e9)
 	}
 	if !p.Fits() {
-		fmt.Fprintf(w, "does not fit: %s are needed, %s are available\n", size(p.Memory.Total), size(p.Available))
+		say("does not fit: %s are needed, %s are available", bytesize.Memory(p.Memory.Total), bytesize.Memory(p.Available))
 		if p.Memory.Weights > p.Available {
-			fmt.Fprintf(w, "its weights alone take %s: no setting changes that\n", size(p.Memory.Weights))
+			say("its weights alone take %s: no setting changes that", bytesize.Memory(p.Memory.Weights))
 		}
 	}
-	fmt.Fprintf(w, "\n%s, prompts of up to %d and responses of up to %d tokens, %d at a time\n\n", p.Model, p.Prompt, p.Response, p.Workers)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "adapter\tkind\tparameters\tof the model")
+	fmt.Fprintln(w)
+	say("%s, prompts of up to %d and responses of up to %d tokens, %d at a time", p.Model, p.Prompt, p.Response, p.Workers)
+	fmt.Fprintln(w)
+	adapters := tables.New(tables.Column{Head: "adapter", Wrap: true}, tables.Column{Head: "kind"}, tables.Column{Head: "parameters", Right: true}, tables.Column{Head: "of the model", Right: true})
 	for _, a := range p.Adapters {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f%%\n", a.Name, a.Kind, millions(a.Parameters), 100*a.Share)
+		adapters.Add(a.Name, a.Kind, millions(a.Parameters), fmt.Sprintf("%.2f%%", 100*a.Share))
 	}
-	fmt.Fprintln(t)
+	memory := tables.New(tables.Column{Head: "memory"}, tables.Column{Right: true})
 	k := p.Memory
 	for _, row := range []struct {
 		name  string
 		bytes int64
 	}{
 		{"program", k.Process}, {"weights", k.Weights}, {"caches and targets", k.Cache}, {"activations", k.Activations}, {"adapters", k.Adapters},
-		{"gradients and moments", k.Optimiser}, {"kept samples", k.Samples}, {"validation", k.Validation}, {"drawn curves", k.Drawing}, {"garbage", k.Collector}, {"memory in all", k.Total},
+		{"gradients and moments", k.Optimiser}, {"kept samples", k.Samples}, {"validation", k.Validation}, {"drawn curves", k.Drawing}, {"garbage", k.Collector}, {"in all", k.Total},
 	} {
-		fmt.Fprintf(t, "%s\t%.1f MiB\n", row.name, mib(row.bytes))
+		memory.Add(row.name, bytesize.Memory(row.bytes))
 	}
-	fmt.Fprintln(t)
-	fmt.Fprintf(t, "a step of %d samples\t%s\n", c.Batch, seconds(p.Time.StepSeconds))
-	fmt.Fprintf(t, "%d steps\t%s\n", c.Steps, span(p.Time.TotalSeconds))
-	fmt.Fprintf(t, "measured speed\t%.1f GFLOP/s\n", p.Time.GFLOPS)
-	if len(p.Changes) > 0 {
-		fmt.Fprintln(t, "\nwhat to change, each alone\ttime\tmemory")
-	}
+	took := tables.New(tables.Column{Head: "time"}, tables.Column{Right: true})
+	took.Add(fmt.Sprintf("a step of %d samples", c.Batch), seconds(p.Time.StepSeconds))
+	took.Add(fmt.Sprintf("%d steps", c.Steps), span(p.Time.TotalSeconds))
+	took.Add("measured speed", fmt.Sprintf("%.1f GFLOP/s", p.Time.GFLOPS))
+	changes := tables.New(tables.Column{Head: "what to change, each alone", Wrap: true}, tables.Column{Head: "time", Right: true}, tables.Column{Head: "memory", Right: true})
 	for _, x := range p.Changes {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", x.Change, span(x.TotalSeconds), size(x.Memory))
+		changes.Add(x.Change, span(x.TotalSeconds), bytesize.Memory(x.Memory))
 	}
-	return t.Flush()
+	all := []*tables.Table{adapters, memory, took}
+	if len(p.Changes) > 0 {
+		all = append(all, changes)
+	}
+	for i, t := range all {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := t.Write(w, columns); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func millions(n int64) string {
@@ -83,13 +98,3 @@ func span(s float64) string {
 	}
 	return fmt.Sprintf("%.3g seconds", s)
 }
-
-// size is an amount of memory, for people.
-func size(n int64) string {
-	if n < 1<<30 {
-		return fmt.Sprintf("%.1f MiB", mib(n))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-}
-
-func mib(b int64) float64 { return float64(b) / (1 << 20) }

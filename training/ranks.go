@@ -44,14 +44,8 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 	if err != nil {
 		return err
 	}
-	all, err := collective.Gather(ctx, g, text)
-	if err != nil {
-		return err
-	}
-	for rank, other := range all {
-		if !bytes.Equal(other, all[0]) {
-			return fmt.Errorf("train: rank %d does not have the run of rank 0: %.2000s, want %.2000s", rank, other, all[0])
-		}
+	if err := collective.Same(ctx, g, text); err != nil {
+		return fmt.Errorf("train: %w", err)
 	}
 	var b bytes.Buffer
 	if g.Rank() == 0 {

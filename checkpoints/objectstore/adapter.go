@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"glimpse/checkpoints"
 	"glimpse/internal/progress"
+	"glimpse/internal/stdin"
 )
 
 // ReadAdapter reads and verifies the adapter that a path or URL names, as
@@ -88,7 +90,7 @@ func WriteAdapter(ctx context.Context, name string, a *checkpoints.Adapter, repl
 		files[i] = File(f)
 		total += int64(len(f.Data))
 	}
-	bar := progress.New(log, "bytes", total)
+	bar := progress.New(log, progress.Bytes, total)
 	bar.Describe(name)
 	defer bar.Done()
 	created, err = Publish(ctx, store, folder, files, bar.Add)
@@ -141,7 +143,7 @@ func shownCache(name string, log io.Writer) (c Cache, done func()) {
 	var bar *progress.Bar
 	show := func(bytes, missing int64) {
 		if missing > 0 {
-			bar = progress.New(log, "bytes", missing)
+			bar = progress.New(log, progress.Bytes, missing)
 			bar.Describe(name)
 		}
 		bar.Add(bytes)
@@ -171,10 +173,14 @@ func LocalFile(ctx context.Context, name string, s Settings, log io.Writer) (str
 	return cache.File(ctx, store, key)
 }
 
-// LocalData returns the path of a file or folder: a path as it is, and for a URL the copy
-// in the cache, which is made or brought up to date first. Of a folder it is what lies
+// LocalData returns the path of a file or folder: a path as it is, for a URL the copy
+// in the cache, which is made or brought up to date first, and for "-" a file of what standard
+// input gives. Of a folder it is what lies
 // directly in it, hidden names left out. ErrNotExist if there is nothing of that name.
 func LocalData(ctx context.Context, name string, s Settings, log io.Writer) (string, error) {
+	if name == stdin.Name {
+		return stdin.Standard.Path(ctx, os.Stdin)
+	}
 	if !IsURL(name) {
 		return LocalFile(ctx, name, s, log)
 	}

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 
+	"glimpse/internal/bytesize"
 	"glimpse/internal/collective"
 	"glimpse/internal/parallel"
 	"glimpse/internal/simd"
@@ -92,9 +93,9 @@ func (r report) print(w io.Writer) error {
 	for _, d := range c.Devices {
 		free := ""
 		if d.Free >= 0 {
-			free = fmt.Sprintf(", %d MiB free", d.Free>>20)
+			free = fmt.Sprintf(", %s free", bytesize.Memory(d.Free))
 		}
-		out.line(d.Name, "%s, compute capability %s, %d MiB%s", d.Model, d.Capability, d.Memory>>20, free)
+		out.line(d.Name, "%s, compute capability %s, %s%s", d.Model, d.Capability, bytesize.Memory(d.Memory), free)
 		if d.Kernels != "" {
 			out.line("", "kernels: %s", d.Kernels)
 		}

@@ -15,6 +15,7 @@ import (
 	_ "glimpse/evaluation/tasks" // registers them
 	"glimpse/eviction"
 	"glimpse/internal/cli"
+	"glimpse/internal/collective"
 	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
@@ -56,7 +57,11 @@ the budget of it. A policy may have options of its own: "snapkv,snapkv(kernel=1)
 
 --out keeps everything in a folder: predictions.jsonl, metrics.json, timings.json, the
 configuration and the versions. A run that was stopped goes on with --resume, sample by
-sample. A sample that fails is counted and the others go on, unless --strict is given.`,
+sample. A sample that fails is counted and the others go on, unless --strict is given.
+
+Processes that mpirun or srun --mpi=pmix start measure the prompts together: whoever is done
+gets the next. The first of them prints and writes, with the bytes of one process but for
+times; these, and tasks that measure time, are its own alone.`,
 		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 16
   evict eval --policy all --budget 64 --task copy,chain --samples 8 --json
   evict eval --model path/to/llama --data prompts.jsonl --policy snapkv,tova --budget 10%,512 --out out/run
@@ -68,7 +73,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	e.setup.bind(f)
 	e.bindChat(f)
 	f.StringVar(&e.config, "config", "", "YAML file with models, policies, budgets and tasks; flags win over it")
-	f.StringVar(&j.Data, "data", "", "your prompts, or the data of the tasks: a file, a folder or s3://BUCKET/NAME")
+	f.StringVar(&j.Data, "data", "", "your prompts, or the data of the tasks: a file, a folder, s3://BUCKET/NAME, or \"-\" for standard input")
 	f.StringArrayVar(&j.Fields, "field", nil, "where the rows of --data have what: NAME=PATH,…, NAME=TEMPLATE or the name of a data set such as squad; NAME is id, prompt, text, messages, prompt_ids, context, answer or metric_options.OPTION; may be repeated")
 	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that answers are scored with against their references")
 	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated, see evict tasks; TASK/SUBTASK is one part of a task, TASK/all are all parts")
@@ -97,8 +102,8 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 	f.BoolVar(&e.asJSON, "json", false, "print JSON: an object with schema and rows")
 	f.BoolVar(&e.groups, "groups", false, "also show every group of samples by itself: length, depth, difficulty")
 	j.Files.Bind(f)
-	f.StringVar(&e.json, "json-out", "", "file for the JSON")
-	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md")
+	f.StringVar(&e.json, "json-out", "", "file for the JSON; \"-\" is standard output")
+	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md; \"-\" is standard output")
 	f.StringVar(&e.plot, "plot", "", "file for a plot of the scores against the budget: .png, .svg or .pdf")
 	f.StringVar(&e.needle, "needle-plot", "", "file for heat maps by depth and prompt length, of every policy at every budget: of a task that varies both, as niah, or else of needles of the synthetic tasks at the smallest budget: .png, .svg or .pdf")
 	f.StringVar(&e.sweep, "sweep-plot", "", "file for a plot of the scores of a sweep's adapters, and what they add to the time to first token, by their rows and modules: .png, .svg or .pdf; --adapter is then the folder of \"train sweep\"")
@@ -130,6 +135,19 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 		j.Tasks = nil
 		for _, t := range e.tasks {
 			j.Tasks = append(j.Tasks, runs.Task{Task: t})
+		}
+	}
+	if given.Given("data") && len(j.Tasks) > 0 {
+		takes := false
+		for _, t := range j.Tasks {
+			selections, err := evaluation.ParseTasks(t.Task)
+			if err != nil {
+				return err
+			}
+			takes = takes || slices.ContainsFunc(selections, func(s evaluation.Selection) bool { return s.Task.Data != "" })
+		}
+		if !takes {
+			return fmt.Errorf("--data: no --task takes data; your own prompts are --task data")
 		}
 	}
 	for _, name := range j.Metrics {
@@ -203,6 +221,27 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	if err := e.resolve(cmd, j); err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
+	run := collective.OnRanks
+	if j.Shards > 0 || j.Shard != "" { // which processes share out by claims, too
+		run = collective.OnRanksOrAlone
+	}
+	return run(func(g collective.Group) error {
+		j.Ranks = g
+		switch {
+		case g.Rank() == 0:
+			if err := e.measure(cmd, j); err != nil || e.dryRun {
+				return err
+			}
+			return runs.Dismiss(cmd.Context(), g)
+		case e.dryRun:
+			return nil
+		}
+		return runs.Help(cmd.Context(), g)
+	})
+}
+
+// measure measures on the ranks that there are, as their first, and prints and writes what comes of it.
+func (e *evalFlags) measure(cmd *cobra.Command, j *runs.Job) error {
 	files := &j.Files
 	files.Input(j.Data)
 	defer files.Close()
@@ -229,21 +268,20 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	if len(rows) == 0 {
 		return err
 	}
-	// What was measured is printed whatever becomes of the run and of the files.
-	if err == nil {
-		err = errors.Join(
-			jsonOut.Write(func(w io.Writer) error { return evaluation.WriteJSON(w, shown) }),
-			tableOut.Write(func(w io.Writer) error {
-				return writeTables(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(e.table, ".md")})
-			}),
-			plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, plotFormat, rows) }),
-			sweepOut.Write(func(w io.Writer) error {
-				format, _ := pictureFormat("--sweep-plot", e.sweep)
-				return evaluation.PlotSweep(w, format, rows, points)
-			}),
-		)
-	}
+	// What was measured is printed and written whatever becomes of the run and of the files.
+	err = errors.Join(err,
+		jsonOut.Write(func(w io.Writer) error { return evaluation.WriteJSON(w, shown) }),
+		tableOut.Write(func(w io.Writer) error {
+			return writeTables(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(e.table, ".md")})
+		}),
+		plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, plotFormat, rows) }),
+		sweepOut.Write(func(w io.Writer) error {
+			format, _ := pictureFormat("--sweep-plot", e.sweep)
+			return evaluation.PlotSweep(w, format, rows, points)
+		}),
+	)
 	switch {
+	case e.json == "-" || e.table == "-": // standard output has what was asked for
 	case e.asJSON:
 		err = errors.Join(err, evaluation.WriteJSON(cmd.OutOrStdout(), shown))
 	case e.groups:

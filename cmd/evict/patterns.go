@@ -55,7 +55,7 @@ that model's default; another one is given with --pattern.`,
 				return fmt.Errorf("patterns: --sink and --recent: got %d and %d, want at least 0", sink, recent)
 			}
 			if _, err := os.Lstat(out); out != "" && err == nil && !replace {
-				return fmt.Errorf("patterns: --out: %s: %w", out, atomicfile.ErrExists)
+				return fmt.Errorf("patterns: --out: %s: %w: write over it with --replace, or name another folder", out, atomicfile.ErrExists)
 			}
 			which, err := datasets.ParseSplit(split)
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/generation"
 	"glimpse/internal/cli"
+	"glimpse/internal/collective"
 	"glimpse/model"
 	"glimpse/training"
 
@@ -52,11 +53,13 @@ built-in model understands. Responses are greedy unless a temperature is given, 
 With --shards the output is a folder of files, of which any number of workers on a
 shared folder each take those that are free; a finished one is never done again, and
 one whose worker was killed goes on where it stopped. --shard I/N does only shard I,
-from 0; so do workers of an indexed Kubernetes job (JOB_COMPLETION_INDEX) and of
-mpirun (OMPI_COMM_WORLD_RANK). Without --shards the output is one file, which appears
-under its name only when it is complete. One that was interrupted keeps its finished
+from 0; so do workers of an indexed Kubernetes job (JOB_COMPLETION_INDEX). Without --shards
+the output is one file, which appears under its name only when it is complete. One that was interrupted keeps its finished
 pairs: the same command with --resume goes on, with the bits of a run that never stopped.
 A record that cannot be read is told, counted and left out, unless --strict is given.
+
+Processes that mpirun or srun --mpi=pmix start answer the prompts together: whoever is done
+gets the next. The output has the bytes of one process, which the first of them writes.
 
 The folder may be one of a bucket, --out s3://BUCKET/NAME, with the same promises to
 workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
@@ -76,7 +79,14 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 				return fmt.Errorf("generate: --set needs a configuration")
 			}
 			training.BoundMemory()
-			return s.Run(cmd.Context(), cmd.ErrOrStderr())
+			run := collective.OnRanks
+			if s.Shards > 0 || s.Shard != "" { // which processes share out by claims, too
+				run = collective.OnRanksOrAlone
+			}
+			return run(func(g collective.Group) error {
+				s.Ranks = g
+				return s.Run(cmd.Context(), cmd.ErrOrStderr())
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -84,7 +94,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	s.S3.Bind(f)
 	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
 	f.StringVar(&s.CacheDType, "cache-dtype", s.CacheDType, model.CacheDTypeUsage)
-	f.StringVar(&s.Prompts, "prompts", "", "file, folder or s3://BUCKET/NAME of prompts")
+	f.StringVar(&s.Prompts, "prompts", "", "file, folder or s3://BUCKET/NAME of prompts; \"-\" is standard input")
 	f.StringArrayVar(&s.PromptFields, "field", nil, "where their rows hold the prompt and the answer: NAME=PATH,…, NAME=TEMPLATE or the name of a data set; NAME is id, prompt, text, messages, prompt_ids, context or answer; may be repeated")
 	f.StringVar(&s.Recipe, "recipe", s.Recipe, "what is done with them: "+strings.Join(generation.Recipes.Names(), ", "))
 	f.BoolVar(&s.Raw, "raw", s.Raw, "take \"prompt\" as it is, without the model's chat template")
@@ -105,7 +115,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	s.Files.Bind(f)
 	f.BoolVar(&s.Resume, "resume", false, "go on with the file of --out where it was interrupted; shards always do so")
 	f.BoolVar(&s.Strict, "strict", s.Strict, "stop at a record that is no prompt, in the place of leaving it out")
-	f.StringVarP(&s.Out, "out", "o", "", "file, or with --shards folder or s3://BUCKET/NAME, to write")
+	f.StringVarP(&s.Out, "out", "o", "", "file, \"-\" for standard output, or with --shards folder or s3://BUCKET/NAME, to write")
 	f.StringArrayVar(&sets, "set", nil, "KEY=VALUE in the place of what the file says, with a dotted key; may be repeated")
 	return cmd
 }

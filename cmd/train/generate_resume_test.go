@@ -19,8 +19,12 @@ import (
 func TestGenerateResumes(t *testing.T) {
 	dir := t.TempDir()
 	whole, cut := filepath.Join(dir, "whole.jsonl"), filepath.Join(dir, "cut.jsonl")
+	samples := "200"
+	if testing.Short() {
+		samples = "60"
+	}
 	args := func(out string, more ...string) []string {
-		return slices.Concat([]string{"generate", "--samples", "200", "--tokens", "64", "--max-new", "8", "--threads", "1", "--out", out}, more)
+		return slices.Concat([]string{"generate", "--samples", samples, "--tokens", "64", "--max-new", "8", "--threads", "1", "--out", out}, more)
 	}
 	mustExecute(t, args(whole)...)
 	want, err := os.ReadFile(whole)

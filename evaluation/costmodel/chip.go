@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"glimpse/internal/bytesize"
 	"glimpse/internal/registry"
-	"glimpse/kernels"
 )
 
 // Chip is what a device can do at most, and how much of that is reached.
@@ -66,7 +66,7 @@ func ParseChip(text string) (Chip, error) {
 		case "bandwidth":
 			c.Bandwidth, err = positive(value)
 		case "memory":
-			c.Memory, err = kernels.ParseBytes(value)
+			c.Memory, err = bytesize.Parse(value)
 		default:
 			err = fmt.Errorf("unknown key, want flops, bandwidth or memory")
 		}

@@ -10,6 +10,8 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
+	"glimpse/internal/bytesize"
+	"glimpse/internal/stdin"
 	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/hub"
@@ -55,7 +57,7 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 			need = "takes data: " + p.selection.Task.Data
 		default:
 			need = "data " + p.setting.Data
-			if _, err := os.Stat(p.setting.Data); err != nil && !objectstore.IsURL(p.setting.Data) {
+			if _, err := os.Stat(p.setting.Data); err != nil && !objectstore.IsURL(p.setting.Data) && p.setting.Data != stdin.Name {
 				need, missing = "MISSING data "+p.setting.Data+": "+p.selection.Task.Data, missing+1
 			}
 		}
@@ -75,7 +77,7 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 			tokens = m.Config.MaxPositions
 		}
 		pair := 2 * int64(m.Config.KVHeads) * int64(m.Config.HeadDim) * int64(m.Config.Layers) * cacheBytes(m)
-		w.Add("model "+m.Name, fmt.Sprintf("%.1f GB of weights, a full cache of %.2f GB at %d tokens", gb(m.WeightBytes()), gb(pair*int64(tokens)), tokens))
+		w.Add("model "+m.Name, fmt.Sprintf("%s of weights, a full cache of %s at %d tokens", bytesize.Memory(m.WeightBytes()), bytesize.Memory(pair*int64(tokens)), tokens))
 		for _, what := range s.absent() {
 			w.Add("  MISSING", what)
 			missing++
@@ -122,8 +124,6 @@ func (s Subject) absent() (out []string) {
 }
 
 // absentData stands for data that was not given.
-const absentData = "-"
+const absentData = "(none)"
 
 func cacheBytes(m *model.Model) int64 { return int64(m.CacheDType().Size()) }
-
-func gb(bytes int64) float64 { return float64(bytes) / 1e9 }

@@ -46,6 +46,7 @@ type folder struct {
 	before  []*evaluation.Prediction // of the run that is continued
 	config  []byte
 	about   Environment
+	again   string // what a stopped run goes on with
 }
 
 // Environment is what EnvironmentFile holds.
@@ -81,7 +82,11 @@ const (
 // openFolder opens the output before any work is done: a new folder, or one that is
 // continued.
 func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
-	f := &folder{path: j.Out, about: Environment{Schema: environmentSchema, Glimpse: cli.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
+	again := "--resume"
+	if j.Files.Any() {
+		again += " --replace" // of the files of what was measured until then
+	}
+	f := &folder{path: j.Out, again: again, about: Environment{Schema: environmentSchema, Glimpse: cli.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
 	if f.config, err = j.config(); err != nil {
 		return nil, err
 	}
@@ -211,12 +216,15 @@ func (f *folder) describe(ctx context.Context, l *lineup.Lineup, contenders []ev
 	if err != nil {
 		return err
 	}
-	m := AboutModel{Name: l.Name, SHA256: hash, Device: l.Backend.Name()}
-	for _, c := range contenders {
-		m.Policies = append(m.Policies, AboutPolicy{Policy: c.Title(), Adapter: c.Adapter, Settings: c.Settings.Values()})
-	}
-	f.about.Models = append(f.about.Models, m)
+	f.about.Models = append(f.about.Models, AboutModel{Name: l.Name, SHA256: hash, Device: l.Backend.Name(), Policies: aboutPolicies(contenders)})
 	return nil
+}
+
+func aboutPolicies(contenders []evaluation.Contender) (out []AboutPolicy) {
+	for _, c := range contenders {
+		out = append(out, AboutPolicy{Policy: c.Title(), Adapter: c.Adapter, Settings: c.Settings.Values()})
+	}
+	return out
 }
 
 // finish writes what the run has come to. MetricsFile is the last: where it is, all is.

@@ -44,10 +44,11 @@ func shardName(i, n int) string { return fmt.Sprintf("shard-%05d-of-%05d", i, n)
 // them when all are finished.
 func (j *Job) runShards(ctx context.Context, plans []plan, log io.Writer) (*Outcome, error) {
 	fail := func(err error) (*Outcome, error) { return nil, fmt.Errorf("eval: %w", err) }
-	only, count, err := cli.ShardOf(j.Shard, max(j.Shards, 1))
+	only, count, err := cli.ShardOf(j.Shard, j.Shards)
 	if err != nil {
 		return fail(err)
 	}
+	count = max(count, 1)
 	at, err := j.place(ctx)
 	if err != nil {
 		return fail(err)

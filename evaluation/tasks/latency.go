@@ -10,7 +10,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/costmodel"
-	"glimpse/kernels"
+	"glimpse/internal/bytesize"
 )
 
 func init() {
@@ -80,7 +80,7 @@ func openLatency(_ context.Context, s *evaluation.Setting, _ string) (*evaluatio
 		return nil, fmt.Errorf("task latency: option repeats: got %q, want a whole number of at least 1", s.Options["repeats"])
 	}
 	if text := s.Options["memory"]; text != "" {
-		if l.memory, err = kernels.ParseBytes(text); err != nil {
+		if l.memory, err = bytesize.Parse(text); err != nil {
 			return nil, fmt.Errorf("task latency: option memory: %w", err)
 		}
 		if l.maxNew < 2 {

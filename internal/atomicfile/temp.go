@@ -15,7 +15,22 @@ import (
 
 // ErrExists reports that the target is already there and was not to be
 // replaced. It wraps fs.ErrExist.
-var ErrExists = fmt.Errorf("target already exists: %w", fs.ErrExist)
+var ErrExists error = existsError{}
+
+type existsError struct{}
+
+func (existsError) Error() string        { return "target already exists" }
+func (existsError) Is(target error) bool { return target == fs.ErrExist }
+
+// inFolder names the folder of the target in the place of its temporary, of which nobody
+// has heard.
+func inFolder(target string, err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return &fs.PathError{Op: at.Op, Path: filepath.Dir(target), Err: at.Err}
+	}
+	return err
+}
 
 // errDone reports a second Commit, or a write after Commit or Abort.
 var errDone = errors.New("already committed or aborted")
@@ -119,7 +134,7 @@ func createTemp(target string) (*os.File, func(), error) {
 	for {
 		f, err := os.OpenFile(tempName(target, newMark), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, inFolder(target, err)
 		}
 		unlock, free, err := lockTemp(f.Name(), false)
 		if err != nil { // no locks here: nobody sweeps
@@ -139,7 +154,7 @@ func createTempDir(target string) (string, func(), error) {
 	for {
 		temp := tempName(target, newMark)
 		if err := os.Mkdir(temp, 0o777); err != nil {
-			return "", nil, err
+			return "", nil, inFolder(target, err)
 		}
 		unlock, free, err := lockTemp(temp, true)
 		if err != nil {

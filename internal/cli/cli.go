@@ -13,6 +13,7 @@ import (
 	"glimpse/internal/parallel"
 	"glimpse/internal/printable"
 	"glimpse/internal/progress"
+	"glimpse/internal/stdin"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -48,10 +49,13 @@ func Main(root *cobra.Command) {
 	root.SetErr(progress.Stderr)
 	flush := setOut(root, os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
 	err := errors.Join(root.ExecuteContext(ctx), flush())
+	stdin.Standard.Remove()
 	interrupted := ctx.Err() != nil
 	stop()
 	switch {
 	case err == nil:
+	case errors.Is(err, errSilent):
+		os.Exit(ExitError)
 	case interrupted && errors.Is(err, context.Canceled):
 		progress.Stderr.Error(root.Name() + ": stopped by a signal" + besidesCancelled(err))
 		if errors.As(err, new(resumable)) {

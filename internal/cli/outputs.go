@@ -77,6 +77,9 @@ func (o *Outputs) Open(flag, path string) *Output {
 	return out
 }
 
+// Any tells that a file was opened.
+func (o *Outputs) Any() bool { return len(o.files) > 0 }
+
 // Err are the errors of all calls of Open.
 func (o *Outputs) Err() error { return errors.Join(o.errs...) }
 
@@ -135,12 +138,15 @@ func (o *Outputs) Close() {
 // LockOutput keeps a second run from an output that is written for long. The lock is
 // a hidden file beside it, which goes with the lock.
 func LockOutput(path string) (unlock func(), err error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+	if info, err := os.Stat(path); err == nil && (!info.Mode().IsRegular() || atomicfile.OfProcess(path)) {
 		return func() {}, nil // a device or a FIFO, which any number may write to
 	}
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock")
 	release, free, err := filelock.TryLock(name)
+	var at *fs.PathError
 	switch {
+	case errors.As(err, &at): // of a file that people do not know of
+		return nil, fmt.Errorf("%s: %s: %w", path, filepath.Dir(path), at.Err)
 	case err != nil:
 		return nil, fmt.Errorf("lock of %s: %w", path, err)
 	case !free:

@@ -9,7 +9,7 @@ import (
 
 // ShardOf is the one shard that a worker is to do, -1 for any that is free, and how many
 // there are: as the flag --shard says, I/N with I from 0, or, where it is "" and there are
-// shards, as the environment of an indexed Kubernetes job or of mpirun says.
+// shards, as the environment of an indexed Kubernetes job says.
 func ShardOf(shard string, shards int) (index, count int, err error) {
 	if shard != "" {
 		i, n, ok := strings.Cut(shard, "/")
@@ -23,16 +23,14 @@ func ShardOf(shard string, shards int) (index, count int, err error) {
 		}
 		return index, count, nil
 	}
-	for _, name := range []string{"JOB_COMPLETION_INDEX", "OMPI_COMM_WORLD_RANK"} {
-		text, ok := os.LookupEnv(name)
-		if !ok || shards == 0 {
-			continue
-		}
-		index, err := strconv.Atoi(text)
-		if err != nil || index < 0 || index >= shards {
-			return 0, 0, fmt.Errorf("%s: got %q, want 0 to %d: as many workers as --shards", name, text, shards-1)
-		}
-		return index, shards, nil
+	const name = "JOB_COMPLETION_INDEX"
+	text, ok := os.LookupEnv(name)
+	if !ok || shards == 0 {
+		return -1, shards, nil
 	}
-	return -1, shards, nil
+	index, err = strconv.Atoi(text)
+	if err != nil || index < 0 || index >= shards {
+		return 0, 0, fmt.Errorf("%s: got %q, want 0 to %d: as many workers as --shards", name, text, shards-1)
+	}
+	return index, shards, nil
 }

@@ -9,12 +9,12 @@ import (
 
 // Deal deals out work to the other ranks, which are [Taker]s, and returns when next has no
 // more and they have handed in everything. Rank 0 alone calls it, and may work on pieces itself
-// meanwhile. Next gives a piece and its number, and may wait until there is one; more is false at the
-// end. Done takes what has come of a piece. Both are called from several goroutines.
+// meanwhile. Next gives a piece and its number, and may wait until there is one or ctx ends; more is false
+// at the end. Done takes what has come of a piece. Both are called from several goroutines.
 //
 // A rank gets a piece when it asks for one, so who is done early gets more. Which rank has which piece
 // differs from run to run: what comes of a piece must not depend on that.
-func Deal(ctx context.Context, g Group, next func() (number int, piece []byte, more bool, err error), done func(number int, result []byte) error) error {
+func Deal(ctx context.Context, g Group, next func(ctx context.Context) (number int, piece []byte, more bool, err error), done func(number int, result []byte) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
@@ -32,7 +32,7 @@ func Deal(ctx context.Context, g Group, next func() (number int, piece []byte, m
 			if _, err := recv(ctx, g, rank, tagAsk); err != nil {
 				return err
 			}
-			number, piece, more, err := next()
+			number, piece, more, err := next(ctx)
 			if err != nil {
 				return err
 			}

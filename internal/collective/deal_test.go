@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ type dealer struct {
 	got    map[int][]string
 }
 
-func (d *dealer) next() (int, []byte, bool, error) {
+func (d *dealer) next(context.Context) (int, []byte, bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.at == d.failAt {
@@ -117,9 +118,9 @@ func TestTakerAsksWithoutWaiting(t *testing.T) {
 	onRanks(2, func(g collective.Group) {
 		if g.Rank() == 0 {
 			d := &dealer{n: 1, failAt: -1, got: make(map[int][]string)}
-			next := func() (int, []byte, bool, error) {
+			next := func(ctx context.Context) (int, []byte, bool, error) {
 				<-release
-				return d.next()
+				return d.next(ctx)
 			}
 			if err := collective.Deal(t.Context(), g, next, d.done); err != nil {
 				t.Error(err)
@@ -153,9 +154,11 @@ func TestDealEndsWithAFailure(t *testing.T) {
 		failAt int
 		rank   int // that fails in its second piece
 		stops  bool
+		waits  bool // rank 0 has nothing more to deal while a rank is at work, which then fails
 		want   string
 	}{
 		{name: "a rank", failAt: -1, rank: 2, want: "device lost"},
+		{name: "a rank, while a piece is waited for", failAt: -1, rank: 2, waits: true, want: "device lost"},
 		{name: "the source", failAt: 5, want: "no such file"},
 		{name: "a signal", failAt: -1, rank: 1, stops: true, want: "context canceled"},
 	} {
@@ -165,12 +168,27 @@ func TestDealEndsWithAFailure(t *testing.T) {
 				var err error
 				if g.Rank() == 0 {
 					d := &dealer{n: 1000, failAt: c.failAt, got: make(map[int][]string)}
-					err = collective.Deal(t.Context(), g, d.next, d.done)
+					next := d.next
+					if c.waits {
+						var begun atomic.Int64
+						next = func(ctx context.Context) (int, []byte, bool, error) {
+							if begun.Add(1) > 4 {
+								<-ctx.Done()
+								return 0, nil, false, nil
+							}
+							return d.next(ctx)
+						}
+					}
+					err = collective.Deal(t.Context(), g, next, d.done)
 				} else {
 					taker := collective.Take(t.Context(), g)
 					pieces := 0
 					err = taker.Finish(func() error {
 						for {
+							if c.waits && g.Rank() == c.rank {
+								time.Sleep(20 * time.Millisecond) // the others have come to wait
+								return errors.New(c.want)
+							}
 							number, _, more, err := taker.Next(true)
 							if err != nil || !more {
 								return err

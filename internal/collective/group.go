@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -121,6 +122,20 @@ func Broadcast(ctx context.Context, g Group, b []byte) ([]byte, error) {
 		}
 	}
 	return b, nil
+}
+
+// Same is an error unless all ranks have what rank 0 has: settings that results depend on, in words.
+func Same(ctx context.Context, g Group, own []byte) error {
+	all, err := Gather(ctx, g, own)
+	if err != nil {
+		return err
+	}
+	for rank, other := range all {
+		if !bytes.Equal(other, all[0]) {
+			return fmt.Errorf("rank %d does not have the run of rank 0: %.2000s, want %.2000s", rank, other, all[0])
+		}
+	}
+	return nil
 }
 
 // send and recv are a message with its length before it.

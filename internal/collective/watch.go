@@ -209,7 +209,8 @@ func (w *watch) isLeaving() bool {
 
 // fail ends the run: all are told, and rank 0 is left the time to end its own work.
 func (w *watch) fail(reason error) {
-	w.set(failureOf(w.g.rank, w.who, reason))
+	failure := failureOf(w.g.rank, w.who, reason)
+	w.set(failure)
 	limit := time.NewTimer(farewell)
 	defer limit.Stop()
 	if w.g.rank > 0 {
@@ -225,8 +226,12 @@ func (w *watch) fail(reason error) {
 	w.mu.Lock()
 	w.leaving = true
 	w.mu.Unlock()
+	wait := 2 * time.Second // who has not taken it by then hangs
+	if failure.Stopped {
+		wait /= 4 // of a launcher, which kills a second after its signal
+	}
 	select {
 	case <-w.left:
-	case <-time.After(2 * time.Second): // who has not taken it by then hangs
+	case <-time.After(wait):
 	}
 }

@@ -8,10 +8,14 @@ import (
 	"time"
 	"unicode"
 
+	"glimpse/internal/bytesize"
 	"glimpse/internal/printable"
 
 	"golang.org/x/term"
 )
+
+// Bytes is the noun of bars that count bytes, which are shown with their units.
+const Bytes = "bytes"
 
 const (
 	redrawEvery    = 100 * time.Millisecond
@@ -44,7 +48,7 @@ type Bar struct {
 // Option changes how a Bar reports.
 type Option func(*Bar)
 
-// New starts a bar for total units named noun (in the plural: "steps"); the clock
+// New starts a bar for total units named noun (in the plural: "steps", or Bytes); the clock
 // starts now. A total of 0 or less is an unknown one: no share and no remaining
 // time are shown. The bar redraws one line if w is a terminal. Errors of w are
 // ignored: progress is never worth stopping for.
@@ -165,12 +169,16 @@ func (b *Bar) show() {
 // facts formats what is known after the elapsed time.
 func (b *Bar) facts(elapsed time.Duration) string {
 	var parts []string
+	count := func(n int64) string { return fmt.Sprint(n) }
+	width, noun := len(count(b.total)), " "+b.noun
+	if b.noun == Bytes {
+		count, width, noun = bytesize.Text, 0, ""
+	}
 	if b.total > 0 {
-		digits := len(fmt.Sprint(b.total))
-		parts = append(parts, fmt.Sprintf("%*d/%d %s", digits, b.done, b.total, b.noun),
+		parts = append(parts, fmt.Sprintf("%*s/%s%s", width, count(b.done), count(b.total), noun),
 			fmt.Sprintf("%3d%%", int64(100*float64(b.done)/float64(b.total))))
 	} else {
-		parts = append(parts, fmt.Sprintf("%d %s", b.done, b.noun))
+		parts = append(parts, count(b.done)+noun)
 	}
 	rate := 0.0
 	if s := elapsed.Seconds(); s > 0 {
@@ -207,6 +215,8 @@ func drawBar(share float64, width int) string {
 // "0.01 steps/s".
 func formatRate(rate float64, noun string) string {
 	switch {
+	case noun == Bytes:
+		return bytesize.Rate(rate) + "/s"
 	case rate < 0.1:
 		return fmt.Sprintf("%.0f s each", 1/rate)
 	case rate < 100:

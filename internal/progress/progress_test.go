@@ -177,3 +177,16 @@ func TestConcurrentUse(t *testing.T) {
 		t.Errorf("%d lines, the last %q; want one for each tenth and 800/800", len(lines), lines[len(lines)-1])
 	}
 }
+
+func TestBytesHaveUnits(t *testing.T) {
+	var out bytes.Buffer
+	b := New(&out, Bytes, 2_470_000_000)
+	b.Skip(1_500_000)
+	b.Done()
+	if got, want := out.String(), "1.5 MB/2.5 GB    0%  in 0s\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := formatRate(9_912_345, Bytes), "9.9 MB/s"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

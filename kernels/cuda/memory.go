@@ -9,6 +9,7 @@ import (
 
 	"gorgonia.org/cu"
 
+	"glimpse/internal/bytesize"
 	"glimpse/kernels"
 )
 
@@ -19,7 +20,7 @@ func limitFromEnvironment() (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
-	n, err := kernels.ParseBytes(text)
+	n, err := bytesize.Parse(text)
 	if err != nil {
 		return 0, fmt.Errorf("GLIMPSE_CUDA_MEMORY: %w", err)
 	}

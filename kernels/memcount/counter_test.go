@@ -44,16 +44,3 @@ func TestDryCountsWhatIsAlive(t *testing.T) {
 		t.Errorf("%d bytes live, the arena has %d", live, arena.Bytes())
 	}
 }
-
-func TestParseBytes(t *testing.T) {
-	for text, want := range map[string]int64{"24GB": 24e9, "1.5 GiB": 3 << 29, "512MiB": 512 << 20, "7": 7, "3kB": 3000, "9 B": 9} {
-		if got, err := kernels.ParseBytes(text); err != nil || got != want {
-			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "GB", "-1GB", "0", "1TB", "1e30GB", "24gb", "NaN", "1 2GB"} {
-		if got, err := kernels.ParseBytes(text); err == nil {
-			t.Errorf("%q: %d, want an error", text, got)
-		}
-	}
-}

@@ -195,7 +195,7 @@ func TestProgress(t *testing.T) {
 	if _, err := Resolve(t.Context(), "org/tiny", Options{Log: &log}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"fetching 7 files of org/tiny@main, 1 MiB, into ", "1/1 MiB  100%"} {
+	for _, want := range []string{"fetching 7 files of org/tiny@main, 300 kB, into ", "300 kB/300 kB  100%"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("log %q, want %q", log.String(), want)
 		}

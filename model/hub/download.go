@@ -19,8 +19,10 @@ import (
 	"strings"
 	"sync"
 
+	"glimpse/internal/bytesize"
 	"glimpse/internal/filelock"
 	"glimpse/internal/modelfile"
+	"glimpse/internal/progress"
 )
 
 const (
@@ -80,9 +82,10 @@ func (f *fetcher) fetchAll(ctx context.Context, commit string, names []string, l
 	for _, r := range files {
 		total += r.size
 	}
-	fmt.Fprintf(log, "fetching %d files of %s, %d MiB, into %s\n", len(files), f.repo, inMiB(total), f.settings.cache)
-	p := newMeter(log, f.repo, total)
-	defer p.done()
+	fmt.Fprintf(log, "fetching %d files of %s, %s, into %s\n", len(files), f.repo, bytesize.Text(total), f.settings.cache)
+	p := progress.New(log, progress.Bytes, total)
+	p.Describe(f.repo.String())
+	defer p.Done()
 	return each(ctx, len(files), func(ctx context.Context, i int) error {
 		if err := f.fetch(ctx, files[i], p); err != nil {
 			return fmt.Errorf("%s: %w", files[i].name, err)
@@ -162,18 +165,18 @@ func (r *remote) read(resp *http.Response) error {
 }
 
 // fetch brings one file into the cache, checked, and links it.
-func (f *fetcher) fetch(ctx context.Context, r remote, p *meter) error {
+func (f *fetcher) fetch(ctx context.Context, r remote, p *progress.Bar) error {
 	blob := f.cache.blob(r.etag)
 	if err := os.MkdirAll(filepath.Dir(blob), 0o777); err != nil {
 		return err
 	}
-	unlock, err := filelock.Lock(ctx, f.cache.lockFile(r.etag), func() { p.describe("waiting for another process to fetch " + r.name) })
+	unlock, err := filelock.Lock(ctx, f.cache.lockFile(r.etag), func() { p.Describe("waiting for another process to fetch " + r.name) })
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	if info, err := os.Stat(blob); err == nil && info.Size() == r.size {
-		p.skip(r.size)
+		p.Skip(r.size)
 	} else if err := f.transferAll(ctx, r, blob, p); err != nil {
 		return err
 	}
@@ -181,14 +184,14 @@ func (f *fetcher) fetch(ctx context.Context, r remote, p *meter) error {
 }
 
 // transferAll makes the blob of what has arrived before and what is still to come.
-func (f *fetcher) transferAll(ctx context.Context, r remote, blob string, p *meter) error {
+func (f *fetcher) transferAll(ctx context.Context, r remote, blob string, p *progress.Bar) error {
 	path := blob + ".incomplete"
 	for fresh := false; ; fresh = true {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 		if err != nil {
 			return err
 		}
-		t := &transfer{remote: r, file: file, client: f.client, path: r.path(f.repo.id), meter: p}
+		t := &transfer{remote: r, file: file, client: f.client, path: r.path(f.repo.id), bar: p}
 		resumed, err := t.run(ctx)
 		if err = errors.Join(err, file.Close()); err != nil {
 			return f.explain(err)
@@ -205,7 +208,7 @@ func (f *fetcher) transferAll(ctx context.Context, r remote, blob string, p *met
 		if err := os.Remove(path); err != nil {
 			return err
 		}
-		p.skip(-r.size)
+		p.Skip(-r.size)
 		if !resumed || fresh {
 			return fmt.Errorf("content has hash %s, want %s: the download was damaged, or the hub or a proxy on the way is broken", got, r.etag)
 		}
@@ -218,7 +221,7 @@ type transfer struct {
 	file   *os.File
 	client *client
 	path   string
-	meter  *meter
+	bar    *progress.Bar
 
 	at   int64     // bytes that are there
 	hash hash.Hash // of those
@@ -266,13 +269,13 @@ func (t *transfer) resume(ctx context.Context) error {
 		t.hash.Write(buffer[:n])
 		t.at += int64(n)
 	}
-	t.meter.skip(t.at)
+	t.bar.Skip(t.at)
 	return nil
 }
 
 // restart drops what is there.
 func (t *transfer) restart() error {
-	t.meter.skip(-t.at)
+	t.bar.Skip(-t.at)
 	t.at, t.hash = 0, t.newHash()
 	return t.file.Truncate(0)
 }
@@ -319,7 +322,7 @@ func (t *transfer) receive(ctx context.Context) error {
 		}
 		t.hash.Write(buffer[:n])
 		t.at += int64(n)
-		t.meter.add(int64(n))
+		t.bar.Add(int64(n))
 		switch {
 		case err == io.EOF && t.at == t.size:
 			return nil

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 
+	"glimpse/internal/bytesize"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -28,7 +29,7 @@ func init() {
 		if b.memory == "" {
 			b.memory = b.sizes.memory
 		}
-		limit, err := kernels.ParseBytes(b.memory)
+		limit, err := bytesize.Parse(b.memory)
 		if err != nil {
 			return fmt.Errorf("--memory: %w", err)
 		}

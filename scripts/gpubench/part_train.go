@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"glimpse/internal/bytesize"
 	"glimpse/kernels"
 	"glimpse/losses"
 	"glimpse/model"
@@ -43,7 +44,7 @@ func init() {
 		return nil
 	}})
 	parts.Add("train24", part{"a training step with as much memory as a small card has", func(ctx context.Context, b *bench, out *result) error {
-		limit, err := kernels.ParseBytes(b.sizes.limit)
+		limit, err := bytesize.Parse(b.sizes.limit)
 		if err != nil {
 			return err
 		}

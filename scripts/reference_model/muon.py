@@ -5,19 +5,26 @@ import torch
 
 
 class Muon(torch.optim.Optimizer):
-    """For matrices. Those of one shape are done together."""
+    """For matrices. Those of one shape are done together; fused.muon, where it is given,
+    does all at once."""
 
-    def __init__(self, matrices, lr, momentum=0.95, weight_decay=0.01):
+    def __init__(self, matrices, lr, momentum=0.95, weight_decay=0.01, fused=None):
         super().__init__(matrices, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
+        self.fused = fused
 
     @torch.no_grad()
     def step(self):
         for group in self.param_groups:
             shapes = {}
             for p in group["params"]:
+                if not self.state[p]:
+                    self.state[p]["momentum"] = torch.zeros_like(p)
+            if self.fused:
+                gradients, momenta = [p.grad for p in group["params"]], [self.state[p]["momentum"] for p in group["params"]]
+                self.fused(group["params"], gradients, momenta, group["lr"], group["momentum"], group["weight_decay"])
+                continue
+            for p in group["params"]:
                 state = self.state[p]
-                if not state:
-                    state["momentum"] = torch.zeros_like(p)
                 state["momentum"].mul_(group["momentum"]).add_(p.grad)
                 update = p.grad + group["momentum"] * state["momentum"]
                 # A wide matrix stands for its transpose: its products are smaller.

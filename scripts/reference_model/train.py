@@ -29,6 +29,7 @@ import torch
 import torch.nn.functional as F
 
 import export
+import fused
 import network
 from lessons import ROOT, Lessons
 from muon import Muon
@@ -66,7 +67,7 @@ def options():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    p.add_argument("--no-compile", action="store_true", help="run without torch.compile: starts at once, half as fast")
+    p.add_argument("--no-compile", action="store_true", help="run without compiled code: starts at once, slow")
     p.add_argument("--validate-every", type=float, default=5e6, help="tokens")
     p.add_argument("--examples", type=int, default=256, help="of every task and length in the last validation")
     p.add_argument("--save-every", type=float, default=5, help="minutes")
@@ -97,20 +98,26 @@ class Training:
         self.machine = {k: getattr(o, k) for k in ("device", "threads", "no_compile")}
         self.machine["torch"] = str(torch.__version__)
 
+        self.hidden = network.hidden
+        if not o.no_compile:
+            compiled = os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(o.out, "compiled"))
+            why = fused.build(compiled) if o.device == "cpu" else "for processors only"
+            self.hidden = torch.compile(network.hidden, dynamic=True) if why else fused.hidden
+            if why and o.device == "cpu":
+                print(f"train: {why}: with torch.compile, far slower")
+        quick = self.machine["fused"] = self.hidden is fused.hidden
+        self.clip = fused.clip if quick else torch.nn.utils.clip_grad_norm_
+
         initial = network.parameters(self.config, o.seed)
         self.p = {n: torch.nn.Parameter(t.to(self.device)) for n, t in initial.items()}
         matrices = [t for n, t in self.p.items() if t.ndim == 2 and n not in ("emb", "head")]
         others = [t for n, t in self.p.items() if t.ndim < 2 or n in ("emb", "head")]
         self.optimizers = {
-            "adamw": torch.optim.AdamW(others, o.rate, betas=(0.9, 0.98), weight_decay=0.0),
-            "muon": Muon(matrices, o.muon_rate),
+            "adamw": torch.optim.AdamW(others, o.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True),
+            "muon": Muon(matrices, o.muon_rate, fused=fused.muon if quick else None),
         }
         self.state = dict(step=0, tokens=0, drawn=0, level=0, level_step=0, level_tokens=0, decay_from=None,
                           next_validation=o.validate_every, right={}, seen={}, loss=None, log_bytes=0, seconds=0.0)
-        self.hidden = network.hidden
-        if not o.no_compile:
-            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(o.out, "compiled"))
-            self.hidden = torch.compile(network.hidden, dynamic=True)
         self.start = time.monotonic()
         self.stopped = False
 
@@ -129,6 +136,8 @@ class Training:
                 t.copy_(saved["parameters"][n])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(saved[name])
+        for group in self.optimizers["adamw"].param_groups:
+            group.update(fused=True, foreach=None)  # whatever the state was made with
         self.state = saved["state"]
         # Lines that a killed stage wrote after its last state are written again.
         with open(self.log_path, "r+b") as f:
@@ -217,7 +226,7 @@ class Training:
         for x in self.optimizers.values():
             x.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.p.values(), 1.0)
+        self.clip(self.p.values(), 1.0)
         rate = self.rate()
         for x, full in zip(self.optimizers.values(), (self.o.rate, self.o.muon_rate)):
             for g in x.param_groups:

@@ -41,7 +41,7 @@ func (s *Spec) resolveAdapters(m *model.Model, samples int, end int32) error {
 		return fmt.Errorf("train: epochs: got %d, but synthetic prompts have no end; want steps", s.Epochs)
 	}
 	s.Epochs = 0
-	c.Workers, c.CacheMemory, c.CacheDisk = s.Workers, s.CacheMemory, s.CacheDisk
+	c.Workers, c.CacheMemory, c.CacheDisk = s.Workers, int64(s.CacheMemory), int64(s.CacheDisk)
 	c.Adapters = nil
 	for i := range s.Adapters {
 		a := &s.Adapters[i]

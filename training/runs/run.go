@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/bytesize"
 	"glimpse/internal/cli"
 	"glimpse/internal/collective"
 	"glimpse/internal/progress"
@@ -154,7 +155,7 @@ func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, 
 	}
 	if peak := cli.PeakMemory(); peak > 0 {
 		cache := m.Config.CacheBytesPerToken(m.CacheDType().Size()) * int64(longest(source))
-		fmt.Fprintf(out, "peak memory %.1f MiB; weights %.1f MiB, one prompt's cache %.1f MiB\n", mib(peak), mib(m.WeightBytes()), mib(cache))
+		fmt.Fprintf(out, "peak memory %s; weights %s, one prompt's cache %s\n", bytesize.Memory(peak), bytesize.Memory(m.WeightBytes()), bytesize.Memory(cache))
 	}
 	return nil
 }
@@ -171,8 +172,6 @@ func sameFolder(a, b string) bool {
 	absB, errB := filepath.Abs(b)
 	return errA == nil && errB == nil && absA == absB
 }
-
-func mib(b int64) float64 { return float64(b) / (1 << 20) }
 
 // longest is the longest prompt of the first samples.
 func longest(source training.Source) int {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/internal/bytesize"
 	"glimpse/internal/cli"
 	"glimpse/internal/collective"
 	"glimpse/internal/yamlconfig"
@@ -39,9 +40,9 @@ type Spec struct {
 	Export string               `json:"export,omitempty"` // and for the adapters
 	S3     objectstore.Settings `json:"s3,omitzero"`
 
-	Workers     int   `json:"workers"`      // samples worked on at the same time; 0 chooses
-	CacheMemory int64 `json:"cache_memory"` // bytes of repeated samples kept in memory
-	CacheDisk   int64 `json:"cache_disk"`   // and, beyond that, on disk
+	Workers     int           `json:"workers"`      // samples worked on at the same time; 0 chooses
+	CacheMemory bytesize.Size `json:"cache_memory"` // bytes of repeated samples kept in memory
+	CacheDisk   bytesize.Size `json:"cache_disk"`   // and, beyond that, on disk
 
 	Epochs   int       `json:"epochs,omitempty"` // times through the data, in the place of steps
 	Train    Settings  `json:"train"`
