@@ -62,7 +62,7 @@ sample. A sample that fails is counted and the others go on, unless --strict is 
 Processes that mpirun or srun --mpi=pmix start measure the prompts together: whoever is done
 gets the next. The first of them prints and writes, with the bytes of one process but for
 times; these, and tasks that measure time, are its own alone.`,
-		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 16
+		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 4
   evict eval --policy all --budget 64 --task copy,chain --samples 8 --json
   evict eval --model path/to/llama --data prompts.jsonl --policy snapkv,tova --budget 10%,512 --out out/run
   evict eval --config configs/eval.yaml --model org/name`,
