@@ -63,6 +63,15 @@ func Knows(vocab int, tasks ...string) bool {
 	return false
 }
 
+// TaskFor is the task of a name for a model with a vocabulary of so many words. "needle", the
+// one fact of a prompt, is also what the built-in model's task "single" asks for.
+func TaskFor(vocab int, name string) string {
+	if name == "needle" && vocab == vocabularySize {
+		return "single"
+	}
+	return name
+}
+
 // generateLong draws all turns of one example of a long task.
 func (t Task) generateLong(r *rand.Rand, tokens int) ([]Turn, error) {
 	if err := checkTokens(tokens); err != nil {

@@ -306,3 +306,23 @@ func TestKnows(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNeedle: one name stands for the one fact of a prompt, whatever words a model knows.
+func TestNeedle(t *testing.T) {
+	needle, err := datasets.StreamFor("m", len(datasets.Vocabulary()), "needle", "test", 96, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	single, err := datasets.StreamFor("m", len(datasets.Vocabulary()), "single", "test", 96, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, errA := needle.Next()
+	b, errB := single.Next()
+	if errA != nil || errB != nil || !slices.Equal(a.Prompt, b.Prompt) {
+		t.Errorf("%v, %v; prompts %v and %v", errA, errB, a.Prompt, b.Prompt)
+	}
+	if got := datasets.TaskFor(len(datasets.LongVocabulary()), "needle"); got != "needle" {
+		t.Errorf("of the longer vocabulary: %s", got)
+	}
+}

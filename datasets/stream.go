@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 )
 
 // Example is a prompt of the reference model with the right answer.
@@ -47,6 +48,9 @@ func StreamFor(model string, vocab int, tasks, split string, tokens int, seed ui
 	if err != nil {
 		return nil, err
 	}
+	for i, name := range names {
+		names[i] = TaskFor(vocab, name)
+	}
 	if !Knows(vocab, names...) {
 		return nil, fmt.Errorf("model %s does not know the words of the synthetic tasks; give it prompts of its own", model)
 	}
@@ -83,6 +87,19 @@ func NewStreamBetween(tasks []string, split Split, min, max int, seed uint64) (*
 		return nil, fmt.Errorf("example stream: got lengths %d to %d, want the shorter first", min, max)
 	}
 	return s, nil
+}
+
+// String names what the examples depend on.
+func (s *Stream) String() string {
+	names := make([]string, len(s.tasks))
+	for i, t := range s.tasks {
+		names[i] = t.Name
+	}
+	tokens := fmt.Sprint(s.min)
+	if s.max != s.min {
+		tokens += fmt.Sprintf(" to %d", s.max)
+	}
+	return fmt.Sprintf("%s prompts of %s tokens, seed %d, of %s", s.split, tokens, s.seed, strings.Join(names, ","))
 }
 
 // Next returns the examples in order, from index 0 or where Seek went.

@@ -52,8 +52,8 @@ func (r *Results) Done(model, task string, index int) bool {
 	return r.done[sampleKey{model, task, index}]
 }
 
-// add takes all lines of one sample.
-func (r *Results) add(lines []*Prediction, o *outcome) error {
+// add takes all lines of one sample, and the time of its prefill.
+func (r *Results) add(lines []*Prediction, prefill time.Duration) error {
 	data, err := encodeSample(lines)
 	if err != nil {
 		return err
@@ -68,8 +68,8 @@ func (r *Results) add(lines []*Prediction, o *outcome) error {
 	for _, p := range lines {
 		r.note(p)
 	}
-	if o != nil && o.prefill > 0 {
-		r.prefill += o.prefill
+	if prefill > 0 {
+		r.prefill += prefill
 		r.prefills++
 		r.caches += len(lines)
 	}

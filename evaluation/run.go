@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
 
 	"glimpse/eviction"
+	"glimpse/internal/collective"
 	"glimpse/internal/parallel"
 	"glimpse/model"
 )
@@ -41,6 +43,9 @@ type Options struct {
 	OnKept  func(*Kept) error
 	// OnSample is told of every finished sample; it may be called from several goroutines.
 	OnSample func()
+
+	// Ranks measure together; nil: this process alone.
+	Ranks collective.Group
 }
 
 // smallWeights is the size of weights up to which samples are worked on side by side: the
@@ -61,7 +66,8 @@ func (o *Options) concurrency(m *model.Model) int {
 // what comes of it to results, which may have some already. Every prompt is observed in
 // one pass for all of them. A sample that fails is taken down as such and the others go on;
 // an error of Run is one of the machine, or of the context. Equal options give equal
-// predictions.
+// predictions. Of several ranks all call it with the same work, and rank 0 has the results;
+// those of the others are nil.
 func Run(ctx context.Context, m *model.Model, work []Work, o Options, results *Results) error {
 	switch {
 	case len(o.Contenders) == 0:
@@ -72,24 +78,49 @@ func Run(ctx context.Context, m *model.Model, work []Work, o Options, results *R
 	if err := eviction.CheckBudgets(o.Budgets); err != nil {
 		return fmt.Errorf("evaluate: %w", err)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	if o.Ranks == nil {
+		o.Ranks = collective.Alone()
+	}
 	beside := func(alone bool) []Work {
 		return slices.DeleteFunc(slices.Clone(work), func(w Work) bool { return w.Samples.Alone != alone })
 	}
-	o.pool(ctx, cancel, m, beside(false), o.concurrency(m), results)
-	o.pool(ctx, cancel, m, beside(true), 1, results)
-	return context.Cause(ctx)
+	if err := o.share(ctx, m, beside(false), results); err != nil {
+		return err
+	}
+	if o.Ranks.Rank() > 0 {
+		return nil // what is measured by itself is rank 0's
+	}
+	from := o.own(m, beside(true), results)
+	defer from.stop()
+	return o.pool(ctx, m, 1, from)
 }
 
-// pool measures the samples of work on so many goroutines.
-func (o *Options) pool(ctx context.Context, cancel context.CancelCauseFunc, m *model.Model, work []Work, workers int, results *Results) {
-	type job struct {
-		work  *Work
-		index int
-		item  Item
-	}
-	jobs := make(chan job)
+// jobs is where workers have their samples from, and where goes what they measure.
+type jobs interface {
+	// next is the next sample to be measured; ok is false at the end. It may wait.
+	next(ctx context.Context) (j job, ok bool, err error)
+	take(j job, found *measured) error
+}
+
+// job is a sample that is to be measured.
+type job struct {
+	work  *Work
+	at    int // of the subtask in the work
+	index int
+	item  Item
+}
+
+// measured is what all cells did on one sample: its predictions, and for the first ones what is kept.
+type measured struct {
+	Lines   []*Prediction
+	Kept    *Kept // nil: not asked for
+	Prefill time.Duration
+}
+
+// pool measures samples on so many goroutines.
+func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from jobs) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
@@ -97,158 +128,116 @@ func (o *Options) pool(ctx context.Context, cancel context.CancelCauseFunc, m *m
 				Runtime: eviction.NewRuntime(m), Contenders: o.Contenders, Budgets: o.Budgets, Cells: CellsOf(o.Contenders, o.Budgets),
 				Sampling: o.Sampling, Agreement: o.Agreement, Batch: o.Batch,
 			}
-			for j := range jobs {
-				if ctx.Err() != nil {
-					continue // the others are not begun
+			for ctx.Err() == nil {
+				j, ok, err := from.next(ctx)
+				var found *measured
+				if err == nil && ok {
+					if found, err = o.measure(ctx, b, m.Name, j); err == nil {
+						err = from.take(j, found)
+					}
 				}
-				if err := o.sample(ctx, b, m.Name, j.work, j.index, j.item, results); err != nil {
+				if err != nil {
 					cancel(err)
+				}
+				if !ok {
+					return
 				}
 			}
 		})
 	}
-	for i := range work {
-		w := &work[i]
-		index := -1
-		for item := range w.Samples.Each {
-			index++
-			if ctx.Err() != nil {
-				break
-			}
-			if o.Shards > 0 && index%o.Shards != o.Shard || results.Done(m.Name, w.Name, index) {
-				continue
-			}
-			jobs <- job{w, index, item}
-		}
-	}
-	close(jobs)
 	wg.Wait()
+	return context.Cause(ctx)
 }
 
-// sample runs one.
-func (o *Options) sample(ctx context.Context, b *Bench, modelName string, w *Work, index int, item Item, results *Results) error {
-	s, err := item.Make(ctx)
+// measure measures a sample. Its error is one of the context.
+func (o *Options) measure(ctx context.Context, b *Bench, modelName string, j job) (*measured, error) {
+	s, err := j.item.Make(ctx)
 	var out *outcome
 	if err == nil {
 		out, err = b.answer(ctx, s)
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	lines := predictions(modelName, w.Name, w.Samples.Metric, index, item.ID, b.Cells, s, out, err)
-	if o.Strict {
-		for _, p := range lines {
-			if p.Error != "" {
-				return fmt.Errorf("evaluate: task %s: sample %s: %s", w.Name, item.ID, p.Error)
-			}
-		}
+	found := &measured{Lines: predictions(modelName, j.work.Name, j.work.Samples.Metric, j.index, j.item.ID, b.Cells, s, out, err)}
+	if out != nil {
+		found.Prefill = out.prefill
 	}
-	if index < o.Inspect && out != nil && out.study != nil {
+	if j.index < o.Inspect && out != nil && out.study != nil {
 		if k := keptOf(b.Runtime.Runner.Model, out.study, len(b.Budgets), b.Cells); k != nil {
-			k.Task, k.Index, k.Sample = w.Name, index, item.ID
-			if err := o.OnKept(k); err != nil {
-				return fmt.Errorf("evaluate: %w", err)
+			k.Task, k.Index, k.Sample = j.work.Name, j.index, j.item.ID
+			found.Kept = k
+		}
+	}
+	return found, nil
+}
+
+// all goes over the samples of work, in their order.
+func all(work []Work) iter.Seq[job] {
+	return func(yield func(job) bool) {
+		for at := range work {
+			index := -1
+			for item := range work[at].Samples.Each {
+				index++
+				if !yield(job{&work[at], at, index, item}) {
+					return
+				}
 			}
 		}
 	}
-	if err := results.add(lines, out); err != nil {
+}
+
+// own are the samples that results lack, which go there.
+type own struct {
+	o       *Options
+	results *Results
+	model   string
+
+	mu   sync.Mutex
+	pull func() (job, bool)
+	stop func()
+}
+
+func (o *Options) own(m *model.Model, work []Work, results *Results) *own {
+	f := &own{o: o, results: results, model: m.Name}
+	f.pull, f.stop = iter.Pull(all(work))
+	return f
+}
+
+func (f *own) next(ctx context.Context) (job, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for ctx.Err() == nil {
+		j, ok := f.pull()
+		if !ok {
+			return job{}, false, nil
+		}
+		if f.o.Shards > 0 && j.index%f.o.Shards != f.o.Shard || f.results.Done(f.model, j.work.Name, j.index) {
+			continue
+		}
+		return j, true, nil
+	}
+	return job{}, false, nil
+}
+
+func (f *own) take(j job, found *measured) error {
+	if f.o.Strict {
+		for _, p := range found.Lines {
+			if p.Error != "" {
+				return fmt.Errorf("evaluate: task %s: sample %s: %s", j.work.Name, j.item.ID, p.Error)
+			}
+		}
+	}
+	if found.Kept != nil {
+		if err := f.o.OnKept(found.Kept); err != nil {
+			return fmt.Errorf("evaluate: %w", err)
+		}
+	}
+	if err := f.results.add(found.Lines, found.Prefill); err != nil {
 		return fmt.Errorf("evaluate: %w", err)
 	}
-	if o.OnSample != nil {
-		o.OnSample()
+	if f.o.OnSample != nil {
+		f.o.OnSample()
 	}
 	return nil
-}
-
-// Timing are times of one cell, which no other run repeats to the bit.
-type Timing struct {
-	Model   string `json:"model"`
-	Task    string `json:"task"`
-	Policy  string `json:"policy"`
-	Adapter string `json:"adapter,omitempty"`
-	Budget  string `json:"budget,omitempty"`
-
-	PromptTokens          int     `json:"prompt_tokens"`
-	TTFTMillis            float64 `json:"ttft_ms"`       // time to first token, median
-	TTFTOverhead          float64 `json:"ttft_overhead"` // time added to a plain prefill, as a share of it
-	DecodeTokensPerSecond float64 `json:"decode_tokens_per_s"`
-	PeakCacheBytes        int64   `json:"peak_cache_bytes"` // most that keys and values held during the prefill
-
-	// PlainMillis is the median of the prefills without the policy, Spread the difference of
-	// the slowest and the fastest time to first token as a share of the median, KeptBytes
-	// what was held after the prompt, PeakMemoryBytes the most of a device's memory that was
-	// in use, 0 of a host.
-	PlainMillis     float64 `json:"plain_ttft_ms"`
-	Spread          float64 `json:"ttft_spread"`
-	KeptBytes       int64   `json:"kept_bytes"`
-	PeakMemoryBytes int64   `json:"peak_memory_bytes,omitempty"`
-}
-
-// TimeOptions say how times are taken.
-type TimeOptions struct {
-	Repeats int // of which the median counts
-	Tokens  int // that are decoded for the speed, the first one besides
-}
-
-// UsualTimes are what runs have beside their tasks.
-var UsualTimes = TimeOptions{Repeats: 3, Tokens: 24}
-
-// Time measures every cell on one prompt, one after the other on an otherwise idle machine:
-// prefills with and without the policy in turn, and the speed of decoding.
-func Time(ctx context.Context, m *model.Model, task string, ids []int32, contenders []Contender, budgets []eviction.Budget, o TimeOptions) ([]Timing, error) {
-	rt := eviction.NewRuntime(m)
-	plain, err := eviction.New(full, 0, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	rt.MaxNew = min(o.Tokens, m.Config.MaxPositions-len(ids)+1)
-	s, err := rt.Prefill(ctx, plain, ids, len(ids), nil) // it also warms up
-	if err != nil {
-		return nil, err
-	}
-	response, _, err := s.Generate(ctx, model.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
-	if err != nil {
-		return nil, err
-	}
-	var out []Timing
-	for _, c := range CellsOf(contenders, budgets) {
-		t := Timing{Model: m.Name, Task: task, Policy: c.Title(), Adapter: c.Adapter, Budget: c.budgetName(), PromptTokens: len(ids)}
-		budget := len(ids)
-		if c.Budget != (eviction.Budget{}) {
-			budget = c.Budget.Of(len(ids))
-		}
-		var base, ttft, speed []float64
-		if m.Backend.OwnMemory() {
-			m.Backend.ResetPeak()
-		}
-		for range o.Repeats {
-			s, err := rt.Prefill(ctx, plain, ids, len(ids), nil)
-			if err != nil {
-				return nil, err
-			}
-			base = append(base, s.PrefillTime.Seconds())
-			if s, err = rt.Prefill(ctx, c.Configured, ids, budget, response); err != nil {
-				return nil, fmt.Errorf("policy %s: %w", c.Title(), err)
-			}
-			ttft = append(ttft, s.PrefillTime.Seconds())
-			t.KeptBytes = s.Bytes()
-			start := time.Now()
-			tokens, _, err := s.Generate(ctx, model.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
-			if err != nil {
-				return nil, fmt.Errorf("policy %s: %w", c.Title(), err)
-			}
-			speed = append(speed, float64(len(tokens)-1)/time.Since(start).Seconds())
-			t.PeakCacheBytes = max(t.PeakCacheBytes, s.PeakBytes)
-		}
-		t.PeakMemoryBytes = m.Backend.Memory().Peak
-		t.PlainMillis, t.Spread = 1000*middle(base), (slices.Max(ttft)-slices.Min(ttft))/middle(ttft)
-		t.TTFTMillis, t.TTFTOverhead, t.DecodeTokensPerSecond = 1000*middle(ttft), middle(ttft)/middle(base)-1, middle(speed)
-		out = append(out, t)
-	}
-	return out, nil
-}
-
-func middle(x []float64) float64 {
-	slices.Sort(x)
-	return x[len(x)/2]
 }

@@ -43,6 +43,7 @@ type Library struct {
 	Name    string `json:"name"`
 	Path    string `json:"path,omitempty"`
 	Version string `json:"version,omitempty"`
+	Missing string `json:"missing,omitempty"` // why it is not there, where devices can be used without
 }
 
 // Usable says why cuda devices cannot be used; nil where they can.

@@ -1,6 +1,11 @@
 package kernels
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"glimpse/internal/collective"
+)
 
 // DeviceInfo says what a backend computes on.
 type DeviceInfo interface {
@@ -42,6 +47,10 @@ type Memory interface {
 	// Receive copies x, which may lie in the memory of another backend, into y of this one,
 	// of the same type and length: what goes from one device of a model to the next.
 	Receive(y, x *Tensor)
+	// Connect connects the device with those of the other ranks of g, all of which call it;
+	// nil where the memory is the host's. The error is a *NoLinkError where there is no
+	// way between them.
+	Connect(ctx context.Context, g collective.Group) (Link, error)
 	// KeptBytes is what Attend.Kept holds on the host after ObserveAttention of so many rows
 	// and entries. What a device keeps is counted as its memory.
 	KeptBytes(rows, heads, kvHeads, entries int) int64

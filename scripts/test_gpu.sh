@@ -86,11 +86,11 @@ beside() { # FUNCTION...
 on_chip() {
   ways=chip
   export GLIMPSE_CUDA_DRIVER=$root/kernels/cuda/build/chip/libhostcuda.so
-  export GLIMPSE_CUBLASLT=$GLIMPSE_CUDA_DRIVER
+  export GLIMPSE_CUBLASLT=$GLIMPSE_CUDA_DRIVER GLIMPSE_NCCL=$GLIMPSE_CUDA_DRIVER
   unset GLIMPSE_CUDA_EXACT
 }
 # With sums that truncate as those of tensor cores do.
-chip_kernels() { on_chip; HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA'; }
+chip_kernels() { on_chip; HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA' TestCUDALink; }
 chip_memory() { on_chip; tests ./training "$memory"; tests ./eviction "$memory"; }
 # With everything off that something slower stands in for, a model is the same.
 chip_off() {
@@ -110,7 +110,7 @@ fi
 
 make -s -C kernels/cuda -j"$(nproc)" host
 driver=$root/kernels/cuda/build/libhostcuda.so
-export GLIMPSE_CUDA_DRIVER=$driver GLIMPSE_CUBLASLT=$driver GLIMPSE_CUDA_EXACT=1
+export GLIMPSE_CUDA_DRIVER=$driver GLIMPSE_CUBLASLT=$driver GLIMPSE_NCCL=$driver GLIMPSE_CUDA_EXACT=1
 
 if [ "${1:-}" = --mutants ]; then
   shift

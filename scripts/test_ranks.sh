@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Training over Open MPI with processes of their own: the bytes of one process on 2 and 4 ranks, also after one
-# of them was killed again and again; and a rank that was stopped is named. Installs Open MPI
-# from Debian where it is missing and that is allowed.
+# Training, generation and evaluation over Open MPI with processes of their own: the bytes of one process on 2
+# and 4 ranks, also after one of them was killed again and again; and a rank that was stopped is named.
+# Installs Open MPI from Debian where it is missing and that is allowed.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -9,7 +9,7 @@ if ! command -v mpirun >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/
   { apt-get update && apt-get install -y --no-install-recommends openmpi-bin; } >/dev/null 2>&1 || true
 fi
 command -v mpirun >/dev/null || die "mpirun is missing: apt-get install openmpi-bin"
-[ -x bin/train ] || die "bin/train is missing: make build"
+[ -x bin/train ] && [ -x bin/evict ] || die "bin/train or bin/evict is missing: make build"
 
 work=$(mktemp -d)
 running=''
@@ -68,3 +68,45 @@ took=$((SECONDS - begin))
 grep -q "rank 2 (pid $pid on .*silent for" "$work/log" || { cat "$work/log"; die "the rank that was stopped is not named"; }
 [ "$took" -le 30 ] || die "a rank that was stopped was noticed after $took s, want 30 at most"
 echo "a rank that was stopped: named after $took s"
+
+generate=(generate --samples 800 --tokens 64 --max-new 24 --temperature 0.8)
+bin/train "${generate[@]}" --out "$work/1.jsonl" >"$work/log" 2>&1 || { cat "$work/log"; die "generation in one process"; }
+for n in 2 4; do
+  timeout 120 scripts/cluster/local.sh --ranks "$n" -- "${generate[@]}" --out "$work/$n.jsonl" >"$work/log" 2>&1 || { cat "$work/log"; die "generation on $n ranks"; }
+  cmp "$work/1.jsonl" "$work/$n.jsonl" || die "$n ranks made other pairs than one process"
+  echo "$n ranks: the pairs of one process"
+done
+killed=0
+pairs() { { cat "$work/.k.jsonl.partial" 2>/dev/null || true; } | wc -l; }
+for moment in 1 2 3 4; do
+  before=$(pairs)
+  timeout 120 scripts/cluster/local.sh --ranks $((moment % 3 + 2)) -- "${generate[@]}" --out "$work/k.jsonl" --resume >"$work/log" 2>&1 &
+  running=$!
+  while kill -0 "$running" 2>/dev/null && [ "$(pairs)" -lt $((before + 20 * moment)) ]; do sleep 0.02; done
+  pid=$(victim $((moment % 2)) "$work/k.jsonl")
+  begin=$SECONDS
+  [ -z "$pid" ] || { kill -9 "$pid" && killed=$((killed + 1)); }
+  wait "$running" && break
+  [ $((SECONDS - begin)) -le 30 ] || die "ranks ended $((SECONDS - begin)) s after one of them, want 30 at most"
+done
+running=''
+[ "$killed" -ge 3 ] || { cat "$work/log"; die "ranks were killed $killed times, want at least 3"; }
+timeout 120 scripts/cluster/local.sh --ranks 3 -- "${generate[@]}" --out "$work/k.jsonl" --resume >"$work/log" 2>&1 || { cat "$work/log"; die "the last ranks"; }
+cmp "$work/1.jsonl" "$work/k.jsonl" || die "ranks that were killed made other pairs"
+echo "killed $killed times, on 2 to 4 ranks: the pairs of one process"
+
+evaluate=(eval --policy full,snapkv,lookaheadkv --budget 16,32 --tokens 96 --task copy,single --samples 8 --inspect 2 --timings=false)
+(cd "$work" && "$root/bin/evict" "${evaluate[@]}" --out one) >"$work/one.txt" 2>"$work/log" || { cat "$work/log"; die "evaluation in one process"; }
+for n in 2 4; do
+  timeout 120 scripts/cluster/local.sh --ranks "$n" -- "${evaluate[@]}" --out "$work/eval$n" >"$work/eval$n.txt" 2>"$work/log" || { cat "$work/log"; die "evaluation on $n ranks"; }
+  for name in predictions.jsonl metrics.json kept.jsonl environment.json; do
+    cmp "$work/one/$name" "$work/eval$n/$name" || die "$n ranks made another $name than one process"
+  done
+  # Lines are broken otherwise, since mpirun gives rank 0 a terminal.
+  cmp <(tr -s '[:space:]' '\n' <"$work/one.txt") <(tr -s '[:space:]' '\n' <"$work/eval$n.txt") || die "$n ranks printed other tables than one process"
+  echo "$n ranks: the evaluation of one process"
+done
+
+code=0
+timeout 60 scripts/cluster/local.sh --ranks 2 -- plan >"$work/log" 2>&1 || code=$?
+[ "$code" != 0 ] && [ "$(grep -c 'mpirun has started 2 processes' "$work/log")" = 1 ] || { cat "$work/log"; die "a command that knows nothing of ranks: exit code $code, want another and one line that says why"; }

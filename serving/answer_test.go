@@ -65,7 +65,7 @@ func TestAnswer(t *testing.T) {
 			if got := strings.TrimSpace(out.String()); got != want {
 				t.Errorf("answer %q, want %q", got, want)
 			}
-			for _, want := range append(c.info, "prompt of task single, 128 tokens", "time to first token ") {
+			for _, want := range append(c.info, "prompt of task needle, 128 tokens", "time to first token ") {
 				if !strings.Contains(info.String(), want) {
 					t.Errorf("it does not say %q:\n%s", want, info.String())
 				}

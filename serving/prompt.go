@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -66,34 +65,24 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, s
 	return out, nil
 }
 
-// exampleTasks are friendlier names of tasks.
-var exampleTasks = map[string]string{"needle": "single"}
-
 // ExampleNames are the names that Example takes.
-func ExampleNames() []string {
-	return append(datasets.Tasks.Names(), slices.Sorted(maps.Keys(exampleTasks))...)
-}
+func ExampleNames() []string { return append(datasets.Tasks.Names(), "needle") }
 
 // ReadExample makes the prompt of a synthetic task.
 func (p *PromptSource) ReadExample(m *model.Model, seed uint64) (*Prompt, error) {
 	if !datasets.Knows(m.Config.Vocab) {
 		return nil, fmt.Errorf("example: model %s does not know the words of the synthetic tasks", m.Name)
 	}
-	task := p.Example
-	if !slices.Contains(datasets.LongTasks.Names(), task) || !datasets.Knows(m.Config.Vocab, task) {
-		if t, ok := exampleTasks[task]; ok {
-			task = t
-		}
-		if !slices.Contains(datasets.Tasks.Names(), task) {
-			return nil, suggest.Unknown("example", p.Example, ExampleNames())
-		}
+	task := datasets.TaskFor(m.Config.Vocab, p.Example)
+	if long := slices.Contains(datasets.LongTasks.Names(), task) && datasets.Knows(m.Config.Vocab, task); !long && !slices.Contains(datasets.Tasks.Names(), task) {
+		return nil, suggest.Unknown("example", p.Example, ExampleNames())
 	}
 	s, err := datasets.NewStream([]string{task}, datasets.Test, p.Tokens, seed)
 	if err != nil {
 		return nil, err
 	}
 	e, err := s.At(0)
-	return &Prompt{IDs: e.Prompt, Answer: e.Answer, Task: task}, err
+	return &Prompt{IDs: e.Prompt, Answer: e.Answer, Task: p.Example}, err
 }
 
 func (p *PromptSource) readText(ctx context.Context, m *model.Model, in io.Reader) (*Prompt, error) {

@@ -14,6 +14,10 @@ import (
 // m may have shapes alone. Process and Collector are 0: they are the host's.
 func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k Memory, err error) {
 	workers := int64(c.concurrency(m))
+	samples := int64(0) // whose gradients wait for those of the ranks before
+	if o.Ranks > 1 {
+		samples = int64((c.Batch + o.Ranks - 1) / o.Ranks)
+	}
 	counted, counter := m.Counted()
 	k.Weights = counter.Live()
 	// The second step has what the first one leaves behind for those that follow.
@@ -26,12 +30,13 @@ func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k M
 		return k, fmt.Errorf("forecast: %w", err)
 	}
 	defer t.Close()
-	base := counter.Live()
+	base, kept := counter.Live(), int64(0)
 	for _, l := range t.learners {
 		for i, p := range l.params {
 			n := int64(p.Tensor.Bytes())
 			k.Adapters += n
-			k.Optimiser += 3 * n
+			k.Optimiser += (3 + samples) * n
+			kept += samples * n
 			if l.best != nil {
 				k.Adapters += int64(l.best[i].Bytes())
 			}
@@ -47,7 +52,7 @@ func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k M
 	}
 	k.Cache = workers * min(cache, each)
 	k.Activations = workers*each - k.Cache
-	k.Total = base + workers*each + k.Samples
+	k.Total = base + kept + workers*each + k.Samples
 	return k, nil
 }
 

@@ -68,6 +68,7 @@ type PlanOptions struct {
 	Prompt, Response int  // tokens of the longest sample
 	MeanPrompt       int  // of all samples; 0: all are the longest
 	Generated        bool // responses are generated on the way
+	Ranks            int  // of the run; of several, GPUs keep the gradients of a rank's samples
 	// Resident tells the bytes that the process holds now; nil or 0: it is not known.
 	Resident func() int64
 	// Available tells the memory that there is on the host; nil or 0: it is not known.

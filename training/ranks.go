@@ -63,8 +63,11 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 		}
 	}
 	received, err := collective.Broadcast(ctx, g, b.Bytes())
-	if err != nil || g.Rank() == 0 {
+	if err != nil {
 		return err
+	}
+	if g.Rank() == 0 {
+		return t.connect(ctx)
 	}
 	decoder := gob.NewDecoder(bytes.NewReader(received))
 	state = runRecord{}
@@ -84,7 +87,7 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 		return fmt.Errorf("train: state of rank 0: %w", err)
 	}
 	t.done, t.skipped, t.history = state.Step, state.Skipped, state.History
-	return nil
+	return t.connect(ctx)
 }
 
 // floats are a tensor's numbers on the host.
@@ -173,45 +176,102 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // fold adds the gradients of all ranks, in the order of the samples: rank 0 has added its own
 // as they came, the others have kept theirs.
 func (t *Trainer) fold(ctx context.Context, b *batch) error {
-	if t.ranks.Size() == 1 {
+	if t.ranks.Size() == 1 || b.used == 0 {
 		return nil
 	}
+	var sums []*kernels.Tensor
+	kept := make([][]*kernels.Tensor, len(b.kept)) // as sums; nil: the sample was left out
 	for i, l := range t.learners {
-		if b.bad[i] != nil || b.used == 0 {
+		if b.bad[i] != nil {
 			continue
 		}
-		for j, sum := range l.sum {
-			host := sum.OnHost()
-			var err error
-			if host.DType == kernels.F64 {
-				err = chain(ctx, t.ranks, host.F64(), b.kept, i, j, (*kernels.Tensor).F64)
-			} else {
-				err = chain(ctx, t.ranks, host.F32(), b.kept, i, j, (*kernels.Tensor).F32)
+		sums = append(sums, l.sum...)
+		for s, sample := range b.kept {
+			if sample != nil {
+				kept[s] = append(kept[s], sample[i]...)
 			}
-			if err != nil {
-				return err
-			}
-			if host != sum {
-				kernels.Convert(sum, host)
-			}
+		}
+	}
+	if t.link != nil {
+		return t.foldOnDevices(ctx, sums, kept)
+	}
+	host := make([]*kernels.Tensor, len(sums))
+	for i, x := range sums {
+		host[i] = x.OnHost()
+	}
+	if err := collective.Chain(ctx, t.ranks.Rank(), t.ranks.Size(), messages(t.ranks, host, kept)); err != nil {
+		return err
+	}
+	for i, x := range sums {
+		if host[i] != x {
+			kernels.Convert(x, host[i])
 		}
 	}
 	return nil
 }
 
-// chain adds up tensor j of learner i. kept is [sample][learner][tensor]; samples that were
-// left out have none.
-func chain[T float32 | float64](ctx context.Context, g collective.Group, sum []T, kept [][][]*kernels.Tensor, i, j int, numbers func(*kernels.Tensor) []T) error {
-	return collective.Chain(ctx, g, sum, func(sum []T, from int) {
-		for _, sample := range kept {
-			if sample == nil || sample[i] == nil {
-				continue
+// stretch is numbers [from, to) of a tensor.
+type stretch struct{ tensor, from, to int }
+
+// Numbers that pass the chain at a time: few enough that all ranks are soon at work, so many that
+// a message's cost is little. A device's messages start later and go faster.
+const (
+	hostPiece   = 64 << 10
+	devicePiece = 256 << 10
+)
+
+// cut cuts tensors into pieces of at most so many numbers. Small tensors share one.
+func cut(ts []*kernels.Tensor, most int) (out [][]stretch) {
+	room := 0
+	for i, t := range ts {
+		for from := 0; from < t.Len(); {
+			if room == 0 {
+				out, room = append(out, nil), most
 			}
-			for k, v := range numbers(sample[i][j])[from : from+len(sum)] {
-				sum[k] += v
+			to := min(from+room, t.Len())
+			last := len(out) - 1
+			out[last] = append(out[last], stretch{i, from, to})
+			room -= to - from
+			from = to
+		}
+	}
+	return out
+}
+
+// messages are sums on the host, onto which kept gradients [sample][tensor] are put.
+func messages(g collective.Group, sums []*kernels.Tensor, kept [][]*kernels.Tensor) *collective.Messages {
+	pieces := cut(sums, hostPiece)
+	m := &collective.Messages{Group: g, Memory: make([][][]byte, len(pieces))}
+	for i, stretches := range pieces {
+		for _, p := range stretches {
+			x := sums[p.tensor]
+			if x.DType == kernels.F64 {
+				m.Memory[i] = append(m.Memory[i], collective.Bytes(x.F64()[p.from:p.to]))
+			} else {
+				m.Memory[i] = append(m.Memory[i], collective.Bytes(x.F32()[p.from:p.to]))
 			}
 		}
-	})
+	}
+	m.Put = func(piece int) {
+		for _, p := range pieces[piece] {
+			for _, sample := range kept {
+				switch x := sums[p.tensor]; {
+				case sample == nil:
+				case x.DType == kernels.F64:
+					add(x.F64()[p.from:p.to], sample[p.tensor].F64()[p.from:p.to])
+				default:
+					add(x.F32()[p.from:p.to], sample[p.tensor].F32()[p.from:p.to])
+				}
+			}
+		}
+	}
+	return m
+}
+
+func add[T float32 | float64](sum, x []T) {
+	for i, v := range x {
+		sum[i] += v
+	}
 }
 
 // validated is what a rank has found of a held-out sample.

@@ -35,10 +35,16 @@ type ranked struct {
 // given to each before its first step; it may be nil.
 func onRanks(t *testing.T, m *model.Model, c training.Config, n int, source func() training.Source, each func(tr *training.Trainer, g collective.Group) error, onStep func(tr *training.Trainer, r training.StepResult) error) []ranked {
 	t.Helper()
-	out := make([]ranked, n)
+	return onRanksOf(t, slices.Repeat([]*model.Model{m}, n), c, source, each, onStep)
+}
+
+// onRanksOf is onRanks with a model for each rank, which may be on a device of its own.
+func onRanksOf(t *testing.T, models []*model.Model, c training.Config, source func() training.Source, each func(tr *training.Trainer, g collective.Group) error, onStep func(tr *training.Trainer, r training.StepResult) error) []ranked {
+	t.Helper()
+	out := make([]ranked, len(models))
 	var wg sync.WaitGroup
-	for rank, g := range collective.InProcess(n) {
-		own, validation := source(), stream(t, 64)
+	for rank, g := range collective.InProcess(len(models)) {
+		m, own, validation := models[rank], source(), stream(t, 64)
 		wg.Go(func() {
 			r := &out[rank]
 			var tr *training.Trainer

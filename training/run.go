@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"glimpse/internal/collective"
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -35,8 +36,9 @@ type Trainer struct {
 	held     *heldOut // nil: nothing is validated
 	searched bool     // the weights, for NaN
 	ranks    collective.Group
-	stopping bool // a rank was told to stop
-	met      bool // all ranks end after the same step
+	link     kernels.Link // between the devices of ranks; nil: gradients go through the host
+	stopping bool         // a rank was told to stop
+	met      bool         // all ranks end after the same step
 }
 
 // New makes a trainer. It validates the configuration and compiles the graphs.
@@ -85,6 +87,9 @@ func (t *Trainer) Close() error {
 	}
 	if t.cache != nil {
 		errs = append(errs, t.cache.close())
+	}
+	if t.link != nil {
+		t.link.Close()
 	}
 	return errors.Join(errs...)
 }

@@ -28,6 +28,14 @@ type runRecord struct {
 	// What an export needs to know besides.
 	ModelName  string `json:"model_name"`
 	Invocation []int  `json:"invocation_tokens"`
+	Data       string `json:"data,omitempty"` // what synthetic prompts depend on
+}
+
+func dataOf(s Source) string {
+	if f, ok := s.(Fresh); ok {
+		return f.Stream.String()
+	}
+	return ""
 }
 
 // record describes the run as it stands.
@@ -38,7 +46,7 @@ func (t *Trainer) record(modelSHA256 string) (runRecord, error) {
 		cache = d.String()
 	}
 	return runRecord{
-		Step: t.done, Skipped: t.skipped, History: t.history, Config: config, Source: t.source.Describe(), Model: modelSHA256,
+		Step: t.done, Skipped: t.skipped, History: t.history, Config: config, Source: t.source.Describe(), Data: dataOf(t.source), Model: modelSHA256,
 		Device: kernels.DeviceOf(t.Model.Backend), SIMD: simd.Level(),
 		ModelName: t.Model.Name, Invocation: t.Invocation, Cache: cache,
 	}, err
@@ -141,6 +149,8 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 		return fmt.Errorf("resume %s: %w", path, differ)
 	case got.Source != want.Source:
 		return fail("data", got.Source, want.Source)
+	case got.Data != "" && got.Data != want.Data:
+		return fail("data", got.Data, want.Data)
 	case got.Device != want.Device || got.SIMD != want.SIMD:
 		return fail("device and instruction set", got.Device+" "+got.SIMD, want.Device+" "+want.SIMD)
 	case got.Cache != want.Cache:

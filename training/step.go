@@ -211,7 +211,7 @@ func (t *Trainer) collect(w *worker, b *batch, i int, values []float64, out []bo
 			l.add(grads)
 		default:
 			for _, g := range grads {
-				b.kept[i][j] = append(b.kept[i][j], clone(g))
+				b.kept[i][j] = append(b.kept[i][j], t.keep(g))
 			}
 		}
 	}

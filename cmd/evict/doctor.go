@@ -107,7 +107,11 @@ func (r report) print(w io.Writer) error {
 		}
 	}
 	for _, l := range c.Libraries {
-		out.line(l.Name, "%s %s", l.Path, l.Version)
+		if l.Missing != "" {
+			out.line(l.Name, "none: %s", firstLine(l.Missing))
+		} else {
+			out.line(l.Name, "%s %s", l.Path, l.Version)
+		}
 	}
 	for _, m := range c.Missing {
 		out.line("missing", "%s", m)

@@ -15,6 +15,7 @@ import (
 	_ "glimpse/evaluation/tasks" // registers them
 	"glimpse/eviction"
 	"glimpse/internal/cli"
+	"glimpse/internal/collective"
 	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
@@ -56,7 +57,11 @@ the budget of it. A policy may have options of its own: "snapkv,snapkv(kernel=1)
 
 --out keeps everything in a folder: predictions.jsonl, metrics.json, timings.json, the
 configuration and the versions. A run that was stopped goes on with --resume, sample by
-sample. A sample that fails is counted and the others go on, unless --strict is given.`,
+sample. A sample that fails is counted and the others go on, unless --strict is given.
+
+Processes that mpirun or srun --mpi=pmix start measure the prompts together: who is
+done gets the next. The first one prints and writes, with the bytes of one process;
+times, and tasks that measure time, are its own.`,
 		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 16
   evict eval --policy all --budget 64 --task copy,chain --samples 8 --json
   evict eval --model path/to/llama --data prompts.jsonl --policy snapkv,tova --budget 10%,512 --out out/run
@@ -216,6 +221,27 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	if err := e.resolve(cmd, j); err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
+	run := collective.OnRanks
+	if j.Shards > 0 || j.Shard != "" { // which processes share out by claims, too
+		run = collective.OnRanksOrAlone
+	}
+	return run(func(g collective.Group) error {
+		j.Ranks = g
+		switch {
+		case g.Rank() == 0:
+			if err := e.measure(cmd, j); err != nil || e.dryRun {
+				return err
+			}
+			return runs.Dismiss(cmd.Context(), g)
+		case e.dryRun:
+			return nil
+		}
+		return runs.Help(cmd.Context(), g)
+	})
+}
+
+// measure measures on the ranks that there are, as their first, and prints and writes what comes of it.
+func (e *evalFlags) measure(cmd *cobra.Command, j *runs.Job) error {
 	files := &j.Files
 	files.Input(j.Data)
 	defer files.Close()

@@ -27,7 +27,7 @@ the adapters that ship with it are used.`,
   evict eval --policy snapkv,lookaheadkv --budget 32,128 --samples 16
   evict policies`,
 	}
-	root.AddCommand(newRun(), newChat(), newEval(), newJudge(), newCosts(), newPolicies(), newTasks(), newModels(), newInspect(), newPatterns(), newReport(), newDoctor())
+	root.AddCommand(newRun(), newChat(), cli.OnRanks(newEval()), newJudge(), newCosts(), newPolicies(), newTasks(), newModels(), newInspect(), newPatterns(), newReport(), cli.OnRanks(newDoctor()))
 	cli.Setup(root, completions())
 	return root
 }

@@ -23,6 +23,9 @@ func TestResumeExtendsRun(t *testing.T) {
 	if log, err := run("--steps", "2", "--resume", "--replace"); err != nil || !strings.Contains(log, "going on after step 1") {
 		t.Errorf("more steps: %v, %q", err, log)
 	}
+	if _, err := run("--steps", "3", "--resume", "--replace", "--tokens", "65"); err == nil || !strings.Contains(err.Error(), "data: the checkpoint has train prompts of 64 tokens") {
+		t.Errorf("other prompts: %v", err)
+	}
 	if _, err := run("--steps", "2", "--resume", "--batch", "2"); err == nil || !strings.Contains(err.Error(), "batch: the checkpoint has 1, this run 2") {
 		t.Errorf("another batch: %v", err)
 	}

@@ -27,7 +27,10 @@ is never changed. Without --model, the small built-in reference model is used.`,
   train lookahead --steps 40 --out out/lookahead --replace
   train judgeq --steps 40 --data out/pairs.jsonl --out out/judgeq --replace`,
 	}
-	root.AddCommand(newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newRun(), newSweep(), newPlan(), newExport())
+	for _, c := range []*cobra.Command{newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newRun(), newSweep()} {
+		root.AddCommand(cli.OnRanks(c))
+	}
+	root.AddCommand(newPlan(), newExport())
 	cli.Setup(root, completions())
 	return root
 }

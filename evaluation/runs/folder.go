@@ -216,12 +216,15 @@ func (f *folder) describe(ctx context.Context, l *lineup.Lineup, contenders []ev
 	if err != nil {
 		return err
 	}
-	m := AboutModel{Name: l.Name, SHA256: hash, Device: l.Backend.Name()}
-	for _, c := range contenders {
-		m.Policies = append(m.Policies, AboutPolicy{Policy: c.Title(), Adapter: c.Adapter, Settings: c.Settings.Values()})
-	}
-	f.about.Models = append(f.about.Models, m)
+	f.about.Models = append(f.about.Models, AboutModel{Name: l.Name, SHA256: hash, Device: l.Backend.Name(), Policies: aboutPolicies(contenders)})
 	return nil
+}
+
+func aboutPolicies(contenders []evaluation.Contender) (out []AboutPolicy) {
+	for _, c := range contenders {
+		out = append(out, AboutPolicy{Policy: c.Title(), Adapter: c.Adapter, Settings: c.Settings.Values()})
+	}
+	return out
 }
 
 // finish writes what the run has come to. MetricsFile is the last: where it is, all is.

@@ -12,6 +12,7 @@ import (
 	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
+	"glimpse/internal/collective"
 	"glimpse/internal/stdin"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
@@ -51,6 +52,10 @@ type Job struct {
 	Shards  int         `json:"-"` // parts that any number of workers take; 0: one run
 	Shard   string      `json:"-"` // I/N for one of them alone
 	sources []string    // files that are read
+
+	// Ranks measure together, of which rank 0 has the job and writes, and the others Help. Nil: this
+	// process alone.
+	Ranks collective.Group `json:"-"`
 
 	shard, shards int // that this run is, of so many; 0: everything
 	model         *lineup.Lineup
@@ -203,6 +208,9 @@ type plan struct {
 
 // check refuses what no model can make right, before anything is loaded.
 func (j *Job) check() ([]plan, error) {
+	if j.Ranks == nil {
+		j.Ranks = collective.Alone()
+	}
 	j.complete()
 	if err := errors.Join(eviction.CheckBudgets(j.Budgets), lineup.CheckPolicies(strings.Join(j.Policies, ",")), j.Sampling.Check(), model.CheckCacheDType(j.CacheDType)); err != nil {
 		return nil, err
@@ -232,6 +240,8 @@ func (j *Job) check() ([]plan, error) {
 		return nil, fmt.Errorf("--shards: got %d, want 0 to %d", j.Shards, maxShards)
 	case j.Data == stdin.Name && (j.Resume || j.Shards > 0 || j.Shard != ""):
 		return nil, fmt.Errorf("--data -: standard input cannot be read again, as --resume and --shards do: want a file")
+	case j.Data == stdin.Name && j.Ranks.Size() > 1:
+		return nil, fmt.Errorf("--data -: standard input is rank 0's alone: want a file that all %d ranks see", j.Ranks.Size())
 	case j.Shard != "" && shardErr != nil:
 		return nil, shardErr
 	case (j.Shards > 0 || j.Shard != "") && j.Out == "":

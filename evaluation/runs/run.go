@@ -13,7 +13,9 @@ import (
 	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
+	"glimpse/internal/collective"
 	"glimpse/internal/progress"
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -49,6 +51,9 @@ func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outc
 		return nil, fmt.Errorf("eval: %w", err)
 	}
 	defer f.close()
+	if err := j.call(ctx); err != nil {
+		return nil, fmt.Errorf("eval: %w", err)
+	}
 	results := evaluation.NewResults(f.before, f.sink())
 	var timings []evaluation.Timing
 	var tasks, models []string
@@ -105,7 +110,7 @@ func (j *Job) open(ctx context.Context, s Subject, plans []plan, log io.Writer) 
 	}
 	policies := strings.Join(j.Policies, ",")
 	o := lineup.Options{
-		Model: s.Model, Device: j.Device, CacheDType: j.CacheDType, Adapters: s.Adapters, Drafts: s.Drafts, Pattern: s.Pattern,
+		Model: s.Model, Device: kernels.DeviceOfRank(j.Device, j.Ranks.Local(), j.Ranks.Size()), CacheDType: j.CacheDType, Adapters: s.Adapters, Drafts: s.Drafts, Pattern: s.Pattern,
 		Set: j.Set, Seed: j.Seed, S3: j.S3, ChatOptions: j.ChatOptions, ChatDate: j.ChatDate,
 	}
 	o.Before = func(m *model.Model) error { return j.checkMemory(ctx, m, &o, policies, plans) }
@@ -146,7 +151,7 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
 	sampling.Seed = j.Seed
-	if err := f.describe(ctx, l, contenders); err != nil {
+	if err := errors.Join(j.same(ctx, l, contenders), f.describe(ctx, l, contenders)); err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
 	var work []evaluation.Work
@@ -178,20 +183,23 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 		total = (total + j.shards - 1) / j.shards
 	}
 	inspect := j.Inspect
-	if f.path == "" {
+	if f.path == "" && j.Ranks.Rank() == 0 { // which has told the others
 		inspect = 0
 	}
 	bar := progress.New(log, "prompts", int64(max(0, total)))
 	err = evaluation.Run(ctx, l.Model, work, evaluation.Options{
 		Contenders: contenders, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
 		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Inspect: inspect, OnKept: f.keep, OnSample: func() { bar.Add(1) },
-		Shard: j.shard, Shards: j.shards,
+		Shard: j.shard, Shards: j.shards, Ranks: j.Ranks,
 	}, results)
 	bar.Done()
-	if err != nil || !j.Timings || j.shard > 0 { // the first shard's are everyone's
-		return l.Name, nil, err
+	var timings []evaluation.Timing
+	if err == nil && j.Timings && j.shard == 0 && j.Ranks.Rank() == 0 { // the first shard's are everyone's
+		timings, err = j.time(ctx, l, work, contenders)
 	}
-	timings, err := j.time(ctx, l, work, contenders)
+	if err == nil { // no rank goes on while times are taken
+		_, err = collective.Gather(ctx, j.Ranks, nil)
+	}
 	return l.Name, timings, err
 }
 
@@ -246,6 +254,9 @@ func (j *Job) checkMemory(ctx context.Context, m *model.Model, o *lineup.Options
 // stopped says how a run that did not come to its end goes on.
 func (f *folder) stopped(err error) error {
 	if !errors.Is(err, context.Canceled) {
+		if f.path != "" && errors.As(err, new(*collective.Failure)) {
+			err = fmt.Errorf("what was measured is in %s, and the same command with %s goes on: %w", f.path, f.again, err)
+		}
 		return err
 	}
 	if f.path == "" {

@@ -41,7 +41,8 @@ const syntheticTokens = 512
 const depths = 5
 
 func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
-	if !datasets.Knows(s.Model.Config.Vocab, subtask) {
+	task := datasets.TaskFor(s.Model.Config.Vocab, subtask)
+	if !datasets.Knows(s.Model.Config.Vocab, task) {
 		return nil, fmt.Errorf("task %s: model %s does not know the words of the synthetic tasks; for your own prompts give --data, and \"evict eval --help\" lists the tasks for any model", subtask, s.Model.Name)
 	}
 	tokens := s.Tokens
@@ -60,7 +61,7 @@ func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*e
 		if most := s.MaxTokens(1); n > most {
 			return nil, fmt.Errorf("task %s: prompts of %d tokens, want at most %d", subtask, n, most)
 		}
-		stream, err := datasets.NewStream([]string{subtask}, s.Split, n, s.Seed)
+		stream, err := datasets.NewStream([]string{task}, s.Split, n, s.Seed)
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +83,7 @@ func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*e
 						if len(lengths) > 1 {
 							sample.Groups = append(sample.Groups, evaluation.Group{Key: "length", Value: strconv.Itoa(lengths[i%len(streams)])})
 						}
-						if subtask == "single" || subtask == "needle" {
+						if task == "single" || task == "needle" {
 							at := slices.Index(e.Prompt, e.Answer[0])
 							depth := min(depths-1, depths*at/len(e.Prompt))
 							sample.Groups = append(sample.Groups, evaluation.Group{Key: "depth", Value: fmt.Sprintf("%.1f", (float64(depth)+0.5)/depths)})

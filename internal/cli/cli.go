@@ -54,6 +54,8 @@ func Main(root *cobra.Command) {
 	stop()
 	switch {
 	case err == nil:
+	case errors.Is(err, errSilent):
+		os.Exit(ExitError)
 	case interrupted && errors.Is(err, context.Canceled):
 		progress.Stderr.Error(root.Name() + ": stopped by a signal" + besidesCancelled(err))
 		if errors.As(err, new(resumable)) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -19,8 +20,8 @@ func Setup(root *cobra.Command, values map[string]Values) {
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
 	root.SetHelpFunc(help)
-	root.SetHelpCommand(newHelp())
-	root.AddCommand(newCompletion(), newMan(), newConfig())
+	root.SetHelpCommand(OnRanks(newHelp()))
+	root.AddCommand(OnRanks(newCompletion()), OnRanks(newMan()), OnRanks(newConfig()))
 	root.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
@@ -38,6 +39,9 @@ func Setup(root *cobra.Command, values map[string]Values) {
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if wrong != nil && c.Name() != "help" {
 			return wrong
+		}
+		if err := checkRanks(c, os.Getenv); err != nil {
+			return err
 		}
 		if err := talk.apply(c); err != nil {
 			return err

@@ -2,92 +2,111 @@ package collective
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"unsafe"
 )
 
-// chunk is how many numbers pass the chain at a time: small enough that all ranks are soon at
-// work, large enough that a message's cost is little (256 KB of float32).
-const chunk = 64 << 10
+// Sums is what a rank has of the numbers that all ranks add up, in pieces that are the same on every
+// rank. On rank 0 they begin with what it has; on the others their values are of no account.
+type Sums interface {
+	Pieces() int
+	// Exchange sends and receives pieces, all at the same time. What passes between two ranks
+	// is in the same order on both. It may return before the pieces have come where Add
+	// waits for them.
+	Exchange(ctx context.Context, moves []Move) error
+	// Add puts what this rank has onto a piece that has come, in the order in which one process would.
+	Add(piece int)
+}
 
-// Chain adds over all ranks, in their order. x is what rank 0 begins with; on the other
-// ranks its values are of no account. Every rank but the first has add put what it has
-// onto the sum at [from, from+len(sum)), in the order in which one process would. When
-// it returns, x is the sum of all on every rank, with the same bits.
-func Chain[T float32 | float64](ctx context.Context, g Group, x []T, add func(sum []T, from int)) error {
-	rank, last := g.Rank(), g.Size()-1
-	if last == 0 || len(x) == 0 {
+// Move is a piece on its way to or from another rank.
+type Move struct {
+	Peer  int
+	Sends bool
+	Total bool // the piece is the sum over all ranks, on its way back
+	Piece int
+}
+
+// Chain adds over all ranks, in their order. When it returns, s is the sum of all on every rank
+// (or will be, as its Exchange says), with the bits of one process that adds everything in that order.
+//
+// It goes in ticks, which are the same on all ranks: what one sends in a tick another
+// receives in the same tick, so that nobody waits in a circle. A piece goes from rank to rank, one a
+// tick; the last rank has the whole and sends it to the first, from where it goes the same way. A
+// rank's memory of a piece has its partial sum, and later the whole.
+func Chain(ctx context.Context, rank, size int, s Sums) error {
+	pieces, last := s.Pieces(), size-1
+	if last == 0 || pieces == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var there, back error
-	var wg sync.WaitGroup
-	// Sums go from rank to rank; the last has the whole and sends it to the first, from where it
-	// goes the same way. Both are under way at the same time, in memory of their own.
-	wg.Go(func() {
-		if there = partial(ctx, g, x, rank, last, add); there != nil {
-			cancel()
+	moves := make([]Move, 0, 4)
+	move := func(peer int, sends, total bool, piece int) {
+		if piece >= 0 && piece < pieces {
+			moves = append(moves, Move{peer, sends, total, piece})
 		}
-	})
-	if rank != last {
+	}
+	for tick := 1; tick < pieces+2*last; tick++ {
+		moves = moves[:0]
+		came := tick - rank
+		if rank > 0 {
+			move(rank-1, false, false, came)
+		}
+		if rank == last {
+			move(0, true, true, came-1)
+		} else {
+			before := (rank + last) % (last + 1) // the last has the whole, before the first
+			move(rank+1, true, false, came-1)
+			move(before, false, true, came-last-1)
+			if rank+1 < last {
+				move(rank+1, true, true, came-last-2)
+			}
+		}
+		if err := s.Exchange(ctx, moves); err != nil {
+			return err
+		}
+		if rank > 0 && came >= 0 && came < pieces {
+			s.Add(came)
+		}
+	}
+	return nil
+}
+
+// Messages are sums in the memory of the host, which pass as messages of a group.
+type Messages struct {
+	Group  Group
+	Memory [][][]byte // of the pieces, each of one or more parts
+	Put    func(piece int)
+}
+
+// Pieces implements Sums.
+func (m *Messages) Pieces() int { return len(m.Memory) }
+
+// Add implements Sums.
+func (m *Messages) Add(piece int) { m.Put(piece) }
+
+// Exchange implements Sums. It returns when the pieces have come.
+func (m *Messages) Exchange(ctx context.Context, moves []Move) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for _, move := range moves {
+		tag, pass := tagPartial, m.Group.Recv
+		if move.Total {
+			tag = tagTotal
+		}
+		if move.Sends {
+			pass = m.Group.Send
+		}
 		wg.Go(func() {
-			if back = total(ctx, g, x, rank, last); back != nil {
-				cancel()
+			for _, part := range m.Memory[move.Piece] {
+				if err := pass(ctx, move.Peer, tag, part); err != nil {
+					cancel(err) // the first says why
+					return
+				}
 			}
 		})
 	}
 	wg.Wait()
-	if errors.Is(there, context.Canceled) && back != nil {
-		return back
-	}
-	return errors.Join(there, back)
-}
-
-// partial passes the sums on. A chunk of x is overwritten by total only after the last rank has had it.
-func partial[T float32 | float64](ctx context.Context, g Group, x []T, rank, last int, add func(sum []T, from int)) error {
-	buffer := make([]T, min(chunk, len(x)))
-	for from := 0; from < len(x); from += chunk {
-		sum := x[from:min(from+chunk, len(x))]
-		if rank > 0 {
-			if rank < last {
-				sum = buffer[:len(sum)]
-			}
-			if err := g.Recv(ctx, rank-1, tagPartial, Bytes(sum)); err != nil {
-				return err
-			}
-			add(sum, from)
-		}
-		to, tag := rank+1, tagPartial
-		if rank == last {
-			to, tag = 0, tagTotal
-		}
-		if err := g.Send(ctx, to, tag, Bytes(sum)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// total takes the whole sums and passes them on to who has none yet.
-func total[T float32 | float64](ctx context.Context, g Group, x []T, rank, last int) error {
-	before := rank - 1
-	if rank == 0 {
-		before = last
-	}
-	for from := 0; from < len(x); from += chunk {
-		sum := x[from:min(from+chunk, len(x))]
-		if err := g.Recv(ctx, before, tagTotal, Bytes(sum)); err != nil {
-			return err
-		}
-		if rank+1 < last {
-			if err := g.Send(ctx, rank+1, tagTotal, Bytes(sum)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return context.Cause(ctx)
 }
 
 // Bytes is the memory of numbers as it is. All ranks have the same byte order: they run one program.

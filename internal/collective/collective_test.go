@@ -24,9 +24,9 @@ func onRanks(n int, f func(g collective.Group)) {
 }
 
 // The sum of a chain has the bits of one process that adds everything in order, for any number
-// of ranks, and numbers that do not fill their last chunk.
+// of ranks, and numbers that do not fill their last piece.
 func TestChainHasTheBitsOfOneProcess(t *testing.T) {
-	const samples, n = 13, 64<<10 + 77
+	const samples, chunk, n = 13, 700, 16<<10 + 77
 	rng := rand.New(rand.NewPCG(1, 2))
 	grads := make([][]float32, samples)
 	want := make([]float32, n)
@@ -41,17 +41,27 @@ func TestChainHasTheBitsOfOneProcess(t *testing.T) {
 		onRanks(size, func(g collective.Group) {
 			from, to := collective.Share(samples, g.Rank(), size)
 			x := make([]float32, n)
-			add := func(sum []float32, at int) {
+			s := &collective.Messages{Group: g}
+			var begins []int
+			for at := 0; at < n; at += chunk {
+				begins = append(begins, at)
+				middle, end := min(at+chunk/3, n), min(at+chunk, n)
+				s.Memory = append(s.Memory, [][]byte{collective.Bytes(x[at:middle]), collective.Bytes(x[middle:end])})
+			}
+			s.Put = func(piece int) {
+				at := begins[piece]
 				for _, grad := range grads[from:to] {
-					for i := range sum {
-						sum[i] += grad[at+i]
+					for i := at; i < min(at+chunk, n); i++ {
+						x[i] += grad[i]
 					}
 				}
 			}
-			if g.Rank() == 0 {
-				add(x, 0)
+			for piece := range begins {
+				if g.Rank() == 0 {
+					s.Put(piece)
+				}
 			}
-			if err := collective.Chain(context.Background(), g, x, add); err != nil {
+			if err := collective.Chain(context.Background(), g.Rank(), size, s); err != nil {
 				t.Errorf("%d ranks: rank %d: %v", size, g.Rank(), err)
 			}
 			for i := range x {
@@ -111,7 +121,7 @@ func TestFailureEndsWaits(t *testing.T) {
 			return
 		}
 		x := make([]float32, 10)
-		err := collective.Chain(context.Background(), g, x, func([]float32, int) {})
+		err := collective.Chain(context.Background(), g.Rank(), 4, &collective.Messages{Group: g, Memory: [][][]byte{{collective.Bytes(x)}}, Put: func(int) {}})
 		var failure *collective.Failure
 		if !errors.As(err, &failure) || failure.Rank != 2 || failure.Reason != "disk full" {
 			t.Errorf("rank %d: %v, want the failure of rank 2", g.Rank(), err)

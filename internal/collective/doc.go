@@ -6,8 +6,9 @@
 // what they have in the order of the ranks. A chain and not a tree: floating-point sums
 // depend on their order, and a sum in the order of the ranks has the bits that one
 // process gets which adds everything in that order, whatever the number of ranks. It is
-// as fast where numbers are many: they pass in chunks, so that all ranks add at the
-// same time, and every rank sends and receives each number twice, as in a ring. [Deal] shares
+// as fast where numbers are many: they pass in pieces, so that all ranks add at the
+// same time, and every rank sends and receives each number twice, as in a ring. [Sums] says where
+// the numbers are: in the host's memory ([Messages]), or in that of devices. [Deal] shares
 // out work whose pieces take different times: rank 0 gives the next piece to whoever asks.
 //
 // [World] is the group of this process. MPI is loaded when a launcher has started more than

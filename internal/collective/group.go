@@ -38,6 +38,9 @@ type Group interface {
 	Send(ctx context.Context, to int, tag Tag, b []byte) error
 	// Recv fills b, whose length is that of the message.
 	Recv(ctx context.Context, from int, tag Tag, b []byte) error
+	// Failed is closed when a rank has ended the run, and Err is its *Failure then.
+	Failed() <-chan struct{}
+	Err() error
 	// Fail ends the run on all ranks, with this rank's reason. It returns when the
 	// process may end.
 	Fail(reason error)
@@ -180,5 +183,7 @@ func (alone) Send(context.Context, int, Tag, []byte) error {
 func (alone) Recv(context.Context, int, Tag, []byte) error {
 	panic("collective: receive without another rank")
 }
-func (alone) Fail(error)   {}
-func (alone) Close() error { return nil }
+func (alone) Failed() <-chan struct{} { return nil }
+func (alone) Err() error              { return nil }
+func (alone) Fail(error)              {}
+func (alone) Close() error            { return nil }

@@ -75,6 +75,17 @@ func (m *member) Recv(ctx context.Context, from int, tag Tag, b []byte) error {
 	}
 }
 
+func (m *member) Failed() <-chan struct{} { return m.failed }
+
+func (m *member) Err() error {
+	select {
+	case <-m.failed:
+		return m.failure
+	default:
+		return nil
+	}
+}
+
 func (m *member) Fail(reason error) {
 	m.once.Do(func() {
 		m.failure = failureOf(m.rank, "in process", reason)

@@ -160,6 +160,17 @@ func (g *mpi) Recv(ctx context.Context, from int, tag Tag, b []byte) error {
 	return g.move(ctx, false, from, tag, b)
 }
 
+func (g *mpi) Failed() <-chan struct{} { return g.watch.failed }
+
+func (g *mpi) Err() error {
+	select {
+	case <-g.watch.failed:
+		return g.watch.failure
+	default:
+		return nil
+	}
+}
+
 func (g *mpi) Fail(reason error) { g.watch.fail(reason) }
 
 // Close waits for all ranks and ends MPI.

@@ -9,11 +9,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"unsafe"
 
@@ -39,6 +35,8 @@ type Product struct {
 	AlignA, AlignB, AlignC int // bytes of which the addresses are multiples, at most 256
 }
 
+var blasLibrary = library{BlasVariable, []string{"libcublasLt.so.13", "libcublasLt.so.12"}, "libcublasLt.so.1[23]", []string{"cu13", "cublas"}}
+
 // maxWorkspace is what an algorithm may ask for: NVIDIA's advice for Hopper.
 const maxWorkspace = 32 << 20
 
@@ -55,7 +53,7 @@ type Blas struct {
 // OpenBlas loads cuBLASLt from $GLIMPSE_CUBLASLT, or else from where the loader, a
 // toolkit or a Python environment has it. The error lists what was tried.
 var OpenBlas = sync.OnceValues(func() (*Blas, error) {
-	b := &Blas{candidates: blasCandidates(), handles: make(map[string]unsafe.Pointer), plans: lru[planKey, *Plan]{most: maxPlans}}
+	b := &Blas{candidates: blasLibrary.candidates(), handles: make(map[string]unsafe.Pointer), plans: lru[planKey, *Plan]{most: maxPlans}}
 	return b, b.load(nil)
 })
 
@@ -98,57 +96,6 @@ func (b *Blas) Create(context cu.CUContext) error {
 			return err
 		}
 	}
-}
-
-func blasCandidates() []string {
-	if path := os.Getenv(BlasVariable); path != "" {
-		return []string{path}
-	}
-	paths := []string{"libcublasLt.so.13", "libcublasLt.so.12"}
-	folders := []string{"/usr/local/cuda/lib64", "/opt/cuda/lib64"}
-	roots := append([]string{os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX")}, pythonRoots()...)
-	roots = append(roots, "/usr/local", "/usr")
-	if home, err := os.UserHomeDir(); err == nil {
-		roots = append(roots, filepath.Join(home, ".local"))
-	}
-	for _, root := range roots {
-		if root == "" {
-			continue
-		}
-		for _, packages := range []string{"site-packages", "dist-packages"} {
-			for _, wheel := range []string{"cu13", "cublas"} {
-				folders = append(folders, filepath.Join(root, "lib", "python3*", packages, "nvidia", wheel, "lib"))
-			}
-			folders = append(folders, filepath.Join(root, "lib", "python3*", packages, "torch", "lib"))
-		}
-		folders = append(folders, filepath.Join(root, "lib")) // of a conda environment
-	}
-	for _, folder := range folders {
-		found, err := filepath.Glob(filepath.Join(folder, "libcublasLt.so.1[23]"))
-		if err == nil { // the pattern is ours
-			slices.SortFunc(found, func(a, b string) int { return strings.Compare(filepath.Base(b), filepath.Base(a)) }) // the newer first
-			paths = append(paths, found...)
-		}
-	}
-	return paths
-}
-
-// pythonRoots are where the Pythons on the PATH lie, as in images that come with PyTorch:
-// the environment that a link is in first.
-func pythonRoots() (roots []string) {
-	for _, folder := range filepath.SplitList(os.Getenv("PATH")) {
-		link := filepath.Join(folder, "python3")
-		program, err := filepath.EvalSymlinks(link)
-		if err != nil {
-			continue
-		}
-		for _, path := range []string{link, program} {
-			if root := filepath.Dir(filepath.Dir(path)); !slices.Contains(roots, root) {
-				roots = append(roots, root)
-			}
-		}
-	}
-	return roots
 }
 
 // Workspace is the device memory that Run needs, in bytes.

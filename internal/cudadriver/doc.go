@@ -10,12 +10,13 @@
 // binary interface, and lib/libcuda.a is an empty archive for the linker's -lcuda.
 //
 // cuBLASLt is loaded at run time too ([OpenBlas]): its versions are not compatible
-// with each other's names, and a binary that links one starts nowhere else.
+// with each other's names, and a binary that links one starts nowhere else. So is NCCL ([OpenNCCL]),
+// which only runs of several ranks need.
 //
 // The package is empty without the build tag gpu (and on anything but 64-bit x86
 // Linux). With it, cgo must find cuda.h: CGO_CFLAGS=-I<this folder>/include, which
 // scripts/gpu_env.sh sets.
 //
 // GLIMPSE_CUDA_DRIVER names another driver library to load, and GLIMPSE_CUBLASLT
-// another cuBLASLt; tests bring their own by these.
+// another cuBLASLt and GLIMPSE_NCCL another NCCL; tests bring their own by these.
 package cudadriver

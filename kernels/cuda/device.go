@@ -84,6 +84,7 @@ func devices() kernels.DeviceReport {
 	} else {
 		r.Libraries = append(r.Libraries, kernels.Library{Name: "cuBLASLt", Path: blas.Path, Version: fmt.Sprintf("%d.%d.%d", blas.Version/10000, blas.Version/100%100, blas.Version%100)})
 	}
+	r.Libraries = append(r.Libraries, describeNCCL()...)
 	return r
 }
 
@@ -180,7 +181,7 @@ func openCUDA(ordinal int) (_ kernels.Backend, err error) {
 		return nil, fmt.Errorf("device %s: context: %w", name, err)
 	}
 	b := newCUDA(cuda{cudaDevice: &cudaDevice{
-		device: name, context: context, blas: blas, functions: make(map[string]cu.Function), images: make(map[string]imageUse), pool: make(map[int64][]cu.DevicePtr),
+		device: name, ordinal: ordinal, context: context, blas: blas, functions: make(map[string]cu.Function), images: make(map[string]imageUse), pool: make(map[int64][]cu.DevicePtr),
 		exact: os.Getenv("GLIMPSE_CUDA_EXACT") != "", wait: os.Getenv("GLIMPSE_CUDA_WAIT") != "", limit: limit,
 	}})
 	defer kernels.CatchDevice(&err)
@@ -245,6 +246,7 @@ func newCUDA(of cuda) *cuda {
 // cudaDevice is what the backends of a device share.
 type cudaDevice struct {
 	device     string // cuda:0
+	ordinal    int
 	model      string // what it is
 	context    cu.CUContext
 	stream     cu.Stream

@@ -172,6 +172,7 @@ func (b *cuda) checkRecorded(r *recording) bool {
 
 // checkDevice is kernels.DeviceKind.Check.
 func checkDevice(ordinal int) (err error) {
+	_, _ = openNCCL() // Devices tells of it
 	if _, err := openCUDA(ordinal); err != nil {
 		return err
 	}

@@ -117,6 +117,7 @@ func (s *Spec) checkMemory(ctx context.Context, m *model.Model, source training.
 		o.Prompt, o.Response = p.Longest()
 		o.Response = min(o.Response, c.MaxResponse)
 	}
+	o.Ranks = s.ranks.Size()
 	return training.CheckMemory(ctx, m, c, o)
 }
 

@@ -78,6 +78,7 @@ void run_until(uint64_t id, uint64_t seq) {
 		}
 		if (sticky) continue;
 		Result r = op.run();
+		if (r == PENDING) return s.ops.push_front(std::move(op)); // the others go on meanwhile
 		if (r) sticky = r;
 	}
 }
@@ -124,9 +125,23 @@ Result enter() {
 // Held by every driver call. A call may run many queued kernels, so device
 // memory is closed once at its end and not after each kernel.
 struct Call {
-	std::lock_guard<std::mutex> guard{mutex};
+	std::unique_lock<std::mutex> guard{mutex};
 	~Call() { mem_close(); }
 };
+
+// For the calls that wait: runs a stream up to seq, and lets other ranks call while
+// it waits for what they send.
+Result drain(Call &call, uint64_t id, uint64_t seq) {
+	for (;;) {
+		run_until(id, seq);
+		auto it = streams.find(id);
+		if (it == streams.end() || it->second.ops.empty() || it->second.ops.front().seq > seq) return sticky;
+		mem_close();
+		call.guard.unlock();
+		usleep(100);
+		call.guard.lock();
+	}
+}
 
 double now_ms() {
 	timespec t;
@@ -161,7 +176,7 @@ Result copy_on_device(uint64_t stream, uintptr_t dst, uintptr_t src, size_t n) {
 
 } // namespace
 
-// For the twin of cuBLASLt.
+// For the twins of libraries.
 int enqueue_library(uint64_t stream, std::function<Result()> f) {
 	Call call;
 	if (Result r = enter()) return r;
@@ -218,10 +233,12 @@ static int capability(bool minor) {
 	return atoi(minor ? dot + 1 : c);
 }
 
-API cuDeviceGetAttribute(int *v, int attribute, int) {
+API cuDeviceGetAttribute(int *v, int attribute, int device) {
 	if (attribute == 16) return *v = processors(), SUCCESS;
 	if (attribute == 75 || attribute == 76) return *v = capability(attribute == 76), SUCCESS;
+	if (attribute == 34) return *v = device, SUCCESS; // its place on the PCI bus
 	static const std::map<int, int> values = {
+	    {33, 0}, {50, 0}, // PCI bus and domain
 	    {1, 1024}, {2, 1024}, {3, 1024}, {4, 64},            // block size and its x, y, z
 	    {8, 48 << 10}, {10, 32}, // shared, warp
 	    {97, MAX_SHARED}};                                  // shared memory when asked for
@@ -374,7 +391,7 @@ API cuMemcpyHtoDAsync_v2(uintptr_t d, const void *s, size_t n, uint64_t stream) 
 API cuMemcpyDtoHAsync_v2(void *d, uintptr_t s, size_t n, uint64_t stream) {
 	ENTER; // to pageable memory: returns when the copy is done
 	if (Result r = enqueue(stream, [=] { return mem_read(d, s, n) ? SUCCESS : INVALID_VALUE; })) return r;
-	return run_until(stream, last_seq), sticky;
+	return drain(call, stream, last_seq);
 }
 API cuMemcpyDtoDAsync_v2(uintptr_t d, uintptr_t s, size_t n, uint64_t stream) {
 	ENTER;
@@ -413,7 +430,7 @@ API cuStreamSynchronize(uint64_t s) {
 	ENTER;
 	if (!streams.count(s)) return INVALID_HANDLE;
 	if (streams[s].capture) return streams[s].broken = true, CAPTURE_UNSUPPORTED;
-	return run_until(s, last_seq), sticky;
+	return drain(call, s, last_seq);
 }
 API cuStreamQuery(uint64_t s) {
 	ENTER;
@@ -423,7 +440,7 @@ API cuStreamQuery(uint64_t s) {
 	asking = true;
 	run_until(s, last_seq); // a loop of queries must end
 	asking = false;
-	if (hung) return NOT_READY;
+	if (hung || (!sticky && !streams[s].ops.empty())) return NOT_READY;
 	return sticky ? sticky : idle ? SUCCESS : NOT_READY;
 }
 API cuStreamWaitEvent(uint64_t s, uint64_t e, unsigned) {
@@ -454,8 +471,7 @@ API cuEventRecord(uint64_t e, uint64_t stream) {
 API cuEventSynchronize(uint64_t e) {
 	ENTER;
 	if (!events.count(e)) return INVALID_HANDLE;
-	if (events[e]->recorded) run_until(events[e]->stream, events[e]->seq);
-	return sticky;
+	return events[e]->recorded ? drain(call, events[e]->stream, events[e]->seq) : sticky;
 }
 API cuEventElapsedTime(float *ms, uint64_t start, uint64_t end) {
 	ENTER;

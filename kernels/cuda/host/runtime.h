@@ -1,4 +1,4 @@
-// Shared by the parts of the host driver: memory, blocks, driver calls, cuBLASLt.
+// Shared by the parts of the host driver: memory, blocks, driver calls, cuBLASLt, NCCL.
 #pragma once
 #include "cuda_host.h"
 #include <stdint.h>
@@ -11,6 +11,7 @@ enum Result { // the CUresult values in use
 	SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201, NO_BINARY_FOR_GPU = 209, UNSUPPORTED_PTX_VERSION = 222,
 	INVALID_HANDLE = 400, ILLEGAL_STATE = 401, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
 	MISALIGNED_ADDRESS = 716, LAUNCH_FAILED = 719, CANNOT_CAPTURE = 801,
+	PENDING = -1, // of queued work that waits for another rank: it is asked again
 	CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, GRAPH_UPDATE_FAILURE = 910
 };
 

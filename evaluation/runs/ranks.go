@@ -1,0 +1,119 @@
+package runs
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"glimpse/evaluation"
+	"glimpse/evaluation/lineup"
+	"glimpse/internal/cli"
+	"glimpse/internal/collective"
+	"glimpse/internal/simd"
+	"glimpse/kernels"
+)
+
+// call is what rank 0 tells the others to do next.
+type call struct {
+	Job           []byte // what to measure, as JSON; nil: nothing more
+	Shard, Shards int    // of it
+}
+
+func (c call) send(ctx context.Context, g collective.Group) error {
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(c); err != nil {
+		return err
+	}
+	_, err := collective.Broadcast(ctx, g, b.Bytes())
+	return err
+}
+
+// call tells the other ranks to measure the job, too.
+func (j *Job) call(ctx context.Context) error {
+	if j.Ranks.Size() == 1 {
+		return nil
+	}
+	theirs := *j
+	if theirs.Out == "" {
+		theirs.Inspect = 0
+	}
+	theirs.Out = "" // they write nothing
+	text, err := json.Marshal(&theirs)
+	if err != nil {
+		return err
+	}
+	return call{text, j.shard, j.shards}.send(ctx, j.Ranks)
+}
+
+// Dismiss ends the Help of the other ranks, after the last Run of rank 0.
+func Dismiss(ctx context.Context, g collective.Group) error { return call{}.send(ctx, g) }
+
+// Help measures on a rank other than 0 what rank 0 runs, until that dismisses it. It needs the same models and
+// data.
+func Help(ctx context.Context, g collective.Group) error {
+	err := help(ctx, g)
+	if errors.Is(err, context.Canceled) { // rank 0 keeps what was measured
+		return cli.Resumable(err)
+	}
+	return err
+}
+
+func help(ctx context.Context, g collective.Group) error {
+	j := new(Job)
+	defer func() { j.closeModel() }()
+	var last []byte
+	for {
+		b, err := collective.Broadcast(ctx, g, nil)
+		if err != nil {
+			return err
+		}
+		var c call
+		if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&c); err != nil {
+			return fmt.Errorf("eval: what rank 0 has sent: %w", err)
+		}
+		if len(c.Job) == 0 {
+			return nil
+		}
+		if !bytes.Equal(c.Job, last) { // otherwise its next shard, with the model that is open
+			j.closeModel()
+			j, last = new(Job), c.Job
+			if err := json.Unmarshal(c.Job, j); err != nil {
+				return fmt.Errorf("eval: the job of rank 0: %w", err)
+			}
+		}
+		j.Ranks, j.shard, j.shards = g, c.Shard, c.Shards
+		plans, err := j.check()
+		if err != nil {
+			return fmt.Errorf("eval: %w", err)
+		}
+		for _, s := range j.Models {
+			if _, _, err := j.measure(ctx, s, plans, nil, new(folder), io.Discard); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// same makes sure that all ranks would measure the same.
+func (j *Job) same(ctx context.Context, l *lineup.Lineup, contenders []evaluation.Contender) error {
+	if j.Ranks.Size() == 1 {
+		return nil
+	}
+	hash, err := l.SHA256(ctx)
+	if err != nil {
+		return err
+	}
+	about := struct {
+		Version, Model, SHA256, Cache, Device, CPU string
+		Policies                                   []AboutPolicy
+	}{cli.Version(), l.Name, hash, l.CacheDType().String(), kernels.DeviceOf(l.Backend), simd.Level(), aboutPolicies(contenders)}
+	text, err := json.Marshal(about)
+	if err != nil {
+		return err
+	}
+	return collective.Same(ctx, j.Ranks, text)
+}

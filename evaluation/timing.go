@@ -1,0 +1,104 @@
+package evaluation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"glimpse/eviction"
+	"glimpse/model"
+)
+
+// Timing are times of one cell, which no other run repeats to the bit.
+type Timing struct {
+	Model   string `json:"model"`
+	Task    string `json:"task"`
+	Policy  string `json:"policy"`
+	Adapter string `json:"adapter,omitempty"`
+	Budget  string `json:"budget,omitempty"`
+
+	PromptTokens          int     `json:"prompt_tokens"`
+	TTFTMillis            float64 `json:"ttft_ms"`       // time to first token, median
+	TTFTOverhead          float64 `json:"ttft_overhead"` // time added to a plain prefill, as a share of it
+	DecodeTokensPerSecond float64 `json:"decode_tokens_per_s"`
+	PeakCacheBytes        int64   `json:"peak_cache_bytes"` // most that keys and values held during the prefill
+
+	// PlainMillis is the median of the prefills without the policy, Spread the difference of
+	// the slowest and the fastest time to first token as a share of the median, KeptBytes
+	// what was held after the prompt, PeakMemoryBytes the most of a device's memory that was
+	// in use, 0 of a host.
+	PlainMillis     float64 `json:"plain_ttft_ms"`
+	Spread          float64 `json:"ttft_spread"`
+	KeptBytes       int64   `json:"kept_bytes"`
+	PeakMemoryBytes int64   `json:"peak_memory_bytes,omitempty"`
+}
+
+// TimeOptions say how times are taken.
+type TimeOptions struct {
+	Repeats int // of which the median counts
+	Tokens  int // that are decoded for the speed, the first one besides
+}
+
+// UsualTimes are what runs have beside their tasks.
+var UsualTimes = TimeOptions{Repeats: 3, Tokens: 24}
+
+// Time measures every cell on one prompt, one after the other on an otherwise idle machine:
+// prefills with and without the policy in turn, and the speed of decoding.
+func Time(ctx context.Context, m *model.Model, task string, ids []int32, contenders []Contender, budgets []eviction.Budget, o TimeOptions) ([]Timing, error) {
+	rt := eviction.NewRuntime(m)
+	plain, err := eviction.New(full, 0, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	rt.MaxNew = min(o.Tokens, m.Config.MaxPositions-len(ids)+1)
+	s, err := rt.Prefill(ctx, plain, ids, len(ids), nil) // it also warms up
+	if err != nil {
+		return nil, err
+	}
+	response, _, err := s.Generate(ctx, model.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
+	if err != nil {
+		return nil, err
+	}
+	var out []Timing
+	for _, c := range CellsOf(contenders, budgets) {
+		t := Timing{Model: m.Name, Task: task, Policy: c.Title(), Adapter: c.Adapter, Budget: c.budgetName(), PromptTokens: len(ids)}
+		budget := len(ids)
+		if c.Budget != (eviction.Budget{}) {
+			budget = c.Budget.Of(len(ids))
+		}
+		var base, ttft, speed []float64
+		if m.Backend.OwnMemory() {
+			m.Backend.ResetPeak()
+		}
+		for range o.Repeats {
+			s, err := rt.Prefill(ctx, plain, ids, len(ids), nil)
+			if err != nil {
+				return nil, err
+			}
+			base = append(base, s.PrefillTime.Seconds())
+			if s, err = rt.Prefill(ctx, c.Configured, ids, budget, response); err != nil {
+				return nil, fmt.Errorf("policy %s: %w", c.Title(), err)
+			}
+			ttft = append(ttft, s.PrefillTime.Seconds())
+			t.KeptBytes = s.Bytes()
+			start := time.Now()
+			tokens, _, err := s.Generate(ctx, model.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
+			if err != nil {
+				return nil, fmt.Errorf("policy %s: %w", c.Title(), err)
+			}
+			speed = append(speed, float64(len(tokens)-1)/time.Since(start).Seconds())
+			t.PeakCacheBytes = max(t.PeakCacheBytes, s.PeakBytes)
+		}
+		t.PeakMemoryBytes = m.Backend.Memory().Peak
+		t.PlainMillis, t.Spread = 1000*middle(base), (slices.Max(ttft)-slices.Min(ttft))/middle(ttft)
+		t.TTFTMillis, t.TTFTOverhead, t.DecodeTokensPerSecond = 1000*middle(ttft), middle(ttft)/middle(base)-1, middle(speed)
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func middle(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
