@@ -138,17 +138,17 @@ func (d *dying) Send(ctx context.Context, to int, tag collective.Tag, b []byte) 
 func TestRankThatDies(t *testing.T) {
 	dir := t.TempDir()
 	whole, cut := filepath.Join(dir, "whole.jsonl"), filepath.Join(dir, "cut.jsonl")
-	if errs, _ := onRanks(t.Context(), collective.InProcess(1), drawn(whole, 60)); errs[0] != nil {
+	if errs, _ := onRanks(t.Context(), collective.InProcess(1), drawn(whole, 200)); errs[0] != nil {
 		t.Fatal(errs[0])
 	}
 	keeps := 0
-	for i, after := range []int64{3, 10, 16} {
+	for i, after := range []int64{3, 6, 9} {
 		groups := collective.InProcess(3)
 		d := &dying{Group: groups[1+i%2]}
 		d.left.Store(after)
 		groups[1+i%2] = d
 		errs, _ := onRanks(t.Context(), groups, func() *generation.Job {
-			s := drawn(cut, 60)()
+			s := drawn(cut, 200)()
 			s.Resume = true
 			return s
 		})
@@ -166,7 +166,7 @@ func TestRankThatDies(t *testing.T) {
 		t.Error("nothing was kept of three runs")
 	}
 	errs, log := onRanks(t.Context(), collective.InProcess(4), func() *generation.Job {
-		s := drawn(cut, 60)()
+		s := drawn(cut, 200)()
 		s.Resume = true
 		return s
 	})

@@ -59,10 +59,10 @@ the budget of it. A policy may have options of its own: "snapkv,snapkv(kernel=1)
 configuration and the versions. A run that was stopped goes on with --resume, sample by
 sample. A sample that fails is counted and the others go on, unless --strict is given.
 
-Processes that mpirun or srun --mpi=pmix start measure the prompts together: whoever is done
-gets the next. The first of them prints and writes, with the bytes of one process but for
-times; these, and tasks that measure time, are its own alone.`,
-		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 16
+Processes that mpirun or srun --mpi=pmix start measure the prompts together: who is
+done gets the next. The first one prints and writes, with the bytes of one process;
+times, and tasks that measure time, are its own.`,
+		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 4
   evict eval --policy all --budget 64 --task copy,chain --samples 8 --json
   evict eval --model path/to/llama --data prompts.jsonl --policy snapkv,tova --budget 10%,512 --out out/run
   evict eval --config configs/eval.yaml --model org/name`,

@@ -52,14 +52,15 @@ built-in model understands. Responses are greedy unless a temperature is given, 
 
 With --shards the output is a folder of files, of which any number of workers on a
 shared folder each take those that are free; a finished one is never done again, and
-one whose worker was killed goes on where it stopped. --shard I/N does only shard I,
-from 0; so do workers of an indexed Kubernetes job (JOB_COMPLETION_INDEX). Without --shards
-the output is one file, which appears under its name only when it is complete. One that was interrupted keeps its finished
-pairs: the same command with --resume goes on, with the bits of a run that never stopped.
-A record that cannot be read is told, counted and left out, unless --strict is given.
+one whose worker was killed goes on where it stopped. --shard I/N does only shard
+I, from 0; so do workers of an indexed Kubernetes job (JOB_COMPLETION_INDEX).
+Without --shards the output is one file, which appears under its name only when it
+is complete. One that was interrupted keeps its finished pairs: the same command
+with --resume goes on, with the bits of a run that never stopped. A record that
+cannot be read is told, counted and left out, unless --strict is given.
 
-Processes that mpirun or srun --mpi=pmix start answer the prompts together: whoever is done
-gets the next. The output has the bytes of one process, which the first of them writes.
+Processes that mpirun or srun --mpi=pmix start answer the prompts together: who is
+done gets the next. The first one writes, with the bytes of one process.
 
 The folder may be one of a bucket, --out s3://BUCKET/NAME, with the same promises to
 workers anywhere. There the claim of a killed worker is free after 3 minutes.`,

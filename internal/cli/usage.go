@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"glimpse/internal/tables"
@@ -36,16 +35,27 @@ var FlagGroups = []struct {
 // help prints what a command does and how it is used.
 func help(c *cobra.Command, _ []string) {
 	w := c.OutOrStdout()
+	io.WriteString(w, Help(c, tables.Columns(w)))
+}
+
+// Help is what a command does and how it is used, in lines for a terminal of so many columns;
+// 0 leaves them as they are.
+func Help(c *cobra.Command, columns int) string {
+	var b strings.Builder
 	about := strings.TrimSpace(cmp.Or(c.Long, c.Short))
-	if columns := tables.Columns(w); columns > 0 {
-		about = tables.Reflow(about, columns)
-	}
-	fmt.Fprintf(w, "%s\n\n%s", about, c.UsageString())
+	b.WriteString(tables.Reflow(about, columns) + "\n\n")
+	writeUsage(&b, c, columns)
+	return b.String()
 }
 
 // usage prints how a command is used, with its flags in groups.
 func usage(c *cobra.Command) error {
 	w := c.OutOrStderr()
+	writeUsage(w, c, tables.Columns(w))
+	return nil
+}
+
+func writeUsage(w io.Writer, c *cobra.Command, columns int) {
 	fmt.Fprint(w, "Usage:\n")
 	if c.HasParent() {
 		fmt.Fprintf(w, "  %s\n", c.UseLine())
@@ -54,24 +64,44 @@ func usage(c *cobra.Command) error {
 		fmt.Fprintf(w, "  %s COMMAND\n", c.CommandPath())
 	}
 	if c.HasExample() {
-		fmt.Fprintf(w, "\nExamples:\n%s\n", c.Example)
+		fmt.Fprintf(w, "\nExamples:\n%s\n", foldExamples(c.Example, columns))
 	}
 	if c.HasAvailableSubCommands() {
 		fmt.Fprint(w, "\nCommands:\n")
 		for _, sub := range c.Commands() {
 			if sub.IsAvailableCommand() || sub.Name() == "help" {
-				fmt.Fprintf(w, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+				name := fmt.Sprintf("  %-*s ", sub.NamePadding(), sub.Name())
+				short := sub.Short
+				if columns > 0 {
+					short = tables.Wrap(short, columns-len(name))
+				}
+				fmt.Fprintln(w, name+strings.ReplaceAll(short, "\n", "\n"+strings.Repeat(" ", len(name))))
 			}
 		}
 	}
-	flagUsages(w, c)
+	flagUsages(w, c, columns)
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(w, "\nSee \"%s COMMAND --help\" for more about a command.\n", c.CommandPath())
 	}
-	return nil
 }
 
-func flagUsages(w io.Writer, c *cobra.Command) {
+// foldExamples continues command lines that are too long on the next line, as a shell reads
+// them.
+func foldExamples(text string, columns int) string {
+	if columns <= 0 {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if len(line) >= columns {
+			folded := tables.Wrap(strings.TrimSpace(line), columns-len(`       \`))
+			lines[i] = "  " + strings.ReplaceAll(folded, "\n", " \\\n      ")
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func flagUsages(w io.Writer, c *cobra.Command, columns int) {
 	groups, rest := make([]*pflag.FlagSet, len(FlagGroups)), newFlags()
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if i := groupOf(f.Name); i < 0 {
@@ -83,10 +113,9 @@ func flagUsages(w io.Writer, c *cobra.Command) {
 			groups[i].AddFlag(f)
 		}
 	})
-	width := tables.Columns(os.Stdout)
 	show := func(title string, f *pflag.FlagSet) {
 		if f != nil && f.HasAvailableFlags() {
-			fmt.Fprintf(w, "\n%s:\n%s\n", title, strings.TrimRight(f.FlagUsagesWrapped(width), "\n"))
+			fmt.Fprintf(w, "\n%s:\n%s\n", title, foldLists(strings.TrimRight(f.FlagUsagesWrapped(columns), "\n"), columns))
 		}
 	}
 	for i, f := range groups {
@@ -94,8 +123,29 @@ func flagUsages(w io.Writer, c *cobra.Command) {
 	}
 	show("General", rest)
 	if path, err := defaultsPath(); err == nil {
-		fmt.Fprintf(w, "\nDefaults are also taken from %s; \"%s config\" shows which.\n", path, c.Root().Name())
+		fmt.Fprintf(w, "\n%s\n", tables.Wrap(fmt.Sprintf("Defaults are also taken from %s; \"%s config\" shows which.", path, c.Root().Name()), columns))
 	}
+}
+
+// foldLists breaks lists without spaces, which wrapped text has left too long, after commas.
+func foldLists(text string, columns int) string {
+	if columns <= 0 {
+		return text
+	}
+	var out []string
+	for line := range strings.SplitSeq(text, "\n") {
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		for len(line) >= columns {
+			at := strings.LastIndexByte(line[:columns-1], ',') + 1
+			if at <= indent {
+				break
+			}
+			out = append(out, line[:at])
+			line = strings.Repeat(" ", indent) + line[at:]
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n")
 }
 
 func newFlags() *pflag.FlagSet {

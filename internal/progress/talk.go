@@ -3,7 +3,10 @@ package progress
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"strings"
 
 	"glimpse/internal/printable"
 )
@@ -39,11 +42,23 @@ func (o *Output) Error(text string) {
 	defer o.mu.Unlock()
 	o.erase()
 	if o.log == nil {
+		name, rest, ok := strings.Cut(text, ": ")
+		if ok && o.coloured() {
+			io.WriteString(o.w, "\x1b[1;31m"+printable.Text(name)+":\x1b[0m ")
+			text = rest
+		}
 		fmt.Fprintln(o.text, text)
 		return
 	}
 	o.flush()
 	o.log.Error(printable.Text(text))
+}
+
+// coloured tells that an error's beginning is red: on a terminal that has colours, unless
+// NO_COLOR says otherwise (https://no-color.org).
+func (o *Output) coloured() bool {
+	term := os.Getenv("TERM")
+	return os.Getenv("NO_COLOR") == "" && term != "" && term != "dumb" && o.Terminal() != nil
 }
 
 // bars tells that progress is shown.
