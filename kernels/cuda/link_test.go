@@ -112,12 +112,16 @@ func TestCUDALinkAddsInOrder(t *testing.T) {
 // and the device can be used as before.
 func TestCUDALinkOfRanksThatAreGone(t *testing.T) {
 	start := time.Now()
+	var connected sync.WaitGroup
+	connected.Add(3)
 	linked(t, 3, func(g collective.Group, b kernels.Backend, link kernels.Link, err error) {
+		connected.Done()
 		if err != nil {
 			t.Errorf("rank %d: %v", g.Rank(), err)
 			return
 		}
 		if g.Rank() == 1 {
+			connected.Wait()
 			g.Fail(errors.New("disk full"))
 			return
 		}
