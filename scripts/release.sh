@@ -8,8 +8,7 @@
 # An archive has bin/, man pages, completions of bash, zsh and fish, and the documents.
 # SHA256SUMS has the checksums. Go is that of go.mod, C is compiled by a zig of a fixed version,
 # which is fetched from PyPI into .cache/ (python3 with pip is needed), and all times are the
-# commit's. Archives with CUDA do not have the same bytes yet when they are built in another
-# folder, which --twice reports.
+# commit's. --twice shows that another folder makes the same bytes.
 #
 #   ./scripts/release.sh                       # all of them
 #   ./scripts/release.sh --only=linux-amd64    # one; may be repeated

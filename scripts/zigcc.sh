@@ -10,4 +10,7 @@ for a in "$@"; do
     *) args+=("$a") ;;
   esac
 done
+# What is linked gets no symbols and no debug information: that of zig's own start files names
+# the folder of its cache, so that another folder made other bytes.
+[[ " $* " == *" -c "* ]] || args+=(-Wl,--strip-all)
 exec "$ZIG" cc -target "$ZIG_TARGET" "${args[@]}"
