@@ -503,7 +503,10 @@ expect 75 "Ctrl-C in generating" "stopped by a signal|finished pairs|--resume go
   train generate --samples 1000000 --out "$work/stopped.jsonl"
 refuse "pairs that were begun" "--resume|--replace" train generate --samples 1000000 --out "$work/stopped.jsonl"
 refuse "pairs begun with other settings" "other settings" train generate --samples 100 --out "$work/stopped.jsonl" --resume
-stop "Ctrl-C in an evaluation" INT evict eval --samples 1000000 --json-out x.json --plot x.png
+# What was measured is written.
+stop "Ctrl-C in an evaluation" INT evict eval --samples 1000000 --json-out "$work/measured.json" --plot "$work/measured.png"
+tail -c 3 "$work/measured.json" | grep -q '}' && [ -s "$work/measured.png" ] && problem='' || problem="what was measured is not written whole"
+report "what was measured before Ctrl-C" "$problem"
 
 limited=(train judgeq --batch 1 --validate 0 --out x --checkpoint)
 "${limited[@]}" "$given/good.state" --steps 2 --out "$given/good" >/dev/null 2>&1

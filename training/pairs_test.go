@@ -58,6 +58,7 @@ func TestHoldOutPairs(t *testing.T) {
 type listed [][]int32
 
 func (l listed) Describe() string { return "listed" }
+func (listed) DrawnFrom() string  { return "" }
 func (l listed) Repeats() bool    { return true }
 func (l listed) At(i int) (Sample, error) {
 	return Sample{ID: fmt.Sprint(i), Prompt: l[i%len(l)]}, nil

@@ -31,13 +31,6 @@ type runRecord struct {
 	Data       string `json:"data,omitempty"` // what synthetic prompts depend on
 }
 
-func dataOf(s Source) string {
-	if f, ok := s.(Fresh); ok {
-		return f.Stream.String()
-	}
-	return ""
-}
-
 // record describes the run as it stands.
 func (t *Trainer) record(modelSHA256 string) (runRecord, error) {
 	config, err := json.Marshal(t.Config)
@@ -46,7 +39,7 @@ func (t *Trainer) record(modelSHA256 string) (runRecord, error) {
 		cache = d.String()
 	}
 	return runRecord{
-		Step: t.done, Skipped: t.skipped, History: t.history, Config: config, Source: t.source.Describe(), Data: dataOf(t.source), Model: modelSHA256,
+		Step: t.done, Skipped: t.skipped, History: t.history, Config: config, Source: t.source.Describe(), Data: t.source.DrawnFrom(), Model: modelSHA256,
 		Device: kernels.DeviceOf(t.Model.Backend), SIMD: simd.Level(),
 		ModelName: t.Model.Name, Invocation: t.Invocation, Cache: cache,
 	}, err

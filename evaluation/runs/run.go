@@ -260,7 +260,7 @@ func (f *folder) stopped(err error) error {
 		return err
 	}
 	if f.path == "" {
-		return fmt.Errorf("stopped; what was measured is all that there is: a run with --out goes on with --resume: %w", err)
+		return fmt.Errorf("what was measured is all that there is, and a run with --out goes on with --resume: %w", err)
 	}
 	return cli.Resumable(fmt.Errorf("stopped; what was measured is in %s, and the same command with %s goes on: %w", f.path, f.again, err))
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"glimpse/internal/collective"
 	"glimpse/kernels"
 	"glimpse/kernels/memcount"
 )
@@ -33,6 +34,21 @@ var Contract = map[string]func(t *testing.T, d Device){
 	"Traits": func(t *testing.T, d Device) {
 		if d.B.Traits().Device != d.B.OwnMemory() {
 			t.Errorf("a device: %v, memory of its own: %v", d.B.Traits().Device, d.B.OwnMemory())
+		}
+	},
+	"Connect": func(t *testing.T, d Device) { // of one rank; the backends' own tests have more
+		link, err := d.B.Connect(t.Context(), collective.InProcess(1)[0])
+		var none *kernels.NoLinkError
+		switch {
+		case err != nil && (!d.B.OwnMemory() || !errors.As(err, &none)):
+			t.Error(err)
+		case err == nil && (link != nil) != d.B.OwnMemory():
+			t.Errorf("link %v, memory of its own: %v", link, d.B.OwnMemory())
+		case link != nil:
+			if err := link.Wait(t.Context()); err != nil || link.Name() == "" {
+				t.Errorf("%s: %v", link.Name(), err)
+			}
+			link.Close()
 		}
 	},
 	"PrefillChunk": func(t *testing.T, d Device) {
