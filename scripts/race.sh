@@ -33,8 +33,8 @@ without=(
   # What is killed from outside and looked at afterwards: no goroutine sees it. The same runs go on to
   # their ends in TestRunFolder, TestSignals and TestS3Run.
   '^Test(KilledRuns|KilledExport|KilledWriter)$'
-  # Tables and lines at a terminal: one goroutine. TestChatInterrupted and TestChatOnTerminal stay.
-  '^Test(TablesOnTerminal|TablesInPipe)$'
+  # Tables, lines at a terminal and refused commands: one goroutine. TestChatInterrupted and TestChatOnTerminal stay.
+  '^Test(TablesOnTerminal|TablesInPipe|PlainErrors)$'
   # Commands: what is damaged, asked for or left behind around the same run. TestS3Run,
   # TestShardsInABucket, TestInterrupt and TestSignals stay.
   '^Test(DamagedCheckpoint|Sweep|Export|EveryFamilyTrains|MissingShardsAreTold|PlanOfTheHub|PlanOfLargeModels|LogIsNotOverwritten|CacheDType)$'
