@@ -213,12 +213,9 @@ func (t *Trainer) fold(ctx context.Context, b *batch) error {
 // stretch is numbers [from, to) of a tensor.
 type stretch struct{ tensor, from, to int }
 
-// Numbers that pass the chain at a time: few enough that all ranks are soon at work, so many that
-// a message's cost is little. A device's messages start later and go faster.
-const (
-	hostPiece   = 64 << 10
-	devicePiece = 256 << 10
-)
+// devicePiece is how many numbers pass the chain at a time from device to device: so many that a message's
+// cost is little. Messages between hosts have collective.PieceLen.
+const devicePiece = 256 << 10
 
 // cut cuts tensors into pieces of at most so many numbers. Small tensors share one.
 func cut(ts []*kernels.Tensor, most int) (out [][]stretch) {
@@ -240,7 +237,11 @@ func cut(ts []*kernels.Tensor, most int) (out [][]stretch) {
 
 // messages are sums on the host, onto which kept gradients [sample][tensor] are put.
 func messages(g collective.Group, sums []*kernels.Tensor, kept [][]*kernels.Tensor) *collective.Messages {
-	pieces := cut(sums, hostPiece)
+	n := 0
+	for _, x := range sums {
+		n += x.Len()
+	}
+	pieces := cut(sums, collective.PieceLen(n, g.Size()))
 	m := &collective.Messages{Group: g, Memory: make([][][]byte, len(pieces))}
 	for i, stretches := range pieces {
 		for _, p := range stretches {

@@ -37,7 +37,8 @@ func BenchmarkChain(b *testing.B) {
 	if g.Size() == 1 {
 		b.Skip("one rank: start it with mpirun")
 	}
-	const n, piece = 20_000_000, 64 << 10
+	const n = 20_000_000
+	piece := collective.PieceLen(n, g.Size())
 	x, own := make([]float32, n), make([]float32, n)
 	for i := range own {
 		x[i], own[i] = 1, 1

@@ -2,6 +2,7 @@ package collective
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -70,6 +71,11 @@ func Chain(ctx context.Context, rank, size int, s Sums) error {
 	return nil
 }
 
+// PieceLen is how many of n numbers in the host's memory a piece should have: an eighth of a rank's
+// share, so that all ranks are soon at work, but 65,536 at least and a million at most, since each message
+// costs its sender and its receiver a wait.
+func PieceLen(n, size int) int { return max(64<<10, min(1<<20, n/(8*size))) }
+
 // Messages are sums in the memory of the host, which pass as messages of a group.
 type Messages struct {
 	Group  Group
@@ -82,6 +88,9 @@ func (m *Messages) Pieces() int { return len(m.Memory) }
 
 // Add implements Sums.
 func (m *Messages) Add(piece int) { m.Put(piece) }
+
+// joined are the parts of a piece as one message: each message costs a wait.
+var joined = sync.Pool{New: func() any { return new([]byte) }}
 
 // Exchange implements Sums. It returns when the pieces have come.
 func (m *Messages) Exchange(ctx context.Context, moves []Move) error {
@@ -97,10 +106,33 @@ func (m *Messages) Exchange(ctx context.Context, moves []Move) error {
 			pass = m.Group.Send
 		}
 		wg.Go(func() {
-			for _, part := range m.Memory[move.Piece] {
-				if err := pass(ctx, move.Peer, tag, part); err != nil {
+			parts := m.Memory[move.Piece]
+			if len(parts) == 1 {
+				if err := pass(ctx, move.Peer, tag, parts[0]); err != nil {
 					cancel(err) // the first says why
-					return
+				}
+				return
+			}
+			n := 0
+			for _, part := range parts {
+				n += len(part)
+			}
+			buffer := joined.Get().(*[]byte)
+			defer joined.Put(buffer)
+			*buffer = slices.Grow((*buffer)[:0], n)[:n]
+			whole := *buffer
+			if move.Sends {
+				for _, part := range parts {
+					whole = whole[copy(whole, part):]
+				}
+			}
+			if err := pass(ctx, move.Peer, tag, *buffer); err != nil {
+				cancel(err)
+				return
+			}
+			if !move.Sends {
+				for _, part := range parts {
+					whole = whole[copy(part, whole):]
 				}
 			}
 		})

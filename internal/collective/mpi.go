@@ -8,11 +8,16 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 )
 
-// maxPiece is the most bytes of one MPI message, whose length is a C int.
-const maxPiece = 256 << 20
+// What is sent goes in MPI messages of so many bytes, so many at a time. MPI moves a long message only while
+// it is called, a few parts a call: several messages are several times as many.
+const (
+	maxPiece    = 256 << 10
+	maxUnderWay = 16
+)
 
 // mpi is a rank of an MPI run. All calls into the library are made under mu, and none blocks.
 type mpi struct {
@@ -121,35 +126,51 @@ const (
 
 // move sends or receives b. What is still under way when it fails stays in its place: the run is over.
 func (g *mpi) move(ctx context.Context, sends bool, rank int, tag Tag, b []byte) error {
-	for len(b) > 0 {
-		piece := b[:min(len(b), maxPiece)]
-		b = b[len(piece):]
-		r, err := g.start(sends, g.data, rank, int(tag), piece)
-		begin := time.Now()
-		for i := 0; err == nil; i++ {
-			var done bool
-			if done, err = g.finished(r); done {
-				break
+	var under []*request // in their order, which MPI keeps
+	begin, waits := time.Now(), 0
+	for len(b) > 0 || len(under) > 0 {
+		var done bool
+		var err error
+		if len(b) > 0 && len(under) < maxUnderWay {
+			piece := b[:min(len(b), maxPiece)]
+			var r *request
+			if r, err = g.start(sends, g.data, rank, int(tag), piece); err == nil {
+				b, under = b[len(piece):], append(under, r)
+				continue
 			}
-			select {
-			case <-g.watch.failed:
-				return g.watch.failure
-			case <-ctx.Done():
-				return ctx.Err()
-			default:
-			}
-			if i < yields {
-				runtime.Gosched()
-			} else {
-				asleep := min(maxAsleep, time.Duration(i-yields+1)*time.Microsecond)
-				time.Sleep(max(asleep, min(maxAsleepLong, time.Since(begin)/longWait)))
-			}
+		} else if done, err = g.finished(under[0]); done {
+			under, begin, waits = under[1:], time.Now(), 0
+			continue
 		}
 		if err != nil {
 			return fmt.Errorf("ranks: rank %d with rank %d: %w", g.rank, rank, err)
 		}
+		select {
+		case <-g.watch.failed:
+			return g.watch.failure
+		case <-ctx.Done():
+			return ctx.Err()
+		default:
+		}
+		if waits++; waits <= yields {
+			runtime.Gosched()
+		} else {
+			asleep := min(maxAsleep, time.Duration(waits-yields)*time.Microsecond)
+			sleep(max(asleep, min(maxAsleepLong, time.Since(begin)/longWait)))
+		}
 	}
 	return nil
+}
+
+// sleep does what time.Sleep does, which on an idle process takes a millisecond at least: the runtime waits
+// for its timers in whole ones.
+func sleep(d time.Duration) {
+	if d >= time.Millisecond {
+		time.Sleep(d)
+		return
+	}
+	t := syscall.NsecToTimespec(int64(d))
+	_ = syscall.Nanosleep(&t, nil) // a signal may end it early
 }
 
 func (g *mpi) Send(ctx context.Context, to int, tag Tag, b []byte) error {

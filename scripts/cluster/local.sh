@@ -24,6 +24,9 @@ program=train
 [ "$1" != eval ] || program=evict
 command -v mpirun >/dev/null || die "mpirun is missing: install Open MPI (Debian: apt-get install openmpi-bin)"
 
+# The ranks share the cores. mpirun would give each of them one.
+share=$(($(nproc) / ranks))
+export GOMAXPROCS=${GOMAXPROCS:-$((share > 0 ? share : 1))}
 # As root mpirun wants to be asked twice; more ranks than cores are slow but right.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 # Containers may not read the memory of other processes, of which Open MPI 4 warns.
@@ -33,7 +36,7 @@ trap 'echo "local.sh: interrupted; what is finished is kept, and the same comman
 for try in $(seq 0 "$restarts"); do
   [ "$try" = 0 ] || set -- "${@/--replace/--resume}" --resume
   code=0
-  mpirun -n "$ranks" "$root/bin/$program" "$@" || code=$?
+  mpirun --bind-to none -n "$ranks" "$root/bin/$program" "$@" || code=$?
   [ "$code" != 0 ] || exit 0
   [ "$try" = "$restarts" ] || echo "local.sh: the run ended with exit code $code; restart $((try + 1)) of $restarts" >&2
 done
