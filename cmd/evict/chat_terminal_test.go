@@ -15,8 +15,14 @@ import (
 // onTerminal starts evict on a terminal.
 func onTerminal(t *testing.T, columns int, args ...string) *terminaltest.Program {
 	t.Helper()
+	return onTerminalWith(t, columns, nil, args...)
+}
+
+// onTerminalWith is onTerminal with more in the environment.
+func onTerminalWith(t *testing.T, columns int, env []string, args ...string) *terminaltest.Program {
+	t.Helper()
 	c := exec.Command(os.Args[0], append([]string{"--threads", "2"}, args...)...)
-	c.Env = append(os.Environ(), asProgram+"=1")
+	c.Env = append(append(os.Environ(), asProgram+"=1"), env...)
 	return terminaltest.Start(t, columns, c)
 }
 

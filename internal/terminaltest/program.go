@@ -126,6 +126,13 @@ func (p *Program) Screen() string {
 	return p.screen.String()
 }
 
+// Output is all that was written, with the sequences that the terminal obeyed.
+func (p *Program) Output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return string(p.output)
+}
+
 // Lines are the lines shown, each as a whole even where the window is too narrow for it.
 func (p *Program) Lines() []string {
 	p.mu.Lock()
