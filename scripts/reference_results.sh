@@ -102,8 +102,6 @@ readonly learned=(--adapter lookaheadkv=adapters/adapters/lookaheadkv --adapter 
 # measure makes or goes on with a run's folder.
 measure() { # NAME [FLAG...]
   local flags=()
-  [ -z "$draft" ] || flags+=(--draft "$draft")
-  [ ! -e pattern ] || flags+=(--pattern pattern)
   [ -z "$samples" ] || flags+=(--samples "$samples")
   "$evict" eval --config "$configs/$1.yaml" --model "$model" --out "$1" --resume --table-out "$1.md" --replace "${flags[@]}" "${@:2}" >/dev/null
 }
@@ -128,10 +126,14 @@ patterns() {
   [ -e pattern ] || "$evict" patterns --model "$model" --sink 4 --recent 24 --out pattern
 }
 
-test_512() { patterns; measure test_512 "${learned[@]}" $(kernels); }
-test_2048() { patterns; measure test_2048 "${learned[@]}" $(kernels); }
+drafts=()
+[ -z "$draft" ] || drafts=(--draft "$draft")
+
+every() { patterns; measure "$1" "${learned[@]}" "${drafts[@]}" --pattern pattern $(kernels); }
+test_512() { every test_512; }
+test_2048() { every test_2048; }
 compositions() { measure compositions "${learned[@]}" $(kernels); }
-latency() { measure latency "${learned[@]}"; }
+latency() { measure latency "${learned[@]}" "${drafts[@]}"; }
 
 ablated=(--adapter modules --adapter soft_tokens)
 for name in start/{lookaheadkv,judgeq}-{noise,end} source/{lookaheadkv,judgeq}-source short/{lookaheadkv,judgeq}-256; do
