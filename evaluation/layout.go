@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -14,7 +15,7 @@ const textWidth = 120
 // writeText lays columns out with spaces. Task names are broken over several lines of the
 // head, between their words and no more than it takes. On a terminal of so many columns the lines
 // are shorter than that: columns that may be left out are, and are named below the table.
-func writeText(out *strings.Builder, all []column, terminal int) {
+func writeText(out *tables.Page, all []column, terminal int) {
 	width := textWidth
 	if terminal > 0 {
 		width = terminal - 1
@@ -41,7 +42,7 @@ func writeText(out *strings.Builder, all []column, terminal int) {
 	for _, h := range heads {
 		height = max(height, len(h))
 	}
-	line := func(text func(column int) string) {
+	line := func(text func(column int) string) string {
 		var b strings.Builder
 		for i, width := range widths {
 			s := text(i)
@@ -52,19 +53,19 @@ func writeText(out *strings.Builder, all []column, terminal int) {
 				b.WriteString(gap(columns[i]) + pad + s)
 			}
 		}
-		out.WriteString(strings.TrimRight(b.String(), " ") + "\n")
+		return strings.TrimRight(b.String(), " ") + "\n"
 	}
 	for i := range height {
-		line(func(c int) string {
+		out.Heading(line(func(c int) string {
 			if above := height - len(heads[c]); i >= above { // heads stand on the rule below them
 				return heads[c][i-above]
 			}
 			return ""
-		})
+		}))
 	}
-	line(func(c int) string { return strings.Repeat("─", widths[c]) })
+	out.WriteString(line(func(c int) string { return strings.Repeat("─", widths[c]) }))
 	for row := range columns[0].cells {
-		line(func(c int) string { return columns[c].cells[row] })
+		out.WriteString(line(func(c int) string { return columns[c].cells[row] }))
 	}
 	if left != nil {
 		out.WriteString(tables.Wrap("(not shown, for want of room: "+strings.Join(left, ", ")+")", terminal) + "\n")
@@ -148,23 +149,23 @@ func breakName(name string, limit int) []string {
 }
 
 // writeMarkdown writes columns as a GitHub table.
-func writeMarkdown(out *strings.Builder, columns []column) {
+func writeMarkdown(out io.Writer, columns []column) {
 	escape := strings.NewReplacer(`\`, `\\`, "|", `\|`, "\n", " ", "<", "&lt;", "_", `\_`, "*", `\*`, "`", "\\`")
 	line := func(text func(column) string) {
 		for _, c := range columns {
-			out.WriteString("| " + text(c) + " ")
+			io.WriteString(out, "| "+text(c)+" ")
 		}
-		out.WriteString("|\n")
+		io.WriteString(out, "|\n")
 	}
 	line(func(c column) string { return escape.Replace(c.head) })
 	for i := range columns {
 		if i == 0 {
-			out.WriteString("|:---")
+			io.WriteString(out, "|:---")
 		} else {
-			out.WriteString("|---:")
+			io.WriteString(out, "|---:")
 		}
 	}
-	out.WriteString("|\n")
+	io.WriteString(out, "|\n")
 	for row := range columns[0].cells {
 		line(func(c column) string { return escape.Replace(c.cells[row]) })
 	}

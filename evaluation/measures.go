@@ -24,7 +24,7 @@ func WriteMeasures(w io.Writer, rows []Row, opts TableOptions) error {
 	if err != nil {
 		return fmt.Errorf("write measures: %w", err)
 	}
-	var out strings.Builder
+	out := tables.NewPage(w)
 	for _, t := range all {
 		columns := make([]column, len(t.Heads))
 		for i := range columns {
@@ -34,16 +34,15 @@ func WriteMeasures(w io.Writer, rows []Row, opts TableOptions) error {
 			}
 		}
 		if opts.Markdown {
-			fmt.Fprintf(&out, "**%s**\n\n", t.Title)
-			writeMarkdown(&out, columns)
+			fmt.Fprintf(out, "**%s**\n\n", t.Title)
+			writeMarkdown(out, columns)
 		} else {
-			fmt.Fprintf(&out, "%s\n\n", tables.Wrap(t.Title, opts.Columns))
-			writeText(&out, columns, opts.Columns)
+			out.Heading(tables.Wrap(t.Title, opts.Columns) + "\n\n")
+			writeText(out, columns, opts.Columns)
 		}
 		out.WriteString("\n")
 	}
-	_, err = io.WriteString(w, out.String())
-	return err
+	return out.Flush()
 }
 
 // MeasureTable is what one task measures beside its score: a line for every policy and

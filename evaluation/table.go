@@ -45,14 +45,14 @@ func WriteTable(w io.Writer, rows []Row, opts TableOptions) error {
 		return fmt.Errorf("write table: %w", err)
 	}
 	measures := measuresOf(meanByPolicy(rows))
-	var out strings.Builder
+	out := tables.NewPage(w)
 	write := func(title string, columns []column) {
 		if opts.Markdown {
-			fmt.Fprintf(&out, "**%s**\n\n", title)
-			writeMarkdown(&out, columns)
+			fmt.Fprintf(out, "**%s**\n\n", title)
+			writeMarkdown(out, columns)
 		} else {
-			fmt.Fprintf(&out, "%s\n\n", tables.Wrap(title, opts.Columns))
-			writeText(&out, columns, opts.Columns)
+			out.Heading(tables.Wrap(title, opts.Columns) + "\n\n")
+			writeText(out, columns, opts.Columns)
 		}
 		out.WriteString("\n")
 	}
@@ -67,7 +67,7 @@ func WriteTable(w io.Writer, rows []Row, opts TableOptions) error {
 		notes = tables.Wrap(notes, cmp.Or(opts.Columns, textWidth+1))
 	}
 	out.WriteString(notes + "\n")
-	if _, err := io.WriteString(w, out.String()); err != nil {
+	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
 	return nil

@@ -81,6 +81,11 @@ func (c *Conversation) lines(ctx context.Context, in io.Reader) (next func() (st
 		if e := lineedit.Open(ctx, in, shown.Terminal()); e != nil {
 			e.Complete = c.complete
 			c.columns = tables.Columns(shown)
+			if path := cli.HistoryFile(); path != "" {
+				if err := e.Remember(path); err != nil {
+					shown.Detail("history is not kept: %v", err)
+				}
+			}
 			return func() (string, error) {
 				line, err := e.ReadLine(prompt)
 				c.columns = tables.Columns(shown) // of a window that has changed

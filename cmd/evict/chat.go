@@ -28,16 +28,18 @@ func newChat() *cobra.Command {
 
 Every line of standard input is a message; one that begins with a slash is a command:
 /help lists them, /policy and /budget change what is evicted, /reset forgets what was
-said, /stats tells what it took, and /exit or the end of the input ends the conversation.
-At a terminal lines are edited and remembered as in a shell, Ctrl-C ends an answer, and a
-second one or Ctrl-D leaves. Each turn is appended to what the policy kept of the turns before:
-most policies evict for good, rocketkv-mt keeps everything and reads some of it. The
-answer streams to standard output; what the turn kept, held and read follows on
-standard error. A budget given as a share is of the whole conversation up to the end of
-the turn's prompt, what was evicted included, so it grows from turn to turn. Tokens are
-sampled as the model's generation_config.json says, unless flags say otherwise. The model needs a chat template. The built-in model knows 384 words
-only: --example begins with a prompt that it can answer, and "<copy>" or
-"<ask> NAME" go on about the same context.`,
+said, /stats tells what it took, and /exit or the end of the input ends the
+conversation. At a terminal lines are edited as in a shell, Ctrl-C ends an answer, and a
+second one or Ctrl-D leaves; lines are kept for the next chat in the user's folder of
+states, unless $GLIMPSE_HISTORY names a file or is "off". Each turn is appended to what
+the policy kept of the turns before: most policies evict for good, rocketkv-mt keeps
+everything and reads some of it. The answer streams to standard output; what the turn
+kept, held and read follows on standard error. A budget given as a share is of the whole
+conversation up to the end of the turn's prompt, what was evicted included, so it grows
+from turn to turn. Tokens are sampled as the model's generation_config.json says, unless
+flags say otherwise. The model needs a chat template. The built-in model knows 384 words
+only: --example begins with a prompt that it can answer, and "<copy>" or "<ask> NAME" go
+on about the same context.`,
 		Example: `  evict chat --example turns --policy lookaheadkv --budget 64
   echo "<copy>" | evict chat --example turns --policy snapkv --budget 64 --json
   evict chat --model path/to/llama --policy h2o --budget 512`,

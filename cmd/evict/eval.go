@@ -16,6 +16,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/internal/collective"
+	"glimpse/internal/printable"
 	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
@@ -347,7 +348,7 @@ func writeTables(w io.Writer, rows []evaluation.Row, o evaluation.TableOptions) 
 	o.Columns = tables.Columns(w)
 	for _, m := range models {
 		if len(models) > 1 {
-			if _, err := fmt.Fprintf(w, "Model %s\n\n", m); err != nil {
+			if err := printable.Heading(w, fmt.Sprintf("Model %s\n\n", m)); err != nil {
 				return err
 			}
 		}
@@ -370,7 +371,7 @@ func writeGroups(w io.Writer, rows []evaluation.Row) error {
 		byGroup[name] = append(byGroup[name], r)
 	}
 	for _, name := range names {
-		if _, err := fmt.Fprintf(w, "%s\n\n", cmp.Or(name, "All samples")); err != nil {
+		if err := printable.Heading(w, cmp.Or(name, "All samples")+"\n\n"); err != nil {
 			return err
 		}
 		group := byGroup[name]

@@ -20,6 +20,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	os.Setenv("GLIMPSE_HISTORY", "off") // what tests type is not kept for a person
 	os.Exit(m.Run())
 }
 

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strings"
 
 	"glimpse/internal/tables"
@@ -35,28 +34,37 @@ var FlagGroups = []struct {
 // help prints what a command does and how it is used.
 func help(c *cobra.Command, _ []string) {
 	w := c.OutOrStdout()
-	io.WriteString(w, Help(c, tables.Columns(w)))
+	page := tables.NewPage(w)
+	writeHelp(page, c, tables.Columns(w))
+	page.Flush()
 }
 
 // Help is what a command does and how it is used, in lines for a terminal of so many columns;
 // 0 leaves them as they are.
 func Help(c *cobra.Command, columns int) string {
 	var b strings.Builder
-	about := strings.TrimSpace(cmp.Or(c.Long, c.Short))
-	b.WriteString(tables.Reflow(about, columns) + "\n\n")
-	writeUsage(&b, c, columns)
+	page := tables.NewPage(&b)
+	writeHelp(page, c, columns)
+	page.Flush()
 	return b.String()
+}
+
+func writeHelp(page *tables.Page, c *cobra.Command, columns int) {
+	about := strings.TrimSpace(cmp.Or(c.Long, c.Short))
+	page.WriteString(tables.Reflow(about, columns) + "\n\n")
+	writeUsage(page, c, columns)
 }
 
 // usage prints how a command is used, with its flags in groups.
 func usage(c *cobra.Command) error {
 	w := c.OutOrStderr()
-	writeUsage(w, c, tables.Columns(w))
-	return nil
+	page := tables.NewPage(w)
+	writeUsage(page, c, tables.Columns(w))
+	return page.Flush()
 }
 
-func writeUsage(w io.Writer, c *cobra.Command, columns int) {
-	fmt.Fprint(w, "Usage:\n")
+func writeUsage(w *tables.Page, c *cobra.Command, columns int) {
+	w.Heading("Usage:\n")
 	if c.HasParent() {
 		fmt.Fprintf(w, "  %s\n", c.UseLine())
 	}
@@ -64,10 +72,11 @@ func writeUsage(w io.Writer, c *cobra.Command, columns int) {
 		fmt.Fprintf(w, "  %s COMMAND\n", c.CommandPath())
 	}
 	if c.HasExample() {
-		fmt.Fprintf(w, "\nExamples:\n%s\n", foldExamples(c.Example, columns))
+		w.Heading("\nExamples:\n")
+		fmt.Fprintln(w, foldExamples(c.Example, columns))
 	}
 	if c.HasAvailableSubCommands() {
-		fmt.Fprint(w, "\nCommands:\n")
+		w.Heading("\nCommands:\n")
 		for _, sub := range c.Commands() {
 			if sub.IsAvailableCommand() || sub.Name() == "help" {
 				name := fmt.Sprintf("  %-*s ", sub.NamePadding(), sub.Name())
@@ -101,7 +110,7 @@ func foldExamples(text string, columns int) string {
 	return strings.Join(lines, "\n")
 }
 
-func flagUsages(w io.Writer, c *cobra.Command, columns int) {
+func flagUsages(w *tables.Page, c *cobra.Command, columns int) {
 	groups, rest := make([]*pflag.FlagSet, len(FlagGroups)), newFlags()
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if i := groupOf(f.Name); i < 0 {
@@ -115,7 +124,8 @@ func flagUsages(w io.Writer, c *cobra.Command, columns int) {
 	})
 	show := func(title string, f *pflag.FlagSet) {
 		if f != nil && f.HasAvailableFlags() {
-			fmt.Fprintf(w, "\n%s:\n%s\n", title, foldLists(strings.TrimRight(f.FlagUsagesWrapped(columns), "\n"), columns))
+			w.Heading("\n" + title + ":\n")
+			fmt.Fprintln(w, foldLists(strings.TrimRight(f.FlagUsagesWrapped(columns), "\n"), columns))
 		}
 	}
 	for i, f := range groups {

@@ -1,5 +1,11 @@
 // Package lineedit reads lines from a person at a terminal, with editing, history and
-// completion by golang.org/x/term, to which it adds interrupts and long pastes.
+// completion.
+//
+// The editors at hand count characters where a terminal has columns (golang.org/x/term), read
+// and write the process's own files only (github.com/peterh/liner), or ask the terminal where
+// its cursor is and wait for the answer (github.com/ergochat/readline). So keys and drawing
+// are here; what a character is, and how many columns it has, is of github.com/rivo/uniseg
+// (Unicode Standard Annexes 11 and 29).
 package lineedit
 
 import (
@@ -23,11 +29,13 @@ type Editor struct {
 	// Complete are the lines that one may go on as, for the tab key; nil: none.
 	Complete func(line string) []string
 
-	in       *os.File
-	out      io.Writer
-	fd       int // of the terminal that is drawn on
-	keys     *keys
-	terminal *term.Terminal
+	in      *os.File
+	fd      int // of the terminal that is drawn on
+	keys    *keys
+	held    []byte // read, and not yet obeyed
+	begun   bool   // held goes on after a carriage return: a line feed belongs to it
+	view    view
+	history history
 }
 
 // Open returns an Editor where in and out are terminals, nil elsewhere. Reading ends with
@@ -37,16 +45,15 @@ func Open(ctx context.Context, in io.Reader, out *os.File) *Editor {
 	if !ok || out == nil || !term.IsTerminal(int(f.Fd())) || !term.IsTerminal(int(out.Fd())) {
 		return nil
 	}
-	e := &Editor{in: f, out: out, fd: int(out.Fd()), keys: &keys{in: cli.Input(ctx, f)}}
-	e.terminal = term.NewTerminal(struct {
-		io.Reader
-		io.Writer
-	}{e.keys, out}, "")
-	e.keys.before = e.resize // the lock of the terminal is not held there
-	e.terminal.History = &history{}
-	e.terminal.AutoCompleteCallback = e.complete
+	e := &Editor{in: f, fd: int(out.Fd()), keys: &keys{in: cli.Input(ctx, f)}, view: view{out: out}}
+	e.keys.before = e.resize
 	return e
 }
+
+// Remember reads the lines that are kept in a file, and keeps later ones in it: the latest
+// 1,000, without those that a long paste is part of. On an error they are remembered as long
+// as the Editor lives.
+func (e *Editor) Remember(path string) error { return e.history.open(path) }
 
 // ReadLine reads a line after a prompt, without the line end. The error is io.EOF at Ctrl-D
 // on an empty line, and ErrInterrupt at Ctrl-C. Text that was pasted comes as it was
@@ -57,38 +64,76 @@ func (e *Editor) ReadLine(prompt string) (line string, err error) {
 		return "", err
 	}
 	defer term.Restore(int(e.in.Fd()), state)
-	e.terminal.SetBracketedPasteMode(true)
-	defer e.terminal.SetBracketedPasteMode(false)
+	io.WriteString(e.view.out, "\x1b[?2004h") // pastes are marked
+	defer io.WriteString(e.view.out, "\x1b[?2004l")
+	e.view = view{out: e.view.out, columns: e.view.columns, prompt: prompt}
 	e.resize()
-	e.terminal.SetPrompt(prompt)
-	e.keys.interrupted = false
-	line, err = e.terminal.ReadLine()
-	switch {
-	case e.keys.interrupted:
-		return "", ErrInterrupt
-	case err != nil:
-		io.WriteString(e.out, "\r\n")
+	line, err = e.edit()
+	e.view.end()
+	if err != nil {
 		return "", err
 	}
-	return e.keys.expand(line), nil
+	whole := e.keys.expand(line)
+	// What a paste's length stands for is known to this program only. The file is no matter of
+	// the conversation: who wants to know hears of it from Remember.
+	_ = e.history.add(line, whole == line)
+	return whole, nil
 }
 
-// resize tells the terminal how wide the window is now.
+// edit obeys keys up to the end of the line. The line is drawn whenever there are no more.
+func (e *Editor) edit() (string, error) {
+	l := line{history: e.history.lines, at: len(e.history.lines), complete: e.Complete}
+	buffer := make([]byte, 4096)
+	for {
+		e.view.draw(l.text, l.pos)
+		for {
+			k, n := nextKey(e.held)
+			if n == 0 {
+				break // the rest is to come
+			}
+			e.held = e.held[n:]
+			feed := k == '\n' && e.begun
+			e.begun = k == '\r'
+			switch {
+			case feed:
+			case k == '\r' || k == '\n':
+				e.view.draw(l.text, len(l.text))
+				return l.text, nil
+			case k == keyInterrupt:
+				e.view.draw("", 0)
+				return "", ErrInterrupt
+			case k == keyEOF && l.text == "":
+				e.view.draw("", 0)
+				return "", io.EOF
+			case k == keyClear:
+				e.view.clear()
+			default:
+				l.obey(k)
+			}
+		}
+		e.view.draw(l.text, l.pos)
+		n, err := e.keys.Read(buffer)
+		e.held = append(e.held, buffer[:n]...)
+		if err != nil {
+			e.view.draw(l.text, len(l.text))
+			return "", err
+		}
+	}
+}
+
+// resize tells the view how wide the window is now.
 func (e *Editor) resize() {
-	if columns, rows, err := term.GetSize(e.fd); err == nil && columns > 0 {
-		e.terminal.SetSize(columns, rows)
+	if columns, _, err := term.GetSize(e.fd); err == nil && columns > 0 {
+		e.view.resize(columns)
 	}
 }
 
-// complete writes what all lines have in common that a line may go on as.
-func (e *Editor) complete(line string, pos int, key rune) (string, int, bool) {
-	if key != '\t' || e.Complete == nil {
-		return "", 0, false
-	}
-	head, common, found := line[:pos], "", false
-	for _, candidate := range e.Complete(head) {
+// completed is what all lines have in common that a line may go on as.
+func completed(line string, complete func(string) []string) string {
+	common, found := "", false
+	for _, candidate := range complete(line) {
 		switch {
-		case !strings.HasPrefix(candidate, head):
+		case !strings.HasPrefix(candidate, line):
 		case !found:
 			common, found = candidate, true
 		default:
@@ -98,20 +143,7 @@ func (e *Editor) complete(line string, pos int, key rune) (string, int, bool) {
 		}
 	}
 	if !found {
-		return line, pos, true
+		return line
 	}
-	return common + line[pos:], len(common), true
+	return common
 }
-
-// history are the lines so far, without empty and repeated ones.
-type history struct{ lines []string }
-
-func (h *history) Add(line string) {
-	if n := len(h.lines); strings.TrimSpace(line) == "" || n > 0 && h.lines[n-1] == line {
-		return
-	}
-	h.lines = append(h.lines, line)
-}
-
-func (h *history) Len() int        { return len(h.lines) }
-func (h *history) At(i int) string { return h.lines[len(h.lines)-1-i] }

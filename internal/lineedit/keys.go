@@ -5,22 +5,21 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
-// keys are the bytes from a terminal, but for interrupts and pastes. The terminal of
-// golang.org/x/term takes Ctrl-C for the end of the input, ends a line at the first line end
-// of a paste, and has lines of 4096 characters at most.
+// keys are the bytes from a terminal, but for pastes: a paste has line ends that do not end
+// the line, and control characters that are no keys.
 type keys struct {
 	in     io.Reader
 	before func() // each Read returns
 
-	interrupted bool
-	held        []byte // read, and not yet looked at
-	out         []byte // to be returned
-	pasting     bool
-	paste       []byte
-	pasted      map[string]string // what stands for a paste, and the paste
+	held    []byte // read, and not yet looked at
+	out     []byte // to be returned
+	pasting bool
+	paste   []byte
+	pasted  map[string]string // what stands for a paste, and the paste
 }
 
 const (
@@ -28,9 +27,6 @@ const (
 	pasteEnd   = "\x1b[201~"
 	// A longer paste, and one of several lines, is shown as its length.
 	maxShown = 200
-	ctrlC    = 3
-	// To the end, erase to the start, and return: a line ends with nothing on it.
-	dropLine = "\x05\x15\r"
 )
 
 // Read implements io.Reader.
@@ -87,14 +83,7 @@ func (k *keys) take(b []byte) {
 		k.paste = append(k.paste, b...)
 		return
 	}
-	for _, key := range b {
-		if key == ctrlC {
-			k.interrupted = true
-			k.out = append(k.out, dropLine...)
-		} else {
-			k.out = append(k.out, key)
-		}
-	}
+	k.out = append(k.out, b...)
 }
 
 // endPaste writes a short paste as if it were typed, and a mark for any other.
@@ -103,7 +92,7 @@ func (k *keys) endPaste() {
 	k.paste = nil
 	text = strings.TrimSuffix(strings.ToValidUTF8(text, "\uFFFD"), "\n")
 	length := utf8.RuneCountInString(text)
-	if length <= maxShown && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if length <= maxShown && !strings.ContainsFunc(text, unicode.IsControl) {
 		k.out = append(k.out, text...)
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 
 	"glimpse/internal/printable"
@@ -43,8 +42,8 @@ func (o *Output) Error(text string) {
 	o.erase()
 	if o.log == nil {
 		name, rest, ok := strings.Cut(text, ": ")
-		if ok && o.coloured() {
-			io.WriteString(o.w, "\x1b[1;31m"+printable.Text(name)+":\x1b[0m ")
+		if ok && printable.Coloured(o.Terminal()) {
+			io.WriteString(o.w, printable.Red(name+":")+" ")
 			text = rest
 		}
 		fmt.Fprintln(o.text, text)
@@ -54,11 +53,19 @@ func (o *Output) Error(text string) {
 	o.log.Error(printable.Text(text))
 }
 
-// coloured tells that an error's beginning is red: on a terminal that has colours, unless
-// NO_COLOR says otherwise (https://no-color.org).
-func (o *Output) coloured() bool {
-	term := os.Getenv("TERM")
-	return os.Getenv("NO_COLOR") == "" && term != "" && term != "dumb" && o.Terminal() != nil
+// WriteHeading writes a heading, see [printable.Heading].
+func (o *Output) WriteHeading(text string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.talk.Quiet {
+		return nil
+	}
+	if o.log != nil {
+		o.record([]byte(text))
+		return nil
+	}
+	o.erase()
+	return o.text.WriteHeading(text)
 }
 
 // bars tells that progress is shown.

@@ -60,23 +60,22 @@ func (t *Table) Write(w io.Writer, columns int) error {
 		shown = append(shown[:drop:drop], shown[drop+1:]...)
 		widths = t.widths(shown)
 	}
-	var out strings.Builder
+	out := NewPage(w)
 	heads := make([]string, len(t.columns))
 	any := false
 	for i, c := range t.columns {
 		heads[i], any = c.Head, any || c.Head != ""
 	}
 	if any {
-		t.line(&out, shown, widths, heads)
+		out.Heading(t.line(shown, widths, heads))
 	}
 	for _, row := range t.rows {
-		t.line(&out, shown, widths, row)
+		out.WriteString(t.line(shown, widths, row))
 	}
 	if left != nil {
-		fmt.Fprintln(&out, Wrap("(not shown, for want of room: "+strings.Join(left, ", ")+")", columns))
+		fmt.Fprintln(out, Wrap("(not shown, for want of room: "+strings.Join(left, ", ")+")", columns))
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return out.Flush()
 }
 
 // widths are those of columns whose cells are on one line.
@@ -114,8 +113,9 @@ func (t *Table) fit(shown, widths []int, room int) bool {
 	return true
 }
 
-// line writes a row, on several lines where cells are wrapped.
-func (t *Table) line(out *strings.Builder, shown, widths []int, row []string) {
+// line is a row, on several lines where cells are wrapped.
+func (t *Table) line(shown, widths []int, row []string) string {
+	var out strings.Builder
 	cells := make([][]string, len(shown))
 	height := 1
 	for at, i := range shown {
@@ -144,4 +144,5 @@ func (t *Table) line(out *strings.Builder, shown, widths []int, row []string) {
 		}
 		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
+	return out.String()
 }

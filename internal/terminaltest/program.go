@@ -126,13 +126,33 @@ func (p *Program) Screen() string {
 	return p.screen.String()
 }
 
+// Output is all that was written, with the sequences that the terminal obeyed.
+func (p *Program) Output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return string(p.output)
+}
+
+// Kill ends the program at once; nothing is said about how it leaves the terminal.
+func (p *Program) Kill() {
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+}
+
+// Column is the column of the cursor, from 0.
+func (p *Program) Column() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.screen.column()
+}
+
 // Lines are the lines shown, each as a whole even where the window is too narrow for it.
 func (p *Program) Lines() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var lines []string
 	for _, l := range p.screen.lines {
-		lines = append(lines, string(l))
+		lines = append(lines, shown(l))
 	}
 	return lines
 }

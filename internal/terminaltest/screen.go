@@ -6,13 +6,23 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/width"
 )
+
+// second is the second column of a wide character.
+const second rune = -1
 
 // Screen is what a terminal of some columns shows, scrollback included. It obeys what the
 // programs of this module and golang.org/x/term write: line feeds, carriage returns,
 // backspaces, and the control sequences for moving the cursor (A to D), for erasing (J, K)
 // and for colours (m). Modes (h, l) are ignored; anything else is an error, which Err tells.
+//
+// Every character by itself has one column, two where it is East Asian wide, or none, where it
+// belongs to the one before it and is left out. A wide one that one column is left for is on
+// the next row.
 type Screen struct {
 	Columns int
 	// Reflow tells that lines are wrapped anew when the window changes, as most terminals
@@ -97,9 +107,13 @@ func (s *Screen) sequence(data []byte) int {
 	case 'D':
 		s.to(max(s.column()-n, 0))
 	case 'J':
-		s.current()
+		l := s.current()
 		s.lines = s.lines[:s.line+1]
-		s.lines[s.line] = s.lines[s.line][:min(s.at, len(s.lines[s.line]))]
+		begun := s.at > 0 && s.at == s.rowStart() && s.at < len(l)
+		s.lines[s.line] = l[:min(s.at, len(l))]
+		if begun { // the row stays, and the cursor on it
+			s.lines[s.line] = append(s.lines[s.line], ' ')
+		}
 	case 'K':
 		l := s.current()
 		if end := s.rowStart() + s.Columns; end < len(l) {
@@ -127,13 +141,40 @@ func (s *Screen) current() []rune {
 }
 
 func (s *Screen) put(r rune) {
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
+		return
+	}
+	kind := width.LookupRune(r).Kind()
+	wide := kind == width.EastAsianWide || kind == width.EastAsianFullwidth
+	if wide && s.at%s.Columns == s.Columns-1 {
+		s.set(' ')
+	}
+	s.set(r)
+	if wide {
+		s.set(second)
+	}
+}
+
+// set writes one column. Of a wide character nothing is left where half of it is written over.
+func (s *Screen) set(r rune) {
 	l := s.current()
 	for len(l) <= s.at {
 		l = append(l, ' ')
 	}
+	if l[s.at] == second && r != second {
+		l[s.at-1] = ' '
+	}
+	if next := s.at + 1; next < len(l) && l[next] == second {
+		l[next] = ' '
+	}
 	l[s.at] = r
 	s.lines[s.line] = l
 	s.at++
+}
+
+// shown is what a person reads of columns.
+func shown(columns []rune) string {
+	return string(slices.DeleteFunc(slices.Clone(columns), func(r rune) bool { return r == second }))
 }
 
 // rowStart is the character that the cursor's row begins with. After the last column the
@@ -200,7 +241,7 @@ func (s *Screen) Rows() []string {
 	for _, l := range s.lines {
 		for {
 			row := l[:min(len(l), s.Columns)]
-			rows = append(rows, strings.TrimRight(string(row), " "))
+			rows = append(rows, strings.TrimRight(shown(row), " "))
 			if l = l[len(row):]; len(l) == 0 {
 				break
 			}
@@ -214,3 +255,11 @@ func (s *Screen) Rows() []string {
 
 // String are the Rows as a text.
 func (s *Screen) String() string { return strings.Join(s.Rows(), "\n") }
+
+// Cursor is the row and the column of the cursor, from 0.
+func (s *Screen) Cursor() (row, column int) {
+	for _, l := range s.lines[:min(s.line, len(s.lines))] {
+		row += max(1, (len(l)+s.Columns-1)/s.Columns)
+	}
+	return row + s.rowStart()/s.Columns, s.column()
+}

@@ -1,0 +1,166 @@
+package lineedit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"glimpse/internal/filelock"
+	"glimpse/internal/printable"
+)
+
+const (
+	maxHistory = 1000 // lines
+	// Bytes of a line that is kept in the file; what is longer was not typed.
+	maxKept = 4096
+	// How long one waits for another program that writes the file. It does so for
+	// milliseconds, unless it is stopped.
+	maxWait = time.Second
+)
+
+// history are the lines so far, the oldest first, without empty and repeated ones.
+type history struct {
+	lines []string
+	path  string // of the file that they are kept in; "": none
+}
+
+// add adds a line, and to the file where it is to be kept.
+func (h *history) add(line string, keep bool) error {
+	if n := len(h.lines); strings.TrimSpace(line) == "" || n > 0 && h.lines[n-1] == line {
+		return nil
+	}
+	h.lines = append(h.lines, line)
+	h.lines = h.lines[max(0, len(h.lines)-maxHistory):]
+	if h.path == "" || !keep || !keepable(line) {
+		return nil
+	}
+	return appendLine(h.path, line)
+}
+
+// keepable tells that a line may stand in the file: others are not shown from it either,
+// since a terminal may obey them, or were written by something else.
+func keepable(line string) bool {
+	return len(line) <= maxKept && strings.TrimSpace(line) != "" && !strings.ContainsAny(line, "\n\t") && utf8.ValidString(line) && printable.Text(line) == line
+}
+
+// open reads the lines of a file, which need not be there, and keeps later ones in it.
+func (h *history) open(path string) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	lines, _, err := readLines(path)
+	if err != nil {
+		return err
+	}
+	h.lines = lines
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	unlock, err := lock(path)
+	if err != nil {
+		return err
+	}
+	unlock()
+	h.path = path
+	return nil
+}
+
+// readLines are the latest lines of a file of history, and the file's bytes. A last line
+// without its end was cut by a kill, or is of an editor: it counts.
+func readLines(path string) (lines []string, data []byte, err error) {
+	const most = 2 * maxHistory * maxKept
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, err
+	case !info.Mode().IsRegular():
+		return nil, nil, fmt.Errorf("%s: got %v, want a file", path, info.Mode().Type())
+	case info.Size() > most:
+		return nil, nil, fmt.Errorf("%s: got %d bytes, want a history of at most %d", path, info.Size(), most)
+	}
+	if data, err = os.ReadFile(path); err != nil {
+		return nil, nil, err
+	}
+	for line := range strings.SplitSeq(string(data), "\n") {
+		if n := len(lines); keepable(line) && (n == 0 || lines[n-1] != line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines[max(0, len(lines)-maxHistory):], data, nil
+}
+
+// lock makes the file where it is not there, and has no other program write it. The lock is
+// of the file itself, which another may have replaced meanwhile.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), maxWait, fmt.Errorf("%s: another program has had it for %v", path, maxWait))
+	defer cancel()
+	return filelock.Lock(ctx, path, nil)
+}
+
+// appendLine adds a line to a file, by one write at its end. A full file is replaced by one
+// of the latest lines. So a kill cuts the last line at worst, and what two programs add at once
+// is all there.
+func appendLine(path, line string) error {
+	unlock, err := lock(path)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	lines, data, err := readLines(path)
+	if err != nil {
+		return err
+	}
+	if n := len(lines); n > 0 && lines[n-1] == line {
+		return nil
+	}
+	if bytes.Count(data, []byte("\n")) >= maxHistory {
+		lines = append(lines, line)
+		return replaceFile(path, strings.Join(lines[max(0, len(lines)-maxHistory):], "\n")+"\n")
+	}
+	if n := len(data); n > 0 && data[n-1] != '\n' {
+		line = "\n" + line
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line + "\n")
+	return errors.Join(err, f.Close())
+}
+
+// replaceFile is for who has the lock. What a kill leaves of the new file is overwritten the
+// next time.
+func replaceFile(path, text string) error {
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(fresh, path)
+	}
+	if err != nil {
+		os.Remove(fresh)
+	}
+	return err
+}

@@ -1,0 +1,209 @@
+package lineedit
+
+import (
+	"bytes"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
+)
+
+// key is a character, a control character, or one of these.
+type key rune
+
+const (
+	keyNone key = -1 - iota
+	keyLeft
+	keyRight
+	keyWordLeft
+	keyWordRight
+	keyHome
+	keyEnd
+	keyUp
+	keyDown
+	keyBackspace
+	keyDelete
+	keyDeleteWord
+	keyDeleteStart
+	keyDeleteEnd
+	keyTranspose
+	keyClear
+	keyEOF // deletes, where the line is not empty
+	keyInterrupt
+)
+
+// controls are keys that have one byte.
+var controls = map[byte]key{
+	1: keyHome, 2: keyLeft, 3: keyInterrupt, 4: keyEOF, 5: keyEnd, 6: keyRight, 8: keyBackspace, 11: keyDeleteEnd, 12: keyClear,
+	14: keyDown, 16: keyUp, 20: keyTranspose, 21: keyDeleteStart, 23: keyDeleteWord, 127: keyBackspace,
+}
+
+// sequences are keys that have an escape, by what follows it.
+var sequences = map[string]key{
+	"[A": keyUp, "[B": keyDown, "[C": keyRight, "[D": keyLeft, "[H": keyHome, "[F": keyEnd,
+	"OA": keyUp, "OB": keyDown, "OC": keyRight, "OD": keyLeft, "OH": keyHome, "OF": keyEnd,
+	"[1~": keyHome, "[7~": keyHome, "[3~": keyDelete, "[4~": keyEnd, "[8~": keyEnd,
+	"[1;3C": keyWordRight, "[1;3D": keyWordLeft, "[1;5C": keyWordRight, "[1;5D": keyWordLeft,
+	"f": keyWordRight, "b": keyWordLeft, "\x7f": keyDeleteWord,
+}
+
+// nextKey is the key that b begins with, and its bytes; 0 where the rest of it is to come.
+func nextKey(b []byte) (key, int) {
+	if len(b) == 0 {
+		return keyNone, 0
+	}
+	if b[0] != '\x1b' {
+		if k, ok := controls[b[0]]; ok {
+			return k, 1
+		}
+		if !utf8.FullRune(b) {
+			return keyNone, 0
+		}
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			return keyNone, 1
+		}
+		return key(r), n
+	}
+	if len(b) < 2 {
+		return keyNone, 0
+	}
+	n := 2
+	switch b[1] {
+	case '[': // parameters, and a last byte (ECMA-48, 5.4)
+		i := bytes.IndexFunc(b[2:], func(r rune) bool { return r < ' ' || r >= '@' })
+		if i < 0 {
+			return keyNone, 0
+		}
+		n += i + 1
+	case 'O':
+		if len(b) < 3 {
+			return keyNone, 0
+		}
+		n++
+	}
+	if k, ok := sequences[string(b[1:n])]; ok {
+		return k, n
+	}
+	return keyNone, n
+}
+
+// line is a line that is edited. The cursor stands between characters as a person sees
+// them, which may be several of Unicode's.
+type line struct {
+	text string
+	pos  int // bytes before the cursor
+
+	history  []string
+	at       int    // of the history; its length: the line that was begun
+	begun    string // the line that was begun, while another is shown
+	complete func(string) []string
+}
+
+// obey does what a key says.
+func (l *line) obey(k key) {
+	switch k {
+	case keyLeft:
+		l.pos = l.before()
+	case keyRight:
+		l.pos = l.after()
+	case keyWordLeft:
+		l.pos = l.wordStart()
+	case keyWordRight:
+		l.pos = l.wordEnd()
+	case keyHome:
+		l.pos = 0
+	case keyEnd:
+		l.pos = len(l.text)
+	case keyUp:
+		l.show(l.at - 1)
+	case keyDown:
+		l.show(l.at + 1)
+	case keyBackspace:
+		l.replace(l.before(), l.pos, "")
+	case keyDelete, keyEOF:
+		l.replace(l.pos, l.after(), "")
+	case keyDeleteWord:
+		l.replace(l.wordStart(), l.pos, "")
+	case keyDeleteStart:
+		l.replace(0, l.pos, "")
+	case keyDeleteEnd:
+		l.replace(l.pos, len(l.text), "")
+	case keyTranspose:
+		l.transpose()
+	case '\t':
+		if l.complete != nil {
+			l.replace(0, l.pos, completed(l.text[:l.pos], l.complete))
+		}
+	default:
+		if k >= ' ' && !unicode.IsControl(rune(k)) {
+			l.replace(l.pos, l.pos, string(rune(k)))
+		}
+	}
+}
+
+// replace puts text in the place of some, and the cursor after it.
+func (l *line) replace(from, to int, text string) {
+	l.text = l.text[:from] + text + l.text[to:]
+	l.pos = from + len(text)
+}
+
+// before is where the character before the cursor begins.
+func (l *line) before() int {
+	start := 0
+	for at, rest, state := 0, l.text[:l.pos], -1; rest != ""; {
+		var c string
+		c, rest, _, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		start, at = at, at+len(c)
+	}
+	return start
+}
+
+// after is where the character after the cursor ends.
+func (l *line) after() int {
+	c, _, _, _ := uniseg.FirstGraphemeClusterInString(l.text[l.pos:], -1)
+	return l.pos + len(c)
+}
+
+// wordStart is where the word before the cursor begins.
+func (l *line) wordStart() int {
+	return strings.LastIndexByte(strings.TrimRight(l.text[:l.pos], " "), ' ') + 1
+}
+
+// wordEnd is where the word after the one at the cursor begins.
+func (l *line) wordEnd() int {
+	rest := l.text[l.pos:]
+	if i := strings.IndexByte(rest, ' '); i >= 0 {
+		return len(l.text) - len(strings.TrimLeft(rest[i:], " "))
+	}
+	return len(l.text)
+}
+
+// transpose swaps the characters around the cursor, or the two before it at the end.
+func (l *line) transpose() {
+	if l.pos == len(l.text) {
+		l.pos = l.before()
+	}
+	first, last := l.before(), l.after()
+	if first == l.pos || last == l.pos {
+		l.pos = last
+		return
+	}
+	l.replace(first, last, l.text[l.pos:last]+l.text[first:l.pos])
+}
+
+// show shows a line of the history, or the one that was begun.
+func (l *line) show(at int) {
+	if at < 0 || at > len(l.history) {
+		return
+	}
+	if l.at == len(l.history) {
+		l.begun = l.text
+	}
+	l.at, l.text = at, l.begun
+	if at < len(l.history) {
+		l.text = l.history[at]
+	}
+	l.pos = len(l.text)
+}
