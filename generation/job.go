@@ -156,8 +156,6 @@ func (s *Job) check() (only int, err error) {
 		return 0, fmt.Errorf("generate: --shards: got %d for %d samples, want at most as many", s.Shards, s.Samples)
 	case s.Responses != "self" && s.Responses != "source":
 		return 0, fmt.Errorf("generate: --responses: got %q, want self or source", s.Responses)
-	case s.Responses == "source" && len(s.Sources) == 0:
-		return 0, fmt.Errorf("generate: --responses source: the synthetic tasks have none, want --prompts or sources")
 	}
 	if _, err := Recipes.Lookup(s.Recipe); err != nil {
 		return 0, fmt.Errorf("generate: %w", err)

@@ -203,7 +203,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// copySource writes the answers that the sources give.
+// copySource writes the answers that the sources give, or the right ones of the synthetic tasks.
 func (s *Job) copySource(ctx context.Context, next func() (item, error), w PairSink, onPair func(datasets.Pair), unusable *int) error {
 	for {
 		if ctx.Err() != nil {
@@ -266,7 +266,7 @@ func (s *Job) stream(m *model.Model) (next func() (item, error), end func(), err
 				return item{}, io.EOF
 			}
 			e, err := stream.At(i)
-			return item{Prompt: Prompt{ID: e.ID, Task: e.Task, IDs: e.Prompt}, index: i, prepare: func(context.Context, *item) error { return nil }}, err
+			return item{Prompt: Prompt{ID: e.ID, Task: e.Task, IDs: e.Prompt}, index: i, source: e.Answer, prepare: func(context.Context, *item) error { return nil }}, err
 		}, func() {}, nil
 	}
 	recipe, err := Recipes.Lookup(s.Recipe)

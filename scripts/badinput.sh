@@ -291,7 +291,6 @@ done
 refuse "generate: worker without a shard" "JOB_COMPLETION_INDEX|\"5\"" env JOB_COMPLETION_INDEX=5 train generate --samples 9 --shards 3 --out x
 refuse "generate: more shards than samples" "9" train generate --samples 9 --shards 10 --out x
 refuse "generate: unknown recipe" '"lookahed"|lookaheadkv' train generate --recipe lookahed --out x.jsonl
-refuse "generate: source responses of tasks" "--responses source" train generate --responses source --out x.jsonl
 refuse "generate: unknown source of responses" '"teacher"' train generate --responses teacher --out x.jsonl
 configured "generate: no path" "source 0: got no path" 'out: x.jsonl\nsources: [{weight: 1}]\n' generate
 configured "generate: negative weight" "weight: got -1" 'out: x.jsonl\nsources: [{path: x, weight: -1}]\n' generate

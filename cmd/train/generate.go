@@ -48,7 +48,8 @@ by templates ('prompt={context}\n\n{question}'), or by the name of a data set:
 with --raw or for a model without a template. Without either they are drawn from the synthetic long-context tasks, which only the
 built-in model understands. Responses are greedy unless a temperature is given, or
 --sampling model follows the model's generation_config.json;
---responses source takes the answers of the files instead of generating any.
+--responses source takes the answers of the files, or the right ones of the synthetic
+tasks, instead of generating any.
 
 With --shards the output is a folder of files, of which any number of workers on a
 shared folder each take those that are free; a finished one is never done again, and
@@ -100,7 +101,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	f.StringVar(&s.Recipe, "recipe", s.Recipe, "what is done with them: "+strings.Join(generation.Recipes.Names(), ", "))
 	f.BoolVar(&s.Raw, "raw", s.Raw, "take \"prompt\" as it is, without the model's chat template")
 	cli.BindChat(f, &s.ChatOptions, &s.ChatDate)
-	f.StringVar(&s.Responses, "responses", s.Responses, "self: the model's own; source: the answers of the files")
+	f.StringVar(&s.Responses, "responses", s.Responses, "self: the model's own; source: the answers of the files, or the right ones of the synthetic tasks")
 	f.IntVar(&s.MaxPrompt, "max-prompt", s.MaxPrompt, "most tokens of a prompt; longer ones are left out")
 	f.StringVar(&s.Tasks, "task", s.Tasks, "synthetic tasks, comma-separated, or default, or all")
 	f.StringVar(&s.Split, "split", s.Split, "split of the synthetic tasks: train, validation or test")

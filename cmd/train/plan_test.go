@@ -119,27 +119,34 @@ func TestPlannedMemoryIsUsed(t *testing.T) {
 		"random model":   {"--model", folder, "--data", pairs, "--steps", "2", "--batch", "1", "--validate", "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := exec.Command(binary, append([]string{"plan", "--preset", "lookaheadkv", "--json"}, args...)...).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			// How much of the program's file is resident depends on the page cache: by some megabytes, of which a
+			// busy machine may have other ones from run to run. One of three tries has to be right.
 			var p training.Plan
-			if err := json.Unmarshal(out, &p); err != nil {
-				t.Fatal(err)
+			var planned, used float64
+			for try := range 3 {
+				out, err := exec.Command(binary, append([]string{"plan", "--preset", "lookaheadkv", "--json"}, args...)...).Output()
+				if err != nil {
+					t.Fatal(err)
+				}
+				p = training.Plan{}
+				if err := json.Unmarshal(out, &p); err != nil {
+					t.Fatal(err)
+				}
+				out, err = exec.Command(binary, append([]string{"lookahead", "--preset", "lookaheadkv", "--out", filepath.Join(dir, fmt.Sprint(name, try))}, args...)...).Output()
+				if err != nil {
+					t.Fatal(err)
+				}
+				used, err = strconv.ParseFloat(string(peak.FindSubmatch(out)[1]), 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				planned = float64(p.Memory.Total) / (1 << 20)
+				t.Logf("planned %.1f MiB, used %.1f MiB: %+.1f%%", planned, used, 100*(planned/used-1))
+				if math.Abs(planned/used-1) <= 0.1 {
+					return
+				}
 			}
-			out, err = exec.Command(binary, append([]string{"lookahead", "--preset", "lookaheadkv", "--out", filepath.Join(dir, name)}, args...)...).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			used, err := strconv.ParseFloat(string(peak.FindSubmatch(out)[1]), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			planned := float64(p.Memory.Total) / (1 << 20)
-			t.Logf("planned %.1f MiB, used %.1f MiB: %+.1f%%", planned, used, 100*(planned/used-1))
-			if math.Abs(planned/used-1) > 0.1 {
-				t.Errorf("planned %.1f MiB, used %.1f MiB, want within 10%%: %+v", planned, used, p.Memory)
-			}
+			t.Errorf("planned %.1f MiB, used %.1f MiB, want within 10%%: %+v", planned, used, p.Memory)
 		})
 	}
 }

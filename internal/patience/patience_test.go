@@ -97,13 +97,17 @@ func TestSlowAnswer(t *testing.T) {
 			w.(http.Flusher).Flush()
 		}
 	})
-	c, told := client(t)
-	if got, err := get(t, c, url); len(got) != 10 || err != nil {
-		t.Errorf("%q, error %v", got, err)
+	said := ""
+	for range 5 { // a busy machine may keep a server waiting for longer than it sleeps
+		c, told := client(t)
+		if got, err := get(t, c, url); len(got) != 10 || err != nil {
+			t.Errorf("%q, error %v", got, err)
+		}
+		if said = told(); said == "" {
+			return
+		}
 	}
-	if told() != "" {
-		t.Errorf("told %q", told())
-	}
+	t.Errorf("told %q", said)
 }
 
 // TestNoAnswer: two requests without one are enough.

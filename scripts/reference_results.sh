@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# Trains the adapters and the ablations of the papers on the reference model, measures every policy, and
+# checks the papers' claims (configs/results/README.md). Each stage goes on where it was stopped; one that is
+# finished is not done again.
+#
+#   ./scripts/reference_results.sh [--model FOLDER] [--draft FOLDER] [--out DIR] [--stage NAME] [--quick]
+#
+# --model   model folder; without it the built-in model, which must know the long tasks
+# --draft   model that drafts for speckv; without it the model itself
+# --out     folder for pairs, adapters, runs and tables (out/results)
+# --stage   this stage alone: pairs, rates, adapters, ablations, pooling, test_512, test_2048,
+#           ablations_512, ablations_2048, compositions, latency or claims
+# --quick   a few samples of everything, to see that it works; its numbers mean nothing
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+model='' draft='' out=$root/out/results only='' quick=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    --model) model=$(absolute "${2:?--model: want a folder}"); shift ;;
+    --draft) draft=$(absolute "${2:?--draft: want a folder}"); shift ;;
+    --out) out=$(absolute "${2:?--out: want a folder}"); shift ;;
+    --stage) only=${2:?--stage: want a name}; shift ;;
+    --quick) quick=yes ;;
+    *) die "unknown argument $1" ;;
+  esac
+  shift
+done
+scripts/setup.sh
+go build -o bin/ ./cmd/...
+readonly configs=$root/configs/results train=$root/bin/train evict=$root/bin/evict
+mkdir -p "$out/done" "$out/pairs"
+cd "$out"
+
+# What is there was made with this model: another one needs another folder.
+identity=$({ [ -z "$model" ] || (cd "$model" && cat config.json model.safetensors); echo "$quick"; } | sha256sum | cut -c1-16)
+[ ! -e model.sha256 ] || [ "$(cat model.sha256)" = "$identity" ] || die "$out is of another model, or of --quick: want another --out"
+echo "$identity" >model.sha256
+
+if [ -n "$quick" ]; then
+  many=48 some=16 validation=16 samples=2
+else
+  many=10240 some=2048 validation=256 samples=''
+fi
+
+# stage runs a function once, unless another stage is asked for.
+stage() { # NAME
+  { [ -z "$only" ] || [ "$only" = "$1" ]; } && [ ! -e "done/$1" ] || return 0
+  echo "=== $1" >&2
+  local begin=$SECONDS
+  "$1"
+  echo "$1 $((SECONDS - begin)) $(nproc)" >>times
+  touch "done/$1"
+}
+
+generate() { # FILE TOKENS SAMPLES [FLAG...]
+  [ -e "pairs/$1" ] || "$train" generate --model "$model" --task long --tokens "$2" --samples "$3" --max-new 64 --seed 1 --resume --out "pairs/$1" "${@:4}"
+}
+
+pairs() {
+  generate 256.jsonl 256 "$many"
+  generate 512.jsonl 512 "$many"
+  generate 1024.jsonl 1024 "$((2 * some))"
+  generate 2048.jsonl 2048 "$some"
+  generate source.jsonl 512 "$many" --responses source
+  generate validation.jsonl 512 "$validation" --split validation
+}
+
+# run trains what a configuration says, from the last checkpoint where there is one.
+run() { # run|sweep NAME [FLAG...]
+  local sets=(--set "train.validation.samples=$validation")
+  "$train" "$1" "$configs/$2.yaml" --model "$model" --resume "${sets[@]}" "${@:3}"
+}
+
+rates() {
+  run sweep rate_lookaheadkv
+  run sweep rate_judgeq
+}
+
+# rate is the learning rate of the least loss, which sweep.json has first.
+rate() { # KIND
+  python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); r = r.get("rows", r) if isinstance(r, dict) else r; print(r[0]["learning_rate"])' "rate_$1/sweep.json"
+}
+
+adapters() {
+  run run adapters --set "adapters.0.learning_rate=$(rate lookaheadkv)" --set "adapters.1.learning_rate=$(rate judgeq)"
+}
+
+ablations() {
+  local lookahead judge
+  lookahead=$(rate lookaheadkv) judge=$(rate judgeq)
+  run sweep modules --set "adapters.0.learning_rate=$lookahead"
+  run sweep soft_tokens --set "adapters.0.learning_rate=$judge"
+  run run start --set "adapters.0.learning_rate=$lookahead" --set "adapters.1.learning_rate=$lookahead" \
+    --set "adapters.2.learning_rate=$judge" --set "adapters.3.learning_rate=$judge"
+  run run source --set "adapters.0.learning_rate=$lookahead" --set "adapters.1.learning_rate=$judge"
+  run run short --set "adapters.0.learning_rate=$lookahead" --set "adapters.1.learning_rate=$judge"
+}
+
+readonly learned=(--adapter lookaheadkv=adapters/adapters/lookaheadkv --adapter judgeq=adapters/adapters/judgeq)
+
+# measure makes or goes on with a run's folder.
+measure() { # NAME [FLAG...]
+  local flags=()
+  [ -z "$samples" ] || flags+=(--samples "$samples")
+  "$evict" eval --config "$configs/$1.yaml" --model "$model" --out "$1" --resume --table-out "$1.md" --replace "${flags[@]}" "${@:2}" >/dev/null
+}
+
+pooling() { measure pooling "${learned[@]}"; }
+
+# kernels are the --set of the pooling with the best mean over tasks and budgets; of equals the smallest.
+kernels() {
+  python3 - pooling/metrics.json <<'END'
+import collections, json, re, sys
+scores = collections.defaultdict(list)
+for row in json.load(open(sys.argv[1]))["rows"]:
+    name, kernel = re.fullmatch(r"(\w+)\(kernel=(\d+)\)", row["policy"]).groups()
+    scores[name, int(kernel)].append(row["score"])
+for policy in sorted({name for name, _ in scores}):
+    kernel = max((sum(v) / len(v), -k) for (name, k), v in scores.items() if name == policy)[1]
+    print(f"--set {policy}.kernel={-kernel}")
+END
+}
+
+patterns() {
+  [ -e pattern ] || "$evict" patterns --model "$model" --sink 4 --recent 24 --out pattern
+}
+
+drafts=()
+[ -z "$draft" ] || drafts=(--draft "$draft")
+
+every() { patterns; measure "$1" "${learned[@]}" "${drafts[@]}" --pattern pattern $(kernels); }
+test_512() { every test_512; }
+test_2048() { every test_2048; }
+compositions() { measure compositions "${learned[@]}" $(kernels); }
+latency() { measure latency "${learned[@]}" "${drafts[@]}"; }
+
+ablated=(--adapter modules --adapter soft_tokens)
+for name in start/{lookaheadkv,judgeq}-{noise,end} source/{lookaheadkv,judgeq}-source short/{lookaheadkv,judgeq}-256; do
+  ablated+=(--adapter "${name#*/}=${name%/*}/adapters/${name#*/}")
+done
+ablations_512() { measure ablations_512 "${ablated[@]}"; }
+ablations_2048() { measure ablations_2048 "${ablated[@]}"; }
+
+claims() { python3 "$root/scripts/reference_claims.py" . >claims.md; cat claims.md; }
+
+for name in pairs rates adapters ablations pooling test_512 test_2048 ablations_512 ablations_2048 compositions latency claims; do
+  stage "$name"
+done
