@@ -38,6 +38,9 @@ type Editor struct {
 	history history
 }
 
+// unknown are the columns of a terminal that does not tell, as a serial line.
+const unknown = 80
+
 // Open returns an Editor where in and out are terminals, nil elsewhere. Reading ends with
 // ctx.
 func Open(ctx context.Context, in io.Reader, out *os.File) *Editor {
@@ -45,7 +48,7 @@ func Open(ctx context.Context, in io.Reader, out *os.File) *Editor {
 	if !ok || out == nil || !term.IsTerminal(int(f.Fd())) || !term.IsTerminal(int(out.Fd())) {
 		return nil
 	}
-	e := &Editor{in: f, fd: int(out.Fd()), keys: &keys{in: cli.Input(ctx, f)}, view: view{out: out}}
+	e := &Editor{in: f, fd: int(out.Fd()), keys: &keys{in: cli.Input(ctx, f)}, view: view{out: out, columns: unknown}}
 	e.keys.before = e.resize
 	return e
 }

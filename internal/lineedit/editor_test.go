@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/creack/pty"
 )
 
 // TestEdit: however keys are cut into reads, and however early they come, they are those of
@@ -31,5 +33,22 @@ func TestEdit(t *testing.T) {
 	e := &Editor{keys: &keys{in: io.MultiReader(strings.NewReader("begun"), iotest.ErrReader(ended)), before: func() {}}, view: view{out: io.Discard, columns: 80}}
 	if _, err := e.edit(); !errors.Is(err, ended) {
 		t.Errorf("%v, want %v", err, ended)
+	}
+}
+
+// TestUnknownWidth: a terminal that does not tell its width is drawn on as one of 80 columns.
+func TestUnknownWidth(t *testing.T) {
+	master, tty, err := pty.Open() // whose size is 0 by 0
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	defer master.Close()
+	defer tty.Close()
+	e := Open(t.Context(), tty, tty)
+	if e == nil {
+		t.Fatal("no editor at a terminal")
+	}
+	if e.resize(); e.view.columns != unknown {
+		t.Errorf("%d columns, want %d", e.view.columns, unknown)
 	}
 }
