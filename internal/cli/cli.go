@@ -14,9 +14,9 @@ import (
 	"glimpse/internal/printable"
 	"glimpse/internal/progress"
 	"glimpse/internal/stdin"
+	"glimpse/internal/terminal"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // Exit codes.
@@ -47,7 +47,7 @@ func Main(root *cobra.Command) {
 	ctx, stop := notify(context.Background())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetErr(progress.Stderr)
-	flush := setOut(root, os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
+	flush := setOut(root, os.Stdout, terminal.Is(os.Stdout))
 	err := errors.Join(root.ExecuteContext(ctx), flush())
 	stdin.Standard.Remove()
 	interrupted := ctx.Err() != nil

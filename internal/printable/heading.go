@@ -5,7 +5,7 @@ import (
 	"os"
 	"strings"
 
-	"golang.org/x/term"
+	"glimpse/internal/terminal"
 )
 
 // Sequences that a terminal obeys (ECMA-48, SGR).
@@ -19,7 +19,7 @@ const (
 // NO_COLOR says otherwise (https://no-color.org).
 func Coloured(f *os.File) bool {
 	kind := os.Getenv("TERM")
-	return os.Getenv("NO_COLOR") == "" && kind != "" && kind != "dumb" && f != nil && term.IsTerminal(int(f.Fd()))
+	return os.Getenv("NO_COLOR") == "" && kind != "" && kind != "dumb" && terminal.Is(f)
 }
 
 // Heading writes the lines of text to w, bold where w writes to a terminal that has colours.

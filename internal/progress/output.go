@@ -7,8 +7,7 @@ import (
 	"sync"
 
 	"glimpse/internal/printable"
-
-	"golang.org/x/term"
+	"glimpse/internal/terminal"
 )
 
 // Output is a writer that a bar and messages, also of other goroutines, share: a
@@ -86,7 +85,7 @@ func (o *Output) draw(line string, end bool) {
 
 // Terminal is the terminal written to, nil if it is none.
 func (o *Output) Terminal() *os.File {
-	if f, ok := o.w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if f, ok := o.w.(*os.File); ok && terminal.Is(f) {
 		return f
 	}
 	return nil

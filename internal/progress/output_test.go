@@ -60,7 +60,7 @@ func TestOutputIsPrintable(t *testing.T) {
 	bar := New(out, "steps", 1)
 	bar.Describe("loss of b\x1b[31m\u2066")
 	bar.Done()
-	bar = New(out, "steps", 1, terminal(200))
+	bar = New(out, "steps", 1, ofWidth(200))
 	bar.Describe("c\u202e")
 	bar.Done()
 	got := text.String()

@@ -10,20 +10,18 @@ import (
 
 	"glimpse/internal/bytesize"
 	"glimpse/internal/printable"
-
-	"golang.org/x/term"
+	"glimpse/internal/terminal"
 )
 
 // Bytes is the noun of bars that count bytes, which are shown with their units.
 const Bytes = "bytes"
 
 const (
-	redrawEvery    = 100 * time.Millisecond
-	logEvery       = 10 * time.Second
-	logShares      = 10 // log lines of a short loop: one for each tenth
-	barWidth       = 20 // characters between the brackets
-	minBarWidth    = 5  // below, there is no bar
-	defaultColumns = 80 // of a terminal that does not tell its width
+	redrawEvery = 100 * time.Millisecond
+	logEvery    = 10 * time.Second
+	logShares   = 10 // log lines of a short loop: one for each tenth
+	barWidth    = 20 // characters between the brackets
+	minBarWidth = 5  // below, there is no bar
 )
 
 // Bar shows the progress of one loop. Its methods may be called concurrently.
@@ -55,12 +53,7 @@ type Option func(*Bar)
 func New(w io.Writer, noun string, total int64, opts ...Option) *Bar {
 	b := &Bar{out: NewOutput(w), noun: noun, total: total, start: time.Now()}
 	if f := b.out.Terminal(); f != nil && !b.out.talk.JSON {
-		b.columns = func() int {
-			if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
-				return columns
-			}
-			return defaultColumns
-		}
+		b.columns = func() int { return terminal.Columns(f) }
 	}
 	for _, opt := range opts {
 		opt(b)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// terminal makes a bar believe that its writer is one of that width.
-func terminal(columns int) Option {
+// ofWidth makes a bar believe that its writer is one of that width.
+func ofWidth(columns int) Option {
 	return func(b *Bar) { b.columns = func() int { return columns } }
 }
 
@@ -93,7 +93,7 @@ func TestFacts(t *testing.T) {
 func TestTerminalRedrawsOneLineAtMostTenTimesASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		b := New(&out, "tokens", 2000, terminal(100))
+		b := New(&out, "tokens", 2000, ofWidth(100))
 		for range 2000 { // 2 s
 			b.Add(1)
 			time.Sleep(time.Millisecond)
@@ -120,7 +120,7 @@ func TestTerminalRedrawsOneLineAtMostTenTimesASecond(t *testing.T) {
 func TestTerminalLineNeverFillsTheWidth(t *testing.T) {
 	for _, columns := range []int{1, 2, 20, 40, 60} {
 		var out bytes.Buffer
-		b := New(&out, "tokens", 2000, terminal(columns))
+		b := New(&out, "tokens", 2000, ofWidth(columns))
 		b.Describe(strings.Repeat("é", 100))
 		b.Add(1)
 		line := strings.TrimSuffix(strings.TrimPrefix(out.String(), "\r"), "\x1b[J\r")

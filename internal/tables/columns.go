@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/term"
+	"glimpse/internal/terminal"
 )
 
 // Columns is the width of the terminal that w writes to; 0: it writes to none, and lines may
@@ -17,14 +17,10 @@ func Columns(w io.Writer) int {
 	if shown, is := w.(interface{ Terminal() *os.File }); is {
 		f, ok = shown.Terminal(), true
 	}
-	if !ok || f == nil || !term.IsTerminal(int(f.Fd())) {
+	if !ok {
 		return 0
 	}
-	columns, _, err := term.GetSize(int(f.Fd()))
-	if err != nil || columns <= 0 {
-		return 80 // of a terminal that does not tell
-	}
-	return columns
+	return terminal.Columns(f)
 }
 
 // Wrap breaks text between words into lines shorter than so many columns, since some terminals
