@@ -75,7 +75,7 @@ func TestScratchIsCounted(t *testing.T) {
 // five.
 func TestPlannedTimeIsTaken(t *testing.T) {
 	if testing.Short() {
-		t.Skip("runs steps of a model of 30 million weights")
+		t.Skip("runs steps of models of 20 million weights")
 	}
 	builtin, err := model.OpenShapes("", "cpu")
 	if err != nil {
@@ -88,8 +88,8 @@ func TestPlannedTimeIsTaken(t *testing.T) {
 		batch            int
 	}{
 		{"built-in model", builtin, 512, 16, 8},
-		{"30 million weights in float32", shapesOf(t, "float32", 768, 5, 12, 4, 2048, 2048), 640, 16, 1},
-		{"50 million weights in bfloat16", shapesOf(t, "bfloat16", 1024, 4, 16, 4, 2816, 2048), 1500, 64, 1},
+		{"20 million weights in float32", shapesOf(t, "float32", 768, 3, 12, 4, 2048, 2048), 640, 16, 1},
+		{"25 million weights in bfloat16", shapesOf(t, "bfloat16", 1024, 2, 16, 4, 2816, 2048), 1500, 64, 1},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c, o := lookaheadkv(t), PlanOptions{Prompt: x.prompt, Response: x.response}
