@@ -9,7 +9,8 @@
 #                                         # test in a process of its own; -run REGEXP
 #   ./scripts/test_gpu.sh --chip          # the rehearsal of a chip alone, as users run it
 #   ./scripts/test_gpu.sh --mutants       # plants the bugs of kernels/cuda/*.mutants and
-#                                         # expects the tests to see each; a REGEXP of sources
+#                                         # expects the tests to see each; a REGEXP of sources,
+#                                         # or --changed: not if all were seen as things are
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 source scripts/gpu_env.sh
