@@ -91,8 +91,7 @@ func TestSplits(t *testing.T) {
 			defer restore()
 			for i, c := range cases {
 				parallel.SetThreads(1)
-				c.Compare(t, d, wanted[i])
-				one := c.RunOn(d)
+				one := c.Compare(t, d, wanted[i])
 				threads := 2 + rng.IntN(7)
 				parallel.SetThreads(threads)
 				for j, got := range c.RunOn(d) {

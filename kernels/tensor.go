@@ -230,17 +230,36 @@ func (t *Tensor) At(i int) float64 {
 	if t.block != nil {
 		return t.view(i, i+1).withShape([]int{1}).OnHost().At(0)
 	}
+	var x [1]float64
+	Read(x[:], t, i)
+	return x[0]
+}
+
+// Read converts the elements of a host tensor from the given one on, as many as dst has.
+func Read[T Float](dst []T, t *Tensor, from int) {
+	t.mustHost()
+	to := from + len(dst)
 	switch t.DType {
 	case F32:
-		return float64(view[float32](t)[i])
+		for i, v := range view[float32](t)[from:to] {
+			dst[i] = T(v)
+		}
 	case F64:
-		return view[float64](t)[i]
+		for i, v := range view[float64](t)[from:to] {
+			dst[i] = T(v)
+		}
 	case BF16:
-		return float64(BF16ToF32(view[uint16](t)[i]))
+		for i, v := range view[uint16](t)[from:to] {
+			dst[i] = T(BF16ToF32(v))
+		}
 	case F16:
-		return float64(F16ToF32(view[uint16](t)[i]))
+		for i, v := range view[uint16](t)[from:to] {
+			dst[i] = T(F16ToF32(v))
+		}
 	default:
-		return float64(view[int32](t)[i])
+		for i, v := range view[int32](t)[from:to] {
+			dst[i] = T(v)
+		}
 	}
 }
 
@@ -258,13 +277,24 @@ func (t *Tensor) withShape(shape []int) *Tensor {
 
 // Set rounds x to the storage type of a floating-point tensor.
 func (t *Tensor) Set(i int, x float64) {
+	values := [1]float64{x}
+	t.write(i, values[:])
+}
+
+// write is Set of the elements from one on.
+func (t *Tensor) write(from int, values []float64) {
+	to := from + len(values)
 	switch t.DType {
 	case F32:
-		view[float32](t)[i] = float32(x)
+		for i, dst := 0, view[float32](t)[from:to]; i < len(dst); i++ {
+			dst[i] = float32(values[i])
+		}
 	case F64:
-		view[float64](t)[i] = x
+		copy(view[float64](t)[from:to], values)
 	case BF16:
-		view[uint16](t)[i] = F32ToBF16(float32(x))
+		for i, dst := 0, view[uint16](t)[from:to]; i < len(dst); i++ {
+			dst[i] = F32ToBF16(float32(values[i]))
+		}
 	default:
 		panic("kernels: store into a " + t.DType.String() + " tensor")
 	}
@@ -292,8 +322,11 @@ func Convert(dst, src *Tensor) {
 		copy(dst.bytes(), src.bytes())
 		return
 	}
-	for i := range src.Len() {
-		dst.Set(i, src.At(i))
+	var some [256]float64
+	for i := 0; i < src.Len(); i += len(some) {
+		values := some[:min(len(some), src.Len()-i)]
+		Read(values, src, i)
+		dst.write(i, values)
 	}
 }
 

@@ -41,7 +41,7 @@ without=(
   '^Test(EnvironmentIsBelowTheFile|TrainingMixes|GenerateMix|LogInTheWorkingFolder|ShardsAreTheWhole|PresetAndOverrides|RunFileErrors|SweepIsBounded|GenerateThenTrain|SameSeedSameFiles)$'
   # Evaluations: prompts that one goroutine makes, and runs like those of TestShardsAreTheRun, TestInterruptedRunTellsWhatItHas
   # and TestSampleThatFails.
-  '^Test(Latency|RULERTasks|RULERLengths|BenchmarksEqualTheirPrograms|NIAH|Perplexity|LongBenchOnRealRows|Continuation|Responses)$'
+  '^Test(Latency|RULERTasks|RULERLengths|BenchmarksEqualTheirPrograms|NIAH|DataForms|SCBench|MTBench|LongBenchTruncatesRealPrompts|Perplexity|LongBenchOnRealRows|Continuation|Responses)$'
   '^Test(AnswersDoNotDependOnTheBatch|ResumeAfterACut|Join|Read|FolderIsNotLost|KilledEvaluation|EvalOfAnyModel|Costs|EvalOfASweep)$'
   # Drawing and arithmetic of one goroutine.
   '^Test(D2OBudgets|ForcedTextOfBoundedMemory|ForceIsGenerate)$'
@@ -55,4 +55,6 @@ if [ $# = 0 ]; then
   done < <(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./...)
   [ $# -ge 20 ] || die "only $# packages start goroutines, by their sources"
 fi
+# Collecting garbage and waiting a second at each program's end show no race.
+export GOGC=400 GOMEMLIMIT=2GiB GORACE="atexit_sleep_ms=100 ${GORACE:-}"
 go test -race -short -vet=off -skip "$(IFS='|'; echo "${without[*]}")" "$@"

@@ -15,4 +15,6 @@ if [ -n "${GLIMPSE_DATA:-}" ]; then
   [ -d "$GLIMPSE_DATA" ] || die "GLIMPSE_DATA: $GLIMPSE_DATA is not a folder"
   export GLIMPSE_DATA
 fi
+# Most tests hold a few megabytes, which would be collected again and again.
+export GOGC=${GOGC:-400}
 go test "$@" ./...

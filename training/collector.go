@@ -1,6 +1,7 @@
 package training
 
 import (
+	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -26,8 +27,11 @@ var bound struct {
 }
 
 // BoundMemory makes the collector keep garbage small, for the rest of the process: gcPercent
-// of what is in use, or gcLeast.
+// of what is in use, or gcLeast. Where GOGC is in the environment, the person has chosen.
 func BoundMemory() {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
 	bound.Lock()
 	first := !bound.on
 	bound.on = true

@@ -21,6 +21,7 @@ func TestPercentFor(t *testing.T) {
 
 // TestBoundMemory: the percentage follows what is in use, and waits where it is asked to.
 func TestBoundMemory(t *testing.T) {
+	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(100)
 	t.Cleanup(func() {
 		bound.Lock()
@@ -42,6 +43,11 @@ func TestBoundMemory(t *testing.T) {
 			runtime.GC()
 		}
 	}
+	t.Setenv("GOGC", "50")
+	if BoundMemory(); bound.on {
+		t.Error("bounded, although GOGC is set")
+	}
+	t.Setenv("GOGC", "")
 	BoundMemory()
 	large := make([]byte, 20*gcLeast)
 	settles(func(p int) bool { return p == gcPercent }, "much in use")

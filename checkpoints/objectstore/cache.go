@@ -30,9 +30,9 @@ type Cache struct {
 	Progress func(bytes, missing int64)
 }
 
-// ChunkBytes is the size of the ranges that a large object is fetched in; what has
-// arrived of it survives a kill in multiples of that.
-const ChunkBytes = 8 << 20
+// chunkBytes is the size of the ranges that a large object is fetched in; what has
+// arrived of it survives a kill in multiples of that. Tests take less.
+var chunkBytes int64 = 8 << 20
 
 // cached describes the copies of a folder.
 type cached struct {
@@ -255,7 +255,7 @@ func (p partial) fetch(ctx context.Context, progress func(bytes int64)) error {
 	dir, name := filepath.Split(p.path)
 	part, journal := filepath.Join(dir, partName(name)), filepath.Join(dir, journalName(name))
 	info := p.object.Info()
-	head := fmt.Sprintf("%s %d %d", info.Version, info.Size, ChunkBytes)
+	head := fmt.Sprintf("%s %d %d", info.Version, info.Size, chunkBytes)
 	var done map[int64]bool
 	if there, err := os.Stat(part); err == nil && there.Size() == info.Size {
 		done = readJournal(journal, head)
@@ -307,14 +307,14 @@ func (p partial) fetchChunks(ctx context.Context, f, log *os.File, done map[int6
 			var buf []byte
 			for ctx.Err() == nil {
 				i := next.Add(1) - 1
-				off := i * ChunkBytes
+				off := i * chunkBytes
 				if off >= size {
 					return
 				}
-				n := min(ChunkBytes, size-off)
+				n := min(chunkBytes, size-off)
 				if !done[i] {
 					if buf == nil {
-						buf = make([]byte, ChunkBytes)
+						buf = make([]byte, chunkBytes)
 					}
 					if err := p.fetchChunk(f, buf[:n], off); err != nil {
 						cancel(err)

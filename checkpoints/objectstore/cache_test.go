@@ -48,7 +48,7 @@ func TestCache(t *testing.T) {
 		}
 		cacheHolds(t, dir, map[string][]byte{"config.json": config, "model.safetensors": big, "empty": nil})
 		if n := s.Count("GET m/model.safetensors"); n != 5 {
-			t.Errorf("%d requests for 40 MB, want 5 ranges of 8 MiB", n)
+			t.Errorf("%d requests for %d bytes, want 5 ranges of %d", n, len(big), objectstore.ChunkBytes())
 		}
 		if want := int64(len(big) + len(config)); missing.Load() != want || arrived.Load() != want {
 			t.Errorf("progress told of %d of %d bytes, want %d", arrived.Load(), missing.Load(), want)
@@ -88,7 +88,7 @@ func TestCacheGoesOn(t *testing.T) {
 		c := objectstore.Cache{Dir: t.TempDir()}
 		fail := func() {
 			t.Helper()
-			lastChunk := fmt.Sprintf("bytes=%d-", 4*objectstore.ChunkBytes)
+			lastChunk := fmt.Sprintf("bytes=%d-", 4*objectstore.ChunkBytes())
 			s.Disturb(func(r *http.Request) storetest.Fault {
 				if strings.HasPrefix(r.Header.Get("Range"), lastChunk) {
 					return storetest.Down

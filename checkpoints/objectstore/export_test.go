@@ -17,6 +17,12 @@ func ForTests(s Settings, partSize int64, pause time.Duration, attempts int) Set
 	return s
 }
 
+// DivideChunks makes the ranges that large objects are fetched in smaller by a factor.
+func DivideChunks(by int64) { chunkBytes /= by }
+
+// ChunkBytes is the size of these ranges.
+func ChunkBytes() int64 { return chunkBytes }
+
 // Impatient shortens the wait for an answer, for tests.
 func Impatient(s Settings, silence time.Duration, notice func(string)) Settings {
 	s.silence, s.Notice = silence, notice

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,7 +21,7 @@ import (
 	"glimpse/checkpoints/objectstore/storetest"
 )
 
-// big is an object of 40 MB: eight parts of the least size that S3 allows.
+// big is an object of eight parts and five ranges, 40 MB.
 var big = storetest.Content(40, 40_000_000)
 
 const bigParts = 8
@@ -27,7 +29,24 @@ const bigParts = 8
 // medium takes three parts, where the number does not matter.
 var medium = big[:12_000_000]
 
-// TestMultipart: an object of 40 MB goes in parts, each sent once, and comes back.
+// smaller divides the sizes of objects, parts and ranges, which the race detector has nothing
+// to learn from.
+func smaller(by int64) {
+	storetest.PartBytes /= by
+	objectstore.DivideChunks(by)
+	big, medium = big[:int64(len(big))/by], medium[:int64(len(medium))/by]
+	adapterRows /= int(by)
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() && !storetest.HasGateway() {
+		smaller(16)
+	}
+	os.Exit(m.Run())
+}
+
+// TestMultipart: an object of eight parts goes in parts, each sent once, and comes back.
 func TestMultipart(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
 		var told atomic.Int64
@@ -169,7 +188,7 @@ func TestCancelEndsUpload(t *testing.T) {
 // TestSlowDown: 503, SlowDown and 500 are retried with growing pauses.
 func TestSlowDown(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
-		settings := objectstore.ForTests(objectstore.Settings{Endpoint: s.URL}, 5<<20, 20*time.Millisecond, 10)
+		settings := objectstore.ForTests(objectstore.Settings{Endpoint: s.URL}, storetest.PartBytes, 20*time.Millisecond, 10)
 		store, _, err := objectstore.Open(t.Context(), "s3://"+storetest.Bucket+"/x", settings)
 		if err != nil {
 			t.Fatal(err)
@@ -388,7 +407,7 @@ func TestSilentServer(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "k")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
 	var told atomic.Int64
-	settings := objectstore.ForTests(objectstore.Settings{Endpoint: quiet.URL}, 5<<20, time.Millisecond, 10)
+	settings := objectstore.ForTests(objectstore.Settings{Endpoint: quiet.URL}, storetest.PartBytes, time.Millisecond, 10)
 	settings = objectstore.Impatient(settings, 300*time.Millisecond, func(text string) {
 		if !strings.Contains(text, "waiting for an answer of 127.0.0.1") {
 			t.Errorf("told %q", text)
@@ -425,7 +444,7 @@ func TestCertificateErrorIsFinal(t *testing.T) {
 	defer server.Close()
 	t.Setenv("AWS_ACCESS_KEY_ID", "k")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
-	store, _, err := objectstore.Open(t.Context(), "s3://bucket/x", objectstore.ForTests(objectstore.Settings{Endpoint: server.URL}, 5<<20, time.Millisecond, 10))
+	store, _, err := objectstore.Open(t.Context(), "s3://bucket/x", objectstore.ForTests(objectstore.Settings{Endpoint: server.URL}, storetest.PartBytes, time.Millisecond, 10))
 	if err != nil {
 		t.Fatal(err)
 	}

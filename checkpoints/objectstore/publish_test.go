@@ -14,12 +14,14 @@ import (
 	"glimpse/checkpoints/objectstore/storetest"
 )
 
-// adapter is one that is recognised by its number: 6 MB of embeddings, so that they
-// take several parts.
+// adapterRows are 6 MB of embeddings, so that they take several parts.
+var adapterRows = 1000
+
+// adapter is one that is recognised by its number.
 func adapter(number int) *checkpoints.Adapter {
 	a := &checkpoints.Adapter{
 		Kind: "judgeq", Base: checkpoints.BaseModel{Name: "base", SHA256: strings.Repeat("ab", 32)},
-		Embeddings: checkpoints.Matrix{Rows: 1000, Cols: 1500, Data: make([]float32, 1_500_000)},
+		Embeddings: checkpoints.Matrix{Rows: adapterRows, Cols: 1500, Data: make([]float32, adapterRows*1500)},
 		Loss:       "mse", PoolingKernel: 1, Metrics: map[string]float64{"number": float64(number)},
 	}
 	for i := range a.Embeddings.Data {

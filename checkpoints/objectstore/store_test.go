@@ -30,7 +30,7 @@ func open(t *testing.T, s *storetest.Server) objectstore.Store {
 }
 
 func settings(s *storetest.Server) objectstore.Settings {
-	return objectstore.ForTests(objectstore.Settings{Endpoint: s.URL}, 5<<20, time.Millisecond, 6)
+	return objectstore.ForTests(objectstore.Settings{Endpoint: s.URL}, storetest.PartBytes, time.Millisecond, 6)
 }
 
 // uploads is the number of the key's unfinished uploads, by the server's account.

@@ -45,10 +45,16 @@ type program struct {
 	output bytes.Buffer
 }
 
+// asCommand is the train command in a process of its own, which is not begun.
+func asCommand(args ...string) *exec.Cmd {
+	c := exec.Command(os.Args[0], args...)
+	c.Env = append(os.Environ(), asProgram+"=1")
+	return c
+}
+
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
-	p := &program{Cmd: exec.Command(os.Args[0], args...)}
-	p.Env = append(os.Environ(), asProgram+"=1")
+	p := &program{Cmd: asCommand(args...)}
 	p.Stdout, p.Stderr = &p.output, &p.output
 	if err := p.Start(); err != nil {
 		t.Fatal(err)

@@ -77,11 +77,13 @@ func newGemmCase(kind gemmKind, m, n, k int, r *rand.Rand) *gemmCase {
 	}
 	g.lda, g.ldb, g.ldc = aCols+gap(), bCols+gap(), n+gap()
 	fill := func(rows, cols, stride int) []float32 {
-		x := normal(r, max((rows-1)*stride+cols, 0)+3) // the end may be any alignment
+		x := make([]float32, max((rows-1)*stride+cols, 0)+3) // the end may be any alignment
 		for i := range x {
-			if rows == 0 || cols == 0 || i%stride >= cols || i >= (rows-1)*stride+cols {
-				x[i] = float32(math.NaN())
-			}
+			x[i] = float32(math.NaN())
+		}
+		values := normal(r, rows*cols)
+		for i := range rows {
+			copy(x[i*stride:][:cols], values[i*cols:])
 		}
 		return x
 	}

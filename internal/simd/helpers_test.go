@@ -35,11 +35,21 @@ func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 // normal returns n normally distributed numbers.
 func normal(r *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
+	for done := 0; done < n; { // stretches of some that were drawn once
+		done += copy(x[done:], drawn[r.IntN(len(drawn)/2):])
+	}
+	return x
+}
+
+// drawn are normally distributed numbers.
+var drawn = func() []float32 {
+	r := rand.New(rand.NewPCG(101, 103))
+	x := make([]float32, 1<<16)
 	for i := range x {
 		x[i] = float32(r.NormFloat64())
 	}
 	return x
-}
+}()
 
 // ulps is the distance between got and the float64 result want, in units in the last
 // place of a float32 near want. It is 0 for equal infinities and two NaN, infinite for

@@ -24,6 +24,7 @@ func BenchmarkMachine(b *testing.B) {
 					parallel.For(tasks, func(int) {
 						s := scratches.Get().(*scratch)
 						defer scratches.Put(s)
+						s.needRows()
 						var c [rows * columns]float32
 						for range repeats {
 							tile(s, &c[0])

@@ -289,6 +289,7 @@ func (p *product) dots(i0, i1, j0, j1 int) {
 func (p *product) turnedDots(i0, i1, j0, j1 int) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
+	s.needRows()
 	turned := *p
 	turned.nt, turned.b, turned.c = true, unsafe.Pointer(s.rows), offset(p.c, j0)
 	for k := 0; k < p.k; k += turnedDepth {
@@ -314,14 +315,22 @@ func offset(x *float32, elements int) *float32 {
 type scratch struct {
 	panel, rows *float32
 	panelMemory [maxDepth*maxColumns + 16]float32
-	rowsMemory  [maxRows*(maxDepth+16) + 16]float32
+	rowsMemory  []float32
 }
 
 var scratches = sync.Pool{New: func() any {
 	s := new(scratch)
-	s.panel, s.rows = aligned(&s.panelMemory[0]), aligned(&s.rowsMemory[0])
+	s.panel = aligned(&s.panelMemory[0])
 	return s
 }}
+
+// needRows gives s the memory at rows, which few products use and which is ten times that of a panel.
+func (s *scratch) needRows() {
+	if s.rowsMemory == nil {
+		s.rowsMemory = make([]float32, maxRows*(maxDepth+16)+16)
+		s.rows = aligned(&s.rowsMemory[0])
+	}
+}
 
 func aligned(x *float32) *float32 {
 	return offset(x, (64-int(uintptr(unsafe.Pointer(x))&63))/4)
@@ -333,6 +342,7 @@ func (s *scratch) copyRows(a *float32, lda, rows, k int, transposed bool) (*floa
 	if transposed {
 		rows, k = k, rows
 	}
+	s.needRows()
 	stride := (k + 15) &^ 15
 	for i := range rows {
 		copy(unsafe.Slice(offset(s.rows, i*stride), k), unsafe.Slice(offset(a, i*lda), k))

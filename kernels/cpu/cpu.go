@@ -146,9 +146,7 @@ func (b *cpu) Gather(y, table *kernels.Tensor, ids []int32) {
 		case kernels.F16:
 			simd.WidenF16(dst, table.U16()[at:][:w])
 		default:
-			for j := range dst {
-				dst[j] = float32(table.At(at + j))
-			}
+			kernels.Read(dst, table, at)
 		}
 	}
 }

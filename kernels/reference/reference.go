@@ -37,7 +37,7 @@ func (b *reference[T]) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64
 	Y, X := host.Of[T](y), host.Of[T](x)
 	row := make([]T, in)
 	for o := range out {
-		readRow(row, w, o) // once for all rows of x
+		kernels.Read(row, w, o*in) // once for all rows of x
 		for i := range m {
 			var s T
 			for k, v := range X[i*in:][:in] {
@@ -55,40 +55,22 @@ func (b *reference[T]) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64
 	}
 }
 
-// readRow converts row i of a matrix as wide as dst.
-func readRow[T kernels.Float](dst []T, t *kernels.Tensor, i int) {
-	from, to := i*len(dst), (i+1)*len(dst)
-	switch t.DType {
-	case kernels.F32:
-		for k, v := range t.F32()[from:to] {
-			dst[k] = T(v)
-		}
-	case kernels.F64:
-		for k, v := range t.F64()[from:to] {
-			dst[k] = T(v)
-		}
-	case kernels.BF16:
-		for k, v := range t.U16()[from:to] {
-			dst[k] = T(kernels.BF16ToF32(v))
-		}
-	case kernels.F16:
-		for k, v := range t.U16()[from:to] {
-			dst[k] = T(kernels.F16ToF32(v))
-		}
-	default:
-		panic("kernels: Linear by a " + t.DType.String() + " tensor")
-	}
+// all are the elements of a tensor of any storage type.
+func all[T kernels.Float](t *kernels.Tensor) []T {
+	out := make([]T, t.Len())
+	kernels.Read(out, t, 0)
+	return out
 }
 
 func (b *reference[T]) MatMul(c, x, w *kernels.Tensor, alpha, beta float64) {
 	m, k, n := x.Dim0(), x.Width(), w.Width()
 	kernels.CheckProduct("MatMul", c, m, n, k, w.Dim0())
-	C, X := host.Of[T](c), host.Of[T](x)
+	C, X, W := host.Of[T](c), host.Of[T](x), all[T](w)
 	for i := range m {
 		for j := range n {
 			var s T
 			for l := range k {
-				s += X[i*k+l] * T(w.At(l*n+j))
+				s += X[i*k+l] * W[l*n+j]
 			}
 			s *= T(alpha)
 			if beta != 0 {
@@ -140,9 +122,7 @@ func (b *reference[T]) Gather(y, table *kernels.Tensor, ids []int32) {
 	}
 	Y := host.Of[T](y)
 	for i, id := range ids {
-		for j := range w {
-			Y[i*w+j] = T(table.At(int(id)*w + j))
-		}
+		kernels.Read(Y[i*w:][:w], table, int(id)*w)
 	}
 }
 
@@ -173,11 +153,11 @@ func (b *reference[T]) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor)
 func (b *reference[T]) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
 	kernels.CheckNorm("RMSNorm", x, w, y)
 	width := w.Len()
-	Y, X := host.Of[T](y), host.Of[T](x)
+	Y, X, W := host.Of[T](y), host.Of[T](x), all[T](w)
 	for r := 0; r < len(X); r += width {
 		inv := invRMS(X[r:r+width], eps)
 		for d := range width {
-			Y[r+d] = X[r+d] * inv * T(w.At(d))
+			Y[r+d] = X[r+d] * inv * W[d]
 		}
 	}
 }
@@ -193,16 +173,16 @@ func invRMS[T kernels.Float](x []T, eps float64) T {
 func (b *reference[T]) RMSNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
 	kernels.CheckNorm("RMSNormGrad", x, w, dx, dy)
 	width := w.Len()
-	DX, X, DY := host.Of[T](dx), host.Of[T](x), host.Of[T](dy)
+	DX, X, DY, W := host.Of[T](dx), host.Of[T](x), host.Of[T](dy), all[T](w)
 	for r := 0; r < len(X); r += width {
 		inv := invRMS(X[r:r+width], eps)
 		var dot T
 		for d := range width {
-			dot += DY[r+d] * T(w.At(d)) * X[r+d]
+			dot += DY[r+d] * W[d] * X[r+d]
 		}
 		dot *= inv * inv / T(width)
 		for d := range width {
-			DX[r+d] = inv * (DY[r+d]*T(w.At(d)) - X[r+d]*dot)
+			DX[r+d] = inv * (DY[r+d]*W[d] - X[r+d]*dot)
 		}
 	}
 }
@@ -211,11 +191,11 @@ func (b *reference[T]) LayerNorm(y, x, w, bias *kernels.Tensor, eps float64) {
 	kernels.CheckNorm("LayerNorm", x, w, y)
 	kernels.CheckLengths("LayerNorm", w, bias)
 	width := w.Len()
-	Y, X := host.Of[T](y), host.Of[T](x)
+	Y, X, W, B := host.Of[T](y), host.Of[T](x), all[T](w), all[T](bias)
 	for r := 0; r < len(X); r += width {
 		mean, inv := moments(X[r:r+width], eps)
 		for d := range width {
-			Y[r+d] = (X[r+d]-mean)*inv*T(w.At(d)) + T(bias.At(d))
+			Y[r+d] = (X[r+d]-mean)*inv*W[d] + B[d]
 		}
 	}
 }
@@ -236,18 +216,18 @@ func moments[T kernels.Float](x []T, eps float64) (mean, inv T) {
 func (b *reference[T]) LayerNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
 	kernels.CheckNorm("LayerNormGrad", x, w, dx, dy)
 	width := w.Len()
-	DX, X, DY := host.Of[T](dx), host.Of[T](x), host.Of[T](dy)
+	DX, X, DY, W := host.Of[T](dx), host.Of[T](x), host.Of[T](dy), all[T](w)
 	for r := 0; r < len(X); r += width {
 		mean, inv := moments(X[r:r+width], eps)
 		var sum, dot T
 		for d := range width {
-			g := DY[r+d] * T(w.At(d))
+			g := DY[r+d] * W[d]
 			sum += g
 			dot += g * (X[r+d] - mean) * inv
 		}
 		sum, dot = sum/T(width), dot/T(width)
 		for d := range width {
-			DX[r+d] = inv * (DY[r+d]*T(w.At(d)) - sum - (X[r+d]-mean)*inv*dot)
+			DX[r+d] = inv * (DY[r+d]*W[d] - sum - (X[r+d]-mean)*inv*dot)
 		}
 	}
 }

@@ -351,7 +351,7 @@ func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, 
 	response = response[:min(len(response), s.Train.MaxResponse, m.Config.MaxPositions-len(first.Prompt))]
 	repeats := 5
 	if m.Network.Parameters() < 20_000_000 { // milliseconds each, of which a few say little
-		repeats = 41
+		repeats = min(max(s.Train.Steps, 5), 41) // they take no longer than the run
 	}
 	for i, a := range s.Train.Config.Adapters {
 		measured, err := t.Measure(ctx, i, first.Prompt, response, repeats)

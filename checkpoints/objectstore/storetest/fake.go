@@ -186,7 +186,7 @@ func (f *fakeS3) complete(w http.ResponseWriter, r *http.Request, id, path strin
 			refuse(w, 400, "InvalidPart")
 			return
 		}
-		if i < len(wanted.Part)-1 && len(part.data) < 5<<20 {
+		if i < len(wanted.Part)-1 && int64(len(part.data)) < PartBytes {
 			refuse(w, 400, "EntityTooSmall")
 			return
 		}

@@ -63,6 +63,13 @@ func Each(t *testing.T, f func(t *testing.T, s *Server)) {
 	}
 }
 
+// PartBytes is the least size of a part but the last: that of S3, which a test of the server in
+// memory alone may lower.
+var PartBytes int64 = 5 << 20
+
+// HasGateway tells whether tests have a real server, too.
+func HasGateway() bool { return os.Getenv(binaryVariable) != "" }
+
 // startGateway runs a real server for the length of the test.
 func startGateway(t *testing.T, binary string) (endpoint, bucketDir string) {
 	t.Helper()
