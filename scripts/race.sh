@@ -41,7 +41,7 @@ without=(
   '^Test(EnvironmentIsBelowTheFile|TrainingMixes|GenerateMix|LogInTheWorkingFolder|ShardsAreTheWhole|PresetAndOverrides|RunFileErrors|SweepIsBounded|GenerateThenTrain|SameSeedSameFiles)$'
   # Evaluations: prompts that one goroutine makes, and runs like those of TestShardsAreTheRun, TestInterruptedRunTellsWhatItHas
   # and TestSampleThatFails.
-  '^Test(Latency|RULERTasks|RULERLengths|BenchmarksEqualTheirPrograms|NIAH|Perplexity|LongBenchOnRealRows|Continuation|Responses)$'
+  '^Test(Latency|RULERTasks|RULERLengths|BenchmarksEqualTheirPrograms|NIAH|DataForms|SCBench|MTBench|LongBenchTruncatesRealPrompts|Perplexity|LongBenchOnRealRows|Continuation|Responses)$'
   '^Test(AnswersDoNotDependOnTheBatch|ResumeAfterACut|Join|Read|FolderIsNotLost|KilledEvaluation|EvalOfAnyModel|Costs|EvalOfASweep)$'
   # Drawing and arithmetic of one goroutine.
   '^Test(D2OBudgets|ForcedTextOfBoundedMemory|ForceIsGenerate)$'

@@ -89,6 +89,9 @@ struct Warp {
 	unsigned left;           // lanes that the pass over the warp has not come to
 	unsigned turn, start;    // the same of a warp in random order
 	bool mixed;
+	bool apart;              // the waiting lanes have not all come to the same collective
+	const Fiber *first_of;   // the first of them
+	void *args[32];          // of the collective, by lane
 };
 
 // State of the launch in progress; the driver runs one at a time.
@@ -102,7 +105,7 @@ struct {
 	Site barrier;                   // where the first of at_barrier waits
 	bool apart;                     // and another of them elsewhere
 	char *dynamic, *static_shared;
-	size_t dynamic_bytes, static_bytes;
+	size_t dynamic_bytes, static_bytes, anchor; // anchor: where in static_shared tls_anchor lies
 	size_t own_from, own_to; // of static_shared: what the kernel's file has
 	bool reverse, random, truncate;
 } run;
@@ -197,7 +200,7 @@ int find_tls(dl_phdr_info *info, size_t, void *) {
 		const auto &ph = info->dlpi_phdr[i];
 		char *start = (char *)info->dlpi_tls_data;
 		if (ph.p_type != PT_TLS || &tls_anchor < start || &tls_anchor >= start + ph.p_memsz) continue;
-		run.static_shared = start;
+		run.anchor = &tls_anchor - start;
 		run.static_bytes = ph.p_memsz;
 		return 1;
 	}
@@ -302,7 +305,10 @@ void run_block() {
 	for (int w = 0; w < count; w++) {
 		const int lanes = std::min(32, run.threads - w * 32);
 		const unsigned all = ~0u >> (32 - lanes);
-		warps[w] = {&fibers[w * 32], all, all, 0, 0, 0, 0, run.random && lanes == 32};
+		warps[w].first = &fibers[w * 32];
+		warps[w].lanes = warps[w].ready = all;
+		warps[w].waiting = 0;
+		warps[w].mixed = run.random && lanes == 32;
 		order[w] = run.reverse ? count - 1 - w : w;
 	}
 	run.exited = run.at_barrier = run.parked = 0;
@@ -402,7 +408,9 @@ Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, v
 	run.dynamic_bytes = shared_bytes;
 	run.dynamic = dynamic_end - (shared_bytes + 15) / 16 * 16;
 	tls_anchor = 0; // makes the dynamic linker allocate the TLS block
-	dl_iterate_phdr(find_tls, 0);
+	static const bool found = dl_iterate_phdr(find_tls, 0);
+	(void)found;
+	run.static_shared = &tls_anchor - run.anchor;
 	run.own_from = 0, run.own_to = run.static_bytes;
 	static_shared_of(k.file, run.own_from, run.own_to);
 	gridDim = grid;
@@ -439,6 +447,12 @@ void block_barrier(Site at) {
 // complete_collective does the work of a warp collective if all lanes wait in the same one.
 __attribute__((noinline)) bool complete_collective(const Fiber &last, unsigned all, void (*op)(void **)) {
 	Warp &w = *running;
+	if (all == ~0u && !w.apart) { // as nearly always
+		op(w.args);
+		w.waiting = 0;
+		w.ready = ~0u;
+		return true;
+	}
 	void *args[32] = {};
 	for (unsigned left = all; left; left &= left - 1) {
 		const int i = __builtin_ctz(left);
@@ -462,6 +476,9 @@ void warp_collective(unsigned mask, const char *name, Site at, void *arg, void (
 	f->mask = mask;
 	f->arg = arg;
 	f->state = AT_WARP;
+	w.args[hc_lane] = arg;
+	if (!w.waiting) w.first_of = f, w.apart = false;
+	else w.apart |= w.first_of->site.file != at.file || w.first_of->site.line != at.line || w.first_of->name != name || w.first_of->mask != mask;
 	w.ready &= ~bit;
 	w.waiting |= bit;
 	const unsigned all = mask & w.lanes; // the last lane to arrive does the work

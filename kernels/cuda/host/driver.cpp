@@ -525,6 +525,8 @@ API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsig
 		}
 		mem_open();
 		if (fails(k->name)) return report("kernel %s: HOSTCUDA_FAIL", k->name), ILLEGAL_ADDRESS;
+		for (int i = 0; i < k->count; i++)
+			if (k->params[i].pointer) mem_touch(values[i]); // which a fault would do at a higher price
 		Result r = run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, shared, p.data());
 		if (!mem_check_padding()) {
 			report("kernel %s wrote outside an allocation", k->name);

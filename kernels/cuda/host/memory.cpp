@@ -2,7 +2,12 @@
 // guard pages and ends at the upper one, so an overrun faults. The contents
 // start as 0xFF bytes (NaN as f32 and bf16, -1 as an integer). Freed ranges stay
 // reserved, so a use after free faults too.
+//
+// Programs allocate thousands of times, and each system call counts: allocations are cut
+// from large reserved ranges, get their contents when they are first touched, and are
+// closed together.
 #include "runtime.h"
+#include <algorithm>
 #include <map>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -21,6 +26,7 @@ struct Allocation {
 	size_t page_bytes;
 	char *base;
 	size_t size;
+	bool filled;  // with poison
 	bool touched; // accessible
 };
 static std::map<uintptr_t, Allocation> live, dead; // by base address
@@ -38,17 +44,29 @@ size_t mem_total() {
 	return bytes ? strtoull(bytes, nullptr, 10) : (size_t)16 << 30;
 }
 
+// Reserved ranges, by where they begin: what is free of the last one, and the end of each.
+static const size_t RESERVE = (size_t)1 << 30;
+static std::map<uintptr_t, uintptr_t> reserved;
+static char *unused;
+static size_t unused_bytes;
+
+static bool reserve(size_t bytes) {
+	char *p = (char *)mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED) return false;
+	*(volatile char *)p = 0; // with a page in use, parts of the range that were protected apart join again
+	if (mprotect(p, bytes, PROT_NONE)) perror("hostcuda: mprotect"), abort();
+	reserved[(uintptr_t)p] = (uintptr_t)p + bytes;
+	unused = p, unused_bytes = bytes;
+	return true;
+}
+
 uintptr_t mem_alloc(size_t bytes) {
 	if (bytes > mem_total() - live_bytes) return 0;
-	size_t n = round_up(bytes, PAGE);
-	char *p = (char *)mmap(0, n + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p == MAP_FAILED) return 0;
-	Allocation a = {p + PAGE, n, p + PAGE + n - round_up(bytes, ALIGN), bytes, false};
-	protect(a, PROT_READ | PROT_WRITE);
-	memset(a.pages, POISON, n);
-	protect(a, PROT_NONE);
+	const size_t n = round_up(bytes, PAGE), all = n + 2 * PAGE;
+	if (all > unused_bytes && !reserve(std::max(all, RESERVE))) return 0;
+	Allocation a = {unused + PAGE, n, unused + PAGE + n - round_up(bytes, ALIGN), bytes, false, false};
+	unused += all, unused_bytes -= all;
 	live[(uintptr_t)a.base] = a;
-	dead.erase((uintptr_t)a.base);
 	live_bytes += bytes;
 	return (uintptr_t)a.base;
 }
@@ -60,8 +78,9 @@ bool mem_free(uintptr_t p) {
 		return false;
 	}
 	Allocation a = it->second;
-	// A fresh mapping over the old one gives the memory back, not the addresses.
-	mmap(a.pages, a.page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	// The memory is given back, not the addresses.
+	if (a.touched) protect(a, PROT_NONE);
+	if (a.filled) madvise(a.pages, a.page_bytes, MADV_DONTNEED);
 	live_bytes -= a.size;
 	live.erase(it);
 	dead[p] = a;
@@ -81,12 +100,28 @@ static std::vector<uintptr_t> touched; // base addresses
 
 void mem_open() { is_open = true; }
 void mem_close() {
-	for (uintptr_t p : touched) {
-		auto it = live.find(p);
-		if (it != live.end()) it->second.touched = false, protect(it->second, PROT_NONE);
+	is_open = false;
+	if (touched.empty()) return;
+	std::sort(touched.begin(), touched.end());
+	for (size_t i = 0; i < touched.size();) { // a call for all of a range: what lies between is closed
+		const uintptr_t from = touched[i] & ~(PAGE - 1), end = std::prev(reserved.upper_bound(from))->second;
+		uintptr_t to = from;
+		for (; i < touched.size() && touched[i] < end; i++) {
+			auto it = live.find(touched[i]);
+			if (it == live.end()) continue;
+			it->second.touched = false;
+			to = (uintptr_t)it->second.pages + it->second.page_bytes;
+		}
+		if (to > from && mprotect((void *)from, to - from, PROT_NONE)) perror("hostcuda: mprotect"), abort();
 	}
 	touched.clear();
-	is_open = false;
+}
+
+// make_accessible opens an allocation that is not, and fills it at the first time.
+static void make_accessible(Allocation &a) {
+	protect(a, PROT_READ | PROT_WRITE);
+	if (!a.filled) memset(a.pages, POISON, a.page_bytes);
+	a.filled = true;
 }
 
 static Allocation *find(std::map<uintptr_t, Allocation> &in, uintptr_t p) {
@@ -103,7 +138,7 @@ bool mem_contains(uintptr_t p, size_t n) {
 bool mem_read(void *dst, uintptr_t src, size_t n) {
 	if (!mem_contains(src, n)) return report("copy of %zu bytes from %s", n, mem_describe(src).c_str()), false;
 	Allocation *a = find(live, src);
-	if (!a->touched) protect(*a, PROT_READ);
+	if (!a->touched) make_accessible(*a);
 	memcpy(dst, (void *)src, n);
 	if (!a->touched) protect(*a, PROT_NONE);
 	return true;
@@ -112,7 +147,7 @@ bool mem_read(void *dst, uintptr_t src, size_t n) {
 bool mem_write(uintptr_t dst, const void *src, size_t n) {
 	if (!mem_contains(dst, n)) return report("copy of %zu bytes to %s", n, mem_describe(dst).c_str()), false;
 	Allocation *a = find(live, dst);
-	if (!a->touched) protect(*a, PROT_READ | PROT_WRITE);
+	if (!a->touched) make_accessible(*a);
 	memcpy((void *)dst, src, n);
 	if (!a->touched) protect(*a, PROT_NONE);
 	return true;
@@ -121,7 +156,7 @@ bool mem_write(uintptr_t dst, const void *src, size_t n) {
 bool mem_touch(uintptr_t p) {
 	Allocation *a = find(live, p);
 	if (!is_open || !a || a->touched || p < (uintptr_t)a->pages || p >= (uintptr_t)a->pages + a->page_bytes) return false;
-	protect(*a, PROT_READ | PROT_WRITE);
+	make_accessible(*a);
 	a->touched = true;
 	touched.push_back((uintptr_t)a->base);
 	return true;
