@@ -49,7 +49,11 @@ SHORT = 0.95
 VALIDATION_LENGTHS = (64, 128, 256, 512, 1024, 2048)
 
 WARMUP_STEPS = 100
-DECAY = 0.25  # of all tokens, at the end or once every goal is reached
+# Share of all tokens, at the end or once every goal is reached, over which the learning rates
+# fall to nothing. At the full rates answers stand still at some 80%: from there 2.5M tokens at
+# falling rates took chains from 89 to 99%, four keys from 82 to 98% and sections from 87 to 100%
+# at 512 tokens.
+DECAY = 0.6
 FLOOR = 0.02  # of the learning rate, at the end
 
 DONE, NOT_MASTERED, MORE = 0, 3, 75
