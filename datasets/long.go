@@ -15,7 +15,10 @@ import (
 // policy was run on them.
 var LongTasks = registry.Registry[Task]{Noun: "long task"}
 
-// query is one kind of question about long facts.
+// query is one kind of question about long facts. One that asks for a list says in its last
+// word how long it is: that nothing more stands in a context is what small models do not learn
+// to see (they listed all and went on, or stopped, as if they drew lots), and no claim about
+// eviction rests on it.
 type query struct {
 	fact factKind
 	// ask picks facts that nobody asked for yet and returns the question, at most

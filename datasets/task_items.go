@@ -3,7 +3,7 @@ package datasets
 import "math/rand/v2"
 
 func init() {
-	registerLong("items", "every numbered item with its value, in the order of the numbers and not of the text",
+	registerLong("items", "every numbered item with its value, in the order of the numbers and not of the text; the question says how many",
 		query{factItems, func(_ *rand.Rand, f *longFacts) (question, answer []int32) {
 			if len(f.items) == 0 || !f.ask(tokMarks) {
 				return nil, nil
@@ -11,6 +11,6 @@ func init() {
 			for j, v := range f.items {
 				answer = append(answer, ordinal(j), v)
 			}
-			return []int32{tokMarks}, answer
+			return []int32{tokMarks, ordinal(len(f.items) - 1)}, answer
 		}})
 }

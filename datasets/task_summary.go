@@ -2,11 +2,11 @@ package datasets
 
 import "math/rand/v2"
 
-// A summary asks for nothing that only the question could tell: what belongs in it
+// A summary asks for nothing but a number that only the question could tell: what belongs in it
 // is known by its kind while the context is read, and the text comes back to it. So a
 // policy that never sees a question can keep it.
 func init() {
-	registerLong("summary", "the topics of the text, each with its number and its two words, out of all the places that speak of them",
+	registerLong("summary", "the topics of the text, each with its number and its two words, out of all the places that speak of them; the question says how many",
 		query{factTopics, func(_ *rand.Rand, f *longFacts) (question, answer []int32) {
 			if len(f.topics) == 0 || !f.ask(tokSummary) {
 				return nil, nil
@@ -14,6 +14,6 @@ func init() {
 			for j, t := range f.topics {
 				answer = append(answer, ordinal(j), t.phrase[0], t.phrase[1])
 			}
-			return []int32{tokSummary}, answer
+			return []int32{tokSummary, ordinal(len(f.topics) - 1)}, answer
 		}})
 }

@@ -35,12 +35,13 @@ import network
 from lessons import ROOT, Lessons
 from muon import Muon
 
-# Lengths of lessons grow from level to level when the tasks are answered at the last one,
-# or when its share of all tokens is spent. What is left belongs to the last level.
+# A task has a level of its own, the longest lessons that ask it: it goes up when so many answers
+# in a row, on average, are exact. When all tasks went up together, those that had not been
+# learned on short lessons were not learned on long ones.
 LEVELS = (64, 128, 256, 512, 1024, 2048)
-SHARES = (0.10, 0.10, 0.12, 0.18, 0.15)
-MASTERED = 0.9
-LEAST_STEPS = 60
+MASTERED = 0.8
+LEAST_ANSWERS = 100
+REVIEW = 0.25  # share of steps with shorter lessons than the task's level
 
 # Share of exact answers that every task must reach at a prompt length. A training that
 # ends at a shorter one has SHORT there.
@@ -49,11 +50,10 @@ SHORT = 0.95
 VALIDATION_LENGTHS = (64, 128, 256, 512, 1024, 2048)
 
 WARMUP_STEPS = 100
-# Share of all tokens, at the end or once every goal is reached, over which the learning rates
-# fall to nothing. At the full rates answers stand still at some 80%: from there 2.5M tokens at
-# falling rates took chains from 89 to 99%, four keys from 82 to 98% and sections from 87 to 100%
-# at 512 tokens.
-DECAY = 0.6
+# Share of all tokens, at the end, over which the learning rates fall to FLOOR. At the full rates
+# answers stand still at some 80%: from there 2.5M tokens at falling rates took chains from 89 to
+# 99%, four keys from 82 to 98% and sections from 87 to 100% at 512 tokens.
+DECAY = 0.7
 FLOOR = 0.02  # of the learning rate, at the end
 
 DONE, NOT_MASTERED, MORE = 0, 3, 75
@@ -64,8 +64,8 @@ def options():
     p.add_argument("--size", choices=network.SIZES, default="reference")
     p.add_argument("--out", default=os.path.join(ROOT, "out", "reference_model"))
     p.add_argument("--minutes", type=float, default=60, help="length of this stage, at most")
-    p.add_argument("--tokens", type=float, default=150e6, help="tokens of the whole training")
-    p.add_argument("--longest", type=int, choices=LEVELS, default=LEVELS[-1], help="last level")
+    p.add_argument("--tokens", type=float, default=90e6, help="tokens of the whole training")
+    p.add_argument("--longest", type=int, choices=LEVELS, default=LEVELS[-1], help="longest lessons")
     p.add_argument("--batch", type=int, default=8192, help="tokens per step; twice as many above 512")
     p.add_argument("--rate", type=float, default=2e-3, help="learning rate of AdamW")
     p.add_argument("--muon-rate", type=float, default=0.02)
@@ -122,7 +122,7 @@ class Training:
             "adamw": torch.optim.AdamW(others, o.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True),
             "muon": Muon(matrices, o.muon_rate, fused=fused.muon if quick else None),
         }
-        self.state = dict(step=0, tokens=0, drawn=0, level=0, level_step=0, level_tokens=0, decay_from=None,
+        self.state = dict(step=0, tokens=0, drawn=0, levels={t: 0 for t in self.lessons.taught},
                           next_validation=o.validate_every, right={}, seen={}, loss=None, log_bytes=0, seconds=0.0)
         self.start = time.monotonic()
         self.stopped = False
@@ -176,11 +176,16 @@ class Training:
         return LEVELS[: LEVELS.index(self.o.longest) + 1]
 
     def plan(self):
-        """What the next batch is, by the step's number and what was learned so far."""
+        """What the next batch is, by the step's number and what was learned so far: lessons as
+        long as the level of a task that is drawn, with questions of all tasks that are as far."""
         s, r = self.state, random.Random(f"{self.o.seed}/{self.state['step']}")
-        level = s["level"]
-        if level > 0 and r.random() < 0.35:
+        # What is known is kept in use; the rest is asked more.
+        known = {t: 0.1 if t == "needle" else 0.25 for t in self.lessons.taught}
+        wanted = {t: known[t] + 1.5 * (1 - self.accuracy(t)) for t in known}
+        level = s["levels"][r.choices(list(wanted), list(wanted.values()))[0]]
+        if level > 0 and r.random() < REVIEW:
             level = r.randrange(level)
+        weights = {t: wanted[t] if at == level else known[t] for t, at in s["levels"].items() if at >= level}
         most = LEVELS[level]
         tokens = 16 * r.randint(LEVELS[max(level - 1, 0)] // 16, most // 16)
         budget = self.o.batch * (2 if most > 512 else 1)
@@ -190,10 +195,6 @@ class Training:
         if repeat and repeated < 0.5:
             tokens = 64  # copying is learned on short sequences first
             rows = budget // tokens
-        weights = {}
-        for t in self.lessons.taught:
-            # What is known is kept in use; the rest is asked more.
-            weights[t] = (0.1 if t == "needle" else 0.25) + 1.5 * (1 - self.accuracy(t))
         return dict(tokens=tokens, rows=rows, turns=3 + tokens // 64 if tokens <= 512 else 8 + tokens // 128,
                     weights=weights, repeat=repeat, seed=self.o.seed, first=s["drawn"])
 
@@ -202,16 +203,9 @@ class Training:
 
     def rate(self):
         """The share of the learning rates that this step has."""
-        s, o = self.state, self.o
-        begin = o.tokens * (1 - DECAY) if s["decay_from"] is None else s["decay_from"]
-        warm = min(1.0, (s["step"] + 1) / WARMUP_STEPS)
-        left = 1 - (s["tokens"] - begin) / (o.tokens * DECAY)
+        warm = min(1.0, (self.state["step"] + 1) / WARMUP_STEPS)
+        left = (self.o.tokens - self.state["tokens"]) / (self.o.tokens * DECAY)
         return warm * max(FLOOR, min(1.0, left))
-
-    def ended(self):
-        s, o = self.state, self.o
-        begin = o.tokens * (1 - DECAY) if s["decay_from"] is None else s["decay_from"]
-        return s["tokens"] >= min(o.tokens, begin + o.tokens * DECAY)
 
     def batch(self, b):
         """Ids, positions before the targets and the targets, as tensors."""
@@ -243,31 +237,27 @@ class Training:
         if not math.isfinite(loss):
             sys.exit(f"train: step {s['step']}: loss {loss}")
         exact = b.exact((logits.argmax(-1) == want).cpu().numpy())
-        # Answers at shorter lengths than the level's say nothing about the level.
-        if plan["tokens"] * 2 > LEVELS[s["level"]] or plan["repeat"]:
-            for name, right in zip(b.targets[:, 3], exact):
-                name = self.lessons.names[name]
-                n = s["seen"][name] = s["seen"].get(name, 0) + 1
-                if name == "repeat":  # all its words are never right: count them one by one
-                    right = math.exp(-loss)
-                s["right"][name] = s["right"].get(name, 0.0) + (float(right) - s["right"].get(name, 0.0)) * max(0.01, 1 / n)
+        for name, right in zip(b.targets[:, 3], exact):
+            name = self.lessons.names[name]
+            # Answers at shorter lengths than a task's level say nothing about the level.
+            if plan["tokens"] * 2 <= LEVELS[s["levels"].get(name, 0)]:
+                continue
+            n = s["seen"][name] = s["seen"].get(name, 0) + 1
+            if name == "repeat":  # all its words are never right: count them one by one
+                right = math.exp(-loss)
+            s["right"][name] = s["right"].get(name, 0.0) + (float(right) - s["right"].get(name, 0.0)) * max(0.01, 1 / n)
         s["loss"] = loss if s["loss"] is None else 0.98 * s["loss"] + 0.02 * loss
         s["step"] += 1
-        s["level_step"] += 1
         s["drawn"] += plan["rows"]
         s["tokens"] += b.ids.size
-        s["level_tokens"] += b.ids.size
         self.advance()
 
     def advance(self):
-        s = self.state
-        if s["level"] == len(self.levels()) - 1 or s["level_step"] < LEAST_STEPS:
-            return
-        mean = sum(self.accuracy(t) for t in self.lessons.taught) / len(self.lessons.taught)
-        if mean < MASTERED and s["level_tokens"] < SHARES[s["level"]] * self.o.tokens:
-            return
-        s.update(level=s["level"] + 1, level_step=0, level_tokens=0, seen={"repeat": s["seen"].get("repeat", 0)})
-        self.log(step=s["step"], tokens=s["tokens"], level=LEVELS[s["level"]], mean=round(mean, 4))
+        s, last = self.state, len(self.levels()) - 1
+        for t, level in s["levels"].items():
+            if level < last and s["seen"].get(t, 0) >= LEAST_ANSWERS and self.accuracy(t) >= MASTERED:
+                self.log(step=s["step"], tokens=s["tokens"], task=t, level=LEVELS[level + 1], right=round(s["right"][t], 4))
+                s["levels"][t], s["seen"][t] = level + 1, 0
 
     # Validation.
 
@@ -303,15 +293,13 @@ class Training:
         return [(n, t, share, goal) for n, goal in goals.items() for t, share in scores[n].items() if share < goal]
 
     def check(self):
-        """Validate while training; begin the end once every goal is reached."""
+        """Validate while training."""
         s = self.state
-        lengths = [n for n in VALIDATION_LENGTHS if n <= LEVELS[s["level"]]]
+        lengths = [n for n in VALIDATION_LENGTHS if n <= LEVELS[max(s["levels"].values())]]
         scores = self.validate(16, lengths)
         self.log(step=s["step"], tokens=s["tokens"], validation=scores)
         print(table(scores), flush=True)
         s["next_validation"] = s["tokens"] + self.o.validate_every
-        if s["decay_from"] is None and s["level"] == len(self.levels()) - 1 and not self.missed(scores):
-            s["decay_from"] = min(s["tokens"], self.o.tokens * (1 - DECAY))
 
     def finish(self):
         lengths = [n for n in VALIDATION_LENGTHS if n <= self.o.longest]
@@ -333,16 +321,17 @@ class Training:
             signal.signal(number, lambda *_: setattr(self, "stopped", True))
         self.load()
         s, saved, shown = self.state, time.monotonic(), (time.monotonic(), self.state["tokens"])
-        while not self.ended():
+        while s["tokens"] < self.o.tokens:
             self.step()
             now = time.monotonic()
             if s["step"] % 50 == 0:
                 speed = (s["tokens"] - shown[1]) / (now - shown[0])
                 shown = (now, s["tokens"])
-                self.log(step=s["step"], tokens=s["tokens"], level=LEVELS[s["level"]], loss=round(s["loss"], 4),
+                self.log(step=s["step"], tokens=s["tokens"], levels={t: LEVELS[x] for t, x in s["levels"].items()}, loss=round(s["loss"], 4),
                          rate=round(self.rate(), 4), right={n: round(x, 3) for n, x in sorted(s["right"].items())})
-                print(f"{s['step']:6} {s['tokens'] / 1e6:7.2f}M  level {LEVELS[s['level']]:4}  loss {s['loss']:.3f}  "
-                      f"{speed:6.0f} tokens/s  " + " ".join(f"{n}:{100 * x:.0f}" for n, x in sorted(s["right"].items())), flush=True)
+                at = {t: f"@{LEVELS[x]}" for t, x in s["levels"].items()}
+                print(f"{s['step']:6} {s['tokens'] / 1e6:7.2f}M  loss {s['loss']:.3f}  {speed:6.0f} tokens/s  "
+                      + " ".join(f"{n}{at.get(n, '')}:{100 * x:.0f}" for n, x in sorted(s["right"].items())), flush=True)
             if s["tokens"] >= s["next_validation"]:
                 self.check()
                 shown = (time.monotonic(), s["tokens"])
