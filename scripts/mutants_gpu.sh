@@ -4,26 +4,26 @@
 # the sources, kernels/cuda/SOURCE.mutants. Called by "scripts/test_gpu.sh --mutants", which
 # sets the environment; an argument is a regular expression of the sources' names.
 #
-# Whether a bug is seen follows from the kernels, the driver and the tests alone. When all are,
-# their digest goes into kernels/cuda/mutants.seen, which is committed; with --changed nothing
-# runs while it is that of the sources at hand.
+# Whether a bug is seen follows from the kernels, the driver, the tests and the scripts that run
+# them. When all are, the digest of these goes into kernels/cuda/mutants.seen, which is to be
+# committed; with --changed nothing runs while it is that of the sources at hand.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
-# digest covers every file of the kernels, of the driver and of the packages that the two test
-# programs are made of.
+# digest covers every file of the kernels, of the driver, of the packages that the two test
+# programs are made of, and the scripts.
 digest() {
   {
-    echo "$root"/{scripts/mutants_gpu.sh,go.mod,go.sum} | tr ' ' '\n'
+    printf '%s\n' "$root"/scripts/{mutants_gpu,test_gpu,gpu_env,common}.sh "$root"/go.{mod,sum}
     find "$root/kernels/cuda" -type f ! -path '*/build/*' ! -name mutants.seen
     go list -tags gpu -deps -test -f '{{if and .Module .Module.Main}}{{.Dir}}{{end}}' ./kernels/cuda ./kernels |
       xargs -I{} find {} -maxdepth 1 -type f ! -name mutants.seen
   } | sed "s|^$root/||" | LC_ALL=C sort -u | xargs sha256sum | sha256sum | cut -d' ' -f1
 }
 seen_file=kernels/cuda/mutants.seen
+now=$(digest) # before the run, in which somebody may edit
 if [ "${1:-}" = --changed ]; then
   shift
-  now=$(digest)
   if [ "$now" = "$(cat "$seen_file" 2>/dev/null)" ]; then
     echo "every planted bug has been seen in these kernels by these tests ($seen_file)"
     exit
@@ -107,4 +107,4 @@ plant_all <"$work/bugs" | tee "$work/verdicts"
 [ -s "$work/bugs" ] || die "no bugs for '${1:-.}'"
 seen=$(grep -c '^seen ' "$work/verdicts") || true
 [ "$seen" = "$(wc -l <"$work/bugs")" ] || die "$seen of $(wc -l <"$work/bugs") bugs are seen"
-[ -n "${1:-}" ] || digest >"$seen_file"
+[ -n "${1:-}" ] || echo "$now" >"$seen_file"

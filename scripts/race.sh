@@ -55,6 +55,6 @@ if [ $# = 0 ]; then
   done < <(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./...)
   [ $# -ge 20 ] || die "only $# packages start goroutines, by their sources"
 fi
-# Collecting garbage and waiting a second at each program's end show no race.
-export GOGC=400 GOMEMLIMIT=2GiB GORACE="atexit_sleep_ms=100 ${GORACE:-}"
+# Collecting garbage shows no race.
+export GOGC=400 GOMEMLIMIT=2GiB
 go test -race -short -vet=off -skip "$(IFS='|'; echo "${without[*]}")" "$@"
