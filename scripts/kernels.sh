@@ -91,7 +91,7 @@ if [ "${1:-}" != --all ] && [ -e "$archive" ] && [ "$(sha256sum -- "$archive")" 
   { sum | grep -vxFf kernels.sum || true; } | while read -r _ name; do rm -f "build/cuda/${name%.cu}.fatbin"; done
   for file in build/cuda/*.fatbin; do
     name=$(basename "$file" .fatbin)
-    [ -e "$name.cu" ] || rm "$file"
+    [ -e "$name.cu" ] || rm -f "$file" # a pattern that matches nothing, too
   done
 fi
 start=$SECONDS kept=$(find build/cuda -name '*.fatbin' | wc -l)

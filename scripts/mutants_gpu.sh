@@ -37,7 +37,8 @@ for package in kernels/cuda kernels; do # the device's own tests, and those of e
   "$work/${package##*/}.test" -test.list . >"$work/${package##*/}.list"
 done
 # What every copy starts from. A bug is seen in a run of a fraction of a second: compiling
-# without optimisation and linking without debug information is what saves time.
+# without optimisation and linking without debug information is what saves time. Reductions run
+# as the shuffles that a device has.
 mkdir -p "$work/base/host" "$work/base/build"
 cp -p kernels/cuda/{*.cu,*.h,Makefile} "$work/base"
 cp -p kernels/cuda/host/* "$work/base/host"
@@ -45,7 +46,7 @@ cp -p kernels/cuda/build/*.d "$work/base/build"
 for object in kernels/cuda/build/*.o; do
   strip -g -p -o "$work/base/build/${object##*/}" "$object"
 done
-unoptimised=(HOSTFLAGS="-O0 -march=x86-64-v3 -ffp-contract=off")
+unoptimised=(HOSTFLAGS="-O0 -march=x86-64-v3 -ffp-contract=off -DHC_SHUFFLES")
 if command -v ld.gold >/dev/null; then unoptimised+=(LINK=-fuse-ld=gold); fi
 
 run() { # DRIVER TEST LOG: in the folder of the tests, as go test would

@@ -24,29 +24,6 @@ static __device__ __forceinline__ void widen(float (&x)[4], uint4 v) {
 	x[0] = __uint_as_float(v.x), x[1] = __uint_as_float(v.y), x[2] = __uint_as_float(v.z), x[3] = __uint_as_float(v.w);
 }
 
-// Sums each of N numbers over LANES neighbouring lanes. Of the sums the lane keeps
-// max(1, N/LANES), from lane%LANES · N/LANES on; with more lanes than numbers,
-// neighbours keep the same one.
-template <int N, int LANES> static __device__ __forceinline__ void scatter_sums(float (&v)[N]) {
-	const int lane = threadIdx.x % 32;
-	int n = N;
-#pragma unroll
-	for (int half = LANES / 2; half > 0; half /= 2) {
-		if (n > 1) {
-			n /= 2;
-			const bool upper = lane & half;
-#pragma unroll
-			for (int i = 0; i < N / 2; i++) {
-				if (i >= n) break;
-				float keep = upper ? v[i + n] : v[i], give = upper ? v[i] : v[i + n];
-				v[i] = keep + __shfl_xor_sync(~0u, give, half);
-			}
-		} else {
-			v[0] += __shfl_xor_sync(~0u, v[0], half);
-		}
-	}
-}
-
 // Entries of a block: what cuts a head of so many entries into at most `most` parts, but
 // 256 at least, which keeps the warps of a block busy for some tiles. It depends on the
 // head alone, so that a recorded step, with blocks for more entries, has the same bits.
@@ -176,11 +153,9 @@ static __device__ __forceinline__ void attend(float *out, float *lse, float *par
 		__syncwarp(); // the weights of the tile before have been read
 #pragma unroll
 		for (int i = 0; i < HELD; i++) {
-			float x = seen ? s[i] : -INFINITY, m = x;
+			float x = seen ? s[i] : -INFINITY;
 			if (logits && seen && speaks && query + i < count) logits[(size_t)(head0 + query + i) * width + column] = x;
-#pragma unroll
-			for (int d = 16; d >= LANES / SLOTS; d /= 2) m = fmaxf(m, __shfl_xor_sync(~0u, m, d));
-			m = fmaxf(m, top[i]);
+			float m = fmaxf(butterfly<Max>(x, 16, LANES / SLOTS), top[i]);
 			float shrink = m == top[i] ? 1 : expf(top[i] - m), p = seen ? expf(x - m) : 0;
 			moved |= m != top[i];
 			top[i] = m;
@@ -224,8 +199,7 @@ static __device__ __forceinline__ void attend(float *out, float *lse, float *par
 	// The warps' shares become one: softmax first, then the outputs.
 #pragma unroll
 	for (int i = 0; i < HELD; i++) {
-#pragma unroll
-		for (int d = 16; d >= LANES / SLOTS; d /= 2) sum[i] += __shfl_xor_sync(~0u, sum[i], d);
+		sum[i] = butterfly<Add>(sum[i], 16, LANES / SLOTS);
 		if (speaks && row == 0) shared.top[warp][query + i] = top[i], shared.sum[warp][query + i] = sum[i];
 	}
 	__syncthreads(); // the ring is free as well
@@ -240,9 +214,7 @@ static __device__ __forceinline__ void attend(float *out, float *lse, float *par
 		for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
 			for (int d = 0; d < VECTOR; d++) {
-				float v = acc[c][i][d] * share;
-#pragma unroll
-				for (int o = 16; o >= LANES; o /= 2) v += __shfl_xor_sync(~0u, v, o);
+				const float v = butterfly<Add>(acc[c][i][d] * share, 16, LANES);
 				const int at = c * LANES + own;
 				if (sub == 0 && at < chunks) outs[(warp * QUERIES + i) * dim + at * VECTOR + d] = v;
 			}

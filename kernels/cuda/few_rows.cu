@@ -34,29 +34,6 @@ static __device__ __forceinline__ void unpack(float (&v)[4], const uint4 &u, int
 	for (int i = 0; i < 4; i++) v[i] = __half2float(h[i]);
 }
 
-// The sums of N values, a power of two, over 2·D neighbouring lanes, of which lane l has that
-// of value l / (2·D / N). Every sum is the same tree of lanes, whatever N is.
-template <int N, int D = 16> struct SpreadSums {
-	static __device__ __forceinline__ float of(float *v) {
-		bool upper = threadIdx.x & D;
-#pragma unroll
-		for (int i = 0; i < N / 2; i++) {
-			float keep = upper ? v[i + N / 2] : v[i], give = upper ? v[i] : v[i + N / 2];
-			v[i] = keep + __shfl_xor_sync(~0u, give, D);
-		}
-		return SpreadSums<N / 2, D / 2>::of(v);
-	}
-};
-template <int D> struct SpreadSums<1, D> {
-	static __device__ __forceinline__ float of(float *v) {
-		v[0] += __shfl_xor_sync(~0u, v[0], D);
-		return SpreadSums<1, D / 2>::of(v);
-	}
-};
-template <> struct SpreadSums<1, 0> {
-	static __device__ __forceinline__ float of(float *v) { return v[0]; }
-};
-
 // One weight of a launch, and what becomes of it.
 template <class T> struct Part {
 	const T *w;        // [n, k], 16-byte aligned
@@ -164,8 +141,8 @@ static __device__ __forceinline__ void few_rows(Part<T> part, int block, const T
 		}
 	}
 	if (way * GROUP < k) { // else this way has nothing
-		float sum = SpreadSums<VALUES>::of(acc);
-		if (lane % (32 / VALUES) == 0) shared.partial[warp][lane / (32 / VALUES)] = sum;
+		scatter_sums<VALUES, 32>(acc);
+		if (lane % (32 / VALUES) == 0) shared.partial[warp][lane / (32 / VALUES)] = acc[0];
 	} else if (lane < VALUES) {
 		shared.partial[warp][lane] = 0;
 	}
@@ -211,8 +188,10 @@ template <class T> static __device__ __forceinline__ void choose(Part<T> &part, 
 	}                                                                                                                                    \
 	HOST_KERNEL(name)
 
+FEW_ROWS(few_rows_f32_1, float, 1)
 FEW_ROWS(few_rows_f32_8, float, 8)
 FEW_ROWS(few_rows_bf16_1, __nv_bfloat16, 1)
 FEW_ROWS(few_rows_bf16_4, __nv_bfloat16, 4)
 FEW_ROWS(few_rows_bf16_8, __nv_bfloat16, 8)
+FEW_ROWS(few_rows_f16_1, __half, 1)
 FEW_ROWS(few_rows_f16_8, __half, 8)

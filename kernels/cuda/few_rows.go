@@ -13,7 +13,7 @@ import (
 )
 
 var _ = kernelsOf("few_rows",
-	"few_rows_f32_8", "few_rows_f16_8", "few_rows_bf16_1", "few_rows_bf16_4", "few_rows_bf16_8",
+	"few_rows_f32_1", "few_rows_f32_8", "few_rows_f16_1", "few_rows_f16_8", "few_rows_bf16_1", "few_rows_bf16_4", "few_rows_bf16_8",
 )
 
 var _ = kernelsOf("few_norms",
@@ -48,20 +48,26 @@ const (
 )
 
 // decodeLinearSplit is the logarithm of the number of warps that share the columns of a
-// weight of n rows: narrow weights, too, need enough loads in flight. It depends on n alone,
-// so that a layer has the same bits whatever layers are computed in the same launch.
-func decodeLinearSplit(n int) int {
+// weight [n, k] of elements of so many bytes: narrow weights, too, need enough loads in
+// flight, but no warp is started that would find no element of k left, of which each takes
+// 512 bytes at a time. It depends on the weight alone, so that a layer has the same bits
+// whatever layers are computed in the same launch.
+func decodeLinearSplit(n, k, size int) int {
+	split := 2
 	switch {
 	case n >= 8192:
-		return 0
+		split = 0
 	case n >= 2048:
-		return 1
+		split = 1
 	}
-	return 2
+	for split > 0 && k*size <= 512<<(split-1) {
+		split--
+	}
+	return split
 }
 
 // decodeLinearRows are the numbers of rows that the kernels for a type are made for.
-var decodeLinearRows = map[kernels.DType][]int{kernels.BF16: {1, 4, 8}, kernels.F32: {8}, kernels.F16: {8}}
+var decodeLinearRows = map[kernels.DType][]int{kernels.BF16: {1, 4, 8}, kernels.F32: {1, 8}, kernels.F16: {1, 8}}
 
 // aligned16 tells that loads of 16 bytes begin where they must.
 func aligned16(at cu.DevicePtr) bool { return at%16 == 0 }
@@ -100,7 +106,7 @@ func (b *cuda) decodeLinears(op string, x *kernels.Tensor, linears []kernels.Lin
 	args := make([]any, 0, 5*maxLinears+6)
 	for i, l := range linears {
 		n := l.Weight.Dim0()
-		split := decodeLinearSplit(n)
+		split := decodeLinearSplit(n, k, dtype.Size())
 		if columns := own * (decodeLinearWarps >> split); i == 0 || !gated {
 			blocks += (n + columns - 1) / columns
 		}

@@ -77,14 +77,47 @@ static __device__ __forceinline__ unsigned pack_bf16(float low, float high) {
 
 static __device__ __forceinline__ size_t thread_index() { return (size_t)blockIdx.x * blockDim.x + threadIdx.x; }
 
-static __device__ __forceinline__ float warp_max(float v) {
-	for (int d = 16; d > 0; d /= 2) v = fmaxf(v, __shfl_xor_sync(~0u, v, d));
+// What a reduction over lanes does with two values.
+struct Add {
+	template <class T> static __device__ __forceinline__ T of(T a, T b) { return a + b; }
+};
+struct Max {
+	static __device__ __forceinline__ float of(float a, float b) { return fmaxf(a, b); }
+};
+
+// The host driver does a reduction over the lanes of a warp at once (cuda_host.h), except where
+// it is to run these.
+#ifndef HC_REDUCTIONS
+
+// Reduces v over the lanes whose numbers differ in the bits from, from/2, … to, in this order.
+// Each of them gets the result.
+template <class Op, class T> static __device__ __forceinline__ T butterfly(T v, int from, int to) {
+#pragma unroll
+	for (int d = from; d >= to; d /= 2) v = Op::of(v, __shfl_xor_sync(~0u, v, d));
 	return v;
 }
-template <class T> static __device__ __forceinline__ T warp_sum(T v) {
-	for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);
-	return v;
+
+// Sums each of N numbers, a power of two, over LANES neighbouring lanes. Of the sums the lane
+// keeps max(1, N/LANES) at the front of v, from lane%LANES · N/LANES on; with more lanes than
+// numbers, neighbours keep the same one. Every sum is the same tree of lanes, whatever N is.
+template <int N, int LANES> static __device__ __forceinline__ void scatter_sums(float *v) {
+	if constexpr (LANES > 1 && N > 1) {
+		const bool upper = threadIdx.x & (LANES / 2);
+#pragma unroll
+		for (int i = 0; i < N / 2; i++) {
+			float keep = upper ? v[i + N / 2] : v[i], give = upper ? v[i] : v[i + N / 2];
+			v[i] = keep + __shfl_xor_sync(~0u, give, LANES / 2);
+		}
+		scatter_sums<N / 2, LANES / 2>(v);
+	} else {
+		v[0] = butterfly<Add>(v[0], LANES / 2, 1);
+	}
 }
+
+#endif
+
+static __device__ __forceinline__ float warp_max(float v) { return butterfly<Max>(v, 16, 1); }
+template <class T> static __device__ __forceinline__ T warp_sum(T v) { return butterfly<Add>(v, 16, 1); }
 
 // The sum over a block of whole warps, known to all its threads. The caller gives
 // the shared memory; it may be used again right after.

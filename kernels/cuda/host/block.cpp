@@ -59,7 +59,8 @@ namespace {
 const size_t STACK = 64 << 10, PAGE = 4096, MAX_THREADS = 1024;
 const size_t MAX_DYNAMIC_SHARED = 228 << 10;
 
-enum State { READY, AT_BARRIER, AT_WARP, AT_MBARRIER, YIELDED, EXITED };
+// A thread that waits in a warp collective is READY in its own eyes: its warp knows.
+enum State { READY, AT_BARRIER, AT_MBARRIER, YIELDED, EXITED };
 
 struct Copy { // a cp.async that has not been waited for
 	void *dst;
@@ -67,14 +68,16 @@ struct Copy { // a cp.async that has not been waited for
 	int group;
 };
 
+struct Collective { // that a warp or some of its lanes wait in
+	Site site;
+	const char *name;
+	unsigned mask;
+};
 struct alignas(64) Fiber { // what a switch touches: one cache line
 	void *sp;
-	Site site;        // of the collective it waits in
-	const char *name; // of the warp collective
-	void *arg;
-	unsigned mask;
 	uint3 index;
 	State state;
+	Collective in; // of a barrier the site alone; of a warp that is not apart, Warp has it
 };
 struct Rest {
 	const void *mbarrier; // that the thread waits for, and the parity of the phase
@@ -89,8 +92,8 @@ struct Warp {
 	unsigned left;           // lanes that the pass over the warp has not come to
 	unsigned turn, start;    // the same of a warp in random order
 	bool mixed;
-	bool apart;              // the waiting lanes have not all come to the same collective
-	const Fiber *first_of;   // the first of them
+	Collective in;           // what the first waiting lane came to
+	bool apart;              // others have come to another: then each lane has its own
 	void *args[32];          // of the collective, by lane
 };
 
@@ -102,6 +105,7 @@ struct {
 	Result result;
 	void *scheduler_sp;
 	int exited, at_barrier, parked; // threads; parked: for others of the block or for copies
+	bool copies;                    // some thread has begun or counted copies
 	Site barrier;                   // where the first of at_barrier waits
 	bool apart;                     // and another of them elsewhere
 	char *dynamic, *static_shared;
@@ -227,6 +231,16 @@ void on_fault(int sig, siginfo_t *info, void *context) {
 	uc->uc_mcontext.gregs[REG_RIP] = (greg_t)hc_resume;
 }
 
+// handle_faults sets the handlers at the first launch. They stay: what is no kernel's fault goes
+// on to those that were there before.
+void handle_faults() {
+	struct sigaction sa = {};
+	sa.sa_sigaction = on_fault;
+	sa.sa_flags = SA_SIGINFO | SA_ONSTACK; // the faulting fiber's stack may be full
+	sigfillset(&sa.sa_mask);
+	for (int i = 0; i < 4; i++) sigaction(SIGNALS[i], &sa, &previous[i]);
+}
+
 void report_fault() {
 	Dl_info lib = {};
 	dladdr((void *)fault.pc, &lib);
@@ -249,8 +263,6 @@ void start_fiber(int t) {
 	*--sp = (void *)fiber_main;
 	f.sp = sp;
 	f.state = READY;
-	rests[t].copies.clear();
-	rests[t].group = 0;
 }
 
 // Runs one warp until none of its lanes can go on.
@@ -266,16 +278,32 @@ void run_warp(Warp &w) {
 	if (fault.signal) report_fault(), fault.signal = 0;
 }
 
+bool same_site(Site a, Site b) {
+	return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file));
+}
+
+bool identical(const Collective &a, const Collective &b) {
+	return a.site.file == b.site.file && a.site.line == b.site.line && a.name == b.name && a.mask == b.mask;
+}
+
+// part gives every waiting lane a record of its own.
+__attribute__((noinline)) void part(Warp &w) {
+	if (w.apart) return;
+	w.apart = true;
+	for (unsigned left = w.waiting; left; left &= left - 1) w.first[__builtin_ctz(left)].in = w.in;
+}
+
 // All threads wait or have exited, and not all at the same barrier.
 void report_deadlock() {
 	std::map<std::string, int> groups;
+	for (int w = 0; w < (run.threads + 31) / 32; w++) part(warps[w]);
 	for (int t = 0; t < run.threads; t++) {
 		Fiber &f = fibers[t];
 		char text[256];
 		if (f.state == EXITED) snprintf(text, sizeof text, "have exited");
-		else if (f.state == AT_MBARRIER) snprintf(text, sizeof text, "wait at %s:%d for %s", f.site.file, f.site.line, barrier_describe(rests[t].mbarrier, rests[t].parity).c_str());
-		else if (f.state == AT_BARRIER) snprintf(text, sizeof text, "wait in __syncthreads at %s:%d", f.site.file, f.site.line);
-		else snprintf(text, sizeof text, "wait in %s (mask %#x) at %s:%d", f.name, f.mask, f.site.file, f.site.line);
+		else if (f.state == AT_MBARRIER) snprintf(text, sizeof text, "wait at %s:%d for %s", f.in.site.file, f.in.site.line, barrier_describe(rests[t].mbarrier, rests[t].parity).c_str());
+		else if (f.state == AT_BARRIER) snprintf(text, sizeof text, "wait in __syncthreads at %s:%d", f.in.site.file, f.in.site.line);
+		else snprintf(text, sizeof text, "wait in %s (mask %#x) at %s:%d", f.in.name, f.in.mask, f.in.site.file, f.in.site.line);
 		groups[text]++;
 	}
 	std::string all;
@@ -283,10 +311,6 @@ void report_deadlock() {
 	report("kernel %s block (%u,%u,%u): divergence deadlock: %s", run.kernel->name, blockIdx.x, blockIdx.y,
 	       blockIdx.z, all.c_str());
 	run.result = LAUNCH_FAILED;
-}
-
-bool same_site(Site a, Site b) {
-	return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file));
 }
 
 // Lets the thread go on at the next turn of its warp.
@@ -301,6 +325,8 @@ void run_block() {
 	hopper_start_block();
 	const int count = (run.threads + 31) / 32;
 	for (int t = 0; t < run.threads; t++) start_fiber(t);
+	for (int t = 0; run.copies && t < (int)MAX_THREADS; t++) rests[t].copies.clear(), rests[t].group = 0;
+	run.copies = false;
 	int order[MAX_THREADS / 32];
 	for (int w = 0; w < count; w++) {
 		const int lanes = std::min(32, run.threads - w * 32);
@@ -374,7 +400,7 @@ void yield() {
 }
 
 void wait_for_barrier(const void *barrier, unsigned parity, Site at) {
-	current->site = at;
+	current->in.site = at;
 	rest().mbarrier = barrier;
 	rest().parity = parity;
 	stop(AT_MBARRIER);
@@ -419,46 +445,36 @@ Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, v
 		fibers[t].index = {t % block.x, t / block.x % block.y, t / (block.x * block.y)};
 
 	fault.thread = pthread_self();
-	struct sigaction sa = {};
-	sa.sa_sigaction = on_fault;
-	sa.sa_flags = SA_SIGINFO | SA_ONSTACK; // the faulting fiber's stack may be full
-	sigfillset(&sa.sa_mask);
-	for (int i = 0; i < 4; i++) sigaction(SIGNALS[i], &sa, &previous[i]);
+	static const bool handled = (handle_faults(), true);
+	(void)handled;
 	size_t blocks = (size_t)grid.x * grid.y * grid.z;
 	for (size_t i = 0; i < blocks && !run.result; i++) {
 		size_t b = run.reverse ? blocks - 1 - i : i;
 		blockIdx = {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y), (unsigned)(b / grid.x / grid.y)};
 		run_block();
 	}
-	for (int i = 0; i < 4; i++) sigaction(SIGNALS[i], &previous[i], 0);
 	return run.result;
 }
 
 void *dynamic_shared() { return run.dynamic; }
 
 void block_barrier(Site at) {
-	current->site = at;
+	current->in.site = at;
 	if (!run.at_barrier++) run.barrier = at, run.apart = false;
 	else run.apart |= !same_site(at, run.barrier);
 	stop(AT_BARRIER);
 	leave();
 }
 
-// complete_collective does the work of a warp collective if all lanes wait in the same one.
-__attribute__((noinline)) bool complete_collective(const Fiber &last, unsigned all, void (*op)(void **)) {
-	Warp &w = *running;
-	if (all == ~0u && !w.apart) { // as nearly always
-		op(w.args);
-		w.waiting = 0;
-		w.ready = ~0u;
-		return true;
-	}
+// complete_collective does the work of a warp collective that all its lanes wait in, of those
+// that have not all come to the same one; false where some wait in another.
+__attribute__((noinline)) bool complete_collective(Warp &w, const Collective &in, unsigned all, void (*op)(void **)) {
 	void *args[32] = {};
 	for (unsigned left = all; left; left &= left - 1) {
 		const int i = __builtin_ctz(left);
-		const Fiber &o = w.first[i];
-		if (o.mask != last.mask || o.name != last.name || !same_site(o.site, last.site)) return false;
-		args[i] = o.arg;
+		const Collective &other = w.apart ? w.first[i].in : w.in;
+		if (other.mask != in.mask || other.name != in.name || !same_site(other.site, in.site)) return false;
+		args[i] = w.args[i];
 	}
 	op(args);
 	w.waiting &= ~all;
@@ -467,22 +483,30 @@ __attribute__((noinline)) bool complete_collective(const Fiber &last, unsigned a
 }
 
 void warp_collective(unsigned mask, const char *name, Site at, void *arg, void (*op)(void **)) {
-	Fiber *f = current;
 	Warp &w = *running;
 	const unsigned bit = 1u << hc_lane;
+	const Collective in = {at, name, mask};
 	if (!(mask & bit)) fail(LAUNCH_FAILED, at, "%s: the calling lane is not in its mask %#x", name, mask);
-	f->site = at;
-	f->name = name;
-	f->mask = mask;
-	f->arg = arg;
-	f->state = AT_WARP;
+	if (!w.waiting) w.in = in, w.apart = false;
+	else if (w.apart || !identical(w.in, in)) part(w), current->in = in;
 	w.args[hc_lane] = arg;
-	if (!w.waiting) w.first_of = f, w.apart = false;
-	else w.apart |= w.first_of->site.file != at.file || w.first_of->site.line != at.line || w.first_of->name != name || w.first_of->mask != mask;
 	w.ready &= ~bit;
 	w.waiting |= bit;
-	const unsigned all = mask & w.lanes; // the last lane to arrive does the work
-	if (all & ~w.waiting || !complete_collective(*f, all, op)) leave();
+	const unsigned all = mask & w.lanes;
+	if (all & ~w.waiting) return leave();
+	// The last lane to arrive does the work.
+	if (all == ~0u && !w.apart) { // as nearly always
+		op(w.args);
+		w.waiting = 0;
+		w.ready = ~0u;
+	} else if (!complete_collective(w, in, all, op)) {
+		leave();
+	}
+}
+
+void whole_warp_collective(const char *name, Site at, void *arg, void (*op)(void **)) {
+	if (run.threads % 32) fail(LAUNCH_FAILED, at, "%s needs whole warps", name);
+	warp_collective(~0u, name, at, arg, op);
 }
 
 // ---- asynchronous copies
@@ -494,9 +518,13 @@ void cp_async(void *dst, const void *src, int bytes, Site at) {
 	memcpy(c.data, src, bytes);
 	memset(dst, 0xFF, 16); // undefined until the wait
 	rest().copies.push_back(c);
+	run.copies = true;
 }
 
-void cp_async_commit() { rest().group++; }
+void cp_async_commit() {
+	rest().group++;
+	run.copies = true;
+}
 
 void cp_async_wait(int in_flight) {
 	auto &copies = rest().copies;
@@ -514,8 +542,7 @@ void ldmatrix_x4(unsigned *r, const void *row, Site at) {
 	if ((uintptr_t)row % 16) fail(MISALIGNED_ADDRESS, at, "ldmatrix: row address must be 16-byte aligned");
 	if (!in_shared(row, 16)) fail(ILLEGAL_ADDRESS, at, "ldmatrix: row is not in shared memory");
 	struct Arg { unsigned *r; const unsigned *row; } arg = {r, (const unsigned *)row};
-	if (run.threads % 32) fail(LAUNCH_FAILED, at, "ldmatrix needs whole warps");
-	warp_collective(~0u, "ldmatrix", at, &arg, [](void **args) {
+	whole_warp_collective("ldmatrix", at, &arg, [](void **args) {
 		for (int l = 0; l < 32; l++)
 			for (int m = 0; m < 4; m++)
 				((Arg *)args[l])->r[m] = ((Arg *)args[8 * m + l / 4])->row[l % 4];
@@ -527,8 +554,7 @@ void ldmatrix_x4_trans(unsigned *r, const void *row, Site at) {
 	if ((uintptr_t)row % 16) fail(MISALIGNED_ADDRESS, at, "ldmatrix: row address must be 16-byte aligned");
 	if (!in_shared(row, 16)) fail(ILLEGAL_ADDRESS, at, "ldmatrix: row is not in shared memory");
 	struct Arg { unsigned *r; const unsigned short *row; } arg = {r, (const unsigned short *)row};
-	if (run.threads % 32) fail(LAUNCH_FAILED, at, "ldmatrix needs whole warps");
-	warp_collective(~0u, "ldmatrix.trans", at, &arg, [](void **args) {
+	whole_warp_collective("ldmatrix.trans", at, &arg, [](void **args) {
 		for (int l = 0; l < 32; l++)
 			for (int m = 0; m < 4; m++) {
 				auto element = [&](int e) -> unsigned { return ((Arg *)args[8 * m + 2 * (l % 4) + e])->row[l / 4]; };
@@ -552,8 +578,7 @@ float truncated(double exact) {
 //   c[i], d[i]:       row g + 8(i/2),  column 2t + i%2
 void mma_bf16_16816(float *d, const unsigned *a, const unsigned *b, const float *c, Site at) {
 	struct Arg { float *d; const unsigned *a, *b; const float *c; } arg = {d, a, b, c};
-	if (run.threads % 32) fail(LAUNCH_FAILED, at, "mma needs whole warps");
-	warp_collective(~0u, "mma", at, &arg, [](void **args) {
+	whole_warp_collective("mma", at, &arg, [](void **args) {
 		float A[16][16], B[16][8], D[16][8];
 		auto bf16 = [](unsigned pair, int e) {
 			return __bfloat162float({(unsigned short)(pair >> 16 * e)});

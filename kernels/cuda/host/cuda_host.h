@@ -81,6 +81,7 @@ void block_barrier(Site at);
 // Blocks until every lane of mask has called it from the same site; the last
 // one runs op with all lanes' arg pointers (null for lanes outside the mask).
 void warp_collective(unsigned mask, const char *name, Site at, void *arg, void (*op)(void **args));
+void whole_warp_collective(const char *name, Site at, void *arg, void (*op)(void **args));
 // Asynchronous copies: the data is read now and appears in dst at the wait.
 void cp_async(void *dst, const void *src, int src_bytes, Site at);
 void cp_async_commit();
@@ -113,6 +114,45 @@ inline unsigned ballot(unsigned mask, bool pred, const char *name, Site at) {
 	});
 	return arg.bits;
 }
+
+// The reductions of prims.h over whole warps, each as one collective: the same sums as of its
+// shuffles, which the rehearsal of a chip runs, and the kernels with a planted bug.
+#if !defined(HC_CHIP) && !defined(HC_SHUFFLES)
+#define HC_REDUCTIONS
+
+template <class Op, class T> T butterfly(T v, int from, int to, Site at) {
+	if (from < to) return v;
+	struct Arg { T v; int from, to; } arg = {v, from, to};
+	whole_warp_collective("butterfly", at, &arg, [](void **args) {
+		T all[32], next[32];
+		for (int i = 0; i < 32; i++) all[i] = static_cast<Arg *>(args[i])->v;
+		for (int d = static_cast<Arg *>(args[0])->from, to = static_cast<Arg *>(args[0])->to; d >= to; d /= 2) {
+			for (int i = 0; i < 32; i++) next[i] = Op::of(all[i], all[i ^ d]);
+			memcpy(all, next, sizeof all);
+		}
+		for (int i = 0; i < 32; i++) static_cast<Arg *>(args[i])->v = all[i];
+	});
+	return arg.v;
+}
+
+template <int N, int LANES> void scatter_sums(float *v, Site at) {
+	whole_warp_collective("scatter_sums", at, v, [](void **args) {
+		int n = N;
+		for (int half = LANES / 2; half > 0; half /= 2) {
+			n /= 2;
+			for (int l = 0; l < 32; l++) {
+				if (l & half) continue;
+				float *lower = static_cast<float *>(args[l]), *upper = static_cast<float *>(args[l | half]);
+				if (n == 0) lower[0] = upper[0] = lower[0] + upper[0];
+				for (int i = 0; i < n; i++) {
+					lower[i] += upper[i];
+					upper[i] = upper[i + n] + lower[i + n];
+				}
+			}
+		}
+	});
+}
+#endif
 
 // ---- kernel registry: launch by name with the driver API's void** parameters
 
@@ -234,6 +274,10 @@ inline float __half2float(__half v) {
 
 // ---- the primitives of prims.h
 
+#ifdef HC_REDUCTIONS
+template <class Op, class T> T butterfly(T v, int from, int to, HC_SITE) { return hc::butterfly<Op>(v, from, to, at); }
+template <int N, int LANES> void scatter_sums(float *v, HC_SITE) { hc::scatter_sums<N, LANES>(v, at); }
+#endif
 inline void cp_async_16(void *dst, const void *src, int src_bytes = 16, HC_SITE) {
 	hc::cp_async(dst, src, src_bytes, at);
 }

@@ -117,11 +117,13 @@ void mem_close() {
 	touched.clear();
 }
 
-// make_accessible opens an allocation that is not, and fills it at the first time.
-static void make_accessible(Allocation &a) {
+// open_until_close makes an allocation accessible, and fills it at the first time.
+static void open_until_close(Allocation &a) {
+	if (a.touched) return;
 	protect(a, PROT_READ | PROT_WRITE);
 	if (!a.filled) memset(a.pages, POISON, a.page_bytes);
-	a.filled = true;
+	a.filled = a.touched = true;
+	touched.push_back((uintptr_t)a.base);
 }
 
 static Allocation *find(std::map<uintptr_t, Allocation> &in, uintptr_t p) {
@@ -137,28 +139,22 @@ bool mem_contains(uintptr_t p, size_t n) {
 
 bool mem_read(void *dst, uintptr_t src, size_t n) {
 	if (!mem_contains(src, n)) return report("copy of %zu bytes from %s", n, mem_describe(src).c_str()), false;
-	Allocation *a = find(live, src);
-	if (!a->touched) make_accessible(*a);
+	open_until_close(*find(live, src));
 	memcpy(dst, (void *)src, n);
-	if (!a->touched) protect(*a, PROT_NONE);
 	return true;
 }
 
 bool mem_write(uintptr_t dst, const void *src, size_t n) {
 	if (!mem_contains(dst, n)) return report("copy of %zu bytes to %s", n, mem_describe(dst).c_str()), false;
-	Allocation *a = find(live, dst);
-	if (!a->touched) make_accessible(*a);
+	open_until_close(*find(live, dst));
 	memcpy((void *)dst, src, n);
-	if (!a->touched) protect(*a, PROT_NONE);
 	return true;
 }
 
 bool mem_touch(uintptr_t p) {
 	Allocation *a = find(live, p);
 	if (!is_open || !a || a->touched || p < (uintptr_t)a->pages || p >= (uintptr_t)a->pages + a->page_bytes) return false;
-	make_accessible(*a);
-	a->touched = true;
-	touched.push_back((uintptr_t)a->base);
+	open_until_close(*a);
 	return true;
 }
 
