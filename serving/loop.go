@@ -33,7 +33,7 @@ func (c *Conversation) Loop(ctx context.Context, in io.Reader, example *Prompt) 
 	next, person := c.lines(ctx, in)
 	if person {
 		c.banner()
-		defer cli.OnInterrupt(ctx, c.stop.take)()
+		defer cli.OnInterrupt(ctx, c.stop.signal)()
 	}
 	if example != nil {
 		if err := c.open(ctx, example); err != nil {
@@ -80,6 +80,7 @@ func (c *Conversation) lines(ctx context.Context, in io.Reader) (next func() (st
 	if shown, ok := c.info.(*progress.Output); ok {
 		if e := lineedit.Open(ctx, in, shown.Terminal()); e != nil {
 			e.Complete = c.complete
+			c.stop.keys = true
 			c.columns = tables.Columns(shown)
 			if path := cli.HistoryFile(); path != "" {
 				if err := e.Remember(path); err != nil {

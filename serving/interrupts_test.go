@@ -1,0 +1,25 @@
+package serving
+
+import "testing"
+
+// TestLateInterrupt: a signal that comes after its answer, and after what was said next, does
+// not make the next key the second in a row.
+func TestLateInterrupt(t *testing.T) {
+	s := interrupts{keys: true}
+	s.begin(func() { t.Error("a turn that has ended is cancelled") })
+	s.end()
+	s.begin(nil)
+	if !s.signal() || !s.take() || s.take() {
+		t.Error("want the signal and the first key taken, and the second key not")
+	}
+	// Signals that nobody typed end the conversation as keys do.
+	s.begin(nil)
+	if !s.signal() || !s.signal() || s.signal() {
+		t.Error("want the third signal not to be taken")
+	}
+	// Without an editor they are all that Ctrl-C is.
+	s = interrupts{}
+	if !s.signal() || s.signal() {
+		t.Error("want the first signal taken and the second one not")
+	}
+}
