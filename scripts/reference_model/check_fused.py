@@ -5,7 +5,7 @@
 
 Hidden states and the gradient of every weight, of initial and of sharper weights, may
 differ from those in float32 by at most twice what network.py's in bfloat16 differ, and are
-the same bits twice. Needs PyTorch, a C++ compiler and a processor with AMX.
+the same bits twice. Needs PyTorch, a C++ compiler and a processor with AVX512_BF16.
 """
 
 import os

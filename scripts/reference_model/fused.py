@@ -1,4 +1,5 @@
-"""The layers of network.py as one operation in C++ (layers/), for processors with AMX."""
+"""The layers of network.py as one operation in C++ (layers/), for processors with
+products of bfloat16."""
 
 import glob
 import hashlib
@@ -20,8 +21,8 @@ FLAGS = ("-std=c++20", "-O3", "-march=sapphirerapids", "-fopenmp", "-fPIC", "-sh
 def build(folder):
     """Compile layers/ into a folder, if it is not there, and load it. Returns None, or why
     that can't be."""
-    if not (torch.cpu._is_amx_tile_supported() and torch.cpu._is_avx512_bf16_supported()):
-        return "the processor has no AMX"
+    if not torch.cpu._is_avx512_bf16_supported():
+        return "the processor has no products of bfloat16 (AVX512_BF16)"
     state = hashlib.sha256(f"{torch.__version__} {FLAGS}".encode())
     for path in sorted(glob.glob(os.path.join(FOLDER, "*"))):
         with open(path, "rb") as f:

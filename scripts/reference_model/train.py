@@ -13,8 +13,8 @@ does not (the tasks are named; --tokens with a larger number trains it further),
 another stage is needed. log.jsonl beside the state has the loss and the accuracy of every
 task; the trained model is exported to SIZE/model.
 
-Needs PyTorch, numpy and the Go toolchain. With a C++ compiler and a processor with AMX the
-layers and Muon run in C++ (layers/), several times as fast.
+Needs PyTorch, numpy and the Go toolchain. With a C++ compiler and a processor with AVX512_BF16
+the layers and Muon run in C++ (layers/), several times as fast, more so with AMX.
 """
 
 import argparse

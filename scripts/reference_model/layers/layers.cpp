@@ -1,5 +1,6 @@
-// The layers of network.py forward and backward, for processors with AMX. Products are in
-// bfloat16 with float32 sums, through oneDNN's small products; all else is in float32.
+// The layers of network.py forward and backward, for processors with products of bfloat16
+// (AVX-512). Products are in bfloat16 with float32 sums, with AMX through oneDNN's small
+// products; all else is in float32.
 //
 // A block of tokens goes through everything between two attentions while it is in the
 // cache, and the backward pass computes again what is not saved: the residual stream, the
@@ -10,6 +11,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/native/CPUBlas.h>
+#include <ATen/cpu/Utils.h>
 #include <ATen/ops/empty_like.h>
 #include <immintrin.h>
 #include <torch/library.h>
@@ -93,7 +95,7 @@ template <typename F> void parallel(const F& f) {
   int64_t n = threads.size();
   at::parallel_for(0, n, 1, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; t++) f(t);
-    at::native::cpublas::brgemm_release();
+    if (has_amx) at::native::cpublas::brgemm_release();
   });
 }
 

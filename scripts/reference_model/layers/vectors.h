@@ -100,7 +100,32 @@ void turn(const float* x, int64_t rows, int64_t columns, float* out) {
     }
 }
 
+// c [m, n] = (or += if add) a [m, k] times b, paired, without AMX: 8 rows and 32 columns of c in
+// registers. m is a multiple of 8, n of 32.
+void product_avx512(int64_t m, int64_t n, int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, bool add) {
+  constexpr int ROWS = 8;
+  for (int64_t j = 0; j < n; j += 32)
+    for (int64_t i = 0; i < m; i += ROWS) {
+      vec sum[ROWS][2];
+      for (int r = 0; r < ROWS; r++)
+        for (int half = 0; half < 2; half++) sum[r][half] = add ? load(c + (i + r) * n + j + 16 * half) : splat(0);
+      const bf16 *from = a + i * lda, *columns = b + 2 * j;
+      for (int64_t p = 0; p < k; p += 2, columns += 2 * n) {
+        __m512bh left = (__m512bh)load32(columns), right = (__m512bh)load32(columns + 32);
+        for (int r = 0; r < ROWS; r++) {
+          int two;
+          std::memcpy(&two, from + r * lda + p, sizeof two);
+          __m512bh x = (__m512bh)_mm512_set1_epi32(two);
+          sum[r][0] = _mm512_dpbf16_ps(sum[r][0], x, left), sum[r][1] = _mm512_dpbf16_ps(sum[r][1], x, right);
+        }
+      }
+      for (int r = 0; r < ROWS; r++) store(c + (i + r) * n + j, sum[r][0]), store(c + (i + r) * n + j + 16, sum[r][1]);
+    }
+}
+
 // c [m, n] = (or += if add) a [m, k] times b, paired.
+const bool has_amx = at::cpu::init_amx();
 void product(int64_t m, int64_t n, int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, bool add) {
+  if (!has_amx) return product_avx512(m, n, k, a, lda, b, c, add);
   at::native::cpublas::brgemm(m, n, k, lda, n, n, add, a, b, c);
 }
