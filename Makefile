@@ -78,10 +78,13 @@ policies:
 fmt:
 	gofmt -w $$(go list -f '{{.Dir}}' ./...)
 
-# Also as arm64: what is compiled for other processors must compile, too.
+# What is compiled for other processors must compile, too: the types of everything, and vet
+# where there is assembly.
 vet:
 	go vet ./...
-	GOOS=linux GOARCH=arm64 go vet ./...
+	GOOS=linux GOARCH=arm64 go vet $$(GOARCH=arm64 go list -f '{{if .SFiles}}{{.ImportPath}}{{end}}' ./...)
+	go build -o bin/typecheck ./scripts/typecheck
+	GOOS=linux GOARCH=arm64 bin/typecheck
 
 lint:
 	go run $(STATICCHECK) ./...

@@ -34,7 +34,7 @@ without=(
   # their ends in TestRunFolder, TestSignals and TestS3Run.
   '^Test(KilledRuns|KilledExport|KilledWriter)$'
   # Tables, lines at a terminal and refused commands: one goroutine. TestChatInterrupted and TestChatOnTerminal stay.
-  '^Test(TablesOnTerminal|TablesInPipe|PlainErrors)$'
+  '^Test(TablesOnTerminal|TablesInPipe|PlainErrors|Headings)$'
   # Commands: what is damaged, asked for or left behind around the same run. TestS3Run,
   # TestShardsInABucket, TestInterrupt and TestSignals stay.
   '^Test(DamagedCheckpoint|Sweep|Export|EveryFamilyTrains|MissingShardsAreTold|PlanOfTheHub|PlanOfLargeModels|LogIsNotOverwritten|CacheDType)$'
@@ -57,4 +57,5 @@ if [ $# = 0 ]; then
 fi
 # Collecting garbage shows no race.
 export GOGC=400 GOMEMLIMIT=2GiB
-go test -race -short -vet=off -skip "$(IFS='|'; echo "${without[*]}")" "$@"
+# Other modules are compiled for the detector here alone: without optimisation, which is faster.
+go test -race -short -vet=off -gcflags='github.com/...=-N -l' -skip "$(IFS='|'; echo "${without[*]}")" "$@"
