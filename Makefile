@@ -83,8 +83,7 @@ fmt:
 vet:
 	go vet ./...
 	GOOS=linux GOARCH=arm64 go vet $$(GOARCH=arm64 go list -f '{{if .SFiles}}{{.ImportPath}}{{end}}' ./...)
-	go build -o bin/typecheck ./scripts/typecheck
-	GOOS=linux GOARCH=arm64 bin/typecheck
+	go run ./scripts/typecheck -arch arm64
 
 lint:
 	go run $(STATICCHECK) ./...

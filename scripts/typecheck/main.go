@@ -1,26 +1,33 @@
 // Typecheck reports what of the module in the working folder, tests included, does not
-// compile for another system:
+// compile for another processor:
 //
-//	GOARCH=arm64 go run ./scripts/typecheck
+//	go run ./scripts/typecheck -arch arm64
 //
 // Everything is read from its sources and nothing is compiled, in a tenth of the time that
-// "go vet" takes where nothing of that system has been compiled yet. It exits with 1 where
+// "go vet" takes where nothing has been compiled for it yet. It exits with 1 where
 // something is wrong.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/tools/go/packages"
 )
 
 func main() {
+	arch := flag.String("arch", runtime.GOARCH, "GOARCH of the processor")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fail(fmt.Errorf("got %q, want flags only", flag.Args()))
+	}
 	here, err := os.Getwd()
 	if err != nil {
 		fail(err)
@@ -28,6 +35,7 @@ func main() {
 	all, err := packages.Load(&packages.Config{
 		Mode:  packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo,
 		Tests: true,
+		Env:   append(os.Environ(), "GOOS=linux", "GOARCH="+*arch),
 		ParseFile: func(set *token.FileSet, name string, source []byte) (*ast.File, error) {
 			file, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)
 			// Generated programs of tests are in Go's cache, under other names.
