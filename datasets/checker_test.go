@@ -42,20 +42,25 @@ func cutEnds(words []string, head, tail string) ([]string, bool) {
 	return words[len(h) : len(words)-len(t)], true
 }
 
-// answer works out what the question asks for by its rule alone.
-func (r reading) answer(kinds map[string]string) ([]string, error) {
-	if len(r.question) == 0 {
-		return nil, fmt.Errorf("no question")
+var ordinals = strings.Fields("first second third fourth fifth sixth seventh eighth")
+
+// rightAnswer works out what a question about a context asks for, by its rule
+// alone.
+func rightAnswer(kinds map[string]string, question, context []string) ([]string, error) {
+	kind := func(i int) string {
+		if i < 0 || i >= len(context) {
+			return ""
+		}
+		return kinds[context[i]]
 	}
-	subjects := r.question[1:]
-	switch r.question[0] {
+	switch question[0] {
 	case "<ask>":
 		var values []string
-		for _, key := range subjects {
+		for _, key := range question[1:] {
 			found := 0
-			for i, w := range r.context[:len(r.context)-2] {
-				if w == key && kinds[r.context[i+1]] == "value" && kinds[r.context[i+2]] == "value" {
-					values = append(values, r.context[i+1], r.context[i+2])
+			for i, w := range context[:len(context)-2] {
+				if w == key && kinds[context[i+1]] == "value" && kinds[context[i+2]] == "value" {
+					values = append(values, context[i+1], context[i+2])
 					found++
 				}
 			}
@@ -66,9 +71,9 @@ func (r reading) answer(kinds map[string]string) ([]string, error) {
 		return values, nil
 	case "<chain>":
 		next := map[string]string{}
-		for i, w := range r.context {
+		for i, w := range context {
 			if w == "calls" {
-				from, to := r.context[i-1], r.context[i+1]
+				from, to := context[i-1], context[i+1]
 				if next[from] != "" || kinds[from] != "key" || kinds[to] != "key" {
 					return nil, fmt.Errorf("link %s calls %s: not between keys, or a second one", from, to)
 				}
@@ -76,40 +81,88 @@ func (r reading) answer(kinds map[string]string) ([]string, error) {
 			}
 		}
 		var reached []string
-		for at := next[subjects[0]]; at != ""; at = next[at] {
+		for at := next[question[1]]; at != ""; at = next[at] {
 			reached = append(reached, at)
 		}
 		return reached, nil
 	case "<copy>":
-		text := strings.Join(r.context, " ")
+		text := strings.Join(context, " ")
 		_, rest, ok1 := strings.Cut(text, "<passage> ")
 		passage, rest, ok2 := strings.Cut(rest, " </passage>")
 		if !ok1 || !ok2 || strings.Contains(rest, "passage>") {
 			return nil, fmt.Errorf("context does not have one passage")
 		}
 		return strings.Fields(passage), nil
-	case "<marks>":
-		var out []string
-		for _, mark := range []string{"first", "second", "third", "fourth"} {
-			if i := slices.Index(r.context, mark); i >= 0 {
-				out = append(out, mark, r.context[i+1])
+	case "<all>":
+		var values []string
+		for i, w := range context {
+			if w == question[1] {
+				if kind(i+1) != "value" || kind(i+2) == "value" {
+					return nil, fmt.Errorf("key %s is not followed by one value", w)
+				}
+				values = append(values, context[i+1])
 			}
 		}
-		return out, nil
+		return values, says(question[2:], len(values))
+	case "<marks>", "<summary>":
+		length := map[string]int{"<marks>": 1, "<summary>": 2}[question[0]]
+		var out []string
+		last := -1
+		for _, o := range ordinals {
+			i := slices.Index(context, o)
+			if i < 0 {
+				break
+			}
+			if slices.Contains(context[i+1:], o) || length == 2 && i < last {
+				return nil, fmt.Errorf("%s is there twice, or before its turn", o)
+			}
+			last = i
+			out = append(out, context[i:i+1+length]...)
+		}
+		return out, says(question[1:], len(out)/(1+length))
+	case "<most>":
+		times, best := map[string]int{}, ""
+		for i, w := range context {
+			if kind(i) == "colour" {
+				times[w]++
+			}
+		}
+		for w, n := range times {
+			if best == "" || n > times[best] {
+				best = w
+			}
+		}
+		for w, n := range times {
+			if w != best && 2*n > times[best] {
+				return nil, fmt.Errorf("%s comes %d times, %s %d times: no clear lead", best, times[best], w, n)
+			}
+		}
+		return []string{best}, nil
 	}
-	return nil, fmt.Errorf("unknown question %s", r.question)
+	return nil, fmt.Errorf("unknown question %s", question)
+}
+
+// says is an error unless the rest of a question is the ordinal of n.
+func says(question []string, n int) error {
+	if len(question) != 1 || question[0] != ordinals[n-1] {
+		return fmt.Errorf("the question ends with %s, and there are %d", question, n)
+	}
+	return nil
 }
 
 // wordKinds says what each word is, from the order of the vocabulary.
 func wordKinds(t testing.TB) map[string]string {
 	t.Helper()
 	words := datasets.Vocabulary()
-	if len(words) != 384 {
-		t.Fatalf("vocabulary holds %d words, want 384", len(words))
-	}
 	kinds := map[string]string{}
 	for id, w := range words {
 		switch {
+		case id >= 464:
+			kinds[w] = "colour"
+		case id >= 400:
+			kinds[w] = "key"
+		case id >= 384:
+			kinds[w] = "template"
 		case id >= 320:
 			kinds[w] = "filler"
 		case id >= 96:
@@ -120,8 +173,8 @@ func wordKinds(t testing.TB) map[string]string {
 			kinds[w] = "template"
 		}
 	}
-	if len(kinds) != 384 {
-		t.Fatalf("vocabulary holds %d different words, want 384", len(kinds))
+	if len(words) != 480 || len(kinds) != 480 {
+		t.Fatalf("%d words, %d different, want 480", len(words), len(kinds))
 	}
 	return kinds
 }
@@ -135,22 +188,36 @@ func wordsOf(t testing.TB, ids []int32) []string {
 	return strings.Fields(text)
 }
 
-// checkExample fails the test unless the example answers its question.
+// checkExample fails the test unless every turn of an example answers its
+// question.
 func checkExample(t testing.TB, kinds map[string]string, e datasets.Example) reading {
 	t.Helper()
 	r, err := read(wordsOf(t, e.Prompt))
 	if err != nil {
 		t.Fatalf("%s: %v", e.ID, err)
 	}
-	want, err := r.answer(kinds)
-	if err != nil {
-		t.Fatalf("%s: %v", e.ID, err)
-	}
-	if got := wordsOf(t, e.Answer); !slices.Equal(got, want) || len(got) == 0 {
-		t.Fatalf("%s: answer %s, want %s", e.ID, got, want)
-	}
 	if r.questionFirst != strings.HasPrefix(e.Task, "q_") {
 		t.Fatalf("%s: question first is %t", e.ID, r.questionFirst)
+	}
+	questions, answers := [][]string{r.question}, [][]int32{e.Answer}
+	for _, turn := range e.Turns {
+		q, ok := cutEnds(wordsOf(t, turn.Prompt), "<eot> <user>", "<eot> <header> <assistant> <newline>")
+		if !ok {
+			t.Fatalf("%s: a later prompt is not between the template's words", e.ID)
+		}
+		questions, answers = append(questions, q), append(answers, turn.Answer)
+	}
+	for i, q := range questions {
+		want, err := rightAnswer(kinds, q, r.context)
+		if err != nil {
+			t.Fatalf("%s: turn %d: %v", e.ID, i+1, err)
+		}
+		if got := wordsOf(t, answers[i]); !slices.Equal(got, want) || len(got) == 0 {
+			t.Fatalf("%s: turn %d: answer %s, want %s", e.ID, i+1, got, want)
+		}
+		if i > 0 && slices.Equal(q, questions[i-1]) {
+			t.Fatalf("%s: turn %d asks the same again", e.ID, i+1)
+		}
 	}
 	return r
 }

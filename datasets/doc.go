@@ -3,17 +3,18 @@
 // # Synthetic long-context tasks
 //
 // The built-in reference model knows one small world: prompts of keys (people),
-// values (things) and fillers, in the 384 words of vocabulary.txt. A prompt
-// hides facts in filler: key-value pairs ("anna lamp harbor"), links between
-// keys ("anna calls bruno"), one passage in brackets, four numbered marks
-// ("second castle"). The question asks for some of them, after the context as a
-// user would ask, or before it:
+// values (things), colours and fillers, in the 480 words of vocabulary.txt. A prompt
+// hides facts in filler: key-value pairs ("anna lamp harbor"), keys that come back with
+// another value, links between keys ("anna calls bruno"), one section in brackets,
+// numbered items in any order ("second castle"), colours of which one is most frequent,
+// or topics that the text returns to. The question asks for some of them, after the
+// context as a user would ask, or before it:
 //
 //	<bos> <user> <context> … </context> <ask> anna <eot> <header> <assistant> <newline>
 //	<bos> <user> <copy> <context> … </context> <eot> <header> <assistant> <newline>
 //
-// The task "turns" goes on after the answer with a second question about the same
-// context.
+// The tasks turns_key and turns_section go on after the answer with a second question
+// about the same context.
 //
 // An answer is a few tokens that stand in the prompt, so it is right or wrong,
 // and an eviction policy that drops them cannot answer. Which facts a question

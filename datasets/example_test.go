@@ -7,9 +7,9 @@ import (
 	"glimpse/datasets"
 )
 
-// A short chain task: the answer is found by following the calls from dora on.
+// A short task of hops: the answer is found by following the calls from dora on.
 func Example() {
-	stream, err := datasets.NewStream([]string{"chain"}, datasets.Test, 44, 1)
+	stream, err := datasets.NewStream([]string{"hops"}, datasets.Test, 44, 1)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -33,8 +33,8 @@ func Example() {
 	fmt.Println(strings.ReplaceAll(prompt, " <context>", "\n<context>"))
 	fmt.Println("answer:", answer)
 	// Output:
-	// chain/test/44/1/5
+	// hops/test/44/1/5
 	// <bos> <user>
-	// <context> rosa cradle lock first coin second basket kate calls bruno over laura stairs cake <passage> apple mirror cottage mill </passage> dora calls kate and on jane church harp clara castle melon ida tower gate </context> <chain> dora <eot> <header> <assistant> <newline>
-	// answer: kate bruno
+	// <context> red adam carrot ruth calls helen first jewel gray all helen calls gustav second garlic gray gray <passage> bench balcony hat penny </passage> gray agnes attic orchard about at adam carpet stella flute canoe </context> <chain> ruth <eot> <header> <assistant> <newline>
+	// answer: helen gustav
 }

@@ -17,7 +17,7 @@ const (
 )
 
 // Lesson is a sequence that a reference model is pre-trained on: one context of the
-// long tasks, with as many questions and answers as there is room for.
+// tasks, with as many questions and answers as there is room for.
 type Lesson struct {
 	IDs     []int32
 	Targets []Target // in the order of the sequence
@@ -26,7 +26,7 @@ type Lesson struct {
 // Target is a part of a lesson that the model has to say: an answer with its end
 // token.
 type Target struct {
-	Task       string // of LongTasks, LessonRepeat or LessonMention
+	Task       string // of Tasks, LessonRepeat or LessonMention
 	Begin, End int    // of the ids
 }
 
@@ -47,11 +47,11 @@ type LessonWeight struct {
 }
 
 // MinLesson is the fewest tokens of a lesson: the shortest prompt and an answer.
-const MinLesson = MinTokens + maxLongAnswer
+const MinLesson = MinTokens + maxAnswer
 
-// maxLongAnswer is the longest answer to a question about the longest context, with
+// maxAnswer is the longest answer to a question about the longest context, with
 // its end token: six topics.
-const maxLongAnswer = 19
+const maxAnswer = 19
 
 // LessonStream is an endless, reproducible sequence of lessons. All of it is safe for
 // concurrent use.
@@ -99,7 +99,7 @@ func NewLessonStream(p LessonPlan) (*LessonStream, error) {
 	s := &LessonStream{plan: p}
 	s.plan.Weights = slices.Clone(p.Weights)
 	for i, w := range p.Weights {
-		t, err := LongTasks.Lookup(w.Task)
+		t, err := Tasks.Lookup(w.Task)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("lessons: %w", err)
@@ -154,7 +154,7 @@ type lessonTurn struct {
 // draw draws one lesson and the length of its first prompt.
 func (s *LessonStream) draw(r *rand.Rand) (Lesson, int, error) {
 	task := s.first.draw(r)
-	f := drawLongFacts(r, s.plan.Tokens-frame-maxQuestion-maxLongAnswer, task.turns[0].fact)
+	f := drawFacts(r, s.plan.Tokens-frame-maxQuestion-maxAnswer, task.turns[0].fact)
 	free := s.plan.Tokens - frame - f.tokens()
 	var turns []lessonTurn
 	ask := func(t Task) bool {
@@ -211,9 +211,9 @@ func (s *LessonStream) repeat(r *rand.Rand) Lesson {
 	ids := make([]int32, s.plan.Tokens)
 	ids[0] = tokBOS
 	for i := 1; i < len(ids)-n; i++ {
-		id := keysBegin + r.Int32N(longVocabularySize-longKeysBegin+vocabularySize-keysBegin)
-		if id >= vocabularySize {
-			id += longKeysBegin - vocabularySize // over the words of questions
+		id := keysBegin + r.Int32N(vocabularySize-moreKeysBegin+fillersEnd-keysBegin)
+		if id >= fillersEnd {
+			id += moreKeysBegin - fillersEnd // over the words of questions
 		}
 		ids[i] = id
 	}

@@ -13,7 +13,7 @@ import (
 // lessonWeights weighs all tasks of one turn alike.
 func lessonWeights() []datasets.LessonWeight {
 	var out []datasets.LessonWeight
-	for _, name := range datasets.LongTasks.Names() {
+	for _, name := range datasets.Tasks.Names() {
 		if !strings.HasPrefix(name, "turns_") {
 			out = append(out, datasets.LessonWeight{Task: name, Weight: 1})
 		}
@@ -33,7 +33,7 @@ func newLessons(t testing.TB, p datasets.LessonPlan) *datasets.LessonStream {
 // Every lesson has its exact length, its first question belongs to split Train, and
 // its targets are the answers to its questions, worked out from the words alone.
 func TestLessons(t *testing.T) {
-	kinds := longWordKinds(t)
+	kinds := wordKinds(t)
 	seen := map[string]int{}
 	for _, tokens := range []int{datasets.MinLesson, 64, 100, 512, 2048} {
 		s := newLessons(t, datasets.LessonPlan{Tokens: tokens, Turns: 12, Weights: lessonWeights(), Repeat: 0.1, Seed: 4})
@@ -94,7 +94,7 @@ func checkLesson(t *testing.T, kinds map[string]string, l datasets.Lesson) {
 			t.Fatalf("question %q of %s at turn %d: asked again or in a wrong place", name, target.Task, i+1)
 		}
 		asked[name] = true
-		want, err := longAnswer(kinds, question, r.context)
+		want, err := rightAnswer(kinds, question, r.context)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestLessonErrors(t *testing.T) {
 		{"short", func(p *datasets.LessonPlan) { p.Tokens = 50 }, "got 50 tokens, want 59 to"},
 		{"no turn", func(p *datasets.LessonPlan) { p.Turns = 0 }, "got 0 turns"},
 		{"share", func(p *datasets.LessonPlan) { p.Repeat = 2 }, "got 2, want 0 to 1"},
-		{"unknown", func(p *datasets.LessonPlan) { p.Weights[0].Task = "copy" }, `unknown long task "copy"`},
+		{"unknown", func(p *datasets.LessonPlan) { p.Weights[0].Task = "copy" }, `unknown task "copy"`},
 		{"two turns", func(p *datasets.LessonPlan) { p.Weights[0].Task = "turns_key" }, "has 2 turns"},
 		{"twice", func(p *datasets.LessonPlan) { p.Weights[0].Task = p.Weights[1].Task }, "twice"},
 		{"negative", func(p *datasets.LessonPlan) { p.Weights[0].Weight = -1 }, "got -1, want at least 0"},

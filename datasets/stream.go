@@ -42,16 +42,13 @@ func NewStream(tasks []string, split Split, tokens int, seed uint64) (*Stream, e
 }
 
 // StreamFor is NewStream with tasks and split as flags name them, for a model with a
-// vocabulary of so many words. One that does not know the words of the tasks is an error.
+// vocabulary of so many words. One that does not know those of the tasks is an error.
 func StreamFor(model string, vocab int, tasks, split string, tokens int, seed uint64) (*Stream, error) {
 	names, err := ParseTasks(tasks)
 	if err != nil {
 		return nil, err
 	}
-	for i, name := range names {
-		names[i] = TaskFor(vocab, name)
-	}
-	if !Knows(vocab, names...) {
+	if !Knows(vocab) {
 		return nil, fmt.Errorf("model %s does not know the words of the synthetic tasks; give it prompts of its own", model)
 	}
 	s, err := ParseSplit(split)
@@ -69,7 +66,7 @@ func NewStreamBetween(tasks []string, split Split, min, max int, seed uint64) (*
 		return nil, fmt.Errorf("example stream: got no tasks, want at least one")
 	}
 	for _, name := range tasks {
-		t, err := lookupTask(name)
+		t, err := Tasks.Lookup(name)
 		if err != nil {
 			return nil, fmt.Errorf("example stream: %w", err)
 		}

@@ -12,7 +12,7 @@ import (
 // MinTokens and MaxTokens bound the length of a synthetic prompt. Below
 // MinTokens the facts leave no room for fillers. MaxTokens only keeps a mistyped
 // length from taking all memory; the built-in reference model was trained on
-// prompts of at most 512 tokens.
+// prompts of at most 2,048 tokens.
 const (
 	MinTokens = 40
 	MaxTokens = 1 << 20
@@ -25,62 +25,50 @@ type Task struct {
 	Doc  string // one line: what is asked and what answers it
 	// QuestionFirst puts the question before the context.
 	QuestionFirst bool
-	// Default makes the task one of DefaultTasks: the reference model answers it
-	// when nothing is evicted, so a wrong answer tells about eviction.
-	Default bool
 
-	// difficulty of a prompt of the given length; nil means fullDifficulty.
-	difficulty func(tokens int) difficulty
-	// ask picks facts to ask for and returns the question, at most maxQuestion
-	// tokens, and its answer without the end token.
-	ask func(r *rand.Rand, f *facts) (question, answer []int32)
-	// askAgain, of tasks of two turns, picks other facts after the first answer.
-	askAgain func(r *rand.Rand, f *facts) (question, answer []int32)
-
-	// turns are the questions of a long task, which has none of the functions above.
 	turns []query
 }
 
-// Tasks holds every task by name.
+// query is one kind of question. One that asks for a list says in its last word how long it
+// is: that nothing more stands in a context is what small models do not learn to see (they
+// listed all and went on, or stopped, as if they drew lots), and no claim about eviction
+// rests on it.
+type query struct {
+	fact factKind
+	// ask picks facts that nobody asked for yet and returns the question, at most
+	// maxQuestion tokens, and its answer without the end token; no question where
+	// none are left.
+	ask func(r *rand.Rand, f *facts) (question, answer []int32)
+}
+
+// Tasks holds every task by name. They were chosen for what the reference model answers with
+// its full cache, before any policy was run on them. Two that it did not learn were dropped: all
+// values of a key that comes back (contexts still hold such keys), and four keys asked before the
+// context.
 var Tasks = registry.Registry[Task]{Noun: "task"}
 
-func register(t Task) { Tasks.Add(t.Name, t) }
-
-// registerQuestionFirst registers the twin of t that asks before the context, as
-// q_NAME.
-func registerQuestionFirst(t Task, isDefault bool) {
-	t.Name = "q_" + t.Name
-	t.Doc += "; asked before the context"
-	t.QuestionFirst = true
-	t.Default = isDefault
-	register(t)
+// register registers a task of one turn for each query.
+func register(name, doc string, turns ...query) {
+	Tasks.Add(name, Task{Name: name, Doc: doc, turns: turns})
 }
 
-// DefaultTasks returns the names of the default evaluation set, sorted.
-func DefaultTasks() []string {
-	return slices.DeleteFunc(Tasks.Names(), func(name string) bool {
-		t, err := Tasks.Lookup(name)
-		return err != nil || !t.Default
-	})
+// registerQuestionFirst registers the twin of a task of one turn that asks before the
+// context, as q_NAME.
+func registerQuestionFirst(name, doc string, turn query) {
+	name, doc = "q_"+name, doc+"; asked before the context"
+	Tasks.Add(name, Task{Name: name, Doc: doc, QuestionFirst: true, turns: []query{turn}})
 }
 
-// ParseTasks reads a flag: comma-separated task names, "default" for
-// DefaultTasks, or "all". The names come back in the order given. An unknown,
-// repeated or missing name is an error. "long" stands for LongTasks, whose names a
-// list may have, too.
+// ParseTasks reads a flag: comma-separated task names, or "all". The names come back in the
+// order given. An unknown, repeated or missing name is an error.
 func ParseTasks(list string) ([]string, error) {
-	switch list {
-	case "default":
-		return DefaultTasks(), nil
-	case "all":
+	if list == "all" {
 		return Tasks.Names(), nil
-	case "long":
-		return LongTasks.Names(), nil
 	}
 	names := strings.Split(list, ",")
 	for i, name := range names {
-		if _, err := lookupTask(name); err != nil {
-			return nil, fmt.Errorf("task list %q: %w; default, all and long name sets of tasks", list, err)
+		if _, err := Tasks.Lookup(name); err != nil {
+			return nil, fmt.Errorf("task list %q: %w, or all", list, err)
 		}
 		if slices.Contains(names[:i], name) {
 			return nil, fmt.Errorf("task list %q: got %s twice, want every task once", list, name)
@@ -102,26 +90,29 @@ func (t Task) Generate(r *rand.Rand, tokens int) (prompt, answer []int32, err er
 
 // generate draws all turns of one example.
 func (t Task) generate(r *rand.Rand, tokens int) ([]Turn, error) {
-	if len(t.turns) > 0 {
-		return t.generateLong(r, tokens)
-	}
 	if err := checkTokens(tokens); err != nil {
 		return nil, fmt.Errorf("task %s: %w", t.Name, err)
 	}
-	plan := t.difficulty
-	if plan == nil {
-		plan = fullDifficulty
+	needs := make([]factKind, len(t.turns))
+	for i, q := range t.turns {
+		needs[i] = q.fact
 	}
-	f := drawFacts(r, plan(tokens))
-	question, answer := t.ask(r, f)
-	context, err := f.layOut(r, tokens-frame-len(question))
-	if err != nil {
-		return nil, fmt.Errorf("task %s: prompt of %d tokens: %w", t.Name, tokens, err)
-	}
-	turns := []Turn{{firstPrompt(question, context, t.QuestionFirst), answer}}
-	if t.askAgain != nil {
-		question, answer := t.askAgain(r, f)
-		turns = append(turns, Turn{laterPrompt(question), answer})
+	f := drawFacts(r, tokens-frame-maxQuestion, needs...)
+	var turns []Turn
+	for _, q := range t.turns {
+		question, answer := q.ask(r, f)
+		if len(question) == 0 {
+			return nil, fmt.Errorf("task %s: prompt of %d tokens: no facts are left for turn %d", t.Name, tokens, len(turns)+1)
+		}
+		if len(turns) > 0 {
+			turns = append(turns, Turn{laterPrompt(question), answer})
+			continue
+		}
+		context, err := f.layOut(r, tokens-frame-len(question))
+		if err != nil {
+			return nil, fmt.Errorf("task %s: prompt of %d tokens: %w", t.Name, tokens, err)
+		}
+		turns = append(turns, Turn{firstPrompt(question, context, t.QuestionFirst), answer})
 	}
 	return turns, nil
 }

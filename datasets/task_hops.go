@@ -4,11 +4,11 @@ import "math/rand/v2"
 
 func init() {
 	doc := "the two to four keys reached from the first key of a chain, link by link"
-	registerLong("hops", doc, hopsQuery)
-	registerLongQuestionFirst("hops", doc, hopsQuery)
+	register("hops", doc, hopsQuery)
+	registerQuestionFirst("hops", doc, hopsQuery)
 }
 
-var hopsQuery = query{factChains, func(r *rand.Rand, f *longFacts) (question, answer []int32) {
+var hopsQuery = query{factChains, func(r *rand.Rand, f *facts) (question, answer []int32) {
 	for _, i := range r.Perm(len(f.chains)) {
 		if chain := f.chains[i]; f.ask(chain[0]) {
 			return []int32{tokChain, chain[0]}, chain[1:]

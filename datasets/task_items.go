@@ -3,8 +3,8 @@ package datasets
 import "math/rand/v2"
 
 func init() {
-	registerLong("items", "every numbered item with its value, in the order of the numbers and not of the text; the question says how many",
-		query{factItems, func(_ *rand.Rand, f *longFacts) (question, answer []int32) {
+	register("items", "every numbered item with its value, in the order of the numbers and not of the text; the question says how many",
+		query{factItems, func(_ *rand.Rand, f *facts) (question, answer []int32) {
 			if len(f.items) == 0 || !f.ask(tokMarks) {
 				return nil, nil
 			}

@@ -4,16 +4,16 @@ import "math/rand/v2"
 
 func init() {
 	doc := "the two values of one key out of all pairs of the context"
-	registerLong("key1", doc, keyQuery)
-	registerLongQuestionFirst("key1", doc, keyQuery)
+	register("key1", doc, keyQuery)
+	registerQuestionFirst("key1", doc, keyQuery)
 }
 
 var keyQuery = query{factPairs, askPairs(1)}
 
 // askPairs asks for the values of n different keys, or of all keys that are left if
 // there are fewer.
-func askPairs(n int) func(r *rand.Rand, f *longFacts) (question, answer []int32) {
-	return func(r *rand.Rand, f *longFacts) (question, answer []int32) {
+func askPairs(n int) func(r *rand.Rand, f *facts) (question, answer []int32) {
+	return func(r *rand.Rand, f *facts) (question, answer []int32) {
 		question = []int32{tokAsk}
 		for _, i := range r.Perm(len(f.pairs)) {
 			if p := f.pairs[i]; len(question) <= n && f.ask(p.key) {
@@ -29,7 +29,7 @@ func askPairs(n int) func(r *rand.Rand, f *longFacts) (question, answer []int32)
 }
 
 // ask says whether a key or a question word was not asked yet, and takes it as asked.
-func (f *longFacts) ask(id int32) bool {
+func (f *facts) ask(id int32) bool {
 	if f.asked[id] {
 		return false
 	}

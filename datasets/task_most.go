@@ -3,8 +3,8 @@ package datasets
 import "math/rand/v2"
 
 func init() {
-	registerLong("most", "the most frequent colour of the context",
-		query{factCounts, func(_ *rand.Rand, f *longFacts) (question, answer []int32) {
+	register("most", "the most frequent colour of the context",
+		query{factCounts, func(_ *rand.Rand, f *facts) (question, answer []int32) {
 			if len(f.counts) == 0 || !f.ask(tokMost) {
 				return nil, nil
 			}

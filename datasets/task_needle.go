@@ -1,5 +1,5 @@
 package datasets
 
 func init() {
-	registerLong("needle", "the two values of the only key in a context of fillers", query{factNeedle, askPairs(1)})
+	register("needle", "the two values of the only key in a context of fillers", query{factNeedle, askPairs(1)})
 }

@@ -4,11 +4,11 @@ import "math/rand/v2"
 
 func init() {
 	doc := "the section between its brackets, word for word"
-	registerLong("section", doc, sectionQuery)
-	registerLongQuestionFirst("section", doc, sectionQuery)
+	register("section", doc, sectionQuery)
+	registerQuestionFirst("section", doc, sectionQuery)
 }
 
-var sectionQuery = query{factSection, func(_ *rand.Rand, f *longFacts) (question, answer []int32) {
+var sectionQuery = query{factSection, func(_ *rand.Rand, f *facts) (question, answer []int32) {
 	if len(f.section) == 0 || !f.ask(tokCopy) {
 		return nil, nil
 	}

@@ -6,8 +6,8 @@ import "math/rand/v2"
 // is known by its kind while the context is read, and the text comes back to it. So a
 // policy that never sees a question can keep it.
 func init() {
-	registerLong("summary", "the topics of the text, each with its number and its two words, out of all the places that speak of them; the question says how many",
-		query{factTopics, func(_ *rand.Rand, f *longFacts) (question, answer []int32) {
+	register("summary", "the topics of the text, each with its number and its two words, out of all the places that speak of them; the question says how many",
+		query{factTopics, func(_ *rand.Rand, f *facts) (question, answer []int32) {
 			if len(f.topics) == 0 || !f.ask(tokSummary) {
 				return nil, nil
 			}

@@ -1,5 +1,5 @@
 package datasets
 
 func init() {
-	registerLong("turns_key", "two turns: the values of one key, then those of another", keyQuery, keyQuery)
+	register("turns_key", "two turns: the values of one key, then those of another", keyQuery, keyQuery)
 }

@@ -1,5 +1,5 @@
 package datasets
 
 func init() {
-	registerLong("turns_section", "two turns: the keys of a chain, then the section between its brackets", hopsQuery, sectionQuery)
+	register("turns_section", "two turns: the keys of a chain, then the section between its brackets", hopsQuery, sectionQuery)
 }

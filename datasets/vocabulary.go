@@ -13,64 +13,54 @@ import (
 //go:embed vocabulary.txt
 var vocabularyText string
 
-// longVocabularyText goes on where vocabularyText ends: what the long tasks say
-// beyond it.
-//
-//go:embed vocabulary_long.txt
-var longVocabularyText string
-
-var words = strings.Fields(vocabularyText + longVocabularyText)
+var words = strings.Fields(vocabularyText)
 
 // The ids of the template, by the name they have in vocabulary.txt.
 const (
-	tokBOS         int32 = 1
-	tokEOT         int32 = 2 // ends every turn; the answer's end token
-	tokUser        int32 = 3
-	tokHeader      int32 = 4
-	tokAssistant   int32 = 5
-	tokNewline     int32 = 6
-	tokContext     int32 = 7
-	tokContextEnd  int32 = 8
-	tokAsk         int32 = 9
-	tokChain       int32 = 11
-	tokCopy        int32 = 12
-	tokMarks       int32 = 13
-	tokPassage     int32 = 14
-	tokPassageEnd  int32 = 15
-	tokLink        int32 = 17
-	tokFirstMark   int32 = 18 // marks are tokFirstMark + 0 … maxMarks-1
-	maxMarks             = 4
-	keysBegin      int32 = 32
-	valuesBegin    int32 = 96
-	fillersBegin   int32 = 320
-	vocabularySize       = 384
+	tokBOS        int32 = 1
+	tokEOT        int32 = 2 // ends every turn; the answer's end token
+	tokUser       int32 = 3
+	tokHeader     int32 = 4
+	tokAssistant  int32 = 5
+	tokNewline    int32 = 6
+	tokContext    int32 = 7
+	tokContextEnd int32 = 8
+	tokAsk        int32 = 9
+	tokChain      int32 = 11
+	tokCopy       int32 = 12
+	tokMarks      int32 = 13
+	tokPassage    int32 = 14
+	tokPassageEnd int32 = 15
+	tokLink       int32 = 17
+	tokFirst      int32 = 18 // the first four ordinals
+	keysBegin     int32 = 32
+	valuesBegin   int32 = 96
+	fillersBegin  int32 = 320
+	fillersEnd    int32 = 384
 )
 
-// The ids of the words of the long tasks that are not in vocabulary.txt.
+// The ids of the words after the fillers.
 const (
-	tokAll             int32 = 10 // in vocabulary.txt, where no task asks with it
-	tokSummary         int32 = 384
-	tokMost            int32 = 385
-	tokFifth           int32 = 386 // the ordinals after the fourth mark
-	maxOrdinals              = 8
-	longKeysBegin      int32 = 400
-	coloursBegin       int32 = 464
-	longVocabularySize       = 480
+	tokSummary     int32 = 384
+	tokMost        int32 = 385
+	tokFifth       int32 = 386 // the ordinals from here to the eighth
+	moreKeysBegin  int32 = 400
+	coloursBegin   int32 = 464
+	vocabularySize       = 480
 )
 
 // Vocabulary returns the words of the reference model; a word's index is its id.
 // The slice belongs to the caller.
-func Vocabulary() []string { return slices.Clone(words[:vocabularySize]) }
+func Vocabulary() []string { return slices.Clone(words) }
 
-// LongVocabulary returns the words of the long tasks: those of Vocabulary, with
-// the same ids, and more. The slice belongs to the caller.
-func LongVocabulary() []string { return slices.Clone(words) }
+// Knows says whether a model with a vocabulary of so many words knows those of the tasks.
+func Knows(vocab int) bool { return vocab == vocabularySize }
 
 // Text writes ids of the tasks' words as words with single spaces between them;
 // the tokenizer of a model that knows them reads that text back to the same ids.
-// An id outside LongVocabulary is an error.
+// An id outside Vocabulary is an error.
 func Text(ids []int32) (string, error) {
-	if err := checkIDs("ids", ids, longVocabularySize); err != nil {
+	if err := checkIDs("ids", ids, vocabularySize); err != nil {
 		return "", fmt.Errorf("text of token ids: %w", err)
 	}
 	var b strings.Builder

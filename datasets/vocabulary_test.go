@@ -12,7 +12,7 @@ import (
 )
 
 func TestVocabulary(t *testing.T) {
-	wordKinds(t) // 384 different words
+	wordKinds(t) // 480 different words
 	words := datasets.Vocabulary()
 	template := strings.Fields(`<pad> <bos> <eot> <user> <header> <assistant> <newline>
 		<context> </context> <ask> <all> <chain> <copy> <marks> <passage> </passage>
@@ -22,6 +22,9 @@ func TestVocabulary(t *testing.T) {
 	}
 	plain := regexp.MustCompile(`^[a-z]+$`)
 	for id, w := range words[32:] {
+		if id+32 >= 384 && id+32 < 400 {
+			continue // words of questions, ordinals and reserved ones
+		}
 		if !plain.MatchString(w) {
 			t.Errorf("word %d is %q, want lower-case letters", 32+id, w)
 		}

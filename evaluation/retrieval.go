@@ -11,11 +11,11 @@ import (
 )
 
 // patternTasks are those whose answers are copied from the prompt.
-var patternTasks = []string{"copy", "single"}
+var patternTasks = []string{"section", "needle"}
 
 // Retrievals are n prompts whose answers are copied from them.
 func Retrievals(m *model.Model, split datasets.Split, tokens, samples int, seed uint64) (n int, at func(i int) (eviction.Retrieval, error), err error) {
-	if !datasets.Knows(m.Config.Vocab, patternTasks...) {
+	if !datasets.Knows(m.Config.Vocab) {
 		return samples, func(i int) (eviction.Retrieval, error) { return randomCopy(m, tokens, seed, i) }, nil
 	}
 	var streams []*datasets.Stream

@@ -227,7 +227,7 @@ func TestBatchOfAStudy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	stream, err := datasets.NewStream([]string{"copy"}, datasets.Validation, 160, 1)
+	stream, err := datasets.NewStream([]string{"section"}, datasets.Validation, 160, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func (s *sink) Write(p datasets.Pair) error {
 // prompts gives examples [from, to) of a stream.
 func prompts(t testing.TB, from, to, tokens int) func() (generation.Prompt, error) {
 	t.Helper()
-	s, err := datasets.NewStream([]string{"single", "copy", "chain"}, datasets.Train, tokens, 1)
+	s, err := datasets.NewStream([]string{"needle", "section", "hops"}, datasets.Train, tokens, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestStops(t *testing.T) {
 	if err := generation.Pairs(ctx, m, prompts(t, 0, 1<<30, 64), &sink{}, generation.Options{MaxNew: 4}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want that of the context", err)
 	}
-	long := func() (generation.Prompt, error) { return generation.Prompt{ID: "long", IDs: make([]int32, 2000)}, nil }
+	long := func() (generation.Prompt, error) { return generation.Prompt{ID: "long", IDs: make([]int32, 5000)}, nil }
 	if err := generation.Pairs(context.Background(), m, long, &sink{}, generation.Options{MaxNew: 4}); !errors.Is(err, model.ErrContext) {
 		t.Errorf("error %v, want ErrContext", err)
 	}

@@ -76,7 +76,7 @@ type Job struct {
 func DefaultJob() *Job {
 	return &Job{
 		CacheDType: "auto",
-		Device:     "cpu", Tasks: "default", Split: "train", Tokens: 512, Samples: 1000, Seed: 1, Recipe: "asis", Responses: "self",
+		Device:     "cpu", Tasks: "all", Split: "train", Tokens: 512, Samples: 1000, Seed: 1, Recipe: "asis", Responses: "self",
 		MaxPrompt: 16384, MaxNew: 512, SamplingSeed: 1, Batch: 8,
 		SamplingChoice: model.SamplingChoice{From: model.SamplingGreedy},
 	}

@@ -10,9 +10,9 @@ import (
 
 // TestDescriptionsStay: shards that were begun before a setting was added go on.
 func TestDescriptionsStay(t *testing.T) {
-	s := &Job{Tasks: "default", Split: "train", Tokens: 512, Samples: 64, Seed: 1, Recipe: "asis", Responses: "self", MaxPrompt: 16384, MaxNew: 512, SamplingSeed: 1, Batch: 8,
+	s := &Job{Tasks: "all", Split: "train", Tokens: 512, Samples: 64, Seed: 1, Recipe: "asis", Responses: "self", MaxPrompt: 16384, MaxNew: 512, SamplingSeed: 1, Batch: 8,
 		SamplingChoice: model.SamplingChoice{From: model.SamplingGreedy}}
-	if got, want := s.describe(), "synthetic tasks default, 512 tokens, seed 1, settings 1d3277a1b6a5"; got != want {
+	if got, want := s.describe(), "synthetic tasks all, 512 tokens, seed 1, settings 8a2efa510426"; got != want {
 		t.Errorf("greedy: %s, want %s", got, want)
 	}
 	s.sampling = model.Sampling{Temperature: 0.7, TopP: 0.9, TopK: 20}

@@ -14,11 +14,11 @@ func TestSourceOfTasks(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "pairs.jsonl")
 	job := generation.DefaultJob()
 	job.SamplesGiven = true
-	job.Tasks, job.Tokens, job.Samples, job.Responses, job.Out = "copy,chain", 128, 6, "source", out
+	job.Tasks, job.Tokens, job.Samples, job.Responses, job.Out = "section,hops", 128, 6, "source", out
 	if err := job.Run(t.Context(), t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := datasets.NewStream([]string{"copy", "chain"}, "train", 128, job.Seed)
+	stream, err := datasets.NewStream([]string{"section", "hops"}, "train", 128, job.Seed)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -342,7 +342,7 @@ func TestNoTokenizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.write("tokenizer.json", large)
-	f.noted(t, "tokenizer.json: 384 tokens for 40 rows")
+	f.noted(t, "tokenizer.json: 480 tokens for 40 rows")
 }
 
 // TestDefaults: keys that config.json may leave out.

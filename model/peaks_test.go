@@ -84,7 +84,7 @@ func TestSameVocabulary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alike, other := modeltest.Llama{Vocab: 384}.Open(t, "cpu"), modeltest.Llama{Vocab: 385}.Open(t, "cpu")
+	alike, other := modeltest.Llama{Vocab: 480}.Open(t, "cpu"), modeltest.Llama{Vocab: 481}.Open(t, "cpu")
 	for _, c := range []struct {
 		name string
 		a, b *model.Model
@@ -100,7 +100,7 @@ func TestSameVocabulary(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if cut.Config.Layers != 2 || builtin.Config.Layers != 4 || len(cut.Network.Layers) != 2 {
+	if cut.Config.Layers != 2 || builtin.Config.Layers != 8 || len(cut.Network.Layers) != 2 {
 		t.Errorf("cut to %d of %d layers", cut.Config.Layers, builtin.Config.Layers)
 	}
 	cut.Close() // which leaves the whole model usable

@@ -120,7 +120,7 @@ refuse "index that names an absent file" "model-00003-of-00003.safetensors|no su
 m=$(sharded swapped) && cp "$m/model-00001-of-00003.safetensors" "$m/model-00002-of-00003.safetensors"
 refuse "shard that is another one" "model-00002-of-00003.safetensors" "${small[@]}" --model "$m"
 m=$(sharded other-tokenizer) && cp "$reference"/tokenizer*.json "$m/"
-refuse "tokenizer larger than the embedding" "tokenizer.json: 384 tokens for 256 rows|id 370, want 0 to 255" evict run --policy snapkv --raw --model "$m" often
+refuse "tokenizer larger than the embedding" "tokenizer.json: 480 tokens for 256 rows|id 370, want 0 to 255" evict run --policy snapkv --raw --model "$m" often
 m=$(sharded pointer) && printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n' | tee "$m/model-00002-of-00003.safetensors" >"$m/generation_config.json"
 refuse "generation_config.json is a Git LFS pointer" "generation_config.json: a Git LFS pointer" "${small[@]}" --model "$m"
 rm "$m/generation_config.json"
@@ -153,11 +153,11 @@ refuse "blank prompt from standard input" "empty" evict run --prompt -
 refuse "no prompt" "exactly one" evict run
 refuse "two prompts" "twice" evict run "and" --prompt "so"
 refuse "word that the model does not know" '"hello"|vocabulary' evict run "hello"
-refuse "unknown example" "nope|single" evict run --example nope
-refuse "example longer than the context" "2000 tokens|1024" evict run --example needle --tokens 2000
+refuse "unknown example" "nope|needle" evict run --example nope
+refuse "example longer than the context" "5000 tokens|4096" evict run --example needle --tokens 5000
 refuse "example too short" "got 4 tokens" evict run --example needle --tokens 4
-seq 1100 | awk '{ print $1 % 300 + 8 }' >"$given/long.ids"
-refuse "prompt longer than the context" "1100 tokens|1024" evict run --token-ids "$given/long.ids"
+seq 4200 | awk '{ print $1 % 300 + 8 }' >"$given/long.ids"
+refuse "prompt longer than the context" "4200 tokens|4096" evict run --token-ids "$given/long.ids"
 echo "1 2 9999" >"$given/range.ids"
 refuse "token id out of range" "9999|383" evict run --token-ids "$given/range.ids"
 printf '1 2\n3 x\n' >"$given/word.ids"
@@ -177,19 +177,19 @@ for command in "run --example needle" "inspect --example needle"; do
 done
 refuse "budget that is no number" "\"many\"" evict eval --budget 32,many
 refuse "budget of more than the prompt" "got \"120%\"|at most 100%" "${example[@]}" --budget 120%
-refuse "pseudo-queries of a policy" "shows no policy" evict inspect --queries --policy snapkv --example copy
-refuse "pseudo-queries beyond the context" "start 5000" evict inspect --queries --query-starts 5000 --example copy
+refuse "pseudo-queries of a policy" "shows no policy" evict inspect --queries --policy snapkv --example section
+refuse "pseudo-queries beyond the context" "start 5000" evict inspect --queries --query-starts 5000 --example section
 refuse "sweep that is none" "got 0 sweeps" evict eval --sweep-plot sweep.svg --samples 1
 refuse "unknown policy" "\"snap\"|lookaheadkv|snapkv" evict run --example needle --policy snap
 refuse "unknown policy in a list" "\"snap\"|lookaheadkv|snapkv" evict eval --policy full,snap
-refuse "unknown task" "\"nope\"|chain" evict eval --task nope
+refuse "unknown task" "\"nope\"|hops" evict eval --task nope
 refuse "unknown split" "\"nope\"|validation" evict eval --split nope
 refuse "unknown policy option" "snapkv|window, kernel" "${example[@]}" --set snapkv.nope=3
 refuse "policy option out of range" "odd" "${example[@]}" --set snapkv.kernel=2
 refuse "samples -1" "got -1" evict eval --samples -1
-refuse "evaluation longer than the context" "1024" evict eval --tokens 2000 --task copy --samples 1 --policy full
+refuse "evaluation longer than the context" "4096" evict eval --tokens 5000 --task section --samples 1 --policy full
 refuse "unknown module" "\"nope\"|q_proj" "${quick[@]}" --modules q_proj,nope --out x
-refuse "unknown training task" "\"nope\"|chain" "${quick[@]}" --task nope --out x
+refuse "unknown training task" "\"nope\"|hops" "${quick[@]}" --task nope --out x
 refuse "unknown loss" "\"nope\"|kl, mse" "${quick[@]}" --loss nope --out x
 refuse "unknown command" "nope" evict nope
 refuse "unknown flag" "--nope" train lookahead --nope
@@ -201,7 +201,7 @@ refuse "rows 0" "rows|got 0" "${quick[@]}" --rows 0 --out x
 refuse "rank beyond the model" "rank|got 1000" "${quick[@]}" --rank 1000 --out x
 refuse "learning rate NaN" "learning rate|NaN" "${quick[@]}" --lr NaN --out x
 refuse "learning rate that diverges" "not finite" train lookahead --steps 40 --batch 2 --lr 10 --weight-decay 10 --out x
-refuse "init token out of range" "init token|383" "${quick[@]}" --init-token 384 --out x
+refuse "init token out of range" "init token|479" "${quick[@]}" --init-token 480 --out x
 refuse "threads -1" "threads|got -1" "${quick[@]}" --threads -1 --out x
 refuse "no output folder named" "--out" "${quick[@]}"
 refuse "run file missing" "no such file" train run nowhere.json
@@ -254,14 +254,14 @@ prompts "prompts: unknown word" "prompts.jsonl:1|\"hello\"" '{"prompt": "hello"}
 prompts "prompts: empty file" "no examples" ''
 refuse "prompts: file missing" "no such file" train generate --prompts nowhere.jsonl --out x.jsonl
 refuse "generate: samples 0" "got 0" train generate --samples 0 --out x.jsonl
-refuse "generate: longer than the context" "1024" train generate --samples 1 --tokens 2000 --out x.jsonl
+refuse "generate: longer than the context" "4096" train generate --samples 1 --tokens 5000 --out x.jsonl
 
 echo "== training configurations, plans, sweeps and shards"
 configured() { # NAME TEXT YAML [COMMAND]
   printf '%b' "$3" >"$given/c.yaml"
   refuse "$1" "$2" train ${4:-run} "$given/c.yaml"
 }
-configured "configuration: unknown key" 'c.yaml:2: unknown key "stesp"' 'tasks: copy\nstesp: 3\n'
+configured "configuration: unknown key" 'c.yaml:2: unknown key "stesp"' 'tasks: section\nstesp: 3\n'
 configured "configuration: unknown key of validation" 'c.yaml:3: train.validation: unknown key "evry", did you mean "every"' 'train:\n  validation:\n    evry: 3\n'
 configured "configuration: word for a number" 'c.yaml:1: train.steps: got "many"' 'train: {steps: many}'
 configured "configuration: key twice" '"tokens"' 'tokens: 3\ntokens: 4\n'
@@ -281,7 +281,7 @@ mkdir "$given/nopairs"
 refuse "folder without pairs" "nopairs|*.jsonl" "${quick[@]}" --data "$given/nopairs" --out x
 refuse "plan of nothing" "--preset" train plan
 refuse "plan of a model without lengths" "--prompt-tokens" train plan "$root/scripts/examples/run.yaml" --model "$reference"
-refuse "plan beyond the context" "1024" train plan --preset lookaheadkv --tokens 2000
+refuse "plan beyond the context" "4096" train plan --preset lookaheadkv --tokens 5000
 configured "sweep without a grid" "sweep: missing" 'run: x\nadapters: [{kind: judgeq, learning_rate: 0.1}]\n' sweep
 configured "sweep of two adapters" "got 2 adapters" 'run: x\nsweep: {rows: [1]}\nadapters: [{kind: judgeq}, {kind: judgeq}]\n' sweep
 configured "sweep with one point twice" "twice" 'run: x\nsweep: {rows: [4, 4]}\nadapters: [{kind: judgeq, learning_rate: 0.1}]\n' sweep
@@ -379,7 +379,7 @@ refuse "two drafts of one name" "NAME=DIR" "${speculative[@]}" --draft self --dr
 m=$(broken seldom) && sed -i 's/"often": 370/"seldom": 370/' "$m/tokenizer.json"
 refuse "draft model with other words" "model seldom|\"seldom\"|\"often\"" "${speculative[@]}" --draft "$m"
 refuse "draft model with other words, in an evaluation" "\"seldom\"" evict eval --policy snapkv,speckv --draft "$m" --samples 1000000
-m=$(broken wordless) && rm "$m/tokenizer.json" && sed -i 's/"vocab_size": 384/"vocab_size": 383/' "$m/config.json"
+m=$(broken wordless) && rm "$m/tokenizer.json" && sed -i 's/"vocab_size": 480/"vocab_size": 479/' "$m/config.json"
 refuse "draft model of other shapes" "embed_tokens.weight|[383 128]" "${speculative[@]}" --draft "$m"
 duo=(evict run --example needle --policy duoattention --budget 32)
 pattern() { # NAME: copies the model's pattern
@@ -392,7 +392,7 @@ refuse "pattern for a policy that takes none" "no policy of snapkv takes it" "${
 p=$(pattern layers) && sed -i 4d "$p/full_attention_heads.tsv"
 refuse "pattern of fewer layers" "3 layers of 2 KV heads, want 4 of 2" "${duo[@]}" --pattern "$p"
 p=$(pattern heads) && sed -i 's/$/\t1/' "$p/full_attention_heads.tsv"
-refuse "pattern of more heads" "4 layers of 3 KV heads, want 4 of 2" "${duo[@]}" --pattern "$p"
+refuse "pattern of more heads" "8 layers of 3 KV heads, want 8 of 2" "${duo[@]}" --pattern "$p"
 p=$(pattern ragged) && sed -i '2s/\t.*//' "$p/full_attention_heads.tsv"
 refuse "pattern with a line cut short" "line 2|1 heads, want 2" "${duo[@]}" --pattern "$p"
 p=$(pattern words) && sed -i '3s/.*/high\tlow/' "$p/full_attention_heads.tsv"
@@ -406,7 +406,7 @@ refuse "model without a pattern" "duoattention|evict patterns" "${duo[@]}" --mod
 refuse "patterns: no folder named" "--out" evict patterns
 refuse "patterns: samples 0" "got 0" evict patterns --samples 0 --out x
 refuse "patterns: folder exists" "already exists" evict patterns --samples 1 --out "$given/pattern-headless"
-refuse "patterns: longer than the context" "1024" evict patterns --samples 1 --tokens 2000 --out x
+refuse "patterns: longer than the context" "4096" evict patterns --samples 1 --tokens 5000 --out x
 refuse "patterns: a recent size below 0" "got 128 and -1" evict patterns --recent -1 --out x
 stop_patterns=(evict patterns --samples 1000000 --out x)
 expect 130 "Ctrl-C in finding a pattern" "stopped by a signal" timeout --preserve-status -s INT 1.5 "${stop_patterns[@]}"
@@ -420,7 +420,7 @@ refuse "adapter folder is a file" "pairs.jsonl" "${quick[@]}" --out "$given/pair
 refuse "adapter folder cannot be made" "x" "${quick[@]}" --out /proc/x
 refuse "adapter folder below a file" "not a directory" "${quick[@]}" --out "$given/pairs.jsonl/x"
 refuse "pair file cannot be made" "no such file" train generate --samples 1 --out nowhere/x.jsonl
-small=(evict eval --samples 1 --task copy --policy snapkv --budget 32 --timings=false)
+small=(evict eval --samples 1 --task section --policy snapkv --budget 32 --timings=false)
 for flag in json-out table-out plot needle-plot; do
   refuse "eval: --$flag cannot be made" "nowhere" "${small[@]}" --$flag nowhere/x.png
 done
@@ -522,7 +522,7 @@ closed() { # NAME COMMAND...: its reader is gone before it writes; SIGPIPE ends 
 closed "JSON of eval to a closed pipe" "${small[@]}" --json
 closed "JSON of policies to a closed pipe" evict policies --json
 closed "JSON of inspect to a closed pipe" evict inspect --example needle --json
-closed "answer to a closed pipe" evict run --example copy
+closed "answer to a closed pipe" evict run --example section
 full() { refuse "$1" "no space left" bash -c '"$@" >/dev/full' - "${@:2}"; }
 full "JSON of eval to a full disk" "${small[@]}" --json
 full "policies to a full disk" evict policies
@@ -537,7 +537,7 @@ if mount -t tmpfs -o size=64k tmpfs "$work/tiny" 2>/dev/null; then
   refuse "pairs on a full disk" "no space left|finished pairs|--resume goes on" bash -c '"$@"; code=$?; rm .x.jsonl.partial; exit $code' - train generate --samples 200 --out x.jsonl
   refuse "checkpoint on a full disk" "no space left" train judgeq --steps 2 --batch 1 --validate 0 --out x --checkpoint x.state
   refuse "log on a full disk" "no space left" train judgeq --steps 600 --batch 1 --tokens 64 --rows 1 --validate 0 --out x --log x.log
-  refuse "plot on a full disk" "no space left" evict eval --samples 1 --task copy --policy all --budget 8,16,32 --timings=false --plot x.png
+  refuse "plot on a full disk" "no space left" evict eval --samples 1 --task section --policy all --budget 8,16,32 --timings=false --plot x.png
   refuse "JSON on a full disk" "no space left" evict eval --samples 1 --policy all --budget 8,16,24,32,40,48,56,64 --timings=false --json-out x.json
 else
   echo "SKIP  a full disk: mounting a small one needs root"

@@ -46,7 +46,7 @@ if [ $quick = yes ]; then
   : "${steps:=20}" "${pairs:=64}" "${samples:=2}"
   policies=full,oracle,snapkv,laq,d2o,rocketkv,judgeq,lookaheadkv
 else
-  : "${steps:=800}" "${pairs:=4096}" "${samples:=32}"
+  : "${steps:=200}" "${pairs:=2048}" "${samples:=16}"
 fi
 
 # A folder is only ever replaced if an earlier demo made it, and only by a finished one.
@@ -132,5 +132,5 @@ cat <<END
   $out/accuracy.png   accuracy against budget
   $out/needle.png     needles found, by depth and prompt length
   $out/lookaheadkv    the fresh adapters; use one as
-  $out/judgeq           ./bin/evict run --example copy --adapter $out/lookaheadkv
+  $out/judgeq           ./bin/evict run --example section --adapter $out/lookaheadkv
 END

@@ -28,7 +28,7 @@ def digits(logits):
 
 
 def main():
-    command = ["go", "run", "./scripts/examples", "-tasks", "ask4,q_copy", "-per-task", "1"]
+    command = ["go", "run", "./scripts/examples", "-tasks", "key4,q_section", "-per-task", "1"]
     lines = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     model = Model(FOLDER, np.float64)
     prompts = []

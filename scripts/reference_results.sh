@@ -5,7 +5,7 @@
 #
 #   ./scripts/reference_results.sh [--model FOLDER] [--draft FOLDER] [--out DIR] [--stage NAME] [--quick]
 #
-# --model   model folder; without it the built-in model, which must know the long tasks
+# --model   model folder; without it the built-in model
 # --draft   model that drafts for speckv; without it the model itself
 # --out     folder for pairs, adapters, runs and tables (out/results)
 # --stage   this stage alone: pairs, rates, adapters, ablations, pooling, test_512, test_2048,
@@ -54,7 +54,7 @@ stage() { # NAME
 }
 
 generate() { # FILE TOKENS SAMPLES [FLAG...]
-  [ -e "pairs/$1" ] || "$train" generate --model "$model" --task long --tokens "$2" --samples "$3" --max-new 64 --seed 1 --resume --out "pairs/$1" "${@:4}"
+  [ -e "pairs/$1" ] || "$train" generate --model "$model" --task all --tokens "$2" --samples "$3" --max-new 64 --seed 1 --resume --out "pairs/$1" "${@:4}"
 }
 
 pairs() {

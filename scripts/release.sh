@@ -130,7 +130,7 @@ try() { # ARCHIVE
     grep -q 'the answer is right' "$here/output" || { cat "$here/output" >&2; die "$name: the example's answer is not right"; }
     run evict doctor
     run train lookahead --steps 2 --tokens 128 --out out/tried
-    run evict run --example copy --tokens 128 --adapter out/tried --budget 64
+    run evict run --example section --tokens 128 --adapter out/tried --budget 64
     for page in evict evict-run train train-lookahead; do
       [ -s "share/man/man1/$page.1" ] || die "$name: no man page of $page"
     done

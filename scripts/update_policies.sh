@@ -29,8 +29,7 @@ trap 'rm -rf "$work"' EXIT
 [ $measure = yes ] || exit 0
 
 # For speckv: the model itself as an ideal draft, and a cut of it as a poor one.
-# The default tasks, and two turns.
-command=(evict eval --policy all --task ask1,ask4,chain,copy,marks,q_copy,q_marks,q_single,single,turns
+command=(evict eval --policy all
   --budget "32,64,96,128" --tokens 512 --samples "$samples" --seed 1
   --draft self --draft two-layers=layers:2)
 SECONDS=0

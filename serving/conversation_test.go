@@ -38,7 +38,7 @@ func talk(t *testing.T, policy string, budget int, out io.Writer) (c *Conversati
 
 func example(t *testing.T, c *Conversation, tokens int) *Prompt {
 	t.Helper()
-	p, err := (&PromptSource{Example: "turns", Tokens: tokens}).ReadExample(c.model, 3)
+	p, err := (&PromptSource{Example: "turns_section", Tokens: tokens}).ReadExample(c.model, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,8 @@ func TestInterruptedPrompt(t *testing.T) {
 func TestFullContext(t *testing.T) {
 	var out bytes.Buffer
 	c, _ := talk(t, "random", 8, &out)
-	err := c.Loop(t.Context(), strings.NewReader("<copy>\n"), example(t, c, 128))
+	c.model.Config.EOS = nil // answers have no end
+	err := c.Loop(t.Context(), strings.NewReader("<copy>\n"), example(t, c, 4000))
 	if err == nil || !strings.Contains(err.Error(), "longer than the model's context") {
 		t.Errorf("error %v", err)
 	}

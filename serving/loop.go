@@ -117,7 +117,7 @@ func (c *Conversation) lines(ctx context.Context, in io.Reader) (next func() (st
 func (c *Conversation) banner() {
 	c.say(fmt.Sprintf("Model %s, context of %d tokens; policy %s.", c.model.Name, c.model.Config.MaxPositions, c.described()))
 	if datasets.Knows(c.model.Config.Vocab) {
-		c.say(fmt.Sprintf("It knows %d words; begin with --example turns, then try <copy>.", c.model.Config.Vocab))
+		c.say(fmt.Sprintf("It knows %d words; begin with --example turns_section, then try <copy>.", c.model.Config.Vocab))
 	}
 	c.say("/help lists the commands, Ctrl-C ends an answer, Ctrl-D leaves.")
 }

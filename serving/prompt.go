@@ -66,18 +66,17 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, s
 }
 
 // ExampleNames are the names that Example takes.
-func ExampleNames() []string { return append(datasets.Tasks.Names(), "needle") }
+func ExampleNames() []string { return datasets.Tasks.Names() }
 
 // ReadExample makes the prompt of a synthetic task.
 func (p *PromptSource) ReadExample(m *model.Model, seed uint64) (*Prompt, error) {
 	if !datasets.Knows(m.Config.Vocab) {
 		return nil, fmt.Errorf("example: model %s does not know the words of the synthetic tasks", m.Name)
 	}
-	task := datasets.TaskFor(m.Config.Vocab, p.Example)
-	if long := slices.Contains(datasets.LongTasks.Names(), task) && datasets.Knows(m.Config.Vocab, task); !long && !slices.Contains(datasets.Tasks.Names(), task) {
+	if !slices.Contains(ExampleNames(), p.Example) {
 		return nil, suggest.Unknown("example", p.Example, ExampleNames())
 	}
-	s, err := datasets.NewStream([]string{task}, datasets.Test, p.Tokens, seed)
+	s, err := datasets.NewStream([]string{p.Example}, datasets.Test, p.Tokens, seed)
 	if err != nil {
 		return nil, err
 	}

@@ -37,12 +37,12 @@ func TestPromptSource(t *testing.T) {
 		"no ids":          {source: PromptSource{IDs: write("none", " \n")}, fails: "empty, want at least one token"},
 		"missing file":    {source: PromptSource{IDs: filepath.Join(dir, "missing")}, fails: "no such file"},
 		"example":         {source: PromptSource{Example: "needle", Tokens: 128}},
-		"unknown example": {source: PromptSource{Example: "hay", Tokens: 128}, fails: `unknown example "hay", want one of: ask1`},
+		"unknown example": {source: PromptSource{Example: "hay", Tokens: 128}, fails: `unknown example "hay", want one of: hops`},
 		"misspelt":        {source: PromptSource{Example: "neddle", Tokens: 128}, fails: `did you mean "needle"?`},
 		"standard input":  {source: PromptSource{Text: "-", Raw: true}, stdin: "<bos>"},
 		"nothing said":    {source: PromptSource{Text: " "}, fails: "empty, want at least one token"},
 		"nothing":         {fails: "got 0, want exactly one"},
-		"two":             {source: PromptSource{Text: "a", Example: "copy"}, fails: "got 2, want exactly one"},
+		"two":             {source: PromptSource{Text: "a", Example: "section"}, fails: "got 2, want exactly one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := c.source.Read(context.Background(), m, strings.NewReader(c.stdin), 1)

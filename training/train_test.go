@@ -42,7 +42,7 @@ func both(steps int) training.Config {
 
 func stream(t testing.TB, tokens int) training.Source {
 	t.Helper()
-	s, err := datasets.NewStream([]string{"single", "copy"}, datasets.Train, tokens, 1)
+	s, err := datasets.NewStream([]string{"needle", "section"}, datasets.Train, tokens, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestBaseWeightsUntouched(t *testing.T) {
 // pairs are a few samples that come again and again.
 func pairs(t testing.TB, m *model.Model, n, tokens int) *training.Pairs {
 	t.Helper()
-	s, err := datasets.NewStream([]string{"single", "ask1", "copy"}, datasets.Train, tokens, 1)
+	s, err := datasets.NewStream([]string{"needle", "key1", "section"}, datasets.Train, tokens, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestConfigErrors(t *testing.T) {
 		"steps":          {func(c *training.Config) { c.Steps = 0 }, "steps: got 0"},
 		"schedule":       {func(c *training.Config) { c.Schedule = "linear" }, "want one of: constant, cosine"},
 		"LoRA for soft":  {func(c *training.Config) { c.Adapters[1].Modules = model.Modules }, "Judge Q trains soft tokens only"},
-		"init token":     {func(c *training.Config) { c.Adapters[0].InitToken = 384 }, "init token: got 384"},
+		"init token":     {func(c *training.Config) { c.Adapters[0].InitToken = 480 }, "init token: got 480"},
 		"beta2 of one":   {func(c *training.Config) { c.Beta2 = 1 }, "beta2: got 1"},
 		"negative clip":  {func(c *training.Config) { c.Clip = -1 }, "clip: got -1"},
 		"negative batch": {func(c *training.Config) { c.Batch = -4 }, "batch: got -4"},

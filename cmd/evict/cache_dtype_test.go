@@ -9,7 +9,7 @@ import (
 // the answers of the others.
 func TestCacheDType(t *testing.T) {
 	row := func(dtype string) map[string]any {
-		out, _, err := execute(t, "eval", "--cache-dtype", dtype, "--policy", "snapkv", "--budget", "16", "--task", "single", "--tokens", "72", "--samples", "2", "--timings=false", "--json")
+		out, _, err := execute(t, "eval", "--cache-dtype", dtype, "--policy", "snapkv", "--budget", "16", "--task", "needle", "--tokens", "72", "--samples", "2", "--timings=false", "--json")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +28,7 @@ func TestCacheDType(t *testing.T) {
 	if half["score"] != wide["score"] {
 		t.Errorf("accuracy %v in bf16, %v in float32", half["score"], wide["score"])
 	}
-	for _, command := range [][]string{{"run", "--example", "copy"}, {"chat"}, {"eval"}} {
+	for _, command := range [][]string{{"run", "--example", "section"}, {"chat"}, {"eval"}} {
 		if _, _, err := execute(t, append(command, "--cache-dtype", "fp8")...); err == nil || !strings.Contains(err.Error(), `cache dtype: got "fp8", want auto, float32 or bf16`) {
 			t.Errorf("%s: error %v", command[0], err)
 		}

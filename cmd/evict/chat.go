@@ -37,11 +37,11 @@ everything and reads some of it. The answer streams to standard output; what the
 kept, held and read follows on standard error. A budget given as a share is of the whole
 conversation up to the end of the turn's prompt, what was evicted included, so it grows
 from turn to turn. Tokens are sampled as the model's generation_config.json says, unless
-flags say otherwise. The model needs a chat template. The built-in model knows 384 words
+flags say otherwise. The model needs a chat template. The built-in model knows 480 words
 only: --example begins with a prompt that it can answer, and "<copy>" or "<ask> NAME" go
 on about the same context.`,
-		Example: `  evict chat --example turns --policy lookaheadkv --budget 64
-  echo "<copy>" | evict chat --example turns --policy snapkv --budget 64 --json
+		Example: `  evict chat --example turns_section --policy lookaheadkv --budget 64
+  echo "<copy>" | evict chat --example turns_section --policy snapkv --budget 64 --json
   evict chat --model path/to/llama --policy h2o --budget 512`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -110,7 +110,7 @@ on about the same context.`,
 	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of an answer; rocketkv and hsa divide the budget by it")
 	o.Choice.From = model.SamplingOfModel
 	o.Choice.Bind(f)
-	f.StringVar(&example, "example", "", "begin with an example's prompt: turns, copy, or any task")
+	f.StringVar(&example, "example", "", "begin with an example's prompt: turns_section, section, or any task")
 	f.IntVar(&tokens, "tokens", 512, "length of the example's prompt")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per turn instead of text")
 	return cmd

@@ -39,22 +39,22 @@ const (
 func TestChatOnTerminal(t *testing.T) {
 	for _, columns := range []int{80, 120} {
 		t.Run(fmt.Sprint(columns), func(t *testing.T) {
-			p := onTerminal(t, columns, "chat", "--example", "turns", "--seed", "3", "--policy", "full", "--budget", "64")
+			p := onTerminal(t, columns, "chat", "--example", "turns_section", "--seed", "3", "--policy", "full", "--budget", "64")
 			p.Wait("/help lists the")
 			p.Wait("right answer: ")
 			p.Wait(prompt)
 			for _, step := range []struct{ keys, want string }{
 				{"<cupy>\x1b[D\x1b[D\x1b[D\x7fo\x05\r", "tokens at "}, // edited into <copy>
 				{up + "\r", " tokens at "},
-				{"hello\r", `"hello" is not one of the 384 words that the model knows; try bell`},
+				{"hello\r", `"hello" is not one of the 480 words that the model knows; try bell`},
 				{"/hlep\r", `did you mean "/help"?`},
 				{"/bu\t32\r", "32 pairs per KV head and layer from the next turn on; what was evicted"},
 				{"/policy snapvk\r", `did you mean "snapkv"?`},
 				{"/policy sna\t\r", "what was said is read again with the"},
 				{"<copy>\r", " tokens at "},
 				{"/stats now\r", "want nothing after it"},
-				{"/stats\r", "of 1024 tokens of the context are used"},
-				{"\x1b[200~" + strings.Repeat("map ", 1100) + "\x1b[201~\r", "/reset begins anew"},
+				{"/stats\r", "of 4096 tokens of the context are used"},
+				{"\x1b[200~" + strings.Repeat("map ", 4200) + "\x1b[201~\r", "/reset begins anew"},
 				{"/reset\r", "What was said is forgotten."},
 				{"/stats\r", "No turns yet."},
 				{"/help\r", "Anything else is a message."},
@@ -64,7 +64,7 @@ func TestChatOnTerminal(t *testing.T) {
 				p.Wait(step.want)
 				p.Wait(prompt)
 			}
-			if !strings.Contains(p.Screen(), "> [paste 1: 4400 characters]\n") {
+			if !strings.Contains(p.Screen(), "> [paste 1: 16800 characters]\n") {
 				t.Error("a long paste is shown at its length")
 			}
 			p.Type(endOfFile)
@@ -82,7 +82,7 @@ func TestChatInterrupted(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 8 {
 		// A model that has forgotten the question goes on to the end of its context.
-		p := onTerminal(t, 80, "chat", "--example", "turns", "--seed", "3", "--policy", "random", "--budget", "8", "--tokens", "128", "--max-new", "1000")
+		p := onTerminal(t, 80, "chat", "--example", "turns_section", "--seed", "3", "--policy", "random", "--budget", "8", "--tokens", "128", "--max-new", "1000")
 		p.Wait("/help lists")
 		time.Sleep(time.Duration(r.IntN(150)) * time.Millisecond)
 		p.Type(interrupt)
@@ -129,7 +129,7 @@ func TestChatWide(t *testing.T) {
 		t.Errorf("%q is not the last line of\n%s", want, p.Screen())
 	}
 	p.Type("\r")
-	p.Wait(`"漢é字" is not one of the 384 words`)
+	p.Wait(`"漢é字" is not one of the 480 words`)
 	p.Wait(prompt)
 	p.Type(endOfFile)
 	if code := p.Exit(); code != 0 {

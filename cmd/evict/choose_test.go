@@ -10,7 +10,7 @@ import (
 // asked for another one is taken.
 func TestPolicyWithoutItsAdapter(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "none")
-	for _, line := range []string{"run hi", "chat", "inspect hi", "eval --task copy --budget 8"} {
+	for _, line := range []string{"run hi", "chat", "inspect hi", "eval --task section --budget 8"} {
 		args := append(strings.Fields(line), "--model", nowhere, "--policy", "lookaheadkv")
 		if _, _, err := execute(t, args...); err == nil || !strings.Contains(err.Error(), "policy lookaheadkv: needs an adapter") {
 			t.Errorf("%v: error %v", args, err)
@@ -25,7 +25,7 @@ func TestPolicyWithoutItsAdapter(t *testing.T) {
 // The seed of an answer does not change the example.
 func TestExampleSeed(t *testing.T) {
 	prompt := func(args ...string) string {
-		_, log, err := execute(t, append([]string{"run", "--example", "copy", "--tokens", "64", "--policy", "full", "--max-new", "2"}, args...)...)
+		_, log, err := execute(t, append([]string{"run", "--example", "section", "--tokens", "64", "--policy", "full", "--max-new", "2"}, args...)...)
 		if err != nil || !strings.Contains(log, "cut short at 2 tokens") {
 			t.Fatalf("%v, %q", err, log)
 		}

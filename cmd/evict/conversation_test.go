@@ -29,7 +29,7 @@ func converse(t *testing.T, input string, args ...string) (stdout, stderr string
 // TestChatAnswersASecondTurn: with everything kept both answers are right, and so
 // they are where rocketkv-mt reads a fraction; every turn tells what it cost.
 func TestChatAnswersASecondTurn(t *testing.T) {
-	stream, err := datasets.NewStream([]string{"turns"}, datasets.Test, 512, 3)
+	stream, err := datasets.NewStream([]string{"turns_section"}, datasets.Test, 512, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +56,9 @@ func TestChatAnswersASecondTurn(t *testing.T) {
 		Full           int64   `json:"full_bytes"`
 		Read           float64 `json:"traffic_bytes_per_step"`
 	}
+	const pair = 8 * 2 * 32 * 4 * 2 // bytes in 8 layers of 2 KV heads
 	for _, policy := range []string{"full", "rocketkv-mt", "streamingllm"} {
-		out, _, err := converse(t, "\n<copy>\n/exit\nnever read\n", "--example", "turns", "--seed", "3", "--policy", policy, "--budget", "64", "--json", "--max-new", "20")
+		out, _, err := converse(t, "\n<copy>\n/exit\nnever read\n", "--example", "turns_section", "--seed", "3", "--policy", policy, "--budget", "64", "--json", "--max-new", "20")
 		if err != nil {
 			t.Fatalf("%s: %v", policy, err)
 		}
@@ -75,7 +76,7 @@ func TestChatAnswersASecondTurn(t *testing.T) {
 		position := 0
 		for i, x := range turns {
 			position += x.Prompt + x.Tokens
-			if x.Ended && x.Position != position || x.Turn != i+1 || x.Full != int64(x.Position)*8*256 {
+			if x.Ended && x.Position != position || x.Turn != i+1 || x.Full != int64(x.Position)*pair {
 				t.Errorf("%s: turn %d: %+v, position %d", policy, i+1, x, position)
 			}
 			switch policy {
@@ -84,11 +85,11 @@ func TestChatAnswersASecondTurn(t *testing.T) {
 					t.Errorf("turn %d: %+v, want the answer %q", i+1, x, want[i])
 				}
 			case "rocketkv-mt":
-				if x.Pairs != float64(x.Position) || x.Read > 64*8*256 || x.Read == 0 {
+				if x.Pairs != float64(x.Position) || x.Read > 64*pair || x.Read == 0 {
 					t.Errorf("turn %d: %+v", i+1, x)
 				}
 			case "streamingllm":
-				if x.Pairs != 64 || x.Held > 80*8*256 || i == 1 && x.Answer == want[i] {
+				if x.Pairs != 64 || x.Held > 80*pair || i == 1 && x.Answer == want[i] {
 					t.Errorf("turn %d: %+v, want 64 pairs and not the answer", i+1, x)
 				}
 			}
@@ -97,7 +98,7 @@ func TestChatAnswersASecondTurn(t *testing.T) {
 			t.Errorf("%s: second prompt of %d tokens, want 7", policy, turns[1].Prompt)
 		}
 	}
-	out, log, err := converse(t, "<copy>\n", "--example", "turns", "--seed", "3", "--policy", "full")
+	out, log, err := converse(t, "<copy>\n", "--example", "turns_section", "--seed", "3", "--policy", "full")
 	if err != nil || !strings.Contains(out, want[0]+"\n") || !strings.Contains(out, want[1]+"\n") {
 		t.Errorf("%v: says %q, want %q", err, out, want)
 	}
@@ -116,7 +117,7 @@ func TestChatErrors(t *testing.T) {
 		"budget":         {"", []string{"--budget", "0"}, "budget: got 0"},
 		"no answer":      {"", []string{"--max-new", "0"}, "--max-new: got 0"},
 		"other words":    {"<ask> hello\n", []string{"--policy", "full"}, `"hello"`},
-		"too long":       {strings.Repeat("map ", 1100) + "\n", []string{"--policy", "full"}, "longer than the model's context"},
+		"too long":       {strings.Repeat("map ", 4200) + "\n", []string{"--policy", "full"}, "longer than the model's context"},
 		"unknown task":   {"", []string{"--policy", "full", "--example", "chian"}, "want one of: "},
 	} {
 		if _, _, err := converse(t, c.input, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -145,7 +146,7 @@ func TestChatThatCannotGoOn(t *testing.T) {
 // TestChatBudgetShare: a share is of the conversation so far, and every turn tells what
 // it came to.
 func TestChatBudgetShare(t *testing.T) {
-	args := []string{"--example", "turns", "--seed", "3", "--policy", "snapkv", "--budget", "12.5%", "--max-new", "20"}
+	args := []string{"--example", "turns_section", "--seed", "3", "--policy", "snapkv", "--budget", "12.5%", "--max-new", "20"}
 	out, _, err := converse(t, "<copy>\n", append(args, "--json")...)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 func TestCUDAEvaluatesLikeTheCPU(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	results := func(device string) (rows []map[string]any) {
-		out, _, err := execute(t, "eval", "--device", device, "--cache-dtype", "float32", "--policy", "full,h2o,snapkv,judgeq,lookaheadkv", "--budget", "16", "--task", "single",
+		out, _, err := execute(t, "eval", "--device", device, "--cache-dtype", "float32", "--policy", "full,h2o,snapkv,judgeq,lookaheadkv", "--budget", "16", "--task", "needle",
 			"--tokens", "72", "--samples", "2", "--seed", "5", "--timings=false", "--json")
 		if err != nil {
 			t.Fatalf("%s: %v", device, err)
@@ -57,7 +57,7 @@ func TestCUDAEvaluatesLikeTheCPU(t *testing.T) {
 func TestCUDAHalfCaches(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	rows := func(args ...string) (rows []map[string]any) {
-		out, _, err := execute(t, append(args, "--policy", "snapkv,lookaheadkv,quest,d2o", "--budget", "16", "--task", "single", "--tokens", "72",
+		out, _, err := execute(t, append(args, "--policy", "snapkv,lookaheadkv,quest,d2o", "--budget", "16", "--task", "needle", "--tokens", "72",
 			"--samples", "2", "--seed", "5", "--timings=false", "--json")...)
 		if err != nil {
 			t.Fatal(err)
@@ -97,10 +97,10 @@ func TestCUDARefusesWhatCannotFit(t *testing.T) {
 	meter.ResetPeak()
 	before := meter.Memory().Peak
 	for _, args := range [][]string{
-		{"run", "--example", "copy", "--tokens", "1000", "--policy", "snapkv", "--budget", "32"},
-		{"run", "--example", "copy", "--tokens", "1000", "--policy", "lookaheadkv", "--budget", "32"},
+		{"run", "--example", "section", "--tokens", "1000", "--policy", "snapkv", "--budget", "32"},
+		{"run", "--example", "section", "--tokens", "1000", "--policy", "lookaheadkv", "--budget", "32"},
 		{"eval", "--policy", "full,h2o", "--tokens", "1000", "--samples", "1"},
-		{"chat", "--example", "turns", "--tokens", "1000"},
+		{"chat", "--example", "turns_section", "--tokens", "1000"},
 	} {
 		_, _, err := execute(t, append(args, "--device", "cuda:0")...)
 		if !errors.Is(err, model.ErrMemory) || !regexp.MustCompile(`cuda:0: not enough memory: [0-9.]+ MiB needed \(weights [0-9.]+ MiB, keys and values of 1000 tokens .*\), [0-9.]+ MiB available; about \d+ tokens of prompt would fit, or lower --budget`).MatchString(err.Error()) {
@@ -111,7 +111,7 @@ func TestCUDARefusesWhatCannotFit(t *testing.T) {
 		t.Errorf("%d bytes were taken before the error", peak-before)
 	}
 	t.Setenv(model.MemoryVariable, "off")
-	if _, _, err := execute(t, "run", "--example", "copy", "--tokens", "1000", "--device", "cuda:0"); err == nil || errors.Is(err, model.ErrMemory) {
+	if _, _, err := execute(t, "run", "--example", "section", "--tokens", "1000", "--device", "cuda:0"); err == nil || errors.Is(err, model.ErrMemory) {
 		t.Errorf("without the check: error %v, want that of the allocation that failed", err)
 	}
 }

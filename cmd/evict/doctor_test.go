@@ -41,7 +41,7 @@ func TestDoctor(t *testing.T) {
 
 // TestDeviceThatCannotBeUsed: asked for by name, it is an error that says why.
 func TestDeviceThatCannotBeUsed(t *testing.T) {
-	_, _, err := execute(t, "run", "--example", "copy", "--device", "cuda:77")
+	_, _, err := execute(t, "run", "--example", "section", "--device", "cuda:77")
 	if err == nil || !strings.Contains(err.Error(), "cuda") {
 		t.Errorf("error %v", err)
 	}

@@ -64,7 +64,7 @@ Processes that mpirun or srun --mpi=pmix start measure the prompts together: who
 done gets the next. The first one prints and writes, with the bytes of one process;
 times, and tasks that measure time, are its own.`,
 		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 4
-  evict eval --policy all --budget 64 --task copy,chain --samples 8 --json
+  evict eval --policy all --budget 64 --task section,hops --samples 8 --json
   evict eval --model path/to/llama --data prompts.jsonl --policy snapkv,tova --budget 10%,512 --out out/run
   evict eval --config configs/eval.yaml --model org/name`,
 		Args: cli.Args(),
@@ -398,7 +398,7 @@ func needle(cmd *cobra.Command, j *runs.Job) ([]evaluation.NeedleCell, error) {
 			lengths = append(lengths, fmt.Sprint(length))
 		}
 	}
-	n.Tasks = []runs.Task{{Task: "single", Options: []string{"lengths=" + strings.Join(lengths, ",")}}}
+	n.Tasks = []runs.Task{{Task: "needle", Options: []string{"lengths=" + strings.Join(lengths, ",")}}}
 	out, err := n.Run(cmd.Context(), cmd.ErrOrStderr())
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func executeContext(t *testing.T, ctx context.Context, args ...string) (stdout, 
 // TestExamplesAreAnswered: the built-in model answers its examples with the full
 // cache.
 func TestExamplesAreAnswered(t *testing.T) {
-	for _, example := range []string{"needle", "chain", "copy"} {
+	for _, example := range []string{"needle", "hops", "section"} {
 		out, log, err := execute(t, "run", "--policy", "full", "--example", example)
 		if err != nil {
 			t.Fatalf("%s: %v", example, err)
@@ -51,7 +51,7 @@ func TestExamplesAreAnswered(t *testing.T) {
 
 // TestEvalJSON checks the promised keys, their ranges, and that a seed repeats.
 func TestEvalJSON(t *testing.T) {
-	args := []string{"eval", "--policy", "full,snapkv,judgeq,lookaheadkv,oracle", "--budget", "16,64", "--task", "single,copy", "--tokens", "128", "--samples", "3", "--seed", "5", "--timings=false", "--json"}
+	args := []string{"eval", "--policy", "full,snapkv,judgeq,lookaheadkv,oracle", "--budget", "16,64", "--task", "needle,section", "--tokens", "128", "--samples", "3", "--seed", "5", "--timings=false", "--json"}
 	out, _, err := execute(t, args...)
 	if err != nil {
 		t.Fatal(err)
@@ -77,8 +77,8 @@ func TestEvalJSON(t *testing.T) {
 		if budget == 0 {
 			budget = 128
 		}
-		// 4 layers, 2 KV heads, 32 numbers of 4 bytes, keys and values.
-		if want := budget * 4 * 2 * 32 * 4 * 2; kept != want {
+		// 8 layers, 2 KV heads, 32 numbers of 4 bytes, keys and values.
+		if want := budget * 8 * 2 * 32 * 4 * 2; kept != want {
 			t.Errorf("row %v: kept %v bytes, want %v", r, kept, want)
 		}
 		if a := r["score"].(float64); a < 0 || a > 1 {
@@ -93,8 +93,8 @@ func TestEvalJSON(t *testing.T) {
 // TestEvalOfTwoTurns: every policy answers a second turn; what its steps read is
 // within the budget of a sparse policy, and what it holds for the others.
 func TestEvalOfTwoTurns(t *testing.T) {
-	const budget, tokens, pair = 32, 256, 4 * 2 * 32 * 4 * 2 // bytes of a pair in all heads
-	out, _, err := execute(t, "eval", "--policy", "full,snapkv,h2o,d2o,quest,sparq,exact-topk,rocketkv,rocketkv-mt,snapkv:hsa", "--budget", "32", "--task", "turns", "--tokens", "256", "--samples", "4", "--timings=false", "--json")
+	const budget, tokens, pair = 32, 256, 8 * 2 * 32 * 4 * 2 // bytes of a pair in all heads
+	out, _, err := execute(t, "eval", "--policy", "full,snapkv,h2o,d2o,quest,sparq,exact-topk,rocketkv,rocketkv-mt,snapkv:hsa", "--budget", "32", "--task", "turns_section", "--tokens", "256", "--samples", "4", "--timings=false", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,17 +191,13 @@ func TestDraftsAndPatterns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The model's second layer copies; no other head comes close.
-	for l, layer := range heads {
-		for h, v := range layer {
-			if (v > 0.5) != (l == 1) {
-				t.Errorf("layer %d head %d: %v", l, h, v)
-			}
-		}
+	// A few heads copy, and others never look there.
+	if least, most := slices.Min(slices.Concat(heads...)), slices.Max(slices.Concat(heads...)); len(heads) != 8 || most < 0.9 || least > 0.01 {
+		t.Errorf("heads %v", heads)
 	}
 	eval := func(args ...string) (labels []string) {
 		t.Helper()
-		out, _, err := execute(t, append([]string{"eval", "--budget", "64", "--task", "copy", "--tokens", "128", "--samples", "2", "--timings=false", "--json"}, args...)...)
+		out, _, err := execute(t, append([]string{"eval", "--budget", "64", "--task", "section", "--tokens", "128", "--samples", "2", "--timings=false", "--json"}, args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +256,7 @@ func TestPatternsOfOtherModels(t *testing.T) {
 			}
 		}
 	}
-	_, _, err = execute(t, "inspect", "--model", dir, "--policy", "duoattention", "--example", "copy")
+	_, _, err = execute(t, "inspect", "--model", dir, "--policy", "duoattention", "--example", "section")
 	if err == nil || !strings.Contains(err.Error(), "needs a pattern of retrieval heads; find one with evict patterns") {
 		t.Errorf("no pattern: %v", err)
 	}
@@ -287,8 +283,8 @@ func TestInspectJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := inspected.Heads
-	if len(rows) != 8 {
-		t.Fatalf("%d heads, want 4 layers of 2", len(rows))
+	if len(rows) != 16 {
+		t.Fatalf("%d heads, want 8 layers of 2", len(rows))
 	}
 	for _, r := range rows {
 		if len(r.Positions) != 5 || len(r.Scores) != 17 {
@@ -307,44 +303,44 @@ func TestErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown policy":   {[]string{"run", "--policy", "snapvk", "--example", "copy"}, "want one of: " + strings.Join(eviction.Policies.Names(), ", ")},
+		"unknown policy":   {[]string{"run", "--policy", "snapvk", "--example", "section"}, "want one of: " + strings.Join(eviction.Policies.Names(), ", ")},
 		"unknown task":     {[]string{"eval", "--task", "chian"}, "want one of: "},
-		"budget 0":         {[]string{"run", "--budget", "0", "--example", "copy"}, "budget: got 0"},
+		"budget 0":         {[]string{"run", "--budget", "0", "--example", "section"}, "budget: got 0"},
 		"budget of all":    {[]string{"chat", "--budget", "101%"}, "above 0 and at most 100%"},
-		"budget of words":  {[]string{"inspect", "--budget", "half", "--example", "copy"}, "as 128, or a share of the prompt, as 10% or 0.1"},
+		"budget of words":  {[]string{"inspect", "--budget", "half", "--example", "section"}, "as 128, or a share of the prompt, as 10% or 0.1"},
 		"negative budget":  {[]string{"eval", "--budget", "32,-1"}, "budget: got -1"},
-		"beyond prompt":    {[]string{"run", "--budget", "600", "--example", "copy"}, "want at most the prompt's 512 tokens"},
+		"beyond prompt":    {[]string{"run", "--budget", "600", "--example", "section"}, "want at most the prompt's 512 tokens"},
 		"empty prompt":     {[]string{"run", "  "}, "empty"},
 		"no prompt":        {[]string{"run"}, "want exactly one"},
-		"two prompts":      {[]string{"run", "map", "--example", "copy"}, "want exactly one"},
+		"two prompts":      {[]string{"run", "map", "--example", "section"}, "want exactly one"},
 		"other words":      {[]string{"run", "hello"}, `"hello"`},
-		"too long":         {[]string{"run", "--example", "copy", "--tokens", "2000"}, "longer than the model's context"},
+		"too long":         {[]string{"run", "--example", "section", "--tokens", "5000"}, "longer than the model's context"},
 		"bad ids":          {[]string{"inspect", "--token-ids", bad}, `line 2: got "three"`},
 		"id out of range":  {[]string{"inspect", "--token-ids", bad + "x"}, "ids.txtx"},
-		"no adapter":       {[]string{"run", "--adapter", filepath.Join(dir, "none"), "--example", "copy"}, "none"},
-		"unknown option":   {[]string{"run", "--set", "snapkv.windw=3", "--example", "copy"}, "window, kernel"},
-		"unknown choice":   {[]string{"run", "--set", "adakv.scorer=full", "--example", "copy"}, "want one of: dapq, h2o"},
-		"unused adapter":   {[]string{"run", "--policy", "snapkv", "--adapter", "../../model/builtin/adapters/judgeq", "--example", "copy"}, `kind "judgeq": no policy of snapkv takes it`},
-		"unused draft":     {[]string{"run", "--policy", "snapkv", "--draft", "self", "--example", "copy"}, `draft "self": no policy of snapkv takes it`},
-		"unused pattern":   {[]string{"run", "--policy", "snapkv", "--pattern", "../../model/builtin/reference/duoattention", "--example", "copy"}, "no policy of snapkv takes it"},
-		"no such pattern":  {[]string{"run", "--policy", "duoattention", "--pattern", dir, "--example", "copy"}, "config.json"},
-		"no such draft":    {[]string{"run", "--policy", "speckv", "--draft", filepath.Join(dir, "nowhere"), "--example", "copy"}, "nowhere"},
-		"draft too deep":   {[]string{"run", "--policy", "speckv", "--draft", "layers:5", "--example", "copy"}, "got 5 layers, want 1 to 4"},
-		"draft of a word":  {[]string{"run", "--policy", "speckv", "--draft", "layers:two", "--example", "copy"}, `got "two" layers`},
+		"no adapter":       {[]string{"run", "--adapter", filepath.Join(dir, "none"), "--example", "section"}, "none"},
+		"unknown option":   {[]string{"run", "--set", "snapkv.windw=3", "--example", "section"}, "window, kernel"},
+		"unknown choice":   {[]string{"run", "--set", "adakv.scorer=full", "--example", "section"}, "want one of: dapq, h2o"},
+		"unused adapter":   {[]string{"run", "--policy", "snapkv", "--adapter", "../../model/builtin/adapters/judgeq", "--example", "section"}, `kind "judgeq": no policy of snapkv takes it`},
+		"unused draft":     {[]string{"run", "--policy", "snapkv", "--draft", "self", "--example", "section"}, `draft "self": no policy of snapkv takes it`},
+		"unused pattern":   {[]string{"run", "--policy", "snapkv", "--pattern", "../../model/builtin/reference/duoattention", "--example", "section"}, "no policy of snapkv takes it"},
+		"no such pattern":  {[]string{"run", "--policy", "duoattention", "--pattern", dir, "--example", "section"}, "config.json"},
+		"no such draft":    {[]string{"run", "--policy", "speckv", "--draft", filepath.Join(dir, "nowhere"), "--example", "section"}, "nowhere"},
+		"draft too deep":   {[]string{"run", "--policy", "speckv", "--draft", "layers:9", "--example", "section"}, "got 9 layers, want 1 to 8"},
+		"draft of a word":  {[]string{"run", "--policy", "speckv", "--draft", "layers:two", "--example", "section"}, `got "two" layers`},
 		"draft twice":      {[]string{"eval", "--policy", "speckv", "--draft", "self", "--draft", "self"}, `two drafts named "self"`},
-		"two drafts, one":  {[]string{"run", "--policy", "speckv", "--draft", "self", "--draft", "layers:2", "--example", "copy"}, "2 variants"},
+		"two drafts, one":  {[]string{"run", "--policy", "speckv", "--draft", "self", "--draft", "layers:2", "--example", "section"}, "2 variants"},
 		"patterns nowhere": {[]string{"patterns"}, "--out is missing"},
 		"patterns of none": {[]string{"patterns", "--samples", "0", "--out", "x"}, "got 0"},
 		"pattern is there": {[]string{"patterns", "--samples", "1", "--out", dir}, "exists"},
-		"even kernel":      {[]string{"run", "--set", "snapkv.kernel=4", "--example", "copy"}, "odd"},
-		"option range":     {[]string{"run", "--set", "snapkv.window=0", "--example", "copy"}, "from 1 to"},
+		"even kernel":      {[]string{"run", "--set", "snapkv.kernel=4", "--example", "section"}, "odd"},
+		"option range":     {[]string{"run", "--set", "snapkv.window=0", "--example", "section"}, "from 1 to"},
 		"no such model":    {[]string{"run", "--model", filepath.Join(dir, "nowhere"), "map"}, "nowhere"},
 		"no samples":       {[]string{"eval", "--samples", "-1"}, "samples: got -1"},
-		"temperature":      {[]string{"run", "--temperature", "-2", "--example", "copy"}, "temperature: got -2"},
-		"greedy top-k":     {[]string{"run", "--temperature", "0", "--top-k", "5", "--example", "copy"}, "temperature: got 0, which is greedy"},
+		"temperature":      {[]string{"run", "--temperature", "-2", "--example", "section"}, "temperature: got -2"},
+		"greedy top-k":     {[]string{"run", "--temperature", "0", "--top-k", "5", "--example", "section"}, "temperature: got 0, which is greedy"},
 		"greedy top-p":     {[]string{"chat", "--temperature", "0", "--top-p", "0.5"}, "temperature: got 0, which is greedy"},
 		"sampling word":    {[]string{"chat", "--sampling", "beam"}, `sampling: got "beam", want model or greedy`},
-		"temperature text": {[]string{"run", "--temperature", "hot", "--example", "copy"}, `got "hot", want a number`},
+		"temperature text": {[]string{"run", "--temperature", "hot", "--example", "section"}, `got "hot", want a number`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, _, err := execute(t, c.args...)
@@ -385,8 +381,8 @@ func unmarshalRows(out string, rows any) error {
 // TestEvalSaysThatNothingIsEvicted: a budget of the prompt's length or more is no error, as
 // prompts of many lengths may be measured, but it is told.
 func TestEvalSaysThatNothingIsEvicted(t *testing.T) {
-	_, log, err := execute(t, "eval", "--policy", "snapkv", "--budget", "100", "--task", "copy", "--tokens", "96", "--samples", "1", "--timings=false")
-	if err != nil || !strings.Contains(log, "budget 100 is not below the 96 tokens of prompts of task copy") {
+	_, log, err := execute(t, "eval", "--policy", "snapkv", "--budget", "100", "--task", "section", "--tokens", "96", "--samples", "1", "--timings=false")
+	if err != nil || !strings.Contains(log, "budget 100 is not below the 96 tokens of prompts of task section") {
 		t.Errorf("%v, log %q", err, log)
 	}
 }

@@ -42,9 +42,9 @@ something else, or stand elsewhere, are to those of the model's own response (co
 means over rows, layers and query heads), after RoPE has turned them and before. What is
 drawn is drawn --query-trials times; --json has the quartiles, and means by layer.`,
 		Example: `  evict inspect --policy snapkv --budget 32 --example needle
-  evict inspect --policy lookaheadkv --budget 64 --example chain --json
-  evict inspect --policy snapkv --budget 64 --example chain --html out/kept.html --npz out/scores.npz --replace
-  evict inspect --queries --example copy --tokens 256`,
+  evict inspect --policy lookaheadkv --budget 64 --example hops --json
+  evict inspect --policy snapkv --budget 64 --example hops --html out/kept.html --npz out/scores.npz --replace
+  evict inspect --queries --example section --tokens 256`,
 		Args: cli.Args("[PROMPT]"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			defer kernels.CatchDevice(&err) // what is shown is read from the device now

@@ -97,9 +97,9 @@ func TestInspectFiles(t *testing.T) {
 			}
 			counts = append(counts, byte(count), 0, 0, 0)
 			share, err := strconv.ParseFloat(s[2], 64)
-			if want := float64(count) / 8; err != nil || share != want || (s[1] != "") != (count == 0) ||
-				s[3] != strconv.Itoa(i) || s[4] != strconv.Itoa(int(ids[i])) || s[5] != strconv.Itoa(count) || s[6] != "8" {
-				t.Errorf("%s: token %d is shown as %q, want id %d kept by %d of 8", policy, i, s[0], ids[i], count)
+			if want := float64(count) / 16; err != nil || share != want || (s[1] != "") != (count == 0) ||
+				s[3] != strconv.Itoa(i) || s[4] != strconv.Itoa(int(ids[i])) || s[5] != strconv.Itoa(count) || s[6] != "16" {
+				t.Errorf("%s: token %d is shown as %q, want id %d kept by %d of 16", policy, i, s[0], ids[i], count)
 			}
 			shown += html.UnescapeString(s[7])
 		}
@@ -109,9 +109,9 @@ func TestInspectFiles(t *testing.T) {
 		if got := arrays["{'descr': '<i4', 'fortran_order': False, 'shape': (17,), }counts.npy"]; !bytes.Equal(got, counts) {
 			t.Errorf("%s: counts % x, want % x", policy, got, counts)
 		}
-		kept := arrays["{'descr': '|b1', 'fortran_order': False, 'shape': (4, 2, 17), }kept.npy"]
-		scores := arrays["{'descr': '<f4', 'fortran_order': False, 'shape': (4, 2, 17), }scores.npy"]
-		if len(kept) != 8*17 || len(scores) != 8*17*4 {
+		kept := arrays["{'descr': '|b1', 'fortran_order': False, 'shape': (8, 2, 17), }kept.npy"]
+		scores := arrays["{'descr': '<f4', 'fortran_order': False, 'shape': (8, 2, 17), }scores.npy"]
+		if len(kept) != 16*17 || len(scores) != 16*17*4 {
 			t.Fatalf("%s: %d truth values and %d bytes of scores in %d arrays", policy, len(kept), len(scores), len(arrays))
 		}
 		for i, r := range rows {
@@ -152,7 +152,7 @@ func TestInspectWithoutScores(t *testing.T) {
 // TestInspectQueries: the conditions of DapQ, arXiv:2603.11564, table 1 and figure 2. Of rows
 // that stand where the response does, RoPE turns all alike and changes no cosine.
 func TestInspectQueries(t *testing.T) {
-	args := []string{"inspect", "--queries", "--example", "copy", "--tokens", "128", "--query-rows", "6", "--query-trials", "3"}
+	args := []string{"inspect", "--queries", "--example", "summary", "--tokens", "128", "--query-rows", "6", "--query-trials", "3"}
 	out, _, err := execute(t, append(args, "--json")...)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestInspectQueries(t *testing.T) {
 		for _, l := range c.Layers {
 			layers += l.After / float64(len(c.Layers))
 		}
-		if len(c.Layers) != 4 || math.Abs(layers-c.After.Mean) > 1e-9 || !slices.IsSorted(c.After.Quartiles) || len(c.After.Quartiles) != 5 ||
+		if len(c.Layers) != 8 || math.Abs(layers-c.After.Mean) > 1e-9 || !slices.IsSorted(c.After.Quartiles) || len(c.After.Quartiles) != 5 ||
 			c.After.Mean < c.After.Quartiles[0]-1e-12 || c.After.Mean > c.After.Quartiles[4]+1e-12 {
 			t.Errorf("%s: %+v", at, c)
 		}
@@ -219,7 +219,7 @@ func TestInspectQueries(t *testing.T) {
 		t.Errorf("%v\n%s", err, table)
 	}
 	for want, wrong := range map[string][]string{
-		"--queries shows no policy": {"--policy", "snapkv"}, "want at least 1 of each": {"--query-rows", "0"}, "start 2000, want 0 to 1018": {"--query-starts", "2000"},
+		"--queries shows no policy": {"--policy", "snapkv"}, "want at least 1 of each": {"--query-rows", "0"}, "start 5000, want 0 to 4090": {"--query-starts", "5000"},
 	} {
 		if _, _, err := execute(t, append(args, wrong...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", wrong, err, want)

@@ -16,12 +16,12 @@ func TestJSONIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := map[string][]string{
-		"run":      {"run --example copy --tokens 96 --policy snapkv --budget 32 --compare", "run --example copy --tokens 96 --policy snapkv --budget 50% --max-new 2"},
-		"chat":     {"chat --example turns --tokens 96 --policy snapkv --budget 64 --max-new 4"},
+		"run":      {"run --example section --tokens 96 --policy snapkv --budget 32 --compare", "run --example section --tokens 96 --policy snapkv --budget 50% --max-new 2"},
+		"chat":     {"chat --example turns_section --tokens 96 --policy snapkv --budget 64 --max-new 4"},
 		"costs":    {"costs --policy full,snapkv --tokens 64"},
 		"doctor":   {"doctor"},
-		"eval":     {"eval --policy full,lookaheadkv --budget 32 --task copy --samples 1 --tokens 96", "eval --policy snapkv --budget 32 --task single --samples 1 --tokens 96 --timings=false --groups"},
-		"inspect":  {"inspect --policy snapkv --budget 32 --example copy --tokens 64", "inspect --queries --example copy --tokens 64 --query-trials 1"},
+		"eval":     {"eval --policy full,lookaheadkv --budget 32 --task section --samples 1 --tokens 96", "eval --policy snapkv --budget 32 --task needle --samples 1 --tokens 96 --timings=false --groups"},
+		"inspect":  {"inspect --policy snapkv --budget 32 --example section --tokens 64", "inspect --queries --example section --tokens 64 --query-trials 1"},
 		"models":   {"models"},
 		"patterns": {"patterns --samples 1 --tokens 64"},
 		"policies": {"policies"},

@@ -34,7 +34,7 @@ func TestKilledEvaluation(t *testing.T) {
 		kills = 4
 	}
 	program := func(dir string, more ...string) *exec.Cmd {
-		args := append([]string{"--threads", "2", "eval", "--policy", "full,snapkv,h2o,quest,d2o", "--budget", "16,10%", "--task", "copy,single", "--tokens", "256",
+		args := append([]string{"--threads", "2", "eval", "--policy", "full,snapkv,h2o,quest,d2o", "--budget", "16,10%", "--task", "section,needle", "--tokens", "256",
 			"--samples", "12", "--timings=false", "--out", dir}, more...)
 		c := exec.Command(os.Args[0], args...)
 		c.Env = append(os.Environ(), asProgram+"=1")

@@ -23,7 +23,7 @@ A policy decides which key-value pairs of the prompt are kept, up to a budget pe
 KV head and layer; the others are freed before decoding. Learned policies use an
 adapter that "train" made. Without --model, the small built-in reference model and
 the adapters that ship with it are used.`,
-		Example: `  evict run --example copy --policy lookaheadkv --budget 128
+		Example: `  evict run --example section --policy lookaheadkv --budget 128
   evict eval --policy snapkv,lookaheadkv --budget 32,128 --samples 4
   evict policies`,
 	}

@@ -66,11 +66,11 @@ func checkFlag(c *cobra.Command, f *pflag.Flag, check func(args ...string)) {
 
 // plainLines are wrong in what their values name.
 var plainLines = []string{
-	"eval --task copy --plot nosuch/a.png", "eval --task copy --needle-plot nosuch/a.png", "eval --task copy --json-out nosuch/a", "eval --task copy --table-out nosuch/a",
-	"eval --task copy --table-out folder", "eval --task copy --out file", "eval --task copy --data nosuch", "eval --task copy --shard 3/2 --out new", "eval --task copy --shard zz --out new",
+	"eval --task section --plot nosuch/a.png", "eval --task section --needle-plot nosuch/a.png", "eval --task section --json-out nosuch/a", "eval --task section --table-out nosuch/a",
+	"eval --task section --table-out folder", "eval --task section --out file", "eval --task section --data nosuch", "eval --task section --shard 3/2 --out new", "eval --task section --shard zz --out new",
 	"eval --config nosuch", "eval --config file", "eval --config folder", "eval --data file", "eval --data nosuch", "eval --data folder", "eval --adapter nosuch", "eval --adapter file", "eval --task-option x",
 	"eval --task niah --task-option niah.lengths=x", "eval --task latency --task-option latency.memory=x", "eval --budget zz", "eval --policy zz", "eval --set zz",
-	"run --example copy --adapter folder --policy judgeq", "run --example copy --pattern nosuch --policy duoattention", "run --token-ids nosuch", "run --token-ids file", "run --device zz x", "run --model file x", "run --model folder x",
-	"inspect --example copy --tokens 64 --html nosuch/a.html", "inspect --example copy --tokens 64 --npz nosuch/a",
+	"run --example section --adapter folder --policy judgeq", "run --example section --pattern nosuch --policy duoattention", "run --token-ids nosuch", "run --token-ids file", "run --device zz x", "run --model file x", "run --model folder x",
+	"inspect --example section --tokens 64 --html nosuch/a.html", "inspect --example section --tokens 64 --npz nosuch/a",
 	"patterns --out folder", "report nosuch", "report file", "report folder", "judge nosuch --judge http://localhost:1 --judge-model m", "costs --chip flops=x,bandwidth=1", "costs --model nosuch/x/y", "completion ksh", "tasks zz",
 }

@@ -37,7 +37,7 @@ may be given several times; without it the Markdown goes to standard output. Sev
 joined: other models, other tasks, other policies on the same samples. A run that is not
 finished is reported on as far as it is, and said to be so. The same runs give the same
 bytes.`,
-		Example: `  evict eval --task copy --policy full,snapkv --budget 32,64 --samples 8 --out out/run --resume && evict report out/run -o out/report.html -o out/report.md --replace
+		Example: `  evict eval --task section --policy full,snapkv --budget 32,64 --samples 8 --out out/run --resume && evict report out/run -o out/report.html -o out/report.md --replace
   evict report path/to/run path/to/another --baseline snapkv --highlight tova,laq -o both.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

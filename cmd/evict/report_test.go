@@ -11,15 +11,15 @@ import (
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	run, page, text := filepath.Join(dir, "run"), filepath.Join(dir, "a.html"), filepath.Join(dir, "a.md")
-	if _, _, err := execute(t, "eval", "--task", "copy,single", "--policy", "full,snapkv,lookaheadkv", "--budget", "16,10%", "--samples", "2", "--tokens", "96", "--timings=false", "--out", run); err != nil {
+	if _, _, err := execute(t, "eval", "--task", "section,needle", "--policy", "full,snapkv,lookaheadkv", "--budget", "16,10%", "--samples", "2", "--tokens", "96", "--timings=false", "--out", run); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := execute(t, "report", run, "-o", page, "--out", text, "--samples", "1"); err != nil {
 		t.Fatal(err)
 	}
 	for path, wants := range map[string][]string{
-		page: {"<!DOCTYPE html>", "<svg", "lookaheadkv/shipped", "kept by", "copy-96-0", "evict eval --config"},
-		text: {"| snapkv |", "B = 10%", "copy-96-0", "seed: 1", "lookaheadkv/shipped"},
+		page: {"<!DOCTYPE html>", "<svg", "lookaheadkv/shipped", "kept by", "section-96-0", "evict eval --config"},
+		text: {"| snapkv |", "B = 10%", "section-96-0", "seed: 1", "lookaheadkv/shipped"},
 	} {
 		data, err := os.ReadFile(path)
 		if err != nil {

@@ -27,9 +27,9 @@ The answer streams to standard output; what was kept and what it cost follows on
 standard error. The text goes into the model's chat template, if it has one, unless
 --raw is given. Tokens are sampled as the model's generation_config.json says, unless
 flags say otherwise; --sampling greedy takes the best ones. The built-in model, which is
-greedy, knows 384 words only: --example makes prompts that it can answer.`,
+greedy, knows 480 words only: --example makes prompts that it can answer.`,
 		Example: `  evict run --example needle --policy snapkv --budget 32
-  evict run --example copy --policy lookaheadkv --budget 128
+  evict run --example section --policy lookaheadkv --budget 128
   evict run --model path/to/llama --adapter adapters/llama --budget 256 "Summarise: ..."`,
 		Args: cli.Args("[PROMPT]"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -48,7 +48,7 @@ func sweepFolder(t *testing.T, rows []int, modules []string) (folder string, nam
 func TestEvalOfASweep(t *testing.T) {
 	folder, names := sweepFolder(t, []int{4, 8, 32}, []string{"none", "all"})
 	picture := filepath.Join(t.TempDir(), "sweep.png")
-	args := []string{"eval", "--policy", "full,snapkv,lookaheadkv", "--adapter", folder, "--budget", "32", "--task", "copy", "--tokens", "128", "--samples", "2"}
+	args := []string{"eval", "--policy", "full,snapkv,lookaheadkv", "--adapter", folder, "--budget", "32", "--task", "section", "--tokens", "128", "--samples", "2"}
 	out, log, err := execute(t, append(args, "--json", "--sweep-plot", picture)...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log)
@@ -89,7 +89,7 @@ func TestEvalOfASweep(t *testing.T) {
 		"--sweep-plot: got 0 sweeps": {"--adapter", filepath.Join(folder, "pass-1", "adapters", names[0]), "--sweep-plot", picture + "x.png"},
 		"ends in .png, .svg or .pdf": {"--adapter", folder, "--sweep-plot", picture + ".gif"},
 	} {
-		if _, _, err := execute(t, append([]string{"eval", "--policy", "lookaheadkv", "--task", "copy", "--samples", "1"}, more...)...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := execute(t, append([]string{"eval", "--policy", "lookaheadkv", "--task", "section", "--samples", "1"}, more...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", more, err, want)
 		}
 	}

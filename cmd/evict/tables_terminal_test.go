@@ -19,7 +19,7 @@ func TestTablesOnTerminal(t *testing.T) {
 		"tasks":    {[]string{"tasks"}, []string{"TASK", "METRIC", "rouge"}},
 		"task":     {[]string{"tasks", "longbench"}, []string{"subtasks", "OPTION"}},
 		"costs":    {[]string{"costs"}, []string{"policy", "overhead ms", "tok/s", "want of room"}},
-		"inspect":  {[]string{"inspect", "--example", "copy", "--tokens", "128", "--policy", "snapkv", "--budget", "32"}, []string{"KV HEAD", "POSITIONS"}},
+		"inspect":  {[]string{"inspect", "--example", "section", "--tokens", "128", "--policy", "snapkv", "--budget", "32"}, []string{"KV HEAD", "POSITIONS"}},
 		"eval":     {[]string{"eval", "--policy", "full,snapkv", "--budget", "16,32", "--tokens", "128", "--samples", "1"}, []string{"policy", "mean ±se", "kept"}},
 	} {
 		for _, columns := range []int{80, 120} {

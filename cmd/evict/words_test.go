@@ -24,12 +24,12 @@ func TestMistakesAreExplained(t *testing.T) {
 		"run --seed -1":                          `--seed: got "-1", want a whole number, 0 or more`,
 		"run --budget lots hi":                   `run: --budget: got "lots", want pairs`,
 		"run --temperature x":                    `--temperature: got "x", want a number`,
-		"run --policy SnapKV --example copy":     `did you mean "snapkv"?`,
-		"run --policy full --example coppy":      `did you mean "copy"?`,
+		"run --policy SnapKV --example section":     `did you mean "snapkv"?`,
+		"run --policy full --example sektion":      `did you mean "section"?`,
 		"run --policy full --device gpu hi":      `did you mean "cuda:0"?`,
 		"run --policy full --set snapkv.windw=8": `did you mean "window"?`,
 		"eval --json=maybe":                      `--json: got "maybe", want true or false`,
-		"eval --task coppy":                      `did you mean "copy"?`,
+		"eval --task sektion":                      `did you mean "section"?`,
 		"eval --task niah/singel_1":              "subtask",
 		"eval --metric qa_f2":                    `--metric: unknown metric "qa_f2", want one of:`,
 		"costs --tokens a,b":                     "want whole numbers, comma-separated",
@@ -65,8 +65,8 @@ func TestShellCompletesValues(t *testing.T) {
 		{[]string{"run", "--policy", "snapkv:q"}, []string{"snapkv:quest"}, "quest"},
 		{[]string{"eval", "--policy", "snapkv,la"}, []string{"snapkv,laq"}, "laq"},
 		{[]string{"eval", "--policy", "snapkv,s"}, []string{"snapkv,sparq"}, "snapkv,snapkv"},
-		{[]string{"eval", "--task", "copy,ch"}, []string{"copy,chain"}, "chain"},
-		{[]string{"run", "--example", "ne"}, []string{"needle"}, "copy"},
+		{[]string{"eval", "--task", "section,ho"}, []string{"section,hops"}, "hops"},
+		{[]string{"run", "--example", "ne"}, []string{"needle"}, "section"},
 		{[]string{"run", "--device", ""}, []string{"cpu", "auto"}, "reference"},
 		{[]string{"run", "--adapter", "sh"}, []string{"shipped"}, "snapkv"},
 		{[]string{"eval", "--metric", "qa_f1,rouge"}, []string{"qa_f1,rougeL"}, "rougeL"},
@@ -133,19 +133,19 @@ func TestDefaultsFromTheEnvironment(t *testing.T) {
 		t.Errorf("help, error %v:\n%s", err, out)
 	}
 	for _, command := range []string{"run", "eval"} {
-		args := map[string][]string{"run": {"--example", "copy"}, "eval": {"--samples", "1"}}[command]
+		args := map[string][]string{"run": {"--example", "section"}, "eval": {"--samples", "1"}}[command]
 		if _, _, err := execute(t, append([]string{command, "--policy", "full"}, args...)...); err == nil || !strings.Contains(err.Error(), "no/such folder") {
 			t.Errorf("%s: error %v, want one of the model of the environment", command, err)
 		}
 	}
-	if _, _, err := execute(t, "run", "--policy", "full", "--model", "", "--example", "copy", "--tokens", "64"); err != nil {
+	if _, _, err := execute(t, "run", "--policy", "full", "--model", "", "--example", "section", "--tokens", "64"); err != nil {
 		t.Errorf("--model is not above the environment: %v", err)
 	}
 	t.Setenv("GLIMPSE_ADAPTER", "no/such adapter")
-	if _, _, err := execute(t, "run", "--model", "", "--example", "copy", "--tokens", "64"); err == nil || !strings.Contains(err.Error(), "no/such adapter") {
+	if _, _, err := execute(t, "run", "--model", "", "--example", "section", "--tokens", "64"); err == nil || !strings.Contains(err.Error(), "no/such adapter") {
 		t.Errorf("error %v, want the adapter of the environment", err)
 	}
-	if _, _, err := execute(t, "run", "--model", "", "--adapter", "shipped", "--example", "copy", "--tokens", "64"); err != nil {
+	if _, _, err := execute(t, "run", "--model", "", "--adapter", "shipped", "--example", "section", "--tokens", "64"); err != nil {
 		t.Errorf("--adapter is not in the place of the environment's: %v", err)
 	}
 	t.Setenv("GLIMPSE_THREADS", "many")

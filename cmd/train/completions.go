@@ -15,7 +15,7 @@ func completions() map[string]cli.Values {
 		"preset":      {Names: training.Presets.Names},
 		"device":      {Names: kernels.DeviceNames},
 		"cache-dtype": cli.Of("auto", "bf16", "float32"),
-		"task":        {Names: func() []string { return append(datasets.Tasks.Names(), "default", "all") }, Separators: ","},
+		"task":        {Names: func() []string { return append(datasets.Tasks.Names(), "all") }, Separators: ","},
 		"split":       cli.Of(string(datasets.Train), string(datasets.Validation), string(datasets.Test)),
 		"schedule":    cli.Of("constant", "cosine"),
 		"loss":        {Names: losses.Losses.Names},

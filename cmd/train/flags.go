@@ -19,7 +19,7 @@ func bind(f *pflag.FlagSet, s *runs.Spec) {
 	f.StringVar(&s.CacheDType, "cache-dtype", s.CacheDType, model.CacheDTypeUsage)
 	f.StringSliceVar((*[]string)(&s.Data), "data", s.Data, "pair files made by train generate, or folders or s3://BUCKET/NAME of their shards; \"-\" is standard input; none draws fresh synthetic prompts (built-in model only)")
 	f.StringSliceVar((*[]string)(&s.HeldOut), "held-out", s.HeldOut, "pair files to validate on; without them, one pair in ten of --data, --validate at most, is held out")
-	f.StringVar(&s.Tasks, "task", s.Tasks, "synthetic tasks, comma-separated, or default, or all")
+	f.StringVar(&s.Tasks, "task", s.Tasks, "synthetic tasks, comma-separated, or all")
 	f.IntVar(&s.Tokens, "tokens", s.Tokens, "prompt length of the synthetic tasks")
 	f.IntVar(&c.Steps, "steps", c.Steps, "optimiser steps")
 	f.IntVar(&s.Epochs, "epochs", s.Epochs, "times through --data, in the place of --steps")

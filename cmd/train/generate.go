@@ -66,7 +66,7 @@ done gets the next. The first one writes, with the bytes of one process.
 The folder may be one of a bucket, --out s3://BUCKET/NAME, with the same promises to
 workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 		Example: `  train generate --samples 64 --out out/pairs.jsonl --replace
-  train generate --task copy,chain --tokens 256 --samples 100 --seed 7 --out out/pairs7.jsonl --replace
+  train generate --task section,hops --tokens 256 --samples 100 --seed 7 --out out/pairs7.jsonl --replace
   train generate --samples 60 --shards 3 --out out/pairs
   train generate path/to/config.yaml --model path/to/llama --shard 3/64
   train generate path/to/config.yaml --model path/to/llama --shards 64 --out s3://bucket/pairs`,
@@ -103,7 +103,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 	cli.BindChat(f, &s.ChatOptions, &s.ChatDate)
 	f.StringVar(&s.Responses, "responses", s.Responses, "self: the model's own; source: the answers of the files, or the right ones of the synthetic tasks")
 	f.IntVar(&s.MaxPrompt, "max-prompt", s.MaxPrompt, "most tokens of a prompt; longer ones are left out")
-	f.StringVar(&s.Tasks, "task", s.Tasks, "synthetic tasks, comma-separated, or default, or all")
+	f.StringVar(&s.Tasks, "task", s.Tasks, "synthetic tasks, comma-separated, or all")
 	f.StringVar(&s.Split, "split", s.Split, "split of the synthetic tasks: train, validation or test")
 	f.IntVar(&s.Tokens, "tokens", s.Tokens, "prompt length of the synthetic tasks")
 	f.IntVar(&s.Samples, "samples", s.Samples, "number of prompts; with files, at most so many")

@@ -130,7 +130,7 @@ func TestErrorsLeaveNothing(t *testing.T) {
 		"broken data":     {[]string{"judgeq", "--data", broken, "--out", out}, "broken.jsonl"},
 		"no samples":      {[]string{"generate", "--samples", "0", "--out", out}, "samples: got 0"},
 		"temperature":     {[]string{"generate", "--temperature", "-1", "--out", out}, "temperature: got -1"},
-		"too long":        {[]string{"generate", "--tokens", "4096", "--samples", "1", "--out", out}, "longer than the model's context"},
+		"too long":        {[]string{"generate", "--tokens", "5000", "--samples", "1", "--out", out}, "longer than the model's context"},
 		"threads":         {[]string{"judgeq", "--threads", "-1", "--out", out}, "threads: got -1"},
 		"no config":       {[]string{"run", filepath.Join(dir, "none.json")}, "none.json"},
 		"unknown setting": {[]string{"run", write("c.json", `{"train":{"step":3}}`)}, `c.json:1: train: unknown key "step", did you mean "steps"?`},

@@ -18,7 +18,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		"lookahead --lr fast":                      `--lr: got "fast", want a number`,
 		"lookahead --preset lookahead-kv --out x":  `did you mean "lookaheadkv"?`,
 		"lookahead --schedule cosin --out x":       `did you mean "cosine"?`,
-		"lookahead --task coppy --out x":           `did you mean "copy"?`,
+		"lookahead --task sektion --out x":           `did you mean "section"?`,
 		"plan --preset lookaheadkv --device cuda0": `did you mean "cuda:0"?`,
 		"run":      "got no argument, want CONFIG.yaml",
 		"help pln": `did you mean "plan"?`,
@@ -40,7 +40,7 @@ func TestMistakesAreExplained(t *testing.T) {
 
 func TestShellCompletesValues(t *testing.T) {
 	for line, want := range map[string]string{
-		"lookahead --preset look": "lookaheadkv", "generate --task copy,cha": "copy,chain", "lookahead --device c": "cpu", "lookahead --modules q_proj,v": "q_proj,v_proj",
+		"lookahead --preset look": "lookaheadkv", "generate --task section,ho": "section,hops", "lookahead --device c": "cpu", "lookahead --modules q_proj,v": "q_proj,v_proj",
 	} {
 		out, _, err := execute(t, t.Context(), append([]string{"__complete"}, strings.Fields(line)...)...)
 		if first, _, _ := strings.Cut(out, "\n"); err != nil || first != want {

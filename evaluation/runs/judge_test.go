@@ -188,7 +188,7 @@ func TestJudgeRunRefuses(t *testing.T) {
 	o, _ := judgeServer(t, never)
 	other := t.TempDir()
 	j := small(filepath.Join(other, "run"))
-	j.Tasks, j.Samples = []Task{{Task: "copy"}}, 1
+	j.Tasks, j.Samples = []Task{{Task: "section"}}, 1
 	if _, err := j.Run(context.Background(), io.Discard); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // Subtasks without data are left out where a task stands for all of its own, and are an
 // error where they are asked for.
 func TestSubtasksWithoutData(t *testing.T) {
-	stream, err := datasets.NewStream([]string{"copy"}, datasets.Test, 96, 1)
+	stream, err := datasets.NewStream([]string{"section"}, datasets.Test, 96, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func uneven(t *testing.T, out string) *Job {
 		t.Fatal(err)
 	}
 	j := small(out)
-	j.Tasks = []Task{{Task: "data", Shared: Shared{Data: path, Samples: 10}}, {Task: "copy"}}
+	j.Tasks = []Task{{Task: "data", Shared: Shared{Data: path, Samples: 10}}, {Task: "section"}}
 	j.MaxNew, j.Inspect = 8, 2
 	return j
 }
@@ -99,7 +99,7 @@ func TestRanksComeToTheBytesOfOneProcess(t *testing.T) {
 	}
 	few := t.TempDir()
 	j := *first
-	j.Tasks, j.Samples, j.Out, j.model = []Task{{Task: "copy"}}, 1, few, nil
+	j.Tasks, j.Samples, j.Out, j.model = []Task{{Task: "section"}}, 1, few, nil
 	if _, err := j.Run(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestRankThatDies(t *testing.T) {
 // A signal stops all ranks, and what was measured stays.
 func TestSignalStopsRanks(t *testing.T) {
 	j := small(t.TempDir())
-	j.Tasks, j.Samples = []Task{{Task: "copy"}}, 5000
+	j.Tasks, j.Samples = []Task{{Task: "section"}}, 5000
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {

@@ -71,7 +71,7 @@ func TestJoin(t *testing.T) {
 		t.Helper()
 		dir := t.TempDir()
 		j := small(dir)
-		j.Tasks, j.Budgets = []Task{{Task: "copy"}}, []eviction.Budget{eviction.Pairs(16)}
+		j.Tasks, j.Budgets = []Task{{Task: "section"}}, []eviction.Budget{eviction.Pairs(16)}
 		change(j)
 		if _, err := j.Run(ctx, io.Discard); err != nil {
 			t.Fatal(err)
@@ -80,12 +80,12 @@ func TestJoin(t *testing.T) {
 	}
 	one := run(func(j *Job) { j.Policies = Names{"full,snapkv"} })
 	two := run(func(j *Job) { j.Policies, j.Samples = Names{"full,tova"}, 2 })
-	other := run(func(j *Job) { j.Policies, j.Tasks = Names{"full"}, []Task{{Task: "single"}} })
+	other := run(func(j *Job) { j.Policies, j.Tasks = Names{"full"}, []Task{{Task: "needle"}} })
 	joined, err := Join([]*Stored{one, two, other})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(joined.Predictions) != 3*2+2+3 || len(joined.Models) != 1 || strings.Join(joined.Tasks, " ") != "copy single" {
+	if len(joined.Predictions) != 3*2+2+3 || len(joined.Models) != 1 || strings.Join(joined.Tasks, " ") != "section needle" {
 		t.Errorf("%d predictions of %q, %q", len(joined.Predictions), joined.Models, joined.Tasks)
 	}
 	refuse := func(s *Stored, want string) {

@@ -28,7 +28,7 @@ func small(out string) *Job {
 	j := Default()
 	j.Policies = Names{"full,snapkv,tova(kernel=3)"}
 	j.Budgets = []eviction.Budget{eviction.Pairs(16), share("20%")}
-	j.Tasks = []Task{{Task: "copy"}, {Task: "single", Options: []string{"lengths=64,96"}}}
+	j.Tasks = []Task{{Task: "section"}, {Task: "needle", Options: []string{"lengths=64,96"}}}
 	j.Samples, j.Tokens, j.Timings, j.Out = 3, 96, false, out
 	return j
 }
@@ -63,7 +63,7 @@ func TestResumeAfterACut(t *testing.T) {
 		t.Fatalf("%d predictions, want 45", n)
 	}
 	kept, err := readKept(filepath.Join(whole, KeptFile))
-	if err != nil || len(kept) != 2 || kept[0].Task != "copy" || kept[1].Task != "single" || len(kept[1].Cells) != 5 {
+	if err != nil || len(kept) != 2 || kept[0].Task != "section" || kept[1].Task != "needle" || len(kept[1].Cells) != 5 {
 		t.Fatalf("%+v, %v: want what 5 cells keep of the first prompt of two tasks", kept, err)
 	}
 	for _, c := range kept[0].Cells {
@@ -146,12 +146,12 @@ func TestInterruptedRunTellsWhatItHas(t *testing.T) {
 	j.Concurrent = 1
 	stopAfter := 0
 	evaluation.Tasks.Add("stopping", evaluation.Task{Name: "stopping", Open: func(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
-		inner, err := evaluation.ParseTasks("copy")
+		inner, err := evaluation.ParseTasks("section")
 		if err != nil {
 			return nil, err
 		}
 		s.Options = map[string]string{"lengths": ""}
-		samples, err := inner[0].Task.Open(ctx, s, "copy")
+		samples, err := inner[0].Task.Open(ctx, s, "section")
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +184,7 @@ func TestInterruptedRunTellsWhatItHas(t *testing.T) {
 
 // TestSampleThatFails is counted, the others are measured, and --strict ends the run.
 func TestSampleThatFails(t *testing.T) {
-	stream, err := datasets.NewStream([]string{"copy"}, datasets.Test, 96, 1)
+	stream, err := datasets.NewStream([]string{"section"}, datasets.Test, 96, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestAnswersDoNotDependOnTheBatch(t *testing.T) {
 	measure := func(batch int) []*evaluation.Prediction {
 		j := small(t.TempDir())
 		j.Policies, j.Batch, j.Agreement = Names{"full,snapkv,h2o,quest,d2o,tova,snapkv:quest"}, batch, "on"
-		j.Tasks = []Task{{Task: "copy,turns"}}
+		j.Tasks = []Task{{Task: "section,turns_section"}}
 		if _, err := j.Run(context.Background(), io.Discard); err != nil {
 			t.Fatal(err)
 		}

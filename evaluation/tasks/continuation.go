@@ -21,7 +21,7 @@ func init() {
 		Data:   "problems with reference answers, as MATH-500's (problem, answer); without it a synthetic task",
 		Options: []evaluation.Option{
 			{Name: "last", Default: "768", Doc: "tokens at the end of the first answer that are written anew; of synthetic tasks half of it"},
-			{Name: "task", Default: "copy", Doc: "the synthetic task"},
+			{Name: "task", Default: "section", Doc: "the synthetic task"},
 			{Name: "from", Doc: "the first answer: model, with the full cache, or reference, the first one of the data (default model; of synthetic tasks reference)"},
 		},
 		Open: openContinuation,

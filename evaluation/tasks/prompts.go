@@ -87,7 +87,7 @@ func recordPrompt(s *evaluation.Setting, e datasets.Record, err error) prompt {
 }
 
 func syntheticPrompts(s *evaluation.Setting, task, synthetic string) (iter.Seq[prompt], int, error) {
-	if !datasets.Knows(s.Model.Config.Vocab, synthetic) {
+	if !datasets.Knows(s.Model.Config.Vocab) {
 		return nil, 0, fmt.Errorf("task %s: model %s does not know the words of the synthetic tasks; give it prompts with --data", task, s.Model.Name)
 	}
 	tokens := s.Tokens

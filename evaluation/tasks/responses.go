@@ -20,7 +20,7 @@ func init() {
 		Name:   "responses",
 		Doc:    "how alike the importance scores are that two responses to one prompt imply, the greedy one and a sampled one or a draft model's: recall at the budget and Kendall's τ; for --policy oracle",
 		Source: "LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) app. E.3, table 8",
-		Data:   "prompts of any form; without it those of the synthetic task copy",
+		Data:   "prompts of any form; without it those of the synthetic task section",
 		Options: []evaluation.Option{
 			{Name: "temperatures", Default: "0.2,0.4,0.6,0.8", Doc: "of the sampled responses"},
 			{Name: "draft", Doc: "a model whose greedy response is compared, too: a folder or name, or layers:N for the first N layers of the model itself"},
@@ -52,7 +52,7 @@ func openResponses(ctx context.Context, s *evaluation.Setting, _ string) (*evalu
 	if err != nil {
 		return nil, fmt.Errorf("task responses: %w", err)
 	}
-	prompts, count, err := promptsOf(ctx, s, "responses", "copy")
+	prompts, count, err := promptsOf(ctx, s, "responses", "section")
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,6 @@ func init() {
 		Doc:      "facts of a made-up language that the built-in model speaks; the answer must be right to the token, and end",
 		Source:   "Glimpse, datasets/",
 		Subtasks: datasets.Tasks.Names(),
-		Defaults: datasets.DefaultTasks(),
 		Bare:     true,
 		Options: []evaluation.Option{
 			{Name: "lengths", Doc: "prompt lengths in tokens, as many samples each; none is the one that --tokens gives"},
@@ -25,13 +24,6 @@ func init() {
 		Open: openSynthetic,
 	}
 	evaluation.Tasks.Add(synthetic.Name, synthetic)
-
-	long := synthetic
-	long.Name = "long"
-	long.Doc = "more kinds of facts, for a model that scripts/reference_model trained on prompts of up to 2,048 tokens; the answer must be right to the token, and end"
-	long.Subtasks = datasets.LongTasks.Names()
-	long.Defaults = nil
-	evaluation.Tasks.Add(long.Name, long)
 }
 
 // syntheticTokens is the length of prompts where none is asked for.
@@ -41,8 +33,7 @@ const syntheticTokens = 512
 const depths = 5
 
 func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
-	task := datasets.TaskFor(s.Model.Config.Vocab, subtask)
-	if !datasets.Knows(s.Model.Config.Vocab, task) {
+	if !datasets.Knows(s.Model.Config.Vocab) {
 		return nil, fmt.Errorf("task %s: model %s does not know the words of the synthetic tasks; for your own prompts give --data, and \"evict eval --help\" lists the tasks for any model", subtask, s.Model.Name)
 	}
 	tokens := s.Tokens
@@ -61,7 +52,7 @@ func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*e
 		if most := s.MaxTokens(1); n > most {
 			return nil, fmt.Errorf("task %s: prompts of %d tokens, want at most %d", subtask, n, most)
 		}
-		stream, err := datasets.NewStream([]string{task}, s.Split, n, s.Seed)
+		stream, err := datasets.NewStream([]string{subtask}, s.Split, n, s.Seed)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +74,7 @@ func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*e
 						if len(lengths) > 1 {
 							sample.Groups = append(sample.Groups, evaluation.Group{Key: "length", Value: strconv.Itoa(lengths[i%len(streams)])})
 						}
-						if task == "single" || task == "needle" {
+						if subtask == "needle" {
 							at := slices.Index(e.Prompt, e.Answer[0])
 							depth := min(depths-1, depths*at/len(e.Prompt))
 							sample.Groups = append(sample.Groups, evaluation.Group{Key: "depth", Value: fmt.Sprintf("%.1f", (float64(depth)+0.5)/depths)})

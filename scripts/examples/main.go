@@ -23,7 +23,7 @@ type line struct {
 }
 
 func main() {
-	tasks := flag.String("tasks", "default", "comma-separated task names, default, or all")
+	tasks := flag.String("tasks", "all", "comma-separated task names, or all")
 	split := flag.String("split", string(datasets.Test), "train, validation or test")
 	tokens := flag.Int("tokens", 512, "prompt length in tokens")
 	perTask := flag.Int("per-task", 10, "examples of each task")

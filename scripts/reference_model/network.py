@@ -24,7 +24,7 @@ def config(size, vocab):
 
 def parameters(c, seed):
     """Initial parameters, float32, by the short names that
-    scripts/convert_reference_model.py knows."""
+    export.py knows."""
     g = torch.Generator().manual_seed(seed)
     d, heads, kv, ff = c["d"], c["nh"] * c["dh"], c["nkv"] * c["dh"], c["ff"]
     residual = 1 / math.sqrt(2 * c["nl"])

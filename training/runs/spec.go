@@ -189,7 +189,7 @@ func (t *InitToken) String() string {
 func Default() *Spec {
 	c := training.DefaultConfig()
 	c.Seed = 1
-	return &Spec{Device: "cpu", CacheDType: "auto", Tasks: "default", Tokens: 512, CheckpointEvery: 100, Train: Settings{Config: c}}
+	return &Spec{Device: "cpu", CacheDType: "auto", Tasks: "all", Tokens: 512, CheckpointEvery: 100, Train: Settings{Config: c}}
 }
 
 // usePreset puts a preset's settings in the place of the defaults. It comes before

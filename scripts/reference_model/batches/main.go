@@ -146,11 +146,11 @@ func conversation(e datasets.Example) datasets.Lesson {
 }
 
 // endOfTurn ends answers. The prompts of later turns begin with it.
-var endOfTurn = int32(slices.Index(datasets.LongVocabulary(), "<eot>"))
+var endOfTurn = int32(slices.Index(datasets.Vocabulary(), "<eot>"))
 
 func describe() description {
-	d := description{Words: datasets.LongVocabulary(), Names: names()}
-	for _, name := range datasets.LongTasks.Names() {
+	d := description{Words: datasets.Vocabulary(), Names: names()}
+	for _, name := range datasets.Tasks.Names() {
 		plan := datasets.LessonPlan{Tokens: datasets.MinLesson, Turns: 1, Weights: []datasets.LessonWeight{{Task: name, Weight: 1}}}
 		if _, err := datasets.NewLessonStream(plan); err != nil {
 			d.TwoTurns = append(d.TwoTurns, name)
@@ -160,7 +160,7 @@ func describe() description {
 }
 
 func names() []string {
-	return append(datasets.LongTasks.Names(), datasets.LessonMention, datasets.LessonRepeat)
+	return append(datasets.Tasks.Names(), datasets.LessonMention, datasets.LessonRepeat)
 }
 
 func encode(rows []datasets.Lesson) []byte {

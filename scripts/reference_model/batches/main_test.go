@@ -65,7 +65,7 @@ func TestBatches(t *testing.T) {
 
 // TestExamples: rows of conversations hold every answer, and <pad> after their end.
 func TestExamples(t *testing.T) {
-	for _, task := range []string{"values", "turns_section", "q_hops"} {
+	for _, task := range []string{"items", "turns_section", "q_hops"} {
 		var out bytes.Buffer
 		line, err := json.Marshal(request{Kind: "examples", Task: task, Split: datasets.Validation, Tokens: 64, Seed: 3, First: 2, Rows: 8})
 		if err != nil {

@@ -1,9 +1,17 @@
 package datasets
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 )
+
+// frame is the number of prompt tokens around the context and the question:
+// <bos> <user> <context> before, </context> and the suffix after.
+const frame = 8
+
+// maxQuestion is the longest question of any task: <ask> and four keys.
+const maxQuestion = 5
 
 // unit is a token sequence that must not be torn apart. Units of one order above 0
 // stand in the text as they come; all others stand anywhere.
@@ -12,7 +20,7 @@ type unit struct {
 	order int
 }
 
-func (f *longFacts) units() []unit {
+func (f *facts) units() []unit {
 	var units []unit
 	add := func(order int, ids ...int32) { units = append(units, unit{ids, order}) }
 	for _, p := range f.pairs {
@@ -49,7 +57,7 @@ func (f *longFacts) units() []unit {
 }
 
 // tokens is the room that the facts take in a context.
-func (f *longFacts) tokens() int {
+func (f *facts) tokens() int {
 	n := 0
 	for _, u := range f.units() {
 		n += len(u.ids)
@@ -59,7 +67,7 @@ func (f *longFacts) tokens() int {
 
 // layOut returns a context of the given number of tokens: the facts in random order
 // at uniformly random places among uniformly random fillers.
-func (f *longFacts) layOut(r *rand.Rand, tokens int) ([]int32, error) {
+func (f *facts) layOut(r *rand.Rand, tokens int) ([]int32, error) {
 	units := f.units()
 	shuffled := slices.Clone(units)
 	r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
@@ -83,7 +91,7 @@ func (f *longFacts) layOut(r *rand.Rand, tokens int) ([]int32, error) {
 
 // mentions returns the places in a context at which the second word of a topic
 // follows from an earlier mention.
-func (f *longFacts) mentions(context []int32) []int {
+func (f *facts) mentions(context []int32) []int {
 	second := map[int32]bool{} // whether the topic of a first word was mentioned
 	for _, t := range f.topics {
 		second[t.phrase[0]] = false
@@ -99,4 +107,36 @@ func (f *longFacts) mentions(context []int32) []int {
 		}
 	}
 	return places
+}
+
+// spread returns so many tokens: the units in their order, each whole, at uniformly random
+// places among uniformly random fillers.
+func spread(r *rand.Rand, units [][]int32, tokens int) ([]int32, error) {
+	free := tokens
+	for _, u := range units {
+		free -= len(u)
+	}
+	if free < 0 {
+		return nil, fmt.Errorf("lay out a context: got %d tokens, want at least %d for its facts", tokens, tokens-free)
+	}
+	// Unit i stands after cuts[i] fillers.
+	cuts := make([]int, len(units))
+	for i := range cuts {
+		cuts[i] = r.IntN(free + 1)
+	}
+	slices.Sort(cuts)
+	out := make([]int32, 0, tokens)
+	fill := func(n int) {
+		for range n {
+			out = append(out, fillersBegin+r.Int32N(fillersEnd-fillersBegin))
+		}
+	}
+	filled := 0
+	for i, u := range units {
+		fill(cuts[i] - filled)
+		filled = cuts[i]
+		out = append(out, u...)
+	}
+	fill(free - filled)
+	return out, nil
 }
