@@ -46,7 +46,7 @@ if [ $quick = yes ]; then
   : "${steps:=20}" "${pairs:=64}" "${samples:=2}"
   policies=full,oracle,snapkv,laq,d2o,rocketkv,judgeq,lookaheadkv
 else
-  : "${steps:=200}" "${pairs:=2048}" "${samples:=16}"
+  : "${steps:=200}" "${pairs:=2048}" "${samples:=10}"
 fi
 
 # A folder is only ever replaced if an earlier demo made it, and only by a finished one.

@@ -18,7 +18,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		"lookahead --lr fast":                      `--lr: got "fast", want a number`,
 		"lookahead --preset lookahead-kv --out x":  `did you mean "lookaheadkv"?`,
 		"lookahead --schedule cosin --out x":       `did you mean "cosine"?`,
-		"lookahead --task sektion --out x":           `did you mean "section"?`,
+		"lookahead --task sektion --out x":         `did you mean "section"?`,
 		"plan --preset lookaheadkv --device cuda0": `did you mean "cuda:0"?`,
 		"run":      "got no argument, want CONFIG.yaml",
 		"help pln": `did you mean "plan"?`,
