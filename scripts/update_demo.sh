@@ -60,7 +60,7 @@ excerpt() {
     sed -n '/^Measured on /{s/ The whole demo took.*//p;q;}' docs/demo.md
     echo
     awk '
-      BEGIN { n = split("full oracle lookaheadkv/shipped laq judgeq/shipped adakv snapkv pyramidkv h2o streamingllm", name, " "); for (i = 1; i <= n; i++) wanted[name[i]] = 1 }
+      BEGIN { n = split("full oracle lookaheadkv/shipped laq judgeq/shipped adakv snapkv duoattention h2o streamingllm", name, " "); for (i = 1; i <= n; i++) wanted[name[i]] = 1 }
       /^\| policy \| B = / && !done { reading = 1; print; next }
       reading && !/^\|/ { reading = 0; done = 1 }
       reading && /^\|:/ { print; next }

@@ -7,11 +7,11 @@
 #   ./scripts/update_policies.sh [--table] [--samples N]
 #
 # --table    only the table of policies, which takes a second
-# --samples  prompts per task (32)
+# --samples  prompts per task (16)
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
-samples=32 measure=yes
+samples=16 measure=yes
 while [ $# -gt 0 ]; do
   case $1 in
     --table) measure=no ;;
