@@ -142,7 +142,7 @@ func TestRankThatDies(t *testing.T) {
 		t.Fatal(errs[0])
 	}
 	keeps := 0
-	for i, after := range []int64{3, 6, 9} {
+	for i, after := range []int64{3, 12, 40} {
 		groups := collective.InProcess(3)
 		d := &dying{Group: groups[1+i%2]}
 		d.left.Store(after)

@@ -117,14 +117,6 @@ func TestStepBatch(t *testing.T) {
 	}
 }
 
-func float64s(x []float32) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = float64(v)
-	}
-	return out
-}
-
 // BenchmarkDecode is the throughput of decoding on the built-in model: batch 8 is to be
 // at least 3 times batch 1.
 func BenchmarkDecode(b *testing.B) {

@@ -87,10 +87,10 @@ m=$(broken cut-header) && head -c 5 "$reference/model.safetensors" >"$m/model.sa
 refuse "weights cut in the header" "model.safetensors" "${example[@]}" --model "$m"
 m=$(broken huge-header) && overwrite "$m/model.safetensors" 0 '\377\377\377\377\377\377\377\177'
 refuse "weights with an impossible header length" "model.safetensors|header" "${example[@]}" --model "$m"
-m=$(broken shapes) && sed -i 's/"intermediate_size": 320/"intermediate_size": 256/' "$m/config.json"
-refuse "wrong shapes" "model.layers.3.mlp.down_proj.weight: shape [128 320], want [128 256]" "${example[@]}" --model "$m"
-m=$(broken layers) && sed -i 's/"num_hidden_layers": 4/"num_hidden_layers": 5/' "$m/config.json"
-refuse "tensors missing" "model.layers.4.self_attn.q_proj.weight: missing|model.layers.4.mlp.down_proj.weight: missing" "${example[@]}" --model "$m"
+m=$(broken shapes) && sed -i 's/"intermediate_size": 384/"intermediate_size": 256/' "$m/config.json"
+refuse "wrong shapes" "model.layers.3.mlp.down_proj.weight: shape [192 384], want [192 256]" "${example[@]}" --model "$m"
+m=$(broken layers) && sed -i 's/"num_hidden_layers": 8/"num_hidden_layers": 9/' "$m/config.json"
+refuse "tensors missing" "model.layers.8.self_attn.q_proj.weight: missing|model.layers.8.mlp.down_proj.weight: missing" "${example[@]}" --model "$m"
 m=$(broken nan) && overwrite "$m/model.safetensors" 50000 '\300\177'
 refuse "NaN weights" "is NaN" "${example[@]}" --model "$m"
 refuse "NaN weights in training" "is NaN" "${quick[@]}" --model "$m" --out x
@@ -102,9 +102,9 @@ m=$(broken no-tokenizer) && rm "$m/tokenizer.json"
 refuse "tokenizer absent" "tokenizer.json" evict run --model "$m" --policy snapkv "and so"
 m=$(broken tokenizer) && echo '{}' >"$m/tokenizer.json"
 refuse "tokenizer malformed" "tokenizer.json" evict run --model "$m" --policy snapkv "and so"
-m=$(broken everything) && sed -i 's/"num_hidden_layers": 4/"num_hidden_layers": 3/; s/"intermediate_size": 320/"intermediate_size": 256/; s/"attention_bias": false/"attention_bias": true/' "$m/config.json"
+m=$(broken everything) && sed -i 's/"num_hidden_layers": 8/"num_hidden_layers": 3/; s/"intermediate_size": 384/"intermediate_size": 256/; s/"attention_bias": false/"attention_bias": true/' "$m/config.json"
 refuse "missing, surplus and misshapen tensors in one error" "model.layers.0.self_attn.q_proj.bias: missing|model.layers.3.mlp.up_proj.weight\": surplus|model.layers.0.mlp.up_proj.weight: shape" "${example[@]}" --model "$m"
-m=$(broken range) && sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 3/; s/"num_hidden_layers": 4/"num_hidden_layers": -4/' "$m/config.json"
+m=$(broken range) && sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 3/; s/"num_hidden_layers": 8/"num_hidden_layers": -4/' "$m/config.json"
 refuse "config values out of range" "num_hidden_layers: got -4|num_key_value_heads: got 3" "${example[@]}" --model "$m"
 m=$(broken scaling) && sed -i 's/"rope_scaling": null/"rope_scaling": {"rope_type": "dynamic"}/' "$m/config.json"
 refuse "unknown RoPE scaling type" "\"dynamic\"|linear, llama3, longrope, yarn" "${example[@]}" --model "$m"
@@ -159,7 +159,7 @@ refuse "example too short" "got 4 tokens" evict run --example needle --tokens 4
 seq 4200 | awk '{ print $1 % 300 + 8 }' >"$given/long.ids"
 refuse "prompt longer than the context" "4200 tokens|4096" evict run --token-ids "$given/long.ids"
 echo "1 2 9999" >"$given/range.ids"
-refuse "token id out of range" "9999|383" evict run --token-ids "$given/range.ids"
+refuse "token id out of range" "9999|479" evict run --token-ids "$given/range.ids"
 printf '1 2\n3 x\n' >"$given/word.ids"
 refuse "token id that is none" "word.ids|line 2|\"x\"" evict run --token-ids "$given/word.ids"
 : >"$given/empty.ids"
@@ -239,7 +239,7 @@ data "pair file with an unknown field" "field.jsonl:2|\"responses\"" field.jsonl
 sed '3s/"prompt_ids":\[1,/"prompt_ids":["one",/' "$given/plain.jsonl" >"$given/type.jsonl"
 data "pair file with a word for an id" "type.jsonl:3|prompt_ids" type.jsonl
 sed '3s/"prompt_ids":\[1,/"prompt_ids":[9999,/' "$given/plain.jsonl" >"$given/range.jsonl"
-data "pair file with an id out of range" "range.jsonl|prompt_ids|9999|383" range.jsonl
+data "pair file with an id out of range" "range.jsonl|prompt_ids|9999|479" range.jsonl
 sed '1s/"weights_sha256":"[0-9a-f]\{4\}/"weights_sha256":"0000/' "$given/plain.jsonl" >"$given/other.jsonl"
 data "pair file of another model" "other.jsonl|0000" other.jsonl
 prompts() {
@@ -373,14 +373,14 @@ refuse "adapter of another kind for a wrapper" "lookaheadkv" evict run --example
 refuse "draft for a policy that takes none" "\"self\"|no policy of snapkv takes it" "${example[@]}" --draft self
 speculative=(evict run --example needle --policy speckv --budget 32)
 refuse "draft model missing" "nowhere|no such folder" "${speculative[@]}" --draft nowhere
-refuse "draft with more layers than the model" "got 9 layers|1 to 4" "${speculative[@]}" --draft layers:9
+refuse "draft with more layers than the model" "got 9 layers|1 to 8" "${speculative[@]}" --draft layers:9
 refuse "draft with no number of layers" "\"few\"" "${speculative[@]}" --draft layers:few
 refuse "two drafts of one name" "NAME=DIR" "${speculative[@]}" --draft self --draft self=layers:2
 m=$(broken seldom) && sed -i 's/"often": 370/"seldom": 370/' "$m/tokenizer.json"
 refuse "draft model with other words" "model seldom|\"seldom\"|\"often\"" "${speculative[@]}" --draft "$m"
 refuse "draft model with other words, in an evaluation" "\"seldom\"" evict eval --policy snapkv,speckv --draft "$m" --samples 1000000
 m=$(broken wordless) && rm "$m/tokenizer.json" && sed -i 's/"vocab_size": 480/"vocab_size": 479/' "$m/config.json"
-refuse "draft model of other shapes" "embed_tokens.weight|[383 128]" "${speculative[@]}" --draft "$m"
+refuse "draft model of other shapes" "embed_tokens.weight|[479 192]" "${speculative[@]}" --draft "$m"
 duo=(evict run --example needle --policy duoattention --budget 32)
 pattern() { # NAME: copies the model's pattern
   cp -r "$reference/duoattention" "$given/pattern-$1"
@@ -390,7 +390,7 @@ refuse "pattern missing" "nowhere|config.json" "${duo[@]}" --pattern nowhere
 refuse "pattern that is a model" "sink_size" "${duo[@]}" --pattern "$reference"
 refuse "pattern for a policy that takes none" "no policy of snapkv takes it" "${example[@]}" --pattern "$reference/duoattention"
 p=$(pattern layers) && sed -i 4d "$p/full_attention_heads.tsv"
-refuse "pattern of fewer layers" "3 layers of 2 KV heads, want 4 of 2" "${duo[@]}" --pattern "$p"
+refuse "pattern of fewer layers" "7 layers of 2 KV heads, want 8 of 2" "${duo[@]}" --pattern "$p"
 p=$(pattern heads) && sed -i 's/$/\t1/' "$p/full_attention_heads.tsv"
 refuse "pattern of more heads" "8 layers of 3 KV heads, want 8 of 2" "${duo[@]}" --pattern "$p"
 p=$(pattern ragged) && sed -i '2s/\t.*//' "$p/full_attention_heads.tsv"

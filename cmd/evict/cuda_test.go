@@ -93,7 +93,7 @@ func TestCUDARefusesWhatCannotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	meter := backend
-	defer meter.LimitMemory(meter.Memory().Live + 4<<20)()
+	defer meter.LimitMemory(meter.Memory().Live + 9<<20)()
 	meter.ResetPeak()
 	before := meter.Memory().Peak
 	for _, args := range [][]string{
