@@ -19,6 +19,7 @@ type Timing struct {
 	Budget  string `json:"budget,omitempty"`
 
 	PromptTokens          int     `json:"prompt_tokens"`
+	Repeats               int     `json:"repeats"`       // of which the medians are
 	TTFTMillis            float64 `json:"ttft_ms"`       // time to first token, median
 	TTFTOverhead          float64 `json:"ttft_overhead"` // time added to a plain prefill, as a share of it
 	DecodeTokensPerSecond float64 `json:"decode_tokens_per_s"`
@@ -40,8 +41,16 @@ type TimeOptions struct {
 	Tokens  int // that are decoded for the speed, the first one besides
 }
 
-// UsualTimes are what runs have beside their tasks.
-var UsualTimes = TimeOptions{Repeats: 3, Tokens: 24}
+// UsualTimes are what runs have beside their tasks: three repeats of each task, or, where
+// there are many tasks over which a table's times are means, one of each after the first.
+func UsualTimes(task, tasks int) TimeOptions {
+	const few = 4
+	o := TimeOptions{Repeats: 3, Tokens: 24}
+	if task > 0 && tasks > few {
+		o.Repeats = 1
+	}
+	return o
+}
 
 // Time measures every cell on one prompt, one after the other on an otherwise idle machine:
 // prefills with and without the policy in turn, and the speed of decoding.
@@ -62,7 +71,7 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 	}
 	var out []Timing
 	for _, c := range CellsOf(contenders, budgets) {
-		t := Timing{Model: m.Name, Task: task, Policy: c.Title(), Adapter: c.Adapter, Budget: c.budgetName(), PromptTokens: len(ids)}
+		t := Timing{Model: m.Name, Task: task, Policy: c.Title(), Adapter: c.Adapter, Budget: c.budgetName(), PromptTokens: len(ids), Repeats: o.Repeats}
 		budget := len(ids)
 		if c.Budget != (eviction.Budget{}) {
 			budget = c.Budget.Of(len(ids))

@@ -15,16 +15,13 @@ import (
 	"glimpse/generation"
 	"glimpse/internal/parallel"
 	"glimpse/model"
+	"glimpse/model/modeltest"
 )
 
-func reference(t testing.TB) *model.Model {
+// shallow is the built-in model's first layers.
+func shallow(t testing.TB) *model.Model {
 	t.Helper()
-	m, err := model.Open("", model.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
+	return modeltest.OpenShallow(t, "cpu", 3)
 }
 
 type sink struct{ pairs []datasets.Pair }
@@ -63,7 +60,7 @@ func run(t testing.TB, m *model.Model, next func() (generation.Prompt, error), o
 // TestResponsesDoNotDependOnCompany: threads, and where a run was taken up, change no
 // response; greedy ones are those of decoding one by one.
 func TestResponsesDoNotDependOnCompany(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	for _, temperature := range []float64{0, 0.8} {
 		opt := generation.Options{MaxNew: 12, Sampling: model.Sampling{Temperature: temperature, Seed: 3}}
 		want := run(t, m, prompts(t, 0, 30, 64), opt)
@@ -103,7 +100,7 @@ func TestResponsesDoNotDependOnCompany(t *testing.T) {
 // TestStops: errors of the source, the sink and the context end the run with their
 // cause.
 func TestStops(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	broken := errors.New("broken")
 	count := 0
 	source := prompts(t, 0, 1000, 64)
@@ -137,7 +134,7 @@ func (f failing) Write(datasets.Pair) error { return f.err }
 // TestRecipes: LookaheadKV, arXiv:2603.10899, §4.1 and Judge Q, arXiv:2509.10798, appendix A.1, on the built-in
 // model's words.
 func TestRecipes(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	look, err := generation.Recipes.Lookup("lookaheadkv")
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +198,7 @@ func TestRecipes(t *testing.T) {
 // BenchmarkGenerate is the throughput of generation on the built-in model: prefills,
 // decoding and all. Batch 8 is to be at least 3 times batch 1.
 func BenchmarkGenerate(b *testing.B) {
-	m := reference(b)
+	m := shallow(b)
 	m.Config.EOS = nil // responses of a fixed length
 	const prompt, response, samples = 48, 128, 64
 	for _, batch := range []int{1, 8} {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs what the documents and the help texts tell people to run, in a fresh folder: every "sh"
 # block of README.md, CONTRIBUTING.md, CHANGELOG.md, docs/*.md and configs/papers/README.md, and
-# every example of every command's --help. Left out, and listed with the reason, are
+# every example of every command's --help that is no line of those. Left out, and listed with the reason, are
 #
 #   - blocks below a line "<!-- not run: WHY -->", where WHY begins with "needs" (a GPU, the
 #     hub, data, a server), "takes" (so long), or ".ci/run does";
@@ -42,6 +42,7 @@ links=(bin scripts model training configs)
 for name in "${links[@]}"; do ln -s "$root/$name" .; done
 failures=0 ran=0 skipped=0
 names=() lines=() # what is run, in the order of the documents
+declare -A seen=() # lines of it: an example of a help text is run once
 
 fail() { # WHAT
   failures=$((failures + 1))
@@ -117,6 +118,9 @@ for document in README.md CONTRIBUTING.md CHANGELOG.md $(cd "$root" && ls docs/*
   for start in $(printf '%s\n' "$all" | sed -n 's/^run:\([0-9]*\):.*/\1/p' | sort -nu); do
     names+=("$document:$start")
     lines+=("$(printf '%s\n' "$all" | sed -n "s/^run:$start://p")")
+    while IFS= read -r line; do
+      case $line in ./bin/*) seen["${line#./bin/}"]=yes ;; esac
+    done <<<"${lines[-1]}"
   done
   for target in $(grep -oE '\]\([^)]+\)' "$root/$document" | sed 's/^](//; s/)$//' | grep -vE '^https?:' || true); do
     file=${target%%#*}
@@ -138,7 +142,6 @@ commands() { "$root/bin/$1" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .
 
 examples() { "$root/bin/$1" ${2:+"$2"} --help | sed -n '/^Examples:/,/^$/s/^  //p'; }
 
-declare -A seen=()
 for binary in train evict; do
   all=$(commands $binary) || die "$binary --help lists no commands"
   for command in "" $all; do

@@ -4,7 +4,7 @@ built-in reference model is checked against.
 
     python3 scripts/make_reference_golden.py
 
-Two prompts of 512 tokens from the Go generator, the float64 logits after the
+A prompt of 512 tokens and one of 160 from the Go generator, the float64 logits after the
 prompt and after the answer, and the greedy answer. Needs numpy and the Go
 toolchain.
 """
@@ -28,8 +28,10 @@ def digits(logits):
 
 
 def main():
-    command = ["go", "run", "./scripts/examples", "-tasks", "key4,q_section", "-per-task", "1"]
-    lines = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    lines = []
+    for task, tokens in (("key4", 512), ("q_section", 160)):
+        command = ["go", "run", "./scripts/examples", "-tasks", task, "-tokens", str(tokens), "-per-task", "1"]
+        lines += subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     model = Model(FOLDER, np.float64)
     prompts = []
     for line in lines:

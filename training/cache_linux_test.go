@@ -17,7 +17,7 @@ import (
 // disk fills up, or loses what was written, comes to its end with the same bits and says
 // so once.
 func TestSampleCacheOnABrokenDisk(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	want, _ := run(t, m, both(6), pairs(t, m, 5, 512))
 	for name, disturb := range map[string]func(t *testing.T, dir string, step int){
 		"no folder": func(t *testing.T, dir string, step int) {

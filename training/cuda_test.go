@@ -18,12 +18,7 @@ import (
 func onCUDA(t *testing.T) *model.Model {
 	t.Helper()
 	modeltest.NeedCUDA(t)
-	m, err := model.Open("", model.Options{Device: "cuda"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
+	return modeltest.OpenShallow(t, "cuda", 3)
 }
 
 // small is a run of both kinds that takes little time where no GPU is.
@@ -37,7 +32,7 @@ func small(steps int) training.Config {
 // depend on the updates before.
 func TestCUDATrainsLikeTheCPU(t *testing.T) {
 	c := small(3)
-	_, want := run(t, reference(t), c, stream(t, 40))
+	_, want := run(t, shallow(t), c, stream(t, 40))
 	_, got := run(t, onCUDA(t), c, stream(t, 40))
 	compare.Close(t, "losses", got, want, 1e-3)
 }
@@ -132,7 +127,7 @@ func TestCUDATrainsOverHalfCaches(t *testing.T) {
 		}
 		return m
 	}
-	cpu, cuda, c := half(reference(t)), half(onCUDA(t)), small(2)
+	cpu, cuda, c := half(shallow(t)), half(onCUDA(t)), small(2)
 	_, want := run(t, cpu, c, pairs(t, cpu, 2, 40))
 	params, got := run(t, cuda, c, pairs(t, cpu, 2, 40))
 	compare.Close(t, "losses", got, want, 2e-2)

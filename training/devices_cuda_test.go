@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/modeltest"
 )
 
@@ -18,14 +17,9 @@ func TestCUDATrainingOverSeveralDevices(t *testing.T) {
 	if n := len(kernels.Devices().Devices); n < 2 {
 		t.Skipf("%d devices, want 2", n)
 	}
-	m, err := model.Open("", model.Options{Device: "cuda:0-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
 	c := small(2)
 	want, _ := run(t, onCUDA(t), c, stream(t, 40))
-	got, _ := run(t, m, c, stream(t, 40))
+	got, _ := run(t, modeltest.OpenShallow(t, "cuda:0-1", 3), c, stream(t, 40))
 	if !sameBits(got, want) {
 		t.Error("parameters that were trained on two devices have other bits")
 	}

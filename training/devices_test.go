@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"glimpse/model"
+	"glimpse/model/modeltest"
 	"glimpse/training"
 )
 
@@ -15,15 +15,7 @@ import (
 // for the other.
 func TestTrainingOverSeveralDevices(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	on := func(device string) *model.Model {
-		m, err := model.Open("", model.Options{Device: device})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { m.Close() })
-		return m
-	}
-	one, several := on("cpu"), on("cpu,cpu,cpu")
+	one, several := shallow(t), modeltest.OpenShallow(t, "cpu,cpu,cpu", 3)
 	if len(several.Devices()) != 3 {
 		t.Fatalf("the model is on %s", several.DeviceName())
 	}

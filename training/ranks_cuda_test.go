@@ -25,12 +25,7 @@ func onDevices(t *testing.T, n int) (out []*model.Model) {
 		t.Skipf("%d devices, want %d", have, n)
 	}
 	for i := range n {
-		m, err := model.Open("", model.Options{Device: fmt.Sprintf("cuda:%d", i)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { m.Close() })
-		out = append(out, m)
+		out = append(out, modeltest.OpenShallow(t, fmt.Sprintf("cuda:%d", i), 3))
 	}
 	return out
 }

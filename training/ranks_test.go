@@ -97,7 +97,7 @@ func onRanksOf(t *testing.T, models []*model.Model, c training.Config, source fu
 // Any number of ranks gives the bits of one process: parameters, losses, norms and
 // validations.
 func TestRanksHaveTheBitsOfOneProcess(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	source := func() training.Source { return stream(t, 64) }
 	want := onRanks(t, m, uneven(), 1, source, nil, nil)[0]
 	if want.err != nil || len(want.steps) != 4 || want.steps[3].Validation == nil {
@@ -136,7 +136,7 @@ func texts(steps []training.StepResult) (out []any) {
 
 // A checkpoint of 4 ranks goes on with 1 or 8, and one of a single process with 2.
 func TestRanksResumeAnyNumberOfRanks(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	source := func() training.Source { return stream(t, 64) }
 	c := uneven()
 	want := onRanks(t, m, c, 1, source, nil, nil)[0]
@@ -199,7 +199,7 @@ func (f failing) At(i int) (training.Sample, error) {
 
 // What goes wrong on one rank ends all of them, and is named.
 func TestRanksEndTogether(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	c := both(3)
 	c.Batch, c.Validation.Samples = 4, 0
 	t.Run("data of one rank", func(t *testing.T) {

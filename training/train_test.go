@@ -13,6 +13,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/internal/parallel"
 	"glimpse/model"
+	"glimpse/model/modeltest"
 	"glimpse/training"
 
 	_ "glimpse/lora"
@@ -27,6 +28,12 @@ func reference(t testing.TB) *model.Model {
 	}
 	t.Cleanup(func() { m.Close() })
 	return m
+}
+
+// shallow is the built-in model's first layers: what follows from training on them holds of any number.
+func shallow(t testing.TB) *model.Model {
+	t.Helper()
+	return modeltest.OpenShallow(t, "cpu", 3)
 }
 
 // both is a configuration of one adapter of each kind.
@@ -80,7 +87,7 @@ func sameBits(a, b []float32) bool {
 
 // TestSameSeedSameBytes: threads, workers and sample caches change no bit.
 func TestSameSeedSameBytes(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	var want []float32
 	for _, threads := range []int{1, parallel.Threads(), 3} {
 		previous := parallel.SetThreads(threads)
@@ -99,7 +106,7 @@ func TestSameSeedSameBytes(t *testing.T) {
 
 // TestBaseWeightsUntouched compares the weights' hash before and after.
 func TestBaseWeightsUntouched(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	before := m.Network.Head.Weight.Float32s()
 	var all [][]float32
 	for l := range m.Network.Layers {
@@ -144,7 +151,7 @@ func pairs(t testing.TB, m *model.Model, n, tokens int) *training.Pairs {
 
 // TestLossFalls trains on a few samples that come again.
 func TestLossFalls(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	_, losses := run(t, m, both(60), pairs(t, m, 6, 64))
 	mean := func(adapter, from, to int) float64 {
 		sum := 0.0
@@ -165,7 +172,7 @@ func TestLossFalls(t *testing.T) {
 // TestSampleCacheChangesNoBit: samples from memory and from disk give the bits of
 // fresh ones.
 func TestSampleCacheChangesNoBit(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	var want []float32
 	for _, c := range []struct {
@@ -191,7 +198,7 @@ func TestSampleCacheChangesNoBit(t *testing.T) {
 // TestAdaptersDoNotDisturbEachOther: an adapter trained beside another one has
 // the bits of one trained alone.
 func TestAdaptersDoNotDisturbEachOther(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	together, _ := run(t, m, both(3), stream(t, 64))
 	var apart []float32
 	for i := range 2 {
@@ -208,7 +215,7 @@ func TestAdaptersDoNotDisturbEachOther(t *testing.T) {
 // TestEmptyResponsesAreSkipped: a sample whose response ended at once has no
 // target; it is counted and left out of the mean.
 func TestEmptyResponsesAreSkipped(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	p := pairs(t, m, 4, 64)
 	p.Pairs[2].ResponseIDs = nil
 	tr, err := training.New(m, both(2), p)
@@ -226,7 +233,7 @@ func TestEmptyResponsesAreSkipped(t *testing.T) {
 }
 
 func TestConfigErrors(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	for name, c := range map[string]struct {
 		change func(c *training.Config)
 		want   string
@@ -264,7 +271,7 @@ func TestConfigErrors(t *testing.T) {
 
 // TestStopsBetweenSamples: a cancelled run returns context.Canceled.
 func TestStopsBetweenSamples(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	tr, err := training.New(m, both(1000), stream(t, 64))
 	if err != nil {
@@ -286,7 +293,7 @@ func TestStopsBetweenSamples(t *testing.T) {
 // TestResumeHasTheSameBits stops a run after every number of steps, takes it up
 // in a new trainer and compares the end with that of an undisturbed run.
 func TestResumeHasTheSameBits(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	const steps = 4
 	want, _ := run(t, m, both(steps), pairs(t, m, 5, 64))
 	path := filepath.Join(t.TempDir(), "state")
@@ -337,7 +344,7 @@ func TestResumeHasTheSameBits(t *testing.T) {
 
 // TestResumeRefusesOtherRuns: a checkpoint belongs to one run.
 func TestResumeRefusesOtherRuns(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	path := filepath.Join(t.TempDir(), "state")
 	first, err := training.New(m, both(4), pairs(t, m, 5, 64))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // TestNonFiniteStepsAreSkipped poisons one of two adapters for a step: it skips that
 // step, names the sample, and the other one keeps its bits.
 func TestNonFiniteStepsAreSkipped(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	apart := both(5)
 	apart.Adapters = apart.Adapters[1:]
 	want, _ := run(t, m, apart, pairs(t, m, 5, 64))
@@ -62,7 +62,7 @@ func TestNonFiniteStepsAreSkipped(t *testing.T) {
 // TestThreeNonFiniteStepsStop: the run ends, names the sample, and its state can be
 // saved and taken up.
 func TestThreeNonFiniteStepsStop(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	tr, err := training.New(m, both(9), pairs(t, m, 5, 64))
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestValidation(t *testing.T) {
 // TestEarlyStopping: a rate too small to change anything ends the run after the first
 // validation and patience more.
 func TestEarlyStopping(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	c := both(1000)
 	for i := range c.Adapters {
 		c.Adapters[i].LearningRate = 1e-30
@@ -206,7 +206,7 @@ func TestEarlyStopping(t *testing.T) {
 // TestResumeKeepsTheBest: parameters, best parameters and history of a resumed run are
 // those of one that was never stopped.
 func TestResumeKeepsTheBest(t *testing.T) {
-	m := reference(t)
+	m := shallow(t)
 	c := both(8)
 	whole := watched(t, m, c)
 	if err := whole.Run(context.Background(), nil); err != nil {
@@ -272,7 +272,7 @@ func TestPresets(t *testing.T) {
 		p, _ := training.Presets.Lookup(name)
 		p.Config.Adapters = []training.AdapterConfig{p.Adapter}
 		p.Config.Adapters[0].LearningRate = p.Rate("")
-		if err := p.Config.Validate(reference(t)); err != nil {
+		if err := p.Config.Validate(shallow(t)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -80,7 +80,11 @@ func TestChatOnTerminal(t *testing.T) {
 func TestChatInterrupted(t *testing.T) {
 	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 0))
-	for range 8 {
+	rounds := 8
+	if testing.Short() {
+		rounds = 3
+	}
+	for range rounds {
 		// A model that has forgotten the question goes on to the end of its context.
 		p := onTerminal(t, 80, "chat", "--example", "turns_section", "--seed", "3", "--policy", "random", "--budget", "8", "--tokens", "128", "--max-new", "1000")
 		p.Wait("/help lists")

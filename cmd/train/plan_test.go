@@ -112,7 +112,7 @@ func TestPlannedMemoryIsUsed(t *testing.T) {
 	peak := regexp.MustCompile(`peak memory ([0-9.]+) MiB`)
 	for name, args := range map[string][]string{
 		"tiny":           {"--tokens", "128", "--steps", "20", "--batch", "1", "--validate", "10"},
-		"built-in model": {"--tokens", "512", "--steps", "4", "--batch", "8"},
+		"built-in model": {"--tokens", "512", "--steps", "2", "--batch", "8"},
 		"random model":   {"--model", folder, "--data", pairs, "--steps", "2", "--batch", "1", "--validate", "1"},
 	} {
 		t.Run(name, func(t *testing.T) {

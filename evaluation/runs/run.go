@@ -195,7 +195,7 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	bar.Done()
 	var timings []evaluation.Timing
 	if err == nil && j.Timings && j.shard == 0 && j.Ranks.Rank() == 0 { // the first shard's are everyone's
-		timings, err = j.time(ctx, l, work, contenders)
+		timings, err = j.time(ctx, l, work, contenders, log)
 	}
 	if err == nil { // no rank goes on while times are taken
 		_, err = collective.Gather(ctx, j.Ranks, nil)
@@ -204,9 +204,11 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 }
 
 // time measures every task's first prompt.
-func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work, contenders []evaluation.Contender) ([]evaluation.Timing, error) {
+func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work, contenders []evaluation.Contender, log io.Writer) ([]evaluation.Timing, error) {
+	bar := progress.New(log, "timings", int64(len(work)))
+	defer bar.Done()
 	var out []evaluation.Timing
-	for _, w := range work {
+	for i, w := range work {
 		for item := range w.Samples.Each {
 			s, err := item.Make(ctx)
 			if err != nil || len(s.Turns) == 0 {
@@ -219,13 +221,14 @@ func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work
 			if err != nil || len(ids) == 0 {
 				continue
 			}
-			more, err := evaluation.Time(ctx, l.Model, w.Name, ids, contenders, j.Budgets, evaluation.UsualTimes)
+			more, err := evaluation.Time(ctx, l.Model, w.Name, ids, contenders, j.Budgets, evaluation.UsualTimes(i, len(work)))
 			if err != nil {
 				return nil, fmt.Errorf("eval: times of task %s: %w", w.Name, err)
 			}
 			out = append(out, more...)
 			break
 		}
+		bar.Add(1)
 	}
 	return out, nil
 }
