@@ -86,7 +86,7 @@ goes_on() { # NAME: after the fault, to the bytes of a run without it
     line FAIL "$1" "$(tail -n 1 "$work/stderr")"
   fi
 }
-steps=200
+steps=100
 mkdir "$work/disk"
 if mount -t tmpfs -o size=256k tmpfs "$work/disk" 2>/dev/null; then
   "${run[@]}" --steps $steps >/dev/null 2>&1

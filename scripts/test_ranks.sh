@@ -14,8 +14,8 @@ command -v mpirun >/dev/null || die "mpirun is missing: apt-get install openmpi-
 work=$(mktemp -d)
 running=''
 trap '[ -z "$running" ] || kill "$running" 2>/dev/null || true; rm -rf "$work"' EXIT
-steps=240 kills=10
-arguments=(lookahead --steps "$steps" --batch 5 --tokens 64 --rows 4 --validate 3 --validate-every 80)
+steps=120 kills=10
+arguments=(lookahead --steps "$steps" --batch 5 --tokens 64 --rows 4 --validate 3 --validate-every 40)
 ranked() { # RANKS ARGUMENTS...
   local n=$1
   shift
@@ -80,7 +80,7 @@ grep -q "rank 2 (pid $pid on .*silent for" "$work/log" || { cat "$work/log"; die
 [ "$took" -le 30 ] || die "a rank that was stopped was noticed after $took s, want 30 at most"
 echo "a rank that was stopped: named after $took s"
 
-generate=(generate --samples 800 --tokens 64 --max-new 24 --temperature 0.8)
+generate=(generate --samples 400 --tokens 64 --max-new 24 --temperature 0.8)
 bin/train "${generate[@]}" --out "$work/1.jsonl" >"$work/log" 2>&1 || { cat "$work/log"; die "generation in one process"; }
 for n in 2 4; do
   timeout 120 scripts/cluster/local.sh --ranks "$n" -- "${generate[@]}" --out "$work/$n.jsonl" >"$work/log" 2>&1 || { cat "$work/log"; die "generation on $n ranks"; }
