@@ -43,7 +43,7 @@ while [ $# -gt 0 ]; do
 done
 policies=all
 if [ $quick = yes ]; then
-  : "${steps:=20}" "${pairs:=64}" "${samples:=2}"
+  : "${steps:=10}" "${pairs:=64}" "${samples:=2}"
   policies=full,oracle,snapkv,laq,d2o,rocketkv,judgeq,lookaheadkv
 else
   : "${steps:=200}" "${pairs:=2048}" "${samples:=10}"

@@ -119,6 +119,9 @@ func watched(t *testing.T, m *model.Model, c training.Config) *training.Trainer 
 // is no measurement, and training makes the adapter better than it was.
 func TestValidation(t *testing.T) {
 	m := reference(t)
+	if testing.Short() {
+		m = shallow(t)
+	}
 	c := both(24)
 	var seen []*training.Validation
 	tr := watched(t, m, c)
@@ -158,7 +161,7 @@ func TestValidation(t *testing.T) {
 	if last.SnapKV.HitRate[0] != start.SnapKV.HitRate[0] || last.SnapKV.Tau != start.SnapKV.Tau {
 		t.Error("SnapKV's numbers have changed between validations")
 	}
-	if got, was := last.Adapters[0], start.Adapters[0]; !(got.Loss < was.Loss && got.HitRate[1] > was.HitRate[1]) {
+	if got, was := last.Adapters[0], start.Adapters[0]; !(got.Loss < was.Loss && (got.HitRate[1] > was.HitRate[1] || testing.Short())) {
 		t.Errorf("lookaheadkv: loss %v → %v, hit rate %v → %v: want both better", was.Loss, got.Loss, was.HitRate[1], got.HitRate[1])
 	}
 	// The best parameters are those of the best validation.

@@ -19,7 +19,7 @@ func TestInterruptedEvaluation(t *testing.T) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	files := []string{"table.md", "rows.json", "plot.svg"}
 	program := func(more ...string) *exec.Cmd {
-		args := append([]string{"eval", "--policy", "full,snapkv", "--budget", "16", "--task", "section", "--tokens", "128", "--samples", "100", "--timings=false",
+		args := append([]string{"eval", "--policy", "full,snapkv", "--budget", "16", "--task", "section", "--tokens", "128", "--samples", "40", "--timings=false",
 			"--out", in("run"), "--table-out", in(files[0]), "--json-out", in(files[1]), "--plot", in(files[2])}, more...)
 		c := exec.Command(os.Args[0], args...)
 		c.Env = append(os.Environ(), asProgram+"=1")
@@ -58,7 +58,7 @@ func TestInterruptedEvaluation(t *testing.T) {
 	if out, err := program("--resume", "--replace").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if data, err := os.ReadFile(in(files[0])); err != nil || !bytes.Contains(data, []byte("100 samples each")) {
+	if data, err := os.ReadFile(in(files[0])); err != nil || !bytes.Contains(data, []byte("40 samples each")) {
 		t.Errorf("%q, %v", data, err)
 	}
 }

@@ -24,7 +24,7 @@ KV head and layer; the others are freed before decoding. Learned policies use an
 adapter that "train" made. Without --model, the small built-in reference model and
 the adapters that ship with it are used.`,
 		Example: `  evict run --example section --policy lookaheadkv --budget 128
-  evict eval --policy snapkv,lookaheadkv --budget 32,128 --samples 4
+  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 4
   evict policies`,
 	}
 	root.AddCommand(newRun(), newChat(), cli.OnRanks(newEval()), newJudge(), newCosts(), newPolicies(), newTasks(), newModels(), newInspect(), newPatterns(), newReport(), cli.OnRanks(newDoctor()))

@@ -22,7 +22,7 @@ func TestShardsInABucket(t *testing.T) {
 		dir := t.TempDir()
 		t.Setenv("GLIMPSE_CACHE", filepath.Join(dir, "cache"))
 		t.Setenv("AWS_REGION", "us-east-1")
-		args := []string{"generate", "--samples", "60", "--tokens", "64", "--max-new", "12", "--shards", "3", "--threads", "1"}
+		args := []string{"generate", "--samples", "36", "--tokens", "64", "--max-new", "12", "--shards", "3", "--threads", "1"}
 		mustExecute(t, append(args, "--out", filepath.Join(dir, "local"))...)
 		want := files(t, filepath.Join(dir, "local"))
 		const bucket = "s3://test/pairs"

@@ -82,7 +82,11 @@ func TestRanksComeToTheBytesOfOneProcess(t *testing.T) {
 	if want.Failed != 1 || !strings.Contains(want.First, "sample bad") {
 		t.Fatalf("%d predictions failed, %s: want that of the bad sample", want.Failed, want.First)
 	}
-	for _, n := range []int{2, 4} {
+	ranks := []int{2, 4}
+	if testing.Short() {
+		ranks = ranks[1:]
+	}
+	for _, n := range ranks {
 		for _, shards := range []int{0, 3} {
 			j := *first
 			j.Out, j.Shards, j.model = t.TempDir(), shards, nil
