@@ -10,6 +10,7 @@ import (
 	"glimpse/internal/compare"
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/builtin"
 	"glimpse/model/chat"
 )
 
@@ -101,5 +102,29 @@ func TestReferenceModelText(t *testing.T) {
 	}
 	if _, err := m.Encode("the qwertz"); err == nil {
 		t.Fatal("a word outside the vocabulary: no error")
+	}
+}
+
+// TestDraftCompanion: it has a quarter of the reference model's parameters, its words, and the
+// same end of answers.
+func TestDraftCompanion(t *testing.T) {
+	m, err := model.Open("", model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	draft, err := model.OpenFS(builtin.Draft(), builtin.DraftName, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer draft.Close()
+	if err := m.SameVocabulary(draft); err != nil {
+		t.Error(err)
+	}
+	if got, most := draft.Network.Parameters(), m.Network.Parameters()/4; got > most {
+		t.Errorf("%d parameters, want at most %d", got, most)
+	}
+	if !slices.Equal(draft.Config.EOS, m.Config.EOS) {
+		t.Errorf("answers end with %v, want %v", draft.Config.EOS, m.Config.EOS)
 	}
 }

@@ -19,7 +19,7 @@ import sys
 BOUNDS = {"full", "oracle", "exact-topk"}
 # Policies that choose once, after the prompt, what stays.
 PREFILL = ("random", "streamingllm", "knorm", "h2o", "tova", "roco", "lacache", "snapkv", "pyramidkv", "adakv", "compose",
-           "dapq", "laq", "laq++", "speckv", "judgeq", "lookaheadkv")
+           "dapq", "laq", "laq++", "speckv", "duoattention", "judgeq", "lookaheadkv")
 
 
 class Run:
@@ -33,7 +33,9 @@ class Run:
                 p = json.loads(line)
                 if "measures" not in p:
                     continue
-                name = p["policy"] + ("/" + p["adapter"] if p.get("adapter") and p["adapter"] != p["policy"] else "")
+                # The run's own adapters are named as their policies; one draft is the draft.
+                adapter = p.get("adapter", "")
+                name = p["policy"] + ("/" + adapter if adapter not in ("", p["policy"]) and p["policy"] != "speckv" else "")
                 m = dict(p["measures"], score=p["measures"].get(p["metric"]))
                 self.of[name, str(p.get("budget", "0"))][p["task"]][p["sample"]] = m
         self.tasks = sorted(self.of["full", "0"]) if ("full", "0") in self.of else sorted(next(iter(self.of.values())))

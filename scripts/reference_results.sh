@@ -6,7 +6,7 @@
 #   ./scripts/reference_results.sh [--model FOLDER] [--draft FOLDER] [--out DIR] [--stage NAME] [--quick]
 #
 # --model   model folder; without it the built-in model
-# --draft   model that drafts for speckv; without it the model itself
+# --draft   model that drafts for speckv; without it the built-in model's companion, or else the model itself
 # --out     folder for pairs, adapters, runs and tables (out/results)
 # --stage   this stage alone: pairs, rates, adapters, ablations, pooling, test_512, test_2048,
 #           ablations_512, ablations_2048, compositions, latency or claims
@@ -127,6 +127,7 @@ patterns() {
 }
 
 drafts=()
+[ -n "$model" ] || drafts=(--draft "${draft:-shipped}")
 [ -z "$draft" ] || drafts=(--draft "$draft")
 
 every() { patterns; measure "$1" "${learned[@]}" "${drafts[@]}" --pattern pattern $(kernels); }

@@ -28,10 +28,10 @@ trap 'rm -rf "$work"' EXIT
 ./bin/evict policies --markdown | replace_section docs/policies.md policies
 [ $measure = yes ] || exit 0
 
-# For speckv: the model itself as an ideal draft, and a cut of it as a poor one.
+# For speckv: the model itself as an ideal draft, the small one that comes with it, and its first layers as a poor one.
 command=(evict eval --policy all
   --budget "32,64,96,128" --tokens 512 --samples "$samples" --seed 1
-  --draft self --draft two-layers=layers:2)
+  --draft self --draft shipped --draft two-layers=layers:2)
 SECONDS=0
 "$root/bin/${command[0]}" "${command[@]:1}" --table-out "$work/table.md" --json-out "$work/results.json" >/dev/null
 {

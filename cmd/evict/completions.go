@@ -24,7 +24,7 @@ func completions() map[string]cli.Values {
 		"task":              {Names: evaluation.TaskNames, Separators: ","},
 		"device":            {Names: kernels.DeviceNames},
 		"adapter":           {Names: func() []string { return []string{"shipped"} }, Files: true},
-		"draft":             {Names: func() []string { return []string{"self", "layers:"} }, Files: true},
+		"draft":             {Names: func() []string { return []string{"self", "shipped", "layers:"} }, Files: true},
 		"metric":            {Names: scoring.Metrics.Names, Separators: ","},
 		"field":             {Names: datasets.FieldPresets.Names},
 		"cache-dtype":       cli.Of("auto", "bf16", "float32"),

@@ -217,7 +217,7 @@ func TestDraftsAndPatterns(t *testing.T) {
 		}
 		return labels
 	}
-	if got, want := eval("--policy", "speckv,duoattention,snapkv", "--draft", "self", "--draft", "two=layers:2"), []string{"speckv/self", "speckv/two", "duoattention/", "snapkv/"}; !slices.Equal(got, want) {
+	if got, want := eval("--policy", "speckv,duoattention,snapkv", "--draft", "self", "--draft", "two=layers:2", "--draft", "shipped"), []string{"speckv/self", "speckv/two", "speckv/shipped", "duoattention/", "snapkv/"}; !slices.Equal(got, want) {
 		t.Errorf("contenders %v, want %v", got, want)
 	}
 	if got, want := eval("--policy", "duoattention", "--pattern", dir), []string{"duoattention/"}; !slices.Equal(got, want) {
@@ -326,6 +326,7 @@ func TestErrors(t *testing.T) {
 		"no such pattern":  {[]string{"run", "--policy", "duoattention", "--pattern", dir, "--example", "section"}, "config.json"},
 		"no such draft":    {[]string{"run", "--policy", "speckv", "--draft", filepath.Join(dir, "nowhere"), "--example", "section"}, "nowhere"},
 		"draft too deep":   {[]string{"run", "--policy", "speckv", "--draft", "layers:9", "--example", "section"}, "got 9 layers, want 1 to 8"},
+		"draft of others":  {[]string{"run", "--model", "../../model/testdata/golden/llama3.1", "--policy", "speckv", "--draft", "shipped", "--prompt", "x"}, `draft "shipped": only the built-in model has a shipped draft`},
 		"draft of a word":  {[]string{"run", "--policy", "speckv", "--draft", "layers:two", "--example", "section"}, `got "two" layers`},
 		"draft twice":      {[]string{"eval", "--policy", "speckv", "--draft", "self", "--draft", "self"}, `two drafts named "self"`},
 		"two drafts, one":  {[]string{"run", "--policy", "speckv", "--draft", "self", "--draft", "layers:2", "--example", "section"}, "2 variants"},

@@ -21,7 +21,7 @@ func (s *setup) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.Device, "device", "cpu", "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
 	f.StringVar(&s.CacheDType, "cache-dtype", "auto", model.CacheDTypeUsage)
 	f.StringArrayVar(&s.Adapters, "adapter", nil, "adapter folder or s3://BUCKET/NAME for the learned policy of its kind, as DIR or NAME=DIR; may be repeated; the folder of \"train sweep\" stands for all of its adapters; \"shipped\" are those of the built-in model, and its default")
-	f.StringArrayVar(&s.Drafts, "draft", nil, "model that writes the draft of speckv, as DIR or NAME=DIR, where DIR may be all that --model takes; may be repeated; for DIR, \"self\" is the model itself, the default, and \"layers:N\" its first N layers")
+	f.StringArrayVar(&s.Drafts, "draft", nil, "model that writes the draft of speckv, as DIR or NAME=DIR, where DIR may be all that --model takes; may be repeated; for DIR, \"self\" is the model itself, the default, \"layers:N\" its first N layers, and \"shipped\" the small model that comes with the built-in one")
 	f.StringVar(&s.Pattern, "pattern", "", "folder with a pattern of retrieval heads for duoattention, see evict patterns; empty is that of the model folder")
 	f.StringArrayVar(&s.Set, "set", nil, "option of a policy, as policy.option=value; may be repeated")
 	f.Uint64Var(&s.Seed, "seed", 1, "seed of everything that draws")

@@ -26,7 +26,7 @@ import (
 	"glimpse/model/hub"
 )
 
-// Shipped names the adapters that come with the built-in model.
+// Shipped names the adapters that come with the built-in model, and its draft companion.
 const Shipped = "shipped"
 
 // Options say what is opened. The names are those of the flags of evict.
@@ -256,6 +256,11 @@ func (l *Lineup) addDraft(ctx context.Context, spec string, s *Options, log io.W
 			return fmt.Errorf("draft %q: got %q layers, want a number", spec, layers)
 		}
 		d.model, err = l.Cut(n)
+	case dir == Shipped:
+		if l.Name != builtin.Name {
+			return fmt.Errorf("draft %q: only the built-in model has a shipped draft", spec)
+		}
+		d.model, err = model.OpenFS(builtin.Draft(), builtin.DraftName, model.Options{Device: s.Device, CacheDType: s.CacheDType})
 	default:
 		if !ok {
 			d.name = filepath.Base(dir)

@@ -27,6 +27,22 @@ func FS() fs.FS {
 	return sub
 }
 
+//go:embed draft
+var draft embed.FS
+
+// DraftName is what the draft companion is called in reports.
+const DraftName = Name + "-draft"
+
+// Draft is the folder of a model of a quarter of the size with the same vocabulary, which writes
+// drafts for the reference model.
+func Draft() fs.FS {
+	sub, err := fs.Sub(draft, "draft")
+	if err != nil {
+		panic(err) // the folder is embedded under this name
+	}
+	return sub
+}
+
 //go:embed adapters
 var adapters embed.FS
 

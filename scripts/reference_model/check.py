@@ -10,6 +10,7 @@ be right as often as README.md says, up to three standard errors. Needs transfor
 PyTorch and the Go toolchain.
 """
 
+import json
 import math
 import os
 import re
@@ -48,12 +49,14 @@ def check_tokenizer(tokenizer, lessons, folder):
     print(f"tokenizer and chat template: as the generator, {2 * len(lessons.tasks)} prompts")
 
 
-def check_logits(model, lessons):
+def check_logits(model, lessons, folder):
     """The largest difference of logits between transformers and the network that is trained,
     both in float32 over the same rounded weights."""
-    c = dict(d=model.config.hidden_size, nl=model.config.num_hidden_layers, nh=model.config.num_attention_heads,
-             nkv=model.config.num_key_value_heads, dh=model.config.head_dim, ff=model.config.intermediate_size,
-             theta=model.config.rope_theta, eps=model.config.rms_norm_eps)
+    # From the file: transformers gives some of it other names from version to version.
+    config = json.load(open(os.path.join(folder, "config.json")))
+    c = dict(d=config["hidden_size"], nl=config["num_hidden_layers"], nh=config["num_attention_heads"],
+             nkv=config["num_key_value_heads"], dh=config["head_dim"], ff=config["intermediate_size"],
+             theta=config["rope_theta"], eps=config["rms_norm_eps"])
     names = {"q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj", "o": "self_attn.o_proj",
              "g": "mlp.gate_proj", "u": "mlp.up_proj", "w": "mlp.down_proj",
              "n1": "input_layernorm", "n2": "post_attention_layernorm"}
@@ -108,7 +111,7 @@ def main():
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     lessons = Lessons()
     check_tokenizer(AutoTokenizer.from_pretrained(folder), lessons, folder)
-    check_logits(model, lessons)
+    check_logits(model, lessons, folder)
     low = check_answers(model, lessons, stated, examples, lengths)
     lessons.close()
     sys.exit(1 if low else 0)

@@ -45,9 +45,7 @@ README = """\
 
 A Llama-architecture model of {count:,} parameters ({nl} layers, hidden size {d}, {nh} query and
 {nkv} KV heads of {dh}) with a vocabulary of {vocab} words, trained from scratch on the tasks of
-package `datasets`: prompts of up to 2,048 tokens and their answers. With it every command works,
-and means something, without any other model: its answers are right with the full cache and go
-wrong when an eviction policy drops what they need. `max_position_embeddings` is {positions} so that
+package `datasets`: prompts of up to 2,048 tokens and their answers. {purpose} `max_position_embeddings` is {positions} so that
 longer prompts run; nothing is claimed about them. The tokenizer splits at white space; a word
 outside the vocabulary is an error, because there is no token for unknown words.
 
@@ -58,6 +56,14 @@ Share of exact answers with the full cache, {examples} validation examples a tas
 Written by `scripts/reference_model/train.py`, with the words of `datasets/vocabulary.txt`;
 `scripts/reference_model/check.py` checks it against transformers. Do not edit it by hand.
 """
+
+PURPOSE = {
+    "draft": """It writes drafts for the
+reference model: `--draft shipped` for `speckv`.""",
+}
+REFERENCE = """With it every command works,
+and means something, without any other model: its answers are right with the full cache and go
+wrong when an eviction policy drops what they need."""
 
 
 def fail(message):
@@ -202,8 +208,9 @@ def write(folder, weights, config, words, scores, examples):
     lines = ["| task | " + " | ".join(map(str, scores)) + " |", "|---|" + "---|" * len(scores)]
     for task in next(iter(scores.values())):
         lines.append(f"| `{task}` | " + " | ".join(f"{of[task]:.3f}" for of in scores.values()) + " |")
-    readme = README.format(name=os.path.basename(os.path.dirname(os.path.abspath(folder))), count=count,
-                           positions=POSITIONS, examples=examples, table="\n".join(lines), **config)
+    name = os.path.basename(os.path.dirname(os.path.abspath(folder)))
+    readme = README.format(name=name, purpose=PURPOSE.get(name, REFERENCE), count=count, positions=POSITIONS,
+                           examples=examples, table="\n".join(lines), **config)
     write_folder(folder, weights, config, words, POSITIONS, readme)
 
 
