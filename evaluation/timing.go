@@ -70,23 +70,30 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 		return nil, err
 	}
 	var out []Timing
+	var plains []float64 // seconds of the plain prefills of all cells, in order
+	prefill := func() error {
+		s, err := rt.Prefill(ctx, plain, ids, len(ids), nil)
+		if err == nil {
+			plains = append(plains, s.PrefillTime.Seconds())
+		}
+		return err
+	}
 	for _, c := range CellsOf(contenders, budgets) {
 		t := Timing{Model: m.Name, Task: task, Policy: c.Title(), Adapter: c.Adapter, Budget: c.budgetName(), PromptTokens: len(ids), Repeats: o.Repeats}
 		budget := len(ids)
 		if c.Budget != (eviction.Budget{}) {
 			budget = c.Budget.Of(len(ids))
 		}
-		var base, ttft, speed []float64
+		var ttft, speed []float64
 		if m.Backend.OwnMemory() {
 			m.Backend.ResetPeak()
 		}
 		for range o.Repeats {
-			s, err := rt.Prefill(ctx, plain, ids, len(ids), nil)
-			if err != nil {
+			if err := prefill(); err != nil {
 				return nil, err
 			}
-			base = append(base, s.PrefillTime.Seconds())
-			if s, err = rt.Prefill(ctx, c.Configured, ids, budget, response); err != nil {
+			s, err := rt.Prefill(ctx, c.Configured, ids, budget, response)
+			if err != nil {
 				return nil, fmt.Errorf("policy %s: %w", c.Title(), err)
 			}
 			ttft = append(ttft, s.PrefillTime.Seconds())
@@ -100,14 +107,25 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 			t.PeakCacheBytes = max(t.PeakCacheBytes, s.PeakBytes)
 		}
 		t.PeakMemoryBytes = m.Backend.Memory().Peak
-		t.PlainMillis, t.Spread = 1000*middle(base), (slices.Max(ttft)-slices.Min(ttft))/middle(ttft)
-		t.TTFTMillis, t.TTFTOverhead, t.DecodeTokensPerSecond = 1000*middle(ttft), middle(ttft)/middle(base)-1, middle(speed)
+		t.Spread = (slices.Max(ttft) - slices.Min(ttft)) / middle(ttft)
+		t.TTFTMillis, t.DecodeTokensPerSecond = 1000*middle(ttft), middle(speed)
 		out = append(out, t)
+	}
+	if err := prefill(); err != nil {
+		return nil, err
+	}
+	// A cell's prefills without the policy are its own and the one on either side: one that was
+	// disturbed does not count.
+	for i := range out {
+		t := &out[i]
+		near := slices.Clone(plains[max(0, i*o.Repeats-1) : (i+1)*o.Repeats+1])
+		t.PlainMillis = 1000 * middle(near)
+		t.TTFTOverhead = t.TTFTMillis/t.PlainMillis - 1
 	}
 	return out, nil
 }
 
 func middle(x []float64) float64 {
 	slices.Sort(x)
-	return x[len(x)/2]
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
