@@ -3,8 +3,10 @@ package terminaltest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,6 +41,9 @@ func Start(t *testing.T, columns int, cmd *exec.Cmd) *Program {
 	master, tty, err := pty.Open()
 	if err != nil {
 		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	if master, err = pollable(master); err != nil {
+		t.Fatal(err)
 	}
 	p := &Program{t: t, cmd: cmd, master: master, tty: tty, more: make(chan struct{}), done: make(chan struct{}), screen: Screen{Columns: columns, Reflow: true}}
 	p.Resize(columns)
@@ -82,7 +87,8 @@ func (p *Program) Resize(columns int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.screen.Resize(columns)
-	if err := pty.Setsize(p.master, &pty.Winsize{Rows: 40, Cols: uint16(columns)}); err != nil {
+	// By the program's file: this makes a file block, which the other one must not.
+	if err := pty.Setsize(p.tty, &pty.Winsize{Rows: 40, Cols: uint16(columns)}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -114,7 +120,7 @@ func (p *Program) Wait(text string) {
 		case <-p.done:
 			p.t.Fatalf("the program ended without %q:\n%s", text, p.Screen())
 		case <-late:
-			p.t.Fatalf("%q did not come:\n%s", text, p.Screen())
+			p.t.Fatalf("%q did not come:\n%s\n%s", text, p.Screen(), p.stuck())
 		}
 	}
 }
@@ -131,6 +137,28 @@ func (p *Program) Output() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return string(p.output)
+}
+
+// stuck says where the program is: what the system knows of its process, and what all its
+// goroutines do, of which it dies.
+func (p *Program) stuck() string {
+	var says strings.Builder
+	for _, file := range []string{"status", "wchan", "stack"} {
+		// Where there are such files, and they may be read.
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, file)); err == nil {
+			fmt.Fprintf(&says, "%s of the process:\n%s\n", file, text)
+		}
+	}
+	before := len(p.Output())
+	if err := quit(p.cmd.Process); err != nil {
+		fmt.Fprintln(&says, err)
+		return says.String()
+	}
+	for size := -1; size != len(p.Output()); time.Sleep(2 * time.Second) {
+		size = len(p.Output())
+	}
+	fmt.Fprintf(&says, "after SIGQUIT it writes:\n%s", p.Output()[before:])
+	return says.String()
 }
 
 // Kill ends the program at once; nothing is said about how it leaves the terminal.
@@ -168,7 +196,7 @@ func (p *Program) Exit() int {
 	select {
 	case err = <-ended:
 	case <-time.After(patience):
-		p.t.Fatalf("the program does not end:\n%s", p.Screen())
+		p.t.Fatalf("the program does not end:\n%s\n%s", p.Screen(), p.stuck())
 	}
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		p.t.Fatal(err)
