@@ -37,7 +37,7 @@ SECONDS=0
 {
   echo "Measured on $(date -u +%Y-%m-%d) on $(nproc) cores of $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1 | grep . || uname -m), commit $(git describe --always --dirty), in $(duration $SECONDS):"
   echo
-  echo "<!-- not run: it takes $(duration $SECONDS) -->"
+  echo "<!-- not run: takes $(duration $SECONDS) -->"
   echo '```sh'
   echo "./bin/${command[*]}"
   echo '```'
