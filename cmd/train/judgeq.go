@@ -11,6 +11,6 @@ that of the model's own response.
 Samples are pairs that "train generate" made (--data) or, for the built-in model,
 a stream of fresh synthetic prompts that the model answers on the way. The adapter
 folder appears only when training is complete.`,
-	example: `  train judgeq --steps 8 --out out/judgeq --replace
+	example: `  train judgeq --steps 4 --out out/judgeq --replace
   train judgeq --model path/to/llama --data pairs.jsonl --steps 2000 --out adapters/llama-judgeq`,
 }

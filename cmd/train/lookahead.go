@@ -16,6 +16,6 @@ down) would never get a gradient and are left out.
 Samples are pairs that "train generate" made (--data) or, for the built-in model,
 a stream of fresh synthetic prompts that the model answers on the way. The adapter
 folder appears only when training is complete.`,
-	example: `  train lookahead --steps 8 --out out/lookahead --replace
+	example: `  train lookahead --steps 4 --out out/lookahead --replace
   train lookahead --model path/to/llama --data pairs.jsonl --steps 2000 --lr 1e-3 --out adapters/llama`,
 }
