@@ -2,6 +2,7 @@
 // Inputs in bf16 are exact in float32; sums are float32 in order of k. With
 // HOSTCUDA_MMA=truncate products of bf16 truncate like a tensor core's. HOSTCUDA_WORKSPACE is
 // how many bytes an algorithm asks for; a rehearsal's depends on the shape.
+#include "mma.h"
 #include "runtime.h"
 #include <dlfcn.h>
 #include <math.h>
@@ -28,11 +29,6 @@ bool covered(const Layout &l, const void *p, size_t align) {
 	if ((uintptr_t)p % align) return report("cublasLtMatmul: address %p is not aligned to %zu", p, align), false;
 	if (!mem_contains((uintptr_t)p, n)) return report("cublasLtMatmul: %zu bytes at %s", n, mem_describe((uintptr_t)p).c_str()), false;
 	return true;
-}
-
-float truncated(double exact) {
-	float f = (float)exact;
-	return fabs((double)f) > fabs(exact) ? nextafterf(f, 0) : f;
 }
 
 float dot(const float *p, const float *q, size_t k) {

@@ -8,6 +8,7 @@
 // random:SEED, mixes warps and lanes anew at every turn, as a rehearsal of a chip does
 // where nothing else is said.
 #include "block.h"
+#include "mma.h"
 #include <algorithm>
 #include <dlfcn.h>
 #include <link.h>
@@ -563,15 +564,6 @@ void ldmatrix_x4_trans(unsigned *r, const void *row, Site at) {
 	});
 }
 
-// Rounds toward zero. Tensor cores do not round their sums to nearest: published
-// measurements of the A100 say that it adds 8 products and the accumulator and
-// truncates the result. HOSTCUDA_MMA=truncate is that model, to see whether a
-// test's tolerance would hold on a device too.
-float truncated(double exact) {
-	float f = (float)exact;
-	return fabs((double)f) > fabs(exact) ? nextafterf(f, 0) : f;
-}
-
 // Fragment layout of mma.m16n8k16, with g = lane/4 and t = lane%4:
 //   a[i], elements e: row g + 8(i%2),  k = 2t + e + 8(i/2)
 //   b[i], elements e: k = 2t + e + 8i, column g
@@ -592,19 +584,7 @@ void mma_bf16_16816(float *d, const unsigned *a, const unsigned *b, const float 
 			}
 			for (int i = 0; i < 4; i++) D[g + 8 * (i / 2)][2 * t + i % 2] = x.c[i];
 		}
-		if (run.truncate) {
-			for (int m = 0; m < 16; m++)
-				for (int n = 0; n < 8; n++)
-					for (int k = 0; k < 16; k += 8) {
-						double sum = D[m][n];
-						for (int i = k; i < k + 8; i++) sum += (double)A[m][i] * B[i][n];
-						D[m][n] = truncated(sum);
-					}
-		} else {
-			for (int m = 0; m < 16; m++)
-				for (int k = 0; k < 16; k++)
-					for (int n = 0; n < 8; n++) D[m][n] += A[m][k] * B[k][n];
-		}
+		add_product(D, A, B, 8, run.truncate);
 		for (int l = 0; l < 32; l++)
 			for (int i = 0; i < 4; i++)
 				((Arg *)args[l])->d[i] = D[l / 4 + 8 * (i / 2)][2 * (l % 4) + i % 2];

@@ -8,7 +8,6 @@ int thread_in_block();
 int threads_of_block();
 bool reversed();                                // HOSTCUDA_ORDER
 bool truncating();                              // HOSTCUDA_MMA
-float truncated(double exact);                  // toward zero
 char *shared_window();                          // address 0 of shared memory
 bool in_shared(const void *p, size_t n);
 void fail(Result r, Site at, const char *format, ...) __attribute__((format(printf, 3, 4))); // ends the launch

@@ -4,6 +4,7 @@
 // are poison. So a barrier, wait or fence that is missing shows. It does not show
 // whether PTX ISA was read correctly.
 #include "block.h"
+#include "mma.h"
 #include <deque>
 #include <map>
 #include <set>
@@ -122,19 +123,7 @@ void multiply(Product &p, int warp_in_group) {
 	Matrix b(p.b_matrix, p.at);
 	for (int k = 0; k < 16; k++)
 		for (int c = 0; c < n; c++) B[k][c] = p.b_along_n ? b.along_n(c, k, p.at) : b.along_k(c, k, p.at);
-	if (truncating()) {
-		for (int r = 0; r < 16; r++)
-			for (int c = 0; c < n; c++)
-				for (int k = 0; k < 16; k += 8) {
-					double sum = D[r][c];
-					for (int i = k; i < k + 8; i++) sum += (double)A[r][i] * B[i][c];
-					D[r][c] = truncated(sum);
-				}
-	} else {
-		for (int r = 0; r < 16; r++)
-			for (int k = 0; k < 16; k++)
-				for (int c = 0; c < n; c++) D[r][c] += A[r][k] * B[k][c];
-	}
+	add_product(D, A, B, n, truncating());
 	for (int l = 0; l < 32; l++)
 		for (int i = 0; i < p.registers; i++) p.d[l][i] = D[l / 4 + 8 * (i / 2 % 2)][i / 4 * 8 + 2 * (l % 4) + i % 2];
 }
