@@ -228,9 +228,14 @@ func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 	})
 }
 
-func fill(x []float32, v float32) {
-	for i := range x {
+// fill sets a block of elements, and copies it to the rest.
+func fill[T any](x []T, v T) {
+	n := min(len(x), 1024)
+	for i := range x[:n] {
 		x[i] = v
+	}
+	for n < len(x) {
+		n += copy(x[n:], x[:n])
 	}
 }
 

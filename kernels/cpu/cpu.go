@@ -112,12 +112,15 @@ func (b *cpu) MatMulTA(c, a, w *kernels.Tensor, alpha, beta float64) {
 }
 
 func (b *cpu) Fill(y *kernels.Tensor, value float64) {
-	if y.DType == kernels.F32 {
+	switch y.DType {
+	case kernels.F32:
 		fill(y.F32(), float32(value))
-		return
-	}
-	for i := range y.Len() {
-		y.Set(i, value)
+	case kernels.F64:
+		fill(y.F64(), value)
+	case kernels.BF16:
+		fill(y.U16(), kernels.F32ToBF16(float32(value)))
+	default:
+		panic("kernels: Fill of a " + y.DType.String() + " tensor")
 	}
 }
 
