@@ -146,14 +146,34 @@ func (g *gemmCase) check(t *testing.T, got []float32) {
 	if g.kind.nt {
 		bDepth, bColumn = bColumn, bDepth
 	}
+	// dots are the sums, and the sums of magnitudes, of row i and four columns, in order of k.
+	dots := func(i int, columns [4]int) (sum, magnitude [4]float64) {
+		if g.k == 0 {
+			return
+		}
+		b0, b1, b2, b3 := g.b[columns[0]*bColumn:], g.b[columns[1]*bColumn:], g.b[columns[2]*bColumn:], g.b[columns[3]*bColumn:]
+		for p := range g.k {
+			x, at := float64(g.a[i*aRow+p*aDepth]), p*bDepth
+			x0, x1, x2, x3 := x*float64(b0[at]), x*float64(b1[at]), x*float64(b2[at]), x*float64(b3[at])
+			sum[0] += x0
+			sum[1] += x1
+			sum[2] += x2
+			sum[3] += x3
+			magnitude[0] += math.Abs(x0)
+			magnitude[1] += math.Abs(x1)
+			magnitude[2] += math.Abs(x2)
+			magnitude[3] += math.Abs(x3)
+		}
+		return sum, magnitude
+	}
 	for i := range g.m {
-		for j := i % sampled; j < g.n; j += sampled {
-			var sum, magnitude float64
-			for p := range g.k {
-				x := float64(g.a[i*aRow+p*aDepth]) * float64(g.b[p*bDepth+j*bColumn])
-				sum += x
-				magnitude += math.Abs(x)
+		var sums, magnitudes [4]float64
+		for at, j := 0, i%sampled; j < g.n; at, j = at+1, j+sampled {
+			if at%4 == 0 {
+				last := j + (g.n-1-j)/sampled*sampled
+				sums, magnitudes = dots(i, [4]int{j, min(j+sampled, last), min(j+2*sampled, last), min(j+3*sampled, last)})
 			}
+			sum, magnitude := sums[at%4], magnitudes[at%4]
 			want, bound := float64(g.alpha)*sum, math.Abs(float64(g.alpha))*magnitude
 			if g.beta != 0 {
 				x := float64(g.beta) * float64(g.c[i*g.ldc+j])
