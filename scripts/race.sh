@@ -57,5 +57,6 @@ if [ $# = 0 ]; then
 fi
 # Collecting garbage shows no race.
 export GOGC=400 GOMEMLIMIT=2GiB
-# Other modules are compiled for the detector here alone: without optimisation, which is faster.
-go test -race -short -vet=off -gcflags='github.com/...=-N -l' -skip "$(IFS='|'; echo "${without[*]}")" "$@"
+# Other modules are compiled for the detector here alone: without optimisation, which is faster. The reference
+# backend, the judge of tests, starts no goroutine: it is compiled as in scripts/test.sh.
+go test -race -short -vet=off -gcflags='github.com/...=-N -l' -gcflags='glimpse/kernels/reference=-race=false' -skip "$(IFS='|'; echo "${without[*]}")" "$@"
