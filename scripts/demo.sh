@@ -6,7 +6,7 @@
 #
 #   ./scripts/demo.sh [--quick] [--out DIR] [--steps N] [--pairs N] [--samples N]
 #
-# --quick    a shortened version with some of the policies, to see that everything works;
+# --quick    a shortened version with some of the policies and no times, to see that everything works;
 #            its adapters are poor
 # --out      folder for the results (out/demo)
 # --steps    optimiser steps of the training
@@ -41,10 +41,11 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-policies=all
+policies=all timings=true
 if [ $quick = yes ]; then
   : "${steps:=10}" "${pairs:=64}" "${samples:=2}"
   policies=full,oracle,snapkv,laq,d2o,rocketkv,judgeq,lookaheadkv
+  timings=false
 else
   : "${steps:=200}" "${pairs:=2048}" "${samples:=10}"
 fi
@@ -91,7 +92,7 @@ train_both() {
 }
 
 evaluate() {
-  "$root/bin/evict" eval --policy $policies --budget 32,64,96,128 --tokens 512 --samples "$samples" --seed 1 \
+  "$root/bin/evict" eval --policy $policies --budget 32,64,96,128 --tokens 512 --samples "$samples" --seed 1 --timings=$timings \
     --adapter shipped --adapter fresh=lookaheadkv --adapter fresh=judgeq \
     --json-out results.json --table-out table.md --plot accuracy.png --needle-plot needle.png >"$work/table.txt"
 }
