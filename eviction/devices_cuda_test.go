@@ -23,7 +23,7 @@ func TestCUDAOverSeveralDevices(t *testing.T) {
 	// What keeps something of its own on a device, and full.
 	for _, name := range []string{"adakv", "cam", "d2o", "full", "laq++", "lookaheadkv", "quest", "roco", "rocketkv", "sparq", "tova"} {
 		t.Run(name, func(t *testing.T) {
-			lengths := []int{150, 20}
+			lengths := []int{70, 20}
 			want := turns(t, "cuda", name, shape, lengths, 24)
 			for i, got := range turns(t, "cuda:0-1", name, shape, lengths, 24) {
 				w := want[i]

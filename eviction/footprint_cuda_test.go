@@ -35,7 +35,7 @@ func TestCUDAFootprintInArenas(t *testing.T) {
 
 func footprint(t *testing.T, names []string, set ...string) {
 	shape := modeltest.Llama{Hidden: 64, Layers: 3, Heads: 4, KVHeads: 2, HeadDim: 32, Intermediate: 96, Vocab: 64, MaxPositions: 1024}
-	const tokens, budget, maxNew = 600, 24, 3
+	const tokens, budget, maxNew = 400, 24, 3
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			backend, err := kernels.Open("cuda")
