@@ -70,7 +70,8 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 		return nil, err
 	}
 	var out []Timing
-	var plains []float64 // seconds of the plain prefills of all cells, in order
+	var plains []float64 // seconds of the prefills without a policy, in order
+	var around [][2]int  // of each cell the first and the last of them that come right before it
 	prefill := func() error {
 		s, err := rt.Prefill(ctx, plain, ids, len(ids), nil)
 		if err == nil {
@@ -78,7 +79,7 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 		}
 		return err
 	}
-	for _, c := range CellsOf(contenders, budgets) {
+	for i, c := range CellsOf(contenders, budgets) {
 		t := Timing{Model: m.Name, Task: task, Policy: c.Title(), Adapter: c.Adapter, Budget: c.budgetName(), PromptTokens: len(ids), Repeats: o.Repeats}
 		budget := len(ids)
 		if c.Budget != (eviction.Budget{}) {
@@ -88,9 +89,15 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 		if m.Backend.OwnMemory() {
 			m.Backend.ResetPeak()
 		}
+		first, shares := len(plains), o.Repeats == 1 && i%2 == 1
+		if shares { // one prefill stands for two cells of one repeat
+			first--
+		}
 		for range o.Repeats {
-			if err := prefill(); err != nil {
-				return nil, err
+			if !shares {
+				if err := prefill(); err != nil {
+					return nil, err
+				}
 			}
 			s, err := rt.Prefill(ctx, c.Configured, ids, budget, response)
 			if err != nil {
@@ -106,6 +113,7 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 			speed = append(speed, float64(len(tokens)-1)/time.Since(start).Seconds())
 			t.PeakCacheBytes = max(t.PeakCacheBytes, s.PeakBytes)
 		}
+		around = append(around, [2]int{first, len(plains) - 1})
 		t.PeakMemoryBytes = m.Backend.Memory().Peak
 		t.Spread = (slices.Max(ttft) - slices.Min(ttft)) / middle(ttft)
 		t.TTFTMillis, t.DecodeTokensPerSecond = 1000*middle(ttft), middle(speed)
@@ -118,7 +126,7 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 	// disturbed does not count.
 	for i := range out {
 		t := &out[i]
-		near := slices.Clone(plains[max(0, i*o.Repeats-1) : (i+1)*o.Repeats+1])
+		near := slices.Clone(plains[max(0, around[i][0]-1) : around[i][1]+2])
 		t.PlainMillis = 1000 * middle(near)
 		t.TTFTOverhead = t.TTFTMillis/t.PlainMillis - 1
 	}
