@@ -64,7 +64,7 @@ Processes that mpirun or srun --mpi=pmix start measure the prompts together: who
 done gets the next. The first one prints and writes, with the bytes of one process;
 times, and tasks that measure time, are its own.`,
 		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 4
-  evict eval --policy all --budget 64 --task section,hops --samples 2 --json
+  evict eval --policy all --budget 64 --task section --samples 2 --json
   evict eval --model path/to/llama --data prompts.jsonl --policy snapkv,tova --budget 10%,512 --out out/run
   evict eval --config configs/eval.yaml --model org/name`,
 		Args: cli.Args(),
