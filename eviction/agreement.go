@@ -3,6 +3,7 @@ package eviction
 import (
 	"math"
 
+	"glimpse/internal/parallel"
 	"glimpse/internal/stats"
 )
 
@@ -16,20 +17,32 @@ func Agreement(got, want [][][]float32, k int) (recall, tau float64, ok bool) {
 	if got == nil || want == nil {
 		return 0, 0, false
 	}
-	heads := 0
+	type head struct {
+		got, want   []float32
+		recall, tau float64
+	}
+	var heads []head
 	for l := range want {
 		for h := range want[l] {
-			t := stats.KendallTau(got[l][h], want[l][h])
-			if math.IsNaN(t) {
-				continue
-			}
-			recall += stats.RecallAtK(got[l][h], want[l][h], k)
-			tau += t
-			heads++
+			heads = append(heads, head{got: got[l][h], want: want[l][h]})
 		}
 	}
-	if heads == 0 {
+	parallel.For(len(heads), func(i int) {
+		h := &heads[i]
+		if h.tau = stats.KendallTau(h.got, h.want); !math.IsNaN(h.tau) {
+			h.recall = stats.RecallAtK(h.got, h.want, k)
+		}
+	})
+	ranked := 0
+	for _, h := range heads {
+		if !math.IsNaN(h.tau) {
+			recall += h.recall
+			tau += h.tau
+			ranked++
+		}
+	}
+	if ranked == 0 {
 		return 0, 0, false
 	}
-	return recall / float64(heads), tau / float64(heads), true
+	return recall / float64(ranked), tau / float64(ranked), true
 }

@@ -1,7 +1,6 @@
 package stats
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -19,26 +18,23 @@ func KendallTau(a, b []float32) float64 {
 	if len(a) != len(b) {
 		panic(fmt.Sprintf("stats: Kendall's tau of %d and %d scores", len(a), len(b)))
 	}
-	type pair struct{ a, b float32 }
-	pairs := make([]pair, len(a))
+	pairs := make([]uint64, len(a)) // a's keys above b's
 	for i := range a {
 		if a[i] != a[i] || b[i] != b[i] {
 			return math.NaN()
 		}
-		pairs[i] = pair{a[i], b[i]}
+		pairs[i] = uint64(key(a[i]))<<32 | uint64(key(b[i]))
 	}
-	slices.SortFunc(pairs, func(x, y pair) int {
-		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b))
-	})
-	tiedA := tiedPairs(pairs, func(x, y pair) bool { return x.a == y.a })
-	tiedBoth := tiedPairs(pairs, func(x, y pair) bool { return x == y })
+	slices.Sort(pairs)
+	tiedA := tiedPairs(pairs, func(x, y uint64) bool { return x>>32 == y>>32 })
+	tiedBoth := tiedPairs(pairs, func(x, y uint64) bool { return x == y })
 
-	ys := make([]float32, len(pairs))
+	ys := make([]uint32, len(pairs))
 	for i, p := range pairs {
-		ys[i] = p.b
+		ys[i] = uint32(p)
 	}
-	discordant := exchanges(ys, make([]float32, len(ys))) // sorts ys
-	tiedB := tiedPairs(ys, func(x, y float32) bool { return x == y })
+	discordant := exchanges(ys, make([]uint32, len(ys))) // sorts ys
+	tiedB := tiedPairs(ys, func(x, y uint32) bool { return x == y })
 
 	n := int64(len(a))
 	all := n * (n - 1) / 2
@@ -50,6 +46,20 @@ func KendallTau(a, b []float32) float64 {
 	concordant := all - tiedA - tiedB + tiedBoth - discordant
 	// The product of the two counts may exceed an int64, but not a float64.
 	return float64(concordant-discordant) / math.Sqrt(float64(untiedA)*float64(untiedB))
+}
+
+// key maps scores to integers in their order, which sort faster: equal ones, as 0 and −0, have
+// equal keys. NaN has none.
+func key(score float32) uint32 {
+	bits := math.Float32bits(score)
+	switch {
+	case score == 0:
+		return 1 << 31
+	case score < 0:
+		return ^bits
+	default:
+		return bits | 1<<31
+	}
 }
 
 // tiedPairs counts the pairs within runs of equal neighbours.
@@ -68,7 +78,7 @@ func tiedPairs[T any](sorted []T, equal func(x, y T) bool) int64 {
 
 // exchanges sorts x with a merge sort and returns the number of pairs i < j with
 // x[i] > x[j]. tmp is scratch space of the same length.
-func exchanges(x, tmp []float32) int64 {
+func exchanges(x, tmp []uint32) int64 {
 	if len(x) < 2 {
 		return 0
 	}
@@ -114,17 +124,21 @@ func isNaN(f float32) bool { return f != f }
 
 // topK marks the k highest scores, 1 ≤ k ≤ len(scores).
 func topK(scores []float32, k int) []bool {
-	sorted := slices.Clone(scores)
+	keys := make([]uint32, len(scores))
+	for i, s := range scores {
+		keys[i] = key(s)
+	}
+	sorted := slices.Clone(keys)
 	slices.Sort(sorted)
 	threshold := sorted[len(sorted)-k]
 	marked := make([]bool, len(scores))
-	for i, s := range scores {
+	for i, s := range keys {
 		if s > threshold {
 			marked[i] = true
 			k--
 		}
 	}
-	for i, s := range scores { // what is left of k goes to the lowest positions at the threshold
+	for i, s := range keys { // what is left of k goes to the lowest positions at the threshold
 		if k > 0 && s == threshold {
 			marked[i] = true
 			k--
