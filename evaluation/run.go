@@ -49,14 +49,14 @@ type Options struct {
 }
 
 // smallWeights is the size of weights up to which samples are worked on side by side: the
-// products of such a model are too small for several threads.
+// products of such a model are too small for several threads. A device takes one after the other.
 const smallWeights = 64 << 20
 
 func (o *Options) concurrency(m *model.Model) int {
 	switch {
 	case o.Concurrency > 0:
 		return o.Concurrency
-	case m.WeightBytes() > smallWeights || !m.Backend.Selector().OwnMemory():
+	case m.WeightBytes() > smallWeights || m.Backend.OwnMemory():
 		return 1
 	}
 	return parallel.Threads()
