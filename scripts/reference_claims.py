@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Check the papers' claims on what scripts/reference_results.sh has measured.
 
-    python3 scripts/reference_claims.py DIR
+    python3 scripts/reference_claims.py DIR RUN
 
-DIR has the runs test_512, test_2048, ablations_512, ablations_2048, compositions and latency. Prints Markdown:
-every claim with its numbers and whether it holds, then the scores of every policy and task. Differences are
-of the same prompts: their standard errors are those of paired differences, averaged over tasks. Needs nothing
-but Python.
+RUN is a run in the folder DIR: test_512, test_2048, ablations_512, ablations_2048, compositions or latency.
+Prints Markdown: the means of every policy, the claims that the run speaks of, each with its numbers and whether
+it holds, then the scores of every task. Differences are of the same prompts: their standard errors are those of
+paired differences, averaged over tasks. Needs nothing but Python.
 """
 
 import collections
@@ -33,9 +33,9 @@ class Run:
                 p = json.loads(line)
                 if "measures" not in p:
                     continue
-                # The run's own adapters are named as their policies; one draft is the draft.
+                # The run's own adapters are named in their policies; one draft is the draft.
                 adapter = p.get("adapter", "")
-                name = p["policy"] + ("/" + adapter if adapter not in ("", p["policy"]) and p["policy"] != "speckv" else "")
+                name = p["policy"] + ("/" + adapter if adapter not in p["policy"] and p["policy"] != "speckv" else "")
                 m = dict(p["measures"], score=p["measures"].get(p["metric"]))
                 self.of[name, str(p.get("budget", "0"))][p["task"]][p["sample"]] = m
         self.tasks = sorted(self.of["full", "0"]) if ("full", "0") in self.of else sorted(next(iter(self.of.values())))
@@ -124,95 +124,118 @@ def frontier(run, single, composed, bytes_of):
             yield c, b, cost, best, d
 
 
-def table(run, budgets):
-    print("| policy | B | " + " | ".join(run.tasks) + " | mean | hits | KiB held | KiB read a token |")
-    print("|---|---|" + "---|" * (len(run.tasks) + 4))
-    for p in run.policies:
-        for b in (budgets if p != "full" else budgets[:1]):
+def means(run):
+    """The policies by their mean over tasks and budgets, the best first."""
+    print("| policy | " + " | ".join(f"B = {b}" for b in run.budgets) + " | " + " | ".join(f"hits, {b}" for b in run.budgets) + " |")
+    print("|:---|" + "---:|" * (2 * len(run.budgets)))
+
+    def over(p):
+        at = [b for b in run.budgets if run.has(p, b)]
+        return sum(run.mean(p, b)[0] for b in at) / len(at)
+
+    def cells(p, what, write):
+        for b in run.budgets:
+            value = run.mean(p, b, what) if run.has(p, b) else (math.nan, 0)
+            yield "–" if math.isnan(value[0]) else write(value)
+
+    for p in sorted(run.policies, key=over, reverse=True):
+        print(f"| {p} | " + " | ".join([*cells(p, "score", percent), *cells(p, "hit_rate", lambda v: f"{100 * v[0]:.0f}")]) + " |")
+    print()
+
+
+def tables(run):
+    """The scores of every task, a table for every budget."""
+    for b in run.budgets:
+        print(f"B = {b}:\n\n| policy | " + " | ".join(run.tasks) + " | mean | KiB held | KiB read a token |")
+        print("|:---|" + "---:|" * (len(run.tasks) + 3))
+        for p in run.policies:
             if not run.has(p, b):
                 continue
             scores = " | ".join(f"{100 * run.mean(p, b, tasks=[t])[0]:.0f}" for t in run.tasks)
-            hits = run.mean(p, b, "hit_rate")
-            print(f"| {p} | {'' if p == 'full' else b} | {scores} | {percent(run.mean(p, b))} | {'–' if math.isnan(hits[0]) else f'{100 * hits[0]:.0f}'} | "
-                  f"{run.mean(p, b, 'kept_bytes')[0] / 1024:.0f} | {run.mean(p, b, 'traffic_bytes_per_step')[0] / 1024:.0f} |")
+            print(f"| {p} | {scores} | {percent(run.mean(p, b))} | {run.mean(p, b, 'kept_bytes')[0] / 1024:.0f} | "
+                  f"{run.mean(p, b, 'traffic_bytes_per_step')[0] / 1024:.0f} |")
+        print()
+
+
+def policies(run, length):
+    """Claims 1 to 5 on the test prompts of one length."""
+    budgets = [int(b) for b in run.budgets]
+    order(run, length, budgets, 96)
+    share = run.mean("lookaheadkv", budgets[-1])[0] / run.mean("full", 0)[0]
+    claim(f"LookaheadKV has at least 97% of the full cache's answers at B = {budgets[-1]} of {length}", share >= 0.97, f"{100 * share:.1f}%")
+
+    for learned in ("lookaheadkv", "judgeq"):
+        for b in budgets:
+            d = run.difference((learned, b), ("snapkv", b), "hit_rate")
+            claim(f"hit rate of {learned} at least 8 points above SnapKV's, B = {b}", d[0] >= 0.08,
+                  f"{percent(run.mean(learned, b, 'hit_rate'))} against {percent(run.mean('snapkv', b, 'hit_rate'))}, difference {percent(d)}")
+
+    first = [t for t in run.tasks if t.startswith("q_") and t[2:] in run.tasks]
+    last = [t[2:] for t in first]
+    for learned in ("lookaheadkv", "judgeq") if first else ():
+        for b in budgets:
+            lost = {p: run.difference((p, b), ("full", 0), tasks=first)[0] - run.difference((p, b), ("full", 0), tasks=last)[0] for p in ("snapkv", learned)}
+            claim(f"question at the start: SnapKV loses more than {learned}, B = {b}", lost["snapkv"] < lost[learned],
+                  f"change against the full cache, question first − last: SnapKV {100 * lost['snapkv']:.1f}, {learned} {100 * lost[learned]:.1f} points ({', '.join(last)})")
+
+    d = run.difference(("oracle", budgets[0]), ("full", 0))
+    claim(f"the oracle is near the full cache at B = {budgets[0]} (within 5 points)", d[0] >= -0.05, f"difference {percent(d)}")
+    compare(run, "LAQ above SnapKV", "laq", "snapkv", budgets, lambda d: d[0] > 0)
+    compare(run, "DapQ against SnapKV, each with its chosen pooling", "dapq", "snapkv", budgets)
+    compare(run, "D2O against H2O: what merging gains", "d2o", "h2o", budgets)
+    for other in ("quest", "sparq"):
+        for b in budgets:
+            if run.has(other, b) and run.has("rocketkv", b):
+                traffic = {p: run.mean(p, b, "traffic_bytes_per_step")[0] / 1024 for p in ("rocketkv", other)}
+                d = run.difference(("rocketkv", b), (other, b))
+                claim(f"RocketKV against {other}, B = {b}", None,
+                      f"difference {percent(d)}; RocketKV reads {traffic['rocketkv']:.0f} KiB a token, {other} {traffic[other]:.0f}")
+
+
+def latency(run):
+    for length in sorted(run.cell("full", 0)["latency"], key=lambda name: int(name.split()[0])):
+        added = {p: times["ttft_ms"] - times["plain_ttft_ms"] for p in ("lookaheadkv", "laq", "speckv")
+                 if run.has(p, 64) and (times := run.cell(p, 64)["latency"].get(length))}
+        if len(added) == 3:
+            claim(f"time that is added before the first token, {length}: LookaheadKV less than half of LAQ, LAQ less than SpecKV",
+                  added["lookaheadkv"] < 0.5 * added["laq"] and added["laq"] < added["speckv"], ", ".join(f"{p} {v:.1f} ms" for p, v in added.items()))
+
+
+def compositions(run):
+    composed = [p for p in run.policies if ":" in p or "scorer=lookaheadkv" in p]
+    single = [p for p in run.policies if p not in composed and p not in BOUNDS]
+    print("Compositions against the best single method that has at most as many bytes:\n\n"
+          "| bytes | composition | B | KiB | best single | difference |\n|:---|:---|---:|---:|:---|---:|")
+    for bytes_of, text in (("kept_bytes", "held"), ("traffic_bytes_per_step", "read a token")):
+        for c, b, cost, best, d in frontier(run, single, composed, bytes_of):
+            print(f"| {text} | {c} | {b} | {cost / 1024:.0f} | {best[0]} at {best[1]} | {percent(d)} |")
     print()
 
 
 def main():
-    if len(sys.argv) != 2 or not os.path.isdir(sys.argv[1]):
+    if len(sys.argv) != 3 or not os.path.isdir(sys.argv[1]):
         sys.exit(__doc__)
-    folder = sys.argv[1]
-    runs = {n: Run(os.path.join(folder, n)) for n in ("test_512", "test_2048", "ablations_512", "ablations_2048", "compositions", "latency")
-            if os.path.exists(os.path.join(folder, n, "predictions.jsonl"))}
-    if "test_512" not in runs:
-        sys.exit(f"reference_claims: {folder}: test_512/predictions.jsonl is missing: run scripts/reference_results.sh")
-    short, budgets = runs["test_512"], [int(b) for b in runs["test_512"].budgets]
-
-    order(short, 512, budgets, 96)
-    if "test_2048" in runs:
-        order(runs["test_2048"], "2,048", [int(b) for b in runs["test_2048"].budgets], 0)
-    share = short.mean("lookaheadkv", budgets[-1])[0] / short.mean("full", 0)[0]
-    claim(f"LookaheadKV has at least 97% of the full cache's answers at B = {budgets[-1]} of 512", share >= 0.97, f"{100 * share:.1f}%")
-
-    for learned in ("lookaheadkv", "judgeq"):
-        for b in budgets:
-            d = short.difference((learned, b), ("snapkv", b), "hit_rate")
-            claim(f"hit rate of {learned} at least 8 points above SnapKV's, B = {b}", d[0] >= 0.08,
-                  f"{percent(short.mean(learned, b, 'hit_rate'))} against {percent(short.mean('snapkv', b, 'hit_rate'))}, difference {percent(d)}")
-
-    first = [t for t in short.tasks if t.startswith("q_") and t[2:] in short.tasks]
-    last = [t[2:] for t in first]
-    for learned in ("lookaheadkv", "judgeq") if first else ():
-        for b in budgets:
-            lost = {p: short.difference((p, b), ("full", 0), tasks=first)[0] - short.difference((p, b), ("full", 0), tasks=last)[0] for p in ("snapkv", learned)}
-            claim(f"question at the start: SnapKV loses more than {learned}, B = {b}", lost["snapkv"] < lost[learned],
-                  f"change against the full cache, question first − last: SnapKV {100 * lost['snapkv']:.1f}, {learned} {100 * lost[learned]:.1f} points ({', '.join(last)})")
-
-    d = short.difference(("oracle", budgets[0]), ("full", 0))
-    claim(f"the oracle is near the full cache at B = {budgets[0]} (within 5 points)", d[0] >= -0.05, f"difference {percent(d)}")
-    compare(short, "LAQ above SnapKV", "laq", "snapkv", budgets, lambda d: d[0] > 0)
-    compare(short, "DapQ against SnapKV, each with its chosen pooling", "dapq", "snapkv", budgets)
-    compare(short, "D2O against H2O: what merging gains", "d2o", "h2o", budgets)
-    for other in ("quest", "sparq"):
-        for b in budgets:
-            if short.has(other, b) and short.has("rocketkv", b):
-                traffic = {p: short.mean(p, b, "traffic_bytes_per_step")[0] / 1024 for p in ("rocketkv", other)}
-                d = short.difference(("rocketkv", b), (other, b))
-                claim(f"RocketKV against {other}, B = {b}", None,
-                      f"difference {percent(d)}; RocketKV reads {traffic['rocketkv']:.0f} KiB a token, {other} {traffic[other]:.0f}")
-
-    if "latency" in runs:
-        run = runs["latency"]
-        for length in sorted(run.cell("full", 0)["latency"], key=lambda name: int(name.split()[0])):
-            added = {p: times["ttft_ms"] - times["plain_ttft_ms"] for p in ("lookaheadkv", "laq", "speckv")
-                     if run.has(p, 64) and (times := run.cell(p, 64)["latency"].get(length))}
-            if len(added) == 3:
-                claim(f"time that is added before the first token, {length}: LookaheadKV less than half of LAQ, LAQ less than SpecKV",
-                      added["lookaheadkv"] < 0.5 * added["laq"] and added["laq"] < added["speckv"], ", ".join(f"{p} {v:.1f} ms" for p, v in added.items()))
-
-    beaten = []
-    if "compositions" in runs:
-        run = runs["compositions"]
-        composed = [p for p in run.policies if ":" in p or "scorer=lookaheadkv" in p]
-        single = [p for p in run.policies if p not in composed and p not in BOUNDS]
-        for bytes_of, text in (("kept_bytes", "held"), ("traffic_bytes_per_step", "read a token")):
-            for c, b, cost, best, d in frontier(run, single, composed, bytes_of):
-                beaten.append((text, c, b, cost, best, d))
-
-    print("| claim | | numbers |\n|---|---|---|")
-    for text, verdict, numbers in claims:
-        print(f"| {text} | {verdict} | {numbers} |")
-    print(f"\n{sum(v == 'holds' for _, v, _ in claims)} of {sum(v != 'reported' for _, v, _ in claims)} claims hold. Scores are exact answers in %, means over "
-          f"{len(short.tasks)} tasks, ± one standard error; differences are of the same prompts.\n")
-    if beaten:
-        print("Compositions against the best single method that has at most as many bytes:\n\n| bytes | composition | B | KiB | best single | difference |\n|---|---|---|---|---|---|")
-        for text, c, b, cost, best, d in beaten:
-            print(f"| {text} | {c} | {b} | {cost / 1024:.0f} | {best[0]} at {best[1]} | {percent(d)} |")
-        print()
-    for name, run in runs.items():
-        if name != "latency":
-            print(f"### {name}\n")
-            table(run, [int(b) for b in run.budgets])
+    path, name = os.path.join(sys.argv[1], sys.argv[2]), sys.argv[2]
+    if not os.path.exists(os.path.join(path, "predictions.jsonl")):
+        sys.exit(f"reference_claims: {path}/predictions.jsonl is missing: run scripts/reference_results.sh --stage {name}")
+    run = Run(path)
+    if name != "latency":
+        means(run)
+    if name == "test_512":
+        policies(run, "512")
+    elif name == "test_2048":
+        policies(run, "2,048")
+    elif name == "latency":
+        latency(run)
+    elif name == "compositions":
+        compositions(run)
+    if claims:
+        print("| claim | | numbers |\n|:---|:---|:---|")
+        for text, verdict, numbers in claims:
+            print(f"| {text} | {verdict} | {numbers} |")
+        print(f"\n{sum(v == 'holds' for _, v, _ in claims)} of {sum(v != 'reported' for _, v, _ in claims)} claims hold.\n")
+    if name != "latency":
+        tables(run)
 
 
 main()

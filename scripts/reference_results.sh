@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains the adapters and the ablations of the papers on the reference model, measures every policy, and
 # checks the papers' claims (configs/results/README.md). Each stage goes on where it was stopped; one that is
-# finished is not done again.
+# finished is not done again. scripts/update_results.sh puts what is finished into docs/results.md.
 #
 #   ./scripts/reference_results.sh [--model FOLDER] [--draft FOLDER] [--out DIR] [--stage NAME] [--quick]
 #
@@ -9,7 +9,9 @@
 # --draft   model that drafts for speckv; without it the built-in model's companion, or else the model itself
 # --out     folder for pairs, adapters, runs and tables (out/results)
 # --stage   this stage alone: pairs, rates, adapters, ablations, pooling, test_512, test_2048,
-#           ablations_512, ablations_2048, compositions, latency or claims
+#           ablations_512, ablations_2048, compositions, latency or claims. Where the stages adapters
+#           and pooling have not run, the others measure what these two made for the built-in model,
+#           which comes with it
 # --quick   a few samples of everything, to see that it works; its numbers mean nothing
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -97,19 +99,30 @@ ablations() {
   run run short --set "adapters.0.learning_rate=$lookahead" --set "adapters.1.learning_rate=$judge"
 }
 
-readonly learned=(--adapter lookaheadkv=adapters/adapters/lookaheadkv --adapter judgeq=adapters/adapters/judgeq)
+# adopt takes the adapters of the stage adapters, or what it made for the built-in model.
+learned=()
+adopt() {
+  local from=$out/adapters/adapters
+  if [ ! -e done/adapters ]; then
+    [ -z "$model" ] || die "$out has no adapters of $model: run --stage adapters first"
+    from=$root/model/builtin/adapters
+  fi
+  learned=(--adapter "lookaheadkv=$from/lookaheadkv" --adapter "judgeq=$from/judgeq")
+}
 
 # measure makes or goes on with a run's folder.
 measure() { # NAME [FLAG...]
   local flags=()
   [ -z "$samples" ] || flags+=(--samples "$samples")
-  "$evict" eval --config "$configs/$1.yaml" --model "$model" --out "$1" --resume --table-out "$1.md" --replace "${flags[@]}" "${@:2}" >/dev/null
+  "$evict" eval --config "$configs/$1.yaml" --model "$model" --out "$1" --resume --plot "$1.svg" --replace "${flags[@]}" "${@:2}" >/dev/null
+  git -C "$root" describe --always --dirty >"$1.commit"
 }
 
-pooling() { measure pooling "${learned[@]}"; }
+pooling() { adopt; measure pooling "${learned[@]}"; }
 
 # kernels are the --set of the pooling with the best mean over tasks and budgets; of equals the smallest.
 kernels() {
+  [ -e done/pooling ] || return 0
   python3 - pooling/metrics.json <<'END'
 import collections, json, re, sys
 scores = collections.defaultdict(list)
@@ -130,11 +143,11 @@ drafts=()
 [ -n "$model" ] || drafts=(--draft "${draft:-shipped}")
 [ -z "$draft" ] || drafts=(--draft "$draft")
 
-every() { patterns; measure "$1" "${learned[@]}" "${drafts[@]}" --pattern pattern $(kernels); }
+every() { patterns; adopt; measure "$1" "${learned[@]}" "${drafts[@]}" --pattern pattern $(kernels); }
 test_512() { every test_512; }
 test_2048() { every test_2048; }
-compositions() { measure compositions "${learned[@]}" $(kernels); }
-latency() { measure latency "${learned[@]}" "${drafts[@]}"; }
+compositions() { adopt; measure compositions "${learned[@]}" $(kernels); }
+latency() { adopt; measure latency "${learned[@]}" "${drafts[@]}"; }
 
 ablated=(--adapter modules --adapter soft_tokens)
 for name in start/{lookaheadkv,judgeq}-{noise,end} source/{lookaheadkv,judgeq}-source short/{lookaheadkv,judgeq}-256; do
@@ -143,7 +156,13 @@ done
 ablations_512() { measure ablations_512 "${ablated[@]}"; }
 ablations_2048() { measure ablations_2048 "${ablated[@]}"; }
 
-claims() { python3 "$root/scripts/reference_claims.py" . >claims.md; cat claims.md; }
+claims() {
+  local name
+  for name in test_512 test_2048 ablations_512 ablations_2048 compositions latency; do
+    python3 "$root/scripts/reference_claims.py" . "$name" >"$name.md"
+    echo "$name: $(grep 'claims hold' "$name.md" || echo "no claims")"
+  done
+}
 
 for name in pairs rates adapters ablations pooling test_512 test_2048 ablations_512 ablations_2048 compositions latency claims; do
   stage "$name"
