@@ -495,7 +495,7 @@ exec 9>&-
 rm "$given/silent"
 stop "Ctrl-C in training" INT train lookahead --steps 1000000 --out x --log x.log
 stop "SIGTERM in training" TERM train judgeq --steps 1000000 --out x
-stop "Ctrl-C in a run of two adapters" INT train run "$root/scripts/shipped_adapters.json"
+stop "Ctrl-C in a run of two adapters" INT train run "$root/scripts/demo_adapters.json"
 expect 75 "Ctrl-C in training with a checkpoint" "stopped by a signal|--resume goes on" timeout --preserve-status -s INT 1.5 \
   train judgeq --steps 1000000 --out x --checkpoint "$given/stopped.state"
 expect 75 "Ctrl-C in generating" "stopped by a signal|finished pairs|--resume goes on" timeout --preserve-status -s INT 1.5 \

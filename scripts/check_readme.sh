@@ -151,7 +151,7 @@ for binary in train evict; do
       case $line in
         '' | \#*) continue ;;
         *path/to/* | *org/* | *s3://bucket/*) found=yes; skip "$name" "needs a model, a run or a bucket of the reader's own"; continue ;;
-        *shipped_adapters.*) found=yes; skip "$name" "takes half an hour"; continue ;;
+        *shipped_adapters.*) found=yes; skip "$name" "takes two hours"; continue ;;
       esac
       found=yes
       [ -z "${seen[$line]:-}" ] || continue

@@ -83,11 +83,10 @@ build() {
 
 generate() { "$root/bin/train" generate --samples "$pairs" --max-new 16 --seed 1 --out pairs.jsonl; }
 
-# The shipped adapters' recipe, shorter and on the pairs: both kinds get the same
-# samples and the same number of steps.
+# Both kinds get the same samples and the same number of steps.
 train_both() {
   sed -e "s/\"steps\": [0-9]*/\"steps\": $steps/" -e 's/"tasks":/"data": "pairs.jsonl",\n  &/' \
-    "$root/scripts/shipped_adapters.json" >train.json
+    "$root/scripts/demo_adapters.json" >train.json
   "$root/bin/train" run train.json --log steps.jsonl
 }
 

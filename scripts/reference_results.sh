@@ -118,11 +118,14 @@ measure() { # NAME [FLAG...]
   git -C "$root" describe --always --dirty >"$1.commit"
 }
 
-pooling() { adopt; measure pooling "${learned[@]}"; }
+pooling() {
+  adopt
+  measure pooling "${learned[@]}"
+  choose >kernels
+}
 
-# kernels are the --set of the pooling with the best mean over tasks and budgets; of equals the smallest.
-kernels() {
-  [ -e done/pooling ] || return 0
+# choose prints the --set of the pooling with the best mean over tasks and budgets; of equals the smallest.
+choose() {
   python3 - pooling/metrics.json <<'END'
 import collections, json, re, sys
 scores = collections.defaultdict(list)
@@ -134,6 +137,8 @@ for policy in sorted({name for name, _ in scores}):
     print(f"--set {policy}.kernel={-kernel}")
 END
 }
+
+kernels() { [ ! -e kernels ] || cat kernels; }
 
 patterns() {
   [ -e pattern ] || "$evict" patterns --model "$model" --sink 4 --recent 24 --out pattern
