@@ -193,9 +193,18 @@ def policies(run, length):
 
 
 def latency(run):
-    for length in sorted(run.cell("full", 0)["latency"], key=lambda name: int(name.split()[0])):
-        added = {p: times["ttft_ms"] - times["plain_ttft_ms"] for p in ("lookaheadkv", "laq", "speckv")
-                 if run.has(p, 64) and (times := run.cell(p, 64)["latency"].get(length))}
+    """Claim 4: what policies add before the first token."""
+    lengths = sorted(run.cell("full", 0)["latency"], key=lambda name: int(name.split()[0]))
+    print("Time to first token in ms, and what that adds to a plain prefill:\n\n| policy | " + " | ".join(lengths) + " |\n|:---|" + "---:|" * len(lengths))
+
+    def times(p):
+        return (run.cell(p, 64) or {}).get("latency", {})
+
+    for p in sorted(run.policies, key=lambda p: times(p)[lengths[-1]]["ttft_ms"]):
+        print(f"| {p} | " + " | ".join(f"{t['ttft_ms']:.1f} ({100 * (t['ttft_ms'] / t['plain_ttft_ms'] - 1):+.0f}%)" for t in map(times(p).get, lengths)) + " |")
+    print()
+    for length in lengths:
+        added = {p: t["ttft_ms"] - t["plain_ttft_ms"] for p in ("lookaheadkv", "laq", "speckv") if (t := times(p).get(length))}
         if len(added) == 3:
             claim(f"time that is added before the first token, {length}: LookaheadKV less than half of LAQ, LAQ less than SpecKV",
                   added["lookaheadkv"] < 0.5 * added["laq"] and added["laq"] < added["speckv"], ", ".join(f"{p} {v:.1f} ms" for p, v in added.items()))
