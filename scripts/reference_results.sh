@@ -126,12 +126,16 @@ pooling() {
 
 # choose prints the --set of the pooling with the best mean over tasks and budgets; of equals the smallest.
 choose() {
-  python3 - pooling/metrics.json <<'END'
+  python3 - pooling/predictions.jsonl <<'END'
 import collections, json, re, sys
+tasks = collections.defaultdict(list)
+for line in open(sys.argv[1]):
+    p = json.loads(line)
+    tasks[p["policy"], p["task"]].append(p["measures"][p["metric"]]) # every task as many at each budget
 scores = collections.defaultdict(list)
-for row in json.load(open(sys.argv[1]))["rows"]:
-    name, kernel = re.fullmatch(r"(\w+)\(kernel=(\d+)\)", row["policy"]).groups()
-    scores[name, int(kernel)].append(row["score"])
+for (policy, _), values in tasks.items():
+    name, kernel = re.fullmatch(r"(\w+)\(kernel=(\d+)\)", policy).groups()
+    scores[name, int(kernel)].append(sum(values) / len(values))
 for policy in sorted({name for name, _ in scores}):
     kernel = max((sum(v) / len(v), -k) for (name, k), v in scores.items() if name == policy)[1]
     print(f"--set {policy}.kernel={-kernel}")
