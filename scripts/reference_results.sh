@@ -114,8 +114,8 @@ adopt() {
 measure() { # NAME [FLAG...]
   local flags=()
   [ -z "$samples" ] || flags+=(--samples "$samples")
+  [ -e "$1.commit" ] || git -C "$root" describe --always --dirty >"$1.commit"
   "$evict" eval --config "$configs/$1.yaml" --model "$model" --out "$1" --resume --plot "$1.svg" --replace "${flags[@]}" "${@:2}" >/dev/null
-  git -C "$root" describe --always --dirty >"$1.commit"
 }
 
 pooling() {
