@@ -10,10 +10,8 @@ for stage in pairs rates adapters pooling; do scripts/reference_results.sh --sta
 made=$root/out/results/adapters/adapters
 for kind in lookaheadkv judgeq; do [ -e "$made/$kind/glimpse.json" ] || die "$made/$kind is missing"; done
 for kind in lookaheadkv judgeq; do
-  rm -rf "model/builtin/adapters/$kind"
-  cp -r "$made/$kind" "model/builtin/adapters/$kind"
   kernel=$(sed -n "s/^--set $kind.kernel=//p" out/results/kernels)
-  sed -i "s/\"pooling_kernel\": [0-9]*/\"pooling_kernel\": ${kernel:?out/results/kernels has none of $kind}/" "model/builtin/adapters/$kind/glimpse.json"
+  ./bin/train export "$made/$kind" "model/builtin/adapters/$kind" --replace --pooling "${kernel:?out/results/kernels has none of $kind}"
 done
 go build -o bin/ ./cmd/... # with the new adapters in them
 echo "shipped_adapters: wrote model/builtin/adapters; every step's losses are in out/results/adapters/steps.jsonl"

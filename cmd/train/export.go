@@ -7,6 +7,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/cli"
+	"glimpse/kernels"
 	"glimpse/training"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ func newExport() *cobra.Command {
 		s3      objectstore.Settings
 		adapter string
 		replace bool
+		pooling int
 	)
 	cmd := &cobra.Command{
 		Use:   "export RUN DIR|s3://BUCKET/NAME",
@@ -33,6 +35,9 @@ Readers of the target see the whole adapter or none. What is in a bucket is neve
 replaced: an export of the same adapter to the same name changes nothing, and one of
 another adapter is an error. An export that was cut off is finished by repeating it,
 and sends only what is missing.
+
+--pooling sets the width by which policies pool the adapter's scores, as it was chosen on
+prompts of yours; without it that is what the adapter was trained with.
 
 Bucket, region, endpoint and credentials are those of the AWS SDK's environment
 variables and files; --s3-endpoint and --s3-region override them.`,
@@ -57,6 +62,12 @@ variables and files; --s3-endpoint and --s3-region override them.`,
 				if err := makeParent(target); err != nil {
 					return fmt.Errorf("export %s: %w", args[0], err)
 				}
+				if cmd.Flags().Changed("pooling") {
+					if err := kernels.CheckPoolWidth(pooling); err != nil {
+						return fmt.Errorf("export: --pooling: %w", err)
+					}
+					f.Adapter.PoolingKernel = pooling
+				}
 				what := fmt.Sprintf("%s adapter of %s, %d rows, from %s", f.Adapter.Kind, f.Adapter.Base.Name, f.Adapter.Embeddings.Rows, f.Source)
 				if err := training.WriteAdapter(ctx, target, f.Adapter, replace, s3, cmd.ErrOrStderr(), cmd.OutOrStdout(), what); err != nil {
 					return err
@@ -67,6 +78,7 @@ variables and files; --s3-endpoint and --s3-region override them.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&adapter, "adapter", "", "name of the adapter, of a run that trains several; without it all of them")
+	f.IntVar(&pooling, "pooling", 0, "width of the max-pool over the adapter's scores, odd; 1 for none")
 	f.BoolVar(&replace, "replace", false, "replace an adapter folder that exists")
 	s3.Bind(f)
 	return cmd

@@ -63,6 +63,13 @@ func TestExport(t *testing.T) {
 			t.Errorf("from a checkpoint: %s differs", file)
 		}
 	}
+	must(t, "export", filepath.Join(dir, "adapter"), filepath.Join(dir, "pooled"), "--pooling", "3")
+	if pooled, err := checkpoints.ReadAdapter(filepath.Join(dir, "pooled")); err != nil || pooled.PoolingKernel != 3 || saved.PoolingKernel == 3 {
+		t.Errorf("--pooling 3: error %v, adapter %+v", err, pooled)
+	}
+	if _, _, err := execute(t, t.Context(), "export", filepath.Join(dir, "adapter"), filepath.Join(dir, "even"), "--pooling", "2"); err == nil || !strings.Contains(err.Error(), "want an odd width") {
+		t.Errorf("--pooling 2: error %v", err)
+	}
 	run := filepath.Join(dir, "run")
 	config := filepath.Join(dir, "c.yaml")
 	text := `{tokens: 64, train: {steps: 2, batch: 1, validation: {samples: 1, every: 1}}, adapters: [
