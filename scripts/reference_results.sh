@@ -9,9 +9,8 @@
 # --draft   model that drafts for speckv; without it the built-in model's companion, or else the model itself
 # --out     folder for pairs, adapters, runs and tables (out/results)
 # --stage   this stage alone: pairs, rates, adapters, ablations, pooling, test_512, test_2048,
-#           ablations_512, ablations_2048, compositions, latency or claims. Where the stages adapters
-#           and pooling have not run, the others measure what these two made for the built-in model,
-#           which comes with it
+#           ablations_512, ablations_2048, compositions, latency or claims. Where the stages rates, adapters
+#           and pooling have not run, the others take what these found and made for the built-in model
 # --quick   a few samples of everything, to see that it works; its numbers mean nothing
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -79,9 +78,14 @@ rates() {
   run sweep rate_judgeq
 }
 
-# rate is the learning rate of the least loss, which sweep.json has first.
+# rate is the learning rate of the least loss, which sweep.json has first, or what the stage rates has found
+# for the built-in model.
 rate() { # KIND
-  python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); r = r.get("rows", r) if isinstance(r, dict) else r; print(r[0]["learning_rate"])' "rate_$1/sweep.json"
+  if [ -e "done/rates" ] || [ -n "$model" ]; then
+    python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); r = r.get("rows", r) if isinstance(r, dict) else r; print(r[0]["learning_rate"])' "rate_$1/sweep.json"
+  else
+    sed -n "s/.*name: $1,.*learning_rate: \([0-9.]*\),.*/\1/p" "$configs/adapters.yaml"
+  fi
 }
 
 adapters() {
