@@ -146,7 +146,13 @@ for policy in sorted({name for name, _ in scores}):
 END
 }
 
-kernels() { [ ! -e kernels ] || cat kernels; }
+# pooled adopts the adapters with the pooling that was chosen for them; the built-in model's have it in them.
+chosen=()
+pooled() {
+  adopt
+  [ -e kernels ] || [ ! -e done/adapters ] || die "$out has adapters whose pooling was not chosen: run --stage pooling first"
+  [ ! -e kernels ] || read -r -d '' -a chosen <kernels || true
+}
 
 patterns() {
   [ -e pattern ] || "$evict" patterns --model "$model" --sink 4 --recent 24 --out pattern
@@ -156,10 +162,10 @@ drafts=()
 [ -n "$model" ] || drafts=(--draft "${draft:-shipped}")
 [ -z "$draft" ] || drafts=(--draft "$draft")
 
-every() { patterns; adopt; measure "$1" "${learned[@]}" "${drafts[@]}" --pattern pattern $(kernels); }
+every() { patterns; pooled; measure "$1" "${learned[@]}" "${drafts[@]}" --pattern pattern "${chosen[@]}"; }
 test_512() { every test_512; }
 test_2048() { every test_2048; }
-compositions() { adopt; measure compositions "${learned[@]}" $(kernels); }
+compositions() { pooled; measure compositions "${learned[@]}" "${chosen[@]}"; }
 latency() { adopt; measure latency "${learned[@]}" "${drafts[@]}"; }
 
 ablated=(--adapter modules --adapter soft_tokens)
