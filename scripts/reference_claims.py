@@ -3,7 +3,8 @@
 
     python3 scripts/reference_claims.py DIR RUN
 
-RUN is a run in the folder DIR: test_512, test_2048, ablations_512, ablations_2048, compositions or latency.
+RUN is a run in the folder DIR: test_512, test_2048, ablations_512, ablations_2048, compositions, merging or
+latency.
 Prints Markdown: the means of every policy, the claims that the run speaks of, each with its numbers and whether
 it holds, then the scores of every task. Differences are of the same prompts: their standard errors are those of
 paired differences, averaged over tasks. Needs nothing but Python.
@@ -13,6 +14,7 @@ import collections
 import json
 import math
 import os
+import re
 import sys
 
 # What cannot be deployed: it sees the response, or reads everything to choose what to read.
@@ -40,15 +42,6 @@ class Run:
                 self.of[name, str(p.get("budget", "0"))][p["task"]][p["sample"]] = m
         self.tasks = sorted(self.of["full", "0"]) if ("full", "0") in self.of else sorted(next(iter(self.of.values())))
         self.budgets = sorted({b for _, b in self.of if b != "0"}, key=int)
-        self.policies = sorted({p for p, _ in self.of})
-
-    def add(self, other):
-        """The policies of another run that this one lacks, on this one's samples."""
-        samples = {t: set(by) for t, by in self.cell("full", 0).items()}
-        for (policy, budget), cell in other.of.items():
-            if policy not in self.policies:
-                for t, by in cell.items():
-                    self.of[policy, budget][t] = {i: m for i, m in by.items() if i in samples.get(t, ())}
         self.policies = sorted({p for p, _ in self.of})
 
     def cell(self, policy, budget):
@@ -116,12 +109,12 @@ def order(run, length, budgets, strict):
               f"LookaheadKV {percent(run.mean('lookaheadkv', b))}, difference to SnapKV {percent(d)}; {more}; best other: {best}")
 
 
-def compare(run, title, one, other, budgets, holds=None):
+def compare(run, title, one, other, budgets, holds=None, what="score"):
     for b in budgets:
         if run.has(one, b) and run.has(other, b):
-            d = run.difference((one, b), (other, b))
+            d = run.difference((one, b), (other, b), what)
             claim(f"{title}, B = {b}", holds(d) if holds else None,
-                  f"{one} {percent(run.mean(one, b))}, {other} {percent(run.mean(other, b))}, difference {percent(d)}")
+                  f"{one} {percent(run.mean(one, b, what))}, {other} {percent(run.mean(other, b, what))}, difference {percent(d)}")
 
 
 def frontier(run, single, composed, bytes_of):
@@ -200,14 +193,80 @@ def policies(run, length):
           f"difference {percent(d)}; on the {len(single)} tasks of one turn {percent(of_one)}")
     compare(run, "LAQ above SnapKV", "laq", "snapkv", budgets, lambda d: d[0] > 0)
     compare(run, "DapQ against SnapKV, each with its chosen pooling", "dapq", "snapkv", budgets)
-    compare(run, "D2O against H2O: what merging gains", "d2o", "h2o", budgets)
+    compare(run, "D2O against H2O", "d2o", "h2o", budgets)
+    equal_traffic(run, budgets)
+
+
+def equal_traffic(run, budgets):
+    """RocketKV against Quest and SparQ: each at its budgets, RocketKV at the largest of its own that reads no more, up to 2%."""
+
+    def read(p, b):
+        return run.mean(p, b, "traffic_bytes_per_step")[0] / 1024
+
     for other in ("quest", "sparq"):
         for b in budgets:
-            if run.has(other, b) and run.has("rocketkv", b):
-                traffic = {p: run.mean(p, b, "traffic_bytes_per_step")[0] / 1024 for p in ("rocketkv", other)}
-                d = run.difference(("rocketkv", b), (other, b))
-                claim(f"RocketKV against {other}, B = {b}", None,
-                      f"difference {percent(d)}; RocketKV reads {traffic['rocketkv']:.0f} KiB a token, {other} {traffic[other]:.0f}")
+            own = [x for x in budgets if run.has("rocketkv", x) and run.has(other, b) and read("rocketkv", x) <= 1.02 * read(other, b)]
+            if not own:
+                continue
+            x = max(own)
+            d = run.difference(("rocketkv", x), (other, b))
+            claim(f"RocketKV against {other} at equal traffic, {read(other, b):.0f} KiB a token", d[0] > 0,
+                  f"rocketkv at {x} {percent(run.mean('rocketkv', x))} with {read('rocketkv', x):.0f} KiB, "
+                  f"{other} at {b} {percent(run.mean(other, b))}, difference {percent(d)}")
+
+
+def merging(run):
+    """Claim 5: what merging gains or costs, each part for itself."""
+    budgets = [int(b) for b in run.budgets]
+    for title, one, other in (
+        ("Merging in D2O, against eviction alone", "d2o", "d2o(merge=none)"),
+        ("weights by similarity, against equal ones", "d2o", "d2o(merge=average)"),
+        ("a threshold, against merging everything", "d2o", "d2o(threshold=none)"),
+        ("budgets of layers by variance, against uniform ones", "d2o", "d2o(allocation=uniform)"),
+        ("D2O without merging and with uniform budgets, against H2O on all rows", "d2o(allocation=uniform,merge=none)", "h2o(window=0)"),
+        ("D2O against H2O on all rows", "d2o", "h2o(window=0)"),
+        ("Merging in CaM, against StreamingLLM, which keeps the same", "cam", "streamingllm"),
+    ):
+        compare(run, title, one, other, budgets)
+
+
+def ablations(run, folder):
+    """The tables of the papers' ablations: rows and modules, numbers of soft tokens, then one change at a time."""
+    losses = {}
+    for name in ("modules", "soft_tokens"):
+        path = os.path.join(folder, name, "sweep.json")
+        if os.path.exists(path):
+            with open(path) as f:
+                rows = json.load(f)
+            losses.update({r["name"]: r["metrics"]["loss"] for r in (rows["rows"] if isinstance(rows, dict) else rows)})
+    grid = {}
+    for p in run.policies:
+        m = re.fullmatch(r"(\w+)/\1-n(\d+)-(\w+)-lr[\d.e-]+", p)
+        if m:
+            grid[m[1], m[3], int(m[2])] = p
+    for kind, title in (("lookaheadkv", "Lookahead rows and modules with LoRA"), ("judgeq", "Soft tokens")):
+        rows = sorted({n for k, _, n in grid if k == kind})
+        modules = [m for m in ("none", "qv", "all") if any((kind, m, n) in grid for n in rows)]
+        if not rows:
+            continue
+        print(f"{title}:\n\n| rows | LoRA | loss | " + " | ".join(f"B = {b} | hits, {b}" for b in run.budgets) + " |")
+        print("|---:|:---|---:|" + "---:|---:|" * len(run.budgets))
+        for m in modules:
+            for n in rows:
+                p = grid.get((kind, m, n))
+                if p:
+                    loss = losses.get(p.split("/")[1])
+                    print(f"| {n} | {m} | {'–' if loss is None else f'{loss:.4g}'} | " + " | ".join(
+                        f"{percent(run.mean(p, b))} | {100 * run.mean(p, b, 'hit_rate')[0]:.0f}" for b in run.budgets) + " |")
+        print()
+    for kind in ("lookaheadkv", "judgeq"):
+        plain = grid.get((kind, "all" if kind == "lookaheadkv" else "none", 32)) or f"{kind}/{kind}-end"
+        for change, text in (("noise", f"{kind}: rows from noise, against the end token"), ("source", f"{kind}: responses of the source, against the model's own"),
+                             ("256", f"{kind}: trained at 256 tokens, against 512")):
+            compare(run, text, f"{kind}/{kind}-{change}", f"{kind}/{kind}-end" if change == "noise" else plain, run.budgets)
+            compare(run, text + ": hits", f"{kind}/{kind}-{change}", f"{kind}/{kind}-end" if change == "noise" else plain, run.budgets, what="hit_rate")
+        if (kind, "none", 32) in grid and (kind, "all", 32) in grid:
+            compare(run, f"{kind}: LoRA in all modules, against rows alone", grid[kind, "all", 32], grid[kind, "none", 32], run.budgets)
 
 
 def latency(run):
@@ -228,21 +287,17 @@ def latency(run):
                   added["lookaheadkv"] < 0.5 * added["laq"] and added["laq"] < added["speckv"], ", ".join(f"{p} {v:.1f} ms" for p, v in added.items()))
 
 
-def compositions(run, folder):
-    """Claim 6: compositions against every single method."""
+def compositions(run):
+    """Claim 6: compositions against every single method of the run; claim 5: sparse reads at equal traffic."""
     composed = [p for p in run.policies if "lookaheadkv" in p and (":" in p or "scorer=" in p)]
-    known = set(run.policies)
-    if os.path.exists(os.path.join(folder, "test_512", "predictions.jsonl")):
-        run.add(Run(os.path.join(folder, "test_512")))
     single = [p for p in run.policies if ":" not in p and "scorer=" not in p and p not in BOUNDS]
-    others = ", ".join(p for p in single if p not in known)
-    print("Compositions against the best single method that has at most as many bytes (up to 2% more)" +
-          (f"; {others} are those of the policies at 512 tokens, on the same prompts" if others else "") + ":\n\n"
+    print("Compositions against the best single method that has at most as many bytes (up to 2% more):\n\n"
           "| bytes | composition | B | KiB | best single | difference |\n|:---|:---|---:|---:|:---|---:|")
     for bytes_of, text in (("kept_bytes", "held"), ("traffic_bytes_per_step", "read a token")):
         for c, b, cost, best, d in frontier(run, single, composed, bytes_of):
             print(f"| {text} | {c} | {b} | {cost / 1024:.0f} | {best[0]} at {best[1]} | {percent(d)} |")
     print()
+    equal_traffic(run, [int(b) for b in run.budgets])
 
 
 def main():
@@ -261,12 +316,18 @@ def main():
     elif name == "latency":
         latency(run)
     elif name == "compositions":
-        compositions(run, sys.argv[1])
+        compositions(run)
+    elif name == "merging":
+        merging(run)
+    elif name.startswith("ablations"):
+        ablations(run, sys.argv[1])
     if claims:
         print("| claim | | numbers |\n|:---|:---|:---|")
         for text, verdict, numbers in claims:
             print(f"| {text} | {verdict} | {numbers} |")
-        print(f"\n{sum(v == 'holds' for _, v, _ in claims)} of {sum(v != 'reported' for _, v, _ in claims)} claims hold.\n")
+        print()
+        if any(v != "reported" for _, v, _ in claims):
+            print(f"{sum(v == 'holds' for _, v, _ in claims)} of {sum(v != 'reported' for _, v, _ in claims)} claims hold.\n")
     if name != "latency":
         tables(run)
 

@@ -9,8 +9,8 @@
 # --draft   model that drafts for speckv; without it the built-in model's companion, or else the model itself
 # --out     folder for pairs, adapters, runs and tables (out/results)
 # --stage   this stage alone: pairs, rates, adapters, ablations, pooling, test_512, test_2048,
-#           ablations_512, ablations_2048, compositions, latency or claims. Where the stages rates, adapters
-#           and pooling have not run, the others take what these found and made for the built-in model
+#           ablations_512, ablations_2048, compositions, merging, latency or claims. Where the stages rates,
+#           adapters and pooling have not run, the others take what these found and made for the built-in model
 # --quick   a few samples of everything, to see that it works; its numbers mean nothing
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -165,7 +165,8 @@ drafts=()
 every() { patterns; pooled; measure "$1" "${learned[@]}" "${drafts[@]}" --pattern pattern "${chosen[@]}"; }
 test_512() { every test_512; }
 test_2048() { every test_2048; }
-compositions() { pooled; measure compositions "${learned[@]}" "${chosen[@]}"; }
+compositions() { every compositions; }
+merging() { measure merging; }
 latency() { adopt; measure latency "${learned[@]}" "${drafts[@]}"; }
 
 ablated=(--adapter modules --adapter soft_tokens)
@@ -177,12 +178,12 @@ ablations_2048() { measure ablations_2048 "${ablated[@]}"; }
 
 claims() {
   local name
-  for name in test_512 test_2048 ablations_512 ablations_2048 compositions latency; do
+  for name in test_512 test_2048 ablations_512 ablations_2048 compositions merging latency; do
     python3 "$root/scripts/reference_claims.py" . "$name" >"$name.md"
     echo "$name: $(grep 'claims hold' "$name.md" || echo "no claims")"
   done
 }
 
-for name in pairs rates adapters ablations pooling test_512 test_2048 ablations_512 ablations_2048 compositions latency claims; do
+for name in pairs rates adapters ablations pooling test_512 test_2048 ablations_512 ablations_2048 compositions merging latency claims; do
   stage "$name"
 done

@@ -76,7 +76,7 @@ while [ $# -gt 0 ]; do
   esac
   shift 2
 done
-for name in test_512 test_2048 ablations_512 ablations_2048 compositions latency; do
+for name in test_512 test_2048 ablations_512 ablations_2048 compositions merging latency; do
   [ -e "$out/done/$name" ] || continue
   read -r seconds cores < <(awk -v name="$name" '$1 == name { line = $2 " " $3 } END { print line }' "$out/times")
   {
