@@ -243,40 +243,36 @@ def merging(run):
 def ablations(run, folder):
     """The tables of the papers' ablations: rows and modules, numbers of soft tokens, then one change at a time."""
     losses = {}
-    for name in ("modules", "soft_tokens"):
+    for name in ("modules", "rows", "soft_tokens"):
         path = os.path.join(folder, name, "sweep.json")
         if os.path.exists(path):
             with open(path) as f:
                 rows = json.load(f)
             losses.update({r["name"]: r["metrics"]["loss"] for r in (rows["rows"] if isinstance(rows, dict) else rows)})
-    grid = {}
+    grid = {}  # rows and modules at the learning rates that they were trained with
     for p in run.policies:
-        m = re.fullmatch(r"(\w+)/\1-n(\d+)-(\w+)-lr[\d.e-]+", p)
+        m = re.fullmatch(r"(\w+)/\1-n(\d+)-(\w+)-lr([\d.e-]+)", p)
         if m:
-            grid[m[1], m[3], int(m[2])] = p
+            grid[m[1], m[3], float(m[4]), int(m[2])] = p
     for kind, title in (("lookaheadkv", "Lookahead rows and modules with LoRA"), ("judgeq", "Soft tokens")):
-        rows = sorted({n for k, _, n in grid if k == kind})
-        modules = [m for m in ("none", "qv", "all") if any((kind, m, n) in grid for n in rows)]
-        if not rows:
+        if not any(k == kind for k, *_ in grid):
             continue
-        print(f"{title}:\n\n| rows | LoRA | loss | " + " | ".join(f"B = {b} | hits, {b}" for b in run.budgets) + " |")
-        print("|---:|:---|---:|" + "---:|---:|" * len(run.budgets))
-        for m in modules:
-            for n in rows:
-                p = grid.get((kind, m, n))
-                if p:
-                    loss = losses.get(p.split("/")[1])
-                    print(f"| {n} | {m} | {'–' if loss is None else f'{loss:.4g}'} | " + " | ".join(
-                        f"{percent(run.mean(p, b))} | {100 * run.mean(p, b, 'hit_rate')[0]:.0f}" for b in run.budgets) + " |")
+        print(f"{title}:\n\n| LoRA | learning rate | rows | loss | " + " | ".join(f"B = {b} | hits, {b}" for b in run.budgets) + " |")
+        print("|:---|---:|---:|---:|" + "---:|---:|" * len(run.budgets))
+        for _, m, rate, n in sorted((g for g in grid if g[0] == kind), key=lambda g: (("none", "qv", "all").index(g[1]), *g[2:])):
+            p = grid[kind, m, rate, n]
+            loss = losses.get(p.split("/")[1])
+            print(f"| {m} | {rate:g} | {n} | {'–' if loss is None else f'{loss:.4g}'} | " + " | ".join(
+                f"{percent(run.mean(p, b))} | {100 * run.mean(p, b, 'hit_rate')[0]:.0f}" for b in run.budgets) + " |")
         print()
-    for kind in ("lookaheadkv", "judgeq"):
-        plain = grid.get((kind, "all" if kind == "lookaheadkv" else "none", 32)) or f"{kind}/{kind}-end"
-        for change, text in (("noise", f"{kind}: rows from noise, against the end token"), ("source", f"{kind}: responses of the source, against the model's own"),
-                             ("256", f"{kind}: trained at 256 tokens, against 512")):
-            compare(run, text, f"{kind}/{kind}-{change}", f"{kind}/{kind}-end" if change == "noise" else plain, run.budgets)
-            compare(run, text + ": hits", f"{kind}/{kind}-{change}", f"{kind}/{kind}-end" if change == "noise" else plain, run.budgets, what="hit_rate")
-        if (kind, "none", 32) in grid and (kind, "all", 32) in grid:
-            compare(run, f"{kind}: LoRA in all modules, against rows alone", grid[kind, "all", 32], grid[kind, "none", 32], run.budgets)
+    for kind, modules in (("lookaheadkv", "all"), ("judgeq", "none")):
+        # As the others, trained at 512 tokens on the model's own responses.
+        same = next((p for (k, m, _, n), p in grid.items() if (k, m, n) == (kind, modules, 32)), "")
+        end = f"{kind}/{kind}-end"
+        for change, text, other in (("noise", "rows from noise, against the end token", end), ("source", "responses of the source, against the model's own", same),
+                                    ("256", "trained at 256 tokens, against 512", same)):
+            compare(run, f"{kind}: {text}", f"{kind}/{kind}-{change}", other, run.budgets)
+            compare(run, f"{kind}: {text}: hits", f"{kind}/{kind}-{change}", other, run.budgets, what="hit_rate")
 
 
 def latency(run):

@@ -76,15 +76,16 @@ run() { # run|sweep NAME [FLAG...]
 rates() {
   run sweep rate_lookaheadkv
   run sweep rate_judgeq
+  run sweep rate_rows
 }
 
 # rate is the learning rate of the least loss, which sweep.json has first, or what the stage rates has found
 # for the built-in model.
-rate() { # KIND
+rate() { # KIND [CONFIGURATION]
   if [ -e "done/rates" ] || [ -n "$model" ]; then
-    python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); r = r.get("rows", r) if isinstance(r, dict) else r; print(r[0]["learning_rate"])' "rate_$1/sweep.json"
+    python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); r = r.get("rows", r) if isinstance(r, dict) else r; print(r[0]["learning_rate"])' "rate_${2:-$1}/sweep.json"
   else
-    sed -n "s/.*name: $1,.*learning_rate: \([0-9.]*\),.*/\1/p" "$configs/adapters.yaml"
+    sed -n "s/.*name: $1,.*learning_rate: \([0-9.]*\),.*/\1/p" "$configs/${2:-adapters}.yaml"
   fi
 }
 
@@ -93,9 +94,10 @@ adapters() {
 }
 
 ablations() {
-  local lookahead judge
-  lookahead=$(rate lookaheadkv) judge=$(rate judgeq)
+  local lookahead judge rows
+  lookahead=$(rate lookaheadkv) judge=$(rate judgeq) rows=$(rate lookaheadkv rows)
   run sweep modules --set "adapters.0.learning_rate=$lookahead"
+  run sweep rows --set "adapters.0.learning_rate=$rows"
   run sweep soft_tokens --set "adapters.0.learning_rate=$judge"
   run run start --set "adapters.0.learning_rate=$lookahead" --set "adapters.1.learning_rate=$lookahead" \
     --set "adapters.2.learning_rate=$judge" --set "adapters.3.learning_rate=$judge"
@@ -169,7 +171,7 @@ compositions() { every compositions; }
 merging() { measure merging; }
 latency() { adopt; measure latency "${learned[@]}" "${drafts[@]}"; }
 
-ablated=(--adapter modules --adapter soft_tokens)
+ablated=(--adapter modules --adapter rows --adapter soft_tokens)
 for name in start/{lookaheadkv,judgeq}-{noise,end} source/{lookaheadkv,judgeq}-source short/{lookaheadkv,judgeq}-256; do
   ablated+=(--adapter "${name#*/}=${name%/*}/adapters/${name#*/}")
 done
