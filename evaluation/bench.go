@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -151,6 +152,7 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 	}
 	out.study, out.prefill = study, study.PrefillTime
 	critical := study.Plans[len(b.Contenders)*len(b.Budgets):]
+	ranked := b.rankings(study.Plans, critical)
 	force := b.Agreement == AgreementOn || b.Agreement == AgreementAuto && s.Score == nil
 	cells := make([]*conversation, len(b.Cells))
 	for i, cell := range b.Cells {
@@ -159,9 +161,7 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 			MeasureHitRate: eviction.HitRate(plan.Kept, critical[cell.budget].Kept),
 			MeasureFull:    float64(study.FullBytes),
 		}
-		if recall, tau, ok := eviction.Agreement(plan.Scores, critical[cell.budget].Scores, plan.Budget); ok {
-			m[MeasureRecall], m[MeasureTau] = recall, tau
-		}
+		maps.Copy(m, ranked[cell.contender*len(b.Budgets)+cell.budget])
 		out.measures[i] = m
 		cells[i] = &conversation{bench: b, study: study, plan: plan, sample: s, measures: m}
 		if force {
@@ -195,6 +195,33 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 		}
 	}
 	return out, nil
+}
+
+// rankings compares what the contenders' plans rank by with the ranking of the oracle's; plans that
+// do not rank have nothing. Most policies score alike at every budget: those are compared once.
+func (b *Bench) rankings(plans, critical []*eviction.Plan) []Measures {
+	out := make([]Measures, len(plans))
+	for first := 0; first < len(b.Contenders)*len(b.Budgets); first += len(b.Budgets) {
+		own := plans[first : first+len(b.Budgets)]
+		for i := 0; i < len(own); {
+			ks := []int{own[i].Budget}
+			for j := i + 1; j < len(own) && sameScores(own[j].Scores, own[i].Scores) && sameScores(critical[j].Scores, critical[i].Scores); j++ {
+				ks = append(ks, own[j].Budget)
+			}
+			if recall, tau, ok := eviction.Agreement(own[i].Scores, critical[i].Scores, ks...); ok {
+				for k, r := range recall {
+					out[first+i+k] = Measures{MeasureRecall: r, MeasureTau: tau}
+				}
+			}
+			i += len(ks)
+		}
+	}
+	return out
+}
+
+// sameScores compares scores of layers and KV heads.
+func sameScores(a, b [][][]float32) bool {
+	return slices.EqualFunc(a, b, func(x, y [][]float32) bool { return slices.EqualFunc(x, y, slices.Equal[[]float32]) })
 }
 
 // Study observes a prompt once for all contenders at all budgets, and the oracle after

@@ -1,7 +1,10 @@
 package eviction_test
 
 import (
+	"cmp"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"glimpse/eviction"
@@ -31,9 +34,12 @@ func TestAgreement(t *testing.T) {
 		{"no scores", nil, [][][]float32{{up}}, 2, 0, 0, false},
 		{"nothing to compare with", [][][]float32{{up}}, nil, 2, 0, 0, false},
 	} {
-		recall, tau, ok := eviction.Agreement(c.got, c.want, c.k)
-		if math.Abs(recall-c.recall) > 1e-12 || math.Abs(tau-c.tau) > 1e-12 || ok != c.ok {
-			t.Errorf("%s: %v, %v, %v; want %v, %v, %v", c.name, recall, tau, ok, c.recall, c.tau, c.ok)
+		recall, tau, ok := eviction.Agreement(c.got, c.want, c.k, 4)
+		if ok != c.ok || math.Abs(tau-c.tau) > 1e-12 {
+			t.Errorf("%s: τ %v, %v; want %v, %v", c.name, tau, ok, c.tau, c.ok)
+		}
+		if ok && (len(recall) != 2 || math.Abs(recall[0]-c.recall) > 1e-12 || recall[1] != 1) {
+			t.Errorf("%s: recall %v at %d and 4, want %v and 1", c.name, recall, c.k, c.recall)
 		}
 	}
 }
@@ -52,7 +58,11 @@ func TestAgreementOfPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	agreement := func(i int) (float64, float64, bool) {
-		return eviction.Agreement(study.Plans[i].Scores, study.Plans[0].Scores, budget)
+		recall, tau, ok := eviction.Agreement(study.Plans[i].Scores, study.Plans[0].Scores, budget)
+		if !ok {
+			return 0, 0, false
+		}
+		return recall[0], tau, true
 	}
 	if recall, tau, ok := agreement(0); recall != 1 || math.Abs(tau-1) > 1e-12 || !ok {
 		t.Errorf("oracle: %v, %v, %v", recall, tau, ok)
@@ -67,4 +77,79 @@ func TestAgreementOfPolicies(t *testing.T) {
 	if _, _, ok := agreement(3); ok {
 		t.Error("streamingllm has a ranking")
 	}
+}
+
+func TestRecallAtK(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, c := range []struct {
+		name              string
+		scores, reference []float32
+		k                 int
+		want              float64
+	}{
+		{"same top", []float32{9, 1, 8, 2}, []float32{5, 0, 6, 1}, 2, 1},
+		{"half", []float32{9, 1, 8, 2}, []float32{5, 6, 0, 1}, 2, 0.5},
+		{"disjoint", []float32{1, 0}, []float32{0, 1}, 1, 0},
+		{"all", []float32{1, 0, 5}, []float32{0, 1, 2}, 3, 1},
+		{"k above n", []float32{1, 0}, []float32{0, 1}, 10, 1},
+		{"plateau: lower positions win", []float32{7, 7, 7, 7}, []float32{4, 3, 2, 1}, 2, 1},
+		{"plateau below the top", []float32{1, 1, 1, 9}, []float32{0, 5, 0, 9}, 2, 0.5},
+		{"k of zero", []float32{1}, []float32{1}, 0, math.NaN()},
+		{"none", nil, nil, 3, math.NaN()},
+		{"NaN in scores", []float32{nan, 1}, []float32{0, 1}, 1, math.NaN()},
+		{"NaN in reference", []float32{0, 1}, []float32{0, nan}, 1, math.NaN()},
+	} {
+		if got := eviction.RecallAtK(c.scores, c.reference, c.k); got != c.want && !(got != got && c.want != c.want) {
+			t.Errorf("%s: recall %v, want %v", c.name, got, c.want)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("scores of two lengths: no panic")
+		}
+	}()
+	eviction.RecallAtK([]float32{1}, nil, 1)
+}
+
+// TestRecallAgainstStableSort: with many equal scores, against positions that are sorted stably by falling score.
+func TestRecallAgainstStableSort(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	top := func(scores []float32, k int) []int {
+		order := make([]int, len(scores))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(scores[j], scores[i]) })
+		return order[:k]
+	}
+	for range 300 {
+		n := 1 + r.IntN(40)
+		x, y, k, levels := make([]float32, n), make([]float32, n), 1+r.IntN(n), 1+r.IntN(20)
+		for i := range x {
+			x[i], y[i] = float32(r.IntN(levels))-3, float32(r.IntN(levels))-3
+		}
+		both := 0
+		for _, i := range top(x, k) {
+			if slices.Contains(top(y, k), i) {
+				both++
+			}
+		}
+		if got, want := eviction.RecallAtK(x, y, k), float64(both)/float64(k); got != want {
+			t.Fatalf("recall of %v and %v at %d: %v, want %v", x, y, k, got, want)
+		}
+	}
+}
+
+func BenchmarkAgreement(b *testing.B) {
+	r := rand.New(rand.NewPCG(5, 6))
+	x, y := make([]float32, 32768), make([]float32, 32768)
+	for i := range x {
+		x[i] = r.Float32()
+		y[i] = x[i] + r.Float32()
+	}
+	b.Run("entries=32768/budgets=3", func(b *testing.B) {
+		for b.Loop() {
+			eviction.Agreement([][][]float32{{x}}, [][][]float32{{y}}, 512, 1024, 2048)
+		}
+	})
 }

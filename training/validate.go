@@ -249,7 +249,7 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Con
 			}
 			a.Hit = append(a.Hit, eviction.HitRate(plan.Kept, want.Kept))
 			a.Recall = append(a.Recall, meanOfHeads(plan.Scores, want.Scores, func(x, y []float32) float64 {
-				return stats.RecallAtK(x, y, budgets[b])
+				return eviction.RecallAtK(x, y, budgets[b])
 			}))
 			if a.Tau != a.Tau {
 				a.Tau = meanOfHeads(plan.Scores, want.Scores, stats.KendallTau)

@@ -378,7 +378,11 @@ func TestResponses(t *testing.T) {
 		}
 		return s.Scores()
 	}
-	recall, tau, _ := eviction.Agreement(scores(half), scores(m), 10)
+	recalls, tau, ok := eviction.Agreement(scores(half), scores(m), 10)
+	if !ok {
+		t.Fatal("the draft ranks nothing")
+	}
+	recall := recalls[0]
 	draft := rowOf(t, rows, "oracle", "10", "response=draft")
 	if !(recall < 1) || math.Abs(draft.Score-recall) > 1e-6 || math.Abs(draft.Measures["response_tau"]-tau) > 1e-6 {
 		t.Errorf("the draft's: recall %v and τ %v, by hand %v and %v", draft.Score, draft.Measures["response_tau"], recall, tau)

@@ -170,15 +170,18 @@ func (c *comparison) measure(ctx context.Context, b *evaluation.Bench) ([]evalua
 	for same < len(response) && same < len(g.response) && response[same] == g.response[same] {
 		same++
 	}
+	ks := make([]int, len(b.Cells))
+	for i, cell := range b.Cells {
+		ks[i] = min(cell.Budget.Of(len(c.ids)), len(c.ids))
+	}
+	recall, tau, ok := eviction.Agreement(scores, g.scores, ks...)
+	if !ok {
+		return nil, errors.New("all entries have the same score, which ranks nothing")
+	}
 	var out []evaluation.Measures
-	for _, cell := range b.Cells {
-		k := min(cell.Budget.Of(len(c.ids)), len(c.ids))
-		recall, tau, ok := eviction.Agreement(scores, g.scores, k)
-		if !ok {
-			return nil, errors.New("all entries have the same score, which ranks nothing")
-		}
+	for i := range b.Cells {
 		out = append(out, evaluation.Measures{
-			metricResponseRecall: min(recall, 1), measureResponseTau: tau, // sums round
+			metricResponseRecall: min(recall[i], 1), measureResponseTau: tau, // sums round
 			measureResponseSame: float64(same) / float64(max(1, len(g.response))),
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"glimpse/internal/compare"
@@ -144,59 +143,6 @@ func randomLevels(r *rand.Rand, n, levels int) []float32 {
 	return x
 }
 
-func TestRecallAtK(t *testing.T) {
-	nan := float32(math.NaN())
-	cases := []struct {
-		name              string
-		scores, reference []float32
-		k                 int
-		want              float64
-	}{
-		{"same top", []float32{9, 1, 8, 2}, []float32{5, 0, 6, 1}, 2, 1},
-		{"half", []float32{9, 1, 8, 2}, []float32{5, 6, 0, 1}, 2, 0.5},
-		{"disjoint", []float32{1, 0}, []float32{0, 1}, 1, 0},
-		{"all", []float32{1, 0, 5}, []float32{0, 1, 2}, 3, 1},
-		{"k above n", []float32{1, 0}, []float32{0, 1}, 10, 1},
-		{"plateau: lower positions win", []float32{7, 7, 7, 7}, []float32{4, 3, 2, 1}, 2, 1},
-		{"plateau below the top", []float32{1, 1, 1, 9}, []float32{0, 5, 0, 9}, 2, 0.5},
-		{"k of zero", []float32{1}, []float32{1}, 0, math.NaN()},
-		{"none", nil, nil, 3, math.NaN()},
-		{"NaN in scores", []float32{nan, 1}, []float32{0, 1}, 1, math.NaN()},
-		{"NaN in reference", []float32{0, 1}, []float32{0, nan}, 1, math.NaN()},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			same(t, "recall", RecallAtK(c.scores, c.reference, c.k), c.want)
-		})
-	}
-	mustPanic(t, func() { RecallAtK([]float32{1}, nil, 1) })
-}
-
-// naiveTopK sorts positions stably by falling score.
-func naiveTopK(scores []float32, k int) []bool {
-	order := make([]int, len(scores))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(scores[j], scores[i]) })
-	marked := make([]bool, len(scores))
-	for _, i := range order[:k] {
-		marked[i] = true
-	}
-	return marked
-}
-
-func TestTopKAgainstStableSort(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	for range 300 {
-		n := 1 + r.IntN(40)
-		scores, k := randomLevels(r, n, 1+r.IntN(20)), 1+r.IntN(n)
-		if got, want := topK(scores, k), naiveTopK(scores, k); !slices.Equal(got, want) {
-			t.Fatalf("topK(%v, %d) = %v, want %v", scores, k, got, want)
-		}
-	}
-}
-
 func mustPanic(t *testing.T, f func()) {
 	t.Helper()
 	defer func() {
@@ -222,15 +168,6 @@ func BenchmarkKendallTau(b *testing.B) {
 	b.Run("entries=32768", func(b *testing.B) {
 		for b.Loop() {
 			KendallTau(x, y)
-		}
-	})
-}
-
-func BenchmarkRecallAtK(b *testing.B) {
-	x, y := benchmarkScores()
-	b.Run("entries=32768/k=1024", func(b *testing.B) {
-		for b.Loop() {
-			RecallAtK(x, y, 1024)
 		}
 	})
 }
