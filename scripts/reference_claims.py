@@ -247,8 +247,7 @@ def ablations(run, folder):
         path = os.path.join(folder, name, "sweep.json")
         if os.path.exists(path):
             with open(path) as f:
-                rows = json.load(f)
-            losses.update({r["name"]: r["metrics"]["validation_loss"] for r in (rows["rows"] if isinstance(rows, dict) else rows)})
+                losses.update({r["name"]: r["metrics"]["validation_loss"] for r in json.load(f)})
     grid = {}  # rows and modules at the learning rates that they were trained with
     for p in run.policies:
         m = re.fullmatch(r"(\w+)/\1-n(\d+)-(\w+)-lr([\d.e-]+)", p)

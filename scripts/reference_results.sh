@@ -76,16 +76,19 @@ run() { # run|sweep NAME [FLAG...]
 rates() {
   run sweep rate_lookaheadkv
   run sweep rate_judgeq
-  run sweep rate_rows
 }
 
-# rate is the learning rate of the least loss, which sweep.json has first, or what the stage rates has found
-# for the built-in model.
-rate() { # KIND [CONFIGURATION]
+# least is the learning rate of the least loss, which sweep.json has first.
+least() { # SWEEP
+  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[0]["learning_rate"])' "$1/sweep.json"
+}
+
+# rate is the learning rate that the stage rates has found, or has found for the built-in model.
+rate() { # KIND
   if [ -e "done/rates" ] || [ -n "$model" ]; then
-    python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); r = r.get("rows", r) if isinstance(r, dict) else r; print(r[0]["learning_rate"])' "rate_${2:-$1}/sweep.json"
+    least "rate_$1"
   else
-    sed -n "s/.*name: $1,.*learning_rate: \([0-9.]*\),.*/\1/p" "$configs/${2:-adapters}.yaml"
+    sed -n "s/.*name: $1,.*learning_rate: \([0-9.]*\),.*/\1/p" "$configs/adapters.yaml"
   fi
 }
 
@@ -94,10 +97,11 @@ adapters() {
 }
 
 ablations() {
-  local lookahead judge rows
-  lookahead=$(rate lookaheadkv) judge=$(rate judgeq) rows=$(rate lookaheadkv rows)
+  local lookahead judge
+  lookahead=$(rate lookaheadkv) judge=$(rate judgeq)
   run sweep modules --set "adapters.0.learning_rate=$lookahead"
-  run sweep rows --set "adapters.0.learning_rate=$rows"
+  run sweep rate_rows
+  run sweep rows --set "adapters.0.learning_rate=$(least rate_rows)"
   run sweep soft_tokens --set "adapters.0.learning_rate=$judge"
   run run start --set "adapters.0.learning_rate=$lookahead" --set "adapters.1.learning_rate=$lookahead" \
     --set "adapters.2.learning_rate=$judge" --set "adapters.3.learning_rate=$judge"
