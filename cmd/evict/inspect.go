@@ -94,9 +94,6 @@ drawn is drawn --query-trials times; --json has the quartiles, and means by laye
 			if err != nil {
 				return err
 			}
-			if err := checkCovers(cmd, budget, prompt); err != nil {
-				return err
-			}
 			session, err := eviction.NewRuntime(l.Model).Prefill(cmd.Context(), c.Configured, prompt.IDs, budget.Of(len(prompt.IDs)), nil)
 			if err != nil {
 				return err

@@ -68,9 +68,6 @@ greedy, knows 480 words only: --example makes prompts that it can answer.`,
 			if unreadable != nil {
 				return unreadable
 			}
-			if err := checkCovers(cmd, o.Budget, prompt); err != nil {
-				return err
-			}
 			if o.Sampling, err = o.Choice.Resolve(l.Model); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
@@ -92,13 +89,4 @@ greedy, knows 480 words only: --example makes prompts that it can answer.`,
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object instead of text")
 	f.BoolVar(&o.Compare, "compare", false, "also time prefills with the policy and without eviction, several of each in turn")
 	return cmd
-}
-
-// checkCovers refuses a budget that the user chose larger than the prompt, where
-// nothing would be evicted; the default budget may be.
-func checkCovers(cmd *cobra.Command, budget eviction.Budget, p *serving.Prompt) error {
-	if cmd.Flags().Changed("budget") && budget.Of(len(p.IDs)) > len(p.IDs) {
-		return fmt.Errorf("%s: budget: got %v, want at most the prompt's %d tokens", cmd.Name(), budget, len(p.IDs))
-	}
-	return nil
 }
