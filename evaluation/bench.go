@@ -102,6 +102,7 @@ const (
 	MeasureFull     = "full_bytes"
 	MeasureTraffic  = "traffic_bytes_per_step"
 	MeasureAnswered = "answer_tokens"
+	MeasureReread   = "reread_tokens" // that left the cache since the chat template rewrote them
 )
 
 // Names of times, of tasks that measure them. Other tasks have them beside their samples.
@@ -138,7 +139,7 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 		return nil, errors.New("sample without a turn")
 	}
 	first := &s.Turns[0]
-	ids, err := first.Prompt(ctx, nil)
+	ids, _, err := first.Prompt(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,10 @@ func (c *conversation) prepare(ctx context.Context) (more bool, err error) {
 		c.measures[MeasureKept] = float64(c.session.Bytes())
 		return true, nil
 	case c.turn < len(turns):
-		ids, err := turns[c.turn].Prompt(ctx, c.answers)
+		ids, whole, err := turns[c.turn].Prompt(ctx, c.answers)
+		if err == nil && whole {
+			ids, err = c.reread(ids)
+		}
 		if err != nil {
 			return false, fmt.Errorf("turn %d: %w", c.turn+1, err)
 		}
@@ -145,6 +148,14 @@ func (c *conversation) prepare(ctx context.Context) (more bool, err error) {
 	c.forcing = true
 	c.session, err = c.study.Session(c.plan)
 	return true, err
+}
+
+// reread is what the session must run of a conversation that is given whole.
+func (c *conversation) reread(ids []int32) ([]int32, error) {
+	before := int(c.session.Cache.Next())
+	kept, err := c.session.Rewind(ids)
+	c.measures[MeasureReread] += float64(before - kept)
+	return ids[kept:], err
 }
 
 // options are those of the turn's answer.

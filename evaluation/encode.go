@@ -42,49 +42,57 @@ type Prompt struct {
 // room for the answer, is truncated as Setting.Truncate says. What is cut is text, or ids,
 // before the template is put around it; of messages it is the last of the user.
 func (s *Setting) Encode(ctx context.Context, p Prompt, maxNew int) ([]int32, error) {
+	ids, _, err := s.EncodeMessages(ctx, p, maxNew)
+	return ids, err
+}
+
+// EncodeMessages is Encode that also returns the messages that the tokens are of, where they
+// went into the chat template: with what was cut.
+func (s *Setting) EncodeMessages(ctx context.Context, p Prompt, maxNew int) (ids []int32, messages []chat.Message, err error) {
 	most := s.MaxTokens(maxNew)
 	if most < 1 {
-		return nil, fmt.Errorf("prompt: an answer of %d tokens leaves no room in the model's %d", maxNew, s.Model.Config.MaxPositions)
+		return nil, nil, fmt.Errorf("prompt: an answer of %d tokens leaves no room in the model's %d", maxNew, s.Model.Config.MaxPositions)
 	}
 	if p.IDs != nil {
-		return s.cut(p.IDs, most)
+		ids, err = s.cut(p.IDs, most)
+		return ids, nil, err
 	}
 	raw := p.Raw || s.Raw || !s.Model.HasChatTemplate()
 	if raw && len(p.Messages) > 0 {
 		if s.Model.HasChatTemplate() {
-			return nil, fmt.Errorf("prompt: messages, want text where prompts do not go into the chat template")
+			return nil, nil, fmt.Errorf("prompt: messages, want text where prompts do not go into the chat template")
 		}
-		return nil, fmt.Errorf("prompt: messages, but model %s has no chat template", s.Model.Name)
+		return nil, nil, fmt.Errorf("prompt: messages, but model %s has no chat template", s.Model.Name)
 	}
 	if raw {
 		ids, err := s.Model.Encode(p.Text + p.Begin)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return s.cut(ids, most)
+		ids, err = s.cut(ids, most)
+		return ids, nil, err
 	}
-	messages := p.Messages
+	messages = p.Messages
 	if len(messages) == 0 {
 		messages = []chat.Message{{Role: "user", Content: p.Text}}
 	}
 	var begin []int32
 	if p.Begin != "" {
-		var err error
 		if begin, err = s.Model.Tokenizer.Encode(p.Begin, false); err != nil {
-			return nil, fmt.Errorf("tokenize: %w", err)
+			return nil, nil, fmt.Errorf("tokenize: %w", err)
 		}
 		if most -= len(begin); most < 1 {
-			return nil, fmt.Errorf("prompt: %d tokens that the answer begins with leave no room for it", len(begin))
+			return nil, nil, fmt.Errorf("prompt: %d tokens that the answer begins with leave no room for it", len(begin))
 		}
 	}
-	ids, err := s.Model.EncodeChat(ctx, messages)
+	ids, err = s.Model.EncodeChat(ctx, messages)
 	if err == nil && len(ids) > most {
-		ids, err = s.shorten(ctx, messages, len(ids), most)
+		ids, messages, err = s.shorten(ctx, messages, len(ids), most)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return append(ids, begin...), nil
+	return append(ids, begin...), messages, nil
 }
 
 // MaxTokens is how long a prompt may be whose answer has at most maxNew tokens, the last
@@ -117,9 +125,9 @@ func (s *Setting) cut(ids []int32, most int) ([]int32, error) {
 
 // shorten cuts the last message of the user until the whole fits. Cut text is made of
 // tokens and becomes tokens again, which may be more: then more is cut.
-func (s *Setting) shorten(ctx context.Context, messages []chat.Message, length, most int) ([]int32, error) {
+func (s *Setting) shorten(ctx context.Context, messages []chat.Message, length, most int) ([]int32, []chat.Message, error) {
 	if s.Truncate == TruncateNone || s.Truncate == "" {
-		return nil, fmt.Errorf("prompt: %d tokens with the chat template, want at most %d; --truncate middle or left cuts it", length, most)
+		return nil, nil, fmt.Errorf("prompt: %d tokens with the chat template, want at most %d; --truncate middle or left cuts it", length, most)
 	}
 	last := -1
 	for i, m := range messages {
@@ -128,16 +136,16 @@ func (s *Setting) shorten(ctx context.Context, messages []chat.Message, length, 
 		}
 	}
 	if last < 0 {
-		return nil, fmt.Errorf("prompt: %d tokens, want at most %d, and no message of a user to cut", length, most)
+		return nil, nil, fmt.Errorf("prompt: %d tokens, want at most %d, and no message of a user to cut", length, most)
 	}
 	content, err := s.Model.Tokenizer.Encode(messages[last].Content, false)
 	if err != nil {
-		return nil, fmt.Errorf("tokenize: %w", err)
+		return nil, nil, fmt.Errorf("tokenize: %w", err)
 	}
 	keep := len(content)
 	for length > most {
 		if keep -= length - most; keep < 1 {
-			return nil, fmt.Errorf("prompt: %d tokens around the message of the user leave nothing of it in %d", length-keep, most)
+			return nil, nil, fmt.Errorf("prompt: %d tokens around the message of the user leave nothing of it in %d", length-keep, most)
 		}
 		var text string
 		if s.Truncate == TruncateLeft {
@@ -150,17 +158,17 @@ func (s *Setting) shorten(ctx context.Context, messages []chat.Message, length, 
 			text = head + tail
 		}
 		if err != nil {
-			return nil, fmt.Errorf("tokenize: %w", err)
+			return nil, nil, fmt.Errorf("tokenize: %w", err)
 		}
 		cut := append([]chat.Message(nil), messages...)
 		cut[last].Content = text
 		ids, err := s.Model.EncodeChat(ctx, cut)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if length = len(ids); length <= most {
-			return ids, nil
+			return ids, cut, nil
 		}
 	}
-	return nil, fmt.Errorf("prompt: %d tokens, want at most %d", length, most)
+	return nil, nil, fmt.Errorf("prompt: %d tokens, want at most %d", length, most)
 }

@@ -115,8 +115,9 @@ type Measures map[string]float64
 // Turn is one question.
 type Turn struct {
 	// Prompt is the whole prompt of the first turn, and what is appended after the answers
-	// so far in later ones. Setting.Encode and model.EncodeTurn make it of text.
-	Prompt func(ctx context.Context, answers []Answer) ([]int32, error)
+	// so far in later ones, or, where whole, the whole conversation once more, another way.
+	// Setting.Encode and model.EncodeTurn make it of text.
+	Prompt func(ctx context.Context, answers []Answer) (ids []int32, whole bool, err error)
 	MaxNew int      // most tokens of the answer
 	Stop   []string // texts that end an answer, which they are not part of
 	// SkipLeading: those that an answer begins with do not end it, and stay in it.
@@ -124,8 +125,8 @@ type Turn struct {
 }
 
 // Fixed is the prompt of a turn that does not depend on answers.
-func Fixed(ids []int32) func(context.Context, []Answer) ([]int32, error) {
-	return func(context.Context, []Answer) ([]int32, error) { return ids, nil }
+func Fixed(ids []int32) func(context.Context, []Answer) ([]int32, bool, error) {
+	return func(context.Context, []Answer) ([]int32, bool, error) { return ids, false, nil }
 }
 
 // Answer is what a model said.

@@ -188,6 +188,33 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	return s.Cache.Settle()
 }
 
+// Rewind makes the session ready for a turn after which all tokens that were run are the
+// given ones, where a chat template has written what was said before in another way. It
+// returns how many of their first are run already; Turn takes the rest, which has at least
+// one. What was evicted does not come back, and what a policy has gathered of later tokens does
+// not leave it: unless every pair is there and nothing was gathered, kept is 0 and the session
+// as it began. After an error it is unusable.
+func (s *Session) Rewind(tokens []int32) (kept int, err error) {
+	intact := s.decode == nil && s.sparse == nil
+	for l := range s.Cache.Layers() {
+		for h := range s.Cache.KVHeads() {
+			intact = intact && s.Cache.Entries(l, h) == int(s.Cache.Next())
+		}
+	}
+	if intact {
+		most := min(len(tokens)-1, len(s.history))
+		for kept < most && tokens[kept] == s.history[kept] {
+			kept++
+		}
+	}
+	s.history, s.pending, s.ready = s.history[:kept:kept], nil, false
+	if kept > 0 {
+		return kept, s.Cache.Truncate(int32(kept))
+	}
+	s.Cache, s.decode, s.sparse, s.Pool, s.turns = s.runtime.Runner.Model.NewCache(), nil, nil, nil, 0
+	return 0, nil
+}
+
 // firstStage is the prompt as the first stage of a composition sees it.
 func firstStage(p Prompt, second SparseDecoder) Prompt {
 	if second != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"glimpse/model/chat"
 )
@@ -55,37 +56,40 @@ func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, header 
 
 // EncodeTurn tokenizes what the last message, the user's, adds to a conversation that the
 // model has run up to the end of its last answer: the end of that answer, the message and
-// the header of the answer to come. Of a first message that is EncodeChat. A template that
-// rewrites what was said before is an error, since a cache cannot undo it.
-func (m *Model) EncodeTurn(ctx context.Context, messages []chat.Message) ([]int32, error) {
+// the header of the answer to come. whole tells that ids are the whole conversation instead,
+// as EncodeChat makes them: of a first message, and of a template that writes what was said
+// before in another way than it was run, as Qwen3's drops the thoughts of earlier answers.
+func (m *Model) EncodeTurn(ctx context.Context, messages []chat.Message) (ids []int32, whole bool, err error) {
 	n := len(messages)
 	if n < 2 || messages[n-2].Role != "assistant" {
-		return m.EncodeChat(ctx, messages)
+		ids, err = m.EncodeChat(ctx, messages)
+		return ids, true, err
 	}
 	template, o, err := m.ChatTemplate()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	o.AddGenerationPrompt = true
 	before, err := template.Render(ctx, messages[:n-2], o)
 	if err != nil {
-		return nil, fmt.Errorf("model %s: %w", m.Name, err)
+		return nil, false, fmt.Errorf("model %s: %w", m.Name, err)
 	}
 	text, err := template.Render(ctx, messages, o)
 	if err != nil {
-		return nil, fmt.Errorf("model %s: %w", m.Name, err)
+		return nil, false, fmt.Errorf("model %s: %w", m.Name, err)
 	}
-	said := messages[n-2].Content
-	rest, ok := strings.CutPrefix(text, before)
-	at := strings.Index(rest, said)
-	if !ok || at < 0 {
-		return nil, fmt.Errorf("chat: the template of model %s rewrites what was said before, which the cache cannot undo", m.Name)
+	rest, same := strings.CutPrefix(text, before)
+	// What was run may have had other blanks before the answer.
+	rest, found := strings.CutPrefix(strings.TrimLeftFunc(rest, unicode.IsSpace), messages[n-2].Content)
+	whole = !same || !found
+	if whole {
+		rest = text
 	}
-	ids, err := m.Tokenizer.Encode(rest[at+len(said):], false) // the template wrote the special tokens
+	ids, err = m.Tokenizer.Encode(rest, false) // the template wrote the special tokens
 	if err != nil {
-		return nil, fmt.Errorf("tokenize: %w", err)
+		return nil, false, fmt.Errorf("tokenize: %w", err)
 	}
-	return ids, nil
+	return ids, whole, nil
 }
 
 // ChatTemplate returns the model's chat template and what it is rendered with: the

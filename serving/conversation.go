@@ -36,6 +36,7 @@ type Conversation struct {
 	session   *eviction.Session
 	messages  []chat.Message
 	again     bool // the session has run none of the messages: they are read again with the next one
+	rewrites  bool // the template rewrites what was said before, which was told
 	turns     []turnStatistics
 	stop      interrupts
 }
@@ -76,7 +77,7 @@ func (c *Conversation) open(ctx context.Context, p *Prompt) error {
 	}
 	_, body, _ := strings.Cut(text, "<user> ")
 	body, _, _ = strings.Cut(body, " <eot>")
-	ids, err := c.read(ctx, body)
+	ids, whole, err := c.read(ctx, body)
 	if err != nil {
 		return err
 	}
@@ -85,26 +86,42 @@ func (c *Conversation) open(ctx context.Context, p *Prompt) error {
 		return err
 	}
 	c.say(note)
-	return c.answer(ctx, body, ids)
+	return c.answer(ctx, body, ids, whole)
 }
 
-// read tokenizes what one more message adds to what the session has run.
-func (c *Conversation) read(ctx context.Context, text string) ([]int32, error) {
+// read tokenizes what one more message adds to what the session has run, or the whole
+// conversation.
+func (c *Conversation) read(ctx context.Context, text string) (ids []int32, whole bool, err error) {
 	messages := append(c.messages[:len(c.messages):len(c.messages)], chat.Message{Role: "user", Content: text})
 	if c.again {
-		return c.model.EncodeChat(ctx, messages)
+		ids, err = c.model.EncodeChat(ctx, messages)
+		return ids, true, err
 	}
 	return c.model.EncodeTurn(ctx, messages)
 }
 
 // fits refuses a message that leaves no room for an answer. One token may be
 // pending from the answer before.
-func (c *Conversation) fits(ids []int32) error {
+func (c *Conversation) fits(ids []int32, whole bool) error {
 	have, room := int(c.session.Cache.Next()), c.model.Config.MaxPositions
+	if whole {
+		have = 0
+	}
 	if have+len(ids)+1 > room {
 		return fmt.Errorf("chat: message of %d tokens after %d, want at most %d in all: %w", len(ids), have, room, model.ErrContext)
 	}
 	return nil
+}
+
+// rewind is what the session must run of the whole conversation.
+func (c *Conversation) rewind(ids []int32) ([]int32, error) {
+	before := int(c.session.Cache.Next())
+	kept, err := c.session.Rewind(ids)
+	if err == nil && before > 0 && !c.rewrites {
+		c.rewrites = true
+		c.say(fmt.Sprintf("[the chat template rewrites what was said before: %d of the %d tokens in the cache still stand, and the rest is read again]", kept, before))
+	}
+	return ids[kept:], err
 }
 
 // TurnSchema and AnswerSchema are the versions of the objects of a turn and of one answer.
@@ -144,7 +161,13 @@ const (
 
 // answer runs one turn. An interrupt ends the answer, and before the answer the turn: the
 // session is lost then, and a new one reads what was said before again.
-func (c *Conversation) answer(ctx context.Context, text string, ids []int32) error {
+func (c *Conversation) answer(ctx context.Context, text string, ids []int32, whole bool) error {
+	if whole {
+		var err error
+		if ids, err = c.rewind(ids); err != nil {
+			return err
+		}
+	}
 	turn, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.stop.begin(cancel)

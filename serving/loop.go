@@ -127,14 +127,14 @@ func (c *Conversation) take(ctx context.Context, text string) error {
 	if name, rest, ok := asCommand(text); ok {
 		return c.command(name, rest)
 	}
-	ids, err := c.read(ctx, text)
+	ids, whole, err := c.read(ctx, text)
 	if err == nil {
-		err = c.fits(ids)
+		err = c.fits(ids, whole)
 	}
 	if err != nil {
 		return &refusal{err}
 	}
-	return c.answer(ctx, text, ids)
+	return c.answer(ctx, text, ids, whole)
 }
 
 // refusal is an error of a line that has changed nothing.

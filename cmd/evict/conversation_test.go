@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,18 +132,94 @@ func TestChatErrors(t *testing.T) {
 	}
 }
 
-// TestChatThatCannotGoOn: a template that writes answers otherwise than it had them
-// begun contradicts what is in the cache.
-func TestChatThatCannotGoOn(t *testing.T) {
+// TestChatOfRewrittenHistory: where the template writes what was said before in another way
+// than the model has run it, every turn is answered as the whole conversation is that the
+// template then writes, whether the cache still has the beginning or was evicted.
+func TestChatOfRewrittenHistory(t *testing.T) {
 	folder := spoken(t, modeltest.GoldenNamed(t, "qwen3"), 1)
-	args := []string{"--model", folder, "--policy", "full", "--max-new", "3", "--json"}
-	out, _, err := converse(t, "the river\n", args...)
-	if err != nil || strings.Count(out, "\n") != 1 {
-		t.Errorf("one turn: %q, %v", out, err)
+	const user, end = "{% if m.role == 'user' %}user: {{ m.content }}<|end|>", "{% endif %}{% endfor %}"
+	begin := func(text string) string { return "{% if add_generation_prompt %}" + text + "{% endif %}" }
+	for name, c := range map[string]struct {
+		template string
+		write    func(said []string) string // messages of the user and the model in turn
+	}{
+		"answers begin otherwise than in the history": {
+			"<|bos|>{% for m in messages %}" + user + "{% else %}assistant: {{ m.content }}<|end|>" + end + begin("me:<>"),
+			func(said []string) string { return "<|bos|>" + wrapped(said, "user: ", "assistant: ") + "me:<>" },
+		},
+		"the history has no answers": { // as all of them are thoughts
+			"<|bos|>{% for m in messages %}" + user + end + begin("me:"),
+			func(said []string) string {
+				var users []string
+				for i := 0; i < len(said); i += 2 {
+					users = append(users, said[i])
+				}
+				return "<|bos|>" + wrapped(users, "user: ", "user: ") + "me:"
+			},
+		},
+		"the beginning counts the messages": {
+			"<|bos|>{{ messages|length }}{% for m in messages %}" + user + "{% else %}me:{{ m.content }}<|end|>" + end + begin("me:"),
+			func(said []string) string {
+				return fmt.Sprint("<|bos|>", len(said), wrapped(said, "user: ", "me:"), "me:")
+			},
+		},
+		"nothing is rewritten": {
+			"<|bos|>{% for m in messages %}" + user + "{% else %}me:{{ m.content }}<|end|>" + end + begin("me:"),
+			nil,
+		},
+	} {
+		config, err := json.Marshal(map[string]string{"bos_token": "<|bos|>", "eos_token": "<|end|>", "tokenizer_class": "PreTrainedTokenizerFast", "chat_template": c.template})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "tokenizer_config.json"), config, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, policy := range []string{"full", "snapkv", "h2o"} {
+			args := []string{"--model", folder, "--policy", policy, "--budget", "24", "--max-new", "6"}
+			users := []string{"the river", "was higher", "e"}
+			out, log, err := converse(t, strings.Join(users, "\n")+"\n", append(args, "--json")...)
+			if err != nil || strings.Count(out, "\n") != len(users) {
+				t.Errorf("%s, %s: %v\n%s", name, policy, err, out)
+				continue
+			}
+			if got := strings.Count(log, "rewrites what was said before"); got != 1 && c.write != nil || got > 0 && c.write == nil {
+				t.Errorf("%s, %s: said %d times\n%s", name, policy, got, log)
+			}
+			if c.write == nil {
+				continue
+			}
+			var said []string
+			for i, line := range slices.Collect(strings.Lines(out)) {
+				var turn struct{ Answer string }
+				if err := json.Unmarshal([]byte(line), &turn); err != nil {
+					t.Fatal(err)
+				}
+				said = append(said, users[i])
+				whole, _, err := execute(t, append([]string{"run", "--raw", c.write(said), "--json"}, args...)...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var want struct{ Answer string }
+				if err := json.Unmarshal([]byte(whole), &want); err != nil {
+					t.Fatal(err)
+				}
+				if turn != want {
+					t.Errorf("%s, %s: turn %d: %q, the whole conversation gives %q", name, policy, i+1, turn.Answer, want.Answer)
+				}
+				said = append(said, turn.Answer)
+			}
+		}
 	}
-	if _, _, err := converse(t, "the river\nwas higher\n", args...); err == nil || !strings.Contains(err.Error(), "rewrites what was said before") {
-		t.Errorf("two turns: %v", err)
+}
+
+// wrapped are messages of two roles in turn, as the template of the folder ends each.
+func wrapped(said []string, user, assistant string) string {
+	var b strings.Builder
+	for i, text := range said {
+		b.WriteString([]string{user, assistant}[i%2] + text + "<|end|>")
 	}
+	return b.String()
 }
 
 // TestChatBudgetShare: a share is of the conversation so far, and every turn tells what

@@ -217,7 +217,7 @@ func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work
 				}
 				continue
 			}
-			ids, err := s.Turns[0].Prompt(ctx, nil)
+			ids, _, err := s.Turns[0].Prompt(ctx, nil)
 			if err != nil || len(ids) == 0 {
 				continue
 			}

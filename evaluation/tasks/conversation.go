@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"glimpse/evaluation"
@@ -35,9 +36,12 @@ func (d *conversation) turns(ctx context.Context) ([]evaluation.Turn, error) {
 	if d.system != "" && d.templated() {
 		prompt = evaluation.Prompt{Messages: []chat.Message{{Role: "system", Content: d.system}, {Role: "user", Content: d.users[0]}}}
 	}
-	first, err := d.setting.Encode(ctx, prompt, room)
+	first, messages, err := d.setting.EncodeMessages(ctx, prompt, room)
 	if err != nil {
 		return nil, err
+	}
+	if len(messages) > 0 { // the first of the user, who may have said more
+		d.users = slices.Concat([]string{messages[len(messages)-1].Content}, d.users[1:])
 	}
 	return d.after(first), nil
 }
@@ -48,21 +52,21 @@ func (d *conversation) templated() bool { return !d.setting.Raw && d.setting.Mod
 func (d *conversation) after(first []int32) []evaluation.Turn {
 	out := []evaluation.Turn{{Prompt: evaluation.Fixed(first), MaxNew: d.maxNew}}
 	for i := range d.users[1:] {
-		out = append(out, evaluation.Turn{MaxNew: d.maxNew, Prompt: func(ctx context.Context, answers []evaluation.Answer) ([]int32, error) {
+		out = append(out, evaluation.Turn{MaxNew: d.maxNew, Prompt: func(ctx context.Context, answers []evaluation.Answer) ([]int32, bool, error) {
 			return d.next(ctx, i+1, answers)
 		}})
 	}
 	return out
 }
 
-// next is what the turn adds to the answers so far.
-func (d *conversation) next(ctx context.Context, turn int, answers []evaluation.Answer) ([]int32, error) {
+// next is what the turn adds to the answers so far, or the whole conversation.
+func (d *conversation) next(ctx context.Context, turn int, answers []evaluation.Answer) (ids []int32, whole bool, err error) {
 	if !d.templated() {
 		ids, err := d.setting.Model.Tokenizer.Encode("\n\n"+d.users[turn], false)
 		if err != nil {
-			return nil, fmt.Errorf("tokenize: %w", err)
+			return nil, false, fmt.Errorf("tokenize: %w", err)
 		}
-		return ids, nil
+		return ids, false, nil
 	}
 	var messages []chat.Message
 	if d.system != "" {

@@ -43,16 +43,18 @@ type draft interface {
 var errNoMore = errors.New("the data holds no more")
 
 // fit finds the number of units and fillers with which a draft has exactly so many tokens
-// with the model's tokenizer and chat template, and returns its tokens. Tokens of a text are
-// not the sum of those of its parts, so that it is tried: first as many units as there is
-// room for, then fillers.
-func fit(ctx context.Context, s *evaluation.Setting, d draft, tokens int) ([]int32, error) {
+// with the model's tokenizer and chat template, and returns its tokens and what the user says
+// in it. Tokens of a text are not the sum of those of its parts, so that it is tried: first as
+// many units as there is room for, then fillers.
+func fit(ctx context.Context, s *evaluation.Setting, d draft, tokens int) (ids []int32, user string, err error) {
+	// The text that is found is the last one that was measured.
 	measure := func(units, fillers, variant int) ([]int32, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
-		user, begin, err := d.text(units, fillers, variant)
-		if err != nil {
+		var begin string
+		var err error
+		if user, begin, err = d.text(units, fillers, variant); err != nil {
 			return nil, err
 		}
 		return ask(ctx, s, user, begin)
@@ -60,19 +62,19 @@ func fit(ctx context.Context, s *evaluation.Setting, d draft, tokens int) ([]int
 	units, ids, err := most(tokens, func(n int) ([]int32, error) { return measure(n, 0, 0) })
 	switch {
 	case errors.Is(err, errTooLong):
-		return nil, fmt.Errorf("the prompt has %d tokens around its haystack, want at most %d", len(ids), tokens)
+		return nil, "", fmt.Errorf("the prompt has %d tokens around its haystack, want at most %d", len(ids), tokens)
 	case err != nil:
-		return nil, err
+		return nil, "", err
 	case len(ids) == tokens:
-		return ids, nil
+		return ids, user, nil
 	}
 	for fewer := 0; fewer <= min(8, units); fewer = max(1, 2*fewer) { // units make room for fillers
 		n, ids, err := most(tokens, func(n int) ([]int32, error) { return measure(units-fewer, n, 0) })
 		if err != nil && !errors.Is(err, errTooLong) {
-			return nil, err
+			return nil, "", err
 		}
 		if err == nil && len(ids) == tokens {
-			return ids, nil
+			return ids, user, nil
 		}
 		for variant := 1; variant < d.variants(); variant++ {
 			for _, n := range []int{n, n + 1} {
@@ -83,14 +85,14 @@ func fit(ctx context.Context, s *evaluation.Setting, d draft, tokens int) ([]int
 				switch {
 				case errors.Is(err, errNoMore):
 				case err != nil:
-					return nil, err
+					return nil, "", err
 				case len(ids) == tokens:
-					return ids, nil
+					return ids, user, nil
 				}
 			}
 		}
 	}
-	return nil, fmt.Errorf("no text of exactly %d tokens was found with this tokenizer", tokens)
+	return nil, "", fmt.Errorf("no text of exactly %d tokens was found with this tokenizer", tokens)
 }
 
 // errTooLong says that nothing is too much already.

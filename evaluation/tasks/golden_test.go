@@ -185,7 +185,7 @@ func TestLongBenchTruncatesRealPrompts(t *testing.T) {
 		if len(all) != 1 || all[0].err != nil {
 			t.Fatalf("%d samples, %v", len(all), all[0].err)
 		}
-		ids, err := all[0].sample.Turns[0].Prompt(t.Context(), nil)
+		ids, _, err := all[0].sample.Turns[0].Prompt(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

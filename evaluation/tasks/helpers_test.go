@@ -138,7 +138,7 @@ func makeAll(t *testing.T, task, subtask string, s *evaluation.Setting) (*evalua
 // promptText is the first prompt of a sample as tokens and as text.
 func promptText(t *testing.T, m *model.Model, s *evaluation.Sample) ([]int32, string) {
 	t.Helper()
-	ids, err := s.Turns[0].Prompt(t.Context(), nil)
+	ids, _, err := s.Turns[0].Prompt(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,7 @@ func (n *niah) sample(ctx context.Context, length, maxNew int, depth float64, i 
 	} else {
 		d.from = rng.IntN(len(d.hay.words))
 	}
-	ids, err := fit(ctx, n.setting, d, length)
+	ids, _, err := fit(ctx, n.setting, d, length)
 	if err != nil {
 		return nil, err
 	}

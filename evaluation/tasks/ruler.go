@@ -186,7 +186,7 @@ func (r *ruler) sample(ctx context.Context, length, i int, grouped bool) (*evalu
 	if err != nil {
 		return nil, err
 	}
-	ids, err := fit(ctx, r.setting, d, length)
+	ids, _, err := fit(ctx, r.setting, d, length)
 	if err != nil {
 		return nil, err
 	}

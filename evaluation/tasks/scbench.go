@@ -163,11 +163,12 @@ func (b *scbench) made(ctx context.Context, length, i int) (*evaluation.Sample, 
 	rng := rand.New(rand.NewPCG(b.setting.Seed, seedOf("scbench/"+b.name)+uint64(i)))
 	d := b.make(rng, b.turns, length)
 	questions := d.questions()
-	first, err := fit(ctx, b.setting, scFirst{d, b.template}, length)
+	first, user, err := fit(ctx, b.setting, scFirst{d, b.template}, length)
 	if err != nil {
 		return nil, err
 	}
 	talk := b.dialogue("", questions)
+	talk.users[0] = user
 	return b.asked(talk.after(first), questions), nil
 }
 

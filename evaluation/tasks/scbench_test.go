@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -9,6 +10,9 @@ import (
 	"testing"
 
 	"glimpse/evaluation"
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/modeltest"
 )
 
 // TestSCBench: the first prompt has exactly the tokens that are asked for; every question
@@ -41,7 +45,7 @@ func TestSCBench(t *testing.T) {
 					said := []evaluation.Answer{{Text: " first\n"}, {Text: "second"}}
 					var right []evaluation.Answer
 					for turn := range a.sample.Turns {
-						more, err := a.sample.Turns[turn].Prompt(t.Context(), said[:turn])
+						more, _, err := a.sample.Turns[turn].Prompt(t.Context(), said[:turn])
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -116,7 +120,7 @@ func TestSCBenchFiles(t *testing.T) {
 	if _, text := promptText(t, m, all[0].sample); text != "Read the book and answer the question. Be very concise in your answer.\n\nA book.\n\nQuestion: Who?\nAnswer:" {
 		t.Errorf("prompt %q", text)
 	}
-	ids, err := all[0].sample.Turns[1].Prompt(t.Context(), []evaluation.Answer{{Text: "x"}})
+	ids, _, err := all[0].sample.Turns[1].Prompt(t.Context(), []evaluation.Answer{{Text: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,4 +138,102 @@ func TestSCBenchFiles(t *testing.T) {
 	openError(t, "scbench", "qa_eng", setting(t, m, "scbench"), "want --data with scbench_qa_eng.jsonl")
 	openError(t, "scbench", "kv", setting(t, m, "scbench", "turns=0"), `option turns: got "0"`)
 	openError(t, "scbench", "kv", setting(t, m, "scbench", "lengths=200000"), "prompts of 200000 tokens")
+}
+
+// TestSCBenchRewrittenHistory: a chat template that drops the thoughts before an answer once it
+// is said does not end a conversation. Every turn is answered as the whole conversation is.
+func TestSCBenchRewrittenHistory(t *testing.T) {
+	golden, err := os.ReadFile(filepath.Join(modeltest.Testdata(t), "golden", "llama3.1", "tokenizer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := textModel(t, "thinking", golden, map[string]any{
+		"chat_template": "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:<think></think>{% endif %}",
+	}, 256)
+	s := setting(t, m, "scbench", "lengths=2000", "turns=3")
+	samples, all := makeAll(t, "scbench", "kv", s)
+	var contenders []evaluation.Contender
+	for _, name := range []string{"full", "snapkv"} {
+		p, err := eviction.New(name, 1, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		contenders = append(contenders, evaluation.Contender{Configured: p})
+	}
+	for _, batch := range []int{1, 3} {
+		results := evaluation.NewResults(nil, nil)
+		if err := evaluation.Run(t.Context(), m, []evaluation.Work{{Name: "kv", Samples: samples}}, evaluation.Options{
+			Contenders: contenders, Budgets: []eviction.Budget{eviction.Pairs(64)}, Batch: batch, Concurrency: 1,
+		}, results); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(results.Predictions()); n != 4 {
+			t.Fatalf("%d predictions, want 2 samples of 2 policies", n)
+		}
+		for _, p := range results.Predictions() {
+			if p.Error != "" || len(p.Answers) != 3 {
+				t.Fatalf("%s: %d answers, %s", p.Policy, len(p.Answers), p.Error)
+			}
+			// The full cache keeps what comes before the thoughts; what was evicted is read again.
+			if got := p.Measures[evaluation.MeasureReread]; (got > 2000) != (p.Policy == "snapkv") || got < 2*float64(len("<think></think>")) {
+				t.Errorf("%s: %v tokens are read again", p.Policy, got)
+			}
+			sample, cell := all[p.Index].sample, contenders[0].Configured
+			if p.Policy == "snapkv" {
+				cell = contenders[1].Configured
+			}
+			var said []evaluation.Answer
+			for turn, answer := range p.Answers {
+				ids, whole, err := sample.Turns[turn].Prompt(t.Context(), said)
+				if err != nil || len(ids) < 2000 || turn > 0 && !whole {
+					t.Fatalf("turn %d has %d tokens, %v", turn+1, len(ids), err)
+				}
+				alone, err := eviction.NewRuntime(m).Prefill(t.Context(), cell, ids, 64, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tokens, _, err := alone.Generate(t.Context(), model.GenerateOptions{MaxNew: sample.Turns[turn].MaxNew})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want, err := m.Tokenizer.Decode(tokens, true); err != nil || answer != want {
+					t.Errorf("%s: turn %d answers %q, the whole conversation %q, %v", p.Policy, turn+1, answer, want, err)
+				}
+				said = append(said, evaluation.Answer{Text: answer})
+			}
+		}
+	}
+}
+
+// TestConversationOfCutPrompt: a conversation that is given whole has the first prompt as it was
+// cut, not as it was before.
+func TestConversationOfCutPrompt(t *testing.T) {
+	golden, err := os.ReadFile(filepath.Join(modeltest.Testdata(t), "golden", "llama3.1", "tokenizer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := textModel(t, "counting", golden, map[string]any{
+		"chat_template": "{{ messages|length }}{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}a:",
+	}, 256)
+	s := setting(t, m, "mtbench")
+	s.MaxPrompt, s.Truncate = 100, evaluation.TruncateMiddle
+	turns, err := (&conversation{setting: s, users: []string{strings.Repeat("abcdefghij", 50), "more"}, maxNew: 5}).turns(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, err := turns[0].Prompt(t.Context(), nil)
+	if err != nil || len(first) > 100 {
+		t.Fatalf("%d tokens, %v", len(first), err)
+	}
+	before, err := m.Tokenizer.Decode(first, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, whole, err := turns[1].Prompt(t.Context(), []evaluation.Answer{{Text: " yes\n"}})
+	if err != nil || !whole {
+		t.Fatalf("whole is %v, %v", whole, err)
+	}
+	if got, err := m.Tokenizer.Decode(ids, true); err != nil || got != "3"+before[1:]+"yes;u:more;a:" {
+		t.Errorf("%q, %v, after %q", got, err, before)
+	}
 }
