@@ -85,7 +85,7 @@ func (s *Setting) EncodeMessages(ctx context.Context, p Prompt, maxNew int) (ids
 			return nil, nil, fmt.Errorf("prompt: %d tokens that the answer begins with leave no room for it", len(begin))
 		}
 	}
-	ids, err = s.Model.EncodeChat(ctx, messages)
+	ids, err = s.Model.EncodeChat(ctx, messages, nil)
 	if err == nil && len(ids) > most {
 		ids, messages, err = s.shorten(ctx, messages, len(ids), most)
 	}
@@ -162,7 +162,7 @@ func (s *Setting) shorten(ctx context.Context, messages []chat.Message, length, 
 		}
 		cut := append([]chat.Message(nil), messages...)
 		cut[last].Content = text
-		ids, err := s.Model.EncodeChat(ctx, cut)
+		ids, err := s.Model.EncodeChat(ctx, cut, nil)
 		if err != nil {
 			return nil, nil, err
 		}

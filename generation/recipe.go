@@ -78,7 +78,7 @@ func say(ctx context.Context, m *model.Model, text string, raw bool) ([]int32, e
 	if raw || !m.HasChatTemplate() {
 		return m.Encode(text)
 	}
-	return m.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}})
+	return m.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}}, nil)
 }
 
 // encodeTail tokenizes what follows a prompt, without special tokens.
@@ -110,7 +110,7 @@ func prepareAsIs(ctx context.Context, m *model.Model, p datasets.Prompt, l Limit
 		if l.Raw {
 			return item, fmt.Errorf("--raw: messages need the chat template")
 		}
-		item.IDs, err = m.EncodeChat(ctx, chatOf(p.Messages))
+		item.IDs, err = m.EncodeChat(ctx, chatOf(p.Messages), nil)
 	default:
 		item.IDs, err = say(ctx, m, p.Text, l.Raw)
 		if err == nil && p.Chosen != "" {
@@ -158,7 +158,7 @@ func prepareLookahead(ctx context.Context, m *model.Model, p datasets.Prompt, l 
 		if len(messages) == 0 || messages[len(messages)-1].Role == "system" {
 			return item, fmt.Errorf("no turn to answer: %w", ErrUnusable)
 		}
-		if item.IDs, err = m.EncodeChat(ctx, chatOf(messages)); err != nil {
+		if item.IDs, err = m.EncodeChat(ctx, chatOf(messages), nil); err != nil {
 			return item, err
 		}
 		if answer != "" {
@@ -184,10 +184,10 @@ func prepareJudge(ctx context.Context, m *model.Model, p datasets.Prompt, l Limi
 		if l.Raw || !m.HasChatTemplate() {
 			ids, err = m.Encode(p.Text)
 		} else {
-			ids, err = m.EncodeDialogue(ctx, []chat.Message{{Role: "user", Content: p.Text}})
+			ids, err = m.EncodeDialogue(ctx, []chat.Message{{Role: "user", Content: p.Text}}, nil)
 		}
 	default:
-		ids, err = m.EncodeDialogue(ctx, chatOf(p.Messages))
+		ids, err = m.EncodeDialogue(ctx, chatOf(p.Messages), nil)
 	}
 	if err != nil {
 		return Item{}, err

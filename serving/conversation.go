@@ -94,7 +94,7 @@ func (c *Conversation) open(ctx context.Context, p *Prompt) error {
 func (c *Conversation) read(ctx context.Context, text string) (ids []int32, whole bool, err error) {
 	messages := append(c.messages[:len(c.messages):len(c.messages)], chat.Message{Role: "user", Content: text})
 	if c.again {
-		ids, err = c.model.EncodeChat(ctx, messages)
+		ids, err = c.model.EncodeChat(ctx, messages, nil)
 		return ids, true, err
 	}
 	return c.model.EncodeTurn(ctx, messages)
