@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,9 +11,21 @@ import (
 	"glimpse/model/chat"
 )
 
+// CheckPrompt refuses the empty string for a prompt, or for the last message of a user. White
+// space is text, of which the model makes what it can.
+func CheckPrompt(text string) error {
+	if text == "" {
+		return errors.New("prompt: got an empty string, want text")
+	}
+	return nil
+}
+
 // Encode tokenizes text as it is, with the special tokens that the tokenizer
 // puts around every text.
 func (m *Model) Encode(text string) ([]int32, error) {
+	if err := CheckPrompt(text); err != nil {
+		return nil, err
+	}
 	t, err := m.NeedTokenizer()
 	if err != nil {
 		return nil, err
@@ -29,6 +42,13 @@ func (m *Model) Encode(text string) ([]int32, error) {
 // may call, as chat.Options has them; nil are those of Options.Chat. Without a template
 // that is an error.
 func (m *Model) EncodeChat(ctx context.Context, messages []chat.Message, tools []any) ([]int32, error) {
+	if n := len(messages); n > 0 && messages[n-1].Role == "user" {
+		if _, other := messages[n-1].Extra.Get("content"); !other {
+			if err := CheckPrompt(messages[n-1].Content); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return m.encodeChat(ctx, messages, tools, true)
 }
 

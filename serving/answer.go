@@ -21,6 +21,7 @@ import (
 type Options struct {
 	Budget   eviction.Budget
 	MaxNew   int
+	System   *string // system prompt of a conversation; nil: none
 	Choice   model.SamplingChoice
 	Sampling model.Sampling // what comes of it
 	Compare  bool           // also time prefills with the policy and without eviction

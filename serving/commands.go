@@ -22,6 +22,7 @@ func init() { // they list themselves
 		{"/help", "", "list the commands", (*Conversation).help},
 		{"/policy", "[NAME]", "tell or change the eviction policy; what was said is read again", (*Conversation).setPolicy},
 		{"/budget", "[PAIRS]", "tell or change the budget of the next turns, as 128 or 10%", (*Conversation).setBudget},
+		{"/system", "[TEXT]", "tell or change the system prompt, text or @FILE; what was said is forgotten", (*Conversation).setSystem},
 		{"/stats", "", "tell what the turns took", (*Conversation).statistics},
 		{"/reset", "", "forget what was said", (*Conversation).reset},
 		{"/exit", "", "leave", func(*Conversation, string) error { return errLeave }},
@@ -143,6 +144,26 @@ func (c *Conversation) setBudget(text string) error {
 	}
 	c.say(c.pairs() + note)
 	return nil
+}
+
+func (c *Conversation) setSystem(value string) error {
+	if value == "" {
+		if c.o.System == nil {
+			c.say("There is no system prompt.")
+		} else {
+			c.say(*c.o.System)
+		}
+		return nil
+	}
+	text, err := ReadSystem(value)
+	if err == nil {
+		err = c.takesSystem(text)
+	}
+	if err != nil {
+		return &refusal{fmt.Errorf("/system: %w", err)}
+	}
+	c.o.System = &text
+	return c.reset("")
 }
 
 func (c *Conversation) reset(string) error {

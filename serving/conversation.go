@@ -56,7 +56,24 @@ func NewConversation(m *model.Model, policy *eviction.Configured, label string, 
 		model: m, policy: policy, label: label, o: o, out: out, info: info,
 		tokenizer: t, runtime: rt,
 	}
+	if o.System != nil {
+		if err := c.takesSystem(*o.System); err != nil {
+			return nil, err
+		}
+	}
 	return c, c.begin()
+}
+
+// takesSystem is the error of a chat template that takes no system prompt.
+func (c *Conversation) takesSystem(text string) error {
+	template, o, err := c.model.ChatTemplate()
+	if err == nil {
+		_, err = template.Render(context.Background(), []chat.Message{{Role: "system", Content: text}, {Role: "user", Content: "x"}}, o)
+	}
+	if err != nil {
+		return fmt.Errorf("system prompt: model %s: %w", c.model.Name, err)
+	}
+	return nil
 }
 
 // begin begins a session, which reads what was said so far with the next message.
@@ -92,7 +109,11 @@ func (c *Conversation) open(ctx context.Context, p *Prompt) error {
 // read tokenizes what one more message adds to what the session has run, or the whole
 // conversation.
 func (c *Conversation) read(ctx context.Context, text string) (ids []int32, whole bool, err error) {
-	messages := append(c.messages[:len(c.messages):len(c.messages)], chat.Message{Role: "user", Content: text})
+	var messages []chat.Message
+	if c.o.System != nil {
+		messages = append(messages, chat.Message{Role: "system", Content: *c.o.System})
+	}
+	messages = append(append(messages, c.messages...), chat.Message{Role: "user", Content: text})
 	if c.again {
 		ids, err = c.model.EncodeChat(ctx, messages, nil)
 		return ids, true, err

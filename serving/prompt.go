@@ -2,7 +2,10 @@ package serving
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,26 +28,34 @@ type Prompt struct {
 
 // PromptSource are the ways to give a prompt, of which one is taken.
 type PromptSource struct {
-	Text    string // "-" is standard input
-	IDs     string // file of token ids, separated by white space or commas; "-" is standard input
-	Example string // of a synthetic task, for the built-in model
-	Raw     bool   // the text does not go into the chat template
-	Tokens  int    // length of the example
+	Text     string  // "-" is standard input
+	Messages string  // file that ParseMessages reads; "-" is standard input
+	IDs      string  // file of token ids, separated by white space or commas; "-" is standard input
+	Example  string  // of a synthetic task, for the built-in model
+	System   *string // system prompt before the text or the messages; nil: none
+	Raw      bool    // the text does not go into the chat template
+	Tokens   int     // length of the example
 }
 
 // Read reads the one prompt that was given.
 func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, seed uint64) (*Prompt, error) {
 	given := 0
-	for _, s := range []string{p.Text, p.IDs, p.Example} {
+	for _, s := range []string{p.Text, p.Messages, p.IDs, p.Example} {
 		if s != "" {
 			given++
 		}
 	}
 	if given != 1 {
-		return nil, fmt.Errorf("prompt: got %d, want exactly one of a text, --token-ids and --example", given)
+		return nil, fmt.Errorf("prompt: got %d, want exactly one of a text, --messages, --token-ids and --example", given)
 	}
-	if m.ChatVariables() && (p.Text == "" || p.Raw || !m.HasChatTemplate()) {
-		return nil, fmt.Errorf("prompt: --chat-option: the prompt does not go into a chat template")
+	chats := p.Text+p.Messages != "" && !p.Raw && m.HasChatTemplate()
+	for _, flag := range []struct {
+		name  string
+		given bool
+	}{{"--chat-option", m.ChatVariables()}, {"--system", p.System != nil}, {"--messages", p.Messages != ""}} {
+		if flag.given && !chats {
+			return nil, fmt.Errorf("prompt: %s: the prompt does not go into a chat template", flag.name)
+		}
 	}
 	var out *Prompt
 	var err error
@@ -53,8 +64,14 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, s
 		out, err = p.ReadExample(m, seed)
 	case p.IDs != "":
 		out, err = openIDs(p.IDs, in)
+	case chats:
+		out, err = p.readChat(ctx, m, in)
 	default:
-		out, err = p.readText(ctx, m, in)
+		var text string
+		if text, err = p.readText(in); err == nil {
+			out = new(Prompt)
+			out.IDs, err = m.Encode(text)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -84,26 +101,126 @@ func (p *PromptSource) ReadExample(m *model.Model, seed uint64) (*Prompt, error)
 	return &Prompt{IDs: e.Prompt, Answer: e.Answer, Task: p.Example}, err
 }
 
-func (p *PromptSource) readText(ctx context.Context, m *model.Model, in io.Reader) (*Prompt, error) {
-	text := p.Text
-	if text == "-" {
-		raw, err := io.ReadAll(io.LimitReader(in, 1<<28))
+func (p *PromptSource) readText(in io.Reader) (string, error) {
+	if p.Text != "-" {
+		return p.Text, nil
+	}
+	raw, err := readFile(p.Text, in)
+	if err != nil {
+		return "", fmt.Errorf("prompt: %w", err)
+	}
+	return withoutNewline(string(raw)), nil
+}
+
+// readChat reads what goes into the chat template.
+func (p *PromptSource) readChat(ctx context.Context, m *model.Model, in io.Reader) (*Prompt, error) {
+	var messages []chat.Message
+	var tools []any
+	if p.Messages == "" {
+		text, err := p.readText(in)
 		if err != nil {
-			return nil, fmt.Errorf("prompt: %w", err)
+			return nil, err
 		}
-		text = string(raw)
-	}
-	if strings.TrimSpace(text) == "" {
-		return nil, fmt.Errorf("prompt: empty, want at least one token")
-	}
-	var ids []int32
-	var err error
-	if p.Raw || !m.HasChatTemplate() {
-		ids, err = m.Encode(text)
+		messages = []chat.Message{{Role: "user", Content: text}}
 	} else {
-		ids, err = m.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}}, nil)
+		data, err := readFile(p.Messages, in)
+		if err == nil {
+			messages, tools, err = ParseMessages(data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("prompt: --messages %s: %w", p.Messages, err)
+		}
 	}
+	if p.System != nil {
+		if messages[0].Role == "system" {
+			return nil, fmt.Errorf("prompt: --system: the messages have a system prompt of their own")
+		}
+		messages = slices.Insert(messages, 0, chat.Message{Role: "system", Content: *p.System})
+	}
+	ids, err := m.EncodeChat(ctx, messages, tools)
 	return &Prompt{IDs: ids}, err
+}
+
+// ParseMessages reads a conversation from JSON: an array of messages, each with a role, a
+// content and what else the chat template reads, or an object with "messages" and, if there are
+// any, "tools". What an assistant says at the end is left out: it is what is asked for.
+func ParseMessages(data []byte) (messages []chat.Message, tools []any, err error) {
+	var body struct {
+		Messages []json.RawMessage `json:"messages"`
+		Tools    json.RawMessage   `json:"tools"`
+	}
+	to := any(&body)
+	if data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff"))); bytes.HasPrefix(data, []byte("[")) {
+		to = &body.Messages
+	}
+	if err := json.Unmarshal(data, to); err != nil {
+		return nil, nil, fmt.Errorf("%w, want a JSON array of messages, or an object with \"messages\"", err)
+	}
+	for i, raw := range body.Messages {
+		var m chat.Message
+		if err := m.UnmarshalJSON(raw); err != nil {
+			return nil, nil, fmt.Errorf("messages[%d]: %w", i, err)
+		}
+		messages = append(messages, m)
+	}
+	for n := len(messages); n > 0 && messages[n-1].Role == "assistant"; n-- {
+		messages = messages[:n-1]
+	}
+	if len(messages) == 0 {
+		return nil, nil, errors.New("got no message to answer, want at least one")
+	}
+	if body.Tools != nil {
+		v, err := chat.ParseJSON(body.Tools)
+		list, ok := v.([]any)
+		if err != nil || !ok && v != nil {
+			return nil, nil, fmt.Errorf("tools: got %.60s, want an array of JSON schemas", body.Tools)
+		}
+		tools = list
+	}
+	return messages, tools, nil
+}
+
+// ReadSystem is a system prompt as it is given: text, or @FILE.
+func ReadSystem(value string) (string, error) {
+	path, ok := strings.CutPrefix(value, "@")
+	if !ok {
+		return value, nil
+	}
+	data, err := readFile(path, nil)
+	if err != nil {
+		return "", fmt.Errorf("system prompt: %w", err)
+	}
+	return withoutNewline(string(data)), nil
+}
+
+// maxPromptBytes bounds what is read for a prompt.
+const maxPromptBytes = 1 << 28
+
+// readFile reads a file, or in for "-".
+func readFile(path string, in io.Reader) ([]byte, error) {
+	if path != "-" || in == nil {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxPromptBytes+1))
+	if err == nil && len(data) > maxPromptBytes {
+		err = fmt.Errorf("%s: got more than %d bytes", path, maxPromptBytes)
+	}
+	return data, err
+}
+
+// withoutNewline is text without the one newline, \n or \r\n, that a pipe or an editor puts
+// at its end.
+func withoutNewline(text string) string {
+	rest, ok := strings.CutSuffix(text, "\n")
+	if !ok {
+		return text
+	}
+	return strings.TrimSuffix(rest, "\r")
 }
 
 // openIDs reads a file of numbers, or in for "-".

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"glimpse/model"
+	"glimpse/model/chat"
 )
 
 // TestPromptSource: exactly one way of giving a prompt, and what each of them reads.
@@ -26,6 +27,21 @@ func TestPromptSource(t *testing.T) {
 		}
 		return path
 	}
+	ids := func(ids []int32, err error) []int32 {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids
+	}
+	raw := func(text string) []int32 { return ids(m.Encode(text)) }
+	said := func(texts ...string) []int32 { // of the user and the assistant in turn
+		var messages []chat.Message
+		for i, text := range texts {
+			messages = append(messages, chat.Message{Role: []string{"user", "assistant"}[i%2], Content: text})
+		}
+		return ids(m.EncodeChat(t.Context(), messages, nil))
+	}
+	system := "be brief"
 	for name, c := range map[string]struct {
 		source PromptSource
 		stdin  string
@@ -40,7 +56,26 @@ func TestPromptSource(t *testing.T) {
 		"unknown example": {source: PromptSource{Example: "hay", Tokens: 128}, fails: `unknown example "hay", want one of: hops`},
 		"misspelt":        {source: PromptSource{Example: "neddle", Tokens: 128}, fails: `did you mean "needle"?`},
 		"standard input":  {source: PromptSource{Text: "-", Raw: true}, stdin: "<bos>"},
-		"nothing said":    {source: PromptSource{Text: " "}, fails: "empty, want at least one token"},
+		"a line":          {source: PromptSource{Text: "-", Raw: true}, stdin: "map\n", ids: raw("map")},
+		"a line of DOS":   {source: PromptSource{Text: "-", Raw: true}, stdin: "map\r\n", ids: raw("map")},
+		"lines":           {source: PromptSource{Text: "-", Raw: true}, stdin: "map <newline>\n\n", ids: raw("map <newline>\n")},
+		"blank":           {source: PromptSource{Text: " "}, ids: said(" ")},
+		"blank line":      {source: PromptSource{Text: "-"}, stdin: "\n\n", ids: said("\n")},
+		"nothing said":    {source: PromptSource{Text: "-"}, stdin: "\n", fails: "got an empty string, want text"},
+		"nothing raw":     {source: PromptSource{Text: "-", Raw: true}, stdin: "", fails: "got an empty string, want text"},
+		"blank raw":       {source: PromptSource{Text: " ", Raw: true}, fails: "empty, want at least one token"},
+		"said nothing":    {source: PromptSource{Messages: write("m1", `[{"role": "user", "content": ""}]`)}, fails: "got an empty string, want text"},
+		"messages":        {source: PromptSource{Messages: write("m2", `[{"role": "user", "content": "map"}]`)}, ids: said("map")},
+		"messages in an object": {source: PromptSource{Messages: "-"}, ids: said("map"),
+			stdin: "\ufeff {\"id\": 3, \"messages\": [{\"role\": \"user\", \"content\": \"map\"}, {\"role\": \"assistant\", \"content\": \"river\"}], \"tools\": null}\n"},
+		"a conversation": {source: PromptSource{Messages: "-"}, ids: said("map", "river", "<copy>"),
+			stdin: `[{"role": "user", "content": "map"}, {"role": "assistant", "content": "river"}, {"role": "user", "content": "<copy>"}]`},
+		"no role":         {source: PromptSource{Messages: "-"}, stdin: `[{"role": "user", "content": "map"}, {"content": "x"}]`, fails: "messages[1]: "},
+		"only an answer":  {source: PromptSource{Messages: "-"}, stdin: `[{"role": "assistant", "content": "map"}]`, fails: "no message to answer"},
+		"no messages":     {source: PromptSource{Messages: "-"}, stdin: `{"message": []}`, fails: "no message to answer"},
+		"two rows":        {source: PromptSource{Messages: "-"}, stdin: "{\"messages\": []}\n{\"messages\": []}", fails: "after top-level value"},
+		"tools of a word": {source: PromptSource{Messages: "-"}, stdin: `{"messages": [{"role": "user", "content": "map"}], "tools": "search"}`, fails: `tools: got "search", want an array`},
+		"system twice":    {source: PromptSource{Messages: "-", System: &system}, stdin: `[{"role": "system", "content": "x"}, {"role": "user", "content": "map"}]`, fails: "have a system prompt of their own"},
 		"nothing":         {fails: "got 0, want exactly one"},
 		"two":             {source: PromptSource{Text: "a", Example: "section"}, fails: "got 2, want exactly one"},
 	} {

@@ -27,9 +27,9 @@ func newChat() *cobra.Command {
 		Long: `Talk to a model whose cache is evicted, turn by turn.
 
 Every line of standard input is a message; one that begins with a slash is a command:
-/help lists them, /policy and /budget change what is evicted, /reset forgets what was
-said, /stats tells what it took, and /exit or the end of the input ends the
-conversation. At a terminal lines are edited as in a shell, Ctrl-C ends an answer, and a
+/help lists them, /policy and /budget change what is evicted, /system changes the system
+prompt, /reset forgets what was said, /stats tells what it took, and /exit or the end of
+the input ends the conversation. At a terminal lines are edited as in a shell, Ctrl-C ends an answer, and a
 second one or Ctrl-D leaves; lines are kept for the next chat in the user's folder of
 states, unless $GLIMPSE_HISTORY names a file or is "off". Each turn is appended to what
 the policy kept of the turns before: most policies evict for good, rocketkv-mt keeps
@@ -108,6 +108,7 @@ on about the same context.`,
 	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
 	bindBudget(f, &o.Budget, "conversation up to a turn's prompt")
 	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of an answer; rocketkv and hsa divide the budget by it")
+	f.Var(systemFlag{&o.System}, "system", "system prompt: text, or @FILE")
 	o.Choice.From = model.SamplingOfModel
 	o.Choice.Bind(f)
 	f.StringVar(&example, "example", "", "begin with an example's prompt: turns_section, section, or any task")

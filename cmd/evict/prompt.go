@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
+	"glimpse/model"
 	"glimpse/serving"
 
 	"github.com/spf13/pflag"
@@ -17,6 +17,8 @@ type promptFlags struct {
 
 func (p *promptFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&p.Text, "prompt", "", "prompt text; \"-\" reads it from standard input")
+	f.StringVar(&p.Messages, "messages", "", "JSON file of a conversation to answer: an array of messages, or an object with \"messages\" and \"tools\"; \"-\" reads it from standard input")
+	f.Var(systemFlag{&p.System}, "system", "system prompt before the prompt: text, or @FILE")
 	f.StringVar(&p.IDs, "token-ids", "", "file of token ids, separated by white space or commas; \"-\" reads them from standard input")
 	f.StringVar(&p.Example, "example", "", "make a prompt that the built-in model can answer: needle, hops, section, or any task")
 	f.Uint64Var(&p.exampleSeed, "example-seed", 1, "which of the examples; --seed is of what draws, the answer's tokens")
@@ -31,9 +33,26 @@ func (p *promptFlags) argument(args []string) error {
 		return nil
 	case p.Text != "":
 		return fmt.Errorf("the prompt is given twice")
-	case strings.TrimSpace(args[0]) == "":
-		return fmt.Errorf("prompt: empty, want at least one token")
 	}
 	p.Text = args[0]
-	return nil
+	return model.CheckPrompt(p.Text)
 }
+
+// systemFlag is a system prompt, nil where none is given.
+type systemFlag struct{ text **string }
+
+func (f systemFlag) Set(value string) error {
+	text, err := serving.ReadSystem(value)
+	*f.text = &text
+	return err
+}
+
+func (f systemFlag) String() string {
+	if f.text == nil || *f.text == nil {
+		return ""
+	}
+	return **f.text
+}
+
+// Type is what help calls the flag's value.
+func (systemFlag) Type() string { return "text" }

@@ -25,12 +25,16 @@ func newRun() *cobra.Command {
 
 The answer streams to standard output; what was kept and what it cost follows on
 standard error. The text goes into the model's chat template, if it has one, unless
---raw is given. Tokens are sampled as the model's generation_config.json says, unless
-flags say otherwise; --sampling greedy takes the best ones. The built-in model, which is
-greedy, knows 480 words only: --example makes prompts that it can answer.`,
+--raw is given; --system puts a system prompt before it. "-" reads the text from standard
+input, without the newline at its end. --messages answers a whole conversation; what the
+assistant says at its end is left out. A budget larger than the prompt keeps all of it.
+Tokens are sampled as the model's generation_config.json says, unless flags say otherwise;
+--sampling greedy takes the best ones. The built-in model, which is greedy, knows 480
+words only: --example makes prompts that it can answer.`,
 		Example: `  evict run --example needle --policy snapkv --budget 32
   evict run --example section --policy lookaheadkv --budget 128
-  evict run --model path/to/llama --adapter adapters/llama --budget 256 "Summarise: ..."`,
+  evict run --model path/to/llama --adapter adapters/llama --budget 256 "Summarise: ..."
+  evict run --model path/to/llama --system @system.txt --messages conversation.json`,
 		Args: cli.Args("[PROMPT]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := p.argument(args); err != nil {
