@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -24,6 +25,7 @@ var ErrEmpty = errors.New("got no examples, want at least one")
 // line read so far, never beyond MaxLine.
 type lineReader struct {
 	reader *bufio.Reader
+	broken error // of opening the reader
 	file   string
 	line   int    // of the last line returned, from 1
 	text   []byte // the last line returned, until the next
@@ -31,7 +33,8 @@ type lineReader struct {
 }
 
 func newLineReader(file string, r io.Reader) *lineReader {
-	return &lineReader{reader: bufio.NewReaderSize(r, min(64<<10, MaxLine)), file: file}
+	text, err := textReader(r)
+	return &lineReader{reader: text, broken: err, file: file}
 }
 
 // next returns the next line that is not blank as a JSON object, or io.EOF. After a
@@ -57,6 +60,9 @@ func (l *lineReader) next() (object, error) {
 // readLine returns a line, which is valid until the next. One that is too long is read to
 // its end and left.
 func (l *lineReader) readLine() ([]byte, error) {
+	if l.broken != nil {
+		return nil, fmt.Errorf("%s: %w", l.file, l.broken)
+	}
 	l.long = l.long[:0]
 	l.line++
 	for tooLong := false; ; {
@@ -92,12 +98,14 @@ type object map[string]json.RawMessage
 
 // parseObject reads one object. It goes token by token because json.Unmarshal
 // takes the last of two equal fields and a field in other letter case, and
-// replaces broken UTF-8, all in silence.
+// replaces broken UTF-8, all in silence. Values may be NaN, Infinity and -Infinity, as
+// Python writes them: they are kept as they stand, and are an error of the field that is
+// read.
 func parseObject(text []byte) (object, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("got bytes that are not UTF-8, want a JSON object in UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
+	d := json.NewDecoder(bytes.NewReader(maskNonFinite(text)))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return nil, fmt.Errorf("got %s, want a JSON object", excerpt(text))
 	}
@@ -115,7 +123,8 @@ func parseObject(text []byte) (object, error) {
 		if err := d.Decode(&value); err != nil {
 			return nil, fmt.Errorf("field %q: %w", name, syntaxError(d, err))
 		}
-		o[name] = value
+		end := d.InputOffset()
+		o[name] = bytes.Clone(text[int(end)-len(value) : end])
 	}
 	if _, err := d.Token(); err != nil {
 		return nil, syntaxError(d, err)
@@ -124,6 +133,31 @@ func parseObject(text []byte) (object, error) {
 		return nil, fmt.Errorf("got more text after byte %d, want one JSON object per line", d.InputOffset())
 	}
 	return o, nil
+}
+
+// maskNonFinite is text with numbers of the same length in the place of NaN and Infinity.
+func maskNonFinite(text []byte) []byte {
+	words := [][]byte{[]byte("NaN"), []byte("Infinity")}
+	if !bytes.Contains(text, words[0]) && !bytes.Contains(text, words[1]) {
+		return text
+	}
+	out, quoted := bytes.Clone(text), false
+	for i := 0; i < len(out); i++ {
+		switch {
+		case out[i] == '"':
+			quoted = !quoted
+		case quoted && out[i] == '\\':
+			i++
+		case quoted:
+		default:
+			for _, word := range words {
+				if bytes.HasPrefix(out[i:], word) {
+					copy(out[i:], "10000000"[:len(word)])
+				}
+			}
+		}
+	}
+	return out
 }
 
 func syntaxError(d *json.Decoder, err error) error {
@@ -151,7 +185,13 @@ func (o object) decode(name, want string, v any) error {
 	if !ok {
 		return fmt.Errorf("field %q: missing, want %s", name, want)
 	}
-	if string(raw) == "null" || json.Unmarshal(raw, v) != nil {
+	err := error(nil)
+	if items, ok := v.(*[]json.RawMessage); ok { // what is in them may not be read
+		*items, err = elementsOf(raw)
+	} else {
+		err = json.Unmarshal(raw, v)
+	}
+	if string(raw) == "null" || err != nil {
 		return fmt.Errorf("field %q: got %s, want %s", name, excerpt(raw), want)
 	}
 	return nil
@@ -172,16 +212,24 @@ func (o object) decodeAll(fields []field) error {
 	return nil
 }
 
-// text reads a string that must be there and not be empty.
+// text reads a string that must be there and not be blank.
 func (o object) text(name string) (string, error) {
 	var s string
 	if err := o.decode(name, "a string", &s); err != nil {
 		return "", err
 	}
-	if s == "" {
-		return "", fmt.Errorf("field %q: got an empty string, want text", name)
+	return s, notBlank(name, s)
+}
+
+// notBlank is an error of a field whose text has nothing to read.
+func notBlank(name, s string) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("field %q: got an empty string, want text", name)
+	case strings.TrimSpace(s) == "":
+		return fmt.Errorf("field %q: got %.40q, which is blank, want text", name, s)
 	}
-	return s, nil
+	return nil
 }
 
 // ids reads an array of token ids that must be there.
@@ -215,6 +263,9 @@ func (o object) ids(name string) ([]int32, error) {
 // excerpt shows the beginning of a JSON value in an error.
 func excerpt(raw []byte) string {
 	const most = 40
+	if len(raw) == 0 {
+		return "nothing"
+	}
 	if len(raw) <= most {
 		return string(raw)
 	}

@@ -86,6 +86,10 @@ func (r *parquetRows) read() (any, error) {
 		if r.group >= len(groups) {
 			return nil, io.EOF
 		}
+		if groups[r.group].NumRows() == 0 { // there are no pages to go to
+			r.group++
+			continue
+		}
 		if err := checkRowGroup(r.file, r.size, &r.opened.Metadata().RowGroups[r.group], r.leaves); err != nil {
 			return nil, fmt.Errorf("row group %d: %w", r.group, err)
 		}

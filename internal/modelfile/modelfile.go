@@ -90,8 +90,8 @@ func TrimBOM(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xb
 // that was not downloaded: the pointer of Git LFS, or a server's page.
 func Foreign(data []byte) error {
 	data = data[:min(len(data), 512)]
-	if bytes.HasPrefix(data, []byte("version https://git-lfs.github.com/spec/")) {
-		return errors.New(`a Git LFS pointer, not the file itself; "git lfs pull" in its repository fetches it`)
+	if err := Pointer(data); err != nil {
+		return err
 	}
 	text := bytes.ToLower(bytes.TrimSpace(TrimBOM(data)))
 	for _, page := range []struct{ prefix, what string }{
@@ -100,6 +100,14 @@ func Foreign(data []byte) error {
 		if bytes.HasPrefix(text, []byte(page.prefix)) {
 			return fmt.Errorf("%s, not the file itself; a server's answer was saved in its place", page.what)
 		}
+	}
+	return nil
+}
+
+// Pointer is an error where data begins as the pointer of Git LFS.
+func Pointer(data []byte) error {
+	if bytes.HasPrefix(data, []byte("version https://git-lfs.github.com/spec/")) {
+		return errors.New(`a Git LFS pointer, not the file itself; "git lfs pull" in its repository fetches it`)
 	}
 	return nil
 }
