@@ -334,7 +334,11 @@ func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 // notesOf explains the columns.
 func notesOf(rows []Row, measures []measure) string {
 	low, high := rows[0].Samples, rows[0].Samples
+	worst := rows[0]
 	for _, r := range rows {
+		if r.Failed > worst.Failed {
+			worst = r
+		}
 		low, high = min(low, r.Samples), max(high, r.Samples)
 	}
 	samples := fmt.Sprint(low)
@@ -344,6 +348,9 @@ func notesOf(rows []Row, measures []measure) string {
 	samples += " samples each"
 	if high == 1 {
 		samples = "1 sample each"
+	}
+	if worst.Failed > 0 {
+		samples += fmt.Sprintf(", up to %d of %d failed and count nowhere", worst.Failed, worst.Failed+worst.Samples)
 	}
 	notes := []string{
 		"Budget: KV pairs kept per KV head and layer",

@@ -186,6 +186,21 @@ func TestMarkdownEscapesNames(t *testing.T) {
 	}
 }
 
+// TestTableSaysWhatFailed: a mean over one of four samples is not one over all.
+func TestTableSaysWhatFailed(t *testing.T) {
+	rows := []Row{
+		{Policy: "a", Budget: eviction.Pairs(8), Task: "t", Samples: 3},
+		{Policy: "b", Budget: eviction.Pairs(8), Task: "t", Samples: 1, Failed: 3},
+	}
+	out := strings.Join(strings.Fields(table(t, rows, TableOptions{})), " ")
+	if want := "(1–3 samples each, up to 3 of 4 failed and count nowhere)"; !strings.Contains(out, want) {
+		t.Errorf("no %q in\n%s", want, out)
+	}
+	if out := table(t, rows[:1], TableOptions{}); strings.Contains(out, "failed") {
+		t.Errorf("nothing failed:\n%s", out)
+	}
+}
+
 func TestTableOfNothingIsAnError(t *testing.T) {
 	if err := WriteTable(new(bytes.Buffer), nil, TableOptions{}); err == nil || !strings.Contains(err.Error(), "no rows") {
 		t.Errorf("error %v, want one about no rows", err)

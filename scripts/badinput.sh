@@ -294,7 +294,7 @@ refuse "generate: unknown recipe" '"lookahed"|lookaheadkv' train generate --reci
 refuse "generate: unknown source of responses" '"teacher"' train generate --responses teacher --out x.jsonl
 configured "generate: no path" "source 0: got no path" 'out: x.jsonl\nsources: [{weight: 1}]\n' generate
 configured "generate: negative weight" "weight: got -1" 'out: x.jsonl\nsources: [{path: x, weight: -1}]\n' generate
-configured "generate: unknown format" '"csv"|parquet' "out: x.jsonl\nsources: [{path: $given/pairs.jsonl, format: csv}]\n" generate
+configured "generate: unknown format" '"xlsx"|parquet' "out: x.jsonl\nsources: [{path: $given/pairs.jsonl, format: xlsx}]\n" generate
 head -c 400 /dev/zero >"$given/zero.parquet"
 refuse "generate: no Parquet" "zero.parquet|Parquet" train generate --prompts "$given/zero.parquet" --out x.jsonl
 { printf 'PAR1'; head -c 100 /dev/zero; printf '\0\0\0\200PAR1'; } >"$given/footer.parquet"
@@ -303,6 +303,28 @@ refuse "generate: Parquet with a footer of 2 GiB" "footer.parquet|a footer of 21
 refuse "generate: Parquet with a list of 16 million" "list.parquet|claims more than it holds" train generate --prompts "$given/list.parquet" --out x.jsonl
 head -c 400 /dev/zero | tr '\0' '\377' >"$given/binary.txt"
 refuse "generate: binary file" "binary.txt|UTF-8" train generate --prompts "$given/binary.txt" --out x.jsonl
+unread() { # NAME TEXT FILE: the same of both readers of prompts
+  refuse "generate: $1" "$2" train generate --prompts "$given/$3" --out x.jsonl
+  refuse "eval: $1" "$2" evict eval --policy full --data "$given/$3"
+}
+printf '\377\376{\0"\0' | tail -c +3 >"$given/unmarked.jsonl"
+unread "UTF-16 without its mark" "unmarked.jsonl: got zero bytes" unmarked.jsonl
+printf '\037\213\010\0' >"$given/packed.jsonl"
+unread "gzip by another name" "packed.jsonl: got gzip data, want its file named .gz" packed.jsonl
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\n' >"$given/pointer.jsonl"
+unread "a Git LFS pointer for prompts" "pointer.jsonl: a Git LFS pointer" pointer.jsonl
+mkdir "$given/saved" && printf '\377\377\377\377' >"$given/saved/data-00000-of-00001.arrow" && echo '{}' >"$given/saved/state.json"
+unread "save_to_disk" "saved: got an Arrow file|to_parquet(" saved
+cp "$root/datasets/testdata/empty.parquet" "$given/"
+unread "Parquet without rows" "empty.parquet: got no examples" empty.parquet
+echo 'question,answer' >"$given/header.csv"
+unread "CSV without rows" "header.csv: got no examples" header.csv
+printf 'prompt,prompt\na,b\n' >"$given/twice.csv"
+unread "CSV with a field twice" 'twice.csv: header: field "prompt": got it twice' twice.csv
+echo '{"prompt": NaN}' >"$given/nan.jsonl"
+unread "NaN for a prompt" 'nan.jsonl:1: field "prompt": got NaN' nan.jsonl
+echo '{"prompt": " "}' >"$given/blank.jsonl"
+unread "blank prompt in a file" 'blank.jsonl:1: field "prompt": got " ", which is blank' blank.jsonl
 echo '[{"text": "anna"}, {"te' >"$given/cut.json"
 refuse "generate: JSON cut short" "cut.json|element 1" train generate --prompts "$given/cut.json" --out x.jsonl
 echo '{"conversations": [{"from": "narrator", "value": "x"}]}' >"$given/sharegpt.jsonl"

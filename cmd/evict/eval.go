@@ -43,8 +43,8 @@ func newEval() *cobra.Command {
 cache and the oracle: the task's score, critical-KV hit rate, bytes kept, time to first
 token and decoding speed.
 
---data takes your own prompts: JSONL, JSON or Parquet with "prompt", "messages" or
-"prompt_ids", or what --field maps to these. Rows with reference answers are scored with
+--data takes your own prompts: JSONL, JSON, CSV, TSV or Parquet with "prompt",
+"messages" or "prompt_ids", or what --field maps to these. Rows with reference answers are scored with
 --metric; rows without are measured by what needs none: how far the answer agrees with
 the full cache's, and the likelihood of the full cache's answer under eviction. --task
 names benchmarks instead; without --data and --model they are the synthetic tasks of the

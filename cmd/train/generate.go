@@ -23,8 +23,8 @@ func newGenerate() *cobra.Command {
 		Long: `Generate the model's own responses to prompts, as training pairs.
 
 Prompts come from files and folders in any of the usual formats (JSONL and JSON with
-"messages", "conversations", "conversation", "prompt", "text" or "prompt_ids", Parquet
-with such columns, plain text): one of them with --prompts, or several, mixed by
+"messages", "conversations", "conversation", "prompt", "text" or "prompt_ids", Parquet,
+CSV and TSV with such columns, plain text): one of them with --prompts, or several, mixed by
 weights, with a configuration:
 
   model: path/to/llama

@@ -20,7 +20,7 @@ func init() {
 		Name:      "data",
 		Doc:       "your own prompts; answers are scored against references where the rows have them, and otherwise compared with the full cache's",
 		Source:    "the user",
-		Data:      "JSONL, JSON, Parquet or texts: a file, a folder or s3://BUCKET/NAME",
+		Data:      "JSONL, JSON, CSV, TSV, Parquet or texts: a file, a folder or s3://BUCKET/NAME",
 		NeedsData: true,
 		Options: []evaluation.Option{
 			{Name: "format", Default: datasets.FormatAuto, Doc: "of the files: " + strings.Join(datasets.SourceFormats, ", ")},

@@ -122,7 +122,7 @@ func TestDataRefusals(t *testing.T) {
 		"no such file":            func(s *evaluation.Setting) { s.Data = filepath.Join(dir, "none") },
 		"none of the first rows can be used; the first: " + rows + ":1: got no prompt": func(s *evaluation.Setting) { s.Fields = nil },
 		"metrics qa_f1, but none of the first 2 rows of " + rows + " has a reference":  func(s *evaluation.Setting) { s.Metrics = []string{"qa_f1"} },
-		`unknown format "csv"`: func(s *evaluation.Setting) { s.Options["format"] = "csv" },
+		`unknown format "xlsx"`: func(s *evaluation.Setting) { s.Options["format"] = "xlsx" },
 	} {
 		s := setting(t, m, "data")
 		s.Data, s.Fields = rows, []string{"prompt=question"}
