@@ -148,6 +148,9 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
 	b := &Binder{}
 	network := family.Bind(&m.Config, b)
+	if err := m.canonicalNames(b.slots); err != nil {
+		return nil, err
+	}
 	if err := m.place(devices, b.slots, m.slotBytes); err != nil {
 		return nil, err
 	}
@@ -367,8 +370,7 @@ func (m *Model) load(b *Binder) error {
 		}
 		s.set(t)
 	}
-	var unused []string
-	var surplus []error
+	var unused, surplus []string
 	for _, name := range m.weights.Names() {
 		info, _ := m.weights.Info(name)
 		switch {
@@ -377,10 +379,10 @@ func (m *Model) load(b *Binder) error {
 		case isBuffer(name, info.Shape):
 			unused = append(unused, name)
 		default:
-			surplus = append(surplus, fmt.Errorf("%.200q: surplus, the architecture %s has no such tensor", name, m.Config.Architecture))
+			surplus = append(surplus, name)
 		}
 	}
-	if err := errors.Join(listing.Join(errs), listing.Join(surplus)); err != nil {
+	if err := errors.Join(listing.Join(errs), listing.Join(m.surplus(surplus, wanted))); err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}
 	if len(unused) > 0 {
