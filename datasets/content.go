@@ -16,13 +16,12 @@ import (
 // headSize is how much of a file tells what it is: more than a header line of a table.
 const headSize = 64 << 10
 
-// binaryFormats are files that are no text, by what they begin with.
+// binaryFormats are files that are not text, by what they begin with.
 var binaryFormats = []struct{ magic, want string }{
 	{"\x1f\x8b", "gzip data, want its file named .gz"},
 	{"\x28\xb5\x2f\xfd", "Zstandard data, want its file named .zst"},
 	{"PAR1", "a Parquet file, want it named .parquet"},
 	{"ARROW1", arrowFile},
-	{"\xff\xff\xff\xff", arrowFile},
 	{"PK\x03\x04", "a ZIP archive (.xlsx is one, too), want text: JSONL, JSON, CSV or TSV"},
 }
 
@@ -61,6 +60,10 @@ func textReader(r io.Reader) (*bufio.Reader, error) {
 		if bytes.HasPrefix(head, []byte(f.magic)) {
 			return nil, errors.New("got " + f.want)
 		}
+	}
+	// A stream of Arrow: a mark, and the length of its first message, of less than 16 MB.
+	if len(head) > 7 && bytes.HasPrefix(head, []byte("\xff\xff\xff\xff")) && head[7] == 0 {
+		return nil, errors.New("got " + arrowFile)
 	}
 	if err := modelfile.Pointer(head); err != nil {
 		return nil, err

@@ -77,7 +77,19 @@ refuse "model folder missing" "no such file" "${example[@]}" --model ./nowhere
 refuse "model name that is none" "no such folder|org/name" "${example[@]}" --model nowhere
 HF_HUB_OFFLINE=1 HF_HOME=$given refuse "model of the hub without a network" "HF_HUB_OFFLINE|org/name" "${example[@]}" --model org/name
 refuse "model folder that is an adapter" "judgeq|config.json|want a Hugging Face model folder" "${example[@]}" --model "$adapters/judgeq"
-refuse "model is a file" "not a folder" "${example[@]}" --model "$reference/config.json"
+refuse "model is a file" "not a folder" "${example[@]}" --model "$reference/tokenizer.json"
+printf 'GGUF\003\0\0\0' >"$given/model.gguf"
+refuse "model is a GGUF file" "model.gguf: a GGUF file|want the safetensors model" "${example[@]}" --model "$given/model.gguf"
+printf 'PK\003\004' >"$given/pytorch_model.bin"
+refuse "model is a PyTorch pickle" "pytorch_model.bin: weights as a PyTorch pickle|save_pretrained" "${example[@]}" --model "$given/pytorch_model.bin"
+mkdir "$given/peft" && echo '{"base_model_name_or_path": "org/base"}' >"$given/peft/adapter_config.json"
+refuse "model is a PEFT adapter" "adapter for the model \"org/base\"|merge_and_unload" "${example[@]}" --model "$given/peft"
+mkdir -p "$given/pair/a" "$given/pair/b" && echo '{}' | tee "$given/pair/a/config.json" >"$given/pair/b/config.json"
+refuse "model folder with two models" "2 folders that do: a, b" "${example[@]}" --model "$given/pair"
+mkdir -p "$given/models--org--name/snapshots/one" "$given/models--org--name/snapshots/two"
+refuse "folder of the hub's cache without its branch" "2 snapshots and no refs/main" "${example[@]}" --model "$given/models--org--name"
+refuse "address of a data set" "not the page of a model" "${example[@]}" --model https://huggingface.co/datasets/org/name
+refuse "address of another server" "want s3://BUCKET/NAME or a path" "${example[@]}" --model https://example.com/org/name
 refuse "model folder empty" "config.json" "${example[@]}" --model .
 m=$(broken no-weights) && rm "$m/model.safetensors"
 refuse "weights missing" "model.safetensors" "${example[@]}" --model "$m"
