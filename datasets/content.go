@@ -18,9 +18,9 @@ const headSize = 64 << 10
 
 // binaryFormats are files that are not text, by what they begin with.
 var binaryFormats = []struct{ magic, want string }{
-	{"\x1f\x8b", "gzip data, want its file named .gz"},
-	{"\x28\xb5\x2f\xfd", "Zstandard data, want its file named .zst"},
-	{"PAR1", "a Parquet file, want it named .parquet"},
+	{"\x1f\x8b", "gzip data, want text; prompts in it are read where the name ends in .gz"},
+	{"\x28\xb5\x2f\xfd", "Zstandard data, want text; prompts in it are read where the name ends in .zst"},
+	{"PAR1", "a Parquet file, want text; prompts in it are read where the name ends in .parquet"},
 	{"ARROW1", arrowFile},
 	{"PK\x03\x04", "a ZIP archive (.xlsx is one, too), want text: JSONL, JSON, CSV or TSV"},
 }

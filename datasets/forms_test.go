@@ -110,7 +110,7 @@ func TestFileForms(t *testing.T) {
 		{"two gzip members", "f.jsonl.gz", gz + compressed(t, ".gz", `{"prompt": "c"}`), []string{"f.jsonl.gz:1=a[]", "f.jsonl.gz:2=ü[]", "f.jsonl.gz:3=c[]"}, nil},
 		{"zstd with bytes after its end", "f.jsonl.zst", compressed(t, ".zst", two) + "junk after the end", []string{"f.jsonl.zst:1=a[]", "f.jsonl.zst:2=ü[]"}, []string{"got other bytes after the end"}},
 		{"gzip cut", "f.jsonl.gz", gz[:len(gz)-9], []string{"f.jsonl.gz:1=a[]", "f.jsonl.gz:2=ü[]"}, []string{"the file is cut short"}},
-		{"gzip by another name", "f.jsonl", gz, nil, []string{"f.jsonl: got gzip data, want its file named .gz"}},
+		{"gzip by another name", "f.jsonl", gz, nil, []string{"f.jsonl: got gzip data, want text; prompts in it are read where the name ends in .gz"}},
 		{"spreadsheet", "f.xlsx", "PK\x03\x04 and more", nil, []string{"f.xlsx: got a ZIP archive"}},
 		{"Git LFS pointer", "f.jsonl", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n", nil, []string{"f.jsonl: a Git LFS pointer"}},
 		{"Git LFS pointer as text", "f.txt", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n", nil, []string{"f.txt: a Git LFS pointer"}},
@@ -215,4 +215,21 @@ func FuzzFiles(f *testing.F) {
 			_, _ = row.Text("prompt")
 		}
 	})
+}
+
+// TestPairsOfWindows: a pair file that an editor or PowerShell wrote anew keeps its header and its
+// checks.
+func TestPairsOfWindows(t *testing.T) {
+	const pair = `{"id":"a","prompt_ids":[1],"response_ids":[2]}`
+	text := headerText + "\r\n" + pair + "\r\n"
+	for name, file := range map[string]string{"byte order mark": "\ufeff" + text, "UTF-16": utf16Text(binary.LittleEndian, text)} {
+		r, err := datasets.NewPairReader("p", strings.NewReader(file))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if p, err := r.Next(); err != nil || p.ID != "a" {
+			t.Errorf("%s: %+v (%v)", name, p, err)
+		}
+	}
 }

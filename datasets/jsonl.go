@@ -105,7 +105,8 @@ func parseObject(text []byte) (object, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("got bytes that are not UTF-8, want a JSON object in UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(maskNonFinite(text)))
+	masked, finite := maskNonFinite(text)
+	d := json.NewDecoder(bytes.NewReader(masked))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return nil, fmt.Errorf("got %s, want a JSON object", excerpt(text))
 	}
@@ -123,8 +124,11 @@ func parseObject(text []byte) (object, error) {
 		if err := d.Decode(&value); err != nil {
 			return nil, fmt.Errorf("field %q: %w", name, syntaxError(d, err))
 		}
-		end := d.InputOffset()
-		o[name] = bytes.Clone(text[int(end)-len(value) : end])
+		if !finite {
+			end := int(d.InputOffset())
+			copy(value, text[end-len(value):end])
+		}
+		o[name] = value
 	}
 	if _, err := d.Token(); err != nil {
 		return nil, syntaxError(d, err)
@@ -135,11 +139,12 @@ func parseObject(text []byte) (object, error) {
 	return o, nil
 }
 
-// maskNonFinite is text with numbers of the same length in the place of NaN and Infinity.
-func maskNonFinite(text []byte) []byte {
+// maskNonFinite is text with numbers of the same length in the place of NaN and Infinity; the
+// text itself where it has none.
+func maskNonFinite(text []byte) (masked []byte, finite bool) {
 	words := [][]byte{[]byte("NaN"), []byte("Infinity")}
 	if !bytes.Contains(text, words[0]) && !bytes.Contains(text, words[1]) {
-		return text
+		return text, true
 	}
 	out, quoted := bytes.Clone(text), false
 	for i := 0; i < len(out); i++ {
@@ -157,7 +162,7 @@ func maskNonFinite(text []byte) []byte {
 			}
 		}
 	}
-	return out
+	return out, false
 }
 
 func syntaxError(d *json.Decoder, err error) error {

@@ -143,7 +143,7 @@ func TestOpenSource(t *testing.T) {
 		"no zstd":       {write(t, filepath.Join(dir, "e12.jsonl.zst"), `{"text": "a"}`), "auto", "e12.jsonl.zst:1: read: invalid input"},
 		"missing":       {filepath.Join(dir, "nowhere"), "auto", "no such file"},
 		"format":        {rows, "xlsx", `unknown format "xlsx", want one of: auto, csv, json, jsonl, parquet, text, tsv`},
-		"Parquet field": {filepath.Join(dir, "text.parquet"), "jsonl", "text.parquet: got a Parquet file, want it named .parquet"},
+		"Parquet field": {filepath.Join(dir, "text.parquet"), "jsonl", "text.parquet: got a Parquet file, want text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := readAll(t, c.path, c.format); err == nil || !strings.Contains(err.Error(), c.want) {

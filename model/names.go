@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -88,6 +89,9 @@ func (m *Model) surplus(names []string, wanted map[string]bool) []error {
 		groups[group] = append(groups[group], name)
 	}
 	var errs []error
+	if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, ".lora_A.") }) {
+		errs = append(errs, errors.New("LoRA factors stand beside the weights: PEFT's merge_and_unload() merges them"))
+	}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		last := group[strings.LastIndexByte(group, '.')+1:]
 		_, err := strconv.Atoi(last)

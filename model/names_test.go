@@ -1,9 +1,12 @@
 package model_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"glimpse/checkpoints"
 	"glimpse/model/modeltest"
@@ -80,10 +83,39 @@ func TestOpenRefusesSurplusByModule(t *testing.T) {
 	newFolder(t, modeltest.Llama{}).tensors(same, one("_orig_mod.model.norm.weight")).refused(t, `"_orig_mod.model.norm.weight" and "model.norm.weight" are the same one`)
 }
 
+// TestOpenRefusesLoRABesideTheWeights: what PEFT wraps and has not merged is told apart from a
+// prefix.
+func TestOpenRefusesLoRABesideTheWeights(t *testing.T) {
+	newFolder(t, modeltest.Llama{}).renamed(func(s string) string {
+		return "base_model.model." + strings.Replace(s, "q_proj.weight", "q_proj.base_layer.weight", 1)
+	}, checkpoints.F32Tensor("base_model.model.model.layers.0.self_attn.q_proj.lora_A.default.weight", []int{1}, []float32{1})).
+		refused(t, "LoRA factors stand beside the weights", "merge_and_unload()", "model.layers.0.self_attn.q_proj.weight: missing")
+}
+
 // TestOldSpelling: the first Llama models name their class otherwise.
 func TestOldSpelling(t *testing.T) {
 	m, err := newFolder(t, modeltest.Llama{}).config(map[string]any{"architectures": []string{"LLaMAForCausalLM"}}).open()
 	if err != nil || m.Config.Architecture != "LlamaForCausalLM" {
 		t.Errorf("error %v, want LlamaForCausalLM", err)
+	}
+}
+
+// TestOpenTakesFalconWithoutItsBase: the module that AutoModel leaves out has another name in
+// another family.
+func TestOpenTakesFalconWithoutItsBase(t *testing.T) {
+	files := fstest.MapFS{}
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		data, err := os.ReadFile(filepath.Join("testdata", "golden", "falcon", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = &fstest.MapFile{Data: data, Mode: 0o644}
+	}
+	m, err := folder{t, files}.renamed(func(s string) string { return strings.TrimPrefix(s, "transformer.") }).open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := strings.Join(m.Notes, "\n"); !strings.Contains(notes, `for "transformer.h.0.`) {
+		t.Errorf("notes %q, want one of the names", notes)
 	}
 }

@@ -322,7 +322,7 @@ unread() { # NAME TEXT FILE: the same of both readers of prompts
 printf '\377\376{\0"\0' | tail -c +3 >"$given/unmarked.jsonl"
 unread "UTF-16 without its mark" "unmarked.jsonl: got zero bytes" unmarked.jsonl
 printf '\037\213\010\0' >"$given/packed.jsonl"
-unread "gzip by another name" "packed.jsonl: got gzip data, want its file named .gz" packed.jsonl
+unread "gzip by another name" "packed.jsonl: got gzip data, want text|the name ends in .gz" packed.jsonl
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\n' >"$given/pointer.jsonl"
 unread "a Git LFS pointer for prompts" "pointer.jsonl: a Git LFS pointer" pointer.jsonl
 mkdir "$given/saved" && printf '\377\377\377\377' >"$given/saved/data-00000-of-00001.arrow" && echo '{}' >"$given/saved/state.json"
