@@ -87,6 +87,12 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 	if err != nil {
 		return fail(err)
 	}
+	var told sync.Map // each text once: many prompts wait for one server
+	o.Judge.Tell = func(text string) {
+		if _, before := told.LoadOrStore(text, true); !before {
+			fmt.Fprintln(log, "judge: "+text)
+		}
+	}
 	said, err := o.ask(ctx, f, prompts, log)
 	if err != nil {
 		return fail(err)

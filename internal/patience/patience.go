@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -195,4 +196,17 @@ func (b *received) Close() error {
 	err := b.ReadCloser.Close()
 	b.wait.cancel(nil)
 	return err
+}
+
+// After is what a server wants to be waited for: Retry-After in seconds or as a date (RFC 9110,
+// section 10.2.3), at most so long; 0 where it says nothing.
+func After(h http.Header, most time.Duration) time.Duration {
+	text := h.Get("Retry-After")
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds >= 0 {
+		return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
+	}
+	if date, err := http.ParseTime(text); err == nil {
+		return min(max(0, time.Until(date)), most)
+	}
+	return 0
 }

@@ -172,3 +172,18 @@ func TestHopeless(t *testing.T) {
 		t.Errorf("nobody listens: %v", err)
 	}
 }
+
+// TestAfter: what a server asks to be waited for, whatever it writes there.
+func TestAfter(t *testing.T) {
+	date := func(in time.Duration) string { return time.Now().Add(in).UTC().Format(http.TimeFormat) }
+	for text, want := range map[string][2]time.Duration{
+		"": {}, "soon": {}, "-5": {}, "NaN": {}, date(-time.Hour): {},
+		"7":   {7 * time.Second, 7 * time.Second},
+		"120": {time.Minute, time.Minute}, "1e18": {time.Minute, time.Minute}, "99999999999999999999": {time.Minute, time.Minute},
+		date(30 * time.Second): {25 * time.Second, 30 * time.Second}, date(time.Hour): {time.Minute, time.Minute},
+	} {
+		if got := patience.After(http.Header{"Retry-After": {text}}, time.Minute); got < want[0] || got > want[1] {
+			t.Errorf("%q: %v, want %v to %v", text, got, want[0], want[1])
+		}
+	}
+}
