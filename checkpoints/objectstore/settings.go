@@ -130,6 +130,7 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 	}
 	b.client = s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = pathStyle
+		o.APIOptions = append(o.APIOptions, refuseEmptyAnswers)
 		// Around the SDK's client, which has taken AWS_CA_BUNDLE into account.
 		if c, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
 			o.HTTPClient = staying(c)
