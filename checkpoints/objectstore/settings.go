@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -127,6 +128,11 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 			return nil, errors.New("no region is set: give --s3-region or AWS_REGION")
 		}
 		cfg.Region = "us-east-1" // of which servers other than Amazon's take no notice
+	}
+	b.warn = func(text string) {
+		if _, before := warned.LoadOrStore(endpoint, true); !before && s.Notice != nil && strings.HasPrefix(strings.ToLower(endpoint), "http://") {
+			s.Notice(text)
+		}
 	}
 	b.client = s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = pathStyle
