@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"glimpse/datasets"
+	"glimpse/internal/regularfile"
 	"glimpse/internal/suggest"
 	"glimpse/model"
 	"glimpse/model/chat"
@@ -87,9 +87,12 @@ func (p *PromptSource) ReadExample(m *model.Model, seed uint64) (*Prompt, error)
 func (p *PromptSource) readText(ctx context.Context, m *model.Model, in io.Reader) (*Prompt, error) {
 	text := p.Text
 	if text == "-" {
-		raw, err := io.ReadAll(io.LimitReader(in, 1<<28))
+		raw, err := io.ReadAll(io.LimitReader(in, datasets.MaxLine+1))
 		if err != nil {
 			return nil, fmt.Errorf("prompt: %w", err)
+		}
+		if len(raw) > datasets.MaxLine {
+			return nil, fmt.Errorf("prompt: more than %d bytes, want at most as many", datasets.MaxLine)
 		}
 		text = string(raw)
 	}
@@ -111,7 +114,7 @@ func openIDs(path string, in io.Reader) (*Prompt, error) {
 	if path == "-" {
 		return readIDs("standard input", in)
 	}
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}

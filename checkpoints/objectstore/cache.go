@@ -19,7 +19,9 @@ import (
 
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/filelock"
+	"glimpse/internal/freedisk"
 	"glimpse/internal/modelfile"
+	"glimpse/internal/progress"
 )
 
 // Cache keeps copies of objects on the local disk.
@@ -84,7 +86,7 @@ func (c Cache) bring(ctx context.Context, s Store, url, folder string, names []s
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", fmt.Errorf("cache of %s: %w", url, err)
 	}
-	unlock, err := filelock.Lock(ctx, dir+".lock", nil)
+	unlock, err := filelock.Lock(ctx, dir+".lock", func() { fmt.Fprintln(progress.Stderr, "waiting for another process to fetch "+url) })
 	if err != nil {
 		return "", fmt.Errorf("cache of %s: %w", url, err)
 	}
@@ -259,6 +261,11 @@ func (p partial) fetch(ctx context.Context, progress func(bytes int64)) error {
 	var done map[int64]bool
 	if there, err := os.Stat(part); err == nil && there.Size() == info.Size && info.Version != "" {
 		done = readJournal(journal, head)
+	}
+	if done == nil {
+		if err := freedisk.Check(dir, info.Size); err != nil {
+			return err
+		}
 	}
 	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"glimpse/evaluation/judging"
 	"glimpse/internal/cli"
 	"glimpse/internal/progress"
+	"glimpse/internal/regularfile"
 )
 
 // JudgementsFile is what judges have said of a run, a line for each prompt.
@@ -280,7 +281,7 @@ func writeJudgement(w io.Writer, j judgement) error {
 // said reads the judgements of this judge. A line that a kill has cut is cut off.
 func (o *Judging) said(path string) (map[string]judgement, error) {
 	said := make(map[string]judgement)
-	in, err := os.Open(path)
+	in, err := regularfile.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return said, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"glimpse/evaluation"
+	"glimpse/internal/regularfile"
 )
 
 // openKept opens KeptFile, whose last line a kill may have cut.
@@ -46,7 +47,7 @@ func (f *folder) keep(k *evaluation.Kept) error {
 // readKept reads a KeptFile, which may be missing. Lines that a kill has cut, and those of a
 // sample that is there a second time, are left out.
 func readKept(path string) ([]*evaluation.Kept, error) {
-	in, err := os.Open(path)
+	in, err := regularfile.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

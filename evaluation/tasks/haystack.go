@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"glimpse/datasets"
+	"glimpse/internal/regularfile"
 )
 
 // haystack is running text, word by word.
@@ -56,7 +56,7 @@ func haystackFormat(path string) string {
 	if !strings.EqualFold(filepath.Ext(path), ".json") {
 		return datasets.FormatAuto
 	}
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return datasets.FormatAuto // which tells the error
 	}

@@ -14,6 +14,7 @@ import (
 
 	"glimpse/internal/filelock"
 	"glimpse/internal/printable"
+	"glimpse/internal/regularfile"
 )
 
 const (
@@ -76,17 +77,9 @@ func (h *history) open(path string) error {
 // without its end was cut by a kill, or is of an editor: it counts.
 func readLines(path string) (lines []string, data []byte, err error) {
 	const most = 2 * maxHistory * maxKept
-	switch info, err := os.Stat(path); {
-	case errors.Is(err, fs.ErrNotExist):
+	if data, err = regularfile.Read(path, most); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
-	case err != nil:
-		return nil, nil, err
-	case !info.Mode().IsRegular():
-		return nil, nil, fmt.Errorf("%s: got %v, want a file", path, info.Mode().Type())
-	case info.Size() > most:
-		return nil, nil, fmt.Errorf("%s: got %d bytes, want a history of at most %d", path, info.Size(), most)
-	}
-	if data, err = os.ReadFile(path); err != nil {
+	} else if err != nil {
 		return nil, nil, err
 	}
 	for line := range strings.SplitSeq(string(data), "\n") {

@@ -7,10 +7,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
 
+	"glimpse/internal/bytesize"
+	"glimpse/internal/freedisk"
 	"glimpse/internal/tempdir"
 )
 
@@ -79,7 +82,16 @@ func spool(in io.Reader, path string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(out, in); err != nil {
+	// A stream without an end must not fill the disk.
+	room := int64(math.MaxInt64 - 1)
+	if free, ok := freedisk.Bytes(filepath.Dir(path)); ok {
+		room = free / 2
+	}
+	n, err := io.Copy(out, io.LimitReader(in, room+1))
+	if err == nil && n > room {
+		err = fmt.Errorf("more than %s, half of what is free in %s: want a file, or TMPDIR on a larger disk", bytesize.Text(room), filepath.Dir(filepath.Dir(path)))
+	}
+	if err != nil {
 		out.Close()
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"glimpse/internal/modelfile"
+	"glimpse/internal/regularfile"
 )
 
 // maxFileBytes bounds the files of a model folder that LoadDir reads; the
@@ -72,7 +73,7 @@ func readBounded(dir fs.FS, name string) ([]byte, error) {
 	if strings.HasSuffix(name, ".json") {
 		return modelfile.ReadJSON(dir, name, maxFileBytes)
 	}
-	data, err := modelfile.Read(dir, name, maxFileBytes)
+	data, err := regularfile.ReadFS(dir, name, maxFileBytes)
 	if err != nil {
 		return nil, err
 	}
