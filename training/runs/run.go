@@ -24,7 +24,7 @@ import (
 // Run trains, reports and exports. What a person should see goes to log, what the run came
 // to to out. Of several ranks, rank 0 alone writes.
 func (s *Spec) Run(ctx context.Context, log, out io.Writer) error {
-	return s.onRanks(ctx, func(ctx context.Context) error { return s.run(ctx, log, out) })
+	return s.onRanks(ctx, log, func(ctx context.Context) error { return s.run(ctx, log, out) })
 }
 
 // run is Run on the ranks that there are.
