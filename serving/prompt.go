@@ -3,6 +3,7 @@ package serving
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -122,11 +123,15 @@ func openIDs(path string, in io.Reader) (*Prompt, error) {
 	return readIDs(path, f)
 }
 
+// maxIDLine bounds a line of a file of token ids, in bytes.
+const maxIDLine = 1 << 20
+
 func readIDs(path string, in io.Reader) (*Prompt, error) {
 	out := &Prompt{}
 	scan := bufio.NewScanner(in)
-	scan.Buffer(nil, 1<<20)
-	for line := 1; scan.Scan(); line++ {
+	scan.Buffer(nil, maxIDLine)
+	line := 1
+	for ; scan.Scan(); line++ {
 		fields := strings.FieldsFunc(scan.Text(), func(r rune) bool { return strings.ContainsRune(" \t\r,[]", r) })
 		for _, field := range fields {
 			id, err := strconv.ParseInt(field, 10, 32)
@@ -136,7 +141,9 @@ func readIDs(path string, in io.Reader) (*Prompt, error) {
 			out.IDs = append(out.IDs, int32(id))
 		}
 	}
-	if err := scan.Err(); err != nil {
+	if err := scan.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("%s: line %d: more than %d bytes, want token ids on shorter lines", path, line, maxIDLine)
+	} else if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return out, nil

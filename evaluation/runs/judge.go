@@ -292,7 +292,7 @@ func (o *Judging) said(path string) (map[string]judgement, error) {
 	r := bufio.NewReader(in)
 	whole := int64(0)
 	for {
-		line, err := r.ReadBytes('\n')
+		line, err := regularfile.Line(r, maxJSON)
 		if err == io.EOF {
 			break
 		}

@@ -63,7 +63,7 @@ func readKept(path string) ([]*evaluation.Kept, error) {
 	var out []*evaluation.Kept
 	r := bufio.NewReaderSize(in, 1<<16)
 	for {
-		line, err := r.ReadBytes('\n')
+		line, err := regularfile.Line(r, maxJSON)
 		if err == io.EOF {
 			return out, nil // what is left has no end
 		}

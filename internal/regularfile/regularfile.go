@@ -4,6 +4,8 @@
 package regularfile
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -73,6 +75,24 @@ func ReadFS(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return read(f, name, limit)
+}
+
+// ErrLong is of a line that is longer than it may be.
+var ErrLong = errors.New("a line is too long")
+
+// Line reads a line with its end, of at most so many bytes. At the end of a file the rest comes
+// with io.EOF, as of [bufio.Reader.ReadBytes].
+func Line(r *bufio.Reader, most int) ([]byte, error) {
+	var line []byte
+	for {
+		piece, err := r.ReadSlice('\n')
+		if len(line)+len(piece) > most {
+			return nil, fmt.Errorf("%w: more than %d bytes", ErrLong, most)
+		}
+		if line = append(line, piece...); err != bufio.ErrBufferFull {
+			return line, err
+		}
+	}
 }
 
 func read(f fs.File, name string, limit int64) ([]byte, error) {
