@@ -45,18 +45,23 @@ func Stay(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
+// leastSecret is the number of bytes below which a key is none, but a word such as EMPTY that
+// servers without keys are given. Texts may have it for other reasons.
+const leastSecret = 8
+
 // Mask puts "[key]" in the place of secrets in a text, as they are and as they stand in
-// addresses and in JSON. Empty ones are none.
+// addresses and in JSON. Those of less than 8 bytes are none.
 func Mask(text string, secrets ...string) string {
+	var pairs []string
 	for _, s := range secrets {
-		if s == "" {
+		if len(s) < leastSecret {
 			continue
 		}
 		for _, form := range []string{s, url.QueryEscape(s), url.PathEscape(s), strings.ReplaceAll(s, "/", `\/`)} {
-			text = strings.ReplaceAll(text, form, "[key]")
+			pairs = append(pairs, form, "[key]")
 		}
 	}
-	return text
+	return strings.NewReplacer(pairs...).Replace(text)
 }
 
 // MaskError is err with a text that Mask has seen.

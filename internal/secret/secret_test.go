@@ -36,18 +36,19 @@ func TestSameServer(t *testing.T) {
 
 func TestMask(t *testing.T) {
 	for text, want := range map[string]string{
-		"a sk/1+2 b sk/1+2":    "a [key] b [key]",
-		"?k=sk%2F1%2B2&t=two":  "?k=[key]&t=[key]",
-		`{"k": "sk\/1+2"}`:     `{"k": "[key]"}`,
-		"/sk%2F1+2/":           "/[key]/",
-		"nothing of the kinds": "nothing of the kinds",
+		"a sk/1+2345 b sk/1+2345":     "a [key] b [key]",
+		"?k=sk%2F1%2B2345&t=two-keys": "?k=[key]&t=[key]",
+		`{"k": "sk\/1+2345"}`:         `{"k": "[key]"}`,
+		"/sk%2F1+2345/":               "/[key]/",
+		"nothing of the kinds":        "nothing of the kinds",
+		"k, a key of one byte":        "k, a key of one byte",
 	} {
-		if got := Mask(text, "sk/1+2", "", "two"); got != want {
+		if got := Mask(text, "sk/1+2345", "", "k", "two-keys"); got != want {
 			t.Errorf("%q gives %q, want %q", text, got, want)
 		}
 	}
-	err := MaskError(fmt.Errorf("with sk: %w", fs.ErrExist), "sk")
-	if err.Error() != "with [key]: file already exists" || !errors.Is(err, fs.ErrExist) || MaskError(nil, "sk") != nil {
+	err := MaskError(fmt.Errorf("with sk-key-key: %w", fs.ErrExist), "sk-key-key")
+	if err.Error() != "with [key]: file already exists" || !errors.Is(err, fs.ErrExist) || MaskError(nil, "sk-key-key") != nil {
 		t.Errorf("error %v", err)
 	}
 }
