@@ -15,7 +15,7 @@ import (
 	"slices"
 	"sync"
 
-	"glimpse/internal/modelfile"
+	"glimpse/internal/regularfile"
 )
 
 const (
@@ -266,7 +266,7 @@ func readBounded(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := modelfile.CheckRegular(info); err != nil {
+	if err := regularfile.Check(info); err != nil {
 		return nil, corruptf("%v", err)
 	}
 	if info.Size() > limit {

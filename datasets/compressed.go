@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"glimpse/internal/regularfile"
 )
 
 // compression is that of a file by its extension, in lower case: ".gz", ".zst" or "".
@@ -26,7 +27,7 @@ const maxWindow = 128 << 20
 
 // openContent opens a file for reading, decompressed as it is read.
 func openContent(path string) (io.ReadCloser, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,9 @@ func (l *lineReader) next() (object, error) {
 	}
 }
 
+// maxSkip is how much of a line is read to come to the next; a file with more of it has no lines.
+const maxSkip = 16 * MaxLine
+
 // readLine returns a line, which is valid until the next. One that is too long is read to
 // its end and left.
 func (l *lineReader) readLine() ([]byte, error) {
@@ -65,8 +68,12 @@ func (l *lineReader) readLine() ([]byte, error) {
 	}
 	l.long = l.long[:0]
 	l.line++
+	skipped := 0
 	for tooLong := false; ; {
 		piece, err := l.reader.ReadSlice('\n')
+		if skipped += len(piece); skipped > maxSkip {
+			return nil, fmt.Errorf("%s:%d: got no line end in %d bytes, want a JSON object a line", l.file, l.line, skipped)
+		}
 		whole := err == nil || err == io.EOF
 		switch {
 		case !whole && err != bufio.ErrBufferFull:

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
+
+	"glimpse/internal/regularfile"
 )
 
 // parquetRows reads a Parquet file row by row.
@@ -26,7 +28,7 @@ type parquetRows struct {
 
 func openParquet(source sourceFile) (r *parquetRows, err error) {
 	path := source.path
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open source: %w", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"glimpse/internal/regularfile"
 )
 
 // Prediction is what one cell, a policy at a budget, did on one sample. It is a line of
@@ -112,7 +114,10 @@ func ScanPredictions(r io.Reader, found func(sample []*Prediction)) (whole int64
 	seen := make(map[sampleKey]bool)
 	var at int64
 	for line := 1; ; line++ {
-		raw, err := in.ReadBytes('\n')
+		raw, err := regularfile.Line(in, maxLine)
+		if errors.Is(err, regularfile.ErrLong) {
+			return whole, fmt.Errorf("line %d: %w", line, err), nil
+		}
 		if err == io.EOF && len(raw) == 0 {
 			if len(open) > 0 {
 				damage = fmt.Errorf("line %d: the file ends after %d of %d lines of sample %s", line, len(open), open[0].Cells, open[0].Sample)
@@ -122,7 +127,7 @@ func ScanPredictions(r io.Reader, found func(sample []*Prediction)) (whole int64
 		if err != nil && err != io.EOF {
 			return 0, nil, err
 		}
-		if err == io.EOF || len(raw) > maxLine {
+		if err == io.EOF {
 			return whole, fmt.Errorf("line %d: cut off", line), nil
 		}
 		p, err := decodePrediction(raw[:len(raw)-1])

@@ -178,6 +178,98 @@ refuse "token id that is none" "word.ids|line 2|\"x\"" evict run --token-ids "$g
 refuse "no token ids" "empty" evict run --token-ids "$given/empty.ids"
 refuse "token id file missing" "no such file" evict run --token-ids nowhere
 
+echo "== devices, FIFOs and holes"
+mkfifo "$given/fifo.jsonl" "$given/fifo.yaml"
+truncate -s 3G "$given/hole.jsonl" "$given/hole.yaml" "$given/hole.ids"
+soon() { refuse "$1" "$2" timeout -s KILL 60 "${@:3}"; } # is refused, and not read to an end that there is none of
+for at in "/dev/zero|a device" "$given/fifo.yaml|a FIFO" "$given/hole.yaml|3221225472 bytes, want at most 1048576" "$given|a folder"; do
+  path=${at%%|*} says=${at#*|}
+  soon "train run: $says" "$says" train run "$path"
+  soon "train generate: $says" "$says" train generate "$path" --out x.jsonl
+  soon "eval --config: $says" "$says" evict eval --config "$path"
+  GLIMPSE_CONFIG=$path soon "GLIMPSE_CONFIG: $says" "$says" evict run --example needle --policy full
+  for file in config.yaml predictions.jsonl; do
+    rm -rf "$given/odd" && mkdir "$given/odd" && echo "tasks: section" >"$given/odd/config.yaml" && ln -sf "$path" "$given/odd/$file"
+    case $file/$says in predictions.jsonl/32*) continue ;; esac # which may be long
+    soon "report, $file: $says" "$file: $says" evict report "$given/odd" -o x.html
+  done
+  rm -rf "$given/odd"
+done
+for at in "/dev/zero|a device" "$given/fifo.jsonl|a FIFO" "$given/hole.jsonl|got no line end"; do
+  path=${at%%|*} says=${at#*|}
+  soon "--data: $says" "$says" "${quick[@]}" --data "$path" --out x
+  soon "--prompts: $says" "$says" train generate --prompts "$path" --out x.jsonl
+done
+soon "--data - of zeros" "a zero byte" bash -c 'exec "$@" </dev/zero' - "${quick[@]}" --data - --out x
+soon "token ids on a device" "a device" evict run --token-ids /dev/zero
+soon "token ids with a hole" "line 1: more than 1048576 bytes" evict run --token-ids "$given/hole.ids"
+mkdir "$given/long" && echo "tasks: section" >"$given/long/config.yaml" && ln -s "$given/hole.jsonl" "$given/long/predictions.jsonl"
+soon "report of predictions without line ends" "no predictions" evict report "$given/long" -o x.html
+rm -r "$given/long" "$given/fifo.jsonl" "$given/fifo.yaml" "$given/hole.jsonl" "$given/hole.yaml" "$given/hole.ids"
+for command in "evict eval --policy snapkv --budget 32" "train generate --out x.jsonl"; do
+  refuse "${command%% *}: batch of a thousand million" "batch: got 1000000000, want 1 to 4096" $command --samples 2 --batch 1000000000
+done
+
+echo "== servers"
+if command -v python3 >/dev/null; then
+  cat >"$work/server.py" <<'PYTHON'
+import http.server, sys
+kind, port_file, log = sys.argv[1:]
+class Handler(http.server.BaseHTTPRequestHandler):
+    def answer(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        open(log, "a").write(f"{self.server.server_port} {self.headers.get('Authorization')}\n")
+        if kind == "echo":
+            self.send_response(401), self.end_headers()
+            self.wfile.write(b"wrong key: " + self.headers.get("Authorization", "").encode())
+        elif kind == "huge":
+            path = self.path.split("?")[0]
+            names = ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"]
+            if path.startswith("/api/"):
+                self.send_response(200), self.end_headers()
+                self.wfile.write(('{"sha": "%s", "siblings": [%s]}' % ("a" * 40, ", ".join('{"rfilename": "%s"}' % n for n in names))).encode())
+            else:
+                self.send_response(200)
+                self.send_header("ETag", '"' + "b" * 64 + '"'), self.send_header("X-Repo-Commit", "a" * 40)
+                self.send_header("X-Linked-Size", "1000000000000000000" if path.endswith(".safetensors") else "2"), self.end_headers()
+        else:
+            self.send_response(int(kind)), self.send_header("Location", f"http://127.0.0.1:{other.server_port}/v1"), self.end_headers()
+    do_GET = do_HEAD = do_POST = do_PUT = answer
+    def log_message(self, *a): pass
+import threading
+first, other = (http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) for _ in range(2))
+threading.Thread(target=other.serve_forever, daemon=True).start()
+open(port_file, "w").write(str(first.server_port))
+first.serve_forever()
+PYTHON
+  server() { # KIND: starts a server and sets $port
+    rm -f "$work/port" "$work/asked"
+    python3 "$work/server.py" "$1" "$work/port" "$work/asked" 2>/dev/null &
+    served=$!
+    until [ -s "$work/port" ]; do sleep 0.05; done
+    port=$(cat "$work/port")
+  }
+  stopped() { kill "$served" && wait "$served" 2>/dev/null || true; }
+  mkdir "$given/mt" && echo '{"question_id": 1, "category": "writing", "turns": ["anna calls bruno"]}' >"$given/mt/question.jsonl"
+  evict eval --task mtbench --data "$given/mt" --policy full --max-new 4 --out "$given/judged" >/dev/null 2>&1
+  touch "$given/judged/judgements.jsonl" # as an earlier attempt leaves it
+  export OPENAI_API_KEY=sk-0123456789
+  for kind in 302 307 echo; do
+    server $kind
+    says="redirects to http://127.0.0.1" && [ $kind != echo ] || says="wrong key: Bearer [key]"
+    soon "judge that answers $kind" "$says" evict judge "$given/judged" --judge "http://127.0.0.1:$port/v1" --judge-model m --attempts 1
+    [ "$(cut -d' ' -f1 "$work/asked" | sort -u)" = "$port" ] && ! grep -q sk-0 "$work/stderr" && problem='' || problem="the key went to another server, or is shown"
+    report "key of a judge that answers $kind" "$problem"
+    stopped
+  done
+  unset OPENAI_API_KEY
+  server huge
+  HF_HOME=$work/hub HF_ENDPOINT=http://127.0.0.1:$port soon "hub that announces 10^18 bytes" "not enough room" evict run --model org/huge --example needle
+  stopped
+else
+  echo "SKIP  servers: there is no python3"
+fi
+
 echo "== budgets and names"
 for b in 0 -3; do
   refuse "run: budget $b" "budget|got $b" evict run --example needle --budget $b
@@ -229,7 +321,7 @@ refuse "run file with an unknown kind" "\"nope\"|judgeq, lookaheadkv" train run 
 run_file fewer.json '[]' "{$judgeq}"
 refuse "run file with too few folders" "fewer.json|outs" train run "$given/fewer.json"
 run_file twice.json '["x", "x"]' "{$judgeq}, {\"name\": \"b\", $judgeq}"
-refuse "run file with one folder twice" "twice.json|\"x\"" train run "$given/twice.json"
+refuse "run file with one folder twice" "twice.json|x is the file of --out, too" train run "$given/twice.json"
 run_file nameless.json '[""]' "{$judgeq}"
 refuse "run file with an empty folder name" "nameless.json|outs" train run "$given/nameless.json"
 
@@ -471,6 +563,7 @@ for flag in html npz; do
   refuse "inspect: --$flag exists" "--$flag|--replace" evict inspect --policy snapkv --budget 32 --example needle --$flag "$given/pairs.jsonl"
 done
 refuse "eval: one file for two outputs" "--table-out" "${small[@]}" --json-out x --table-out ./x
+refuse "train: log and checkpoint are one file" "--log: x is the file of --checkpoint, too" "${quick[@]}" --out y --log x --checkpoint ./x
 refuse "generate: the output exists" "--replace" train generate --samples 1 --out "$given/pairs.jsonl"
 refuse "log over a file" "--log|exists" "${quick[@]}" --out x --log "$given/pairs.jsonl"
 refuse "log over the training data" "reads" "${quick[@]}" --out x --data "$given/pairs.jsonl" --log "$given/pairs.jsonl" --replace

@@ -3,14 +3,15 @@ package serving
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"glimpse/datasets"
+	"glimpse/internal/regularfile"
 	"glimpse/internal/suggest"
 	"glimpse/model"
 	"glimpse/model/chat"
@@ -87,9 +88,12 @@ func (p *PromptSource) ReadExample(m *model.Model, seed uint64) (*Prompt, error)
 func (p *PromptSource) readText(ctx context.Context, m *model.Model, in io.Reader) (*Prompt, error) {
 	text := p.Text
 	if text == "-" {
-		raw, err := io.ReadAll(io.LimitReader(in, 1<<28))
+		raw, err := io.ReadAll(io.LimitReader(in, datasets.MaxLine+1))
 		if err != nil {
 			return nil, fmt.Errorf("prompt: %w", err)
+		}
+		if len(raw) > datasets.MaxLine {
+			return nil, fmt.Errorf("prompt: more than %d bytes, want at most as many", datasets.MaxLine)
 		}
 		text = string(raw)
 	}
@@ -111,7 +115,7 @@ func openIDs(path string, in io.Reader) (*Prompt, error) {
 	if path == "-" {
 		return readIDs("standard input", in)
 	}
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -119,11 +123,15 @@ func openIDs(path string, in io.Reader) (*Prompt, error) {
 	return readIDs(path, f)
 }
 
+// maxIDLine bounds a line of a file of token ids, in bytes.
+const maxIDLine = 1 << 20
+
 func readIDs(path string, in io.Reader) (*Prompt, error) {
 	out := &Prompt{}
 	scan := bufio.NewScanner(in)
-	scan.Buffer(nil, 1<<20)
-	for line := 1; scan.Scan(); line++ {
+	scan.Buffer(nil, maxIDLine)
+	line := 1
+	for ; scan.Scan(); line++ {
 		fields := strings.FieldsFunc(scan.Text(), func(r rune) bool { return strings.ContainsRune(" \t\r,[]", r) })
 		for _, field := range fields {
 			id, err := strconv.ParseInt(field, 10, 32)
@@ -133,7 +141,9 @@ func readIDs(path string, in io.Reader) (*Prompt, error) {
 			out.IDs = append(out.IDs, int32(id))
 		}
 	}
-	if err := scan.Err(); err != nil {
+	if err := scan.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("%s: line %d: more than %d bytes, want token ids on shorter lines", path, line, maxIDLine)
+	} else if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return out, nil

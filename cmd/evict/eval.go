@@ -226,7 +226,7 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	if j.Shards > 0 || j.Shard != "" { // which processes share out by claims, too
 		run = collective.OnRanksOrAlone
 	}
-	return run(func(g collective.Group) error {
+	return run(cmd.ErrOrStderr(), func(g collective.Group) error {
 		j.Ranks = g
 		switch {
 		case g.Rank() == 0:

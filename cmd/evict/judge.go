@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/judging"
@@ -24,15 +25,18 @@ a judge rates from 1 to 10 by the prompts and the rule of MT-Bench (Zheng et al.
 arXiv:2306.05685). Scores are a tenth of the rating.
 
 The judge is any server with OpenAI's chat completions, as vLLM, llama.cpp and hosted
-models have. Its key, if it wants one, is taken from an environment variable. Judgements
-are kept in RUN/judgements.jsonl one by one, and equal answers are judged once: the same
-command goes on where it stopped. When all are there, they are the scores in
+models have. Its key, if it wants one, is taken from an environment variable, goes to the
+address of --judge alone, and is masked where the server repeats it: a redirect to another
+server, port or scheme ends the command.
+
+Judgements are kept in RUN/judgements.jsonl one by one, and equal answers are judged once:
+the same command goes on where it stopped. When all are there, they are the scores in
 RUN/predictions.jsonl and RUN/metrics.json.`,
 		Example: `  evict eval --model path/to/llama --task mtbench --data path/to/mt_bench --policy full,snapkv --budget 64,128 --out path/to/run
   evict judge path/to/run --judge http://localhost:8000/v1 --judge-model qwen3-235b`,
 		Args: cli.Args("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Judge.Key = os.Getenv(keyEnv)
+			o.Judge.Key = strings.TrimSpace(os.Getenv(keyEnv))
 			out, err := runs.JudgeRun(cmd.Context(), args[0], o, cmd.ErrOrStderr())
 			if err != nil {
 				return err

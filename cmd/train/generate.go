@@ -85,7 +85,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 			if s.Shards > 0 || s.Shard != "" { // which processes share out by claims, too
 				run = collective.OnRanksOrAlone
 			}
-			return run(func(g collective.Group) error {
+			return run(cmd.ErrOrStderr(), func(g collective.Group) error {
 				s.Ranks = g
 				return s.Run(cmd.Context(), cmd.ErrOrStderr())
 			})

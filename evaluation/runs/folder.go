@@ -20,6 +20,8 @@ import (
 	"glimpse/evaluation/lineup"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
+	"glimpse/internal/regularfile"
+	"glimpse/internal/yamlconfig"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -128,7 +130,7 @@ func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 // claim finds out what the folder holds: nothing, a run that goes on, or what must not be
 // lost.
 func (j *Job) claim(f *folder, log io.Writer) error {
-	old, err := os.ReadFile(f.file(ConfigFile))
+	old, err := regularfile.Read(f.file(ConfigFile), yamlconfig.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		entries, err := os.ReadDir(f.path)
 		if err != nil {
@@ -166,10 +168,10 @@ func (j *Job) claim(f *folder, log io.Writer) error {
 // and all after it are measured again.
 func (f *folder) resume(log io.Writer) error {
 	name := partialFile
-	in, err := os.Open(f.file(name))
+	in, err := regularfile.Open(f.file(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		name = PredictionsFile
-		in, err = os.Open(f.file(name))
+		in, err = regularfile.Open(f.file(name))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
