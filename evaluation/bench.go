@@ -44,6 +44,11 @@ func (c Cell) budgetName() string {
 	return c.Budget.String()
 }
 
+// named is the cell as predictions name it.
+func (c Cell) named() predictionCell {
+	return predictionCell{c.Title(), c.Adapter, c.budgetName()}
+}
+
 // full and oracle are the policies that all others are measured against.
 const (
 	full   = "full"
