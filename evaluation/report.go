@@ -25,10 +25,13 @@ type Row struct {
 	Tokens  int             `json:"tokens"`           // of a prompt, mean
 	Samples int             `json:"samples"`          // that were measured, at least 1
 	Failed  int             `json:"failed,omitempty"` // that were not, and count nowhere
+	// Unscored is how many of Samples have no score, since there is nothing to score them against;
+	// they count in all measures but Score.
+	Unscored int `json:"unscored,omitempty"`
 
 	Metric  string   `json:"metric,omitempty"`   // what Score is
-	Score   float64  `json:"score"`              // mean, 0–1
-	StdErr  float64  `json:"stderr"`             // of Score: of a share of right answers see stats.BinomialStdErr, of graded ones s/√n
+	Score   *float64 `json:"score"`              // mean, 0–1, of inverse perplexities the geometric one; nil without a scored sample
+	StdErr  *float64 `json:"stderr"`             // of Score: of a share of right answers see stats.BinomialStdErr, of graded ones s/√n; nil below two scored samples
 	HitRate *float64 `json:"hit_rate,omitempty"` // critical-KV hit rate, 0–1 (Judge Q, arXiv:2509.10798, eq. 6)
 
 	// Agreement of the policy's scores with the oracle's (LookaheadKV, arXiv:2603.10899, table 8);
@@ -60,6 +63,16 @@ func label(policy, adapter string) string {
 	return policy + "/" + adapter
 }
 
+// Scored is how many samples have a score.
+func (r Row) Scored() int { return r.Samples - r.Unscored }
+
+func described(v *float64) string {
+	if v == nil {
+		return "none"
+	}
+	return fmt.Sprint(*v)
+}
+
 // Validate reports every value of the row that no measurement can have.
 func (r Row) Validate() error {
 	var errs []error
@@ -81,8 +94,8 @@ func (r Row) Validate() error {
 	}
 	require(r.Tokens >= 0, "tokens", r.Tokens, "≥ 0")
 	require(r.Samples >= 1, "samples", r.Samples, "≥ 1")
-	require(r.Score >= 0 && r.Score <= 1, "score", r.Score, "a share in [0, 1]")
-	require(r.StdErr >= 0 && !math.IsInf(r.StdErr, 0), "stderr", r.StdErr, "a finite number ≥ 0")
+	require(r.Unscored >= 0 && r.Unscored <= r.Samples, "unscored", r.Unscored, fmt.Sprintf("at most %d samples", r.Samples))
+	require((r.Score == nil) == (r.Scored() == 0), "score", described(r.Score), fmt.Sprintf("one of %d scored samples", r.Scored()))
 	require(r.KeptBytes >= 0, "kept_bytes", r.KeptBytes, "≥ 0")
 	require(r.FullBytes >= 0, "full_bytes", r.FullBytes, "≥ 0")
 	optional := func(field string, v *float64, low, high float64, want string) {
@@ -90,6 +103,8 @@ func (r Row) Validate() error {
 			require(*v >= low && *v <= high, field, *v, want)
 		}
 	}
+	optional("score", r.Score, 0, 1, "a share in [0, 1]")
+	optional("stderr", r.StdErr, 0, math.MaxFloat64, "a finite number ≥ 0")
 	optional("hit_rate", r.HitRate, 0, 1, "a share in [0, 1]")
 	optional("traffic_bytes_per_step", r.TrafficBytes, 0, math.MaxFloat64, "a finite number ≥ 0")
 	optional("recall", r.Recall, 0, 1, "a share in [0, 1]")

@@ -109,8 +109,16 @@ func (r *Row) fill(predictions []*Prediction) {
 		m, _ := stats.Mean(v)
 		return &m
 	}
-	if scores := values[r.Metric]; len(scores) > 0 {
-		r.Score, r.StdErr = score(scores)
+	scores := values[r.Metric]
+	r.Unscored = len(predictions) - len(scores)
+	if len(scores) > 0 {
+		m, stdErr := score(scores, unitOf(r.Metric))
+		if r.Score = &m; len(scores) > 1 { // one tells nothing of its error
+			r.StdErr = &stdErr
+		}
+		if unitOf(r.Metric).Perplexity {
+			values[MeasurePerplexity] = []float64{1 / m}
+		}
 		if r.Metric != Agreement {
 			delete(values, r.Metric)
 		}
@@ -142,8 +150,17 @@ func (r *Row) fill(predictions []*Prediction) {
 	}
 }
 
-// score is a mean with its standard error.
-func score(values []float64) (mean, stdErr float64) {
+// score is a mean with its standard error, NaN of one value.
+func score(values []float64, unit Unit) (mean, stdErr float64) {
+	if unit.Perplexity {
+		logs := make([]float64, len(values))
+		for i, v := range values {
+			logs[i] = unit.Sample(v)
+		}
+		mean, stdErr = stats.Mean(logs)
+		mean = unit.Score(mean)
+		return mean, mean * stdErr
+	}
 	mean, stdErr = stats.Mean(values)
 	graded := slices.ContainsFunc(values, func(v float64) bool { return v != 0 && v != 1 })
 	if !graded {
@@ -153,9 +170,6 @@ func score(values []float64) (mean, stdErr float64) {
 		}
 		mean = right / float64(len(values)) // 1 where all are right, which a sum of shares misses
 		return mean, stats.BinomialStdErr(mean, len(values))
-	}
-	if math.IsNaN(stdErr) { // of one sample
-		stdErr = 0
 	}
 	return mean, stdErr
 }

@@ -299,8 +299,8 @@ func TestSampleThatFails(t *testing.T) {
 		if r.Samples != 2 || r.Failed != 1 {
 			t.Errorf("%s: %d samples, %d failed, want 2 and 1", r.Policy, r.Samples, r.Failed)
 		}
-		if r.Policy == "full" && (r.Score != 1 || r.Measures[evaluation.MeasureExact] != 1) {
-			t.Errorf("the full cache agrees with itself to %v", r.Score)
+		if r.Policy == "full" && (*r.Score != 1 || r.Measures[evaluation.MeasureExact] != 1) {
+			t.Errorf("the full cache agrees with itself to %v", *r.Score)
 		}
 		if nll := r.Measures[evaluation.MeasureNLL]; !(nll > 0) {
 			t.Errorf("%s: log-likelihood of the full cache's answer: %v", r.Policy, nll)
