@@ -51,6 +51,8 @@ type Row struct {
 	// Measures are the means of all others, by name: agreement with the full cache's answer,
 	// its log-likelihood, and what the task measures beside its metric.
 	Measures map[string]float64 `json:"measures,omitempty"`
+	// Measured is how many samples have a measure that not all have, and which is the mean over these.
+	Measured map[string]int `json:"measured,omitempty"`
 }
 
 // Label names the row's policy and adapter for people: "lookaheadkv/shipped".
@@ -91,6 +93,9 @@ func (r Row) Validate() error {
 	}
 	for name, v := range r.Measures {
 		require(!math.IsNaN(v) && !math.IsInf(v, 0), name, v, "a finite number")
+	}
+	for name, n := range r.Measured {
+		require(n >= 1 && n < r.Samples, "measured "+name, n, fmt.Sprintf("from 1 to less than %d samples", r.Samples))
 	}
 	require(r.Tokens >= 0, "tokens", r.Tokens, "≥ 0")
 	require(r.Samples >= 1, "samples", r.Samples, "≥ 1")

@@ -100,6 +100,10 @@ func (r *Row) fill(predictions []*Prediction) {
 			values[name] = append(values[name], v)
 		}
 	}
+	counts := make(map[string]int, len(values))
+	for name, v := range values {
+		counts[name] = len(v)
+	}
 	mean := func(name string, all bool) *float64 {
 		v := values[name]
 		delete(values, name)
@@ -117,7 +121,7 @@ func (r *Row) fill(predictions []*Prediction) {
 			r.StdErr = &stdErr
 		}
 		if unitOf(r.Metric).Perplexity {
-			values[MeasurePerplexity] = []float64{1 / m}
+			values[MeasurePerplexity], counts[MeasurePerplexity] = []float64{1 / m}, len(scores)
 		}
 		if r.Metric != Agreement {
 			delete(values, r.Metric)
@@ -147,6 +151,12 @@ func (r *Row) fill(predictions []*Prediction) {
 			r.Measures = make(map[string]float64, len(values))
 		}
 		r.Measures[name], _ = stats.Mean(v)
+		if n := counts[name]; n < len(predictions) {
+			if r.Measured == nil {
+				r.Measured = make(map[string]int)
+			}
+			r.Measured[name] = n
+		}
 	}
 }
 

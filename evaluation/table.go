@@ -44,7 +44,7 @@ func WriteTable(w io.Writer, rows []Row, opts TableOptions) error {
 	if err := checkRows(rows); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
-	measures := measuresOf(meanByPolicy(rows))
+	measures := measuresOf(rows, meanByPolicy(rows))
 	out := tables.NewPage(w)
 	write := func(title string, columns []column) {
 		if opts.Markdown {
@@ -165,7 +165,7 @@ type measure struct {
 	format func(Mean) string // absent if the mean lacks it
 }
 
-func measuresOf(means []Mean) []measure {
+func measuresOf(rows []Row, means []Mean) []measure {
 	optional := func(get func(Mean) *float64, format func(float64) string) func(Mean) string {
 		return func(m Mean) string {
 			if v := get(m); v != nil {
@@ -175,9 +175,9 @@ func measuresOf(means []Mean) []measure {
 		}
 	}
 	all := []measure{
-		{"agree\n%", "agree: token F1 of the answer against the full cache's", dropAnswer,
+		{"agree\n%" + measuredOf(rows, Agreement), "agree: token F1 of the answer against the full cache's", dropAnswer,
 			optional(func(m Mean) *float64 { return m.Agreement }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
-		{"NLL\nnats", "NLL: of the full cache's answer under eviction, mean per token", dropAnswer,
+		{"NLL\nnats" + measuredOf(rows, MeasureNLL), "NLL: of the full cache's answer under eviction, mean per token", dropAnswer,
 			optional(func(m Mean) *float64 { return m.NLL }, func(v float64) string { return fmt.Sprintf("%.3g", v) })},
 		{"hit\n%", "hit: critical-KV hit rate against the true response", dropScores,
 			optional(func(m Mean) *float64 { return m.HitRate }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},

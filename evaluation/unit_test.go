@@ -110,6 +110,9 @@ func TestUnscored(t *testing.T) {
 	if text := asJSON(t, rows); !strings.Contains(text, `"samples":8,"unscored":5`) || !strings.Contains(text, `"samples":5,"unscored":5,"metric":"f1","score":null,"stderr":null`) {
 		t.Errorf("JSON:\n%s", text)
 	}
+	if out := table(t, Overall(rows), TableOptions{}); !strings.Contains(out, "n=3 n=2") {
+		t.Errorf("no line of n in the heads:\n%s", out)
+	}
 	out := table(t, Overall(rows), TableOptions{Markdown: true})
 	for _, want := range []string{"| policy | a n=3 | b n=2 |", "(2–8 samples each, 2–3 scored)", "| snapkv | 70 | 70 |"} {
 		if !strings.Contains(out, want) {
@@ -121,6 +124,27 @@ func TestUnscored(t *testing.T) {
 	out = table(t, Overall(none), TableOptions{Markdown: true})
 	if !strings.Contains(out, "| tova | – | 60 | – |") {
 		t.Errorf("a task without a score:\n%s", out)
+	}
+}
+
+// TestMeasuredOfFew: a measure that some samples lack tells of how many it is the mean.
+func TestMeasuredOfFew(t *testing.T) {
+	all := scored("tova", "16", "a", "f1", 0.5, 0.7, 0.6, 0.5)
+	for i, p := range all {
+		if p.Measures["own"] = 1; i > 0 {
+			p.Measures["f2"], p.Measures[MeasureNLL], p.Measures[Agreement] = 0.5, 1.5, 0.25
+		}
+	}
+	rows := rowsOf(t, all)
+	if text := asJSON(t, rows); !strings.Contains(text, `"measured":{"agreement_f1":3,"f2":3,"nll":3}`) {
+		t.Errorf("JSON: %s", text)
+	}
+	var out bytes.Buffer
+	if err := WriteMeasures(&out, rows, TableOptions{Markdown: true}); err != nil || !strings.Contains(out.String(), "| f2 n=3 | own |") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if out := table(t, rows, TableOptions{Markdown: true}); !strings.Contains(out, "| agree % n=3 | NLL nats n=3 |") {
+		t.Errorf("no n of agreement:\n%s", out)
 	}
 }
 
