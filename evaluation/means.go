@@ -23,7 +23,7 @@ type Mean struct {
 
 	// Means of the optional measures; nil unless every row has the measure, since a
 	// mean over other tasks than the neighbour's would be compared with it.
-	Agreement, NLL, HitRate, Recall, KendallTau, TrafficBytes, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
+	Agreement, NLL, HitRate, AnswerRecall, Recall, KendallTau, TrafficBytes, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
 }
 
 // Label names the policy and adapter for people, as [Row.Label] does.
@@ -73,6 +73,7 @@ func meanByPolicy(rows []Row) []Mean {
 		}
 		m.NLL = meanOf(cells, func(r Row) *float64 { return r.measure(MeasureNLL) })
 		m.HitRate = meanOf(cells, func(r Row) *float64 { return r.HitRate })
+		m.AnswerRecall = meanOf(cells, func(r Row) *float64 { return r.AnswerRecall })
 		m.Recall = meanOf(cells, func(r Row) *float64 { return r.Recall })
 		m.KendallTau = meanOf(cells, func(r Row) *float64 { return r.KendallTau })
 		m.TTFTMillis = meanOf(cells, func(r Row) *float64 { return r.TTFTMillis })

@@ -33,6 +33,9 @@ type Row struct {
 	Score   *float64 `json:"score"`              // mean, 0–1, of inverse perplexities the geometric one; nil without a scored sample
 	StdErr  *float64 `json:"stderr"`             // of Score: of a share of right answers see stats.BinomialStdErr, of graded ones s/√n; nil below two scored samples
 	HitRate *float64 `json:"hit_rate,omitempty"` // critical-KV hit rate, 0–1 (Judge Q, arXiv:2509.10798, eq. 6)
+	// AnswerRecall is the share of the answer's tokens in the prompt that one KV head keeps, 0–1
+	// (see [eviction.AnswerRecall]); nil where the task does not know where they stand.
+	AnswerRecall *float64 `json:"answer_recall,omitempty"`
 
 	// Agreement of the policy's scores with the oracle's (LookaheadKV, arXiv:2603.10899, table 8);
 	// absent for policies that do not score.
@@ -111,6 +114,7 @@ func (r Row) Validate() error {
 	optional("score", r.Score, 0, 1, "a share in [0, 1]")
 	optional("stderr", r.StdErr, 0, math.MaxFloat64, "a finite number ≥ 0")
 	optional("hit_rate", r.HitRate, 0, 1, "a share in [0, 1]")
+	optional("answer_recall", r.AnswerRecall, 0, 1, "a share in [0, 1]")
 	optional("traffic_bytes_per_step", r.TrafficBytes, 0, math.MaxFloat64, "a finite number ≥ 0")
 	optional("recall", r.Recall, 0, 1, "a share in [0, 1]")
 	optional("kendall_tau", r.KendallTau, -1, 1, "a correlation in [-1, 1]")

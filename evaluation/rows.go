@@ -132,6 +132,9 @@ func (r *Row) fill(predictions []*Prediction) {
 	if r.Recall != nil && r.KendallTau != nil { // sums round
 		*r.Recall, *r.KendallTau = min(*r.Recall, 1), min(max(*r.KendallTau, -1), 1)
 	}
+	if r.AnswerRecall = mean(MeasureAnswerRecall, true); r.AnswerRecall != nil {
+		*r.AnswerRecall = min(*r.AnswerRecall, 1)
+	}
 	if r.HitRate != nil {
 		*r.HitRate = min(*r.HitRate, 1)
 	}

@@ -181,6 +181,8 @@ func measuresOf(rows []Row, means []Mean) []measure {
 			optional(func(m Mean) *float64 { return m.NLL }, func(v float64) string { return fmt.Sprintf("%.3g", v) })},
 		{"hit\n%", "hit: critical-KV hit rate against the true response", dropScores,
 			optional(func(m Mean) *float64 { return m.HitRate }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
+		{"ans\n%", "ans: of the prompt's tokens that the answer is read from, those that the best KV head for it keeps", dropAnswer,
+			optional(func(m Mean) *float64 { return m.AnswerRecall }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
 		{"rec\n%", "rec: recall at the budget of the scores against the oracle's, and τ their rank correlation", dropScores,
 			optional(func(m Mean) *float64 { return m.Recall }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
 		{"τ", "", dropScores,

@@ -165,6 +165,8 @@ const (
 var columns = []column{
 	{Head{Text: "hit rate", Unit: "%", Note: "critical-KV hit rate: share of the pairs that the oracle keeps which are kept (Judge Q, arXiv:2509.10798, eq. 6)"},
 		func(m evaluation.Mean) *float64 { return m.HitRate }, percent, higher},
+	{Head{Text: "answer", Unit: "% kept", Note: "share of the prompt's tokens that the answer is read from which one KV head keeps, of the head that keeps most; where the task knows them"},
+		func(m evaluation.Mean) *float64 { return m.AnswerRecall }, percent, higher},
 	{Head{Text: "recall", Unit: "%", Note: "recall at the budget of the policy's scores against the oracle's (LookaheadKV, arXiv:2603.10899, table 8)"},
 		func(m evaluation.Mean) *float64 { return m.Recall }, percent, higher},
 	{Head{Text: "τ", Note: "Kendall's τ-b of the policy's scores and the oracle's"},

@@ -472,3 +472,22 @@ func TestContinuation(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerRecallIsMeasured: the full cache keeps the whole answer, and what answers needles without
+// keeping one is wrong; tasks that do not know where answers stand have none.
+func TestAnswerRecallIsMeasured(t *testing.T) {
+	rows := measure(t, "", "needle", "full,snapkv,streamingllm", "48", func(j *runs.Job) { j.Samples, j.Tokens = 16, 256 })
+	full, snap, stream := rowOf(t, rows, "full", "", ""), rowOf(t, rows, "snapkv", "48", ""), rowOf(t, rows, "streamingllm", "48", "")
+	if *full.AnswerRecall != 1 || *snap.AnswerRecall < 0.9 || *snap.Score < 0.9 || *stream.AnswerRecall > 0.5 || *stream.Score > *stream.AnswerRecall {
+		t.Errorf("answer recall %v, %v and %v, scores %v, %v and %v", *full.AnswerRecall, *snap.AnswerRecall, *stream.AnswerRecall, *full.Score, *snap.Score, *stream.Score)
+	}
+	var out strings.Builder
+	if err := evaluation.WriteTable(&out, evaluation.Overall(rows), evaluation.TableOptions{Markdown: true}); err != nil || !strings.Contains(out.String(), "| ans % |") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	for _, r := range measure(t, "", "continuation", "full,snapkv", "16", func(j *runs.Job) { j.Samples, j.Tokens = 1, 128 }) {
+		if r.AnswerRecall != nil {
+			t.Errorf("%s of continuation: answer recall %v", r.Policy, *r.AnswerRecall)
+		}
+	}
+}
