@@ -1,5 +1,11 @@
 package eviction
 
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
 // upTo are the indices [from, to).
 func upTo(from, to int) []int32 {
 	out := make([]int32, 0, to)
@@ -19,6 +25,26 @@ func layerBudget(m Method, p Prompt, layer int) (budget, sink, recent int) {
 		sink, recent = pr.Protect(p)
 	}
 	return budget, sink, recent
+}
+
+// apportion makes whole budgets of shares without losing any of their sum: of the fractions
+// the largest are rounded up, among equals those of the lower layers or heads, and so
+// larger shares never get less. It is the method of largest remainders.
+func apportion(shares []float64) []int {
+	sum, out, order, fractions := 0.0, make([]int, len(shares)), make([]int, len(shares)), make([]float64, len(shares))
+	rest := 0
+	for i, x := range shares {
+		sum += x
+		out[i] = int(x + 1e-9)
+		rest -= out[i]
+		order[i], fractions[i] = i, math.Round(1e9*(x-float64(out[i]))) // sums round
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(fractions[b], fractions[a]) })
+	rest += int(sum + 1e-6)
+	for _, i := range order[:max(0, rest)] {
+		out[i]++
+	}
+	return out
 }
 
 // AnswerRecall is the share of the tokens that an answer is read from which a single KV head
