@@ -89,9 +89,14 @@ func (m Mean) Spread() (low, high float64) {
 	return max(0, v-e), min(100, v+e)
 }
 
-// ErrorText is the standard error as it is read, a dash where it is not known.
+// ErrorText is the standard error as it is read, with the digits of the score, a dash where it is
+// not known.
 func (m Mean) ErrorText() string {
-	return m.Unit.Text(m.Unit.Error(m.Score, m.StdErr))
+	e := m.Unit.Error(m.Score, m.StdErr)
+	if m.Unit.Perplexity && m.Shown() >= 100 && e == e {
+		return fmt.Sprintf("%.1f", e)
+	}
+	return m.Unit.Text(e)
 }
 
 // Text is the score with its standard error.
