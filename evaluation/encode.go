@@ -136,8 +136,9 @@ func (s *Setting) shorten(ctx context.Context, messages []chat.Message, length, 
 	}
 	keep := len(content)
 	for length > most {
+		around := length - keep
 		if keep -= length - most; keep < 1 {
-			return nil, fmt.Errorf("prompt: %d tokens around the message of the user leave nothing of it in %d", length-keep, most)
+			return nil, fmt.Errorf("prompt: %d tokens around the message of the user leave nothing of it in %d", around, most)
 		}
 		var text string
 		if s.Truncate == TruncateLeft {

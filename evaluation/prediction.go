@@ -99,9 +99,14 @@ type sampleKey struct {
 
 func (p *Prediction) key() sampleKey { return sampleKey{p.Model, p.Task, p.Index} }
 
+// predictionCell names a cell within a sample.
+type predictionCell struct{ policy, adapter, budget string }
+
+func (p *Prediction) cell() predictionCell { return predictionCell{p.Policy, p.Adapter, p.Budget} }
+
 // ReadPredictions reads the predictions of samples that are whole. whole is the number of
 // bytes up to the first line that is damaged, or belongs to a sample of which lines are
-// missing; damage says what that is, nil at the end of a file that is whole.
+// missing or there twice; damage says what that is, nil at the end of a file that is whole.
 func ReadPredictions(r io.Reader) (all []*Prediction, whole int64, damage, err error) {
 	whole, damage, err = ScanPredictions(r, func(sample []*Prediction) { all = append(all, sample...) })
 	return all, whole, damage, err
@@ -133,6 +138,9 @@ func ScanPredictions(r io.Reader, found func(sample []*Prediction)) (whole int64
 		p, err := decodePrediction(raw[:len(raw)-1])
 		if err == nil && len(open) > 0 && (p.key() != open[0].key() || p.Cells != open[0].Cells) {
 			err = fmt.Errorf("after %d of %d lines of sample %s", len(open), open[0].Cells, open[0].Sample)
+		}
+		if err == nil && slices.ContainsFunc(open, func(o *Prediction) bool { return o.Sample != p.Sample || o.cell() == p.cell() }) {
+			err = fmt.Errorf("sample %s has the line of %s at budget %q twice, or one of sample %s", open[0].Sample, label(p.Policy, p.Adapter), p.Budget, p.Sample)
 		}
 		if err == nil && len(open) == 0 && seen[p.key()] {
 			err = fmt.Errorf("sample %s of task %s is there a second time", p.Sample, p.Task)

@@ -91,6 +91,9 @@ type Sample struct {
 	Turns []Turn
 	// Groups are what results are broken down by: {"length", "4k"}, {"depth", "0.5"}.
 	Groups []Group
+	// Evidence are the positions of the first prompt's tokens that the answers are read from, each
+	// once; nil where the task does not know them.
+	Evidence []int32
 	// Score rates one answer for each turn, in [0, 1] unless the metric's name says
 	// otherwise. It is nil where there is no reference.
 	Score func(ctx context.Context, answers []Answer) (Scores, error)

@@ -179,6 +179,11 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	case len(left) > 0:
 		fmt.Fprintf(log, "%d subtasks are left out, the first: %v\n", len(left), left[0])
 	}
+	if results != nil { // rank 0 has them
+		if err := f.retain(results, l.Name, work, evaluation.CellsOf(contenders, j.Budgets), log); err != nil {
+			return "", nil, fmt.Errorf("eval: --resume: %w", err)
+		}
+	}
 	if j.shards > 0 {
 		total = (total + j.shards - 1) / j.shards
 	}

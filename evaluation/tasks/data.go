@@ -123,7 +123,7 @@ func (d *ownData) look() (metric string, count int, err error) {
 		case err != nil && first == nil:
 			first = err
 		case err != nil:
-		case len(record.References) > 0:
+		case len(record.References) > 0 || record.Unanswerable:
 			return d.names[0], max(0, int(n)), nil
 		default:
 			good++
@@ -197,7 +197,7 @@ func (d *ownData) sample(ctx context.Context, r *datasets.Record) (*evaluation.S
 		}
 		sample.Groups = []evaluation.Group{{Key: field, Value: value}}
 	}
-	if len(r.References) == 0 {
+	if len(r.References) == 0 && !r.Unanswerable {
 		return sample, nil
 	}
 	ref := scoring.Reference{Answers: r.References}
@@ -214,6 +214,10 @@ func (d *ownData) sample(ctx context.Context, r *datasets.Record) (*evaluation.S
 	sample.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 		scores := make(evaluation.Scores, len(d.names))
 		for _, name := range d.names {
+			if r.Unanswerable {
+				scores[name] = scoring.Unanswerable(answers[0].Text)
+				continue
+			}
 			score, err := d.metrics[name].Score(answers[0].Text, ref)
 			if err != nil {
 				return nil, fmt.Errorf("metric %s: %w", name, err)
