@@ -67,6 +67,7 @@ has their ranges and what they mean.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&asMarkdown, "markdown", false, "print a Markdown table")
+	cli.Everyday(cmd, "json", "markdown")
 	return cmd
 }
 

@@ -5,10 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"glimpse/internal/cli"
-
-	"github.com/spf13/pflag"
 )
 
 func TestMistakesAreExplained(t *testing.T) {
@@ -46,17 +42,6 @@ func TestShellCompletesValues(t *testing.T) {
 		if first, _, _ := strings.Cut(out, "\n"); err != nil || first != want {
 			t.Errorf("%s: %q, %v, want %q", line, out, err, want)
 		}
-	}
-}
-
-// TestFlagsHaveGroups: help shows every flag of every command in a group.
-func TestFlagsHaveGroups(t *testing.T) {
-	for _, c := range newRoot().Commands() {
-		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if !cli.Grouped(f.Name) && f.Name != "help" {
-				t.Errorf("%s --%s is in no group of cli.FlagGroups", c.Name(), f.Name)
-			}
-		})
 	}
 }
 
