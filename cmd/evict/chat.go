@@ -56,9 +56,6 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
 			if err := o.Choice.Check(); err != nil {
 				return fmt.Errorf("chat: %w", err)
 			}
-			if _, err := eviction.LookupPolicy(policy); err != nil {
-				return fmt.Errorf("chat: %w", err)
-			}
 			if err := s.choosePolicy(cmd, &policy); err != nil {
 				return err
 			}

@@ -329,7 +329,7 @@ func TestErrors(t *testing.T) {
 		"draft of others":  {[]string{"run", "--model", "../../model/testdata/golden/llama3.1", "--policy", "speckv", "--draft", "shipped", "--prompt", "x"}, `draft "shipped": only the built-in model has a shipped draft`},
 		"draft of a word":  {[]string{"run", "--policy", "speckv", "--draft", "layers:two", "--example", "section"}, `got "two" layers`},
 		"draft twice":      {[]string{"eval", "--policy", "speckv", "--draft", "self", "--draft", "self"}, `two drafts named "self"`},
-		"two drafts, one":  {[]string{"run", "--policy", "speckv", "--draft", "self", "--draft", "layers:2", "--example", "section"}, "2 variants"},
+		"two drafts, one":  {[]string{"run", "--policy", "speckv", "--draft", "self", "--draft", "layers:2", "--example", "section"}, "2 adapters or drafts for it, self and layers:2"},
 		"patterns nowhere": {[]string{"patterns"}, "--out is missing"},
 		"patterns of none": {[]string{"patterns", "--samples", "0", "--out", "x"}, "got 0"},
 		"pattern is there": {[]string{"patterns", "--samples", "1", "--out", dir}, "exists"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"glimpse/evaluation/lineup"
@@ -49,13 +50,13 @@ func bindBudget(f *pflag.FlagSet, b *eviction.Budget, whole string) {
 const bestWithoutAdapter = "laq"
 
 // choosePolicy takes the best policy that needs no adapter where none is given and no policy is
-// asked for, and refuses one that lacks its adapter before a model is fetched.
+// asked for, and refuses several and one that lacks its adapter before a model is fetched.
 func (s *setup) choosePolicy(cmd *cobra.Command, policy *string) error {
 	if !cmd.Flags().Changed("policy") && s.Model != "" && len(s.Adapters) == 0 {
 		*policy = bestWithoutAdapter
 		fmt.Fprintf(cmd.ErrOrStderr(), "no adapter is given: the policy is %s, the best without one; \"train lookahead --model %s -o DIR\" makes one, and --adapter DIR takes it\n", *policy, s.Model)
 	}
-	if err := s.CheckAdapters(*policy); err != nil {
+	if err := cmp.Or(lineup.CheckOne(*policy), s.CheckAdapters(*policy)); err != nil {
 		return fmt.Errorf("%s: %w", cmd.Name(), err)
 	}
 	return nil

@@ -121,6 +121,10 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 					Heads   []inspection.Head `json:"heads"`
 				}{"glimpse.inspect/1", l.Name, c.Name, c.Adapter, budget, len(prompt.IDs), rows})
 			}
+			if html.Wanted() || npz.Wanted() {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), x.Summary())
+				return err
+			}
 			t := tables.New(tables.Column{Head: "LAYER", Right: true}, tables.Column{Head: "KV HEAD", Right: true}, tables.Column{Head: "KEPT", Right: true}, tables.Column{Head: "POSITIONS", Wrap: true})
 			for _, r := range rows {
 				t.Add(fmt.Sprint(r.Layer), fmt.Sprint(r.KVHead), fmt.Sprint(len(r.Positions)), fmt.Sprint(r.Positions))

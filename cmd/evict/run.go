@@ -47,9 +47,6 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 			if err := o.Choice.Check(); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
-			if _, err := eviction.LookupPolicy(policy); err != nil {
-				return fmt.Errorf("run: %w", err)
-			}
 			if err := s.choosePolicy(cmd, &policy); err != nil {
 				return err
 			}
