@@ -37,7 +37,10 @@ func TestMistakesAreExplained(t *testing.T) {
 		"rnu":                                    `unknown command "rnu", want one of: chat,`,
 		"completion":                             "got no argument, want SHELL",
 		"completion tcsh":                        `unknown shell "tcsh", want one of: bash, zsh, fish`,
-		"policies more":                          `got the argument "more", want none`,
+		"policies snapvk":                        `policies: unknown policy "snapvk", want one of: `,
+		"policies SnapKV":                        `did you mean "snapkv"?`,
+		"policies snapkv tova":                   `got the arguments "snapkv" "tova", want [NAME]`,
+		"models more":                            `got the argument "more", want none`,
 	} {
 		_, _, err := execute(t, strings.Fields(line)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -67,6 +70,7 @@ func TestShellCompletesValues(t *testing.T) {
 		{[]string{"run", "--device", ""}, []string{"cpu", "auto"}, "reference"},
 		{[]string{"run", "--adapter", "sh"}, []string{"shipped"}, "snapkv"},
 		{[]string{"eval", "--metric", "qa_f1,rouge"}, []string{"qa_f1,rougeL"}, "rougeL"},
+		{[]string{"policies", "sn"}, []string{"snapkv"}, "full"},
 		{[]string{"help", ""}, []string{"run", "chat"}, "cpu"},
 		{[]string{"completion", ""}, []string{"bash", "zsh", "fish"}, "run"},
 	} {
