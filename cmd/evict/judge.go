@@ -32,6 +32,9 @@ RUN/predictions.jsonl and RUN/metrics.json.`,
   evict judge path/to/run --judge http://localhost:8000/v1 --judge-model qwen3-235b`,
 		Args: cli.Args("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.Judge.URL == "" || o.Judge.Model == "" {
+				return fmt.Errorf("judge: got --judge %q and --judge-model %q, want both", o.Judge.URL, o.Judge.Model)
+			}
 			o.Judge.Key = os.Getenv(keyEnv)
 			out, err := runs.JudgeRun(cmd.Context(), args[0], o, cmd.ErrOrStderr())
 			if err != nil {
@@ -54,11 +57,6 @@ RUN/predictions.jsonl and RUN/metrics.json.`,
 	f.IntVar(&o.Judge.MaxTokens, "max-tokens", judging.DefaultMaxTokens, "most tokens of a judgement; reasoning models need more")
 	f.IntVar(&o.Concurrency, "concurrency", 4, "judgements requested at the same time")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	for _, name := range []string{"judge", "judge-model"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(fmt.Sprint(err)) // it is one of those above
-		}
-	}
 	cli.Everyday(cmd, "judge", "judge-model", "judge-key-env", "data", "json")
 	return cmd
 }

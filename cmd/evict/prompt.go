@@ -30,7 +30,7 @@ func (p *promptFlags) argument(args []string) error {
 	case len(args) == 0:
 		return nil
 	case p.Text != "":
-		return fmt.Errorf("the prompt is given twice")
+		return fmt.Errorf("prompt: got the argument %.40q and --prompt %.40q, want one of them", args[0], p.Text)
 	case strings.TrimSpace(args[0]) == "":
 		return fmt.Errorf("prompt: empty, want at least one token")
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -124,5 +125,8 @@ func form(path string) (func(*reports.Report, io.Writer) error, error) {
 	case ".md", ".markdown":
 		return (*reports.Report).WriteMarkdown, nil
 	}
-	return nil, fmt.Errorf("--out: %s: want a name that ends in .html or .md", path)
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("--out: %s: got a folder, want a file, as %s", path, filepath.Join(path, "report.html"))
+	}
+	return nil, fmt.Errorf("--out: %s: want a name that ends in .html or .md, as %s.html", path, path)
 }

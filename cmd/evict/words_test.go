@@ -40,7 +40,22 @@ func TestMistakesAreExplained(t *testing.T) {
 		"policies snapvk":                        `policies: unknown policy "snapvk", want one of: `,
 		"policies SnapKV":                        `did you mean "snapkv"?`,
 		"policies snapkv tova":                   `got the arguments "snapkv" "tova", want [NAME]`,
-		"models more":                            `got the argument "more", want none`,
+		"run":                                    `prompt: got none, want one of a text, --token-ids and --example`,
+		"inspect hi --example section":           `prompt: got a text and --example, want one of`,
+		"inspect --token-ids - --example hops":   `prompt: got --token-ids and --example, want one of`,
+		"run hi --prompt ho":                     `prompt: got the argument "hi" and --prompt "ho", want one of them`,
+		"run --model . hi":                       `open model .: stat config.json`,
+		"run --model ../evict hi":                `open model ../evict: stat config.json`,
+		"run --adapter . --example needle":       `read adapter .: not an adapter folder: no glimpse.json, want a folder that train has written`,
+		"run --pattern . --policy duoattention --example needle": `--pattern .: pattern: stat config.json: no such file or directory, want a folder that evict patterns has written`,
+		"eval --config .":                    `read .: got a folder, want a file`,
+		"judge out":                          `judge: got --judge "" and --judge-model "", want both`,
+		"judge out --judge http://localhost": `judge: got --judge "http://localhost" and --judge-model "", want both`,
+		"report out -o":                      `report: --out: got no value, want one: file to write: .html, .md, or`,
+		"report out -o .":                    `report: --out: .: got a folder, want a file, as report.html`,
+		"report out -o x":                    `report: --out: x: want a name that ends in .html or .md, as x.html`,
+		"eval --plot":                        `eval: --plot: got no value, want one: file for a plot`,
+		"models more":                        `got the argument "more", want none`,
 	} {
 		_, _, err := execute(t, strings.Fields(line)...)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -13,6 +13,9 @@ const maxInput = 1 << 28
 // ReadFile reads a file; "-" is standard input.
 func ReadFile(path string) ([]byte, error) {
 	if path != "-" {
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return nil, fmt.Errorf("read %s: got a folder, want a file", path)
+		}
 		return os.ReadFile(path)
 	}
 	data, err := io.ReadAll(io.LimitReader(os.Stdin, maxInput+1))
