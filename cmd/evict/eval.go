@@ -99,7 +99,7 @@ times, and tasks that measure time, are its own.
 	f.IntVar(&j.Tokens, "tokens", 0, "length of prompts that tasks make; 0 is the task's own")
 	f.IntVar(&j.Samples, "samples", 0, "prompts per task; 0 is all of --data, or 32 where the task makes them")
 	f.IntVar(&j.MaxPrompt, "max-prompt", 0, "most tokens of a prompt; 0 is what the model takes")
-	f.StringVar(&j.Truncate, "truncate", "", "what longer prompts than --max-prompt lose: middle, left, or none: they fail (default none or the task's)")
+	f.StringVar(&j.Truncate, "truncate", "", "what is cut from prompts over --max-prompt: middle, left, or none, which fails them (default none or the task's)")
 	f.IntVar(&j.MaxNew, "max-new", 0, "most tokens of an answer; 0 is the task's own")
 	f.BoolVar(&j.Raw, "raw", false, "do not put prompts into the model's chat template")
 	j.Sampling.Bind(f)

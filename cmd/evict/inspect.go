@@ -145,7 +145,7 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 	f.BoolVar(&queries, "queries", false, "compare pseudo-queries with the response's queries, instead of showing a policy")
 	f.IntVar(&o.Rows, "query-rows", 32, "how many pseudo-queries, and first tokens of the response, --queries compares")
 	f.IntVar(&o.Trials, "query-trials", 8, "how many random draws --queries averages over")
-	f.IntSliceVar(&o.Starts, "query-starts", nil, "positions, comma-separated, that --queries moves the response to; none are nine, up to its own")
+	f.IntSliceVar(&o.Starts, "query-starts", nil, "positions that --queries moves the response to, comma-separated; empty is nine, up to its own")
 	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "policy", "budget", "set", "html", "npz", "replace", "json", "queries")
 	return cmd
 }

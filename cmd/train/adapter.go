@@ -48,7 +48,7 @@ func newAdapter(a adapterCommand) *cobra.Command {
 	f.StringVarP(&out, "out", "o", "", "adapter folder to write")
 	f.IntVar(&adapter.Rows, "rows", adapter.Rows, "number of learned rows")
 	f.Float64Var(&adapter.LearningRate, "lr", adapter.LearningRate, "peak learning rate")
-	f.Var(&adapter.InitToken, "init-token", "what the rows start from: -1 random, ID its embedding, end that of the first prompt's last token")
+	f.Var(&adapter.InitToken, "init-token", "token whose embedding the rows start from: an id, end (the first prompt's last) or -1 (random)")
 	f.Float64Var(&adapter.InitNoise, "init-noise", adapter.InitNoise, "noise added to the rows at the start, in standard deviations of the embeddings")
 	f.IntVar(&adapter.Pooling, "pooling", adapter.Pooling, "width of the max pooling of scores; 0 is the paper's, but 1 for the built-in model")
 	f.StringVar(&adapter.Loss, "loss", "", "objective: kl or mse; empty is that of the adapter's kind")
