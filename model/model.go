@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,19 +97,20 @@ func Open(path string, opt Options) (*Model, error) {
 	if name == "" {
 		name = filepath.Base(abs)
 	}
-	return open(os.DirFS(path), name, opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
+	return open(os.DirFS(path), name, cmp.Or(opt.Name, path), opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
 }
 
 // OpenFS is Open for a folder in a file system such as embed.FS; the weights are
 // read into memory.
 func OpenFS(folder fs.FS, name string, opt Options) (*Model, error) {
-	return open(folder, name, opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeightsFS(folder, ".") })
+	return open(folder, name, name, opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeightsFS(folder, ".") })
 }
 
-func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.Weights, error)) (m *Model, err error) {
+// open opens the model name; errors name what was given for it.
+func open(folder fs.FS, name, given string, opt Options, weights func() (*checkpoints.Weights, error)) (m *Model, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("open model %s: %w", name, err)
+			err = fmt.Errorf("open model %s: %w", given, err)
 		}
 	}()
 	defer kernels.CatchDevice(&err)

@@ -162,8 +162,8 @@ refuse "chat: unknown task" "want one of" evict chat --policy full --example chi
 refuse "chat: unknown option" "page, dense" evict chat --policy quest --set quest.pages=4
 refuse "blank prompt" "empty" evict run "   "
 refuse "blank prompt from standard input" "empty" evict run --prompt -
-refuse "no prompt" "exactly one" evict run
-refuse "two prompts" "twice" evict run "and" --prompt "so"
+refuse "no prompt" "got none, want one of" evict run
+refuse "two prompts" "\"and\"|--prompt \"so\"" evict run "and" --prompt "so"
 refuse "word that the model does not know" '"hello"|vocabulary' evict run "hello"
 refuse "unknown example" "nope|needle" evict run --example nope
 refuse "example longer than the context" "5000 tokens|4096" evict run --example needle --tokens 5000

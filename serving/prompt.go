@@ -2,6 +2,7 @@ package serving
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,14 +36,14 @@ type PromptSource struct {
 
 // Read reads the one prompt that was given.
 func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, seed uint64) (*Prompt, error) {
-	given := 0
-	for _, s := range []string{p.Text, p.IDs, p.Example} {
-		if s != "" {
-			given++
+	var given []string
+	for _, s := range [][2]string{{p.Text, "a text"}, {p.IDs, "--token-ids"}, {p.Example, "--example"}} {
+		if s[0] != "" {
+			given = append(given, s[1])
 		}
 	}
-	if given != 1 {
-		return nil, fmt.Errorf("prompt: got %d, want exactly one of a text, --token-ids and --example", given)
+	if len(given) != 1 {
+		return nil, fmt.Errorf("prompt: got %s, want one of a text, --token-ids and --example", cmp.Or(strings.Join(given, " and "), "none"))
 	}
 	if m.ChatVariables() && (p.Text == "" || p.Raw || !m.HasChatTemplate()) {
 		return nil, fmt.Errorf("prompt: --chat-option: the prompt does not go into a chat template")

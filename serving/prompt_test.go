@@ -41,8 +41,8 @@ func TestPromptSource(t *testing.T) {
 		"misspelt":        {source: PromptSource{Example: "neddle", Tokens: 128}, fails: `did you mean "needle"?`},
 		"standard input":  {source: PromptSource{Text: "-", Raw: true}, stdin: "<bos>"},
 		"nothing said":    {source: PromptSource{Text: " "}, fails: "empty, want at least one token"},
-		"nothing":         {fails: "got 0, want exactly one"},
-		"two":             {source: PromptSource{Text: "a", Example: "section"}, fails: "got 2, want exactly one"},
+		"nothing":         {fails: "got none, want one of"},
+		"two":             {source: PromptSource{Text: "a", Example: "section"}, fails: "got a text and --example, want one of"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := c.source.Read(context.Background(), m, strings.NewReader(c.stdin), 1)

@@ -51,9 +51,9 @@ type Settings struct {
 // Bind adds the flags. What is waited for is told on standard error.
 func (s *Settings) Bind(f *pflag.FlagSet) {
 	s.Notice = func(text string) { fmt.Fprintln(progress.Stderr, text) }
-	f.StringVar(&s.Endpoint, "s3-endpoint", s.Endpoint, "address of the S3 server for s3:// names; without it AWS_ENDPOINT_URL_S3, or Amazon's")
-	f.StringVar(&s.Region, "s3-region", s.Region, "region of the bucket; without it AWS_REGION")
-	f.StringVar(&s.PathStyle, "s3-path-style", s.PathStyle, "name the bucket in the path and not in the host: true, false, or auto, which does so for servers other than Amazon's (default auto)")
+	f.StringVar(&s.Endpoint, "s3-endpoint", s.Endpoint, "address of the S3 server for s3:// names; empty is $AWS_ENDPOINT_URL_S3, or Amazon's")
+	f.StringVar(&s.Region, "s3-region", s.Region, "region of the S3 bucket; empty is $AWS_REGION")
+	f.StringVar(&s.PathStyle, "s3-path-style", s.PathStyle, "put the bucket into the path of S3 addresses: true, false, or auto (all servers but Amazon's)")
 }
 
 const (

@@ -35,7 +35,7 @@ const depths = 5
 
 func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
 	if !datasets.Knows(s.Model.Config.Vocab) {
-		return nil, fmt.Errorf("task %s: model %s does not know the words of the synthetic tasks; for your own prompts give --data, and \"evict eval --help\" lists the tasks for any model", subtask, s.Model.Name)
+		return nil, fmt.Errorf("task %s: model %s does not know the words of the synthetic tasks; for your own prompts give --data, and \"evict tasks\" lists the tasks for any model", subtask, s.Model.Name)
 	}
 	tokens := s.Tokens
 	if tokens == 0 {

@@ -35,7 +35,7 @@ type Output struct {
 
 // Bind adds --replace.
 func (o *Outputs) Bind(f *pflag.FlagSet) {
-	f.BoolVar(&o.Replace, "replace", o.Replace, "write over output files that exist")
+	f.BoolVar(&o.Replace, "replace", o.Replace, "overwrite output files that exist")
 }
 
 // Input names a file that the command reads.

@@ -151,7 +151,7 @@ func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, 
 			return err
 		}
 	}
-	if err := s.timing(ctx, m, t, source, out); err != nil {
+	if err := s.timing(ctx, m, t, source, log, out); err != nil {
 		return err
 	}
 	if peak := cli.PeakMemory(); peak > 0 {
@@ -333,7 +333,7 @@ func (s *Spec) finalQuality(ctx context.Context, t *training.Trainer, log io.Wri
 }
 
 // timing measures a step against the prefill, on the first sample.
-func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, source training.Source, out io.Writer) error {
+func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, source training.Source, log, out io.Writer) error {
 	first, err := source.At(0)
 	if err != nil {
 		return err
@@ -353,6 +353,9 @@ func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, 
 			return err
 		}
 		fmt.Fprintf(out, "%s: %v\n", a.Name, measured)
+		if shown, ok := log.(*progress.Output); ok {
+			shown.Detail("%s: %s", a.Name, measured.Detail())
+		}
 	}
 	return nil
 }
