@@ -24,24 +24,28 @@ func (m *Model) Encode(text string) ([]int32, error) {
 }
 
 // EncodeChat renders messages with the model's chat template, up to and including
-// the header of the assistant's answer, and tokenizes them. Without a template
+// the header of the assistant's answer, and tokenizes them. Tools are the functions that the model
+// may call, as chat.Options has them; nil are those of Options.Chat. Without a template
 // that is an error.
-func (m *Model) EncodeChat(ctx context.Context, messages []chat.Message) ([]int32, error) {
-	return m.encodeChat(ctx, messages, true)
+func (m *Model) EncodeChat(ctx context.Context, messages []chat.Message, tools []any) ([]int32, error) {
+	return m.encodeChat(ctx, messages, tools, true)
 }
 
 // EncodeDialogue is EncodeChat without the header of an answer to come: a dialogue as
 // it is.
-func (m *Model) EncodeDialogue(ctx context.Context, messages []chat.Message) ([]int32, error) {
-	return m.encodeChat(ctx, messages, false)
+func (m *Model) EncodeDialogue(ctx context.Context, messages []chat.Message, tools []any) ([]int32, error) {
+	return m.encodeChat(ctx, messages, tools, false)
 }
 
-func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, header bool) ([]int32, error) {
+func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, tools []any, header bool) ([]int32, error) {
 	template, o, err := m.ChatTemplate()
 	if err != nil {
 		return nil, err
 	}
 	o.AddGenerationPrompt = header
+	if tools != nil {
+		o.Tools = tools
+	}
 	text, err := template.Render(ctx, messages, o)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
@@ -60,7 +64,7 @@ func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, header 
 func (m *Model) EncodeTurn(ctx context.Context, messages []chat.Message) ([]int32, error) {
 	n := len(messages)
 	if n < 2 || messages[n-2].Role != "assistant" {
-		return m.EncodeChat(ctx, messages)
+		return m.EncodeChat(ctx, messages, nil)
 	}
 	template, o, err := m.ChatTemplate()
 	if err != nil {

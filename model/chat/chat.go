@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"glimpse/model/chat/jinja"
@@ -13,10 +15,24 @@ import (
 type Message struct {
 	Role    string // system, user, assistant, tool; what the template knows
 	Content string
+	// NoContent: there is no key content, which templates tell from empty text.
+	NoContent bool
 
 	// Further keys in order, such as tool_calls or reasoning_content. A key
 	// "content" replaces Content, for content that is null or a list of parts.
 	Extra Object
+}
+
+// WithText is the message with other text as its content; what was content in parts is one part.
+func (m Message) WithText(text string) Message {
+	m.Content, m.NoContent = text, false
+	m.Extra = slices.Clone(m.Extra)
+	for i, e := range m.Extra {
+		if e.Key == "content" {
+			m.Extra[i].Value = []any{Object{{Key: "type", Value: "text"}, {Key: "text", Value: text}}}
+		}
+	}
+	return m
 }
 
 // Options are what a template sees beside the messages.
@@ -54,6 +70,7 @@ var ErrBudget = jinja.ErrBudget
 // Template is a parsed chat template. It is safe for concurrent use.
 type Template struct {
 	template *jinja.Template
+	source   string
 }
 
 // Parse reads a template. The error says what is wrong with it and where, or which
@@ -63,12 +80,31 @@ func Parse(source string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chat template: parse: %w", err)
 	}
-	return &Template{t}, nil
+	return &Template{t, source}, nil
 }
 
 // Reads tells whether the template reads a variable of the name, such as
 // enable_thinking.
 func (t *Template) Reads(name string) bool { return t.template.Reads(name) }
+
+// Unread are the further keys of messages, and "tools" where there are any, that the template does
+// not name: its text does not tell of them. Each is there once.
+func (t *Template) Unread(messages []Message, tools []any) (keys []string) {
+	note := func(key string) {
+		if !strings.Contains(t.source, key) && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	if len(tools) > 0 {
+		note("tools")
+	}
+	for _, m := range messages {
+		for _, e := range m.Extra {
+			note(e.Key)
+		}
+	}
+	return keys
+}
 
 // Render returns the text of a conversation. A template that refuses the
 // conversation gives a *RaisedError, one that takes too much ErrBudget.
@@ -112,7 +148,7 @@ func (t *Template) render(ctx context.Context, variables map[string]any, now tim
 // object is the message as templates see it.
 func (m *Message) object() Object {
 	o := Object{{Key: "role", Value: m.Role}}
-	if _, replaced := m.Extra.Get("content"); !replaced {
+	if _, replaced := m.Extra.Get("content"); !replaced && !m.NoContent {
 		o = append(o, Member{Key: "content", Value: m.Content})
 	}
 	return append(o, m.Extra...)
