@@ -128,10 +128,6 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 	if err != nil {
 		return nil, err
 	}
-	generation, err := readGeneration(folder, config)
-	if err != nil {
-		return nil, err
-	}
 	stored, err := weights()
 	if err != nil {
 		return nil, err
@@ -141,11 +137,15 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 			stored.Close()
 		}
 	}()
-	m = &Model{Name: name, Config: *config, Notes: config.notes, generation: generation, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
+	m = &Model{Name: name, Config: *config, Notes: config.notes, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
 	if m.chat.Now.IsZero() {
 		m.chat.Now = time.Now()
 	}
 	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
+	m.endTurns()
+	if m.generation, err = readGeneration(folder, &m.Config); err != nil {
+		return nil, err
+	}
 	b := &Binder{}
 	network := family.Bind(&m.Config, b)
 	if err := m.place(devices, b.slots, m.slotBytes); err != nil {
