@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"glimpse/model/chat/jinja"
@@ -26,11 +25,15 @@ type Message struct {
 // WithText is the message with other text as its content; what was content in parts is one part.
 func (m Message) WithText(text string) Message {
 	m.Content, m.NoContent = text, false
+	i := slices.IndexFunc(m.Extra, func(e Member) bool { return e.Key == "content" })
+	if i < 0 {
+		return m
+	}
 	m.Extra = slices.Clone(m.Extra)
-	for i, e := range m.Extra {
-		if e.Key == "content" {
-			m.Extra[i].Value = []any{Object{{Key: "type", Value: "text"}, {Key: "text", Value: text}}}
-		}
+	if _, parts := m.Extra[i].Value.([]any); parts {
+		m.Extra[i].Value = []any{Object{{Key: "type", Value: "text"}, {Key: "text", Value: text}}}
+	} else { // null
+		m.Extra = slices.Delete(m.Extra, i, i+1)
 	}
 	return m
 }
@@ -70,7 +73,6 @@ var ErrBudget = jinja.ErrBudget
 // Template is a parsed chat template. It is safe for concurrent use.
 type Template struct {
 	template *jinja.Template
-	source   string
 }
 
 // Parse reads a template. The error says what is wrong with it and where, or which
@@ -80,7 +82,7 @@ func Parse(source string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chat template: parse: %w", err)
 	}
-	return &Template{t, source}, nil
+	return &Template{t}, nil
 }
 
 // Reads tells whether the template reads a variable of the name, such as
@@ -91,7 +93,7 @@ func (t *Template) Reads(name string) bool { return t.template.Reads(name) }
 // not name: its text does not tell of them. Each is there once.
 func (t *Template) Unread(messages []Message, tools []any) (keys []string) {
 	note := func(key string) {
-		if !strings.Contains(t.source, key) && !slices.Contains(keys, key) {
+		if !t.template.Names(key) && !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
