@@ -190,10 +190,14 @@ func prepareJudge(ctx context.Context, m *model.Model, p datasets.Prompt, l Limi
 		ids, err = m.Encode(p.Text + p.Chosen)
 	case datasets.FormPrompt:
 		if l.Raw || !m.HasChatTemplate() {
-			ids, err = m.Encode(p.Text)
-		} else {
-			ids, err = encodeChat(ctx, m, p, m.EncodeDialogue)
+			ids, err = m.Encode(p.Text + p.Chosen)
+			break
 		}
+		p.Form, p.Messages = datasets.FormMessages, []datasets.Message{{Role: "user", Content: p.Text}}
+		if p.Chosen != "" {
+			p.Messages = append(p.Messages, datasets.Message{Role: "assistant", Content: p.Chosen})
+		}
+		fallthrough
 	default:
 		ids, err = encodeChat(ctx, m, p, m.EncodeDialogue)
 	}

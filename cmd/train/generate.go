@@ -44,6 +44,8 @@ configuration and --field with --prompts: by paths (context=doc.body,answer=answ
 by templates ('prompt={context}\n\n{question}'), or by the name of a data set:
 
 ` + fieldPresets() + `
+A chat is taken with its "tools" and "system" and further fields of messages; an
+assistant's turn at its end, or "completion", is its answer and no part of the prompt.
 "prompt" and chats go into the model's chat template; "text" does not, nor does "prompt"
 with --raw or for a model without a template. Without either they are drawn from the synthetic long-context tasks, which only the
 built-in model understands. Responses are greedy unless a temperature is given, or
