@@ -42,7 +42,14 @@ func outcome(t *testing.T, path string) (got, errs []string) {
 		var row *datasets.RowError
 		switch {
 		case err == nil:
-			got = append(got, fmt.Sprintf("%s=%s%s", p.ID, p.Text, p.Messages))
+			turns := ""
+			for _, m := range p.Messages {
+				turns += fmt.Sprintf("{%s %s}", m.Role, m.Content)
+			}
+			if turns != "" {
+				turns = "[" + turns + "]"
+			}
+			got = append(got, p.ID+"="+p.Text+turns)
 		case errors.As(err, &row):
 			errs = append(errs, err.Error())
 		default:

@@ -165,6 +165,9 @@ func textsOf(raw json.RawMessage, depth int) ([]string, error) {
 
 // scalarText is the text of a string, a number, true or false.
 func scalarText(raw json.RawMessage) (text string, ok bool) {
+	if len(raw) == 0 {
+		return "", false
+	}
 	switch raw[0] {
 	case '"':
 		return text, json.Unmarshal(raw, &text) == nil

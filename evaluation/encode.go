@@ -29,6 +29,7 @@ func ParseTruncation(s string) (Truncation, error) {
 type Prompt struct {
 	Text     string
 	Messages []chat.Message
+	Tools    []any   // beside messages: the functions that the model may call; nil without any
 	IDs      []int32 // the model gets them as they are
 	// Raw text does not go into the chat template, whatever the user asks for.
 	Raw bool
@@ -77,9 +78,9 @@ func (s *Setting) Encode(ctx context.Context, p Prompt, maxNew int) ([]int32, er
 			return nil, fmt.Errorf("prompt: %d tokens that the answer begins with leave no room for it", len(begin))
 		}
 	}
-	ids, err := s.Model.EncodeChat(ctx, messages)
+	ids, err := s.Model.EncodeChat(ctx, messages, p.Tools)
 	if err == nil && len(ids) > most {
-		ids, err = s.shorten(ctx, messages, len(ids), most)
+		ids, err = s.shorten(ctx, messages, p.Tools, len(ids), most)
 	}
 	if err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (s *Setting) cut(ids []int32, most int) ([]int32, error) {
 
 // shorten cuts the last message of the user until the whole fits. Cut text is made of
 // tokens and becomes tokens again, which may be more: then more is cut.
-func (s *Setting) shorten(ctx context.Context, messages []chat.Message, length, most int) ([]int32, error) {
+func (s *Setting) shorten(ctx context.Context, messages []chat.Message, tools []any, length, most int) ([]int32, error) {
 	if s.Truncate == TruncateNone || s.Truncate == "" {
 		return nil, fmt.Errorf("prompt: %d tokens with the chat template, want at most %d; --truncate middle or left cuts it", length, most)
 	}
@@ -154,8 +155,8 @@ func (s *Setting) shorten(ctx context.Context, messages []chat.Message, length, 
 			return nil, fmt.Errorf("tokenize: %w", err)
 		}
 		cut := append([]chat.Message(nil), messages...)
-		cut[last].Content = text
-		ids, err := s.Model.EncodeChat(ctx, cut)
+		cut[last] = cut[last].WithText(text)
+		ids, err := s.Model.EncodeChat(ctx, cut, tools)
 		if err != nil {
 			return nil, err
 		}

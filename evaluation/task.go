@@ -10,6 +10,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/internal/progress"
 	"glimpse/internal/registry"
 	"glimpse/internal/suggest"
 	"glimpse/model"
@@ -161,6 +162,8 @@ type Setting struct {
 	Raw       bool // prompts do not go into the chat template
 
 	Options map[string]string // of the task, complete
+
+	Notices *progress.Notices // what tasks say of the data; nil: nothing
 }
 
 // DefaultSamples is how many samples a task that makes its own prompts makes of each subtask.

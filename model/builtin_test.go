@@ -89,7 +89,7 @@ func TestReferenceModelText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids, err := m.EncodeChat(t.Context(), []chat.Message{{Role: "user", Content: "<context> map river <ask> igor"}})
+	ids, err := m.EncodeChat(t.Context(), []chat.Message{{Role: "user", Content: "<context> map river <ask> igor"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

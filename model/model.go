@@ -130,10 +130,6 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 	if err != nil {
 		return nil, err
 	}
-	generation, err := readGeneration(folder, config)
-	if err != nil {
-		return nil, err
-	}
 	stored, err := weights()
 	if err != nil {
 		return nil, err
@@ -143,11 +139,15 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 			stored.Close()
 		}
 	}()
-	m = &Model{Name: name, Config: *config, Notes: config.notes, generation: generation, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
+	m = &Model{Name: name, Config: *config, Notes: config.notes, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
 	if m.chat.Now.IsZero() {
 		m.chat.Now = time.Now()
 	}
 	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
+	m.endTurns()
+	if m.generation, err = readGeneration(folder, &m.Config); err != nil {
+		return nil, err
+	}
 	b := &Binder{}
 	network := family.Bind(&m.Config, b)
 	if err := m.canonicalNames(b.slots); err != nil {

@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,24 +25,28 @@ func (m *Model) Encode(text string) ([]int32, error) {
 }
 
 // EncodeChat renders messages with the model's chat template, up to and including
-// the header of the assistant's answer, and tokenizes them. Without a template
+// the header of the assistant's answer, and tokenizes them. Tools are the functions that the model
+// may call, as chat.Options has them; nil are those of Options.Chat. Without a template
 // that is an error.
-func (m *Model) EncodeChat(ctx context.Context, messages []chat.Message) ([]int32, error) {
-	return m.encodeChat(ctx, messages, true)
+func (m *Model) EncodeChat(ctx context.Context, messages []chat.Message, tools []any) ([]int32, error) {
+	return m.encodeChat(ctx, messages, tools, true)
 }
 
 // EncodeDialogue is EncodeChat without the header of an answer to come: a dialogue as
 // it is.
-func (m *Model) EncodeDialogue(ctx context.Context, messages []chat.Message) ([]int32, error) {
-	return m.encodeChat(ctx, messages, false)
+func (m *Model) EncodeDialogue(ctx context.Context, messages []chat.Message, tools []any) ([]int32, error) {
+	return m.encodeChat(ctx, messages, tools, false)
 }
 
-func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, header bool) ([]int32, error) {
+func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, tools []any, header bool) ([]int32, error) {
 	template, o, err := m.ChatTemplate()
 	if err != nil {
 		return nil, err
 	}
 	o.AddGenerationPrompt = header
+	if tools != nil {
+		o.Tools = tools
+	}
 	text, err := template.Render(ctx, messages, o)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
@@ -60,7 +65,7 @@ func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, header 
 func (m *Model) EncodeTurn(ctx context.Context, messages []chat.Message) ([]int32, error) {
 	n := len(messages)
 	if n < 2 || messages[n-2].Role != "assistant" {
-		return m.EncodeChat(ctx, messages)
+		return m.EncodeChat(ctx, messages, nil)
 	}
 	template, o, err := m.ChatTemplate()
 	if err != nil {
@@ -115,6 +120,41 @@ func (m *Model) ChatTemplate() (*chat.Template, chat.Options, error) {
 		o.Now = time.Now() // of shapes alone
 	}
 	return template, o, nil
+}
+
+// endTurns makes the token that ends an assistant's turn an end token. Files name another one where
+// a model was tuned for chats, or its template changed, after them; it would run on into the next turn.
+func (m *Model) endTurns() {
+	id, ok := m.turnEnd()
+	if !ok || slices.Contains(m.Config.EOS, id) {
+		return
+	}
+	text, _ := m.Tokenizer.IDToToken(id)
+	m.note("the chat template ends the assistant's turns with %s (%d), which is not in eos_token_id %d: it ends responses, too", text, id, m.Config.EOS)
+	m.Config.EOS = append(slices.Clip(m.Config.EOS), id)
+}
+
+// turnEnd is the special token that the chat template puts after what an assistant says; ok is
+// false where there is none.
+func (m *Model) turnEnd() (id int32, ok bool) {
+	if !m.HasChatTemplate() {
+		return 0, false
+	}
+	template, o, err := m.ChatTemplate()
+	if err != nil { // which whoever needs it is told
+		return 0, false
+	}
+	const said = "what the assistant says"
+	text, err := template.Render(context.Background(), []chat.Message{{Role: "user", Content: "what the user says"}, {Role: "assistant", Content: said}}, o)
+	at := strings.LastIndex(text, said)
+	if err != nil || at < 0 {
+		return 0, false
+	}
+	ids, err := m.Tokenizer.Encode(strings.TrimSpace(text[at+len(said):]), false)
+	if err != nil || len(ids) == 0 || int(ids[0]) >= m.Config.Vocab || ids[0] == m.Config.BOS || !m.Tokenizer.IsSpecial(ids[0]) {
+		return 0, false
+	}
+	return ids[0], true
 }
 
 // ChatVariables tells whether Options.Chat has variables for the chat template.

@@ -92,7 +92,7 @@ func (c *Conversation) open(ctx context.Context, p *Prompt) error {
 func (c *Conversation) read(ctx context.Context, text string) ([]int32, error) {
 	messages := append(c.messages[:len(c.messages):len(c.messages)], chat.Message{Role: "user", Content: text})
 	if c.again {
-		return c.model.EncodeChat(ctx, messages)
+		return c.model.EncodeChat(ctx, messages, nil)
 	}
 	return c.model.EncodeTurn(ctx, messages)
 }

@@ -106,7 +106,7 @@ func (p *PromptSource) readText(ctx context.Context, m *model.Model, in io.Reade
 	if p.Raw || !m.HasChatTemplate() {
 		ids, err = m.Encode(text)
 	} else {
-		ids, err = m.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}})
+		ids, err = m.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}}, nil)
 	}
 	return &Prompt{IDs: ids}, err
 }

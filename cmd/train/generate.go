@@ -49,6 +49,8 @@ by templates ('prompt={context}\n\n{question}'), or by the name of a data set:
 ` + fieldPresets() + `
 NAME of --field is id, prompt, text, messages, prompt_ids, context or answer.
 
+A chat is taken with its "tools" and "system" and further fields of messages; an
+assistant's turn at its end, or "completion", is its answer and no part of the prompt.
 "prompt" and chats go into the model's chat template; "text" does not, nor does "prompt"
 with --raw or for a model without a template. --sampling model follows the model's
 generation_config.json; --responses source takes the answers of the files, or the right

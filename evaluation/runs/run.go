@@ -156,10 +156,11 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	}
 	var work []evaluation.Work
 	var left []error // subtasks without data
+	notices := &progress.Notices{W: log}
 	total := 0
 	for i := range plans {
 		set := plans[i].setting
-		set.Model = l.Model
+		set.Model, set.Notices = l.Model, notices
 		samples, err := plans[i].selection.Task.Open(ctx, &set, plans[i].selection.Subtask)
 		if errors.Is(err, evaluation.ErrNoData) && !plans[i].selection.Named {
 			left = append(left, err)

@@ -12,7 +12,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
-	"glimpse/model/chat"
+	"glimpse/model"
 )
 
 func init() {
@@ -238,15 +238,17 @@ func encodePrompt(ctx context.Context, s *evaluation.Setting, p datasets.Prompt,
 			return nil, err
 		}
 	case datasets.FormMessages:
-		for _, m := range p.Messages {
-			prompt.Messages = append(prompt.Messages, chat.Message{Role: m.Role, Content: m.Content})
+		var err error
+		if prompt.Messages, prompt.Tools, err = model.ChatOf(p); err != nil {
+			return nil, err
 		}
 		// What one user says is a prompt for a model without chat templates, too.
-		if len(p.Messages) == 1 && p.Messages[0].Role == "user" && (s.Raw || !s.Model.HasChatTemplate()) {
+		if len(p.Messages) == 1 && len(p.Tools) == 0 && p.Messages[0].Role == "user" && (s.Raw || !s.Model.HasChatTemplate()) {
 			prompt = evaluation.Prompt{Text: p.Messages[0].Content}
 		}
 	case datasets.FormText, datasets.FormFewShot:
 		prompt.Raw = true
 	}
+	s.Notices.Say(s.Model.Unread(p)...)
 	return s.Encode(ctx, prompt, maxNew)
 }

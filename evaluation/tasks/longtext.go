@@ -44,7 +44,7 @@ func encodeLong(ctx context.Context, s *evaluation.Setting, text string, raw boo
 	encode := s.Model.Encode
 	if !raw && !s.Raw && s.Model.HasChatTemplate() {
 		encode = func(text string) ([]int32, error) {
-			return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}})
+			return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}}, nil)
 		}
 	}
 	for limit = min(limit, room); ; {
@@ -92,7 +92,7 @@ func encodeContext(ctx context.Context, s *evaluation.Setting, template string, 
 		if raw {
 			return s.Model.Encode(fill(template, values))
 		}
-		return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: fill(template, values)}})
+		return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: fill(template, values)}}, nil)
 	}
 	most := s.MaxTokens(maxNew)
 	ids, err := encode(values)
