@@ -125,13 +125,15 @@ func (o object) given(name string) bool {
 }
 
 // parseFields reads an object, and returns also its fields that are not null, in their order.
-// Columns of one type have null for what a row does not have.
+// Columns of one type have null for what a row does not have. A field with NaN or Infinity, which
+// no JSON can hold, is as good as null: logs of probabilities have them.
 func parseFields(raw json.RawMessage) (object, []Field, error) {
 	o, err := parseObject(raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
+	masked, _ := maskNonFinite(raw)
+	d := json.NewDecoder(bytes.NewReader(masked))
 	if _, err := d.Token(); err != nil {
 		return nil, nil, err
 	}
@@ -145,7 +147,7 @@ func parseFields(raw json.RawMessage) (object, []Field, error) {
 		if err := d.Decode(&f.Value); err != nil {
 			return nil, nil, err
 		}
-		if o.given(f.Name) {
+		if o.given(f.Name) && bytes.Equal(f.Value, o[f.Name]) {
 			fields = append(fields, f)
 		}
 	}

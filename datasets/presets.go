@@ -26,7 +26,7 @@ func init() {
 		FieldPresets.Add(p.name, FieldPreset{Doc: p.doc, Fields: p.fields})
 	}
 	FieldPresets.Add("squad", FieldPreset{
-		Doc:    "SQuAD 1.1, 2.0: context, question, answers, of which an unanswerable question of 2.0 has none",
+		Doc:    "SQuAD 1.1, 2.0: context, question, answers (none: unanswerable)",
 		Fields: Fields{ID: "id", Context: "context", Prompt: "question", Answer: "answers.text"}, Unanswerable: true,
 	})
 }

@@ -48,7 +48,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		"run --model ../evict hi":                `open model ../evict: stat config.json`,
 		"run --adapter . --example needle":       `read adapter .: not an adapter folder: no glimpse.json, want a folder that train has written`,
 		"run --pattern . --policy duoattention --example needle": `--pattern .: pattern: stat config.json: no such file or directory, want a folder that evict patterns has written`,
-		"eval --config .":                    `read .: got a folder, want a file`,
+		"eval --config .":                    `.: a folder, want a regular file`,
 		"judge out":                          `judge: got --judge "" and --judge-model "", want both`,
 		"judge out --judge http://localhost": `judge: got --judge "http://localhost" and --judge-model "", want both`,
 		"report out -o":                      `report: --out: got no value, want one: file to write: .html, .md, or`,
