@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"glimpse/datasets"
 	"glimpse/model/chat"
@@ -39,7 +40,8 @@ func (m *Model) Unread(p datasets.Prompt) (notices []string) {
 	for _, name := range p.Dropped {
 		notices = append(notices, fmt.Sprintf("field %q of rows is not in their prompts", name))
 	}
-	if p.Form != datasets.FormMessages || !m.HasChatTemplate() {
+	further := len(p.Tools) > 0 || slices.ContainsFunc(p.Messages, func(x datasets.Message) bool { return len(x.Extra) > 0 })
+	if !further || !m.HasChatTemplate() {
 		return notices
 	}
 	template, _, err := m.ChatTemplate()
