@@ -50,7 +50,7 @@ func noPath(err error) error {
 }
 
 // ReadAdapterFS is ReadAdapter for a folder in a file system such as embed.FS;
-// "." is its root.
+// "." is its root, which errors do not name: it says nothing to those who gave the file system.
 func ReadAdapterFS(fsys fs.FS, dir string) (*Adapter, error) {
 	sub, err := fs.Sub(fsys, dir)
 	if err == nil {
@@ -58,6 +58,9 @@ func ReadAdapterFS(fsys fs.FS, dir string) (*Adapter, error) {
 		if a, err = readAdapter(sub); err == nil {
 			return a, nil
 		}
+	}
+	if dir == "." {
+		return nil, err
 	}
 	return nil, fmt.Errorf("read adapter %s: %w", dir, err)
 }
@@ -68,7 +71,7 @@ func readAdapter(fsys fs.FS) (*Adapter, error) {
 	}
 	data, err := readBounded(fsys, manifestFile, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: no %s: %w", ErrNotAdapter, manifestFile, err)
+		return nil, fmt.Errorf("%w: no %s, want a folder that train has written: %w", ErrNotAdapter, manifestFile, noPath(err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", manifestFile, err)

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"glimpse/internal/modelfile"
+	"glimpse/internal/regularfile"
 	"glimpse/kernels"
 )
 
@@ -184,7 +185,7 @@ func checkRegular(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := modelfile.CheckRegular(info); err != nil {
+	if err := regularfile.Check(info); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
@@ -197,7 +198,7 @@ func mapSize(path string, f *os.File) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := modelfile.CheckRegular(info); err != nil { // it may have been replaced
+	if err := regularfile.Check(info); err != nil { // it may have been replaced
 		return 0, fmt.Errorf("%s: %w", path, err)
 	}
 	if info.Size() > math.MaxInt {

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"sync"
 
-	"glimpse/internal/modelfile"
+	"glimpse/internal/regularfile"
 )
 
 const (
@@ -30,6 +30,7 @@ type Weights struct {
 	name   string   // the folder, for errors
 	shards []*shard // sorted by file name
 	owner  map[string]*shard
+	stored map[string]string // names in the files, of tensors that Rename renamed
 
 	hashing sync.Mutex
 	sha256  string // "" until computed
@@ -139,7 +140,7 @@ func (w *Weights) add(name string, s *Safetensors) {
 func otherWeights(dir fs.FS) string {
 	for _, name := range []string{"pytorch_model.bin", "pytorch_model.bin.index.json"} {
 		if _, err := fs.Stat(dir, name); err == nil {
-			return "; " + name + " must first be converted to safetensors"
+			return "; " + name + ` must first be converted to safetensors: AutoModelForCausalLM.from_pretrained("DIR").save_pretrained("OUT")`
 		}
 	}
 	return ""
@@ -155,23 +156,54 @@ func (w *Weights) Names() []string {
 	return names
 }
 
+// Rename gives tensors other names, by their names in the files; no two may become one. It
+// comes before any use of the weights by several.
+func (w *Weights) Rename(names map[string]string) error {
+	owner := maps.Clone(w.owner)
+	for from := range names {
+		delete(owner, from)
+	}
+	for from, to := range names {
+		if _, ok := owner[to]; ok {
+			return corruptf("%s: tensors %.200q and %.200q are the same one", w.name, from, to)
+		}
+		owner[to] = w.owner[from]
+	}
+	w.owner, w.stored = owner, make(map[string]string, len(names))
+	for from, to := range names {
+		w.stored[to] = from
+	}
+	return nil
+}
+
+// file is where a tensor lies, and by which name.
+func (w *Weights) file(name string) (s *shard, stored string, ok bool) {
+	s, ok = w.owner[name]
+	if stored, renamed := w.stored[name]; renamed {
+		return s, stored, ok
+	}
+	return s, name, ok
+}
+
 // Info describes a tensor, also one of a type that Tensor refuses.
 func (w *Weights) Info(name string) (TensorInfo, bool) {
-	s, ok := w.owner[name]
+	s, stored, ok := w.file(name)
 	if !ok {
 		return TensorInfo{}, false
 	}
-	return s.Info(name)
+	return s.Info(stored)
 }
 
 // Tensor returns a view of the named tensor. ErrNoTensor if there is none,
 // ErrDType if its elements are of a type that cannot be computed with.
 func (w *Weights) Tensor(name string) (TensorView, error) {
-	s, ok := w.owner[name]
+	s, stored, ok := w.file(name)
 	if !ok {
 		return TensorView{}, fmt.Errorf("%s: tensor %.200q: %w", w.name, name, ErrNoTensor)
 	}
-	return s.Tensor(name)
+	view, err := s.Tensor(stored)
+	view.Name = name
+	return view, err
 }
 
 // Bytes is the size of all files together.
@@ -234,7 +266,7 @@ func readBounded(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := modelfile.CheckRegular(info); err != nil {
+	if err := regularfile.Check(info); err != nil {
 		return nil, corruptf("%v", err)
 	}
 	if info.Size() > limit {

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"glimpse/internal/regularfile"
 )
 
 // compression is that of a file by its extension, in lower case: ".gz", ".zst" or "".
@@ -26,7 +27,7 @@ const maxWindow = 128 << 20
 
 // openContent opens a file for reading, decompressed as it is read.
 func openContent(path string) (io.ReadCloser, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -37,14 +38,14 @@ func openContent(path string) (io.ReadCloser, error) {
 			f.Close()
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		return content{z, func() error { return errors.Join(z.Close(), f.Close()) }}, nil
+		return &content{Reader: z, close: func() error { return errors.Join(z.Close(), f.Close()) }}, nil
 	case ".zst":
 		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(2*maxWindow))
 		if err != nil {
 			f.Close()
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		return content{z, func() error { z.Close(); return f.Close() }}, nil
+		return &content{Reader: z, close: func() error { z.Close(); return f.Close() }}, nil
 	}
 	return f, nil
 }
@@ -53,6 +54,25 @@ func openContent(path string) (io.ReadCloser, error) {
 type content struct {
 	io.Reader
 	close func() error
+	begun bool // something was read
+	err   error
 }
 
-func (c content) Close() error { return c.close() }
+// Read says of the file what a decompressor's error means.
+func (c *content) Read(p []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	n, err := c.Reader.Read(p)
+	c.begun = c.begun || n > 0
+	switch {
+	case c.begun && errors.Is(err, gzip.ErrHeader), c.begun && errors.Is(err, zstd.ErrMagicMismatch):
+		err = fmt.Errorf("got other bytes after the end of the compressed data, want none: %w", err)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = fmt.Errorf("%w: the file is cut short", err)
+	}
+	c.err = err
+	return n, err
+}
+
+func (c *content) Close() error { return c.close() }

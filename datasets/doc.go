@@ -34,7 +34,8 @@
 // for them, as token ids: the training data of a learned eviction policy. It
 // names the model, the hash of its weights and the sampling settings, because
 // responses of another model are the wrong target. [CreatePairs] writes one,
-// [OpenPairs] reads it. [OpenPrompts] reads the prompts that users bring.
+// [OpenPairs] reads it. [OpenSource] reads the prompts that users bring: JSON in any
+// arrangement, CSV and TSV, Parquet and plain text, told by the file's name and content.
 //
 // All readers stream, refuse lines above [MaxLine] bytes, and name the file, the
 // line and the field in their errors.

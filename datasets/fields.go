@@ -43,6 +43,8 @@ var FieldPresets = registry.Registry[FieldPreset]{Noun: "field preset"}
 type FieldPreset struct {
 	Doc    string // which data sets have such rows
 	Fields Fields
+	// Unanswerable: a row without an answer asks what its context does not tell.
+	Unanswerable bool
 }
 
 // slot is a field of Fields by its name.
@@ -133,17 +135,19 @@ type mapping struct {
 	id, prompt, text, context, answer *template
 	messages, promptIDs               *template
 	options                           map[string]*template
+	unanswerable                      bool // a row without an answer has none
 }
 
 func (f Fields) compile() (*mapping, error) {
+	m := &mapping{options: map[string]*template{}}
 	if f.Preset != "" {
 		preset, err := FieldPresets.Lookup(f.Preset)
 		if err != nil {
 			return nil, err
 		}
+		m.unanswerable = preset.Unanswerable && f.Answer == ""
 		f = f.over(preset.Fields)
 	}
-	m := &mapping{options: map[string]*template{}}
 	into := []**template{&m.id, &m.prompt, &m.text, &m.messages, &m.promptIDs, &m.context, &m.answer}
 	forms := 0
 	for i, s := range f.slots() {

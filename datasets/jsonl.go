@@ -24,6 +24,7 @@ var ErrEmpty = errors.New("got no examples, want at least one")
 // line read so far, never beyond MaxLine.
 type lineReader struct {
 	reader *bufio.Reader
+	broken error // of opening the reader
 	file   string
 	line   int    // of the last line returned, from 1
 	text   []byte // the last line returned, until the next
@@ -31,7 +32,8 @@ type lineReader struct {
 }
 
 func newLineReader(file string, r io.Reader) *lineReader {
-	return &lineReader{reader: bufio.NewReaderSize(r, min(64<<10, MaxLine)), file: file}
+	text, err := textReader(r)
+	return &lineReader{reader: text, broken: err, file: file}
 }
 
 // next returns the next line that is not blank as a JSON object, or io.EOF. After a
@@ -54,13 +56,23 @@ func (l *lineReader) next() (object, error) {
 	}
 }
 
+// maxSkip is how much of a line is read to come to the next; a file with more of it has no lines.
+const maxSkip = 16 * MaxLine
+
 // readLine returns a line, which is valid until the next. One that is too long is read to
 // its end and left.
 func (l *lineReader) readLine() ([]byte, error) {
+	if l.broken != nil {
+		return nil, fmt.Errorf("%s: %w", l.file, l.broken)
+	}
 	l.long = l.long[:0]
 	l.line++
+	skipped := 0
 	for tooLong := false; ; {
 		piece, err := l.reader.ReadSlice('\n')
+		if skipped += len(piece); skipped > maxSkip {
+			return nil, fmt.Errorf("%s:%d: got no line end in %d bytes, want a JSON object a line", l.file, l.line, skipped)
+		}
 		whole := err == nil || err == io.EOF
 		switch {
 		case !whole && err != bufio.ErrBufferFull:
@@ -92,12 +104,15 @@ type object map[string]json.RawMessage
 
 // parseObject reads one object. It goes token by token because json.Unmarshal
 // takes the last of two equal fields and a field in other letter case, and
-// replaces broken UTF-8, all in silence.
+// replaces broken UTF-8, all in silence. Values may be NaN, Infinity and -Infinity, as
+// Python writes them: they are kept as they stand, and are an error of the field that is
+// read.
 func parseObject(text []byte) (object, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("got bytes that are not UTF-8, want a JSON object in UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
+	masked, finite := maskNonFinite(text)
+	d := json.NewDecoder(bytes.NewReader(masked))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return nil, fmt.Errorf("got %s, want a JSON object", excerpt(text))
 	}
@@ -115,6 +130,10 @@ func parseObject(text []byte) (object, error) {
 		if err := d.Decode(&value); err != nil {
 			return nil, fmt.Errorf("field %q: %w", name, syntaxError(d, err))
 		}
+		if !finite {
+			end := int(d.InputOffset())
+			copy(value, text[end-len(value):end])
+		}
 		o[name] = value
 	}
 	if _, err := d.Token(); err != nil {
@@ -124,6 +143,32 @@ func parseObject(text []byte) (object, error) {
 		return nil, fmt.Errorf("got more text after byte %d, want one JSON object per line", d.InputOffset())
 	}
 	return o, nil
+}
+
+// maskNonFinite is text with numbers of the same length in the place of NaN and Infinity; the
+// text itself where it has none.
+func maskNonFinite(text []byte) (masked []byte, finite bool) {
+	words := [][]byte{[]byte("NaN"), []byte("Infinity")}
+	if !bytes.Contains(text, words[0]) && !bytes.Contains(text, words[1]) {
+		return text, true
+	}
+	out, quoted := bytes.Clone(text), false
+	for i := 0; i < len(out); i++ {
+		switch {
+		case out[i] == '"':
+			quoted = !quoted
+		case quoted && out[i] == '\\':
+			i++
+		case quoted:
+		default:
+			for _, word := range words {
+				if bytes.HasPrefix(out[i:], word) {
+					copy(out[i:], "10000000"[:len(word)])
+				}
+			}
+		}
+	}
+	return out, false
 }
 
 func syntaxError(d *json.Decoder, err error) error {
@@ -151,7 +196,13 @@ func (o object) decode(name, want string, v any) error {
 	if !ok {
 		return fmt.Errorf("field %q: missing, want %s", name, want)
 	}
-	if string(raw) == "null" || json.Unmarshal(raw, v) != nil {
+	err := error(nil)
+	if items, ok := v.(*[]json.RawMessage); ok { // what is in them may not be read
+		*items, err = elementsOf(raw)
+	} else {
+		err = json.Unmarshal(raw, v)
+	}
+	if string(raw) == "null" || err != nil {
 		return fmt.Errorf("field %q: got %s, want %s", name, excerpt(raw), want)
 	}
 	return nil
@@ -172,16 +223,21 @@ func (o object) decodeAll(fields []field) error {
 	return nil
 }
 
-// text reads a string that must be there and not be empty.
+// text reads a string that must be there and not be empty; white space is text.
 func (o object) text(name string) (string, error) {
 	var s string
 	if err := o.decode(name, "a string", &s); err != nil {
 		return "", err
 	}
+	return s, notEmpty(name, s)
+}
+
+// notEmpty is an error of a field whose text has nothing to read.
+func notEmpty(name, s string) error {
 	if s == "" {
-		return "", fmt.Errorf("field %q: got an empty string, want text", name)
+		return fmt.Errorf("field %q: got an empty string, want text", name)
 	}
-	return s, nil
+	return nil
 }
 
 // ids reads an array of token ids that must be there.
@@ -215,6 +271,9 @@ func (o object) ids(name string) ([]int32, error) {
 // excerpt shows the beginning of a JSON value in an error.
 func excerpt(raw []byte) string {
 	const most = 40
+	if len(raw) == 0 {
+		return "nothing"
+	}
 	if len(raw) <= most {
 		return string(raw)
 	}

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"regexp"
 
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/regularfile"
 )
 
 const (
@@ -237,7 +237,7 @@ type PairReader struct {
 
 // OpenPairs opens a pair file and reads its header. The caller closes it.
 func OpenPairs(path string) (*PairReader, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open pairs: %w", err)
 	}

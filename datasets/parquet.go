@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
+
+	"glimpse/internal/regularfile"
 )
 
 // parquetRows reads a Parquet file row by row.
@@ -26,7 +28,7 @@ type parquetRows struct {
 
 func openParquet(source sourceFile) (r *parquetRows, err error) {
 	path := source.path
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open source: %w", err)
 	}
@@ -85,6 +87,10 @@ func (r *parquetRows) read() (any, error) {
 		groups := r.opened.RowGroups()
 		if r.group >= len(groups) {
 			return nil, io.EOF
+		}
+		if groups[r.group].NumRows() == 0 { // there are no pages to go to
+			r.group++
+			continue
 		}
 		if err := checkRowGroup(r.file, r.size, &r.opened.Metadata().RowGroups[r.group], r.leaves); err != nil {
 			return nil, fmt.Errorf("row group %d: %w", r.group, err)

@@ -17,13 +17,16 @@ func init() {
 		{"narrativeqa", "NarrativeQA: question and answers about the summary of a book", Fields{Context: "document.summary.text", Prompt: "question.text", Answer: "answers"}},
 		{"qa", "long_sft and others: question, answer", Fields{Prompt: "question", Answer: "answer"}},
 		{"ruler", "RULER: input, outputs", Fields{Text: "input", Answer: "outputs"}},
-		{"squad", "SQuAD 1.1, 2.0: context, question, answers", Fields{ID: "id", Context: "context", Prompt: "question", Answer: "answers.text"}},
 		{"summary", "XSum, Multi-News: document, summary", Fields{Prompt: "{document}\n\nSummarize the text above.", Answer: "summary"}},
 		{"the-stack", "The Stack: content, a file of source code", Fields{Text: "content"}},
 		{"triviaqa", "TriviaQA: question, answer with aliases", Fields{ID: "question_id", Prompt: "question", Answer: "answer.aliases"}},
 		{"truthfulqa", "TruthfulQA generation: question, correct_answers, incorrect_answers", Fields{Prompt: "question", Answer: "correct_answers", MetricOptions: map[string]string{"wrong": "incorrect_answers"}}},
 		{"ultrachat", "UltraChat 200k: messages", Fields{ID: "prompt_id", Messages: "messages"}},
 	} {
-		FieldPresets.Add(p.name, FieldPreset{p.doc, p.fields})
+		FieldPresets.Add(p.name, FieldPreset{Doc: p.doc, Fields: p.fields})
 	}
+	FieldPresets.Add("squad", FieldPreset{
+		Doc:    "SQuAD 1.1, 2.0: context, question, answers (none: unanswerable)",
+		Fields: Fields{ID: "id", Context: "context", Prompt: "question", Answer: "answers.text"}, Unanswerable: true,
+	})
 }

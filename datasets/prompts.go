@@ -5,16 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 )
-
-// Message is one turn of a chat.
-type Message struct {
-	Role    string // "user", "assistant", "system", or what the chat template knows
-	Content string // may be empty
-}
 
 // Prompt is what a row of a source asks. Exactly one of Text, Messages and IDs is
 // set, as Form says.
@@ -25,7 +21,10 @@ type Prompt struct {
 	Text     string
 	Messages []Message
 	IDs      []int32
-	Chosen   string // the answer that the row gives to a FormFewShot
+	Chosen   string // the answer that the row gives to a FormPrompt or FormFewShot; "" is none
+
+	Tools   json.RawMessage // of FormMessages: the list of functions that the model may call, nil without one
+	Dropped []string        // fields of a chat that the row has and that are not in the prompt
 }
 
 // PromptForm is the field of a row that holds its prompt.
@@ -35,15 +34,15 @@ type PromptForm string
 const (
 	FormPrompt   PromptForm = "prompt"     // text that a user says: goes into the chat template
 	FormText     PromptForm = "text"       // running text: goes to the model as it is
-	FormMessages PromptForm = "messages"   // a chat: goes into the chat template
+	FormMessages PromptForm = "messages"   // a chat, or what a user says beside a system message or tools: goes into the chat template
 	FormIDs      PromptForm = "prompt_ids" // token ids: go to the model as they are
 	FormFewShot  PromptForm = "few-shot"   // worked examples that a model completes: text, to the model as it is
 )
 
-// The ShareGPT variants, which are read as FormMessages.
+// Other names of FormMessages, as ShareGPT files have them.
 const (
-	formConversations PromptForm = "conversations" // [{"from", "value"}]
-	formConversation  PromptForm = "conversation"  // [{"human", "assistant"}]
+	formConversations PromptForm = "conversations"
+	formConversation  PromptForm = "conversation"
 )
 
 var promptForms = []PromptForm{FormPrompt, FormText, FormMessages, FormIDs, formConversations, formConversation}
@@ -66,9 +65,14 @@ func (p Prompt) CheckIDs(vocab int) error {
 //	{"conversations": [{"from": "human", "value": "…"}, {"from": "gpt", "value": "…"}]}
 //	{"conversation": [{"human": "…", "assistant": "…"}]}
 //	{"prompt": "…", "chosen": "…"}
+//	{"prompt": "…", "completion": "…"}
+//	{"prompt": [{"role": "user", "content": "…"}], "completion": [{"role": "assistant", "content": "…"}]}
 //
 // unless [Fields] say where the prompt stands, and may have an "id", a string or a whole
-// number. Other fields are passed over, because prompt files come from many hands.
+// number. Of a chat and of what a user says "system" or "system_prompt" is the first turn, and "tools" the
+// functions that the model may call, a list of objects or the JSON text of one. Messages
+// come before a prompt beside them. Further fields of a message are kept. Other fields are
+// passed over, because prompt files come from many hands; those of a chat are named in Prompt.Dropped.
 type PromptReader struct {
 	rows    *RowReader
 	mapping *mapping
@@ -141,7 +145,7 @@ func (m *mapping) readPrompt(row Row) (p Prompt, err error) {
 		p.Form = FormMessages
 		var o object
 		if o, err = m.messages.field(row); err == nil {
-			p.Messages, err = parseTurns(o, m.messages.path)
+			p.Messages, err = parseMessages(o, m.messages.path)
 		}
 	case m.promptIDs != nil:
 		p.Form = FormIDs
@@ -154,6 +158,9 @@ func (m *mapping) readPrompt(row Row) (p Prompt, err error) {
 	}
 	if err == nil && m.context != nil {
 		err = m.addContext(row, &p)
+	}
+	if err == nil {
+		err = p.readBeside(row.object)
 	}
 	if err != nil {
 		return Prompt{}, err
@@ -189,7 +196,7 @@ func (m *mapping) addContext(row Row, p *Prompt) error {
 		if i < 0 {
 			return errors.New("got no user's turn, want one that the context stands before")
 		}
-		p.Messages[i].Content = context + p.Messages[i].Content
+		return p.Messages[i].put(context)
 	default:
 		p.Text = context + p.Text
 	}
@@ -204,12 +211,13 @@ func (m *mapping) answered(row Row, p Prompt) (Prompt, error) {
 	}
 	switch p.Form {
 	case FormPrompt:
-		p.Form, p.Messages, p.Text = FormMessages, []Message{{"user", p.Text}, {"assistant", answers[0]}}, ""
+		p.Form, p.Messages, p.Text = FormMessages, []Message{{Role: "user", Content: p.Text}, {Role: "assistant", Content: answers[0]}}, ""
+		p.Chosen = ""
 	case FormText:
 		p.Form, p.Chosen = FormFewShot, answers[0]
 	case FormMessages:
 		if n := len(p.Messages); p.Messages[n-1].Role != "assistant" {
-			p.Messages = append(p.Messages, Message{"assistant", answers[0]})
+			p.Messages = append(p.Messages, Message{Role: "assistant", Content: answers[0]})
 		}
 	case FormIDs:
 		return p, errors.New("got token ids, want text where there is an answer")
@@ -229,6 +237,7 @@ func parsePrompt(o object) (p Prompt, err error) {
 		case string(raw) == "null":
 			null = form
 			continue
+		case p.Form == FormPrompt && isChat(form): // which has the prompt in it
 		case p.Form != "":
 			return Prompt{}, fmt.Errorf("got both %q and %q, want one of the fields %q", p.Form, form, promptForms)
 		}
@@ -237,18 +246,24 @@ func parsePrompt(o object) (p Prompt, err error) {
 	if p.Form == "" {
 		p.Form = null
 	}
-	switch name := string(p.Form); p.Form {
-	case FormPrompt, FormText:
-		p.Text, err = o.text(name)
-		if _, ok := o["chosen"]; ok && p.Form == FormPrompt && o.decode("chosen", "", &p.Chosen) == nil && p.Chosen != "" {
-			p.Form = FormFewShot
-		}
-	case formConversations, formConversation:
-		p.Messages, err = parseConversation(o, name, p.Form)
+	name := string(p.Form)
+	switch {
+	case isChat(p.Form):
 		p.Form = FormMessages
-	case FormMessages:
 		p.Messages, err = parseMessages(o, name)
-	case FormIDs:
+		if prompt, ok := scalarText(o[string(FormPrompt)]); ok && err == nil && !p.asks(prompt) {
+			p.Dropped = append(p.Dropped, string(FormPrompt))
+		}
+	case p.Form == FormPrompt && isList(o[name]):
+		p.Form = FormMessages
+		if p.Messages, err = parseMessages(o, name); err == nil {
+			err = p.addCompletion(o)
+		}
+	case p.Form == FormPrompt || p.Form == FormText:
+		if p.Text, err = o.text(name); err == nil && p.Form == FormPrompt {
+			err = p.readAnswer(o)
+		}
+	case p.Form == FormIDs:
 		p.IDs, err = parseIDs(o, name)
 	default:
 		err = fmt.Errorf("got no prompt, want one of the fields %q", promptForms)
@@ -259,6 +274,123 @@ func parsePrompt(o object) (p Prompt, err error) {
 	return p, nil
 }
 
+// asks tells that the text is the first turn of the user.
+func (p *Prompt) asks(text string) bool {
+	i := slices.IndexFunc(p.Messages, func(x Message) bool { return x.Role == "user" })
+	return i >= 0 && p.Messages[i].Content == text
+}
+
+func isChat(form PromptForm) bool {
+	return form == FormMessages || form == formConversations || form == formConversation
+}
+
+func isList(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '[' }
+
+// readAnswer reads what a row gives beside a prompt of text. Preference data has other lists and
+// numbers as "chosen".
+func (p *Prompt) readAnswer(o object) error {
+	if o.given("chosen") && o.decode("chosen", "", &p.Chosen) == nil && p.Chosen != "" {
+		p.Form = FormFewShot
+		return nil
+	}
+	if !o.given("completion") {
+		return nil
+	}
+	if !isList(o["completion"]) {
+		return o.decode("completion", "a string or a list of messages", &p.Chosen)
+	}
+	p.Form, p.Messages, p.Text = FormMessages, []Message{{Role: "user", Content: p.Text}}, ""
+	return p.addCompletion(o)
+}
+
+// addCompletion puts the completion after the messages of a prompt: the assistant's turn, or a list
+// that ends with it.
+func (p *Prompt) addCompletion(o object) error {
+	switch {
+	case !o.given("completion"):
+		return nil
+	case isList(o["completion"]):
+		messages, err := parseMessages(o, "completion")
+		p.Messages = append(p.Messages, messages...)
+		return err
+	}
+	var answer string
+	if err := o.decode("completion", "a string or a list of messages", &answer); err != nil {
+		return err
+	}
+	if answer != "" {
+		p.Messages = append(p.Messages, Message{Role: "assistant", Content: answer})
+	}
+	return nil
+}
+
+// readBeside reads what stands beside the messages or the prompt of a chat: the system message and
+// the tools. What a user says becomes a chat by them.
+func (p *Prompt) readBeside(o object) error {
+	if p.Form != FormMessages && p.Form != FormPrompt {
+		return nil
+	}
+	var system string
+	for _, name := range []string{"system", "system_prompt"} {
+		var text string
+		switch {
+		case !o.given(name) || o.decode(name, "a string", &text) == nil && text == "":
+		case text == "": // no text: another column of that name
+			p.Dropped = append(p.Dropped, name)
+		case system != "" || len(p.Messages) > 0 && p.Messages[0].Role == "system":
+			if text != system && (len(p.Messages) == 0 || text != p.Messages[0].Content) {
+				p.Dropped = append(p.Dropped, name)
+			}
+		default:
+			system = text
+		}
+	}
+	if err := p.readTools(o); err != nil {
+		return err
+	}
+	for _, name := range []string{"functions", "documents", "chat_template_kwargs"} {
+		if raw := o[name]; o.given(name) && string(raw) != "[]" && string(raw) != "{}" && string(raw) != `""` {
+			p.Dropped = append(p.Dropped, name)
+		}
+	}
+	for _, name := range []string{"images", "audios", "videos"} {
+		if raw := o[name]; o.given(name) && string(raw) != "[]" && p.Form == FormMessages {
+			return fmt.Errorf("field %q: got %s, want none: models read text alone here", name, excerpt(raw))
+		}
+	}
+	if p.Form == FormPrompt && (system != "" || p.Tools != nil) {
+		p.Form, p.Messages = FormMessages, []Message{{Role: "user", Content: p.Text}}
+		if p.Chosen != "" {
+			p.Messages = append(p.Messages, Message{Role: "assistant", Content: p.Chosen})
+		}
+		p.Text, p.Chosen = "", ""
+	}
+	if system != "" {
+		p.Messages = slices.Insert(p.Messages, 0, Message{Role: "system", Content: system})
+	}
+	return nil
+}
+
+func (p *Prompt) readTools(o object) error {
+	raw := unquoted(o["tools"])
+	if !o.given("tools") || string(raw) == `""` {
+		return nil
+	}
+	var tools []json.RawMessage
+	if err := (object{"tools": raw}).decode("tools", "a list of functions, or the JSON text of one", &tools); err != nil {
+		return err
+	}
+	for i, tool := range tools {
+		if _, err := parseObject(tool); err != nil {
+			return fmt.Errorf(`field "tools": element %d: %w`, i, err)
+		}
+	}
+	if len(tools) > 0 || p.Form == FormMessages {
+		p.Tools = raw
+	}
+	return nil
+}
+
 func parseIDs(o object, name string) ([]int32, error) {
 	ids, err := o.ids(name)
 	if err == nil && len(ids) == 0 {
@@ -267,57 +399,16 @@ func parseIDs(o object, name string) ([]int32, error) {
 	return ids, err
 }
 
-// parseTurns reads messages in any of the forms.
-func parseTurns(o object, name string) ([]Message, error) {
-	var items []json.RawMessage
-	if err := o.decode(name, "a list of turns", &items); err != nil {
-		return nil, err
-	}
-	if len(items) > 0 {
-		if first, err := parseObject(items[0]); err == nil {
-			for _, form := range []struct {
-				key  string
-				form PromptForm
-			}{{"from", formConversations}, {"human", formConversation}} {
-				if _, ok := first[form.key]; ok {
-					return parseConversation(o, name, form.form)
-				}
-			}
-		}
-	}
-	return parseMessages(o, name)
-}
-
-func parseMessages(o object, name string) ([]Message, error) {
-	var items []json.RawMessage
-	if err := o.decode(name, "an array of objects", &items); err != nil {
-		return nil, err
-	}
-	if len(items) == 0 {
-		return nil, fmt.Errorf("field %q: got no messages, want at least one", name)
-	}
-	messages := make([]Message, 0, len(items))
-	for i, item := range items {
-		fields, err := parseObject(item)
-		var m Message
-		if err == nil {
-			m.Role, err = fields.text("role")
-		}
-		if err == nil {
-			err = fields.decode("content", "a string", &m.Content)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("field %q: element %d: %w", name, i, err)
-		}
-		messages = append(messages, m)
-	}
-	return messages, nil
-}
-
 func parseID(o object) (string, error) {
-	var number int64
-	if o.decode("id", "", &number) == nil {
-		return strconv.FormatInt(number, 10), nil
+	var number json.Number
+	if raw := o["id"]; len(raw) > 0 && raw[0] != '"' && o.decode("id", "", &number) == nil {
+		if !strings.ContainsAny(number.String(), ".eE") {
+			return number.String(), nil
+		}
+		// A column of numbers with a gap is one of floats for pandas: 1.0.
+		if f, err := number.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return strconv.FormatInt(int64(f), 10), nil
+		}
 	}
 	id, err := o.text("id")
 	if err != nil {

@@ -13,6 +13,9 @@ type Record struct {
 	Prompt
 	Index      int      // place among the source's rows, from 0; bad ones are counted, too
 	References []string // none of them is empty; nil: there are none
+	// Unanswerable: the data set says that the question has no answer (SQuAD 2.0), which
+	// is not that none is known.
+	Unanswerable bool
 	// MetricOptions are lists that the row gives to metrics, such as the classes to choose
 	// from, by the option's name.
 	MetricOptions map[string][]string
@@ -126,7 +129,7 @@ func (m *mapping) readReferences(e *Record) (err error) {
 	}
 	e.References = slices.DeleteFunc(e.References, func(text string) bool { return text == "" })
 	if len(e.References) == 0 {
-		e.References = nil
+		e.References, e.Unanswerable = nil, m.unanswerable && err == nil
 	}
 	return err
 }

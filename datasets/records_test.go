@@ -80,6 +80,9 @@ func TestFields(t *testing.T) {
 		"preset and more":     {line: `{"problem": "p", "answer": 4, "unique_id": "u/1"}`, flags: "math;id=unique_id", form: "prompt", id: "u/1", said: "p", refs: []string{"4"}, generateFrom: "user: p | assistant: 4"},
 		"another form":        {line: `{"problem": "p", "answer": 4}`, flags: "math;text=problem", form: "text", id: "f.jsonl:1", said: "p", refs: []string{"4"}, generateFrom: "p"},
 		"ShareGPT elsewhere":  {line: `{"chat": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]}`, flags: "messages=chat", form: "messages", id: "f.jsonl:1", said: "user: q", refs: []string{"a"}, generateFrom: "user: q | assistant: a"},
+		"completion":          {line: `{"prompt": [{"role": "user", "content": "q"}], "completion": [{"role": "assistant", "content": "a"}]}`, form: "messages", id: "f.jsonl:1", said: "user: q", refs: []string{"a"}, generateFrom: "user: q | assistant: a"},
+		"completion of text":  {line: `{"prompt": "q", "completion": "a"}`, form: "prompt", id: "f.jsonl:1", said: "q", refs: []string{"a"}, generateFrom: "q"},
+		"context and parts":   {line: `{"d": "d", "messages": [{"role": "user", "content": [{"type": "text", "text": "q"}]}, {"role": "assistant", "content": [{"type": "text", "text": "a"}]}]}`, flags: "context=d", form: "messages", id: "f.jsonl:1", said: "user: d\n\nq", refs: []string{"a"}, generateFrom: "user: d\n\nq | assistant: a"},
 		"last turn":           {line: `{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}`, form: "messages", id: "f.jsonl:1", said: "user: q", refs: []string{"a"}, generateFrom: "user: q | assistant: a"},
 		"answer and turn":     {line: `{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "answer": "b"}`, form: "messages", id: "f.jsonl:1", said: "user: q", refs: []string{"b"}, generateFrom: "user: q | assistant: a"},
 		"worked examples":     {line: `{"prompt": "p", "chosen": "c", "rejected": "r"}`, form: "few-shot", id: "f.jsonl:1", said: "p", refs: []string{"c"}, generateFrom: "p"},
@@ -287,13 +290,17 @@ func FuzzRecords(f *testing.F) {
 		if err != nil {
 			return
 		}
+		text = `{"prompt": "x"}` + "\n" + text // one object a line
+		if strings.Contains(text, "\x00") {
+			return // no text
+		}
 		lines := 0
 		for line := range strings.SplitSeq(text, "\n") {
 			if strings.TrimSpace(line) != "" {
 				lines++
 			}
 		}
-		if lines == 0 || lines > 500 {
+		if lines > 500 {
 			return
 		}
 		path := filepath.Join(t.TempDir(), "f.jsonl")

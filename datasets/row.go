@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Row is one record of a source: a line of a JSONL file, an element of a JSON array, a
-// row of a Parquet file.
+// Row is one record of a source: a line of a JSONL, CSV or TSV file, an element of a JSON
+// array, a row of a Parquet file.
 //
 // Its fields are named by paths: "answers.text" is the field text of the field answers.
 // On the way a number takes one element of a list, from 0, and a name that of every
@@ -138,8 +138,8 @@ func textsOf(raw json.RawMessage, depth int) ([]string, error) {
 	case string(raw) == "null":
 		return nil, nil
 	case depth < most && raw[0] == '[':
-		var items []json.RawMessage
-		if err := json.Unmarshal(raw, &items); err != nil {
+		items, err := elementsOf(raw)
+		if err != nil {
 			return nil, err
 		}
 		var all []string
@@ -165,13 +165,16 @@ func textsOf(raw json.RawMessage, depth int) ([]string, error) {
 
 // scalarText is the text of a string, a number, true or false.
 func scalarText(raw json.RawMessage) (text string, ok bool) {
+	if len(raw) == 0 {
+		return "", false
+	}
 	switch raw[0] {
 	case '"':
 		return text, json.Unmarshal(raw, &text) == nil
 	case '[', '{', 'n':
 		return "", false
 	}
-	return string(raw), true
+	return string(raw), json.Valid(raw) // not NaN
 }
 
 // at follows a path.
@@ -201,8 +204,8 @@ func follow(raw json.RawMessage, name, path string) (json.RawMessage, error) {
 		}
 		return o.at(path)
 	case '[':
-		var items []json.RawMessage
-		if err := json.Unmarshal(raw, &items); err != nil {
+		items, err := elementsOf(raw)
+		if err != nil {
 			return nil, err
 		}
 		head, rest, more := strings.Cut(path, ".")

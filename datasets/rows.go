@@ -1,7 +1,7 @@
 package datasets
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,13 +18,15 @@ import (
 const (
 	FormatAuto    = "auto"    // by the file's extension
 	FormatJSONL   = "jsonl"   // one object a line
-	FormatJSON    = "json"    // one array of such objects
+	FormatJSON    = "json"    // one array of such objects; a file of either kind is read as the other, too
+	FormatCSV     = "csv"     // a header that names the fields, then one row of strings for each; an empty one is null
+	FormatTSV     = "tsv"     // the same with tabs
 	FormatParquet = "parquet" // columns named as the fields of such objects
 	FormatText    = "text"    // a whole file is one object, whose field "text" it is
 )
 
 // SourceFormats lists them.
-var SourceFormats = []string{FormatAuto, FormatJSON, FormatJSONL, FormatParquet, FormatText}
+var SourceFormats = []string{FormatAuto, FormatCSV, FormatJSON, FormatJSONL, FormatParquet, FormatText, FormatTSV}
 
 // formatOf is the format that a file's extension means, .gz and .zst after it left out.
 func formatOf(path string) string {
@@ -36,6 +38,10 @@ func formatOf(path string) string {
 		return FormatJSONL
 	case ".json":
 		return FormatJSON
+	case ".csv":
+		return FormatCSV
+	case ".tsv":
+		return FormatTSV
 	case ".parquet":
 		return FormatParquet
 	}
@@ -92,6 +98,9 @@ func OpenRows(path, format string) (*RowReader, error) {
 				return filepath.SkipDir
 			}
 			return nil
+		}
+		if strings.EqualFold(filepath.Ext(file), ".arrow") { // beside it lie JSON files that are no rows
+			return fmt.Errorf("%s: got %s", path, arrowFile)
 		}
 		if e.Type().IsRegular() {
 			name, err := filepath.Rel(path, file)
@@ -196,19 +205,33 @@ func openFile(file sourceFile, format string) (fileRows, error) {
 	case FormatText:
 		return &textRows{sourceFile: file}, nil
 	}
-	f, err := openContent(file.path)
+	f, err := openText(file.path)
 	if err != nil {
-		return nil, fmt.Errorf("open source: %w", err)
+		return nil, err
 	}
-	if format == FormatJSON {
-		a, err := newArrayRows(f, file)
+	switch format {
+	case FormatCSV, FormatTSV:
+		t, err := newTableRows(f, file, format)
 		if err != nil {
 			f.Close()
 			return nil, err
 		}
-		return a, nil
+		return t, nil
 	}
-	return &lineRows{lines: newLineReader(file.path, f), name: file.name, closer: f}, nil
+	return newJSONRows(f, file), nil
+}
+
+// newJSONRows reads one object a line, an array of them, or objects that go over several
+// lines, whatever the file's name says.
+func newJSONRows(f textFile, file sourceFile) fileRows {
+	head, _ := f.Peek(headSize) // its error comes again
+	first, _, more := bytes.Cut(bytes.TrimLeft(head, " \t\r\n"), []byte("\n"))
+	first = bytes.TrimRight(first, " \t\r")
+	array := bytes.HasPrefix(first, []byte("["))
+	if !array && !(more && bytes.HasPrefix(first, []byte("{")) && bytes.ContainsAny(first[len(first)-1:], "{[,")) {
+		return &lineRows{lines: newLineReader(file.path, f), name: file.name, closer: f}
+	}
+	return &arrayRows{sourceFile: file, closer: f, elements: elements{r: f, array: array}}
 }
 
 // lineRows are the lines of a JSONL file.
@@ -250,9 +273,9 @@ func (t *textRows) next() (Row, error) {
 		return Row{}, io.EOF
 	}
 	t.read = true
-	f, err := openContent(t.path)
+	f, err := openText(t.path)
 	if err != nil {
-		return Row{}, fmt.Errorf("open source: %w", err)
+		return Row{}, err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, MaxLine))
@@ -263,7 +286,7 @@ func (t *textRows) next() (Row, error) {
 		return Row{}, fmt.Errorf("%s: got a text of more than %d bytes, want at most that", t.path, MaxLine-1)
 	case !utf8.Valid(data):
 		return Row{}, fmt.Errorf("%s: got bytes that are not UTF-8, want text", t.path)
-	case strings.TrimSpace(string(data)) == "":
+	case len(data) == 0:
 		return Row{}, fmt.Errorf("%s: %w", t.path, ErrEmpty)
 	}
 	text, err := json.Marshal(string(data))
@@ -272,58 +295,30 @@ func (t *textRows) next() (Row, error) {
 
 func (t *textRows) close() error { return nil }
 
-// arrayRows streams a JSON array of objects.
+// arrayRows streams the elements of a JSON array, or objects one after another.
 type arrayRows struct {
 	sourceFile
-	file    io.Closer
-	room    *allowance
-	d       *json.Decoder
-	element int
-}
-
-// allowance reads no more than what is left: the decoder holds the whole element that it
-// reads, whatever its length.
-type allowance struct {
-	r    io.Reader
-	left int
-}
-
-func (a *allowance) Read(p []byte) (int, error) {
-	if a.left <= 0 {
-		return 0, fmt.Errorf("got an element of more than %d bytes, want less than %d", 2*MaxLine, MaxLine)
-	}
-	n, err := a.r.Read(p[:min(len(p), a.left)])
-	a.left -= n
-	return n, err
-}
-
-func newArrayRows(f io.ReadCloser, file sourceFile) (*arrayRows, error) {
-	room := &allowance{r: bufio.NewReader(f), left: 2 * MaxLine}
-	d := json.NewDecoder(room)
-	if t, err := d.Token(); err != nil || t != json.Delim('[') {
-		return nil, fmt.Errorf("%s: want a JSON array of objects; files with one object a line are named .jsonl", file.path)
-	}
-	return &arrayRows{sourceFile: file, file: f, room: room, d: d}, nil
+	closer   io.Closer
+	elements elements
+	element  int
 }
 
 func (a *arrayRows) next() (Row, error) {
-	a.room.left = 2 * MaxLine
-	if !a.d.More() {
-		if _, err := a.d.Token(); err != nil {
-			return Row{}, fmt.Errorf("%s: after element %d: %w", a.path, a.element, syntaxError(a.d, err))
-		}
-		if a.element == 0 {
-			return Row{}, fmt.Errorf("%s: %w", a.path, ErrEmpty)
-		}
+	raw, err := a.elements.next()
+	switch {
+	case err == io.EOF && a.element == 0:
+		return Row{}, fmt.Errorf("%s: %w", a.path, ErrEmpty)
+	case err == io.EOF:
 		return Row{}, io.EOF
-	}
-	var raw json.RawMessage
-	if err := a.d.Decode(&raw); err != nil {
-		return Row{}, fmt.Errorf("%s: element %d: %w", a.path, a.element, syntaxError(a.d, err))
+	case err != nil && !errors.Is(err, errLongElement):
+		return Row{}, fmt.Errorf("%s: element %d: %w", a.path, a.element, err)
 	}
 	row := Row{File: a.path, Number: a.element, unit: "element", name: a.name}
 	a.element++
+	if err != nil {
+		return row, row.Fail(err)
+	}
 	return row.parse(raw)
 }
 
-func (a *arrayRows) close() error { return a.file.Close() }
+func (a *arrayRows) close() error { return a.closer.Close() }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/regularfile"
 )
 
 // SettingsName is the file that says with which settings the shards of a folder are
@@ -43,7 +44,7 @@ func (h PairHeader) CheckSettings(name string, data []byte) error {
 func claimSettings(dir string, h PairHeader) error {
 	path := filepath.Join(dir, SettingsName)
 	for {
-		data, err := os.ReadFile(path)
+		data, err := regularfile.Read(path, MaxLine)
 		if err == nil {
 			return h.CheckSettings(path, data)
 		}

@@ -133,18 +133,17 @@ func TestOpenSource(t *testing.T) {
 		"speaker":       {write(t, filepath.Join(dir, "e1.jsonl"), `{"conversations": [{"from": "narrator", "value": "a"}]}`), "auto", `e1.jsonl:1: field "conversations": element 0: field "from": got "narrator"`},
 		"no turns":      {write(t, filepath.Join(dir, "e2.jsonl"), `{"conversation": []}`), "auto", "got no messages"},
 		"array cut":     {write(t, filepath.Join(dir, "e3.json"), `[{"text": "a"}, {"te`), "auto", "e3.json: element 1"},
-		"not an array":  {write(t, filepath.Join(dir, "e4.json"), `{"text": "a"}`), "auto", "want a JSON array"},
 		"empty array":   {write(t, filepath.Join(dir, "e5.json"), `[]`), "auto", "got no examples"},
 		"no Parquet":    {write(t, filepath.Join(dir, "e6.parquet"), "PAR1 nonsense PAR1"), "auto", "not a Parquet file"},
 		"Parquet cut":   {write(t, filepath.Join(dir, "e7.parquet"), string(whole[:len(whole)/2])), "auto", "not a Parquet file"},
-		"binary":        {write(t, filepath.Join(dir, "e8.bin"), "\xff\xfe"), "auto", "not UTF-8"},
-		"empty text":    {write(t, filepath.Join(dir, "e9.txt"), " \n"), "auto", "got no examples"},
+		"binary":        {write(t, filepath.Join(dir, "e8.bin"), "\xfd\xfe"), "auto", "not UTF-8"},
+		"empty text":    {write(t, filepath.Join(dir, "e9.txt"), ""), "auto", "got no examples"},
 		"no gzip":       {write(t, filepath.Join(dir, "e10.jsonl.gz"), `{"text": "a"}`), "auto", "e10.jsonl.gz: gzip: invalid header"},
 		"gzip cut":      {write(t, filepath.Join(dir, "e11.jsonl.gz"), compressed(t, ".gz", strings.Repeat(`{"text": "a"}`+"\n", 1000))[:60]), "auto", "read: unexpected EOF"},
 		"no zstd":       {write(t, filepath.Join(dir, "e12.jsonl.zst"), `{"text": "a"}`), "auto", "e12.jsonl.zst:1: read: invalid input"},
 		"missing":       {filepath.Join(dir, "nowhere"), "auto", "no such file"},
-		"format":        {rows, "csv", `unknown format "csv", want one of: auto, json, jsonl`},
-		"Parquet field": {filepath.Join(dir, "text.parquet"), "jsonl", "text.parquet:1"},
+		"format":        {rows, "xlsx", `unknown format "xlsx", want one of: auto, csv, json, jsonl, parquet, text, tsv`},
+		"Parquet field": {filepath.Join(dir, "text.parquet"), "jsonl", "text.parquet: got a Parquet file, want text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := readAll(t, c.path, c.format); err == nil || !strings.Contains(err.Error(), c.want) {

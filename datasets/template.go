@@ -1,6 +1,7 @@
 package datasets
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -76,10 +77,14 @@ func (t *template) texts(row Row) ([]string, error) {
 	return []string{text}, err
 }
 
-// text is a string that must be there and not be empty.
+// text is a string that must be there and not be empty; white space is text.
 func (t *template) text(row Row) (string, error) {
 	if t.path == "" {
-		return t.render(row)
+		text, err := t.render(row)
+		if err == nil && text == "" {
+			err = errors.New("got a template that gives an empty string, want text")
+		}
+		return text, err
 	}
 	o, err := t.field(row)
 	if err != nil {

@@ -44,6 +44,11 @@ func (c Cell) budgetName() string {
 	return c.Budget.String()
 }
 
+// named is the cell as predictions name it.
+func (c Cell) named() predictionCell {
+	return predictionCell{c.Title(), c.Adapter, c.budgetName()}
+}
+
 // full and oracle are the policies that all others are measured against.
 const (
 	full   = "full"
@@ -91,18 +96,20 @@ const (
 
 // Names of measures that every task has.
 const (
-	MeasureExact    = "agreement_exact"  // 1 where the answer is that of the full cache, token by token
-	Agreement       = "agreement_f1"     // token F1 of the answer against the full cache's
-	MeasurePrefix   = "agreement_prefix" // tokens before the first that differs, as a share of the full cache's answer
-	MeasureNLL      = "nll"              // mean over tokens of the full cache's answer, in nats, under eviction
-	MeasureHitRate  = "hit_rate"
-	MeasureRecall   = "recall"
-	MeasureTau      = "kendall_tau"
-	MeasureKept     = "kept_bytes"
-	MeasureFull     = "full_bytes"
-	MeasureTraffic  = "traffic_bytes_per_step"
-	MeasureAnswered = "answer_tokens"
-	MeasureReread   = "reread_tokens" // that left the cache since the chat template rewrote them
+	MeasureExact   = "agreement_exact"  // 1 where the answer is that of the full cache, token by token
+	Agreement      = "agreement_f1"     // token F1 of the answer against the full cache's
+	MeasurePrefix  = "agreement_prefix" // tokens before the first that differs, as a share of the full cache's answer
+	MeasureNLL     = "nll"              // mean over tokens of the full cache's answer, in nats, under eviction
+	MeasureHitRate = "hit_rate"
+	// MeasureAnswerRecall is of prompts whose answers are known to stand in them, see [eviction.AnswerRecall].
+	MeasureAnswerRecall = "answer_recall"
+	MeasureRecall       = "recall"
+	MeasureTau          = "kendall_tau"
+	MeasureKept         = "kept_bytes"
+	MeasureFull         = "full_bytes"
+	MeasureTraffic      = "traffic_bytes_per_step"
+	MeasureAnswered     = "answer_tokens"
+	MeasureReread       = "reread_tokens" // that left the cache since the chat template rewrote them
 )
 
 // Names of times, of tasks that measure them. Other tasks have them beside their samples.
@@ -161,6 +168,9 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 		m := Measures{
 			MeasureHitRate: eviction.HitRate(plan.Kept, critical[cell.budget].Kept),
 			MeasureFull:    float64(study.FullBytes),
+		}
+		if len(s.Evidence) > 0 {
+			m[MeasureAnswerRecall] = eviction.AnswerRecall(plan.Kept, s.Evidence)
 		}
 		maps.Copy(m, ranked[cell.contender*len(b.Budgets)+cell.budget])
 		out.measures[i] = m

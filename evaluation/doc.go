@@ -14,10 +14,10 @@
 // zero or NaN.
 //
 //	rows := []evaluation.Row{
-//		{Policy: "full", Task: "hops", Tokens: 512, Samples: 64, Accuracy: 0.91,
-//			StdErr: stats.BinomialStdErr(0.91, 64), KeptBytes: 1 << 20, FullBytes: 1 << 20},
-//		{Policy: "snapkv", Budget: 64, Task: "hops", Tokens: 512, Samples: 64, Accuracy: 0.44,
-//			StdErr: stats.BinomialStdErr(0.44, 64), KeptBytes: 1 << 17, FullBytes: 1 << 20,
+//		{Policy: "full", Task: "hops", Tokens: 512, Samples: 64, Score: new(0.91),
+//			StdErr: new(stats.BinomialStdErr(0.91, 64)), KeptBytes: 1 << 20, FullBytes: 1 << 20},
+//		{Policy: "snapkv", Budget: eviction.Pairs(64), Task: "hops", Tokens: 512, Samples: 64, Score: new(0.44),
+//			StdErr: new(stats.BinomialStdErr(0.44, 64)), KeptBytes: 1 << 17, FullBytes: 1 << 20,
 //			HitRate: new(0.61)},
 //	}
 //	err := evaluation.WriteTable(os.Stdout, rows, evaluation.TableOptions{})

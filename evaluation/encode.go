@@ -29,6 +29,7 @@ func ParseTruncation(s string) (Truncation, error) {
 type Prompt struct {
 	Text     string
 	Messages []chat.Message
+	Tools    []any   // beside messages: the functions that the model may call; nil without any
 	IDs      []int32 // the model gets them as they are
 	// Raw text does not go into the chat template, whatever the user asks for.
 	Raw bool
@@ -85,9 +86,9 @@ func (s *Setting) EncodeMessages(ctx context.Context, p Prompt, maxNew int) (ids
 			return nil, nil, fmt.Errorf("prompt: %d tokens that the answer begins with leave no room for it", len(begin))
 		}
 	}
-	ids, err = s.Model.EncodeChat(ctx, messages, nil)
+	ids, err = s.Model.EncodeChat(ctx, messages, p.Tools)
 	if err == nil && len(ids) > most {
-		ids, messages, err = s.shorten(ctx, messages, len(ids), most)
+		ids, messages, err = s.shorten(ctx, messages, p.Tools, len(ids), most)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -125,7 +126,7 @@ func (s *Setting) cut(ids []int32, most int) ([]int32, error) {
 
 // shorten cuts the last message of the user until the whole fits. Cut text is made of
 // tokens and becomes tokens again, which may be more: then more is cut.
-func (s *Setting) shorten(ctx context.Context, messages []chat.Message, length, most int) ([]int32, []chat.Message, error) {
+func (s *Setting) shorten(ctx context.Context, messages []chat.Message, tools []any, length, most int) ([]int32, []chat.Message, error) {
 	if s.Truncate == TruncateNone || s.Truncate == "" {
 		return nil, nil, fmt.Errorf("prompt: %d tokens with the chat template, want at most %d; --truncate middle or left cuts it", length, most)
 	}
@@ -144,8 +145,9 @@ func (s *Setting) shorten(ctx context.Context, messages []chat.Message, length, 
 	}
 	keep := len(content)
 	for length > most {
+		around := length - keep
 		if keep -= length - most; keep < 1 {
-			return nil, nil, fmt.Errorf("prompt: %d tokens around the message of the user leave nothing of it in %d", length-keep, most)
+			return nil, nil, fmt.Errorf("prompt: %d tokens around the message of the user leave nothing of it in %d", around, most)
 		}
 		var text string
 		if s.Truncate == TruncateLeft {
@@ -161,8 +163,8 @@ func (s *Setting) shorten(ctx context.Context, messages []chat.Message, length, 
 			return nil, nil, fmt.Errorf("tokenize: %w", err)
 		}
 		cut := append([]chat.Message(nil), messages...)
-		cut[last].Content = text
-		ids, err := s.Model.EncodeChat(ctx, cut, nil)
+		cut[last] = cut[last].WithText(text)
+		ids, err := s.Model.EncodeChat(ctx, cut, tools)
 		if err != nil {
 			return nil, nil, err
 		}

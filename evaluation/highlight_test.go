@@ -30,7 +30,7 @@ func TestHighlighted(t *testing.T) {
 
 func TestNeedleMaps(t *testing.T) {
 	row := func(task, policy string, budget int, groups ...Group) Row {
-		return Row{Model: "m", Task: task, Policy: policy, Budget: eviction.Pairs(budget), Groups: groups, Score: float64(budget) / 100, Samples: 3}
+		return Row{Model: "m", Task: task, Policy: policy, Budget: eviction.Pairs(budget), Groups: groups, Score: new(float64(budget) / 100), Samples: 3}
 	}
 	length, depth := Group{"length", "512"}, Group{"depth", "0.25"}
 	maps := NeedleMaps([]Row{

@@ -105,7 +105,7 @@ func breakHeads(columns []column, limit int) (heads [][]string, widths []int) {
 	for _, c := range columns {
 		head := strings.Split(c.head, "\n")
 		if c.task {
-			head = breakName(c.head, limit)
+			head = append(breakName(head[0], limit), head[1:]...)
 		}
 		width := 0
 		for _, s := range append(head, c.cells...) {

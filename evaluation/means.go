@@ -1,7 +1,7 @@
 package evaluation
 
 import (
-	"fmt"
+	"math"
 	"slices"
 
 	"glimpse/eviction"
@@ -13,17 +13,17 @@ import (
 type Mean struct {
 	Policy, Adapter string
 	Budget          eviction.Budget
-	Cells           int // rows averaged
+	Cells           int // rows averaged, those that have a score
 
-	Score  float64 // macro mean, 0–1
-	StdErr float64 // of Score: √(Σ se²)/Cells
-	Single bool    // a row is of one sample, which tells nothing of its error
+	Score  float64 // macro mean, 0–1; of perplexities the geometric one; NaN where no row has one, or units differ
+	StdErr float64 // of Score: √(Σ se²)/Cells; NaN where that of a row is not known
+	Unit   Unit    // that the rows' scores are read in
 
 	KeptBytes, FullBytes float64
 
 	// Means of the optional measures; nil unless every row has the measure, since a
 	// mean over other tasks than the neighbour's would be compared with it.
-	Agreement, NLL, HitRate, Recall, KendallTau, TrafficBytes, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
+	Agreement, NLL, HitRate, AnswerRecall, Recall, KendallTau, TrafficBytes, TTFTMillis, TTFTOverhead, DecodeTokensPerSecond *float64
 }
 
 // Label names the policy and adapter for people, as [Row.Label] does.
@@ -62,20 +62,18 @@ func meanByPolicy(rows []Row) []Mean {
 	means := make([]Mean, 0, len(order))
 	for _, g := range order {
 		cells := members[g]
-		m := Mean{Policy: g.policy, Adapter: g.adapter, Budget: g.budget, Cells: len(cells)}
-		accuracies, stdErrs := make([]float64, len(cells)), make([]float64, len(cells))
-		for i, r := range cells {
-			accuracies[i], stdErrs[i] = r.Score, r.StdErr
-			m.Single = m.Single || r.Samples == 1
+		m := Mean{Policy: g.policy, Adapter: g.adapter, Budget: g.budget}
+		m.average(cells)
+		for _, r := range cells {
 			m.KeptBytes += float64(r.KeptBytes) / float64(len(cells))
 			m.FullBytes += float64(r.FullBytes) / float64(len(cells))
 		}
-		m.Score, m.StdErr = stats.MacroMean(accuracies, stdErrs)
 		if metricOf(cells) != metricOf([]Row{{Metric: Agreement}}) { // which is a column already
 			m.Agreement = meanOf(cells, func(r Row) *float64 { return r.measure(Agreement) })
 		}
 		m.NLL = meanOf(cells, func(r Row) *float64 { return r.measure(MeasureNLL) })
 		m.HitRate = meanOf(cells, func(r Row) *float64 { return r.HitRate })
+		m.AnswerRecall = meanOf(cells, func(r Row) *float64 { return r.AnswerRecall })
 		m.Recall = meanOf(cells, func(r Row) *float64 { return r.Recall })
 		m.KendallTau = meanOf(cells, func(r Row) *float64 { return r.KendallTau })
 		m.TTFTMillis = meanOf(cells, func(r Row) *float64 { return r.TTFTMillis })
@@ -85,6 +83,36 @@ func meanByPolicy(rows []Row) []Mean {
 		means = append(means, m)
 	}
 	return means
+}
+
+// MeanOf is the mean score of rows, which are one policy's.
+func MeanOf(rows []Row) (m Mean) {
+	m.average(rows)
+	return m
+}
+
+// average sets the mean of the scores.
+func (m *Mean) average(cells []Row) {
+	unit, same := unitOfRows(cells)
+	var scores, stdErrs []float64
+	for _, r := range cells {
+		if r.Score == nil {
+			continue
+		}
+		score, stdErr := *r.Score, orNaN(r.StdErr)
+		if unit.Perplexity {
+			stdErr /= score
+		}
+		scores, stdErrs = append(scores, unit.Sample(score)), append(stdErrs, stdErr)
+	}
+	m.Unit, m.Cells = unit, len(scores)
+	m.Score, m.StdErr = stats.MacroMean(scores, stdErrs)
+	if !same {
+		m.Score, m.StdErr = math.NaN(), math.NaN()
+	}
+	if m.Score = unit.Score(m.Score); unit.Perplexity {
+		m.StdErr *= m.Score
+	}
 }
 
 // measure is one of the other measures by name, nil where there is none.
@@ -106,12 +134,4 @@ func meanOf(rows []Row, measure func(Row) *float64) *float64 {
 		mean += *v / float64(len(rows))
 	}
 	return &mean
-}
-
-// percent is the score with its standard error, where there is one.
-func (m Mean) percent() string {
-	if m.Single {
-		return fmt.Sprintf("%.1f ±%s", 100*m.Score, absent)
-	}
-	return fmt.Sprintf("%.1f ±%.1f", 100*m.Score, 100*m.StdErr)
 }

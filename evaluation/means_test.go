@@ -12,7 +12,7 @@ import (
 func TestMeanByPolicy(t *testing.T) {
 	row := func(policy, adapter string, budget int, task string, accuracy, stdErr float64, hit *float64) Row {
 		return Row{Policy: policy, Adapter: adapter, Budget: eviction.Pairs(budget), Task: task, Tokens: 512, Samples: 10,
-			Score: accuracy, StdErr: stdErr, HitRate: hit, KeptBytes: int64(100 * accuracy), FullBytes: 200}
+			Score: &accuracy, StdErr: &stdErr, HitRate: hit, KeptBytes: int64(100 * accuracy), FullBytes: 200}
 	}
 	means, err := MeanByPolicy([]Row{
 		row("snapkv", "", 64, "a", 0.4, 0.03, new(0.5)),

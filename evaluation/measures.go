@@ -136,7 +136,7 @@ func (c curve) columns(rows []Row) []column {
 		columns[0].cells, columns[1].cells = append(columns[0].cells, r.Label()), append(columns[1].cells, budget)
 	}
 	for _, name := range c.names {
-		column := column{head: strings.ReplaceAll(strings.TrimPrefix(name, c.prefix), "_", "\n")}
+		column := column{head: strings.ReplaceAll(strings.TrimPrefix(name, c.prefix), "_", "\n") + measuredOf(rows, name)}
 		for _, r := range rows {
 			text := absent
 			if v, ok := r.Measures[name]; ok {
@@ -147,6 +147,23 @@ func (c curve) columns(rows []Row) []column {
 		columns = append(columns, column)
 	}
 	return columns
+}
+
+// measuredOf tells in the head of a column of a measure of how many samples it is the mean,
+// where not all have it.
+func measuredOf(rows []Row, name string) string {
+	var all []int
+	for _, r := range rows {
+		if n, ok := r.Measured[name]; ok {
+			all = append(all, n)
+		} else if _, ok := r.Measures[name]; ok {
+			all = append(all, r.Samples)
+		}
+	}
+	if !slices.ContainsFunc(rows, func(r Row) bool { return r.Measured[name] > 0 }) {
+		return ""
+	}
+	return "\nn=" + Span(slices.Min(all), slices.Max(all))
 }
 
 // formatMeasure writes a number with four digits, large ones without a fraction.

@@ -99,7 +99,7 @@ func NeedleCells(maps []NeedleMap) []NeedleCell {
 
 // needleCell is the cell of a row that is grouped by length and depth alone.
 func needleCell(r Row) (NeedleCell, bool) {
-	c := NeedleCell{Policy: r.Label(), Accuracy: r.Score, Samples: r.Samples, Metric: r.Metric, Tokens: -1, Depth: -1}
+	c := NeedleCell{Policy: r.Label(), Accuracy: orNaN(r.Score), Samples: r.Scored(), Metric: r.Metric, Tokens: -1, Depth: -1}
 	for _, g := range r.Groups {
 		switch v, err := strconv.ParseFloat(g.Value, 64); {
 		case err != nil:
@@ -109,5 +109,5 @@ func needleCell(r Row) (NeedleCell, bool) {
 			c.Depth = v
 		}
 	}
-	return c, len(r.Groups) == 2 && c.Tokens >= 0 && c.Depth >= 0
+	return c, r.Score != nil && len(r.Groups) == 2 && c.Tokens >= 0 && c.Depth >= 0
 }

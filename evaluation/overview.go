@@ -57,12 +57,12 @@ func overviewOf(rows []Row, order []string) (title string, columns []column, ok 
 		for i, b := range budgets {
 			text := absent
 			if m, ok := at(line.Label(), b); ok {
-				text = m.percent()
+				text = m.Text()
 			}
 			columns[i+1].cells = append(columns[i+1].cells, text)
 		}
 	}
-	title = fmt.Sprintf("%s in %%", upper(metricOf(rows)))
+	title = upper(scoreTitle(rows))
 	if n := means[0].Cells; n > 1 {
 		title += fmt.Sprintf(", mean over %d tasks", n)
 	}

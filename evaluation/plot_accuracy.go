@@ -42,6 +42,10 @@ func PlotAccuracy(w io.Writer, format figures.Format, rows []Row) error {
 	if err := checkRows(rows); err != nil {
 		return fail(err)
 	}
+	if _, same := unitOfRows(rows); !same {
+		return fail(errors.New("scores in percent and perplexities have no mean; draw them one by one"))
+	}
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Score == nil })
 	if err := checkSameTasks(rows); err != nil {
 		return fail(err)
 	}
@@ -60,9 +64,9 @@ func PlotAccuracy(w io.Writer, format figures.Format, rows []Row) error {
 		tasks[r.Task] = true
 	}
 	p.X.Label.Text = axisOf(rows).label()
-	p.Y.Label.Text = metricOf(rows) + " (%)"
+	p.Y.Label.Text = scoreAxis(rows)
 	if len(tasks) > 1 {
-		p.Y.Label.Text = fmt.Sprintf("%s (%%), mean over %d tasks", metricOf(rows), len(tasks))
+		p.Y.Label.Text += fmt.Sprintf(", mean over %d tasks", len(tasks))
 	}
 	legend := plot.NewLegend()
 	legend.Top, legend.Left = true, true
@@ -207,9 +211,15 @@ func dodgeStep(budgets []float64, lines int) float64 {
 
 // setAccuracyAxes gives the axes round limits around all means and a tick per budget.
 func setAccuracyAxes(p *plot.Plot, means []Mean, budgets []float64, spread float64) {
-	low, high := 100.0, 0.0
+	low, high := math.Inf(1), math.Inf(-1)
 	for _, m := range means {
-		low, high = min(low, 100*(m.Score-m.StdErr)), max(high, 100*(m.Score+m.StdErr))
+		below, above := m.Spread()
+		low, high = min(low, below), max(high, above)
+	}
+	if means[0].Unit.Perplexity {
+		p.Y.Min, p.Y.Max = low, high
+		setBudgetAxis(p, budgets, spread)
+		return
 	}
 	p.Y.Min = max(0, 10*math.Floor(low/10))
 	p.Y.Max = min(100, max(10*math.Ceil(high/10), p.Y.Min+10))
@@ -226,6 +236,11 @@ func setAccuracyAxes(p *plot.Plot, means []Mean, budgets []float64, spread float
 	}
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 
+	setBudgetAxis(p, budgets, spread)
+}
+
+// setBudgetAxis spaces budgets by their logarithm, with a tick for each.
+func setBudgetAxis(p *plot.Plot, budgets []float64, spread float64) {
 	first, last := budgets[0], budgets[len(budgets)-1]
 	margin := math.Exp(max(spread, 0.03*math.Log(last/first)))
 	if len(budgets) == 1 {

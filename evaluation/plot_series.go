@@ -117,8 +117,9 @@ func (s series) addTo(p *plot.Plot, axis budgetAxis, shift float64, legend *plot
 	points := make(plotter.XYs, len(s.means))
 	errs := make(plotter.YErrors, len(s.means))
 	for i, m := range s.means {
-		points[i] = plotter.XY{X: axis.at(m.Budget) * shift, Y: 100 * m.Score}
-		errs[i].Low, errs[i].High = 100*min(m.StdErr, m.Score), 100*min(m.StdErr, 1-m.Score)
+		points[i] = plotter.XY{X: axis.at(m.Budget) * shift, Y: m.Shown()}
+		low, high := m.Spread()
+		errs[i].Low, errs[i].High = m.Shown()-low, high-m.Shown()
 	}
 	line, scatter, err := plotter.NewLinePoints(points)
 	if err != nil {
@@ -163,7 +164,7 @@ func referenceLabel(m Mean) string { return m.Label() + " cache" }
 
 // addReference draws the accuracy of a full cache across all budgets.
 func addReference(p *plot.Plot, legend *plot.Legend, m Mean) {
-	f := plotter.NewFunction(func(float64) float64 { return 100 * m.Score })
+	f := plotter.NewFunction(func(float64) float64 { return m.Shown() })
 	f.Samples = 2
 	f.Color = referenceInk
 	f.Width = vg.Points(1.1)

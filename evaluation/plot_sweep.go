@@ -107,7 +107,7 @@ func PlotSweep(w io.Writer, format figures.Format, rows []Row, points []SweepPoi
 	legend.Top, legend.Left = true, true
 	figures.StyleLegend(&legend)
 	var labels []string
-	panel := func(label string, value func(Mean) (y, err float64)) (*plot.Plot, error) {
+	panel := func(label string, value func(Mean) (low, y, high float64)) (*plot.Plot, error) {
 		p := figures.New()
 		p.X.Label.Text, p.Y.Label.Text = "rows of the adapter", label
 		p.X.Tick.Marker = plot.ConstantTicks(ticks)
@@ -120,7 +120,7 @@ func PlotSweep(w io.Writer, format figures.Format, rows []Row, points []SweepPoi
 			xys := make(plotter.XYs, len(lines[k]))
 			for j, m := range lines[k] {
 				xys[j].X = math.Log2(float64(of[m.Adapter]))
-				xys[j].Y, _ = value(m)
+				_, xys[j].Y, _ = value(m)
 			}
 			slices.SortFunc(xys, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
 			drawn, err := plotter.NewLine(xys)
@@ -140,9 +140,9 @@ func PlotSweep(w io.Writer, format figures.Format, rows []Row, points []SweepPoi
 			slices.SortFunc(line, func(a, b Mean) int { return of[a.Adapter] - of[b.Adapter] })
 			xys, bars := make(plotter.XYs, len(line)), make(plotter.YErrors, len(line))
 			for j, m := range line {
-				y, e := value(m)
+				low, y, high := value(m)
 				xys[j] = plotter.XY{X: math.Log2(float64(of[m.Adapter])), Y: y}
-				bars[j].Low, bars[j].High = e, e
+				bars[j].Low, bars[j].High = y-low, high-y
 			}
 			drawn, dots, err := plotter.NewLinePoints(xys)
 			if err != nil {
@@ -172,18 +172,24 @@ func PlotSweep(w io.Writer, format figures.Format, rows []Row, points []SweepPoi
 		p.X.Min, p.X.Max = p.X.Min-0.2, p.X.Max+0.2
 		return p, nil
 	}
-	scores, err := panel(metricOf(rows)+" (%)", func(m Mean) (float64, float64) { return 100 * m.Score, 100 * m.StdErr })
+	scores, err := panel(scoreAxis(rows), func(m Mean) (low, y, high float64) {
+		low, high = m.Spread()
+		return low, m.Shown(), high
+	})
 	if err != nil {
 		return fail(err)
 	}
 	for _, m := range full {
 		addReference(scores, &legend, m)
 		labels = append(labels, referenceLabel(m))
-		scores.Y.Min, scores.Y.Max = min(scores.Y.Min, 100*m.Score), max(scores.Y.Max, 100*m.Score)
+		scores.Y.Min, scores.Y.Max = min(scores.Y.Min, m.Shown()), max(scores.Y.Max, m.Shown())
 	}
 	plots := [][]*plot.Plot{{scores}}
 	if timed {
-		overhead, err := panel("added to the time to first token (%)", func(m Mean) (float64, float64) { return 100 * *m.TTFTOverhead, 0 })
+		overhead, err := panel("added to the time to first token (%)", func(m Mean) (low, y, high float64) {
+			y = 100 * *m.TTFTOverhead
+			return y, y, y
+		})
 		if err != nil {
 			return fail(err)
 		}

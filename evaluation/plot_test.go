@@ -115,7 +115,7 @@ func TestPlotAccuracyOfConstantRows(t *testing.T) {
 	for _, accuracy := range []float64{0, 0.5, 1} {
 		rows := sampleRows(nineTasks[:2], []int{16, 32}, sixPolicies[:2])
 		for i := range rows {
-			rows[i].Score, rows[i].StdErr = accuracy, 0
+			rows[i].Score, rows[i].StdErr = &accuracy, new(0.0)
 		}
 		path := filepath.Join(t.TempDir(), "accuracy.png")
 		if err := plotFile(path, PlotAccuracy, rows); err != nil {
@@ -152,7 +152,7 @@ func TestPlotAccuracyRefuses(t *testing.T) {
 	incomplete = slices.Delete(incomplete, 30, 31)
 	var tooMany []Row
 	for i := range maxPanels + 1 {
-		tooMany = append(tooMany, Row{Policy: fmt.Sprint("p", i), Budget: eviction.Pairs(8), Task: "a", Samples: 1})
+		tooMany = append(tooMany, Row{Policy: fmt.Sprint("p", i), Budget: eviction.Pairs(8), Task: "a", Samples: 1, Score: new(0.5)})
 	}
 	cases := []struct {
 		name string
@@ -337,7 +337,7 @@ func TestPlotNeedleRefuses(t *testing.T) {
 func TestNeedleCells(t *testing.T) {
 	at := func(length, depth string) []Group { return []Group{{"length", length}, {"depth", depth}} }
 	row := func(policy, budget, task string, groups []Group) Row {
-		r := Row{Policy: policy, Task: task, Groups: groups, Metric: "contains", Score: 0.5, Samples: 2, Model: "m"}
+		r := Row{Policy: policy, Task: task, Groups: groups, Metric: "contains", Score: new(0.5), Samples: 2, Model: "m"}
 		if budget != "" {
 			var err error
 			if r.Budget, err = eviction.ParseBudget(budget); err != nil {
@@ -393,7 +393,7 @@ func TestPlotSweepHighlights(t *testing.T) {
 			for _, n := range []int{8, 32} {
 				name := fmt.Sprintf("a%d-%d", i, n)
 				points = append(points, SweepPoint{Name: name, Rows: n, Modules: "all", LearningRate: float64(i+1) / 1000})
-				rows = append(rows, Row{Model: "m", Policy: "lookaheadkv", Adapter: name, Task: "copy", Tokens: 512, Budget: eviction.Pairs(64), Samples: 4, Metric: MetricExactAnswer, Score: float64(i) / 20})
+				rows = append(rows, Row{Model: "m", Policy: "lookaheadkv", Adapter: name, Task: "copy", Tokens: 512, Budget: eviction.Pairs(64), Samples: 4, Metric: MetricExactAnswer, Score: new(float64(i) / 20)})
 			}
 		}
 		var page bytes.Buffer

@@ -12,6 +12,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"glimpse/internal/regularfile"
 )
 
 // Prediction is what one cell, a policy at a budget, did on one sample. It is a line of
@@ -97,9 +99,14 @@ type sampleKey struct {
 
 func (p *Prediction) key() sampleKey { return sampleKey{p.Model, p.Task, p.Index} }
 
+// predictionCell names a cell within a sample.
+type predictionCell struct{ policy, adapter, budget string }
+
+func (p *Prediction) cell() predictionCell { return predictionCell{p.Policy, p.Adapter, p.Budget} }
+
 // ReadPredictions reads the predictions of samples that are whole. whole is the number of
 // bytes up to the first line that is damaged, or belongs to a sample of which lines are
-// missing; damage says what that is, nil at the end of a file that is whole.
+// missing or there twice; damage says what that is, nil at the end of a file that is whole.
 func ReadPredictions(r io.Reader) (all []*Prediction, whole int64, damage, err error) {
 	whole, damage, err = ScanPredictions(r, func(sample []*Prediction) { all = append(all, sample...) })
 	return all, whole, damage, err
@@ -112,7 +119,10 @@ func ScanPredictions(r io.Reader, found func(sample []*Prediction)) (whole int64
 	seen := make(map[sampleKey]bool)
 	var at int64
 	for line := 1; ; line++ {
-		raw, err := in.ReadBytes('\n')
+		raw, err := regularfile.Line(in, maxLine)
+		if errors.Is(err, regularfile.ErrLong) {
+			return whole, fmt.Errorf("line %d: %w", line, err), nil
+		}
 		if err == io.EOF && len(raw) == 0 {
 			if len(open) > 0 {
 				damage = fmt.Errorf("line %d: the file ends after %d of %d lines of sample %s", line, len(open), open[0].Cells, open[0].Sample)
@@ -122,12 +132,15 @@ func ScanPredictions(r io.Reader, found func(sample []*Prediction)) (whole int64
 		if err != nil && err != io.EOF {
 			return 0, nil, err
 		}
-		if err == io.EOF || len(raw) > maxLine {
+		if err == io.EOF {
 			return whole, fmt.Errorf("line %d: cut off", line), nil
 		}
 		p, err := decodePrediction(raw[:len(raw)-1])
 		if err == nil && len(open) > 0 && (p.key() != open[0].key() || p.Cells != open[0].Cells) {
 			err = fmt.Errorf("after %d of %d lines of sample %s", len(open), open[0].Cells, open[0].Sample)
+		}
+		if err == nil && slices.ContainsFunc(open, func(o *Prediction) bool { return o.Sample != p.Sample || o.cell() == p.cell() }) {
+			err = fmt.Errorf("sample %s has the line of %s at budget %q twice, or one of sample %s", open[0].Sample, label(p.Policy, p.Adapter), p.Budget, p.Sample)
 		}
 		if err == nil && len(open) == 0 && seen[p.key()] {
 			err = fmt.Errorf("sample %s of task %s is there a second time", p.Sample, p.Task)

@@ -25,11 +25,17 @@ type Row struct {
 	Tokens  int             `json:"tokens"`           // of a prompt, mean
 	Samples int             `json:"samples"`          // that were measured, at least 1
 	Failed  int             `json:"failed,omitempty"` // that were not, and count nowhere
+	// Unscored is how many of Samples have no score, since there is nothing to score them against;
+	// they count in all measures but Score.
+	Unscored int `json:"unscored,omitempty"`
 
 	Metric  string   `json:"metric,omitempty"`   // what Score is
-	Score   float64  `json:"score"`              // mean, 0–1
-	StdErr  float64  `json:"stderr"`             // of Score: of a share of right answers see stats.BinomialStdErr, of graded ones s/√n
+	Score   *float64 `json:"score"`              // mean, 0–1, of inverse perplexities the geometric one; nil without a scored sample
+	StdErr  *float64 `json:"stderr"`             // of Score: of a share of right answers see stats.BinomialStdErr, of graded ones s/√n; nil below two scored samples
 	HitRate *float64 `json:"hit_rate,omitempty"` // critical-KV hit rate, 0–1 (Judge Q, arXiv:2509.10798, eq. 6)
+	// AnswerRecall is the share of the answer's tokens in the prompt that one KV head keeps, 0–1
+	// (see [eviction.AnswerRecall]); nil where the task does not know where they stand.
+	AnswerRecall *float64 `json:"answer_recall,omitempty"`
 
 	// Agreement of the policy's scores with the oracle's (LookaheadKV, arXiv:2603.10899, table 8);
 	// absent for policies that do not score.
@@ -48,6 +54,8 @@ type Row struct {
 	// Measures are the means of all others, by name: agreement with the full cache's answer,
 	// its log-likelihood, and what the task measures beside its metric.
 	Measures map[string]float64 `json:"measures,omitempty"`
+	// Measured is how many samples have a measure that not all have, and which is the mean over these.
+	Measured map[string]int `json:"measured,omitempty"`
 }
 
 // Label names the row's policy and adapter for people: "lookaheadkv/shipped".
@@ -58,6 +66,16 @@ func label(policy, adapter string) string {
 		return policy
 	}
 	return policy + "/" + adapter
+}
+
+// Scored is how many samples have a score.
+func (r Row) Scored() int { return r.Samples - r.Unscored }
+
+func described(v *float64) string {
+	if v == nil {
+		return "none"
+	}
+	return fmt.Sprint(*v)
 }
 
 // Validate reports every value of the row that no measurement can have.
@@ -79,10 +97,13 @@ func (r Row) Validate() error {
 	for name, v := range r.Measures {
 		require(!math.IsNaN(v) && !math.IsInf(v, 0), name, v, "a finite number")
 	}
+	for name, n := range r.Measured {
+		require(n >= 1 && n < r.Samples, "measured "+name, n, fmt.Sprintf("from 1 to less than %d samples", r.Samples))
+	}
 	require(r.Tokens >= 0, "tokens", r.Tokens, "≥ 0")
 	require(r.Samples >= 1, "samples", r.Samples, "≥ 1")
-	require(r.Score >= 0 && r.Score <= 1, "score", r.Score, "a share in [0, 1]")
-	require(r.StdErr >= 0 && !math.IsInf(r.StdErr, 0), "stderr", r.StdErr, "a finite number ≥ 0")
+	require(r.Unscored >= 0 && r.Unscored <= r.Samples, "unscored", r.Unscored, fmt.Sprintf("at most %d samples", r.Samples))
+	require((r.Score == nil) == (r.Scored() == 0), "score", described(r.Score), fmt.Sprintf("one of %d scored samples", r.Scored()))
 	require(r.KeptBytes >= 0, "kept_bytes", r.KeptBytes, "≥ 0")
 	require(r.FullBytes >= 0, "full_bytes", r.FullBytes, "≥ 0")
 	optional := func(field string, v *float64, low, high float64, want string) {
@@ -90,7 +111,10 @@ func (r Row) Validate() error {
 			require(*v >= low && *v <= high, field, *v, want)
 		}
 	}
+	optional("score", r.Score, 0, 1, "a share in [0, 1]")
+	optional("stderr", r.StdErr, 0, math.MaxFloat64, "a finite number ≥ 0")
 	optional("hit_rate", r.HitRate, 0, 1, "a share in [0, 1]")
+	optional("answer_recall", r.AnswerRecall, 0, 1, "a share in [0, 1]")
 	optional("traffic_bytes_per_step", r.TrafficBytes, 0, math.MaxFloat64, "a finite number ≥ 0")
 	optional("recall", r.Recall, 0, 1, "a share in [0, 1]")
 	optional("kendall_tau", r.KendallTau, -1, 1, "a correlation in [-1, 1]")

@@ -27,7 +27,7 @@ func sampleRows(tasks []string, budgets []int, policies []string) []Row {
 		const samples, full = 64, 4096 * 1024
 		p := math.Round(accuracy*samples) / samples
 		r := Row{Policy: policy, Adapter: adapter, Budget: eviction.Pairs(budget), Task: task, Tokens: 512, Samples: samples,
-			Score: p, StdErr: stats.BinomialStdErr(p, samples), KeptBytes: full, FullBytes: full,
+			Score: new(p), StdErr: new(stats.BinomialStdErr(p, samples)), KeptBytes: full, FullBytes: full,
 			TTFTMillis: new(41.5), DecodeTokensPerSecond: new(88 + 900/float64(budget+10))}
 		if budget > 0 {
 			r.KeptBytes = full * int64(budget) / 512
@@ -115,11 +115,14 @@ var hostileRows = []struct {
 	change func(*Row)
 	want   string // in the error
 }{
-	{"NaN accuracy", func(r *Row) { r.Score = math.NaN() }, "score: got NaN"},
-	{"accuracy in percent", func(r *Row) { r.Score = 93 }, "score: got 93, want a share in [0, 1]"},
-	{"negative accuracy", func(r *Row) { r.Score = -0.1 }, "score"},
-	{"NaN standard error", func(r *Row) { r.StdErr = math.NaN() }, "stderr: got NaN"},
-	{"infinite standard error", func(r *Row) { r.StdErr = math.Inf(1) }, "stderr: got +Inf"},
+	{"NaN accuracy", func(r *Row) { r.Score = new(math.NaN()) }, "score: got NaN"},
+	{"accuracy in percent", func(r *Row) { r.Score = new(93.0) }, "score: got 93, want a share in [0, 1]"},
+	{"negative accuracy", func(r *Row) { r.Score = new(-0.1) }, "score"},
+	{"no score of scored samples", func(r *Row) { r.Score = nil }, "score: got none, want one of"},
+	{"a score of no samples", func(r *Row) { r.Unscored = r.Samples }, "of 0 scored samples"},
+	{"more without a score than there are", func(r *Row) { r.Unscored = r.Samples + 1 }, "unscored"},
+	{"NaN standard error", func(r *Row) { r.StdErr = new(math.NaN()) }, "stderr: got NaN"},
+	{"infinite standard error", func(r *Row) { r.StdErr = new(math.Inf(1)) }, "stderr: got +Inf"},
 	{"NaN hit rate", func(r *Row) { r.HitRate = new(math.NaN()) }, "hit_rate: got NaN"},
 	{"recall above one", func(r *Row) { r.Recall = new(1.5) }, "recall: got 1.5"},
 	{"NaN tau", func(r *Row) { r.KendallTau = new(math.NaN()) }, "kendall_tau: got NaN"},

@@ -52,6 +52,50 @@ func (r *Results) Done(model, task string, index int) bool {
 	return r.done[sampleKey{model, task, index}]
 }
 
+// Retain forgets what is there of samples of work whose lines are not those of the cells, in
+// their order: a line more or less, another one, or one in another place. They are measured again.
+// The IDs of these samples come back, and keep tells which predictions are not of them.
+func (r *Results) Retain(model string, work []Work, cells []Cell) (again []string, keep func(*Prediction) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lines := make(map[sampleKey][]*Prediction)
+	for _, p := range r.all {
+		if p.Model == model {
+			lines[p.key()] = append(lines[p.key()], p)
+		}
+	}
+	if len(lines) == 0 {
+		return nil, nil
+	}
+	wrong := make(map[sampleKey]bool)
+	for j := range all(work) {
+		key := sampleKey{model, j.work.Name, j.index}
+		if found := lines[key]; found != nil && !expected(found, j.item.ID, cells) {
+			wrong[key], again = true, append(again, j.item.ID)
+		}
+	}
+	keep = func(p *Prediction) bool { return !wrong[p.key()] }
+	r.all = slices.DeleteFunc(r.all, func(p *Prediction) bool {
+		if keep(p) {
+			return false
+		}
+		delete(r.done, p.key())
+		if p.Error != "" {
+			r.failed--
+		}
+		return true
+	})
+	return again, keep
+}
+
+// expected tells whether lines are what predictions makes of a sample.
+func expected(lines []*Prediction, id string, cells []Cell) bool {
+	if len(lines) == 1 && lines[0].failed() {
+		return lines[0].Sample == id
+	}
+	return slices.EqualFunc(lines, cells, func(p *Prediction, c Cell) bool { return p.Sample == id && p.cell() == c.named() })
+}
+
 // add takes all lines of one sample, and the time of its prefill.
 func (r *Results) add(lines []*Prediction, prefill time.Duration) error {
 	data, err := encodeSample(lines)
@@ -113,7 +157,8 @@ func predictions(model, task, metric string, index int, id string, cells []Cell,
 	var out []*Prediction
 	for i, c := range cells {
 		p := base
-		p.Policy, p.Adapter, p.Budget = c.Title(), c.Adapter, c.budgetName()
+		named := c.named()
+		p.Policy, p.Adapter, p.Budget = named.policy, named.adapter, named.budget
 		err := o.errs[i]
 		if err == nil {
 			err = o.measures[i].finite()

@@ -100,6 +100,10 @@ func (r *Row) fill(predictions []*Prediction) {
 			values[name] = append(values[name], v)
 		}
 	}
+	counts := make(map[string]int, len(values))
+	for name, v := range values {
+		counts[name] = len(v)
+	}
 	mean := func(name string, all bool) *float64 {
 		v := values[name]
 		delete(values, name)
@@ -109,8 +113,16 @@ func (r *Row) fill(predictions []*Prediction) {
 		m, _ := stats.Mean(v)
 		return &m
 	}
-	if scores := values[r.Metric]; len(scores) > 0 {
-		r.Score, r.StdErr = score(scores)
+	scores := values[r.Metric]
+	r.Unscored = len(predictions) - len(scores)
+	if len(scores) > 0 {
+		m, stdErr := score(scores, unitOf(r.Metric))
+		if r.Score = &m; len(scores) > 1 { // one tells nothing of its error
+			r.StdErr = &stdErr
+		}
+		if unitOf(r.Metric).Perplexity {
+			values[MeasurePerplexity], counts[MeasurePerplexity] = []float64{1 / m}, len(scores)
+		}
 		if r.Metric != Agreement {
 			delete(values, r.Metric)
 		}
@@ -119,6 +131,9 @@ func (r *Row) fill(predictions []*Prediction) {
 	r.Recall, r.KendallTau = mean(MeasureRecall, true), mean(MeasureTau, true)
 	if r.Recall != nil && r.KendallTau != nil { // sums round
 		*r.Recall, *r.KendallTau = min(*r.Recall, 1), min(max(*r.KendallTau, -1), 1)
+	}
+	if r.AnswerRecall = mean(MeasureAnswerRecall, true); r.AnswerRecall != nil {
+		*r.AnswerRecall = min(*r.AnswerRecall, 1)
 	}
 	if r.HitRate != nil {
 		*r.HitRate = min(*r.HitRate, 1)
@@ -139,11 +154,26 @@ func (r *Row) fill(predictions []*Prediction) {
 			r.Measures = make(map[string]float64, len(values))
 		}
 		r.Measures[name], _ = stats.Mean(v)
+		if n := counts[name]; n < len(predictions) {
+			if r.Measured == nil {
+				r.Measured = make(map[string]int)
+			}
+			r.Measured[name] = n
+		}
 	}
 }
 
-// score is a mean with its standard error.
-func score(values []float64) (mean, stdErr float64) {
+// score is a mean with its standard error, NaN of one value.
+func score(values []float64, unit Unit) (mean, stdErr float64) {
+	if unit.Perplexity {
+		logs := make([]float64, len(values))
+		for i, v := range values {
+			logs[i] = unit.Sample(v)
+		}
+		mean, stdErr = stats.Mean(logs)
+		mean = unit.Score(mean)
+		return mean, mean * stdErr
+	}
 	mean, stdErr = stats.Mean(values)
 	graded := slices.ContainsFunc(values, func(v float64) bool { return v != 0 && v != 1 })
 	if !graded {
@@ -153,9 +183,6 @@ func score(values []float64) (mean, stdErr float64) {
 		}
 		mean = right / float64(len(values)) // 1 where all are right, which a sum of shares misses
 		return mean, stats.BinomialStdErr(mean, len(values))
-	}
-	if math.IsNaN(stdErr) { // of one sample
-		stdErr = 0
 	}
 	return mean, stdErr
 }

@@ -44,7 +44,7 @@ func WriteTable(w io.Writer, rows []Row, opts TableOptions) error {
 	if err := checkRows(rows); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
-	measures := measuresOf(meanByPolicy(rows))
+	measures := measuresOf(rows, meanByPolicy(rows))
 	out := tables.NewPage(w)
 	write := func(title string, columns []column) {
 		if opts.Markdown {
@@ -165,7 +165,7 @@ type measure struct {
 	format func(Mean) string // absent if the mean lacks it
 }
 
-func measuresOf(means []Mean) []measure {
+func measuresOf(rows []Row, means []Mean) []measure {
 	optional := func(get func(Mean) *float64, format func(float64) string) func(Mean) string {
 		return func(m Mean) string {
 			if v := get(m); v != nil {
@@ -175,12 +175,14 @@ func measuresOf(means []Mean) []measure {
 		}
 	}
 	all := []measure{
-		{"agree\n%", "agree: token F1 of the answer against the full cache's", dropAnswer,
+		{"agree\n%" + measuredOf(rows, Agreement), "agree: token F1 of the answer against the full cache's", dropAnswer,
 			optional(func(m Mean) *float64 { return m.Agreement }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
-		{"NLL\nnats", "NLL: of the full cache's answer under eviction, mean per token", dropAnswer,
+		{"NLL\nnats" + measuredOf(rows, MeasureNLL), "NLL: of the full cache's answer under eviction, mean per token", dropAnswer,
 			optional(func(m Mean) *float64 { return m.NLL }, func(v float64) string { return fmt.Sprintf("%.3g", v) })},
 		{"hit\n%", "hit: critical-KV hit rate against the true response", dropScores,
 			optional(func(m Mean) *float64 { return m.HitRate }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
+		{"ans\n%", "ans: of the prompt's tokens that the answer is read from, those that the best KV head for it keeps", dropAnswer,
+			optional(func(m Mean) *float64 { return m.AnswerRecall }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
 		{"rec\n%", "rec: recall at the budget of the scores against the oracle's, and τ their rank correlation", dropScores,
 			optional(func(m Mean) *float64 { return m.Recall }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
 		{"τ", "", dropScores,
@@ -252,14 +254,14 @@ type column struct {
 func (b block) columns(measures []measure, order []string) []column {
 	accuracy := make(map[cell]string) // a block has one length, or one length per task
 	for _, r := range b.rows {
-		accuracy[r.cellAnyLength()] = fmt.Sprintf("%.0f", 100*r.Score)
+		accuracy[r.cellAnyLength()] = r.brief()
 	}
 	lines := meanByPolicy(b.rows)
 	b.sort(lines, order)
 
 	columns := []column{{head: "policy"}}
 	for _, task := range b.tasks {
-		columns = append(columns, column{head: task, task: true, optional: dropTask})
+		columns = append(columns, column{head: strings.TrimSpace(task + "\n" + ScoredOf(b.rows, task)), task: true, optional: dropTask})
 	}
 	columns = append(columns, column{head: "mean ±se"})
 	for _, m := range measures {
@@ -274,7 +276,7 @@ func (b block) columns(measures []measure, order []string) []column {
 		if m.Cells < len(b.tasks) {
 			cells = append(cells, absent)
 		} else {
-			cells = append(cells, m.percent())
+			cells = append(cells, m.Text())
 		}
 		for _, measure := range measures {
 			cells = append(cells, measure.format(m))
@@ -284,6 +286,65 @@ func (b block) columns(measures []measure, order []string) []column {
 		}
 	}
 	return columns
+}
+
+// brief is the score without its error: whole percent, or the perplexity.
+func (r Row) brief() string {
+	switch u := unitOf(r.Metric); {
+	case r.Score == nil:
+		return absent
+	case u.Perplexity:
+		return u.Text(u.Of(*r.Score))
+	}
+	return fmt.Sprintf("%.0f", 100**r.Score)
+}
+
+// ScoredOf tells in the head of a task's column of how many samples its scores are, "n=3", where
+// the rows of a table differ in that or not all samples have a score; otherwise it is "".
+func ScoredOf(rows []Row, task string) string {
+	low, high := ScoredRange(rows)
+	own := slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Task != task })
+	if len(own) == 0 || low == high && !slices.ContainsFunc(rows, func(r Row) bool { return r.Unscored > 0 }) {
+		return ""
+	}
+	return "n=" + Span(ScoredRange(own))
+}
+
+// ScoredRange is the least and the most samples that scores are of.
+func ScoredRange(rows []Row) (low, high int) {
+	low, high = rows[0].Scored(), rows[0].Scored()
+	for _, r := range rows {
+		low, high = min(low, r.Scored()), max(high, r.Scored())
+	}
+	return low, high
+}
+
+// SamplesOf tells of how many samples rows are, each being what is of one of them: "8 samples each",
+// "3–8 samples, 2–4 scored".
+func SamplesOf(rows []Row, each string) string {
+	low, high := rows[0].Samples, rows[0].Samples
+	for _, r := range rows {
+		low, high = min(low, r.Samples), max(high, r.Samples)
+	}
+	text := Span(low, high) + " samples" + each
+	if high == 1 {
+		text = "1 sample" + each
+	}
+	if slices.ContainsFunc(rows, func(r Row) bool { return r.Unscored > 0 }) {
+		text += fmt.Sprintf(", %s scored", Span(ScoredRange(rows)))
+	}
+	if worst := slices.MaxFunc(rows, func(a, b Row) int { return cmp.Compare(a.Failed, b.Failed) }); worst.Failed > 0 {
+		text += fmt.Sprintf(", up to %d of %d failed and count nowhere", worst.Failed, worst.Failed+worst.Samples)
+	}
+	return text
+}
+
+// Span is a range of whole numbers: "3–8", or "8".
+func Span(low, high int) string {
+	if low == high {
+		return fmt.Sprint(low)
+	}
+	return fmt.Sprintf("%d–%d", low, high)
 }
 
 // sort puts the full cache first, incomplete policies last, and the others in the
@@ -324,6 +385,8 @@ func metricOf(rows []Row) string {
 		return "exact answers"
 	case Agreement:
 		return "token F1 against the full cache's answer"
+	case MetricInversePerplexity:
+		return "perplexity"
 	}
 	return strings.ReplaceAll(name, "_", " ")
 }
@@ -333,21 +396,9 @@ func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // notesOf explains the columns.
 func notesOf(rows []Row, measures []measure) string {
-	low, high := rows[0].Samples, rows[0].Samples
-	for _, r := range rows {
-		low, high = min(low, r.Samples), max(high, r.Samples)
-	}
-	samples := fmt.Sprint(low)
-	if low != high {
-		samples = fmt.Sprintf("%d–%d", low, high)
-	}
-	samples += " samples each"
-	if high == 1 {
-		samples = "1 sample each"
-	}
 	notes := []string{
 		"Budget: KV pairs kept per KV head and layer",
-		fmt.Sprintf("tasks: %s in %% (%s)", metricOf(rows), samples),
+		fmt.Sprintf("tasks: %s (%s)", scoreTitle(rows), SamplesOf(rows, " each")),
 		"mean: over tasks, with its standard error",
 	}
 	for _, m := range measures {

@@ -114,7 +114,7 @@ func TestPolicyWithoutATaskHasNoMeanAndStandsLast(t *testing.T) {
 // The full cache is averaged over the tasks of each block, not over all it has.
 func TestReferenceIsAveragedOverTheBlocksTasks(t *testing.T) {
 	row := func(policy string, budget int, task string, accuracy float64) Row {
-		return Row{Policy: policy, Budget: eviction.Pairs(budget), Task: task, Tokens: 8, Samples: 4, Score: accuracy}
+		return Row{Policy: policy, Budget: eviction.Pairs(budget), Task: task, Tokens: 8, Samples: 4, Score: &accuracy, StdErr: new(0.0)}
 	}
 	out := table(t, []Row{row("full", 0, "a", 1), row("full", 0, "b", 0.5), row("tova", 64, "a", 0.25), row("tova", 32, "b", 0.75)},
 		TableOptions{Markdown: true})
@@ -130,7 +130,7 @@ func TestReferenceIsAveragedOverTheBlocksTasks(t *testing.T) {
 
 func TestTableTitles(t *testing.T) {
 	row := func(policy string, budget int, task string, tokens int) Row {
-		return Row{Policy: policy, Budget: eviction.Pairs(budget), Task: task, Tokens: tokens, Samples: 4, Score: 0.5}
+		return Row{Policy: policy, Budget: eviction.Pairs(budget), Task: task, Tokens: tokens, Samples: 4, Score: new(0.5)}
 	}
 	cases := []struct {
 		name string
@@ -161,7 +161,7 @@ func TestTableTitles(t *testing.T) {
 }
 
 func TestColumnsOfAbsentMeasuresAreLeftOut(t *testing.T) {
-	rows := []Row{{Policy: "tova", Budget: eviction.Pairs(8), Task: "a", Samples: 4, Score: 0.5, StdErr: 0.25, KeptBytes: 512, FullBytes: 2048}}
+	rows := []Row{{Policy: "tova", Budget: eviction.Pairs(8), Task: "a", Samples: 4, Score: new(0.5), StdErr: new(0.25), KeptBytes: 512, FullBytes: 2048}}
 	out := table(t, rows, TableOptions{Markdown: true})
 	if want := "| policy | a | mean ±se | kept KiB | kept % |\n"; !strings.Contains(out, want) {
 		t.Errorf("no head %q in\n%s", want, out)
@@ -177,12 +177,27 @@ func TestColumnsOfAbsentMeasuresAreLeftOut(t *testing.T) {
 }
 
 func TestMarkdownEscapesNames(t *testing.T) {
-	rows := []Row{{Policy: "a|b", Adapter: `<x>\`, Budget: eviction.Pairs(8), Task: "one_*task*", Samples: 4}}
+	rows := []Row{{Policy: "a|b", Adapter: `<x>\`, Budget: eviction.Pairs(8), Task: "one_*task*", Samples: 4, Score: new(0.5)}}
 	out := table(t, rows, TableOptions{Markdown: true})
 	for _, want := range []string{`| a\|b/&lt;x>\\ |`, `| one\_\*task\* |`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
+	}
+}
+
+// TestTableSaysWhatFailed: a mean over one of four samples is not one over all.
+func TestTableSaysWhatFailed(t *testing.T) {
+	rows := []Row{
+		{Policy: "a", Budget: eviction.Pairs(8), Task: "t", Samples: 3, Score: new(0.5)},
+		{Policy: "b", Budget: eviction.Pairs(8), Task: "t", Samples: 1, Failed: 3, Score: new(0.5)},
+	}
+	out := strings.Join(strings.Fields(table(t, rows, TableOptions{})), " ")
+	if want := "(1–3 samples each, up to 3 of 4 failed and count nowhere)"; !strings.Contains(out, want) {
+		t.Errorf("no %q in\n%s", want, out)
+	}
+	if out := table(t, rows[:1], TableOptions{}); strings.Contains(out, "failed") {
+		t.Errorf("nothing failed:\n%s", out)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/internal/progress"
 	"glimpse/internal/registry"
 	"glimpse/internal/suggest"
 	"glimpse/model"
@@ -91,6 +92,9 @@ type Sample struct {
 	Turns []Turn
 	// Groups are what results are broken down by: {"length", "4k"}, {"depth", "0.5"}.
 	Groups []Group
+	// Evidence are the positions of the first prompt's tokens that the answers are read from, each
+	// once; nil where the task does not know them.
+	Evidence []int32
 	// Score rates one answer for each turn, in [0, 1] unless the metric's name says
 	// otherwise. It is nil where there is no reference.
 	Score func(ctx context.Context, answers []Answer) (Scores, error)
@@ -159,6 +163,8 @@ type Setting struct {
 	Raw       bool // prompts do not go into the chat template
 
 	Options map[string]string // of the task, complete
+
+	Notices *progress.Notices // what tasks say of the data; nil: nothing
 }
 
 // DefaultSamples is how many samples a task that makes its own prompts makes of each subtask.

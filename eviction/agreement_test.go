@@ -153,3 +153,21 @@ func BenchmarkAgreement(b *testing.B) {
 		}
 	})
 }
+
+// TestAnswerRecall: the best head counts, whatever the others keep.
+func TestAnswerRecall(t *testing.T) {
+	for name, c := range map[string]struct {
+		kept   [][][]int32
+		answer []int32
+		want   float64
+	}{
+		"one head has all":            {[][][]int32{{{1, 4, 5}, {0}}, {{}, {2}}}, []int32{4, 5}, 1},
+		"two heads have half each":    {[][][]int32{{{1, 4}, {5}}, {{0}, {2}}}, []int32{4, 5}, 0.5},
+		"none has any":                {[][][]int32{{{1}, {2}}}, []int32{4, 5}, 0},
+		"the best is in a late layer": {[][][]int32{{{4}, {}}, {{4, 5, 9}, {5}}}, []int32{4, 5, 9, 11}, 0.75},
+	} {
+		if got := eviction.AnswerRecall(c.kept, c.answer); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

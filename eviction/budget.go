@@ -41,7 +41,7 @@ func ParseBudget(text string) (Budget, error) {
 	if !isPercent && !strings.Contains(t, ".") {
 		n, err := strconv.Atoi(t)
 		if err != nil {
-			return Budget{}, fmt.Errorf("budget: got %.40q, want pairs per KV head and layer, as 128, or a share of the prompt, as 10%% or 0.1", text)
+			return Budget{}, fmt.Errorf("budget: got %.40q, want KV entries per KV head and layer, as 128, or a share of the prompt, as 10%% or 0.1", text)
 		}
 		b := Pairs(n)
 		return b, b.Check()

@@ -1,9 +1,7 @@
 package eviction
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"glimpse/model"
@@ -105,28 +103,16 @@ func (m adaptive) least(budget int) int {
 }
 
 // mixed moves budgets, made without a floor, by α towards the same for every head of n
-// entries. Their sum stays: of the fractions the largest are rounded up, among equals of
-// the lower head.
+// entries. Their sum stays.
 func (m adaptive) mixed(budgets []int, budget int, n func(h int) int) []int {
 	if !m.mix {
 		return budgets
 	}
-	sum, order, fractions := 0.0, make([]int, len(budgets)), make([]float64, len(budgets))
+	shares := make([]float64, len(budgets))
 	for h, own := range budgets {
-		x := (1-m.alpha)*float64(own) + m.alpha*float64(min(budget, n(h)))
-		sum += x
-		budgets[h] = int(x + 1e-9)
-		order[h], fractions[h] = h, math.Round(1e9*(x-float64(budgets[h])))
+		shares[h] = (1-m.alpha)*float64(own) + m.alpha*float64(min(budget, n(h)))
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(fractions[b], fractions[a]) })
-	rest := int(sum + 1e-6)
-	for _, b := range budgets {
-		rest -= b
-	}
-	for _, h := range order[:max(0, rest)] {
-		budgets[h]++
-	}
-	return budgets
+	return apportion(shares)
 }
 
 // HeadBudgets: the heads share one pool of their number times budget. Protected

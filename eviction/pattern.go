@@ -12,6 +12,7 @@ import (
 
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/modelfile"
+	"glimpse/internal/regularfile"
 	"glimpse/model"
 )
 
@@ -68,7 +69,7 @@ func ReadPattern(folder fs.FS) (*Pattern, error) {
 		}
 		*f.to = *f.value
 	}
-	if raw, err = modelfile.Read(folder, patternHeads, maxPattern); err != nil {
+	if raw, err = regularfile.ReadFS(folder, patternHeads, maxPattern); err != nil {
 		return nil, fmt.Errorf("pattern: %w", err)
 	}
 	for i, line := range strings.Split(strings.TrimRight(string(raw), "\r\n"), "\n") {

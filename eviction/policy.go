@@ -69,7 +69,21 @@ func (o Option) Text(v float64) string {
 	if o.Choices != nil {
 		return o.Choices()[int(v)]
 	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
+// Range is what values the option takes.
+func (o Option) Range() string {
+	number := "a number"
+	switch {
+	case o.Choices != nil:
+		return "one of: " + strings.Join(o.Choices(), ", ")
+	case o.Odd:
+		number = "an odd number"
+	case o.Whole:
+		number = "a whole number"
+	}
+	return fmt.Sprintf("%s from %s to %s", number, o.Text(o.Min), o.Text(o.Max))
 }
 
 // MarshalJSON writes the range of a number, or the names of a choice.
@@ -98,7 +112,7 @@ func (o Option) check(text string) (float64, error) {
 	if o.Choices != nil {
 		i := slices.Index(o.Choices(), text)
 		if i < 0 {
-			return 0, fmt.Errorf("got %q, want one of: %s%s", text, strings.Join(o.Choices(), ", "), suggest.DidYouMean(text, o.Choices()))
+			return 0, fmt.Errorf("got %q, want %s%s", text, o.Range(), suggest.DidYouMean(text, o.Choices()))
 		}
 		return float64(i), nil
 	}
@@ -111,13 +125,8 @@ func (o Option) check(text string) (float64, error) {
 
 // checkNumber refuses numbers out of range; text is what the user wrote.
 func (o Option) checkNumber(v float64, text string) error {
-	switch {
-	case !(v >= o.Min && v <= o.Max):
-		return fmt.Errorf("got %q, want a number from %v to %v", text, o.Min, o.Max)
-	case o.Whole && v != math.Trunc(v):
-		return fmt.Errorf("got %q, want a whole number", text)
-	case o.Odd && math.Mod(v, 2) != 1:
-		return fmt.Errorf("got %q, want an odd number", text)
+	if !(v >= o.Min && v <= o.Max) || o.Whole && v != math.Trunc(v) || o.Odd && math.Mod(v, 2) != 1 {
+		return fmt.Errorf("got %q, want %s", text, o.Range())
 	}
 	return nil
 }
@@ -128,8 +137,8 @@ func (o Option) checkValue(v float64) error {
 	if o.Choices == nil {
 		return o.checkNumber(v, text)
 	}
-	if names := o.Choices(); v != math.Trunc(v) || v < 0 || v >= float64(len(names)) {
-		return fmt.Errorf("got %q, want one of: %s", text, strings.Join(names, ", "))
+	if v != math.Trunc(v) || v < 0 || v >= float64(len(o.Choices())) {
+		return fmt.Errorf("got %q, want %s", text, o.Range())
 	}
 	return nil
 }

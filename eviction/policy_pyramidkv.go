@@ -27,8 +27,10 @@ func (m pyramidkv) LayerBudgets(p Prompt) []int {
 // pyramid is layer budgets that fall linearly: with C = B − window, the entries that are not
 // protected, layer l of L gets max − l·(max−min)/(L−1)
 // entries and the window, where min = C/β and max = 2C − min, or, where the prompt
-// has fewer entries before the window, max that many and min = 2C − max. Rounding
-// down can only leave entries unused.
+// has fewer entries before the window, max that many and min = 2C − max. What rounding down
+// leaves of L·B goes to the layers with the largest fractions: the published code divides in whole
+// numbers and kvpress rounds each layer by itself, after which the sum is
+// some entries above or below.
 func pyramid(p Prompt, window int, beta float64) []int {
 	layers := p.Config.Layers
 	c := float64(p.Budget - window)
@@ -37,13 +39,16 @@ func pyramid(p Prompt, window int, beta float64) []int {
 	if most := float64(p.Entries - window); high > most {
 		high, low = most, 2*c-most
 	}
-	out := make([]int, layers)
-	for l := range out {
-		share := c // one layer alone
+	shares := make([]float64, layers)
+	for l := range shares {
+		shares[l] = c // one layer alone
 		if layers > 1 {
-			share = high - float64(l)*(high-low)/float64(layers-1)
+			shares[l] = high - float64(l)*(high-low)/float64(layers-1)
 		}
-		out[l] = int(share+1e-9) + window
+	}
+	out := apportion(shares)
+	for l := range out {
+		out[l] += window
 	}
 	return out
 }

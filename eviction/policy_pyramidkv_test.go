@@ -12,7 +12,7 @@ import (
 
 func init() {
 	// snapkv's scores, and budgets on a straight line from the first layer to the
-	// last whose mean is the budget (floors of it).
+	// last whose mean is the budget.
 	naivePolicies["pyramidkv"] = func(c *naiveCase) naivePlan {
 		p := snapkvPlan(c)
 		p.budgets = c.pyramid(p.recent, c.option("beta"))
@@ -27,14 +27,37 @@ func (c *naiveCase) pyramid(protected int, beta float64) []int {
 	last := mean / beta
 	first := min(2*mean-last, float64(c.n()-protected)) // no layer needs more than there is
 	last = 2*mean - first
+	shares := make([]float64, len(budgets))
 	for l := range budgets {
-		share := mean
+		shares[l] = mean
 		if layers > 1 {
-			share = first + (last-first)*float64(l)/(layers-1)
+			shares[l] = first + (last-first)*float64(l)/(layers-1)
 		}
-		budgets[l] = protected + int(math.Floor(share+1e-9))
+	}
+	for l, b := range wholes(shares) {
+		budgets[l] = protected + b
 	}
 	return budgets
+}
+
+// wholes are whole numbers for shares with their sum: one entry after the other goes to the
+// first of those that lack most.
+func wholes(shares []float64) []int {
+	out, left := make([]int, len(shares)), 0.0
+	for i, x := range shares {
+		out[i] = int(math.Floor(x + 1e-9))
+		left += x - float64(out[i])
+	}
+	for ; left > 1-1e-6; left-- {
+		most := 0
+		for i, x := range shares {
+			if x-float64(out[i]) > shares[most]-float64(out[most])+1e-9 {
+				most = i
+			}
+		}
+		out[most]++
+	}
+	return out
 }
 
 // TestPyramidBudgets: tables worked out on paper from policies.md: C = B − window,
@@ -46,16 +69,16 @@ func TestPyramidBudgets(t *testing.T) {
 		layers, n, budget int
 		window, beta      string
 		want              []int
-		unused            int // entries lost to rounding
 	}{
-		// C = 96, min = 4.8, max = 187.2, steps of 60.8.
-		{name: "defaults", layers: 4, n: 1000, budget: 128, window: "32", beta: "20", want: []int{219, 158, 97, 36}, unused: 2},
+		// C = 96, min = 4.8, max = 187.2, steps of 60.8: 187.2, 126.4, 65.6, 4.8, of which the last two
+		// have the largest fractions.
+		{name: "defaults", layers: 4, n: 1000, budget: 128, window: "32", beta: "20", want: []int{219, 158, 98, 37}},
 		// C = 100, min = 20, max = 180, steps of 40.
 		{name: "whole numbers", layers: 5, n: 1000, budget: 120, window: "20", beta: "5", want: []int{200, 160, 120, 80, 40}},
 		// β = 1: min = max = C.
 		{name: "flat", layers: 3, n: 1000, budget: 70, window: "10", beta: "1", want: []int{70, 70, 70}},
 		// The window is 16, half of 32; C = 16, min = 0.8, max = 31.2, steps of 30.4.
-		{name: "window of half the budget", layers: 2, n: 1000, budget: 32, window: "32", beta: "20", want: []int{47, 16}, unused: 1},
+		{name: "window of half the budget", layers: 2, n: 1000, budget: 32, window: "32", beta: "20", want: []int{47, 17}},
 		// C = 90, max would be 171, but only 110 entries are before the window: then
 		// min = 180 − 110 = 70, steps of 20.
 		{name: "short prompt", layers: 3, n: 120, budget: 100, window: "10", beta: "10", want: []int{120, 100, 80}},
@@ -81,16 +104,16 @@ func TestPyramidBudgets(t *testing.T) {
 		for _, b := range got {
 			sum += b
 		}
-		if sum != c.layers*c.budget-c.unused {
-			t.Errorf("%s: %d entries of %d, want %d unused", c.name, sum, c.layers*c.budget, c.unused)
+		if sum != c.layers*c.budget {
+			t.Errorf("%s: %d entries of %d", c.name, sum, c.layers*c.budget)
 		}
 	}
 }
 
-// TestPyramidBudgetsNeverExceedTheMean: for any shape the layers together get at
-// most what uniform budgets would, almost all of it, no layer more than the
+// TestPyramidBudgetsHaveTheMean: for any shape the layers together get what uniform
+// budgets would, no layer more than the
 // prompt, and none less than its window.
-func TestPyramidBudgetsNeverExceedTheMean(t *testing.T) {
+func TestPyramidBudgetsHaveTheMean(t *testing.T) {
 	p, err := eviction.New("pyramidkv", 0, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -107,8 +130,8 @@ func TestPyramidBudgetsNeverExceedTheMean(t *testing.T) {
 						t.Fatalf("%s: %v", name, got)
 					}
 				}
-				if sum > layers*budget || sum < layers*(budget-1) {
-					t.Fatalf("%s: %d entries in all, want at most %d: %v", name, sum, layers*budget, got)
+				if sum != layers*budget {
+					t.Fatalf("%s: %d entries in all, want %d: %v", name, sum, layers*budget, got)
 				}
 			}
 		}

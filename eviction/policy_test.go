@@ -75,18 +75,18 @@ func TestParseOverrides(t *testing.T) {
 		{"no value", []string{"snapkv.window"}, "want policy.option=value"},
 		{"no option", []string{"snapkv=16"}, "want policy.option=value"},
 		{"empty", []string{""}, "want policy.option=value"},
-		{"empty value", []string{"snapkv.window="}, `got "", want a number from 1 to`},
-		{"text", []string{"snapkv.window=wide"}, `got "wide", want a number from 1 to`},
-		{"below", []string{"snapkv.window=0"}, `got "0", want a number from 1 to 1.048576e+06`},
+		{"empty value", []string{"snapkv.window="}, `got "", want a whole number from 1 to`},
+		{"text", []string{"snapkv.window=wide"}, `got "wide", want a whole number from 1 to`},
+		{"below", []string{"snapkv.window=0"}, `got "0", want a whole number from 1 to 1048576`},
 		{"above", []string{"h2o.recent=1.01"}, `got "1.01", want a number from 0 to 1`},
-		{"negative", []string{"streamingllm.sink=-1"}, `got "-1", want a number from 0 to`},
+		{"negative", []string{"streamingllm.sink=-1"}, `got "-1", want a whole number from 0 to`},
 		{"NaN", []string{"h2o.recent=NaN"}, `got "NaN", want a number`},
 		{"infinite", []string{"pyramidkv.beta=Inf"}, `got "Inf", want a number`},
 		{"overflow", []string{"pyramidkv.beta=1e999"}, `got "1e999", want a number`},
 		{"fraction", []string{"snapkv.window=16.5"}, `got "16.5", want a whole number`},
 		{"even kernel", []string{"snapkv.kernel=4"}, `got "4", want an odd number`},
-		{"kernel of no prompt", []string{"snapkv.kernel=9223372036854775807"}, `got "9223372036854775807", want a number from 1 to 4095`},
-		{"fractional kernel", []string{"lookaheadkv.kernel=6.5"}, `got "6.5", want a whole number`},
+		{"kernel of no prompt", []string{"snapkv.kernel=9223372036854775807"}, `got "9223372036854775807", want an odd number from 1 to 4095`},
+		{"fractional kernel", []string{"lookaheadkv.kernel=6.5"}, `got "6.5", want an odd number`},
 	} {
 		got, err := eviction.ParseOverrides(c.set)
 		switch {
@@ -130,10 +130,10 @@ func TestNewRefusesWhatFlagsRefuse(t *testing.T) {
 		value          float64
 		want           string
 	}{
-		{"snapkv", "kernel", math.MaxInt64, `policy snapkv: option kernel: got "9.223372036854776e+18", want a number from 1 to 4095`},
+		{"snapkv", "kernel", math.MaxInt64, `policy snapkv: option kernel: got "9.223372036854776e+18", want an odd number from 1 to 4095`},
 		{"snapkv", "kernel", 4, `policy snapkv: option kernel: got "4", want an odd number`},
-		{"snapkv", "kernel", 2.5, `policy snapkv: option kernel: got "2.5", want a whole number`},
-		{"snapkv", "kernel", math.NaN(), `policy snapkv: option kernel: got "NaN", want a number from 1 to 4095`},
+		{"snapkv", "kernel", 2.5, `policy snapkv: option kernel: got "2.5", want an odd number`},
+		{"snapkv", "kernel", math.NaN(), `policy snapkv: option kernel: got "NaN", want an odd number from 1 to 4095`},
 		{"snapkv", "group", 3, `policy snapkv: option group: got "3", want one of: mean, max, sum`},
 		{"snapkv", "kernels", 3, `policy snapkv has no option "kernels", want one of: window, kernel, group`},
 	} {

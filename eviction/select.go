@@ -1,5 +1,11 @@
 package eviction
 
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
 // upTo are the indices [from, to).
 func upTo(from, to int) []int32 {
 	out := make([]int32, 0, to)
@@ -19,6 +25,51 @@ func layerBudget(m Method, p Prompt, layer int) (budget, sink, recent int) {
 		sink, recent = pr.Protect(p)
 	}
 	return budget, sink, recent
+}
+
+// apportion makes whole budgets of shares without losing any of their sum: of the fractions
+// the largest are rounded up, among equals those of the lower layers or heads, and so
+// larger shares never get less. It is the method of largest remainders.
+func apportion(shares []float64) []int {
+	sum, out, order, fractions := 0.0, make([]int, len(shares)), make([]int, len(shares)), make([]float64, len(shares))
+	rest := 0
+	for i, x := range shares {
+		sum += x
+		out[i] = int(x + 1e-9)
+		rest -= out[i]
+		order[i], fractions[i] = i, math.Round(1e9*(x-float64(out[i]))) // sums round
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(fractions[b], fractions[a]) })
+	rest += int(sum + 1e-6)
+	for _, i := range order[:max(0, rest)] {
+		out[i]++
+	}
+	return out
+}
+
+// AnswerRecall is the share of the tokens that an answer is read from which a single KV head
+// keeps, of the head that keeps most: max over layers and heads of |kept ∩ answer| / |answer|. The answer
+// are positions of a prompt, at least one, each once. Heads that copy are few, and
+// one that holds the whole answer can give it, whatever the others dropped: on the built-in model
+// this tells right answers better than the mean over heads or the union of heads does.
+func AnswerRecall(kept [][][]int32, answer []int32) float64 {
+	bears := make(map[int32]bool, len(answer))
+	for _, j := range answer {
+		bears[j] = true
+	}
+	most := 0
+	for _, layer := range kept {
+		for _, head := range layer {
+			n := 0
+			for _, j := range head {
+				if bears[j] {
+					n++
+				}
+			}
+			most = max(most, n)
+		}
+	}
+	return float64(most) / float64(len(answer))
 }
 
 // HitRate is the critical-KV hit rate (Judge Q, arXiv:2509.10798, eq. 6): the mean over layers

@@ -58,3 +58,5 @@ func Used(ctx context.Context, m *model.Model, prompt func(i int) []int32, promp
 type discard struct{}
 
 func (discard) Write(datasets.Pair) error { return nil }
+
+var PromptError = promptError

@@ -84,8 +84,8 @@ func (o *Options) resolve() error {
 	if o.Ranks == nil {
 		o.Ranks = collective.Alone()
 	}
-	if o.Batch < 0 || o.Batch > 4096 {
-		return fmt.Errorf("batch: got %d, want 1 to 4096", o.Batch)
+	if o.Batch < 0 || o.Batch > model.MaxBatch {
+		return fmt.Errorf("batch: got %d, want 1 to %d", o.Batch, model.MaxBatch)
 	}
 	return o.Sampling.Validate()
 }

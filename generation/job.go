@@ -85,7 +85,7 @@ func DefaultJob() *Job {
 // Read takes a configuration file over the defaults, with KEY=VALUE of sets in the place of
 // what it says. repeat puts the flags that were given over both.
 func (s *Job) Read(path string, sets []string, repeat func() error) error {
-	data, err := cli.ReadFile(path)
+	data, err := cli.ReadConfig(path)
 	if err != nil {
 		return err
 	}
@@ -144,8 +144,8 @@ func (s *Job) check() (only int, err error) {
 		return 0, fmt.Errorf("generate: --max-new: got %d, want at least 1", s.MaxNew)
 	case s.MaxPrompt < 1:
 		return 0, fmt.Errorf("generate: --max-prompt: got %d, want at least 1", s.MaxPrompt)
-	case s.Batch < 1:
-		return 0, fmt.Errorf("generate: --batch: got %d, want at least 1", s.Batch)
+	case s.Batch < 1 || s.Batch > model.MaxBatch:
+		return 0, fmt.Errorf("generate: --batch: got %d, want 1 to %d", s.Batch, model.MaxBatch)
 	case strings.Contains(s.Out, "://") && !objectstore.IsURL(s.Out):
 		return 0, fmt.Errorf("generate: --out: got %q, want a path or s3://BUCKET/NAME", s.Out)
 	case objectstore.IsURL(s.Out) && s.Shards == 0 && s.Shard == "":

@@ -91,7 +91,7 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 	}
 	defer closeRecords()
 	skipping, unusable := last != "", 0
-	bad := badRecords{log: log}
+	bad, notices := badRecords{log: log}, progress.Notices{W: log}
 	next := func() (item, error) {
 		for {
 			x, err := records()
@@ -122,6 +122,7 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 			if err != nil {
 				return item{}, promptError(x.ID, err)
 			}
+			notices.Say(x.notices...)
 			return x, nil
 		}
 	}
@@ -237,6 +238,7 @@ type item struct {
 	Prompt
 	index   int
 	source  []int32
+	notices []string
 	prepare func(ctx context.Context, x *item) error
 }
 
@@ -305,7 +307,7 @@ func (s *Job) stream(m *model.Model) (next func() (item, error), end func(), err
 			if err != nil {
 				return err
 			}
-			x.IDs, x.source = made.IDs, made.Source
+			x.IDs, x.source, x.notices = made.IDs, made.Source, made.Notices
 			x.Cut = func(n int) int { return recipe.Cut(n, rng) }
 			return nil
 		}

@@ -38,11 +38,13 @@ var ErrUnusable = errors.New("unusable")
 type Item struct {
 	IDs    []int32
 	Source []int32 // nil: there is none
+	// Notices are what is said once of all such records, in one line each.
+	Notices []string
 }
 
 func init() {
 	Recipes.Add("asis", Recipe{
-		Doc:     "prompts as they are: chats and prompts through the chat template, texts and ids as they stand; one that is too long is an error",
+		Doc:     "prompts as they are: chats and prompts through the chat template, where an assistant's turn at the end is dropped and answered anew; texts and ids as they stand; one that is too long is an error",
 		Prepare: prepareAsIs,
 		Cut:     func(n int, _ *rand.Rand) int { return n },
 	})
@@ -64,21 +66,48 @@ func init() {
 	})
 }
 
-func chatOf(messages []datasets.Message) []chat.Message {
-	out := make([]chat.Message, len(messages))
-	for i, x := range messages {
-		out[i] = chat.Message{Role: x.Role, Content: x.Content}
+// ask is the prompt of a row that a user's turn or a chat ends, through the chat template. The
+// answer that the row gives is no part of it, and is its source. What a user says stays as it is
+// if it is raw, or for a model without a template.
+func ask(ctx context.Context, m *model.Model, p datasets.Prompt, raw bool) (item Item, err error) {
+	answer := p.Chosen
+	switch {
+	case p.Form == datasets.FormMessages:
+		if n := len(p.Messages); p.Messages[n-1].Role == "assistant" {
+			answer, p.Messages = p.Messages[n-1].Content, p.Messages[:n-1]
+			item.Notices = []string{"an assistant's turn at the end of a record is its answer, and no part of its prompt"}
+		}
+		if n := len(p.Messages); n == 0 || p.Messages[n-1].Role == "system" {
+			return item, fmt.Errorf("no turn to answer: %w", ErrUnusable)
+		}
+		item.IDs, err = encodeChat(ctx, m, p, m.EncodeChat)
+	case raw || !m.HasChatTemplate():
+		item.IDs, err = m.Encode(p.Text)
+	default:
+		item.IDs, err = encodeChat(ctx, m, p, m.EncodeChat)
 	}
-	return out
+	if err == nil && answer != "" {
+		item.Source, err = encodeTail(m, answer)
+	}
+	item.Notices = append(item.Notices, m.Unread(p)...)
+	return item, err
 }
 
-// say puts what a user says into the chat template; raw, or for a model without one, it
-// stays as it is.
-func say(ctx context.Context, m *model.Model, text string, raw bool) ([]int32, error) {
-	if raw || !m.HasChatTemplate() {
-		return m.Encode(text)
+// encodeChat encodes the chat of a row.
+func encodeChat(ctx context.Context, m *model.Model, p datasets.Prompt, encode func(context.Context, []chat.Message, []any) ([]int32, error)) ([]int32, error) {
+	messages, tools, err := model.ChatOf(p)
+	if err != nil {
+		return nil, err
 	}
-	return m.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}}, nil)
+	return encode(ctx, messages, tools)
+}
+
+// complete is the prompt of worked examples, with the answer as its source.
+func complete(m *model.Model, p datasets.Prompt) (item Item, err error) {
+	if item.IDs, err = m.Encode(p.Text); err == nil {
+		item.Source, err = encodeTail(m, p.Chosen)
+	}
+	return item, err
 }
 
 // encodeTail tokenizes what follows a prompt, without special tokens.
@@ -106,16 +135,15 @@ func prepareAsIs(ctx context.Context, m *model.Model, p datasets.Prompt, l Limit
 		item.IDs, err = p.IDs, p.CheckIDs(m.Config.Vocab)
 	case datasets.FormText:
 		item.IDs, err = m.Encode(p.Text)
+	case datasets.FormFewShot:
+		item, err = complete(m, p)
 	case datasets.FormMessages:
 		if l.Raw {
-			return item, fmt.Errorf("--raw: messages need the chat template")
+			return item, errors.New("--raw: messages need the chat template")
 		}
-		item.IDs, err = m.EncodeChat(ctx, chatOf(p.Messages), nil)
+		item, err = ask(ctx, m, p, l.Raw)
 	default:
-		item.IDs, err = say(ctx, m, p.Text, l.Raw)
-		if err == nil && p.Chosen != "" {
-			item.Source, err = encodeTail(m, p.Chosen)
-		}
+		item, err = ask(ctx, m, p, l.Raw)
 	}
 	return item, err
 }
@@ -140,32 +168,12 @@ func prepareLookahead(ctx context.Context, m *model.Model, p datasets.Prompt, l 
 		cut := 1 + rng.IntN(most)
 		return Item{IDs: ids[:cut], Source: ids[cut:]}, nil
 	case datasets.FormFewShot:
-		if item.IDs, err = m.Encode(p.Text); err != nil {
-			return item, err
-		}
-		if item.Source, err = encodeTail(m, p.Chosen); err != nil {
-			return item, err
-		}
-	case datasets.FormPrompt:
-		if item.IDs, err = say(ctx, m, p.Text, l.Raw); err != nil {
-			return item, err
-		}
+		item, err = complete(m, p)
 	default:
-		messages, answer := p.Messages, ""
-		if n := len(messages); messages[n-1].Role == "assistant" {
-			messages, answer = messages[:n-1], messages[n-1].Content
-		}
-		if len(messages) == 0 || messages[len(messages)-1].Role == "system" {
-			return item, fmt.Errorf("no turn to answer: %w", ErrUnusable)
-		}
-		if item.IDs, err = m.EncodeChat(ctx, chatOf(messages), nil); err != nil {
-			return item, err
-		}
-		if answer != "" {
-			if item.Source, err = encodeTail(m, answer); err != nil {
-				return item, err
-			}
-		}
+		item, err = ask(ctx, m, p, l.Raw)
+	}
+	if err != nil {
+		return item, err
 	}
 	return fits(item, l.MaxPrompt)
 }
@@ -182,12 +190,16 @@ func prepareJudge(ctx context.Context, m *model.Model, p datasets.Prompt, l Limi
 		ids, err = m.Encode(p.Text + p.Chosen)
 	case datasets.FormPrompt:
 		if l.Raw || !m.HasChatTemplate() {
-			ids, err = m.Encode(p.Text)
-		} else {
-			ids, err = m.EncodeDialogue(ctx, []chat.Message{{Role: "user", Content: p.Text}}, nil)
+			ids, err = m.Encode(p.Text + p.Chosen)
+			break
 		}
+		p.Form, p.Messages = datasets.FormMessages, []datasets.Message{{Role: "user", Content: p.Text}}
+		if p.Chosen != "" {
+			p.Messages = append(p.Messages, datasets.Message{Role: "assistant", Content: p.Chosen})
+		}
+		fallthrough
 	default:
-		ids, err = m.EncodeDialogue(ctx, chatOf(p.Messages), nil)
+		ids, err = encodeChat(ctx, m, p, m.EncodeDialogue)
 	}
 	if err != nil {
 		return Item{}, err
@@ -196,5 +208,5 @@ func prepareJudge(ctx context.Context, m *model.Model, p datasets.Prompt, l Limi
 	if keep < 1 {
 		return Item{}, fmt.Errorf("dialogue of %d tokens, want at least 2: %w", len(ids), ErrUnusable)
 	}
-	return fits(Item{IDs: ids[:keep], Source: ids[keep:]}, l.MaxPrompt)
+	return fits(Item{IDs: ids[:keep], Source: ids[keep:], Notices: m.Unread(p)}, l.MaxPrompt)
 }

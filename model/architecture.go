@@ -8,15 +8,21 @@ import (
 // architectureOf is the name of the family that config.json asks for: architectures[0],
 // or without one that of model_type, as transformers' AutoModelForCausalLM has it.
 func architectureOf(architectures []string, modelType string) (string, error) {
+	// The classes are called as the types are, but for case and the underscores. The first
+	// Llama models say LLaMAForCausalLM.
+	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
 	if len(architectures) > 0 {
+		for _, name := range Families.Names() {
+			if plain(name) == plain(architectures[0]) {
+				return name, nil
+			}
+		}
 		return architectures[0], nil
 	}
 	list := strings.Join(Families.Names(), ", ")
 	if modelType == "" {
 		return "", fmt.Errorf("architectures: got none, and no model_type, want one of: %s", list)
 	}
-	// The classes are called as the types are, but for case and the underscores.
-	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
 	for _, name := range Families.Names() {
 		if base, ok := strings.CutSuffix(name, "ForCausalLM"); ok && plain(base) == plain(modelType) {
 			return name, nil

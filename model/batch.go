@@ -55,12 +55,15 @@ func (m *Model) GroupRows(sequences int) int {
 	return sequences
 }
 
+// MaxBatch is the most sequences that are decoded together.
+const MaxBatch = 4096
+
 // NewBatch returns an empty batch of at most rows sequences. A step computes as many rows,
 // however few there are; of a small model on the host, whose groups run side by side, as many
 // as the groups with sequences have (GroupRows).
 func (r *Runner) NewBatch(rows int) (*Batch, error) {
-	if rows < 1 {
-		return nil, fmt.Errorf("batch: got %d rows, want at least 1", rows)
+	if rows < 1 || rows > MaxBatch {
+		return nil, fmt.Errorf("batch: got %d rows, want 1 to %d", rows, MaxBatch)
 	}
 	b := &Batch{model: r.Model, rows: rows, groups: []*batchGroup{{runner: r, rows: rows}}}
 	if size := r.Model.GroupRows(rows); !r.Model.Backend.OwnMemory() && size < rows {

@@ -7,7 +7,7 @@ import (
 )
 
 // CacheDTypeUsage is the help of flags that take what SetCacheDType does.
-const CacheDTypeUsage = "type of cached keys and values: float32, bf16 (half the memory), or auto for bf16 on a GPU where the weights are bf16 and else float32"
+const CacheDTypeUsage = "type of cached keys and values: float32, bf16, or auto (bf16 on a GPU if the weights are, else float32)"
 
 // CacheDType is the type of the keys and values of caches.
 func (m *Model) CacheDType() kernels.DType {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,19 +97,20 @@ func Open(path string, opt Options) (*Model, error) {
 	if name == "" {
 		name = filepath.Base(abs)
 	}
-	return open(os.DirFS(path), name, opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
+	return open(os.DirFS(path), name, cmp.Or(opt.Name, path), opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
 }
 
 // OpenFS is Open for a folder in a file system such as embed.FS; the weights are
 // read into memory.
 func OpenFS(folder fs.FS, name string, opt Options) (*Model, error) {
-	return open(folder, name, opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeightsFS(folder, ".") })
+	return open(folder, name, name, opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeightsFS(folder, ".") })
 }
 
-func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.Weights, error)) (m *Model, err error) {
+// open opens the model name; errors name what was given for it.
+func open(folder fs.FS, name, given string, opt Options, weights func() (*checkpoints.Weights, error)) (m *Model, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("open model %s: %w", name, err)
+			err = fmt.Errorf("open model %s: %w", given, err)
 		}
 	}()
 	defer kernels.CatchDevice(&err)
@@ -128,10 +130,6 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 	if err != nil {
 		return nil, err
 	}
-	generation, err := readGeneration(folder, config)
-	if err != nil {
-		return nil, err
-	}
 	stored, err := weights()
 	if err != nil {
 		return nil, err
@@ -141,13 +139,20 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 			stored.Close()
 		}
 	}()
-	m = &Model{Name: name, Config: *config, Notes: config.notes, generation: generation, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
+	m = &Model{Name: name, Config: *config, Notes: config.notes, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
 	if m.chat.Now.IsZero() {
 		m.chat.Now = time.Now()
 	}
 	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
+	m.endTurns()
+	if m.generation, err = readGeneration(folder, &m.Config); err != nil {
+		return nil, err
+	}
 	b := &Binder{}
 	network := family.Bind(&m.Config, b)
+	if err := m.canonicalNames(b.slots); err != nil {
+		return nil, err
+	}
 	if err := m.place(devices, b.slots, m.slotBytes); err != nil {
 		return nil, err
 	}
@@ -367,8 +372,7 @@ func (m *Model) load(b *Binder) error {
 		}
 		s.set(t)
 	}
-	var unused []string
-	var surplus []error
+	var unused, surplus []string
 	for _, name := range m.weights.Names() {
 		info, _ := m.weights.Info(name)
 		switch {
@@ -377,10 +381,10 @@ func (m *Model) load(b *Binder) error {
 		case isBuffer(name, info.Shape):
 			unused = append(unused, name)
 		default:
-			surplus = append(surplus, fmt.Errorf("%.200q: surplus, the architecture %s has no such tensor", name, m.Config.Architecture))
+			surplus = append(surplus, name)
 		}
 	}
-	if err := errors.Join(listing.Join(errs), listing.Join(surplus)); err != nil {
+	if err := errors.Join(listing.Join(errs), listing.Join(m.surplus(surplus, wanted))); err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}
 	if len(unused) > 0 {

@@ -321,6 +321,54 @@ func TestEndTokens(t *testing.T) {
 	check("none", -1)
 }
 
+// TestEndOfTurn: the token that ends an assistant's turn in the chat template ends responses, whatever
+// the files say, and where they do not say it that is noted.
+func TestEndOfTurn(t *testing.T) {
+	const (
+		loop   = "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content | trim }}"
+		header = "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+	)
+	for _, c := range []struct {
+		name, template string
+		given          any
+		eos            []int32
+		noted          string
+	}{
+		{"another one", loop + "<|turn|>\n{% endfor %}" + header, 257, []int32{257, 258}, "ends the assistant's turns with <|turn|> (258), which is not in eos_token_id [257]"},
+		{"after a space", loop + " {{ eos_token }}{% endfor %}", []int{258, 259}, []int32{258, 259, 257}, "with <|end|> (257), which is not in eos_token_id [258 259]"},
+		{"none given", loop + "<|turn|>{% endfor %}" + header, nil, []int32{258}, "(258), which is not in eos_token_id []"},
+		{"of the assistant alone", loop + "{{ '<|turn|>' if m.role == 'assistant' else eos_token }}{% endfor %}", 257, []int32{257, 258}, "(258)"},
+		{"the same", loop + "<|turn|>\n{% endfor %}" + header, []int{257, 258}, []int32{257, 258}, ""},
+		{"no end", loop + "\n{% endfor %}" + header, 257, []int32{257}, ""},
+		{"no token", loop + "[END]\n{% endfor %}" + header, 257, []int32{257}, ""},
+		{"beyond the model", loop + "<|beyond|>\n{% endfor %}", 257, []int32{257}, ""},
+		{"begin", loop + "<|start|>{% endfor %}", 257, []int32{257}, ""},
+		{"refused", loop + "{{ raise_exception('no') }}{% endfor %}", 257, []int32{257}, ""},
+		{"broken", "{% for %}", 257, []int32{257}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			folder := modeltest.WithFiles(t, map[string]any{
+				"tokenizer.json":         modeltest.ByteTokenizer("<|start|>", "<|end|>", "<|turn|>", "<|4|>", "<|5|>", "<|6|>", "<|7|>", "<|8|>", "<|beyond|>"),
+				"tokenizer_config.json":  map[string]any{"chat_template": c.template, "eos_token": "<|end|>"},
+				"generation_config.json": map[string]any{"bos_token_id": 256, "eos_token_id": c.given, "min_new_tokens": 2},
+			})
+			m := modeltest.OpenFolder(t, folder, "cpu")
+			if !slices.Equal(m.Config.EOS, c.eos) {
+				t.Errorf("end tokens %v, want %v", m.Config.EOS, c.eos)
+			}
+			choice := model.SamplingChoice{From: model.SamplingOfModel}
+			sampling, err := choice.Resolve(m)
+			if err != nil || !slices.Equal(sampling.Processors.End, c.eos) {
+				t.Errorf("not before 2 tokens: %v, %v, want %v", sampling.Processors.End, err, c.eos)
+			}
+			notes := slices.DeleteFunc(slices.Clone(m.Notes), func(n string) bool { return !strings.Contains(n, "turns") })
+			if got := strings.Join(notes, "\n"); !strings.Contains(got, c.noted) || c.noted == "" && got != "" || len(notes) > 1 {
+				t.Errorf("notes %q, want %q", notes, c.noted)
+			}
+		})
+	}
+}
+
 // TestNoTokenizer: a model without one runs on token ids, and says why there is
 // none when it is needed; one of more tokens than the model is only noted.
 func TestNoTokenizer(t *testing.T) {

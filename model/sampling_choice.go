@@ -28,13 +28,13 @@ type SamplingChoice struct {
 
 // Bind makes the flags. From must have its default.
 func (c *SamplingChoice) Bind(f *pflag.FlagSet) {
-	f.StringVar(&c.From, "sampling", c.From, "where settings of the sampling come from that are not given: model, its generation_config.json; or greedy, nowhere")
+	f.StringVar(&c.From, "sampling", c.From, "where settings that no flag gives come from: model (its generation_config.json) or greedy")
 	float := func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
-	f.Var(optional[float64]{&c.Temperature, float, "float"}, "temperature", "sampling temperature; 0 is greedy, and 1 is taken where only top-k, top-p or min-p is given")
-	f.Var(optional[float64]{&c.TopP, float, "float"}, "top-p", "nucleus of the sampling; 1 is all")
-	f.Var(optional[int]{&c.TopK, strconv.Atoi, "int"}, "top-k", "most likely tokens that are sampled from; 0 is all")
-	f.Var(optional[float64]{&c.MinP, float, "float"}, "min-p", "least probability of a token that is sampled, as a share of the likeliest's; 0 is any")
-	f.Var(optional[float64]{&c.RepetitionPenalty, float, "float"}, "repetition-penalty", "divides positive logits of tokens that the text has, and multiplies negative ones; 1 is none")
+	f.Var(optional[float64]{&c.Temperature, float, "float"}, "temperature", "sampling temperature; 0 is greedy; 1 where only --top-k, --top-p or --min-p is given")
+	f.Var(optional[float64]{&c.TopP, float, "float"}, "top-p", "sample from the likeliest tokens whose probabilities add up to this (nucleus); 1 is all")
+	f.Var(optional[int]{&c.TopK, strconv.Atoi, "int"}, "top-k", "sample from this many of the likeliest tokens; 0 is all")
+	f.Var(optional[float64]{&c.MinP, float, "float"}, "min-p", "sample from tokens with at least this share of the likeliest one's probability; 0 is any")
+	f.Var(optional[float64]{&c.RepetitionPenalty, float, "float"}, "repetition-penalty", "factor by which tokens that the text already has get less likely; 1 is none")
 }
 
 // optional is a flag that knows whether it was given.

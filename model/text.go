@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -43,7 +44,7 @@ func (m *Model) Encode(text string) ([]int32, error) {
 // that is an error.
 func (m *Model) EncodeChat(ctx context.Context, messages []chat.Message, tools []any) ([]int32, error) {
 	if n := len(messages); n > 0 && messages[n-1].Role == "user" {
-		if _, other := messages[n-1].Extra.Get("content"); !other {
+		if _, other := messages[n-1].Extra.Get("content"); !other && !messages[n-1].NoContent {
 			if err := CheckPrompt(messages[n-1].Content); err != nil {
 				return nil, err
 			}
@@ -143,6 +144,41 @@ func (m *Model) ChatTemplate() (*chat.Template, chat.Options, error) {
 		o.Now = time.Now() // of shapes alone
 	}
 	return template, o, nil
+}
+
+// endTurns makes the token that ends an assistant's turn an end token. Files name another one where
+// a model was tuned for chats, or its template changed, after them; it would run on into the next turn.
+func (m *Model) endTurns() {
+	id, ok := m.turnEnd()
+	if !ok || slices.Contains(m.Config.EOS, id) {
+		return
+	}
+	text, _ := m.Tokenizer.IDToToken(id)
+	m.note("the chat template ends the assistant's turns with %s (%d), which is not in eos_token_id %d: it ends responses, too", text, id, m.Config.EOS)
+	m.Config.EOS = append(slices.Clip(m.Config.EOS), id)
+}
+
+// turnEnd is the special token that the chat template puts after what an assistant says; ok is
+// false where there is none.
+func (m *Model) turnEnd() (id int32, ok bool) {
+	if !m.HasChatTemplate() {
+		return 0, false
+	}
+	template, o, err := m.ChatTemplate()
+	if err != nil { // which whoever needs it is told
+		return 0, false
+	}
+	const said = "what the assistant says"
+	text, err := template.Render(context.Background(), []chat.Message{{Role: "user", Content: "what the user says"}, {Role: "assistant", Content: said}}, o)
+	at := strings.LastIndex(text, said)
+	if err != nil || at < 0 {
+		return 0, false
+	}
+	ids, err := m.Tokenizer.Encode(strings.TrimSpace(text[at+len(said):]), false)
+	if err != nil || len(ids) == 0 || int(ids[0]) >= m.Config.Vocab || ids[0] == m.Config.BOS || !m.Tokenizer.IsSpecial(ids[0]) {
+		return 0, false
+	}
+	return ids[0], true
 }
 
 // ChatVariables tells whether Options.Chat has variables for the chat template.

@@ -77,7 +77,19 @@ refuse "model folder missing" "no such file" "${example[@]}" --model ./nowhere
 refuse "model name that is none" "no such folder|org/name" "${example[@]}" --model nowhere
 HF_HUB_OFFLINE=1 HF_HOME=$given refuse "model of the hub without a network" "HF_HUB_OFFLINE|org/name" "${example[@]}" --model org/name
 refuse "model folder that is an adapter" "judgeq|config.json|want a Hugging Face model folder" "${example[@]}" --model "$adapters/judgeq"
-refuse "model is a file" "not a folder" "${example[@]}" --model "$reference/config.json"
+refuse "model is a file" "not a folder" "${example[@]}" --model "$reference/tokenizer.json"
+printf 'GGUF\003\0\0\0' >"$given/model.gguf"
+refuse "model is a GGUF file" "model.gguf: a GGUF file|want the safetensors model" "${example[@]}" --model "$given/model.gguf"
+printf 'PK\003\004' >"$given/pytorch_model.bin"
+refuse "model is a PyTorch pickle" "pytorch_model.bin: weights as a PyTorch pickle|save_pretrained" "${example[@]}" --model "$given/pytorch_model.bin"
+mkdir "$given/peft" && echo '{"base_model_name_or_path": "org/base"}' >"$given/peft/adapter_config.json"
+refuse "model is a PEFT adapter" "adapter for the model \"org/base\"|merge_and_unload" "${example[@]}" --model "$given/peft"
+mkdir -p "$given/pair/a" "$given/pair/b" && echo '{}' | tee "$given/pair/a/config.json" >"$given/pair/b/config.json"
+refuse "model folder with two models" "2 folders that do: a, b" "${example[@]}" --model "$given/pair"
+mkdir -p "$given/models--org--name/snapshots/one" "$given/models--org--name/snapshots/two"
+refuse "folder of the hub's cache without its branch" "2 snapshots and no refs/main" "${example[@]}" --model "$given/models--org--name"
+refuse "address of a data set" "not the page of a model" "${example[@]}" --model https://huggingface.co/datasets/org/name
+refuse "address of another server" "want s3://BUCKET/NAME or a path" "${example[@]}" --model https://example.com/org/name
 refuse "model folder empty" "config.json" "${example[@]}" --model .
 m=$(broken no-weights) && rm "$m/model.safetensors"
 refuse "weights missing" "model.safetensors" "${example[@]}" --model "$m"
@@ -150,8 +162,8 @@ refuse "chat: unknown task" "want one of" evict chat --policy full --example chi
 refuse "chat: unknown option" "page, dense" evict chat --policy quest --set quest.pages=4
 refuse "blank prompt" "empty" evict run "   "
 refuse "blank prompt from standard input" "empty" evict run --prompt -
-refuse "no prompt" "exactly one" evict run
-refuse "two prompts" "twice" evict run "and" --prompt "so"
+refuse "no prompt" "got none, want one of" evict run
+refuse "two prompts" "\"and\"|--prompt \"so\"" evict run "and" --prompt "so"
 refuse "word that the model does not know" '"hello"|vocabulary' evict run "hello"
 refuse "unknown example" "nope|needle" evict run --example nope
 refuse "example longer than the context" "5000 tokens|4096" evict run --example needle --tokens 5000
@@ -165,6 +177,98 @@ refuse "token id that is none" "word.ids|line 2|\"x\"" evict run --token-ids "$g
 : >"$given/empty.ids"
 refuse "no token ids" "empty" evict run --token-ids "$given/empty.ids"
 refuse "token id file missing" "no such file" evict run --token-ids nowhere
+
+echo "== devices, FIFOs and holes"
+mkfifo "$given/fifo.jsonl" "$given/fifo.yaml"
+truncate -s 3G "$given/hole.jsonl" "$given/hole.yaml" "$given/hole.ids"
+soon() { refuse "$1" "$2" timeout -s KILL 60 "${@:3}"; } # is refused, and not read to an end that there is none of
+for at in "/dev/zero|a device" "$given/fifo.yaml|a FIFO" "$given/hole.yaml|3221225472 bytes, want at most 1048576" "$given|a folder"; do
+  path=${at%%|*} says=${at#*|}
+  soon "train run: $says" "$says" train run "$path"
+  soon "train generate: $says" "$says" train generate "$path" --out x.jsonl
+  soon "eval --config: $says" "$says" evict eval --config "$path"
+  GLIMPSE_CONFIG=$path soon "GLIMPSE_CONFIG: $says" "$says" evict run --example needle --policy full
+  for file in config.yaml predictions.jsonl; do
+    rm -rf "$given/odd" && mkdir "$given/odd" && echo "tasks: section" >"$given/odd/config.yaml" && ln -sf "$path" "$given/odd/$file"
+    case $file/$says in predictions.jsonl/32*) continue ;; esac # which may be long
+    soon "report, $file: $says" "$file: $says" evict report "$given/odd" -o x.html
+  done
+  rm -rf "$given/odd"
+done
+for at in "/dev/zero|a device" "$given/fifo.jsonl|a FIFO" "$given/hole.jsonl|got no line end"; do
+  path=${at%%|*} says=${at#*|}
+  soon "--data: $says" "$says" "${quick[@]}" --data "$path" --out x
+  soon "--prompts: $says" "$says" train generate --prompts "$path" --out x.jsonl
+done
+soon "--data - of zeros" "a zero byte" bash -c 'exec "$@" </dev/zero' - "${quick[@]}" --data - --out x
+soon "token ids on a device" "a device" evict run --token-ids /dev/zero
+soon "token ids with a hole" "line 1: more than 1048576 bytes" evict run --token-ids "$given/hole.ids"
+mkdir "$given/long" && echo "tasks: section" >"$given/long/config.yaml" && ln -s "$given/hole.jsonl" "$given/long/predictions.jsonl"
+soon "report of predictions without line ends" "no predictions" evict report "$given/long" -o x.html
+rm -r "$given/long" "$given/fifo.jsonl" "$given/fifo.yaml" "$given/hole.jsonl" "$given/hole.yaml" "$given/hole.ids"
+for command in "evict eval --policy snapkv --budget 32" "train generate --out x.jsonl"; do
+  refuse "${command%% *}: batch of a thousand million" "batch: got 1000000000, want 1 to 4096" $command --samples 2 --batch 1000000000
+done
+
+echo "== servers"
+if command -v python3 >/dev/null; then
+  cat >"$work/server.py" <<'PYTHON'
+import http.server, sys
+kind, port_file, log = sys.argv[1:]
+class Handler(http.server.BaseHTTPRequestHandler):
+    def answer(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        open(log, "a").write(f"{self.server.server_port} {self.headers.get('Authorization')}\n")
+        if kind == "echo":
+            self.send_response(401), self.end_headers()
+            self.wfile.write(b"wrong key: " + self.headers.get("Authorization", "").encode())
+        elif kind == "huge":
+            path = self.path.split("?")[0]
+            names = ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"]
+            if path.startswith("/api/"):
+                self.send_response(200), self.end_headers()
+                self.wfile.write(('{"sha": "%s", "siblings": [%s]}' % ("a" * 40, ", ".join('{"rfilename": "%s"}' % n for n in names))).encode())
+            else:
+                self.send_response(200)
+                self.send_header("ETag", '"' + "b" * 64 + '"'), self.send_header("X-Repo-Commit", "a" * 40)
+                self.send_header("X-Linked-Size", "1000000000000000000" if path.endswith(".safetensors") else "2"), self.end_headers()
+        else:
+            self.send_response(int(kind)), self.send_header("Location", f"http://127.0.0.1:{other.server_port}/v1"), self.end_headers()
+    do_GET = do_HEAD = do_POST = do_PUT = answer
+    def log_message(self, *a): pass
+import threading
+first, other = (http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) for _ in range(2))
+threading.Thread(target=other.serve_forever, daemon=True).start()
+open(port_file, "w").write(str(first.server_port))
+first.serve_forever()
+PYTHON
+  server() { # KIND: starts a server and sets $port
+    rm -f "$work/port" "$work/asked"
+    python3 "$work/server.py" "$1" "$work/port" "$work/asked" 2>/dev/null &
+    served=$!
+    until [ -s "$work/port" ]; do sleep 0.05; done
+    port=$(cat "$work/port")
+  }
+  stopped() { kill "$served" && wait "$served" 2>/dev/null || true; }
+  mkdir "$given/mt" && echo '{"question_id": 1, "category": "writing", "turns": ["anna calls bruno"]}' >"$given/mt/question.jsonl"
+  evict eval --task mtbench --data "$given/mt" --policy full --max-new 4 --out "$given/judged" >/dev/null 2>&1
+  touch "$given/judged/judgements.jsonl" # as an earlier attempt leaves it
+  export OPENAI_API_KEY=sk-0123456789
+  for kind in 302 307 echo; do
+    server $kind
+    says="redirects to http://127.0.0.1" && [ $kind != echo ] || says="wrong key: Bearer [key]"
+    soon "judge that answers $kind" "$says" evict judge "$given/judged" --judge "http://127.0.0.1:$port/v1" --judge-model m --attempts 1
+    [ "$(cut -d' ' -f1 "$work/asked" | sort -u)" = "$port" ] && ! grep -q sk-0 "$work/stderr" && problem='' || problem="the key went to another server, or is shown"
+    report "key of a judge that answers $kind" "$problem"
+    stopped
+  done
+  unset OPENAI_API_KEY
+  server huge
+  HF_HOME=$work/hub HF_ENDPOINT=http://127.0.0.1:$port soon "hub that announces 10^18 bytes" "not enough room" evict run --model org/huge --example needle
+  stopped
+else
+  echo "SKIP  servers: there is no python3"
+fi
 
 echo "== budgets and names"
 for b in 0 -3; do
@@ -217,7 +321,7 @@ refuse "run file with an unknown kind" "\"nope\"|judgeq, lookaheadkv" train run 
 run_file fewer.json '[]' "{$judgeq}"
 refuse "run file with too few folders" "fewer.json|outs" train run "$given/fewer.json"
 run_file twice.json '["x", "x"]' "{$judgeq}, {\"name\": \"b\", $judgeq}"
-refuse "run file with one folder twice" "twice.json|\"x\"" train run "$given/twice.json"
+refuse "run file with one folder twice" "twice.json|x is the file of --out, too" train run "$given/twice.json"
 run_file nameless.json '[""]' "{$judgeq}"
 refuse "run file with an empty folder name" "nameless.json|outs" train run "$given/nameless.json"
 
@@ -294,7 +398,7 @@ refuse "generate: unknown recipe" '"lookahed"|lookaheadkv' train generate --reci
 refuse "generate: unknown source of responses" '"teacher"' train generate --responses teacher --out x.jsonl
 configured "generate: no path" "source 0: got no path" 'out: x.jsonl\nsources: [{weight: 1}]\n' generate
 configured "generate: negative weight" "weight: got -1" 'out: x.jsonl\nsources: [{path: x, weight: -1}]\n' generate
-configured "generate: unknown format" '"csv"|parquet' "out: x.jsonl\nsources: [{path: $given/pairs.jsonl, format: csv}]\n" generate
+configured "generate: unknown format" '"xlsx"|parquet' "out: x.jsonl\nsources: [{path: $given/pairs.jsonl, format: xlsx}]\n" generate
 head -c 400 /dev/zero >"$given/zero.parquet"
 refuse "generate: no Parquet" "zero.parquet|Parquet" train generate --prompts "$given/zero.parquet" --out x.jsonl
 { printf 'PAR1'; head -c 100 /dev/zero; printf '\0\0\0\200PAR1'; } >"$given/footer.parquet"
@@ -303,6 +407,28 @@ refuse "generate: Parquet with a footer of 2 GiB" "footer.parquet|a footer of 21
 refuse "generate: Parquet with a list of 16 million" "list.parquet|claims more than it holds" train generate --prompts "$given/list.parquet" --out x.jsonl
 head -c 400 /dev/zero | tr '\0' '\377' >"$given/binary.txt"
 refuse "generate: binary file" "binary.txt|UTF-8" train generate --prompts "$given/binary.txt" --out x.jsonl
+unread() { # NAME TEXT FILE: the same of both readers of prompts
+  refuse "generate: $1" "$2" train generate --prompts "$given/$3" --out x.jsonl
+  refuse "eval: $1" "$2" evict eval --policy full --data "$given/$3"
+}
+printf '\377\376{\0"\0' | tail -c +3 >"$given/unmarked.jsonl"
+unread "UTF-16 without its mark" "unmarked.jsonl: got zero bytes" unmarked.jsonl
+printf '\037\213\010\0' >"$given/packed.jsonl"
+unread "gzip by another name" "packed.jsonl: got gzip data, want text|the name ends in .gz" packed.jsonl
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\n' >"$given/pointer.jsonl"
+unread "a Git LFS pointer for prompts" "pointer.jsonl: a Git LFS pointer" pointer.jsonl
+mkdir "$given/saved" && printf '\377\377\377\377' >"$given/saved/data-00000-of-00001.arrow" && echo '{}' >"$given/saved/state.json"
+unread "save_to_disk" "saved: got an Arrow file|to_parquet(" saved
+cp "$root/datasets/testdata/empty.parquet" "$given/"
+unread "Parquet without rows" "empty.parquet: got no examples" empty.parquet
+echo 'question,answer' >"$given/header.csv"
+unread "CSV without rows" "header.csv: got no examples" header.csv
+printf 'prompt,prompt\na,b\n' >"$given/twice.csv"
+unread "CSV with a field twice" 'twice.csv: header: field "prompt": got it twice' twice.csv
+echo '{"prompt": NaN}' >"$given/nan.jsonl"
+unread "NaN for a prompt" 'nan.jsonl:1: field "prompt": got NaN' nan.jsonl
+echo '{"prompt": " "}' >"$given/blank.jsonl"
+unread "blank prompt in a file" 'blank.jsonl:1: field "prompt": got " ", which is blank' blank.jsonl
 echo '[{"text": "anna"}, {"te' >"$given/cut.json"
 refuse "generate: JSON cut short" "cut.json|element 1" train generate --prompts "$given/cut.json" --out x.jsonl
 echo '{"conversations": [{"from": "narrator", "value": "x"}]}' >"$given/sharegpt.jsonl"
@@ -437,6 +563,7 @@ for flag in html npz; do
   refuse "inspect: --$flag exists" "--$flag|--replace" evict inspect --policy snapkv --budget 32 --example needle --$flag "$given/pairs.jsonl"
 done
 refuse "eval: one file for two outputs" "--table-out" "${small[@]}" --json-out x --table-out ./x
+refuse "train: log and checkpoint are one file" "--log: x is the file of --checkpoint, too" "${quick[@]}" --out y --log x --checkpoint ./x
 refuse "generate: the output exists" "--replace" train generate --samples 1 --out "$given/pairs.jsonl"
 refuse "log over a file" "--log|exists" "${quick[@]}" --out x --log "$given/pairs.jsonl"
 refuse "log over the training data" "reads" "${quick[@]}" --out x --data "$given/pairs.jsonl" --log "$given/pairs.jsonl" --replace

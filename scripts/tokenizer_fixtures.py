@@ -2,12 +2,13 @@
 """Makes the fixtures of model/tokenizer: tiny tokenizer.json files, and what the
 reference implementation does with them.
 
-    pip install tokenizers==0.23.3
+    pip install tokenizers==0.22.2  # that of transformers 4.57
     python3 scripts/tokenizer_fixtures.py model/tokenizer/testdata
 
 Writes NAME.json for every tokenizer below, and golden.json: for each tokenizer
 and text the ids with special tokens (one before and one after the text), and
-the texts decoded from them with and without special tokens.
+the texts decoded from them with and without special tokens; and the same two texts of
+ids in no order, as a model may generate them, with runs of bytes that are no character.
 """
 
 import json
@@ -172,11 +173,20 @@ def random_text(rng):
     return "".join(out)
 
 
+def id_lists(t):
+    """Ids of all kinds: any, bytes and added tokens."""
+    rng = random.Random(2)
+    vocabulary = t.get_vocab()
+    byte_ids = sorted(i for s, i in vocabulary.items() if len(s) == 1 or len(s) == 6 and s.startswith("<0x"))
+    kinds = [sorted(vocabulary.values()), byte_ids or [0], sorted(t.get_added_tokens_decoder()) or [0]]
+    return [[rng.choice(rng.choices(kinds, [2, 5, 1])[0]) for _ in range(rng.randint(1, 8))] for _ in range(60)]
+
+
 def main():
     folder = Path(sys.argv[1])
     rng = random.Random(1)
     texts = TEXTS + [random_text(rng) for _ in range(24)]
-    golden = {"texts": texts, "tokenizers": {}}
+    golden = {"texts": texts, "tokenizers": {}, "decoded": {}}
     for name, make in TOKENIZERS.items():
         t = make()
         j = json.loads(t.to_str())
@@ -187,6 +197,7 @@ def main():
             assert ids[1:-1] == t.encode(text, add_special_tokens=False).ids
             results.append([ids, t.decode(ids, skip_special_tokens=False), t.decode(ids, skip_special_tokens=True)])
         golden["tokenizers"][name] = results
+        golden["decoded"][name] = [[ids, t.decode(ids, skip_special_tokens=False), t.decode(ids, skip_special_tokens=True)] for ids in id_lists(t)]
     (folder / "golden.json").write_text(json.dumps(golden, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 

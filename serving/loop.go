@@ -83,7 +83,10 @@ func (c *Conversation) lines(ctx context.Context, in io.Reader) (next func() (st
 			c.stop.keys = true
 			c.columns = tables.Columns(shown)
 			if path := cli.HistoryFile(); path != "" {
-				if err := e.Remember(path); err != nil {
+				switch err := e.Remember(path); {
+				case errors.Is(err, lineedit.ErrForeign): // which the user has named, and can mend
+					fmt.Fprintf(shown, "history is not kept: %v\n", err)
+				case err != nil:
 					shown.Detail("history is not kept: %v", err)
 				}
 			}

@@ -3,17 +3,18 @@ package serving
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"glimpse/datasets"
+	"glimpse/internal/regularfile"
 	"glimpse/internal/suggest"
 	"glimpse/model"
 	"glimpse/model/chat"
@@ -39,14 +40,14 @@ type PromptSource struct {
 
 // Read reads the one prompt that was given.
 func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, seed uint64) (*Prompt, error) {
-	given := 0
-	for _, s := range []string{p.Text, p.Messages, p.IDs, p.Example} {
-		if s != "" {
-			given++
+	var given []string
+	for _, s := range [][2]string{{p.Text, "a text"}, {p.Messages, "--messages"}, {p.IDs, "--token-ids"}, {p.Example, "--example"}} {
+		if s[0] != "" {
+			given = append(given, s[1])
 		}
 	}
-	if given != 1 {
-		return nil, fmt.Errorf("prompt: got %d, want exactly one of a text, --messages, --token-ids and --example", given)
+	if len(given) != 1 {
+		return nil, fmt.Errorf("prompt: got %s, want one of a text, --messages, --token-ids and --example", cmp.Or(strings.Join(given, " and "), "none"))
 	}
 	chats := p.Text+p.Messages != "" && !p.Raw && m.HasChatTemplate()
 	for _, flag := range []struct {
@@ -199,12 +200,7 @@ const maxPromptBytes = 1 << 28
 // readFile reads a file, or in for "-".
 func readFile(path string, in io.Reader) ([]byte, error) {
 	if path != "-" || in == nil {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
+		return regularfile.Read(path, maxPromptBytes)
 	}
 	data, err := io.ReadAll(io.LimitReader(in, maxPromptBytes+1))
 	if err == nil && len(data) > maxPromptBytes {
@@ -228,7 +224,7 @@ func openIDs(path string, in io.Reader) (*Prompt, error) {
 	if path == "-" {
 		return readIDs("standard input", in)
 	}
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -236,11 +232,15 @@ func openIDs(path string, in io.Reader) (*Prompt, error) {
 	return readIDs(path, f)
 }
 
+// maxIDLine bounds a line of a file of token ids, in bytes.
+const maxIDLine = 1 << 20
+
 func readIDs(path string, in io.Reader) (*Prompt, error) {
 	out := &Prompt{}
 	scan := bufio.NewScanner(in)
-	scan.Buffer(nil, 1<<20)
-	for line := 1; scan.Scan(); line++ {
+	scan.Buffer(nil, maxIDLine)
+	line := 1
+	for ; scan.Scan(); line++ {
 		fields := strings.FieldsFunc(scan.Text(), func(r rune) bool { return strings.ContainsRune(" \t\r,[]", r) })
 		for _, field := range fields {
 			id, err := strconv.ParseInt(field, 10, 32)
@@ -250,7 +250,9 @@ func readIDs(path string, in io.Reader) (*Prompt, error) {
 			out.IDs = append(out.IDs, int32(id))
 		}
 	}
-	if err := scan.Err(); err != nil {
+	if err := scan.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("%s: line %d: more than %d bytes, want token ids on shorter lines", path, line, maxIDLine)
+	} else if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return out, nil

@@ -76,8 +76,8 @@ func TestPromptSource(t *testing.T) {
 		"two rows":        {source: PromptSource{Messages: "-"}, stdin: "{\"messages\": []}\n{\"messages\": []}", fails: "after top-level value"},
 		"tools of a word": {source: PromptSource{Messages: "-"}, stdin: `{"messages": [{"role": "user", "content": "map"}], "tools": "search"}`, fails: `tools: got "search", want an array`},
 		"system twice":    {source: PromptSource{Messages: "-", System: &system}, stdin: `[{"role": "system", "content": "x"}, {"role": "user", "content": "map"}]`, fails: "have a system prompt of their own"},
-		"nothing":         {fails: "got 0, want exactly one"},
-		"two":             {source: PromptSource{Text: "a", Example: "section"}, fails: "got 2, want exactly one"},
+		"nothing":         {fails: "got none, want one of"},
+		"two":             {source: PromptSource{Text: "a", Example: "section"}, fails: "got a text and --example, want one of"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := c.source.Read(context.Background(), m, strings.NewReader(c.stdin), 1)

@@ -142,8 +142,10 @@ func fromFolder(dir, only string) ([]RunAdapter, error) {
 	if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
 		state = checkpoints.PreviousState(state)
 	}
-	if _, err := os.Stat(state); err != nil {
-		return nil, fmt.Errorf("want an adapter folder, a checkpoint, or the folder of a run, which has %s or %s: %w", AdaptersName, StateName, err)
+	if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("want an adapter folder, a checkpoint, or the folder of a run, got a folder without %s, %s and %s: %w", checkpoints.AdapterManifest, AdaptersName, StateName, fs.ErrNotExist)
+	} else if err != nil {
+		return nil, err
 	}
 	return fromCheckpoint(state, state, only)
 }

@@ -29,8 +29,12 @@ func (t Timing) Ratio() float64 {
 
 // String is one line for people.
 func (t Timing) String() string {
-	return fmt.Sprintf("step %.2f ms, prefill %.2f ms, floor %.3f × prefill, step ÷ (prefill × floor) = %.2f (1: a step takes what its operations take at the prefill's speed) at %d prompt and %d response tokens",
-		ms(t.Step), ms(t.Prefill), t.Floor, t.Ratio(), t.Prompt, t.Response)
+	return fmt.Sprintf("step %.2f ms, prefill %.2f ms at %d prompt and %d response tokens", ms(t.Step), ms(t.Prefill), t.Prompt, t.Response)
+}
+
+// Detail is one line for those who judge the speed of a step.
+func (t Timing) Detail() string {
+	return fmt.Sprintf("floor %.3f × prefill, step ÷ (prefill × floor) = %.2f (1: a step takes what its operations take at the prefill's speed)", t.Floor, t.Ratio())
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

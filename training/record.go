@@ -13,6 +13,7 @@ import (
 
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/progress"
+	"glimpse/internal/regularfile"
 	"glimpse/internal/tbevents"
 )
 
@@ -31,17 +32,14 @@ type Recorder struct {
 
 // CheckStepLog is an error where a file is not the log of a run from its first step on.
 func CheckStepLog(path string) error {
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
+	if info, err := os.Stat(path); errors.Is(err, os.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return nil
 	}
+	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("--log: %w", err)
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return err
-	}
 	var first StepResult
 	err = json.NewDecoder(io.LimitReader(f, maxLogLine)).Decode(&first)
 	switch {
@@ -55,6 +53,9 @@ func CheckStepLog(path string) error {
 
 // maxLogLine bounds what is read of a file that may be no log.
 const maxLogLine = 1 << 20
+
+// maxLog bounds the log of a run that goes on, which is read whole.
+const maxLog = 1 << 30
 
 // NewRecorder starts the record of a run, or goes on with that of the
 // steps done. steps is its JSONL file, dir the folder of events and curves; "" is none.
@@ -91,7 +92,10 @@ func NewRecorder(log io.Writer, steps, dir string, c *Config, done int) (*Record
 func repairSteps(path string, done int) ([]StepResult, error) {
 	var kept bytes.Buffer
 	var steps []StepResult
-	data, err := os.ReadFile(path)
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, nil // a pipe or terminal, of which nothing can be read again
+	}
+	data, err := regularfile.Read(path, maxLog)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -109,9 +113,6 @@ func repairSteps(path string, done int) ([]StepResult, error) {
 	}
 	if bytes.Equal(kept.Bytes(), data) {
 		return steps, nil
-	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return steps, nil // a pipe or terminal
 	}
 	return steps, atomicfile.WriteFile(path, kept.Bytes())
 }

@@ -30,7 +30,7 @@ func ReadAdapter(ctx context.Context, name string, s Settings) (*checkpoints.Ada
 	}
 	a, err := checkpoints.ReadAdapterFS(FS(ctx, store, folder), ".")
 	if err != nil {
-		return nil, fmt.Errorf("adapter %s: %w", name, err)
+		return nil, fmt.Errorf("read adapter %s: %w", name, err)
 	}
 	return a, nil
 }
@@ -229,7 +229,7 @@ func folderFiles(ctx context.Context, name, suffix string, s Settings, log io.Wr
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%s: there is no *%s directly below that name: %w", name, suffix, ErrNotExist)
+		return nil, fmt.Errorf("%s: got a name with no %s directly below it, want a file or a folder of files: %w", name, strings.TrimSpace(suffix+" file"), ErrNotExist)
 	}
 	cache, done := shownCache(name, log)
 	defer done()

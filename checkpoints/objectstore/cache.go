@@ -19,7 +19,9 @@ import (
 
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/filelock"
+	"glimpse/internal/freedisk"
 	"glimpse/internal/modelfile"
+	"glimpse/internal/progress"
 )
 
 // Cache keeps copies of objects on the local disk.
@@ -53,8 +55,8 @@ const recordFile = ".glimpse-objects.json"
 
 // Folder brings the named objects of a folder into the cache and returns the local
 // folder, which holds them as they are in the store now and no others. A copy whose
-// version is that of the store is not fetched again, unless it was changed here. The folder is for reading only;
-// a file that is mapped while a newer version takes its place stays what it was.
+// version is that of the store is not fetched again, unless it was changed here, or the store
+// tells no version. The folder is for reading only; a file that is mapped while a newer version takes its place stays what it was.
 func (c Cache) Folder(ctx context.Context, s Store, folder string, names []string) (string, error) {
 	return c.bring(ctx, s, s.URL(folder), folder, names)
 }
@@ -84,7 +86,7 @@ func (c Cache) bring(ctx context.Context, s Store, url, folder string, names []s
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", fmt.Errorf("cache of %s: %w", url, err)
 	}
-	unlock, err := filelock.Lock(ctx, dir+".lock", nil)
+	unlock, err := filelock.Lock(ctx, dir+".lock", func() { fmt.Fprintln(progress.Stderr, "waiting for another process to fetch "+url) })
 	if err != nil {
 		return "", fmt.Errorf("cache of %s: %w", url, err)
 	}
@@ -181,7 +183,7 @@ func newCachedFile(path string, info Info) (cachedFile, error) {
 // intact tells that a copy is that of the version, as it arrived, and how it is now.
 func (c cachedFile) intact(path string, info Info) (now cachedFile, ok bool) {
 	here, err := os.Stat(path)
-	if err != nil || !here.Mode().IsRegular() || here.Size() != info.Size || c.Version != info.Version || c.Size != info.Size || c.SHA256 == "" {
+	if err != nil || !here.Mode().IsRegular() || here.Size() != info.Size || info.Version == "" || c.Version != info.Version || c.Size != info.Size || c.SHA256 == "" {
 		return c, false
 	}
 	if here.ModTime().UnixNano() == c.Modified {
@@ -257,8 +259,13 @@ func (p partial) fetch(ctx context.Context, progress func(bytes int64)) error {
 	info := p.object.Info()
 	head := fmt.Sprintf("%s %d %d", info.Version, info.Size, chunkBytes)
 	var done map[int64]bool
-	if there, err := os.Stat(part); err == nil && there.Size() == info.Size {
+	if there, err := os.Stat(part); err == nil && there.Size() == info.Size && info.Version != "" {
 		done = readJournal(journal, head)
+	}
+	if done == nil {
+		if err := freedisk.Check(dir, info.Size); err != nil {
+			return err
+		}
 	}
 	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {

@@ -247,8 +247,8 @@ func TestLocalData(t *testing.T) {
 		if data, _ := os.ReadFile(file); err != nil || string(data) != "rows/a.jsonl" || filepath.Base(file) != "a.jsonl" {
 			t.Errorf("%s holds %q, %v", file, data, err)
 		}
-		if _, err := local("nothing"); !errors.Is(err, objectstore.ErrNotExist) {
-			t.Errorf("what is not there: %v, want ErrNotExist", err)
+		if _, err := local("nothing"); !errors.Is(err, objectstore.ErrNotExist) || !strings.Contains(err.Error(), "/nothing: got a name with no file directly below it, want a file or a folder of files") {
+			t.Errorf("what is not there: %v, want ErrNotExist with the name", err)
 		}
 		if path, err := objectstore.LocalData(t.Context(), "some/path", objectstore.Settings{}, io.Discard); path != "some/path" || err != nil {
 			t.Errorf("a path: %q, %v", path, err)

@@ -4,18 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
 
 	"glimpse/internal/patience"
+	"glimpse/internal/secret"
 )
 
 // fail describes a failed request: operation, object, what the server said, and
 // what to do about it where that is known.
 func (b *bucket) fail(op, key string, err error) error {
-	return fmt.Errorf("%s %s: %w", op, b.URL(key), b.explain(err))
+	explained := b.explain(err)
+	if statusOf(err) != 0 { // a server may repeat what it got
+		if c, noneErr := b.client.Options().Credentials.Retrieve(context.Background()); noneErr == nil { // those of the request, from the SDK's cache
+			explained = secret.MaskError(explained, c.SecretAccessKey, c.SessionToken)
+		}
+	}
+	return fmt.Errorf("%s %s: %w", op, b.URL(key), explained)
 }
 
 func (b *bucket) explain(err error) error {
@@ -36,6 +44,8 @@ func (b *bucket) explain(err error) error {
 		return ErrExists
 	case code == "NoSuchKey" || code == "NotFound" || code == "NoSuchUpload":
 		return ErrNotExist
+	case status >= 300 && status < 400:
+		return answer{fmt.Sprintf("%s; it redirects to %s, which is not followed: name the server with --s3-endpoint, and the region with --s3-region", said(err), location(err)), err}
 	case status != 0:
 		return answer{said(err), err}
 	case credentialless(err):
@@ -89,6 +99,22 @@ func statusOf(err error) int {
 	return 0
 }
 
+// location is the server that a redirect points to.
+func location(err error) string {
+	var response *awshttp.ResponseError
+	if errors.As(err, &response) && response.Response != nil {
+		h := response.Response.Header
+		// The SDK puts an address of its own where a server gave none.
+		if u, err := url.Parse(h.Get("Location")); err == nil && u.Host != "" && !strings.HasSuffix(u.Path, "/badhttpredirectlocation") {
+			return u.Scheme + "://" + u.Host
+		}
+		if region := h.Get("X-Amz-Bucket-Region"); region != "" {
+			return "region " + region
+		}
+	}
+	return "a place that it does not name"
+}
+
 // final tells that the server has refused, so that another attempt would end the
 // same way.
 func final(err error) bool {
@@ -96,6 +122,6 @@ func final(err error) bool {
 		return false
 	}
 	status := statusOf(err)
-	return status >= 400 && status < 500 && status != 408 && status != 429 ||
+	return status >= 300 && status < 500 && status != 408 && status != 429 ||
 		patience.Hopeless(err) || errors.Is(err, errUnreachable) || errors.Is(err, ErrExists) || errors.Is(err, ErrDenied) || errors.Is(err, ErrNotExist)
 }

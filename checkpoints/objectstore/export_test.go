@@ -2,6 +2,7 @@ package objectstore
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -50,4 +51,11 @@ func Checksum(algorithm string, data []byte) string {
 	h := checksums[algorithm]()
 	h.Write(data)
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Base64Checksum is Checksum as S3 writes it.
+func Base64Checksum(algorithm string, data []byte) string {
+	h := checksums[algorithm]()
+	h.Write(data)
+	return base64.StdEncoding.EncodeToString(h.Sum(nil))
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"math"
 	"path"
 	"time"
 )
@@ -54,12 +53,15 @@ func (f *folderFS) Stat(name string) (fs.FileInfo, error) {
 	return entryOf(info), nil
 }
 
+// maxReadFile bounds what is read into memory at once.
+const maxReadFile = 1 << 30
+
 // ReadFile implements fs.ReadFileFS.
 func (f *folderFS) ReadFile(name string) ([]byte, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: fs.ErrInvalid}
 	}
-	data, err := Get(f.ctx, f.store, Join(f.folder, name), math.MaxInt)
+	data, err := Get(f.ctx, f.store, Join(f.folder, name), maxReadFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &fs.PathError{Op: "read", Path: f.store.URL(Join(f.folder, name)), Err: fs.ErrNotExist}
 	}

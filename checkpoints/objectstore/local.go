@@ -100,14 +100,14 @@ func (l local) Open(ctx context.Context, key string) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := l.Stat(ctx, key); err != nil { // of what is no regular file, and may wait when it is opened
+		return nil, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: path, Err: ErrNotExist}
-	}
 	if err != nil {
 		f.Close()
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,7 +22,12 @@ type bucket struct {
 	partSize int64
 	pause    time.Duration
 	attempts int
+	// warn tells that what arrives in clear text cannot be verified.
+	warn func(text string)
 }
+
+// warned has the servers that a person was told of. A run opens its bucket more than once.
+var warned sync.Map
 
 var _ Store = (*bucket)(nil)
 
@@ -56,12 +62,19 @@ func (b *bucket) Stat(ctx context.Context, key string) (Info, error) {
 	if !ok {
 		now = time.Now()
 	}
-	return Info{
+	if out.ContentLength == nil {
+		return Info{}, fmt.Errorf("stat %s: the server does not tell the size", b.URL(key))
+	}
+	info := Info{
 		Key: key, Size: aws.ToInt64(out.ContentLength), Version: aws.ToString(out.ETag), Modified: aws.ToTime(out.LastModified),
 		Age:    max(0, now.Sub(aws.ToTime(out.LastModified))),
 		SHA256: out.Metadata[metaSHA256], nonce: out.Metadata[metaNonce],
 		checksum: checksumOf(out.ChecksumSHA256, out.ChecksumSHA1, out.ChecksumCRC64NVME, out.ChecksumCRC32C, out.ChecksumCRC32),
-	}, nil
+	}
+	if info.Version == "" && info.SHA256 == "" && info.checksum.algorithm == "" {
+		b.warn(b.URL(key) + ": the server tells neither a checksum nor an ETag, and answers over plain HTTP: what arrives is not verified, and every command fetches it again")
+	}
+	return info, nil
 }
 
 // Open implements Store.

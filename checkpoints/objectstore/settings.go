@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -22,6 +23,7 @@ import (
 
 	"glimpse/internal/patience"
 	"glimpse/internal/progress"
+	"glimpse/internal/secret"
 )
 
 // Settings say how S3 is reached. The zero value leaves everything to the
@@ -49,9 +51,9 @@ type Settings struct {
 // Bind adds the flags. What is waited for is told on standard error.
 func (s *Settings) Bind(f *pflag.FlagSet) {
 	s.Notice = func(text string) { fmt.Fprintln(progress.Stderr, text) }
-	f.StringVar(&s.Endpoint, "s3-endpoint", s.Endpoint, "address of the S3 server for s3:// names; without it AWS_ENDPOINT_URL_S3, or Amazon's")
-	f.StringVar(&s.Region, "s3-region", s.Region, "region of the bucket; without it AWS_REGION")
-	f.StringVar(&s.PathStyle, "s3-path-style", s.PathStyle, "name the bucket in the path and not in the host: true, false, or auto, which does so for servers other than Amazon's (default auto)")
+	f.StringVar(&s.Endpoint, "s3-endpoint", s.Endpoint, "address of the S3 server for s3:// names; empty is $AWS_ENDPOINT_URL_S3, or Amazon's")
+	f.StringVar(&s.Region, "s3-region", s.Region, "region of the S3 bucket; empty is $AWS_REGION")
+	f.StringVar(&s.PathStyle, "s3-path-style", s.PathStyle, "put the bucket into the path of S3 addresses: true, false, or auto (all servers but Amazon's)")
 }
 
 const (
@@ -127,9 +129,18 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 		}
 		cfg.Region = "us-east-1" // of which servers other than Amazon's take no notice
 	}
+	b.warn = func(text string) {
+		if _, before := warned.LoadOrStore(endpoint, true); !before && s.Notice != nil && strings.HasPrefix(strings.ToLower(endpoint), "http://") {
+			s.Notice(text)
+		}
+	}
 	b.client = s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = pathStyle
+		o.APIOptions = append(o.APIOptions, refuseEmptyAnswers)
 		// Around the SDK's client, which has taken AWS_CA_BUNDLE into account.
+		if c, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
+			o.HTTPClient = staying(c)
+		}
 		o.HTTPClient = &patience.Client{Doer: &reach{Doer: o.HTTPClient}, Tell: s.Notice, Silence: s.silence, Notice: s.silence / 2}
 		// Ranges and multipart uploads have no checksum that the SDK could compare; what
 		// can be compared is compared by Info.verify.
@@ -139,6 +150,23 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 		}
 	})
 	return b, nil
+}
+
+// staying is a client that follows no redirect to another server, which would get contents and
+// the session token. Signatures hold for the first server alone.
+func staying(c *awshttp.BuildableClient) aws.HTTPClient {
+	client, ok := c.Freeze().(*http.Client)
+	if !ok {
+		panic(fmt.Sprintf("the SDK's client is a %T, want *http.Client", c.Freeze()))
+	}
+	usual := client.CheckRedirect // of 307 and 308 alone
+	client.CheckRedirect = func(r *http.Request, via []*http.Request) error {
+		if secret.Stay(r, via) != nil {
+			return http.ErrUseLastResponse
+		}
+		return usual(r, via)
+	}
+	return client
 }
 
 // backoff is the pause before another attempt: doubled each time, with up to half

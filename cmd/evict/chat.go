@@ -29,17 +29,22 @@ func newChat() *cobra.Command {
 Every line of standard input is a message; one that begins with a slash is a command:
 /help lists them, /policy and /budget change what is evicted, /system changes the system
 prompt, /reset forgets what was said, /stats tells what it took, and /exit or the end of
-the input ends the conversation. At a terminal lines are edited as in a shell, Ctrl-C ends an answer, and a
-second one or Ctrl-D leaves; lines are kept for the next chat in the user's folder of
-states, unless $GLIMPSE_HISTORY names a file or is "off". Each turn is appended to what
-the policy kept of the turns before: most policies evict for good, rocketkv-mt keeps
-everything and reads some of it. The answer streams to standard output; what the turn
-kept, held and read follows on standard error. A budget given as a share is of the whole
-conversation up to the end of the turn's prompt, what was evicted included, so it grows
-from turn to turn. Tokens are sampled as the model's generation_config.json says, unless
-flags say otherwise. The model needs a chat template. The built-in model knows 480 words
-only: --example begins with a prompt that it can answer, and "<copy>" or "<ask> NAME" go
-on about the same context.`,
+the input ends the conversation. The model needs a chat template. The built-in model
+knows 480 words only: --example begins with a prompt that it can answer, and "<copy>" or
+"<ask> NAME" go on about the same context.`,
+		Annotations: cli.Details(`
+At a terminal lines are edited as in a shell, Ctrl-C ends an answer, and a second one or
+Ctrl-D leaves; lines are kept for the next chat in the user's folder of states, unless
+$GLIMPSE_HISTORY names a file or is "off".
+
+Each turn is appended to what the policy kept of the turns before: most policies evict for
+good, rocketkv-mt keeps everything and reads some of it. The answer streams to standard
+output; what the turn kept, held and read follows on standard error. A budget given as a
+share is of the whole conversation up to the end of the turn's prompt, what was evicted
+included, so it grows from turn to turn. rocketkv and hsa divide the budget by --max-new.
+Tokens are sampled as the model's generation_config.json says, unless flags say otherwise.
+
+` + modelDetails),
 		Example: `  evict chat --example turns_section --policy lookaheadkv --budget 64
   echo "<copy>" | evict chat --example turns_section --policy snapkv --budget 64 --json
   evict chat --model path/to/llama --policy h2o --budget 512`,
@@ -49,9 +54,6 @@ on about the same context.`,
 				return fmt.Errorf("chat: --max-new: got %d, want at least 1", o.MaxNew)
 			}
 			if err := o.Choice.Check(); err != nil {
-				return fmt.Errorf("chat: %w", err)
-			}
-			if _, err := eviction.LookupPolicy(policy); err != nil {
 				return fmt.Errorf("chat: %w", err)
 			}
 			if err := s.choosePolicy(cmd, &policy); err != nil {
@@ -105,15 +107,16 @@ on about the same context.`,
 	f := cmd.Flags()
 	s.bind(f)
 	s.bindChat(f)
-	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
+	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy (see evict policies), or FIRST:SECOND for two stages, as snapkv:quest")
 	bindBudget(f, &o.Budget, "conversation up to a turn's prompt")
-	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of an answer; rocketkv and hsa divide the budget by it")
+	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of an answer")
 	f.Var(systemFlag{&o.System}, "system", "system prompt: text, or @FILE")
 	o.Choice.From = model.SamplingOfModel
 	o.Choice.Bind(f)
-	f.StringVar(&example, "example", "", "begin with an example's prompt: turns_section, section, or any task")
-	f.IntVar(&tokens, "tokens", 512, "length of the example's prompt")
+	f.StringVar(&example, "example", "", "begin with a prompt for the built-in model: turns_section, section, or any task")
+	f.IntVar(&tokens, "tokens", 512, "length of the --example prompt in tokens")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per turn instead of text")
+	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "policy", "budget", "set", "max-new", "temperature", "json")
 	return cmd
 }
 

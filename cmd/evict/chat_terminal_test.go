@@ -155,7 +155,7 @@ func TestChatHistory(t *testing.T) {
 	first.Type("/reset") // is not entered
 	first.Kill()
 	path := filepath.Join(states, "glimpse", "chat_history")
-	if data, err := os.ReadFile(path); err != nil || string(data) != "/budget 32\n/stats\n" {
+	if data, err := os.ReadFile(path); err != nil || string(data) != "# Lines typed in chats of Glimpse\n/budget 32\n/stats\n" {
 		t.Errorf("the file has %q, %v", data, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {

@@ -44,24 +44,25 @@ size: 32 rows, LoRA of rank 8.
 whose theoretical columns come out; "causal" the same with causal attention; "runtime"
 what this program computes and moves.`,
 		Example: `  evict costs
-  evict costs --model path/to/llama-8b --draft path/to/llama-1b --policy full,lookaheadkv,snapkv,speckv,laq --tokens 4096,8192,16384,32768 --chip h100-pcie
+  evict costs --model path/to/llama-8b --draft path/to/llama-1b --tokens 8192,32768
   evict costs --policy all --tokens 512 --budget 64,25% --chip flops=1e12,bandwidth=5e10 --json`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.model, "model", "", "model, of which config.json is read: a folder, org/name of the Hugging Face hub or s3://BUCKET/NAME; empty is the built-in model")
-	f.StringVar(&c.draft, "draft", "", "model that writes the draft of speckv, likewise; empty is the model itself")
+	f.StringVar(&c.model, "model", "", "model whose config.json is read, as a folder, org/name or s3://BUCKET/NAME; empty is the built-in model")
+	f.StringVar(&c.draft, "draft", "", "draft model of speckv, given as --model is; empty is the model itself")
 	f.StringVar(&c.cacheDType, "cache-dtype", "bf16", "type of cached keys and values: float32 or bf16")
 	f.StringVar(&c.policies, "policy", "full,snapkv,lookaheadkv,laq,speckv,h2o,d2o,quest,rocketkv", "policies, comma-separated, or all")
-	f.IntSliceVar(&c.tokens, "tokens", []int{512}, "prompt lengths, comma-separated")
-	f.StringVar(&c.budgets, "budget", "128", "budgets, comma-separated: pairs per KV head and layer, or shares of the prompt")
-	f.IntVar(&c.maxNew, "max-new", 64, "tokens of the response")
-	f.StringVar(&c.chip, "chip", "h100-pcie", "one of "+strings.Join(costmodel.Chips.Names(), ", ")+", or flops=…,bandwidth=… per second")
-	f.StringVar(&c.counts, "count", "paper,causal,runtime", "conventions, comma-separated")
-	f.StringArrayVar(&c.set, "set", nil, "option of a policy, as policy.option=value; may be repeated")
+	f.IntSliceVar(&c.tokens, "tokens", []int{512}, "lengths of the prompt in tokens, comma-separated")
+	f.StringVar(&c.budgets, "budget", "128", "budgets, comma-separated: KV entries per KV head and layer, or shares of the prompt")
+	f.IntVar(&c.maxNew, "max-new", 64, "length of the response in tokens")
+	f.StringVar(&c.chip, "chip", "h100-pcie", "chip: "+strings.Join(costmodel.Chips.Names(), ", ")+", or flops=…,bandwidth=… per second")
+	f.StringVar(&c.counts, "count", "paper,causal,runtime", "what is counted, comma-separated: paper, causal, runtime")
+	f.StringArrayVar(&c.set, "set", nil, "option of a policy, as POLICY.OPTION=VALUE; may be repeated")
 	f.BoolVar(&c.asJSON, "json", false, "print JSON: an object with estimates")
 	c.s3.Bind(f)
+	cli.Everyday(cmd, "model", "policy", "budget", "tokens", "max-new", "chip", "count", "json")
 	return cmd
 }
 

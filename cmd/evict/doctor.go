@@ -55,6 +55,7 @@ what is used instead. A machine without a GPU is no error.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cli.Everyday(cmd, "json")
 	return cmd
 }
 

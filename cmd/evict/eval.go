@@ -43,29 +43,44 @@ func newEval() *cobra.Command {
 cache and the oracle: the task's score, critical-KV hit rate, bytes kept, time to first
 token and decoding speed.
 
---data takes your own prompts: JSONL, JSON or Parquet with "prompt", "messages" or
-"prompt_ids", or what --field maps to these. Rows with reference answers are scored with
---metric; rows without are measured by what needs none: how far the answer agrees with
-the full cache's, and the likelihood of the full cache's answer under eviction. --task
-names benchmarks instead; without --data and --model they are the synthetic tasks of the
-built-in model. A learned policy is measured once per adapter of its kind.
+--data takes your own prompts: JSONL, JSON, CSV, TSV or Parquet with "prompt",
+"messages" or "prompt_ids". --task names benchmarks instead; without --data and --model
+they are the synthetic tasks of the built-in model. Budgets are KV entries per KV head and
+layer, or shares of the prompt: 128, 10%, 0.2. A run that was stopped goes on with --out DIR
+--resume.`,
+		Annotations: cli.Details(`
+--field maps other columns of --data to the usual ones: NAME is id, prompt, text, messages,
+prompt_ids, context, answer or metric_options.OPTION. Rows with reference answers are scored
+with --metric; rows without are measured by what needs none: how far the answer agrees with
+the full cache's, and the likelihood of the full cache's answer under eviction.
 
 Every prompt is prefilled once for all policies and budgets; times are measured
-separately. Budgets are key-value pairs per KV head and layer, or shares of the prompt:
-128, 10%, 0.2. "full" is reported once, without a budget. "snapkv:quest" is two policies
-as rocketkv's two stages: the first keeps part of the prompt, the second reads as much as
-the budget of it. A policy may have options of its own: "snapkv,snapkv(kernel=1)".
+separately. Without --policy, those measured are
+` + strings.ReplaceAll(runs.DefaultPolicies, ",", ", ") + `;
+without an adapter those of them that need none. "full" is reported once, without a
+budget. "snapkv:quest" is two policies as rocketkv's two stages: the first keeps part of
+the prompt, the second reads as much as the budget of it. A policy may have options of its
+own: "snapkv,snapkv(kernel=1)".
 
 --out keeps everything in a folder: predictions.jsonl, metrics.json, timings.json, the
 configuration and the versions. A run that was stopped goes on with --resume, sample by
 sample. A sample that fails is counted and the others go on, unless --strict is given.
+With --shards any number of workers share a run, through a folder or s3://BUCKET/NAME that
+all of them reach; the part of a worker that was killed is gone on with.
+
+--needle-plot is of a task that varies depth and length, as niah, at every budget, or else
+of needles of the synthetic tasks at the smallest budget. --sweep-plot shows the scores of
+a sweep's adapters, and what they add to the time to first token, by their rows and modules;
+--adapter is then the folder of "train sweep".
 
 Processes that mpirun or srun --mpi=pmix start measure the prompts together: who is
 done gets the next. The first one prints and writes, with the bytes of one process;
-times, and tasks that measure time, are its own.`,
+times, and tasks that measure time, are its own.
+
+` + modelDetails),
 		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 4
   evict eval --policy all --budget 64 --task section --samples 2 --json
-  evict eval --model path/to/llama --data prompts.jsonl --policy snapkv,tova --budget 10%,512 --out out/run
+  evict eval --model path/to/llama --data prompts.jsonl --policy laq,tova --budget 10% -o out/run
   evict eval --config configs/eval.yaml --model org/name`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd, j) },
@@ -73,41 +88,42 @@ times, and tasks that measure time, are its own.`,
 	f := cmd.Flags()
 	e.setup.bind(f)
 	e.bindChat(f)
-	f.StringVar(&e.config, "config", "", "YAML file with models, policies, budgets and tasks; flags win over it")
-	f.StringVar(&j.Data, "data", "", "your prompts, or the data of the tasks: a file, a folder, s3://BUCKET/NAME, or \"-\" for standard input")
-	f.StringArrayVar(&j.Fields, "field", nil, "where the rows of --data have what: NAME=PATH,…, NAME=TEMPLATE or the name of a data set such as squad; NAME is id, prompt, text, messages, prompt_ids, context, answer or metric_options.OPTION; may be repeated")
-	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that answers are scored with against their references")
-	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated, see evict tasks; TASK/SUBTASK is one part of a task, TASK/all are all parts")
+	f.StringVar(&e.config, "config", "", "YAML file with models, policies, budgets and tasks; flags override it")
+	f.StringVar(&j.Data, "data", "", "your prompts or the task's data: file, folder, s3://BUCKET/NAME or \"-\" (standard input)")
+	f.StringArrayVar(&j.Fields, "field", nil, "columns of --data: NAME=PATH,…, NAME=TEMPLATE or a data set, as squad; may be repeated")
+	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that score answers against their references (see evict tasks)")
+	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated (see evict tasks); TASK/SUBTASK is one part, TASK/all are all")
 	f.StringArrayVar(&e.options, "task-option", nil, "option of a task, as TASK.OPTION=VALUE; may be repeated")
-	f.StringVar(&e.policies, "policy", "", "policies, comma-separated, or all (default "+runs.DefaultPolicies+", without an adapter those that need none)")
-	f.StringVar(&e.budgets, "budget", "", "budgets, comma-separated (default 32,64,96,128; for other models 5%,10%,20%,50%)")
+	f.StringVar(&e.policies, "policy", "", "policies, comma-separated, or all (see evict policies); empty is a choice of common ones")
+	f.StringVar(&e.budgets, "budget", "", "budgets, comma-separated; empty is 32,64,96,128 for the built-in model, else 5%,10%,20%,50%")
 	f.StringVar(&j.Split, "split", "", "split of the synthetic tasks: train, validation or test (default test)")
-	f.IntVar(&j.Tokens, "tokens", 0, "length of prompts that tasks make; 0 is the task's own, 512 for the synthetic ones")
-	f.IntVar(&j.Samples, "samples", 0, "prompts per task; 0 is all of a file, and 32 of tasks that make their own")
+	f.IntVar(&j.Tokens, "tokens", 0, "length of prompts that tasks make; 0 is the task's own")
+	f.IntVar(&j.Samples, "samples", 0, "prompts per task; 0 is all of --data, or 32 where the task makes them")
 	f.IntVar(&j.MaxPrompt, "max-prompt", 0, "most tokens of a prompt; 0 is what the model takes")
-	f.StringVar(&j.Truncate, "truncate", "", "what is left out of longer prompts: middle, left, or none, where such a sample fails (default none, or the task's own)")
+	f.StringVar(&j.Truncate, "truncate", "", "what is cut from prompts over --max-prompt: middle, left, or none, which fails them (default none or the task's)")
 	f.IntVar(&j.MaxNew, "max-new", 0, "most tokens of an answer; 0 is the task's own")
-	f.BoolVar(&j.Raw, "raw", false, "prompts do not go into the chat template")
+	f.BoolVar(&j.Raw, "raw", false, "do not put prompts into the model's chat template")
 	j.Sampling.Bind(f)
-	f.StringVar(&j.Agreement, "agreement", j.Agreement, "compare answers with the full cache's and measure its likelihood: on, off, or auto for samples without a reference")
-	f.BoolVar(&j.Timings, "timings", j.Timings, "also measure times to first token and decoding speed, on each task's first prompt")
+	f.StringVar(&j.Agreement, "agreement", j.Agreement, "compare answers with the full cache's: on, off, or auto for samples without a reference")
+	f.BoolVar(&j.Timings, "timings", j.Timings, "also measure time to first token and decoding speed, on each task's first prompt")
 	f.IntVar(&j.Batch, "batch", j.Batch, "evicted caches that are decoded together")
-	f.IntVar(&j.Concurrent, "concurrency", 0, "prompts that are worked on at once; 0 is as many as threads for a small model, else 1")
+	f.IntVar(&j.Concurrent, "concurrency", 0, "prompts worked on at the same time; 0 is one per thread for a small model, else 1")
 	f.BoolVar(&j.Strict, "strict", false, "end the run at the first sample that fails")
-	f.IntVar(&j.Inspect, "inspect", j.Inspect, "prompts of each task of which --out gets what every policy keeps, for \"evict report\"")
-	f.StringVarP(&j.Out, "out", "o", "", "folder for everything: predictions, metrics, configuration; it can be continued and reported on")
-	f.IntVar(&j.Shards, "shards", 0, "parts of the run that any number of workers with one --out, a shared folder or s3://BUCKET/NAME, take as they are free; a killed one's is gone on with")
-	f.StringVar(&j.Shard, "shard", "", "do one part alone, as I/N with I from 0")
-	f.BoolVar(&j.Resume, "resume", false, "go on with the run of --out")
+	f.IntVar(&j.Inspect, "inspect", j.Inspect, "prompts per task for which --out records what every policy keeps, for evict report")
+	f.StringVarP(&j.Out, "out", "o", "", "folder for predictions, metrics and configuration")
+	f.IntVar(&j.Shards, "shards", 0, "parts of the run, which workers with the same --out take as they are free")
+	f.StringVar(&j.Shard, "shard", "", "part of the run to do alone, as I/N with I from 0")
+	f.BoolVar(&j.Resume, "resume", false, "go on with the run in --out")
 	f.BoolVar(&e.dryRun, "dry-run", false, "say what would be measured and what it needs, and stop")
 	f.BoolVar(&e.asJSON, "json", false, "print JSON: an object with schema and rows")
-	f.BoolVar(&e.groups, "groups", false, "also show every group of samples by itself: length, depth, difficulty")
+	f.BoolVar(&e.groups, "groups", false, "also print results of each group of samples: length, depth, difficulty")
 	j.Files.Bind(f)
-	f.StringVar(&e.json, "json-out", "", "file for the JSON; \"-\" is standard output")
-	f.StringVar(&e.table, "table-out", "", "file for the table; Markdown if it ends in .md; \"-\" is standard output")
-	f.StringVar(&e.plot, "plot", "", "file for a plot of the scores against the budget: .png, .svg or .pdf")
-	f.StringVar(&e.needle, "needle-plot", "", "file for heat maps by depth and prompt length, of every policy at every budget: of a task that varies both, as niah, or else of needles of the synthetic tasks at the smallest budget: .png, .svg or .pdf")
-	f.StringVar(&e.sweep, "sweep-plot", "", "file for a plot of the scores of a sweep's adapters, and what they add to the time to first token, by their rows and modules: .png, .svg or .pdf; --adapter is then the folder of \"train sweep\"")
+	f.StringVar(&e.json, "json-out", "", "file for the results as JSON; \"-\" is standard output")
+	f.StringVar(&e.table, "table-out", "", "file for the table of results, Markdown if it ends in .md; \"-\" is standard output")
+	f.StringVar(&e.plot, "plot", "", "file for a plot of score against budget: .png, .svg or .pdf")
+	f.StringVar(&e.needle, "needle-plot", "", "file for heat maps of the score by needle depth and prompt length: .png, .svg or .pdf")
+	f.StringVar(&e.sweep, "sweep-plot", "", "file for a plot of the adapters of a train sweep, --adapter DIR: .png, .svg or .pdf")
+	cli.Everyday(cmd, "model", "adapter", "device", "data", "metric", "task", "samples", "tokens", "policy", "budget", "out", "resume", "json")
 	return cmd
 }
 
@@ -226,7 +242,7 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	if j.Shards > 0 || j.Shard != "" { // which processes share out by claims, too
 		run = collective.OnRanksOrAlone
 	}
-	return run(func(g collective.Group) error {
+	return run(cmd.ErrOrStderr(), func(g collective.Group) error {
 		j.Ranks = g
 		switch {
 		case g.Rank() == 0:

@@ -31,19 +31,23 @@ func newInspect() *cobra.Command {
 		Long: `Show which positions of a prompt a policy keeps, per layer and KV head.
 
 --html writes a page that needs no other file: the prompt, every token coloured by
-how many heads keep it, for all heads or for those of one layer. --npz writes the
-scores and what is kept for numpy.load: ids [tokens], kept [layers, kvHeads, tokens],
-counts [tokens] (heads that keep the token), scores [layers, kvHeads, tokens] (what the
-policy ranks by: higher is kept; those of tova are logarithms of attention), model
-and policy. A prompt within the budget is not scored.
+how many heads keep it. --npz writes scores and what is kept for numpy.load. With either
+of them only a summary is printed, unless --json is given.`,
+		Annotations: cli.Details(`
+The page of --html shows all heads, or those of one layer. The arrays of --npz are ids
+[tokens], kept [layers, kvHeads, tokens], counts [tokens] (heads that keep the token),
+scores [layers, kvHeads, tokens] (what the policy ranks by: higher is kept; those of tova
+are logarithms of attention), model and policy. A prompt within the budget is not scored.
 
 --queries shows no policy but why dapq works: how similar the queries of rows that say
 something else, or stand elsewhere, are to those of the model's own response (cosines,
-means over rows, layers and query heads), after RoPE has turned them and before. What is
-drawn is drawn --query-trials times; --json has the quartiles, and means by layer.`,
+means over rows, layers and query heads), after RoPE has turned them and before. Rows with
+random tokens are drawn --query-trials times; --json has the quartiles, and means by layer.
+
+` + modelDetails),
 		Example: `  evict inspect --policy snapkv --budget 32 --example needle
   evict inspect --policy lookaheadkv --budget 64 --example hops --json
-  evict inspect --policy snapkv --budget 64 --example hops --html out/kept.html --npz out/scores.npz --replace
+  evict inspect --policy snapkv --budget 64 --example hops --html out/kept.html --replace
   evict inspect --queries --example section --tokens 256`,
 		Args: cli.Args("[PROMPT]"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -114,6 +118,10 @@ drawn is drawn --query-trials times; --json has the quartiles, and means by laye
 					Heads   []inspection.Head `json:"heads"`
 				}{"glimpse.inspect/1", l.Name, c.Name, c.Adapter, budget, len(prompt.IDs), rows})
 			}
+			if html.Wanted() || npz.Wanted() {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), x.Summary())
+				return err
+			}
 			t := tables.New(tables.Column{Head: "LAYER", Right: true}, tables.Column{Head: "KV HEAD", Right: true}, tables.Column{Head: "KEPT", Right: true}, tables.Column{Head: "POSITIONS", Wrap: true})
 			for _, r := range rows {
 				t.Add(fmt.Sprint(r.Layer), fmt.Sprint(r.KVHead), fmt.Sprint(len(r.Positions)), fmt.Sprint(r.Positions))
@@ -126,14 +134,15 @@ drawn is drawn --query-trials times; --json has the quartiles, and means by laye
 	s.bindChat(f)
 	p.bind(f)
 	files.Bind(f)
-	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies")
+	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy (see evict policies)")
 	bindBudget(f, &budget, "prompt")
 	f.StringVar(&htmlPath, "html", "", "file for a page that colours the prompt by how many heads keep each token")
-	f.StringVar(&npzPath, "npz", "", "file for all scores, for numpy.load")
-	f.BoolVar(&asJSON, "json", false, "print JSON: an object with heads, or of --queries with conditions")
-	f.BoolVar(&queries, "queries", false, "compare pseudo-queries with the queries of the response, by what they say and where they stand")
-	f.IntVar(&o.Rows, "query-rows", 32, "pseudo-queries, and first tokens of the response")
-	f.IntVar(&o.Trials, "query-trials", 8, "draws of what is drawn")
-	f.IntSliceVar(&o.Starts, "query-starts", nil, "positions that the response's tokens are moved to, comma-separated; none are nine from the first one to their own")
+	f.StringVar(&npzPath, "npz", "", "file for all scores and what is kept, for numpy.load")
+	f.BoolVar(&asJSON, "json", false, "print JSON: an object with heads, or with conditions for --queries")
+	f.BoolVar(&queries, "queries", false, "compare pseudo-queries with the response's queries, instead of showing a policy")
+	f.IntVar(&o.Rows, "query-rows", 32, "how many pseudo-queries, and first tokens of the response, --queries compares")
+	f.IntVar(&o.Trials, "query-trials", 8, "how many random draws --queries averages over")
+	f.IntSliceVar(&o.Starts, "query-starts", nil, "positions that --queries moves the response to, comma-separated; empty is nine, up to its own")
+	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "policy", "budget", "set", "html", "npz", "replace", "json", "queries")
 	return cmd
 }

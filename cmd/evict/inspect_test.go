@@ -226,3 +226,31 @@ func TestInspectQueries(t *testing.T) {
 		}
 	}
 }
+
+// TestInspectSummary: where a file has what is kept, standard output has a line on it and not every position.
+func TestInspectSummary(t *testing.T) {
+	args := []string{"inspect", "--policy", "snapkv", "--budget", "16", "--example", "section", "--tokens", "128"}
+	for _, flag := range []string{"--html", "--npz"} {
+		out, _, err := execute(t, append(slices.Clone(args), flag, filepath.Join(t.TempDir(), "file"))...)
+		if want := "snapkv keeps 16 of the prompt's 128 KV entries per KV head, 12.5% over 8 layers of 2 KV heads\n"; err != nil || out != want {
+			t.Errorf("%s: %v, %d bytes, want %q:\n%.300s", flag, err, len(out), want, out)
+		}
+	}
+	adaptive := slices.Clone(args)
+	adaptive[2] = "adakv"
+	if out, _, err := execute(t, append(adaptive, "--npz", filepath.Join(t.TempDir(), "a.npz"))...); err != nil || !regexp.MustCompile(`^adakv keeps \d+ to \d+ of the prompt's 128 KV entries per KV head, 12\.5% over`).MatchString(out) {
+		t.Errorf("adakv: %v: %.300s", err, out)
+	}
+}
+
+// TestOnePolicy: commands that show one policy refuse a list, and say what takes one, before a model is opened.
+func TestOnePolicy(t *testing.T) {
+	for _, line := range []string{"inspect --policy snapkv,tova", "run --policy snapkv,tova", "chat --policy snapkv:quest,tova", "inspect --policy all", "run --model no/such --policy snapkv,snapkv(kernel=1)"} {
+		if _, _, err := execute(t, append(strings.Fields(line), "--example", "needle")...); err == nil || !strings.Contains(err.Error(), "want one; evict eval --policy A,B --out DIR measures several") {
+			t.Errorf("%s: error %v", line, err)
+		}
+	}
+	if _, _, err := execute(t, "run", "--policy", "snapkv(kernel=1)", "--budget", "16", "--example", "section", "--tokens", "64"); err != nil {
+		t.Errorf("a policy with options of its own: %v", err)
+	}
+}

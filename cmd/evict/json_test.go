@@ -24,7 +24,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"inspect":  {"inspect --policy snapkv --budget 32 --example section --tokens 64", "inspect --queries --example section --tokens 64 --query-trials 1"},
 		"models":   {"models"},
 		"patterns": {"patterns --samples 1 --tokens 64"},
-		"policies": {"policies"},
+		"policies": {"policies", "policies snapkv"},
 		"tasks":    {"tasks", "tasks niah"},
 		"config":   {"config"},
 		"judge":    nil, // prints what eval does, of a server's judgements

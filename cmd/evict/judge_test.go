@@ -38,7 +38,7 @@ func TestJudge(t *testing.T) {
 	if err != nil || !strings.Contains(out, "snapkv") || !strings.Contains(out, "70.0") || !strings.Contains(out, "mt bench") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if _, _, err := execute(t, "judge", run); err == nil || !strings.Contains(err.Error(), `"judge", "judge-model" not set`) {
+	if _, _, err := execute(t, "judge", run); err == nil || !strings.Contains(err.Error(), `got --judge "" and --judge-model "", want both`) {
 		t.Errorf("without a judge: %v", err)
 	}
 }

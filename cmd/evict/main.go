@@ -19,7 +19,7 @@ func newRoot() *cobra.Command {
 		Version: cli.Version(),
 		Long: `Run a language model with an evicted KV cache.
 
-A policy decides which key-value pairs of the prompt are kept, up to a budget per
+A policy decides which KV entries of the prompt are kept, up to a budget per
 KV head and layer; the others are freed before decoding. Learned policies use an
 adapter that "train" made. Without --model, the small built-in reference model and
 the adapters that ship with it are used.`,

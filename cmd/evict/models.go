@@ -70,5 +70,6 @@ module.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cli.Everyday(cmd, "json")
 	return cmd
 }

@@ -108,17 +108,18 @@ that model's default; another one is given with --pattern.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&folder, "model", "", "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
-	f.StringVar(&device, "device", "cpu", "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
-	f.StringVarP(&out, "out", "o", "", "folder to make")
+	device = "cpu"
+	cli.BindModel(f, &folder, &device)
+	f.StringVarP(&out, "out", "o", "", "folder to make, with the pattern")
 	f.BoolVar(&replace, "replace", false, "replace a folder that has a pattern")
-	f.StringVar(&split, "split", "validation", "split of the tasks: train, validation or test")
-	f.IntVar(&tokens, "tokens", 512, "prompt length")
-	f.IntVar(&samples, "samples", 16, "prompts of each kind")
-	f.IntVar(&sink, "sink", 128, "sink size that the pattern is recorded for")
-	f.IntVar(&recent, "recent", 512, "number of recent entries that the pattern is recorded for")
+	f.StringVar(&split, "split", "validation", "split of the synthetic tasks that give prompts: train, validation or test")
+	f.IntVar(&tokens, "tokens", 512, "length of the prompts in tokens")
+	f.IntVar(&samples, "samples", 16, "number of prompts of each kind, passages and needles")
+	f.IntVar(&sink, "sink", 128, "first entries that heads without retrieval keep, recorded in the pattern")
+	f.IntVar(&recent, "recent", 512, "recent entries that heads without retrieval keep, recorded in the pattern")
 	f.Uint64Var(&seed, "seed", 1, "seed of the prompts")
 	s3.Bind(f)
 	f.BoolVar(&asJSON, "json", false, "print JSON: an object with heads, a list of layers with a number per KV head")
+	cli.Everyday(cmd, "model", "device", "out", "replace", "samples", "tokens", "sink", "recent", "json")
 	return cmd
 }

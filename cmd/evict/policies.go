@@ -30,22 +30,28 @@ type policyRow struct {
 func newPolicies() *cobra.Command {
 	var asJSON, asMarkdown bool
 	cmd := &cobra.Command{
-		Use:   "policies",
-		Short: "List the eviction policies",
+		Use:   "policies [NAME]",
+		Short: "List the eviction policies, or describe one",
 		Long: `List the eviction policies: when they evict, their rules, their sources and their
-options with the defaults. Options are set with --set policy.option=value; --json also
-has their ranges and what they mean.`,
-		Example: "  evict policies\n  evict policies --json\n  evict policies --markdown",
-		Args:    cli.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+options with the defaults. Options are set with --set policy.option=value. With the name
+of a policy: its options with their defaults, ranges and meanings, what else it needs, and
+a command that tries it.`,
+		Example:   "  evict policies\n  evict policies snapkv\n  evict policies --json",
+		Args:      cli.Args("[NAME]"),
+		ValidArgs: eviction.Policies.Names(),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if asJSON && asMarkdown {
 				return fmt.Errorf("policies: --json and --markdown are two forms, want one")
 			}
+			names := eviction.Policies.Names()
+			if len(args) == 1 {
+				names = args
+			}
 			var rows []policyRow
-			for _, name := range eviction.Policies.Names() {
+			for _, name := range names {
 				p, err := eviction.Policies.Lookup(name)
 				if err != nil {
-					return err
+					return fmt.Errorf("policies: %w", err)
 				}
 				rows = append(rows, policyRow{name, p.Kind, p.Doc, p.Source, p.Adapter, p.Draft, p.Pattern, p.Scorer, append([]eviction.Option{}, p.Options...)})
 			}
@@ -57,6 +63,8 @@ has their ranges and what they mean.`,
 				}{"glimpse.policies/1", rows})
 			case asMarkdown:
 				return writePolicies(cmd.OutOrStdout(), rows)
+			case len(args) == 1:
+				return rows[0].describe(cmd.OutOrStdout())
 			}
 			t := tables.New(tables.Column{Head: "POLICY"}, tables.Column{Head: "EVICTS"}, tables.Column{Head: "RULE", Wrap: true}, tables.Column{Head: "OPTIONS", Wrap: true, Optional: 1})
 			for _, r := range rows {
@@ -67,7 +75,43 @@ has their ranges and what they mean.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&asMarkdown, "markdown", false, "print a Markdown table")
+	cli.Everyday(cmd, "json", "markdown")
 	return cmd
+}
+
+// needs is what the policy takes beside its options; "" for nothing.
+func (r policyRow) needs() string {
+	switch {
+	case r.Adapter != "":
+		return "needs an adapter"
+	case r.Draft:
+		return "takes a draft model"
+	case r.Pattern:
+		return "needs a pattern"
+	}
+	return ""
+}
+
+// describe tells all of one policy.
+func (r policyRow) describe(w io.Writer) error {
+	about := tables.New(tables.Column{}, tables.Column{Wrap: true})
+	try := "evict run --policy " + r.Name + " --budget 64 --example section"
+	for _, o := range r.Options[:min(1, len(r.Options))] {
+		try += fmt.Sprintf(" --set %s.%s=%s", r.Name, o.Name, o.Text(o.Start()))
+	}
+	for _, line := range [][2]string{{"policy", r.Name}, {"evicts", r.Kind}, {"rule", r.Doc}, {"source", r.Source}, {"", r.needs()}, {"example", try}} {
+		if line[1] != "" {
+			about.Add(line[0], line[1])
+		}
+	}
+	if len(r.Options) == 0 {
+		return writeAll(w, about)
+	}
+	options := tables.New(tables.Column{Head: "OPTION"}, tables.Column{Head: "DEFAULT"}, tables.Column{Head: "TAKES", Wrap: true}, tables.Column{Head: "WHAT", Wrap: true})
+	for _, o := range r.Options {
+		options.Add(r.Name+"."+o.Name, o.Text(o.Start()), o.Range(), o.Doc)
+	}
+	return writeAll(w, about, options)
 }
 
 // defaults are the options as they would be set.
@@ -97,13 +141,8 @@ func writePolicies(w io.Writer, rows []policyRow) error {
 	b.WriteString("| policy | evicts | rule | options with defaults | source |\n|:---|:---|:---|:---|:---|\n")
 	for _, r := range rows {
 		rule := r.Doc
-		switch {
-		case r.Adapter != "":
-			rule += "; needs an adapter"
-		case r.Draft:
-			rule += "; takes a draft model"
-		case r.Pattern:
-			rule += "; needs a pattern"
+		if needs := r.needs(); needs != "" {
+			rule += "; " + needs
 		}
 		var options []string
 		for _, o := range r.defaults() {

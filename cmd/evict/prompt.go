@@ -16,13 +16,13 @@ type promptFlags struct {
 }
 
 func (p *promptFlags) bind(f *pflag.FlagSet) {
-	f.StringVar(&p.Text, "prompt", "", "prompt text; \"-\" reads it from standard input")
-	f.StringVar(&p.Messages, "messages", "", "JSON file of a conversation to answer: an array of messages, or an object with \"messages\" and \"tools\"; \"-\" reads it from standard input")
+	f.StringVar(&p.Text, "prompt", "", "text of the prompt; \"-\" reads it from standard input")
+	f.StringVar(&p.Messages, "messages", "", "JSON file with a conversation to answer, an array or an object with \"messages\"; \"-\" is standard input")
 	f.Var(systemFlag{&p.System}, "system", "system prompt before the prompt: text, or @FILE")
-	f.StringVar(&p.IDs, "token-ids", "", "file of token ids, separated by white space or commas; \"-\" reads them from standard input")
-	f.StringVar(&p.Example, "example", "", "make a prompt that the built-in model can answer: needle, hops, section, or any task")
-	f.Uint64Var(&p.exampleSeed, "example-seed", 1, "which of the examples; --seed is of what draws, the answer's tokens")
-	f.IntVar(&p.Tokens, "tokens", 512, "length of the example's prompt")
+	f.StringVar(&p.IDs, "token-ids", "", "file with the prompt's token ids, separated by white space or commas; \"-\" is standard input")
+	f.StringVar(&p.Example, "example", "", "make a prompt for the built-in model: needle, hops, section, or any task")
+	f.Uint64Var(&p.exampleSeed, "example-seed", 1, "which prompt --example makes, as a seed; --seed is for sampling the answer")
+	f.IntVar(&p.Tokens, "tokens", 512, "length of the --example prompt in tokens")
 	f.BoolVar(&p.Raw, "raw", false, "take the text as it is, without the model's chat template")
 }
 
@@ -32,7 +32,7 @@ func (p *promptFlags) argument(args []string) error {
 	case len(args) == 0:
 		return nil
 	case p.Text != "":
-		return fmt.Errorf("the prompt is given twice")
+		return fmt.Errorf("prompt: got the argument %.40q and --prompt %.40q, want one of them", args[0], p.Text)
 	}
 	p.Text = args[0]
 	return model.CheckPrompt(p.Text)

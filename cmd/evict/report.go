@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -37,8 +38,9 @@ may be given several times; without it the Markdown goes to standard output. Sev
 joined: other models, other tasks, other policies on the same samples. A run that is not
 finished is reported on as far as it is, and said to be so. The same runs give the same
 bytes.`,
-		Example: `  evict eval --task section --policy full,snapkv --budget 32,64 --samples 8 --out out/run --resume && evict report out/run -o out/report.html -o out/report.md --replace
-  evict report path/to/run path/to/another --baseline snapkv --highlight tova,laq -o both.html`,
+		Example: `  evict eval --task section --policy full,snapkv --budget 32,64 --samples 8 --out out/run --resume
+  evict report out/run -o out/report.html -o out/report.md --replace
+  evict report path/to/run path/to/another --baseline snapkv -o both.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("report: got no argument, want RUN…: folders that evict eval --out has written")
@@ -99,15 +101,16 @@ bytes.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&outs, "out", "o", nil, "file to write: a page of HTML if it ends in .html, Markdown if in .md or for \"-\", which is standard output; may be repeated")
+	f.StringArrayVarP(&outs, "out", "o", nil, "file to write: .html, .md, or \"-\" for Markdown on standard output; may be repeated")
 	f.StringVar(&o.Title, "title", "", "title of the document")
 	f.StringVar(&o.Baseline, "baseline", "", "policy that the others are tested against (default the best at each budget)")
-	f.StringSliceVar(&o.Highlight, "highlight", nil, "policies in colour, comma-separated (default those with an adapter and the best, ten in all)")
-	f.StringSliceVar(&o.Policies, "policy", nil, "policies that the report is of, comma-separated (default all)")
-	f.StringVar(&budgets, "budget", "", "budgets that it is of, comma-separated (default all)")
+	f.StringSliceVar(&o.Highlight, "highlight", nil, "policies in colour, comma-separated (default the best and those with an adapter, at most ten)")
+	f.StringSliceVar(&o.Policies, "policy", nil, "policies to report on, comma-separated (default all)")
+	f.StringVar(&budgets, "budget", "", "budgets to report on, comma-separated (default all)")
 	f.IntVar(&o.Samples, "samples", o.Samples, "samples of every task whose answers are shown")
 	s3.Bind(f)
 	files.Bind(f)
+	cli.Everyday(cmd, "out", "replace", "title", "policy", "budget", "baseline", "highlight", "samples")
 	return cmd
 }
 
@@ -122,5 +125,8 @@ func form(path string) (func(*reports.Report, io.Writer) error, error) {
 	case ".md", ".markdown":
 		return (*reports.Report).WriteMarkdown, nil
 	}
-	return nil, fmt.Errorf("--out: %s: want a name that ends in .html or .md", path)
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("--out: %s: got a folder, want a file, as %s", path, filepath.Join(path, "report.html"))
+	}
+	return nil, fmt.Errorf("--out: %s: want a name that ends in .html or .md, as %s.html", path, path)
 }

@@ -25,12 +25,19 @@ func newRun() *cobra.Command {
 
 The answer streams to standard output; what was kept and what it cost follows on
 standard error. The text goes into the model's chat template, if it has one, unless
---raw is given; --system puts a system prompt before it. "-" reads the text from standard
-input, without the newline at its end. --messages answers a whole conversation; what the
-assistant says at its end is left out. A budget larger than the prompt keeps all of it.
+--raw is given. The built-in model knows 480 words only: --example makes prompts that it
+can answer.`,
+		Annotations: cli.Details(`
+--system puts a system prompt before the text. "-" reads the text from standard input,
+without the newline at its end. --messages answers a whole conversation, a JSON
+array of messages or an object with "messages" and "tools"; what the assistant says at its
+end is left out. A budget larger than the prompt keeps all of it.
+
 Tokens are sampled as the model's generation_config.json says, unless flags say otherwise;
---sampling greedy takes the best ones. The built-in model, which is greedy, knows 480
-words only: --example makes prompts that it can answer.`,
+--sampling greedy takes the best ones. The built-in model is greedy. A budget that is a
+share of the prompt is rounded down. rocketkv and hsa divide the budget by --max-new.
+
+` + modelDetails),
 		Example: `  evict run --example needle --policy snapkv --budget 32
   evict run --example section --policy lookaheadkv --budget 128
   evict run --model path/to/llama --adapter adapters/llama --budget 256 "Summarise: ..."
@@ -44,9 +51,6 @@ words only: --example makes prompts that it can answer.`,
 				return fmt.Errorf("run: --max-new: got %d, want at least 1", o.MaxNew)
 			}
 			if err := o.Choice.Check(); err != nil {
-				return fmt.Errorf("run: %w", err)
-			}
-			if _, err := eviction.LookupPolicy(policy); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
 			if err := s.choosePolicy(cmd, &policy); err != nil {
@@ -85,12 +89,13 @@ words only: --example makes prompts that it can answer.`,
 	s.bind(f)
 	s.bindChat(f)
 	p.bind(f)
-	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy, see evict policies; FIRST:SECOND reads sparsely what the first keeps, as snapkv:quest")
+	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy (see evict policies), or FIRST:SECOND for two stages, as snapkv:quest")
 	bindBudget(f, &o.Budget, "prompt")
-	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of the answer; rocketkv and hsa divide the budget by it")
+	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of the answer")
 	o.Choice.From = model.SamplingOfModel
 	o.Choice.Bind(f)
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object instead of text")
-	f.BoolVar(&o.Compare, "compare", false, "also time prefills with the policy and without eviction, several of each in turn")
+	f.BoolVar(&o.Compare, "compare", false, "also time prefills with the policy and without eviction")
+	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "raw", "policy", "budget", "set", "max-new", "temperature", "json", "compare")
 	return cmd
 }

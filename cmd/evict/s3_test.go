@@ -64,7 +64,7 @@ func TestS3(t *testing.T) {
 		}{
 			{[]string{"--adapter", adapters, "--model", "s3://test/models/none"}, "there is no object below that name"},
 			{[]string{"--adapter", adapters, "--model", "s3://test/adapters/tiny"}, "neither model.safetensors nor"},
-			{[]string{"--adapter", "s3://test/adapters/none"}, "not an adapter folder"},
+			{[]string{"--adapter", "s3://test/adapters/none"}, "read adapter s3://test/adapters/none: not an adapter folder: no glimpse.json, want"},
 			{[]string{"--adapter", adapters, "--model", "s3://none/models/tiny"}, `bucket "none" does not exist`},
 			{[]string{"--adapter", adapters, "--model", "s3://test"}, "want s3://BUCKET/NAME"},
 		} {

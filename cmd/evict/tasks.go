@@ -78,6 +78,7 @@ defaults, and where it comes from.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cli.Everyday(cmd, "json")
 	return cmd
 }
 

@@ -9,11 +9,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// rowsDetails are what the help of these commands says of the learned rows.
+const rowsDetails = `--init-token -1 starts from random rows, as in the papers; "end" is the last token of the first
+prompt, which chat templates make the end of the assistant header. --pooling is what the adapter
+asks for when it evicts; for the built-in model it is 1, since its facts are single tokens.`
+
 // adapterCommand is a command that trains one adapter of one kind.
 type adapterCommand struct {
-	use, kind, short, long, example string
-	rate                            float64 // default learning rate
-	lora                            bool
+	use, kind, short, long, details, example string
+	rate                                     float64 // default learning rate
+	lora                                     bool
 }
 
 // newAdapter makes the command. The kinds differ in their defaults and in whether
@@ -27,7 +32,7 @@ func newAdapter(a adapterCommand) *cobra.Command {
 	adapter.Defaults(func(string) string { return a.kind })
 	adapter.LearningRate = a.rate
 	cmd := &cobra.Command{
-		Use: a.use, Short: a.short, Long: a.long, Example: a.example, Args: cli.Args(),
+		Use: a.use, Short: a.short, Long: a.long, Annotations: cli.Details(a.details), Example: a.example, Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
 				return fmt.Errorf("%s: --out is missing", a.use)
@@ -41,16 +46,20 @@ func newAdapter(a adapterCommand) *cobra.Command {
 	f := cmd.Flags()
 	bind(f, s)
 	f.StringVarP(&out, "out", "o", "", "adapter folder to write")
-	f.IntVar(&adapter.Rows, "rows", adapter.Rows, "learned rows n")
+	f.IntVar(&adapter.Rows, "rows", adapter.Rows, "number of learned rows")
 	f.Float64Var(&adapter.LearningRate, "lr", adapter.LearningRate, "peak learning rate")
-	f.Var(&adapter.InitToken, "init-token", "-1 for random rows, as in the papers; or the id of the token whose embedding the rows start from; or end: the last token of the first prompt, which chat templates make the end of the assistant header")
-	f.Float64Var(&adapter.InitNoise, "init-noise", adapter.InitNoise, "noise on the rows, in standard deviations of the embeddings")
-	f.IntVar(&adapter.Pooling, "pooling", adapter.Pooling, "max-pool kernel that the adapter asks for when it evicts; 0 is the paper's, but 1 for the built-in model, whose facts are single tokens")
-	f.StringVar(&adapter.Loss, "loss", "", "objective: kl or mse; empty is the kind's own")
+	f.Var(&adapter.InitToken, "init-token", "token whose embedding the rows start from: an id, end (the first prompt's last) or -1 (random)")
+	f.Float64Var(&adapter.InitNoise, "init-noise", adapter.InitNoise, "noise added to the rows at the start, in standard deviations of the embeddings")
+	f.IntVar(&adapter.Pooling, "pooling", adapter.Pooling, "width of the max pooling of scores; 0 is the paper's, but 1 for the built-in model")
+	f.StringVar(&adapter.Loss, "loss", "", "objective: kl or mse; empty is that of the adapter's kind")
 	if a.lora {
-		f.Var(&adapter.Modules, "modules", "linear layers with LoRA: all, qv, none, or a list of q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj")
+		f.Var(&adapter.Modules, "modules", "linear layers with LoRA: all, qv, none, or a list such as q_proj,v_proj")
 		f.IntVar(&adapter.Rank, "rank", adapter.Rank, "LoRA rank r")
 		f.Float64Var(&adapter.Alpha, "alpha", adapter.Alpha, "LoRA α; the update is scaled by α/r")
+	}
+	cli.Everyday(cmd, "preset", "model", "device", "data", "tokens", "steps", "batch", "rows", "lr", "run", "out", "resume", "replace")
+	if a.lora {
+		cli.Everyday(cmd, "modules", "rank")
 	}
 	return cmd
 }

@@ -26,21 +26,21 @@ func newExport() *cobra.Command {
 		Long: `Copy the adapter of a run to a folder or an S3 bucket.
 
 RUN is the folder of a run (--run), an adapter folder, or a checkpoint; each may
-also be an s3:// name. Of a run that has not ended, and of a checkpoint, the adapter
-is exported as it was at the best validation so far or, without validations, at the
-checkpoint's last step. Of a run with several adapters each is exported to its name
+also be an s3:// name. Of a run with several adapters each is exported to its name
 below the target, unless --adapter picks one.
+
+--pooling sets the width by which policies pool the adapter's scores, as it was chosen on
+prompts of yours; without it that is what the adapter was trained with.`,
+		Annotations: cli.Details(`Of a run that has not ended, and of a checkpoint, the adapter is exported as it was at the
+best validation so far or, without validations, at the checkpoint's last step.
 
 Readers of the target see the whole adapter or none. What is in a bucket is never
 replaced: an export of the same adapter to the same name changes nothing, and one of
 another adapter is an error. An export that was cut off is finished by repeating it,
 and sends only what is missing.
 
---pooling sets the width by which policies pool the adapter's scores, as it was chosen on
-prompts of yours; without it that is what the adapter was trained with.
-
 Bucket, region, endpoint and credentials are those of the AWS SDK's environment
-variables and files; --s3-endpoint and --s3-region override them.`,
+variables and files; --s3-endpoint and --s3-region override them.`),
 		Example: `  train export path/to/run s3://bucket/adapters/llama
   train export path/to/run path/to/adapter --adapter qv
   train export path/to/run.state path/to/adapter`,
@@ -77,10 +77,11 @@ variables and files; --s3-endpoint and --s3-region override them.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&adapter, "adapter", "", "name of the adapter, of a run that trains several; without it all of them")
-	f.IntVar(&pooling, "pooling", 0, "width of the max-pool over the adapter's scores, odd; 1 for none")
+	f.StringVar(&adapter, "adapter", "", "name of the adapter to export, of a run with several; empty exports all")
+	f.IntVar(&pooling, "pooling", 0, "width of the max pooling of the adapter's scores, odd; 1 is none")
 	f.BoolVar(&replace, "replace", false, "replace an adapter folder that exists")
 	s3.Bind(f)
+	cli.Everyday(cmd, "adapter", "pooling", "replace")
 	return cmd
 }
 

@@ -19,13 +19,16 @@ func newGenerate() *cobra.Command {
 	var sets []string
 	cmd := &cobra.Command{
 		Use:   "generate [CONFIG.yaml]",
-		Short: "Generate the model's own responses to prompts, as training pairs",
-		Long: `Generate the model's own responses to prompts, as training pairs.
+		Short: "Generate the model's own responses to prompts, as training samples",
+		Long: `Generate the model's own responses to prompts, as training samples.
 
-Prompts come from files and folders in any of the usual formats (JSONL and JSON with
-"messages", "conversations", "conversation", "prompt", "text" or "prompt_ids", Parquet
-with such columns, plain text): one of them with --prompts, or several, mixed by
-weights, with a configuration:
+Prompts come from files and folders in any of the usual formats (JSONL, JSON, Parquet,
+CSV and TSV with "messages", "conversations", "prompt", "text" or "prompt_ids", plain text): one of
+them with --prompts, or several, mixed by weights, with a configuration. Without either
+they are drawn from the synthetic tasks, which only the built-in model understands.
+Responses are greedy unless a temperature is given.`,
+		Annotations: cli.Details(`
+A configuration mixes several sources of prompts by weights:
 
   model: path/to/llama
   recipe: lookaheadkv            # drop the last answer; cut texts at a random place
@@ -37,26 +40,28 @@ weights, with a configuration:
   max_prompt: 16384
   max_new: 512
   shards: 64
-  out: pairs/
+  out: samples/
 
-Files with other fields say where the prompt and the answer stand, "fields" in the
+Files with other columns say where the prompt and the answer stand, "fields" in the
 configuration and --field with --prompts: by paths (context=doc.body,answer=answers.text),
 by templates ('prompt={context}\n\n{question}'), or by the name of a data set:
 
 ` + fieldPresets() + `
+NAME of --field is id, prompt, text, messages, prompt_ids, context or answer.
+
+A chat is taken with its "tools" and "system" and further fields of messages; an
+assistant's turn at its end, or "completion", is its answer and no part of the prompt.
 "prompt" and chats go into the model's chat template; "text" does not, nor does "prompt"
-with --raw or for a model without a template. Without either they are drawn from the synthetic long-context tasks, which only the
-built-in model understands. Responses are greedy unless a temperature is given, or
---sampling model follows the model's generation_config.json;
---responses source takes the answers of the files, or the right ones of the synthetic
-tasks, instead of generating any.
+with --raw or for a model without a template. --sampling model follows the model's
+generation_config.json; --responses source takes the answers of the files, or the right
+ones of the synthetic tasks, instead of generating any.
 
 With --shards the output is a folder of files, of which any number of workers on a
 shared folder each take those that are free; a finished one is never done again, and
 one whose worker was killed goes on where it stopped. --shard I/N does only shard
 I, from 0; so do workers of an indexed Kubernetes job (JOB_COMPLETION_INDEX).
 Without --shards the output is one file, which appears under its name only when it
-is complete. One that was interrupted keeps its finished pairs: the same command
+is complete. One that was interrupted keeps its finished samples: the same command
 with --resume goes on, with the bits of a run that never stopped. A record that
 cannot be read is told, counted and left out, unless --strict is given.
 
@@ -64,12 +69,12 @@ Processes that mpirun or srun --mpi=pmix start answer the prompts together: who 
 done gets the next. The first one writes, with the bytes of one process.
 
 The folder may be one of a bucket, --out s3://BUCKET/NAME, with the same promises to
-workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
-		Example: `  train generate --samples 64 --out out/pairs.jsonl --replace
-  train generate --task section,hops --tokens 256 --samples 100 --seed 7 --out out/pairs7.jsonl --replace
-  train generate --samples 60 --shards 3 --out out/pairs
+workers anywhere. There the claim of a killed worker is free after 3 minutes.`),
+		Example: `  train generate --samples 64 --out out/samples.jsonl --replace
+  train generate --task section,hops --tokens 256 --samples 100 --out out/hops.jsonl --replace
+  train generate --samples 60 --shards 3 --out out/samples
   train generate path/to/config.yaml --model path/to/llama --shard 3/64
-  train generate path/to/config.yaml --model path/to/llama --shards 64 --out s3://bucket/pairs`,
+  train generate path/to/config.yaml --model path/to/llama --shards 64 --out s3://bucket/samples`,
 		Args: cli.Args("[CONFIG.yaml]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.SamplesGiven = cmd.Flags().Changed("samples")
@@ -85,40 +90,40 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`,
 			if s.Shards > 0 || s.Shard != "" { // which processes share out by claims, too
 				run = collective.OnRanksOrAlone
 			}
-			return run(func(g collective.Group) error {
+			return run(cmd.ErrOrStderr(), func(g collective.Group) error {
 				s.Ranks = g
 				return s.Run(cmd.Context(), cmd.ErrOrStderr())
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.Model, "model", s.Model, "model folder, org/name[@revision] of the Hugging Face hub or s3://BUCKET/NAME, which are downloaded once; empty is the built-in model")
+	cli.BindModel(f, &s.Model, &s.Device)
 	s.S3.Bind(f)
-	f.StringVar(&s.Device, "device", s.Device, "where to compute: cpu, cuda:N, auto for a GPU where there is one (see \"evict doctor\"), or several that share the layers out (cuda:0-3, cpu,cpu)")
 	f.StringVar(&s.CacheDType, "cache-dtype", s.CacheDType, model.CacheDTypeUsage)
-	f.StringVar(&s.Prompts, "prompts", "", "file, folder or s3://BUCKET/NAME of prompts; \"-\" is standard input")
-	f.StringArrayVar(&s.PromptFields, "field", nil, "where their rows hold the prompt and the answer: NAME=PATH,…, NAME=TEMPLATE or the name of a data set; NAME is id, prompt, text, messages, prompt_ids, context or answer; may be repeated")
-	f.StringVar(&s.Recipe, "recipe", s.Recipe, "what is done with them: "+strings.Join(generation.Recipes.Names(), ", "))
+	f.StringVar(&s.Prompts, "prompts", "", "file, folder or s3://BUCKET/NAME of prompts; \"-\" is standard input; empty makes synthetic ones")
+	f.StringArrayVar(&s.PromptFields, "field", nil, "columns of --prompts: NAME=PATH,…, NAME=TEMPLATE or a data set; may be repeated")
+	f.StringVar(&s.Recipe, "recipe", s.Recipe, "how conversations and texts become prompts: "+strings.Join(generation.Recipes.Names(), ", "))
 	f.BoolVar(&s.Raw, "raw", s.Raw, "take \"prompt\" as it is, without the model's chat template")
 	cli.BindChat(f, &s.ChatOptions, &s.ChatDate)
-	f.StringVar(&s.Responses, "responses", s.Responses, "self: the model's own; source: the answers of the files, or the right ones of the synthetic tasks")
-	f.IntVar(&s.MaxPrompt, "max-prompt", s.MaxPrompt, "most tokens of a prompt; longer ones are left out")
+	f.StringVar(&s.Responses, "responses", s.Responses, "where responses come from: self, the model, or source, the answers of the prompts' files or tasks")
+	f.IntVar(&s.MaxPrompt, "max-prompt", s.MaxPrompt, "most tokens of a prompt; longer prompts are left out")
 	f.StringVar(&s.Tasks, "task", s.Tasks, "synthetic tasks, comma-separated, or all")
 	f.StringVar(&s.Split, "split", s.Split, "split of the synthetic tasks: train, validation or test")
-	f.IntVar(&s.Tokens, "tokens", s.Tokens, "prompt length of the synthetic tasks")
-	f.IntVar(&s.Samples, "samples", s.Samples, "number of prompts; with files, at most so many")
-	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the mix, the recipe and the synthetic tasks")
+	f.IntVar(&s.Tokens, "tokens", s.Tokens, "length of the synthetic prompts in tokens")
+	f.IntVar(&s.Samples, "samples", s.Samples, "number of samples to make; at most as many as --prompts has")
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the mix of sources, the recipe and the synthetic tasks")
 	f.IntVar(&s.MaxNew, "max-new", s.MaxNew, "most tokens of a response")
 	s.SamplingChoice.Bind(f)
-	f.Uint64Var(&s.SamplingSeed, "sampling-seed", s.SamplingSeed, "seed of the sampling")
-	f.IntVar(&s.Batch, "batch", s.Batch, "sequences decoded at the same time")
-	f.IntVar(&s.Shards, "shards", s.Shards, "files that the output is split into; 0 is one file instead of a folder")
-	f.StringVar(&s.Shard, "shard", "", "I/N: only shard I of N, from 0")
+	f.Uint64Var(&s.SamplingSeed, "sampling-seed", s.SamplingSeed, "seed of the sampling of responses")
+	f.IntVar(&s.Batch, "batch", s.Batch, "responses generated at the same time")
+	f.IntVar(&s.Shards, "shards", s.Shards, "files in the folder --out; 0: --out is one file")
+	f.StringVar(&s.Shard, "shard", "", "shard to make alone, as I/N with I from 0")
 	s.Files.Bind(f)
-	f.BoolVar(&s.Resume, "resume", false, "go on with the file of --out where it was interrupted; shards always do so")
-	f.BoolVar(&s.Strict, "strict", s.Strict, "stop at a record that is no prompt, in the place of leaving it out")
-	f.StringVarP(&s.Out, "out", "o", "", "file, \"-\" for standard output, or with --shards folder or s3://BUCKET/NAME, to write")
-	f.StringArrayVar(&sets, "set", nil, "KEY=VALUE in the place of what the file says, with a dotted key; may be repeated")
+	f.BoolVar(&s.Resume, "resume", false, "go on with the file --out where it was interrupted; shards always do so")
+	f.BoolVar(&s.Strict, "strict", s.Strict, "stop at a record that is no prompt, instead of leaving it out")
+	f.StringVarP(&s.Out, "out", "o", "", "file, or with --shards folder or s3://BUCKET/NAME, to write; \"-\" is standard output")
+	f.StringArrayVar(&sets, "set", nil, "KEY=VALUE over the configuration, as sources.0.weight=2; may be repeated")
+	cli.Everyday(cmd, "model", "device", "prompts", "recipe", "task", "tokens", "samples", "max-prompt", "max-new", "temperature", "shards", "out", "resume", "replace")
 	return cmd
 }
 

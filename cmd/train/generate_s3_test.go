@@ -95,7 +95,7 @@ func TestShardsInABucket(t *testing.T) {
 		if _, _, err := execute(t, t.Context(), append(training, "--data", bucket, "--out", filepath.Join(dir, "b"))...); !errors.Is(err, objectstore.ErrDamaged) {
 			t.Errorf("an altered shard: error %v, want ErrDamaged", err)
 		}
-		if _, _, err := execute(t, t.Context(), append(training, "--data", "s3://test/nothing", "--out", filepath.Join(dir, "b"))...); !errors.Is(err, objectstore.ErrNotExist) || !strings.Contains(err.Error(), "s3://test/nothing") {
+		if _, _, err := execute(t, t.Context(), append(training, "--data", "s3://test/nothing", "--out", filepath.Join(dir, "b"))...); !errors.Is(err, objectstore.ErrNotExist) || !strings.Contains(err.Error(), "s3://test/nothing: got a name with no .jsonl file directly below it") {
 			t.Errorf("no shards: error %v", err)
 		}
 	})

@@ -8,9 +8,10 @@ var judgeqCommand = adapterCommand{
 else, trained with a squared-error loss so that their attention on the prompt is
 that of the model's own response.
 
-Samples are pairs that "train generate" made (--data) or, for the built-in model,
-a stream of fresh synthetic prompts that the model answers on the way. The adapter
-folder appears only when training is complete.`,
+Samples are those that "train generate" made (--data) or, for the built-in model, a
+stream of fresh synthetic prompts that the model answers on the way. The adapter folder
+appears only when training is complete.`,
+	details: rowsDetails,
 	example: `  train judgeq --steps 4 --out out/judgeq --replace
-  train judgeq --model path/to/llama --data pairs.jsonl --steps 2000 --out adapters/llama-judgeq`,
+  train judgeq --model path/to/llama --data samples.jsonl --steps 2000 --out adapters/llama-judgeq`,
 }

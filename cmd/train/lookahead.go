@@ -10,12 +10,14 @@ the prompt, with low-rank updates of the linear layers that act on those rows on
 trained with a KL loss to predict where the model's own response attends in the
 prompt.
 
-The modules of the last layer that the scores do not depend on (v, o, gate, up,
-down) would never get a gradient and are left out.
+Samples are those that "train generate" made (--data) or, for the built-in model, a
+stream of fresh synthetic prompts that the model answers on the way. The adapter folder
+appears only when training is complete.`,
+	details: `The modules of --modules are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and
+down_proj; "all" are all of them, and "qv" is q_proj,v_proj. Those of the last layer that the
+scores do not depend on (v, o, gate, up, down) would never get a gradient and are left out.
 
-Samples are pairs that "train generate" made (--data) or, for the built-in model,
-a stream of fresh synthetic prompts that the model answers on the way. The adapter
-folder appears only when training is complete.`,
+` + rowsDetails,
 	example: `  train lookahead --steps 4 --out out/lookahead --replace
-  train lookahead --model path/to/llama --data pairs.jsonl --steps 2000 --lr 1e-3 --out adapters/llama`,
+  train lookahead --model path/to/llama --data samples.jsonl --steps 2000 --out adapters/llama`,
 }

@@ -21,11 +21,11 @@ func newRoot() *cobra.Command {
 		Long: `Train learned KV-cache eviction for a frozen language model.
 
 An adapter is a handful of learned rows that are run after a prompt to predict
-which of its key-value pairs the model's response will attend to. The model itself
+which of its KV entries the model's response will attend to. The model itself
 is never changed. Without --model, the small built-in reference model is used.`,
-		Example: `  train generate --samples 64 --out out/pairs.jsonl --replace
+		Example: `  train generate --samples 64 --out out/samples.jsonl --replace
   train lookahead --steps 4 --out out/lookahead --replace
-  train judgeq --steps 4 --data out/pairs.jsonl --out out/judgeq --replace`,
+  train judgeq --steps 4 --data out/samples.jsonl --out out/judgeq --replace`,
 	}
 	for _, c := range []*cobra.Command{newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newRun(), newSweep()} {
 		root.AddCommand(cli.OnRanks(c))

@@ -26,12 +26,13 @@ func newPlan() *cobra.Command {
 Prints how long the run takes on this machine and, computed, on one H100, every adapter's
 number of parameters, the memory by purpose, the time of a step, and what to change where
 the run takes more than a day or more memory than there is. The model's folder needs no
-weights: config.json is enough, and all that is fetched of a model of the hub or of a
-bucket. It takes about a second, whatever the model's size: memory is counted without
-weights, and the times are computed from rates that are measured on this machine.
+weights: config.json is enough.`,
+		Annotations: cli.Details(`Of a model of the hub or of a bucket only config.json is fetched. A plan takes about a
+second, whatever the model's size: memory is counted without weights, and the times are
+computed from rates that are measured on this machine.
 
 Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
---response-tokens; without any of them, those of the preset.`,
+--response-tokens; without any of them, those of the preset.`),
 		Example: `  train plan scripts/examples/run.yaml
   train plan --preset lookaheadkv --prompt-tokens 512 --response-tokens 16 --json
   train plan --preset lookaheadkv --model path/to/llama --prompt-tokens 16384`,
@@ -83,8 +84,9 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 	f := cmd.Flags()
 	bind(f, s)
 	bindSet(f, s)
-	f.IntVar(&prompt, "prompt-tokens", 0, "tokens of the longest prompt; 0 is as the data or the preset have them")
-	f.IntVar(&response, "response-tokens", 0, "tokens of the longest response; 0 likewise")
+	f.IntVar(&prompt, "prompt-tokens", 0, "tokens of the longest prompt; 0 is that of the data or the preset")
+	f.IntVar(&response, "response-tokens", 0, "tokens of the longest response; 0 is that of the data or the preset")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
+	cli.Everyday(cmd, "preset", "model", "device", "data", "prompt-tokens", "response-tokens", "steps", "batch", "set", "json")
 	return cmd
 }

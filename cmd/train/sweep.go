@@ -57,5 +57,6 @@ first, is also written to the run's folder as sweep.json.`,
 	bind(cmd.Flags(), s)
 	bindSet(cmd.Flags(), s)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cli.Everyday(cmd, "model", "device", "data", "steps", "batch", "set", "run", "resume", "replace", "json")
 	return cmd
 }

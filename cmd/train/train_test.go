@@ -81,14 +81,17 @@ func TestGenerateThenTrain(t *testing.T) {
 	if _, log, err := execute(t, context.Background(), "generate", "--samples", "6", "--tokens", "64", "--out", pairs); err != nil {
 		t.Fatalf("%v\n%s", err, log)
 	}
-	out, log, err := execute(t, context.Background(), "judgeq", "--data", pairs, "--steps", "2", "--batch", "4", "--rows", "2", "--cache-memory", "1000000", "--out", filepath.Join(dir, "adapter"))
+	out, log, err := execute(t, context.Background(), "judgeq", "-v", "--data", pairs, "--steps", "2", "--batch", "4", "--rows", "2", "--cache-memory", "1000000", "--out", filepath.Join(dir, "adapter"))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log)
 	}
-	for _, want := range []string{"judgeq adapter of glimpse-reference, 2 rows", "step ÷ (prefill × floor) =", "peak memory"} {
+	for _, want := range []string{"judgeq adapter of glimpse-reference, 2 rows", ": step ", "ms at 64 prompt", "peak memory"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("output %q does not say %q", out, want)
 		}
+	}
+	if strings.Contains(out, "floor") || !strings.Contains(log, "judgeq: floor ") || !strings.Contains(log, "step ÷ (prefill × floor) =") {
+		t.Errorf("output %q, details %q: want the floor in the details", out, log)
 	}
 }
 

@@ -5,10 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"glimpse/internal/cli"
-
-	"github.com/spf13/pflag"
 )
 
 func TestMistakesAreExplained(t *testing.T) {
@@ -20,9 +16,15 @@ func TestMistakesAreExplained(t *testing.T) {
 		"lookahead --schedule cosin --out x":       `did you mean "cosine"?`,
 		"lookahead --task sektion --out x":         `did you mean "section"?`,
 		"plan --preset lookaheadkv --device cuda0": `did you mean "cuda:0"?`,
-		"run":      "got no argument, want CONFIG.yaml",
-		"help pln": `did you mean "plan"?`,
-		"lookhead": `did you mean "lookahead"?`,
+		"run .":          ".: a folder, want a regular file",
+		"sweep .":        ".: a folder, want a regular file",
+		"plan .":         ".: a folder, want a regular file",
+		"generate .":     ".: a folder, want a regular file",
+		"export . x":     "want an adapter folder, a checkpoint, or the folder of a run, got a folder without glimpse.json, adapters and",
+		"generate --out": "generate: --out: got no value, want one: file, or with --shards",
+		"run":            "got no argument, want CONFIG.yaml",
+		"help pln":       `did you mean "plan"?`,
+		"lookhead":       `did you mean "lookahead"?`,
 		"generate --field nosuch --prompts x --out y": "",
 	} {
 		_, _, err := execute(t, t.Context(), strings.Fields(line)...)
@@ -46,17 +48,6 @@ func TestShellCompletesValues(t *testing.T) {
 		if first, _, _ := strings.Cut(out, "\n"); err != nil || first != want {
 			t.Errorf("%s: %q, %v, want %q", line, out, err, want)
 		}
-	}
-}
-
-// TestFlagsHaveGroups: help shows every flag of every command in a group.
-func TestFlagsHaveGroups(t *testing.T) {
-	for _, c := range newRoot().Commands() {
-		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if !cli.Grouped(f.Name) && f.Name != "help" {
-				t.Errorf("%s --%s is in no group of cli.FlagGroups", c.Name(), f.Name)
-			}
-		})
 	}
 }
 

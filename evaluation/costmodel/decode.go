@@ -8,7 +8,7 @@ func (m Model) Step(w eviction.Workload, before, batch int) Cost {
 	total := m.step(func(l int) int { return m.entries(w, l, before) }, w.Read, batch)
 	for l := range m.layers {
 		if n := m.entries(w, l, before); w.Merges && m.as.Runtime && w.Limit != nil && n > w.Limit[l] {
-			merged := m.similarities(w.Limit[l], 1)
+			merged := m.similarities(n, 1) // the evicted pair is among those that it is compared with
 			total = total.plus(Cost{float64(batch) * merged.FLOPs, float64(batch) * merged.Bytes, float64(batch) * merged.Seconds})
 		}
 	}

@@ -2,6 +2,8 @@
 package inspection
 
 import (
+	"fmt"
+
 	"glimpse/eviction"
 	"glimpse/model"
 )
@@ -35,6 +37,23 @@ func Counts(kept [][][]int32, tokens int) []int {
 		}
 	}
 	return out
+}
+
+// Summary is one line on how much is kept.
+func (x *Inspection) Summary() string {
+	heads := x.Heads()
+	least, most, total := len(x.IDs), 0, 0
+	for _, h := range heads {
+		n := len(h.Positions)
+		least, most, total = min(least, n), max(most, n), total+n
+	}
+	kept := fmt.Sprint(most)
+	if least < most {
+		kept = fmt.Sprintf("%d to %d", least, most)
+	}
+	layers := len(x.Session.Kept())
+	return fmt.Sprintf("%s keeps %s of the prompt's %d KV entries per KV head, %.1f%% over %d layers of %d KV heads",
+		x.Policy, kept, len(x.IDs), 100*float64(total)/float64(len(heads)*len(x.IDs)), layers, len(heads)/layers)
 }
 
 // Heads lists the heads of all layers.

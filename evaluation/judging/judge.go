@@ -9,9 +9,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
+	"unicode"
+
+	"glimpse/internal/patience"
+	"glimpse/internal/secret"
 )
 
 // Defaults of a Judge.
@@ -42,7 +45,9 @@ type Judge struct {
 	Attempts  int           // for one judgement; 0 is DefaultAttempts
 	MaxTokens int           // of a judgement; 0 is DefaultMaxTokens
 
-	Client *http.Client // nil is http.DefaultClient
+	// Tell (may be nil) is told what is waited for when that takes long. It may be called
+	// concurrently.
+	Tell func(text string)
 
 	// pause waits before another attempt; tests shorten it.
 	pause func(context.Context, time.Duration) error
@@ -60,6 +65,8 @@ func (j *Judge) Validate() error {
 		return errors.New("judge: a user or password in the address, want the key in an environment variable")
 	case j.Model == "":
 		return errors.New("judge: no model")
+	case strings.ContainsFunc(j.Key, unicode.IsControl):
+		return errors.New("judge: a line end or another control character in the key, want one line")
 	case j.Timeout < 0 || j.Attempts < 0 || j.MaxTokens < 0:
 		return fmt.Errorf("judge: timeout %v, %d attempts, %d tokens: want none below 0", j.Timeout, j.Attempts, j.MaxTokens)
 	}
@@ -85,10 +92,18 @@ type response struct {
 	} `json:"choices"`
 }
 
+// client follows no redirect to another server, which would get the key or the prompts.
+var client = &http.Client{CheckRedirect: secret.Stay}
+
 // Ask returns what the judge says. Errors of the network, of a busy or broken server and
 // timeouts are tried again, with growing pauses or what the server asks for; ErrRefused is
-// not.
+// not. The key is masked wherever the server repeats it.
 func (j *Judge) Ask(ctx context.Context, system, user string) (string, error) {
+	text, err := j.ask(ctx, system, user)
+	return secret.Mask(text, j.Key), secret.MaskError(err, j.Key)
+}
+
+func (j *Judge) ask(ctx context.Context, system, user string) (string, error) {
 	body, err := json.Marshal(request{Model: j.Model, MaxTokens: or(j.MaxTokens, DefaultMaxTokens), Messages: []message{{"system", system}, {"user", user}}})
 	if err != nil {
 		return "", fmt.Errorf("judge: %w", err)
@@ -111,7 +126,11 @@ func (j *Judge) Ask(ctx context.Context, system, user string) (string, error) {
 		if pause == nil {
 			pause = sleep
 		}
-		if err := pause(ctx, min(max(wait, after), lastPause)); err != nil {
+		next := min(max(wait, after), lastPause)
+		if j.Tell != nil && next >= patience.Notice {
+			j.Tell(secret.Mask(fmt.Sprintf("%v; attempt %d of %d in %v", err, try+1, attempts, next), j.Key))
+		}
+		if err := pause(ctx, next); err != nil {
 			return "", err
 		}
 		wait = min(2*wait, lastPause)
@@ -134,16 +153,18 @@ func (j *Judge) attempt(ctx context.Context, body []byte) (text string, after ti
 	if j.Key != "" {
 		r.Header.Set("Authorization", "Bearer "+j.Key)
 	}
-	client := j.Client
-	if client == nil {
-		client = http.DefaultClient
+	// The time of an attempt ends it, and no silence before: a judge may think for long.
+	patient := &patience.Client{Doer: client, Tell: j.Tell, Silence: 2 * or(j.Timeout, DefaultTimeout)}
+	answer, err := patient.Do(r)
+	if errors.Is(err, secret.ErrRedirect) {
+		return "", 0, fmt.Errorf("%w: %s: %w", ErrRefused, address, errors.Unwrap(err)) // of url.Error, whose address has a query
 	}
-	answer, err := client.Do(r)
 	if err != nil {
 		return "", 0, cause(ctx, err)
 	}
 	defer answer.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	excerpt := func(data []byte) string { return excerpt(secret.Mask(string(data), j.Key)) } // before it is cut
 	switch {
 	case err != nil:
 		return "", 0, cause(ctx, err)
@@ -151,9 +172,7 @@ func (j *Judge) attempt(ctx context.Context, body []byte) (text string, after ti
 		return "", 0, fmt.Errorf("%w: an answer of more than %d bytes", ErrRefused, maxAnswer)
 	case answer.StatusCode != http.StatusOK:
 		err := fmt.Errorf("%s: %s: %s", address, answer.Status, excerpt(data))
-		if s, e := strconv.Atoi(answer.Header.Get("Retry-After")); e == nil && s > 0 {
-			after = time.Duration(min(s, int(lastPause/time.Second))) * time.Second
-		}
+		after = patience.After(answer.Header, lastPause)
 		if c := answer.StatusCode; c < 500 && c != http.StatusTooManyRequests && c != http.StatusRequestTimeout && c != http.StatusConflict {
 			err = fmt.Errorf("%w: %w", ErrRefused, err)
 		}
@@ -194,9 +213,9 @@ func or[T int | time.Duration](v, other T) T {
 }
 
 // excerpt is the beginning of an answer in one line.
-func excerpt(data []byte) string {
+func excerpt(data string) string {
 	const most = 300
-	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(data[:min(len(data), most)]), "")), " ")
+	text := strings.Join(strings.Fields(strings.ToValidUTF8(data[:min(len(data), most)], "")), " ")
 	if len(data) > most {
 		text += " …"
 	}

@@ -92,6 +92,8 @@ func TestAttempts(t *testing.T) {
 			j, n := server(t, c.handle)
 			var waits []time.Duration
 			j.pause = func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil }
+			var told []string // what takes long
+			j.Tell = func(text string) { told = append(told, text) }
 			j.Attempts, j.Timeout = c.attempts, 50*time.Millisecond
 			if name != "too slow" {
 				j.Timeout = 0
@@ -108,6 +110,9 @@ func TestAttempts(t *testing.T) {
 			}
 			if n.Load() != c.tries || len(waits) != int(c.tries)-1 {
 				t.Errorf("%d tries, %d pauses, want %d tries", n.Load(), len(waits), c.tries)
+			}
+			if told := strings.Join(told, "; "); name == "busy" && !strings.Contains(told, "429 Too Many Requests") || name == "busy" && !strings.Contains(told, "attempt 2 of 6 in 7s") || name == "broken" && told != "" {
+				t.Errorf("told %q", told)
 			}
 			if name == "busy" && waits[0] != 7*time.Second || name == "broken" && (waits[0] != time.Second || waits[1] != 2*time.Second) {
 				t.Errorf("pauses %v", waits)

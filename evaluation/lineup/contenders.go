@@ -104,6 +104,15 @@ func CheckPolicies(list string) error {
 	return err
 }
 
+// CheckOne is an error unless the text is one policy.
+func CheckOne(policy string) error {
+	specs, err := parsePolicies(policy)
+	if err == nil && len(specs) != 1 {
+		err = fmt.Errorf("policy: got the %d policies %s, want one; evict eval --policy A,B --out DIR measures several, and evict report DIR shows what each keeps", len(specs), policy)
+	}
+	return err
+}
+
 // PolicyNames are the names in a list of policies, without their options.
 func PolicyNames(list string) ([]string, error) {
 	specs, err := parsePolicies(list)
@@ -267,11 +276,15 @@ func (l *Lineup) Another(policy string) (evaluation.Contender, error) {
 }
 
 func single(policy string, c []evaluation.Contender, err error) (evaluation.Contender, error) {
-	if err != nil {
+	if err = cmp.Or(err, CheckOne(policy)); err != nil {
 		return evaluation.Contender{}, err
 	}
 	if len(c) != 1 {
-		return evaluation.Contender{}, fmt.Errorf("policy %s: %d variants by adapter or draft, want one", policy, len(c))
+		var names []string
+		for _, v := range c {
+			names = append(names, v.Adapter)
+		}
+		return evaluation.Contender{}, fmt.Errorf("policy %s: got %d adapters or drafts for it, %s, want one; evict eval measures each of several", policy, len(c), strings.Join(names, " and "))
 	}
 	return c[0], nil
 }

@@ -221,7 +221,7 @@ func (l *Lineup) addPattern(path string) error {
 	var err error
 	if path != "" {
 		if l.pattern, err = eviction.ReadPattern(os.DirFS(path)); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return fmt.Errorf("--pattern %s: %w, want a folder that evict patterns has written", path, err)
 		}
 		return nil
 	}

@@ -60,24 +60,26 @@ func (s *Section) barChart(task string, b eviction.Budget, labels []string) *Cha
 	y := 4.0
 	for _, label := range labels {
 		r := s.row(label, task, b)
-		if r == nil {
+		if r == nil || r.Score == nil {
 			continue
 		}
-		class, score, stdErr := s.ink[label], 100*r.Score, 100*r.StdErr
-		tip := fmt.Sprintf("%s, %s, %s: %s ±%s %% (%s)", label, task, budgetName(b), percent(r.Score), percent(r.StdErr), samplesOf(r.Samples))
+		class, m := s.ink[label], r.Mean()
+		score := m.Shown()
+		low, high := m.Spread()
+		tip := fmt.Sprintf("%s, %s, %s: %s %% (%s)", label, task, budgetName(b), m.Text(), evaluation.SamplesOf([]evaluation.Row{*r}, ""))
 		c.Texts = append(c.Texts, Text{X: left - 6, Y: y + 11, Anchor: "end", Class: classTick, Text: ellipsis(label, 19)})
 		c.Rects = append(c.Rects, Rect{X: left, Y: y + 2, W: max(0.75, x.at(score)-left), H: rowHeight - 5, Class: "bar " + class, Tip: tip})
 		middle := y + 2 + float64(rowHeight-5)/2
-		c.Lines = append(c.Lines, Stroke{x.at(max(0, score-stdErr)), middle, x.at(min(100, score+stdErr)), middle, "whisker"})
-		c.Texts = append(c.Texts, Text{X: right + 44, Y: y + 11, Anchor: "end", Class: classTick, Text: percent(r.Score)})
+		c.Lines = append(c.Lines, Stroke{x.at(low), middle, x.at(high), middle, "whisker"})
+		c.Texts = append(c.Texts, Text{X: right + 44, Y: y + 11, Anchor: "end", Class: classTick, Text: percent(*r.Score)})
 		y += rowHeight
 	}
 	if len(c.Rects) == 0 {
 		return nil
 	}
 	c.Lines = append(c.Lines, Stroke{left, 2, left, y, classAxis})
-	if r := s.row("full", task, b); r != nil {
-		at := x.at(100 * r.Score)
+	if r := s.row("full", task, b); r != nil && r.Score != nil {
+		at := x.at(100 * *r.Score)
 		c.Lines = append(c.Lines, Stroke{at, 2, at, y, "full"})
 	}
 	c.H = y + 4

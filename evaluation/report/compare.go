@@ -25,7 +25,7 @@ const (
 
 // scores are the scores of one section sample by sample.
 type scores struct {
-	cells map[scoreCellKey][][]float64 // by task: one for every sample of the task, NaN where it failed
+	cells map[scoreCellKey][][]float64 // by task: one for every sample of the task (see Unit.Sample), NaN where there is none
 	count int                          // of samples
 }
 
@@ -75,7 +75,7 @@ func scoresOf(s *Section, all []*evaluation.Prediction) *scores {
 			out.cells[key] = c
 		}
 		if v, ok := p.Measures[p.Metric]; ok && p.Error == "" {
-			c[t][places[t][p.Index]] = v
+			c[t][places[t][p.Index]] = s.unit().Sample(v)
 		}
 	}
 	return out
@@ -105,20 +105,21 @@ type comparison struct {
 // result is one policy against the baseline.
 type result struct {
 	label              string
-	mean, difference   float64
+	mean               evaluation.Mean
+	difference         float64 // of [evaluation.Unit.Sample]
 	interval, between  stats.Interval
 	wins, ties, losses int
 	p, sign, holm      float64
 	paired             bool // with the baseline, on samples of all tasks
 }
 
-// near tells that a policy cannot be told apart from the best one.
+// near tells that a policy cannot be told apart from the best one, as none can by one sample.
 func (c *comparison) near(label string) bool {
 	if c == nil || c.chosen || reference(label) || label == c.baseline {
 		return false
 	}
 	i := slices.IndexFunc(c.results, func(r *result) bool { return r.label == label })
-	return i >= 0 && c.results[i].paired && c.results[i].holm >= alpha
+	return i >= 0 && c.results[i].paired && !(c.results[i].holm < alpha)
 }
 
 // compare makes a comparison for every budget; nil without any.
@@ -132,7 +133,7 @@ func (s *Section) compare(all *scores, baseline string) ([]*comparison, error) {
 			if !ok || !s.whole(m) {
 				continue
 			}
-			c.results = append(c.results, &result{label: label, mean: m.Score})
+			c.results = append(c.results, &result{label: label, mean: m})
 			if !c.chosen && !reference(label) && (c.baseline == "" || m.Score > best) {
 				c.baseline, best = label, m.Score
 			}
@@ -144,7 +145,7 @@ func (s *Section) compare(all *scores, baseline string) ([]*comparison, error) {
 		var p []float64
 		var tested []*result
 		for _, r := range c.results {
-			if r.paired && r.label != c.baseline && !reference(r.label) {
+			if r.p == r.p && r.label != c.baseline && !reference(r.label) {
 				p, tested = append(p, r.p), append(tested, r)
 			}
 		}
@@ -162,7 +163,7 @@ func flipsFor(samples int) int {
 
 // test fills in the result of scores against a baseline's.
 func (r *result) test(own, base [][]float64, flips int) {
-	r.holm = math.NaN()
+	r.p, r.holm, r.sign = math.NaN(), math.NaN(), math.NaN()
 	var groups [][]float64
 	for _, t := range own {
 		groups = append(groups, present(t))
@@ -189,6 +190,9 @@ func (r *result) test(own, base [][]float64, flips int) {
 		default:
 			r.ties++
 		}
+	}
+	if len(flat) < 2 { // one pair tells nothing
+		return
 	}
 	r.sign = stats.SignTest(flat)
 	r.p = stats.PairedPermutation(weighted(d), flips, seed)
@@ -244,7 +248,7 @@ func (s *Section) testTabs(all *scores, comparisons []*comparison) []Tab {
 			chosen = "as asked for"
 		}
 		tab.Note = fmt.Sprintf("Baseline: %s (%s). Policies are compared sample by sample on the samples that both have. "+
-			"Intervals: %.0f%%, percentile bootstrap within each task, %d resamples; one without width says that all samples came out alike, not that the mean is certain. p: two-sided paired permutation test of the mean difference, "+
+			"Intervals: %.0f%%, percentile bootstrap within each task, %d resamples; one without width says that all samples came out alike, not that the mean is certain, and one sample has none and no p. p: two-sided paired permutation test of the mean difference, "+
 			"all signs up to 16 samples, above %d random ones; Holm: the same, corrected for the tests of this budget (%d); "+
 			"sign test: exact, uncorrected. Bounds are shown and not counted in the correction.",
 			c.baseline, chosen, 100*level, bootstraps, c.flips, c.tested())
@@ -264,29 +268,40 @@ func (c *comparison) tested() int {
 }
 
 func (s *Section) testTable(c *comparison) *Table {
-	t := &Table{Heads: []Head{{Text: "policy", Left: true}, {Text: "mean", Unit: "%"}, {Text: "95% interval", Unit: "%", Note: "of the mean"},
+	unit, d := s.unit(), s.differences()
+	t := &Table{Heads: []Head{{Text: "policy", Left: true}, {Text: "mean", Unit: unit.Sign()}, {Text: "95% interval", Unit: unit.Sign(), Note: "of the mean"},
 		{Text: "", Note: "the interval, from 0 to 100%"},
-		{Text: "difference", Unit: "points", Note: "to the baseline, mean over tasks"}, {Text: "95% interval", Unit: "points", Note: "of the difference"},
+		{Text: "difference", Unit: d.unit, Note: d.note}, {Text: "95% interval", Unit: d.unit, Note: "of the difference"},
 		{Text: "", Note: "the interval of the difference; the line is none"},
 		{Text: "won–tied–lost", Unit: "samples"}, {Text: "p"}, {Text: "p, Holm"}, {Text: "p, sign test"}}}
 	reach := 0.0
 	for _, r := range c.results {
-		if r.paired {
+		if r.paired && known(r.between) {
 			reach = max(reach, math.Abs(r.between.Low), math.Abs(r.between.High))
 		}
 	}
 	at := func(v float64) float64 { return 50 + 50*v/max(reach, 1e-9) }
 	for _, r := range c.results {
-		l := Line{Class: s.ink[r.label], Cells: []Cell{s.labelCell(r.label), {Text: percent(r.mean)}}}
-		l.Cells = append(l.Cells, intervalCell(r.interval), Cell{Bar: &Bar{100 * r.interval.Low, 100 * r.mean, 100 * r.interval.High, -1}})
+		l := Line{Class: s.ink[r.label], Cells: []Cell{s.labelCell(r.label), {Text: unit.Text(r.mean.Shown())}}}
+		ends := stats.Interval{Low: unit.Of(unit.Score(r.interval.Low)), High: unit.Of(unit.Score(r.interval.High))}
+		of := Cell{}
+		if unit.Perplexity { // the better end is the lower one, and there is no largest
+			ends.Low, ends.High = ends.High, ends.Low
+		} else if known(r.interval) {
+			of.Bar = &Bar{ends.Low, r.mean.Shown(), ends.High, -1}
+		}
+		l.Cells = append(l.Cells, intervalCell(ends, unit.Text), of)
 		switch {
 		case r.label == c.baseline:
 			l.Cells = append(l.Cells, Cell{Text: "baseline"}, Cell{}, Cell{}, Cell{}, Cell{}, Cell{}, Cell{})
 		case !r.paired:
 			l.Cells = append(l.Cells, Cell{Text: absent, Note: "no samples of some task in common"}, Cell{}, Cell{}, Cell{}, Cell{}, Cell{}, Cell{})
 		default:
-			l.Cells = append(l.Cells, Cell{Text: signed(r.difference)}, intervalCell(r.between),
-				Cell{Bar: &Bar{at(r.between.Low), at(r.difference), at(r.between.High), 50}},
+			between := Cell{}
+			if known(r.between) {
+				between.Bar = &Bar{at(r.between.Low), at(r.difference), at(r.between.High), 50}
+			}
+			l.Cells = append(l.Cells, Cell{Text: d.text(r.difference)}, intervalCell(r.between, d.end), between,
 				Cell{Text: fmt.Sprintf("%d–%d–%d", r.wins, r.ties, r.losses)}, pCell(r.p), pCell(r.holm), pCell(r.sign))
 		}
 		t.Lines = append(t.Lines, l)
@@ -294,12 +309,28 @@ func (s *Section) testTable(c *comparison) *Table {
 	return t
 }
 
-func intervalCell(i stats.Interval) Cell {
-	if i.Low != i.Low {
+// known tells that there is an interval.
+func known(i stats.Interval) bool { return i.Low == i.Low }
+
+// differences is how those of a section's scores are written.
+type differences struct {
+	unit, note string
+	text, end  func(float64) string // with its sign; of an interval
+}
+
+func (s *Section) differences() differences {
+	if s.unit().Perplexity {
+		return differences{"nats/token", "of the log-likelihood to the baseline's, mean over texts; above 0 is better",
+			func(v float64) string { return minus(fmt.Sprintf("%+.3f", v)) }, func(v float64) string { return fmt.Sprintf("%.3f", v) }}
+	}
+	return differences{"points", "to the baseline, mean over tasks", signed, percent}
+}
+
+func intervalCell(i stats.Interval, text func(float64) string) Cell {
+	if !known(i) {
 		return Cell{Text: absent}
 	}
-	text := fmt.Sprintf("%s … %s", percent(i.Low), percent(i.High))
-	return Cell{Text: minus(text)}
+	return Cell{Text: minus(text(i.Low) + " … " + text(i.High))}
 }
 
 // pCell writes a p-value.
@@ -334,31 +365,36 @@ func (s *Section) matrix(all *scores, b eviction.Budget) *Table {
 	p, difference := make([]float64, len(pairs)), make([]float64, len(pairs))
 	n := flipsFor(all.count)
 	parallel.For(len(pairs), func(i int) {
-		p[i] = math.NaN()
+		p[i], difference[i] = math.NaN(), math.NaN()
 		d, ok := pairedDifferences(all.of(labels[pairs[i].row], b), all.of(labels[pairs[i].column], b))
 		if !ok {
 			return
 		}
+		difference[i] = 0
 		for _, t := range d {
 			mean, _ := stats.Mean(t)
 			difference[i] += mean / float64(len(d))
 		}
-		p[i] = stats.PairedPermutation(weighted(d), n, seed)
+		flat := weighted(d)
+		if len(flat) < 2 {
+			return
+		}
+		p[i] = stats.PairedPermutation(flat, n, seed)
 	})
-	adjusted := holmOf(p)
+	adjusted, form := holmOf(p), s.differences()
 	t := &Table{Caption: "Each against each", Heads: []Head{{Text: "policy", Left: true}},
-		Note: fmt.Sprintf("Points by which the policy of the line is above that of the column, mean over tasks. Bold: p < %.2f in the paired permutation test, Holm-corrected for the %d pairs.", alpha, len(pairs))}
+		Note: fmt.Sprintf("The policy of the line less that of the column, in %s, mean over tasks. Bold: p < %.2f in the paired permutation test, Holm-corrected for the %d pairs.", form.unit, alpha, len(pairs))}
 	for i, label := range labels {
 		t.Heads = append(t.Heads, Head{Text: label})
 		l := Line{Class: s.ink[label], Cells: []Cell{s.labelCell(label)}}
 		for j := range labels {
 			c := Cell{}
-			if at := slices.Index(pairs, pair{max(i, j), min(i, j)}); at >= 0 && p[at] == p[at] {
+			if at := slices.Index(pairs, pair{max(i, j), min(i, j)}); at >= 0 && difference[at] == difference[at] {
 				d := difference[at]
 				if i < j {
 					d = -d
 				}
-				c.Text, c.Note = signed(d), "p, Holm: "+pCell(adjusted[at]).Text
+				c.Text, c.Note = form.text(d), "p, Holm: "+pCell(adjusted[at]).Text
 				if adjusted[at] < alpha {
 					c.Mark = Best
 				}

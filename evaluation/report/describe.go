@@ -99,10 +99,10 @@ func shellWord(s string) string {
 
 // tasksTable says what was asked.
 func tasksTable(rows []evaluation.Row) *Table {
-	t := &Table{Heads: []Head{{Text: "task", Left: true}, {Text: "what", Left: true}, {Text: "metric", Left: true}, {Text: "samples"}, {Text: "failed"},
+	t := &Table{Heads: []Head{{Text: "task", Left: true}, {Text: "what", Left: true}, {Text: "metric", Left: true}, {Text: "samples"}, {Text: "scored"}, {Text: "failed"},
 		{Text: "prompt", Unit: "tokens, mean"}, {Text: "source", Left: true}}}
 	type place struct {
-		row          evaluation.Row
+		rows         []evaluation.Row
 		low, high    int
 		most, tokens int
 	}
@@ -111,9 +111,10 @@ func tasksTable(rows []evaluation.Row) *Table {
 	for _, r := range evaluation.Overall(rows) {
 		p := places[r.Task]
 		if p == nil {
-			p = &place{row: r, low: r.Samples, high: r.Samples}
+			p = &place{low: r.Samples, high: r.Samples}
 			places[r.Task], order = p, append(order, r.Task)
 		}
+		p.rows = append(p.rows, r)
 		p.low, p.high, p.most, p.tokens = min(p.low, r.Samples), max(p.high, r.Samples), max(p.most, r.Failed), r.Tokens
 	}
 	for _, name := range order {
@@ -122,7 +123,7 @@ func tasksTable(rows []evaluation.Row) *Table {
 		if info, ok := taskInfo(name); ok {
 			doc, source = cmp.Or(info.Doc, absent), cmp.Or(info.Source, absent)
 		}
-		t.Lines = append(t.Lines, Line{Cells: []Cell{{Text: name}, {Text: doc}, {Text: metricName([]evaluation.Row{p.row})}, {Text: span(p.low, p.high)},
+		t.Lines = append(t.Lines, Line{Cells: []Cell{{Text: name}, {Text: doc}, {Text: metricName(p.rows[:1])}, {Text: evaluation.Span(p.low, p.high)}, {Text: evaluation.Span(evaluation.ScoredRange(p.rows))},
 			{Text: fmt.Sprint(p.most)}, {Text: fmt.Sprint(p.tokens)}, {Text: source}}})
 	}
 	return t
@@ -212,13 +213,13 @@ func (r *Report) summarize() {
 			continue
 		}
 		for _, s := range r.Sections {
-			t.Heads = append(t.Heads, Head{Text: s.Title, Unit: "%", Note: s.metric()})
+			t.Heads = append(t.Heads, Head{Text: s.Title, Unit: s.unit().Sign(), Note: s.metric()})
 			values := make([]float64, len(labels))
 			for i, label := range labels {
 				c := Cell{Text: absent}
 				values[i] = math.NaN()
 				if m, ok := s.mean(label, b); ok && s.whole(m) {
-					c, values[i] = scoreCell(m.Score, m.StdErr), m.Score
+					c, values[i] = scoreCell(m)
 				}
 				t.Lines[i].Cells = append(t.Lines[i].Cells, c)
 			}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"glimpse/evaluation"
 	"glimpse/eviction"
 )
 
@@ -76,27 +77,17 @@ func (s *Section) groupTabs() []Tab {
 func (s *Section) groupTable(k groupKey, b eviction.Budget) *Table {
 	t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
 	type key struct{ label, value string }
-	type sum struct {
-		score, square float64
-		tasks         int
-	}
-	sums := make(map[key]*sum)
+	rows := make(map[key][]evaluation.Row)
 	for _, r := range s.groups {
-		if len(r.Groups) != 1 || r.Groups[0].Key != k.key || r.Budget != b && !r.Budget.IsZero() {
-			continue
+		if len(r.Groups) == 1 && r.Groups[0].Key == k.key && (r.Budget == b || r.Budget.IsZero()) {
+			at := key{r.Label(), r.Groups[0].Value}
+			rows[at] = append(rows[at], r)
 		}
-		at := key{r.Label(), r.Groups[0].Value}
-		if sums[at] == nil {
-			sums[at] = new(sum)
-		}
-		sums[at].score += r.Score
-		sums[at].square += r.StdErr * r.StdErr
-		sums[at].tasks++
 	}
 	var labels []string
 	for _, label := range s.order {
 		for _, v := range k.values {
-			if sums[key{label, v}] != nil {
+			if rows[key{label, v}] != nil {
 				labels = append(labels, label)
 				t.Lines = append(t.Lines, Line{Class: s.ink[label], Cells: []Cell{s.labelCell(label)}})
 				break
@@ -106,18 +97,16 @@ func (s *Section) groupTable(k groupKey, b eviction.Budget) *Table {
 	for i, v := range k.values {
 		most := 0 // a mean over fewer tasks than the others' is none
 		for _, label := range labels {
-			if x := sums[key{label, v}]; x != nil {
-				most = max(most, x.tasks)
-			}
+			most = max(most, len(rows[key{label, v}]))
 		}
-		t.Heads = append(t.Heads, Head{Text: v, Unit: "%", Note: fmt.Sprintf("%s = %s, mean over %d tasks", k.key, v, most)})
+		t.Heads = append(t.Heads, Head{Text: v, Unit: s.unit().Sign(), Note: fmt.Sprintf("%s = %s, mean over %d tasks", k.key, v, most)})
 		values := make([]float64, len(labels))
 		for j, label := range labels {
 			c := Cell{Text: absent}
 			values[j] = math.NaN()
-			if x := sums[key{label, v}]; x != nil && x.tasks == most {
-				n := float64(most)
-				c, values[j] = scoreCell(x.score/n, math.Sqrt(x.square)/n), x.score/n
+			if x := rows[key{label, v}]; x != nil && len(x) == most {
+				c, values[j] = scoreCell(evaluation.MeanOf(x))
+				c.Note = evaluation.SamplesOf(x, "")
 			}
 			t.Lines[j].Cells = append(t.Lines[j].Cells, c)
 		}

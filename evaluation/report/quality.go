@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"glimpse/evaluation"
 	"glimpse/eviction"
@@ -32,10 +33,37 @@ func (s *Section) shares() bool {
 
 // scoreLabel names the axis of scores.
 func (s *Section) scoreLabel() string {
+	label := s.metric()
 	if len(s.tasks) > 1 {
-		return s.metric() + ", mean (%)"
+		label += ", mean"
 	}
-	return s.metric() + " (%)"
+	if s.unit().Perplexity {
+		return label + " (lower is better)"
+	}
+	return label + " (%)"
+}
+
+// scoreRange is that of an axis for means with their errors.
+func scoreRange(means []evaluation.Mean) (low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for _, m := range means {
+		below, above := m.Spread()
+		low, high = min(low, below), max(high, above)
+	}
+	switch {
+	case len(means) == 0:
+		return percentRange(100, 0)
+	case !means[0].Unit.Perplexity:
+		return percentRange(low, high)
+	}
+	margin := max(0.05*(high-low), 0.01*high)
+	return max(0, low-margin), high + margin
+}
+
+// scorePoint is a mean with its error on an axis.
+func scorePoint(x float64, y scale, m evaluation.Mean, before, after string) Point {
+	low, high := m.Spread()
+	return Point{X: x, Y: y.at(m.Shown()), High: y.at(high), Low: y.at(low), Tip: strings.TrimSpace(before+m.Text()+" "+m.Unit.Sign()) + after}
 }
 
 // qualityChart has a line per policy over the budgets; nil for fewer than two budgets.
@@ -46,13 +74,13 @@ func (s *Section) qualityChart() *Chart {
 	f := frame{left: 52, right: 560, top: 12, bottom: 350}
 	c := &Chart{Title: "Score against budget", W: f.right + 100, H: 394,
 		About: "Line chart of the mean score of every policy against the budget; the numbers are in the table of means."}
-	low, high := 100.0, 0.0
+	var whole []evaluation.Mean
 	for _, m := range s.means {
 		if s.whole(m) {
-			low, high = min(low, 100*(m.Score-m.StdErr)), max(high, 100*(m.Score+m.StdErr))
+			whole = append(whole, m)
 		}
 	}
-	low, high = percentRange(low, high)
+	low, high := scoreRange(whole)
 	y := scale{low: low, high: high, from: f.bottom, to: f.top}
 	var at []float64
 	for _, b := range s.budgets {
@@ -81,9 +109,7 @@ func (s *Section) qualityChart() *Chart {
 			if !ok || !s.whole(m) {
 				continue
 			}
-			points = append(points, Point{X: x.at(s.place(b)), Y: y.at(100 * m.Score),
-				High: y.at(100 * min(1, m.Score+m.StdErr)), Low: y.at(100 * max(0, m.Score-m.StdErr)),
-				Tip: fmt.Sprintf("%s, %s: %s ±%s %%", name, budgetName(b), percent(m.Score), percent(m.StdErr))})
+			points = append(points, scorePoint(x.at(s.place(b)), y, m, fmt.Sprintf("%s, %s: ", name, budgetName(b)), ""))
 		}
 		if len(points) == 0 {
 			continue
@@ -217,18 +243,18 @@ func (s *Section) costChart(b eviction.Budget, k cost) *Chart {
 	}
 	f := frame{left: 50, right: 340, top: 12, bottom: 250}
 	c := &Chart{W: 356, H: 294, About: "Scatter chart of the mean score of every policy against: " + k.label}
-	low, high := 100.0, 0.0
+	var means []evaluation.Mean
 	first, last := math.Inf(1), math.Inf(-1)
 	smallest, largest := math.Inf(1), math.Inf(-1)
 	for _, d := range dots {
-		low, high = min(low, 100*(d.m.Score-d.m.StdErr)), max(high, 100*(d.m.Score+d.m.StdErr))
+		means = append(means, d.m)
 		first, last = min(first, d.bent), max(last, d.bent)
 		smallest, largest = min(smallest, d.at), max(largest, d.at)
 	}
 	if first == last {
 		first, last = first-1, last+1
 	}
-	low, high = percentRange(low, high)
+	low, high := scoreRange(means)
 	y := scale{low: low, high: high, from: f.bottom, to: f.top}
 	x := scale{low: first, high: last, from: f.left + 14, to: f.right - 14, bend: k.bend}
 	f.yAxis(c, y, s.scoreLabel())
@@ -238,8 +264,7 @@ func (s *Section) costChart(b eviction.Budget, k cost) *Chart {
 	}
 	f.xAxis(c, x, values, k.text, k.label)
 	for _, d := range dots {
-		p := Point{X: x.at(d.at), Y: y.at(100 * d.m.Score), High: y.at(100 * min(1, d.m.Score+d.m.StdErr)), Low: y.at(100 * max(0, d.m.Score-d.m.StdErr)),
-			Tip: fmt.Sprintf("%s: %s ±%s %%, %s", d.label, percent(d.m.Score), percent(d.m.StdErr), minus(fmt.Sprintf(k.tip, d.at)))}
+		p := scorePoint(x.at(d.at), y, d.m, d.label+": ", ", "+minus(fmt.Sprintf(k.tip, d.at)))
 		c.Series = append(c.Series, Series{Name: d.label, Class: s.ink[d.label], Marks: []Point{p}})
 	}
 	s.paint(c)

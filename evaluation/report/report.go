@@ -368,6 +368,11 @@ func (s *Section) row(label, task string, b eviction.Budget) *evaluation.Row {
 	return nil
 }
 
+// at are the rows at a budget, with those of the full cache.
+func (s *Section) at(b eviction.Budget) []evaluation.Row {
+	return slices.DeleteFunc(slices.Clone(s.rows), func(r evaluation.Row) bool { return r.Budget != b && !r.Budget.IsZero() })
+}
+
 // reference tells that a label is one of the bounds.
 func reference(label string) bool { return evaluation.IsReference(label) }
 

@@ -152,7 +152,7 @@ func TestNumbers(t *testing.T) {
 		byHead[h.Text+" "+h.Unit] = cells[i].Text
 	}
 	for head, want := range map[string]string{
-		"a %": "50.0", "b %": "50.0", "mean %": "50.0", "hit rate %": "25.0", "kept KiB": "0.25", "kept % of full": "25.0",
+		"a %, n=8": "50.0", "b %, n=20": "50.0", "mean %": "50.0", "hit rate %": "25.0", "kept KiB": "0.25", "kept % of full": "25.0",
 		"TTFT ms": "15.0", "overhead % of prefill": "+10.0", "decode tokens/s": "100",
 	} {
 		if byHead[head] != want {

@@ -18,20 +18,25 @@ const (
 
 // intro says what a section measured.
 func (s *Section) intro() string {
-	low, high, failed := s.rows[0].Samples, s.rows[0].Samples, 0
-	tokens := 0
+	failed, tokens := 0, 0
 	for _, r := range s.rows {
-		low, high, failed = min(low, r.Samples), max(high, r.Samples), max(failed, r.Failed)
+		failed = max(failed, r.Failed)
 		tokens += r.Tokens
 	}
-	text := fmt.Sprintf("%s in %%", upper(s.metric()))
+	text := upper(s.metric())
+	if s.unit().Perplexity {
+		text += ", lower is better"
+	} else {
+		text += " in %"
+	}
 	if len(s.tasks) > 1 {
 		text += fmt.Sprintf(", mean over %d tasks of equal weight", len(s.tasks))
 	}
-	text += fmt.Sprintf("; %s samples", span(low, high))
+	each := ""
 	if len(s.tasks) > 1 {
-		text += " of each"
+		each = " of each"
 	}
+	text += "; " + evaluation.SamplesOf(s.rows, each)
 	if n := tokens / len(s.rows); n > 0 {
 		text += fmt.Sprintf(", prompts of %d tokens on average", n)
 	}
@@ -41,13 +46,6 @@ func (s *Section) intro() string {
 	return text + "."
 }
 
-func span(low, high int) string {
-	if low == high {
-		return fmt.Sprint(low)
-	}
-	return fmt.Sprintf("%d–%d", low, high)
-}
-
 // upper begins a text with a capital letter.
 func upper(s string) string {
 	if s == "" {
@@ -55,6 +53,9 @@ func upper(s string) string {
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
 }
+
+// unit is that of the section's means.
+func (s *Section) unit() evaluation.Unit { return s.means[0].Unit }
 
 // metric names what the section's scores are.
 func (s *Section) metric() string { return metricName(s.rows) }
@@ -73,6 +74,8 @@ func metricName(rows []evaluation.Row) string {
 		return "exact answers"
 	case evaluation.Agreement:
 		return "token F1 against the full cache's answer"
+	case evaluation.MetricInversePerplexity:
+		return "perplexity"
 	}
 	return strings.ReplaceAll(strings.ReplaceAll(name, "_", " "), "ttft", "TTFT")
 }
@@ -80,14 +83,14 @@ func metricName(rows []evaluation.Row) string {
 // percent writes a share with one decimal.
 func percent(v float64) string { return fmt.Sprintf("%.1f", 100*v) }
 
-// scoreCell leaves out an error of 0, which is that of a single graded score, or of equal
-// ones: nothing is known of their spread.
-func scoreCell(score, stdErr float64) Cell {
-	c := Cell{Text: percent(score)}
-	if stdErr > 0 {
-		c.Error = percent(stdErr)
+// scoreCell is a mean with its error, a dash for that of one sample. An error of 0, which is that of
+// equal graded scores, is left out: nothing is known of their spread.
+func scoreCell(m evaluation.Mean) (Cell, float64) {
+	c := Cell{Text: m.Unit.Text(m.Shown())}
+	if m.Score == m.Score && m.StdErr != 0 {
+		c.Error = m.ErrorText()
 	}
-	return c
+	return c, m.Score
 }
 
 func (s *Section) labelCell(label string) Cell { return Cell{Text: label} }
@@ -106,13 +109,13 @@ func (s *Section) overview(comparisons []*comparison) *Table {
 	}
 	near := false
 	for i, b := range s.budgetsOr() {
-		t.Heads = append(t.Heads, Head{Text: budgetName(b), Unit: "%"})
+		t.Heads = append(t.Heads, Head{Text: budgetName(b), Unit: s.unit().Sign()})
 		values := make([]float64, len(s.order))
 		for j, label := range s.order {
 			c := Cell{Text: absent}
 			values[j] = math.NaN()
 			if m, ok := s.mean(label, b); ok && s.whole(m) {
-				c, values[j] = scoreCell(m.Score, m.StdErr), m.Score
+				c, values[j] = scoreCell(m)
 				if c.Near = comparisons != nil && comparisons[i].near(label); c.Near {
 					c.Note, near = "not told apart from the best", true
 				}
@@ -162,6 +165,8 @@ const (
 var columns = []column{
 	{Head{Text: "hit rate", Unit: "%", Note: "critical-KV hit rate: share of the pairs that the oracle keeps which are kept (Judge Q, arXiv:2509.10798, eq. 6)"},
 		func(m evaluation.Mean) *float64 { return m.HitRate }, percent, higher},
+	{Head{Text: "answer", Unit: "% kept", Note: "share of the prompt's tokens that the answer is read from which one KV head keeps, of the head that keeps most; where the task knows them"},
+		func(m evaluation.Mean) *float64 { return m.AnswerRecall }, percent, higher},
 	{Head{Text: "recall", Unit: "%", Note: "recall at the budget of the policy's scores against the oracle's (LookaheadKV, arXiv:2603.10899, table 8)"},
 		func(m evaluation.Mean) *float64 { return m.Recall }, percent, higher},
 	{Head{Text: "τ", Note: "Kendall's τ-b of the policy's scores and the oracle's"},
@@ -265,25 +270,29 @@ func (s *Section) scoreTable(b eviction.Budget) *Table {
 		if r := s.anyRow(task); r != nil {
 			note = metricName([]evaluation.Row{*r})
 		}
-		add(Head{Text: name, Unit: "%", Note: note}, higher, func(i int) (Cell, float64) {
+		unit := s.unit().Sign()
+		if n := evaluation.ScoredOf(s.at(b), task); n != "" {
+			unit = strings.TrimPrefix(unit+", "+n, ", ")
+		}
+		add(Head{Text: name, Unit: unit, Note: note}, higher, func(i int) (Cell, float64) {
 			r := s.row(labels[i], task, b)
 			if r == nil {
 				return nothing, math.NaN()
 			}
-			c := scoreCell(r.Score, r.StdErr)
-			c.Note = samplesOf(r.Samples)
+			c, v := scoreCell(r.Mean())
+			c.Note = evaluation.SamplesOf([]evaluation.Row{*r}, "")
 			if r.Failed > 0 {
 				c.Note += fmt.Sprintf(", %d failed", r.Failed)
 			}
-			return c, r.Score
+			return c, v
 		})
 	}
 	if len(s.tasks) > 1 {
-		add(Head{Text: "mean", Unit: "%", Note: "over tasks, each with the same weight"}, higher, func(i int) (Cell, float64) {
+		add(Head{Text: "mean", Unit: s.unit().Sign(), Note: "over tasks, each with the same weight"}, higher, func(i int) (Cell, float64) {
 			if !s.whole(means[i]) {
 				return nothing, math.NaN()
 			}
-			return scoreCell(means[i].Score, means[i].StdErr), means[i].Score
+			return scoreCell(means[i])
 		})
 	}
 	s.addAgreement(add, labels, b)

@@ -20,6 +20,8 @@ import (
 	"glimpse/evaluation/lineup"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
+	"glimpse/internal/regularfile"
+	"glimpse/internal/yamlconfig"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -114,7 +116,7 @@ func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
 	if err := f.write(ConfigFile, f.config); err != nil {
 		return nil, err
 	}
-	if f.partial, err = os.OpenFile(f.file(partialFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666); err != nil {
+	if err := f.openPartial(); err != nil {
 		return nil, fmt.Errorf("--out: %w", err)
 	}
 	if err := f.openKept(); err != nil {
@@ -128,7 +130,7 @@ func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 // claim finds out what the folder holds: nothing, a run that goes on, or what must not be
 // lost.
 func (j *Job) claim(f *folder, log io.Writer) error {
-	old, err := os.ReadFile(f.file(ConfigFile))
+	old, err := regularfile.Read(f.file(ConfigFile), yamlconfig.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		entries, err := os.ReadDir(f.path)
 		if err != nil {
@@ -166,10 +168,10 @@ func (j *Job) claim(f *folder, log io.Writer) error {
 // and all after it are measured again.
 func (f *folder) resume(log io.Writer) error {
 	name := partialFile
-	in, err := os.Open(f.file(name))
+	in, err := regularfile.Open(f.file(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		name = PredictionsFile
-		in, err = os.Open(f.file(name))
+		in, err = regularfile.Open(f.file(name))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -204,7 +206,38 @@ func (f *folder) sink() io.Writer {
 	if f.partial == nil {
 		return nil
 	}
-	return f.partial
+	return f
+}
+
+// Write adds predictions.
+func (f *folder) Write(lines []byte) (int, error) { return f.partial.Write(lines) }
+
+// openPartial opens the predictions as they come.
+func (f *folder) openPartial() (err error) {
+	f.partial, err = os.OpenFile(f.file(partialFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	return err
+}
+
+// retain leaves out of what a continued run has the samples whose lines are not those of
+// the cells, and says so.
+func (f *folder) retain(results *evaluation.Results, model string, work []evaluation.Work, cells []evaluation.Cell, log io.Writer) error {
+	again, keep := results.Retain(model, work, cells)
+	if len(again) == 0 {
+		return nil
+	}
+	fmt.Fprintf(log, "%s: %d samples, the first %s: their lines are not those of the policies and budgets in their order: measured again\n", f.file(partialFile), len(again), again[0])
+	all, err := readFinished(f.file(partialFile))
+	if err != nil {
+		return err
+	}
+	var lines bytes.Buffer
+	if err := evaluation.WritePredictions(&lines, slices.DeleteFunc(all, func(p *evaluation.Prediction) bool { return !keep(p) })); err != nil {
+		return err
+	}
+	if err := errors.Join(f.partial.Close(), f.write(partialFile, lines.Bytes())); err != nil {
+		return err
+	}
+	return f.openPartial()
 }
 
 // describe takes down what is measured.

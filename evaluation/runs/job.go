@@ -156,7 +156,7 @@ func Default() *Job {
 // Read takes a configuration over the defaults, with KEY=VALUE of sets in the place of what
 // it says. repeat puts the flags that were given over both.
 func (j *Job) Read(path string, sets []string, repeat func() error) error {
-	data, err := cli.ReadFile(path)
+	data, err := cli.ReadConfig(path)
 	if err != nil {
 		return err
 	}
@@ -248,6 +248,9 @@ func (j *Job) check() ([]plan, error) {
 		return nil, errors.New("--shards needs --out, a folder that all workers see")
 	case strings.Contains(j.Out, "://") && !objectstore.IsURL(j.Out):
 		return nil, fmt.Errorf("--out: got %q, want a path or s3://BUCKET/NAME", j.Out)
+	}
+	if j.Batch > model.MaxBatch {
+		return nil, fmt.Errorf("batch: got %d, want 1 to %d", j.Batch, model.MaxBatch)
 	}
 	if j.Batch < 1 || j.Concurrent < 0 || j.Inspect < 0 {
 		return nil, fmt.Errorf("batch: got %d, concurrency: got %d, inspect: got %d, want at least 1, 0 and 0", j.Batch, j.Concurrent, j.Inspect)

@@ -21,6 +21,7 @@ import (
 	"glimpse/evaluation/judging"
 	"glimpse/internal/cli"
 	"glimpse/internal/progress"
+	"glimpse/internal/regularfile"
 )
 
 // JudgementsFile is what judges have said of a run, a line for each prompt.
@@ -86,6 +87,12 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 	opinions, prompts, err := o.prompts(ctx, f, all)
 	if err != nil {
 		return fail(err)
+	}
+	var told sync.Map // each text once: many prompts wait for one server
+	o.Judge.Tell = func(text string) {
+		if _, before := told.LoadOrStore(text, true); !before {
+			fmt.Fprintln(log, "judge: "+text)
+		}
 	}
 	said, err := o.ask(ctx, f, prompts, log)
 	if err != nil {
@@ -274,7 +281,7 @@ func writeJudgement(w io.Writer, j judgement) error {
 // said reads the judgements of this judge. A line that a kill has cut is cut off.
 func (o *Judging) said(path string) (map[string]judgement, error) {
 	said := make(map[string]judgement)
-	in, err := os.Open(path)
+	in, err := regularfile.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return said, nil
 	}
@@ -285,7 +292,7 @@ func (o *Judging) said(path string) (map[string]judgement, error) {
 	r := bufio.NewReader(in)
 	whole := int64(0)
 	for {
-		line, err := r.ReadBytes('\n')
+		line, err := regularfile.Line(r, maxJSON)
 		if err == io.EOF {
 			break
 		}

@@ -106,8 +106,8 @@ func TestJudgeRun(t *testing.T) {
 	}
 	for _, r := range rows {
 		// Question 81: 4 and 8; question 101: 6 and 9; question 102 has no rating.
-		if want := (0.6 + 0.75) / 2; r.Metric != "mt_bench" || r.Score < want-1e-12 || r.Score > want+1e-12 {
-			t.Errorf("%s: %s %v, want mt_bench %v", r.Policy, r.Metric, r.Score, want)
+		if want := (0.6 + 0.75) / 2; r.Metric != "mt_bench" || *r.Score < want-1e-12 || *r.Score > want+1e-12 {
+			t.Errorf("%s: %s %v, want mt_bench %v", r.Policy, r.Metric, *r.Score, want)
 		}
 		if a, b := r.Measures["mt_bench_turn_1"], r.Measures["mt_bench_turn_2"]; a != 0.5 || b < 0.85-1e-12 || b > 0.85+1e-12 {
 			t.Errorf("%s: turns %v and %v, want 0.5 and 0.85", r.Policy, a, b)

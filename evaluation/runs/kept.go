@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"glimpse/evaluation"
+	"glimpse/internal/regularfile"
 )
 
 // openKept opens KeptFile, whose last line a kill may have cut.
@@ -46,7 +47,7 @@ func (f *folder) keep(k *evaluation.Kept) error {
 // readKept reads a KeptFile, which may be missing. Lines that a kill has cut, and those of a
 // sample that is there a second time, are left out.
 func readKept(path string) ([]*evaluation.Kept, error) {
-	in, err := os.Open(path)
+	in, err := regularfile.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -62,7 +63,7 @@ func readKept(path string) ([]*evaluation.Kept, error) {
 	var out []*evaluation.Kept
 	r := bufio.NewReaderSize(in, 1<<16)
 	for {
-		line, err := r.ReadBytes('\n')
+		line, err := regularfile.Line(r, maxJSON)
 		if err == io.EOF {
 			return out, nil // what is left has no end
 		}

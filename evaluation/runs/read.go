@@ -11,7 +11,9 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
+	"glimpse/internal/regularfile"
 	"glimpse/internal/tempdir"
+	"glimpse/internal/yamlconfig"
 )
 
 // Stored is the folder of a run as it was found, finished or not.
@@ -86,7 +88,7 @@ func (s *Stored) read(dir string, answers int) error {
 		folders, config = shards, filepath.Join(dir, settingsFile)
 	}
 	var err error
-	if s.Config, err = os.ReadFile(config); err != nil {
+	if s.Config, err = regularfile.Read(config, yamlconfig.MaxBytes); err != nil {
 		return err
 	}
 	for _, f := range folders {
@@ -106,10 +108,10 @@ func (s *Stored) readFolder(dir string, answers int) error {
 	name := func(file string) string { return filepath.Join(dir, file) }
 	// A run that is being extended has both, and more in the partial one.
 	path := name(partialFile)
-	in, err := os.Open(path)
+	in, err := regularfile.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		path = name(PredictionsFile)
-		in, err = os.Open(path)
+		in, err = regularfile.Open(path)
 		_, noMetrics := os.Stat(name(MetricsFile))
 		s.Finished = noMetrics == nil
 	}

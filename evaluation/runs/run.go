@@ -156,10 +156,11 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	}
 	var work []evaluation.Work
 	var left []error // subtasks without data
+	notices := &progress.Notices{W: log}
 	total := 0
 	for i := range plans {
 		set := plans[i].setting
-		set.Model = l.Model
+		set.Model, set.Notices = l.Model, notices
 		samples, err := plans[i].selection.Task.Open(ctx, &set, plans[i].selection.Subtask)
 		if errors.Is(err, evaluation.ErrNoData) && !plans[i].selection.Named {
 			left = append(left, err)
@@ -178,6 +179,11 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 		return "", nil, fmt.Errorf("eval: %w", left[0])
 	case len(left) > 0:
 		fmt.Fprintf(log, "%d subtasks are left out, the first: %v\n", len(left), left[0])
+	}
+	if results != nil { // rank 0 has them
+		if err := f.retain(results, l.Name, work, evaluation.CellsOf(contenders, j.Budgets), log); err != nil {
+			return "", nil, fmt.Errorf("eval: --resume: %w", err)
+		}
 	}
 	if j.shards > 0 {
 		total = (total + j.shards - 1) / j.shards

@@ -102,6 +102,90 @@ func TestResumeAfterACut(t *testing.T) {
 	}
 }
 
+// TestResumeOfOtherLines: samples whose lines are whole, but not the expected ones in their
+// order, are measured again, which is said; what comes of it is the same to the byte.
+func TestResumeOfOtherLines(t *testing.T) {
+	ctx := context.Background()
+	whole, other := t.TempDir(), t.TempDir()
+	if _, err := small(whole).Run(ctx, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	strange := small(other) // as many cells, other policies
+	strange.Policies = Names{"full,snapkv,h2o"}
+	if _, err := strange.Run(ctx, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	const cells = 5
+	at := func(sample, cell int) int { return sample*cells + cell }
+	for name, change := range map[string]func(lines []string) []string{
+		"a line twice":               func(l []string) []string { l[at(1, 2)] = l[at(1, 1)]; return l },
+		"a line twice, none is gone": func(l []string) []string { return slices.Insert(l, at(1, 2), l[at(1, 1)]) },
+		"two lines swapped":          func(l []string) []string { l[at(1, 1)], l[at(1, 3)] = l[at(1, 3)], l[at(1, 1)]; return l },
+		"two samples' lines swapped": func(l []string) []string { l[at(1, 1)], l[at(2, 1)] = l[at(2, 1)], l[at(1, 1)]; return l },
+		"a line is gone":             func(l []string) []string { return slices.Delete(l, at(1, 1), at(1, 2)) },
+		"a line of another run":      func(l []string) []string { l[at(1, 4)] = lines(t, other)[at(1, 4)]; return l },
+		"a sample of another run": func(l []string) []string {
+			return slices.Replace(l, at(1, 0), at(2, 0), lines(t, other)[at(1, 0):at(2, 0)]...)
+		},
+		"all samples of another run": func([]string) []string { return lines(t, other) },
+		"another sample in its place": func(l []string) []string {
+			return slices.Replace(l, at(1, 0), at(2, 0), renamed(t, l[at(1, 0):at(2, 0)], cells)...)
+		},
+		"one of its lines is renamed": func(l []string) []string {
+			return slices.Replace(l, at(1, 0), at(2, 0), renamed(t, l[at(1, 0):at(2, 0)], 1)...)
+		},
+		"the last line of all is gone": func(l []string) []string { return l[:len(l)-1] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range map[string]string{
+				ConfigFile: strings.Replace(read(t, whole, ConfigFile), whole, dir, 1), KeptFile: read(t, whole, KeptFile),
+				partialFile: strings.Join(change(lines(t, whole)), ""),
+			} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			j := small(dir)
+			j.Resume = true
+			var log bytes.Buffer
+			if _, err := j.Run(ctx, &log); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(log.String(), "measured again") {
+				t.Errorf("the log does not say so: %q", log.String())
+			}
+			for _, name := range []string{PredictionsFile, MetricsFile} {
+				if read(t, dir, name) != read(t, whole, name) {
+					t.Errorf("%s differs", name)
+				}
+			}
+		})
+	}
+}
+
+// lines are those of a run's predictions.
+func lines(t *testing.T, dir string) []string {
+	return slices.Collect(strings.Lines(read(t, dir, PredictionsFile)))
+}
+
+// renamed are lines of a sample of which the first n tell of another sample's ID.
+func renamed(t *testing.T, of []string, n int) []string {
+	t.Helper()
+	all, _, damage, err := evaluation.ReadPredictions(strings.NewReader(strings.Join(of, "")))
+	if err != nil || damage != nil {
+		t.Fatal(err, damage)
+	}
+	for _, p := range all[:n] {
+		p.Sample = "of other data"
+	}
+	var out strings.Builder
+	if err := evaluation.WritePredictions(&out, all); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Collect(strings.Lines(out.String()))
+}
+
 // TestFolderIsNotLost: a folder with a run is refused without --resume or --replace, one
 // with anything else always, and a run goes on with its own settings only.
 func TestFolderIsNotLost(t *testing.T) {
@@ -215,8 +299,8 @@ func TestSampleThatFails(t *testing.T) {
 		if r.Samples != 2 || r.Failed != 1 {
 			t.Errorf("%s: %d samples, %d failed, want 2 and 1", r.Policy, r.Samples, r.Failed)
 		}
-		if r.Policy == "full" && (r.Score != 1 || r.Measures[evaluation.MeasureExact] != 1) {
-			t.Errorf("the full cache agrees with itself to %v", r.Score)
+		if r.Policy == "full" && (*r.Score != 1 || r.Measures[evaluation.MeasureExact] != 1) {
+			t.Errorf("the full cache agrees with itself to %v", *r.Score)
 		}
 		if nll := r.Measures[evaluation.MeasureNLL]; !(nll > 0) {
 			t.Errorf("%s: log-likelihood of the full cache's answer: %v", r.Policy, nll)

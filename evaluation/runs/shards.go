@@ -16,7 +16,10 @@ import (
 	"glimpse/evaluation"
 	"glimpse/internal/cli"
 	"glimpse/internal/filelock"
+	"glimpse/internal/progress"
+	"glimpse/internal/regularfile"
 	"glimpse/internal/tempdir"
+	"glimpse/internal/yamlconfig"
 )
 
 // errTaken is that another worker is at a shard.
@@ -162,7 +165,7 @@ func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome
 
 // readFinished reads predictions that must be whole.
 func readFinished(path string) ([]*evaluation.Prediction, error) {
-	in, err := os.Open(path)
+	in, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +177,11 @@ func readFinished(path string) ([]*evaluation.Prediction, error) {
 	return all, nil
 }
 
+// maxJSON bounds the files of a run that are one JSON value.
+const maxJSON = 256 << 20
+
 func readJSON(path string, v any) error {
-	data, err := os.ReadFile(path)
+	data, err := regularfile.Read(path, maxJSON)
 	if err != nil {
 		return err
 	}
@@ -195,13 +201,13 @@ func (j *Job) place(ctx context.Context) (place, error) {
 		if err := os.MkdirAll(j.Out, 0o777); err != nil {
 			return nil, fmt.Errorf("--out: %w", err)
 		}
-		unlock, err := filelock.Lock(ctx, filepath.Join(j.Out, ".settings.lock"), nil)
+		unlock, err := filelock.Lock(ctx, filepath.Join(j.Out, ".settings.lock"), func() { fmt.Fprintln(progress.Stderr, "waiting for another worker to write the settings of "+j.Out) })
 		if err != nil {
 			return nil, fmt.Errorf("--out: %w", err)
 		}
 		defer unlock()
 		f := &folder{path: j.Out}
-		old, err := os.ReadFile(f.file(settingsFile))
+		old, err := regularfile.Read(f.file(settingsFile), yamlconfig.MaxBytes)
 		if errors.Is(err, fs.ErrNotExist) {
 			if _, err := os.Stat(f.file(ConfigFile)); err == nil {
 				return nil, fmt.Errorf("--out: %s holds a run without shards, want another folder", j.Out)

@@ -12,7 +12,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
-	"glimpse/model/chat"
+	"glimpse/model"
 )
 
 func init() {
@@ -20,7 +20,7 @@ func init() {
 		Name:      "data",
 		Doc:       "your own prompts; answers are scored against references where the rows have them, and otherwise compared with the full cache's",
 		Source:    "the user",
-		Data:      "JSONL, JSON, Parquet or texts: a file, a folder or s3://BUCKET/NAME",
+		Data:      "JSONL, JSON, CSV, TSV, Parquet or texts: a file, a folder or s3://BUCKET/NAME",
 		NeedsData: true,
 		Options: []evaluation.Option{
 			{Name: "format", Default: datasets.FormatAuto, Doc: "of the files: " + strings.Join(datasets.SourceFormats, ", ")},
@@ -123,7 +123,7 @@ func (d *ownData) look() (metric string, count int, err error) {
 		case err != nil && first == nil:
 			first = err
 		case err != nil:
-		case len(record.References) > 0:
+		case len(record.References) > 0 || record.Unanswerable:
 			return d.names[0], max(0, int(n)), nil
 		default:
 			good++
@@ -197,7 +197,7 @@ func (d *ownData) sample(ctx context.Context, r *datasets.Record) (*evaluation.S
 		}
 		sample.Groups = []evaluation.Group{{Key: field, Value: value}}
 	}
-	if len(r.References) == 0 {
+	if len(r.References) == 0 && !r.Unanswerable {
 		return sample, nil
 	}
 	ref := scoring.Reference{Answers: r.References}
@@ -214,6 +214,10 @@ func (d *ownData) sample(ctx context.Context, r *datasets.Record) (*evaluation.S
 	sample.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 		scores := make(evaluation.Scores, len(d.names))
 		for _, name := range d.names {
+			if r.Unanswerable {
+				scores[name] = scoring.Unanswerable(answers[0].Text)
+				continue
+			}
 			score, err := d.metrics[name].Score(answers[0].Text, ref)
 			if err != nil {
 				return nil, fmt.Errorf("metric %s: %w", name, err)
@@ -234,15 +238,17 @@ func encodePrompt(ctx context.Context, s *evaluation.Setting, p datasets.Prompt,
 			return nil, err
 		}
 	case datasets.FormMessages:
-		for _, m := range p.Messages {
-			prompt.Messages = append(prompt.Messages, chat.Message{Role: m.Role, Content: m.Content})
+		var err error
+		if prompt.Messages, prompt.Tools, err = model.ChatOf(p); err != nil {
+			return nil, err
 		}
 		// What one user says is a prompt for a model without chat templates, too.
-		if len(p.Messages) == 1 && p.Messages[0].Role == "user" && (s.Raw || !s.Model.HasChatTemplate()) {
+		if len(p.Messages) == 1 && len(p.Tools) == 0 && p.Messages[0].Role == "user" && (s.Raw || !s.Model.HasChatTemplate()) {
 			prompt = evaluation.Prompt{Text: p.Messages[0].Content}
 		}
 	case datasets.FormText, datasets.FormFewShot:
 		prompt.Raw = true
 	}
+	s.Notices.Say(s.Model.Unread(p)...)
 	return s.Encode(ctx, prompt, maxNew)
 }

@@ -62,6 +62,51 @@ func TestData(t *testing.T) {
 	}
 }
 
+// TestUnanswerable: a question of SQuAD 2.0 without an answer is scored by SQuAD's rule, with every
+// metric alike; a row of other data without a reference is not scored.
+func TestUnanswerable(t *testing.T) {
+	m := byteModel(t)
+	path := writeFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), `{"id": "a", "context": "c", "question": "q", "answers": {"text": ["Paris"]}}
+{"id": "u", "context": "c", "question": "q", "answers": {"text": [], "answer_start": []}}
+`)
+	for _, c := range []struct {
+		fields string
+		scored bool
+	}{
+		{"squad", true}, {"context=context,prompt=question,answer=answers.text", false}, {"squad,answer=answers.text", false},
+	} {
+		s := setting(t, m, "data")
+		s.Data, s.Fields, s.Metrics = path, []string{c.fields}, []string{"exact_match", "qa_f1", "substring_exact_match"}
+		if c.fields == "squad,answer=answers.text" {
+			s.Fields = []string{"squad", "answer=answers.text"}
+		}
+		_, all := makeAll(t, "data", "", s)
+		none := all[1].sample
+		if (none.Score != nil) != c.scored {
+			t.Errorf("fields %s: scored %v, want %v", c.fields, none.Score != nil, c.scored)
+		}
+		if !c.scored || none.Score == nil {
+			continue
+		}
+		for _, metric := range s.Metrics {
+			for answer, want := range map[string]float64{"": 1, " \n": 1, "Unanswerable.": 1, "The question is unanswerable.": 1, "no answer": 1, "Paris": 0, "unanswerable, or Paris": 0} {
+				if got := scoreOf(t, none, metric, answer); got != want {
+					t.Errorf("%s of %q: %v, want %v", metric, answer, got, want)
+				}
+				if got := scoreOf(t, all[0].sample, metric, answer); got > 0 != strings.Contains(answer, "Paris") && metric != "exact_match" {
+					t.Errorf("%s of %q to a question with an answer: %v", metric, answer, got)
+				}
+			}
+		}
+	}
+	only := writeFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), `{"id": "u", "context": "c", "question": "q", "answers": {"text": []}}`)
+	s := setting(t, m, "data")
+	s.Data, s.Fields, s.Metrics = only, []string{"squad"}, []string{"exact_match"}
+	if samples, _ := makeAll(t, "data", "", s); samples.Metric != "exact_match" {
+		t.Errorf("metric %s of unanswerable questions alone, want exact_match", samples.Metric)
+	}
+}
+
 // TestDataForms: each form of prompt becomes tokens by its own rule.
 func TestDataForms(t *testing.T) {
 	models := textModels(t)
@@ -122,7 +167,7 @@ func TestDataRefusals(t *testing.T) {
 		"no such file":            func(s *evaluation.Setting) { s.Data = filepath.Join(dir, "none") },
 		"none of the first rows can be used; the first: " + rows + ":1: got no prompt": func(s *evaluation.Setting) { s.Fields = nil },
 		"metrics qa_f1, but none of the first 2 rows of " + rows + " has a reference":  func(s *evaluation.Setting) { s.Metrics = []string{"qa_f1"} },
-		`unknown format "csv"`: func(s *evaluation.Setting) { s.Options["format"] = "csv" },
+		`unknown format "xlsx"`: func(s *evaluation.Setting) { s.Options["format"] = "xlsx" },
 	} {
 		s := setting(t, m, "data")
 		s.Data, s.Fields = rows, []string{"prompt=question"}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"glimpse/datasets"
@@ -25,7 +23,7 @@ func readHaystack(path string, fields []string) (*haystack, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := datasets.OpenRecords(path, haystackFormat(path), f)
+	r, err := datasets.OpenRecords(path, datasets.FormatAuto, f)
 	if err != nil {
 		return nil, err
 	}
@@ -48,24 +46,6 @@ func readHaystack(path string, fields []string) (*haystack, error) {
 		return nil, fmt.Errorf("%s: got %d words, want at least 100 for a haystack", path, len(h.words))
 	}
 	return h, nil
-}
-
-// haystackFormat is that of the essays that RULER's script collects for one: a JSON object
-// of its own, not a list of them. Others are told by their names.
-func haystackFormat(path string) string {
-	if !strings.EqualFold(filepath.Ext(path), ".json") {
-		return datasets.FormatAuto
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return datasets.FormatAuto // which tells the error
-	}
-	defer f.Close()
-	var first [1]byte
-	if n, _ := f.Read(first[:]); n == 1 && first[0] == '{' {
-		return datasets.FormatJSONL
-	}
-	return datasets.FormatAuto
 }
 
 // take is n words from the place at on; after the last word the first one follows.

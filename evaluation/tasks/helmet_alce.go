@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
+	"glimpse/internal/regularfile"
 )
 
 // Answers with citations (ALCE, Gao et al. 2023, arXiv:2305.14627). What is answered is
@@ -38,7 +38,7 @@ func readALCEPrompt(dir, name string) (p alcePrompt, err error) {
 	file := strings.TrimPrefix(name, "alce_") + "_revised.json"
 	for _, at := range []string{".", "prompts", "../prompts", "../../prompts"} {
 		path := filepath.Join(dir, at, file)
-		data, err := os.ReadFile(path)
+		data, err := regularfile.Read(path, maxLibrary)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -16,6 +15,8 @@ import (
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
+	"glimpse/internal/regularfile"
+	"glimpse/internal/yamlconfig"
 )
 
 // longProcAnswers are the answer lengths of HTML to TSV by the length of the table
@@ -87,7 +88,7 @@ func isDir(path string) bool {
 
 // longProcPrompt reads the template of LongProc's prompts.yaml.
 func longProcPrompt(path string) (string, error) {
-	data, err := os.ReadFile(path)
+	data, err := regularfile.Read(path, yamlconfig.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%w: %w", evaluation.ErrNoData, err)
 	}
@@ -113,14 +114,6 @@ func readPage(dir, name string) (string, error) {
 		return "", err
 	}
 	defer root.Close()
-	f, err := root.Open(filepath.Join("webpage", path.Base(name)))
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, longProcPage+1))
-	if err == nil && len(data) > longProcPage {
-		err = fmt.Errorf("%s: more than %d bytes", name, longProcPage)
-	}
+	data, err := regularfile.ReadFS(root.FS(), path.Join("webpage", path.Base(name)), longProcPage)
 	return string(data), err
 }

@@ -124,8 +124,8 @@ func TestLatency(t *testing.T) {
 						if r.TTFTMillis == nil || !(*r.TTFTMillis > 0) || !(*r.DecodeTokensPerSecond > 0) || r.TTFTOverhead == nil || !(r.Measures["plain_ttft_ms"] > 0) {
 							t.Fatalf("%s at %s, %s: no times: %+v", policy, budget, group, r)
 						}
-						if r.Tokens != n || !(r.Score > 0 && r.Score < 1) {
-							t.Errorf("%s: %d tokens, score %v", policy, r.Tokens, r.Score)
+						if r.Tokens != n || !(*r.Score > 0 && *r.Score < 1) {
+							t.Errorf("%s: %d tokens, score %v", policy, r.Tokens, *r.Score)
 						}
 						switch policy {
 						case "full":
@@ -299,8 +299,8 @@ func TestPerplexity(t *testing.T) {
 		near("nll_from_80", byRange[2]/float64(inRange[2]))
 		near("nll_to_80", (byRange[0]+byRange[1])/float64(inRange[0]+inRange[1]))
 		near("nll_to_120", sum/float64(n))
-		if want := math.Exp(-sum / float64(n)); math.Abs(r.Score-want) > 1e-4 || r.Tokens != length {
-			t.Errorf("%s: score %v of %d tokens, want %v of %d", policy, r.Score, r.Tokens, want, length)
+		if want := math.Exp(-sum / float64(n)); math.Abs(*r.Score-want) > 1e-4 || r.Tokens != length {
+			t.Errorf("%s: score %v of %d tokens, want %v of %d", policy, *r.Score, r.Tokens, want, length)
 		}
 	}
 	const budget = 16
@@ -346,11 +346,11 @@ func TestResponses(t *testing.T) {
 		j.Data, j.MaxNew = path, 12
 	})
 	same := rowOf(t, rows, "oracle", "10", "response=T=0.000001")
-	if same.Score != 1 || same.Measures["response_tau"] != 1 || same.Measures["response_prefix"] != 1 {
-		t.Errorf("greedy and near zero: recall %v, %v", same.Score, same.Measures)
+	if *same.Score != 1 || same.Measures["response_tau"] != 1 || same.Measures["response_prefix"] != 1 {
+		t.Errorf("greedy and near zero: recall %v, %v", *same.Score, same.Measures)
 	}
-	if hot := rowOf(t, rows, "oracle", "10", "response=T=2"); !(hot.Score < 1 && hot.Measures["response_tau"] < 1) {
-		t.Errorf("temperature 2: recall %v, %v, want less than 1", hot.Score, hot.Measures)
+	if hot := rowOf(t, rows, "oracle", "10", "response=T=2"); !(*hot.Score < 1 && hot.Measures["response_tau"] < 1) {
+		t.Errorf("temperature 2: recall %v, %v, want less than 1", *hot.Score, hot.Measures)
 	}
 	// The draft's by hand.
 	oracle, err := eviction.New("oracle", 0, nil, nil)
@@ -384,11 +384,11 @@ func TestResponses(t *testing.T) {
 	}
 	recall := recalls[0]
 	draft := rowOf(t, rows, "oracle", "10", "response=draft")
-	if !(recall < 1) || math.Abs(draft.Score-recall) > 1e-6 || math.Abs(draft.Measures["response_tau"]-tau) > 1e-6 {
-		t.Errorf("the draft's: recall %v and τ %v, by hand %v and %v", draft.Score, draft.Measures["response_tau"], recall, tau)
+	if !(recall < 1) || math.Abs(*draft.Score-recall) > 1e-6 || math.Abs(draft.Measures["response_tau"]-tau) > 1e-6 {
+		t.Errorf("the draft's: recall %v and τ %v, by hand %v and %v", *draft.Score, draft.Measures["response_tau"], recall, tau)
 	}
 	for _, r := range measure(t, "", "responses", "oracle", "16,50%", func(j *runs.Job) { j.Samples, j.Tokens = 2, 96 }) {
-		if r.Samples < 2 || !(r.Score > 0.5) || !(r.Measures["response_tau"] > 0.5) {
+		if r.Samples < 2 || !(*r.Score > 0.5) || !(r.Measures["response_tau"] > 0.5) {
 			t.Errorf("built-in model: %+v", r)
 		}
 	}
@@ -446,16 +446,16 @@ func TestContinuation(t *testing.T) {
 		j.Fields, j.Metrics = []string{"prompt=Q: {problem}", "answer=answer"}, []string{"exact_match_strict"}
 	})
 	r := rowOf(t, rows, "full", "", "")
-	if r.Score != 1 || r.Samples != len(problems) || r.Metric != "exact_match_strict" {
-		t.Errorf("the full cache scores %v of %d with %s, want its own answers", r.Score, r.Samples, r.Metric)
+	if *r.Score != 1 || r.Samples != len(problems) || r.Metric != "exact_match_strict" {
+		t.Errorf("the full cache scores %v of %d with %s, want its own answers", *r.Score, r.Samples, r.Metric)
 	}
 	if want := (tokens + 1) / 2; r.Tokens != want {
 		t.Errorf("prompts of %d tokens, want %d, with the first part of the answer", r.Tokens, want)
 	}
 	rows = measure(t, "", "continuation", "full,oracle,streamingllm", "24", func(j *runs.Job) { j.Samples, j.Tokens = 4, 128 })
 	for policy, want := range map[string]float64{"full": 1, "oracle": 1} {
-		if r := rowOf(t, rows, policy, "", ""); r.Score < want || r.Metric != evaluation.MetricExactAnswer {
-			t.Errorf("built-in model: %s scores %v with %s, want %v", policy, r.Score, r.Metric, want)
+		if r := rowOf(t, rows, policy, "", ""); *r.Score < want || r.Metric != evaluation.MetricExactAnswer {
+			t.Errorf("built-in model: %s scores %v with %s, want %v", policy, *r.Score, r.Metric, want)
 		}
 	}
 	for _, c := range []struct {
@@ -469,6 +469,25 @@ func TestContinuation(t *testing.T) {
 	} {
 		if _, err := tryMeasure(t, folder, "continuation", "full", "16", c.change); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want one with %q", err, c.want)
+		}
+	}
+}
+
+// TestAnswerRecallIsMeasured: the full cache keeps the whole answer, and what answers needles without
+// keeping one is wrong; tasks that do not know where answers stand have none.
+func TestAnswerRecallIsMeasured(t *testing.T) {
+	rows := measure(t, "", "needle", "full,snapkv,streamingllm", "48", func(j *runs.Job) { j.Samples, j.Tokens = 16, 256 })
+	full, snap, stream := rowOf(t, rows, "full", "", ""), rowOf(t, rows, "snapkv", "48", ""), rowOf(t, rows, "streamingllm", "48", "")
+	if *full.AnswerRecall != 1 || *snap.AnswerRecall < 0.9 || *snap.Score < 0.9 || *stream.AnswerRecall > 0.5 || *stream.Score > *stream.AnswerRecall {
+		t.Errorf("answer recall %v, %v and %v, scores %v, %v and %v", *full.AnswerRecall, *snap.AnswerRecall, *stream.AnswerRecall, *full.Score, *snap.Score, *stream.Score)
+	}
+	var out strings.Builder
+	if err := evaluation.WriteTable(&out, evaluation.Overall(rows), evaluation.TableOptions{Markdown: true}); err != nil || !strings.Contains(out.String(), "| ans % |") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	for _, r := range measure(t, "", "continuation", "full,snapkv", "16", func(j *runs.Job) { j.Samples, j.Tokens = 1, 128 }) {
+		if r.AnswerRecall != nil {
+			t.Errorf("%s of continuation: answer recall %v", r.Policy, *r.AnswerRecall)
 		}
 	}
 }

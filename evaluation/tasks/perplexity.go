@@ -26,15 +26,12 @@ func init() {
 	})
 }
 
-// Names of what is measured. The score is 1/perplexity, the geometric mean of the
-// probabilities of the tokens.
+// Names of what is measured beside the score.
 const (
-	metricInversePerplexity = "inverse_perplexity"
-	measurePerplexity       = "perplexity"
-	measureTextNLL          = "text_nll"    // mean over tokens, in nats
-	measureNLLTo            = "nll_to_%d"   // of the tokens before that position: figure 6 of D2O
-	measureNLLAt            = "nll_from_%d" // of the range that begins there
-	measureMostHeld         = "most_held_bytes"
+	measureTextNLL  = "text_nll"    // mean over tokens, in nats
+	measureNLLTo    = "nll_to_%d"   // of the tokens before that position: figure 6 of D2O
+	measureNLLAt    = "nll_from_%d" // of the range that begins there
+	measureMostHeld = "most_held_bytes"
 )
 
 // perplexity is the task ready to make samples.
@@ -73,7 +70,7 @@ func openPerplexity(ctx context.Context, s *evaluation.Setting, _ string) (*eval
 		return nil, err
 	}
 	return &evaluation.Samples{
-		Metric: metricInversePerplexity, Count: count,
+		Metric: evaluation.MetricInversePerplexity, Count: count,
 		Each: func(yield func(evaluation.Item) bool) {
 			for text := range texts {
 				item := evaluation.Item{ID: text.id, Make: func(ctx context.Context) (*evaluation.Sample, error) {
@@ -219,6 +216,6 @@ func (r *textRun) measures() evaluation.Measures {
 		}
 	}
 	mean := sum / float64(n)
-	out[measureTextNLL], out[measurePerplexity], out[metricInversePerplexity] = mean, math.Exp(mean), math.Exp(-mean)
+	out[measureTextNLL], out[evaluation.MeasurePerplexity], out[evaluation.MetricInversePerplexity] = mean, math.Exp(mean), math.Exp(-mean)
 	return out
 }

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
+
+	"glimpse/internal/regularfile"
 )
 
 // The text is that of RULER, scripts/data/synthetic/constants.py.
@@ -43,14 +44,7 @@ func (l *library) indexed(texts []string) map[string]int {
 }
 
 func readLibrary(path string, into any) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if info.Size() > maxLibrary {
-		return fmt.Errorf("%s: %d bytes, want at most %d", path, info.Size(), maxLibrary)
-	}
-	data, err := os.ReadFile(path)
+	data, err := regularfile.Read(path, maxLibrary)
 	if err != nil {
 		return err
 	}

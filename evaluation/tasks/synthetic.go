@@ -9,6 +9,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/evaluation"
+	"glimpse/model"
 )
 
 func init() {
@@ -34,7 +35,7 @@ const depths = 5
 
 func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
 	if !datasets.Knows(s.Model.Config.Vocab) {
-		return nil, fmt.Errorf("task %s: model %s does not know the words of the synthetic tasks; for your own prompts give --data, and \"evict eval --help\" lists the tasks for any model", subtask, s.Model.Name)
+		return nil, fmt.Errorf("task %s: model %s does not know the words of the synthetic tasks; for your own prompts give --data, and \"evict tasks\" lists the tasks for any model", subtask, s.Model.Name)
 	}
 	tokens := s.Tokens
 	if tokens == 0 {
@@ -99,6 +100,7 @@ func syntheticSample(e datasets.Example) *evaluation.Sample {
 		s.Turns = append(s.Turns, evaluation.Turn{Prompt: evaluation.Fixed(t.Prompt), MaxNew: len(t.Answer) + 1})
 		want = append(want, t.Answer)
 	}
+	s.Evidence = standing(e.Prompt, want...)
 	s.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 		right := 1.0
 		for i, a := range answers {
@@ -109,6 +111,54 @@ func syntheticSample(e datasets.Example) *evaluation.Sample {
 		return evaluation.Scores{evaluation.MetricExactAnswer: right}, nil
 	}
 	return s
+}
+
+// standing are the positions of the prompt at which tokens of the answers stand; no other
+// fact has them.
+func standing(prompt []int32, answers ...[]int32) (out []int32) {
+	for i, id := range prompt {
+		if slices.ContainsFunc(answers, func(a []int32) bool { return slices.Contains(a, id) }) {
+			out = append(out, int32(i))
+		}
+	}
+	return out
+}
+
+// standingText are the positions of the prompt's tokens that texts of the answers stand in, as they
+// are written; nil where none does.
+func standingText(m *model.Model, prompt []int32, answers ...string) (out []int32) {
+	stream := m.Tokenizer.NewStream(false)
+	var text strings.Builder
+	ends := make([]int, len(prompt)) // of the tokens in the text
+	for i, id := range prompt {
+		text.WriteString(stream.Push(id))
+		ends[i] = text.Len()
+	}
+	text.WriteString(stream.Flush())
+	in := make([]bool, len(prompt))
+	for _, answer := range answers {
+		if answer = strings.TrimSpace(answer); answer == "" {
+			continue
+		}
+		for from := 0; ; {
+			at := strings.Index(text.String()[from:], answer)
+			if at < 0 {
+				break
+			}
+			from += at
+			first, _ := slices.BinarySearch(ends, from+1)
+			for i := first; i < len(ends) && (i == first || ends[i-1] < from+len(answer)); i++ {
+				in[i] = true
+			}
+			from += len(answer)
+		}
+	}
+	for i, is := range in {
+		if is {
+			out = append(out, int32(i))
+		}
+	}
+	return out
 }
 
 // numbers reads a comma-separated list, which may be empty.

@@ -69,5 +69,6 @@ configuration. Unknown keys are errors.`,
 	}
 	cmd.Example = "  evict config\n  train config --json"
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	Everyday(cmd, "json")
 	return cmd
 }

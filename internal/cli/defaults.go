@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"glimpse/internal/progress"
+	"glimpse/internal/regularfile"
 	"glimpse/internal/yamlconfig"
 
 	"github.com/spf13/cobra"
@@ -88,7 +89,7 @@ func readDefaults() (defaults, error) {
 	path, wrong := defaultsPath()
 	if wrong != nil { // no home: there is no file
 		wrong = nil
-	} else if data, err := os.ReadFile(path); err == nil {
+	} else if data, err := regularfile.Read(path, yamlconfig.MaxBytes); err == nil {
 		wrong = yamlconfig.Decode(path, data, nil, &file)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		wrong = err

@@ -60,7 +60,7 @@ func TestDefaults(t *testing.T) {
 	if out, _, err := told(t, "work", "--device", "cuda:3"); err != nil || out != "cuda:3" {
 		t.Errorf("flag: %q, %v", out, err)
 	}
-	if out, _, err := told(t, "work", "--help"); err != nil || !strings.Contains(out, path) || !strings.Contains(out, `(default "cuda:2")`) {
+	if out, _, err := told(t, "work", "--help-all"); err != nil || !strings.Contains(out, path) || !strings.Contains(out, `(default "cuda:2")`) {
 		t.Errorf("help: %q, %v", out, err)
 	}
 	out, _, err = told(t, "config")

@@ -34,7 +34,8 @@ func flagError(c *cobra.Command, err error) error {
 		return fmt.Errorf("%s: unknown flag %s%s; %s", c.Name(), dashes, written, help)
 	case errors.As(err, &bare):
 		f := bare.GetFlag()
-		return fmt.Errorf("%s: --%s: got no value, want %s; %s", c.Name(), f.Name, wanted(f), help)
+		_, does := pflag.UnquoteUsage(f)
+		return fmt.Errorf("%s: --%s: got no value, want %s: %s; %s", c.Name(), f.Name, wanted(f), does, help)
 	case errors.As(err, &invalid):
 		f := invalid.GetFlag()
 		want := wanted(f)

@@ -5,19 +5,20 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"glimpse/internal/regularfile"
+	"glimpse/internal/yamlconfig"
 )
 
-// maxInput bounds what is read of standard input at once.
-const maxInput = 1 << 28
-
-// ReadFile reads a file; "-" is standard input.
-func ReadFile(path string) ([]byte, error) {
+// ReadConfig reads a configuration; "-" is standard input.
+func ReadConfig(path string) ([]byte, error) {
+	const most = yamlconfig.MaxBytes
 	if path != "-" {
-		return os.ReadFile(path)
+		return regularfile.Read(path, most)
 	}
-	data, err := io.ReadAll(io.LimitReader(os.Stdin, maxInput+1))
-	if err == nil && len(data) > maxInput {
-		err = fmt.Errorf("standard input: got more than %d bytes", maxInput)
+	data, err := io.ReadAll(io.LimitReader(os.Stdin, most+1))
+	if err == nil && len(data) > most {
+		err = fmt.Errorf("standard input: more than %d bytes, want a configuration of at most as many", most)
 	}
 	return data, err
 }

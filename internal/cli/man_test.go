@@ -16,7 +16,7 @@ func TestManPages(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	write := func() string {
 		root := &cobra.Command{Use: "tool", Short: "Do things", SilenceErrors: true, SilenceUsage: true}
-		sub := &cobra.Command{Use: "work FILE", Short: "Work on a file", Args: Args("FILE"), RunE: func(*cobra.Command, []string) error { return nil }}
+		sub := &cobra.Command{Use: "work FILE", Short: "Work on a file", Annotations: Details("Files have rows."), Args: Args("FILE"), RunE: func(*cobra.Command, []string) error { return nil }}
 		sub.Flags().Int("rows", 4, "rows of it")
 		root.AddCommand(sub)
 		Setup(root, nil)
@@ -29,7 +29,7 @@ func TestManPages(t *testing.T) {
 		return dir
 	}
 	first, second := write(), write()
-	for name, want := range map[string]string{"tool.1": "tool-work(1)", "tool-work.1": `\fB--rows\fP=4`, "tool-completion.1": "completion script"} {
+	for name, want := range map[string]string{"tool.1": "tool-work(1)", "tool-work.1": `\fB--rows\fP=4`, "./tool-work.1": "Files have rows", "tool-completion.1": "completion script"} {
 		a, err := os.ReadFile(filepath.Join(first, name))
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/filelock"
@@ -34,7 +35,7 @@ type Output struct {
 
 // Bind adds --replace.
 func (o *Outputs) Bind(f *pflag.FlagSet) {
-	f.BoolVar(&o.Replace, "replace", o.Replace, "write over output files that exist")
+	f.BoolVar(&o.Replace, "replace", o.Replace, "overwrite output files that exist")
 }
 
 // Input names a file that the command reads.
@@ -88,8 +89,8 @@ func (o *Outputs) open(out *Output) (err error) {
 		return err
 	}
 	for _, other := range o.files {
-		if same(other.path, out.path) {
-			return fmt.Errorf("%s: %s is the file of %s, too", out.flag, out.path, other.flag)
+		if err := Apart(NamedOutput{other.flag, other.path}, NamedOutput{out.flag, out.path}); err != nil {
+			return err
 		}
 	}
 	if out.file, err = atomicfile.Create(out.path); err != nil {
@@ -99,10 +100,45 @@ func (o *Outputs) open(out *Output) (err error) {
 	return nil
 }
 
+// NamedOutput is a path by the flag that gives it; "" is none.
+type NamedOutput struct{ Flag, Path string }
+
+// Apart is an error where two outputs of a command are one file.
+func Apart(outputs ...NamedOutput) error {
+	for i, b := range outputs {
+		for _, a := range outputs[:i] {
+			if a.Path != "" && b.Path != "" && !strings.Contains(a.Path, "://") && same(a.Path, b.Path) {
+				return fmt.Errorf("%s: %s is the file of %s, too", b.Flag, b.Path, a.Flag)
+			}
+		}
+	}
+	return nil
+}
+
+// same tells that two paths lead to one file, which need not be there.
 func same(a, b string) bool {
-	a, errA := filepath.Abs(a)
-	b, errB := filepath.Abs(b)
-	return errA == nil && errB == nil && a == b
+	if x, err := os.Stat(a); err == nil {
+		y, err := os.Stat(b)
+		return err == nil && os.SameFile(x, y)
+	}
+	return place(a) == place(b)
+}
+
+// place is where a file of that name comes to lie.
+func place(path string) string {
+	if to, err := os.Readlink(path); err == nil { // of a link that leads nowhere yet
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	if full, err := filepath.Abs(path); err == nil {
+		path = full
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(dir, filepath.Base(path))
+	}
+	return path
 }
 
 // Write puts what f writes in the file's place. It does nothing for a file without a path.

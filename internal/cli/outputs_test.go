@@ -106,3 +106,43 @@ func TestLockOutput(t *testing.T) {
 		t.Errorf("the folder holds %v (%v), want nothing", entries, err)
 	}
 }
+
+// TestApart: two outputs are one file under whatever names.
+func TestApart(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.Mkdir(at("real"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at("file"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{"folder": "real", "link": "file", "new": "real/x"} {
+		if err := os.Symlink(to, at(name)); err != nil {
+			t.Skip(err)
+		}
+	}
+	if err := os.Link(at("file"), at("hard")); err != nil {
+		t.Skip(err)
+	}
+	for _, c := range []struct {
+		a, b string
+		one  bool
+	}{
+		{at("x"), dir + "/./real/../x", true},
+		{at("x"), at("y"), false},
+		{at("real/x"), at("folder/x"), true},
+		{at("file"), at("link"), true},
+		{at("file"), at("hard"), true},
+		{at("new"), at("real/x"), true},
+		{at("nowhere/x"), at("nowhere/x"), true},
+		{at("nowhere/x"), at("nowhere/y"), false},
+		{"", "", false},
+		{"s3://bucket/x", "s3://bucket/x", false}, // each has names of its own below it
+	} {
+		err := Apart(NamedOutput{"--log", c.a}, NamedOutput{"--none", ""}, NamedOutput{"--checkpoint", c.b})
+		if (err != nil) != c.one || err != nil && !(strings.Contains(err.Error(), "--checkpoint: ") && strings.Contains(err.Error(), "the file of --log, too")) {
+			t.Errorf("%s and %s: error %v, want one %v", c.a, c.b, err, c.one)
+		}
+	}
+}

@@ -7,19 +7,27 @@ import (
 	"strings"
 
 	"glimpse/internal/suggest"
+	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Setup gives a command, once it has all its subcommands, what both binaries share: --threads,
 // what is said beside results, defaults from a file and the environment, completion by the shell, grouped help, and errors in plain words.
 func Setup(root *cobra.Command, values map[string]Values) {
-	threads := root.PersistentFlags().Int("threads", 0, "threads to use; 0 is all cores")
+	threads := root.PersistentFlags().Int("threads", 0, "number of threads; 0 is all cores")
 	var talk talkFlags
 	talk.bind(root.PersistentFlags())
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
-	root.SetHelpFunc(help)
+	helpAll := root.PersistentFlags().Bool("help-all", false, "show the help of a command with all of its flags")
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		w := c.OutOrStdout()
+		page := tables.NewPage(w)
+		writeHelp(page, c, tables.Columns(w), *helpAll)
+		page.Flush()
+	})
 	root.SetHelpCommand(OnRanks(newHelp()))
 	root.AddCommand(OnRanks(newCompletion()), OnRanks(newMan()), OnRanks(newConfig()))
 	root.Args = func(c *cobra.Command, args []string) error {
@@ -35,6 +43,16 @@ func Setup(root *cobra.Command, values map[string]Values) {
 			wrong = err
 		}
 		complete(c, values)
+		check := c.Args
+		c.Args = func(c *cobra.Command, args []string) error {
+			if *helpAll {
+				return pflag.ErrHelp
+			}
+			if check == nil {
+				return nil
+			}
+			return check(c, args)
+		}
 	})
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if wrong != nil && c.Name() != "help" {

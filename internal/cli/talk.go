@@ -19,10 +19,10 @@ type talkFlags struct {
 }
 
 func (t *talkFlags) bind(f *pflag.FlagSet) {
-	f.BoolVarP(&t.quiet, "quiet", "q", false, "say nothing but results and errors")
-	f.BoolVarP(&t.verbose, "verbose", "v", false, "also say details, such as the defaults in force")
-	f.BoolVar(&t.noProgress, "no-progress", false, "show no progress")
-	f.StringVar(&t.format, "log-format", "text", "what standard error gets: text, or json for one object per line")
+	f.BoolVarP(&t.quiet, "quiet", "q", false, "print results and errors only")
+	f.BoolVarP(&t.verbose, "verbose", "v", false, "also print details, such as the defaults in force")
+	f.BoolVar(&t.noProgress, "no-progress", false, "show no progress bars")
+	f.StringVar(&t.format, "log-format", "text", "format of standard error: text, or json for one object per line")
 }
 
 // apply sets what the command says from now on.

@@ -3,7 +3,9 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"strings"
+	"unicode/utf8"
 
 	"glimpse/internal/tables"
 
@@ -18,7 +20,7 @@ var FlagGroups = []struct {
 	Names string
 }{
 	{"Model", "model device cache-dtype adapter draft pattern"},
-	{"Prompt", "prompt token-ids example example-seed raw chat-option chat-date"},
+	{"Prompt", "prompt system messages token-ids example example-seed raw chat-option chat-date"},
 	{"Data", "config data field prompts recipe responses task task-option split tokens samples max-prompt truncate held-out prompt-tokens response-tokens metric"},
 	{"Policy", "policy budget set sink recent"},
 	{"Sampling", "sampling temperature top-p top-k min-p repetition-penalty max-new max-response seed sampling-seed"},
@@ -31,39 +33,60 @@ var FlagGroups = []struct {
 	{"Storage", "s3-endpoint s3-region s3-path-style"},
 }
 
-// help prints what a command does and how it is used.
-func help(c *cobra.Command, _ []string) {
-	w := c.OutOrStdout()
-	page := tables.NewPage(w)
-	writeHelp(page, c, tables.Columns(w))
-	page.Flush()
+// plainColumns is the width of help that is not for a terminal.
+const plainColumns = 100
+
+// everyday is the annotation of flags that --help shows.
+const everyday = "everyday"
+
+// Everyday marks the flags of a command that --help shows. --help-all shows the others, too.
+func Everyday(c *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := c.Flags().SetAnnotation(name, everyday, nil); err != nil {
+			panic("cli: " + c.Name() + ": " + err.Error()) // there is no such flag
+		}
+	}
 }
 
-// Help is what a command does and how it is used, in lines for a terminal of so many columns;
-// 0 leaves them as they are.
-func Help(c *cobra.Command, columns int) string {
+// details is the annotation of a command that --help-all and the manual say after its long text.
+const details = "details"
+
+// Details are the annotations of a command with text for --help-all and the manual.
+func Details(text string) map[string]string { return map[string]string{details: text} }
+
+// about is the text of a command.
+func about(c *cobra.Command, all bool) string {
+	text := strings.TrimSpace(cmp.Or(c.Long, c.Short))
+	if more := strings.TrimSpace(c.Annotations[details]); all && more != "" {
+		text += "\n\n" + more
+	}
+	return text
+}
+
+// Help is what a command does and how it is used, in lines for a terminal of so many columns; 0 is no
+// terminal. It has the everyday flags, or all.
+func Help(c *cobra.Command, columns int, all bool) string {
 	var b strings.Builder
 	page := tables.NewPage(&b)
-	writeHelp(page, c, columns)
+	writeHelp(page, c, columns, all)
 	page.Flush()
 	return b.String()
 }
 
-func writeHelp(page *tables.Page, c *cobra.Command, columns int) {
-	about := strings.TrimSpace(cmp.Or(c.Long, c.Short))
-	page.WriteString(tables.Reflow(about, columns) + "\n\n")
-	writeUsage(page, c, columns)
+func writeHelp(page *tables.Page, c *cobra.Command, columns int, all bool) {
+	page.WriteString(tables.Reflow(about(c, all), columns) + "\n\n")
+	writeUsage(page, c, columns, all)
 }
 
-// usage prints how a command is used, with its flags in groups.
+// usage prints how a command is used, with its everyday flags in groups.
 func usage(c *cobra.Command) error {
 	w := c.OutOrStderr()
 	page := tables.NewPage(w)
-	writeUsage(page, c, tables.Columns(w))
+	writeUsage(page, c, tables.Columns(w), false)
 	return page.Flush()
 }
 
-func writeUsage(w *tables.Page, c *cobra.Command, columns int) {
+func writeUsage(w *tables.Page, c *cobra.Command, columns int, all bool) {
 	w.Heading("Usage:\n")
 	if c.HasParent() {
 		fmt.Fprintf(w, "  %s\n", c.UseLine())
@@ -75,23 +98,37 @@ func writeUsage(w *tables.Page, c *cobra.Command, columns int) {
 		w.Heading("\nExamples:\n")
 		fmt.Fprintln(w, foldExamples(c.Example, columns))
 	}
+	columns = cmp.Or(columns, plainColumns)
 	if c.HasAvailableSubCommands() {
 		w.Heading("\nCommands:\n")
 		for _, sub := range c.Commands() {
 			if sub.IsAvailableCommand() || sub.Name() == "help" {
-				name := fmt.Sprintf("  %-*s ", sub.NamePadding(), sub.Name())
-				short := sub.Short
-				if columns > 0 {
-					short = tables.Wrap(short, columns-len(name))
-				}
-				fmt.Fprintln(w, name+strings.ReplaceAll(short, "\n", "\n"+strings.Repeat(" ", len(name))))
+				writeEntry(w, fmt.Sprintf("  %-*s ", sub.NamePadding(), sub.Name()), sub.Short, columns)
 			}
 		}
 	}
-	flagUsages(w, c, columns)
+	left := writeFlags(w, c, columns, all)
+	if path, err := defaultsPath(); err == nil && all {
+		fmt.Fprintf(w, "\n%s\n", tables.Wrap(fmt.Sprintf("Defaults are also taken from %s; \"%s config\" shows which.", path, c.Root().Name()), columns))
+	}
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(w, "\nSee \"%s COMMAND --help\" for more about a command.\n", c.CommandPath())
 	}
+	if left > 0 {
+		more := fmt.Sprintf("%d more flags", left)
+		if c.Annotations[details] != "" {
+			more += " and the details"
+		}
+		fmt.Fprintf(w, "\n\"%s --help-all\" shows %s.\n", c.CommandPath(), more)
+	}
+}
+
+// writeEntry writes a line whose text goes on below itself.
+func writeEntry(w io.Writer, head, text string, columns int) {
+	width := utf8.RuneCountInString(head)
+	room := max(columns-width, 24)
+	text = foldLists(tables.Wrap(text, room), room)
+	fmt.Fprintln(w, head+strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", width)))
 }
 
 // foldExamples continues command lines that are too long on the next line, as a shell reads
@@ -110,43 +147,74 @@ func foldExamples(text string, columns int) string {
 	return strings.Join(lines, "\n")
 }
 
-func flagUsages(w *tables.Page, c *cobra.Command, columns int) {
-	groups, rest := make([]*pflag.FlagSet, len(FlagGroups)), newFlags()
+// writeFlags writes the everyday flags, or all, in their groups; left is how many it does not write.
+func writeFlags(w *tables.Page, c *cobra.Command, columns int, all bool) (left int) {
+	groups := make([][]*pflag.Flag, len(FlagGroups)+1) // the last one is of flags that have no group
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if i := groupOf(f.Name); i < 0 {
-			rest.AddFlag(f)
-		} else {
-			if groups[i] == nil {
-				groups[i] = newFlags()
-			}
-			groups[i].AddFlag(f)
+		_, often := f.Annotations[everyday]
+		switch i := groupOf(f.Name); {
+		case f.Hidden:
+		case !all && !often:
+			left++
+		case i < 0:
+			groups[len(FlagGroups)] = append(groups[len(FlagGroups)], f)
+		default:
+			groups[i] = append(groups[i], f)
 		}
 	})
-	show := func(title string, f *pflag.FlagSet) {
-		if f != nil && f.HasAvailableFlags() {
-			w.Heading("\n" + title + ":\n")
-			fmt.Fprintln(w, foldLists(strings.TrimRight(f.FlagUsagesWrapped(columns), "\n"), columns))
+	for i, flags := range groups {
+		if len(flags) == 0 {
+			continue
+		}
+		title := "General"
+		if i < len(FlagGroups) {
+			title = FlagGroups[i].Title
+		}
+		w.Heading("\n" + title + ":\n")
+		heads, width := make([]string, len(flags)), 0
+		for j, f := range flags {
+			heads[j] = flagHead(f)
+			width = max(width, len(heads[j]))
+		}
+		for j, f := range flags {
+			writeEntry(w, fmt.Sprintf("%-*s   ", width, heads[j]), flagText(f), columns)
 		}
 	}
-	for i, f := range groups {
-		show(FlagGroups[i].Title, f)
+	return left
+}
+
+// flagHead is a flag as it is written on a command line.
+func flagHead(f *pflag.Flag) string {
+	head := "      --" + f.Name
+	if f.Shorthand != "" {
+		head = "  -" + f.Shorthand + ", --" + f.Name
 	}
-	show("General", rest)
-	if path, err := defaultsPath(); err == nil {
-		fmt.Fprintf(w, "\n%s\n", tables.Wrap(fmt.Sprintf("Defaults are also taken from %s; \"%s config\" shows which.", path, c.Root().Name()), columns))
+	if value, _ := pflag.UnquoteUsage(f); value != "" {
+		head += " " + strings.TrimSuffix(value, "Array") // which is given once for each string
 	}
+	return head
+}
+
+// flagText is what a flag does, with its default if that is not nothing.
+func flagText(f *pflag.Flag) string {
+	_, text := pflag.UnquoteUsage(f)
+	switch f.DefValue {
+	case "", "0", "0s", "false", "[]", "<nil>":
+		return text
+	}
+	if f.Value.Type() == "string" {
+		return fmt.Sprintf("%s (default %q)", text, f.DefValue)
+	}
+	return fmt.Sprintf("%s (default %s)", text, f.DefValue)
 }
 
 // foldLists breaks lists without spaces, which wrapped text has left too long, after commas.
 func foldLists(text string, columns int) string {
-	if columns <= 0 {
-		return text
-	}
 	var out []string
 	for line := range strings.SplitSeq(text, "\n") {
 		indent := len(line) - len(strings.TrimLeft(line, " "))
-		for len(line) >= columns {
-			at := strings.LastIndexByte(line[:columns-1], ',') + 1
+		for utf8.RuneCountInString(line) >= columns {
+			at := strings.LastIndexByte(string([]rune(line)[:columns-1]), ',') + 1
 			if at <= indent {
 				break
 			}
@@ -156,12 +224,6 @@ func foldLists(text string, columns int) string {
 		out = append(out, line)
 	}
 	return strings.Join(out, "\n")
-}
-
-func newFlags() *pflag.FlagSet {
-	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.SortFlags = false
-	return f
 }
 
 // groupOf is the index of a flag's group, -1: it has none.

@@ -3,6 +3,7 @@ package collective
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 )
@@ -91,18 +92,36 @@ func World() (Group, error) {
 	return openMPI(l)
 }
 
+// announcement is what a rank says of the others when it begins: rank 0 where a launcher was
+// used, and each of those that cannot find each other; "" is nothing.
+func announcement(env func(string) string, rank, size int) string {
+	for _, l := range launchers {
+		n, err := strconv.Atoi(env(l.size))
+		switch {
+		case err != nil || n < 1 || rank > 0:
+		case size > 1:
+			return fmt.Sprintf("rank 0 of %d, which %s has started: one run", size, l.by)
+		case n > 1:
+			return fmt.Sprintf("one of %d processes, which %s has started and which %v: each works alone", n, l.by, ErrApart)
+		default:
+			return fmt.Sprintf("rank 0 of 1: %s has started no other process", l.by)
+		}
+	}
+	return ""
+}
+
 // OnRanks runs f as one of the ranks that a launcher has started, or alone. What goes wrong on
-// one of them ends all.
-func OnRanks(f func(g Group) error) error {
+// one of them ends all. log is told how many there are.
+func OnRanks(log io.Writer, f func(g Group) error) error {
 	g, err := World()
 	if err != nil {
 		return err
 	}
-	return on(g, f)
+	return on(log, g, f)
 }
 
 // OnRanksOrAlone is OnRanks, and f alone in each of processes that cannot find each other.
-func OnRanksOrAlone(f func(g Group) error) error {
+func OnRanksOrAlone(log io.Writer, f func(g Group) error) error {
 	g, err := World()
 	if errors.Is(err, ErrApart) {
 		g, err = Alone(), nil
@@ -110,10 +129,13 @@ func OnRanksOrAlone(f func(g Group) error) error {
 	if err != nil {
 		return err
 	}
-	return on(g, f)
+	return on(log, g, f)
 }
 
-func on(g Group, f func(g Group) error) error {
+func on(log io.Writer, g Group, f func(g Group) error) error {
+	if text := announcement(os.Getenv, g.Rank(), g.Size()); text != "" {
+		fmt.Fprintln(log, text)
+	}
 	err := f(g)
 	if err == nil || errors.As(err, new(together)) {
 		return errors.Join(err, g.Close())

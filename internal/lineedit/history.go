@@ -14,16 +14,23 @@ import (
 
 	"glimpse/internal/filelock"
 	"glimpse/internal/printable"
+	"glimpse/internal/regularfile"
 )
 
 const (
 	maxHistory = 1000 // lines
 	// Bytes of a line that is kept in the file; what is longer was not typed.
 	maxKept = 4096
+	// header is the first line of a file of history, by which it is known as one: lines must not
+	// be added to whatever file a variable names.
+	header = "# Lines typed in chats of Glimpse"
 	// How long one waits for another program that writes the file. It does so for
 	// milliseconds, unless it is stopped.
 	maxWait = time.Second
 )
+
+// ErrForeign is of a file that is not to be taken for the history.
+var ErrForeign = errors.New("not a history of chats: want a new file")
 
 // history are the lines so far, the oldest first, without empty and repeated ones.
 type history struct {
@@ -50,14 +57,25 @@ func keepable(line string) bool {
 	return len(line) <= maxKept && strings.TrimSpace(line) != "" && !strings.ContainsAny(line, "\n\t") && utf8.ValidString(line) && printable.Text(line) == line
 }
 
-// open reads the lines of a file, which need not be there, and keeps later ones in it.
+// open reads the lines of a file, which need not be there, and keeps later ones in it. It is
+// ErrForeign where the file is another's. A link may lead to a history that is there; where it
+// leads to nothing yet, or to an empty file, that is not known to be the user's own choice.
 func (h *history) open(path string) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
+	info, err := os.Lstat(path)
+	link := err == nil && info.Mode().Type() == fs.ModeSymlink
+	if link {
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return fmt.Errorf("%s: a link that leads nowhere: %w", path, ErrForeign)
+		}
 		path = target
 	}
-	lines, _, err := readLines(path)
+	lines, data, err := readLines(path)
 	if err != nil {
 		return err
+	}
+	if link && len(data) == 0 {
+		return fmt.Errorf("%s: an empty file behind a link: %w", path, ErrForeign)
 	}
 	h.lines = lines
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -68,6 +86,9 @@ func (h *history) open(path string) error {
 		return err
 	}
 	unlock()
+	if err := os.Chmod(path, 0o600); err != nil { // it may have been made otherwise
+		return err
+	}
 	h.path = path
 	return nil
 }
@@ -76,20 +97,18 @@ func (h *history) open(path string) error {
 // without its end was cut by a kill, or is of an editor: it counts.
 func readLines(path string) (lines []string, data []byte, err error) {
 	const most = 2 * maxHistory * maxKept
-	switch info, err := os.Stat(path); {
-	case errors.Is(err, fs.ErrNotExist):
+	data, err = regularfile.ReadFS(os.DirFS(filepath.Dir(path)), filepath.Base(path), most)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
-	case err != nil:
-		return nil, nil, err
-	case !info.Mode().IsRegular():
-		return nil, nil, fmt.Errorf("%s: got %v, want a file", path, info.Mode().Type())
-	case info.Size() > most:
-		return nil, nil, fmt.Errorf("%s: got %d bytes, want a history of at most %d", path, info.Size(), most)
 	}
-	if data, err = os.ReadFile(path); err != nil {
+	if err != nil {
 		return nil, nil, err
 	}
-	for line := range strings.SplitSeq(string(data), "\n") {
+	first, rest, _ := strings.Cut(string(data), "\n")
+	if first != header && !(rest == "" && !bytes.Contains(data, []byte("\n")) && strings.HasPrefix(header, first)) { // cut by a kill
+		return nil, nil, fmt.Errorf("%s: %w", path, ErrForeign)
+	}
+	for line := range strings.SplitSeq(rest, "\n") {
 		if n := len(lines); keepable(line) && (n == 0 || lines[n-1] != line) {
 			lines = append(lines, line)
 		}
@@ -126,9 +145,9 @@ func appendLine(path, line string) error {
 	if n := len(lines); n > 0 && lines[n-1] == line {
 		return nil
 	}
-	if bytes.Count(data, []byte("\n")) >= maxHistory {
+	if begun := bytes.HasPrefix(data, []byte(header+"\n")); !begun || bytes.Count(data, []byte("\n")) > maxHistory {
 		lines = append(lines, line)
-		return replaceFile(path, strings.Join(lines[max(0, len(lines)-maxHistory):], "\n")+"\n")
+		return replaceFile(path, header+"\n"+strings.Join(lines[max(0, len(lines)-maxHistory):], "\n")+"\n")
 	}
 	if n := len(data); n > 0 && data[n-1] != '\n' {
 		line = "\n" + line

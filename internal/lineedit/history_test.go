@@ -2,6 +2,7 @@ package lineedit
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -62,7 +63,11 @@ func historyLines(t *testing.T, path string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	if lines[0] != header {
+		t.Fatalf("the file begins with %q, want %q", lines[0], header)
+	}
+	return lines[1:]
 }
 
 // TestHistoryKilled: a program that is killed while it writes loses the last line at worst,
@@ -121,6 +126,7 @@ func TestHistoryOfTwo(t *testing.T) {
 	const each = 100
 	path := filepath.Join(t.TempDir(), "chat_history")
 	var old strings.Builder // so many that the file is replaced while both write
+	fmt.Fprintln(&old, header)
 	for i := range maxHistory - each/2 {
 		fmt.Fprintln(&old, "old", i)
 	}
@@ -157,7 +163,7 @@ func TestHistoryOfTwo(t *testing.T) {
 // TestHistory: what is kept, and what is read of files that are not as they should be.
 func TestHistory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "chat_history")
-	if err := os.WriteFile(path, []byte("one\n\none\n  \ntwo\ntwo\n\x1b[2J\nbad \xff\ncut"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(header+"\none\n\none\n  \ntwo\ntwo\n\x1b[2J\nbad \xff\ncut"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var h history
@@ -194,7 +200,7 @@ func TestHistory(t *testing.T) {
 		}
 		h.lines = append(h.lines, fmt.Sprint(i))
 	}
-	if err := os.WriteFile(path, []byte(strings.Join(h.lines, "\n")+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(header+"\n"+strings.Join(h.lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.add("last", true); err != nil {
@@ -223,5 +229,73 @@ func TestNoHistory(t *testing.T) {
 		if err := h.add("x", true); err != nil || len(h.lines) != 1 {
 			t.Errorf("%s: %q, %v", name, h.lines, err)
 		}
+	}
+}
+
+// TestForeignFiles: lines go to a file that this program has made, or to an empty one, which
+// nobody else can read then; nothing else is touched.
+func TestForeignFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		content string
+		link    bool
+		taken   bool
+	}{
+		"empty":                {"", false, true},
+		"made here":            {header + "\none\n", false, true},
+		"header cut by a kill": {header[:7], false, true},
+		"another's":            {"export PATH=/bin\n", false, false},
+		"blank lines":          {"\n\n", false, false},
+		"header further down":  {"x\n" + header + "\n", false, false},
+		"longer first line":    {header + "x\n", false, false},
+		"link to one of ours":  {header + "\none\n", true, true},
+		"link to another's":    {"export PATH=/bin\n", true, false},
+		"link to an empty one": {"", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "file")
+			if err := os.WriteFile(path, []byte(c.content), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, 0o666); err != nil { // whatever the mask is
+				t.Fatal(err)
+			}
+			named := path
+			if c.link {
+				named = filepath.Join(t.TempDir(), "link")
+				if err := os.Symlink(path, named); err != nil {
+					t.Skip(err)
+				}
+			}
+			var h history
+			err := h.open(named)
+			if (err == nil) != c.taken || err != nil && !errors.Is(err, ErrForeign) {
+				t.Fatalf("error %v, want taken %v", err, c.taken)
+			}
+			if err := h.add("typed", true); err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(path)
+			info, statErr := os.Stat(path)
+			if err != nil || statErr != nil {
+				t.Fatal(err, statErr)
+			}
+			if !c.taken && (string(data) != c.content || info.Mode().Perm() != 0o666) {
+				t.Errorf("%q, mode %v, want it untouched", data, info.Mode())
+			}
+			if c.taken && (!strings.HasPrefix(string(data), header+"\n") || !strings.HasSuffix(string(data), "\ntyped\n") || info.Mode().Perm() != 0o600) {
+				t.Errorf("%q, mode %v, want the line added, for the owner alone", data, info.Mode())
+			}
+			if slices.Contains(h.lines, header) {
+				t.Error("the header is a line of the history")
+			}
+		})
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Join(t.TempDir(), "nowhere"), link); err != nil {
+		t.Skip(err)
+	}
+	var h history
+	if err := h.open(link); !errors.Is(err, ErrForeign) {
+		t.Errorf("a link that leads nowhere: error %v", err)
 	}
 }

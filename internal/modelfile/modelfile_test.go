@@ -38,22 +38,3 @@ func TestReadJSON(t *testing.T) {
 		}
 	}
 }
-
-// growing is a file that is longer than it says, as those of /proc are.
-type growing struct{ fs.File }
-
-func (g growing) Read(p []byte) (int, error) { return len(p), nil }
-
-type growingFS struct{ fstest.MapFS }
-
-func (g growingFS) Open(name string) (fs.File, error) {
-	f, err := g.MapFS.Open(name)
-	return growing{f}, err
-}
-
-func TestReadIsBounded(t *testing.T) {
-	_, err := Read(growingFS{fstest.MapFS{"f": {}}}, "f", 64)
-	if err == nil || !strings.Contains(err.Error(), "f: more than 64 bytes") {
-		t.Errorf("error %v", err)
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -177,6 +178,10 @@ type received struct {
 	io.ReadCloser
 	wait *wait
 	ctx  context.Context
+
+	since time.Time // when bytes were counted from
+	bytes int       // since then
+	told  bool      // that it is slow
 }
 
 func (b *received) Read(p []byte) (int, error) {
@@ -185,14 +190,50 @@ func (b *received) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	told()
 	b.wait.stop()
+	b.tellSlow(n)
 	if err != nil && err != io.EOF && errors.Is(context.Cause(b.ctx), ErrStalled) {
 		err = fmt.Errorf("%s: %w", b.wait.host, ErrStalled)
 	}
 	return n, err
 }
 
+// slow is the rate, in bytes a second, below which a person is told: an answer that drips is none
+// that stalls.
+const slow = 1024
+
+// tellSlow counts n bytes more, and tells once of an answer that is slow.
+func (b *received) tellSlow(n int) {
+	now := time.Now()
+	if b.since.IsZero() {
+		b.since = now
+	}
+	b.bytes += n
+	notice := or(b.wait.client.Notice, Notice)
+	if now.Sub(b.since) < notice {
+		return
+	}
+	if float64(b.bytes) < slow*now.Sub(b.since).Seconds() && !b.told && b.wait.client.Tell != nil {
+		b.told = true
+		b.wait.client.Tell(fmt.Sprintf("waiting for more of an answer of %s: %d bytes in %v", b.wait.host, b.bytes, now.Sub(b.since).Round(time.Millisecond)))
+	}
+	b.since, b.bytes = now, 0
+}
+
 func (b *received) Close() error {
 	err := b.ReadCloser.Close()
 	b.wait.cancel(nil)
 	return err
+}
+
+// After is what a server wants to be waited for: Retry-After in seconds or as a date (RFC 9110,
+// section 10.2.3), at most so long; 0 where it says nothing.
+func After(h http.Header, most time.Duration) time.Duration {
+	text := h.Get("Retry-After")
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds >= 0 {
+		return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
+	}
+	if date, err := http.ParseTime(text); err == nil {
+		return min(max(0, time.Until(date)), most)
+	}
+	return 0
 }

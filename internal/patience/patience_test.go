@@ -103,7 +103,8 @@ func TestSlowAnswer(t *testing.T) {
 		if got, err := get(t, c, url); len(got) != 10 || err != nil {
 			t.Errorf("%q, error %v", got, err)
 		}
-		if said = told(); said == "" {
+		// That it is slow is another matter.
+		if said = told(); strings.Count(said, "waiting for more") == strings.Count(said, "bytes in") {
 			return
 		}
 	}
@@ -170,5 +171,38 @@ func TestHopeless(t *testing.T) {
 	}
 	if _, err := get(t, c, "http://127.0.0.1:1"); err == nil || patience.Hopeless(err) {
 		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+// TestAfter: what a server asks to be waited for, whatever it writes there.
+func TestAfter(t *testing.T) {
+	date := func(in time.Duration) string { return time.Now().Add(in).UTC().Format(http.TimeFormat) }
+	for text, want := range map[string][2]time.Duration{
+		"": {}, "soon": {}, "-5": {}, "NaN": {}, date(-time.Hour): {},
+		"7":   {7 * time.Second, 7 * time.Second},
+		"120": {time.Minute, time.Minute}, "1e18": {time.Minute, time.Minute}, "99999999999999999999": {time.Minute, time.Minute},
+		date(30 * time.Second): {25 * time.Second, 30 * time.Second}, date(time.Hour): {time.Minute, time.Minute},
+	} {
+		if got := patience.After(http.Header{"Retry-After": {text}}, time.Minute); got < want[0] || got > want[1] {
+			t.Errorf("%q: %v, want %v to %v", text, got, want[0], want[1])
+		}
+	}
+}
+
+// TestDrippingAnswer: one that never pauses for long and never ends is told of, once.
+func TestDrippingAnswer(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		for range 60 {
+			time.Sleep(silence / 30)
+			io.WriteString(w, "x")
+			w.(http.Flusher).Flush()
+		}
+	})
+	c, told := client(t)
+	if got, err := get(t, c, url); len(got) != 60 || err != nil {
+		t.Errorf("%q, error %v", got, err)
+	}
+	if n := strings.Count(told(), "bytes in"); n != 1 {
+		t.Errorf("told %q, want it once", told())
 	}
 }

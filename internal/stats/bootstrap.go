@@ -23,12 +23,13 @@ func BootstrapMean(x []float64, level float64, resamples int, seed uint64) Inter
 
 // BootstrapMacroMean is [BootstrapMean] for the unweighted mean over groups (tasks) of their
 // means. Every group is resampled by itself: the tasks are those that were chosen, their
-// samples are drawn (the stratified bootstrap). Both ends are NaN if any group is empty.
+// samples are drawn (the stratified bootstrap). Both ends are NaN if any group has fewer than two
+// values: one says nothing about its spread.
 func BootstrapMacroMean(groups [][]float64, level float64, resamples int, seed uint64) Interval {
 	if !(level > 0 && level < 1) || resamples < 1 {
 		panic(fmt.Sprintf("stats: bootstrap at level %v with %d resamples", level, resamples))
 	}
-	if len(groups) == 0 || slices.ContainsFunc(groups, func(x []float64) bool { return len(x) == 0 || slices.ContainsFunc(x, math.IsNaN) }) {
+	if len(groups) == 0 || slices.ContainsFunc(groups, func(x []float64) bool { return len(x) < 2 || slices.ContainsFunc(x, math.IsNaN) }) {
 		return Interval{math.NaN(), math.NaN()}
 	}
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -104,13 +104,14 @@ func TestBootstrapCoverage(t *testing.T) {
 
 func TestResamplingEdges(t *testing.T) {
 	nan := math.NaN()
-	for _, x := range [][]float64{nil, {1, nan}} {
+	for _, x := range [][]float64{nil, {1, nan}, {3}} {
 		ci := BootstrapMean(x, 0.95, 10, 0)
 		same(t, "low end", ci.Low, nan)
 		same(t, "high end", ci.High, nan)
-		same(t, "permutation test", PairedPermutation(x, 10, 0), nan)
+		if len(x) != 1 {
+			same(t, "permutation test", PairedPermutation(x, 10, 0), nan)
+		}
 	}
-	same(t, "interval of one value", BootstrapMean([]float64{3}, 0.95, 10, 0).Low, 3)
 	same(t, "sign test of ties", SignTest([]float64{0, 0}), 1)
 	same(t, "permutations of ties", PairedPermutation(make([]float64, 40), 50, 0), 1)
 	same(t, "sign test of 10 wins", SignTest([]float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}), 2.0/1024)

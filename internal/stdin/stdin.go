@@ -3,14 +3,19 @@
 package stdin
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
 
+	"glimpse/internal/bytesize"
+	"glimpse/internal/freedisk"
 	"glimpse/internal/tempdir"
 )
 
@@ -37,30 +42,29 @@ func (f *File) Path(ctx context.Context, in io.Reader) (string, error) {
 	if f.path != "" || f.err != nil {
 		return f.path, f.err
 	}
-	done := make(chan error, 1)
 	if f.dir, f.err = tempdir.New("", "glimpse-stdin-"); f.err != nil {
 		return "", f.err
 	}
-	raw := filepath.Join(f.dir.Path, "stdin")
-	go func() { done <- spool(in, raw) }()
+	type spooled struct {
+		path string
+		err  error
+	}
+	done := make(chan spooled, 1)
+	go func(dir string) {
+		path, err := spool(in, dir)
+		done <- spooled{path, err}
+	}(f.dir.Path)
+	var got spooled
 	select {
-	case f.err = <-done:
+	case got = <-done:
 	case <-ctx.Done():
-		f.err = context.Cause(ctx)
+		got.err = context.Cause(ctx)
 	}
-	if f.err != nil {
-		f.err = fmt.Errorf("standard input: %w", f.err)
+	if got.err != nil {
+		f.err = fmt.Errorf("standard input: %w", got.err)
 		return "", f.err
 	}
-	kind, err := kindOf(raw)
-	if err == nil {
-		err = os.Rename(raw, raw+kind)
-	}
-	if err != nil {
-		f.err = fmt.Errorf("standard input: %w", err)
-		return "", f.err
-	}
-	f.path = raw + kind
+	f.path = got.path
 	return f.path, nil
 }
 
@@ -74,35 +78,46 @@ func (f *File) Remove() {
 	f.dir, f.path, f.err = nil, "", nil
 }
 
-func spool(in io.Reader, path string) error {
+// spool writes in to a file in the folder and returns its path.
+func spool(in io.Reader, dir string) (path string, err error) {
+	begin := bufio.NewReaderSize(in, headBytes)
+	head, err := begin.Peek(headBytes)
+	if err != nil && err != io.EOF {
+		return "", err
+	}
+	kind, err := kindOf(head)
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "stdin"+kind)
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if _, err := io.Copy(out, in); err != nil {
-		out.Close()
-		return err
+	// A stream without an end must not fill the disk.
+	room := int64(math.MaxInt64 - 1)
+	if free, ok := freedisk.Bytes(dir); ok {
+		room = free / 2
 	}
-	return out.Close()
+	n, err := io.Copy(out, io.LimitReader(begin, room+1))
+	if err == nil && n > room {
+		err = fmt.Errorf("more than %s, half of what is free in %s: want a file, or TMPDIR on a larger disk", bytesize.Text(room), filepath.Dir(dir))
+	}
+	return path, errors.Join(err, out.Close())
 }
 
-// kindOf is the extension that a file's content should have.
-func kindOf(path string) (string, error) {
-	in, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer in.Close()
-	head := make([]byte, 512)
-	n, err := io.ReadFull(in, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return "", err
-	}
-	head = head[:n]
+// headBytes is how much of the content tells its kind.
+const headBytes = 512
+
+// kindOf is the extension that a file should have whose content begins so.
+func kindOf(head []byte) (string, error) {
 	for magic, kind := range map[string]string{"PAR1": ".parquet", "\x1f\x8b": ".jsonl.gz", "\x28\xb5\x2f\xfd": ".jsonl.zst"} {
 		if bytes.HasPrefix(head, []byte(magic)) {
 			return kind, nil
 		}
+	}
+	if at := bytes.IndexByte(head, 0); at >= 0 { // as of /dev/zero, which has no end
+		return "", fmt.Errorf("got a zero byte at %d, want text, JSON, Parquet, or JSONL compressed with gzip or zstd", at)
 	}
 	switch text := bytes.TrimLeft(head, " \t\r\n\ufeff"); {
 	case bytes.HasPrefix(text, []byte("{")):

@@ -44,3 +44,28 @@ func TestPathEnds(t *testing.T) {
 		t.Errorf("%s, want an error", path)
 	}
 }
+
+// endless is a device without an end.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += len(p)
+	clear(p)
+	return len(p), nil
+}
+
+// TestNoText: a stream of zeros is refused at its beginning, and leaves no file.
+func TestNoText(t *testing.T) {
+	in := &endless{}
+	var f File
+	defer f.Remove()
+	if path, err := f.Path(t.Context(), in); err == nil || !strings.Contains(err.Error(), "standard input: got a zero byte at 0") {
+		t.Errorf("%s, error %v", path, err)
+	}
+	if in.read > 1<<16 {
+		t.Errorf("%d bytes read", in.read)
+	}
+	if left, err := os.ReadDir(f.dir.Path); err != nil || len(left) > 0 {
+		t.Errorf("left %v, error %v", left, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"glimpse/model/chat/jinja"
@@ -13,10 +14,28 @@ import (
 type Message struct {
 	Role    string // system, user, assistant, tool; what the template knows
 	Content string
+	// NoContent: there is no key content, which templates tell from empty text.
+	NoContent bool
 
 	// Further keys in order, such as tool_calls or reasoning_content. A key
 	// "content" replaces Content, for content that is null or a list of parts.
 	Extra Object
+}
+
+// WithText is the message with other text as its content; what was content in parts is one part.
+func (m Message) WithText(text string) Message {
+	m.Content, m.NoContent = text, false
+	i := slices.IndexFunc(m.Extra, func(e Member) bool { return e.Key == "content" })
+	if i < 0 {
+		return m
+	}
+	m.Extra = slices.Clone(m.Extra)
+	if _, parts := m.Extra[i].Value.([]any); parts {
+		m.Extra[i].Value = []any{Object{{Key: "type", Value: "text"}, {Key: "text", Value: text}}}
+	} else { // null
+		m.Extra = slices.Delete(m.Extra, i, i+1)
+	}
+	return m
 }
 
 // Options are what a template sees beside the messages.
@@ -70,6 +89,25 @@ func Parse(source string) (*Template, error) {
 // enable_thinking.
 func (t *Template) Reads(name string) bool { return t.template.Reads(name) }
 
+// Unread are the further keys of messages, and "tools" where there are any, that the template does
+// not name: its text does not tell of them. Each is there once.
+func (t *Template) Unread(messages []Message, tools []any) (keys []string) {
+	note := func(key string) {
+		if !t.template.Names(key) && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	if len(tools) > 0 {
+		note("tools")
+	}
+	for _, m := range messages {
+		for _, e := range m.Extra {
+			note(e.Key)
+		}
+	}
+	return keys
+}
+
 // Render returns the text of a conversation. A template that refuses the
 // conversation gives a *RaisedError, one that takes too much ErrBudget.
 func (t *Template) Render(ctx context.Context, messages []Message, o Options) (string, error) {
@@ -112,7 +150,7 @@ func (t *Template) render(ctx context.Context, variables map[string]any, now tim
 // object is the message as templates see it.
 func (m *Message) object() Object {
 	o := Object{{Key: "role", Value: m.Role}}
-	if _, replaced := m.Extra.Get("content"); !replaced {
+	if _, replaced := m.Extra.Get("content"); !replaced && !m.NoContent {
 		o = append(o, Member{Key: "content", Value: m.Content})
 	}
 	return append(o, m.Extra...)

@@ -94,6 +94,44 @@ func TestMessageJSON(t *testing.T) {
 	}
 }
 
+// TestUnread: keys that a template names nowhere, each once; prose is no name.
+func TestUnread(t *testing.T) {
+	template, err := Parse("reasoning name{% for m in messages %}{{ m.content }}{{ m['tool_call_id'] }}{% if 'thinking' in m %}x{% endif %}{{ m.tool_calls }}{% endfor %}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var extra Object
+	for _, key := range []string{"name", "tool_calls", "tool_call_id", "thinking", "reasoning", "content"} {
+		extra = append(extra, Member{Key: key, Value: []any{}})
+	}
+	if got := template.Unread([]Message{{Extra: extra}, {Extra: extra}}, []any{"t"}); !reflect.DeepEqual(got, []string{"tools", "name", "reasoning"}) {
+		t.Errorf("got %q", got)
+	}
+	if got := template.Unread([]Message{{Role: "user"}}, nil); got != nil {
+		t.Errorf("got %q of a message without further keys", got)
+	}
+}
+
+// TestWithText: other text in the place of what was said, in the form that it had.
+func TestWithText(t *testing.T) {
+	for given, want := range map[string]string{
+		`{"role": "user", "content": "a", "n": 1}`:                                                    `{"role": "user", "content": "x", "n": 1}`,
+		`{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}`: `{"role": "user", "content": [{"type": "text", "text": "x"}]}`,
+		`{"role": "user", "n": 1}`:                                                                    `{"role": "user", "content": "x", "n": 1}`,
+	} {
+		var m Message
+		if err := json.Unmarshal([]byte(given), &m); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := render(t, "{{ messages[0] | tojson }}", Options{}, m.WithText("x")); err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", given, got, err, want)
+		}
+		if got, err := render(t, "{{ messages[0] | tojson }}", Options{}, m); err != nil || got != given {
+			t.Errorf("%s has become %s, %v", given, got, err)
+		}
+	}
+}
+
 func TestIndices(t *testing.T) {
 	for _, c := range []struct{ source, want string }{
 		{"{{ messages[-1].content }}", "only"},

@@ -34,7 +34,8 @@ func (m *Message) fromObject(o Object) error {
 		return fmt.Errorf("chat: message: role is %s, want a string", kindName(role))
 	}
 	*m = Message{Role: name}
-	content, _ := o.Get("content")
+	content, given := o.Get("content")
+	m.NoContent = !given
 	text, plain := content.(string)
 	m.Content = text
 	for _, e := range o {

@@ -12,6 +12,7 @@ import (
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/listing"
 	"glimpse/internal/modelfile"
+	"glimpse/internal/regularfile"
 )
 
 // cache is one model's part of the Hugging Face cache; package comment, "The
@@ -204,7 +205,7 @@ func (c cache) markAbsent(commit string, names []string) {
 // readBounded reads a regular file of at most limit bytes.
 func readBounded(path string, limit int64) ([]byte, error) {
 	dir, name := filepath.Split(path)
-	raw, err := modelfile.Read(os.DirFS(filepath.Clean(dir)), name, limit)
+	raw, err := regularfile.ReadFS(os.DirFS(filepath.Clean(dir)), name, limit)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}

@@ -9,12 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
 	"glimpse/internal/patience"
+	"glimpse/internal/secret"
 )
 
 const (
@@ -34,7 +34,8 @@ type client struct {
 	// the storage.
 	metadata *patience.Client
 
-	pause time.Duration // before the second attempt; doubled before each further one
+	tell  func(text string) // of what is waited for
+	pause time.Duration     // before the second attempt; doubled before each further one
 }
 
 // newClient tells log what it waits for.
@@ -44,9 +45,9 @@ func newClient(s settings, log io.Writer) *client {
 	transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	transport.ResponseHeaderTimeout = patience.Silence
 	transport.DisableCompression = true // sizes and ranges are those of the file
-	tell := func(text string) { fmt.Fprintln(log, "hub: "+text) }
-	c.http = &patience.Client{Tell: tell, Doer: &http.Client{Transport: transport, CheckRedirect: c.redirect}}
-	c.metadata = &patience.Client{Tell: tell, Doer: &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+	c.tell = func(text string) { fmt.Fprintln(log, "hub: "+text) }
+	c.http = &patience.Client{Tell: c.tell, Doer: &http.Client{Transport: transport, CheckRedirect: c.redirect}}
+	c.metadata = &patience.Client{Tell: c.tell, Doer: &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if req.Response.Header.Get(linkedETag) != "" {
 			return http.ErrUseLastResponse
 		}
@@ -55,11 +56,14 @@ func newClient(s settings, log io.Writer) *client {
 	return c
 }
 
-// redirect keeps the token from every host but the hub. The standard library
-// would send it to the hub's subdomains as well.
+// redirect keeps the token from every server but the hub. The standard library
+// would send it to other ports and to the hub's subdomains as well.
 func (c *client) redirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return permanent{fmt.Errorf("more than %d redirects", maxRedirects)}
+	}
+	if c.endpoint.Scheme == "https" && req.URL.Scheme != "https" {
+		return permanent{fmt.Errorf("a redirect to %s://%s, want https as the hub has", req.URL.Scheme, req.URL.Host)}
 	}
 	if !c.isHub(req.URL) {
 		req.Header.Del("Authorization")
@@ -67,9 +71,7 @@ func (c *client) redirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-func (c *client) isHub(u *url.URL) bool {
-	return u.Scheme == c.endpoint.Scheme && u.Host == c.endpoint.Host
-}
+func (c *client) isHub(u *url.URL) bool { return secret.SameServer(u, c.endpoint) }
 
 // permanent is an error that another attempt would give again.
 type permanent struct{ error }
@@ -144,11 +146,9 @@ func (c *client) send(ctx context.Context, method, path, byteRange string) (*htt
 	defer resp.Body.Close()
 	e := &statusError{
 		status: resp.StatusCode, fromHub: c.isHub(resp.Request.URL),
-		code: resp.Header.Get("X-Error-Code"), message: short(resp.Header.Get("X-Error-Message")),
+		code: resp.Header.Get("X-Error-Code"), message: short(secret.Mask(resp.Header.Get("X-Error-Message"), c.token)),
 	}
-	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
-		e.after = time.Duration(min(max(seconds, 0), int(longestPause/time.Second))) * time.Second
-	}
+	e.after = patience.After(resp.Header, longestPause)
 	return nil, e
 }
 
@@ -164,7 +164,7 @@ func short(s string) string {
 }
 
 // retry repeats op until it succeeds, fails for good, or has failed tries times in
-// a row without progress.
+// a row without progress. Its errors do not have the token.
 func (c *client) retry(ctx context.Context, tries int, op func() (progress bool, err error)) error {
 	for failed := 1; ; failed++ {
 		progress, err := op()
@@ -178,16 +178,19 @@ func (c *client) retry(ctx context.Context, tries int, op func() (progress bool,
 		var dns *net.DNSError
 		if errors.As(err, new(permanent)) || errors.As(err, &status) && !status.passing() ||
 			errors.As(err, &dns) && dns.IsNotFound || patience.Hopeless(err) {
-			return err
+			return secret.MaskError(err, c.token)
 		}
 		if progress {
 			failed = 1
 		} else if failed >= tries {
-			return err
+			return secret.MaskError(err, c.token)
 		}
 		pause := min(c.pause<<(failed-1), longestPause)
 		if status != nil {
 			pause = max(pause, status.after)
+		}
+		if pause >= patience.Notice {
+			c.tell(secret.Mask(fmt.Sprintf("%v; attempt %d of %d in %v", err, failed+1, tries, pause), c.token))
 		}
 		select {
 		case <-ctx.Done():
@@ -231,7 +234,7 @@ func (f *fetcher) info(ctx context.Context, revision string, tries int) (repoInf
 		return repoInfo{}, f.explain(err)
 	}
 	if !commitHash.MatchString(info.SHA) || commitHash.MatchString(revision) && info.SHA != revision {
-		return repoInfo{}, fmt.Errorf("%s does not answer as a hub does: commit %.60q of revision %s, want 40 hexadecimal digits", f.endpoint.Redacted(), info.SHA, revision)
+		return repoInfo{}, fmt.Errorf("%s does not answer as a hub does: commit %.60q of revision %s, want 40 hexadecimal digits", f.endpoint.Redacted(), secret.Mask(info.SHA, f.token), revision)
 	}
 	return info, nil
 }

@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -21,6 +22,7 @@ import (
 
 	"glimpse/internal/bytesize"
 	"glimpse/internal/filelock"
+	"glimpse/internal/freedisk"
 	"glimpse/internal/modelfile"
 	"glimpse/internal/progress"
 )
@@ -80,7 +82,19 @@ func (f *fetcher) fetchAll(ctx context.Context, commit string, names []string, l
 	}
 	total := int64(0)
 	for _, r := range files {
+		if r.size > math.MaxInt64-total {
+			return fmt.Errorf("%s: the hub announces %d bytes, more than can be counted with the other files", r.name, r.size)
+		}
 		total += r.size
+	}
+	need := total
+	for _, r := range files { // what has arrived has its room
+		if info, err := os.Stat(f.cache.blob(r.etag) + ".incomplete"); err == nil {
+			need -= min(info.Size(), r.size)
+		}
+	}
+	if err := freedisk.Check(f.settings.cache, need); err != nil {
+		return err
 	}
 	fmt.Fprintf(log, "fetching %d files of %s, %s, into %s\n", len(files), f.repo, bytesize.Text(total), f.settings.cache)
 	p := progress.New(log, progress.Bytes, total)

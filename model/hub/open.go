@@ -22,7 +22,11 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 	if log != nil {
 		log = progress.NewOutput(log)
 	}
-	spec, err := objectstore.LocalModel(ctx, spec, s3, log)
+	spec, err := fromURL(spec)
+	if err != nil {
+		return nil, err
+	}
+	spec, err = objectstore.LocalModel(ctx, spec, s3, log)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +84,15 @@ func findConfig(ctx context.Context, spec string, s3 objectstore.Settings, log i
 		}
 		return filepath.Dir(file), path.Base(spec), nil
 	}
-	if spec == "" || isFolder(spec) {
-		return expandHome(spec), "", nil
+	if spec, err = fromURL(spec); err != nil {
+		return "", "", err
+	}
+	if spec == "" {
+		return "", "", nil
+	}
+	if isFolder(spec) {
+		found, err := localModel(expandHome(spec))
+		return found.Dir, found.Name, err
 	}
 	f, err := newFetcher(spec, Options{Log: log})
 	if err != nil {

@@ -24,7 +24,8 @@ type Model struct {
 }
 
 // Resolve finds the model that spec names: "" is the built-in model, a path is
-// that folder (whose content model.Open judges), and org/name[@revision] is a
+// that folder (whose content model.Open judges), a file in it, or the only model's
+// folder within, and org/name[@revision], or its address at the hub, is a
 // snapshot in the cache, downloaded where it is not there whole. Errors say what
 // is missing and what to do about it; ctx ends a download, which a later call
 // resumes.
@@ -32,8 +33,16 @@ func Resolve(ctx context.Context, spec string, opt Options) (Model, error) {
 	if spec == "" {
 		return Model{}, nil
 	}
+	spec, err := fromURL(spec)
+	if err != nil {
+		return Model{}, err
+	}
 	if isFolder(spec) {
-		return Model{Dir: expandHome(spec)}, nil
+		found, err := localModel(expandHome(spec))
+		if err == nil && opt.Log != nil && found.Dir != expandHome(spec) {
+			fmt.Fprintf(opt.Log, "model %s: reads %s\n", spec, found.Dir)
+		}
+		return found, err
 	}
 	f, err := newFetcher(spec, opt)
 	if err != nil {

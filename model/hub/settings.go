@@ -51,6 +51,9 @@ func readSettings() (settings, error) {
 	var err error
 	s.endpoint, err = url.Parse(strings.TrimRight(raw, "/"))
 	if err != nil || s.endpoint.Host == "" || (s.endpoint.Scheme != "http" && s.endpoint.Scheme != "https") {
+		if err == nil {
+			raw = s.endpoint.Redacted()
+		}
 		return s, fmt.Errorf("HF_ENDPOINT: got %q, want an address such as %s", raw, defaultEndpoint)
 	}
 	if s.token, s.source, err = readToken(home); err != nil {

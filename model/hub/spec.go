@@ -20,7 +20,7 @@ type repo struct {
 func (r repo) String() string { return r.id + "@" + r.revision }
 
 // folder is the name of the model's folder in the cache.
-func (r repo) folder() string { return "models--" + strings.ReplaceAll(r.id, "/", "--") }
+func (r repo) folder() string { return inCache + strings.ReplaceAll(r.id, "/", "--") }
 
 var (
 	repoID     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}$`)

@@ -21,9 +21,10 @@ type decoderTable struct {
 	stripLeft int      // how many times strip is removed at the start of the text
 	strip     string
 
-	// Bytes that are no character: one U+FFFD per byte, or one per maximal
-	// subpart of a character (Unicode Standard, section 3.9, D93b).
-	perByte bool
+	// Bytes that are no text: one U+FFFD for each byte of the whole run of such tokens,
+	// what is well-formed in it included (ByteFallback of tokenizers 0.22), or one per
+	// maximal subpart of a character (Unicode Standard, section 3.9, D93b).
+	wholeRuns bool
 }
 
 // parseDecoder compiles a decoder for the tokens, by id. The literal ones are
@@ -168,7 +169,7 @@ func (b *decoderBuilder) byteFallback(raw json.RawMessage) error {
 			b.pieces[id], b.table.bytes[id] = string([]byte{v}), true
 		}
 	}
-	b.table.perByte = true
+	b.table.wholeRuns = true
 	return errors.Join(b.after("", "Replace"), decodeStrict(raw, &struct {
 		Type string `json:"type"`
 	}{}))
@@ -288,22 +289,33 @@ func (s *Stream) push(id int32) {
 	s.emit(text)
 }
 
-// finish gives up on what is held back.
+// finish ends what is held back: no byte follows it.
 func (s *Stream) finish() { s.drain(true) }
 
 // drain emits the characters that are held, and keeps the start of one that is
-// not complete unless the bytes after it are known not to complete it.
+// not complete unless the bytes after it are known not to complete it. Of whole runs
+// all is kept, since a later byte may spoil it.
 func (s *Stream) drain(final bool) {
 	b := s.held
+	if s.t.decoder.wholeRuns {
+		if !final {
+			return
+		}
+		if text := string(b); utf8.ValidString(text) {
+			s.emit(text)
+		} else {
+			s.emit(strings.Repeat("\uFFFD", len(b)))
+		}
+		s.held = b[:0]
+		return
+	}
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
 		if r == utf8.RuneError && n == 1 {
 			if !final && !utf8.FullRune(b) {
 				break
 			}
-			if !s.t.decoder.perByte {
-				n = maximalSubpart(b)
-			}
+			n = maximalSubpart(b)
 			s.emit("\uFFFD")
 		} else {
 			s.emit(string(b[:n]))

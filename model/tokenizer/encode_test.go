@@ -194,7 +194,9 @@ func TestStreamHoldsBack(t *testing.T) {
 		{"stray byte", tok, []int32{id(0x80), id('x')}, []string{"\uFFFD", "x", ""}},
 		{"surrogate", tok, []int32{id(0xED), id(0xA0), id(0x80)}, []string{"", "\uFFFD\uFFFD", "\uFFFD", ""}},
 		{"special token inside a character", tok, []int32{id(0xE2), 2, id(0x82), id(0xAC)}, []string{"", "", "", "€", ""}},
-		{"byte fallback", fallback, fallbackIDs(t, fallback, 0xE2, 0x82, 0xAC), []string{"", "", "€", ""}},
+		{"byte fallback", fallback, fallbackIDs(t, fallback, 0xE2, 0x82, 0xAC), []string{"", "", "", "€"}},
+		{"byte fallback, then text", fallback, append(fallbackIDs(t, fallback, 0xE2, 0x82, 0xAC, 0x21), tokenIDs(t, fallback, "▁a")...), []string{"", "", "", "", "€! a", ""}},
+		{"byte fallback that a byte spoils", fallback, append(fallbackIDs(t, fallback, 0x21, 0xE2, 0x82, 0xAC, 0x80), tokenIDs(t, fallback, "▁a")...), []string{"", "", "", "", "", "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD a", ""}},
 		{"cut byte fallback", fallback, fallbackIDs(t, fallback, 0xE2, 0x82), []string{"", "", "\uFFFD\uFFFD"}},
 		{"leading space", fallback, tokenIDs(t, fallback, "▁", "▁a", "▁"), []string{"", " a", " ", ""}},
 	} {

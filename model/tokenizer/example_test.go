@@ -29,7 +29,7 @@ func Example() {
 	}
 	fmt.Println()
 
-	// Text that is being generated: a character comes out when it is whole.
+	// Text that is being generated: what bytes are is known when their run has ended.
 	s := t.NewStream(true)
 	for _, id := range ids {
 		fmt.Printf("%q ", s.Push(id))
@@ -37,5 +37,5 @@ func Example() {
 	fmt.Printf("%q\n", s.Flush())
 	// Output:
 	// <bos> ▁ key s▁ <0xF0> <0x9F> <0x9A> <0x80> <eos>
-	// "" "" "key" "s " "" "" "" "🚀" "" ""
+	// "" "" "key" "s " "" "" "" "" "" "🚀"
 }

@@ -48,6 +48,25 @@ func goldens(t testing.TB) (texts []string, byTokenizer map[string][]goldenCase)
 	return g.Texts, g.Tokenizers
 }
 
+// TestGoldenDecode: ids in no order, with runs of bytes that are no character.
+func TestGoldenDecode(t *testing.T) {
+	var g struct{ Decoded map[string][]goldenCase }
+	readGolden(t, "golden.json", &g)
+	if len(g.Decoded) != 10 {
+		t.Fatalf("%d tokenizers, want 10", len(g.Decoded))
+	}
+	for name, cases := range g.Decoded {
+		tok := fixture(t, name)
+		if len(cases) < 50 {
+			t.Errorf("%s: %d cases, want at least 50", name, len(cases))
+		}
+		for _, c := range cases {
+			checkDecode(t, tok, c.ids, false, c.decoded)
+			checkDecode(t, tok, c.ids, true, c.skipped)
+		}
+	}
+}
+
 func TestGolden(t *testing.T) {
 	texts, byTokenizer := goldens(t)
 	if len(texts) < 50 || len(byTokenizer) != 10 {

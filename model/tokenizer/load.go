@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"glimpse/internal/modelfile"
+	"glimpse/internal/regularfile"
 )
 
 // maxFileBytes bounds the files of a model folder that LoadDir reads; the
@@ -72,7 +73,7 @@ func readBounded(dir fs.FS, name string) ([]byte, error) {
 	if strings.HasSuffix(name, ".json") {
 		return modelfile.ReadJSON(dir, name, maxFileBytes)
 	}
-	data, err := modelfile.Read(dir, name, maxFileBytes)
+	data, err := regularfile.ReadFS(dir, name, maxFileBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -159,8 +160,7 @@ func load(data []byte, c *configFile) (*Tokenizer, error) {
 	if t.prefix, t.suffix, err = parsePostProcessor(f.PostProcessor, &t); err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
-	tokens, literal := t.decoderTokens(f.AddedTokens, normalized)
-	if t.decoder, err = parseDecoder(f.Decoder, tokens, literal); err != nil {
+	if t.decoder, err = parseDecoder(f.Decoder, t.tokens, t.literalTokens(f.AddedTokens)); err != nil {
 		return nil, fmt.Errorf("decoder: %w", err)
 	}
 	return &t, nil
@@ -198,21 +198,16 @@ func (t *Tokenizer) buildTokens(added []addedToken, limit int) error {
 	return nil
 }
 
-// decoderTokens returns what the decoder gets to see of each token. Added tokens
-// that were matched in normalised text are handed to it in that form, since it
-// undoes the normalisation (huggingface/tokenizers, pull request 1995). Those
-// that are not the model's own are text, not the byte alphabet, which only
-// matters outside ASCII; there the reference returns broken characters
-// (huggingface/tokenizers, issue 1392).
-func (t *Tokenizer) decoderTokens(added []addedToken, normalized []string) (tokens []string, literal []bool) {
-	tokens = slices.Clone(t.tokens)
-	literal = make([]bool, len(tokens))
-	for i, a := range added {
+// literalTokens tells which tokens are text for the decoder and not the byte alphabet: added
+// ones that are not the model's own. It only matters outside ASCII, where the reference
+// returns broken characters (huggingface/tokenizers, issue 1392).
+func (t *Tokenizer) literalTokens(added []addedToken) (literal []bool) {
+	literal = make([]bool, len(t.tokens))
+	for _, a := range added {
 		_, own := t.model.TokenToId(a.Content)
 		literal[a.ID] = !own
-		tokens[a.ID] = normalized[i]
 	}
-	return tokens, literal
+	return literal
 }
 
 // checkVocab refuses ids that are out of range or given out twice.

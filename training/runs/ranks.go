@@ -3,15 +3,16 @@ package runs
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"glimpse/internal/collective"
 )
 
 // onRanks runs f as one of the ranks that a launcher has started, or alone. What goes wrong on
 // one of them ends all.
-func (s *Spec) onRanks(ctx context.Context, f func(ctx context.Context) error) error {
+func (s *Spec) onRanks(ctx context.Context, log io.Writer, f func(ctx context.Context) error) error {
 	s.ranks = nil
-	err := collective.OnRanks(func(g collective.Group) error {
+	err := collective.OnRanks(log, func(g collective.Group) error {
 		s.ranks = g
 		return f(ctx)
 	})

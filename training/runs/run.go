@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/bytesize"
@@ -24,7 +23,7 @@ import (
 // Run trains, reports and exports. What a person should see goes to log, what the run came
 // to to out. Of several ranks, rank 0 alone writes.
 func (s *Spec) Run(ctx context.Context, log, out io.Writer) error {
-	return s.onRanks(ctx, func(ctx context.Context) error { return s.run(ctx, log, out) })
+	return s.onRanks(ctx, log, func(ctx context.Context) error { return s.run(ctx, log, out) })
 }
 
 // run is Run on the ranks that there are.
@@ -34,11 +33,6 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 		log, out = io.Discard, io.Discard
 	}
 	log = progress.NewOutput(log) // uploads tell of themselves while the bar is drawn
-	for i, dir := range s.Outs {
-		if slices.ContainsFunc(s.Outs[:i], func(other string) bool { return sameFolder(other, dir) }) {
-			return fmt.Errorf("train: adapter folder %q: named for two adapters, want one each", dir)
-		}
-	}
 	if err := model.CheckCacheDType(s.CacheDType); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
@@ -48,6 +42,13 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 		}
 	}
 	s.runFiles()
+	outputs := []cli.NamedOutput{{Flag: "--run", Path: s.RunDir}, {Flag: "--checkpoint", Path: s.Checkpoint}, {Flag: "--log", Path: s.Log}}
+	for _, dir := range s.Outs {
+		outputs = append(outputs, cli.NamedOutput{Flag: "--out", Path: dir})
+	}
+	if err := cli.Apart(outputs...); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
 	if s.Writes() {
 		if err := s.checkTargets(ctx, s.Resume); err != nil {
 			return err
@@ -150,7 +151,7 @@ func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, 
 			return err
 		}
 	}
-	if err := s.timing(ctx, m, t, source, out); err != nil {
+	if err := s.timing(ctx, m, t, source, log, out); err != nil {
 		return err
 	}
 	if peak := cli.PeakMemory(); peak > 0 {
@@ -164,13 +165,6 @@ func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, 
 func (s *Spec) ownFolder(dir string) bool {
 	rel, err := filepath.Rel(s.RunDir, dir)
 	return s.RunDir != "" && err == nil && filepath.IsLocal(rel)
-}
-
-// sameFolder tells that two names mean one folder, which need not exist yet.
-func sameFolder(a, b string) bool {
-	absA, errA := filepath.Abs(a)
-	absB, errB := filepath.Abs(b)
-	return errA == nil && errB == nil && absA == absB
 }
 
 // longest is the longest prompt of the first samples.
@@ -339,7 +333,7 @@ func (s *Spec) finalQuality(ctx context.Context, t *training.Trainer, log io.Wri
 }
 
 // timing measures a step against the prefill, on the first sample.
-func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, source training.Source, out io.Writer) error {
+func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, source training.Source, log, out io.Writer) error {
 	first, err := source.At(0)
 	if err != nil {
 		return err
@@ -359,6 +353,9 @@ func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, 
 			return err
 		}
 		fmt.Fprintf(out, "%s: %v\n", a.Name, measured)
+		if shown, ok := log.(*progress.Output); ok {
+			shown.Detail("%s: %s", a.Name, measured.Detail())
+		}
 	}
 	return nil
 }

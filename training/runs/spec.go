@@ -217,7 +217,7 @@ type Overrides interface {
 // Read takes a configuration file over the defaults, and what the command line says over
 // both.
 func (s *Spec) Read(path string, flags Overrides) error {
-	data, err := cli.ReadFile(path)
+	data, err := cli.ReadConfig(path)
 	if err != nil {
 		return err
 	}

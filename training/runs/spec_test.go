@@ -2,6 +2,7 @@ package runs
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	_ "glimpse/lora"
 	"glimpse/model"
 	_ "glimpse/softtokens"
+	"glimpse/training"
 )
 
 // commandLine is what flags say, by name.
@@ -273,21 +275,32 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// TestSameFolder: names of one folder that need not be there.
-func TestSameFolder(t *testing.T) {
+// TestOutputsApart: a run writes no two of its outputs into one file.
+func TestOutputsApart(t *testing.T) {
+	t.Chdir(t.TempDir())
 	for name, c := range map[string]struct {
-		a, b string
-		want bool
+		change func(s *Spec)
+		want   string
 	}{
-		"other way to write it": {"x/../a/", "./a", true},
-		"absolute":              {"a", must(filepath.Abs("a")), true},
-		"below":                 {"a", "a/b", false},
-		"longer name":           {"a", "ab", false},
+		"log and checkpoint":           {func(s *Spec) { s.RunDir, s.Log, s.Checkpoint = "", "x", "./x" }, "--log: x is the file of --checkpoint, too"},
+		"log and the run's checkpoint": {func(s *Spec) { s.RunDir, s.Log = "run", "run/../run/"+training.StateName }, "is the file of --checkpoint, too"},
+		"adapter and log":              {func(s *Spec) { s.RunDir, s.Log, s.Outs[1] = "", must(filepath.Abs("b")), "b" }, "--out: b is the file of --log, too"},
+		"adapter and run":              {func(s *Spec) { s.RunDir, s.Outs[0] = "run", "run" }, "--out: run is the file of --run, too"},
+		"two adapters":                 {func(s *Spec) { s.RunDir, s.Outs = "", []string{"x/../a/", "./a"} }, "--out: ./a is the file of --out, too"},
 	} {
-		if got := sameFolder(c.a, c.b); got != c.want {
-			t.Errorf("%s: %q and %q: %v, want %v", name, c.a, c.b, got, c.want)
+		s := small("")
+		s.Outs = []string{"a", "ab"}
+		c.change(s)
+		if err := s.Run(t.Context(), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+		if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, error %v", name, left, err)
 		}
 	}
+}
+
+func TestOwnFolder(t *testing.T) {
 	s := Spec{RunDir: "run"}
 	for dir, want := range map[string]bool{"run/a": true, "run/a/../b": true, "run/../a": false, "runs/a": false} {
 		if got := s.ownFolder(dir); got != want {

@@ -94,7 +94,7 @@ func (s *Spec) grid() ([]Adapter, error) {
 
 // RunSweep trains the grid, pass by pass. Of several ranks, rank 0 alone has rows.
 func (s *Spec) RunSweep(ctx context.Context, log io.Writer) (rows []Row, err error) {
-	err = s.onRanks(ctx, func(ctx context.Context) error {
+	err = s.onRanks(ctx, log, func(ctx context.Context) error {
 		rows, err = s.runSweep(ctx, log)
 		return err
 	})

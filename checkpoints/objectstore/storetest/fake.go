@@ -92,7 +92,7 @@ func (f *fakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		upload.parts[n] = part
 		w.Header().Set("ETag", part.etag)
 	case r.Method == http.MethodGet && id != "":
-		fmt.Fprint(w, "<ListPartsResult>")
+		fmt.Fprint(w, "<ListPartsResult><IsTruncated>false</IsTruncated>")
 		for n, part := range upload.parts {
 			fmt.Fprintf(w, "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag><Size>%d</Size><ChecksumSHA256>%s</ChecksumSHA256></Part>", n, part.etag, len(part.data), part.sum)
 		}
@@ -214,7 +214,7 @@ func (f *fakeS3) list(w http.ResponseWriter, bucket, prefix string) {
 		}
 	}
 	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.key, b.key) })
-	fmt.Fprint(w, "<ListBucketResult>")
+	fmt.Fprintf(w, "<ListBucketResult><Name>%s</Name>", bucket)
 	for _, i := range items {
 		fmt.Fprintf(w, "<Contents><Key>%s</Key><Size>%d</Size><ETag>%s</ETag><LastModified>%s</LastModified></Contents>",
 			i.key, len(i.data), i.etag, i.modified.UTC().Format(time.RFC3339))
@@ -223,7 +223,7 @@ func (f *fakeS3) list(w http.ResponseWriter, bucket, prefix string) {
 }
 
 func (f *fakeS3) listUploads(w http.ResponseWriter, bucket, prefix string) {
-	fmt.Fprint(w, "<ListMultipartUploadsResult>")
+	fmt.Fprintf(w, "<ListMultipartUploadsResult><Bucket>%s</Bucket>", bucket)
 	for id, u := range f.uploads {
 		if key := strings.TrimPrefix(u.path, bucket+"/"); strings.HasPrefix(key, prefix) {
 			fmt.Fprintf(w, "<Upload><Key>%s</Key><UploadId>%s</UploadId></Upload>", key, id)

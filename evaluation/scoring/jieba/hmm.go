@@ -3,9 +3,10 @@ package jieba
 import (
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
+
+	"glimpse/internal/regularfile"
 )
 
 // States of a character within a word, in the order of their letters, which
@@ -72,7 +73,7 @@ func (m *model) read(dir string) error {
 	}
 	for _, f := range files {
 		path := filepath.Join(dir, f.name)
-		data, err := os.ReadFile(path)
+		data, err := regularfile.Read(path, maxFile)
 		if err != nil {
 			return fmt.Errorf("jieba character model: %w", err)
 		}

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"glimpse/internal/regularfile"
 )
 
 // Segmenter holds a dictionary and a character model. It is not changed after
@@ -32,9 +33,12 @@ func Open(dir string) (*Segmenter, error) {
 	return s, nil
 }
 
+// maxFile bounds the files of jieba, of which the largest dictionary has 8.6 MB.
+const maxFile = 64 << 20
+
 // readDictionary reads lines of WORD COUNT [TAG].
 func (s *Segmenter) readDictionary(path string) error {
-	data, err := os.ReadFile(path)
+	data, err := regularfile.Read(path, maxFile)
 	if err != nil {
 		return fmt.Errorf("jieba dictionary: %w", err)
 	}

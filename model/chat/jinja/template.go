@@ -17,11 +17,16 @@ import (
 type Template struct {
 	body []stmt
 	own
-	read map[string]bool
+	read  map[string]bool
+	named map[string]bool
 }
 
 // Reads tells whether the template reads a variable of the name.
 func (t *Template) Reads(name string) bool { return t.read[name] }
+
+// Names tells whether the template has the name as that of a variable or attribute, or as a string.
+// A key of an object that it does not name is read only where the whole object is printed.
+func (t *Template) Names(name string) bool { return t.named[name] }
 
 // Parse reads a template. An error names the line, what was found there and what is
 // expected, or the limit that the source exceeds.
@@ -38,7 +43,16 @@ func Parse(source string) (*Template, error) {
 	if len(p.unknown) > 0 {
 		return nil, p.unknown[0].err
 	}
-	return &Template{body, newSymbols(nil).block(body), p.read}, nil
+	named := map[string]bool{}
+	for _, t := range tokens {
+		switch t.kind {
+		case kindName:
+			named[t.text] = true
+		case kindString:
+			named[t.val.(string)] = true
+		}
+	}
+	return &Template{body, newSymbols(nil).block(body), p.read, named}, nil
 }
 
 // Render returns what the template makes of variables: nil, bool, strings, numbers,

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"glimpse/eviction"
+)
+
+// TestPolicyIsDescribed: every policy is described with its rule, its source, every option with its default and
+// range, and a command that runs.
+func TestPolicyIsDescribed(t *testing.T) {
+	for _, name := range eviction.Policies.Names() {
+		t.Run(name, func(t *testing.T) {
+			p, err := eviction.Policies.Lookup(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, _, err := execute(t, "policies", name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wants := []string{p.Doc, p.Source}
+			for _, o := range p.Options {
+				wants = append(wants, name+"."+o.Name, " "+o.Text(o.Start())+" ", o.Range(), o.Doc)
+			}
+			for _, want := range wants {
+				if !strings.Contains(out, want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+			_, example, _ := strings.Cut(out, "example  ")
+			example, _, _ = strings.Cut(example, "\n")
+			args := strings.Fields(example)
+			if len(args) < 2 || args[0] != "evict" {
+				t.Fatalf("example %q", example)
+			}
+			if answer, log, err := execute(t, append(args[1:], "--tokens", "96", "--max-new", "2")...); err != nil || answer == "" {
+				t.Errorf("%s: %v, %q\n%s", example, err, answer, log)
+			}
+		})
+	}
+	if out, _, err := execute(t, "policies", "snapkv"); err != nil || !strings.Contains(out, "snapkv.kernel") || !strings.Contains(out, "an odd number from 1 to 4095") || !strings.Contains(out, "a whole number from 1 to 1048576") {
+		t.Errorf("snapkv: %v\n%s", err, out)
+	}
+}

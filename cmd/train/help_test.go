@@ -1,0 +1,9 @@
+package main
+
+import (
+	"testing"
+
+	"glimpse/internal/clitest"
+)
+
+func TestHelp(t *testing.T) { clitest.CheckHelp(t, newRoot()) }

@@ -1,0 +1,112 @@
+package hub
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"glimpse/checkpoints/objectstore"
+)
+
+// TestLocalModel: what lies around a model's folder leads to it, and what is no such model is
+// called by its name.
+func TestLocalModel(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for path, text := range map[string]string{
+		"m/config.json": "{}", "m/model.safetensors": "", "m/model-00001-of-00002.safetensors": "", "m/notes.txt": "here",
+		"outer/.git/config.json": "{}", "outer/README.md": "", "outer/inner/config.json": "{}",
+		"two/a/config.json": "{}", "two/b/config.json": "{}",
+		"models--org--na-me/refs/main": commitA, "models--org--na-me/snapshots/" + commitA + "/config.json": "{}", "models--org--na-me/snapshots/" + commitB + "/config.json": "{}",
+		"models--org--one/snapshots/" + commitB + "/config.json": "{}",
+		"models--org--none/snapshots/a/config.json":              "{}", "models--org--none/snapshots/b/config.json": "{}",
+		"peft/adapter_config.json": `{"base_model_name_or_path": "meta/llama"}`, "peft/adapter_model.safetensors": "",
+		"own/adapter_config.json": `{}`, "own/glimpse.json": `{"base_model": {"name": "tiny"}}`,
+		"q4/m.gguf": "GGUF", "q4/README.md": "", "blobs/sha256-00": "GGUF\x03", "old/pytorch_model.bin": "PK\x03\x04", "old/legacy.pt": "\x80\x02ab",
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for spec, want := range map[string]string{ // the folder, "folder as name", or "error: " and a part of it
+		"m":                                    "m",
+		"m/config.json":                        "m",
+		"./m/model.safetensors":                "m",
+		"m/model-00001-of-00002.safetensors":   "m",
+		"m/notes.txt":                          "m/notes.txt", // model.Open says
+		"outer":                                "outer/inner",
+		"two":                                  "error: model two: has no config.json, but 2 folders that do: a, b; want one of them",
+		"models--org--na-me":                   "models--org--na-me/snapshots/" + commitA + " as org/na-me",
+		dir + "/models--org--one/":             dir + "/models--org--one/snapshots/" + commitB + " as org/one",
+		"models--org--none":                    "error: 2 snapshots and no refs/main",
+		"peft":                                 `error: a PEFT adapter for the model "meta/llama", want the two merged`,
+		"peft/adapter_model.safetensors":       `error: model peft: no config.json; it is a PEFT adapter`,
+		"own":                                  `error: an adapter for the model "tiny", want a Hugging Face model folder: --model BASE --adapter own`,
+		"q4":                                   "error: model q4/m.gguf: a GGUF file",
+		"q4/m.gguf":                            "error: a GGUF file",
+		"blobs/sha256-00":                      "error: a GGUF file, as llama.cpp and Ollama keep them",
+		"old/pytorch_model.bin":                "error: a PyTorch pickle, want safetensors: AutoModelForCausalLM",
+		"old/legacy.pt":                        "error: a PyTorch pickle",
+		"https://huggingface.co/datasets/a/b":  "error: not the page of a model",
+		"https://huggingface.co/org":           "error: not the page of a model",
+		"https://huggingface.co/a/b/tree/v1/x": "error: a folder within a model",
+		"https://huggingface.co/a/b/settings":  "error: not the page of a model",
+	} {
+		found, err := Resolve(t.Context(), spec, Options{})
+		if part, ok := strings.CutPrefix(want, "error: "); ok {
+			if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: error %v, want one line with %q", spec, err, part)
+			}
+			continue
+		}
+		got := found.Dir
+		if found.Name != "" {
+			got += " as " + found.Name
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: %s (%v), want %s", spec, got, err, want)
+		}
+		if strings.HasPrefix(spec, dir) { // plans find the same folder
+			if planned, name, err := findConfig(t.Context(), spec, objectstore.Settings{}, nil); err != nil || planned != found.Dir || name != found.Name {
+				t.Errorf("%s: planned in %s as %s (%v), want %+v", spec, planned, name, err, found)
+			}
+		}
+	}
+}
+
+// TestURLs: the address of a model's page, as a browser has it, is its name.
+func TestURLs(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://huggingface.co/org/name":                                "org/name",
+		"https://huggingface.co/org/name/":                               "org/name",
+		"huggingface.co/org/name":                                        "org/name",
+		"http://hf.co/org/na.me-1?library=x#files":                       "org/na.me-1",
+		"https://huggingface.co/org/name/tree/v1.0":                      "org/name@v1.0",
+		"https://huggingface.co/org/name/tree/refs%2Fpr%2F1":             "org/name@refs/pr/1",
+		"https://huggingface.co/org/name/tree/refs/pr/1":                 "org/name@refs/pr/1",
+		"https://huggingface.co/org/name/blob/main/config.json":          "org/name@main",
+		"https://huggingface.co/org/name/resolve/main/model.safetensors": "org/name@main",
+		"https://huggingface.co/org/name/commit/" + commitA:              "org/name@" + commitA,
+		"https://example.com/org/name":                                   "https://example.com/org/name",
+		"org/name@v1":                                                    "org/name@v1",
+		"s3://bucket/name":                                               "s3://bucket/name",
+	} {
+		if got, err := fromURL(address); err != nil || got != want {
+			t.Errorf("%s: %q (%v), want %q", address, got, err, want)
+		}
+	}
+}
+
+// TestURLIsFetched: an address leads to the same snapshot as the name.
+func TestURLIsFetched(t *testing.T) {
+	h := newFakeHub(t, wholeModel())
+	h.mustFind("org/tiny", commitA)
+	found, err := Resolve(t.Context(), "https://huggingface.co/org/tiny/tree/main", Options{})
+	if want := filepath.Join(h.cacheDir(), "snapshots", commitA); err != nil || found.Dir != want || found.Name != "org/tiny" {
+		t.Errorf("found %+v (%v), want %s", found, err, want)
+	}
+}
