@@ -87,6 +87,9 @@ func (g *Generation) read(keys map[string]json.RawMessage, c *Config, whole bool
 	var ignored []string
 	for key, raw := range keys {
 		if !given(raw) {
+			if key == "top_k" { // null is all, where an absent one is defaultTopK
+				g.TopK = new(int)
+			}
 			continue
 		}
 		if to, ok := followed[key]; ok {

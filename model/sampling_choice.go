@@ -31,7 +31,7 @@ func (c *SamplingChoice) Bind(f *pflag.FlagSet) {
 	f.StringVar(&c.From, "sampling", c.From, "where settings that no flag gives come from: model (its generation_config.json) or greedy")
 	float := func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
 	f.Var(optional[float64]{&c.Temperature, float, "float"}, "temperature", "sampling temperature; 0 is greedy; 1 where only --top-k, --top-p or --min-p is given")
-	f.Var(optional[float64]{&c.TopP, float, "float"}, "top-p", "sample from the likeliest tokens whose probabilities add up to this (nucleus); 1 is all")
+	f.Var(optional[float64]{&c.TopP, float, "float"}, "top-p", "sample from the likeliest tokens whose probabilities add up to this (nucleus); 1 is all, 0 the best")
 	f.Var(optional[int]{&c.TopK, strconv.Atoi, "int"}, "top-k", "sample from this many of the likeliest tokens; 0 is all")
 	f.Var(optional[float64]{&c.MinP, float, "float"}, "min-p", "sample from tokens with at least this share of the likeliest one's probability; 0 is any")
 	f.Var(optional[float64]{&c.RepetitionPenalty, float, "float"}, "repetition-penalty", "factor by which tokens that the text already has get less likely; 1 is none")
@@ -107,7 +107,10 @@ func (c *SamplingChoice) resolve(g *Generation) (Sampling, error) {
 		if g.Sample {
 			all = defaultTopK
 		}
-		s.TopK, s.TopP, s.MinP = first(all, c.TopK, g.TopK), first(0, c.TopP, g.TopP), first(0, c.MinP, g.MinP)
+		s.TopK, s.TopP, s.MinP = first(all, c.TopK, g.TopK), first(1, c.TopP, g.TopP), first(0, c.MinP, g.MinP)
+		if s.TopP == 0 { // a nucleus of the best token, as in transformers
+			s.TopK, s.TopP = 1, 1
+		}
 	}
 	s.Processors.RepetitionPenalty = first(s.Processors.RepetitionPenalty, c.RepetitionPenalty)
 	return s, s.Validate()

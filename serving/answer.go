@@ -73,12 +73,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 	if err != nil {
 		return err
 	}
-	prefilled, kept := s.Bytes(), 0
-	for layer := range s.Cache.Layers() {
-		for h := range s.Cache.KVHeads() {
-			kept += s.Cache.Entries(layer, h)
-		}
-	}
+	held, cached, kept := s.Bytes(), s.Cache.Bytes(), pairsOf(s.Cache)
 	var stream *tokenizer.Stream
 	if tokenizerErr == nil {
 		stream = t.NewStream(true)
@@ -122,7 +117,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 		x := answerStatistics{turnStatistics: turnStatistics{
 			Schema: AnswerSchema, Policy: cmp.Or(o.Label, policy.Name), Budget: o.Budget.Of(len(p.IDs)), BudgetShare: o.Budget.Share(),
 			Answer: strings.TrimSpace(answer.String()), Ended: ended, Stop: stop, PromptTokens: len(p.IDs), AnswerTokens: len(tokens),
-			Position: int(s.Cache.Next()), Pairs: float64(kept) / float64(heads), HeldBytes: prefilled, FullBytes: s.FullBytes,
+			Position: int(s.Cache.Next()), Pairs: float64(kept) / float64(heads), HeldBytes: held, FullBytes: s.FullBytes,
 			StepBytes: s.Traffic.PerStep(), TTFTMillis: ms(s.PrefillTime), Speed: float64(len(tokens)) / elapsed.Seconds(),
 		}, PeakBytes: s.PeakBytes}
 		if n := len(times.plain); n > 0 { // medians
@@ -149,14 +144,33 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 		}
 		fmt.Fprintf(info, "the answer is %s\n", verdict)
 	}
-	fmt.Fprintf(info, "policy %s, budget %s: kept %d of %d pairs per KV head on average, %.1f of %.1f KiB (%.1f%%)\n",
-		policy.Name, o.Budget.Describe(len(p.IDs)), kept/heads, len(p.IDs), kib(prefilled), kib(s.FullBytes), 100*float64(prefilled)/float64(s.FullBytes))
+	fmt.Fprintf(info, "policy %s, budget %s: kept %d of %d pairs per KV head on average, %.1f of %.1f KiB (%.1f%%)%s\n",
+		policy.Name, o.Budget.Describe(len(p.IDs)), kept/heads, len(p.IDs), kib(cached), kib(s.FullBytes), 100*float64(cached)/float64(s.FullBytes), besideNote(held-cached))
 	if o.Compare {
 		fmt.Fprintln(info, times)
 	}
 	fmt.Fprintf(info, "time to first token %.1f ms; peak of the cache during prefill %.1f KiB\n", ms(s.PrefillTime), kib(s.PeakBytes))
 	fmt.Fprintf(info, "%d tokens at %.0f tokens/s%s\n", len(tokens), float64(len(tokens))/elapsed.Seconds(), trafficNote(s.Traffic))
 	return nil
+}
+
+// pairsOf are the pairs that a cache holds, in all layers and KV heads.
+func pairsOf(c *model.Cache) int {
+	pairs := 0
+	for l := range c.Layers() {
+		for h := range c.KVHeads() {
+			pairs += c.Entries(l, h)
+		}
+	}
+	return pairs
+}
+
+// besideNote says what a sparse policy keeps beside the cache, if there is any.
+func besideNote(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %.1f KiB beside the cache to choose by", kib(bytes))
 }
 
 // trafficNote says what a decoding step has read, if there was any.

@@ -185,7 +185,7 @@ func (c *Conversation) statistics(string) error {
 		tables.Column{Head: "cache KiB", Right: true}, tables.Column{Head: "of KiB", Right: true})
 	for _, turn := range c.turns {
 		t.Add(fmt.Sprint(turn.Turn), turn.Policy, fmt.Sprint(turn.PromptTokens), fmt.Sprint(turn.AnswerTokens),
-			fmt.Sprintf("%.1f", turn.TTFTMillis), fmt.Sprintf("%.0f", turn.Speed), fmt.Sprintf("%.1f", kib(turn.HeldBytes)), fmt.Sprintf("%.1f", kib(turn.FullBytes)))
+			fmt.Sprintf("%.1f", turn.TTFTMillis), fmt.Sprintf("%.0f", turn.Speed), fmt.Sprintf("%.1f", kib(turn.cacheBytes)), fmt.Sprintf("%.1f", kib(turn.FullBytes)))
 	}
 	if err := t.Write(c.info, c.columns); err != nil {
 		return err

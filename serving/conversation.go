@@ -165,11 +165,13 @@ type turnStatistics struct {
 	AnswerTokens int     `json:"answer_tokens"`
 	Position     int     `json:"position"`   // tokens of the conversation that were run
 	Pairs        float64 `json:"pairs"`      // held per KV head after the answer, mean
-	HeldBytes    int64   `json:"held_bytes"` // after the answer
-	FullBytes    int64   `json:"full_bytes"` // the same without eviction
+	HeldBytes    int64   `json:"held_bytes"` // after the answer: the cache, and what a sparse policy keeps beside it
+	FullBytes    int64   `json:"full_bytes"` // of the cache without eviction, with the same spare room
 	StepBytes    float64 `json:"traffic_bytes_per_step"`
 	TTFTMillis   float64 `json:"ttft_ms"`
 	Speed        float64 `json:"decode_tokens_per_s"`
+
+	cacheBytes int64 // the part of HeldBytes that FullBytes is the whole of
 }
 
 // Why an answer ended.
@@ -250,16 +252,12 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32, who
 // report completes and prints the statistics of a turn.
 func (c *Conversation) report(t turnStatistics) error {
 	s := c.session
-	heads := s.Cache.Layers() * s.Cache.KVHeads()
-	for l := range s.Cache.Layers() {
-		for h := range s.Cache.KVHeads() {
-			t.Pairs += float64(s.Cache.Entries(l, h)) / float64(heads)
-		}
-	}
+	heads, pairs := s.Cache.Layers()*s.Cache.KVHeads(), pairsOf(s.Cache)
+	t.Pairs = float64(pairs) / float64(heads)
 	t.Schema = TurnSchema
 	t.Turn, t.Policy, t.Budget, t.BudgetShare = len(c.turns)+1, c.label, s.Prompt.Budget, s.Budget.Share()
-	t.Position, t.HeldBytes = int(s.Cache.Next()), s.Bytes()
-	t.FullBytes = int64(t.Position*heads) * s.Cache.PairBytes()
+	t.Position, t.HeldBytes, t.cacheBytes = int(s.Cache.Next()), s.Bytes(), s.Cache.Bytes()
+	t.FullBytes = t.cacheBytes + int64(t.Position*heads-pairs)*s.Cache.PairBytes()
 	t.StepBytes, t.TTFTMillis = s.Traffic.PerStep(), ms(s.PrefillTime)
 	c.turns = append(c.turns, t)
 	if c.JSON {
@@ -275,12 +273,12 @@ func (c *Conversation) report(t turnStatistics) error {
 		c.say("[interrupted]")
 	}
 	if c.columns > 0 {
-		c.say(fmt.Sprintf("[%d tokens at %.0f/s, first after %.1f ms; cache %.1f of %.1f KiB]",
-			t.AnswerTokens, t.Speed, t.TTFTMillis, kib(t.HeldBytes), kib(t.FullBytes)))
+		c.say(fmt.Sprintf("[%d tokens at %.0f/s, first after %.1f ms; cache %.1f of %.1f KiB%s]",
+			t.AnswerTokens, t.Speed, t.TTFTMillis, kib(t.cacheBytes), kib(t.FullBytes), besideNote(t.HeldBytes-t.cacheBytes)))
 		return nil
 	}
-	_, err := fmt.Fprintf(c.info, "[turn %d, %s at %s: %d tokens in, first answer token after %.1f ms; %d out at %.0f/s%s; holds %.1f pairs per KV head of %d, %.1f of %.1f KiB]\n",
-		t.Turn, t.Policy, s.Budget.Describe(s.Prompt.From+len(s.Prompt.Tokens)), t.PromptTokens, t.TTFTMillis, t.AnswerTokens, t.Speed, trafficNote(s.Traffic), t.Pairs, t.Position, kib(t.HeldBytes), kib(t.FullBytes))
+	_, err := fmt.Fprintf(c.info, "[turn %d, %s at %s: %d tokens in, first answer token after %.1f ms; %d out at %.0f/s%s; holds %.1f pairs per KV head of %d, %.1f of %.1f KiB%s]\n",
+		t.Turn, t.Policy, s.Budget.Describe(s.Prompt.From+len(s.Prompt.Tokens)), t.PromptTokens, t.TTFTMillis, t.AnswerTokens, t.Speed, trafficNote(s.Traffic), t.Pairs, t.Position, kib(t.cacheBytes), kib(t.FullBytes), besideNote(t.HeldBytes-t.cacheBytes))
 	return err
 }
 

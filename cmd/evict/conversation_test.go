@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -79,12 +82,12 @@ func TestChatAnswersASecondTurn(t *testing.T) {
 		position := 0
 		for i, x := range turns {
 			position += x.Prompt + x.Tokens
-			if x.Ended && x.Position != position || x.Turn != i+1 || x.Full != int64(x.Position)*pair {
+			if x.Ended && x.Position != position || x.Turn != i+1 || x.Full < int64(x.Position)*pair || x.Full > int64(x.Position+16)*pair {
 				t.Errorf("%s: turn %d: %+v, position %d", policy, i+1, x, position)
 			}
 			switch policy {
 			case "full":
-				if x.Answer != want[i] || !x.Ended || x.Pairs != float64(x.Position) || x.Held < x.Full {
+				if x.Answer != want[i] || !x.Ended || x.Pairs != float64(x.Position) || x.Held != x.Full {
 					t.Errorf("turn %d: %+v, want the answer %q", i+1, x, want[i])
 				}
 			case "rocketkv-mt":
@@ -107,6 +110,36 @@ func TestChatAnswersASecondTurn(t *testing.T) {
 	}
 	if strings.Count(log, "[turn ") != 2 || !strings.Contains(log, "pairs per KV head of") {
 		t.Errorf("statistics:\n%s", log)
+	}
+}
+
+// TestHeldOfTheWhole: what is held of the cache is never said to be more than the whole, and what a
+// sparse policy keeps beside it is said by itself.
+func TestHeldOfTheWhole(t *testing.T) {
+	share := regexp.MustCompile(`([0-9.]+) of ([0-9.]+) KiB`)
+	for policy, beside := range map[string]bool{"full": false, "snapkv": false, "quest": true, "rocketkv-mt": true, "snapkv:quest": true} {
+		args := []string{"--example", "turns_section", "--policy", policy, "--budget", "64", "--max-new", "20"}
+		_, chat, err := converse(t, "<copy>\n/stats\n", args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, run, err := execute(t, append([]string{"run"}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for log, lines := range map[string]int{chat: 2, run: 1} {
+			shares := share.FindAllStringSubmatch(log, -1)
+			if len(shares) != lines || strings.Count(log, "KiB beside the cache to choose by") != lines*strings.Count(fmt.Sprint(beside), "true") {
+				t.Errorf("%s: says\n%s", policy, log)
+			}
+			for _, m := range shares {
+				held, err := strconv.ParseFloat(m[1], 64)
+				whole, err2 := strconv.ParseFloat(m[2], 64)
+				if err := errors.Join(err, err2); err != nil || held > whole || (policy == "full") != (held == whole) && policy != "quest" && policy != "rocketkv-mt" {
+					t.Errorf("%s: holds %s, %v", policy, m[0], err)
+				}
+			}
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ func TestPromptForms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(filepath.Join(spoken, "tokenizer_config.json"), `{"bos_token": "<|bos|>", "eos_token": "<|end|>",
+	write(filepath.Join(spoken, "tokenizer_config.json"), `{"bos_token": "<|bos|>", "eos_token": "<|end|>", "tokenizer_class": "PreTrainedTokenizerFast",
 		"chat_template": "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}me:{% endif %}"}`)
 	generate := func(folder, lines string, args ...string) ([]datasets.Pair, error) {
 		t.Helper()
@@ -108,7 +108,7 @@ func TestGenerateChatOptions(t *testing.T) {
 	}
 	prompts, out, config := filepath.Join(dir, "prompts.jsonl"), filepath.Join(dir, "pairs.jsonl"), filepath.Join(dir, "config.yaml")
 	for path, text := range map[string]string{
-		filepath.Join(dir, "tokenizer_config.json"): `{"bos_token": "<|bos|>", "eos_token": "<|end|>",
+		filepath.Join(dir, "tokenizer_config.json"): `{"bos_token": "<|bos|>", "eos_token": "<|end|>", "tokenizer_class": "PreTrainedTokenizerFast",
 			"chat_template": "{{ bos_token }}{{ strftime_now('%d') }}{% for m in messages %}{{ m.content }}{% endfor %}{{ 'yes' if enable_thinking else 'no' }}"}`,
 		prompts: `{"prompt": "the rain"}`,
 		config:  "sources: [{path: " + prompts + "}]\nchat_options: [enable_thinking=true]\nchat_date: 2025-01-31\n",

@@ -47,7 +47,7 @@ func encodeLong(ctx context.Context, s *evaluation.Setting, text string, raw boo
 			return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}}, nil)
 		}
 	}
-	for limit = min(limit, room); ; {
+	for limit = min(limit, room); limit >= 2 || limit >= len(ids); {
 		short := text
 		if len(ids) > limit {
 			if short, err = cutMiddle(s, ids, limit, how); err != nil {
@@ -58,10 +58,9 @@ func encodeLong(ctx context.Context, s *evaluation.Setting, text string, raw boo
 		if err != nil || len(out) <= room {
 			return out, err
 		}
-		if limit = min(limit, len(ids)) - (len(out) - room); limit < 2 {
-			return nil, fmt.Errorf("prompt: an answer of %d tokens and the chat template leave no room in the model's %d", maxNew, s.Model.Config.MaxPositions)
-		}
+		limit = min(limit, len(ids)) - (len(out) - room)
 	}
+	return nil, fmt.Errorf("prompt: an answer of %d tokens and the chat template leave no room in the model's %d", maxNew, s.Model.Config.MaxPositions)
 }
 
 // cutMiddle returns the text of at most limit of the tokens, without special ones.

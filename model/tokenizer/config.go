@@ -3,7 +3,9 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Config is the part of tokenizer_config.json, and of the files beside it, that
@@ -89,8 +91,8 @@ type specialNames struct {
 type configFile struct {
 	specialNames
 	Class          string                `json:"tokenizer_class"`
-	AddBOS         *bool                 `json:"add_bos_token"`
-	AddEOS         *bool                 `json:"add_eos_token"`
+	AddBOS         json.RawMessage       `json:"add_bos_token"`
+	AddEOS         json.RawMessage       `json:"add_eos_token"`
 	AddPrefixSpace bool                  `json:"add_prefix_space"`
 	ChatTemplate   templateList          `json:"chat_template"`
 	ModelMaxLength float64               `json:"model_max_length"`
@@ -136,6 +138,14 @@ func (c *configFile) prefixSpace() *bool {
 // applyConfig takes over what tokenizer_config.json says.
 func (t *Tokenizer) applyConfig(c *configFile) error {
 	t.config = Config{BOS: c.BOS.Content, EOS: c.EOS.Content, PAD: c.PAD.Content, UNK: c.UNK.Content}
+	class, affixes := affixClasses[strings.TrimSuffix(c.Class, "Fast")]
+	if affixes { // it has tokens of its own where the file names none
+		for token, own := range map[*string]string{&t.config.BOS: class.bos, &t.config.EOS: class.eos} {
+			if _, ok := t.TokenToID(own); ok && *token == "" {
+				*token = own
+			}
+		}
+	}
 	if err := t.config.takeTemplate(c.ChatTemplate, "tokenizer_config.json"); err != nil {
 		return err
 	}
@@ -165,31 +175,62 @@ func (t *Tokenizer) applyConfig(c *configFile) error {
 		// transformers makes these special whatever added_tokens says.
 		t.special[id] = true
 	}
-	return t.applyAffixes(c.Class, c.AddBOS, c.AddEOS)
-}
-
-// applyAffixes does what transformers' Llama tokenizer class does: its
-// add_bos_token and add_eos_token replace the file's post-processor. The generic
-// classes leave the post-processor alone and the two settings mean nothing.
-func (t *Tokenizer) applyAffixes(class string, addBOS, addEOS *bool) error {
-	llama := class == "LlamaTokenizer" || class == "LlamaTokenizerFast" || class == "CodeLlamaTokenizer" || class == "CodeLlamaTokenizerFast"
-	if !llama || addBOS == nil && addEOS == nil {
+	if !affixes {
 		return nil
 	}
-	affix := func(field, token string, want bool) ([]int32, error) {
-		if !want {
-			return nil, nil
-		}
-		id, ok := t.TokenToID(token)
-		if !ok {
-			return nil, fmt.Errorf("%s is set, but there is no such token", field)
-		}
-		return []int32{id}, nil
-	}
 	var err error
-	if t.prefix, err = affix("add_bos_token", t.config.BOS, addBOS == nil || *addBOS); err != nil {
+	if t.prefix, err = t.affix("add_bos_token", c.AddBOS, class.addBOS, t.config.BOS); err != nil {
 		return err
 	}
-	t.suffix, err = affix("add_eos_token", t.config.EOS, addEOS != nil && *addEOS)
+	t.suffix, err = t.affix("add_eos_token", c.AddEOS, false, t.config.EOS)
 	return err
+}
+
+// affixClasses are the tokenizer classes of transformers that put their own post-processor in
+// the place of the file's: what add_bos_token is where it is absent, and the tokens that a file
+// does not name. add_eos_token is false where it is absent. Other classes leave the
+// post-processor alone, and the two settings mean nothing.
+var affixClasses = map[string]struct {
+	addBOS   bool
+	bos, eos string
+}{
+	"LlamaTokenizer":     {true, "<s>", "</s>"},
+	"CodeLlamaTokenizer": {true, "<s>", "</s>"},
+	"GemmaTokenizer":     {true, "<bos>", "<eos>"},
+	"CohereTokenizer":    {true, "<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>"},
+	"GPTNeoXTokenizer":   {false, "<|endoftext|>", "<|endoftext|>"},
+}
+
+// affix is what a setting puts around a text; null is false. Where the token is missing that only
+// the class asks for, there is nothing.
+func (t *Tokenizer) affix(field string, setting json.RawMessage, absent bool, token string) ([]int32, error) {
+	want := absent && setting == nil
+	if setting != nil && json.Unmarshal(setting, &want) != nil {
+		return nil, fmt.Errorf("%s: got %s, want true or false", field, shorten(setting))
+	}
+	id, ok := t.TokenToID(token)
+	switch {
+	case want && ok:
+		return []int32{id}, nil
+	case want && setting != nil:
+		return nil, fmt.Errorf("%s is set, but there is no such token", field)
+	}
+	return nil, nil
+}
+
+// llamaTypes are the types of models whose tokenizer is of transformers' class LlamaTokenizer
+// where no file names one.
+var llamaTypes = []string{"llama", "mistral", "ministral", "phi3"}
+
+// tokenizerClass is the tokenizer class that config.json names, or else that of its type of model; ""
+// is none that matters here.
+func tokenizerClass(modelConfig []byte) string {
+	var c struct {
+		Class string `json:"tokenizer_class"`
+		Type  string `json:"model_type"`
+	}
+	if json.Unmarshal(modelConfig, &c) == nil && c.Class == "" && slices.Contains(llamaTypes, c.Type) {
+		return "LlamaTokenizer"
+	}
+	return c.Class // config.json is judged by whoever reads the model
 }

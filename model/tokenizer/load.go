@@ -25,7 +25,8 @@ const sparseIDs = 1 << 20
 
 // LoadDir loads a tokenizer from a model folder: tokenizer.json and, where they
 // exist, tokenizer_config.json, special_tokens_map.json, added_tokens.json,
-// chat_template.jinja and chat_template.json.
+// config.json, which may name the tokenizer's class, chat_template.jinja and
+// chat_template.json.
 func LoadDir(dir fs.FS) (*Tokenizer, error) {
 	data, err := readBounded(dir, "tokenizer.json")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -41,7 +42,7 @@ func LoadDir(dir fs.FS) (*Tokenizer, error) {
 		name string
 		into *[]byte
 	}{
-		{"tokenizer_config.json", &f.config}, {"special_tokens_map.json", &f.specialMap}, {"added_tokens.json", &f.added},
+		{"tokenizer_config.json", &f.config}, {"special_tokens_map.json", &f.specialMap}, {"added_tokens.json", &f.added}, {"config.json", &f.model},
 	} {
 		if *other.into, err = readOptional(dir, other.name); err != nil {
 			return nil, fmt.Errorf("tokenizer: load: %w", err)
@@ -105,12 +106,15 @@ func Load(data, config []byte) (*Tokenizer, error) {
 }
 
 // files are the contents of a folder's files; all but the first may be nil.
-type files struct{ tokenizer, config, specialMap, added []byte }
+type files struct{ tokenizer, config, specialMap, added, model []byte }
 
 func (f files) load() (*Tokenizer, error) {
 	c, err := parseConfig(f.config)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer_config.json: %w", err)
+	}
+	if c.Class == "" {
+		c.Class = tokenizerClass(f.model)
 	}
 	if err := c.addLegacy(f.specialMap, f.added); err != nil {
 		return nil, err
