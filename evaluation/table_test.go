@@ -189,8 +189,8 @@ func TestMarkdownEscapesNames(t *testing.T) {
 // TestTableSaysWhatFailed: a mean over one of four samples is not one over all.
 func TestTableSaysWhatFailed(t *testing.T) {
 	rows := []Row{
-		{Policy: "a", Budget: eviction.Pairs(8), Task: "t", Samples: 3},
-		{Policy: "b", Budget: eviction.Pairs(8), Task: "t", Samples: 1, Failed: 3},
+		{Policy: "a", Budget: eviction.Pairs(8), Task: "t", Samples: 3, Score: new(0.5)},
+		{Policy: "b", Budget: eviction.Pairs(8), Task: "t", Samples: 1, Score: new(0.5), Failed: 3},
 	}
 	out := strings.Join(strings.Fields(table(t, rows, TableOptions{})), " ")
 	if want := "(1–3 samples each, up to 3 of 4 failed and count nowhere)"; !strings.Contains(out, want) {
