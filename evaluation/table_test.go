@@ -190,7 +190,7 @@ func TestMarkdownEscapesNames(t *testing.T) {
 func TestTableSaysWhatFailed(t *testing.T) {
 	rows := []Row{
 		{Policy: "a", Budget: eviction.Pairs(8), Task: "t", Samples: 3, Score: new(0.5)},
-		{Policy: "b", Budget: eviction.Pairs(8), Task: "t", Samples: 1, Failed: 3, Score: new(0.5)},
+		{Policy: "b", Budget: eviction.Pairs(8), Task: "t", Samples: 1, Score: new(0.5), Failed: 3},
 	}
 	out := strings.Join(strings.Fields(table(t, rows, TableOptions{})), " ")
 	if want := "(1–3 samples each, up to 3 of 4 failed and count nowhere)"; !strings.Contains(out, want) {

@@ -195,7 +195,7 @@ for at in "/dev/zero|a device" "$given/fifo.yaml|a FIFO" "$given/hole.yaml|32212
   done
   rm -rf "$given/odd"
 done
-for at in "/dev/zero|a device" "$given/fifo.jsonl|a FIFO" "$given/hole.jsonl|got no line end"; do
+for at in "/dev/zero|a device" "$given/fifo.jsonl|a FIFO" "$given/hole.jsonl|got zero bytes"; do
   path=${at%%|*} says=${at#*|}
   soon "--data: $says" "$says" "${quick[@]}" --data "$path" --out x
   soon "--prompts: $says" "$says" train generate --prompts "$path" --out x.jsonl
