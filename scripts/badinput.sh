@@ -160,8 +160,9 @@ refuse "empty prompt" "empty" evict run ""
 refuse "chat: budget 0" "budget: got 0" evict chat --budget 0
 refuse "chat: unknown task" "want one of" evict chat --policy full --example chian
 refuse "chat: unknown option" "page, dense" evict chat --policy quest --set quest.pages=4
-refuse "blank prompt" "empty" evict run "   "
-refuse "blank prompt from standard input" "empty" evict run --prompt -
+refuse "empty prompt" "got an empty string" evict run ""
+refuse "blank prompt as it is" "empty" evict run --raw "   "
+refuse "empty prompt from standard input" "got an empty string" evict run --prompt -
 refuse "no prompt" "got none, want one of" evict run
 refuse "two prompts" "\"and\"|--prompt \"so\"" evict run "and" --prompt "so"
 refuse "word that the model does not know" '"hello"|vocabulary' evict run "hello"
@@ -277,7 +278,6 @@ for b in 0 -3; do
   refuse "inspect: budget $b" "budget|got $b" evict inspect --example needle --budget $b
 done
 for command in "run --example needle" "inspect --example needle"; do
-  refuse "${command%% *}: budget beyond the prompt" "got 600|512" evict $command --budget 600
 done
 refuse "budget that is no number" "\"many\"" evict eval --budget 32,many
 refuse "budget of more than the prompt" "got \"120%\"|at most 100%" "${example[@]}" --budget 120%
@@ -427,8 +427,8 @@ printf 'prompt,prompt\na,b\n' >"$given/twice.csv"
 unread "CSV with a field twice" 'twice.csv: header: field "prompt": got it twice' twice.csv
 echo '{"prompt": NaN}' >"$given/nan.jsonl"
 unread "NaN for a prompt" 'nan.jsonl:1: field "prompt": got NaN' nan.jsonl
-echo '{"prompt": " "}' >"$given/blank.jsonl"
-unread "blank prompt in a file" 'blank.jsonl:1: field "prompt": got " ", which is blank' blank.jsonl
+echo '{"prompt": ""}' >"$given/blank.jsonl"
+unread "empty prompt in a file" 'blank.jsonl:1: field "prompt": got an empty string' blank.jsonl
 echo '[{"text": "anna"}, {"te' >"$given/cut.json"
 refuse "generate: JSON cut short" "cut.json|element 1" train generate --prompts "$given/cut.json" --out x.jsonl
 echo '{"conversations": [{"from": "narrator", "value": "x"}]}' >"$given/sharegpt.jsonl"
