@@ -277,8 +277,6 @@ for b in 0 -3; do
   refuse "eval: budget $b" "budget|got $b" evict eval --budget $b
   refuse "inspect: budget $b" "budget|got $b" evict inspect --example needle --budget $b
 done
-for command in "run --example needle" "inspect --example needle"; do
-done
 refuse "budget that is no number" "\"many\"" evict eval --budget 32,many
 refuse "budget of more than the prompt" "got \"120%\"|at most 100%" "${example[@]}" --budget 120%
 refuse "pseudo-queries of a policy" "shows no policy" evict inspect --queries --policy snapkv --example section
