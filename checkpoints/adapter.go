@@ -53,7 +53,7 @@ type Adapter struct {
 // BaseModel says which model an adapter belongs to.
 type BaseModel struct {
 	Name   string // for people and PEFT, such as "meta-llama/Llama-3.2-1B-Instruct"
-	SHA256 string // of the weights, see Weights.SHA256
+	SHA256 string // of the weights, see model.Model.SHA256 and, of earlier versions, Weights.SHA256
 }
 
 // DataSource describes training data.

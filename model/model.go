@@ -1,7 +1,6 @@
 package model
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,13 +44,14 @@ type Model struct {
 
 	generation *Generation // nil without stored weights
 
-	folder  fs.FS
-	weights *checkpoints.Weights // nil without stored weights
-	cut     bool                 // the weights belong to another model
-	stages  []stage              // nil: all is on Backend
-	family  Family
-	shapes  *shapes           // of models without stored weights
-	counter *memcount.Counter // the Backend of a model that Counted made
+	folder   fs.FS
+	weights  *checkpoints.Weights // nil without stored weights
+	cut      bool                 // the weights belong to another model
+	identity *identity            // of the weights
+	stages   []stage              // nil: all is on Backend
+	family   Family
+	shapes   *shapes           // of models without stored weights
+	counter  *memcount.Counter // the Backend of a model that Counted made
 
 	ropeMu sync.Mutex
 	tables map[kernels.Backend]*[2]*kernels.RoPETable // by device: of short prompts, of long ones
@@ -141,7 +141,7 @@ func open(folder fs.FS, name string, opt Options, weights func() (*checkpoints.W
 			stored.Close()
 		}
 	}()
-	m = &Model{Name: name, Config: *config, Notes: config.notes, generation: generation, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
+	m = &Model{Name: name, Config: *config, Notes: config.notes, generation: generation, DeviceChoice: why, folder: folder, weights: stored, identity: &identity{stored: make(map[string]string)}, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
 	if m.chat.Now.IsZero() {
 		m.chat.Now = time.Now()
 	}
@@ -189,7 +189,7 @@ func (m *Model) Cut(layers int) (*Model, error) {
 	n.Layers = n.Layers[:layers]
 	cut := &Model{
 		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
-		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, generation: m.generation, folder: m.folder, weights: m.weights, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family,
+		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, generation: m.generation, folder: m.folder, weights: m.weights, identity: m.identity, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family,
 	}
 	for _, s := range m.stages {
 		if s.from < layers {
@@ -230,15 +230,6 @@ func (m *Model) NeedTokenizer() (*tokenizer.Tokenizer, error) {
 		return nil, fmt.Errorf("model %s: tokenizer: %w", m.Name, m.tokenizerErr)
 	}
 	return m.Tokenizer, nil
-}
-
-// SHA256 identifies the weights; it is computed on the first call, at about a
-// gigabyte a second.
-func (m *Model) SHA256(ctx context.Context) (string, error) {
-	if m.weights == nil {
-		return "", fmt.Errorf("model %s: has no stored weights", m.Name)
-	}
-	return m.weights.SHA256(ctx, nil)
 }
 
 // WeightBytes is the size of the weights as stored.
@@ -349,6 +340,7 @@ func (m *Model) load(b *Binder) error {
 			errs = append(errs, err)
 			continue
 		}
+		m.identity.stored[s.name] = view.Name
 		t, err := kernels.FromBytes(view.DType, reordered(view.Data, s.order), view.Shape...)
 		if err == nil && t.DType == kernels.I32 {
 			err = fmt.Errorf("stored as I32, want a floating-point type")

@@ -18,8 +18,8 @@ import (
 )
 
 // ReadPairs reads the pair files that PairFiles finds, whose responses must be those of the
-// model with these weights.
-func ReadPairs(ctx context.Context, m *model.Model, hash string, paths []string, s3 objectstore.Settings, log io.Writer) ([]datasets.Pair, error) {
+// model.
+func ReadPairs(ctx context.Context, m *model.Model, paths []string, s3 objectstore.Settings, log io.Writer) ([]datasets.Pair, error) {
 	files, err := PairFiles(ctx, paths, s3, log)
 	if err != nil {
 		return nil, err
@@ -32,6 +32,16 @@ func ReadPairs(ctx context.Context, m *model.Model, hash string, paths []string,
 		if err != nil {
 			return nil, err
 		}
+		known, err := m.KnownAs(ctx, h.WeightsSHA256)
+		if err != nil {
+			return nil, err
+		}
+		if h.WeightsSHA256 != known {
+			return nil, fmt.Errorf("%s: responses of model %s (weights %.12s…), want those of %s (weights %.12s…): the target is the attention of the model's own responses", file, h.Model, h.WeightsSHA256, m.Name, known)
+		}
+		if h.WeightsSHA256, err = m.SHA256(ctx); err != nil { // by one name in all shards
+			return nil, err
+		}
 		set := h.Settings()
 		parts[set]++
 		if folder := filepath.Dir(file); h.Shards > 1 {
@@ -39,9 +49,6 @@ func ReadPairs(ctx context.Context, m *model.Model, hash string, paths []string,
 				return nil, fmt.Errorf("%s: shard of other settings than %s beside it: %+v, want %+v: name the files of one set, or keep the sets in folders of their own", file, other.file, set, other.set)
 			}
 			first[folder] = shardOf{file, set}
-		}
-		if h.WeightsSHA256 != hash {
-			return nil, fmt.Errorf("%s: responses of model %s (weights %.12s…), want those of %s (weights %.12s…): the target is the attention of the model's own responses", file, h.Model, h.WeightsSHA256, m.Name, hash)
 		}
 		for _, p := range pairs {
 			if err := p.CheckIDs(m.Config.Vocab); err != nil {

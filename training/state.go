@@ -2,6 +2,7 @@ package training
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -133,6 +134,11 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 	want, err := t.record(modelSHA256)
 	if err != nil {
 		return err
+	}
+	if got.Model != want.Model { // an earlier version may have had another name for the weights
+		if known, err := t.Model.KnownAs(context.Background(), got.Model); err == nil && known == got.Model {
+			want.Model = known
+		}
 	}
 	differ := settingsDiffer(got.Config, want.Config)
 	switch {

@@ -175,12 +175,8 @@ func (l *Lineup) fill(ctx context.Context, s *Options, log io.Writer) error {
 	if len(specs) == 0 {
 		return nil
 	}
-	hash, err := l.SHA256(ctx)
-	if err != nil {
-		return err
-	}
 	for _, spec := range specs {
-		if err := l.addAdapter(ctx, s, spec, hash); err != nil {
+		if err := l.addAdapter(ctx, s, spec); err != nil {
 			return err
 		}
 	}
@@ -283,7 +279,7 @@ func (l *Lineup) addDraft(ctx context.Context, spec string, s *Options, log io.W
 }
 
 // addAdapter loads one adapter, or all that ship with the built-in model.
-func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec, hash string) error {
+func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec string) error {
 	if spec == Shipped {
 		if l.Name != builtin.Name {
 			return fmt.Errorf("adapter %q: only the built-in model has shipped adapters", spec)
@@ -297,7 +293,7 @@ func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec, hash string) 
 			if err != nil {
 				return err
 			}
-			if err := l.addStored(Shipped, hash, stored, false); err != nil {
+			if err := l.addStored(ctx, Shipped, stored, false); err != nil {
 				return err
 			}
 		}
@@ -311,11 +307,11 @@ func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec, hash string) 
 	if err != nil {
 		return err
 	}
-	return l.addStored(name, hash, stored, true)
+	return l.addStored(ctx, name, stored, true)
 }
 
-func (l *Lineup) addStored(name, hash string, stored *checkpoints.Adapter, asked bool) error {
-	a, err := l.LoadAdapter(hash, stored)
+func (l *Lineup) addStored(ctx context.Context, name string, stored *checkpoints.Adapter, asked bool) error {
+	a, err := l.LoadAdapter(ctx, stored)
 	if err != nil {
 		return err
 	}

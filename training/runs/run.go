@@ -68,7 +68,7 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	source, held, err := s.sources(ctx, m, hash, log)
+	source, held, err := s.sources(ctx, m, log)
 	if err != nil {
 		return err
 	}

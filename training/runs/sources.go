@@ -12,7 +12,7 @@ import (
 )
 
 // sources are the training samples and, where there are any, held-out ones.
-func (s *Spec) sources(ctx context.Context, m *model.Model, hash string, log io.Writer) (source, held training.Source, err error) {
+func (s *Spec) sources(ctx context.Context, m *model.Model, log io.Writer) (source, held training.Source, err error) {
 	v := &s.Train.Validation
 	if len(s.Data) == 0 {
 		if len(s.HeldOut) > 0 {
@@ -28,14 +28,14 @@ func (s *Spec) sources(ctx context.Context, m *model.Model, hash string, log io.
 		}
 		return training.Fresh{Stream: fresh}, training.Fresh{Stream: validation}, nil
 	}
-	pairs, err := training.ReadPairs(ctx, m, hash, s.Data, s.S3, log)
+	pairs, err := training.ReadPairs(ctx, m, s.Data, s.S3, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	name := strings.Join(s.Data, ", ")
 	var heldPairs []datasets.Pair
 	if len(s.HeldOut) > 0 {
-		if heldPairs, err = training.ReadPairs(ctx, m, hash, s.HeldOut, s.S3, log); err != nil {
+		if heldPairs, err = training.ReadPairs(ctx, m, s.HeldOut, s.S3, log); err != nil {
 			return nil, nil, err
 		}
 		v.Samples = min(v.Samples, len(heldPairs))
