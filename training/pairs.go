@@ -18,8 +18,8 @@ import (
 )
 
 // ReadPairs reads the pair files that PairFiles finds, whose responses must be those of the
-// model.
-func ReadPairs(ctx context.Context, m *model.Model, paths []string, s3 objectstore.Settings, log io.Writer) ([]datasets.Pair, error) {
+// model, and puts what they are into contents.
+func ReadPairs(ctx context.Context, m *model.Model, paths []string, contents *datasets.Contents, s3 objectstore.Settings, log io.Writer) ([]datasets.Pair, error) {
 	files, err := PairFiles(ctx, paths, s3, log)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,11 @@ func ReadPairs(ctx context.Context, m *model.Model, paths []string, s3 objectsto
 	var all []datasets.Pair
 	parts := make(map[datasets.PairHeader]int) // shards read, by the set that they belong to
 	first := make(map[string]shardOf)          // of each folder
-	for _, file := range files {
+	for _, x := range files {
+		file := x.Path
+		if err := contents.Add(ctx, x.Name, file); err != nil {
+			return nil, err
+		}
 		h, pairs, err := datasets.ReadPairs(file)
 		if err != nil {
 			return nil, err
@@ -74,20 +78,32 @@ type shardOf struct {
 	set  datasets.PairHeader
 }
 
+// PairFile is a file of pairs.
+type PairFile struct {
+	Name string // the path or URL, or "-"
+	Path string // of a local file
+}
+
 // PairFiles are the files and all *.jsonl of the folders. Those of buckets are copies in
 // the cache, and "-" is standard input.
-func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log io.Writer) ([]string, error) {
-	var files []string
-	for _, path := range paths {
-		if objectstore.IsURL(path) {
-			copies, err := objectstore.LocalFiles(ctx, path, ".jsonl", s3, log)
+func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log io.Writer) ([]PairFile, error) {
+	var files []PairFile
+	for _, name := range paths {
+		if objectstore.IsURL(name) {
+			copies, err := objectstore.LocalFiles(ctx, name, ".jsonl", s3, log)
 			if err != nil {
 				return nil, fmt.Errorf("training pairs: %w", err)
 			}
-			files = append(files, copies...)
+			for _, file := range copies {
+				url := name
+				if !strings.HasSuffix(url, ".jsonl") {
+					url = strings.TrimSuffix(url, "/") + "/" + filepath.Base(file)
+				}
+				files = append(files, PairFile{url, file})
+			}
 			continue
 		}
-		path, err := objectstore.LocalData(ctx, path, s3, log)
+		path, err := objectstore.LocalData(ctx, name, s3, log)
 		if err != nil {
 			return nil, fmt.Errorf("training pairs: %w", err)
 		}
@@ -96,7 +112,7 @@ func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log
 			return nil, fmt.Errorf("training pairs: %w", err)
 		}
 		if !info.IsDir() {
-			files = append(files, path)
+			files = append(files, PairFile{name, path})
 			continue
 		}
 		shards, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.jsonl"))
@@ -106,7 +122,9 @@ func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log
 		if len(shards) == 0 {
 			return nil, fmt.Errorf("training pairs: %s is a directory without *.jsonl files", path)
 		}
-		files = append(files, shards...)
+		for _, file := range shards {
+			files = append(files, PairFile{file, file})
+		}
 	}
 	return files, nil
 }

@@ -52,6 +52,7 @@ func bind(f *pflag.FlagSet, s *runs.Spec) {
 	f.StringVar(&s.Upload, "upload", s.Upload, "folder or s3://BUCKET/NAME that every checkpoint is sent to while the run goes on; --resume takes the newest from there where this machine has none")
 	s.S3.Bind(f)
 	f.BoolVar(&s.Resume, "resume", false, "go on from the checkpoint, if there is one, with the bits of a run that was never stopped")
+	f.BoolVar(&s.AcceptChangedData, "accept-changed-data", false, "with --resume, go on although the data are not those that the run was begun with; the state records it")
 }
 
 // bindSet adds the flag that reaches every key of a file.
