@@ -122,13 +122,6 @@ func (c *Contents) put(file, sum string) {
 	*c = slices.Insert(*c, at, Content{file, sum})
 }
 
-// Merge takes in those of others.
-func (c *Contents) Merge(others Contents) {
-	for _, x := range others {
-		c.put(x.File, x.SHA256)
-	}
-}
-
 func (c Contents) sum(file string) string {
 	for _, x := range c {
 		if x.File == file {
@@ -139,17 +132,22 @@ func (c Contents) sum(file string) string {
 }
 
 // Differences names the files that are not what they were, in short; "" where there are none.
-func (c Contents) Differences(was Contents) string {
+func (c Contents) Differences(was Contents) string { return c.differences(was, true) }
+
+// Changed is Differences of the files that both have.
+func (c Contents) Changed(was Contents) string { return c.differences(was, false) }
+
+func (c Contents) differences(was Contents, all bool) string {
 	var out []error
 	for _, x := range c {
-		if old := was.sum(x.File); old == "" {
+		if old := was.sum(x.File); old == "" && all {
 			out = append(out, fmt.Errorf("%.200q is new", x.File))
-		} else if old != x.SHA256 {
+		} else if old != "" && old != x.SHA256 {
 			out = append(out, fmt.Errorf("%.200q has SHA-256 %.12s…, want %.12s…", x.File, x.SHA256, old))
 		}
 	}
 	for _, x := range was {
-		if c.sum(x.File) == "" {
+		if all && c.sum(x.File) == "" {
 			out = append(out, fmt.Errorf("%.200q is gone", x.File))
 		}
 	}

@@ -31,8 +31,8 @@ type runRecord struct {
 	ModelName  string `json:"model_name"`
 	Invocation []int  `json:"invocation_tokens"`
 	Data       string `json:"data,omitempty"` // what synthetic prompts depend on
-	// Contents are the files that samples come from, Accepted what of them had changed when a run
-	// went on all the same.
+	// Contents are the files that samples come from, Accepted what of them was not, or is not known
+	// to be, what the run was begun with.
 	Contents datasets.Contents `json:"data_sha256,omitempty"`
 	Accepted []string          `json:"accepted,omitempty"`
 }
@@ -189,8 +189,6 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 	t.done, t.skipped, t.history, t.accepted = got.Step, got.Skipped, got.History, got.Accepted
 	if note != "" {
 		t.notice(note)
-	}
-	if note != "" && got.Contents != nil {
 		t.accepted = append(t.accepted, fmt.Sprintf("after step %d: %s", t.done, note))
 	}
 	return nil

@@ -99,6 +99,7 @@ times, and tasks that measure time, are its own.`,
 	f.IntVar(&j.Shards, "shards", 0, "parts of the run that any number of workers with one --out, a shared folder or s3://BUCKET/NAME, take as they are free; a killed one's is gone on with")
 	f.StringVar(&j.Shard, "shard", "", "do one part alone, as I/N with I from 0")
 	f.BoolVar(&j.Resume, "resume", false, "go on with the run of --out")
+	f.BoolVar(&j.Accept, "accept-changed-data", false, "with --resume or --shards, go on although the data are not those that the run was begun with; environment.json records it")
 	f.BoolVar(&e.dryRun, "dry-run", false, "say what would be measured and what it needs, and stop")
 	f.BoolVar(&e.asJSON, "json", false, "print JSON: an object with schema and rows")
 	f.BoolVar(&e.groups, "groups", false, "also show every group of samples by itself: length, depth, difficulty")
