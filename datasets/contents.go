@@ -35,7 +35,7 @@ var ErrDataChanged = errors.New("the data have changed since the run was begun")
 // maxListed is how many files of a folder are named one by one.
 const maxListed = 64
 
-// Add reads the file or folder at path, which the run calls name. Of a folder it takes all files but
+// Add reads the file or folder at path, which the run calls name; pipes it leaves out. Of a folder it takes all files but
 // hidden ones, by NAME/FILE; where these are more than 64, all have one hash: the SHA-256 of a line
 // "SHA256  FILE" for each, sorted by name.
 func (c *Contents) Add(ctx context.Context, name, path string) error {
@@ -43,12 +43,15 @@ func (c *Contents) Add(ctx context.Context, name, path string) error {
 	if err != nil {
 		return fmt.Errorf("hash data: %w", err)
 	}
-	if !info.IsDir() {
+	switch {
+	case info.Mode().IsRegular():
 		sum, err := fileSum(ctx, path)
 		if err == nil {
 			c.put(name, sum)
 		}
 		return err
+	case !info.IsDir(): // a pipe, which can be read once
+		return nil
 	}
 	var files Contents
 	err = filepath.WalkDir(path, func(file string, e fs.DirEntry, err error) error {
@@ -111,6 +114,26 @@ func joinName(folder, file string) string {
 		return file
 	}
 	return strings.TrimSuffix(folder, "/") + "/" + path.Clean(file)
+}
+
+// Text is the JSON of them, by which they can be compared; "" of none.
+func (c Contents) Text() string {
+	if len(c) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // of texts
+	}
+	return string(text)
+}
+
+// ParseContents reads what Text returns.
+func ParseContents(text string) (c Contents, err error) {
+	if text != "" {
+		err = json.Unmarshal([]byte(text), &c)
+	}
+	return c, err
 }
 
 func (c *Contents) put(file, sum string) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"glimpse/checkpoints"
+	"glimpse/datasets"
+	"glimpse/model"
 )
 
 // generated writes pairs of a seed to a file.
@@ -112,5 +115,97 @@ func TestResumeWithoutRecordedData(t *testing.T) {
 	}
 	if log, err := run("--steps", "3", "--resume", "--replace"); err != nil || strings.Contains(log, note) {
 		t.Errorf("then: %v, %q", err, log)
+	}
+}
+
+// TestGenerateOnChangedPrompts: an interrupted file and the next shard are not made of prompts that
+// have changed. What an earlier version began, which recorded none and had another name for the
+// weights, is gone on with.
+func TestGenerateOnChangedPrompts(t *testing.T) {
+	const prompts, others = `{"prompt_ids": [1, 3, 7, 345, 12]}`, `{"prompt_ids": [1, 3, 7, 346, 12]}`
+	m, err := model.Open("", model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	weights, err := m.SHA256(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden, err := os.ReadFile("../../model/testdata/reference_golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	filesSum := regexp.MustCompile(`"files_sha256": "([0-9a-f]{64})"`).FindSubmatch(golden)
+	if filesSum == nil {
+		t.Fatal("no hash of the files")
+	}
+	recorded := regexp.MustCompile(`"data_sha256":\[[^]]*\],`)
+	for name, sharded := range map[string]bool{"a file": false, "shards": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			source, out := filepath.Join(dir, "prompts.jsonl"), filepath.Join(dir, "out")
+			put := func(text string) {
+				t.Helper()
+				if err := os.WriteFile(source, []byte(strings.Repeat(text+"\n", 6)), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run := func(again bool) (string, error) {
+				args := []string{"generate", "--prompts", source, "--max-new", "2", "-o", out}
+				switch {
+				case sharded && again:
+					args = append(args, "--shard", "1/2")
+				case sharded:
+					args = append(args, "--shard", "0/2")
+				case again:
+					args = append(args, "--resume")
+				}
+				_, log, err := execute(t, t.Context(), args...)
+				return log, err
+			}
+			put(prompts)
+			if _, err := run(false); err != nil {
+				t.Fatal(err)
+			}
+			head := filepath.Join(out, datasets.SettingsName)
+			if !sharded { // as if it was interrupted after the header
+				head = datasets.PartialOf(out)
+				data, err := os.ReadFile(out)
+				if err != nil {
+					t.Fatal(err)
+				}
+				line, _, _ := strings.Cut(string(data), "\n")
+				if err := errors.Join(os.WriteFile(head, []byte(line+"\n"), 0o666), os.Remove(out)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put(others)
+			_, err := run(true)
+			if want := `"` + source + `" has SHA-256 `; err == nil || !strings.Contains(err.Error(), want) {
+				t.Fatalf("changed prompts: %v, want %s", err, want)
+			}
+			text, err := os.ReadFile(head)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !recorded.Match(text) {
+				t.Fatalf("the header does not record the prompts: %s", text)
+			}
+			old, unrecorded := strings.Replace(string(text), weights, string(filesSum[1]), 1), 0
+			if !sharded { // whose shards have one record
+				old, unrecorded = recorded.ReplaceAllString(old, ""), 1
+			}
+			if err := os.WriteFile(head, []byte(old), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			put(prompts)
+			if log, err := run(true); err != nil || strings.Count(log, "did not record what its data were") != unrecorded {
+				t.Fatalf("begun by an earlier version: %v, %q", err, log)
+			}
+			if sharded { // the first names the weights by their tensors, the second by their files
+				must(t, "judgeq", "--data", out, "--steps", "1", "--batch", "1", "--rows", "2", "-o", filepath.Join(dir, "adapter"))
+			}
+		})
 	}
 }
