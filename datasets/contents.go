@@ -47,7 +47,7 @@ func (c *Contents) Add(ctx context.Context, name, path string) error {
 	case info.Mode().IsRegular():
 		sum, err := fileSum(ctx, path)
 		if err == nil {
-			c.put(name, sum)
+			c.Put(name, sum)
 		}
 		return err
 	case !info.IsDir(): // a pipe, which can be read once
@@ -72,7 +72,7 @@ func (c *Contents) Add(ctx context.Context, name, path string) error {
 			return err
 		}
 		sum, err := fileSum(ctx, file)
-		files.put(filepath.ToSlash(rel), sum)
+		files.Put(filepath.ToSlash(rel), sum)
 		return err
 	})
 	if err != nil {
@@ -83,11 +83,11 @@ func (c *Contents) Add(ctx context.Context, name, path string) error {
 		for _, f := range files {
 			fmt.Fprintf(h, "%s  %s\n", f.SHA256, f.File)
 		}
-		c.put(strings.TrimSuffix(name, "/")+"/", fmt.Sprintf("%x", h.Sum(nil)))
+		c.Put(strings.TrimSuffix(name, "/")+"/", fmt.Sprintf("%x", h.Sum(nil)))
 		return nil
 	}
 	for _, f := range files {
-		c.put(joinName(name, f.File), f.SHA256)
+		c.Put(joinName(name, f.File), f.SHA256)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (c *Contents) AddStream(s *Stream) error {
 			return err
 		}
 	}
-	c.put(s.String(), fmt.Sprintf("%x", h.Sum(nil)))
+	c.Put(s.String(), fmt.Sprintf("%x", h.Sum(nil)))
 	return nil
 }
 
@@ -136,7 +136,8 @@ func ParseContents(text string) (c Contents, err error) {
 	return c, err
 }
 
-func (c *Contents) put(file, sum string) {
+// Put takes in a file, in the place of one of its name.
+func (c *Contents) Put(file, sum string) {
 	at, found := slices.BinarySearchFunc(*c, file, func(x Content, file string) int { return strings.Compare(x.File, file) })
 	if found {
 		(*c)[at].SHA256 = sum

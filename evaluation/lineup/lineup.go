@@ -18,6 +18,7 @@ import (
 
 	"glimpse/checkpoints"
 	"glimpse/checkpoints/objectstore"
+	"glimpse/datasets"
 	"glimpse/eviction"
 	"glimpse/internal/modelfile"
 	"glimpse/model"
@@ -50,6 +51,7 @@ type Options struct {
 type adapter struct {
 	name    string
 	pooling int
+	sha256  string // see checkpoints.Adapter.SHA256
 	asked   bool // for by name, not as one of those that ship with the model
 	model.Adapter
 }
@@ -139,6 +141,22 @@ func (l *Lineup) Close() error {
 		}
 	}
 	return l.Model.Close()
+}
+
+// Companions identify the adapters and the draft models, by their names.
+func (l *Lineup) Companions(ctx context.Context) (datasets.Contents, error) {
+	var out datasets.Contents
+	for _, a := range l.adapters {
+		out.Put(strings.TrimSpace("adapter "+a.Kind()+" "+a.name), a.sha256)
+	}
+	for _, d := range l.drafts {
+		sum, err := d.model.SHA256(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out.Put("draft "+d.name, sum)
+	}
+	return out, nil
 }
 
 // policyDefaults is an optional file of a model folder: options of policies that
@@ -320,6 +338,6 @@ func (l *Lineup) addStored(ctx context.Context, name string, stored *checkpoints
 			return fmt.Errorf("two adapters of kind %q named %q; name them, as NAME=DIR", a.Kind(), name)
 		}
 	}
-	l.adapters = append(l.adapters, adapter{name: name, pooling: stored.PoolingKernel, asked: asked, Adapter: a})
+	l.adapters = append(l.adapters, adapter{name: name, pooling: stored.PoolingKernel, sha256: stored.SHA256(), asked: asked, Adapter: a})
 	return nil
 }

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -103,25 +104,46 @@ func TestResumeWithoutRecordedPrompts(t *testing.T) {
 	}
 }
 
-// TestResumeOnChangedWeights: a run that was stopped is not gone on with by other weights of the
-// same name, and neither is a finished one.
+// TestResumeOnChangedWeights: a run is not gone on with by other weights, adapters or drafts of the
+// same names.
 func TestResumeOnChangedWeights(t *testing.T) {
-	out := t.TempDir()
-	if _, err := small(out).Run(t.Context(), io.Discard); err != nil {
-		t.Fatal(err)
+	job := func(out string) *Job {
+		j := small(out)
+		j.Models, j.Policies, j.Samples = []Subject{{Drafts: []string{"cheap=layers:1"}}}, Names{"full,lookaheadkv,speckv"}, 1
+		return j
 	}
-	var about Environment
-	if err := json.Unmarshal([]byte(read(t, out, EnvironmentFile)), &about); err != nil {
-		t.Fatal(err)
-	}
-	about.Models[0].SHA256 = strings.Repeat("0", 64)
-	if err := (&folder{path: out}).writeAbout(&about); err != nil {
-		t.Fatal(err)
-	}
-	j := small(out)
-	j.Resume = true
-	if _, err := j.Run(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "the weights have changed since the run was begun") {
-		t.Errorf("other weights: %v", err)
+	for _, c := range []struct {
+		change func(m *AboutModel)
+		want   string
+	}{
+		{func(m *AboutModel) { m.SHA256 = strings.Repeat("0", 64) }, "the weights have changed since the run was begun: SHA-256 "},
+		{func(m *AboutModel) { m.Companions.Put("adapter lookaheadkv shipped", strings.Repeat("0", 64)) }, `"adapter lookaheadkv shipped" has SHA-256 `},
+		{func(m *AboutModel) { m.Companions.Put("draft cheap", strings.Repeat("0", 64)) }, `"draft cheap" has SHA-256 `},
+	} {
+		out := t.TempDir()
+		if _, err := job(out).Run(t.Context(), io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		var about, other Environment
+		if err := errors.Join(readJSON(filepath.Join(out, EnvironmentFile), &about), readJSON(filepath.Join(out, EnvironmentFile), &other)); err != nil {
+			t.Fatal(err)
+		}
+		before := len(about.Models[0].Companions)
+		c.change(&about.Models[0])
+		if got := len(about.Models[0].Companions); got != before {
+			t.Fatalf("%d companions, want the %d of the run: %v", got, before, about.Models[0].Companions)
+		}
+		if err := (&folder{path: out}).writeAbout(&about); err != nil {
+			t.Fatal(err)
+		}
+		j := job(out)
+		j.Resume = true
+		if _, err := j.Run(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q", err, c.want)
+		}
+		if err := about.sameModels(&other); err == nil {
+			t.Errorf("shards were joined, want that not to be for %q", c.want)
+		}
 	}
 }
 

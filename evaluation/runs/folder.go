@@ -66,11 +66,13 @@ type Environment struct {
 
 // AboutModel is a model that was measured.
 type AboutModel struct {
-	Name     string        `json:"name"`
-	SHA256   string        `json:"weights_sha256"`
-	HashOf   string        `json:"weights_sha256_of,omitempty"` // "tensors"; in runs of earlier versions "", the files
-	Device   string        `json:"device"`
-	Policies []AboutPolicy `json:"policies"`
+	Name   string `json:"name"`
+	SHA256 string `json:"weights_sha256"`
+	HashOf string `json:"weights_sha256_of,omitempty"` // "tensors"; in runs of earlier versions "", the files
+	// Companions are the adapters and draft models, by their names.
+	Companions datasets.Contents `json:"companions,omitempty"`
+	Device     string            `json:"device"`
+	Policies   []AboutPolicy     `json:"policies"`
 }
 
 // AboutPolicy is a policy that took part, with its options.
@@ -236,6 +238,10 @@ func (f *folder) describe(ctx context.Context, l *lineup.Lineup, contenders []ev
 	if err != nil {
 		return err
 	}
+	companions, err := l.Companions(ctx)
+	if err != nil {
+		return err
+	}
 	if was := f.begun.model(l.Name); was != nil {
 		known, err := l.KnownAs(ctx, was.SHA256)
 		if err != nil {
@@ -244,8 +250,11 @@ func (f *folder) describe(ctx context.Context, l *lineup.Lineup, contenders []ev
 		if known != was.SHA256 {
 			return fmt.Errorf("--resume: %s: model %s: the weights have changed since the run was begun: SHA-256 %.12s…, want %.12s…", f.file(EnvironmentFile), l.Name, hash, was.SHA256)
 		}
+		if changes := companions.Differences(was.Companions); was.Companions != nil && changes != "" {
+			return fmt.Errorf("--resume: %s: model %s: adapters or drafts have changed since the run was begun: %s", f.file(EnvironmentFile), l.Name, changes)
+		}
 	}
-	f.about.Models = append(f.about.Models, AboutModel{Name: l.Name, SHA256: hash, HashOf: hashOfTensors, Device: l.Backend.Name(), Policies: aboutPolicies(contenders)})
+	f.about.Models = append(f.about.Models, AboutModel{Name: l.Name, SHA256: hash, HashOf: hashOfTensors, Companions: companions, Device: l.Backend.Name(), Policies: aboutPolicies(contenders)})
 	// Now, so that a run that is stopped can be compared with the one that goes on.
 	about := f.about
 	if f.begun != nil {
@@ -279,12 +288,19 @@ func (m *AboutModel) same(other *AboutModel) bool {
 	return m == nil || other == nil || m.HashOf != other.HashOf || m.SHA256 == "" || other.SHA256 == "" || m.SHA256 == other.SHA256
 }
 
-// sameModels is an error that names the model whose weights are others.
+// sameModels is an error that names what is another: a model's weights, an adapter or a draft.
 func (e *Environment) sameModels(other *Environment) error {
 	for i := range e.Models {
 		m := &e.Models[i]
-		if o := other.model(m.Name); !m.same(o) {
+		o := other.model(m.Name)
+		if !m.same(o) {
 			return fmt.Errorf("model %s: weights of SHA-256 %.12s…, want %.12s… as in the first shard", m.Name, o.SHA256, m.SHA256)
+		}
+		if o == nil {
+			continue
+		}
+		if changes := o.Companions.Changed(m.Companions); changes != "" {
+			return fmt.Errorf("model %s: adapters or drafts are not those of the first shard: %s", m.Name, changes)
 		}
 	}
 	return nil

@@ -113,6 +113,13 @@ func (j *Job) same(ctx context.Context, l *lineup.Lineup, contenders []evaluatio
 	if err != nil {
 		return err
 	}
+	companions, err := l.Companions(ctx)
+	if err != nil {
+		return err
+	}
+	if err := companions.Agree(ctx, j.Ranks); err != nil {
+		return err
+	}
 	about := struct {
 		Version, Model, SHA256, Cache, Device, CPU string
 		Policies                                   []AboutPolicy
