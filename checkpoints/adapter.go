@@ -1,6 +1,8 @@
 package checkpoints
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -53,7 +55,7 @@ type Adapter struct {
 // BaseModel says which model an adapter belongs to.
 type BaseModel struct {
 	Name   string // for people and PEFT, such as "meta-llama/Llama-3.2-1B-Instruct"
-	SHA256 string // of the weights, see Weights.SHA256
+	SHA256 string // of the weights, see model.Model.SHA256 and, of earlier versions, Weights.SHA256
 }
 
 // DataSource describes training data.
@@ -98,6 +100,23 @@ func (a *Adapter) loraKeys() []LoRAKey {
 		}
 		return slices.Index(Modules, x.Module) - slices.Index(Modules, y.Module)
 	})
+}
+
+// SHA256 identifies what the adapter computes, in lower-case hexadecimal: kind, pooling, scale and
+// numbers, whatever it was trained on and however its files are laid out.
+func (a *Adapter) SHA256() string {
+	h := sha256.New()
+	matrix := func(name string, m Matrix) {
+		v := F32Tensor(name, []int{m.Rows, m.Cols}, m.Data)
+		fmt.Fprintf(h, "%s %v %x\n", v.Name, v.Shape, sha256.Sum256(v.Data))
+	}
+	fmt.Fprintf(h, "%s pooling %d rank %d alpha %v\n", a.Kind, a.PoolingKernel, a.Rank, a.Alpha)
+	matrix("embeddings", a.Embeddings)
+	for _, key := range a.loraKeys() {
+		matrix(key.String()+" A", a.LoRA[key].A)
+		matrix(key.String()+" B", a.LoRA[key].B)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // CheckBase returns an error that is ErrWrongBase, and names both models, if the

@@ -215,8 +215,8 @@ func (w *Weights) Bytes() int64 {
 	return n
 }
 
-// SHA256 identifies the weights: the hash, in lower-case hexadecimal, of the
-// files' bytes, one after the other in the order of their names. It is what
+// SHA256 is the hash, in lower-case hexadecimal, of the files' bytes, one after the
+// other in the order of their names. Earlier versions identified weights by it. It is what
 //
 //	cat model*.safetensors | sha256sum
 //

@@ -28,6 +28,8 @@ type PairHeader struct {
 	// Data says where the prompts come from and how they were made; "" where it is not
 	// told.
 	Data string
+	// Contents are those of the prompts' files, as Contents.Text has them; "" where they are not recorded.
+	Contents string
 }
 
 // Sampling is how a response was drawn. Temperature 0 is greedy decoding, and
@@ -52,12 +54,17 @@ type headerLine struct {
 	Shard         int          `json:"shard"`
 	Shards        int          `json:"shards"`
 	Data          string       `json:"data,omitempty"`
+	Contents      Contents     `json:"data_sha256,omitempty"`
 	Check         string       `json:"check,omitempty"` // checkName: every pair carries a check
 }
 
 // line is the header as it stands in a file.
 func (h PairHeader) line() headerLine {
-	return headerLine{pairFormat, pairVersion, h.Model, h.WeightsSHA256, samplingLine(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data, checkName}
+	contents, err := ParseContents(h.Contents)
+	if err != nil {
+		panic(err) // Validate has read them
+	}
+	return headerLine{pairFormat, pairVersion, h.Model, h.WeightsSHA256, samplingLine(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data, contents, checkName}
 }
 
 type samplingLine struct {
@@ -74,7 +81,10 @@ var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // Validate returns an error that names the first field that no file may have.
 func (h PairHeader) Validate() error {
 	s := h.Sampling
+	contents, err := ParseContents(h.Contents)
 	switch {
+	case err != nil || contents.Text() != h.Contents:
+		return fmt.Errorf(`field "data_sha256": got %.200q, want a list of files with their SHA-256`, h.Contents)
 	case h.Model == "":
 		return errors.New(`field "model": got an empty string, want the model's name`)
 	case !sha256Pattern.MatchString(h.WeightsSHA256):
@@ -282,7 +292,7 @@ func parseHeader(o object) (_ PairHeader, checked bool, _ error) {
 	if h.Version != pairVersion {
 		return PairHeader{}, false, fmt.Errorf(`field "version": got %d, want %d`, h.Version, pairVersion)
 	}
-	if err := o.only("format", "version", "model", "weights_sha256", "sampling", "seed", "shard", "shards", "data", checkField); err != nil {
+	if err := o.only("format", "version", "model", "weights_sha256", "sampling", "seed", "shard", "shards", "data", "data_sha256", checkField); err != nil {
 		return PairHeader{}, false, err
 	}
 	sampling := json.RawMessage{}
@@ -305,6 +315,11 @@ func parseHeader(o object) (_ PairHeader, checked bool, _ error) {
 			return PairHeader{}, false, err
 		}
 	}
+	if _, ok := o["data_sha256"]; ok {
+		if err := o.decode("data_sha256", "a list of files with their SHA-256", &h.Contents); err != nil {
+			return PairHeader{}, false, err
+		}
+	}
 	if _, ok := o[checkField]; ok {
 		if h.Check, err = o.text(checkField); err != nil {
 			return PairHeader{}, false, err
@@ -313,7 +328,7 @@ func parseHeader(o object) (_ PairHeader, checked bool, _ error) {
 			return PairHeader{}, false, fmt.Errorf("field %q: got %q, want %q", checkField, h.Check, checkName)
 		}
 	}
-	header := PairHeader{h.Model, h.WeightsSHA256, Sampling(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data}
+	header := PairHeader{h.Model, h.WeightsSHA256, Sampling(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data, h.Contents.Text()}
 	return header, h.Check != "", header.Validate()
 }
 

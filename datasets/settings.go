@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -38,6 +39,36 @@ func (h PairHeader) CheckSettings(name string, data []byte) error {
 		return fmt.Errorf("%s: the folder's shards are made with other settings: %+v, want %+v: generate into another folder", name, got, h.Settings())
 	}
 	return nil
+}
+
+// BegunFile is the header of a pair file, or of what an interruption has left of one. Of one that
+// is damaged it is none: who opens it tells.
+func BegunFile(path string) (h PairHeader, found bool) {
+	if h, found = headerOf(PartialOf(path)); !found {
+		h, found = headerOf(path)
+	}
+	return h, found
+}
+
+// BegunShards is the header of a folder's shards, as BegunFile is of a file.
+func BegunShards(dir string) (h PairHeader, found bool) {
+	if h, found = headerOf(filepath.Join(dir, SettingsName)); found {
+		return h, true
+	}
+	shards, _ := fs.Glob(os.DirFS(dir), "pairs-*-of-*.jsonl") // of earlier versions
+	if len(shards) == 0 {
+		return PairHeader{}, false
+	}
+	return headerOf(filepath.Join(dir, shards[0]))
+}
+
+func headerOf(path string) (PairHeader, bool) {
+	r, err := OpenPairs(path)
+	if err != nil {
+		return PairHeader{}, false
+	}
+	defer r.Close()
+	return r.Header(), true
 }
 
 // claimSettings makes the folder one of the header's settings, if it has none yet.

@@ -75,6 +75,9 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 	if !writes {
 		return s.help(ctx, m)
 	}
+	if header, err = s.identify(ctx, m, header, log); err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
 	if s.Shards == 0 {
 		err = s.fillFile(ctx, m, header, log)
 	} else {
@@ -84,6 +87,68 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	return s.begin(ctx, false)
+}
+
+// identify puts into the header what the prompts are, which must be what a generation that is gone on
+// with was begun with. Where an earlier version began it, the header names weights and prompts as that did.
+func (s *Job) identify(ctx context.Context, m *model.Model, h datasets.PairHeader, log io.Writer) (datasets.PairHeader, error) {
+	var contents datasets.Contents
+	for i, source := range s.local {
+		if err := contents.Add(ctx, s.Sources[i].Path, source.Path); err != nil {
+			return h, err
+		}
+	}
+	if len(s.Sources) == 0 {
+		stream, err := datasets.StreamFor(m.Name, m.Config.Vocab, s.Tasks, s.Split, s.Tokens, s.Seed)
+		if err != nil {
+			return h, err
+		}
+		if err := contents.AddStream(stream); err != nil {
+			return h, err
+		}
+	}
+	h.Contents = contents.Text()
+	begun, found, err := s.begun(ctx)
+	if err != nil || !found {
+		return h, err
+	}
+	if h.WeightsSHA256, err = m.KnownAs(ctx, begun.WeightsSHA256); err != nil {
+		return h, err
+	}
+	if begun.Data != h.Data { // of other settings, which is told
+		return h, nil
+	}
+	was, err := datasets.ParseContents(begun.Contents)
+	if err != nil {
+		return h, err
+	}
+	note, err := contents.Since(was, false)
+	if err != nil {
+		return h, fmt.Errorf("%s: %w: generate into another file or folder", s.Out, err)
+	}
+	if note != "" {
+		fmt.Fprintln(log, note)
+	}
+	h.Contents = begun.Contents
+	return h, nil
+}
+
+// begun is the header of what is gone on with, where anything is.
+func (s *Job) begun(ctx context.Context) (h datasets.PairHeader, found bool, err error) {
+	switch {
+	case s.Shards == 0 && s.Resume:
+		h, found = datasets.BegunFile(s.Out)
+	case s.Shards == 0:
+	case objectstore.IsURL(s.Out):
+		store, folder, err := objectstore.Open(ctx, s.Out, s.S3)
+		if err != nil {
+			return h, false, err
+		}
+		return Stored{Store: store, Folder: folder}.Begun(ctx)
+	default:
+		h, found = datasets.BegunShards(s.Out)
+	}
+	return h, found, nil
 }
 
 // fillShards fills the shards that are free, or only the one of that number.

@@ -150,6 +150,23 @@ func (s Stored) open(ctx context.Context, h datasets.PairHeader, claim *objectst
 	return shard, nil
 }
 
+// Begun is the header of the folder's shards, as datasets.BegunFile is of a file.
+func (s Stored) Begun(ctx context.Context) (h datasets.PairHeader, found bool, err error) {
+	key := objectstore.Join(s.Folder, workFolder+"/"+datasets.SettingsName)
+	data, err := objectstore.Get(ctx, s.Store, key, datasets.MaxLine)
+	if errors.Is(err, objectstore.ErrNotExist) {
+		return h, false, nil
+	}
+	if err != nil {
+		return h, false, err
+	}
+	r, err := datasets.NewPairReader(s.Store.URL(key), bytes.NewReader(data))
+	if err != nil {
+		return h, false, err
+	}
+	return r.Header(), true, nil
+}
+
 // claimSettings makes the folder one of the header's settings, if it has none yet.
 func (s Stored) claimSettings(ctx context.Context, h datasets.PairHeader) error {
 	key := objectstore.Join(s.Folder, workFolder+"/"+datasets.SettingsName)

@@ -74,7 +74,7 @@ func TestExportAndLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := m.LoadAdapter(hash, back)
+			b, err := m.LoadAdapter(t.Context(), back)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +85,8 @@ func TestExportAndLoad(t *testing.T) {
 					t.Fatalf("layer %d: scores differ after export and load", l)
 				}
 			}
-			if _, err := m.LoadAdapter(strings.Repeat("0", 64), back); !errors.Is(err, checkpoints.ErrWrongBase) {
+			back.Base.SHA256 = strings.Repeat("0", 64)
+			if _, err := m.LoadAdapter(t.Context(), back); !errors.Is(err, checkpoints.ErrWrongBase) {
 				t.Fatalf("load onto another base: %v, want ErrWrongBase", err)
 			}
 			other := modeltest.Llama{Layers: 3, Hidden: 24, Seed: 5}.Open(t, "cpu")

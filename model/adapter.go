@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -176,8 +177,12 @@ func (m *Model) parameter(on kernels.Backend, values []float64, shape []int) *ke
 
 // LoadAdapter reads an adapter folder that was trained for m. Another base model
 // is checkpoints.ErrWrongBase.
-func (m *Model) LoadAdapter(sha256 string, stored *checkpoints.Adapter) (Adapter, error) {
-	if err := stored.CheckBase(m.Name, sha256); err != nil {
+func (m *Model) LoadAdapter(ctx context.Context, stored *checkpoints.Adapter) (Adapter, error) {
+	sum, err := m.KnownAs(ctx, stored.Base.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	if err := stored.CheckBase(m.Name, sum); err != nil {
 		return nil, err
 	}
 	kind, err := AdapterKinds.Lookup(stored.Kind)

@@ -24,6 +24,7 @@ func TestReferenceModelAgainstNumPy(t *testing.T) {
 	}
 	var golden struct {
 		WeightsSHA256 string `json:"weights_sha256"`
+		FilesSHA256   string `json:"files_sha256"`
 		Prompts       []struct {
 			ID                string    `json:"id"`
 			PromptIDs         []int32   `json:"prompt_ids"`
@@ -51,6 +52,9 @@ func TestReferenceModelAgainstNumPy(t *testing.T) {
 			defer m.Close()
 			if hash, err := m.SHA256(ctx); err != nil || hash != golden.WeightsSHA256 {
 				t.Fatalf("weights %s (%v), the golden file is of %s", hash, err, golden.WeightsSHA256)
+			}
+			if hash, err := m.KnownAs(ctx, golden.FilesSHA256); err != nil || hash != golden.FilesSHA256 {
+				t.Fatalf("known as %s (%v), want the hash of the file, %s", hash, err, golden.FilesSHA256)
 			}
 			for _, p := range golden.Prompts {
 				r, cache := m.NewRunner(), m.NewCache()

@@ -2,11 +2,11 @@ package model
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,13 +46,14 @@ type Model struct {
 
 	generation *Generation // nil without stored weights
 
-	folder  fs.FS
-	weights *checkpoints.Weights // nil without stored weights
-	cut     bool                 // the weights belong to another model
-	stages  []stage              // nil: all is on Backend
-	family  Family
-	shapes  *shapes           // of models without stored weights
-	counter *memcount.Counter // the Backend of a model that Counted made
+	folder   fs.FS
+	weights  *checkpoints.Weights // nil without stored weights
+	cut      bool                 // the weights belong to another model
+	identity *identity            // of the weights
+	stages   []stage              // nil: all is on Backend
+	family   Family
+	shapes   *shapes           // of models without stored weights
+	counter  *memcount.Counter // the Backend of a model that Counted made
 
 	ropeMu sync.Mutex
 	tables map[kernels.Backend]*[2]*kernels.RoPETable // by device: of short prompts, of long ones
@@ -194,7 +195,7 @@ func (m *Model) Cut(layers int) (*Model, error) {
 	n.Layers = n.Layers[:layers]
 	cut := &Model{
 		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
-		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, generation: m.generation, folder: m.folder, weights: m.weights, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family,
+		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, generation: m.generation, folder: m.folder, weights: m.weights, identity: m.identity, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family,
 	}
 	for _, s := range m.stages {
 		if s.from < layers {
@@ -235,15 +236,6 @@ func (m *Model) NeedTokenizer() (*tokenizer.Tokenizer, error) {
 		return nil, fmt.Errorf("model %s: tokenizer: %w", m.Name, m.tokenizerErr)
 	}
 	return m.Tokenizer, nil
-}
-
-// SHA256 identifies the weights; it is computed on the first call, at about a
-// gigabyte a second.
-func (m *Model) SHA256(ctx context.Context) (string, error) {
-	if m.weights == nil {
-		return "", fmt.Errorf("model %s: has no stored weights", m.Name)
-	}
-	return m.weights.SHA256(ctx, nil)
 }
 
 // WeightBytes is the size of the weights as stored.
@@ -387,6 +379,7 @@ func (m *Model) load(b *Binder) error {
 	if err := errors.Join(listing.Join(errs), listing.Join(m.surplus(surplus, wanted))); err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}
+	m.identity = &identity{names: slices.Sorted(maps.Keys(wanted))}
 	if len(unused) > 0 {
 		m.note("weights: %d tensors are not used: %s", len(unused), listing.Names(unused))
 	}

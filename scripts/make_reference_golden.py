@@ -47,7 +47,8 @@ def main():
     weights = open(os.path.join(FOLDER, "model.safetensors"), "rb").read()
     golden = {
         "about": "float64 numpy over the bfloat16 weights; written by scripts/make_reference_golden.py",
-        "weights_sha256": hashlib.sha256(weights).hexdigest(),
+        "files_sha256": hashlib.sha256(weights).hexdigest(),
+        "weights_sha256": identity(weights),
         "prompts": prompts,
     }
     path = os.path.join(ROOT, "model", "testdata", "reference_golden.json")
@@ -59,6 +60,18 @@ def main():
         f.flush()
         os.fsync(f.fileno())
     os.replace(path + ".tmp", path)
+
+
+def identity(file):
+    """Model.SHA256 of a safetensors file all of whose tensors the network reads."""
+    n = int.from_bytes(file[:8], "little")
+    lines = []
+    for name, t in json.loads(file[8 : 8 + n]).items():
+        if name != "__metadata__":
+            begin, end = t["data_offsets"]
+            data = hashlib.sha256(file[8 + n + begin : 8 + n + end]).hexdigest()
+            lines.append(f"{name} {t['dtype']} [{' '.join(map(str, t['shape']))}] {data}\n")
+    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
 
 
 def compact(text):

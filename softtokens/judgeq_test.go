@@ -39,7 +39,7 @@ func TestExportAndLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := m.LoadAdapter(hash, back)
+	b, err := m.LoadAdapter(t.Context(), back)
 	if err != nil {
 		t.Fatal(err)
 	}

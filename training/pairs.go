@@ -18,8 +18,8 @@ import (
 )
 
 // ReadPairs reads the pair files that PairFiles finds, whose responses must be those of the
-// model with these weights.
-func ReadPairs(ctx context.Context, m *model.Model, hash string, paths []string, s3 objectstore.Settings, log io.Writer) ([]datasets.Pair, error) {
+// model, and puts what they are into contents.
+func ReadPairs(ctx context.Context, m *model.Model, paths []string, contents *datasets.Contents, s3 objectstore.Settings, log io.Writer) ([]datasets.Pair, error) {
 	files, err := PairFiles(ctx, paths, s3, log)
 	if err != nil {
 		return nil, err
@@ -27,9 +27,23 @@ func ReadPairs(ctx context.Context, m *model.Model, hash string, paths []string,
 	var all []datasets.Pair
 	parts := make(map[datasets.PairHeader]int) // shards read, by the set that they belong to
 	first := make(map[string]shardOf)          // of each folder
-	for _, file := range files {
+	for _, x := range files {
+		file := x.Path
+		if err := contents.Add(ctx, x.Name, file); err != nil {
+			return nil, err
+		}
 		h, pairs, err := datasets.ReadPairs(file)
 		if err != nil {
+			return nil, err
+		}
+		known, err := m.KnownAs(ctx, h.WeightsSHA256)
+		if err != nil {
+			return nil, err
+		}
+		if h.WeightsSHA256 != known {
+			return nil, fmt.Errorf("%s: responses of model %s (weights %.12s…), want those of %s (weights %.12s…): the target is the attention of the model's own responses", file, h.Model, h.WeightsSHA256, m.Name, known)
+		}
+		if h.WeightsSHA256, err = m.SHA256(ctx); err != nil { // by one name in all shards
 			return nil, err
 		}
 		set := h.Settings()
@@ -39,9 +53,6 @@ func ReadPairs(ctx context.Context, m *model.Model, hash string, paths []string,
 				return nil, fmt.Errorf("%s: shard of other settings than %s beside it: %+v, want %+v: name the files of one set, or keep the sets in folders of their own", file, other.file, set, other.set)
 			}
 			first[folder] = shardOf{file, set}
-		}
-		if h.WeightsSHA256 != hash {
-			return nil, fmt.Errorf("%s: responses of model %s (weights %.12s…), want those of %s (weights %.12s…): the target is the attention of the model's own responses", file, h.Model, h.WeightsSHA256, m.Name, hash)
 		}
 		for _, p := range pairs {
 			if err := p.CheckIDs(m.Config.Vocab); err != nil {
@@ -67,20 +78,32 @@ type shardOf struct {
 	set  datasets.PairHeader
 }
 
+// PairFile is a file of pairs.
+type PairFile struct {
+	Name string // the path or URL, or "-"
+	Path string // of a local file
+}
+
 // PairFiles are the files and all *.jsonl of the folders. Those of buckets are copies in
 // the cache, and "-" is standard input.
-func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log io.Writer) ([]string, error) {
-	var files []string
-	for _, path := range paths {
-		if objectstore.IsURL(path) {
-			copies, err := objectstore.LocalFiles(ctx, path, ".jsonl", s3, log)
+func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log io.Writer) ([]PairFile, error) {
+	var files []PairFile
+	for _, name := range paths {
+		if objectstore.IsURL(name) {
+			copies, err := objectstore.LocalFiles(ctx, name, ".jsonl", s3, log)
 			if err != nil {
 				return nil, fmt.Errorf("training pairs: %w", err)
 			}
-			files = append(files, copies...)
+			for _, file := range copies {
+				url := name
+				if !strings.HasSuffix(url, ".jsonl") {
+					url = strings.TrimSuffix(url, "/") + "/" + filepath.Base(file)
+				}
+				files = append(files, PairFile{url, file})
+			}
 			continue
 		}
-		path, err := objectstore.LocalData(ctx, path, s3, log)
+		path, err := objectstore.LocalData(ctx, name, s3, log)
 		if err != nil {
 			return nil, fmt.Errorf("training pairs: %w", err)
 		}
@@ -89,7 +112,7 @@ func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log
 			return nil, fmt.Errorf("training pairs: %w", err)
 		}
 		if !info.IsDir() {
-			files = append(files, path)
+			files = append(files, PairFile{name, path})
 			continue
 		}
 		shards, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.jsonl"))
@@ -99,7 +122,9 @@ func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log
 		if len(shards) == 0 {
 			return nil, fmt.Errorf("training pairs: %s is a directory without *.jsonl files", path)
 		}
-		files = append(files, shards...)
+		for _, file := range shards {
+			files = append(files, PairFile{file, file})
+		}
 	}
 	return files, nil
 }

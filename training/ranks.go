@@ -39,7 +39,10 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 		return err
 	}
 	state := own
-	own.Step, own.Skipped, own.History = 0, 0, history{} // rank 0 has resumed
+	if err := own.Contents.Agree(ctx, g); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	own.Step, own.Skipped, own.History, own.Accepted = 0, 0, history{}, nil // rank 0 has resumed
 	text, err := json.Marshal(own)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"glimpse/datasets"
 	"glimpse/internal/collective"
 	"glimpse/model"
 	"glimpse/training"
@@ -276,4 +277,20 @@ func TestRanksEndTogether(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRanksOfOtherData: ranks whose files of one name are others are refused, with the file's name.
+func TestRanksOfOtherData(t *testing.T) {
+	m := shallow(t)
+	each := func(tr *training.Trainer, g collective.Group) error {
+		sum := strings.Repeat(string(rune('a'+g.Rank())), 64)
+		tr.Contents = datasets.Contents{{File: "common.jsonl", SHA256: strings.Repeat("0", 64)}, {File: "pairs.jsonl", SHA256: sum}}
+		return nil
+	}
+	source := func() training.Source { return pairs(t, m, 5, 64) }
+	for rank, got := range onRanks(t, m, both(1), 2, source, each, nil) {
+		if want := `rank 1 does not have the data of rank 0: "pairs.jsonl" has SHA-256 bbbbbbbbbbbb…, want aaaaaaaaaaaa…`; got.err == nil || !strings.HasSuffix(got.err.Error(), want) {
+			t.Errorf("rank %d: %v, want %s", rank, got.err, want)
+		}
+	}
 }

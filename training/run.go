@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"glimpse/datasets"
 	"glimpse/internal/collective"
 	"glimpse/kernels"
 	"glimpse/model"
@@ -19,6 +20,10 @@ type Trainer struct {
 	Config Config
 	// Invocation are the tokens that end every prompt, for the adapters' metadata.
 	Invocation []int
+	// Contents identify the files that samples come from. Where they are not those of the checkpoint,
+	// Resume is datasets.ErrDataChanged, or tells it and goes on if AcceptChangedData is set.
+	Contents          datasets.Contents
+	AcceptChangedData bool
 	// Notice (may be nil) is told what a person should know and the run survives. It may
 	// be called concurrently.
 	Notice func(text string)
@@ -33,6 +38,7 @@ type Trainer struct {
 	done     int          // optimiser steps
 	skipped  int
 	history  history
+	accepted []string // changes of the data, see runRecord
 	held     *heldOut // nil: nothing is validated
 	searched bool     // the weights, for NaN
 	ranks    collective.Group

@@ -2,6 +2,7 @@ package training
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 
 	"glimpse/checkpoints"
+	"glimpse/datasets"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
 )
@@ -29,6 +31,10 @@ type runRecord struct {
 	ModelName  string `json:"model_name"`
 	Invocation []int  `json:"invocation_tokens"`
 	Data       string `json:"data,omitempty"` // what synthetic prompts depend on
+	// Contents are the files that samples come from, Accepted what of them was not, or is not known
+	// to be, what the run was begun with.
+	Contents datasets.Contents `json:"data_sha256,omitempty"`
+	Accepted []string          `json:"accepted,omitempty"`
 }
 
 // record describes the run as it stands.
@@ -41,7 +47,7 @@ func (t *Trainer) record(modelSHA256 string) (runRecord, error) {
 	return runRecord{
 		Step: t.done, Skipped: t.skipped, History: t.history, Config: config, Source: t.source.Describe(), Data: t.source.DrawnFrom(), Model: modelSHA256,
 		Device: kernels.DeviceOf(t.Model.Backend), SIMD: simd.Level(),
-		ModelName: t.Model.Name, Invocation: t.Invocation, Cache: cache,
+		ModelName: t.Model.Name, Invocation: t.Invocation, Cache: cache, Contents: t.Contents, Accepted: t.accepted,
 	}, err
 }
 
@@ -134,16 +140,27 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 	if err != nil {
 		return err
 	}
+	if got.Model != want.Model { // an earlier version may have had another name for the weights
+		if known, err := t.Model.KnownAs(context.Background(), got.Model); err == nil && known == got.Model {
+			want.Model = known
+		}
+	}
 	differ := settingsDiffer(got.Config, want.Config)
 	switch {
 	case got.Model != want.Model:
 		return fail("model weights", got.Model, want.Model)
 	case differ != nil:
 		return fmt.Errorf("resume %s: %w", path, differ)
-	case got.Source != want.Source:
-		return fail("data", got.Source, want.Source)
-	case got.Data != "" && got.Data != want.Data:
+	case got.Data != "" && want.Data != "" && got.Data != want.Data:
 		return fail("data", got.Data, want.Data)
+	}
+	note, err := t.Contents.Since(got.Contents, t.AcceptChangedData)
+	if err != nil {
+		return fmt.Errorf("resume %s: %w; --accept-changed-data goes on all the same", path, err)
+	}
+	switch {
+	case got.Source != want.Source && !(t.AcceptChangedData && note != ""):
+		return fail("data", got.Source, want.Source)
 	case got.Device != want.Device || got.SIMD != want.SIMD:
 		return fail("device and instruction set", got.Device+" "+got.SIMD, want.Device+" "+want.SIMD)
 	case got.Cache != want.Cache:
@@ -169,7 +186,11 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 			kernels.Convert(x, kernels.FromF32(v.F32, x.Shape...))
 		}
 	})
-	t.done, t.skipped, t.history = got.Step, got.Skipped, got.History
+	t.done, t.skipped, t.history, t.accepted = got.Step, got.Skipped, got.History, got.Accepted
+	if note != "" {
+		t.notice(note)
+		t.accepted = append(t.accepted, fmt.Sprintf("after step %d: %s", t.done, note))
+	}
 	return nil
 }
 

@@ -114,6 +114,7 @@ times, and tasks that measure time, are its own.
 	f.IntVar(&j.Shards, "shards", 0, "parts of the run, which workers with the same --out take as they are free")
 	f.StringVar(&j.Shard, "shard", "", "part of the run to do alone, as I/N with I from 0")
 	f.BoolVar(&j.Resume, "resume", false, "go on with the run in --out")
+	f.BoolVar(&j.Accept, "accept-changed-data", false, "with --resume or --shards, go on although the data have changed since the run was begun")
 	f.BoolVar(&e.dryRun, "dry-run", false, "say what would be measured and what it needs, and stop")
 	f.BoolVar(&e.asJSON, "json", false, "print JSON: an object with schema and rows")
 	f.BoolVar(&e.groups, "groups", false, "also print results of each group of samples: length, depth, difficulty")

@@ -52,6 +52,7 @@ func bind(f *pflag.FlagSet, s *runs.Spec) {
 	f.StringVar(&s.Upload, "upload", s.Upload, "folder or s3://BUCKET/NAME for a copy of every checkpoint, from which --resume can go on")
 	s.S3.Bind(f)
 	f.BoolVar(&s.Resume, "resume", false, "go on from the run's checkpoint, if there is one")
+	f.BoolVar(&s.AcceptChangedData, "accept-changed-data", false, "with --resume, go on although the data have changed since the run was begun")
 }
 
 // bindSet adds the flag that reaches every key of a file.

@@ -159,8 +159,9 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	_, _, err := execute(t, ctx, "lookahead", "--steps", "100000", "--tokens", "64", "--out", filepath.Join(dir, "adapter"))
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("error %v, want context.DeadlineExceeded", err)
+	// The latter where a step ends just then.
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		t.Fatalf("error %v, want context.DeadlineExceeded or context.Canceled", err)
 	}
 	if left := files(t, dir); len(left) > 0 {
 		t.Fatalf("left behind: %v", left)

@@ -18,6 +18,7 @@ import (
 
 	"glimpse/checkpoints"
 	"glimpse/checkpoints/objectstore"
+	"glimpse/datasets"
 	"glimpse/eviction"
 	"glimpse/internal/modelfile"
 	"glimpse/model"
@@ -50,7 +51,8 @@ type Options struct {
 type adapter struct {
 	name    string
 	pooling int
-	asked   bool // for by name, not as one of those that ship with the model
+	sha256  string // see checkpoints.Adapter.SHA256
+	asked   bool   // for by name, not as one of those that ship with the model
 	model.Adapter
 }
 
@@ -141,6 +143,22 @@ func (l *Lineup) Close() error {
 	return l.Model.Close()
 }
 
+// Companions identify the adapters and the draft models, by their names.
+func (l *Lineup) Companions(ctx context.Context) (datasets.Contents, error) {
+	var out datasets.Contents
+	for _, a := range l.adapters {
+		out.Put(strings.TrimSpace("adapter "+a.Kind()+" "+a.name), a.sha256)
+	}
+	for _, d := range l.drafts {
+		sum, err := d.model.SHA256(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out.Put("draft "+d.name, sum)
+	}
+	return out, nil
+}
+
 // policyDefaults is an optional file of a model folder: options of policies that
 // suit this model, as {"snapkv": {"kernel": 3}}. Options given on the command line
 // win.
@@ -175,12 +193,8 @@ func (l *Lineup) fill(ctx context.Context, s *Options, log io.Writer) error {
 	if len(specs) == 0 {
 		return nil
 	}
-	hash, err := l.SHA256(ctx)
-	if err != nil {
-		return err
-	}
 	for _, spec := range specs {
-		if err := l.addAdapter(ctx, s, spec, hash); err != nil {
+		if err := l.addAdapter(ctx, s, spec); err != nil {
 			return err
 		}
 	}
@@ -283,7 +297,7 @@ func (l *Lineup) addDraft(ctx context.Context, spec string, s *Options, log io.W
 }
 
 // addAdapter loads one adapter, or all that ship with the built-in model.
-func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec, hash string) error {
+func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec string) error {
 	if spec == Shipped {
 		if l.Name != builtin.Name {
 			return fmt.Errorf("adapter %q: only the built-in model has shipped adapters", spec)
@@ -297,7 +311,7 @@ func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec, hash string) 
 			if err != nil {
 				return err
 			}
-			if err := l.addStored(Shipped, hash, stored, false); err != nil {
+			if err := l.addStored(ctx, Shipped, stored, false); err != nil {
 				return err
 			}
 		}
@@ -311,11 +325,11 @@ func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec, hash string) 
 	if err != nil {
 		return err
 	}
-	return l.addStored(name, hash, stored, true)
+	return l.addStored(ctx, name, stored, true)
 }
 
-func (l *Lineup) addStored(name, hash string, stored *checkpoints.Adapter, asked bool) error {
-	a, err := l.LoadAdapter(hash, stored)
+func (l *Lineup) addStored(ctx context.Context, name string, stored *checkpoints.Adapter, asked bool) error {
+	a, err := l.LoadAdapter(ctx, stored)
 	if err != nil {
 		return err
 	}
@@ -324,6 +338,6 @@ func (l *Lineup) addStored(name, hash string, stored *checkpoints.Adapter, asked
 			return fmt.Errorf("two adapters of kind %q named %q; name them, as NAME=DIR", a.Kind(), name)
 		}
 	}
-	l.adapters = append(l.adapters, adapter{name: name, pooling: stored.PoolingKernel, asked: asked, Adapter: a})
+	l.adapters = append(l.adapters, adapter{name: name, pooling: stored.PoolingKernel, sha256: stored.SHA256(), asked: asked, Adapter: a})
 	return nil
 }

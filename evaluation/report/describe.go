@@ -85,6 +85,9 @@ func describeRun(s *runs.Stored) Run {
 		for _, m := range e.Models {
 			r.Facts = append(r.Facts, Fact{"model " + m.Name, fmt.Sprintf("on %s, SHA-256 of the weights %s", m.Device, m.SHA256)})
 		}
+		for _, note := range e.Accepted {
+			r.Facts = append(r.Facts, Fact{"accepted", note})
+		}
 	}
 	return r
 }

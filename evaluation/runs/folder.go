@@ -16,11 +16,14 @@ import (
 	"strings"
 	"sync"
 
+	"glimpse/checkpoints/objectstore"
+	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/lineup"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
 	"glimpse/internal/regularfile"
+	"glimpse/internal/stdin"
 	"glimpse/internal/yamlconfig"
 
 	"go.yaml.in/yaml/v3"
@@ -48,7 +51,8 @@ type folder struct {
 	before  []*evaluation.Prediction // of the run that is continued
 	config  []byte
 	about   Environment
-	again   string // what a stopped run goes on with
+	begun   *Environment // of the run that is continued, where it has one
+	again   string       // what a stopped run goes on with
 }
 
 // Environment is what EnvironmentFile holds.
@@ -58,14 +62,19 @@ type Environment struct {
 	Go      string       `json:"go"`
 	System  string       `json:"system"`
 	Models  []AboutModel `json:"models"`
+	// Accepted says what of the data was not, or is not known to be, what the run was begun with.
+	Accepted []string `json:"accepted,omitempty"`
 }
 
 // AboutModel is a model that was measured.
 type AboutModel struct {
-	Name     string        `json:"name"`
-	SHA256   string        `json:"weights_sha256"`
-	Device   string        `json:"device"`
-	Policies []AboutPolicy `json:"policies"`
+	Name   string `json:"name"`
+	SHA256 string `json:"weights_sha256"`
+	HashOf string `json:"weights_sha256_of,omitempty"` // "tensors"; in runs of earlier versions "", the files
+	// Companions are the adapters and draft models, by their names.
+	Companions datasets.Contents `json:"companions,omitempty"`
+	Device     string            `json:"device"`
+	Policies   []AboutPolicy     `json:"policies"`
 }
 
 // AboutPolicy is a policy that took part, with its options.
@@ -158,8 +167,21 @@ func (j *Job) claim(f *folder, log io.Writer) error {
 	default:
 		return fmt.Errorf("--out: %s holds a run: go on with it with --resume, or begin anew with --replace", f.path)
 	}
-	if err := sameConfig(old, f.config); err != nil {
+	note, err := j.continues(old, f.config)
+	if err != nil {
 		return fmt.Errorf("--resume: %s: %w", f.file(ConfigFile), err)
+	}
+	var begun Environment
+	found, err := readVersioned(f.file(EnvironmentFile), &begun, &begun.Schema, environmentSchema)
+	if err != nil {
+		return fmt.Errorf("--resume: %w", err)
+	}
+	if found {
+		f.begun, f.about.Accepted = &begun, begun.Accepted
+	}
+	if note != "" {
+		fmt.Fprintln(log, note)
+		f.about.accept([]string{note})
 	}
 	return f.resume(log)
 }
@@ -240,7 +262,7 @@ func (f *folder) retain(results *evaluation.Results, model string, work []evalua
 	return f.openPartial()
 }
 
-// describe takes down what is measured.
+// describe takes down what is measured, which must be what the run was begun with.
 func (f *folder) describe(ctx context.Context, l *lineup.Lineup, contenders []evaluation.Contender) error {
 	if f.path == "" {
 		return nil
@@ -249,8 +271,89 @@ func (f *folder) describe(ctx context.Context, l *lineup.Lineup, contenders []ev
 	if err != nil {
 		return err
 	}
-	f.about.Models = append(f.about.Models, AboutModel{Name: l.Name, SHA256: hash, Device: l.Backend.Name(), Policies: aboutPolicies(contenders)})
+	companions, err := l.Companions(ctx)
+	if err != nil {
+		return err
+	}
+	if was := f.begun.model(l.Name); was != nil {
+		known, err := l.KnownAs(ctx, was.SHA256)
+		if err != nil {
+			return err
+		}
+		if known != was.SHA256 {
+			return fmt.Errorf("--resume: %s: model %s: the weights have changed since the run was begun: SHA-256 %.12s…, want %.12s…", f.file(EnvironmentFile), l.Name, hash, was.SHA256)
+		}
+		if changes := companions.Differences(was.Companions); was.Companions != nil && changes != "" {
+			return fmt.Errorf("--resume: %s: model %s: adapters or drafts have changed since the run was begun: %s", f.file(EnvironmentFile), l.Name, changes)
+		}
+	}
+	f.about.Models = append(f.about.Models, AboutModel{Name: l.Name, SHA256: hash, HashOf: hashOfTensors, Companions: companions, Device: l.Backend.Name(), Policies: aboutPolicies(contenders)})
+	// Now, so that a run that is stopped can be compared with the one that goes on.
+	about := f.about
+	if f.begun != nil {
+		for _, m := range f.begun.Models {
+			if about.model(m.Name) == nil {
+				about.Models = append(slices.Clip(about.Models), m)
+			}
+		}
+	}
+	return f.writeAbout(&about)
+}
+
+// hashOfTensors is AboutModel.HashOf of model.Model.SHA256.
+const hashOfTensors = "tensors"
+
+// model is what is known of a model; nil where nothing is.
+func (e *Environment) model(name string) *AboutModel {
+	if e == nil {
+		return nil
+	}
+	for i := range e.Models {
+		if e.Models[i].Name == name {
+			return &e.Models[i]
+		}
+	}
 	return nil
+}
+
+// same tells that two models have the same weights, as far as it is known.
+func (m *AboutModel) same(other *AboutModel) bool {
+	return m == nil || other == nil || m.HashOf != other.HashOf || m.SHA256 == "" || other.SHA256 == "" || m.SHA256 == other.SHA256
+}
+
+// sameModels is an error that names what is another: a model's weights, an adapter or a draft.
+func (e *Environment) sameModels(other *Environment) error {
+	for i := range e.Models {
+		m := &e.Models[i]
+		o := other.model(m.Name)
+		if !m.same(o) {
+			return fmt.Errorf("model %s: weights of SHA-256 %.12s…, want %.12s… as in the first shard", m.Name, o.SHA256, m.SHA256)
+		}
+		if o == nil {
+			continue
+		}
+		if changes := o.Companions.Changed(m.Companions); changes != "" {
+			return fmt.Errorf("model %s: adapters or drafts are not those of the first shard: %s", m.Name, changes)
+		}
+	}
+	return nil
+}
+
+// accept takes in what was accepted, once.
+func (e *Environment) accept(notes []string) {
+	for _, note := range notes {
+		if !slices.Contains(e.Accepted, note) {
+			e.Accepted = append(e.Accepted, note)
+		}
+	}
+}
+
+func (f *folder) writeAbout(about *Environment) error {
+	text, err := json.MarshalIndent(about, "", "  ")
+	if err != nil {
+		return err
+	}
+	return f.write(EnvironmentFile, append(text, '\n'))
 }
 
 func aboutPolicies(contenders []evaluation.Contender) (out []AboutPolicy) {
@@ -301,18 +404,17 @@ func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timi
 	if err := writeKept(&keptLines, kept); err != nil {
 		return err
 	}
-	about, err := json.MarshalIndent(f.about, "", "  ")
+	times, err := json.MarshalIndent(timingsFile{timingsSchema, timings}, "", "  ")
 	if err != nil {
 		return err
 	}
-	times, err := json.MarshalIndent(timingsFile{timingsSchema, timings}, "", "  ")
-	if err != nil {
+	if err := f.writeAbout(&f.about); err != nil {
 		return err
 	}
 	for _, w := range []struct {
 		name string
 		data []byte
-	}{{EnvironmentFile, append(about, '\n')}, {TimingsFile, append(times, '\n')}, {KeptFile, keptLines.Bytes()}, {PredictionsFile, lines.Bytes()}, {MetricsFile, metrics.Bytes()}} {
+	}{{TimingsFile, append(times, '\n')}, {KeptFile, keptLines.Bytes()}, {PredictionsFile, lines.Bytes()}, {MetricsFile, metrics.Bytes()}} {
 		if err := f.write(w.name, w.data); err != nil {
 			return err
 		}
@@ -387,8 +489,8 @@ func blockStyle(n *yaml.Node) {
 }
 
 // free are the keys that a run may be continued with other values of: where and how fast,
-// and how far.
-var free = []string{"out", "device", "batch", "concurrency", "samples", "timings", "strict", "s3", "inspect"}
+// and how far. The data's contents are compared by themselves.
+var free = []string{"out", "device", "batch", "concurrency", "samples", "timings", "strict", "s3", "inspect", "data_sha256"}
 
 // sameConfig is an error that names the settings in which two configurations differ.
 func sameConfig(old, now []byte) error {
@@ -417,6 +519,49 @@ func sameConfig(old, now []byte) error {
 	}
 	slices.Sort(differ)
 	return fmt.Errorf("the run was begun with other settings: %s", strings.Join(differ, ", "))
+}
+
+// identify finds out what the data are. What is missing the tasks tell.
+func (j *Job) identify(ctx context.Context, log io.Writer) error {
+	j.Contents = nil
+	for _, name := range j.sources {
+		if name == stdin.Name { // which no run reads twice
+			continue
+		}
+		path, err := objectstore.LocalData(ctx, name, j.S3, log)
+		if err == nil {
+			err = j.Contents.Add(ctx, name, path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// contentsIn are the data's contents in a configuration.
+func contentsIn(config []byte) (datasets.Contents, error) {
+	var c struct {
+		Contents datasets.Contents `yaml:"data_sha256"`
+	}
+	err := yaml.Unmarshal(config, &c)
+	return c.Contents, err
+}
+
+// continues is an error where a configuration is not that of the run that was begun, or its data are
+// others, unless that is accepted: then it is a note.
+func (j *Job) continues(old, now []byte) (note string, err error) {
+	if err := sameConfig(old, now); err != nil {
+		return "", err
+	}
+	was, err := contentsIn(old)
+	if err != nil {
+		return "", err
+	}
+	if note, err = j.Contents.Since(was, j.Accept); err != nil {
+		err = fmt.Errorf("%w; --accept-changed-data goes on all the same", err)
+	}
+	return note, err
 }
 
 // short is a value for an error.

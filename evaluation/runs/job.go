@@ -46,8 +46,12 @@ type Job struct {
 
 	Out string `json:"out,omitempty"` // folder of the run; none keeps nothing
 
+	// Contents are the files of the data as the run finds them, whatever a configuration says.
+	Contents datasets.Contents `json:"data_sha256,omitempty"`
+
 	// What only a command line says.
 	Resume  bool        `json:"-"`
+	Accept  bool        `json:"-"` // go on although the data have changed
 	Files   cli.Outputs `json:"-"`
 	Shards  int         `json:"-"` // parts that any number of workers take; 0: one run
 	Shard   string      `json:"-"` // I/N for one of them alone
@@ -256,6 +260,7 @@ func (j *Job) check() ([]plan, error) {
 		return nil, fmt.Errorf("batch: got %d, concurrency: got %d, inspect: got %d, want at least 1, 0 and 0", j.Batch, j.Concurrent, j.Inspect)
 	}
 	var plans []plan
+	j.sources = nil
 	for _, t := range j.Tasks {
 		selections, err := evaluation.ParseTasks(t.Task)
 		if err != nil {

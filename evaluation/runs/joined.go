@@ -88,8 +88,19 @@ func sameQuestions(a, b *Stored, model, task string) error {
 	fail := func(what string) error {
 		return fmt.Errorf("%s and %s: model %s, task %s: %s; report on them one by one", a.Path, b.Path, model, task, what)
 	}
-	if x, y := hashOf(a, model), hashOf(b, model); x != y && x != "" && y != "" {
+	if !a.Environment.model(model).same(b.Environment.model(model)) {
 		return fail("the weights are not the same")
+	}
+	was, err := contentsIn(a.Config)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", a.Path, ConfigFile, err)
+	}
+	is, err := contentsIn(b.Config)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", b.Path, ConfigFile, err)
+	}
+	if changed := is.Changed(was); changed != "" {
+		return fail("the data are not the same: " + changed)
 	}
 	x, err := samplesConfig(a.Config, task)
 	if err != nil {
@@ -112,17 +123,6 @@ func sameQuestions(a, b *Stored, model, task string) error {
 		return fail("they were measured with different " + strings.Join(differ, ", "))
 	}
 	return nil
-}
-
-func hashOf(s *Stored, model string) string {
-	if s.Environment != nil {
-		for _, m := range s.Environment.Models {
-			if m.Name == model {
-				return m.SHA256
-			}
-		}
-	}
-	return ""
 }
 
 // compared are the keys that runs which are joined may differ in, beside those that a run

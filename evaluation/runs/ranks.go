@@ -87,6 +87,9 @@ func help(ctx context.Context, g collective.Group) error {
 		}
 		j.Ranks, j.shard, j.shards = g, c.Shard, c.Shards
 		plans, err := j.check()
+		if err == nil {
+			err = j.identify(ctx, io.Discard)
+		}
 		if err != nil {
 			return fmt.Errorf("eval: %w", err)
 		}
@@ -103,8 +106,18 @@ func (j *Job) same(ctx context.Context, l *lineup.Lineup, contenders []evaluatio
 	if j.Ranks.Size() == 1 {
 		return nil
 	}
+	if err := j.Contents.Agree(ctx, j.Ranks); err != nil {
+		return err
+	}
 	hash, err := l.SHA256(ctx)
 	if err != nil {
+		return err
+	}
+	companions, err := l.Companions(ctx)
+	if err != nil {
+		return err
+	}
+	if err := companions.Agree(ctx, j.Ranks); err != nil {
 		return err
 	}
 	about := struct {

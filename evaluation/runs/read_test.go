@@ -97,8 +97,12 @@ func TestJoin(t *testing.T) {
 	refuse(run(func(j *Job) { j.Policies, j.Seed = Names{"tova"}, 2 }), "different seed")
 	refuse(run(func(j *Job) { j.Policies, j.Tasks[0].Options = Names{"tova"}, []string{"lengths=64"} }), "different options")
 	weights := *two
-	weights.Environment = &Environment{Models: []AboutModel{{Name: one.Environment.Models[0].Name, SHA256: "other"}}}
+	weights.Environment = &Environment{Models: []AboutModel{{Name: one.Environment.Models[0].Name, SHA256: "other", HashOf: one.Environment.Models[0].HashOf}}}
 	refuse(&weights, "the weights are not the same")
+	weights.Environment.Models[0].HashOf = "" // of an earlier version, which hashed the files
+	if _, err := Join([]*Stored{one, &weights}); err != nil {
+		t.Errorf("a run of an earlier version: %v", err)
+	}
 	changed := *two.Predictions[0]
 	changed.Answers = []string{"something else"}
 	result := *two

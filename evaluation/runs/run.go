@@ -37,6 +37,9 @@ func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
+	if err := j.identify(ctx, log); err != nil {
+		return nil, fmt.Errorf("eval: %w", err)
+	}
 	defer j.closeModel()
 	if j.Shards > 0 || j.Shard != "" || objectstore.IsURL(j.Out) {
 		return j.runShards(ctx, plans, log)

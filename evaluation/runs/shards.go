@@ -52,7 +52,7 @@ func (j *Job) runShards(ctx context.Context, plans []plan, log io.Writer) (*Outc
 		return fail(err)
 	}
 	count = max(count, 1)
-	at, err := j.place(ctx)
+	at, err := j.place(ctx, log)
 	if err != nil {
 		return fail(err)
 	}
@@ -124,11 +124,20 @@ func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome
 			return fail(err)
 		}
 		kept = append(kept, lines...)
+		var own Environment
+		if err := readJSON(filepath.Join(dir, EnvironmentFile), &own); err != nil {
+			return fail(err)
+		}
 		if i > 0 {
+			if err := about.sameModels(&own); err != nil {
+				return fail(fmt.Errorf("%s: %w", shardName(i, n), err))
+			}
+			about.accept(own.Accepted)
 			continue
 		}
+		about = own
 		var times timingsFile
-		if err := errors.Join(readJSON(filepath.Join(dir, TimingsFile), &times), readJSON(filepath.Join(dir, EnvironmentFile), &about)); err != nil {
+		if err := readJSON(filepath.Join(dir, TimingsFile), &times); err != nil {
 			return fail(err)
 		}
 		timings = times.Timings
@@ -192,7 +201,7 @@ func readJSON(path string, v any) error {
 }
 
 // place opens the output and makes sure that all workers measure the same.
-func (j *Job) place(ctx context.Context) (place, error) {
+func (j *Job) place(ctx context.Context, log io.Writer) (place, error) {
 	config, err := j.config()
 	if err != nil {
 		return nil, err
@@ -217,8 +226,12 @@ func (j *Job) place(ctx context.Context) (place, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--out: %w", err)
 		}
-		if err := sameConfig(old, config); err != nil {
+		note, err := j.continues(old, config)
+		if err != nil {
 			return nil, fmt.Errorf("--out: %s: %w", j.Out, err)
+		}
+		if note != "" {
+			fmt.Fprintln(log, note)
 		}
 		return shared{j.Out}, nil
 	}
@@ -231,8 +244,11 @@ func (j *Job) place(ctx context.Context) (place, error) {
 	if errors.Is(err, objectstore.ErrExists) {
 		var old []byte
 		if old, err = objectstore.Get(ctx, store, key, 1<<20); err == nil {
-			if err = sameConfig(old, config); err != nil {
+			var note string
+			if note, err = j.continues(old, config); err != nil {
 				err = fmt.Errorf("--out: %s: %w", j.Out, err)
+			} else if note != "" {
+				fmt.Fprintln(log, note)
 			}
 		}
 	}
@@ -337,7 +353,7 @@ func (s *stored) take(ctx context.Context, name string) (string, context.Context
 	}
 	dir := filepath.Join(s.dir.Path, name)
 	err = os.MkdirAll(dir, 0o777)
-	for _, file := range []string{ConfigFile, KeptFile, partialFile} { // of who had it before
+	for _, file := range []string{ConfigFile, EnvironmentFile, KeptFile, partialFile} { // of who had it before
 		if err == nil {
 			if err = objectstore.Download(ctx, s.store, s.key(name, file), filepath.Join(dir, file)); errors.Is(err, objectstore.ErrNotExist) {
 				err = nil
@@ -356,7 +372,7 @@ func (s *stored) take(ctx context.Context, name string) (string, context.Context
 			case <-stop:
 				return
 			case <-time.After(s.save):
-				s.send(claim.Context(), name, dir, ConfigFile, KeptFile, partialFile)
+				s.send(claim.Context(), name, dir, ConfigFile, EnvironmentFile, KeptFile, partialFile)
 			}
 		}
 	}()
@@ -368,7 +384,7 @@ func (s *stored) take(ctx context.Context, name string) (string, context.Context
 		if err := claim.Held(leave); err != nil {
 			return fmt.Errorf("eval: %s: %w", s.store.URL(s.key(name, "")), err)
 		}
-		err := s.send(leave, name, dir, ConfigFile, KeptFile, partialFile, EnvironmentFile, TimingsFile, PredictionsFile, MetricsFile)
+		err := s.send(leave, name, dir, ConfigFile, EnvironmentFile, KeptFile, partialFile, TimingsFile, PredictionsFile, MetricsFile)
 		if _, statErr := os.Stat(filepath.Join(dir, MetricsFile)); err == nil && statErr == nil {
 			err = s.store.Delete(leave, s.key(name, partialFile))
 		}

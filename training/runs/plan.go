@@ -22,7 +22,7 @@ func (s *Spec) Lengths(ctx context.Context, m *model.Model, prompt, response int
 		}
 		sum := 0
 		for _, file := range files {
-			_, pairs, err := datasets.ReadPairs(file)
+			_, pairs, err := datasets.ReadPairs(file.Path)
 			if err != nil {
 				return o, err
 			}

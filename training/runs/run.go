@@ -69,7 +69,7 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	source, held, err := s.sources(ctx, m, hash, log)
+	source, held, contents, err := s.sources(ctx, m, log)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 	for i := range s.Adapters {
 		s.Adapters[i].Loss = t.Config.Adapters[i].Loss
 	}
-	t.Invocation = header
+	t.Invocation, t.Contents, t.AcceptChangedData = header, contents, s.AcceptChangedData
 	t.Notice = func(text string) { fmt.Fprintln(log, text) }
 	if !s.Writes() {
 		t.Notice = func(text string) { fmt.Fprintf(notices, "rank %d: %s\n", s.ranks.Rank(), text) }

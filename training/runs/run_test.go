@@ -271,7 +271,7 @@ func TestSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	file := func(name string, from, n int) string {
+	file := func(name, hash string, from, n int) string {
 		path := filepath.Join(dir, name)
 		w, err := datasets.CreatePairs(path, datasets.PairHeader{Model: m.Name, WeightsSHA256: hash, Sampling: datasets.Sampling{TopP: 1, MaxNewTokens: 4}, Shards: 1})
 		if err != nil {
@@ -287,7 +287,8 @@ func TestSources(t *testing.T) {
 		}
 		return path
 	}
-	thirty, nine, others := file("thirty", 0, 30), file("nine", 0, 9), file("others", 100, 3)
+	thirty, nine, others := file("thirty", hash, 0, 30), file("nine", hash, 0, 9), file("others", hash, 100, 3)
+	foreign := file("foreign", strings.Repeat("0", 64), 0, 30)
 	for name, c := range map[string]struct {
 		data, held    string
 		samples       int
@@ -302,20 +303,17 @@ func TestSources(t *testing.T) {
 		"too few":        {data: nine, samples: 64, trained: 9},
 		"and validated":  {data: nine, samples: 64, every: 1, fails: "want at least 10, or --held-out"},
 		"without data":   {held: others, fails: "--held-out needs --data"},
-		"of other model": {data: thirty, fails: "want those of glimpse-reference"},
+		"of other model": {data: foreign, fails: "want those of glimpse-reference"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, hash := Default(), hash
+			s := Default()
 			s.Train.Validation.Samples, s.Train.Validation.Every = c.samples, c.every
 			for list, path := range map[*TextList]string{&s.Data: c.data, &s.HeldOut: c.held} {
 				if path != "" {
 					*list = TextList{path}
 				}
 			}
-			if name == "of other model" {
-				hash = strings.Repeat("0", 64)
-			}
-			source, held, err := s.sources(t.Context(), m, hash, io.Discard)
+			source, held, _, err := s.sources(t.Context(), m, io.Discard)
 			if c.fails != "" {
 				if err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(c.fails)) {
 					t.Fatalf("error %v, want it to say %q", err, c.fails)

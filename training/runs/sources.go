@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -11,44 +12,48 @@ import (
 	"glimpse/training"
 )
 
-// sources are the training samples and, where there are any, held-out ones.
-func (s *Spec) sources(ctx context.Context, m *model.Model, hash string, log io.Writer) (source, held training.Source, err error) {
+// sources are the training samples and, where there are any, held-out ones, and what they are
+// drawn from.
+func (s *Spec) sources(ctx context.Context, m *model.Model, log io.Writer) (source, held training.Source, contents datasets.Contents, err error) {
 	v := &s.Train.Validation
 	if len(s.Data) == 0 {
 		if len(s.HeldOut) > 0 {
-			return nil, nil, fmt.Errorf("train: --held-out needs --data: synthetic prompts have held-out ones of their own")
+			return nil, nil, nil, fmt.Errorf("train: --held-out needs --data: synthetic prompts have held-out ones of their own")
 		}
 		fresh, err := datasets.StreamFor(m.Name, m.Config.Vocab, s.Tasks, "train", s.Tokens, s.Train.Seed)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		validation, err := datasets.StreamFor(m.Name, m.Config.Vocab, s.Tasks, "validation", s.Tokens, s.Train.Seed)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
-		return training.Fresh{Stream: fresh}, training.Fresh{Stream: validation}, nil
+		if err := errors.Join(contents.AddStream(fresh), contents.AddStream(validation)); err != nil {
+			return nil, nil, nil, err
+		}
+		return training.Fresh{Stream: fresh}, training.Fresh{Stream: validation}, contents, nil
 	}
-	pairs, err := training.ReadPairs(ctx, m, hash, s.Data, s.S3, log)
+	pairs, err := training.ReadPairs(ctx, m, s.Data, &contents, s.S3, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	name := strings.Join(s.Data, ", ")
 	var heldPairs []datasets.Pair
 	if len(s.HeldOut) > 0 {
-		if heldPairs, err = training.ReadPairs(ctx, m, hash, s.HeldOut, s.S3, log); err != nil {
-			return nil, nil, err
+		if heldPairs, err = training.ReadPairs(ctx, m, s.HeldOut, &contents, s.S3, log); err != nil {
+			return nil, nil, nil, err
 		}
 		v.Samples = min(v.Samples, len(heldPairs))
 	} else {
 		pairs, heldPairs = training.HoldOutPairs(pairs, min(v.Samples, len(pairs)/10))
 		if v.Every > 0 && len(heldPairs) == 0 {
-			return nil, nil, fmt.Errorf("train: validation every %d steps: got %d pairs of which one in ten can be held out, want at least 10, or --held-out", v.Every, len(pairs))
+			return nil, nil, nil, fmt.Errorf("train: validation every %d steps: got %d pairs of which one in ten can be held out, want at least 10, or --held-out", v.Every, len(pairs))
 		}
 		v.Samples = len(heldPairs)
 	}
 	source = &training.Pairs{Pairs: pairs, Name: name, Seed: s.Train.Seed}
 	if len(heldPairs) == 0 {
-		return source, nil, nil
+		return source, nil, contents, nil
 	}
-	return source, &training.Pairs{Pairs: heldPairs, Name: "held out of " + name, Seed: s.Train.Seed}, nil
+	return source, &training.Pairs{Pairs: heldPairs, Name: "held out of " + name, Seed: s.Train.Seed}, contents, nil
 }

@@ -55,6 +55,8 @@ type Spec struct {
 
 	// Resume goes on from the checkpoint, if there is one.
 	Resume bool `json:"-"`
+	// AcceptChangedData lets it do so on data that have changed.
+	AcceptChangedData bool `json:"-"`
 	// Sets are KEY=VALUE in the place of what a file says.
 	Sets []string `json:"-"`
 

@@ -1,0 +1,88 @@
+package model
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"glimpse/checkpoints"
+	"glimpse/internal/parallel"
+)
+
+// identity names weights by what the network reads of them. Models that share weights share it.
+type identity struct {
+	names []string // of the tensors, sorted
+	mu    sync.Mutex
+	sum   string // "" until computed
+}
+
+// SHA256 identifies the weights, in lower-case hexadecimal: the SHA-256 of a line
+//
+//	NAME DTYPE [SHAPE] SHA256
+//
+// for every tensor that the network reads, sorted by name, as in
+// "model.norm.weight F32 [576] 1f0c…". The last word is the SHA-256 of the tensor's bytes. So it is
+// the same for other shards, other metadata and surplus tensors, and another for another type. It is
+// computed on the first call, on all cores.
+func (m *Model) SHA256(ctx context.Context) (string, error) {
+	if m.weights == nil {
+		return "", fmt.Errorf("model %s: has no stored weights", m.Name)
+	}
+	sum, err := m.identity.sha256(ctx, m.weights)
+	if err != nil {
+		return "", fmt.Errorf("model %s: hash weights: %w", m.Name, err)
+	}
+	return sum, nil
+}
+
+// KnownAs is recorded where that names the weights, and otherwise SHA256. Adapters, pairs and
+// checkpoints of earlier versions name weights by the bytes of their files, which are only read
+// where SHA256 is not what is recorded.
+func (m *Model) KnownAs(ctx context.Context, recorded string) (string, error) {
+	sum, err := m.SHA256(ctx)
+	if err != nil || sum == recorded {
+		return sum, err
+	}
+	files, err := m.weights.SHA256(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	if files == recorded {
+		return files, nil
+	}
+	return sum, nil
+}
+
+func (d *identity) sha256(ctx context.Context, w *checkpoints.Weights) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sum != "" {
+		return d.sum, nil
+	}
+	const chunk = 8 << 20
+	lines, errs := make([]string, len(d.names)), make([]error, len(d.names))
+	parallel.For(len(d.names), func(i int) {
+		t, err := w.Tensor(d.names[i])
+		h := sha256.New()
+		for part := range slices.Chunk(t.Data, chunk) {
+			if err = ctx.Err(); err != nil {
+				break
+			}
+			h.Write(part)
+		}
+		errs[i] = err
+		lines[i] = fmt.Sprintf("%s %s %v %x\n", d.names[i], t.DType, t.Shape, h.Sum(nil))
+	})
+	for _, err := range errs {
+		if err != nil {
+			return "", err
+		}
+	}
+	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
+	d.sum = hex.EncodeToString(sum[:])
+	return d.sum, nil
+}
