@@ -16,6 +16,19 @@ type MixSource struct {
 	Fields Fields  `json:"fields,omitzero"`  // where its rows hold the prompt and the answer
 }
 
+// Validate refuses what no source can be; it opens nothing.
+func (s MixSource) Validate() error {
+	switch {
+	case s.Path == "":
+		return errors.New("got no path")
+	case !(s.Weight >= 0 && s.Weight <= 1e9):
+		return fmt.Errorf("weight: got %v, want above 0", s.Weight)
+	case s.Limit < 0:
+		return fmt.Errorf("limit: got %d, want at least 0", s.Limit)
+	}
+	return s.Fields.Validate()
+}
+
 // Mix draws prompts from several sources at random, in proportion to their weights;
 // each source gives its own in order, once. Which source gives prompt i depends on the
 // sources, their weights, the seed and i alone, so that workers that each take every
@@ -39,21 +52,12 @@ func OpenMix(sources []MixSource, seed uint64) (*Mix, error) {
 	}
 	m := &Mix{rng: rand.New(rand.NewPCG(seed, 0x4d4958))}
 	for i, s := range sources {
-		if s.Weight == 0 {
-			s.Weight = 1
-		}
-		var err error
-		switch {
-		case s.Path == "":
-			err = errors.New("got no path")
-		case !(s.Weight > 0 && s.Weight <= 1e9):
-			err = fmt.Errorf("weight: got %v, want above 0", s.Weight)
-		case s.Limit < 0:
-			err = fmt.Errorf("limit: got %d, want at least 0", s.Limit)
-		}
-		if err != nil {
+		if err := s.Validate(); err != nil {
 			m.Close()
 			return nil, fmt.Errorf("mix: source %d: %w", i, err)
+		}
+		if s.Weight == 0 {
+			s.Weight = 1
 		}
 		records, err := OpenSource(s.Path, s.Format, s.Fields)
 		if err != nil {

@@ -119,7 +119,7 @@ func (s *Job) check() (only int, err error) {
 		}
 	}
 	for i, source := range s.Sources {
-		if err := source.Fields.Validate(); err != nil {
+		if err := source.Validate(); err != nil {
 			return 0, fmt.Errorf("generate: source %d: %w", i, err)
 		}
 	}

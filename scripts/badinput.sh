@@ -331,7 +331,7 @@ data "pair file missing" "no such file" nowhere.jsonl
 data "pair file empty" "empty.jsonl" empty.jsonl
 head -n 1 "$given/pairs.jsonl" >"$given/header.jsonl"
 data "pair file without pairs" "header.jsonl|no examples" header.jsonl
-head -c 2500 "$given/pairs.jsonl" >"$given/cut.jsonl"
+head -n 3 "$given/pairs.jsonl" | head -c -100 >"$given/cut.jsonl"
 data "pair file cut short" "cut.jsonl:3|prompt_ids" cut.jsonl
 sed '3s/"prompt_ids":\[1,/"prompt_ids":[2,/' "$given/pairs.jsonl" >"$given/changed.jsonl"
 data "pair file with a changed number" "changed.jsonl:3|not what was written here" changed.jsonl
