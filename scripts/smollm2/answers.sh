@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Lets SmolLM2-135M-Instruct answer the prompts of prompts.py, greedily and with at most 128 tokens
-# (LookaheadKV, arXiv:2603.10899, section 4.1, is greedy too), in pieces of 250 prompts, and packs each finished
-# piece. Goes on where it was stopped, after the last answer.
+# Lets SmolLM2-135M-Instruct answer the prompts of prompts.py, in pieces of 250, and packs each finished
+# piece. Goes on where it was stopped, after the last answer. Answers are greedy, as in LookaheadKV
+# (arXiv:2603.10899, section 4.1), and have at most 96 tokens: longer ones of this model mostly repeat themselves.
 #
 #   scripts/smollm2/answers.sh --model FOLDER [--out FOLDER] [--answers FOLDER] [--split train] [PIECE...]
 #
@@ -31,7 +31,7 @@ prompts=$out/$split/prompts.jsonl
 [ -e "$prompts" ] || "$python" $here/prompts.py --model "$model" --split "$split" --count $count --cache "$out/sources" --out "$prompts"
 for piece in ${*:-$(seq 0 $((pieces - 1)))}; do
   # The header of the pairs holds the name of the prompts as it is given: the same everywhere.
-  (cd "$out/$split" && "$train" generate --model "$model" --prompts prompts.jsonl --samples $count --max-new 128 --max-prompt 4096 \
+  (cd "$out/$split" && "$train" generate --model "$model" --prompts prompts.jsonl --samples $count --max-new 96 --max-prompt 4096 \
     --shards $pieces --shard "$piece/$pieces" --out pairs)
   "$python" $here/pairs.py pack "$(printf '%s/%s/pairs/pairs-%05d-of-%05d.jsonl' "$out" "$split" "$piece" $pieces)" "$(printf '%s/%s-%03d.bin' "$answers" "$split" "$piece")"
 done

@@ -20,7 +20,7 @@ WEIGHTS = {"guide": 15, "manual": 10, "manpage": 6, "changes": 7, "standard": 7,
 
 FRAMES = ["{text}\n\n{ask}", "{text}\n\n{ask}", "Text:\n\n{text}\n\nQuestion: {ask}", "<document>\n{text}\n</document>\n\n{ask}", "Read this:\n\n{text}\n\n{ask}",
           "\"\"\"\n{text}\n\"\"\"\n\n{ask}", "Here is something I am reading.\n\n{text}\n\nNow tell me: {ask}", "### Document\n{text}\n\n### Task\n{ask}", "{text}\n\n---\n{ask}"]
-FIRST = ["{ask}\n\n{text}", "{ask}\n\nText:\n{text}", "Question: {ask}\n\n{text}", "{ask}\n\n<document>\n{text}\n</document>", "I have a question about the text below. {ask}\n\n---\n{text}"]
+FIRST = ["{ask}\n\n{text}", "{ask}\n\nText:\n{text}\n\nAnswer:", "Question: {ask}\n\n{text}\n\nPlease answer the question at the top.", "{ask}\n\n<document>\n{text}\n</document>\n\nDo what is asked above the document.", "I have a question about the text below. {ask}\n\n---\n{text}\n---\n\nWhat is the answer to my question?"]
 
 
 def length(rng):
@@ -96,10 +96,13 @@ def draw(rng, model, by_category):
         text = insert(rng, text, question.insert, question.kind == "mail")
     if question.answer:
         row["expected"] = question.answer
-    turn = framed(rng, text, question.ask)
+    # A model of this size has forgotten, at the end of a text, which detail was asked for at its start.
+    turn = framed(rng, text, question.ask, 0.05 if question.answer else 0.4)
     if not question.answer or rng.random() > 0.4:
         return row | {"prompt": turn}
-    if rng.random() < 0.15:
+    if question.following and rng.random() < 0.7:
+        second = question.following
+    elif question.kind == "find" and rng.random() < 0.3:
         second = questions.Question("quote", rng.choice(questions.MORE))
     else:
         second = questions.draw(rng, text, document.category)
@@ -112,9 +115,9 @@ def draw(rng, model, by_category):
     return row | {"messages": [{"role": "user", "content": turn}, {"role": "assistant", "content": question.answer}, {"role": "user", "content": second.ask}]}
 
 
-def framed(rng, text, ask):
-    """Text and question; the question first in one of four."""
-    return rng.choice(FIRST if rng.random() < 0.25 else FRAMES).format(text=text, ask=ask)
+def framed(rng, text, ask, first):
+    """Text and question; the question comes first with the probability first."""
+    return rng.choice(FIRST if rng.random() < first else FRAMES).format(text=text, ask=ask)
 
 
 def compare(rng, model, by_category, document, tokens):
@@ -126,14 +129,7 @@ def compare(rng, model, by_category, document, tokens):
     row = {"kind": "compare", "source": f"{document.path} {other.path}"}
     one, two = rng.choice((("Text A", "Text B"), ("First text", "Second text"), ("Passage 1", "Passage 2")))
     ask = rng.choice(questions.COMPARE)
-    if rng.random() < 0.4:  # which of the two has a sentence
-        first = rng.random() < 0.5
-        said = questions.sentences(a if first else b)
-        if not said:
-            return None
-        ask = rng.choice(("Which of the two says: \"{}\"", "In which of them does this stand? \"{}\"")).format(rng.choice(said))
-        row["expected"] = one if first else two
-    return row | {"prompt": framed(rng, f"{one}:\n{a}\n\n{two}:\n{b}", ask)}
+    return row | {"prompt": framed(rng, f"{one}:\n{a}\n\n{two}:\n{b}", ask, 0.4)}
 
 
 def rows(model, documents, split, count, seed):

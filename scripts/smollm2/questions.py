@@ -65,27 +65,27 @@ FACTS = [
     ("The caretaker, a {job} by training, buried the {thing} near the well in {place}.", "near the well in {place}", ["Where did the caretaker bury the {thing}?", "Where is the {thing} buried?"]),
 ]
 
-# Groups of keys and values: name of the group, key, value, question. Lines are written in one of SHAPES.
+# Groups of keys and values: name of the group, key, value, the sentence that says it, question.
 GROUPS = [
-    ("Extensions", "{first} {last}", "{n4}", ["What is the extension of {key}?", "Which number do I dial for {key}?"]),
-    ("Room bookings", "{project} room", "{day}, {hour}:{minute}", ["When is the {key} booked?", "For what time is the {key} taken?"]),
-    ("Inventory", "{thing}", "{n3}", ["How many of the item \"{key}\" are in stock?", "What is the count for {key}?"]),
-    ("Shipments", "{code}", "{place}", ["Where does shipment {key} go?", "What is the destination of {key}?"]),
-    ("Settings", "{project}_timeout", "{n3}", ["What is {key} set to?", "Which value does {key} have?"]),
-    ("Prices", "{food}", "{n2} crowns", ["How much is the {key}?", "What does {key} cost?"]),
-    ("Tickets", "{n4}", "{first} {last}", ["Who is ticket {key} assigned to?", "Who works on ticket {key}?"]),
-    ("Birthdays", "{first} {last}", "{month} {date}", ["When is the birthday of {key}?", "On which day was {key} born?"]),
-    ("Departures", "{place}", "{hour}:{minute}", ["At what time is the departure for {key}?", "When does the bus to {key} leave?"]),
-    ("Badges", "{colour} {animal}", "{code}", ["What is the code of the {key} badge?", "Which code stands beside {key}?"]),
-    ("Mascots", "{project}", "{animal}", ["What is the mascot of team {key}?", "Which animal does team {key} have?"]),
-    ("Staff", "{first} {last}", "{job}", ["What is the job of {key}?", "What does {key} do for a living?"]),
+    ("Extensions", "{first} {last}", "{n4}", "The extension of {key} is {value}.", "What is the extension of {key}?"),
+    ("Room bookings", "{project} room", "{day}, {hour}:{minute}", "The {key} is booked for {value}.", "For when is the {key} booked?"),
+    ("Inventory", "{thing}", "{n3} pieces", "The stock of the item {key} is {value}.", "What is the stock of the item {key}?"),
+    ("Shipments", "{code}", "{place}", "Shipment {key} goes to {value}.", "Where does shipment {key} go?"),
+    ("Settings", "{project}_timeout", "{n3}", "The value of {key} is {value}.", "What is the value of {key}?"),
+    ("Settings", "{project}.{animal}.size", "{n4}", "The setting {key} is {value}.", "What is the setting {key}?"),
+    ("Environment", "{project}_HOME", "/srv/{animal}/{n3}", "{key} is set to {value}.", "What is {key} set to?"),
+    ("Prices", "{food}", "{n2} crowns", "The price of the {key} is {value}.", "What is the price of the {key}?"),
+    ("Tickets", "Ticket {n4}", "{first} {last}", "{key} is assigned to {value}.", "Who is {key} assigned to?"),
+    ("Departures", "{place}", "{hour}:{minute}", "The bus to {key} leaves at {value}.", "When does the bus to {key} leave?"),
+    ("Badges", "{colour} {animal}", "{code}", "The code of the {key} badge is {value}.", "What is the code of the {key} badge?"),
+    ("Mascots", "{project}", "{animal}", "The mascot of team {key} is the {value}.", "What is the mascot of team {key}?"),
+    ("Staff", "{first} {last}", "{job}", "The job of {key} is {value}.", "What is the job of {key}?"),
 ]
 SHAPES = [
     lambda name, rows: f"{name}:\n" + "\n".join(f"- {k}: {v}" for k, v in rows),
     lambda name, rows: f"{name}\n" + "\n".join(f"{k} = {v}" for k, v in rows),
     lambda name, rows: f"| {name} | |\n|---|---|\n" + "\n".join(f"| {k} | {v} |" for k, v in rows),
     lambda name, rows: json.dumps({name.lower(): dict(rows)}, indent=2, ensure_ascii=False),
-    lambda name, rows: f"{name}: " + "; ".join(f"{k} - {v}" for k, v in rows) + ".",
     lambda name, rows: f"[{name.lower()}]\n" + "\n".join(f'"{k}" = "{v}"' for k, v in rows),
 ]
 
@@ -102,8 +102,9 @@ CODE = ["Explain what this code does.", "What is the purpose of {name}?", "What 
 COMPARE = ["How do the two texts differ?", "What do both texts have in common?", "Compare the two passages in a few sentences.", "Which of the two is more technical, and why?", "Name one thing that is only in the first, and one that is only in the second.", "Summarise each of the two in one sentence.", "Do the two passages contradict each other?"]
 CONTINUE = ["Continue this text.", "Write the next paragraph.", "How might this go on? Continue in the same style.", "Please continue where it stops."]
 MORE = ["Are you sure? Quote the sentence that says so.", "What else does the text say around there?", "Where in the text did you find that?"]
-BRIEF = ["", "", " Answer briefly.", " Answer with a few words.", " Say it in one sentence.", " Use only what the text says."]
-QUOTE = ["Quote the sentence that contains the words \"{words}\".", "Find the sentence with \"{words}\" and copy it exactly.", "In which sentence does \"{words}\" stand? Give it word for word.", "Which sentence starts with \"{start}\"? Write it out in full."]
+BRIEF = ["", "", "", " Answer briefly.", " Answer in one sentence."]
+QUOTE = ["Copy this passage of the text to its end, starting with: {words}", "Repeat the sentence of the text that begins with \"{words}\".", "Repeat the text word for word from \"{words}\" on."]
+COPY = ["Repeat the first paragraph word for word.", "Copy the first sentence of the text.", "What are the first words of the text?", "Repeat the text from its start."]
 BLANK = ["Which word or number is missing, according to the text? \"{blank}\"", "Fill in the gap from the text: \"{blank}\"", "Complete this sentence as it stands in the text: \"{blank}\""]
 ABOUT = ["Who or what is {name}, according to the text?", "What does the text say about {name}?", "Why is {name} mentioned?", "In what context does {name} appear?", "Tell me about {name} as the text does."]
 YEAR = ["What happened in {name}, according to the text?", "Why does the text mention the year {name}?"]
@@ -116,6 +117,7 @@ class Question:
     ask: str
     answer: str = ""  # "" where none is known
     insert: list = field(default_factory=list)  # passages to be put into the text
+    following: "Question" = None  # another question about them
 
 
 def sentences(text):
@@ -137,22 +139,36 @@ def find(rng, text, category):
         if not set(map(str, other.values())) & set(map(str, words[0].values())):  # nothing that the question names
             words.append(other)
     passages = [template[0].format(**w) for w in words]
-    answer, ask = template[1].format(**words[0]), rng.choice(template[2]).format(**words[0])
-    return Question("find", ask + rng.choice(BRIEF), answer, passages)
+    answer, ask = template[1].format(**words[0]), rng.choice(template[2]).format(**words[0]) + rng.choice(BRIEF)
+    if rng.random() < 0.4:
+        ask = rng.choice(BLANK).format(blank=passages[0].replace(answer, "____", 1))
+    return Question("find", ask, answer, passages)
 
 
 def keyvalue(rng, text, category):
-    name, key, value, asks = rng.choice(GROUPS)
-    rows = {}
-    while len(rows) < 3 + len(text) // 2000:
+    """Keys and values in one place or, half of the time, in lines of their own; few, as the model has
+    135 million parameters."""
+    name, key, value, sentence, template = rng.choice(GROUPS)
+    rows, count = {}, rng.randint(2, 5)
+    while len(rows) < count:
         w = slots(rng)
         rows.setdefault(key.format(**w), value.format(**w))
-        if len(rows) >= 12:
-            break
-    rows = list(rows.items())
-    wanted = rng.choice(rows)
-    ask = rng.choice(asks).format(key=wanted[0])
-    return Question("keyvalue", ask + rng.choice(BRIEF), wanted[1], [rng.choice(SHAPES)(name, rows)])
+    choice = rng.random()
+    if choice < 0.7:
+        line = sentence if choice < 0.5 else rng.choice(("{key}: {value}", "{key} = {value}"))
+        passages = [line.format(key=k, value=v) for k, v in rows.items()]
+        if rng.random() < 0.5:
+            passages = ["\n".join(passages)]
+    else:
+        passages = [rng.choice(SHAPES)(name, list(rows.items()))]
+    first, second = rng.sample(sorted(rows), 2)
+    brief = rng.choice(BRIEF)
+
+    def ask(key):
+        return template.format(key=key) + brief
+
+    following = Question("keyvalue", ask(second), rows[second])
+    return Question("keyvalue", ask(first), rows[first], passages, following)
 
 
 def mail(rng, text, category):
@@ -170,12 +186,13 @@ def mail(rng, text, category):
 
 
 def quote(rng, text, category):
+    start = " ".join(text.split()[:4])
+    if rng.random() < 0.4:
+        return Question("quote", rng.choice(COPY), start)
     if not (found := sentences(text)):
         return None
     s = rng.choice(found)
-    words = s.split()
-    at = rng.randrange(1, len(words) - 4)
-    return Question("quote", rng.choice(QUOTE).format(words=" ".join(words[at : at + 4]), start=" ".join(words[:4])), s)
+    return Question("quote", rng.choice(QUOTE).format(words=" ".join(s.split()[:6])), s)
 
 
 def blank(rng, text, category):
@@ -237,12 +254,12 @@ def of(kind, templates):
 # Questions about one text, with how often they are asked of code, profiles and other texts.
 KINDS = [
     (of("summary", SUMMARY), 5, 8, 13),
-    (find, 3, 15, 20),
-    (keyvalue, 3, 6, 12),
-    (mail, 0, 0, 5),
-    (quote, 0, 3, 11),
+    (find, 3, 15, 24),
+    (keyvalue, 3, 8, 16),
+    (mail, 0, 0, 4),
+    (quote, 0, 2, 4),
     (about, 0, 8, 13),
-    (entry, 0, 30, 0),
+    (entry, 0, 20, 0),
     (lists, 12, 12, 9),
     (of("rewrite", REWRITE), 0, 6, 6),
     (of("continue", CONTINUE), 10, 0, 4),

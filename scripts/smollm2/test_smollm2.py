@@ -100,9 +100,12 @@ class Questions(unittest.TestCase):
                 rng = random.Random(f"{make.__name__} {seed}")
                 q = make(rng, self.text, "guide")
                 said = prompts.insert(rng, self.text, q.insert, False)
-                self.assertIn(q.answer, " ".join(q.insert))
                 self.assertTrue(all(p in said for p in q.insert), said)
-                self.assertNotIn("{", q.ask)
+                for one in (q, q.following) if q.following else (q,):
+                    self.assertIn(one.answer, " ".join(q.insert))
+                    self.assertNotRegex(one.ask, r"\{(?!\")")
+                    if "____" in one.ask and make is questions.find:
+                        self.assertIn(one.ask.split('"')[1].replace("____", one.answer), q.insert)
                 rest = said
                 for p in q.insert:
                     rest = rest.replace(p, "", 1)
