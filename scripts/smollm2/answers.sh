@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=scripts/smollm2 model= out=out/smollm2 answers=$here/answers split=train
-train=$(realpath "${TRAIN:-bin/train}") python=${PYTHON:-python3}
+python=${PYTHON:-python3}
 while [[ ${1:-} == --* ]]; do
   case $1 in
     --model|--out|--answers|--split) printf -v "${1#--}" %s "${2:?$1: a value is missing}"; shift 2 ;;
@@ -19,6 +19,7 @@ while [[ ${1:-} == --* ]]; do
   esac
 done
 [ -e "$model/tokenizer.json" ] || { echo "answers: --model: got '$model', want the folder of SmolLM2-135M-Instruct" >&2; exit 2; }
+train=$(realpath -e "${TRAIN:-bin/train}" 2>/dev/null) || { echo "answers: TRAIN: want the program train; make build makes bin/train" >&2; exit 2; }
 model=$(realpath "$model")
 case $split in
   train) count=7000 pieces=28 ;;
