@@ -85,11 +85,11 @@ def unpack(data):
 
 def join(data, prompt_ids):
     """The name and the bytes of the pair file whose answers are packed in data; prompt_ids gives
-    the ids of the prompt of an id, or None."""
+    the ids of the prompt of a row's id, or None. Shards have the index of the row before its id."""
     head, answers = unpack(data)
     pairs = []
     for name, want, response in answers:
-        prompt = prompt_ids(name)
+        prompt = prompt_ids(name.rpartition(":")[2])
         if prompt is None:
             raise SystemExit(f"join {head['name']}: {name}: the prompts lack it")
         if (got := prompt_hash(prompt)) != want:

@@ -19,9 +19,8 @@ def made():
         with open(source, "w") as f:
             for i, text in enumerate(("anna lamp harbor anna calls bruno", "bruno calls anna lamp", "lamp lamp lamp")):
                 f.write(json.dumps({"id": f"train-{i:05d}", "text": text}) + "\n")
-        out = os.path.join(work, "pairs.jsonl")
-        subprocess.run([TRAIN, "generate", "-q", "--prompts", source, "--max-new", "9", "--out", out], check=True)
-        with open(out, "rb") as f:
+        subprocess.run([TRAIN, "generate", "-q", "--prompts", source, "--max-new", "9", "--samples", "3", "--shards", "1", "--out", work], check=True)
+        with open(os.path.join(work, "pairs-00000-of-00001.jsonl"), "rb") as f:
             return f.read()
 
 
@@ -29,7 +28,7 @@ class Pack(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.data = made()
-        cls.prompts = {p["id"]: p["prompt_ids"] for p in map(json.loads, cls.data.splitlines()[1:])}
+        cls.prompts = {p["id"].partition(":")[2]: p["prompt_ids"] for p in map(json.loads, cls.data.splitlines()[1:])}
 
     def test_crc32c(self):  # RFC 3720, appendix B.4
         for data, want in ((bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E)):
