@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Tests of the prompts and of the packed answers: python3 scripts/smollm2/test_smollm2.py
+
+Needs bin/train (make build; TRAIN names another), whose pair file of the built-in model is packed
+and joined. SMOLLM2 may name a folder of SmolLM2-135M-Instruct, whose tokenizer then cuts texts."""
+import collections, json, lzma, os, random, subprocess, sys, tempfile, unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import chatml, fetch, pairs, prompts, questions
+
+TRAIN = os.environ.get("TRAIN", os.path.join(HERE, "..", "..", "bin", "train"))
+
+
+def made():
+    """A pair file as train generate writes it."""
+    with tempfile.TemporaryDirectory() as work:
+        source = os.path.join(work, "prompts.jsonl")
+        with open(source, "w") as f:
+            for i, text in enumerate(("anna lamp harbor anna calls bruno", "bruno calls anna lamp", "lamp lamp lamp")):
+                f.write(json.dumps({"id": f"train-{i:05d}", "text": text}) + "\n")
+        subprocess.run([TRAIN, "generate", "-q", "--prompts", source, "--max-new", "9", "--samples", "3", "--shards", "1", "--out", work], check=True)
+        with open(os.path.join(work, "pairs-00000-of-00001.jsonl"), "rb") as f:
+            return f.read()
+
+
+class Pack(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.data = made()
+        cls.prompts = {p["id"].partition(":")[2]: p["prompt_ids"] for p in map(json.loads, cls.data.splitlines()[1:])}
+
+    def test_crc32c(self):  # RFC 3720, appendix B.4
+        for data, want in ((bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E)):
+            self.assertEqual(pairs.crc32c(data), want)
+
+    def test_join_gives_the_file_back(self):
+        packed = pairs.pack(self.data, "pairs-00000-of-00001.jsonl")
+        self.assertEqual(pairs.join(packed, self.prompts.get), ("pairs-00000-of-00001.jsonl", self.data))
+
+    def test_empty_response_and_large_ids(self):
+        header = self.data.split(b"\n")[0]
+        data = pairs.pair_file(header, [("a", [1, 49151], []), ("b", [2], [49151, 0, 65535])])
+        got = pairs.join(pairs.pack(data, "x"), {"a": [1, 49151], "b": [2]}.get)
+        self.assertEqual(got, ("x", data))
+
+    def test_other_prompts(self):
+        packed = pairs.pack(self.data, "x")
+        for name, changed in (("hash of the prompt", {**self.prompts, "train-00001": [1, 2]}), ("lack", {"train-00000": self.prompts["train-00000"]})):
+            with self.subTest(name), self.assertRaisesRegex(SystemExit, f"train-00001: .*{name}"):
+                pairs.join(packed, changed.get)
+
+    def test_damaged(self):
+        lines = self.data.split(b"\n")
+        for name, data in (("a line is missing", b"\n".join(lines[:1] + lines[2:])), ("lines changed places", b"\n".join([lines[0], lines[2], lines[1], *lines[3:]])),
+                           ("an id is another", self.data.replace(b'"prompt_ids":[', b'"prompt_ids":[7,', 1))):
+            with self.subTest(name), self.assertRaisesRegex(SystemExit, "damaged"):
+                pairs.pack(data, "x")
+        packed = pairs.pack(self.data, "x")
+        raw = lzma.decompress(packed)
+        for name, changed, error in (("a response is another", raw[:-1] + bytes([raw[-1] ^ 1]), "SHA-256"), ("the end is missing", raw[:-2], "bytes")):
+            with self.subTest(name), self.assertRaisesRegex(SystemExit, error):
+                pairs.join(lzma.compress(changed), self.prompts.get)
+
+
+class Clean(unittest.TestCase):
+    def test_markup(self):
+        cases = [
+            ("x.md", "guide", "---\ntitle: t\n---\n# Head {#a}\nSee [the *docs*](https://e.org/a_(b)) and <b>this</b> &amp; ![i](p.png)that.\n```go\nx := a[i](b)\n```\n",
+             "# Head\nSee the *docs* and this & that."),
+            ("x.rst", "guide", ".. _label:\n\n====\nHead\n====\n\nSee :ref:`there <a-b>` and ``code``, `a link <https://e.org>`_.\n\n.. code-block:: python\n   :linenos:\n\n   x = 1\n\n.. a comment\n   of two lines\n\nEnd.\n",
+             "Head\n\nSee there and `code`, a link.\n\n   x = 1\n\nEnd.\n"),
+            ("x.txt", "story", "Produced for Project Gutenberg\n*** START OF THE BOOK ***\nCall me.\r\n\r\n\r\n\r\nMore.\nEnd of Project Gutenberg's Book\nLicence", "Call me.\n\nMore.\n"),
+            ("x.json", "profile", '{"A": {"Area": {"total": {"text": "5 km"}, "land": {"text": "4 km"}}, "Map": {"text": null}}}', "A\n\nArea: total: 5 km; land: 4 km\n"),
+            ("x.json", "licence", '{"name": "n", "licenseText": "May be used."}', "May be used.\n"),
+            ("x.go", "code", "// Copyright\n// All rights\n\npackage x\n// f does\n", "package x\n// f does\n"),
+        ]
+        for name, category, text, want in cases:
+            with self.subTest(name + category):
+                self.assertTrue(fetch.readable(name, category, text).startswith(want), fetch.readable(name, category, text))
+
+    def test_versions_of_a_text_share_a_split(self):
+        for group in (["GPL-2.0-only", "GPL-3.0", "GPL-1.0+"], ["BSD-2-Clause", "BSD-3-Clause"]):
+            self.assertEqual(len({fetch.split_of(f"spdx-license-list/licenses/{name}.json") for name in group}), 1)
+        self.assertEqual(fetch.split_of("shakespeare/miltondata/texts/comus.txt"), fetch.split_of("shakespeare/miltondata/texts/comus_gut.txt"))
+
+    def test_shares_of_splits(self):
+        n = collections.Counter(fetch.split_of(f"p/{i}.md") for i in range(4000))
+        for split, share in zip(fetch.SPLITS, (0.9, 0.05, 0.05)):
+            self.assertAlmostEqual(n[split] / 4000, share, delta=0.02)
+
+
+class Questions(unittest.TestCase):
+    text = "\n\n".join(f"The harbour of Porto was built by Anna Bell in {1700 + i} and has {i + 20} piers, as the old letters say." for i in range(12))
+
+    def test_hidden_passages_hold_the_answer(self):
+        for seed in range(400):
+            for make in (questions.find, questions.keyvalue, questions.constant):
+                rng = random.Random(f"{make.__name__} {seed}")
+                q = make(rng, self.text, "guide")
+                said = prompts.insert(rng, self.text, q.insert, False)
+                self.assertTrue(all(p in said for p in q.insert), said)
+                for one in (q, q.following) if q.following else (q,):
+                    self.assertIn(one.answer, " ".join(q.insert))
+                    self.assertNotRegex(one.ask, r"\{(?!\")")
+                    if "____" in one.ask and make is questions.find:
+                        self.assertIn(one.ask.split('"')[1].replace("____", one.answer), q.insert)
+                rest = said
+                for p in q.insert:
+                    rest = rest.replace(p, "", 1)
+                self.assertEqual("".join(rest.split()), "".join(self.text.split()))
+
+    def test_answers_stand_in_the_text(self):
+        for seed in range(200):
+            rng = random.Random(seed)
+            q = questions.quote(rng, self.text, "guide")
+            self.assertIn(q.answer, self.text)
+            b = questions.blank(rng, self.text, "guide")
+            self.assertIn(b.ask[b.ask.index('"') + 1 : -1].replace("____", b.answer), self.text)
+
+    def test_not_the_words_of_benchmarks(self):
+        words = " ".join([f[0] + " ".join(f[2]) for f in questions.FACTS] + questions.SUMMARY).lower()
+        for theirs in ("special magic", "hidden within", "memorize", "quiz you", "best thing to do in", "pass key", "sandwich", "grass is green"):
+            self.assertNotIn(theirs, words)
+
+
+class Draw(unittest.TestCase):
+    def test_same_bytes_and_whole_documents(self):
+        if not os.environ.get("SMOLLM2"):
+            self.skipTest("SMOLLM2 names no model")
+        model = chatml.Model(os.environ["SMOLLM2"])
+        text = "\n\n".join(f"Paragraph {i} is about the town of Porto, which Anna Bell left in {1800 + i}. It goes on for a while, as texts do." for i in range(200))
+        documents = [fetch.Document(f"p/{i}.md", c, s, text) for i, c in enumerate(("guide", "story", "code")) for s in fetch.SPLITS]
+        documents = [fetch.Document(f"{d.path}-{d.split}", d.category, d.split, d.text) for d in documents]
+        few, many = list(prompts.rows(model, documents, "train", 20, 1)), list(prompts.rows(model, documents, "train", 40, 1))
+        self.assertEqual(few, many[:20])
+        self.assertNotEqual(few, list(prompts.rows(model, documents, "train", 20, 2)))
+        for row in many:
+            self.assertTrue(all(p.endswith("-train") for p in row["source"].split()))
+            self.assertTrue(256 <= len(model.prompt_ids(row)) <= 4096)
+
+
+if __name__ == "__main__":
+    unittest.main()
