@@ -623,7 +623,16 @@ stop "SIGTERM in training" TERM train judgeq --steps 1000000 --out x
 stop "Ctrl-C in a run of two adapters" INT train run "$root/scripts/demo_adapters.json"
 expect 75 "Ctrl-C in training with a checkpoint" "stopped by a signal|--resume goes on" timeout --preserve-status -s INT 1.5 \
   train judgeq --steps 1000000 --out x --checkpoint "$given/stopped.state"
-expect 75 "Ctrl-C in generating" "stopped by a signal|finished pairs|--resume goes on" timeout --preserve-status -s INT 1.5 \
+# begun stops a command as Ctrl-C does when its file has something.
+begun() { # FILE COMMAND...
+  local file=$1 pid
+  env --default-signal=INT "${@:2}" &
+  pid=$!
+  until [ -s "$file" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.2; done
+  kill -s INT $pid
+  wait $pid
+}
+expect 75 "Ctrl-C in generating" "stopped by a signal|finished pairs|--resume goes on" begun "$work/.stopped.jsonl.partial" \
   train generate --samples 1000000 --out "$work/stopped.jsonl"
 refuse "pairs that were begun" "--resume|--replace" train generate --samples 1000000 --out "$work/stopped.jsonl"
 refuse "pairs begun with other settings" "other settings" train generate --samples 100 --out "$work/stopped.jsonl" --resume
