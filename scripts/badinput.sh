@@ -623,12 +623,12 @@ stop "SIGTERM in training" TERM train judgeq --steps 1000000 --out x
 stop "Ctrl-C in a run of two adapters" INT train run "$root/scripts/demo_adapters.json"
 expect 75 "Ctrl-C in training with a checkpoint" "stopped by a signal|--resume goes on" timeout --preserve-status -s INT 1.5 \
   train judgeq --steps 1000000 --out x --checkpoint "$given/stopped.state"
-# begun stops a command as Ctrl-C does when its file has something.
+# begun stops a command as Ctrl-C does when its file has a line behind the header.
 begun() { # FILE COMMAND...
   local file=$1 pid
   env --default-signal=INT "${@:2}" &
   pid=$!
-  until [ -s "$file" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.2; done
+  until sed -n 2p "$file" 2>/dev/null | grep -q . || ! kill -0 $pid 2>/dev/null; do sleep 0.2; done
   kill -s INT $pid
   wait $pid
 }
