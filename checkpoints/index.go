@@ -65,7 +65,7 @@ func plainFileName(name string) bool {
 // every tensor.
 func (w *Weights) openShards(weightMap map[string]string, open func(string) (*Safetensors, error)) error {
 	files := slices.Compact(slices.Sorted(maps.Values(weightMap)))
-	byName := make(map[string]*shard, len(files))
+	byName := make(map[string]TensorFile, len(files))
 	var unreadable []error
 	for _, file := range files {
 		s, err := open(file)
@@ -73,7 +73,8 @@ func (w *Weights) openShards(weightMap map[string]string, open func(string) (*Sa
 			unreadable = append(unreadable, err)
 			continue
 		}
-		byName[file] = w.add(file, s)
+		w.shards = append(w.shards, s)
+		byName[file] = s
 	}
 	if len(unreadable) > 0 {
 		return fmt.Errorf("%d of the %d files in %s: %w", len(unreadable), len(files), indexFile, listing.Join(unreadable))
@@ -87,10 +88,10 @@ func (w *Weights) openShards(weightMap map[string]string, open func(string) (*Sa
 		}
 		w.owner[tensor] = s
 	}
-	for _, s := range w.shards {
+	for file, s := range byName {
 		for _, tensor := range s.Names() {
-			if weightMap[tensor] != s.name {
-				surplus = append(surplus, s.name+": "+tensor)
+			if weightMap[tensor] != file {
+				surplus = append(surplus, file+": "+tensor)
 			}
 		}
 	}

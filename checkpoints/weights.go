@@ -27,9 +27,9 @@ const (
 // safe for concurrent use, except that nothing, views included, may be used
 // once Close has been called.
 type Weights struct {
-	name   string   // the folder, for errors
-	shards []*shard // sorted by file name
-	owner  map[string]*shard
+	name   string       // the folder, for errors
+	shards []TensorFile // sorted by file name
+	owner  map[string]TensorFile
 	stored map[string]string // names in the files, of tensors that Rename renamed
 
 	hashing sync.Mutex
@@ -51,22 +51,16 @@ type TensorFile interface {
 	Close() error
 }
 
-type shard struct {
-	name string
-	TensorFile
-}
-
 // NewWeights are the tensors of open files, in the order in which SHA256 hashes the files. The
 // name is for errors. A tensor in two of them is ErrCorrupt. Close closes the files.
 func NewWeights(name string, files ...TensorFile) (*Weights, error) {
-	w := &Weights{name: name, owner: make(map[string]*shard)}
+	w := &Weights{name: name, shards: files, owner: make(map[string]TensorFile)}
 	for _, file := range files {
-		s := w.add(name, file)
 		for _, tensor := range file.Names() {
 			if w.owner[tensor] != nil {
 				return nil, Corruptf("%s: tensor %.200q is in two files", name, tensor)
 			}
-			w.owner[tensor] = s
+			w.owner[tensor] = file
 		}
 	}
 	return w, nil
@@ -130,7 +124,7 @@ func openWeights(dir fs.FS, name string, open func(string) (*Safetensors, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path.Join(name, indexFile), err)
 	}
-	w := &Weights{name: name, owner: make(map[string]*shard)}
+	w := &Weights{name: name, owner: make(map[string]TensorFile)}
 	if err := w.openShards(weightMap, open); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -157,12 +151,6 @@ func WeightFiles(fsys fs.FS) ([]string, error) {
 		return nil, fmt.Errorf("%s: %w", indexFile, err)
 	}
 	return slices.Compact(slices.Sorted(maps.Values(weightMap))), nil
-}
-
-func (w *Weights) add(name string, file TensorFile) *shard {
-	s := &shard{name, file}
-	w.shards = append(w.shards, s)
-	return s
 }
 
 // otherWeights hints at weights in the older format.
@@ -206,7 +194,7 @@ func (w *Weights) Rename(names map[string]string) error {
 }
 
 // file is where a tensor lies, and by which name.
-func (w *Weights) file(name string) (s *shard, stored string, ok bool) {
+func (w *Weights) file(name string) (s TensorFile, stored string, ok bool) {
 	s, ok = w.owner[name]
 	if stored, renamed := w.stored[name]; renamed {
 		return s, stored, ok
