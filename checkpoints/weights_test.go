@@ -76,9 +76,13 @@ func TestOpenWeights(t *testing.T) {
 			}
 			all := sha256.New()
 			var size int64
-			for _, file := range fromDir.shards {
-				all.Write(files[file.name])
-				size += int64(len(files[file.name]))
+			read, err := WeightFiles(mapFS(files))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range read {
+				all.Write(files[file])
+				size += int64(len(files[file]))
 			}
 			for _, w := range []*Weights{fromDir, fromFS} {
 				if got := w.Names(); !slices.Equal(got, []string{"a", "b", "c"}) {
