@@ -23,6 +23,7 @@ type Source struct {
 	Tensor string            // its name in the file
 	Shape  []int             // of the model's tensor, outermost first; nil: as in the file
 	Row    func(row int) int // the file's row that is the model's; nil: the same
+	DType  kernels.DType     // of the model's tensor, BF16 or F16; Invalid: as in the file, BF16 of blocks
 }
 
 // InterleavedRows is the [Source.Row] of query and key projections, weights [heads·headDim, in] and
@@ -94,6 +95,9 @@ func newSource(s Source, t *Tensor) (*source, error) {
 		if _, err := formats.All.Lookup(t.Format.Name); err != nil {
 			return nil, fmt.Errorf("tensor %.200q: %w %s, want one of: %s", t.Name, checkpoints.ErrDType, t.Format.Name, readable())
 		}
+	}
+	if s.DType != kernels.Invalid {
+		found.dtype = s.DType
 	}
 	stored, wanted := kernels.ShapeLen(t.Shape), kernels.ShapeLen(found.shape)
 	found.rows, found.elems = 1, wanted
@@ -190,14 +194,14 @@ func (s *source) gather() ([]byte, error) {
 		if s.plain() {
 			copy(row, stored)
 		} else {
-			narrow(row, stored, s.tensor.Format)
+			narrow(row, stored, s.tensor.Format, s.dtype)
 		}
 	})
 	return dst, nil
 }
 
-// narrow widens blocks and rounds them to BF16.
-func narrow(dst, src []byte, f formats.Format) {
+// narrow widens blocks and rounds them to BF16 or F16.
+func narrow(dst, src []byte, f formats.Format, to kernels.DType) {
 	var wide [1024]float32 // whole blocks of every format
 	bits := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/2)
 	step := len(wide) / f.Elems
@@ -205,7 +209,11 @@ func narrow(dst, src []byte, f formats.Format) {
 		blocks := min(step, len(src)/f.Bytes)
 		n := blocks * f.Elems
 		f.Widen(wide[:n], src[:blocks*f.Bytes])
-		simd.NarrowBF16(bits[:n], wide[:n])
+		if to == kernels.F16 {
+			simd.NarrowF16(bits[:n], wide[:n])
+		} else {
+			simd.NarrowBF16(bits[:n], wide[:n])
+		}
 		bits, src = bits[n:], src[blocks*f.Bytes:]
 	}
 }
