@@ -40,20 +40,28 @@ type part struct {
 // Open maps a file into memory and checks its whole structure. Of a split model, any of its files
 // opens all.
 func Open(path string) (*File, error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open GGUF: %w", err)
+	}
+	return f, nil
+}
+
+func open(path string) (*File, error) {
 	p, err := openPart(path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := newFile(p)
-	if err == nil {
-		var count int64
-		if count, _, err = f.Int("split.count"); err == nil && count > 1 {
-			p.close()
-			return openSplit(path, count)
+	files, _, err := p.int("split.count")
+	if err == nil && files > 1 {
+		if err := p.close(); err != nil {
+			return nil, err
 		}
+		return openSplit(path, files)
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open GGUF: %w", err), p.close())
+	f, invalid := newFile(p)
+	if err = errors.Join(err, invalid); err != nil {
+		return nil, errors.Join(err, p.close())
 	}
 	return f, nil
 }
@@ -71,11 +79,11 @@ func Parse(name string, data []byte) (*File, error) {
 func openPart(path string) (*part, error) {
 	data, unmap, err := mappedfile.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("open GGUF: %w", err)
+		return nil, err
 	}
 	p, err := parsePart(path, data)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open GGUF: %w", err), unmap())
+		return nil, errors.Join(err, unmap())
 	}
 	p.unmap = unmap
 	return p, nil

@@ -30,11 +30,6 @@ func splitPrefix(path string, n int64) (prefix string, ok bool) {
 
 // openSplit opens all files of a model of n, by the path of one of them.
 func openSplit(path string, n int64) (f *File, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("open GGUF: %w", err)
-		}
-	}()
 	prefix, ok := splitPrefix(path, n)
 	if !ok {
 		return nil, checkpoints.Corruptf("%s: one of the %d files that a model was split into, want a name like %s and the others beside it", path, n, splitName("NAME", 0, n))
@@ -62,13 +57,16 @@ func openSplit(path string, n int64) (f *File, err error) {
 	if f, err = newFile(parts...); err != nil {
 		return nil, err
 	}
-	for i, p := range parts {
-		for key, want := range map[string]int64{"split.no": int64(i), "split.count": n, "split.tensors.count": int64(len(f.index))} {
+	for _, key := range []string{"split.no", "split.count", "split.tensors.count"} {
+		for i, p := range parts {
+			want := map[string]int{"split.no": i, "split.count": len(parts), "split.tensors.count": len(f.index)}[key]
 			got, ok, err := p.int(key)
-			if err != nil {
+			switch {
+			case err != nil:
 				return nil, err
-			}
-			if !ok || got != want {
+			case !ok:
+				return nil, checkpoints.Corruptf("%s: key %q is missing, want %d", p.name, key, want)
+			case got != int64(want):
 				return nil, checkpoints.Corruptf("%s: key %q: %d, want %d", p.name, key, got, want)
 			}
 		}

@@ -29,7 +29,8 @@ type Source struct {
 // InterleavedRows is the [Source.Row] of query and key projections, weights [heads·headDim, in] and
 // biases [heads·headDim], in files of Llama's architecture. Their rotary pairs are neighbours, as
 // in the first implementation of Llama; in Hugging Face's models they are headDim/2 rows apart. So
-// the model's row h·headDim + s·headDim/2 + j is the file's h·headDim + 2j + s, s 0 or 1.
+// the model's row h·headDim + s·headDim/2 + j is the file's h·headDim + 2j + s, s 0 or 1. headDim is
+// even and positive.
 func InterleavedRows(headDim int) func(row int) int {
 	return func(row int) int {
 		inHead := row % headDim
