@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"glimpse/checkpoints"
 	"glimpse/internal/listing"
@@ -26,6 +27,24 @@ func splitPrefix(path string, n int64) (prefix string, ok bool) {
 		return "", false
 	}
 	return prefix, splitName(prefix, i-1, n) == path
+}
+
+// Parts are the names of all files of the model that a file's name belongs to, in order: that name
+// alone unless it is like NAME-00001-of-00003.gguf.
+func Parts(name string) []string {
+	var n int64
+	if of := strings.LastIndex(name, "-of-"); of >= 0 {
+		fmt.Sscanf(name[of:], "-of-%05d", &n)
+	}
+	prefix, ok := splitPrefix(name, n)
+	if !ok {
+		return []string{name}
+	}
+	parts := make([]string, n)
+	for i := range n {
+		parts[i] = splitName(prefix, i, n)
+	}
+	return parts
 }
 
 // openSplit opens all files of a model of n, by the path of one of them.

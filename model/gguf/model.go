@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"glimpse/checkpoints"
@@ -67,31 +66,11 @@ func Is(path string) bool {
 	return err == nil && string(head) == "GGUF"
 }
 
-// partName is the name of a file of a split model.
-var partName = regexp.MustCompile(`^(.+)-(\d{5})-of-(\d{5})\.gguf$`)
-
-// Parts are the names of all files of the model that a name belongs to, the first one first.
-func Parts(name string) []string {
-	parts := partName.FindStringSubmatch(name)
-	if parts == nil {
-		return []string{name}
-	}
-	var n int
-	fmt.Sscanf(parts[3], "%d", &n)
-	all := make([]string, n)
-	for i := range all {
-		all[i] = fmt.Sprintf("%s-%05d-of-%s.gguf", parts[1], i+1, parts[3])
-	}
-	return all
-}
-
-// Name is what a model in a file is called: the file's name without ending and number.
+// Name is what a model in a file is called: the file's name without ending, and without the number
+// of a split model's.
 func Name(path string) string {
-	name := filepath.Base(path)
-	if parts := partName.FindStringSubmatch(name); parts != nil {
-		return parts[1]
-	}
-	return strings.TrimSuffix(name, ".gguf")
+	parts := container.Parts(filepath.Base(path))
+	return strings.TrimSuffix(strings.TrimSuffix(parts[0], fmt.Sprintf("-00001-of-%05d.gguf", len(parts))), ".gguf")
 }
 
 func translate(file *container.File) (*Model, error) {
