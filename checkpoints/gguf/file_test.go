@@ -305,6 +305,7 @@ func TestAllocationIsBounded(t *testing.T) {
 	for name, file := range map[string][]byte{
 		"array in a short file":  newBuilder().pair("a", 9, uint32(0), uint64(1<<40)).bytes(),
 		"string in a short file": newBuilder().pair("a", 8, uint64(1<<40)).bytes(),
+		"many strings":           newBuilder().pair(strings.Repeat("\xff", 200), 9, uint32(8), uint64(50_000), make([]byte, 400_000)).bytes(),
 		"many pairs":             pairs.bytes(),
 		"many tensors":           tensors.bytes(),
 		"long key":               newBuilder().pair(strings.Repeat("k", 300_000), 13).bytes(),

@@ -91,8 +91,9 @@ func (r *reader) value(key string) value {
 	case r.err != nil:
 		return v
 	case v.kind == stringKind:
+		length := "length of " + what
 		for i := 0; i < v.n && r.err == nil; i++ {
-			r.take(r.uint64("length of "+what), what)
+			r.take(r.uint64(length), what)
 		}
 	default:
 		r.take(uint64(v.n)*uint64(kinds[v.kind].bytes), what)

@@ -3,6 +3,7 @@ package gguf
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -49,6 +50,9 @@ func Parts(name string) []string {
 
 // openSplit opens all files of a model of n, by the path of one of them.
 func openSplit(path string, n int64) (f *File, err error) {
+	if n > math.MaxUint16 { // llama.cpp's type for it
+		return nil, checkpoints.Corruptf("%s: key \"split.count\": %d, want at most %d", path, n, math.MaxUint16)
+	}
 	prefix, ok := splitPrefix(path, n)
 	if !ok {
 		return nil, checkpoints.Corruptf("%s: one of the %d files that a model was split into, want a name like %s and the others beside it", path, n, splitName("NAME", 0, n))

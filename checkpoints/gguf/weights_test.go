@@ -233,6 +233,12 @@ func TestSplitFiles(t *testing.T) {
 		"renamed": {func(dir string) error {
 			return os.Rename(filepath.Join(dir, "split-00001-of-00003.gguf"), filepath.Join(dir, "model.gguf"))
 		}, "model.gguf", checkpoints.ErrCorrupt, "model.gguf: one of the 3 files that a model was split into, want a name like NAME-00001-of-00003.gguf and the others beside it"},
+		"too many": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "many-00001-of-1152921504606846976.gguf"), newBuilder().pair("split.count", 10, uint64(1<<60)).bytes(), 0o666)
+		}, "many-00001-of-1152921504606846976.gguf", checkpoints.ErrCorrupt, `key "split.count": 1152921504606846976, want at most 65535`},
+		"named otherwise": {func(dir string) error {
+			return os.Rename(filepath.Join(dir, "split-00001-of-00003.gguf"), filepath.Join(dir, "split-00001-by-00003.gguf"))
+		}, "split-00001-by-00003.gguf", checkpoints.ErrCorrupt, "want a name like"},
 		"numbered otherwise": {func(dir string) error {
 			return os.Rename(filepath.Join(dir, "split-00001-of-00003.gguf"), filepath.Join(dir, "split-00004-of-00003.gguf"))
 		}, "split-00004-of-00003.gguf", checkpoints.ErrCorrupt, "want a name like"},
