@@ -6,8 +6,8 @@ llama.cpp's own converter, and what transformers computes with the models before
     python3 scripts/gguf_fixtures.py LLAMA_CPP model/gguf/testdata
 
 LLAMA_CPP is a copy of llama.cpp's sources with convert_hf_to_gguf.py. Its table of known
-tokenizers is passed over: these have 48 tokens. golden.json has two prompts of each, their ids and
-the logits of the last row [48] of a float32 pass with the weights as stored.
+tokenizers is passed over: these have 32 tokens. golden.json has two prompts of each, their ids and
+the logits of the last row [32] of a float32 pass with the weights as stored.
 """
 
 import json
@@ -19,7 +19,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-VOCAB = 48
+VOCAB = 32
 SHAPE = dict(
     vocab_size=VOCAB, hidden_size=16, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, intermediate_size=16,
     max_position_embeddings=64, rope_theta=10000.0, tie_word_embeddings=True, bos_token_id=0, eos_token_id=1, pad_token_id=1,
@@ -43,6 +43,12 @@ CASES = {
     "falcon": ("FalconConfig", "float16", "falcon", dict(num_kv_heads=1, multi_query=True, parallel_attn=True, bias=False, alibi=False, new_decoder_architecture=False)),
     "falcon-40b": ("FalconConfig", "float16", "falcon", dict(num_kv_heads=2, bias=False, alibi=False, new_decoder_architecture=True)),
 }
+
+
+TEXTS = [
+    "The keys of a key-value cache are kept for every token of the prompt.", "  leading and   inner spaces ", "line\nbreaks\n\n and\ttabs", "naïve café, 12345 words: €5 – “quoted”",
+    "漢字とかな 🙂 text", "<|user|>the prompt<|user|> and more", "a</s>b <s>c", "keys keys keys the the the token tokens", "▁ already marked", "",
+]
 
 
 def tokenizer(folder):
@@ -95,6 +101,25 @@ def convert(llama_cpp, folder, name, out):
         kind(folder, ftype, out, model_name=name).write()
 
 
+def sentencepiece(llama_cpp, out):
+    """A tokenizer of SentencePiece's, as a file without tensors but the embedding, and the ids that
+    transformers gives texts."""
+    import sentencepiece
+
+    with tempfile.TemporaryDirectory() as temp:
+        folder = Path(temp) / "spm"
+        transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**SHAPE, "vocab_size": 332, "hidden_size": 4, "num_attention_heads": 2, "intermediate_size": 4, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2})).half().save_pretrained(folder)
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(TEXTS * 3), model_prefix=str(folder / "tokenizer"), vocab_size=330, model_type="bpe", byte_fallback=True,
+            user_defined_symbols=["<|user|>"], normalization_rule_name="identity", remove_extra_whitespaces=False, split_digits=True)
+        (folder / "tokenizer.vocab").unlink()
+        (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
+            "added_tokens_decoder": {"3": {"content": "<|user|>", "lstrip": False, "rstrip": False, "single_word": False, "normalized": False, "special": False}}}))
+        t = transformers.LlamaTokenizerFast.from_pretrained(folder)
+        convert(llama_cpp, folder, "llama", out / "spm.gguf")
+        return [{"text": text, "ids": t(text).input_ids, "decoded": t.decode(t(text).input_ids)} for text in TEXTS]
+
+
 def main():
     llama_cpp, out = Path(sys.argv[1]), Path(sys.argv[2])
     golden = {"transformers": transformers.__version__, "models": {}}
@@ -112,6 +137,7 @@ def main():
             tokenizer(folder)
             convert(llama_cpp, folder, name, out / f"{name}.gguf")
         golden["models"][name] = prompts
+    golden["sentencepiece"] = sentencepiece(llama_cpp, out)
     (out / "golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
     total = sum(f.stat().st_size for f in out.glob("*.gguf"))
     print(f"{total} bytes of GGUF files")
