@@ -11,6 +11,7 @@ the logits of the last row [32] of a float32 pass with the weights as stored.
 """
 
 import json
+import random
 import sys
 import tempfile
 from pathlib import Path
@@ -117,7 +118,9 @@ def sentencepiece(llama_cpp, out):
             "added_tokens_decoder": {"3": {"content": "<|user|>", "lstrip": False, "rstrip": False, "single_word": False, "normalized": False, "special": False}}}))
         t = transformers.LlamaTokenizerFast.from_pretrained(folder)
         convert(llama_cpp, folder, "llama", out / "spm.gguf")
-        return [{"text": text, "ids": t(text).input_ids, "decoded": t.decode(t(text).input_ids)} for text in TEXTS]
+        rng = random.Random(1)  # where merges compete
+        texts = TEXTS + ["".join(rng.choices("theoksn a", k=80)) for _ in range(6)]
+        return [{"text": text, "ids": t(text).input_ids, "decoded": t.decode(t(text).input_ids)} for text in texts]
 
 
 def main():
