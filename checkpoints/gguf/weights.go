@@ -201,9 +201,13 @@ func (s *source) gather() ([]byte, error) {
 	return dst, nil
 }
 
+// scratch has room for whole blocks of every format.
+var scratch = sync.Pool{New: func() any { return new([1024]float32) }}
+
 // narrow widens blocks and rounds them to BF16 or F16.
 func narrow(dst, src []byte, f formats.Format, to kernels.DType) {
-	var wide [1024]float32 // whole blocks of every format
+	wide := scratch.Get().(*[1024]float32)
+	defer scratch.Put(wide)
 	bits := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/2)
 	step := len(wide) / f.Elems
 	for len(bits) > 0 {

@@ -136,13 +136,19 @@ func TestWeightsHoldOneCopy(t *testing.T) {
 	if w, err = f.Weights(map[string]Source{"t": {Tensor: "t"}}); err != nil {
 		t.Fatal(err)
 	}
+	widen := func() {
+		if _, err := w.Tensor("t"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := allocated(widen); got > 2*rows*width*5/4 {
+		t.Errorf("%d bytes allocated for a tensor of %d", got, 2*rows*width)
+	}
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for range 4 {
-		if _, err := w.Tensor("t"); err != nil {
-			t.Fatal(err)
-		}
+		widen()
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&after)

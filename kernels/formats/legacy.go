@@ -2,16 +2,15 @@ package formats
 
 import "encoding/binary"
 
+// q4 are the values of 4 bits in Q4_0. To look a number up takes half the time of converting it.
+var q4 = [16]float32{-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}
+
 // Formats of 32 elements with one half-precision scale d, and in those that end in _1 a minimum m.
 // The low 4 bits of elements i and i+16 share byte i, and a fifth bit of all is a word before them.
 func init() {
 	add("Q4_0", 32, 18, func(dst []float32, src []byte) {
 		for ; len(dst) >= 32 && len(src) >= 18; dst, src = dst[32:], src[18:] {
-			d, x, q := half(src), dst[:32], src[2:18]
-			for i, b := range q {
-				x[i] = d * float32(int(b&15)-8)
-				x[i+16] = d * float32(int(b>>4)-8)
-			}
+			widenTable(dst[:32], src[2:18], half(src), &q4)
 		}
 	})
 	add("Q4_1", 32, 20, func(dst []float32, src []byte) {
