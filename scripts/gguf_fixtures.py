@@ -119,7 +119,7 @@ def sentencepiece(llama_cpp, out):
         t = transformers.LlamaTokenizerFast.from_pretrained(folder)
         convert(llama_cpp, folder, "llama", out / "spm.gguf")
         rng = random.Random(1)  # where merges compete
-        texts = TEXTS + ["".join(rng.choices("theoksn a", k=80)) for _ in range(6)]
+        texts = TEXTS + ["".join(rng.choices("heknrida ", k=80)) for _ in range(6)]
         return [{"text": text, "ids": t(text).input_ids, "decoded": t.decode(t(text).input_ids)} for text in texts]
 
 
