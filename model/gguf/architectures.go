@@ -32,6 +32,9 @@ type architecture struct {
 // architectures are by llama.cpp's names.
 var architectures = registry.Registry[*architecture]{Noun: "architecture"}
 
+// Architectures are the names of those that can be read, as general.architecture has them.
+func Architectures() []string { return architectures.Names() }
+
 func init() {
 	llama := map[string]string{
 		"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
