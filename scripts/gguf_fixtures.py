@@ -33,10 +33,10 @@ LONGROPE = dict(type="longrope", short_factor=[1.0, 1.25, 1.5], long_factor=[1.0
 CASES = {
     "llama": ("LlamaConfig", "float16", "llama-bpe", dict(rope_theta=500000.0, rope_scaling=LLAMA3, head_dim=8, num_attention_heads=2, num_key_value_heads=1)),
     "llama-biases": ("LlamaConfig", "bfloat16", "gpt-2", dict(attention_bias=True, mlp_bias=True, tie_word_embeddings=False, rope_scaling=dict(rope_type="linear", factor=2.0))),
-    "mistral3": ("MistralConfig", "float16", "tekken", dict(sliding_window=None, head_dim=8)),
+    "mistral3": ("MistralConfig", "float16", "tekken", dict(sliding_window=None, hidden_size=8, head_dim=8)),
     "qwen2": ("Qwen2Config", "bfloat16", "qwen2", dict(rope_scaling=YARN, max_position_embeddings=16)),
-    "qwen3": ("Qwen3Config", "bfloat16", "qwen2", dict(num_key_value_heads=1, head_dim=8, tie_word_embeddings=False)),
-    "seed_oss": ("SeedOssConfig", "float16", "seed-coder", dict(head_dim=8)),
+    "qwen3": ("Qwen3Config", "bfloat16", "qwen2", dict(num_key_value_heads=1, hidden_size=8, head_dim=8, tie_word_embeddings=False)),
+    "seed_oss": ("SeedOssConfig", "float16", "seed-coder", dict(hidden_size=8, head_dim=8)),
     "phi3": ("Phi3Config", "float16", "gpt-4o", dict(
         num_attention_heads=2, num_key_value_heads=1, partial_rotary_factor=0.75, original_max_position_embeddings=16, rope_scaling=LONGROPE, sliding_window=8)),
     "granite": ("GraniteConfig", "float16", "refact", dict(embedding_multiplier=12.0, attention_multiplier=0.15, residual_multiplier=0.22, logits_scaling=8.0)),
@@ -81,7 +81,7 @@ def model(name):
     return m.eval(), getattr(torch, dtype)
 
 
-def convert(llama_cpp, folder, name, out):
+def convert(llama_cpp, folder, name, out, **options):
     sys.path[:0] = [str(llama_cpp / "gguf-py"), str(llama_cpp)]
     import conversion
     import gguf
@@ -99,7 +99,7 @@ def convert(llama_cpp, folder, name, out):
         kind = Mistral3
     ftype = {"float32": gguf.LlamaFileType.ALL_F32, "float16": gguf.LlamaFileType.MOSTLY_F16, "bfloat16": gguf.LlamaFileType.MOSTLY_BF16}[dtype]
     with torch.inference_mode():
-        kind(folder, ftype, out, model_name=name).write()
+        kind(folder, ftype, out, model_name=name, **options).write()
 
 
 def sentencepiece(llama_cpp, out):
@@ -139,6 +139,8 @@ def main():
             m.to(dtype).save_pretrained(folder)
             tokenizer(folder)
             convert(llama_cpp, folder, name, out / f"{name}.gguf")
+            if name == "llama-biases":
+                convert(llama_cpp, folder, name, out / "llama-fused.gguf", fuse_qkv=True)
         golden["models"][name] = prompts
     golden["sentencepiece"] = sentencepiece(llama_cpp, out)
     (out / "golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")

@@ -378,3 +378,74 @@ func FuzzTranslate(f *testing.F) {
 		}
 	})
 }
+
+// TestVectors: what converters widened to float32 is again as the original has it, and what that
+// would round stays.
+func TestVectors(t *testing.T) {
+	const norm = "blk.0.attn_norm.weight"
+	for name, want := range map[string]string{"llama": "F16", "llama-biases": "BF16"} {
+		raw, err := os.ReadFile(filepath.Join("testdata", name+".gguf"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rounded := range []bool{false, true} {
+			file, err := container.Parse(name, slices.Clone(raw))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tensor, _ := file.Tensor(norm); rounded {
+				tensor.Data[0] |= 1
+			}
+			m, err := translate(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := m.Weights()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, tensor := range w.Names() {
+				want := want
+				if rounded && tensor == "model.layers.0.input_layernorm.weight" {
+					want = "F32"
+				}
+				view, err := w.Tensor(tensor)
+				if info, _ := w.Info(tensor); err != nil || info.DType != want || view.DType.String() != want || len(view.Data) != info.Bytes {
+					t.Errorf("%s, rounded %t: %s is %s, as view %s of %d bytes (%v), want %s", name, rounded, tensor, info.DType, view.DType, len(view.Data), err, want)
+				}
+			}
+		}
+	}
+}
+
+// TestFusedQKV: queries, keys and values that a converter joined are the same as those of the file
+// without.
+func TestFusedQKV(t *testing.T) {
+	apart, err := Open(filepath.Join("testdata", "llama-biases.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer apart.Close()
+	joined, err := Open(filepath.Join("testdata", "llama-fused.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer joined.Close()
+	a, err := apart.Weights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := joined.Weights()
+	if err != nil || !slices.Equal(a.Names(), b.Names()) {
+		t.Fatalf("tensors %v (%v), want %v", b.Names(), err, a.Names())
+	}
+	for _, name := range a.Names() {
+		want, err := a.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := b.Tensor(name); err != nil || !slices.Equal(got.Data, want.Data) || !slices.Equal(got.Shape, want.Shape) {
+			t.Errorf("%s differs: shape %v (%v), want %v", name, got.Shape, err, want.Shape)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/model"
 )
 
 // TestLocalModel: what lies around a model's folder leads to it, and what is no such model is
@@ -185,5 +186,27 @@ func TestGGUF(t *testing.T) {
 				t.Errorf("another file offline: %v, want what the cache lacks", err)
 			}
 		})
+	}
+}
+
+// TestOpenGGUF: a file of the hub opens under the name that was typed, with and without weights.
+func TestOpenGGUF(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("..", "gguf", "testdata", "llama.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newFakeHub(t, map[string][]byte{"llama.gguf": raw})
+	const spec = "org/tiny:llama.gguf"
+	shapes, err := OpenShapes(t.Context(), spec, objectstore.Settings{}, testLog{t}, "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Open(t.Context(), spec, objectstore.Settings{}, testLog{t}, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if m.Name != spec || shapes.Name != spec || m.Config.Vocab != 32 || shapes.Config.Vocab != 32 {
+		t.Errorf("%s of %d tokens, without weights %s of %d, want %s of 32", m.Name, m.Config.Vocab, shapes.Name, shapes.Config.Vocab, spec)
 	}
 }
