@@ -20,8 +20,9 @@ func newModels() *cobra.Command {
 		Short: "List the model architectures and RoPE scaling types that can be loaded",
 		Long: `List the model architectures that --model can load: the name that stands in
 config.json under "architectures", the models that have it and the modules that
-adapters can train a LoRA update for. --json also names the stored tensor of every
-module, and the architectures that are read of GGUF files.`,
+adapters can train a LoRA update for; then the RoPE scaling types, and the names that
+GGUF files have for the architectures. --json also names the stored tensor of every
+module.`,
 		Example: "  evict models\n  evict models --json",
 		Args:    cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -49,10 +49,12 @@ func (m *metadata) config(arch *architecture) config {
 		}
 	}
 	c["tie_word_embeddings"] = !m.has("output.weight")
-	for from, to := range map[string]string{"attention.layer_norm_rms_epsilon": "rms_norm_eps", "attention.layer_norm_epsilon": "layer_norm_epsilon"} {
-		if eps, ok := m.number(from); ok {
-			c[to] = eps
-		}
+	from, to := "attention.layer_norm_rms_epsilon", "rms_norm_eps"
+	if arch.class == "FalconForCausalLM" {
+		from, to = "attention.layer_norm_epsilon", "layer_norm_epsilon"
+	}
+	if c[to], ok = m.number(from); !ok && m.err == nil {
+		m.fail("key %q is missing", m.prefix+from)
 	}
 	m.rope(c, arch.class == "Phi3ForCausalLM")
 	if arch.own != nil {

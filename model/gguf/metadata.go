@@ -103,8 +103,7 @@ var neutral = map[string][]string{
 	"attention.sliding_window": {"0"}, "attention.max_alibi_bias": {"0"}, "attention.clamp_kqv": {"0"},
 	"attn_logit_softcapping": {"0"}, "final_logit_softcapping": {"0"},
 	"rope.scaling.attn_factor": {"1"}, "rope.scaling.yarn_ext_factor": {"1", "-1"}, "rope.scaling.alpha": {"0"},
-	// Sizes of what the values above leave out, and settings of what no scaling uses.
-	"rope.scaling.original_context_length": nil, "rope.scaling.yarn_beta_fast": nil, "rope.scaling.yarn_beta_slow": nil,
+	"rope.scaling.yarn_beta_fast": nil, "rope.scaling.yarn_beta_slow": nil, // which count where the scaling is YaRN
 }
 
 // done is an error about all keys of the architecture that nobody asked for and that could change
@@ -121,7 +120,7 @@ func (m *metadata) done(arch *architecture) error {
 		switch {
 		case known && (values == nil || slices.Contains(values, got)):
 		case known:
-			errs = append(errs, fmt.Errorf("key %q: got %.60s, want %s: %s has nothing else", key, got, strings.Join(values, " or "), arch.class))
+			errs = append(errs, fmt.Errorf("key %q: got %.60s, want %s of %s", key, got, strings.Join(values, " or "), arch.class))
 		default:
 			errs = append(errs, fmt.Errorf("key %q: unknown of %s, got %.60s, which could change what the model computes", key, arch.class, got))
 		}
