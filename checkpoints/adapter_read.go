@@ -97,7 +97,7 @@ func readAdapter(fsys fs.FS) (*Adapter, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if got := sha256Hex(data); got != m.Files[name] {
-			return nil, corruptf("%s: sha256 %s, want %s: it was damaged or changed after the export", name, got, m.Files[name])
+			return nil, Corruptf("%s: sha256 %s, want %s: it was damaged or changed after the export", name, got, m.Files[name])
 		}
 		contents[name] = data
 	}
@@ -153,7 +153,7 @@ func checkFiles(fsys fs.FS, listed map[string]string) error {
 	report("missing files", missing)
 	report("unknown files", foreign)
 	if len(problems) > 0 {
-		return corruptf("%s", strings.Join(problems, "; "))
+		return Corruptf("%s", strings.Join(problems, "; "))
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func harmless(name string) bool {
 func assembleAdapter(m manifest, contents map[string][]byte) (*Adapter, error) {
 	training, err := compactObject(m.Training)
 	if err != nil {
-		return nil, corruptf("%s: training: %v", manifestFile, err)
+		return nil, Corruptf("%s: training: %v", manifestFile, err)
 	}
 	a := &Adapter{
 		Kind:          m.Kind,
@@ -196,7 +196,7 @@ func assembleAdapter(m manifest, contents map[string][]byte) (*Adapter, error) {
 		}
 	}
 	if err := a.Validate(); err != nil {
-		return nil, corruptf("%v", err)
+		return nil, Corruptf("%v", err)
 	}
 	return a, nil
 }
@@ -210,14 +210,14 @@ func (a *Adapter) readEmbeddings(data []byte, rows, hidden int) error {
 		return err
 	}
 	if names := s.Names(); len(names) != 1 || names[0] != embeddingsTensor {
-		return corruptf("%s: got tensors %s, want only %q", embeddingsFile, listNames(names), embeddingsTensor)
+		return Corruptf("%s: got tensors %s, want only %q", embeddingsFile, listNames(names), embeddingsTensor)
 	}
 	a.Embeddings, err = s.matrix(embeddingsTensor)
 	if err != nil {
 		return err
 	}
 	if a.Embeddings.Rows != rows || a.Embeddings.Cols != hidden {
-		return corruptf("%s: tensor %q: shape [%d %d], want [%d %d] from %s",
+		return Corruptf("%s: tensor %q: shape [%d %d], want [%d %d] from %s",
 			embeddingsFile, embeddingsTensor, a.Embeddings.Rows, a.Embeddings.Cols, rows, hidden, manifestFile)
 	}
 	return nil
@@ -267,14 +267,14 @@ func (a *Adapter) readLoRA(data []byte) error {
 		problems = append(problems, "missing tensors "+listNames(single))
 	}
 	if len(problems) > 0 {
-		return corruptf("%s: %s", peftModelFile, strings.Join(problems, "; "))
+		return Corruptf("%s: %s", peftModelFile, strings.Join(problems, "; "))
 	}
 	return nil
 }
 
 func checkMetadata(s *Safetensors) error {
 	if !maps.Equal(s.metadata, peftMetadata) {
-		return corruptf("%s: %s: got %.200q, want %q", s.name, metadataKey, s.metadata, peftMetadata)
+		return Corruptf("%s: %s: got %.200q, want %q", s.name, metadataKey, s.metadata, peftMetadata)
 	}
 	return nil
 }
@@ -283,7 +283,7 @@ func checkMetadata(s *Safetensors) error {
 func (s *Safetensors) matrix(name string) (Matrix, error) {
 	t := s.tensors[name]
 	if t.dtype != kernels.F32.String() || len(t.shape) != 2 {
-		return Matrix{}, corruptf("%s: tensor %.200q: got %s %s, want F32 of rank 2", s.name, name, t.dtype, shapeString(t.shape))
+		return Matrix{}, Corruptf("%s: tensor %.200q: got %s %s, want F32 of rank 2", s.name, name, t.dtype, shapeString(t.shape))
 	}
 	view, err := s.Tensor(name)
 	if err != nil {

@@ -23,19 +23,19 @@ var dtypeBits = map[string]int{
 func byteSize(dtype string, shape []int) (int, error) {
 	width, ok := dtypeBits[dtype]
 	if !ok {
-		return 0, corruptf("unknown dtype %q", dtype)
+		return 0, Corruptf("unknown dtype %q", dtype)
 	}
 	n, ok := product(shape)
 	if !ok {
-		return 0, corruptf("number of elements of shape %s overflows", shapeString(shape))
+		return 0, Corruptf("number of elements of shape %s overflows", shapeString(shape))
 	}
 	// Elements narrower than a byte are packed and must fill whole bytes.
 	hi, total := bits.Mul64(uint64(n), uint64(width))
 	if hi != 0 || total > math.MaxInt {
-		return 0, corruptf("number of bytes of %s %s overflows", dtype, shapeString(shape))
+		return 0, Corruptf("number of bytes of %s %s overflows", dtype, shapeString(shape))
 	}
 	if total%8 != 0 {
-		return 0, corruptf("%s %s does not fill whole bytes", dtype, shapeString(shape))
+		return 0, Corruptf("%s %s does not fill whole bytes", dtype, shapeString(shape))
 	}
 	return int(total / 8), nil
 }

@@ -31,7 +31,8 @@ type corruptError string
 func (e corruptError) Error() string        { return string(e) }
 func (e corruptError) Is(target error) bool { return target == ErrCorrupt }
 
-func corruptf(format string, args ...any) error { return corruptError(fmt.Sprintf(format, args...)) }
+// Corruptf is an error that is ErrCorrupt.
+func Corruptf(format string, args ...any) error { return corruptError(fmt.Sprintf(format, args...)) }
 
 // dtypeError is ErrDType, with the text of the error it wraps.
 type dtypeError struct{ error }

@@ -19,25 +19,25 @@ import (
 // not looked at.
 func parseIndex(data []byte) (map[string]string, error) {
 	if err := modelfile.Foreign(data); err != nil {
-		return nil, corruptf("%v", err)
+		return nil, Corruptf("%v", err)
 	}
 	data = modelfile.TrimBOM(data)
 	if !utf8.Valid(data) {
-		return nil, corruptf("not valid UTF-8")
+		return nil, Corruptf("not valid UTF-8")
 	}
 	var index map[string]json.RawMessage
 	if err := json.Unmarshal(data, &index); err != nil {
-		return nil, corruptf("not a JSON object: %v", err)
+		return nil, Corruptf("not a JSON object: %v", err)
 	}
 	if index == nil {
-		return nil, corruptf("got null, want an object")
+		return nil, Corruptf("got null, want an object")
 	}
 	if err := checkUniqueKeys(data); err != nil {
 		return nil, err
 	}
 	var weightMap map[string]*string // a pointer, because null would pass for ""
 	if err := json.Unmarshal(index["weight_map"], &weightMap); err != nil || len(weightMap) == 0 {
-		return nil, corruptf("weight_map: want an object that maps at least one tensor name to a file name")
+		return nil, Corruptf("weight_map: want an object that maps at least one tensor name to a file name")
 	}
 	files := make(map[string]string, len(weightMap))
 	for _, tensor := range slices.Sorted(maps.Keys(weightMap)) {
@@ -47,7 +47,7 @@ func parseIndex(data []byte) (map[string]string, error) {
 			if file != nil {
 				got = fmt.Sprintf("%.200q", *file)
 			}
-			return nil, corruptf("weight_map: tensor %.200q: file %s, want the name of a .safetensors file in the same folder", tensor, got)
+			return nil, Corruptf("weight_map: tensor %.200q: file %s, want the name of a .safetensors file in the same folder", tensor, got)
 		}
 		files[tensor] = *file
 	}
@@ -65,7 +65,7 @@ func plainFileName(name string) bool {
 // every tensor.
 func (w *Weights) openShards(weightMap map[string]string, open func(string) (*Safetensors, error)) error {
 	files := slices.Compact(slices.Sorted(maps.Values(weightMap)))
-	byName := make(map[string]*shard, len(files))
+	byName := make(map[string]TensorFile, len(files))
 	var unreadable []error
 	for _, file := range files {
 		s, err := open(file)
@@ -73,8 +73,8 @@ func (w *Weights) openShards(weightMap map[string]string, open func(string) (*Sa
 			unreadable = append(unreadable, err)
 			continue
 		}
-		w.add(file, s)
-		byName[file] = w.shards[len(w.shards)-1]
+		w.shards = append(w.shards, s)
+		byName[file] = s
 	}
 	if len(unreadable) > 0 {
 		return fmt.Errorf("%d of the %d files in %s: %w", len(unreadable), len(files), indexFile, listing.Join(unreadable))
@@ -82,16 +82,16 @@ func (w *Weights) openShards(weightMap map[string]string, open func(string) (*Sa
 	var missing, surplus []string
 	for tensor, file := range weightMap {
 		s := byName[file]
-		if _, ok := s.tensors[tensor]; !ok {
+		if _, ok := s.Info(tensor); !ok {
 			missing = append(missing, file+": "+tensor)
 			continue
 		}
 		w.owner[tensor] = s
 	}
-	for _, s := range w.shards {
-		for tensor := range s.tensors {
-			if weightMap[tensor] != s.name {
-				surplus = append(surplus, s.name+": "+tensor)
+	for file, s := range byName {
+		for _, tensor := range s.Names() {
+			if weightMap[tensor] != file {
+				surplus = append(surplus, file+": "+tensor)
 			}
 		}
 	}
@@ -105,5 +105,5 @@ func (w *Weights) openShards(weightMap map[string]string, open func(string) (*Sa
 	if len(surplus) > 0 {
 		problems = append(problems, fmt.Sprintf("%d tensors are not in the index under their file: %s", len(surplus), listNames(surplus)))
 	}
-	return corruptf("%s: %s: %s", w.name, indexFile, strings.Join(problems, "; "))
+	return Corruptf("%s: %s: %s", w.name, indexFile, strings.Join(problems, "; "))
 }

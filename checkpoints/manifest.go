@@ -67,10 +67,10 @@ func decodeManifest(data []byte) (m manifest, err error) {
 		Version *int
 	}
 	if err := json.Unmarshal(data, &version); err != nil {
-		return m, corruptf("not valid JSON: %v", err)
+		return m, Corruptf("not valid JSON: %v", err)
 	}
 	if version.Format != manifestFormat || version.Version == nil {
-		return m, corruptf("format: got %.100q, want %q and a version", version.Format, manifestFormat)
+		return m, Corruptf("format: got %.100q, want %q and a version", version.Format, manifestFormat)
 	}
 	if *version.Version != manifestVersion {
 		return m, versionError{got: *version.Version, want: manifestVersion}
@@ -80,13 +80,13 @@ func decodeManifest(data []byte) (m manifest, err error) {
 	}
 	at := len(data) - len(afterDigest) - len(noDigest)
 	if at < 0 || !bytes.HasSuffix(data[:at], []byte(beforeDigest)) || string(data[at:]) != m.Digest+afterDigest {
-		return m, corruptf("does not end in a digest: it was changed after the export")
+		return m, Corruptf("does not end in a digest: it was changed after the export")
 	}
 	if got := digestWithout(data, at); got != m.Digest {
-		return m, corruptf("digest: got %s, want %s: it was damaged or changed after the export", got, m.Digest)
+		return m, Corruptf("digest: got %s, want %s: it was damaged or changed after the export", got, m.Digest)
 	}
 	if m.Rows < 1 || m.Rows > MaxRows || m.HiddenSize < 1 || m.HiddenSize > maxHidden {
-		return m, corruptf("%d rows of hidden size %d, want 1 to %d of up to %d", m.Rows, m.HiddenSize, MaxRows, maxHidden)
+		return m, Corruptf("%d rows of hidden size %d, want 1 to %d of up to %d", m.Rows, m.HiddenSize, MaxRows, maxHidden)
 	}
 	return m, nil
 }

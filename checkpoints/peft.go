@@ -62,7 +62,7 @@ func (c peftConfig) check(a *Adapter) error {
 	got, want := c.values(), newPEFTConfig(a).values()
 	for i := range got {
 		if !bytes.Equal(got[i].value, want[i].value) {
-			return corruptf("%s: got %.200s, want %.200s", got[i].key, got[i].value, want[i].value)
+			return Corruptf("%s: got %.200s, want %.200s", got[i].key, got[i].value, want[i].value)
 		}
 	}
 	return nil

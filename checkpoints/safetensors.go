@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math"
-	"os"
 	"slices"
 
+	"glimpse/internal/mappedfile"
 	"glimpse/internal/modelfile"
-	"glimpse/internal/regularfile"
 	"glimpse/kernels"
 )
 
@@ -42,13 +40,10 @@ type tensorInfo struct {
 	begin, end int // offsets in the payload
 }
 
-// OpenSafetensors maps the file into memory and checks its whole structure.
-//
-// The size is taken when the file is opened. If another program truncates the
-// file while it is mapped, touching the lost part kills the process (SIGBUS on
-// Unix); replacing the file by a rename is safe.
+// OpenSafetensors maps the file into memory, see [mappedfile.Open], and checks its whole
+// structure.
 func OpenSafetensors(path string) (*Safetensors, error) {
-	data, unmap, err := mapFile(path)
+	data, unmap, err := mappedfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open safetensors: %w", err)
 	}
@@ -65,7 +60,7 @@ func OpenSafetensors(path string) (*Safetensors, error) {
 // copied, and must not change.
 func ParseSafetensors(name string, data []byte) (*Safetensors, error) {
 	if err := modelfile.Foreign(data); err != nil {
-		return nil, corruptf("%s: %v", name, err)
+		return nil, Corruptf("%s: %v", name, err)
 	}
 	header, payload, err := splitFile(data)
 	if err != nil {
@@ -111,6 +106,9 @@ func (s *Safetensors) Tensor(name string) (TensorView, error) {
 	return TensorView{Name: name, DType: dtype, Shape: slices.Clone(t.shape), Data: s.payload[t.begin:t.end:t.end]}, nil
 }
 
+// Bytes is the whole file, nil once it is closed.
+func (s *Safetensors) Bytes() []byte { return s.file }
+
 // Close unmaps the file. Views become invalid.
 func (s *Safetensors) Close() error {
 	unmap := s.unmap
@@ -127,14 +125,14 @@ func (s *Safetensors) Close() error {
 // splitFile cuts the file into header and payload.
 func splitFile(data []byte) (header, payload []byte, err error) {
 	if len(data) < 8 {
-		return nil, nil, corruptf("file of %d bytes, want at least 8 for the header length", len(data))
+		return nil, nil, Corruptf("file of %d bytes, want at least 8 for the header length", len(data))
 	}
 	n := binary.LittleEndian.Uint64(data)
 	if n > maxHeader {
-		return nil, nil, corruptf("header of %d bytes, want at most %d", n, maxHeader)
+		return nil, nil, Corruptf("header of %d bytes, want at most %d", n, maxHeader)
 	}
 	if rest := uint64(len(data) - 8); n > rest {
-		return nil, nil, corruptf("header of %d bytes, but only %d bytes follow: the file is truncated", n, rest)
+		return nil, nil, Corruptf("header of %d bytes, but only %d bytes follow: the file is truncated", n, rest)
 	}
 	return data[8 : 8+n], data[8+n:], nil
 }
@@ -154,7 +152,7 @@ func checkLayout(tensors map[string]tensorInfo, payload int) error {
 			return fmt.Errorf("tensor %.200q: %w", name, err)
 		}
 		if t.end < t.begin || t.end-t.begin != size {
-			return corruptf("tensor %.200q: data_offsets [%d, %d], want a length of %d for %s %s",
+			return Corruptf("tensor %.200q: data_offsets [%d, %d], want a length of %d for %s %s",
 				name, t.begin, t.end, size, t.dtype, shapeString(t.shape))
 		}
 		if t.begin != end {
@@ -163,9 +161,9 @@ func checkLayout(tensors map[string]tensorInfo, payload int) error {
 				what = "an overlap"
 			}
 			if last == "" {
-				return corruptf("tensor %.200q: begins at %d, want 0: %s before the first tensor", name, t.begin, what)
+				return Corruptf("tensor %.200q: begins at %d, want 0: %s before the first tensor", name, t.begin, what)
 			}
-			return corruptf("tensor %.200q: begins at %d, want %d: %s after tensor %.200q", name, t.begin, end, what, last)
+			return Corruptf("tensor %.200q: begins at %d, want %d: %s after tensor %.200q", name, t.begin, end, what, last)
 		}
 		end, last = t.end, name
 	}
@@ -174,35 +172,7 @@ func checkLayout(tensors map[string]tensorInfo, payload int) error {
 		if end > payload {
 			what = "the file is truncated"
 		}
-		return corruptf("tensors end at byte %d of the data, want %d: %s", end, payload, what)
+		return Corruptf("tensors end at byte %d of the data, want %d: %s", end, payload, what)
 	}
 	return nil
-}
-
-// checkRegular refuses what is not a regular file before it is opened.
-func checkRegular(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if err := regularfile.Check(info); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
-// mapSize checks that a file can be mapped: regular, and not larger than the
-// address space.
-func mapSize(path string, f *os.File) (int, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	if err := regularfile.Check(info); err != nil { // it may have been replaced
-		return 0, fmt.Errorf("%s: %w", path, err)
-	}
-	if info.Size() > math.MaxInt {
-		return 0, fmt.Errorf("%s: file of %d bytes does not fit into the address space", path, info.Size())
-	}
-	return int(info.Size()), nil
 }

@@ -21,10 +21,10 @@ const (
 // structs or maps would accept duplicate keys, and keys in another case.
 func parseHeader(header []byte) (map[string]string, map[string]tensorInfo, error) {
 	if len(header) == 0 || header[0] != '{' {
-		return nil, nil, corruptf("header starts with %.8q, want '{'", header)
+		return nil, nil, Corruptf("header starts with %.8q, want '{'", header)
 	}
 	if !utf8.Valid(header) {
-		return nil, nil, corruptf("header is not valid UTF-8")
+		return nil, nil, Corruptf("header is not valid UTF-8")
 	}
 	p := headerParser{json.NewDecoder(bytes.NewReader(header))}
 	p.dec.UseNumber()
@@ -34,13 +34,13 @@ func parseHeader(header []byte) (map[string]string, map[string]tensorInfo, error
 	err := p.object("header", func(key string) error {
 		if key == metadataKey {
 			if metadata != nil {
-				return corruptf("duplicate key %.200q", key)
+				return Corruptf("duplicate key %.200q", key)
 			}
 			metadata = make(map[string]string)
 			return p.metadata(metadata)
 		}
 		if _, ok := tensors[key]; ok {
-			return corruptf("duplicate tensor %.200q", key)
+			return Corruptf("duplicate tensor %.200q", key)
 		}
 		t, err := p.tensor(key)
 		tensors[key] = t
@@ -50,7 +50,7 @@ func parseHeader(header []byte) (map[string]string, map[string]tensorInfo, error
 		return nil, nil, err
 	}
 	if rest := header[p.dec.InputOffset():]; strings.Trim(string(rest), " ") != "" {
-		return nil, nil, corruptf("%.20q follows the header's object, want only spaces", rest)
+		return nil, nil, Corruptf("%.20q follows the header's object, want only spaces", rest)
 	}
 	return metadata, tensors, nil
 }
@@ -77,7 +77,7 @@ func (p headerParser) object(what string, entry func(key string) error) error {
 func (p headerParser) metadata(dst map[string]string) error {
 	return p.object(metadataKey, func(key string) error {
 		if _, ok := dst[key]; ok {
-			return corruptf("%s: duplicate key %.200q", metadataKey, key)
+			return Corruptf("%s: duplicate key %.200q", metadataKey, key)
 		}
 		v, err := p.str(metadataKey)
 		dst[key] = v
@@ -104,22 +104,22 @@ func (p headerParser) tensor(name string) (t tensorInfo, err error) {
 			var offsets []int
 			offsets, err = p.ints(what + ": data_offsets")
 			if err == nil && len(offsets) != 2 {
-				return corruptf("%s: data_offsets with %d numbers, want 2", what, len(offsets))
+				return Corruptf("%s: data_offsets with %d numbers, want 2", what, len(offsets))
 			}
 			if err == nil {
 				t.begin, t.end = offsets[0], offsets[1]
 			}
 		default:
-			return corruptf("%s: unknown key %.200q, want one of: dtype, shape, data_offsets", what, key)
+			return Corruptf("%s: unknown key %.200q, want one of: dtype, shape, data_offsets", what, key)
 		}
 		if err == nil && has&bit != 0 {
-			return corruptf("%s: duplicate key %.200q", what, key)
+			return Corruptf("%s: duplicate key %.200q", what, key)
 		}
 		has |= bit
 		return err
 	})
 	if err == nil && has != hasDType|hasShape|hasOffsets {
-		return t, corruptf("%s: missing key, want all of: dtype, shape, data_offsets", what)
+		return t, Corruptf("%s: missing key, want all of: dtype, shape, data_offsets", what)
 	}
 	return t, err
 }
@@ -127,7 +127,7 @@ func (p headerParser) tensor(name string) (t tensorInfo, err error) {
 func (p headerParser) token(what string) (json.Token, error) {
 	t, err := p.dec.Token()
 	if err != nil {
-		return nil, corruptf("%s: header is not valid JSON: %v", what, err)
+		return nil, Corruptf("%s: header is not valid JSON: %v", what, err)
 	}
 	return t, nil
 }
@@ -138,7 +138,7 @@ func (p headerParser) delim(what string, want json.Delim) error {
 		return err
 	}
 	if t != want {
-		return corruptf("%s: got %.200q, want %q", what, tokenString(t), want.String())
+		return Corruptf("%s: got %.200q, want %q", what, tokenString(t), want.String())
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (p headerParser) str(what string) (string, error) {
 	}
 	s, ok := t.(string)
 	if !ok {
-		return "", corruptf("%s: got %.200q, want a string", what, tokenString(t))
+		return "", Corruptf("%s: got %.200q, want a string", what, tokenString(t))
 	}
 	return s, nil
 }
@@ -163,7 +163,7 @@ func (p headerParser) ints(what string) ([]int, error) {
 	list := []int{}
 	for p.dec.More() {
 		if len(list) == maxRank {
-			return nil, corruptf("%s: more than %d numbers", what, maxRank)
+			return nil, Corruptf("%s: more than %d numbers", what, maxRank)
 		}
 		t, err := p.token(what)
 		if err != nil {
@@ -173,7 +173,7 @@ func (p headerParser) ints(what string) ([]int, error) {
 		// Parsing refuses signs, fractions and exponents, which JSON allows.
 		v, err := strconv.ParseUint(string(number), 10, strconv.IntSize-1)
 		if err != nil {
-			return nil, corruptf("%s: got %.200q, want an integer from 0 to 2^%d-1", what, tokenString(t), strconv.IntSize-1)
+			return nil, Corruptf("%s: got %.200q, want an integer from 0 to 2^%d-1", what, tokenString(t), strconv.IntSize-1)
 		}
 		list = append(list, int(v))
 	}

@@ -165,11 +165,11 @@ func ReadState(path string) (*State, error) {
 func decodeState(file *Safetensors) (*State, error) {
 	meta := file.Metadata()
 	if meta["format"] != stateFormat {
-		return nil, corruptf("format: got %.100q, want %q", meta["format"], stateFormat)
+		return nil, Corruptf("format: got %.100q, want %q", meta["format"], stateFormat)
 	}
 	version, err := strconv.Atoi(meta["version"])
 	if err != nil {
-		return nil, corruptf("version: got %.100q, want a number", meta["version"])
+		return nil, Corruptf("version: got %.100q, want a number", meta["version"])
 	}
 	if version != stateVersion {
 		return nil, versionError{got: version, want: stateVersion}
@@ -179,7 +179,7 @@ func decodeState(file *Safetensors) (*State, error) {
 	}
 	s := &State{Tensors: make(map[string]StateTensor, len(file.tensors))}
 	if s.Run, err = compactObject(json.RawMessage(meta["run"])); err != nil {
-		return nil, corruptf("run: %v", err)
+		return nil, Corruptf("run: %v", err)
 	}
 	for name := range file.tensors {
 		if s.Tensors[name], err = file.stateTensor(name); err != nil {
@@ -192,7 +192,7 @@ func decodeState(file *Safetensors) (*State, error) {
 func (s *Safetensors) stateTensor(name string) (StateTensor, error) {
 	dtype, shape := s.tensors[name].dtype, s.tensors[name].shape
 	if dtype != kernels.F32.String() && dtype != kernels.F64.String() {
-		return StateTensor{}, corruptf("tensor %.200q: got %s, want F32 or F64", name, dtype)
+		return StateTensor{}, Corruptf("tensor %.200q: got %s, want F32 or F64", name, dtype)
 	}
 	view, err := s.Tensor(name)
 	if err != nil {
@@ -211,10 +211,10 @@ func verifyState(file *Safetensors) error {
 	digest := file.metadata["digest"]
 	at := 8 + len(stateStart)
 	if !isSHA256(digest) || len(file.file) < at+len(digest) || !bytes.Equal(file.file[8:at+len(digest)], []byte(stateStart+digest)) {
-		return corruptf("does not start with a digest")
+		return Corruptf("does not start with a digest")
 	}
 	if got := digestWithout(file.file, at); got != digest {
-		return corruptf("digest: got %s, want %s: the file is damaged", got, digest)
+		return Corruptf("digest: got %s, want %s: the file is damaged", got, digest)
 	}
 	return nil
 }

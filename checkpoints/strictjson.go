@@ -22,11 +22,11 @@ import (
 // is ErrCorrupt and names keys by their path.
 func decodeExact(data []byte, dst any) error {
 	if !utf8.Valid(data) {
-		return corruptf("not valid UTF-8")
+		return Corruptf("not valid UTF-8")
 	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(data, &whole); err != nil { // bounds the depth, too
-		return corruptf("not valid JSON: %v", err)
+		return Corruptf("not valid JSON: %v", err)
 	}
 	if err := checkUniqueKeys(data); err != nil {
 		return err
@@ -37,7 +37,7 @@ func decodeExact(data []byte, dst any) error {
 func decodeStruct(data []byte, path string, dst reflect.Value) error {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(data, &values); err != nil || values == nil {
-		return corruptf("%sgot %.40q, want an object", prefix(path), data)
+		return Corruptf("%sgot %.40q, want an object", prefix(path), data)
 	}
 	var missing []string
 	for i := range dst.NumField() {
@@ -50,7 +50,7 @@ func decodeStruct(data []byte, path string, dst reflect.Value) error {
 		delete(values, key)
 		field := dst.Field(i)
 		if string(raw) == "null" && field.Kind() != reflect.Pointer {
-			return corruptf("%s: got null", path+key)
+			return Corruptf("%s: got null", path+key)
 		}
 		if field.Kind() == reflect.Struct {
 			if err := decodeStruct(raw, path+key+".", field); err != nil {
@@ -59,7 +59,7 @@ func decodeStruct(data []byte, path string, dst reflect.Value) error {
 			continue
 		}
 		if err := json.Unmarshal(raw, field.Addr().Interface()); err != nil {
-			return corruptf("%s: %v", path+key, err)
+			return Corruptf("%s: %v", path+key, err)
 		}
 	}
 	if len(missing)+len(values) == 0 {
@@ -72,7 +72,7 @@ func decodeStruct(data []byte, path string, dst reflect.Value) error {
 	if len(values) > 0 {
 		problems = append(problems, "unknown keys "+listNames(slices.Collect(maps.Keys(values))))
 	}
-	return corruptf("%s%s", prefix(path), strings.Join(problems, "; "))
+	return Corruptf("%s%s", prefix(path), strings.Join(problems, "; "))
 }
 
 func prefix(path string) string {
@@ -97,9 +97,9 @@ func checkUniqueKeys(data []byte) error {
 		if parent := at.JSONPointer.Parent(); parent != "" {
 			within = fmt.Sprintf(" in %.200q", parent)
 		}
-		return corruptf("duplicate key %.200q%s at byte %d", at.JSONPointer.LastToken(), within, at.ByteOffset)
+		return Corruptf("duplicate key %.200q%s at byte %d", at.JSONPointer.LastToken(), within, at.ByteOffset)
 	}
-	return corruptf("not valid JSON: %v", err)
+	return Corruptf("not valid JSON: %v", err)
 }
 
 // encodeJSON renders v without the escapes for HTML and with a final newline.

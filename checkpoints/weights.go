@@ -27,18 +27,43 @@ const (
 // safe for concurrent use, except that nothing, views included, may be used
 // once Close has been called.
 type Weights struct {
-	name   string   // the folder, for errors
-	shards []*shard // sorted by file name
-	owner  map[string]*shard
+	name   string       // the folder, for errors
+	shards []TensorFile // sorted by file name
+	owner  map[string]TensorFile
 	stored map[string]string // names in the files, of tensors that Rename renamed
 
 	hashing sync.Mutex
 	sha256  string // "" until computed
 }
 
-type shard struct {
-	name string
-	*Safetensors
+// TensorFile is an open file with tensors, of any format. It is safe for concurrent use.
+type TensorFile interface {
+	// Names returns the names of all tensors, sorted.
+	Names() []string
+	// Info describes a tensor, also one of a type that Tensor refuses.
+	Info(name string) (TensorInfo, bool)
+	// Tensor returns the named tensor: a view of the file, or memory of the caller's where the file
+	// stores the elements in another form. ErrNoTensor, ErrDType as of [Safetensors.Tensor].
+	Tensor(name string) (TensorView, error)
+	// Bytes is the whole file, nil once it is closed.
+	Bytes() []byte
+	// Close closes the file. Views become invalid.
+	Close() error
+}
+
+// NewWeights are the tensors of open files, in the order in which SHA256 hashes the files. The
+// name is for errors. A tensor in two of them is ErrCorrupt. Close closes the files.
+func NewWeights(name string, files ...TensorFile) (*Weights, error) {
+	w := &Weights{name: name, shards: files, owner: make(map[string]TensorFile)}
+	for _, file := range files {
+		for _, tensor := range file.Names() {
+			if w.owner[tensor] != nil {
+				return nil, Corruptf("%s: tensor %.200q is in two files", name, tensor)
+			}
+			w.owner[tensor] = file
+		}
+	}
+	return w, nil
 }
 
 // OpenWeights opens the weights in a Hugging Face folder: model.safetensors, or
@@ -76,7 +101,6 @@ func OpenWeightsFS(fsys fs.FS, dir string) (*Weights, error) {
 }
 
 func openWeights(dir fs.FS, name string, open func(string) (*Safetensors, error)) (*Weights, error) {
-	w := &Weights{name: name, owner: make(map[string]*shard)}
 	// As in transformers, the single file goes before the index.
 	_, err := fs.Stat(dir, singleFile)
 	if err == nil {
@@ -84,11 +108,7 @@ func openWeights(dir fs.FS, name string, open func(string) (*Safetensors, error)
 		if err != nil {
 			return nil, err
 		}
-		w.add(singleFile, s)
-		for tensor := range s.tensors {
-			w.owner[tensor] = w.shards[0]
-		}
-		return w, nil
+		return NewWeights(name, s)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -104,6 +124,7 @@ func openWeights(dir fs.FS, name string, open func(string) (*Safetensors, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path.Join(name, indexFile), err)
 	}
+	w := &Weights{name: name, owner: make(map[string]TensorFile)}
 	if err := w.openShards(weightMap, open); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -130,10 +151,6 @@ func WeightFiles(fsys fs.FS) ([]string, error) {
 		return nil, fmt.Errorf("%s: %w", indexFile, err)
 	}
 	return slices.Compact(slices.Sorted(maps.Values(weightMap))), nil
-}
-
-func (w *Weights) add(name string, s *Safetensors) {
-	w.shards = append(w.shards, &shard{name, s})
 }
 
 // otherWeights hints at weights in the older format.
@@ -165,7 +182,7 @@ func (w *Weights) Rename(names map[string]string) error {
 	}
 	for from, to := range names {
 		if _, ok := owner[to]; ok {
-			return corruptf("%s: tensors %.200q and %.200q are the same one", w.name, from, to)
+			return Corruptf("%s: tensors %.200q and %.200q are the same one", w.name, from, to)
 		}
 		owner[to] = w.owner[from]
 	}
@@ -177,7 +194,7 @@ func (w *Weights) Rename(names map[string]string) error {
 }
 
 // file is where a tensor lies, and by which name.
-func (w *Weights) file(name string) (s *shard, stored string, ok bool) {
+func (w *Weights) file(name string) (s TensorFile, stored string, ok bool) {
 	s, ok = w.owner[name]
 	if stored, renamed := w.stored[name]; renamed {
 		return s, stored, ok
@@ -210,7 +227,18 @@ func (w *Weights) Tensor(name string) (TensorView, error) {
 func (w *Weights) Bytes() int64 {
 	var n int64
 	for _, s := range w.shards {
-		n += int64(len(s.file))
+		n += int64(len(s.Bytes()))
+	}
+	return n
+}
+
+// TensorBytes is the size of all tensors together, as Tensor gives them: of a file in blocks it is
+// that of the widened elements.
+func (w *Weights) TensorBytes() int64 {
+	var n int64
+	for name := range w.owner {
+		info, _ := w.Info(name)
+		n += int64(info.Bytes)
 	}
 	return n
 }
@@ -233,10 +261,11 @@ func (w *Weights) SHA256(ctx context.Context, progress func(done, total int64)) 
 	h := sha256.New()
 	var done int64
 	for _, s := range w.shards {
-		if s.file == nil {
+		file := s.Bytes()
+		if file == nil {
 			return "", fmt.Errorf("hash weights of %s: %w", w.name, fs.ErrClosed)
 		}
-		for part := range slices.Chunk(s.file, chunk) {
+		for part := range slices.Chunk(file, chunk) {
 			if err := ctx.Err(); err != nil {
 				return "", fmt.Errorf("hash weights of %s: %w", w.name, err)
 			}
@@ -267,10 +296,10 @@ func readBounded(fsys fs.FS, name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if err := regularfile.Check(info); err != nil {
-		return nil, corruptf("%v", err)
+		return nil, Corruptf("%v", err)
 	}
 	if info.Size() > limit {
-		return nil, corruptf("file of %d bytes, want at most %d", info.Size(), limit)
+		return nil, Corruptf("file of %d bytes, want at most %d", info.Size(), limit)
 	}
 	return fs.ReadFile(fsys, name)
 }

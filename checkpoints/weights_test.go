@@ -76,9 +76,13 @@ func TestOpenWeights(t *testing.T) {
 			}
 			all := sha256.New()
 			var size int64
-			for _, file := range fromDir.shards {
-				all.Write(files[file.name])
-				size += int64(len(files[file.name]))
+			read, err := WeightFiles(mapFS(files))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range read {
+				all.Write(files[file])
+				size += int64(len(files[file]))
 			}
 			for _, w := range []*Weights{fromDir, fromFS} {
 				if got := w.Names(); !slices.Equal(got, []string{"a", "b", "c"}) {
@@ -276,4 +280,31 @@ func BenchmarkSHA256(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// TestNewWeights: of files that are open already, in their order.
+func TestNewWeights(t *testing.T) {
+	open := func(names ...string) *Safetensors {
+		s, err := ParseSafetensors("m.safetensors", shardBytes(t, names...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	w, err := NewWeights("m", open("b", "c"), open("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := slices.Concat(shardBytes(t, "b", "c"), shardBytes(t, "a"))
+	sum, err := w.SHA256(t.Context(), nil)
+	if err != nil || sum != fmt.Sprintf("%x", sha256.Sum256(whole)) || !slices.Equal(w.Names(), []string{"a", "b", "c"}) {
+		t.Errorf("SHA256 %s (%v), names %q", sum, err, w.Names())
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Tensor("a")
+	wantErrorIs(t, err, fs.ErrClosed, `tensor "a"`)
+	_, err = NewWeights("m", open("a", "b"), open("b"))
+	wantErrorIs(t, err, ErrCorrupt, `m: tensor "b" is in two files`)
 }

@@ -21,6 +21,7 @@ import (
 	"glimpse/kernels/memcount"
 	"glimpse/model/builtin"
 	"glimpse/model/chat"
+	"glimpse/model/gguf"
 	"glimpse/model/tokenizer"
 )
 
@@ -79,7 +80,8 @@ type Options struct {
 }
 
 // Open reads a Hugging Face folder: config.json, safetensors weights (mapped, not
-// copied), generation_config.json and, where it is there, the tokenizer. The empty
+// copied), generation_config.json and, where it is there, the tokenizer; or a GGUF file,
+// whose weights in blocks are widened to bf16. The empty
 // path is the built-in reference model. The caller closes the model.
 func Open(path string, opt Options) (*Model, error) {
 	if path == "" {
@@ -91,14 +93,28 @@ func Open(path string, opt Options) (*Model, error) {
 	}
 	if info, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("open model: %w", err)
+	} else if gguf.Is(path) {
+		return openGGUF(path, opt)
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("open model %s: not a folder; want a Hugging Face model folder with config.json and safetensors weights", path)
+		return nil, fmt.Errorf("open model %s: not a folder; want a Hugging Face model folder with config.json and safetensors weights, or a GGUF file", path)
 	}
 	name := opt.Name
 	if name == "" {
 		name = filepath.Base(abs)
 	}
 	return open(os.DirFS(path), name, cmp.Or(opt.Name, path), opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
+}
+
+func openGGUF(path string, opt Options) (*Model, error) {
+	file, err := gguf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open model: %w", err)
+	}
+	m, err := open(file.Folder, cmp.Or(opt.Name, gguf.Name(path)), cmp.Or(opt.Name, path), opt, file.Weights)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return m, nil
 }
 
 // OpenFS is Open for a folder in a file system such as embed.FS; the weights are
@@ -238,12 +254,13 @@ func (m *Model) NeedTokenizer() (*tokenizer.Tokenizer, error) {
 	return m.Tokenizer, nil
 }
 
-// WeightBytes is the size of the weights as stored.
+// WeightBytes is the size of the weights in the types that passes read, which are those of the
+// file unless that holds them in blocks.
 func (m *Model) WeightBytes() int64 {
 	if m.weights == nil {
 		return m.shapes.bytes
 	}
-	return m.weights.Bytes()
+	return m.weights.TensorBytes()
 }
 
 // Folder is the model's files.

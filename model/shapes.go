@@ -10,6 +10,7 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/model/builtin"
+	"glimpse/model/gguf"
 )
 
 // shapes is what is known of a model whose weights are not loaded.
@@ -18,7 +19,8 @@ type shapes struct {
 	bytes  int64         // of the weights
 }
 
-// OpenShapes reads a model's config.json and nothing else: the folder needs no weights.
+// OpenShapes reads a model's config.json, or what describes the model in a GGUF file, and nothing
+// else: the folder needs no weights.
 // The network has shapes and no memory; a model for plans, not for passes. The empty
 // path is the built-in model.
 func OpenShapes(path, device string) (*Model, error) {
@@ -29,6 +31,14 @@ func OpenShapes(path, device string) (*Model, error) {
 			return nil, fmt.Errorf("shapes of model: %w", err)
 		}
 		folder, name = os.DirFS(path), filepath.Base(abs)
+		if gguf.Is(path) {
+			file, err := gguf.Open(path)
+			if err != nil {
+				return nil, fmt.Errorf("shapes of model: %w", err)
+			}
+			defer file.Close()
+			folder, name = file.Folder, gguf.Name(path)
+		}
 	}
 	m, err := openShapes(folder, name, device)
 	if err != nil {

@@ -73,6 +73,14 @@ GEMMA = {
     "decoder": {"type": "Sequence", "decoders": [
         {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]},
 }
+# What transformers makes of a GGUF file's byte-level tokenizer.
+CONVERTED = {
+    "normalizer": {"type": "Sequence", "normalizers": []},
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True},
+    "decoder": {"type": "Sequence", "decoders": [
+        {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}]},
+}
 BEHAVIORS = ["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
 
 # By name: the fixture whose components are replaced, and what by.
@@ -98,6 +106,9 @@ PATTERNS = {
     "gemma_spaces": ("llama2", {**GEMMA, "normalizer": None, "pre_tokenizer": {**GEMMA["pre_tokenizer"], "behavior": "MergedWithNext"}}),
     "regex_normalizer": ("llama2", {**GEMMA, "normalizer": {"type": "Sequence", "normalizers": [
         {"type": "Replace", "pattern": {"Regex": r" {2,}|\t"}, "content": "▁"}, {"type": "Replace", "pattern": {"Regex": r"(?<=\d)(?=\d)"}, "content": "_"}]}}),
+    "converted": ("gpt2", {**CONVERTED, "model": {"fuse_unk": True, "byte_fallback": True}}),
+    "converted_stripped": ("gpt2", {**CONVERTED, "model": {"byte_fallback": True}, "decoder": {"type": "Sequence", "decoders": CONVERTED["decoder"]["decoders"] + [
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}}),
     "on_bytes": ("llama3", pre.Sequence([byte_level(), pre.Split(Regex(r"\p{L}+|[^\p{L}\d]"), "merged_with_previous"), pre.Punctuation("merged_with_next")])),
     **{f"punctuation_{b}": ("llama3", pre.Sequence([pre.Punctuation(b), byte_level()])) for b in BEHAVIORS},
     **{f"split_{b}": ("llama3", splits(r"\s|[aeiou]*", behavior=b)) for b in BEHAVIORS},
@@ -138,7 +149,7 @@ def patterns(folder, extra):
             t = Tokenizer.from_str(json.dumps(j))
             t.pre_tokenizer = parts
             parts = {"pre_tokenizer": json.loads(t.to_str())["pre_tokenizer"]}
-        j.update(parts)
+        j.update(parts, model={**j["model"], **parts.get("model", {})})
         tokenizer = Tokenizer.from_str(json.dumps(j))
         sums = b"".join(struct.pack("<I", checksum(tokenizer, text))[:3] for text in texts)
         out["tokenizers"][name] = {"base": base, "parts": parts, "sums": base64.b64encode(sums).decode()}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"glimpse/internal/collector"
 	"glimpse/model"
 )
 
@@ -84,7 +85,7 @@ func (p *Plan) changes(ctx context.Context, m *model.Model, c Config, o PlanOpti
 				if err != nil {
 					return nil, err
 				}
-				memory -= (k.Activations - int64(p.Workers)*scratch) * (100 + gcPercent + retainedPercent) / 100
+				memory -= (k.Activations - int64(p.Workers)*scratch) * (100 + collector.Percent + retainedPercent) / 100
 			}
 			add(per(mean, o, fewer)*float64(c.Batch*c.Steps), memory, "--set adapters.%d.rows=%d", i, a.Rows/4)
 			break

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"glimpse/datasets"
+	"glimpse/internal/collector"
 	"glimpse/model"
 )
 
@@ -21,7 +22,7 @@ func countScratch(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 	c.Adapters = drawn(c.Adapters)
 	pair := datasets.Pair{ID: "count", PromptIDs: make([]int32, o.Prompt), ResponseIDs: make([]int32, o.Response)}
 	// What is allocated here is small: collecting it often would take longest of all.
-	defer collectSeldom()()
+	defer collector.Seldom()()
 	counted, counter := m.Counted()
 	counter.SeekPeaks(false)
 	count := func(layers int) (runner, graphs int64, err error) {

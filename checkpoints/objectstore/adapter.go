@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"glimpse/checkpoints"
+	"glimpse/checkpoints/gguf"
 	"glimpse/internal/progress"
 	"glimpse/internal/stdin"
 )
@@ -100,8 +101,9 @@ func WriteAdapter(ctx context.Context, name string, a *checkpoints.Adapter, repl
 	return created, nil
 }
 
-// LocalModel returns the folder of a model: a path as it is, and for a URL the copy
-// in the cache, which is made or brought up to date first.
+// LocalModel returns the folder of a model, or its GGUF file: a path as it is, and for a URL the
+// copy in the cache, which is made or brought up to date first. A split model's other files come
+// with the one that is named.
 func LocalModel(ctx context.Context, name string, s Settings, log io.Writer) (string, error) {
 	if err := checkPath(name); err != nil {
 		return "", err
@@ -113,6 +115,15 @@ func LocalModel(ctx context.Context, name string, s Settings, log io.Writer) (st
 	if err != nil {
 		return "", err
 	}
+	if strings.HasSuffix(folder, ".gguf") {
+		cache, done := shownCache(name, log)
+		defer done()
+		file, err := cache.File(ctx, store, folder, gguf.Parts(path.Base(folder))...)
+		if err != nil {
+			return "", fmt.Errorf("model %s: %w", name, err)
+		}
+		return file, nil
+	}
 	list, err := store.List(ctx, folder)
 	if err != nil {
 		return "", err
@@ -122,6 +133,12 @@ func LocalModel(ctx context.Context, name string, s Settings, log io.Writer) (st
 	}
 	names, err := checkpoints.WeightFiles(FS(ctx, store, folder))
 	if err != nil {
+		for _, i := range list {
+			if strings.HasSuffix(i.Key, ".gguf") {
+				err = fmt.Errorf("%w; its GGUF files are named with the folder, as %s", err, store.URL(i.Key))
+				break
+			}
+		}
 		return "", fmt.Errorf("model %s: %w", name, err)
 	}
 	for _, i := range list { // configuration, tokenizer, chat template, index of the weights

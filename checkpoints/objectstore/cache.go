@@ -61,10 +61,11 @@ func (c Cache) Folder(ctx context.Context, s Store, folder string, names []strin
 	return c.bring(ctx, s, s.URL(folder), folder, names)
 }
 
-// File is Folder for a single object. Its copy is apart from those of the object's
-// folder, and the local folder holds nothing else.
-func (c Cache) File(ctx context.Context, s Store, key string) (string, error) {
-	dir, err := c.bring(ctx, s, s.URL(key), path.Dir(key), []string{path.Base(key)})
+// File is Folder for a single object and others that belong to it, by their names in its folder.
+// The copies are apart from those of the folder, and the local folder holds nothing else.
+func (c Cache) File(ctx context.Context, s Store, key string, others ...string) (string, error) {
+	names := slices.Compact(slices.Sorted(slices.Values(append(others, path.Base(key)))))
+	dir, err := c.bring(ctx, s, s.URL(key), path.Dir(key), names)
 	return filepath.Join(dir, path.Base(key)), err
 }
 

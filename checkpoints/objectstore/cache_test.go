@@ -225,6 +225,37 @@ func TestDamagedCopyIsFetchedAgain(t *testing.T) {
 	})
 }
 
+// TestLocalModelFile: a GGUF file of a bucket comes with the others of a split model and nothing
+// else; a folder of such files says how they are named.
+func TestLocalModelFile(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		t.Setenv("GLIMPSE_CACHE", t.TempDir())
+		for _, name := range []string{"q/m-Q4_0.gguf", "q/m-00001-of-00002.gguf", "q/m-00002-of-00002.gguf", "q/README.md", "half/m-00001-of-00002.gguf"} {
+			put(t, open(t, s), name, []byte(name), objectstore.PutOptions{})
+		}
+		local := func(name string) (string, error) {
+			return objectstore.LocalModel(t.Context(), "s3://"+storetest.Bucket+"/"+name, objectstore.Settings{Endpoint: s.URL}, io.Discard)
+		}
+		for name, want := range map[string][]string{"q/m-Q4_0.gguf": {"m-Q4_0.gguf"}, "q/m-00002-of-00002.gguf": {"m-00001-of-00002.gguf", "m-00002-of-00002.gguf"}} {
+			file, err := local(name)
+			if err != nil || filepath.Base(file) != filepath.Base(name) {
+				t.Fatalf("%s: %s (%v)", name, file, err)
+			}
+			files := map[string][]byte{}
+			for _, name := range want {
+				files[name] = []byte("q/" + name)
+			}
+			cacheHolds(t, filepath.Dir(file), files)
+		}
+		if _, err := local("half/m-00001-of-00002.gguf"); !errors.Is(err, objectstore.ErrNotExist) || !strings.Contains(err.Error(), "m-00002-of-00002.gguf") {
+			t.Errorf("half a model: %v, want ErrNotExist with the missing file", err)
+		}
+		if _, err := local("q"); err == nil || !strings.Contains(err.Error(), "its GGUF files are named with the folder, as s3://"+storetest.Bucket+"/q/m-0") {
+			t.Errorf("a folder of GGUF files: %v, want how they are named", err)
+		}
+	})
+}
+
 // TestLocalData: a file or a folder of a bucket becomes a local one, and what is not there
 // is ErrNotExist.
 func TestLocalData(t *testing.T) {

@@ -50,7 +50,7 @@ what this program computes and moves.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.model, "model", "", "model whose config.json is read, as a folder, org/name or s3://BUCKET/NAME; empty is the built-in model")
+	f.StringVar(&c.model, "model", "", "model whose config.json is read, as a folder, GGUF file, org/name or s3://BUCKET/NAME; empty is the built-in model")
 	f.StringVar(&c.draft, "draft", "", "draft model of speckv, given as --model is; empty is the model itself")
 	f.StringVar(&c.cacheDType, "cache-dtype", "bf16", "type of cached keys and values: float32 or bf16")
 	f.StringVar(&c.policies, "policy", "full,snapkv,lookaheadkv,laq,speckv,h2o,d2o,quest,rocketkv", "policies, comma-separated, or all")

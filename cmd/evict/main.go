@@ -3,6 +3,7 @@ package main
 
 import (
 	"glimpse/internal/cli"
+	"glimpse/internal/collector"
 
 	"github.com/spf13/cobra"
 
@@ -10,7 +11,15 @@ import (
 	_ "glimpse/softtokens"
 )
 
-func main() { cli.Main(newRoot()) }
+// leastGarbage is the garbage that is never too much, in bytes: models that are small, or mapped
+// from their files, are seldom collected; those whose weights were widened are kept from taking
+// twice their size.
+const leastGarbage = 64 << 20
+
+func main() {
+	collector.Bound(leastGarbage)
+	cli.Main(newRoot())
+}
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"glimpse/model"
+	"glimpse/model/gguf"
 
 	"glimpse/internal/cli"
 	"glimpse/internal/tables"
@@ -19,7 +20,8 @@ func newModels() *cobra.Command {
 		Short: "List the model architectures and RoPE scaling types that can be loaded",
 		Long: `List the model architectures that --model can load: the name that stands in
 config.json under "architectures", the models that have it and the modules that
-adapters can train a LoRA update for. --json also names the stored tensor of every
+adapters can train a LoRA update for; then the RoPE scaling types, and the names that
+GGUF files have for the architectures. --json also names the stored tensor of every
 module.`,
 		Example: "  evict models\n  evict models --json",
 		Args:    cli.Args(),
@@ -51,7 +53,8 @@ module.`,
 					Schema        string   `json:"schema"`
 					Architectures []row    `json:"architectures"`
 					RoPEScaling   []string `json:"rope_scaling"`
-				}{"glimpse.models/1", rows, model.RoPETypes()})
+					GGUF          []string `json:"gguf"` // as general.architecture has them
+				}{"glimpse.models/1", rows, model.RoPETypes(), gguf.Architectures()})
 			}
 			t := tables.New(tables.Column{Head: "ARCHITECTURE"}, tables.Column{Head: "MODULES", Optional: 1}, tables.Column{Head: "MODELS", Wrap: true})
 			for _, r := range rows {
@@ -65,7 +68,8 @@ module.`,
 			if err := t.Write(cmd.OutOrStdout(), columns); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", tables.Wrap("RoPE scaling types: "+strings.Join(model.RoPETypes(), ", "), columns))
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n%s\n", tables.Wrap("RoPE scaling types: "+strings.Join(model.RoPETypes(), ", "), columns),
+				tables.Wrap("Architectures of GGUF files: "+strings.Join(gguf.Architectures(), ", "), columns))
 			return err
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"glimpse/generation"
 	"glimpse/internal/cli"
 	"glimpse/internal/collective"
+	"glimpse/internal/collector"
 	"glimpse/model"
 	"glimpse/training"
 
@@ -85,7 +86,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`),
 			} else if len(sets) > 0 {
 				return fmt.Errorf("generate: --set needs a configuration")
 			}
-			training.BoundMemory()
+			collector.Bound(training.LeastGarbage)
 			run := collective.OnRanks
 			if s.Shards > 0 || s.Shard != "" { // which processes share out by claims, too
 				run = collective.OnRanksOrAlone

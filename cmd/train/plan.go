@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"glimpse/internal/cli"
+	"glimpse/internal/collector"
 	"glimpse/model/hub"
 	"glimpse/training"
 	"glimpse/training/runs"
@@ -53,7 +54,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 					return fmt.Errorf("%s: %w", path, err)
 				}
 			}
-			training.BoundMemory()
+			collector.Bound(training.LeastGarbage)
 			m, err := hub.OpenShapes(cmd.Context(), s.Model, s.S3, cmd.ErrOrStderr(), s.Device)
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)

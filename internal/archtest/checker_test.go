@@ -27,7 +27,7 @@ var rooms = [][]string{
 	{"kernels/backends", "kernels/memcount"},
 	{"kernels/cuda"},
 	{"kernels/cpu", "kernels/reference"},
-	{"kernels/internal/host"},
+	{"kernels/internal/host", "kernels/formats"},
 	{"kernels"},
 }
 

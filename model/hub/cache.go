@@ -85,10 +85,17 @@ func (c cache) find() (finding, error) {
 		_, err := os.Stat(filepath.Join(f.dir, name))
 		return err == nil
 	}
-	for _, name := range required {
+	wanted := required
+	if c.repo.file != "" {
+		wanted = c.repo.ggufFiles()
+	}
+	for _, name := range wanted {
 		if !there(name) {
 			f.missing = append(f.missing, name)
 		}
+	}
+	if c.repo.file != "" {
+		return f, nil
 	}
 	if !there(singleFile) {
 		raw, err := readBounded(filepath.Join(f.dir, indexFile), modelfile.Limit(indexFile))

@@ -167,7 +167,7 @@ func TestSpecs(t *testing.T) {
 				if !strings.Contains(err.Error(), want) || want == "" {
 					t.Errorf("error %v, want %q", err, want)
 				}
-			} else if m.Dir != want || m.Name != "" {
+			} else if m.Path != want || m.Name != "" {
 				t.Errorf("found %+v, want folder %q", m, want)
 			}
 		})

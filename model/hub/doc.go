@@ -9,7 +9,8 @@
 //
 // A folder is recognised by being there, or by a name that starts with /, ./, ../
 // or ~. Anything else must read org/name, or org/name@revision with a branch, a
-// tag or a commit; the revision is main unless said otherwise.
+// tag or a commit; the revision is main unless said otherwise. Behind it :FILE.gguf
+// names a GGUF file of the model.
 //
 // # The cache
 //
@@ -31,7 +32,8 @@
 //
 // Of the hub's files only those that a model is read from are fetched: the
 // configuration, the tokenizer with its chat template, and the safetensors weights,
-// never the same weights in other formats. The ETag of a file is the hash of its
+// never the same weights in other formats; or the one GGUF file that is named, with the
+// others of a split model. The ETag of a file is the hash of its
 // content (SHA-256 of large files, Git's blob hash of small ones), and a file gets
 // its name in blobs only after size and hash were found right. What arrives goes
 // to ETAG.incomplete; a cut connection is resumed there, by this process or by a

@@ -8,10 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
 
+	"glimpse/checkpoints/gguf"
 	"glimpse/internal/modelfile"
 )
 
@@ -40,6 +42,18 @@ func (f *fetcher) needed(ctx context.Context, info repoInfo) (names, absent []st
 	have := make(map[string]bool, len(info.Siblings))
 	for _, s := range info.Siblings {
 		have[s.Name] = true
+	}
+	if f.repo.file != "" {
+		files := f.repo.ggufFiles()
+		for _, name := range files {
+			if !have[name] {
+				return nil, nil, fmt.Errorf("commit %s has no %s; its GGUF files: %s", info.SHA, name, f.ggufSpecs(have))
+			}
+		}
+		return files, nil, nil
+	}
+	if specs := f.ggufSpecs(have); specs != "" && !have[singleFile] && !have[indexFile] {
+		return nil, nil, fmt.Errorf("the hub has GGUF files of it and no safetensors weights, want one of: %s", specs)
 	}
 	for _, name := range slices.Concat(required, expected, optional) {
 		if have[name] {
@@ -89,12 +103,31 @@ func otherWeights(have map[string]bool) string {
 			return "; " + name + " must first be converted to safetensors"
 		}
 	}
-	for name := range have {
-		if strings.HasSuffix(name, ".gguf") {
-			return "; GGUF files are not read, take the repository that they were made from"
+	return ""
+}
+
+// ggufSpecs lists the models in GGUF files as users name them.
+func (f *fetcher) ggufSpecs(have map[string]bool) string {
+	prefix := f.repo.id
+	if f.repo.revision != defaultRevision {
+		prefix += "@" + f.repo.revision
+	}
+	var specs []string
+	for _, name := range ggufModels(slices.Sorted(maps.Keys(have))) {
+		specs = append(specs, prefix+":"+name)
+	}
+	return shortList(specs)
+}
+
+// ggufModels are the GGUF files among the names, of a split model the first. Encoders of images,
+// which lie beside models of text and images, are none.
+func ggufModels(names []string) (models []string) {
+	for _, name := range names {
+		if validGGUF(name) && gguf.Parts(name)[0] == name && !strings.HasPrefix(path.Base(name), "mmproj") {
+			models = append(models, name)
 		}
 	}
-	return ""
+	return models
 }
 
 // shardNames lists the files of an index, sorted. What checkpoints would refuse,

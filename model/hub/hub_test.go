@@ -26,18 +26,18 @@ func TestDownload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newFakeHub(t, files)
 			m := h.mustFind("org/tiny", commitA)
-			if want := filepath.Join(h.cacheDir(), "snapshots", commitA); m.Dir != want {
-				t.Errorf("folder %s, want %s", m.Dir, want)
+			if want := filepath.Join(h.cacheDir(), "snapshots", commitA); m.Path != want {
+				t.Errorf("folder %s, want %s", m.Path, want)
 			}
 			if ref, err := os.ReadFile(filepath.Join(h.cacheDir(), "refs", "main")); err != nil || string(ref) != commitA {
 				t.Errorf("refs/main holds %q (%v), want %s without a line break", ref, err, commitA)
 			}
-			link, err := os.Readlink(filepath.Join(m.Dir, "config.json"))
+			link, err := os.Readlink(filepath.Join(m.Path, "config.json"))
 			if want := "../../blobs/" + hubtest.ETag("config.json", files["config.json"]); err != nil || link != want {
 				t.Errorf("config.json leads to %q (%v), want %q", link, err, want)
 			}
 			blobs, _ := filepath.Glob(filepath.Join(h.cacheDir(), "blobs", "*"))
-			entries, _ := os.ReadDir(m.Dir)
+			entries, _ := os.ReadDir(m.Path)
 			if len(blobs) != len(entries) {
 				t.Errorf("%d blobs for %d files: %v", len(blobs), len(entries), blobs)
 			}

@@ -12,12 +12,13 @@ import (
 	"strings"
 
 	"glimpse/internal/modelfile"
+	"glimpse/model/gguf"
 )
 
 // Places where people copy the name of a model from.
 var hubHosts = []string{"huggingface.co", "www.huggingface.co", "hf.co"}
 
-// fromURL makes org/name[@revision] of the address of a model's page or of one of its files at
+// fromURL makes org/name[@revision][:FILE.gguf] of the address of a model's page or of one of its files at
 // the hub. Other names stay as they are.
 func fromURL(spec string) (string, error) {
 	address := spec
@@ -48,7 +49,11 @@ func fromURL(spec string) (string, error) {
 		if parts[2] == "tree" && len(rest) > 0 {
 			return "", fmt.Errorf("model %s: a folder within a model, want https://%s/org/name/tree/REVISION", spec, hubHosts[0])
 		}
-		return parts[0] + "/" + parts[1] + "@" + revision, nil
+		spec := parts[0] + "/" + parts[1] + "@" + revision
+		if file := strings.Join(rest, "/"); strings.HasSuffix(file, ".gguf") {
+			spec += ":" + file
+		}
+		return spec, nil
 	}
 	return "", fmt.Errorf("model %s: not the page of a model, want https://%s/org/name or https://%[2]s/org/name/tree/REVISION", spec, hubHosts[0])
 }
@@ -56,19 +61,22 @@ func fromURL(spec string) (string, error) {
 // inCache is what huggingface_hub calls the folder of a model in its cache.
 const inCache = "models--"
 
-// localModel finds the folder that a path means: the one that a model's file lies in, the
-// snapshot of main in a folder of the hub's cache, the only folder within that is a model. What
+// localModel finds the folder or GGUF file that a path means: the folder that a model's file lies
+// in, the snapshot of main in a folder of the hub's cache, the only model within. What
 // cannot be read is an error that says what to do; whatever else is wrong, model.Open says.
 func localModel(path string) (Model, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return Model{Dir: path}, nil
+		return Model{Path: path}, nil
 	}
 	if !info.IsDir() {
 		if name := filepath.Base(path); name == configFile || strings.HasSuffix(name, ".safetensors") || name == indexFile {
 			return localModel(filepath.Dir(path))
 		}
-		return Model{Dir: path}, foreignFile(path, info)
+		if gguf.Is(path) {
+			return Model{Path: path}, nil
+		}
+		return Model{Path: path}, foreignFile(path, info)
 	}
 	there := func(names ...string) bool {
 		_, err := os.Stat(filepath.Join(append([]string{path}, names...)...))
@@ -76,7 +84,7 @@ func localModel(path string) (Model, error) {
 	}
 	switch {
 	case there(configFile):
-		return Model{Dir: path}, nil
+		return Model{Path: path}, nil
 	case there("snapshots"):
 		return cachedSnapshot(path)
 	case there("glimpse.json") || there("adapter_config.json"):
@@ -84,24 +92,23 @@ func localModel(path string) (Model, error) {
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return Model{Dir: path}, nil
+		return Model{Path: path}, nil
 	}
-	var models []string
+	var models, names []string
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".gguf") {
-			return Model{}, ggufError(filepath.Join(path, e.Name()))
-		}
+		names = append(names, e.Name())
 		if !strings.HasPrefix(e.Name(), ".") && there(e.Name(), configFile) {
 			models = append(models, e.Name())
 		}
 	}
+	models = append(models, ggufModels(names)...)
 	switch len(models) {
 	case 0:
-		return Model{Dir: path}, nil
+		return Model{Path: path}, nil
 	case 1:
-		return Model{Dir: filepath.Join(path, models[0])}, nil
+		return Model{Path: filepath.Join(path, models[0])}, nil
 	}
-	return Model{}, fmt.Errorf("model %s: has no %s, but %d folders that do: %s; want one of them", path, configFile, len(models), shortList(models))
+	return Model{}, fmt.Errorf("model %s: has no %s, but %d models within: %s; want one of them", path, configFile, len(models), shortList(models))
 }
 
 // cachedSnapshot is the snapshot of the revision main, or the only one.
@@ -123,7 +130,7 @@ func cachedSnapshot(path string) (Model, error) {
 		}
 		commit = entries[0].Name()
 	}
-	return Model{Dir: filepath.Join(path, "snapshots", commit), Name: id}, nil
+	return Model{Path: filepath.Join(path, "snapshots", commit), Name: id}, nil
 }
 
 // adapterError says which model an adapter is for.
@@ -145,10 +152,6 @@ func adapterError(path string) error {
 	return fmt.Errorf("model %s: no %s; it is a PEFT adapter for the model %.200q, want the two merged: PEFT's merge_and_unload().save_pretrained(\"OUT\")", path, configFile, peft.Base)
 }
 
-func ggufError(path string) error {
-	return fmt.Errorf("model %s: a GGUF file, as llama.cpp and Ollama keep them, which is not read; want the safetensors model that it was made from", path)
-}
-
 // foreignFile is an error where a file holds a model in another format.
 func foreignFile(path string, info os.FileInfo) error {
 	if !info.Mode().IsRegular() {
@@ -164,10 +167,7 @@ func foreignFile(path string, info os.FileInfo) error {
 		return nil
 	}
 	pickle := bytes.HasPrefix(head, []byte("PK\x03\x04")) || head[0] == 0x80
-	switch ext := strings.ToLower(filepath.Ext(path)); {
-	case string(head) == "GGUF":
-		return ggufError(path)
-	case pickle && slices.Contains([]string{".bin", ".pt", ".pth", ".ckpt", ".pkl"}, ext):
+	if ext := strings.ToLower(filepath.Ext(path)); pickle && slices.Contains([]string{".bin", ".pt", ".pth", ".ckpt", ".pkl"}, ext) {
 		return fmt.Errorf("model %s: weights as a PyTorch pickle, want safetensors: AutoModelForCausalLM.from_pretrained(\"DIR\").save_pretrained(\"OUT\") converts them", path)
 	}
 	return nil

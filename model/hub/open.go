@@ -37,7 +37,7 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 	if opt.Name == "" {
 		opt.Name = found.Name
 	}
-	m, err := model.Open(found.Dir, opt)
+	m, err := model.Open(found.Path, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 }
 
 // OpenShapes is model.OpenShapes for what Open takes. Of a model elsewhere only config.json is
-// fetched.
+// fetched, but a GGUF file whole.
 func OpenShapes(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer, device string) (*model.Model, error) {
 	dir, name, err := findConfig(ctx, spec, s3, log)
 	if err != nil {
@@ -73,11 +73,15 @@ func OpenShapes(ctx context.Context, spec string, s3 objectstore.Settings, log i
 	return m, nil
 }
 
-// findConfig returns the folder that config.json lies in, and the model's name where it
-// is not that of the folder.
+// findConfig returns the folder that config.json lies in, or the GGUF file, and the model's name
+// where it is not that of the folder or file.
 func findConfig(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer) (dir, name string, err error) {
 	if objectstore.IsURL(spec) {
 		spec = strings.TrimSuffix(spec, "/")
+		if strings.HasSuffix(spec, ".gguf") {
+			file, err := objectstore.LocalModel(ctx, spec, s3, log)
+			return file, "", err
+		}
 		file, err := objectstore.LocalFile(ctx, spec+"/"+configFile, s3, log)
 		if err != nil {
 			return "", "", fmt.Errorf("model %s: %w", spec, err)
@@ -92,11 +96,15 @@ func findConfig(ctx context.Context, spec string, s3 objectstore.Settings, log i
 	}
 	if isFolder(spec) {
 		found, err := localModel(expandHome(spec))
-		return found.Dir, found.Name, err
+		return found.Path, found.Name, err
 	}
 	f, err := newFetcher(spec, Options{Log: log})
 	if err != nil {
 		return "", "", fmt.Errorf("model %s: %w", spec, err)
+	}
+	if f.repo.file != "" { // what describes the model is in it
+		found, err := f.find(ctx)
+		return found.Path, found.Name, err
 	}
 	if dir, err = f.config(ctx); err != nil {
 		return "", "", fmt.Errorf("model %s: %w", f.repo, err)
@@ -127,5 +135,6 @@ func (f *fetcher) config(ctx context.Context) (string, error) {
 			return f.cache.snapshot(info.SHA), f.fetchAll(ctx, info.SHA, []string{configFile}, f.log)
 		}
 	}
-	return "", fmt.Errorf("commit %s has no %s: it is no model of transformers", info.SHA, configFile)
+	_, _, err = f.needed(ctx, info) // says what it has
+	return "", err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,14 +20,15 @@ type Options struct {
 
 // Model is a model that was found.
 type Model struct {
-	Dir  string // folder to read; "" is the built-in model
-	Name string // org/name of a model of the hub; "" for a folder, which has its own name
+	Path string // folder or GGUF file to read; "" is the built-in model
+	Name string // of a model of the hub: org/name, or org/name:FILE.gguf; "" for others, which have their own
 }
 
 // Resolve finds the model that spec names: "" is the built-in model, a path is
-// that folder (whose content model.Open judges), a file in it, or the only model's
-// folder within, and org/name[@revision], or its address at the hub, is a
-// snapshot in the cache, downloaded where it is not there whole. Errors say what
+// that folder (whose content model.Open judges), a file in it, a GGUF file, or the only model
+// within, and org/name[@revision], or its address at the hub, is a
+// snapshot in the cache, downloaded where it is not there whole; with :FILE.gguf behind it that
+// file of it. Errors say what
 // is missing and what to do about it; ctx ends a download, which a later call
 // resumes.
 func Resolve(ctx context.Context, spec string, opt Options) (Model, error) {
@@ -39,8 +41,8 @@ func Resolve(ctx context.Context, spec string, opt Options) (Model, error) {
 	}
 	if isFolder(spec) {
 		found, err := localModel(expandHome(spec))
-		if err == nil && opt.Log != nil && found.Dir != expandHome(spec) {
-			fmt.Fprintf(opt.Log, "model %s: reads %s\n", spec, found.Dir)
+		if err == nil && opt.Log != nil && found.Path != expandHome(spec) {
+			fmt.Fprintf(opt.Log, "model %s: reads %s\n", spec, found.Path)
 		}
 		return found, err
 	}
@@ -83,7 +85,10 @@ func (f *fetcher) find(ctx context.Context) (Model, error) {
 	if err != nil {
 		return Model{}, fmt.Errorf("model %s: %w", f.repo, err)
 	}
-	return Model{Dir: dir, Name: f.repo.id}, nil
+	if f.repo.file != "" {
+		return Model{Path: filepath.Join(dir, filepath.FromSlash(f.repo.file)), Name: f.repo.id + ":" + f.repo.file}, nil
+	}
+	return Model{Path: dir, Name: f.repo.id}, nil
 }
 
 // resolve returns the folder of the snapshot.

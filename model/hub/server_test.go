@@ -84,10 +84,10 @@ func (h fakeHub) mustFind(spec, sha string) Model {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if filepath.Base(m.Dir) != sha || m.Name != h.ID {
+	if filepath.Base(m.Path) != sha || m.Name != h.ID {
 		h.t.Fatalf("found %+v, want commit %s of %s", m, sha, h.ID)
 	}
-	entries, err := os.ReadDir(m.Dir)
+	entries, err := os.ReadDir(m.Path)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func (h fakeHub) mustFind(spec, sha string) Model {
 			}
 		}
 		wanted++
-		if got, err := os.ReadFile(filepath.Join(m.Dir, name)); err != nil || string(got) != string(data) {
+		if got, err := os.ReadFile(filepath.Join(m.Path, name)); err != nil || string(got) != string(data) {
 			h.t.Errorf("%s: %d bytes (%v), want the %d of the hub", name, len(got), err, len(data))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -31,8 +32,6 @@ func parseBPE(raw json.RawMessage, context modelContext) (model, error) {
 		return nil, fmt.Errorf("continuing_subword_prefix %q is not supported, want none", *c.ContinuingSubwordPrefix)
 	case c.EndOfWordSuffix != nil && *c.EndOfWordSuffix != "":
 		return nil, fmt.Errorf("end_of_word_suffix %q is not supported, want none", *c.EndOfWordSuffix)
-	case context.byteLevel && c.ByteFallback:
-		return nil, errors.New("byte_fallback together with a ByteLevel pre-tokenizer is not supported")
 	}
 	if err := checkVocab(c.Vocab, context.limit); err != nil {
 		return nil, err
@@ -42,6 +41,10 @@ func parseBPE(raw json.RawMessage, context modelContext) (model, error) {
 		fallback: c.ByteFallback, fuseUnk: c.FuseUnk, unk: -1,
 	}
 	m.buildVocab(c.Vocab)
+	if b := slices.Index(m.bytes[:], -1); c.ByteFallback && context.byteLevel && b >= 0 {
+		// Where all bytes have a token, as in what transformers makes of a GGUF file, none is spelled.
+		return nil, fmt.Errorf("byte_fallback behind a ByteLevel pre-tokenizer: byte 0x%02X is not in vocab, want all 256", b)
+	}
 	if c.UnkToken != nil {
 		id, ok := c.Vocab[*c.UnkToken]
 		if !ok {

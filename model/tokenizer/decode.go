@@ -46,7 +46,7 @@ func parseDecoder(raw json.RawMessage, tokens []string, literal []bool) (decoder
 	for _, token := range tokens {
 		size += len(token)
 	}
-	b := decoderBuilder{d, slices.Clone(tokens), literal, "", growth(size)}
+	b := decoderBuilder{table: d, pieces: slices.Clone(tokens), literal: literal, limit: growth(size)}
 	for i, s := range steps {
 		if err := decoderKinds[s.kind](&b, s.raw); err != nil {
 			if len(steps) > 1 {
@@ -66,6 +66,7 @@ type decoderBuilder struct {
 	pieces  []string
 	literal []bool
 	last    string // the step before, "" at the start
+	fused   bool   // tokens have been joined
 	limit   int    // bytes of all pieces
 }
 
@@ -145,7 +146,8 @@ func (b *decoderBuilder) byteLevel(raw json.RawMessage) error {
 		}
 		b.table.bytes[id] = true
 	}
-	return b.after("")
+	b.table.wholeRuns = false // those of a step before are bytes like any other now
+	return b.after("", "Replace", "Fuse")
 }
 
 func (b *decoderBuilder) replace(raw json.RawMessage) error {
@@ -160,7 +162,16 @@ func (b *decoderBuilder) replace(raw json.RawMessage) error {
 		}
 		left -= len(b.pieces[id])
 	}
-	return b.after("", "Replace")
+	var c struct {
+		Pattern splitPattern `json:"pattern"`
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return err
+	}
+	if b.fused && (c.Pattern.String == nil || utf8.RuneCountInString(*c.Pattern.String) != 1) {
+		return errors.New("not supported after Fuse but for a single character, since it could match across tokens")
+	}
+	return b.after("", "Replace", "Fuse")
 }
 
 func (b *decoderBuilder) byteFallback(raw json.RawMessage) error {
@@ -186,6 +197,7 @@ func fallbackByte(token string) (byte, bool) {
 
 // fuse joins the tokens, which a table of pieces does anyway.
 func (b *decoderBuilder) fuse(raw json.RawMessage) error {
+	b.fused = true
 	return errors.Join(b.after("", "Replace", "ByteFallback"), decodeStrict(raw, &struct {
 		Type string `json:"type"`
 	}{}))
@@ -211,7 +223,7 @@ func (b *decoderBuilder) stripStep(raw json.RawMessage) error {
 		return fmt.Errorf("stop %d is not supported, want 0", c.Stop)
 	}
 	b.table.stripLeft, b.table.strip = c.Start, c.Content
-	return b.after("Fuse")
+	return b.after("Fuse", "ByteLevel") // which join the tokens
 }
 
 func (b *decoderBuilder) metaspace(raw json.RawMessage) error {

@@ -140,7 +140,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"template with unknown token", post(`{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<x>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{}}`), `"<x>"`},
 		{"template with unknown id", post(`{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<x>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{"<x>":{"id":"<x>","ids":[99],"tokens":["<x>"]}}}`), "id 99"},
 		{"decoder", decoder(`{"type":"WordPiece","prefix":"##","cleanup":true}`), `decoder: type "WordPiece"`},
-		{"decoder order", decoder(`{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Replace","pattern":{"String":"a"},"content":"b"}]}`), "Replace: not supported after Fuse"},
+		{"decoder order", decoder(`{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Replace","pattern":{"String":"ab"},"content":"b"}]}`), "Replace: not supported after Fuse"},
 		{"decoder strips the end", decoder(`{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Strip","content":" ","start":0,"stop":1}]}`), "stop 1"},
 		{"merges missing", bpe(vocab), "merges: missing"},
 		{"merge of one token", bpe(vocab + `,"merges":["ab"]`), `[0]: "ab"`},
@@ -149,6 +149,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"dropout", bpe(vocab + `,"merges":[],"dropout":0.1`), "dropout 0.1"},
 		{"subword prefix", bpe(vocab + `,"merges":[],"continuing_subword_prefix":"##"`), `"##"`},
 		{"word suffix", bpe(vocab + `,"merges":[],"end_of_word_suffix":"</w>"`), `"</w>"`},
+		{"byte fallback without all bytes", strings.Replace(bpe(vocab+`,"merges":[],"byte_fallback":true`), `{"type":"WhitespaceSplit"}`, `{"type":"ByteLevel"}`, 1), "byte_fallback behind a ByteLevel pre-tokenizer: byte 0x00 is not in vocab, want all 256"},
 		{"unknown token outside vocab", bpe(vocab + `,"merges":[],"unk_token":"?"`), `unk_token "?"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

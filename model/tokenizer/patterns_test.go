@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -26,12 +27,20 @@ func readGolden(t *testing.T, name string, into any) {
 	}
 }
 
-// replaced returns a fixture's tokenizer.json with components replaced.
+// replaced returns a fixture's tokenizer.json with components replaced, and with some settings of
+// its model.
 func replaced(t *testing.T, base string, parts map[string]json.RawMessage) []byte {
 	t.Helper()
 	var f map[string]json.RawMessage
 	readGolden(t, base+".json", &f)
 	for name, part := range parts {
+		if name == "model" {
+			model := map[string]json.RawMessage{}
+			if err := errors.Join(json.Unmarshal(f[name], &model), json.Unmarshal(part, &model)); err != nil {
+				t.Fatal(err)
+			}
+			part, _ = json.Marshal(model)
+		}
 		f[name] = part
 	}
 	data, err := json.Marshal(f)

@@ -12,6 +12,7 @@ import (
 	"glimpse/internal/bytesize"
 	"glimpse/internal/cli"
 	"glimpse/internal/collective"
+	"glimpse/internal/collector"
 	"glimpse/internal/progress"
 	"glimpse/internal/yamlconfig"
 	"glimpse/kernels"
@@ -59,7 +60,7 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 		return fmt.Errorf("train: %w", err)
 	}
 	defer unlock()
-	training.BoundMemory()
+	collector.Bound(training.LeastGarbage)
 	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: kernels.DeviceOfRank(s.Device, s.ranks.Local(), s.ranks.Size()), CacheDType: s.CacheDType, BeforeWeights: (*model.Model).CheckWeights})
 	if err != nil {
 		return err

@@ -1,0 +1,147 @@
+package gguf
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"unicode/utf8"
+
+	"glimpse/checkpoints"
+	"glimpse/kernels/formats"
+)
+
+// maxRank is ggml's largest number of dimensions.
+const maxRank = 4
+
+// types are ggml's tensor types by their numbers in files. Sizes are given where package formats
+// has no such format: files that hold such a tensor can be read but for it. Types without any were
+// given up.
+var types = map[uint32]formats.Format{
+	0: {Name: "F32"}, 1: {Name: "F16"}, 2: {Name: "Q4_0"}, 3: {Name: "Q4_1"}, 6: {Name: "Q5_0"}, 7: {Name: "Q5_1"}, 8: {Name: "Q8_0"},
+	10: {Name: "Q2_K"}, 11: {Name: "Q3_K"}, 12: {Name: "Q4_K"}, 13: {Name: "Q5_K"}, 14: {Name: "Q6_K"},
+	20: {Name: "IQ4_NL"}, 23: {Name: "IQ4_XS"}, 30: {Name: "BF16"}, 39: {Name: "MXFP4"}, 40: {Name: "NVFP4"},
+
+	9: {Name: "Q8_1", Elems: 32, Bytes: 40}, 15: {Name: "Q8_K", Elems: 256, Bytes: 292},
+	16: {Name: "IQ2_XXS", Elems: 256, Bytes: 66}, 17: {Name: "IQ2_XS", Elems: 256, Bytes: 74}, 22: {Name: "IQ2_S", Elems: 256, Bytes: 82},
+	18: {Name: "IQ3_XXS", Elems: 256, Bytes: 98}, 21: {Name: "IQ3_S", Elems: 256, Bytes: 110},
+	19: {Name: "IQ1_S", Elems: 256, Bytes: 50}, 29: {Name: "IQ1_M", Elems: 256, Bytes: 56},
+	24: {Name: "I8", Elems: 1, Bytes: 1}, 25: {Name: "I16", Elems: 1, Bytes: 2}, 26: {Name: "I32", Elems: 1, Bytes: 4},
+	27: {Name: "I64", Elems: 1, Bytes: 8}, 28: {Name: "F64", Elems: 1, Bytes: 8},
+	34: {Name: "TQ1_0", Elems: 256, Bytes: 54}, 35: {Name: "TQ2_0", Elems: 256, Bytes: 66},
+	41: {Name: "Q1_0", Elems: 128, Bytes: 18}, 42: {Name: "Q2_0", Elems: 64, Bytes: 18},
+
+	4: {Name: "Q4_2"}, 5: {Name: "Q4_3"}, 31: {Name: "Q4_0_4_4"}, 32: {Name: "Q4_0_4_8"}, 33: {Name: "Q4_0_8_8"},
+	36: {Name: "IQ4_NL_4_4"}, 37: {Name: "IQ4_NL_4_8"}, 38: {Name: "IQ4_NL_8_8"},
+}
+
+// Tensor is a tensor of a file.
+type Tensor struct {
+	Name   string
+	Shape  []int          // outermost first, which is the reverse of the file's order; empty for a scalar
+	Format formats.Format // its name and the size of its blocks; formats.All tells whether it can be read
+	Data   []byte         // its blocks, row by row; part of the file
+
+	offset uint64 // of Data in the tensors' bytes
+}
+
+// tensorInfo reads the description of a tensor.
+func (r *reader) tensorInfo() Tensor {
+	t := Tensor{Name: r.string("name of a tensor")}
+	if r.err == nil && !utf8.ValidString(t.Name) {
+		r.fail("tensor %.200q, want a name in valid UTF-8", t.Name)
+	}
+	what := fmt.Sprintf("tensor %.200q: ", t.Name)
+	rank := r.uint32(what + "rank")
+	if rank > maxRank {
+		r.fail(what+"rank %d, want at most %d", rank, maxRank)
+		return t
+	}
+	elems := uint64(1)
+	dims := make([]uint64, rank)
+	for i := range dims {
+		dims[i] = r.uint64(what + "dimension")
+	}
+	t.Shape = make([]int, rank)
+	for i, d := range dims {
+		// A zero does not excuse an overflow after it.
+		if d > math.MaxInt64/max(elems, 1) {
+			r.fail(what+"number of elements of dimensions %v overflows", dims)
+			return t
+		}
+		elems *= d
+		t.Shape[len(dims)-1-i] = int(d)
+	}
+	number := r.uint32(what + "type")
+	t.offset = r.uint64(what + "offset")
+	if r.err != nil {
+		return t
+	}
+	var ok bool
+	if t.Format, ok = types[number]; !ok {
+		r.fail(what+"type %d is unknown, want one of: %s", number, readable())
+		return t
+	}
+	if known, err := formats.All.Lookup(t.Format.Name); err == nil {
+		t.Format = known
+	} else if t.Format.Elems == 0 {
+		r.fail(what+"type %s was given up by llama.cpp, want one of: %s; its llama-quantize converts from the original", t.Format.Name, readable())
+		return t
+	}
+	row := uint64(1) // a scalar
+	if rank > 0 {
+		row = dims[0]
+	}
+	if row%uint64(t.Format.Elems) != 0 {
+		r.fail(what+"rows of %d elements, want a multiple of the %d of a block of %s", row, t.Format.Elems, t.Format.Name)
+		return t
+	}
+	if blocks := elems / uint64(t.Format.Elems); blocks > math.MaxInt64/uint64(t.Format.Bytes) {
+		r.fail(what+"number of bytes of %s %v overflows", t.Format.Name, t.Shape)
+	}
+	return t
+}
+
+// bytes is the length of the tensor's blocks, which tensorInfo has seen fit into 63 bits.
+func (t Tensor) bytes() uint64 {
+	n := uint64(1)
+	for _, d := range t.Shape {
+		n *= uint64(d)
+	}
+	return n / uint64(t.Format.Elems) * uint64(t.Format.Bytes)
+}
+
+// layout gives the tensors their bytes of data, which begin at an offset of the file and must be
+// filled without holes or overlaps but for padding.
+func (p *part) layout(data []byte, begin int, alignment uint64) error {
+	order := make([]*Tensor, len(p.tensors))
+	for i := range order {
+		order[i] = &p.tensors[i]
+	}
+	// Empty tensors share their offset with the next, hence the length as second key.
+	slices.SortStableFunc(order, func(a, b *Tensor) int {
+		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.bytes(), b.bytes()))
+	})
+	end, last := uint64(0), "the metadata"
+	for _, t := range order {
+		n := t.bytes()
+		switch {
+		case t.offset%alignment != 0:
+			return checkpoints.Corruptf("tensor %.200q: offset %d, want a multiple of general.alignment %d", t.Name, t.offset, alignment)
+		case t.offset < end:
+			return checkpoints.Corruptf("tensor %.200q: offset %d, want %d: an overlap with %s", t.Name, t.offset, end, last)
+		case t.offset > end:
+			return checkpoints.Corruptf("tensor %.200q: offset %d, want %d: a hole after %s", t.Name, t.offset, end, last)
+		case n > uint64(len(data)) || t.offset > uint64(len(data))-n:
+			return checkpoints.Corruptf("tensor %.200q: offset %d of %d bytes, but the file has %d after its description: it is truncated", t.Name, t.offset, n, len(data))
+		}
+		t.Data = data[t.offset : t.offset+n : t.offset+n]
+		end, last = padded(t.offset+n, alignment), fmt.Sprintf("tensor %.200q", t.Name)
+	}
+	if uint64(len(data)) > end {
+		return checkpoints.Corruptf("offset %d: %d bytes follow %s, want the end of the file", uint64(begin)+end, uint64(len(data))-end, last)
+	}
+	return nil
+}
+
+func padded(n, alignment uint64) uint64 { return (n + alignment - 1) / alignment * alignment }

@@ -1,0 +1,224 @@
+package gguf
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"unsafe"
+	"weak"
+
+	"glimpse/checkpoints"
+	"glimpse/internal/listing"
+	"glimpse/internal/parallel"
+	"glimpse/internal/simd"
+	"glimpse/kernels"
+	"glimpse/kernels/formats"
+)
+
+// Source says where the rows of a model's tensor lie. A row is what one index of the outermost
+// dimension has; the file's tensor is read as rows of that length.
+type Source struct {
+	Tensor string            // its name in the file
+	Shape  []int             // of the model's tensor, outermost first; nil: as in the file
+	Row    func(row int) int // the file's row that is the model's; nil: the same
+	DType  kernels.DType     // of the model's tensor, BF16 or F16; Invalid: as in the file, BF16 of blocks
+}
+
+// InterleavedRows is the [Source.Row] of query and key projections, weights [heads·headDim, in] and
+// biases [heads·headDim], in files of Llama's architecture. Their rotary pairs are neighbours, as
+// in the first implementation of Llama; in Hugging Face's models they are headDim/2 rows apart. So
+// the model's row h·headDim + s·headDim/2 + j is the file's h·headDim + 2j + s, s 0 or 1. headDim is
+// even and positive.
+func InterleavedRows(headDim int) func(row int) int {
+	return func(row int) int {
+		inHead := row % headDim
+		return row - inHead + 2*(inHead%(headDim/2)) + inHead/(headDim/2)
+	}
+}
+
+// Weights are a model's tensors, by the names that the model gives them. Tensors in F32, F16, BF16,
+// F64 and I32 whose rows stay where they are, are views of the file; others have their rows
+// gathered, and those in blocks are widened to BF16, rounded to nearest even, when they are asked
+// for. While a caller holds that memory, asking again gives the same. Closing the weights
+// closes the file. All sources that are missing, of another shape or of a format that cannot be
+// read are in one error.
+func (f *File) Weights(sources map[string]Source) (*checkpoints.Weights, error) {
+	var files []checkpoints.TensorFile
+	owner := map[*Tensor]*tensorFile{}
+	for _, p := range f.parts {
+		file := &tensorFile{part: p, tensors: map[string]*source{}, made: map[string]weak.Pointer[byte]{}}
+		files = append(files, file)
+		for i := range p.tensors {
+			owner[&p.tensors[i]] = file
+		}
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		t := f.index[sources[name].Tensor]
+		s, err := newSource(sources[name], t)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		owner[t].tensors[name] = s
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("%s: %w", f.parts[0].name, listing.Join(errs))
+	}
+	return checkpoints.NewWeights(f.parts[0].name, files...)
+}
+
+// source is a Source that was found.
+type source struct {
+	tensor     *Tensor
+	dtype      kernels.DType // of the model's tensor
+	shape      []int         // of the model's tensor
+	row        func(row int) int
+	rows       int // of the model's tensor
+	storedRows int // of the file's
+	elems      int // of a row
+}
+
+func newSource(s Source, t *Tensor) (*source, error) {
+	if t == nil {
+		return nil, fmt.Errorf("tensor %.200q: %w", s.Tensor, checkpoints.ErrNoTensor)
+	}
+	found := &source{tensor: t, shape: s.Shape, row: s.Row}
+	if s.Shape == nil {
+		found.shape = t.Shape
+	}
+	// What is no type to compute with is widened.
+	var err error
+	if found.dtype, err = kernels.ParseDType(t.Format.Name); err != nil {
+		found.dtype = kernels.BF16
+		if _, err := formats.All.Lookup(t.Format.Name); err != nil {
+			return nil, fmt.Errorf("tensor %.200q: %w %s, want one of: %s", t.Name, checkpoints.ErrDType, t.Format.Name, readable())
+		}
+	}
+	if s.DType != kernels.Invalid {
+		found.dtype = s.DType
+	}
+	stored, wanted := kernels.ShapeLen(t.Shape), kernels.ShapeLen(found.shape)
+	found.rows, found.elems = 1, wanted
+	if len(found.shape) > 1 || s.Row != nil && len(found.shape) == 1 {
+		found.rows = found.shape[0]
+		found.elems = wanted / max(found.rows, 1)
+	}
+	if found.elems > 0 {
+		found.storedRows = stored / found.elems
+	}
+	switch {
+	case s.Row == nil && stored != wanted, found.elems*found.storedRows != stored:
+		return nil, checkpoints.Corruptf("tensor %.200q: shape %v, want that of %v", t.Name, t.Shape, found.shape)
+	case found.elems%t.Format.Elems != 0:
+		return nil, checkpoints.Corruptf("tensor %.200q: %s of shape %v has blocks across rows of %d elements, want whole blocks", t.Name, t.Format.Name, t.Shape, found.elems)
+	}
+	return found, nil
+}
+
+// tensorFile shows a part as a file of the model's tensors.
+type tensorFile struct {
+	*part
+	tensors map[string]*source
+
+	mu   sync.Mutex
+	made map[string]weak.Pointer[byte] // by Tensor, while a caller has it
+}
+
+func (f *tensorFile) Names() []string { return slices.Sorted(maps.Keys(f.tensors)) }
+
+func (f *tensorFile) Info(name string) (checkpoints.TensorInfo, bool) {
+	s, ok := f.tensors[name]
+	if !ok {
+		return checkpoints.TensorInfo{}, false
+	}
+	return checkpoints.TensorInfo{DType: s.dtype.String(), Shape: slices.Clone(s.shape), Bytes: s.size()}, true
+}
+
+func (f *tensorFile) Tensor(name string) (checkpoints.TensorView, error) {
+	s, ok := f.tensors[name]
+	switch {
+	case !ok:
+		return checkpoints.TensorView{}, fmt.Errorf("%s: tensor %.200q: %w", f.name, name, checkpoints.ErrNoTensor)
+	case f.file == nil:
+		return checkpoints.TensorView{}, fmt.Errorf("%s: tensor %.200q: %w", f.name, name, fs.ErrClosed)
+	}
+	view := checkpoints.TensorView{Name: name, DType: s.dtype, Shape: slices.Clone(s.shape)}
+	if size := s.size(); size == 0 || s.row == nil && s.plain() {
+		view.Data = s.tensor.Data[:size:size]
+		return view, nil
+	}
+	f.mu.Lock()
+	made := f.made[name].Value()
+	f.mu.Unlock()
+	if made != nil {
+		view.Data = unsafe.Slice(made, s.size())
+		return view, nil
+	}
+	var err error
+	if view.Data, err = s.gather(); err != nil {
+		return checkpoints.TensorView{}, fmt.Errorf("%s: tensor %.200q: %w", f.name, name, err)
+	}
+	f.mu.Lock()
+	f.made[name] = weak.Make(&view.Data[0])
+	f.mu.Unlock()
+	return view, nil
+}
+
+func (f *tensorFile) Bytes() []byte { return f.file }
+
+func (f *tensorFile) Close() error { return f.close() }
+
+// plain tells that the elements are stored as the model's tensor has them.
+func (s *source) plain() bool { return s.tensor.Format.Name == s.dtype.String() }
+
+// size is the number of bytes of the model's tensor.
+func (s *source) size() int { return s.rows * s.elems * s.dtype.Size() }
+
+// gather makes the model's tensor of the file's rows, on all cores.
+func (s *source) gather() ([]byte, error) {
+	rows := make([]int, s.rows)
+	for i := range rows {
+		if rows[i] = i; s.row != nil {
+			rows[i] = s.row(i)
+		}
+		if rows[i] < 0 || rows[i] >= s.storedRows {
+			return nil, checkpoints.Corruptf("row %d is row %d of tensor %.200q, want one of its %d", i, rows[i], s.tensor.Name, s.storedRows)
+		}
+	}
+	dst := make([]byte, s.size())
+	to, from := s.elems*s.dtype.Size(), s.elems/s.tensor.Format.Elems*s.tensor.Format.Bytes
+	parallel.Tasks(s.rows, s.elems, func(i int) {
+		row, stored := dst[i*to:(i+1)*to], s.tensor.Data[rows[i]*from:(rows[i]+1)*from]
+		if s.plain() {
+			copy(row, stored)
+		} else {
+			narrow(row, stored, s.tensor.Format, s.dtype)
+		}
+	})
+	return dst, nil
+}
+
+// scratch has room for whole blocks of every format.
+var scratch = sync.Pool{New: func() any { return new([1024]float32) }}
+
+// narrow widens blocks and rounds them to BF16 or F16.
+func narrow(dst, src []byte, f formats.Format, to kernels.DType) {
+	wide := scratch.Get().(*[1024]float32)
+	defer scratch.Put(wide)
+	bits := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/2)
+	step := len(wide) / f.Elems
+	for len(bits) > 0 {
+		blocks := min(step, len(src)/f.Bytes)
+		n := blocks * f.Elems
+		f.Widen(wide[:n], src[:blocks*f.Bytes])
+		if to == kernels.F16 {
+			simd.NarrowF16(bits[:n], wide[:n])
+		} else {
+			simd.NarrowBF16(bits[:n], wide[:n])
+		}
+		bits, src = bits[n:], src[blocks*f.Bytes:]
+	}
+}

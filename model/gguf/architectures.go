@@ -1,0 +1,177 @@
+package gguf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	container "glimpse/checkpoints/gguf"
+	"glimpse/internal/registry"
+	"glimpse/internal/simd"
+	"glimpse/kernels"
+)
+
+// architecture is one of llama.cpp's as transformers has it.
+type architecture struct {
+	class, modelType string // of config.json: architectures[0], model_type
+
+	// interleaved tells that the rows of queries and keys are in the order of Llama's first
+	// implementation: llama.cpp rotates neighbours there (LLAMA_ROPE_TYPE_NORM).
+	interleaved bool
+	// names are the modules by their names in files, those of a layer behind "blk.".
+	names map[string]string
+	// layers is what stands before a layer's number.
+	layers string
+	// own adds to config.json what the architecture alone has; nil for nothing.
+	own func(m *metadata, c config)
+}
+
+// architectures are by llama.cpp's names.
+var architectures = registry.Registry[*architecture]{Noun: "architecture"}
+
+// Architectures are the names of those that can be read, as general.architecture has them.
+func Architectures() []string { return architectures.Names() }
+
+func init() {
+	llama := map[string]string{
+		"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
+		"blk.attn_norm": "input_layernorm", "blk.ffn_norm": "post_attention_layernorm",
+		"blk.attn_q": "self_attn.q_proj", "blk.attn_k": "self_attn.k_proj", "blk.attn_v": "self_attn.v_proj", "blk.attn_output": "self_attn.o_proj",
+		"blk.attn_q_norm": "self_attn.q_norm", "blk.attn_k_norm": "self_attn.k_norm",
+		"blk.ffn_gate": "mlp.gate_proj", "blk.ffn_up": "mlp.up_proj", "blk.ffn_down": "mlp.down_proj",
+	}
+	with := func(changes map[string]string) map[string]string {
+		names := map[string]string{}
+		for _, all := range []map[string]string{llama, changes} {
+			for from, to := range all {
+				names[from] = to
+			}
+		}
+		return names
+	}
+	const layers = "model.layers."
+	architectures.Add("llama", &architecture{"LlamaForCausalLM", "llama", true, llama, layers, llamaConfig})
+	architectures.Add("mistral3", &architecture{"MistralForCausalLM", "mistral", true, llama, layers, mistralConfig})
+	architectures.Add("granite", &architecture{"GraniteForCausalLM", "granite", true, llama, layers, graniteConfig})
+	architectures.Add("smollm3", &architecture{"SmolLM3ForCausalLM", "smollm3", true, llama, layers, biasConfig})
+	architectures.Add("qwen2", &architecture{"Qwen2ForCausalLM", "qwen2", false, llama, layers, nil})
+	architectures.Add("qwen3", &architecture{"Qwen3ForCausalLM", "qwen3", false, llama, layers, biasConfig})
+	architectures.Add("seed_oss", &architecture{"SeedOssForCausalLM", "seed_oss", false, with(map[string]string{
+		"blk.post_attention_norm": "post_attention_layernorm",
+	}), layers, seedOssConfig})
+	architectures.Add("phi3", &architecture{"Phi3ForCausalLM", "phi3", false, with(map[string]string{
+		"blk.attn_qkv": "self_attn.qkv_proj", "blk.ffn_up": "mlp.gate_up_proj",
+	}), layers, phi3Config})
+	architectures.Add("falcon", &architecture{"FalconForCausalLM", "falcon", false, map[string]string{
+		"token_embd": "transformer.word_embeddings", "output_norm": "transformer.ln_f", "output": "lm_head",
+		"blk.attn_norm": "input_layernorm", "blk.attn_qkv": "self_attention.query_key_value", "blk.attn_output": "self_attention.dense",
+		"blk.ffn_up": "mlp.dense_h_to_4h", "blk.ffn_down": "mlp.dense_4h_to_h",
+	}, "transformer.h.", falconConfig})
+}
+
+// sources finds the model's tensors in the file. Those without a name in the architecture keep
+// theirs, and are surplus to whoever loads the model. Vectors, which converters write in float32,
+// get the type of the matrices where that holds them exactly: so they are what the original has.
+func (a *architecture) sources(file *container.File, c config, matrices kernels.DType) map[string]container.Source {
+	heads, kv, headDim := c.int("num_attention_heads"), c.int("num_key_value_heads"), c.int("head_dim")
+	_, twoNorms := file.Tensor("blk.0.attn_norm_2.weight") // of Falcon
+	sources := map[string]container.Source{}
+	for _, t := range file.Tensors() {
+		if slices.Contains(ropeTensors, t.Name) {
+			continue
+		}
+		layer, module, kind := split(t.Name)
+		name, known := a.names[module]
+		if module == "blk.attn_norm" && twoNorms {
+			name = "ln_mlp"
+		}
+		if module == "blk.attn_norm_2" && a.class == "FalconForCausalLM" {
+			name, known = "ln_attn", true
+		}
+		s := container.Source{Tensor: t.Name}
+		if matrices != kernels.F32 && t.Format.Name == "F32" && len(t.Shape) == 1 && holds(matrices, t.Data) {
+			s.DType = matrices
+		}
+		switch {
+		case module == "blk.attn_qkv" && !known && a.names["blk.attn_q"] != "":
+			for part, rows := range map[string][2]int{"blk.attn_q": {0, heads}, "blk.attn_k": {heads, kv}, "blk.attn_v": {heads + kv, kv}} {
+				first := rows[0] * headDim
+				s.Shape = slices.Clone(t.Shape)
+				s.Shape[0] = rows[1] * headDim
+				s.Row = func(row int) int { return first + row }
+				if a.interleaved && part != "blk.attn_v" {
+					order := container.InterleavedRows(headDim)
+					s.Row = func(row int) int { return first + order(row) }
+				}
+				sources[a.layers+layer+"."+a.names[part]+kind] = s
+			}
+			continue
+		case !known:
+			sources[t.Name] = s
+			continue
+		case a.interleaved && (module == "blk.attn_q" || module == "blk.attn_k"):
+			s.Row = container.InterleavedRows(headDim)
+		case module == "blk.attn_qkv" && c["new_decoder_architecture"] == true:
+			s.Row = groupedRows(heads, kv, headDim)
+		}
+		if layer != "" {
+			name = a.layers + layer + "." + name
+		}
+		sources[name+kind] = s
+	}
+	return sources
+}
+
+// holds tells whether a type has all values of an F32 tensor.
+func holds(t kernels.DType, data []byte) bool {
+	wide, back, narrow := make([]float32, len(data)/4), make([]float32, len(data)/4), make([]uint16, len(data)/4)
+	for i := range wide {
+		wide[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+	}
+	if t == kernels.F16 {
+		simd.NarrowF16(narrow, wide)
+		simd.WidenF16(back, narrow)
+	} else {
+		simd.NarrowBF16(narrow, wide)
+		simd.WidenBF16(back, narrow)
+	}
+	return slices.EqualFunc(wide, back, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
+}
+
+// split takes the name of a tensor apart: blk.3.attn_q.weight is "3", "blk.attn_q" and ".weight".
+func split(name string) (layer, module, kind string) {
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		name, kind = name[:i], name[i:]
+	}
+	rest, ok := strings.CutPrefix(name, "blk.")
+	if !ok {
+		return "", name, kind
+	}
+	layer, module, _ = strings.Cut(rest, ".")
+	if n, err := strconv.ParseUint(layer, 10, 32); err != nil || fmt.Sprint(n) != layer {
+		return "", name, kind
+	}
+	return layer, "blk." + module, kind
+}
+
+// groupedRows is the Row of Falcon's query_key_value: a group of heads/kv queries, a key and a value
+// after the other, where files have all queries, all keys and all values.
+func groupedRows(heads, kv, headDim int) func(row int) int {
+	group := heads / kv
+	return func(row int) int {
+		head, inHead := row/headDim, row%headDim
+		g, i := head/(group+2), head%(group+2)
+		switch i {
+		case group:
+			head = heads + g
+		case group + 1:
+			head = heads + kv + g
+		default:
+			head = g*group + i
+		}
+		return head*headDim + inHead
+	}
+}

@@ -1,0 +1,266 @@
+package gguf
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+
+	"glimpse/kernels/formats"
+)
+
+// config is config.json.
+type config map[string]any
+
+func (c config) int(key string) int {
+	n, _ := c[key].(int)
+	return n
+}
+
+// config translates the keys of the architecture.
+func (m *metadata) config(arch *architecture) config {
+	heads, hidden := m.need("attention.head_count"), m.need("embedding_length")
+	c := config{
+		"architectures": []string{arch.class}, "model_type": arch.modelType,
+		"hidden_size": hidden, "num_hidden_layers": m.need("block_count"), "intermediate_size": m.need("feed_forward_length"),
+		"num_attention_heads": heads, "num_key_value_heads": heads, "max_position_embeddings": m.need("context_length"),
+	}
+	if n, ok := m.int("attention.head_count_kv"); ok {
+		c["num_key_value_heads"] = n
+	}
+	headDim := hidden / max(heads, 1)
+	if n, ok := m.int("attention.key_length"); ok {
+		headDim = n
+	}
+	if n, ok := m.int("attention.value_length"); ok && n != headDim {
+		m.fail("key %q: got %d, want %d, the length of keys", m.prefix+"attention.value_length", n, headDim)
+	}
+	if kv := c.int("num_key_value_heads"); m.err == nil && (headDim < 2 || headDim%2 != 0 || kv < 1 || heads%kv != 0) {
+		m.fail("keys %q, %q, %q: got %d heads of %d dimensions and %d KV heads, want an even number of dimensions and a divisor of the heads",
+			m.prefix+"attention.head_count", m.prefix+"attention.key_length", m.prefix+"attention.head_count_kv", heads, headDim, kv)
+	}
+	c["head_dim"] = headDim
+	embedding, ok := m.file.Tensor("token_embd.weight")
+	if !ok || len(embedding.Shape) != 2 {
+		m.fail("tensor \"token_embd.weight\": got shape %v, want one of [tokens, %d]", embedding.Shape, hidden)
+	} else {
+		c["vocab_size"] = embedding.Shape[0]
+		if n, ok := m.int("vocab_size"); ok && n != embedding.Shape[0] {
+			m.fail("key %q: got %d, want %d, the rows of token_embd.weight", m.prefix+"vocab_size", n, embedding.Shape[0])
+		}
+	}
+	c["tie_word_embeddings"] = !m.has("output.weight")
+	from, to := "attention.layer_norm_rms_epsilon", "rms_norm_eps"
+	if arch.class == "FalconForCausalLM" {
+		from, to = "attention.layer_norm_epsilon", "layer_norm_epsilon"
+	}
+	if c[to], ok = m.number(from); !ok && m.err == nil {
+		m.fail("key %q is missing", m.prefix+from)
+	}
+	m.rope(c, arch.class == "Phi3ForCausalLM")
+	if arch.own != nil {
+		arch.own(m, c)
+	}
+	return c
+}
+
+// has tells whether there is a tensor of the name.
+func (m *metadata) has(tensor string) bool {
+	_, ok := m.file.Tensor(tensor)
+	return ok
+}
+
+// ropeTensors are factors on the wavelengths of RoPE.
+var ropeTensors = []string{"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"}
+
+// rope translates RoPE and its scaling; partial tells that a part of a head may be rotated.
+func (m *metadata) rope(c config, partial bool) {
+	c["rope_theta"] = json.Number("10000") // llama.cpp's default
+	if theta, ok := m.number("rope.freq_base"); ok {
+		c["rope_theta"] = theta
+	}
+	headDim := c.int("head_dim")
+	if n, ok := m.int("rope.dimension_count"); ok && n != headDim && !partial {
+		m.fail("key %q: got %d, want %d, all dimensions of a head", m.prefix+"rope.dimension_count", n, headDim)
+	} else if ok && n != headDim {
+		factor := float64(n) / float64(headDim)
+		if int(factor*float64(headDim)) != n { // which readers compute
+			factor = math.Nextafter(factor, 1)
+		}
+		c["partial_rotary_factor"] = factor
+	}
+	kind, _ := value(m, m.prefix+"rope.scaling.type", m.file.String)
+	factor, scaled := m.number("rope.scaling.factor")
+	if !scaled {
+		factor, scaled = m.number("rope.scale_linear") // of old files
+	}
+	scaled = scaled && !is(factor, 0) && !is(factor, 1)
+	single, short, long := m.factors(ropeTensors[0]), m.factors(ropeTensors[1]), m.factors(ropeTensors[2])
+	original, given := m.int("rope.scaling.original_context_length")
+	switch {
+	case short != nil || long != nil || kind == "longrope":
+		scaling := map[string]any{"rope_type": "longrope", "short_factor": short, "long_factor": long}
+		context := float64(c.int("max_position_embeddings"))
+		if given {
+			c["original_max_position_embeddings"] = original
+		}
+		// The factor on cosines and sines is left out where it is what readers compute themselves.
+		usual := math.Sqrt(1 + math.Log(max(1, context/float64(original)))/math.Log(float64(original)))
+		if attention, ok := m.number("rope.scaling.attn_factor"); ok && !is(decimal(float64(float32(usual))), float(attention)) {
+			scaling["attention_factor"] = attention
+		}
+		c["rope_scaling"] = scaling
+	case single != nil && (scaled || kind == "yarn"):
+		m.fail("tensor %q beside key %q %q: got both, want one of them", ropeTensors[0], m.prefix+"rope.scaling.type", kind)
+	case single != nil: // Llama 3.1 and later
+		c["rope_scaling"] = map[string]any{"rope_type": "longrope", "short_factor": single, "long_factor": single, "attention_factor": 1}
+	case kind == "yarn":
+		scaling := map[string]any{"rope_type": "yarn", "factor": factor}
+		if given {
+			scaling["original_max_position_embeddings"] = original
+		}
+		for from, to := range map[string]string{"yarn_attn_factor": "attention_factor", "yarn_beta_fast": "beta_fast", "yarn_beta_slow": "beta_slow"} {
+			if n, ok := m.number("rope.scaling." + from); ok {
+				scaling[to] = n
+			}
+		}
+		c["rope_scaling"] = scaling
+	case kind == "" || kind == "linear":
+		if scaled {
+			c["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": factor}
+		}
+	case kind != "none":
+		m.fail("key %q: got %.60q, want none, linear, yarn or longrope", m.prefix+"rope.scaling.type", kind)
+	}
+}
+
+func float(n json.Number) float64 {
+	x, _ := n.Float64()
+	return x
+}
+
+// factors are the values of a tensor of ropeTensors; nil where there is none.
+func (m *metadata) factors(tensor string) []json.Number {
+	t, ok := m.file.Tensor(tensor)
+	if !ok {
+		return nil
+	}
+	if _, err := formats.All.Lookup(t.Format.Name); err != nil || len(t.Shape) != 1 {
+		m.fail("tensor %q: got %s of shape %v, want a list of floats", tensor, t.Format.Name, t.Shape)
+		return nil
+	}
+	values := make([]float32, t.Shape[0])
+	t.Format.Widen(values, t.Data)
+	out := make([]json.Number, len(values))
+	for i, x := range values {
+		if !(x > 0) || math.IsInf(float64(x), 0) {
+			m.fail("tensor %q: element %d is %v, want a positive number", tensor, i, x)
+			return nil
+		}
+		out[i] = decimal(float64(x))
+	}
+	return out
+}
+
+// biasConfig looks for the biases that a family makes optional.
+func biasConfig(m *metadata, c config) {
+	c["attention_bias"], c["mlp_bias"] = m.has("blk.0.attn_q.bias"), m.has("blk.0.ffn_up.bias")
+}
+
+func llamaConfig(m *metadata, c config) {
+	biasConfig(m, c)
+	if window, ok := m.int("attention.sliding_window"); ok && window > 0 { // Mistral 7B v0.1
+		mistralConfig(m, c)
+		c["architectures"], c["model_type"], c["sliding_window"] = []string{"MistralForCausalLM"}, "mistral", window
+	}
+}
+
+func mistralConfig(_ *metadata, c config) { c["sliding_window"] = nil }
+
+func seedOssConfig(m *metadata, c config) {
+	c["attention_bias"], c["attention_out_bias"], c["mlp_bias"] = m.has("blk.0.attn_q.bias"), m.has("blk.0.attn_output.bias"), m.has("blk.0.ffn_up.bias")
+}
+
+func graniteConfig(m *metadata, c config) {
+	c["attention_multiplier"] = 1 / math.Sqrt(float64(c.int("head_dim"))) // where a file gives none
+	for from, to := range map[string]string{
+		"attention.scale": "attention_multiplier", "embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier", "logit_scale": "logits_scaling",
+	} {
+		if n, ok := m.number(from); ok && !is(n, 0) {
+			c[to] = n
+		}
+	}
+	// llama.cpp takes it for whether there is RoPE at all.
+	if rotates, ok := value(m, m.prefix+"rope.scaling.finetuned", m.file.Bool); ok && !rotates {
+		m.fail("key %q: got false, want true: no Granite 3 is without RoPE", m.prefix+"rope.scaling.finetuned")
+	}
+}
+
+func phi3Config(m *metadata, c config) {
+	c["sliding_window"] = nil
+	if window, ok := m.int("attention.sliding_window"); ok && window > 0 {
+		c["sliding_window"] = window
+	}
+}
+
+func falconConfig(m *metadata, c config) {
+	kv, twoNorms := c.int("num_key_value_heads"), m.has("blk.0.attn_norm_2.weight")
+	grouped := kv > 1 || twoNorms
+	c["ffn_hidden_size"], c["num_kv_heads"], c["multi_query"], c["new_decoder_architecture"] = c["intermediate_size"], kv, !grouped, grouped
+	c["alibi"], c["parallel_attn"], c["bias"] = false, true, m.has("blk.0.attn_qkv.bias")
+	if grouped {
+		c["num_ln_in_parallel_attn"] = 1
+		if twoNorms {
+			c["num_ln_in_parallel_attn"] = 2
+		}
+	}
+}
+
+// generation translates the ids of tokens that begin and end texts, for config.json, and all of
+// generation_config.json.
+func (m *metadata) generation() (ids config, generation map[string]any) {
+	ids, generation = config{}, map[string]any{}
+	token := func(name string) (n int64, ok bool) { return value(m, "tokenizer.ggml."+name+"_token_id", m.file.Int) }
+	if id, ok := token("bos"); ok {
+		ids["bos_token_id"] = id
+	}
+	var ends []int64
+	for _, name := range []string{"eos", "eot", "eom"} {
+		if id, ok := token(name); ok && !slices.Contains(ends, id) {
+			ends = append(ends, id)
+		}
+	}
+	if len(ends) > 0 {
+		ids["eos_token_id"] = ends
+	}
+	if id, ok := token("padding"); ok {
+		ids["pad_token_id"] = id
+	}
+	for key, id := range ids {
+		generation[key] = id
+	}
+	if suppressed, ok := value(m, "tokenizer.ggml.suppress_tokens", m.file.Ints); ok {
+		generation["suppress_tokens"] = suppressed
+	}
+	m.sampling(generation)
+	return ids, generation
+}
+
+// sampling translates what the file says about how the model wants to be sampled.
+func (m *metadata) sampling(generation map[string]any) {
+	of := *m
+	of.prefix, of.err = "general.sampling.", nil
+	for from, to := range map[string]string{"temp": "temperature", "top_p": "top_p", "min_p": "min_p", "penalty_repeat": "repetition_penalty"} {
+		if n, ok := of.number(from); ok {
+			generation[to] = n
+		}
+	}
+	if k, ok := of.int("top_k"); ok {
+		generation["top_k"] = max(k, 0) // llama.cpp takes what is not positive for all tokens
+	}
+	if temperature, ok := generation["temperature"].(json.Number); ok {
+		generation["do_sample"] = !is(temperature, 0)
+	}
+	if of.err != nil {
+		m.fail("%w", of.err)
+	}
+}

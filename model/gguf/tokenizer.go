@@ -1,0 +1,277 @@
+package gguf
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Types of tokens, as in tokenizer.ggml.token_type.
+const (
+	normalToken  = 1
+	unknownToken = 2
+	controlToken = 3
+	userToken    = 4
+	unusedToken  = 5
+)
+
+// vocabulary are the keys below tokenizer.ggml.
+type vocabulary struct {
+	*metadata
+	tokens []string // by id; "" for rows of the embedding without a token
+	types  []int64
+}
+
+// tokenizer translates the tokenizer and the chat template: tokenizer.json and
+// tokenizer_config.json.
+func (m *metadata) tokenizer(architecture string) (tokenizer, settings object, err error) {
+	of := *m
+	of.prefix, of.err = "tokenizer.ggml.", nil
+	v := &vocabulary{metadata: &of}
+	v.read()
+	if v.err != nil {
+		return nil, nil, v.err
+	}
+	kind, _ := value(v.metadata, "tokenizer.ggml.model", v.file.String)
+	switch kind {
+	case "gpt2":
+		tokenizer = v.byteLevel()
+	case "llama":
+		tokenizer = v.sentencePiece()
+	default:
+		v.fail("key \"tokenizer.ggml.model\": got %.60q, want gpt2 or llama", kind)
+	}
+	if v.err != nil {
+		return nil, nil, v.err
+	}
+	tokenizer["version"] = "1.0"
+	tokenizer["added_tokens"] = v.added(architecture == "phi3" && kind == "llama")
+	settings = object{"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": false}
+	for role, name := range map[string]string{"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"} {
+		if id, ok := v.special(name, kind); ok {
+			settings[role] = v.tokens[id]
+		}
+	}
+	tokenizer["post_processor"] = v.affixes(kind)
+	settings["chat_template"] = v.templates()
+	return tokenizer, settings, v.err
+}
+
+// read takes over tokens and types.
+func (v *vocabulary) read() {
+	var ok bool
+	if v.tokens, ok = value(v.metadata, "tokenizer.ggml.tokens", v.file.Strings); !ok || len(v.tokens) == 0 {
+		v.fail("key \"tokenizer.ggml.tokens\" is missing")
+		return
+	}
+	if v.types, ok = value(v.metadata, "tokenizer.ggml.token_type", v.file.Ints); !ok {
+		v.types = slices.Repeat([]int64{normalToken}, len(v.tokens))
+	}
+	if len(v.types) != len(v.tokens) {
+		v.fail("key \"tokenizer.ggml.token_type\": got %d, want %d, one for each token", len(v.types), len(v.tokens))
+		return
+	}
+	owner := make(map[string]int, len(v.tokens))
+	for id, token := range v.tokens {
+		switch {
+		case token == "": // as llama.cpp calls it
+			token = fmt.Sprintf("[EMPTY_%d]", id)
+		case v.types[id] == unusedToken && token == fmt.Sprintf("[PAD%d]", id):
+			v.tokens[id] = "" // how llama.cpp's converter fills rows that no token has
+			continue
+		case !utf8.ValidString(token):
+			v.fail("key \"tokenizer.ggml.tokens\": token %d is %.60q, want valid UTF-8", id, token)
+			return
+		}
+		if other, twice := owner[token]; twice {
+			v.fail("key \"tokenizer.ggml.tokens\": tokens %d and %d are both %.60q", other, id, token)
+			return
+		}
+		owner[token], v.tokens[id] = id, token
+	}
+}
+
+// ids are the ids by token.
+func (v *vocabulary) ids() map[string]int {
+	ids := make(map[string]int, len(v.tokens))
+	for id, token := range v.tokens {
+		if token != "" {
+			ids[token] = id
+		}
+	}
+	return ids
+}
+
+// special is the id of a token by its role. SentencePiece has ids for some by default.
+func (v *vocabulary) special(role, kind string) (id int, ok bool) {
+	n, ok := v.int(role + "_token_id")
+	if !ok && kind == "llama" {
+		n, ok = map[string]int{"unknown": 0, "bos": 1, "eos": 2}[role], role != "padding"
+	}
+	return n, ok && n >= 0 && n < len(v.tokens) && v.tokens[n] != "" // llama.cpp, too, ignores others
+}
+
+// flag is a setting.
+func (v *vocabulary) flag(name string, absent bool) bool {
+	if set, ok := value(v.metadata, "tokenizer.ggml."+name, v.file.Bool); ok {
+		return set
+	}
+	return absent
+}
+
+// added are the tokens that are found in texts before anything else; special ones are left out of
+// answers. Those of Phi-3 take the white space behind them, which files do not say.
+func (v *vocabulary) added(phi3 bool) []object {
+	list := []object{}
+	for id, token := range v.tokens {
+		special := v.types[id] == controlToken || v.types[id] == unknownToken
+		if token == "" || !special && v.types[id] != userToken {
+			continue
+		}
+		strips := phi3 && (special || token == "</s>") && !slices.Contains([]string{"<unk>", "<s>", "<|endoftext|>"}, token)
+		list = append(list, object{
+			"id": id, "content": token, "special": special, "single_word": false, "lstrip": false, "rstrip": strips, "normalized": false,
+		})
+	}
+	return list
+}
+
+// model is a BPE of tokenizer.json.
+func (v *vocabulary) model(kind string, merges [][2]string, more object) object {
+	m := object{"type": "BPE", "vocab": v.ids(), "merges": merges, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false}
+	if id, ok := v.special("unknown", kind); ok {
+		m["unk_token"] = v.tokens[id]
+	}
+	for key, value := range more {
+		m[key] = value
+	}
+	return m
+}
+
+// byteLevel translates a tokenizer of GPT-2's kind.
+func (v *vocabulary) byteLevel() object {
+	name, _ := value(v.metadata, "tokenizer.ggml.pre", v.file.String)
+	pre, err := preTokenizers.Lookup(name)
+	if err != nil {
+		v.fail("key \"tokenizer.ggml.pre\": %w", err)
+		return nil
+	}
+	lines, ok := value(v.metadata, "tokenizer.ggml.merges", v.file.Strings)
+	if !ok {
+		v.fail("key \"tokenizer.ggml.merges\" is missing")
+		return nil
+	}
+	merges := make([][2]string, len(lines))
+	for i, line := range lines {
+		// A token may begin with a space.
+		space := strings.IndexByte(line[min(1, len(line)):], ' ') + 1
+		if space == 0 {
+			v.fail("key \"tokenizer.ggml.merges\": merge %d is %.60q, want two tokens with a space between", i, line)
+			return nil
+		}
+		merges[i] = [2]string{line[:space], line[space+1:]}
+	}
+	out := object{
+		"pre_tokenizer": object{"type": "Sequence", "pretokenizers": pre.steps}, "decoder": byteLevel(true),
+		"model": v.model("gpt2", merges, object{"ignore_merges": pre.ignoreMerges}),
+	}
+	if pre.nfc {
+		out["normalizer"] = object{"type": "NFC"}
+	}
+	return out
+}
+
+// sentencePiece translates a BPE of SentencePiece as transformers does (LlamaConverter, which is
+// called legacy there, as llama.cpp is in this).
+func (v *vocabulary) sentencePiece() object {
+	scores, ok := value(v.metadata, "tokenizer.ggml.scores", v.file.Floats)
+	if !ok || len(scores) != len(v.tokens) {
+		v.fail("key \"tokenizer.ggml.scores\": got %d, want %d, one for each token", len(scores), len(v.tokens))
+		return nil
+	}
+	replace := func(from, to string) object {
+		return object{"type": "Replace", "pattern": object{"String": from}, "content": to}
+	}
+	normalizers := []any{replace(" ", "▁")}
+	decoders := []any{replace("▁", " "), object{"type": "ByteFallback"}, object{"type": "Fuse"}}
+	if v.flag("add_space_prefix", true) {
+		normalizers = append([]any{object{"type": "Prepend", "prepend": "▁"}}, normalizers...)
+		decoders = append(decoders, object{"type": "Strip", "content": " ", "start": 1, "stop": 0})
+	}
+	return object{
+		"normalizer": object{"type": "Sequence", "normalizers": normalizers}, "decoder": object{"type": "Sequence", "decoders": decoders},
+		"model": v.model("llama", v.merges(scores), object{"fuse_unk": true, "byte_fallback": true}),
+	}
+}
+
+// merges are the pairs of tokens that make a token, those of the best score first. Of pairs that
+// make the same token the order is that of their ids.
+func (v *vocabulary) merges(scores []float64) [][2]string {
+	ids := v.ids()
+	type merge struct{ left, right, made int }
+	var all []merge
+	for made, token := range v.tokens {
+		if v.types[made] != normalToken {
+			continue
+		}
+		for i := range token {
+			left, ok := ids[token[:i]]
+			right, ok2 := ids[token[i:]]
+			if ok && ok2 {
+				all = append(all, merge{left, right, made})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b merge) int {
+		return cmp.Or(cmp.Compare(scores[b.made], scores[a.made]), cmp.Compare(a.made, b.made), cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right))
+	})
+	pairs := make([][2]string, len(all))
+	for i, p := range all {
+		pairs[i] = [2]string{v.tokens[p.left], v.tokens[p.right]}
+	}
+	return pairs
+}
+
+// affixes is the post_processor that puts tokens around texts; nil for none.
+func (v *vocabulary) affixes(kind string) any {
+	pre, _, _ := v.file.String("tokenizer.ggml.pre")
+	known, _ := preTokenizers.Lookup(pre)
+	text := object{"Sequence": object{"id": "A", "type_id": 0}}
+	single, tokens := []any{text}, object{}
+	around := func(role string, add bool) []any {
+		id, ok := v.special(role, kind)
+		if !ok || !add {
+			return nil
+		}
+		token := v.tokens[id]
+		tokens[token] = object{"id": token, "ids": []int{id}, "tokens": []string{token}}
+		return []any{object{"SpecialToken": object{"id": token, "type_id": 0}}}
+	}
+	single = append(around("bos", v.flag("add_bos_token", kind == "llama" || known.addBOS)), single...)
+	single = append(single, around("eos", v.flag("add_eos_token", false))...)
+	if len(tokens) == 0 {
+		return nil
+	}
+	return object{"type": "TemplateProcessing", "single": single, "pair": []any{}, "special_tokens": tokens}
+}
+
+// templates are the chat templates by their names, that without a name as the default one.
+func (v *vocabulary) templates() []object {
+	const key = "tokenizer.chat_template"
+	list := []object{}
+	for _, k := range v.file.Keys() {
+		name, named := strings.CutPrefix(k, key+".")
+		if k == key {
+			name, named = "default", true
+		}
+		if !named {
+			continue
+		}
+		if template, ok := value(v.metadata, k, v.file.String); ok {
+			list = append(list, object{"name": name, "template": template})
+		}
+	}
+	return list
+}

@@ -1,0 +1,128 @@
+package model_test
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"glimpse/checkpoints"
+	"glimpse/model"
+	"glimpse/model/gguf"
+	"glimpse/model/modeltest"
+)
+
+// TestGGUFShapes: what is known of a file without its weights is what it has with them.
+func TestGGUFShapes(t *testing.T) {
+	for _, name := range []string{"llama", "phi3", "falcon-40b"} {
+		path := filepath.Join("gguf", "testdata", name+".gguf")
+		m, err := model.Open(path, model.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		shapes, err := model.OpenShapes(path, "cpu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := shapes.WeightBytes(), m.WeightBytes(); got != want || shapes.Name != name || m.Name != name || !reflect.DeepEqual(shapes.Config, m.Config) {
+			t.Errorf("%s: %d bytes and %+v, opened as %s %d bytes and %+v", shapes.Name, got, shapes.Config, m.Name, want, m.Config)
+		}
+	}
+}
+
+// TestGGUFIsAFolder: a folder with the files and tensors of a GGUF file is the same model.
+func TestGGUFIsAFolder(t *testing.T) {
+	file, err := model.Open(filepath.Join("gguf", "testdata", "granite.gguf"), model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	dir := t.TempDir()
+	for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} {
+		raw, err := fs.ReadFile(file.Folder(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := gguf.Open(filepath.Join("gguf", "testdata", "granite.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights, err := g.Weights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer weights.Close()
+	var tensors []checkpoints.TensorView
+	for _, name := range weights.Names() {
+		view, err := weights.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tensors = append(tensors, view)
+	}
+	if err := checkpoints.WriteSafetensorsFile(filepath.Join(dir, "model.safetensors"), tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := model.Open(dir, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	want, err := folder.SHA256(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := file.SHA256(t.Context()); err != nil || got != want {
+		t.Errorf("weights are %s (%v), want %s", got, err, want)
+	}
+	if got, want := file.WeightBytes(), folder.WeightBytes(); got != want {
+		t.Errorf("%d bytes, want %d", got, want)
+	}
+	if err := file.SameVocabulary(folder); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGGUFAgainstTransformers compares the logits of GGUF files, which llama.cpp's converter wrote,
+// with those that transformers computes with the models before (scripts/gguf_fixtures.py).
+func TestGGUFAgainstTransformers(t *testing.T) {
+	var golden struct {
+		Models map[string][]struct {
+			IDs    []int32
+			Logits []float32
+		}
+	}
+	testdata := filepath.Join("gguf", "testdata")
+	modeltest.ReadJSON(t, filepath.Join(testdata, "golden.json"), &golden)
+	if len(golden.Models) < 11 {
+		t.Fatalf("%d models, want at least 11", len(golden.Models))
+	}
+	for name, want := range golden.Models {
+		t.Run(name, func(t *testing.T) {
+			m, err := model.Open(filepath.Join(testdata, name+".gguf"), model.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			if len(m.Notes) > 0 {
+				t.Errorf("notes %q, want none", m.Notes)
+			}
+			r, logits := m.NewRunner(), worst{bound: 1e-5}
+			for _, p := range want {
+				got, err := r.Prefill(context.Background(), m.NewCache(), p.IDs, model.PrefillOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				logits.see(t, modeltest.RowError(got, p.Logits), "%d tokens", len(p.IDs))
+			}
+			t.Logf("logits %.2g", logits.value)
+		})
+	}
+}

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Makes what the formats of weights and the reader of GGUF files are held against.
+
+    pip install gguf==0.19.0 numpy
+    python3 scripts/golden_gguf.py
+
+kernels/formats/testdata/blocks.zip      of each format: blocks, and the float32 numbers that
+                                         gguf.quants.dequantize makes of them
+checkpoints/gguf/testdata/all.gguf       every type of metadata, a tensor of every format
+checkpoints/gguf/testdata/split-*.gguf   the same tensors in several files
+checkpoints/gguf/testdata/all.safetensors  these tensors as a model gets them: plain ones as they
+                                         are, others in bfloat16; "q" and "q.bias" with rows in
+                                         Hugging Face's order
+"""
+
+import json
+import struct
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from gguf import GGMLQuantizationType as Type, GGUFWriter, quants
+from gguf.constants import GGML_QUANT_SIZES
+
+ROOT = Path(__file__).resolve().parent.parent
+rng = np.random.default_rng(1)
+warnings.filterwarnings("ignore", category=RuntimeWarning)  # of infinities times zero
+
+# Where the half-precision scales of a block are.
+HALVES = {
+    "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "IQ4_NL": [0], "IQ4_XS": [0],
+    "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+}
+# Where the scales of 8 bits are.
+BYTES = {"MXFP4": [0], "NVFP4": [0, 1, 2, 3]}
+PLAIN = ["F32", "F16", "BF16"]
+# Zeros, subnormals, the least and the largest normal numbers, one, infinities and NaN.
+EXTREME = [0x0000, 0x8000, 0x0001, 0x83FF, 0x0400, 0x7BFF, 0x3C00, 0x7C00, 0xFC00, 0x7E00]
+EXTREME_BYTES = [0, 1, 2, 3, 8, 0x7E, 0x7F, 0x80, 0xFE, 0xFF]
+
+
+def random_blocks(name, n):
+    return rng.integers(0, 256, (n, GGML_QUANT_SIZES[Type[name]][1]), dtype=np.uint8)
+
+
+def blocks(name):
+    """Blocks of random bytes, of extreme scales, and of scales as weights have them."""
+    if name == "F32":
+        extreme = np.array([v << 16 for v in EXTREME] + [1, 0x7F800000, 0x7F7FFFFF], np.uint32)
+        return np.concatenate([extreme.view(np.uint8), random_blocks(name, 100).ravel()])
+    if name in PLAIN:
+        extreme = EXTREME + [0x0080, 0x7F7F, 0x7F80, 0xFF80]  # the last four of bfloat16
+        return np.concatenate([np.array(extreme, np.uint16).view(np.uint8), random_blocks(name, 100).ravel()])
+    random, extreme, usual = random_blocks(name, 2), random_blocks(name, 10), random_blocks(name, 3)
+    for at in HALVES.get(name, []):
+        extreme[:, at:at + 2] = np.array(rng.permutation(EXTREME), np.uint16)[:, None].view(np.uint8)
+        usual[:, at:at + 2] = rng.normal(0, 0.01, 3).astype(np.float16)[:, None].view(np.uint8)
+    for at in BYTES.get(name, []):
+        extreme[:, at] = rng.permutation(EXTREME_BYTES)
+        usual[:, at] = rng.integers(110, 130, 3) if name == "MXFP4" else rng.integers(0x20, 0x50, 3)
+    return np.concatenate([random, extreme, usual]).ravel()
+
+
+def write_blocks(path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as z:
+        for name in sorted([*PLAIN, *HALVES, *BYTES]):
+            data = blocks(name)
+            values = quants.dequantize(data, Type[name]).astype("<f4")
+            for what, raw in [("blocks", data), ("values", values)]:
+                z.writestr(zipfile.ZipInfo(f"{name}.{what}"), raw.tobytes(), zipfile.ZIP_DEFLATED)
+
+
+def usual_blocks(name, rows, width):
+    """Rows of blocks whose scales are as weights have them."""
+    elems, size = GGML_QUANT_SIZES[Type[name]]
+    data = random_blocks(name, rows * width // elems)
+    for at in HALVES.get(name, []):
+        data[:, at:at + 2] = rng.normal(0, 0.01, len(data)).astype(np.float16)[:, None].view(np.uint8)
+    for at in BYTES.get(name, []):
+        data[:, at] = rng.integers(110, 130, len(data)) if name == "MXFP4" else rng.integers(0x20, 0x50, len(data))
+    if name in PLAIN:
+        values = rng.normal(0, 1, (rows, width)).astype(np.float32)
+        data = quants.quantize(values, Type[name])
+    return np.ascontiguousarray(data).reshape(rows, -1).view(np.uint8)
+
+
+def bfloat16(values):
+    return quants.quantize(np.ascontiguousarray(values, np.float32), Type.BF16).view(np.uint8)
+
+
+def interleave(rows, heads):
+    """LlamaModel.permute of llama.cpp's convert_hf_to_gguf.py."""
+    return rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def write_files(folder):
+    tensors, model = {}, {}
+    for name in [*PLAIN, *HALVES, *BYTES]:
+        data = usual_blocks(name, 2, 256)
+        tensors[name] = (data, Type[name])
+        raw = data if name in PLAIN else bfloat16(quants.dequantize(data, Type[name]))
+        model[name] = (name if name in PLAIN else "BF16", [2, 256], raw)
+    # 3 heads of 8.
+    q, bias = usual_blocks("Q8_0", 24, 32), rng.normal(0, 1, 24).astype(np.float32)
+    tensors["attn_q.weight"] = (interleave(q, 3), Type.Q8_0)
+    tensors["attn_q.bias"] = (interleave(bias, 3).view(np.uint8), Type.F32)
+    model["q"] = ("BF16", [24, 32], bfloat16(quants.dequantize(q, Type.Q8_0)))
+    model["q.bias"] = ("F32", [24], bias.view(np.uint8))
+
+    def write(path, **options):
+        w = GGUFWriter(path, "llama", **options)
+        w.add_uint8("u8", 200), w.add_int8("i8", -100), w.add_uint16("u16", 60000), w.add_int16("i16", -30000)
+        w.add_uint32("u32", 4_000_000_000), w.add_int32("i32", -2_000_000_000)
+        w.add_uint64("u64", 1 << 62), w.add_int64("i64", -(1 << 62))
+        w.add_float32("f32", 1e-5), w.add_float64("f64", 0.1), w.add_bool("yes", True), w.add_bool("no", False)
+        w.add_string("text", "Grüße\n")
+        w.add_array("ints", [1, -2, 3]), w.add_array("floats", [0.5, -1.5]), w.add_array("bools", [True, False])
+        w.add_array("strings", ["a", "", "日本"])
+        for name, (data, kind) in tensors.items():
+            w.add_tensor(name, data, raw_dtype=kind) if data.ndim > 1 else w.add_tensor(name, data.view(np.float32))
+        w.write_header_to_file()
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+
+    for old in folder.glob("*.gguf"):
+        old.unlink()
+    write(folder / "all.gguf")
+    write(folder / "split.gguf", split_max_tensors=8)
+
+    header, payload = {}, b""
+    for name, (dtype, shape, raw) in sorted(model.items()):
+        header[name] = dict(dtype=dtype, shape=shape, data_offsets=[len(payload), len(payload) + raw.nbytes])
+        payload += raw.tobytes()
+    text = json.dumps(header).encode()
+    (folder / "all.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + payload)
+
+
+write_blocks(ROOT / "kernels/formats/testdata/blocks.zip")
+write_files(ROOT / "checkpoints/gguf/testdata")
