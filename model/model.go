@@ -308,14 +308,14 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return Family{}, nil, err
 	}
-	bos, err := c.tokenIDs(source["bos_token_id"], "bos_token_id", head.BOS)
+	bos, err := c.tokenIDs(source["bos_token_id"], "bos_token_id", head.BOS, family.BOS)
 	if err != nil {
 		return Family{}, nil, err
 	}
 	if len(bos) > 0 {
 		c.BOS = bos[0]
 	}
-	if c.EOS, err = c.tokenIDs(source["eos_token_id"], "eos_token_id", head.EOS); err != nil {
+	if c.EOS, err = c.tokenIDs(source["eos_token_id"], "eos_token_id", head.EOS, family.EOS); err != nil {
 		return Family{}, nil, err
 	}
 	return family, c, nil
