@@ -83,6 +83,27 @@ type Bench struct {
 	batch *eviction.Batch // of the sample in work
 }
 
+// only is the bench of some of its cells, by their places: of the policies and the budgets that these have.
+func (b *Bench) only(places []int) *Bench {
+	some := *b
+	some.Contenders, some.Budgets, some.Cells = nil, nil, nil
+	contenders, budgets := make(map[int]int), make(map[int]int) // places there and here
+	for _, i := range places {
+		c := b.Cells[i]
+		if _, ok := contenders[c.contender]; !ok {
+			contenders[c.contender] = len(some.Contenders)
+			some.Contenders = append(some.Contenders, b.Contenders[c.contender])
+		}
+		if _, ok := budgets[c.budget]; !ok {
+			budgets[c.budget] = len(some.Budgets)
+			some.Budgets = append(some.Budgets, b.Budgets[c.budget])
+		}
+		c.contender, c.budget = contenders[c.contender], budgets[c.budget]
+		some.Cells = append(some.Cells, c)
+	}
+	return &some
+}
+
 // Agreements is when the answers of evicted caches are compared with the full cache's, and
 // its answer is run under eviction.
 type Agreements string

@@ -44,6 +44,9 @@ type Prediction struct {
 // failed tells that the whole sample did.
 func (p *Prediction) failed() bool { return p.Policy == "" }
 
+// Measured tells that the cell was measured on the sample.
+func (p *Prediction) Measured() bool { return !p.failed() && p.Error == "" }
+
 // encode makes the line of a prediction, without the newline. Numbers of JSON are finite,
 // which measures have been checked to be.
 func (p *Prediction) encode() ([]byte, error) {
@@ -107,33 +110,33 @@ func (p *Prediction) cell() predictionCell { return predictionCell{p.Policy, p.A
 // ReadPredictions reads the predictions of samples that are whole. whole is the number of
 // bytes up to the first line that is damaged, or belongs to a sample of which lines are
 // missing or there twice; damage says what that is, nil at the end of a file that is whole.
-func ReadPredictions(r io.Reader) (all []*Prediction, whole int64, damage, err error) {
-	whole, damage, err = ScanPredictions(r, func(sample []*Prediction) { all = append(all, sample...) })
-	return all, whole, damage, err
-}
-
-// ScanPredictions reads as ReadPredictions does, and hands over one sample after the other.
-func ScanPredictions(r io.Reader, found func(sample []*Prediction)) (whole int64, damage, err error) {
+// Lines of a sample that are there once more with more cells, as a run writes them to which policies
+// or budgets were added, take the place of the first. Each, if not nil, is told of every line.
+func ReadPredictions(r io.Reader, each func(*Prediction)) (all []*Prediction, whole int64, damage, err error) {
 	in := bufio.NewReaderSize(r, 1<<16)
 	var open []*Prediction // of the sample whose lines are not complete
-	seen := make(map[sampleKey]bool)
+	var samples [][]*Prediction
+	place := make(map[sampleKey]int) // in samples
 	var at int64
+	end := func(damage, err error) ([]*Prediction, int64, error, error) {
+		return slices.Concat(samples...), whole, damage, err
+	}
 	for line := 1; ; line++ {
 		raw, err := regularfile.Line(in, maxLine)
 		if errors.Is(err, regularfile.ErrLong) {
-			return whole, fmt.Errorf("line %d: %w", line, err), nil
+			return end(fmt.Errorf("line %d: %w", line, err), nil)
 		}
 		if err == io.EOF && len(raw) == 0 {
 			if len(open) > 0 {
 				damage = fmt.Errorf("line %d: the file ends after %d of %d lines of sample %s", line, len(open), open[0].Cells, open[0].Sample)
 			}
-			return whole, damage, nil
+			return end(damage, nil)
 		}
 		if err != nil && err != io.EOF {
-			return 0, nil, err
+			return nil, 0, nil, err
 		}
 		if err == io.EOF {
-			return whole, fmt.Errorf("line %d: cut off", line), nil
+			return end(fmt.Errorf("line %d: cut off", line), nil)
 		}
 		p, err := decodePrediction(raw[:len(raw)-1])
 		if err == nil && len(open) > 0 && (p.key() != open[0].key() || p.Cells != open[0].Cells) {
@@ -142,19 +145,40 @@ func ScanPredictions(r io.Reader, found func(sample []*Prediction)) (whole int64
 		if err == nil && slices.ContainsFunc(open, func(o *Prediction) bool { return o.Sample != p.Sample || o.cell() == p.cell() }) {
 			err = fmt.Errorf("sample %s has the line of %s at budget %q twice, or one of sample %s", open[0].Sample, label(p.Policy, p.Adapter), p.Budget, p.Sample)
 		}
-		if err == nil && len(open) == 0 && seen[p.key()] {
-			err = fmt.Errorf("sample %s of task %s is there a second time", p.Sample, p.Task)
+		var former []*Prediction
+		i, again := 0, false
+		if err == nil {
+			if i, again = place[p.key()]; again {
+				former = samples[i]
+			}
+			open = append(open, p)
+			if whole := len(open) == p.Cells; again && (p.Cells <= len(former) || whole && !extends(open, former)) {
+				err = fmt.Errorf("sample %s of task %s is there a second time", p.Sample, p.Task)
+			}
 		}
 		if err != nil {
-			return whole, fmt.Errorf("line %d: %w", line, err), nil
+			return end(fmt.Errorf("line %d: %w", line, err), nil)
 		}
-		at += int64(len(raw))
-		if open = append(open, p); len(open) == p.Cells {
-			found(open)
-			whole, open = at, nil
-			seen[p.key()] = true
+		if each != nil {
+			each(p)
 		}
+		if at += int64(len(raw)); len(open) < p.Cells {
+			continue
+		}
+		if again {
+			samples[i] = open
+		} else {
+			place[p.key()], samples = len(samples), append(samples, open)
+		}
+		whole, open = at, nil
 	}
+}
+
+// extends tells that lines are of all cells of the former ones of the same sample, and of more.
+func extends(lines, former []*Prediction) bool {
+	return !slices.ContainsFunc(former, func(o *Prediction) bool {
+		return o.Sample != lines[0].Sample || !slices.ContainsFunc(lines, func(p *Prediction) bool { return p.cell() == o.cell() })
+	})
 }
 
 // encodeSample makes the lines of one sample.

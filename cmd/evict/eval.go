@@ -47,7 +47,7 @@ token and decoding speed.
 "messages" or "prompt_ids". --task names benchmarks instead; without --data and --model
 they are the synthetic tasks of the built-in model. Budgets are KV entries per KV head and
 layer, or shares of the prompt: 128, 10%, 0.2. A run that was stopped goes on with --out DIR
---resume.`,
+--resume, which also adds the policies and budgets that it lacks.`,
 		Annotations: cli.Details(`
 --field maps other columns of --data to the usual ones: NAME is id, prompt, text, messages,
 prompt_ids, context, answer or metric_options.OPTION. Rows with reference answers are scored
@@ -113,7 +113,7 @@ times, and tasks that measure time, are its own.
 	f.StringVarP(&j.Out, "out", "o", "", "folder for predictions, metrics and configuration")
 	f.IntVar(&j.Shards, "shards", 0, "parts of the run, which workers with the same --out take as they are free")
 	f.StringVar(&j.Shard, "shard", "", "part of the run to do alone, as I/N with I from 0")
-	f.BoolVar(&j.Resume, "resume", false, "go on with the run in --out")
+	f.BoolVar(&j.Resume, "resume", false, "go on with the run in --out, with the policies, budgets and adapters of before and those given now")
 	f.BoolVar(&j.Accept, "accept-changed-data", false, "with --resume or --shards, go on although the data have changed since the run was begun")
 	f.BoolVar(&e.dryRun, "dry-run", false, "say what would be measured and what it needs, and stop")
 	f.BoolVar(&e.asJSON, "json", false, "print JSON: an object with schema and rows")

@@ -61,7 +61,8 @@ type Job struct {
 	// process alone.
 	Ranks collective.Group `json:"-"`
 
-	shard, shards int // that this run is, of so many; 0: everything
+	began         *Job // what the run that is continued was begun with; nil: nothing
+	shard, shards int  // that this run is, of so many; 0: everything
 	model         *lineup.Lineup
 }
 

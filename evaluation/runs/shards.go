@@ -179,7 +179,7 @@ func readFinished(path string) ([]*evaluation.Prediction, error) {
 		return nil, err
 	}
 	defer in.Close()
-	all, _, damage, err := evaluation.ReadPredictions(in)
+	all, _, damage, err := evaluation.ReadPredictions(in, nil)
 	if err = errors.Join(err, damage); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
