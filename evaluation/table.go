@@ -388,7 +388,7 @@ func metricOf(rows []Row) string {
 	case MetricInversePerplexity:
 		return "perplexity"
 	}
-	return strings.ReplaceAll(name, "_", " ")
+	return name // as --metric takes it
 }
 
 // upper begins a text with a capital letter.

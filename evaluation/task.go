@@ -27,6 +27,8 @@ type Task struct {
 	// It is "" for tasks that make their own prompts.
 	Data      string
 	NeedsData bool
+	// NamedByData has results reported by the name of the data, since it is the user's own.
+	NamedByData bool
 
 	// Subtasks are the parts that are reported by themselves, as TASK/SUBTASK; nil for a
 	// task that is one. Defaults are those that the task's name alone stands for; nil for all.

@@ -29,6 +29,8 @@ type Outcome struct {
 	Failed  int // predictions that are errors
 	Samples int
 	First   string // the first of the errors
+	// Failures are the errors of the samples that failed, or under a policy, one of each.
+	Failures []error
 
 	Prompts, Caches int // caches that were evicted of so many prefills
 	Saved           time.Duration
@@ -179,17 +181,22 @@ func union[T comparable](list, more []T) []T {
 func sumUp(all []*evaluation.Prediction, timings []evaluation.Timing, models, tasks []string) (*Outcome, error) {
 	out := new(Outcome)
 	evaluation.SortPredictions(all, models, tasks)
-	seen := make(map[string]bool)
+	seen, failed := make(map[string]bool), make(map[string]bool)
 	for _, p := range all {
+		key := fmt.Sprint(p.Model, "\x00", p.Task, "\x00", p.Index)
 		if p.Error != "" {
-			if out.Failed++; out.First == "" {
-				out.First = fmt.Sprintf("task %s, sample %s: %s", p.Task, p.Sample, p.Error)
+			if out.Failed++; !failed[key] {
+				failed[key] = true
+				out.Failures = append(out.Failures, fmt.Errorf("task %s, sample %s: %s", p.Task, p.Sample, p.Error))
 			}
 		}
-		if key := fmt.Sprint(p.Model, "\x00", p.Task, "\x00", p.Index); !seen[key] {
+		if !seen[key] {
 			seen[key] = true
 			out.Samples++
 		}
+	}
+	if len(out.Failures) > 0 {
+		out.First = out.Failures[0].Error()
 	}
 	var err error
 	out.Rows, err = evaluation.RowsOf(all, timings)

@@ -161,12 +161,9 @@ func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evalu
 			return fail(err)
 		}
 	}
-	count, err := countRows(path)
+	count, err := countRows(path, s.Samples)
 	if err != nil {
 		return fail(err)
-	}
-	if s.Samples > 0 && count > 0 {
-		count = min(count, s.Samples)
 	}
 	if h.name == "kilt_popqa" {
 		count = 0 // some are left out

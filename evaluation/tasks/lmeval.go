@@ -82,7 +82,7 @@ func openCoQA(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples, 
 
 // everyTurn makes a sample of every question about every story.
 func everyTurn(s *evaluation.Setting, path string, ask func(context.Context, dialogue, int) (*evaluation.Sample, error)) (*evaluation.Samples, error) {
-	if _, err := countRows(path); err != nil {
+	if _, err := countRows(path, 1); err != nil {
 		return nil, err
 	}
 	each := func(yield func(evaluation.Item) bool) {
