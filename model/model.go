@@ -144,7 +144,7 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 	if m.chat.Now.IsZero() {
 		m.chat.Now = time.Now()
 	}
-	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
+	m.ReadTokenizer()
 	m.endTurns()
 	if m.generation, err = readGeneration(folder, &m.Config); err != nil {
 		return nil, err
@@ -245,6 +245,13 @@ func (m *Model) WeightBytes() int64 {
 	}
 	return m.weights.Bytes()
 }
+
+// HasWeights tells that the weights are loaded, which of OpenShapes they are not.
+func (m *Model) HasWeights() bool { return m.weights != nil }
+
+// ReadTokenizer reads the tokenizer of the model's files, as Open does and OpenShapes does not. Without one,
+// NeedTokenizer says why.
+func (m *Model) ReadTokenizer() { m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(m.folder) }
 
 // Folder is the model's files.
 func (m *Model) Folder() fs.FS { return m.folder }

@@ -47,14 +47,15 @@ token and decoding speed.
 --data takes your own prompts: JSONL, JSON, CSV, TSV or Parquet with "prompt",
 "messages" or "prompt_ids". --task names benchmarks instead; without --data and --model
 they are the synthetic tasks of the built-in model. Budgets are KV entries per KV head and
-layer, or shares of the prompt: 128, 10%, 0.2. A run that was stopped goes on with --out DIR
---resume, which also adds the policies and budgets that it lacks.`,
+layer, or shares of the prompt: 128, 10%, 0.2. --resume goes on with the run in --out DIR,
+and adds policies and budgets.`,
 		Annotations: cli.Details(`
 --field maps other columns of --data to the usual ones: NAME is id, prompt, text, messages,
 prompt_ids, context, answer or metric_options.OPTION. Rows with reference answers are scored
 with --metric, which is substring_exact_match where most references are short and else qa_f1; rows
 without are measured by what needs none: how far the answer agrees with the full cache's, and
-the likelihood of the full cache's answer under eviction. Several --data are several columns.
+the likelihood of the full cache's answer under eviction. --data may be repeated: every file of
+your prompts is a column.
 
 Every prompt is prefilled once for all policies and budgets; times are measured
 separately. Without --policy, those measured are
@@ -92,7 +93,7 @@ times, and tasks that measure time, are its own.
 	e.setup.bind(f)
 	e.bindChat(f)
 	f.StringVar(&e.config, "config", "", "YAML file with models, policies, budgets and tasks; flags override it")
-	f.StringArrayVar(&e.data, "data", nil, "your prompts or the task's data: file, folder, s3://BUCKET/NAME or \"-\" (standard input); may be repeated for your prompts")
+	f.StringArrayVar(&e.data, "data", nil, "your prompts or the task's data: file, folder, s3://BUCKET/NAME or \"-\" (standard input)")
 	f.StringArrayVar(&j.Fields, "field", nil, "columns of --data: NAME=PATH,…, NAME=TEMPLATE or a data set, as squad; may be repeated")
 	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that score answers against their references (see evict tasks)")
 	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated (see evict tasks); TASK/SUBTASK is one part, TASK/all are all")
@@ -116,9 +117,9 @@ times, and tasks that measure time, are its own.
 	f.StringVarP(&j.Out, "out", "o", "", "folder for predictions, metrics and configuration")
 	f.IntVar(&j.Shards, "shards", 0, "parts of the run, which workers with the same --out take as they are free")
 	f.StringVar(&j.Shard, "shard", "", "part of the run to do alone, as I/N with I from 0")
-	f.BoolVar(&j.Resume, "resume", false, "go on with the run in --out, with the policies, budgets and adapters of before and those given now")
+	f.BoolVar(&j.Resume, "resume", false, "go on with the run in --out; policies, budgets and adapters are added")
 	f.BoolVar(&j.Accept, "accept-changed-data", false, "with --resume or --shards, go on although the data have changed since the run was begun")
-	f.BoolVar(&e.dryRun, "dry-run", false, "say what would be measured and what it needs, and stop")
+	f.BoolVar(&e.dryRun, "dry-run", false, "say which prompts there are, what is missing, and about what time and memory it takes, and stop")
 	f.BoolVar(&e.asJSON, "json", false, "print JSON: an object with schema and rows")
 	f.BoolVar(&e.groups, "groups", false, "also print results of each group of samples: length, depth, difficulty")
 	j.Files.Bind(f)

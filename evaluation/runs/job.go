@@ -64,6 +64,7 @@ type Job struct {
 	// process alone.
 	Ranks collective.Group `json:"-"`
 
+	described     bool // and not run: what is missing is told with the rest
 	began         *Job // what the run that is continued was begun with; nil: nothing
 	shard, shards int  // that this run is, of so many; 0: everything
 	model         *lineup.Lineup
@@ -226,7 +227,7 @@ func (j *Job) check() ([]plan, error) {
 	}
 	for _, m := range j.Models {
 		asked := lineup.Options{Model: m.Model, Adapters: m.Adapters, Set: j.Set}
-		if err := asked.CheckAdapters(strings.Join(j.Policies, ",")); err != nil {
+		if err := asked.CheckAdapters(strings.Join(j.Policies, ",")); err != nil && !j.described {
 			return nil, err
 		}
 	}
