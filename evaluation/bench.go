@@ -144,6 +144,7 @@ const (
 // outcome is what all cells did on one sample.
 type outcome struct {
 	promptTokens int
+	prompt       string     // as the model reads it
 	answers      [][]Answer // [cell][turn]
 	measures     []Measures // [cell]
 	errs         []error    // [cell], nil where there is none
@@ -175,6 +176,9 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 		return nil, errors.New("prompt: empty, want at least one token")
 	}
 	out.promptTokens = len(ids)
+	if m := b.Runtime.Runner.Model; m.Tokenizer != nil {
+		out.prompt, _ = m.Tokenizer.Decode(ids, false) // ids of the user may be no text
+	}
 	study, err := b.Study(ctx, ids, first)
 	if err != nil {
 		return nil, err

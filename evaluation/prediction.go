@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"glimpse/internal/regularfile"
 )
@@ -31,6 +33,9 @@ type Prediction struct {
 	Metric       string   `json:"metric,omitempty"` // the measure that tables show
 	Groups       []Group  `json:"groups,omitempty"`
 	PromptTokens int      `json:"prompt_tokens,omitempty"` // of the first turn
+	Prompt       string   `json:"prompt,omitempty"`        // of the first turn, as the model reads it; of a long one the ends
+	PromptSHA256 string   `json:"prompt_sha256,omitempty"` // of all of a long one, lower-case hexadecimal
+	References   []string `json:"references,omitempty"`    // as Sample has them, long ones cut
 	Answers      []string `json:"answers,omitempty"`       // by turn
 	Finish       []string `json:"finish,omitempty"`        // by turn: stop or length
 	Measures     Measures `json:"measures,omitempty"`
@@ -46,6 +51,34 @@ func (p *Prediction) failed() bool { return p.Policy == "" }
 
 // Measured tells that the cell was measured on the sample.
 func (p *Prediction) Measured() bool { return !p.failed() && p.Error == "" }
+
+// Bounds of what a line says of the prompt and the references, in characters.
+const (
+	promptEnd     = 500 // at each end of a prompt that is longer than both
+	referenceText = 1000
+	maxReferences = 20
+)
+
+// about takes down the prompt and the references of a sample.
+func (p *Prediction) about(prompt string, references []string) {
+	if p.Prompt = prompt; utf8.RuneCountInString(prompt) > 2*promptEnd {
+		r := []rune(prompt)
+		p.PromptSHA256 = fmt.Sprintf("%x", sha256.Sum256([]byte(prompt)))
+		p.Prompt = fmt.Sprintf("%s […%d characters…] %s", string(r[:promptEnd]), len(r)-2*promptEnd, string(r[len(r)-promptEnd:]))
+	}
+	p.References = nil
+	for _, text := range references[:min(len(references), maxReferences)] {
+		if utf8.RuneCountInString(text) > referenceText {
+			text = string([]rune(text)[:referenceText]) + "…"
+		}
+		p.References = append(p.References, text)
+	}
+}
+
+// Shorten drops the texts, which are most of a prediction's size.
+func (p *Prediction) Shorten() {
+	p.Prompt, p.PromptSHA256, p.References, p.Answers, p.Finish = "", "", nil, nil, nil
+}
 
 // encode makes the line of a prediction, without the newline. Numbers of JSON are finite,
 // which measures have been checked to be.

@@ -44,7 +44,7 @@ func NewResults(before []*Prediction, sink io.Writer) *Results {
 	return r
 }
 
-// note takes down lines of a sample, after those there are or in their place. Answers that are on
+// note takes down lines of a sample, after those there are or in their place. Texts that are on
 // disk are not held in memory.
 func (r *Results) note(lines []*Prediction, after bool) {
 	key := lines[0].key()
@@ -58,7 +58,7 @@ func (r *Results) note(lines []*Prediction, after bool) {
 		r.measured = r.measured || p.Measured()
 		if r.sink != nil {
 			short := *p
-			short.Answers, short.Finish = nil, nil
+			short.Shorten()
 			p = &short
 		}
 		r.lines[key] = append(r.lines[key], p)
@@ -244,6 +244,7 @@ func predictions(model, task, metric string, index int, id string, cells []Cell,
 		return []*Prediction{&base}
 	}
 	base.Metric, base.Groups, base.PromptTokens = metric, s.Groups, o.promptTokens
+	base.about(o.prompt, s.References)
 	var out []*Prediction
 	for i, c := range cells {
 		p := base

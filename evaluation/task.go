@@ -97,6 +97,9 @@ type Sample struct {
 	// Evidence are the positions of the first prompt's tokens that the answers are read from, each
 	// once; nil where the task does not know them.
 	Evidence []int32
+	// References are the answers that are accepted, or one text for each of several turns; nil where there are
+	// none. They are taken down beside the answers.
+	References []string
 	// Score rates one answer for each turn, in [0, 1] unless the metric's name says
 	// otherwise. It is nil where there is no reference.
 	Score func(ctx context.Context, answers []Answer) (Scores, error)

@@ -124,7 +124,7 @@ func (s *Stored) readFolder(dir string, answers int) error {
 	defer in.Close()
 	all, _, damage, err := evaluation.ReadPredictions(in, func(p *evaluation.Prediction) {
 		if p.Index >= answers {
-			p.Answers, p.Finish = nil, nil
+			p.Shorten()
 		}
 	})
 	if err != nil {

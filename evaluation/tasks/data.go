@@ -232,6 +232,7 @@ func (d *ownData) sample(ctx context.Context, r *datasets.Record) (*evaluation.S
 			return nil, fmt.Errorf("field %q: unknown option of a metric, want classes or wrong", "metric_options."+name)
 		}
 	}
+	sample.References = r.References
 	sample.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 		scores := make(evaluation.Scores, len(d.names))
 		for _, name := range d.names {

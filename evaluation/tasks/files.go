@@ -164,11 +164,11 @@ func (r rater) against(ref scoring.Reference) func(context.Context, []evaluation
 	}
 }
 
-// oneTurn is a sample of one prompt.
-func oneTurn(prompt []int32, maxNew int, stop []string, score func(context.Context, []evaluation.Answer) (evaluation.Scores, error)) *evaluation.Sample {
+// oneTurn is a sample of one prompt with the references of its answer.
+func oneTurn(prompt []int32, maxNew int, stop, references []string, score func(context.Context, []evaluation.Answer) (evaluation.Scores, error)) *evaluation.Sample {
 	return &evaluation.Sample{
 		Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(prompt), MaxNew: maxNew, Stop: stop}},
-		Score: score,
+		Score: score, References: references,
 	}
 }
 
