@@ -187,7 +187,7 @@ func TestRanksRefuse(t *testing.T) {
 	j := uneven(t, t.TempDir())
 	j.Strict = true
 	_, errs := onRanks(t.Context(), collective.InProcess(3), j)
-	if errs[0] == nil || errs[1] == nil || errs[2] == nil || !strings.Contains(errs[0].Error(), "task data: sample bad: ") {
+	if errs[0] == nil || errs[1] == nil || errs[2] == nil || !strings.Contains(errs[0].Error(), "task prompts: sample bad: ") {
 		t.Errorf("--strict: %v", errs)
 	}
 	standard := small("")
