@@ -59,6 +59,7 @@ type folder struct {
 	about   Environment
 	begun   *Environment // of the run that is continued, where it has one
 	again   string       // what a stopped run goes on with
+	agree   func() error // with the other workers on shards; nil: there are none
 }
 
 // Environment is what EnvironmentFile holds.
@@ -103,7 +104,7 @@ func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
 	if j.Files.Any() {
 		again += " --replace" // of the files of what was measured until then
 	}
-	f := &folder{path: j.Out, again: again, about: Environment{Schema: environmentSchema, Glimpse: cli.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
+	f := &folder{path: j.Out, again: again, agree: j.agreeing, about: Environment{Schema: environmentSchema, Glimpse: cli.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
 	if f.config, err = j.config(); err != nil {
 		return nil, err
 	}
@@ -146,6 +147,11 @@ func (f *folder) begin() error {
 		return nil
 	}
 	fail := func(err error) error { return fmt.Errorf("--out: %w", err) }
+	if f.agree != nil {
+		if err := f.agree(); err != nil {
+			return fail(err)
+		}
+	}
 	if f.anew {
 		for _, name := range []string{MetricsFile, PredictionsFile, TimingsFile, EnvironmentFile, KeptFile, JudgementsFile, partialFile, ConfigFile} {
 			if err := os.Remove(f.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

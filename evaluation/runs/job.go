@@ -66,7 +66,8 @@ type Job struct {
 
 	described     bool // and not run: what is missing is told with the rest
 	began         *Job // what the run that is continued was begun with; nil: nothing
-	shard, shards int  // that this run is, of so many; 0: everything
+	agreeing      func() error
+	shard, shards int // that this run is, of so many; 0: everything
 	model         *lineup.Lineup
 }
 

@@ -97,6 +97,19 @@ func TestFailedRunLeavesNothing(t *testing.T) {
 				t.Fatalf("the corrected command: %v", err)
 			}
 			before = tree(t, at)
+			if name != "prompts that are all too long" { // a shard may have no other prompts than such
+				j := good(filepath.Join(t.TempDir(), "shards"))
+				j.Shards = 2
+				fails(j)
+				if _, err := os.Stat(j.Out); err == nil {
+					t.Errorf("shards: %v are left", tree(t, j.Out))
+				}
+				j = good(j.Out)
+				j.Shards = 2
+				if out, err := j.Run(t.Context(), io.Discard); err != nil || out.Samples != 2 {
+					t.Errorf("shards: the corrected command: %+v, %v", out, err)
+				}
+			}
 			j := good(empty)
 			j.Files.Replace = true
 			fails(j)
