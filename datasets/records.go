@@ -68,8 +68,8 @@ func (r *RecordReader) Next() (Record, error) {
 	return Record{Prompt: Prompt{ID: row.ID()}, Index: e.Index, Row: row}, err
 }
 
-// Count is the number of rows, where the files tell it; otherwise -1.
-func (r *RecordReader) Count() (int64, error) { return r.rows.Count() }
+// Count is RowReader.Count.
+func (r *RecordReader) Count(most int64) (int64, error) { return r.rows.Count(most) }
 
 // Close closes the files.
 func (r *RecordReader) Close() error { return r.rows.Close() }

@@ -1,6 +1,9 @@
 package datasets_test
 
 import (
+	"bytes"
+	"compress/gzip"
+
 	"errors"
 	"fmt"
 	"io"
@@ -261,14 +264,36 @@ func TestCount(t *testing.T) {
 	write(t, filepath.Join(dir, "p", "1.parquet"), string(hub))
 	write(t, filepath.Join(dir, "p", "2.parquet"), string(hub))
 	write(t, filepath.Join(dir, "p", "3.txt"), "text")
-	write(t, filepath.Join(dir, "l.jsonl"), `{"text": "a"}`)
-	for path, want := range map[string]int64{"p": 7, "p/2.parquet": 3, "l.jsonl": -1} {
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	z.Write([]byte(`{"text": "a"}` + "\n" + `{"text": "b"}`))
+	z.Close()
+	for _, in := range []string{"", "all"} {
+		write(t, filepath.Join(dir, in, "l.jsonl"), `{"text": "a"}`+"\n\n"+`{"text": `+"\n"+`{"text": "c"}`)
+		write(t, filepath.Join(dir, in, "c.csv"), "text\n\"a\nb\"\nc\n")
+		write(t, filepath.Join(dir, in, "a.json"), `[{"text": "a"}, {"text": 5}]`)
+		write(t, filepath.Join(dir, in, "z.jsonl.gz"), zipped.String())
+	}
+	for path, want := range map[string]int64{"p": 7, "p/2.parquet": 3, "l.jsonl": 3, "c.csv": 2, "a.json": 2, "z.jsonl.gz": 2, "all": 9} {
 		r, err := datasets.OpenRecords(filepath.Join(dir, path), "", datasets.Fields{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := r.Count(); n != want || err != nil {
+		if n, err := r.Count(0); n != want || err != nil {
 			t.Errorf("%s: %d rows, %v, want %d", path, n, err, want)
+		}
+		if n, err := r.Count(2); n != 2 || err != nil {
+			t.Errorf("%s: %d of the first 2 rows, %v", path, n, err)
+		}
+		rows := int64(0) // the counting takes none of them away
+		for {
+			if _, err := r.Next(); err == io.EOF {
+				break
+			}
+			rows++
+		}
+		if rows != want {
+			t.Errorf("%s: %d rows are read, want %d", path, rows, want)
 		}
 		r.Close()
 	}

@@ -153,19 +153,24 @@ func (r *RowReader) Next() (Row, error) {
 	}
 }
 
-// Count is the number of rows of the whole source where its files tell, as Parquet does,
-// and otherwise -1.
-func (r *RowReader) Count() (int64, error) {
+// Count is the number of rows that Next would return, those that are bad and files that cannot be read among
+// them; above 0, most ends the counting there. Files whose format does not tell are read for it: of a pipe, which is read
+// once, the number is -1.
+func (r *RowReader) Count(most int64) (int64, error) {
 	n := int64(0)
 	for _, file := range r.total {
+		if most > 0 && n >= most {
+			return most, nil
+		}
 		format := r.format
 		if format == FormatAuto {
 			format = formatOf(file.path)
 		}
-		switch format {
-		case FormatText:
+		if format == FormatText {
 			n++
-		case FormatParquet:
+			continue
+		}
+		if format == FormatParquet {
 			p, err := openParquet(file)
 			if err != nil {
 				return 0, err
@@ -174,9 +179,24 @@ func (r *RowReader) Count() (int64, error) {
 			if err := p.close(); err != nil {
 				return 0, err
 			}
-		default:
-			return -1, nil
+			continue
 		}
+		if info, err := os.Stat(file.path); err != nil || !info.Mode().IsRegular() {
+			return -1, err
+		}
+		more := &RowReader{format: r.format, files: []sourceFile{file}}
+		for most <= 0 || n < most {
+			if _, err := more.Next(); err == io.EOF {
+				break
+			}
+			n++
+		}
+		if err := more.Close(); err != nil {
+			return 0, err
+		}
+	}
+	if most > 0 {
+		n = min(n, most)
 	}
 	return n, nil
 }

@@ -83,6 +83,27 @@ type Bench struct {
 	batch *eviction.Batch // of the sample in work
 }
 
+// only is the bench of some of its cells, by their places: of the policies and the budgets that these have.
+func (b *Bench) only(places []int) *Bench {
+	some := *b
+	some.Contenders, some.Budgets, some.Cells = nil, nil, nil
+	contenders, budgets := make(map[int]int), make(map[int]int) // places there and here
+	for _, i := range places {
+		c := b.Cells[i]
+		if _, ok := contenders[c.contender]; !ok {
+			contenders[c.contender] = len(some.Contenders)
+			some.Contenders = append(some.Contenders, b.Contenders[c.contender])
+		}
+		if _, ok := budgets[c.budget]; !ok {
+			budgets[c.budget] = len(some.Budgets)
+			some.Budgets = append(some.Budgets, b.Budgets[c.budget])
+		}
+		c.contender, c.budget = contenders[c.contender], budgets[c.budget]
+		some.Cells = append(some.Cells, c)
+	}
+	return &some
+}
+
 // Agreements is when the answers of evicted caches are compared with the full cache's, and
 // its answer is run under eviction.
 type Agreements string
@@ -123,6 +144,7 @@ const (
 // outcome is what all cells did on one sample.
 type outcome struct {
 	promptTokens int
+	prompt       string     // as the model reads it
 	answers      [][]Answer // [cell][turn]
 	measures     []Measures // [cell]
 	errs         []error    // [cell], nil where there is none
@@ -154,6 +176,9 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 		return nil, errors.New("prompt: empty, want at least one token")
 	}
 	out.promptTokens = len(ids)
+	if m := b.Runtime.Runner.Model; m.Tokenizer != nil {
+		out.prompt, _ = m.Tokenizer.Decode(ids, false) // ids of the user may be no text
+	}
 	study, err := b.Study(ctx, ids, first)
 	if err != nil {
 		return nil, err

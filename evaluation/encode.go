@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"glimpse/model/chat"
@@ -24,6 +25,9 @@ func ParseTruncation(s string) (Truncation, error) {
 	}
 	return "", fmt.Errorf("truncate: got %q, want %s, %s or %s", s, TruncateMiddle, TruncateLeft, TruncateNone)
 }
+
+// ErrLong is of a prompt that is not cut and has more tokens than the model, or the user, allows.
+var ErrLong = errors.New("--truncate middle or left cuts it")
 
 // Prompt is a prompt before it is tokens. One of Text, Messages and IDs is set.
 type Prompt struct {
@@ -121,14 +125,14 @@ func (s *Setting) cut(ids []int32, most int) ([]int32, error) {
 		head := most - most/2
 		return append(ids[:head:head], ids[len(ids)-most/2:]...), nil
 	}
-	return nil, fmt.Errorf("prompt: %d tokens, want at most %d; --truncate middle or left cuts it", len(ids), most)
+	return nil, fmt.Errorf("prompt: %d tokens, want at most %d; %w", len(ids), most, ErrLong)
 }
 
 // shorten cuts the last message of the user until the whole fits. Cut text is made of
 // tokens and becomes tokens again, which may be more: then more is cut.
 func (s *Setting) shorten(ctx context.Context, messages []chat.Message, tools []any, length, most int) ([]int32, []chat.Message, error) {
 	if s.Truncate == TruncateNone || s.Truncate == "" {
-		return nil, nil, fmt.Errorf("prompt: %d tokens with the chat template, want at most %d; --truncate middle or left cuts it", length, most)
+		return nil, nil, fmt.Errorf("prompt: %d tokens with the chat template, want at most %d; %w", length, most, ErrLong)
 	}
 	last := -1
 	for i, m := range messages {

@@ -39,6 +39,11 @@ type KeptCell struct {
 	Shares string `json:"shares"`
 }
 
+// Named is the cell without what it keeps.
+func (c KeptCell) Named() KeptCell {
+	return KeptCell{Policy: c.Policy, Adapter: c.Adapter, Budget: c.Budget}
+}
+
 // Label names policy and adapter.
 func (c KeptCell) Label() string { return label(c.Policy, c.Adapter) }
 

@@ -136,7 +136,7 @@ func scoreName(cells []NeedleCell) string {
 	case metric == "" || metric == MetricExactAnswer:
 		return "accuracy (%)"
 	}
-	return strings.ReplaceAll(metric, "_", " ") + " (%)"
+	return metric + " (%)"
 }
 
 // AccuracyColors goes from dark violet over green to yellow with evenly rising

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"glimpse/internal/regularfile"
 )
@@ -31,6 +33,9 @@ type Prediction struct {
 	Metric       string   `json:"metric,omitempty"` // the measure that tables show
 	Groups       []Group  `json:"groups,omitempty"`
 	PromptTokens int      `json:"prompt_tokens,omitempty"` // of the first turn
+	Prompt       string   `json:"prompt,omitempty"`        // of the first turn, as the model reads it; of a long one the ends
+	PromptSHA256 string   `json:"prompt_sha256,omitempty"` // of all of a long one, lower-case hexadecimal
+	References   []string `json:"references,omitempty"`    // as Sample has them, long ones cut
 	Answers      []string `json:"answers,omitempty"`       // by turn
 	Finish       []string `json:"finish,omitempty"`        // by turn: stop or length
 	Measures     Measures `json:"measures,omitempty"`
@@ -43,6 +48,37 @@ type Prediction struct {
 
 // failed tells that the whole sample did.
 func (p *Prediction) failed() bool { return p.Policy == "" }
+
+// Measured tells that the cell was measured on the sample.
+func (p *Prediction) Measured() bool { return !p.failed() && p.Error == "" }
+
+// Bounds of what a line says of the prompt and the references, in characters.
+const (
+	promptEnd     = 500 // at each end of a prompt that is longer than both
+	referenceText = 1000
+	maxReferences = 20
+)
+
+// about takes down the prompt and the references of a sample.
+func (p *Prediction) about(prompt string, references []string) {
+	if p.Prompt = prompt; utf8.RuneCountInString(prompt) > 2*promptEnd {
+		r := []rune(prompt)
+		p.PromptSHA256 = fmt.Sprintf("%x", sha256.Sum256([]byte(prompt)))
+		p.Prompt = fmt.Sprintf("%s […%d characters…] %s", string(r[:promptEnd]), len(r)-2*promptEnd, string(r[len(r)-promptEnd:]))
+	}
+	p.References = nil
+	for _, text := range references[:min(len(references), maxReferences)] {
+		if utf8.RuneCountInString(text) > referenceText {
+			text = string([]rune(text)[:referenceText]) + "…"
+		}
+		p.References = append(p.References, text)
+	}
+}
+
+// Shorten drops the texts, which are most of a prediction's size.
+func (p *Prediction) Shorten() {
+	p.Prompt, p.PromptSHA256, p.References, p.Answers, p.Finish = "", "", nil, nil, nil
+}
 
 // encode makes the line of a prediction, without the newline. Numbers of JSON are finite,
 // which measures have been checked to be.
@@ -107,33 +143,33 @@ func (p *Prediction) cell() predictionCell { return predictionCell{p.Policy, p.A
 // ReadPredictions reads the predictions of samples that are whole. whole is the number of
 // bytes up to the first line that is damaged, or belongs to a sample of which lines are
 // missing or there twice; damage says what that is, nil at the end of a file that is whole.
-func ReadPredictions(r io.Reader) (all []*Prediction, whole int64, damage, err error) {
-	whole, damage, err = ScanPredictions(r, func(sample []*Prediction) { all = append(all, sample...) })
-	return all, whole, damage, err
-}
-
-// ScanPredictions reads as ReadPredictions does, and hands over one sample after the other.
-func ScanPredictions(r io.Reader, found func(sample []*Prediction)) (whole int64, damage, err error) {
+// Lines of a sample that are there once more with more cells, as a run writes them to which policies
+// or budgets were added, take the place of the first. Each, if not nil, is told of every line.
+func ReadPredictions(r io.Reader, each func(*Prediction)) (all []*Prediction, whole int64, damage, err error) {
 	in := bufio.NewReaderSize(r, 1<<16)
 	var open []*Prediction // of the sample whose lines are not complete
-	seen := make(map[sampleKey]bool)
+	var samples [][]*Prediction
+	place := make(map[sampleKey]int) // in samples
 	var at int64
+	end := func(damage, err error) ([]*Prediction, int64, error, error) {
+		return slices.Concat(samples...), whole, damage, err
+	}
 	for line := 1; ; line++ {
 		raw, err := regularfile.Line(in, maxLine)
 		if errors.Is(err, regularfile.ErrLong) {
-			return whole, fmt.Errorf("line %d: %w", line, err), nil
+			return end(fmt.Errorf("line %d: %w", line, err), nil)
 		}
 		if err == io.EOF && len(raw) == 0 {
 			if len(open) > 0 {
 				damage = fmt.Errorf("line %d: the file ends after %d of %d lines of sample %s", line, len(open), open[0].Cells, open[0].Sample)
 			}
-			return whole, damage, nil
+			return end(damage, nil)
 		}
 		if err != nil && err != io.EOF {
-			return 0, nil, err
+			return nil, 0, nil, err
 		}
 		if err == io.EOF {
-			return whole, fmt.Errorf("line %d: cut off", line), nil
+			return end(fmt.Errorf("line %d: cut off", line), nil)
 		}
 		p, err := decodePrediction(raw[:len(raw)-1])
 		if err == nil && len(open) > 0 && (p.key() != open[0].key() || p.Cells != open[0].Cells) {
@@ -142,19 +178,40 @@ func ScanPredictions(r io.Reader, found func(sample []*Prediction)) (whole int64
 		if err == nil && slices.ContainsFunc(open, func(o *Prediction) bool { return o.Sample != p.Sample || o.cell() == p.cell() }) {
 			err = fmt.Errorf("sample %s has the line of %s at budget %q twice, or one of sample %s", open[0].Sample, label(p.Policy, p.Adapter), p.Budget, p.Sample)
 		}
-		if err == nil && len(open) == 0 && seen[p.key()] {
-			err = fmt.Errorf("sample %s of task %s is there a second time", p.Sample, p.Task)
+		var former []*Prediction
+		i, again := 0, false
+		if err == nil {
+			if i, again = place[p.key()]; again {
+				former = samples[i]
+			}
+			open = append(open, p)
+			if whole := len(open) == p.Cells; again && (p.Cells <= len(former) || whole && !extends(open, former)) {
+				err = fmt.Errorf("sample %s of task %s is there a second time", p.Sample, p.Task)
+			}
 		}
 		if err != nil {
-			return whole, fmt.Errorf("line %d: %w", line, err), nil
+			return end(fmt.Errorf("line %d: %w", line, err), nil)
 		}
-		at += int64(len(raw))
-		if open = append(open, p); len(open) == p.Cells {
-			found(open)
-			whole, open = at, nil
-			seen[p.key()] = true
+		if each != nil {
+			each(p)
 		}
+		if at += int64(len(raw)); len(open) < p.Cells {
+			continue
+		}
+		if again {
+			samples[i] = open
+		} else {
+			place[p.key()], samples = len(samples), append(samples, open)
+		}
+		whole, open = at, nil
 	}
+}
+
+// extends tells that lines are of all cells of the former ones of the same sample, and of more.
+func extends(lines, former []*Prediction) bool {
+	return !slices.ContainsFunc(former, func(o *Prediction) bool {
+		return o.Sample != lines[0].Sample || !slices.ContainsFunc(lines, func(p *Prediction) bool { return p.cell() == o.cell() })
+	})
 }
 
 // encodeSample makes the lines of one sample.

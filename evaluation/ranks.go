@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/gob"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"sync"
@@ -57,7 +58,8 @@ func (f *own) deal(ctx context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		out[j.number()] = j
-		return j.number(), nil, true, nil
+		piece, err := json.Marshal(j.cells)
+		return j.number(), piece, err == nil, err
 	}, func(number int, result []byte) error {
 		mu.Lock()
 		j, ok := out[number]
@@ -91,7 +93,7 @@ type dealt struct {
 func (d *dealt) next(context.Context) (job, bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	number, _, more, err := d.Next(true)
+	number, piece, more, err := d.Next(true)
 	if err != nil || !more {
 		return job{}, false, err
 	}
@@ -101,7 +103,8 @@ func (d *dealt) next(context.Context) (job, bool, error) {
 			return job{}, false, fmt.Errorf("evaluate: rank 0 has more samples: sample %d of subtask %d is not here: the ranks have other data", number&(1<<placeBits-1), number>>placeBits)
 		}
 		if j.number() == number {
-			return j, true, nil
+			err := json.Unmarshal(piece, &j.cells)
+			return j, err == nil, err
 		}
 	}
 }

@@ -10,10 +10,15 @@ import (
 // Results are the predictions of a run as they come, from any goroutine.
 type Results struct {
 	mu     sync.Mutex
-	all    []*Prediction
-	done   map[sampleKey]bool
+	lines  map[sampleKey][]*Prediction
 	failed int
 	sink   io.Writer // nil: memory only
+
+	before    []*Prediction // whole, of the run that is continued, until Retain has looked at them
+	extending map[sampleKey]extension
+
+	measured bool   // some sample is
+	waiting  []byte // lines of samples that failed before one was measured
 
 	// What one prefill for all cells has taken, and how often it stood for several.
 	prefill  time.Duration
@@ -21,110 +26,195 @@ type Results struct {
 	caches   int
 }
 
+// extension is a sample that a continued run has for some of its cells.
+type extension struct {
+	before  []*Prediction // whole
+	cells   []Cell
+	missing []int // places of the cells that are to be measured
+}
+
 // NewResults begins with the predictions of a run that is continued. What is added also
-// goes to sink, one write for each sample; it may be nil.
+// goes to sink, one write for each sample; it may be nil. The sink gets nothing before a sample
+// was measured: then those that failed before it, too.
 func NewResults(before []*Prediction, sink io.Writer) *Results {
-	r := &Results{done: make(map[sampleKey]bool), sink: sink}
+	r := &Results{lines: make(map[sampleKey][]*Prediction), extending: make(map[sampleKey]extension), sink: sink, before: before}
 	for _, p := range before {
-		r.note(p)
+		r.note([]*Prediction{p}, true)
 	}
 	return r
 }
 
-// note takes down a prediction. Answers that are on disk are not held in memory.
-func (r *Results) note(p *Prediction) {
-	r.done[p.key()] = true
-	if p.Error != "" {
-		r.failed++
+// note takes down lines of a sample, after those there are or in their place. Texts that are on
+// disk are not held in memory.
+func (r *Results) note(lines []*Prediction, after bool) {
+	key := lines[0].key()
+	if !after {
+		r.forget(key)
 	}
-	if r.sink != nil {
-		short := *p
-		short.Answers, short.Finish = nil, nil
-		p = &short
+	for _, p := range lines {
+		if p.Error != "" {
+			r.failed++
+		}
+		r.measured = r.measured || p.Measured()
+		if r.sink != nil {
+			short := *p
+			short.Shorten()
+			p = &short
+		}
+		r.lines[key] = append(r.lines[key], p)
 	}
-	r.all = append(r.all, p)
 }
 
-// Done tells that a sample needs no work.
-func (r *Results) Done(model, task string, index int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.done[sampleKey{model, task, index}]
-}
-
-// Retain forgets what is there of samples of work whose lines are not those of the cells, in
-// their order: a line more or less, another one, or one in another place. They are measured again.
-// The IDs of these samples come back, and keep tells which predictions are not of them.
-func (r *Results) Retain(model string, work []Work, cells []Cell) (again []string, keep func(*Prediction) bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	lines := make(map[sampleKey][]*Prediction)
-	for _, p := range r.all {
-		if p.Model == model {
-			lines[p.key()] = append(lines[p.key()], p)
+// forget drops the lines of a sample.
+func (r *Results) forget(key sampleKey) {
+	for _, p := range r.lines[key] {
+		if p.Error != "" {
+			r.failed--
 		}
 	}
-	if len(lines) == 0 {
-		return nil, nil
+	delete(r.lines, key)
+}
+
+// todo tells which cells of a sample are to be measured: none, those at these places, or, where cells is
+// nil, all.
+func (r *Results) todo(model, task string, index int) (cells []int, any bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := sampleKey{model, task, index}
+	if e, ok := r.extending[key]; ok {
+		return e.missing, true
+	}
+	return nil, r.lines[key] == nil
+}
+
+// Retain looks at what there is of samples of work. Of one that lacks cells, those are measured. One
+// whose lines are not of the cells, in their order, is forgotten and measured again: its ID comes back,
+// and keep tells which predictions are not of such a sample. Done is how many samples lack nothing.
+func (r *Results) Retain(model string, work []Work, cells []Cell) (done int, again []string, keep func(*Prediction) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := make(map[sampleKey][]*Prediction)
+	r.before = slices.DeleteFunc(r.before, func(p *Prediction) bool {
+		if p.Model == model {
+			found[p.key()] = append(found[p.key()], p)
+		}
+		return p.Model == model
+	})
+	if len(found) == 0 {
+		return 0, nil, nil
 	}
 	wrong := make(map[sampleKey]bool)
 	for j := range all(work) {
 		key := sampleKey{model, j.work.Name, j.index}
-		if found := lines[key]; found != nil && !expected(found, j.item.ID, cells) {
+		lines := found[key]
+		if lines == nil {
+			continue
+		}
+		switch missing, ok := lacking(lines, j.item.ID, cells); {
+		case !ok:
 			wrong[key], again = true, append(again, j.item.ID)
+			r.forget(key)
+		case len(missing) > 0:
+			r.extending[key] = extension{lines, cells, missing}
+		default:
+			done++
 		}
 	}
-	keep = func(p *Prediction) bool { return !wrong[p.key()] }
-	r.all = slices.DeleteFunc(r.all, func(p *Prediction) bool {
-		if keep(p) {
-			return false
-		}
-		delete(r.done, p.key())
-		if p.Error != "" {
-			r.failed--
-		}
-		return true
-	})
-	return again, keep
+	return done, again, func(p *Prediction) bool { return !wrong[p.key()] }
 }
 
-// expected tells whether lines are what predictions makes of a sample.
-func expected(lines []*Prediction, id string, cells []Cell) bool {
+// lacking are the places of cells that a sample's lines are not of; ok is false where they are not
+// what predictions makes of the other cells.
+func lacking(lines []*Prediction, id string, cells []Cell) (missing []int, ok bool) {
 	if len(lines) == 1 && lines[0].failed() {
-		return lines[0].Sample == id
+		return nil, lines[0].Sample == id
 	}
-	return slices.EqualFunc(lines, cells, func(p *Prediction, c Cell) bool { return p.Sample == id && p.cell() == c.named() })
+	at := 0
+	for i, c := range cells {
+		if at < len(lines) && lines[at].Sample == id && lines[at].cell() == c.named() {
+			at++
+		} else {
+			missing = append(missing, i)
+		}
+	}
+	return missing, at == len(lines)
 }
 
-// add takes all lines of one sample, and the time of its prefill.
+// merge makes all lines of a sample of those it had and those that it lacked.
+func (e extension) merge(found []*Prediction) (out []*Prediction) {
+	if found[0].failed() { // which its other cells have not
+		failed := *found[0]
+		found = nil
+		for _, i := range e.missing {
+			p, named := failed, e.cells[i].named()
+			p.Policy, p.Adapter, p.Budget = named.policy, named.adapter, named.budget
+			found = append(found, &p)
+		}
+	}
+	before := e.before
+	for i := range e.cells {
+		from := &before
+		if slices.Contains(e.missing, i) {
+			from = &found
+		}
+		out, *from = append(out, (*from)[0]), (*from)[1:]
+	}
+	return out
+}
+
+// add takes the lines of one sample, of all cells or of those that it lacked, and the time of its prefill.
 func (r *Results) add(lines []*Prediction, prefill time.Duration) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	caches := len(lines)
+	key := lines[0].key()
+	if e, ok := r.extending[key]; ok {
+		lines = e.merge(lines)
+	}
 	data, err := encodeSample(lines)
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.sink != nil {
-		if _, err := r.sink.Write(data); err != nil {
+	if r.waiting = append(r.waiting, data...); r.measured || slices.ContainsFunc(lines, (*Prediction).Measured) {
+		if err := r.flush(); err != nil {
 			return err
 		}
 	}
-	for _, p := range lines {
-		r.note(p)
-	}
+	delete(r.extending, key)
+	r.note(lines, false)
 	if prefill > 0 {
 		r.prefill += prefill
 		r.prefills++
-		r.caches += len(lines)
+		r.caches += caches
 	}
 	return nil
+}
+
+// Flush lets the sink have all lines, of a run that has come to its end without a measured sample, too.
+func (r *Results) Flush() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.flush()
+}
+
+func (r *Results) flush() error {
+	lines := r.waiting
+	if r.waiting = nil; r.sink == nil || len(lines) == 0 {
+		return nil
+	}
+	_, err := r.sink.Write(lines)
+	return err
 }
 
 // Predictions are all there are, in no order.
 func (r *Results) Predictions() []*Prediction {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.all)
+	var out []*Prediction
+	for _, lines := range r.lines {
+		out = append(out, lines...)
+	}
+	return out
 }
 
 // Failed is how many predictions are errors.
@@ -154,6 +244,7 @@ func predictions(model, task, metric string, index int, id string, cells []Cell,
 		return []*Prediction{&base}
 	}
 	base.Metric, base.Groups, base.PromptTokens = metric, s.Groups, o.promptTokens
+	base.about(o.prompt, s.References)
 	var out []*Prediction
 	for i, c := range cells {
 		p := base

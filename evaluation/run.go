@@ -108,6 +108,7 @@ type job struct {
 	at    int // of the subtask in the work
 	index int
 	item  Item
+	cells []int // places of those that are measured; nil: all
 }
 
 // measured is what all cells did on one sample: its predictions, and for the first ones what is kept.
@@ -151,6 +152,15 @@ func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from jo
 
 // measure measures a sample. Its error is one of the context.
 func (o *Options) measure(ctx context.Context, b *Bench, modelName string, j job) (*measured, error) {
+	if j.cells != nil {
+		some := b.only(j.cells)
+		defer func() { b.batch = some.batch }()
+		return o.measureCells(ctx, some, modelName, j)
+	}
+	return o.measureCells(ctx, b, modelName, j)
+}
+
+func (o *Options) measureCells(ctx context.Context, b *Bench, modelName string, j job) (*measured, error) {
 	s, err := j.item.Make(ctx)
 	var out *outcome
 	if err == nil {
@@ -179,7 +189,7 @@ func all(work []Work) iter.Seq[job] {
 			index := -1
 			for item := range work[at].Samples.Each {
 				index++
-				if !yield(job{&work[at], at, index, item}) {
+				if !yield(job{work: &work[at], at: at, index: index, item: item}) {
 					return
 				}
 			}
@@ -212,10 +222,13 @@ func (f *own) next(ctx context.Context) (job, bool, error) {
 		if !ok {
 			return job{}, false, nil
 		}
-		if f.o.Shards > 0 && j.index%f.o.Shards != f.o.Shard || f.results.Done(f.model, j.work.Name, j.index) {
+		if f.o.Shards > 0 && j.index%f.o.Shards != f.o.Shard {
 			continue
 		}
-		return j, true, nil
+		var any bool
+		if j.cells, any = f.results.todo(f.model, j.work.Name, j.index); any {
+			return j, true, nil
+		}
 	}
 	return job{}, false, nil
 }

@@ -388,11 +388,16 @@ func metricOf(rows []Row) string {
 	case MetricInversePerplexity:
 		return "perplexity"
 	}
-	return strings.ReplaceAll(name, "_", " ")
+	return name // as --metric takes it
 }
 
-// upper begins a text with a capital letter.
-func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+// upper begins a text with a capital letter, unless that is the name of a metric as --metric takes it.
+func upper(text string) string {
+	if first, _, _ := strings.Cut(text, " "); strings.Contains(first, "_") {
+		return text
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
 
 // notesOf explains the columns.
 func notesOf(rows []Row, measures []measure) string {

@@ -27,6 +27,8 @@ type Task struct {
 	// It is "" for tasks that make their own prompts.
 	Data      string
 	NeedsData bool
+	// NamedByData has results reported by the name of the data, since it is the user's own.
+	NamedByData bool
 
 	// Subtasks are the parts that are reported by themselves, as TASK/SUBTASK; nil for a
 	// task that is one. Defaults are those that the task's name alone stands for; nil for all.
@@ -95,6 +97,9 @@ type Sample struct {
 	// Evidence are the positions of the first prompt's tokens that the answers are read from, each
 	// once; nil where the task does not know them.
 	Evidence []int32
+	// References are the answers that are accepted, or one text for each of several turns; nil where there are
+	// none. They are taken down beside the answers.
+	References []string
 	// Score rates one answer for each turn, in [0, 1] unless the metric's name says
 	// otherwise. It is nil where there is no reference.
 	Score func(ctx context.Context, answers []Answer) (Scores, error)

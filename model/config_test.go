@@ -38,6 +38,7 @@ func TestConfigsAgainstTransformers(t *testing.T) {
 				MaxPositions                               int `json:"max_positions"`
 				Eps, Theta                                 float64
 				Tied                                       bool
+				BOS, EOS                                   any // a token id, or a list of them
 				Windows                                    []int
 				Rotary                                     int       // dimensions of a head
 				WithoutRotation                            []int     `json:"without_rotation"`
@@ -87,6 +88,9 @@ func TestConfigsAgainstTransformers(t *testing.T) {
 			if got.RMSNormEps != w.Eps || got.TieEmbeddings != w.Tied || !slices.Equal(got.RoPEFreqs, model.PlainRoPE(w.Theta, w.Rotary)) || math.Abs(got.RoPEScale-scale) > 1e-12 {
 				t.Errorf("epsilon %v, tied %t, rotations times %v, want %v, %t and %v, and rope_theta %v", got.RMSNormEps, got.TieEmbeddings, got.RoPEScale, w.Eps, w.Tied, scale, w.Theta)
 			}
+			if bos := append(tokensOf(w.BOS, w.Vocab), -1)[0]; got.BOS != bos || !slices.Equal(got.EOS, tokensOf(w.EOS, w.Vocab)) {
+				t.Errorf("first token %d, end tokens %v, want %v and %v", got.BOS, got.EOS, w.BOS, w.EOS)
+			}
 			// Biases, norms and tied weights are in it.
 			if n := m.WeightBytes() / 4; n != w.Parameters {
 				t.Errorf("%d parameters, want %d", n, w.Parameters)
@@ -103,6 +107,20 @@ func TestConfigsAgainstTransformers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tokensOf are the token ids of a JSON value that a vocabulary has.
+func tokensOf(v any, vocab int) (out []int32) {
+	list, ok := v.([]any)
+	if !ok && v != nil {
+		list = []any{v}
+	}
+	for _, id := range list {
+		if id := int32(id.(float64)); int(id) < vocab {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 // TestArchitectureByModelType: a config.json without architectures means the one of its

@@ -18,8 +18,8 @@ type decoderConfig struct {
 	VocabSize             int     `json:"vocab_size"`
 	MaxPositionEmbeddings int     `json:"max_position_embeddings"`
 	RMSNormEps            float64 `json:"rms_norm_eps"`
-	TieWordEmbeddings     bool    `json:"tie_word_embeddings"`
-	AttentionBias         bool    `json:"attention_bias"`
+	TieWordEmbeddings     *bool   `json:"tie_word_embeddings"`
+	AttentionBias         *bool   `json:"attention_bias"`
 	MLPBias               bool    `json:"mlp_bias"`
 	HiddenAct             string  `json:"hidden_act"`
 
@@ -32,7 +32,7 @@ type decoderConfig struct {
 }
 
 // parse reads config.json over the defaults that d holds, those of transformers. A null
-// in the place of a number that may be nil is none, whatever the default.
+// in the place of what may be nil is none, or false, whatever the default.
 func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
 	if d.HiddenAct == "" {
 		d.HiddenAct = "silu"
@@ -46,7 +46,7 @@ func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
 	c := &Config{
 		Hidden: d.HiddenSize, Layers: d.NumHiddenLayers, Heads: d.NumAttentionHeads,
 		KVHeads: d.NumAttentionHeads, Intermediate: d.IntermediateSize, Vocab: d.VocabSize,
-		MaxPositions: d.MaxPositionEmbeddings, RMSNormEps: d.RMSNormEps, TieEmbeddings: d.TieWordEmbeddings,
+		MaxPositions: d.MaxPositionEmbeddings, RMSNormEps: d.RMSNormEps, TieEmbeddings: isTrue(d.TieWordEmbeddings),
 	}
 	if d.NumKeyValueHeads != nil {
 		c.KVHeads = *d.NumKeyValueHeads
@@ -64,6 +64,9 @@ func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
 	}
 	return c, c.setRoPE(d.ropeKeys)
 }
+
+// isTrue is the value of a boolean key. Null is false, as it is to transformers.
+func isTrue(b *bool) bool { return b != nil && *b }
 
 // slidingLayers sets the window of the layers that layer_types calls sliding, or,
 // where the list is not given, of those from first on. window is nil for none.

@@ -17,6 +17,8 @@ type Family struct {
 	// PartialRotary tells that ParseConfig reads partial_rotary_factor, which is refused
 	// of others.
 	PartialRotary bool
+	// BOS and EOS are what bos_token_id and eos_token_id default to in transformers; nil: none.
+	BOS, EOS []int32
 	// Bind lays out the network.
 	Bind func(c *Config, b *Binder) *Network
 }

@@ -7,7 +7,8 @@ import (
 
 func init() {
 	Families.Add("FalconForCausalLM", Family{
-		Doc:         "Falcon 7B, 40B and 180B, Falcon 2 11B: parallel attention and MLP; q, k and v are rows of query_key_value",
+		Doc: "Falcon 7B, 40B and 180B, Falcon 2 11B: parallel attention and MLP; q, k and v are rows of query_key_value",
+		BOS: []int32{11}, EOS: []int32{11},
 		ParseConfig: parseFalcon,
 		Bind:        bindFalcon,
 	})
@@ -26,12 +27,12 @@ type falconConfig struct {
 	VocabSize             int     `json:"vocab_size"`
 	MaxPositionEmbeddings int     `json:"max_position_embeddings"`
 	LayerNormEpsilon      float64 `json:"layer_norm_epsilon"`
-	TieWordEmbeddings     bool    `json:"tie_word_embeddings"`
+	TieWordEmbeddings     *bool   `json:"tie_word_embeddings"`
 	Activation            string  `json:"activation"`
 	Bias                  bool    `json:"bias"`
 	Alibi                 bool    `json:"alibi"`
-	MultiQuery            bool    `json:"multi_query"`
-	ParallelAttn          bool    `json:"parallel_attn"`
+	MultiQuery            *bool   `json:"multi_query"`
+	ParallelAttn          *bool   `json:"parallel_attn"`
 	NewDecoder            bool    `json:"new_decoder_architecture"`
 	NumKVHeads            *int    `json:"num_kv_heads"`
 	ParallelNorms         *int    `json:"num_ln_in_parallel_attn"`
@@ -42,8 +43,8 @@ type falconConfig struct {
 func parseFalcon(raw json.RawMessage) (*Config, error) {
 	f := falconConfig{ // transformers' defaults
 		HiddenSize: 4544, NumHiddenLayers: 32, NumAttentionHeads: 71, VocabSize: 65024,
-		MaxPositionEmbeddings: 2048, LayerNormEpsilon: 1e-5, TieWordEmbeddings: true,
-		Activation: "gelu", MultiQuery: true, ParallelAttn: true,
+		MaxPositionEmbeddings: 2048, LayerNormEpsilon: 1e-5, TieWordEmbeddings: new(true),
+		Activation: "gelu", MultiQuery: new(true), ParallelAttn: new(true),
 	}
 	if err := json.Unmarshal(raw, &f); err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func parseFalcon(raw json.RawMessage) (*Config, error) {
 		key       string
 		got, want bool
 	}{
-		{"alibi", f.Alibi, false}, {"multi_query", f.MultiQuery || f.NewDecoder, true}, {"parallel_attn", f.ParallelAttn, true},
+		{"alibi", f.Alibi, false}, {"multi_query", isTrue(f.MultiQuery) || f.NewDecoder, true}, {"parallel_attn", isTrue(f.ParallelAttn), true},
 	} {
 		if flag.got != flag.want {
 			return nil, fmt.Errorf("%s: got %t, want %t: of the Falcon models those of 1B are not supported", flag.key, flag.got, flag.want)
@@ -70,7 +71,7 @@ func parseFalcon(raw json.RawMessage) (*Config, error) {
 	c := &Config{
 		Hidden: f.HiddenSize, Layers: f.NumHiddenLayers, Heads: f.NumAttentionHeads, KVHeads: 1,
 		Intermediate: 4 * f.HiddenSize, Vocab: f.VocabSize, MaxPositions: f.MaxPositionEmbeddings,
-		RMSNormEps: f.LayerNormEpsilon, TieEmbeddings: f.TieWordEmbeddings, AttentionBias: f.Bias, MLPBias: f.Bias,
+		RMSNormEps: f.LayerNormEpsilon, TieEmbeddings: isTrue(f.TieWordEmbeddings), AttentionBias: f.Bias, MLPBias: f.Bias,
 	}
 	if f.NewDecoder {
 		c.GroupedQKV, c.ParallelNorms, c.KVHeads = true, f.ParallelNorms == nil || *f.ParallelNorms == 2, c.Heads

@@ -8,7 +8,8 @@ import (
 
 func init() {
 	Families.Add("GraniteForCausalLM", Family{
-		Doc:         "Granite 3.0 to 3.3, dense: multipliers on embeddings, attention, blocks and logits",
+		Doc: "Granite 3.0 to 3.3, dense: multipliers on embeddings, attention, blocks and logits",
+		BOS: []int32{1}, EOS: []int32{2},
 		ParseConfig: parseGranite,
 		Bind:        func(c *Config, b *Binder) *Network { return decoderLayout{}.bind(c, b) },
 	})
@@ -47,8 +48,8 @@ func parseGranite(raw json.RawMessage) (*Config, error) {
 			return nil, fmt.Errorf("%s: got %v, want 1e-6 to 1e6", m.key, m.value)
 		}
 	}
-	if d.AttentionBias || d.MLPBias {
-		return nil, fmt.Errorf("attention_bias, mlp_bias: got %t, %t, want false: no Granite 3 has biases", d.AttentionBias, d.MLPBias)
+	if isTrue(d.AttentionBias) || d.MLPBias {
+		return nil, fmt.Errorf("attention_bias, mlp_bias: got %t, %t, want false: no Granite 3 has biases", isTrue(d.AttentionBias), d.MLPBias)
 	}
 	c.BlockScale, c.LogitScale = own.Residual/own.Embedding, 1/own.Logits
 	c.RMSNormEps /= own.Embedding * own.Embedding

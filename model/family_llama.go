@@ -5,6 +5,7 @@ import "encoding/json"
 func init() {
 	Families.Add("LlamaForCausalLM", Family{
 		Doc: "Llama 2, 3, 3.1 and 3.2, CodeLlama, LongChat, Vicuna",
+		BOS: []int32{1}, EOS: []int32{2},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := decoderConfig{
 				HiddenSize: 4096, NumHiddenLayers: 32, NumAttentionHeads: 32, IntermediateSize: 11008,
@@ -14,7 +15,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			c.AttentionBias, c.MLPBias = d.AttentionBias, d.MLPBias
+			c.AttentionBias, c.MLPBias = isTrue(d.AttentionBias), d.MLPBias
 			return c, nil
 		},
 		Bind: func(c *Config, b *Binder) *Network {

@@ -33,7 +33,7 @@ func qwenDefaults() decoderConfig {
 // use_sliding_window is true and then hold from layer max_window_layers on. A
 // sliding_window of null is none even then.
 func (d *decoderConfig) qwenWindow(c *Config) error {
-	if d.UseSlidingWindow == nil || !*d.UseSlidingWindow || d.SlidingWindow == nil {
+	if !isTrue(d.UseSlidingWindow) || d.SlidingWindow == nil {
 		return d.slidingLayers(c, nil, 0)
 	}
 	if d.MaxWindowLayers == nil {

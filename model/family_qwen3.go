@@ -12,7 +12,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			c.AttentionBias = d.AttentionBias
+			c.AttentionBias = isTrue(d.AttentionBias)
 			return c, d.qwenWindow(c)
 		},
 		Bind: func(c *Config, b *Binder) *Network {

@@ -5,10 +5,11 @@ import "encoding/json"
 func init() {
 	Families.Add("SeedOssForCausalLM", Family{
 		Doc: "Seed-OSS 36B: biases on queries, keys and values",
+		BOS: []int32{0}, EOS: []int32{2},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := decoderConfig{ // transformers' defaults; heads are as wide whatever hidden_size is
 				HiddenSize: 4096, NumHiddenLayers: 64, NumAttentionHeads: 80, NumKeyValueHeads: new(8), HeadDim: new(128), IntermediateSize: 27648,
-				VocabSize: 155136, MaxPositionEmbeddings: 524288, RMSNormEps: 1e-6, AttentionBias: true,
+				VocabSize: 155136, MaxPositionEmbeddings: 524288, RMSNormEps: 1e-6, AttentionBias: new(true),
 			}
 			c, err := d.parse(raw)
 			if err != nil {
@@ -20,7 +21,7 @@ func init() {
 			if err := json.Unmarshal(raw, &own); err != nil {
 				return nil, err
 			}
-			c.AttentionBias, c.OutputBias, c.MLPBias = d.AttentionBias, own.OutputBias, d.MLPBias
+			c.AttentionBias, c.OutputBias, c.MLPBias = isTrue(d.AttentionBias), own.OutputBias, d.MLPBias
 			return c, nil
 		},
 		Bind: func(c *Config, b *Binder) *Network {

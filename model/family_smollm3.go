@@ -7,7 +7,8 @@ import (
 
 func init() {
 	Families.Add("SmolLM3ForCausalLM", Family{
-		Doc:         "SmolLM3: layers without rotation",
+		Doc: "SmolLM3: layers without rotation",
+		BOS: []int32{128000}, EOS: []int32{128001},
 		ParseConfig: parseSmolLM3,
 		Bind: func(c *Config, b *Binder) *Network {
 			return decoderLayout{qkvBias: c.AttentionBias, outputBias: c.AttentionBias, mlpBias: c.MLPBias}.bind(c, b)
@@ -20,13 +21,13 @@ func parseSmolLM3(raw json.RawMessage) (*Config, error) {
 	d := decoderConfig{
 		HiddenSize: 2048, NumHiddenLayers: 36, NumAttentionHeads: 16, NumKeyValueHeads: new(4), IntermediateSize: 11008,
 		VocabSize: 128256, MaxPositionEmbeddings: 32768, RMSNormEps: 1e-6,
-		TieWordEmbeddings: true, ropeKeys: ropeKeys{RoPETheta: &theta},
+		TieWordEmbeddings: new(true), ropeKeys: ropeKeys{RoPETheta: &theta},
 	}
 	c, err := d.parse(raw)
 	if err != nil {
 		return nil, err
 	}
-	c.AttentionBias, c.MLPBias = d.AttentionBias, d.MLPBias
+	c.AttentionBias, c.MLPBias = isTrue(d.AttentionBias), d.MLPBias
 	own := struct {
 		Rotates  []int `json:"no_rope_layers"` // 1 for layers that do rotate
 		Interval int   `json:"no_rope_layer_interval"`
@@ -50,7 +51,7 @@ func parseSmolLM3(raw json.RawMessage) (*Config, error) {
 			return nil, fmt.Errorf("no_rope_layers: got %d, want 0 or 1", own.Rotates[l])
 		}
 	}
-	if d.UseSlidingWindow == nil || !*d.UseSlidingWindow {
+	if !isTrue(d.UseSlidingWindow) {
 		return c, d.slidingLayers(c, nil, 0)
 	}
 	if d.LayerTypes == nil { // the layers without rotation

@@ -160,7 +160,7 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 	if m.chat.Now.IsZero() {
 		m.chat.Now = time.Now()
 	}
-	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(folder)
+	m.ReadTokenizer()
 	m.endTurns()
 	if m.generation, err = readGeneration(folder, &m.Config); err != nil {
 		return nil, err
@@ -263,6 +263,13 @@ func (m *Model) WeightBytes() int64 {
 	return m.weights.TensorBytes()
 }
 
+// HasWeights tells that the weights are loaded, which of OpenShapes they are not.
+func (m *Model) HasWeights() bool { return m.weights != nil }
+
+// ReadTokenizer reads the tokenizer of the model's files, as Open does and OpenShapes does not. Without one,
+// NeedTokenizer says why.
+func (m *Model) ReadTokenizer() { m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(m.folder) }
+
 // Folder is the model's files.
 func (m *Model) Folder() fs.FS { return m.folder }
 
@@ -325,14 +332,14 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return Family{}, nil, err
 	}
-	bos, err := c.tokenIDs(source["bos_token_id"], "bos_token_id", head.BOS)
+	bos, err := c.tokenIDs(source["bos_token_id"], "bos_token_id", head.BOS, family.BOS)
 	if err != nil {
 		return Family{}, nil, err
 	}
 	if len(bos) > 0 {
 		c.BOS = bos[0]
 	}
-	if c.EOS, err = c.tokenIDs(source["eos_token_id"], "eos_token_id", head.EOS); err != nil {
+	if c.EOS, err = c.tokenIDs(source["eos_token_id"], "eos_token_id", head.EOS, family.EOS); err != nil {
 		return Family{}, nil, err
 	}
 	return family, c, nil

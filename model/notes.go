@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -28,9 +29,12 @@ func isBuffer(name string, shape []int) bool {
 	return false
 }
 
-// tokenIDs reads one id or a list. Those that the model does not have can never be
-// drawn: they are left out with a note.
-func (c *Config) tokenIDs(file, key string, raw json.RawMessage) ([]int32, error) {
+// tokenIDs reads one id or a list; raw is nil where no file has the key, which then has its default.
+// Those that the model does not have can never be drawn: they are left out, those of a file with a note.
+func (c *Config) tokenIDs(file, key string, raw json.RawMessage, absent []int32) ([]int32, error) {
+	if raw == nil {
+		return slices.DeleteFunc(slices.Clone(absent), func(id int32) bool { return int(id) >= c.Vocab }), nil
+	}
 	if !given(raw) {
 		return nil, nil
 	}

@@ -312,13 +312,17 @@ func TestEndTokens(t *testing.T) {
 	f.write("generation_config.json", []byte(`{"eos_token_id": [3, 5, 7], "temperature": 0.6}`))
 	check("both", 2, 3, 5, 7)
 	f.config(map[string]any{"eos_token_id": nil, "bos_token_id": nil})
-	check("generation_config.json alone", -1, 3, 5, 7)
+	check("generation_config.json alone", 1, 3, 5, 7)
 	f.write("generation_config.json", []byte(`{"bos_token_id": 4, "eos_token_id": null}`))
 	f.config(map[string]any{"eos_token_id": 3})
 	check("generation_config.json says there is none", 4)
 	f.config(map[string]any{"eos_token_id": nil})
 	delete(f.fs, "generation_config.json")
-	check("none", -1)
+	check("neither: as transformers has it for the family", 1, 2)
+	f.write("generation_config.json", []byte(`{"temperature": 0.6}`))
+	check("generation_config.json without tokens", 1, 2)
+	f.write("config.json", []byte(strings.Replace(string(f.fs["config.json"].Data), "{", `{"eos_token_id": null, "bos_token_id": null, `, 1)))
+	check("null", -1)
 }
 
 // TestEndOfTurn: the token that ends an assistant's turn in the chat template ends responses, whatever

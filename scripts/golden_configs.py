@@ -6,7 +6,8 @@ files that leave keys out, say null, or use other names.
     python3 scripts/golden_configs.py [model/testdata/configs.json]
 
 Every case is a config.json and what AutoModelForCausalLM makes of it, without memory
-for its weights: the class, the sizes and the sliding window of every layer, 0 for none.
+for its weights: the class, the sizes, the first and the end token, and the sliding window of every
+layer, 0 for none.
 """
 
 import json
@@ -87,6 +88,12 @@ case("new decoder, one norm", "falcon", **NEW, num_kv_heads=2, num_ln_in_paralle
 case("new decoder, two norms", "falcon", **NEW, num_kv_heads=2, num_ln_in_parallel_attn=2, ffn_hidden_size=96, bias=True)
 case("key-value heads that it does not have", "falcon", **FALCON, num_kv_heads=2)
 case("biases", "falcon", **FALCON, bias=True, tie_word_embeddings=False)
+for family, size in [("llama", TINY), ("smollm3", LATE), ("falcon", FALCON), ("qwen2", LATE), ("seed_oss", LATE)]:
+    case("tied embeddings null", family, **size, tie_word_embeddings=None)
+    case("tokens null", family, **size, bos_token_id=None, eos_token_id=None)
+    case("tokens", family, **size, bos_token_id=5, eos_token_id=[6, 7])
+case("biases null", "seed_oss", **LATE, attention_bias=None, attention_out_bias=None, mlp_bias=None)
+case("biases null", "falcon", **FALCON, bias=None, new_decoder_architecture=None)
 case("hidden size by its first name", "falcon", num_hidden_layers=2, num_attention_heads=4, vocab_size=256, n_embed=64)
 
 
@@ -114,7 +121,8 @@ def read(keys):
         head_dim=attention.head_dim, intermediate=config.ffn_hidden_size if falcon else config.intermediate_size,
         vocab=config.vocab_size, max_positions=config.max_position_embeddings,
         eps=config.layer_norm_epsilon if falcon else config.rms_norm_eps,
-        theta=config.rope_theta, tied=config.tie_word_embeddings, windows=windows,
+        theta=config.rope_theta, tied=bool(config.tie_word_embeddings), windows=windows,
+        bos=config.bos_token_id, eos=config.eos_token_id,
         rotary=int(attention.head_dim * getattr(config, "partial_rotary_factor", 1.0)),
         without_rotation=[l for l, on in enumerate(getattr(config, "no_rope_layers", [])) if not on],
         granite=multipliers and multipliers + [config.logits_scaling],

@@ -16,6 +16,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/internal/collective"
+	"glimpse/internal/listing"
 	"glimpse/internal/printable"
 	"glimpse/internal/tables"
 
@@ -27,7 +28,7 @@ type evalFlags struct {
 	setup
 	config                 string
 	policies, budgets      string
-	tasks, options         []string
+	data, tasks, options   []string
 	plot, table, json      string
 	needle, sweep          string
 	asJSON, dryRun, groups bool
@@ -46,13 +47,15 @@ token and decoding speed.
 --data takes your own prompts: JSONL, JSON, CSV, TSV or Parquet with "prompt",
 "messages" or "prompt_ids". --task names benchmarks instead; without --data and --model
 they are the synthetic tasks of the built-in model. Budgets are KV entries per KV head and
-layer, or shares of the prompt: 128, 10%, 0.2. A run that was stopped goes on with --out DIR
---resume.`,
+layer, or shares of the prompt: 128, 10%, 0.2. --resume goes on with the run in --out DIR,
+and adds policies and budgets.`,
 		Annotations: cli.Details(`
 --field maps other columns of --data to the usual ones: NAME is id, prompt, text, messages,
 prompt_ids, context, answer or metric_options.OPTION. Rows with reference answers are scored
-with --metric; rows without are measured by what needs none: how far the answer agrees with
-the full cache's, and the likelihood of the full cache's answer under eviction.
+with --metric, which is substring_exact_match where most references are short and else qa_f1; rows
+without are measured by what needs none: how far the answer agrees with the full cache's, and
+the likelihood of the full cache's answer under eviction. --data may be repeated: every file of
+your prompts is a column.
 
 Every prompt is prefilled once for all policies and budgets; times are measured
 separately. Without --policy, those measured are
@@ -64,7 +67,8 @@ own: "snapkv,snapkv(kernel=1)".
 
 --out keeps everything in a folder: predictions.jsonl, metrics.json, timings.json, the
 configuration and the versions. A run that was stopped goes on with --resume, sample by
-sample. A sample that fails is counted and the others go on, unless --strict is given.
+sample. A sample that fails is named at the end, with exit status 1, and the others go on, unless
+--strict is given.
 With --shards any number of workers share a run, through a folder or s3://BUCKET/NAME that
 all of them reach; the part of a worker that was killed is gone on with.
 
@@ -89,7 +93,7 @@ times, and tasks that measure time, are its own.
 	e.setup.bind(f)
 	e.bindChat(f)
 	f.StringVar(&e.config, "config", "", "YAML file with models, policies, budgets and tasks; flags override it")
-	f.StringVar(&j.Data, "data", "", "your prompts or the task's data: file, folder, s3://BUCKET/NAME or \"-\" (standard input)")
+	f.StringArrayVar(&e.data, "data", nil, "your prompts or the task's data: file, folder, s3://BUCKET/NAME or \"-\" (standard input)")
 	f.StringArrayVar(&j.Fields, "field", nil, "columns of --data: NAME=PATH,…, NAME=TEMPLATE or a data set, as squad; may be repeated")
 	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that score answers against their references (see evict tasks)")
 	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated (see evict tasks); TASK/SUBTASK is one part, TASK/all are all")
@@ -113,9 +117,9 @@ times, and tasks that measure time, are its own.
 	f.StringVarP(&j.Out, "out", "o", "", "folder for predictions, metrics and configuration")
 	f.IntVar(&j.Shards, "shards", 0, "parts of the run, which workers with the same --out take as they are free")
 	f.StringVar(&j.Shard, "shard", "", "part of the run to do alone, as I/N with I from 0")
-	f.BoolVar(&j.Resume, "resume", false, "go on with the run in --out")
+	f.BoolVar(&j.Resume, "resume", false, "go on with the run in --out; policies, budgets and adapters are added")
 	f.BoolVar(&j.Accept, "accept-changed-data", false, "with --resume or --shards, go on although the data have changed since the run was begun")
-	f.BoolVar(&e.dryRun, "dry-run", false, "say what would be measured and what it needs, and stop")
+	f.BoolVar(&e.dryRun, "dry-run", false, "say which prompts there are, what is missing, and about what time and memory it takes, and stop")
 	f.BoolVar(&e.asJSON, "json", false, "print JSON: an object with schema and rows")
 	f.BoolVar(&e.groups, "groups", false, "also print results of each group of samples: length, depth, difficulty")
 	j.Files.Bind(f)
@@ -153,6 +157,11 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 		j.Tasks = nil
 		for _, t := range e.tasks {
 			j.Tasks = append(j.Tasks, runs.Task{Task: t})
+		}
+	}
+	if given.Given("data") {
+		if err := e.setData(j); err != nil {
+			return err
 		}
 	}
 	if given.Given("data") && len(j.Tasks) > 0 {
@@ -211,6 +220,27 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 	return nil
 }
 
+// setData puts --data to the tasks: one to all of them, several to one task data for each.
+func (e *evalFlags) setData(j *runs.Job) error {
+	if j.Data = e.data[0]; len(e.data) == 1 {
+		return nil
+	}
+	own := runs.Task{Task: "data"}
+	switch {
+	case len(j.Tasks) == 0:
+	case len(j.Tasks) == 1 && j.Tasks[0].Task == own.Task && j.Tasks[0].Data == "":
+		own = j.Tasks[0]
+	default:
+		return fmt.Errorf("--data: got %d, want one where --task is another than data; a file for --config gives every task its own", len(e.data))
+	}
+	j.Data, j.Tasks = "", nil
+	for _, data := range e.data {
+		own.Data = data
+		j.Tasks = append(j.Tasks, own)
+	}
+	return nil
+}
+
 // setOptions puts --task-option to the tasks they are of.
 func (e *evalFlags) setOptions(j *runs.Job) error {
 	for _, o := range e.options {
@@ -247,10 +277,11 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 		j.Ranks = g
 		switch {
 		case g.Rank() == 0:
-			if err := e.measure(cmd, j); err != nil || e.dryRun {
+			err := e.measure(cmd, j)
+			if failed := new(failedError); err != nil && !errors.As(err, &failed) || e.dryRun {
 				return err
 			}
-			return runs.Dismiss(cmd.Context(), g)
+			return errors.Join(err, runs.Dismiss(cmd.Context(), g))
 		case e.dryRun:
 			return nil
 		}
@@ -261,7 +292,9 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 // measure measures on the ranks that there are, as their first, and prints and writes what comes of it.
 func (e *evalFlags) measure(cmd *cobra.Command, j *runs.Job) error {
 	files := &j.Files
-	files.Input(j.Data)
+	for _, data := range append(e.data, j.Data) {
+		files.Input(data)
+	}
 	defer files.Close()
 	if e.dryRun {
 		return j.Describe(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -309,7 +342,7 @@ func (e *evalFlags) measure(cmd *cobra.Command, j *runs.Job) error {
 	}
 	e.say(cmd.ErrOrStderr(), out)
 	if err != nil || !needleOut.Wanted() {
-		return err
+		return errors.Join(err, failures(out))
 	}
 	var cells []evaluation.NeedleCell
 	if maps := evaluation.NeedleMaps(out.Rows); len(maps) > 0 {
@@ -317,7 +350,19 @@ func (e *evalFlags) measure(cmd *cobra.Command, j *runs.Job) error {
 	} else if cells, err = needle(cmd, j); err != nil {
 		return err
 	}
-	return needleOut.Write(func(w io.Writer) error { return evaluation.PlotNeedle(w, needleFormat, cells) })
+	err = needleOut.Write(func(w io.Writer) error { return evaluation.PlotNeedle(w, needleFormat, cells) })
+	return errors.Join(err, failures(out))
+}
+
+// failedError is of a run that came to its end and has samples that failed.
+type failedError struct{ error }
+
+// failures is an error where samples failed, or policies on them, which are named.
+func failures(out *runs.Outcome) error {
+	if out.Failed == 0 {
+		return nil
+	}
+	return &failedError{fmt.Errorf("eval: %d of %d samples failed and count nowhere, the others were measured:\n%w", len(out.Failures), out.Samples, listing.Join(out.Failures))}
 }
 
 // openSweep opens the file for the plot of a sweep, of which there must be one.
@@ -346,9 +391,6 @@ func (e *evalFlags) say(w io.Writer, out *runs.Outcome) {
 	whole := func(r evaluation.Row) bool { return r.Budget.Share() == 0 && r.Budget.Of(r.Tokens) >= r.Tokens }
 	if i := slices.IndexFunc(out.Rows, whole); i >= 0 {
 		fmt.Fprintf(w, "budget %v is not below the %d tokens of prompts of task %s: nothing is evicted of them\n", out.Rows[i].Budget, out.Rows[i].Tokens, out.Rows[i].Task)
-	}
-	if out.Failed > 0 {
-		fmt.Fprintf(w, "%d of the predictions failed and count nowhere; the first: %s\n", out.Failed, out.First)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestJudge(t *testing.T) {
 	}
 	t.Setenv("TEST_JUDGE_KEY", "open sesame")
 	out, _, err := execute(t, args...)
-	if err != nil || !strings.Contains(out, "snapkv") || !strings.Contains(out, "70.0") || !strings.Contains(out, "mt bench") {
+	if err != nil || !strings.Contains(out, "snapkv") || !strings.Contains(out, "70.0") || !strings.Contains(out, "mt_bench") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if _, _, err := execute(t, "judge", run); err == nil || !strings.Contains(err.Error(), `got --judge "" and --judge-model "", want both`) {

@@ -34,16 +34,26 @@ const (
 // Calibrate measures a model's device with the model's own weights: the rate of products of
 // many rows, and the rate at which the weights are read for one row. Both are what is
 // reached, so that their shares are 1. The weights of a small model stay in the
-// processor's own memory, and so they do in its decoding steps.
+// processor's own memory, and so they do in its decoding steps. Of a model that has no weights, as of
+// [model.OpenShapes], those of the first layer are made up.
 func Calibrate(m *model.Model) Chip {
 	var weights []*kernels.Tensor
 	bytes, flops := 0.0, 0.0
-	for l := range m.Network.Layers {
+	layers := m.Network.Layers
+	if !m.HasWeights() {
+		layers = layers[:1]
+	}
+	for l := range layers {
 		for _, name := range model.Modules {
-			if lin := m.Network.Layers[l].Linear(name); lin != nil {
-				weights = append(weights, lin.Weight)
-				bytes += float64(lin.Weight.Bytes())
-				flops += 2 * calibrationRows * float64(lin.Weight.Len())
+			if lin := layers[l].Linear(name); lin != nil {
+				w := lin.Weight
+				if !m.HasWeights() {
+					w = m.Backend.Alloc(w.DType, w.Shape...)
+					m.Backend.Fill(w, 0.01)
+				}
+				weights = append(weights, w)
+				bytes += float64(w.Bytes())
+				flops += 2 * calibrationRows * float64(w.Len())
 			}
 		}
 	}

@@ -33,6 +33,26 @@ func TestParseChip(t *testing.T) {
 	}
 }
 
+// TestCalibrateShapes: of a model without weights the same device is measured, within a factor.
+func TestCalibrateShapes(t *testing.T) {
+	shapes, err := model.OpenShapes("", "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := model.Open("", model.Options{Device: "cpu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Close()
+	got, want := costmodel.Calibrate(shapes), costmodel.Calibrate(whole)
+	if r := got.FLOPS / want.FLOPS; !(r > 0.1 && r < 10) {
+		t.Errorf("%.3g operations per second of shapes, %.3g of the model", got.FLOPS, want.FLOPS)
+	}
+	if !(got.Bandwidth > 1e8) || shapes.HasWeights() {
+		t.Errorf("%+v, weights %t", got, shapes.HasWeights())
+	}
+}
+
 // TestCalibrate: a device that is not known is measured, to numbers that a device can have.
 func TestCalibrate(t *testing.T) {
 	m, err := model.Open("", model.Options{Device: "cpu"})

@@ -25,9 +25,8 @@ type policySpec struct {
 	all  bool // it is one of all, and may be left out
 }
 
-// parsePolicies reads a list with commas between; "all" are all policies.
-func parsePolicies(list string) ([]policySpec, error) {
-	var out []policySpec
+// splitPolicies splits a list with commas between.
+func splitPolicies(list string) (items []string, err error) {
 	for list != "" {
 		end, depth := len(list), 0
 		for i, c := range list {
@@ -44,10 +43,24 @@ func parsePolicies(list string) ([]policySpec, error) {
 		if depth != 0 {
 			return nil, fmt.Errorf("policy %q: a parenthesis is not closed, or not opened", strings.TrimSpace(item))
 		}
-		list = rest
-		if item = strings.TrimSpace(item); item == "all" {
+		list, items = rest, append(items, strings.TrimSpace(item))
+	}
+	return items, nil
+}
+
+// parsePolicies reads a list with commas between; "all" are all policies that do not stand before it.
+func parsePolicies(list string) ([]policySpec, error) {
+	items, err := splitPolicies(list)
+	if err != nil {
+		return nil, err
+	}
+	var out []policySpec
+	for _, item := range items {
+		if item == "all" {
 			for _, name := range eviction.Policies.Names() {
-				out = append(out, policySpec{name: name, all: true})
+				if s := (policySpec{name: name, all: true}); !slices.ContainsFunc(out, s.same) {
+					out = append(out, s)
+				}
 			}
 			continue
 		}
@@ -61,7 +74,7 @@ func parsePolicies(list string) ([]policySpec, error) {
 		if _, err := eviction.LookupPolicy(s.name); err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(out[:i], func(o policySpec) bool { return o.name == s.name && o.text == s.text }) {
+		if slices.ContainsFunc(out[:i], s.same) {
 			return nil, fmt.Errorf("policy %s twice", cmp.Or(s.text, s.name))
 		}
 	}
@@ -70,6 +83,37 @@ func parsePolicies(list string) ([]policySpec, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// same tells that two items are reported by one name.
+func (s policySpec) same(o policySpec) bool { return o.name == s.name && o.text == s.text }
+
+// Union is a list of policies with what it lacks of another behind it.
+func Union(list, more string) (string, error) {
+	if more == "" {
+		return list, nil
+	}
+	if list == "" {
+		return more, nil
+	}
+	there, err := parsePolicies(list)
+	if err != nil {
+		return "", err
+	}
+	items, err := splitPolicies(more)
+	if err != nil {
+		return "", err
+	}
+	for _, item := range items {
+		specs, err := parsePolicies(item)
+		if err != nil {
+			return "", err
+		}
+		if slices.ContainsFunc(specs, func(s policySpec) bool { return !slices.ContainsFunc(there, s.same) }) {
+			list += "," + item
+		}
+	}
+	return list, nil
 }
 
 func parsePolicy(item string) (policySpec, error) {

@@ -19,9 +19,20 @@ func (s *Options) CheckMemory(ctx context.Context, m *model.Model, policies []st
 	if !ok || m.RoughMemory(o.Tokens+o.MaxNew) <= available || o.Tokens < 1 || o.Tokens > m.Config.MaxPositions {
 		return nil
 	}
-	overrides, err := eviction.ParseOverrides(s.Set)
+	worst, err := s.Memory(ctx, m, policies, o)
 	if err != nil {
 		return err
+	}
+	worst.Available = available
+	worst.FitPrompt(o.Tokens, worst.Parts[0].Bytes)
+	return worst.Check()
+}
+
+// Memory is the forecast of the policy that needs most.
+func (s *Options) Memory(ctx context.Context, m *model.Model, policies []string, o eviction.FootprintOptions) (*model.Forecast, error) {
+	overrides, err := eviction.ParseOverrides(s.Set)
+	if err != nil {
+		return nil, err
 	}
 	var names []string
 	for _, name := range policies {
@@ -35,15 +46,13 @@ func (s *Options) CheckMemory(ctx context.Context, m *model.Model, policies []st
 	for _, name := range names {
 		f, err := forecast(ctx, m, name, s.Seed, overrides, o)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if worst == nil || f.Need > worst.Need {
 			worst = f
 		}
 	}
-	worst.Available = available
-	worst.FitPrompt(o.Tokens, worst.Parts[0].Bytes)
-	return worst.Check()
+	return worst, nil
 }
 
 // forecast counts the memory of one policy. A policy that cannot be made without what

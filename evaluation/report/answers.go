@@ -23,13 +23,16 @@ type TaskAnswers struct {
 
 // SampleAnswers are the answers to one sample, equal ones together.
 type SampleAnswers struct {
-	ID      string
-	About   string // tokens, groups
-	Full    string // score of the full cache in %, "" where it was not measured
-	Budgets []string
-	Answers []SharedAnswer
-	Rest    []string // labels that said something else yet
-	Errors  []string
+	ID     string
+	About  string // tokens, groups
+	Prompt string // of a long one the ends
+	// References are the accepted answers, or one for each turn.
+	References []string
+	Full       string // score of the full cache in %, "" where it was not measured
+	Budgets    []string
+	Answers    []SharedAnswer
+	Rest       []string // labels that said something else yet
+	Errors     []string
 }
 
 // SharedAnswer is an answer and who gave it.
@@ -72,7 +75,10 @@ func (s *Section) answers(all []*evaluation.Prediction, n int) []TaskAnswers {
 
 func (s *Section) sampleAnswers(sample []*evaluation.Prediction) SampleAnswers {
 	first := sample[len(sample)-1] // one that failed as a whole has less
-	out := SampleAnswers{ID: first.Sample}
+	out := SampleAnswers{ID: first.Sample, Prompt: first.Prompt}
+	for _, text := range first.References {
+		out.References = append(out.References, ellipsis(text, maxAnswerText))
+	}
 	if first.PromptTokens > 0 {
 		out.About = short(float64(first.PromptTokens)) + " tokens"
 	}

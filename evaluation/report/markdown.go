@@ -172,6 +172,16 @@ func (m *markdown) sample(task string, s SampleAnswers) {
 		m.printf("; full cache %s %%", escape(s.Full))
 	}
 	m.printf("\n\n")
+	if s.Prompt != "" {
+		m.block(s.Prompt)
+	}
+	if len(s.References) > 0 {
+		var all []string
+		for _, text := range s.References {
+			all = append(all, code(text))
+		}
+		m.printf("Reference: %s\n\n", strings.Join(all, " or "))
+	}
 	if len(s.Answers) > 0 {
 		m.printf("| score (%%) | answer ")
 		for _, b := range s.Budgets {

@@ -87,6 +87,27 @@ func stored() *runs.Stored {
 	return s
 }
 
+// TestReportShowsWhatWasAsked: prompt and references stand with the answers, and are obeyed by neither form.
+func TestReportShowsWhatWasAsked(t *testing.T) {
+	s := stored()
+	for _, p := range s.Predictions {
+		p.Prompt, p.References = "What is the capital? "+evil, []string{"Paris " + evil, "the city of " + p.Sample}
+	}
+	r := build(t, Options{Samples: 1}, s)
+	page, text := html(t, r), markdownOf(t, r)
+	for _, want := range []string{"What is the capital? ", "Paris ", "the city of suite/a-0"} {
+		if !strings.Contains(page, want) || !strings.Contains(text, want) {
+			t.Errorf("%q is not in both", want)
+		}
+	}
+	if strings.Contains(page, "<script>window.pwned") || strings.Contains(page, "<img src=x") {
+		t.Error("the page has markup of a prompt")
+	}
+	if strings.Contains(page, "the city of suite/a-1") {
+		t.Error("the page has more than the first sample")
+	}
+}
+
 func build(t *testing.T, o Options, all ...*runs.Stored) *Report {
 	t.Helper()
 	r, err := New(all, o)

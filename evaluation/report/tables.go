@@ -46,9 +46,9 @@ func (s *Section) intro() string {
 	return text + "."
 }
 
-// upper begins a text with a capital letter.
+// upper begins a text with a capital letter, unless that is the name of a metric.
 func upper(s string) string {
-	if s == "" {
+	if first, _, _ := strings.Cut(s, " "); s == "" || strings.Contains(first, "_") {
 		return s
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
@@ -77,7 +77,7 @@ func metricName(rows []evaluation.Row) string {
 	case evaluation.MetricInversePerplexity:
 		return "perplexity"
 	}
-	return strings.ReplaceAll(strings.ReplaceAll(name, "_", " "), "ttft", "TTFT")
+	return name // as --metric takes it
 }
 
 // percent writes a share with one decimal.

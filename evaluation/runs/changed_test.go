@@ -133,7 +133,7 @@ func TestResumeOnChangedWeights(t *testing.T) {
 		if got := len(about.Models[0].Companions); got != before {
 			t.Fatalf("%d companions, want the %d of the run: %v", got, before, about.Models[0].Companions)
 		}
-		if err := (&folder{path: out}).writeAbout(&about); err != nil {
+		if err := (&folder{path: out, about: about}).writeAbout(); err != nil {
 			t.Fatal(err)
 		}
 		j := job(out)

@@ -2,28 +2,37 @@ package runs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/evaluation"
+	"glimpse/evaluation/costmodel"
 	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
 	"glimpse/internal/bytesize"
+	"glimpse/internal/progress"
 	"glimpse/internal/stdin"
 	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/hub"
 )
 
-// Describe says what the job would measure and what it needs: data, adapters and memory.
-// It reads configurations alone, no weights. What is missing is told and is an error at
-// the end.
+// Describe says what the job would measure and what it needs: data with their prompts, adapters, time and
+// memory. It reads no weights and fetches nothing. What is missing or cannot be used is told and is an
+// error at the end.
 func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 	complete := *j
-	complete.Tasks = append([]Task(nil), j.Tasks...)
-	missing := 0
+	complete.described = true
+	if err := complete.grow(log); err != nil {
+		return fmt.Errorf("eval: --resume: %w", err)
+	}
+	complete.Tasks = slices.Clone(complete.Tasks)
 	for i, t := range complete.Tasks { // tasks without data are told of below
 		if t.Data == "" && complete.Data == "" {
 			complete.Tasks[i].Data = absentData
@@ -34,75 +43,300 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 		return fmt.Errorf("eval: %w", err)
 	}
 	list := strings.Join(complete.Policies, ",")
-	names, err := lineup.PolicyNames(list)
-	if err != nil {
-		return fmt.Errorf("eval: %w", err)
-	}
 	var budgets []string
 	for _, b := range complete.Budgets {
 		budgets = append(budgets, b.String())
 	}
-	w := tables.New(tables.Column{}, tables.Column{Wrap: true})
-	w.Add("policies", list)
-	w.Add("budgets", strings.Join(budgets, ", "))
-	longest := 0
-	for _, p := range plans {
-		longest = max(longest, p.setting.Tokens, p.setting.MaxPrompt)
-		need := "makes its own prompts"
-		switch {
-		case p.selection.Task.Data == "":
-		case p.setting.Data == absentData && p.selection.Task.NeedsData:
-			need, missing = "MISSING data: "+p.selection.Task.Data, missing+1
-		case p.setting.Data == absentData:
-			need = "takes data: " + p.selection.Task.Data
-		default:
-			need = "data " + p.setting.Data
-			if _, err := os.Stat(p.setting.Data); err != nil && !objectstore.IsURL(p.setting.Data) && p.setting.Data != stdin.Name {
-				need, missing = "MISSING data "+p.setting.Data+": "+p.selection.Task.Data, missing+1
-			}
-		}
-		w.Add("task "+p.name, need)
-	}
-	overrides, err := eviction.ParseOverrides(j.Set)
-	if err != nil {
-		return fmt.Errorf("eval: %w", err)
-	}
+	d := &description{job: &complete, w: tables.New(tables.Column{}, tables.Column{Wrap: true}), log: log}
+	d.w.Add("policies", list)
+	d.w.Add("budgets", strings.Join(budgets, ", "))
 	for _, s := range complete.Models {
-		m, err := hub.OpenShapes(ctx, s.Model, j.S3, log, j.Device)
-		if err != nil {
+		if err := d.subject(ctx, s, plans); err != nil {
 			return fmt.Errorf("eval: %w", err)
 		}
-		tokens := longest
-		if tokens == 0 || tokens > m.Config.MaxPositions {
-			tokens = m.Config.MaxPositions
-		}
-		pair := 2 * int64(m.Config.KVHeads) * int64(m.Config.HeadDim) * int64(m.Config.Layers) * cacheBytes(m)
-		w.Add("model "+m.Name, fmt.Sprintf("%s of weights, a full cache of %s at %d tokens", bytesize.Memory(m.WeightBytes()), bytesize.Memory(pair*int64(tokens)), tokens))
-		for _, what := range s.absent() {
-			w.Add("  MISSING", what)
-			missing++
-		}
-		for _, name := range names {
-			needs, err := eviction.NeedsOf(name, overrides)
-			if err != nil {
-				return fmt.Errorf("eval: %w", err)
-			}
-			switch {
-			case needs.Adapter != "" && len(s.Adapters) == 0 && s.Model != "":
-				w.Add("  policy "+name, "MISSING an adapter: train one and give it with --adapter")
-				missing++
-			case needs.Pattern && s.Pattern == "" && s.Model != "":
-				w.Add("  policy "+name, "needs a pattern: find one with evict patterns and give it with --pattern, or have it in the model's folder")
-			}
-		}
 	}
-	if err := w.Write(out, tables.Columns(out)); err != nil {
+	if err := d.w.Write(out, tables.Columns(out)); err != nil {
 		return err
 	}
-	if missing > 0 {
-		return fmt.Errorf("eval: %d things are missing, see above", missing)
+	if d.missing > 0 {
+		return fmt.Errorf("eval: dry run: %s missing, or cannot be used, see above", plural(d.missing, "thing"))
 	}
 	return nil
+}
+
+// description is what Describe says.
+type description struct {
+	job     *Job
+	w       *tables.Table
+	log     io.Writer
+	missing int
+}
+
+func (d *description) lacks(what, why string) {
+	d.w.Add(what, "MISSING "+why)
+	d.missing++
+}
+
+// subject tells of one model with its prompts.
+func (d *description) subject(ctx context.Context, s Subject, plans []plan) error {
+	m, lack, err := hub.OpenCached(s.Model, d.job.Device)
+	if err != nil {
+		return err
+	}
+	known := m != nil
+	if !known { // the built-in one stands for it where data are looked for
+		if m, _, err = hub.OpenCached("", "cpu"); err != nil {
+			return err
+		}
+		d.w.Add("model "+s.Model, fmt.Sprintf("is not on this machine: a run fetches %s; prompts, time and memory are not known before", lack))
+	} else {
+		if err := m.SetCacheDType(d.job.CacheDType); err != nil {
+			return err
+		}
+		d.w.Add("model "+m.Name, fmt.Sprintf("%s of weights, prompts of up to %d tokens with their answers", bytesize.Memory(m.WeightBytes()), m.Config.MaxPositions))
+		if lack != "" {
+			d.w.Add("  to fetch", lack)
+		}
+	}
+	for _, what := range s.absent() {
+		d.lacks("  needs", what)
+	}
+	names, err := lineup.PolicyNames(strings.Join(d.job.Policies, ","))
+	if err != nil {
+		return err
+	}
+	overrides, err := eviction.ParseOverrides(d.job.Set)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		needs, err := eviction.NeedsOf(name, overrides)
+		switch {
+		case err != nil:
+			return err
+		case needs.Adapter != "" && len(s.Adapters) == 0 && s.Model != "":
+			d.lacks("  policy "+name, "an adapter: train one and give it with --adapter")
+		case needs.Pattern && s.Pattern == "" && s.Model != "":
+			d.w.Add("  policy "+name, "needs a pattern: find one with evict patterns and give it with --pattern, or have it in the model's folder")
+		}
+	}
+	var all lengths
+	var without []string // subtasks that have no data and were not asked for by name
+	for _, p := range plans {
+		found, err := d.plan(ctx, m, known, p)
+		if errors.Is(err, evaluation.ErrNoData) && !p.selection.Named {
+			without = append(without, p.name)
+			continue
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			d.lacks("task "+p.name, err.Error())
+			continue
+		}
+		all.add(found)
+	}
+	if len(without) > 0 {
+		d.w.Add("left out", plural(len(without), "task")+" without data: "+strings.Join(without, ", "))
+	}
+	if known && all.longest > 0 {
+		return d.needs(ctx, m, names, s, all)
+	}
+	return nil
+}
+
+// lengths are those of the prompts of a task, or of several.
+type lengths struct {
+	count, looked    int // that are measured; whose lengths are known
+	tokens, shortest int // of those that are known, of all together and of one
+	longest, maxNew  int
+	bad              []error
+	long             int // of the bad ones, those with too many tokens
+}
+
+func (p *lengths) add(o lengths) {
+	p.shortest = min(p.shortest, o.shortest)
+	if p.looked == 0 {
+		p.shortest = o.shortest
+	}
+	p.longest, p.maxNew = max(p.longest, o.longest), max(p.maxNew, o.maxNew)
+	if p.tokens += o.tokens; o.looked > 0 && o.looked < o.count { // of which a few stand for all
+		p.tokens += o.tokens / o.looked * (o.count - o.looked)
+	}
+	p.count, p.looked = p.count+o.count, p.looked+o.looked
+}
+
+// looks is how many prompts of a task that makes them are made, since they are alike; shown is of how many the
+// errors are.
+const (
+	looks = 2
+	shown = 3
+)
+
+// plural counts things.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// plan tells of one task. Of data all prompts are looked at.
+func (d *description) plan(ctx context.Context, m *model.Model, known bool, p plan) (found lengths, err error) {
+	set, task := p.setting, p.selection.Task
+	switch {
+	case set.Data == absentData && task.NeedsData:
+		return found, fmt.Errorf("data: %s", task.Data)
+	case set.Data == absentData:
+		set.Data = ""
+	case set.Data == stdin.Name || objectstore.IsURL(set.Data):
+		d.w.Add("task "+p.name, "data "+set.Data+", which is not looked at before the run")
+		return found, nil
+	case set.Data != "":
+		if _, err := os.Stat(set.Data); err != nil {
+			return found, fmt.Errorf("data %s: %s", set.Data, task.Data)
+		}
+	}
+	set.Model = m
+	samples, err := task.Open(ctx, &set, p.selection.Subtask)
+	if errors.Is(err, evaluation.ErrNoData) || known && err != nil {
+		return found, err
+	}
+	from := "made"
+	if set.Data != "" {
+		from = "of " + set.Data
+	}
+	if !known {
+		text := "prompts " + from
+		if err == nil && samples.Count > 0 {
+			text = plural(samples.Count, "prompt") + " " + from
+		}
+		d.w.Add("task "+p.name, text)
+		return found, nil
+	}
+	if found.count = samples.Count; set.Data != "" {
+		found.count = 0
+	}
+	some := set.Data == "" && samples.Count > 0
+	var bar *progress.Bar
+	if !some {
+		bar = progress.New(d.log, "prompts looked at", int64(samples.Count))
+		defer bar.Done()
+	}
+	for item := range samples.Each {
+		if some && found.looked+len(found.bad) == looks {
+			break
+		}
+		if found.look(ctx, item); ctx.Err() != nil {
+			return found, context.Cause(ctx)
+		}
+		if !some {
+			found.count++
+			bar.Add(1)
+		}
+	}
+	long := fmt.Sprintf("%d to %d tokens", found.shortest, found.longest)
+	if found.shortest == found.longest {
+		long = fmt.Sprintf("%d tokens", found.longest)
+	}
+	d.w.Add("task "+p.name, fmt.Sprintf("%s of %s, %s, scored by %s", plural(found.count, "prompt"), long, from, samples.Metric))
+	if n := len(found.bad); n > 0 {
+		of := found.count
+		if some {
+			of = n + found.looked
+		}
+		text := fmt.Sprintf("%d of %s", n, plural(of, "prompt"))
+		if found.long > 0 {
+			text += fmt.Sprintf(", %d too long for the model with the answer", found.long)
+		}
+		for i, err := range found.bad[:min(n, shown)] {
+			text += []string{": ", "; "}[min(i, 1)] + err.Error()
+		}
+		if n > shown {
+			text += fmt.Sprintf("; and %d more", n-shown)
+		}
+		d.w.Add("  UNUSABLE", text)
+		d.missing++
+	}
+	return found, nil
+}
+
+// look makes a sample and takes down how long its prompt is.
+func (p *lengths) look(ctx context.Context, item evaluation.Item) {
+	s, err := item.Make(ctx)
+	tokens := 0
+	if err == nil {
+		if tokens = s.Tokens; len(s.Turns) > 0 {
+			var ids []int32
+			ids, _, err = s.Turns[0].Prompt(ctx, nil)
+			tokens = len(ids)
+			for _, turn := range s.Turns {
+				p.maxNew = max(p.maxNew, turn.MaxNew)
+			}
+		}
+	}
+	if err != nil {
+		if errors.Is(err, evaluation.ErrLong) {
+			p.long++
+		}
+		if !strings.Contains(err.Error(), item.ID) { // as those of rows do
+			err = fmt.Errorf("%s: %w", item.ID, err)
+		}
+		p.bad = append(p.bad, err)
+		return
+	}
+	if p.looked++; p.looked == 1 {
+		p.shortest = tokens
+	}
+	p.shortest, p.longest, p.tokens = min(p.shortest, tokens), max(p.longest, tokens), p.tokens+tokens
+}
+
+// needs tells what a run takes: its time, by what the model's products and steps take on its device, and its memory.
+func (d *description) needs(ctx context.Context, m *model.Model, names []string, s Subject, all lengths) error {
+	costs := costmodel.New(m, costmodel.Of(m), costmodel.Runtime)
+	mean := max(1, all.tokens/max(1, all.count))
+	whole, err := eviction.New("full", 0, nil, nil)
+	if err != nil {
+		return err
+	}
+	maxNew := max(1, all.maxNew)
+	e := costs.Estimate(whole, costmodel.Run{Tokens: mean, Budget: mean, MaxNew: maxNew})
+	cells := 1 // the full cache's answer, whatever is measured
+	for _, name := range names {
+		if name == "full" {
+			cells++
+		} else {
+			cells += len(d.job.Budgets)
+		}
+	}
+	prefill := e.Plain.Seconds * float64(all.count)
+	decode := e.Step.Seconds * float64(maxNew*cells*all.count)
+	d.w.Add("time", fmt.Sprintf("about %v for %s at %.3g tokens/s, and at most about %v for %d answers to each of %d tokens at %.3g tokens/s; answers that end before or are decoded together take less; what policies compute, and --timings, are not in it",
+		seconds(prefill), plural(all.count, "prompt"), float64(mean)/e.Plain.Seconds, seconds(decode), cells, maxNew, 1/e.Step.Seconds))
+	budget := 0
+	for _, b := range d.job.Budgets {
+		budget = max(budget, b.Of(all.longest))
+	}
+	o := lineup.Options{Model: s.Model, Set: d.job.Set, Seed: d.job.Seed}
+	f, err := o.Memory(ctx, m, names, eviction.FootprintOptions{Tokens: all.longest, Budget: budget, MaxNew: maxNew, Study: true})
+	if err != nil {
+		return err
+	}
+	d.w.Add("memory", fmt.Sprintf("%s at the longest prompt beside %s of weights", bytesize.Memory(f.Need), bytesize.Memory(m.WeightBytes())))
+	if err := o.CheckMemory(ctx, m, names, eviction.FootprintOptions{Tokens: all.longest, Budget: budget, MaxNew: maxNew, Study: true}); err != nil {
+		d.lacks("  memory", err.Error())
+	}
+	return nil
+}
+
+// seconds is a time as people read it.
+func seconds(s float64) time.Duration {
+	t := time.Duration(s * float64(time.Second))
+	if t < 10*time.Second {
+		return t.Round(time.Second / 10)
+	}
+	return t.Round(time.Second)
 }
 
 // absent are the folders of adapters and of a pattern that are not there.
@@ -125,5 +359,3 @@ func (s Subject) absent() (out []string) {
 
 // absentData stands for data that was not given.
 const absentData = "(none)"
-
-func cacheBytes(m *model.Model) int64 { return int64(m.CacheDType().Size()) }

@@ -41,18 +41,25 @@ const (
 	partialFile = "predictions.partial.jsonl" // predictions as they come
 )
 
-// folder is the output of a run. One without a path takes nothing.
+// folder is the output of a run. One without a path takes nothing. Until a sample is measured there is
+// nothing in it but the lock, and what was there before: see begin.
 type folder struct {
 	path    string
+	made    []string // folders that were made for it, outermost first
 	unlock  func()
-	partial *os.File
+	partial *os.File // nil: the run has not begun to write
 	kept    *os.File
-	keeping sync.Mutex               // lines of kept
+	keeping sync.Mutex               // lines of kept, and waiting
+	waiting []byte                   // lines of kept of before
+	anew    bool                     // what the folder holds of a run is removed
 	before  []*evaluation.Prediction // of the run that is continued
+	from    string                   // the file that they are in, "" for none
+	whole   int64                    // bytes of it that are
 	config  []byte
 	about   Environment
 	begun   *Environment // of the run that is continued, where it has one
 	again   string       // what a stopped run goes on with
+	agree   func() error // with the other workers on shards; nil: there are none
 }
 
 // Environment is what EnvironmentFile holds.
@@ -97,7 +104,7 @@ func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
 	if j.Files.Any() {
 		again += " --replace" // of the files of what was measured until then
 	}
-	f := &folder{path: j.Out, again: again, about: Environment{Schema: environmentSchema, Glimpse: cli.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
+	f := &folder{path: j.Out, again: again, agree: j.agreeing, about: Environment{Schema: environmentSchema, Glimpse: cli.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
 	if f.config, err = j.config(); err != nil {
 		return nil, err
 	}
@@ -107,31 +114,84 @@ func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
 		}
 		return f, nil
 	}
-	if err := os.MkdirAll(j.Out, 0o777); err != nil {
-		return nil, fmt.Errorf("--out: %w", err)
-	}
-	if f.unlock, err = cli.LockOutput(filepath.Join(j.Out, partialFile)); err != nil {
-		return nil, fmt.Errorf("--out: %w", err)
-	}
 	defer func() {
 		if err != nil {
 			f.close()
 		}
 	}()
-	if err := j.claim(f, log); err != nil {
-		return nil, err
+	if f.made, err = makeFolders(j.Out); err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	if f.unlock, err = cli.LockOutput(filepath.Join(j.Out, partialFile)); err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	return f, j.claim(f, log)
+}
+
+// makeFolders makes a folder and those that it is in, and returns the ones that were not there.
+func makeFolders(path string) (made []string, err error) {
+	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			break
+		}
+		made = append(made, dir)
+	}
+	slices.Reverse(made)
+	return made, os.MkdirAll(path, 0o777)
+}
+
+// begin opens the files of the run when the first sample is measured, so that a run that fails before
+// leaves the folder as it was.
+func (f *folder) begin() error {
+	if f.partial != nil {
+		return nil
+	}
+	fail := func(err error) error { return fmt.Errorf("--out: %w", err) }
+	if f.agree != nil {
+		if err := f.agree(); err != nil {
+			return fail(err)
+		}
+	}
+	if f.anew {
+		for _, name := range []string{MetricsFile, PredictionsFile, TimingsFile, EnvironmentFile, KeptFile, JudgementsFile, partialFile, ConfigFile} {
+			if err := os.Remove(f.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fail(err)
+			}
+		}
 	}
 	// First, so that a folder with anything in it is known as a run's.
 	if err := f.write(ConfigFile, f.config); err != nil {
-		return nil, err
+		return fail(err)
 	}
-	if err := f.openPartial(); err != nil {
-		return nil, fmt.Errorf("--out: %w", err)
+	switch f.from {
+	case partialFile:
+		if err := os.Truncate(f.file(partialFile), f.whole); err != nil {
+			return fail(err)
+		}
+	case PredictionsFile: // a finished run that is extended: its predictions are the first of the new one's
+		data, err := os.ReadFile(f.file(PredictionsFile))
+		if err == nil {
+			err = f.write(partialFile, data[:f.whole])
+		}
+		if err != nil {
+			return fail(err)
+		}
 	}
-	if err := f.openKept(); err != nil {
-		return nil, fmt.Errorf("--out: %w", err)
+	if f.about.Models != nil {
+		if err := f.writeAbout(); err != nil {
+			return fail(err)
+		}
 	}
-	return f, nil
+	if err := errors.Join(f.openKept(), f.openPartial()); err != nil {
+		return fail(err)
+	}
+	if len(f.waiting) > 0 {
+		if _, err := f.kept.Write(f.waiting); err != nil {
+			return fail(err)
+		}
+	}
+	f.waiting = nil
+	return nil
 }
 
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
@@ -155,16 +215,15 @@ func (j *Job) claim(f *folder, log io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	switch {
-	case j.Resume:
-	case j.Files.Replace:
-		for _, name := range []string{MetricsFile, PredictionsFile, TimingsFile, EnvironmentFile, KeptFile, JudgementsFile, partialFile, ConfigFile} {
-			if err := os.Remove(f.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("--out: %w", err)
-			}
-		}
+	damage, err := f.readLines()
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	if f.anew = j.Files.Replace && !j.Resume || damage == nil && !slices.ContainsFunc(f.before, (*evaluation.Prediction).Measured); f.anew {
+		f.before, f.from = nil, ""
 		return nil
-	default:
+	}
+	if !j.Resume {
 		return fmt.Errorf("--out: %s holds a run: go on with it with --resume, or begin anew with --replace", f.path)
 	}
 	note, err := j.continues(old, f.config)
@@ -183,56 +242,53 @@ func (j *Job) claim(f *folder, log io.Writer) error {
 		fmt.Fprintln(log, note)
 		f.about.accept([]string{note})
 	}
-	return f.resume(log)
+	if damage != nil {
+		fmt.Fprintf(log, "%s: %v: measured again from there\n", f.file(f.from), damage)
+	}
+	return nil
 }
 
-// resume reads the predictions there are. A line that a kill has cut, or that is damaged,
-// and all after it are measured again.
-func (f *folder) resume(log io.Writer) error {
-	name := partialFile
-	in, err := regularfile.Open(f.file(name))
+// readLines reads the predictions there are. A line that a kill has cut, or that is damaged,
+// and all after it are not among them.
+func (f *folder) readLines() (damage, err error) {
+	f.from = partialFile
+	in, err := regularfile.Open(f.file(f.from))
 	if errors.Is(err, fs.ErrNotExist) {
-		name = PredictionsFile
-		in, err = regularfile.Open(f.file(name))
+		f.from = PredictionsFile
+		in, err = regularfile.Open(f.file(f.from))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		f.from = ""
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("--resume: %w", err)
+		return nil, err
 	}
-	all, whole, damage, err := evaluation.ReadPredictions(in)
-	in.Close()
-	if err != nil {
-		return fmt.Errorf("--resume: %s: %w", f.file(name), err)
+	defer in.Close()
+	if f.before, f.whole, damage, err = evaluation.ReadPredictions(in, nil); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.file(f.from), err)
 	}
-	if damage != nil {
-		fmt.Fprintf(log, "%s: %v: measured again from there\n", f.file(name), damage)
-	}
-	if f.before = all; name == partialFile {
-		if damage != nil {
-			return os.Truncate(f.file(name), whole)
-		}
-		return nil
-	}
-	// A finished run that is extended: its predictions are the first of the new one's.
-	data, err := os.ReadFile(f.file(name))
-	if err != nil {
-		return fmt.Errorf("--resume: %w", err)
-	}
-	return f.write(partialFile, data[:whole])
+	return damage, nil
 }
 
 // sink is where predictions go.
 func (f *folder) sink() io.Writer {
-	if f.partial == nil {
+	if f.path == "" {
 		return nil
 	}
 	return f
 }
 
 // Write adds predictions.
-func (f *folder) Write(lines []byte) (int, error) { return f.partial.Write(lines) }
+func (f *folder) Write(lines []byte) (int, error) {
+	f.keeping.Lock()
+	err := f.begin()
+	f.keeping.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return f.partial.Write(lines)
+}
 
 // openPartial opens the predictions as they come.
 func (f *folder) openPartial() (err error) {
@@ -240,26 +296,29 @@ func (f *folder) openPartial() (err error) {
 	return err
 }
 
-// retain leaves out of what a continued run has the samples whose lines are not those of
-// the cells, and says so.
-func (f *folder) retain(results *evaluation.Results, model string, work []evaluation.Work, cells []evaluation.Cell, log io.Writer) error {
-	again, keep := results.Retain(model, work, cells)
+// retain leaves out of what a continued run has the samples whose lines are not of
+// the cells, and says so. It returns how many samples need no work.
+func (f *folder) retain(results *evaluation.Results, model string, work []evaluation.Work, cells []evaluation.Cell, log io.Writer) (done int, err error) {
+	done, again, keep := results.Retain(model, work, cells)
 	if len(again) == 0 {
-		return nil
+		return done, nil
 	}
-	fmt.Fprintf(log, "%s: %d samples, the first %s: their lines are not those of the policies and budgets in their order: measured again\n", f.file(partialFile), len(again), again[0])
+	fmt.Fprintf(log, "%s: %d samples, the first %s: their lines are not those of the policies and budgets in their order: measured again\n", f.file(f.from), len(again), again[0])
+	if err := f.begin(); err != nil {
+		return 0, err
+	}
 	all, err := readFinished(f.file(partialFile))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var lines bytes.Buffer
 	if err := evaluation.WritePredictions(&lines, slices.DeleteFunc(all, func(p *evaluation.Prediction) bool { return !keep(p) })); err != nil {
-		return err
+		return 0, err
 	}
 	if err := errors.Join(f.partial.Close(), f.write(partialFile, lines.Bytes())); err != nil {
-		return err
+		return 0, err
 	}
-	return f.openPartial()
+	return done, f.openPartial()
 }
 
 // describe takes down what is measured, which must be what the run was begun with.
@@ -283,21 +342,18 @@ func (f *folder) describe(ctx context.Context, l *lineup.Lineup, contenders []ev
 		if known != was.SHA256 {
 			return fmt.Errorf("--resume: %s: model %s: the weights have changed since the run was begun: SHA-256 %.12s…, want %.12s…", f.file(EnvironmentFile), l.Name, hash, was.SHA256)
 		}
-		if changes := companions.Differences(was.Companions); was.Companions != nil && changes != "" {
+		old := slices.DeleteFunc(slices.Clone(companions), func(c datasets.Content) bool { // what was added is for cells that were
+			return !slices.ContainsFunc(was.Companions, func(o datasets.Content) bool { return o.File == c.File })
+		})
+		if changes := old.Differences(was.Companions); was.Companions != nil && changes != "" {
 			return fmt.Errorf("--resume: %s: model %s: adapters or drafts have changed since the run was begun: %s", f.file(EnvironmentFile), l.Name, changes)
 		}
 	}
 	f.about.Models = append(f.about.Models, AboutModel{Name: l.Name, SHA256: hash, HashOf: hashOfTensors, Companions: companions, Device: l.Backend.Name(), Policies: aboutPolicies(contenders)})
-	// Now, so that a run that is stopped can be compared with the one that goes on.
-	about := f.about
-	if f.begun != nil {
-		for _, m := range f.begun.Models {
-			if about.model(m.Name) == nil {
-				about.Models = append(slices.Clip(about.Models), m)
-			}
-		}
+	if f.partial == nil {
+		return nil
 	}
-	return f.writeAbout(&about)
+	return f.writeAbout()
 }
 
 // hashOfTensors is AboutModel.HashOf of model.Model.SHA256.
@@ -348,7 +404,17 @@ func (e *Environment) accept(notes []string) {
 	}
 }
 
-func (f *folder) writeAbout(about *Environment) error {
+// writeAbout writes what is known of the models, those of the run that is continued among them, so that
+// a run that is stopped can be compared with the one that goes on.
+func (f *folder) writeAbout() error {
+	about := f.about
+	if f.begun != nil {
+		for _, m := range f.begun.Models {
+			if about.model(m.Name) == nil {
+				about.Models = append(slices.Clip(about.Models), m)
+			}
+		}
+	}
 	text, err := json.MarshalIndent(about, "", "  ")
 	if err != nil {
 		return err
@@ -368,6 +434,9 @@ func (f *folder) finish(rows []evaluation.Row, timings []evaluation.Timing, mode
 	if f.path == "" {
 		return nil
 	}
+	if err := f.begin(); err != nil {
+		return err
+	}
 	if err := f.partial.Sync(); err != nil {
 		return err
 	}
@@ -380,7 +449,7 @@ func (f *folder) finish(rows []evaluation.Row, timings []evaluation.Timing, mode
 	if err != nil {
 		return err
 	}
-	if err := f.files(rows, all, timings, sortedKept(kept, models, tasks)); err != nil {
+	if err := f.files(rows, all, timings, ordered(sortedKept(kept, models, tasks), all)); err != nil {
 		return err
 	}
 	return os.Remove(f.file(partialFile))
@@ -408,7 +477,7 @@ func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timi
 	if err != nil {
 		return err
 	}
-	if err := f.writeAbout(&f.about); err != nil {
+	if err := f.writeAbout(); err != nil {
 		return err
 	}
 	for _, w := range []struct {
@@ -456,6 +525,11 @@ func (f *folder) close() {
 		f.unlock()
 		f.unlock = nil
 	}
+	if f.partial == nil {
+		for _, dir := range slices.Backward(f.made) {
+			os.Remove(dir) // fails where another has put something in it
+		}
+	}
 }
 
 // config is the job as YAML.
@@ -492,8 +566,11 @@ func blockStyle(n *yaml.Node) {
 // and how far. The data's contents are compared by themselves.
 var free = []string{"out", "device", "batch", "concurrency", "samples", "timings", "strict", "s3", "inspect", "data_sha256"}
 
-// sameConfig is an error that names the settings in which two configurations differ.
-func sameConfig(old, now []byte) error {
+// grown are the keys of what a run may be continued with more of: see grow.
+var grown = []string{"models", "policies", "budgets"}
+
+// sameConfig is an error that names the settings, but for the free ones, in which two configurations differ.
+func sameConfig(old, now []byte, free []string) error {
 	var a, b map[string]any
 	if err := yaml.Unmarshal(old, &a); err != nil {
 		return err
@@ -518,7 +595,7 @@ func sameConfig(old, now []byte) error {
 		return nil
 	}
 	slices.Sort(differ)
-	return fmt.Errorf("the run was begun with other settings: %s", strings.Join(differ, ", "))
+	return fmt.Errorf("the run was begun with other settings: %s; want them as they were, or another folder, which evict report joins with this one", strings.Join(differ, ", "))
 }
 
 // identify finds out what the data are. What is missing the tasks tell.
@@ -551,7 +628,11 @@ func contentsIn(config []byte) (datasets.Contents, error) {
 // continues is an error where a configuration is not that of the run that was begun, or its data are
 // others, unless that is accepted: then it is a note.
 func (j *Job) continues(old, now []byte) (note string, err error) {
-	if err := sameConfig(old, now); err != nil {
+	may := free
+	if j.began != nil {
+		may = slices.Concat(free, grown)
+	}
+	if err := sameConfig(old, now, may); err != nil {
 		return "", err
 	}
 	was, err := contentsIn(old)

@@ -1,8 +1,11 @@
 package runs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -61,6 +64,9 @@ type Job struct {
 	// process alone.
 	Ranks collective.Group `json:"-"`
 
+	described     bool // and not run: what is missing is told with the rest
+	began         *Job // what the run that is continued was begun with; nil: nothing
+	agreeing      func() error
 	shard, shards int // that this run is, of so many; 0: everything
 	model         *lineup.Lineup
 }
@@ -135,7 +141,8 @@ func (s Shared) or(other Shared) Shared {
 
 // Task is one or several tasks with the same settings.
 type Task struct {
-	Task    string   `json:"task"` // TASK or TASK/SUBTASK, with commas between
+	Task    string   `json:"task"`           // TASK or TASK/SUBTASK, with commas between
+	Name    string   `json:"name,omitempty"` // that results are reported by; "" is the task's, of own data that of the file
 	Options []string `json:"options,omitempty"`
 	Shared
 }
@@ -221,7 +228,7 @@ func (j *Job) check() ([]plan, error) {
 	}
 	for _, m := range j.Models {
 		asked := lineup.Options{Model: m.Model, Adapters: m.Adapters, Set: j.Set}
-		if err := asked.CheckAdapters(strings.Join(j.Policies, ",")); err != nil {
+		if err := asked.CheckAdapters(strings.Join(j.Policies, ",")); err != nil && !j.described {
 			return nil, err
 		}
 	}
@@ -259,6 +266,9 @@ func (j *Job) check() ([]plan, error) {
 	if j.Batch < 1 || j.Concurrent < 0 || j.Inspect < 0 {
 		return nil, fmt.Errorf("batch: got %d, concurrency: got %d, inspect: got %d, want at least 1, 0 and 0", j.Batch, j.Concurrent, j.Inspect)
 	}
+	if err := j.nameData(); err != nil {
+		return nil, err
+	}
 	var plans []plan
 	j.sources = nil
 	for _, t := range j.Tasks {
@@ -267,6 +277,9 @@ func (j *Job) check() ([]plan, error) {
 			return nil, err
 		}
 		t.Shared = t.Shared.or(j.Shared)
+		if t.Name != "" && len(selections) > 1 {
+			return nil, fmt.Errorf("tasks %s: name: got %q for %d tasks, want one of each", t.Task, t.Name, len(selections))
+		}
 		for _, s := range selections {
 			p, err := j.plan(s, t)
 			if err != nil {
@@ -279,6 +292,74 @@ func (j *Job) check() ([]plan, error) {
 		}
 	}
 	return plans, nil
+}
+
+// nameData calls tasks of the user's own data by their files, "notes" for notes.jsonl; where several would be
+// called the same, by as much of the path as tells them apart: "notes.csv", "notes.csv (june)".
+func (j *Job) nameData() error {
+	var tasks []Task
+	var own []int             // places in tasks of those that need a name
+	var taken, files []string // names that others have; the data of own
+	for _, t := range j.Tasks {
+		selections, err := evaluation.ParseTasks(t.Task)
+		if err != nil {
+			return err
+		}
+		data := cmp.Or(t.Data, j.Data)
+		for _, s := range selections {
+			if !s.Task.NamedByData || t.Name != "" || data == "" || data == stdin.Name {
+				taken = append(taken, cmp.Or(t.Name, s.Name()))
+				continue
+			}
+			if slices.Contains(files, data) {
+				return fmt.Errorf("data %s twice", data)
+			}
+			own, files = append(own, len(tasks)), append(files, data)
+			if len(selections) > 1 { // an entry of its own, which has the name
+				one := t
+				one.Task = s.Name()
+				tasks = append(tasks, one)
+				t.Task = strings.Join(slices.DeleteFunc(strings.Split(t.Task, ","), func(name string) bool { return strings.TrimSpace(name) == s.Name() }), ",")
+			}
+		}
+		tasks = append(tasks, t)
+	}
+	forms := []func(path string) string{
+		func(p string) string {
+			base := path.Base(p)
+			return cmp.Or(strings.TrimSuffix(base, dataExtension(base)), base)
+		},
+		path.Base,
+		func(p string) string { return fmt.Sprintf("%s (%s)", path.Base(p), path.Base(path.Dir(p))) },
+		func(p string) string { return fmt.Sprintf("%s (%s)", path.Base(p), path.Dir(p)) },
+	}
+	name := func(form int, file string) string { return forms[form](strings.TrimRight(filepath.ToSlash(file), "/")) }
+	at := make([]int, len(own)) // forms of the names
+	for form := range len(forms) - 1 {
+		for i := range own {
+			clash := slices.Contains(taken, name(form, files[i]))
+			for k := range own {
+				clash = clash || k != i && name(form, files[k]) == name(form, files[i])
+			}
+			if clash && at[i] == form {
+				at[i]++
+			}
+		}
+	}
+	for i, place := range own {
+		tasks[place].Name = name(at[i], files[i])
+	}
+	j.Tasks = tasks
+	return nil
+}
+
+// dataExtension is the extension of a file of data with that of its compression, "" of another.
+func dataExtension(name string) string {
+	ext := path.Ext(name)
+	if slices.Contains([]string{".gz", ".zst"}, ext) {
+		ext = path.Ext(strings.TrimSuffix(name, ext)) + ext
+	}
+	return ext
 }
 
 // maxShards bounds the parts of a run.
@@ -324,5 +405,5 @@ func (j *Job) plan(s evaluation.Selection, t Task) (*plan, error) {
 			return nil, err
 		}
 	}
-	return &plan{selection: s, name: s.Name(), task: t, options: options, setting: set}, nil
+	return &plan{selection: s, name: cmp.Or(t.Name, s.Name()), task: t, options: options, setting: set}, nil
 }

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -70,13 +71,17 @@ func Join(all []*Stored) (*Joined, error) {
 	return out, nil
 }
 
+// sameMeasure is the relative difference up to which two measures are the same: a likelihood's last digits
+// depend on how many caches were decoded together at the time.
+const sameMeasure = 1e-6
+
 // sameResult tells whether two predictions of one cell say the same.
 func sameResult(a, b *evaluation.Prediction) bool {
 	x, y := *a, *b
 	x.Cells, y.Cells = 0, 0
 	x.Measures, y.Measures = nil, nil
 	for name, v := range a.Measures { // one run may have measured more
-		if w, ok := b.Measures[name]; ok && v != w {
+		if w, ok := b.Measures[name]; ok && math.Abs(v-w) > sameMeasure*max(1, math.Abs(v)) {
 			return false
 		}
 	}
@@ -142,11 +147,11 @@ func samplesConfig(config []byte, task string) (map[string]any, error) {
 	for _, e := range entries {
 		entry, ok := e.(map[string]any)
 		list, _ := entry["task"].(string)
-		if !ok || !asksFor(list, task) {
+		if name, _ := entry["name"].(string); !ok || name != task && (name != "" || !asksFor(list, task)) {
 			continue
 		}
 		for k, v := range entry { // its own settings win over those of all tasks
-			if k != "task" && k != "samples" {
+			if k != "task" && k != "name" && k != "samples" {
 				top[k] = v
 			}
 		}

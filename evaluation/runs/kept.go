@@ -38,14 +38,19 @@ func (f *folder) keep(k *evaluation.Kept) error {
 	if err != nil {
 		return err
 	}
+	line = append(line, '\n')
 	f.keeping.Lock()
 	defer f.keeping.Unlock()
-	_, err = f.kept.Write(append(line, '\n'))
+	if f.kept == nil {
+		f.waiting = append(f.waiting, line...)
+		return nil
+	}
+	_, err = f.kept.Write(line)
 	return err
 }
 
-// readKept reads a KeptFile, which may be missing. Lines that a kill has cut, and those of a
-// sample that is there a second time, are left out.
+// readKept reads a KeptFile, which may be missing. Lines that a kill has cut are left out; of a sample
+// that is there a second time, the cells that it lacked are added.
 func readKept(path string) ([]*evaluation.Kept, error) {
 	in, err := regularfile.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,7 +64,7 @@ func readKept(path string) ([]*evaluation.Kept, error) {
 		model, task string
 		index       int
 	}
-	seen := make(map[key]bool)
+	seen := make(map[key]*evaluation.Kept)
 	var out []*evaluation.Kept
 	r := bufio.NewReaderSize(in, 1<<16)
 	for {
@@ -71,11 +76,19 @@ func readKept(path string) ([]*evaluation.Kept, error) {
 			return nil, err
 		}
 		k, err := evaluation.DecodeKept(bytes.TrimSpace(line))
-		if err != nil || seen[key{k.Model, k.Task, k.Index}] {
+		if err != nil {
 			continue
 		}
-		seen[key{k.Model, k.Task, k.Index}] = true
-		out = append(out, k)
+		first := seen[key{k.Model, k.Task, k.Index}]
+		if first == nil {
+			seen[key{k.Model, k.Task, k.Index}], out = k, append(out, k)
+			continue
+		}
+		for _, c := range k.Cells {
+			if len(k.Tokens) == len(first.Tokens) && !slices.ContainsFunc(first.Cells, func(o evaluation.KeptCell) bool { return o.Named() == c.Named() }) {
+				first.Cells = append(first.Cells, c)
+			}
+		}
 	}
 }
 
@@ -86,6 +99,22 @@ func sortedKept(all []*evaluation.Kept, models, tasks []string) []*evaluation.Ke
 			cmp.Compare(slices.Index(tasks, a.Task), slices.Index(tasks, b.Task)), cmp.Compare(a.Index, b.Index))
 	})
 	return all
+}
+
+// ordered puts the cells of samples into the order that predictions, which are sorted, have them in.
+func ordered(kept []*evaluation.Kept, all []*evaluation.Prediction) []*evaluation.Kept {
+	place := make(map[evaluation.KeptCell]int)
+	for _, p := range all {
+		if c := (evaluation.KeptCell{Policy: p.Policy, Adapter: p.Adapter, Budget: p.Budget}); p.Policy != "" {
+			if _, ok := place[c]; !ok {
+				place[c] = len(place)
+			}
+		}
+	}
+	for _, k := range kept {
+		slices.SortStableFunc(k.Cells, func(a, b evaluation.KeptCell) int { return cmp.Compare(place[a.Named()], place[b.Named()]) })
+	}
+	return kept
 }
 
 func writeKept(w io.Writer, all []*evaluation.Kept) error {

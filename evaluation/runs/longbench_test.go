@@ -68,7 +68,7 @@ func TestLongBenchOnRealRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	predictions, _, damage, err := evaluation.ReadPredictions(f)
+	predictions, _, damage, err := evaluation.ReadPredictions(f, nil)
 	if err != nil || damage != nil || len(predictions) != 8 {
 		t.Fatalf("%d predictions, %v, %v; want 4 samples of 2 policies", len(predictions), damage, err)
 	}

@@ -122,17 +122,15 @@ func (s *Stored) readFolder(dir string, answers int) error {
 		return err
 	}
 	defer in.Close()
-	_, damage, err := evaluation.ScanPredictions(in, func(sample []*evaluation.Prediction) {
-		for _, p := range sample {
-			if p.Index >= answers {
-				p.Answers, p.Finish = nil, nil
-			}
+	all, _, damage, err := evaluation.ReadPredictions(in, func(p *evaluation.Prediction) {
+		if p.Index >= answers {
+			p.Shorten()
 		}
-		s.Predictions = append(s.Predictions, sample...)
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
+	s.Predictions = append(s.Predictions, all...)
 	if damage != nil {
 		s.Damage = fmt.Sprintf("%s: %v", filepath.Base(path), damage)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,8 @@ import (
 	"glimpse/internal/cli"
 	"glimpse/internal/collective"
 	"glimpse/internal/progress"
+	"glimpse/internal/regularfile"
+	"glimpse/internal/yamlconfig"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -25,6 +29,8 @@ type Outcome struct {
 	Failed  int // predictions that are errors
 	Samples int
 	First   string // the first of the errors
+	// Failures are the errors of the samples that failed, or under a policy, one of each.
+	Failures []error
 
 	Prompts, Caches int // caches that were evicted of so many prefills
 	Saved           time.Duration
@@ -33,6 +39,9 @@ type Outcome struct {
 // Run measures everything, or the shards that are free. What was measured comes back with an
 // error, too.
 func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
+	if err := j.grow(log); err != nil {
+		return nil, fmt.Errorf("eval: --resume: %w", err)
+	}
 	plans, err := j.check()
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
@@ -76,8 +85,15 @@ func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outc
 	if err == nil {
 		err = sumErr
 	}
-	if err == nil && len(out.Rows) == 0 && out.Samples > 0 && j.shards == 0 {
+	switch {
+	case err != nil || len(out.Rows) > 0 || j.shards > 0:
+	case out.Samples > 0:
 		err = fmt.Errorf("eval: none of %d samples could be measured: %s", out.Samples, out.First)
+	default:
+		err = fmt.Errorf("eval: no sample: tasks %s have none", strings.Join(tasks, ", "))
+	}
+	if err == nil {
+		err = results.Flush()
 	}
 	if err != nil {
 		return out, f.stopped(err)
@@ -85,21 +101,102 @@ func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outc
 	return out, f.finish(out.Rows, timings, models, tasks)
 }
 
+// grow makes the job one of all that the run in its folder has been begun with, where it goes on with one: policies,
+// budgets, adapters and drafts that it names beside those are added, and measured for the samples that
+// there are, too.
+func (j *Job) grow(log io.Writer) error {
+	if !j.Resume || j.Out == "" || objectstore.IsURL(j.Out) || j.Shards > 0 || j.Shard != "" {
+		return nil
+	}
+	f := &folder{path: j.Out}
+	raw, err := regularfile.Read(f.file(ConfigFile), yamlconfig.MaxBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if damage, err := f.readLines(); err != nil || damage == nil && !slices.ContainsFunc(f.before, (*evaluation.Prediction).Measured) {
+		return err // it is begun anew
+	}
+	began := new(Job)
+	if err := yamlconfig.Decode(f.file(ConfigFile), raw, nil, began); err != nil {
+		return err
+	}
+	before, asked := strings.Join(began.Policies, ","), strings.Join(j.Policies, ",")
+	policies, err := lineup.Union(before, asked)
+	if err != nil {
+		return err
+	}
+	var added []string
+	if more := strings.TrimPrefix(policies, before); more != "" {
+		added = append(added, "policies "+strings.TrimPrefix(more, ","))
+	}
+	for _, b := range j.Budgets {
+		if !slices.Contains(began.Budgets, b) {
+			added = append(added, "budget "+b.String())
+		}
+	}
+	if len(j.Models) == 0 {
+		j.Models = []Subject{{}}
+	}
+	names := func(all []Subject) (out []string) {
+		for _, s := range all {
+			out = append(out, s.Model)
+		}
+		return out
+	}
+	if was, is := names(began.Models), names(j.Models); !slices.Equal(was, is) {
+		return fmt.Errorf("%s: the run was begun with models %q, want them and not %q; evict report joins runs of other models", f.file(ConfigFile), was, is)
+	}
+	for i, was := range began.Models {
+		is := &j.Models[i]
+		if is.Pattern != "" && is.Pattern != was.Pattern {
+			return fmt.Errorf("%s: the run was begun with pattern %q, want it and not %q", f.file(ConfigFile), was.Pattern, is.Pattern)
+		}
+		is.Pattern = was.Pattern
+		is.Adapters, is.Drafts = union(was.Adapters, is.Adapters), union(was.Drafts, is.Drafts)
+	}
+	if j.Policies = (Names{policies}); len(added) == 0 {
+		j.Policies = began.Policies
+	}
+	j.Budgets, j.began = union(began.Budgets, j.Budgets), began
+	if len(added) > 0 {
+		fmt.Fprintf(log, "added to the run in %s: %s; what is there of others is not measured again\n", j.Out, strings.Join(added, ", "))
+	}
+	return nil
+}
+
+// union is a list and what it lacks of another.
+func union[T comparable](list, more []T) []T {
+	for _, x := range more {
+		if !slices.Contains(list, x) {
+			list = append(slices.Clip(list), x)
+		}
+	}
+	return list
+}
+
 // sumUp makes the rows of predictions, which it sorts.
 func sumUp(all []*evaluation.Prediction, timings []evaluation.Timing, models, tasks []string) (*Outcome, error) {
 	out := new(Outcome)
 	evaluation.SortPredictions(all, models, tasks)
-	seen := make(map[string]bool)
+	seen, failed := make(map[string]bool), make(map[string]bool)
 	for _, p := range all {
+		key := fmt.Sprint(p.Model, "\x00", p.Task, "\x00", p.Index)
 		if p.Error != "" {
-			if out.Failed++; out.First == "" {
-				out.First = fmt.Sprintf("task %s, sample %s: %s", p.Task, p.Sample, p.Error)
+			if out.Failed++; !failed[key] {
+				failed[key] = true
+				out.Failures = append(out.Failures, fmt.Errorf("task %s, sample %s: %s", p.Task, p.Sample, p.Error))
 			}
 		}
-		if key := fmt.Sprint(p.Model, "\x00", p.Task, "\x00", p.Index); !seen[key] {
+		if !seen[key] {
 			seen[key] = true
 			out.Samples++
 		}
+	}
+	if len(out.Failures) > 0 {
+		out.First = out.Failures[0].Error()
 	}
 	var err error
 	out.Rows, err = evaluation.RowsOf(all, timings)
@@ -183,8 +280,9 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	case len(left) > 0:
 		fmt.Fprintf(log, "%d subtasks are left out, the first: %v\n", len(left), left[0])
 	}
+	finished := 0
 	if results != nil { // rank 0 has them
-		if err := f.retain(results, l.Name, work, evaluation.CellsOf(contenders, j.Budgets), log); err != nil {
+		if finished, err = f.retain(results, l.Name, work, evaluation.CellsOf(contenders, j.Budgets), log); err != nil {
 			return "", nil, fmt.Errorf("eval: --resume: %w", err)
 		}
 	}
@@ -196,6 +294,9 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 		inspect = 0
 	}
 	bar := progress.New(log, "prompts", int64(max(0, total)))
+	if finished > 0 {
+		bar.Skip(int64(finished))
+	}
 	err = evaluation.Run(ctx, l.Model, work, evaluation.Options{
 		Contenders: contenders, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
 		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Inspect: inspect, OnKept: f.keep, OnSample: func() { bar.Add(1) },
@@ -265,6 +366,12 @@ func (j *Job) checkMemory(ctx context.Context, m *model.Model, o *lineup.Options
 
 // stopped says how a run that did not come to its end goes on.
 func (f *folder) stopped(err error) error {
+	if f.path != "" && f.partial == nil && len(f.before) == 0 {
+		if errors.Is(err, context.Canceled) {
+			err = fmt.Errorf("stopped before a sample was measured: %w", err)
+		}
+		return err
+	}
 	if !errors.Is(err, context.Canceled) {
 		if f.path != "" && errors.As(err, new(*collective.Failure)) {
 			err = fmt.Errorf("what was measured is in %s, and the same command with %s goes on: %w", f.path, f.again, err)

@@ -172,7 +172,7 @@ func lines(t *testing.T, dir string) []string {
 // renamed are lines of a sample of which the first n tell of another sample's ID.
 func renamed(t *testing.T, of []string, n int) []string {
 	t.Helper()
-	all, _, damage, err := evaluation.ReadPredictions(strings.NewReader(strings.Join(of, "")))
+	all, _, damage, err := evaluation.ReadPredictions(strings.NewReader(strings.Join(of, "")), nil)
 	if err != nil || damage != nil {
 		t.Fatal(err, damage)
 	}
@@ -203,8 +203,8 @@ func TestFolderIsNotLost(t *testing.T) {
 	before := read(t, dir, MetricsFile)
 	refuse(small(dir), "holds a run: go on with it with --resume, or begin anew with --replace")
 	other := small(dir)
-	other.Resume, other.Budgets = true, []eviction.Budget{eviction.Pairs(8)}
-	refuse(other, `budgets (was [16,"20%"], is [8])`)
+	other.Resume, other.Seed, other.Budgets = true, 2, []eviction.Budget{eviction.Pairs(8)} // a budget more is none of the differences
+	refuse(other, `the run was begun with other settings: seed (was 1, is 2); want them as they were, or another folder, which evict report joins with this one`)
 	strange := t.TempDir()
 	if err := os.WriteFile(filepath.Join(strange, "thesis.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)

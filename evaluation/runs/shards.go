@@ -96,6 +96,7 @@ func (j *Job) runShard(ctx context.Context, at place, i, n int, plans []plan, lo
 	part.Out, part.shard, part.shards = dir, i, n
 	_, err = os.Stat(filepath.Join(dir, ConfigFile))
 	part.Resume = err == nil
+	part.agreeing = func() error { return j.agree(ctx) }
 	fmt.Fprintf(log, "shard %d of %d\n", i, n)
 	_, err = part.runFolder(work, plans, log)
 	j.model = part.model
@@ -153,6 +154,9 @@ func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome
 	if err != nil {
 		return fail(err)
 	}
+	if len(out.Rows) == 0 {
+		return out, fmt.Errorf("eval: none of %d samples could be measured: %s", out.Samples, out.First)
+	}
 	config, err := j.config()
 	if err != nil {
 		return fail(err)
@@ -179,7 +183,7 @@ func readFinished(path string) ([]*evaluation.Prediction, error) {
 		return nil, err
 	}
 	defer in.Close()
-	all, _, damage, err := evaluation.ReadPredictions(in)
+	all, _, damage, err := evaluation.ReadPredictions(in, nil)
 	if err = errors.Join(err, damage); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -200,59 +204,56 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// place opens the output and makes sure that all workers measure the same.
+// place opens the output, whose settings must be the job's if it has any yet.
 func (j *Job) place(ctx context.Context, log io.Writer) (place, error) {
 	config, err := j.config()
 	if err != nil {
 		return nil, err
 	}
-	if !objectstore.IsURL(j.Out) {
-		if err := os.MkdirAll(j.Out, 0o777); err != nil {
-			return nil, fmt.Errorf("--out: %w", err)
-		}
-		unlock, err := filelock.Lock(ctx, filepath.Join(j.Out, ".settings.lock"), func() { fmt.Fprintln(progress.Stderr, "waiting for another worker to write the settings of "+j.Out) })
-		if err != nil {
-			return nil, fmt.Errorf("--out: %w", err)
-		}
-		defer unlock()
-		f := &folder{path: j.Out}
-		old, err := regularfile.Read(f.file(settingsFile), yamlconfig.MaxBytes)
-		if errors.Is(err, fs.ErrNotExist) {
-			if _, err := os.Stat(f.file(ConfigFile)); err == nil {
-				return nil, fmt.Errorf("--out: %s holds a run without shards, want another folder", j.Out)
-			}
-			return shared{j.Out}, f.write(settingsFile, config)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--out: %w", err)
-		}
+	same := func(old []byte) error {
 		note, err := j.continues(old, config)
 		if err != nil {
-			return nil, fmt.Errorf("--out: %s: %w", j.Out, err)
+			return fmt.Errorf("--out: %s: %w", j.Out, err)
 		}
 		if note != "" {
 			fmt.Fprintln(log, note)
 		}
-		return shared{j.Out}, nil
+		return nil
+	}
+	if !objectstore.IsURL(j.Out) {
+		made, err := makeFolders(j.Out)
+		if err != nil {
+			return nil, fmt.Errorf("--out: %w", err)
+		}
+		f := &folder{path: j.Out, made: made}
+		old, err := regularfile.Read(f.file(settingsFile), yamlconfig.MaxBytes)
+		switch {
+		case err == nil:
+			err = same(old)
+		case !errors.Is(err, fs.ErrNotExist):
+			err = fmt.Errorf("--out: %w", err)
+		default:
+			if _, err = os.Stat(f.file(ConfigFile)); err == nil {
+				err = fmt.Errorf("--out: %s holds a run without shards, want another folder", j.Out)
+			} else {
+				err = nil
+			}
+		}
+		if err != nil {
+			f.close()
+			return nil, err
+		}
+		return shared{f}, nil
 	}
 	store, name, err := objectstore.Open(ctx, j.Out, j.S3)
 	if err != nil {
 		return nil, err
 	}
-	key := objectstore.Join(name, settingsFile)
-	err = store.Put(ctx, key, bytes.NewReader(config), objectstore.PutOptions{New: true})
-	if errors.Is(err, objectstore.ErrExists) {
-		var old []byte
-		if old, err = objectstore.Get(ctx, store, key, 1<<20); err == nil {
-			var note string
-			if note, err = j.continues(old, config); err != nil {
-				err = fmt.Errorf("--out: %s: %w", j.Out, err)
-			} else if note != "" {
-				fmt.Fprintln(log, note)
-			}
-		}
+	old, err := objectstore.Get(ctx, store, objectstore.Join(name, settingsFile), 1<<20)
+	if err == nil {
+		err = same(old)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, objectstore.ErrNotExist) {
 		return nil, err
 	}
 	dir, err := tempdir.New("", "glimpse-eval-")
@@ -262,12 +263,54 @@ func (j *Job) place(ctx context.Context, log io.Writer) (place, error) {
 	return &stored{store: store, folder: name, dir: dir, save: saveEvery}, nil
 }
 
+// agree writes the settings when the first sample of a shard is measured, or makes sure that they are those
+// that another worker has written: all workers measure the same.
+func (j *Job) agree(ctx context.Context) error {
+	config, err := j.config()
+	if err != nil {
+		return err
+	}
+	var old []byte
+	if objectstore.IsURL(j.Out) {
+		store, name, err := objectstore.Open(ctx, j.Out, j.S3)
+		if err != nil {
+			return err
+		}
+		key := objectstore.Join(name, settingsFile)
+		err = store.Put(ctx, key, bytes.NewReader(config), objectstore.PutOptions{New: true})
+		if !errors.Is(err, objectstore.ErrExists) {
+			return err
+		}
+		if old, err = objectstore.Get(ctx, store, key, 1<<20); err != nil {
+			return err
+		}
+	} else {
+		unlock, err := filelock.Lock(ctx, filepath.Join(j.Out, ".settings.lock"), func() { fmt.Fprintln(progress.Stderr, "waiting for another worker to write the settings of "+j.Out) })
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		f := &folder{path: j.Out}
+		old, err = regularfile.Read(f.file(settingsFile), yamlconfig.MaxBytes)
+		if errors.Is(err, fs.ErrNotExist) {
+			return f.write(settingsFile, config)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := j.continues(old, config); err != nil {
+		return fmt.Errorf("%s: %w", j.Out, err)
+	}
+	return nil
+}
+
 // settingsFile is the configuration that all shards are measured with.
 const settingsFile = ".settings.yaml"
 
 // shared is a folder that all workers see. The lock of a shard's run is its claim, which a
 // worker that dies lets go.
-type shared struct{ path string }
+type shared struct{ *folder }
 
 func (s shared) finished(_ context.Context, name string) (bool, error) {
 	_, err := os.Stat(filepath.Join(s.path, name, MetricsFile))
@@ -279,19 +322,21 @@ func (s shared) finished(_ context.Context, name string) (bool, error) {
 
 func (s shared) take(ctx context.Context, name string) (string, context.Context, func() error, error) {
 	dir := filepath.Join(s.path, name)
-	unlock, free, err := tryLock(dir)
+	lock := filepath.Join(s.path, "."+name+".lock")
+	unlock, free, err := filelock.TryLock(lock)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("eval: --out: %w", err)
 	}
 	if !free {
 		return "", nil, nil, errTaken
 	}
-	return dir, ctx, func() error { unlock(); return nil }, nil
-}
-
-// tryLock takes the lock of a shard, beside its folder.
-func tryLock(dir string) (unlock func(), free bool, err error) {
-	return filelock.TryLock(filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".lock"))
+	return dir, ctx, func() error {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) { // nothing was measured
+			os.Remove(lock) // before it is let go, so that nobody holds the lock of a file without a name
+		}
+		unlock()
+		return nil
+	}, nil
 }
 
 func (s shared) bring(_ context.Context, name string) (string, error) {
@@ -311,8 +356,6 @@ func (s shared) deliver(_ context.Context, dir string, names []string) error {
 	}
 	return nil
 }
-
-func (s shared) close() {}
 
 // saveEvery is the time between uploads of what a shard has, leaveWithin what a worker that
 // is stopped may take for the last one.

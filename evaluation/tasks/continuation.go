@@ -123,6 +123,7 @@ func (c *continuation) sample(ctx context.Context, p prompt) (*evaluation.Sample
 	}
 	before := answer[:len(answer)-cut]
 	s := &evaluation.Sample{Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(slices.Concat(ids, before)), MaxNew: whole - len(before)}}}
+	s.References = p.references
 	s.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 		if c.synthetic {
 			right := 0.0

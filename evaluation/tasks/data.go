@@ -1,12 +1,15 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
@@ -21,7 +24,7 @@ func init() {
 		Doc:       "your own prompts; answers are scored against references where the rows have them, and otherwise compared with the full cache's",
 		Source:    "the user",
 		Data:      "JSONL, JSON, CSV, TSV, Parquet or texts: a file, a folder or s3://BUCKET/NAME",
-		NeedsData: true,
+		NeedsData: true, NamedByData: true,
 		Options: []evaluation.Option{
 			{Name: "format", Default: datasets.FormatAuto, Doc: "of the files: " + strings.Join(datasets.SourceFormats, ", ")},
 			{Name: "group", Doc: "field whose values results are broken down by"},
@@ -32,8 +35,16 @@ func init() {
 
 const (
 	dataMaxNew = 256
-	dataMetric = "qa_f1" // where references are not scored by another
-	dataPeek   = 64      // rows that are looked at for references
+	dataPeek   = 64 // rows that are looked at for references
+)
+
+// Where the user names no metric, answers are scored by both of these. Tables show the first where most
+// references are short, of at most shortReference characters: models answer in sentences, of which F1
+// counts every other word as wrong. Of longer ones a sentence says the same in other words.
+const (
+	shortMetric    = "substring_exact_match"
+	longMetric     = "qa_f1"
+	shortReference = 50
 )
 
 // localData is the path of the setting's data on the local disk.
@@ -75,7 +86,7 @@ func openData(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation
 	fail := func(err error) (*evaluation.Samples, error) { return nil, fmt.Errorf("task data: %w", err) }
 	d := &ownData{setting: s, names: s.Metrics}
 	if len(d.names) == 0 {
-		d.names = []string{dataMetric}
+		d.names = []string{shortMetric, longMetric}
 	}
 	var err error
 	if d.metrics, err = namedMetrics(d.names); err != nil {
@@ -91,8 +102,8 @@ func openData(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation
 	if err != nil {
 		return fail(err)
 	}
-	if s.Samples > 0 && count > 0 {
-		count = min(count, s.Samples)
+	if len(s.Metrics) == 0 && metric != evaluation.Agreement {
+		s.Notices.Say(fmt.Sprintf("%s: answers are scored by %s, which suits the length of the references; --metric chooses another", s.Data, metric))
 	}
 	return &evaluation.Samples{Metric: metric, Count: count, Each: s.Take(d.each)}, nil
 }
@@ -101,19 +112,18 @@ func (d *ownData) open() (*datasets.RecordReader, error) {
 	return datasets.OpenRecords(d.path, d.setting.Options["format"], d.fields)
 }
 
-// look finds what the first rows are scored by, and how many rows there are if the files
-// tell, otherwise 0.
+// look finds what the first rows are scored by, and how many rows are measured, 0 where that is not known.
 func (d *ownData) look() (metric string, count int, err error) {
 	r, err := d.open()
 	if err != nil {
 		return "", 0, err
 	}
 	defer r.Close()
-	n, err := r.Count()
+	n, err := r.Count(int64(d.setting.Samples))
 	if err != nil {
 		n = 0 // the rows will tell
 	}
-	good, first := 0, error(nil)
+	good, short, long, first := 0, 0, 0, error(nil)
 	for range dataPeek {
 		record, err := r.Next()
 		if err == io.EOF {
@@ -123,19 +133,30 @@ func (d *ownData) look() (metric string, count int, err error) {
 		case err != nil && first == nil:
 			first = err
 		case err != nil:
-		case len(record.References) > 0 || record.Unanswerable:
-			return d.names[0], max(0, int(n)), nil
+		case record.Unanswerable || len(record.References) > 0 && utf8.RuneCountInString(slices.MinFunc(record.References, shorter)) <= shortReference:
+			short++
+		case len(record.References) > 0:
+			long++
 		default:
 			good++
 		}
 	}
 	switch {
+	case short+long > 0 && len(d.setting.Metrics) == 0 && long > short:
+		return longMetric, max(0, int(n)), nil
+	case short+long > 0:
+		return d.names[0], max(0, int(n)), nil
 	case good == 0 && first != nil: // a wrong field, most likely, rather than rows that are all bad
 		return "", 0, fmt.Errorf("none of the first rows can be used; the first: %w", first)
 	case len(d.setting.Metrics) > 0:
 		return "", 0, fmt.Errorf("metrics %s, but none of the first %d rows of %s has a reference answer; --field answer=NAME says where it is", strings.Join(d.setting.Metrics, ", "), good, d.path)
 	}
 	return evaluation.Agreement, max(0, int(n)), nil
+}
+
+// shorter compares texts by their characters.
+func shorter(a, b string) int {
+	return cmp.Compare(utf8.RuneCountInString(a), utf8.RuneCountInString(b))
 }
 
 // each goes over the rows. Those that cannot be read are samples that fail.
@@ -211,6 +232,7 @@ func (d *ownData) sample(ctx context.Context, r *datasets.Record) (*evaluation.S
 			return nil, fmt.Errorf("field %q: unknown option of a metric, want classes or wrong", "metric_options."+name)
 		}
 	}
+	sample.References = r.References
 	sample.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 		scores := make(evaluation.Scores, len(d.names))
 		for _, name := range d.names {

@@ -1,6 +1,10 @@
 package tasks
 
 import (
+	"glimpse/internal/progress"
+	"maps"
+	"math"
+
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,7 +28,7 @@ func TestData(t *testing.T) {
 	s.Fields = []string{"prompt={doc}: {question}?", "answer=gold"}
 	s.Metrics = []string{"exact_match_strict", "substring_exact_match"}
 	samples, all := makeAll(t, "data", "", s)
-	if samples.Metric != "exact_match_strict" || len(all) != 5 || samples.Count != 0 {
+	if samples.Metric != "exact_match_strict" || len(all) != 5 || samples.Count != 5 {
 		t.Fatalf("metric %s, %d samples, Count %d", samples.Metric, len(all), samples.Count)
 	}
 	var ids []string
@@ -129,7 +133,7 @@ func TestDataForms(t *testing.T) {
 		s := setting(t, m, "data")
 		s.Data, s.Samples = path, 0
 		samples, all := makeAll(t, "data", "", s)
-		if samples.Metric != dataMetric || all[2].sample.Score == nil || all[0].sample.Score != nil {
+		if samples.Metric != "substring_exact_match" || all[2].sample.Score == nil || all[0].sample.Score != nil {
 			t.Errorf("%s: metric %s; only the third row has an answer", name, samples.Metric)
 		}
 		for i, w := range want {
@@ -178,5 +182,41 @@ func TestDataRefusals(t *testing.T) {
 	s.Data, s.Fields = rows, []string{"prompt=question"}
 	if samples, _ := makeAll(t, "data", "", s); samples.Metric != evaluation.Agreement {
 		t.Errorf("metric %s of rows without references, want %s", samples.Metric, evaluation.Agreement)
+	}
+}
+
+// TestDataMetric: answers to rows with short references are scored by whether they contain one, others by
+// F1; both are measured, which is said once, and --metric has its way.
+func TestDataMetric(t *testing.T) {
+	m := byteModel(t)
+	short := `{"prompt": "Capital of France?", "answer": ["the beautiful city of Paris, on the banks of the river Seine", "Paris"]}` + "\n"
+	long := `{"prompt": "Summarise.", "answer": "The board met on Monday and put the decision off until the accounts are there."}` + "\n"
+	for _, c := range []struct {
+		name, rows, metric string
+		asked              []string
+		scores             evaluation.Scores // of a sentence that contains the short one
+	}{
+		{"short", short + short, "substring_exact_match", nil, evaluation.Scores{"substring_exact_match": 1, "qa_f1": 1.0 / 3}},
+		{"long", long, "qa_f1", nil, evaluation.Scores{"substring_exact_match": 0, "qa_f1": 0}},
+		{"mostly long", short + long + long, "qa_f1", nil, evaluation.Scores{"substring_exact_match": 1, "qa_f1": 1.0 / 3}},
+		{"mostly short", short + long + short + `{"prompt": "x"}` + "\n", "substring_exact_match", nil, evaluation.Scores{"substring_exact_match": 1, "qa_f1": 1.0 / 3}},
+		{"asked for", long, "exact_match", []string{"exact_match"}, evaluation.Scores{"exact_match": 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var said strings.Builder
+			s := setting(t, m, "data")
+			s.Samples, s.Data, s.Metrics, s.Notices = 0, writeFile(t, filepath.Join(t.TempDir(), "notes.jsonl"), c.rows), c.asked, &progress.Notices{W: &said}
+			samples, all := makeAll(t, "data", "", s)
+			if samples.Metric != c.metric || samples.Count != strings.Count(c.rows, "\n") {
+				t.Errorf("metric %s of %d samples, want %s of %d", samples.Metric, samples.Count, c.metric, strings.Count(c.rows, "\n"))
+			}
+			got, err := all[0].sample.Score(t.Context(), []evaluation.Answer{{Text: "It is Paris in France."}})
+			if err != nil || !maps.EqualFunc(got, c.scores, func(a, b float64) bool { return math.Abs(a-b) < 1e-12 }) {
+				t.Errorf("scores %v, %v, want %v", got, err, c.scores)
+			}
+			if says := strings.Contains(said.String(), "scored by "+c.metric) && strings.Contains(said.String(), "--metric"); says != (c.asked == nil) {
+				t.Errorf("it says %q", said.String())
+			}
+		})
 	}
 }

@@ -79,6 +79,11 @@ func metricOf(s *evaluation.Sample, t *testing.T) string {
 
 // TestEvidenceOfSyntheticTasks: a word of every answer stands where the evidence says, in all tasks.
 func TestEvidenceOfSyntheticTasks(t *testing.T) {
+	m, err := model.OpenShapes("", "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.ReadTokenizer()
 	for _, task := range datasets.Tasks.Names() {
 		stream, err := datasets.NewStream([]string{task}, datasets.Test, 256, 1)
 		if err != nil {
@@ -89,7 +94,10 @@ func TestEvidenceOfSyntheticTasks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := syntheticSample(e)
+			s := syntheticSample(m, e)
+			if len(s.References) != 1+len(e.Turns) || slices.Contains(s.References, "") {
+				t.Errorf("task %s: references %q, want one for each turn", task, s.References)
+			}
 			words := slices.Clone(e.Answer)
 			for _, turn := range e.Turns {
 				words = append(words, turn.Answer...)

@@ -55,24 +55,21 @@ func findFile(ctx context.Context, s *evaluation.Setting, names ...string) (stri
 // fileSamples makes samples of the rows of a file. A row that cannot be read, or made into
 // a sample, is an error of that sample.
 func fileSamples(s *evaluation.Setting, path, metric string, sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) (*evaluation.Samples, error) {
-	count, err := countRows(path)
+	count, err := countRows(path, s.Samples)
 	if err != nil {
 		return nil, err
-	}
-	if s.Samples > 0 && count > 0 {
-		count = min(count, s.Samples)
 	}
 	return &evaluation.Samples{Metric: metric, Count: count, Each: s.Take(rowItems(path, nil, sample))}, nil
 }
 
-// countRows returns how many rows a file has, 0 where only reading all of it tells.
-func countRows(path string) (int, error) {
+// countRows returns how many rows a file has, at most so many if that is not 0, and 0 of a pipe.
+func countRows(path string, most int) (int, error) {
 	r, err := datasets.OpenRows(path, datasets.FormatAuto)
 	if err != nil {
 		return 0, err
 	}
 	defer r.Close()
-	n, err := r.Count()
+	n, err := r.Count(int64(most))
 	return int(max(0, n)), err
 }
 
@@ -167,11 +164,11 @@ func (r rater) against(ref scoring.Reference) func(context.Context, []evaluation
 	}
 }
 
-// oneTurn is a sample of one prompt.
-func oneTurn(prompt []int32, maxNew int, stop []string, score func(context.Context, []evaluation.Answer) (evaluation.Scores, error)) *evaluation.Sample {
+// oneTurn is a sample of one prompt with the references of its answer.
+func oneTurn(prompt []int32, maxNew int, stop, references []string, score func(context.Context, []evaluation.Answer) (evaluation.Scores, error)) *evaluation.Sample {
 	return &evaluation.Sample{
 		Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(prompt), MaxNew: maxNew, Stop: stop}},
-		Score: score,
+		Score: score, References: references,
 	}
 }
 

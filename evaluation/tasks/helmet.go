@@ -161,12 +161,9 @@ func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evalu
 			return fail(err)
 		}
 	}
-	count, err := countRows(path)
+	count, err := countRows(path, s.Samples)
 	if err != nil {
 		return fail(err)
-	}
-	if s.Samples > 0 && count > 0 {
-		count = min(count, s.Samples)
 	}
 	if h.name == "kilt_popqa" {
 		count = 0 // some are left out
@@ -219,7 +216,7 @@ func (h *helmet) sample(ctx context.Context, row datasets.Row) (*evaluation.Samp
 	if err != nil {
 		return nil, err
 	}
-	score, err := h.rating(row)
+	score, references, err := h.rating(row)
 	if err != nil {
 		return nil, err
 	}
@@ -228,28 +225,28 @@ func (h *helmet) sample(ctx context.Context, row datasets.Row) (*evaluation.Samp
 	if err != nil {
 		return nil, err
 	}
-	return oneTurn(ids, most, h.stop, func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+	return oneTurn(ids, most, h.stop, references, func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 		return score(answers[0].Text)
 	}), nil
 }
 
-// rating returns how answers to a row are scored (default_post_process of data.py).
-func (h *helmet) rating(row datasets.Row) (func(string) (evaluation.Scores, error), error) {
+// rating returns how answers to a row are scored, and its references where it has such (default_post_process of data.py).
+func (h *helmet) rating(row datasets.Row) (score func(string) (evaluation.Scores, error), references []string, err error) {
 	if h.score != nil {
-		return h.score(h, row)
+		score, err = h.score(h, row)
+		return score, nil, err
 	}
 	var ref scoring.Reference
-	var err error
 	for _, field := range []string{"answer", "answers", "outputs"} {
 		if row.Has(field) {
 			if ref.Answers, err = row.Texts(field); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			break
 		}
 	}
 	if len(ref.Answers) == 0 {
-		return nil, fmt.Errorf("none of the fields answer, answers and outputs has an answer")
+		return nil, nil, fmt.Errorf("none of the fields answer, answers and outputs has an answer")
 	}
 	return func(text string) (evaluation.Scores, error) {
 		var ways []string // of reading the answer, of which the best counts
@@ -268,5 +265,5 @@ func (h *helmet) rating(row datasets.Row) (func(string) (evaluation.Scores, erro
 			best = max(best, score)
 		}
 		return evaluation.Scores{h.helmetSet.metric: best}, nil
-	}, nil
+	}, ref.Answers, nil
 }

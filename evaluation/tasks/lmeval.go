@@ -66,7 +66,7 @@ func openCoQA(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples, 
 		if err != nil {
 			return nil, err
 		}
-		return oneTurn(ids, most, []string{"\nQ:"}, rate.against(scoring.Reference{Answers: answers})), nil
+		return oneTurn(ids, most, []string{"\nQ:"}, answers, rate.against(scoring.Reference{Answers: answers})), nil
 	}
 	if turns == "last" {
 		return fileSamples(s, path, "coqa_em", func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
@@ -82,7 +82,7 @@ func openCoQA(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples, 
 
 // everyTurn makes a sample of every question about every story.
 func everyTurn(s *evaluation.Setting, path string, ask func(context.Context, dialogue, int) (*evaluation.Sample, error)) (*evaluation.Samples, error) {
-	if _, err := countRows(path); err != nil {
+	if _, err := countRows(path, 1); err != nil {
 		return nil, err
 	}
 	each := func(yield func(evaluation.Item) bool) {
@@ -223,7 +223,7 @@ func openGSM8K(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples,
 		if err != nil {
 			return nil, err
 		}
-		return oneTurn(ids, most, []string{"Question:", "</s>", "<|im_end|>"}, rate.against(scoring.Reference{Answers: []string{values["answer"]}})), nil
+		return oneTurn(ids, most, []string{"Question:", "</s>", "<|im_end|>"}, []string{values["answer"]}, rate.against(scoring.Reference{Answers: []string{values["answer"]}})), nil
 	})
 }
 
@@ -285,7 +285,7 @@ func openTruthfulQA(ctx context.Context, s *evaluation.Setting) (*evaluation.Sam
 		if err != nil {
 			return nil, err
 		}
-		return oneTurn(ids, most, []string{"\n\n"}, rate.against(ref)), nil
+		return oneTurn(ids, most, []string{"\n\n"}, ref.Answers, rate.against(ref)), nil
 	})
 }
 

@@ -170,7 +170,7 @@ func openLongBench(ctx context.Context, s *evaluation.Setting, name string, e bo
 		if err != nil {
 			return nil, err
 		}
-		sample := oneTurn(ids, most, set.stop, rate.against(ref))
+		sample := oneTurn(ids, most, set.stop, ref.Answers, rate.against(ref))
 		// LongBench wants one token before the line end that ends an answer to samsum
 		// (pred.py, min_length), and scores the first line that is not empty.
 		sample.Turns[0].SkipLeading = true

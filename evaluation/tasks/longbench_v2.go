@@ -66,7 +66,7 @@ func openLongBenchV2(ctx context.Context, s *evaluation.Setting, _ string) (*eva
 		if err != nil {
 			return nil, err
 		}
-		sample := oneTurn(ids, most, nil, rate.against(scoring.Reference{Answers: []string{labels["answer"]}}))
+		sample := oneTurn(ids, most, nil, []string{labels["answer"]}, rate.against(scoring.Reference{Answers: []string{labels["answer"]}}))
 		for _, key := range []string{"difficulty", "length"} {
 			sample.Groups = append(sample.Groups, evaluation.Group{Key: key, Value: labels[key]})
 		}

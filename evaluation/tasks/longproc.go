@@ -77,7 +77,7 @@ func openLongProc(ctx context.Context, s *evaluation.Setting, name string) (*eva
 		if err != nil {
 			return nil, err
 		}
-		return oneTurn(ids, most, nil, rate.against(scoring.Reference{Answers: []string{values["gt"]}})), nil
+		return oneTurn(ids, most, nil, []string{values["gt"]}, rate.against(scoring.Reference{Answers: []string{values["gt"]}})), nil
 	})
 }
 

@@ -69,7 +69,8 @@ func openMTBench(ctx context.Context, s *evaluation.Setting, _ string) (*evaluat
 	if _, err := s.Model.NeedTokenizer(); err != nil {
 		return fail(err)
 	}
-	if _, err := countRows(path); err != nil { // it can be opened
+	count, err := countRows(path, s.Samples)
+	if err != nil {
 		return fail(err)
 	}
 	most := maxNew(s, mtMaxNew)
@@ -95,7 +96,7 @@ func openMTBench(ctx context.Context, s *evaluation.Setting, _ string) (*evaluat
 			}
 		}
 	}
-	return &evaluation.Samples{Metric: evaluation.Agreement, Each: s.Take(each)}, nil
+	return &evaluation.Samples{Metric: evaluation.Agreement, Count: count, Each: s.Take(each)}, nil
 }
 
 // mtNeedReference are the categories that are judged against a reference answer

@@ -160,8 +160,8 @@ func (n *niah) sample(ctx context.Context, length, maxNew int, depth float64, i 
 	}
 	return &evaluation.Sample{
 		Turns:    []evaluation.Turn{{Prompt: evaluation.Fixed(ids), MaxNew: maxNew}},
-		Evidence: standingText(n.setting.Model, ids, d.needle.answer),
-		Groups:   []evaluation.Group{{Key: "length", Value: strconv.Itoa(length)}, {Key: "depth", Value: formatDepth(depth)}},
+		Evidence: standingText(n.setting.Model, ids, d.needle.answer), References: []string{d.needle.answer},
+		Groups: []evaluation.Group{{Key: "length", Value: strconv.Itoa(length)}, {Key: "depth", Value: formatDepth(depth)}},
 		Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 			score, err := n.rate.Score(answers[0].Text, scoring.Reference{Answers: []string{d.needle.answer}})
 			return evaluation.Scores{n.metric: score}, err

@@ -41,7 +41,7 @@ func promptsOf(ctx context.Context, s *evaluation.Setting, task, synthetic strin
 	if err != nil {
 		return nil, 0, fmt.Errorf("task %s: %w", task, err)
 	}
-	n, err := r.Count()
+	n, err := r.Count(int64(s.Samples))
 	if err != nil {
 		n = 0 // the rows will tell
 	}

@@ -207,7 +207,7 @@ func seedOf(task string) uint64 {
 // asked is a sample whose answers count as much of the references as they have in them.
 func (r *ruler) asked(ids []int32, want []string) *evaluation.Sample {
 	return &evaluation.Sample{
-		Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(ids), MaxNew: r.maxNew}}, Evidence: standingText(r.setting.Model, ids, want...),
+		Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(ids), MaxNew: r.maxNew}}, Evidence: standingText(r.setting.Model, ids, want...), References: want,
 		Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 			score, err := r.match.Score(answers[0].Text, scoring.Reference{Answers: want})
 			return evaluation.Scores{r.metric: score}, err

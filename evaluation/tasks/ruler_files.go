@@ -87,7 +87,7 @@ func globQuote(path string) string {
 // "question", "answer_prefix", "answer", "task"), of which those of other tasks are passed
 // over. An input with nothing beside it has the chat template in it already.
 func (r *ruler) openPrompts(path string) (*evaluation.Samples, error) {
-	if _, err := countRows(path); err != nil { // it can be opened
+	if _, err := countRows(path, 1); err != nil { // it can be opened
 		return nil, err
 	}
 	each := rowItems(path, func(row datasets.Row) bool {

@@ -188,7 +188,11 @@ func (b *scbench) dialogue(context string, questions []scTurn) *conversation {
 // asked is the sample of some turns. Beside the mean there is the score of each turn, which
 // tells what eviction has cost the later ones.
 func (b *scbench) asked(turns []evaluation.Turn, questions []scTurn) *evaluation.Sample {
-	return &evaluation.Sample{Turns: turns, Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+	var references []string
+	for _, q := range questions {
+		references = append(references, strings.Join(q.answer, " | "))
+	}
+	return &evaluation.Sample{Turns: turns, References: references, Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 		scores := evaluation.Scores{}
 		sum := 0.0
 		for i, q := range questions {

@@ -71,7 +71,7 @@ func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*e
 						if err != nil {
 							return nil, err
 						}
-						sample := syntheticSample(e)
+						sample := syntheticSample(s.Model, e)
 						if len(lengths) > 1 {
 							sample.Groups = append(sample.Groups, evaluation.Group{Key: "length", Value: strconv.Itoa(lengths[i%len(streams)])})
 						}
@@ -93,7 +93,7 @@ func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*e
 
 // syntheticSample asks all turns of an example. One more token than the answer has shows
 // whether it ends where it should.
-func syntheticSample(e datasets.Example) *evaluation.Sample {
+func syntheticSample(m *model.Model, e datasets.Example) *evaluation.Sample {
 	want := [][]int32{e.Answer}
 	s := &evaluation.Sample{Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(e.Prompt), MaxNew: len(e.Answer) + 1}}}
 	for _, t := range e.Turns {
@@ -101,6 +101,11 @@ func syntheticSample(e datasets.Example) *evaluation.Sample {
 		want = append(want, t.Answer)
 	}
 	s.Evidence = standing(e.Prompt, want...)
+	for _, ids := range want {
+		if text, err := m.Tokenizer.Decode(ids, false); err == nil {
+			s.References = append(s.References, text)
+		}
+	}
 	s.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 		right := 1.0
 		for i, a := range answers {

@@ -73,6 +73,53 @@ func OpenShapes(ctx context.Context, spec string, s3 objectstore.Settings, log i
 	return m, nil
 }
 
+// OpenCached is OpenShapes of what is on this machine, with the tokenizer where that is: nothing is fetched. lack
+// says what Open would fetch, "" for nothing; without a config.json the model is nil.
+func OpenCached(spec, device string) (m *model.Model, lack string, err error) {
+	if objectstore.IsURL(spec) {
+		return nil, "the model", nil
+	}
+	dir, name := "", ""
+	if spec != "" {
+		if spec, err = fromURL(spec); err != nil {
+			return nil, "", err
+		}
+		if isFolder(spec) {
+			found, err := localModel(expandHome(spec))
+			if err != nil {
+				return nil, "", err
+			}
+			dir, name = found.Path, found.Name
+		} else {
+			f, err := newFetcher(spec, Options{})
+			if err != nil {
+				return nil, "", fmt.Errorf("model %s: %w", spec, err)
+			}
+			found, err := f.cache.find()
+			if err != nil {
+				return nil, "", fmt.Errorf("model %s: %w", f.repo, err)
+			}
+			if found.commit == "" {
+				return nil, "all of it", nil
+			}
+			lack = shortList(slices.Concat(found.missing, found.unknown))
+			if slices.Contains(found.missing, configFile) || f.repo.file != "" && lack != "" {
+				return nil, lack, nil
+			}
+			in := f.repo.in(found.dir)
+			dir, name = in.Path, in.Name
+		}
+	}
+	if m, err = model.OpenShapes(dir, device); err != nil {
+		return nil, "", err
+	}
+	if name != "" {
+		m.Name = name
+	}
+	m.ReadTokenizer()
+	return m, lack, nil
+}
+
 // findConfig returns the folder that config.json lies in, or the GGUF file, and the model's name
 // where it is not that of the folder or file.
 func findConfig(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer) (dir, name string, err error) {

@@ -85,10 +85,15 @@ func (f *fetcher) find(ctx context.Context) (Model, error) {
 	if err != nil {
 		return Model{}, fmt.Errorf("model %s: %w", f.repo, err)
 	}
-	if f.repo.file != "" {
-		return Model{Path: filepath.Join(dir, filepath.FromSlash(f.repo.file)), Name: f.repo.id + ":" + f.repo.file}, nil
+	return f.repo.in(dir), nil
+}
+
+// in is the model in its folder of the cache.
+func (r repo) in(dir string) Model {
+	if r.file != "" {
+		return Model{Path: filepath.Join(dir, filepath.FromSlash(r.file)), Name: r.id + ":" + r.file}
 	}
-	return Model{Path: dir, Name: f.repo.id}, nil
+	return Model{Path: dir, Name: r.id}
 }
 
 // resolve returns the folder of the snapshot.
