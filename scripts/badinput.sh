@@ -544,7 +544,7 @@ refuse "adapter folder is a file" "pairs.jsonl" "${quick[@]}" --out "$given/pair
 refuse "adapter folder cannot be made" "x" "${quick[@]}" --out /proc/x
 refuse "adapter folder below a file" "not a directory" "${quick[@]}" --out "$given/pairs.jsonl/x"
 refuse "pair file cannot be made" "no such file" train generate --samples 1 --out nowhere/x.jsonl
-small=(evict eval --samples 1 --task section --policy snapkv --budget 32 --timings=false)
+small=(evict eval --samples 1 --task section --policy snapkv --budget 32)
 for flag in json-out table-out plot needle-plot; do
   refuse "eval: --$flag cannot be made" "nowhere" "${small[@]}" --$flag nowhere/x.png
 done
@@ -662,8 +662,8 @@ if mount -t tmpfs -o size=64k tmpfs "$work/tiny" 2>/dev/null; then
   refuse "pairs on a full disk" "no space left|finished pairs|--resume goes on" bash -c '"$@"; code=$?; rm .x.jsonl.partial; exit $code' - train generate --samples 200 --out x.jsonl
   refuse "checkpoint on a full disk" "no space left" train judgeq --steps 2 --batch 1 --validate 0 --out x --checkpoint x.state
   refuse "log on a full disk" "no space left" train judgeq --steps 600 --batch 1 --tokens 64 --rows 1 --validate 0 --out x --log x.log
-  refuse "plot on a full disk" "no space left" evict eval --samples 1 --task section --policy all --budget 8,16,32 --timings=false --plot x.png
-  refuse "JSON on a full disk" "no space left" evict eval --samples 1 --policy all --budget 8,16,24,32,40,48,56,64 --timings=false --json-out x.json
+  refuse "plot on a full disk" "no space left" evict eval --samples 1 --task section --policy all --budget 8,16,32 --plot x.png
+  refuse "JSON on a full disk" "no space left" evict eval --samples 1 --policy all --budget 8,16,24,32,40,48,56,64 --json-out x.json
 else
   echo "SKIP  a full disk: mounting a small one needs root"
 fi

@@ -490,7 +490,7 @@ func blockStyle(n *yaml.Node) {
 
 // free are the keys that a run may be continued with other values of: where and how fast,
 // and how far. The data's contents are compared by themselves.
-var free = []string{"out", "device", "batch", "concurrency", "samples", "timings", "strict", "s3", "inspect", "data_sha256"}
+var free = []string{"out", "device", "batch", "concurrency", "samples", "times", "strict", "s3", "inspect", "data_sha256"}
 
 // sameConfig is an error that names the settings in which two configurations differ.
 func sameConfig(old, now []byte) error {

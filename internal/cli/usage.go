@@ -27,7 +27,7 @@ var FlagGroups = []struct {
 	{"Training", "preset steps epochs batch rows lr modules rank alpha loss init-token init-noise pooling warmup warmup-ratio schedule final-ratio beta1 beta2 epsilon weight-decay clip"},
 	{"Validation", "validate validate-every validate-budgets patience"},
 	{"Work", "workers concurrency cache-memory cache-disk strict dry-run shards shard resume accept-changed-data checkpoint checkpoint-every"},
-	{"Measurement", "agreement timings compare inspect count chip queries query-rows query-trials query-starts baseline highlight"},
+	{"Measurement", "agreement times compare inspect count chip queries query-rows query-trials query-starts baseline highlight"},
 	{"Output", "out title run log export upload replace json markdown groups json-out table-out plot needle-plot sweep-plot html npz"},
 	{"Judge", "judge judge-model judge-key-env max-tokens timeout attempts"},
 	{"Storage", "s3-endpoint s3-region s3-path-style"},
