@@ -52,7 +52,7 @@ const bestWithoutAdapter = "laq"
 // choosePolicy takes the best policy that needs no adapter where none is given and no policy is
 // asked for, and refuses several and one that lacks its adapter before a model is fetched.
 func (s *setup) choosePolicy(cmd *cobra.Command, policy *string) error {
-	if !cmd.Flags().Changed("policy") && s.Model != "" && len(s.Adapters) == 0 {
+	if !cli.GivenFlags(cmd.Flags()).Given("policy") && s.Model != "" && len(s.Adapters) == 0 {
 		*policy = bestWithoutAdapter
 		fmt.Fprintf(cmd.ErrOrStderr(), "no adapter is given: the policy is %s, the best without one; \"train lookahead --model %s -o DIR\" makes one, and --adapter DIR takes it\n", *policy, s.Model)
 	}

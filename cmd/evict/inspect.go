@@ -56,7 +56,7 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 				return fmt.Errorf("inspect: %w", err)
 			}
 			for _, flag := range []string{"policy", "budget", "html", "npz"} {
-				if queries && cmd.Flags().Changed(flag) {
+				if queries && cli.GivenFlags(cmd.Flags()).Given(flag) {
 					return fmt.Errorf("inspect: --%s: --queries shows no policy", flag)
 				}
 			}
