@@ -52,6 +52,7 @@ func NewConversation(m *model.Model, policy *eviction.Configured, label string, 
 	}
 	rt := eviction.NewRuntime(m)
 	rt.MaxNew = o.MaxNew
+	ShowPrefill(rt, info)
 	c := &Conversation{
 		model: m, policy: policy, label: label, o: o, out: out, info: info,
 		tokenizer: t, runtime: rt,
