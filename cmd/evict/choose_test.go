@@ -17,7 +17,7 @@ func TestPolicyWithoutItsAdapter(t *testing.T) {
 		}
 	}
 	_, log, err := execute(t, "run", "hi", "--model", nowhere)
-	if err == nil || strings.Contains(err.Error(), "adapter") || !strings.Contains(log, "the policy is laq, the best without one; \"train lookahead") {
+	if err == nil || strings.Contains(err.Error(), "adapter") || !strings.Contains(log, "the policy is snapkv; \"train lookahead") {
 		t.Errorf("no policy: %q, %v", log, err)
 	}
 }

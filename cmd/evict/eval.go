@@ -46,8 +46,7 @@ time to first token and decoding speed.
 --data takes your own prompts: JSONL, JSON, CSV, TSV or Parquet with "prompt",
 "messages" or "prompt_ids". --task names benchmarks instead; without --data and --model
 they are the synthetic tasks of the built-in model. Budgets are KV entries per KV head and
-layer, or shares of the prompt: 128, 10%, 0.2. A run that was stopped goes on with --out DIR
---resume.`,
+layer, or shares of the prompt: 128, 10%, 0.2. A stopped run goes on with --out and --resume.`,
 		Annotations: cli.Details(`
 --field maps other columns of --data to the usual ones: NAME is id, prompt, text, messages,
 prompt_ids, context, answer or metric_options.OPTION. Rows with reference answers are scored
@@ -55,8 +54,9 @@ with --metric; rows without are measured by what needs none: how far the answer 
 the full cache's, and the likelihood of the full cache's answer under eviction.
 
 Every prompt is prefilled once for all policies and budgets. Times are measured after the
-answers, where --times asks for them: every policy at every budget up to three times, which
-can take longer than the answers. What they take is said before. Without --policy, those measured are
+answers, where --times asks for them, on each task's first prompt: every policy at every budget
+up to three times, which can take longer than the answers. What it takes is said before.
+Without --policy, those measured are
 ` + strings.ReplaceAll(runs.DefaultPolicies, ",", ", ") + `;
 without an adapter those of them that need none. "full" is reported once, without a
 budget. "snapkv:quest" is two policies as rocketkv's two stages: the first keeps part of
@@ -71,7 +71,8 @@ all of them reach; the part of a worker that was killed is gone on with.
 
 --needle-plot is of a task that varies depth and length, as niah, at every budget, or else
 of needles of the synthetic tasks at the smallest budget. --sweep-plot shows the scores of
-a sweep's adapters, and what they add to the time to first token, by their rows and modules;
+a sweep's adapters, and with --times what they add to the time to first token, by their rows
+and modules;
 --adapter is then the folder of "train sweep".
 
 Processes that mpirun or srun --mpi=pmix start measure the prompts together: who is
@@ -106,7 +107,7 @@ times, and tasks that measure time, are its own.
 	f.BoolVar(&j.Raw, "raw", false, "do not put prompts into the model's chat template")
 	j.Sampling.Bind(f)
 	f.StringVar(&j.Agreement, "agreement", j.Agreement, "compare answers with the full cache's: on, off, or auto for samples without a reference")
-	f.StringVar(&j.Times, "times", j.Times, "times measured after the answers, on each task's first prompt: none, ttft (to the first token), or all (decoding speed, too)")
+	f.StringVar(&j.Times, "times", j.Times, "also measure ttft (time to first token) or all (and speed)")
 	f.IntVar(&j.Batch, "batch", j.Batch, "evicted caches that are decoded together")
 	f.IntVar(&j.Concurrent, "concurrency", 0, "prompts worked on at the same time; 0 is one per thread for a small model, else 1")
 	f.BoolVar(&j.Strict, "strict", false, "end the run at the first sample that fails")
