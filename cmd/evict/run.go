@@ -95,7 +95,7 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 	o.Choice.From = model.SamplingOfModel
 	o.Choice.Bind(f)
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object instead of text")
-	f.BoolVar(&o.Compare, "compare", false, "also time prefills with the policy and without eviction, for about 20 seconds at most")
+	f.BoolVar(&o.Compare, "compare", false, "also time prefills with and without eviction, for about 20 s at most")
 	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "raw", "policy", "budget", "set", "max-new", "temperature", "json", "compare")
 	return cmd
 }
