@@ -103,7 +103,7 @@ facts() {
   echo "commit: $(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)"
   echo "go: $(cd "$root" && go env GOVERSION)"
   echo "machine: $(nproc) cores of $(processor)"
-  echo "recipe: $pairs pairs, $steps steps, $samples prompts per task"
+  echo "recipe: $pairs samples, $steps steps, $samples prompts per task"
   echo "time: $(duration $SECONDS)"
 }
 
