@@ -196,6 +196,7 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 		inspect = 0
 	}
 	bar := progress.New(log, "prompts", int64(max(0, total)))
+	bar.Add(0) // on a terminal at once: the first one may take long
 	err = evaluation.Run(ctx, l.Model, work, evaluation.Options{
 		Contenders: contenders, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
 		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Inspect: inspect, OnKept: f.keep, OnSample: func() { bar.Add(1) },
@@ -217,6 +218,7 @@ func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work
 	cells := len(evaluation.CellsOf(contenders, j.Budgets))
 	bar := progress.New(log, "timings", int64(len(work)*cells))
 	defer bar.Done()
+	bar.Add(0)
 	var out []evaluation.Timing
 	for i, w := range work {
 		o := evaluation.UsualTimes(evaluation.Times(j.Times), i, len(work))
