@@ -72,8 +72,7 @@ all of them reach; the part of a worker that was killed is gone on with.
 --needle-plot is of a task that varies depth and length, as niah, at every budget, or else
 of needles of the synthetic tasks at the smallest budget. --sweep-plot shows the scores of
 a sweep's adapters, and with --times what they add to the time to first token, by their rows
-and modules;
---adapter is then the folder of "train sweep".
+and modules; --adapter is then the folder of "train sweep".
 
 Processes that mpirun or srun --mpi=pmix start measure the prompts together: who is
 done gets the next. The first one prints and writes, with the bytes of one process;
