@@ -129,7 +129,7 @@ func (p Pair) CheckIDs(vocab int) error {
 		err = checkIDs("response_ids", p.ResponseIDs, vocab)
 	}
 	if err != nil {
-		return fmt.Errorf("pair %s: %w", p.ID, err)
+		return fmt.Errorf("sample %s: %w", p.ID, err)
 	}
 	return nil
 }
@@ -164,11 +164,11 @@ type pairFile interface {
 // CreatePairs starts a pair file. The caller ends it with Commit or Abort.
 func CreatePairs(path string, h PairHeader) (*PairWriter, error) {
 	if err := h.Validate(); err != nil {
-		return nil, fmt.Errorf("create pairs %s: header: %w", path, err)
+		return nil, fmt.Errorf("create samples %s: header: %w", path, err)
 	}
 	f, err := atomicfile.Create(path)
 	if err != nil {
-		return nil, fmt.Errorf("create pairs: %w", err)
+		return nil, fmt.Errorf("create samples: %w", err)
 	}
 	w := &PairWriter{file: f, buffer: bufio.NewWriterSize(f, 64<<10), path: path}
 	if err := w.writeHeader(h); err != nil {
@@ -182,7 +182,7 @@ func CreatePairs(path string, h PairHeader) (*PairWriter, error) {
 // longer than the readers accept is an error and is not written.
 func (w *PairWriter) Write(p Pair) error {
 	if err := p.validate(); err != nil {
-		return fmt.Errorf("write pairs %s: pair %d: %w", w.path, w.written, err)
+		return fmt.Errorf("write samples %s: sample %d: %w", w.path, w.written, err)
 	}
 	line := pairLine(p)
 	if line.ResponseIDs == nil {
@@ -213,7 +213,7 @@ func (w *PairWriter) writeLine(data []byte, err error) error {
 		_, err = w.buffer.Write(append(data, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("write pairs %s: pair %d: %w", w.path, w.written, err)
+		return fmt.Errorf("write samples %s: sample %d: %w", w.path, w.written, err)
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func (w *PairWriter) Commit() error {
 	}
 	if err != nil {
 		w.Abort()
-		return fmt.Errorf("commit pairs %s: %w", w.path, err)
+		return fmt.Errorf("commit samples %s: %w", w.path, err)
 	}
 	return w.file.Commit()
 }
@@ -249,7 +249,7 @@ type PairReader struct {
 func OpenPairs(path string) (*PairReader, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("open pairs: %w", err)
+		return nil, fmt.Errorf("open samples: %w", err)
 	}
 	r, err := NewPairReader(path, f)
 	if err != nil {

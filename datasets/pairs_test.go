@@ -85,7 +85,7 @@ func TestPairWriterErrors(t *testing.T) {
 	}{
 		{"no id", datasets.Pair{PromptIDs: []int32{1}}, `field "id": got an empty string`},
 		{"no prompt", datasets.Pair{ID: "x"}, `field "prompt_ids": got no ids`},
-		{"negative id", datasets.Pair{ID: "x", PromptIDs: []int32{1}, ResponseIDs: []int32{4, -1}}, "pair x: response_ids: element 1: got id -1"},
+		{"negative id", datasets.Pair{ID: "x", PromptIDs: []int32{1}, ResponseIDs: []int32{4, -1}}, "sample x: response_ids: element 1: got id -1"},
 		{"too long", datasets.Pair{ID: "x", PromptIDs: make([]int32, datasets.MaxLine/2)}, "got a line of"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestPairCheckIDs(t *testing.T) {
 	if err := p.CheckIDs(384); err != nil {
 		t.Error(err)
 	}
-	if err := p.CheckIDs(383); err == nil || err.Error() != "pair a: response_ids: element 1: got id 383, want 0 to 382" {
+	if err := p.CheckIDs(383); err == nil || err.Error() != "sample a: response_ids: element 1: got id 383, want 0 to 382" {
 		t.Errorf("error %v", err)
 	}
 }

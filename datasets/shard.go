@@ -121,7 +121,7 @@ func PartialOf(path string) string {
 // is there yet. A file that is complete is ErrFinished. The caller keeps others away from it.
 func ResumePairs(path string, h PairHeader) (*Shard, error) {
 	if err := h.Validate(); err != nil {
-		return nil, fmt.Errorf("resume pairs %s: header: %w", path, err)
+		return nil, fmt.Errorf("resume samples %s: header: %w", path, err)
 	}
 	if err := finished(path, h); err != nil {
 		return nil, err
@@ -133,10 +133,10 @@ func ResumePairs(path string, h PairHeader) (*Shard, error) {
 // Unlike that of CreatePairs, ResumePairs goes on with it after an interruption.
 func StartPairs(path string, h PairHeader) (*Shard, error) {
 	if err := h.Validate(); err != nil {
-		return nil, fmt.Errorf("start pairs %s: header: %w", path, err)
+		return nil, fmt.Errorf("start samples %s: header: %w", path, err)
 	}
 	if err := os.Remove(PartialOf(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("start pairs: %w", err)
+		return nil, fmt.Errorf("start samples: %w", err)
 	}
 	return openPartial(path, PartialOf(path), h)
 }
@@ -205,7 +205,7 @@ func (s *Shard) Write(p Pair) error {
 		return err
 	}
 	if err := s.buffer.Flush(); err != nil {
-		return fmt.Errorf("write pairs %s: %w", s.path, err)
+		return fmt.Errorf("write samples %s: %w", s.path, err)
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ type Cell struct {
 	contender, budget int // places in the lists
 }
 
-// budgetName is the budget as predictions have it.
-func (c Cell) budgetName() string {
+// BudgetName is the budget as predictions have it.
+func (c Cell) BudgetName() string {
 	if c.Configured.Name == full {
 		return ""
 	}
@@ -46,7 +46,7 @@ func (c Cell) budgetName() string {
 
 // named is the cell as predictions name it.
 func (c Cell) named() predictionCell {
-	return predictionCell{c.Title(), c.Adapter, c.budgetName()}
+	return predictionCell{c.Title(), c.Adapter, c.BudgetName()}
 }
 
 // full and oracle are the policies that all others are measured against.

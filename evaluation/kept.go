@@ -66,7 +66,7 @@ func keptOf(m *model.Model, study *eviction.Study, budgets int, cells []Cell) *K
 		for i, n := range inspection.Counts(plan.Kept, len(ids)) {
 			shares[i] = keptDigit(n, k.Layers*k.KVHeads)
 		}
-		k.Cells = append(k.Cells, KeptCell{c.Title(), c.Adapter, c.budgetName(), string(shares)})
+		k.Cells = append(k.Cells, KeptCell{c.Title(), c.Adapter, c.BudgetName(), string(shares)})
 	}
 	return k
 }

@@ -176,7 +176,7 @@ func (a budgetAxis) label() string {
 	if a.shares {
 		return "budget (% of the prompt)"
 	}
-	return "budget (KV pairs per KV head and layer)"
+	return "budget (KV entries per KV head and layer)"
 }
 
 func (a budgetAxis) at(b eviction.Budget) float64 {

@@ -83,8 +83,10 @@ func RowsOf(all []*Prediction, timings []Timing) ([]Row, error) {
 		r.Samples, r.Tokens = len(m.predictions), int(math.Round(float64(m.tokens)/float64(len(m.predictions))))
 		r.fill(m.predictions)
 		if t := taken[Timing{Model: k.model, Task: k.task, Policy: k.policy, Adapter: k.adapter, Budget: k.budget}]; t != nil && k.groups == "" {
-			r.TTFTMillis, r.TTFTOverhead = new(t.TTFTMillis), new(t.TTFTOverhead)
-			r.DecodeTokensPerSecond, r.PeakCacheBytes = new(t.DecodeTokensPerSecond), new(t.PeakCacheBytes)
+			r.TTFTMillis, r.TTFTOverhead, r.PeakCacheBytes = new(t.TTFTMillis), t.TTFTOverhead, new(t.PeakCacheBytes)
+			if t.DecodeTokensPerSecond > 0 {
+				r.DecodeTokensPerSecond = new(t.DecodeTokensPerSecond)
+			}
 		}
 		out = append(out, *r)
 	}

@@ -402,7 +402,7 @@ func upper(text string) string {
 // notesOf explains the columns.
 func notesOf(rows []Row, measures []measure) string {
 	notes := []string{
-		"Budget: KV pairs kept per KV head and layer",
+		"Budget: KV entries kept per KV head and layer",
 		fmt.Sprintf("tasks: %s (%s)", scoreTitle(rows), SamplesOf(rows, " each")),
 		"mean: over tasks, with its standard error",
 	}

@@ -18,12 +18,12 @@ type Timing struct {
 	Adapter string `json:"adapter,omitempty"`
 	Budget  string `json:"budget,omitempty"`
 
-	PromptTokens          int     `json:"prompt_tokens"`
-	Repeats               int     `json:"repeats"`       // of which the medians are
-	TTFTMillis            float64 `json:"ttft_ms"`       // time to first token, median
-	TTFTOverhead          float64 `json:"ttft_overhead"` // time added to a plain prefill, as a share of it
-	DecodeTokensPerSecond float64 `json:"decode_tokens_per_s"`
-	PeakCacheBytes        int64   `json:"peak_cache_bytes"` // most that keys and values held during the prefill
+	PromptTokens          int      `json:"prompt_tokens"`
+	Repeats               int      `json:"repeats"`                       // of which the medians are
+	TTFTMillis            float64  `json:"ttft_ms"`                       // time to first token, median
+	TTFTOverhead          *float64 `json:"ttft_overhead,omitempty"`       // time added to a plain prefill, as a share of it; nil of the full cache, which is one
+	DecodeTokensPerSecond float64  `json:"decode_tokens_per_s,omitempty"` // 0: not measured
+	PeakCacheBytes        int64    `json:"peak_cache_bytes"`              // most that keys and values held during the prefill
 
 	// PlainMillis is the median of the prefills without the policy, Spread the difference of
 	// the slowest and the fastest time to first token as a share of the median, KeptBytes
@@ -35,17 +35,34 @@ type Timing struct {
 	PeakMemoryBytes int64   `json:"peak_memory_bytes,omitempty"`
 }
 
+// Times are what a run measures of times beside its answers.
+type Times string
+
+const (
+	TimesNone Times = "none"
+	TimesTTFT Times = "ttft" // time to first token
+	TimesAll  Times = "all"  // and the speed of decoding
+)
+
 // TimeOptions say how times are taken.
 type TimeOptions struct {
-	Repeats int // of which the median counts
-	Tokens  int // that are decoded for the speed, the first one besides
+	Repeats int           // of which the median counts
+	Within  time.Duration // no further repeat of a cell is begun after it; 0: all are
+	Tokens  int           // that are decoded for the speed, the first one besides
+	Prefill bool          // measure no speed
+
+	// Begin (may be nil) is told how long all cells will take, as far as a prefill without a policy
+	// tells, OnCell of every cell that is done.
+	Begin  func(estimate time.Duration)
+	OnCell func(c Cell)
 }
 
-// UsualTimes are what runs have beside their tasks: three repeats of each task, or, where
-// there are many tasks over which a table's times are means, one of each after the first.
-func UsualTimes(task, tasks int) TimeOptions {
+// UsualTimes are what runs have beside their tasks: of every cell three repeats, or as many as
+// begin within 10 seconds. Where there are many tasks, over which a table's times are means, it is
+// one of each after the first.
+func UsualTimes(times Times, task, tasks int) TimeOptions {
 	const few = 4
-	o := TimeOptions{Repeats: 3, Tokens: 24}
+	o := TimeOptions{Repeats: 3, Within: 10 * time.Second, Tokens: 24, Prefill: times == TimesTTFT}
 	if task > 0 && tasks > few {
 		o.Repeats = 1
 	}
@@ -65,9 +82,18 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 	if err != nil {
 		return nil, err
 	}
+	begun := time.Now()
 	response, _, err := s.Generate(ctx, model.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
 	if err != nil {
 		return nil, err
+	}
+	cells := CellsOf(contenders, budgets)
+	if o.Begin != nil {
+		repeat := 2 * s.PrefillTime
+		if !o.Prefill {
+			repeat += time.Since(begun)
+		}
+		o.Begin(time.Duration(len(cells)) * o.repeatsOf(repeat) * repeat)
 	}
 	var out []Timing
 	var plains []float64 // seconds of the prefills without a policy, in order
@@ -79,8 +105,8 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 		}
 		return err
 	}
-	for i, c := range CellsOf(contenders, budgets) {
-		t := Timing{Model: m.Name, Task: task, Policy: c.Title(), Adapter: c.Adapter, Budget: c.budgetName(), PromptTokens: len(ids), Repeats: o.Repeats}
+	for i, c := range cells {
+		t := Timing{Model: m.Name, Task: task, Policy: c.Title(), Adapter: c.Adapter, Budget: c.BudgetName(), PromptTokens: len(ids)}
 		budget := len(ids)
 		if c.Budget != (eviction.Budget{}) {
 			budget = c.Budget.Of(len(ids))
@@ -93,7 +119,8 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 		if shares { // one prefill stands for two cells of one repeat
 			first--
 		}
-		for range o.Repeats {
+		start := time.Now()
+		for ; t.Repeats < o.Repeats && (t.Repeats == 0 || o.Within == 0 || time.Since(start) < o.Within); t.Repeats++ {
 			if !shares {
 				if err := prefill(); err != nil {
 					return nil, err
@@ -104,20 +131,27 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 				return nil, fmt.Errorf("policy %s: %w", c.Title(), err)
 			}
 			ttft = append(ttft, s.PrefillTime.Seconds())
-			t.KeptBytes = s.Bytes()
+			t.KeptBytes, t.PeakCacheBytes = s.Bytes(), max(t.PeakCacheBytes, s.PeakBytes)
+			if o.Prefill {
+				continue
+			}
 			start := time.Now()
 			tokens, _, err := s.Generate(ctx, model.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
 			if err != nil {
 				return nil, fmt.Errorf("policy %s: %w", c.Title(), err)
 			}
 			speed = append(speed, float64(len(tokens)-1)/time.Since(start).Seconds())
-			t.PeakCacheBytes = max(t.PeakCacheBytes, s.PeakBytes)
 		}
 		around = append(around, [2]int{first, len(plains) - 1})
 		t.PeakMemoryBytes = m.Backend.Memory().Peak
 		t.Spread = (slices.Max(ttft) - slices.Min(ttft)) / middle(ttft)
-		t.TTFTMillis, t.DecodeTokensPerSecond = 1000*middle(ttft), middle(speed)
+		if t.TTFTMillis = 1000 * middle(ttft); len(speed) > 0 {
+			t.DecodeTokensPerSecond = middle(speed)
+		}
 		out = append(out, t)
+		if o.OnCell != nil {
+			o.OnCell(c)
+		}
 	}
 	if err := prefill(); err != nil {
 		return nil, err
@@ -128,9 +162,20 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 		t := &out[i]
 		near := slices.Clone(plains[max(0, around[i][0]-1) : around[i][1]+2])
 		t.PlainMillis = 1000 * middle(near)
-		t.TTFTOverhead = t.TTFTMillis/t.PlainMillis - 1
+		if t.Policy != full {
+			t.TTFTOverhead = new(t.TTFTMillis/t.PlainMillis - 1)
+		}
 	}
 	return out, nil
+}
+
+// repeatsOf is how many repeats of a cell begin where each takes so long.
+func (o TimeOptions) repeatsOf(each time.Duration) time.Duration {
+	n := time.Duration(o.Repeats)
+	if o.Within > 0 && each > 0 {
+		n = min(n, (o.Within-1)/each+1)
+	}
+	return n
 }
 
 func middle(x []float64) float64 {

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Budget is how much of a prompt's cache is kept: a number of key-value pairs per KV head
+// Budget is how much of a prompt's cache is kept: a number of KV entries per KV head
 // and layer, or a share of the prompt's tokens. The zero value is no budget.
 //
-// As text, in flags and in configurations, a whole number is pairs, and a number with a
-// decimal point or a percent sign is a share: "128" is 128 pairs and "1" is one pair,
+// As text, in flags and in configurations, a whole number is entries, and a number with a
+// decimal point or a percent sign is a share: "128" is 128 entries and "1" is one entry,
 // "0.2" and "20%" are a fifth of the prompt, "1.0" and "100%" are all of it.
 type Budget struct {
 	pairs int
@@ -51,7 +51,7 @@ func ParseBudget(text string) (Budget, error) {
 	case !ok:
 		return Budget{}, fmt.Errorf("budget: got %.40q, want a share of the prompt, as 10%% or 0.1, to at most a millionth", text)
 	case share == 0 || share > millionths:
-		return Budget{}, fmt.Errorf("budget: got %.40q, want a share of the prompt above 0 and at most 100%%; a number of pairs has no point", text)
+		return Budget{}, fmt.Errorf("budget: got %.40q, want a share of the prompt above 0 and at most 100%%; a number of entries has no point", text)
 	}
 	return Budget{share: share}, nil
 }

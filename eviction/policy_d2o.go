@@ -19,9 +19,9 @@ func init() {
 			{Name: "allocation", Choices: choices("softmax", "uniform", "reciprocal", "exponential"), Doc: "budgets of layers by their variances: eq. 5; all the same, which is D2O without its operation on layers (table 6); by 1/F; or exp(−F) of the prompt (§5.4, table 4)"},
 			{Name: "normalise", Choices: choices("heads", "layers", "none"), Doc: "variances between 0 and 1 among the heads of a layer; divided by their sum over layers, which many layers make uniform; or as they are, and then one layer gets almost everything"},
 			{Name: "dense", Default: 0, Min: 0, Max: 1, Whole: true, Doc: "1 leaves the first two layers and the last whole, on top of the budget"},
-			{Name: "merge", Choices: choices("weighted", "average", "none"), Doc: "what becomes of evicted pairs: merged with weights by similarity, merged with equal weights (table 8), or dropped"},
+			{Name: "merge", Choices: choices("weighted", "average", "none"), Doc: "what becomes of evicted entries: merged with weights by similarity, merged with equal weights (table 8), or dropped"},
 			{Name: "threshold", Choices: choices("ema", "none"), Doc: "none also merges what is less similar than the threshold (table 6)"},
-			{Name: "feature", Choices: choices("key", "value", "both"), Doc: "what similarity is of: keys; values; or keys and values each for themselves, which merges the two halves of a pair into different pairs (table 7)"},
+			{Name: "feature", Choices: choices("key", "value", "both"), Doc: "what similarity is of: keys; values; or keys and values each for themselves, which merges the two halves of an entry into different ones (table 7)"},
 			kernelOption(1),
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {

@@ -68,14 +68,14 @@ func (s *Job) fillFile(ctx context.Context, m *model.Model, h datasets.PairHeade
 	}
 	defer w.Release()
 	if w.Done > 0 {
-		fmt.Fprintf(log, "%s goes on after %d pairs\n", s.Out, w.Done)
+		fmt.Fprintf(log, "%s goes on after %d samples\n", s.Out, w.Done)
 	}
 	err = s.fill(ctx, m, w, 0, w.Last, w.Done, s.Out, log)
 	switch {
 	case w.Written() == 0:
 		defer w.Discard()
 	case err != nil:
-		err = fmt.Errorf("%d finished pairs of %s are kept, and the same command with --resume goes on: %w", w.Written(), s.Out, err)
+		err = fmt.Errorf("%d finished samples of %s are kept, and the same command with --resume goes on: %w", w.Written(), s.Out, err)
 		if ctx.Err() != nil {
 			return cli.Resumable(err)
 		}

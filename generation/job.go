@@ -131,7 +131,7 @@ func (s *Job) check() (only int, err error) {
 	case again && slices.ContainsFunc(s.Sources, func(x datasets.MixSource) bool { return x.Path == stdin.Name }):
 		return 0, fmt.Errorf("generate: prompts from standard input cannot be read again, as --resume and --shards do: want a file")
 	case again && s.Out == "/dev/stdout":
-		return 0, fmt.Errorf("generate: --out -: pairs on standard output cannot be gone on with, as --resume and --shards do: want a file")
+		return 0, fmt.Errorf("generate: --out -: samples on standard output cannot be gone on with, as --resume and --shards do: want a file")
 	case len(s.PromptFields) > 0 && s.Prompts == "":
 		return 0, fmt.Errorf("generate: --field: only with --prompts, want it in the file beside its source")
 	case s.Out == "":

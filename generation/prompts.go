@@ -97,7 +97,7 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 			x, err := records()
 			if err != nil {
 				if err == io.EOF && skipping {
-					return item{}, fmt.Errorf("%s: the pair %s that it ended with is not among the prompts", name, last)
+					return item{}, fmt.Errorf("%s: the sample %s that it ended with is not among the prompts", name, last)
 				}
 				return item{}, err
 			}
@@ -155,7 +155,7 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(log, "%s: %s, %s, %s, %s left out%s\n", name, count(written, "pair"), count(tokens, "response token"), count(empty, "empty response"), count(unusable, "prompt"), bad.note())
+	fmt.Fprintf(log, "%s: %s, %s, %s, %s left out%s\n", name, count(written, "sample"), count(tokens, "response token"), count(empty, "empty response"), count(unusable, "prompt"), bad.note())
 	return nil
 }
 

@@ -80,8 +80,8 @@ func TestRanksMakeTheBytesOfOneProcess(t *testing.T) {
 		job  func(out string) *generation.Job
 		said string
 	}{
-		{"one file", func(out string) *generation.Job { return drawn(out, 30)() }, "30 pairs"},
-		{"fewer prompts than ranks", func(out string) *generation.Job { return drawn(out, 2)() }, "2 pairs"},
+		{"one file", func(out string) *generation.Job { return drawn(out, 30)() }, "30 samples"},
+		{"fewer prompts than ranks", func(out string) *generation.Job { return drawn(out, 2)() }, "2 samples"},
 		{"shards", func(out string) *generation.Job {
 			s := drawn(out, 14)()
 			s.Shards = 3
@@ -96,7 +96,7 @@ func TestRanksMakeTheBytesOfOneProcess(t *testing.T) {
 			s := drawn(out, 0)()
 			s.Prompts, s.SamplesGiven, s.Recipe, s.Responses = records, false, "judgeq", "source"
 			return s
-		}, "20 pairs"},
+		}, "20 samples"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -158,7 +158,7 @@ func TestRankThatDies(t *testing.T) {
 				t.Fatalf("rank %d: %v, want the failure of rank %d", rank, err, 1+i%2)
 			}
 		}
-		if strings.Contains(errs[0].Error(), "finished pairs of "+cut+" are kept, and the same command with --resume goes on") {
+		if strings.Contains(errs[0].Error(), "finished samples of "+cut+" are kept, and the same command with --resume goes on") {
 			keeps++
 		}
 	}

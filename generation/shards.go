@@ -252,7 +252,7 @@ func (s *Job) fillShard(m *model.Model, open openShard, h datasets.PairHeader, l
 	defer w.Release()
 	name := fmt.Sprintf("shard %d of %d", h.Shard, h.Shards)
 	if done > 0 {
-		fmt.Fprintf(log, "%s goes on after %d pairs\n", name, done)
+		fmt.Fprintf(log, "%s goes on after %d samples\n", name, done)
 	}
 	if err := s.fill(work, m, w, h.Shard, last, done, name, log); err != nil {
 		return err

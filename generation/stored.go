@@ -138,7 +138,7 @@ func (s Stored) open(ctx context.Context, h datasets.PairHeader, claim *objectst
 	}
 	err = shard.grown()
 	if err == nil && shard.size < shard.sent {
-		err = fmt.Errorf("%s: the parts do not end with a pair; remove it to begin again", s.Store.URL(s.work(h)))
+		err = fmt.Errorf("%s: the parts do not end with a sample; remove it to begin again", s.Store.URL(s.work(h)))
 	}
 	if err != nil {
 		shard.Shard.Release()
@@ -284,7 +284,7 @@ func (s *StoredShard) Write(p datasets.Pair) error {
 func (s *StoredShard) grown() error {
 	info, err := os.Stat(s.file)
 	if err != nil {
-		return fmt.Errorf("write pairs: %w", err)
+		return fmt.Errorf("write samples: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

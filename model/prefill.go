@@ -2,6 +2,7 @@ package model
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"glimpse/kernels"
 )
@@ -20,12 +21,14 @@ type prefillPass struct {
 	chunks   [][2]int        // of rows that go through a layer together
 	chunk    chunkRows       // in the present layer
 	stage    int             // of the model, that the pass is on
+	done     func(more int)  // of Runner.OnPrefill, or nil
+	rowsDone *atomic.Int64   // of all layers, on all devices
 }
 
 // newPrefillPass prepares a pass of tokens that follow the cache.
 func (r *Runner) newPrefillPass(cache *Cache, opt PrefillOptions, tokens []int32) *prefillPass {
 	m, n := r.Model, len(tokens)
-	p := &prefillPass{Runner: r, cache: cache, opt: opt, pos: positions(cache.next, n)}
+	p := &prefillPass{Runner: r, cache: cache, opt: opt, pos: positions(cache.next, n), rowsDone: new(atomic.Int64)}
 	if opt.appendProbes || m.appendsProbes() {
 		p.appended = newAppended(opt.Capture, cache.next+int32(n))
 	}

@@ -17,6 +17,11 @@ type Runner struct {
 	stages []*Runner       // one for each device of the model, of which the first is what callers have
 	batch  batchRows       // of StepBatch
 
+	// OnPrefill (may be nil) is told of every pass over several tokens when it begins. What it returns
+	// is told of progress: how many more of the tokens are done, each layer doing its share of them.
+	// That may be called concurrently where a model is on several devices.
+	OnPrefill func(tokens int) (done func(more int))
+
 	// Decoding steps as a graph: stepped is the rows of those that were taken without,
 	// noGraph where the device has none.
 	decodeGraph *decodeGraph
@@ -110,6 +115,9 @@ func (r *Runner) Forward(ctx context.Context, cache *Cache, tokens []int32, opt 
 
 	n := len(tokens)
 	p := r.newPrefillPass(cache, opt, tokens)
+	if r.OnPrefill != nil && n > 1 {
+		p.done = r.OnPrefill(n)
+	}
 	cache.startPrefill()
 	defer cache.endPrefill()
 	last, err := p.runStages(ctx)

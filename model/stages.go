@@ -180,6 +180,11 @@ func (p *prefillPass) run(ctx context.Context, chunks [][2]int) error {
 		if err := p.layer(l, chunks); err != nil {
 			return err
 		}
+		if p.done != nil {
+			rows, layers := int64(chunks[len(chunks)-1][1]-chunks[0][0]), int64(p.Model.Config.Layers)
+			all := p.rowsDone.Add(rows)
+			p.done(int(all/layers - (all-rows)/layers))
+		}
 	}
 	return nil
 }

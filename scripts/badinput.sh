@@ -387,7 +387,7 @@ refuse "--set of an unknown key" 'unknown key "rank"' train run "$root/scripts/e
 refuse "--set of an element that is not there" '"7"' train run "$root/scripts/examples/run.yaml" --set adapters.7.rows=3
 refuse "preset of another kind" "judgeq|lookaheadkv" "${quick[@]}" --preset judgeq --out x
 refuse "held-out pairs without data" "--held-out" "${quick[@]}" --held-out "$given/pairs.jsonl" --out x
-refuse "validations on too few pairs" "4 pairs|10" "${quick[@]}" --data "$given/pairs.jsonl" --validate 2 --validate-every 1 --out x
+refuse "validations on too few pairs" "4 samples|10" "${quick[@]}" --data "$given/pairs.jsonl" --validate 2 --validate-every 1 --out x
 mkdir "$given/nopairs"
 refuse "folder without pairs" "nopairs|*.jsonl" "${quick[@]}" --data "$given/nopairs" --out x
 refuse "plan of nothing" "--preset" train plan
@@ -553,7 +553,7 @@ refuse "adapter folder is a file" "pairs.jsonl" "${quick[@]}" --out "$given/pair
 refuse "adapter folder cannot be made" "x" "${quick[@]}" --out /proc/x
 refuse "adapter folder below a file" "not a directory" "${quick[@]}" --out "$given/pairs.jsonl/x"
 refuse "pair file cannot be made" "no such file" train generate --samples 1 --out nowhere/x.jsonl
-small=(evict eval --samples 1 --task section --policy snapkv --budget 32 --timings=false)
+small=(evict eval --samples 1 --task section --policy snapkv --budget 32)
 for flag in json-out table-out plot needle-plot; do
   refuse "eval: --$flag cannot be made" "nowhere" "${small[@]}" --$flag nowhere/x.png
 done
@@ -641,7 +641,7 @@ begun() { # FILE COMMAND...
   kill -s INT $pid
   wait $pid
 }
-expect 75 "Ctrl-C in generating" "stopped by a signal|finished pairs|--resume goes on" begun "$work/.stopped.jsonl.partial" \
+expect 75 "Ctrl-C in generating" "stopped by a signal|finished samples|--resume goes on" begun "$work/.stopped.jsonl.partial" \
   train generate --samples 1000000 --out "$work/stopped.jsonl"
 refuse "pairs that were begun" "--resume|--replace" train generate --samples 1000000 --out "$work/stopped.jsonl"
 refuse "pairs begun with other settings" "other settings" train generate --samples 100 --out "$work/stopped.jsonl" --resume
@@ -677,11 +677,11 @@ if mount -t tmpfs -o size=64k tmpfs "$work/tiny" 2>/dev/null; then
   cd "$work/tiny"
   refuse "adapter on a full disk" "no space left" "${quick[@]}" --out x
   # What is finished is kept, for --resume.
-  refuse "pairs on a full disk" "no space left|finished pairs|--resume goes on" bash -c '"$@"; code=$?; rm .x.jsonl.partial; exit $code' - train generate --samples 200 --out x.jsonl
+  refuse "pairs on a full disk" "no space left|finished samples|--resume goes on" bash -c '"$@"; code=$?; rm .x.jsonl.partial; exit $code' - train generate --samples 200 --out x.jsonl
   refuse "checkpoint on a full disk" "no space left" train judgeq --steps 2 --batch 1 --validate 0 --out x --checkpoint x.state
   refuse "log on a full disk" "no space left" train judgeq --steps 600 --batch 1 --tokens 64 --rows 1 --validate 0 --out x --log x.log
-  refuse "plot on a full disk" "no space left" evict eval --samples 1 --task section --policy all --budget 8,16,32 --timings=false --plot x.png
-  refuse "JSON on a full disk" "no space left" evict eval --samples 1 --policy all --budget 8,16,24,32,40,48,56,64 --timings=false --json-out x.json
+  refuse "plot on a full disk" "no space left" evict eval --samples 1 --task section --policy all --budget 8,16,32 --plot x.png
+  refuse "JSON on a full disk" "no space left" evict eval --samples 1 --policy all --budget 8,16,24,32,40,48,56,64 --json-out x.json
 else
   echo "SKIP  a full disk: mounting a small one needs root"
 fi

@@ -41,11 +41,11 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-policies=all timings=true
+policies=all times=all
 if [ $quick = yes ]; then
   : "${steps:=10}" "${pairs:=64}" "${samples:=2}"
   policies=full,oracle,snapkv,laq,d2o,rocketkv,judgeq,lookaheadkv
-  timings=false
+  times=none
 else
   : "${steps:=200}" "${pairs:=2048}" "${samples:=10}"
 fi
@@ -91,7 +91,7 @@ train_both() {
 }
 
 evaluate() {
-  "$root/bin/evict" eval --policy $policies --budget 32,64,96,128 --tokens 512 --samples "$samples" --seed 1 --timings=$timings \
+  "$root/bin/evict" eval --policy $policies --budget 32,64,96,128 --tokens 512 --samples "$samples" --seed 1 --times $times \
     --adapter shipped --adapter fresh=lookaheadkv --adapter fresh=judgeq \
     --json-out results.json --table-out table.md --plot accuracy.png --needle-plot needle.png >"$work/table.txt"
 }
@@ -103,7 +103,7 @@ facts() {
   echo "commit: $(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)"
   echo "go: $(cd "$root" && go env GOVERSION)"
   echo "machine: $(nproc) cores of $(processor)"
-  echo "recipe: $pairs pairs, $steps steps, $samples prompts per task"
+  echo "recipe: $pairs samples, $steps steps, $samples prompts per task"
   echo "time: $(duration $SECONDS)"
 }
 

@@ -114,7 +114,7 @@ timeout 120 scripts/cluster/local.sh --ranks 3 -- "${generate[@]}" --out "$work/
 ends
 echo "killed $killed times, on 2 to 4 ranks: the pairs of one process"
 
-evaluate=(eval --policy full,snapkv,lookaheadkv --budget 16,32 --tokens 96 --task section,needle --samples 8 --inspect 2 --timings=false)
+evaluate=(eval --policy full,snapkv,lookaheadkv --budget 16,32 --tokens 96 --task section,needle --samples 8 --inspect 2)
 (cd "$work" && "$root/bin/evict" "${evaluate[@]}" --out one) >"$work/one.txt" 2>"$work/log" || { cat "$work/log"; die "evaluation in one process"; }
 for n in 2 4; do
   timeout 120 scripts/cluster/local.sh --ranks "$n" -- "${evaluate[@]}" --out "$work/eval$n" >"$work/eval$n.txt" 2>"$work/log" || { cat "$work/log"; die "evaluation on $n ranks"; }

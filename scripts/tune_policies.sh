@@ -76,7 +76,7 @@ for kernel in 1 3 7 15 31 63; do
     done
     echo "window $window, kernel $kernel: $(echo $names) ($(duration $SECONDS))" >&2
     "$work/evict" eval --policy "$(echo $names | tr ' ' ,)" --split validation --budget 32,64,96,128 --tokens 512 \
-      --samples "$samples" --seed 1 --timings=false --json "${set[@]}" >"$work/result" 2>"$work/log" || die "$(cat "$work/log")"
+      --samples "$samples" --seed 1 --json "${set[@]}" >"$work/result" 2>"$work/log" || die "$(cat "$work/log")"
     mv "$work/result" "$result"
   done
 done

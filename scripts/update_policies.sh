@@ -30,7 +30,7 @@ trap 'rm -rf "$work"' EXIT
 
 # For speckv: the model itself as an ideal draft, the small one that comes with it, and its first layers as a poor one.
 command=(evict eval --policy all
-  --budget "32,64,96,128" --tokens 512 --samples "$samples" --seed 1
+  --budget "32,64,96,128" --tokens 512 --samples "$samples" --seed 1 --times all
   --draft self --draft shipped --draft two-layers=layers:2)
 SECONDS=0
 "$root/bin/${command[0]}" "${command[@]:1}" --table-out "$work/table.md" --json-out "$work/results.json" >/dev/null

@@ -33,7 +33,7 @@ chart() {
         printf "<path d=\"M%d %.1fH%d\" stroke=\"#dddddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" fill=\"#333333\">%d</text>\n", left, y(v), right, left - 8, y(v) + 4.5, v
       }
       for (i = 1; i <= columns; i++) printf "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\" fill=\"#333333\">%d</text>\n", x(budget[i]), bottom + 20, budget[i]
-      printf "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\" fill=\"#333333\">KV pairs kept per head and layer, of 512</text>\n", (left + right) / 2, bottom + 42
+      printf "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\" fill=\"#333333\">KV entries kept per head and layer, of 512</text>\n", (left + right) / 2, bottom + 42
       printf "<text transform=\"translate(16 %.1f) rotate(-90)\" text-anchor=\"middle\" fill=\"#333333\">exact answers, %%</text>\n", (top + bottom) / 2
       # Labels beside the last points, best first, 17 units apart at least.
       for (i = 1; i <= n; i++) order[i] = name[i]

@@ -12,6 +12,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/eviction"
+	"glimpse/internal/progress"
 	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/tokenizer"
@@ -40,6 +41,7 @@ type answerStatistics struct {
 // Answer runs a prompt with a policy's cache. The answer streams to out, what was kept and what
 // it cost goes to info.
 func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *eviction.Configured, p *Prompt, o Options) error {
+	shown := info
 	info = tables.NewWrapper(info, tables.Columns(info))
 	t, tokenizerErr := m.NeedTokenizer()
 	if p.Task != "" && !o.JSON {
@@ -55,7 +57,9 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 		if err != nil {
 			return err
 		}
-		if times, err = compareTimes(func(evicted bool) (time.Duration, error) {
+		fmt.Fprintf(info, "timing prefills with %s and without eviction: %d rounds, or as many as begin within %v\n", policy.Name, comparisonRounds, comparisonWithin)
+		bar := progress.New(shown, "prefills", 0, progress.After(patience))
+		times, err = compareTimes(func(evicted bool) (time.Duration, error) {
 			with, budget := full, len(p.IDs)
 			if evicted {
 				with, budget = policy, o.Budget.Of(len(p.IDs))
@@ -65,10 +69,13 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 				return 0, err
 			}
 			return s.PrefillTime, nil
-		}); err != nil {
+		}, func() { bar.Add(1) })
+		bar.Done()
+		if err != nil {
 			return err
 		}
 	}
+	ShowPrefill(rt, shown)
 	s, err := rt.Prefill(ctx, policy, p.IDs, o.Budget.Of(len(p.IDs)), nil)
 	if err != nil {
 		return err
@@ -144,7 +151,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 		}
 		fmt.Fprintf(info, "the answer is %s\n", verdict)
 	}
-	fmt.Fprintf(info, "policy %s, budget %s: kept %d of %d pairs per KV head on average, %.1f of %.1f KiB (%.1f%%)%s\n",
+	fmt.Fprintf(info, "policy %s, budget %s: kept %d of %d KV entries per KV head on average, %.1f of %.1f KiB (%.1f%%)%s\n",
 		policy.Name, o.Budget.Describe(len(p.IDs)), kept/heads, len(p.IDs), kib(cached), kib(s.FullBytes), 100*float64(cached)/float64(s.FullBytes), besideNote(held-cached))
 	if o.Compare {
 		fmt.Fprintln(info, times)

@@ -33,8 +33,8 @@ func TestAnswer(t *testing.T) {
 		compare bool
 		info    []string
 	}{
-		"full":  {policy: "full", budget: 128, maxNew: 16, info: []string{"the answer is right", "kept 128 of 128 pairs", "(100.0%)"}},
-		"few":   {policy: "streamingllm", budget: 8, maxNew: 16, compare: true, info: []string{"the answer is wrong", "kept 8 of 128 pairs", "(6.2%)", ", plain prefill "}},
+		"full":  {policy: "full", budget: 128, maxNew: 16, info: []string{"the answer is right", "kept 128 of 128 KV entries", "(100.0%)"}},
+		"few":   {policy: "streamingllm", budget: 8, maxNew: 16, compare: true, info: []string{"the answer is wrong", "kept 8 of 128 KV entries", "(6.2%)", ", plain prefill "}},
 		"cut":   {policy: "full", budget: 128, maxNew: 1, info: []string{"the answer is wrong", "1 tokens at "}},
 		"reads": {policy: "quest", budget: 64, maxNew: 4, info: []string{"attention reads ", " of them to choose"}},
 	} {

@@ -21,7 +21,7 @@ func init() { // they list themselves
 	commands = []command{
 		{"/help", "", "list the commands", (*Conversation).help},
 		{"/policy", "[NAME]", "tell or change the eviction policy; what was said is read again", (*Conversation).setPolicy},
-		{"/budget", "[PAIRS]", "tell or change the budget of the next turns, as 128 or 10%", (*Conversation).setBudget},
+		{"/budget", "[BUDGET]", "tell or change the budget of the next turns, as 128 or 10%", (*Conversation).setBudget},
 		{"/system", "[TEXT]", "tell or change the system prompt, text or @FILE; what was said is forgotten", (*Conversation).setSystem},
 		{"/stats", "", "tell what the turns took", (*Conversation).statistics},
 		{"/reset", "", "forget what was said", (*Conversation).reset},
@@ -88,15 +88,15 @@ func (c *Conversation) described() string {
 	if c.policy.Name == "full" {
 		return c.label + ", which keeps everything"
 	}
-	return fmt.Sprintf("%s at %s", c.label, c.pairs())
+	return fmt.Sprintf("%s at %s", c.label, c.budgetText())
 }
 
-// pairs describes the budget.
-func (c *Conversation) pairs() string {
+// budgetText describes the budget.
+func (c *Conversation) budgetText() string {
 	if c.o.Budget.Share() > 0 {
 		return fmt.Sprintf("%v of the conversation", c.o.Budget)
 	}
-	return fmt.Sprintf("%v pairs per KV head and layer", c.o.Budget)
+	return fmt.Sprintf("%v KV entries per KV head and layer", c.o.Budget)
 }
 
 func (c *Conversation) setPolicy(name string) error {
@@ -127,7 +127,7 @@ func (c *Conversation) setPolicy(name string) error {
 
 func (c *Conversation) setBudget(text string) error {
 	if text == "" {
-		c.say(c.pairs())
+		c.say(c.budgetText())
 		return nil
 	}
 	budget, err := eviction.ParseBudget(text)
@@ -142,7 +142,7 @@ func (c *Conversation) setBudget(text string) error {
 	if len(c.messages) > 0 && !c.again {
 		note = " from the next turn on; what was evicted stays evicted"
 	}
-	c.say(c.pairs() + note)
+	c.say(c.budgetText() + note)
 	return nil
 }
 

@@ -52,6 +52,7 @@ func NewConversation(m *model.Model, policy *eviction.Configured, label string, 
 	}
 	rt := eviction.NewRuntime(m)
 	rt.MaxNew = o.MaxNew
+	ShowPrefill(rt, info)
 	c := &Conversation{
 		model: m, policy: policy, label: label, o: o, out: out, info: info,
 		tokenizer: t, runtime: rt,
@@ -277,7 +278,7 @@ func (c *Conversation) report(t turnStatistics) error {
 			t.AnswerTokens, t.Speed, t.TTFTMillis, kib(t.cacheBytes), kib(t.FullBytes), besideNote(t.HeldBytes-t.cacheBytes)))
 		return nil
 	}
-	_, err := fmt.Fprintf(c.info, "[turn %d, %s at %s: %d tokens in, first answer token after %.1f ms; %d out at %.0f/s%s; holds %.1f pairs per KV head of %d, %.1f of %.1f KiB%s]\n",
+	_, err := fmt.Fprintf(c.info, "[turn %d, %s at %s: %d tokens in, first answer token after %.1f ms; %d out at %.0f/s%s; holds %.1f KV entries per KV head of %d, %.1f of %.1f KiB%s]\n",
 		t.Turn, t.Policy, s.Budget.Describe(s.Prompt.From+len(s.Prompt.Tokens)), t.PromptTokens, t.TTFTMillis, t.AnswerTokens, t.Speed, trafficNote(s.Traffic), t.Pairs, t.Position, kib(t.cacheBytes), kib(t.FullBytes), besideNote(t.HeldBytes-t.cacheBytes))
 	return err
 }

@@ -39,8 +39,8 @@ func (t Timing) Detail() string {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// enough is the time after which no further repetition is begun.
-const enough = 10 * time.Second
+// Enough is the time after which Measure begins no further repetition.
+const Enough = 10 * time.Second
 
 // Measure times prefills and steps of one sample in turn, without caches and with
 // all threads on it, and reports medians. It stops early where repeats would take
@@ -82,7 +82,7 @@ func measure(ctx context.Context, r *model.Runner, s *student, a model.Adapter, 
 			return t, err
 		}
 		wait(m)
-		slow := time.Since(begin) > enough
+		slow := time.Since(begin) > Enough
 		if i > 0 || slow { // the first is a warm-up, unless it took long enough to be none
 			prefills, steps = append(prefills, prefill), append(steps, benchclock.Now()-start)
 		}

@@ -59,7 +59,7 @@ func ReadPairs(ctx context.Context, m *model.Model, paths []string, contents *da
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
 			if len(p.PromptIDs)+len(p.ResponseIDs) > m.Config.MaxPositions {
-				return nil, fmt.Errorf("%s: pair %s: %d prompt and %d response tokens, want at most %d together: %w", file, p.ID, len(p.PromptIDs), len(p.ResponseIDs), m.Config.MaxPositions, model.ErrContext)
+				return nil, fmt.Errorf("%s: sample %s: %d prompt and %d response tokens, want at most %d together: %w", file, p.ID, len(p.PromptIDs), len(p.ResponseIDs), m.Config.MaxPositions, model.ErrContext)
 			}
 		}
 		all = append(all, pairs...)
@@ -92,7 +92,7 @@ func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log
 		if objectstore.IsURL(name) {
 			copies, err := objectstore.LocalFiles(ctx, name, ".jsonl", s3, log)
 			if err != nil {
-				return nil, fmt.Errorf("training pairs: %w", err)
+				return nil, fmt.Errorf("training samples: %w", err)
 			}
 			for _, file := range copies {
 				url := name
@@ -105,11 +105,11 @@ func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log
 		}
 		path, err := objectstore.LocalData(ctx, name, s3, log)
 		if err != nil {
-			return nil, fmt.Errorf("training pairs: %w", err)
+			return nil, fmt.Errorf("training samples: %w", err)
 		}
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, fmt.Errorf("training pairs: %w", err)
+			return nil, fmt.Errorf("training samples: %w", err)
 		}
 		if !info.IsDir() {
 			files = append(files, PairFile{name, path})
@@ -120,7 +120,7 @@ func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log
 			return nil, err
 		}
 		if len(shards) == 0 {
-			return nil, fmt.Errorf("training pairs: %s is a directory without *.jsonl files", path)
+			return nil, fmt.Errorf("training samples: %s is a directory without *.jsonl files", path)
 		}
 		for _, file := range shards {
 			files = append(files, PairFile{file, file})

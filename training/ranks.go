@@ -285,13 +285,16 @@ type validated struct {
 }
 
 // shared runs f for tasks 0 … n-1 on the ranks that have them, and gives every rank all results.
-func shared[T any](ctx context.Context, t *Trainer, n int, f func(w *worker, i int) (T, error)) ([]T, error) {
+func shared[T any](ctx context.Context, t *Trainer, what string, n int, f func(w *worker, i int) (T, error)) ([]T, error) {
 	from, to := collective.Share(n, t.ranks.Rank(), t.ranks.Size())
 	own := make([]T, to-from)
+	one, done := t.working(what, len(own))
 	err := t.each(len(own), func(w *worker, i int) (err error) {
 		own[i], err = f(w, from+i)
+		one()
 		return err
 	})
+	done()
 	if err != nil || t.ranks.Size() == 1 {
 		return own, err
 	}

@@ -27,6 +27,9 @@ type Trainer struct {
 	// Notice (may be nil) is told what a person should know and the run survives. It may
 	// be called concurrently.
 	Notice func(text string)
+	// Working (may be nil) is told of work between steps, as a validation, of n units: one of each that is
+	// done, concurrently, and done of its end.
+	Working func(units string, n int) (one, done func())
 	// Stopping (may be nil) tells whether the process was told to stop. A run on several
 	// ranks ends after a step before which any of them was.
 	Stopping func() bool

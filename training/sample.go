@@ -63,7 +63,7 @@ type Pairs struct {
 }
 
 // Describe implements Source.
-func (p *Pairs) Describe() string { return fmt.Sprintf("%d pairs of %s", len(p.Pairs), p.Name) }
+func (p *Pairs) Describe() string { return fmt.Sprintf("%d samples of %s", len(p.Pairs), p.Name) }
 
 // DrawnFrom implements Source.
 func (*Pairs) DrawnFrom() string { return "" }
@@ -75,7 +75,7 @@ func (p *Pairs) Repeats() bool { return true }
 // goroutine.
 func (p *Pairs) At(i int) (Sample, error) {
 	if len(p.Pairs) == 0 {
-		return Sample{}, fmt.Errorf("train: no training pairs")
+		return Sample{}, fmt.Errorf("train: no training samples")
 	}
 	epoch := i / len(p.Pairs)
 	if p.order == nil || p.epoch != epoch {

@@ -32,7 +32,7 @@ func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 			return fmt.Errorf("validation: %w", err)
 		}
 	}
-	responses, err := shared(ctx, t, len(h.samples), func(w *worker, i int) ([]int32, error) {
+	responses, err := shared(ctx, t, "held-out responses", len(h.samples), func(w *worker, i int) ([]int32, error) {
 		s := h.samples[i]
 		if s.Response == nil {
 			cache := t.Model.NewCache()
@@ -58,6 +58,14 @@ func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 	}
 	t.held = h
 	return nil
+}
+
+// working tells of work between steps, of so many units.
+func (t *Trainer) working(units string, n int) (one, done func()) {
+	if t.Working == nil {
+		return func() {}, func() {}
+	}
+	return t.Working(units, n)
 }
 
 // Validated tells whether there are held-out samples.
@@ -145,7 +153,7 @@ func (t *Trainer) Validate(ctx context.Context) (*Validation, error) {
 	if err != nil {
 		return nil, err
 	}
-	results, err := shared(ctx, t, n, func(w *worker, i int) (validated, error) {
+	results, err := shared(ctx, t, "validation samples", n, func(w *worker, i int) (validated, error) {
 		s := t.held.samples[i]
 		losses, found, err := t.judge(ctx, w, policies, s, budgets)
 		if err != nil {

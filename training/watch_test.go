@@ -3,9 +3,12 @@ package training_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"glimpse/eviction"
@@ -278,5 +281,26 @@ func TestPresets(t *testing.T) {
 		if err := p.Config.Validate(shallow(t)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestWorking: the work between steps is told of unit by unit, to its end.
+func TestWorking(t *testing.T) {
+	tr := watched(t, shallow(t), both(2))
+	var told []string
+	var mu sync.Mutex
+	tr.Working = func(units string, n int) (one, done func()) {
+		count := 0
+		return func() { mu.Lock(); count++; mu.Unlock() },
+			func() { told = append(told, fmt.Sprintf("%d/%d %s", count, n, units)) }
+	}
+	if err := tr.HoldOut(t.Context(), stream(t, 80)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tr.Validate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"5/5 held-out responses", "5/5 validation samples"}; !slices.Equal(told, want) {
+		t.Errorf("told of %q, want %q", told, want)
 	}
 }

@@ -9,7 +9,7 @@ import (
 // the answers of the others.
 func TestCacheDType(t *testing.T) {
 	row := func(dtype string) map[string]any {
-		out, _, err := execute(t, "eval", "--cache-dtype", dtype, "--policy", "snapkv", "--budget", "16", "--task", "needle", "--tokens", "72", "--samples", "2", "--timings=false", "--json")
+		out, _, err := execute(t, "eval", "--cache-dtype", dtype, "--policy", "snapkv", "--budget", "16", "--task", "needle", "--tokens", "72", "--samples", "2", "--json")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -107,7 +107,7 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
 	f := cmd.Flags()
 	s.bind(f)
 	s.bindChat(f)
-	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy (see evict policies), or FIRST:SECOND for two stages, as snapkv:quest")
+	bindPolicy(f, &policy, ", or FIRST:SECOND for two stages, as snapkv:quest")
 	bindBudget(f, &o.Budget, "conversation up to a turn's prompt")
 	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of an answer")
 	f.Var(systemFlag{&o.System}, "system", "system prompt: text, or @FILE")

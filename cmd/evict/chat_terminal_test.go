@@ -48,9 +48,9 @@ func TestChatOnTerminal(t *testing.T) {
 				{up + "\r", " tokens at "},
 				{"hello\r", `"hello" is not one of the 480 words that the model knows; try bell`},
 				{"/hlep\r", `did you mean "/help"?`},
-				{"/bu\t32\r", "32 pairs per KV head and layer from the next turn on; what was evicted"},
+				{"/bu\t32\r", "32 KV entries per KV head and layer from the next turn on; what was evicted"},
 				{"/policy snapvk\r", `did you mean "snapkv"?`},
-				{"/policy sna\t\r", "what was said is read again with the"},
+				{"/policy sna\t\r", "what was said is read again"},
 				{"<copy>\r", " tokens at "},
 				{"/stats now\r", "want nothing after it"},
 				{"/stats\r", "of 4096 tokens of the context are used"},
@@ -97,7 +97,7 @@ func TestChatInterrupted(t *testing.T) {
 		time.Sleep(time.Duration(r.IntN(150)) * time.Millisecond)
 		p.Type(interrupt)
 		p.Type("/budget\r")
-		p.Wait("8 pairs per KV head and layer")
+		p.Wait("8 KV entries per KV head and layer")
 		p.Wait(prompt)
 		p.Type(interrupt)
 		p.Wait("leaves.")
@@ -164,7 +164,7 @@ func TestChatHistory(t *testing.T) {
 	second := onTerminalWith(t, 80, env, "chat")
 	second.Wait(prompt)
 	second.Type(up + up + "\r")
-	second.Wait("32 pairs per KV head and layer")
+	second.Wait("32 KV entries per KV head and layer")
 	second.Wait(prompt)
 	if want := "> /budget 32\n"; !strings.Contains(second.Screen(), want) {
 		t.Errorf("no %q in\n%s", want, second.Screen())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -16,9 +17,26 @@ func TestPolicyWithoutItsAdapter(t *testing.T) {
 			t.Errorf("%v: error %v", args, err)
 		}
 	}
-	_, log, err := execute(t, "run", "hi", "--model", nowhere)
-	if err == nil || strings.Contains(err.Error(), "adapter") || !strings.Contains(log, "the policy is laq, the best without one; \"train lookahead") {
-		t.Errorf("no policy: %q, %v", log, err)
+	for _, line := range []string{"run hi", "chat", "inspect hi"} {
+		_, log, err := execute(t, append(strings.Fields(line), "--model", nowhere)...)
+		if err == nil || strings.Contains(err.Error(), "adapter") || !strings.Contains(log, "the policy is snapkv; \"train lookahead") {
+			t.Errorf("%s without a policy: %q, %v", line, log, err)
+		}
+	}
+}
+
+// TestDefaultBudget: commands that answer have one budget, with which the built-in model is right.
+func TestDefaultBudget(t *testing.T) {
+	for _, c := range newRoot().Commands() {
+		if f := c.Flags().Lookup("budget"); slices.Contains([]string{"run", "chat", "inspect"}, c.Name()) && f.DefValue != "50%" {
+			t.Errorf("%s: --budget is %s by default, want 50%%", c.Name(), f.DefValue)
+		}
+	}
+	for _, example := range []string{"needle", "hops", "section"} {
+		_, log, err := execute(t, "run", "--example", example)
+		if err != nil || !strings.Contains(log, "the answer is right") || !strings.Contains(log, "budget 256 (50%)") {
+			t.Errorf("%s: %v, %s", example, err, log)
+		}
 	}
 }
 

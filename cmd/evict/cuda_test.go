@@ -20,7 +20,7 @@ func TestCUDAEvaluatesLikeTheCPU(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	results := func(device string) (rows []map[string]any) {
 		out, _, err := execute(t, "eval", "--device", device, "--cache-dtype", "float32", "--policy", "full,h2o,snapkv,judgeq,lookaheadkv", "--budget", "16", "--task", "needle",
-			"--tokens", "72", "--samples", "2", "--seed", "5", "--timings=false", "--json")
+			"--tokens", "72", "--samples", "2", "--seed", "5", "--json")
 		if err != nil {
 			t.Fatalf("%s: %v", device, err)
 		}
@@ -58,7 +58,7 @@ func TestCUDAHalfCaches(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	rows := func(args ...string) (rows []map[string]any) {
 		out, _, err := execute(t, append(args, "--policy", "snapkv,lookaheadkv,quest,d2o", "--budget", "16", "--task", "needle", "--tokens", "72",
-			"--samples", "2", "--seed", "5", "--timings=false", "--json")...)
+			"--samples", "2", "--seed", "5", "--json")...)
 		if err != nil {
 			t.Fatal(err)
 		}

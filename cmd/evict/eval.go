@@ -41,8 +41,8 @@ func newEval() *cobra.Command {
 		Use:   "eval",
 		Short: "Measure policies on any model: your prompts or benchmarks; quality, memory, hit rates, speed",
 		Long: `Measure policies on any model, on your own prompts or on benchmarks, against the full
-cache and the oracle: the task's score, critical-KV hit rate, bytes kept, time to first
-token and decoding speed.
+cache and the oracle: the task's score, critical-KV hit rate, bytes kept and, with --times,
+time to first token and decoding speed.
 
 --data takes your own prompts: JSONL, JSON, CSV, TSV or Parquet with "prompt",
 "messages" or "prompt_ids". --task names benchmarks instead; without --data and --model
@@ -57,8 +57,10 @@ without are measured by what needs none: how far the answer agrees with the full
 the likelihood of the full cache's answer under eviction. --data may be repeated: every file of
 your prompts is a column.
 
-Every prompt is prefilled once for all policies and budgets; times are measured
-separately. Without --policy, those measured are
+Every prompt is prefilled once for all policies and budgets. Times are measured after the
+answers, where --times asks for them, on each task's first prompt: every policy at every budget
+up to three times, which can take longer than the answers. What it takes is said before.
+Without --policy, those measured are
 ` + strings.ReplaceAll(runs.DefaultPolicies, ",", ", ") + `;
 without an adapter those of them that need none. "full" is reported once, without a
 budget. "snapkv:quest" is two policies as rocketkv's two stages: the first keeps part of
@@ -74,8 +76,8 @@ all of them reach; the part of a worker that was killed is gone on with.
 
 --needle-plot is of a task that varies depth and length, as niah, at every budget, or else
 of needles of the synthetic tasks at the smallest budget. --sweep-plot shows the scores of
-a sweep's adapters, and what they add to the time to first token, by their rows and modules;
---adapter is then the folder of "train sweep".
+a sweep's adapters, and with --times what they add to the time to first token, by their rows
+and modules; --adapter is then the folder of "train sweep".
 
 Processes that mpirun or srun --mpi=pmix start measure the prompts together: who is
 done gets the next. The first one prints and writes, with the bytes of one process;
@@ -109,7 +111,7 @@ times, and tasks that measure time, are its own.
 	f.BoolVar(&j.Raw, "raw", false, "do not put prompts into the model's chat template")
 	j.Sampling.Bind(f)
 	f.StringVar(&j.Agreement, "agreement", j.Agreement, "compare answers with the full cache's: on, off, or auto for samples without a reference")
-	f.BoolVar(&j.Timings, "timings", j.Timings, "also measure time to first token and decoding speed, on each task's first prompt")
+	f.StringVar(&j.Times, "times", j.Times, "also measure ttft (time to first token) or all (and speed)")
 	f.IntVar(&j.Batch, "batch", j.Batch, "evicted caches that are decoded together")
 	f.IntVar(&j.Concurrent, "concurrency", 0, "prompts worked on at the same time; 0 is one per thread for a small model, else 1")
 	f.BoolVar(&j.Strict, "strict", false, "end the run at the first sample that fails")
@@ -128,7 +130,7 @@ times, and tasks that measure time, are its own.
 	f.StringVar(&e.plot, "plot", "", "file for a plot of score against budget: .png, .svg or .pdf")
 	f.StringVar(&e.needle, "needle-plot", "", "file for heat maps of the score by needle depth and prompt length: .png, .svg or .pdf")
 	f.StringVar(&e.sweep, "sweep-plot", "", "file for a plot of the adapters of a train sweep, --adapter DIR: .png, .svg or .pdf")
-	cli.Everyday(cmd, "model", "adapter", "device", "data", "metric", "task", "samples", "tokens", "policy", "budget", "out", "resume", "json")
+	cli.Everyday(cmd, "model", "adapter", "device", "data", "metric", "task", "samples", "tokens", "policy", "budget", "times", "out", "resume", "json")
 	return cmd
 }
 
@@ -214,9 +216,10 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 	override("seed", func() { j.Seed = e.Seed })
 	override("chat-option", func() { j.ChatOptions = e.ChatOptions })
 	override("chat-date", func() { j.ChatDate = e.ChatDate })
-	if !fromFile || slices.ContainsFunc([]string{"s3-endpoint", "s3-region", "s3-profile"}, given.Given) {
-		j.S3 = e.S3
-	}
+	override("s3-endpoint", func() { j.S3.Endpoint = e.S3.Endpoint })
+	override("s3-region", func() { j.S3.Region = e.S3.Region })
+	override("s3-path-style", func() { j.S3.PathStyle = e.S3.PathStyle })
+	j.S3.Notice = e.S3.Notice
 	return nil
 }
 
@@ -448,7 +451,7 @@ func writeGroups(w io.Writer, rows []evaluation.Row) error {
 func needle(cmd *cobra.Command, j *runs.Job) ([]evaluation.NeedleCell, error) {
 	const quarters = 4
 	n := *j
-	n.Out, n.Timings, n.Resume = "", false, false
+	n.Out, n.Times, n.Resume = "", string(evaluation.TimesNone), false
 	n.Budgets = []eviction.Budget{slices.MinFunc(j.Budgets, eviction.Budget.Compare)}
 	tokens := cmp.Or(j.Tokens, 512)
 	var lengths []string

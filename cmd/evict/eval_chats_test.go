@@ -14,7 +14,7 @@ func TestEvalSaysWhatIsDropped(t *testing.T) {
 	if err := os.WriteFile(rows, []byte(row+row), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, log, err := execute(t, "eval", "--data", rows, "--policy", "full", "--max-new", "2", "--timings=false")
+	_, log, err := execute(t, "eval", "--data", rows, "--policy", "full", "--max-new", "2")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log)
 	}

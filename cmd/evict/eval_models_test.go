@@ -21,7 +21,7 @@ func TestEvalOfAnyModel(t *testing.T) {
 	}
 	for _, name := range []string{"llama3.1", "qwen2", "mistral-window"} {
 		t.Run(name, func(t *testing.T) {
-			out, _, err := execute(t, "eval", "--model", "../../model/testdata/golden/"+name, "--data", data, "--policy", "all", "--budget", "8,25%,100%", "--max-new", "6", "--timings=false", "--json")
+			out, _, err := execute(t, "eval", "--model", "../../model/testdata/golden/"+name, "--data", data, "--policy", "all", "--budget", "8,25%,100%", "--max-new", "6", "--json")
 			if err != nil {
 				t.Fatal(err)
 			}

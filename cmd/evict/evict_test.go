@@ -51,7 +51,7 @@ func TestExamplesAreAnswered(t *testing.T) {
 
 // TestEvalJSON checks the promised keys, their ranges, and that a seed repeats.
 func TestEvalJSON(t *testing.T) {
-	args := []string{"eval", "--policy", "full,snapkv,judgeq,lookaheadkv,oracle", "--budget", "16,64", "--task", "needle,section", "--tokens", "128", "--samples", "3", "--seed", "5", "--timings=false", "--json"}
+	args := []string{"eval", "--policy", "full,snapkv,judgeq,lookaheadkv,oracle", "--budget", "16,64", "--task", "needle,section", "--tokens", "128", "--samples", "3", "--seed", "5", "--json"}
 	out, _, err := execute(t, args...)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestEvalJSON(t *testing.T) {
 // within the budget of a sparse policy, and what it holds for the others.
 func TestEvalOfTwoTurns(t *testing.T) {
 	const budget, tokens, pair = 32, 256, 8 * 2 * 32 * 4 * 2 // bytes of a pair in all heads
-	out, _, err := execute(t, "eval", "--policy", "full,snapkv,h2o,d2o,quest,sparq,exact-topk,rocketkv,rocketkv-mt,snapkv:hsa", "--budget", "32", "--task", "turns_section", "--tokens", "256", "--samples", "4", "--timings=false", "--json")
+	out, _, err := execute(t, "eval", "--policy", "full,snapkv,h2o,d2o,quest,sparq,exact-topk,rocketkv,rocketkv-mt,snapkv:hsa", "--budget", "32", "--task", "turns_section", "--tokens", "256", "--samples", "4", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestDraftsAndPatterns(t *testing.T) {
 	}
 	eval := func(args ...string) (labels []string) {
 		t.Helper()
-		out, _, err := execute(t, append([]string{"eval", "--budget", "64", "--task", "section", "--tokens", "128", "--samples", "2", "--timings=false", "--json"}, args...)...)
+		out, _, err := execute(t, append([]string{"eval", "--budget", "64", "--task", "section", "--tokens", "128", "--samples", "2", "--json"}, args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -413,7 +413,7 @@ func unmarshalRows(out string, rows any) error {
 // TestEvalSaysThatNothingIsEvicted: a budget of the prompt's length or more is no error, as
 // prompts of many lengths may be measured, but it is told.
 func TestEvalSaysThatNothingIsEvicted(t *testing.T) {
-	_, log, err := execute(t, "eval", "--policy", "snapkv", "--budget", "100", "--task", "section", "--tokens", "96", "--samples", "1", "--timings=false")
+	_, log, err := execute(t, "eval", "--policy", "snapkv", "--budget", "100", "--task", "section", "--tokens", "96", "--samples", "1")
 	if err != nil || !strings.Contains(log, "budget 100 is not below the 96 tokens of prompts of task section") {
 		t.Errorf("%v, log %q", err, log)
 	}

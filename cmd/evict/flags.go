@@ -41,20 +41,29 @@ func (s *setup) bindChat(f *pflag.FlagSet) { cli.BindChat(f, &s.ChatOptions, &s.
 
 // bindBudget adds --budget, whose shares are of the whole that is named.
 func bindBudget(f *pflag.FlagSet, b *eviction.Budget, whole string) {
-	*b = eviction.Pairs(128)
+	if err := b.Set(defaultBudget); err != nil {
+		panic(err)
+	}
 	f.Var(b, "budget", fmt.Sprintf("KV entries kept per KV head and layer, as 128, or a share of the %s, as 10%%", whole))
 }
 
-// bestWithoutAdapter is the best policy on the built-in model, as a mean over budgets, of those
-// that hold their budget and need nothing else (docs/policies-results.md).
-const bestWithoutAdapter = "laq"
+// What a model of the user's runs with where neither is said: at half of the prompt the policy answers
+// as the full cache does, and costs next to no time before the first token (docs/policies.md, Defaults).
+const (
+	defaultBudget  = "50%"
+	withoutAdapter = "snapkv" // the policy of a model without an adapter
+)
 
-// choosePolicy takes the best policy that needs no adapter where none is given and no policy is
-// asked for, and refuses several and one that lacks its adapter before a model is fetched.
+// bindPolicy adds --policy; more is what else it takes.
+func bindPolicy(f *pflag.FlagSet, policy *string, more string) {
+	f.StringVar(policy, "policy", "lookaheadkv", "eviction policy (see evict policies)"+more+"; "+withoutAdapter+" without an adapter")
+}
+
+// choosePolicy takes withoutAdapter where no adapter is given and no policy is asked for, and refuses several and one that lacks its adapter before a model is fetched.
 func (s *setup) choosePolicy(cmd *cobra.Command, policy *string) error {
-	if !cmd.Flags().Changed("policy") && s.Model != "" && len(s.Adapters) == 0 {
-		*policy = bestWithoutAdapter
-		fmt.Fprintf(cmd.ErrOrStderr(), "no adapter is given: the policy is %s, the best without one; \"train lookahead --model %s -o DIR\" makes one, and --adapter DIR takes it\n", *policy, s.Model)
+	if !cli.GivenFlags(cmd.Flags()).Given("policy") && s.Model != "" && len(s.Adapters) == 0 {
+		*policy = withoutAdapter
+		fmt.Fprintf(cmd.ErrOrStderr(), "no adapter is given: the policy is %s; \"train lookahead --model %s -o DIR\" makes one, and --adapter DIR takes it\n", *policy, s.Model)
 	}
 	if err := cmp.Or(lineup.CheckOne(*policy), s.CheckAdapters(*policy)); err != nil {
 		return fmt.Errorf("%s: %w", cmd.Name(), err)

@@ -9,6 +9,7 @@ import (
 	"glimpse/internal/cli"
 	"glimpse/internal/tables"
 	"glimpse/kernels"
+	"glimpse/serving"
 
 	"github.com/spf13/cobra"
 )
@@ -56,7 +57,7 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 				return fmt.Errorf("inspect: %w", err)
 			}
 			for _, flag := range []string{"policy", "budget", "html", "npz"} {
-				if queries && cmd.Flags().Changed(flag) {
+				if queries && cli.GivenFlags(cmd.Flags()).Given(flag) {
 					return fmt.Errorf("inspect: --%s: --queries shows no policy", flag)
 				}
 			}
@@ -98,7 +99,9 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 			if err != nil {
 				return err
 			}
-			session, err := eviction.NewRuntime(l.Model).Prefill(cmd.Context(), c.Configured, prompt.IDs, budget.Of(len(prompt.IDs)), nil)
+			rt := eviction.NewRuntime(l.Model)
+			serving.ShowPrefill(rt, cmd.ErrOrStderr())
+			session, err := rt.Prefill(cmd.Context(), c.Configured, prompt.IDs, budget.Of(len(prompt.IDs)), nil)
 			if err != nil {
 				return err
 			}
@@ -134,7 +137,7 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 	s.bindChat(f)
 	p.bind(f)
 	files.Bind(f)
-	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy (see evict policies)")
+	bindPolicy(f, &policy, "")
 	bindBudget(f, &budget, "prompt")
 	f.StringVar(&htmlPath, "html", "", "file for a page that colours the prompt by how many heads keep each token")
 	f.StringVar(&npzPath, "npz", "", "file for all scores and what is kept, for numpy.load")

@@ -131,7 +131,7 @@ func TestInspectFiles(t *testing.T) {
 // prompt stays text.
 func TestInspectWithoutScores(t *testing.T) {
 	g := modeltest.GoldenNamed(t, "qwen3")
-	_, page, arrays := inspectFiles(t, "--model", g.Folder, "--policy", "full", "--raw", "--prompt", "a</span><script>alert(1)</script>\nb")
+	_, page, arrays := inspectFiles(t, "--model", g.Folder, "--policy", "full", "--budget", "128", "--raw", "--prompt", "a</span><script>alert(1)</script>\nb")
 	for name := range arrays {
 		if strings.HasSuffix(name, "scores.npy") {
 			t.Errorf("the archive holds scores: %s", name)

@@ -19,7 +19,7 @@ func TestInterruptedEvaluation(t *testing.T) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	files := []string{"table.md", "rows.json", "plot.svg"}
 	program := func(more ...string) *exec.Cmd {
-		args := append([]string{"eval", "--policy", "full,snapkv", "--budget", "16", "--task", "section", "--tokens", "128", "--samples", "40", "--timings=false",
+		args := append([]string{"eval", "--policy", "full,snapkv", "--budget", "16", "--task", "section", "--tokens", "128", "--samples", "40",
 			"--out", in("run"), "--table-out", in(files[0]), "--json-out", in(files[1]), "--plot", in(files[2])}, more...)
 		c := exec.Command(os.Args[0], args...)
 		c.Env = append(os.Environ(), asProgram+"=1")

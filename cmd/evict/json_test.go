@@ -20,7 +20,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"chat":     {"chat --example turns_section --tokens 96 --policy snapkv --budget 64 --max-new 4"},
 		"costs":    {"costs --policy full,snapkv --tokens 64"},
 		"doctor":   {"doctor"},
-		"eval":     {"eval --policy full,lookaheadkv --budget 32 --task section --samples 1 --tokens 96", "eval --policy snapkv --budget 32 --task needle --samples 1 --tokens 96 --timings=false --groups"},
+		"eval":     {"eval --policy full,lookaheadkv --budget 32 --task section --samples 1 --tokens 96", "eval --policy snapkv --budget 32 --task needle --samples 1 --tokens 96 --groups"},
 		"inspect":  {"inspect --policy snapkv --budget 32 --example section --tokens 64", "inspect --queries --example section --tokens 64 --query-trials 1"},
 		"models":   {"models"},
 		"patterns": {"patterns --samples 1 --tokens 64"},

@@ -18,7 +18,7 @@ func TestJudge(t *testing.T) {
 	if err := os.WriteFile(questions, []byte(`{"question_id": 1, "category": "writing", "turns": ["anna calls", "lamp"]}`), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, log, err := execute(t, "eval", "--task", "mtbench", "--data", questions, "--policy", "full,snapkv", "--budget", "2", "--max-new", "4", "--timings=false", "--out", run); err != nil {
+	if _, log, err := execute(t, "eval", "--task", "mtbench", "--data", questions, "--policy", "full,snapkv", "--budget", "2", "--max-new", "4", "--out", run); err != nil {
 		t.Fatalf("%v: %s", err, log)
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

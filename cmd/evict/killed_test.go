@@ -35,7 +35,7 @@ func TestKilledEvaluation(t *testing.T) {
 	}
 	program := func(dir string, more ...string) *exec.Cmd {
 		args := append([]string{"--threads", "2", "eval", "--policy", "full,snapkv,h2o,quest,d2o", "--budget", "16,10%", "--task", "section,needle", "--tokens", "256",
-			"--samples", "12", "--timings=false", "--out", dir}, more...)
+			"--samples", "12", "--out", dir}, more...)
 		c := exec.Command(os.Args[0], args...)
 		c.Env = append(os.Environ(), asProgram+"=1")
 		return c

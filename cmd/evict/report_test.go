@@ -11,7 +11,7 @@ import (
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	run, page, text := filepath.Join(dir, "run"), filepath.Join(dir, "a.html"), filepath.Join(dir, "a.md")
-	if _, _, err := execute(t, "eval", "--task", "section,needle", "--policy", "full,snapkv,lookaheadkv", "--budget", "16,10%", "--samples", "2", "--tokens", "96", "--timings=false", "--out", run); err != nil {
+	if _, _, err := execute(t, "eval", "--task", "section,needle", "--policy", "full,snapkv,lookaheadkv", "--budget", "16,10%", "--samples", "2", "--tokens", "96", "--out", run); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := execute(t, "report", run, "-o", page, "--out", text, "--samples", "1"); err != nil {

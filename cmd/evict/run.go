@@ -89,13 +89,13 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 	s.bind(f)
 	s.bindChat(f)
 	p.bind(f)
-	f.StringVar(&policy, "policy", "lookaheadkv", "eviction policy (see evict policies), or FIRST:SECOND for two stages, as snapkv:quest")
+	bindPolicy(f, &policy, ", or FIRST:SECOND for two stages, as snapkv:quest")
 	bindBudget(f, &o.Budget, "prompt")
 	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of the answer")
 	o.Choice.From = model.SamplingOfModel
 	o.Choice.Bind(f)
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object instead of text")
-	f.BoolVar(&o.Compare, "compare", false, "also time prefills with the policy and without eviction")
+	f.BoolVar(&o.Compare, "compare", false, "also time prefills with and without eviction, for about 20 s at most")
 	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "raw", "policy", "budget", "set", "max-new", "temperature", "json", "compare")
 	return cmd
 }

@@ -49,7 +49,7 @@ func TestEvalOfASweep(t *testing.T) {
 	folder, names := sweepFolder(t, []int{4, 8, 32}, []string{"none", "all"})
 	picture := filepath.Join(t.TempDir(), "sweep.png")
 	args := []string{"eval", "--policy", "full,snapkv,lookaheadkv", "--adapter", folder, "--budget", "32", "--task", "section", "--tokens", "128", "--samples", "2"}
-	out, log, err := execute(t, append(args, "--json", "--sweep-plot", picture)...)
+	out, log, err := execute(t, append(args, "--json", "--times", "ttft", "--sweep-plot", picture)...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log)
 	}

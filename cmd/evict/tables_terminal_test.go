@@ -55,7 +55,7 @@ func TestHeadings(t *testing.T) {
 		"policies": {[]string{"policies"}, []string{"POLICY  "}},
 		"task":     {[]string{"tasks", "longbench"}, []string{"OPTION  "}},
 		"costs":    {[]string{"costs"}, []string{"context  "}},
-		"eval":     {[]string{"eval", "--policy", "full,snapkv", "--budget", "16", "--tokens", "128", "--samples", "1", "--timings=false", "-q"}, []string{"Budget 16, ", "policy "}},
+		"eval":     {[]string{"eval", "--policy", "full,snapkv", "--budget", "16", "--tokens", "128", "--samples", "1", "-q"}, []string{"Budget 16, ", "policy "}},
 		"help":     {[]string{"run", "--help"}, []string{"Usage:", "Examples:", "Policy:"}},
 	} {
 		for _, columns := range []int{80, 120} {

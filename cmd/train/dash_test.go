@@ -31,7 +31,7 @@ func TestPairsThroughPipes(t *testing.T) {
 	}
 	feed(prompts)
 	defer stdin.Standard.Remove()
-	if _, log, err := execute(t, t.Context(), "generate", "--prompts", "-", "--max-new", "2", "-o", pairs); err != nil || !strings.Contains(log, "2 pairs, ") {
+	if _, log, err := execute(t, t.Context(), "generate", "--prompts", "-", "--max-new", "2", "-o", pairs); err != nil || !strings.Contains(log, "2 samples, ") {
 		t.Fatalf("%v, log %q", err, log)
 	}
 	feed(pairs)

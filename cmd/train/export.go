@@ -62,7 +62,7 @@ variables and files; --s3-endpoint and --s3-region override them.`),
 				if err := makeParent(target); err != nil {
 					return fmt.Errorf("export %s: %w", args[0], err)
 				}
-				if cmd.Flags().Changed("pooling") {
+				if cli.GivenFlags(cmd.Flags()).Given("pooling") {
 					if err := kernels.CheckPoolWidth(pooling); err != nil {
 						return fmt.Errorf("export: --pooling: %w", err)
 					}

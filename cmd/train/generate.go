@@ -78,7 +78,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`),
   train generate path/to/config.yaml --model path/to/llama --shards 64 --out s3://bucket/samples`,
 		Args: cli.Args("[CONFIG.yaml]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.SamplesGiven = cmd.Flags().Changed("samples")
+			s.SamplesGiven = cli.GivenFlags(cmd.Flags()).Given("samples")
 			if len(args) == 1 {
 				if err := s.Read(args[0], sets, cli.GivenFlags(cmd.Flags()).Repeat); err != nil {
 					return err

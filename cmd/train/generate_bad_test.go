@@ -29,7 +29,7 @@ func TestGenerateLeavesBadRecordsOut(t *testing.T) {
 
 	out := filepath.Join(dir, "out.jsonl")
 	log, err := run(mixed, out)
-	if err != nil || !strings.Contains(log, "left out: "+mixed+":2: ") || !strings.Contains(log, "2 pairs, ") || !strings.Contains(log, "; 2 bad records left out, too") {
+	if err != nil || !strings.Contains(log, "left out: "+mixed+":2: ") || !strings.Contains(log, "2 samples, ") || !strings.Contains(log, "; 2 bad records left out, too") {
 		t.Errorf("log %q, error %v", log, err)
 	}
 	_, pairs, err := datasets.ReadPairs(out)

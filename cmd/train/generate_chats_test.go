@@ -74,7 +74,7 @@ func TestGenerateRefusedByTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, log, err := execute(t, t.Context(), "generate", "--prompts", prompts, "--max-new", "2", "-o", prompts+".pairs")
-	if want := "left out: prompt rows.jsonl:1: model glimpse-reference: chat template: "; err != nil || !strings.Contains(log, want) || !strings.Contains(log, "knows the roles user and assistant only") || !strings.Contains(log, "1 pair, ") {
+	if want := "left out: prompt rows.jsonl:1: model glimpse-reference: chat template: "; err != nil || !strings.Contains(log, want) || !strings.Contains(log, "knows the roles user and assistant only") || !strings.Contains(log, "1 sample, ") {
 		t.Errorf("log %q, %v, want %q", log, err, want)
 	}
 }

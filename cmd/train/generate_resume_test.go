@@ -43,7 +43,7 @@ func TestGenerateResumes(t *testing.T) {
 	}()
 	_, _, err = execute(t, ctx, args(cut)...)
 	interrupt()
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "finished pairs of "+cut+" are kept, and the same command with --resume goes on") {
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "finished samples of "+cut+" are kept, and the same command with --resume goes on") {
 		t.Fatalf("interrupted: error %v", err)
 	}
 	if _, err := os.Stat(cut); !errors.Is(err, os.ErrNotExist) {

@@ -18,7 +18,7 @@ func TestNamesAreShown(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"pairs", []string{"generate", "--samples", "2", "--tokens", "64", "--out", pairs}, `pairs\x1b[2J.jsonl: 2 pairs`},
+		{"pairs", []string{"generate", "--samples", "2", "--tokens", "64", "--out", pairs}, `pairs\x1b[2J.jsonl: 2 samples`},
 		{"error", []string{"lookahead", "--steps", "1", "--data", filepath.Join(dir, "\x1b[31m"), "--out", filepath.Join(dir, "c")}, `\x1b[31m`},
 	} {
 		run := start(t, c.args...)

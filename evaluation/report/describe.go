@@ -34,7 +34,7 @@ func (r *Report) describe(stored []*runs.Stored, joined *runs.Joined, rows []eva
 		{"tasks", fmt.Sprint(len(joined.Tasks))},
 		{"samples", fmt.Sprint(samples)},
 		{"policies", fmt.Sprint(len(policies))},
-		{"budgets", strings.Join(budgets, ", ") + " KV pairs per KV head and layer"},
+		{"budgets", strings.Join(budgets, ", ") + " KV entries per KV head and layer"},
 	}
 	if len(budgets) == 0 {
 		r.Facts[4].Value = "none: the full cache alone"

@@ -91,7 +91,7 @@ func (s *Section) qualityChart() *Chart {
 	first, last := math.Log(at[0]), math.Log(at[len(at)-1])
 	x := scale{low: first, high: last, from: f.left + 16, to: f.right - 12, bend: math.Log}
 	f.yAxis(c, y, s.scoreLabel())
-	unit := "budget (KV pairs per KV head and layer, logarithmic)"
+	unit := "budget (KV entries per KV head and layer, logarithmic)"
 	if s.shares() {
 		unit = "budget (% of the prompt, logarithmic)"
 	}

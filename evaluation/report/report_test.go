@@ -74,8 +74,8 @@ func stored() *runs.Stored {
 	s.Predictions[len(s.Predictions)-2].Groups = []evaluation.Group{{Key: evil, Value: evil}}
 	for _, p := range s.Predictions {
 		if p.Task == "suite/a" && p.Index == 0 {
-			s.Timings = append(s.Timings, evaluation.Timing{Model: "model", Task: p.Task, Policy: p.Policy, Adapter: p.Adapter, Budget: p.Budget, PromptTokens: 100, TTFTMillis: 10, TTFTOverhead: 0.1 * float64(len(p.Policy)-5), DecodeTokensPerSecond: 50},
-				evaluation.Timing{Model: "model", Task: "suite/b", Policy: p.Policy, Adapter: p.Adapter, Budget: p.Budget, PromptTokens: 100, TTFTMillis: 20, TTFTOverhead: 0.1 * float64(len(p.Policy)-5), DecodeTokensPerSecond: 150})
+			s.Timings = append(s.Timings, evaluation.Timing{Model: "model", Task: p.Task, Policy: p.Policy, Adapter: p.Adapter, Budget: p.Budget, PromptTokens: 100, TTFTMillis: 10, TTFTOverhead: new(0.1 * float64(len(p.Policy)-5)), DecodeTokensPerSecond: 50},
+				evaluation.Timing{Model: "model", Task: "suite/b", Policy: p.Policy, Adapter: p.Adapter, Budget: p.Budget, PromptTokens: 100, TTFTMillis: 20, TTFTOverhead: new(0.1 * float64(len(p.Policy)-5)), DecodeTokensPerSecond: 150})
 		}
 	}
 	tokens := []string{"<b>", " of", "</script>", "\n", evil}

@@ -163,7 +163,7 @@ const (
 )
 
 var columns = []column{
-	{Head{Text: "hit rate", Unit: "%", Note: "critical-KV hit rate: share of the pairs that the oracle keeps which are kept (Judge Q, arXiv:2509.10798, eq. 6)"},
+	{Head{Text: "hit rate", Unit: "%", Note: "critical-KV hit rate: share of the entries that the oracle keeps which are kept (Judge Q, arXiv:2509.10798, eq. 6)"},
 		func(m evaluation.Mean) *float64 { return m.HitRate }, percent, higher},
 	{Head{Text: "answer", Unit: "% kept", Note: "share of the prompt's tokens that the answer is read from which one KV head keeps, of the head that keeps most; where the task knows them"},
 		func(m evaluation.Mean) *float64 { return m.AnswerRecall }, percent, higher},

@@ -564,7 +564,7 @@ func blockStyle(n *yaml.Node) {
 
 // free are the keys that a run may be continued with other values of: where and how fast,
 // and how far. The data's contents are compared by themselves.
-var free = []string{"out", "device", "batch", "concurrency", "samples", "timings", "strict", "s3", "inspect", "data_sha256"}
+var free = []string{"out", "device", "batch", "concurrency", "samples", "times", "strict", "s3", "inspect", "data_sha256"}
 
 // grown are the keys of what a run may be continued with more of: see grow.
 var grown = []string{"models", "policies", "budgets"}

@@ -41,7 +41,7 @@ type Job struct {
 	Seed       uint64               `json:"seed"`
 	Sampling   model.SamplingChoice `json:"sampling"`
 	Agreement  string               `json:"agreement"` // auto, on or off
-	Timings    bool                 `json:"timings"`
+	Times      string               `json:"times"`     // none, ttft or all
 	Batch      int                  `json:"batch"`
 	Concurrent int                  `json:"concurrency"`
 	Strict     bool                 `json:"strict"`
@@ -159,7 +159,7 @@ const DefaultPolicies = "full,streamingllm,h2o,snapkv,pyramidkv,dapq,laq,judgeq,
 // Default holds what neither file nor flags need to say.
 func Default() *Job {
 	return &Job{
-		Device: "cpu", CacheDType: "auto", Seed: 1, Agreement: string(evaluation.AgreementAuto), Timings: true,
+		Device: "cpu", CacheDType: "auto", Seed: 1, Agreement: string(evaluation.AgreementAuto), Times: string(evaluation.TimesNone),
 		Sampling: model.SamplingChoice{From: model.SamplingGreedy}, Batch: 8, Inspect: 1,
 	}
 }
@@ -239,6 +239,11 @@ func (j *Job) check() ([]plan, error) {
 	case evaluation.AgreementAuto, evaluation.AgreementOn, evaluation.AgreementOff:
 	default:
 		return nil, fmt.Errorf("agreement: got %q, want auto, on or off", j.Agreement)
+	}
+	switch evaluation.Times(j.Times) {
+	case evaluation.TimesNone, evaluation.TimesTTFT, evaluation.TimesAll:
+	default:
+		return nil, fmt.Errorf("times: got %q, want none, ttft or all", j.Times)
 	}
 	for i, s := range j.Models {
 		if slices.ContainsFunc(j.Models[:i], func(o Subject) bool { return o.Model == s.Model }) {

@@ -43,7 +43,7 @@ func mtRun(t *testing.T) (dir string) {
 	j := Default()
 	j.Policies, j.Budgets = Names{"full,snapkv"}, []eviction.Budget{eviction.Pairs(3)}
 	j.Tasks = []Task{{Task: "mtbench"}}
-	j.Data, j.MaxNew, j.Timings, j.Out = data, 6, false, filepath.Join(t.TempDir(), "run")
+	j.Data, j.MaxNew, j.Out = data, 6, filepath.Join(t.TempDir(), "run")
 	if _, err := j.Run(context.Background(), io.Discard); err != nil {
 		t.Fatal(err)
 	}

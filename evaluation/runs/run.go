@@ -297,6 +297,7 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	if finished > 0 {
 		bar.Skip(int64(finished))
 	}
+	bar.Add(0) // on a terminal at once: the first one may take long
 	err = evaluation.Run(ctx, l.Model, work, evaluation.Options{
 		Contenders: contenders, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
 		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Inspect: inspect, OnKept: f.keep, OnSample: func() { bar.Add(1) },
@@ -304,7 +305,7 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	}, results)
 	bar.Done()
 	var timings []evaluation.Timing
-	if err == nil && j.Timings && j.shard == 0 && j.Ranks.Rank() == 0 { // the first shard's are everyone's
+	if err == nil && j.Times != string(evaluation.TimesNone) && j.shard == 0 && j.Ranks.Rank() == 0 { // the first shard's are everyone's
 		timings, err = j.time(ctx, l, work, contenders, log)
 	}
 	if err == nil { // no rank goes on while times are taken
@@ -313,12 +314,26 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	return l.Name, timings, err
 }
 
-// time measures every task's first prompt.
+// time measures every task's first prompt, and tells before how long that takes.
 func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work, contenders []evaluation.Contender, log io.Writer) ([]evaluation.Timing, error) {
-	bar := progress.New(log, "timings", int64(len(work)))
+	cells := len(evaluation.CellsOf(contenders, j.Budgets))
+	bar := progress.New(log, "timings", int64(len(work)*cells))
 	defer bar.Done()
+	bar.Add(0)
 	var out []evaluation.Timing
 	for i, w := range work {
+		o := evaluation.UsualTimes(evaluation.Times(j.Times), i, len(work))
+		if i == 0 {
+			o.Begin = func(estimate time.Duration) {
+				fmt.Fprintf(log, "times of %s at every budget, on the first prompt of %s: about %v\n", counted(len(contenders), "policy", "policies"), counted(len(work), "task", "tasks"), (time.Duration(len(work)) * estimate).Round(time.Second))
+			}
+		}
+		done := 0
+		o.OnCell = func(c evaluation.Cell) {
+			bar.Describe(strings.TrimSpace(fmt.Sprint(w.Name, " ", c.Title(), " ", c.BudgetName())))
+			bar.Add(1)
+			done++
+		}
 		for item := range w.Samples.Each {
 			s, err := item.Make(ctx)
 			if err != nil || len(s.Turns) == 0 {
@@ -331,16 +346,24 @@ func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work
 			if err != nil || len(ids) == 0 {
 				continue
 			}
-			more, err := evaluation.Time(ctx, l.Model, w.Name, ids, contenders, j.Budgets, evaluation.UsualTimes(i, len(work)))
+			more, err := evaluation.Time(ctx, l.Model, w.Name, ids, contenders, j.Budgets, o)
 			if err != nil {
 				return nil, fmt.Errorf("eval: times of task %s: %w", w.Name, err)
 			}
 			out = append(out, more...)
 			break
 		}
-		bar.Add(1)
+		bar.Add(int64(cells - done)) // none of a task without a prompt that fits
 	}
 	return out, nil
+}
+
+// counted is a number with its noun.
+func counted(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n, " ", several)
 }
 
 // checkMemory is an error where the prompts, whose length is known beforehand, cannot fit.

@@ -29,7 +29,7 @@ func small(out string) *Job {
 	j.Policies = Names{"full,snapkv,tova(kernel=3)"}
 	j.Budgets = []eviction.Budget{eviction.Pairs(16), share("20%")}
 	j.Tasks = []Task{{Task: "section"}, {Task: "needle", Options: []string{"lengths=64,96"}}}
-	j.Samples, j.Tokens, j.Timings, j.Out = 3, 96, false, out
+	j.Samples, j.Tokens, j.Out = 3, 96, out
 	return j
 }
 

@@ -160,8 +160,11 @@ func (l *latency) measure(ctx context.Context, b *evaluation.Bench, n int) ([]ev
 			measureModelTTFT:       1e3 * e.TTFT.Seconds,
 			measureModelOverhead:   e.Overhead / e.Plain.Seconds,
 			measureModelSpeed:      1 / e.Step.Seconds,
-			evaluation.MeasureTTFT: t.TTFTMillis, evaluation.MeasureOverhead: t.TTFTOverhead, evaluation.MeasureSpeed: t.DecodeTokensPerSecond,
+			evaluation.MeasureTTFT: t.TTFTMillis, evaluation.MeasureSpeed: t.DecodeTokensPerSecond,
 			evaluation.MeasureKept: float64(t.KeptBytes), evaluation.MeasureFull: full, evaluation.MeasurePeakCache: float64(t.PeakCacheBytes),
+		}
+		if t.TTFTOverhead != nil {
+			m[evaluation.MeasureOverhead] = *t.TTFTOverhead
 		}
 		if t.PeakMemoryBytes > 0 {
 			m[measurePeakMemory] = float64(t.PeakMemoryBytes)

@@ -40,7 +40,7 @@ func tryMeasure(t *testing.T, folder, task, policies, budgets string, change fun
 	t.Helper()
 	j := runs.Default()
 	j.Models = []runs.Subject{{Model: folder}}
-	j.Policies, j.Tasks, j.Timings = runs.Names{policies}, []runs.Task{{Task: task}}, false
+	j.Policies, j.Tasks = runs.Names{policies}, []runs.Task{{Task: task}}
 	j.Strict = true
 	var err error
 	if j.Budgets, err = eviction.ParseBudgets(budgets); err != nil {
@@ -121,7 +121,7 @@ func TestLatency(t *testing.T) {
 							budget = ""
 						}
 						r := rowOf(t, rows, policy, budget, group)
-						if r.TTFTMillis == nil || !(*r.TTFTMillis > 0) || !(*r.DecodeTokensPerSecond > 0) || r.TTFTOverhead == nil || !(r.Measures["plain_ttft_ms"] > 0) {
+						if r.TTFTMillis == nil || !(*r.TTFTMillis > 0) || !(*r.DecodeTokensPerSecond > 0) || (r.TTFTOverhead == nil) != (policy == "full") || !(r.Measures["plain_ttft_ms"] > 0) {
 							t.Fatalf("%s at %s, %s: no times: %+v", policy, budget, group, r)
 						}
 						if r.Tokens != n || !(*r.Score > 0 && *r.Score < 1) {

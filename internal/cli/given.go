@@ -9,7 +9,10 @@ import (
 
 // Given are the flags that the user set, with their values, so that they can be said again
 // over a preset and a file.
-type Given []givenFlag
+type Given struct {
+	of    *pflag.FlagSet
+	flags []givenFlag
+}
 
 type givenFlag struct {
 	flag   *pflag.Flag
@@ -18,20 +21,20 @@ type givenFlag struct {
 
 // GivenFlags notes what the command line says.
 func GivenFlags(f *pflag.FlagSet) Given {
-	var out Given
+	out := Given{of: f}
 	f.Visit(func(x *pflag.Flag) {
 		g := givenFlag{flag: x, values: []string{x.Value.String()}}
 		if list, ok := x.Value.(pflag.SliceValue); ok {
 			g.values = list.GetSlice()
 		}
-		out = append(out, g)
+		out.flags = append(out.flags, g)
 	})
 	return out
 }
 
 // Repeat sets them again.
 func (all Given) Repeat() error {
-	for _, g := range all {
+	for _, g := range all.flags {
 		if list, ok := g.flag.Value.(pflag.SliceValue); ok {
 			if err := list.Replace(g.values); err != nil {
 				return err
@@ -45,7 +48,11 @@ func (all Given) Repeat() error {
 	return nil
 }
 
-// Given tells that the command line has the flag.
+// Given tells that the command line has one of the command's flags. It panics where the command has no
+// flag of that name, whose setting would be passed over in silence.
 func (all Given) Given(name string) bool {
-	return slices.ContainsFunc(all, func(g givenFlag) bool { return g.flag.Name == name })
+	if all.of.Lookup(name) == nil {
+		panic(fmt.Sprintf("flag --%s: the command has none", name))
+	}
+	return slices.ContainsFunc(all.flags, func(g givenFlag) bool { return g.flag.Name == name })
 }

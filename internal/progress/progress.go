@@ -30,6 +30,7 @@ type Bar struct {
 	noun    string
 	total   int64      // ≤ 0: unknown
 	columns func() int // width of the terminal; nil when w is not one
+	after   time.Duration
 
 	mu      sync.Mutex
 	start   time.Time
@@ -45,6 +46,10 @@ type Bar struct {
 
 // Option changes how a Bar reports.
 type Option func(*Bar)
+
+// After is of a loop that is mostly short: nothing is shown before d, and nothing stays on a terminal
+// when it is done.
+func After(d time.Duration) Option { return func(b *Bar) { b.after = d } }
 
 // New starts a bar for total units named noun (in the plural: "steps", or Bytes); the clock
 // starts now. A total of 0 or less is an unknown one: no share and no remaining
@@ -74,12 +79,17 @@ func (b *Bar) Add(n int64) {
 	}
 }
 
-// due tells whether a line is to be shown: on a terminal ten times a second, elsewhere with
+// due tells whether a line is to be shown, not before it is After: on a terminal ten times a second, elsewhere with
 // every tenth of the total, but for the last, which Done shows, and after 10 seconds.
 func (b *Bar) due() bool {
 	since := time.Since(b.last)
-	if b.columns != nil {
+	switch {
+	case time.Since(b.start) < b.after:
+		return false
+	case b.columns != nil:
 		return since >= redrawEvery
+	case b.after > 0: // no tenths of what nobody waits for
+		return since >= logEvery || b.last.Equal(b.start)
 	}
 	return since >= logEvery || b.done < b.total && b.tenths() > b.logged
 }
@@ -126,7 +136,11 @@ func (b *Bar) Done() {
 		return
 	}
 	b.closed = true
-	b.show()
+	if b.after == 0 {
+		b.show()
+	} else if b.columns != nil && !b.last.IsZero() {
+		b.out.Clear()
+	}
 }
 
 func (b *Bar) show() {

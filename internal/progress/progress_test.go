@@ -190,3 +190,46 @@ func TestBytesHaveUnits(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestAfter: a short loop shows nothing, a long one a line once it is late and then every 10 seconds; on a
+// terminal nothing of it stays.
+func TestAfter(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		each     time.Duration
+		options  []Option
+		want     []string
+		terminal bool
+	}{
+		{"short", 100 * time.Millisecond, nil, nil, false},
+		{"long", 3 * time.Second, nil, []string{" 1/10 steps   10%  0.333 steps/s  27s left", " 5/10 steps   50%  0.333 steps/s  15s left", " 9/10 steps   90%  0.333 steps/s  3s left"}, false},
+		{"short on a terminal", 100 * time.Millisecond, []Option{ofWidth(80)}, nil, true},
+		{"long on a terminal", 3 * time.Second, []Option{ofWidth(80)}, []string{"1/10 steps", "10/10 steps"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				b := New(&out, "steps", 10, append(c.options, After(2*time.Second))...)
+				for range 10 {
+					time.Sleep(c.each)
+					b.Add(1)
+				}
+				b.Done()
+				if !c.terminal {
+					if got := strings.Join(c.want, "\n"); strings.TrimSuffix(out.String(), "\n") != got {
+						t.Errorf("got %q, want %q", out.String(), got)
+					}
+					return
+				}
+				for _, want := range c.want {
+					if !strings.Contains(out.String(), want) {
+						t.Errorf("got %q, want %q in it", out.String(), want)
+					}
+				}
+				if len(c.want) == 0 && out.Len() > 0 || len(c.want) > 0 && !strings.HasSuffix(out.String(), "\r\x1b[J") {
+					t.Errorf("%q is left on the terminal", out.String())
+				}
+			})
+		})
+	}
+}

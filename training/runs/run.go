@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/bytesize"
@@ -95,6 +96,10 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 	if !s.Writes() {
 		t.Notice = func(text string) { fmt.Fprintf(notices, "rank %d: %s\n", s.ranks.Rank(), text) }
 	}
+	t.Working = func(units string, n int) (one, done func()) {
+		bar := progress.New(log, units, int64(n), progress.After(2*time.Second))
+		return func() { bar.Add(1) }, bar.Done
+	}
 	t.Stopping = func() bool { return ctx.Err() != nil }
 	k, err := s.startRun(ctx, t, hash, log)
 	if err != nil {
@@ -152,7 +157,10 @@ func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, 
 			return err
 		}
 	}
-	if err := s.timing(ctx, m, t, source, log, out); err != nil {
+	switch err := s.timing(ctx, m, t, source, log, out); {
+	case errors.Is(err, context.Canceled): // nothing is missing of the training
+		fmt.Fprintln(log, "the timing was stopped; training is complete, and its adapters are written")
+	case err != nil:
 		return err
 	}
 	if peak := cli.PeakMemory(); peak > 0 {
@@ -333,7 +341,8 @@ func (s *Spec) finalQuality(ctx context.Context, t *training.Trainer, log io.Wri
 	return metrics, nil
 }
 
-// timing measures a step against the prefill, on the first sample.
+// timing measures a step against the prefill, on the first sample, for as long as people wait. It
+// says before what it does.
 func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, source training.Source, log, out io.Writer) error {
 	first, err := source.At(0)
 	if err != nil {
@@ -348,7 +357,13 @@ func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, 
 	if m.Network.Parameters() < 20_000_000 { // milliseconds each, of which a few say little
 		repeats = min(max(s.Train.Steps, 5), 41) // they take no longer than the run
 	}
+	fmt.Fprintf(log, "timing a step of %d prompt and %d response tokens: up to %v, or one step\n", len(first.Prompt), len(response), training.Enough)
+	begun := time.Now()
 	for i, a := range s.Train.Config.Adapters {
+		if left := len(s.Train.Config.Adapters) - i; i > 0 && time.Since(begun) > training.Enough {
+			fmt.Fprintf(log, "%d more adapters are not timed\n", left)
+			break
+		}
 		measured, err := t.Measure(ctx, i, first.Prompt, response, repeats)
 		if err != nil {
 			return err

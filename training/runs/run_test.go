@@ -387,3 +387,47 @@ func TestLengths(t *testing.T) {
 		})
 	}
 }
+
+// endsAt is a context that ends once a file is there.
+type endsAt struct {
+	context.Context
+	file string
+}
+
+func (c endsAt) Err() error {
+	if _, err := os.Stat(c.file); err == nil {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestStoppedAfterTheAdapter: a signal while a step is timed leaves a run that is complete, and says so;
+// one before leaves a run to go on with.
+func TestStoppedAfterTheAdapter(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		file     func(s *Spec) string
+		complete bool
+	}{
+		{"last adapter", func(s *Spec) string { return filepath.Join(s.Outs[1], "glimpse.json") }, true},
+		{"checkpoint", func(s *Spec) string { return filepath.Join(s.RunDir, training.StateName) }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := small(filepath.Join(t.TempDir(), "run"))
+			if err := s.Folders("c.yaml"); err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			err := s.Run(endsAt{t.Context(), c.file(s)}, &log, io.Discard)
+			if (err == nil) != c.complete || err != nil && !strings.Contains(err.Error(), "goes on") {
+				t.Fatalf("error %v, log %s", err, log.String())
+			}
+			if said := strings.Contains(log.String(), "training is complete, and its adapters are written"); said != c.complete {
+				t.Errorf("complete: said %t, want %t: %s", said, c.complete, log.String())
+			}
+			if c.complete && !strings.Contains(log.String(), "timing a step of ") {
+				t.Errorf("the timing was not announced: %s", log.String())
+			}
+		})
+	}
+}

@@ -47,7 +47,7 @@ func (s *Spec) sources(ctx context.Context, m *model.Model, log io.Writer) (sour
 	} else {
 		pairs, heldPairs = training.HoldOutPairs(pairs, min(v.Samples, len(pairs)/10))
 		if v.Every > 0 && len(heldPairs) == 0 {
-			return nil, nil, nil, fmt.Errorf("train: validation every %d steps: got %d pairs of which one in ten can be held out, want at least 10, or --held-out", v.Every, len(pairs))
+			return nil, nil, nil, fmt.Errorf("train: validation every %d steps: got %d samples of which one in ten can be held out, want at least 10, or --held-out", v.Every, len(pairs))
 		}
 		v.Samples = len(heldPairs)
 	}
