@@ -46,7 +46,7 @@ func bindBudget(f *pflag.FlagSet, b *eviction.Budget, whole string) {
 }
 
 // bestWithoutAdapter is the best policy on the built-in model, as a mean over budgets, of those
-// that hold their budget and need nothing else (docs/policies-results.md).
+// that hold their budget and need nothing else (docs/results/policies.md).
 const bestWithoutAdapter = "laq"
 
 // choosePolicy takes the best policy that needs no adapter where none is given and no policy is
