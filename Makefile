@@ -7,7 +7,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # change and compare the two outputs.
 COUNT = 1
 
-.PHONY: build build-gpu test test-gpu kernels demo bench bench-kernels bench-gpu bench-gpu-binaries adapters policies man release fmt vet lint
+.PHONY: build build-gpu test test-gpu kernels demo bench bench-kernels bench-gpu bench-gpu-binaries adapters policies man docs release fmt vet lint
 
 # The examples of documents and help texts write into out/, which git ignores.
 build:
@@ -61,6 +61,10 @@ bench-gpu-binaries:
 man: build
 	./bin/evict man out/man/man1
 	./bin/train man out/man/man1
+
+# The site of docs/ in out/docs, with a search that needs no network.
+docs:
+	./scripts/docs.sh
 
 # Archives of a release with checksums, in out/release, for Linux and macOS, with CUDA and without.
 release:
