@@ -12,6 +12,8 @@
 # and examples that call a server of the reader's. Of these commands, too, flags and
 # files of ours must exist.
 #
+# Every configuration that is trained is planned, too.
+#
 # A command in a block of another kind is a failure: it would be left out in silence. So is a
 # file that a command leaves outside out/, which git ignores.
 #
@@ -229,6 +231,12 @@ for binary in $([ "$from" != "$root" ] || echo train evict); do # an archive has
     done < <(examples $binary "$command")
     [ -n "$found" ] || fail "$binary $command --help has no example"
   done
+done
+
+# What is trained can be planned.
+for file in $(printf '%s\n' "${lines[@]}" | sed -nE 's/.*\btrain (run|sweep) ([^ ]+[.]yaml).*/\2/p' | sort -u); do
+  names+=("a plan of $file")
+  lines+=("train plan $file")
 done
 
 for i in "${!names[@]}"; do try "${names[i]}" "${lines[i]}"; done
