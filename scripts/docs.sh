@@ -20,6 +20,7 @@ if [ ! -e "$venv/done" ]; then
   "$venv/bin/pip" install --quiet --disable-pip-version-check -r docs/requirements.txt || die "docs/requirements.txt could not be installed from PyPI"
   touch "$venv/done"
 fi
+mkdir -p "$root/out"
 work=$(mktemp -d "$root/out/.docs.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
