@@ -7,7 +7,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # change and compare the two outputs.
 COUNT = 1
 
-.PHONY: build build-gpu test test-gpu kernels demo bench bench-kernels bench-gpu bench-gpu-binaries adapters policies man release fmt vet lint
+.PHONY: build build-gpu test test-gpu kernels demo bench bench-kernels bench-gpu bench-gpu-binaries adapters policies man docs release fmt vet lint
 
 # The examples of documents and help texts write into out/, which git ignores.
 build:
@@ -35,7 +35,7 @@ test-gpu:
 demo:
 	./scripts/demo.sh
 
-# Every bar of docs/performance.md as a ratio measured in one run: kernels against
+# Every bar of docs/results/cpu.md as a ratio measured in one run: kernels against
 # OpenBLAS (from Debian's libopenblas-dev) and what the machine can do, steps against
 # the prefill in them, and a model of a billion parameters against PyTorch (which the
 # script installs aside). Hours on a slow machine; "make bench-kernels" is for benchstat.
@@ -47,7 +47,7 @@ bench:
 bench-kernels:
 	go test -run '^$$' -bench . -count $(COUNT) ./kernels ./internal/simd
 
-# On a machine with a GPU: measures everything that docs/gpu-results.md has a bar for and writes
+# On a machine with a GPU: measures everything that docs/results/gpu.md has a bar for and writes
 # its section "Measured". Half an hour; scripts/bench_gpu.sh runs the parts one by one.
 bench-gpu: bench-gpu-binaries
 	./scripts/bench_gpu.sh
@@ -62,6 +62,10 @@ man: build
 	./bin/evict man out/man/man1
 	./bin/train man out/man/man1
 
+# The site of docs/ in out/docs, with a search that needs no network.
+docs:
+	./scripts/docs.sh
+
 # Archives of a release with checksums, in out/release, for Linux and macOS, with CUDA and without.
 release:
 	./scripts/setup.sh
@@ -71,7 +75,7 @@ release:
 adapters:
 	./scripts/shipped_adapters.sh
 
-# Lists all policies in docs/policies.md and measures them for docs/policies-results.md.
+# Lists all policies in docs/policies.md and measures them for docs/results/policies.md.
 policies:
 	./scripts/update_policies.sh
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the CUDA backend on this machine's GPU with random weights in the shape of
-# Llama 3.1 8B and writes the section "Measured" of docs/gpu-results.md: the kernels' tests first,
+# Llama 3.1 8B and writes the section "Measured" of docs/results/gpu.md: the kernels' tests first,
 # each in a process of its own, then ceilings, prefill, time to first token, decoding,
 # training, batches, and the same prefill and training step in PyTorch, where it is
 # installed. A part that fails does not keep the others from running; results of a driver
@@ -16,7 +16,7 @@
 #
 #   --binaries DIR   what --build makes and everything else runs      (bin/bench-gpu)
 #   --out DIR        where each part writes its result, PART.json     (out/bench-gpu)
-#   --doc FILE       document that "render" changes                   (docs/gpu-results.md)
+#   --doc FILE       document that "render" changes                   (docs/results/gpu.md)
 #   --tiny           a tiny model, to try the script itself, also on the host driver of
 #                    scripts/test_gpu.sh; the document is then one of its own in --out
 #
@@ -93,7 +93,7 @@ for part in "${parts[@]}"; do
   esac
 done
 if [ -z "$doc" ]; then
-  doc=$root/docs/gpu-results.md
+  doc=$root/docs/results/gpu.md
   [ ${#tiny[@]} = 0 ] || doc=$out/gpu.md
 fi
 mkdir -p "$out"

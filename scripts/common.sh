@@ -61,3 +61,21 @@ versitygw() {
   fi
   echo "$program"
 }
+
+# blocks prints the sh blocks of a document, each line led by "run" and the number of the line
+# that the block starts on; "skip", that number and the reason of those that are not run; and
+# "bare" with the number of each line that is a command in a block of another kind.
+blocks() { # FILE
+  awk '
+    function command() { return $0 ~ /^ *([.]\/(bin|scripts)\/|(evict|train|make|go|docker|curl|pip) [a-z.-])/ }
+    /^<!-- not run: .+ -->$/ { why = $0; gsub(/^<!-- not run: | -->$/, "", why); next }
+    /^```/ && !inside { inside = 1; sh = $0 == "```sh"; start = NR; if (why) print "skip:" NR ":" why; skip = why; at = NR; why = ""; next }
+    /^```/ { inside = 0; skip = ""; next }
+    inside && sh && !skip { print "run:" start ":" $0 }
+    skip && /[^[:space:]]/ && !/^```/ { print "left:" at ":" $0 }
+    inside { if (!sh && !skip && command()) print "bare:" NR ":" $0; next }
+    /^    / && why { print "skip:" NR ":" why; skip = why; at = NR; why = "" }
+    /^    / { if (!skip && command()) print "bare:" NR ":" $0; next }
+    /[^[:space:]]/ { why = skip = "" }
+  ' "$1"
+}

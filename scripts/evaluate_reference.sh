@@ -8,7 +8,7 @@
 #
 # --out     folder of the run (out/reference)
 # --resume  go on with a run that was stopped
-# --docs    put the report into docs/report, too, which the repository keeps
+# --docs    put the report into docs/results/report, too, which the repository keeps
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -51,6 +51,6 @@ END
 } >"$work/README.md"
 size=$(cat "$work"/* | wc -c)
 [ "$size" -lt 400000 ] || die "the report has $size bytes, want less than 400000"
-mkdir -p docs/report
-cp "$work"/* docs/report/
-echo "docs/report: $size bytes"
+mkdir -p docs/results/report
+cp "$work"/* docs/results/report/
+echo "docs/results/report: $size bytes"

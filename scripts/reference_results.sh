@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains the adapters and the ablations of the papers on the reference model, measures every policy, and
 # checks the papers' claims (configs/results/README.md). Each stage goes on where it was stopped; one that is
-# finished is not done again. scripts/update_results.sh puts what is finished into docs/results.md.
+# finished is not done again. scripts/update_results.sh puts what is finished into docs/results/claims.md.
 #
 #   ./scripts/reference_results.sh [--model FOLDER] [--draft FOLDER] [--out DIR] [--stage NAME] [--quick]
 #

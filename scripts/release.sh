@@ -5,7 +5,8 @@
 #   linux-amd64, linux-arm64, darwin-arm64   static programs, for the processor alone
 #   linux-amd64-cuda, linux-arm64-cuda       the same with the CUDA backend; glibc 2.28 or later
 #
-# An archive has bin/, man pages, completions of bash, zsh and fish, and the documents.
+# An archive has bin/, man pages, completions of bash, zsh and fish, and the documents, in docs/html as a
+# site. What its README says is run in it.
 # SHA256SUMS has the checksums. Go is that of go.mod, C is compiled by a zig of a fixed version,
 # which is fetched from PyPI into .cache/ (python3 with pip is needed), and all times are the
 # commit's. --twice shows that another folder makes the same bytes.
@@ -88,7 +89,8 @@ pages() { # FOLDER
     "$work/native/$program" completion zsh >"$1/share/zsh/site-functions/_$program"
     "$work/native/$program" completion fish >"$1/share/fish/vendor_completions.d/$program.fish"
   done
-  git archive --format=tar HEAD README.md CHANGELOG.md NOTICE Containerfile docs configs scripts/examples | tar -x -C "$1"
+  git archive --format=tar HEAD README.md CONTRIBUTING.md CHANGELOG.md NOTICE Containerfile docs configs scripts/examples | tar -x -C "$1"
+  GLIMPSE_VERSION=$version scripts/docs.sh --out "$1/docs/html"
 }
 
 # archive packs a folder: sorted, with the commit's time, owned by nobody.
@@ -140,6 +142,7 @@ try() { # ARCHIVE
     done
     if strings -n 8 bin/evict 2>/dev/null | grep -qF "$root/"; then die "$name: bin/evict names the folder $root, where it was built"; fi
   )
+  scripts/check_readme.sh --archive "$here/$name" || die "$name: its documents do not fit it"
   echo "runs: $name"
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts the results of a demo into docs/demo.md, between the lines "<!-- demo -->" and
+# Puts the results of a demo into docs/results/demo.md, between the lines "<!-- demo -->" and
 # "<!-- end of demo -->".
 #
 #   ./scripts/update_demo.sh [DIR]
@@ -23,4 +23,4 @@ fact() { sed -n "s/^$1: //p" "$dir/demo.txt"; }
   awk '/^\*\*Budget/ && !folded { print "<details>\n<summary>Every budget by task, with hit rate, memory and speed</summary>\n"; folded = 1 }
     { print }
     END { if (folded) print "\n</details>" }' "$dir/table.md"
-} | replace_section docs/demo.md demo
+} | replace_section docs/results/demo.md demo

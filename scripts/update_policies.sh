@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts the table of policies into docs/policies.md, measures every policy side by side on
-# the built-in model and puts the results into docs/policies-results.md; both between the
+# the built-in model and puts the results into docs/results/policies.md; both between the
 # lines "<!-- NAME -->" and "<!-- end of NAME -->", so that what people wrote around them
 # stays.
 #
@@ -43,4 +43,4 @@ SECONDS=0
   echo '```'
   echo
   cat "$work/table.md"
-} | replace_section docs/policies-results.md measured
+} | replace_section docs/results/policies.md measured

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Puts what scripts/reference_results.sh has finished into docs/results.md, each run between the lines
+# Puts what scripts/reference_results.sh has finished into docs/results/claims.md, each run between the lines
 # "<!-- NAME -->" and "<!-- end of NAME -->", and its chart beside it; of the policies at 512 tokens the first
 # rows into README.md ("excerpt"), and a few of them as the README's chart, docs/accuracy.svg.
 #
 #   ./scripts/update_results.sh [--out DIR]
-#   ./scripts/update_results.sh --readme   # only the README's rows and chart, from docs/results.md
+#   ./scripts/update_results.sh --readme   # only the README's rows and chart, from docs/results/claims.md
 #
 # --out  folder of the runs (out/results)
 set -euo pipefail
@@ -50,16 +50,16 @@ chart() {
         printf "<text x=\"%d\" y=\"%.1f\" fill=\"%s\">%s %.0f</text>\n", right + 12, at + 4.5, colour[p], label[p], score[p, columns]
       }
       print "</svg>"
-    }' docs/results.md >docs/accuracy.svg.new || { rm -f docs/accuracy.svg.new; die "docs/results.md has no table for the chart"; }
+    }' docs/results/claims.md >docs/accuracy.svg.new || { rm -f docs/accuracy.svg.new; die "docs/results/claims.md has no table for the chart"; }
   mv docs/accuracy.svg.new docs/accuracy.svg
 }
 
 # The README's rows: the first ten of every policy at 512 tokens, with where and when they were measured.
 excerpt() {
   {
-    sed -n '/^<!-- test_512 -->/,/^<!-- end of/{/^Measured on /{s/:$/./p;q;}}' docs/results.md
+    sed -n '/^<!-- test_512 -->/,/^<!-- end of/{/^Measured on /{s/:$/./p;q;}}' docs/results/claims.md
     echo
-    sed -n '/^<!-- test_512 -->/,/^<!-- end of/{/^| policy | B = /,$p}' docs/results.md | head -n 12 | cut -d'|' -f1-6 | sed 's/$/|/'
+    sed -n '/^<!-- test_512 -->/,/^<!-- end of/{/^| policy | B = /,$p}' docs/results/claims.md | head -n 12 | cut -d'|' -f1-6 | sed 's/$/|/'
   } | replace_section README.md excerpt
 }
 
@@ -88,12 +88,12 @@ for name in test_512 test_2048 ablations_512 ablations_2048 compositions merging
     echo '```'
     echo
     if [ "$name" != latency ]; then # which has one budget
-      cp "$out/$name.svg" "docs/results-$name.svg"
-      echo "![Exact answers against the budget](results-$name.svg)"
+      cp "$out/$name.svg" "docs/results/$name.svg"
+      echo "![Exact answers against the budget]($name.svg)"
       echo
     fi
     python3 scripts/reference_claims.py "$out" "$name"
-  } | replace_section docs/results.md "$name"
+  } | replace_section docs/results/claims.md "$name"
 done
 chart
 excerpt

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 
 	"glimpse/internal/collector"
 	"glimpse/model"
@@ -16,6 +17,7 @@ type Plan struct {
 	Prompt   int           `json:"prompt_tokens"`   // of the longest prompt
 	Response int           `json:"response_tokens"` // of the longest response
 	Workers  int           `json:"workers"`
+	Passes   int           `json:"passes"` // runs of a sweep, one after the other; 1: no sweep
 	Adapters []PlanAdapter `json:"adapters"`
 	Memory   Memory        `json:"memory_bytes"`
 	Time     PlanTime      `json:"time"`
@@ -52,8 +54,8 @@ type Memory struct {
 
 // PlanTime is an estimate from the rates of this machine.
 type PlanTime struct {
-	StepSeconds  float64 `json:"step_seconds"`
-	TotalSeconds float64 `json:"total_seconds"`
+	StepSeconds  float64 `json:"step_seconds"`  // of a sweep, of the pass that needs most memory
+	TotalSeconds float64 `json:"total_seconds"` // of all passes
 	// GFLOPS is the speed that the estimate stands on, in 10⁹ operations a second of
 	// which a multiply-add is two.
 	GFLOPS float64 `json:"gflops"`
@@ -80,25 +82,76 @@ type PlanOptions struct {
 	Available func() int64
 }
 
-// NewPlan estimates memory and time of a configuration for a model, of which shapes will
-// do, in a second and in little memory whatever its size: memory is counted on a model
-// without numbers, and time computed from measured rates. Steps are run for models that
-// are small enough.
-func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Plan, error) {
-	if err := c.Validate(m); err != nil {
-		return nil, err
+// NewPlan estimates memory and time of a run for a model, of which shapes will do, in a
+// second and in little memory whatever its size: memory is counted on a model without
+// numbers, and time computed from measured rates. Steps are run for models that are small
+// enough. A sweep has a configuration per pass, which differ in nothing but their adapters:
+// times add up, memory is that of the pass that needs most, and passes whose adapters are of
+// the same shapes are estimated once.
+func NewPlan(ctx context.Context, m *model.Model, passes []Config, o PlanOptions) (*Plan, error) {
+	var (
+		most       *passPlan // that needs most memory
+		here, h100 float64
+		adapters   []PlanAdapter
+		estimated  = make(map[string]*passPlan)
+	)
+	for _, c := range passes {
+		if err := c.Validate(m); err != nil {
+			return nil, err
+		}
+		shapes := sizesOf(c.Adapters)
+		if estimated[shapes] == nil {
+			var err error
+			if estimated[shapes], err = planPass(ctx, m, c, o); err != nil {
+				return nil, err
+			}
+		}
+		one := estimated[shapes]
+		adapters = append(adapters, CountAll(m, c.Adapters)...)
+		here, h100 = here+one.Time.TotalSeconds, h100+one.H100.TotalSeconds
+		if most == nil || one.Memory.Total > most.Memory.Total {
+			most = one
+		}
 	}
+	most.relative = here / most.Time.TotalSeconds
+	p := &most.Plan
+	p.Passes, p.Adapters = len(passes), adapters
+	p.Time.TotalSeconds, p.H100.TotalSeconds = here, h100
+	var err error
+	p.Changes, err = most.changes(ctx, m, o)
+	return p, err
+}
+
+// passPlan is the plan of one configuration, with what it was made of.
+type passPlan struct {
+	Plan
+	config   Config
+	mean     int // tokens of a prompt
+	rows     []rowsOf
+	seconds  func(w work) float64 // of one sample
+	relative float64              // time of all passes in times of this one
+}
+
+// sizesOf is equal for adapters that take equal time and memory.
+func sizesOf(adapters []AdapterConfig) string {
+	var text strings.Builder
+	for _, a := range adapters {
+		fmt.Fprintln(&text, a.Kind, a.Rows, a.Rank, a.Modules)
+	}
+	return text.String()
+}
+
+// planPass is the plan of a valid configuration, without changes.
+func planPass(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*passPlan, error) {
 	if o.Prompt+o.Response > m.Config.MaxPositions {
 		return nil, fmt.Errorf("train plan: %d prompt and %d response tokens, want at most %d together: %w", o.Prompt, o.Response, m.Config.MaxPositions, model.ErrContext)
 	}
 	var err error
-	p := &Plan{Model: m.Name, Prompt: o.Prompt, Response: o.Response, Workers: c.concurrency(m)}
+	p := &passPlan{Plan: Plan{Model: m.Name, Prompt: o.Prompt, Response: o.Response, Workers: c.concurrency(m)}, config: c, mean: o.MeanPrompt}
 	element := int64(m.Backend.Compute().Size())
-	p.Adapters = CountAll(m, c.Adapters)
-	var rows []rowsOf
-	for i, a := range c.Adapters {
-		n := p.Adapters[i].Parameters
-		rows = append(rows, rowsOf{float64(a.Rows), float64(n) - float64(a.Rows*m.Config.Hidden)})
+	for i, size := range CountAll(m, c.Adapters) {
+		a, n := c.Adapters[i], size.Parameters
+		p.rows = append(p.rows, rowsOf{float64(a.Rows), float64(n) - float64(a.Rows*m.Config.Hidden)})
 		p.Memory.Adapters += n * element
 		p.Memory.Optimiser += 3 * n * element
 		if c.Validation.Every > 0 {
@@ -120,7 +173,7 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 	if err != nil {
 		return nil, err
 	}
-	speed, err := measureSpeed(ctx, m, c, o, rows, p.Workers)
+	speed, err := measureSpeed(ctx, m, c, o, p.rows, p.Workers)
 	if err != nil {
 		return nil, err
 	}
@@ -135,11 +188,11 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 		}
 	}
 
-	mean := o.MeanPrompt
-	if mean == 0 {
-		mean = o.Prompt
+	if p.mean == 0 {
+		p.mean = o.Prompt
 	}
-	sample := workOf(m, mean, o, rows)
+	p.seconds = speed.seconds
+	sample := workOf(m, p.mean, o, p.rows)
 	seconds := speed.seconds(sample)
 	p.Time.GFLOPS = 2 * sample.total() / seconds / 1e9
 	p.Time.StepSeconds = seconds * float64(c.Batch)
@@ -148,8 +201,7 @@ func NewPlan(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*Pla
 	if n, ok := m.Available(o.Available); ok {
 		p.Available = n
 	}
-	p.Changes, err = p.changes(ctx, m, c, o, mean, rows, speed.seconds)
-	return p, err
+	return p, nil
 }
 
 // drawing is the memory that drawing curves takes besides what stays in the process

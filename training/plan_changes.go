@@ -27,8 +27,12 @@ func (p *Plan) Fits() bool { return p.Available == 0 || p.Memory.Total <= p.Avai
 
 // changes are what to change in a run that takes too long or does not fit, in the order of
 // what they cost its result.
-func (p *Plan) changes(ctx context.Context, m *model.Model, c Config, o PlanOptions, mean int, rows []rowsOf, seconds func(w work) float64) (out []PlanChange, err error) {
-	per := func(prompt int, o PlanOptions, rows []rowsOf) float64 { return seconds(workOf(m, prompt, o, rows)) }
+func (p *passPlan) changes(ctx context.Context, m *model.Model, o PlanOptions) (out []PlanChange, err error) {
+	c, mean, rows := &p.config, p.mean, p.rows
+	// took is the time of all passes where this one's prompts or rows are others.
+	took := func(prompt int, o PlanOptions, rows []rowsOf) float64 {
+		return p.seconds(workOf(m, prompt, o, rows)) * float64(c.Batch*c.Steps) * p.relative
+	}
 	run := p.Time.TotalSeconds
 	add := func(seconds float64, memory int64, format string, args ...any) {
 		out = append(out, PlanChange{fmt.Sprintf(format, args...), seconds, memory})
@@ -40,7 +44,7 @@ func (p *Plan) changes(ctx context.Context, m *model.Model, c Config, o PlanOpti
 			add(run, k.Total-(k.Cache+k.Activations)/int64(p.Workers)*each, "--workers 1")
 		}
 		if m.CacheDType().Size() > 2 {
-			add(run, k.Total-k.pairs(p, m)/2, "--cache-dtype bf16")
+			add(run, k.Total-k.pairs(&p.Plan, m)/2, "--cache-dtype bf16")
 		}
 		if k.Samples > 0 {
 			add(run, k.Total-k.Samples, "--cache-memory 0")
@@ -51,13 +55,14 @@ func (p *Plan) changes(ctx context.Context, m *model.Model, c Config, o PlanOpti
 			shorter := int(float64(o.Prompt) * float64(left) / float64(grows) * 0.95)
 			if shorter > 0 {
 				factor := float64(shorter) / float64(o.Prompt)
-				add(per(min(mean, shorter), o, rows)*float64(c.Batch*c.Steps), k.Total-int64(float64(grows)*(1-factor)), "prompts of at most %d tokens (--max-prompt of train generate)", shorter)
+				add(took(min(mean, shorter), o, rows), k.Total-int64(float64(grows)*(1-factor)), "prompts of at most %d tokens (--max-prompt of train generate)", shorter)
 			}
 		}
 	}
 	if p.TooLong() {
-		if steps := int(patience.Seconds() / p.Time.StepSeconds); steps > 0 {
-			add(float64(steps)*p.Time.StepSeconds, k.Total, "--steps %d", steps)
+		each := run / float64(c.Steps)
+		if steps := int(patience.Seconds() / each); steps > 0 {
+			add(float64(steps)*each, k.Total, "--steps %d", steps)
 		}
 		if c.Batch > 1 {
 			batch := max(1, c.Batch/8)
@@ -66,19 +71,19 @@ func (p *Plan) changes(ctx context.Context, m *model.Model, c Config, o PlanOpti
 		if o.Prompt > 2048 {
 			short := o
 			short.Prompt = o.Prompt / 8
-			add(per(max(1, mean/8), short, rows)*float64(c.Batch*c.Steps), k.Total-(k.Cache+k.Activations)*7/8, "prompts of at most %d tokens (--max-prompt of train generate)", short.Prompt)
+			add(took(max(1, mean/8), short, rows), k.Total-(k.Cache+k.Activations)*7/8, "prompts of at most %d tokens (--max-prompt of train generate)", short.Prompt)
 		}
 	}
 	if len(out) == 0 {
 		return nil, nil
 	}
 	for i, a := range c.Adapters {
-		if a.Rows > 8 {
+		if a.Rows > 8 && p.Passes == 1 { // the grid of a sweep decides on rows
 			fewer := append([]rowsOf(nil), rows...)
 			fewer[i].rows /= 4
 			memory := k.Total
 			if !p.Fits() && !m.Backend.OwnMemory() {
-				less := c
+				less := *c
 				less.Adapters = append([]AdapterConfig(nil), c.Adapters...)
 				less.Adapters[i].Rows /= 4
 				scratch, err := countScratch(ctx, m, less, o)
@@ -87,7 +92,7 @@ func (p *Plan) changes(ctx context.Context, m *model.Model, c Config, o PlanOpti
 				}
 				memory -= (k.Activations - int64(p.Workers)*scratch) * (100 + collector.Percent + retainedPercent) / 100
 			}
-			add(per(mean, o, fewer)*float64(c.Batch*c.Steps), memory, "--set adapters.%d.rows=%d", i, a.Rows/4)
+			add(took(mean, o, fewer), memory, "--set adapters.%d.rows=%d", i, a.Rows/4)
 			break
 		}
 	}

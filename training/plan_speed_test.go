@@ -124,7 +124,7 @@ func plannedToTaken(t *testing.T, m *model.Model, prompt, response, batch int) f
 		if s.Step == 1 {
 			return nil
 		}
-		p, err := NewPlan(t.Context(), m, c, o)
+		p, err := NewPlan(t.Context(), m, []Config{c}, o)
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func TestPlanScales(t *testing.T) {
 	plan := func(prompt int, change func(c *training.Config)) *training.Plan {
 		c := both(10)
 		change(&c)
-		p, err := training.NewPlan(context.Background(), shapes, c, training.PlanOptions{Prompt: prompt, Response: 8})
+		p, err := training.NewPlan(context.Background(), shapes, []training.Config{c}, training.PlanOptions{Prompt: prompt, Response: 8})
 		if err != nil {
 			t.Fatal(err)
 		}

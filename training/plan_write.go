@@ -9,7 +9,7 @@ import (
 	"glimpse/internal/tables"
 )
 
-// Write prints a plan of a configuration for people.
+// Write prints a plan for people, of a configuration or the first one of a sweep.
 func (p *Plan) Write(w io.Writer, c *Config) error {
 	columns := tables.Columns(w)
 	say := func(format string, a ...any) { fmt.Fprintln(w, tables.Wrap(fmt.Sprintf(format, a...), columns)) }
@@ -26,6 +26,11 @@ func (p *Plan) Write(w io.Writer, c *Config) error {
 	}
 	fmt.Fprintln(w)
 	say("%s, prompts of up to %d and responses of up to %d tokens, %d at a time", p.Model, p.Prompt, p.Response, p.Workers)
+	steps := fmt.Sprintf("%d steps", c.Steps)
+	if p.Passes > 1 {
+		say("a sweep: %d adapters in %d passes, one after the other; memory and a step are those of the pass that needs most memory", len(p.Adapters), p.Passes)
+		steps = fmt.Sprintf("%d passes of %s", p.Passes, steps)
+	}
 	fmt.Fprintln(w)
 	adapters := tables.New(tables.Column{Head: "adapter", Wrap: true}, tables.Column{Head: "kind"}, tables.Column{Head: "parameters", Right: true}, tables.Column{Head: "of the model", Right: true})
 	for _, a := range p.Adapters {
@@ -44,7 +49,7 @@ func (p *Plan) Write(w io.Writer, c *Config) error {
 	}
 	took := tables.New(tables.Column{Head: "time"}, tables.Column{Right: true})
 	took.Add(fmt.Sprintf("a step of %d samples", c.Batch), seconds(p.Time.StepSeconds))
-	took.Add(fmt.Sprintf("%d steps", c.Steps), span(p.Time.TotalSeconds))
+	took.Add(steps, span(p.Time.TotalSeconds))
 	took.Add("measured speed", fmt.Sprintf("%.1f GFLOP/s", p.Time.GFLOPS))
 	changes := tables.New(tables.Column{Head: "what to change, each alone", Wrap: true}, tables.Column{Head: "time", Right: true}, tables.Column{Head: "memory", Right: true})
 	for _, x := range p.Changes {

@@ -30,7 +30,7 @@ func TestEvalOfBrokenRows(t *testing.T) {
 		"good.jsonl":   good + good,
 	})
 	run := func(more ...string) (string, error) {
-		out, _, err := execute(t, append([]string{"eval", "--policy", "full,snapkv", "--budget", "2", "--max-new", "4", "--timings=false", "--out", in("run")}, more...)...)
+		out, _, err := execute(t, append([]string{"eval", "--policy", "full,snapkv", "--budget", "2", "--max-new", "4", "--out", in("run")}, more...)...)
 		return out, err
 	}
 	for _, args := range [][]string{{}, {"--resume"}} { // a finished run says it again
@@ -61,7 +61,7 @@ func TestEvalOfBrokenRows(t *testing.T) {
 func TestEvalOfSeveralFiles(t *testing.T) {
 	row := `{"text": "anna calls bruno", "answer": "lamp"}` + "\n"
 	in := ownData(t, map[string]string{"notes.jsonl": row + row, "mails.jsonl": row})
-	args := []string{"eval", "--policy", "full,snapkv", "--budget", "2", "--max-new", "4", "--timings=false", "--data", in("notes.jsonl"), "--data", in("mails.jsonl")}
+	args := []string{"eval", "--policy", "full,snapkv", "--budget", "2", "--max-new", "4", "--data", in("notes.jsonl"), "--data", in("mails.jsonl")}
 	out, log, err := execute(t, args...)
 	if err != nil || !strings.Contains(out, "notes") || !strings.Contains(out, "mails") || !strings.Contains(out, "tasks: substring_exact_match in %") || !strings.Contains(log, "3/3 prompts") {
 		t.Errorf("%v: %q, %q", err, out, log)

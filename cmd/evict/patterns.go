@@ -43,7 +43,7 @@ it pays to the places of the prompt where the next token of the answer stands.
 number per KV head, and config.json. A folder "duoattention" within a model folder is
 that model's default; another one is given with --pattern.`,
 		Example: `  evict patterns --out out/pattern --replace
-  evict patterns --model path/to/llama --out path/to/llama/duoattention`,
+  evict patterns --model path/to/llama --out path/to/llama/duoattention --replace`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {

@@ -40,7 +40,7 @@ finished is reported on as far as it is, and said to be so. The same runs give t
 bytes.`,
 		Example: `  evict eval --task section --policy full,snapkv --budget 32,64 --samples 8 --out out/run --resume
   evict report out/run -o out/report.html -o out/report.md --replace
-  evict report path/to/run path/to/another --baseline snapkv -o both.html`,
+  evict report path/to/eval path/to/other-eval --baseline snapkv -o out/both.html --replace`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("report: got no argument, want RUN…: folders that evict eval --out has written")

@@ -42,8 +42,8 @@ and sends only what is missing.
 Bucket, region, endpoint and credentials are those of the AWS SDK's environment
 variables and files; --s3-endpoint and --s3-region override them.`),
 		Example: `  train export path/to/run s3://bucket/adapters/llama
-  train export path/to/run path/to/adapter --adapter qv
-  train export path/to/run.state path/to/adapter`,
+  train export path/to/run path/to/adapter --adapter qv --replace
+  train export path/to/run.state path/to/adapters --replace`,
 		Args: cli.Args("RUN", "DIR|s3://BUCKET/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()

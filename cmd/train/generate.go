@@ -74,8 +74,8 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`),
 		Example: `  train generate --samples 64 --out out/samples.jsonl --replace
   train generate --task section,hops --tokens 256 --samples 100 --out out/hops.jsonl --replace
   train generate --samples 60 --shards 3 --out out/samples
-  train generate path/to/config.yaml --model path/to/llama --shard 3/64
-  train generate path/to/config.yaml --model path/to/llama --shards 64 --out s3://bucket/samples`,
+  train generate path/to/pairs.yaml --model path/to/llama --shard 3/64
+  train generate path/to/pairs.yaml --model path/to/llama --shards 64 --out s3://bucket/samples`,
 		Args: cli.Args("[CONFIG.yaml]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.SamplesGiven = cli.GivenFlags(cmd.Flags()).Given("samples")

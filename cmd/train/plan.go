@@ -13,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// defaultPreset is planned where nothing says what to train.
+const defaultPreset = "lookaheadkv"
+
 func newPlan() *cobra.Command {
 	var (
 		s                = runs.Default()
@@ -20,21 +23,24 @@ func newPlan() *cobra.Command {
 		asJSON           bool
 	)
 	cmd := &cobra.Command{
-		Use:   "plan CONFIG.yaml",
+		Use:   "plan [CONFIG.yaml]",
 		Short: "Say what a run will take, before it runs and without its weights",
 		Long: `Say what a run will take, before it runs and without its weights.
 
 Prints how long the run takes on this machine and, computed, on one H100, every adapter's
 number of parameters, the memory by purpose, the time of a step, and what to change where
 the run takes more than a day or more memory than there is. The model's folder needs no
-weights: config.json is enough.`,
+weights: config.json is enough. A configuration is that of "train run", or of "train
+sweep", whose passes are then added up. Without one the run is that of --preset.`,
 		Annotations: cli.Details(`Of a model of the hub or of a bucket only config.json is fetched. A plan takes about a
 second, whatever the model's size: memory is counted without weights, and the times are
 computed from rates that are measured on this machine.
 
 Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 --response-tokens; without any of them, those of the preset.`),
-		Example: `  train plan scripts/examples/run.yaml
+		Example: `  train plan --prompt-tokens 512
+  train plan scripts/examples/run.yaml
+  train plan scripts/examples/sweep.yaml
   train plan --preset lookaheadkv --prompt-tokens 512 --response-tokens 16 --json
   train plan --preset lookaheadkv --model path/to/llama --prompt-tokens 16384`,
 		Args: cli.Args("[CONFIG.yaml]"),
@@ -48,7 +54,8 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 				}
 			} else {
 				if s.Preset == "" {
-					return fmt.Errorf("%s: got neither a configuration nor --preset, want one", path)
+					s.Preset = defaultPreset
+					fmt.Fprintf(cmd.ErrOrStderr(), "no configuration, no --preset: a plan of --preset %s\n", s.Preset)
 				}
 				if err := s.ReadPreset(flags); err != nil {
 					return fmt.Errorf("%s: %w", path, err)
@@ -62,12 +69,12 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 			if err := m.SetCacheDType(s.CacheDType); err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
-			o, err := s.Lengths(cmd.Context(), m, prompt, response, cmd.ErrOrStderr())
+			passes, o, err := s.Plan(cmd.Context(), m, prompt, response, cmd.ErrOrStderr())
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
 			o.Resident, o.Available = cli.ResidentMemory, cli.AvailableMemory
-			p, err := training.NewPlan(cmd.Context(), m, s.Train.Config, o)
+			p, err := training.NewPlan(cmd.Context(), m, passes, o)
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
@@ -79,7 +86,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 					*training.Plan
 				}{"glimpse.plan/1", p})
 			}
-			return p.Write(cmd.OutOrStdout(), &s.Train.Config)
+			return p.Write(cmd.OutOrStdout(), &passes[0])
 		},
 	}
 	f := cmd.Flags()

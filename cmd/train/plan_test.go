@@ -229,3 +229,55 @@ func watch(pid int, ended <-chan error) (most int64, err error) {
 		}
 	}
 }
+
+// TestPlanOfASweep: the plan of a sweep is that of all its passes, with the adapters that the
+// sweep trains, also where a preset gives the learning rate.
+func TestPlanOfASweep(t *testing.T) {
+	type plan struct {
+		Passes   int                    `json:"passes"`
+		Adapters []training.PlanAdapter `json:"adapters"`
+		Memory   training.Memory        `json:"memory_bytes"`
+		H100     training.PlanH100      `json:"h100"` // computed, whatever else this machine does
+	}
+	planned := func(args ...string) (p plan) {
+		out, _ := mustExecute(t, append([]string{"plan", "--json"}, args...)...)
+		if err := json.Unmarshal([]byte(out), &p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	const example = "../../scripts/examples/sweep.yaml"
+	preset := writeFile(t, "preset.yaml", "preset: lookaheadkv\nrun: out\nmodel: ../../training/testdata/published/Llama-3.2-1B-Instruct\ntrain: {steps: 4, validation: {samples: 1, budgets: [8]}}\nsweep: {rows: [4, 64], modules: [none, all], per_pass: 3}\n")
+	for name, c := range map[string]struct {
+		file             string
+		passes, adapters int
+		first            string
+	}{
+		"example":          {example, 2, 8, "lookaheadkv-n8-qv-lr0.001"},
+		"rate of a preset": {preset, 2, 4, "lookaheadkv-n4-none-lr0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := planned(c.file)
+			if p.Passes != c.passes || len(p.Adapters) != c.adapters || p.Adapters[0].Name != c.first {
+				t.Errorf("%d passes, adapters %+v, want %d passes of %d, %s first", p.Passes, p.Adapters, c.passes, c.adapters, c.first)
+			}
+			text, _ := mustExecute(t, "plan", c.file)
+			if !strings.Contains(text, fmt.Sprintf("%d adapters in %d passes", c.adapters, c.passes)) {
+				t.Errorf("the text is silent about the passes:\n%s", text)
+			}
+		})
+	}
+	// Passes add up in time and not in memory: each has its own prefill.
+	together, apart := planned(example, "--set", "sweep.per_pass=8"), planned(example, "--set", "sweep.per_pass=1")
+	if together.Passes != 1 || apart.Passes != 8 || !(apart.H100.TotalSeconds > 1.5*together.H100.TotalSeconds) || !(apart.Memory.Optimiser < together.Memory.Optimiser) {
+		t.Errorf("8 adapters in a pass: %+v, one: %+v", together, apart)
+	}
+}
+
+// TestPlanOfNothing: what is planned without a configuration and a preset is said.
+func TestPlanOfNothing(t *testing.T) {
+	out, notice := mustExecute(t, "plan", "--tokens", "64")
+	if !strings.Contains(notice, "--preset lookaheadkv") || !strings.Contains(out, "lookaheadkv") {
+		t.Errorf("notice %q, plan %q", notice, out)
+	}
+}

@@ -312,7 +312,7 @@ func (d *description) needs(ctx context.Context, m *model.Model, names []string,
 	}
 	prefill := e.Plain.Seconds * float64(all.count)
 	decode := e.Step.Seconds * float64(maxNew*cells*all.count)
-	d.w.Add("time", fmt.Sprintf("about %v for %s at %.3g tokens/s, and at most about %v for %d answers to each of %d tokens at %.3g tokens/s; answers that end before or are decoded together take less; what policies compute, and --timings, are not in it",
+	d.w.Add("time", fmt.Sprintf("about %v for %s at %.3g tokens/s, and at most about %v for %d answers to each of %d tokens at %.3g tokens/s; answers that end before or are decoded together take less; what policies compute, and --times, are not in it",
 		seconds(prefill), plural(all.count, "prompt"), float64(mean)/e.Plain.Seconds, seconds(decode), cells, maxNew, 1/e.Step.Seconds))
 	budget := 0
 	for _, b := range d.job.Budgets {

@@ -1,5 +1,5 @@
 // Command gpubench measures the CUDA backend with random weights in a model's shape, part
-// by part, and renders the results as the section "Measured" of docs/gpu-results.md.
+// by part, and renders the results as the section "Measured" of docs/results/gpu.md.
 // scripts/bench_gpu.sh runs it; it needs no files but itself.
 package main
 

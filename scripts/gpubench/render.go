@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The measured section of docs/gpu-results.md lies between these lines.
+// The measured section of docs/results/gpu.md lies between these lines.
 const (
 	begin = "<!-- measured -->"
 	end   = "<!-- end of measured -->"

@@ -10,21 +10,44 @@ import (
 	"glimpse/training"
 )
 
-// Lengths resolves the adapters for a model, of which shapes will do, and how long the samples are.
-func (s *Spec) Lengths(ctx context.Context, m *model.Model, prompt, response int, log io.Writer) (training.PlanOptions, error) {
-	var o training.PlanOptions
-	samples := 0
+// Plan resolves a run for a model, of which shapes will do: the configuration, or of a sweep those
+// of its passes, and how long the samples are. prompt and response are lengths in tokens that
+// stand instead of those of the data; 0 is none.
+func (s *Spec) Plan(ctx context.Context, m *model.Model, prompt, response int, log io.Writer) ([]training.Config, training.PlanOptions, error) {
+	o, samples, err := s.lengths(ctx, m, prompt, response, log)
+	if err != nil {
+		return nil, o, err
+	}
+	passes := []*Spec{s}
+	if s.Sweep != nil {
+		if passes, err = s.passes(); err != nil {
+			return nil, o, err
+		}
+	}
+	var configs []training.Config
+	for _, run := range passes {
+		// The first token is as good as any other for a plan.
+		if err := run.resolveAdapters(m, samples, 0); err != nil {
+			return nil, o, err
+		}
+		configs = append(configs, run.Train.Config)
+	}
+	return configs, o, nil
+}
+
+// lengths are those of the samples, and their number; 0: without end.
+func (s *Spec) lengths(ctx context.Context, m *model.Model, prompt, response int, log io.Writer) (o training.PlanOptions, samples int, err error) {
 	switch {
 	case len(s.Data) > 0:
 		files, err := training.PairFiles(ctx, s.Data, s.S3, log)
 		if err != nil {
-			return o, err
+			return o, 0, err
 		}
 		sum := 0
 		for _, file := range files {
 			_, pairs, err := datasets.ReadPairs(file.Path)
 			if err != nil {
-				return o, err
+				return o, 0, err
 			}
 			for _, p := range pairs {
 				o.Prompt, o.Response = max(o.Prompt, len(p.PromptIDs)), max(o.Response, len(p.ResponseIDs))
@@ -38,7 +61,7 @@ func (s *Spec) Lengths(ctx context.Context, m *model.Model, prompt, response int
 	case s.preset != nil:
 		o.Prompt, o.Response = s.preset.MaxPrompt, s.Train.MaxResponse
 	case prompt == 0:
-		return o, fmt.Errorf("no data, want --prompt-tokens")
+		return o, 0, fmt.Errorf("no data, want --prompt-tokens")
 	}
 	if prompt > 0 {
 		o.Prompt, o.MeanPrompt = prompt, 0
@@ -48,8 +71,7 @@ func (s *Spec) Lengths(ctx context.Context, m *model.Model, prompt, response int
 	}
 	o.Response = max(1, min(o.Response, s.Train.MaxResponse))
 	if o.Prompt < 1 {
-		return o, fmt.Errorf("prompt tokens: got %d, want at least 1", o.Prompt)
+		return o, 0, fmt.Errorf("prompt tokens: got %d, want at least 1", o.Prompt)
 	}
-	// The first token is as good as any other for a plan.
-	return o, s.resolveAdapters(m, samples, 0)
+	return o, samples, nil
 }

@@ -376,7 +376,7 @@ func TestLengths(t *testing.T) {
 			if c.change != nil {
 				c.change(s)
 			}
-			got, err := s.Lengths(t.Context(), m, c.prompt, c.response, io.Discard)
+			_, got, err := s.Plan(t.Context(), m, c.prompt, c.response, io.Discard)
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
 					t.Errorf("error %v, want it to say %q", err, c.fails)

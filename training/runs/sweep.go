@@ -101,7 +101,8 @@ func (s *Spec) RunSweep(ctx context.Context, log io.Writer) (rows []Row, err err
 	return rows, err
 }
 
-func (s *Spec) runSweep(ctx context.Context, log io.Writer) ([]Row, error) {
+// passes are the runs of a sweep, one after the other.
+func (s *Spec) passes() ([]*Spec, error) {
 	grid, err := s.grid()
 	if err != nil {
 		return nil, err
@@ -110,19 +111,30 @@ func (s *Spec) runSweep(ctx context.Context, log io.Writer) ([]Row, error) {
 	if each == 0 {
 		each = 8
 	}
-	var rows []Row
-	passes := (len(grid) + each - 1) / each
-	for pass := range passes {
+	var passes []*Spec
+	for adapters := range slices.Chunk(grid, each) {
 		run := *s
 		run.Sweep, run.Checkpoint, run.Log = nil, "", ""
-		run.Adapters = slices.Clone(grid[pass*each : min(len(grid), (pass+1)*each)])
-		run.RunDir = filepath.Join(s.RunDir, fmt.Sprintf("pass-%d", pass+1))
+		run.Adapters = adapters
+		run.RunDir = filepath.Join(s.RunDir, fmt.Sprintf("pass-%d", len(passes)+1))
 		run.Outs = nil
 		for _, a := range run.Adapters {
 			run.Outs = append(run.Outs, filepath.Join(run.RunDir, "adapters", a.Name))
 		}
+		passes = append(passes, &run)
+	}
+	return passes, nil
+}
+
+func (s *Spec) runSweep(ctx context.Context, log io.Writer) ([]Row, error) {
+	passes, err := s.passes()
+	if err != nil {
+		return nil, err
+	}
+	var rows []Row
+	for pass, run := range passes {
 		if s.Writes() {
-			fmt.Fprintf(log, "pass %d of %d: %d adapters\n", pass+1, passes, len(run.Adapters))
+			fmt.Fprintf(log, "pass %d of %d: %d adapters\n", pass+1, len(passes), len(run.Adapters))
 		}
 		if err := run.run(ctx, log, log); err != nil {
 			return nil, err
