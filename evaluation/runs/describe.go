@@ -29,7 +29,7 @@ import (
 func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 	complete := *j
 	complete.described = true
-	if err := complete.grow(log); err != nil {
+	if err := complete.grow(); err != nil {
 		return fmt.Errorf("eval: --resume: %w", err)
 	}
 	complete.Tasks = slices.Clone(complete.Tasks)

@@ -230,6 +230,9 @@ func (j *Job) claim(f *folder, log io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--resume: %s: %w", f.file(ConfigFile), err)
 	}
+	if len(j.added) > 0 {
+		fmt.Fprintf(log, "added to the run in %s: %s; what is there of others is not measured again\n", f.path, strings.Join(j.added, ", "))
+	}
 	var begun Environment
 	found, err := readVersioned(f.file(EnvironmentFile), &begun, &begun.Schema, environmentSchema)
 	if err != nil {

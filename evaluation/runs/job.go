@@ -64,8 +64,9 @@ type Job struct {
 	// process alone.
 	Ranks collective.Group `json:"-"`
 
-	described     bool // and not run: what is missing is told with the rest
-	began         *Job // what the run that is continued was begun with; nil: nothing
+	described     bool     // and not run: what is missing is told with the rest
+	began         *Job     // what the run that is continued was begun with; nil: nothing
+	added         []string // to it, in words
 	agreeing      func() error
 	shard, shards int // that this run is, of so many; 0: everything
 	model         *lineup.Lineup

@@ -39,7 +39,7 @@ type Outcome struct {
 // Run measures everything, or the shards that are free. What was measured comes back with an
 // error, too.
 func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
-	if err := j.grow(log); err != nil {
+	if err := j.grow(); err != nil {
 		return nil, fmt.Errorf("eval: --resume: %w", err)
 	}
 	plans, err := j.check()
@@ -104,7 +104,7 @@ func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outc
 // grow makes the job one of all that the run in its folder has been begun with, where it goes on with one: policies,
 // budgets, adapters and drafts that it names beside those are added, and measured for the samples that
 // there are, too.
-func (j *Job) grow(log io.Writer) error {
+func (j *Job) grow() error {
 	if !j.Resume || j.Out == "" || objectstore.IsURL(j.Out) || j.Shards > 0 || j.Shard != "" {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (j *Job) grow(log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var added []string
+	var added []string // in words
 	if more := strings.TrimPrefix(policies, before); more != "" {
 		added = append(added, "policies "+strings.TrimPrefix(more, ","))
 	}
@@ -160,10 +160,7 @@ func (j *Job) grow(log io.Writer) error {
 	if j.Policies = (Names{policies}); len(added) == 0 {
 		j.Policies = began.Policies
 	}
-	j.Budgets, j.began = union(began.Budgets, j.Budgets), began
-	if len(added) > 0 {
-		fmt.Fprintf(log, "added to the run in %s: %s; what is there of others is not measured again\n", j.Out, strings.Join(added, ", "))
-	}
+	j.Budgets, j.began, j.added = union(began.Budgets, j.Budgets), began, added
 	return nil
 }
 
