@@ -32,8 +32,8 @@ server, port or scheme ends the command.
 Judgements are kept in RUN/judgements.jsonl one by one, and equal answers are judged once:
 the same command goes on where it stopped. When all are there, they are the scores in
 RUN/predictions.jsonl and RUN/metrics.json.`,
-		Example: `  evict eval --model path/to/llama --task mtbench --data path/to/mt_bench --out path/to/mtbench --resume
-  evict judge path/to/mtbench --judge http://localhost:8000/v1 --judge-model qwen3-235b`,
+		Example: `  evict eval --model path/to/llama --task mtbench --data path/to/mt_bench -o path/to/mt --resume
+  evict judge path/to/mt --judge http://localhost:8000/v1 --judge-model qwen3-235b`,
 		Args: cli.Args("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Judge.URL == "" || o.Judge.Model == "" {

@@ -13,5 +13,5 @@ stream of fresh synthetic prompts that the model answers on the way. The adapter
 appears only when training is complete.`,
 	details: rowsDetails,
 	example: `  train judgeq --steps 4 --out out/judgeq --replace
-  train judgeq --model path/to/llama --data samples.jsonl --steps 2000 --out adapters/llama-judgeq`,
+  train judgeq --model path/to/llama --data samples.jsonl --steps 2000 -o adapters/new --replace`,
 }

@@ -19,5 +19,5 @@ scores do not depend on (v, o, gate, up, down) would never get a gradient and ar
 
 ` + rowsDetails,
 	example: `  train lookahead --steps 4 --out out/lookahead --replace
-  train lookahead --model path/to/llama --data samples.jsonl --steps 2000 --out adapters/llama --replace`,
+  train lookahead --model path/to/llama --data samples.jsonl --steps 2000 -o adapters/new --replace`,
 }
