@@ -54,7 +54,7 @@ for name in "${links[@]}"; do ln -s "$from/$name" .; done
 cp -r "$from/docs" . # texts to try policies on
 
 # What commands may need that is not here.
-needs='needs (a GPU|Open MPI|a server|LongBench'"'"'s data)'
+needs='needs (a GPU|Python|files of models|Open MPI|a server|LongBench'"'"'s data)'
 
 # reader makes what examples name as the reader's own, in the folder where they run.
 reader() {
