@@ -86,7 +86,7 @@ times, and tasks that measure time, are its own.
 ` + modelDetails),
 		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 4
   evict eval --policy all --budget 64 --task section --samples 2 --json
-  evict eval --model path/to/llama --data prompts.jsonl --policy laq,tova --budget 10% -o out/prompts --resume
+  evict eval --model path/to/llama --data prompts.jsonl --policy laq,tova -o out/prompts --resume
   evict eval --config scripts/examples/eval.yaml --model org/name`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd, j) },
