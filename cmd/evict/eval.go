@@ -47,8 +47,7 @@ time to first token and decoding speed.
 --data takes your own prompts: JSONL, JSON, CSV, TSV or Parquet with "prompt",
 "messages" or "prompt_ids". --task names benchmarks instead; without --data and --model
 they are the synthetic tasks of the built-in model. Budgets are KV entries per KV head and
-layer, or shares of the prompt: 128, 10%, 0.2. --resume goes on with the run in --out DIR,
-and adds policies and budgets.`,
+layer, or shares of the prompt: 128, 10%, 0.2. --resume goes on with the run in --out.`,
 		Annotations: cli.Details(`
 --field maps other columns of --data to the usual ones: NAME is id, prompt, text, messages,
 prompt_ids, context, answer or metric_options.OPTION. Rows with reference answers are scored
