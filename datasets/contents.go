@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -54,29 +52,13 @@ func (c *Contents) Add(ctx context.Context, name, path string) error {
 		return nil
 	}
 	var files Contents
-	err = filepath.WalkDir(path, func(file string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return fmt.Errorf("hash data: %w", err)
-		}
-		if strings.HasPrefix(e.Name(), ".") && file != path {
-			if e.IsDir() {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() { // of links, what they lead to
-			return nil
-		}
-		rel, err := filepath.Rel(path, file)
-		if err != nil {
-			return err
-		}
+	err = walkFiles(path, func(file, name string) error {
 		sum, err := fileSum(ctx, file)
-		files.Put(filepath.ToSlash(rel), sum)
+		files.Put(name, sum)
 		return err
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("hash data: %w", err)
 	}
 	if len(files) > maxListed {
 		h := sha256.New()

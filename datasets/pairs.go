@@ -150,6 +150,7 @@ type PairWriter struct {
 	file    pairFile
 	buffer  *bufio.Writer
 	path    string
+	part    bool // of several shards
 	written int
 	chain   chain
 }
@@ -170,7 +171,7 @@ func CreatePairs(path string, h PairHeader) (*PairWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create samples: %w", err)
 	}
-	w := &PairWriter{file: f, buffer: bufio.NewWriterSize(f, 64<<10), path: path}
+	w := &PairWriter{file: f, buffer: bufio.NewWriterSize(f, 64<<10), path: path, part: h.Shards > 1}
 	if err := w.writeHeader(h); err != nil {
 		w.Abort()
 		return nil, err
@@ -219,10 +220,10 @@ func (w *PairWriter) writeLine(data []byte, err error) error {
 }
 
 // Commit makes the file appear. A file without pairs is ErrEmpty and does not
-// appear.
+// appear, but a shard may have none: there can be fewer prompts than shards.
 func (w *PairWriter) Commit() error {
 	err := w.buffer.Flush()
-	if err == nil && w.written == 0 {
+	if err == nil && w.written == 0 && !w.part {
 		err = ErrEmpty
 	}
 	if err != nil {
@@ -361,11 +362,11 @@ func parseSampling(raw json.RawMessage, s *samplingLine) error {
 // Header returns the file's header.
 func (r *PairReader) Header() PairHeader { return r.header }
 
-// Next returns the next pair, or io.EOF after the last; a file without pairs is
+// Next returns the next pair, or io.EOF after the last; a file without pairs that is no shard is
 // ErrEmpty instead.
 func (r *PairReader) Next() (Pair, error) {
 	o, err := r.lines.next()
-	if err == io.EOF && r.read == 0 {
+	if err == io.EOF && r.read == 0 && r.header.Shards == 1 {
 		return Pair{}, fmt.Errorf("%s: %w", r.lines.file, ErrEmpty)
 	}
 	if err != nil {

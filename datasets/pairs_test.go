@@ -74,7 +74,9 @@ func TestPairsRoundTrip(t *testing.T) {
 func TestPairWriterErrors(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pairs.jsonl")
-	w, err := datasets.CreatePairs(path, header)
+	whole := header // a shard may have no pairs
+	whole.Shard, whole.Shards = 0, 1
+	w, err := datasets.CreatePairs(path, whole)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +147,7 @@ func TestPairReaderErrors(t *testing.T) {
 		{"header field unknown", strings.Replace(headerText, `"seed"`, `"sead"`, 1), `p:1: header: field "sead": unknown`},
 		{"sampling field", strings.Replace(headerText, `"top_p":0.95`, `"top_p":"all"`, 1), `p:1: header: field "sampling": field "top_p": got "all", want a number`},
 		{"sampling range", strings.Replace(headerText, `"top_p":0.95`, `"top_p":1.5`, 1), `top_p: got 1.5`},
-		{"no pairs", headerText + "\n", "p: got no examples, want at least one"},
+		{"no pairs", strings.Replace(headerText, `"shard":1,"shards":3`, `"shard":0,"shards":1`, 1) + "\n", "p: got no examples, want at least one"},
 		{"not JSON", line("abc"), "p:4: got abc, want a JSON object"},
 		{"array", line("[1]"), "p:4: got [1], want a JSON object"},
 		{"cut", line(`{"id":"b","prompt_ids":[1`), `p:4: field "prompt_ids": got the end of the line`},

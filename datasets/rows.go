@@ -89,26 +89,11 @@ func OpenRows(path, format string) (*RowReader, error) {
 		}
 		return r, nil
 	}
-	err = filepath.WalkDir(path, func(file string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if strings.HasPrefix(e.Name(), ".") && file != path {
-			if e.IsDir() {
-				return filepath.SkipDir
-			}
-			return nil
-		}
+	err = walkFiles(path, func(file, name string) error {
 		if strings.EqualFold(filepath.Ext(file), ".arrow") { // beside it lie JSON files that are no rows
 			return fmt.Errorf("%s: got %s", path, arrowFile)
 		}
-		if e.Type().IsRegular() {
-			name, err := filepath.Rel(path, file)
-			if err != nil {
-				return err
-			}
-			r.files = append(r.files, sourceFile{file, filepath.ToSlash(name)})
-		}
+		r.files = append(r.files, sourceFile{file, name})
 		return nil
 	})
 	if err != nil {
@@ -119,6 +104,34 @@ func OpenRows(path, format string) (*RowReader, error) {
 	}
 	r.total = r.files
 	return r, nil
+}
+
+// walkFiles visits the files below a folder in the order of their names, with the name from there; hidden
+// ones it leaves out. The folder and the files may be links, as in a cache of the hub; folders within are not followed.
+func walkFiles(folder string, visit func(file, name string) error) error {
+	root, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(e.Name(), ".") && file != root {
+			if e.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+			return nil
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		return visit(filepath.Join(folder, name), filepath.ToSlash(name))
+	})
 }
 
 // Next returns the next row, or io.EOF after the last. Any other error is of what it

@@ -147,7 +147,7 @@ func openPartial(path, partial string, h PairHeader) (*Shard, error) {
 		return nil, fmt.Errorf("open shard: %w", err)
 	}
 	s := &Shard{file: &shardFile{File: f, path: path}}
-	s.PairWriter = &PairWriter{file: s.file, buffer: bufio.NewWriterSize(s.file, 64<<10), path: path}
+	s.PairWriter = &PairWriter{file: s.file, buffer: bufio.NewWriterSize(s.file, 64<<10), path: path, part: h.Shards > 1}
 	if err := s.takeUp(partial, h); err != nil {
 		f.Close()
 		return nil, err

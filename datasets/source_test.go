@@ -232,6 +232,25 @@ func TestMix(t *testing.T) {
 	}
 }
 
+// TestLinkedFolders: a folder may be a link, and its files may be, as in the hub's cache.
+func TestLinkedFolders(t *testing.T) {
+	dir := t.TempDir()
+	row := write(t, filepath.Join(dir, "blob"), `{"prompt":"a"}`)
+	folder := filepath.Join(dir, "snapshot")
+	if err := errors.Join(os.Mkdir(folder, 0o777), os.Symlink(row, filepath.Join(folder, "rows.jsonl")), os.Symlink(folder, filepath.Join(dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{folder, filepath.Join(dir, "link")} {
+		if got, errs := outcome(t, path); len(got) != 1 || len(errs) != 0 {
+			t.Errorf("%s: got rows %q and errors %q, want one row", path, got, errs)
+		}
+		var c datasets.Contents
+		if err := c.Add(t.Context(), "data", path); err != nil || len(c) != 1 || c[0].File != "data/rows.jsonl" {
+			t.Errorf("%s: contents %v, %v, want the hash of data/rows.jsonl", path, c, err)
+		}
+	}
+}
+
 // TestShard: claimed once, taken up where it stopped with a torn line cut off, and
 // never done again.
 func TestShard(t *testing.T) {

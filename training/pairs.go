@@ -64,6 +64,9 @@ func ReadPairs(ctx context.Context, m *model.Model, paths []string, contents *da
 		}
 		all = append(all, pairs...)
 	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: %w", strings.Join(paths, ", "), datasets.ErrEmpty)
+	}
 	for set, n := range parts {
 		if n < set.Shards {
 			fmt.Fprintf(log, "training on %d of %d shards of %s\n", n, set.Shards, strings.Join(paths, ", "))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,26 @@ import (
 
 // TestShardsAreTheWhole: the shards of a folder are the pairs of one file, whoever
 // made them, and a killed shard goes on to the same bytes.
+// TestMoreShardsThanPrompts: shards without prompts are finished, and all of them together are read.
+func TestMoreShardsThanPrompts(t *testing.T) {
+	dir := t.TempDir()
+	prompts, folder := filepath.Join(dir, "prompts.jsonl"), filepath.Join(dir, "shards")
+	if err := os.WriteFile(prompts, []byte(`{"prompt":"anna calls"}`+"\n"+`{"prompt":"bruno calls"}`+"\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"generate", "--prompts", prompts, "--samples", "8", "--max-new", "4", "--shards", "4", "--out", folder}
+	mustExecute(t, args...)
+	if _, log := mustExecute(t, args...); strings.Count(log, "is finished already") != 4 {
+		t.Errorf("log %q, want four finished shards", log)
+	}
+	mustExecute(t, "judgeq", "--data", folder, "--steps", "1", "--batch", "1", "--rows", "2", "--validate", "0", "--out", filepath.Join(dir, "adapter"))
+	empty := filepath.Join(folder, datasets.ShardName(3, 4))
+	_, _, err := execute(t, t.Context(), "judgeq", "--data", empty, "--steps", "1", "--out", filepath.Join(dir, "none"))
+	if !errors.Is(err, datasets.ErrEmpty) || !strings.Contains(err.Error(), empty) {
+		t.Errorf("error %v, want ErrEmpty of %s", err, empty)
+	}
+}
+
 func TestShardsAreTheWhole(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"generate", "--samples", "30", "--tokens", "64", "--max-new", "8"}
