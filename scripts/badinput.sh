@@ -390,7 +390,6 @@ refuse "held-out pairs without data" "--held-out" "${quick[@]}" --held-out "$giv
 refuse "validations on too few pairs" "4 samples|10" "${quick[@]}" --data "$given/pairs.jsonl" --validate 2 --validate-every 1 --out x
 mkdir "$given/nopairs"
 refuse "folder without pairs" "nopairs|*.jsonl" "${quick[@]}" --data "$given/nopairs" --out x
-refuse "plan of nothing" "--preset" train plan
 refuse "plan of a model without lengths" "--prompt-tokens" train plan "$root/scripts/examples/run.yaml" --model "$reference"
 refuse "plan beyond the context" "4096" train plan --preset lookaheadkv --tokens 5000
 configured "sweep without a grid" "sweep: missing" 'run: x\nadapters: [{kind: judgeq, learning_rate: 0.1}]\n' sweep

@@ -62,6 +62,8 @@ reader() {
   mkdir -p "$yours"/{path/to/mt_bench,org,adapters}
   cp -r "$root/model/testdata/golden/llama3.1" "$yours/path/to/llama"
   sed -i 's/"max_position_embeddings": *[0-9]*/"max_position_embeddings": 32768/' "$yours/path/to/llama/config.json"
+  # Its vocabulary lacks bytes that texts may have.
+  sed -i 's/"unk_token": *null/"unk_token": "!"/' "$yours/path/to/llama/tokenizer.json"
   echo "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + ' ' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}" >"$yours/path/to/llama/chat_template.jinja"
   ln -s ../path/to/llama "$yours/org/name"
   for size in 3.1-8B 3.2-1B; do # shapes alone

@@ -41,11 +41,11 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-policies=all times=all
+policies=all measured=all
 if [ $quick = yes ]; then
   : "${steps:=10}" "${pairs:=64}" "${samples:=2}"
   policies=full,oracle,snapkv,laq,d2o,rocketkv,judgeq,lookaheadkv
-  times=none
+  measured=none
 else
   : "${steps:=200}" "${pairs:=2048}" "${samples:=10}"
 fi
@@ -91,7 +91,7 @@ train_both() {
 }
 
 evaluate() {
-  "$root/bin/evict" eval --policy $policies --budget 32,64,96,128 --tokens 512 --samples "$samples" --seed 1 --times $times \
+  "$root/bin/evict" eval --policy $policies --budget 32,64,96,128 --tokens 512 --samples "$samples" --seed 1 --times $measured \
     --adapter shipped --adapter fresh=lookaheadkv --adapter fresh=judgeq \
     --json-out results.json --table-out table.md --plot accuracy.png --needle-plot needle.png >"$work/table.txt"
 }

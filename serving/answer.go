@@ -151,8 +151,12 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 		}
 		fmt.Fprintf(info, "the answer is %s\n", verdict)
 	}
-	fmt.Fprintf(info, "policy %s, budget %s: kept %d of %d KV entries per KV head on average, %.1f of %.1f KiB (%.1f%%)%s\n",
-		policy.Name, o.Budget.Describe(len(p.IDs)), kept/heads, len(p.IDs), kib(cached), kib(s.FullBytes), 100*float64(cached)/float64(s.FullBytes), besideNote(held-cached))
+	budget := ""
+	if policy.Name != "full" {
+		budget = ", budget " + o.Budget.Describe(len(p.IDs))
+	}
+	fmt.Fprintf(info, "policy %s%s: kept %d of %d KV entries per KV head on average, %.1f of %.1f KiB (%.1f%%)%s\n",
+		policy.Name, budget, kept/heads, len(p.IDs), kib(cached), kib(s.FullBytes), 100*float64(cached)/float64(s.FullBytes), besideNote(held-cached))
 	if o.Compare {
 		fmt.Fprintln(info, times)
 	}
