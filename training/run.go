@@ -41,9 +41,10 @@ type Trainer struct {
 	done     int          // optimiser steps
 	skipped  int
 	history  history
-	accepted []string // changes of the data, see runRecord
-	held     *heldOut // nil: nothing is validated
-	searched bool     // the weights, for NaN
+	accepted []string    // changes of the data, see runRecord
+	held     *heldOut    // nil: nothing is validated
+	latest   *Validation // of the parameters after its step
+	searched bool        // the weights, for NaN
 	ranks    collective.Group
 	link     kernels.Link // between the devices of ranks; nil: gradients go through the host
 	stopping bool         // a rank was told to stop

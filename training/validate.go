@@ -112,6 +112,7 @@ func (t *Trainer) validateStep(ctx context.Context, r *StepResult) error {
 	if err != nil {
 		return err
 	}
+	t.latest = v
 	for _, i := range t.history.judge(t.done, v, t.Config.Validation.Patience) {
 		l := t.learners[i]
 		for j, p := range l.params {
@@ -147,6 +148,9 @@ type agreement struct {
 // Validate measures all adapters and SnapKV on the held-out samples: one prefill a
 // sample for all of them.
 func (t *Trainer) Validate(ctx context.Context) (*Validation, error) {
+	if t.latest != nil && t.latest.Step == t.done && !slices.ContainsFunc(t.history.Best, func(b Best) bool { return b.Step != t.done }) {
+		return t.latest, nil // whose parameters these are
+	}
 	start := time.Now()
 	n, budgets := len(t.held.samples), t.Config.Validation.Budgets
 	policies, err := t.scorers()

@@ -304,3 +304,22 @@ func TestWorking(t *testing.T) {
 		t.Errorf("told of %q, want %q", told, want)
 	}
 }
+
+// TestLastValidationStands: parameters whose validation the last step was are not validated again.
+func TestLastValidationStands(t *testing.T) {
+	tr := watched(t, shallow(t), both(1)) // which ends with a validation
+	validated := 0
+	tr.Working = func(units string, n int) (one, done func()) {
+		if units == "validation samples" {
+			validated++
+		}
+		return func() {}, func() {}
+	}
+	if err := tr.Run(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	tr.RestoreBest()
+	if v, err := tr.Validate(t.Context()); err != nil || v.Step != 1 || validated != 1 {
+		t.Errorf("validated %d times (%v), want once, after step 1", validated, err)
+	}
+}
