@@ -73,7 +73,11 @@ func TestAnswer(t *testing.T) {
 			if !c.compare && strings.Contains(info.String(), "plain prefill") {
 				t.Errorf("a prefill that was not asked for:\n%s", info.String())
 			}
-			if policy := "policy " + c.policy + ", budget "; !strings.Contains(info.String(), policy) {
+			policy := "policy " + c.policy + ", budget "
+			if c.policy == "full" { // which has none
+				policy = "policy full: kept "
+			}
+			if !strings.Contains(info.String(), policy) {
 				t.Errorf("it does not say %q", policy)
 			}
 		})
