@@ -47,7 +47,7 @@ if [ "$from" = "$root" ]; then
   links=(bin scripts model training configs)
 else
   mapfile -t documents < <(cd "$from" && echo README.md && find docs -name '*.md' -not -path 'docs/html/*' | sort)
-  mapfile -t links < <(ls "$from" | grep -vx docs)
+  mapfile -t links < <(ls "$from" | grep -vxE 'docs|out')
 fi
 cd "$work/here"
 for name in "${links[@]}"; do ln -s "$from/$name" .; done

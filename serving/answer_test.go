@@ -73,12 +73,12 @@ func TestAnswer(t *testing.T) {
 			if !c.compare && strings.Contains(info.String(), "plain prefill") {
 				t.Errorf("a prefill that was not asked for:\n%s", info.String())
 			}
-			policy := "policy " + c.policy + ", budget "
+			line := "policy " + c.policy + ", budget "
 			if c.policy == "full" { // which has none
-				policy = "policy full: kept "
+				line = "policy full: kept "
 			}
-			if !strings.Contains(info.String(), policy) {
-				t.Errorf("it does not say %q", policy)
+			if !strings.Contains(info.String(), line) {
+				t.Errorf("it does not say %q", line)
 			}
 		})
 	}
