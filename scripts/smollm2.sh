@@ -68,17 +68,20 @@ if [ -e go.mod ]; then
   scripts/setup.sh
   go build -o bin/ ./cmd/...
 fi
-characters=9000 tokens=1024 samples=1 depths=5
+characters=8000 tokens=1024 samples=1 depths=5
 [ $quick = no ] || characters=2500 tokens=512 samples=1 depths=2
 note='A note for whoever reads this: the key to the archive lies under the blue chair in the kitchen.'
-document=$(head -c $characters docs/architecture.md)
-half=$((characters / 2))
-echo "The beginning of docs/architecture.md, in the middle of which stands a note. The question is: Where does the key to the archive lie?"
+document=$(head -c $characters docs/scaling.md)
+before=${document:0:characters / 2}
+before=${before%$'\n\n'*} # to the end of a paragraph
+echo "The beginning of docs/scaling.md, with a note in the middle. The question: Where does the key to the archive lie?"
 for kept in "full" "streamingllm --budget 10%" "snapkv --budget 10%" "laq --budget 10%"; do
   echo
   echo "== evict run --policy $kept"
   # shellcheck disable=SC2086 # a policy and its budget
-  ./bin/evict run --model "$model" --policy $kept --max-new 24 "${document:0:half} $note ${document:half}
+  ./bin/evict run --model "$model" --policy $kept --max-new 24 "$before
+
+$note${document:${#before}}
 
 Where does the key to the archive lie?"
 done
