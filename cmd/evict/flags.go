@@ -47,8 +47,8 @@ func bindBudget(f *pflag.FlagSet, b *eviction.Budget, whole string) {
 	f.Var(b, "budget", fmt.Sprintf("KV entries kept per KV head and layer, as 128, or a share of the %s, as 10%%", whole))
 }
 
-// What a model of the user's runs with where neither is said: at half of the prompt the policy answers
-// as the full cache does, and costs next to no time before the first token (docs/policies.md, Defaults).
+// What a model of the user's runs with where neither is said. At half of the prompt the policy finds nearly
+// what the full cache does, and adds next to no time before the first token (docs/policies.md, Defaults).
 const (
 	defaultBudget  = "50%"
 	withoutAdapter = "snapkv" // the policy of a model without an adapter
@@ -59,7 +59,8 @@ func bindPolicy(f *pflag.FlagSet, policy *string, more string) {
 	f.StringVar(policy, "policy", "lookaheadkv", "eviction policy (see evict policies)"+more+"; "+withoutAdapter+" without an adapter")
 }
 
-// choosePolicy takes withoutAdapter where no adapter is given and no policy is asked for, and refuses several and one that lacks its adapter before a model is fetched.
+// choosePolicy takes withoutAdapter where no adapter is given and no policy is asked for. It refuses
+// several, and one that lacks its adapter, before a model is fetched.
 func (s *setup) choosePolicy(cmd *cobra.Command, policy *string) error {
 	if !cli.GivenFlags(cmd.Flags()).Given("policy") && s.Model != "" && len(s.Adapters) == 0 {
 		*policy = withoutAdapter

@@ -27,6 +27,7 @@ from transformers.models.llama.modeling_llama import rotate_half
 
 __all__ = ["JudgeQPress", "LookaheadKVPress"]
 
+MODELS = tuple(m for m in SUPPORTED_MODELS if "Gemma" not in m.__name__)  # which have other layers in other places
 LORA = re.compile(r"base_model\.model\.(.+)\.lora_A\.weight")
 
 
@@ -80,8 +81,8 @@ class LearnedPress(BasePress):
     @contextmanager
     def __call__(self, model: PreTrainedModel):
         """Compresses the cache of every prompt that the model prefills within, also by ``generate``."""
-        if not isinstance(model, SUPPORTED_MODELS):
-            raise TypeError(f"got {type(model).__name__}, want one of {', '.join(m.__name__ for m in SUPPORTED_MODELS)}")
+        if not isinstance(model, MODELS):
+            raise TypeError(f"got {type(model).__name__}, want one of {', '.join(m.__name__ for m in MODELS)}")
         hidden = model.get_input_embeddings().weight.shape[1]
         if self.rows.shape[1] != hidden:
             raise ValueError(f"{self.adapter}: rows of {self.rows.shape[1]} numbers, want {hidden}: it is another model's adapter")
