@@ -3,12 +3,13 @@
 prompts made anew to the same file, to the byte.
 
   pairs.py pack PAIRS.jsonl ANSWERS.bin
-  pairs.py join --model FOLDER --prompts prompts.jsonl --out FOLDER ANSWERS.bin...
+  pairs.py join --model FOLDER --prompts prompts.jsonl --out FOLDER [--max-prompt N] ANSWERS.bin...
 
 ANSWERS.bin is LZMA (xz) of a line of JSON and what it counts: for each pair 4 bytes, the start of
 the SHA-256 of the prompt's ids as uint16; the length of each response as uint16; all response ids
 as uint16. Everything is little-endian. The line has the pair file's name, header line, SHA-256 and
-ids. join refuses a prompt that is not what was answered, and a file that is not what was packed."""
+ids. join refuses a prompt that is not what was answered, and a file that is not what was packed. With
+--max-prompt it then leaves out the pairs of longer prompts."""
 import argparse, hashlib, json, lzma, os, struct
 import chatml
 
@@ -83,9 +84,10 @@ def unpack(data):
     return head, answers
 
 
-def join(data, prompt_ids):
-    """The name and the bytes of the pair file whose answers are packed in data; prompt_ids gives
-    the ids of the prompt of a row's id, or None. Shards have the index of the row before its id."""
+def join(data, prompt_ids, max_prompt=None):
+    """The name and the bytes of the pair file whose answers are packed in data, without prompts of
+    more than max_prompt tokens; prompt_ids gives the ids of the prompt of a row's id, or None.
+    Shards have the index of the row before its id."""
     head, answers = unpack(data)
     pairs = []
     for name, want, response in answers:
@@ -98,6 +100,8 @@ def join(data, prompt_ids):
     out = pair_file(head["header"].encode(), pairs)
     if (got := hashlib.sha256(out).hexdigest()) != head["sha256"]:
         raise SystemExit(f"join {head['name']}: SHA-256: got {got}, want {head['sha256']}")
+    if max_prompt is not None:
+        out = pair_file(head["header"].encode(), [pair for pair in pairs if len(pair[1]) <= max_prompt])
     return head["name"], out
 
 
@@ -119,6 +123,7 @@ def main():
     c.add_argument("--model", required=True, help="folder of SmolLM2-135M-Instruct, of which tokenizer.json is read")
     c.add_argument("--prompts", required=True, help="file that prompts.py wrote")
     c.add_argument("--out", required=True, help="folder for the pair files")
+    c.add_argument("--max-prompt", type=int, metavar="N", help="leave out prompts of more than N tokens")
     c.add_argument("answers", nargs="+")
     a = p.parse_args()
     if a.command == "pack":
@@ -131,7 +136,7 @@ def main():
     os.makedirs(a.out, exist_ok=True)
     for path in a.answers:
         with open(path, "rb") as f:
-            name, data = join(f.read(), lambda i: model.prompt_ids(rows[i]) if i in rows else None)
+            name, data = join(f.read(), lambda i: model.prompt_ids(rows[i]) if i in rows else None, a.max_prompt)
         write(os.path.join(a.out, name), data)
 
 
