@@ -29,8 +29,9 @@ while [ $# -gt 0 ]; do
 done
 scripts/setup.sh
 go build -o bin/ ./cmd/...
-readonly configs=$root/configs/results train=$root/bin/train evict=$root/bin/evict
-mkdir -p "$out/done" "$out/pairs"
+configs=$root/configs/results
+source scripts/stages.sh
+mkdir -p "$out/pairs"
 cd "$out"
 
 # What is there was made with this model: another one needs another folder.
@@ -43,16 +44,6 @@ if [ -n "$quick" ]; then
 else
   many=10240 some=2048 validation=256 samples=''
 fi
-
-# stage runs a function once, unless another stage is asked for.
-stage() { # NAME
-  { [ -z "$only" ] || [ "$only" = "$1" ]; } && [ ! -e "done/$1" ] || return 0
-  echo "=== $1" >&2
-  local begin=$SECONDS
-  "$1"
-  echo "$1 $((SECONDS - begin)) $(nproc)" >>times
-  touch "done/$1"
-}
 
 generate() { # FILE TOKENS SAMPLES [FLAG...]
   [ -e "pairs/$1" ] || "$train" generate --model "$model" --task all --tokens "$2" --samples "$3" --max-new 64 --seed 1 --resume --out "pairs/$1" "${@:4}"
@@ -67,15 +58,12 @@ pairs() {
   generate validation.jsonl 512 "$validation" --split validation
 }
 
-# run trains what a configuration says, from the last checkpoint where there is one.
-run() { # run|sweep NAME [FLAG...]
-  local sets=(--set "train.validation.samples=$validation")
-  "$train" "$1" "$configs/$2.yaml" --model "$model" --resume "${sets[@]}" "${@:3}"
-}
+# Validation is as long as the run of the script.
+trained() { run "$1" "$2" --set "train.validation.samples=$validation" "${@:3}"; }
 
 rates() {
-  run sweep rate_lookaheadkv
-  run sweep rate_judgeq
+  trained sweep rate_lookaheadkv
+  trained sweep rate_judgeq
 }
 
 # least is the learning rate of the least loss, which sweep.json has first.
@@ -93,20 +81,20 @@ rate() { # KIND
 }
 
 adapters() {
-  run run adapters --set "adapters.0.learning_rate=$(rate lookaheadkv)" --set "adapters.1.learning_rate=$(rate judgeq)"
+  trained run adapters --set "adapters.0.learning_rate=$(rate lookaheadkv)" --set "adapters.1.learning_rate=$(rate judgeq)"
 }
 
 ablations() {
   local lookahead judge
   lookahead=$(rate lookaheadkv) judge=$(rate judgeq)
-  run sweep modules --set "adapters.0.learning_rate=$lookahead"
-  run sweep rate_rows
-  run sweep rows --set "adapters.0.learning_rate=$(least rate_rows)"
-  run sweep soft_tokens --set "adapters.0.learning_rate=$judge"
-  run run start --set "adapters.0.learning_rate=$lookahead" --set "adapters.1.learning_rate=$lookahead" \
+  trained sweep modules --set "adapters.0.learning_rate=$lookahead"
+  trained sweep rate_rows
+  trained sweep rows --set "adapters.0.learning_rate=$(least rate_rows)"
+  trained sweep soft_tokens --set "adapters.0.learning_rate=$judge"
+  trained run start --set "adapters.0.learning_rate=$lookahead" --set "adapters.1.learning_rate=$lookahead" \
     --set "adapters.2.learning_rate=$judge" --set "adapters.3.learning_rate=$judge"
-  run run source --set "adapters.0.learning_rate=$lookahead" --set "adapters.1.learning_rate=$judge"
-  run run short --set "adapters.0.learning_rate=$lookahead" --set "adapters.1.learning_rate=$judge"
+  trained run source --set "adapters.0.learning_rate=$lookahead" --set "adapters.1.learning_rate=$judge"
+  trained run short --set "adapters.0.learning_rate=$lookahead" --set "adapters.1.learning_rate=$judge"
 }
 
 # adopt takes the adapters of the stage adapters, or what it made for the built-in model.
@@ -120,36 +108,15 @@ adopt() {
   learned=(--adapter "lookaheadkv=$from/lookaheadkv" --adapter "judgeq=$from/judgeq")
 }
 
-# measure makes or goes on with a run's folder.
-measure() { # NAME [FLAG...]
-  local flags=()
-  [ -z "$samples" ] || flags+=(--samples "$samples")
-  [ -e "$1.commit" ] || git -C "$root" describe --always --dirty >"$1.commit"
-  "$evict" eval --config "$configs/$1.yaml" --model "$model" --out "$1" --resume --plot "$1.svg" --replace "${flags[@]}" "${@:2}" >/dev/null
+# measured is measure with as many samples as --quick wants.
+measured() { # NAME [FLAG...]
+  measure "$1" ${samples:+--samples "$samples"} "${@:2}"
 }
 
 pooling() {
   adopt
-  measure pooling "${learned[@]}"
-  choose >kernels
-}
-
-# choose prints the --set of the pooling with the best mean over tasks and budgets; of equals the smallest.
-choose() {
-  python3 - pooling/predictions.jsonl <<'END'
-import collections, json, re, sys
-tasks = collections.defaultdict(list)
-for line in open(sys.argv[1]):
-    p = json.loads(line)
-    tasks[p["policy"], p["task"]].append(p["measures"][p["metric"]]) # every task as many at each budget
-scores = collections.defaultdict(list)
-for (policy, _), values in tasks.items():
-    name, kernel = re.fullmatch(r"(\w+)\(kernel=(\d+)\)", policy).groups()
-    scores[name, int(kernel)].append(sum(values) / len(values))
-for policy in sorted({name for name, _ in scores}):
-    kernel = max((sum(v) / len(v), -k) for (name, k), v in scores.items() if name == policy)[1]
-    print(f"--set {policy}.kernel={-kernel}")
-END
+  measured pooling "${learned[@]}"
+  best pooling | sed 's/^\([^ ]*\) /--set \1./' >kernels
 }
 
 # pooled adopts the adapters with the pooling that was chosen for them; the built-in model's have it in them.
@@ -168,19 +135,19 @@ drafts=()
 [ -n "$model" ] || drafts=(--draft "${draft:-shipped}")
 [ -z "$draft" ] || drafts=(--draft "$draft")
 
-every() { patterns; pooled; measure "$1" "${learned[@]}" "${drafts[@]}" --pattern pattern "${chosen[@]}"; }
+every() { patterns; pooled; measured "$1" "${learned[@]}" "${drafts[@]}" --pattern pattern "${chosen[@]}"; }
 test_512() { every test_512; }
 test_2048() { every test_2048; }
 compositions() { every compositions; }
-merging() { measure merging; }
-latency() { adopt; measure latency "${learned[@]}" "${drafts[@]}"; }
+merging() { measured merging; }
+latency() { adopt; measured latency "${learned[@]}" "${drafts[@]}"; }
 
 ablated=(--adapter modules --adapter rows --adapter soft_tokens)
 for name in start/{lookaheadkv,judgeq}-{noise,end} source/{lookaheadkv,judgeq}-source short/{lookaheadkv,judgeq}-256; do
   ablated+=(--adapter "${name#*/}=${name%/*}/adapters/${name#*/}")
 done
-ablations_512() { measure ablations_512 "${ablated[@]}"; }
-ablations_2048() { measure ablations_2048 "${ablated[@]}"; }
+ablations_512() { measured ablations_512 "${ablated[@]}"; }
+ablations_2048() { measured ablations_2048 "${ablated[@]}"; }
 
 claims() {
   local name

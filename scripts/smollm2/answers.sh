@@ -3,11 +3,12 @@
 # piece. Goes on where it was stopped, after the last answer. Answers are greedy, as in LookaheadKV
 # (arXiv:2603.10899, section 4.1), and have at most 96 tokens: longer ones of this model mostly repeat themselves.
 #
-#   scripts/smollm2/answers.sh --model FOLDER [--out FOLDER] [--answers FOLDER] [--split train] [PIECE...]
+#   scripts/smollm2/answers.sh --model MODEL [--out FOLDER] [--answers FOLDER] [--split train] [PIECE...]
 #
 # --out (out/smollm2) gets the prompts, the pair files and the packages; --answers
 # (scripts/smollm2/answers) the packed pieces. Without PIECEs, numbers from 0, all are done. TRAIN names the
-# program train (bin/train) and PYTHON a Python with the package tokenizers.
+# program train (bin/train) and PYTHON a Python with the package tokenizers
+# (and gguf, where MODEL is a GGUF file).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=scripts/smollm2 model= out=out/smollm2 answers=$here/answers split=train
@@ -18,7 +19,7 @@ while [[ ${1:-} == --* ]]; do
     *) sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$here/answers.sh"; [ "$1" = --help ] && exit; exit 2 ;;
   esac
 done
-[ -e "$model/tokenizer.json" ] || { echo "answers: --model: got '$model', want the folder of SmolLM2-135M-Instruct" >&2; exit 2; }
+[ -e "$model/tokenizer.json" ] || [[ $model == *.gguf && -e $model ]] || { echo "answers: --model: got '$model', want SmolLM2-135M-Instruct: its GGUF file or its folder" >&2; exit 2; }
 train=$(realpath -e "${TRAIN:-bin/train}" 2>/dev/null) || { echo "answers: TRAIN: want the program train; make build makes bin/train" >&2; exit 2; }
 model=$(realpath "$model")
 case $split in

@@ -3,7 +3,7 @@
 prompts made anew to the same file, to the byte.
 
   pairs.py pack PAIRS.jsonl ANSWERS.bin
-  pairs.py join --model FOLDER --prompts prompts.jsonl --out FOLDER [--max-prompt N] ANSWERS.bin...
+  pairs.py join --model MODEL --prompts prompts.jsonl --out FOLDER [--max-prompt N] ANSWERS.bin...
 
 ANSWERS.bin is LZMA (xz) of a line of JSON and what it counts: for each pair 4 bytes, the start of
 the SHA-256 of the prompt's ids as uint16; the length of each response as uint16; all response ids
@@ -120,7 +120,7 @@ def main():
     c.add_argument("pairs")
     c.add_argument("answers")
     c = commands.add_parser("join")
-    c.add_argument("--model", required=True, help="folder of SmolLM2-135M-Instruct, of which tokenizer.json is read")
+    c.add_argument("--model", required=True, help="SmolLM2-135M-Instruct: its GGUF file, or a folder with its tokenizer.json")
     c.add_argument("--prompts", required=True, help="file that prompts.py wrote")
     c.add_argument("--out", required=True, help="folder for the pair files")
     c.add_argument("--max-prompt", type=int, metavar="N", help="leave out prompts of more than N tokens")

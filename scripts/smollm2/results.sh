@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# The papers' claims on a real model: trains the adapters of SmolLM2-135M-Instruct on its own answers
+# (answers/*.bin), measures every policy, and writes docs/results/smollm2.md. Each stage goes on where it was
+# stopped; one that is finished is not done again. About 10 hours on 2 cores, all stages together.
+#
+#   scripts/smollm2/results.sh [--out DIR] [--stage NAME] [--longbench DIR]
+#
+# --out        folder for pairs, adapters and runs (out/smollm2)
+# --stage      this stage alone: pairs, rates, adapters, pooling, settings, needle, length, ruler, longbench,
+#              documents, turns, latency, ablations or page
+# --longbench  folder with LongBench's files, NAME.jsonl; without it that stage is left out
+#
+# PYTHON names a Python 3.11 with the packages tokenizers and gguf (python3).
+set -euo pipefail
+source "$(dirname "$0")/../common.sh"
+
+out=$root/out/smollm2 only='' longbench=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    --out) out=$(absolute "${2:?--out: want a folder}") ;;
+    --stage) only=${2:?--stage: want a name} ;;
+    --longbench) longbench=$(absolute "${2:?--longbench: want a folder}") ;;
+    *) die "unknown argument $1" ;;
+  esac
+  shift 2
+done
+model=$(scripts/smollm2.sh --model)
+scripts/setup.sh
+go build -o bin/ ./cmd/...
+here=$root/scripts/smollm2 python=${PYTHON:-python3} configs=$root/configs/smollm2
+source scripts/stages.sh
+mkdir -p "$out"
+cd "$out"
+
+# prompts makes the prompts of a split anew, and joined the pair files of answers to them.
+prompts() { # SPLIT COUNT
+  [ -e "$1/prompts.jsonl" ] || { mkdir -p "$1" && "$python" "$here/prompts.py" --model "$model" --split "$1" --count "$2" --cache sources --out "$1/prompts.jsonl"; }
+}
+joined() { # FOLDER SPLIT LONGEST
+  "$python" "$here/pairs.py" join --model "$model" --prompts "$2/prompts.jsonl" --max-prompt "$3" --out "pairs/$1" "$here/answers/$2"-*.bin
+}
+
+pairs() {
+  prompts train 7000
+  prompts validation 250
+  joined train train 2048
+  joined validation validation 2048
+  joined short train 512
+  joined short-validation validation 512
+}
+
+rates() { run run rates; }
+adapters() { run run adapters; }
+learned=(--adapter adapters/adapters/lookaheadkv --adapter adapters/adapters/judgeq)
+
+pooling() {
+  measure pooling "${learned[@]}"
+  best pooling >kernels
+}
+settings() {
+  measure settings
+  best settings >chosen
+}
+
+# every measures the policies of a configuration, and those of them that settings has tuned once more with what
+# was chosen, and the adapters with their pooling.
+every() { # NAME [FLAG...]
+  local tuned names
+  tuned=$(awk '{ line = $1 "(" $2; for (i = 3; i <= NF; i++) line = line "," $i; print line ")" }' chosen)
+  names=$(sed -n 's/^  - \([a-z].*\)/\1/p' "$configs/$1.yaml" | grep -v '^task' |
+    { while read -r policy; do echo "$policy"; grep "^${policy//+/\\+}(" <<<"$tuned" || true; done })
+  measure "$1" --policy "$(paste -sd, <<<"$names")" "${learned[@]}" $(sed 's/^\([^ ]*\) /--set \1./' kernels) "${@:2}"
+}
+
+needle() { every needle --needle-plot needle-map.svg; }
+length() { every length --adapter short=rates/adapters/look-3e-3; }
+ruler() { every ruler; }
+longbench() { [ -z "$longbench" ] || every longbench --data "$longbench"; }
+documents() {
+  prompts heldout 250
+  every documents
+}
+turns() { every turns; }
+latency() { measure latency "${learned[@]}"; }
+
+ablations() {
+  run sweep rows_modules
+  measure ablations --adapter rows_modules
+}
+
+page() { "$python" "$here/results.py" . "$root/docs/results/smollm2.md"; }
+
+for name in pairs rates adapters pooling settings needle length ruler longbench documents turns latency ablations page; do
+  stage "$name"
+done

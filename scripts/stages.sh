@@ -1,0 +1,46 @@
+# Sourced by scripts that make results in stages, beside common.sh: each stage goes on where it was stopped, and one
+# that is finished is not done again. Such a script sets model, out, only (--stage) and configs, builds bin/ and
+# stands in $out.
+train=$root/bin/train evict=$root/bin/evict
+
+# stage runs a function once, unless another stage is asked for.
+stage() { # NAME
+  { [ -z "$only" ] || [ "$only" = "$1" ]; } && [ ! -e "done/$1" ] || return 0
+  echo "=== $1" >&2
+  local begin=$SECONDS
+  "$1"
+  mkdir -p done
+  echo "$1 $((SECONDS - begin)) $(nproc)" >>times
+  touch "done/$1"
+}
+
+# run trains what a configuration says, from the last checkpoint where there is one.
+run() { # run|sweep NAME [FLAG...]
+  "$train" "$1" "$configs/$2.yaml" --model "$model" --resume "${@:3}"
+}
+
+# measure makes or goes on with the folder of a run of eval.
+measure() { # NAME [FLAG...]
+  [ -e "$1.commit" ] || git -C "$root" describe --always --dirty >"$1.commit"
+  "$evict" eval --config "$configs/$1.yaml" --model "$model" --out "$1" --resume --plot "$1.svg" --replace "${@:2}" >/dev/null
+}
+
+# best prints, of every policy of a run whose options stand in brackets, those with the highest mean over tasks and
+# budgets, as "policy option=value ..."; of equals the first of the run.
+best() { # RUN
+  python3 - "$1/predictions.jsonl" <<'END'
+import collections, json, re, sys
+tasks = collections.defaultdict(list)
+for line in open(sys.argv[1]):
+    p = json.loads(line)
+    tasks[p["policy"], p["task"]].append(p["measures"][p["metric"]]) # every task as many at each budget
+scores = collections.defaultdict(list)
+for (policy, _), values in tasks.items():
+    name, options = re.fullmatch(r"([\w+-]+)\((.*)\)", policy).groups()
+    scores[name, options].append(sum(values) / len(values))
+mean = {key: sum(v) / len(v) for key, v in scores.items()}
+for policy in dict.fromkeys(name for name, _ in mean):
+    options = max((o for name, o in mean if name == policy), key=lambda o: mean[policy, o])
+    print(policy, *options.split(","))
+END
+}
