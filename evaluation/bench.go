@@ -184,12 +184,12 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 		return nil, err
 	}
 	out.study, out.prefill = study, study.PrefillTime
-	critical := study.Plans[len(b.Contenders)*len(b.Budgets):]
-	ranked := b.rankings(study.Plans, critical)
+	critical := study.Choices[len(b.Contenders)*len(b.Budgets):]
+	ranked := b.rankings(study.Choices, critical)
 	force := b.Agreement == AgreementOn || b.Agreement == AgreementAuto && s.Score == nil
 	cells := make([]*conversation, len(b.Cells))
 	for i, cell := range b.Cells {
-		plan := study.Plans[cell.contender*len(b.Budgets)+cell.budget]
+		plan := study.Choices[cell.contender*len(b.Budgets)+cell.budget]
 		m := Measures{
 			MeasureHitRate: eviction.HitRate(plan.Kept, critical[cell.budget].Kept),
 			MeasureFull:    float64(study.FullBytes),
@@ -235,7 +235,7 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 
 // rankings compares what the contenders' plans rank by with the ranking of the oracle's; plans that
 // do not rank have nothing. Most policies score alike at every budget: those are compared once.
-func (b *Bench) rankings(plans, critical []*eviction.Plan) []Measures {
+func (b *Bench) rankings(plans, critical []*eviction.Choice) []Measures {
 	out := make([]Measures, len(plans))
 	for first := 0; first < len(b.Contenders)*len(b.Budgets); first += len(b.Budgets) {
 		own := plans[first : first+len(b.Budgets)]

@@ -16,7 +16,7 @@ import (
 type conversation struct {
 	bench    *Bench
 	study    *eviction.Study
-	plan     *eviction.Plan
+	plan     *eviction.Choice
 	sample   *Sample
 	forced   []int32 // the full cache's answer; nil: it is not run
 	measures Measures

@@ -61,7 +61,7 @@ func keptOf(m *model.Model, study *eviction.Study, budgets int, cells []Cell) *K
 	}
 	k := &Kept{Schema: KeptSchema, Model: m.Name, Layers: m.Config.Layers, KVHeads: m.Config.KVHeads, Tokens: inspection.Texts(m, ids)}
 	for _, c := range cells {
-		plan := study.Plans[c.contender*budgets+c.budget]
+		plan := study.Choices[c.contender*budgets+c.budget]
 		shares := make([]byte, len(ids))
 		for i, n := range inspection.Counts(plan.Kept, len(ids)) {
 			shares[i] = keptDigit(n, k.Layers*k.KVHeads)

@@ -53,8 +53,22 @@ func everything(entries []int) *kernels.Selection {
 	return kernels.HostSelection(all)
 }
 
-// Capture asks for the attention of every decoding step.
-func (*Accumulated) Capture() model.Capture { return model.Capture{Windows: []int{1}} }
+// accumulated is the plan that scores by the sums.
+func accumulated(p Prompt) Plan {
+	return Plan{Capture: model.Capture{AllRows: true}, Score: func(s *Scores, o *model.Observation) { accumulate(s, o.AllRows, len(p.Tokens)) }}
+}
+
+// accumulate scores by the sum over so many rows of which the mean was observed, so that what
+// decoding adds has the same unit.
+func accumulate(s *Scores, logScores *kernels.Tensor, rows int) {
+	s.Observe(kernels.ScoreTerm{LogScore: logScores, Factor: float32(rows)})
+}
+
+// Decoding begins a response: of every step the attention is observed, and the next turn goes
+// on with the sums. What a step evicts is for the caller to say.
+func (a *Accumulated) Decoding() *Decoding {
+	return &Decoding{Capture: model.Capture{Windows: []int{1}}, Carry: a.carry}
+}
 
 // Add takes in a decoding step and returns the layer's sums.
 func (a *Accumulated) Add(o *model.Observation) *Scores {
@@ -130,8 +144,7 @@ func (a *Accumulated) Retain(layer int, s *kernels.Selection) {
 	sums.Entries = lengthsOf(s)
 }
 
-// Carry implements Carrier: the sums of the turns before are added to those of a turn's
-// prompt.
-func (a *Accumulated) Carry(_ Prompt, o *model.Observation, s *Scores) {
+// carry adds the sums of the turns before to those of a turn's prompt.
+func (a *Accumulated) carry(_ Prompt, o *model.Observation, s *Scores) {
 	s.Ops.CarryScores(s.Values, a.layers[o.Layer].Values, a.layers[o.Layer].Entries)
 }

@@ -58,7 +58,7 @@ func TestAgreementOfPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	agreement := func(i int) (float64, float64, bool) {
-		recall, tau, ok := eviction.Agreement(study.Plans[i].Scores, study.Plans[0].Scores, budget)
+		recall, tau, ok := eviction.Agreement(study.Choices[i].Scores, study.Choices[0].Scores, budget)
 		if !ok {
 			return 0, 0, false
 		}

@@ -56,7 +56,7 @@ func BenchmarkBatch(b *testing.B) {
 				decode := func(together bool) {
 					var all []*eviction.Session
 					for range sessions {
-						s, err := study.Session(study.Plans[0])
+						s, err := study.Session(study.Choices[0])
 						if err != nil {
 							b.Fatal(err)
 						}

@@ -249,7 +249,7 @@ func TestBatchOfAStudy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	session := func(p *eviction.Plan) *eviction.Session {
+	session := func(p *eviction.Choice) *eviction.Session {
 		s, err := study.Session(p)
 		if err != nil {
 			t.Fatal(err)
@@ -258,9 +258,9 @@ func TestBatchOfAStudy(t *testing.T) {
 	}
 	opt := model.GenerateOptions{MaxNew: rt.MaxNew}
 	var answers []*eviction.Answer
-	for at := 0; at < len(study.Plans) || b.Len() > 0; {
-		for ; at < len(study.Plans) && b.Room() > 0; at++ {
-			a, err := b.Generate(session(study.Plans[at]), opt)
+	for at := 0; at < len(study.Choices) || b.Len() > 0; {
+		for ; at < len(study.Choices) && b.Room() > 0; at++ {
+			a, err := b.Generate(session(study.Choices[at]), opt)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -271,7 +271,7 @@ func TestBatchOfAStudy(t *testing.T) {
 		}
 	}
 	distinct := make(map[string]bool)
-	for i, plan := range study.Plans {
+	for i, plan := range study.Choices {
 		want, ended, err := session(plan).Generate(background, opt)
 		if err != nil {
 			t.Fatal(err)

@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"fmt"
-	"slices"
 
 	"glimpse/model"
 )
@@ -17,13 +16,6 @@ type composed struct {
 	// beta, where it is positive, gives the layers PyramidKV's budgets.
 	beta float64
 }
-
-var (
-	_ Wrapper        = composed{}
-	_ Protector      = composed{}
-	_ LayerAllocator = composed{}
-	_ HeadAllocator  = adaptive{}
-)
 
 // newScorer makes the policy that the option scorer names, with its own options.
 func newScorer(s Settings, adapter model.Adapter) (Method, error) {
@@ -57,34 +49,25 @@ func scorers() (names []string) {
 	return names
 }
 
-func (m composed) Unwrap() Method { return m.scorer }
-
-func (m composed) Capture(p Prompt) model.Capture { return m.scorer.Capture(p) }
-
-func (m composed) Score(s *Scores, p Prompt, o *model.Observation) error {
-	return m.scorer.Score(s, p, o)
-}
-
-func (m composed) Protect(p Prompt) (sink, recent int) {
-	if own, ok := m.scorer.(Protector); ok {
-		sink, recent = own.Protect(p)
+func (m composed) Plan(p Prompt) Plan {
+	of := m.scorer.Plan(p)
+	plan := Plan{
+		Capture: of.Capture, Score: of.Score, Pooling: of.Pooling,
+		NeedsResponse: of.NeedsResponse, Draft: of.Draft, Drafted: of.Drafted,
 	}
+	sink, recent := of.Sink, of.Recent
 	if m.sink >= 0 {
 		sink = m.sink
 	}
 	if m.recent >= 0 {
 		recent = m.recent
 	}
-	sink = min(sink, p.Budget)
-	return sink, min(recent, p.Budget-sink)
-}
-
-func (m composed) LayerBudgets(p Prompt) []int {
-	if m.beta <= 0 {
-		return slices.Repeat([]int{p.Budget}, p.Config.Layers)
+	plan.Sink = min(sink, p.Budget)
+	plan.Recent = min(recent, p.Budget-plan.Sink)
+	if m.beta > 0 {
+		plan.Layers = pyramid(p, plan.Sink+plan.Recent, m.beta)
 	}
-	sink, recent := m.Protect(p)
-	return pyramid(p, sink+recent, m.beta)
+	return plan
 }
 
 // adaptive is composed with AdaKV's allocation between the heads of a layer.
@@ -115,12 +98,17 @@ func (m adaptive) mixed(budgets []int, budget int, n func(h int) int) []int {
 	return apportion(shares)
 }
 
-// HeadBudgets: the heads share one pool of their number times budget. Protected
+func (m adaptive) Plan(p Prompt) Plan {
+	plan := m.composed.Plan(p)
+	plan.Heads = func(_, budget int, s *Scores) []int { return m.shares(s, budget, plan.Sink, plan.Recent) }
+	return plan
+}
+
+// shares: the heads share one pool of their number times budget. Protected
 // entries, and of every head the best up to its floor, are safe; the
 // rest of the pool goes to the highest scores of all heads. Ties go to the lower
 // head, then to the lower position.
-func (m adaptive) HeadBudgets(p Prompt, _, budget int, s *Scores) []int {
-	sink, recent := m.Protect(p)
+func (m adaptive) shares(s *Scores, budget, sink, recent int) []int {
 	budgets, own, rest := make([]int, len(s.Entries)), make([]int, len(s.Entries)), budget*len(s.Entries)
 	for h, n := range s.Entries {
 		budgets[h] = min(max(m.least(budget), sink+recent), budget, n)

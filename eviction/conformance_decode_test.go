@@ -18,7 +18,7 @@ import (
 // included; others read what they hold.
 func TestTraffic(t *testing.T) {
 	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
-		_, sparse := p.Method.(eviction.SparseDecoder)
+		sparse := planOf(m, p).Sparse != nil
 		heads := int64(m.Config.Layers * m.Config.KVHeads)
 		for _, n := range []int{1, 9, 60, 250} {
 			for _, budget := range []int{1, 2, 3, 8, 17, 64, 300} {
@@ -74,8 +74,8 @@ func TestTraffic(t *testing.T) {
 // it has allocated.
 func TestSparseBytes(t *testing.T) {
 	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
-		method, ok := p.Method.(eviction.SparseDecoder)
-		if !ok {
+		plan := planOf(m, p)
+		if plan.Sparse == nil {
 			return
 		}
 		const n = 1200
@@ -87,7 +87,7 @@ func TestSparseBytes(t *testing.T) {
 		states := make([]eviction.SparseState, copies)
 		before := liveHeap()
 		for i := range states {
-			states[i] = method.StartSparse(s)
+			states[i] = plan.Sparse(s)
 		}
 		held := float64(liveHeap()-before) / copies
 		reported := float64(states[0].Bytes())
@@ -115,7 +115,7 @@ func TestLongResponsesDoNotGrow(t *testing.T) {
 	for _, name := range eviction.Policies.Names() {
 		t.Run(name, func(t *testing.T) {
 			p := policy(t, m, name)
-			_, evicts := p.Method.(eviction.DecodeEvicter)
+			evicts := planOf(m, p).Decode != nil
 			s := prefill(t, m, p, modeltest.Tokens(m, 4, 40), 24)
 			type usage struct{ live, held, total int64 }
 			var at []usage
@@ -177,9 +177,9 @@ func TestSecondTurn(t *testing.T) {
 
 		const budget = 16
 		s, _ = talk(p, budget)
-		_, evicts := p.Method.(eviction.DecodeEvicter)
-		_, sparse := p.Method.(eviction.SparseDecoder)
-		_, keepsAll := p.Method.(eviction.PoolKeeper)
+		evicts := planOf(m, p).Decode != nil
+		sparse := planOf(m, p).Sparse != nil
+		keepsAll := planOf(m, p).KeepsAll
 		total, heads := 0, m.Config.Layers*m.Config.KVHeads
 		count := func() {
 			total = 0
@@ -354,7 +354,7 @@ func TestSlidingWindows(t *testing.T) {
 		if _, again := answer(p, 12); !slices.Equal(first, again) {
 			t.Errorf("responses %v and %v", first, again)
 		}
-		if _, sparse := p.Method.(eviction.SparseDecoder); !sparse {
+		if sparse := planOf(m, p).Sparse != nil; !sparse {
 			return
 		}
 		if limit := heads * entryBytes(m) * (12 + 8 + 8 + 12); s.Traffic.Most > limit {

@@ -31,10 +31,15 @@ func everyPolicy(t *testing.T, device string, f func(t *testing.T, m *model.Mode
 // end by themselves.
 func newRuntime(m *model.Model, p *eviction.Configured) *eviction.Runtime {
 	rt := eviction.NewRuntime(m)
-	if _, ok := p.Method.(eviction.Responder); ok {
+	if planOf(m, p).NeedsResponse {
 		rt.MaxNew = 64
 	}
 	return rt
+}
+
+// planOf is what a policy wants of a short prompt that is over its budget.
+func planOf(m *model.Model, p *eviction.Configured) eviction.Plan {
+	return p.Method.Plan(eviction.Prompt{Tokens: modeltest.Tokens(m, 1, 9), Entries: 9, Budget: 4, Config: &m.Config, Tokenizer: m.Tokenizer})
 }
 
 func prefill(t testing.TB, m *model.Model, p *eviction.Configured, tokens []int32, budget int) *eviction.Session {
@@ -72,13 +77,11 @@ const spare = 16
 // order, positions and bytes.
 func TestPoliciesKeepWhatTheyMay(t *testing.T) {
 	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
-		_, allocates := p.Method.(eviction.LayerAllocator)
-		_, crosses := p.Method.(eviction.CrossLayerAllocator)
-		_, sparse := p.Method.(eviction.SparseDecoder) // what it holds is its own affair, see TestSparseTraffic
-		_, keepsAll := p.Method.(eviction.PoolKeeper)
-		if _, ok := p.Method.(eviction.HeadAllocator); ok {
-			allocates = true
-		}
+		allocates := planOf(m, p).Layers != nil
+		crosses := planOf(m, p).CrossLayer != nil
+		sparse := planOf(m, p).Sparse != nil // what it holds is its own affair, see TestSparseTraffic
+		keepsAll := planOf(m, p).KeepsAll
+		allocates = allocates || planOf(m, p).Heads != nil
 		for _, n := range []int{2, 17, 90} {
 			tokens := modeltest.Tokens(m, 4, n)
 			for _, budget := range []int{1, 2, 5, 16, 33, 64, n - 1, n, n + 9} {
@@ -105,12 +108,13 @@ func TestPoliciesKeepWhatTheyMay(t *testing.T) {
 						if !allocates && !crosses && len(kept) != min(n, budget) {
 							t.Errorf("%s: layer %d head %d keeps %d entries", name, l, h, len(kept))
 						}
-						if protector, ok := p.Method.(eviction.Protector); ok && n > budget {
+						if n > budget {
 							prompt := s.Prompt
 							if crosses {
 								prompt.Budget = len(kept)
 							}
-							sink, recent := protector.Protect(prompt)
+							plan := p.Method.Plan(prompt)
+							sink, recent := plan.Sink, plan.Recent
 							if sink < 0 || recent < 0 || sink+recent > prompt.Budget && !sparse || sink+recent > len(kept) {
 								t.Fatalf("%s: protects %d and %d entries", name, sink, recent)
 							}
@@ -164,10 +168,10 @@ func TestPeakIsOneLayer(t *testing.T) {
 		s := prefill(t, m, p, modeltest.Tokens(m, 4, n), budget)
 		layer := s.FullBytes / int64(m.Config.Layers)
 		var want int64
-		_, drafts := p.Method.(eviction.Drafter)
-		_, crosses := p.Method.(eviction.CrossLayerAllocator)
-		_, keepsAll := p.Method.(eviction.PoolKeeper)
-		_, sparse := p.Method.(eviction.SparseDecoder)
+		drafts := planOf(m, p).Drafted > 0
+		crosses := planOf(m, p).CrossLayer != nil
+		keepsAll := planOf(m, p).KeepsAll
+		sparse := planOf(m, p).Sparse != nil
 		switch {
 		case p.Policy.Kind == "none" || crosses || keepsAll:
 			want = s.FullBytes
@@ -229,10 +233,10 @@ func TestStudyIsPrefill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(study.Plans) != len(all)*len(budgets) {
-			t.Fatalf("%d plans", len(study.Plans))
+		if len(study.Choices) != len(all)*len(budgets) {
+			t.Fatalf("%d plans", len(study.Choices))
 		}
-		for i, plan := range study.Plans {
+		for i, plan := range study.Choices {
 			name := fmt.Sprintf("%s: %s/budget=%d", device, plan.Configured.Name, plan.Budget)
 			if plan.Configured != all[i/len(budgets)] || plan.Budget != budgets[i%len(budgets)] {
 				t.Errorf("plan %d is %s", i, name)
@@ -309,7 +313,7 @@ func TestPromptsOfOneToken(t *testing.T) {
 func TestDecodingStaysWithinTheBudget(t *testing.T) {
 	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		const budget, steps = 20, 200
-		_, evicts := p.Method.(eviction.DecodeEvicter)
+		evicts := planOf(m, p).Decode != nil
 		for _, n := range []int{5, 20, 90} {
 			s := prefill(t, m, p, modeltest.Tokens(m, 4, n), budget)
 			start := make([][]int, m.Config.Layers)
@@ -396,7 +400,7 @@ func TestPoliciesAtTheContextLimit(t *testing.T) {
 		for _, name := range eviction.Policies.Names() {
 			p := policy(t, m, name)
 			s, err := rt.Prefill(background, p, tokens, 10, nil)
-			if _, drafts := p.Method.(eviction.Drafter); drafts && room == 0 {
+			if drafts := planOf(m, p).Drafted > 0; drafts && room == 0 {
 				if !errors.Is(err, model.ErrContext) {
 					t.Errorf("%s without room for a draft: %v", name, err)
 				}
@@ -410,8 +414,8 @@ func TestPoliciesAtTheContextLimit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !sameKept(study.Plans[0].Kept, s.Kept()) {
-				t.Errorf("%s with room for %d tokens: a study keeps %v, a prefill %v", name, room, study.Plans[0].Kept, s.Kept())
+			if !sameKept(study.Choices[0].Kept, s.Kept()) {
+				t.Errorf("%s with room for %d tokens: a study keeps %v, a prefill %v", name, room, study.Choices[0].Kept, s.Kept())
 			}
 			got, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 100, IgnoreEnd: true})
 			if !errors.Is(err, model.ErrContext) || len(got) != room+1 {

@@ -107,7 +107,7 @@ func TestCUDASelectsAsTheHost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, plan := range study.Plans {
+			for _, plan := range study.Choices {
 				if want := eviction.SelectedOnHost(plan); want != nil && !sameKept(plan.Kept, want) {
 					t.Errorf("n=%d/budget=%d %s %v: the device keeps %v, the host %v", n, plan.Budget, plan.Configured.Name, plan.Configured.Settings.Values(), plan.Kept, want)
 				}

@@ -52,7 +52,7 @@ func (s *Session) startResponse(opt *model.GenerateOptions) error {
 	}
 	s.ready = false
 	if s.decode != nil {
-		opt.Capture = s.decode.Capture()
+		opt.Capture = s.decode.Capture
 	}
 	if s.sparse != nil {
 		opt.Sparse = s.chooseSparsely
@@ -64,7 +64,7 @@ func (s *Session) startResponse(opt *model.GenerateOptions) error {
 	opt.Observe = s.observeStep
 	after := opt.AfterStep
 	opt.AfterStep = func() error {
-		if err := s.watched.of(s.name); err != nil || after == nil {
+		if err := s.watched.of(s.policy.Name); err != nil || after == nil {
 			return err
 		}
 		return after()
@@ -72,7 +72,7 @@ func (s *Session) startResponse(opt *model.GenerateOptions) error {
 	return nil
 }
 
-// Ranked is told of the scores by which a DecodeState decides about a layer after a decoding
+// Ranked is told of the scores by which a Decoding decides about a layer after a decoding
 // step: of those that are not finite the step is an error (model.ErrNonFinite). They are
 // read where they lie on the host.
 func (s *Session) Ranked(layer int, scores *Scores) { s.watched.scores(layer, scores) }
@@ -117,7 +117,7 @@ func (s *Session) observeStep(o *model.Observation) error {
 
 // evictStep lets the policy evict after a decoding step.
 func (s *Session) evictStep(o *model.Observation) error {
-	if st, ok := s.decode.(JointState); ok && o.Joint != nil {
+	if s.decode.StepAll != nil && o.Joint != nil {
 		if o.Layer < o.Cache.Layers()-1 {
 			return nil
 		}
@@ -127,7 +127,7 @@ func (s *Session) evictStep(o *model.Observation) error {
 				entries = append(entries, o.Cache.Entries(l, h))
 			}
 		}
-		if keep := st.StepAll(o.Joint, entries); keep != nil {
+		if keep := s.decode.StepAll(o.Joint, entries); keep != nil {
 			return o.Cache.RetainAll(keep)
 		}
 		return nil

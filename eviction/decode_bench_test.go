@@ -27,7 +27,7 @@ func BenchmarkDecode(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			decode := func(plan *eviction.Plan) (float64, eviction.Traffic) {
+			decode := func(plan *eviction.Choice) (float64, eviction.Traffic) {
 				s, err := study.Session(plan)
 				if err != nil {
 					b.Fatal(err)
@@ -38,11 +38,11 @@ func BenchmarkDecode(b *testing.B) {
 				}
 				return time.Since(start).Seconds(), s.Traffic
 			}
-			decode(study.Plans[0]) // warms up
+			decode(study.Choices[0]) // warms up
 			var times [2][]float64
 			var read [2]eviction.Traffic
 			for b.Loop() {
-				for i, plan := range study.Plans {
+				for i, plan := range study.Choices {
 					t, traffic := decode(plan)
 					times[i], read[i] = append(times[i], t), traffic
 				}

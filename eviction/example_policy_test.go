@@ -19,39 +19,29 @@ import (
 // in its init. All operations are the backend's, so that it runs on a device as it is.
 type hitters struct{ window, sink int }
 
-func (m hitters) Capture(eviction.Prompt) model.Capture {
-	return model.Capture{Windows: []int{m.window}}
-}
-
-func (m hitters) Score(s *eviction.Scores, p eviction.Prompt, o *model.Observation) error {
-	rows := min(m.window, len(p.Tokens))
-	s.Observe(kernels.ScoreTerm{LogScore: o.Windows[0], Group: kernels.GroupMean, Factor: float32(rows)})
-	return nil
-}
-
-func (m hitters) Protect(p eviction.Prompt) (sink, recent int) {
-	return min(m.sink, p.Budget/4), p.Budget / 4
-}
-
-func (m hitters) StartDecode(s *eviction.Session) eviction.DecodeState {
-	sink, recent := m.Protect(s.Prompt)
-	return &hittersState{eviction.NewAccumulated(s), s.Prompt.Budget, sink, recent}
-}
-
-// hittersState has Capture and Carry of the sums.
-type hittersState struct {
-	*eviction.Accumulated
-	budget, sink, recent int
-}
-
-func (s *hittersState) Step(o *model.Observation) (*kernels.Selection, error) {
-	sums := s.Add(o)
-	if sums.Most() <= s.budget {
-		return nil, nil
+func (m hitters) Plan(p eviction.Prompt) eviction.Plan {
+	sink, recent := min(m.sink, p.Budget/4), p.Budget/4
+	return eviction.Plan{
+		Capture: model.Capture{Windows: []int{m.window}}, Sink: sink, Recent: recent,
+		Score: func(s *eviction.Scores, o *model.Observation) {
+			rows := min(m.window, len(p.Tokens))
+			s.Observe(kernels.ScoreTerm{LogScore: o.Windows[0], Group: kernels.GroupMean, Factor: float32(rows)})
+		},
+		Decode: func(s *eviction.Session) *eviction.Decoding {
+			sums := eviction.NewAccumulated(s)
+			d := sums.Decoding() // observes the steps, and goes on with the sums in the next turn
+			d.Step = func(o *model.Observation) (*kernels.Selection, error) {
+				now := sums.Add(o)
+				if now.Most() <= p.Budget {
+					return nil, nil
+				}
+				keep := now.Select(now.Uniform(p.Budget), sink, recent)
+				sums.Retain(o.Layer, keep)
+				return keep, nil
+			}
+			return d
+		},
 	}
-	keep := sums.Select(sums.Uniform(s.budget), s.sink, s.recent)
-	s.Retain(o.Layer, keep)
-	return keep, nil
 }
 
 // A policy of another package, on every backend that there is.

@@ -9,24 +9,25 @@ import (
 
 // SelectedOnHost is what the host's rules keep of the scores that a plan was made by; nil
 // where nothing was scored.
-func SelectedOnHost(p *Plan) [][][]int32 {
-	r := p.request
-	if p.Scores == nil {
+func SelectedOnHost(c *Choice) [][][]int32 {
+	r := c.request
+	if c.Scores == nil {
 		return nil
-	}
-	budgets := slices.Repeat([]int{r.prompt.Budget}, len(p.Scores))
-	if a, ok := r.method.(CrossLayerAllocator); ok {
-		budgets = a.CrossLayerBudgets(r.prompt, r.statistics)
 	}
 	var out [][][]int32
 	for l, scores := range r.scores {
-		prompt := r.prompt
-		prompt.Budget = budgets[l]
+		plan, budget := r.plan, r.plan.LayerBudget(l, r.prompt.Budget)
+		if r.plan.CrossLayer != nil {
+			budget = r.plan.CrossLayer.Budgets(r.statistics)[l]
+			prompt := r.prompt
+			prompt.Budget = budget
+			plan = r.policy.Method.Plan(prompt)
+		}
 		host := &Scores{Entries: scores.Entries, Ops: scores.Ops.HostSelector(), Values: scores.Values.OnHost()}
 		if scores.Spread != nil {
 			host.Spread = scores.Spread.OnHost()
 		}
-		out = append(out, host.selectBy(r.method, prompt, l).Indices())
+		out = append(out, plan.choose(host, l, budget).Indices())
 	}
 	return out
 }
@@ -183,21 +184,18 @@ func (x shownSteps) Select(s *model.SparseStep) (int64, error) {
 // SpoilScores makes a score of KV head 1 that a session's steps go on from in a layer another
 // one; false of policies that keep none.
 func SpoilScores(s *Session, layer int, value float64) bool {
-	st, ok := s.decode.(interface {
-		spoil(layer int, value float64)
-	})
-	if ok {
-		st.spoil(layer, value)
+	if s.decode == nil || s.decode.Carry == nil {
+		return false
 	}
-	return ok
-}
-
-func (a *Accumulated) spoil(layer int, value float64) {
-	sums := a.layers[layer].Values
-	sums.Set(sums.Width()+1, value)
-}
-
-func (s *rocoState) spoil(layer int, value float64) {
-	moments := s.layers[layer].moments
-	moments.Set(moments.Shape[1]*moments.Shape[2]+moments.Shape[2]+1, value)
+	step := s.decode.Step
+	s.decode.Step = func(o *model.Observation) (*kernels.Selection, error) {
+		if o.Layer == layer {
+			scores := o.Windows[0] // [heads, width], the last half of the heads are of KV head 1
+			for h := scores.Dim0() / 2; h < scores.Dim0(); h++ {
+				scores.Set(h*scores.Width()+1, value)
+			}
+		}
+		return step(o)
+	}
+	return true
 }

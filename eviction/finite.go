@@ -81,7 +81,7 @@ func (r *request) finite(b kernels.Backend) error {
 		}
 	}
 	f.lse = nil
-	return f.of(r.name)
+	return f.of(r.policy.Name)
 }
 
 // of is the error of a policy.

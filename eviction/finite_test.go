@@ -97,7 +97,7 @@ func TestStepsThatAreNotFinite(t *testing.T) {
 		for _, name := range eviction.Policies.Names() {
 			m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, device)
 			p := policy(t, m, name)
-			if _, ok := p.Method.(eviction.DecodeEvicter); !ok {
+			if ok := planOf(m, p).Decode != nil; !ok {
 				continue
 			}
 			s := prefill(t, m, p, modeltest.Tokens(m, 4, 60), 12)

@@ -37,32 +37,32 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 	}
 	tokens := make([]int32, o.Tokens)
 	s.Prompt.Tokens, s.Prompt.Entries, s.Prompt.Budget, s.Prompt.MaxNew = tokens, o.Tokens, o.Budget, o.MaxNew
+	r := newRequest(named, s.Prompt)
 	room := max(0, m.Config.MaxPositions-o.Tokens)
-	if spec, ok := as[Speculator](s.method); ok && o.Tokens > o.Budget {
-		s.Prompt.Draft = make([]int32, min(spec.DraftTokens(), room))
-		if spec.DraftModel() == nil {
-			if cache, err = rt.grownCache(ctx, tokens, len(s.Prompt.Draft)); err != nil {
+	if draft := r.plan.Draft; draft != nil && o.Tokens > o.Budget {
+		written := make([]int32, min(draft.Tokens, room))
+		if draft.Model == nil {
+			if cache, err = rt.grownCache(ctx, tokens, len(written)); err != nil {
 				return 0, 0, err
 			}
 		}
+		r.know(func(p *Prompt) { p.Draft = written })
 	}
-	if _, ok := as[Responder](s.method); ok && o.Tokens > o.Budget {
-		s.Prompt.Response = make([]int32, rt.mostResponse(o.Tokens))
+	if r.plan.NeedsResponse && o.Tokens > o.Budget {
+		response := make([]int32, rt.mostResponse(o.Tokens))
 		if !o.Study {
-			if cache, err = rt.grownCache(ctx, tokens, len(s.Prompt.Response)); err != nil {
+			if cache, err = rt.grownCache(ctx, tokens, len(response)); err != nil {
 				return 0, 0, err
 			}
 		}
+		r.know(func(p *Prompt) { p.Response = response })
 	}
-	r := &request{name: s.name, method: s.method, prompt: firstStage(s.Prompt, s.second)}
-	drafter, _ := as[Drafter](s.method)
-	_, waits := s.method.(CrossLayerAllocator)
-	_, keepsAll := s.method.(PoolKeeper)
-	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge([]*request{r}), Pipelined: o.Study || r.whole(), Observe: func(ob *model.Observation) error {
+	whole := r.plan.Whole(r.prompt.Entries, r.prompt.Budget)
+	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge([]*request{r}), Pipelined: o.Study || whole, Observe: func(ob *model.Observation) error {
 		cache = max(cache, s.Cache.Bytes())
-		keep, err := r.observe(ob)
-		if err != nil || o.Study || drafter != nil || waits || keepsAll {
-			return err
+		keep := r.observe(ob)
+		if o.Study || r.plan.Waits() {
+			return nil
 		}
 		return s.Cache.RetainSelection(ob.Layer, keep)
 	}})
@@ -71,9 +71,9 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 	}
 	r.finish()
 	full := s.Cache
-	if !r.idle() && (o.Study || drafter != nil) {
+	if !r.idle() && (o.Study || r.plan.Drafted > 0) {
 		keep := indicesOf(r.kept)
-		if keepsAll {
+		if r.plan.KeepsAll {
 			keep = nil
 		}
 		if s.Cache, err = full.Retained(keep); err != nil {
@@ -81,20 +81,21 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 		}
 		cache = max(cache, full.Bytes()+s.Cache.Bytes())
 	}
-	if drafter != nil && !r.idle() {
-		rows := min(drafter.DraftTokens(), room)
+	if r.plan.Drafted > 0 && !r.idle() {
+		rows := min(r.plan.Drafted, room)
 		if err := rt.footprintDraft(ctx, full, s.Cache, rows); err != nil {
 			return 0, 0, err
 		}
 		cache = max(cache, full.Bytes()+s.Cache.Bytes())
-		r.prompt.Drafted, s.Prompt.Drafted = rows, rows
+		s.Prompt.Drafted = rows
+		r.know(func(p *Prompt) { p.Drafted = rows })
 	}
-	if !r.idle() && (drafter != nil || waits) {
+	if !r.idle() && r.plan.Waits() && !r.plan.KeepsAll {
 		evicted := s.Cache
 		s.Cache = full
-		if merger, ok := s.method.(Merger); ok && o.Study {
+		if r.plan.Merge != nil && o.Study {
 			for l, keep := range r.kept {
-				s.thresholds = append(s.thresholds, merger.Merge(full, l, keep))
+				s.thresholds = append(s.thresholds, r.plan.Merge(full, l, keep))
 			}
 		} else if !o.Study {
 			if err := s.evict(r); err != nil {
@@ -112,7 +113,7 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 	}
 	evicted := s.Cache
 	growth := int64(0)
-	if _, bounded := s.method.(DecodeEvicter); !bounded || r.idle() {
+	if r.plan.Decode == nil || r.idle() {
 		growth = int64(steps) * m.Config.CacheBytesPerToken(1) * evicted.PairBytes() / int64(2*m.Config.HeadDim)
 	}
 	need = max(counter.Peak(), counter.Held()+growth)
@@ -127,7 +128,7 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 func (s *Session) footprintSteps(ctx context.Context, counter *memcount.Counter, steps int) error {
 	var capture model.Capture
 	if s.decode != nil {
-		capture = s.decode.Capture()
+		capture = s.decode.Capture
 	}
 	observe := func(o *model.Observation) error {
 		if s.decode == nil {

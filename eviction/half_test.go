@@ -30,7 +30,7 @@ func openHalf(t testing.TB, shape modeltest.Llama, device string) *model.Model {
 func TestKeptSetsOfHalfCaches(t *testing.T) {
 	shape := modeltest.Llama{Heads: 4, KVHeads: 2, Layers: 3, Seed: 8}
 	exact := openHalf(t, shape, "reference64")
-	study := func(m *model.Model, tokens []int32) []*eviction.Plan {
+	study := func(m *model.Model, tokens []int32) []*eviction.Choice {
 		var policies []*eviction.Configured
 		for _, name := range eviction.Policies.Names() {
 			policies = append(policies, policy(t, m, name))
@@ -42,7 +42,7 @@ func TestKeptSetsOfHalfCaches(t *testing.T) {
 		if s.FullBytes != int64(len(tokens))*m.Config.CacheBytesPerToken(m.CacheDType().Size()) {
 			t.Errorf("the full cache has %d bytes", s.FullBytes)
 		}
-		return s.Plans
+		return s.Choices
 	}
 	for _, n := range []int{29, 90} {
 		tokens := modeltest.Tokens(exact, uint64(n), n)

@@ -167,7 +167,7 @@ func TestKeptSetsAgainstNaive(t *testing.T) {
 					t.Fatal(err)
 				}
 				c.response = study.Response
-				for k, plan := range study.Plans {
+				for k, plan := range study.Choices {
 					naive := naivePolicies[plan.Configured.Name]
 					if naive == nil {
 						continue
@@ -193,7 +193,7 @@ func TestKeptSetsAgainstNaive(t *testing.T) {
 
 // compareKept holds a plan against the second implementation's and returns the
 // number of heads that differ only by entries of almost equal scores.
-func compareKept(t *testing.T, name string, got *eviction.Plan, want naivePlan, n int, tol float64) (close int) {
+func compareKept(t *testing.T, name string, got *eviction.Choice, want naivePlan, n int, tol float64) (close int) {
 	t.Helper()
 	if len(got.Kept) != len(want.budgets) {
 		t.Fatalf("%s: kept of %d layers, want %d", name, len(got.Kept), len(want.budgets))
@@ -294,8 +294,8 @@ func TestResponsesAgainstNaive(t *testing.T) {
 		full := exact.empty().with(prompt)
 		for _, name := range eviction.Policies.Names() {
 			p := policy(t, m, name)
-			_, evicts := p.Method.(eviction.DecodeEvicter)
-			_, sparse := p.Method.(eviction.SparseDecoder)
+			evicts := planOf(m, p).Decode != nil
+			sparse := planOf(m, p).Sparse != nil
 			if evicts || sparse {
 				continue // TestDecodingAgainstNaive
 			}

@@ -262,7 +262,7 @@ type Configured struct {
 	Policy   Policy
 	Settings Settings
 	Method   Method
-	Second   SparseDecoder // of a composition, see [TwoStage]; else nil
+	Second   Method // of a composition, see [TwoStage]; else nil
 }
 
 // New is NewWith for policies that take no resources but an adapter.
@@ -337,20 +337,42 @@ func NeedsOf(name string, overrides Overrides) (Needs, error) {
 	return NeedsOf(Settings{values: values, options: p.Options}.Text(p.Scores), overrides)
 }
 
-// Fitter is a Method whose resources do not fit every model.
-type Fitter interface {
-	// Fits is an error unless the method can run on m.
-	Fits(m *model.Model) error
-}
-
-// Fits checks the policy's resources against a model: before anything runs.
+// Fits checks the policy's resources against a model: before anything runs. The ids that a draft
+// model writes must mean the same to it.
 func (n *Configured) Fits(m *model.Model) error {
-	if f, ok := as[Fitter](n.Method); ok {
-		if err := f.Fits(m); err != nil {
+	r := n.Settings.Resources
+	if r.Draft != nil && r.Draft != m {
+		if err := m.SameVocabulary(r.Draft); err != nil {
+			return fmt.Errorf("policy %s: draft model %s: %w", n.Name, r.Draft.Name, err)
+		}
+	}
+	if r.Pattern != nil {
+		if err := r.Pattern.fits(m); err != nil {
 			return fmt.Errorf("policy %s: %w", n.Name, err)
 		}
 	}
 	return nil
+}
+
+// plan is what the policy wants of a prompt: of a composition the first stage, which sees its
+// part of the budget, and what the second reads of what that leaves.
+func (n *Configured) plan(p Prompt) (Prompt, Plan) {
+	if n.Second == nil {
+		return p, n.Method.Plan(p)
+	}
+	second := n.Second.Plan(p)
+	_, p.Budget = splitPrompt(p, adaptiveSplit)
+	plan := n.Method.Plan(p)
+	plan.Sparse = second.Sparse
+	return p, plan
+}
+
+// decodes tells whether the policy evicts while decoding, and whether it reads a part of what
+// it holds.
+func (n *Configured) decodes() (evicts, sparse bool) {
+	c := &model.Config{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 1, Vocab: 1}
+	_, plan := n.plan(Prompt{Tokens: []int32{0, 0}, Entries: 2, Budget: 1, Config: c})
+	return plan.Decode != nil, plan.Sparse != nil
 }
 
 // CheckBudget refuses a budget that no cache can be cut to.

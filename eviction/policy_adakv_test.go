@@ -143,7 +143,7 @@ func TestSharedPool(t *testing.T) {
 				copy(dst[h], c.scores[h])
 			}
 		})
-		got := p.Method.(eviction.HeadAllocator).HeadBudgets(eviction.Prompt{Entries: 10, Budget: 4, Config: &model.Config{Layers: 1}}, 0, 4, scores)
+		got := p.Method.Plan(eviction.Prompt{Entries: 10, Budget: 4, Config: &model.Config{Layers: 1}}).Heads(0, 4, scores)
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}

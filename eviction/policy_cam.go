@@ -12,7 +12,7 @@ func init() {
 		Kind: "prefill + decode", Doc: "the first and the most recent entries; values that leave the recent window are merged into it at random", Source: "CaM (Zhang et al. 2024, ICML, openreview.net/forum?id=LCTmppB165) §3.3",
 		Options: []Option{{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept"}},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			return cam{streaming{s.Int("sink")}, s.Seed}, nil
+			return cam{s.Int("sink"), s.Seed}, nil
 		},
 	})
 }
@@ -25,25 +25,27 @@ func init() {
 // those for LLaMA and for streaming divide by the mean of the window, those for OPT and
 // GPT-NeoX by a mean over what is kept, sinks included; kvpress takes the window's, too.
 type cam struct {
-	streaming
+	sink int
 	seed uint64
 }
 
-func (cam) Capture(Prompt) model.Capture { return model.Capture{AllRows: true} }
-
-func (cam) Score(s *Scores, p Prompt, o *model.Observation) error { return h2o{}.Score(s, p, o) }
-
-func (m cam) StartDecode(s *Session) DecodeState {
-	st := &camState{Accumulated: NewAccumulated(s)}
-	st.sink, st.recent = m.Protect(s.Prompt)
-	for l := range s.Cache.Layers() {
-		var draws []*rand.Rand
-		for h := range s.Cache.KVHeads() {
-			draws = append(draws, rand.New(rand.NewPCG(m.seed, uint64(s.turns)<<48|uint64(l)<<24|uint64(h))))
+func (m cam) Plan(p Prompt) Plan {
+	plan, ends := accumulated(p), streaming{sink: m.sink}.Plan(p)
+	plan.Sink, plan.Recent = ends.Sink, ends.Recent
+	plan.Decode = func(s *Session) *Decoding {
+		st := &camState{Accumulated: NewAccumulated(s), sink: plan.Sink, recent: plan.Recent}
+		for l := range s.Cache.Layers() {
+			var draws []*rand.Rand
+			for h := range s.Cache.KVHeads() {
+				draws = append(draws, rand.New(rand.NewPCG(m.seed, uint64(s.turns)<<48|uint64(l)<<24|uint64(h))))
+			}
+			st.draws = append(st.draws, draws)
 		}
-		st.draws = append(st.draws, draws)
+		d := st.Decoding()
+		d.Step = st.step
+		return d
 	}
-	return st
+	return plan
 }
 
 type camState struct {
@@ -52,7 +54,7 @@ type camState struct {
 	draws        [][]*rand.Rand // for what goes, [layer][kvHead]
 }
 
-func (s *camState) Step(o *model.Observation) (*kernels.Selection, error) {
+func (s *camState) step(o *model.Observation) (*kernels.Selection, error) {
 	sums := s.Add(o)
 	n := o.Cache.Entries(o.Layer, 0)
 	if n <= s.sink+s.recent {

@@ -55,27 +55,42 @@ type d2o struct {
 	merging             kernels.Merging
 }
 
-func (d2o) Capture(Prompt) model.Capture { return model.Capture{AllRows: true} }
-
-func (d2o) Score(s *Scores, p Prompt, o *model.Observation) error { return h2o{}.Score(s, p, o) }
-
-// Protect: M is its part, by default a quarter, of what the sinks leave of the budget.
-func (m d2o) Protect(p Prompt) (sink, recent int) {
-	sink = min(m.sink, p.Budget)
-	return sink, (p.Budget - sink) * m.recent / max(1, m.heavy+m.recent)
+// Plan waits for all layers, whose budgets depend on each other. A layer's entries are ranked
+// under its own budget. A prompt within the budget is left alone, and all layers may then grow
+// up to it.
+func (m d2o) Plan(p Prompt) Plan {
+	plan := accumulated(p)
+	plan.Sink, plan.Recent = m.ends(p.Budget)
+	plan.Pooling = Pooling{m.kernel, plan.Recent}
+	plan.CrossLayer = &CrossLayer{
+		Statistics: func(o *model.Observation) []float64 { return m.variances(p, o) },
+		Budgets: func(variances [][]float64) []int {
+			if p.fits() {
+				return slices.Repeat([]int{p.Budget}, len(variances))
+			}
+			return D2OBudgets(variances, p.Entries, p.Budget, m.allocation)
+		},
+	}
+	plan.Merge = m.merge
+	plan.Decode = func(s *Session) *Decoding {
+		st := &d2oState{NewAccumulated(s), m, s.budgets, s.thresholds}
+		d := st.Decoding()
+		d.Step = st.step
+		return d
+	}
+	return plan
 }
 
-// Pooling: the sums are pooled where a layer's entries are ranked, by its own budget.
-func (m d2o) Pooling(p Prompt) Pooling {
-	_, recent := m.Protect(p)
-	return Pooling{m.kernel, recent}
+// ends: M is its part, by default a quarter, of what the sinks leave of the budget.
+func (m d2o) ends(budget int) (sink, recent int) {
+	sink = min(m.sink, budget)
+	return sink, (budget - sink) * m.recent / max(1, m.heavy+m.recent)
 }
 
-// LayerStatistics implements CrossLayerAllocator: the variances, by query head, of the
-// attention summed over the rows of the prompt (eq. 4, 20), in a conversation of the turn's
-// prompt. A prompt within the budget needs none.
-func (m d2o) LayerStatistics(p Prompt, o *model.Observation) []float64 {
-	if p.Entries <= p.Budget {
+// variances are, by query head, those of the attention summed over the rows of the prompt
+// (eq. 4, 20), in a conversation of the turn's prompt. A prompt within the budget needs none.
+func (m d2o) variances(p Prompt, o *model.Observation) []float64 {
+	if p.fits() {
 		return nil
 	}
 	heads := o.AllRows.Dim0()
@@ -84,15 +99,6 @@ func (m d2o) LayerStatistics(p Prompt, o *model.Observation) []float64 {
 		entries[h] = o.Cache.Entries(o.Layer, h*o.Cache.KVHeads()/heads)
 	}
 	return o.Cache.On(o.Layer).Selector().AttentionVariances(o.AllRows, entries, len(p.Tokens))
-}
-
-// CrossLayerBudgets implements CrossLayerAllocator. A prompt within the budget is
-// left alone, and all layers may then grow up to it.
-func (m d2o) CrossLayerBudgets(p Prompt, variances [][]float64) []int {
-	if p.Entries <= p.Budget {
-		return slices.Repeat([]int{p.Budget}, len(variances))
-	}
-	return D2OBudgets(variances, p.Entries, p.Budget, m.allocation)
 }
 
 // D2OAllocation says how D2O's layers share their budget.
@@ -206,9 +212,9 @@ func layerVariance(heads []float64, spread bool) float64 {
 	return mean
 }
 
-// Merge implements Merger. There are thresholds for keys and for values where the two are
+// merge is a Plan's Merge. There are thresholds for keys and for values where the two are
 // merged apart, and none where nothing is merged.
-func (m d2o) Merge(c *model.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor) {
+func (m d2o) merge(c *model.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor) {
 	pairs := c.View(layer)
 	switch {
 	case m.drops:
@@ -248,23 +254,19 @@ func halves(pairs []kernels.KV) (keys, values []kernels.KV) {
 	return keys, values
 }
 
-func (m d2o) StartDecode(s *Session) DecodeState {
-	return &d2oState{NewAccumulated(s), m, s.budgets, s.thresholds}
-}
-
 type d2oState struct {
 	*Accumulated
 	method     d2o
 	budgets    []int
-	thresholds []*kernels.Tensor // by layer, of Merge; NaN before the first eviction
+	thresholds []*kernels.Tensor // by layer, of merge; NaN before the first eviction
 }
 
-func (s *d2oState) Step(o *model.Observation) (*kernels.Selection, error) {
+func (s *d2oState) step(o *model.Observation) (*kernels.Selection, error) {
 	sums, budget := s.Add(o), s.budgets[o.Layer]
 	if sums.Most() <= budget {
 		return nil, nil
 	}
-	sink, recent := s.method.Protect(Prompt{Budget: budget})
+	sink, recent := s.method.ends(budget)
 	keep := Pooling{s.method.kernel, recent}.Of(sums).Select(sums.Uniform(budget), sink, recent)
 	s.method.mergeStep(o.Cache, o.Layer, keep, s.thresholds[o.Layer])
 	s.Retain(o.Layer, keep)

@@ -410,7 +410,7 @@ func TestD2OAtEqualBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same := p.Method.(eviction.CrossLayerAllocator).CrossLayerBudgets(eviction.Prompt{Entries: n, Budget: budget}, f)
+	same := p.Method.Plan(eviction.Prompt{Entries: n, Budget: budget}).CrossLayer.Budgets(f)
 	if want := eviction.D2OBudgets(f, n, budget, eviction.D2OAllocation{Normalise: "heads"}); !slices.Equal(same, want) {
 		t.Errorf("the default options give %v, want %v", same, want)
 	}

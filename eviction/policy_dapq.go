@@ -43,12 +43,19 @@ type dapq struct {
 // maxOffset bounds the option.
 const maxOffset = 1 << 24
 
-func (m dapq) Capture(p Prompt) model.Capture {
-	rows := m.pseudo(p)
+// Plan scores by the mean over the pseudo-rows; eq. 5's sum ranks the same.
+func (m dapq) Plan(p Prompt) Plan {
+	tokens := m.pseudo(p)
+	rows := model.QueryRows(tokens)
 	if m.offset != 0 {
-		return model.Capture{Probes: []model.QueryRows{model.ShiftedTokens{TokenRows: rows, By: m.offset}}}
+		rows = model.ShiftedTokens{TokenRows: tokens, By: m.offset}
 	}
-	return model.Capture{Probes: []model.QueryRows{rows}}
+	return Plan{
+		Capture: model.Capture{Probes: []model.QueryRows{rows}},
+		Score: func(s *Scores, o *model.Observation) {
+			s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0], Group: m.group, Kernel: m.kernel})
+		},
+	}
 }
 
 // pseudo is the pseudo-queries' tokens, as many as rows or the prompt has.
@@ -96,10 +103,4 @@ func Nonsense(c *model.Config, t *tokenizer.Tokenizer, n int) []int32 {
 		out[i] = int32(c.Vocab * (i%length + 1) / (length + 1))
 	}
 	return out
-}
-
-// Score is the mean over the pseudo-rows; eq. 5's sum ranks the same.
-func (m dapq) Score(s *Scores, _ Prompt, o *model.Observation) error {
-	s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0], Group: m.group, Kernel: m.kernel})
-	return nil
 }

@@ -52,7 +52,7 @@ func pseudoTokens(content string, n int, tokens []int32, c *model.Config) []int3
 	if err != nil {
 		panic(err)
 	}
-	return p.Method.Capture(eviction.Prompt{Tokens: tokens, Entries: len(tokens), Config: c}).Probes[0].(model.TokenRows)
+	return p.Method.Plan(eviction.Prompt{Tokens: tokens, Entries: len(tokens), Config: c}).Capture.Probes[0].(model.TokenRows)
 }
 
 // TestPseudoQueryContents: DapQ, arXiv:2603.11564, §6.1, figure 6.
@@ -119,7 +119,7 @@ func TestNonsense(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids := dapq.Method.Capture(eviction.Prompt{Tokens: make([]int32, 50), Entries: 50, Config: &m.Config, Tokenizer: m.Tokenizer}).Probes[0].(model.TokenRows)
+	ids := dapq.Method.Plan(eviction.Prompt{Tokens: make([]int32, 50), Entries: 50, Config: &m.Config, Tokenizer: m.Tokenizer}).Capture.Probes[0].(model.TokenRows)
 	text, err := m.Tokenizer.Decode(ids, true)
 	if whole := strings.Repeat("Sorry, I don't know. ", 40); err != nil || len(ids) != 40 || !strings.HasPrefix(whole, text) {
 		t.Errorf("%d tokens that say %q, %v", len(ids), text, err)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -32,19 +31,28 @@ type duo struct {
 	pattern             *Pattern
 }
 
-var (
-	_ HeadAllocator = duo{}
-	_ Fitter        = duo{}
-)
+func (m duo) Plan(p Prompt) Plan {
+	sink, recent := m.streaming(p)
+	retrieval := m.retrieval(p)
+	return Plan{
+		Sink: sink, Recent: recent,
+		Heads: func(layer, _ int, s *Scores) []int {
+			budgets := s.Uniform(sink + recent)
+			for h, retrieves := range retrieval[layer] {
+				if retrieves {
+					budgets[h] = p.Entries
+				}
+			}
+			return budgets
+		},
+		Decode: func(*Session) *Decoding {
+			return &Decoding{Step: streamStep(sink, recent, func(layer, head int) bool { return retrieval[layer][head] })}
+		},
+	}
+}
 
-func (m duo) Fits(target *model.Model) error { return m.pattern.fits(target) }
-
-func (duo) Capture(Prompt) model.Capture { return model.Capture{} }
-
-func (duo) Score(*Scores, Prompt, *model.Observation) error { return nil }
-
-// Protect is what a streaming head keeps.
-func (m duo) Protect(p Prompt) (sink, recent int) {
+// streaming is what a streaming head keeps.
+func (m duo) streaming(p Prompt) (sink, recent int) {
 	if p.Budget >= m.sink+m.recent {
 		return m.sink, m.recent
 	}
@@ -85,40 +93,4 @@ func (m duo) retrieval(p Prompt) [][]bool {
 		heads[at[0]][at[1]] = true
 	}
 	return heads
-}
-
-func (m duo) HeadBudgets(p Prompt, layer, _ int, s *Scores) []int {
-	sink, recent := m.Protect(p)
-	budgets := s.Uniform(sink + recent)
-	for h, retrieves := range m.retrieval(p)[layer] {
-		if retrieves {
-			budgets[h] = p.Entries
-		}
-	}
-	return budgets
-}
-
-func (m duo) StartDecode(s *Session) DecodeState {
-	sink, recent := m.Protect(s.Prompt)
-	return &duoDecode{sink: sink, recent: recent, retrieval: m.retrieval(s.Prompt)}
-}
-
-type duoDecode struct {
-	sink, recent int
-	retrieval    [][]bool
-}
-
-func (*duoDecode) Capture() model.Capture { return model.Capture{} }
-
-func (d *duoDecode) Step(o *model.Observation) (*kernels.Selection, error) {
-	keep := make([][]int32, o.Cache.KVHeads())
-	for h := range keep {
-		n := o.Cache.Entries(o.Layer, h)
-		if d.retrieval[o.Layer][h] || n <= d.sink+d.recent {
-			keep[h] = upTo(0, n)
-			continue
-		}
-		keep[h] = append(upTo(0, d.sink), upTo(n-d.recent, n)...)
-	}
-	return kernels.HostSelection(keep), nil
 }

@@ -93,11 +93,12 @@ func TestRetrievalHeads(t *testing.T) {
 		{"everything fits", 700, 700, 128, 512, []int{0, 1, 2, 3, 4, 5, 6, 7}},
 	} {
 		prompt := eviction.Prompt{Entries: c.n, Budget: c.budget, Config: config}
-		if sink, recent := p.Method.(eviction.Protector).Protect(prompt); sink != c.sink || recent != c.recent {
-			t.Errorf("%s: streaming heads keep %d and %d, want %d and %d", c.name, sink, recent, c.sink, c.recent)
+		plan := p.Method.Plan(prompt)
+		if plan.Sink != c.sink || plan.Recent != c.recent {
+			t.Errorf("%s: streaming heads keep %d and %d, want %d and %d", c.name, plan.Sink, plan.Recent, c.sink, c.recent)
 		}
 		for l := range 2 {
-			for h, got := range p.Method.(eviction.HeadAllocator).HeadBudgets(prompt, l, c.budget, &eviction.Scores{Entries: make([]int, 4)}) {
+			for h, got := range plan.Heads(l, c.budget, &eviction.Scores{Entries: make([]int, 4)}) {
 				want := c.sink + c.recent
 				if slices.Contains(c.retrieval, 4*l+h) {
 					want = c.n

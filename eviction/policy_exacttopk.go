@@ -13,11 +13,8 @@ func init() {
 // exactTopK keeps everything and attends to the B entries with the highest
 // attention probability, averaged over the group: by its logarithm, see [kernels.GroupLogMean]. Finding them counts as free, so
 // that its traffic is the attention's alone; in truth it reads every key.
-type exactTopK struct {
-	full
-	dense int
-}
+type exactTopK struct{ dense int }
 
-func (m exactTopK) StartSparse(s *Session) SparseState {
-	return NewSparsePages(s, nil, min(m.dense, s.Cache.Layers()), 1, 0)
+func (m exactTopK) Plan(p Prompt) Plan {
+	return sparse(p, func(s *Session) SparseState { return NewSparsePages(s, nil, min(m.dense, s.Cache.Layers()), 1, 0) })
 }

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"math"
+	"slices"
 
 	"glimpse/model"
 )
@@ -15,15 +16,14 @@ func init() {
 
 type full struct{}
 
-func (full) Capture(Prompt) model.Capture { return model.Capture{} }
+// Plan sets no limit at all.
+func (full) Plan(p Prompt) Plan {
+	return Plan{Layers: slices.Repeat([]int{math.MaxInt32}, p.Config.Layers)}
+}
 
-func (full) Score(*Scores, Prompt, *model.Observation) error { return nil }
-
-// LayerBudgets is no limit at all.
-func (full) LayerBudgets(p Prompt) []int {
-	out := make([]int, p.Config.Layers)
-	for l := range out {
-		out[l] = math.MaxInt32
-	}
-	return out
+// sparse is the plan of a policy that keeps everything and reads a part of it.
+func sparse(p Prompt, start func(s *Session) SparseState) Plan {
+	plan := full{}.Plan(p)
+	plan.Sparse = start
+	return plan
 }

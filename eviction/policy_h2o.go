@@ -15,11 +15,7 @@ func init() {
 			kernelOption(1),
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			m := h2o{share: s.Float("recent"), window: s.Int("window"), kernel: s.Int("kernel")}
-			if m.window > 0 {
-				return m, nil
-			}
-			return h2oDecoding{m}, nil
+			return h2o{share: s.Float("recent"), window: s.Int("window"), kernel: s.Int("kernel")}, nil
 		},
 	})
 }
@@ -29,64 +25,40 @@ type h2o struct {
 	window, kernel int
 }
 
-func (m h2o) Capture(Prompt) model.Capture {
+func (m h2o) Plan(p Prompt) Plan {
+	recent := int(m.share * float64(p.Budget))
+	ranks := Pooling{m.kernel, recent}
 	if m.window > 0 {
-		return model.Capture{Windows: []int{m.window}}
+		return Plan{Capture: model.Capture{Windows: []int{m.window}}, Recent: recent, Pooling: ranks, Score: func(s *Scores, o *model.Observation) {
+			accumulate(s, o.Windows[0], min(m.window, len(p.Tokens)))
+		}}
 	}
-	return model.Capture{AllRows: true}
-}
-
-// Score is the accumulated probability: the mean times the number of rows, so
-// that what decoding adds has the same unit.
-func (m h2o) Score(s *Scores, p Prompt, o *model.Observation) error {
-	scores, rows := o.AllRows, len(p.Tokens)
-	if m.window > 0 {
-		scores, rows = o.Windows[0], min(m.window, rows)
+	plan := accumulated(p)
+	plan.Recent, plan.Pooling = recent, ranks
+	plan.Decode = func(s *Session) *Decoding {
+		sums := NewAccumulated(s)
+		choose := func(now *Scores) *kernels.Selection { // nil where everything stays
+			if now.Most() <= p.Budget {
+				return nil
+			}
+			return ranks.Of(now).Select(now.Uniform(p.Budget), 0, recent)
+		}
+		d := sums.Decoding()
+		d.Step = func(o *model.Observation) (*kernels.Selection, error) {
+			keep := choose(sums.Add(o))
+			if keep != nil {
+				sums.Retain(o.Layer, keep)
+			}
+			return keep, nil
+		}
+		d.StepAll = func(logScores *kernels.Tensor, entries []int) *kernels.Selection {
+			keep := choose(sums.AddAll(logScores, entries))
+			if keep != nil {
+				sums.RetainAll(keep)
+			}
+			return keep
+		}
+		return d
 	}
-	s.Observe(kernels.ScoreTerm{LogScore: scores, Factor: float32(rows)})
-	return nil
-}
-
-func (m h2o) Protect(p Prompt) (sink, recent int) { return 0, m.recent(p.Budget) }
-
-func (m h2o) Pooling(p Prompt) Pooling { return Pooling{m.kernel, m.recent(p.Budget)} }
-
-func (m h2o) recent(budget int) int { return int(m.share * float64(budget)) }
-
-// h2oDecoding is h2o that goes on while decoding.
-type h2oDecoding struct{ h2o }
-
-func (m h2oDecoding) StartDecode(s *Session) DecodeState {
-	return &h2oState{NewAccumulated(s), s.Prompt.Budget, m.Pooling(s.Prompt)}
-}
-
-type h2oState struct {
-	*Accumulated
-	budget int
-	ranks  Pooling // whose tail are the most recent
-}
-
-// choose is nil where everything stays.
-func (s *h2oState) choose(sums *Scores) *kernels.Selection {
-	if sums.Most() <= s.budget {
-		return nil
-	}
-	return s.ranks.Of(sums).Select(sums.Uniform(s.budget), 0, s.ranks.Tail)
-}
-
-func (s *h2oState) Step(o *model.Observation) (*kernels.Selection, error) {
-	keep := s.choose(s.Add(o))
-	if keep != nil {
-		s.Retain(o.Layer, keep)
-	}
-	return keep, nil
-}
-
-// StepAll implements JointState.
-func (s *h2oState) StepAll(logScores *kernels.Tensor, entries []int) *kernels.Selection {
-	keep := s.choose(s.AddAll(logScores, entries))
-	if keep != nil {
-		s.RetainAll(keep)
-	}
-	return keep
+	return plan
 }

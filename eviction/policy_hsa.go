@@ -17,20 +17,19 @@ func init() {
 // of the compression c = S/B is split evenly between pages of ⌈√c⌉ entries and the
 // head's dimensions. S is the length of the prompt and of the longest response (the run's
 // --max-new), as for rocketkv.
-type hsa struct {
-	full
-	dense int
-}
+type hsa struct{ dense int }
 
-func (m hsa) StartSparse(s *Session) SparseState {
-	page, head := m.split(s)
-	return startHSA(s, m.dense, page, head)
+func (m hsa) Plan(p Prompt) Plan {
+	return sparse(p, func(s *Session) SparseState {
+		page, head := m.split(s)
+		return startHSA(s, m.dense, page, head)
+	})
 }
 
 // split is the page and the compression of the head's dimensions.
 func (hsa) split(s *Session) (page int, head float64) {
 	c := max(1, float64(s.Prompt.length())/float64(s.Prompt.Budget))
-	if s.second != nil {
+	if s.policy.Second != nil {
 		split, _ := splitPrompt(s.Prompt, adaptiveSplit)
 		c /= split.First
 	}

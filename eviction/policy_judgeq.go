@@ -28,13 +28,11 @@ func newLearned(s Settings, a model.Adapter) learned {
 	return learned{adapter: a, kernel: s.Int("kernel"), group: groupingOf(s)}
 }
 
-func (m learned) Capture(Prompt) model.Capture {
-	return model.Capture{Probes: []model.QueryRows{m.adapter}}
-}
-
-func (m learned) Score(s *Scores, _ Prompt, o *model.Observation) error {
-	s.Observe(m.term(o))
-	return nil
+func (m learned) Plan(Prompt) Plan {
+	return Plan{
+		Capture: model.Capture{Probes: []model.QueryRows{m.adapter}},
+		Score:   func(s *Scores, o *model.Observation) { s.Observe(m.term(o)) },
+	}
 }
 
 func (m learned) term(o *model.Observation) kernels.ScoreTerm {

@@ -15,11 +15,10 @@ func init() {
 // paper leaves some first layers alone; here all layers evict.
 type knorm struct{}
 
-func (knorm) Capture(Prompt) model.Capture { return model.Capture{} }
-
-// Score is 1/(1 + ‖k‖₂), which falls with the norm and is never negative.
-func (knorm) Score(s *Scores, _ Prompt, o *model.Observation) error {
-	s.Values = s.Alloc()
-	s.Ops.KeyScores(s.Values, o.Cache.View(o.Layer))
-	return nil
+// Plan scores by 1/(1 + ‖k‖₂), which falls with the norm and is never negative.
+func (knorm) Plan(Prompt) Plan {
+	return Plan{Score: func(s *Scores, o *model.Observation) {
+		s.Values = s.Alloc()
+		s.Ops.KeyScores(s.Values, o.Cache.View(o.Layer))
+	}}
 }

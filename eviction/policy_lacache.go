@@ -35,26 +35,25 @@ type lacache struct {
 	code                bool // as the authors' code does it, see thinned
 }
 
-func (lacache) Capture(Prompt) model.Capture { return model.Capture{} }
-
-// Score is 1 for what is kept and 0 for the rest.
-func (m lacache) Score(s *Scores, p Prompt, o *model.Observation) error {
-	s.FromHost(func(dst [][]float32) {
-		var held []int32
-		for h, d := range dst {
-			if h == 0 || len(d) != len(dst[h-1]) {
-				if m.code {
-					held = m.thinned(p, o.Layer, len(d))
-				} else {
-					held = m.climbed(p, o.Layer, len(d))
+// Plan scores by 1 what is kept and by 0 the rest.
+func (m lacache) Plan(p Prompt) Plan {
+	return Plan{Score: func(s *Scores, o *model.Observation) {
+		s.FromHost(func(dst [][]float32) {
+			var held []int32
+			for h, d := range dst {
+				if h == 0 || len(d) != len(dst[h-1]) {
+					if m.code {
+						held = m.thinned(p, o.Layer, len(d))
+					} else {
+						held = m.climbed(p, o.Layer, len(d))
+					}
+				}
+				for _, j := range held {
+					d[j] = 1
 				}
 			}
-			for _, j := range held {
-				d[j] = 1
-			}
-		}
-	})
-	return nil
+		})
+	}}
 }
 
 // shape is a ladder's span, how far its steps are apart, and how many it has.

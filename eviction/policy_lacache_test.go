@@ -135,9 +135,7 @@ func thinLadder(c *naiveCase, l int) []bool {
 func ladderScores(t *testing.T, p *eviction.Configured, prompt eviction.Prompt, layer, n int) []float32 {
 	t.Helper()
 	s := cpuScores(t, n)
-	if err := p.Method.Score(s, prompt, &model.Observation{Layer: layer}); err != nil {
-		t.Fatal(err)
-	}
+	p.Method.Plan(prompt).Score(s, &model.Observation{Layer: layer})
 	return s.Rows()[0]
 }
 

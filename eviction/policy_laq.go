@@ -28,17 +28,15 @@ type laq struct {
 	lookahead int
 }
 
-func (m laq) DraftTokens() int { return m.lookahead }
-
-// Protect is snapkv's window in the first look.
-func (m laq) Protect(p Prompt) (sink, recent int) {
+// Plan is snapkv's in the first look.
+func (m laq) Plan(p Prompt) Plan {
+	plan := m.snapkv.Plan(p)
+	plan.Drafted = m.lookahead
 	if p.Drafted > 0 {
-		return 0, 0
+		plan.Recent = 0
+		plan.Score = func(s *Scores, o *model.Observation) {
+			s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0], Group: m.group, Kernel: m.kernel})
+		}
 	}
-	return m.snapkv.Protect(p)
-}
-
-func (m laq) ScoreDraft(s *Scores, _ Prompt, o *model.Observation) error {
-	s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0], Group: m.group, Kernel: m.kernel})
-	return nil
+	return plan
 }

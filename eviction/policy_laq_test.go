@@ -129,7 +129,7 @@ func TestSecondLooksWindow(t *testing.T) {
 		if least < c.want || least >= c.want+8 {
 			t.Errorf("%s keeps %d of the last rows in every head, want %d", c.name, least, c.want)
 		}
-		if _, recent := p.Method.(eviction.Protector).Protect(eviction.Prompt{Budget: budget}); recent != 32 {
+		if recent := p.Method.Plan(eviction.Prompt{Budget: budget, Entries: n, Config: &m.Config}).Recent; recent != 32 {
 			t.Errorf("%s: the draft is decoded on %d of the last rows, want 32", c.name, recent)
 		}
 	}

@@ -26,22 +26,16 @@ type laqPlus struct {
 	rows int
 }
 
-func (m laqPlus) Capture(p Prompt) model.Capture {
-	return m.laq.Capture(p).Merge(model.Capture{Windows: []int{windowOf(m.rows, p.Budget)}})
-}
-
-// Protect is snapkv's window in the first look.
-func (m laqPlus) Protect(p Prompt) (sink, recent int) {
+func (m laqPlus) Plan(p Prompt) Plan {
+	plan, kept := m.laq.Plan(p), windowOf(m.rows, p.Budget)
+	plan.Capture.Windows = append(plan.Capture.Windows, kept)
 	if p.Drafted > 0 {
-		return 0, windowOf(m.rows, p.Budget)
+		plan.Recent = kept
+		plan.Score = func(s *Scores, o *model.Observation) {
+			rows := copied(o.Cache, o.Layer, o.Probes[0])
+			s.Ops.MergeRows(rows, o.Windows[1], p.Drafted, min(kept, len(p.Tokens)))
+			s.Observe(kernels.ScoreTerm{LogScore: rows, Group: m.group, Kernel: m.kernel, Tail: kept})
+		}
 	}
-	return m.snapkv.Protect(p)
-}
-
-func (m laqPlus) ScoreDraft(s *Scores, p Prompt, o *model.Observation) error {
-	kept := windowOf(m.rows, p.Budget)
-	rows := copied(o.Cache, o.Layer, o.Probes[0])
-	s.Ops.MergeRows(rows, o.Windows[1], p.Drafted, min(kept, len(p.Tokens)))
-	s.Observe(kernels.ScoreTerm{LogScore: rows, Group: m.group, Kernel: m.kernel, Tail: kept})
-	return nil
+	return plan
 }

@@ -31,13 +31,9 @@ type suffixed struct {
 	suffix snapkv
 }
 
-func (m suffixed) Capture(p Prompt) model.Capture {
-	return m.rows.Capture(p).Merge(m.suffix.Capture(p))
+func (m suffixed) Plan(p Prompt) Plan {
+	plan := m.suffix.Plan(p)
+	plan.Capture = m.rows.Plan(p).Capture.Merge(plan.Capture)
+	plan.Score = func(s *Scores, o *model.Observation) { s.Observe(m.rows.term(o), m.suffix.term(p, o)) }
+	return plan
 }
-
-func (m suffixed) Score(s *Scores, p Prompt, o *model.Observation) error {
-	s.Observe(m.rows.term(o), m.suffix.term(p, o))
-	return nil
-}
-
-func (m suffixed) Protect(p Prompt) (sink, recent int) { return m.suffix.Protect(p) }

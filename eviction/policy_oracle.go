@@ -19,11 +19,9 @@ func init() {
 // go, since what a later token reads is part of what must be kept.
 type oracle struct{}
 
-func (oracle) NeedsResponse() {}
-
-// Capture replays the response; one that ended at once is replayed as its end
+// Plan replays the response; one that ended at once is replayed as its end
 // token.
-func (oracle) Capture(p Prompt) model.Capture {
+func (oracle) Plan(p Prompt) Plan {
 	rows := model.TokenRows(p.Response)
 	if len(rows) == 0 {
 		rows = model.TokenRows{0}
@@ -31,10 +29,8 @@ func (oracle) Capture(p Prompt) model.Capture {
 			rows[0] = p.Config.EOS[0]
 		}
 	}
-	return model.Capture{Probes: []model.QueryRows{rows}}
-}
-
-func (m oracle) Score(s *Scores, _ Prompt, o *model.Observation) error {
-	s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0]})
-	return nil
+	return Plan{
+		NeedsResponse: true, Capture: model.Capture{Probes: []model.QueryRows{rows}},
+		Score: func(s *Scores, o *model.Observation) { s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0]}) },
+	}
 }

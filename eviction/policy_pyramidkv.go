@@ -20,8 +20,10 @@ type pyramidkv struct {
 	beta float64
 }
 
-func (m pyramidkv) LayerBudgets(p Prompt) []int {
-	return pyramid(p, windowOf(m.window, p.Budget), m.beta)
+func (m pyramidkv) Plan(p Prompt) Plan {
+	plan := m.snapkv.Plan(p)
+	plan.Layers = pyramid(p, plan.Recent, m.beta)
+	return plan
 }
 
 // pyramid is layer budgets that fall linearly: with C = B − window, the entries that are not

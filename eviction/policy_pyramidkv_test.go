@@ -94,9 +94,7 @@ func TestPyramidBudgets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := p.Method.(eviction.LayerAllocator).LayerBudgets(eviction.Prompt{
-			Entries: c.n, Budget: c.budget, Config: &model.Config{Layers: c.layers},
-		})
+		got := p.Method.Plan(eviction.Prompt{Entries: c.n, Budget: c.budget, Config: &model.Config{Layers: c.layers}}).Layers
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
@@ -121,7 +119,7 @@ func TestPyramidBudgetsHaveTheMean(t *testing.T) {
 	for layers := 1; layers <= 40; layers++ {
 		for _, budget := range []int{1, 2, 3, 31, 32, 63, 64, 65, 100, 128, 1024} {
 			for _, n := range []int{budget + 1, budget + 2, 2 * budget, 2*budget + 33, 50 * budget} {
-				got := p.Method.(eviction.LayerAllocator).LayerBudgets(eviction.Prompt{Entries: n, Budget: budget, Config: &model.Config{Layers: layers}})
+				got := p.Method.Plan(eviction.Prompt{Entries: n, Budget: budget, Config: &model.Config{Layers: layers}}).Layers
 				name := fmt.Sprintf("layers=%d/budget=%d/n=%d", layers, budget, n)
 				sum := 0
 				for l, b := range got {

@@ -25,13 +25,10 @@ func init() {
 // which is always read and so needs no bound: it has the current token's own entry, and
 // a step that does not see itself answers nothing. Where it is larger than the entries
 // that attention may read, its last ones are read and no other page is.
-type quest struct {
-	full
-	page, dense int
-}
+type quest struct{ page, dense int }
 
-func (m quest) StartSparse(s *Session) SparseState {
-	return NewSparsePages(s, m, min(m.dense, s.Cache.Layers()), m.page, 2)
+func (m quest) Plan(p Prompt) Plan {
+	return sparse(p, func(s *Session) SparseState { return NewSparsePages(s, m, min(m.dense, s.Cache.Layers()), m.page, 2) })
 }
 
 func (quest) How() kernels.Estimate { return kernels.EstimateBound }

@@ -16,16 +16,15 @@ func init() {
 
 type random struct{ seed uint64 }
 
-func (random) Capture(Prompt) model.Capture { return model.Capture{} }
-
-func (m random) Score(s *Scores, _ Prompt, o *model.Observation) error {
-	s.FromHost(func(dst [][]float32) {
-		for h, d := range dst {
-			rng := rand.New(rand.NewPCG(m.seed, uint64(o.Layer)<<32|uint64(h)))
-			for j := range d {
-				d[j] = rng.Float32()
+func (m random) Plan(Prompt) Plan {
+	return Plan{Score: func(s *Scores, o *model.Observation) {
+		s.FromHost(func(dst [][]float32) {
+			for h, d := range dst {
+				rng := rand.New(rand.NewPCG(m.seed, uint64(o.Layer)<<32|uint64(h)))
+				for j := range d {
+					d[j] = rng.Float32()
+				}
 			}
-		}
-	})
-	return nil
+		})
+	}}
 }

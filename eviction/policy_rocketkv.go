@@ -107,25 +107,13 @@ func (m rocketkv) firstStage(p Prompt) (snapkv, Prompt) {
 	return first, p
 }
 
-func (m rocketkv) Capture(p Prompt) model.Capture {
-	first, p := m.firstStage(p)
-	return first.Capture(p)
-}
-
-func (m rocketkv) Score(s *Scores, p Prompt, o *model.Observation) error {
-	first, p := m.firstStage(p)
-	return first.Score(s, p, o)
-}
-
-func (m rocketkv) Protect(p Prompt) (sink, recent int) {
-	first, p := m.firstStage(p)
-	return first.Protect(p)
-}
-
-// LayerBudgets are what the first stage keeps.
-func (m rocketkv) LayerBudgets(p Prompt) []int {
-	_, first := splitPrompt(p, m.split)
-	return denseBudgets(p, first, m.dense)
+func (m rocketkv) Plan(p Prompt) Plan {
+	c, first := splitPrompt(p, m.split)
+	snap, own := m.firstStage(p)
+	plan := snap.Plan(own)
+	plan.Layers = denseBudgets(p, first, m.dense)
+	plan.Sparse = func(s *Session) SparseState { return startHSA(s, m.dense, c.Page, c.Head) }
+	return plan
 }
 
 // denseBudgets are the same budgets for all layers but the first, which keep everything.
@@ -135,9 +123,4 @@ func denseBudgets(p Prompt, budget, dense int) []int {
 		out[l] = p.Entries
 	}
 	return out
-}
-
-func (m rocketkv) StartSparse(s *Session) SparseState {
-	c, _ := splitPrompt(s.Prompt, m.split)
-	return startHSA(s, m.dense, c.Page, c.Head)
 }

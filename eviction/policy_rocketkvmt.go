@@ -15,5 +15,8 @@ func init() {
 // rocketkvMT reads as little as rocketkv and holds as much as full.
 type rocketkvMT struct{ rocketkv }
 
-// KeepsAll implements PoolKeeper.
-func (rocketkvMT) KeepsAll() {}
+func (m rocketkvMT) Plan(p Prompt) Plan {
+	plan := m.rocketkv.Plan(p)
+	plan.KeepsAll = true
+	return plan
+}

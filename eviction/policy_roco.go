@@ -33,31 +33,28 @@ type roco struct {
 	kernel       int
 }
 
-func (roco) Capture(Prompt) model.Capture { return model.Capture{AllRows: true, Squares: true} }
-
-// Score gives means and, as their spread, standard deviations.
-func (roco) Score(s *Scores, p Prompt, o *model.Observation) error {
-	s.Values, s.Spread = s.Alloc(), s.Alloc()
-	s.Ops.ScoreMoments(s.Values, s.Spread, s.Entries, o.AllRows, o.Squares, passRows(p, o))
-	return nil
+// Plan scores by means and, as their spread, standard deviations.
+func (m roco) Plan(p Prompt) Plan {
+	sink, recent := m.ends(p.Budget)
+	return Plan{
+		Capture: model.Capture{AllRows: true, Squares: true}, Sink: sink, Recent: recent,
+		Pooling: Pooling{m.kernel, recent}, // of the means and of the deviations
+		Score: func(s *Scores, o *model.Observation) {
+			s.Values, s.Spread = s.Alloc(), s.Alloc()
+			s.Ops.ScoreMoments(s.Values, s.Spread, s.Entries, o.AllRows, o.Squares, passRows(p, o))
+		},
+		Select: m.choose,
+		Decode: m.decode,
+	}
 }
-
-// Protect implements Protector.
-func (m roco) Protect(p Prompt) (sink, recent int) { return m.ends(p.Budget) }
 
 func (m roco) ends(budget int) (sink, recent int) {
 	recent = min(m.recent, budget)
 	return min(m.sink, budget-recent), recent
 }
 
-// Pooling is that of the means and of the deviations.
-func (m roco) Pooling(p Prompt) Pooling {
-	_, recent := m.ends(p.Budget)
-	return Pooling{m.kernel, recent}
-}
-
-// SelectSpread implements SpreadScorer.
-func (m roco) SelectSpread(s *Scores, budget int) *kernels.Selection {
+// choose is a Plan's Select.
+func (m roco) choose(s *Scores, budget int) *kernels.Selection {
 	protected, sink, recent := m.protected(budget)
 	return s.Ops.SelectSpread(s.Values, s.Spread, s.Entries, budget, protected, sink, recent)
 }
@@ -68,9 +65,9 @@ func (m roco) protected(budget int) (protected, sink, recent int) {
 	return max(sink+recent, int(m.protect*float64(budget))), sink, recent
 }
 
-func (m roco) StartDecode(s *Session) DecodeState {
+func (m roco) decode(s *Session) *Decoding {
 	known := int32(len(s.history)) // positions below are those of rows that ran
-	st := &rocoState{roco: m, ranked: s.Ranked, budget: s.Prompt.Budget, ranks: m.Pooling(s.Prompt), on: make(map[kernels.Selector]*rocoScratch)}
+	st := &rocoState{roco: m, ranked: s.Ranked, budget: s.Prompt.Budget, on: make(map[kernels.Selector]*rocoScratch)}
 	for l, scores := range unpooled(s.scores) {
 		ops := s.Cache.On(l).Selector()
 		if st.on[ops] == nil {
@@ -86,7 +83,7 @@ func (m roco) StartDecode(s *Session) DecodeState {
 		ops.StartMoments(x.moments, scores.Values, scores.Spread, s.kept[l], seen)
 		st.layers = append(st.layers, x)
 	}
-	return st
+	return &Decoding{Capture: model.Capture{Windows: []int{1}}, Step: st.step, Carry: st.carry}
 }
 
 // rowsSince is how many of the rows below position known have seen an entry.
@@ -101,7 +98,6 @@ type rocoState struct {
 	roco
 	ranked func(layer int, s *Scores)
 	budget int
-	ranks  Pooling
 	layers []rocoLayer
 	on     map[kernels.Selector]*rocoScratch
 }
@@ -119,9 +115,7 @@ type rocoLayer struct {
 	entries []int           // that have some
 }
 
-func (*rocoState) Capture() model.Capture { return model.Capture{Windows: []int{1}} }
-
-func (s *rocoState) Step(o *model.Observation) (*kernels.Selection, error) {
+func (s *rocoState) step(o *model.Observation) (*kernels.Selection, error) {
 	x, entries := &s.layers[o.Layer], entriesOf(o)
 	most, on := slices.Max(entries), x.on
 	ops := on.now.Ops
@@ -140,7 +134,8 @@ func (s *rocoState) Step(o *model.Observation) (*kernels.Selection, error) {
 	if most <= s.budget {
 		return nil, nil
 	}
-	keep, to := s.SelectSpread(s.ranks.Of(&on.now), s.budget), on.spare
+	_, recent := s.ends(s.budget)
+	keep, to := s.choose(Pooling{s.kernel, recent}.Of(&on.now), s.budget), on.spare
 	if to == nil || !slices.Equal(to.Shape, x.moments.Shape) {
 		to = ops.Alloc(kernels.F64, x.moments.Shape...)
 	}
@@ -149,8 +144,8 @@ func (s *rocoState) Step(o *model.Observation) (*kernels.Selection, error) {
 	return keep, nil
 }
 
-// Carry implements Carrier: moments of both turns' rows together.
-func (s *rocoState) Carry(p Prompt, o *model.Observation, scores *Scores) {
+// carry makes moments of both turns' rows together.
+func (s *rocoState) carry(p Prompt, o *model.Observation, scores *Scores) {
 	x := s.layers[o.Layer]
 	x.on.now.Ops.CarryMoments(scores.Values, scores.Spread, scores.Entries, x.moments, x.entries, passRows(p, o))
 }

@@ -40,13 +40,12 @@ type snapkv struct {
 	group          kernels.Grouping
 }
 
-func (m snapkv) Capture(p Prompt) model.Capture {
-	return model.Capture{Windows: []int{windowOf(m.window, p.Budget)}}
-}
-
-func (m snapkv) Score(s *Scores, p Prompt, o *model.Observation) error {
-	s.Observe(m.term(p, o))
-	return nil
+func (m snapkv) Plan(p Prompt) Plan {
+	window := windowOf(m.window, p.Budget)
+	return Plan{
+		Capture: model.Capture{Windows: []int{window}}, Recent: window,
+		Score: func(s *Scores, o *model.Observation) { s.Observe(m.term(p, o)) },
+	}
 }
 
 // term must not leak the window's own scores into what is before it.
@@ -58,12 +57,14 @@ func (m snapkv) termOf(logScore *kernels.Tensor, p Prompt) kernels.ScoreTerm {
 	return kernels.ScoreTerm{LogScore: logScore, Group: m.group, Kernel: m.kernel, Tail: windowOf(m.window, p.Budget)}
 }
 
-func (m snapkv) Protect(p Prompt) (sink, recent int) { return 0, windowOf(m.window, p.Budget) }
-
 // snapDense is snapkv that leaves first layers whole.
 type snapDense struct {
 	snapkv
 	dense int
 }
 
-func (m snapDense) LayerBudgets(p Prompt) []int { return denseBudgets(p, p.Budget, m.dense) }
+func (m snapDense) Plan(p Prompt) Plan {
+	plan := m.snapkv.Plan(p)
+	plan.Layers = denseBudgets(p, p.Budget, m.dense)
+	return plan
+}

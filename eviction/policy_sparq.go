@@ -29,19 +29,20 @@ func init() {
 // Where even one component of all keys is more than half the budget, only the most
 // recent entries are estimated.
 type sparq struct {
-	full
 	components int
 	mean       bool
 	local      float64
 	dense      int
 }
 
-func (m sparq) StartSparse(s *Session) SparseState {
-	st := NewSparsePages(s, m, min(m.dense, s.Cache.Layers()), 1, 1)
-	if m.mean {
-		st.keepMeans(s.Cache)
-	}
-	return st
+func (m sparq) Plan(p Prompt) Plan {
+	return sparse(p, func(s *Session) SparseState {
+		st := NewSparsePages(s, m, min(m.dense, s.Cache.Layers()), 1, 1)
+		if m.mean {
+			st.keepMeans(s.Cache)
+		}
+		return st
+	})
 }
 
 func (sparq) How() kernels.Estimate { return kernels.EstimatePartial }

@@ -1,8 +1,6 @@
 package eviction
 
 import (
-	"fmt"
-
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -29,39 +27,19 @@ type speckv struct {
 	tokens int
 }
 
-var (
-	_ Speculator = speckv{}
-	_ Fitter     = speckv{}
-)
-
-func (m speckv) DraftModel() *model.Model { return m.draft }
-
-func (m speckv) DraftTokens() int { return m.tokens }
-
-// Fits: the ids that the draft model writes must mean the same to the target.
-func (m speckv) Fits(target *model.Model) error {
-	if m.draft == nil || m.draft == target {
-		return nil
-	}
-	if err := target.SameVocabulary(m.draft); err != nil {
-		return fmt.Errorf("draft model %s: %w", m.draft.Name, err)
-	}
-	return nil
-}
-
-func (m speckv) Capture(p Prompt) model.Capture {
-	c := model.Capture{PeakWindows: []int{windowOf(m.window, p.Budget)}}
+func (m speckv) Plan(p Prompt) Plan {
+	plan := m.snapkv.Plan(p)
+	plan.Draft = &Draft{m.draft, m.tokens}
+	plan.Capture = model.Capture{PeakWindows: plan.Capture.Windows}
 	if len(p.Draft) > 0 { // an answer that ends at once leaves the window alone
-		c.PeakProbes = []model.QueryRows{model.TokenRows(p.Draft)}
+		plan.Capture.PeakProbes = []model.QueryRows{model.TokenRows(p.Draft)}
 	}
-	return c
-}
-
-func (m speckv) Score(s *Scores, p Prompt, o *model.Observation) error {
-	scores := o.PeakWindows[0]
-	if len(o.PeakProbes) > 0 {
-		scores = largest(o.Cache, o.Layer, scores, o.PeakProbes[0])
+	plan.Score = func(s *Scores, o *model.Observation) {
+		scores := o.PeakWindows[0]
+		if len(o.PeakProbes) > 0 {
+			scores = largest(o.Cache, o.Layer, scores, o.PeakProbes[0])
+		}
+		s.Observe(m.termOf(scores, p))
 	}
-	s.Observe(m.termOf(scores, p))
-	return nil
+	return plan
 }

@@ -13,47 +13,41 @@ func init() {
 			{Name: "decode", Default: 1, Min: 0, Max: 1, Whole: true, Doc: "0 evicts the prompt alone, and the response is added to what is left, as the tables have it that compare it with policies of the prompt (LookaheadKV, arXiv:2603.10899, §5.1; DapQ, arXiv:2603.11564, §5.1)"},
 		},
 		New: func(s Settings, _ model.Adapter) (Method, error) {
-			m := streaming{s.Int("sink")}
-			if s.Int("decode") == 0 {
-				return m, nil
-			}
-			return streamingDecoding{m}, nil
+			return streaming{s.Int("sink"), s.Int("decode") == 1}, nil
 		},
 	})
 }
 
-// streaming evicts the prompt.
-type streaming struct{ sink int }
-
-func (streaming) Capture(Prompt) model.Capture { return model.Capture{} }
-
-func (streaming) Score(*Scores, Prompt, *model.Observation) error { return nil }
-
-func (m streaming) Protect(p Prompt) (sink, recent int) {
-	sink = min(m.sink, p.Budget)
-	return sink, p.Budget - sink
+type streaming struct {
+	sink    int
+	decodes bool // goes on while decoding
 }
 
-// streamingDecoding is streaming that goes on while decoding.
-type streamingDecoding struct{ streaming }
-
-func (m streamingDecoding) StartDecode(s *Session) DecodeState {
-	sink, recent := m.Protect(s.Prompt)
-	return &streamingDecode{sink: sink, recent: recent}
+func (m streaming) Plan(p Prompt) Plan {
+	sink := min(m.sink, p.Budget)
+	recent := p.Budget - sink
+	plan := Plan{Sink: sink, Recent: recent}
+	if m.decodes {
+		plan.Decode = func(*Session) *Decoding { return &Decoding{Step: streamStep(sink, recent, nil)} }
+	}
+	return plan
 }
 
-type streamingDecode struct{ sink, recent int }
-
-func (*streamingDecode) Capture() model.Capture { return model.Capture{} }
-
-func (d *streamingDecode) Step(o *model.Observation) (*kernels.Selection, error) {
-	n := o.Cache.Entries(o.Layer, 0)
-	if n <= d.sink+d.recent {
-		return nil, nil
+// streamStep keeps the first and the last entries of every head but those that are whole.
+func streamStep(sink, recent int, whole func(layer, head int) bool) func(o *model.Observation) (*kernels.Selection, error) {
+	return func(o *model.Observation) (*kernels.Selection, error) {
+		keep, evicts := make([][]int32, o.Cache.KVHeads()), false
+		for h := range keep {
+			n := o.Cache.Entries(o.Layer, h)
+			if n <= sink+recent || whole != nil && whole(o.Layer, h) {
+				keep[h] = upTo(0, n)
+				continue
+			}
+			keep[h], evicts = append(upTo(0, sink), upTo(n-recent, n)...), true
+		}
+		if !evicts {
+			return nil, nil
+		}
+		return kernels.HostSelection(keep), nil
 	}
-	keep := make([][]int32, o.Cache.KVHeads())
-	for h := range keep {
-		keep[h] = append(upTo(0, d.sink), upTo(n-d.recent, n)...)
-	}
-	return kernels.HostSelection(keep), nil
 }

@@ -48,9 +48,8 @@ func TestPoliciesDescribeThemselves(t *testing.T) {
 			}
 		}
 		m := modeltest.Llama{}.Open(t, "cpu")
-		method := policy(t, m, name).Method
-		_, evicts := method.(eviction.DecodeEvicter)
-		_, sparse := method.(eviction.SparseDecoder)
+		plan := planOf(m, policy(t, m, name))
+		evicts, sparse := plan.Decode != nil, plan.Sparse != nil
 		if want := p.Kind != "none" && p.Kind != "prefill"; (evicts || sparse) != want {
 			t.Errorf("%s: kind %q, evicts while decoding: %v, reads sparsely: %v", name, p.Kind, evicts, sparse)
 		}
@@ -203,14 +202,14 @@ func TestHitRateOfPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	oracle := study.Plans[0].Kept
+	oracle := study.Choices[0].Kept
 	if got := eviction.HitRate(oracle, oracle); got != 1 {
 		t.Errorf("oracle: %v", got)
 	}
-	if got := eviction.HitRate(study.Plans[2].Kept, oracle); got != 1 {
+	if got := eviction.HitRate(study.Choices[2].Kept, oracle); got != 1 {
 		t.Errorf("full: %v", got)
 	}
-	if got, want := eviction.HitRate(study.Plans[1].Kept, oracle), float64(budget)/n; math.Abs(got-want) > 0.05 {
+	if got, want := eviction.HitRate(study.Choices[1].Kept, oracle), float64(budget)/n; math.Abs(got-want) > 0.05 {
 		t.Errorf("random: %v, want about %v", got, want)
 	}
 }

@@ -14,23 +14,11 @@ import "glimpse/kernels"
 // what is before them. A kernel of 1 or 0 changes nothing.
 //
 // Policies whose scores are those of one observation pool them in their terms. Sums
-// over rows go on in later steps and turns, and stay as they are: see [Pooler].
+// over rows go on in later steps and turns, and stay as they are, so that a probability counts once,
+// for the entry that it was paid to: what is pooled is what entries are ranked by (Plan.Pooling).
 type Pooling struct {
 	Kernel int // odd width
 	Tail   int // last entries that are left out
-}
-
-// Pooler is a Method that accumulates: its Score and its sums are not pooled, so that a
-// probability counts once, for the entry that it was paid to. What entries are ranked by,
-// after the prompt and at every step that evicts, is the max-pool of the sums.
-type Pooler interface{ Pooling(p Prompt) Pooling }
-
-// poolingOf is that of a Pooler or of a method that scores by one.
-func poolingOf(m Method, p Prompt) Pooling {
-	if x, ok := as[Pooler](m); ok {
-		return x.Pooling(p)
-	}
-	return Pooling{}
 }
 
 // kernelOption lets users choose the kernel.
@@ -62,15 +50,6 @@ func (f Pooling) tensor(ops kernels.Selector, scores *kernels.Tensor, entries []
 	return pooled
 }
 
-// pooling is how a layer's scores are pooled when they are observed: not yet where the
-// layer's budget waits for the others, since what is recent goes by it.
-func (r *request) pooling() Pooling {
-	if _, waits := r.method.(CrossLayerAllocator); waits {
-		return Pooling{}
-	}
-	return poolingOf(r.method, r.prompt)
-}
-
 // unpooled are the sums that the scores of all layers were pooled from.
 func unpooled(scores []*Scores) (out []*Scores) {
 	for _, s := range scores {
@@ -81,9 +60,3 @@ func unpooled(scores []*Scores) (out []*Scores) {
 	}
 	return out
 }
-
-var (
-	_ Pooler = h2o{}
-	_ Pooler = d2o{}
-	_ Pooler = roco{}
-)

@@ -29,7 +29,7 @@ func TestEveryAttentionPolicyPools(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := policy(t, m, name)
-		c := p.Method.Capture(eviction.Prompt{Tokens: make([]int32, 90), Entries: 90, Budget: 20, Config: &m.Config, Response: []int32{1}, Draft: []int32{1}})
+		c := p.Method.Plan(eviction.Prompt{Tokens: make([]int32, 90), Entries: 90, Budget: 20, Config: &m.Config, Response: []int32{1}, Draft: []int32{1}}).Capture
 		attends := c.AllRows || len(c.Windows)+len(c.Probes)+len(c.PeakWindows)+len(c.PeakProbes) > 0
 		i := slices.IndexFunc(info.Options, func(o eviction.Option) bool { return o.Name == "kernel" })
 		reason, excused := unpooledPolicies[name]
@@ -69,15 +69,12 @@ func TestPoolingIsTheSameForAll(t *testing.T) {
 			s, plain := scores(1)
 			changed := 0
 			method := policy(t, m, name).Method
-			recentOf := func(layer int) (recent int) {
+			recentOf := func(layer int) int {
 				prompt := s.Prompt
-				if _, ok := method.(eviction.CrossLayerAllocator); ok { // a layer has its own budget
+				if method.Plan(prompt).CrossLayer != nil { // a layer has its own budget
 					prompt.Budget = len(s.Kept()[layer][0])
 				}
-				if p, ok := method.(eviction.Protector); ok {
-					_, recent = p.Protect(prompt)
-				}
-				return recent
+				return method.Plan(prompt).Recent
 			}
 			for _, kernel := range []int{3, 7, 301} {
 				_, pooled := scores(kernel)

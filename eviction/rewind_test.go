@@ -19,11 +19,8 @@ func TestRewind(t *testing.T) {
 			s := prefill(t, m, p, modeltest.Tokens(m, 4, n), budget)
 			generate(t, s, length)
 			whole := slices.Concat(modeltest.Tokens(m, 4, n)[:same], modeltest.Tokens(m, 7, 30))
-			gathers := p.Second != nil
-			switch p.Method.(type) {
-			case eviction.DecodeEvicter, eviction.SparseDecoder:
-				gathers = true
-			}
+			plan := planOf(m, p)
+			gathers := p.Second != nil || plan.Decode != nil || plan.Sparse != nil
 			want := 0
 			if !gathers && (budget > n || p.Name == "full") {
 				want = same

@@ -25,14 +25,14 @@ func NewRuntime(m *model.Model) *Runtime { return &Runtime{Runner: m.NewRunner()
 
 // request is one policy at one budget that takes part in a pass.
 type request struct {
-	name    string // of the policy
-	method  Method
-	prompt  Prompt
+	policy *Configured
+	prompt Prompt // as the plan sees it
+	plan   Plan
+
 	windows []int // positions of its windows in the merged capture
 	probes  []int
-	allRows bool
 
-	carry Carrier // of the turns before, or nil
+	carry func(p Prompt, o *model.Observation, s *Scores) // of the turns before, or nil
 
 	watched finite
 
@@ -43,8 +43,23 @@ type request struct {
 	budgets    []int
 
 	peakWindows, peakProbes []int
-	// seen [layer] are the windows of a Drafter, for its second look.
+	// seen [layer] are the windows of the first look, for the second.
 	seen [][]*kernels.Tensor
+}
+
+// newRequest resolves what a policy wants of a prompt.
+func newRequest(policy *Configured, p Prompt) *request {
+	r := &request{policy: policy}
+	r.prompt, r.plan = policy.plan(p)
+	return r
+}
+
+// know makes the plan anew when more is known of the prompt.
+func (r *request) know(more func(p *Prompt)) {
+	more(&r.prompt)
+	sparse := r.plan.Sparse // of a composition the second stage's
+	r.plan = r.policy.Method.Plan(r.prompt)
+	r.plan.Sparse = sparse
 }
 
 // merge makes one capture that serves all requests; equal windows and probes are
@@ -55,8 +70,7 @@ func merge(requests []*request) model.Capture {
 		if r.idle() {
 			continue
 		}
-		c := r.method.Capture(r.prompt)
-		r.allRows = c.AllRows
+		c := &r.plan.Capture
 		all.AllRows, all.Squares = all.AllRows || c.AllRows, all.Squares || c.Squares
 		same := func(a, b int) bool { return a == b }
 		all.Windows, r.windows = join(all.Windows, c.Windows, same)
@@ -102,29 +116,10 @@ func sameProbe(a, b model.QueryRows) bool {
 
 // idle tells that the prompt fits the budget, so that nothing needs a score. A
 // policy that goes on while decoding scores even then: it may evict later.
-func (r *request) idle() bool {
-	_, decodes := r.method.(DecodeEvicter)
-	return r.prompt.Entries <= r.prompt.Budget && !decodes
-}
+func (r *request) idle() bool { return r.prompt.fits() && r.plan.Decode == nil }
 
-// whole tells that the full cache of all layers stays until the last one is observed.
-func (r *request) whole() bool {
-	_, drafts := as[Drafter](r.method)
-	_, waits := r.method.(CrossLayerAllocator)
-	_, keepsAll := r.method.(PoolKeeper)
-	if drafts || waits || keepsAll || r.prompt.Entries <= r.prompt.Budget {
-		return true
-	}
-	for l := range r.prompt.Config.Layers {
-		if budget, _, _ := layerBudget(r.method, r.prompt, l); budget < r.prompt.Entries {
-			return false
-		}
-	}
-	return true
-}
-
-// observe scores and selects one layer.
-func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
+// observe scores and selects one layer; nil where its budget waits for the others.
+func (r *request) observe(o *model.Observation) *kernels.Selection {
 	if r.idle() {
 		keep := make([][]int32, o.Cache.KVHeads())
 		for h := range keep {
@@ -132,70 +127,56 @@ func (r *request) observe(o *model.Observation) (*kernels.Selection, error) {
 		}
 		kept := kernels.HostSelection(keep)
 		r.kept, r.scores = append(r.kept, kept), nil
-		return kept, nil
+		return kept
 	}
 	mine := *o
 	mine.Windows, mine.Probes = pick(o.Windows, r.windows), pick(o.Probes, r.probes)
 	mine.PeakWindows, mine.PeakProbes = pick(o.PeakWindows, r.peakWindows), pick(o.PeakProbes, r.peakProbes)
 	mine.ProbeLSE, mine.PeakProbeLSE = pick(o.ProbeLSE, r.probes), pick(o.PeakProbeLSE, r.peakProbes)
-	if !r.allRows {
+	if !r.plan.Capture.AllRows {
 		mine.AllRows = nil
 	}
 	r.watched.probes(&mine, r.prompt.Config)
 	s := NewScores(&mine)
-	if err := r.method.Score(s, r.prompt, &mine); err != nil {
-		return nil, fmt.Errorf("layer %d: %w", o.Layer, err)
-	}
-	if s.Values == nil {
+	if r.plan.Score != nil {
+		r.plan.Score(s, &mine)
+	} else {
 		s.FromHost(func([][]float32) {})
 	}
 	if r.carry != nil {
-		r.carry.Carry(r.prompt, &mine, s)
+		r.carry(r.prompt, &mine, s)
 	}
 	r.watched.scores(o.Layer, s)
-	s = r.pooling().Of(s)
-	r.scores = append(r.scores, s)
-	if r.crosses(&mine) {
-		return nil, nil
+	if r.plan.CrossLayer != nil { // its budget, by which it is pooled, waits for the others
+		r.scores, r.statistics = append(r.scores, s), append(r.statistics, r.plan.CrossLayer.Statistics(&mine))
+		return nil
 	}
-	return r.keep(s.selectBy(r.method, r.prompt, o.Layer), &mine), nil
-}
-
-// crosses tells that a layer's budget waits for the others, and takes down what it depends
-// on.
-func (r *request) crosses(o *model.Observation) bool {
-	a, ok := r.method.(CrossLayerAllocator)
-	if ok {
-		r.statistics = append(r.statistics, a.LayerStatistics(r.prompt, o))
-	}
-	return ok
-}
-
-// keep takes down what a layer keeps.
-func (r *request) keep(s *kernels.Selection, o *model.Observation) *kernels.Selection {
-	r.kept = append(r.kept, s)
-	if _, ok := as[Drafter](r.method); ok {
+	s = r.plan.Pooling.Of(s)
+	kept := r.plan.choose(s, o.Layer, r.plan.LayerBudget(o.Layer, r.prompt.Budget))
+	r.scores, r.kept = append(r.scores, s), append(r.kept, kept)
+	if r.plan.Drafted > 0 {
 		var seen []*kernels.Tensor
-		for _, w := range o.Windows { // the observation's own live until the layer is done
+		for _, w := range mine.Windows { // the observation's own live until the layer is done
 			seen = append(seen, copied(o.Cache, o.Layer, w))
 		}
 		r.seen = append(r.seen, seen)
 	}
-	return s
+	return kept
 }
 
-// finish selects after the last layer what could not be selected before.
+// finish selects after the last layer what could not be selected before: every layer by the plan
+// of its own budget.
 func (r *request) finish() {
-	a, ok := r.method.(CrossLayerAllocator)
-	if !ok || r.idle() {
+	if r.plan.CrossLayer == nil || r.idle() {
 		return
 	}
-	r.budgets = a.CrossLayerBudgets(r.prompt, r.statistics)
+	r.budgets = r.plan.CrossLayer.Budgets(r.statistics)
 	for l, s := range r.scores {
 		p := r.prompt
 		p.Budget = r.budgets[l]
-		r.scores[l] = poolingOf(r.method, p).Of(s)
-		r.kept = append(r.kept, r.scores[l].selectBy(r.method, p, l))
+		own := r.policy.Method.Plan(p)
+		r.scores[l] = own.Pooling.Of(s)
+		r.kept = append(r.kept, own.choose(r.scores[l], l, p.Budget))
 	}
 }
 
@@ -222,8 +203,8 @@ func (rt *Runtime) ownResponse(ctx context.Context, tokens []int32) ([]int32, er
 
 // speculate lets the draft model answer the prompt, with its full cache, whose
 // bytes it also returns.
-func (rt *Runtime) speculate(ctx context.Context, s Speculator, tokens []int32) (draft []int32, bytes int64, err error) {
-	m, runner := s.DraftModel(), rt.Runner
+func (rt *Runtime) speculate(ctx context.Context, d *Draft, tokens []int32) (draft []int32, bytes int64, err error) {
+	m, runner := d.Model, rt.Runner
 	if m == nil {
 		m = rt.Runner.Model
 	} else {
@@ -235,7 +216,7 @@ func (rt *Runtime) speculate(ctx context.Context, s Speculator, tokens []int32) 
 		return nil, 0, fmt.Errorf("draft by %s: %w", m.Name, err)
 	}
 	room := m.Config.MaxPositions - len(tokens) + 1 // the last token is not run
-	draft, _, err = runner.Continue(ctx, cache, logits, model.GenerateOptions{MaxNew: min(s.DraftTokens(), room)})
+	draft, _, err = runner.Continue(ctx, cache, logits, model.GenerateOptions{MaxNew: min(d.Tokens, room)})
 	if err != nil {
 		return nil, 0, fmt.Errorf("draft by %s: %w", m.Name, err)
 	}
@@ -248,7 +229,7 @@ func (rt *Runtime) speculate(ctx context.Context, s Speculator, tokens []int32) 
 
 // draft decodes on the cache as evicted so far and selects again from the full
 // one. It returns the bytes of the evicted cache, which it held besides.
-func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model.Cache, logits *model.Logits) (_ int64, err error) {
+func (rt *Runtime) draft(ctx context.Context, r *request, full *model.Cache, logits *model.Logits) (_ int64, err error) {
 	defer kernels.CatchDevice(&err)
 	m := rt.Runner.Model
 	evicted, err := full.Retained(indicesOf(r.kept))
@@ -256,9 +237,9 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 		return 0, err
 	}
 	c := &m.Config
-	rows := min(d.DraftTokens(), c.MaxPositions-r.prompt.From-len(r.prompt.Tokens))
+	rows := min(r.plan.Drafted, c.MaxPositions-r.prompt.From-len(r.prompt.Tokens))
 	if rows < 1 {
-		return 0, fmt.Errorf("draft of %d tokens after %d: %w", d.DraftTokens(), full.Next(), model.ErrContext)
+		return 0, fmt.Errorf("draft of %d tokens after %d: %w", r.plan.Drafted, full.Next(), model.ErrContext)
 	}
 	queries, keys := make([]*kernels.Tensor, c.Layers), make([]*kernels.Tensor, c.Layers)
 	for l := range queries {
@@ -289,22 +270,20 @@ func (rt *Runtime) draft(ctx context.Context, d Drafter, r *request, full *model
 	if err != nil {
 		return 0, err
 	}
-	r.prompt.Drafted = drafted
+	r.know(func(p *Prompt) { p.Drafted = drafted })
 	for l := range c.Layers {
 		scores := rt.Runner.ObserveQueries(full, l, queries[l].Rows(0, drafted), keys[l].Rows(0, drafted))
 		o := &model.Observation{Layer: l, Cache: full, Windows: r.seen[l], Probes: []*kernels.Tensor{scores}}
 		drafted := NewScores(o)
-		if err := d.ScoreDraft(drafted, r.prompt, o); err != nil {
-			return 0, fmt.Errorf("layer %d: %w", l, err)
-		}
+		r.plan.Score(drafted, o)
 		r.watched.scores(l, drafted)
-		r.scores[l], r.kept[l] = drafted, drafted.selectBy(r.method, r.prompt, l)
+		r.scores[l], r.kept[l] = drafted, r.plan.choose(drafted, l, r.plan.LayerBudget(l, r.prompt.Budget))
 	}
 	return evicted.Bytes(), nil
 }
 
-// Plan is what one policy keeps at one budget.
-type Plan struct {
+// Choice is what one policy keeps at one budget.
+type Choice struct {
 	Configured *Configured
 	Budget     int
 	Kept       [][][]int32
@@ -313,7 +292,7 @@ type Plan struct {
 	request *request
 }
 
-// Study is one prompt with its full cache and the plans of several policies at
+// Study is one prompt with its full cache and the choices of several policies at
 // several budgets, all observed in one pass. It is for measurements: it holds the
 // full cache, which most sessions never do.
 type Study struct {
@@ -321,7 +300,7 @@ type Study struct {
 	Cache    *model.Cache // full
 	Logits   []float32
 	Response []int32 // the model's own, with the full cache
-	Plans    []*Plan
+	Choices  []*Choice
 	// FullBytes is what the cache takes.
 	FullBytes int64
 	// PrefillTime is what the one pass over the prompt took, with all that is observed in it.
@@ -332,7 +311,7 @@ type Study struct {
 
 // Study observes a prompt once for all policies at all budgets and generates the
 // model's own greedy response with the full cache, of at most maxResponse tokens,
-// which Responders get. The plans are policy by policy, budgets in the given order.
+// which Responders get. The choices are policy by policy, budgets in the given order.
 // The selections are those that Prefill makes.
 func (rt *Runtime) Study(ctx context.Context, policies []*Configured, tokens []int32, budgets []int, maxResponse int) (*Study, error) {
 	return rt.StudyGenerate(ctx, policies, tokens, budgets, model.GenerateOptions{MaxNew: maxResponse})
@@ -368,9 +347,8 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 	}
 	var before, after []*request // observed during the prefill, with the response
 	type drafted struct {
-		model  *model.Model
-		tokens int
-		draft  []int32
+		Draft
+		tokens []int32
 	}
 	var drafts []drafted
 	for _, n := range policies {
@@ -383,20 +361,20 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 			}
 			p := s.Prompt
 			p.Budget = budget
-			if spec, ok := as[Speculator](n.Method); ok && p.Entries > budget {
-				i := slices.IndexFunc(drafts, func(d drafted) bool { return d.model == spec.DraftModel() && d.tokens == spec.DraftTokens() })
+			r := newRequest(n, p)
+			if want := r.plan.Draft; want != nil && !p.fits() {
+				i := slices.IndexFunc(drafts, func(d drafted) bool { return d.Draft == *want })
 				if i < 0 {
-					draft, _, err := rt.speculate(ctx, spec, tokens)
+					draft, _, err := rt.speculate(ctx, want, tokens)
 					if err != nil {
 						return nil, err
 					}
-					i, drafts = len(drafts), append(drafts, drafted{spec.DraftModel(), spec.DraftTokens(), draft})
+					i, drafts = len(drafts), append(drafts, drafted{*want, draft})
 				}
-				p.Draft = drafts[i].draft
+				r.know(func(p *Prompt) { p.Draft = drafts[i].tokens })
 			}
-			r := &request{name: n.Name, method: n.Method, prompt: firstStage(p, n.Second)}
-			s.Plans = append(s.Plans, &Plan{Configured: n, Budget: budget, request: r})
-			if _, ok := as[Responder](n.Method); ok {
+			s.Choices = append(s.Choices, &Choice{Configured: n, Budget: budget, request: r})
+			if r.plan.NeedsResponse {
 				after = append(after, r)
 			} else {
 				before = append(before, r)
@@ -406,9 +384,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 	observe := func(requests []*request) model.Observer {
 		return func(o *model.Observation) error {
 			for _, r := range requests {
-				if _, err := r.observe(o); err != nil {
-					return err
-				}
+				r.observe(o)
 			}
 			return nil
 		}
@@ -426,7 +402,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 		return nil, err
 	}
 	for _, r := range after {
-		r.prompt.Response = s.Response
+		r.know(func(p *Prompt) { p.Response = s.Response })
 	}
 	if len(after) > 0 {
 		capture := merge(after)
@@ -446,31 +422,29 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 			}
 		}
 	}
-	for _, plan := range s.Plans {
-		r := plan.request
+	for _, choice := range s.Choices {
+		r := choice.request
 		r.finish()
-		if d, ok := as[Drafter](r.method); ok && !r.idle() {
-			if _, err := rt.draft(ctx, d, r, s.Cache, s.logits); err != nil {
+		if r.plan.Drafted > 0 && !r.idle() {
+			if _, err := rt.draft(ctx, r, s.Cache, s.logits); err != nil {
 				return nil, err
 			}
 		}
 		if err := r.finite(m.Backend); err != nil {
 			return nil, err
 		}
-		plan.Kept, plan.Scores = indicesOf(r.kept), rowsOf(r.scores)
+		choice.Kept, choice.Scores = indicesOf(r.kept), rowsOf(r.scores)
 	}
 	return s, nil
 }
 
-// Session makes an evicted cache of a plan, as Prefill would have; the times are
+// Session makes an evicted cache of a choice, as Prefill would have; the times are
 // not set.
-func (s *Study) Session(plan *Plan) (_ *Session, err error) {
+func (s *Study) Session(choice *Choice) (_ *Session, err error) {
 	defer kernels.CatchDevice(&err)
-	r := plan.request
-	keep := plan.Kept
-	_, merges := r.method.(Merger)
-	_, keepsAll := r.method.(PoolKeeper)
-	if merges || keepsAll {
+	r := choice.request
+	keep := choice.Kept
+	if r.plan.Merge != nil || r.plan.KeepsAll {
 		keep = nil
 	}
 	cache, err := s.Cache.Retained(keep)
@@ -478,12 +452,12 @@ func (s *Study) Session(plan *Plan) (_ *Session, err error) {
 		return nil, err
 	}
 	prompt := r.prompt
-	prompt.Budget = plan.Budget
+	prompt.Budget = choice.Budget
 	out := &Session{
-		Prompt: prompt, Cache: cache, Budget: Pairs(plan.Budget), logits: s.logits, FullBytes: s.FullBytes,
-		runtime: s.runtime, name: r.name, method: r.method, second: plan.Configured.Second, history: s.Prompt.Tokens,
+		Prompt: prompt, Cache: cache, Budget: Pairs(choice.Budget), logits: s.logits, FullBytes: s.FullBytes,
+		runtime: s.runtime, policy: choice.Configured, history: s.Prompt.Tokens,
 	}
-	if merges {
+	if r.plan.Merge != nil {
 		if err := out.evict(r); err != nil {
 			return nil, err
 		}

@@ -15,7 +15,7 @@ type Scores struct {
 	// Higher ones are kept, of equal ones the lower index. Where Score leaves nil, all are
 	// equal.
 	Values *kernels.Tensor
-	// Spread is what a SpreadScorer chooses by besides: a second number per entry, of the same
+	// Spread is what a Plan's Select chooses by besides: a second number per entry, of the same
 	// shape, or numbers per query head; else nil.
 	Spread *kernels.Tensor
 	// Entries are those of every KV head.
@@ -23,7 +23,7 @@ type Scores struct {
 	// Ops are the operations on Values.
 	Ops kernels.Selector
 
-	sums *Scores // that these were pooled from, of a Pooler that pools
+	sums *Scores // that these were pooled from, where scores are pooled
 }
 
 // NewScores are scores for the entries of an observed layer, which have no values yet.
@@ -79,19 +79,6 @@ func (s *Scores) Most() int { return slices.Max(s.Entries) }
 
 // Uniform are equal budgets of all heads.
 func (s *Scores) Uniform(budget int) []int { return slices.Repeat([]int{budget}, len(s.Entries)) }
-
-// selectBy selects by the rules of a method.
-func (s *Scores) selectBy(m Method, p Prompt, layer int) *kernels.Selection {
-	budget, sink, recent := layerBudget(m, p, layer)
-	if spreader, ok := m.(SpreadScorer); ok {
-		return spreader.SelectSpread(s, budget)
-	}
-	budgets := s.Uniform(budget)
-	if a, ok := m.(HeadAllocator); ok {
-		budgets = a.HeadBudgets(p, layer, budget, s)
-	}
-	return s.Select(budgets, sink, recent)
-}
 
 func entriesOf(o *model.Observation) []int {
 	entries := make([]int, o.Cache.KVHeads())

@@ -15,18 +15,6 @@ func upTo(from, to int) []int32 {
 	return out
 }
 
-// layerBudget is a layer's budget, and what is protected in it.
-func layerBudget(m Method, p Prompt, layer int) (budget, sink, recent int) {
-	budget = p.Budget
-	if a, ok := m.(LayerAllocator); ok {
-		budget = a.LayerBudgets(p)[layer]
-	}
-	if pr, ok := m.(Protector); ok {
-		sink, recent = pr.Protect(p)
-	}
-	return budget, sink, recent
-}
-
 // apportion makes whole budgets of shares without losing any of their sum: of the fractions
 // the largest are rounded up, among equals those of the lower layers or heads, and so
 // larger shares never get less. It is the method of largest remainders.

@@ -19,7 +19,7 @@ type Session struct {
 	// Budget is what the next turns keep. A share is of the whole conversation up to the
 	// end of a turn's prompt, evicted or not, so that it grows from turn to turn.
 	Budget Budget
-	// Pool are the indices that decoding is restricted to, of a PoolKeeper; else nil.
+	// Pool are the indices that decoding is restricted to, where the plan keeps all; else nil.
 	Pool [][][]int32
 
 	// PrefillTime is the time to first token of the turn: the whole pass, with
@@ -33,11 +33,9 @@ type Session struct {
 	Traffic Traffic
 
 	runtime *Runtime
-	name    string // of the policy
-	method  Method
-	second  SparseDecoder // of a composition
-	history []int32       // all tokens that were run
-	pending []int32       // the last generated token, which was not run
+	policy  *Configured
+	history []int32 // all tokens that were run
+	pending []int32 // the last generated token, which was not run
 	turns   int
 	ready   bool // a prompt has run and was not answered
 
@@ -45,8 +43,8 @@ type Session struct {
 	kept       []*kernels.Selection
 	scores     []*Scores
 	budgets    []int             // of every layer, where they differ
-	thresholds []*kernels.Tensor // by layer, of a Merger
-	decode     DecodeState
+	thresholds []*kernels.Tensor // by layer, where entries merge
+	decode     *Decoding         // nil: nothing is evicted while decoding
 	sparse     SparseState
 	stepBytes  []int64              // that the steps so far have read, of sparse policies
 	stepKept   []*kernels.Selection // of a step, by layer, until all of them are known
@@ -66,8 +64,7 @@ func (s *Session) Logits() []float32 {
 
 // Kept are, per layer and KV head, the indices of the entries that were kept of those
 // before the eviction: in the first turn the prompt's, later those that the turns
-// before have left and then the prompt's. Of a PoolKeeper, which evicts nothing, they
-// are the pool.
+// before have left and then the prompt's. Where nothing is evicted they are the pool.
 func (s *Session) Kept() [][][]int32 { return indicesOf(s.kept) }
 
 // Scores are those that the entries were kept by, [layer][kvHead][entry]; nil where the
@@ -87,7 +84,7 @@ func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error
 		Prompt:  Prompt{Config: &m.Config, Tokenizer: m.Tokenizer},
 		Cache:   m.NewCache(),
 		Budget:  budget,
-		runtime: rt, name: named.Name, method: named.Method, second: named.Second,
+		runtime: rt, policy: named,
 	}, nil
 }
 
@@ -120,34 +117,31 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 		return fmt.Errorf("turn: %w", err)
 	}
 	tokens = slices.Concat(s.pending, tokens)
-	s.Prompt.Budget = s.Budget.Of(int(s.Cache.Next()) + len(tokens))
-	entries := len(tokens) + s.mostEntries()
-	if _, ok := as[Responder](s.method); ok && response == nil && entries > s.Prompt.Budget {
-		if response, err = rt.ownResponse(ctx, slices.Concat(s.history, tokens)); err != nil {
+	p := &s.Prompt
+	p.Tokens, p.MaxNew, p.Entries, p.From = tokens, rt.MaxNew, len(tokens)+s.mostEntries(), int(s.Cache.Next())
+	p.Budget = s.Budget.Of(p.From + len(tokens))
+	p.Response, p.Draft, p.Drafted = response, nil, 0
+	s.FullBytes, s.PeakBytes, s.Traffic = 0, 0, Traffic{}
+	r := newRequest(s.policy, *p)
+	if r.plan.NeedsResponse && response == nil && !p.fits() {
+		if p.Response, err = rt.ownResponse(ctx, slices.Concat(s.history, tokens)); err != nil {
 			return err
 		}
+		r.know(func(own *Prompt) { own.Response = p.Response })
 	}
 	start := time.Now()
-	s.Prompt.Tokens, s.Prompt.Response, s.Prompt.MaxNew = tokens, response, rt.MaxNew
-	s.Prompt.Entries = entries
-	s.Prompt.From, s.Prompt.Draft, s.Prompt.Drafted = int(s.Cache.Next()), nil, 0
-	s.FullBytes, s.PeakBytes, s.Traffic = 0, 0, Traffic{}
-	if spec, ok := as[Speculator](s.method); ok && s.Prompt.Entries > s.Prompt.Budget {
-		var err error
-		if s.Prompt.Draft, s.PeakBytes, err = rt.speculate(ctx, spec, slices.Concat(s.history, tokens)); err != nil {
+	if r.plan.Draft != nil && !p.fits() {
+		if p.Draft, s.PeakBytes, err = rt.speculate(ctx, r.plan.Draft, slices.Concat(s.history, tokens)); err != nil {
 			return err
 		}
+		r.know(func(own *Prompt) { own.Draft = p.Draft })
 	}
-	r := &request{name: s.name, method: s.method, prompt: firstStage(s.Prompt, s.second)}
-	r.carry, _ = s.decode.(Carrier)
-	drafter, _ := as[Drafter](s.method)
-	_, waits := s.method.(CrossLayerAllocator)
-	whole := r.whole()
+	if s.decode != nil {
+		r.carry = s.decode.Carry
+	}
+	whole := r.plan.Whole(r.prompt.Entries, r.prompt.Budget)
 	opt := model.PrefillOptions{Capture: merge([]*request{r}), Pipelined: whole, Observe: func(o *model.Observation) error {
-		keep, err := r.observe(o)
-		if err != nil {
-			return err
-		}
+		keep := r.observe(o)
 		s.FullBytes += s.Cache.LayerBytes(o.Layer)
 		if whole {
 			return nil
@@ -163,15 +157,15 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 		s.FullBytes = int64(s.Cache.Next()) * int64(s.Cache.Layers()*s.Cache.KVHeads()) * s.Cache.PairBytes()
 	}
 	r.finish()
-	if drafter != nil && !r.idle() {
-		held, err := rt.draft(ctx, drafter, r, s.Cache, s.logits)
+	if r.plan.Drafted > 0 && !r.idle() {
+		held, err := rt.draft(ctx, r, s.Cache, s.logits)
 		if err != nil {
 			return err
 		}
-		s.Prompt.Drafted = r.prompt.Drafted
+		p.Drafted = r.prompt.Drafted
 		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+held)
 	}
-	if (drafter != nil || waits) && !r.idle() {
+	if r.plan.Waits() && !r.plan.KeepsAll && !r.idle() {
 		if err := s.evict(r); err != nil {
 			return err
 		}
@@ -215,14 +209,6 @@ func (s *Session) Rewind(tokens []int32) (kept int, err error) {
 	return 0, nil
 }
 
-// firstStage is the prompt as the first stage of a composition sees it.
-func firstStage(p Prompt, second SparseDecoder) Prompt {
-	if second != nil {
-		_, p.Budget = splitPrompt(p, adaptiveSplit)
-	}
-	return p
-}
-
 func (s *Session) mostEntries() int {
 	most := 0
 	for l := range s.Cache.Layers() {
@@ -235,11 +221,10 @@ func (s *Session) mostEntries() int {
 
 // evict keeps what was selected in all layers of the full cache.
 func (s *Session) evict(r *request) error {
-	merger, _ := s.method.(Merger)
 	s.thresholds = nil
 	for l, keep := range r.kept {
-		if merger != nil {
-			s.thresholds = append(s.thresholds, merger.Merge(s.Cache, l, keep))
+		if r.plan.Merge != nil {
+			s.thresholds = append(s.thresholds, r.plan.Merge(s.Cache, l, keep))
 		}
 		if err := s.Cache.RetainSelection(l, keep); err != nil {
 			return err
@@ -253,17 +238,14 @@ func (s *Session) begin(r *request) {
 	s.kept, s.scores, s.budgets = r.kept, r.scores, r.budgets
 	s.pending, s.ready, s.stepBytes = nil, true, nil
 	s.turns++
-	if _, ok := s.method.(PoolKeeper); ok {
+	if r.plan.KeepsAll {
 		s.Pool = s.Kept()
 	}
-	if d, ok := s.method.(DecodeEvicter); ok {
-		s.decode = d.StartDecode(s)
+	if r.plan.Decode != nil {
+		s.decode = r.plan.Decode(s)
 	}
-	if d, ok := s.method.(SparseDecoder); ok {
-		s.sparse = d.StartSparse(s)
-	}
-	if s.second != nil {
-		s.sparse = s.second.StartSparse(s)
+	if r.plan.Sparse != nil {
+		s.sparse = r.plan.Sparse(s)
 	}
 }
 

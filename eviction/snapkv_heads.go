@@ -20,30 +20,27 @@ var perOption = Option{Name: "per", Choices: choices("kv-head", perQueryHead), D
 // query head attends to its own part of it and to what has come since.
 type snapPerHead struct{ snapDense }
 
-var (
-	_ SpreadScorer  = snapPerHead{}
-	_ SparseDecoder = snapPerHead{}
-)
-
 // share is the prompt as one query head sees it.
 func (snapPerHead) share(p Prompt) Prompt {
 	p.Budget = max(1, p.Budget/p.Config.Group())
 	return p
 }
 
-func (m snapPerHead) Capture(p Prompt) model.Capture { return m.snapkv.Capture(m.share(p)) }
-
-// Score gives the scores of the query heads [heads, width] as the spread; the values, their
+// Plan scores by the query heads [heads, width] as the spread; the values, their
 // means over groups, choose nothing.
-func (m snapPerHead) Score(s *Scores, p Prompt, o *model.Observation) error {
-	term := m.term(m.share(p), o)
-	s.Observe(term)
-	s.Spread = s.Ops.Alloc(kernels.F32, p.Config.Heads, s.Most())
-	s.Ops.Scores(s.Spread, perHead(s.Entries, p.Config.Heads), []kernels.ScoreTerm{term}, false)
-	return nil
+func (m snapPerHead) Plan(p Prompt) Plan {
+	plan := m.snapkv.Plan(m.share(p))
+	plan.Layers = denseBudgets(p, p.Budget, m.dense)
+	plan.Score = func(s *Scores, o *model.Observation) {
+		term := m.term(m.share(p), o)
+		s.Observe(term)
+		s.Spread = s.Ops.Alloc(kernels.F32, p.Config.Heads, s.Most())
+		s.Ops.Scores(s.Spread, perHead(s.Entries, p.Config.Heads), []kernels.ScoreTerm{term}, false)
+	}
+	plan.Select = m.union
+	plan.Sparse = func(s *Session) SparseState { return m.choices(s, plan.Layers) }
+	return plan
 }
-
-func (m snapPerHead) Protect(p Prompt) (sink, recent int) { return m.snapkv.Protect(m.share(p)) }
 
 // perHead repeats the numbers of KV heads for their query heads.
 func perHead(x []int, heads int) (out []int) {
@@ -64,8 +61,8 @@ func (m snapPerHead) choose(s *Scores, budget int) [][]int32 {
 	return s.Ops.Select(s.Spread, entries, slices.Repeat([]int{own}, heads), 0, windowOf(m.window, own)).Indices()
 }
 
-// SelectSpread implements SpreadScorer: the unions.
-func (m snapPerHead) SelectSpread(s *Scores, budget int) *kernels.Selection {
+// union is a Plan's Select.
+func (m snapPerHead) union(s *Scores, budget int) *kernels.Selection {
 	chosen := m.choose(s, budget)
 	group, kept := len(chosen)/len(s.Entries), make([][]int32, len(s.Entries))
 	for h := range kept {
@@ -76,13 +73,12 @@ func (m snapPerHead) SelectSpread(s *Scores, budget int) *kernels.Selection {
 	return kernels.Chosen(kept, s.Entries)
 }
 
-// StartSparse implements SparseDecoder. A prompt within the budget has no scores, and
-// everything is read.
-func (m snapPerHead) StartSparse(s *Session) SparseState {
+// choices are what the query heads read of a session under the layers' budgets. A prompt within
+// the budget has no scores, and everything is read.
+func (m snapPerHead) choices(s *Session, budgets []int) SparseState {
 	st := &headChoice{}
 	for l, scores := range s.scores {
-		budget, _, _ := layerBudget(m, s.Prompt, l)
-		chosen := m.choose(scores, budget)
+		chosen := m.choose(scores, budgets[l])
 		kept, entries := s.kept[l].Indices(), make([]int, s.Cache.KVHeads())
 		for h := range entries {
 			entries[h] = s.Cache.Entries(l, h)

@@ -11,17 +11,14 @@ import (
 // budget of what that leaves. It is called "first:second".
 func TwoStage(first, second *Configured) (*Configured, error) {
 	name := first.Name + ":" + second.Name
-	_, evicts := first.Method.(DecodeEvicter)
-	_, sparse := first.Method.(SparseDecoder)
-	if evicts || sparse || first.Second != nil {
+	if evicts, sparse := first.decodes(); evicts || sparse {
 		return nil, fmt.Errorf("policy %s: %s goes on while decoding, want a first stage that evicts the prompt only", name, first.Name)
 	}
-	decoder, ok := second.Method.(SparseDecoder)
-	if !ok || second.Policy.Kind != "decode" {
+	if _, sparse := second.decodes(); !sparse || second.Policy.Kind != "decode" {
 		return nil, fmt.Errorf("policy %s: second stage %s, want a sparse policy of kind decode", name, second.Name)
 	}
 	out := *first
-	out.Name, out.Second = name, decoder
+	out.Name, out.Second = name, second.Method
 	out.Policy.Kind = "prefill + decode"
 	return &out, nil
 }

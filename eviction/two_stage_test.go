@@ -76,7 +76,7 @@ func TestEveryComposition(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, p := range all {
-		s, err := study.Session(study.Plans[i])
+		s, err := study.Session(study.Choices[i])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,40 +38,35 @@ type Workload struct {
 // Workload is the policy's work on a prompt of a model, and on a response of maxNew tokens.
 // What a policy that knows the response does to get it is left out.
 func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workload {
-	full := Prompt{Tokens: make([]int32, tokens), Entries: tokens, Budget: budget, MaxNew: maxNew, Config: c}
 	w := Workload{Tokens: tokens, MaxNew: maxNew, Held: slices.Repeat([]int{tokens}, c.Layers)}
-	if _, ok := n.Method.(SparseDecoder); ok || n.Second != nil {
+	r := newRequest(n, Prompt{Tokens: make([]int32, tokens), Entries: tokens, Budget: budget, MaxNew: maxNew, Config: c})
+	if r.plan.Sparse != nil {
 		w.Read = budget
 	}
-	_, bounded := n.Method.(DecodeEvicter)
-	p := firstStage(full, n.Second)
-	idle := tokens <= p.Budget
-	if spec, ok := as[Speculator](n.Method); ok && !idle {
-		w.Draft, w.DraftModel = spec.DraftTokens(), spec.DraftModel()
-		p.Draft = make([]int32, w.Draft)
+	fits := r.prompt.fits()
+	if draft := r.plan.Draft; draft != nil && !fits {
+		w.Draft, w.DraftModel = draft.Tokens, draft.Model
+		r.know(func(p *Prompt) { p.Draft = make([]int32, w.Draft) })
 	}
-	if d, ok := as[Drafter](n.Method); ok && !idle {
-		w.Draft, w.OnEvicted, w.Waits = d.DraftTokens(), true, true
+	if r.plan.Drafted > 0 && !fits {
+		w.Draft, w.OnEvicted = r.plan.Drafted, true
 	}
-	if _, ok := as[Responder](n.Method); ok {
-		p.Response = make([]int32, max(1, maxNew))
+	if r.plan.NeedsResponse {
+		r.know(func(p *Prompt) { p.Response = make([]int32, max(1, maxNew)) })
 	}
-	if !idle || bounded {
-		w.Capture = n.Method.Capture(p)
+	if !r.idle() {
+		w.Capture = r.plan.Capture
 	}
-	limits := n.limits(p)
-	if bounded {
+	limits := r.limits()
+	if r.plan.Decode != nil {
 		w.Limit = limits
 	}
-	if idle {
+	if fits {
 		return w
 	}
-	_, crosses := n.Method.(CrossLayerAllocator)
-	_, keepsAll := n.Method.(PoolKeeper)
-	_, w.Merges = n.Method.(Merger)
-	w.Waits = w.Waits || crosses || keepsAll
+	w.Merges, w.Waits = r.plan.Merge != nil, r.plan.Waits()
 	for l := range w.Held {
-		if !keepsAll {
+		if !r.plan.KeepsAll {
 			w.Held[l] = min(tokens, limits[l])
 		}
 	}
@@ -80,17 +75,18 @@ func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workl
 
 // limits are the layers' budgets; where they depend on what is observed, those of layers
 // that are all alike.
-func (n *Configured) limits(p Prompt) []int {
-	if a, ok := n.Method.(CrossLayerAllocator); ok {
-		alike := make([][]float64, p.Config.Layers)
+func (r *request) limits() []int {
+	c := r.prompt.Config
+	if r.plan.CrossLayer != nil {
+		alike := make([][]float64, c.Layers)
 		for l := range alike {
-			alike[l] = make([]float64, p.Config.Heads)
+			alike[l] = make([]float64, c.Heads)
 		}
-		return a.CrossLayerBudgets(p, alike)
+		return r.plan.CrossLayer.Budgets(alike)
 	}
-	out := make([]int, p.Config.Layers)
+	out := make([]int, c.Layers)
 	for l := range out {
-		out[l], _, _ = layerBudget(n.Method, p, l)
+		out[l] = r.plan.LayerBudget(l, r.prompt.Budget)
 	}
 	return out
 }

@@ -248,13 +248,13 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Con
 		}
 		losses[i] = t.learners[i].loss.Report(v)
 	}
-	critical := study.Plans[(len(policies)-1)*len(budgets):]
+	critical := study.Choices[(len(policies)-1)*len(budgets):]
 	out := make([]agreement, len(policies)-1)
 	for p := range out {
 		a := &out[p]
 		a.Tau = math.NaN()
 		for b := range budgets {
-			plan, want := study.Plans[p*len(budgets)+b], critical[b]
+			plan, want := study.Choices[p*len(budgets)+b], critical[b]
 			if plan.Scores == nil || want.Scores == nil { // the prompt fits the budget
 				a.Hit, a.Recall = append(a.Hit, math.NaN()), append(a.Recall, math.NaN())
 				continue

@@ -176,8 +176,8 @@ func (c *queryComparison) content(name string) (model.TokenRows, error) {
 		return nil, err
 	}
 	m := c.runner.Model
-	capture := policy.Method.Capture(eviction.Prompt{Tokens: c.prompt, Entries: len(c.prompt), Config: &m.Config, Tokenizer: m.Tokenizer})
-	return capture.Probes[0].(model.TokenRows), nil
+	plan := policy.Method.Plan(eviction.Prompt{Tokens: c.prompt, Entries: len(c.prompt), Config: &m.Config, Tokenizer: m.Tokenizer})
+	return plan.Capture.Probes[0].(model.TokenRows), nil
 }
 
 // similarity is that of rows, each trial of which stands at a start, and the response's.

@@ -205,7 +205,7 @@ func (c *comparison) score(ctx context.Context, b *evaluation.Bench, opt model.G
 	if err != nil {
 		return nil, nil, err
 	}
-	return study.Response, study.Plans[0].Scores, nil
+	return study.Response, study.Choices[0].Scores, nil
 }
 
 // drafted is what the draft model answers with its own full cache.

@@ -77,7 +77,7 @@ func decodeTogether(ctx context.Context, rt *eviction.Runtime, study *eviction.S
 	}
 	var answers []*eviction.Answer
 	for range n {
-		s, err := study.Session(study.Plans[0])
+		s, err := study.Session(study.Choices[0])
 		if err != nil {
 			return 0, err
 		}

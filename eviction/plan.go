@@ -1,0 +1,190 @@
+package eviction
+
+import (
+	"glimpse/kernels"
+	"glimpse/model"
+	"glimpse/model/tokenizer"
+)
+
+// Prompt is what a method knows before the prompt runs. In a conversation it is
+// the prompt of one turn, which runs on what the turns before it have left.
+type Prompt struct {
+	Tokens   []int32
+	Entries  int     // most of any KV head once the prompt has run; in the first turn n, of every head
+	Budget   int     // entries to keep per KV head and layer, B
+	From     int     // position of the prompt's first token, above 0 in later turns
+	MaxNew   int     // most tokens of the response; 0: unknown
+	Response []int32 // the response to come, of a Plan that needs it
+	Draft    []int32 // what the draft model of a Plan answers
+	Drafted  int     // tokens that the draft on the evicted cache has run; 0 in the first look
+	Config   *model.Config
+	// Tokenizer is the model's; nil where it has none.
+	Tokenizer *tokenizer.Tokenizer
+}
+
+// fits tells that the budget has room for everything.
+func (p Prompt) fits() bool { return p.Entries <= p.Budget }
+
+// Method is a policy with its options resolved. It is immutable and safe for
+// concurrent use.
+type Method interface {
+	// Plan says what the policy wants of a prompt. It is asked again as more is known of the
+	// prompt: its response, its draft, and after a draft on the evicted cache (Drafted) for the
+	// second look.
+	Plan(p Prompt) Plan
+}
+
+// Plan is what a policy wants of one prompt. Whoever runs, counts or measures a policy reads
+// it; what is nil or zero is not wanted.
+type Plan struct {
+	// Capture says what to observe of the prompt's pass.
+	Capture model.Capture
+	// Score gives every entry of a layer its importance, from what Capture asked for. The
+	// values are numbers or −Inf; higher is kept. Nil: all are equal.
+	Score func(s *Scores, o *model.Observation)
+	// Pooling is that of scores which are sums, before entries are ranked by them.
+	Pooling Pooling
+
+	// Sink and Recent are the first and the last entries that are kept whatever their scores.
+	// Their sum is at most the budget.
+	Sink, Recent int
+	// Layers are budgets of the layers, which sum to at most layers · B; nil: B for each.
+	Layers []int
+	// CrossLayer, where it is set, makes them of what was observed of all layers.
+	CrossLayer *CrossLayer
+	// Heads are the budgets of a layer's KV heads, of which budget is the mean. Over all
+	// layers they sum to at most what uniform ones would. Nil: budget for each.
+	Heads func(layer, budget int, s *Scores) []int
+	// Select, where it is set, chooses at most budget entries of every head by more than a
+	// number per KV head and entry, in the place of Sink, Recent and Heads.
+	Select func(s *Scores, budget int) *kernels.Selection
+	// Merge changes the kept pairs of a layer, which still holds all of them, by what is
+	// evicted, and returns the merge threshold per KV head, F64 [kvHeads], NaN where nothing
+	// was evicted.
+	Merge func(c *model.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor)
+	// KeepsAll: nothing is evicted. What is selected is the pool that decoding is restricted
+	// to until the next turn.
+	KeepsAll bool
+
+	// NeedsResponse: it wants Prompt.Response.
+	NeedsResponse bool
+	// Draft, where it is set, wants Prompt.Draft.
+	Draft *Draft
+	// Drafted, above 0, evicts twice: at most so many tokens are decoded on the evicted cache,
+	// up to the end token. The plan of the second look (Prompt.Drafted) then scores the full
+	// cache by the attention of their queries, given like an observation of one probe, besides
+	// the windows that Capture asked for.
+	Drafted int
+
+	// Decode begins a response, on what the prompt left, in which eviction goes on.
+	Decode func(s *Session) *Decoding
+	// Sparse begins a response whose steps attend to a few of the entries that the cache
+	// holds: of s.Pool where it is not nil, else of all. It composes with any eviction of the
+	// prompt.
+	Sparse func(s *Session) SparseState
+}
+
+// CrossLayer are budgets of layers that depend on what was observed of all of them, so that no
+// layer is evicted before the last one has run. Layers may get more than their share only
+// where the method says so.
+type CrossLayer struct {
+	// Statistics are the numbers that the budgets depend on, of a layer's observation.
+	Statistics func(o *model.Observation) []float64
+	// Budgets are those of all layers, given the numbers of each.
+	Budgets func(statistics [][]float64) []int
+}
+
+// Draft is what another model answers to the prompt, its end token excluded.
+type Draft struct {
+	Model  *model.Model // nil: the model itself
+	Tokens int          // at most
+}
+
+// Decoding is the eviction of one response, token by token.
+type Decoding struct {
+	// Capture says what to observe of a step.
+	Capture model.Capture
+	// Step sees a layer after one more token and selects what the cache keeps of it; nil
+	// keeps everything. It may merge what goes into what stays. Scores that it decides by
+	// are told to [Session.Ranked].
+	Step func(o *model.Observation) (*kernels.Selection, error)
+	// StepAll, where it is set, is Step of all layers at once, whose scores are
+	// [layers·heads, width], in the same memory: operations of a device on so few numbers take
+	// longer to start than to run. entries and what it selects are those of every KV head,
+	// layer by layer.
+	StepAll func(logScores *kernels.Tensor, entries []int) *kernels.Selection
+	// Carry, where it is set, adds what the turns before have left to the scores of a turn's
+	// prompt, whose first entries are those that the response knows.
+	Carry func(p Prompt, o *model.Observation, s *Scores)
+}
+
+// SparseState is what a sparse policy knows of the cache while one response is
+// decoded.
+type SparseState interface {
+	// Select chooses the step's entries and returns the bytes that it read of keys
+	// and values, or of what stands for them, to do so.
+	Select(s *model.SparseStep) (estimation int64, err error)
+	// Recordable tells that Select reads nothing of a device, so that its steps can be
+	// recorded once and replayed.
+	Recordable() bool
+	// Estimated are, by step, the bytes that were read besides those that Select has told;
+	// nil of none.
+	Estimated() []int64
+	// Bytes is the memory that it holds beside the cache.
+	Bytes() int64
+}
+
+// Waits tells that the full cache of all layers stays until the last one is observed,
+// whatever their budgets are.
+func (p *Plan) Waits() bool { return p.Drafted > 0 || p.CrossLayer != nil || p.KeepsAll }
+
+// Whole tells the same of a prompt of which every layer holds so many entries.
+func (p *Plan) Whole(entries, budget int) bool {
+	if p.Waits() || entries <= budget {
+		return true
+	}
+	for _, own := range p.Layers {
+		if own < entries {
+			return false
+		}
+	}
+	return p.Layers != nil
+}
+
+// LayerBudget is a layer's budget where the prompt's is B.
+func (p *Plan) LayerBudget(layer, budget int) int {
+	if p.Layers == nil {
+		return budget
+	}
+	return p.Layers[layer]
+}
+
+// choose selects a layer's entries of at most budget.
+func (p *Plan) choose(s *Scores, layer, budget int) *kernels.Selection {
+	if p.Select != nil {
+		return p.Select(s, budget)
+	}
+	budgets := s.Uniform(budget)
+	if p.Heads != nil {
+		budgets = p.Heads(layer, budget, s)
+	}
+	return s.Select(budgets, p.Sink, p.Recent)
+}
+
+// groupOption lets users choose the grouping.
+func groupOption(start kernels.Grouping) Option {
+	return Option{Name: "group", Default: float64(start), Choices: choices("mean", "max", "sum"), Doc: "how the scores of the query heads of a KV head become one"}
+}
+
+func groupingOf(s Settings) kernels.Grouping { return kernels.Grouping(s.Int("group")) }
+
+// windowOf is the observation window under a budget: at most half of it, so that
+// something is left to select.
+func windowOf(window, budget int) int { return max(1, min(window, budget/2)) }
+
+// largest is the element-wise maximum of two observations of the same heads of a layer.
+func largest(c *model.Cache, layer int, a, b *kernels.Tensor) *kernels.Tensor {
+	out := copied(c, layer, a)
+	c.On(layer).Selector().MaxScores(out, b)
+	return out
+}
