@@ -195,6 +195,28 @@ func (c *Cache) Reserve(n int) {
 	}
 }
 
+// lengths are the entries of every head.
+func (c *Cache) lengths() (n [][]int) {
+	for l := range c.heads {
+		n = append(n, nil)
+		for i := range c.heads[l] {
+			n[l] = append(n[l], c.Entries(l, i))
+		}
+	}
+	return n
+}
+
+// reserveGrown makes room for n more entries in heads that have more than they had.
+func (c *Cache) reserveGrown(before [][]int, n int) {
+	for l := range c.heads {
+		for i := range c.heads[l] {
+			if h := &c.heads[l][i]; len(h.pos) > before[l][i] {
+				c.makeRoom(l, h, n)
+			}
+		}
+	}
+}
+
 // append adds k, v [n, kvHeads, headDim] at positions pos [n], which must
 // ascend and follow those already held.
 func (c *Cache) append(layer int, k, v *kernels.Tensor, pos []int32) {

@@ -42,6 +42,9 @@ var ErrStop = errors.New("the response is to stop")
 // Generate decodes a response from the logits of the prompt's last token. It
 // returns the tokens without the end token; ended tells whether there was one.
 // The last token returned is not in the cache.
+//
+// On a model that only counts memory (see [Model.Counted]) the response is as long as it may get.
+// Its first two steps run; of the others the memory is taken by which heads have grown in these.
 func (r *Runner) Generate(ctx context.Context, cache *Cache, logits []float32, opt GenerateOptions) (tokens []int32, ended bool, err error) {
 	return r.Continue(ctx, cache, HostLogits(logits), opt)
 }
@@ -58,11 +61,22 @@ func (r *Runner) Continue(ctx context.Context, cache *Cache, logits *Logits, opt
 			return nil, false, err
 		}
 	}
+	counted := r.Model.Counts()
+	lengths := cache.lengths()
 	for {
-		if err := out.take(logits); err != nil || out.done {
+		if counted {
+			err = out.accept(0, nil)
+		} else {
+			err = out.take(logits)
+		}
+		if err != nil || out.done {
 			return out.tokens, out.ended, err
 		}
-		if logits, err = r.Forward(ctx, cache, out.last(), step); err != nil {
+		if n := len(out.tokens); counted && n > 2 { // the second step is recorded where a device records
+			if n == 3 {
+				cache.reserveGrown(lengths, out.MaxNew-n)
+			}
+		} else if logits, err = r.Forward(ctx, cache, out.last(), step); err != nil {
 			return out.tokens, false, err
 		}
 		if err := out.stepped(); err != nil {

@@ -69,15 +69,15 @@ func (r *response) next(logits *Logits) (int32, error) {
 	return logits.next(r.sampler)
 }
 
-// accept takes a token that was drawn from logits.
+// accept takes a token that was drawn from logits; nil where nothing is computed.
 func (r *response) accept(id int32, logits *Logits) error {
 	r.done = true
-	if slices.Contains(r.eos, id) {
+	if logits != nil && slices.Contains(r.eos, id) {
 		r.ended = true
 		return nil
 	}
 	r.tokens = append(r.tokens, id)
-	if r.OnLogProb != nil {
+	if r.OnLogProb != nil && logits != nil {
 		p, err := logits.LogProb(id)
 		if err != nil {
 			return err
