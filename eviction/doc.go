@@ -2,17 +2,16 @@
 // runs models with the cache so evicted.
 //
 // A policy is one file that registers itself in [Policies]. What it registers
-// makes a [Method], the policy with its options resolved. The least a Method does
-// is score: it says what it needs to observe of a pass over the prompt and turns
-// one layer's observation into a score per KV head and entry. Everything else is
-// an optional interface: protected sinks and recent entries ([Protector]), budgets
-// that differ between layers ([LayerAllocator], [CrossLayerAllocator]) or KV heads
-// ([HeadAllocator]), a second look at the prompt with a draft's queries ([Drafter]),
-// a draft that another model writes ([Speculator]), merging what goes into what
-// stays ([Merger]), eviction while decoding ([DecodeEvicter]), decoding that reads a
-// few of the entries it holds ([SparseDecoder]).
+// makes a [Method], the policy with its options resolved, whose [Plan] says what it
+// wants of a prompt. The least is to say what to observe of a pass over the prompt and
+// to turn one layer's observation into a score per KV head and entry. Everything else is
+// a field of the plan that may be left empty: protected sinks and recent entries, budgets
+// that differ between layers or KV heads, a draft, by the model on what was evicted or by
+// another model, merging what goes into what stays, eviction while decoding, decoding that
+// reads a few of the entries it holds. What runs a prompt ([Session]), measures it ([Study]),
+// counts its memory ([Runtime.Footprint]) or its operations ([Workload]) reads the plan.
 //
-// The policies adakv and compose wrap another one ([Wrapper]): they take its scores
+// The policies adakv and compose take the plan of another one, with its scores,
 // and select by rules of their own. A policy is a scorer for them if it says so when
 // it registers. [TwoStage] makes one policy of an eviction of the prompt and a sparse
 // one.

@@ -15,7 +15,7 @@ import (
 type Runtime struct {
 	Runner *model.Runner
 	// MaxNew is the most tokens that responses will have, which the split of a budget
-	// between two stages may depend on; 0: unknown. It also bounds what a Responder is
+	// between two stages may depend on; 0: unknown. It also bounds what a policy is
 	// told of the response where the caller does not know it.
 	MaxNew int
 }
@@ -311,7 +311,7 @@ type Study struct {
 
 // Study observes a prompt once for all policies at all budgets and generates the
 // model's own greedy response with the full cache, of at most maxResponse tokens,
-// which Responders get. The choices are policy by policy, budgets in the given order.
+// which policies get that need it. The choices are policy by policy, budgets in the given order.
 // The selections are those that Prefill makes.
 func (rt *Runtime) Study(ctx context.Context, policies []*Configured, tokens []int32, budgets []int, maxResponse int) (*Study, error) {
 	return rt.StudyGenerate(ctx, policies, tokens, budgets, model.GenerateOptions{MaxNew: maxResponse})
