@@ -94,10 +94,6 @@ func (s *Session) endResponse(tokens []int32, ended bool, err error) {
 	}
 }
 
-// settleSteps is after how many steps the host reads which positions a device has kept: until
-// then it remembers those of all entries there have been.
-const settleSteps = 1024
-
 // observeStep counts what a step has read of a layer and lets the policy evict.
 func (s *Session) observeStep(o *model.Observation) error {
 	if s.sparse == nil {
@@ -106,13 +102,7 @@ func (s *Session) observeStep(o *model.Observation) error {
 	if s.decode == nil {
 		return nil
 	}
-	if err := s.evictStep(o); err != nil {
-		return err
-	}
-	if o.Layer == o.Cache.Layers()-1 && s.Traffic.Steps%settleSteps == 0 {
-		return o.Cache.Settle()
-	}
-	return nil
+	return s.evictStep(o)
 }
 
 // evictStep lets the policy evict after a decoding step.

@@ -29,13 +29,13 @@ type Cache struct {
 
 	prefilling bool // from the start of a prefill to its end
 
-	windows []int           // of the layers' attention, 0 for none
-	pending []*pendingLayer // per layer: positions that only the device knows, or nil
-	// joint is what the pending layers' origins were after the last selection of all layers
-	// at once, and origins the layers' parts of it: a layer with another one has changed by
-	// itself since.
-	joint   *kernels.Selection
-	origins []*kernels.Selection
+	windows []int // of the layers' attention, 0 for none
+
+	// onDevice are per layer the positions of the first entries of its heads where evictions have
+	// left them on a device; nil where the host has all. Those of later entries are the host's.
+	// joint, where it is not nil, is those of all layers together, which then are its parts.
+	onDevice []*kernels.Selection
+	joint    *kernels.Selection
 }
 
 // cacheRoom is the memory of the layers on a device. Those of several may be filled by
@@ -64,7 +64,7 @@ const growEntries = 16
 func (m *Model) NewCache() *Cache {
 	c := &Cache{
 		dtype: m.CacheDType(), headDim: m.Config.HeadDim, heads: make([][]headCache, m.Config.Layers),
-		windows: make([]int, m.Config.Layers), pending: make([]*pendingLayer, m.Config.Layers),
+		windows: make([]int, m.Config.Layers), onDevice: make([]*kernels.Selection, m.Config.Layers),
 	}
 	if m.Config.LongRoPE != nil {
 		c.longAfter = m.Config.LongRoPE.After
@@ -358,7 +358,7 @@ func (c *Cache) Retained(keep [][][]int32) (_ *Cache, err error) {
 	}
 	out := &Cache{
 		dtype: c.dtype, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads)),
-		windows: c.windows, pending: make([]*pendingLayer, len(c.heads)),
+		windows: c.windows, onDevice: make([]*kernels.Selection, len(c.heads)),
 		long: c.long, longAfter: c.longAfter, expected: c.expected,
 	}
 	var room *cacheRoom
@@ -425,7 +425,8 @@ func (c *Cache) LayerBytes(layer int) int64 {
 
 // Clear drops every entry and keeps the memory, for another sequence.
 func (c *Cache) Clear() {
-	clear(c.pending)
+	clear(c.onDevice)
+	c.joint = nil
 	c.changed()
 	for l := range c.heads {
 		for i := range c.heads[l] {

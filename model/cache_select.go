@@ -7,11 +7,32 @@ import (
 	"glimpse/kernels"
 )
 
-// pendingLayer is what the host knows of a layer's positions after evictions on the
-// device: every entry of head h is one of known[h], the device knows which.
-type pendingLayer struct {
-	known  [][]int32
-	origin *kernels.Selection // entries as indices of known, in the order of the cache
+// composed are the positions of what s selects of layers, from the first one on, of whose first
+// entries the positions are before; those that have come since follow each other.
+func (c *Cache) composed(first int, before, s *kernels.Selection) *kernels.Selection {
+	if !before.OnDevice() && !slices.ContainsFunc(before.Indices(), func(pos []int32) bool { return len(pos) > 0 && int(pos[len(pos)-1]) >= len(pos) }) {
+		return s // of a prompt that is whole
+	}
+	kvHeads, base := c.KVHeads(), make([]int, s.Heads())
+	for i := range base {
+		h := &c.heads[first+i/kvHeads][i%kvHeads]
+		if n := before.Len(i); n < len(h.pos) {
+			base[i] = int(h.pos[n])
+		}
+	}
+	return c.On(first).Selector().Compose(before, s, base)
+}
+
+// positionsOf are the positions of a layer's first entries.
+func (c *Cache) positionsOf(layer int) *kernels.Selection {
+	if p := c.onDevice[layer]; p != nil {
+		return p
+	}
+	var pos [][]int32
+	for i := range c.heads[layer] {
+		pos = append(pos, c.heads[layer][i].pos)
+	}
+	return kernels.HostSelection(pos)
 }
 
 // RetainSelection is Retain of a selection, whose indices stay where they are: on a
@@ -33,20 +54,7 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 			return fmt.Errorf("retain layer %d head %d: %d entries of %d", layer, i, s.Len(i), len(heads[i].pos))
 		}
 	}
-	p := c.pending[layer]
-	if p == nil {
-		p = &pendingLayer{known: make([][]int32, len(heads)), origin: s}
-		for i := range heads {
-			p.known[i] = slices.Clone(heads[i].pos)
-		}
-	} else {
-		base := make([]int, len(heads))
-		for i := range heads {
-			base[i] = len(p.known[i])
-			p.known[i] = append(p.known[i], heads[i].pos[p.origin.Len(i):]...)
-		}
-		p = &pendingLayer{known: p.known, origin: device.Compose(p.origin, s, base)}
-	}
+	positions := c.composed(layer, c.positionsOf(layer), s)
 	var from, to []kernels.KV
 	var anew, whole []bool
 	for i := range heads {
@@ -69,7 +77,7 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 		}
 		heads[i].shorten(s.Len(i)) // the values come with settle
 	}
-	c.pending[layer] = p
+	c.onDevice[layer], c.joint = positions, nil
 	if c.windows[layer] > 0 { // the next attention reads them
 		c.settle(layer)
 	}
@@ -108,7 +116,7 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 	}
 	c.changed()
 	if s.OnDevice() {
-		if err := c.originAll(device, s); err != nil {
+		if err := c.selectPositions(device, s); err != nil {
 			return err
 		}
 	}
@@ -163,84 +171,49 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 	return nil
 }
 
-// originAll notes in every layer which positions a selection of all layers leaves.
-func (c *Cache) originAll(device kernels.Selector, s *kernels.Selection) error {
+// selectPositions keeps the positions of what a selection of all layers leaves, in one operation
+// where they lie together.
+func (c *Cache) selectPositions(device kernels.Selector, s *kernels.Selection) error {
 	kvHeads := c.KVHeads()
-	for l, heads := range c.heads {
-		for i := range heads {
-			if n := s.Len(l*kvHeads + i); n > len(heads[i].pos) {
-				return fmt.Errorf("retain layer %d head %d: %d entries of %d", l, i, n, len(heads[i].pos))
-			}
+	for i := range s.Heads() {
+		if h := &c.heads[i/kvHeads][i%kvHeads]; s.Len(i) > len(h.pos) {
+			return fmt.Errorf("retain layer %d head %d: %d entries of %d", i/kvHeads, i%kvHeads, s.Len(i), len(h.pos))
 		}
 	}
-	of := func(s *kernels.Selection) (layers []*kernels.Selection) {
+	before := c.joint
+	if before == nil {
+		var parts []*kernels.Selection
 		for l := range c.heads {
-			layers = append(layers, s.Of(l*kvHeads, (l+1)*kvHeads))
+			parts = append(parts, c.positionsOf(l))
 		}
-		return layers
+		before = kernels.JoinSelections(device, parts)
 	}
-	var before []*kernels.Selection // as the layers hold them
-	fresh := true
-	for _, p := range c.pending {
-		if p != nil {
-			before, fresh = append(before, p.origin), false
-		}
+	if before != nil {
+		c.joint = c.composed(0, before, s)
 	}
-	if !fresh && len(before) == len(c.heads) && !slices.Equal(before, c.origins) {
-		c.joint = kernels.JoinSelections(device, before)
-	}
-	joint := !fresh && len(before) == len(c.heads) && c.joint != nil
-	base := make([]int, 0, s.Heads())
-	origins := of(s)
-	for l, heads := range c.heads {
-		p := c.pending[l]
-		if p == nil {
-			p = &pendingLayer{known: make([][]int32, len(heads)), origin: origins[l]}
-			for i := range heads {
-				p.known[i] = slices.Clone(heads[i].pos)
-			}
-			c.pending[l] = p
-			continue
-		}
-		for i := range heads {
-			base = append(base, len(p.known[i]))
-			p.known[i] = append(p.known[i], heads[i].pos[p.origin.Len(i):]...)
-		}
-		if !joint {
-			c.pending[l] = &pendingLayer{p.known, device.Compose(p.origin, origins[l], base[len(base)-kvHeads:])}
+	for l := range c.heads {
+		if from, to := l*kvHeads, (l+1)*kvHeads; c.joint != nil {
+			c.onDevice[l] = c.joint.Of(from, to)
+		} else {
+			c.onDevice[l] = c.composed(l, c.positionsOf(l), s.Of(from, to))
 		}
 	}
-	switch {
-	case joint:
-		s = device.Compose(c.joint, s, base)
-		origins = of(s)
-		for l, p := range c.pending {
-			c.pending[l] = &pendingLayer{p.known, origins[l]}
-		}
-	case !fresh:
-		s, origins = nil, nil
-	}
-	c.joint, c.origins = s, origins
 	return nil
 }
 
 // settle reads the positions that only the device knows.
 func (c *Cache) settle(layer int) {
-	p := c.pending[layer]
+	p := c.onDevice[layer]
 	if p == nil {
 		return
 	}
-	c.pending[layer] = nil
-	for i, origin := range p.origin.Indices() {
-		pos := c.heads[layer][i].pos
-		for j, at := range origin {
-			pos[j] = p.known[i][at]
-		}
+	c.onDevice[layer], c.joint = nil, nil
+	for i, pos := range p.Indices() {
+		copy(c.heads[layer][i].pos, pos)
 	}
 }
 
-// Settle reads the positions that evictions on a device have left there, after which
-// the host no longer needs those of what was evicted: for a cache that is kept for long.
+// Settle reads the positions that evictions on a device have left there.
 func (c *Cache) Settle() (err error) {
 	defer kernels.CatchDevice(&err)
 	for l := range c.heads {
