@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"glimpse/internal/figures"
-	"glimpse/internal/tbevents"
 	"glimpse/model"
+	"glimpse/training/tbevents"
 )
 
 // scalars are a step's curves.

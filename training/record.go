@@ -14,7 +14,7 @@ import (
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/progress"
 	"glimpse/internal/regularfile"
-	"glimpse/internal/tbevents"
+	"glimpse/training/tbevents"
 )
 
 // Recorder writes down what a run does while it goes: a bar or log lines, a JSONL file,

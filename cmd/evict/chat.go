@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 
+	"glimpse/console"
 	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/model"
-	"glimpse/serving"
 
 	"github.com/spf13/cobra"
 )
@@ -19,7 +19,7 @@ func newChat() *cobra.Command {
 		example string
 		tokens  int
 		asJSON  bool
-		o       serving.Options
+		o       console.Options
 	)
 	cmd := &cobra.Command{
 		Use:   "chat",
@@ -83,7 +83,7 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
 			}
 			o.Choice.Report(cmd.ErrOrStderr(), l.Model, o.Sampling)
 			o.Sampling.Seed = s.Seed
-			c, err := serving.NewConversation(l.Model, named.Configured, label(named), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			c, err := console.NewConversation(l.Model, named.Configured, label(named), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -95,9 +95,9 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
 				}
 				return other.Configured, label(other), nil
 			}
-			var opening *serving.Prompt
+			var opening *console.Prompt
 			if example != "" {
-				if opening, err = (&serving.PromptSource{Example: example, Tokens: tokens}).ReadExample(l.Model, s.Seed); err != nil {
+				if opening, err = (&console.PromptSource{Example: example, Tokens: tokens}).ReadExample(l.Model, s.Seed); err != nil {
 					return fmt.Errorf("chat: %w", err)
 				}
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"glimpse/console"
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/costmodel"
@@ -8,7 +9,6 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/kernels"
-	"glimpse/serving"
 )
 
 // completions are what the shell completes, by flag; "COMMAND FLAG" is of one command.
@@ -20,7 +20,7 @@ func completions() map[string]cli.Values {
 		"costs policy":      {Names: policies, Separators: ","},
 		"baseline":          {Names: eviction.Policies.Names},
 		"highlight":         {Names: eviction.Policies.Names, Separators: ","},
-		"example":           {Names: serving.ExampleNames},
+		"example":           {Names: console.ExampleNames},
 		"task":              {Names: evaluation.TaskNames, Separators: ","},
 		"device":            {Names: kernels.DeviceNames},
 		"adapter":           {Names: func() []string { return []string{"shipped"} }, Files: true},

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 
+	"glimpse/console"
 	"glimpse/evaluation/inspection"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/internal/tables"
 	"glimpse/kernels"
-	"glimpse/serving"
 
 	"github.com/spf13/cobra"
 )
@@ -100,7 +100,7 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 				return err
 			}
 			rt := eviction.NewRuntime(l.Model)
-			serving.ShowPrefill(rt, cmd.ErrOrStderr())
+			console.ShowPrefill(rt, cmd.ErrOrStderr())
 			session, err := rt.Prefill(cmd.Context(), c.Configured, prompt.IDs, budget.Of(len(prompt.IDs)), nil)
 			if err != nil {
 				return err

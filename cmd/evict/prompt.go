@@ -3,15 +3,15 @@ package main
 import (
 	"fmt"
 
+	"glimpse/console"
 	"glimpse/model"
-	"glimpse/serving"
 
 	"github.com/spf13/pflag"
 )
 
 // promptFlags are the ways to give a prompt.
 type promptFlags struct {
-	serving.PromptSource
+	console.PromptSource
 	exampleSeed uint64
 }
 
@@ -42,7 +42,7 @@ func (p *promptFlags) argument(args []string) error {
 type systemFlag struct{ text **string }
 
 func (f systemFlag) Set(value string) error {
-	text, err := serving.ReadSystem(value)
+	text, err := console.ReadSystem(value)
 	*f.text = &text
 	return err
 }

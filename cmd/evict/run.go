@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 
+	"glimpse/console"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/model"
-	"glimpse/serving"
 
 	"github.com/spf13/cobra"
 )
@@ -16,7 +16,7 @@ func newRun() *cobra.Command {
 		s      setup
 		p      promptFlags
 		policy string
-		o      serving.Options
+		o      console.Options
 	)
 	cmd := &cobra.Command{
 		Use:   "run [PROMPT]",
@@ -56,7 +56,7 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 			if err := s.choosePolicy(cmd, &policy); err != nil {
 				return err
 			}
-			var prompt *serving.Prompt
+			var prompt *console.Prompt
 			var unreadable error // told once the policy is known to be right
 			s.Before = func(m *model.Model) error {
 				if prompt, unreadable = p.Read(cmd.Context(), m, cli.Input(cmd.Context(), cmd.InOrStdin()), p.exampleSeed); unreadable != nil {
@@ -82,7 +82,7 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 			o.Choice.Report(cmd.ErrOrStderr(), l.Model, o.Sampling)
 			o.Sampling.Seed = s.Seed
 			o.Label = label(c)
-			return serving.Answer(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), l.Model, c.Configured, prompt, o)
+			return console.Answer(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), l.Model, c.Configured, prompt, o)
 		},
 	}
 	f := cmd.Flags()

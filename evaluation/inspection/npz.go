@@ -3,7 +3,7 @@ package inspection
 import (
 	"io"
 
-	"glimpse/internal/npz"
+	"glimpse/evaluation/inspection/npz"
 )
 
 // WriteNPZ writes for numpy.load:

@@ -14,7 +14,7 @@ import (
 // lines is the table of the package comment, highest first, without the leaves
 // and the programs, which are known by their prefix.
 var lines = [][]string{
-	{"serving", "evaluation", "training", "generation"},
+	{"console", "evaluation", "training", "generation"},
 	{"eviction", "lora", "softtokens", "losses"},
 	{"autodiff", "model"},
 	{"checkpoints"},

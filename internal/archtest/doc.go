@@ -6,7 +6,7 @@
 // Lines, highest first:
 //
 //	cmd/*  scripts/*                             programs
-//	serving  evaluation  training  generation
+//	console  evaluation  training  generation
 //	eviction  lora  softtokens  losses
 //	autodiff  model
 //	checkpoints

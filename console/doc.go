@@ -1,4 +1,4 @@
-// Package serving answers prompts and holds conversations with a model whose cache is
+// Package console answers prompts and holds conversations with a model whose cache is
 // evicted: it reads the prompt, streams the answer and reports what the policy kept, held
 // and read.
-package serving
+package console

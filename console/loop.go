@@ -1,4 +1,4 @@
-package serving
+package console
 
 import (
 	"bufio"
@@ -9,9 +9,9 @@ import (
 	"os"
 	"strings"
 
+	"glimpse/console/lineedit"
 	"glimpse/datasets"
 	"glimpse/internal/cli"
-	"glimpse/internal/lineedit"
 	"glimpse/internal/progress"
 	"glimpse/internal/tables"
 	"glimpse/model"
