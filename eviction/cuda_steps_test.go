@@ -173,7 +173,7 @@ func TestCUDACallsPerToken(t *testing.T) {
 				var at []int64
 				opt := model.GenerateOptions{MaxNew: 11, IgnoreEnd: true} // greedy: drawing takes more calls
 				opt.AfterStep = func() error {
-					at = append(at, m.Backend.Calls())
+					at = append(at, modeltest.Calls(m.Backend))
 					return nil
 				}
 				if _, _, err := s.Generate(background, opt); err != nil {

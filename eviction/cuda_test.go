@@ -52,7 +52,7 @@ func TestCUDAScoresStayOnTheDevice(t *testing.T) {
 	needCUDA(t)
 	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, "cuda")
 	const n, budget, length = 180, 24, 8
-	counter := m.Backend
+	counter := m.Backend.(interface{ HostBytes() int64 })
 	c := &m.Config
 	scores := int64(4 * c.KVHeads * n) // the least that a layer's scores take
 	for i, name := range eviction.Policies.Names() {

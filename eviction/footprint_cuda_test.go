@@ -61,7 +61,7 @@ func footprint(t *testing.T, names []string, set ...string) {
 				rt := eviction.NewRuntime(m)
 				s, err := rt.Prefill(background, policy(t, m, name, set...), modeltest.Tokens(m, 1, tokens), budget, nil)
 				if err == nil {
-					count := m.Backend.Calls
+					count := func() int64 { return modeltest.Calls(m.Backend) }
 					before := count()
 					after := func() error { calls, before = count()-before, count(); return nil }
 					_, _, err = s.Generate(background, model.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true, AfterStep: after})

@@ -28,8 +28,6 @@ func (Decomposed) ArenaLayout() ArenaLayout       { return ArenaLayout{Align: 64
 func (Decomposed) Free([]*Tensor)                 {}
 func (Decomposed) KeptBytes(_, _, _, _ int) int64 { return 0 }
 func (Decomposed) Wait()                          {}
-func (Decomposed) Calls() int64                   { return 0 }
-func (Decomposed) HostBytes() int64               { return 0 }
 func (Decomposed) Memory() MemoryUse              { return MemoryUse{} }
 func (Decomposed) ResetPeak()                     {}
 func (Decomposed) LimitMemory(int64) func()       { return func() {} }
@@ -57,18 +55,6 @@ func (d Decomposed) Time(f func() error) (time.Duration, error) {
 	err := f()
 	d.on.Wait()
 	return time.Since(start), err
-}
-
-// Product is Linear of widened rows.
-func (d Decomposed) Product(c, a, w *Tensor) {
-	CheckProduct("Product", c, a.Dim0(), w.Dim0(), a.Width(), w.Width())
-	wide := d.on.Alloc(d.on.Compute(), a.Shape...)
-	rows := make([]int32, a.Dim0())
-	for i := range rows {
-		rows[i] = int32(i)
-	}
-	d.on.Gather(wide, a, rows)
-	d.on.Linear(c, wide, w, nil, 1, 0)
 }
 
 // LinearGroup is one product after the other.

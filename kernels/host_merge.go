@@ -10,21 +10,6 @@ import (
 // MergeBlock is how many evicted keys are compared at once.
 const MergeBlock = 512
 
-func (hostSelector) Variances(scores []*Tensor, entries [][]int) []float64 {
-	out := make([]float64, len(scores))
-	for l, t := range scores {
-		CheckEntries("Variances", t, entries[l])
-		rows, columns := headRows(t, entries[l]), make([]float64, slices.Max(entries[l]))
-		for _, row := range rows {
-			for j, v := range row {
-				columns[j] += float64(v) / float64(len(rows))
-			}
-		}
-		out[l] = variance(columns)
-	}
-	return out
-}
-
 func (hostSelector) AttentionVariances(logScore *Tensor, entries []int, rows int) []float64 {
 	CheckGrouped("AttentionVariances", logScore, entries)
 	out, logs, width := make([]float64, len(entries)), doubles(logScore), logScore.Width()

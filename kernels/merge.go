@@ -2,11 +2,6 @@ package kernels
 
 // Merger merges entries that go into entries that stay, in its own memory.
 type Merger interface {
-	// Variances are, per layer, the variance over entries of the mean over heads of
-	// scores[l] [kvHeads, width], entries [l][kvHead] of which are in use: what d2o shares
-	// out budgets by. The host reads these numbers, whose bits are those of sums in index
-	// order.
-	Variances(scores []*Tensor, entries [][]int) []float64
 	// AttentionVariances are, per query head h, the variance over the first entries[h] columns
 	// of the probabilities whose logarithms are given [heads, width], times rows.
 	AttentionVariances(logScore *Tensor, entries []int, rows int) []float64

@@ -58,19 +58,11 @@ type Memory interface {
 	Wait()
 }
 
-// Measuring is how a device measures its own time and counts its memory and its work.
+// Measuring is how a device measures its own time and counts its memory.
 type Measuring interface {
 	// Time is the time from before f's work to its end, on a device by events in the
 	// order of the work: it contains waits for the host. It returns f's error.
 	Time(f func() error) (time.Duration, error)
-	// Product computes c [m, n] = a [m, k] · w [n, k]ᵀ for a and w in BF16 and c of type
-	// Compute, on a device by the library's product alone: a measure of what it can do.
-	Product(c, a, w *Tensor)
-	// Calls is the number of launches, copies and graphs that a device was given so far,
-	// HostBytes how much the host has read of its memory.
-	Calls() int64
-	HostBytes() int64
-
 	// Memory is what a device's memory is used for, after a garbage collection; all 0 on
 	// the host, whose memory is not the backend's.
 	Memory() MemoryUse

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 
 	"glimpse/checkpoints"
 	"glimpse/kernels"
@@ -16,13 +18,17 @@ const Kind = "lookaheadkv"
 
 func init() {
 	model.AdapterKinds.Add(Kind, model.AdapterKind{
-		Doc:   "lookahead embeddings and Lookahead LoRA, KL loss (LookaheadKV, arXiv:2603.10899, §3)",
-		Loss:  "kl",
-		New:   func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
-		Count: count,
-		Load:  func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
+		Doc:    "lookahead embeddings and Lookahead LoRA, KL loss (LookaheadKV, arXiv:2603.10899, §3)",
+		Loss:   "kl",
+		New:    func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
+		Count:  count,
+		Stored: stored,
+		Load:   func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
 	})
 }
+
+// rowsName is the name of the rows among the parameters.
+const rowsName = "lookahead_embeddings"
 
 // site is a module of a layer.
 type site struct {
@@ -115,7 +121,7 @@ func (a *Lookahead) LowRank(layer int, module model.Module) *model.LowRank {
 
 // Parameters implements model.Adapter: the rows, then A and B of every site.
 func (a *Lookahead) Parameters() []model.Parameter {
-	out := []model.Parameter{{Name: "lookahead_embeddings", Tensor: a.rows}}
+	out := []model.Parameter{{Name: rowsName, Tensor: a.rows}}
 	for _, s := range a.sites {
 		at := fmt.Sprintf("layers.%d.%s.", s.layer, s.module)
 		out = append(out, model.Parameter{Name: at + "lora_A", Tensor: a.low[s].A, Layer: s.layer}, model.Parameter{Name: at + "lora_B", Tensor: a.low[s].B, Layer: s.layer})
@@ -125,21 +131,47 @@ func (a *Lookahead) Parameters() []model.Parameter {
 
 // Export implements model.Adapter.
 func (a *Lookahead) Export() *checkpoints.Adapter {
-	out := &checkpoints.Adapter{Kind: Kind, Embeddings: matrix(a.rows)}
-	if len(a.sites) == 0 {
-		return out
+	parameters := make(map[string]checkpoints.Matrix)
+	for _, p := range a.Parameters() {
+		parameters[p.Name] = checkpoints.Matrix{Rows: p.Tensor.Dim0(), Cols: p.Tensor.Width(), Data: p.Tensor.Float32s()}
 	}
-	out.LoRA = make(map[checkpoints.LoRAKey]checkpoints.LoRAFactors)
-	out.Rank, out.Alpha = a.rank, a.alpha
-	for _, s := range a.sites {
-		low := a.low[s]
-		out.LoRA[checkpoints.LoRAKey{Layer: s.layer, Module: string(s.module)}] = checkpoints.LoRAFactors{A: matrix(low.A), B: matrix(low.B)}
+	out, err := stored(model.AdapterConfig{Alpha: a.alpha}, parameters)
+	if err != nil {
+		panic(err) // the names are this package's own
 	}
 	return out
 }
 
-func matrix(t *kernels.Tensor) checkpoints.Matrix {
-	return checkpoints.Matrix{Rows: t.Dim0(), Cols: t.Width(), Data: t.Float32s()}
+// stored is model.AdapterKind's Stored.
+func stored(c model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*checkpoints.Adapter, error) {
+	out := &checkpoints.Adapter{Kind: Kind}
+	for name, m := range parameters {
+		if name == rowsName {
+			out.Embeddings = m
+			continue
+		}
+		var k checkpoints.LoRAKey
+		parts := strings.Split(name, ".")
+		layer, err := strconv.Atoi(parts[min(1, len(parts)-1)])
+		if len(parts) != 4 || parts[0] != "layers" || err != nil {
+			return nil, fmt.Errorf("lookaheadkv adapter: unknown parameter %q", name)
+		}
+		if out.LoRA == nil {
+			out.LoRA, out.Alpha = make(map[checkpoints.LoRAKey]checkpoints.LoRAFactors), c.Alpha
+		}
+		k.Layer, k.Module = layer, parts[2]
+		f := out.LoRA[k]
+		switch parts[3] {
+		case "lora_A":
+			f.A, out.Rank = m, m.Rows
+		case "lora_B":
+			f.B = m
+		default:
+			return nil, fmt.Errorf("lookaheadkv adapter: unknown parameter %q", name)
+		}
+		out.LoRA[k] = f
+	}
+	return out, nil
 }
 
 // Load takes a stored adapter into the backend of m, whose shapes it must fit.

@@ -47,6 +47,9 @@ type AdapterKind struct {
 	New func(m *Model, c AdapterConfig) (Adapter, error)
 	// Count is the number of trained numbers that New would make; m may have shapes alone.
 	Count func(m *Model, c AdapterConfig) int64
+	// Stored makes what adapter folders store of the parameters, by their names, of an adapter
+	// that New made of c. A name that no parameter of the kind has is an error.
+	Stored func(c AdapterConfig, parameters map[string]checkpoints.Matrix) (*checkpoints.Adapter, error)
 	// Load takes a stored adapter into m's backend. The base model has been checked.
 	Load func(m *Model, a *checkpoints.Adapter) (Adapter, error)
 }

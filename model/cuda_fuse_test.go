@@ -21,7 +21,7 @@ func TestCUDAFusedLaunches(t *testing.T) {
 	for name, blocks := range map[string]int{"llama3.1": 2, "falcon": 1} { // norms of a layer
 		t.Run(name, func(t *testing.T) {
 			m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, name).Folder), "cuda")
-			calls := m.Backend.Calls
+			calls := func() int64 { return modeltest.Calls(m.Backend) }
 			layers := m.Config.Layers
 			prompt := modeltest.Tokens(m, 1, 9)
 			// measured is the launches of every part and what they computed.

@@ -28,7 +28,7 @@ const lastSteps = 4
 // the way.
 func decode(t *testing.T, m *model.Model, prompt []int32, steps int) (d decoded) {
 	t.Helper()
-	calls := m.Backend.Calls
+	calls := func() int64 { return modeltest.Calls(m.Backend) }
 	r := m.NewRunner()
 	caches := []*model.Cache{m.NewCache(), m.NewCache()}
 	var tokens []int32
@@ -207,7 +207,7 @@ func TestCUDAReplayedBatches(t *testing.T) {
 	if err := m.SetCacheDType("bf16"); err != nil {
 		t.Fatal(err)
 	}
-	calls := m.Backend.Calls
+	calls := func() int64 { return modeltest.Calls(m.Backend) }
 	run := func() (logits [][]float32, used int64) {
 		r := m.NewRunner()
 		var caches []*model.Cache

@@ -57,7 +57,7 @@ func TestCUDARoundedOnce(t *testing.T) {
 			if m.Network.Layers[0].Parallel {
 				norms = 1
 			}
-			calls := m.Backend.Calls
+			calls := func() int64 { return modeltest.Calls(m.Backend) }
 			tokens := modeltest.Tokens(m, 1, n)
 			probes := []model.QueryRows{newLearned(m, 1, 5, model.Modules...), model.TokenRows(tokens[:3])}
 			cases := []model.PrefillOptions{
@@ -149,7 +149,7 @@ func TestCUDARoundedOnce(t *testing.T) {
 func TestCUDAAppendedLaunches(t *testing.T) {
 	modeltest.NeedCUDA(t)
 	m := openHalf(t, "llama3.1", "cuda")
-	calls := m.Backend.Calls
+	calls := func() int64 { return modeltest.Calls(m.Backend) }
 	tokens := modeltest.Tokens(m, 1, 60)
 	probe := newLearned(m, 1, 9, model.Modules...) // more than few rows
 	r := m.NewRunner()

@@ -20,9 +20,13 @@ func init() {
 		Count: func(m *model.Model, c model.AdapterConfig) int64 {
 			return int64(c.Rows) * int64(m.Config.Hidden)
 		},
-		Load: func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
+		Stored: stored,
+		Load:   func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
 	})
 }
+
+// rowsName is the name of the soft tokens among the parameters.
+const rowsName = "soft_tokens"
 
 // SoftTokens is a Judge Q adapter in a model's backend.
 type SoftTokens struct {
@@ -56,12 +60,22 @@ func (a *SoftTokens) LowRank(int, model.Module) *model.LowRank { return nil }
 
 // Parameters implements model.Adapter.
 func (a *SoftTokens) Parameters() []model.Parameter {
-	return []model.Parameter{{Name: "soft_tokens", Tensor: a.rows}}
+	return []model.Parameter{{Name: rowsName, Tensor: a.rows}}
 }
 
 // Export implements model.Adapter.
 func (a *SoftTokens) Export() *checkpoints.Adapter {
 	return &checkpoints.Adapter{Kind: Kind, Embeddings: checkpoints.Matrix{Rows: a.rows.Dim0(), Cols: a.rows.Width(), Data: a.rows.Float32s()}}
+}
+
+// stored is model.AdapterKind's Stored.
+func stored(_ model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*checkpoints.Adapter, error) {
+	for name := range parameters {
+		if name != rowsName {
+			return nil, fmt.Errorf("judgeq adapter: unknown parameter %q", name)
+		}
+	}
+	return &checkpoints.Adapter{Kind: Kind, Embeddings: parameters[rowsName]}, nil
 }
 
 // Load takes a stored adapter into the backend of m.

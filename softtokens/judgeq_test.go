@@ -74,3 +74,16 @@ func TestNewRowsStartFromTheToken(t *testing.T) {
 		}
 	}
 }
+
+// TestStored: the soft tokens are the only parameter.
+func TestStored(t *testing.T) {
+	rows := checkpoints.Matrix{Rows: 1, Cols: 2, Data: []float32{1, 2}}
+	got, err := stored(model.AdapterConfig{}, map[string]checkpoints.Matrix{"soft_tokens": rows})
+	if err != nil || !slices.Equal(got.Embeddings.Data, rows.Data) {
+		t.Errorf("stored %v: %v", got, err)
+	}
+	_, err = stored(model.AdapterConfig{}, map[string]checkpoints.Matrix{"lookahead_embeddings": rows})
+	if err == nil || !strings.Contains(err.Error(), `unknown parameter "lookahead_embeddings"`) {
+		t.Errorf("error %v, want one that names the parameter", err)
+	}
+}

@@ -98,7 +98,7 @@ func TestCUDAGraphsChangeNoBit(t *testing.T) {
 		train := func(workers int) ([]float32, int64) {
 			c := small(2)
 			c.Workers, c.CacheMemory = workers, 1<<20
-			calls := m.Backend.Calls
+			calls := func() int64 { return modeltest.Calls(m.Backend) }
 			before := calls()
 			params, _ := run(t, m, c, pairs(t, m, 3, 40))
 			return params, calls() - before

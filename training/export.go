@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"glimpse/checkpoints"
 	"glimpse/internal/suggest"
+	"glimpse/model"
 )
 
 // Export returns adapter i of the configuration in its present state, as it is
@@ -92,41 +92,30 @@ func (c *Checkpoint) Export(name string) (*checkpoints.Adapter, error) {
 		return nil, fmt.Errorf("checkpoint %s: no adapter %q, want one of: %s%s", c.path, name, strings.Join(c.Names(), ", "), suggest.DidYouMean(name, c.Names()))
 	}
 	settings := c.config.Adapters[i]
-	a := &checkpoints.Adapter{Kind: settings.Kind}
+	kind, err := model.AdapterKinds.Lookup(settings.Kind)
+	if err != nil {
+		return nil, fail("%v", err)
+	}
 	suffix, metrics := "", map[string]float64{"step": float64(c.record.Step)}
 	if len(c.record.History.Best) > i && c.record.History.Best[i].Step > 0 {
 		best := c.record.History.Best[i]
 		suffix, metrics = "/best", map[string]float64{"best_step": float64(best.Step), "validation_loss": best.Loss}
 	}
-	for key := range c.state.Tensors {
+	parameters := make(map[string]checkpoints.Matrix)
+	for key, t := range c.state.Tensors {
 		parameter, ok := strings.CutPrefix(key, name+"/")
 		if parameter, ok = cutEnd(parameter, suffix, ok); !ok {
 			continue
 		}
-		m, err := matrixOf(c.state.Tensors[key])
-		if err != nil {
+		if parameters[parameter], err = matrixOf(t); err != nil {
 			return nil, fail("%s: %v", parameter, err)
 		}
-		if !strings.Contains(parameter, ".") { // the rows, which each kind names in its way
-			a.Embeddings = m
-			continue
-		}
-		k, factor, ok := loraName(parameter)
-		if !ok {
-			return nil, fail("unknown parameter %q", parameter)
-		}
-		if a.LoRA == nil {
-			a.LoRA, a.Alpha = make(map[checkpoints.LoRAKey]checkpoints.LoRAFactors), settings.Alpha
-		}
-		f := a.LoRA[k]
-		if factor == "lora_A" {
-			f.A, a.Rank = m, m.Rows
-		} else {
-			f.B = m
-		}
-		a.LoRA[k] = f
 	}
-	a, err := complete(a, exported{
+	a, err := kind.Stored(settings.AdapterConfig, parameters)
+	if err != nil {
+		return nil, fail("%v", err)
+	}
+	a, err = complete(a, exported{
 		config: &c.config, adapter: i, base: checkpoints.BaseModel{Name: c.record.ModelName, SHA256: c.record.Model},
 		source: c.record.Source, invocation: c.record.Invocation, metrics: metrics,
 	})
@@ -147,16 +136,6 @@ func cutEnd(parameter, suffix string, ok bool) (string, bool) {
 		return base, ok && has
 	}
 	return parameter, ok && !strings.Contains(parameter, "/")
-}
-
-// loraName reads "layers.3.q_proj.lora_A".
-func loraName(parameter string) (checkpoints.LoRAKey, string, bool) {
-	parts := strings.Split(parameter, ".")
-	if len(parts) != 4 || parts[0] != "layers" || parts[3] != "lora_A" && parts[3] != "lora_B" {
-		return checkpoints.LoRAKey{}, "", false
-	}
-	layer, err := strconv.Atoi(parts[1])
-	return checkpoints.LoRAKey{Layer: layer, Module: parts[2]}, parts[3], err == nil
 }
 
 func matrixOf(t checkpoints.StateTensor) (checkpoints.Matrix, error) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"glimpse/internal/figures"
 )
 
 // Chart is a drawing in units of a screen's pixels, y downwards.
@@ -72,19 +74,9 @@ func (s scale) at(v float64) float64 {
 
 // ticks are round values from low to high, about n of them.
 func ticks(low, high float64, n int) []float64 {
-	if !(high > low) {
-		return []float64{low}
-	}
-	step := math.Pow(10, math.Floor(math.Log10((high-low)/float64(n))))
-	for _, factor := range []float64{1, 2, 5, 10} {
-		if (high-low)/(step*factor) <= float64(n) {
-			step *= factor
-			break
-		}
-	}
 	var out []float64
-	for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-9; i++ {
-		out = append(out, i*step)
+	for _, t := range (figures.RoundTicks{Most: n}).Ticks(low, high) {
+		out = append(out, t.Value)
 	}
 	return out
 }

@@ -198,3 +198,8 @@ func TakesHeads(b kernels.Backend) bool { return b.(*cuda).takesHeads() }
 func AttendTogether(b kernels.Backend, out, q *kernels.Tensor, s kernels.Steps, at kernels.StepLayer) bool {
 	return b.(*cuda).attendTogether(out, q, s, at)
 }
+
+// Variances are those of layers' scores.
+func Variances(b kernels.Backend, scores []*kernels.Tensor, entries [][]int) []float64 {
+	return b.(*cuda).variances(scores, entries)
+}

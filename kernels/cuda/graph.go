@@ -175,7 +175,7 @@ func (b *cuda) note(name string) {
 	}
 }
 
-// Calls implements Measuring.
+// Calls is the number of launches, copies and graphs that the device was given so far.
 func (b *cuda) Calls() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

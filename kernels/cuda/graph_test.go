@@ -30,7 +30,7 @@ func newGraph(t testing.TB, d kernelstest.Device) kernels.Graph {
 
 // calls counts what f queues on the device.
 func calls(d kernelstest.Device, f func()) int {
-	count := d.B.Calls
+	count := d.B.(interface{ Calls() int64 }).Calls
 	before := count()
 	f()
 	return int(count() - before)

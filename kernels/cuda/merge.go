@@ -38,8 +38,10 @@ type layerScores struct {
 	width, most int32
 }
 
-func (b *cuda) Variances(scores []*kernels.Tensor, entries [][]int) []float64 {
-	const op = "Variances"
+// variances are, per layer, the variance over entries of the mean over heads of
+// scores[l] [kvHeads, width], entries [l][kvHead] of which are in use, with sums in index order.
+func (b *cuda) variances(scores []*kernels.Tensor, entries [][]int) []float64 {
+	const op = "variances"
 	if len(scores) == 0 || len(scores) != len(entries) {
 		panic(fmt.Sprintf("kernels: %s: scores of %d layers, entries of %d", op, len(scores), len(entries)))
 	}

@@ -315,7 +315,7 @@ func (b *cuda) download(op string, dst unsafe.Pointer, src cu.DevicePtr, bytes i
 	b.hostBytes += bytes
 }
 
-// HostBytes implements Measuring.
+// HostBytes is how much the host has read of the device's memory.
 func (b *cuda) HostBytes() (bytes int64) {
 	b.do("HostBytes", func() { bytes = b.hostBytes })
 	return bytes

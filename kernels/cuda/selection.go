@@ -25,5 +25,5 @@ func (b *cuda) AttentionVariances(logScore *kernels.Tensor, entries []int, rows 
 	for h, n := range entries {
 		heads, lengths = append(heads, sums.Rows(h, h+1)), append(lengths, []int{n})
 	}
-	return b.Variances(heads, lengths)
+	return b.variances(heads, lengths)
 }

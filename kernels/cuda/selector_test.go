@@ -184,13 +184,6 @@ func init() {
 		}
 		return past
 	}
-	fuzzOps["Variances"] = func(f *fuzzer) *fuzzCall {
-		entries := kernelstest.SomeEntries(f.rng, 90)
-		a, b, other := f.in(len(entries), slices.Max(entries)), f.in(len(entries), slices.Max(entries)+3), slices.Clone(entries)
-		c := of("Variances", func() { f.sel().Variances([]*kernels.Tensor{a, b}, [][]int{entries, other}) }, nil, &a, &b)
-		c.counts = append(c.counts, &entries, &other)
-		return c
-	}
 	fuzzOps["AttentionVariances"] = func(f *fuzzer) *fuzzCall {
 		entries := kernelstest.SomeEntries(f.rng, 90)
 		log, _ := f.LogScores(f.rng, entries, 1, slices.Max(entries))
@@ -286,4 +279,41 @@ func TestCUDASparseEstimate(t *testing.T)     { onDevice(t, "SparseEstimate") }
 func TestCUDASparseMean(t *testing.T)         { onDevice(t, "SparseMean") }
 func TestCUDASparseSelect(t *testing.T)       { onDevice(t, "SparseSelect") }
 func TestCUDASums(t *testing.T)               { onDevice(t, "Sums") }
-func TestCUDAVariances(t *testing.T)          { onDevice(t, "Variances") }
+
+// TestCUDAVariances: bit for bit those of sums in order, which share out budgets.
+func TestCUDAVariances(t *testing.T) {
+	d := openCUDA(t)
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 51))
+		var tensors []*kernels.Tensor
+		var entries [][]int
+		var want []float64
+		first := kernelstest.SomeEntries(rng, 5)
+		for range 1 + rng.IntN(4) {
+			n := make([]int, len(first))
+			for h := range n {
+				n[h] = 1 + rng.IntN([]int{4, 100, 2500}[seed%3])
+			}
+			width := slices.Max(n) + rng.IntN(3)
+			scores := d.Tensor(kernelstest.Random(rng, len(n)*width, 1), len(n), width)
+			tensors, entries = append(tensors, scores), append(entries, n)
+			columns := make([]float64, slices.Max(n))
+			for _, row := range kernelstest.RowsOf(scores, n) {
+				for j, v := range row {
+					columns[j] += float64(v) / float64(len(n))
+				}
+			}
+			mean, sum := 0.0, 0.0
+			for _, v := range columns {
+				mean += v / float64(len(columns))
+			}
+			for _, v := range columns {
+				sum += (v - mean) * (v - mean)
+			}
+			want = append(want, sum/float64(len(columns)))
+		}
+		if got := cuda.Variances(d.B, tensors, entries); !slices.Equal(got, want) {
+			t.Errorf("seed %d: %v entries: variances %v, want %v", seed, entries, got, want)
+		}
+	}
+}

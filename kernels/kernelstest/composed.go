@@ -52,11 +52,6 @@ func composedCases() []Conformance {
 			d.B.GatedLinear(y, in, layer(d, rng, s[2]), layer(d, rng, s[2]), kernels.NewArena(d.B))
 			return []Output{{Name: "y", Values: y.Float64s()}}
 		})
-		add("Product", name, func(d Device, rng *rand.Rand) []Output {
-			a, b, c := d.Stored(kernels.BF16, Rounded(Random(rng, rows*k, 1)), rows, k), d.Weight(rng, kernels.BF16, s[2], k), d.Garbage(rows, s[2])
-			d.B.Product(c, a, b)
-			return []Output{{Name: "c", Values: c.Float64s()}}
-		})
 	}
 	for i, s := range [][4]int{{1, 1, 1, 1}, {32, 70, 130, 8}, {3, 600, 5, 3}, {33, 40, 300, 16}, {65, 33, 64, 9}} { // rows, in, out, rank
 		rows, in, out, rank := s[0], s[1], s[2], s[3]

@@ -136,8 +136,6 @@ var Contract = map[string]func(t *testing.T, d Device){
 			t.Errorf("took %v: %v", took, err)
 		}
 	},
-	"Calls":     func(t *testing.T, d Device) { counts(t, d, d.B.Calls) },
-	"HostBytes": func(t *testing.T, d Device) { counts(t, d, d.B.HostBytes) },
 	"Memory": func(t *testing.T, d Device) {
 		before := d.B.Memory()
 		x := d.B.Alloc(kernels.F32, 1<<18)
@@ -198,14 +196,5 @@ func described(t *testing.T, d Device, text string) {
 func onlyDevices(t *testing.T, d Device, there bool) {
 	if there != d.B.OwnMemory() {
 		t.Errorf("is there: %v", there)
-	}
-}
-
-// counts checks a count of work that only devices are given.
-func counts(t *testing.T, d Device, count func() int64) {
-	before := count()
-	d.Garbage(3).Float64s()
-	if after := count(); (after > before) != d.B.OwnMemory() {
-		t.Errorf("counted %d, and %d before", after, before)
 	}
 }

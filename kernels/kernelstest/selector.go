@@ -26,7 +26,6 @@ var SelectorTests = map[string]func(t *testing.T, d Device, sel kernels.Selector
 	"SparseMean":         testSparseMean,
 	"SparseSelect":       testSparseSelect,
 	"Sums":               testSums,
-	"Variances":          testVariances,
 }
 
 // SomeEntries is Ragged with at least one entry in each head.

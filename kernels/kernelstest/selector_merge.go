@@ -11,43 +11,6 @@ import (
 	"glimpse/kernels"
 )
 
-// testVariances: bit for bit those of sums in order, which share out budgets.
-func testVariances(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(30) {
-		rng := rand.New(rand.NewPCG(seed, 51))
-		var tensors []*kernels.Tensor
-		var entries [][]int
-		var want []float64
-		first := SomeEntries(rng, 5)
-		for range 1 + rng.IntN(4) {
-			n := make([]int, len(first))
-			for h := range n {
-				n[h] = 1 + rng.IntN([]int{4, 100, 2500}[seed%3])
-			}
-			width := slices.Max(n) + rng.IntN(3)
-			scores := d.Tensor(Random(rng, len(n)*width, 1), len(n), width)
-			tensors, entries = append(tensors, scores), append(entries, n)
-			columns := make([]float64, slices.Max(n))
-			for _, row := range RowsOf(scores, n) {
-				for j, v := range row {
-					columns[j] += float64(v) / float64(len(n))
-				}
-			}
-			mean, sum := 0.0, 0.0
-			for _, v := range columns {
-				mean += v / float64(len(columns))
-			}
-			for _, v := range columns {
-				sum += (v - mean) * (v - mean)
-			}
-			want = append(want, sum/float64(len(columns)))
-		}
-		if got := sel.Variances(tensors, entries); !slices.Equal(got, want) {
-			t.Errorf("seed %d: %v entries: variances %v, want %v", seed, entries, got, want)
-		}
-	}
-}
-
 // mergeCase is pairs of ragged heads and what is kept of them.
 type mergeCase struct {
 	past []kernels.KV

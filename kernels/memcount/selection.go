@@ -105,10 +105,6 @@ func (selector) ShareBudget(_ *kernels.Tensor, entries, own []int, _, _, pool in
 	return extra
 }
 
-func (selector) Variances(scores []*kernels.Tensor, _ [][]int) []float64 {
-	return make([]float64, len(scores))
-}
-
 func (selector) AttentionVariances(_ *kernels.Tensor, entries []int, _ int) []float64 {
 	return make([]float64, len(entries))
 }

@@ -127,12 +127,16 @@ func (s *symbols) statements(body []stmt) {
 	for _, x := range body {
 		switch x := x.(type) {
 		case *printStmt:
-			s.expr(x.values...)
+			s.expr(x.value)
 		case *setStmt:
 			s.expr(x.value)
 			s.target(x.target, s.store)
-		case *setBlockStmt:
-			s.target(x.target, s.store)
+		case *captureStmt:
+			if x.target != nil {
+				s.target(x.target, s.store)
+			} else if x.filter != nil {
+				s.expr(x.filter)
+			}
 		case *forStmt:
 			s.expr(x.iterable)
 		case *ifStmt:
@@ -143,8 +147,6 @@ func (s *symbols) statements(body []stmt) {
 			s.store(x.macro.name)
 		case *callStmt:
 			s.expr(x.call)
-		case *filterStmt:
-			s.expr(x.filter)
 		}
 	}
 }
@@ -179,9 +181,9 @@ func (s *symbols) condition(branches []branch, otherwise []stmt) {
 func (s *symbols) inside(body []stmt) {
 	for _, x := range body {
 		switch x := x.(type) {
-		case *setBlockStmt:
+		case *captureStmt:
 			in := newSymbols(s)
-			if x.filter != nil {
+			if x.target != nil && x.filter != nil {
 				in.expr(x.filter)
 			}
 			x.own = in.block(x.body)
@@ -206,10 +208,6 @@ func (s *symbols) inside(body []stmt) {
 			x.macro.analyze(s)
 		case *callStmt:
 			x.block.analyze(s)
-		case *filterStmt:
-			x.own = newSymbols(s).block(x.body)
-		case *generationStmt:
-			x.own = newSymbols(s).block(x.body)
 		}
 	}
 }

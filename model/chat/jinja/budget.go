@@ -10,12 +10,13 @@ import (
 
 // Limits of a template and of a rendering.
 const (
-	maxSource    = 128 << 10 // bytes; the longest in use have about 20 KB
+	maxSource    = 128 << 10 // bytes; the longest in use have about 40 KB
 	maxDepth     = 64        // of nested blocks, brackets and conditions
 	maxOperators = 1000      // in one tag
 	maxCalls     = 100       // of macros in each other
 	maxNesting   = 200       // of lists and dicts in each other
 	maxRange     = 100_000   // elements of range(), as in Jinja's sandbox
+	maxDigits    = 4300      // of an integer, as in Python
 
 	// Every operation of a rendering is paid for out of one budget, by the bytes it
 	// writes or reads; what it keeps can so never be more than was paid for.
@@ -30,13 +31,14 @@ const (
 	scanRate = 4  // bytes that are read for the price of one written
 )
 
-// run is one rendering.
+// run is one rendering. Its first error ends it: operations after that give any value,
+// which nobody sees, and take no more of the budget.
 type run struct {
 	ctx   context.Context
+	err   error
 	left  int64
 	check int64 // when left falls below, ctx is asked
 	calls int   // macros in each other
-	takes int   // iterators in each other
 	out   *strings.Builder
 }
 
@@ -53,25 +55,43 @@ func (r *run) grow(input int64) {
 	r.check = r.left
 }
 
-// charge pays for n bytes.
-func (r *run) charge(n int) error {
-	if n < 0 || int64(n) > r.left {
-		r.left = 0 // a template that goes on gets nothing
-		return ErrBudget
-	}
-	r.left -= int64(n)
-	if r.left <= r.check {
-		r.check = r.left - checkEvery
-		return r.ctx.Err()
+// fail ends the rendering with an error. What failed has the value None.
+func (r *run) fail(format string, args ...any) value {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
 	}
 	return nil
 }
 
+// charge pays for n bytes and tells whether the rendering goes on.
+func (r *run) charge(n int) bool {
+	switch {
+	case r.err != nil:
+	case n < 0 || int64(n) > r.left:
+		r.err = ErrBudget
+	default:
+		r.left -= int64(n)
+		if r.left <= r.check {
+			r.check = r.left - checkEvery
+			r.err = r.ctx.Err()
+		}
+	}
+	return r.err == nil
+}
+
 // scan pays for reading n bytes.
-func (r *run) scan(n int) error { return r.charge(n/scanRate + 1) }
+func (r *run) scan(n int) bool { return r.charge(n/scanRate + 1) }
 
 // chargeItems pays for n elements.
-func (r *run) chargeItems(n int) error { return r.charge(product(n, itemCost)) }
+func (r *run) chargeItems(n int) bool { return r.charge(product(n, itemCost)) }
+
+// nested tells whether values may be nested so deep.
+func (r *run) nested(depth int) bool {
+	if depth > maxNesting {
+		r.fail("found lists and dicts nested more than %d deep", maxNesting)
+	}
+	return r.err == nil
+}
 
 // product of sizes; one that is too large is math.MaxInt.
 func product(a, b int) int {
@@ -86,29 +106,17 @@ func product(a, b int) int {
 }
 
 // write prints to the output, or to what captures it.
-func (r *run) write(s string) error {
-	if err := r.charge(len(s)); err != nil {
-		return err
+func (r *run) write(s string) {
+	if r.charge(len(s)) {
+		r.out.WriteString(s)
 	}
-	r.out.WriteString(s)
-	return nil
 }
 
 // capture returns what f prints.
-func (r *run) capture(f func() error) (string, error) {
+func (r *run) capture(f func()) string {
 	outer := r.out
+	defer func() { r.out = outer }()
 	r.out = new(strings.Builder)
-	err := f()
-	text := r.out.String()
-	r.out = outer
-	return text, err
-}
-
-// deeper counts the macros that call each other.
-func (r *run) deeper(what string) error {
-	if r.calls >= maxCalls {
-		return fmt.Errorf("%s: calls nested more than %d deep", what, maxCalls)
-	}
-	r.calls++
-	return r.charge(callCost)
+	f()
+	return r.out.String()
 }

@@ -21,26 +21,14 @@ func TestBudget(t *testing.T) {
 	for _, c := range []struct{ name, source, want string }{
 		{"repeated string", "{{ 'x' * 100000000000 }}", ""},
 		{"repeated string, turned", "{{ 100000000000 * 'x' }}", ""},
-		{"repeated beyond int64", "{{ 'x' * 10 ** 30 }}", "64 bits"},
+		{"repeated often", "{{ 'x' * 9223372036854775807 }}", ""},
 		{"repeated list", "{{ [1] * 10000000000 }}", ""},
-		{"power", "{{ 9 ** (9 ** 9) }}", ""},
-		{"large power", "{{ 10 ** 1000000000 }}", ""},
-		{"squares", "{% set ns = namespace(x=3) %}{% for i in range(60) %}{% set ns.x = ns.x * ns.x %}{% endfor %}", ""},
-		{"printed integer", "{{ 10 ** 10000 }}", "digits"},
+		{"squares", "{% set ns = namespace(x=3) %}{% for i in range(60) %}{% set ns.x = ns.x * ns.x %}{% endfor %}", "not supported"},
 		{"indent", "{{ 'x' | indent(100000000000, true) }}", ""},
 		{"indented lines", "{{ ('x\n' * 10000) | indent(100000) }}", ""},
 		{"indented JSON", "{{ [[[1]]] | tojson(indent=1000000000) }}", ""},
 		{"JSON indented by text", "{{ [1, 2, 3] | tojson(indent='x' * 50000000) }}", ""},
 		{"JSON separators", "{{ range(1000) | list | tojson(separators=('x' * 1000000, '')) }}", ""},
-		{"center", "{{ 'x' | center(100000000000) }}", ""},
-		{"ljust", "{{ 'x'.ljust(100000000000) }}", ""},
-		{"zfill", "{{ 'x'.zfill(100000000000) }}", ""},
-		{"expandtabs", "{{ '\t'.expandtabs(100000000000) }}", ""},
-		{"format width", "{{ '{:1000000000}'.format(1) }}", ""},
-		{"format precision", "{{ '{:.1000000000f}'.format(1.0) }}", ""},
-		{"printf width", "{{ '%1000000000d' % 1 }}", ""},
-		{"printf precision", "{{ '%.1000000000f' % 1 }}", ""},
-		{"printf star", "{{ '%*d' % (1000000000, 1) }}", ""},
 		{"join", "{{ range(10000) | join('x' * 1000000) }}", ""},
 		{"join method", "{{ ('x' * 1000000).join(['a'] * 10000) }}", ""},
 		{"replace", "{{ ('a' * 100000) | replace('a', 'a' * 100000) }}", ""},
@@ -62,27 +50,23 @@ func TestBudget(t *testing.T) {
 		{"doubling by a block", double("ns.x") + "{% for i in range(60) %}{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}{% endfor %}", "none"},
 		{"doubling lists", "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", ""},
 		{"doubling dicts", "{% set ns = namespace(x={}) %}{% for i in range(100000) %}{% set ns.x = dict(ns.x, **{i | string: 1}) %}{% endfor %}", ""},
-		{"doubling keys", "{% set ns = namespace(x=(1,)) %}{% for i in range(60) %}{% set ns.x = (ns.x, ns.x) %}{{ {ns.x: 1} | length }}{% endfor %}", ""},
 		{"doubling equality", "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}", ""},
 		{"doubling order", "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x < ns.y }}", ""},
 		{"doubling without a loop", strings.Repeat("{% set x = (x or 'aaaaaaaa') ~ x ~ x %}", 60), ""},
 		{"printed doubled list", "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}", ""},
 		{"doubled list as JSON", "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | tojson }}", ""},
-		{"cycle printed", "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}", "nested"},
-		{"cycle in a list", "{% set ns = namespace() %}{% set ns.a = [ns] %}{{ ns.a }}", "nested"},
+		{"cycle printed", "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}", "not supported"},
+		{"cycle in a list", "{% set ns = namespace() %}{% set ns.a = [ns] %}{{ ns.a }}", "not supported"},
 		{"cycle compared", "{% set ns = namespace() %}{% set ms = namespace() %}{% set ns.a = [ns] %}{{ ns.a == ns.a }}", "none"},
 		{"deep list", "{% set ns = namespace(x=[]) %}{% for i in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", "nested"},
 		{"deep lists compared", "{% set ns = namespace(x=[], y=[]) %}{% for i in range(10000) %}{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% endfor %}{{ ns.x == ns.y }}", "nested"},
-		{"deep tuple as key", "{% set ns = namespace(x=()) %}{% for i in range(5000) %}{% set ns.x = (ns.x,) %}{% endfor %}{{ {ns.x: 1} }}", "nested"},
 		{"many names", manyNames(5000) + "{% for i in range(100000) %}{{ a0 }}{{ a4999 }}{% endfor %}", ""},
-		{"many arguments", "{% set ns = namespace(d={}) %}{% set d = dict.fromkeys(range(50000) | map('string')) %}{% for i in range(1000) %}{{ dict(**d) | length }}{% endfor %}", ""},
-		{"deep chain of generators", "{% set ns = namespace(x=[1]) %}{% for i in range(5000) %}{% set ns.x = ns.x | select %}{% endfor %}{{ ns.x | list }}", "nested"},
+		{"deep chain of generators", "{% set ns = namespace(x=[1]) %}{% for i in range(5000) %}{% set ns.x = ns.x | select %}{% endfor %}{{ ns.x | list }}", "none"},
 		{"generator in itself", "{% set ns = namespace() %}{% macro f() %}{{ ns.x | list }}{% endmacro %}{% set ns.x = [1] | map('string') %}{{ f() }}", "none"},
 		{"endless macro", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested"},
 		{"endless caller", "{% macro f() %}{% call f() %}{{ caller() }}{% endcall %}{% endmacro %}{% call f() %}{% endcall %}", "nested"},
 		{"endless macro in a loop", "{% macro f() %}{% for i in [1, 2] %}{{ f() }}{% endfor %}{% endmacro %}{{ f() }}", "nested"},
 		{"branching macros", "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(90) }}", ""},
-		{"endless recursive loop", "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "nested"},
 		{"loops in loops", "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", ""},
 		{"range in loops", "{% for i in range(500) %}{% for j in range(500) %}{% set x = range(100000) | list %}{% endfor %}{% endfor %}", ""},
 		{"in a range in loops", "{% for i in range(500) %}{% for j in range(500) %}{{ 0.5 in range(100000) }}{% endfor %}{% endfor %}", ""},
@@ -92,14 +76,11 @@ func TestBudget(t *testing.T) {
 		{"unique in loops", "{% set x = range(10000) | list %}{% for i in range(100000) %}{% set y = x | unique | list %}{% endfor %}", ""},
 		{"split in loops", "{% set x = 'a ' * 10000 %}{% for i in range(100000) %}{% set y = x.split() %}{% endfor %}", ""},
 		{"case in loops", "{% set x = 'a ' * 10000 %}{% for i in range(100000) %}{% set y = x | upper | title | lower %}{% endfor %}", ""},
-		{"sigmas", "{% set x = ('Σ\u0301' * 100000) %}{% for i in range(1000) %}{{ x.swapcase() | length }}{{ x.title() | length }}{{ x | capitalize | length }}{% endfor %}", ""},
-		{"many slices", "{% for x in [1] | slice(100000000000) %}{% endfor %}", ""},
 		{"large batches", "{{ [1] | batch(100000000000, 0) | list }}", ""},
 		{"fresh names", "{% for i in range(100000) %}{% set d = dict(x, **{'a': 1}) %}{% for j in range(1000) %}{{ d.a }}{% endfor %}{% endfor %}", ""},
 		{"long output", "{% set x = 'a' * 1000000 %}{% for i in range(1000) %}{{ x }}{% endfor %}", ""},
 		{"long range", "{{ range(1000000000) }}", "more than 100000"},
 		{"endless range", "{% for i in range(0, 10, 0) %}{% endfor %}", "step 0"},
-		{"words", "{% for i in range(100000) %}{{ ('a ' * 100000) | wordcount }}{% endfor %}", ""},
 		{"attributes", "{{ [1] | map(attribute='a.' * 10000000) | list }}", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -156,7 +137,7 @@ func TestSourceLimits(t *testing.T) {
 		{"tests", "{{ 1" + strings.Repeat(" is none", 10000) + " }}", ""},
 		{"ors", "{{ 1" + strings.Repeat(" or 1", 10000) + " }}", "more than 1000 operators"},
 		{"calls of calls", "{{ f" + strings.Repeat("()", 10000) + " }}", "more than 1000 operators"},
-		{"long number", "{{ " + strings.Repeat("9", 10000) + " }}", "digits"},
+		{"long number", "{{ " + strings.Repeat("9", 10000) + " }}", "want a number of 64 bits"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Parse(c.source)
@@ -242,8 +223,8 @@ func FuzzRender(f *testing.F) {
 		"{% for m in messages %}{{ m.role }}{% endfor %}",
 		"{%- set x = (messages[-1].content|trim).split('a')[-1] -%}{{ x | tojson(indent=2) }}{# c -#} {% raw %}{{ {% endraw %}",
 		"{% macro f(a, b=1) %}{{ a ~ b }}{{ varargs }}{{ caller() }}{% endmacro %}{% call(x) f('x') %}{{ x }}{% endcall %}{% if a and not b or c in [1, -2] %}y{% elif x %}{% else %}{% endif %}",
-		"{% set ns = namespace(x=1) %}{% for i in range(9) if i is odd recursive %}{% set ns.x = ns.x * 2 ** i %}{% break %}{% else %}{{ loop.cycle(1, 2) }}{% endfor %}{{ ns }}",
-		"{{ '%5.2f|%-8s' % (1.5, 'a') ~ '{:>{w}}'.format(1, w=3) }}{{ {'a': [1, (2,)]} | dictsort | map('first') | list }}{{ 'x' * 1000000000 }}",
+		"{% set ns = namespace(x=1) %}{% for i in range(9) if i is odd %}{% set ns.x = ns.x * 2 // i %}{% break %}{% else %}{{ loop.cycle(1, 2) }}{% endfor %}{{ ns }}",
+		"{{ '%5.2f|%-8s' % (1.5, 'a') ~ '{} {w}'.format(1, w=3) }}{{ {'a': [1, (2,)]} | dictsort | map('first') | list }}{{ 'x' * 1000000000 }}",
 		"{% filter upper | replace('A', 'b') %}{% generation %}a{% endgeneration %}{% endfilter %}{% with a, b = 1, 2 %}{{ a if b else c }}{% endwith %}{{ strftime_now('%d %b') }}",
 	} {
 		f.Add(seed)
@@ -257,7 +238,7 @@ func FuzzRender(f *testing.F) {
 			r.left, r.check = 1<<20, 1<<20
 			_, err = template.run(r, variables, clock)
 		}
-		if err != nil && strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' && r != '\n' }) {
+		if err != nil && strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' }) {
 			t.Errorf("error %q holds control characters", err)
 		}
 	})

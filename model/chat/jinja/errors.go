@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
+
+	"glimpse/internal/printable"
 )
 
 // RaisedError is what a template's raise_exception was called with.
@@ -14,7 +15,7 @@ type RaisedError struct {
 	Message string
 }
 
-func (e *RaisedError) Error() string { return printable(e.Message) }
+func (e *RaisedError) Error() string { return printable.Text(e.Message) }
 
 // ErrBudget: a rendering takes more than its budget of work and memory.
 var ErrBudget = errors.New("the rendering takes more work or memory than its budget")
@@ -43,7 +44,7 @@ func position(at int, err error) error {
 func within(what string, err error) error {
 	var p *positioned
 	var raised *RaisedError
-	if errors.As(err, &p) || errors.As(err, &raised) {
+	if err == nil || errors.As(err, &p) || errors.As(err, &raised) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", what, err)
@@ -65,24 +66,5 @@ func shortened(s string) string {
 	if len(s) > 2*longest {
 		s = strings.ToValidUTF8(s[:longest], "") + " … " + strings.ToValidUTF8(s[len(s)-longest:], "")
 	}
-	return strings.ReplaceAll(printable(s), "\n", `\n`)
+	return strings.ReplaceAll(printable.Text(s), "\n", `\n`)
 }
-
-// printable escapes what a terminal would act on, but for line breaks.
-func printable(s string) string {
-	if strings.IndexFunc(s, control) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if control(r) {
-			q := strconv.QuoteRuneToASCII(r)
-			b.WriteString(q[1 : len(q)-1])
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func control(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }

@@ -1,215 +1,113 @@
 package jinja
 
 // block runs statements.
-func (r *run) block(body []stmt, s *scope) (signal, error) {
+func (r *run) block(body []stmt, s *scope) signal {
 	for _, x := range body {
-		if err := r.charge(nodeCost); err != nil {
-			return proceed, position(x.at(), err)
+		sig := proceed
+		if r.charge(nodeCost) {
+			sig = x.exec(r, s)
 		}
-		if sig, err := x.exec(r, s); err != nil || sig != proceed {
-			return sig, position(x.at(), err)
+		if r.err != nil {
+			r.err = position(x.at(), r.err)
+			return breakLoop
+		}
+		if sig != proceed {
+			return sig
 		}
 	}
-	return proceed, nil
+	return proceed
 }
 
-func (n *textStmt) exec(r *run, _ *scope) (signal, error) { return proceed, r.write(n.text) }
-
-func (n *printStmt) exec(r *run, s *scope) (signal, error) {
-	for _, x := range n.values {
-		v, err := r.eval(x, s)
-		if err != nil {
-			return proceed, err
-		}
-		text, err := r.str(v)
-		if err != nil {
-			return proceed, err
-		}
-		if err := r.write(text); err != nil {
-			return proceed, err
-		}
-	}
-	return proceed, nil
+func (n *textStmt) exec(r *run, _ *scope) signal {
+	r.write(n.text)
+	return proceed
 }
 
-func (n *setStmt) exec(r *run, s *scope) (signal, error) {
-	v, err := r.eval(n.value, s)
-	if err != nil {
-		return proceed, err
-	}
-	return proceed, r.assign(n.target, v, s)
+func (n *printStmt) exec(r *run, s *scope) signal {
+	r.write(r.str(r.eval(n.value, s)))
+	return proceed
 }
 
-// captureBlock runs a body in a scope of its own and filters what it prints.
-func (r *run) captureBlock(body []stmt, filter expr, outer *scope, names own) (v value, sig signal, err error) {
-	s, err := r.enter(outer, names)
-	if err != nil {
-		return nil, proceed, err
-	}
-	text, err := r.capture(func() (err error) {
-		sig, err = r.block(body, s)
-		return err
-	})
-	if err != nil || sig != proceed || filter == nil {
-		return text, sig, err
-	}
-	s.set(capturedName, text)
-	v, err = r.eval(filter, s)
-	return v, sig, err
+func (n *setStmt) exec(r *run, s *scope) signal {
+	r.assign(n.target, r.eval(n.value, s), s)
+	return proceed
 }
 
-// capturedName is a variable that no template can spell.
 const capturedName = "\x00captured"
 
-func (n *captured) eval(_ *run, s *scope) (value, error) {
-	v, _, _ := s.lookup(capturedName)
-	return v, nil
+// exec runs the body in a scope of its own, filters what it prints, and assigns or prints that.
+func (n *captureStmt) exec(r *run, outer *scope) signal {
+	s := r.enter(outer, n.own)
+	sig := proceed
+	var v value = r.capture(func() { sig = r.block(n.body, s) })
+	switch {
+	case sig != proceed:
+		return sig
+	case n.filter != nil:
+		s.set(capturedName, v)
+		v = r.eval(n.filter, s)
+	}
+	if n.target != nil {
+		r.assign(n.target, v, outer)
+	} else {
+		r.write(r.str(v))
+	}
+	return proceed
 }
 
-func (n *setBlockStmt) exec(r *run, s *scope) (signal, error) {
-	v, sig, err := r.captureBlock(n.body, n.filter, s, n.own)
-	if err != nil || sig != proceed {
-		return sig, err
-	}
-	return proceed, r.assign(n.target, v, s)
-}
-
-func (n *filterStmt) exec(r *run, s *scope) (signal, error) {
-	v, sig, err := r.captureBlock(n.body, n.filter, s, n.own)
-	if err != nil || sig != proceed {
-		return sig, err
-	}
-	text, err := r.str(v)
-	if err != nil {
-		return proceed, err
-	}
-	return proceed, r.write(text)
-}
-
-func (n *ifStmt) exec(r *run, s *scope) (signal, error) {
+func (n *ifStmt) exec(r *run, s *scope) signal {
 	for _, b := range n.branches {
-		v, err := r.eval(b.test, s)
-		if err != nil {
-			return proceed, err
-		}
-		yes, err := r.truth(v)
-		if err != nil {
-			return proceed, err
-		}
-		if yes {
+		if truth(r.eval(b.test, s)) {
 			return r.block(b.body, s)
 		}
 	}
 	return r.block(n.otherwise, s)
 }
 
-func (n *withStmt) exec(r *run, s *scope) (signal, error) {
-	in, err := r.enter(s, n.own)
-	if err != nil {
-		return proceed, err
-	}
+func (n *withStmt) exec(r *run, s *scope) signal {
+	in := r.enter(s, n.own)
 	for i, t := range n.targets {
-		v, err := r.eval(n.values[i], s)
-		if err != nil {
-			return proceed, err
-		}
-		if err := r.assign(t, v, in); err != nil {
-			return proceed, err
-		}
+		r.assign(t, r.eval(n.values[i], s), in)
 	}
 	return r.block(n.body, in)
 }
 
-func (n *generationStmt) exec(r *run, s *scope) (signal, error) {
-	in, err := r.enter(s, n.own)
-	if err != nil {
-		return proceed, err
+func (n *jumpStmt) exec(*run, *scope) signal { return n.signal }
+
+func (n *macroStmt) exec(r *run, s *scope) signal {
+	if r.charge(callCost) {
+		s.set(n.macro.name, n.macro.closure(s))
 	}
-	return r.block(n.body, in)
+	return proceed
 }
 
-func (n *jumpStmt) exec(*run, *scope) (signal, error) { return n.signal, nil }
-
-func (n *macroStmt) exec(r *run, s *scope) (signal, error) {
-	if err := r.charge(callCost); err != nil {
-		return proceed, err
-	}
-	s.set(n.macro.name, r.closure(n.macro, s))
-	return proceed, nil
+func (n *callStmt) exec(r *run, s *scope) signal {
+	f := r.eval(n.call.f, s)
+	a := r.args(&n.call.args, s)
+	a.names, a.named = append(a.names, "caller"), append(a.named, n.block.closure(s))
+	r.write(r.str(r.call(f, a)))
+	return proceed
 }
 
-func (n *callStmt) exec(r *run, s *scope) (signal, error) {
-	f, err := r.eval(n.call.f, s)
-	if err != nil {
-		return proceed, err
-	}
-	a, err := r.args(&n.call.args, s)
-	if err != nil {
-		return proceed, err
-	}
-	a.names, a.named = append(a.names, "caller"), append(a.named, r.closure(n.block, s))
-	v, err := r.call(f, a)
-	if err != nil {
-		return proceed, err
-	}
-	text, err := r.str(v)
-	if err != nil {
-		return proceed, err
-	}
-	return proceed, r.write(text)
-}
-
-func (n *forStmt) exec(r *run, s *scope) (signal, error) {
-	v, err := r.eval(n.iterable, s)
-	if err != nil {
-		return proceed, err
-	}
-	return n.pass(r, s, v, 0)
-}
-
-// pass runs the loop over a value; depth counts the recursive loops around it.
-func (n *forStmt) pass(r *run, s *scope, over value, depth int) (signal, error) {
-	it, err := r.iterate(over)
-	if err != nil {
-		return proceed, err
-	}
+func (n *forStmt) exec(r *run, s *scope) signal {
+	loop := &loopValue{items: r.iterate(r.eval(n.iterable, s)), index0: -1}
 	if n.filter != nil {
-		it = n.filtered(r, s, it)
-	}
-	loop := &loopValue{items: it, depth0: depth, index0: -1}
-	if n.recursive {
-		loop.recurse = func(v value) (string, error) {
-			if err := r.deeper("loop"); err != nil {
-				return "", err
-			}
-			defer func() { r.calls-- }()
-			return r.capture(func() error {
-				_, err := n.pass(r, s, v, depth+1)
-				return err
-			})
+		loop.keep = func(item value) bool {
+			in := &scope{outer: s}
+			r.assign(n.target, item, in)
+			return truth(r.eval(n.filter, in))
 		}
 	}
 	whole := 0 // passes that came to the end of the body
 	for {
-		item, ok, err := loop.next(r)
-		if err != nil {
-			return proceed, err
-		}
-		if !ok {
+		item, ok := loop.next()
+		if !ok || !r.charge(itemCost) {
 			break
 		}
-		in, err := r.enter(s, n.own)
-		if err != nil {
-			return proceed, err
-		}
+		in := r.enter(s, n.own)
 		in.set("loop", loop)
-		if err := r.assign(n.target, item, in); err != nil {
-			return proceed, err
-		}
-		sig, err := r.block(n.body, in)
-		if err != nil {
-			return proceed, err
-		}
+		r.assign(n.target, item, in)
+		sig := r.block(n.body, in)
 		if sig == breakLoop {
 			break
 		}
@@ -218,35 +116,101 @@ func (n *forStmt) pass(r *run, s *scope, over value, depth int) (signal, error) 
 		}
 	}
 	// Jinja also runs the else block where every pass was cut short.
-	if whole == 0 && n.otherwise != nil {
-		in, err := r.enter(s, n.ownElse)
-		if err != nil {
-			return proceed, err
-		}
-		return r.block(n.otherwise, in) // a jump in it is the outer loop's
+	if whole == 0 && r.err == nil {
+		return r.block(n.otherwise, r.enter(s, n.ownElse)) // a jump in it is the outer loop's
 	}
-	return proceed, nil
+	return proceed
 }
 
-// filtered is the loop's "if". It runs beside the loop, not in it.
-func (n *forStmt) filtered(r *run, s *scope, it *iterator) *iterator {
-	return generator(func(r *run) (value, bool, error) {
-		for {
-			item, ok, err := it.take(r)
-			if err != nil || !ok {
-				return nil, false, err
-			}
-			in := s.inner()
-			if err := r.assign(n.target, item, in); err != nil {
-				return nil, false, err
-			}
-			v, err := r.eval(n.filter, in)
-			if err != nil {
-				return nil, false, err
-			}
-			if yes, err := r.truth(v); err != nil || yes {
-				return item, yes, err
-			}
+// loopValue is the variable "loop".
+type loopValue struct {
+	items           []value
+	pos             int                   // of the next
+	keep            func(item value) bool // the loop's "if", which is asked as late as can be; or nil
+	kept            bool                  // it was asked about the next
+	index0          int
+	before, current value
+	changed         *list
+}
+
+// peek returns the next element.
+func (l *loopValue) peek() (value, bool) {
+	for ; l.pos < len(l.items); l.pos++ {
+		if l.kept || l.keep == nil || l.keep(l.items[l.pos]) {
+			l.kept = true
+			return l.items[l.pos], true
 		}
-	})
+	}
+	return nil, false
+}
+
+// next moves to the next element.
+func (l *loopValue) next() (value, bool) {
+	v, ok := l.peek()
+	l.pos, l.kept = l.pos+1, false
+	l.index0++
+	l.before, l.current = l.current, v
+	return v, ok
+}
+
+// length reads on to the end where there is an "if".
+func (l *loopValue) length() int {
+	if l.keep != nil {
+		var rest []value
+		for v, ok := l.peek(); ok; v, ok = l.peek() {
+			rest = append(rest, v)
+			l.pos, l.kept = l.pos+1, false
+		}
+		l.items, l.pos, l.keep = rest, 0, nil
+	}
+	return l.index0 + 1 + len(l.items) - l.pos
+}
+
+// attr is an attribute of the variable "loop".
+func (l *loopValue) attr(r *run, name string) (item value, ok bool) {
+	next, more := value(nil), false
+	if name == "last" || name == "nextitem" {
+		next, more = l.peek()
+	}
+	switch name {
+	case "index":
+		return int64(l.index0 + 1), true
+	case "index0":
+		return int64(l.index0), true
+	case "first":
+		return l.index0 == 0, true
+	case "last":
+		return !more, true
+	case "length":
+		return int64(l.length()), true
+	case "revindex":
+		return int64(l.length() - l.index0), true
+	case "revindex0":
+		return int64(l.length() - l.index0 - 1), true
+	case "nextitem":
+		if !more {
+			return &undefined{"there is no next item"}, true
+		}
+		return next, true
+	case "previtem":
+		if l.index0 == 0 {
+			return &undefined{"there is no previous item"}, true
+		}
+		return l.before, true
+	case "cycle":
+		return &function{"loop.cycle", func(r *run, a *arguments) value {
+			if len(a.args) == 0 || len(a.names) > 0 {
+				return r.fail("found %d arguments, want at least one without a name", len(a.args))
+			}
+			return a.args[l.index0%len(a.args)]
+		}}, true
+	case "changed":
+		return &function{"loop.changed", func(r *run, a *arguments) value {
+			now := newTuple(a.args...)
+			same := l.changed != nil && r.equal(l.changed, now, 0)
+			l.changed = now
+			return !same
+		}}, true
+	}
+	return nil, false
 }

@@ -1,203 +1,300 @@
 package jinja
 
 import (
-	"errors"
-	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
-func filterLength(r *run, v value, a *arguments) (value, error) {
-	if _, err := a.bind("length"); err != nil {
-		return nil, err
-	}
-	n, err := r.length(v)
-	return int64(n), err
-}
+// getter takes an attribute of a value.
+type getter func(v value) value
 
-func filterDefault(r *run, v value, a *arguments) (value, error) {
-	args, err := a.bind("default", "default_value?", "boolean?")
-	if err != nil {
-		return nil, err
-	}
-	otherwise := args[0]
-	if !given(otherwise) {
-		otherwise = ""
-	}
-	if _, ok := v.(*undefined); ok {
-		return otherwise, nil
-	}
-	if given(args[1]) {
-		asked, err := r.truth(args[1])
-		if err != nil {
-			return nil, err
+// getter reads "a.b.0", or a number; None is the value itself. What is not there is
+// otherwise, unless that is None.
+func (r *run) getter(attribute, otherwise value) getter {
+	parts := []value{attribute}
+	if s, ok := text(attribute); ok && r.chargeItems(1+strings.Count(s, ".")) {
+		parts = nil
+		for part := range strings.SplitSeq(s, ".") {
+			if n, err := strconv.ParseUint(part, 10, 62); err == nil {
+				parts = append(parts, int64(n))
+			} else {
+				parts = append(parts, part)
+			}
 		}
-		if yes, err := r.truth(v); err != nil || asked && !yes {
-			return otherwise, err
+	} else if !set(attribute) {
+		parts = nil
+	}
+	return func(v value) value {
+		for _, part := range parts {
+			if !r.charge(nodeCost) {
+				return nil
+			}
+			if v = r.getItem(v, part); isType[*undefined](v) && otherwise != nil {
+				v = otherwise
+			}
+		}
+		return v
+	}
+}
+
+// keys are the values that elements are sorted by; strings in small letters unless they are
+// case sensitive.
+func (r *run) keys(items []value, sensitive value, get getter) []value {
+	if !r.chargeItems(len(items)) {
+		return nil
+	}
+	keys := make([]value, len(items))
+	for i, item := range items {
+		if keys[i] = get(item); !flag(sensitive) {
+			keys[i] = r.ignoreCase(keys[i])
 		}
 	}
-	return v, nil
+	return keys
 }
 
-func filterFirst(r *run, v value, a *arguments) (value, error) {
-	if _, err := a.bind("first"); err != nil {
-		return nil, err
+func (r *run) ignoreCase(v value) value {
+	if s, ok := text(v); ok && r.charge(product(charCost, len(s))) {
+		return lower(s)
 	}
-	it, err := r.iterate(v)
-	if err != nil {
-		return nil, err
-	}
-	item, ok, err := it.take(r)
-	if err != nil || ok {
-		return item, err
-	}
-	return &undefined{"No first item, sequence was empty."}, nil
+	return v
 }
 
-func filterLast(r *run, v value, a *arguments) (value, error) {
-	if _, err := a.bind("last"); err != nil {
-		return nil, err
+// sorted is the items in the order of their keys.
+func (r *run) sorted(items, keys []value, reverse value) value {
+	order := r.sortOrder(keys, flag(reverse))
+	out := make([]value, len(order))
+	for i, from := range order {
+		out[i] = items[from]
 	}
+	return newList(out)
+}
+
+func filterSort(r *run, v value, a *arguments) value {
+	args := a.bind(r, "reverse?", "case_sensitive?", "attribute?")
+	var gets []getter
+	if s, ok := text(args[2]); ok {
+		for part := range strings.SplitSeq(s, ",") {
+			gets = append(gets, r.getter(part, nil))
+		}
+	} else {
+		gets = append(gets, r.getter(args[2], nil))
+	}
+	items := r.iterate(v)
+	keys := r.keys(items, true, func(item value) value {
+		parts := make([]value, len(gets))
+		for i, get := range gets {
+			if parts[i] = get(item); !flag(args[1]) {
+				parts[i] = r.ignoreCase(parts[i])
+			}
+		}
+		return newTuple(parts...)
+	})
+	return r.sorted(items, keys, args[0])
+}
+
+func filterDictSort(r *run, v value, a *arguments) value {
+	args := a.bind(r, "case_sensitive?", "by?", "reverse?")
+	by := map[value]int{missing{}: 0, "key": 0, "value": 1}
+	i, ok := by[args[1]]
+	if !ok {
+		return r.fail(`found another order, want "key" or "value"`)
+	}
+	d, ok := v.(*dict)
+	if !ok {
+		return r.fail("found a value of type %s, want a dict", typeName(v))
+	}
+	items := d.pairs(r)
+	return r.sorted(items, r.keys(items, args[0], func(v value) value { return v.(*list).items[i] }), args[2])
+}
+
+func filterUnique(r *run, v value, a *arguments) value {
+	args := a.bind(r, "case_sensitive?", "attribute?")
+	items := r.iterate(v)
+	seen := newDict(0)
+	var out []value
+	for i, key := range r.keys(items, args[0], r.getter(args[1], nil)) {
+		if _, known := seen.get(r, key); !known {
+			seen.set(r, key, nil)
+			out = append(out, items[i])
+		}
+	}
+	return &generator{out}
+}
+
+// extreme is min (-1) or max (1).
+func extreme(which int) filterFunc {
+	return func(r *run, v value, a *arguments) value {
+		args := a.bind(r, "case_sensitive?", "attribute?")
+		items := r.iterate(v)
+		keys := r.keys(items, args[0], r.getter(args[1], nil))
+		best := 0
+		for i := range keys {
+			if c, _ := r.order("<", keys[i], keys[best], 0); c == which {
+				best = i
+			}
+		}
+		if len(keys) == 0 {
+			return &undefined{"No aggregated item, sequence was empty."}
+		}
+		return items[best]
+	}
+}
+
+func filterLength(r *run, v value, a *arguments) value {
+	a.bind(r)
+	return int64(r.length(v))
+}
+
+func filterFirst(r *run, v value, a *arguments) value {
+	a.bind(r)
+	items := r.iterate(v)
+	if g, ok := v.(*generator); ok && len(items) > 0 {
+		g.rest = items[1:]
+	}
+	if len(items) == 0 {
+		return &undefined{"No first item, sequence was empty."}
+	}
+	return items[0]
+}
+
+func filterLast(r *run, v value, a *arguments) value {
+	a.bind(r)
+	if isType[*generator](v) {
+		return r.fail("found a generator, want a list of it")
+	}
+	items := r.iterate(v)
+	if len(items) == 0 {
+		return &undefined{"No last item, sequence was empty."}
+	}
+	return items[len(items)-1]
+}
+
+func filterReverse(r *run, v value, a *arguments) value {
+	a.bind(r)
+	items := r.iterate(v)
+	if !r.chargeItems(len(items)) {
+		return nil
+	}
+	items = slices.Clone(items)
+	slices.Reverse(items)
 	switch v.(type) {
-	case *list, *dict, *dictView, *rangeValue, string, markup:
+	case string:
+		return r.joined(items, "")
+	case *generator:
+		return newList(items)
+	}
+	return &generator{items}
+}
+
+func filterList(r *run, v value, a *arguments) value {
+	a.bind(r)
+	return newList(r.iterate(v))
+}
+
+func filterItems(r *run, v value, a *arguments) value {
+	a.bind(r)
+	switch v := v.(type) {
 	case *undefined:
-		return &undefined{"No last item, sequence was empty."}, nil
-	default:
-		return nil, fmt.Errorf("found a value of type %s, want one that can be reversed", typeName(v))
+		return &generator{}
+	case *dict:
+		return &generator{v.pairs(r)}
 	}
-	if s, ok := text(v); ok {
-		if s == "" {
-			return &undefined{"No last item, sequence was empty."}, nil
-		}
-		c, _, err := r.character(s, -1)
-		return like(v, c), err
-	}
-	back, err := r.reversed(v)
-	if err != nil {
-		return nil, err
-	}
-	item, ok, err := back.(*iterator).take(r)
-	if err != nil || ok {
-		return item, err
-	}
-	return &undefined{"No last item, sequence was empty."}, nil
+	return r.fail("found a value of type %s, want a dict", typeName(v))
 }
 
-func filterReverse(r *run, v value, a *arguments) (value, error) {
-	if _, err := a.bind("reverse"); err != nil {
-		return nil, err
-	}
-	if s, ok := text(v); ok {
-		if err := r.charge(5 * len(s)); err != nil {
-			return nil, err
-		}
-		var b strings.Builder
-		all := []rune(s)
-		for i := range all {
-			b.WriteRune(all[len(all)-1-i])
-		}
-		return like(v, b.String()), nil
-	}
-	return r.reversed(v)
-}
-
-func filterList(r *run, v value, a *arguments) (value, error) {
-	if _, err := a.bind("list"); err != nil {
-		return nil, err
-	}
-	items, err := r.collect(v)
-	return newList(items), err
-}
-
-func filterJoin(r *run, v value, a *arguments) (value, error) {
-	args, err := a.bind("join", "d?", "attribute?")
-	if err != nil {
-		return nil, err
-	}
+func filterJoin(r *run, v value, a *arguments) value {
+	args := a.bind(r, "d?", "attribute?")
 	separator := ""
 	if given(args[0]) {
-		if separator, err = r.str(args[0]); err != nil {
-			return nil, err
-		}
+		separator = r.str(args[0])
 	}
-	items, err := r.collect(v)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.chargeItems(len(items)); err != nil {
-		return nil, err
-	}
-	var get getter
+	items := r.iterate(v)
 	if set(args[1]) {
-		if get, err = r.getter(args[1], nil, false); err != nil {
-			return nil, err
-		}
+		items = r.keys(items, true, r.getter(args[1], nil))
 	}
-	parts := make([]string, len(items))
-	for i, item := range items {
-		if get != nil {
-			if item, err = get(r, item); err != nil {
-				return nil, err
-			}
-		}
-		if parts[i], err = r.str(item); err != nil {
-			return nil, err
-		}
-	}
-	return r.joined(parts, separator)
+	return r.joined(items, separator)
 }
 
-func filterAttr(r *run, v value, a *arguments) (value, error) {
-	args, err := a.bind("attr", "name")
-	if err != nil {
-		return nil, err
-	}
-	name, err := stringArg("attr", args[0])
-	if err != nil {
-		return nil, err
-	}
-	if u, ok := v.(*undefined); ok {
-		return nil, u.fail()
-	}
-	if item, ok, err := r.ownAttr(v, name); ok || err != nil {
-		return item, err
-	}
-	return &undefined{"'" + objectName(v) + "' has no attribute '" + name + "'"}, nil
-}
-
-func filterSum(r *run, v value, a *arguments) (value, error) {
-	args, err := a.bind("sum", "attribute?", "start?")
-	if err != nil {
-		return nil, err
-	}
-	var get getter
-	if set(args[0]) {
-		if get, err = r.getter(args[0], nil, false); err != nil {
-			return nil, err
-		}
-	}
+func filterSum(r *run, v value, a *arguments) value {
+	get := r.getter(a.bind(r, "attribute?")[0], nil)
 	var sum value = int64(0)
-	if given(args[1]) {
-		sum = args[1]
+	for _, item := range r.iterate(v) {
+		sum = r.binary("+", sum, get(item))
 	}
-	if _, ok := text(sum); ok {
-		return nil, errors.New("found a string to start from, want a number or a list")
-	}
-	it, err := r.iterate(v)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		item, ok, err := it.take(r)
-		if err != nil || !ok {
-			return sum, err
+	return sum
+}
+
+func filterBatch(r *run, v value, a *arguments) value {
+	args := a.bind(r, "linecount", "fill_with?")
+	size := r.intArg(args[0], 1)
+	var batches []value
+	for batch := range slices.Chunk(r.iterate(v), max(size, 1)) {
+		if fill := size - len(batch); fill > 0 && set(args[1]) && r.chargeItems(fill) {
+			batch = slices.Concat(batch, slices.Repeat(args[1:], fill))
 		}
-		if get != nil {
-			if item, err = get(r, item); err != nil {
-				return nil, err
+		if !r.chargeItems(2) {
+			break
+		}
+		batches = append(batches, newList(batch))
+	}
+	return &generator{batches}
+}
+
+func filterMap(r *run, v value, a *arguments) value {
+	rest := &arguments{a.args, a.names, a.named}
+	var apply getter
+	if attribute, ok := rest.take("attribute"); ok && len(a.args) == 0 {
+		otherwise, _ := rest.take("default")
+		if len(rest.names) > 0 {
+			return r.fail("found the argument %s, want attribute and default", quoted(rest.names[0]))
+		}
+		apply = r.getter(attribute, otherwise)
+	} else {
+		if len(a.args) == 0 {
+			return r.fail("found no argument, want the name of a filter or an attribute")
+		}
+		name := r.stringArg(a.args[0])
+		rest := &arguments{a.args[1:], a.names, a.named}
+		apply = func(v value) value { return r.filter(name, v, rest) }
+	}
+	return r.collect(v, func(item value) (value, bool) { return apply(item), true })
+}
+
+// collect makes a generator of what f makes of the elements of v, and keeps.
+func (r *run) collect(v value, f func(item value) (out value, keep bool)) value {
+	g := &generator{}
+	if !truth(v) {
+		return g
+	}
+	for _, item := range r.iterate(v) {
+		if !r.charge(itemCost) {
+			break
+		}
+		if out, keep := f(item); keep {
+			g.rest = append(g.rest, out)
+		}
+	}
+	return g
+}
+
+// choose is select or reject, of the elements or of an attribute of theirs.
+func choose(byAttribute, wanted bool) filterFunc {
+	return func(r *run, v value, a *arguments) value {
+		get := func(v value) value { return v }
+		rest := a.args
+		if byAttribute {
+			if len(rest) == 0 {
+				return r.fail("found no argument, want the name of an attribute")
 			}
+			get, rest = r.getter(rest[0], nil), rest[1:]
 		}
-		if sum, err = r.binary("+", sum, item); err != nil {
-			return nil, err
+		holds := truth
+		if len(rest) > 0 {
+			name := r.stringArg(rest[0])
+			args := &arguments{rest[1:], a.names, a.named}
+			holds = func(v value) bool { return r.test(name, v, args) }
 		}
+		return r.collect(v, func(item value) (value, bool) { return item, holds(get(item)) == wanted })
 	}
 }

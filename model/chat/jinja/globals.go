@@ -1,131 +1,150 @@
 package jinja
 
 import (
-	"errors"
-	"fmt"
-	"math/big"
+	"strings"
 	"time"
 )
 
 // globals are the functions that every template sees.
 func globals(now time.Time) *scope {
 	s := &scope{}
-	for name, call := range map[string]func(r *run, a *arguments) (value, error){
-		"raise_exception": raise, "range": makeRange, "dict": makeDict, "namespace": makeNamespace, "cycler": makeCycler, "joiner": makeJoiner,
+	for name, call := range map[string]func(r *run, a *arguments) value{
+		"raise_exception": raise, "range": makeRange, "dict": makeDict, "namespace": makeNamespace, "joiner": makeJoiner,
 	} {
-		s.set(name, method(name, call))
+		s.set(name, &function{name, call})
 	}
-	if now.IsZero() {
-		return s
+	for _, name := range []string{"cycler", "lipsum"} {
+		s.set(name, &function{name, func(r *run, _ *arguments) value { return r.fail("the function is not supported") }})
 	}
-	s.set("strftime_now", method("strftime_now", func(r *run, a *arguments) (value, error) {
-		args, err := a.bind("strftime_now", "format")
-		if err != nil {
-			return nil, err
-		}
-		format, err := stringArg("strftime_now", args[0])
-		if err != nil {
-			return nil, err
-		}
-		out := strftime(now, format)
-		return out, r.charge(len(out))
-	}))
+	if !now.IsZero() {
+		s.set("strftime_now", &function{"strftime_now", func(r *run, a *arguments) value {
+			return r.strftime(now, r.stringArg(a.bind(r, "format")[0]))
+		}})
+	}
 	return s
 }
 
-func raise(r *run, a *arguments) (value, error) {
-	args, err := a.bind("raise_exception", "message")
-	if err != nil {
-		return nil, err
+func raise(r *run, a *arguments) value {
+	if s := r.str(a.bind(r, "message")[0]); r.err == nil {
+		r.err = &RaisedError{s}
 	}
-	s, err := r.str(args[0])
-	if err != nil {
-		return nil, err
-	}
-	return nil, &RaisedError{s}
+	return nil
 }
 
-func makeRange(_ *run, a *arguments) (value, error) {
+func makeRange(r *run, a *arguments) value {
 	if len(a.names) > 0 || len(a.args) < 1 || len(a.args) > 3 {
-		return nil, fmt.Errorf("range: found %d arguments, want 1 to 3 without a name", len(a.args)+len(a.names))
+		return r.fail("found %d arguments, want 1 to 3 without a name", len(a.args)+len(a.names))
 	}
-	var n [3]*big.Int
+	var n [3]int
 	for i, v := range a.args {
-		var ok bool
-		if n[i], ok = asBig(v); !ok {
-			return nil, fmt.Errorf("range: found an argument of type %s, want an integer", typeName(v))
+		if n[i] = r.intArg(v, 0); n[i] > 1<<48 || n[i] < -1<<48 {
+			return r.fail("found a number of more than 48 bits")
 		}
 	}
-	start, stop, step := new(big.Int), n[0], big.NewInt(1)
+	start, stop, step := 0, n[0], 1
 	if len(a.args) > 1 {
 		start, stop = n[0], n[1]
 	}
 	if len(a.args) > 2 {
 		step = n[2]
 	}
-	if step.Sign() == 0 {
-		return nil, errors.New("range: found the step 0")
+	count := 0
+	switch {
+	case step == 0:
+		return r.fail("found the step 0")
+	case step > 0:
+		count = max(stop-start+step-1, 0) / step
+	default:
+		count = max(start-stop-step-1, 0) / -step
 	}
-	// ceil((stop - start) / step), in numbers of any size.
-	count := new(big.Int).Sub(stop, start)
-	count.Add(count, step)
-	count.Sub(count, big.NewInt(int64(step.Sign())))
-	count.Quo(count, step)
-	if new(big.Int).Sub(stop, start).Sign() != step.Sign() {
-		count = new(big.Int)
+	if count > maxRange {
+		return r.fail("more than %d elements", maxRange)
 	}
-	if !count.IsInt64() || count.Int64() > maxRange {
-		return nil, fmt.Errorf("range: more than %d elements", maxRange)
+	if !r.chargeItems(count) {
+		return nil
 	}
-	for _, i := range []*big.Int{start, stop, step} {
-		if i.BitLen() > 48 {
-			return nil, errors.New("range: found a number of more than 48 bits")
-		}
+	items := make([]value, count)
+	for i := range items {
+		items[i] = int64(start + i*step)
 	}
-	return &rangeValue{int(start.Int64()), int(stop.Int64()), int(step.Int64()), int(count.Int64())}, nil
+	return &list{kindRange, items}
 }
 
 // dictArgs is dict(…): of another dict or of pairs, and of arguments by name.
-func (r *run) dictArgs(what string, a *arguments) (*dict, error) {
-	if len(a.args) > 1 {
-		return nil, fmt.Errorf("%s: found %d arguments, want at most one without a name", what, len(a.args))
-	}
+func (r *run) dictArgs(a *arguments) *dict {
 	d := newDict(len(a.names))
-	if len(a.args) == 1 {
-		var err error
-		if d, err = r.dictOf(a.args[0]); err != nil {
-			return nil, within(what, err)
+	if len(a.args) > 1 {
+		r.fail("found %d arguments, want at most one without a name", len(a.args))
+	} else if len(a.args) == 1 {
+		v := a.args[0]
+		if from, ok := v.(*dict); ok {
+			v = &list{kindItems, from.pairs(r)}
+		} else if u, ok := v.(*undefined); ok {
+			u.fail(r)
+		}
+		for _, item := range r.iterate(v) {
+			if pair := r.unpack(item, 2); pair != nil {
+				d.set(r, pair[0], pair[1])
+			}
 		}
 	}
 	for i, name := range a.names {
-		if err := d.set(r, name, a.named[i]); err != nil {
-			return nil, err
+		d.set(r, name, a.named[i])
+	}
+	return d
+}
+
+func makeDict(r *run, a *arguments) value { return r.dictArgs(a) }
+
+func makeNamespace(r *run, a *arguments) value { return &namespace{r.dictArgs(a)} }
+
+// makeJoiner is a function that gives nothing at first, and then the separator.
+func makeJoiner(r *run, a *arguments) value {
+	separator, used := a.bind(r, "sep?")[0], false
+	if !given(separator) {
+		separator = ", "
+	}
+	return &function{"joiner", func(r *run, a *arguments) value {
+		a.bind(r)
+		if !used {
+			used = true
+			return ""
 		}
-	}
-	return d, r.charge(callCost)
+		return separator
+	}}
 }
 
-func makeDict(r *run, a *arguments) (value, error) { return r.dictArgs("dict", a) }
-
-func makeNamespace(r *run, a *arguments) (value, error) {
-	d, err := r.dictArgs("namespace", a)
-	return &namespace{d}, err
+// directives of strftime, as layouts of Go's; those with a leading zero have a form without.
+var directives = map[byte]string{
+	'%': "%", 'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January", 'p': "PM", 'F': "2006-01-02", 'T': "15:04:05", 'R': "15:04", 'D': "01/02/06",
+	'd': "02", 'e': "_2", 'm': "01", 'Y': "2006", 'y': "06", 'H': "15", 'I': "03", 'M': "04", 'S': "05", 'j': "002",
 }
 
-func makeCycler(_ *run, a *arguments) (value, error) {
-	if len(a.args) == 0 || len(a.names) > 0 {
-		return nil, errors.New("cycler: found no arguments, want at least one without a name")
+// strftime formats a time as Python does.
+func (r *run) strftime(t time.Time, format string) value {
+	var b strings.Builder
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' {
+			b.WriteByte(format[i])
+			continue
+		}
+		start, short := i, strings.HasPrefix(format[i:], "%-")
+		if i++; short {
+			i++
+		}
+		layout, ok := "", i < len(format)
+		if ok {
+			layout, ok = directives[format[i]]
+		}
+		if ok = ok && (!short || strings.IndexByte("dmHIMSj", format[i]) >= 0); !ok {
+			return r.fail("the directive %s is not supported", quoted(format[start:min(i+1, len(format))]))
+		}
+		text := t.Format(layout)
+		if short {
+			text = strings.TrimLeft(text[:len(text)-1], "0") + text[len(text)-1:]
+		}
+		b.WriteString(text)
 	}
-	return &cycler{items: a.args}, nil
-}
-
-func makeJoiner(_ *run, a *arguments) (value, error) {
-	args, err := a.bind("joiner", "sep?")
-	if err != nil {
-		return nil, err
-	}
-	if !given(args[0]) {
-		args[0] = ", "
-	}
-	return &joiner{separator: args[0]}, nil
+	r.charge(b.Len())
+	return b.String()
 }

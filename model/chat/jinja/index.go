@@ -1,43 +1,45 @@
 package jinja
 
 import (
-	"errors"
-	"fmt"
-	"math"
-	"math/big"
-	"unicode/utf8"
+	"slices"
+	"strings"
 )
 
 // getItem is v[index]. What is not there is undefined; v's attribute of that name
 // comes second.
-func (r *run) getItem(v, index value) (value, error) {
+func (r *run) getItem(v, index value) value {
+	i, isInt := asInt(index)
 	switch v := v.(type) {
 	case *undefined:
-		return nil, v.fail()
+		return v.fail(r)
+	case markup:
+		return r.fail("an element of text marked as safe is not supported")
 	case *dict:
-		item, found, err := v.get(r, index)
-		var no unhashable
-		if found || err != nil && !errors.As(err, &no) {
-			return item, err
-		}
-	case *list, *rangeValue, string, markup:
-		if i, ok := asInt(index); ok {
-			if item, ok, err := r.element(v, i); ok || err != nil {
-				return item, err
+		if _, ok := hash(index); ok {
+			if item, found := v.get(r, index); found {
+				return item
 			}
+		}
+	case string, *list:
+		l, isList := v.(*list)
+		if !isInt || isList && !l.indexed() {
+			break
+		}
+		if i < 0 {
+			i += int64(r.length(v))
+		}
+		if s, ok := v.(string); ok && i >= 0 {
+			if c := substring(s, int(i), 1); r.scan(min(len(s), 4*int(min(i, int64(len(s)))))) && c != "" {
+				return c
+			}
+		} else if isList && i >= 0 && i < int64(len(l.items)) {
+			return l.items[i]
 		}
 	}
 	if name, ok := text(index); ok {
-		if item, ok, err := r.ownAttr(v, name); ok || err != nil {
-			return item, err
-		}
-		return &undefined{"'" + objectName(v) + "' has no attribute '" + name + "'"}, nil
+		return r.ownAttr(v, name)
 	}
-	shown, err := r.repr(index)
-	if err != nil {
-		return nil, err
-	}
-	return &undefined{objectName(v) + " has no element " + shown}, nil
+	return &undefined{objectName(v) + " has no element " + r.repr(index)}
 }
 
 // objectName describes a value as Jinja's messages do.
@@ -49,136 +51,125 @@ func objectName(v value) string {
 }
 
 // getAttr is v.name: an attribute or method, or else the element of a dict.
-func (r *run) getAttr(v value, name string) (value, error) {
+func (r *run) getAttr(v value, name string) value {
 	if u, ok := v.(*undefined); ok {
-		return nil, u.fail()
+		return u.fail(r)
 	}
-	if item, ok, err := r.ownAttr(v, name); ok || err != nil {
-		return item, err
-	}
-	if d, ok := v.(*dict); ok {
-		if item, ok := d.named(name); ok {
-			return item, nil
+	item := r.ownAttr(v, name)
+	if d, ok := v.(*dict); ok && isType[*undefined](item) && !slices.Contains(changing["dict"], name) {
+		if member, found := d.get(r, name); found {
+			return member
 		}
 	}
-	return &undefined{"'" + objectName(v) + "' has no attribute '" + name + "'"}, nil
+	return item
 }
 
-// element is the element i of a sequence, from the end if it is negative.
-func (r *run) element(v value, i int) (item value, ok bool, err error) {
-	if s, isText := text(v); isText {
-		c, ok, err := r.character(s, i)
-		return like(v, c), ok, err
-	}
-	n, _ := length(v)
-	if i < 0 {
-		i += n
-	}
-	if i < 0 || i >= n {
-		return nil, false, nil
+// changing are the methods that the sandbox keeps from templates.
+var changing = map[string][]string{
+	kindList: {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"},
+	"dict":   {"clear", "pop", "popitem", "setdefault", "update"},
+}
+
+// unsupported are the attributes that Python has and this package has not.
+var unsupported = map[string]string{
+	"str":         "casefold center encode expandtabs format_map isascii isdecimal isidentifier isnumeric isprintable istitle ljust maketrans rindex rjust swapcase translate zfill",
+	kindList:      "copy count index",
+	kindTuple:     "count index",
+	kindRange:     "count index start stop step",
+	kindKeys:      "isdisjoint mapping",
+	kindVals:      "mapping",
+	kindItems:     "isdisjoint mapping",
+	"dict":        "copy fromkeys",
+	"int":         "as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag is_integer numerator real to_bytes",
+	"bool":        "as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag is_integer numerator real to_bytes",
+	"float":       "as_integer_ratio conjugate fromhex hex imag is_integer real",
+	"generator":   "close gi_code gi_frame gi_running gi_suspended gi_yieldfrom send throw",
+	"LoopContext": "depth depth0",
+	"function":    "arguments caller catch_kwargs catch_varargs explicit_caller fromkeys name",
+}
+
+// ownAttr is an attribute or a method that a value has by its type, or undefined.
+func (r *run) ownAttr(v value, name string) value {
+	kind := typeName(v)
+	if slices.Contains(changing[kind], name) {
+		return &undefined{"access to attribute '" + name + "' of '" + kind + "' object is unsafe."}
 	}
 	switch v := v.(type) {
-	case *list:
-		return v.items[i], true, nil
-	case *rangeValue:
-		return int64(v.start + i*v.step), true, nil
+	case markup:
+		return r.fail("%s: methods of text marked as safe are not supported", quoted(name))
+	case string:
+		if m, ok := stringMethods[name]; ok {
+			return &function{name, func(r *run, a *arguments) value {
+				if !r.scan(len(v)) {
+					return nil
+				}
+				return m(r, v, a)
+			}}
+		}
+	case *dict:
+		if m, ok := dictMethods[name]; ok {
+			return &function{name, func(r *run, a *arguments) value { return m(r, v, a) }}
+		}
+	case *namespace:
+		if item, found := v.vars.get(r, name); found {
+			return item
+		}
+	case *loopValue:
+		if item, ok := v.attr(r, name); ok {
+			return item
+		}
 	}
-	return nil, false, nil
+	if slices.Contains(strings.Fields(unsupported[kind]), name) {
+		return r.fail("the attribute %q of a value of type %s is not supported", name, kind)
+	}
+	return &undefined{"'" + objectName(v) + "' has no attribute '" + name + "'"}
 }
 
-// character is the character i of a string.
-func (r *run) character(s string, i int) (c string, ok bool, err error) {
-	if i < 0 {
-		for rest := s; rest != ""; i++ {
-			_, n := utf8.DecodeLastRuneInString(rest)
-			if i == -1 {
-				return rest[len(rest)-n:], true, r.scan(len(s) - len(rest))
-			}
-			rest = rest[:len(rest)-n]
-		}
-		return "", false, r.scan(len(s))
-	}
-	for at, c := range s {
-		if i == 0 {
-			return s[at : at+utf8.RuneLen(c)], true, r.scan(at)
-		}
-		i--
-	}
-	return "", false, r.scan(len(s))
-}
-
-// slice is v[start:stop:step].
-func (r *run) slice(v value, bounds [3]value) (value, error) {
+// slice is v[start:stop:step]; bounds that are not there are None.
+func (r *run) slice(v value, bounds []value) value {
+	l, isList := v.(*list)
+	s, isText := v.(string)
 	if u, ok := v.(*undefined); ok {
-		return nil, u.fail()
+		return u.fail(r)
 	}
-	switch v.(type) {
-	case *list, *rangeValue, string, markup:
-	default:
-		return nil, fmt.Errorf("found a slice of a value of type %s, want a string or a list", typeName(v))
+	if isType[markup](v) || isType[*generator](v) {
+		return r.fail("a slice of a value of type %s is not supported", typeName(v))
 	}
-	s, isText := text(v)
-	if isText {
-		if err := r.scan(len(s)); err != nil {
-			return nil, err
-		}
+	if !isText && (!isList || !l.indexed()) {
+		return r.fail("found a slice of a value of type %s, want a string or a list", typeName(v))
 	}
-	n, _ := length(v)
-	start, stop, step, count, err := sliceBounds(bounds, n)
-	if err != nil {
-		return nil, err
+	start, step, count := r.sliceBounds(bounds, r.length(v))
+	if isText && step == 1 {
+		r.charge(len(s))
+		return substring(s, start, count)
 	}
-	switch v := v.(type) {
-	case *list:
-		if err := r.chargeItems(count); err != nil {
-			return nil, err
-		}
-		items := make([]value, count)
-		for i := range items {
-			items[i] = v.items[start+i*step]
-		}
-		return &list{items: items, tuple: v.tuple}, nil
-	case *rangeValue:
-		first := v.start + start*v.step
-		by := product64(v.step, step)
-		return &rangeValue{first, v.start + stop*v.step, by, count}, nil
+	var items []value
+	if isList {
+		items = l.items
+	} else {
+		items = r.iterate(v)
 	}
-	if step == 1 {
-		return like(v, substring(s, start, count)), nil
+	if !r.chargeItems(count) {
+		return nil
 	}
-	if err := r.charge(4 * len(s)); err != nil {
-		return nil, err
-	}
-	all := []rune(s)
-	out := make([]rune, count)
+	out := make([]value, count)
 	for i := range out {
-		out[i] = all[start+i*step]
+		out[i] = items[start+i*step]
 	}
-	return like(v, string(out)), nil
-}
-
-// product64 is a product that stays within int; a range has at most maxRange
-// elements, so that its steps then do not matter.
-func product64(a, b int) int {
-	p := new(big.Int).Mul(big.NewInt(int64(a)), big.NewInt(int64(b)))
-	if !p.IsInt64() {
-		return math.MaxInt32
+	if isText {
+		return r.joined(out, "")
 	}
-	return int(p.Int64())
+	return &list{l.kind, out}
 }
 
 // substring is count characters from start on.
 func substring(s string, start, count int) string {
-	if len(s) == utf8.RuneCountInString(s) {
-		return s[start : start+count]
-	}
-	from, to := len(s), len(s)
-	i := 0
+	from, to, i := len(s), len(s), 0
 	for at := range s {
 		if i == start {
 			from = at
 		}
-		if i == start+count {
+		if i-start == count {
 			to = at
 			break
 		}
@@ -187,27 +178,27 @@ func substring(s string, start, count int) string {
 	return s[from:max(from, to)]
 }
 
-// sliceBounds resolves a slice of n elements as Python does.
-func sliceBounds(bounds [3]value, n int) (start, stop, step, count int, err error) {
+// sliceBounds resolves a slice of n elements as Python does: count elements, the first at start.
+func (r *run) sliceBounds(bounds []value, n int) (start, step, count int) {
+	if r.err != nil {
+		return 0, 1, 0
+	}
 	var given [3]int
 	for i, b := range bounds {
-		if b == nil {
-			continue
+		if b != nil {
+			given[i] = r.intArg(b, 0)
 		}
-		v, ok := asInt(b)
-		if !ok {
-			return 0, 0, 0, 0, fmt.Errorf("found a slice with a bound of type %s, want integers", typeName(b))
-		}
-		given[i] = v
 	}
 	step = 1
 	if bounds[2] != nil {
-		step = given[2]
+		step = min(max(given[2], -maxSource<<20), maxSource<<20)
 	}
 	if step == 0 {
-		return 0, 0, 0, 0, fmt.Errorf("found a slice with the step 0")
+		r.fail("found a slice with the step 0")
 	}
-	step = max(step, -math.MaxInt32)
+	if r.err != nil {
+		return 0, 1, 0
+	}
 	least, most := 0, n
 	if step < 0 {
 		least, most = -1, n-1
@@ -218,7 +209,7 @@ func sliceBounds(bounds [3]value, n int) (start, stop, step, count int, err erro
 		}
 		return min(max(i, least), most)
 	}
-	start, stop = least, most
+	start, stop := least, most
 	if step < 0 {
 		start, stop = most, least
 	}
@@ -233,5 +224,33 @@ func sliceBounds(bounds [3]value, n int) (start, stop, step, count int, err erro
 	} else if step < 0 && start > stop {
 		count = (start-stop-1)/-step + 1
 	}
-	return start, stop, step, count, nil
+	return start, step, count
+}
+
+var dictMethods = map[string]func(r *run, d *dict, a *arguments) value{
+	"keys": func(r *run, d *dict, a *arguments) value {
+		a.bind(r)
+		return &list{kindKeys, d.keys}
+	},
+	"values": func(r *run, d *dict, a *arguments) value {
+		a.bind(r)
+		return &list{kindVals, d.vals}
+	},
+	"items": func(r *run, d *dict, a *arguments) value {
+		a.bind(r)
+		return &list{kindItems, d.pairs(r)}
+	},
+	"get": func(r *run, d *dict, a *arguments) value {
+		if len(a.names) > 0 {
+			return r.fail("found the argument %s, want none by name", quoted(a.names[0]))
+		}
+		args := a.bind(r, "key", "default?")
+		if v, found := d.get(r, args[0]); found {
+			return v
+		}
+		if given(args[1]) {
+			return args[1]
+		}
+		return nil
+	},
 }

@@ -100,7 +100,10 @@ var (
 )
 
 // space is what Python's regular expressions take for white space.
-const space = `[\s\x{0b}\x{1c}-\x{1f}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]`
+const (
+	spaces = `\s\x{0b}\x{1c}-\x{1f}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}`
+	space  = `[` + spaces + `]`
+)
 
 // next reads text and the tag after it.
 func (l *lexer) next() error {

@@ -1,9 +1,7 @@
 package jinja
 
 import (
-	"errors"
 	"fmt"
-	"math/big"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,36 +9,24 @@ import (
 )
 
 var (
-	floatLiteral   = regexp.MustCompile(`^(?i)(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?e[+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)`)
-	integerLiteral = regexp.MustCompile(`^(?i)(?:0b(?:_?[01])+|0o(?:_?[0-7])+|0x(?:_?[\da-f])+|[1-9](?:_?\d)*|0(?:_?0)*)`)
+	integerLiteral = regexp.MustCompile(`^\d+(?:_\d+)*`)
+	floatLiteral   = regexp.MustCompile(`^\d+(?:_\d+)*(?:(?:\.\d+(?:_\d+)*)?[eE][+-]?\d+(?:_\d+)*|\.\d+(?:_\d+)*)`)
 )
-
-// maxDigits of an integer are read or printed, as in Python.
-const maxDigits = 4300
 
 // readNumber reads the number that s starts with. After a dot it is no float:
 // x.0.1 is the element 1 of the element 0.
 func readNumber(s string, afterDot bool) (v value, n int, err error) {
-	if m := floatLiteral.FindString(s); m != "" && !afterDot {
-		f, err := strconv.ParseFloat(strings.ReplaceAll(m, "_", ""), 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) {
-			return nil, 0, err
-		}
-		return f, len(m), nil // out of range is inf, or 0
+	m := floatLiteral.FindString(s)
+	if m != "" && !afterDot {
+		v, err = strconv.ParseFloat(strings.ReplaceAll(m, "_", ""), 64)
+	} else {
+		m = integerLiteral.FindString(s)
+		v, err = strconv.ParseInt(strings.ReplaceAll(m, "_", ""), 10, 64)
 	}
-	m := integerLiteral.FindString(s)
-	if len(m) > maxDigits {
-		return nil, 0, fmt.Errorf("found a number of %d digits, want at most %d", len(m), maxDigits)
+	if err != nil {
+		return nil, 0, fmt.Errorf("found %s, want a number of 64 bits", quoted(m))
 	}
-	text := strings.ReplaceAll(m, "_", "")
-	if strings.Trim(text, "0") == "" {
-		text = "0" // not an octal number
-	}
-	i, ok := new(big.Int).SetString(text, 0)
-	if !ok {
-		return nil, 0, fmt.Errorf("found %s, want a number", quoted(m))
-	}
-	return integer(i), len(m), nil
+	return v, len(m), nil
 }
 
 // readString reads the string literal that s starts with.
@@ -61,72 +47,37 @@ var escapes = map[byte]string{
 	'\n': "", '\\': `\`, '\'': "'", '"': `"`, 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v",
 }
 
-// unescape is what Jinja does to the inside of a literal: backslashreplace, then
-// unicode-escape. A backslash before what is not ASCII so becomes "\xe9", spelled
-// out.
+// unescape is what Jinja does to the inside of a literal; a backslash before what is no
+// escape stays.
 func unescape(s string) (string, error) {
-	if strings.IndexByte(s, '\\') < 0 {
-		return s, nil
-	}
 	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' {
-			b.WriteByte(s[i])
-			continue
+	for {
+		i := strings.IndexByte(s, '\\')
+		if i < 0 {
+			b.WriteString(s)
+			return b.String(), nil
 		}
-		i++
-		c := s[i] // a literal never ends inside an escape
-		if text, ok := escapes[c]; ok {
+		b.WriteString(s[:i])
+		s = s[i+1:]
+		c := s[0] // a literal never ends inside an escape
+		digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
+		text, known := escapes[c]
+		switch rest := s[1:]; {
+		case known:
 			b.WriteString(text)
-			continue
-		}
-		digits, base := 0, 16
-		switch {
-		case c >= '0' && c <= '7':
-			digits, base = 1, 8
-			for digits < 3 && i+digits < len(s) && s[i+digits] >= '0' && s[i+digits] <= '7' {
-				digits++
+		case digits > 0:
+			code, err := strconv.ParseUint(rest[:min(digits, len(rest))], 16, 32)
+			if err != nil || len(rest) < digits || code > utf8.MaxRune {
+				return "", fmt.Errorf(`found \%c in a string, want %d digits of a character after it`, c, digits)
 			}
-			i-- // the first digit is c itself
-		case c == 'x':
-			digits = 2
-		case c == 'u':
-			digits = 4
-		case c == 'U':
-			digits = 8
-		case c == 'N':
-			return "", errors.New(`found \N in a string: characters by name are not supported`)
-		case c >= utf8.RuneSelf:
-			r, size := utf8.DecodeRuneInString(s[i:])
-			b.WriteString(spelledOut(r))
-			i += size - 1
-			continue
+			b.WriteRune(rune(code))
+			s = s[digits:]
+		case c >= utf8.RuneSelf || c >= '0' && c <= '7' || c == 'N':
+			r, _ := utf8.DecodeRuneInString(s)
+			return "", fmt.Errorf("the escape %s in a string is not supported", quoted(`\`+string(r)))
 		default:
-			b.WriteByte('\\')
-			b.WriteByte(c)
-			continue
+			b.WriteString(`\` + string(rune(c)))
 		}
-		end := i + 1 + digits
-		if end > len(s) {
-			return "", fmt.Errorf(`found \%c in a string, want %d digits after it`, c, digits)
-		}
-		code, err := strconv.ParseUint(s[i+1:end], base, 32)
-		if err != nil || code > utf8.MaxRune {
-			return "", fmt.Errorf(`found \%c and %s in a string, want %d digits of a character`, c, quoted(s[i+1:end]), digits)
-		}
-		b.WriteRune(rune(code))
-		i = end - 1
+		s = s[1:]
 	}
-	return b.String(), nil
-}
-
-// spelledOut is a character as \xe9, \u20ac or \U0001f600.
-func spelledOut(r rune) string {
-	switch {
-	case r < 0x100:
-		return fmt.Sprintf(`\x%02x`, r)
-	case r < 0x10000:
-		return fmt.Sprintf(`\u%04x`, r)
-	}
-	return fmt.Sprintf(`\U%08x`, r)
 }

@@ -2,13 +2,13 @@ package jinja
 
 // expr is an expression.
 type expr interface {
-	eval(r *run, s *scope) (value, error)
+	eval(r *run, s *scope) value
 	at() int // line
 }
 
 // stmt is a statement, or text.
 type stmt interface {
-	exec(r *run, s *scope) (signal, error)
+	exec(r *run, s *scope) signal
 	at() int
 }
 
@@ -32,18 +32,19 @@ type (
 	}
 	printStmt struct {
 		line
-		values []expr
+		value expr
 	}
 	setStmt struct {
 		line
 		target *target
 		value  expr
 	}
-	setBlockStmt struct {
+	// captureStmt is a set block, a filter block or a generation block.
+	captureStmt struct {
 		line
 		own
-		target *target
-		filter expr // of a captured, or nil
+		target *target // or nil, which prints
+		filter expr    // of a captured, or nil
 		body   []stmt
 	}
 	forStmt struct {
@@ -53,7 +54,6 @@ type (
 		target    *target
 		iterable  expr
 		filter    expr // or nil
-		recursive bool
 		body      []stmt
 		otherwise []stmt
 	}
@@ -77,17 +77,6 @@ type (
 		line
 		call  *callExpr
 		block *macroNode
-	}
-	filterStmt struct {
-		line
-		own
-		filter expr // of a captured
-		body   []stmt
-	}
-	generationStmt struct {
-		line
-		own
-		body []stmt
 	}
 	jumpStmt struct {
 		line
@@ -132,8 +121,8 @@ type (
 	}
 	listExpr struct {
 		line
+		kind  string
 		items []expr
-		tuple bool
 	}
 	dictExpr struct {
 		line
@@ -146,7 +135,7 @@ type (
 	}
 	binaryExpr struct {
 		line
-		op   string // + - * / // % **
+		op   string // + - * / // %
 		a, b expr
 	}
 	logicExpr struct {
@@ -198,7 +187,7 @@ type (
 		name string
 		args callArgs
 	}
-	// captured is the text that a filter block filters.
+	// captured is the text of a captureStmt.
 	captured struct{ line }
 )
 

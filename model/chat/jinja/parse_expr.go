@@ -1,64 +1,49 @@
 package jinja
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
 
 var constants = map[string]value{"true": true, "True": true, "false": false, "False": false, "none": nil, "None": nil}
 
-func (p *parser) expression() (expr, error) {
-	leave, err := p.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	at, start := line(p.current().line), p.pos
-	x, err := p.or()
-	for err == nil && p.skipName("if") {
-		c := &condExpr{line: at, then: x}
-		if c.test, err = p.or(); err == nil && p.skipName("else") {
-			c.otherwise, err = p.expression()
+func (p *parser) expression() expr {
+	defer p.enter()()
+	at := p.at()
+	x := p.or()
+	for p.skipName("if") {
+		c := &condExpr{line: at, then: x, test: p.or()}
+		if p.skipName("else") {
+			c.otherwise = p.expression()
 		}
-		if err == nil {
-			err = p.grow()
-		}
+		p.grow()
 		x = c
-		p.forgive(start)
 	}
-	return x, err
+	return x
 }
 
 // tuple parses an expression, or several with commas between. It ends before a name
 // of end.
-func (p *parser) tuple(conditional bool, end ...string) (expr, error) {
-	at := line(p.current().line)
+func (p *parser) tuple(conditional bool, end ...string) expr {
+	at := p.at()
 	parse := p.expression
 	if !conditional {
 		parse = p.or
 	}
 	var items []expr
-	for {
-		if p.tupleEnd(end) {
-			break
-		}
-		x, err := parse()
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, x)
+	for !p.tupleEnd(end) {
+		items = append(items, parse())
 		if !p.skipIf(",") {
 			if len(items) == 1 {
-				return x, nil
+				return items[0]
 			}
 			break
 		}
 	}
 	if len(items) == 0 {
-		return nil, p.unexpected("an expression")
+		p.unexpected("an expression")
 	}
-	return &listExpr{at, items, true}, nil
+	return &listExpr{at, kindTuple, items}
 }
 
 func (p *parser) tupleEnd(end []string) bool {
@@ -66,260 +51,275 @@ func (p *parser) tupleEnd(end []string) bool {
 	return t.kind == kindPrintEnd || t.kind == kindBlockEnd || t.is(")") || t.isName(end...)
 }
 
-func (p *parser) or() (expr, error) {
-	return p.logic("or", func() (expr, error) { return p.logic("and", p.not) })
+func (p *parser) or() expr {
+	return p.logic("or", func() expr { return p.logic("and", p.not) })
 }
 
-func (p *parser) logic(name string, operand func() (expr, error)) (expr, error) {
-	at := line(p.current().line)
-	a, err := operand()
-	for err == nil && p.skipName(name) {
-		var b expr
-		if b, err = operand(); err == nil {
-			err = p.grow()
-		}
-		a = &logicExpr{at, name == "or", a, b}
+func (p *parser) logic(name string, operand func() expr) expr {
+	at := p.at()
+	a := operand()
+	for p.skipName(name) {
+		a = &logicExpr{at, name == "or", a, operand()}
+		p.grow()
 	}
-	return a, err
+	return a
 }
 
-func (p *parser) not() (expr, error) {
-	t := p.current()
-	if !t.isName("not") {
+func (p *parser) not() expr {
+	at := p.at()
+	if !p.skipName("not") {
 		return p.compare()
 	}
-	leave, err := p.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	p.pos++
-	x, err := p.not()
-	return &unaryExpr{line(t.line), "not", x}, err
+	defer p.enter()()
+	return &unaryExpr{at, "not", p.not()}
 }
 
 var comparisons = []string{"==", "!=", "<", "<=", ">", ">="}
 
-func (p *parser) compare() (expr, error) {
-	at := line(p.current().line)
-	first, err := p.sum()
-	if err != nil {
-		return nil, err
-	}
-	c := &compareExpr{line: at, first: first}
+func (p *parser) compare() expr {
+	c := &compareExpr{line: p.at(), first: p.sum()}
 	for {
 		op, t := "", p.current()
 		switch {
 		case t.kind == kindOperator && slices.Contains(comparisons, t.text):
-			op = t.text
-			p.pos++
+			op = p.advance().text
 		case p.skipName("in"):
 			op = "in"
 		case t.isName("not") && p.look().isName("in"):
 			op = "notin"
 			p.pos += 2
+		case len(c.rest) == 0:
+			return c.first
 		default:
-			if len(c.rest) == 0 {
-				return first, nil
-			}
-			return c, nil
+			return c
 		}
-		x, err := p.sum()
-		if err != nil {
-			return nil, err
-		}
-		c.rest = append(c.rest, comparison{op, x})
+		c.rest = append(c.rest, comparison{op, p.sum()})
 	}
 }
 
 // sum binds weaker than "~", and that weaker than the product.
-func (p *parser) sum() (expr, error) { return p.binary(p.concat, "+", "-") }
+func (p *parser) sum() expr { return p.binary(p.concat, "+", "-") }
 
-func (p *parser) product() (expr, error) { return p.binary(p.power, "*", "/", "//", "%") }
-
-// power is bound to the left, as nowhere but in Jinja.
-func (p *parser) power() (expr, error) {
-	return p.binary(func() (expr, error) { return p.unary(true) }, "**")
+func (p *parser) product() expr {
+	return p.binary(func() expr { return p.unary(true) }, "*", "/", "//", "%")
 }
 
-func (p *parser) binary(operand func() (expr, error), ops ...string) (expr, error) {
-	at := line(p.current().line)
-	a, err := operand()
-	for err == nil && p.current().kind == kindOperator && slices.Contains(ops, p.current().text) {
+func (p *parser) binary(operand func() expr, ops ...string) expr {
+	at := p.at()
+	a := operand()
+	for p.current().kind == kindOperator && slices.Contains(ops, p.current().text) {
 		op := p.advance().text
-		var b expr
-		if b, err = operand(); err == nil {
-			err = p.grow()
-		}
-		a = &binaryExpr{at, op, a, b}
+		a = &binaryExpr{at, op, a, operand()}
+		p.grow()
 	}
-	return a, err
+	return a
 }
 
-func (p *parser) concat() (expr, error) {
-	at := line(p.current().line)
-	x, err := p.product()
-	if err != nil || !p.current().is("~") {
-		return x, err
-	}
-	c := &concatExpr{at, []expr{x}}
+func (p *parser) concat() expr {
+	c := &concatExpr{p.at(), []expr{p.product()}}
 	for p.skipIf("~") {
-		x, err := p.product()
-		if err != nil {
-			return nil, err
-		}
-		c.parts = append(c.parts, x)
+		c.parts = append(c.parts, p.product())
 	}
-	return c, nil
+	if len(c.parts) == 1 {
+		return c.parts[0]
+	}
+	return c
 }
 
 // unary parses a value with what is bound to it. Jinja binds filters weaker than a
 // sign, and attributes and calls to the signed value.
-func (p *parser) unary(filters bool) (x expr, err error) {
+func (p *parser) unary(filters bool) expr {
+	var x expr
 	if t := p.current(); t.is("-") || t.is("+") {
-		leave, err := p.enter()
-		if err != nil {
-			return nil, err
-		}
-		p.pos++
-		x, err = p.unary(false)
+		leave := p.enter()
+		p.advance()
+		x = &unaryExpr{line(t.line), t.text, p.unary(false)}
 		leave()
-		if err != nil {
-			return nil, err
-		}
-		x = &unaryExpr{line(t.line), t.text, x}
-	} else if x, err = p.primary(); err != nil {
-		return nil, err
+	} else {
+		x = p.primary()
 	}
-	if x, err = p.postfix(x); err != nil || !filters {
-		return x, err
-	}
-	for {
+	for x = p.postfix(x); filters; {
 		switch t := p.current(); {
 		case t.is("|"):
-			x, err = p.filters(x)
+			x = p.filters(x)
 		case t.isName("is"):
-			x, err = p.test(x)
+			x = p.test(x)
 		case t.is("("):
-			x, err = p.callOf(x)
+			x = p.callOf(x)
+		case t.is("**"):
+			p.fail(line(t.line), `the operator "**" is not supported`)
 		default:
-			return x, nil
-		}
-		if err != nil {
-			return nil, err
+			return x
 		}
 	}
+	return x
 }
 
-func (p *parser) primary() (expr, error) {
-	t := p.current()
-	at := line(t.line)
+func (p *parser) primary() expr {
+	t, at := p.current(), p.at()
 	switch {
 	case t.kind == kindName:
 		p.pos++
 		if v, ok := constants[t.text]; ok {
-			return &constExpr{at, v}, nil
+			return &constExpr{at, v}
 		}
-		p.read[t.text] = true
 		p.uses(t.text)
-		return &nameExpr{at, t.text}, nil
+		return &nameExpr{at, t.text}
 	case t.kind == kindString:
 		var b strings.Builder
 		for p.current().kind == kindString { // side by side they are one
 			b.WriteString(p.advance().val.(string))
 		}
-		return &constExpr{at, b.String()}, nil
+		return &constExpr{at, b.String()}
 	case t.kind == kindNumber:
 		p.pos++
-		return &constExpr{at, t.val}, nil
+		return &constExpr{at, t.val}
 	case t.is("("):
 		p.pos++
 		if p.skipIf(")") {
-			return &listExpr{at, nil, true}, nil
+			return &listExpr{at, kindTuple, nil}
 		}
-		x, err := p.tuple(true)
-		if err != nil {
-			return nil, err
-		}
-		return x, p.expect(")")
+		x := p.tuple(true)
+		p.expect(")")
+		return x
 	case t.is("["):
 		p.pos++
-		items, err := p.items("]")
-		return &listExpr{at, items, false}, err
+		x := &listExpr{at, kindList, nil}
+		p.list("]", func() { x.items = append(x.items, p.expression()) })
+		return x
 	case t.is("{"):
-		return p.dict()
+		p.pos++
+		d := &dictExpr{line: at}
+		p.list("}", func() {
+			d.keys = append(d.keys, p.expression())
+			p.expect(":")
+			d.values = append(d.values, p.expression())
+		})
+		return d
 	}
-	return nil, p.unexpected("an expression")
+	p.unexpected("an expression")
+	return nil
 }
 
-// items parses expressions with commas between, up to a bracket.
-func (p *parser) items(end string) ([]expr, error) {
-	var items []expr
-	for !p.skipIf(end) {
-		if len(items) > 0 {
-			if err := p.expect(","); err != nil {
-				return nil, err
-			}
-			if p.skipIf(end) {
-				break
-			}
+// postfix parses the attributes, elements and calls of a value.
+func (p *parser) postfix(x expr) expr {
+	for {
+		switch t := p.current(); {
+		case t.is("."):
+			x = p.attribute(x)
+		case t.is("["):
+			x = p.subscript(x)
+		case t.is("("):
+			x = p.callOf(x)
+		default:
+			return x
 		}
-		x, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, x)
-	}
-	return items, nil
-}
-
-func (p *parser) dict() (expr, error) {
-	d := &dictExpr{line: line(p.advance().line)}
-	for !p.skipIf("}") {
-		if len(d.keys) > 0 {
-			if err := p.expect(","); err != nil {
-				return nil, err
-			}
-			if p.skipIf("}") {
-				break
-			}
-		}
-		key, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		if err := p.expect(":"); err != nil {
-			return nil, err
-		}
-		x, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		d.keys, d.values = append(d.keys, key), append(d.values, x)
-	}
-	return d, nil
-}
-
-// checkName refuses filters and tests that do not exist, unless a condition keeps
-// them from running: then they are an error only if they run.
-func (p *parser) checkName(what, name string, known bool) {
-	if !known && !p.soft {
-		at := p.pos - 1
-		p.unknown = append(p.unknown, unknownName{at, &positioned{p.tokens[at].line, errNoSuch(what, name)}})
+		p.grow()
 	}
 }
 
-// unknownName is a filter or test that does not exist, and its token.
-type unknownName struct {
-	token int
-	err   error
+func (p *parser) attribute(x expr) expr {
+	at := line(p.advance().line)
+	t := p.current()
+	if _, isInt := t.val.(int64); t.kind == kindName || isInt {
+		p.pos++
+		if isInt {
+			return &itemExpr{at, x, &constExpr{at, t.val}}
+		}
+		return &attrExpr{at, x, t.text}
+	}
+	p.unexpected("a name or a number after the dot")
+	return nil
 }
 
-// forgive forgets the names from a token on.
-func (p *parser) forgive(start int) {
-	p.unknown = slices.DeleteFunc(p.unknown, func(u unknownName) bool { return u.token >= start })
+// subscript parses an index, or a slice of x.
+func (p *parser) subscript(x expr) expr {
+	s := &sliceExpr{line: line(p.advance().line), x: x}
+	bound := func() expr {
+		if t := p.current(); t.is(":") || t.is("]") {
+			return nil
+		}
+		return p.expression()
+	}
+	s.start = bound()
+	if !p.skipIf(":") {
+		if s.start == nil {
+			p.unexpected("an expression")
+		}
+		p.expect("]")
+		return &itemExpr{s.line, x, s.start}
+	}
+	s.stop = bound()
+	if p.skipIf(":") {
+		s.step = bound()
+	}
+	p.expect("]")
+	return s
 }
 
-func errNoSuch(what, name string) error {
-	return fmt.Errorf("found the %s %s, want one that chat templates have", what, quoted(name))
+func (p *parser) callOf(x expr) expr {
+	at := p.at()
+	args := p.arguments()
+	p.grow()
+	return &callExpr{at, x, args}
+}
+
+func (p *parser) arguments() (a callArgs) {
+	p.expect("(")
+	p.list(")", func() {
+		t := p.current()
+		byName := t.kind == kindName && p.look().is("=")
+		if a.mapping != nil || a.list != nil && !byName && !t.is("**") || len(a.named) > 0 && !byName && !t.is("*") && !t.is("**") {
+			p.fail(p.at(), "found arguments in the wrong order, want those without a name first, then those with one, *list and **dict")
+		}
+		switch {
+		case p.skipIf("*"):
+			a.list = p.expression()
+		case p.skipIf("**"):
+			a.mapping = p.expression()
+		case byName:
+			p.pos += 2
+			a.names, a.named = append(a.names, t.text), append(a.named, p.expression())
+		default:
+			a.args = append(a.args, p.expression())
+		}
+	})
+	return a
+}
+
+func (p *parser) filters(x expr) expr {
+	for p.skipIf("|") {
+		x = p.filter(x)
+		p.grow()
+	}
+	return x
+}
+
+// filter parses the name of a filter and its arguments.
+func (p *parser) filter(x expr) expr {
+	f := &filterExpr{line: p.at(), x: x, name: p.name()}
+	if p.current().is("(") {
+		f.args = p.arguments()
+	}
+	return f
+}
+
+// test parses what follows "is".
+func (p *parser) test(x expr) expr {
+	f := &testExpr{line: line(p.advance().line), x: x}
+	negated := p.skipName("not")
+	f.name = p.name()
+	switch t := p.current(); {
+	case t.is("("):
+		f.args = p.arguments()
+	case t.isName("is"):
+		p.unexpected("no second test")
+	case t.kind == kindName && !t.isName("else", "or", "and"), t.kind == kindString, t.kind == kindNumber, t.is("["), t.is("{"):
+		f.args.args = []expr{p.postfix(p.primary())}
+	}
+	p.grow()
+	if negated {
+		return &unaryExpr{f.line, "not", f}
+	}
+	return f
 }

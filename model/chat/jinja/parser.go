@@ -6,21 +6,23 @@ import (
 	"strings"
 )
 
-// parser builds the tree of a template.
+// parser builds the tree of a template. Its first error ends it: the current token is the
+// last one from then on, which nothing takes.
 type parser struct {
 	tokens []token
+	err    error
 	pos    int
 	depth  int          // of nested statements and expressions
 	words  int          // operators of the current tag
 	loops  int          // around the current statement, within its macro
-	soft   bool         // in a condition, where names are checked when they are used
 	macros []*macroNode // around the current expression
 
-	unknown []unknownName
-	read    map[string]bool // names of variables that are read
+	read map[string]bool // names of variables that are read
 }
 
 func (p *parser) current() token { return p.tokens[p.pos] }
+
+func (p *parser) at() line { return line(p.current().line) }
 
 func (p *parser) look() token { return p.tokens[min(p.pos+1, len(p.tokens)-1)] }
 
@@ -54,59 +56,71 @@ func (p *parser) skipName(name string) bool {
 	return false
 }
 
-// unexpected is the error for the current token.
-func (p *parser) unexpected(want string, args ...any) error {
-	t := p.current()
-	return &positioned{t.line, fmt.Errorf("found %s, want %s", t.found(), fmt.Sprintf(want, args...))}
-}
-
-func (p *parser) expect(op string) error {
-	if !p.skipIf(op) {
-		return p.unexpected("%q", op)
+// fail ends the parsing with an error at a line.
+func (p *parser) fail(at line, format string, args ...any) {
+	if p.err == nil {
+		p.err = &positioned{int(at), fmt.Errorf(format, args...)}
 	}
-	return nil
+	p.pos = len(p.tokens) - 1
 }
 
-func (p *parser) expectKind(k kind) error {
+// unexpected is the error for the current token.
+func (p *parser) unexpected(want string, args ...any) {
+	p.fail(p.at(), "found %s, want %s", p.current().found(), fmt.Sprintf(want, args...))
+}
+
+func (p *parser) expect(op string) {
+	if !p.skipIf(op) {
+		p.unexpected("%q", op)
+	}
+}
+
+func (p *parser) expectKind(k kind) {
 	if p.current().kind != k {
-		return p.unexpected("%s", token{kind: k}.found())
+		p.unexpected("%s", token{kind: k}.found())
+		return
 	}
 	p.pos++
-	return nil
 }
 
-func (p *parser) name() (string, error) {
+func (p *parser) name() string {
 	if p.current().kind != kindName {
-		return "", p.unexpected("a name")
+		p.unexpected("a name")
 	}
-	return p.advance().text, nil
+	return p.advance().text
 }
 
 // enter goes one level deeper; what it returns comes back.
-func (p *parser) enter() (leave func(), err error) {
+func (p *parser) enter() (leave func()) {
 	if p.depth++; p.depth > maxDepth {
-		p.depth--
-		return nil, &positioned{p.current().line, fmt.Errorf("found statements or expressions nested more than %d deep", maxDepth)}
+		p.fail(p.at(), "found statements or expressions nested more than %d deep", maxDepth)
 	}
-	return func() { p.depth-- }, nil
+	return func() { p.depth-- }
 }
 
 // grow counts the operators of a tag, which nest to the left.
-func (p *parser) grow() error {
+func (p *parser) grow() {
 	if p.words++; p.words > maxOperators {
-		return &positioned{p.current().line, fmt.Errorf("found more than %d operators in a tag", maxOperators)}
+		p.fail(p.at(), "found more than %d operators in a tag", maxOperators)
 	}
-	return nil
+}
+
+// list calls parse for what stands between commas, up to a closing bracket.
+func (p *parser) list(end string, parse func()) {
+	for n := 0; !p.skipIf(end) && p.err == nil; n++ {
+		if n > 0 {
+			if p.expect(","); p.skipIf(end) {
+				return
+			}
+		}
+		parse()
+	}
 }
 
 // statements parses up to a tag with one of the names, which becomes the current
 // token; without names up to the end of the template.
-func (p *parser) statements(end ...string) ([]stmt, error) {
-	leave, err := p.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
+func (p *parser) statements(end ...string) []stmt {
+	defer p.enter()()
 	var body []stmt
 	for {
 		t := p.advance()
@@ -114,229 +128,234 @@ func (p *parser) statements(end ...string) ([]stmt, error) {
 		switch t.kind {
 		case kindEOF:
 			if len(end) > 0 {
-				return nil, p.unexpected("{%% %s %%}", strings.Join(end, " %} or {% "))
+				p.unexpected("{%% %s %%}", strings.Join(end, " %} or {% "))
 			}
-			return body, nil
+			return body
 		case kindData:
 			body = append(body, &textStmt{line(t.line), t.text})
 		case kindPrintBegin:
-			x, err := p.tuple(true)
-			if err != nil {
-				return nil, err
-			}
-			if err := p.expectKind(kindPrintEnd); err != nil {
-				return nil, err
-			}
-			body = append(body, &printStmt{line(t.line), []expr{x}})
+			body = append(body, &printStmt{line(t.line), p.tuple(true)})
+			p.expectKind(kindPrintEnd)
 		case kindBlockBegin:
 			if p.current().isName(end...) {
-				return body, nil
+				return body
 			}
-			s, err := p.statement(end)
-			if err != nil {
-				return nil, err
-			}
-			if err := p.expectKind(kindBlockEnd); err != nil {
-				return nil, err
-			}
-			body = append(body, s)
+			body = append(body, p.statement(end))
+			p.expectKind(kindBlockEnd)
 		}
 	}
 }
 
 // body parses the statements of a block up to its end tag, whose name is skipped
 // and returned.
-func (p *parser) body(end ...string) ([]stmt, string, error) {
+func (p *parser) body(end ...string) ([]stmt, string) {
 	p.skipIf(":") // as in Python
-	if err := p.expectKind(kindBlockEnd); err != nil {
-		return nil, "", err
-	}
-	body, err := p.statements(end...)
-	if err != nil {
-		return nil, "", err
-	}
-	return body, p.advance().text, nil
+	p.expectKind(kindBlockEnd)
+	body := p.statements(end...)
+	return body, p.advance().text
 }
 
-var statements map[string]func(p *parser, at line) (stmt, error)
-
-func init() {
-	statements = map[string]func(p *parser, at line) (stmt, error){
-		"set": (*parser).set, "for": (*parser).loop, "if": (*parser).condition, "with": (*parser).with,
-		"macro": (*parser).macro, "call": (*parser).call, "filter": (*parser).filterBlock, "print": (*parser).print,
-		"generation": (*parser).generation, "break": (*parser).jump, "continue": (*parser).jump,
-	}
-}
-
-func (p *parser) statement(end []string) (stmt, error) {
-	t := p.current()
+func (p *parser) statement(end []string) stmt {
+	at, t := p.at(), p.current()
 	if t.kind != kindName {
-		return nil, p.unexpected("the name of a block")
+		p.unexpected("the name of a block")
+		return nil
 	}
-	parse, ok := statements[t.text]
-	switch {
-	case ok:
-		p.pos++
-		return parse(p, line(t.line))
-	case len(end) > 0:
-		return nil, p.unexpected("a block or {%% %s %%}", strings.Join(end, " %} or {% "))
+	p.pos++
+	switch t.text {
+	case "set":
+		return p.set(at)
+	case "for":
+		return p.loop(at)
+	case "if":
+		return p.condition(at)
+	case "with":
+		return p.with(at)
+	case "macro":
+		m := &macroNode{name: p.storedName()}
+		p.signature(m)
+		p.macroBody(m, "endmacro")
+		return &macroStmt{at, m}
+	case "call":
+		return p.call(at)
+	case "filter":
+		s := &captureStmt{line: at, filter: p.filters(p.filter(&captured{line: at}))}
+		s.body, _ = p.body("endfilter")
+		return s
+	case "generation": // marks the assistant's text for training
+		s := &captureStmt{line: at}
+		s.body = p.isolated("endgeneration")
+		return s
+	case "break", "continue":
+		if p.loops == 0 {
+			p.fail(at, "found %q outside of a loop", t.text)
+		}
+		return &jumpStmt{at, map[string]signal{"break": breakLoop, "continue": continueLoop}[t.text]}
 	}
-	return nil, p.unexpected("a block that chat templates have")
+	p.pos--
+	if len(end) > 0 {
+		p.unexpected("a block or {%% %s %%}", strings.Join(end, " %} or {% "))
+	}
+	p.unexpected("a block that is supported")
+	return nil
 }
 
-func (p *parser) print(at line) (stmt, error) {
-	s := &printStmt{line: at}
-	for p.current().kind != kindBlockEnd {
-		if len(s.values) > 0 {
-			if err := p.expect(","); err != nil {
-				return nil, err
-			}
-		}
-		x, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		s.values = append(s.values, x)
-	}
-	return s, nil
-}
-
-func (p *parser) set(at line) (stmt, error) {
-	to, err := p.target(true)
-	if err != nil {
-		return nil, err
-	}
+func (p *parser) set(at line) stmt {
+	to := p.target(true)
 	if p.skipIf("=") {
-		x, err := p.tuple(true)
-		return &setStmt{at, to, x}, err
+		return &setStmt{at, to, p.tuple(true)}
 	}
-	s := &setBlockStmt{line: at, target: to}
-	err = p.hard(func() (err error) {
-		if p.current().is("|") {
-			if s.filter, err = p.filters(&captured{line: at}); err != nil {
-				return err
-			}
-		}
-		s.body, _, err = p.body("endset")
-		return err
-	})
-	return s, err
+	s := &captureStmt{line: at, target: to}
+	if p.current().is("|") {
+		s.filter = p.filters(&captured{line: at})
+	}
+	s.body, _ = p.body("endset")
+	return s
 }
 
-// hard parses what Jinja does not take for conditional: the names of filters and
-// tests are checked at once.
-func (p *parser) hard(parse func() error) error {
-	defer func(soft bool) { p.soft = soft }(p.soft)
-	p.soft = false
-	return parse()
-}
-
-func (p *parser) loop(at line) (stmt, error) {
-	s := &forStmt{line: at}
-	var err error
-	if s.target, err = p.target(false, "in"); err != nil {
-		return nil, err
-	}
+func (p *parser) loop(at line) stmt {
+	s := &forStmt{line: at, target: p.target(false, "in")}
 	if !p.skipName("in") {
-		return nil, p.unexpected(`"in"`)
+		p.unexpected(`"in"`)
 	}
-	if s.iterable, err = p.tuple(false, "recursive"); err != nil {
-		return nil, err
+	s.iterable = p.tuple(false, "recursive")
+	if p.skipName("if") {
+		s.filter = p.expression()
 	}
-	err = p.hard(func() error {
-		if p.skipName("if") {
-			if s.filter, err = p.expression(); err != nil {
-				return err
-			}
-		}
-		s.recursive = p.skipName("recursive")
-		var end string
-		p.loops++
-		s.body, end, err = p.body("endfor", "else")
-		p.loops--
-		if err == nil && end == "else" {
-			s.otherwise, _, err = p.body("endfor")
-		}
-		return err
-	})
-	return s, err
+	if p.current().isName("recursive") {
+		p.fail(at, "recursive loops are not supported")
+	}
+	var end string
+	p.loops++
+	s.body, end = p.body("endfor", "else")
+	p.loops--
+	if end == "else" {
+		s.otherwise, _ = p.body("endfor")
+	}
+	return s
 }
 
-func (p *parser) condition(at line) (stmt, error) {
-	defer func(soft bool) { p.soft = soft }(p.soft)
-	p.soft = true
+func (p *parser) condition(at line) stmt {
 	s := &ifStmt{line: at}
-	for {
-		test, err := p.tuple(false)
-		if err != nil {
-			return nil, err
-		}
-		body, end, err := p.body("elif", "else", "endif")
-		if err != nil {
-			return nil, err
-		}
+	for p.err == nil {
+		test := p.tuple(false)
+		body, end := p.body("elif", "else", "endif")
 		s.branches = append(s.branches, branch{test, body})
-		switch end {
-		case "else":
-			s.otherwise, _, err = p.body("endif")
-			return s, err
-		case "endif":
-			return s, nil
+		if end == "else" {
+			s.otherwise, _ = p.body("endif")
+		}
+		if end != "elif" {
+			break
 		}
 	}
+	return s
 }
 
-func (p *parser) with(at line) (stmt, error) {
+func (p *parser) with(at line) stmt {
 	s := &withStmt{line: at}
-	for p.current().kind != kindBlockEnd {
+	for p.current().kind != kindBlockEnd && p.err == nil {
 		if len(s.targets) > 0 {
-			if err := p.expect(","); err != nil {
-				return nil, err
-			}
+			p.expect(",")
 		}
-		to, err := p.target(false)
-		if err != nil {
-			return nil, err
-		}
-		if err := p.expect("="); err != nil {
-			return nil, err
-		}
-		x, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		s.targets, s.values = append(s.targets, to), append(s.values, x)
+		s.targets = append(s.targets, p.target(false))
+		p.expect("=")
+		s.values = append(s.values, p.expression())
 	}
-	err := p.hard(func() (err error) {
-		s.body, _, err = p.body("endwith")
-		return err
-	})
-	return s, err
+	s.body, _ = p.body("endwith")
+	return s
 }
 
-func (p *parser) filterBlock(at line) (stmt, error) {
-	s := &filterStmt{line: at}
-	var err error
-	if s.filter, err = p.filter(&captured{line: at}); err != nil {
-		return nil, err
+func (p *parser) call(at line) stmt {
+	block := &macroNode{name: "caller"}
+	if p.current().is("(") {
+		p.signature(block)
 	}
-	if s.filter, err = p.filters(s.filter); err != nil {
-		return nil, err
+	call, ok := p.expression().(*callExpr)
+	if !ok {
+		p.fail(at, "found no call in a call block, want one, as in {%% call macro() %%}")
 	}
-	err = p.hard(func() error {
-		s.body, _, err = p.body("endfilter")
-		return err
-	})
-	return s, err
+	p.macroBody(block, "endcall")
+	return &callStmt{at, call, block}
 }
 
-func (p *parser) jump(at line) (stmt, error) {
-	name := p.tokens[p.pos-1].text
-	if p.loops == 0 {
-		return nil, &positioned{int(at), fmt.Errorf("found %q outside of a loop", name)}
+// isolated parses a body that is a function of its own: no jump leads out of it.
+func (p *parser) isolated(end string) []stmt {
+	defer func(loops int) { p.loops = loops }(p.loops)
+	p.loops = 0
+	body, _ := p.body(end)
+	return body
+}
+
+func (p *parser) macroBody(m *macroNode, end string) {
+	p.macros = append(p.macros, m)
+	m.body = p.isolated(end)
+	p.macros = p.macros[:len(p.macros)-1]
+	if i := slices.Index(m.parameters, "caller"); m.caller && i >= 0 && i < len(m.parameters)-len(m.defaults) {
+		p.fail(p.at(), "macro %s: found the parameter caller without a default, want one", quoted(m.name))
 	}
-	if name == "break" {
-		return &jumpStmt{at, breakLoop}, nil
+	m.caller = m.caller && !slices.Contains(m.parameters, "caller")
+	m.kwargs = m.kwargs && !slices.Contains(m.parameters, "kwargs")
+	m.varargs = m.varargs && !slices.Contains(m.parameters, "varargs")
+}
+
+// uses notes a name that is read, and tells macros those that they are given without declaring them.
+func (p *parser) uses(name string) {
+	p.read[name] = true
+	for _, m := range p.macros {
+		m.caller = m.caller || name == "caller"
+		m.kwargs = m.kwargs || name == "kwargs"
+		m.varargs = m.varargs || name == "varargs"
 	}
-	return &jumpStmt{at, continueLoop}, nil
+}
+
+func (p *parser) signature(m *macroNode) {
+	p.expect("(")
+	p.list(")", func() {
+		name := p.storedName()
+		m.parameters = append(m.parameters, name)
+		if p.skipIf("=") {
+			m.defaults = append(m.defaults, p.expression())
+		} else if len(m.defaults) > 0 {
+			p.unexpected(`"=" and a default for the parameter %s`, quoted(name))
+		}
+	})
+}
+
+// storedName is a name that can be assigned to.
+func (p *parser) storedName() string {
+	if _, constant := constants[p.current().text]; constant {
+		p.unexpected("a name")
+	}
+	return p.name()
+}
+
+// target parses what is assigned to; attributes tells whether attributes of
+// namespaces may be. It ends before a name of end.
+func (p *parser) target(attributes bool, end ...string) *target {
+	defer p.enter()()
+	t := &target{line: p.at()}
+	for len(t.parts) == 0 || !p.tupleEnd(end) {
+		t.parts = append(t.parts, p.targetPart(attributes))
+		if !p.skipIf(",") {
+			break
+		}
+		t.tuple = true
+	}
+	if !t.tuple {
+		return t.parts[0]
+	}
+	return t
+}
+
+func (p *parser) targetPart(attributes bool) *target {
+	if p.skipIf("(") {
+		inner := p.target(attributes)
+		p.expect(")")
+		return inner
+	}
+	t := &target{line: p.at(), name: p.storedName()}
+	if attributes && p.skipIf(".") {
+		t.attribute = p.name()
+	}
+	return t
 }

@@ -1,26 +1,16 @@
 package jinja
 
-import (
-	"fmt"
-	"math/big"
-)
+import "math/big"
 
-type testFunc func(r *run, v value, a *arguments) (bool, error)
+type testFunc func(r *run, v value, a *arguments) bool
 
 // tests are what follows "is".
 var tests map[string]testFunc
 
 func init() {
 	tests = map[string]testFunc{
-		"odd": parity(1), "even": parity(0),
-		"divisibleby": func(r *run, v value, a *arguments) (bool, error) {
-			args, err := a.bind("divisibleby", "num")
-			if err != nil {
-				return false, err
-			}
-			return r.remainder(v, args[0], 0)
-		},
-		"defined":   isNot(isType[*undefined]),
+		"odd": divisible(2, 1), "even": divisible(2, 0), "divisibleby": divisible(0, 0),
+		"defined":   is(func(v value) bool { return !isType[*undefined](v) }),
 		"undefined": is(isType[*undefined]),
 		"none":      is(func(v value) bool { return v == nil }),
 		"boolean":   is(isType[bool]),
@@ -28,130 +18,62 @@ func init() {
 		"false":     is(func(v value) bool { return v == false }),
 		"integer":   is(func(v value) bool { return isType[int64](v) || isType[*big.Int](v) }),
 		"float":     is(isType[float64]),
-		"number":    is(func(v value) bool { _, ok := asFloat(v); return ok }),
-		"string":    is(func(v value) bool { _, ok := text(v); return ok }),
-		"escaped":   is(isType[markup]),
+		"number":    is(func(v value) bool { _, ok := asFloat(v); return ok || isType[*big.Int](v) }),
+		"string":    is(isText),
 		"mapping":   is(isType[*dict]),
-		"callable": is(func(v value) bool {
-			return isType[*function](v) || isType[*loopValue](v) || isType[*joiner](v) || isType[*undefined](v)
-		}),
+		"callable":  is(func(v value) bool { return isType[*function](v) || isType[*loopValue](v) || isType[*undefined](v) }),
 		"sequence": is(func(v value) bool {
-			switch v.(type) {
-			case string, markup, *list, *dict, *rangeValue, *undefined:
-				return true
-			}
-			return false
+			l, isList := v.(*list)
+			return isText(v) || isType[*dict](v) || isType[*undefined](v) || isList && l.indexed()
 		}),
 		"iterable": is(func(v value) bool {
-			switch v.(type) {
-			case string, markup, *list, *dict, *dictView, *rangeValue, *iterator, *undefined, *loopValue:
-				return true
-			}
-			return false
+			return isText(v) || isType[*dict](v) || isType[*undefined](v) || isType[*list](v) || isType[*generator](v) || isType[*loopValue](v)
 		}),
-		"lower": cased(lowerCased), "upper": cased(upperCased),
-		"filter": named(func(s string) bool { return filters[s] != nil }), "test": named(func(s string) bool { return tests[s] != nil }),
-		"sameas": func(_ *run, v value, a *arguments) (bool, error) {
-			args, err := a.bind("sameas", "other")
-			if err != nil {
-				return false, err
-			}
-			return same(v, args[0]), nil
-		},
-		"in": func(r *run, v value, a *arguments) (bool, error) {
-			args, err := a.bind("in", "seq")
-			if err != nil {
-				return false, err
-			}
-			return r.in(v, args[0])
-		},
+		"lower": func(r *run, v value, a *arguments) bool { return truth(ofText(stringMethods["islower"])(r, v, a)) },
+		"upper": func(r *run, v value, a *arguments) bool { return truth(ofText(stringMethods["isupper"])(r, v, a)) },
+		"in":    func(r *run, v value, a *arguments) bool { return r.in(v, a.bind(r, "seq")[0]) },
 	}
 	for op, names := range map[string][]string{
-		"==": {"==", "eq", "equalto"}, "!=": {"!=", "ne"}, ">": {">", "gt", "greaterthan"}, ">=": {">=", "ge"},
+		"==": {"==", "eq", "equalto", "sameas"}, "!=": {"!=", "ne"}, ">": {">", "gt", "greaterthan"}, ">=": {">=", "ge"},
 		"<": {"<", "lt", "lessthan"}, "<=": {"<=", "le"},
 	} {
 		for _, name := range names {
-			tests[name] = func(r *run, v value, a *arguments) (bool, error) {
-				args, err := a.bind(name, "other")
-				if err != nil {
-					return false, err
-				}
-				return r.compare(op, v, args[0])
+			tests[name] = func(r *run, v value, a *arguments) bool {
+				other := a.bind(r, "other")[0]
+				// Python's "is", as far as templates can rely on it.
+				return (name != "sameas" || typeName(v) == typeName(other)) && r.compare(op, v, other)
 			}
 		}
 	}
 }
 
-func isType[T any](v value) bool {
-	_, ok := v.(T)
-	return ok
+func (r *run) test(name string, v value, a *arguments) bool {
+	f := tests[name]
+	if f == nil {
+		r.fail("the test %s is not supported", quoted(name))
+		return false
+	}
+	yes := f(r, v, a)
+	r.err = within("test "+name, r.err)
+	return yes
 }
 
 func is(holds func(v value) bool) testFunc {
-	return func(_ *run, v value, a *arguments) (bool, error) {
-		_, err := a.bind("the test")
-		return holds(v), err
+	return func(r *run, v value, a *arguments) bool {
+		a.bind(r)
+		return holds(v)
 	}
 }
 
-func isNot(holds func(v value) bool) testFunc {
-	return is(func(v value) bool { return !holds(v) })
-}
-
-// same is Python's "is" as far as templates can rely on it: None, true, false, and
-// small numbers and strings that are equal.
-func same(a, b value) bool {
-	if typeName(a) != typeName(b) {
-		return false
-	}
-	if x, ok := a.(*big.Int); ok {
-		return x == b.(*big.Int)
-	}
-	return a == b
-}
-
-func parity(rest int64) testFunc {
-	return func(r *run, v value, a *arguments) (bool, error) {
-		if _, err := a.bind("parity"); err != nil {
-			return false, err
+// divisible tells whether v % by is rest; where by is 0 it is an argument.
+func divisible(by, rest int64) testFunc {
+	return func(r *run, v value, a *arguments) bool {
+		var num value = by
+		if by > 0 {
+			a.bind(r)
+		} else {
+			num = a.bind(r, "num")[0]
 		}
-		return r.remainder(v, int64(2), rest)
-	}
-}
-
-// remainder tells whether v % by == rest.
-func (r *run) remainder(v, by value, rest int64) (bool, error) {
-	m, err := r.binary("%", v, by)
-	if err != nil {
-		return false, err
-	}
-	return r.equal(m, rest, 0)
-}
-
-func cased(has func(c rune) bool) testFunc {
-	return func(r *run, v value, a *arguments) (bool, error) {
-		if _, err := a.bind("the test"); err != nil {
-			return false, err
-		}
-		s, err := r.str(v)
-		if err != nil {
-			return false, err
-		}
-		return isCased(s, has), r.scan(len(s))
-	}
-}
-
-func named(known func(s string) bool) testFunc {
-	return func(r *run, v value, a *arguments) (bool, error) {
-		if _, err := a.bind("the test"); err != nil {
-			return false, err
-		}
-		s, ok := text(v)
-		if !ok {
-			if _, err := r.hash(v); err != nil {
-				return false, fmt.Errorf("found a value of type %s, want a name", typeName(v))
-			}
-		}
-		return known(s), nil
+		return r.equal(r.binary("%", v, num), rest, 0)
 	}
 }

@@ -1,7 +1,5 @@
 package jinja
 
-import "fmt"
-
 // scope holds the variables of a block; what it lacks is looked for around it.
 type scope struct {
 	outer  *scope
@@ -35,75 +33,46 @@ func (s *scope) set(name string, v value) {
 	s.names, s.values = append(s.names, name), append(s.values, v)
 }
 
-func (s *scope) inner() *scope { return &scope{outer: s} }
-
 // notYet is the value of a block's own name until it is set.
 type notYet struct{}
 
 // enter begins a block with names of its own.
-func (r *run) enter(outer *scope, names own) (*scope, error) {
-	s := outer.inner()
-	if len(names) == 0 {
-		return s, nil
+func (r *run) enter(outer *scope, names own) *scope {
+	s := &scope{outer: outer}
+	if r.chargeItems(len(names)) {
+		for _, name := range names {
+			s.names, s.values = append(s.names, name), append(s.values, notYet{})
+		}
 	}
-	for range names {
-		s.values = append(s.values, notYet{})
-	}
-	s.names = append(s.names, names...)
-	return s, r.chargeItems(len(names))
+	return s
 }
 
 // assign stores v in a target whose scope is s.
-func (r *run) assign(t *target, v value, s *scope) error {
+func (r *run) assign(t *target, v value, s *scope) {
 	switch {
 	case t.tuple:
-		items, err := r.unpack(v, len(t.parts))
-		if err != nil {
-			return err
-		}
-		for i, part := range t.parts {
-			if err := r.assign(part, items[i], s); err != nil {
-				return err
-			}
+		for i, item := range r.unpack(v, len(t.parts)) {
+			r.assign(t.parts[i], item, s)
 		}
 	case t.attribute != "":
 		holder, _, read := s.lookup(t.name)
-		if err := r.charge(read); err != nil {
-			return err
+		r.charge(read)
+		if ns, ok := holder.(*namespace); ok {
+			ns.vars.set(r, t.attribute, v)
+		} else {
+			r.fail("set %s.%s: found %s, want a namespace", t.name, t.attribute, typeName(holder))
 		}
-		ns, ok := holder.(*namespace)
-		if !ok {
-			return fmt.Errorf("set %s.%s: found %s, want a namespace", t.name, t.attribute, typeName(holder))
-		}
-		return ns.vars.set(r, t.attribute, v)
-	default:
-		if err := r.charge(itemCost + len(s.names)); err != nil {
-			return err
-		}
+	case r.charge(itemCost + len(s.names)):
 		s.set(t.name, v)
 	}
-	return nil
 }
 
-// unpack takes a value apart into n.
-func (r *run) unpack(v value, n int) ([]value, error) {
-	it, err := r.iterate(v)
-	if err != nil {
-		return nil, err
+// unpack takes a value apart into n; it gives none where there are not as many.
+func (r *run) unpack(v value, n int) []value {
+	items := r.iterate(v)
+	if len(items) != n {
+		r.fail("found %d values to unpack, want %d", len(items), n)
+		return nil
 	}
-	var items []value
-	for {
-		item, ok, err := it.take(r)
-		switch {
-		case err != nil:
-			return nil, err
-		case !ok && len(items) < n:
-			return nil, fmt.Errorf("found %d values to unpack, want %d", len(items), n)
-		case !ok:
-			return items, nil
-		case len(items) == n:
-			return nil, fmt.Errorf("found more than %d values to unpack", n)
-		}
-		items = append(items, item)
-	}
+	return items
 }

@@ -1,118 +1,131 @@
 package jinja
 
 import (
-	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/language"
 )
 
-// stringMethod calls a method of a string. What it makes of markup is markup.
-func (r *run) stringMethod(v value, name string, m stringFunc, a *arguments) (value, error) {
-	s, _ := text(v)
-	if err := r.charge(callCost); err != nil {
-		return nil, err
-	}
-	if err := r.scan(len(s)); err != nil {
-		return nil, err
-	}
-	if _, html := v.(markup); html {
-		return r.markupMethod(s, name, m, a)
-	}
-	out, err := m(r, s, a)
-	if err != nil {
-		return nil, within(name, err)
-	}
-	return out, nil
-}
+// stringFunc is a method of a string.
+type stringFunc func(r *run, s string, a *arguments) value
 
-func (r *run) markupMethod(s, name string, m stringFunc, a *arguments) (value, error) {
-	if name == "replace" || name == "join" || name == "format" {
-		escaped := &arguments{names: a.names}
-		for i, v := range a.args {
-			if t, ok := v.(string); ok && !(name == "replace" && i == 0) {
-				t, err := r.escape(t)
-				if err != nil {
-					return nil, err
-				}
-				v = t
-			}
-			escaped.args = append(escaped.args, v)
-		}
-		for _, v := range a.named {
-			if t, ok := v.(string); ok {
-				t, err := r.escape(t)
-				if err != nil {
-					return nil, err
-				}
-				v = t
-			}
-			escaped.named = append(escaped.named, v)
-		}
-		if name == "join" && len(a.args) == 1 {
-			items, err := r.collect(a.args[0])
-			if err != nil {
-				return nil, err
-			}
-			parts := make([]value, len(items))
+var stringMethods map[string]stringFunc
+
+func init() {
+	stringMethods = map[string]stringFunc{
+		"upper": cased(upper), "lower": cased(lower), "title": cased(title), "capitalize": cased(capitalize),
+		"strip": strip(true, true), "lstrip": strip(true, false), "rstrip": strip(false, true),
+		"split": split(strings.SplitN, splitSpace), "rsplit": split(splitRight, nil), "splitlines": splitlines,
+		"partition": partition(strings.Index, false), "rpartition": partition(strings.LastIndex, true),
+		"startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
+		"removeprefix": trim(strings.TrimPrefix), "removesuffix": trim(strings.TrimSuffix),
+		"find": search(strings.Index, false), "rfind": search(strings.LastIndex, false), "index": search(strings.Index, true),
+		"count": func(r *run, s string, a *arguments) value {
+			return int64(strings.Count(s, r.stringArg(a.bind(r, "sub")[0])))
+		},
+		"replace": func(r *run, s string, a *arguments) value {
+			args := a.bind(r, "old", "new", "count?")
+			return r.replace(s, r.stringArg(args[0]), r.stringArg(args[1]), r.intArg(args[2], -1))
+		},
+		"join": func(r *run, s string, a *arguments) value {
+			items := r.iterate(a.bind(r, "iterable")[0])
 			for i, item := range items {
-				if parts[i] = item; typeName(item) == "str" {
-					if parts[i], err = r.escape(item.(string)); err != nil {
-						return nil, err
-					}
+				if !isType[string](item) {
+					return r.fail("found an element %d of type %s, want strings", i, typeName(item))
 				}
 			}
-			escaped.args[0] = newList(parts)
-		}
-		a = escaped
+			return r.joined(items, s)
+		},
+		"format":  func(r *run, s string, a *arguments) value { return r.format(s, a) },
+		"isdigit": every(unicode.IsDigit), "isspace": every(isSpace), "isalpha": every(unicode.IsLetter),
+		"isalnum": every(func(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }),
+		"isupper": oneCase(unicode.IsUpper), "islower": oneCase(unicode.IsLower),
 	}
-	out, err := m(r, s, a)
-	if err != nil {
-		return nil, within(name, err)
-	}
-	switch out := out.(type) {
-	case string:
-		return markup(out), nil
-	case *list:
-		for i, item := range out.items {
-			out.items[i] = markup(item.(string)) // the parts of s
-		}
-	}
-	return out, nil
-}
-
-var escaper = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
-
-// escape makes HTML of text.
-func (r *run) escape(s string) (string, error) {
-	out := escaper.Replace(s)
-	return out, r.charge(len(out))
 }
 
 // isSpace is str.isspace: white space, and the four separators of ASCII.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 
-// strip removes white space, or the characters given, from the ends.
-func strip(name string, left, right bool) stringFunc {
-	return func(r *run, s string, a *arguments) (value, error) {
-		args, err := a.bind(name, "chars?")
-		if err != nil {
-			return nil, err
+// isCased tells whether a character is a capital, a small or a title letter.
+func isCased(c rune) bool { return unicode.IsUpper(c) || unicode.IsLower(c) || unicode.IsTitle(c) }
+
+// cased changes the letters of a string.
+func cased(change func(s string) string) stringFunc {
+	return func(r *run, s string, a *arguments) value {
+		a.bind(r)
+		if !r.charge(product(charCost, len(s))) {
+			return nil
 		}
-		return r.strip(name, s, args[0], left, right)
+		return change(s)
 	}
 }
 
-func (r *run) strip(name, s string, chars value, left, right bool) (string, error) {
+func upper(s string) string { return cases.Upper(language.Und).String(s) }
+
+func lower(s string) string { return cases.Lower(language.Und).String(s) }
+
+// capitalize is str.capitalize. All is lowered at once, as what a sigma becomes depends on what is before it.
+func capitalize(s string) string {
+	_, n := utf8.DecodeRuneInString(s)
+	return cases.Title(language.Und, cases.NoLower).String(s[:n]) + strings.TrimPrefix(lower(s), lower(s[:n]))
+}
+
+// title is str.title, where a word is any run of letters that have cases.
+func title(s string) string {
+	var b strings.Builder
+	for s != "" {
+		n := strings.IndexFunc(s, isCased)
+		if n < 0 {
+			n = len(s)
+		}
+		b.WriteString(s[:n])
+		s = s[n:]
+		if n = strings.IndexFunc(s, func(c rune) bool { return !isCased(c) }); n < 0 {
+			n = len(s)
+		}
+		b.WriteString(capitalize(s[:n]))
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// every tells whether there are characters, and all are of a kind. Digits such as ² are not told
+// from other numbers.
+func every(is func(c rune) bool) stringFunc {
+	return func(r *run, s string, a *arguments) value {
+		a.bind(r)
+		if strings.ContainsFunc(s, func(c rune) bool { return unicode.Is(unicode.No, c) }) {
+			return r.fail("asking for the kind of the characters of %s is not supported", quoted(s))
+		}
+		return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return !is(c) })
+	}
+}
+
+// oneCase tells whether there are letters that have cases, and all are of one.
+func oneCase(is func(c rune) bool) stringFunc {
+	return func(r *run, s string, a *arguments) value {
+		a.bind(r)
+		return strings.ContainsFunc(s, is) && !strings.ContainsFunc(s, func(c rune) bool { return isCased(c) && !is(c) })
+	}
+}
+
+// strip removes white space, or the characters given, from the ends.
+func strip(left, right bool) stringFunc {
+	return func(r *run, s string, a *arguments) value {
+		return r.strip(s, a.bind(r, "chars?")[0], left, right)
+	}
+}
+
+func (r *run) strip(s string, chars value, left, right bool) string {
 	cut := isSpace
 	if set(chars) {
-		set, err := stringArg(name, chars)
-		if err != nil {
-			return "", err
-		}
-		if err := r.charge(product(len(s), len(set)) / scanRate); err != nil {
-			return "", err
+		set := r.stringArg(chars)
+		if !r.charge(product(len(s), len(set)) / scanRate) {
+			return ""
 		}
 		cut = func(c rune) bool { return strings.ContainsRune(set, c) }
 	}
@@ -122,88 +135,65 @@ func (r *run) strip(name, s string, chars value, left, right bool) (string, erro
 	if right {
 		s = strings.TrimRightFunc(s, cut)
 	}
-	return s, nil
+	return s
 }
 
-// parts makes a list of what a string was cut into.
-func (r *run) parts(parts []string) (*list, error) {
-	if err := r.chargeItems(len(parts)); err != nil {
-		return nil, err
+// texts makes a list of what a string was cut into.
+func (r *run) texts(parts []string) value {
+	if !r.chargeItems(len(parts)) {
+		return nil
 	}
 	items := make([]value, len(parts))
 	for i, p := range parts {
 		items[i] = p
 	}
-	return newList(items), nil
+	return newList(items)
 }
 
 // split cuts at a separator, or at runs of white space, at most so many times.
-func split(name string, fromRight bool) stringFunc {
-	return func(r *run, s string, a *arguments) (value, error) {
-		args, err := a.bind(name, "sep?", "maxsplit?")
-		if err != nil {
-			return nil, err
-		}
-		most, err := intArg(name, args[1], -1)
-		if err != nil {
-			return nil, err
-		}
+func split(at func(s, sep string, parts int) []string, atSpace func(s string, most int) []string) stringFunc {
+	return func(r *run, s string, a *arguments) value {
+		args := a.bind(r, "sep?", "maxsplit?")
+		most := r.intArg(args[1], -1)
 		if most < 0 || most > len(s) {
 			most = len(s) + 1
 		}
-		if err := r.chargeItems(len(s) / 8); err != nil {
-			return nil, err
+		if !r.chargeItems(len(s) / 8) {
+			return nil
+		}
+		if !set(args[0]) && atSpace == nil {
+			return r.fail("cutting at white space from the right is not supported")
 		}
 		if !set(args[0]) {
-			return r.parts(splitSpace(s, most, fromRight))
+			return r.texts(atSpace(s, most))
 		}
-		sep, err := stringArg(name, args[0])
-		switch {
-		case err != nil:
-			return nil, err
-		case sep == "":
-			return nil, errors.New("found an empty separator")
-		case !fromRight:
-			return r.parts(strings.SplitN(s, sep, most+1))
+		sep := r.stringArg(args[0])
+		if sep == "" {
+			return r.fail("found an empty separator")
 		}
-		var parts []string
-		for ; most > 0; most-- {
-			i := strings.LastIndex(s, sep)
-			if i < 0 {
-				break
-			}
-			parts = append(parts, s[i+len(sep):])
-			s = s[:i]
-		}
-		return r.parts(turned(append(parts, s)))
+		return r.texts(at(s, sep, most+1))
 	}
 }
 
-func turned(parts []string) []string {
-	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
-		parts[i], parts[j] = parts[j], parts[i]
+// splitRight is strings.SplitN from the right.
+func splitRight(s, sep string, n int) []string {
+	var parts []string
+	for ; n > 1; n-- {
+		i := strings.LastIndex(s, sep)
+		if i < 0 {
+			break
+		}
+		parts = append(parts, s[i+len(sep):])
+		s = s[:i]
 	}
+	parts = append(parts, s)
+	slices.Reverse(parts)
 	return parts
 }
 
 // splitSpace cuts at runs of white space. What is left over keeps its own inside.
-func splitSpace(s string, most int, fromRight bool) []string {
+func splitSpace(s string, most int) []string {
 	var parts []string
-	if fromRight {
-		for {
-			s = strings.TrimRightFunc(s, isSpace)
-			i := strings.LastIndexFunc(s, isSpace)
-			if i < 0 || len(parts) == most {
-				if s != "" {
-					parts = append(parts, s)
-				}
-				return turned(parts)
-			}
-			_, n := utf8.DecodeRuneInString(s[i:])
-			parts = append(parts, s[i+n:])
-			s = s[:i]
-		}
-	}
 	for {
 		s = strings.TrimLeftFunc(s, isSpace)
 		i := strings.IndexFunc(s, isSpace)
@@ -216,6 +206,10 @@ func splitSpace(s string, most int, fromRight bool) []string {
 		parts = append(parts, s[:i])
 		s = s[i:]
 	}
+}
+
+func splitlines(r *run, s string, a *arguments) value {
+	return r.texts(splitLines(s, flag(a.bind(r, "keepends?")[0])))
 }
 
 // splitLines cuts at all that Python takes for the end of a line.
@@ -242,107 +236,62 @@ func splitLines(s string, keep bool) []string {
 	return parts
 }
 
-// partition cuts in three at the first or the last separator.
-func partition(name string, last bool) stringFunc {
-	return func(_ *run, s string, a *arguments) (value, error) {
-		args, err := a.bind(name, "sep")
-		if err != nil {
-			return nil, err
-		}
-		sep, err := stringArg(name, args[0])
-		if err != nil {
-			return nil, err
-		}
-		i := strings.Index(s, sep)
-		if last {
-			i = strings.LastIndex(s, sep)
-		}
+// partition cuts in three at a separator; the whole is on the far side of one that is not there.
+func partition(index func(s, sep string) int, right bool) stringFunc {
+	return func(r *run, s string, a *arguments) value {
+		sep := r.stringArg(a.bind(r, "sep")[0])
+		i := index(s, sep)
 		switch {
 		case sep == "":
-			return nil, errors.New("found an empty separator")
+			return r.fail("found an empty separator")
 		case i >= 0:
-			return newTuple(s[:i], sep, s[i+len(sep):]), nil
-		case last:
-			return newTuple("", "", s), nil
+			return newTuple(s[:i], sep, s[i+len(sep):])
+		case right:
+			return newTuple("", "", s)
 		}
-		return newTuple(s, "", ""), nil
+		return newTuple(s, "", "")
+	}
+}
+
+// affix tells whether a string starts or ends with another, or one of a tuple.
+func affix(has func(s, part string) bool) stringFunc {
+	return func(r *run, s string, a *arguments) value {
+		parts := a.bind(r, "affix")
+		if t, ok := parts[0].(*list); ok && t.kind == kindTuple {
+			parts = t.items
+		}
+		return slices.ContainsFunc(parts, func(part value) bool { return has(s, r.stringArg(part)) })
+	}
+}
+
+func trim(f func(s, part string) string) stringFunc {
+	return func(r *run, s string, a *arguments) value {
+		return f(s, r.stringArg(a.bind(r, "affix")[0]))
+	}
+}
+
+// search finds a part, by characters; -1 or an error if it is not there.
+func search(index func(s, part string) int, must bool) stringFunc {
+	return func(r *run, s string, a *arguments) value {
+		i := index(s, r.stringArg(a.bind(r, "sub")[0]))
+		if i >= 0 {
+			return int64(utf8.RuneCountInString(s[:i]))
+		}
+		if must {
+			return r.fail("the substring is not there")
+		}
+		return int64(-1)
 	}
 }
 
 // replace puts new for old, at most so many times if most is not negative.
-func (r *run) replace(s, old, new string, most int) (string, error) {
+func (r *run) replace(s, old, new string, most int) string {
 	n := strings.Count(s, old)
 	if most >= 0 {
 		n = min(n, most)
 	}
-	if err := r.scan(len(s)); err != nil {
-		return "", err
+	if !r.scan(len(s)) || n > 0 && !r.charge(len(s)) || !r.charge(product(n, len(new))) {
+		return ""
 	}
-	if err := r.charge(product(n, len(new))); err != nil {
-		return "", err
-	}
-	if n == 0 {
-		return s, nil
-	}
-	return strings.Replace(s, old, new, n), r.charge(len(s))
-}
-
-// search finds a part in s[start:end], by characters; -1 if it is not there.
-func (r *run) search(name, s string, a *arguments, index func(s, part string) int) (int, error) {
-	part, from, to, err := r.window(name, s, a)
-	if err != nil {
-		return 0, err
-	}
-	if from > to {
-		return -1, nil
-	}
-	i := index(s[from:to], part)
-	if i < 0 {
-		return -1, nil
-	}
-	return utf8.RuneCountInString(s[:from+i]), nil
-}
-
-// window reads the arguments (part, start, end) of a search; from and to are bytes.
-func (r *run) window(name, s string, a *arguments) (part string, from, to int, err error) {
-	args, err := a.bind(name, "sub", "start?", "end?")
-	if err != nil {
-		return "", 0, 0, err
-	}
-	if part, err = stringArg(name, args[0]); err != nil {
-		return "", 0, 0, err
-	}
-	from, to, err = windowBounds(s, args[1], args[2])
-	return part, from, to, err
-}
-
-func windowBounds(s string, start, end value) (from, to int, err error) {
-	bounds := [3]value{}
-	if set(start) {
-		bounds[0] = start
-	}
-	if set(end) {
-		bounds[1] = end
-	}
-	if bounds[0] == nil && bounds[1] == nil {
-		return 0, len(s), nil
-	}
-	n := utf8.RuneCountInString(s)
-	if i, ok := asInt(bounds[0]); ok && i > n { // finds nothing, not even ""
-		return len(s) + 1, len(s), nil
-	}
-	first, _, _, count, err := sliceBounds(bounds, n)
-	if err != nil {
-		return 0, 0, fmt.Errorf("found bounds that are no integers")
-	}
-	from = len(substring(s, 0, first))
-	if stop, ok := asInt(bounds[1]); ok && count == 0 {
-		if stop < 0 {
-			stop += n
-		}
-		if max(stop, 0) < first {
-			return len(s) + 1, len(s), nil
-		}
-	}
-	return from, from + len(substring(s, first, count)), nil
+	return strings.Replace(s, old, new, n)
 }

@@ -36,12 +36,9 @@ func Parse(source string) (*Template, error) {
 		return nil, err
 	}
 	p := &parser{tokens: tokens, read: map[string]bool{}}
-	body, err := p.statements()
-	if err != nil {
-		return nil, err
-	}
-	if len(p.unknown) > 0 {
-		return nil, p.unknown[0].err
+	body := p.statements()
+	if p.err != nil {
+		return nil, p.err
 	}
 	named := map[string]bool{}
 	for _, t := range tokens {
@@ -75,15 +72,11 @@ func (t *Template) run(r *run, variables map[string]any, now time.Time) (string,
 		s.set(name, v)
 	}
 	r.grow(in.size)
-	if err := r.ctx.Err(); err != nil {
-		return "", err
+	if r.err = r.ctx.Err(); r.err == nil {
+		r.block(t.body, r.enter(s, t.own))
 	}
-	top, err := r.enter(s, t.own)
-	if err != nil {
-		return "", err
-	}
-	if _, err := r.block(t.body, top); err != nil {
-		return "", err
+	if r.err != nil {
+		return "", r.err
 	}
 	return r.out.String(), nil
 }
@@ -102,16 +95,15 @@ func (in *input) value(v any, depth int) (value, error) {
 	case nil, bool, int64, float64:
 		return v, nil
 	case *big.Int:
-		return integer(v), nil
+		if v.IsInt64() {
+			return v.Int64(), nil
+		}
+		return v, nil
 	case string:
 		in.size += int64(len(v))
 		return v, nil
 	case json.Number:
-		if i, ok := new(big.Int).SetString(v.String(), 10); ok && len(v) <= maxDigits {
-			return integer(i), nil
-		}
-		f, err := v.Float64()
-		return f, err
+		return parseNumber(v)
 	case Object:
 		return in.object(v, depth)
 	case map[string]any:

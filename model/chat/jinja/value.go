@@ -1,17 +1,16 @@
 package jinja
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"math/big"
 	"unicode/utf8"
 )
 
 // value is what expressions have for a value, as Python has it: nil (None),
-// *undefined, bool, int64, *big.Int outside of int64's range, float64, string,
-// markup, *list, *dict, *dictView, *rangeValue, *iterator, *namespace, *loopValue,
-// *function, *cycler or *joiner. Strings, lists and dicts are never changed.
+// *undefined, bool, int64, float64, string, markup, *list, *dict, *generator,
+// *namespace, *loopValue or *function. Whole numbers of the conversation beyond 64 bits
+// are *big.Int, which is printed and compared for equality. Strings, lists and dicts are
+// never changed.
 type value = any
 
 // undefined is what a name or attribute that is not there has for a value. It
@@ -19,44 +18,121 @@ type value = any
 // missing.
 type undefined struct{ message string }
 
-func (u *undefined) fail() error { return errors.New(shortened(u.message)) }
+func (u *undefined) fail(r *run) value { return r.fail("%s", shortened(u.message)) }
 
-// markup is text that the safe filter took for HTML: what is added to it is
-// escaped.
+// markup is text that the filters safe and escape took for HTML. What is added to it is
+// escaped; most other operations on it are not supported.
 type markup string
 
+// list is a sequence of one of the kinds below. Only those that Python can index have
+// elements by number.
 type list struct {
-	items  []value
-	tuple  bool
-	fields []string // names of a tuple's elements, of groupby
+	kind  string
+	items []value
 }
 
-func newList(items []value) *list { return &list{items: items} }
+const (
+	kindList  = "list"
+	kindTuple = "tuple"
+	kindRange = "range"
+	kindKeys  = "dict_keys"
+	kindVals  = "dict_values"
+	kindItems = "dict_items"
+)
 
-func newTuple(items ...value) *list { return &list{items: items, tuple: true} }
+func newList(items []value) *list { return &list{kindList, items} }
 
-// rangeValue is Python's range: start, start+step, …, n elements.
-type rangeValue struct{ start, stop, step, n int }
+func newTuple(items ...value) *list { return &list{kindTuple, items} }
+
+// indexed tells whether the elements have numbers; those of a dict's view have none.
+func (l *list) indexed() bool {
+	return l.kind == kindList || l.kind == kindTuple || l.kind == kindRange
+}
+
+// generator gives its elements once.
+type generator struct{ rest []value }
 
 type namespace struct{ vars *dict }
 
 // function is what can be called: a macro, a method or a global.
 type function struct {
-	name  string
-	call  func(r *run, a *arguments) (value, error)
-	macro *macroNode // or nil
-	of    value      // whose method it is, or nil
+	name string // in errors
+	call func(r *run, a *arguments) value
 }
 
-// cycler and joiner are Jinja's helpers for loops.
-type cycler struct {
-	items []value
-	pos   int
+// dict keeps its keys in the order they came in.
+type dict struct {
+	keys, vals []value
+	index      map[any]int // of hashed keys
 }
 
-type joiner struct {
-	separator value
-	used      bool
+func newDict(n int) *dict { return &dict{index: make(map[any]int, n)} }
+
+// hash is a Go value that is equal for equal keys, as 1, 1.0 and true are; ok is false for
+// values that cannot be keys.
+func hash(v value) (h any, ok bool) {
+	switch v := v.(type) {
+	case nil, int64, string:
+		return v, true
+	case *undefined:
+		return (*undefined)(nil), true
+	case markup:
+		return string(v), true
+	case bool:
+		i, _ := asInt(v)
+		return i, true
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<62 {
+			return int64(v), true
+		}
+		return v, true
+	}
+	return nil, false
+}
+
+// key is the hash of a key, which the rendering pays for.
+func (r *run) key(v value) (h any, ok bool) {
+	h, ok = hash(v)
+	if !ok {
+		r.fail("a key of type %s is not supported, want a string or a number", typeName(v))
+	}
+	if s, isText := h.(string); isText {
+		r.scan(len(s))
+	}
+	return h, r.err == nil
+}
+
+func (d *dict) get(r *run, key value) (v value, found bool) {
+	h, ok := r.key(key)
+	if i, found := d.index[h]; ok && found {
+		return d.vals[i], true
+	}
+	return nil, false
+}
+
+func (d *dict) set(r *run, key, v value) {
+	h, ok := r.key(key)
+	i, found := d.index[h]
+	switch {
+	case !ok:
+	case found:
+		d.vals[i] = v
+	case r.chargeItems(3):
+		d.index[h] = len(d.keys)
+		d.keys, d.vals = append(d.keys, key), append(d.vals, v)
+	}
+}
+
+// pairs are the keys with their values.
+func (d *dict) pairs(r *run) []value {
+	if !r.chargeItems(3 * len(d.keys)) {
+		return nil
+	}
+	items := make([]value, len(d.keys))
+	for i, key := range d.keys {
+		items[i] = newTuple(key, d.vals[i])
+	}
+	return items
 }
 
 // typeName is the name of a value's type in Python.
@@ -68,8 +144,10 @@ func typeName(v value) string {
 		return "Undefined"
 	case bool:
 		return "bool"
-	case int64, *big.Int:
+	case int64:
 		return "int"
+	case *big.Int:
+		return "int of more than 64 bits"
 	case float64:
 		return "float"
 	case string:
@@ -77,92 +155,93 @@ func typeName(v value) string {
 	case markup:
 		return "Markup"
 	case *list:
-		if v.tuple {
-			return "tuple"
-		}
-		return "list"
+		return v.kind
 	case *dict:
 		return "dict"
-	case *dictView:
-		return v.kind
-	case *rangeValue:
-		return "range"
-	case *iterator:
-		return v.kind
+	case *generator:
+		return "generator"
 	case *namespace:
 		return "Namespace"
 	case *loopValue:
 		return "LoopContext"
-	case *cycler:
-		return "Cycler"
-	case *joiner:
-		return "Joiner"
-	case *function:
-		if v.macro != nil {
-			return "Macro"
-		}
 	}
 	return "function"
 }
 
+func isType[T any](v value) bool {
+	_, ok := v.(T)
+	return ok
+}
+
 // truth is bool(v).
-func (r *run) truth(v value) (bool, error) {
+func truth(v value) bool {
 	switch v := v.(type) {
 	case nil, *undefined:
-		return false, nil
+		return false
 	case bool:
-		return v, nil
+		return v
 	case int64:
-		return v != 0, nil
-	case *big.Int:
-		return v.Sign() != 0, nil
+		return v != 0
 	case float64:
-		return v != 0, nil
-	case *loopValue:
-		n, err := v.length(r)
-		return n != 0, err
+		return v != 0
+	case string:
+		return v != ""
+	case markup:
+		return v != ""
+	case *list:
+		return len(v.items) > 0
+	case *dict:
+		return len(v.keys) > 0
 	}
-	if n, ok := length(v); ok {
-		return n != 0, nil
-	}
-	return true, nil
+	return true
 }
 
-// length is the number of elements of what has one; strings have characters.
-func length(v value) (int, bool) {
+// length is len(v); strings have characters.
+func (r *run) length(v value) int {
 	switch v := v.(type) {
 	case *undefined:
-		return 0, true
-	case string:
-		return utf8.RuneCountInString(v), true
-	case markup:
-		return utf8.RuneCountInString(string(v)), true
+		return 0
+	case string, markup:
+		s, _ := text(v)
+		r.scan(len(s))
+		return utf8.RuneCountInString(s)
 	case *list:
-		return len(v.items), true
+		return len(v.items)
 	case *dict:
-		return len(v.keys), true
-	case *dictView:
-		return len(v.dict.keys), true
-	case *rangeValue:
-		return v.n, true
+		return len(v.keys)
+	case *loopValue:
+		return v.length()
 	}
-	return 0, false
+	r.fail("found a value of type %s, want one with a length", typeName(v))
+	return 0
 }
 
-// length is len(v).
-func (r *run) length(v value) (int, error) {
-	if l, ok := v.(*loopValue); ok {
-		return l.length(r)
-	}
-	if s, ok := text(v); ok {
-		if err := r.scan(len(s)); err != nil {
-			return 0, err
+// iterate is list(v). The result may be the value's own and is not changed.
+func (r *run) iterate(v value) []value {
+	switch v := v.(type) {
+	case *undefined:
+		return nil
+	case *list:
+		return v.items
+	case *dict:
+		return v.keys
+	case *generator:
+		rest := v.rest
+		v.rest = nil
+		return rest
+	case string, markup:
+		s, _ := text(v)
+		if !r.chargeItems(len(s)) {
+			return nil
 		}
+		var items []value
+		for _, c := range s {
+			items = append(items, string(c))
+		}
+		return items
 	}
-	if n, ok := length(v); ok {
-		return n, nil
-	}
-	return 0, fmt.Errorf("found a value of type %s, want one with a length", typeName(v))
+	r.fail("found a value of type %s, want one that can be iterated over", typeName(v))
+	return nil
 }
 
 // text is the text of a string or of markup.
@@ -176,25 +255,13 @@ func text(v value) (string, bool) {
 	return "", false
 }
 
-// like gives text the type of v.
-func like(v value, s string) value {
-	if _, ok := v.(markup); ok {
-		return markup(s)
-	}
-	return s
+func isText(v value) bool {
+	_, ok := text(v)
+	return ok
 }
 
-// integer is an int as a value.
-func integer(i *big.Int) value {
-	if i.IsInt64() {
-		return i.Int64()
-	}
-	return i
-}
-
-// asInt is an integer that fits, as an index or a count; bool counts, as in
-// Python. Larger ones are the largest.
-func asInt(v value) (int, bool) {
+// asInt is an integer of 64 bits; bool counts, as in Python.
+func asInt(v value) (int64, bool) {
 	switch v := v.(type) {
 	case bool:
 		if v {
@@ -202,47 +269,16 @@ func asInt(v value) (int, bool) {
 		}
 		return 0, true
 	case int64:
-		return int(v), true
-	case *big.Int:
-		if v.Sign() < 0 {
-			return math.MinInt, true
-		}
-		return math.MaxInt, true
-	}
-	return 0, false
-}
-
-// asBig is an integer, or a bool.
-func asBig(v value) (*big.Int, bool) {
-	switch v := v.(type) {
-	case bool:
-		if v {
-			return big.NewInt(1), true
-		}
-		return new(big.Int), true
-	case int64:
-		return big.NewInt(v), true
-	case *big.Int:
 		return v, true
 	}
-	return nil, false
+	return 0, false
 }
 
 // asFloat is a number as a float.
 func asFloat(v value) (float64, bool) {
-	switch v := v.(type) {
-	case float64:
-		return v, true
-	case int64:
-		return float64(v), true
-	case bool:
-		if v {
-			return 1, true
-		}
-		return 0, true
-	case *big.Int:
-		f, _ := new(big.Float).SetInt(v).Float64()
+	if f, ok := v.(float64); ok {
 		return f, true
 	}
-	return 0, false
+	i, ok := asInt(v)
+	return float64(i), ok
 }
