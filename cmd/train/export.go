@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"glimpse/checkpoints"
 	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/cli"
 	"glimpse/kernels"
@@ -19,6 +21,7 @@ func newExport() *cobra.Command {
 		adapter string
 		replace bool
 		pooling int
+		dtype   string
 	)
 	cmd := &cobra.Command{
 		Use:   "export RUN DIR|s3://BUCKET/NAME",
@@ -30,7 +33,8 @@ also be an s3:// name. Of a run with several adapters each is exported to its na
 below the target, unless --adapter picks one.
 
 --pooling sets the width by which policies pool the adapter's scores, as it was chosen on
-prompts of yours; without it that is what the adapter was trained with.`,
+prompts of yours; without it that is what the adapter was trained with. --dtype bf16 rounds the
+adapter's numbers to that type, which halves its files.`,
 		Annotations: cli.Details(`Of a run that has not ended, and of a checkpoint, the adapter is exported as it was at the
 best validation so far or, without validations, at the checkpoint's last step.
 
@@ -68,6 +72,11 @@ variables and files; --s3-endpoint and --s3-region override them.`),
 					}
 					f.Adapter.PoolingKernel = pooling
 				}
+				if dtype != "" {
+					if err := f.Adapter.SetDType(dtype); err != nil {
+						return fmt.Errorf("export: adapter %s: %w", f.Name, err)
+					}
+				}
 				what := fmt.Sprintf("%s adapter of %s, %d rows, from %s", f.Adapter.Kind, f.Adapter.Base.Name, f.Adapter.Embeddings.Rows, f.Source)
 				if err := training.WriteAdapter(ctx, target, f.Adapter, replace, s3, cmd.ErrOrStderr(), cmd.OutOrStdout(), what); err != nil {
 					return err
@@ -79,9 +88,10 @@ variables and files; --s3-endpoint and --s3-region override them.`),
 	f := cmd.Flags()
 	f.StringVar(&adapter, "adapter", "", "name of the adapter to export, of a run with several; empty exports all")
 	f.IntVar(&pooling, "pooling", 0, "width of the max pooling of the adapter's scores, odd; 1 is none")
+	f.StringVar(&dtype, "dtype", "", "type of the numbers in files: "+strings.Join(checkpoints.DTypes, " or ")+"; empty is as they are, and float32 of a run")
 	f.BoolVar(&replace, "replace", false, "replace an adapter folder that exists")
 	s3.Bind(f)
-	cli.Everyday(cmd, "adapter", "pooling", "replace")
+	cli.Everyday(cmd, "adapter", "pooling", "dtype", "replace")
 	return cmd
 }
 

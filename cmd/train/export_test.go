@@ -70,6 +70,16 @@ func TestExport(t *testing.T) {
 	if _, _, err := execute(t, t.Context(), "export", filepath.Join(dir, "adapter"), filepath.Join(dir, "even"), "--pooling", "2"); err == nil || !strings.Contains(err.Error(), "want an odd width") {
 		t.Errorf("--pooling 2: error %v", err)
 	}
+	must(t, "export", filepath.Join(dir, "adapter"), filepath.Join(dir, "bf16"), "--dtype", "bf16")
+	must(t, "export", filepath.Join(dir, "bf16"), filepath.Join(dir, "bf16 again")) // is as it was
+	for file, data := range files(t, filepath.Join(dir, "bf16")) {
+		if strings.HasSuffix(file, ".safetensors") && len(data) > len(want[file])*7/10 || data != files(t, filepath.Join(dir, "bf16 again"))[file] {
+			t.Errorf("--dtype bf16: %s has %d bytes of %d, or others when it is exported again", file, len(data), len(want[file]))
+		}
+	}
+	if _, _, err := execute(t, t.Context(), "export", filepath.Join(dir, "adapter"), filepath.Join(dir, "odd"), "--dtype", "float16"); err == nil || !strings.Contains(err.Error(), `dtype: got "float16", want one of: float32, bf16`) {
+		t.Errorf("--dtype float16: error %v", err)
+	}
 	run := filepath.Join(dir, "run")
 	config := filepath.Join(dir, "c.yaml")
 	text := `{tokens: 64, train: {steps: 2, batch: 1, validation: {samples: 1, every: 1}}, adapters: [
