@@ -15,7 +15,7 @@ import (
 	"glimpse/kernels"
 )
 
-// maxManifest bounds glimpse.json, adapter_config.json and registry.json, in bytes.
+// maxManifest bounds glimpse.json and adapter_config.json, in bytes.
 const maxManifest = 16 << 20
 
 // ReadAdapter reads and verifies an adapter folder: every file is there and has

@@ -15,13 +15,16 @@ const RegistryFile = "registry.json"
 const (
 	registryFormat  = "glimpse-registry"
 	registryVersion = 1
+	// MaxRegistry bounds registry.json, in bytes.
+	MaxRegistry = 16 << 20
 	// maxLayers is deeper than any model.
 	maxLayers = 1 << 16
 )
 
 // Registry lists adapters by the weights of their models. The zero value lists none.
 type Registry struct {
-	Models []RegisteredModel `json:"models"` // every hash once
+	Models []RegisteredModel // every hash once
+	folder fs.FS             // nil unless ReadRegistry read it
 }
 
 // RegisteredModel is a model that has adapters.
@@ -49,14 +52,19 @@ type registryDocument struct {
 	Models  []RegisteredModel `json:"models"`
 }
 
-// ReadRegistry reads the registry of a folder. fs.ErrNotExist if there is none, ErrVersion if it is of another
+// ReadRegistry reads the registry of a folder, which ReadAdapters uses later. fs.ErrNotExist if there is none, ErrVersion if it is of another
 // format version, ErrCorrupt if it is malformed.
 func ReadRegistry(folder fs.FS) (*Registry, error) {
-	data, err := readBounded(folder, RegistryFile, maxManifest)
+	data, err := readBounded(folder, RegistryFile, MaxRegistry)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", RegistryFile, noPath(err))
 	}
-	return ParseRegistry(data)
+	r, err := ParseRegistry(data)
+	if err != nil {
+		return nil, err
+	}
+	r.folder = folder
+	return r, nil
 }
 
 // ParseRegistry reads the content of a registry.json. Errors are those of ReadRegistry.
@@ -108,7 +116,7 @@ func (r *Registry) Add(a *Adapter, path string) error {
 	m.Adapters = append(slices.DeleteFunc(m.Adapters, func(x RegisteredAdapter) bool { return x.Kind == a.Kind }),
 		RegisteredAdapter{a.Kind, path, a.SHA256()})
 	slices.SortFunc(m.Adapters, func(a, b RegisteredAdapter) int { return cmp.Compare(a.Kind, b.Kind) })
-	next := Registry{append(models, m)}
+	next := Registry{append(models, m), r.folder}
 	if err := next.validate(); err != nil {
 		return err
 	}
@@ -121,11 +129,11 @@ func (m *RegisteredModel) Fits(hiddenSize, layers int) bool {
 	return m.HiddenSize == hiddenSize && m.Layers <= layers
 }
 
-// ReadAdapters reads the adapters of a model from the folder of the registry. One that is not what was registered is
+// ReadAdapters reads the adapters of a model from the registry's folder. One that is not what was registered is
 // ErrCorrupt.
-func (m *RegisteredModel) ReadAdapters(folder fs.FS) (all []*Adapter, err error) {
+func (r *Registry) ReadAdapters(m *RegisteredModel) (all []*Adapter, err error) {
 	for _, entry := range m.Adapters {
-		a, err := ReadAdapterFS(folder, entry.Path)
+		a, err := ReadAdapterFS(r.folder, entry.Path)
 		if err != nil {
 			return nil, err
 		}
@@ -139,8 +147,8 @@ func (m *RegisteredModel) ReadAdapters(folder fs.FS) (all []*Adapter, err error)
 	return all, nil
 }
 
-// Names lists the models for an error message.
-func (r *Registry) Names() string {
+// ListModels names the models for an error message.
+func (r *Registry) ListModels() string {
 	names := make([]string, len(r.Models))
 	for i, m := range r.Models {
 		names[i] = m.Name

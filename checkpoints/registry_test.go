@@ -111,7 +111,7 @@ func TestRegisteredAdapters(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return r.Models[0].ReadAdapters(from)
+		return r.ReadAdapters(&r.Models[0])
 	}
 	all, err := read(folder(stored, registryOf(t, stored)))
 	if err != nil || len(all) != 1 || all[0].SHA256() != stored.SHA256() {
@@ -184,6 +184,6 @@ func TestHostileRegistries(t *testing.T) {
 			}
 		})
 	}
-	_, err := ReadRegistry(fstest.MapFS{RegistryFile: {Data: make([]byte, maxManifest+1)}})
+	_, err := ReadRegistry(fstest.MapFS{RegistryFile: {Data: make([]byte, MaxRegistry+1)}})
 	wantErrorIs(t, err, ErrCorrupt, "registry.json: file of 16777217 bytes, want at most 16777216")
 }
