@@ -166,7 +166,7 @@ def main():
             run(ROOT / "bin/train", "export", adapter, rounded, "--dtype", "bf16")
             passed &= check(f"{name}, in bf16", folder, rounded, Path(work))
             if folder == REFERENCE:
-                passed &= check("reference, shipped adapter", folder, ROOT / "model/builtin/adapters/lookaheadkv", Path(work))
+                passed &= check("reference, shipped adapter", folder, ROOT / "adapters/reference/lookaheadkv", Path(work))
     sys.exit(0 if passed else 1)
 
 

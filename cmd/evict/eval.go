@@ -196,7 +196,7 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 	}
 	m := &j.Models[0]
 	if !fromFile || given.Given("adapter") {
-		m.Adapters = e.Adapters
+		m.Adapters, m.AdaptersByDefault = e.Adapters, len(e.Adapters) > 0 && !given.Given("adapter")
 	}
 	if given.Given("draft") {
 		m.Drafts = e.Drafts

@@ -277,7 +277,9 @@ func (l *Lineup) checkUsed(names []string, contenders []evaluation.Contender) er
 	}
 	list := strings.Join(names, ", ")
 	for _, a := range l.adapters {
-		if a.asked && !used(func(r eviction.Resources) bool { return r.Adapter == a.Adapter }) {
+		if a.asked != "" && !used(func(r eviction.Resources) bool { // one of those of a registry is enough
+			return slices.ContainsFunc(l.adapters, func(o adapter) bool { return o.asked == a.asked && r.Adapter == o.Adapter })
+		}) {
 			return fmt.Errorf("adapter %q of kind %q: no policy of %s takes it", a.name, a.Kind(), list)
 		}
 	}

@@ -114,8 +114,16 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 		switch {
 		case err != nil:
 			return err
-		case needs.Adapter != "" && len(s.Adapters) == 0 && s.Model != "":
-			d.lacks("  policy "+name, "an adapter: train one and give it with --adapter")
+		case needs.Adapter != "" && len(s.Adapters) == 0:
+			ships := false
+			if known {
+				if ships, err = lineup.MayShip(m, needs.Adapter); err != nil {
+					return err
+				}
+			}
+			if !ships {
+				d.lacks("  policy "+name, "an adapter: train one and give it with --adapter")
+			}
 		case needs.Pattern && s.Pattern == "" && s.Model != "":
 			d.w.Add("  policy "+name, "needs a pattern: find one with evict patterns and give it with --pattern, or have it in the model's folder")
 		}

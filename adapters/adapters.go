@@ -1,0 +1,15 @@
+// Package adapters holds the adapters that ship inside the programs, by the weights of their models. The folder is
+// an ordinary registry: "train export RUN adapters/MODEL/KIND --registry adapters" adds to it, and what is built next
+// has it.
+package adapters
+
+import (
+	"embed"
+	"io/fs"
+)
+
+//go:embed registry.json */*
+var files embed.FS
+
+// FS is the folder of the registry.
+func FS() fs.FS { return files }
