@@ -5,11 +5,12 @@ package adapters
 
 import (
 	"embed"
-	"io/fs"
+
+	"glimpse/checkpoints"
 )
 
 //go:embed registry.json */*
 var files embed.FS
 
-// FS is the folder of the registry.
-func FS() fs.FS { return files }
+// Registry is the registry of all that ships.
+func Registry() (*checkpoints.Registry, error) { return checkpoints.ReadRegistry(files) }

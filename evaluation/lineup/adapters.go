@@ -68,7 +68,7 @@ func (s *Options) findIn(ctx context.Context, m *model.Model, spec string, asked
 	var err error
 	if spec == Shipped {
 		f.name = Shipped
-		r, err = checkpoints.ReadRegistry(adapters.FS())
+		r, err = adapters.Registry()
 	} else {
 		if f.stored, err = objectstore.ReadAdapter(ctx, dir, s.S3); err == nil {
 			return []found{f}, nil
@@ -141,7 +141,7 @@ func fitting(r *checkpoints.Registry, m *model.Model) (all []*checkpoints.Regist
 
 // MayShip tells that an adapter for a policy may ship for a model, as far as its shape tells: m may be without weights.
 func MayShip(m *model.Model, policy string) (bool, error) {
-	r, err := checkpoints.ReadRegistry(adapters.FS())
+	r, err := adapters.Registry()
 	if err != nil {
 		return false, err
 	}
@@ -149,9 +149,6 @@ func MayShip(m *model.Model, policy string) (bool, error) {
 		return slices.ContainsFunc(e.Adapters, func(a checkpoints.RegisteredAdapter) bool { return model.PolicyOf(a.Kind) == policy })
 	}), nil
 }
-
-// ShippedAdapters is the registry of the adapters that come with the programs.
-func ShippedAdapters() (*checkpoints.Registry, error) { return checkpoints.ReadRegistry(adapters.FS()) }
 
 // CheckAdapters is an error where a policy of the list needs an adapter and none is given nor can be shipped, by the
 // model's config.json, which is all of it that is fetched.
