@@ -208,3 +208,46 @@ func TestS3Run(t *testing.T) {
 		}
 	})
 }
+
+// TestExportToARegistry: an exported adapter is listed by its model's weights, in a folder and in a bucket, once.
+func TestExportToARegistry(t *testing.T) {
+	dir := t.TempDir()
+	must(t, small(dir)...)
+	adapter := filepath.Join(dir, "adapter")
+	stored, err := checkpoints.ReadAdapter(adapter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(t *testing.T, registry string, s objectstore.Settings, more ...string) {
+		for range 2 { // the same again changes nothing
+			must(t, append([]string{"export", adapter, registry + "/tiny/learned", "--registry", registry}, more...)...)
+		}
+		must(t, append([]string{"export", adapter, registry + "/tiny/smaller", "--dtype", "bf16", "--registry", registry}, more...)...)
+		r, done, err := objectstore.OpenRegistry(t.Context(), registry, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		if len(r.Models) != 1 || len(r.Models[0].Adapters) != 1 {
+			t.Fatalf("listed %+v, want one adapter", r.Models)
+		}
+		m := r.Models[0]
+		if m.SHA256 != stored.Base.SHA256 || m.HiddenSize != 192 || m.Layers != 8 || m.Adapters[0].Path != "tiny/smaller" || m.Adapters[0].Kind != "lookaheadkv" {
+			t.Errorf("listed %+v", m)
+		}
+		if read, err := r.ReadAdapters(&m); err != nil || !read[0].BF16 {
+			t.Errorf("read %v, %v", read, err)
+		}
+		_, _, err = execute(t, t.Context(), append([]string{"export", adapter, registry + "/elsewhere", "--registry", registry + "/tiny"}, more...)...)
+		if err == nil || !strings.Contains(err.Error(), "--registry: registry "+registry+"/tiny: the adapter is to be in "+registry+"/elsewhere, want a folder below the registry's") {
+			t.Errorf("a target beside the registry: error %v", err)
+		}
+		if _, err := objectstore.ReadAdapter(t.Context(), registry+"/elsewhere", s); !errors.Is(err, checkpoints.ErrNotAdapter) && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a refused export wrote its adapter (%v)", err)
+		}
+	}
+	t.Run("folder", func(t *testing.T) { check(t, filepath.Join(t.TempDir(), "team"), objectstore.Settings{}) })
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		check(t, "s3://test/team", objectstore.Settings{Endpoint: s.URL}, "--s3-endpoint", s.URL)
+	})
+}
