@@ -161,7 +161,7 @@ func (s *Options) CheckAdapters(ctx context.Context, policies string) error {
 		return err
 	}
 	var m *model.Model
-	return eachNeeded(policies, set, func(policy, kind string) error {
+	return EachNeeded(policies, set, func(policy, kind string) error {
 		if m == nil {
 			if m, err = hub.OpenShapes(ctx, s.Model, s.S3, nil, "cpu"); err != nil {
 				return err
@@ -176,7 +176,7 @@ func (s *Options) CheckAdapters(ctx context.Context, policies string) error {
 
 // CheckAdapters is an error where a policy of the list needs an adapter and there is none for the model.
 func (l *Lineup) CheckAdapters(policies string) error {
-	return eachNeeded(policies, l.overrides, func(policy, kind string) error {
+	return EachNeeded(policies, l.overrides, func(policy, kind string) error {
 		if slices.ContainsFunc(l.found, func(f found) bool { return model.PolicyOf(f.stored.Kind) == kind }) {
 			return nil
 		}
@@ -184,15 +184,15 @@ func (l *Lineup) CheckAdapters(policies string) error {
 	})
 }
 
-// eachNeeded calls f with every policy of the list that needs an adapter, and the adapter's kind.
-func eachNeeded(policies string, overrides eviction.Overrides, f func(policy, kind string) error) error {
+// EachNeeded calls f with every policy of the list that cannot be left out and needs an adapter, and the adapter's kind.
+func EachNeeded(policies string, overrides eviction.Overrides, f func(policy, kind string) error) error {
 	specs, err := parsePolicies(policies)
 	if err != nil {
 		return err
 	}
 	for _, spec := range specs {
 		needs, err := eviction.NeedsOf(spec.name, merged(overrides, spec.set))
-		if err == nil && needs.Adapter != "" && !spec.all {
+		if err == nil && needs.Adapter != "" && !spec.may {
 			err = f(spec.name, needs.Adapter)
 		}
 		if err != nil {

@@ -157,3 +157,29 @@ func TestShippedAdapters(t *testing.T) {
 		t.Errorf("asked for, of another model: error %v", err)
 	}
 }
+
+// TestLeftOut: a policy with "?" behind it takes part where its adapter is there.
+func TestLeftOut(t *testing.T) {
+	for _, c := range []struct{ model, list, want, left string }{
+		{"", "full,judgeq?,lookaheadkv?", "full judgeq lookaheadkv", ""},
+		{testGGUF, "full,judgeq?,snapkv,lookaheadkv(window=1)?", "full snapkv", "policy judgeq: needs an adapter"},
+		{testGGUF, "full,judgeq", "", ""},
+	} {
+		l, err := (&Options{Model: c.model}).Open(t.Context(), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		all, err := l.Contenders(c.list)
+		if (err == nil) != (c.want != "") || (l.CheckAdapters(c.list) == nil) != (c.want != "") {
+			t.Errorf("%s: errors %v and %v", c.list, err, l.CheckAdapters(c.list))
+		}
+		var names []string
+		for _, x := range all {
+			names = append(names, x.Name)
+		}
+		if got := strings.Join(names, " "); got != c.want || !strings.Contains(strings.Join(l.LeftOut, "; "), c.left) || c.left == "" && len(l.LeftOut) > 0 {
+			t.Errorf("%s: policies %q, want %q; left out %q", c.list, got, c.want, l.LeftOut)
+		}
+	}
+}

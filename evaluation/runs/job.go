@@ -195,8 +195,8 @@ func (j *Job) complete() {
 	}
 	if len(j.Policies) == 0 {
 		j.Policies = Names{DefaultPolicies}
-		if slices.ContainsFunc(j.Models, func(s Subject) bool { return s.Model != "" && len(s.Adapters) == 0 }) {
-			j.Policies = Names{"full,streamingllm,h2o,tova,snapkv,pyramidkv,adakv,dapq,laq,oracle"} // those that need no adapter
+		if slices.ContainsFunc(j.Models, func(s Subject) bool { return s.Model != "" }) {
+			j.Policies = Names{"full,streamingllm,h2o,tova,snapkv,pyramidkv,adakv,dapq,laq,judgeq?,lookaheadkv?,oracle"}
 		}
 	}
 	if len(j.Budgets) == 0 {
