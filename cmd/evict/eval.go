@@ -61,7 +61,8 @@ answers, where --times asks for them, on each task's first prompt: every policy 
 up to three times, which can take longer than the answers. What it takes is said before.
 Without --policy, those measured are
 ` + strings.ReplaceAll(runs.DefaultPolicies, ",", ", ") + `;
-without an adapter those of them that need none. "full" is reported once, without a
+of a model of yours some others, and the learned ones where there is an adapter. "NAME?" is
+left out where there is none for it. "full" is reported once, without a
 budget. "snapkv:quest" is two policies as rocketkv's two stages: the first keeps part of
 the prompt, the second reads as much as the budget of it. A policy may have options of its
 own: "snapkv,snapkv(kernel=1)".
@@ -99,7 +100,7 @@ times, and tasks that measure time, are its own.
 	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that score answers against their references (see evict tasks)")
 	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated (see evict tasks); TASK/SUBTASK is one part, TASK/all are all")
 	f.StringArrayVar(&e.options, "task-option", nil, "option of a task, as TASK.OPTION=VALUE; may be repeated")
-	f.StringVar(&e.policies, "policy", "", "policies, comma-separated, or all (see evict policies); NAME? is left out where there is no adapter for it; empty is a choice of common ones")
+	f.StringVar(&e.policies, "policy", "", "policies, comma-separated, or all (see evict policies); empty is a choice of common ones")
 	f.StringVar(&e.budgets, "budget", "", "budgets, comma-separated; empty is 32,64,96,128 for the built-in model, else 5%,10%,20%,50%")
 	f.StringVar(&j.Split, "split", "", "split of the synthetic tasks: train, validation or test (default test)")
 	f.IntVar(&j.Tokens, "tokens", 0, "length of prompts that tasks make; 0 is the task's own")
