@@ -132,7 +132,7 @@ def check(name, folder, adapter, work):
         assert not torch.equal(caches(wider)[0][0][:, :p], caches(without)[0][0][:, :p]), "one row more changes nothing"
         (work / "prompt.ids").write_text(" ".join(map(str, ids)))
         ours = json.loads(run(ROOT / "bin/evict", "inspect", "--model", folder, "--adapter", adapter,
-                              "--policy", "lookaheadkv", "--budget", 8, "--token-ids", work / "prompt.ids", "--json"))
+                              "--policy", "lookaheadkv", "--budget", 8, "--token-ids", work / "prompt.ids", "--json"))["heads"]
         theirs = scores_of(with_lora.attentions, n, len(ids), groups, manifest["pooling_kernel"]).numpy()
         for row in ours:
             a, b = np.array(row["scores"]), theirs[row["layer"], row["kv_head"]]
