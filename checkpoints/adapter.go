@@ -31,6 +31,9 @@ var Modules = []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_
 type Adapter struct {
 	Kind string // registered name of the kind, such as "lookaheadkv"
 	Base BaseModel
+	// BF16 tells that files have the numbers as BF16 rather than F32. In memory they are float32 in
+	// either case, and then those that a bf16 can be, see SetDType.
+	BF16 bool
 
 	Embeddings Matrix // the learned rows [n, hiddenSize]
 
@@ -102,6 +105,39 @@ func (a *Adapter) loraKeys() []LoRAKey {
 	})
 }
 
+// DTypes are the names of the types that numbers of adapters are stored in.
+var DTypes = []string{"float32", "bf16"}
+
+// SetDType sets the type of the numbers in files by its name, one of DTypes. For bf16 every number is rounded
+// to the nearest, ties to even, so that what is computed does not depend on whether it came from files.
+func (a *Adapter) SetDType(name string) error {
+	if !slices.Contains(DTypes, name) {
+		return fmt.Errorf("dtype: got %.40q, want one of: %s", name, strings.Join(DTypes, ", "))
+	}
+	if a.BF16 = name == "bf16"; !a.BF16 {
+		return nil
+	}
+	a.Embeddings = a.Embeddings.rounded()
+	factors := make(map[LoRAKey]LoRAFactors, len(a.LoRA)) // the caller's numbers stay
+	for key, f := range a.LoRA {
+		factors[key] = LoRAFactors{A: f.A.rounded(), B: f.B.rounded()}
+	}
+	if a.LoRA != nil {
+		a.LoRA = factors
+	}
+	return a.Validate()
+}
+
+// rounded is the matrix with every number rounded to the nearest of bf16.
+func (m Matrix) rounded() Matrix {
+	numbers := make([]float32, len(m.Data))
+	for i, v := range m.Data {
+		numbers[i] = kernels.BF16ToF32(kernels.F32ToBF16(v))
+	}
+	m.Data = numbers
+	return m
+}
+
 // SHA256 identifies what the adapter computes, in lower-case hexadecimal: kind, pooling, scale and
 // numbers, whatever it was trained on and however its files are laid out.
 func (a *Adapter) SHA256() string {
@@ -160,7 +196,7 @@ func (a *Adapter) Validate() error {
 	if n := a.Embeddings.Rows; n > MaxRows {
 		return fmt.Errorf("embeddings: %d rows, want 1 to %d", n, MaxRows)
 	}
-	if err := a.Embeddings.validate("embeddings", -1, -1); err != nil {
+	if err := a.Embeddings.validate("embeddings", -1, -1, a.BF16); err != nil {
 		return err
 	}
 	// Norms square them. What else may leave the range of a float32 depends on the prompt,
@@ -218,10 +254,10 @@ func (a *Adapter) validateLoRA() error {
 			first[key.Module] = key
 		}
 		f := a.LoRA[key]
-		if err := f.A.validate(key.String()+" lora_A", a.Rank, in); err != nil {
+		if err := f.A.validate(key.String()+" lora_A", a.Rank, in, a.BF16); err != nil {
 			return err
 		}
-		if err := f.B.validate(key.String()+" lora_B", out, a.Rank); err != nil {
+		if err := f.B.validate(key.String()+" lora_B", out, a.Rank, a.BF16); err != nil {
 			return err
 		}
 	}
@@ -229,8 +265,8 @@ func (a *Adapter) validateLoRA() error {
 }
 
 // validate checks the shape, where -1 stands for any positive number, and that
-// every number is finite.
-func (m Matrix) validate(what string, rows, cols int) error {
+// every number is finite, and one that a bf16 can be if it is to be.
+func (m Matrix) validate(what string, rows, cols int, bf16 bool) error {
 	size := func(n int) string {
 		if n < 0 {
 			return "any"
@@ -246,6 +282,9 @@ func (m Matrix) validate(what string, rows, cols int) error {
 	for i, v := range m.Data {
 		if v-v != 0 { // NaN and both infinities
 			return fmt.Errorf("%s: element [%d %d] is %v, want a finite number", what, i/m.Cols, i%m.Cols, v)
+		}
+		if bf16 && math.Float32bits(v)&0xffff != 0 {
+			return fmt.Errorf("%s: element [%d %d] is %v, want a number of bf16", what, i/m.Cols, i%m.Cols, v)
 		}
 	}
 	return nil

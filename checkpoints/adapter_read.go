@@ -212,7 +212,8 @@ func (a *Adapter) readEmbeddings(data []byte, rows, hidden int) error {
 	if names := s.Names(); len(names) != 1 || names[0] != embeddingsTensor {
 		return Corruptf("%s: got tensors %s, want only %q", embeddingsFile, listNames(names), embeddingsTensor)
 	}
-	a.Embeddings, err = s.matrix(embeddingsTensor)
+	a.BF16 = s.tensors[embeddingsTensor].dtype == kernels.BF16.String()
+	a.Embeddings, err = s.matrix(embeddingsTensor, a.BF16)
 	if err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func (a *Adapter) readLoRA(data []byte) error {
 			unknown = append(unknown, name)
 			continue
 		}
-		m, err := s.matrix(name)
+		m, err := s.matrix(name, a.BF16)
 		if err != nil {
 			return err
 		}
@@ -279,11 +280,14 @@ func checkMetadata(s *Safetensors) error {
 	return nil
 }
 
-// matrix reads an F32 tensor of rank 2.
-func (s *Safetensors) matrix(name string) (Matrix, error) {
-	t := s.tensors[name]
-	if t.dtype != kernels.F32.String() || len(t.shape) != 2 {
-		return Matrix{}, Corruptf("%s: tensor %.200q: got %s %s, want F32 of rank 2", s.name, name, t.dtype, shapeString(t.shape))
+// matrix reads a tensor of rank 2 and of the type that the whole adapter has.
+func (s *Safetensors) matrix(name string, bf16 bool) (Matrix, error) {
+	t, dtype := s.tensors[name], kernels.F32
+	if bf16 {
+		dtype = kernels.BF16
+	}
+	if t.dtype != dtype.String() || len(t.shape) != 2 {
+		return Matrix{}, Corruptf("%s: tensor %.200q: got %s %s, want %v of rank 2", s.name, name, t.dtype, shapeString(t.shape), dtype)
 	}
 	view, err := s.Tensor(name)
 	if err != nil {

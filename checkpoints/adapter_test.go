@@ -64,7 +64,15 @@ func withLoRA() *Adapter {
 }
 
 func adapters() map[string]*Adapter {
-	return map[string]*Adapter{"soft tokens": softTokens(), "LoRA": withLoRA()}
+	all := map[string]*Adapter{"soft tokens": softTokens(), "LoRA": withLoRA(), "soft tokens in bf16": softTokens(), "LoRA in bf16": withLoRA()}
+	for name, a := range all {
+		if strings.HasSuffix(name, "bf16") {
+			if err := a.SetDType("bf16"); err != nil {
+				panic(err)
+			}
+		}
+	}
+	return all
 }
 
 func readFiles(t testing.TB, dir string) map[string][]byte {
@@ -385,6 +393,8 @@ func TestHostileAdapters(t *testing.T) {
 		}), ErrCorrupt, "layer 1 q_proj lora_B: shape [5 2], want [6 2]"},
 		"LoRA rank 3 tensor": {lora(func(m map[string]TensorView) { m[q0A] = F32Tensor(q0A, []int{1, 2, 6}, make([]float32, 12)) }), ErrCorrupt,
 			"got F32 [1 2 6], want F32 of rank 2"},
+		"LoRA of another type": {lora(func(m map[string]TensorView) { m[q0A] = BF16Tensor(q0A, []int{2, 6}, make([]uint16, 12)) }), ErrCorrupt,
+			"got BF16 [2 6], want F32 of rank 2"},
 		"LoRA empty": {lora(func(m map[string]TensorView) { m[q0A] = F32Tensor(q0A, []int{2, 0}, nil) }), ErrCorrupt,
 			"layer 0 q_proj lora_A: shape [2 0], want [2 6]"},
 		"LoRA F64": {lora(func(m map[string]TensorView) { m[q0A] = F64Tensor(q0A, []int{2, 6}, make([]float64, 12)) }), ErrCorrupt,
@@ -456,6 +466,40 @@ func TestCheckBaseAndKind(t *testing.T) {
 	wantErrorIs(t, a.CheckKind("judgeq"), ErrWrongKind, `got "lookaheadkv", want "judgeq"`)
 }
 
+// TestAdapterInBF16: numbers are rounded to the nearest, ties to even, and files have half the bytes; a number
+// that becomes infinite is refused, and so is one that was never rounded.
+func TestAdapterInBF16(t *testing.T) {
+	a := withLoRA()
+	whole := *a
+	copy(a.Embeddings.Data, []float32{1 + 1.0/256, 1 + 3.0/256, 1 + 1.01/256, -1 - 1.0/256})
+	if err := a.SetDType("bf16"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := a.Embeddings.Data[:4], []float32{1, 1 + 4.0/256, 1 + 2.0/256, -1}; !slices.Equal(got, want) {
+		t.Errorf("rounded to %v, want %v", got, want)
+	}
+	got, err := ReadAdapterFS(mapFS(exported(t, a)), ".")
+	if err != nil || got.SHA256() != a.SHA256() || got.SHA256() == whole.SHA256() {
+		t.Errorf("read back: %v, %v", got, err)
+	}
+	s, err := ParseSafetensors(peftModelFile, exported(t, a)[peftModelFile])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range s.Names() {
+		if info, _ := s.Info(name); info.DType != "BF16" {
+			t.Errorf("tensor %s is %s, want BF16", name, info.DType)
+		}
+	}
+	if err := a.SetDType("float32"); err != nil || a.BF16 {
+		t.Errorf("back to float32: %v", err)
+	}
+	huge := softTokens()
+	huge.Embeddings.Data[3] = math.MaxFloat32
+	wantError(t, huge.SetDType("bf16"), "embeddings: element [0 3] is +Inf, want a finite number")
+	wantError(t, huge.SetDType("float16"), `dtype: got "float16", want one of: float32, bf16`)
+}
+
 func TestWriteAdapterRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Adapter)
@@ -477,6 +521,7 @@ func TestWriteAdapterRefuses(t *testing.T) {
 		"factor of zero":     {func(a *Adapter) { a.LoRA[LoRAKey{1, "q_proj"}] = LoRAFactors{} }, "layer 1 q_proj lora_A: shape [0 0], want [2 6]"},
 		"even pooling":       {func(a *Adapter) { a.PoolingKernel = 0 }, "pooling kernel: got 0"},
 		"wide pooling":       {func(a *Adapter) { a.PoolingKernel = 4097 }, "pooling kernel: got 4097, want an odd width from 1 to 4095"},
+		"not rounded":        {func(a *Adapter) { a.BF16 = true }, "want a number of bf16"},
 		"training not valid": {func(a *Adapter) { a.Training = json.RawMessage("{") }, "training settings: not valid JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {

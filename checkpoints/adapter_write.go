@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"glimpse/internal/atomicfile"
+	"glimpse/kernels"
 )
 
 // AdapterManifest is the file that makes a folder an adapter.
@@ -32,10 +33,10 @@ var peftMetadata = map[string]string{"format": "pt"}
 
 // WriteAdapter writes the adapter folder, whole or not at all:
 //
-//   - lookahead_embeddings.safetensors: the learned rows, one F32 tensor
-//     lookahead_embeddings [n, hiddenSize];
-//   - adapter_model.safetensors and adapter_config.json, only with LoRA: the F32
-//     factors under PEFT's names, and PEFT's settings;
+//   - lookahead_embeddings.safetensors: the learned rows, one tensor
+//     lookahead_embeddings [n, hiddenSize] of the adapter's type, F32 or BF16;
+//   - adapter_model.safetensors and adapter_config.json, only with LoRA: the
+//     factors, of the same type, under PEFT's names, and PEFT's settings;
 //   - glimpse.json: everything else, and the SHA-256 of every file.
 //
 // Without replace, an existing path is atomicfile.ErrExists. With it, a folder
@@ -135,7 +136,7 @@ func (a *Adapter) encode(add func(name string, write func(io.Writer) error) erro
 		return nil
 	}
 	err := hashed(embeddingsFile, func(w io.Writer) error {
-		return WriteSafetensors(w, []TensorView{a.Embeddings.tensor(embeddingsTensor)}, peftMetadata)
+		return WriteSafetensors(w, []TensorView{a.Embeddings.tensor(embeddingsTensor, a.BF16)}, peftMetadata)
 	})
 	if err != nil {
 		return err
@@ -188,12 +189,19 @@ func (a *Adapter) manifest(files map[string]string) manifest {
 func (a *Adapter) loraTensors() []TensorView {
 	var tensors []TensorView
 	for key, f := range a.LoRA {
-		tensors = append(tensors, f.A.tensor(peftName(key, 'A')), f.B.tensor(peftName(key, 'B')))
+		tensors = append(tensors, f.A.tensor(peftName(key, 'A'), a.BF16), f.B.tensor(peftName(key, 'B'), a.BF16))
 	}
 	return tensors
 }
 
-func (m Matrix) tensor(name string) TensorView {
+func (m Matrix) tensor(name string, bf16 bool) TensorView {
+	if bf16 {
+		bits := make([]uint16, len(m.Data))
+		for i, v := range m.Data {
+			bits[i] = kernels.F32ToBF16(v) // exact: Validate has looked
+		}
+		return BF16Tensor(name, []int{m.Rows, m.Cols}, bits)
+	}
 	return F32Tensor(name, []int{m.Rows, m.Cols}, m.Data)
 }
 

@@ -100,6 +100,30 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
+func FuzzRegistry(f *testing.F) {
+	f.Add(registryOf(f, softTokens(), withLoRA()))
+	f.Add([]byte(`{"format":"glimpse-registry","version":1,"models":[]}`))
+	f.Add([]byte(`{"format":"glimpse-registry","version":2}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var r *Registry
+		var err error
+		checkAllocation(t, len(data), func() { r, err = ParseRegistry(data) })
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
+				t.Fatalf("error %v is neither ErrCorrupt nor ErrVersion", err)
+			}
+			return
+		}
+		again, err := r.Encode()
+		if err != nil {
+			t.Fatalf("accepted a registry that is not valid: %v", err)
+		}
+		if _, err := ParseRegistry(again); err != nil {
+			t.Fatalf("what it is written as is refused: %v", err)
+		}
+	})
+}
+
 // FuzzAdapter reads a folder of arbitrary files, once as it is and once without
 // the hashes.
 func FuzzAdapter(f *testing.F) {

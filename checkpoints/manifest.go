@@ -59,23 +59,9 @@ func (m manifest) encode() ([]byte, error) {
 	return data, nil
 }
 
-// decodeManifest reads and verifies the manifest. Format and version come first:
-// another version may have other keys and another digest.
+// decodeManifest reads and verifies the manifest.
 func decodeManifest(data []byte) (m manifest, err error) {
-	var version struct {
-		Format  string
-		Version *int
-	}
-	if err := json.Unmarshal(data, &version); err != nil {
-		return m, Corruptf("not valid JSON: %v", err)
-	}
-	if version.Format != manifestFormat || version.Version == nil {
-		return m, Corruptf("format: got %.100q, want %q and a version", version.Format, manifestFormat)
-	}
-	if *version.Version != manifestVersion {
-		return m, versionError{got: *version.Version, want: manifestVersion}
-	}
-	if err := decodeExact(data, &m); err != nil {
+	if err := decodeVersioned(data, manifestFormat, manifestVersion, &m); err != nil {
 		return m, err
 	}
 	at := len(data) - len(afterDigest) - len(noDigest)

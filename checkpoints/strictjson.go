@@ -17,7 +17,7 @@ import (
 // decodeExact decodes a JSON object into the struct that dst points to. Unlike
 // encoding/json it wants exactly the keys in the struct's tags, in their case,
 // each once; missing and unknown keys are reported together. A null is refused
-// except where the field is a pointer. Nested structs are treated the same way;
+// except where the field is a pointer. Nested structs and lists of them are treated the same way;
 // fields of other types are decoded as usual, without duplicate keys. The error
 // is ErrCorrupt and names keys by their path.
 func decodeExact(data []byte, dst any) error {
@@ -32,6 +32,25 @@ func decodeExact(data []byte, dst any) error {
 		return err
 	}
 	return decodeStruct(data, "", reflect.ValueOf(dst).Elem())
+}
+
+// decodeVersioned is decodeExact for a document with a format and a version, which come first: another version may
+// have other keys.
+func decodeVersioned(data []byte, format string, version int, dst any) error {
+	var got struct {
+		Format  string
+		Version *int
+	}
+	if err := json.Unmarshal(data, &got); err != nil {
+		return Corruptf("not valid JSON: %v", err)
+	}
+	if got.Format != format || got.Version == nil {
+		return Corruptf("format: got %.100q, want %q and a version", got.Format, format)
+	}
+	if *got.Version != version {
+		return versionError{got: *got.Version, want: version}
+	}
+	return decodeExact(data, dst)
 }
 
 func decodeStruct(data []byte, path string, dst reflect.Value) error {
@@ -55,6 +74,20 @@ func decodeStruct(data []byte, path string, dst reflect.Value) error {
 		if field.Kind() == reflect.Struct {
 			if err := decodeStruct(raw, path+key+".", field); err != nil {
 				return err
+			}
+			continue
+		}
+		if field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.Struct {
+			var elements []json.RawMessage
+			if err := json.Unmarshal(raw, &elements); err != nil {
+				return Corruptf("%s: %v", path+key, err)
+			}
+			for i, element := range elements { // grown as it is read: a struct is larger than its "{}"
+				next := reflect.New(field.Type().Elem()).Elem()
+				if err := decodeStruct(element, fmt.Sprintf("%s%s[%d].", path, key, i), next); err != nil {
+					return err
+				}
+				field.Set(reflect.Append(field, next))
 			}
 			continue
 		}

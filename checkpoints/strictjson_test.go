@@ -15,10 +15,11 @@ func TestDecodeExact(t *testing.T) {
 		Inner inner          `json:"inner"`
 		List  *[]string      `json:"list"`
 		Map   map[string]int `json:"map"`
+		All   []inner        `json:"all"`
 	}
-	const good = `{"a":"1","inner":{"x":2},"list":null,"map":{"k":3}}`
+	const good = `{"a":"1","inner":{"x":2},"list":null,"map":{"k":3},"all":[{"x":4},{"x":5}]}`
 	var got outer
-	if err := decodeExact([]byte(good), &got); err != nil || got.A != "1" || got.Inner.X != 2 || got.List != nil || got.Map["k"] != 3 {
+	if err := decodeExact([]byte(good), &got); err != nil || got.A != "1" || got.Inner.X != 2 || got.List != nil || got.Map["k"] != 3 || len(got.All) != 2 || got.All[1].X != 5 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	for name, c := range map[string]struct{ from, to, want string }{
@@ -31,6 +32,9 @@ func TestDecodeExact(t *testing.T) {
 		"other case":          {`"a"`, `"A"`, `missing keys "a"; unknown keys "A"`},
 		"nested missing":      {`"x"`, `"y"`, `inner: missing keys "inner.x"; unknown keys "y"`},
 		"nested not object":   {`{"x":2}`, `2`, `inner: got "2", want an object`},
+		"in a list, unknown":  {`{"x":5}`, `{"x":5,"y":6}`, `all[1]: unknown keys "y"`},
+		"in a list, null":     {`{"x":5}`, `null`, `all[1]: got "null", want an object`},
+		"no list":             {`[{"x":4},{"x":5}]`, `{"x":4}`, `all: json: cannot unmarshal object`},
 		"wrong type":          {`"1"`, `1`, `a: json: cannot unmarshal number`},
 		"null field":          {`"1"`, `null`, `a: got null`},
 		"duplicate":           {`"a":"1"`, `"a":"1","a":"1"`, `duplicate key "a"`},

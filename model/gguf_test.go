@@ -2,15 +2,11 @@ package model_test
 
 import (
 	"context"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
 
-	"glimpse/checkpoints"
 	"glimpse/model"
-	"glimpse/model/gguf"
 	"glimpse/model/modeltest"
 )
 
@@ -40,37 +36,7 @@ func TestGGUFIsAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	dir := t.TempDir()
-	for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} {
-		raw, err := fs.ReadFile(file.Folder(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	g, err := gguf.Open(filepath.Join("gguf", "testdata", "granite.gguf"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	weights, err := g.Weights()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer weights.Close()
-	var tensors []checkpoints.TensorView
-	for _, name := range weights.Names() {
-		view, err := weights.Tensor(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tensors = append(tensors, view)
-	}
-	if err := checkpoints.WriteSafetensorsFile(filepath.Join(dir, "model.safetensors"), tensors, nil); err != nil {
-		t.Fatal(err)
-	}
-	folder, err := model.Open(dir, model.Options{})
+	folder, err := model.Open(modeltest.FolderOfGGUF(t, filepath.Join("gguf", "testdata", "granite.gguf")), model.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

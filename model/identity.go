@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,14 @@ type identity struct {
 	names []string // of the tensors, sorted
 	mu    sync.Mutex
 	sum   string // "" until computed
+}
+
+func identityOf(slots []slot) *identity {
+	names := make(map[string]bool, len(slots))
+	for _, s := range slots {
+		names[s.name] = true
+	}
+	return &identity{names: slices.Sorted(maps.Keys(names))}
 }
 
 // SHA256 identifies the weights, in lower-case hexadecimal: the SHA-256 of a line

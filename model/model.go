@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,7 +74,8 @@ type Options struct {
 	// is the time of opening if it is zero.
 	Chat chat.Options
 	// BeforeWeights, where it is set, sees the model before its weights are loaded:
-	// configuration, backend and tokenizer are there, and Counted works. Its error ends Open.
+	// configuration, backend and tokenizer are there, Counted works, and so does SHA256,
+	// which reads the weights. Its error ends Open.
 	BeforeWeights func(m *Model) error
 }
 
@@ -173,6 +173,7 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 	if err := m.place(devices, b.slots, m.slotBytes); err != nil {
 		return nil, err
 	}
+	m.identity = identityOf(b.slots)
 	if opt.BeforeWeights != nil {
 		if err := opt.BeforeWeights(m); err != nil {
 			return nil, err
@@ -403,7 +404,6 @@ func (m *Model) load(b *Binder) error {
 	if err := errors.Join(listing.Join(errs), listing.Join(m.surplus(surplus, wanted))); err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}
-	m.identity = &identity{names: slices.Sorted(maps.Keys(wanted))}
 	if len(unused) > 0 {
 		m.note("weights: %d tensors are not used: %s", len(unused), listing.Names(unused))
 	}

@@ -15,7 +15,7 @@ scripts/setup.sh
 go build -o bin/ ./cmd/...
 PATH=$root/bin:$PATH
 reference=$root/model/builtin/reference
-adapters=$root/model/builtin/adapters
+adapters=$root/adapters/reference
 
 work=$(mktemp -d)
 cleanup() {

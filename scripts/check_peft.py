@@ -110,7 +110,7 @@ def check(name, folder, adapter, work):
     stored = load_file(adapter / "adapter_model.safetensors")
     loaded = {k.replace(".default", ""): v for k, v in tuned.state_dict().items() if "lora_" in k}
     for key, value in stored.items():
-        assert torch.equal(loaded[key], value), f"{name}: PEFT did not load {key}"
+        assert torch.equal(loaded[key], value.to(loaded[key].dtype)), f"{name}: PEFT did not load {key}"
     extra = sorted(set(loaded) - set(stored))
     last = f".layers.{config['num_hidden_layers'] - 1}."
     assert all(last in k and ".q_proj." not in k and ".k_proj." not in k for k in extra), extra
@@ -120,7 +120,7 @@ def check(name, folder, adapter, work):
     worst, active = 0.0, float("inf")
     for ids in prompts(config["vocab_size"], 2):
         embed = plain.get_input_embeddings()
-        x = torch.cat([embed(torch.tensor([ids])), rows[None]], 1)
+        x = torch.cat([embed(torch.tensor([ids])), rows[None].float()], 1)
         with_lora = tuned(inputs_embeds=x, alora_offsets=[n], use_cache=True, output_attentions=True)
         without = plain(inputs_embeds=x, use_cache=True)
         for layer, ((k, v), (k0, v0)) in enumerate(zip(caches(with_lora), caches(without))):
@@ -132,7 +132,7 @@ def check(name, folder, adapter, work):
         assert not torch.equal(caches(wider)[0][0][:, :p], caches(without)[0][0][:, :p]), "one row more changes nothing"
         (work / "prompt.ids").write_text(" ".join(map(str, ids)))
         ours = json.loads(run(ROOT / "bin/evict", "inspect", "--model", folder, "--adapter", adapter,
-                              "--policy", "lookaheadkv", "--budget", 8, "--token-ids", work / "prompt.ids", "--json"))
+                              "--policy", "lookaheadkv", "--budget", 8, "--token-ids", work / "prompt.ids", "--json"))["heads"]
         theirs = scores_of(with_lora.attentions, n, len(ids), groups, manifest["pooling_kernel"]).numpy()
         for row in ours:
             a, b = np.array(row["scores"]), theirs[row["layer"], row["kv_head"]]
@@ -162,8 +162,11 @@ def main():
         with tempfile.TemporaryDirectory() as work:
             adapter = export(folder, Path(work))
             passed &= check(name, folder, adapter, Path(work))
+            rounded = Path(work) / "bf16"
+            run(ROOT / "bin/train", "export", adapter, rounded, "--dtype", "bf16")
+            passed &= check(f"{name}, in bf16", folder, rounded, Path(work))
             if folder == REFERENCE:
-                passed &= check("reference, shipped adapter", folder, ROOT / "model/builtin/adapters/lookaheadkv", Path(work))
+                passed &= check("reference, shipped adapter", folder, ROOT / "adapters/reference/lookaheadkv", Path(work))
     sys.exit(0 if passed else 1)
 
 

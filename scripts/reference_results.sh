@@ -103,7 +103,7 @@ adopt() {
   local from=$out/adapters/adapters
   if [ ! -e done/adapters ]; then
     [ -z "$model" ] || die "$out has no adapters of $model: run --stage adapters first"
-    from=$root/model/builtin/adapters
+    from=$root/adapters/reference
   fi
   learned=(--adapter "lookaheadkv=$from/lookaheadkv" --adapter "judgeq=$from/judgeq")
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// FS is a folder of a store as a file system, of the objects directly in it. Its
+// FS is a folder of a store as a file system, of the objects directly in it; fs.Sub has those of a folder below. Its
 // operations end with ctx. What ReadFile returns was compared with what the store
 // knows about the object.
 func FS(ctx context.Context, s Store, folder string) fs.FS { return &folderFS{ctx, s, folder} }
@@ -24,7 +24,16 @@ var (
 	_ fs.StatFS     = (*folderFS)(nil)
 	_ fs.ReadFileFS = (*folderFS)(nil)
 	_ fs.ReadDirFS  = (*folderFS)(nil)
+	_ fs.SubFS      = (*folderFS)(nil)
 )
+
+// Sub implements fs.SubFS.
+func (f *folderFS) Sub(dir string) (fs.FS, error) {
+	if !fs.ValidPath(dir) {
+		return nil, &fs.PathError{Op: "sub", Path: dir, Err: fs.ErrInvalid}
+	}
+	return FS(f.ctx, f.store, path.Join(f.folder, dir)), nil
+}
 
 // Open implements fs.FS.
 func (f *folderFS) Open(name string) (fs.File, error) {

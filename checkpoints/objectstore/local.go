@@ -1,6 +1,7 @@
 package objectstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/filelock"
+	"glimpse/internal/progress"
 )
 
 // Local is the store whose objects are the files below a folder, which need not
@@ -69,6 +72,29 @@ func (l local) Put(ctx context.Context, key string, src Source, opt PutOptions) 
 		return f.CommitNew()
 	}
 	return f.Commit()
+}
+
+// Update implements Store. Writers wait for each other at the lock of a hidden file beside the object, which stays.
+func (l local) Update(ctx context.Context, key string, limit int64, f func(old []byte) ([]byte, error)) error {
+	name, err := l.path(key)
+	if err != nil {
+		return err
+	}
+	lock := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".lock")
+	unlock, err := filelock.Lock(ctx, lock, func() { fmt.Fprintln(progress.Stderr, "waiting for another process to write "+name) })
+	if err != nil {
+		return fmt.Errorf("update %s: %w", name, err)
+	}
+	defer unlock()
+	old, err := Get(ctx, l, key, limit)
+	if err != nil && !errors.Is(err, ErrNotExist) {
+		return err
+	}
+	next, err := f(old)
+	if err != nil {
+		return fmt.Errorf("update %s: %w", name, err)
+	}
+	return l.Put(ctx, key, bytes.NewReader(next), PutOptions{})
 }
 
 // Stat implements Store.

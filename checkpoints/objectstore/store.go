@@ -38,6 +38,9 @@ type Store interface {
 	// Put stores an object, whole or not at all. ErrExists with PutOptions.New if
 	// there is one.
 	Put(ctx context.Context, key string, src Source, opt PutOptions) error
+	// Update replaces an object of at most limit bytes by what f makes of it, whole or not at all; old is nil if there
+	// is none. Of several at once each waits for the one before and sees its result.
+	Update(ctx context.Context, key string, limit int64, f func(old []byte) ([]byte, error)) error
 	// Stat describes an object. ErrNotExist if there is none.
 	Stat(ctx context.Context, key string) (Info, error)
 	// Open starts reading the version of the object that is there now. Reads end
@@ -155,7 +158,17 @@ func PutFile(ctx context.Context, s Store, key, path string, opt PutOptions) err
 
 // Get reads a whole object of at most limit bytes and compares it with what the
 // store knows about it.
-func Get(ctx context.Context, s Store, key string, limit int64) ([]byte, error) {
+func Get(ctx context.Context, s Store, key string, limit int64) (data []byte, err error) {
+	for range 3 { // an object that others replace meanwhile is read again
+		data, err = get(ctx, s, key, limit)
+		if !errors.Is(err, ErrChanged) {
+			break
+		}
+	}
+	return data, err
+}
+
+func get(ctx context.Context, s Store, key string, limit int64) ([]byte, error) {
 	o, err := s.Open(ctx, key)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -150,6 +151,89 @@ func conform(t *testing.T, s objectstore.Store) {
 		t.Errorf("sweep: %v", err)
 	}
 	holds(t, s, "a/one", two)
+}
+
+// appends is an Update that adds a byte.
+func appends(c byte) func(old []byte) ([]byte, error) {
+	return func(old []byte) ([]byte, error) { return append(bytes.Clone(old), c), nil }
+}
+
+// TestUpdate: of several that change one object at once, none loses what another wrote; an error changes nothing.
+func TestUpdate(t *testing.T) {
+	eachStore(t, func(t *testing.T, _ *storetest.Server, reopen func(t *testing.T) objectstore.Store) {
+		const writers, times = 4, 5
+		var all sync.WaitGroup
+		for i := range writers {
+			store := reopen(t)
+			all.Go(func() {
+				for range times {
+					if err := store.Update(t.Context(), "a/list", 1000, appends(byte('a'+i))); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		s := reopen(t)
+		got, err := objectstore.Get(t.Context(), s, "a/list", 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range writers {
+			if n := bytes.Count(got, []byte{byte('a' + i)}); n != times {
+				t.Errorf("%d of %d bytes of writer %d in %q", n, times, i, got)
+			}
+		}
+		broken := errors.New("broken")
+		if err := s.Update(t.Context(), "a/list", 1000, func([]byte) ([]byte, error) { return nil, broken }); !errors.Is(err, broken) {
+			t.Errorf("error %v, want that of the function", err)
+		}
+		if err := s.Update(t.Context(), "a/list", 10, appends('x')); err == nil || !strings.Contains(err.Error(), "want at most 10") {
+			t.Errorf("an object above the limit: error %v", err)
+		}
+		holds(t, s, "a/list", got)
+	})
+}
+
+// TestUpdateOfALostAnswer: the server has stored what the answer that was lost had said.
+func TestUpdateOfALostAnswer(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		store := open(t, s)
+		put(t, store, "list", []byte("a"), objectstore.PutOptions{})
+		s.Disturb(storetest.First(1, "PUT list", storetest.LoseAnswer))
+		if err := store.Update(t.Context(), "list", 100, appends('b')); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, store, "list", []byte("ab"))
+	})
+}
+
+// TestUpdateAfterAKill: a process that was killed while it updated an object is waited for, until it has shown no life
+// for some minutes. One claim at most is left behind.
+func TestUpdateAfterAKill(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		store := open(t, s)
+		killed, err := objectstore.Claims{}.Take(t.Context(), store, "a/.list.claims")
+		if err != nil {
+			t.Fatal(err)
+		}
+		killed.Stop()
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := store.Update(soon, "a/list", 100, appends('a')); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("beside a claim that is held: error %v, want it to wait", err)
+		}
+		s.Age(t, "a/.list.claims/claim-000001", 4*time.Minute)
+		for range 2 {
+			if err := store.Update(t.Context(), "a/list", 100, appends('b')); err != nil {
+				t.Fatal(err)
+			}
+		}
+		holds(t, store, "a/list", []byte("bb"))
+		if left, err := store.List(t.Context(), "a/.list.claims"); err != nil || len(left) != 1 {
+			t.Errorf("%d claims are left, error %v", len(left), err)
+		}
+	})
 }
 
 // race lets several writers put one new object.

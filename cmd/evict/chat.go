@@ -56,17 +56,13 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
 			if err := o.Choice.Check(); err != nil {
 				return fmt.Errorf("chat: %w", err)
 			}
-			if err := s.choosePolicy(cmd, &policy); err != nil {
-				return err
-			}
-			s.Before = func(m *model.Model) error {
+			l, err := s.open(cmd, &policy, func(m *model.Model) error {
 				n := 1 // what will be said is not known
 				if example != "" {
 					n = max(1, tokens)
 				}
 				return s.CheckMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: n, Budget: o.Budget.Of(n), MaxNew: o.MaxNew})
-			}
-			l, err := s.Open(cmd.Context(), cmd.ErrOrStderr())
+			})
 			if err != nil {
 				return err
 			}

@@ -61,7 +61,8 @@ answers, where --times asks for them, on each task's first prompt: every policy 
 up to three times, which can take longer than the answers. What it takes is said before.
 Without --policy, those measured are
 ` + strings.ReplaceAll(runs.DefaultPolicies, ",", ", ") + `;
-without an adapter those of them that need none. "full" is reported once, without a
+of a model of yours some others, and the learned ones where there is an adapter. "NAME?" is
+left out where there is none for it. "full" is reported once, without a
 budget. "snapkv:quest" is two policies as rocketkv's two stages: the first keeps part of
 the prompt, the second reads as much as the budget of it. A policy may have options of its
 own: "snapkv,snapkv(kernel=1)".
@@ -196,7 +197,7 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 	}
 	m := &j.Models[0]
 	if !fromFile || given.Given("adapter") {
-		m.Adapters = e.Adapters
+		m.Adapters, m.AdaptersByDefault = e.Adapters, len(e.Adapters) > 0 && !given.Given("adapter")
 	}
 	if given.Given("draft") {
 		m.Drafts = e.Drafts

@@ -351,7 +351,7 @@ func TestErrors(t *testing.T) {
 		"no adapter":       {[]string{"run", "--adapter", filepath.Join(dir, "none"), "--example", "section"}, "none"},
 		"unknown option":   {[]string{"run", "--set", "snapkv.windw=3", "--example", "section"}, "window, kernel"},
 		"unknown choice":   {[]string{"run", "--set", "adakv.scorer=full", "--example", "section"}, "want one of: dapq, h2o"},
-		"unused adapter":   {[]string{"run", "--policy", "snapkv", "--adapter", "../../model/builtin/adapters/judgeq", "--example", "section"}, `kind "judgeq": no policy of snapkv takes it`},
+		"unused adapter":   {[]string{"run", "--policy", "snapkv", "--adapter", "../../adapters/reference/judgeq", "--example", "section"}, `kind "judgeq": no policy of snapkv takes it`},
 		"unused draft":     {[]string{"run", "--policy", "snapkv", "--draft", "self", "--example", "section"}, `draft "self": no policy of snapkv takes it`},
 		"unused pattern":   {[]string{"run", "--policy", "snapkv", "--pattern", "../../model/builtin/reference/duoattention", "--example", "section"}, "no policy of snapkv takes it"},
 		"no such pattern":  {[]string{"run", "--policy", "duoattention", "--pattern", dir, "--example", "section"}, "config.json"},

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
+	"io"
 
 	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
@@ -19,8 +19,10 @@ type setup struct{ lineup.Options }
 
 // modelDetails are what the help of these commands says of their adapters and drafts.
 const modelDetails = `--adapter DIR names the folder of one adapter. That of a "train sweep" stands for all of its
-adapters, and "shipped" for those of the built-in model, which are its default. Models and
-adapters of the hub or a bucket are downloaded once. --draft takes for DIR all that --model
+adapters, one with a registry.json for those that it lists for the model's weights, and
+"shipped" for those that come with this program, which are the default. A registry that is
+a default itself ($GLIMPSE_ADAPTER) need not know the model. Models and adapters of the hub
+or a bucket are downloaded once. --draft takes for DIR all that --model
 takes, "self", the model itself, "layers:N", its first N layers, or "shipped", the small model
 that comes with the built-in one.`
 
@@ -28,7 +30,7 @@ func (s *setup) bind(f *pflag.FlagSet) {
 	s.Device = "cpu"
 	cli.BindModel(f, &s.Model, &s.Device)
 	f.StringVar(&s.CacheDType, "cache-dtype", "auto", model.CacheDTypeUsage)
-	f.StringArrayVar(&s.Adapters, "adapter", nil, "adapter folder or s3://BUCKET/NAME, as DIR or NAME=DIR; may be repeated")
+	f.StringArrayVar(&s.Adapters, "adapter", nil, "folder or s3://BUCKET/NAME of an adapter or a registry of them, as DIR or NAME=DIR; may be repeated")
 	f.StringArrayVar(&s.Drafts, "draft", nil, "draft model of speckv: DIR, NAME=DIR, self, layers:N or shipped; may be repeated; empty is self")
 	f.StringVar(&s.Pattern, "pattern", "", "folder with the retrieval heads for duoattention (see evict patterns); empty is the model's own")
 	f.StringArrayVar(&s.Set, "set", nil, "option of a policy, as POLICY.OPTION=VALUE; may be repeated")
@@ -49,27 +51,50 @@ func bindBudget(f *pflag.FlagSet, b *eviction.Budget, whole string) {
 
 // What a model of the user's runs with where neither is said. At half of the prompt the policy finds nearly
 // what the full cache does, and adds next to no time before the first token (docs/policies.md, Defaults).
-const (
-	defaultBudget  = "50%"
-	withoutAdapter = "snapkv" // the policy of a model without an adapter
-)
+const defaultBudget = "50%"
 
 // bindPolicy adds --policy; more is what else it takes.
 func bindPolicy(f *pflag.FlagSet, policy *string, more string) {
-	f.StringVar(policy, "policy", "lookaheadkv", "eviction policy (see evict policies)"+more+"; "+withoutAdapter+" without an adapter")
+	f.StringVar(policy, "policy", lineup.WithAdapter, "eviction policy (see evict policies)"+more+"; "+lineup.WithoutAdapter+" without an adapter")
 }
 
-// choosePolicy takes withoutAdapter where no adapter is given and no policy is asked for. It refuses
-// several, and one that lacks its adapter, before a model is fetched.
-func (s *setup) choosePolicy(cmd *cobra.Command, policy *string) error {
-	if !cli.GivenFlags(cmd.Flags()).Given("policy") && s.Model != "" && len(s.Adapters) == 0 {
-		*policy = withoutAdapter
-		fmt.Fprintf(cmd.ErrOrStderr(), "no adapter is given: the policy is %s; \"train lookahead --model %s -o DIR\" makes one, and --adapter DIR takes it\n", *policy, s.Model)
+// open opens the model for one policy. Where none is asked for, that is the one of the adapter that there is for the
+// model. It refuses several, and one that lacks its adapter, before the weights are loaded, and before they are
+// fetched where config.json tells. before, if any, then sees the model.
+func (s *setup) open(cmd *cobra.Command, policy *string, before func(m *model.Model) error) (*lineup.Lineup, error) {
+	err := lineup.CheckOne(*policy)
+	asked := cli.GivenFlags(cmd.Flags()).Given("policy")
+	if err == nil && asked {
+		err = s.CheckAdapters(cmd.Context(), *policy)
 	}
-	if err := cmp.Or(lineup.CheckOne(*policy), s.CheckAdapters(*policy)); err != nil {
-		return fmt.Errorf("%s: %w", cmd.Name(), err)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cmd.Name(), err)
 	}
-	return nil
+	s.AdaptersByDefault = !cli.GivenFlags(cmd.Flags()).Given("adapter")
+	s.Before = func(l *lineup.Lineup) error {
+		if !asked {
+			*policy = s.announce(cmd.ErrOrStderr(), l)
+		}
+		if err := l.CheckAdapters(*policy); err != nil || before == nil {
+			return err
+		}
+		return before(l.Model)
+	}
+	return s.Open(cmd.Context(), cmd.ErrOrStderr())
+}
+
+// announce says which policy a model of the user's runs with where none is asked for, and why.
+func (s *setup) announce(log io.Writer, l *lineup.Lineup) string {
+	policy, from := l.DefaultPolicy()
+	switch {
+	case policy == lineup.WithoutAdapter:
+		fmt.Fprintf(log, "there is no adapter for the model: the policy is %s; \"train lookahead --model %s -o DIR\" makes one, and --adapter DIR takes it\n", policy, s.Model)
+	case from == lineup.Shipped:
+		fmt.Fprintf(log, "an adapter for the model comes with this program: the policy is %s; --policy takes another\n", policy)
+	case from != "":
+		fmt.Fprintf(log, "%s has an adapter for the model: the policy is %s; --policy takes another\n", from, policy)
+	}
+	return policy
 }
 
 // pictureFormat is the format of a flag's picture; path may be "".

@@ -6,6 +6,7 @@ import (
 
 	"glimpse/console"
 	"glimpse/evaluation/inspection"
+	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/internal/tables"
@@ -61,17 +62,17 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 					return fmt.Errorf("inspect: --%s: --queries shows no policy", flag)
 				}
 			}
-			if !queries {
-				if err := s.choosePolicy(cmd, &policy); err != nil {
-					return err
-				}
-			}
 			defer files.Close()
 			html, npz := files.Open("--html", htmlPath), files.Open("--npz", npzPath)
 			if err := files.Err(); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
-			l, err := s.Open(cmd.Context(), cmd.ErrOrStderr())
+			var l *lineup.Lineup
+			if queries {
+				l, err = s.Open(cmd.Context(), cmd.ErrOrStderr())
+			} else {
+				l, err = s.open(cmd, &policy, nil)
+			}
 			if err != nil {
 				return err
 			}

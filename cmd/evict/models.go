@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"glimpse/adapters"
 	"glimpse/model"
 	"glimpse/model/gguf"
 
@@ -17,12 +18,13 @@ func newModels() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "models",
-		Short: "List the model architectures and RoPE scaling types that can be loaded",
+		Short: "List the model architectures that can be loaded, and the models that adapters ship for",
 		Long: `List the model architectures that --model can load: the name that stands in
 config.json under "architectures", the models that have it and the modules that
 adapters can train a LoRA update for; then the RoPE scaling types, and the names that
-GGUF files have for the architectures. --json also names the stored tensor of every
-module.`,
+GGUF files have for the architectures; then the models that adapters ship for, which
+run with them unless told otherwise. --json also names the stored tensor of every
+module, and the weights of these models.`,
 		Example: "  evict models\n  evict models --json",
 		Args:    cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,13 +50,32 @@ module.`,
 				}
 				rows = append(rows, r)
 			}
+			ship, err := adapters.Registry()
+			if err != nil {
+				return err
+			}
+			type shipped struct {
+				Model  string   `json:"model"`
+				SHA256 string   `json:"sha256"` // of its weights
+				Kinds  []string `json:"kinds"`
+			}
+			var with []shipped
+			var named []string
+			for _, m := range ship.Models {
+				s := shipped{Model: m.Name, SHA256: m.SHA256}
+				for _, a := range m.Adapters {
+					s.Kinds = append(s.Kinds, a.Kind)
+				}
+				with, named = append(with, s), append(named, m.Name+" ("+strings.Join(s.Kinds, ", ")+")")
+			}
 			if asJSON {
 				return writeObject(cmd, struct {
-					Schema        string   `json:"schema"`
-					Architectures []row    `json:"architectures"`
-					RoPEScaling   []string `json:"rope_scaling"`
-					GGUF          []string `json:"gguf"` // as general.architecture has them
-				}{"glimpse.models/1", rows, model.RoPETypes(), gguf.Architectures()})
+					Schema        string    `json:"schema"`
+					Architectures []row     `json:"architectures"`
+					RoPEScaling   []string  `json:"rope_scaling"`
+					GGUF          []string  `json:"gguf"` // as general.architecture has them
+					Adapters      []shipped `json:"adapters"`
+				}{"glimpse.models/1", rows, model.RoPETypes(), gguf.Architectures(), with})
 			}
 			t := tables.New(tables.Column{Head: "ARCHITECTURE"}, tables.Column{Head: "MODULES", Optional: 1}, tables.Column{Head: "MODELS", Wrap: true})
 			for _, r := range rows {
@@ -68,8 +89,9 @@ module.`,
 			if err := t.Write(cmd.OutOrStdout(), columns); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n%s\n", tables.Wrap("RoPE scaling types: "+strings.Join(model.RoPETypes(), ", "), columns),
-				tables.Wrap("Architectures of GGUF files: "+strings.Join(gguf.Architectures(), ", "), columns))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n%s\n%s\n", tables.Wrap("RoPE scaling types: "+strings.Join(model.RoPETypes(), ", "), columns),
+				tables.Wrap("Architectures of GGUF files: "+strings.Join(gguf.Architectures(), ", "), columns),
+				tables.Wrap("Models with shipped adapters: "+strings.Join(named, "; "), columns))
 			return err
 		},
 	}

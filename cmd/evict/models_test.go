@@ -16,7 +16,7 @@ func TestModelsLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range append(model.Families.Names(), "q,k,v,o,gate,up,down", "q,k,v,o,up,down", strings.Join(model.RoPETypes(), ", ")) {
+	for _, want := range append(model.Families.Names(), "q,k,v,o,gate,up,down", "q,k,v,o,up,down", strings.Join(model.RoPETypes(), ", "), "Models with shipped adapters: ", "glimpse-reference (judgeq, lookaheadkv)") {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing from\n%s", want, out)
 		}
@@ -31,12 +31,19 @@ func TestModelsLists(t *testing.T) {
 			Modules      []struct{ Name, Tensor string }
 		}
 		RoPEScaling []string `json:"rope_scaling"`
+		Adapters    []struct {
+			Model, SHA256 string
+			Kinds         []string
+		}
 	}
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatal(err)
 	}
 	if len(list.Architectures) != len(model.Families.Names()) || len(list.RoPEScaling) != len(model.RoPETypes()) {
 		t.Errorf("%d architectures and %d scaling types", len(list.Architectures), len(list.RoPEScaling))
+	}
+	if len(list.Adapters) == 0 || len(list.Adapters[0].SHA256) != 64 || len(list.Adapters[0].Kinds) == 0 {
+		t.Errorf("shipped adapters %+v", list.Adapters)
 	}
 	for _, a := range list.Architectures {
 		for _, m := range a.Modules {

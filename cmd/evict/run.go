@@ -53,18 +53,14 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 			if err := o.Choice.Check(); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
-			if err := s.choosePolicy(cmd, &policy); err != nil {
-				return err
-			}
 			var prompt *console.Prompt
 			var unreadable error // told once the policy is known to be right
-			s.Before = func(m *model.Model) error {
+			l, err := s.open(cmd, &policy, func(m *model.Model) error {
 				if prompt, unreadable = p.Read(cmd.Context(), m, cli.Input(cmd.Context(), cmd.InOrStdin()), p.exampleSeed); unreadable != nil {
 					return nil
 				}
 				return s.CheckMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: len(prompt.IDs), Budget: o.Budget.Of(len(prompt.IDs)), MaxNew: o.MaxNew})
-			}
-			l, err := s.Open(cmd.Context(), cmd.ErrOrStderr())
+			})
 			if err != nil {
 				return err
 			}

@@ -15,7 +15,7 @@ import (
 // TestS3: model and adapter from a bucket answer as the local ones do; the model's
 // weights are fetched once; what was altered in the bucket is refused.
 func TestS3(t *testing.T) {
-	const reference, adapters = "../../model/builtin/reference", "../../model/builtin/adapters/lookaheadkv"
+	const reference, adapters = "../../model/builtin/reference", "../../adapters/reference/lookaheadkv"
 	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
 		t.Setenv("GLIMPSE_CACHE", t.TempDir())
 		store, _, err := objectstore.Open(t.Context(), "s3://test/x", objectstore.Settings{Endpoint: s.URL})

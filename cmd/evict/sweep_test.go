@@ -27,7 +27,7 @@ func sweepFolder(t *testing.T, rows []int, modules []string) (folder string, nam
 		for i, m := range modules {
 			name := fmt.Sprintf("lookaheadkv-n%d-%s-lr0.001", n, m)
 			place := filepath.Join(fmt.Sprintf("pass-%d", i+1), "adapters", name)
-			if err := os.CopyFS(filepath.Join(folder, place), os.DirFS("../../model/builtin/adapters/lookaheadkv")); err != nil {
+			if err := os.CopyFS(filepath.Join(folder, place), os.DirFS("../../adapters/reference/lookaheadkv")); err != nil {
 				t.Fatal(err)
 			}
 			points, names = append(points, point{name, n, m, 1e-3, filepath.Join("elsewhere", place)}), append(names, name)

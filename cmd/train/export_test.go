@@ -70,6 +70,16 @@ func TestExport(t *testing.T) {
 	if _, _, err := execute(t, t.Context(), "export", filepath.Join(dir, "adapter"), filepath.Join(dir, "even"), "--pooling", "2"); err == nil || !strings.Contains(err.Error(), "want an odd width") {
 		t.Errorf("--pooling 2: error %v", err)
 	}
+	must(t, "export", filepath.Join(dir, "adapter"), filepath.Join(dir, "bf16"), "--dtype", "bf16")
+	must(t, "export", filepath.Join(dir, "bf16"), filepath.Join(dir, "bf16 again")) // is as it was
+	for file, data := range files(t, filepath.Join(dir, "bf16")) {
+		if strings.HasSuffix(file, ".safetensors") && len(data) > len(want[file])*7/10 || data != files(t, filepath.Join(dir, "bf16 again"))[file] {
+			t.Errorf("--dtype bf16: %s has %d bytes of %d, or others when it is exported again", file, len(data), len(want[file]))
+		}
+	}
+	if _, _, err := execute(t, t.Context(), "export", filepath.Join(dir, "adapter"), filepath.Join(dir, "odd"), "--dtype", "float16"); err == nil || !strings.Contains(err.Error(), `dtype: got "float16", want one of: float32, bf16`) {
+		t.Errorf("--dtype float16: error %v", err)
+	}
 	run := filepath.Join(dir, "run")
 	config := filepath.Join(dir, "c.yaml")
 	text := `{tokens: 64, train: {steps: 2, batch: 1, validation: {samples: 1, every: 1}}, adapters: [
@@ -196,5 +206,48 @@ func TestS3Run(t *testing.T) {
 		if !errors.Is(err, objectstore.ErrDenied) {
 			t.Errorf("wrong secret: error %v, want ErrDenied before the run starts", err)
 		}
+	})
+}
+
+// TestExportToARegistry: an exported adapter is listed by its model's weights, in a folder and in a bucket, once.
+func TestExportToARegistry(t *testing.T) {
+	dir := t.TempDir()
+	must(t, small(dir)...)
+	adapter := filepath.Join(dir, "adapter")
+	stored, err := checkpoints.ReadAdapter(adapter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(t *testing.T, registry string, s objectstore.Settings, more ...string) {
+		for range 2 { // the same again changes nothing
+			must(t, append([]string{"export", adapter, registry + "/tiny/learned", "--registry", registry}, more...)...)
+		}
+		must(t, append([]string{"export", adapter, registry + "/tiny/smaller", "--dtype", "bf16", "--registry", registry}, more...)...)
+		r, done, err := objectstore.OpenRegistry(t.Context(), registry, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		if len(r.Models) != 1 || len(r.Models[0].Adapters) != 1 {
+			t.Fatalf("listed %+v, want one adapter", r.Models)
+		}
+		m := r.Models[0]
+		if m.SHA256 != stored.Base.SHA256 || m.HiddenSize != 192 || m.Layers != 8 || m.Adapters[0].Path != "tiny/smaller" || m.Adapters[0].Kind != "lookaheadkv" {
+			t.Errorf("listed %+v", m)
+		}
+		if read, err := r.ReadAdapters(&m); err != nil || !read[0].BF16 {
+			t.Errorf("read %v, %v", read, err)
+		}
+		_, _, err = execute(t, t.Context(), append([]string{"export", adapter, registry + "/elsewhere", "--registry", registry + "/tiny"}, more...)...)
+		if err == nil || !strings.Contains(err.Error(), "--registry: registry "+registry+"/tiny: the adapter is to be in "+registry+"/elsewhere, want a folder below the registry's") {
+			t.Errorf("a target beside the registry: error %v", err)
+		}
+		if _, err := objectstore.ReadAdapter(t.Context(), registry+"/elsewhere", s); !errors.Is(err, checkpoints.ErrNotAdapter) && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a refused export wrote its adapter (%v)", err)
+		}
+	}
+	t.Run("folder", func(t *testing.T) { check(t, filepath.Join(t.TempDir(), "team"), objectstore.Settings{}) })
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		check(t, "s3://test/team", objectstore.Settings{Endpoint: s.URL}, "--s3-endpoint", s.URL)
 	})
 }

@@ -22,7 +22,7 @@ type policySpec struct {
 	name string
 	text string // as it is reported; "" for the policy's name
 	set  eviction.Overrides
-	all  bool // it is one of all, and may be left out
+	may  bool // it may be left out, as one of all, or with "?" behind it
 }
 
 // splitPolicies splits a list with commas between.
@@ -48,7 +48,8 @@ func splitPolicies(list string) (items []string, err error) {
 	return items, nil
 }
 
-// parsePolicies reads a list with commas between; "all" are all policies that do not stand before it.
+// parsePolicies reads a list with commas between; "all" are all policies that do not stand before it. Those, and
+// one with "?" behind it, are left out where there is no adapter or pattern that they need.
 func parsePolicies(list string) ([]policySpec, error) {
 	items, err := splitPolicies(list)
 	if err != nil {
@@ -58,16 +59,18 @@ func parsePolicies(list string) ([]policySpec, error) {
 	for _, item := range items {
 		if item == "all" {
 			for _, name := range eviction.Policies.Names() {
-				if s := (policySpec{name: name, all: true}); !slices.ContainsFunc(out, s.same) {
+				if s := (policySpec{name: name, may: true}); !slices.ContainsFunc(out, s.same) {
 					out = append(out, s)
 				}
 			}
 			continue
 		}
+		item, may := strings.CutSuffix(item, "?")
 		spec, err := parsePolicy(item)
 		if err != nil {
 			return nil, err
 		}
+		spec.may = may
 		out = append(out, spec)
 	}
 	for i, s := range out {
@@ -185,8 +188,8 @@ func merged(under, over eviction.Overrides) eviction.Overrides {
 // Contenders makes the named policies; a learned one once per adapter of its kind,
 // one that takes a draft once per draft model. A name may have options of its own:
 // "snapkv,snapkv(kernel=1)" are two. What was given on the command line and no policy takes
-// is an error, and so is what does not fit the model. Of "all" those are left out that need
-// an adapter or a pattern that there is none of; LeftOut says which.
+// is an error, and so is what does not fit the model. Of "all", and of those with "?" behind them,
+// are left out what needs an adapter or a pattern that there is none of; LeftOut says which.
 func (l *Lineup) Contenders(list string) ([]evaluation.Contender, error) {
 	out, names, err := l.contenders(list)
 	if err != nil {
@@ -206,7 +209,7 @@ func (l *Lineup) contenders(list string) (out []evaluation.Contender, names []st
 		own := *l
 		own.overrides, own.set = merged(l.overrides, spec.set), merged(l.set, spec.set)
 		more, err := own.variants(spec.name)
-		if errors.Is(err, errNeeds) && spec.all {
+		if errors.Is(err, errNeeds) && spec.may {
 			l.LeftOut = append(l.LeftOut, err.Error())
 			continue
 		}
@@ -277,7 +280,9 @@ func (l *Lineup) checkUsed(names []string, contenders []evaluation.Contender) er
 	}
 	list := strings.Join(names, ", ")
 	for _, a := range l.adapters {
-		if a.asked && !used(func(r eviction.Resources) bool { return r.Adapter == a.Adapter }) {
+		if a.asked != "" && !used(func(r eviction.Resources) bool { // one of those of a registry is enough
+			return slices.ContainsFunc(l.adapters, func(o adapter) bool { return o.asked == a.asked && r.Adapter == o.Adapter })
+		}) {
 			return fmt.Errorf("adapter %q of kind %q: no policy of %s takes it", a.name, a.Kind(), list)
 		}
 	}

@@ -4,6 +4,7 @@
 package lineup
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 
-	"glimpse/checkpoints"
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/eviction"
@@ -27,7 +27,7 @@ import (
 	"glimpse/model/hub"
 )
 
-// Shipped names the adapters that come with the built-in model, and its draft companion.
+// Shipped names the adapters that come with the programs, and the draft companion of the built-in model.
 const Shipped = "shipped"
 
 // Options say what is opened. The names are those of the flags of evict.
@@ -35,25 +35,20 @@ type Options struct {
 	Model, Device string
 	CacheDType    string // of keys and values: auto, float32 or bf16
 	Adapters      []string
-	Drafts        []string
-	Pattern       string
-	Set           []string // policy.option=value
-	Seed          uint64
-	S3            objectstore.Settings
-	ChatOptions   []string // variables of the chat template
-	ChatDate      string   // that it is told
+	// AdaptersByDefault tells that Adapters are a user's defaults, for any model: a registry among them that does not
+	// know the model is passed over, and nothing need take them.
+	AdaptersByDefault bool
+	Drafts            []string
+	Pattern           string
+	Set               []string // policy.option=value
+	Seed              uint64
+	S3                objectstore.Settings
+	ChatOptions       []string // variables of the chat template
+	ChatDate          string   // that it is told
 
-	// Before, where it is set, sees the model before its weights are loaded.
-	Before func(m *model.Model) error
-}
-
-// adapter is a loaded adapter.
-type adapter struct {
-	name    string
-	pooling int
-	sha256  string // see checkpoints.Adapter.SHA256
-	asked   bool   // for by name, not as one of those that ship with the model
-	model.Adapter
+	// Before, where it is set, sees the model before its weights are loaded, when it is known which adapters there are
+	// for it: CheckAdapters and DefaultPolicy work.
+	Before func(l *Lineup) error
 }
 
 // draft is a model that writes drafts.
@@ -68,6 +63,7 @@ type Lineup struct {
 	// LeftOut says which of "all" policies could not take part, and why.
 	LeftOut []string
 
+	found     []found // adapters, before the weights are loaded
 	adapters  []adapter
 	drafts    []draft // none: the model itself
 	pattern   *eviction.Pattern
@@ -91,46 +87,23 @@ func (s *Options) Open(ctx context.Context, log io.Writer) (*Lineup, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, Chat: chatOptions, BeforeWeights: s.Before})
-	if err != nil {
+	l := &Lineup{set: set, seed: s.Seed, asked: *s}
+	var refused error // which says nothing of the model
+	l.Model, err = hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: s.Device, CacheDType: s.CacheDType, Chat: chatOptions, BeforeWeights: func(m *model.Model) error {
+		l.Model = m
+		if refused = l.look(ctx, s); refused != nil || s.Before == nil {
+			return refused
+		}
+		return s.Before(l)
+	}})
+	if err = cmp.Or(refused, err); err != nil {
 		return nil, err
 	}
-	l := &Lineup{Model: m, set: set, seed: s.Seed, asked: *s}
 	if err := l.fill(ctx, s, log); err != nil {
 		l.Close()
 		return nil, err
 	}
 	return l, nil
-}
-
-// CheckAdapters is an error where a policy of the list needs an adapter and there is none: only
-// the built-in model brings adapters. It is known before a model is opened.
-func (s *Options) CheckAdapters(policies string) error {
-	if s.Model == "" || len(s.Adapters) > 0 {
-		return nil
-	}
-	set, err := eviction.ParseOverrides(s.Set)
-	if err != nil {
-		return err
-	}
-	specs, err := parsePolicies(policies)
-	if err != nil {
-		return err
-	}
-	for _, spec := range specs {
-		needs, err := eviction.NeedsOf(spec.name, merged(set, spec.set))
-		if err != nil {
-			return err
-		}
-		if needs.Adapter != "" && !spec.all {
-			return needsAdapter(spec.name, needs.Adapter)
-		}
-	}
-	return nil
-}
-
-func needsAdapter(policy, kind string) error {
-	return fmt.Errorf("policy %s: %w an adapter of kind %q; train one and give it with --adapter", policy, errNeeds, kind)
 }
 
 // Close closes all models.
@@ -164,8 +137,8 @@ func (l *Lineup) Companions(ctx context.Context) (datasets.Contents, error) {
 // win.
 const policyDefaults = "glimpse_policies.json"
 
-func (l *Lineup) fill(ctx context.Context, s *Options, log io.Writer) error {
-	var err error
+// look reads what is known before the weights are loaded.
+func (l *Lineup) look(ctx context.Context, s *Options) (err error) {
 	if l.overrides, err = readDefaults(l.Folder()); err != nil {
 		return fmt.Errorf("model %s: %w", l.Name, err)
 	}
@@ -175,6 +148,11 @@ func (l *Lineup) fill(ctx context.Context, s *Options, log io.Writer) error {
 		}
 		maps.Copy(l.overrides[policy], options)
 	}
+	l.found, err = s.find(ctx, l.Model)
+	return err
+}
+
+func (l *Lineup) fill(ctx context.Context, s *Options, log io.Writer) error {
 	if err := l.addPattern(s.Pattern); err != nil {
 		return err
 	}
@@ -183,18 +161,8 @@ func (l *Lineup) fill(ctx context.Context, s *Options, log io.Writer) error {
 			return err
 		}
 	}
-	specs, err := withSweeps(s.Adapters)
-	if err != nil {
-		return err
-	}
-	if len(specs) == 0 && s.Model == "" {
-		specs = []string{Shipped}
-	}
-	if len(specs) == 0 {
-		return nil
-	}
-	for _, spec := range specs {
-		if err := l.addAdapter(ctx, s, spec); err != nil {
+	for _, f := range l.found {
+		if err := l.addAdapter(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -293,51 +261,5 @@ func (l *Lineup) addDraft(ctx context.Context, spec string, s *Options, log io.W
 		}
 	}
 	l.drafts = append(l.drafts, d)
-	return nil
-}
-
-// addAdapter loads one adapter, or all that ship with the built-in model.
-func (l *Lineup) addAdapter(ctx context.Context, s *Options, spec string) error {
-	if spec == Shipped {
-		if l.Name != builtin.Name {
-			return fmt.Errorf("adapter %q: only the built-in model has shipped adapters", spec)
-		}
-		kinds, err := fs.ReadDir(builtin.Adapters(), ".")
-		if err != nil {
-			return err
-		}
-		for _, kind := range kinds {
-			stored, err := checkpoints.ReadAdapterFS(builtin.Adapters(), kind.Name())
-			if err != nil {
-				return err
-			}
-			if err := l.addStored(ctx, Shipped, stored, false); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	name, dir, ok := strings.Cut(spec, "=")
-	if !ok || objectstore.IsURL(spec) {
-		name, dir = "", spec
-	}
-	stored, err := objectstore.ReadAdapter(ctx, dir, s.S3)
-	if err != nil {
-		return err
-	}
-	return l.addStored(ctx, name, stored, true)
-}
-
-func (l *Lineup) addStored(ctx context.Context, name string, stored *checkpoints.Adapter, asked bool) error {
-	a, err := l.LoadAdapter(ctx, stored)
-	if err != nil {
-		return err
-	}
-	for _, other := range l.adapters {
-		if other.name == name && other.Kind() == a.Kind() {
-			return fmt.Errorf("two adapters of kind %q named %q; name them, as NAME=DIR", a.Kind(), name)
-		}
-	}
-	l.adapters = append(l.adapters, adapter{name: name, pooling: stored.PoolingKernel, sha256: stored.SHA256(), asked: asked, Adapter: a})
 	return nil
 }

@@ -101,7 +101,8 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 	for _, what := range s.absent() {
 		d.lacks("  needs", what)
 	}
-	names, err := lineup.PolicyNames(strings.Join(d.job.Policies, ","))
+	list := strings.Join(d.job.Policies, ",")
+	names, err := lineup.PolicyNames(list)
 	if err != nil {
 		return err
 	}
@@ -114,11 +115,24 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 		switch {
 		case err != nil:
 			return err
-		case needs.Adapter != "" && len(s.Adapters) == 0 && s.Model != "":
-			d.lacks("  policy "+name, "an adapter: train one and give it with --adapter")
 		case needs.Pattern && s.Pattern == "" && s.Model != "":
 			d.w.Add("  policy "+name, "needs a pattern: find one with evict patterns and give it with --pattern, or have it in the model's folder")
 		}
+	}
+	err = lineup.EachNeeded(list, overrides, func(policy, kind string) error {
+		ships := false
+		if known {
+			if ships, err = lineup.MayShip(m, kind); err != nil {
+				return err
+			}
+		}
+		if !ships && len(s.Adapters) == 0 {
+			d.lacks("  policy "+policy, "an adapter: train one and give it with --adapter")
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	var all lengths
 	var without []string // subtasks that have no data and were not asked for by name

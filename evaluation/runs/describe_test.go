@@ -108,6 +108,12 @@ func TestDescribeAsksNoNetwork(t *testing.T) {
 	if !strings.Contains(err, "1 thing missing") {
 		t.Errorf("error %q", err)
 	}
+	for _, left := range []string{"full,lookaheadkv?", "all"} { // which a run leaves out
+		j.Policies = Names{left}
+		if out, err := described(t, j); err != "" || strings.Contains(out, "MISSING") {
+			t.Errorf("%s: %s, %q", left, err, out)
+		}
+	}
 	j.Policies = Names{"full"}
 	if _, err := described(t, j); err != "" {
 		t.Errorf("a model that a run fetches is no error: %s", err)

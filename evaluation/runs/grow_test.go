@@ -15,7 +15,7 @@ import (
 // TestResumeAddsPoliciesAndBudgets: a run goes on with more policies, budgets and adapters than it was begun
 // with. What it lacks is measured, on one process and on ranks, and comes to the bytes of a run of all.
 func TestResumeAddsPoliciesAndBudgets(t *testing.T) {
-	shipped := filepath.Join("..", "..", "model", "builtin", "adapters")
+	shipped := filepath.Join("..", "..", "adapters", "reference")
 	for _, c := range []struct {
 		name            string
 		before, added   string // policies
@@ -152,7 +152,7 @@ func TestAddingIsRefused(t *testing.T) {
 		"set (was not set, is":   func(j *Job) { j.Set = []string{"snapkv.kernel=1"} },
 		`begun with models [""]`: func(j *Job) { j.Models = []Subject{{}, {Model: "other"}} },
 		`"adapter judgeq shipped" is gone`: func(j *Job) {
-			j.Models = []Subject{{Adapters: []string{"x=../../model/builtin/adapters/lookaheadkv"}}}
+			j.Models = []Subject{{Adapters: []string{"x=../../adapters/reference/lookaheadkv"}}}
 			j.Policies = Names{"lookaheadkv"}
 		},
 		"the data have changed since": func(j *Job) { prompts(t, data, "prompts.jsonl", "13") },

@@ -76,8 +76,10 @@ type Job struct {
 type Subject struct {
 	Model    string   `json:"model"`
 	Adapters []string `json:"adapters,omitempty"`
-	Drafts   []string `json:"drafts,omitempty"`
-	Pattern  string   `json:"pattern,omitempty"`
+	// AdaptersByDefault tells that Adapters are a user's defaults, see lineup.Options.
+	AdaptersByDefault bool     `json:"adapters_by_default,omitempty"`
+	Drafts            []string `json:"drafts,omitempty"`
+	Pattern           string   `json:"pattern,omitempty"`
 }
 
 // SetScalar makes a model's name alone a Subject.
@@ -193,8 +195,8 @@ func (j *Job) complete() {
 	}
 	if len(j.Policies) == 0 {
 		j.Policies = Names{DefaultPolicies}
-		if slices.ContainsFunc(j.Models, func(s Subject) bool { return s.Model != "" && len(s.Adapters) == 0 }) {
-			j.Policies = Names{"full,streamingllm,h2o,tova,snapkv,pyramidkv,adakv,dapq,laq,oracle"} // those that need no adapter
+		if slices.ContainsFunc(j.Models, func(s Subject) bool { return s.Model != "" }) {
+			j.Policies = Names{"full,streamingllm,h2o,tova,snapkv,pyramidkv,adakv,dapq,laq,judgeq?,lookaheadkv?,oracle"}
 		}
 	}
 	if len(j.Budgets) == 0 {
@@ -226,12 +228,6 @@ func (j *Job) check() ([]plan, error) {
 	j.complete()
 	if err := errors.Join(eviction.CheckBudgets(j.Budgets), lineup.CheckPolicies(strings.Join(j.Policies, ",")), j.Sampling.Check(), model.CheckCacheDType(j.CacheDType)); err != nil {
 		return nil, err
-	}
-	for _, m := range j.Models {
-		asked := lineup.Options{Model: m.Model, Adapters: m.Adapters, Set: j.Set}
-		if err := asked.CheckAdapters(strings.Join(j.Policies, ",")); err != nil && !j.described {
-			return nil, err
-		}
 	}
 	if _, err := eviction.ParseOverrides(j.Set); err != nil {
 		return nil, err

@@ -46,6 +46,12 @@ func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
+	for _, s := range j.Models { // before the first is measured
+		o := lineup.Options{Model: s.Model, Adapters: s.Adapters, Set: j.Set, S3: j.S3}
+		if err := o.CheckAdapters(ctx, strings.Join(j.Policies, ",")); err != nil {
+			return nil, fmt.Errorf("eval: %w", err)
+		}
+	}
 	if err := j.identify(ctx, log); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
@@ -207,10 +213,15 @@ func (j *Job) open(ctx context.Context, s Subject, plans []plan, log io.Writer) 
 	}
 	policies := strings.Join(j.Policies, ",")
 	o := lineup.Options{
-		Model: s.Model, Device: kernels.DeviceOfRank(j.Device, j.Ranks.Local(), j.Ranks.Size()), CacheDType: j.CacheDType, Adapters: s.Adapters, Drafts: s.Drafts, Pattern: s.Pattern,
+		Model: s.Model, Device: kernels.DeviceOfRank(j.Device, j.Ranks.Local(), j.Ranks.Size()), CacheDType: j.CacheDType, Adapters: s.Adapters, AdaptersByDefault: s.AdaptersByDefault, Drafts: s.Drafts, Pattern: s.Pattern,
 		Set: j.Set, Seed: j.Seed, S3: j.S3, ChatOptions: j.ChatOptions, ChatDate: j.ChatDate,
 	}
-	o.Before = func(m *model.Model) error { return j.checkMemory(ctx, m, &o, policies, plans) }
+	o.Before = func(l *lineup.Lineup) error {
+		if err := l.CheckAdapters(policies); err != nil {
+			return err
+		}
+		return j.checkMemory(ctx, l.Model, &o, policies, plans)
+	}
 	l, err := o.Open(ctx, log)
 	if err != nil {
 		return nil, nil, err

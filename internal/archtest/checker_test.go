@@ -15,7 +15,7 @@ import (
 // and the programs, which are known by their prefix.
 var lines = [][]string{
 	{"console", "evaluation", "training", "generation"},
-	{"eviction", "lora", "softtokens", "losses"},
+	{"eviction", "lora", "softtokens", "losses", "adapters"},
 	{"autodiff", "model"},
 	{"checkpoints"},
 	{"kernels", "datasets"},

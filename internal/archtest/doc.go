@@ -7,7 +7,7 @@
 //
 //	cmd/*  scripts/*                             programs
 //	console  evaluation  training  generation
-//	eviction  lora  softtokens  losses
+//	eviction  lora  softtokens  losses  adapters
 //	autodiff  model
 //	checkpoints
 //	kernels  datasets

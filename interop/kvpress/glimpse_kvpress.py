@@ -76,7 +76,7 @@ class LearnedPress(BasePress):
             factors = load_file(folder / "adapter_model.safetensors")
             for name in filter(None, map(LORA.fullmatch, factors)):
                 up = factors[name[0].replace(".lora_A.", ".lora_B.")]
-                self.lora[name[1]] = factors[name[0]], up * (config["lora_alpha"] / config["r"])
+                self.lora[name[1]] = factors[name[0]].float(), up.float() * (config["lora_alpha"] / config["r"])
 
     @contextmanager
     def __call__(self, model: PreTrainedModel):

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, pipe
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = Path(os.environ.get("GLIMPSE_PRESS_MODEL", ROOT / "model/builtin/reference"))
 ADAPTERS = [Path(p) for p in os.environ.get("GLIMPSE_PRESS_ADAPTERS", "").split(",") if p] or [
-    ROOT / "model/builtin/adapters/lookaheadkv", ROOT / "model/builtin/adapters/judgeq"]
+    ROOT / "adapters/reference/lookaheadkv", ROOT / "adapters/reference/judgeq"]
 PRESSES = {press.kind: press for press in (LookaheadKVPress, JudgeQPress)}
 
 

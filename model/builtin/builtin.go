@@ -42,16 +42,3 @@ func Draft() fs.FS {
 	}
 	return sub
 }
-
-//go:embed adapters
-var adapters embed.FS
-
-// Adapters holds the adapter folders that ship with the reference model, one per
-// kind.
-func Adapters() fs.FS {
-	sub, err := fs.Sub(adapters, "adapters")
-	if err != nil {
-		panic(err) // the folder is embedded under this name
-	}
-	return sub
-}
