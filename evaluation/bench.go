@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/model"
 )
@@ -80,7 +81,7 @@ type Bench struct {
 	Agreement  Agreements
 	Batch      int // sessions that are decoded together; 0 and 1: none with another
 
-	batch *eviction.Batch // of the sample in work
+	engine *engine.Engine // of the sample in work
 }
 
 // only is the bench of some of its cells, by their places: of the policies and the budgets that these have.
@@ -276,13 +277,8 @@ func (b *Bench) Study(ctx context.Context, ids []int32, t *Turn) (*eviction.Stud
 		budgets[i] = budget.Of(len(ids))
 	}
 	b.Runtime.MaxNew = t.MaxNew
-	l, opt := b.listen(t, len(ids))
-	study, err := b.Runtime.StudyGenerate(ctx, append(policies, critic), ids, budgets, opt)
-	if err != nil {
-		return nil, err
-	}
-	study.Response = l.answer(study.Response, false).IDs
-	return study, nil
+	opt := model.GenerateOptions{MaxNew: t.MaxNew, Sampling: b.Sampling, OnToken: engine.StopAt(b.Runtime.Runner.Model, t.Stop, t.SkipLeading)}
+	return b.Runtime.StudyGenerate(ctx, append(policies, critic), ids, budgets, opt)
 }
 
 // agree measures how an answer agrees with the full cache's.

@@ -1,14 +1,13 @@
 package evaluation
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
+	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/stats"
 	"glimpse/model"
-	"glimpse/model/tokenizer"
 )
 
 // conversation is one cell's part in a sample: its evicted cache answers turn by turn, and
@@ -22,7 +21,6 @@ type conversation struct {
 	measures Measures
 
 	session *eviction.Session
-	heard   *listener
 	turn    int
 	forcing bool
 	read    eviction.Traffic
@@ -34,52 +32,44 @@ type conversation struct {
 // converse lets all cells answer, as many together as a batch takes. What a cell answers does
 // not depend on the others. Errors of cells are theirs.
 func (b *Bench) converse(ctx context.Context, cells []*conversation) error {
-	if b.Batch <= 1 {
-		for _, c := range cells {
-			if err := c.alone(ctx); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if b.batch == nil {
+	if b.engine == nil {
 		var err error
-		if b.batch, err = b.Runtime.NewBatch(b.Batch); err != nil {
+		if b.engine, err = engine.New(b.Runtime, max(1, b.Batch)); err != nil {
 			return err
 		}
 	}
-	of := make(map[*eviction.Answer]*conversation)
-	join := func(c *conversation) error {
-		a, err := c.join(ctx)
+	of := make(map[*engine.Answer]*conversation)
+	submit := func(c *conversation) error {
+		r, more, err := c.next(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case a == nil:
+		case err != nil || !more:
 			c.end(err)
-		default:
-			of[a] = c
+			return nil
 		}
-		return nil
+		a, err := b.engine.Submit(r)
+		of[a] = c
+		return err
 	}
-	next := 0
-	for {
-		for ; next < len(cells) && b.batch.Room() > 0; next++ {
-			if err := join(cells[next]); err != nil {
+	for next := 0; ; {
+		for ; next < len(cells) && len(of) < max(1, b.Batch); next++ {
+			if err := submit(cells[next]); err != nil {
 				return b.abandon(err)
 			}
 		}
-		if b.batch.Len() == 0 {
-			if next == len(cells) {
-				return nil
-			}
-			continue
+		if len(of) == 0 {
+			return nil
 		}
-		ended, err := b.batch.Step(ctx)
+		events, err := b.engine.Step(ctx)
 		if err != nil {
 			return b.abandon(err)
 		}
-		for _, a := range ended {
-			c := of[a]
+		for _, e := range events {
+			if !e.Done {
+				continue
+			}
+			a, c := e.Answer, of[e.Answer]
 			delete(of, a)
 			if a.Err() != nil {
 				c.end(fmt.Errorf("turn %d: %w", c.turn+1, a.Err()))
@@ -88,18 +78,18 @@ func (b *Bench) converse(ctx context.Context, cells []*conversation) error {
 			if c.forcing {
 				c.likelihood(a.LogProbs())
 			} else {
-				c.answered(a.Tokens(), a.Ended())
+				c.answered(a)
 			}
-			if err := join(c); err != nil {
+			if err := submit(c); err != nil {
 				return b.abandon(err)
 			}
 		}
 	}
 }
 
-// abandon leaves a batch that was stopped.
+// abandon leaves an engine that was stopped.
 func (b *Bench) abandon(err error) error {
-	b.batch = nil
+	b.engine = nil
 	return err
 }
 
@@ -112,42 +102,47 @@ func (c *conversation) end(err error) {
 	c.session = nil // and its cache
 }
 
-// prepare makes the session ready for what comes next: the first turn, another one, or the
-// full cache's answer. more is false where nothing does.
-func (c *conversation) prepare(ctx context.Context) (more bool, err error) {
+// next is what the engine is to do next: the first turn, another one, or the full cache's
+// answer; more is false where nothing is left.
+func (c *conversation) next(ctx context.Context) (r engine.Request, more bool, err error) {
 	switch turns := c.sample.Turns; {
 	case c.forcing:
-		return false, nil
+		return r, false, nil
 	case c.session == nil:
 		if c.session, err = c.study.Session(c.plan); err != nil {
-			return false, err
+			return r, false, err
 		}
 		c.measures[MeasureKept] = float64(c.session.Bytes())
-		return true, nil
+		return c.request(nil), true, nil
 	case c.turn < len(turns):
 		ids, whole, err := turns[c.turn].Prompt(ctx, c.answers)
 		if err == nil && whole {
 			ids, err = c.reread(ids)
 		}
 		if err != nil {
-			return false, fmt.Errorf("turn %d: %w", c.turn+1, err)
+			return r, false, fmt.Errorf("turn %d: %w", c.turn+1, err)
 		}
-		c.bench.Runtime.MaxNew = turns[c.turn].MaxNew
-		if err := c.session.Turn(ctx, ids, nil); err != nil {
-			return false, fmt.Errorf("turn %d: %w", c.turn+1, err)
-		}
-		return true, nil
+		return c.request(ids), true, nil
 	}
 	c.measures[MeasureAnswered] = float64(c.said)
 	if c.read.Steps > 0 {
 		c.measures[MeasureTraffic] = c.read.PerStep()
 	}
 	if c.session = nil; len(c.forced) == 0 {
-		return false, nil
+		return r, false, nil
 	}
 	c.forcing = true
 	c.session, err = c.study.Session(c.plan)
-	return true, err
+	return engine.Request{Session: c.session, Generate: model.GenerateOptions{Forced: c.forced}}, true, err
+}
+
+// request is the turn's, whose prompt has run where there are no ids.
+func (c *conversation) request(ids []int32) engine.Request {
+	t := &c.sample.Turns[c.turn]
+	return engine.Request{
+		Session: c.session, Prompt: ids, Stop: t.Stop, SkipLeading: t.SkipLeading,
+		Generate: model.GenerateOptions{MaxNew: t.MaxNew, Sampling: c.bench.Sampling},
+	}
 }
 
 // reread is what the session must run of a conversation that is given whole.
@@ -158,55 +153,10 @@ func (c *conversation) reread(ids []int32) ([]int32, error) {
 	return ids[kept:], err
 }
 
-// options are those of the turn's answer.
-func (c *conversation) options() model.GenerateOptions {
-	var opt model.GenerateOptions
-	c.heard, opt = c.bench.listen(&c.sample.Turns[c.turn], int(c.session.Cache.Next()))
-	return opt
-}
-
-// join enters the batch with what comes next; nil where nothing does.
-func (c *conversation) join(ctx context.Context) (*eviction.Answer, error) {
-	more, err := c.prepare(ctx)
-	switch {
-	case err != nil || !more:
-		return nil, err
-	case c.forcing:
-		return c.bench.batch.Force(c.session, c.forced)
-	}
-	return c.bench.batch.Generate(c.session, c.options())
-}
-
-// alone answers and is run without a batch.
-func (c *conversation) alone(ctx context.Context) error {
-	for {
-		more, err := c.prepare(ctx)
-		if err == nil && more && c.forcing {
-			var logProbs []float64
-			if logProbs, err = c.session.Force(ctx, c.forced); err == nil {
-				c.likelihood(logProbs)
-			}
-		} else if err == nil && more {
-			var tokens []int32
-			var ended bool
-			if tokens, ended, err = c.session.Generate(ctx, c.options()); err == nil {
-				c.answered(tokens, ended)
-			}
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err != nil || !more {
-			c.end(err)
-			return nil
-		}
-	}
-}
-
 // answered takes down the answer of a turn.
-func (c *conversation) answered(tokens []int32, ended bool) {
-	c.answers = append(c.answers, c.heard.answer(tokens, ended))
-	c.said += len(tokens)
+func (c *conversation) answered(a *engine.Answer) {
+	c.answers = append(c.answers, Answer{Text: a.Text(), IDs: a.Tokens(), Ended: a.Ended()})
+	c.said += len(a.Tokens())
 	c.read = c.read.Plus(c.session.Traffic)
 	c.turn++
 }
@@ -215,70 +165,4 @@ func (c *conversation) answered(tokens []int32, ended bool) {
 func (c *conversation) likelihood(logProbs []float64) {
 	mean, _ := stats.Mean(logProbs)
 	c.measures[MeasureNLL] = -mean
-}
-
-// listener turns tokens into the text of an answer and ends it at a stop text.
-type listener struct {
-	stream  *tokenizer.Stream // nil without a tokenizer
-	text    []byte
-	stop    []string
-	skip    bool // stop texts at the beginning
-	stopped int  // where in text a stop text begins, -1 before
-}
-
-// listen makes the options of one answer after so many tokens; the last token of an answer
-// is not run.
-func (b *Bench) listen(t *Turn, position int) (*listener, model.GenerateOptions) {
-	m := b.Runtime.Runner.Model
-	l := &listener{stop: t.Stop, skip: t.SkipLeading, stopped: -1}
-	if m.Tokenizer != nil {
-		l.stream = m.Tokenizer.NewStream(true)
-	}
-	return l, model.GenerateOptions{MaxNew: min(t.MaxNew, m.Config.MaxPositions-position+1), Sampling: b.Sampling, OnToken: l.hear}
-}
-
-func (l *listener) hear(id int32) error {
-	if l.stream == nil {
-		return nil
-	}
-	from := len(l.text)
-	l.text = append(l.text, l.stream.Push(id)...)
-	for _, s := range l.stop {
-		if s == "" {
-			continue
-		}
-		start := max(l.leading(), from-len(s)+1) // it may have begun in what came before
-		if at := bytes.Index(l.text[start:], []byte(s)); at >= 0 && (l.stopped < 0 || start+at < l.stopped) {
-			l.stopped = start + at
-		}
-	}
-	if l.stopped >= 0 {
-		return model.ErrStop
-	}
-	return nil
-}
-
-// leading is the length of the stop texts at the beginning that do not end the answer.
-func (l *listener) leading() int {
-	n := 0
-	for more := l.skip; more; {
-		more = false
-		for _, s := range l.stop {
-			if s != "" && bytes.HasPrefix(l.text[n:], []byte(s)) {
-				n, more = n+len(s), true
-			}
-		}
-	}
-	return n
-}
-
-// answer is what was said; ended tells of an end token.
-func (l *listener) answer(ids []int32, ended bool) Answer {
-	if l.stream == nil {
-		return Answer{IDs: ids, Ended: ended}
-	}
-	if l.stopped >= 0 {
-		return Answer{Text: string(l.text[:l.stopped]), IDs: ids, Ended: true}
-	}
-	return Answer{Text: string(l.text) + l.stream.Flush(), IDs: ids, Ended: ended}
 }

@@ -154,7 +154,7 @@ func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from jo
 func (o *Options) measure(ctx context.Context, b *Bench, modelName string, j job) (*measured, error) {
 	if j.cells != nil {
 		some := b.only(j.cells)
-		defer func() { b.batch = some.batch }()
+		defer func() { b.engine = some.engine }()
 		return o.measureCells(ctx, some, modelName, j)
 	}
 	return o.measureCells(ctx, b, modelName, j)

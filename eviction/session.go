@@ -209,6 +209,19 @@ func (s *Session) Rewind(tokens []int32) (kept int, err error) {
 	return 0, nil
 }
 
+// TurnInUnits is Turn that calls pause between units (see [model.Runner]), and ends with its error.
+// Meanwhile answers of other sessions may be decoded in a [Batch]; no other prompt of the
+// runtime may run. maxNew is the most tokens of the response, as of Runtime.MaxNew.
+func (s *Session) TurnInUnits(ctx context.Context, tokens, response []int32, maxNew int, pause func() error) error {
+	runner, before := s.runtime.Runner, s.runtime.MaxNew
+	runner.Pause, s.runtime.MaxNew = pause, maxNew
+	defer func() { runner.Pause, s.runtime.MaxNew = nil, before }()
+	return s.Turn(ctx, tokens, response)
+}
+
+// Model is what the session runs.
+func (s *Session) Model() *model.Model { return s.runtime.Runner.Model }
+
 func (s *Session) mostEntries() int {
 	most := 0
 	for l := range s.Cache.Layers() {

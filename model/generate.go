@@ -78,6 +78,8 @@ func (r *Runner) Continue(ctx context.Context, cache *Cache, logits *Logits, opt
 			}
 		} else if logits, err = r.Forward(ctx, cache, out.last(), step); err != nil {
 			return out.tokens, false, err
+		} else if err := r.pause(); err != nil {
+			return out.tokens, false, err
 		}
 		if err := out.stepped(); err != nil {
 			return out.tokens, false, err

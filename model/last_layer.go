@@ -27,6 +27,9 @@ func (p *prefillPass) lastLayer(l int, o *Observation, chunks [][2]int) error {
 		if !c.last {
 			p.arena.Release(mark)
 		}
+		if err := p.between(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -21,8 +21,10 @@ type prefillPass struct {
 	chunks   [][2]int        // of rows that go through a layer together
 	chunk    chunkRows       // in the present layer
 	stage    int             // of the model, that the pass is on
-	done     func(more int)  // of Runner.OnPrefill, or nil
-	rowsDone *atomic.Int64   // of all layers, on all devices
+	// pipelined: passes on several devices run at the same time.
+	pipelined bool
+	done      func(more int) // of Runner.OnPrefill, or nil
+	rowsDone  *atomic.Int64  // of all layers, on all devices
 }
 
 // newPrefillPass prepares a pass of tokens that follow the cache.
@@ -147,6 +149,14 @@ func (p *prefillPass) normalised(l, from, to int, readers ...Module) *kernels.Te
 	return p.normInto(p.arena.Alloc(t, x.Shape...), x, p.Model.Network.Layers[l].AttentionNorm)
 }
 
+// between lets others run after a chunk of a prompt in a layer.
+func (p *prefillPass) between() error {
+	if len(p.pos) == 1 || p.pipelined {
+		return nil
+	}
+	return p.pause()
+}
+
 // following is where rows [from, to) through the norm of the layer after l go; nil where
 // that layer computes them.
 func (p *prefillPass) following(l, from, to int) *kernels.Tensor {
@@ -200,6 +210,9 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation, chunks [][2]int) error 
 		}
 		if !c.last { // what is observed lives until the layer is done
 			p.arena.Release(mark)
+		}
+		if err := p.between(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -22,12 +22,25 @@ type Runner struct {
 	// That may be called concurrently where a model is on several devices.
 	OnPrefill func(tokens int) (done func(more int))
 
+	// Pause (may be nil) is called between units: of a pass over several tokens, where one chunk of
+	// them has gone through one layer, and between the steps of a response that is continued. Its
+	// error ends them. Meanwhile other runners may run.
+	Pause func() error
+
 	// Decoding steps as a graph: stepped is the rows of those that were taken without,
 	// noGraph where the device has none.
 	decodeGraph *decodeGraph
 	stepped     int
 	noGraph     bool
 	prepares    bool // it prepares segments of a recorded step
+}
+
+// pause lets others run between two units, of which more are to come.
+func (r *Runner) pause() error {
+	if first := r.stages[0]; first.Pause != nil {
+		return first.Pause()
+	}
+	return nil
 }
 
 // NewRunner returns a runner with empty scratch memory.

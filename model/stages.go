@@ -214,6 +214,7 @@ func (p *prefillPass) runStages(ctx context.Context) (*prefillPass, error) {
 // that observers see one layer after the other.
 func (p *prefillPass) pipeline(ctx context.Context) (*prefillPass, error) {
 	group, ctx := errgroup.WithContext(ctx)
+	p.pipelined = true
 	passes := []*prefillPass{p}
 	for range p.stages[1:] {
 		passes = append(passes, passes[len(passes)-1].follow())

@@ -15,6 +15,7 @@ import (
 // and the programs, which are known by their prefix.
 var lines = [][]string{
 	{"console", "evaluation", "training", "generation"},
+	{"engine"},
 	{"eviction", "lora", "softtokens", "losses", "adapters"},
 	{"autodiff", "model"},
 	{"checkpoints"},

@@ -7,6 +7,7 @@
 //
 //	cmd/*  scripts/*                             programs
 //	console  evaluation  training  generation
+//	engine
 //	eviction  lora  softtokens  losses  adapters
 //	autodiff  model
 //	checkpoints

@@ -1,4 +1,4 @@
-package evaluation
+package engine
 
 import (
 	"errors"
@@ -53,8 +53,8 @@ func TestStopTexts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if a := l.answer(ids, false); a.Text != c.want || a.Ended != c.ended || stopped != c.ended {
-				t.Errorf("%q, ended %v, stopped %v; want %q, %v", a.Text, a.Ended, stopped, c.want, c.ended)
+			if text, ended := l.said(true), l.stopped >= 0; text != c.want || ended != c.ended || stopped != c.ended {
+				t.Errorf("%q, ended %v, stopped %v; want %q, %v", text, ended, stopped, c.want, c.ended)
 			}
 		})
 	}

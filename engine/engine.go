@@ -1,0 +1,264 @@
+// Package engine answers requests with a model whose cache is evicted: prompts wait, run in
+// units and are evicted, and their answers are decoded together (continuous batching). Whoever
+// decodes more than one answer does it here.
+//
+// An [Engine] has no clock, no goroutine and no input or output of its own: it is stepped, and
+// says what has happened, as the RawNode of etcd's raft does. What a request answers does not
+// depend on what else there is, on the order of units and steps, or on what was cancelled, to
+// the bit.
+package engine
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+
+	"glimpse/eviction"
+	"glimpse/model"
+)
+
+// Request is a prompt and how it is answered.
+type Request struct {
+	// Session is the conversation that goes on: its prompt is appended to what the turns before
+	// have left. One whose prompt has run already is answered as it is, without a Prompt.
+	Session *eviction.Session
+	Prompt  []int32
+	// Response is the true response, for a policy that may know it; nil where nothing is known.
+	Response []int32
+
+	// Generate are the settings of the answer, which is no longer than the context has room for.
+	// Its OnToken comes before the events of a token.
+	Generate model.GenerateOptions
+	// Stop are texts that end the answer where they begin; with SkipLeading not those at its
+	// beginning.
+	Stop        []string
+	SkipLeading bool
+}
+
+// Answer is what a request has come to so far.
+type Answer struct {
+	Request  Request
+	listener *listener
+	decoding *eviction.Answer // nil before
+	logProbs []float64
+	heard    int // bytes of the text that events have told of
+	done     bool
+	err      error
+}
+
+// Tokens are those of the answer so far, without the end token.
+func (a *Answer) Tokens() []int32 {
+	if a.decoding == nil {
+		return nil
+	}
+	return a.decoding.Tokens()
+}
+
+// Ended tells whether there was an end token, or a stop text.
+func (a *Answer) Ended() bool {
+	return a.listener.stopped >= 0 || a.decoding != nil && a.decoding.Ended()
+}
+
+// Text is what was said so far, up to a stop text; "" where the model has no tokenizer.
+func (a *Answer) Text() string { return a.listener.said(a.done) }
+
+// LogProbs are those of the tokens of an answer that was given (GenerateOptions.Forced).
+func (a *Answer) LogProbs() []float64 { return a.logProbs }
+
+// Err is what has ended it early; nil where it goes on or has ended as it should. The session
+// is then unusable.
+func (a *Answer) Err() error { return a.err }
+
+// Event is something that has happened to a request: a prompt has run, a token was said, or the
+// answer is done.
+type Event struct {
+	Answer *Answer
+	Text   string // that was said, which a stop text may still take back as far as it could begin in it
+	Done   bool
+}
+
+// Engine runs the requests of one model. It belongs to one goroutine, as the sessions of its
+// requests do until they are done.
+type Engine struct {
+	// Units is how many units of prompts run between two steps of the answers, a unit being a
+	// chunk of a prompt in one layer, or a token of a draft; 0: all prompts that there is room
+	// for run first. Answers don't depend on it.
+	Units int
+
+	batch   *eviction.Batch
+	waiting []*Answer
+	filling *filling
+	live    []*Answer
+}
+
+// filling is a prompt that is running.
+type filling struct {
+	answer *Answer
+	next   func() (struct{}, bool)
+	stop   func()
+	err    error // of the turn, when it has ended
+}
+
+// New returns an engine that decodes at most rows answers together.
+func New(rt *eviction.Runtime, rows int) (*Engine, error) {
+	batch, err := rt.NewBatch(rows)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{batch: batch}, nil
+}
+
+// Len is the number of requests that are not done.
+func (e *Engine) Len() int {
+	n := len(e.waiting) + len(e.live)
+	if e.filling != nil {
+		n++
+	}
+	return n
+}
+
+// Submit takes a request, which nothing has run of until the next step.
+func (e *Engine) Submit(r Request) (*Answer, error) {
+	if r.Session == nil {
+		return nil, errors.New("engine: got a request without a session, want one")
+	}
+	a := &Answer{Request: r, listener: newListener(r.Session.Model(), r.Stop, r.SkipLeading)}
+	e.waiting = append(e.waiting, a)
+	return a, nil
+}
+
+// Cancel ends a request where it is, as if all had been said: one whose prompt has not run is
+// done with context.Canceled, and its session unusable. What is done already stays so.
+func (e *Engine) Cancel(a *Answer) error {
+	switch {
+	case a.done:
+		return nil
+	case e.filling != nil && e.filling.answer == a:
+		e.filling.stop()
+		e.filling = nil
+	case a.decoding != nil:
+		e.live = without(e.live, a)
+		a.done = true
+		return e.batch.Remove(a.decoding)
+	default:
+		e.waiting = without(e.waiting, a)
+	}
+	a.done, a.err = true, context.Canceled
+	return nil
+}
+
+func without(all []*Answer, a *Answer) []*Answer {
+	return slices.DeleteFunc(all, func(other *Answer) bool { return other == a })
+}
+
+// Step runs units of prompts and then a step of every answer, and returns what has happened,
+// request by request in the order in which their answers began. Errors of requests are theirs.
+//
+// The error is that of all: of ctx, before which nothing has run and after which the engine may
+// go on; or of the device, with which every request ends.
+func (e *Engine) Step(ctx context.Context) (events []Event, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for units := 0; e.Units == 0 || units < e.Units; units++ {
+		a, more := e.advance(context.WithoutCancel(ctx))
+		if a != nil {
+			events = append(events, Event{Answer: a, Done: a.done})
+		}
+		if !more {
+			break
+		}
+		if err := ctx.Err(); err != nil { // what has run stays
+			return events, err
+		}
+	}
+	if len(e.live) == 0 {
+		return events, nil
+	}
+	before := make([]int, len(e.live))
+	for i, a := range e.live {
+		before[i] = len(a.Tokens())
+	}
+	ended, err := e.batch.Step(ctx)
+	for _, d := range ended {
+		i := slices.IndexFunc(e.live, func(a *Answer) bool { return a.decoding == d })
+		e.live[i].done, e.live[i].err = true, d.Err()
+	}
+	for i, a := range e.live {
+		if len(a.Tokens()) == before[i] && !a.done {
+			continue
+		}
+		text := a.Text()
+		events = append(events, Event{Answer: a, Text: text[min(a.heard, len(text)):], Done: a.done})
+		a.heard = max(a.heard, len(text))
+	}
+	e.live = slices.DeleteFunc(e.live, func(a *Answer) bool { return a.done })
+	return events, err
+}
+
+// advance runs a unit of the prompt whose turn it is. It returns a request whose answer begins
+// or which has failed, and whether there is more to run.
+func (e *Engine) advance(ctx context.Context) (begun *Answer, more bool) {
+	if e.filling == nil {
+		if len(e.waiting) == 0 || e.batch.Room() == 0 {
+			return nil, false
+		}
+		a := e.waiting[0]
+		e.waiting = e.waiting[1:]
+		if len(a.Request.Prompt) == 0 {
+			return e.begin(a), true
+		}
+		e.filling = fill(ctx, a)
+	}
+	f := e.filling
+	if _, goes := f.next(); goes {
+		return nil, true
+	}
+	e.filling = nil
+	if f.err != nil {
+		f.answer.done, f.answer.err = true, f.err
+		return f.answer, true
+	}
+	return e.begin(f.answer), true
+}
+
+// fill starts to run the prompt of a request, unit by unit.
+func fill(ctx context.Context, a *Answer) *filling {
+	f := &filling{answer: a}
+	s := a.Request.Session
+	f.next, f.stop = iter.Pull(func(yield func(struct{}) bool) {
+		f.err = s.TurnInUnits(ctx, a.Request.Prompt, a.Request.Response, a.Request.Generate.MaxNew, func() error {
+			if !yield(struct{}{}) {
+				return context.Canceled
+			}
+			return nil
+		})
+	})
+	return f
+}
+
+// begin lets the answer of a request whose prompt has run join the others.
+func (e *Engine) begin(a *Answer) *Answer {
+	opt := a.Request.Generate
+	m := a.Request.Session.Model()
+	opt.MaxNew = min(opt.MaxNew, m.Config.MaxPositions-int(a.Request.Session.Cache.Next())+1) // the last token is not run
+	own := opt.OnToken
+	opt.OnToken = func(id int32) error {
+		err := a.listener.hear(id)
+		if own != nil {
+			err = errors.Join(own(id), err)
+		}
+		return err
+	}
+	if opt.Forced != nil {
+		opt.OnToken, opt.OnLogProb = own, func(_ int32, p float64) { a.logProbs = append(a.logProbs, p) }
+	}
+	var err error
+	if a.decoding, err = e.batch.Generate(a.Request.Session, opt); err != nil {
+		a.done, a.err = true, err
+		return a
+	}
+	e.live = append(e.live, a)
+	return a
+}

@@ -1,0 +1,284 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+// asked is a request of the property test: what it is must not depend on what else there is.
+type asked struct {
+	policy  *eviction.Configured
+	budget  int
+	prompts [][]int32 // of the turns
+	opt     model.GenerateOptions
+}
+
+// said is what came of a request.
+type said struct {
+	turns [][]int32
+	err   error
+}
+
+func policies(t *testing.T, names ...string) (out []*eviction.Configured) {
+	t.Helper()
+	for _, name := range names {
+		p, err := eviction.New(name, 1, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// play runs requests that arrive at the steps that arrive says, and are cancelled at those that
+// cancel says (0: never), and returns what each has answered.
+func play(t *testing.T, m *model.Model, all []asked, rows, units int, arrive, cancel []int) []said {
+	t.Helper()
+	rt := eviction.NewRuntime(m)
+	e, err := New(rt, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Units = units
+	out, of, now := make([]said, len(all)), make(map[*Answer]int), make([]*Answer, len(all))
+	submit := func(i int, s *eviction.Session) {
+		opt := all[i].opt
+		a, err := e.Submit(Request{Session: s, Prompt: all[i].prompts[len(out[i].turns)], Generate: opt})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of[a], now[i] = i, a
+	}
+	arrived := 0
+	for step := 0; arrived < len(all) || e.Len() > 0; step++ {
+		for i, at := range arrive {
+			if at == step {
+				s, err := rt.NewSession(all[i].policy, eviction.Pairs(all[i].budget))
+				if err != nil {
+					t.Fatal(err)
+				}
+				submit(i, s)
+				arrived++
+			}
+			if cancel[i] == step && step > 0 && now[i] != nil && !now[i].done {
+				if err := e.Cancel(now[i]); err != nil {
+					t.Fatal(err)
+				}
+				out[i].err = context.Canceled
+				delete(of, now[i])
+			}
+		}
+		events, err := e.Step(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ev := range events {
+			i, ok := of[ev.Answer]
+			if !ev.Done || !ok {
+				continue
+			}
+			delete(of, ev.Answer)
+			if err := ev.Answer.Err(); err != nil {
+				out[i].err = err
+				continue
+			}
+			out[i].turns = append(out[i].turns, slices.Clone(ev.Answer.Tokens()))
+			if len(out[i].turns) < len(all[i].prompts) {
+				submit(i, ev.Answer.Request.Session)
+			}
+		}
+		if step > 10000 {
+			t.Fatal("the engine does not come to an end")
+		}
+	}
+	return out
+}
+
+// TestAnswersDependOnNothingElse: whatever arrives when, however the units of prompts and the
+// steps of answers follow each other, and whatever is cancelled, a request answers what it
+// answers alone, to the bit, under policies that draft, merge, wait for all layers, evict while
+// decoding or read a part.
+func TestAnswersDependOnNothingElse(t *testing.T) {
+	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, MaxPositions: 512, Seed: 2}.Open(t, "cpu")
+	kinds := policies(t, "full", "snapkv", "h2o", "d2o", "tova", "laq", "quest", "sparq", "rocketkv", "rocketkv-mt", "speckv", "oracle", "streamingllm", "cam")
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 7))
+			n, rows := 3+rng.IntN(6), 1+rng.IntN(5)
+			var all []asked
+			arrive, cancel := make([]int, n), make([]int, n)
+			for i := range n {
+				a := asked{policy: kinds[rng.IntN(len(kinds))], budget: 4 + rng.IntN(40), opt: model.GenerateOptions{MaxNew: 1 + rng.IntN(12), IgnoreEnd: true}}
+				for range 1 + rng.IntN(2) {
+					a.prompts = append(a.prompts, modeltest.Tokens(m, rng.Uint64(), 1+rng.IntN(90)))
+				}
+				if rng.IntN(2) == 0 {
+					a.opt.Sampling = model.Sampling{Temperature: 1, TopP: 1, Seed: rng.Uint64()}
+				}
+				all = append(all, a)
+				arrive[i] = rng.IntN(12)
+				if rng.IntN(4) == 0 {
+					cancel[i] = 1 + rng.IntN(20)
+				}
+			}
+			together := play(t, m, all, rows, rng.IntN(4), arrive, cancel)
+			for i, a := range all {
+				alone := play(t, m, []asked{a}, rows, 0, []int{0}, []int{0})[0]
+				if alone.err != nil {
+					t.Fatalf("request %d alone: %v", i, alone.err)
+				}
+				got := together[i]
+				if got.err != nil && !errors.Is(got.err, context.Canceled) {
+					t.Errorf("request %d, %s: %v", i, a.policy.Name, got.err)
+				}
+				for turn, tokens := range got.turns {
+					if !slices.Equal(tokens, alone.turns[turn]) {
+						t.Errorf("request %d, %s, turn %d: %v, alone %v", i, a.policy.Name, turn+1, tokens, alone.turns[turn])
+					}
+				}
+				if got.err == nil && len(got.turns) != len(a.prompts) {
+					t.Errorf("request %d: %d of %d turns", i, len(got.turns), len(a.prompts))
+				}
+			}
+		})
+	}
+}
+
+// TestUnitsLetAnswersGoOn: while a long prompt runs in units, every step says a token of those
+// that are decoded.
+func TestUnitsLetAnswersGoOn(t *testing.T) {
+	m := modeltest.Llama{Layers: 4, MaxPositions: 2048}.Open(t, "cpu")
+	rt := eviction.NewRuntime(m)
+	p := policies(t, "snapkv")[0]
+	gaps := func(units int) (most int) {
+		e, err := New(rt, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Units = units
+		submit := func(n int) *Answer {
+			s, err := rt.NewSession(p, eviction.Pairs(64))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := e.Submit(Request{Session: s, Prompt: modeltest.Tokens(m, uint64(n), n), Generate: model.GenerateOptions{MaxNew: 40, IgnoreEnd: true}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a
+		}
+		first := submit(40)
+		for len(first.Tokens()) < 3 {
+			if _, err := e.Step(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		long, before := submit(1500), len(first.Tokens())
+		for long.decoding == nil {
+			if _, err := e.Step(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return len(first.Tokens()) - before
+	}
+	if whole, unit := gaps(0), gaps(1); whole != 1 || unit < 4 {
+		t.Errorf("%d tokens are said while the prompt runs at once, want 1; %d unit by unit, want one for each of 4 layers", whole, unit)
+	}
+}
+
+// TestCancel: a request may end before its prompt, in it, and in its answer; the others go on,
+// and its memory is let go of.
+func TestCancel(t *testing.T) {
+	m := modeltest.Llama{Layers: 3, MaxPositions: 512}.Open(t, "cpu")
+	rt := eviction.NewRuntime(m)
+	e, err := New(rt, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Units = 1
+	var all []*Answer
+	for i := range 3 {
+		s, err := rt.NewSession(policies(t, "laq")[0], eviction.Pairs(16))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := e.Submit(Request{Session: s, Prompt: modeltest.Tokens(m, uint64(i), 60), Generate: model.GenerateOptions{MaxNew: 6, IgnoreEnd: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a)
+	}
+	for _, step := range []int{0, 1} { // one that waits, one whose prompt runs
+		for range step {
+			if _, err := e.Step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := all[1-step]
+		if err := e.Cancel(a); err != nil || !errors.Is(a.Err(), context.Canceled) || len(a.Tokens()) > 0 {
+			t.Errorf("cancelled before its answer: %v, %v, %d tokens", err, a.Err(), len(a.Tokens()))
+		}
+	}
+	if e.Len() != 1 {
+		t.Fatalf("%d requests, want 1", e.Len())
+	}
+	last := all[2]
+	for len(last.Tokens()) < 2 {
+		if _, err := e.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Cancel(last); err != nil || last.Err() != nil || len(last.Tokens()) != 2 || e.Len() != 0 {
+		t.Errorf("cancelled in its answer: %v, %v, %d tokens, %d requests", err, last.Err(), len(last.Tokens()), e.Len())
+	}
+	if err := last.Request.Session.Turn(t.Context(), modeltest.Tokens(m, 9, 5), nil); err != nil {
+		t.Errorf("the conversation of an answer that was cut short: %v", err)
+	}
+}
+
+// TestRequestsThatFail: the error is the request's alone.
+func TestRequestsThatFail(t *testing.T) {
+	m := modeltest.Llama{MaxPositions: 64}.Open(t, "cpu")
+	rt := eviction.NewRuntime(m)
+	e, err := New(rt, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Submit(Request{Prompt: []int32{1}}); err == nil {
+		t.Error("a request without a session is accepted")
+	}
+	submit := func(prompt []int32) *Answer {
+		s, err := rt.NewSession(policies(t, "snapkv")[0], eviction.Pairs(8))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := e.Submit(Request{Session: s, Prompt: prompt, Generate: model.GenerateOptions{MaxNew: 4, IgnoreEnd: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	long, outside, good := submit(modeltest.Tokens(m, 1, 65)), submit([]int32{1, 1 << 20}), submit(modeltest.Tokens(m, 1, 20))
+	for e.Len() > 0 {
+		if _, err := e.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !errors.Is(long.Err(), model.ErrContext) || outside.Err() == nil || good.Err() != nil || len(good.Tokens()) != 4 {
+		t.Errorf("too long: %v; outside the vocabulary: %v; right: %v, %d tokens", long.Err(), outside.Err(), good.Err(), len(good.Tokens()))
+	}
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Step(stopped); !errors.Is(err, context.Canceled) {
+		t.Errorf("a step of a context that has ended: %v", err)
+	}
+}
