@@ -103,6 +103,35 @@ func play(t *testing.T, m *model.Model, all []asked, rows, units int, arrive, ca
 	return out
 }
 
+// alone is what a request answers without an engine, decoded beside empty rows.
+func alone(t *testing.T, m *model.Model, a asked, rows int) (turns [][]int32) {
+	t.Helper()
+	rt := eviction.NewRuntime(m)
+	rt.MaxNew = a.opt.MaxNew
+	s, err := rt.NewSession(a.policy, eviction.Pairs(a.budget))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, prompt := range a.prompts {
+		if err := s.Turn(t.Context(), prompt, nil); err != nil {
+			t.Fatal(err)
+		}
+		b, err := rt.NewBatch(rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := b.Generate(s, a.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(b.Run(t.Context()), answer.Err()); err != nil {
+			t.Fatal(err)
+		}
+		turns = append(turns, slices.Clone(answer.Tokens()))
+	}
+	return turns
+}
+
 // TestAnswersDependOnNothingElse: whatever arrives when, however the units of prompts and the
 // steps of answers follow each other, and whatever is cancelled, a request answers what it
 // answers alone, to the bit, under policies that draft, merge, wait for all layers, evict while
@@ -132,17 +161,13 @@ func TestAnswersDependOnNothingElse(t *testing.T) {
 			}
 			together := play(t, m, all, rows, rng.IntN(4), arrive, cancel)
 			for i, a := range all {
-				alone := play(t, m, []asked{a}, rows, 0, []int{0}, []int{0})[0]
-				if alone.err != nil {
-					t.Fatalf("request %d alone: %v", i, alone.err)
-				}
-				got := together[i]
+				want, got := alone(t, m, a, rows), together[i]
 				if got.err != nil && !errors.Is(got.err, context.Canceled) {
 					t.Errorf("request %d, %s: %v", i, a.policy.Name, got.err)
 				}
 				for turn, tokens := range got.turns {
-					if !slices.Equal(tokens, alone.turns[turn]) {
-						t.Errorf("request %d, %s, turn %d: %v, alone %v", i, a.policy.Name, turn+1, tokens, alone.turns[turn])
+					if !slices.Equal(tokens, want[turn]) {
+						t.Errorf("request %d, %s, turn %d: %v, alone %v", i, a.policy.Name, turn+1, tokens, want[turn])
 					}
 				}
 				if got.err == nil && len(got.turns) != len(a.prompts) {
