@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"glimpse/datasets"
+	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/progress"
 	"glimpse/internal/tables"
 	"glimpse/model"
-	"glimpse/model/tokenizer"
 )
 
 // Options are the settings of one answer.
@@ -43,7 +43,6 @@ type answerStatistics struct {
 func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *eviction.Configured, p *Prompt, o Options) error {
 	shown := info
 	info = tables.NewWrapper(info, tables.Columns(info))
-	t, tokenizerErr := m.NeedTokenizer()
 	if p.Task != "" && !o.JSON {
 		if err := ShowExample(info, p); err != nil {
 			return err
@@ -76,15 +75,15 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 		}
 	}
 	ShowPrefill(rt, shown)
-	s, err := rt.Prefill(ctx, policy, p.IDs, o.Budget.Of(len(p.IDs)), nil)
+	s, err := rt.NewSession(policy, eviction.Pairs(o.Budget.Of(len(p.IDs))))
 	if err != nil {
 		return err
 	}
-	held, cached, kept := s.Bytes(), s.Cache.Bytes(), pairsOf(s.Cache)
-	var stream *tokenizer.Stream
-	if tokenizerErr == nil {
-		stream = t.NewStream(true)
+	e, err := engine.New(rt, 1)
+	if err != nil {
+		return err
 	}
+	e.Units = 1
 	var answer strings.Builder
 	say := func(text string) error {
 		answer.WriteString(text)
@@ -94,36 +93,30 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 		_, err := io.WriteString(out, text)
 		return err
 	}
-	start, room := time.Now(), m.Config.MaxPositions-len(p.IDs)+1
-	tokens, ended, err := s.Generate(ctx, model.GenerateOptions{MaxNew: min(o.MaxNew, room), Sampling: o.Sampling, OnToken: func(id int32) error {
-		text := fmt.Sprint(id, " ")
-		if stream != nil {
-			text = stream.Push(id)
-		}
-		return say(text)
-	}})
+	generate := model.GenerateOptions{MaxNew: o.MaxNew, Sampling: o.Sampling}
+	if m.Tokenizer == nil {
+		generate.OnToken = func(id int32) error { return say(fmt.Sprint(id, " ")) }
+	}
+	var held, cached int64
+	var kept int
+	var start time.Time
+	a, err := stream(ctx, e, engine.Request{Session: s, Prompt: p.IDs, Generate: generate, Begun: func() {
+		held, cached, kept, start = s.Bytes(), s.Cache.Bytes(), pairsOf(s.Cache), time.Now()
+	}}, say)
 	elapsed := time.Since(start)
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return err
 	}
-	if stream != nil {
-		if err := say(stream.Flush()); err != nil {
-			return err
-		}
-	}
+	tokens, ended := a.Tokens(), a.Ended()
 	heads := m.Config.Layers * m.Config.KVHeads
-	stop := stopMaxNew
-	switch {
-	case ended:
-		stop = stopEnd
-	case len(tokens) >= room:
-		stop = stopContext
-	}
 	right := ended && slices.Equal(tokens, p.Answer)
 	if o.JSON {
 		x := answerStatistics{turnStatistics: turnStatistics{
 			Schema: AnswerSchema, Policy: cmp.Or(o.Label, policy.Name), Budget: o.Budget.Of(len(p.IDs)), BudgetShare: o.Budget.Share(),
-			Answer: strings.TrimSpace(answer.String()), Ended: ended, Stop: stop, PromptTokens: len(p.IDs), AnswerTokens: len(tokens),
+			Answer: strings.TrimSpace(answer.String()), Ended: ended, Stop: a.Reason(), PromptTokens: len(p.IDs), AnswerTokens: len(tokens),
 			Position: int(s.Cache.Next()), Pairs: float64(kept) / float64(heads), HeldBytes: held, FullBytes: s.FullBytes,
 			StepBytes: s.Traffic.PerStep(), TTFTMillis: ms(s.PrefillTime), Speed: float64(len(tokens)) / elapsed.Seconds(),
 		}, PeakBytes: s.PeakBytes}
@@ -138,10 +131,10 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 		return e.Encode(x)
 	}
 	fmt.Fprintln(out)
-	switch stop {
-	case stopMaxNew:
+	switch a.Reason() {
+	case engine.MaxNew:
 		fmt.Fprintf(info, "cut short at %d tokens, the most of an answer: --max-new\n", len(tokens))
-	case stopContext:
+	case engine.Context:
 		fmt.Fprintf(info, "cut short: the context of %d tokens is full\n", m.Config.MaxPositions)
 	}
 	if p.Task != "" {

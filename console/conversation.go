@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,11 +11,11 @@ import (
 	"time"
 
 	"glimpse/datasets"
+	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/chat"
-	"glimpse/model/tokenizer"
 )
 
 // Conversation is a session and what was said.
@@ -31,20 +32,19 @@ type Conversation struct {
 	out, info io.Writer
 	columns   int // of the terminal of a person who reads info; 0: there is none
 
-	tokenizer *tokenizer.Tokenizer
-	runtime   *eviction.Runtime
-	session   *eviction.Session
-	messages  []chat.Message
-	again     bool // the session has run none of the messages: they are read again with the next one
-	rewrites  bool // the template rewrites what was said before, which was told
-	turns     []turnStatistics
-	stop      interrupts
+	runtime  *eviction.Runtime
+	engine   *engine.Engine
+	session  *eviction.Session
+	messages []chat.Message
+	again    bool // the session has run none of the messages: they are read again with the next one
+	rewrites bool // the template rewrites what was said before, which was told
+	turns    []turnStatistics
+	stop     interrupts
 }
 
 // NewConversation starts a conversation with a policy, which is reported by its label.
 func NewConversation(m *model.Model, policy *eviction.Configured, label string, o Options, out, info io.Writer) (*Conversation, error) {
-	t, err := m.NeedTokenizer()
-	if err != nil {
+	if _, err := m.NeedTokenizer(); err != nil {
 		return nil, err
 	}
 	if _, _, err := m.ChatTemplate(); err != nil {
@@ -53,9 +53,14 @@ func NewConversation(m *model.Model, policy *eviction.Configured, label string, 
 	rt := eviction.NewRuntime(m)
 	rt.MaxNew = o.MaxNew
 	ShowPrefill(rt, info)
+	e, err := engine.New(rt, 1)
+	if err != nil {
+		return nil, err
+	}
+	e.Units = 1
 	c := &Conversation{
 		model: m, policy: policy, label: label, o: o, out: out, info: info,
-		tokenizer: t, runtime: rt,
+		runtime: rt, engine: e,
 	}
 	if o.System != nil {
 		if err := c.takesSystem(*o.System); err != nil {
@@ -154,34 +159,26 @@ const (
 
 // turnStatistics is what one turn cost.
 type turnStatistics struct {
-	Schema       string  `json:"schema"`
-	Turn         int     `json:"turn,omitempty"` // of a conversation, from 1
-	Policy       string  `json:"policy"`
-	Budget       int     `json:"budget"`                 // pairs per KV head and layer of this turn
-	BudgetShare  float64 `json:"budget_share,omitempty"` // of the conversation up to the prompt's end, where it was given so
-	Answer       string  `json:"answer"`
-	Ended        bool    `json:"ended"` // with the end token, not at the limit
-	Stop         string  `json:"stop"`  // why it ended, one of the stop constants
-	PromptTokens int     `json:"prompt_tokens"`
-	AnswerTokens int     `json:"answer_tokens"`
-	Position     int     `json:"position"`   // tokens of the conversation that were run
-	Pairs        float64 `json:"pairs"`      // held per KV head after the answer, mean
-	HeldBytes    int64   `json:"held_bytes"` // after the answer: the cache, and what a sparse policy keeps beside it
-	FullBytes    int64   `json:"full_bytes"` // of the cache without eviction, with the same spare room
-	StepBytes    float64 `json:"traffic_bytes_per_step"`
-	TTFTMillis   float64 `json:"ttft_ms"`
-	Speed        float64 `json:"decode_tokens_per_s"`
+	Schema       string        `json:"schema"`
+	Turn         int           `json:"turn,omitempty"` // of a conversation, from 1
+	Policy       string        `json:"policy"`
+	Budget       int           `json:"budget"`                 // pairs per KV head and layer of this turn
+	BudgetShare  float64       `json:"budget_share,omitempty"` // of the conversation up to the prompt's end, where it was given so
+	Answer       string        `json:"answer"`
+	Ended        bool          `json:"ended"` // with the end token, not at the limit
+	Stop         engine.Reason `json:"stop"`  // why it ended
+	PromptTokens int           `json:"prompt_tokens"`
+	AnswerTokens int           `json:"answer_tokens"`
+	Position     int           `json:"position"`   // tokens of the conversation that were run
+	Pairs        float64       `json:"pairs"`      // held per KV head after the answer, mean
+	HeldBytes    int64         `json:"held_bytes"` // after the answer: the cache, and what a sparse policy keeps beside it
+	FullBytes    int64         `json:"full_bytes"` // of the cache without eviction, with the same spare room
+	StepBytes    float64       `json:"traffic_bytes_per_step"`
+	TTFTMillis   float64       `json:"ttft_ms"`
+	Speed        float64       `json:"decode_tokens_per_s"`
 
 	cacheBytes int64 // the part of HeldBytes that FullBytes is the whole of
 }
-
-// Why an answer ended.
-const (
-	stopEnd       = "end"     // with an end token
-	stopMaxNew    = "max-new" // at the most tokens of an answer
-	stopContext   = "context" // at the end of the model's context
-	stopInterrupt = "interrupt"
-)
 
 // answer runs one turn. An interrupt ends the answer, and before the answer the turn: the
 // session is lost then, and a new one reads what was said before again.
@@ -196,57 +193,36 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32, who
 	defer cancel()
 	c.stop.begin(cancel)
 	defer c.stop.end()
-	if err := c.session.Turn(turn, ids, nil); err != nil {
-		if turn.Err() == nil || ctx.Err() != nil {
-			return err
-		}
-		c.say("[interrupted before the answer: the message is dropped]")
-		return c.begin()
-	}
-	c.again = false
-	stream, answer := c.tokenizer.NewStream(true), strings.Builder{}
+	var answer strings.Builder
 	shown := tables.NewWrapper(c.out, tables.Columns(c.out))
-	say := func(text string) error {
+	var start time.Time
+	a, err := stream(turn, c.engine, engine.Request{
+		Session: c.session, Prompt: ids, Generate: model.GenerateOptions{MaxNew: c.o.MaxNew, Sampling: c.o.Sampling},
+		Begun: func() { start = time.Now(); c.again = false },
+	}, func(text string) error {
 		answer.WriteString(text)
 		if c.JSON {
 			return nil
 		}
 		_, err := io.WriteString(shown, text)
 		return err
-	}
-	start := time.Now()
-	room := c.model.Config.MaxPositions - int(c.session.Cache.Next()) + 1
-	tokens, ended, err := c.session.Generate(ctx, model.GenerateOptions{
-		MaxNew: min(c.o.MaxNew, room), Sampling: c.o.Sampling,
-		OnToken: func(id int32) error {
-			if err := say(stream.Push(id)); err != nil || turn.Err() == nil {
-				return err
-			}
-			return model.ErrStop // after a whole step, so that the session can go on
-		},
 	})
 	elapsed := time.Since(start)
+	if errors.Is(err, context.Canceled) && turn.Err() != nil && ctx.Err() == nil {
+		c.say("[interrupted before the answer: the message is dropped]")
+		return c.begin()
+	}
 	if err == nil {
-		err = errors.Join(say(stream.Flush()), shown.Flush())
+		err = cmp.Or(ctx.Err(), shown.Flush())
 	}
 	if err != nil {
 		return err
 	}
 	said := strings.TrimSpace(answer.String())
 	c.messages = append(c.messages, chat.Message{Role: "user", Content: text}, chat.Message{Role: "assistant", Content: said})
-	stop := stopEnd
-	switch {
-	case ended:
-	case turn.Err() != nil:
-		stop = stopInterrupt
-	case len(tokens) >= room:
-		stop = stopContext
-	default:
-		stop = stopMaxNew
-	}
 	return c.report(turnStatistics{
-		Answer: said, Ended: ended, Stop: stop, PromptTokens: len(ids), AnswerTokens: len(tokens),
-		Speed: float64(len(tokens)) / elapsed.Seconds(),
+		Answer: said, Ended: a.Ended(), Stop: a.Reason(), PromptTokens: len(ids), AnswerTokens: len(a.Tokens()),
+		Speed: float64(len(a.Tokens())) / elapsed.Seconds(),
 	})
 }
 
@@ -266,11 +242,11 @@ func (c *Conversation) report(t turnStatistics) error {
 	}
 	fmt.Fprintln(c.out)
 	switch t.Stop {
-	case stopMaxNew:
+	case engine.MaxNew:
 		c.say(fmt.Sprintf("[cut short at %d tokens, the most of an answer: --max-new]", t.AnswerTokens))
-	case stopContext:
+	case engine.Context:
 		c.say(fmt.Sprintf("[cut short: the context of %d tokens is full; /reset begins anew]", c.model.Config.MaxPositions))
-	case stopInterrupt:
+	case engine.Interrupted:
 		c.say("[interrupted]")
 	}
 	if c.columns > 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/model"
 )
@@ -83,7 +84,7 @@ func TestCommands(t *testing.T) {
 		t.Fatalf("%d and %d turns, want 3", len(turns), len(want))
 	}
 	for i := range turns {
-		if got := turns[i]; got.Answer != want[i].Answer || got.Position != want[i].Position || got.Stop != stopEnd {
+		if got := turns[i]; got.Answer != want[i].Answer || got.Position != want[i].Position || got.Stop != engine.End {
 			t.Errorf("turn %d: %+v, without a stop %+v", i+1, got, want[i])
 		}
 	}
@@ -116,7 +117,7 @@ func TestInterruptedAnswer(t *testing.T) {
 	if err := c.Loop(t.Context(), strings.NewReader("<copy>\n"), example(t, c, 128)); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.turns[0]; got.Stop != stopInterrupt || got.AnswerTokens != 5 || got.Ended || strings.Count(info.String(), "[interrupted]") != 1 {
+	if got := c.turns[0]; got.Stop != engine.Interrupted || got.AnswerTokens != 5 || got.Ended || strings.Count(info.String(), "[interrupted]") != 1 {
 		t.Errorf("%+v; said\n%s", got, info)
 	}
 	if len(c.turns) != 2 || c.turns[1].Position <= c.turns[0].Position || len(c.messages) != 4 || c.messages[1].Content != c.turns[0].Answer {
@@ -152,7 +153,7 @@ func TestInterruptedPrompt(t *testing.T) {
 	if err := c.open(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	want, err := c.tokenizer.Decode(p.Answer, true)
+	want, err := c.model.Tokenizer.Decode(p.Answer, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func TestFullContext(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	turns := turnsOf(t, out.String())
-	if len(turns) != 1 || turns[0].Stop != stopContext || turns[0].Position != c.model.Config.MaxPositions {
+	if len(turns) != 1 || turns[0].Stop != engine.Context || turns[0].Position != c.model.Config.MaxPositions {
 		t.Fatalf("%+v", turns)
 	}
 	if advice := (&refusal{err}).advice(); !strings.Contains(advice, "/reset begins anew") {

@@ -34,6 +34,9 @@ type Request struct {
 	// beginning.
 	Stop        []string
 	SkipLeading bool
+
+	// Begun (may be nil) is called when the prompt has run, before the first step of the answer.
+	Begun func()
 }
 
 // Answer is what a request has come to so far.
@@ -41,10 +44,46 @@ type Answer struct {
 	Request  Request
 	listener *listener
 	decoding *eviction.Answer // nil before
+	room     int              // most tokens that the context has room for
 	logProbs []float64
 	heard    int // bytes of the text that events have told of
 	done     bool
+	cut      bool // cancelled
 	err      error
+}
+
+// Done tells that nothing more comes.
+func (a *Answer) Done() bool { return a.done }
+
+// Reason is why an answer is done.
+type Reason string
+
+const (
+	End         Reason = "end"     // an end token
+	StopText    Reason = "stop"    // a stop text
+	MaxNew      Reason = "max-new" // the most tokens of an answer
+	Context     Reason = "context" // the end of the model's context
+	Interrupted Reason = "interrupt"
+	Failed      Reason = "error"
+)
+
+// Reason is why it is done; "" where it is not.
+func (a *Answer) Reason() Reason {
+	switch {
+	case !a.done:
+		return ""
+	case a.listener.stopped >= 0:
+		return StopText
+	case a.Ended():
+		return End
+	case a.cut:
+		return Interrupted
+	case a.err != nil:
+		return Failed
+	case len(a.Tokens()) >= a.room:
+		return Context
+	}
+	return MaxNew
 }
 
 // Tokens are those of the answer so far, without the end token.
@@ -70,8 +109,8 @@ func (a *Answer) LogProbs() []float64 { return a.logProbs }
 // is then unusable.
 func (a *Answer) Err() error { return a.err }
 
-// Event is something that has happened to a request: a prompt has run, a token was said, or the
-// answer is done.
+// Event is something that has happened to a request: its answer has begun, a token was said, or
+// it is done.
 type Event struct {
 	Answer *Answer
 	Text   string // that was said, which a stop text may still take back as far as it could begin in it
@@ -131,9 +170,11 @@ func (e *Engine) Submit(r Request) (*Answer, error) {
 // Cancel ends a request where it is, as if all had been said: one whose prompt has not run is
 // done with context.Canceled, and its session unusable. What is done already stays so.
 func (e *Engine) Cancel(a *Answer) error {
-	switch {
-	case a.done:
+	if a.done {
 		return nil
+	}
+	a.cut = true
+	switch {
 	case e.filling != nil && e.filling.answer == a:
 		e.filling.stop()
 		e.filling = nil
@@ -242,7 +283,8 @@ func fill(ctx context.Context, a *Answer) *filling {
 func (e *Engine) begin(a *Answer) *Answer {
 	opt := a.Request.Generate
 	m := a.Request.Session.Model()
-	opt.MaxNew = min(opt.MaxNew, m.Config.MaxPositions-int(a.Request.Session.Cache.Next())+1) // the last token is not run
+	a.room = m.Config.MaxPositions - int(a.Request.Session.Cache.Next()) + 1 // the last token is not run
+	opt.MaxNew = min(opt.MaxNew, a.room)
 	own := opt.OnToken
 	opt.OnToken = func(id int32) error {
 		err := a.listener.hear(id)
@@ -260,5 +302,8 @@ func (e *Engine) begin(a *Answer) *Answer {
 		return a
 	}
 	e.live = append(e.live, a)
+	if a.Request.Begun != nil {
+		a.Request.Begun()
+	}
 	return a
 }
