@@ -42,11 +42,11 @@ type Request struct {
 // Answer is what a request has come to so far.
 type Answer struct {
 	Request  Request
-	listener *listener
+	text     *detokenizer
 	decoding *eviction.Answer // nil before
 	room     int              // most tokens that the context has room for
 	logProbs []float64
-	heard    int // bytes of the text that events have told of
+	told     int // bytes of the text that events have told of
 	done     bool
 	cut      bool // cancelled
 	err      error
@@ -72,7 +72,7 @@ func (a *Answer) Reason() Reason {
 	switch {
 	case !a.done:
 		return ""
-	case a.listener.stopped >= 0:
+	case a.text.stopped >= 0:
 		return StopText
 	case a.Ended():
 		return End
@@ -96,11 +96,11 @@ func (a *Answer) Tokens() []int32 {
 
 // Ended tells whether there was an end token, or a stop text.
 func (a *Answer) Ended() bool {
-	return a.listener.stopped >= 0 || a.decoding != nil && a.decoding.Ended()
+	return a.text.stopped >= 0 || a.decoding != nil && a.decoding.Ended()
 }
 
 // Text is what was said so far, up to a stop text; "" where the model has no tokenizer.
-func (a *Answer) Text() string { return a.listener.said(a.done) }
+func (a *Answer) Text() string { return a.text.said(a.done) }
 
 // LogProbs are those of the tokens of an answer that was given (GenerateOptions.Forced).
 func (a *Answer) LogProbs() []float64 { return a.logProbs }
@@ -162,7 +162,7 @@ func (e *Engine) Submit(r Request) (*Answer, error) {
 	if r.Session == nil {
 		return nil, errors.New("engine: got a request without a session, want one")
 	}
-	a := &Answer{Request: r, listener: newListener(r.Session.Model(), r.Stop, r.SkipLeading)}
+	a := &Answer{Request: r, text: newDetokenizer(r.Session.Model(), r.Stop, r.SkipLeading)}
 	e.waiting = append(e.waiting, a)
 	return a, nil
 }
@@ -231,8 +231,8 @@ func (e *Engine) Step(ctx context.Context) (events []Event, err error) {
 			continue
 		}
 		text := a.Text()
-		events = append(events, Event{Answer: a, Text: text[min(a.heard, len(text)):], Done: a.done})
-		a.heard = max(a.heard, len(text))
+		events = append(events, Event{Answer: a, Text: text[min(a.told, len(text)):], Done: a.done})
+		a.told = max(a.told, len(text))
 	}
 	e.live = slices.DeleteFunc(e.live, func(a *Answer) bool { return a.done })
 	return events, err
@@ -287,7 +287,7 @@ func (e *Engine) begin(a *Answer) *Answer {
 	opt.MaxNew = min(opt.MaxNew, a.room)
 	own := opt.OnToken
 	opt.OnToken = func(id int32) error {
-		err := a.listener.hear(id)
+		err := a.text.push(id)
 		if own != nil {
 			err = errors.Join(own(id), err)
 		}

@@ -43,6 +43,7 @@ type request struct {
 	budgets    []int
 
 	peakWindows, peakProbes []int
+	all                     []int32 // the indices of a layer that stays whole, for all of them
 	// seen [layer] are the windows of the first look, for the second.
 	seen [][]*kernels.Tensor
 }
@@ -123,7 +124,11 @@ func (r *request) observe(o *model.Observation) *kernels.Selection {
 	if r.idle() {
 		keep := make([][]int32, o.Cache.KVHeads())
 		for h := range keep {
-			keep[h] = upTo(0, o.Cache.Entries(o.Layer, h))
+			n := o.Cache.Entries(o.Layer, h)
+			if len(r.all) < n {
+				r.all = upTo(0, n)
+			}
+			keep[h] = r.all[:n:n]
 		}
 		kept := kernels.HostSelection(keep)
 		r.kept, r.scores = append(r.kept, kept), nil

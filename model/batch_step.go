@@ -119,7 +119,7 @@ func (r *Runner) stepBatch(ctx context.Context, steps []*batchStep, rows int) (*
 	for len(batch.views) < n {
 		batch.views = append(batch.views, newStepViews(m))
 	}
-	batch.layerRows = layerRows{Runner: r, x: x, h: h, at: places{pos: pos, caches: caches}, low: noLowRank}
+	batch.layerRows = layerRows{Runner: r, x: x, h: h, at: rowPositions{pos: pos, caches: caches}, low: noLowRank}
 	batch.steps = steps
 	for l := range c.Layers {
 		batch.enter(l)

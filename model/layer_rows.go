@@ -10,7 +10,7 @@ type layerRows struct {
 	x    *kernels.Tensor // residual stream [rows, hidden]
 	h    *kernels.Tensor // x through AttentionNorm
 	next *kernels.Tensor // takes x through the norm that follows, and may be h; nil leaves it to others
-	at   places
+	at   rowPositions
 	low  func(Module) *LowRank
 
 	group [3]kernels.LinearRows // argument of the backend

@@ -20,7 +20,7 @@ func BenchmarkAdapters(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := shapes.Sketch(shapes.Config.Layers, shapes.Config.Vocab)
+	m := shapes.WithDummyWeights(shapes.Config.Layers, shapes.Config.Vocab)
 	const prompt, response = 2048, 32
 	pair := datasets.Pair{ID: "p", PromptIDs: make([]int32, prompt), ResponseIDs: make([]int32, response)}
 	for i := range pair.PromptIDs {

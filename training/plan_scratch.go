@@ -56,7 +56,7 @@ func countScratch(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 	return runner + graphs + (graphs-fewer)*int64(m.Config.Layers-layers), nil
 }
 
-// drawn are adapters whose rows start from noise, as no token of a sketch means anything.
+// drawn are adapters whose rows start from noise, as no token of a dummy means anything.
 func drawn(adapters []AdapterConfig) []AdapterConfig {
 	out := append([]AdapterConfig(nil), adapters...)
 	for i := range out {

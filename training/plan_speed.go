@@ -60,21 +60,21 @@ func measureSteps(ctx context.Context, m *model.Model, c Config, o PlanOptions, 
 	for tokens > 64 && workOf(m, tokens, o, rows).total() > stepWork {
 		tokens /= 2
 	}
-	sketch := m.Sketch(m.Config.Layers, m.Config.Vocab)
+	dummy := m.WithDummyWeights(m.Config.Layers, m.Config.Vocab)
 	c.Steps, c.Batch, c.Workers, c.Warmup = 3, workers, workers, 0
 	c.MaxResponse, c.CacheMemory, c.CacheDisk = o.Response, 0, 0
 	c.Validation = ValidationConfig{}
 	c.Adapters = drawn(c.Adapters)
-	p := datasets.Pair{ID: "sketch", PromptIDs: make([]int32, tokens), ResponseIDs: make([]int32, o.Response)}
+	p := datasets.Pair{ID: "dummy", PromptIDs: make([]int32, tokens), ResponseIDs: make([]int32, o.Response)}
 	for i := range p.PromptIDs {
 		p.PromptIDs[i] = int32(i*7) % int32(m.Config.Vocab)
 	}
-	pairs := &Pairs{Pairs: []datasets.Pair{p}, Name: "sketch"}
+	pairs := &Pairs{Pairs: []datasets.Pair{p}, Name: "dummy"}
 	var source Source = pairs
 	if o.Generated {
 		source = generated{pairs}
 	}
-	t, err := New(sketch, c, source)
+	t, err := New(dummy, c, source)
 	if err != nil {
 		return speed{}, err
 	}
@@ -95,7 +95,7 @@ func measureSteps(ctx context.Context, m *model.Model, c Config, o PlanOptions, 
 	rate := workOf(m, tokens, o, rows).total() * float64(c.Batch) / best.Seconds()
 	return speed{
 		seconds: func(w work) float64 { return w.total() / rate },
-		process: o.resident(sketch.WeightBytes() + t.numbers()),
+		process: o.resident(dummy.WeightBytes() + t.numbers()),
 	}, nil
 }
 

@@ -54,7 +54,7 @@ func TestScratchIsCounted(t *testing.T) {
 		}
 		c.Steps, c.Batch, c.Workers = 2, 1, 1
 		pair := datasets.Pair{ID: "one", PromptIDs: make([]int32, prompt), ResponseIDs: make([]int32, 40)}
-		r, err := New(m.Sketch(m.Config.Layers, m.Config.Vocab), c, &Pairs{Pairs: []datasets.Pair{pair}, Name: "one"})
+		r, err := New(m.WithDummyWeights(m.Config.Layers, m.Config.Vocab), c, &Pairs{Pairs: []datasets.Pair{pair}, Name: "one"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func plannedToTaken(t *testing.T, m *model.Model, prompt, response, batch int) f
 	for i := range pair.PromptIDs {
 		pair.PromptIDs[i] = int32(i % 50)
 	}
-	r, err := New(m.Sketch(m.Config.Layers, m.Config.Vocab), run, &Pairs{Pairs: []datasets.Pair{pair}, Name: "one"})
+	r, err := New(m.WithDummyWeights(m.Config.Layers, m.Config.Vocab), run, &Pairs{Pairs: []datasets.Pair{pair}, Name: "one"})
 	if err != nil {
 		t.Fatal(err)
 	}

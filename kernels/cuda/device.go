@@ -204,8 +204,8 @@ func openCUDA(ordinal int) (_ kernels.Backend, err error) {
 		b.try("open", err)
 		b.readOff(off)
 		b.sm90a = hasHopper(major, minor) && !off[familyPrefillHopper]
-		if _, apart := os.LookupEnv(apartVariable); b.sm90a && !apart {
-			if err := hopperApart(ordinal, b.Model()); err != nil {
+		if _, apart := os.LookupEnv(preflightVariable); b.sm90a && !apart {
+			if err := preflightHopper(ordinal, b.Model()); err != nil {
 				warn(fmt.Sprintf("%s: %v; the portable kernels are used", name, err))
 				b.sm90a, b.apart = false, err
 			}

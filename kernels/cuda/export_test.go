@@ -161,13 +161,13 @@ func LoadKernels(b kernels.Backend) (images string, err error) {
 	return again.describeImages(), nil
 }
 
-// CheckApart checks the kernels for Hopper in a process of its own, or reads what such a
+// Preflight checks the kernels for Hopper in a process of its own, or reads what such a
 // process has found before.
-func CheckApart(limit time.Duration) error {
-	before := apartLimit
-	apartLimit = limit
-	defer func() { apartLimit = before }()
-	return hopperApart(0, kernels.Devices().Devices[0].Model)
+func Preflight(limit time.Duration) error {
+	before := preflightLimit
+	preflightLimit = limit
+	defer func() { preflightLimit = before }()
+	return preflightHopper(0, kernels.Devices().Devices[0].Model)
 }
 
 // StagePinned fails the test where copies to the device do not go through pinned memory, and

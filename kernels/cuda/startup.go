@@ -8,7 +8,7 @@ import "os"
 // initialised in the order of their names: this one comes after those that register
 // backends and checks.
 func init() {
-	if text, ok := os.LookupEnv(apartVariable); ok {
+	if text, ok := os.LookupEnv(preflightVariable); ok {
 		os.Exit(checkHere(text))
 	}
 }

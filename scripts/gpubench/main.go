@@ -210,7 +210,7 @@ func (b *bench) model(out *result) (*model.Model, error) {
 		return nil, err
 	}
 	start := time.Now()
-	m := shapes.Sketch(shapes.Config.Layers, shapes.Config.Vocab)
+	m := shapes.WithDummyWeights(shapes.Config.Layers, shapes.Config.Vocab)
 	m.Backend.Wait()
 	out.Cache = m.Backend.Compute().String()
 	if c, ok := any(m).(interface {

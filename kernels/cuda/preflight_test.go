@@ -26,7 +26,7 @@ func TestCUDAHungKernel(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("HOSTCUDA_HANG", "attend_hopper_128")
 	for _, limit := range []time.Duration{5 * time.Second, time.Nanosecond} { // the second time it is known
-		if err := cuda.CheckApart(limit); err == nil || !strings.Contains(err.Error(), "did not end within 5s") {
+		if err := cuda.Preflight(limit); err == nil || !strings.Contains(err.Error(), "did not end within 5s") {
 			t.Errorf("limit %v: error %v", limit, err)
 		}
 	}
@@ -36,7 +36,7 @@ func TestCUDAHungKernel(t *testing.T) {
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("HOSTCUDA_HANG", "")
-	if err := cuda.CheckApart(time.Minute); err != nil {
+	if err := cuda.Preflight(time.Minute); err != nil {
 		t.Error(err)
 	}
 	if files, err := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "glimpse", "hopper", "*")); err != nil || len(files) != 1 {

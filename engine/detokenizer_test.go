@@ -43,10 +43,10 @@ func TestStopTexts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := &listener{stream: tok.NewStream(true), stop: c.stop, skip: c.skip, stopped: -1}
+			l := &detokenizer{stream: tok.NewStream(true), stop: c.stop, skip: c.skip, stopped: -1}
 			stopped := false
 			for _, id := range ids {
-				if err := l.hear(id); errors.Is(err, model.ErrStop) {
+				if err := l.push(id); errors.Is(err, model.ErrStop) {
 					stopped = true
 					break
 				} else if err != nil {

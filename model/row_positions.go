@@ -2,9 +2,9 @@ package model
 
 import "glimpse/kernels"
 
-// places are where rows stand: their positions, and whose sequences they are in, which may
+// rowPositions are where rows stand: their positions, and whose sequences they are in, which may
 // be rotated by different frequencies.
-type places struct {
+type rowPositions struct {
 	pos    []int32
 	cache  *Cache   // of all rows, or else
 	caches []*Cache // of one row each; rows after them fill up a batch
@@ -23,11 +23,11 @@ func (c *Cache) start(tokens int) {
 	}
 }
 
-// at are places in the cache's sequence.
-func (c *Cache) at(pos []int32) places { return places{pos: pos, cache: c} }
+// at are positions in the cache's sequence.
+func (c *Cache) at(pos []int32) rowPositions { return rowPositions{pos: pos, cache: c} }
 
 // long tells whether a row is rotated by the frequencies of long prompts.
-func (p *places) long(row int) bool {
+func (p *rowPositions) long(row int) bool {
 	if p.cache != nil {
 		return p.cache.long
 	}
@@ -35,7 +35,7 @@ func (p *places) long(row int) bool {
 }
 
 // run is the end of the rows from the given one on that are rotated alike.
-func (p *places) run(from int) int {
+func (p *rowPositions) run(from int) int {
 	if p.cache != nil {
 		return len(p.pos)
 	}
@@ -47,7 +47,7 @@ func (p *places) run(from int) int {
 }
 
 // rotate rotates x [rows, heads, headDim], queries or keys.
-func (r *Runner) rotate(x *kernels.Tensor, at places) {
+func (r *Runner) rotate(x *kernels.Tensor, at rowPositions) {
 	for from := 0; from < len(at.pos); {
 		to, part := at.run(from), x
 		if to-from < len(at.pos) {

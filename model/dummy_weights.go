@@ -6,12 +6,12 @@ import (
 	"glimpse/kernels"
 )
 
-// Sketch is a model of m's shapes with random weights, of at most so many
+// WithDummyWeights is a model of m's shapes with random weights, of at most so many
 // layers and tokens: it costs the time and memory of the real one's layers and says
 // nothing sensible.
-func (m *Model) Sketch(layers, vocab int) *Model {
+func (m *Model) WithDummyWeights(layers, vocab int) *Model {
 	if m.shapes == nil {
-		panic("model: Sketch of a loaded model")
+		panic("model: WithDummyWeights of a loaded model")
 	}
 	s := &Model{Name: m.Name, Config: m.Config, Backend: m.Backend, folder: m.folder, family: m.family, shapes: &shapes{stored: m.shapes.stored}}
 	c := &s.Config
@@ -56,7 +56,7 @@ func tiled(b kernels.Backend, tile *kernels.Tensor, shape []int) *kernels.Tensor
 	return t
 }
 
-// random draws numbers for sketches: speed is all that matters.
+// random draws dummy weights: speed is all that matters.
 type random struct{ state uint32 }
 
 func newRandom() *random { return &random{1} }

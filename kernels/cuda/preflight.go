@@ -29,17 +29,17 @@ import (
 // where it does not end. That is done once for a device, a driver and a build of the
 // kernels: what came of it is a file of the user's cache folder.
 
-// apartVariable has the number of the device in the process that only checks it.
-const apartVariable = "GLIMPSE_CUDA_CHECK"
+// preflightVariable has the number of the device in the process that only checks it.
+const preflightVariable = "GLIMPSE_CUDA_CHECK"
 
-// apartLimit is how long that process may take: most of it is the start of the driver.
-var apartLimit = 45 * time.Second
+// preflightLimit is how long that process may take: most of it is the start of the driver.
+var preflightLimit = 45 * time.Second
 
 // Exit codes of that process.
 const (
-	apartPassed     = 0
-	apartFailed     = 1
-	apartImpossible = 75 // the device gives no second context; not 2, with which Go ends a panic
+	preflightPassed     = 0
+	preflightFailed     = 1
+	preflightImpossible = 75 // the device gives no second context; not 2, with which Go ends a panic
 )
 
 // checkHere is all that the process does.
@@ -50,13 +50,13 @@ func checkHere(text string) int {
 	}
 	if err != nil {
 		fmt.Println(err)
-		return apartImpossible
+		return preflightImpossible
 	}
 	if err := checkHopper(ordinal); err != nil {
 		fmt.Println(err)
-		return apartFailed
+		return preflightFailed
 	}
-	return apartPassed
+	return preflightPassed
 }
 
 // checkHopper runs the kernels for Hopper and no others, which must not be blamed on them.
@@ -66,18 +66,18 @@ func checkHopper(ordinal int) (err error) {
 	return nil
 }
 
-// hopperApart tells why the kernels for Hopper must not run on a device: they did not end,
+// preflightHopper tells why the kernels for Hopper must not run on a device: they did not end,
 // or ended their process. What they compute is compared where they are used. nil says that
 // they end, or that there is no telling.
-func hopperApart(ordinal int, model string) error {
-	file := apartFile(ordinal, model)
+func preflightHopper(ordinal int, model string) error {
+	file := preflightFile(ordinal, model)
 	if known, err := os.ReadFile(file); err == nil {
 		if len(known) == 0 {
 			return nil
 		}
 		return errors.New(string(known))
 	}
-	verdict, certain := checkApart(ordinal)
+	verdict, certain := runPreflight(ordinal)
 	if !certain || file == "" {
 		return verdict
 	}
@@ -118,8 +118,8 @@ func forgetOld(folder string) {
 	}
 }
 
-// apartFile is where the verdict is kept; empty where there is no such place.
-func apartFile(ordinal int, model string) string {
+// preflightFile is where the verdict is kept; empty where there is no such place.
+func preflightFile(ordinal int, model string) string {
 	folder, err := os.UserCacheDir()
 	if err != nil {
 		return ""
@@ -139,17 +139,17 @@ func apartFile(ordinal int, model string) string {
 	return filepath.Join(folder, "glimpse", "hopper", fmt.Sprintf("%x", h.Sum(nil)[:16]))
 }
 
-// checkApart runs the check in a process of its own; certain tells that it ran.
-func checkApart(ordinal int) (verdict error, certain bool) {
+// runPreflight runs the check in a process of its own; certain tells that it ran.
+func runPreflight(ordinal int) (verdict error, certain bool) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), apartLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), preflightLimit)
 	defer cancel()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", apartVariable, ordinal))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", preflightVariable, ordinal))
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = 5 * time.Second
 	err = cmd.Run()
@@ -158,8 +158,8 @@ func checkApart(ordinal int) (verdict error, certain bool) {
 	case err == nil:
 		return nil, true
 	case ctx.Err() != nil:
-		return fmt.Errorf("the kernels for Hopper did not end within %v", apartLimit), true
-	case !errors.As(err, &exit) || exit.ExitCode() == apartImpossible:
+		return fmt.Errorf("the kernels for Hopper did not end within %v", preflightLimit), true
+	case !errors.As(err, &exit) || exit.ExitCode() == preflightImpossible:
 		return nil, false
 	default:
 		return fmt.Errorf("the kernels for Hopper ended a process: %w: %s", err, text), true

@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"bytes"
+
+	"glimpse/model"
+	"glimpse/model/tokenizer"
+)
+
+// detokenizer turns tokens into the text of an answer and ends it at a stop text.
+type detokenizer struct {
+	stream  *tokenizer.Stream // nil without a tokenizer
+	text    []byte
+	stop    []string
+	skip    bool // stop texts at the beginning
+	stopped int  // where in text a stop text begins, -1 before
+}
+
+func newDetokenizer(m *model.Model, stop []string, skipLeading bool) *detokenizer {
+	d := &detokenizer{stop: stop, skip: skipLeading, stopped: -1}
+	if m.Tokenizer != nil {
+		d.stream = m.Tokenizer.NewStream(true)
+	}
+	return d
+}
+
+// StopAt is a GenerateOptions.OnToken that ends a response at a stop text, as a [Request] does.
+func StopAt(m *model.Model, stop []string, skipLeading bool) func(id int32) error {
+	return newDetokenizer(m, stop, skipLeading).push
+}
+
+func (d *detokenizer) push(id int32) error {
+	if d.stream == nil {
+		return nil
+	}
+	from := len(d.text)
+	d.text = append(d.text, d.stream.Push(id)...)
+	for _, s := range d.stop {
+		if s == "" {
+			continue
+		}
+		start := max(d.leading(), from-len(s)+1) // it may have begun in what came before
+		if at := bytes.Index(d.text[start:], []byte(s)); at >= 0 && (d.stopped < 0 || start+at < d.stopped) {
+			d.stopped = start + at
+		}
+	}
+	if d.stopped >= 0 {
+		return model.ErrStop
+	}
+	return nil
+}
+
+// leading is the length of the stop texts at the beginning that do not end the answer.
+func (d *detokenizer) leading() int {
+	n := 0
+	for more := d.skip; more; {
+		more = false
+		for _, s := range d.stop {
+			if s != "" && bytes.HasPrefix(d.text[n:], []byte(s)) {
+				n, more = n+len(s), true
+			}
+		}
+	}
+	return n
+}
+
+// said is the text up to a stop text; with end all that there will be.
+func (d *detokenizer) said(end bool) string {
+	if d.stopped >= 0 {
+		return string(d.text[:d.stopped])
+	}
+	if end && d.stream != nil {
+		d.text, d.stream = append(d.text, d.stream.Flush()...), nil
+	}
+	return string(d.text)
+}
