@@ -72,7 +72,12 @@ every() { # NAME [FLAG...]
   measure "$1" --policy "$(paste -sd, <<<"$names")" "${learned[@]}" $(sed 's/^\([^ ]*\) /--set \1./' kernels) "${@:2}"
 }
 
-needle() { every needle --needle-plot needle-map.svg; }
+# A map of every policy and budget would be too large: it has a few policies at one budget.
+needle() {
+  every needle
+  "$evict" eval --config "$configs/needle.yaml" --model "$model" --out needle-map --resume --replace "${learned[@]}" \
+    --policy full,streamingllm,snapkv,laq,judgeq,lookaheadkv --budget 10% --needle-plot needle-map.svg >/dev/null
+}
 length() { every length --adapter short=rates/adapters/look-3e-3; }
 ruler() { every ruler; }
 longbench() { [ -z "$longbench" ] || every longbench --data "$longbench"; }
