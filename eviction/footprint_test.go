@@ -51,6 +51,32 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 	}
 }
 
+// TestFootprintOfStudy: evaluations hold the full cache beside evicted copies, and what is foretold of that, too,
+// has no numbers.
+func TestFootprintOfStudy(t *testing.T) {
+	const tokens, budget, maxNew = 90, 24, 3
+	m := modeltest.Llama{Layers: 3, MaxPositions: 256}.Open(t, "cpu")
+	for _, name := range eviction.Policies.Names() {
+		t.Run(name, func(t *testing.T) {
+			counted, _ := m.Counted()
+			o := eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, Study: true}
+			cache, need, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, name), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rt := eviction.NewRuntime(m)
+			rt.MaxNew = maxNew
+			s, err := rt.Study(background, []*eviction.Configured{policy(t, m, name)}, modeltest.Tokens(m, 1, tokens), []int{budget}, maxNew)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if held := s.Cache.Bytes(); cache < held || cache > 2*held || need < cache {
+				t.Errorf("caches of %d bytes and %d in all are foretold, the full one held %d", cache, need, held)
+			}
+		})
+	}
+}
+
 // needsResponse tells that the policy first decodes on a cache of its own, which Session
 // does not count.
 func needsResponse(name string) bool { return name == "oracle" }

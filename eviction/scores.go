@@ -47,13 +47,13 @@ func (s *Scores) Observe(terms ...kernels.ScoreTerm) {
 func (s *Scores) FromHost(f func(dst [][]float32)) {
 	s.Ops = s.Ops.HostSelector()
 	s.Values = s.Alloc()
-	if s.Values.F32() != nil { // what only counts memory has no numbers
-		f(s.Rows())
+	if rows := s.Rows(); rows != nil {
+		f(rows)
 	}
 }
 
 // Rows are the values [kvHead][entry] on the host: read from a device, or the values' own
-// memory.
+// memory; nil on a backend that only counts memory and has no numbers.
 func (s *Scores) Rows() [][]float32 { return s.rows(s.Values) }
 
 func (s *Scores) rows(t *kernels.Tensor) (out [][]float32) {
@@ -62,6 +62,9 @@ func (s *Scores) rows(t *kernels.Tensor) (out [][]float32) {
 	}
 	t = t.OnHost()
 	flat, width := t.F32(), t.Width()
+	if flat == nil {
+		return nil
+	}
 	for h, n := range s.Entries {
 		out = append(out, flat[h*width:][:n])
 	}

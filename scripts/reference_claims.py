@@ -10,75 +10,13 @@ it holds, then the scores of every task. Differences are of the same prompts: th
 paired differences, averaged over tasks. Needs nothing but Python.
 """
 
-import collections
 import json
 import math
 import os
 import re
 import sys
 
-# What cannot be deployed: it sees the response, or reads everything to choose what to read.
-BOUNDS = {"full", "oracle", "exact-topk"}
-# Policies that choose once, after the prompt, what stays.
-PREFILL = ("random", "streamingllm", "knorm", "h2o", "tova", "roco", "lacache", "snapkv", "pyramidkv", "adakv", "compose",
-           "dapq", "laq", "laq++", "speckv", "duoattention", "judgeq", "lookaheadkv")
-
-
-class Run:
-    """Measures by policy, budget, task and sample."""
-
-    def __init__(self, folder):
-        self.of = collections.defaultdict(lambda: collections.defaultdict(dict))
-        self.metric = {}
-        with open(os.path.join(folder, "predictions.jsonl")) as lines:
-            for line in lines:
-                p = json.loads(line)
-                if "measures" not in p:
-                    continue
-                # The run's own adapters are named in their policies; one draft is the draft.
-                adapter = p.get("adapter", "")
-                name = p["policy"] + ("/" + adapter if adapter not in p["policy"] and p["policy"] != "speckv" else "")
-                m = dict(p["measures"], score=p["measures"].get(p["metric"]))
-                self.of[name, str(p.get("budget", "0"))][p["task"]][p["sample"]] = m
-        self.tasks = sorted(self.of["full", "0"]) if ("full", "0") in self.of else sorted(next(iter(self.of.values())))
-        self.budgets = sorted({b for _, b in self.of if b != "0"}, key=int)
-        self.policies = sorted({p for p, _ in self.of})
-
-    def cell(self, policy, budget):
-        return self.of.get((policy, str(budget))) or self.of.get((policy, "0"))
-
-    def has(self, policy, budget):
-        return self.cell(policy, budget) is not None
-
-    def mean(self, policy, budget, what="score", tasks=None):
-        """The mean over tasks and its standard error."""
-        return average([[s[what] for s in self.cell(policy, budget)[t].values() if s.get(what) is not None] for t in tasks or self.tasks])
-
-    def difference(self, one, other, what="score", tasks=None):
-        """The mean of one − other over the same prompts, (policy, budget) each, and its standard error."""
-        parts = []
-        for t in tasks or self.tasks:
-            a, b = self.cell(*one)[t], self.cell(*other)[t]
-            parts.append([a[i][what] - b[i][what] for i in a if i in b and a[i].get(what) is not None and b[i].get(what) is not None])
-        return average(parts)
-
-
-def average(parts):
-    parts = [p for p in parts if p]
-    if not parts:
-        return math.nan, math.nan
-    mean, variance = 0.0, 0.0
-    for p in parts:
-        m = sum(p) / len(p)
-        mean += m / len(parts)
-        if len(p) > 1:
-            variance += sum((x - m) ** 2 for x in p) / (len(p) - 1) / len(p)
-    return mean, math.sqrt(variance) / len(parts)
-
-
-def percent(value):
-    return f"{100 * value[0]:.1f} ± {100 * value[1]:.1f}"
-
+from results_runs import BOUNDS, PREFILL, Run, percent
 
 claims = []
 

@@ -14,14 +14,20 @@ stage() { # NAME
   touch "done/$1"
 }
 
+# commit keeps the commit at which a run began, as NAME.commit.
+commit() { # NAME
+  [ -e "$1.commit" ] || git -C "$root" describe --always --dirty >"$1.commit"
+}
+
 # run trains what a configuration says, from the last checkpoint where there is one.
 run() { # run|sweep NAME [FLAG...]
+  commit "$2"
   "$train" "$1" "$configs/$2.yaml" --model "$model" --resume "${@:3}"
 }
 
 # measure makes or goes on with the folder of a run of eval.
 measure() { # NAME [FLAG...]
-  [ -e "$1.commit" ] || git -C "$root" describe --always --dirty >"$1.commit"
+  commit "$1"
   "$evict" eval --config "$configs/$1.yaml" --model "$model" --out "$1" --resume --plot "$1.svg" --replace "${@:2}" >/dev/null
 }
 

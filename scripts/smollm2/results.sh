@@ -3,26 +3,28 @@
 # (answers/*.bin), measures every policy, and writes docs/results/smollm2.md. Each stage goes on where it was
 # stopped; one that is finished is not done again. About 10 hours on 2 cores, all stages together.
 #
-#   scripts/smollm2/results.sh [--out DIR] [--stage NAME] [--longbench DIR]
+#   scripts/smollm2/results.sh [--out DIR] [--stage NAME] [--longbench DIR] [--quick]
 #
 # --out        folder for pairs, adapters and runs (out/smollm2)
 # --stage      this stage alone: pairs, rates, adapters, pooling, settings, needle, length, ruler, longbench,
 #              documents, turns, latency, ablations or page
 # --longbench  folder with LongBench's files, NAME.jsonl; without it that stage is left out
+# --quick      a few samples of everything, to see that it works, and the page in --out; its numbers mean nothing
 #
 # PYTHON names a Python 3.11 with the packages tokenizers and gguf (python3).
 set -euo pipefail
 source "$(dirname "$0")/../common.sh"
 
-out=$root/out/smollm2 only='' longbench=''
+out=$root/out/smollm2 only='' longbench='' quick=''
 while [ $# -gt 0 ]; do
   case $1 in
-    --out) out=$(absolute "${2:?--out: want a folder}") ;;
-    --stage) only=${2:?--stage: want a name} ;;
-    --longbench) longbench=$(absolute "${2:?--longbench: want a folder}") ;;
+    --out) out=$(absolute "${2:?--out: want a folder}"); shift ;;
+    --stage) only=${2:?--stage: want a name}; shift ;;
+    --longbench) longbench=$(absolute "${2:?--longbench: want a folder}"); shift ;;
+    --quick) quick=yes ;;
     *) die "unknown argument $1" ;;
   esac
-  shift 2
+  shift
 done
 model=$(scripts/smollm2.sh --model)
 scripts/setup.sh
@@ -31,6 +33,14 @@ here=$root/scripts/smollm2 python=${PYTHON:-python3} configs=$root/configs/smoll
 source scripts/stages.sh
 mkdir -p "$out"
 cd "$out"
+[ ! -e quick ] || [ "$(cat quick)" = "${quick:-no}" ] || die "$out: quick is $(cat quick), got ${quick:-no}: want another --out"
+echo "${quick:-no}" >quick
+few=() depths=() short=() page=$root/docs/results/smollm2.md
+if [ -n "$quick" ]; then
+  few=(--samples 1 --budget 10% --max-new 8) depths=(--task-option niah.depths=2)
+  short=(--set epochs=0 --set train.steps=2 --set train.batch=2 --set train.validation.samples=2)
+  page=$out/smollm2.md
+fi
 
 # prompts makes the prompts of a split anew, and joined the pair files of answers to them.
 prompts() { # SPLIT COUNT
@@ -49,16 +59,16 @@ pairs() {
   joined short-validation validation 512
 }
 
-rates() { run run rates; }
-adapters() { run run adapters; }
+rates() { run run rates "${short[@]}"; }
+adapters() { run run adapters "${short[@]}"; }
 learned=(--adapter adapters/adapters/lookaheadkv --adapter adapters/adapters/judgeq)
 
 pooling() {
-  measure pooling "${learned[@]}"
+  measure pooling "${learned[@]}" "${few[@]}" "${depths[@]}"
   best pooling >kernels
 }
 settings() {
-  measure settings
+  measure settings "${few[@]}" "${depths[@]}"
   best settings >chosen
 }
 
@@ -69,11 +79,16 @@ every() { # NAME [FLAG...]
   tuned=$(awk '{ line = $1 "(" $2; for (i = 3; i <= NF; i++) line = line "," $i; print line ")" }' chosen)
   names=$(sed -n 's/^  - \([a-z].*\)/\1/p' "$configs/$1.yaml" | grep -v '^task' |
     { while read -r policy; do echo "$policy"; grep "^${policy//+/\\+}(" <<<"$tuned" || true; done })
-  measure "$1" --policy "$(paste -sd, <<<"$names")" "${learned[@]}" $(sed 's/^\([^ ]*\) /--set \1./' kernels) "${@:2}"
+  measure "$1" --policy "$(paste -sd, <<<"$names")" "${learned[@]}" $(sed 's/^\([^ ]*\) /--set \1./' kernels) "${few[@]}" "${@:2}"
 }
 
-needle() { every needle --needle-plot needle-map.svg; }
-length() { every length --adapter short=rates/adapters/look-3e-3; }
+# A map of every policy and budget would be too large: it has a few policies at one budget.
+needle() {
+  every needle "${depths[@]}"
+  "$evict" eval --config "$configs/needle.yaml" --model "$model" --out needle-map --resume --replace "${learned[@]}" \
+    --policy full,streamingllm,snapkv,laq,judgeq,lookaheadkv --budget 10% "${few[@]}" "${depths[@]}" --needle-plot needle-map.svg >/dev/null
+}
+length() { every length "${depths[@]}" --adapter short=rates/adapters/look-3e-3; }
 ruler() { every ruler; }
 longbench() { [ -z "$longbench" ] || every longbench --data "$longbench"; }
 documents() {
@@ -81,14 +96,14 @@ documents() {
   every documents
 }
 turns() { every turns; }
-latency() { measure latency "${learned[@]}"; }
+latency() { measure latency "${learned[@]}" "${few[@]}"; }
 
 ablations() {
-  run sweep rows_modules
-  measure ablations --adapter rows_modules
+  run sweep rows_modules "${short[@]}"
+  measure ablations --adapter rows_modules "${few[@]}" "${depths[@]}"
 }
 
-page() { "$python" "$here/results.py" . "$root/docs/results/smollm2.md"; }
+page() { "$python" "$here/results.py" . "$page"; }
 
 for name in pairs rates adapters pooling settings needle length ruler longbench documents turns latency ablations page; do
   stage "$name"

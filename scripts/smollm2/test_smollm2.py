@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Tests of the prompts and of the packed answers: python3 scripts/smollm2/test_smollm2.py
+"""Tests of the prompts, of the packed answers and of the page of results: python3 scripts/smollm2/test_smollm2.py
 
 Needs bin/train (make build; TRAIN names another), whose pair file of the built-in model is packed
 and joined. SMOLLM2 may name a folder of SmolLM2-135M-Instruct, whose tokenizer then cuts texts."""
-import collections, json, lzma, os, random, subprocess, sys, tempfile, unittest
+import collections, json, lzma, math, os, random, re, subprocess, sys, tempfile, unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-import chatml, fetch, pairs, prompts, questions
+import chatml, fetch, pairs, prompts, questions, results, results_runs
 
 TRAIN = os.environ.get("TRAIN", os.path.join(HERE, "..", "..", "bin", "train"))
 
@@ -138,6 +138,80 @@ class Draw(unittest.TestCase):
         for row in many:
             self.assertTrue(all(p.endswith("-train") for p in row["source"].split()))
             self.assertTrue(256 <= len(model.prompt_ids(row)) <= 4096)
+
+
+class Tests(unittest.TestCase):
+    def test_permutation(self):
+        for name, parts, above, want in (
+            ("of 8 flips two are as extreme", [[1, 2, 3]], 0, 2 / 8),
+            ("zeros change nothing", [[1, 0, 2, 0, 3]], 0, 2 / 8),
+            ("against 2, of which nothing is left", [[2, 2]], 2, 1),
+            ("signs cancel", [[1, -1]], 0, 1),
+            ("tasks count alike", [[4, 4], [-1] * 8], 0, sum(math.comb(2, i) * math.comb(8, j) for i in range(3) for j in range(9)
+                                                              if abs((4 * (2 * i - 2)) / 2 + (2 * j - 8) / 8) >= 3) / 2**10),
+        ):
+            with self.subTest(name):
+                self.assertAlmostEqual(results_runs.permutation(parts, above), want)
+        self.assertTrue(math.isnan(results_runs.permutation([[1]])))
+
+    def test_permutation_of_many(self):
+        # All equal, so that the exact p is that of a sign test: 15 of 20 won or lost.
+        p = results_runs.permutation([[1] * 15 + [-1] * 5])
+        self.assertAlmostEqual(p, 2 * sum(math.comb(20, k) for k in range(15, 21)) / 2**20, delta=0.006)
+        self.assertEqual(p, results_runs.permutation([[1] * 15 + [-1] * 5]))
+
+    def test_holm(self):  # Holm (1979): the least p times all, the next times one less, never falling
+        self.assertEqual(results_runs.holm([0.04, 0.01, 0.03]), [0.06, 0.03, 0.06])
+
+
+class ResultsPage(unittest.TestCase):
+    def page(self, stage, predictions):
+        with tempfile.TemporaryDirectory() as runs:
+            os.makedirs(os.path.join(runs, "done"))
+            os.makedirs(os.path.join(runs, stage))
+            open(os.path.join(runs, "done", stage), "w").close()
+            with open(os.path.join(runs, stage, "predictions.jsonl"), "w") as f:
+                f.writelines(json.dumps(p) + "\n" for p in predictions)
+            with open(os.path.join(runs, f"{stage}.commit"), "w") as f:
+                f.write("abc1234\n")
+            return results.write(runs)
+
+    def predictions(self, task, length, policies, samples=10):
+        """Of policies "name budget": scores of so many samples."""
+        for policy, score in policies.items():
+            name, _, budget = policy.partition(" ")
+            for i in range(samples):
+                yield {"task": task, "sample": f"{length}-{i}", "policy": name, **({"budget": budget} if budget else {}), "metric": "contains",
+                       "groups": [{"key": "length", "value": str(length)}],
+                       "measures": {"contains": score(i), "hit_rate": score(i) / 2, "kept_bytes": 2048, "traffic_bytes_per_step": 1024}}
+
+    def test_needles(self):
+        all, none, half = lambda i: 1, lambda i: 0, lambda i: i % 2
+        policies = {"full": all, "lookaheadkv 5%": all, "snapkv 5%": none, "snapkv(kernel=1) 5%": half, "judgeq 5%": half}
+        text = self.page("needle", [*self.predictions("niah", 1024, policies), *self.predictions("niah", 2048, {**policies, "snapkv 5%": half})])
+        self.assertIn("commit abc1234", text)
+        self.assertLess(text.index("Prompts of 1,024"), text.index("Prompts of 2,048"))
+        table = text[text.index("Prompts of 1,024") : text.index("At 5%:")]
+        self.assertEqual(re.findall(r"^\| (\S+) \|", table, re.M)[1:], ["lookaheadkv", "judgeq", "snapkv(kernel=1)", "snapkv", "*full*"])
+        self.assertIn("| snapkv(kernel=1) | 50.0 ± 16.7 |", table)
+        rows = {cells[0].strip(): cells for cells in (line.strip("|").split(" | ") for line in text[text.index("## Claims") :].splitlines() if line.startswith("| needles"))}
+        first = next(c for t, c in rows.items() if "LookaheadKV above every" in t)
+        self.assertEqual((first[1], first[2]), ("holds", "lookaheadkv 100.0 ± 0.0, judgeq 50.0 ± 11.8"))
+        self.assertIn("50.0 ± 11.8", first[3])
+        kernel1 = next(c for t, c in rows.items() if "8 points above `snapkv(kernel=1)`" in t)
+        self.assertEqual(kernel1[1], "does not hold")  # no difference at all, so 8 points below what is claimed
+        self.assertIn("Stages that are not finished: `rates`, `adapters`, `pooling`, `settings`, `length`, `ruler`", text)
+        self.assertNotIn("nan", text)
+
+    def test_ruler_counts_what_the_full_cache_masters(self):
+        text = self.page("ruler", [*self.predictions("ruler/vt", 2048, {"full": lambda i: 1, "snapkv 10%": lambda i: 1}),
+                                   *self.predictions("ruler/cwe", 2048, {"full": lambda i: i < 4, "snapkv 10%": lambda i: 0})])
+        self.assertIn("less than half: ruler/cwe 2048 (40%).", text)
+        self.assertIn("| snapkv | 100.0 ± 0.0 |", text)
+
+    def test_nothing_measured(self):
+        with tempfile.TemporaryDirectory() as runs:
+            self.assertIn("`needle`", results.write(runs))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,357 @@
+#!/usr/bin/env python3
+"""Write the page of what scripts/smollm2/results.sh has measured.
+
+    python3 scripts/smollm2/results.py RUNS PAGE
+
+RUNS is the folder of its stages, PAGE the Markdown file. Stages that are not finished are named at the end of the
+page. Needs nothing but Python.
+"""
+
+import datetime
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from results_runs import BOUNDS, PREFILL, Run, average, holm, percent, permutation
+
+HEAD = """# The papers' claims on a real model
+
+SmolLM2-135M-Instruct (a GGUF file of 4 bits), with adapters that were trained on its own answers. One command
+repeats all of it; each stage goes on where it was stopped:
+
+<!-- not run: takes about 10 hours on 2 cores -->
+```sh
+scripts/smollm2/results.sh
+```
+
+- Numbers are means over tasks in %, ± one standard error over prompts. Differences are of the same prompts.
+- Budgets are shares of the prompt that stay. "hits" is the share of the entries kept by the oracle that a policy keeps.
+- `full`, `oracle` and `exact-topk` are bounds: they cannot be deployed.
+- A policy with settings in brackets has those that were chosen on validation prompts (seed 7); without, its paper's.
+  Adapters have the pooling that was chosen there. Nothing was chosen on the prompts that are reported (seed 1).
+- p is two-sided, of a paired permutation test, corrected by Holm's method over all claims of this page.
+
+"""
+
+STAGES = ("rates", "adapters", "pooling", "settings", "needle", "length", "ruler", "longbench", "documents", "turns", "latency", "ablations")
+TITLES = {"needle": "Needles", "length": "Longer prompts than in training", "ruler": "RULER", "longbench": "LongBench", "documents": "Documents",
+          "turns": "Two questions about one context", "latency": "Time to first token", "ablations": "Rows and modules"}
+
+
+class Page:
+    """The text of the page and the claims that it tests."""
+
+    def __init__(self, folder):
+        self.folder, self.out, self.claims, self.missing = folder, [], [], []
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def read(self, *names):
+        try:
+            with open(self.path(*names)) as f:
+                return f.read()
+        except FileNotFoundError:
+            return None
+
+    def say(self, *lines):
+        self.out += lines
+
+    def table(self, head, rows):
+        self.say("| " + " | ".join(head) + " |", "|:---|" + "---:|" * (len(head) - 1))
+        self.say(*("| " + " | ".join(map(str, r)) + " |" for r in rows), "")
+
+    def done(self, name):
+        return os.path.exists(self.path("done", name)) and (name in ("rates", "adapters") or os.path.exists(self.path(name, "predictions.jsonl")))
+
+    def origin(self, name):
+        """Where, when and how a stage was measured."""
+        day = datetime.datetime.fromtimestamp(os.path.getmtime(self.path("done", name)), datetime.timezone.utc)
+        took = [line.split() for line in (self.read("times") or "").splitlines() if line.split()[:1] == [name]]
+        environment = json.loads(self.read(name, "environment.json") or "{}")
+        parts = [f"Measured on {day:%Y-%m-%d}"]
+        if took or environment:
+            parts.append("on" + (f" {took[-1][2]} cores" if took else "") + (f" ({environment['system']}, {environment['go']})" if environment else ""))
+        commit = self.read(f"{name}.commit")
+        text = " ".join(parts) + (f", commit {commit.strip()}" if commit else "") + (f", in {int(took[-1][1]) // 60} min" if took else "")
+        self.say(text + ":", "", "<!-- not run: takes long -->", "```sh", f"scripts/smollm2/results.sh --stage {name}", "```", "")
+
+    def claim(self, text, parts, numbers, above=0.0):
+        """Tests that the mean of paired differences is above a number."""
+        mean = average(parts)
+        if not math.isnan(mean[0]):
+            self.claims.append((text, mean, permutation(parts, above), numbers, above))
+
+    def compare(self, run, title, one, other, budgets=None, what="score", tasks=None, above=0.0):
+        for b in budgets or run.budgets:
+            if run.has(one, b) and run.has(other, b):
+                self.claim(f"{title}, {b}", run.differences((one, b), (other, b), what, tasks),
+                           f"{one} {percent(run.mean(one, b, what, tasks))}, {other} {percent(run.mean(other, b, what, tasks))}", above)
+
+
+def key(policy):
+    return policy in BOUNDS
+
+
+def cell(run, p, b, what="score", tasks=None, write=percent):
+    value = run.mean(p, b, what, tasks) if run.has(p, b) else (math.nan, 0)
+    return "–" if math.isnan(value[0]) else write(value)
+
+
+def whole(value):
+    return f"{100 * value[0]:.0f}"
+
+
+def ordered(run, tasks=None):
+    """Policies, the best mean over budgets first, bounds after all."""
+    def over(p):
+        values = [v for b in run.budgets if run.has(p, b) and not math.isnan(v := run.mean(p, b, tasks=tasks)[0])]
+        return sum(values) / len(values) if values else -1
+    return sorted(run.policies, key=lambda p: (key(p), -over(p)))
+
+
+def scores(page, run, tasks=None):
+    page.table(["policy", *run.budgets], [[f"*{p}*" if key(p) else p, *(cell(run, p, b, tasks=tasks) for b in run.budgets)] for p in ordered(run, tasks)])
+
+
+def held(page, run, tasks=None):
+    """How well policies rank, and what they hold and read."""
+    kib = lambda v: f"{v[0] / 1024:.0f}"
+    for b in run.budgets:
+        page.say(f"At {b}:", "")
+        page.table(["policy", "hits", "recall", "τ", "KiB held", "KiB read a token"], [
+            [p, cell(run, p, b, "hit_rate", tasks, whole), cell(run, p, b, "recall", tasks, whole), cell(run, p, b, "kendall_tau", tasks, lambda v: f"{v[0]:.2f}"),
+             cell(run, p, b, "kept_bytes", tasks, kib), cell(run, p, b, "traffic_bytes_per_step", tasks, kib)] for p in ordered(run, tasks)])
+
+
+def base(policy):
+    return re.split(r"[(/]", policy)[0]
+
+
+def claims_of(page, run, where, tasks=None):
+    """The papers' claims on one benchmark."""
+    for b in run.budgets:
+        if b in ("5%", "10%", "20%") and run.has("lookaheadkv", b):
+            others = [p for p in run.policies if base(p) in PREFILL and base(p) != "lookaheadkv" and run.has(p, b) and run.cell(p, b)
+                      and not math.isnan(run.mean(p, b, tasks=tasks)[0])]
+            if others:
+                best = max(others, key=lambda p: run.mean(p, b, tasks=tasks)[0])
+                page.compare(run, f"{where}: LookaheadKV above every other prefill policy (arXiv:2603.10899, table 2, figure 2)", "lookaheadkv", best, [b], tasks=tasks)
+    for other in ("snapkv", *(p for p in run.policies if base(p) == "snapkv" and "kernel=1" in re.split("[(,)]", p))):
+        page.compare(run, f"{where}: hit rate of Judge Q 8 points above `{other}` (arXiv:2509.10798, table 4)", "judgeq", other, what="hit_rate", tasks=tasks, above=0.08)
+    for title, one, other in (("D2O above H2O", "d2o", "h2o"), ("D2O above StreamingLLM", "d2o", "streamingllm"), ("DapQ above SnapKV", "dapq", "snapkv"), ("LAQ above SnapKV", "laq", "snapkv")):
+        page.compare(run, f"{where}: {title}", one, other, tasks=tasks)
+
+    def read(p, b):
+        return run.mean(p, b, "traffic_bytes_per_step", tasks)[0]
+
+    for other in ("quest", "sparq"):
+        for b in run.budgets:
+            own = [x for x in run.budgets if run.has("rocketkv", x) and run.has(other, b) and read("rocketkv", x) <= 1.02 * read(other, b)]
+            if own:
+                x = own[-1]
+                page.claim(f"{where}: RocketKV at {x} above {other} at {b}, equal traffic (2% more at most)", run.differences(("rocketkv", x), (other, b), tasks=tasks),
+                           f"rocketkv {percent(run.mean('rocketkv', x, tasks=tasks))}, {other} {percent(run.mean(other, b, tasks=tasks))}, {read(other, b) / 1024:.0f} KiB a token")
+
+
+def validations(page, *names):
+    """The validations in the log of a training run."""
+    steps = [json.loads(line) for line in (page.read(*names, "steps.jsonl") or "").splitlines()]
+    return steps, [s["validation"] for s in steps if "validation" in s]
+
+
+def trained(page, name, title):
+    steps, checks = validations(page, name)
+    if not checks:
+        return
+    last = checks[-1]
+    page.say(f"{title}: {len(steps)} steps, {sum(s['samples'] for s in steps):,} samples, {sum(s['seconds'] for s in steps) / 3600:.1f} hours; "
+             f"on {last['samples']} validation prompts at step {last['step']}:", "")
+    rates = {a["name"]: max(s["learning_rate"] for x in steps for s in x["adapters"] if s["name"] == a["name"]) for a in last["adapters"]}
+    page.table(["adapter", "learning rate", "loss", *(f"hits, {b}" for b in last["budgets"])], [
+        [a["name"], f"{rates[a['name']]:.2g}" if a["name"] in rates else "", f"{a['loss']:.4g}" if a["name"] in rates else "", *(f"{100 * h:.1f}" for h in a["hit_rate"])]
+        for a in [*last["adapters"], last["snapkv"]]])
+
+
+def adapters(page):
+    if not page.done("adapters"):
+        return
+    page.say("## The adapters", "")
+    page.origin("adapters")
+    trained(page, "rates", "Learning rates by the loss after one short pass, highest rate of each run")
+    trained(page, "adapters", "The adapters")
+    rows = []
+    for kind in ("lookaheadkv", "judgeq"):
+        about = json.loads(page.read("adapters", "adapters", kind, "glimpse.json") or "{}")
+        if not about:
+            continue
+        folder = page.path("adapters", "adapters", kind)
+        for file in sorted(f for f in os.listdir(folder) if f.endswith(".safetensors")):
+            with open(os.path.join(folder, file), "rb") as f:
+                data = f.read()
+            size = int.from_bytes(data[:8], "little")
+            header = json.loads(data[8 : 8 + size])
+            rows.append([kind, about["rows"], file, f"{sum(math.prod(t['shape']) for n, t in header.items() if n != '__metadata__'):,}", f"{len(data):,}", f"`{hashlib.sha256(data).hexdigest()}`"])
+    page.table(["adapter", "rows", "file", "parameters", "bytes", "SHA-256"], rows)
+    for name, what in (("kernels", "Pooling"), ("chosen", "Settings")):
+        chosen = page.read(name)
+        if chosen:
+            page.say(f"{what}, of all that were tried those with the highest mean over tasks and budgets on validation prompts, of equals the first:", "",
+                     *(f"- `{line}`" for line in chosen.splitlines()), "")
+
+
+def benchmark(page, name, group=None):
+    if not page.done(name):
+        return None
+    page.say(f"## {TITLES[name]}", "")
+    page.origin(name)
+    return Run(page.path(name), group)
+
+
+def needle(page):
+    run = benchmark(page, "needle", "length")
+    if not run:
+        return
+    if os.path.exists(page.path("needle-map.svg")):
+        page.say("By depth and length, at 10%: [heat map](smollm2-needles.svg).", "")
+    for t in sorted(run.tasks, key=lambda t: int(t.split()[-1])):
+        page.say(f"### Prompts of {int(t.split()[-1]):,} tokens", "")
+        scores(page, run, [t])
+        held(page, run, [t])
+    claims_of(page, run, "needles")
+
+
+def ruler(page):
+    run = benchmark(page, "ruler", "length")
+    if not run:
+        return
+    full = {t: run.mean("full", "0", tasks=[t])[0] for t in run.tasks}
+    good, bad = [t for t in run.tasks if full[t] >= 0.5], [t for t in run.tasks if not full[t] >= 0.5]
+    if bad:
+        page.say("Not counted, as the full cache answers less than half: " + ", ".join(f"{t} ({100 * full[t]:.0f}%)" for t in bad) + ".", "")
+    if not good:
+        page.say("The full cache masters no task.", "")
+        return
+    scores(page, run, good)
+    for b in run.budgets:
+        page.say(f"By task, at {b}:", "")
+        page.table(["policy", *good], [[p, *(cell(run, p, b, tasks=[t], write=whole) for t in good)] for p in ordered(run, good)])
+    held(page, run, good)
+    claims_of(page, run, "RULER", good)
+
+
+def longbench(page):
+    run = benchmark(page, "longbench")
+    if run:
+        page.say("Scores are those of each data set, ROUGE-L for multi_news: " + ", ".join(run.tasks) + ".", "")
+        scores(page, run)
+        claims_of(page, run, "LongBench")
+
+
+def documents(page):
+    run = benchmark(page, "documents")
+    if not run:
+        return
+    page.say("Agreement with the full cache's own answers: F1 of words, then answers that are the same, and how much less likely (nats a token) they are than under the full cache.", "")
+    scores(page, run)
+    policies = [p for p in ordered(run) if p != "full"]
+    page.table(["policy", *(f"same, {b}" for b in run.budgets), *(f"Δ nll, {b}" for b in run.budgets)], [
+        [p, *(cell(run, p, b, "agreement_exact", write=whole) for b in run.budgets),
+         *("–" if not run.has(p, b) or math.isnan((d := run.difference((p, b), ("full", "0"), "nll"))[0]) else f"{d[0]:+.3f} ± {d[1]:.3f}" for b in run.budgets)] for p in policies])
+    held(page, run)
+    claims_of(page, run, "documents")
+
+
+def turns(page):
+    run = benchmark(page, "turns")
+    if not run:
+        return
+    measures = {m for task in next(iter(run.of.values())).values() for s in task.values() for m in s}
+    columns = ["score", *sorted(m for m in measures if re.search(r"turn_?\d", m))]
+    for b in run.budgets:
+        page.say(f"At {b}:", "")
+        page.table(["policy", "mean", *columns[1:], *run.tasks], [[p, *(cell(run, p, b, c) for c in columns), *(cell(run, p, b, tasks=[t], write=whole) for t in run.tasks)] for p in ordered(run)])
+    claims_of(page, run, "two turns")
+
+
+def latency(page):
+    run = benchmark(page, "latency")
+    if not run:
+        return
+    b = run.budgets[0]
+    lengths = sorted(next(iter(run.of.values()))["latency"], key=lambda s: int(s.split()[0]))
+    rows = []
+    for p in run.policies:
+        t = run.cell(p, b)["latency"]
+        rows.append([p, *(x for n in lengths if (m := t.get(n)) for x in (f"{m['ttft_ms']:.0f} ({100 * (m['ttft_ms'] / m['plain_ttft_ms'] - 1):+.0f}%)", f"{m['decode_tokens_per_s']:.1f}" if "decode_tokens_per_s" in m else "–", f"{m['kept_bytes'] / 1024:.0f}"))])
+    page.say(f"At {b}: time to first token in ms and what that adds to a plain prefill.", "")
+    page.table(["policy", *(x for n in lengths for x in (n, "tokens/s", "KiB held"))], rows)
+
+
+def length(page):
+    run = benchmark(page, "length", "length")
+    if not run:
+        return
+    page.say("`lookaheadkv` and `judgeq` were trained on prompts of at most 2,048 tokens, `lookaheadkv/short` on those of at most 512.", "")
+    for t in sorted(run.tasks, key=lambda t: int(t.split()[-1])):
+        page.say(f"### Prompts of {int(t.split()[-1]):,} tokens", "")
+        scores(page, run, [t])
+    for one, other in (("lookaheadkv", "snapkv"), ("lookaheadkv/short", "snapkv"), ("judgeq", "snapkv"), ("lookaheadkv", "lookaheadkv/short")):
+        page.compare(run, f"prompts longer than in training: {one} above {other} (arXiv:2603.10899, figure 6)", one, other)
+
+
+def ablations(page):
+    run = benchmark(page, "ablations")
+    if not run:
+        return
+    scores(page, run)
+    grid = {(int(m[1]), m[2]): p for p in run.policies if (m := re.search(r"-n(\d+)-(\w+)", p))}
+    most = max((n for n, _ in grid), default=0)
+    for one, other in (((most, "all"), (most, "none")), ((most, "all"), (most, "qv")), ((most, "all"), (min((n for n, _ in grid), default=0), "all"))):
+        if one != other and one in grid and other in grid:
+            page.compare(run, f"{one[0]} rows, LoRA {one[1]}, above {other[0]} rows, LoRA {other[1]} (arXiv:2603.10899, table 5)", grid[one], grid[other])
+
+
+def verdict(mean, p, above):
+    if not p < 0.05:
+        return "not told apart"
+    return "holds" if mean > above else "does not hold"
+
+
+def write(folder):
+    """The page of a folder, in Markdown."""
+    page = Page(folder)
+    for section in (adapters, needle, ruler, longbench, documents, turns, latency, length, ablations):
+        section(page)
+    if page.claims:
+        tested = [c for c in page.claims if not math.isnan(c[2])]
+        p = dict(zip(map(id, tested), holm([c[2] for c in tested])))
+        page.say("## Claims", "", f"{len(page.claims)} claims. One holds, or does not, where its corrected p is below 0.05.", "")
+        page.table(["claim", "verdict", "numbers", "difference", "p", "p, Holm"], [
+            [text, verdict(mean[0], p.get(id(c), math.nan), above), numbers, percent(mean), *(("–", "–") if math.isnan(raw) else (f"{raw:.4f}", f"{p[id(c)]:.4f}"))]
+            for c in page.claims for text, mean, raw, numbers, above in [c]])
+    missing = [s for s in STAGES if not page.done(s)]
+    if missing:
+        page.say("## Not measured yet", "", "Stages that are not finished: " + ", ".join(f"`{s}`" for s in missing) + ".", "")
+    return HEAD + "\n".join(page.out)
+
+
+def main():
+    if len(sys.argv) != 3 or not os.path.isdir(sys.argv[1]):
+        sys.exit(__doc__)
+    folder, target = sys.argv[1:]
+    text = write(folder)
+    with open(target + ".new", "w") as f:
+        f.write(text)
+    os.replace(target + ".new", target)
+    if os.path.exists(os.path.join(folder, "needle-map.svg")):
+        shutil.copyfile(os.path.join(folder, "needle-map.svg"), os.path.join(os.path.dirname(target), "smollm2-needles.svg"))
+
+
+if __name__ == "__main__":
+    main()
