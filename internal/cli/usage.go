@@ -28,7 +28,7 @@ var FlagGroups = []struct {
 	{"Validation", "validate validate-every validate-budgets patience"},
 	{"Work", "times workers concurrency cache-memory cache-disk strict dry-run shards shard resume accept-changed-data checkpoint checkpoint-every"},
 	{"Measurement", "agreement compare inspect count chip queries query-rows query-trials query-starts baseline highlight"},
-	{"Output", "out title run log export upload replace json markdown groups json-out table-out plot needle-plot sweep-plot html npz"},
+	{"Output", "out title run log export upload dtype registry replace json markdown groups json-out table-out plot needle-plot sweep-plot html npz"},
 	{"Judge", "judge judge-model judge-key-env max-tokens timeout attempts"},
 	{"Storage", "s3-endpoint s3-region s3-path-style"},
 }

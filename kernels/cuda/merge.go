@@ -176,17 +176,19 @@ func (b *cuda) MergeRecent(past []kernels.KV, sums *kernels.Tensor, sink, recent
 	}
 	kernels.CheckEntries(op, sums, entries)
 	n, dim := len(past), past[0].K.Width()
-	if outs == 0 {
-		return
-	}
 	flat, heads := make([]float64, n*outs), make([]recentValues, n)
 	b.do(op, func() {
+		total := b.f32(op, sums)
 		for h, kv := range past {
 			copy(flat[h*outs:], draws[h])
+			b.address(op, kv.K)
 			heads[h] = recentValues{v: b.address(op, kv.V), entries: int32(entries[h]), sink: int32(sink), recent: int32(recent)}
 		}
+		if outs == 0 {
+			return
+		}
 		at, merges := upload(b, op, heads), b.temporary(op, 4*int64(n*outs))
-		b.launch("draw_merges", [3]int{n, 1, 1}, mergeThreads, 0, merges, b.f32(op, sums), upload(b, op, flat), at, sums.Width(), outs)
+		b.launch("draw_merges", [3]int{n, 1, 1}, mergeThreads, 0, merges, total, upload(b, op, flat), at, sums.Width(), outs)
 		b.launch("merge_recent"+suffix, columns(recent*dim, n), elementThreads, 0, at, merges, outs, dim)
 	})
 	runtime.KeepAlive(past)
