@@ -14,6 +14,7 @@ type detokenizer struct {
 	stop    []string
 	skip    bool // stop texts at the beginning
 	stopped int  // where in text a stop text begins, -1 before
+	told    int  // bytes of text that more has returned
 }
 
 func newDetokenizer(m *model.Model, stop []string, skipLeading bool) *detokenizer {
@@ -65,12 +66,22 @@ func (d *detokenizer) leading() int {
 }
 
 // said is the text up to a stop text; with end all that there will be.
-func (d *detokenizer) said(end bool) string {
+func (d *detokenizer) said(end bool) string { return string(d.upTo(end)) }
+
+// more is the text that has come since the last call.
+func (d *detokenizer) more(end bool) string {
+	text := d.upTo(end)
+	more := string(text[min(d.told, len(text)):])
+	d.told += len(more)
+	return more
+}
+
+func (d *detokenizer) upTo(end bool) []byte {
 	if d.stopped >= 0 {
-		return string(d.text[:d.stopped])
+		return d.text[:d.stopped]
 	}
 	if end && d.stream != nil {
 		d.text, d.stream = append(d.text, d.stream.Flush()...), nil
 	}
-	return string(d.text)
+	return d.text
 }

@@ -28,7 +28,7 @@ type Request struct {
 	Response []int32
 
 	// Generate are the settings of the answer, which is no longer than the context has room for.
-	// Its OnToken comes before the events of a token.
+	// Its OnToken comes before the events of a token. Of one that is Forced nothing else is read.
 	Generate model.GenerateOptions
 	// Stop are texts that end the answer where they begin; with SkipLeading not those at its
 	// beginning.
@@ -45,8 +45,6 @@ type Answer struct {
 	text     *detokenizer
 	decoding *eviction.Answer // nil before
 	room     int              // most tokens that the context has room for
-	logProbs []float64
-	told     int // bytes of the text that events have told of
 	done     bool
 	cut      bool // cancelled
 	err      error
@@ -102,8 +100,13 @@ func (a *Answer) Ended() bool {
 // Text is what was said so far, up to a stop text; "" where the model has no tokenizer.
 func (a *Answer) Text() string { return a.text.said(a.done) }
 
-// LogProbs are those of the tokens of an answer that was given (GenerateOptions.Forced).
-func (a *Answer) LogProbs() []float64 { return a.logProbs }
+// LogProbs are those of the tokens so far of an answer that was given (GenerateOptions.Forced).
+func (a *Answer) LogProbs() []float64 {
+	if a.decoding == nil {
+		return nil
+	}
+	return a.decoding.LogProbs()
+}
 
 // Err is what has ended it early; nil where it goes on or has ended as it should. The session
 // is then unusable.
@@ -189,6 +192,14 @@ func (e *Engine) Cancel(a *Answer) error {
 	return nil
 }
 
+// Close cancels the prompt that is running, after which others may run: for an engine that is left
+// before its requests are done.
+func (e *Engine) Close() {
+	if e.filling != nil {
+		e.Cancel(e.filling.answer) // of a prompt there is no error
+	}
+}
+
 func without(all []*Answer, a *Answer) []*Answer {
 	return slices.DeleteFunc(all, func(other *Answer) bool { return other == a })
 }
@@ -196,8 +207,8 @@ func without(all []*Answer, a *Answer) []*Answer {
 // Step runs units of prompts and then a step of every answer, and returns what has happened,
 // request by request in the order in which their answers began. Errors of requests are theirs.
 //
-// The error is that of all: of ctx, before which nothing has run and after which the engine may
-// go on; or of the device, with which every request ends.
+// The error is that of all: of ctx, before which at most units of a prompt have run and after which
+// the engine may go on; or of the device, with which every answer ends.
 func (e *Engine) Step(ctx context.Context) (events []Event, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -230,9 +241,7 @@ func (e *Engine) Step(ctx context.Context) (events []Event, err error) {
 		if len(a.Tokens()) == before[i] && !a.done {
 			continue
 		}
-		text := a.Text()
-		events = append(events, Event{Answer: a, Text: text[min(a.told, len(text)):], Done: a.done})
-		a.told = max(a.told, len(text))
+		events = append(events, Event{Answer: a, Text: a.text.more(a.done), Done: a.done})
 	}
 	e.live = slices.DeleteFunc(e.live, func(a *Answer) bool { return a.done })
 	return events, err
@@ -281,23 +290,24 @@ func fill(ctx context.Context, a *Answer) *filling {
 
 // begin lets the answer of a request whose prompt has run join the others.
 func (e *Engine) begin(a *Answer) *Answer {
-	opt := a.Request.Generate
-	m := a.Request.Session.Model()
-	a.room = m.Config.MaxPositions - int(a.Request.Session.Cache.Next()) + 1 // the last token is not run
-	opt.MaxNew = min(opt.MaxNew, a.room)
-	own := opt.OnToken
-	opt.OnToken = func(id int32) error {
-		err := a.text.push(id)
-		if own != nil {
-			err = errors.Join(own(id), err)
-		}
-		return err
-	}
-	if opt.Forced != nil {
-		opt.OnToken, opt.OnLogProb = own, func(_ int32, p float64) { a.logProbs = append(a.logProbs, p) }
-	}
+	opt, s := a.Request.Generate, a.Request.Session
+	a.room = s.Model().Config.MaxPositions - int(s.Cache.Next()) + 1 // the last token is not run
 	var err error
-	if a.decoding, err = e.batch.Generate(a.Request.Session, opt); err != nil {
+	if opt.Forced != nil {
+		a.decoding, err = e.batch.Force(s, opt.Forced)
+	} else {
+		opt.MaxNew = min(opt.MaxNew, a.room)
+		own := opt.OnToken
+		opt.OnToken = func(id int32) error {
+			err := a.text.push(id)
+			if own != nil {
+				err = errors.Join(own(id), err)
+			}
+			return err
+		}
+		a.decoding, err = e.batch.Generate(s, opt)
+	}
+	if err != nil {
 		a.done, a.err = true, err
 		return a
 	}

@@ -270,6 +270,68 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// TestClose: prompts of the runtime run again when an engine was left in one.
+func TestClose(t *testing.T) {
+	m := modeltest.Llama{Layers: 3}.Open(t, "cpu")
+	rt := eviction.NewRuntime(m)
+	e, err := New(rt, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Units = 1
+	p := policies(t, "snapkv")[0]
+	s, err := rt.NewSession(p, eviction.Pairs(8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := e.Submit(Request{Session: s, Prompt: modeltest.Tokens(m, 1, 40), Generate: model.GenerateOptions{MaxNew: 4}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Step(t.Context()); err != nil || a.decoding != nil {
+		t.Fatalf("one unit of the prompt: %v, it has run: %v", err, a.decoding != nil)
+	}
+	e.Close()
+	if !a.Done() || a.Reason() != Interrupted || e.Len() != 0 {
+		t.Errorf("done %v, %q, %d requests", a.Done(), a.Reason(), e.Len())
+	}
+	if _, err := rt.Prefill(t.Context(), p, modeltest.Tokens(m, 2, 30), 8, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestForced: a given answer is that of the batch.
+func TestForced(t *testing.T) {
+	m := modeltest.Llama{}.Open(t, "cpu")
+	rt := eviction.NewRuntime(m)
+	e, err := New(rt, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := modeltest.Tokens(m, 5, 9)
+	p := policies(t, "snapkv")[0]
+	session := func() *eviction.Session {
+		s, err := rt.Prefill(t.Context(), p, modeltest.Tokens(m, 1, 40), 8, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	a, err := e.Submit(Request{Session: session(), Generate: model.GenerateOptions{Forced: given}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !a.Done() {
+		if _, err := e.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := session().Force(t.Context(), given)
+	if err != nil || a.Err() != nil || len(want) != len(given) || !slices.Equal(a.LogProbs(), want) {
+		t.Errorf("%v, %v: log probabilities %v, want %v", a.Err(), err, a.LogProbs(), want)
+	}
+}
+
 // TestRequestsThatFail: the error is the request's alone.
 func TestRequestsThatFail(t *testing.T) {
 	m := modeltest.Llama{MaxPositions: 64}.Open(t, "cpu")

@@ -190,17 +190,17 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 	force := b.Agreement == AgreementOn || b.Agreement == AgreementAuto && s.Score == nil
 	cells := make([]*conversation, len(b.Cells))
 	for i, cell := range b.Cells {
-		plan := study.Choices[cell.contender*len(b.Budgets)+cell.budget]
+		choice := study.Choices[cell.contender*len(b.Budgets)+cell.budget]
 		m := Measures{
-			MeasureHitRate: eviction.HitRate(plan.Kept, critical[cell.budget].Kept),
+			MeasureHitRate: eviction.HitRate(choice.Kept, critical[cell.budget].Kept),
 			MeasureFull:    float64(study.FullBytes),
 		}
 		if len(s.Evidence) > 0 {
-			m[MeasureAnswerRecall] = eviction.AnswerRecall(plan.Kept, s.Evidence)
+			m[MeasureAnswerRecall] = eviction.AnswerRecall(choice.Kept, s.Evidence)
 		}
 		maps.Copy(m, ranked[cell.contender*len(b.Budgets)+cell.budget])
 		out.measures[i] = m
-		cells[i] = &conversation{bench: b, study: study, plan: plan, sample: s, measures: m}
+		cells[i] = &conversation{bench: b, study: study, choice: choice, sample: s, measures: m}
 		if force {
 			cells[i].forced = study.Response
 		}
@@ -234,12 +234,12 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 	return out, nil
 }
 
-// rankings compares what the contenders' plans rank by with the ranking of the oracle's; plans that
+// rankings compares what the contenders' choices rank by with the ranking of the oracle's; choices that
 // do not rank have nothing. Most policies score alike at every budget: those are compared once.
-func (b *Bench) rankings(plans, critical []*eviction.Choice) []Measures {
-	out := make([]Measures, len(plans))
+func (b *Bench) rankings(choices, critical []*eviction.Choice) []Measures {
+	out := make([]Measures, len(choices))
 	for first := 0; first < len(b.Contenders)*len(b.Budgets); first += len(b.Budgets) {
-		own := plans[first : first+len(b.Budgets)]
+		own := choices[first : first+len(b.Budgets)]
 		for i := 0; i < len(own); {
 			ks := []int{own[i].Budget}
 			for j := i + 1; j < len(own) && sameScores(own[j].Scores, own[i].Scores) && sameScores(critical[j].Scores, critical[i].Scores); j++ {
@@ -262,7 +262,7 @@ func sameScores(a, b [][][]float32) bool {
 }
 
 // Study observes a prompt once for all contenders at all budgets, and the oracle after
-// them, and lets the full cache answer. Plans are contender by contender.
+// them, and lets the full cache answer. Choices are contender by contender.
 func (b *Bench) Study(ctx context.Context, ids []int32, t *Turn) (*eviction.Study, error) {
 	critic, err := eviction.New(oracle, 0, nil, nil)
 	if err != nil {

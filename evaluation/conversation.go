@@ -15,7 +15,7 @@ import (
 type conversation struct {
 	bench    *Bench
 	study    *eviction.Study
-	plan     *eviction.Choice
+	choice   *eviction.Choice
 	sample   *Sample
 	forced   []int32 // the full cache's answer; nil: it is not run
 	measures Measures
@@ -89,6 +89,7 @@ func (b *Bench) converse(ctx context.Context, cells []*conversation) error {
 
 // abandon leaves an engine that was stopped.
 func (b *Bench) abandon(err error) error {
+	b.engine.Close()
 	b.engine = nil
 	return err
 }
@@ -96,7 +97,7 @@ func (b *Bench) abandon(err error) error {
 // end is the end of a conversation, with an error or without.
 func (c *conversation) end(err error) {
 	if c.err = err; err != nil {
-		err = fmt.Errorf("policy %s: %w", c.plan.Configured.Name, err)
+		err = fmt.Errorf("policy %s: %w", c.choice.Configured.Name, err)
 		c.err = err
 	}
 	c.session = nil // and its cache
@@ -109,7 +110,7 @@ func (c *conversation) next(ctx context.Context) (r engine.Request, more bool, e
 	case c.forcing:
 		return r, false, nil
 	case c.session == nil:
-		if c.session, err = c.study.Session(c.plan); err != nil {
+		if c.session, err = c.study.Session(c.choice); err != nil {
 			return r, false, err
 		}
 		c.measures[MeasureKept] = float64(c.session.Bytes())
@@ -132,7 +133,7 @@ func (c *conversation) next(ctx context.Context) (r engine.Request, more bool, e
 		return r, false, nil
 	}
 	c.forcing = true
-	c.session, err = c.study.Session(c.plan)
+	c.session, err = c.study.Session(c.choice)
 	return engine.Request{Session: c.session, Generate: model.GenerateOptions{Forced: c.forced}}, true, err
 }
 

@@ -53,7 +53,7 @@ const KeptDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 // maxKept bounds Kept: the digits of all cells.
 const maxKept = 8 << 20
 
-// keptOf takes down the plans of a study; nil where the prompt is too long for that.
+// keptOf takes down the choices of a study; nil where the prompt is too long for that.
 func keptOf(m *model.Model, study *eviction.Study, budgets int, cells []Cell) *Kept {
 	ids := study.Prompt.Tokens
 	if len(ids)*len(cells) > maxKept {
@@ -61,9 +61,9 @@ func keptOf(m *model.Model, study *eviction.Study, budgets int, cells []Cell) *K
 	}
 	k := &Kept{Schema: KeptSchema, Model: m.Name, Layers: m.Config.Layers, KVHeads: m.Config.KVHeads, Tokens: inspection.Texts(m, ids)}
 	for _, c := range cells {
-		plan := study.Choices[c.contender*budgets+c.budget]
+		choice := study.Choices[c.contender*budgets+c.budget]
 		shares := make([]byte, len(ids))
-		for i, n := range inspection.Counts(plan.Kept, len(ids)) {
+		for i, n := range inspection.Counts(choice.Kept, len(ids)) {
 			shares[i] = keptDigit(n, k.Layers*k.KVHeads)
 		}
 		k.Cells = append(k.Cells, KeptCell{c.Title(), c.Adapter, c.BudgetName(), string(shares)})

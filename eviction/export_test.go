@@ -16,7 +16,7 @@ func SelectedOnHost(c *Choice) [][][]int32 {
 	}
 	var out [][][]int32
 	for l, scores := range r.scores {
-		plan, budget := r.plan, r.plan.LayerBudget(l, r.prompt.Budget)
+		plan, budget := r.plan, r.plan.layerBudget(l, r.prompt.Budget)
 		if r.plan.CrossLayer != nil {
 			budget = r.plan.CrossLayer.Budgets(r.statistics)[l]
 			prompt := r.prompt

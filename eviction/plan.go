@@ -134,13 +134,13 @@ type SparseState interface {
 	Bytes() int64
 }
 
-// Waits tells that the full cache of all layers stays until the last one is observed,
+// waits tells that the full cache of all layers stays until the last one is observed,
 // whatever their budgets are.
-func (p *Plan) Waits() bool { return p.Drafted > 0 || p.CrossLayer != nil || p.KeepsAll }
+func (p *Plan) waits() bool { return p.Drafted > 0 || p.CrossLayer != nil || p.KeepsAll }
 
-// Whole tells the same of a prompt of which every layer holds so many entries.
-func (p *Plan) Whole(entries, budget int) bool {
-	if p.Waits() || entries <= budget {
+// whole tells the same of a prompt of which every layer holds so many entries.
+func (p *Plan) whole(entries, budget int) bool {
+	if p.waits() || entries <= budget {
 		return true
 	}
 	for _, own := range p.Layers {
@@ -151,8 +151,8 @@ func (p *Plan) Whole(entries, budget int) bool {
 	return p.Layers != nil
 }
 
-// LayerBudget is a layer's budget where the prompt's is B.
-func (p *Plan) LayerBudget(layer, budget int) int {
+// layerBudget is a layer's budget where the prompt's is B.
+func (p *Plan) layerBudget(layer, budget int) int {
 	if p.Layers == nil {
 		return budget
 	}

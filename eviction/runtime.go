@@ -157,7 +157,7 @@ func (r *request) observe(o *model.Observation) *kernels.Selection {
 		return nil
 	}
 	s = r.plan.Pooling.Of(s)
-	kept := r.plan.choose(s, o.Layer, r.plan.LayerBudget(o.Layer, r.prompt.Budget))
+	kept := r.plan.choose(s, o.Layer, r.plan.layerBudget(o.Layer, r.prompt.Budget))
 	r.scores, r.kept = append(r.scores, s), append(r.kept, kept)
 	if r.plan.Drafted > 0 {
 		var seen []*kernels.Tensor
@@ -282,7 +282,7 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *model.Cache, log
 		drafted := NewScores(o)
 		r.plan.Score(drafted, o)
 		r.watched.scores(l, drafted)
-		r.scores[l], r.kept[l] = drafted, r.plan.choose(drafted, l, r.plan.LayerBudget(l, r.prompt.Budget))
+		r.scores[l], r.kept[l] = drafted, r.plan.choose(drafted, l, r.plan.layerBudget(l, r.prompt.Budget))
 	}
 	return evicted.Bytes(), nil
 }

@@ -139,7 +139,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	if s.decode != nil {
 		r.carry = s.decode.Carry
 	}
-	whole := r.plan.Whole(r.prompt.Entries, r.prompt.Budget)
+	whole := r.plan.whole(r.prompt.Entries, r.prompt.Budget)
 	opt := model.PrefillOptions{Capture: merge([]*request{r}), Pipelined: whole, Observe: func(o *model.Observation) error {
 		keep := r.observe(o)
 		s.FullBytes += s.Cache.LayerBytes(o.Layer)
@@ -165,7 +165,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 		p.Drafted = r.prompt.Drafted
 		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+held)
 	}
-	if r.plan.Waits() && !r.plan.KeepsAll && !r.idle() {
+	if r.plan.waits() && !r.plan.KeepsAll && !r.idle() {
 		if err := s.evict(r); err != nil {
 			return err
 		}

@@ -64,7 +64,7 @@ func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workl
 	if fits {
 		return w
 	}
-	w.Merges, w.Waits = r.plan.Merge != nil, r.plan.Waits()
+	w.Merges, w.Waits = r.plan.Merge != nil, r.plan.waits()
 	for l := range w.Held {
 		if !r.plan.KeepsAll {
 			w.Held[l] = min(tokens, limits[l])
@@ -86,7 +86,7 @@ func (r *request) limits() []int {
 	}
 	out := make([]int, c.Layers)
 	for l := range out {
-		out[l] = r.plan.LayerBudget(l, r.prompt.Budget)
+		out[l] = r.plan.layerBudget(l, r.prompt.Budget)
 	}
 	return out
 }

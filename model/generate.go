@@ -62,7 +62,10 @@ func (r *Runner) Continue(ctx context.Context, cache *Cache, logits *Logits, opt
 		}
 	}
 	counted := r.Model.Counts()
-	lengths := cache.lengths()
+	var lengths [][]int
+	if counted {
+		lengths = cache.lengths()
+	}
 	for {
 		if counted {
 			err = out.accept(0, nil)

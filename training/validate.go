@@ -254,17 +254,17 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Con
 		a := &out[p]
 		a.Tau = math.NaN()
 		for b := range budgets {
-			plan, want := study.Choices[p*len(budgets)+b], critical[b]
-			if plan.Scores == nil || want.Scores == nil { // the prompt fits the budget
+			choice, want := study.Choices[p*len(budgets)+b], critical[b]
+			if choice.Scores == nil || want.Scores == nil { // the prompt fits the budget
 				a.Hit, a.Recall = append(a.Hit, math.NaN()), append(a.Recall, math.NaN())
 				continue
 			}
-			a.Hit = append(a.Hit, eviction.HitRate(plan.Kept, want.Kept))
-			a.Recall = append(a.Recall, meanOfHeads(plan.Scores, want.Scores, func(x, y []float32) float64 {
+			a.Hit = append(a.Hit, eviction.HitRate(choice.Kept, want.Kept))
+			a.Recall = append(a.Recall, meanOfHeads(choice.Scores, want.Scores, func(x, y []float32) float64 {
 				return eviction.RecallAtK(x, y, budgets[b])
 			}))
 			if a.Tau != a.Tau {
-				a.Tau = meanOfHeads(plan.Scores, want.Scores, stats.KendallTau)
+				a.Tau = meanOfHeads(choice.Scores, want.Scores, stats.KendallTau)
 			}
 		}
 	}

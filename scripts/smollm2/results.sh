@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The papers' claims on a real model: trains the adapters of SmolLM2-135M-Instruct on its own answers
 # (answers/*.bin), measures every policy, and writes docs/results/smollm2.md. Each stage goes on where it was
-# stopped; one that is finished is not done again. About 10 hours on 2 cores, all stages together.
+# stopped; one that is finished is not done again. Many hours on 2 cores: the adapters alone take about three.
 #
 #   scripts/smollm2/results.sh [--out DIR] [--stage NAME] [--longbench DIR] [--quick]
 #
