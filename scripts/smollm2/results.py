@@ -24,7 +24,7 @@ HEAD = """# The papers' claims on a real model
 SmolLM2-135M-Instruct (a GGUF file of 4 bits), with adapters that were trained on its own answers. One command
 repeats all of it; each stage goes on where it was stopped:
 
-<!-- not run: takes about 10 hours on 2 cores -->
+<!-- not run: takes many hours on 2 cores -->
 ```sh
 scripts/smollm2/results.sh
 ```
@@ -32,8 +32,10 @@ scripts/smollm2/results.sh
 - Numbers are means over tasks in %, ± one standard error over prompts. Differences are of the same prompts.
 - Budgets are shares of the prompt that stay. "hits" is the share of the entries kept by the oracle that a policy keeps.
 - `full`, `oracle` and `exact-topk` are bounds: they cannot be deployed.
-- A policy with settings in brackets has those that were chosen on validation prompts (seed 7); without, its paper's.
-  Adapters have the pooling that was chosen there. Nothing was chosen on the prompts that are reported (seed 1).
+- A policy without brackets has the settings of its paper. Those in brackets were chosen on validation prompts (seed
+  7), where the list below has them; `snapkv(kernel=1)` pools nothing, and `streamingllm(decode=0)` evicts the prompt
+  alone. Adapters have the pooling and the learning rate that were chosen on validation prompts. Nothing was chosen on
+  the prompts that are reported (seed 1), but for the rival of the claim about LookaheadKV: the best of them there.
 - p is two-sided, of a paired permutation test, corrected by Holm's method over all claims of this page.
 
 """
@@ -183,7 +185,7 @@ def adapters(page):
         return
     page.say("## The adapters", "")
     page.origin("adapters")
-    trained(page, "rates", "Learning rates by the loss after one short pass, highest rate of each run")
+    trained(page, "rates", "Learning rates: loss and hits after one short pass")
     trained(page, "adapters", "The adapters")
     rows = []
     for kind in ("lookaheadkv", "judgeq"):
