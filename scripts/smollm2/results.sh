@@ -89,7 +89,24 @@ needle() {
     --policy full,streamingllm,snapkv,laq,judgeq,lookaheadkv --budget 10% "${few[@]}" "${depths[@]}" --needle-plot needle-map.svg >/dev/null
 }
 length() { every length "${depths[@]}" --adapter short=rates/adapters/look-3e-3; }
-ruler() { every ruler; }
+ruler() {
+  measure mastered "${few[@]}"
+  local tasks=ruler
+  [ -n "$quick" ] || tasks=$(mastered mastered)
+  every ruler --task "$tasks" --task-option ruler.lengths=2048,4096
+}
+
+# mastered prints the tasks of a run that the full cache answers at least half of, comma-separated.
+mastered() { # RUN
+  python3 - "$1/predictions.jsonl" <<'END'
+import collections, json, sys
+scores = collections.defaultdict(list)
+for line in open(sys.argv[1]):
+    p = json.loads(line)
+    scores[p["task"]].append(p["measures"][p["metric"]])
+print(*(t for t, v in scores.items() if sum(v) / len(v) >= 0.5), sep=",")
+END
+}
 longbench() { [ -z "$longbench" ] || every longbench --data "$longbench"; }
 documents() {
   prompts heldout 250
