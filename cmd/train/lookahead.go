@@ -3,7 +3,7 @@ package main
 // lookaheadCommand trains LookaheadKV (arXiv:2603.10899, §3; appendix A for the
 // defaults of rows, rank and α).
 var lookaheadCommand = adapterCommand{
-	use: "lookahead", kind: "lookaheadkv", lora: true, rate: 5e-3,
+	use: "lookahead", kind: "lookaheadkv", lora: true, rate: 3e-3,
 	short: "Train a LookaheadKV adapter: lookahead embeddings and Lookahead LoRA, KL loss",
 	long: `Train a LookaheadKV adapter: learnable lookahead embeddings that are run after
 the prompt, with low-rank updates of the linear layers that act on those rows only,
