@@ -156,6 +156,78 @@ func TestCUDARecordedBuckets(t *testing.T) {
 	t.Logf("%d choices of heads, 0 differ", heads)
 }
 
+// TestCUDARecordedBatches: sessions under policies whose steps evict, choose or do neither share recorded steps: with the
+// bits of those that are not recorded, while some end and others join, and with calls of the driver that don't grow
+// with the layers.
+func TestCUDARecordedBatches(t *testing.T) {
+	needCUDA(t)
+	if !modeltest.InArenas(t) {
+		return
+	}
+	names := []string{"snapkv", "h2o", "quest", "streamingllm", "sparq", "h2o", "knorm", "tova", "h2o"}
+	run := func(layers int) (tokens [][]int32, calls int64) {
+		m := modeltest.Llama{Layers: layers, Heads: 4, KVHeads: 2, HeadDim: 8, Seed: 5}.Open(t, "cuda")
+		var batch *eviction.Batch
+		var answers []*eviction.Answer
+		join := func(i int) {
+			p := policy(t, m, names[i%len(names)])
+			rt := newRuntime(m, p)
+			if batch == nil {
+				var err error
+				if batch, err = rt.NewBatch(4); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := rt.NewSession(p, eviction.Pairs(20))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Turn(background, modeltest.Tokens(m, uint64(i), 30+5*i), nil); err != nil {
+				t.Fatal(err)
+			}
+			s.Cache.Reserve(24)
+			a, err := batch.Generate(s, model.GenerateOptions{MaxNew: 24 - i, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: uint64(i)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers = append(answers, a)
+		}
+		for step := 0; step == 0 || batch.Len() > 0; step++ {
+			for next := len(answers); next < len(names) && (next < 3 || step > 4*(next-2)) && (batch == nil || batch.Room() > 0); next++ {
+				join(next)
+			}
+			before := modeltest.Calls(m.Backend)
+			ended, err := batch.Step(background)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range ended {
+				if a.Err() != nil {
+					t.Fatal(a.Err())
+				}
+			}
+			if step > 0 { // the first one is not recorded
+				calls += modeltest.Calls(m.Backend) - before
+			}
+		}
+		for _, a := range answers {
+			tokens = append(tokens, a.Tokens())
+		}
+		return tokens, calls
+	}
+	got, calls := run(2)
+	_, deep := run(5)
+	t.Setenv("GLIMPSE_CUDA_GRAPHS", "0")
+	want, unrecorded := run(2)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("answers %v, unrecorded %v", got, want)
+	}
+	t.Logf("%d calls of the driver, of 5 layers %d, unrecorded %d", calls, deep, unrecorded)
+	if calls*2 > unrecorded || 10*deep > 12*calls {
+		t.Errorf("%d calls of the driver, of 5 layers %d, unrecorded %d", calls, deep, unrecorded)
+	}
+}
+
 // TestCUDACallsPerToken counts what a token costs in calls of the driver while an answer
 // goes on, which is the same for any number of layers and within modeltest.LaunchBudget.
 func TestCUDACallsPerToken(t *testing.T) {

@@ -19,6 +19,12 @@ type Stepper interface {
 
 	// NewSteps makes room for rows sequences with so many layers and KV heads.
 	NewSteps(rows, layers, kvHeads int) Steps
+	// StepBuckets returns, for the entries of the longest heads of a step's sequences and layers (0 for one that a
+	// segment attends to),
+	// up to how many a step serves that is recorded for them, with the bits of one that is not
+	// recorded: the same for as many steps as it can. headDim is the length of a head.
+	StepBuckets(longest [][]int, pairs DType, headDim int) [][]int
+
 	// SetSteps tells what the cache of a sequence holds before the next step, past
 	// [layer][kvHead], and its position. StartStep keeps count from then on, so it is
 	// needed only where the cache has changed otherwise.
@@ -43,8 +49,8 @@ type Stepper interface {
 	// of a layer, which have room for it, and attends: out [1, heads·headDim] of q [1,
 	// heads, headDim].
 	StepAttention(out, q, k, v *Tensor, s Steps, at StepLayer)
-	// StepAttentions is StepAttention of the first len(longest) sequences, of which out, q, k
-	// and v have a row each, and longest the at.Longest; at.Sequence counts for nothing.
+	// StepAttentions is StepAttention of len(longest) sequences from at.Sequence on, of which out, q, k
+	// and v have a row each, and longest the at.Longest; at.Scores is that of an only one.
 	StepAttentions(out, q, k, v *Tensor, s Steps, at StepLayer, longest []int)
 	// StepAppend appends the pair only, and copies the queries to to, where the segments of
 	// a graph that attend find them.
@@ -55,7 +61,7 @@ type Stepper interface {
 type StepLayer struct {
 	Sequence, Layer int
 	Pairs           DType   // of the cache
-	Longest         int     // entries of the longest head, the step's own included; recorded, it serves while its EntryBucket stays
+	Longest         int     // entries of the longest head, the step's own included; recorded, it serves for what StepBuckets says
 	Windowed        bool    // by a sliding window
 	Appended        bool    // the pair is there already
 	Scale           float64 // of the logits
@@ -66,8 +72,7 @@ type StepLayer struct {
 const minBucket = 256
 
 // EntryBucket is the number of entries by which a decoding step over n entries is cut:
-// the next multiple of an eighth of the power of two below n, of 256 at least. A step
-// that was recorded serves while its bucket stays.
+// the next multiple of an eighth of the power of two below n, of 256 at least.
 func EntryBucket(n int) int {
 	if n <= minBucket {
 		return minBucket

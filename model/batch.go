@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,9 +20,8 @@ import (
 // last bits of the logits, since kernels round differently for other numbers of rows.
 //
 // A Batch belongs to one goroutine. On the host the sequences of a step are observed, and
-// choose what they attend to, at the same time, each on one goroutine. On a device that
-// records decoding steps, those of a batch are recorded unless scores of a sequence are
-// observed or it chooses what it attends to: results have the same bits.
+// choose what they attend to, at the same time, each on one goroutine. A device that
+// records decoding steps records those of a batch, too: results have the same bits.
 type Batch struct {
 	model  *Model
 	rows   int
@@ -199,6 +199,7 @@ func (b *Batch) share(going []*Sequence) []*batchGroup {
 	groups := b.groups[:min(len(b.groups), len(going))]
 	for i, g := range groups {
 		g.sequences = going[i*len(going)/len(groups) : (i+1)*len(going)/len(groups)]
+		slices.SortStableFunc(g.sequences, func(a, b *Sequence) int { return cmp.Compare(a.step.kind(), b.step.kind()) }) // plain ones attend together
 	}
 	return groups
 }

@@ -100,12 +100,8 @@ func (r *Runner) stepBatch(ctx context.Context, steps []*batchStep, rows int) (*
 	}
 	c, b, n := &m.Config, m.Backend, len(steps)
 	rows = max(rows, n)
-	if batchRecordable(steps) {
-		if y, err := r.graphStep(ctx, steps, rows); err != nil {
-			return nil, err
-		} else if y != nil {
-			return y, nil
-		}
+	if y, err := r.graphStep(ctx, steps, rows); y != nil || err != nil {
+		return y, err
 	}
 	r.release()
 	pos, ids, caches := make([]int32, rows), make([]int32, rows), make([]*Cache, n)
@@ -139,17 +135,6 @@ func (r *Runner) stepBatch(ctx context.Context, steps []*batchStep, rows int) (*
 	y := r.end().alloc(rows, c.Vocab)
 	m.head(r.end().on, y, h)
 	return y, nil
-}
-
-// batchRecordable tells whether a step can be replayed for several sequences: of none of
-// which scores are observed, or chosen what it attends to.
-func batchRecordable(steps []*batchStep) bool {
-	for _, s := range steps {
-		if !s.opt.recordable(1) || s.opt.Sparse != nil || len(s.opt.Capture.Windows) > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // batchRows are a row of each of several sequences, and rows that fill up a batch.

@@ -7,52 +7,98 @@ import (
 	"glimpse/kernels"
 )
 
-// decodeGraph runs decoding steps as one recorded graph: what changes from token to token
-// is in device memory (kernels.Steps), so that a step costs one launch, for one sequence
-// or for several. It is recorded anew only when the entries of a layer outgrow the cut of
-// its attention, the positions the table of angles, or when the number of sequences
-// changes.
+// recordedSteps runs the decoding steps of a runner as recorded graphs: what changes from token to token is in device
+// memory (kernels.Steps), so that a step costs one launch, for one sequence or for several. A graph serves for a number
+// of sequences, for what each of them attends to and is observed of, and up to so many entries of every layer
+// (kernels.Stepper.StepBuckets). The graphs of the last few such steps are kept: sequences join, leave and grow.
 //
 // Observers run when the whole step is queued, layer by layer: no layer reads the cache of
 // another, so they may change it as they may in a step that is not recorded.
 //
-// Who chooses what a step attends to does so before it starts, on queries at a place that
+// Who chooses what a sequence attends to does so before the step starts, on queries at a place that
 // is always the same: the choice of a layer, and the attention to it, is a segment of the
 // graph (kernels.Graph) whose lists are sent anew for every token. It is recorded anew
-// when more than lists has changed.
+// when more than lists has changed, as any graph is whose sequences have outgrown it.
 //
 // The first step of a runner, and of so many rows, is not recorded: it loads what the
 // device needs.
+type recordedSteps struct {
+	model  *Model
+	device kernels.Stepper
+	steps  kernels.Steps
+	arena  *kernels.Arena // of all graphs: their steps follow each other
+	graphs []*decodeGraph // at most maxGraphs, the one used last first
+
+	rows   int      // of a step; those after the sequences only fill it up
+	synced []uint64 // the versions of the caches that steps holds
+}
+
+// maxGraphs is the most graphs of steps that are kept.
+const maxGraphs = 8
+
+// decodeGraph is a recorded step.
 type decodeGraph struct {
+	*recordedSteps
 	graph  kernels.Graph
 	step   kernels.Stepper
-	steps  kernels.Steps
 	run    *Runner         // records: its operations go into graph
 	logits *kernels.Tensor // [rows, vocab], of the last step
 
-	scores     *kernels.Tensor // of a step that is observed, [layers·heads, width]; else nil
-	choose     *Runner         // prepares the segments of sparse steps; nil before the first
-	query, out *kernels.Tensor // of these segments: [1, heads, headDim], [1, heads·headDim]
+	scores     []*kernels.Tensor // of a sequence that is observed, [layers·heads, width]; else nil
+	choose     *Runner           // prepares the segments of sparse sequences; nil before the first
+	query, out *kernels.Tensor   // of these segments: [rows, heads, headDim], [rows, heads·headDim]
 
-	rows     int // of the step; those after the sequences only fill it up
-	recorded *recording
-	synced   []uint64 // the versions of the caches that steps holds
+	kinds    []stepKind // that it is for; nil: none yet
+	recorded *recording // nil: nothing
 }
 
 // recording is what a recorded step serves for.
 type recording struct {
 	rope    *kernels.RoPETable
 	pairs   kernels.DType
-	buckets [][]int // per sequence and layer
-
-	observed, sparse bool
+	kinds   []stepKind // per sequence
+	buckets [][]int    // per sequence and layer
 }
 
-// newDecodeGraph returns nil where the device has no graphs, or the layers are on several.
-func newDecodeGraph(m *Model, rows int) *decodeGraph {
+// stepKind is how a sequence takes part in a step.
+type stepKind uint8
+
+const (
+	plainStep    stepKind = iota
+	observedStep          // the scores of its row are observed
+	sparseStep            // it chooses what it attends to
+)
+
+func (s *batchStep) kind() stepKind {
+	switch {
+	case s.opt.Sparse != nil:
+		return sparseStep
+	case len(s.opt.Capture.Windows) > 0:
+		return observedStep
+	}
+	return plainStep
+}
+
+func (r *recording) equal(to *recording) bool {
+	return r.rope == to.rope && r.pairs == to.pairs && slices.Equal(r.kinds, to.kinds) && slices.EqualFunc(r.buckets, to.buckets, slices.Equal[[]int])
+}
+
+// newRecordedSteps returns nil where the device has no graphs, or the layers are on several.
+func newRecordedSteps(m *Model, rows int) *recordedSteps {
 	if len(m.placed()) > 1 {
 		return nil
 	}
+	p := &recordedSteps{model: m, device: m.Backend.Stepper(), rows: rows, synced: make([]uint64, rows)}
+	if p.device == nil || p.newGraph() == nil {
+		return nil
+	}
+	p.steps, p.arena = p.device.NewSteps(rows, m.Config.Layers, m.Config.KVHeads), p.graphs[0].run.arena
+	return p
+}
+
+// newGraph puts an empty graph before the others; nil where the device has none.
+func (p *recordedSteps) newGraph() *decodeGraph {
+	m := p.model
 	g := m.Backend.NewGraph()
 	if g == nil {
 		return nil
@@ -63,10 +109,33 @@ func newDecodeGraph(m *Model, rows int) *decodeGraph {
 		return nil
 	}
 	view := &Model{Name: m.Name, Config: m.Config, Network: m.Network, Backend: step, cacheDType: m.cacheDType, cut: true}
-	return &decodeGraph{
-		graph: g, step: step, steps: step.NewSteps(rows, m.Config.Layers, m.Config.KVHeads), run: view.NewRunner(),
-		rows: rows, synced: make([]uint64, rows),
+	made := &decodeGraph{recordedSteps: p, graph: g, step: step, run: view.NewRunner()}
+	if p.arena != nil && !p.device.ArenaLayout().Apart { // or its memory would be freed when another is recorded
+		made.run.arena = p.arena
 	}
+	p.graphs = slices.Insert(p.graphs, 0, made)
+	return made
+}
+
+// graphFor is the graph that serves for a step, or one that is to be recorded for it: anew, where its sequences have
+// outgrown it.
+func (p *recordedSteps) graphFor(next *recording) *decodeGraph {
+	i := slices.IndexFunc(p.graphs, func(g *decodeGraph) bool { return slices.Equal(g.kinds, next.kinds) })
+	if i < 0 {
+		i = slices.IndexFunc(p.graphs, func(g *decodeGraph) bool { return g.kinds == nil })
+	}
+	if i < 0 && len(p.graphs) < maxGraphs {
+		if g := p.newGraph(); g != nil {
+			i = 0
+		}
+	}
+	if i < 0 {
+		i = len(p.graphs) - 1
+	}
+	g := p.graphs[i]
+	p.graphs = slices.Insert(slices.Delete(p.graphs, i, i+1), 0, g)
+	g.kinds = next.kinds
+	return g
 }
 
 // recordable tells whether a pass over n tokens is a step that can be replayed: of which
@@ -78,26 +147,20 @@ func (o *PrefillOptions) recordable(n int) bool {
 		(o.Sparse == nil || o.SparseOnDevice && len(c.Windows) == 0)
 }
 
-// graphStep runs a step of each sequence on the recorded graph and returns the logits [rows,
+// graphStep runs a step of each sequence on a recorded graph and returns the logits [rows,
 // vocab], valid until the next step; nil where it cannot be recorded, and then
-// nothing has happened. What is chosen sparsely, and scores that are observed, are those of
-// an only sequence.
+// nothing has happened. Errors of those that observe and choose are their sequences'.
 func (r *Runner) graphStep(ctx context.Context, sequences []*batchStep, rows int) (*kernels.Tensor, error) {
-	caches, tokens := make([]*Cache, len(sequences)), make([]int32, len(sequences))
-	for i, s := range sequences {
-		caches[i], tokens[i] = s.cache, s.token
-	}
-	opt := &sequences[0].opt
 	switch {
-	case r.noGraph || !rotatedAlike(caches):
+	case r.noGraph || !stepsAlike(sequences):
 		return nil, nil
 	case r.stepped != rows:
 		r.stepped = rows
 		return nil, nil
-	case r.decodeGraph == nil || r.decodeGraph.rows != rows:
-		r.decodeGraph = newDecodeGraph(r.Model, rows)
+	case r.recorded == nil || r.recorded.rows != rows:
+		r.recorded = newRecordedSteps(r.Model, rows)
 	}
-	p := r.decodeGraph
+	p := r.recorded
 	if p == nil {
 		r.noGraph = true
 		return nil, nil
@@ -105,63 +168,68 @@ func (r *Runner) graphStep(ctx context.Context, sequences []*batchStep, rows int
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	next, longest := p.room(r.Model, caches)
-	next.sparse, next.observed = opt.Sparse != nil, len(opt.Capture.Windows) > 0
-	if !next.sparse && !p.serves(next, longest) {
-		r.decodeGraph, r.noGraph = nil, true
+	next := p.room(sequences)
+	g := p.graphFor(next)
+	sparse := slices.Contains(next.kinds, sparseStep)
+	if !sparse && !g.serves(next) {
 		return nil, nil
 	}
+	tokens := make([]int32, len(sequences))
 	var first []int32
-	for i, cache := range caches {
+	for i, s := range sequences {
+		cache := s.cache
 		if p.synced[i] != cache.version.Load() {
 			past := make([][]kernels.KV, len(cache.heads))
 			for l := range past {
 				past[l] = cache.View(l)
 			}
-			p.step.SetSteps(p.steps, i, cache.next, past)
+			p.device.SetSteps(p.steps, i, cache.next, past)
 		}
-		first = appendFirst(first, &r.Model.Config, cache)
+		tokens[i], first = s.token, appendFirst(first, &r.Model.Config, cache)
 	}
-	p.step.SetStep(p.steps, tokens, first)
-	for _, cache := range caches {
-		for l := range cache.heads {
-			for j := range cache.heads[l] {
-				h := &cache.heads[l][j]
-				h.pos = append(h.pos, cache.next)
+	p.device.SetStep(p.steps, tokens, first)
+	for _, s := range sequences {
+		for l := range s.cache.heads {
+			for j := range s.cache.heads[l] {
+				h := &s.cache.heads[l][j]
+				h.pos = append(h.pos, s.cache.next)
 			}
 		}
 	}
-	if next.sparse {
-		if err := p.prepare(caches[0], opt.Sparse); err != nil {
-			return nil, err
-		}
-		if !p.serves(next, longest) { // the choice is made: it goes on without a graph
-			r.noGraph = true
-			p.record(next, longest)
-			r.decodeGraph = nil
-		}
+	if sparse {
+		g.prepare(sequences, next)
 	}
-	if !r.noGraph {
-		p.graph.Replay()
+	if !sparse || g.serves(next) {
+		g.graph.Replay()
+	} else { // the choices are made: it goes on without a graph
+		g.record(next)
+		g.recorded = nil
 	}
 	for i, s := range sequences {
 		s.cache.changed()
 		p.synced[i] = s.cache.version.Load()
-		s.err = p.observe(s)
+		if s.err == nil {
+			s.err = g.observe(i, s)
+		}
 		s.cache.next++
 	}
-	return p.logits, nil
+	return g.logits, nil
+}
+
+// stepsAlike tells whether steps can be one recorded step: each can, and their positions are rotated alike.
+func stepsAlike(sequences []*batchStep) bool {
+	return !slices.ContainsFunc(sequences, func(s *batchStep) bool { return !s.opt.recordable(1) || s.cache.long != sequences[0].cache.long })
 }
 
 // observe tells the observer of a sequence of all layers of a step that is queued.
-func (p *decodeGraph) observe(s *batchStep) error {
+func (g *decodeGraph) observe(i int, s *batchStep) error {
 	if s.opt.Observe == nil {
 		return nil
 	}
 	for l := range s.cache.heads {
-		o := &Observation{Layer: l, Cache: s.cache, StepDone: true, Joint: p.scores}
+		o := &Observation{Layer: l, Cache: s.cache, StepDone: true, Joint: g.scores[i]}
 		for range s.opt.Capture.Windows {
-			o.Windows = append(o.Windows, p.layerScores(l))
+			o.Windows = append(o.Windows, g.layerScores(i, l))
 		}
 		if err := s.opt.Observe(o); err != nil {
 			return err
@@ -170,80 +238,92 @@ func (p *decodeGraph) observe(s *batchStep) error {
 	return nil
 }
 
-// room makes room in the caches for a step, and returns what a recorded step must serve
-// for, and the entries of the longest heads per sequence and layer.
-func (p *decodeGraph) room(m *Model, caches []*Cache) (next *recording, longest [][]int) {
-	next = &recording{pairs: caches[0].dtype}
-	pos := make([]int32, len(caches))
-	for i, cache := range caches {
-		pos[i] = cache.next
-		entries, buckets := make([]int, len(cache.heads)), make([]int, len(cache.heads))
+// room makes room in the caches for a step, and returns what a recorded step must serve for.
+func (p *recordedSteps) room(sequences []*batchStep) *recording {
+	c := &p.model.Config
+	next := &recording{pairs: sequences[0].cache.dtype}
+	pos, longest := make([]int32, len(sequences)), make([][]int, len(sequences))
+	for i, s := range sequences {
+		cache := s.cache
+		pos[i], longest[i] = cache.next, make([]int, len(cache.heads))
 		for l := range cache.heads {
 			for j := range cache.heads[l] {
 				h := &cache.heads[l][j]
 				cache.makeRoom(l, h, 1)
-				entries[l] = max(entries[l], len(h.pos)+1)
+				longest[i][l] = max(longest[i][l], len(h.pos)+1)
 			}
-			buckets[l] = kernels.EntryBucket(entries[l])
 		}
-		longest, next.buckets = append(longest, entries), append(next.buckets, buckets)
+		next.kinds = append(next.kinds, s.kind())
+		if s.kind() == sparseStep { // whose segments are prepared for what they read
+			clear(longest[i])
+		}
 	}
-	next.rope = m.rope(m.Backend, pos, caches[0].long)
-	return next, longest
+	next.buckets = p.device.StepBuckets(longest, next.pairs, c.HeadDim)
+	next.rope = p.model.rope(p.model.Backend, pos, sequences[0].cache.long)
+	return next
 }
 
-// prepare lets choose prepare the attention of every layer of a step whose pairs will be
-// in the cache.
-func (p *decodeGraph) prepare(cache *Cache, choose SparseAttention) error {
-	r, c := p.choose, &p.run.Model.Config
+// prepare lets those who choose prepare the attention of every layer of a step whose pairs will be
+// in the cache. A sequence that fails attends to nothing.
+func (g *decodeGraph) prepare(sequences []*batchStep, next *recording) {
+	r, c := g.choose, &g.model.Config
 	if r == nil {
-		r = p.run.Model.NewRunner()
+		r = g.run.Model.NewRunner()
 		r.prepares = true
-		p.choose = r
-		p.query, p.out = p.step.Alloc(p.step.Compute(), 1, c.Heads, c.HeadDim), p.step.Alloc(p.step.Compute(), 1, c.Heads*c.HeadDim)
+		g.choose = r
+		g.query, g.out = g.step.Alloc(g.step.Compute(), g.rows, c.Heads, c.HeadDim), g.step.Alloc(g.step.Compute(), g.rows, c.Heads*c.HeadDim)
 	}
-	pass := &prefillPass{Runner: r, cache: cache, opt: PrefillOptions{Sparse: choose}, pos: []int32{cache.next}}
-	for l := range cache.heads {
-		err := p.graph.Prepare(l, func() error {
-			return pass.attention(l, nil, p.out, nil, r.attend(cache, l, p.query, pass.pos))
-		})
-		if err != nil {
-			return err
+	at := 0
+	for i, s := range sequences {
+		if next.kinds[i] != sparseStep {
+			continue
+		}
+		pass := &prefillPass{Runner: r, cache: s.cache, opt: PrefillOptions{Sparse: s.opt.Sparse}, pos: []int32{s.cache.next}}
+		for l := range s.cache.heads {
+			prepared := g.graph.Prepare(at, func() error {
+				if s.err != nil {
+					return s.err
+				}
+				return pass.attention(l, nil, g.out.Rows(i, i+1), nil, r.attend(s.cache, l, g.query.Rows(i, i+1), pass.pos))
+			})
+			if s.err == nil {
+				s.err = prepared
+			}
+			at++
 		}
 	}
-	return nil
 }
 
 // serves records the step where what is recorded does not serve, and reports whether
 // there is something to replay.
-func (p *decodeGraph) serves(next *recording, longest [][]int) bool {
-	last := p.recorded
-	if last != nil && last.rope == next.rope && last.pairs == next.pairs && last.observed == next.observed && last.sparse == next.sparse &&
-		(next.sparse && p.graph.Prepared() || !next.sparse && slices.EqualFunc(last.buckets, next.buckets, slices.Equal[[]int])) {
+func (g *decodeGraph) serves(next *recording) bool {
+	if last := g.recorded; last != nil && last.equal(next) && (!slices.Contains(next.kinds, sparseStep) || g.graph.Prepared()) {
 		return true
 	}
-	p.recorded = nil
-	if p.graph.Record(func() { p.record(next, longest) }) {
-		p.recorded = next
+	g.recorded = nil
+	if g.graph.Record(func() { g.record(next) }) {
+		g.recorded = next
 	}
-	return p.recorded != nil
+	return g.recorded != nil
 }
 
 // record is one decoding step: the operations of prefillPass for one row, or those of
 // StepBatch.
-func (p *decodeGraph) record(to *recording, longest [][]int) {
-	r, b, m := p.run, p.step, p.run.Model
-	c, n := &m.Config, len(longest)
+func (g *decodeGraph) record(to *recording) {
+	r, b, m := g.run, g.step, g.run.Model
+	c, n := &m.Config, len(to.kinds)
 	r.arena.Release(nil)
-	b.StartStep(p.steps, n)
-	x := r.alloc(p.rows, c.Hidden)
-	b.StepGather(x, m.Network.Embedding, p.steps)
+	b.StartStep(g.steps, n)
+	x := r.alloc(g.rows, c.Hidden)
+	b.StepGather(x, m.Network.Embedding, g.steps)
 	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
-	p.scores = nil
-	if to.observed { // all layers' are there until the observers have run
-		p.scores = r.alloc(c.Layers*c.Heads, slices.Max(to.buckets[0]))
+	g.scores = make([]*kernels.Tensor, n)
+	for i, kind := range to.kinds {
+		if kind == observedStep { // all layers' are there until the observers have run
+			g.scores[i] = kept(r.alloc(c.Layers*c.Heads, slices.Max(to.buckets[i])))
+		}
 	}
-	rows := &recordedRows{layerRows: layerRows{Runner: r, x: x, h: h, next: h, low: noLowRank}, decodeGraph: p, to: to, longest: longest}
+	rows := &recordedRows{layerRows: layerRows{Runner: r, x: x, h: h, next: h, low: noLowRank}, decodeGraph: g, to: to}
 	for rows.l = range m.Network.Layers {
 		mark := r.arena.Mark()
 		if err := RunLayer(rows, m, rows.l); err != nil {
@@ -251,17 +331,20 @@ func (p *decodeGraph) record(to *recording, longest [][]int) {
 		}
 		r.arena.Release(mark)
 	}
-	p.logits = r.alloc(p.rows, c.Vocab)
-	m.head(b, p.logits, h)
+	g.logits = kept(r.alloc(g.rows, c.Vocab))
+	m.head(b, g.logits, h)
 }
 
-// layerScores are those of a layer; nil where nobody observes.
-func (p *decodeGraph) layerScores(l int) *kernels.Tensor {
-	if p.scores == nil {
+// kept is a tensor that stays what it is when another graph is recorded in the arena.
+func kept(t *kernels.Tensor) *kernels.Tensor { return t.Rows(0, t.Dim0()) }
+
+// layerScores are those of a sequence in a layer; nil where nobody observes.
+func (g *decodeGraph) layerScores(i, l int) *kernels.Tensor {
+	if g.scores[i] == nil {
 		return nil
 	}
-	heads := p.run.Model.Config.Heads
-	return p.scores.Rows(l*heads, (l+1)*heads)
+	heads := g.model.Config.Heads
+	return g.scores[i].Rows(l*heads, (l+1)*heads)
 }
 
 // recordedRows are the rows of a step that is recorded.
@@ -269,7 +352,6 @@ type recordedRows struct {
 	layerRows
 	*decodeGraph
 	to            *recording
-	longest       [][]int // entries of the longest heads per sequence and layer
 	v             *kernels.Tensor
 	pairsAppended bool // the layer's pairs are in the caches
 }
@@ -284,7 +366,7 @@ func (p *recordedRows) Projections() (q, k, v *kernels.Tensor) {
 func (p *recordedRows) NormRotate(q, k *kernels.Tensor) bool {
 	norms, rms := p.Model.headNorms(p.l)
 	ok := rms && p.Model.Config.rotatesHeads(p.l)
-	p.pairsAppended = ok && p.step.StepHeads(q, k, p.v, norms, p.to.rope, p.steps, len(p.longest), p.l, p.to.pairs)
+	p.pairsAppended = ok && p.step.StepHeads(q, k, p.v, norms, p.to.rope, p.steps, len(p.to.kinds), p.l, p.to.pairs)
 	return ok
 }
 
@@ -293,26 +375,38 @@ func (p *recordedRows) Rotate(_ Module, x *kernels.Tensor) *kernels.Tensor {
 	return x
 }
 
-// Attend lets every sequence attend to all that a layer of its cache holds, or leaves it to
-// a segment of the graph.
+// Attend lets every sequence attend to all that a layer of its cache holds, neighbours of which nothing is observed
+// together, or leaves it to a segment of the graph.
 func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
-	c, n, steps := &p.Model.Config, len(p.longest), p.steps
-	at := kernels.StepLayer{Layer: p.l, Pairs: p.to.pairs, Appended: p.pairsAppended}
-	if p.to.sparse {
-		p.step.StepAppend(p.query, q, k, v, steps, at)
-		p.graph.Segment(p.l)
-		return p.out, true, nil
+	c, n, steps, kinds := &p.Model.Config, len(p.to.kinds), p.steps, p.to.kinds
+	out, segment := p.decodeGraph.out, p.l
+	if !slices.Contains(kinds, sparseStep) {
+		out = p.alloc(p.decodeGraph.rows, c.Heads*c.HeadDim)
 	}
-	out := p.alloc(p.decodeGraph.rows, c.Heads*c.HeadDim)
 	if n < p.decodeGraph.rows {
 		p.step.Fill(out.Rows(n, p.decodeGraph.rows), 0)
 	}
-	at.Windowed, at.Scale, at.Scores = c.Window(p.l) > 0, c.AttentionScale(), p.layerScores(p.l)
-	entries := make([]int, n)
-	for i := range entries {
-		entries[i] = p.longest[i][p.l]
+	for i := 0; i < n; {
+		at := kernels.StepLayer{Sequence: i, Layer: p.l, Pairs: p.to.pairs, Appended: p.pairsAppended}
+		end := i + 1
+		for kinds[i] == plainStep && end < n && kinds[end] == plainStep {
+			end++
+		}
+		q, k, v := q.Rows(i, end), k.Rows(i, end), v.Rows(i, end)
+		if kinds[i] == sparseStep {
+			p.step.StepAppend(p.query.Rows(i, end), q, k, v, steps, at)
+			p.graph.Segment(segment)
+			segment += c.Layers
+		} else {
+			at.Windowed, at.Scale, at.Scores = c.Window(p.l) > 0, c.AttentionScale(), p.layerScores(i, p.l)
+			var longest []int
+			for _, layers := range p.to.buckets[i:end] {
+				longest = append(longest, layers[p.l])
+			}
+			p.step.StepAttentions(out.Rows(i, end), q, k, v, steps, at, longest)
+		}
+		i = end
 	}
-	p.step.StepAttentions(out, q, k, v, steps, at, entries)
 	return out, true, nil
 }
 

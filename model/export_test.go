@@ -29,9 +29,9 @@ func DeviceLogits(t *kernels.Tensor, b kernels.Backend) *Logits {
 	return &Logits{device: t, model: &Model{Backend: b}}
 }
 
-// RecordedOperations is the number of launches and copies of r's recorded step.
+// RecordedOperations is the number of launches and copies of the recorded step that r took last.
 func (r *Runner) RecordedOperations() int {
-	return r.decodeGraph.graph.(interface{ Operations() int }).Operations()
+	return r.recorded.graphs[0].graph.(interface{ Operations() int }).Operations()
 }
 
 // Appended is opt with probes that run with the last rows on any backend.

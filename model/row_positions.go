@@ -58,13 +58,3 @@ func (r *Runner) rotate(x *kernels.Tensor, at rowPositions) {
 		from = to
 	}
 }
-
-// rotatedAlike tells whether one table of angles serves all sequences.
-func rotatedAlike(caches []*Cache) bool {
-	for _, c := range caches {
-		if c.long != caches[0].long {
-			return false
-		}
-	}
-	return true
-}

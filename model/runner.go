@@ -27,12 +27,12 @@ type Runner struct {
 	// error ends them. Meanwhile other runners may run.
 	Pause func() error
 
-	// Decoding steps as a graph: stepped is the rows of those that were taken without,
+	// Decoding steps as graphs: stepped is the rows of those that were taken without,
 	// noGraph where the device has none.
-	decodeGraph *decodeGraph
-	stepped     int
-	noGraph     bool
-	prepares    bool // it prepares segments of a recorded step
+	recorded *recordedSteps
+	stepped  int
+	noGraph  bool
+	prepares bool // it prepares segments of a recorded step
 }
 
 // pause lets others run between two units, of which more are to come.

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 
 	"gorgonia.org/cu"
 
@@ -39,6 +40,12 @@ func (t *attention) stepFits(out cu.DevicePtr) bool {
 		}
 	}
 	return t.b.usable(familyAttendStep)
+}
+
+// StepBuckets implements Stepper.
+func (b *cuda) StepBuckets(longest [][]int, pairs kernels.DType, headDim int) (buckets [][]int) {
+	attends := slices.ContainsFunc(longest, func(layers []int) bool { return slices.Max(layers) > 0 })
+	return StepBuckets(longest, attends && StepFits(headDim, pairs) && b.uses(familyAttendStep))
 }
 
 // stepParts is the largest number of parts of a head.

@@ -292,7 +292,7 @@ type cudaDevice struct {
 	dead       []cudaMemory // blocks that no tensor refers to any more
 	deadGraphs []*graphMemory
 
-	graphsFailed bool // no graph is recorded any more
+	graphsWarned bool // that a graph could not be recorded
 }
 
 type cudaMemory struct {

@@ -78,8 +78,8 @@ func CatchWarnings(b kernels.Backend) (warnings *[]string, restore func()) {
 	before := warn
 	warnings = new([]string)
 	warn = func(text string) { *warnings = append(*warnings, text) }
-	b.(*cuda).graphsFailed = false
-	return warnings, func() { warn, b.(*cuda).graphsFailed = before, false }
+	b.(*cuda).graphsWarned = false
+	return warnings, func() { warn, b.(*cuda).graphsWarned = before, false }
 }
 
 // EndAtWarning ends a test at the first warning.

@@ -249,7 +249,7 @@ func (b *cuda) StepHeads(q, k, v *kernels.Tensor, norms kernels.HeadNorms, table
 const togetherBytes = 16 << 20
 
 func (b *cuda) StepAttentions(out, q, k, v *kernels.Tensor, steps kernels.Steps, to kernels.StepLayer, longest []int) {
-	n := len(longest)
+	n, first := len(longest), to.Sequence
 	if n > 1 && to.Appended && to.Scores == nil {
 		to.Longest = slices.Max(longest)
 		if b.attendTogether(out.Rows(0, n), q.Rows(0, n), steps, to) {
@@ -257,18 +257,18 @@ func (b *cuda) StepAttentions(out, q, k, v *kernels.Tensor, steps kernels.Steps,
 		}
 	}
 	for i := range n {
-		to.Sequence, to.Longest = i, longest[i]
+		to.Sequence, to.Longest = first+i, longest[i]
 		b.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), steps, to)
 	}
 }
 
-// attendTogether is StepAttention of all sequences at once, of pairs that are Appended, with
+// attendTogether is StepAttention of sequences from at.Sequence on at once, of pairs that are Appended, with
 // at.Longest of any of them. It returns false where the kernels do not take that, or where
 // what the parts leave to be merged is more than the launches are worth.
 func (b *cuda) attendTogether(out, q *kernels.Tensor, steps kernels.Steps, to kernels.StepLayer) (done bool) {
 	s := steps.(*cudaSteps)
 	const op = "StepAttentions"
-	if len(q.Shape) != 3 || out.Len() != q.Len() || q.Shape[0] < 1 || q.Shape[0] > s.rows || q.Shape[1]%s.kvHeads != 0 || to.Layer < 0 || to.Layer >= s.layers {
+	if len(q.Shape) != 3 || out.Len() != q.Len() || q.Shape[0] < 1 || to.Sequence < 0 || to.Sequence+q.Shape[0] > s.rows || q.Shape[1]%s.kvHeads != 0 || to.Layer < 0 || to.Layer >= s.layers {
 		panic(fmt.Sprintf("kernels: %s: layer %d: queries %v, output %v for %d KV heads of %d layers of %d sequences",
 			op, to.Layer, q.Shape, out.Shape, s.kvHeads, s.layers, s.rows))
 	}
@@ -278,7 +278,7 @@ func (b *cuda) attendTogether(out, q *kernels.Tensor, steps kernels.Steps, to ke
 	}
 	t.setPairs(to.Pairs)
 	b.do(op, func() {
-		at := cu.DevicePtr(to.Layer * s.kvHeads)
+		at := cu.DevicePtr((to.Sequence*s.layers + to.Layer) * s.kvHeads)
 		t.pastAt, t.q = b.at(op, s.past, kernels.I32)+at*4*pastInts, b.f32(op, q)
 		if to.Windowed {
 			t.fromPast = b.at(op, s.first, kernels.I32) + at*4

@@ -206,7 +206,13 @@ type cudaGraph struct {
 	session  *cuda
 	memory   *graphMemory
 	recorded *recording // what is in memory.exec; nil for nothing
+
+	// After a recording that failed, pause is the number of recordings that are not tried, of which skip are left.
+	pause, skip int
 }
+
+// The recordings that are not tried after the first one that failed, and the most: each failure doubles them.
+const leastSkipped, mostSkipped = 16, 4096
 
 func (g *cudaGraph) Backend() kernels.Backend { return g.session }
 
@@ -247,17 +253,17 @@ func (g *cudaGraph) Replay() {
 	})
 }
 
-// record records f and reports whether that went well. Where it did not, the device
-// records no more.
+// record records f and reports whether that went well. Where it did not, this graph records nothing for a while.
 func (g *cudaGraph) record(replay bool, f func() error) bool {
 	b := g.session
 	g.recorded = nil
+	if g.skip > 0 {
+		g.skip--
+		return false
+	}
 	var r *recording
 	err := b.caught(func() {
 		b.do("Graph", func() {
-			if b.graphsFailed {
-				return
-			}
 			b.try("Graph", cudadriver.Graphs())
 			m := g.memory
 			if !m.hasStream {
@@ -273,10 +279,7 @@ func (g *cudaGraph) record(replay bool, f func() error) bool {
 			b.rec = r
 		})
 	})
-	if err == nil && r == nil {
-		return false
-	}
-	if r != nil {
+	if err == nil {
 		err = g.capture(r, f)
 	}
 	if err == nil && b.checkRecorded(r) {
@@ -288,16 +291,18 @@ func (g *cudaGraph) record(replay bool, f func() error) bool {
 		return g.record(replay, f)
 	}
 	if err == nil {
-		g.recorded = r
+		g.recorded, g.pause = r, 0
 		g.freeOld()
 		return true
 	}
+	g.pause = min(max(leastSkipped, 2*g.pause), mostSkipped)
+	g.skip = g.pause
 	b.mu.Lock()
-	first := !b.graphsFailed
-	b.graphsFailed = true
+	first := !b.graphsWarned
+	b.graphsWarned = true
 	b.mu.Unlock()
 	if first {
-		warn(fmt.Sprintf("%s: CUDA graphs are not used, operations are launched one by one: %v", b.device, err))
+		warn(fmt.Sprintf("%s: a CUDA graph could not be recorded, its operations are launched one by one: %v", b.device, err))
 	}
 	return false
 }

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"math/bits"
+
 	"glimpse/kernels"
 )
 
@@ -138,6 +140,30 @@ func longestBucket(a *kernels.Attend) int {
 		entries = kernels.EntryBucket(entries)
 	}
 	return entries
+}
+
+// StepBuckets are those of kernels.Stepper. Where the kernels of cuda/attention_decode.cu fit, what cuts a head is its
+// own number of entries, whatever the step was recorded for: then one bucket, a power of two, serves for all sequences.
+func StepBuckets(longest [][]int, fits bool) (buckets [][]int) {
+	for _, layers := range longest {
+		var own []int
+		for l, entries := range layers {
+			if fits {
+				for _, other := range longest {
+					entries = max(entries, other[l])
+				}
+				entries = 1 << bits.Len(uint(max(entries, 1)-1))
+			}
+			own = append(own, kernels.EntryBucket(entries))
+		}
+		buckets = append(buckets, own)
+	}
+	return buckets
+}
+
+// StepFits tells whether decoding steps over heads of so many elements fit them.
+func StepFits(headDim int, pairs kernels.DType) bool {
+	return stepShape(headDim, pairs == kernels.BF16)
 }
 
 // stepShape tells that decoding steps over heads of dim elements, of bf16 or of float32,

@@ -90,6 +90,10 @@ func (d *Counter) NewSteps(rows, layers, kvHeads int) kernels.Steps {
 	return &steps{rows, layers, kvHeads, d.Alloc(kernels.I32, 2*rows+n), d.Alloc(kernels.I32, n, cuda.PastBytes/4)}
 }
 
+func (d *Counter) StepBuckets(longest [][]int, pairs kernels.DType, headDim int) [][]int {
+	return cuda.StepBuckets(longest, cuda.StepFits(headDim, pairs))
+}
+
 func (d *Counter) SetSteps(s kernels.Steps, sequence int, pos int32, past [][]kernels.KV) {}
 func (d *Counter) SetStep(s kernels.Steps, tokens, first []int32)                         {}
 func (d *Counter) StartStep(s kernels.Steps, sequences int)                               {}
