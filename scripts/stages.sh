@@ -31,14 +31,16 @@ measure() { # NAME [FLAG...]
   "$evict" eval --config "$configs/$1.yaml" --model "$model" --out "$1" --resume --plot "$1.svg" --replace "${@:2}" >/dev/null
 }
 
-# best prints, of every policy of a run whose options stand in brackets, those with the highest mean over tasks and
-# budgets, as "policy option=value ..."; of equals the first of the run.
-best() { # RUN
-  python3 - "$1/predictions.jsonl" <<'END'
+# best prints, of every policy of some runs whose options stand in brackets, those with the highest mean over tasks and
+# budgets, as "policy option=value ..."; of equals the first.
+best() { # RUN...
+  python3 - "${@/%//predictions.jsonl}" <<'END'
 import collections, json, re, sys
 tasks = collections.defaultdict(list)
-for line in open(sys.argv[1]):
+for line in (line for file in sys.argv[1:] for line in open(file)):
     p = json.loads(line)
+    if "(" not in p["policy"]: # full, which others agree with
+        continue
     tasks[p["policy"], p["task"]].append(p["measures"][p["metric"]]) # every task as many at each budget
 scores = collections.defaultdict(list)
 for (policy, _), values in tasks.items():

@@ -63,21 +63,26 @@ rates() { run run rates "${short[@]}"; }
 adapters() { run run adapters "${short[@]}"; }
 learned=(--adapter adapters/adapters/lookaheadkv --adapter adapters/adapters/judgeq)
 
-pooling() {
-  measure pooling "${learned[@]}" "${few[@]}" "${depths[@]}"
-  best pooling >kernels
+# policies prints those of a configuration, a line each.
+policies() { sed -n 's/^  - \([a-z].*\)/\1/p' "$configs/$1.yaml" | grep -v '^task'; } # NAME
+
+# validated prints the best settings of policies on the validation prompts: those of a configuration, and documents.
+validated() { # NAME [FLAG...]
+  prompts validation 250
+  measure "$1" "${@:2}" "${few[@]}" "${depths[@]}"
+  measure "$1-documents" --config "$configs/validation.yaml" --policy "$(policies "$1" | paste -sd,)" "${@:2}" "${few[@]}"
+  best "$1" "$1-documents"
 }
-settings() {
-  measure settings "${few[@]}" "${depths[@]}"
-  best settings >chosen
-}
+
+pooling() { validated pooling "${learned[@]}" >kernels; }
+settings() { validated settings >chosen; }
 
 # every measures the policies of a configuration, and those of them that settings has tuned once more with what
 # was chosen, and the adapters with their pooling.
 every() { # NAME [FLAG...]
   local tuned names
   tuned=$(awk '{ line = $1 "(" $2; for (i = 3; i <= NF; i++) line = line "," $i; print line ")" }' chosen)
-  names=$(sed -n 's/^  - \([a-z].*\)/\1/p' "$configs/$1.yaml" | grep -v '^task' |
+  names=$(policies "$1" |
     { while read -r policy; do echo "$policy"; grep "^${policy//+/\\+}(" <<<"$tuned" || true; done })
   measure "$1" --policy "$(paste -sd, <<<"$names")" "${learned[@]}" $(sed 's/^\([^ ]*\) /--set \1./' kernels) "${few[@]}" "${@:2}"
 }
