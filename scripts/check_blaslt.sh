@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares what internal/cudadriver knows of cuBLASLt's binary interface, written down
+# Compares what kernels/cudadriver knows of cuBLASLt's binary interface, written down
 # there so that no toolkit is needed to build, with NVIDIA's headers of CUDA 12 and 13,
 # by static assertions that a C compiler checks. The headers come from PyPI's wheels
 # (python3 with pip; about 1 GB is fetched on the first run, of which only the headers
@@ -18,9 +18,9 @@ trap 'rm -rf "$work"' EXIT
   echo '#include <cublasLt.h>'
   echo '#include <stddef.h>'
   # The enumeration and the structures of blaslt.c, word for word.
-  sed -n '/^enum {/,/^} heuristic;/p' internal/cudadriver/blaslt.c
+  sed -n '/^enum {/,/^} heuristic;/p' kernels/cudadriver/blaslt.c
   # The element types of blaslt.go.
-  sed -nE 's/^\t(F32|BF16) += ([0-9]+)$/enum { GO_\1 = \2 };/p' internal/cudadriver/blaslt.go
+  sed -nE 's/^\t(F32|BF16) += ([0-9]+)$/enum { GO_\1 = \2 };/p' kernels/cudadriver/blaslt.go
   cat <<'END'
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours " is not " #theirs)
 SAME(COMPUTE_32F, CUBLAS_COMPUTE_32F);
@@ -72,7 +72,7 @@ void calls(void **handle, void *p, uint64_t n, int64_t ld, int count, cublasLtMa
 }
 END
 } >"$work/check.c"
-grep -q GO_BF16 "$work/check.c" && grep -q '^} heuristic;' "$work/check.c" || die "the definitions were not found in internal/cudadriver"
+grep -q GO_BF16 "$work/check.c" && grep -q '^} heuristic;' "$work/check.c" || die "the definitions were not found in kernels/cudadriver"
 
 check() { # NAME FOLDER...
   local name=$1 flags=()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds a C header of ours that declares NVIDIA's driver (internal/cudadriver/include/cuda.h)
+"""Holds a C header of ours that declares NVIDIA's driver (kernels/cudadriver/include/cuda.h)
 against NVIDIA's own: enumerators, structures, prototypes, and the names that macros map to.
 scripts/check_driver.sh calls it; gcc does the comparing, by static assertions.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares internal/cudadriver/include/cuda.h, which declares the driver so that no toolkit is
+# Compares kernels/cudadriver/include/cuda.h, which declares the driver so that no toolkit is
 # needed to build, with NVIDIA's headers: of the oldest CUDA that is served, of the last 12 and
 # of 13. They come from PyPI's wheels (python3 with pip; gcc), or from a folder of a toolkit:
 #
@@ -9,7 +9,7 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 source scripts/headers.sh
 
-ours=internal/cudadriver/include/cuda.h
+ours=kernels/cudadriver/include/cuda.h
 if [ "${1:-}" = --include ]; then
   exec python3 scripts/check_driver.py "$ours" "$(absolute "$2")"
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares what internal/cudadriver knows of NCCL's binary interface with NVIDIA's headers, by static
+# Compares what kernels/cudadriver knows of NCCL's binary interface with NVIDIA's headers, by static
 # assertions that a C compiler checks: of the oldest NCCL that is loaded, of one in wide use and of a
 # recent one. They come from PyPI's wheels (python3 with pip; 200 to 300 MB each on the
 # first run, of which the headers are kept in .cache/), or from a folder:
@@ -17,8 +17,8 @@ trap 'rm -rf "$work"' EXIT
   echo '#include <nccl.h>'
   echo '#include <stddef.h>'
   # Our definitions, word for word.
-  grep '^enum { NCCL_ID' internal/cudadriver/nccl.h
-  sed -n '/^typedef struct { char bytes/,/^} config;/p' internal/cudadriver/nccl.c
+  grep '^enum { NCCL_ID' kernels/cudadriver/nccl.h
+  sed -n '/^typedef struct { char bytes/,/^} config;/p' kernels/cudadriver/nccl.c
   cat <<'END'
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours " is not " #theirs)
 SAME(NCCL_SUCCESS, ncclSuccess);
@@ -58,7 +58,7 @@ void calls(void **comm, void *p, size_t n, int i, ncclUniqueId id, ncclConfig_t 
 }
 END
 } >"$work/check.c"
-grep -q '^} config;' "$work/check.c" && grep -q NCCL_IN_PROGRESS "$work/check.c" || die "the definitions were not found in internal/cudadriver"
+grep -q '^} config;' "$work/check.c" && grep -q NCCL_IN_PROGRESS "$work/check.c" || die "the definitions were not found in kernels/cudadriver"
 
 check() { # NAME FOLDER...
   local name=$1 flags=()
@@ -68,7 +68,7 @@ check() { # NAME FOLDER...
   # The magic number of the settings is in the initialiser alone.
   printf '#include <nccl.h>\n#include <stdio.h>\nint main() { ncclConfig_t c = NCCL_CONFIG_INITIALIZER; return printf("%%x", c.magic) < 0; }\n' >"$work/magic.c"
   cc -std=gnu11 "${flags[@]}" "$work/magic.c" -o "$work/magic"
-  grep -q "CONFIG_MAGIC = (int)0x$("$work/magic")," internal/cudadriver/nccl.c || die "$name: the magic number is $("$work/magic")"
+  grep -q "CONFIG_MAGIC = (int)0x$("$work/magic")," kernels/cudadriver/nccl.c || die "$name: the magic number is $("$work/magic")"
   echo "ok  NCCL $(sed -nE 's/^#define NCCL_(MAJOR|MINOR|PATCH) ([0-9]+).*/\2/p' "$1/nccl.h" | paste -sd.)"
 }
 

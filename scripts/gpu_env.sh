@@ -3,4 +3,4 @@
 # compiled again. No toolkit and no driver are needed to build.
 [ -n "${root:-}" ] || root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export CGO_ENABLED=1 # cgo is off by default where no C compiler is found
-export CGO_CFLAGS="${CGO_CFLAGS:--O2 -g} -I$root/internal/cudadriver/include"
+export CGO_CFLAGS="${CGO_CFLAGS:--O2 -g} -I$root/kernels/cudadriver/include"

@@ -15,7 +15,7 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 source scripts/gpu_env.sh
 
-packages=(./internal/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./eviction ./training ./cmd/evict ./scripts/gpubench)
+packages=(./kernels/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./eviction ./training ./cmd/evict ./scripts/gpubench)
 
 if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
   command -v apt-get >/dev/null || die "g++ and make are missing and there is no apt-get to install them with"
@@ -132,7 +132,7 @@ fi
 # tests one for each way of building a family: every launch takes its time here.
 families='llama3.1|qwen2-window|qwen3|falcon|falcon-40b|mistral-v0.3|granite|smollm3|phi3.5|phi4-mini'
 kernels() {
-  tests ./internal/cudadriver .
+  tests ./kernels/cudadriver .
   tests ./kernels . '^TestBackendsConform$|^TestContract$|^TestSplits$|^TestThreadsDoNotChangeBits$|^TestArena|^TestObservedScoresByDefinition$'
   tests ./kernels/cuda . '^TestBackendsConform$/^cpu'
 }
@@ -157,6 +157,6 @@ commands() {
 
 go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
 make -s -C kernels/cuda -j"$(nproc)" chip
-build ./internal/cudadriver ./kernels ./kernels/cuda ./model ./eviction ./training ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
+build ./kernels/cudadriver ./kernels ./kernels/cuda ./model ./eviction ./training ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
 # The longest first.
 beside eviction model kernels chip_kernels many_processors chip_memory training commands chip_off

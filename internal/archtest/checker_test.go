@@ -28,7 +28,7 @@ var rooms = [][]string{
 	{"kernels/backends", "kernels/memcount"},
 	{"kernels/cuda"},
 	{"kernels/cpu", "kernels/reference"},
-	{"kernels/internal/host", "kernels/formats"},
+	{"kernels/internal/host", "kernels/formats", "kernels/cudadriver", "kernels/fatbin"},
 	{"kernels"},
 }
 

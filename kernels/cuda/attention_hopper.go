@@ -5,7 +5,7 @@ package cuda
 import (
 	"fmt"
 
-	"glimpse/internal/cudadriver"
+	"glimpse/kernels/cudadriver"
 
 	"gorgonia.org/cu"
 )

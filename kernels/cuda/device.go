@@ -14,8 +14,8 @@ import (
 	"time"
 	"unsafe"
 
-	"glimpse/internal/cudadriver"
 	"glimpse/kernels"
+	"glimpse/kernels/cudadriver"
 
 	"gorgonia.org/cu"
 )

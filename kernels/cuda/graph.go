@@ -8,8 +8,8 @@ import (
 	"os"
 	"runtime"
 
-	"glimpse/internal/cudadriver"
 	"glimpse/kernels"
+	"glimpse/kernels/cudadriver"
 
 	"gorgonia.org/cu"
 )

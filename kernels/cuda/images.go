@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"glimpse/internal/fatbin"
+	"glimpse/kernels/fatbin"
 
 	"github.com/klauspost/compress/zstd"
 	"gorgonia.org/cu"

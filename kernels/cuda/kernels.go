@@ -9,9 +9,9 @@ import (
 	"strings"
 	"unsafe"
 
-	"glimpse/internal/cudadriver"
-	"glimpse/internal/fatbin"
 	"glimpse/kernels"
+	"glimpse/kernels/cudadriver"
+	"glimpse/kernels/fatbin"
 
 	"gorgonia.org/cu"
 )

@@ -16,8 +16,8 @@ import (
 	"gorgonia.org/cu"
 
 	"glimpse/internal/collective"
-	"glimpse/internal/cudadriver"
 	"glimpse/kernels"
+	"glimpse/kernels/cudadriver"
 )
 
 // ncclWanted tells that something has asked for NCCL: it is large, and not loaded before.

@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"time"
 
-	"glimpse/internal/cudadriver"
 	"glimpse/kernels"
+	"glimpse/kernels/cudadriver"
 
 	"gorgonia.org/cu"
 )

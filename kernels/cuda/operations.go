@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"unsafe"
 
-	"glimpse/internal/cudadriver"
 	"glimpse/kernels"
+	"glimpse/kernels/cudadriver"
 
 	"gorgonia.org/cu"
 )

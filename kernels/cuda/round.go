@@ -6,8 +6,8 @@ import (
 	"os"
 	"runtime"
 
-	"glimpse/internal/cudadriver"
 	"glimpse/kernels"
+	"glimpse/kernels/cudadriver"
 
 	"gorgonia.org/cu"
 )

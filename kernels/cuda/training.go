@@ -7,8 +7,8 @@ import (
 	"slices"
 	"unsafe"
 
-	"glimpse/internal/cudadriver"
 	"glimpse/kernels"
+	"glimpse/kernels/cudadriver"
 
 	"gorgonia.org/cu"
 )

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"glimpse/internal/fatbin"
 	"glimpse/kernels"
 	"glimpse/kernels/cuda"
+	"glimpse/kernels/fatbin"
 	"glimpse/kernels/kernelstest"
 )
 

@@ -1,4 +1,4 @@
-// The twin of cuBLASLt: the calls that internal/cudadriver makes, as plain loops.
+// The twin of cuBLASLt: the calls that kernels/cudadriver makes, as plain loops.
 // Inputs in bf16 are exact in float32; sums are float32 in order of k. With
 // HOSTCUDA_MMA=truncate products of bf16 truncate like a tensor core's. HOSTCUDA_WORKSPACE is
 // how many bytes an algorithm asks for; a rehearsal's depends on the shape.

@@ -1,4 +1,4 @@
-// The twin of NCCL: the calls that internal/cudadriver makes, between the devices of one process or of
+// The twin of NCCL: the calls that kernels/cudadriver makes, between the devices of one process or of
 // several. What is sent is a file in a folder that the id names; a send is done when the
 // file has been taken, so that sends and receives which do not meet wait for ever, as they
 // may on GPUs. Communicators do not block. HOSTCUDA_NCCL=RANK:CALL names a call that fails on a

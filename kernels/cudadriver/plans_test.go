@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"glimpse/internal/cudadriver"
+	"glimpse/kernels/cudadriver"
 
 	"gorgonia.org/cu"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"glimpse/internal/cudadriver"
+	"glimpse/kernels/cudadriver"
 
 	"gorgonia.org/cu"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"glimpse/internal/cudadriver"
+	"glimpse/kernels/cudadriver"
 
 	"gorgonia.org/cu"
 )
