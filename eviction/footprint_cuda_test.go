@@ -3,6 +3,7 @@
 package eviction_test
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"slices"
@@ -50,10 +51,12 @@ func footprint(t *testing.T, names []string, set ...string) {
 				t.Errorf("weights of %d bytes are forecast, %d are used", counter.Live(), used)
 			}
 			o := eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew}
-			_, need, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, name, set...), o)
+			weights := counter.Live()
+			f, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, name, set...), o)
 			if err != nil {
 				t.Fatal(err)
 			}
+			need := weights + f.Peak
 			var calls int64 // of the last token
 			run := func(limit int64) error {
 				meter.ResetPeak()
@@ -64,7 +67,14 @@ func footprint(t *testing.T, names []string, set ...string) {
 					count := func() int64 { return modeltest.Calls(m.Backend) }
 					before := count()
 					after := func() error { calls, before = count()-before, count(); return nil }
-					_, _, err = s.Generate(background, model.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true, AfterStep: after})
+					var batch *eviction.Batch
+					if batch, err = rt.NewBatch(1); err != nil {
+						return err
+					}
+					var a *eviction.Answer
+					if a, err = batch.Generate(s, model.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true, AfterStep: after}); err == nil {
+						err = cmp.Or(batch.Run(background), a.Err())
+					}
 				}
 				return err
 			}

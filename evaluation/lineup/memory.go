@@ -71,16 +71,16 @@ func forecast(ctx context.Context, m *model.Model, policy string, seed uint64, o
 		}
 	}
 	rt := eviction.NewRuntime(counted)
-	cache, need, err := rt.Footprint(ctx, named, o)
+	need, err := rt.Footprint(ctx, named, o)
 	if err != nil {
 		return nil, fmt.Errorf("forecast of memory: policy %s: %w", policy, err)
 	}
 	f := &model.Forecast{
 		Device: m.DeviceName(),
-		Need:   need + adapters,
+		Need:   weights + need.Peak + adapters,
 		Parts: []model.MemoryPart{
-			{Name: "weights", Bytes: weights}, {Name: fmt.Sprintf("keys and values of %d tokens", o.Tokens), Bytes: cache},
-			{Name: "activations", Bytes: rt.Runner.ScratchBytes()}, {Name: "temporary", Bytes: counter.Temporary()},
+			{Name: "weights", Bytes: weights}, {Name: fmt.Sprintf("keys and values of %d tokens", o.Tokens), Bytes: need.Cache},
+			{Name: "activations", Bytes: need.Passes}, {Name: "temporary", Bytes: counter.Temporary()},
 		},
 		Advice: []string{"lower --budget with a policy that evicts layer by layer, such as snapkv or lookaheadkv", "use a device with more memory"},
 	}
