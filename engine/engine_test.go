@@ -178,7 +178,7 @@ func TestAnswersDependOnNothingElse(t *testing.T) {
 			if seed%3 > 0 { // with room for the largest request and a few others
 				var own int64
 				for _, a := range all {
-					f := footprint(t, m, a, rows)
+					f := footprint(t, eviction.NewRuntime(m), a, rows)
 					budget, own = max(budget, f.Need()), max(own, f.Own())
 				}
 				budget += rng.Int64N(2 * own)
@@ -203,9 +203,9 @@ func TestAnswersDependOnNothingElse(t *testing.T) {
 }
 
 // footprint is that of the last turn of a request.
-func footprint(t *testing.T, m *model.Model, a asked, rows int) eviction.Footprint {
+func footprint(t *testing.T, rt *eviction.Runtime, a asked, rows int) eviction.Footprint {
 	t.Helper()
-	s, err := eviction.NewRuntime(m).NewSession(a.policy, eviction.Pairs(a.budget))
+	s, err := rt.NewSession(a.policy, eviction.Pairs(a.budget))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,14 +229,13 @@ func TestBudget(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 8))
 			counted, counter := m.Counted()
-			weights, rows := counter.Live(), 2+rng.IntN(4)
+			weights, rows, rt := counter.Live(), 2+rng.IntN(4), eviction.NewRuntime(counted)
 			var all []asked
 			var largest int64
-			for range 10 {
+			for range 8 {
 				a := asked{policy: kinds[rng.IntN(len(kinds))], budget: 4 + rng.IntN(400), prompts: [][]int32{modeltest.Tokens(m, rng.Uint64(), 1+rng.IntN(1200))}, opt: model.GenerateOptions{MaxNew: 1 + rng.IntN(300)}}
-				all, largest = append(all, a), max(largest, footprint(t, m, a, rows).Need())
+				all, largest = append(all, a), max(largest, footprint(t, rt, a, rows).Need())
 			}
-			rt := eviction.NewRuntime(counted)
 			e, err := New(rt, rows)
 			if err != nil {
 				t.Fatal(err)

@@ -423,19 +423,6 @@ func (c *Cache) LayerBytes(layer int) int64 {
 	return n
 }
 
-// Clear drops every entry and keeps the memory, for another sequence.
-func (c *Cache) Clear() {
-	clear(c.onDevice)
-	c.joint = nil
-	c.changed()
-	for l := range c.heads {
-		for i := range c.heads[l] {
-			c.heads[l][i].pos = c.heads[l][i].pos[:0]
-		}
-	}
-	c.next = 0
-}
-
 // Truncate drops every entry at position next or later, so that the following
 // token stands there: it undoes decoding. Memory for the dropped entries is
 // freed beyond a small reserve.
