@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 
 	"glimpse/model"
 )
@@ -102,21 +101,21 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 	return f, nil
 }
 
-// CountedResources are what a policy takes, for a counted model: adapters of the kind's usual
-// size, without numbers.
-func CountedResources(m *model.Model, policy string, overrides Overrides) (r Resources, adapterBytes int64, err error) {
+// CountedResources are what a policy takes, for a counted model: an adapter of the kind's usual size, 32 rows
+// and LoRA of rank 8 on all modules where the kind has one (LookaheadKV, arXiv:2603.10899, §4.1), without
+// numbers.
+func CountedResources(m *model.Model, policy string, overrides Overrides) (r Resources, err error) {
 	needs, err := NeedsOf(policy, overrides)
 	if err != nil || needs.Adapter == "" {
-		return r, 0, err
+		return r, err
 	}
 	kind, err := model.AdapterKinds.Lookup(needs.Adapter)
 	if err != nil {
-		return r, 0, err
+		return r, fmt.Errorf("policy %s: %w", policy, err)
 	}
-	c := model.AdapterConfig{Rows: 32, InitToken: -1}
-	if r.Adapter, err = kind.New(m, c); err != nil {
-		return r, 0, err
+	c := model.AdapterConfig{Rows: 32, Rank: 8, Alpha: 32, Modules: model.Modules, InitToken: -1}
+	if r.Adapter, err = kind.New(m, c); err != nil { // rows alone
+		r.Adapter, err = kind.New(m, model.AdapterConfig{Rows: c.Rows, InitToken: -1})
 	}
-	c.Rank, c.Modules = 8, slices.Clone(model.Modules)
-	return r, kind.Count(m, c) * int64(m.Backend.Compute().Size()), nil
+	return r, err
 }
