@@ -133,7 +133,7 @@ type Engine struct {
 	// Budget is the most memory, in bytes beside weights and adapters, that the requests which run take
 	// together; 0: no limit. What a request needs is counted by the code that will run it
 	// ([eviction.Session.Footprint]). Requests run in the order in which they were submitted, each once
-	// there is room for it. Answers don't depend on it.
+	// there is room for it. Answers don't depend on it. It stays as long as there are requests.
 	Budget int64
 
 	runtime *eviction.Runtime
@@ -358,8 +358,7 @@ func (e *Engine) admits(a *Answer) bool {
 	if e.Budget == 0 {
 		return true
 	}
-	counted := a.need.Passes > 0
-	if counted && len(e.live) == 0 {
+	if e.steps > 0 && len(e.live) == 0 {
 		e.batch, _ = e.runtime.NewBatch(e.rows) // as before
 		e.steps = 0
 	}
@@ -371,7 +370,7 @@ func (e *Engine) admits(a *Answer) bool {
 	if need > e.Budget {
 		return false
 	}
-	if counted {
+	if a.need.Passes > 0 { // counted
 		e.runtime.Release()
 	}
 	e.steps = steps

@@ -12,7 +12,7 @@ import (
 // TestFootprintOfEveryPolicy: what a policy's cache held at most, and what the scratch
 // memory came to, is foretold exactly, without any of the numbers.
 func TestFootprintOfEveryPolicy(t *testing.T) {
-	const tokens, budget, maxNew = 90, 24, 3
+	const tokens, budget, maxNew = 90, 24, 70
 	m := modeltest.Llama{Layers: 3, MaxPositions: 256}.Open(t, "cpu")
 	for _, name := range eviction.Policies.Names() {
 		t.Run(name, func(t *testing.T) {

@@ -206,12 +206,20 @@ func (c *Cache) lengths() (n [][]int) {
 	return n
 }
 
-// reserveGrown makes room for n more entries in heads that have more than they had.
+// reserveGrown makes the room that n more entries take, one by one, in heads that have more than they had.
 func (c *Cache) reserveGrown(before [][]int, n int) {
 	for l := range c.heads {
 		for i := range c.heads[l] {
-			if h := &c.heads[l][i]; len(h.pos) > before[l][i] {
-				c.makeRoom(l, h, n)
+			h := &c.heads[l][i]
+			if len(h.pos) <= before[l][i] {
+				continue
+			}
+			room := h.capacity()
+			for room < len(h.pos)+n {
+				room = c.grown(l, room)
+			}
+			if room > h.capacity() {
+				c.resize(l, h, room)
 			}
 		}
 	}
