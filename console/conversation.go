@@ -51,7 +51,6 @@ func NewConversation(m *model.Model, policy *eviction.Configured, label string, 
 		return nil, err
 	}
 	rt := eviction.NewRuntime(m)
-	rt.MaxNew = o.MaxNew
 	ShowPrefill(rt, info)
 	e, err := engine.New(rt, 1)
 	if err != nil {

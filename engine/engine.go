@@ -11,10 +11,12 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 
 	"glimpse/eviction"
+	"glimpse/internal/bytesize"
 	"glimpse/model"
 )
 
@@ -43,8 +45,9 @@ type Request struct {
 type Answer struct {
 	Request  Request
 	text     *detokenizer
-	decoding *eviction.Answer // nil before
-	room     int              // most tokens that the context has room for
+	need     eviction.Footprint // where the engine has a budget
+	decoding *eviction.Answer   // nil before
+	room     int                // most tokens that the context has room for
 	done     bool
 	cut      bool // cancelled
 	err      error
@@ -127,7 +130,15 @@ type Engine struct {
 	// chunk of a prompt in one layer, or a token of a draft; 0: all prompts that there is room
 	// for run first. Answers don't depend on it.
 	Units int
+	// Budget is the most memory, in bytes beside weights and adapters, that the requests which run take
+	// together; 0: no limit. What a request needs is counted by the code that will run it
+	// ([eviction.Session.Footprint]). Requests run in the order in which they were submitted, each once
+	// there is room for it. Answers don't depend on it. It stays as long as there are requests.
+	Budget int64
 
+	runtime *eviction.Runtime
+	rows    int
+	steps   int64 // memory of the steps so far, beside the sessions
 	batch   *eviction.Batch
 	waiting []*Answer
 	filling *filling
@@ -148,7 +159,7 @@ func New(rt *eviction.Runtime, rows int) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{batch: batch}, nil
+	return &Engine{runtime: rt, rows: rows, batch: batch}, nil
 }
 
 // Len is the number of requests that are not done.
@@ -160,12 +171,18 @@ func (e *Engine) Len() int {
 	return n
 }
 
-// Submit takes a request, which nothing has run of until the next step.
+// Submit takes a request, which nothing has run of until the next step. One that needs more than the
+// budget is refused (model.ErrMemory).
 func (e *Engine) Submit(r Request) (*Answer, error) {
 	if r.Session == nil {
 		return nil, errors.New("engine: got a request without a session, want one")
 	}
 	a := &Answer{Request: r, text: newDetokenizer(r.Session.Model(), r.Stop, r.SkipLeading)}
+	if e.Budget > 0 {
+		if err := e.count(a); err != nil {
+			return nil, fmt.Errorf("engine: request with a prompt of %d tokens: %w", len(r.Prompt), err)
+		}
+	}
 	e.waiting = append(e.waiting, a)
 	return a, nil
 }
@@ -251,11 +268,11 @@ func (e *Engine) Step(ctx context.Context) (events []Event, err error) {
 // or which has failed, and whether there is more to run.
 func (e *Engine) advance(ctx context.Context) (begun *Answer, more bool) {
 	if e.filling == nil {
-		if len(e.waiting) == 0 || e.batch.Room() == 0 {
+		if len(e.waiting) == 0 || e.batch.Room() == 0 || !e.admits(e.waiting[0]) {
 			return nil, false
 		}
 		a := e.waiting[0]
-		e.waiting = e.waiting[1:]
+		e.waiting = slices.Delete(e.waiting, 0, 1) // and refer to it no more
 		if len(a.Request.Prompt) == 0 {
 			return e.begin(a), true
 		}
@@ -316,4 +333,46 @@ func (e *Engine) begin(a *Answer) *Answer {
 		a.Request.Begun()
 	}
 	return a
+}
+
+// count counts what a request needs, and refuses what the budget has no room for.
+func (e *Engine) count(a *Answer) (err error) {
+	s, maxNew := a.Request.Session, max(a.Request.Generate.MaxNew, len(a.Request.Generate.Forced))
+	rough := s.Model().RoughMemory(int(s.Cache.Next()) + 1 + len(a.Request.Prompt) + maxNew)
+	if rough <= e.Budget/int64(e.rows) { // with which nobody need count
+		a.need = eviction.Footprint{Prompt: rough, Answer: rough}
+		return nil
+	}
+	if a.need, err = s.Footprint(context.Background(), len(a.Request.Prompt), maxNew, e.rows); err != nil {
+		return err
+	}
+	if need := a.need.Need(); need > e.Budget {
+		return fmt.Errorf("%w: got a need of %s beside the weights, want at most %s", model.ErrMemory, bytesize.Memory(need), bytesize.Memory(e.Budget))
+	}
+	return nil
+}
+
+// admits tells whether there is room for a request beside those that run. Scratch memory that others have
+// left goes first: that of prompts always, since what is counted has none, and that of steps where nothing runs.
+func (e *Engine) admits(a *Answer) bool {
+	if e.Budget == 0 {
+		return true
+	}
+	if e.steps > 0 && len(e.live) == 0 {
+		e.batch, _ = e.runtime.NewBatch(e.rows) // as before
+		e.steps = 0
+	}
+	steps := max(e.steps, a.need.Steps)
+	need := a.need.Need() - a.need.Steps + steps
+	for _, other := range e.live {
+		need += other.need.Answer
+	}
+	if need > e.Budget {
+		return false
+	}
+	if a.need.Passes > 0 { // counted
+		e.runtime.Release()
+	}
+	e.steps = steps
+	return true
 }

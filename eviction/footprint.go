@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 
 	"glimpse/model"
 )
@@ -12,22 +11,41 @@ import (
 // FootprintOptions say what a run will do.
 type FootprintOptions struct {
 	Tokens, Budget, MaxNew int
+	// Rows are those of the batch that the answer is decoded in; 0 is 1.
+	Rows int
 	// Study holds the full cache of the prompt while evicted copies decode, as
 	// [Runtime.Study] does.
 	Study bool
 }
 
+// Footprint is the memory of one prompt and its answer, in bytes, beside the weights.
+type Footprint struct {
+	Cache  int64 // most of keys and values
+	Prompt int64 // most while the prompt runs, beside Passes
+	Passes int64 // scratch memory of the passes, which the runtime keeps for other prompts
+	Answer int64 // most of the session from the prompt's end to the answer's
+	Steps  int64 // of the steps, whatever is decoded beside it, which the batch keeps
+	Peak   int64 // most at once where nothing else has run
+}
+
+// Own is the most that is let go of when the answer ends.
+func (f Footprint) Own() int64 { return max(f.Prompt, f.Answer) }
+
+// Need is the most that a batch takes in which nothing else is decoded, whatever has run before.
+func (f Footprint) Need() int64 { return f.Own() + f.Passes + f.Steps }
+
 // Footprint makes the allocations of a prompt's prefill, of its eviction and of a
-// response on a model that only counts memory (see [model.Model.Counted]), by the
-// code that makes them. What lies on the host beside the cache is left out, and so are all
-// numbers, so it takes no longer than the calls. It returns the
-// most that the cache held, and all memory that is needed at once, the model's included.
-func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o FootprintOptions) (cache, need int64, err error) {
+// response on a model that only counts memory and has counted nothing yet (see
+// [model.Model.Counted]), by the code that makes them. What lies on the host beside the cache
+// is left out, and so are all numbers, so it takes no longer than the calls. The policy's
+// adapter is not counted.
+func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o FootprintOptions) (f Footprint, err error) {
 	m := rt.Runner.Model
 	counter := m.Counter()
 	if counter == nil {
-		return 0, 0, fmt.Errorf("footprint: got a model on %s, want a counted one", m.Backend.Name())
+		return f, fmt.Errorf("footprint: got a model on %s, want a counted one", m.Backend.Name())
 	}
+	weights := counter.Live()
 	rt.MaxNew = o.MaxNew
 	tokens, most := make([]int32, o.Tokens), min(o.MaxNew, m.Config.MaxPositions-o.Tokens+1)
 	var s *Session
@@ -40,16 +58,26 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 		s, err = rt.Prefill(ctx, named, tokens, o.Budget, nil)
 	}
 	if err != nil {
-		return 0, 0, err
+		return f, err
 	}
-	cache = max(s.PeakBytes, s.Cache.Bytes())
+	f.Cache = max(s.PeakBytes, s.Cache.Bytes())
 	if study != nil {
-		cache = study.Cache.Bytes() + s.Cache.Bytes()
+		f.Cache = study.Cache.Bytes() + s.Cache.Bytes()
 	}
+	f.Passes = rt.Runner.ScratchBytes()
+	prompt := counter.Peak()
+	f.Prompt = prompt - weights - f.Passes
 	sparse := s.sparse
 	s.sparse = nil // steps that read everything need no less beside the pages, which are reserved below
-	if _, _, err := s.Generate(ctx, model.GenerateOptions{MaxNew: most}); err != nil {
-		return 0, 0, err
+	batch, err := rt.NewBatch(max(1, o.Rows))
+	if err != nil {
+		return f, err
+	}
+	if _, err := batch.Generate(s, model.GenerateOptions{MaxNew: most}); err != nil {
+		return f, err
+	}
+	if err := batch.Run(ctx); err != nil {
+		return f, err
 	}
 	if s.decode != nil {
 		counter.Take(min(s.Cache.Bytes(), model.CompactBytes+s.Cache.LayerBytes(0))) // of what moves up
@@ -57,26 +85,37 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 	if st, ok := sparse.(*SparsePages); ok {
 		st.reserve(s.Cache, max(0, most-1))
 	}
+	live := counter.Live()
 	runtime.KeepAlive(study)
 	runtime.KeepAlive(s)
-	return cache, counter.Peak(), nil
+	runtime.KeepAlive(sparse)
+	study, s, sparse = nil, nil, nil
+	stays := counter.Live()
+	f.Answer, f.Peak = live-stays, counter.Peak()-weights
+	f.Steps = stays - weights - f.Passes + max(counter.Temporary(), counter.Held()-stays)
+	if counter.Peak() > prompt { // in a step
+		f.Steps = max(f.Steps, f.Peak-f.Passes-f.Answer)
+	}
+	runtime.KeepAlive(batch)
+	runtime.KeepAlive(rt)
+	return f, nil
 }
 
-// CountedResources are what a policy takes, for a counted model: adapters of the kind's usual
-// size, without numbers.
-func CountedResources(m *model.Model, policy string, overrides Overrides) (r Resources, adapterBytes int64, err error) {
+// CountedResources are what a policy takes, for a counted model: an adapter of the kind's usual size, 32 rows
+// and LoRA of rank 8 on all modules where the kind has one (LookaheadKV, arXiv:2603.10899, §4.1), without
+// numbers.
+func CountedResources(m *model.Model, policy string, overrides Overrides) (r Resources, err error) {
 	needs, err := NeedsOf(policy, overrides)
 	if err != nil || needs.Adapter == "" {
-		return r, 0, err
+		return r, err
 	}
 	kind, err := model.AdapterKinds.Lookup(needs.Adapter)
 	if err != nil {
-		return r, 0, err
+		return r, fmt.Errorf("policy %s: %w", policy, err)
 	}
-	c := model.AdapterConfig{Rows: 32, InitToken: -1}
-	if r.Adapter, err = kind.New(m, c); err != nil {
-		return r, 0, err
+	c := model.AdapterConfig{Rows: 32, Rank: 8, Alpha: 32, Modules: model.Modules, InitToken: -1}
+	if r.Adapter, err = kind.New(m, c); err != nil { // rows alone
+		r.Adapter, err = kind.New(m, model.AdapterConfig{Rows: c.Rows, InitToken: -1})
 	}
-	c.Rank, c.Modules = 8, slices.Clone(model.Modules)
-	return r, kind.Count(m, c) * int64(m.Backend.Compute().Size()), nil
+	return r, err
 }

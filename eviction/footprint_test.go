@@ -12,17 +12,18 @@ import (
 // TestFootprintOfEveryPolicy: what a policy's cache held at most, and what the scratch
 // memory came to, is foretold exactly, without any of the numbers.
 func TestFootprintOfEveryPolicy(t *testing.T) {
-	const tokens, budget, maxNew = 90, 24, 3
+	const tokens, budget, maxNew = 90, 24, 70
 	m := modeltest.Llama{Layers: 3, MaxPositions: 256}.Open(t, "cpu")
 	for _, name := range eviction.Policies.Names() {
 		t.Run(name, func(t *testing.T) {
 			counted, counter := m.Counted()
+			named := policy(t, counted, name)
 			weights := counter.Live()
 			if weights <= 0 || weights > m.WeightBytes()+1<<16 {
 				t.Errorf("weights of %d bytes, stored are %d", weights, m.WeightBytes())
 			}
 			foretold := eviction.NewRuntime(counted)
-			cache, need, err := foretold.Footprint(background, policy(t, counted, name), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
+			f, err := foretold.Footprint(background, named, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,17 +36,20 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 			// Budgets of layers and heads differ: at the same sum a layer's memory may round
 			// to a few more entries.
 			rounding := int64(m.Config.Layers*m.Config.KVHeads) * 16 * s.Cache.PairBytes()
-			if d := cache - s.PeakBytes; d < -rounding || d > rounding && !needsResponse(name) {
-				t.Errorf("a cache of %d bytes is foretold, %d were held", cache, s.PeakBytes)
+			if d := f.Cache - s.PeakBytes; d < -rounding || d > rounding && !needsResponse(name) {
+				t.Errorf("a cache of %d bytes is foretold, %d were held", f.Cache, s.PeakBytes)
+			}
+			if got, want := f.Passes, rt.Runner.ScratchBytes(); got != want {
+				t.Errorf("scratch memory of %d bytes is foretold, %d were used", got, want)
 			}
 			if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true}); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := foretold.Runner.ScratchBytes(), rt.Runner.ScratchBytes(); got != want {
-				t.Errorf("scratch memory of %d bytes is foretold, %d were used", got, want)
+			if held := s.Cache.Bytes(); f.Answer < held || f.Answer > held+rounding+64<<10 {
+				t.Errorf("a session of %d bytes is foretold, %d are held at the end", f.Answer, held)
 			}
-			if need < counter.Peak() || need < weights+cache || need > 2*(weights+cache+foretold.Runner.ScratchBytes()) {
-				t.Errorf("need %d with weights %d, cache %d and scratch memory %d", need, weights, cache, foretold.Runner.ScratchBytes())
+			if f.Peak+weights != counter.Peak() || f.Peak < f.Cache+f.Passes || f.Need() < f.Peak || f.Need() > 2*(f.Cache+f.Passes+f.Steps) {
+				t.Errorf("footprint %+v, need %d; counted are %d beside the weights", f, f.Need(), counter.Peak()-weights)
 			}
 		})
 	}
@@ -60,7 +64,7 @@ func TestFootprintOfStudy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			counted, _ := m.Counted()
 			o := eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, Study: true}
-			cache, need, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, name), o)
+			f, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, name), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,8 +74,8 @@ func TestFootprintOfStudy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if held := s.Cache.Bytes(); cache < held || cache > 2*held || need < cache {
-				t.Errorf("caches of %d bytes and %d in all are foretold, the full one held %d", cache, need, held)
+			if held := s.Cache.Bytes(); f.Cache < held || f.Cache > 2*held || f.Peak < f.Cache {
+				t.Errorf("caches of %d bytes and %d in all are foretold, the full one held %d", f.Cache, f.Peak, held)
 			}
 		})
 	}
@@ -92,7 +96,7 @@ func TestFootprintOfAblations(t *testing.T) {
 		t.Run(set, func(t *testing.T) {
 			name, _, _ := strings.Cut(set, ".")
 			counted, _ := m.Counted()
-			cache, need, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, name, set), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
+			f, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, name, set), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,8 +105,8 @@ func TestFootprintOfAblations(t *testing.T) {
 				t.Fatal(err)
 			}
 			rounding := int64(m.Config.Layers*m.Config.KVHeads) * 16 * s.Cache.PairBytes()
-			if cache < s.PeakBytes-rounding || cache > s.PeakBytes+rounding || need < cache {
-				t.Errorf("a cache of %d bytes and %d in all are foretold, %d were held", cache, need, s.PeakBytes)
+			if f.Cache < s.PeakBytes-rounding || f.Cache > s.PeakBytes+rounding || f.Peak < f.Cache {
+				t.Errorf("a cache of %d bytes and %d in all are foretold, %d were held", f.Cache, f.Peak, s.PeakBytes)
 			}
 		})
 	}

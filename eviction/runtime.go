@@ -18,10 +18,19 @@ type Runtime struct {
 	// between two stages may depend on; 0: unknown. It also bounds what a policy is
 	// told of the response where the caller does not know it.
 	MaxNew int
+
+	footprints map[footprintKey]Footprint // that were counted
 }
 
 // NewRuntime returns a runtime with scratch memory of its own.
 func NewRuntime(m *model.Model) *Runtime { return &Runtime{Runner: m.NewRunner()} }
+
+// Release lets go of the scratch memory of the passes so far.
+func (rt *Runtime) Release() {
+	before := rt.Runner
+	rt.Runner = before.Model.NewRunner()
+	rt.Runner.OnPrefill = before.OnPrefill
+}
 
 // request is one policy at one budget that takes part in a pass.
 type request struct {
@@ -212,6 +221,11 @@ func (rt *Runtime) speculate(ctx context.Context, d *Draft, tokens []int32) (dra
 	m, runner := d.Model, rt.Runner
 	if m == nil {
 		m = rt.Runner.Model
+	} else if counter := rt.Runner.Model.Counter(); counter != nil && !m.Counts() {
+		counted, own := m.Counted()
+		weights := own.Live()
+		defer func() { counter.Alloc(kernels.BF16, int(own.Peak()-weights)/2) }() // for a moment, beside what there is
+		m, runner = counted, counted.NewRunner()
 	} else {
 		runner = m.NewRunner()
 	}

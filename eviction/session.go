@@ -3,6 +3,7 @@ package eviction
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -217,6 +218,35 @@ func (s *Session) TurnInUnits(ctx context.Context, tokens, response []int32, max
 	runner.Pause, s.runtime.MaxNew = pause, maxNew
 	defer func() { runner.Pause, s.runtime.MaxNew = nil, before }()
 	return s.Turn(ctx, tokens, response)
+}
+
+// Footprint is the memory of a turn and its answer in a batch of so many rows, counted as if all of the
+// conversation were one prompt, of up to an eighth more tokens, so that few are counted.
+func (s *Session) Footprint(ctx context.Context, tokens, maxNew, rows int) (Footprint, error) {
+	n := len(s.history) + len(s.pending) + tokens
+	step := 1 << max(0, bits.Len(uint(n))-4)
+	n = max(n, min((n+step-1)/step*step, s.Model().Config.MaxPositions))
+	k := footprintKey{s.policy, FootprintOptions{Tokens: n, Budget: s.Budget.Of(n), MaxNew: maxNew, Rows: rows}}
+	f, ok := s.runtime.footprints[k]
+	if ok {
+		return f, nil
+	}
+	counted, _ := s.Model().Counted()
+	f, err := NewRuntime(counted).Footprint(ctx, k.policy, k.of)
+	if err != nil {
+		return f, err
+	}
+	if s.runtime.footprints == nil {
+		s.runtime.footprints = make(map[footprintKey]Footprint)
+	}
+	s.runtime.footprints[k] = f
+	return f, nil
+}
+
+// footprintKey is what a footprint depends on.
+type footprintKey struct {
+	policy *Configured
+	of     FootprintOptions
 }
 
 // Model is what the session runs.

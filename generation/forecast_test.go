@@ -2,62 +2,64 @@ package generation_test
 
 import (
 	"errors"
+	"reflect"
 	"regexp"
 	"testing"
 
+	"glimpse/eviction"
 	"glimpse/generation"
 	"glimpse/internal/parallel"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 )
 
-// TestForecast: on the processor the caches and the scratch memory of a generation are
-// foretold exactly, for any batch, fewer prompts than that, and one token.
-func TestForecast(t *testing.T) {
+// need is what a response to a prompt of so many tokens needs beside the weights, one at a time.
+func need(t *testing.T, m *model.Model, tokens int, opt generation.Options) int64 {
+	t.Helper()
+	full, err := eviction.New("full", 0, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted, _ := m.Counted()
+	f, err := eviction.NewRuntime(counted).Footprint(t.Context(), full, eviction.FootprintOptions{Tokens: tokens, Budget: tokens, MaxNew: opt.MaxNew, Rows: m.GroupRows(opt.Batch)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Need()
+}
+
+// TestMemoryChangesNoResponse: with memory for one response at a time the pairs are those of a generation
+// that has enough, and a prompt that can never fit is an error that names it.
+func TestMemoryChangesNoResponse(t *testing.T) {
 	defer parallel.SetThreads(parallel.SetThreads(3))
-	for _, dtype := range []string{"float32", "bf16"} {
-		m := modeltest.Llama{Layers: 2, MaxPositions: 200}.Open(t, "cpu")
-		if err := m.SetCacheDType(dtype); err != nil {
-			t.Fatal(err)
+	m := shallow(t)
+	for _, batch := range []int{1, 3, 6} {
+		opt := generation.Options{MaxNew: 9, Batch: batch, Sampling: model.Sampling{Temperature: 1, TopP: 1, Seed: 4}}
+		want := run(t, m, prompts(t, 0, 10, 128), opt)
+		groups := int64((batch + 3) / 4)
+		opt.Memory = groups * need(t, m, 144, opt) // 128 tokens and up to an eighth more
+		if got := run(t, m, prompts(t, 0, 10, 128), opt); !reflect.DeepEqual(got, want) {
+			t.Errorf("batch %d: other pairs with %d bytes of memory", batch, opt.Memory)
 		}
-		for _, c := range []struct{ prompt, prompts, maxNew, batch int }{{60, 20, 90, 8}, {60, 3, 20, 8}, {100, 9, 1, 2}, {190, 30, 50, 3}, {200, 5, 5, 4}} {
-			opt := generation.Options{MaxNew: c.maxNew, Batch: c.batch}
-			k, err := generation.Forecast(t.Context(), m, c.prompt, c.prompts, opt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cache, scratch, sequences, err := generation.Used(t.Context(), m, func(i int) []int32 { return modeltest.Tokens(m, uint64(i), c.prompt) }, c.prompts, opt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.maxNew == 1 || c.prompt == 200 { // one after the other, none of which stays
-				sequences, cache = min(3, (c.batch+3)/4), int64(c.prompt)*m.Config.CacheBytesPerToken(m.CacheDType().Size())
-			}
-			if k.Cache != cache || k.Activations != scratch || k.Sequences != sequences {
-				t.Errorf("%s %+v: %d bytes of %d caches and %d of scratch memory are foretold, %d of %d and %d were used", dtype, c, k.Cache, k.Sequences, k.Activations, cache, sequences, scratch)
-			}
-			if k.Total < k.Weights+k.Cache+k.Activations || k.Total > 2*(k.Weights+k.Cache+k.Activations) {
-				t.Errorf("%s %+v: forecast %+v", dtype, c, k)
-			}
+		opt.Memory /= 2
+		if err := generation.Pairs(t.Context(), m, prompts(t, 0, 10, 128), &sink{}, opt); !errors.Is(err, model.ErrMemory) || !regexp.MustCompile(`^prompt .*: engine: request with a prompt of \d+ tokens: not enough memory: got a need of .* beside the weights, want at most `).MatchString(err.Error()) {
+			t.Errorf("batch %d: with half of what one needs: %v", batch, err)
 		}
 	}
 }
 
-// TestCheckMemory: what does not fit the memory of the processor is refused, with what it
-// needs, has, and could do without; the weights are mapped there.
+// TestCheckMemory: a response that does not fit the memory of the processor is refused before the weights are
+// there, with what it needs, has, and could do without; the weights are mapped there. More of them wait.
 func TestCheckMemory(t *testing.T) {
 	m := modeltest.Llama{Layers: 2, MaxPositions: 2000, Vocab: 64}.Open(t, "cpu")
 	opt := generation.Options{MaxNew: 100, Batch: 4}
-	k, err := generation.Forecast(t.Context(), m, 1500, 0, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := need(t, m, 1500, opt)
 	for percent, want := range map[int64]error{101: nil, 90: model.ErrMemory} {
-		host := func() int64 { return (k.Total - k.Weights) * percent / 100 }
+		host := func() int64 { return one * percent / 100 }
 		if err := generation.CheckMemory(t.Context(), m, host, 1500, 0, opt); !errors.Is(err, want) {
 			t.Errorf("with %d percent of what is forecast: %v, want %v", percent, err, want)
 		} else if want != nil {
-			like := `^cpu: not enough memory: [0-9.]+ MiB needed \(weights 0.0 MiB, keys and values of 4 sequences of 1500 and 100 tokens [0-9.]+ MiB, .*\), [0-9.]+ MiB available; about \d+ tokens of prompt would fit, or take --cache-dtype bf16, or lower --batch, --max-prompt`
+			like := `^cpu: not enough memory: [0-9.]+ MiB needed \(weights 0.0 MiB, a prompt of 1500 tokens and up to 100 of its response [0-9.]+ MiB, .*\), [0-9.]+ MiB available; about \d+ tokens of prompt would fit, or take --cache-dtype bf16, or lower --max-prompt`
 			if !regexp.MustCompile(like).MatchString(err.Error()) {
 				t.Error(err)
 			}

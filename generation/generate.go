@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"slices"
 	"sync"
 
 	"glimpse/datasets"
+	"glimpse/engine"
+	"glimpse/eviction"
 	"glimpse/internal/collective"
 	"glimpse/internal/parallel"
 	"glimpse/model"
@@ -27,6 +28,9 @@ type Options struct {
 	MaxNew   int
 	Sampling model.Sampling
 	Batch    int // sequences decoded at the same time; 0 is 8
+	// Memory is the most that the responses take together, in bytes beside the weights; 0: no limit.
+	// Responses don't depend on it.
+	Memory int64
 	// OnPair is told of every pair written.
 	OnPair func(p datasets.Pair)
 	// Ranks answer the prompts together, each Batch at the same time; nil: this process alone.
@@ -69,7 +73,7 @@ func (o *Options) answer(ctx context.Context, cancel context.CancelCauseFunc, m 
 	groups, size := o.groups(m)
 	// As tasks: what they do inside then stays on their threads.
 	parallel.For(groups, func(int) {
-		g := &group{m: m, r: m.NewRunner(), from: from, opt: *o, size: size}
+		g := &group{m: m, from: from, opt: *o, size: size, budget: o.Memory / int64(groups)}
 		if err := g.run(ctx); err != nil {
 			cancel(err)
 		}
@@ -185,134 +189,81 @@ func (q *queue) put(at int, response []int32) error {
 	}
 }
 
-// group decodes several sequences in step.
+// group answers prompts in an engine of its own.
 type group struct {
-	m    *model.Model
-	r    *model.Runner
-	from source
-	opt  Options
-	size int
-	live []*sequence
-	free []*model.Cache // of sequences that have ended
-}
-
-type sequence struct {
-	at      int // number of its prompt
-	cache   *model.Cache
-	sampler *model.Sampler
-	out     []int32
-	most    int
-	room    int // tokens of the response that the cache has room for
+	m      *model.Model
+	from   source
+	opt    Options
+	size   int   // answers that are decoded together
+	budget int64 // of the engine
 }
 
 func (g *group) run(ctx context.Context) error {
-	caches, tokens, samplers := make([]*model.Cache, 0, g.size), make([]int32, 0, g.size), make([]*model.Sampler, 0, g.size)
+	full, err := eviction.New("full", 0, nil, nil)
+	if err != nil {
+		return err
+	}
+	rt := eviction.NewRuntime(g.m)
+	e, err := engine.New(rt, g.size)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	e.Budget = g.budget
+	type asked struct {
+		id string
+		at int
+	}
+	of := make(map[*engine.Answer]asked)
 	for {
-		for len(g.live) < g.size {
-			p, at, ok, err := g.from.pop(len(g.live) == 0)
+		for len(of) < g.size {
+			p, at, ok, err := g.from.pop(len(of) == 0)
 			if err != nil {
 				return err
 			}
 			if !ok {
 				break
 			}
-			if err := g.start(ctx, p, at); err != nil {
-				return fmt.Errorf("prompt %s: %w", p.ID, err)
-			}
-		}
-		if len(g.live) == 0 {
-			return ctx.Err()
-		}
-		caches, tokens, samplers = caches[:0], tokens[:0], samplers[:0]
-		for _, s := range g.live {
-			s.reserve()
-			caches, tokens, samplers = append(caches, s.cache), append(tokens, s.out[len(s.out)-1]), append(samplers, s.sampler)
-		}
-		next, err := g.r.NextBatch(ctx, caches, tokens, g.size, samplers)
-		if err != nil {
-			return err
-		}
-		still := g.live[:0]
-		for i, s := range g.live {
-			done, err := g.accept(s, next[i])
+			s, err := rt.NewSession(full, eviction.Pairs(g.m.Config.MaxPositions))
 			if err != nil {
 				return err
 			}
-			if done {
-				g.free = append(g.free, s.cache)
-			} else {
-				still = append(still, s)
+			a, err := e.Submit(engine.Request{Session: s, Prompt: p.IDs, Generate: model.GenerateOptions{MaxNew: g.opt.MaxNew, Sampling: g.opt.sampling(p.ID)}})
+			if err != nil {
+				return fmt.Errorf("prompt %s: %w", p.ID, err)
+			}
+			of[a] = asked{p.ID, at}
+		}
+		if len(of) == 0 {
+			return ctx.Err()
+		}
+		events, err := e.Step(ctx)
+		if err != nil {
+			return err
+		}
+		for _, event := range events {
+			if !event.Done {
+				continue
+			}
+			a, p := event.Answer, of[event.Answer]
+			if err := a.Err(); err != nil {
+				return fmt.Errorf("prompt %s: %w", p.id, err)
+			}
+			delete(of, a)
+			if err := g.from.put(p.at, a.Tokens()); err != nil {
+				return err
 			}
 		}
-		g.live = still
 	}
 }
 
-// start runs a prompt; one whose response ends at once never joins the group.
-func (g *group) start(ctx context.Context, p Prompt, at int) error {
-	own := g.opt.Sampling
-	if own.Temperature > 0 { // a random stream of the prompt's own
+// sampling is that of the response to a prompt, with a random stream of its own.
+func (o *Options) sampling(id string) model.Sampling {
+	own := o.Sampling
+	if own.Temperature > 0 {
 		h := fnv.New64a()
-		h.Write([]byte(p.ID))
+		h.Write([]byte(id))
 		own.Seed ^= h.Sum64()
 	}
-	sampler, err := model.NewSampler(own, p.IDs)
-	if err != nil {
-		return err
-	}
-	s := &sequence{at: at, cache: g.newCache(), sampler: sampler}
-	logits, err := g.r.Forward(ctx, s.cache, p.IDs, model.PrefillOptions{})
-	if err != nil {
-		return err
-	}
-	first, err := sampler.Next(logits)
-	if err != nil {
-		return err
-	}
-	s.most = g.opt.most(g.m, len(p.IDs))
-	done, err := g.accept(s, first)
-	if err != nil || done {
-		return err
-	}
-	s.reserve()
-	g.live = append(g.live, s)
-	return nil
-}
-
-// most is the most response tokens after so many of a prompt.
-func (o *Options) most(m *model.Model, prompt int) int {
-	return min(o.MaxNew, m.Config.MaxPositions-prompt+1) // the last token is not run
-}
-
-// newCache is an empty cache, in memory of a sequence that has ended where there is one.
-func (g *group) newCache() *model.Cache {
-	if n := len(g.free); n > 0 {
-		c := g.free[n-1]
-		g.free = g.free[:n-1]
-		c.Clear()
-		return c
-	}
-	return g.m.NewCache()
-}
-
-// leastRoom is the room made for a response at first.
-const leastRoom = 64
-
-// reserve makes room for as many tokens again as there are, where there is none left.
-func (s *sequence) reserve() {
-	if n := len(s.out); n > s.room {
-		more := min(s.most-s.room, max(leastRoom, n))
-		s.cache.Reserve(more)
-		s.room += more
-	}
-}
-
-// accept takes the next token, and tells that the response is done and handed in.
-func (g *group) accept(s *sequence, id int32) (done bool, err error) {
-	if !slices.Contains(g.m.Config.EOS, id) {
-		if s.out = append(s.out, id); len(s.out) < s.most {
-			return false, nil
-		}
-	}
-	return true, g.from.put(s.at, s.out)
+	return own
 }

@@ -69,6 +69,7 @@ type Job struct {
 	Ranks collective.Group `json:"-"`
 
 	sampling model.Sampling       // what the choice is for the model
+	memory   int64                // that there is beside the weights; 0: it is not known
 	local    []datasets.MixSource // the sources with copies in the place of URLs
 }
 

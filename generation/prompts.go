@@ -17,7 +17,7 @@ import (
 
 // options are those of Pairs.
 func (s *Job) options() Options {
-	return Options{MaxNew: s.MaxNew, Sampling: s.sampling, Batch: s.Batch, Ranks: s.Ranks}
+	return Options{MaxNew: s.MaxNew, Sampling: s.sampling, Batch: s.Batch, Memory: s.memory, Ranks: s.Ranks}
 }
 
 // scanTokens is how many tokens of prompts are looked at to find the longest one.

@@ -9,6 +9,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/internal/cli"
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/hub"
@@ -61,6 +62,7 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	defer m.Close()
+	s.memory, _ = m.Available(cli.AvailableMemory)
 	hash, err := m.SHA256(ctx)
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ func (r *Runner) NewBatch(rows int) (*Batch, error) {
 		return nil, fmt.Errorf("batch: got %d rows, want 1 to %d", rows, MaxBatch)
 	}
 	b := &Batch{model: r.Model, rows: rows, groups: []*batchGroup{{runner: r, rows: rows}}}
-	if size := r.Model.GroupRows(rows); !r.Model.Backend.OwnMemory() && size < rows {
+	if size := r.Model.GroupRows(rows); !r.Model.Backend.Traits().Device && size < rows { // as of a model that only counts, too
 		b.groups[0].rows = size
 		for from := size; from < rows; from += size {
 			b.groups = append(b.groups, &batchGroup{runner: r.Model.NewRunner(), rows: size})
@@ -164,7 +164,9 @@ func (b *Batch) step(ctx context.Context) (err error) {
 		if !s.done {
 			s.fail(b.model.checkTokens(s.step.cache, s.last()))
 		}
-		if !s.done {
+		if !s.done && s.skips(s.step.cache) {
+			s.goOn(drawnRow{})
+		} else if !s.done {
 			s.step.token = s.last()[0]
 			going = append(going, s)
 		}

@@ -30,39 +30,6 @@ func (r *Runner) StepBatch(ctx context.Context, caches []*Cache, tokens []int32,
 	return r.hostLogits(y, len(caches))
 }
 
-// NextBatch is StepBatch that draws every sequence's next token, on a device where the
-// logits lie.
-func (r *Runner) NextBatch(ctx context.Context, caches []*Cache, tokens []int32, rows int, samplers []*Sampler) (next []int32, err error) {
-	if len(samplers) != len(caches) {
-		return nil, fmt.Errorf("decode: %d samplers for %d sequences", len(samplers), len(caches))
-	}
-	defer kernels.CatchDevice(&err)
-	defer r.release()
-	steps, err := stepsOf(caches, tokens)
-	if err != nil {
-		return nil, err
-	}
-	y, err := r.stepBatch(ctx, steps, rows)
-	if err != nil {
-		return nil, err
-	}
-	own := make([]*sampler, len(samplers))
-	for i, s := range samplers {
-		own[i] = s.s
-	}
-	for i, row := range r.Model.drawRows(y, own) {
-		if row.err != nil {
-			return nil, row.err
-		}
-		id, err := row.next(own[i])
-		if err != nil {
-			return nil, err
-		}
-		next = append(next, id)
-	}
-	return next, nil
-}
-
 // batchStep is what one sequence does in a step of a batch.
 type batchStep struct {
 	cache *Cache
@@ -221,18 +188,3 @@ func (r *Runner) hostLogits(y *kernels.Tensor, n int) ([][]float32, error) {
 	}
 	return out, nil
 }
-
-// Sampler draws the tokens of one sequence.
-type Sampler struct{ s *sampler }
-
-// NewSampler validates the settings. Processors look at the prompt, which is that of the
-// sequence.
-func NewSampler(s Sampling, prompt []int32) (*Sampler, error) {
-	if err := s.Validate(); err != nil {
-		return nil, err
-	}
-	return &Sampler{newSampler(s, prompt)}, nil
-}
-
-// Next draws a token. Equal logits: the lower id comes first.
-func (s *Sampler) Next(logits *Logits) (int32, error) { return logits.next(s.s) }

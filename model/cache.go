@@ -206,12 +206,20 @@ func (c *Cache) lengths() (n [][]int) {
 	return n
 }
 
-// reserveGrown makes room for n more entries in heads that have more than they had.
+// reserveGrown makes the room that n more entries take, one by one, in heads that have more than they had.
 func (c *Cache) reserveGrown(before [][]int, n int) {
 	for l := range c.heads {
 		for i := range c.heads[l] {
-			if h := &c.heads[l][i]; len(h.pos) > before[l][i] {
-				c.makeRoom(l, h, n)
+			h := &c.heads[l][i]
+			if len(h.pos) <= before[l][i] {
+				continue
+			}
+			room := h.capacity()
+			for room < len(h.pos)+n {
+				room = c.grown(l, room)
+			}
+			if room > h.capacity() {
+				c.resize(l, h, room)
 			}
 		}
 	}
@@ -421,19 +429,6 @@ func (c *Cache) LayerBytes(layer int) int64 {
 		}
 	}
 	return n
-}
-
-// Clear drops every entry and keeps the memory, for another sequence.
-func (c *Cache) Clear() {
-	clear(c.onDevice)
-	c.joint = nil
-	c.changed()
-	for l := range c.heads {
-		for i := range c.heads[l] {
-			c.heads[l][i].pos = c.heads[l][i].pos[:0]
-		}
-	}
-	c.next = 0
 }
 
 // Truncate drops every entry at position next or later, so that the following

@@ -26,7 +26,11 @@ func (m *Model) Counted() (*Model, *memcount.Counter) {
 	}
 	b.SeekPeaks(false)
 	d.bind(func(s slot) *kernels.Tensor {
-		return b.Alloc(m.slotType(s), s.shape...)
+		stored := m.slotType(s)
+		if !s.compute {
+			d.shapes.stored = stored
+		}
+		return b.Alloc(stored, s.shape...)
 	})
 	b.SeekPeaks(true)
 	d.SetCacheDType(m.cacheName) // which was checked

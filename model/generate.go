@@ -61,28 +61,16 @@ func (r *Runner) Continue(ctx context.Context, cache *Cache, logits *Logits, opt
 			return nil, false, err
 		}
 	}
-	counted := r.Model.Counts()
-	var lengths [][]int
-	if counted {
-		lengths = cache.lengths()
-	}
 	for {
-		if counted {
-			err = out.accept(0, nil)
-		} else {
-			err = out.take(logits)
-		}
-		if err != nil || out.done {
+		if err := out.take(logits); err != nil || out.done {
 			return out.tokens, out.ended, err
 		}
-		if n := len(out.tokens); counted && n > 2 { // the second step is recorded where a device records
-			if n == 3 {
-				cache.reserveGrown(lengths, out.MaxNew-n)
+		if !out.skips(cache) {
+			if logits, err = r.Forward(ctx, cache, out.last(), step); err != nil {
+				return out.tokens, false, err
+			} else if err := r.pause(); err != nil {
+				return out.tokens, false, err
 			}
-		} else if logits, err = r.Forward(ctx, cache, out.last(), step); err != nil {
-			return out.tokens, false, err
-		} else if err := r.pause(); err != nil {
-			return out.tokens, false, err
 		}
 		if err := out.stepped(); err != nil {
 			return out.tokens, false, err

@@ -212,7 +212,7 @@ func (m *Model) Cut(layers int) (*Model, error) {
 	n.Layers = n.Layers[:layers]
 	cut := &Model{
 		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
-		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, generation: m.generation, folder: m.folder, weights: m.weights, identity: m.identity, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family,
+		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, generation: m.generation, folder: m.folder, weights: m.weights, identity: m.identity, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family, counter: m.counter,
 	}
 	for _, s := range m.stages {
 		if s.from < layers {

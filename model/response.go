@@ -16,6 +16,8 @@ type response struct {
 	tokens []int32 // without the end token
 	ended  bool    // by an end token
 	done   bool    // no step is to run
+
+	counted [][]int // on a model that only counts memory: the entries of the cache's heads at first
 }
 
 // newResponse begins a response after what the cache holds.
@@ -24,6 +26,9 @@ func (m *Model) newResponse(cache *Cache, opt GenerateOptions) (*response, error
 		return nil, err
 	}
 	r := &response{GenerateOptions: opt, sampler: newSampler(opt.Sampling, opt.Prompt), eos: opt.Stop}
+	if m.Counts() {
+		r.counted = cache.lengths()
+	}
 	if opt.Forced != nil {
 		r.MaxNew, r.eos = len(opt.Forced), nil
 		return r, m.checkForced(cache, opt.Forced)
@@ -52,6 +57,9 @@ func (r *response) take(logits *Logits) error {
 	r.done = len(r.tokens) >= r.MaxNew
 	if r.done {
 		return nil
+	}
+	if r.counted != nil {
+		return r.accept(0, nil)
 	}
 	id, err := r.next(logits)
 	if err != nil {
@@ -93,6 +101,20 @@ func (r *response) accept(id int32, logits *Logits) error {
 	}
 	r.done = len(r.tokens) >= r.MaxNew
 	return nil
+}
+
+// skips tells that the next step need not run: on a model that only counts memory all but the
+// first two, of which the second is recorded where a device records. Of the others the memory is
+// taken by which heads have grown in these.
+func (r *response) skips(cache *Cache) bool {
+	n := len(r.tokens)
+	if r.counted == nil || n <= 2 {
+		return false
+	}
+	if n == 3 {
+		cache.reserveGrown(r.counted, r.MaxNew-n)
+	}
+	return true
 }
 
 // last is the token that the next step runs.

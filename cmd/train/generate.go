@@ -116,7 +116,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`),
 	f.IntVar(&s.MaxNew, "max-new", s.MaxNew, "most tokens of a response")
 	s.SamplingChoice.Bind(f)
 	f.Uint64Var(&s.SamplingSeed, "sampling-seed", s.SamplingSeed, "seed of the sampling of responses")
-	f.IntVar(&s.Batch, "batch", s.Batch, "responses generated at the same time")
+	f.IntVar(&s.Batch, "batch", s.Batch, "most responses generated at the same time: as many as memory has room for")
 	f.IntVar(&s.Shards, "shards", s.Shards, "files in the folder --out; 0: --out is one file")
 	f.StringVar(&s.Shard, "shard", "", "shard to make alone, as I/N with I from 0")
 	s.Files.Bind(f)

@@ -60,7 +60,7 @@ func (s *Options) Memory(ctx context.Context, m *model.Model, policies []string,
 func forecast(ctx context.Context, m *model.Model, policy string, seed uint64, overrides eviction.Overrides, o eviction.FootprintOptions) (*model.Forecast, error) {
 	counted, counter := m.Counted()
 	weights := counter.Live()
-	r, adapters, err := eviction.CountedResources(counted, policy, overrides)
+	r, err := eviction.CountedResources(counted, policy, overrides)
 	var named *eviction.Configured
 	if err == nil {
 		named, err = eviction.NewWith(policy, seed, overrides, r)
@@ -70,17 +70,17 @@ func forecast(ctx context.Context, m *model.Model, policy string, seed uint64, o
 			return nil, err
 		}
 	}
-	rt := eviction.NewRuntime(counted)
-	cache, need, err := rt.Footprint(ctx, named, o)
+	rt, held := eviction.NewRuntime(counted), counter.Live() // with the adapter
+	need, err := rt.Footprint(ctx, named, o)
 	if err != nil {
 		return nil, fmt.Errorf("forecast of memory: policy %s: %w", policy, err)
 	}
 	f := &model.Forecast{
 		Device: m.DeviceName(),
-		Need:   need + adapters,
+		Need:   held + need.Peak,
 		Parts: []model.MemoryPart{
-			{Name: "weights", Bytes: weights}, {Name: fmt.Sprintf("keys and values of %d tokens", o.Tokens), Bytes: cache},
-			{Name: "activations", Bytes: rt.Runner.ScratchBytes()}, {Name: "temporary", Bytes: counter.Temporary()},
+			{Name: "weights", Bytes: weights}, {Name: fmt.Sprintf("keys and values of %d tokens", o.Tokens), Bytes: need.Cache},
+			{Name: "activations", Bytes: need.Passes}, {Name: "temporary", Bytes: counter.Temporary()},
 		},
 		Advice: []string{"lower --budget with a policy that evicts layer by layer, such as snapkv or lookaheadkv", "use a device with more memory"},
 	}
