@@ -66,7 +66,7 @@ func TestDefaultPolicy(t *testing.T) {
 		{name: "built-in", policy: "lookaheadkv/shipped", says: ships},
 		{name: "its folder", model: reference, policy: "lookaheadkv/shipped", says: ships},
 		{name: "other weights", model: other, policy: "snapkv", says: none},
-		{name: "shipped, other weights", model: other, args: []string{"--adapter", "shipped"}, err: `it has adapters for: "glimpse-reference"`},
+		{name: "shipped, other weights", model: other, args: []string{"--adapter", "shipped"}, err: `"glimpse-reference"`},
 		{name: "an adapter", model: reference, args: []string{"--adapter", registry + "/reference/lookaheadkv"}, policy: "lookaheadkv"},
 		{name: "an adapter of another kind", model: reference, args: []string{"--adapter", registry + "/reference/judgeq"}, policy: "judgeq"},
 		{name: "a registry", model: reference, args: []string{"--adapter", registry}, policy: "lookaheadkv"},
