@@ -110,7 +110,7 @@ adopt() {
 
 # measured is measure with as many samples as --quick wants.
 measured() { # NAME [FLAG...]
-  measure "$1" ${samples:+--samples "$samples"} "${@:2}"
+  measure "$1" --plot "$1.svg" ${samples:+--samples "$samples"} "${@:2}"
 }
 
 pooling() {

@@ -28,7 +28,7 @@ run() { # run|sweep NAME [FLAG...]
 # measure makes or goes on with the folder of a run of eval.
 measure() { # NAME [FLAG...]
   commit "$1"
-  "$evict" eval --config "$configs/$1.yaml" --model "$model" --out "$1" --resume --plot "$1.svg" --replace "${@:2}" >/dev/null
+  "$evict" eval --config "$configs/$1.yaml" --model "$model" --out "$1" --resume --replace "${@:2}" >/dev/null
 }
 
 # best prints, of every policy of some runs whose options stand in brackets, those with the highest mean over tasks and

@@ -189,10 +189,10 @@ def adapters(page):
     trained(page, "adapters", "The adapters")
     rows = []
     for kind in ("lookaheadkv", "judgeq"):
-        about = json.loads(page.read("adapters", "adapters", kind, "glimpse.json") or "{}")
+        about = json.loads(page.read("shipped", kind, "glimpse.json") or "{}")
         if not about:
             continue
-        folder = page.path("adapters", "adapters", kind)
+        folder = page.path("shipped", kind)
         for file in sorted(f for f in os.listdir(folder) if f.endswith(".safetensors")):
             with open(os.path.join(folder, file), "rb") as f:
                 data = f.read()

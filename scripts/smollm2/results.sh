@@ -61,7 +61,9 @@ pairs() {
 
 rates() { run run rates "${short[@]}"; }
 adapters() { run run adapters "${short[@]}"; }
-learned=(--adapter adapters/adapters/lookaheadkv --adapter adapters/adapters/judgeq)
+
+# What is measured is what ships: the adapters in bf16, with the pooling that was chosen.
+learned=(--adapter shipped/lookaheadkv --adapter shipped/judgeq)
 
 # policies prints those of a configuration, a line each.
 policies() { sed -n 's/^  - \([a-z].*\)/\1/p' "$configs/$1.yaml" | grep -v '^task'; } # NAME
@@ -74,7 +76,19 @@ validated() { # NAME [FLAG...]
   best "$1" "$1-documents"
 }
 
-pooling() { validated pooling "${learned[@]}" >kernels; }
+pooling() {
+  validated pooling --adapter adapters/adapters/lookaheadkv --adapter adapters/adapters/judgeq >kernels
+  exported adapters/adapters/lookaheadkv lookaheadkv
+  exported adapters/adapters/judgeq judgeq
+  exported rates/adapters/look-3e-3 short # for length
+}
+
+# exported makes what ships of an adapter.
+exported() { # FOLDER NAME
+  local kind=$2
+  [ "$kind" = judgeq ] || kind=lookaheadkv
+  "$train" export "$1" "shipped/$2" --dtype bf16 --pooling "$(sed -n "s/^$kind kernel=//p" kernels)" --replace
+}
 settings() { validated settings >chosen; }
 
 # every measures the policies of a configuration, and those of them that settings has tuned once more with what
@@ -84,7 +98,7 @@ every() { # NAME [FLAG...]
   tuned=$(awk '{ line = $1 "(" $2; for (i = 3; i <= NF; i++) line = line "," $i; print line ")" }' chosen)
   names=$(policies "$1" |
     { while read -r policy; do echo "$policy"; grep "^${policy//+/\\+}(" <<<"$tuned" || true; done })
-  measure "$1" --policy "$(paste -sd, <<<"$names")" "${learned[@]}" $(sed 's/^\([^ ]*\) /--set \1./' kernels) "${few[@]}" "${@:2}"
+  measure "$1" --policy "$(paste -sd, <<<"$names")" "${learned[@]}" "${few[@]}" "${@:2}"
 }
 
 # A map of every policy and budget would be too large: it has a few policies at one budget.
@@ -93,7 +107,7 @@ needle() {
   "$evict" eval --config "$configs/needle.yaml" --model "$model" --out needle-map --resume --replace "${learned[@]}" \
     --policy full,streamingllm,snapkv,laq,judgeq,lookaheadkv --budget 10% "${few[@]}" "${depths[@]}" --needle-plot needle-map.svg >/dev/null
 }
-length() { every length "${depths[@]}" --adapter short=rates/adapters/look-3e-3; }
+length() { every length "${depths[@]}" --adapter short=shipped/short; }
 ruler() {
   measure mastered "${few[@]}"
   local tasks=ruler
@@ -122,7 +136,7 @@ latency() { measure latency "${learned[@]}" "${few[@]}"; }
 
 ablations() {
   run sweep rows_modules "${short[@]}"
-  measure ablations --adapter rows_modules "${few[@]}" "${depths[@]}"
+  measure ablations --adapter rows_modules --set "lookaheadkv.$(sed -n 's/^lookaheadkv //p' kernels)" "${few[@]}" "${depths[@]}"
 }
 
 page() { "$python" "$here/results.py" . "$page"; }
