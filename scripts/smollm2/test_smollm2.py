@@ -187,12 +187,12 @@ class ResultsPage(unittest.TestCase):
 
     def test_needles(self):
         all, none, half = lambda i: 1, lambda i: 0, lambda i: i % 2
-        policies = {"full": all, "lookaheadkv 5%": all, "snapkv 5%": none, "snapkv(kernel=1) 5%": half, "judgeq 5%": half}
+        policies = {"full": all, "lookaheadkv 5%": all, "snapkv 5%": none, "snapkv(kernel=1) 5%": half, "judgeq 5%": half, "judgeq(kernel=1) 5%": half}
         text = self.page("needle", [*self.predictions("niah", 1024, policies), *self.predictions("niah", 2048, {**policies, "snapkv 5%": half})])
         self.assertIn("commit abc1234", text)
         self.assertLess(text.index("Prompts of 1,024"), text.index("Prompts of 2,048"))
         table = text[text.index("Prompts of 1,024") : text.index("At 5%:")]
-        self.assertEqual(re.findall(r"^\| (\S+) \|", table, re.M)[1:], ["lookaheadkv", "judgeq", "snapkv(kernel=1)", "snapkv", "*full*"])
+        self.assertEqual(re.findall(r"^\| (\S+) \|", table, re.M)[1:], ["lookaheadkv", "judgeq", "judgeq(kernel=1)", "snapkv(kernel=1)", "snapkv", "*full*"])
         self.assertIn("| snapkv(kernel=1) | 50.0 ± 16.7 |", table)
         rows = {cells[0].strip(): cells for cells in (line.strip("|").split(" | ") for line in text[text.index("## Claims") :].splitlines() if line.startswith("| needles"))}
         first = next(c for t, c in rows.items() if "LookaheadKV above every" in t)
