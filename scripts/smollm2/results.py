@@ -185,7 +185,8 @@ def adapters(page):
         return
     page.say("## The adapters", "")
     page.origin("adapters")
-    trained(page, "rates", "Learning rates: loss and hits after one short pass")
+    if page.done("rates"):
+        trained(page, "rates", "Learning rates: loss and hits after one short pass")
     trained(page, "adapters", "The adapters")
     rows = []
     for kind in ("lookaheadkv", "judgeq"):
