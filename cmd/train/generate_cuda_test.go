@@ -14,8 +14,8 @@ import (
 	"glimpse/model/modeltest"
 )
 
-// TestCUDAGenerateRefusesWhatCannotFit: before the weights are loaded, by the batch and the
-// lengths that were asked for; of a file of short prompts the longest counts and not how
+// TestCUDAGenerateRefusesWhatCannotFit: before the weights are loaded, by the
+// lengths that were asked for, where not even one response fits; of a file of short prompts the longest counts and not how
 // long they may be.
 func TestCUDAGenerateRefusesWhatCannotFit(t *testing.T) {
 	modeltest.NeedCUDA(t)
@@ -35,7 +35,7 @@ func TestCUDAGenerateRefusesWhatCannotFit(t *testing.T) {
 	out := filepath.Join(dir, "pairs.jsonl")
 	args := []string{"generate", "--device", "cuda:0", "--max-new", "4", "--out", out}
 	_, _, err = execute(t, t.Context(), append(args, "--tokens", "1000", "--samples", "9")...)
-	like := `cuda:0: not enough memory: [0-9.]+ MiB needed \(weights [0-9.]+ MiB, keys and values of [0-9]+ sequences of 1000 and 4 tokens .*\), [0-9.]+ MiB available; .*lower --batch, --max-prompt`
+	like := `cuda:0: not enough memory: [0-9.]+ MiB needed \(weights [0-9.]+ MiB, a prompt of 1000 tokens and up to 4 of its response .*\), [0-9.]+ MiB available; .*lower --max-prompt`
 	if !errors.Is(err, model.ErrMemory) || !regexp.MustCompile(like).MatchString(err.Error()) {
 		t.Errorf("long prompts: error %v", err)
 	}
