@@ -16,7 +16,7 @@ import os
 import re
 import sys
 
-from results_runs import BOUNDS, PREFILL, Run, percent
+from results_runs import BOUNDS, PREFILL, Run, percent, predictions
 
 claims = []
 
@@ -249,7 +249,7 @@ def main():
     path, name = os.path.join(sys.argv[1], sys.argv[2]), sys.argv[2]
     if not os.path.exists(os.path.join(path, "predictions.jsonl")):
         sys.exit(f"reference_claims: {path}/predictions.jsonl is missing: run scripts/reference_results.sh --stage {name}")
-    run = Run(path)
+    run = Run(predictions(path))
     if name != "latency":
         means(run)
     if name == "test_512":

@@ -15,23 +15,26 @@ PREFILL = ("random", "streamingllm", "knorm", "h2o", "tova", "roco", "lacache", 
            "dapq", "laq", "laq++", "speckv", "duoattention", "judgeq", "lookaheadkv")
 
 
-class Run:
-    """Measures by policy, budget, task and sample; with the key of a group, as length, every value of it is a task
-    of its own: "niah 1024"."""
-
-    def __init__(self, folder, group=None):
-        self.of = collections.defaultdict(lambda: collections.defaultdict(dict))
-        with open(os.path.join(folder, "predictions.jsonl")) as lines:
-            for line in lines:
-                p = json.loads(line)
-                if "measures" not in p:
-                    continue
+def predictions(folder):
+    """The rows of a run's folder: policy, budget ("0": none), task, groups, sample, measures."""
+    with open(os.path.join(folder, "predictions.jsonl")) as lines:
+        for p in map(json.loads, lines):
+            if "measures" in p:
                 # The run's own adapters are named in their policies; one draft is the draft.
                 adapter = p.get("adapter", "")
                 name = p["policy"] + ("/" + adapter if adapter not in p["policy"] and p["policy"] != "speckv" else "")
-                m = dict(p["measures"], score=p["measures"].get(p["metric"]))
-                task = " ".join([p["task"], *(g["value"] for g in p.get("groups", []) if g["key"] == group)])
-                self.of[name, str(p.get("budget", "0"))][task][p["sample"]] = m
+                groups = [(g["key"], g["value"]) for g in p.get("groups", [])]
+                yield name, str(p.get("budget", "0")), p["task"], groups, p["sample"], dict(p["measures"], score=p["measures"].get(p["metric"]))
+
+
+class Run:
+    """Measures of [predictions] by policy, budget, task and sample; with the key of a group, as length, every value of it is a task
+    of its own: "niah 1024"."""
+
+    def __init__(self, rows, group=None):
+        self.of = collections.defaultdict(lambda: collections.defaultdict(dict))
+        for policy, budget, task, groups, sample, measures in rows:
+            self.of[policy, budget][" ".join([task, *(value for key, value in groups if key == group)])][sample] = measures
         self.tasks = sorted(self.of["full", "0"]) if ("full", "0") in self.of else sorted(next(iter(self.of.values())))
         self.budgets = sorted({b for _, b in self.of if b != "0"}, key=lambda b: float(b.rstrip("%")))
         self.policies = sorted({p for p, _ in self.of})
@@ -57,7 +60,6 @@ class Run:
     def difference(self, one, other, what="score", tasks=None):
         """The mean of one − other over the same prompts, and its standard error."""
         return average(self.differences(one, other, what, tasks))
-
 
 
 def average(parts):

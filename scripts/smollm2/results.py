@@ -3,11 +3,10 @@
 
     python3 scripts/smollm2/results.py RUNS PAGE
 
-RUNS is the folder of its stages, PAGE the Markdown file. Stages that are not finished are named at the end of the
-page. Needs nothing but Python.
+RUNS is the folder of its stages, PAGE the Markdown file. Rows that are not in RUNS are those of measured/, which
+measured.py keeps. Stages that are in neither are named at the end of the page. Needs nothing but Python.
 """
 
-import datetime
 import hashlib
 import json
 import math
@@ -17,6 +16,7 @@ import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import measured
 from results_runs import BOUNDS, PREFILL, Run, average, holm, percent, permutation
 
 HEAD = """# The papers' claims on a real model
@@ -40,6 +40,10 @@ scripts/smollm2/results.sh
 
 """
 
+ROOT = os.path.join(measured.HERE, "..", "..")
+SHIPPED = os.path.join(ROOT, "adapters", "smollm2-135m-instruct")
+MAP = os.path.join(ROOT, "docs", "results", "smollm2-needles.svg")
+CHOICES = {"pooling": "kernels", "settings": "chosen"}  # what was chosen, a line each
 STAGES = ("rates", "adapters", "pooling", "settings", "needle", "length", "ruler", "longbench", "documents", "turns", "latency", "ablations")
 TITLES = {"needle": "Needles", "length": "Longer prompts than in training", "ruler": "RULER", "longbench": "LongBench", "documents": "Documents",
           "turns": "Two questions about one context", "latency": "Time to first token", "ablations": "Rows and modules"}
@@ -48,18 +52,21 @@ TITLES = {"needle": "Needles", "length": "Longer prompts than in training", "rul
 class Page:
     """The text of the page and the claims that it tests."""
 
-    def __init__(self, folder):
-        self.folder, self.out, self.claims, self.missing = folder, [], [], []
+    def __init__(self, folder, kept):
+        self.folder, self.kept, self.out, self.claims, self.stages = folder, kept, [], [], {}
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
 
     def read(self, *names):
-        try:
-            with open(self.path(*names)) as f:
-                return f.read()
-        except FileNotFoundError:
-            return None
+        """A file of the runs, or else what is kept of it."""
+        return measured.text_of(self.path(*names)) or measured.text_of(self.kept, *names)
+
+    def stage(self, name):
+        """What was measured; None where a stage is not finished."""
+        if name not in self.stages:
+            self.stages[name] = measured.merged(measured.load(self.kept, name), measured.stage(self.folder, name))
+        return self.stages[name]
 
     def say(self, *lines):
         self.out += lines
@@ -68,20 +75,14 @@ class Page:
         self.say("| " + " | ".join(head) + " |", "|:---|" + "---:|" * (len(head) - 1))
         self.say(*("| " + " | ".join(map(str, r)) + " |" for r in rows), "")
 
-    def done(self, name):
-        return os.path.exists(self.path("done", name)) and (name in ("rates", "adapters") or os.path.exists(self.path(name, "predictions.jsonl")))
-
     def origin(self, name):
         """Where, when and how a stage was measured."""
-        day = datetime.datetime.fromtimestamp(os.path.getmtime(self.path("done", name)), datetime.timezone.utc)
-        took = [line.split() for line in (self.read("times") or "").splitlines() if line.split()[:1] == [name]]
-        environment = json.loads(self.read(name, "environment.json") or "{}")
-        parts = [f"Measured on {day:%Y-%m-%d}"]
-        if took or environment:
-            parts.append("on" + (f" {took[-1][2]} cores" if took else "") + (f" ({environment['system']}, {environment['go']})" if environment else ""))
-        commit = self.read(f"{name}.commit")
-        text = " ".join(parts) + (f", commit {commit.strip()}" if commit else "") + (f", in {int(took[-1][1]) // 60} min" if took else "")
-        self.say(text + ":", "", "<!-- not run: takes long -->", "```sh", f"scripts/smollm2/results.sh --stage {name}", "```", "")
+        origins = self.stage(name)["origins"]
+        o, seconds = origins[-1], sum(o["seconds"] for o in origins)
+        commits = list(dict.fromkeys(o["commit"] for o in origins if o["commit"]))
+        self.say(f"Measured on {', '.join(sorted({o['day'] for o in origins}))}" + (f" on {o['cores']} cores" if o["cores"] else "") + (f" ({o['system']})" if o["system"] else "")
+                 + (f", commit {', '.join(commits)}" if commits else "") + (f", in {seconds // 60} min" if seconds else "") + ":", "",
+                 "<!-- not run: takes long -->", "```sh", f"scripts/smollm2/results.sh --stage {name}", "```", "")
 
     def claim(self, text, parts, numbers, above=0.0):
         """Tests that the mean of paired differences is above a number."""
@@ -161,39 +162,28 @@ def claims_of(page, run, where, tasks=None):
                            f"rocketkv {percent(run.mean('rocketkv', x, tasks=tasks))}, {other} {percent(run.mean(other, b, tasks=tasks))}, {read(other, b) / 1024:.0f} KiB a token")
 
 
-def validations(page, *names):
-    """The validations in the log of a training run."""
-    steps = [json.loads(line) for line in (page.read(*names, "steps.jsonl") or "").splitlines()]
-    return steps, [s["validation"] for s in steps if "validation" in s]
-
-
 def trained(page, name, title):
-    steps, checks = validations(page, name)
-    if not checks:
-        return
-    last = checks[-1]
-    page.say(f"{title}: {len(steps)} steps, {sum(s['samples'] for s in steps):,} samples, {sum(s['seconds'] for s in steps) / 3600:.1f} hours; "
+    t = page.stage(name)["training"]
+    last, rates = t["validation"], t["rates"]
+    page.say(f"{title}: {t['steps']} steps, {t['samples']:,} samples, {t['seconds'] / 3600:.1f} hours; "
              f"on {last['samples']} validation prompts at step {last['step']}:", "")
-    rates = {a["name"]: max(s["learning_rate"] for x in steps for s in x["adapters"] if s["name"] == a["name"]) for a in last["adapters"]}
     page.table(["adapter", "learning rate", "loss", *(f"hits, {b}" for b in last["budgets"])], [
         [a["name"], f"{rates[a['name']]:.2g}" if a["name"] in rates else "", f"{a['loss']:.4g}" if a["name"] in rates else "", *(f"{100 * h:.1f}" for h in a["hit_rate"])]
         for a in [*last["adapters"], last["snapkv"]]])
 
 
 def adapters(page):
-    if not page.done("adapters"):
+    if not page.stage("adapters"):
         return
     page.say("## The adapters", "")
     page.origin("adapters")
-    if page.done("rates"):
+    if page.stage("rates"):
         trained(page, "rates", "Learning rates: loss and hits after one short pass")
     trained(page, "adapters", "The adapters")
     rows = []
     for kind in ("lookaheadkv", "judgeq"):
-        about = json.loads(page.read("shipped", kind, "glimpse.json") or "{}")
-        if not about:
-            continue
-        folder = page.path("shipped", kind)
+        folder = next((f for f in (page.path("shipped", kind), os.path.join(SHIPPED, kind)) if os.path.isdir(f)))
+        about = json.loads(measured.text_of(folder, "glimpse.json"))
         for file in sorted(f for f in os.listdir(folder) if f.endswith(".safetensors")):
             with open(os.path.join(folder, file), "rb") as f:
                 data = f.read()
@@ -209,18 +199,18 @@ def adapters(page):
 
 
 def benchmark(page, name, group=None):
-    if not page.done(name):
+    if not page.stage(name):
         return None
     page.say(f"## {TITLES[name]}", "")
     page.origin(name)
-    return Run(page.path(name), group)
+    return Run(page.stage(name)["rows"], group)
 
 
 def needle(page):
     run = benchmark(page, "needle", "length")
     if not run:
         return
-    if os.path.exists(page.path("needle-map.svg")):
+    if os.path.exists(page.path("needle-map.svg")) or os.path.exists(MAP):
         page.say("By depth and length, at 10%: [heat map](smollm2-needles.svg).", "")
     for t in sorted(run.tasks, key=lambda t: int(t.split()[-1])):
         page.say(f"### Prompts of {int(t.split()[-1]):,} tokens", "")
@@ -326,9 +316,9 @@ def verdict(mean, p, above):
     return "holds" if mean > above else "does not hold"
 
 
-def write(folder):
-    """The page of a folder, in Markdown."""
-    page = Page(folder)
+def write(folder, kept=measured.FOLDER):
+    """The page of a folder and of what is kept, in Markdown."""
+    page = Page(folder, kept)
     for section in (adapters, needle, ruler, longbench, documents, turns, latency, length, ablations):
         section(page)
     if page.claims:
@@ -338,7 +328,7 @@ def write(folder):
         page.table(["claim", "verdict", "numbers", "difference", "p", "p, Holm"], [
             [text, verdict(mean[0], p.get(id(c), math.nan), above), numbers, percent(mean), *(("–", "–") if math.isnan(raw) else (f"{raw:.4f}", f"{p[id(c)]:.4f}"))]
             for c in page.claims for text, mean, raw, numbers, above in [c]])
-    missing = [s for s in STAGES if not page.done(s)]
+    missing = [s for s in STAGES if not (page.read(CHOICES[s]) if s in CHOICES else page.stage(s))]
     if missing:
         page.say("## Not measured yet", "", "Stages that are not finished: " + ", ".join(f"`{s}`" for s in missing) + ".", "")
     return HEAD + "\n".join(page.out)
@@ -353,7 +343,7 @@ def main():
         f.write(text)
     os.replace(target + ".new", target)
     if os.path.exists(os.path.join(folder, "needle-map.svg")):
-        shutil.copyfile(os.path.join(folder, "needle-map.svg"), os.path.join(os.path.dirname(target), "smollm2-needles.svg"))
+        shutil.copyfile(os.path.join(folder, "needle-map.svg"), os.path.join(os.path.dirname(target), os.path.basename(MAP)))
 
 
 if __name__ == "__main__":

@@ -3,25 +3,27 @@
 # (answers/*.bin), measures every policy, and writes docs/results/smollm2.md. Each stage goes on where it was
 # stopped; one that is finished is not done again. Many hours on 2 cores: the adapters alone take about three.
 #
-#   scripts/smollm2/results.sh [--out DIR] [--stage NAME] [--longbench DIR] [--quick]
+#   scripts/smollm2/results.sh [--out DIR] [--stage NAME] [--longbench DIR] [--rest] [--quick]
 #
 # --out        folder for pairs, adapters and runs (out/smollm2)
 # --stage      this stage alone: pairs, rates, adapters, pooling, settings, needle, length, ruler, longbench,
 #              documents, turns, latency, ablations or page
 # --longbench  folder with LongBench's files, NAME.jsonl; without it that stage is left out
+# --rest       only what measured/ lacks, with the adapters that ship: a machine goes on with what others have measured
 # --quick      a few samples of everything, to see that it works, and the page in --out; its numbers mean nothing
 #
 # PYTHON names a Python 3.11 with the packages tokenizers and gguf (python3).
 set -euo pipefail
 source "$(dirname "$0")/../common.sh"
 
-out=$root/out/smollm2 only='' longbench='' quick=''
+out=$root/out/smollm2 only='' longbench='' quick='' rest=''
 while [ $# -gt 0 ]; do
   case $1 in
     --out) out=$(absolute "${2:?--out: want a folder}"); shift ;;
     --stage) only=${2:?--stage: want a name}; shift ;;
     --longbench) longbench=$(absolute "${2:?--longbench: want a folder}"); shift ;;
     --quick) quick=yes ;;
+    --rest) rest=yes ;;
     *) die "unknown argument $1" ;;
   esac
   shift
@@ -40,6 +42,13 @@ if [ -n "$quick" ]; then
   few=(--samples 1 --budget 10% --max-new 8) depths=(--task-option niah.depths=2)
   short=(--set epochs=0 --set train.steps=2 --set train.batch=2 --set train.validation.samples=2)
   page=$out/smollm2.md
+fi
+
+if [ -n "$rest" ]; then
+  mkdir -p done
+  touch done/{pairs,rates,adapters,pooling}
+  [ -e shipped ] || cp -r "$root/adapters/smollm2-135m-instruct" shipped
+  for file in kernels chosen; do [ -e $file ] || cp "$here/measured/$file" . 2>/dev/null || touch $file; done
 fi
 
 # prompts makes the prompts of a split anew, and joined the pair files of answers to them.
@@ -98,6 +107,8 @@ every() { # NAME [FLAG...]
   tuned=$(awk '{ line = $1 "(" $2; for (i = 3; i <= NF; i++) line = line "," $i; print line ")" }' chosen)
   names=$(policies "$1" |
     { while read -r policy; do echo "$policy"; grep "^${policy//+/\\+}(" <<<"$tuned" || true; done })
+  [ -z "$rest" ] || names=$(tr '\n' '\0' <<<"$names" | xargs -0 "$python" "$here/measured.py" lacking "$1")
+  [ -n "$names" ] || return 0
   measure "$1" --policy "$(paste -sd, <<<"$names")" "${learned[@]}" "${few[@]}" "${@:2}"
 }
 
@@ -139,7 +150,13 @@ ablations() {
   measure ablations --adapter rows_modules --set "lookaheadkv.$(sed -n 's/^lookaheadkv //p' kernels)" "${few[@]}" "${depths[@]}"
 }
 
-page() { "$python" "$here/results.py" . "$page"; }
+page() {
+  if [ -z "$quick" ]; then
+    "$python" "$here/measured.py" keep .
+    cp kernels chosen "$here/measured/"
+  fi
+  "$python" "$here/results.py" . "$page"
+}
 
 for name in pairs rates adapters pooling settings needle length ruler longbench documents turns latency ablations page; do
   stage "$name"

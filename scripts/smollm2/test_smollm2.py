@@ -7,7 +7,7 @@ import collections, json, lzma, math, os, random, re, subprocess, sys, tempfile,
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-import chatml, fetch, pairs, prompts, questions, results, results_runs
+import chatml, fetch, measured, pairs, prompts, questions, results, results_runs
 
 TRAIN = os.environ.get("TRAIN", os.path.join(HERE, "..", "..", "bin", "train"))
 
@@ -174,7 +174,7 @@ class ResultsPage(unittest.TestCase):
                 f.writelines(json.dumps(p) + "\n" for p in predictions)
             with open(os.path.join(runs, f"{stage}.commit"), "w") as f:
                 f.write("abc1234\n")
-            return results.write(runs)
+            return results.write(runs, os.path.join(runs, "kept"))
 
     def predictions(self, task, length, policies, samples=10):
         """Of policies "name budget": scores of so many samples."""
@@ -211,7 +211,27 @@ class ResultsPage(unittest.TestCase):
 
     def test_nothing_measured(self):
         with tempfile.TemporaryDirectory() as runs:
-            self.assertIn("`needle`", results.write(runs))
+            self.assertIn("`needle`", results.write(runs, runs))
+
+    def test_kept(self):
+        """The page of what is kept is that of the runs, and what is measured anew takes the place of what was kept."""
+        def write(runs, policies):
+            for folder in ("done", "ruler"):
+                os.makedirs(os.path.join(runs, folder), exist_ok=True)
+            open(os.path.join(runs, "done", "ruler"), "w").close()
+            with open(os.path.join(runs, "ruler", "predictions.jsonl"), "w") as f:
+                f.writelines(json.dumps(p) + "\n" for p in self.predictions("ruler/vt", 2048, policies))
+        with tempfile.TemporaryDirectory() as work:
+            first, second, kept = (os.path.join(work, n) for n in ("first", "second", "kept"))
+            write(first, {"full": lambda i: 1, "snapkv 10%": lambda i: 0, "h2o 10%": lambda i: i % 3 / 2})
+            measured.keep(first, kept)
+            self.assertEqual(results.write(work, kept), results.write(first, work))
+            write(second, {"full": lambda i: 1, "snapkv 10%": lambda i: 1, "laq 10%": lambda i: 0})
+            measured.keep(second, kept)
+            text = results.write(work, kept)
+            for row in ("| snapkv | 100.0 ± 0.0 |", "| h2o | 45.0 ± 13.8 |", "| laq | 0.0 ± 0.0 |"):
+                self.assertIn(row, text)
+            self.assertEqual(len(measured.load(kept, "ruler")["rows"]), 40)
 
 
 if __name__ == "__main__":
