@@ -16,6 +16,8 @@ import (
 	"glimpse/internal/progress"
 	"glimpse/internal/tables"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // Options are the settings of one answer.
@@ -93,7 +95,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 		_, err := io.WriteString(out, text)
 		return err
 	}
-	generate := model.GenerateOptions{MaxNew: o.MaxNew, Sampling: o.Sampling}
+	generate := runner.GenerateOptions{MaxNew: o.MaxNew, Sampling: o.Sampling}
 	if m.Tokenizer == nil {
 		generate.OnToken = func(id int32) error { return say(fmt.Sprint(id, " ")) }
 	}
@@ -159,7 +161,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 }
 
 // pairsOf are the pairs that a cache holds, in all layers and KV heads.
-func pairsOf(c *model.Cache) int {
+func pairsOf(c *kvcache.Cache) int {
 	pairs := 0
 	for l := range c.Layers() {
 		for h := range c.KVHeads() {

@@ -12,6 +12,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestAnswer: the answer that streams is the session's own, and what is said of it are the
@@ -54,7 +55,7 @@ func TestAnswer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tokens, _, err := s.Generate(t.Context(), model.GenerateOptions{MaxNew: c.maxNew})
+			tokens, _, err := s.Generate(t.Context(), runner.GenerateOptions{MaxNew: c.maxNew})
 			if err != nil {
 				t.Fatal(err)
 			}

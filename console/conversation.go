@@ -16,6 +16,8 @@ import (
 	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/chat"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // Conversation is a session and what was said.
@@ -134,7 +136,7 @@ func (c *Conversation) fits(ids []int32, whole bool) error {
 		have = 0
 	}
 	if have+len(ids)+1 > room {
-		return fmt.Errorf("chat: message of %d tokens after %d, want at most %d in all: %w", len(ids), have, room, model.ErrContext)
+		return fmt.Errorf("chat: message of %d tokens after %d, want at most %d in all: %w", len(ids), have, room, kvcache.ErrContext)
 	}
 	return nil
 }
@@ -196,7 +198,7 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32, who
 	shown := tables.NewWrapper(c.out, tables.Columns(c.out))
 	var start time.Time
 	a, err := stream(turn, c.engine, engine.Request{
-		Session: c.session, Prompt: ids, Generate: model.GenerateOptions{MaxNew: c.o.MaxNew, Sampling: c.o.Sampling},
+		Session: c.session, Prompt: ids, Generate: runner.GenerateOptions{MaxNew: c.o.MaxNew, Sampling: c.o.Sampling},
 		Begun: func() { start = time.Now(); c.again = false },
 	}, func(text string) error {
 		answer.WriteString(text)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"glimpse/eviction"
-	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // BenchmarkPromptBesideAnswers: a prompt of 4,096 tokens comes while seven answers are decoded. It reports the longest
@@ -33,7 +33,7 @@ func BenchmarkPromptBesideAnswers(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					a, err := e.Submit(Request{Session: s, Prompt: prompt, Generate: model.GenerateOptions{MaxNew: 4096, IgnoreEnd: true}})
+					a, err := e.Submit(Request{Session: s, Prompt: prompt, Generate: runner.GenerateOptions{MaxNew: 4096, IgnoreEnd: true}})
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"glimpse/model"
+	"glimpse/model/runner"
 	"glimpse/model/tokenizer"
 )
 
@@ -46,7 +47,7 @@ func (d *detokenizer) push(id int32) error {
 		}
 	}
 	if d.stopped >= 0 {
-		return model.ErrStop
+		return runner.ErrStop
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 	"glimpse/model/tokenizer"
 )
 
@@ -46,7 +46,7 @@ func TestStopTexts(t *testing.T) {
 			l := &detokenizer{stream: tok.NewStream(true), stop: c.stop, skip: c.skip, stopped: -1}
 			stopped := false
 			for _, id := range ids {
-				if err := l.push(id); errors.Is(err, model.ErrStop) {
+				if err := l.push(id); errors.Is(err, runner.ErrStop) {
 					stopped = true
 					break
 				} else if err != nil {

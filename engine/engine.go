@@ -18,6 +18,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/bytesize"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // Request is a prompt and how it is answered.
@@ -31,7 +32,7 @@ type Request struct {
 
 	// Generate are the settings of the answer, which is no longer than the context has room for.
 	// Its OnToken comes before the events of a token. Of one that is Forced nothing else is read.
-	Generate model.GenerateOptions
+	Generate runner.GenerateOptions
 	// Stop are texts that end the answer where they begin; with SkipLeading not those at its
 	// beginning.
 	Stop        []string

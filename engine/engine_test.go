@@ -10,7 +10,9 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // asked is a request of the property test: what it is must not depend on what else there is.
@@ -18,7 +20,7 @@ type asked struct {
 	policy  *eviction.Configured
 	budget  int
 	prompts [][]int32 // of the turns
-	opt     model.GenerateOptions
+	opt     runner.GenerateOptions
 }
 
 // said is what came of a request.
@@ -161,7 +163,7 @@ func TestAnswersDependOnNothingElse(t *testing.T) {
 			var all []asked
 			arrive, cancel := make([]int, n), make([]int, n)
 			for i := range n {
-				a := asked{policy: kinds[rng.IntN(len(kinds))], budget: 4 + rng.IntN(40), opt: model.GenerateOptions{MaxNew: 1 + rng.IntN(12), IgnoreEnd: true}}
+				a := asked{policy: kinds[rng.IntN(len(kinds))], budget: 4 + rng.IntN(40), opt: runner.GenerateOptions{MaxNew: 1 + rng.IntN(12), IgnoreEnd: true}}
 				for range 1 + rng.IntN(2) {
 					a.prompts = append(a.prompts, modeltest.Tokens(m, rng.Uint64(), 1+rng.IntN(90)))
 				}
@@ -233,7 +235,7 @@ func TestBudget(t *testing.T) {
 			var all []asked
 			var largest int64
 			for range 8 {
-				a := asked{policy: kinds[rng.IntN(len(kinds))], budget: 4 + rng.IntN(400), prompts: [][]int32{modeltest.Tokens(m, rng.Uint64(), 1+rng.IntN(1200))}, opt: model.GenerateOptions{MaxNew: 1 + rng.IntN(300)}}
+				a := asked{policy: kinds[rng.IntN(len(kinds))], budget: 4 + rng.IntN(400), prompts: [][]int32{modeltest.Tokens(m, rng.Uint64(), 1+rng.IntN(1200))}, opt: runner.GenerateOptions{MaxNew: 1 + rng.IntN(300)}}
 				all, largest = append(all, a), max(largest, footprint(t, rt, a, rows).Need())
 			}
 			e, err := New(rt, rows)
@@ -303,7 +305,7 @@ func TestUnitsLetAnswersGoOn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := e.Submit(Request{Session: s, Prompt: modeltest.Tokens(m, uint64(n), n), Generate: model.GenerateOptions{MaxNew: 40, IgnoreEnd: true}})
+			a, err := e.Submit(Request{Session: s, Prompt: modeltest.Tokens(m, uint64(n), n), Generate: runner.GenerateOptions{MaxNew: 40, IgnoreEnd: true}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -344,7 +346,7 @@ func TestCancel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := e.Submit(Request{Session: s, Prompt: modeltest.Tokens(m, uint64(i), 60), Generate: model.GenerateOptions{MaxNew: 6, IgnoreEnd: true}})
+		a, err := e.Submit(Request{Session: s, Prompt: modeltest.Tokens(m, uint64(i), 60), Generate: runner.GenerateOptions{MaxNew: 6, IgnoreEnd: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -392,7 +394,7 @@ func TestClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := e.Submit(Request{Session: s, Prompt: modeltest.Tokens(m, 1, 40), Generate: model.GenerateOptions{MaxNew: 4}})
+	a, err := e.Submit(Request{Session: s, Prompt: modeltest.Tokens(m, 1, 40), Generate: runner.GenerateOptions{MaxNew: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,7 +427,7 @@ func TestForced(t *testing.T) {
 		}
 		return s
 	}
-	a, err := e.Submit(Request{Session: session(), Generate: model.GenerateOptions{Forced: given}})
+	a, err := e.Submit(Request{Session: session(), Generate: runner.GenerateOptions{Forced: given}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +458,7 @@ func TestRequestsThatFail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := e.Submit(Request{Session: s, Prompt: prompt, Generate: model.GenerateOptions{MaxNew: 4, IgnoreEnd: true}})
+		a, err := e.Submit(Request{Session: s, Prompt: prompt, Generate: runner.GenerateOptions{MaxNew: 4, IgnoreEnd: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -468,7 +470,7 @@ func TestRequestsThatFail(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !errors.Is(long.Err(), model.ErrContext) || outside.Err() == nil || good.Err() != nil || len(good.Tokens()) != 4 {
+	if !errors.Is(long.Err(), kvcache.ErrContext) || outside.Err() == nil || good.Err() != nil || len(good.Tokens()) != 4 {
 		t.Errorf("too long: %v; outside the vocabulary: %v; right: %v, %d tokens", long.Err(), outside.Err(), good.Err(), len(good.Tokens()))
 	}
 	stopped, cancel := context.WithCancel(t.Context())

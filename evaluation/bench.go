@@ -12,6 +12,7 @@ import (
 	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // Contender is a policy that takes part, with the name of the adapter it uses.
@@ -277,7 +278,7 @@ func (b *Bench) Study(ctx context.Context, ids []int32, t *Turn) (*eviction.Stud
 		budgets[i] = budget.Of(len(ids))
 	}
 	b.Runtime.MaxNew = t.MaxNew
-	opt := model.GenerateOptions{MaxNew: t.MaxNew, Sampling: b.Sampling, OnToken: engine.StopAt(b.Runtime.Runner.Model, t.Stop, t.SkipLeading)}
+	opt := runner.GenerateOptions{MaxNew: t.MaxNew, Sampling: b.Sampling, OnToken: engine.StopAt(b.Runtime.Runner.Model, t.Stop, t.SkipLeading)}
 	return b.Runtime.StudyGenerate(ctx, append(policies, critic), ids, budgets, opt)
 }
 

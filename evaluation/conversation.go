@@ -7,7 +7,7 @@ import (
 	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/stats"
-	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // conversation is one cell's part in a sample: its evicted cache answers turn by turn, and
@@ -134,7 +134,7 @@ func (c *conversation) next(ctx context.Context) (r engine.Request, more bool, e
 	}
 	c.forcing = true
 	c.session, err = c.study.Session(c.choice)
-	return engine.Request{Session: c.session, Generate: model.GenerateOptions{Forced: c.forced}}, true, err
+	return engine.Request{Session: c.session, Generate: runner.GenerateOptions{Forced: c.forced}}, true, err
 }
 
 // request is the turn's, whose prompt has run where there are no ids.
@@ -142,7 +142,7 @@ func (c *conversation) request(ids []int32) engine.Request {
 	t := &c.sample.Turns[c.turn]
 	return engine.Request{
 		Session: c.session, Prompt: ids, Stop: t.Stop, SkipLeading: t.SkipLeading,
-		Generate: model.GenerateOptions{MaxNew: t.MaxNew, Sampling: c.bench.Sampling},
+		Generate: runner.GenerateOptions{MaxNew: t.MaxNew, Sampling: c.bench.Sampling},
 	}
 }
 

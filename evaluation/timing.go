@@ -8,6 +8,7 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // Timing are times of one cell, which no other run repeats to the bit.
@@ -83,7 +84,7 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 		return nil, err
 	}
 	begun := time.Now()
-	response, _, err := s.Generate(ctx, model.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
+	response, _, err := s.Generate(ctx, runner.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +137,7 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 				continue
 			}
 			start := time.Now()
-			tokens, _, err := s.Generate(ctx, model.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
+			tokens, _, err := s.Generate(ctx, runner.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
 			if err != nil {
 				return nil, fmt.Errorf("policy %s: %w", c.Title(), err)
 			}

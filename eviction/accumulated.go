@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"glimpse/kernels"
-	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // Accumulated is the attention probability of every entry in the cache, summed over all rows
@@ -55,7 +55,7 @@ func everything(entries []int) *kernels.Selection {
 
 // accumulated is the plan that scores by the sums.
 func accumulated(p Prompt) Plan {
-	return Plan{Capture: model.Capture{AllRows: true}, Score: func(s *Scores, o *model.Observation) { accumulate(s, o.AllRows, len(p.Tokens)) }}
+	return Plan{Capture: runner.Capture{AllRows: true}, Score: func(s *Scores, o *runner.Observation) { accumulate(s, o.AllRows, len(p.Tokens)) }}
 }
 
 // accumulate scores by the sum over so many rows of which the mean was observed, so that what
@@ -67,11 +67,11 @@ func accumulate(s *Scores, logScores *kernels.Tensor, rows int) {
 // Decoding begins a response: of every step the attention is observed, and the next turn goes
 // on with the sums. What a step evicts is for the caller to say.
 func (a *Accumulated) Decoding() *Decoding {
-	return &Decoding{Capture: model.Capture{Windows: []int{1}}, Carry: a.carry}
+	return &Decoding{Capture: runner.Capture{Windows: []int{1}}, Carry: a.carry}
 }
 
 // Add takes in a decoding step and returns the layer's sums.
-func (a *Accumulated) Add(o *model.Observation) *Scores {
+func (a *Accumulated) Add(o *runner.Observation) *Scores {
 	sums, entries := a.layers[o.Layer], entriesOf(o)
 	if most := slices.Max(entries); most > sums.Values.Width() {
 		wide := sums.Ops.Alloc(kernels.F32, len(entries), most+sumsRoom)
@@ -145,6 +145,6 @@ func (a *Accumulated) Retain(layer int, s *kernels.Selection) {
 }
 
 // carry adds the sums of the turns before to those of a turn's prompt.
-func (a *Accumulated) carry(_ Prompt, o *model.Observation, s *Scores) {
+func (a *Accumulated) carry(_ Prompt, o *runner.Observation, s *Scores) {
 	s.Ops.CarryScores(s.Values, a.layers[o.Layer].Values, a.layers[o.Layer].Entries)
 }

@@ -6,6 +6,7 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // Batch decodes the answers of several sessions together, so that the weights are read once a
@@ -14,7 +15,7 @@ import (
 // any step (continuous batching).
 //
 // What a session answers does not depend on what else is in the batch, nor on how full it
-// is, to the bit: see [model.Batch]. It is what [Session.Generate] and [Session.Force] answer
+// is, to the bit: see [runner.Batch]. It is what [Session.Generate] and [Session.Force] answer
 // but for the rounding of the logits, and leaves the session as they do, ready for the next
 // turn.
 //
@@ -23,8 +24,8 @@ import (
 // several sessions.
 type Batch struct {
 	model   *model.Model
-	batch   *model.Batch
-	answers map[*model.Sequence]*Answer
+	batch   *runner.Batch
+	answers map[*runner.Sequence]*Answer
 }
 
 // NewBatch returns an empty batch of at most rows sessions. Every step costs as much as a
@@ -32,17 +33,17 @@ type Batch struct {
 func (rt *Runtime) NewBatch(rows int) (*Batch, error) {
 	m := rt.Runner.Model
 	// A runner of its own: steps that it has recorded stay when prompts run between them.
-	b, err := m.NewRunner().NewBatch(rows)
+	b, err := runner.New(m).NewBatch(rows)
 	if err != nil {
 		return nil, err
 	}
-	return &Batch{model: m, batch: b, answers: make(map[*model.Sequence]*Answer)}, nil
+	return &Batch{model: m, batch: b, answers: make(map[*runner.Sequence]*Answer)}, nil
 }
 
 // Answer is the answer of one session of a batch.
 type Answer struct {
 	Session  *Session
-	sequence *model.Sequence
+	sequence *runner.Sequence
 	logProbs []float64
 }
 
@@ -66,7 +67,7 @@ func (b *Batch) Room() int { return b.batch.Room() }
 // Generate lets a session join to decode the answer to its last prompt, as
 // [Session.Generate] does. Nothing is decoded before the next step. An error leaves the
 // session as it is.
-func (b *Batch) Generate(s *Session, opt model.GenerateOptions) (*Answer, error) {
+func (b *Batch) Generate(s *Session, opt runner.GenerateOptions) (*Answer, error) {
 	return b.add(&Answer{Session: s}, opt)
 }
 
@@ -77,7 +78,7 @@ func (b *Batch) Force(s *Session, tokens []int32) (*Answer, error) {
 	return b.add(a, forced(tokens, &a.logProbs))
 }
 
-func (b *Batch) add(a *Answer, opt model.GenerateOptions) (*Answer, error) {
+func (b *Batch) add(a *Answer, opt runner.GenerateOptions) (*Answer, error) {
 	s := a.Session
 	if m := s.runtime.Runner.Model; m != b.model {
 		return nil, fmt.Errorf("batch of model %s: got a session of %s, want one of the same model", b.model.Name, m.Name)
@@ -128,7 +129,7 @@ func (b *Batch) Remove(a *Answer) (err error) {
 }
 
 // end makes the session of a sequence that has left ready for its next turn.
-func (b *Batch) end(s *model.Sequence) *Answer {
+func (b *Batch) end(s *runner.Sequence) *Answer {
 	a, ok := b.answers[s]
 	if ok {
 		delete(b.answers, s)

@@ -8,6 +8,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // BenchmarkBatch decodes the answers of eight sessions together and, in turn, one after the
@@ -51,7 +52,7 @@ func BenchmarkBatch(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				opt := model.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true}
+				opt := runner.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true}
 				times := make(map[bool][]float64)
 				decode := func(together bool) {
 					var all []*eviction.Session

@@ -13,6 +13,7 @@ import (
 	"glimpse/internal/compare"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // batchDevices are those whose batches are compared with sessions alone.
@@ -24,7 +25,7 @@ type batchCase struct {
 	policy, kind string
 	session      func(t testing.TB) *eviction.Session
 	forced       []int32 // or nil
-	opt          model.GenerateOptions
+	opt          runner.GenerateOptions
 }
 
 // answered is what an answer leaves.
@@ -89,7 +90,7 @@ func batchCases(t testing.TB, m *model.Model, rng *rand.Rand) (cases []batchCase
 		p := policy(t, m, v[0], v[1:]...)
 		n := 20 + rng.IntN(50)
 		budget, length := 6+rng.IntN(20), 1+rng.IntN(16)
-		c := batchCase{name: fmt.Sprint(i, " ", v), policy: p.Name, kind: p.Policy.Kind, opt: model.GenerateOptions{MaxNew: length, IgnoreEnd: true}}
+		c := batchCase{name: fmt.Sprint(i, " ", v), policy: p.Name, kind: p.Policy.Kind, opt: runner.GenerateOptions{MaxNew: length, IgnoreEnd: true}}
 		c.session = func(t testing.TB) *eviction.Session {
 			return prefill(t, m, p, modeltest.Tokens(m, uint64(i), n), budget)
 		}
@@ -256,7 +257,7 @@ func TestBatchOfAStudy(t *testing.T) {
 		}
 		return s
 	}
-	opt := model.GenerateOptions{MaxNew: rt.MaxNew}
+	opt := runner.GenerateOptions{MaxNew: rt.MaxNew}
 	var answers []*eviction.Answer
 	for at := 0; at < len(study.Choices) || b.Len() > 0; {
 		for ; at < len(study.Choices) && b.Room() > 0; at++ {
@@ -291,7 +292,7 @@ func TestBatchOfAStudy(t *testing.T) {
 func TestBatchRefusesSessions(t *testing.T) {
 	m, other := modeltest.Llama{Seed: 2}.Open(t, "cpu"), modeltest.Llama{Seed: 2}.Open(t, "cpu")
 	b := newBatch(t, m, 2)
-	opt := model.GenerateOptions{MaxNew: 3, IgnoreEnd: true}
+	opt := runner.GenerateOptions{MaxNew: 3, IgnoreEnd: true}
 	if _, err := b.Generate(prefill(t, other, policy(t, other, "h2o"), []int32{1, 2, 3}, 2), opt); err == nil || !strings.Contains(err.Error(), "same model") {
 		t.Errorf("another model: %v", err)
 	}

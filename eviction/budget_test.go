@@ -10,6 +10,7 @@ import (
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestBudget: what a text means, for prompts of several lengths, and that it is written
@@ -128,7 +129,7 @@ func TestShareOfAConversation(t *testing.T) {
 					t.Errorf("turn %d: budget of %d pairs, want %d", turn, s.Prompt.Budget, pairs[turn])
 				}
 				kept = append(kept, s.Kept()...)
-				tokens, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 9, IgnoreEnd: true})
+				tokens, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: 9, IgnoreEnd: true})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -12,6 +12,7 @@ import (
 	"glimpse/internal/compare"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestTraffic: a sparse policy reads at most its budget in every step, estimation
@@ -37,7 +38,7 @@ func TestTraffic(t *testing.T) {
 					return n * entryBytes(m)
 				}
 				next := held()
-				_, _, err := s.Generate(background, model.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true, AfterStep: func() error {
+				_, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true, AfterStep: func() error {
 					want, most, next = want+next, max(most, next), held()
 					return nil
 				}})
@@ -120,7 +121,7 @@ func TestLongResponsesDoNotGrow(t *testing.T) {
 			type usage struct{ live, held, total int64 }
 			var at []usage
 			steps := 0
-			_, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 1101, IgnoreEnd: true, AfterStep: func() error {
+			_, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: 1101, IgnoreEnd: true, AfterStep: func() error {
 				if steps++; steps == 100 || steps == 200 || steps == 1000 || steps == 1100 {
 					live := liveHeap()
 					var stats runtime.MemStats
@@ -157,7 +158,7 @@ func TestSecondTurn(t *testing.T) {
 		talk := func(p *eviction.Configured, budget int) (*eviction.Session, []int32) {
 			s := prefill(t, m, p, first, budget)
 			answer := generate(t, s, 10)
-			if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 1}); err == nil || !strings.Contains(err.Error(), "answered already") {
+			if _, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: 1}); err == nil || !strings.Contains(err.Error(), "answered already") {
 				t.Errorf("a second answer to one prompt: %v", err)
 			}
 			if err := s.Turn(background, second, nil); err != nil {

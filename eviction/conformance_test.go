@@ -15,7 +15,9 @@ import (
 	"glimpse/internal/compare"
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // everyPolicy runs f for every registered policy on a model with layers enough
@@ -53,7 +55,7 @@ func prefill(t testing.TB, m *model.Model, p *eviction.Configured, tokens []int3
 
 func generate(t testing.TB, s *eviction.Session, n int) []int32 {
 	t.Helper()
-	out, _, err := s.Generate(background, model.GenerateOptions{MaxNew: n, IgnoreEnd: true})
+	out, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: n, IgnoreEnd: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +325,7 @@ func TestDecodingStaysWithinTheBudget(t *testing.T) {
 				}
 			}
 			most, done := int64(0), 0
-			_, _, err := s.Generate(background, model.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true, AfterStep: func() error {
+			_, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true, AfterStep: func() error {
 				done++
 				for l := range start {
 					for h, before := range start[l] {
@@ -401,7 +403,7 @@ func TestPoliciesAtTheContextLimit(t *testing.T) {
 			p := policy(t, m, name)
 			s, err := rt.Prefill(background, p, tokens, 10, nil)
 			if drafts := planOf(m, p).Drafted > 0; drafts && room == 0 {
-				if !errors.Is(err, model.ErrContext) {
+				if !errors.Is(err, kvcache.ErrContext) {
 					t.Errorf("%s without room for a draft: %v", name, err)
 				}
 				continue
@@ -417,8 +419,8 @@ func TestPoliciesAtTheContextLimit(t *testing.T) {
 			if !sameKept(study.Choices[0].Kept, s.Kept()) {
 				t.Errorf("%s with room for %d tokens: a study keeps %v, a prefill %v", name, room, study.Choices[0].Kept, s.Kept())
 			}
-			got, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 100, IgnoreEnd: true})
-			if !errors.Is(err, model.ErrContext) || len(got) != room+1 {
+			got, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: 100, IgnoreEnd: true})
+			if !errors.Is(err, kvcache.ErrContext) || len(got) != room+1 {
 				t.Errorf("%s with room for %d tokens: %d generated, %v", name, room, len(got), err)
 			}
 		}

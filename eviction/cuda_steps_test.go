@@ -13,6 +13,7 @@ import (
 	"glimpse/internal/compare"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // talked is what a conversation left behind.
@@ -36,7 +37,7 @@ func talk(t *testing.T, m *model.Model, p *eviction.Configured, budget int, turn
 			t.Fatal(err)
 		}
 		log := eviction.LogChoices(s)
-		opt := model.GenerateOptions{MaxNew: turn[1], IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1.5, Seed: uint64(i)}}
+		opt := runner.GenerateOptions{MaxNew: turn[1], IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1.5, Seed: uint64(i)}}
 		if log != nil {
 			opt.AfterStep = func() error { out.choices = append(out.choices, log.Choices()); return nil }
 		}
@@ -186,7 +187,7 @@ func TestCUDARecordedBatches(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Cache.Reserve(24)
-			a, err := batch.Generate(s, model.GenerateOptions{MaxNew: 24 - i, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: uint64(i)}})
+			a, err := batch.Generate(s, runner.GenerateOptions{MaxNew: 24 - i, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: uint64(i)}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +244,7 @@ func TestCUDACallsPerToken(t *testing.T) {
 				s := prefill(t, m, policy(t, m, name), modeltest.Tokens(m, 3, 50), 20)
 				s.Cache.Reserve(14)
 				var at []int64
-				opt := model.GenerateOptions{MaxNew: 11, IgnoreEnd: true} // greedy: drawing takes more calls
+				opt := runner.GenerateOptions{MaxNew: 11, IgnoreEnd: true} // greedy: drawing takes more calls
 				opt.AfterStep = func() error {
 					at = append(at, modeltest.Calls(m.Backend))
 					return nil

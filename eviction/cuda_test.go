@@ -13,6 +13,7 @@ import (
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // The other backends run without the build tag.
@@ -63,7 +64,7 @@ func TestCUDAScoresStayOnTheDevice(t *testing.T) {
 		before := counter.HostBytes()
 		s := prefill(t, m, policy(t, m, name), modeltest.Tokens(m, 4, n), budget)
 		prefilled := counter.HostBytes()
-		tokens, _, err := s.Generate(background, model.GenerateOptions{MaxNew: length, IgnoreEnd: true, Sampling: sampling})
+		tokens, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: length, IgnoreEnd: true, Sampling: sampling})
 		if err != nil || len(tokens) != length {
 			t.Fatal(tokens, err)
 		}
@@ -158,7 +159,7 @@ func TestCUDASparseChoices(t *testing.T) {
 						}
 					}
 				}
-				if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 12, IgnoreEnd: true}); err != nil {
+				if _, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: 12, IgnoreEnd: true}); err != nil {
 					t.Fatal(err)
 				}
 				if s.Traffic.Estimation != choices.Estimation {

@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	"glimpse/kernels"
-	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // Generate decodes the answer to the last prompt, evicting on the way where the
 // policy does and reading what it chooses. Every prompt can be answered once.
-func (s *Session) Generate(ctx context.Context, opt model.GenerateOptions) (tokens []int32, ended bool, err error) {
+func (s *Session) Generate(ctx context.Context, opt runner.GenerateOptions) (tokens []int32, ended bool, err error) {
 	defer kernels.CatchDevice(&err)
 	if err := s.startResponse(&opt); err != nil {
 		return nil, false, err
@@ -37,16 +37,16 @@ func (s *Session) Force(ctx context.Context, tokens []int32) (logProbs []float64
 }
 
 // forced are the settings of a given answer, whose log-probabilities are appended to to.
-func forced(tokens []int32, to *[]float64) model.GenerateOptions {
+func forced(tokens []int32, to *[]float64) runner.GenerateOptions {
 	*to = make([]float64, 0, len(tokens))
-	return model.GenerateOptions{
+	return runner.GenerateOptions{
 		Forced:    append([]int32{}, tokens...),
 		OnLogProb: func(_ int32, p float64) { *to = append(*to, p) },
 	}
 }
 
 // startResponse begins the answer to the last prompt, whose steps go by the policy.
-func (s *Session) startResponse(opt *model.GenerateOptions) error {
+func (s *Session) startResponse(opt *runner.GenerateOptions) error {
 	if !s.ready {
 		return fmt.Errorf("generate: the last prompt is answered already, want another turn first")
 	}
@@ -95,7 +95,7 @@ func (s *Session) endResponse(tokens []int32, ended bool, err error) {
 }
 
 // observeStep counts what a step has read of a layer and lets the policy evict.
-func (s *Session) observeStep(o *model.Observation) error {
+func (s *Session) observeStep(o *runner.Observation) error {
 	if s.sparse == nil {
 		s.Traffic.add(o.Layer, s.seenBytes(o.Layer), 0)
 	}
@@ -106,7 +106,7 @@ func (s *Session) observeStep(o *model.Observation) error {
 }
 
 // evictStep lets the policy evict after a decoding step.
-func (s *Session) evictStep(o *model.Observation) error {
+func (s *Session) evictStep(o *runner.Observation) error {
 	if s.decode.StepAll != nil && o.Joint != nil {
 		if o.Layer < o.Cache.Layers()-1 {
 			return nil
@@ -131,7 +131,7 @@ func (s *Session) evictStep(o *model.Observation) error {
 
 // retainStep retains what a layer keeps after a decoding step, nil for everything. Where
 // all layers have run, and the host knows what all of them keep, that waits for the last.
-func (s *Session) retainStep(o *model.Observation, keep *kernels.Selection) error {
+func (s *Session) retainStep(o *runner.Observation, keep *kernels.Selection) error {
 	if !o.StepDone || !o.Cache.On(o.Layer).Selector().OwnMemory() || keep != nil && keep.OnDevice() {
 		if keep == nil {
 			return nil
@@ -176,7 +176,7 @@ func (s *Session) countLater() {
 }
 
 // chooseSparsely lets the policy choose and counts what is read.
-func (s *Session) chooseSparsely(step *model.SparseStep) error {
+func (s *Session) chooseSparsely(step *runner.SparseStep) error {
 	estimation, err := s.sparse.Select(step)
 	if err != nil {
 		return err

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"glimpse/eviction"
-	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // BenchmarkDecode decodes 64 tokens after a prompt of 2,048 under every policy at a
@@ -33,7 +33,7 @@ func BenchmarkDecode(b *testing.B) {
 					b.Fatal(err)
 				}
 				start := time.Now()
-				if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true}); err != nil {
+				if _, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true}); err != nil {
 					b.Fatal(err)
 				}
 				return time.Since(start).Seconds(), s.Traffic

@@ -11,7 +11,9 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/compare"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // naiveDecoder is a policy's second implementation of decoding.
@@ -93,7 +95,7 @@ func TestEveryDecodingPolicyHasASecondImplementation(t *testing.T) {
 }
 
 // positions copies what a cache holds.
-func positions(c *model.Cache) [][][]int32 {
+func positions(c *kvcache.Cache) [][][]int32 {
 	out := make([][][]int32, c.Layers())
 	for l := range out {
 		for h := range c.KVHeads() {
@@ -162,7 +164,7 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Configured, d
 		t.Fatal(err)
 	}
 	var held [][][][]int32 // after every step
-	response, _, err := s.Generate(background, model.GenerateOptions{MaxNew: steps, IgnoreEnd: true, AfterStep: func() error {
+	response, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: steps, IgnoreEnd: true, AfterStep: func() error {
 		held = append(held, positions(s.Cache))
 		return nil
 	}})

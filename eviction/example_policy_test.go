@@ -8,6 +8,7 @@ import (
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // hitters is a whole policy: the prompt is scored by the attention of its last rows, summed
@@ -22,15 +23,15 @@ type hitters struct{ window, sink int }
 func (m hitters) Plan(p eviction.Prompt) eviction.Plan {
 	sink, recent := min(m.sink, p.Budget/4), p.Budget/4
 	return eviction.Plan{
-		Capture: model.Capture{Windows: []int{m.window}}, Sink: sink, Recent: recent,
-		Score: func(s *eviction.Scores, o *model.Observation) {
+		Capture: runner.Capture{Windows: []int{m.window}}, Sink: sink, Recent: recent,
+		Score: func(s *eviction.Scores, o *runner.Observation) {
 			rows := min(m.window, len(p.Tokens))
 			s.Observe(kernels.ScoreTerm{LogScore: o.Windows[0], Group: kernels.GroupMean, Factor: float32(rows)})
 		},
 		Decode: func(s *eviction.Session) *eviction.Decoding {
 			sums := eviction.NewAccumulated(s)
 			d := sums.Decoding() // observes the steps, and goes on with the sums in the next turn
-			d.Step = func(o *model.Observation) (*kernels.Selection, error) {
+			d.Step = func(o *runner.Observation) (*kernels.Selection, error) {
 				now := sums.Add(o)
 				if now.Most() <= p.Budget {
 					return nil, nil
@@ -68,7 +69,7 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		if _, _, err := session.Generate(context.Background(), model.GenerateOptions{MaxNew: 8, IgnoreEnd: true}); err != nil {
+		if _, _, err := session.Generate(context.Background(), runner.GenerateOptions{MaxNew: 8, IgnoreEnd: true}); err != nil {
 			fmt.Println(err)
 			return
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"glimpse/kernels"
-	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // SelectedOnHost is what the host's rules keep of the scores that a plan was made by; nil
@@ -44,7 +44,7 @@ type SparseChoices struct {
 func (*SparseChoices) Recordable() bool { return false }
 
 // Select lets both choose and goes on with the device's choice.
-func (c *SparseChoices) Select(s *model.SparseStep) (int64, error) {
+func (c *SparseChoices) Select(s *runner.SparseStep) (int64, error) {
 	other := *s
 	n, err := c.host.Select(&other)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *SparseChoices) Select(s *model.SparseStep) (int64, error) {
 }
 
 // chosenBy is what a step attends to; nil is everything.
-func chosenBy(s *model.SparseStep) [][]int32 {
+func chosenBy(s *runner.SparseStep) [][]int32 {
 	if s.Selection == nil {
 		return nil
 	}
@@ -116,7 +116,7 @@ func LogChoices(s *Session) *SparseLog {
 }
 
 // Select copies the choice into memory of its own, which the next layer leaves alone.
-func (l *SparseLog) Select(s *model.SparseStep) (int64, error) {
+func (l *SparseLog) Select(s *runner.SparseStep) (int64, error) {
 	n, err := l.SparsePages.Select(s)
 	l.layers[s.Layer] = nil
 	if err != nil || s.Selection == nil {
@@ -150,20 +150,20 @@ func FirstStage(p Prompt) int {
 }
 
 // SparseSteps shows every choice of a session's host, and the bytes read for it.
-func SparseSteps(s *Session, show func(step *model.SparseStep, estimation int64)) {
+func SparseSteps(s *Session, show func(step *runner.SparseStep, estimation int64)) {
 	s.sparse = shownSteps{s.sparse, show, new([]int64)}
 }
 
 type shownSteps struct {
 	SparseState
-	show func(*model.SparseStep, int64)
+	show func(*runner.SparseStep, int64)
 	told *[]int64 // what Estimated has told before
 }
 
 // Recordable: steps that are recorded are not shown.
 func (shownSteps) Recordable() bool { return false }
 
-func (x shownSteps) Select(s *model.SparseStep) (int64, error) {
+func (x shownSteps) Select(s *runner.SparseStep) (int64, error) {
 	n, err := x.SparseState.Select(s)
 	shown := *s
 	if shown.Entries == nil {
@@ -188,7 +188,7 @@ func SpoilScores(s *Session, layer int, value float64) bool {
 		return false
 	}
 	step := s.decode.Step
-	s.decode.Step = func(o *model.Observation) (*kernels.Selection, error) {
+	s.decode.Step = func(o *runner.Observation) (*kernels.Selection, error) {
 		if o.Layer == layer {
 			scores := o.Windows[0] // [heads, width], the last half of the heads are of KV head 1
 			for h := scores.Dim0() / 2; h < scores.Dim0(); h++ {

@@ -11,6 +11,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // finiteDevices are those whose scores are checked.
@@ -104,7 +105,7 @@ func TestStepsThatAreNotFinite(t *testing.T) {
 			for _, kv := range s.Cache.View(1) {
 				m.Backend.Fill(kv.K.Rows(1, 2), math.NaN())
 			}
-			if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 6, IgnoreEnd: true}); !errors.Is(err, model.ErrNonFinite) {
+			if _, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: 6, IgnoreEnd: true}); !errors.Is(err, model.ErrNonFinite) {
 				t.Errorf("%s/%s: %v, want ErrNonFinite", device, name, err)
 			}
 		}
@@ -116,7 +117,7 @@ func TestStepsThatAreNotFinite(t *testing.T) {
 // policy, layer and head, alone and in a batch, where other sessions go on.
 func TestScoresOfStepsThatAreNotFinite(t *testing.T) {
 	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, "cpu")
-	opt := model.GenerateOptions{MaxNew: 6, IgnoreEnd: true}
+	opt := runner.GenerateOptions{MaxNew: 6, IgnoreEnd: true}
 	var spoiled []string
 	for _, name := range eviction.Policies.Names() {
 		for _, value := range []float64{math.NaN(), math.Inf(1)} {

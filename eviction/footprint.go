@@ -6,6 +6,8 @@ import (
 	"runtime"
 
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // FootprintOptions say what a run will do.
@@ -73,14 +75,14 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 	if err != nil {
 		return f, err
 	}
-	if _, err := batch.Generate(s, model.GenerateOptions{MaxNew: most}); err != nil {
+	if _, err := batch.Generate(s, runner.GenerateOptions{MaxNew: most}); err != nil {
 		return f, err
 	}
 	if err := batch.Run(ctx); err != nil {
 		return f, err
 	}
 	if s.decode != nil {
-		counter.Take(min(s.Cache.Bytes(), model.CompactBytes+s.Cache.LayerBytes(0))) // of what moves up
+		counter.Take(min(s.Cache.Bytes(), kvcache.CompactBytes+s.Cache.LayerBytes(0))) // of what moves up
 	}
 	if st, ok := sparse.(*SparsePages); ok {
 		st.reserve(s.Cache, max(0, most-1))

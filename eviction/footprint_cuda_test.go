@@ -12,8 +12,8 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestCUDAFootprint: with a hundredth more than is forecast a policy runs, and with a tenth
@@ -72,7 +72,7 @@ func footprint(t *testing.T, names []string, set ...string) {
 						return err
 					}
 					var a *eviction.Answer
-					if a, err = batch.Generate(s, model.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true, AfterStep: after}); err == nil {
+					if a, err = batch.Generate(s, runner.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true, AfterStep: after}); err == nil {
 						err = cmp.Or(batch.Run(background), a.Err())
 					}
 				}

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"glimpse/eviction"
-	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestFootprintOfEveryPolicy: what a policy's cache held at most, and what the scratch
@@ -42,7 +42,7 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 			if got, want := f.Passes, rt.Runner.ScratchBytes(); got != want {
 				t.Errorf("scratch memory of %d bytes is foretold, %d were used", got, want)
 			}
-			if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true}); err != nil {
+			if _, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true}); err != nil {
 				t.Fatal(err)
 			}
 			if held := s.Cache.Bytes(); f.Answer < held || f.Answer > held+rounding+64<<10 {

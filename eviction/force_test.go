@@ -9,11 +9,13 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // samePairs compares what two caches hold, to the bit.
-func samePairs(a, b *model.Cache) bool {
+func samePairs(a, b *kvcache.Cache) bool {
 	for l := range a.Layers() {
 		for h := range a.KVHeads() {
 			x, y := a.View(l)[h], b.View(l)[h]
@@ -35,7 +37,7 @@ func TestForceIsGenerate(t *testing.T) {
 		generated, forced := prefill(t, m, p, modeltest.Tokens(m, 4, n), budget), prefill(t, m, p, modeltest.Tokens(m, 4, n), budget)
 		for turn := range 2 {
 			var want []float64
-			opt := model.GenerateOptions{
+			opt := runner.GenerateOptions{
 				MaxNew: length, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: 3},
 				OnLogProb: func(_ int32, p float64) { want = append(want, p) },
 			}
@@ -68,13 +70,13 @@ func TestForceIsGenerate(t *testing.T) {
 func TestForceRefuses(t *testing.T) {
 	m := modeltest.Llama{MaxPositions: 50}.Open(t, "cpu")
 	s := prefill(t, m, policy(t, m, "h2o"), modeltest.Tokens(m, 4, 40), 12)
-	if got, err := s.Force(background, make([]int32, 12)); !errors.Is(err, model.ErrContext) || len(got) > 0 {
+	if got, err := s.Force(background, make([]int32, 12)); !errors.Is(err, kvcache.ErrContext) || len(got) > 0 {
 		t.Errorf("12 tokens after 40 of 50: %v, %v", got, err)
 	}
 	if got, err := s.Force(background, []int32{3, 40}); err == nil || len(got) > 0 {
 		t.Errorf("a foreign id: %v, %v", got, err)
 	}
-	if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 3, Sampling: model.Sampling{Temperature: -1}}); err == nil {
+	if _, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: 3, Sampling: model.Sampling{Temperature: -1}}); err == nil {
 		t.Error("a negative temperature is accepted")
 	}
 	if got, err := s.Force(background, make([]int32, 11)); err != nil || len(got) != 11 {

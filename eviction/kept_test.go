@@ -12,6 +12,7 @@ import (
 	"glimpse/internal/compare"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 var background = context.Background()
@@ -303,7 +304,7 @@ func TestResponsesAgainstNaive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _, err := s.Generate(background, model.GenerateOptions{MaxNew: length, IgnoreEnd: true})
+			got, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: length, IgnoreEnd: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // Retrieval is a prompt and an answer that is copied from it.
@@ -36,9 +37,9 @@ func (rt *Runtime) FindPattern(ctx context.Context, n int, at func(i int) (Retri
 		if len(e.Answer) == 0 {
 			return nil, fmt.Errorf("find pattern: example %d has no answer", i)
 		}
-		cache := rt.Runner.Model.NewCache()
+		cache := kvcache.New(rt.Runner.Model)
 		var next int32 // the token that the observed row should predict
-		last := model.PrefillOptions{Capture: model.Capture{Windows: []int{1}}, Observe: func(o *model.Observation) error {
+		last := runner.PrefillOptions{Capture: runner.Capture{Windows: []int{1}}, Observe: func(o *runner.Observation) error {
 			logs, width := o.Windows[0].Float32s(), o.Windows[0].Width()
 			for g := range c.KVHeads {
 				most := 0.0

@@ -3,6 +3,8 @@ package eviction
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 	"glimpse/model/tokenizer"
 )
 
@@ -38,10 +40,10 @@ type Method interface {
 // it; what is nil or zero is not wanted.
 type Plan struct {
 	// Capture says what to observe of the prompt's pass.
-	Capture model.Capture
+	Capture runner.Capture
 	// Score gives every entry of a layer its importance, from what Capture asked for. The
 	// values are numbers or −Inf; higher is kept. Nil: all are equal.
-	Score func(s *Scores, o *model.Observation)
+	Score func(s *Scores, o *runner.Observation)
 	// Pooling is that of scores which are sums, before entries are ranked by them.
 	Pooling Pooling
 
@@ -61,7 +63,7 @@ type Plan struct {
 	// Merge changes the kept pairs of a layer, which still holds all of them, by what is
 	// evicted, and returns the merge threshold per KV head, F64 [kvHeads], NaN where nothing
 	// was evicted.
-	Merge func(c *model.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor)
+	Merge func(c *kvcache.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor)
 	// KeepsAll: nothing is evicted. What is selected is the pool that decoding is restricted
 	// to until the next turn.
 	KeepsAll bool
@@ -89,7 +91,7 @@ type Plan struct {
 // where the method says so.
 type CrossLayer struct {
 	// Statistics are the numbers that the budgets depend on, of a layer's observation.
-	Statistics func(o *model.Observation) []float64
+	Statistics func(o *runner.Observation) []float64
 	// Budgets are those of all layers, given the numbers of each.
 	Budgets func(statistics [][]float64) []int
 }
@@ -103,11 +105,11 @@ type Draft struct {
 // Decoding is the eviction of one response, token by token.
 type Decoding struct {
 	// Capture says what to observe of a step.
-	Capture model.Capture
+	Capture runner.Capture
 	// Step sees a layer after one more token and selects what the cache keeps of it; nil
 	// keeps everything. It may merge what goes into what stays. Scores that it decides by
 	// are told to [Session.Ranked].
-	Step func(o *model.Observation) (*kernels.Selection, error)
+	Step func(o *runner.Observation) (*kernels.Selection, error)
 	// StepAll, where it is set, is Step of all layers at once, whose scores are
 	// [layers·heads, width], in the same memory: operations of a device on so few numbers take
 	// longer to start than to run. entries and what it selects are those of every KV head,
@@ -115,7 +117,7 @@ type Decoding struct {
 	StepAll func(logScores *kernels.Tensor, entries []int) *kernels.Selection
 	// Carry, where it is set, adds what the turns before have left to the scores of a turn's
 	// prompt, whose first entries are those that the response knows.
-	Carry func(p Prompt, o *model.Observation, s *Scores)
+	Carry func(p Prompt, o *runner.Observation, s *Scores)
 }
 
 // SparseState is what a sparse policy knows of the cache while one response is
@@ -123,7 +125,7 @@ type Decoding struct {
 type SparseState interface {
 	// Select chooses the step's entries and returns the bytes that it read of keys
 	// and values, or of what stands for them, to do so.
-	Select(s *model.SparseStep) (estimation int64, err error)
+	Select(s *runner.SparseStep) (estimation int64, err error)
 	// Recordable tells that Select reads nothing of a device, so that its steps can be
 	// recorded once and replayed.
 	Recordable() bool
@@ -183,7 +185,7 @@ func groupingOf(s Settings) kernels.Grouping { return kernels.Grouping(s.Int("gr
 func windowOf(window, budget int) int { return max(1, min(window, budget/2)) }
 
 // largest is the element-wise maximum of two observations of the same heads of a layer.
-func largest(c *model.Cache, layer int, a, b *kernels.Tensor) *kernels.Tensor {
+func largest(c *kvcache.Cache, layer int, a, b *kernels.Tensor) *kernels.Tensor {
 	out := copied(c, layer, a)
 	c.On(layer).Selector().MaxScores(out, b)
 	return out

@@ -5,6 +5,7 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -54,7 +55,7 @@ type camState struct {
 	draws        [][]*rand.Rand // for what goes, [layer][kvHead]
 }
 
-func (s *camState) step(o *model.Observation) (*kernels.Selection, error) {
+func (s *camState) step(o *runner.Observation) (*kernels.Selection, error) {
 	sums := s.Add(o)
 	n := o.Cache.Entries(o.Layer, 0)
 	if n <= s.sink+s.recent {

@@ -6,6 +6,8 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -63,7 +65,7 @@ func (m d2o) Plan(p Prompt) Plan {
 	plan.Sink, plan.Recent = m.ends(p.Budget)
 	plan.Pooling = Pooling{m.kernel, plan.Recent}
 	plan.CrossLayer = &CrossLayer{
-		Statistics: func(o *model.Observation) []float64 { return m.variances(p, o) },
+		Statistics: func(o *runner.Observation) []float64 { return m.variances(p, o) },
 		Budgets: func(variances [][]float64) []int {
 			if p.fits() {
 				return slices.Repeat([]int{p.Budget}, len(variances))
@@ -89,7 +91,7 @@ func (m d2o) ends(budget int) (sink, recent int) {
 
 // variances are, by query head, those of the attention summed over the rows of the prompt
 // (eq. 4, 20), in a conversation of the turn's prompt. A prompt within the budget needs none.
-func (m d2o) variances(p Prompt, o *model.Observation) []float64 {
+func (m d2o) variances(p Prompt, o *runner.Observation) []float64 {
 	if p.fits() {
 		return nil
 	}
@@ -214,7 +216,7 @@ func layerVariance(heads []float64, spread bool) float64 {
 
 // merge is a Plan's Merge. There are thresholds for keys and for values where the two are
 // merged apart, and none where nothing is merged.
-func (m d2o) merge(c *model.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor) {
+func (m d2o) merge(c *kvcache.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor) {
 	pairs := c.View(layer)
 	switch {
 	case m.drops:
@@ -261,7 +263,7 @@ type d2oState struct {
 	thresholds []*kernels.Tensor // by layer, of merge; NaN before the first eviction
 }
 
-func (s *d2oState) step(o *model.Observation) (*kernels.Selection, error) {
+func (s *d2oState) step(o *runner.Observation) (*kernels.Selection, error) {
 	sums, budget := s.Add(o), s.budgets[o.Layer]
 	if sums.Most() <= budget {
 		return nil, nil
@@ -274,7 +276,7 @@ func (s *d2oState) step(o *model.Observation) (*kernels.Selection, error) {
 }
 
 // mergeStep merges what a step evicts.
-func (m d2o) mergeStep(c *model.Cache, layer int, keep *kernels.Selection, thresholds *kernels.Tensor) {
+func (m d2o) mergeStep(c *kvcache.Cache, layer int, keep *kernels.Selection, thresholds *kernels.Tensor) {
 	pairs := c.View(layer)
 	switch {
 	case m.drops:

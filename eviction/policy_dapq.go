@@ -7,6 +7,7 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 	"glimpse/model/tokenizer"
 )
 
@@ -51,8 +52,8 @@ func (m dapq) Plan(p Prompt) Plan {
 		rows = model.ShiftedTokens{TokenRows: tokens, By: m.offset}
 	}
 	return Plan{
-		Capture: model.Capture{Probes: []model.QueryRows{rows}},
-		Score: func(s *Scores, o *model.Observation) {
+		Capture: runner.Capture{Probes: []model.QueryRows{rows}},
+		Score: func(s *Scores, o *runner.Observation) {
 			s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0], Group: m.group, Kernel: m.kernel})
 		},
 	}

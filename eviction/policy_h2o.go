@@ -3,6 +3,7 @@ package eviction
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -29,7 +30,7 @@ func (m h2o) Plan(p Prompt) Plan {
 	recent := int(m.share * float64(p.Budget))
 	ranks := Pooling{m.kernel, recent}
 	if m.window > 0 {
-		return Plan{Capture: model.Capture{Windows: []int{m.window}}, Recent: recent, Pooling: ranks, Score: func(s *Scores, o *model.Observation) {
+		return Plan{Capture: runner.Capture{Windows: []int{m.window}}, Recent: recent, Pooling: ranks, Score: func(s *Scores, o *runner.Observation) {
 			accumulate(s, o.Windows[0], min(m.window, len(p.Tokens)))
 		}}
 	}
@@ -44,7 +45,7 @@ func (m h2o) Plan(p Prompt) Plan {
 			return ranks.Of(now).Select(now.Uniform(p.Budget), 0, recent)
 		}
 		d := sums.Decoding()
-		d.Step = func(o *model.Observation) (*kernels.Selection, error) {
+		d.Step = func(o *runner.Observation) (*kernels.Selection, error) {
 			keep := choose(sums.Add(o))
 			if keep != nil {
 				sums.Retain(o.Layer, keep)

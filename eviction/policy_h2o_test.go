@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"glimpse/eviction"
-	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -50,7 +50,7 @@ func TestH2ODecoding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, _, err := s.Generate(background, model.GenerateOptions{MaxNew: 80, IgnoreEnd: true})
+		response, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: 80, IgnoreEnd: true})
 		if err != nil {
 			t.Fatal(err)
 		}

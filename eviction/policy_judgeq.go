@@ -3,6 +3,7 @@ package eviction
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -30,11 +31,11 @@ func newLearned(s Settings, a model.Adapter) learned {
 
 func (m learned) Plan(Prompt) Plan {
 	return Plan{
-		Capture: model.Capture{Probes: []model.QueryRows{m.adapter}},
-		Score:   func(s *Scores, o *model.Observation) { s.Observe(m.term(o)) },
+		Capture: runner.Capture{Probes: []model.QueryRows{m.adapter}},
+		Score:   func(s *Scores, o *runner.Observation) { s.Observe(m.term(o)) },
 	}
 }
 
-func (m learned) term(o *model.Observation) kernels.ScoreTerm {
+func (m learned) term(o *runner.Observation) kernels.ScoreTerm {
 	return kernels.ScoreTerm{LogScore: o.Probes[0], Group: m.group, Kernel: m.kernel}
 }

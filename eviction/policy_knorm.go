@@ -1,6 +1,9 @@
 package eviction
 
-import "glimpse/model"
+import (
+	"glimpse/model"
+	"glimpse/model/runner"
+)
 
 func init() {
 	Policies.Add("knorm", Policy{
@@ -17,7 +20,7 @@ type knorm struct{}
 
 // Plan scores by 1/(1 + ‖k‖₂), which falls with the norm and is never negative.
 func (knorm) Plan(Prompt) Plan {
-	return Plan{Score: func(s *Scores, o *model.Observation) {
+	return Plan{Score: func(s *Scores, o *runner.Observation) {
 		s.Values = s.Alloc()
 		s.Ops.KeyScores(s.Values, o.Cache.View(o.Layer))
 	}}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -37,7 +38,7 @@ type lacache struct {
 
 // Plan scores by 1 what is kept and by 0 the rest.
 func (m lacache) Plan(p Prompt) Plan {
-	return Plan{Score: func(s *Scores, o *model.Observation) {
+	return Plan{Score: func(s *Scores, o *runner.Observation) {
 		s.FromHost(func(dst [][]float32) {
 			var held []int32
 			for h, d := range dst {

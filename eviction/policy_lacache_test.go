@@ -10,6 +10,7 @@ import (
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -135,7 +136,7 @@ func thinLadder(c *naiveCase, l int) []bool {
 func ladderScores(t *testing.T, p *eviction.Configured, prompt eviction.Prompt, layer, n int) []float32 {
 	t.Helper()
 	s := cpuScores(t, n)
-	p.Method.Plan(prompt).Score(s, &model.Observation{Layer: layer})
+	p.Method.Plan(prompt).Score(s, &runner.Observation{Layer: layer})
 	return s.Rows()[0]
 }
 

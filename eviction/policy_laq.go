@@ -3,6 +3,7 @@ package eviction
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -34,7 +35,7 @@ func (m laq) Plan(p Prompt) Plan {
 	plan.Drafted = m.lookahead
 	if p.Drafted > 0 {
 		plan.Recent = 0
-		plan.Score = func(s *Scores, o *model.Observation) {
+		plan.Score = func(s *Scores, o *runner.Observation) {
 			s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0], Group: m.group, Kernel: m.kernel})
 		}
 	}

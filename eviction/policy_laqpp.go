@@ -3,6 +3,7 @@ package eviction
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -31,7 +32,7 @@ func (m laqPlus) Plan(p Prompt) Plan {
 	plan.Capture.Windows = append(plan.Capture.Windows, kept)
 	if p.Drafted > 0 {
 		plan.Recent = kept
-		plan.Score = func(s *Scores, o *model.Observation) {
+		plan.Score = func(s *Scores, o *runner.Observation) {
 			rows := copied(o.Cache, o.Layer, o.Probes[0])
 			s.Ops.MergeRows(rows, o.Windows[1], p.Drafted, min(kept, len(p.Tokens)))
 			s.Observe(kernels.ScoreTerm{LogScore: rows, Group: m.group, Kernel: m.kernel, Tail: kept})

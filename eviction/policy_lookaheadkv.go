@@ -3,6 +3,7 @@ package eviction
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -34,6 +35,6 @@ type suffixed struct {
 func (m suffixed) Plan(p Prompt) Plan {
 	plan := m.suffix.Plan(p)
 	plan.Capture = m.rows.Plan(p).Capture.Merge(plan.Capture)
-	plan.Score = func(s *Scores, o *model.Observation) { s.Observe(m.rows.term(o), m.suffix.term(p, o)) }
+	plan.Score = func(s *Scores, o *runner.Observation) { s.Observe(m.rows.term(o), m.suffix.term(p, o)) }
 	return plan
 }

@@ -3,6 +3,7 @@ package eviction
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -30,7 +31,7 @@ func (oracle) Plan(p Prompt) Plan {
 		}
 	}
 	return Plan{
-		NeedsResponse: true, Capture: model.Capture{Probes: []model.QueryRows{rows}},
-		Score: func(s *Scores, o *model.Observation) { s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0]}) },
+		NeedsResponse: true, Capture: runner.Capture{Probes: []model.QueryRows{rows}},
+		Score: func(s *Scores, o *runner.Observation) { s.Observe(kernels.ScoreTerm{LogScore: o.Probes[0]}) },
 	}
 }

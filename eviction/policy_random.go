@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -17,7 +18,7 @@ func init() {
 type random struct{ seed uint64 }
 
 func (m random) Plan(Prompt) Plan {
-	return Plan{Score: func(s *Scores, o *model.Observation) {
+	return Plan{Score: func(s *Scores, o *runner.Observation) {
 		s.FromHost(func(dst [][]float32) {
 			for h, d := range dst {
 				rng := rand.New(rand.NewPCG(m.seed, uint64(o.Layer)<<32|uint64(h)))

@@ -5,6 +5,7 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -37,9 +38,9 @@ type roco struct {
 func (m roco) Plan(p Prompt) Plan {
 	sink, recent := m.ends(p.Budget)
 	return Plan{
-		Capture: model.Capture{AllRows: true, Squares: true}, Sink: sink, Recent: recent,
+		Capture: runner.Capture{AllRows: true, Squares: true}, Sink: sink, Recent: recent,
 		Pooling: Pooling{m.kernel, recent}, // of the means and of the deviations
-		Score: func(s *Scores, o *model.Observation) {
+		Score: func(s *Scores, o *runner.Observation) {
 			s.Values, s.Spread = s.Alloc(), s.Alloc()
 			s.Ops.ScoreMoments(s.Values, s.Spread, s.Entries, o.AllRows, o.Squares, passRows(p, o))
 		},
@@ -83,7 +84,7 @@ func (m roco) decode(s *Session) *Decoding {
 		ops.StartMoments(x.moments, scores.Values, scores.Spread, s.kept[l], seen)
 		st.layers = append(st.layers, x)
 	}
-	return &Decoding{Capture: model.Capture{Windows: []int{1}}, Step: st.step, Carry: st.carry}
+	return &Decoding{Capture: runner.Capture{Windows: []int{1}}, Step: st.step, Carry: st.carry}
 }
 
 // rowsSince is how many of the rows below position known have seen an entry.
@@ -115,7 +116,7 @@ type rocoLayer struct {
 	entries []int           // that have some
 }
 
-func (s *rocoState) step(o *model.Observation) (*kernels.Selection, error) {
+func (s *rocoState) step(o *runner.Observation) (*kernels.Selection, error) {
 	x, entries := &s.layers[o.Layer], entriesOf(o)
 	most, on := slices.Max(entries), x.on
 	ops := on.now.Ops
@@ -145,14 +146,14 @@ func (s *rocoState) step(o *model.Observation) (*kernels.Selection, error) {
 }
 
 // carry makes moments of both turns' rows together.
-func (s *rocoState) carry(p Prompt, o *model.Observation, scores *Scores) {
+func (s *rocoState) carry(p Prompt, o *runner.Observation, scores *Scores) {
 	x := s.layers[o.Layer]
 	x.on.now.Ops.CarryMoments(scores.Values, scores.Spread, scores.Entries, x.moments, x.entries, passRows(p, o))
 }
 
 // passRows describes the prompt's rows, with positions only where a window
 // needs them.
-func passRows(p Prompt, o *model.Observation) kernels.PassRows {
+func passRows(p Prompt, o *runner.Observation) kernels.PassRows {
 	r := kernels.PassRows{Count: len(p.Tokens), Next: int(o.Cache.Next()), Window: p.Config.Window(o.Layer)}
 	if r.Window > 0 {
 		for h := range o.Cache.KVHeads() {

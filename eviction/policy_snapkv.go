@@ -3,6 +3,7 @@ package eviction
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -43,13 +44,13 @@ type snapkv struct {
 func (m snapkv) Plan(p Prompt) Plan {
 	window := windowOf(m.window, p.Budget)
 	return Plan{
-		Capture: model.Capture{Windows: []int{window}}, Recent: window,
-		Score: func(s *Scores, o *model.Observation) { s.Observe(m.term(p, o)) },
+		Capture: runner.Capture{Windows: []int{window}}, Recent: window,
+		Score: func(s *Scores, o *runner.Observation) { s.Observe(m.term(p, o)) },
 	}
 }
 
 // term must not leak the window's own scores into what is before it.
-func (m snapkv) term(p Prompt, o *model.Observation) kernels.ScoreTerm {
+func (m snapkv) term(p Prompt, o *runner.Observation) kernels.ScoreTerm {
 	return m.termOf(o.Windows[0], p)
 }
 

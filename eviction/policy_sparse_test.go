@@ -8,8 +8,8 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/internal/compare"
-	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -440,7 +440,7 @@ func TestSparseStepsSeeThemselves(t *testing.T) {
 			}
 			s := prefill(t, m, policy(t, m, name, set...), modeltest.Tokens(m, 4, 200), budget)
 			steps := 0
-			eviction.SparseSteps(s, func(step *model.SparseStep, _ int64) {
+			eviction.SparseSteps(s, func(step *runner.SparseStep, _ int64) {
 				steps++
 				for h, idx := range step.Entries {
 					n := s.Cache.Entries(step.Layer, h)
@@ -478,7 +478,7 @@ func TestHSADimensionsStay(t *testing.T) {
 	}
 	// c = 460/60 = 7.667, r = 0.37630, c^(1−r) = 3.5618: pages of 2, 32 · 2/3.5618 = 17.97 dimensions
 	const page, dims = 2, 17
-	eviction.SparseSteps(s, func(step *model.SparseStep, read int64) {
+	eviction.SparseSteps(s, func(step *runner.SparseStep, read int64) {
 		pages := (s.Cache.Entries(step.Layer, 0) + page - 1) / page
 		if want := int64(m.Config.KVHeads * pages * dims * 4); read != want {
 			t.Errorf("layer %d with %d entries: %d bytes to choose, want %d: %d dimensions of %d pages", step.Layer, s.Cache.Entries(step.Layer, 0), read, want, dims, pages)

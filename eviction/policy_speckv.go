@@ -3,6 +3,7 @@ package eviction
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -30,11 +31,11 @@ type speckv struct {
 func (m speckv) Plan(p Prompt) Plan {
 	plan := m.snapkv.Plan(p)
 	plan.Draft = &Draft{m.draft, m.tokens}
-	plan.Capture = model.Capture{PeakWindows: plan.Capture.Windows}
+	plan.Capture = runner.Capture{PeakWindows: plan.Capture.Windows}
 	if len(p.Draft) > 0 { // an answer that ends at once leaves the window alone
 		plan.Capture.PeakProbes = []model.QueryRows{model.TokenRows(p.Draft)}
 	}
-	plan.Score = func(s *Scores, o *model.Observation) {
+	plan.Score = func(s *Scores, o *runner.Observation) {
 		scores := o.PeakWindows[0]
 		if len(o.PeakProbes) > 0 {
 			scores = largest(o.Cache, o.Layer, scores, o.PeakProbes[0])

@@ -3,6 +3,7 @@ package eviction
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -34,8 +35,8 @@ func (m streaming) Plan(p Prompt) Plan {
 }
 
 // streamStep keeps the first and the last entries of every head but those that are whole.
-func streamStep(sink, recent int, whole func(layer, head int) bool) func(o *model.Observation) (*kernels.Selection, error) {
-	return func(o *model.Observation) (*kernels.Selection, error) {
+func streamStep(sink, recent int, whole func(layer, head int) bool) func(o *runner.Observation) (*kernels.Selection, error) {
+	return func(o *runner.Observation) (*kernels.Selection, error) {
 		keep, evicts := make([][]int32, o.Cache.KVHeads()), false
 		for h := range keep {
 			n := o.Cache.Entries(o.Layer, h)

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"glimpse/eviction"
-	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -26,7 +26,7 @@ func TestStreamingDecoding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = s.Generate(background, model.GenerateOptions{MaxNew: 40, IgnoreEnd: true, AfterStep: func() error {
+		_, _, err = s.Generate(background, runner.GenerateOptions{MaxNew: 40, IgnoreEnd: true, AfterStep: func() error {
 			end := s.Cache.Next()
 			var want []int32
 			sink := min(4, c.budget)

@@ -3,6 +3,7 @@ package eviction
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -20,12 +21,12 @@ type tova struct{ kernel int }
 
 func (m tova) Plan(p Prompt) Plan {
 	return Plan{
-		Capture: model.Capture{Windows: []int{1}}, Score: m.score,
+		Capture: runner.Capture{Windows: []int{1}}, Score: m.score,
 		Decode: func(s *Session) *Decoding {
 			ops, kvHeads := s.Cache.On(0).Selector(), s.Cache.KVHeads() // of all layers at once, on one device
 			return &Decoding{
-				Capture: model.Capture{Windows: []int{1}},
-				Step: func(o *model.Observation) (*kernels.Selection, error) {
+				Capture: runner.Capture{Windows: []int{1}},
+				Step: func(o *runner.Observation) (*kernels.Selection, error) {
 					if o.Cache.Entries(o.Layer, 0) <= p.Budget {
 						return nil, nil
 					}
@@ -50,7 +51,7 @@ func (m tova) Plan(p Prompt) Plan {
 
 // score is the logarithm of the mean over all heads of the last row's attention, of
 // which float32 has only zeros for much of a sharp head's entries.
-func (m tova) score(s *Scores, o *model.Observation) {
+func (m tova) score(s *Scores, o *runner.Observation) {
 	s.Values = s.Alloc()
 	term := kernels.ScoreTerm{LogScore: o.Windows[0], Group: kernels.GroupLogMean, Kernel: m.kernel}
 	s.Ops.Scores(s.Values, s.Entries, []kernels.ScoreTerm{term}, true)

@@ -9,11 +9,13 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // Runtime runs one model with evicted caches, on one goroutine.
 type Runtime struct {
-	Runner *model.Runner
+	Runner *runner.Runner
 	// MaxNew is the most tokens that responses will have, which the split of a budget
 	// between two stages may depend on; 0: unknown. It also bounds what a policy is
 	// told of the response where the caller does not know it.
@@ -23,12 +25,12 @@ type Runtime struct {
 }
 
 // NewRuntime returns a runtime with scratch memory of its own.
-func NewRuntime(m *model.Model) *Runtime { return &Runtime{Runner: m.NewRunner()} }
+func NewRuntime(m *model.Model) *Runtime { return &Runtime{Runner: runner.New(m)} }
 
 // Release lets go of the scratch memory of the passes so far.
 func (rt *Runtime) Release() {
 	before := rt.Runner
-	rt.Runner = before.Model.NewRunner()
+	rt.Runner = runner.New(before.Model)
 	rt.Runner.OnPrefill = before.OnPrefill
 }
 
@@ -41,7 +43,7 @@ type request struct {
 	windows []int // positions of its windows in the merged capture
 	probes  []int
 
-	carry func(p Prompt, o *model.Observation, s *Scores) // of the turns before, or nil
+	carry func(p Prompt, o *runner.Observation, s *Scores) // of the turns before, or nil
 
 	watched finite
 
@@ -74,8 +76,8 @@ func (r *request) know(more func(p *Prompt)) {
 
 // merge makes one capture that serves all requests; equal windows and probes are
 // run once.
-func merge(requests []*request) model.Capture {
-	var all model.Capture
+func merge(requests []*request) runner.Capture {
+	var all runner.Capture
 	for _, r := range requests {
 		if r.idle() {
 			continue
@@ -129,7 +131,7 @@ func sameProbe(a, b model.QueryRows) bool {
 func (r *request) idle() bool { return r.prompt.fits() && r.plan.Decode == nil }
 
 // observe scores and selects one layer; nil where its budget waits for the others.
-func (r *request) observe(o *model.Observation) *kernels.Selection {
+func (r *request) observe(o *runner.Observation) *kernels.Selection {
 	if r.idle() {
 		keep := make([][]int32, o.Cache.KVHeads())
 		for h := range keep {
@@ -207,8 +209,8 @@ func (rt *Runtime) mostResponse(tokens int) int {
 // ownResponse is the model's greedy response with the full cache.
 func (rt *Runtime) ownResponse(ctx context.Context, tokens []int32) ([]int32, error) {
 	m := rt.Runner.Model
-	cache := m.NewCache()
-	logits, err := rt.Runner.Forward(ctx, cache, tokens, model.PrefillOptions{})
+	cache := kvcache.New(m)
+	logits, err := rt.Runner.Forward(ctx, cache, tokens, runner.PrefillOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -218,24 +220,24 @@ func (rt *Runtime) ownResponse(ctx context.Context, tokens []int32) ([]int32, er
 // speculate lets the draft model answer the prompt, with its full cache, whose
 // bytes it also returns.
 func (rt *Runtime) speculate(ctx context.Context, d *Draft, tokens []int32) (draft []int32, bytes int64, err error) {
-	m, runner := d.Model, rt.Runner
+	m, r := d.Model, rt.Runner
 	if m == nil {
 		m = rt.Runner.Model
 	} else if counter := rt.Runner.Model.Counter(); counter != nil && !m.Counts() {
 		counted, own := m.Counted()
 		weights := own.Live()
 		defer func() { counter.Alloc(kernels.BF16, int(own.Peak()-weights)/2) }() // for a moment, beside what there is
-		m, runner = counted, counted.NewRunner()
+		m, r = counted, runner.New(counted)
 	} else {
-		runner = m.NewRunner()
+		r = runner.New(m)
 	}
-	cache := m.NewCache()
-	logits, err := runner.Forward(ctx, cache, tokens, model.PrefillOptions{})
+	cache := kvcache.New(m)
+	logits, err := r.Forward(ctx, cache, tokens, runner.PrefillOptions{})
 	if err != nil {
 		return nil, 0, fmt.Errorf("draft by %s: %w", m.Name, err)
 	}
 	room := m.Config.MaxPositions - len(tokens) + 1 // the last token is not run
-	draft, _, err = runner.Continue(ctx, cache, logits, model.GenerateOptions{MaxNew: min(d.Tokens, room)})
+	draft, _, err = r.Continue(ctx, cache, logits, runner.GenerateOptions{MaxNew: min(d.Tokens, room)})
 	if err != nil {
 		return nil, 0, fmt.Errorf("draft by %s: %w", m.Name, err)
 	}
@@ -248,7 +250,7 @@ func (rt *Runtime) speculate(ctx context.Context, d *Draft, tokens []int32) (dra
 
 // draft decodes on the cache as evicted so far and selects again from the full
 // one. It returns the bytes of the evicted cache, which it held besides.
-func (rt *Runtime) draft(ctx context.Context, r *request, full *model.Cache, logits *model.Logits) (_ int64, err error) {
+func (rt *Runtime) draft(ctx context.Context, r *request, full *kvcache.Cache, logits *runner.Logits) (_ int64, err error) {
 	defer kernels.CatchDevice(&err)
 	m := rt.Runner.Model
 	evicted, err := full.Retained(indicesOf(r.kept))
@@ -258,7 +260,7 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *model.Cache, log
 	c := &m.Config
 	rows := min(r.plan.Drafted, c.MaxPositions-r.prompt.From-len(r.prompt.Tokens))
 	if rows < 1 {
-		return 0, fmt.Errorf("draft of %d tokens after %d: %w", r.plan.Drafted, full.Next(), model.ErrContext)
+		return 0, fmt.Errorf("draft of %d tokens after %d: %w", r.plan.Drafted, full.Next(), kvcache.ErrContext)
 	}
 	queries, keys := make([]*kernels.Tensor, c.Layers), make([]*kernels.Tensor, c.Layers)
 	for l := range queries {
@@ -269,16 +271,16 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *model.Cache, log
 	drafted := 0
 	// One more token than rows: the last one is not run, and an end token only where it
 	// is the first, since there must be a row.
-	_, _, err = rt.Runner.Continue(ctx, evicted, logits, model.GenerateOptions{
+	_, _, err = rt.Runner.Continue(ctx, evicted, logits, runner.GenerateOptions{
 		MaxNew: rows + 1, IgnoreEnd: true,
 		OnToken: func(id int32) error {
 			if drafted > 0 && slices.Contains(c.EOS, id) {
-				return model.ErrStop
+				return runner.ErrStop
 			}
 			return nil
 		},
-		Capture: model.Capture{Queries: true},
-		Observe: func(o *model.Observation) error {
+		Capture: runner.Capture{Queries: true},
+		Observe: func(o *runner.Observation) error {
 			b := o.Cache.On(o.Layer)
 			b.Copy(queries[o.Layer].Rows(drafted, drafted+1), o.Queries)
 			b.Copy(keys[o.Layer].Rows(drafted, drafted+1), o.Keys)
@@ -292,7 +294,7 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *model.Cache, log
 	r.know(func(p *Prompt) { p.Drafted = drafted })
 	for l := range c.Layers {
 		scores := rt.Runner.ObserveQueries(full, l, queries[l].Rows(0, drafted), keys[l].Rows(0, drafted))
-		o := &model.Observation{Layer: l, Cache: full, Windows: r.seen[l], Probes: []*kernels.Tensor{scores}}
+		o := &runner.Observation{Layer: l, Cache: full, Windows: r.seen[l], Probes: []*kernels.Tensor{scores}}
 		drafted := NewScores(o)
 		r.plan.Score(drafted, o)
 		r.watched.scores(l, drafted)
@@ -316,7 +318,7 @@ type Choice struct {
 // full cache, which most sessions never do.
 type Study struct {
 	Prompt   Prompt
-	Cache    *model.Cache // full
+	Cache    *kvcache.Cache // full
 	Logits   []float32
 	Response []int32 // the model's own, with the full cache
 	Choices  []*Choice
@@ -324,7 +326,7 @@ type Study struct {
 	FullBytes int64
 	// PrefillTime is what the one pass over the prompt took, with all that is observed in it.
 	PrefillTime time.Duration
-	logits      *model.Logits
+	logits      *runner.Logits
 	runtime     *Runtime
 }
 
@@ -333,12 +335,12 @@ type Study struct {
 // which policies get that need it. The choices are policy by policy, budgets in the given order.
 // The selections are those that Prefill makes.
 func (rt *Runtime) Study(ctx context.Context, policies []*Configured, tokens []int32, budgets []int, maxResponse int) (*Study, error) {
-	return rt.StudyGenerate(ctx, policies, tokens, budgets, model.GenerateOptions{MaxNew: maxResponse})
+	return rt.StudyGenerate(ctx, policies, tokens, budgets, runner.GenerateOptions{MaxNew: maxResponse})
 }
 
 // StudyGenerate is Study with the settings of the response; it is no longer than leaves
 // room in the model's context.
-func (rt *Runtime) StudyGenerate(ctx context.Context, policies []*Configured, tokens []int32, budgets []int, opt model.GenerateOptions) (*Study, error) {
+func (rt *Runtime) StudyGenerate(ctx context.Context, policies []*Configured, tokens []int32, budgets []int, opt runner.GenerateOptions) (*Study, error) {
 	opt.MaxNew = min(opt.MaxNew, rt.Runner.Model.Config.MaxPositions-len(tokens)+1) // the last token is not run
 	return rt.study(ctx, policies, tokens, budgets, func(s *Study) ([]int32, error) {
 		if opt.Prompt == nil {
@@ -362,7 +364,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 	m := rt.Runner.Model
 	s := &Study{
 		Prompt: Prompt{Tokens: tokens, Entries: len(tokens), MaxNew: rt.MaxNew, Config: &m.Config, Tokenizer: m.Tokenizer},
-		Cache:  m.NewCache(), runtime: rt,
+		Cache:  kvcache.New(m), runtime: rt,
 	}
 	var before, after []*request // observed during the prefill, with the response
 	type drafted struct {
@@ -400,8 +402,8 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 			}
 		}
 	}
-	observe := func(requests []*request) model.Observer {
-		return func(o *model.Observation) error {
+	observe := func(requests []*request) runner.Observer {
+		return func(o *runner.Observation) error {
 			for _, r := range requests {
 				r.observe(o)
 			}
@@ -409,7 +411,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 		}
 	}
 	start := time.Now()
-	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, model.PrefillOptions{Capture: merge(before), Observe: observe(before), Pipelined: true})
+	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, runner.PrefillOptions{Capture: merge(before), Observe: observe(before), Pipelined: true})
 	if err != nil {
 		return nil, err
 	}
@@ -435,7 +437,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 		}
 		if len(capture.Probes) == 0 { // every prompt fits its budget
 			for l := range m.Config.Layers {
-				if err := observe(after)(&model.Observation{Layer: l, Cache: s.Cache}); err != nil {
+				if err := observe(after)(&runner.Observation{Layer: l, Cache: s.Cache}); err != nil {
 					return nil, err
 				}
 			}

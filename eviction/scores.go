@@ -4,7 +4,8 @@ import (
 	"slices"
 
 	"glimpse/kernels"
-	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // Scores are numbers per KV head and entry of a layer, in the memory of the backend that has
@@ -27,7 +28,7 @@ type Scores struct {
 }
 
 // NewScores are scores for the entries of an observed layer, which have no values yet.
-func NewScores(o *model.Observation) *Scores {
+func NewScores(o *runner.Observation) *Scores {
 	return &Scores{Entries: entriesOf(o), Ops: o.Cache.On(o.Layer).Selector()}
 }
 
@@ -83,7 +84,7 @@ func (s *Scores) Most() int { return slices.Max(s.Entries) }
 // Uniform are equal budgets of all heads.
 func (s *Scores) Uniform(budget int) []int { return slices.Repeat([]int{budget}, len(s.Entries)) }
 
-func entriesOf(o *model.Observation) []int {
+func entriesOf(o *runner.Observation) []int {
 	entries := make([]int, o.Cache.KVHeads())
 	for h := range entries {
 		entries[h] = o.Cache.Entries(o.Layer, h)
@@ -108,7 +109,7 @@ func indicesOf(kept []*kernels.Selection) (out [][][]int32) {
 }
 
 // copied is an observation of a layer that outlives it.
-func copied(c *model.Cache, layer int, t *kernels.Tensor) *kernels.Tensor {
+func copied(c *kvcache.Cache, layer int, t *kernels.Tensor) *kernels.Tensor {
 	ops := c.On(layer).Selector()
 	out := ops.Alloc(t.DType, t.Shape...)
 	ops.Copy(out, t)

@@ -9,6 +9,8 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // Session is a conversation with an evicted cache: after a turn's prompt has run
@@ -16,7 +18,7 @@ import (
 // whose prompt is appended to what the policy kept.
 type Session struct {
 	Prompt Prompt // of the last turn
-	Cache  *model.Cache
+	Cache  *kvcache.Cache
 	// Budget is what the next turns keep. A share is of the whole conversation up to the
 	// end of a turn's prompt, evicted or not, so that it grows from turn to turn.
 	Budget Budget
@@ -40,7 +42,7 @@ type Session struct {
 	turns   int
 	ready   bool // a prompt has run and was not answered
 
-	logits     *model.Logits
+	logits     *runner.Logits
 	kept       []*kernels.Selection
 	scores     []*Scores
 	budgets    []int             // of every layer, where they differ
@@ -83,7 +85,7 @@ func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error
 	}
 	return &Session{
 		Prompt:  Prompt{Config: &m.Config, Tokenizer: m.Tokenizer},
-		Cache:   m.NewCache(),
+		Cache:   kvcache.New(m),
 		Budget:  budget,
 		runtime: rt, policy: named,
 	}, nil
@@ -141,7 +143,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 		r.carry = s.decode.Carry
 	}
 	whole := r.plan.whole(r.prompt.Entries, r.prompt.Budget)
-	opt := model.PrefillOptions{Capture: merge([]*request{r}), Pipelined: whole, Observe: func(o *model.Observation) error {
+	opt := runner.PrefillOptions{Capture: merge([]*request{r}), Pipelined: whole, Observe: func(o *runner.Observation) error {
 		keep := r.observe(o)
 		s.FullBytes += s.Cache.LayerBytes(o.Layer)
 		if whole {
@@ -206,11 +208,11 @@ func (s *Session) Rewind(tokens []int32) (kept int, err error) {
 	if kept > 0 {
 		return kept, s.Cache.Truncate(int32(kept))
 	}
-	s.Cache, s.decode, s.sparse, s.Pool, s.turns = s.runtime.Runner.Model.NewCache(), nil, nil, nil, 0
+	s.Cache, s.decode, s.sparse, s.Pool, s.turns = kvcache.New(s.runtime.Runner.Model), nil, nil, nil, 0
 	return 0, nil
 }
 
-// TurnInUnits is Turn that calls pause between units (see [model.Runner]), and ends with its error.
+// TurnInUnits is Turn that calls pause between units (see [runner.Runner]), and ends with its error.
 // Meanwhile answers of other sessions may be decoded in a [Batch]; no other prompt of the
 // runtime may run. maxNew is the most tokens of the response, as of Runtime.MaxNew.
 func (s *Session) TurnInUnits(ctx context.Context, tokens, response []int32, maxNew int, pause func() error) error {

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"glimpse/kernels"
-	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // perQueryHead is the choice of perOption that is not the default.
@@ -31,7 +31,7 @@ func (snapPerHead) share(p Prompt) Prompt {
 func (m snapPerHead) Plan(p Prompt) Plan {
 	plan := m.snapkv.Plan(m.share(p))
 	plan.Layers = denseBudgets(p, p.Budget, m.dense)
-	plan.Score = func(s *Scores, o *model.Observation) {
+	plan.Score = func(s *Scores, o *runner.Observation) {
 		term := m.term(m.share(p), o)
 		s.Observe(term)
 		s.Spread = s.Ops.Alloc(kernels.F32, p.Config.Heads, s.Most())
@@ -102,7 +102,7 @@ type headChoice struct {
 	base   [][]int     // likewise
 }
 
-func (st *headChoice) Select(s *model.SparseStep) (estimation int64, err error) {
+func (st *headChoice) Select(s *runner.SparseStep) (estimation int64, err error) {
 	if st.chosen == nil {
 		return 0, nil
 	}

@@ -4,7 +4,8 @@ import (
 	"slices"
 
 	"glimpse/kernels"
-	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // floatBytes is the size of the numbers that bounds hold.
@@ -117,7 +118,7 @@ func newSparsePagesBy(ops func(layer int) kernels.Selector, s *Session, e Estima
 }
 
 // index takes in the keys that a layer holds, so that a step has only its own to add.
-func (st *SparsePages) index(c *model.Cache, l int) {
+func (st *SparsePages) index(c *kvcache.Cache, l int) {
 	heads := st.layers[l]
 	pages, from := &kernels.PageHeads{Heads: make([]kernels.PageHead, len(heads))}, make([]int, len(heads))
 	if st.pools != nil {
@@ -189,7 +190,7 @@ func grownTo(capacity, n int) int {
 }
 
 // reserve makes room for the bounds of so many entries more.
-func (st *SparsePages) reserve(c *model.Cache, entries int) {
+func (st *SparsePages) reserve(c *kvcache.Cache, entries int) {
 	for l := range st.layers {
 		for h := range st.layers[l] {
 			if x := &st.layers[l][h]; st.bounds > 0 {
@@ -243,7 +244,7 @@ func (st *SparsePages) devices() []*pageScratch { return slices.Compact(slices.C
 // Recordable implements SparseState.
 func (st *SparsePages) Recordable() bool { return st.ownMemory }
 
-func (st *SparsePages) Select(s *model.SparseStep) (int64, error) {
+func (st *SparsePages) Select(s *runner.SparseStep) (int64, error) {
 	if s.Layer == 0 {
 		st.steps++
 	}
@@ -383,7 +384,7 @@ func (st *SparsePages) Estimated() []int64 {
 }
 
 // attention scores entries by the step's attention with nothing left out.
-func (st *SparsePages) attention(d kernels.Selector, s *model.SparseStep, pages *kernels.PageHeads) {
+func (st *SparsePages) attention(d kernels.Selector, s *runner.SparseStep, pages *kernels.PageHeads) {
 	entries := make([]int, len(pages.Heads))
 	for h := range entries {
 		entries[h] = s.Cache.Entries(s.Layer, h)
@@ -405,7 +406,7 @@ func (st *SparsePages) attention(d kernels.Selector, s *model.SparseStep, pages 
 }
 
 // keepMeans begins to sum the values of the cache.
-func (st *SparsePages) keepMeans(c *model.Cache) {
+func (st *SparsePages) keepMeans(c *kvcache.Cache) {
 	dim := c.View(0)[0].V.Width()
 	for _, on := range st.on {
 		st.sums = append(st.sums, on.ops.Place(kernels.NewTensor(kernels.F64, c.KVHeads(), dim)))
@@ -414,7 +415,7 @@ func (st *SparsePages) keepMeans(c *model.Cache) {
 
 // share gives the attention that a step's estimate misses to the mean value, in heads
 // that see everything.
-func (st *SparsePages) share(d kernels.Selector, s *model.SparseStep, chosen *kernels.Selection, pages *kernels.PageHeads) {
+func (st *SparsePages) share(d kernels.Selector, s *runner.SparseStep, chosen *kernels.Selection, pages *kernels.PageHeads) {
 	sums, from := st.sums[s.Layer], make([]int, len(pages.Heads))
 	own := &kernels.PageHeads{Heads: slices.Clone(pages.Heads), Pool: pages.Pool, Base: pages.Base}
 	for h := range own.Heads {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // Workload is what a policy has the pass over a prompt do, and the decoding after it, in
@@ -12,7 +13,7 @@ type Workload struct {
 	Tokens, MaxNew int
 	// Capture is what the pass observes and the rows that run beside the prompt; nothing
 	// where the prompt fits the budget.
-	Capture model.Capture
+	Capture runner.Capture
 	// Held [layers] are the entries per KV head, the mean over heads, that are kept of the
 	// prompt.
 	Held []int

@@ -4,8 +4,9 @@ import (
 	"testing"
 
 	"glimpse/eviction"
-	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestWorkload: what a session holds after its prompt and while decoding is what the
@@ -34,7 +35,7 @@ func TestWorkload(t *testing.T) {
 			if got := entriesOf(s.Cache); got > held || got < held*9/10 {
 				t.Errorf("%d entries are held after the prompt, the workload has %d", got, held)
 			}
-			if _, _, err := s.Generate(background, model.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true}); err != nil {
+			if _, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true}); err != nil {
 				t.Fatal(err)
 			}
 			grown := held + (maxNew-1)*m.Config.Layers*m.Config.KVHeads
@@ -58,7 +59,7 @@ func TestWorkload(t *testing.T) {
 }
 
 // entriesOf are the pairs in all layers and heads.
-func entriesOf(c *model.Cache) (n int) {
+func entriesOf(c *kvcache.Cache) (n int) {
 	for l := range c.Layers() {
 		for h := range c.KVHeads() {
 			n += c.Entries(l, h)

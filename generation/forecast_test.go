@@ -11,6 +11,7 @@ import (
 	"glimpse/internal/parallel"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // need is what a response to a prompt of so many tokens needs beside the weights, one at a time.
@@ -21,7 +22,7 @@ func need(t *testing.T, m *model.Model, tokens int, opt generation.Options) int6
 		t.Fatal(err)
 	}
 	counted, _ := m.Counted()
-	f, err := eviction.NewRuntime(counted).Footprint(t.Context(), full, eviction.FootprintOptions{Tokens: tokens, Budget: tokens, MaxNew: opt.MaxNew, Rows: m.GroupRows(opt.Batch)})
+	f, err := eviction.NewRuntime(counted).Footprint(t.Context(), full, eviction.FootprintOptions{Tokens: tokens, Budget: tokens, MaxNew: opt.MaxNew, Rows: runner.GroupRows(m, opt.Batch)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"glimpse/internal/collective"
 	"glimpse/internal/parallel"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // Prompt is what a response is generated for.
@@ -88,15 +89,15 @@ func (o *Options) resolve() error {
 	if o.Ranks == nil {
 		o.Ranks = collective.Alone()
 	}
-	if o.Batch < 0 || o.Batch > model.MaxBatch {
-		return fmt.Errorf("batch: got %d, want 1 to %d", o.Batch, model.MaxBatch)
+	if o.Batch < 0 || o.Batch > runner.MaxBatch {
+		return fmt.Errorf("batch: got %d, want 1 to %d", o.Batch, runner.MaxBatch)
 	}
 	return o.Sampling.Validate()
 }
 
 // groups are how many work side by side, and of how many sequences each.
 func (o *Options) groups(m *model.Model) (groups, size int) {
-	size = m.GroupRows(o.Batch)
+	size = runner.GroupRows(m, o.Batch)
 	return min(parallel.Threads(), (o.Batch+size-1)/size), size
 }
 
@@ -228,7 +229,7 @@ func (g *group) run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			a, err := e.Submit(engine.Request{Session: s, Prompt: p.IDs, Generate: model.GenerateOptions{MaxNew: g.opt.MaxNew, Sampling: g.opt.sampling(p.ID)}})
+			a, err := e.Submit(engine.Request{Session: s, Prompt: p.IDs, Generate: runner.GenerateOptions{MaxNew: g.opt.MaxNew, Sampling: g.opt.sampling(p.ID)}})
 			if err != nil {
 				return fmt.Errorf("prompt %s: %w", p.ID, err)
 			}

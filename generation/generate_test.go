@@ -15,7 +15,9 @@ import (
 	"glimpse/generation"
 	"glimpse/internal/parallel"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // shallow is the built-in model's first layers.
@@ -79,10 +81,10 @@ func TestResponsesDoNotDependOnCompany(t *testing.T) {
 		if temperature > 0 {
 			continue
 		}
-		r := m.NewRunner()
+		r := runner.New(m)
 		for _, p := range want {
-			cache := m.NewCache()
-			logits, err := r.Forward(context.Background(), cache, p.PromptIDs, model.PrefillOptions{})
+			cache := kvcache.New(m)
+			logits, err := r.Forward(context.Background(), cache, p.PromptIDs, runner.PrefillOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +124,7 @@ func TestStops(t *testing.T) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 	long := func() (generation.Prompt, error) { return generation.Prompt{ID: "long", IDs: make([]int32, 5000)}, nil }
-	if err := generation.Pairs(context.Background(), m, long, &sink{}, generation.Options{MaxNew: 4}); !errors.Is(err, model.ErrContext) {
+	if err := generation.Pairs(context.Background(), m, long, &sink{}, generation.Options{MaxNew: 4}); !errors.Is(err, kvcache.ErrContext) {
 		t.Errorf("error %v, want ErrContext", err)
 	}
 }

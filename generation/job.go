@@ -15,6 +15,7 @@ import (
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
 	"glimpse/model/chat"
+	"glimpse/model/runner"
 )
 
 // Job is a generation as a file and flags describe it. Its json tags are the keys of the file.
@@ -145,8 +146,8 @@ func (s *Job) check() (only int, err error) {
 		return 0, fmt.Errorf("generate: --max-new: got %d, want at least 1", s.MaxNew)
 	case s.MaxPrompt < 1:
 		return 0, fmt.Errorf("generate: --max-prompt: got %d, want at least 1", s.MaxPrompt)
-	case s.Batch < 1 || s.Batch > model.MaxBatch:
-		return 0, fmt.Errorf("generate: --batch: got %d, want 1 to %d", s.Batch, model.MaxBatch)
+	case s.Batch < 1 || s.Batch > runner.MaxBatch:
+		return 0, fmt.Errorf("generate: --batch: got %d, want 1 to %d", s.Batch, runner.MaxBatch)
 	case strings.Contains(s.Out, "://") && !objectstore.IsURL(s.Out):
 		return 0, fmt.Errorf("generate: --out: got %q, want a path or s3://BUCKET/NAME", s.Out)
 	case objectstore.IsURL(s.Out) && s.Shards == 0 && s.Shard == "":

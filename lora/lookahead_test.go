@@ -13,7 +13,9 @@ import (
 	"glimpse/internal/compare"
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // trained is an adapter whose every number is random, as after training.
@@ -38,10 +40,10 @@ func trained(t *testing.T, m *model.Model, modules []model.Module) *Lookahead {
 func probeScores(t *testing.T, m *model.Model, a model.QueryRows, prompt []int32) [][]float32 {
 	t.Helper()
 	var out [][]float32
-	r, cache := m.NewRunner(), m.NewCache()
-	_, err := r.Prefill(context.Background(), cache, prompt, model.PrefillOptions{
-		Capture: model.Capture{Probes: []model.QueryRows{a}},
-		Observe: func(o *model.Observation) error { out = append(out, o.Probes[0].Float32s()); return nil },
+	r, cache := runner.New(m), kvcache.New(m)
+	_, err := r.Prefill(context.Background(), cache, prompt, runner.PrefillOptions{
+		Capture: runner.Capture{Probes: []model.QueryRows{a}},
+		Observe: func(o *runner.Observation) error { out = append(out, o.Probes[0].Float32s()); return nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -131,13 +133,13 @@ func TestNewStartsFromTheFrozenModel(t *testing.T) {
 	for l := range want {
 		compare.Close(t, "scores", got[l], want[l], 1e-6)
 	}
-	plain, probed := m.NewCache(), m.NewCache()
-	r := m.NewRunner()
-	if _, err := r.Prefill(context.Background(), plain, prompt, model.PrefillOptions{}); err != nil {
+	plain, probed := kvcache.New(m), kvcache.New(m)
+	r := runner.New(m)
+	if _, err := r.Prefill(context.Background(), plain, prompt, runner.PrefillOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Prefill(context.Background(), probed, prompt, model.PrefillOptions{
-		Capture: model.Capture{Probes: []model.QueryRows{trained(t, m, model.Modules)}}, Observe: func(*model.Observation) error { return nil },
+	if _, err := r.Prefill(context.Background(), probed, prompt, runner.PrefillOptions{
+		Capture: runner.Capture{Probes: []model.QueryRows{trained(t, m, model.Modules)}}, Observe: func(*runner.Observation) error { return nil },
 	}); err != nil {
 		t.Fatal(err)
 	}

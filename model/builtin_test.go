@@ -12,6 +12,8 @@ import (
 	"glimpse/model"
 	"glimpse/model/builtin"
 	"glimpse/model/chat"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // TestReferenceModelAgainstNumPy compares logits and greedy answers of the
@@ -57,13 +59,13 @@ func TestReferenceModelAgainstNumPy(t *testing.T) {
 				t.Fatalf("known as %s (%v), want the hash of the file, %s", hash, err, golden.FilesSHA256)
 			}
 			for _, p := range golden.Prompts {
-				r, cache := m.NewRunner(), m.NewCache()
-				logits, err := r.Prefill(ctx, cache, p.PromptIDs, model.PrefillOptions{})
+				r, cache := runner.New(m), kvcache.New(m)
+				logits, err := r.Prefill(ctx, cache, p.PromptIDs, runner.PrefillOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				compare.Close(t, p.ID+" logits", logits, p.Logits, 1e-4, compare.Floor(1))
-				answer, err := r.Respond(ctx, cache, model.HostLogits(logits), 32, model.Sampling{})
+				answer, err := r.Respond(ctx, cache, runner.HostLogits(logits), 32, model.Sampling{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -71,7 +73,7 @@ func TestReferenceModelAgainstNumPy(t *testing.T) {
 					t.Fatalf("%s: answer %v, want %v", p.ID, answer, p.AnswerIDs)
 				}
 				for _, id := range answer {
-					if logits, err = r.Step(ctx, cache, id, model.Capture{}, nil); err != nil {
+					if logits, err = r.Step(ctx, cache, id, runner.Capture{}, nil); err != nil {
 						t.Fatal(err)
 					}
 				}

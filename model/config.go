@@ -93,7 +93,7 @@ type LongRoPE struct {
 }
 
 // long tells whether a prompt of so many tokens gets the frequencies of long ones.
-func (c *Config) long(tokens int) bool { return c.LongRoPE != nil && tokens > c.LongRoPE.After }
+func (c *Config) Long(tokens int) bool { return c.LongRoPE != nil && tokens > c.LongRoPE.After }
 
 // Rotates tells whether a layer rotates its queries and keys.
 func (c *Config) Rotates(layer int) bool { return c.NoRoPE == nil || !c.NoRoPE[layer] }
@@ -148,3 +148,6 @@ func ropePowers(theta float64, headDim int) []float32 {
 	}
 	return f
 }
+
+// LogitFactor is what logits are multiplied by.
+func (c *Config) LogitFactor() float64 { return scaleOr1(c.LogitScale) }

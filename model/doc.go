@@ -1,15 +1,13 @@
-// Package model runs frozen language models: it reads a Hugging Face folder,
-// keeps a key-value cache whose entries can be evicted per layer and KV head,
-// and generates text.
+// Package model says what a frozen language model is: its configuration, its weights by their names, the
+// families of Hugging Face folders and GGUF files, and what a decoder layer computes.
 //
-// A [Model] is immutable and shared. A [Runner] runs it on one goroutine and
-// owns the scratch memory of its passes; a [Cache] holds the keys and values of
-// one sequence.
+// A [Model] is immutable and shared. Package runner runs one on one goroutine, and package kvcache
+// holds the keys and values of a sequence.
 //
 //	m, err := model.Open("path/to/folder", model.Options{})
-//	r := m.NewRunner()
-//	cache := m.NewCache()
-//	logits, err := r.Prefill(ctx, cache, tokens, model.PrefillOptions{})
+//	r := runner.New(m)
+//	cache := kvcache.New(m)
+//	logits, err := r.Prefill(ctx, cache, tokens, runner.PrefillOptions{})
 //
 // A model family (config.json, tensor names) is one file that registers a
 // [Family].
@@ -27,6 +25,6 @@
 // Eviction policies and the trainer need to know which prompt entries some rows
 // of queries attend to. [QueryRows] are appended after the prompt, run through the
 // model, observed and dropped, without a trace in the cache: learned lookahead rows, soft
-// tokens, pseudo-queries, the tokens of a response. [Capture] says what one pass is to
+// tokens, pseudo-queries, the tokens of a response. runner.Capture says what one pass is to
 // observe, so that nothing else is computed.
 package model

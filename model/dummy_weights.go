@@ -88,36 +88,15 @@ func (r *random) tensor(d kernels.DType, scale float32, shape ...int) *kernels.T
 	return t
 }
 
-// SketchCache is a cache of random keys and values for measurements of decoding: every
-// head holds so many entries, those of the last positions before next, and has room for
-// more.
-func (m *Model) SketchCache(next, entries, room int) (_ *Cache, err error) {
-	defer kernels.CatchDevice(&err)
-	c := m.NewCache()
-	c.next, c.long = int32(next), m.Config.long(next)
-	var source *kernels.Tensor
-	for l := range c.heads {
-		if l == 0 || c.rooms[l] != c.rooms[l-1] {
-			source = c.alloc(l, max(1, entries))
-			kernels.Convert(source, newRandom().tensor(kernels.F32, 1, source.Shape...))
-		}
-		for i := range c.heads[l] {
-			h := &c.heads[l][i]
-			h.k, h.v = c.alloc(l, entries+room), c.alloc(l, entries+room)
-			if entries > 0 {
-				c.On(l).Copy(h.k.Rows(0, entries), source)
-				c.On(l).Copy(h.v.Rows(0, entries), source)
-			}
-			h.pos = append(make([]int32, 0, entries+room), positions(int32(next-entries), entries)...)
-		}
-	}
-	return c, nil
-}
-
 func elementsOf(shape []int) int {
 	n := 1
 	for _, s := range shape {
 		n *= s
 	}
 	return n
+}
+
+// RandomTensor is a host tensor of numbers up to scale, always the same ones.
+func RandomTensor(d kernels.DType, scale float32, shape ...int) *kernels.Tensor {
+	return newRandom().tensor(d, scale, shape...)
 }

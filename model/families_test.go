@@ -11,7 +11,9 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // goldenFolder is a golden folder to be changed.
@@ -109,12 +111,12 @@ func TestLongRoPEIsChosenOnce(t *testing.T) {
 		t.Run(device, func(t *testing.T) {
 			m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "phi3.5").Folder), device)
 			ids := modeltest.GoldenNamed(t, "phi3.5").Prompts[1].IDs
-			ctx, r, after := context.Background(), m.NewRunner(), m.Config.LongRoPE.After
-			prefill := func(n, expected int) (*model.Cache, []float32) {
+			ctx, r, after := context.Background(), runner.New(m), m.Config.LongRoPE.After
+			prefill := func(n, expected int) (*kvcache.Cache, []float32) {
 				t.Helper()
-				c := m.NewCache()
+				c := kvcache.New(m)
 				c.Expect(expected)
-				logits, err := r.Prefill(ctx, c, ids[:n], model.PrefillOptions{})
+				logits, err := r.Prefill(ctx, c, ids[:n], runner.PrefillOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -134,7 +136,7 @@ func TestLongRoPEIsChosenOnce(t *testing.T) {
 			for i, expected := range []int{0, len(ids)} {
 				c, _ := prefill(after-1, expected)
 				for _, id := range ids[after-1:][:steps] {
-					logits, err := r.Step(ctx, c, id, model.Capture{}, nil)
+					logits, err := r.Step(ctx, c, id, runner.Capture{}, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -151,7 +153,7 @@ func TestLongRoPEIsChosenOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			for s, id := range ids[after-1:][:steps] {
-				got, err := r.StepBatch(ctx, []*model.Cache{a, b, c}, []int32{id, id, id}, 4)
+				got, err := r.StepBatch(ctx, []*kvcache.Cache{a, b, c}, []int32{id, id, id}, 4)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -22,7 +22,7 @@ func (m *Model) Counted() (*Model, *memcount.Counter) {
 		folder: m.folder, family: m.family, shapes: &shapes{bytes: m.WeightBytes()}, counter: b,
 	}
 	for _, s := range m.stages {
-		d.stages = append(d.stages, stage{b, s.from, s.to, s.share})
+		d.stages = append(d.stages, Stage{b, s.From, s.To, s.share})
 	}
 	b.SeekPeaks(false)
 	d.bind(func(s slot) *kernels.Tensor {
@@ -144,7 +144,7 @@ func (m *Model) RoughMemory(tokens int) int64 {
 	weights := 2 * m.WeightBytes()
 	caches := 4 * n * c.CacheBytesPerToken(int(element))
 	scores := 8 * n * int64(c.Heads*(c.Layers+4)) * element
-	rows := (4*n*int64(c.Hidden) + 8*min(n, 2*int64(m.chunkRows()))*widest + 2*int64(c.Vocab)) * element
+	rows := (4*n*int64(c.Hidden) + 8*min(n, 2*int64(m.ChunkRows()))*widest + 2*int64(c.Vocab)) * element
 	return weights + caches + scores + rows + 256<<20
 }
 

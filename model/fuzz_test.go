@@ -9,7 +9,9 @@ import (
 	"testing/fstest"
 
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // FuzzConfig opens tiny weights under any config.json: a model that runs or an error, in
@@ -43,7 +45,7 @@ func FuzzConfig(f *testing.F) {
 		m, err := model.OpenFS(files, "tiny", model.Options{Device: "cpu"})
 		if err == nil {
 			defer m.Close()
-			_, err = m.NewRunner().Prefill(context.Background(), m.NewCache(), []int32{1, 2, 3}, model.PrefillOptions{})
+			_, err = runner.New(m).Prefill(context.Background(), kvcache.New(m), []int32{1, 2, 3}, runner.PrefillOptions{})
 		}
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > 256<<20 {

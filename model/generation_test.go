@@ -2,144 +2,12 @@ package model_test
 
 import (
 	"bytes"
-	"encoding/json"
-	"math"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"glimpse/model"
 	"glimpse/model/modeltest"
 )
-
-// samplingGolden is testdata/sampling.json (scripts/golden_sampling.py).
-type samplingGolden struct {
-	Steps []struct {
-		Name          string
-		Config        json.RawMessage
-		Prompt, Said  []int32
-		Logits        []float32
-		Scores        []*float32
-		Probabilities []float64
-	}
-	Responses []struct {
-		Name, Model string
-		Config      json.RawMessage
-		Tokens      []int32
-	}
-}
-
-func readSamplingGolden(t *testing.T) (g samplingGolden) {
-	t.Helper()
-	modeltest.ReadJSON(t, filepath.Join(modeltest.Testdata(t), "sampling.json"), &g)
-	if len(g.Steps) < 29 || len(g.Responses) < 15 {
-		t.Fatalf("%d steps and %d responses", len(g.Steps), len(g.Responses))
-	}
-	return g
-}
-
-// ofModel resolves the sampling of a model that has this generation_config.json.
-func ofModel(t *testing.T, config []byte) (model.Sampling, *model.Model) {
-	t.Helper()
-	f := newFolder(t, modeltest.Llama{})
-	f.write("generation_config.json", config)
-	m, err := f.open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := (&model.SamplingChoice{From: model.SamplingOfModel}).Resolve(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, m
-}
-
-// TestSamplingAgainstTransformers: scores after the processors, and the probabilities
-// that tokens are drawn with, are those of transformers' generate.
-func TestSamplingAgainstTransformers(t *testing.T) {
-	worst := 0.0
-	near := func(got, want float64) bool {
-		e := math.Abs(got - want)
-		if math.IsInf(got, -1) && math.IsInf(want, -1) {
-			e = 0
-		}
-		worst = max(worst, e)
-		return e <= 2e-6
-	}
-	for _, c := range readSamplingGolden(t).Steps {
-		t.Run(c.Name, func(t *testing.T) {
-			s, _ := ofModel(t, c.Config)
-			for i, got := range s.Scores(c.Prompt, c.Said, c.Logits) {
-				want := math.Inf(-1)
-				if c.Scores[i] != nil {
-					want = float64(*c.Scores[i])
-				}
-				if !near(float64(got), want) {
-					t.Errorf("score %d: %v, want %v", i, got, want)
-				}
-			}
-			if (s.Temperature > 0) != (c.Probabilities != nil) {
-				t.Fatalf("sampling %v", s)
-			}
-			if c.Probabilities == nil {
-				return
-			}
-			for i, got := range s.Probabilities(c.Prompt, c.Said, c.Logits) {
-				if !near(got, c.Probabilities[i]) {
-					t.Errorf("probability %d: %v, want %v", i, got, c.Probabilities[i])
-				}
-			}
-		})
-	}
-	t.Logf("largest difference %.2g", worst)
-}
-
-// TestResponsesAgainstTransformers: greedy responses under processors.
-func TestResponsesAgainstTransformers(t *testing.T) {
-	for _, device := range []string{"cpu", "reference"} {
-		for _, c := range readSamplingGolden(t).Responses {
-			compareResponse(t, device, c.Model, c.Name, c.Config, c.Tokens)
-		}
-	}
-}
-
-func compareResponse(t *testing.T, device, folder, name string, config []byte, want []int32) {
-	t.Run(device+"/"+folder+"/"+name, func(t *testing.T) {
-		g, dir := modeltest.GoldenNamed(t, folder), t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(g.Folder)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), config, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		m, err := model.Open(dir, model.Options{Device: device})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.Close()
-		s, err := (&model.SamplingChoice{From: model.SamplingOfModel}).Resolve(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, cache, prompt := m.NewRunner(), m.NewCache(), g.Prompts[1].IDs
-		logits, err := r.Forward(t.Context(), cache, prompt, model.PrefillOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, ended, err := r.Continue(t.Context(), cache, logits, model.GenerateOptions{MaxNew: len(want), Sampling: s, Prompt: prompt})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ended {
-			got = append(got, m.Config.EOS[0])
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("tokens %v, want %v", got, want)
-		}
-	})
-}
 
 // TestSamplingChoice: flags go before the model's file, and that before the defaults.
 func TestSamplingChoice(t *testing.T) {
@@ -238,26 +106,5 @@ func TestGenerationReport(t *testing.T) {
 	f := newFolder(t, modeltest.Llama{}).config(map[string]any{"do_sample": true, "temperature": 0.9, "top_k": 7, "num_beams": 3, "some_key": 1})
 	if got, want := report(f), "sampling with the model's config.json: temperature 0.9, top_k 7; not followed: \"num_beams\" 3\n"; got != want {
 		t.Errorf("config.json: %q, want %q", got, want)
-	}
-}
-
-// TestAllBanned: there is no token to draw.
-func TestAllBanned(t *testing.T) {
-	all := make([]int32, 40)
-	for i := range all {
-		all[i] = int32(i)
-	}
-	m := modeltest.Llama{}.Open(t, "cpu")
-	for _, temperature := range []float64{0, 1} {
-		cache := m.NewCache()
-		logits, err := m.NewRunner().Forward(t.Context(), cache, []int32{1, 2}, model.PrefillOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _, err = m.NewRunner().Continue(t.Context(), cache, logits, model.GenerateOptions{MaxNew: 2,
-			Sampling: model.Sampling{Temperature: temperature, Processors: model.Processors{Suppress: all}}})
-		if err == nil || !strings.Contains(err.Error(), "all tokens that there are") {
-			t.Errorf("temperature %v: error %v", temperature, err)
-		}
 	}
 }

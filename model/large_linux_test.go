@@ -19,6 +19,8 @@ import (
 	"glimpse/checkpoints"
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // largeSteps is what the child process of TestLargeFolder measures.
@@ -108,7 +110,7 @@ func largeChild(t *testing.T, dir string) {
 		}
 		defer m.Close()
 		s.Open, s.OpenMemory, s.Weights = time.Since(start).Seconds(), peakResident(t), m.WeightBytes()
-		if _, err := m.NewRunner().Prefill(context.Background(), m.NewCache(), []int32{1}, model.PrefillOptions{}); err != nil {
+		if _, err := runner.New(m).Prefill(context.Background(), kvcache.New(m), []int32{1}, runner.PrefillOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		s.FirstPass, s.PassMemory = time.Since(start).Seconds(), peakResident(t)

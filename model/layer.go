@@ -56,7 +56,7 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 	layer, scale := &m.Network.Layers[l], scaleOr1(m.Config.BlockScale)
 	q, k, v := o.Projections()
 	if !o.NormRotate(q, k) {
-		q, k = normRotate(o, m, l, QProj, q), normRotate(o, m, l, KProj, k)
+		q, k = NormRotate(o, m, l, QProj, q), NormRotate(o, m, l, KProj, k)
 	}
 	attention, ok, err := o.Attend(q, k, v)
 	if !ok || err != nil {
@@ -67,7 +67,7 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 	switch {
 	case !layer.Parallel:
 		h = o.AddRead(delta, layer.MLPNorm, mlpReaders)
-	case layer.shared():
+	case layer.Shared():
 		h = o.Normalised()
 		o.Add(delta)
 	default: // the norm is of what attention has not been added to
@@ -78,8 +78,8 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 	return nil
 }
 
-// normRotate is queries or keys, as their module gives them, as attention reads them.
-func normRotate[T any](o headOps[T], m *Model, l int, module Module, x T) T {
+// NormRotate is queries or keys, as their module gives them, as attention reads them.
+func NormRotate[T any](o headOps[T], m *Model, l int, module Module, x T) T {
 	n := m.Network.Layers[l].QueryNorm
 	if module == KProj {
 		n = m.Network.Layers[l].KeyNorm

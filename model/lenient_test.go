@@ -8,8 +8,9 @@ import (
 
 	"glimpse/checkpoints"
 	"glimpse/kernels"
-	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 const lfsPointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 5\n"
@@ -113,7 +114,7 @@ func TestNotedTokenizer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = m.NewRunner().Prefill(t.Context(), m.NewCache(), ids, model.PrefillOptions{})
+		_, err = runner.New(m).Prefill(t.Context(), kvcache.New(m), ids, runner.PrefillOptions{})
 		if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) {
 			t.Errorf("%s: error %v, want %q", text, err, want)
 		}

@@ -50,7 +50,7 @@ type Model struct {
 	weights  *checkpoints.Weights // nil without stored weights
 	cut      bool                 // the weights belong to another model
 	identity *identity            // of the weights
-	stages   []stage              // nil: all is on Backend
+	stages   []Stage              // nil: all is on Backend
 	family   Family
 	shapes   *shapes           // of models without stored weights
 	counter  *memcount.Counter // the Backend of a model that Counted made
@@ -215,12 +215,12 @@ func (m *Model) Cut(layers int) (*Model, error) {
 		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, generation: m.generation, folder: m.folder, weights: m.weights, identity: m.identity, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family, counter: m.counter,
 	}
 	for _, s := range m.stages {
-		if s.from < layers {
-			s.to = min(s.to, layers)
+		if s.From < layers {
+			s.To = min(s.To, layers)
 			cut.stages = append(cut.stages, s)
 		}
 	}
-	cut.placeHead(m.end())
+	cut.placeHead(m.End())
 	return cut, nil
 }
 
@@ -416,9 +416,9 @@ func (m *Model) load(b *Binder) error {
 	return nil
 }
 
-// rope returns a table of a device that covers the positions, of long prompts or of others; it
+// RoPE returns a table of a device that covers the positions, of long prompts or of others; it
 // grows in powers of two.
-func (m *Model) rope(on kernels.Backend, pos []int32, long bool) *kernels.RoPETable {
+func (m *Model) RoPE(on kernels.Backend, pos []int32, long bool) *kernels.RoPETable {
 	need := int(slices.Max(pos)) + 1
 	m.ropeMu.Lock()
 	defer m.ropeMu.Unlock()
@@ -472,4 +472,24 @@ func (m *Model) ExplainNonFinite() error {
 		}
 	}
 	return fmt.Errorf("model %s: a pass was %w although all weights are finite", m.Name, ErrNonFinite)
+}
+
+// RowsAfter places rows after a prompt of next tokens, which are rotated by the frequencies of
+// long prompts or not: their positions, and the tables that rotate them, by layer.
+func (m *Model) RowsAfter(next int32, rows int, long bool) ([]int32, []*kernels.RoPETable) {
+	pos := make([]int32, rows)
+	for i := range pos {
+		pos[i] = next + int32(i)
+	}
+	tables := make([]*kernels.RoPETable, m.Config.Layers)
+	for l := range tables {
+		tables[l] = m.RoPE(m.On(l), pos, long)
+	}
+	return pos, tables
+}
+
+// Over is m whose operations are those of another backend with the same memory, as of a step that
+// is recorded. It has no weights to load.
+func (m *Model) Over(b kernels.Backend) *Model {
+	return &Model{Name: m.Name, Config: m.Config, Network: m.Network, Backend: b, cacheDType: m.cacheDType, cut: true}
 }

@@ -59,8 +59,8 @@ type Layer struct {
 // Linear returns the layer's module; nil where the layer has none of that name.
 func (l *Layer) Linear(m Module) *Linear { return l.linears[m] }
 
-// shared tells that attention and MLP read the same normalised rows.
-func (l *Layer) shared() bool { return l.Parallel && l.MLPNorm.Weight == nil }
+// Shared tells that attention and MLP read the same normalised rows.
+func (l *Layer) Shared() bool { return l.Parallel && l.MLPNorm.Weight == nil }
 
 // Network is the weights of a model by their role.
 type Network struct {

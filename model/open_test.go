@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -19,7 +20,9 @@ import (
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/builtin"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // folder is a good model folder to be spoilt.
@@ -473,7 +476,7 @@ func TestStorageTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, _ := prefill(t, exact, tokens, 0)
+	want := logitsOf(t, exact, tokens)
 	for _, c := range []struct {
 		dtype kernels.DType
 		tol   float64
@@ -495,10 +498,10 @@ func TestStorageTypes(t *testing.T) {
 			v.DType, v.Data = c.dtype, data
 			return &v
 		}, checkpoints.F32Tensor("model.layers.0.self_attn.rotary_emb.inv_freq", []int{2}, []float32{1, 0.01}))
-		for _, device := range devices {
+		for _, device := range kernels.Backends.Names() {
 			m := modeltest.OpenFolder(t, f.fs, device)
-			got, _ := prefill(t, m, tokens, 0)
-			closeToScale(t, device+" "+c.dtype.String(), got, want, c.tol)
+			got := logitsOf(t, m, tokens)
+			compare.CloseToScale(t, device+" "+c.dtype.String(), got, want, c.tol)
 		}
 	}
 	tied := newFolder(t, modeltest.Llama{Tied: true})
@@ -506,12 +509,12 @@ func TestStorageTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, _ = prefill(t, m, tokens, 0)
+	want = logitsOf(t, m, tokens)
 	twice, err := tied.tensors(same, checkpoints.F32Tensor("lm_head.weight", []int{40, 16}, make([]float32, 640))).open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _ := prefill(t, twice, tokens, 0)
+	got := logitsOf(t, twice, tokens)
 	compare.Close(t, "tied head", got, want, 0)
 }
 
@@ -527,9 +530,9 @@ func TestNonFiniteWeightsAreNamed(t *testing.T) {
 				}
 				return &v
 			})
-			for _, device := range devices {
+			for _, device := range kernels.Backends.Names() {
 				m := modeltest.OpenFolder(t, f.fs, device)
-				logits, err := m.NewRunner().Prefill(background, m.NewCache(), []int32{1, 2, 3}, model.PrefillOptions{})
+				logits, err := runner.New(m).Prefill(context.Background(), kvcache.New(m), []int32{1, 2, 3}, runner.PrefillOptions{})
 				if !errors.Is(err, model.ErrNonFinite) || logits != nil || !strings.Contains(err.Error(), name+": element 5 is") {
 					t.Errorf("%s: %s: %v", device, name, err)
 				}
@@ -551,8 +554,18 @@ func TestNonFiniteWeightsAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = m.NewRunner().Prefill(background, m.NewCache(), []int32{1, 2, 3}, model.PrefillOptions{})
+	_, err = runner.New(m).Prefill(context.Background(), kvcache.New(m), []int32{1, 2, 3}, runner.PrefillOptions{})
 	if !errors.Is(err, model.ErrNonFinite) || !strings.Contains(err.Error(), "although all weights are") {
 		t.Errorf("overflow: %v", err)
 	}
+}
+
+// logitsOf are the logits of the last of some tokens.
+func logitsOf(t *testing.T, m *model.Model, tokens []int32) []float32 {
+	t.Helper()
+	logits, err := runner.New(m).Prefill(t.Context(), kvcache.New(m), tokens, runner.PrefillOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logits
 }

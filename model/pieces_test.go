@@ -7,8 +7,9 @@ import (
 	"glimpse/checkpoints"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
-	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestPiecesOfLargeWeights: a prompt in pieces gives the logits of the whole, to 1e-5
@@ -34,9 +35,9 @@ func TestPiecesOfLargeWeights(t *testing.T) {
 	}
 	ids := modeltest.Tokens(m, 3, 64)
 	run := func(piece int) (logits []float32) {
-		cache := m.NewCache()
+		cache := kvcache.New(m)
 		for at := 0; at < len(ids); at += piece {
-			if logits, err = m.NewRunner().Prefill(t.Context(), cache, ids[at:min(len(ids), at+piece)], model.PrefillOptions{}); err != nil {
+			if logits, err = runner.New(m).Prefill(t.Context(), cache, ids[at:min(len(ids), at+piece)], runner.PrefillOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}

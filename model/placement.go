@@ -62,7 +62,7 @@ func (m *Model) place(devices []kernels.Backend, slots []slot, bytes func(s slot
 		for _, n := range need[from:to] {
 			own += n
 		}
-		m.stages = append(m.stages, stage{devices[i], from, to, float64(own) / float64(all)})
+		m.stages = append(m.stages, Stage{devices[i], from, to, float64(own) / float64(all)})
 		from = to
 	}
 	m.DeviceChoice = m.Placement()
@@ -109,7 +109,7 @@ func (m *Model) deviceOf(s slot) kernels.Backend {
 	case s.layer < 0:
 		return m.Backend
 	case s.layer >= m.Config.Layers:
-		return m.end()
+		return m.End()
 	}
 	return m.On(s.layer)
 }
@@ -117,7 +117,7 @@ func (m *Model) deviceOf(s slot) kernels.Backend {
 // placeHead gives the head a copy of its weights on its device where they are those of the
 // embedding, or of another model's head.
 func (m *Model) placeHead(from kernels.Backend) {
-	if to := m.end(); to != from && to.OwnMemory() {
+	if to := m.End(); to != from && to.OwnMemory() {
 		n := m.Network
 		for _, t := range []**kernels.Tensor{&n.FinalNorm.Weight, &n.FinalNorm.Bias, &n.Head.Weight, &n.Head.Bias} {
 			if *t != nil {
@@ -131,7 +131,7 @@ func (m *Model) placeHead(from kernels.Backend) {
 func (m *Model) Placement() string {
 	var parts []string
 	for _, s := range m.stages {
-		parts = append(parts, fmt.Sprintf("layers %d to %d on %s", s.from, s.to-1, s.on.Device()))
+		parts = append(parts, fmt.Sprintf("layers %d to %d on %s", s.From, s.To-1, s.On.Device()))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -61,7 +61,7 @@ func TestRoomOfDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &Model{stages: []stage{{devices[0], 0, 3, 0.75}, {devices[1], 3, 4, 0.25}}}
+	m := &Model{stages: []Stage{{devices[0], 0, 3, 0.75}, {devices[1], 3, 4, 0.25}}}
 	free := map[kernels.Backend]int64{devices[0]: 60, devices[1]: 40}
 	if got := m.room(func(b kernels.Backend) int64 { return free[b] }); got != 80 {
 		t.Errorf("room for %d, want 80: the first has 60 for three quarters", got)

@@ -44,17 +44,17 @@ func (p *Processors) Validate() error {
 	return nil
 }
 
-func (p *Processors) penalises() bool { return p.RepetitionPenalty != 0 && p.RepetitionPenalty != 1 }
+func (p *Processors) Penalises() bool { return p.RepetitionPenalty != 0 && p.RepetitionPenalty != 1 }
 
-func (p *Processors) active() bool {
-	return p.penalises() || p.NoRepeatNGram > 0 || p.MinLength > 0 || p.MinNew > 0 ||
+func (p *Processors) Active() bool {
+	return p.Penalises() || p.NoRepeatNGram > 0 || p.MinLength > 0 || p.MinNew > 0 ||
 		len(p.BadWords)+len(p.Suppress)+len(p.BeginSuppress) > 0
 }
 
 // String lists what is active by its keys; "" is nothing.
 func (p *Processors) String() string {
 	var parts []string
-	if p.penalises() {
+	if p.Penalises() {
 		parts = append(parts, fmt.Sprint("repetition_penalty ", p.RepetitionPenalty))
 	}
 	for _, n := range []struct {
@@ -69,75 +69,4 @@ func (p *Processors) String() string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-// past is the text that a token follows.
-type past struct {
-	text   []int32
-	prompt int            // so many of them are the prompt's
-	seen   map[int32]bool // the tokens of the text
-}
-
-func newPast(prompt []int32) *past {
-	p := &past{text: slices.Clone(prompt), prompt: len(prompt), seen: make(map[int32]bool)}
-	for _, id := range prompt {
-		p.seen[id] = true
-	}
-	return p
-}
-
-func (p *past) add(id int32) {
-	p.text = append(p.text, id)
-	p.seen[id] = true
-}
-
-// apply returns changed logits, −Inf for what is banned.
-func (p *Processors) apply(logits []float32, past *past) []float32 {
-	x := slices.Clone(logits)
-	ban := func(ids ...int32) {
-		for _, id := range ids {
-			if id >= 0 && int(id) < len(x) {
-				x[id] = float32(math.Inf(-1))
-			}
-		}
-	}
-	if p.penalises() {
-		penalty := float32(p.RepetitionPenalty)
-		for id := range past.seen {
-			if id < 0 || int(id) >= len(x) {
-				continue
-			}
-			if x[id] < 0 {
-				x[id] *= penalty
-			} else {
-				x[id] /= penalty
-			}
-		}
-	}
-	text, n := past.text, p.NoRepeatNGram
-	if n > 0 {
-		for i := range len(text) - n + 1 {
-			if slices.Equal(text[i:i+n-1], text[len(text)-n+1:]) {
-				ban(text[i+n-1])
-			}
-		}
-	}
-	for _, word := range p.BadWords {
-		before, last := word[:len(word)-1], word[len(word)-1]
-		switch {
-		case len(before) == 0 && slices.Contains(p.End, last): // transformers lets these be
-		// A word longer than the text stays allowed, even where all but its last token is
-		// there, as in transformers.
-		case len(before) == 0, len(word) <= len(text) && slices.Equal(before, text[len(text)-len(before):]):
-			ban(last)
-		}
-	}
-	if len(text) < p.MinLength || len(text)-past.prompt < p.MinNew {
-		ban(p.End...)
-	}
-	ban(p.Suppress...)
-	if len(text) == past.prompt {
-		ban(p.BeginSuppress...)
-	}
-	return x
 }

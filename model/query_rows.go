@@ -23,19 +23,6 @@ type QueryRows interface {
 type LowRank struct {
 	A, B  *kernels.Tensor
 	Scale float64
-
-	// Of rows of several probes and of a prompt: the rows that it acts on, all where to
-	// is 0, and the updates of other rows.
-	from, to int
-	next     *LowRank
-}
-
-// of is the rows of x that u acts on.
-func (u *LowRank) of(x *kernels.Tensor) *kernels.Tensor {
-	if u.to == 0 {
-		return x
-	}
-	return x.Rows(u.from, u.to)
 }
 
 // TokenRows are QueryRows of ordinary tokens: a response under teacher forcing, or
@@ -59,12 +46,4 @@ func (t TokenRows) LowRank(int, Module) *LowRank { return nil }
 type ShiftedTokens struct {
 	TokenRows
 	By int
-}
-
-// firstPosition is where the first of rows stands after a cache that goes on at next.
-func firstPosition(rows QueryRows, next int32) int32 {
-	if s, ok := rows.(ShiftedTokens); ok {
-		return int32(max(0, int(next)+s.By))
-	}
-	return next
 }

@@ -1,13 +1,9 @@
 package model
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
-
-	"glimpse/internal/simd"
 )
 
 // Sampling chooses the next token. The zero value is greedy.
@@ -55,41 +51,4 @@ func (s Sampling) String() string {
 		parts = append(parts, p)
 	}
 	return strings.Join(parts, ", ")
-}
-
-// onHost tells that tokens can only be drawn from logits on the host.
-func (s *Sampling) onHost() bool { return s.Processors.active() || s.Temperature > 0 && s.MinP > 0 }
-
-// sampler draws tokens with its own seeded generator.
-type sampler struct {
-	Sampling
-	rng  *rand.Rand
-	past *past // what processors look at; nil without any
-}
-
-// newSampler draws what follows the prompt, which only processors look at.
-func newSampler(s Sampling, prompt []int32) *sampler {
-	out := &sampler{Sampling: s, rng: rand.New(rand.NewPCG(s.Seed, 0x5a4d504c45))}
-	if s.Processors.active() {
-		out.past = newPast(prompt)
-	}
-	return out
-}
-
-// errAllBanned: the processors leave no token.
-var errAllBanned = errors.New("sampling: the suppressed tokens, bad words and repeated n-grams are all tokens that there are")
-
-// next draws a token. Equal logits: the lower id comes first.
-func (s *sampler) next(logits []float32) (int32, error) {
-	if s.past != nil {
-		logits = s.Processors.apply(logits, s.past)
-		if math.IsInf(float64(simd.Max(logits)), -1) {
-			return 0, errAllBanned
-		}
-	}
-	id := s.draw().Token(logits)
-	if s.past != nil {
-		s.past.add(id)
-	}
-	return id, nil
 }

@@ -130,7 +130,7 @@ func first[T any](otherwise T, values ...*T) T {
 // made of the sampling, and what of it is not followed.
 func (c *SamplingChoice) Report(w io.Writer, m *Model, s Sampling) {
 	g := m.generation
-	if c.From != SamplingOfModel || g == nil || !g.Sample && !g.Processors.active() && len(g.Ignored) == 0 {
+	if c.From != SamplingOfModel || g == nil || !g.Sample && !g.Processors.Active() && len(g.Ignored) == 0 {
 		return
 	}
 	fmt.Fprintf(w, "sampling with the model's %s: %s", g.file, s)

@@ -15,7 +15,7 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 source scripts/gpu_env.sh
 
-packages=(./kernels/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./eviction ./training ./cmd/evict ./scripts/gpubench)
+packages=(./kernels/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./model/kvcache ./model/runner ./eviction ./training ./cmd/evict ./scripts/gpubench)
 
 if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
   command -v apt-get >/dev/null || die "g++ and make are missing and there is no apt-get to install them with"
@@ -99,12 +99,13 @@ chip_off() {
   GLIMPSE_CUDA_OFF=$(sed -n 's/^const family[A-Za-z]* family = "\(.*\)"$/\1/p' kernels/cuda/*.go | paste -sd,)
   [ -n "$GLIMPSE_CUDA_OFF" ] || die "no families of kernels found"
   export GLIMPSE_CUDA_OFF
-  tests ./model 'TestAgainstTransformers/(llama3.1|qwen3)$/cuda|TestReferenceModelAgainstNumPy/cuda'
+  tests ./model/runner 'TestAgainstTransformers/(llama3.1|qwen3)$/cuda'
+  tests ./model TestReferenceModelAgainstNumPy/cuda
 }
 memory='TestCUDAForecast|TestCUDAFootprint'
 if [ "${1:-}" = --chip ]; then
   make -s -C kernels/cuda -j"$(nproc)" chip
-  build ./kernels/cuda ./training ./eviction ./model
+  build ./kernels/cuda ./training ./eviction ./model ./model/runner
   beside chip_kernels chip_memory chip_off
   exit
 fi
@@ -137,7 +138,9 @@ kernels() {
   tests ./kernels/cuda . '^TestBackendsConform$/^cpu'
 }
 model() {
-  tests ./model "TestAgainstTransformers/($families)\$/cuda|TestReferenceModelAgainstNumPy/cuda|TestCache|TestRetain|TestBackendsAgree|TestRowsOfABatch|TestObservations|TestHalf|TestCUDA" '/^(cpu|reference|reference64)$'
+  tests ./model TestReferenceModelAgainstNumPy/cuda
+  tests ./model/kvcache 'TestCache|TestRetain'
+  tests ./model/runner "TestAgainstTransformers/($families)\$/cuda|TestCache|TestBackendsAgree|TestRowsOfABatch|TestObservations|TestHalf|TestCUDA" '/^(cpu|reference|reference64)$'
 }
 eviction() { tests ./eviction 'CUDA|BatchedSessionsAnswerAsAlone|KeptSets|HalfCaches|NotFinite' "$memory"; }
 many_processors() { # Memory, as of a larger device, which takes more rows of a prompt at once.
@@ -157,6 +160,6 @@ commands() {
 
 go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
 make -s -C kernels/cuda -j"$(nproc)" chip
-build ./kernels/cudadriver ./kernels ./kernels/cuda ./model ./eviction ./training ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
+build ./kernels/cudadriver ./kernels ./kernels/cuda ./model ./model/kvcache ./model/runner ./eviction ./training ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
 # The longest first.
 beside eviction model kernels chip_kernels many_processors chip_memory training commands chip_off

@@ -10,7 +10,9 @@ import (
 	"glimpse/lora"
 	"glimpse/losses"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestGraphAndRuntimeAgree: what is trained is what is run. The loss of the graph
@@ -32,8 +34,8 @@ func TestGraphAndRuntimeAgree(t *testing.T) {
 				kernels.Convert(p.Tensor, kernels.FromF64(values, p.Tensor.Shape...))
 			}
 			prompt := modeltest.Tokens(m, 1, 19)
-			r, cache := m.NewRunner(), m.NewCache()
-			if _, err := r.Prefill(context.Background(), cache, prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
+			r, cache := runner.New(m), kvcache.New(m)
+			if _, err := r.Prefill(context.Background(), cache, prompt, runner.PrefillOptions{CacheOnly: true}); err != nil {
 				t.Fatal(err)
 			}
 			var targets []*kernels.Tensor

@@ -12,7 +12,9 @@ import (
 	"glimpse/kernels"
 	"glimpse/lora"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 	"glimpse/softtokens"
 )
 
@@ -21,9 +23,9 @@ import (
 func probeScores(t *testing.T, m *model.Model, a model.QueryRows, prompt []int32) [][]float32 {
 	t.Helper()
 	var out [][]float32
-	_, err := m.NewRunner().Prefill(context.Background(), m.NewCache(), prompt, model.PrefillOptions{
-		Capture: model.Capture{Probes: []model.QueryRows{a}},
-		Observe: func(o *model.Observation) error { out = append(out, o.Probes[0].Float32s()); return nil },
+	_, err := runner.New(m).Prefill(context.Background(), kvcache.New(m), prompt, runner.PrefillOptions{
+		Capture: runner.Capture{Probes: []model.QueryRows{a}},
+		Observe: func(o *runner.Observation) error { out = append(out, o.Probes[0].Float32s()); return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

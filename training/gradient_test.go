@@ -14,7 +14,9 @@ import (
 	"glimpse/lora"
 	"glimpse/losses"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 	"glimpse/softtokens"
 )
 
@@ -88,8 +90,8 @@ func checkGradients(t *testing.T, m *model.Model, lossName string, rows int, len
 	s, _ := newStudentOf(t, m, a, lossName)
 	checked, worst := 0, 0.0
 	for _, n := range lengths {
-		r, cache := m.NewRunner(), m.NewCache()
-		if _, err := r.Prefill(context.Background(), cache, modeltest.Tokens(m, uint64(n), n), model.PrefillOptions{CacheOnly: true}); err != nil {
+		r, cache := runner.New(m), kvcache.New(m)
+		if _, err := r.Prefill(context.Background(), cache, modeltest.Tokens(m, uint64(n), n), runner.PrefillOptions{CacheOnly: true}); err != nil {
 			t.Fatal(err)
 		}
 		sample := afterCache(m, cache, nil, rows)
@@ -152,8 +154,8 @@ func TestOnlyTheTokensAreTrained(t *testing.T) {
 		t.Fatalf("trained parameters %v, want soft_tokens alone", names)
 	}
 	const n = 9
-	r, cache := m.NewRunner(), m.NewCache()
-	if _, err := r.Prefill(context.Background(), cache, modeltest.Tokens(m, 1, n), model.PrefillOptions{CacheOnly: true}); err != nil {
+	r, cache := runner.New(m), kvcache.New(m)
+	if _, err := r.Prefill(context.Background(), cache, modeltest.Tokens(m, 1, n), runner.PrefillOptions{CacheOnly: true}); err != nil {
 		t.Fatal(err)
 	}
 	sample := afterCache(m, cache, nil, a.Rows())
@@ -198,13 +200,13 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 			p.Tensor.F64()[i] = v + 0.2*rng.NormFloat64()
 		}
 	}
-	r, cache := m.NewRunner(), m.NewCache()
-	if _, err := r.Prefill(context.Background(), cache, prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
+	r, cache := runner.New(m), kvcache.New(m)
+	if _, err := r.Prefill(context.Background(), cache, prompt, runner.PrefillOptions{CacheOnly: true}); err != nil {
 		t.Fatal(err)
 	}
 	sample := afterCache(m, cache, nil, rows)
 	// The response that starts where the rows do sees what they see.
-	err = r.Probe(context.Background(), cache, model.TokenRows(prompt[:rows+2]), func(o *model.Observation) error {
+	err = r.Probe(context.Background(), cache, model.TokenRows(prompt[:rows+2]), func(o *runner.Observation) error {
 		target := kernels.NewTensor(o.Probes[0].DType, o.Probes[0].Shape...)
 		m.Backend.Copy(target, o.Probes[0])
 		sample.Targets = append(sample.Targets, target)
@@ -215,12 +217,12 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 	}
 	s, loss := newStudentOf(t, m, a, "kl")
 	value, grads := gradients(t, s, sample)
-	if _, table := m.RowsAfter(cache.Next(), rows); !slices.Equal(table, sample.RoPE) {
+	if _, table := m.RowsAfter(cache.Next(), rows, m.Config.Long(int(cache.Next()))); !slices.Equal(table, sample.RoPE) {
 		t.Errorf("rows after a prompt of %d tokens rotate by other angles than rows after its cache", len(prompt))
 	}
 	// The graph is the twin of a probe's pass.
 	sum := kernels.NewTensor(kernels.F64)
-	err = r.Probe(context.Background(), cache, a, func(o *model.Observation) error {
+	err = r.Probe(context.Background(), cache, a, func(o *runner.Observation) error {
 		scores := o.Probes[0]
 		loss.Func(m.Backend, sum, m.Backend.Alloc(scores.DType, scores.Shape...), scores, sample.Targets[o.Layer], m.Config.Layers)
 		return nil

@@ -10,6 +10,8 @@ import (
 	"glimpse/internal/benchclock"
 	"glimpse/losses"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // Timing is what one training step of one sample costs.
@@ -51,7 +53,7 @@ func Measure(ctx context.Context, m *model.Model, a model.Adapter, loss losses.L
 		return Timing{}, err
 	}
 	defer s.graph.Close()
-	return measure(ctx, m.NewRunner(), s, a, prompt, response, repeats)
+	return measure(ctx, runner.New(m), s, a, prompt, response, repeats)
 }
 
 // Measure is the package's function for adapter i, in the memory that the trainer
@@ -61,14 +63,14 @@ func (t *Trainer) Measure(ctx context.Context, i int, prompt, response []int32, 
 	return measure(ctx, w.runner, w.students[i], t.learners[i].adapter, prompt, response, repeats)
 }
 
-func measure(ctx context.Context, r *model.Runner, s *student, a model.Adapter, prompt, response []int32, repeats int) (Timing, error) {
+func measure(ctx context.Context, r *runner.Runner, s *student, a model.Adapter, prompt, response []int32, repeats int) (Timing, error) {
 	m := r.Model
 	t := Timing{Prompt: len(prompt), Response: len(response), Floor: Floor(m, a, len(prompt), len(response))}
 	var prefills, steps []time.Duration
 	begin := time.Now()
 	for i := range repeats + 1 {
 		start := benchclock.Now()
-		if _, err := r.Prefill(ctx, m.NewCache(), prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
+		if _, err := r.Prefill(ctx, kvcache.New(m), prompt, runner.PrefillOptions{CacheOnly: true}); err != nil {
 			return t, err
 		}
 		wait(m)

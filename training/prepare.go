@@ -7,6 +7,8 @@ import (
 	"glimpse/autodiff"
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // errEmptyResponse marks a sample whose response ended at once: it has no row
@@ -27,7 +29,7 @@ type prepared struct {
 }
 
 // prepared reads a sample from the cache or prepares it.
-func (t *Trainer) prepared(ctx context.Context, r *model.Runner, s Sample) (*prepared, error) {
+func (t *Trainer) prepared(ctx context.Context, r *runner.Runner, s Sample) (*prepared, error) {
 	if t.cache == nil {
 		return prepare(ctx, r, s, t.Config.MaxResponse)
 	}
@@ -44,10 +46,10 @@ func (t *Trainer) prepared(ctx context.Context, r *model.Runner, s Sample) (*pre
 
 // prepare prefills a prompt and computes the target of its response, which is
 // generated first where there is none. It is the one code path for all targets.
-func prepare(ctx context.Context, r *model.Runner, s Sample, maxResponse int) (*prepared, error) {
-	cache := r.Model.NewCache()
+func prepare(ctx context.Context, r *runner.Runner, s Sample, maxResponse int) (*prepared, error) {
+	cache := kvcache.New(r.Model)
 	generated := s.Response == nil
-	logits, err := r.Forward(ctx, cache, s.Prompt, model.PrefillOptions{CacheOnly: !generated})
+	logits, err := r.Forward(ctx, cache, s.Prompt, runner.PrefillOptions{CacheOnly: !generated})
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +73,9 @@ func prepare(ctx context.Context, r *model.Runner, s Sample, maxResponse int) (*
 
 // target is the attention that a response pays to the prompt in the cache: per layer the
 // logarithms [heads, entries] of the mean over the response's rows.
-func target(ctx context.Context, r *model.Runner, cache *model.Cache, response []int32) ([]*kernels.Tensor, error) {
+func target(ctx context.Context, r *runner.Runner, cache *kvcache.Cache, response []int32) ([]*kernels.Tensor, error) {
 	var out []*kernels.Tensor
-	err := r.Probe(ctx, cache, model.TokenRows(response), func(o *model.Observation) error {
+	err := r.Probe(ctx, cache, model.TokenRows(response), func(o *runner.Observation) error {
 		scores := o.Probes[0]
 		b := r.Model.On(o.Layer)
 		target := b.Alloc(scores.DType, scores.Shape...)
@@ -86,13 +88,13 @@ func target(ctx context.Context, r *model.Runner, cache *model.Cache, response [
 
 // after places an adapter's rows after the prompt: what a student's graph runs on.
 func (p *prepared) after(m *model.Model, rows int) autodiff.Sample {
-	pos, table := m.RowsAfter(p.next, rows)
+	pos, table := m.RowsAfter(p.next, rows, m.Config.Long(int(p.next)))
 	return autodiff.Sample{Past: p.past, Positions: pos, RoPE: table, Targets: p.targets}
 }
 
 // afterCache is the same of a cache as it is.
-func afterCache(m *model.Model, c *model.Cache, targets []*kernels.Tensor, rows int) autodiff.Sample {
-	pos, table := m.RowsAfterCache(c, rows)
+func afterCache(m *model.Model, c *kvcache.Cache, targets []*kernels.Tensor, rows int) autodiff.Sample {
+	pos, table := c.RowsAfter(m, rows)
 	return autodiff.Sample{Past: c.Views(), Positions: pos, RoPE: table, Targets: targets}
 }
 

@@ -20,6 +20,8 @@ import (
 	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // pytorch is scripts/bench_pytorch.py serving a model folder.
@@ -128,7 +130,7 @@ func openSubject(b *testing.B, folder string) *subject {
 	return s
 }
 
-func (s *subject) step(b *testing.B, r *model.Runner) (loss float64) {
+func (s *subject) step(b *testing.B, r *runner.Runner) (loss float64) {
 	p, err := prepare(context.Background(), r, Sample{Prompt: s.prompt, Response: s.response}, len(s.response))
 	if err != nil {
 		b.Fatal(err)
@@ -139,9 +141,9 @@ func (s *subject) step(b *testing.B, r *model.Runner) (loss float64) {
 	return loss
 }
 
-func (s *subject) prefill(b *testing.B, r *model.Runner) (*model.Cache, []float32) {
-	cache := s.m.NewCache()
-	logits, err := r.Prefill(context.Background(), cache, s.prompt, model.PrefillOptions{})
+func (s *subject) prefill(b *testing.B, r *runner.Runner) (*kvcache.Cache, []float32) {
+	cache := kvcache.New(s.m)
+	logits, err := r.Prefill(context.Background(), cache, s.prompt, runner.PrefillOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -156,7 +158,7 @@ func (s *subject) prefill(b *testing.B, r *model.Runner) (*model.Cache, []float3
 func BenchmarkAgainstPyTorch(b *testing.B) {
 	p, folder := startPyTorch(b)
 	s := openSubject(b, folder)
-	r := s.m.NewRunner()
+	r := runner.New(s.m)
 	const tokens = 32
 	timed := func(f func()) float64 {
 		start := benchclock.Now()
@@ -168,7 +170,7 @@ func BenchmarkAgainstPyTorch(b *testing.B) {
 		token := argmax(logits)
 		return timed(func() {
 			for range tokens {
-				logits, err := r.Step(context.Background(), cache, token, model.Capture{}, nil)
+				logits, err := r.Step(context.Background(), cache, token, runner.Capture{}, nil)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -237,7 +239,7 @@ func argmax(x []float32) int32 {
 // float32, relative to its length: of ours computed in float32 and at the level in
 // use, and of PyTorch's in bfloat16. It fails if ours in float32 is not equal up to
 // rounding, or ours at the level in use farther than PyTorch's in bfloat16.
-func (s *subject) compareGradients(b *testing.B, p *pytorch, r *model.Runner) {
+func (s *subject) compareGradients(b *testing.B, p *pytorch, r *runner.Runner) {
 	gradients := func(dtype string) *checkpoints.Safetensors {
 		path := filepath.Join(b.TempDir(), dtype+".safetensors")
 		p.ask(b, map[string]any{"op": "gradients", "dtype": dtype, "way": "passes", "file": path})

@@ -9,6 +9,7 @@ import (
 	"glimpse/internal/collective"
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // ErrNonFinite is returned when a loss or gradient is NaN or infinite.
@@ -67,7 +68,7 @@ func New(m *model.Model, c Config, source Source) (*Trainer, error) {
 	}
 	t.history = newHistory(len(t.learners))
 	for range c.concurrency(m) {
-		w := &worker{runner: m.NewRunner()}
+		w := &worker{runner: runner.New(m)}
 		for _, l := range t.learners {
 			s, err := newStudent(m, l.adapter, l.loss)
 			if err != nil {

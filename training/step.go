@@ -12,11 +12,12 @@ import (
 	"glimpse/internal/collective"
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // worker works on one sample at a time.
 type worker struct {
-	runner   *model.Runner
+	runner   *runner.Runner
 	students []*student // per learner
 }
 

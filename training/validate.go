@@ -12,6 +12,8 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/stats"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // heldOut is the samples of all validations of a run.
@@ -35,8 +37,8 @@ func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 	responses, err := shared(ctx, t, "held-out responses", len(h.samples), func(w *worker, i int) ([]int32, error) {
 		s := h.samples[i]
 		if s.Response == nil {
-			cache := t.Model.NewCache()
-			logits, err := w.runner.Forward(ctx, cache, s.Prompt, model.PrefillOptions{})
+			cache := kvcache.New(t.Model)
+			logits, err := w.runner.Forward(ctx, cache, s.Prompt, runner.PrefillOptions{})
 			if err != nil {
 				return nil, fmt.Errorf("validation sample %s: %w", s.ID, err)
 			}

@@ -11,6 +11,7 @@ import (
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 	_ "glimpse/softtokens"
 )
 
@@ -173,7 +174,7 @@ func TestRuntimeCounts(t *testing.T) {
 					t.Errorf("%.0f bytes held, the cost model has %.0f", held, e.HeldBytes)
 				}
 				counted = 0
-				if _, _, err := s.Generate(t.Context(), model.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true}); err != nil {
+				if _, _, err := s.Generate(t.Context(), runner.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true}); err != nil {
 					t.Fatal(err)
 				}
 				// Bytes per step: the weights, the step's own pairs, and what attention reads.

@@ -13,6 +13,8 @@ import (
 	"glimpse/internal/tables"
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // QueriesSchema names the JSON of a QueryReport.
@@ -87,8 +89,8 @@ func NewQueryReport(ctx context.Context, m *model.Model, prompt []int32, o Query
 	if o.Rows < 1 || o.Trials < 1 {
 		return nil, fmt.Errorf("queries: %d rows and %d trials, want at least 1 of each", o.Rows, o.Trials)
 	}
-	c := &queryComparison{ctx: ctx, runner: m.NewRunner(), cache: m.NewCache(), prompt: prompt, options: o, rng: rand.New(rand.NewPCG(o.Seed, 14))}
-	logits, err := c.runner.Forward(ctx, c.cache, prompt, model.PrefillOptions{})
+	c := &queryComparison{ctx: ctx, runner: runner.New(m), cache: kvcache.New(m), prompt: prompt, options: o, rng: rand.New(rand.NewPCG(o.Seed, 14))}
+	logits, err := c.runner.Forward(ctx, c.cache, prompt, runner.PrefillOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -132,11 +134,11 @@ func NewQueryReport(ctx context.Context, m *model.Model, prompt []int32, o Query
 // queryComparison is a prompt with the queries of its response.
 type queryComparison struct {
 	ctx      context.Context
-	runner   *model.Runner
-	cache    *model.Cache // of the prompt
+	runner   *runner.Runner
+	cache    *kvcache.Cache // of the prompt
 	prompt   []int32
 	response model.TokenRows
-	truth    []model.QueryVectors
+	truth    []runner.QueryVectors
 	options  QueryOptions
 	rng      *rand.Rand
 }

@@ -19,6 +19,7 @@ import (
 	"glimpse/internal/stdin"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // Job is an evaluation. Its json tags are the keys of a configuration.
@@ -262,8 +263,8 @@ func (j *Job) check() ([]plan, error) {
 	case strings.Contains(j.Out, "://") && !objectstore.IsURL(j.Out):
 		return nil, fmt.Errorf("--out: got %q, want a path or s3://BUCKET/NAME", j.Out)
 	}
-	if j.Batch > model.MaxBatch {
-		return nil, fmt.Errorf("batch: got %d, want 1 to %d", j.Batch, model.MaxBatch)
+	if j.Batch > runner.MaxBatch {
+		return nil, fmt.Errorf("batch: got %d, want 1 to %d", j.Batch, runner.MaxBatch)
 	}
 	if j.Batch < 1 || j.Concurrent < 0 || j.Inspect < 0 {
 		return nil, fmt.Errorf("batch: got %d, concurrency: got %d, inspect: got %d, want at least 1, 0 and 0", j.Batch, j.Concurrent, j.Inspect)

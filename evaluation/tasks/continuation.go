@@ -10,7 +10,8 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
-	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -152,12 +153,12 @@ func (c *continuation) sample(ctx context.Context, p prompt) (*evaluation.Sample
 func (c *continuation) answer(ctx context.Context, p prompt, ids []int32, most int) ([]int32, error) {
 	switch {
 	case c.from == "model":
-		cache, runner := c.Model.NewCache(), c.Model.NewRunner()
-		logits, err := runner.Forward(ctx, cache, ids, model.PrefillOptions{})
+		cache, r := kvcache.New(c.Model), runner.New(c.Model)
+		logits, err := r.Forward(ctx, cache, ids, runner.PrefillOptions{})
 		if err != nil {
 			return nil, err
 		}
-		answer, _, err := runner.Continue(ctx, cache, logits, model.GenerateOptions{MaxNew: most, Prompt: ids})
+		answer, _, err := r.Continue(ctx, cache, logits, runner.GenerateOptions{MaxNew: most, Prompt: ids})
 		return answer, err
 	case c.synthetic:
 		return p.answer, nil

@@ -19,7 +19,9 @@ import (
 	_ "glimpse/kernels/backends"
 	_ "glimpse/lora"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 	_ "glimpse/softtokens"
 )
 
@@ -188,7 +190,7 @@ func TestThroughput(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := s.Generate(t.Context(), model.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true}); err != nil {
+		if _, _, err := s.Generate(t.Context(), runner.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true}); err != nil {
 			t.Fatal(err)
 		}
 		return s.Bytes(), s.PeakBytes
@@ -235,7 +237,7 @@ func TestThroughput(t *testing.T) {
 // of these.
 func logProbOf(t *testing.T, m *model.Model, ids []int32, at int) float64 {
 	t.Helper()
-	logits, err := m.NewRunner().Prefill(t.Context(), m.NewCache(), ids[:at], model.PrefillOptions{})
+	logits, err := runner.New(m).Prefill(t.Context(), kvcache.New(m), ids[:at], runner.PrefillOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +306,7 @@ func TestPerplexity(t *testing.T) {
 		}
 	}
 	const budget = 16
-	pair := float64(m.NewCache().PairBytes() * int64(m.Config.Layers*m.Config.KVHeads))
+	pair := float64(kvcache.New(m).PairBytes() * int64(m.Config.Layers*m.Config.KVHeads))
 	for _, r := range measure(t, folder, "perplexity", "full,snapkv,streamingllm,h2o,quest,rocketkv", "16", set) {
 		held, most := r.Measures["most_held_bytes"]/pair, map[string]float64{"snapkv": budget + stride + 16, "streamingllm": 2 * budget, "h2o": 2 * budget}[r.Policy]
 		if most > 0 && held > most {
@@ -362,13 +364,13 @@ func TestResponses(t *testing.T) {
 		t.Fatal(err)
 	}
 	scores := func(by *model.Model) [][][]float32 {
-		cache := by.NewCache()
-		runner := by.NewRunner()
-		logits, err := runner.Forward(t.Context(), cache, ids, model.PrefillOptions{})
+		cache := kvcache.New(by)
+		r := runner.New(by)
+		logits, err := r.Forward(t.Context(), cache, ids, runner.PrefillOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := runner.Respond(t.Context(), cache, logits, 12, model.Sampling{})
+		response, err := r.Respond(t.Context(), cache, logits, 12, model.Sampling{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -423,12 +425,12 @@ func TestContinuation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cache, runner := m.NewCache(), m.NewRunner()
-		logits, err := runner.Forward(t.Context(), cache, ids, model.PrefillOptions{})
+		cache, r := kvcache.New(m), runner.New(m)
+		logits, err := r.Forward(t.Context(), cache, ids, runner.PrefillOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := runner.Respond(t.Context(), cache, logits, maxNew, model.Sampling{})
+		response, err := r.Respond(t.Context(), cache, logits, maxNew, model.Sampling{})
 		if err != nil {
 			t.Fatal(err)
 		}

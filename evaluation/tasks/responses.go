@@ -13,6 +13,8 @@ import (
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/hub"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -151,11 +153,11 @@ func (c *comparison) measure(ctx context.Context, b *evaluation.Bench) ([]evalua
 		}
 	}
 	g := c.greedy
-	g.once.Do(func() { g.response, g.scores, g.err = c.score(ctx, b, model.GenerateOptions{MaxNew: c.maxNew}) })
+	g.once.Do(func() { g.response, g.scores, g.err = c.score(ctx, b, runner.GenerateOptions{MaxNew: c.maxNew}) })
 	if g.err != nil {
 		return nil, g.err
 	}
-	opt := model.GenerateOptions{MaxNew: c.maxNew, Sampling: model.Sampling{Temperature: c.temperature, Seed: c.seed}}
+	opt := runner.GenerateOptions{MaxNew: c.maxNew, Sampling: model.Sampling{Temperature: c.temperature, Seed: c.seed}}
 	if c.draft != nil {
 		var err error
 		if opt.Forced, err = c.drafted(ctx); err != nil {
@@ -189,7 +191,7 @@ func (c *comparison) measure(ctx context.Context, b *evaluation.Bench) ([]evalua
 }
 
 // score answers the prompt with the full cache and lets the oracle score it.
-func (c *comparison) score(ctx context.Context, b *evaluation.Bench, opt model.GenerateOptions) ([]int32, [][][]float32, error) {
+func (c *comparison) score(ctx context.Context, b *evaluation.Bench, opt runner.GenerateOptions) ([]int32, [][][]float32, error) {
 	oracle, err := eviction.New("oracle", 0, nil, nil)
 	if err != nil {
 		return nil, nil, err
@@ -210,13 +212,13 @@ func (c *comparison) score(ctx context.Context, b *evaluation.Bench, opt model.G
 
 // drafted is what the draft model answers with its own full cache.
 func (c *comparison) drafted(ctx context.Context) ([]int32, error) {
-	cache, runner := c.draft.NewCache(), c.draft.NewRunner()
-	logits, err := runner.Forward(ctx, cache, c.ids, model.PrefillOptions{})
+	cache, r := kvcache.New(c.draft), runner.New(c.draft)
+	logits, err := r.Forward(ctx, cache, c.ids, runner.PrefillOptions{})
 	if err != nil {
 		return nil, err
 	}
 	room := c.draft.Config.MaxPositions - len(c.ids) + 1
-	response, _, err := runner.Continue(ctx, cache, logits, model.GenerateOptions{MaxNew: min(c.maxNew, room), Prompt: c.ids})
+	response, _, err := r.Continue(ctx, cache, logits, runner.GenerateOptions{MaxNew: min(c.maxNew, room), Prompt: c.ids})
 	if response == nil {
 		response = []int32{}
 	}

@@ -11,8 +11,8 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/eviction"
-	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestSCBench: the first prompt has exactly the tokens that are asked for; every question
@@ -192,7 +192,7 @@ func TestSCBenchRewrittenHistory(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				tokens, _, err := alone.Generate(t.Context(), model.GenerateOptions{MaxNew: sample.Turns[turn].MaxNew})
+				tokens, _, err := alone.Generate(t.Context(), runner.GenerateOptions{MaxNew: sample.Turns[turn].MaxNew})
 				if err != nil {
 					t.Fatal(err)
 				}

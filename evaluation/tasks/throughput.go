@@ -8,7 +8,7 @@ import (
 	"glimpse/evaluation"
 	"glimpse/evaluation/costmodel"
 	"glimpse/eviction"
-	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // Names of what is measured in a fixed memory (D2O, arXiv:2406.13035, table 5). Throughput is
@@ -26,7 +26,7 @@ const (
 func (l *latency) throughput(ctx context.Context, cell evaluation.Cell, ids []int32, budget int, m evaluation.Measures) error {
 	rt := eviction.NewRuntime(l.Model)
 	rt.MaxNew = l.maxNew
-	opt := model.GenerateOptions{MaxNew: l.maxNew, IgnoreEnd: true}
+	opt := runner.GenerateOptions{MaxNew: l.maxNew, IgnoreEnd: true}
 	s, err := rt.Prefill(ctx, cell.Configured, ids, budget, nil)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func fitting(memory, held, peak int64) int {
 }
 
 // decodeTogether is the tokens per second of so many copies of an evicted prompt.
-func decodeTogether(ctx context.Context, rt *eviction.Runtime, study *eviction.Study, n int, opt model.GenerateOptions) (float64, error) {
+func decodeTogether(ctx context.Context, rt *eviction.Runtime, study *eviction.Study, n int, opt runner.GenerateOptions) (float64, error) {
 	batch, err := rt.NewBatch(n)
 	if err != nil {
 		return 0, err

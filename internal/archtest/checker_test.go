@@ -22,28 +22,37 @@ var lines = [][]string{
 	{"kernels", "datasets"},
 }
 
-// rooms are the packages of kernels, highest first, as lines are.
-var rooms = [][]string{
-	{"kernels/kernelstest"},
-	{"kernels/backends", "kernels/memcount"},
-	{"kernels/cuda"},
-	{"kernels/cpu", "kernels/reference"},
-	{"kernels/internal/host", "kernels/formats", "kernels/cudadriver", "kernels/fatbin"},
-	{"kernels"},
+// rooms are the packages of some units, highest first, as lines are.
+var rooms = map[string][][]string{
+	"kernels": {
+		{"kernels/kernelstest"},
+		{"kernels/backends", "kernels/memcount"},
+		{"kernels/cuda"},
+		{"kernels/cpu", "kernels/reference"},
+		{"kernels/internal/host", "kernels/formats", "kernels/cudadriver", "kernels/fatbin"},
+		{"kernels"},
+	},
+	"model": {
+		{"model/modeltest"},
+		{"model/runner", "model/hub"},
+		{"model/kvcache", "model/hub/hubtest"},
+		{"model"},
+		{"model/builtin", "model/chat", "model/gguf"},
+		{"model/chat/jinja", "model/tokenizer"},
+		{"model/tokenizer/onig"},
+	},
 }
 
-// roomRule returns the rule that an import between two packages of kernels breaks, or "".
+// roomRule returns the rule that an import between two rooms of a unit breaks, or "".
 // Kernels of cuda are checked against the reference, and counted by memcount. Tests, which
 // are held against cases of all rooms, are no part of them.
 func roomRule(from, to string) string {
-	if fromUnit, _ := locate(from); fromUnit != "kernels" {
-		return ""
-	}
-	if toUnit, _ := locate(to); toUnit != "kernels" {
+	unit, _ := locate(from)
+	if toUnit, _ := locate(to); toUnit != unit || rooms[unit] == nil {
 		return ""
 	}
 	line := func(dir string) int {
-		return slices.IndexFunc(rooms, func(line []string) bool { return slices.Contains(line, dir) })
+		return slices.IndexFunc(rooms[unit], func(line []string) bool { return slices.Contains(line, dir) })
 	}
 	switch f, t := line(from), line(to); {
 	case f < 0:

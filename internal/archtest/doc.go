@@ -16,8 +16,8 @@
 //
 // A package imports only from lower lines; siblings on one line never import each
 // other and meet through interfaces that a lower line owns. Sub-packages belong to
-// their folder (model/chat to model) and import within it freely, but for those of
-// kernels, whose rooms have an order of their own. Leaves may also
+// their folder (evaluation/tasks to evaluation) and import within it freely, but for those of
+// kernels and model, whose rooms have an order of their own. Leaves may also
 // import other leaves. Programs are imported by nobody. Gorgonia and its companion
 // modules are imported under autodiff only, so that every other package can be
 // built and read without knowing a graph; autodiff itself by training only, and training

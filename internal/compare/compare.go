@@ -122,3 +122,14 @@ func Close[G, W Float](t testing.TB, name string, got []G, want []W, tol float64
 		}
 	}
 }
+
+// CloseToScale compares relative to the largest magnitude of want: single elements near zero carry
+// the rounding of the sums that cancelled in them.
+func CloseToScale[G, W Float](t testing.TB, name string, got []G, want []W, tol float64) {
+	t.Helper()
+	scale := 0.0
+	for _, v := range want {
+		scale = max(scale, math.Abs(float64(v)))
+	}
+	Close(t, name, got, want, tol, Floor(scale))
+}

@@ -8,6 +8,8 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // Training is what PyTorch computes in one LookaheadKV and one Judge Q step
@@ -52,14 +54,14 @@ func (g *Training) Open(t testing.TB, device string) *model.Model {
 
 // Sample prepares the step: the prompt's cache and the targets [heads, prompt] of all
 // layers, which are compared with those of PyTorch.
-func (g *Training) Sample(t testing.TB, m *model.Model) (cache *model.Cache, targets []*kernels.Tensor) {
+func (g *Training) Sample(t testing.TB, m *model.Model) (cache *kvcache.Cache, targets []*kernels.Tensor) {
 	t.Helper()
-	ctx, r := context.Background(), m.NewRunner()
-	cache = m.NewCache()
-	if _, err := r.Prefill(ctx, cache, g.Prompt, model.PrefillOptions{CacheOnly: true}); err != nil {
+	ctx, r := context.Background(), runner.New(m)
+	cache = kvcache.New(m)
+	if _, err := r.Prefill(ctx, cache, g.Prompt, runner.PrefillOptions{CacheOnly: true}); err != nil {
 		t.Fatal(err)
 	}
-	err := r.Probe(ctx, cache, model.TokenRows(g.Response), func(o *model.Observation) error {
+	err := r.Probe(ctx, cache, model.TokenRows(g.Response), func(o *runner.Observation) error {
 		target := m.Backend.Alloc(o.Probes[0].DType, o.Probes[0].Shape...)
 		m.Backend.Copy(target, o.Probes[0])
 		targets = append(targets, target)

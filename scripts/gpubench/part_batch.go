@@ -10,6 +10,8 @@ import (
 	"glimpse/internal/bytesize"
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // batchRow is the decoding of as many sequences as fit (table 5 of D2O, arXiv:2406.13035).
@@ -104,14 +106,14 @@ func outOfMemory(err error) bool {
 // stepOf is the median time of a step of n sequences that hold so many entries.
 func (b *bench) stepOf(ctx context.Context, m *model.Model, n, position, entries, repeats int) (ms float64, err error) {
 	defer runtime.GC()
-	caches, ids := make([]*model.Cache, n), make([]int32, n)
+	caches, ids := make([]*kvcache.Cache, n), make([]int32, n)
 	for i := range caches {
-		if caches[i], err = m.SketchCache(position, entries, repeats+2); err != nil {
+		if caches[i], err = kvcache.Random(m, position, entries, repeats+2); err != nil {
 			return 0, err
 		}
 		ids[i] = int32(i % m.Config.Vocab)
 	}
-	r := m.NewRunner()
+	r := runner.New(m)
 	saved := b.repeats
 	b.repeats = repeats
 	defer func() { b.repeats = saved }()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // decodeRow is decoding one token after another.
@@ -34,7 +36,7 @@ func init() {
 		if err != nil {
 			return err
 		}
-		r := m.NewRunner()
+		r := runner.New(m)
 		measure := func(length, budget int) error {
 			row := decodeRow{Context: length, Budget: budget}
 			entries := budget
@@ -48,7 +50,7 @@ func init() {
 			}
 			b.meter.ResetPeak()
 			steps := b.sizes.steps
-			cache, err := m.SketchCache(length, entries, (b.repeats+2)*steps)
+			cache, err := kvcache.Random(m, length, entries, (b.repeats+2)*steps)
 			if err != nil {
 				return err
 			}
@@ -59,7 +61,7 @@ func init() {
 			for i := range b.repeats + 1 {
 				b.settle()
 				start := time.Now()
-				if _, _, err := r.Generate(ctx, cache, logits, model.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true}); err != nil {
+				if _, _, err := r.Generate(ctx, cache, logits, runner.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true}); err != nil {
 					return err
 				}
 				if i > 0 {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 	"glimpse/training"
 )
 
@@ -24,7 +26,7 @@ func init() {
 		if err != nil {
 			return err
 		}
-		r := m.NewRunner()
+		r := runner.New(m)
 		measure := func(n, chunk int) error {
 			row := prefillRow{Tokens: n, Chunk: chunk}
 			if b.late() {
@@ -35,7 +37,7 @@ func init() {
 			b.meter.ResetPeak()
 			ids := tokens(m, n)
 			row.Millis, err = b.median(ctx, func() error {
-				_, err := r.Prefill(ctx, m.NewCache(), ids, model.PrefillOptions{Chunk: chunk})
+				_, err := r.Prefill(ctx, kvcache.New(m), ids, runner.PrefillOptions{Chunk: chunk})
 				return err
 			})
 			if err != nil {

@@ -20,6 +20,8 @@ import (
 	"glimpse/checkpoints/gguf"
 	"glimpse/model"
 	"glimpse/model/chat"
+	"glimpse/model/kvcache"
+	"glimpse/model/runner"
 )
 
 // prompts are answered greedily.
@@ -178,12 +180,12 @@ func answers(m *model.Model, p peer, path string) error {
 		if err != nil {
 			return err
 		}
-		r, cache := m.NewRunner(), m.NewCache()
-		logits, err := r.Prefill(context.Background(), cache, ids, model.PrefillOptions{})
+		r, cache := runner.New(m), kvcache.New(m)
+		logits, err := r.Prefill(context.Background(), cache, ids, runner.PrefillOptions{})
 		if err != nil {
 			return err
 		}
-		ours, _, err := r.Generate(context.Background(), cache, logits, model.GenerateOptions{MaxNew: most})
+		ours, _, err := r.Generate(context.Background(), cache, logits, runner.GenerateOptions{MaxNew: most})
 		if err != nil {
 			return err
 		}

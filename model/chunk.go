@@ -1,0 +1,23 @@
+package model
+
+// defaultChunk is the number of prompt rows that go through a layer at once where the
+// backend has no opinion: it bounds the memory of activations and is past the point where
+// a processor's matrix products get any faster.
+const defaultChunk = 512
+
+// ChunkRows is the number of prompt rows that go through a layer at once.
+func (m *Model) ChunkRows() int {
+	if n := m.Backend.PrefillChunk(m.RowBytes()); n > 0 {
+		return n
+	}
+	return defaultChunk
+}
+
+// RowBytes is the memory that a row takes while it is in a layer: queries, keys, values
+// and outputs of attention, what is added to the residual stream, the rows through both
+// norms, and the MLP.
+func (m *Model) RowBytes() int64 {
+	c := &m.Config
+	width := 2*c.Heads*c.HeadDim + 2*c.KVHeads*c.HeadDim + 4*c.Hidden + 3*c.Intermediate
+	return int64(width) * int64(m.Backend.Compute().Size())
+}

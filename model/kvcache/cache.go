@@ -1,0 +1,551 @@
+package kvcache
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// ErrContext is returned when a sequence would grow past the model's context.
+var ErrContext = errors.New("longer than the model's context")
+
+// Cache holds the keys and values of one sequence: for every layer and KV head
+// its own list of entries in ascending order of position, since heads may keep
+// different ones after eviction. A Cache belongs to one goroutine.
+type Cache struct {
+	rooms   []*cacheRoom  // by layer
+	dtype   kernels.DType // of keys and values
+	heads   [][]headCache // [layer][kvHead]
+	headDim int
+	next    int32
+	// long tells that its rows are rotated by the frequencies of long prompts, those of
+	// more than longAfter tokens (0: there are none); expected is what Expect said.
+	long                bool
+	longAfter, expected int
+	version             atomic.Uint64 // another one after every change of where pairs lie or how many there are
+
+	prefilling bool // from the start of a prefill to its end
+
+	windows []int // of the layers' attention, 0 for none
+
+	// onDevice are per layer the positions of the first entries of its heads where evictions have
+	// left them on a device; nil where the host has all. Those of later entries are the host's.
+	// joint, where it is not nil, is those of all layers together, which then are its parts.
+	onDevice []*kernels.Selection
+	joint    *kernels.Selection
+}
+
+// cacheRoom is the memory of the layers on a device. Those of several may be filled by
+// several goroutines.
+type cacheRoom struct {
+	on kernels.Backend
+	// spare is memory that Retain has freed during a prefill, for the next layer:
+	// handing it back to the runtime, which collects it some time later, would let
+	// several layers' full caches lie around.
+	spare []*kernels.Tensor
+	rows  []kernels.KV // views that append uses, for as long as it runs
+}
+
+// headCache is the entries of one KV head: k and v have capacity rows of which
+// len(pos) are in use.
+type headCache struct {
+	k, v *kernels.Tensor
+	pos  []int32
+}
+
+// GrowEntries is the least number of entries by which a full head grows. It is
+// small because the spare room is memory that eviction was meant to free.
+const GrowEntries = 16
+
+// New returns an empty cache for one sequence.
+func New(m *model.Model) *Cache {
+	c := &Cache{
+		dtype: m.CacheDType(), headDim: m.Config.HeadDim, heads: make([][]headCache, m.Config.Layers),
+		windows: make([]int, m.Config.Layers), onDevice: make([]*kernels.Selection, m.Config.Layers),
+	}
+	if m.Config.LongRoPE != nil {
+		c.longAfter = m.Config.LongRoPE.After
+	}
+	for _, s := range m.Stages() {
+		room := &cacheRoom{on: s.On}
+		for range s.To - s.From {
+			c.rooms = append(c.rooms, room)
+		}
+	}
+	for l := range c.heads {
+		c.windows[l] = m.Config.Window(l)
+		c.heads[l] = make([]headCache, m.Config.KVHeads)
+	}
+	return c
+}
+
+// Next is the absolute position of the next token. Eviction does not change it.
+func (c *Cache) Next() int32 { return c.next }
+
+// DType is the type of the keys and values.
+func (c *Cache) DType() kernels.DType { return c.dtype }
+
+// On is the device that holds a layer.
+func (c *Cache) On(layer int) kernels.Backend { return c.rooms[layer].on }
+
+// Layers and KVHeads are the extents of the cache.
+func (c *Cache) Layers() int  { return len(c.heads) }
+func (c *Cache) KVHeads() int { return len(c.heads[0]) }
+
+// Entries is the number of pairs that a layer's KV head holds.
+func (c *Cache) Entries(layer, head int) int { return len(c.heads[layer][head].pos) }
+
+// Positions are the absolute positions of the entries, ascending. The slice is
+// the cache's own and valid until the next change.
+func (c *Cache) Positions(layer, head int) []int32 {
+	c.settle(layer)
+	return c.heads[layer][head].pos
+}
+
+// View is the layer's keys and values, one KV per head, valid until the next
+// change of the layer. The positions are right where the layer has a window, which
+// alone reads them; else they may be those of before an eviction on a device.
+func (c *Cache) View(layer int) []kernels.KV {
+	kv := make([]kernels.KV, len(c.heads[layer]))
+	for h := range kv {
+		kv[h] = c.heads[layer][h].view(c, layer)
+	}
+	return kv
+}
+
+func (h *headCache) view(c *Cache, layer int) kernels.KV {
+	if h.k == nil {
+		empty := c.On(layer).Alloc(c.dtype, 0, c.headDim)
+		return kernels.KV{K: empty, V: empty}
+	}
+	return h.viewInto(new(kernels.Tensor), new(kernels.Tensor))
+}
+
+func (h *headCache) viewInto(k, v *kernels.Tensor) kernels.KV {
+	n := len(h.pos)
+	return kernels.KV{K: h.k.RowsInto(k, 0, n), V: h.v.RowsInto(v, 0, n), Positions: h.pos}
+}
+
+func (h *headCache) capacity() int {
+	if h.k == nil {
+		return 0
+	}
+	return h.k.Dim0()
+}
+
+// BeginPrefill and EndPrefill surround the passes over which freed memory is used
+// again.
+func (c *Cache) BeginPrefill() { c.prefilling = true }
+
+func (c *Cache) EndPrefill() {
+	c.prefilling = false
+	for _, r := range c.rooms {
+		r.spare = nil
+	}
+}
+
+// alloc returns memory for exactly capacity entries of a layer, spare memory where there is
+// any.
+func (c *Cache) alloc(layer, capacity int) *kernels.Tensor {
+	room := c.rooms[layer]
+	if i := slices.IndexFunc(room.spare, func(t *kernels.Tensor) bool { return t.Dim0() == capacity }); i >= 0 {
+		t := room.spare[i]
+		room.spare = slices.Delete(room.spare, i, i+1)
+		return t
+	}
+	return room.on.Alloc(c.dtype, capacity, c.headDim)
+}
+
+// free keeps memory of a layer that is not needed any more for the rest of a prefill.
+func (c *Cache) free(layer int, t *kernels.Tensor) {
+	if c.prefilling {
+		c.rooms[layer].spare = append(c.rooms[layer].spare, t)
+	}
+}
+
+// resize moves the entries of a layer's head into memory for exactly capacity entries.
+func (c *Cache) resize(layer int, h *headCache, capacity int) {
+	on, k, v := c.On(layer), c.alloc(layer, capacity), c.alloc(layer, capacity)
+	if n := len(h.pos); n > 0 {
+		on.Copy(k.Rows(0, n), h.k.Rows(0, n))
+		on.Copy(v.Rows(0, n), h.v.Rows(0, n))
+	}
+	h.k, h.v = k, v
+	c.changed()
+}
+
+// ReserveLayer makes room for n more entries in every head of a layer.
+func (c *Cache) ReserveLayer(layer, n int) {
+	for i := range c.heads[layer] {
+		h := &c.heads[layer][i]
+		if need := len(h.pos) + n; need > h.capacity() {
+			c.resize(layer, h, need)
+		}
+		h.pos = slices.Grow(h.pos, n)
+	}
+}
+
+// Reserve makes room for n more entries everywhere, for a decoding that will need it.
+func (c *Cache) Reserve(n int) {
+	for l := range c.heads {
+		c.ReserveLayer(l, n)
+	}
+}
+
+// Lengths are the entries of every head.
+func (c *Cache) Lengths() (n [][]int) {
+	for l := range c.heads {
+		n = append(n, nil)
+		for i := range c.heads[l] {
+			n[l] = append(n[l], c.Entries(l, i))
+		}
+	}
+	return n
+}
+
+// ReserveGrown makes the room that n more entries take, one by one, in heads that have more than they had.
+func (c *Cache) ReserveGrown(before [][]int, n int) {
+	for l := range c.heads {
+		for i := range c.heads[l] {
+			h := &c.heads[l][i]
+			if len(h.pos) <= before[l][i] {
+				continue
+			}
+			room := h.capacity()
+			for room < len(h.pos)+n {
+				room = c.grown(l, room)
+			}
+			if room > h.capacity() {
+				c.resize(l, h, room)
+			}
+		}
+	}
+}
+
+// Append adds k, v [n, kvHeads, headDim] at positions pos [n], which must
+// ascend and follow those already held.
+func (c *Cache) Append(layer int, k, v *kernels.Tensor, pos []int32) {
+	room := c.rooms[layer]
+	for len(room.rows) < len(c.heads[layer]) {
+		room.rows = append(room.rows, kernels.KV{K: new(kernels.Tensor), V: new(kernels.Tensor)})
+	}
+	to := room.rows[:len(c.heads[layer])]
+	for i := range to {
+		h := &c.heads[layer][i]
+		n := len(h.pos)
+		c.makeRoom(layer, h, len(pos))
+		h.k.RowsInto(to[i].K, n, n+len(pos))
+		h.v.RowsInto(to[i].V, n, n+len(pos))
+		h.pos = append(h.pos, pos...)
+	}
+	room.on.CopyPairs(to, k, v)
+	for i := range to { // which keep no memory
+		*to[i].K, *to[i].V = kernels.Tensor{}, kernels.Tensor{}
+	}
+	c.changed()
+}
+
+// makeRoom grows a full head.
+func (c *Cache) makeRoom(layer int, h *headCache, n int) {
+	if need := len(h.pos) + n; need > h.capacity() {
+		c.resize(layer, h, max(need, c.grown(layer, h.capacity())))
+	}
+}
+
+// grown is what a head grows to from n entries: growEntries more, and what their memory has
+// room for beside them, without which a long cache on a device would be copied every few
+// tokens.
+func (c *Cache) grown(layer, n int) int {
+	return c.On(layer).RoomFor(c.dtype, n+GrowEntries, c.headDim)
+}
+
+// changed notes that where pairs lie or how many there are has changed.
+func (c *Cache) changed() { c.version.Store(cacheVersions.Add(1)) }
+
+// cacheVersions makes every version of every cache another one.
+var cacheVersions atomic.Uint64
+
+// Retain keeps, in every KV head of a layer, only the entries at the given
+// ascending indices, and frees the memory of the others. Positions stay what
+// they were. On an error nothing has changed.
+func (c *Cache) Retain(layer int, keep [][]int32) (err error) {
+	defer kernels.CatchDevice(&err)
+	if err := c.checkKept(layer, keep); err != nil {
+		return err
+	}
+	c.settle(layer)
+	c.changed()
+	for i, idx := range keep {
+		h := &c.heads[layer][i]
+		if len(idx) == len(h.pos) {
+			if h.capacity() > c.grown(layer, len(idx)) {
+				c.resize(layer, h, len(idx))
+			}
+			continue
+		}
+		from := *h
+		anew := h.capacity() > c.grown(layer, len(idx)) // worth new memory; otherwise compact in place
+		if anew {
+			h.k, h.v = c.alloc(layer, len(idx)), c.alloc(layer, len(idx))
+		}
+		c.On(layer).Gather(h.k.Rows(0, len(idx)), from.k, idx)
+		c.On(layer).Gather(h.v.Rows(0, len(idx)), from.v, idx)
+		for n, j := range idx {
+			h.pos[n] = h.pos[j]
+		}
+		if anew {
+			c.free(layer, from.k)
+			c.free(layer, from.v)
+		}
+		h.shorten(len(idx))
+	}
+	return nil
+}
+
+// SetPair overwrites the key and the value [headDim] of one entry, as a merge of
+// entries does; nil leaves what is there.
+func (c *Cache) SetPair(layer, head, entry int, k, v []float64) {
+	h := &c.heads[layer][head]
+	set := func(t *kernels.Tensor, x []float64) {
+		if x != nil {
+			kernels.Convert(t.Rows(entry, entry+1), kernels.FromF64(x, 1, c.headDim))
+		}
+	}
+	set(h.k, k)
+	set(h.v, v)
+}
+
+// Seen is the number of entries of a head that a row at position pos, itself the
+// last entry, sees through a sliding window of the given width; 0 is no window.
+func (c *Cache) Seen(layer, head int, pos int32, window int) int {
+	if window > 0 {
+		c.settle(layer)
+	}
+	p := c.heads[layer][head].pos
+	return len(p) - FirstSeen(p, pos, window)
+}
+
+// PairBytes is the memory of one entry of one head: a key and a value.
+func (c *Cache) PairBytes() int64 {
+	return 2 * int64(c.headDim) * int64(c.dtype.Size())
+}
+
+// checkKept refuses indices that are not ascending, or not of entries.
+func (c *Cache) checkKept(layer int, keep [][]int32) error {
+	heads := c.heads[layer]
+	if len(keep) != len(heads) {
+		return fmt.Errorf("retain layer %d: kept indices for %d KV heads, want %d", layer, len(keep), len(heads))
+	}
+	for i, idx := range keep {
+		if err := CheckAscending(idx, len(heads[i].pos)); err != nil {
+			return fmt.Errorf("retain layer %d head %d: %w", layer, i, err)
+		}
+	}
+	return nil
+}
+
+// shorten leaves the first n positions, in memory of their own where most of it
+// would be unused: under a small budget the positions of a long prompt would
+// take more than the keys.
+func (h *headCache) shorten(n int) {
+	h.pos = h.pos[:n]
+	if cap(h.pos) > 2*n+GrowEntries {
+		h.pos = append(make([]int32, 0, n+GrowEntries), h.pos...)
+	}
+}
+
+// Retained returns a new cache that holds only the entries at the given ascending
+// indices, keep[layer][kvHead]; nil keeps everything. The original is unchanged.
+func (c *Cache) Retained(keep [][][]int32) (_ *Cache, err error) {
+	defer kernels.CatchDevice(&err)
+	if keep != nil && len(keep) != len(c.heads) {
+		return nil, fmt.Errorf("retain: kept indices for %d layers, want %d", len(keep), len(c.heads))
+	}
+	out := &Cache{
+		dtype: c.dtype, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads)),
+		windows: c.windows, onDevice: make([]*kernels.Selection, len(c.heads)),
+		long: c.long, longAfter: c.longAfter, expected: c.expected,
+	}
+	var room *cacheRoom
+	for l := range c.heads {
+		if l == 0 || c.rooms[l] != c.rooms[l-1] {
+			room = &cacheRoom{on: c.On(l)}
+		}
+		out.rooms = append(out.rooms, room)
+		c.settle(l)
+		if keep != nil {
+			if err := c.checkKept(l, keep[l]); err != nil {
+				return nil, err
+			}
+		}
+		out.heads[l] = make([]headCache, len(c.heads[l]))
+		for i := range c.heads[l] {
+			from, to := &c.heads[l][i], &out.heads[l][i]
+			n := len(from.pos)
+			if keep != nil {
+				n = len(keep[l][i])
+			}
+			to.k, to.v = room.on.Alloc(c.dtype, n, c.headDim), room.on.Alloc(c.dtype, n, c.headDim)
+			if keep == nil {
+				if n > 0 {
+					room.on.Copy(to.k, from.k.Rows(0, n))
+					room.on.Copy(to.v, from.v.Rows(0, n))
+				}
+				to.pos = append([]int32(nil), from.pos...)
+				continue
+			}
+			to.pos = make([]int32, n)
+			for at, j := range keep[l][i] {
+				to.pos[at] = from.pos[j]
+			}
+			if n > 0 {
+				room.on.Gather(to.k, from.k, keep[l][i])
+				room.on.Gather(to.v, from.v, keep[l][i])
+			}
+		}
+	}
+	return out, nil
+}
+
+// Bytes is the memory that keys and values hold, spare room included. The
+// positions (4 bytes an entry, on the host) are not counted.
+func (c *Cache) Bytes() int64 {
+	var n int64
+	for l := range c.heads {
+		n += c.LayerBytes(l)
+	}
+	return n
+}
+
+// LayerBytes is the part of Bytes that one layer holds.
+func (c *Cache) LayerBytes(layer int) int64 {
+	var n int64
+	for i := range c.heads[layer] {
+		if h := &c.heads[layer][i]; h.k != nil {
+			n += int64(h.k.Bytes() + h.v.Bytes())
+		}
+	}
+	return n
+}
+
+// Truncate drops every entry at position next or later, so that the following
+// token stands there: it undoes decoding. Memory for the dropped entries is
+// freed beyond a small reserve.
+func (c *Cache) Truncate(next int32) (err error) {
+	defer kernels.CatchDevice(&err)
+	if next > c.next || next < 0 {
+		return fmt.Errorf("truncate cache: position %d, want 0 to %d", next, c.next)
+	}
+	c.changed()
+	for l := range c.heads {
+		c.settle(l)
+		for i := range c.heads[l] {
+			h := &c.heads[l][i]
+			n, _ := slices.BinarySearch(h.pos, next)
+			h.shorten(n)
+			if h.capacity() > c.grown(l, n) {
+				c.resize(l, h, n)
+			}
+		}
+	}
+	c.next = next
+	return nil
+}
+
+// Expect tells an empty cache the tokens of a prompt that enters it in several passes. A
+// model with LongRoPE chooses its frequencies by them, once and for the whole sequence:
+// keys that are rotated one way cannot be compared with queries that are rotated another.
+// Without it the first pass counts as the whole prompt.
+func (c *Cache) Expect(tokens int) { c.expected = tokens }
+
+// Begin chooses the frequencies where a pass of so many tokens is the first.
+func (c *Cache) Begin(tokens int) {
+	if c.next == 0 {
+		c.long = c.longAfter > 0 && max(tokens, c.expected) > c.longAfter
+	}
+}
+
+// Views are the keys and values of all layers, [layer][kvHead].
+func (c *Cache) Views() [][]kernels.KV {
+	out := make([][]kernels.KV, c.Layers())
+	for l := range out {
+		out[l] = c.View(l)
+	}
+	return out
+}
+
+// FirstSeen is the index of the first of ascending positions that a row at
+// position pos sees; 0 without a window.
+func FirstSeen(positions []int32, pos int32, window int) int {
+	if window <= 0 {
+		return 0
+	}
+	first, _ := slices.BinarySearch(positions, pos-int32(window)+1)
+	return first
+}
+
+func CheckAscending(idx []int32, n int) error {
+	last := int32(-1)
+	for _, j := range idx {
+		if j <= last || int(j) >= n {
+			return fmt.Errorf("index %d after %d, want ascending below %d", j, last, n)
+		}
+		last = j
+	}
+	return nil
+}
+
+func Positions(from int32, n int) []int32 {
+	pos := make([]int32, n)
+	for i := range pos {
+		pos[i] = from + int32(i)
+	}
+	return pos
+}
+
+// RowsAfter places rows after the cache as it is: their positions, and the tables that rotate
+// them, by layer.
+func (c *Cache) RowsAfter(m *model.Model, rows int) ([]int32, []*kernels.RoPETable) {
+	return m.RowsAfter(c.next, rows, c.long)
+}
+
+// Advance moves on what the next token's position is.
+func (c *Cache) Advance(tokens int) { c.next += int32(tokens) }
+
+// Long tells whether the sequence is rotated by the frequencies of long prompts.
+func (c *Cache) Long() bool { return c.long }
+
+// Version is another one after every change of where pairs lie or how many there are.
+func (c *Cache) Version() uint64 { return c.version.Load() }
+
+// PairInto is the keys and values of one head, in views that are k and v.
+func (c *Cache) PairInto(layer, head int, k, v *kernels.Tensor) kernels.KV {
+	return c.heads[layer][head].viewInto(k, v)
+}
+
+// Grow makes room for n more entries in every head of a layer, and returns how many the fullest
+// then has.
+func (c *Cache) Grow(layer, n int) (longest int) {
+	for i := range c.heads[layer] {
+		h := &c.heads[layer][i]
+		c.makeRoom(layer, h, n)
+		longest = max(longest, len(h.pos)+n)
+	}
+	return longest
+}
+
+// Written notes that a step writes a pair at the next position into every head by itself, for
+// which there is room.
+func (c *Cache) Written() {
+	for l := range c.heads {
+		for i := range c.heads[l] {
+			h := &c.heads[l][i]
+			h.pos = append(h.pos, c.next)
+		}
+	}
+	c.changed()
+}

@@ -1,0 +1,192 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+
+	"glimpse/internal/parallel"
+	"glimpse/kernels"
+	"glimpse/model"
+	"glimpse/model/kvcache"
+)
+
+// StepBatch runs one token of each of several sequences, which extend their own
+// caches, and returns their logits [sequences][vocab]. The weights are read once for
+// all of them, which is most of the cost of decoding; attention runs side by side.
+//
+// A sequence's logits do not depend on what else is in the batch, but may differ in
+// their last bits from those of Step or of a batch of another size: kernels round
+// differently for other numbers of rows. A batch is therefore filled up to rows, so
+// that what a sequence says does not depend on how many others are still going.
+func (r *Runner) StepBatch(ctx context.Context, caches []*kvcache.Cache, tokens []int32, rows int) (logits [][]float32, err error) {
+	defer kernels.CatchDevice(&err)
+	defer r.release()
+	steps, err := stepsOf(caches, tokens)
+	if err != nil {
+		return nil, err
+	}
+	y, err := r.stepBatch(ctx, steps, rows)
+	if err != nil {
+		return nil, err
+	}
+	return r.hostLogits(y, len(caches))
+}
+
+// batchStep is what one sequence does in a step of a batch.
+type batchStep struct {
+	cache *kvcache.Cache
+	token int32
+	opt   PrefillOptions // what is observed of it, by whom, and what it attends to
+	err   error          // of its observer, or of who chooses; the other sequences go on
+}
+
+// stepsOf are steps of which nothing is observed.
+func stepsOf(caches []*kvcache.Cache, tokens []int32) ([]*batchStep, error) {
+	if len(caches) == 0 || len(tokens) != len(caches) {
+		return nil, fmt.Errorf("decode: %d tokens for %d sequences, want one for each of at least one", len(tokens), len(caches))
+	}
+	steps := make([]*batchStep, len(caches))
+	for i, cache := range caches {
+		steps[i] = &batchStep{cache: cache, token: tokens[i]}
+	}
+	return steps, nil
+}
+
+// stepBatch leaves the logits [rows, vocab] in memory that the next pass takes. On an error
+// nothing has happened.
+func (r *Runner) stepBatch(ctx context.Context, steps []*batchStep, rows int) (*kernels.Tensor, error) {
+	m := r.Model
+	for _, s := range steps {
+		if err := checkTokens(m, s.cache, []int32{s.token}); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for _, s := range steps {
+		s.cache.Begin(1)
+	}
+	c, b, n := &m.Config, m.Backend, len(steps)
+	rows = max(rows, n)
+	if y, err := r.graphStep(ctx, steps, rows); y != nil || err != nil {
+		return y, err
+	}
+	r.release()
+	pos, ids, caches := make([]int32, rows), make([]int32, rows), make([]*kvcache.Cache, n)
+	for i, s := range steps {
+		pos[i], ids[i], caches[i] = s.cache.Next(), s.token, s.cache
+	}
+	x := r.alloc(rows, c.Hidden)
+	b.Gather(x, m.Network.Embedding, ids)
+	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
+	batch := &r.batch
+	for len(batch.views) < n {
+		batch.views = append(batch.views, newStepViews(m))
+	}
+	batch.layerRows = layerRows{Runner: r, x: x, h: h, at: rowPositions{pos: pos, caches: caches}, low: noLowRank}
+	batch.steps = steps
+	for l := range c.Layers {
+		batch.enter(l)
+		arena := batch.arena
+		mark := arena.Mark()
+		if err := model.RunLayer(batch, m, l); err != nil {
+			return nil, err // Attend returns none
+		}
+		arena.Release(mark)
+	}
+	for i, s := range steps {
+		s.cache.Advance(1)
+		batch.views[i].forget()
+	}
+	h = batch.h
+	batch.layerRows, batch.steps = layerRows{}, nil // and of its caches
+	y := r.end().alloc(rows, c.Vocab)
+	head(m, r.end().on, y, h)
+	return y, nil
+}
+
+// batchRows are a row of each of several sequences, and rows that fill up a batch.
+type batchRows struct {
+	layerRows
+	steps []*batchStep // of the first rows
+	views []*stepViews // one per sequence
+}
+
+// Attend lets every sequence attend to its own cache, be observed, and evict: no layer reads
+// the cache of another. On the host the sequences do that side by side.
+func (p *batchRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
+	c, b, n := &p.Model.Config, p.on, len(p.steps)
+	out := p.alloc(len(p.at.pos), c.Heads*c.HeadDim)
+	if len(p.at.pos) > n {
+		b.Fill(out.Rows(n, len(p.at.pos)), 0)
+	}
+	attend := func(i int) { p.views[i].attend(p, i, q, k, v, out) }
+	if b.OwnMemory() { // whose operations follow each other anyway
+		for i := range n {
+			attend(i)
+		}
+	} else {
+		parallel.For(n, attend)
+	}
+	return out, true, nil
+}
+
+// stepViews are the tensors by which one sequence of a batch attends, used again for
+// every layer and token.
+type stepViews struct {
+	q, k, v, out kernels.Tensor
+	past         []kernels.KV
+	pairs        []kernels.Tensor // of past
+	attention    kernels.Attend
+	pass         prefillPass // of the row alone, with scratch memory of its own
+}
+
+func newStepViews(m *model.Model) *stepViews {
+	c := &m.Config
+	return &stepViews{past: make([]kernels.KV, c.KVHeads), pairs: make([]kernels.Tensor, 2*c.KVHeads), pass: prefillPass{Runner: New(m)}}
+}
+
+// attend appends row i of k and v to a layer of its cache and lets row i of q attend to it.
+// Of a sequence that has failed nothing is computed.
+func (s *stepViews) attend(p *batchRows, i int, q, k, v, out *kernels.Tensor) {
+	s.pass.Runner = s.pass.of(p.l)
+	step, at, row := p.steps[i], p.at.pos[i:i+1], out.RowsInto(&s.out, i, i+1)
+	if step.err != nil {
+		p.on.Fill(row, 0)
+		return
+	}
+	s.pass.cache, s.pass.opt, s.pass.pos = step.cache, step.opt, at
+	o := &Observation{Layer: p.l, Cache: step.cache}
+	s.pass.startAllRows(o)
+	keys := k.RowsInto(&s.k, i, i+1)
+	step.cache.Append(p.l, keys, v.RowsInto(&s.v, i, i+1), at)
+	for h := range s.past {
+		s.past[h] = step.cache.PairInto(p.l, h, &s.pairs[2*h], &s.pairs[2*h+1])
+	}
+	s.attention = p.attention(s.past, p.l, q.RowsInto(&s.q, i, i+1), at)
+	if step.err = s.pass.attendRows(o, row, &s.attention, keys, 0, true); step.err == nil && step.opt.Observe != nil {
+		step.err = step.opt.Observe(o)
+	}
+	s.pass.arena.Release(nil)
+}
+
+// forget lets go of the cache.
+func (s *stepViews) forget() {
+	clear(s.past)
+	clear(s.pairs)
+	s.attention, s.pass.cache, s.pass.opt = kernels.Attend{}, nil, PrefillOptions{}
+}
+
+// hostLogits are the first n rows of y on the host.
+func (r *Runner) hostLogits(y *kernels.Tensor, n int) ([][]float32, error) {
+	all := y.Rows(0, n).Float32s()
+	out := make([][]float32, n)
+	for i := range out {
+		out[i] = all[i*r.Model.Config.Vocab:][:r.Model.Config.Vocab]
+		if err := checkLogits(r.Model, out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,101 @@
+package runner_test
+
+import (
+	"strings"
+	"testing"
+
+	"glimpse/internal/compare"
+	"glimpse/kernels"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+	"glimpse/model/runner"
+)
+
+// TestHalfCaches: a cache in bf16 holds what the same pass computes, rounded, in half
+// the memory, on every device; eviction moves it as it is.
+func TestHalfCaches(t *testing.T) {
+	shape := modeltest.Llama{Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, Intermediate: 40, Layers: 2, Seed: 6}
+	open := func(device string) *model.Model {
+		m := shape.Open(t, device)
+		if err := m.SetCacheDType("bf16"); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	exact := open("reference64")
+	prompt := modeltest.Tokens(exact, 3, 45)
+	_, want, wantLogits := start(t, exact, prompt)
+	for _, device := range devices {
+		m := open(device)
+		r, cache, logits := start(t, m, prompt)
+		if cache.DType() != kernels.BF16 || m.CacheDType() != kernels.BF16 {
+			t.Fatalf("%s: the cache is %s", device, cache.DType())
+		}
+		_, wide, wideLogits := start(t, shape.Open(t, device), prompt)
+		if cache.Bytes() != int64(45*2*2*2*8*2) || cache.Bytes()*int64(m.Backend.Compute().Size()) != 2*wide.Bytes() || cache.PairBytes() != 32 {
+			t.Errorf("%s: %d bytes, %d a pair; in %s %d", device, cache.Bytes(), cache.PairBytes(), m.Backend.Compute(), wide.Bytes())
+		}
+		// Numbers near the middle between two of bf16 may be rounded either way; tensor
+		// cores round queries and probabilities besides.
+		tol := 1e-2
+		if device == "cuda" {
+			tol = 3e-2
+		}
+		compare.Close(t, device+": logits", logits, wantLogits, tol, compare.Floor(1))
+		for l := range m.Config.Layers {
+			for h, kv := range cache.View(l) {
+				other := want.View(l)[h]
+				compare.Close(t, device+": keys", kv.K.Float64s(), other.K.Float64s(), tol, compare.Floor(0.1))
+				compare.Close(t, device+": values", kv.V.Float64s(), other.V.Float64s(), tol, compare.Floor(0.1))
+				if l == 0 { // which no rounding has reached
+					for what, x := range map[string][2]*kernels.Tensor{"keys": {kv.K, wide.View(0)[h].K}, "values": {kv.V, wide.View(0)[h].V}} {
+						rounded := kernels.NewTensor(kernels.BF16, x[1].Shape...)
+						kernels.Convert(rounded, kernels.FromF64(x[1].Float64s(), x[1].Shape...))
+						compare.Close(t, device+": first layer: "+what, x[0].Float64s(), rounded.Float64s(), 0)
+					}
+				}
+			}
+		}
+		if compare.Compare(logits, wideLogits, compare.Floor(1)).Err == 0 {
+			t.Errorf("%s: nothing was rounded", device)
+		}
+		keep := [][]int32{{0, 7, 44}, {1, 2, 3, 9, 20}}
+		kept, err := cache.Retained([][][]int32{keep, keep})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := cache.View(0)[1].V.Float64s()
+		if err := cache.Retain(0, keep); err != nil {
+			t.Fatal(err)
+		}
+		for i, j := range keep[1] {
+			compare.Close(t, device+": kept", cache.View(0)[1].V.Float64s()[8*i:][:8], before[8*j:][:8], 0)
+			compare.Close(t, device+": copied", kept.View(0)[1].V.Float64s()[8*i:][:8], before[8*j:][:8], 0)
+		}
+		cache.SetPair(0, 0, 1, []float64{1, 1.00390625, 3, 4, 5, 6, 7, 8}, nil)
+		compare.Close(t, device+": merged", cache.View(0)[0].K.Rows(1, 2).Float64s(), []float64{1, 1, 3, 4, 5, 6, 7, 8}, 0)
+		if _, err := r.Step(background, cache, 5, runner.Capture{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, _, err := r.Generate(background, kept, logits, runner.GenerateOptions{MaxNew: 5, IgnoreEnd: true}); err != nil || len(got) != 5 {
+			t.Errorf("%s: response %v, %v", device, got, err)
+		}
+	}
+}
+
+func TestCacheDTypes(t *testing.T) {
+	m := modeltest.Llama{}.Open(t, "cpu")
+	for name, want := range map[string]kernels.DType{"": kernels.F32, "float32": kernels.F32, "bf16": kernels.BF16, "bfloat16": kernels.BF16, "auto": kernels.F32} {
+		if err := m.SetCacheDType(name); err != nil || m.CacheDType() != want {
+			t.Errorf("%q: %s (%v), want %s", name, m.CacheDType(), err, want)
+		}
+	}
+	_, err := model.Open("", model.Options{CacheDType: "fp8"})
+	if err == nil || !strings.Contains(err.Error(), `cache dtype: got "fp8", want auto, float32 or bf16`) {
+		t.Errorf("error %v", err)
+	}
+	cut, err := m.Cut(1)
+	if err != nil || cut.CacheDType() != m.CacheDType() {
+		t.Errorf("a cut model has caches of %s (%v)", cut.CacheDType(), err)
+	}
+}

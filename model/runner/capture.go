@@ -1,0 +1,79 @@
+package runner
+
+import (
+	"glimpse/kernels"
+	"glimpse/model"
+	"glimpse/model/kvcache"
+)
+
+// Capture says what a pass observes; nothing else is computed.
+type Capture struct {
+	// Windows are numbers of last rows of the pass whose attention is observed, one
+	// result each; a window longer than the pass is the whole pass.
+	Windows []int
+	// AllRows observes every row.
+	AllRows bool
+	// Squares observes, beside AllRows, which it needs, the squares of the
+	// probabilities.
+	Squares bool
+	// Probes are run after the last row.
+	Probes []model.QueryRows
+	// PeakWindows and PeakProbes are like Windows and Probes, but what is observed is
+	// the largest probability of any row instead of the mean over the rows.
+	PeakWindows []int
+	PeakProbes  []model.QueryRows
+	// Queries keeps the rotated queries and own keys of the rows of a decoding step.
+	Queries bool
+}
+
+// Merge adds the needs of other: its windows and probes follow c's.
+func (c Capture) Merge(other Capture) Capture {
+	return Capture{
+		Windows: append(append([]int(nil), c.Windows...), other.Windows...),
+		AllRows: c.AllRows || other.AllRows,
+		Squares: c.Squares || other.Squares,
+		Probes:  append(append([]model.QueryRows(nil), c.Probes...), other.Probes...),
+		Queries: c.Queries || other.Queries,
+
+		PeakWindows: append(append([]int(nil), c.PeakWindows...), other.PeakWindows...),
+		PeakProbes:  append(append([]model.QueryRows(nil), c.PeakProbes...), other.PeakProbes...),
+	}
+}
+
+// Observation is what was observed in one layer. All scores are logarithms of
+// mean (of the Peak fields: largest) attention probabilities, [heads, width]; the column of query head h and
+// index j belongs to entry j of KV head h / group, and columns beyond that
+// head's entries are undefined. Tensors are valid until the observer returns.
+type Observation struct {
+	Layer   int
+	Cache   *kvcache.Cache
+	Windows []*kernels.Tensor // as in Capture.Windows
+	AllRows *kernels.Tensor
+	Squares *kernels.Tensor   // of the mean squared probability of all rows
+	Probes  []*kernels.Tensor // as in Capture.Probes
+
+	PeakWindows []*kernels.Tensor // as in Capture.PeakWindows
+	PeakProbes  []*kernels.Tensor // as in Capture.PeakProbes
+
+	// ProbeLSE and PeakProbeLSE are, of each of Probes and PeakProbes, the logarithms of
+	// its rows' softmax denominators [heads, rows]. They are finite unless the rows are
+	// not, which their scores need not show.
+	ProbeLSE, PeakProbeLSE []*kernels.Tensor
+
+	// StepDone tells that all layers of the pass, a decoding step, have run before the
+	// first one is observed, and hold its pairs. Joint is then Windows[0] of all of them
+	// together, [layers·heads, width], until the last one was observed; nil without.
+	StepDone bool
+	Joint    *kernels.Tensor
+
+	Queries *kernels.Tensor // [rows, heads, headDim]
+	Keys    *kernels.Tensor // [rows, kvHeads, headDim]
+}
+
+// Observer receives the observations of a pass, layer by layer in ascending
+// order, once the layer is done with all rows. It may call Cache.Retain on the
+// observation's layer: the later layers don't read it, so the memory of a
+// layer's full cache is free before the next layer's is needed
+// (LookaheadKV, arXiv:2603.10899, algorithm 2). Of a decoding step it may be that all layers have run
+// before the first one is observed (Observation.StepDone).
+type Observer func(o *Observation) error

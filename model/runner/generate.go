@@ -1,0 +1,95 @@
+package runner
+
+import (
+	"context"
+	"errors"
+
+	"glimpse/model"
+	"glimpse/model/kvcache"
+)
+
+// GenerateOptions are the settings of one response.
+type GenerateOptions struct {
+	MaxNew   int // most tokens to generate
+	Sampling model.Sampling
+	// Prompt are the tokens before the response, which Sampling.Processors look at.
+	Prompt []int32
+	// Stop are tokens that end the response beside the model's end tokens.
+	Stop []int32
+	// IgnoreEnd goes on past the model's end tokens, for measurements of a fixed length.
+	IgnoreEnd bool
+	// Forced, unless it is nil, is the response, whatever the model would say (teacher
+	// forcing): MaxNew, Sampling, Stop and IgnoreEnd are not looked at.
+	Forced []int32
+	// OnToken receives every token as soon as it is known, the end token excluded;
+	// an error stops the generation, which is none where it is ErrStop.
+	OnToken func(id int32) error
+	// OnLogProb receives, before OnToken, the logarithm of the probability that the model
+	// gives to every token, before Sampling changes anything: finite, computed in float64.
+	// The logits of every step are then read from a device.
+	OnLogProb func(id int32, logProb float64)
+	// Capture and Observe are those of every decoding step.
+	Capture Capture
+	Observe Observer
+	// Sparse chooses what every decoding step attends to; nil: everything.
+	Sparse SparseAttention
+	// SparseOnDevice is as of PrefillOptions.
+	SparseOnDevice bool
+	// AfterStep runs after every decoding step, with the cache already extended.
+	AfterStep func() error
+}
+
+// ErrStop is what OnToken returns to end a response after its token, without an error.
+var ErrStop = errors.New("the response is to stop")
+
+// Generate decodes a response from the logits of the prompt's last token. It
+// returns the tokens without the end token; ended tells whether there was one.
+// The last token returned is not in the cache.
+//
+// On a model that only counts memory (see [model.Model.Counted]) the response is as long as it may get.
+// Its first two steps run; of the others the memory is taken by which heads have grown in these.
+func (r *Runner) Generate(ctx context.Context, cache *kvcache.Cache, logits []float32, opt GenerateOptions) (tokens []int32, ended bool, err error) {
+	return r.Continue(ctx, cache, HostLogits(logits), opt)
+}
+
+// Continue is Generate with logits that may lie on a device.
+func (r *Runner) Continue(ctx context.Context, cache *kvcache.Cache, logits *Logits, opt GenerateOptions) (tokens []int32, ended bool, err error) {
+	out, err := newResponse(r.Model, cache, opt)
+	if err != nil {
+		return nil, false, err
+	}
+	step := PrefillOptions{Capture: opt.Capture, Observe: opt.Observe, Sparse: opt.Sparse, SparseOnDevice: opt.SparseOnDevice}
+	if samplesOnDevice(r.Model) && out.MaxNew > 1 {
+		if step.logits, err = allocLogits(r.Model); err != nil {
+			return nil, false, err
+		}
+	}
+	for {
+		if err := out.take(logits); err != nil || out.done {
+			return out.tokens, out.ended, err
+		}
+		if !out.skips(cache) {
+			if logits, err = r.Forward(ctx, cache, out.last(), step); err != nil {
+				return out.tokens, false, err
+			} else if err := r.pause(); err != nil {
+				return out.tokens, false, err
+			}
+		}
+		if err := out.stepped(); err != nil {
+			return out.tokens, false, err
+		}
+	}
+}
+
+// Respond decodes the model's response to the prompt in cache, whose last token
+// gave logits, and takes it out of the cache again: the cache is as before. The
+// end token is not part of the response. Processors of s see the response alone.
+func (r *Runner) Respond(ctx context.Context, cache *kvcache.Cache, logits *Logits, maxNew int, s model.Sampling) ([]int32, error) {
+	end := cache.Next()
+	room := r.Model.Config.MaxPositions - int(end) + 1 // the last token is not run
+	out, _, err := r.Continue(ctx, cache, logits, GenerateOptions{MaxNew: min(maxNew, room), Sampling: s})
+	if err != nil {
+		return nil, err
+	}
+	return out, cache.Truncate(end)
+}

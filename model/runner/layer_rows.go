@@ -1,0 +1,172 @@
+package runner
+
+import (
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// layerRows are rows that go through a layer on a backend: LayerOps but for Attend, which
+// the pass adds. What a backend computes at once has the bits of the single operations.
+type layerRows struct {
+	*Runner
+	l    int
+	x    *kernels.Tensor // residual stream [rows, hidden]
+	h    *kernels.Tensor // x through AttentionNorm
+	next *kernels.Tensor // takes x through the norm that follows, and may be h; nil leaves it to others
+	at   rowPositions
+	low  func(model.Module) []update
+
+	group [3]kernels.LinearRows // argument of the backend
+}
+
+// decodeRows is the most rows that are taken for those of a decoding step, of one sequence or
+// of several.
+const decodeRows = 8
+
+func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
+	if len(r.low(model.QProj))+len(r.low(model.KProj))+len(r.low(model.VProj)) > 0 {
+		return r.project(model.QProj, r.h), r.project(model.KProj, r.h), r.project(model.VProj, r.h)
+	}
+	for i, m := range model.Modules[:3] {
+		r.group[i] = r.module(m)
+		r.group[i].Y = r.alloc(r.h.Dim0(), r.group[i].Weight.Dim0())
+	}
+	r.on.LinearGroup(r.h, r.group[:]...)
+	return r.heads(r.group[0].Y), r.heads(r.group[1].Y), r.heads(r.group[2].Y)
+}
+
+// module is a module of the layer without its output.
+func (r *layerRows) module(m model.Module) kernels.LinearRows {
+	lin := r.Model.Network.Layers[r.l].Linear(m)
+	return kernels.LinearRows{Weight: lin.Weight, Bias: lin.Bias}
+}
+
+// project is a module's output for rows h by heads.
+func (r *layerRows) project(m model.Module, h *kernels.Tensor) *kernels.Tensor {
+	return r.heads(r.Linear(m, h, 1))
+}
+
+// heads is x as [rows, heads, headDim].
+func (r *layerRows) heads(x *kernels.Tensor) *kernels.Tensor {
+	dim := r.Model.Config.HeadDim
+	return x.Reshape(x.Dim0(), x.Width()/dim, dim)
+}
+
+func (r *layerRows) NormRotate(q, k *kernels.Tensor) bool {
+	norms, rms := headNorms(r.Model, r.l)
+	if len(r.at.pos) > decodeRows || !rms || !rotatesHeads(&r.Model.Config, r.l) || r.at.run(0) < len(r.at.pos) {
+		return false
+	}
+	r.on.RotateHeads(q, k, norms, r.at.pos, r.Model.RoPE(r.on, r.at.pos, r.at.long(0)))
+	return true
+}
+
+// headNorms are the norms of the heads of layer l; false where they are no RMSNorm.
+func headNorms(m *model.Model, l int) (kernels.HeadNorms, bool) {
+	q, k := m.Network.Layers[l].QueryNorm, m.Network.Layers[l].KeyNorm
+	return kernels.HeadNorms{Query: q.Weight, Key: k.Weight, Eps: m.Config.RMSNormEps}, q.Bias == nil && k.Bias == nil
+}
+
+// rotatesHeads tells whether layer l rotates all of its queries and keys, as the kernels
+// that do more than that at once expect.
+func rotatesHeads(c *model.Config, l int) bool {
+	return c.Rotates(l) && 2*len(c.RoPEFreqs) == c.HeadDim
+}
+
+func (r *layerRows) Norm(x *kernels.Tensor, n model.Norm) *kernels.Tensor {
+	switch {
+	case x == nil || n.Weight == nil:
+		return x
+	case len(x.Shape) == 2:
+		return r.norm(x, n)
+	}
+	return r.norm(x.Reshape(x.Dim0()*x.Shape[1], x.Shape[2]), n).Reshape(x.Shape...)
+}
+
+func (r *layerRows) Rotate(_ model.Module, x *kernels.Tensor) *kernels.Tensor {
+	r.rotate(x, r.at)
+	return x
+}
+
+// Linear computes in new memory. The bias is not scaled.
+func (r *layerRows) Linear(m model.Module, x *kernels.Tensor, scale float64) *kernels.Tensor {
+	lin := r.Model.Network.Layers[r.l].Linear(m)
+	y := r.alloc(x.Dim0(), lin.Weight.Dim0())
+	r.on.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
+	for _, u := range r.low(m) {
+		x, y := u.of(x), u.of(y)
+		r.on.AddLowRank(y, x, u.A, u.B, u.Scale*scale, r.arena)
+	}
+	return y
+}
+
+func (r *layerRows) Normalised() *kernels.Tensor { return r.h }
+
+func (r *layerRows) Read(n model.Norm, readers []model.Module) *kernels.Tensor {
+	return r.normInto(r.input(r.l, r.x.Dim0(), r.x.Width(), readers...), r.x, n)
+}
+
+func (r *layerRows) Add(delta *kernels.Tensor) { r.on.Add(r.x, r.x, delta) }
+
+func (r *layerRows) AddRead(delta *kernels.Tensor, n model.Norm, readers []model.Module) *kernels.Tensor {
+	h := r.input(r.l, r.x.Dim0(), r.x.Width(), readers...)
+	r.addNorm(h, r.x, delta, n)
+	return h
+}
+
+func (r *layerRows) Leave(delta *kernels.Tensor, next model.Norm) {
+	if r.next == nil {
+		r.Add(delta)
+	} else {
+		r.addNorm(r.next, r.x, delta, next)
+	}
+}
+
+func (r *layerRows) Gated(h *kernels.Tensor) (*kernels.Tensor, bool) {
+	if len(r.low(model.GateProj))+len(r.low(model.UpProj)) > 0 {
+		return nil, false
+	}
+	gate, up := r.module(model.GateProj), r.module(model.UpProj)
+	act := r.input(r.l, h.Dim0(), up.Weight.Dim0(), model.DownProj)
+	r.on.GatedLinear(act, h, gate, up, r.arena)
+	return act, true
+}
+
+func (r *layerRows) SiLUMul(gate, up *kernels.Tensor) *kernels.Tensor {
+	act := r.input(r.l, up.Dim0(), up.Width(), model.DownProj)
+	r.on.SiLUMul(act, gate, up)
+	return act
+}
+
+func (r *layerRows) GELU(x *kernels.Tensor) *kernels.Tensor {
+	act := r.input(r.l, x.Dim0(), x.Width(), model.DownProj)
+	r.on.GELU(act, x)
+	return act
+}
+
+// update is a low-rank update of some rows, or of all where to is 0.
+type update struct {
+	*model.LowRank
+	from, to int
+}
+
+// of is the rows of x that u acts on.
+func (u *update) of(x *kernels.Tensor) *kernels.Tensor {
+	if u.to == 0 {
+		return x
+	}
+	return x.Rows(u.from, u.to)
+}
+
+// noLowRank are the updates of rows without an adapter.
+func noLowRank(model.Module) []update { return nil }
+
+// ofAll are the updates of rows that are all those of a probe.
+func ofAll(rows model.QueryRows, layer int) func(model.Module) []update {
+	return func(m model.Module) []update {
+		if u := rows.LowRank(layer, m); u != nil {
+			return []update{{LowRank: u}}
+		}
+		return nil
+	}
+}

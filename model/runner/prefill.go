@@ -1,0 +1,245 @@
+package runner
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"glimpse/kernels"
+	"glimpse/model"
+	"glimpse/model/kvcache"
+)
+
+// prefillPass is a pass of rows whose keys and values enter the cache.
+type prefillPass struct {
+	*Runner
+	cache    *kvcache.Cache
+	opt      PrefillOptions
+	pos      []int32
+	x        *kernels.Tensor // residual stream [rows, hidden], of appended probes besides
+	h        *kernels.Tensor // x through the next layer's norm; nil where every chunk computes its own
+	last     *kernels.Tensor // the last row [1, hidden] through the final norm
+	appended appendedProbes  // probes that run with the last chunk
+	probes   []*probePass    // others, of means and then of peaks
+	chunks   [][2]int        // of rows that go through a layer together
+	chunk    chunkRows       // in the present layer
+	stage    int             // of the model, that the pass is on
+	// pipelined: passes on several devices run at the same time.
+	pipelined bool
+	done      func(more int) // of Runner.OnPrefill, or nil
+	rowsDone  *atomic.Int64  // of all layers, on all devices
+}
+
+// newPrefillPass prepares a pass of tokens that follow the cache.
+func (r *Runner) newPrefillPass(cache *kvcache.Cache, opt PrefillOptions, tokens []int32) *prefillPass {
+	m, n := r.Model, len(tokens)
+	p := &prefillPass{Runner: r, cache: cache, opt: opt, pos: kvcache.Positions(cache.Next(), n), rowsDone: new(atomic.Int64)}
+	if opt.appendProbes || appendsProbes(m) {
+		p.appended = newAppended(opt.Capture, cache.Next()+int32(n))
+	}
+	p.chunks = p.cut(n)
+	p.x = r.alloc(n+p.appended.rows, m.Config.Hidden)
+	m.Backend.Gather(p.x.Rows(0, n), m.Network.Embedding, tokens)
+	p.appended.embed(m, p.x)
+	if p.appended.rows == 0 {
+		for i, probe := range slices.Concat(opt.Capture.Probes, opt.Capture.PeakProbes) {
+			pass := r.newProbePass(cache, probe, cache.Next()+int32(n))
+			pass.peak = i >= len(opt.Capture.Probes)
+			p.probes = append(p.probes, pass)
+		}
+	}
+	if p.startNorms(0); p.h != nil {
+		p.normInto(p.h, p.x, m.Network.Layers[0].AttentionNorm)
+	}
+	return p
+}
+
+// startNorms makes room for the rows through the norms of layer l and of those that follow on
+// its device.
+func (p *prefillPass) startNorms(l int) {
+	p.h, p.last = nil, nil
+	first := inputType(p.Model, l, p.chunks[0][1]+p.appendedIn(p.chunks[0][1]), attentionReaders(p.Model, l)...)
+	if len(p.chunks) == 1 || first != p.on.Compute() { // half the memory of x or less
+		p.h = p.arena.Alloc(first, p.x.Shape...)
+	}
+	if !p.opt.CacheOnly && p.stage == len(p.stages)-1 {
+		p.last = p.alloc(1, p.x.Width())
+	}
+}
+
+// cut cuts n rows so that the last chunk holds the rows of every window. Folded probes
+// come on top of the last one, which has fewer rows for that.
+func (p *prefillPass) cut(n int) [][2]int {
+	size := p.opt.Chunk
+	if size <= 0 {
+		size = p.Model.ChunkRows()
+	}
+	tail := p.tail()
+	var out [][2]int
+	for from := 0; from < n; {
+		to := from + size
+		if to >= n || n-to < tail {
+			to = n
+		}
+		if rest := max(1, tail); to == n && p.appended.rows > 0 && n-from+p.appended.rows > size && n-from > rest {
+			to = n - rest
+		}
+		out = append(out, [2]int{from, to})
+		from = to
+	}
+	return out
+}
+
+// appendedIn is the number of appended rows that run with a chunk that ends at row to.
+func (p *prefillPass) appendedIn(to int) int {
+	if to < len(p.pos) {
+		return 0
+	}
+	return p.appended.rows
+}
+
+// tail is the number of last rows whose queries are needed together.
+func (p *prefillPass) tail() int {
+	n := 0
+	if p.opt.Capture.Queries {
+		n = len(p.pos)
+	}
+	for _, w := range p.opt.Capture.Windows {
+		n = max(n, w)
+	}
+	for _, w := range p.opt.Capture.PeakWindows {
+		n = max(n, w)
+	}
+	return min(n, len(p.pos))
+}
+
+// layer runs chunks, after the last one the probes, through layer l and reports what was
+// observed.
+func (p *prefillPass) layer(l int, chunks [][2]int) error {
+	mark := p.arena.Mark()
+	defer p.arena.Release(mark)
+	o := &Observation{Layer: l, Cache: p.cache}
+	run := p.hiddenLayer
+	if l == p.Model.Config.Layers-1 && (len(p.pos)+p.appended.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
+		run = p.lastLayer
+	}
+	if err := run(l, o, chunks); err != nil {
+		return err
+	}
+	if chunks[len(chunks)-1][1] < len(p.pos) {
+		return nil
+	}
+	for _, probe := range p.probes {
+		scores, lse, err := probe.layer(l)
+		if err != nil {
+			return err
+		}
+		o.addProbe(scores, lse, probe.peak)
+	}
+	if p.opt.Observe == nil {
+		return nil
+	}
+	return p.opt.Observe(o)
+}
+
+// normalised are rows [from, to) of x through the norm of layer l, for modules to read.
+func (p *prefillPass) normalised(l, from, to int, readers ...model.Module) *kernels.Tensor {
+	t := inputType(p.Model, l, to-from, readers...)
+	if p.h != nil && p.h.DType == t {
+		return p.h.Rows(from, to)
+	}
+	x := p.x.Rows(from, to)
+	return p.normInto(p.arena.Alloc(t, x.Shape...), x, p.Model.Network.Layers[l].AttentionNorm)
+}
+
+// between lets others run after a chunk of a prompt in a layer.
+func (p *prefillPass) between() error {
+	if len(p.pos) == 1 || p.pipelined {
+		return nil
+	}
+	return p.pause()
+}
+
+// following is where rows [from, to) through the norm of the layer after l go; nil where
+// that layer computes them.
+func (p *prefillPass) following(l, from, to int) *kernels.Tensor {
+	if p.h == nil || p.Model.Leaves(l) || p.h.DType != inputType(p.Model, l+1, to-from, attentionReaders(p.Model, l+1)...) {
+		return nil
+	}
+	return p.h.Rows(from, to)
+}
+
+// firstRows are the first n rows of x.
+func firstRows(x *kernels.Tensor, n int) *kernels.Tensor {
+	if x.Dim0() == n {
+		return x
+	}
+	return x.Rows(0, n)
+}
+
+// chunkRows are rows of a pass that go through a layer together: of the prompt and, with
+// the last of them, of appended probes.
+type chunkRows struct {
+	layerRows
+	pass   *prefillPass
+	o      *Observation
+	from   int // first row of the prompt
+	prompt int // rows of the prompt, which come first
+	last   bool
+}
+
+// start prepares the rows of a chunk for layer l.
+func (c *chunkRows) start(p *prefillPass, l int, o *Observation, chunk [2]int, readers []model.Module) {
+	from, prompt, to := chunk[0], chunk[1]-chunk[0], chunk[1]+p.appendedIn(chunk[1])
+	*c = chunkRows{pass: p, o: o, from: from, prompt: prompt, last: chunk[1] == len(p.pos)}
+	c.layerRows = layerRows{
+		Runner: p.Runner, l: l, x: p.x.Rows(from, to), h: p.normalised(l, from, to, readers...),
+		at: at(p.cache, p.appended.positions(p.pos, from, to)), low: p.appended.lowRank(l, prompt, to-from),
+	}
+}
+
+// hiddenLayer runs chunks through layer l.
+func (p *prefillPass) hiddenLayer(l int, o *Observation, chunks [][2]int) error {
+	p.startAllRows(o)
+	c := &p.chunk
+	for _, chunk := range chunks {
+		mark := p.arena.Mark()
+		c.start(p, l, o, chunk, attentionReaders(p.Model, l))
+		if c.next = p.last; l+1 < p.Model.Config.Layers {
+			c.next = p.following(l, c.from, c.from+c.x.Dim0())
+		}
+		if err := model.RunLayer(c, p.Model, l); err != nil {
+			return err
+		}
+		if !c.last { // what is observed lives until the layer is done
+			p.arena.Release(mark)
+		}
+		if err := p.between(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *chunkRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
+	p, n, all := c.pass, c.prompt, len(c.at.pos)
+	a := c.appendPairs(q, k, v)
+	out := p.alloc(all, p.Model.Config.Heads*p.Model.Config.HeadDim)
+	if err := p.attendRows(c.o, firstRows(out, n), a, firstRows(k, n), c.from, c.last); err != nil {
+		return nil, false, err
+	}
+	if all > n {
+		p.observeAppended(c.o, q.Rows(n, all), k.Rows(n, all), v.Rows(n, all), out.Rows(n, all))
+	}
+	return out, true, nil
+}
+
+// appendPairs appends the prompt's pairs to the cache, to which its queries q are then to
+// attend.
+func (c *chunkRows) appendPairs(q, k, v *kernels.Tensor) *kernels.Attend {
+	cache, pos := c.pass.cache, c.at.pos[:c.prompt]
+	cache.Append(c.l, firstRows(k, c.prompt), firstRows(v, c.prompt), pos)
+	if q == nil {
+		return nil
+	}
+	return c.attend(cache, c.l, firstRows(q, c.prompt), pos)
+}

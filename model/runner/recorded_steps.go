@@ -1,0 +1,417 @@
+package runner
+
+import (
+	"context"
+	"slices"
+
+	"glimpse/kernels"
+	"glimpse/model"
+	"glimpse/model/kvcache"
+)
+
+// recordedSteps runs the decoding steps of a runner as recorded graphs: what changes from token to token is in device
+// memory (kernels.Steps), so that a step costs one launch, for one sequence or for several. A graph serves for a number
+// of sequences, for what each of them attends to and is observed of, and up to so many entries of every layer
+// (kernels.Stepper.StepBuckets). The graphs of the last few such steps are kept: sequences join, leave and grow.
+//
+// Observers run when the whole step is queued, layer by layer: no layer reads the cache of
+// another, so they may change it as they may in a step that is not recorded.
+//
+// Who chooses what a sequence attends to does so before the step starts, on queries at a place that
+// is always the same: the choice of a layer, and the attention to it, is a segment of the
+// graph (kernels.Graph) whose lists are sent anew for every token. It is recorded anew
+// when more than lists has changed, as any graph is whose sequences have outgrown it.
+//
+// The first step of a runner, and of so many rows, is not recorded: it loads what the
+// device needs.
+type recordedSteps struct {
+	model  *model.Model
+	device kernels.Stepper
+	steps  kernels.Steps
+	arena  *kernels.Arena // of all graphs: their steps follow each other
+	graphs []*decodeGraph // at most maxGraphs, the one used last first
+
+	rows   int      // of a step; those after the sequences only fill it up
+	synced []uint64 // the versions of the caches that steps holds
+}
+
+// maxGraphs is the most graphs of steps that are kept.
+const maxGraphs = 8
+
+// decodeGraph is a recorded step.
+type decodeGraph struct {
+	*recordedSteps
+	graph  kernels.Graph
+	step   kernels.Stepper
+	run    *Runner         // records: its operations go into graph
+	logits *kernels.Tensor // [rows, vocab], of the last step
+
+	scores     []*kernels.Tensor // of a sequence that is observed, [layers·heads, width]; else nil
+	choose     *Runner           // prepares the segments of sparse sequences; nil before the first
+	query, out *kernels.Tensor   // of these segments: [rows, heads, headDim], [rows, heads·headDim]
+
+	kinds    []stepKind // that it is for; nil: none yet
+	recorded *recording // nil: nothing
+}
+
+// recording is what a recorded step serves for.
+type recording struct {
+	rope    *kernels.RoPETable
+	pairs   kernels.DType
+	kinds   []stepKind // per sequence
+	buckets [][]int    // per sequence and layer
+}
+
+// stepKind is how a sequence takes part in a step.
+type stepKind uint8
+
+const (
+	plainStep    stepKind = iota
+	observedStep          // the scores of its row are observed
+	sparseStep            // it chooses what it attends to
+)
+
+func (s *batchStep) kind() stepKind {
+	switch {
+	case s.opt.Sparse != nil:
+		return sparseStep
+	case len(s.opt.Capture.Windows) > 0:
+		return observedStep
+	}
+	return plainStep
+}
+
+func (r *recording) equal(to *recording) bool {
+	return r.rope == to.rope && r.pairs == to.pairs && slices.Equal(r.kinds, to.kinds) && slices.EqualFunc(r.buckets, to.buckets, slices.Equal[[]int])
+}
+
+// newRecordedSteps returns nil where the device has no graphs, or the layers are on several.
+func newRecordedSteps(m *model.Model, rows int) *recordedSteps {
+	if len(m.Stages()) > 1 {
+		return nil
+	}
+	p := &recordedSteps{model: m, device: m.Backend.Stepper(), rows: rows, synced: make([]uint64, rows)}
+	if p.device == nil || p.newGraph() == nil {
+		return nil
+	}
+	p.steps, p.arena = p.device.NewSteps(rows, m.Config.Layers, m.Config.KVHeads), p.graphs[0].run.arena
+	return p
+}
+
+// newGraph puts an empty graph before the others; nil where the device has none.
+func (p *recordedSteps) newGraph() *decodeGraph {
+	m := p.model
+	g := m.Backend.NewGraph()
+	if g == nil {
+		return nil
+	}
+	step := g.Backend().Stepper()
+	if step == nil {
+		g.Close()
+		return nil
+	}
+	view := m.Over(step)
+	made := &decodeGraph{recordedSteps: p, graph: g, step: step, run: New(view)}
+	if p.arena != nil && !p.device.ArenaLayout().Apart { // or its memory would be freed when another is recorded
+		made.run.arena = p.arena
+	}
+	p.graphs = slices.Insert(p.graphs, 0, made)
+	return made
+}
+
+// graphFor is the graph that serves for a step, or one that is to be recorded for it: anew, where its sequences have
+// outgrown it.
+func (p *recordedSteps) graphFor(next *recording) *decodeGraph {
+	i := slices.IndexFunc(p.graphs, func(g *decodeGraph) bool { return slices.Equal(g.kinds, next.kinds) })
+	if i < 0 {
+		i = slices.IndexFunc(p.graphs, func(g *decodeGraph) bool { return g.kinds == nil })
+	}
+	if i < 0 && len(p.graphs) < maxGraphs {
+		if g := p.newGraph(); g != nil {
+			i = 0
+		}
+	}
+	if i < 0 {
+		i = len(p.graphs) - 1
+	}
+	g := p.graphs[i]
+	p.graphs = slices.Insert(slices.Delete(p.graphs, i, i+1), 0, g)
+	g.kinds = next.kinds
+	return g
+}
+
+// recordable tells whether a pass over n tokens is a step that can be replayed: of which
+// nothing is observed but where its pairs are and the scores of its row, or whose choice
+// is made on the device.
+func (o *PrefillOptions) recordable(n int) bool {
+	c := &o.Capture
+	return n == 1 && !o.CacheOnly && !c.AllRows && !c.Squares && !c.Queries && len(c.Probes)+len(c.PeakWindows)+len(c.PeakProbes) == 0 &&
+		(o.Sparse == nil || o.SparseOnDevice && len(c.Windows) == 0)
+}
+
+// graphStep runs a step of each sequence on a recorded graph and returns the logits [rows,
+// vocab], valid until the next step; nil where it cannot be recorded, and then
+// nothing has happened. Errors of those that observe and choose are their sequences'.
+func (r *Runner) graphStep(ctx context.Context, sequences []*batchStep, rows int) (*kernels.Tensor, error) {
+	switch {
+	case r.noGraph || !stepsAlike(sequences):
+		return nil, nil
+	case r.stepped != rows:
+		r.stepped = rows
+		return nil, nil
+	case r.recorded == nil || r.recorded.rows != rows:
+		r.recorded = newRecordedSteps(r.Model, rows)
+	}
+	p := r.recorded
+	if p == nil {
+		r.noGraph = true
+		return nil, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	next := p.room(sequences)
+	g := p.graphFor(next)
+	sparse := slices.Contains(next.kinds, sparseStep)
+	if !sparse && !g.serves(next) {
+		return nil, nil
+	}
+	tokens := make([]int32, len(sequences))
+	var first []int32
+	for i, s := range sequences {
+		cache := s.cache
+		if p.synced[i] != cache.Version() {
+			past := make([][]kernels.KV, cache.Layers())
+			for l := range past {
+				past[l] = cache.View(l)
+			}
+			p.device.SetSteps(p.steps, i, cache.Next(), past)
+		}
+		tokens[i], first = s.token, appendFirst(first, &r.Model.Config, cache)
+	}
+	p.device.SetStep(p.steps, tokens, first)
+	for _, s := range sequences {
+		s.cache.Written()
+	}
+	if sparse {
+		g.prepare(sequences, next)
+	}
+	if !sparse || g.serves(next) {
+		g.graph.Replay()
+	} else { // the choices are made: it goes on without a graph
+		g.record(next)
+		g.recorded = nil
+	}
+	for i, s := range sequences {
+		p.synced[i] = s.cache.Version()
+		if s.err == nil {
+			s.err = g.observe(i, s)
+		}
+		s.cache.Advance(1)
+	}
+	return g.logits, nil
+}
+
+// stepsAlike tells whether steps can be one recorded step: each can, and their positions are rotated alike.
+func stepsAlike(sequences []*batchStep) bool {
+	return !slices.ContainsFunc(sequences, func(s *batchStep) bool { return !s.opt.recordable(1) || s.cache.Long() != sequences[0].cache.Long() })
+}
+
+// observe tells the observer of a sequence of all layers of a step that is queued.
+func (g *decodeGraph) observe(i int, s *batchStep) error {
+	if s.opt.Observe == nil {
+		return nil
+	}
+	for l := range s.cache.Layers() {
+		o := &Observation{Layer: l, Cache: s.cache, StepDone: true, Joint: g.scores[i]}
+		for range s.opt.Capture.Windows {
+			o.Windows = append(o.Windows, g.layerScores(i, l))
+		}
+		if err := s.opt.Observe(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// room makes room in the caches for a step, and returns what a recorded step must serve for.
+func (p *recordedSteps) room(sequences []*batchStep) *recording {
+	c := &p.model.Config
+	next := &recording{pairs: sequences[0].cache.DType()}
+	pos, longest := make([]int32, len(sequences)), make([][]int, len(sequences))
+	for i, s := range sequences {
+		cache := s.cache
+		pos[i], longest[i] = cache.Next(), make([]int, cache.Layers())
+		for l := range longest[i] {
+			longest[i][l] = cache.Grow(l, 1)
+		}
+		next.kinds = append(next.kinds, s.kind())
+		if s.kind() == sparseStep { // whose segments are prepared for what they read
+			clear(longest[i])
+		}
+	}
+	next.buckets = p.device.StepBuckets(longest, next.pairs, c.HeadDim)
+	next.rope = p.model.RoPE(p.model.Backend, pos, sequences[0].cache.Long())
+	return next
+}
+
+// prepare lets those who choose prepare the attention of every layer of a step whose pairs will be
+// in the cache. A sequence that fails attends to nothing.
+func (g *decodeGraph) prepare(sequences []*batchStep, next *recording) {
+	r, c := g.choose, &g.model.Config
+	if r == nil {
+		r = New(g.run.Model)
+		r.prepares = true
+		g.choose = r
+		g.query, g.out = g.step.Alloc(g.step.Compute(), g.rows, c.Heads, c.HeadDim), g.step.Alloc(g.step.Compute(), g.rows, c.Heads*c.HeadDim)
+	}
+	at := 0
+	for i, s := range sequences {
+		if next.kinds[i] != sparseStep {
+			continue
+		}
+		pass := &prefillPass{Runner: r, cache: s.cache, opt: PrefillOptions{Sparse: s.opt.Sparse}, pos: []int32{s.cache.Next()}}
+		for l := range s.cache.Layers() {
+			prepared := g.graph.Prepare(at, func() error {
+				if s.err != nil {
+					return s.err
+				}
+				return pass.attention(l, nil, g.out.Rows(i, i+1), nil, r.attend(s.cache, l, g.query.Rows(i, i+1), pass.pos))
+			})
+			if s.err == nil {
+				s.err = prepared
+			}
+			at++
+		}
+	}
+}
+
+// serves records the step where what is recorded does not serve, and reports whether
+// there is something to replay.
+func (g *decodeGraph) serves(next *recording) bool {
+	if last := g.recorded; last != nil && last.equal(next) && (!slices.Contains(next.kinds, sparseStep) || g.graph.Prepared()) {
+		return true
+	}
+	g.recorded = nil
+	if g.graph.Record(func() { g.record(next) }) {
+		g.recorded = next
+	}
+	return g.recorded != nil
+}
+
+// record is one decoding step: the operations of prefillPass for one row, or those of
+// StepBatch.
+func (g *decodeGraph) record(to *recording) {
+	r, b, m := g.run, g.step, g.run.Model
+	c, n := &m.Config, len(to.kinds)
+	r.arena.Release(nil)
+	b.StartStep(g.steps, n)
+	x := r.alloc(g.rows, c.Hidden)
+	b.StepGather(x, m.Network.Embedding, g.steps)
+	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
+	g.scores = make([]*kernels.Tensor, n)
+	for i, kind := range to.kinds {
+		if kind == observedStep { // all layers' are there until the observers have run
+			g.scores[i] = kept(r.alloc(c.Layers*c.Heads, slices.Max(to.buckets[i])))
+		}
+	}
+	rows := &recordedRows{layerRows: layerRows{Runner: r, x: x, h: h, next: h, low: noLowRank}, decodeGraph: g, to: to}
+	for rows.l = range m.Network.Layers {
+		mark := r.arena.Mark()
+		if err := model.RunLayer(rows, m, rows.l); err != nil {
+			panic(err) // of Attend, which returns none
+		}
+		r.arena.Release(mark)
+	}
+	g.logits = kept(r.alloc(g.rows, c.Vocab))
+	head(m, b, g.logits, h)
+}
+
+// kept is a tensor that stays what it is when another graph is recorded in the arena.
+func kept(t *kernels.Tensor) *kernels.Tensor { return t.Rows(0, t.Dim0()) }
+
+// layerScores are those of a sequence in a layer; nil where nobody observes.
+func (g *decodeGraph) layerScores(i, l int) *kernels.Tensor {
+	if g.scores[i] == nil {
+		return nil
+	}
+	heads := g.model.Config.Heads
+	return g.scores[i].Rows(l*heads, (l+1)*heads)
+}
+
+// recordedRows are the rows of a step that is recorded.
+type recordedRows struct {
+	layerRows
+	*decodeGraph
+	to            *recording
+	v             *kernels.Tensor
+	pairsAppended bool // the layer's pairs are in the caches
+}
+
+func (p *recordedRows) Projections() (q, k, v *kernels.Tensor) {
+	q, k, v = p.layerRows.Projections()
+	p.v = v
+	return q, k, v
+}
+
+// NormRotate appends the pairs, too, where the device does that at once.
+func (p *recordedRows) NormRotate(q, k *kernels.Tensor) bool {
+	norms, rms := headNorms(p.Model, p.l)
+	ok := rms && rotatesHeads(&p.Model.Config, p.l)
+	p.pairsAppended = ok && p.step.StepHeads(q, k, p.v, norms, p.to.rope, p.steps, len(p.to.kinds), p.l, p.to.pairs)
+	return ok
+}
+
+func (p *recordedRows) Rotate(_ model.Module, x *kernels.Tensor) *kernels.Tensor {
+	p.step.StepRoPE(x, p.steps, p.to.rope)
+	return x
+}
+
+// Attend lets every sequence attend to all that a layer of its cache holds, neighbours of which nothing is observed
+// together, or leaves it to a segment of the graph.
+func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
+	c, n, steps, kinds := &p.Model.Config, len(p.to.kinds), p.steps, p.to.kinds
+	out, segment := p.decodeGraph.out, p.l
+	if !slices.Contains(kinds, sparseStep) {
+		out = p.alloc(p.decodeGraph.rows, c.Heads*c.HeadDim)
+	}
+	if n < p.decodeGraph.rows {
+		p.step.Fill(out.Rows(n, p.decodeGraph.rows), 0)
+	}
+	for i := 0; i < n; {
+		at := kernels.StepLayer{Sequence: i, Layer: p.l, Pairs: p.to.pairs, Appended: p.pairsAppended}
+		end := i + 1
+		for kinds[i] == plainStep && end < n && kinds[end] == plainStep {
+			end++
+		}
+		q, k, v := q.Rows(i, end), k.Rows(i, end), v.Rows(i, end)
+		if kinds[i] == sparseStep {
+			p.step.StepAppend(p.query.Rows(i, end), q, k, v, steps, at)
+			p.graph.Segment(segment)
+			segment += c.Layers
+		} else {
+			at.Windowed, at.Scale, at.Scores = c.Window(p.l) > 0, c.AttentionScale(), p.layerScores(i, p.l)
+			var longest []int
+			for _, layers := range p.to.buckets[i:end] {
+				longest = append(longest, layers[p.l])
+			}
+			p.step.StepAttentions(out.Rows(i, end), q, k, v, steps, at, longest)
+		}
+		i = end
+	}
+	return out, true, nil
+}
+
+// appendFirst appends, for a model with sliding windows, the first entries of all
+// heads that the next position sees.
+func appendFirst(first []int32, c *model.Config, cache *kvcache.Cache) []int32 {
+	if c.Windows == nil {
+		return nil
+	}
+	for l := range cache.Layers() {
+		for i := range cache.KVHeads() {
+			first = append(first, int32(cache.Entries(l, i)-cache.Seen(l, i, cache.Next(), c.Window(l))))
+		}
+	}
+	return first
+}

@@ -1,0 +1,299 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+
+	"glimpse/internal/simd"
+	"glimpse/kernels"
+	"glimpse/model"
+	"glimpse/model/kvcache"
+)
+
+// Runner runs a model on one goroutine and owns the scratch memory of its
+// passes.
+type Runner struct {
+	Model  *model.Model
+	on     kernels.Backend // of its operations
+	arena  *kernels.Arena  // in the memory of on
+	stages []*Runner       // one for each device of the model, of which the first is what callers have
+	batch  batchRows       // of StepBatch
+
+	// OnPrefill (may be nil) is told of every pass over several tokens when it begins. What it returns
+	// is told of progress: how many more of the tokens are done, each layer doing its share of them.
+	// That may be called concurrently where a model is on several devices.
+	OnPrefill func(tokens int) (done func(more int))
+
+	// Pause (may be nil) is called between units: of a pass over several tokens, where one chunk of
+	// them has gone through one layer, and between the steps of a response that is continued. Its
+	// error ends them. Meanwhile other runners may run.
+	Pause func() error
+
+	// Decoding steps as graphs: stepped is the rows of those that were taken without,
+	// noGraph where the device has none.
+	recorded *recordedSteps
+	stepped  int
+	noGraph  bool
+	prepares bool // it prepares segments of a recorded step
+}
+
+// pause lets others run between two units, of which more are to come.
+func (r *Runner) pause() error {
+	if first := r.stages[0]; first.Pause != nil {
+		return first.Pause()
+	}
+	return nil
+}
+
+// New returns a runner with empty scratch memory.
+func New(m *model.Model) *Runner { return newStages(m)[0] }
+
+// ScratchBytes is the scratch memory that the passes so far have needed.
+func (r *Runner) ScratchBytes() (n int64) {
+	for _, s := range r.stages {
+		n += s.arena.Bytes()
+	}
+	return n
+}
+
+// PrefillOptions are the settings of one pass over a prompt.
+type PrefillOptions struct {
+	// Chunk is how many rows go through a layer at once; 0 is what suits the backend.
+	Chunk int
+	// Capture and Observe: what is observed, and by whom.
+	Capture Capture
+	Observe Observer
+	// Sparse chooses what the row of a pass of one row attends to; nil: everything.
+	Sparse SparseAttention
+	// SparseOnDevice tells that Sparse chooses by operations of SparseStep.Backend alone
+	// and reads nothing of it, so that the step can be recorded.
+	SparseOnDevice bool
+	// Pipelined lets the chunks of a prompt follow each other through the devices of a model
+	// that has several, each with chunks of its own at the same time. The caches of all
+	// layers are then full before the first is observed, and of them an observer reads only
+	// that of the layer which it is told of. Without an observer it is always so.
+	Pipelined bool
+	// CacheOnly computes keys and values and nothing that only logits need.
+	CacheOnly bool
+
+	// logits [1, vocab] is memory of a device for the logits; nil takes some anew.
+	logits *kernels.Tensor
+	// readAtOnce tells that the logits will have been read when the next pass begins.
+	readAtOnce bool
+	// appendProbes runs probes with the last rows wherever; for tests.
+	appendProbes bool
+}
+
+// Prefill runs tokens at the positions that follow those in the cache, appends
+// their keys and values, and returns the logits [vocab] of the last one; nil
+// with CacheOnly. All rows go through one layer before the next layer runs.
+//
+// It fails without a change of the cache on an empty prompt, a token outside the
+// vocabulary or a prompt that does not fit the context (ErrContext); after any
+// later error, from ctx or an observer, the cache is unusable.
+func (r *Runner) Prefill(ctx context.Context, cache *kvcache.Cache, tokens []int32, opt PrefillOptions) (logits []float32, err error) {
+	opt.readAtOnce = true
+	l, err := r.Forward(ctx, cache, tokens, opt)
+	if err != nil || l == nil {
+		return nil, err
+	}
+	return l.Float32s()
+}
+
+// Forward is Prefill that leaves the logits where they were computed, and does not
+// wait for them on a device that samples.
+func (r *Runner) Forward(ctx context.Context, cache *kvcache.Cache, tokens []int32, opt PrefillOptions) (logits *Logits, err error) {
+	defer kernels.CatchDevice(&err)
+	m := r.Model
+	if err := checkTokens(m, cache, tokens); err != nil {
+		return nil, err
+	}
+	cache.Begin(len(tokens))
+	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows)+len(cap.Probes)+len(cap.PeakWindows)+len(cap.PeakProbes) > 0 || cap.AllRows || cap.Squares || cap.Queries) {
+		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
+	}
+	if opt.recordable(len(tokens)) {
+		step := &batchStep{cache: cache, token: tokens[0], opt: opt}
+		y, err := r.graphStep(ctx, []*batchStep{step}, 1)
+		if err == nil {
+			err = step.err
+		}
+		if err != nil {
+			return nil, err
+		}
+		if y != nil {
+			return r.keepLogits(y, opt.readAtOnce || opt.logits != nil)
+		}
+	}
+	r.release()
+	defer r.release()
+
+	n := len(tokens)
+	p := r.newPrefillPass(cache, opt, tokens)
+	if r.OnPrefill != nil && n > 1 {
+		p.done = r.OnPrefill(n)
+	}
+	cache.BeginPrefill()
+	defer cache.EndPrefill()
+	last, err := p.runStages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cache.Advance(n)
+	if opt.CacheOnly {
+		return nil, nil
+	}
+	return last.logits(last.last, opt.logits)
+}
+
+// Step runs one token, as a decoding step does.
+func (r *Runner) Step(ctx context.Context, cache *kvcache.Cache, token int32, capture Capture, observe Observer) ([]float32, error) {
+	return r.Prefill(ctx, cache, []int32{token}, PrefillOptions{Capture: capture, Observe: observe})
+}
+
+// Probe runs rows after what the cache holds, which it does not change, and
+// observes them; observations have one entry in Probes.
+func (r *Runner) Probe(ctx context.Context, cache *kvcache.Cache, probe model.QueryRows, observe Observer) (err error) {
+	defer kernels.CatchDevice(&err)
+	r.release()
+	defer r.release()
+	p := r.newProbePass(cache, probe, cache.Next())
+	for l := range r.Model.Config.Layers {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p.enter(l)
+		arena := p.arena
+		mark := arena.Mark()
+		o := &Observation{Layer: l, Cache: cache}
+		scores, lse, err := p.layer(l)
+		if err != nil {
+			return err
+		}
+		o.addProbe(scores, lse, false)
+		if err := observe(o); err != nil {
+			return err
+		}
+		arena.Release(mark)
+	}
+	return nil
+}
+
+// ObserveQueries returns the scores [heads, entries] that given queries [rows,
+// heads, headDim] with own keys [rows, kvHeads, headDim], both rotated to the
+// positions that follow the cache, pay to a layer of it. The result is the
+// caller's.
+func (r *Runner) ObserveQueries(cache *kvcache.Cache, layer int, queries, keys *kernels.Tensor) *kernels.Tensor {
+	r.release()
+	defer r.release()
+	on := r.of(layer)
+	a := on.attend(cache, layer, queries, kvcache.Positions(cache.Next(), queries.Dim0()))
+	a.K = keys
+	return on.observe(a, on.on)
+}
+
+func checkTokens(m *model.Model, cache *kvcache.Cache, tokens []int32) error {
+	if len(tokens) == 0 {
+		return fmt.Errorf("prefill: empty prompt, want at least 1 token")
+	}
+	for i, id := range tokens {
+		if id < 0 || int(id) >= m.Config.Vocab {
+			return fmt.Errorf("prefill: token %d: id %d, want 0 to %d", i, id, m.Config.Vocab-1)
+		}
+	}
+	if end := int(cache.Next()) + len(tokens); end > m.Config.MaxPositions {
+		return fmt.Errorf("prefill: %d tokens at position %d, want at most %d: %w", len(tokens), cache.Next(), m.Config.MaxPositions, kvcache.ErrContext)
+	}
+	return nil
+}
+
+func (r *Runner) alloc(shape ...int) *kernels.Tensor {
+	return r.arena.Alloc(r.on.Compute(), shape...)
+}
+
+// attend lets rotated queries at positions pos attend to a layer of the cache.
+func (r *Runner) attend(cache *kvcache.Cache, layer int, q *kernels.Tensor, pos []int32) *kernels.Attend {
+	a := r.attention(cache.View(layer), layer, q, pos)
+	return &a
+}
+
+func (r *Runner) attention(past []kernels.KV, layer int, q *kernels.Tensor, pos []int32) kernels.Attend {
+	c := &r.Model.Config
+	return kernels.Attend{
+		Q: q, Past: past, Scale: c.AttentionScale(),
+		Window: c.Window(layer), Positions: pos,
+	}
+}
+
+// logits applies the head to the normalised row h [1, hidden]; into is memory of a
+// device for them, or nil.
+func (r *Runner) logits(h, into *kernels.Tensor) (*Logits, error) {
+	m, y := r.Model, into
+	if !samplesOnDevice(m) {
+		y = r.alloc(1, m.Config.Vocab)
+	} else if y == nil { // they outlive the pass
+		y = r.on.Alloc(r.on.Compute(), 1, m.Config.Vocab)
+	}
+	head(m, r.on, y, h)
+	return logitsOf(m, y)
+}
+
+// keepLogits copies logits [1, vocab] that the next pass overwrites, unless they will
+// have been used by then.
+func (r *Runner) keepLogits(y *kernels.Tensor, used bool) (*Logits, error) {
+	m := r.Model
+	if !samplesOnDevice(m) {
+		return logitsOf(m, y)
+	}
+	if used {
+		return logitsOf(m, y)
+	}
+	own := m.End().Alloc(m.End().Compute(), 1, m.Config.Vocab)
+	m.End().Copy(own, y)
+	return logitsOf(m, own)
+}
+
+// logitsOf leaves logits on a device that samples and takes others to the host.
+func logitsOf(m *model.Model, y *kernels.Tensor) (*Logits, error) {
+	if samplesOnDevice(m) {
+		return &Logits{device: y, model: m}, nil
+	}
+	logits := y.Float32s()
+	return HostLogits(logits), checkLogits(m, logits)
+}
+
+// finite reports whether all of x are neither NaN nor infinite.
+func finite(x []float32) bool {
+	if sum := simd.Sum(x); sum-sum == 0 {
+		return true
+	}
+	for _, v := range x { // the sum of large numbers may be infinite
+		if v-v != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *Runner) norm(x *kernels.Tensor, n model.Norm) *kernels.Tensor {
+	return r.normInto(r.alloc(x.Dim0(), x.Width()), x, n)
+}
+
+func (r *Runner) normInto(h, x *kernels.Tensor, n model.Norm) *kernels.Tensor {
+	if n.Bias != nil {
+		r.on.LayerNorm(h, x, n.Weight, n.Bias, r.Model.Config.RMSNormEps)
+	} else {
+		r.on.RMSNorm(h, x, n.Weight, r.Model.Config.RMSNormEps)
+	}
+	return h
+}
+
+// addNorm adds delta to the residual stream x and writes the norm of the sum to h.
+func (r *Runner) addNorm(h, x, delta *kernels.Tensor, n model.Norm) {
+	b, eps := r.on, r.Model.Config.RMSNormEps
+	if n.Bias != nil {
+		b.AddLayerNorm(h, x, delta, n.Weight, n.Bias, eps)
+	} else {
+		b.AddRMSNorm(h, x, delta, n.Weight, eps)
+	}
+}

@@ -1,0 +1,128 @@
+package runner
+
+import (
+	"errors"
+	"glimpse/internal/simd"
+	"glimpse/kernels"
+	"glimpse/model"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// onHost tells that tokens can only be drawn from logits on the host.
+func (s *sampler) onHost() bool { return s.Processors.Active() || s.Temperature > 0 && s.MinP > 0 }
+
+// sampler draws tokens with its own seeded generator.
+type sampler struct {
+	model.Sampling
+	rng  *rand.Rand
+	past *past // what processors look at; nil without any
+}
+
+// newSampler draws what follows the prompt, which only processors look at.
+func newSampler(s model.Sampling, prompt []int32) *sampler {
+	out := &sampler{Sampling: s, rng: rand.New(rand.NewPCG(s.Seed, 0x5a4d504c45))}
+	if s.Processors.Active() {
+		out.past = newPast(prompt)
+	}
+	return out
+}
+
+// errAllBanned: the processors leave no token.
+var errAllBanned = errors.New("sampling: the suppressed tokens, bad words and repeated n-grams are all tokens that there are")
+
+// next draws a token. Equal logits: the lower id comes first.
+func (s *sampler) next(logits []float32) (int32, error) {
+	if s.past != nil {
+		logits = s.past.apply(&s.Processors, logits)
+		if math.IsInf(float64(simd.Max(logits)), -1) {
+			return 0, errAllBanned
+		}
+	}
+	id := s.draw().Token(logits)
+	if s.past != nil {
+		s.past.add(id)
+	}
+	return id, nil
+}
+
+// draw is the settings of a token, with the next random number where one is needed.
+func (s *sampler) draw() kernels.Draw {
+	d := kernels.Draw{Temperature: s.Temperature}
+	if s.Temperature > 0 {
+		d.TopP, d.TopK, d.MinP, d.U = s.TopP, s.TopK, s.MinP, s.rng.Float64()
+	}
+	return d
+}
+
+// past is the text that a token follows.
+type past struct {
+	text   []int32
+	prompt int            // so many of them are the prompt's
+	seen   map[int32]bool // the tokens of the text
+}
+
+func newPast(prompt []int32) *past {
+	p := &past{text: slices.Clone(prompt), prompt: len(prompt), seen: make(map[int32]bool)}
+	for _, id := range prompt {
+		p.seen[id] = true
+	}
+	return p
+}
+
+func (p *past) add(id int32) {
+	p.text = append(p.text, id)
+	p.seen[id] = true
+}
+
+// apply returns changed logits, −Inf for what is banned.
+func (past *past) apply(p *model.Processors, logits []float32) []float32 {
+	x := slices.Clone(logits)
+	ban := func(ids ...int32) {
+		for _, id := range ids {
+			if id >= 0 && int(id) < len(x) {
+				x[id] = float32(math.Inf(-1))
+			}
+		}
+	}
+	if p.Penalises() {
+		penalty := float32(p.RepetitionPenalty)
+		for id := range past.seen {
+			if id < 0 || int(id) >= len(x) {
+				continue
+			}
+			if x[id] < 0 {
+				x[id] *= penalty
+			} else {
+				x[id] /= penalty
+			}
+		}
+	}
+	text, n := past.text, p.NoRepeatNGram
+	if n > 0 {
+		for i := range len(text) - n + 1 {
+			if slices.Equal(text[i:i+n-1], text[len(text)-n+1:]) {
+				ban(text[i+n-1])
+			}
+		}
+	}
+	for _, word := range p.BadWords {
+		before, last := word[:len(word)-1], word[len(word)-1]
+		switch {
+		case len(before) == 0 && slices.Contains(p.End, last): // transformers lets these be
+		// A word longer than the text stays allowed, even where all but its last token is
+		// there, as in transformers.
+		case len(before) == 0, len(word) <= len(text) && slices.Equal(before, text[len(text)-len(before):]):
+			ban(last)
+		}
+	}
+	if len(text) < p.MinLength || len(text)-past.prompt < p.MinNew {
+		ban(p.End...)
+	}
+	ban(p.Suppress...)
+	if len(text) == past.prompt {
+		ban(p.BeginSuppress...)
+	}
+	return x
+}
