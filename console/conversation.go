@@ -16,7 +16,6 @@ import (
 	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/chat"
-	"glimpse/model/kvcache"
 	"glimpse/model/runner"
 )
 
@@ -136,7 +135,7 @@ func (c *Conversation) fits(ids []int32, whole bool) error {
 		have = 0
 	}
 	if have+len(ids)+1 > room {
-		return fmt.Errorf("chat: message of %d tokens after %d, want at most %d in all: %w", len(ids), have, room, kvcache.ErrContext)
+		return fmt.Errorf("chat: message of %d tokens after %d, want at most %d in all: %w", len(ids), have, room, model.ErrContext)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"glimpse/internal/cli"
 	"glimpse/internal/progress"
 	"glimpse/internal/tables"
-	"glimpse/model/kvcache"
+	"glimpse/model"
 	"glimpse/model/tokenizer"
 
 	"golang.org/x/term"
@@ -155,7 +155,7 @@ func (r *refusal) advice() string {
 			try = "; try " + strings.Join(word.Nearest, ", ")
 		}
 		return fmt.Sprintf("%q is not one of the %d words that the model knows%s", word.Word, word.Words, try)
-	case errors.Is(r, kvcache.ErrContext):
+	case errors.Is(r, model.ErrContext):
 		return strings.TrimPrefix(r.Error(), "chat: ") + "; /reset begins anew"
 	}
 	return r.Error()

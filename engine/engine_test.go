@@ -10,7 +10,6 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/model"
-	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
 	"glimpse/model/runner"
 )
@@ -470,7 +469,7 @@ func TestRequestsThatFail(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !errors.Is(long.Err(), kvcache.ErrContext) || outside.Err() == nil || good.Err() != nil || len(good.Tokens()) != 4 {
+	if !errors.Is(long.Err(), model.ErrContext) || outside.Err() == nil || good.Err() != nil || len(good.Tokens()) != 4 {
 		t.Errorf("too long: %v; outside the vocabulary: %v; right: %v, %d tokens", long.Err(), outside.Err(), good.Err(), len(good.Tokens()))
 	}
 	stopped, cancel := context.WithCancel(t.Context())

@@ -15,7 +15,6 @@ import (
 	"glimpse/internal/compare"
 	"glimpse/kernels"
 	"glimpse/model"
-	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
 	"glimpse/model/runner"
 )
@@ -403,7 +402,7 @@ func TestPoliciesAtTheContextLimit(t *testing.T) {
 			p := policy(t, m, name)
 			s, err := rt.Prefill(background, p, tokens, 10, nil)
 			if drafts := planOf(m, p).Drafted > 0; drafts && room == 0 {
-				if !errors.Is(err, kvcache.ErrContext) {
+				if !errors.Is(err, model.ErrContext) {
 					t.Errorf("%s without room for a draft: %v", name, err)
 				}
 				continue
@@ -420,7 +419,7 @@ func TestPoliciesAtTheContextLimit(t *testing.T) {
 				t.Errorf("%s with room for %d tokens: a study keeps %v, a prefill %v", name, room, study.Choices[0].Kept, s.Kept())
 			}
 			got, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: 100, IgnoreEnd: true})
-			if !errors.Is(err, kvcache.ErrContext) || len(got) != room+1 {
+			if !errors.Is(err, model.ErrContext) || len(got) != room+1 {
 				t.Errorf("%s with room for %d tokens: %d generated, %v", name, room, len(got), err)
 			}
 		}

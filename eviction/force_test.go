@@ -70,7 +70,7 @@ func TestForceIsGenerate(t *testing.T) {
 func TestForceRefuses(t *testing.T) {
 	m := modeltest.Llama{MaxPositions: 50}.Open(t, "cpu")
 	s := prefill(t, m, policy(t, m, "h2o"), modeltest.Tokens(m, 4, 40), 12)
-	if got, err := s.Force(background, make([]int32, 12)); !errors.Is(err, kvcache.ErrContext) || len(got) > 0 {
+	if got, err := s.Force(background, make([]int32, 12)); !errors.Is(err, model.ErrContext) || len(got) > 0 {
 		t.Errorf("12 tokens after 40 of 50: %v, %v", got, err)
 	}
 	if got, err := s.Force(background, []int32{3, 40}); err == nil || len(got) > 0 {

@@ -11,7 +11,6 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/model"
-	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
 )
 
@@ -234,7 +233,7 @@ func TestRefusals(t *testing.T) {
 			"budget below": {background, []int32{1, 2}, -3, "budget: got -3", nil},
 			"empty prompt": {background, nil, 3, "empty prompt", nil},
 			"foreign id":   {background, []int32{1, 40}, 3, "token 1: id 40", nil},
-			"long prompt":  {background, make([]int32, 51), 3, "want at most 50", kvcache.ErrContext},
+			"long prompt":  {background, make([]int32, 51), 3, "want at most 50", model.ErrContext},
 			"cancelled":    {cancelled, []int32{1, 2, 3, 4}, 3, "", context.Canceled},
 		} {
 			s, err := rt.Prefill(c.ctx, p, c.tokens, c.budget, nil)

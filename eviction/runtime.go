@@ -260,7 +260,7 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *kvcache.Cache, l
 	c := &m.Config
 	rows := min(r.plan.Drafted, c.MaxPositions-r.prompt.From-len(r.prompt.Tokens))
 	if rows < 1 {
-		return 0, fmt.Errorf("draft of %d tokens after %d: %w", r.plan.Drafted, full.Next(), kvcache.ErrContext)
+		return 0, fmt.Errorf("draft of %d tokens after %d: %w", r.plan.Drafted, full.Next(), model.ErrContext)
 	}
 	queries, keys := make([]*kernels.Tensor, c.Layers), make([]*kernels.Tensor, c.Layers)
 	for l := range queries {

@@ -124,7 +124,7 @@ func TestStops(t *testing.T) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 	long := func() (generation.Prompt, error) { return generation.Prompt{ID: "long", IDs: make([]int32, 5000)}, nil }
-	if err := generation.Pairs(context.Background(), m, long, &sink{}, generation.Options{MaxNew: 4}); !errors.Is(err, kvcache.ErrContext) {
+	if err := generation.Pairs(context.Background(), m, long, &sink{}, generation.Options{MaxNew: 4}); !errors.Is(err, model.ErrContext) {
 		t.Errorf("error %v, want ErrContext", err)
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"math"
 )
 
+// ErrContext is returned when a sequence would grow past the model's context.
+var ErrContext = errors.New("longer than the model's context")
+
 // Config is what the forward pass needs to know of a model, whatever its family.
 type Config struct {
 	Architecture string // config.json architectures[0]

@@ -15,7 +15,6 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/model"
-	"glimpse/model/kvcache"
 )
 
 // ReadPairs reads the pair files that PairFiles finds, whose responses must be those of the
@@ -60,7 +59,7 @@ func ReadPairs(ctx context.Context, m *model.Model, paths []string, contents *da
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
 			if len(p.PromptIDs)+len(p.ResponseIDs) > m.Config.MaxPositions {
-				return nil, fmt.Errorf("%s: sample %s: %d prompt and %d response tokens, want at most %d together: %w", file, p.ID, len(p.PromptIDs), len(p.ResponseIDs), m.Config.MaxPositions, kvcache.ErrContext)
+				return nil, fmt.Errorf("%s: sample %s: %d prompt and %d response tokens, want at most %d together: %w", file, p.ID, len(p.PromptIDs), len(p.ResponseIDs), m.Config.MaxPositions, model.ErrContext)
 			}
 		}
 		all = append(all, pairs...)

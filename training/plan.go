@@ -9,7 +9,6 @@ import (
 
 	"glimpse/internal/collector"
 	"glimpse/model"
-	"glimpse/model/kvcache"
 )
 
 // Plan is what a run will take.
@@ -145,7 +144,7 @@ func sizesOf(adapters []AdapterConfig) string {
 // planPass is the plan of a valid configuration, without changes.
 func planPass(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*passPlan, error) {
 	if o.Prompt+o.Response > m.Config.MaxPositions {
-		return nil, fmt.Errorf("train plan: %d prompt and %d response tokens, want at most %d together: %w", o.Prompt, o.Response, m.Config.MaxPositions, kvcache.ErrContext)
+		return nil, fmt.Errorf("train plan: %d prompt and %d response tokens, want at most %d together: %w", o.Prompt, o.Response, m.Config.MaxPositions, model.ErrContext)
 	}
 	var err error
 	p := &passPlan{Plan: Plan{Model: m.Name, Prompt: o.Prompt, Response: o.Response, Workers: c.concurrency(m)}, config: c, mean: o.MeanPrompt}

@@ -1,7 +1,6 @@
 package kvcache
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -9,9 +8,6 @@ import (
 	"glimpse/kernels"
 	"glimpse/model"
 )
-
-// ErrContext is returned when a sequence would grow past the model's context.
-var ErrContext = errors.New("longer than the model's context")
 
 // Cache holds the keys and values of one sequence: for every layer and KV head
 // its own list of entries in ascending order of position, since heads may keep

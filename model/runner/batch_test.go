@@ -285,7 +285,7 @@ func TestErrorsOfOneSequence(t *testing.T) {
 		for i, want := range []struct {
 			tokens int
 			err    error
-		}{{9, nil}, {4, broken}, {5, kvcache.ErrContext}, {1, model.ErrNonFinite}, {2, broken}, {1, broken}, {9, nil}} {
+		}{{9, nil}, {4, broken}, {5, model.ErrContext}, {1, model.ErrNonFinite}, {2, broken}, {1, broken}, {9, nil}} {
 			if len(got[i].Tokens()) != want.tokens || !errors.Is(got[i].Err(), want.err) || want.err == nil && got[i].Err() != nil {
 				t.Errorf("%s: sequence %d: %d tokens, error %v, want %d, %v", device, i, len(got[i].Tokens()), got[i].Err(), want.tokens, want.err)
 			}

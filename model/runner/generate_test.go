@@ -189,7 +189,7 @@ func TestGenerateAtTheContextLimit(t *testing.T) {
 	for maxNew, want := range map[int]int{5: 5, 6: 5, 100: 5} { // 4 tokens are run, the last is not
 		r, cache, logits := start(t, m, prompt)
 		got, ended, err := r.Generate(background, cache, logits, runner.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true})
-		if len(got) != want || ended || errors.Is(err, kvcache.ErrContext) != (maxNew > 5) || cache.Next() != 24 {
+		if len(got) != want || ended || errors.Is(err, model.ErrContext) != (maxNew > 5) || cache.Next() != 24 {
 			t.Errorf("MaxNew %d: %d tokens, cache at %d, %v", maxNew, len(got), cache.Next(), err)
 		}
 		if maxNew == 5 && err != nil {

@@ -48,7 +48,7 @@ func TestRefusedPromptsLeaveTheCacheAlone(t *testing.T) {
 			"no tokens":             {nil, runner.PrefillOptions{}, "empty prompt", nil},
 			"negative id":           {[]int32{1, -1}, runner.PrefillOptions{}, "token 1: id -1, want 0 to 39", nil},
 			"id past vocabulary":    {[]int32{1, 2, 40}, runner.PrefillOptions{}, "token 2: id 40, want 0 to 39", nil},
-			"too long":              {make([]int32, 51-held), runner.PrefillOptions{}, "want at most 50", kvcache.ErrContext},
+			"too long":              {make([]int32, 51-held), runner.PrefillOptions{}, "want at most 50", model.ErrContext},
 			"windows unobserved":    {[]int32{1}, runner.PrefillOptions{Capture: runner.Capture{Windows: []int{1}}}, "no observer", nil},
 			"all rows unobserved":   {[]int32{1}, runner.PrefillOptions{Capture: runner.Capture{AllRows: true}}, "no observer", nil},
 			"probes unobserved":     {[]int32{1}, runner.PrefillOptions{Capture: runner.Capture{Probes: []model.QueryRows{model.TokenRows{1}}}}, "no observer", nil},

@@ -50,7 +50,7 @@ func checkForced(m *model.Model, cache *kvcache.Cache, tokens []int32) error {
 		}
 	}
 	if n, room := len(tokens), m.Config.MaxPositions-int(cache.Next())+1; n > room { // the last token is not run
-		return fmt.Errorf("forced response: %d tokens after %d, want at most %d: %w", n, cache.Next(), room, kvcache.ErrContext)
+		return fmt.Errorf("forced response: %d tokens after %d, want at most %d: %w", n, cache.Next(), room, model.ErrContext)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func TestForcedResponsesAreChecked(t *testing.T) {
 	}{
 		{"nothing", []int32{}, false, nil},
 		{"as much as fits", make([]int32, 5), false, nil},
-		{"too much", make([]int32, 6), true, kvcache.ErrContext},
+		{"too much", make([]int32, 6), true, model.ErrContext},
 		{"a foreign id", []int32{1, 2, 40}, true, nil},
 		{"a negative id", []int32{1, -1}, true, nil},
 	} {

@@ -202,7 +202,7 @@ func checkTokens(m *model.Model, cache *kvcache.Cache, tokens []int32) error {
 		}
 	}
 	if end := int(cache.Next()) + len(tokens); end > m.Config.MaxPositions {
-		return fmt.Errorf("prefill: %d tokens at position %d, want at most %d: %w", len(tokens), cache.Next(), m.Config.MaxPositions, kvcache.ErrContext)
+		return fmt.Errorf("prefill: %d tokens at position %d, want at most %d: %w", len(tokens), cache.Next(), m.Config.MaxPositions, model.ErrContext)
 	}
 	return nil
 }
