@@ -29,6 +29,8 @@ repeats all of it; each stage goes on where it was stopped:
 scripts/smollm2/results.sh
 ```
 
+What was measured lies in `scripts/smollm2/measured`, prompt by prompt; with `--rest` the command measures what that lacks.
+
 - Numbers are means over tasks in %, ± one standard error over prompts. Differences are of the same prompts.
 - Budgets are shares of the prompt that stay. "hits" is the share of the entries kept by the oracle that a policy keeps.
 - `full`, `oracle` and `exact-topk` are bounds: they cannot be deployed.
