@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,8 +27,7 @@ type Options struct {
 	Choice   model.SamplingChoice
 	Sampling model.Sampling // what comes of it
 	Compare  bool           // also time prefills with the policy and without eviction
-	JSON     bool           // print one object in the place of the text
-	Label    string         // of the policy in it; "" is its name
+	JSON     bool           // print an object in the place of each text
 }
 
 // answerStatistics is what one answer cost.
@@ -42,7 +40,7 @@ type answerStatistics struct {
 
 // Answer runs a prompt with a policy's cache. The answer streams to out, what was kept and what
 // it cost goes to info.
-func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *eviction.Configured, p *Prompt, o Options) error {
+func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy engine.Policy, p *Prompt, o Options) error {
 	shown := info
 	info = tables.NewWrapper(info, tables.Columns(info))
 	if p.Task != "" && !o.JSON {
@@ -63,7 +61,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 		times, err = compareTimes(func(evicted bool) (time.Duration, error) {
 			with, budget := full, len(p.IDs)
 			if evicted {
-				with, budget = policy, o.Budget.Of(len(p.IDs))
+				with, budget = policy.Configured, o.Budget.Of(len(p.IDs))
 			}
 			s, err := rt.Prefill(ctx, with, p.IDs, budget, nil)
 			if err != nil {
@@ -77,7 +75,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 		}
 	}
 	ShowPrefill(rt, shown)
-	s, err := rt.NewSession(policy, eviction.Pairs(o.Budget.Of(len(p.IDs))))
+	s, err := rt.NewSession(policy.Configured, eviction.Pairs(o.Budget.Of(len(p.IDs))))
 	if err != nil {
 		return err
 	}
@@ -117,7 +115,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy *ev
 	right := ended && slices.Equal(tokens, p.Answer)
 	if o.JSON {
 		x := answerStatistics{turnStatistics: turnStatistics{
-			Schema: AnswerSchema, Policy: cmp.Or(o.Label, policy.Name), Budget: o.Budget.Of(len(p.IDs)), BudgetShare: o.Budget.Share(),
+			Schema: AnswerSchema, Policy: policy.NameWithAdapter(), Budget: o.Budget.Of(len(p.IDs)), BudgetShare: o.Budget.Share(),
 			Answer: strings.TrimSpace(answer.String()), Ended: ended, Stop: a.Reason(), PromptTokens: len(p.IDs), AnswerTokens: len(tokens),
 			Position: int(s.Cache.Next()), Pairs: float64(kept) / float64(heads), HeldBytes: held, FullBytes: s.FullBytes,
 			StepBytes: s.Traffic.PerStep(), TTFTMillis: ms(s.PrefillTime), Speed: float64(len(tokens)) / elapsed.Seconds(),

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"glimpse/datasets"
+	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/modeltest"
@@ -23,7 +24,7 @@ func TestAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	p, err := (&PromptSource{Example: "needle", Tokens: 128}).ReadExample(m, 3)
+	p, err := (&PromptSource{Example: "needle", Tokens: 128, Seed: 3}).ReadExample(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func TestAnswer(t *testing.T) {
 			}
 			var out, info bytes.Buffer
 			o := Options{Budget: eviction.Pairs(c.budget), MaxNew: c.maxNew, Compare: c.compare}
-			if err := Answer(t.Context(), &out, &info, m, policy, p, o); err != nil {
+			if err := Answer(t.Context(), &out, &info, m, engine.Policy{Configured: policy}, p, o); err != nil {
 				t.Fatal(err)
 			}
 			rt := eviction.NewRuntime(m)
@@ -100,13 +101,13 @@ func TestAnswerWithoutTokenizer(t *testing.T) {
 	p := &Prompt{IDs: modeltest.Tokens(m, 1, 24)}
 	o := Options{Budget: eviction.Pairs(12), MaxNew: 3}
 	var out bytes.Buffer
-	if err := Answer(t.Context(), &out, io.Discard, m, policy, p, o); err != nil {
+	if err := Answer(t.Context(), &out, io.Discard, m, engine.Policy{Configured: policy}, p, o); err != nil {
 		t.Fatal(err)
 	}
 	if !regexp.MustCompile(`^(\d+ ){3}\n$`).MatchString(out.String()) {
 		t.Errorf("answer %q, want three ids", out.String())
 	}
-	if err := Answer(t.Context(), closed{}, io.Discard, m, policy, p, o); !errors.Is(err, io.ErrClosedPipe) {
+	if err := Answer(t.Context(), closed{}, io.Discard, m, engine.Policy{Configured: policy}, p, o); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("an output that is closed: %v", err)
 	}
 }

@@ -86,9 +86,9 @@ func (c *Conversation) help(string) error {
 // described is the policy and its budget.
 func (c *Conversation) described() string {
 	if c.policy.Name == "full" {
-		return c.label + ", which keeps everything"
+		return c.policy.NameWithAdapter() + ", which keeps everything"
 	}
-	return fmt.Sprintf("%s at %s", c.label, c.budgetText())
+	return fmt.Sprintf("%s at %s", c.policy.NameWithAdapter(), c.budgetText())
 }
 
 // budgetText describes the budget.
@@ -104,17 +104,14 @@ func (c *Conversation) setPolicy(name string) error {
 		c.say(c.described())
 		return nil
 	}
-	if c.Policy == nil {
-		return &refusal{fmt.Errorf("/policy: only %s is at hand", c.label)}
-	}
-	policy, label, err := c.Policy(name)
+	policy, err := c.model.Another(name)
 	if err != nil {
 		return &refusal{fmt.Errorf("/policy: %w", err)}
 	}
-	before, beforeLabel := c.policy, c.label
-	c.policy, c.label = policy, label
+	before := c.policy
+	c.policy = policy
 	if err := c.begin(); err != nil {
-		c.policy, c.label = before, beforeLabel
+		c.policy = before
 		return &refusal{fmt.Errorf("/policy: %w", err)}
 	}
 	note := ""

@@ -21,14 +21,8 @@ import (
 
 // Conversation is a session and what was said.
 type Conversation struct {
-	// JSON prints one object per turn instead of text.
-	JSON bool
-	// Policy finds a policy by its name, and its label, for /policy; nil: there is no other.
-	Policy func(name string) (policy *eviction.Configured, label string, err error)
-
-	model     *model.Model
-	policy    *eviction.Configured
-	label     string // of the policy
+	model     *engine.Model
+	policy    engine.Policy
 	o         Options
 	out, info io.Writer
 	columns   int // of the terminal of a person who reads info; 0: there is none
@@ -43,15 +37,15 @@ type Conversation struct {
 	stop     interrupts
 }
 
-// NewConversation starts a conversation with a policy, which is reported by its label.
-func NewConversation(m *model.Model, policy *eviction.Configured, label string, o Options, out, info io.Writer) (*Conversation, error) {
+// NewConversation starts a conversation with a policy.
+func NewConversation(m *engine.Model, policy engine.Policy, o Options, out, info io.Writer) (*Conversation, error) {
 	if _, err := m.NeedTokenizer(); err != nil {
 		return nil, err
 	}
 	if _, _, err := m.ChatTemplate(); err != nil {
 		return nil, err
 	}
-	rt := eviction.NewRuntime(m)
+	rt := eviction.NewRuntime(m.Model)
 	ShowPrefill(rt, info)
 	e, err := engine.New(rt, 1)
 	if err != nil {
@@ -59,7 +53,7 @@ func NewConversation(m *model.Model, policy *eviction.Configured, label string, 
 	}
 	e.Units = 1
 	c := &Conversation{
-		model: m, policy: policy, label: label, o: o, out: out, info: info,
+		model: m, policy: policy, o: o, out: out, info: info,
 		runtime: rt, engine: e,
 	}
 	if o.System != nil {
@@ -84,7 +78,7 @@ func (c *Conversation) takesSystem(text string) error {
 
 // begin begins a session, which reads what was said so far with the next message.
 func (c *Conversation) begin() error {
-	session, err := c.runtime.NewSession(c.policy, c.o.Budget)
+	session, err := c.runtime.NewSession(c.policy.Configured, c.o.Budget)
 	if err != nil {
 		return err
 	}
@@ -201,7 +195,7 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32, who
 		Begun: func() { start = time.Now(); c.again = false },
 	}, func(text string) error {
 		answer.WriteString(text)
-		if c.JSON {
+		if c.o.JSON {
 			return nil
 		}
 		_, err := io.WriteString(shown, text)
@@ -232,12 +226,12 @@ func (c *Conversation) report(t turnStatistics) error {
 	heads, pairs := s.Cache.Layers()*s.Cache.KVHeads(), pairsOf(s.Cache)
 	t.Pairs = float64(pairs) / float64(heads)
 	t.Schema = TurnSchema
-	t.Turn, t.Policy, t.Budget, t.BudgetShare = len(c.turns)+1, c.label, s.Prompt.Budget, s.Budget.Share()
+	t.Turn, t.Policy, t.Budget, t.BudgetShare = len(c.turns)+1, c.policy.NameWithAdapter(), s.Prompt.Budget, s.Budget.Share()
 	t.Position, t.HeldBytes, t.cacheBytes = int(s.Cache.Next()), s.Bytes(), s.Cache.Bytes()
 	t.FullBytes = t.cacheBytes + int64(t.Position*heads-pairs)*s.Cache.PairBytes()
 	t.StepBytes, t.TTFTMillis = s.Traffic.PerStep(), ms(s.PrefillTime)
 	c.turns = append(c.turns, t)
-	if c.JSON {
+	if c.o.JSON {
 		return json.NewEncoder(c.out).Encode(t)
 	}
 	fmt.Fprintln(c.out)

@@ -10,36 +10,33 @@ import (
 
 	"glimpse/engine"
 	"glimpse/eviction"
-	"glimpse/model"
+
+	_ "glimpse/lora" // of the adapters that ship
+	_ "glimpse/softtokens"
 )
 
 // talk is a conversation of the built-in model whose turns come as JSON.
 func talk(t *testing.T, policy string, budget int, out io.Writer) (c *Conversation, info *bytes.Buffer) {
 	t.Helper()
-	m, err := model.Open("", model.Options{})
+	m, err := engine.Open(t.Context(), &engine.Options{Seed: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	named := func(name string) (*eviction.Configured, string, error) {
-		p, err := eviction.New(name, 1, nil, nil)
-		return p, name, err
-	}
-	p, label, err := named(policy)
+	p, err := m.Policy(policy)
 	if err != nil {
 		t.Fatal(err)
 	}
 	info = new(bytes.Buffer)
-	if c, err = NewConversation(m, p, label, Options{Budget: eviction.Pairs(budget), MaxNew: 2000}, out, info); err != nil {
+	if c, err = NewConversation(m, p, Options{Budget: eviction.Pairs(budget), MaxNew: 2000, JSON: true}, out, info); err != nil {
 		t.Fatal(err)
 	}
-	c.JSON, c.Policy = true, named
 	return c, info
 }
 
 func example(t *testing.T, c *Conversation, tokens int) *Prompt {
 	t.Helper()
-	p, err := (&PromptSource{Example: "turns_section", Tokens: tokens}).ReadExample(c.model, 3)
+	p, err := (&PromptSource{Example: "turns_section", Tokens: tokens, Seed: 3}).ReadExample(c.model.Model)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +110,7 @@ func TestInterruptedAnswer(t *testing.T) {
 	var out bytes.Buffer
 	w := &interruptAfter{Writer: &out, left: 5}
 	c, info := talk(t, "random", 8, w)
-	w.c, c.JSON = c, false
+	w.c, c.o.JSON = c, false
 	if err := c.Loop(t.Context(), strings.NewReader("<copy>\n"), example(t, c, 128)); err != nil {
 		t.Fatal(err)
 	}

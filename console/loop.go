@@ -11,8 +11,9 @@ import (
 
 	"glimpse/console/lineedit"
 	"glimpse/datasets"
-	"glimpse/internal/cli"
 	"glimpse/internal/progress"
+	"glimpse/internal/signals"
+	"glimpse/internal/stdin"
 	"glimpse/internal/tables"
 	"glimpse/model"
 	"glimpse/model/tokenizer"
@@ -33,7 +34,7 @@ func (c *Conversation) Loop(ctx context.Context, in io.Reader, example *Prompt) 
 	next, person := c.lines(ctx, in)
 	if person {
 		c.banner()
-		defer cli.OnInterrupt(ctx, c.stop.signal)()
+		defer signals.OnInterrupt(ctx, c.stop.signal)()
 	}
 	if example != nil {
 		if err := c.open(ctx, example); err != nil {
@@ -82,7 +83,7 @@ func (c *Conversation) lines(ctx context.Context, in io.Reader) (next func() (st
 			e.Complete = c.complete
 			c.stop.keys = true
 			c.columns = tables.Columns(shown)
-			if path := cli.HistoryFile(); path != "" {
+			if path := historyFile(); path != "" {
 				switch err := e.Remember(path); {
 				case errors.Is(err, lineedit.ErrForeign): // which the user has named, and can mend
 					fmt.Fprintf(shown, "history is not kept: %v\n", err)
@@ -97,7 +98,7 @@ func (c *Conversation) lines(ctx context.Context, in io.Reader) (next func() (st
 			}, true
 		}
 	}
-	lines := bufio.NewScanner(cli.Input(ctx, in))
+	lines := bufio.NewScanner(stdin.NewReader(ctx, in))
 	lines.Buffer(nil, maxMessage)
 	return func() (string, error) {
 		if person {

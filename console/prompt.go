@@ -36,10 +36,11 @@ type PromptSource struct {
 	System   *string // system prompt before the text or the messages; nil: none
 	Raw      bool    // the text does not go into the chat template
 	Tokens   int     // length of the example
+	Seed     uint64  // which example
 }
 
 // Read reads the one prompt that was given.
-func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, seed uint64) (*Prompt, error) {
+func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (*Prompt, error) {
 	var given []string
 	for _, s := range [][2]string{{p.Text, "a text"}, {p.Messages, "--messages"}, {p.IDs, "--token-ids"}, {p.Example, "--example"}} {
 		if s[0] != "" {
@@ -62,7 +63,7 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, s
 	var err error
 	switch {
 	case p.Example != "":
-		out, err = p.ReadExample(m, seed)
+		out, err = p.ReadExample(m)
 	case p.IDs != "":
 		out, err = openIDs(p.IDs, in)
 	case chats:
@@ -87,14 +88,14 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader, s
 func ExampleNames() []string { return datasets.Tasks.Names() }
 
 // ReadExample makes the prompt of a synthetic task.
-func (p *PromptSource) ReadExample(m *model.Model, seed uint64) (*Prompt, error) {
+func (p *PromptSource) ReadExample(m *model.Model) (*Prompt, error) {
 	if !datasets.Knows(m.Config.Vocab) {
 		return nil, fmt.Errorf("example: model %s does not know the words of the synthetic tasks", m.Name)
 	}
 	if !slices.Contains(ExampleNames(), p.Example) {
 		return nil, suggest.Unknown("example", p.Example, ExampleNames())
 	}
-	s, err := datasets.NewStream([]string{p.Example}, datasets.Test, p.Tokens, seed)
+	s, err := datasets.NewStream([]string{p.Example}, datasets.Test, p.Tokens, p.Seed)
 	if err != nil {
 		return nil, err
 	}

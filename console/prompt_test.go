@@ -80,7 +80,8 @@ func TestPromptSource(t *testing.T) {
 		"two":             {source: PromptSource{Text: "a", Example: "section"}, fails: "got a text and --example, want one of"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := c.source.Read(context.Background(), m, strings.NewReader(c.stdin), 1)
+			c.source.Seed = 1
+			p, err := c.source.Read(context.Background(), m, strings.NewReader(c.stdin))
 			switch {
 			case c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)):
 				t.Fatalf("error %v, want it to say %q", err, c.fails)

@@ -15,27 +15,12 @@ import (
 	"glimpse/model/runner"
 )
 
-// Contender is a policy that takes part, with the name of the adapter it uses.
-type Contender struct {
-	*eviction.Configured
-	Label   string // that it is reported by; "" is the policy's name
-	Adapter string // or draft model; "" for policies without one
-}
-
-// Title is what results are reported by.
-func (c Contender) Title() string {
-	if c.Label != "" {
-		return c.Label
-	}
-	return c.Configured.Name
-}
-
-// Cell is a contender at one budget. The full cache has one cell, without a budget.
+// Cell is a policy at one budget. The full cache has one cell, without a budget.
 type Cell struct {
-	Contender
+	engine.Policy
 	Budget eviction.Budget
 
-	contender, budget int // places in the lists
+	policy, budget int // places in the lists
 }
 
 // BudgetName is the budget as predictions have it.
@@ -57,10 +42,10 @@ const (
 	oracle = "oracle"
 )
 
-// CellsOf are all contenders at all budgets, contender by contender.
-func CellsOf(contenders []Contender, budgets []eviction.Budget) []Cell {
+// CellsOf are all policies at all budgets, policy by policy.
+func CellsOf(policies []engine.Policy, budgets []eviction.Budget) []Cell {
 	var out []Cell
-	for i, c := range contenders {
+	for i, c := range policies {
 		for j, b := range budgets {
 			if c.Configured.Name == full {
 				out = append(out, Cell{c, eviction.Budget{}, i, j})
@@ -74,13 +59,13 @@ func CellsOf(contenders []Contender, budgets []eviction.Budget) []Cell {
 
 // Bench is what a sample is measured with: one runtime, on one goroutine.
 type Bench struct {
-	Runtime    *eviction.Runtime
-	Contenders []Contender
-	Budgets    []eviction.Budget
-	Cells      []Cell
-	Sampling   model.Sampling
-	Agreement  Agreements
-	Batch      int // sessions that are decoded together; 0 and 1: none with another
+	Runtime   *eviction.Runtime
+	Policies  []engine.Policy
+	Budgets   []eviction.Budget
+	Cells     []Cell
+	Sampling  model.Sampling
+	Agreement Agreements
+	Batch     int // sessions that are decoded together; 0 and 1: none with another
 
 	engine *engine.Engine // of the sample in work
 }
@@ -88,19 +73,19 @@ type Bench struct {
 // only is the bench of some of its cells, by their places: of the policies and the budgets that these have.
 func (b *Bench) only(places []int) *Bench {
 	some := *b
-	some.Contenders, some.Budgets, some.Cells = nil, nil, nil
-	contenders, budgets := make(map[int]int), make(map[int]int) // places there and here
+	some.Policies, some.Budgets, some.Cells = nil, nil, nil
+	policies, budgets := make(map[int]int), make(map[int]int) // places there and here
 	for _, i := range places {
 		c := b.Cells[i]
-		if _, ok := contenders[c.contender]; !ok {
-			contenders[c.contender] = len(some.Contenders)
-			some.Contenders = append(some.Contenders, b.Contenders[c.contender])
+		if _, ok := policies[c.policy]; !ok {
+			policies[c.policy] = len(some.Policies)
+			some.Policies = append(some.Policies, b.Policies[c.policy])
 		}
 		if _, ok := budgets[c.budget]; !ok {
 			budgets[c.budget] = len(some.Budgets)
 			some.Budgets = append(some.Budgets, b.Budgets[c.budget])
 		}
-		c.contender, c.budget = contenders[c.contender], budgets[c.budget]
+		c.policy, c.budget = policies[c.policy], budgets[c.budget]
 		some.Cells = append(some.Cells, c)
 	}
 	return &some
@@ -186,12 +171,12 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 		return nil, err
 	}
 	out.study, out.prefill = study, study.PrefillTime
-	critical := study.Choices[len(b.Contenders)*len(b.Budgets):]
+	critical := study.Choices[len(b.Policies)*len(b.Budgets):]
 	ranked := b.rankings(study.Choices, critical)
 	force := b.Agreement == AgreementOn || b.Agreement == AgreementAuto && s.Score == nil
 	cells := make([]*conversation, len(b.Cells))
 	for i, cell := range b.Cells {
-		choice := study.Choices[cell.contender*len(b.Budgets)+cell.budget]
+		choice := study.Choices[cell.policy*len(b.Budgets)+cell.budget]
 		m := Measures{
 			MeasureHitRate: eviction.HitRate(choice.Kept, critical[cell.budget].Kept),
 			MeasureFull:    float64(study.FullBytes),
@@ -199,7 +184,7 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 		if len(s.Evidence) > 0 {
 			m[MeasureAnswerRecall] = eviction.AnswerRecall(choice.Kept, s.Evidence)
 		}
-		maps.Copy(m, ranked[cell.contender*len(b.Budgets)+cell.budget])
+		maps.Copy(m, ranked[cell.policy*len(b.Budgets)+cell.budget])
 		out.measures[i] = m
 		cells[i] = &conversation{bench: b, study: study, choice: choice, sample: s, measures: m}
 		if force {
@@ -235,11 +220,11 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 	return out, nil
 }
 
-// rankings compares what the contenders' choices rank by with the ranking of the oracle's; choices that
+// rankings compares what the policies' choices rank by with the ranking of the oracle's; choices that
 // do not rank have nothing. Most policies score alike at every budget: those are compared once.
 func (b *Bench) rankings(choices, critical []*eviction.Choice) []Measures {
 	out := make([]Measures, len(choices))
-	for first := 0; first < len(b.Contenders)*len(b.Budgets); first += len(b.Budgets) {
+	for first := 0; first < len(b.Policies)*len(b.Budgets); first += len(b.Budgets) {
 		own := choices[first : first+len(b.Budgets)]
 		for i := 0; i < len(own); {
 			ks := []int{own[i].Budget}
@@ -262,15 +247,15 @@ func sameScores(a, b [][][]float32) bool {
 	return slices.EqualFunc(a, b, func(x, y [][]float32) bool { return slices.EqualFunc(x, y, slices.Equal[[]float32]) })
 }
 
-// Study observes a prompt once for all contenders at all budgets, and the oracle after
-// them, and lets the full cache answer. Choices are contender by contender.
+// Study observes a prompt once for all policies at all budgets, and the oracle after
+// them, and lets the full cache answer. Choices are policy by policy.
 func (b *Bench) Study(ctx context.Context, ids []int32, t *Turn) (*eviction.Study, error) {
 	critic, err := eviction.New(oracle, 0, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	policies := make([]*eviction.Configured, 0, len(b.Contenders)+1)
-	for _, c := range b.Contenders {
+	policies := make([]*eviction.Configured, 0, len(b.Policies)+1)
+	for _, c := range b.Policies {
 		policies = append(policies, c.Configured)
 	}
 	budgets := make([]int, len(b.Budgets))

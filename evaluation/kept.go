@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 
+	"glimpse/engine"
 	"glimpse/evaluation/inspection"
 	"glimpse/eviction"
 	"glimpse/model"
@@ -45,7 +46,7 @@ func (c KeptCell) Named() KeptCell {
 }
 
 // Label names policy and adapter.
-func (c KeptCell) Label() string { return label(c.Policy, c.Adapter) }
+func (c KeptCell) Label() string { return engine.NameWithAdapter(c.Policy, c.Adapter) }
 
 // KeptDigits are those of KeptCell.Shares, in their order.
 const KeptDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -61,7 +62,7 @@ func keptOf(m *model.Model, study *eviction.Study, budgets int, cells []Cell) *K
 	}
 	k := &Kept{Schema: KeptSchema, Model: m.Name, Layers: m.Config.Layers, KVHeads: m.Config.KVHeads, Tokens: inspection.Texts(m, ids)}
 	for _, c := range cells {
-		choice := study.Choices[c.contender*budgets+c.budget]
+		choice := study.Choices[c.policy*budgets+c.budget]
 		shares := make([]byte, len(ids))
 		for i, n := range inspection.Counts(choice.Kept, len(ids)) {
 			shares[i] = keptDigit(n, k.Layers*k.KVHeads)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/stats"
 )
@@ -27,7 +28,7 @@ type Mean struct {
 }
 
 // Label names the policy and adapter for people, as [Row.Label] does.
-func (m Mean) Label() string { return label(m.Policy, m.Adapter) }
+func (m Mean) Label() string { return engine.NameWithAdapter(m.Policy, m.Adapter) }
 
 // MeanByPolicy averages rows per policy, adapter and budget. Budgets ascend, the
 // full cache (budget 0) comes first, and within a budget policies keep the order in

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"glimpse/checkpoints"
 	"glimpse/eviction"
 	"glimpse/internal/figures"
 
@@ -17,15 +18,6 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
-
-// SweepPoint is one adapter of a sweep, as "train sweep" writes it.
-type SweepPoint struct {
-	Name         string  `json:"name"`
-	Rows         int     `json:"rows"`
-	Modules      string  `json:"modules"` // with LoRA
-	LearningRate float64 `json:"learning_rate"`
-	Folder       string  `json:"folder"`
-}
 
 // sweepKey is one line of the chart.
 type sweepKey struct {
@@ -40,9 +32,9 @@ type sweepKey struct {
 // time to first token. Learning rates, budgets and policies make lines of their own where
 // there are several; of more than [MaxHighlighted] lines the others are grey. The full cache is a dashed line. Rows of other adapters are left out; a
 // point that was not measured is an error, and so is one that lacks a task.
-func PlotSweep(w io.Writer, format figures.Format, rows []Row, points []SweepPoint) error {
+func PlotSweep(w io.Writer, format figures.Format, rows []Row, points []checkpoints.SweepPoint) error {
 	fail := func(err error) error { return fmt.Errorf("plot sweep: %w", err) }
-	byName := make(map[string]SweepPoint)
+	byName := make(map[string]checkpoints.SweepPoint)
 	for _, p := range points {
 		byName[p.Name] = p
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/checkpoints"
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/figures"
@@ -388,11 +389,11 @@ func TestPlotNeedleExplainsGrey(t *testing.T) {
 func TestPlotSweepHighlights(t *testing.T) {
 	for _, rates := range []int{10, 13} {
 		var rows []Row
-		var points []SweepPoint
+		var points []checkpoints.SweepPoint
 		for i := range rates {
 			for _, n := range []int{8, 32} {
 				name := fmt.Sprintf("a%d-%d", i, n)
-				points = append(points, SweepPoint{Name: name, Rows: n, Modules: "all", LearningRate: float64(i+1) / 1000})
+				points = append(points, checkpoints.SweepPoint{Name: name, Rows: n, Modules: "all", LearningRate: float64(i+1) / 1000})
 				rows = append(rows, Row{Model: "m", Policy: "lookaheadkv", Adapter: name, Task: "copy", Tokens: 512, Budget: eviction.Pairs(64), Samples: 4, Metric: MetricExactAnswer, Score: new(float64(i) / 20)})
 			}
 		}

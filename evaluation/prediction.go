@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"glimpse/engine"
 	"glimpse/internal/regularfile"
 )
 
@@ -176,7 +177,7 @@ func ReadPredictions(r io.Reader, each func(*Prediction)) (all []*Prediction, wh
 			err = fmt.Errorf("after %d of %d lines of sample %s", len(open), open[0].Cells, open[0].Sample)
 		}
 		if err == nil && slices.ContainsFunc(open, func(o *Prediction) bool { return o.Sample != p.Sample || o.cell() == p.cell() }) {
-			err = fmt.Errorf("sample %s has the line of %s at budget %q twice, or one of sample %s", open[0].Sample, label(p.Policy, p.Adapter), p.Budget, p.Sample)
+			err = fmt.Errorf("sample %s has the line of %s at budget %q twice, or one of sample %s", open[0].Sample, engine.NameWithAdapter(p.Policy, p.Adapter), p.Budget, p.Sample)
 		}
 		var former []*Prediction
 		i, again := 0, false

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"glimpse/engine"
 	"glimpse/eviction"
 )
 
@@ -59,14 +60,7 @@ type Row struct {
 }
 
 // Label names the row's policy and adapter for people: "lookaheadkv/shipped".
-func (r Row) Label() string { return label(r.Policy, r.Adapter) }
-
-func label(policy, adapter string) string {
-	if adapter == "" {
-		return policy
-	}
-	return policy + "/" + adapter
-}
+func (r Row) Label() string { return engine.NameWithAdapter(r.Policy, r.Adapter) }
 
 // Scored is how many samples have a score.
 func (r Row) Scored() int { return r.Samples - r.Unscored }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/collective"
 	"glimpse/internal/parallel"
@@ -23,10 +24,10 @@ type Work struct {
 
 // Options are the settings of a run over one model.
 type Options struct {
-	Contenders []Contender
-	Budgets    []eviction.Budget
-	Sampling   model.Sampling
-	Agreement  Agreements
+	Policies  []engine.Policy
+	Budgets   []eviction.Budget
+	Sampling  model.Sampling
+	Agreement Agreements
 
 	// Batch is how many sessions are decoded together, Concurrency how many samples are
 	// worked on at once, each with threads of its own; 0 chooses by the model's size.
@@ -62,7 +63,7 @@ func (o *Options) concurrency(m *model.Model) int {
 	return parallel.Threads()
 }
 
-// Run answers the samples of every subtask under every contender at every budget, and adds
+// Run answers the samples of every subtask under every policy at every budget, and adds
 // what comes of it to results, which may have some already. Every prompt is observed in
 // one pass for all of them. A sample that fails is taken down as such and the others go on;
 // an error of Run is one of the machine, or of the context. Equal options give equal
@@ -70,7 +71,7 @@ func (o *Options) concurrency(m *model.Model) int {
 // those of the others are nil.
 func Run(ctx context.Context, m *model.Model, work []Work, o Options, results *Results) error {
 	switch {
-	case len(o.Contenders) == 0:
+	case len(o.Policies) == 0:
 		return errors.New("evaluate: no policy")
 	case len(work) == 0:
 		return errors.New("evaluate: no task")
@@ -126,7 +127,7 @@ func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from jo
 	for range workers {
 		wg.Go(func() {
 			b := &Bench{
-				Runtime: eviction.NewRuntime(m), Contenders: o.Contenders, Budgets: o.Budgets, Cells: CellsOf(o.Contenders, o.Budgets),
+				Runtime: eviction.NewRuntime(m), Policies: o.Policies, Budgets: o.Budgets, Cells: CellsOf(o.Policies, o.Budgets),
 				Sampling: o.Sampling, Agreement: o.Agreement, Batch: o.Batch,
 			}
 			for ctx.Err() == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/runner"
@@ -72,7 +73,7 @@ func UsualTimes(times Times, task, tasks int) TimeOptions {
 
 // Time measures every cell on one prompt, one after the other on an otherwise idle machine:
 // prefills with and without the policy in turn, and the speed of decoding.
-func Time(ctx context.Context, m *model.Model, task string, ids []int32, contenders []Contender, budgets []eviction.Budget, o TimeOptions) ([]Timing, error) {
+func Time(ctx context.Context, m *model.Model, task string, ids []int32, policies []engine.Policy, budgets []eviction.Budget, o TimeOptions) ([]Timing, error) {
 	rt := eviction.NewRuntime(m)
 	plain, err := eviction.New(full, 0, nil, nil)
 	if err != nil {
@@ -88,7 +89,7 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, contend
 	if err != nil {
 		return nil, err
 	}
-	cells := CellsOf(contenders, budgets)
+	cells := CellsOf(policies, budgets)
 	if o.Begin != nil {
 		repeat := 2 * s.PrefillTime
 		if !o.Prefill {

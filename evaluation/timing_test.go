@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"glimpse/engine"
 	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/model"
@@ -18,13 +19,13 @@ func TestTimeIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	var contenders []evaluation.Contender
+	var policies []engine.Policy
 	for _, name := range []string{"full", "snapkv"} {
 		p, err := eviction.New(name, 0, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		contenders = append(contenders, evaluation.Contender{Configured: p})
+		policies = append(policies, engine.Policy{Configured: p})
 	}
 	budgets, err := eviction.ParseBudgets("8,25%")
 	if err != nil {
@@ -39,7 +40,7 @@ func TestTimeIsBounded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var cells []string
 			var estimate time.Duration
-			got, err := evaluation.Time(t.Context(), m, "x", slices.Repeat([]int32{7}, 64), contenders, budgets, evaluation.TimeOptions{
+			got, err := evaluation.Time(t.Context(), m, "x", slices.Repeat([]int32{7}, 64), policies, budgets, evaluation.TimeOptions{
 				Repeats: 3, Tokens: 4, Within: c.within, Prefill: c.prefill,
 				Begin:  func(d time.Duration) { estimate = d },
 				OnCell: func(cell evaluation.Cell) { cells = append(cells, cell.Title()+" "+cell.BudgetName()) },

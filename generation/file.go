@@ -8,7 +8,8 @@ import (
 	"os"
 
 	"glimpse/datasets"
-	"glimpse/internal/cli"
+	"glimpse/internal/outputs"
+	"glimpse/internal/signals"
 	"glimpse/model"
 )
 
@@ -18,7 +19,7 @@ func (s *Job) claimFile() (unlock func(), err error) {
 	for _, source := range s.Sources {
 		s.Files.Input(source.Path)
 	}
-	unlock, err = cli.LockOutput(s.Out)
+	unlock, err = outputs.Lock(s.Out)
 	if err != nil {
 		return nil, fmt.Errorf("--out: %w", err)
 	}
@@ -77,7 +78,7 @@ func (s *Job) fillFile(ctx context.Context, m *model.Model, h datasets.PairHeade
 	case err != nil:
 		err = fmt.Errorf("%d finished samples of %s are kept, and the same command with --resume goes on: %w", w.Written(), s.Out, err)
 		if ctx.Err() != nil {
-			return cli.Resumable(err)
+			return signals.Resumable(err)
 		}
 	}
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"glimpse/eviction"
-	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -31,22 +30,11 @@ func CheckMemory(ctx context.Context, m *model.Model, host func() int64, tokens,
 		return fmt.Errorf("forecast of memory: %w", err)
 	}
 	n := int64(groups)
-	f := model.Forecast{
-		Device: m.DeviceName(), Need: weights + n*need.Need(), Available: available,
-		Parts: []model.MemoryPart{
-			{Name: "weights", Bytes: weights}, {Name: fmt.Sprintf("a prompt of %d tokens and up to %d of its response", tokens, opt.MaxNew), Bytes: n * need.Own()},
-			{Name: "activations", Bytes: n * (need.Passes + need.Steps)},
-		},
-		Advice: []string{"lower --max-prompt (--tokens of synthetic tasks) or --max-new", "use a device with more memory"},
-	}
-	if counted.CacheDType() != kernels.BF16 {
-		f.Advice = append([]string{"take --cache-dtype bf16"}, f.Advice...)
-	}
-	fixed := weights
-	if !m.Backend.OwnMemory() {
-		f.Need -= weights
-		f.Parts[0].Bytes, fixed = 0, 0
-	}
-	f.FitPrompt(tokens, fixed)
+	f := m.NewForecast(counted, weights, n*need.Need(), []model.MemoryPart{
+		{Name: fmt.Sprintf("a prompt of %d tokens and up to %d of its response", tokens, opt.MaxNew), Bytes: n * need.Own()},
+		{Name: "activations", Bytes: n * (need.Passes + need.Steps)},
+	}, "lower --max-prompt (--tokens of synthetic tasks) or --max-new", "use a device with more memory")
+	f.Available = available
+	f.FitPrompt(tokens, f.Parts[0].Bytes)
 	return f.Check()
 }

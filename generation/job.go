@@ -9,8 +9,8 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
-	"glimpse/internal/cli"
 	"glimpse/internal/collective"
+	"glimpse/internal/outputs"
 	"glimpse/internal/stdin"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
@@ -58,12 +58,12 @@ type Job struct {
 	// What only a command line says: the file or folder of prompts in the place of sources,
 	// and where its rows hold what (see datasets.ParseFields), I/N for shard I of N alone, that
 	// samples was given, and what may be written over.
-	Prompts      string      `json:"-"`
-	PromptFields []string    `json:"-"`
-	Shard        string      `json:"-"`
-	SamplesGiven bool        `json:"-"`
-	Files        cli.Outputs `json:"-"`
-	Resume       bool        `json:"-"` // go on with the one file where it was interrupted
+	Prompts      string        `json:"-"`
+	PromptFields []string      `json:"-"`
+	Shard        string        `json:"-"`
+	SamplesGiven bool          `json:"-"`
+	Files        outputs.Files `json:"-"`
+	Resume       bool          `json:"-"` // go on with the one file where it was interrupted
 
 	// Ranks generate together: all have the same job, rank 0 reads the prompts and writes. Nil: this
 	// process alone.
@@ -87,7 +87,7 @@ func DefaultJob() *Job {
 // Read takes a configuration file over the defaults, with KEY=VALUE of sets in the place of
 // what it says. repeat puts the flags that were given over both.
 func (s *Job) Read(path string, sets []string, repeat func() error) error {
-	data, err := cli.ReadConfig(path)
+	data, err := yamlconfig.Read(path)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (s *Job) check() (only int, err error) {
 	if _, err := Recipes.Lookup(s.Recipe); err != nil {
 		return 0, fmt.Errorf("generate: %w", err)
 	}
-	index, shards, err := cli.ShardOf(s.Shard, s.Shards)
+	index, shards, err := outputs.ShardOf(s.Shard, s.Shards)
 	if err != nil {
 		return 0, fmt.Errorf("generate: %w", err)
 	}
@@ -179,12 +179,13 @@ func (s *Job) resolveSampling(m *model.Model) (err error) {
 	return nil
 }
 
-// chatOptions are what the chat template sees beside the messages.
-func (s *Job) chatOptions() (chat.Options, error) {
+// checkChat refuses what a chat template cannot see beside the messages.
+func (s *Job) checkChat() error {
 	if len(s.ChatOptions) > 0 && len(s.Sources) == 0 && s.Prompts == "" {
-		return chat.Options{}, fmt.Errorf("--chat-option: synthetic prompts do not go into the chat template")
+		return fmt.Errorf("--chat-option: synthetic prompts do not go into the chat template")
 	}
-	return chat.ParseOptions(s.ChatOptions, s.ChatDate)
+	_, err := chat.ParseOptions(s.ChatOptions, s.ChatDate)
+	return err
 }
 
 // headerSampling is the sampling as the header has it.

@@ -10,7 +10,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
-	"glimpse/internal/cli"
+	"glimpse/internal/hostmemory"
 	"glimpse/internal/progress"
 	"glimpse/model"
 )
@@ -35,7 +35,7 @@ func (s *Job) checkMemory(ctx context.Context, m *model.Model) error {
 		samples = (samples + s.Shards - 1) / s.Shards
 	}
 	check := func(tokens int) error {
-		return CheckMemory(ctx, m, cli.AvailableMemory, tokens, samples, s.options())
+		return CheckMemory(ctx, m, hostmemory.Available, tokens, samples, s.options())
 	}
 	if len(s.Sources) == 0 {
 		return check(s.Tokens)

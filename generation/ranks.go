@@ -9,8 +9,8 @@ import (
 	"fmt"
 
 	"glimpse/datasets"
-	"glimpse/internal/cli"
 	"glimpse/internal/collective"
+	"glimpse/internal/signals"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/model"
@@ -120,7 +120,7 @@ func (s *Job) help(ctx context.Context, m *model.Model) error {
 			err = Help(ctx, m, s.options())
 		}
 		if errors.Is(err, context.Canceled) { // rank 0 keeps what is finished
-			return cli.Resumable(err)
+			return signals.Resumable(err)
 		}
 		if err != nil {
 			return fmt.Errorf("generate: %w", err)

@@ -9,10 +9,10 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
-	"glimpse/internal/cli"
+	"glimpse/engine"
+	"glimpse/internal/hostmemory"
 	"glimpse/kernels"
 	"glimpse/model"
-	"glimpse/model/hub"
 )
 
 // Run generates everything, or one shard, or all shards that are free.
@@ -27,8 +27,7 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
-	chatOptions, err := s.chatOptions()
-	if err != nil {
+	if err := s.checkChat(); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
 	writes := s.Ranks.Rank() == 0
@@ -52,17 +51,18 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 		}
 	}
 	device := kernels.DeviceOfRank(s.Device, s.Ranks.Local(), s.Ranks.Size())
-	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: device, CacheDType: s.CacheDType, Chat: chatOptions, BeforeWeights: func(m *model.Model) error {
+	o := engine.Options{Model: s.Model, Device: device, CacheDType: s.CacheDType, S3: s.S3, ChatOptions: s.ChatOptions, ChatDate: s.ChatDate}
+	m, err := o.OpenModel(ctx, log, func(m *model.Model) error {
 		if err := s.resolveSampling(m); err != nil {
 			return err
 		}
 		return s.checkMemory(ctx, m)
-	}})
+	})
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	s.memory, _ = m.Available(cli.AvailableMemory)
+	s.memory, _ = m.Available(hostmemory.Available)
 	hash, err := m.SHA256(ctx)
 	if err != nil {
 		return err

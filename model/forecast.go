@@ -86,6 +86,19 @@ type Forecast struct {
 	Advice []string // what would lower the need
 }
 
+// NewForecast is that of a run on m, of which counted is the [Model.Counted]: of its weights and the rest that it needs,
+// in bytes, named by parts. Weights of the host are not counted: they are mapped, and read again if need be.
+func (m *Model) NewForecast(counted *Model, weights, rest int64, parts []MemoryPart, advice ...string) *Forecast {
+	f := &Forecast{Device: m.DeviceName(), Need: weights + rest, Parts: append([]MemoryPart{{"weights", weights}}, parts...), Advice: advice}
+	if !m.Backend.OwnMemory() {
+		f.Need, f.Parts[0].Bytes = rest, 0
+	}
+	if counted.CacheDType() != kernels.BF16 {
+		f.Advice = append([]string{"take --cache-dtype bf16"}, advice...)
+	}
+	return f
+}
+
 // Check is an error that wraps ErrMemory where the run needs more than there is.
 func (f *Forecast) Check() error {
 	if f.Need <= f.Available {

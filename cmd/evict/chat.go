@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"glimpse/console"
-	"glimpse/evaluation"
-	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/model"
 
@@ -14,12 +12,8 @@ import (
 
 func newChat() *cobra.Command {
 	var (
-		s       setup
-		policy  string
-		example string
-		tokens  int
-		asJSON  bool
-		o       console.Options
+		a       answering
+		example console.PromptSource
 	)
 	cmd := &cobra.Command{
 		Use:   "chat",
@@ -50,50 +44,30 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
   evict chat --model path/to/llama --policy h2o --budget 512`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.MaxNew < 1 {
-				return fmt.Errorf("chat: --max-new: got %d, want at least 1", o.MaxNew)
-			}
-			if err := o.Choice.Check(); err != nil {
-				return fmt.Errorf("chat: %w", err)
-			}
-			l, err := s.open(cmd, &policy, func(m *model.Model) error {
-				n := 1 // what will be said is not known
-				if example != "" {
-					n = max(1, tokens)
+			m, policy, err := a.open(cmd, func(*model.Model) int {
+				if example.Example == "" {
+					return 1 // what will be said is not known
 				}
-				return s.CheckMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: n, Budget: o.Budget.Of(n), MaxNew: o.MaxNew})
+				return max(1, example.Tokens)
 			})
 			if err != nil {
 				return err
 			}
-			defer l.Close()
-			named, err := l.One(policy)
-			if err != nil {
+			defer m.Close()
+			if !m.HasChatTemplate() {
+				return fmt.Errorf("chat: model %s has no chat template", m.Name)
+			}
+			if err := a.sample(cmd, m.Model); err != nil {
 				return err
 			}
-			if !l.HasChatTemplate() {
-				return fmt.Errorf("chat: model %s has no chat template", l.Name)
-			}
-			if o.Sampling, err = o.Choice.Resolve(l.Model); err != nil {
-				return fmt.Errorf("chat: %w", err)
-			}
-			o.Choice.Report(cmd.ErrOrStderr(), l.Model, o.Sampling)
-			o.Sampling.Seed = s.Seed
-			c, err := console.NewConversation(l.Model, named.Configured, label(named), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			c, err := console.NewConversation(m, policy, a.o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
-			}
-			c.JSON = asJSON
-			c.Policy = func(name string) (*eviction.Configured, string, error) {
-				other, err := l.Another(name)
-				if err != nil {
-					return nil, "", err
-				}
-				return other.Configured, label(other), nil
 			}
 			var opening *console.Prompt
-			if example != "" {
-				if opening, err = (&console.PromptSource{Example: example, Tokens: tokens}).ReadExample(l.Model, s.Seed); err != nil {
+			if example.Example != "" {
+				example.Seed = a.Seed
+				if opening, err = example.ReadExample(m.Model); err != nil {
 					return fmt.Errorf("chat: %w", err)
 				}
 			}
@@ -101,22 +75,11 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
 		},
 	}
 	f := cmd.Flags()
-	s.bind(f)
-	s.bindChat(f)
-	bindPolicy(f, &policy, ", or FIRST:SECOND for two stages, as snapkv:quest")
-	bindBudget(f, &o.Budget, "conversation up to a turn's prompt")
-	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of an answer")
-	f.Var(systemFlag{&o.System}, "system", "system prompt: text, or @FILE")
-	o.Choice.From = model.SamplingOfModel
-	o.Choice.Bind(f)
-	f.StringVar(&example, "example", "", "begin with a prompt for the built-in model: turns_section, section, or any task")
-	f.IntVar(&tokens, "tokens", 512, "length of the --example prompt in tokens")
-	f.BoolVar(&asJSON, "json", false, "print one JSON object per turn instead of text")
+	a.bind(f, "conversation up to a turn's prompt", "an answer")
+	f.Var(systemFlag{&a.o.System}, "system", "system prompt: text, or @FILE")
+	f.StringVar(&example.Example, "example", "", "begin with a prompt for the built-in model: turns_section, section, or any task")
+	f.IntVar(&example.Tokens, "tokens", 512, "length of the --example prompt in tokens")
+	f.BoolVar(&a.o.JSON, "json", false, "print one JSON object per turn instead of text")
 	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "policy", "budget", "set", "max-new", "temperature", "json")
 	return cmd
-}
-
-// label is what a policy is reported by.
-func label(c evaluation.Contender) string {
-	return evaluation.Row{Policy: c.Name, Adapter: c.Adapter}.Label()
 }

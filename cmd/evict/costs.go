@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/engine"
 	"glimpse/evaluation/costmodel"
-	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/model"
@@ -71,7 +71,7 @@ func (c *costsFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("costs: %w", err)
 	}
-	names, err := lineup.PolicyNames(c.policies)
+	names, err := engine.PolicyNames(c.policies)
 	if err != nil {
 		return fmt.Errorf("costs: %w", err)
 	}
@@ -136,13 +136,7 @@ func (c *costsFlags) run(cmd *cobra.Command) error {
 
 // open reads the shapes of a model.
 func (c *costsFlags) open(cmd *cobra.Command, spec string) (*model.Model, error) {
-	open := func() (*model.Model, error) {
-		if spec == "" {
-			return model.OpenShapes("", "cpu")
-		}
-		return hub.OpenShapes(cmd.Context(), spec, c.s3, cmd.ErrOrStderr(), "cpu")
-	}
-	m, err := open()
+	m, err := hub.OpenShapes(cmd.Context(), spec, c.s3, cmd.ErrOrStderr(), "cpu")
 	if err != nil {
 		return nil, err
 	}

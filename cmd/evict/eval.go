@@ -8,8 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"glimpse/checkpoints"
+	"glimpse/engine"
 	"glimpse/evaluation"
-	"glimpse/evaluation/lineup"
 	"glimpse/evaluation/runs"
 	"glimpse/evaluation/scoring"
 	_ "glimpse/evaluation/tasks" // registers them
@@ -17,6 +18,7 @@ import (
 	"glimpse/internal/cli"
 	"glimpse/internal/collective"
 	"glimpse/internal/listing"
+	"glimpse/internal/outputs"
 	"glimpse/internal/printable"
 	"glimpse/internal/tables"
 
@@ -27,7 +29,7 @@ import (
 type evalFlags struct {
 	setup
 	config                 string
-	policies, budgets      string
+	budgets                string
 	data, tasks, options   []string
 	plot, table, json      string
 	needle, sweep          string
@@ -100,7 +102,7 @@ times, and tasks that measure time, are its own.
 	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that score answers against their references (see evict tasks)")
 	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated (see evict tasks); TASK/SUBTASK is one part, TASK/all are all")
 	f.StringArrayVar(&e.options, "task-option", nil, "option of a task, as TASK.OPTION=VALUE; may be repeated")
-	f.StringVar(&e.policies, "policy", "", "policies, comma-separated, or all (see evict policies); empty is a choice of common ones")
+	f.StringVar(&e.Policies, "policy", "", "policies, comma-separated, or all (see evict policies); empty is a choice of common ones")
 	f.StringVar(&e.budgets, "budget", "", "budgets, comma-separated; empty is 32,64,96,128 for the built-in model, else 5%,10%,20%,50%")
 	f.StringVar(&j.Split, "split", "", "split of the synthetic tasks: train, validation or test (default test)")
 	f.IntVar(&j.Tokens, "tokens", 0, "length of prompts that tasks make; 0 is the task's own")
@@ -145,8 +147,8 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 	}
 	fromFile := e.config != ""
 	if !fromFile || given.Given("policy") {
-		if j.Policies = nil; e.policies != "" {
-			j.Policies = runs.Names{e.policies}
+		if j.Policies = nil; e.Policies != "" {
+			j.Policies = runs.Names{e.Policies}
 		}
 	}
 	if e.budgets != "" {
@@ -369,7 +371,7 @@ func failures(out *runs.Outcome) error {
 }
 
 // openSweep opens the file for the plot of a sweep, of which there must be one.
-func (e *evalFlags) openSweep(j *runs.Job) (out *cli.Output, points []evaluation.SweepPoint, err error) {
+func (e *evalFlags) openSweep(j *runs.Job) (out *outputs.File, points []checkpoints.SweepPoint, err error) {
 	_, err = pictureFormat("--sweep-plot", e.sweep)
 	out = j.Files.Open("--sweep-plot", e.sweep)
 	if e.sweep == "" || err != nil {
@@ -377,12 +379,12 @@ func (e *evalFlags) openSweep(j *runs.Job) (out *cli.Output, points []evaluation
 	}
 	var sweeps []string
 	for _, m := range j.Models {
-		sweeps = append(sweeps, slices.DeleteFunc(slices.Clone(m.Adapters), func(a string) bool { return !lineup.IsSweep(a) })...)
+		sweeps = append(sweeps, slices.DeleteFunc(slices.Clone(m.Adapters), func(a string) bool { return !engine.IsSweep(a) })...)
 	}
 	if len(sweeps) != 1 || len(j.Models) != 1 {
 		return out, nil, fmt.Errorf("--sweep-plot: got %d sweeps of %d models, want one --adapter that is the folder of train sweep", len(sweeps), len(j.Models))
 	}
-	points, err = lineup.ReadSweep(sweeps[0])
+	points, err = checkpoints.ReadSweep(sweeps[0])
 	return out, points, err
 }
 

@@ -177,7 +177,7 @@ func TestPoliciesJSON(t *testing.T) {
 	}
 }
 
-// TestDraftsAndPatterns: contenders for every draft, the pattern that ships with the
+// TestDraftsAndPatterns: policies for every draft, the pattern that ships with the
 // model and one that evict patterns finds.
 func TestDraftsAndPatterns(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pattern")
@@ -218,13 +218,13 @@ func TestDraftsAndPatterns(t *testing.T) {
 		return labels
 	}
 	if got, want := eval("--policy", "speckv,duoattention,snapkv", "--draft", "self", "--draft", "two=layers:2", "--draft", "shipped"), []string{"speckv/self", "speckv/two", "speckv/shipped", "duoattention/", "snapkv/"}; !slices.Equal(got, want) {
-		t.Errorf("contenders %v, want %v", got, want)
+		t.Errorf("policies %v, want %v", got, want)
 	}
 	if got, want := eval("--policy", "duoattention", "--pattern", dir), []string{"duoattention/"}; !slices.Equal(got, want) {
-		t.Errorf("contenders %v, want %v", got, want)
+		t.Errorf("policies %v, want %v", got, want)
 	}
 	if got, want := eval("--policy", "adakv,compose", "--set", "adakv.scorer=lookaheadkv", "--set", "compose.scorer=speckv"), []string{"adakv/shipped", "compose/"}; !slices.Equal(got, want) {
-		t.Errorf("contenders %v, want %v", got, want)
+		t.Errorf("policies %v, want %v", got, want)
 	}
 }
 

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"io"
 
-	"glimpse/evaluation/lineup"
+	"glimpse/console"
+	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/internal/figures"
@@ -15,7 +16,7 @@ import (
 )
 
 // setup is what all commands that run a model share.
-type setup struct{ lineup.Options }
+type setup struct{ engine.Options }
 
 // modelDetails are what the help of these commands says of their adapters and drafts.
 const modelDetails = `--adapter DIR names the folder of one adapter. That of a "train sweep" stands for all of its
@@ -54,47 +55,95 @@ func bindBudget(f *pflag.FlagSet, b *eviction.Budget, whole string) {
 const defaultBudget = "50%"
 
 // bindPolicy adds --policy; more is what else it takes.
-func bindPolicy(f *pflag.FlagSet, policy *string, more string) {
-	f.StringVar(policy, "policy", lineup.WithAdapter, "eviction policy (see evict policies)"+more+"; "+lineup.WithoutAdapter+" without an adapter")
+func (s *setup) bindPolicy(f *pflag.FlagSet, more string) {
+	f.StringVar(&s.Policies, "policy", engine.WithAdapter, "eviction policy (see evict policies)"+more+"; "+engine.WithoutAdapter+" without an adapter")
 }
 
 // open opens the model for one policy. Where none is asked for, that is the one of the adapter that there is for the
 // model. It refuses several, and one that lacks its adapter, before the weights are loaded, and before they are
 // fetched where config.json tells. before, if any, then sees the model.
-func (s *setup) open(cmd *cobra.Command, policy *string, before func(m *model.Model) error) (*lineup.Lineup, error) {
-	err := lineup.CheckOne(*policy)
-	asked := cli.GivenFlags(cmd.Flags()).Given("policy")
-	if err == nil && asked {
-		err = s.CheckAdapters(cmd.Context(), *policy)
+func (s *setup) open(cmd *cobra.Command, before func(m *model.Model) error) (*engine.Model, engine.Policy, error) {
+	given := cli.GivenFlags(cmd.Flags())
+	s.AdaptersByDefault, s.PolicyByDefault = !given.Given("adapter"), !given.Given("policy")
+	err := engine.CheckOne(s.Policies)
+	if err == nil {
+		err = s.CheckAdapters(cmd.Context())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", cmd.Name(), err)
+		return nil, engine.Policy{}, fmt.Errorf("%s: %w", cmd.Name(), err)
 	}
-	s.AdaptersByDefault = !cli.GivenFlags(cmd.Flags()).Given("adapter")
-	s.Before = func(l *lineup.Lineup) error {
-		if !asked {
-			*policy = s.announce(cmd.ErrOrStderr(), l)
+	s.Before = func(m *engine.Model) error {
+		if s.PolicyByDefault {
+			s.announce(cmd.ErrOrStderr(), m)
 		}
-		if err := l.CheckAdapters(*policy); err != nil || before == nil {
-			return err
+		if before == nil {
+			return nil
 		}
-		return before(l.Model)
+		return before(m.Model)
 	}
-	return s.Open(cmd.Context(), cmd.ErrOrStderr())
+	m, err := engine.Open(cmd.Context(), &s.Options, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, engine.Policy{}, err
+	}
+	policy, err := m.Policy(s.Policies)
+	if err != nil {
+		m.Close()
+	}
+	return m, policy, err
 }
 
 // announce says which policy a model of the user's runs with where none is asked for, and why.
-func (s *setup) announce(log io.Writer, l *lineup.Lineup) string {
-	policy, from := l.DefaultPolicy()
+func (s *setup) announce(log io.Writer, m *engine.Model) {
+	policy, from := m.DefaultPolicy()
 	switch {
-	case policy == lineup.WithoutAdapter:
+	case policy == engine.WithoutAdapter:
 		fmt.Fprintf(log, "there is no adapter for the model: the policy is %s; \"train lookahead --model %s -o DIR\" makes one, and --adapter DIR takes it\n", policy, s.Model)
-	case from == lineup.Shipped:
+	case from == engine.Shipped:
 		fmt.Fprintf(log, "an adapter for the model comes with this program: the policy is %s; --policy takes another\n", policy)
 	case from != "":
 		fmt.Fprintf(log, "%s has an adapter for the model: the policy is %s; --policy takes another\n", from, policy)
 	}
-	return policy
+}
+
+// answering are the flags of commands that answer under one policy.
+type answering struct {
+	setup
+	o console.Options
+}
+
+// bind adds the flags; a share of the budget is of the whole that is named.
+func (a *answering) bind(f *pflag.FlagSet, whole, answer string) {
+	a.setup.bind(f)
+	a.bindChat(f)
+	a.bindPolicy(f, ", or FIRST:SECOND for two stages, as snapkv:quest")
+	bindBudget(f, &a.o.Budget, whole)
+	f.IntVar(&a.o.MaxNew, "max-new", 256, "most tokens of "+answer)
+	a.o.Choice.From = model.SamplingOfModel
+	a.o.Choice.Bind(f)
+}
+
+// open opens the model for a prompt of so many tokens as tokens finds; 0: it is not known.
+func (a *answering) open(cmd *cobra.Command, tokens func(m *model.Model) int) (*engine.Model, engine.Policy, error) {
+	if a.o.MaxNew < 1 {
+		return nil, engine.Policy{}, fmt.Errorf("%s: --max-new: got %d, want at least 1", cmd.Name(), a.o.MaxNew)
+	}
+	if err := a.o.Choice.Check(); err != nil {
+		return nil, engine.Policy{}, fmt.Errorf("%s: %w", cmd.Name(), err)
+	}
+	return a.setup.open(cmd, func(m *model.Model) error {
+		n := tokens(m)
+		return a.CheckMemory(cmd.Context(), m, eviction.FootprintOptions{Tokens: n, Budget: a.o.Budget.Of(n), MaxNew: a.o.MaxNew})
+	})
+}
+
+// sample settles how tokens are sampled, and says so.
+func (a *answering) sample(cmd *cobra.Command, m *model.Model) (err error) {
+	if a.o.Sampling, err = a.o.Choice.Resolve(m); err != nil {
+		return fmt.Errorf("%s: %w", cmd.Name(), err)
+	}
+	a.o.Choice.Report(cmd.ErrOrStderr(), m, a.o.Sampling)
+	a.o.Sampling.Seed = a.Seed
+	return nil
 }
 
 // pictureFormat is the format of a flag's picture; path may be "".

@@ -5,10 +5,11 @@ import (
 	"fmt"
 
 	"glimpse/console"
+	"glimpse/engine"
 	"glimpse/evaluation/inspection"
-	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
+	"glimpse/internal/outputs"
 	"glimpse/internal/tables"
 	"glimpse/kernels"
 
@@ -19,11 +20,10 @@ func newInspect() *cobra.Command {
 	var (
 		s                 setup
 		p                 promptFlags
-		policy            string
 		budget            eviction.Budget
 		asJSON            bool
 		htmlPath, npzPath string
-		files             cli.Outputs
+		files             outputs.Files
 		queries           bool
 		o                 inspection.QueryOptions
 	)
@@ -67,23 +67,25 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 			if err := files.Err(); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
-			var l *lineup.Lineup
+			var m *engine.Model
+			var policy engine.Policy
 			if queries {
-				l, err = s.Open(cmd.Context(), cmd.ErrOrStderr())
+				s.Policies = ""
+				m, err = engine.Open(cmd.Context(), &s.Options, cmd.ErrOrStderr())
 			} else {
-				l, err = s.open(cmd, &policy, nil)
+				m, policy, err = s.open(cmd, nil)
 			}
 			if err != nil {
 				return err
 			}
-			defer l.Close()
+			defer m.Close()
+			prompt, err := p.read(cmd, m.Model)
+			if err != nil {
+				return err
+			}
 			if queries {
-				prompt, err := p.Read(cmd.Context(), l.Model, cli.Input(cmd.Context(), cmd.InOrStdin()), p.exampleSeed)
-				if err != nil {
-					return err
-				}
 				o.Seed = s.Seed
-				report, err := inspection.NewQueryReport(cmd.Context(), l.Model, prompt.IDs, o)
+				report, err := inspection.NewQueryReport(cmd.Context(), m.Model, prompt.IDs, o)
 				if err != nil {
 					return fmt.Errorf("inspect: %w", err)
 				}
@@ -92,21 +94,13 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 				}
 				return report.WriteTable(cmd.OutOrStdout())
 			}
-			c, err := l.One(policy)
-			if err != nil {
-				return err
-			}
-			prompt, err := p.Read(cmd.Context(), l.Model, cli.Input(cmd.Context(), cmd.InOrStdin()), p.exampleSeed)
-			if err != nil {
-				return err
-			}
-			rt := eviction.NewRuntime(l.Model)
+			rt := eviction.NewRuntime(m.Model)
 			console.ShowPrefill(rt, cmd.ErrOrStderr())
-			session, err := rt.Prefill(cmd.Context(), c.Configured, prompt.IDs, budget.Of(len(prompt.IDs)), nil)
+			session, err := rt.Prefill(cmd.Context(), policy.Configured, prompt.IDs, budget.Of(len(prompt.IDs)), nil)
 			if err != nil {
 				return err
 			}
-			x := &inspection.Inspection{Model: l.Model, Policy: c.Name, Adapter: c.Adapter, Budget: budget, IDs: prompt.IDs, Session: session}
+			x := &inspection.Inspection{Model: m.Model, Policy: policy.Name, Adapter: policy.Adapter, Budget: budget, IDs: prompt.IDs, Session: session}
 			if err := errors.Join(html.Write(x.WriteHTML), npz.Write(x.WriteNPZ)); err != nil {
 				return err
 			}
@@ -120,7 +114,7 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 					Budget  eviction.Budget   `json:"budget"`
 					Tokens  int               `json:"tokens"`
 					Heads   []inspection.Head `json:"heads"`
-				}{"glimpse.inspect/1", l.Name, c.Name, c.Adapter, budget, len(prompt.IDs), rows})
+				}{"glimpse.inspect/1", m.Name, policy.Name, policy.Adapter, budget, len(prompt.IDs), rows})
 			}
 			if html.Wanted() || npz.Wanted() {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), x.Summary())
@@ -138,7 +132,7 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 	s.bindChat(f)
 	p.bind(f)
 	files.Bind(f)
-	bindPolicy(f, &policy, "")
+	s.bindPolicy(f, "")
 	bindBudget(f, &budget, "prompt")
 	f.StringVar(&htmlPath, "html", "", "file for a page that colours the prompt by how many heads keep each token")
 	f.StringVar(&npzPath, "npz", "", "file for all scores and what is kept, for numpy.load")

@@ -4,6 +4,7 @@ package main
 import (
 	"glimpse/internal/cli"
 	"glimpse/internal/collector"
+	"glimpse/internal/version"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +26,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "evict",
 		Short:   "Run a language model with an evicted KV cache",
-		Version: cli.Version(),
+		Version: version.String(),
 		Long: `Run a language model with an evicted KV cache.
 
 A policy decides which KV entries of the prompt are kept, up to a budget per

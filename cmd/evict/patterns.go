@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"os"
 
-	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/engine"
 	"glimpse/evaluation"
-	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/progress"
@@ -23,11 +22,10 @@ const maxSamples = 1 << 20
 
 func newPatterns() *cobra.Command {
 	var (
-		folder, device, out, split    string
+		o                             engine.Options
+		out, split                    string
 		tokens, samples, sink, recent int
-		seed                          uint64
 		asJSON, replace               bool
-		s3                            objectstore.Settings
 	)
 	cmd := &cobra.Command{
 		Use:   "patterns",
@@ -61,18 +59,17 @@ that model's default; another one is given with --pattern.`,
 			if err != nil {
 				return fmt.Errorf("patterns: %w", err)
 			}
-			s := lineup.Options{Model: folder, Device: device, Seed: seed, S3: s3}
-			l, err := s.Open(cmd.Context(), cmd.ErrOrStderr())
+			m, err := o.OpenModel(cmd.Context(), cmd.ErrOrStderr(), nil)
 			if err != nil {
 				return err
 			}
-			defer l.Close()
-			n, at, err := evaluation.Retrievals(l.Model, which, tokens, samples, seed)
+			defer m.Close()
+			n, at, err := evaluation.Retrievals(m, which, tokens, samples, o.Seed)
 			if err != nil {
 				return fmt.Errorf("patterns: %w", err)
 			}
 			bar := progress.New(cmd.ErrOrStderr(), "prompts", int64(n))
-			p, err := eviction.NewRuntime(l.Model).FindPattern(cmd.Context(), n, func(i int) (eviction.Retrieval, error) {
+			p, err := eviction.NewRuntime(m).FindPattern(cmd.Context(), n, func(i int) (eviction.Retrieval, error) {
 				bar.Add(1)
 				return at(i)
 			}, sink, recent)
@@ -108,8 +105,8 @@ that model's default; another one is given with --pattern.`,
 		},
 	}
 	f := cmd.Flags()
-	device = "cpu"
-	cli.BindModel(f, &folder, &device)
+	o.Device = "cpu"
+	cli.BindModel(f, &o.Model, &o.Device)
 	f.StringVarP(&out, "out", "o", "", "folder to make, with the pattern")
 	f.BoolVar(&replace, "replace", false, "replace a folder that has a pattern")
 	f.StringVar(&split, "split", "validation", "split of the synthetic tasks that give prompts: train, validation or test")
@@ -117,8 +114,8 @@ that model's default; another one is given with --pattern.`,
 	f.IntVar(&samples, "samples", 16, "number of prompts of each kind, passages and needles")
 	f.IntVar(&sink, "sink", 128, "first entries that heads without retrieval keep, recorded in the pattern")
 	f.IntVar(&recent, "recent", 512, "recent entries that heads without retrieval keep, recorded in the pattern")
-	f.Uint64Var(&seed, "seed", 1, "seed of the prompts")
-	s3.Bind(f)
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of the prompts")
+	o.S3.Bind(f)
 	f.BoolVar(&asJSON, "json", false, "print JSON: an object with heads, a list of layers with a number per KV head")
 	cli.Everyday(cmd, "model", "device", "out", "replace", "samples", "tokens", "sink", "recent", "json")
 	return cmd

@@ -4,16 +4,15 @@ import (
 	"fmt"
 
 	"glimpse/console"
+	"glimpse/internal/stdin"
 	"glimpse/model"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
 // promptFlags are the ways to give a prompt.
-type promptFlags struct {
-	console.PromptSource
-	exampleSeed uint64
-}
+type promptFlags struct{ console.PromptSource }
 
 func (p *promptFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&p.Text, "prompt", "", "text of the prompt; \"-\" reads it from standard input")
@@ -21,7 +20,7 @@ func (p *promptFlags) bind(f *pflag.FlagSet) {
 	f.Var(systemFlag{&p.System}, "system", "system prompt before the prompt: text, or @FILE")
 	f.StringVar(&p.IDs, "token-ids", "", "file with the prompt's token ids, separated by white space or commas; \"-\" is standard input")
 	f.StringVar(&p.Example, "example", "", "make a prompt for the built-in model: needle, hops, section, or any task")
-	f.Uint64Var(&p.exampleSeed, "example-seed", 1, "which prompt --example makes, as a seed; --seed is for sampling the answer")
+	f.Uint64Var(&p.Seed, "example-seed", 1, "which prompt --example makes, as a seed; --seed is for sampling the answer")
 	f.IntVar(&p.Tokens, "tokens", 512, "length of the --example prompt in tokens")
 	f.BoolVar(&p.Raw, "raw", false, "take the text as it is, without the model's chat template")
 }
@@ -36,6 +35,11 @@ func (p *promptFlags) argument(args []string) error {
 	}
 	p.Text = args[0]
 	return model.CheckPrompt(p.Text)
+}
+
+// read reads the prompt that was given.
+func (p *promptFlags) read(cmd *cobra.Command, m *model.Model) (*console.Prompt, error) {
+	return p.Read(cmd.Context(), m, stdin.NewReader(cmd.Context(), cmd.InOrStdin()))
 }
 
 // systemFlag is a system prompt, nil where none is given.

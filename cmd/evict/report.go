@@ -13,6 +13,8 @@ import (
 	"glimpse/evaluation/runs"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
+	"glimpse/internal/outputs"
+	"glimpse/internal/version"
 
 	"github.com/spf13/cobra"
 )
@@ -22,7 +24,7 @@ func newReport() *cobra.Command {
 		o       = reports.Options{Samples: 3}
 		budgets string
 		outs    []string
-		files   cli.Outputs
+		files   outputs.Files
 		s3      objectstore.Settings
 	)
 	cmd := &cobra.Command{
@@ -60,14 +62,14 @@ bytes.`,
 				}
 			}
 			defer files.Close()
-			var outputs []*cli.Output
+			var written []*outputs.File
 			var errs []error
 			for _, path := range outs {
 				if _, err := form(path); err != nil {
 					errs = append(errs, err)
 					continue
 				}
-				outputs = append(outputs, files.Open("--out", path))
+				written = append(written, files.Open("--out", path))
 			}
 			if err := errors.Join(append(errs, files.Err())...); err != nil {
 				return fmt.Errorf("report: %w", err)
@@ -80,7 +82,7 @@ bytes.`,
 				}
 				stored = append(stored, s)
 			}
-			o.Version = cli.Version()
+			o.Version = version.String()
 			r, err := reports.New(stored, o)
 			if err != nil {
 				return fmt.Errorf("report: %w", err)
@@ -93,7 +95,7 @@ bytes.`,
 			}
 			for i, path := range outs {
 				write, _ := form(path)
-				if err := outputs[i].Write(func(w io.Writer) error { return write(r, w) }); err != nil {
+				if err := written[i].Write(func(w io.Writer) error { return write(r, w) }); err != nil {
 					return fmt.Errorf("report: %w", err)
 				}
 			}

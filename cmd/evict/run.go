@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"glimpse/console"
-	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/model"
 
@@ -13,10 +12,8 @@ import (
 
 func newRun() *cobra.Command {
 	var (
-		s      setup
-		p      promptFlags
-		policy string
-		o      console.Options
+		a answering
+		p promptFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "run [PROMPT]",
@@ -47,51 +44,32 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 			if err := p.argument(args); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
-			if o.MaxNew < 1 {
-				return fmt.Errorf("run: --max-new: got %d, want at least 1", o.MaxNew)
-			}
-			if err := o.Choice.Check(); err != nil {
-				return fmt.Errorf("run: %w", err)
-			}
 			var prompt *console.Prompt
 			var unreadable error // told once the policy is known to be right
-			l, err := s.open(cmd, &policy, func(m *model.Model) error {
-				if prompt, unreadable = p.Read(cmd.Context(), m, cli.Input(cmd.Context(), cmd.InOrStdin()), p.exampleSeed); unreadable != nil {
-					return nil
+			m, policy, err := a.open(cmd, func(m *model.Model) int {
+				if prompt, unreadable = p.read(cmd, m); unreadable != nil {
+					return 0
 				}
-				return s.CheckMemory(cmd.Context(), m, []string{policy}, eviction.FootprintOptions{Tokens: len(prompt.IDs), Budget: o.Budget.Of(len(prompt.IDs)), MaxNew: o.MaxNew})
+				return len(prompt.IDs)
 			})
 			if err != nil {
 				return err
 			}
-			defer l.Close()
-			c, err := l.One(policy)
-			if err != nil {
-				return err
-			}
+			defer m.Close()
 			if unreadable != nil {
 				return unreadable
 			}
-			if o.Sampling, err = o.Choice.Resolve(l.Model); err != nil {
-				return fmt.Errorf("run: %w", err)
+			if err := a.sample(cmd, m.Model); err != nil {
+				return err
 			}
-			o.Choice.Report(cmd.ErrOrStderr(), l.Model, o.Sampling)
-			o.Sampling.Seed = s.Seed
-			o.Label = label(c)
-			return console.Answer(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), l.Model, c.Configured, prompt, o)
+			return console.Answer(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), m.Model, policy, prompt, a.o)
 		},
 	}
 	f := cmd.Flags()
-	s.bind(f)
-	s.bindChat(f)
+	a.bind(f, "prompt", "the answer")
 	p.bind(f)
-	bindPolicy(f, &policy, ", or FIRST:SECOND for two stages, as snapkv:quest")
-	bindBudget(f, &o.Budget, "prompt")
-	f.IntVar(&o.MaxNew, "max-new", 256, "most tokens of the answer")
-	o.Choice.From = model.SamplingOfModel
-	o.Choice.Bind(f)
-	f.BoolVar(&o.JSON, "json", false, "print one JSON object instead of text")
-	f.BoolVar(&o.Compare, "compare", false, "also time prefills with and without eviction, for about 20 s at most")
+	f.BoolVar(&a.o.JSON, "json", false, "print one JSON object instead of text")
+	f.BoolVar(&a.o.Compare, "compare", false, "also time prefills with and without eviction, for about 20 s at most")
 	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "raw", "policy", "budget", "set", "max-new", "temperature", "json", "compare")
 	return cmd
 }

@@ -21,7 +21,8 @@ import (
 	"glimpse/checkpoints"
 	"glimpse/checkpoints/objectstore"
 	"glimpse/checkpoints/objectstore/storetest"
-	"glimpse/internal/cli"
+	"glimpse/internal/outputs"
+	"glimpse/internal/signals"
 )
 
 const (
@@ -273,8 +274,8 @@ func TestSignals(t *testing.T) {
 			p := start(t, args...)
 			waitForSteps(t, p, filepath.Join(dir, "log"), 2)
 			p.Process.Signal(signal)
-			if code := p.finish(); code != cli.ExitResumable {
-				t.Fatalf("exit code %d, want %d: %s", code, cli.ExitResumable, p.output.String())
+			if code := p.finish(); code != signals.ExitResumable {
+				t.Fatalf("exit code %d, want %d: %s", code, signals.ExitResumable, p.output.String())
 			}
 			lines := strings.Count(readText(t, filepath.Join(dir, "log")), "\n")
 			for _, want := range []string{"stopped by a signal", fmt.Sprintf("stopped after step %d", lines), "--resume goes on", "a second signal stops at once"} {
@@ -299,8 +300,8 @@ func TestSignals(t *testing.T) {
 		p := start(t, "judgeq", "--steps", "100000", "--batch", "2", "--tokens", "64", "--out", filepath.Join(dir, "adapter"), "--log", filepath.Join(dir, "log"))
 		waitForSteps(t, p, filepath.Join(dir, "log"), 1)
 		p.Process.Signal(os.Interrupt)
-		if code := p.finish(); code != cli.ExitInterrupted {
-			t.Fatalf("exit code %d, want %d: %s", code, cli.ExitInterrupted, p.output.String())
+		if code := p.finish(); code != signals.ExitInterrupted {
+			t.Fatalf("exit code %d, want %d: %s", code, signals.ExitInterrupted, p.output.String())
 		}
 	})
 }
@@ -413,7 +414,7 @@ func TestSecondRun(t *testing.T) {
 	}
 	p.Process.Kill()
 	p.Wait()
-	if unlock, err := cli.LockOutput(filepath.Join(dir, "state")); err != nil {
+	if unlock, err := outputs.Lock(filepath.Join(dir, "state")); err != nil {
 		t.Errorf("after the first run was killed: %v", err)
 	} else {
 		unlock()

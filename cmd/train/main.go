@@ -4,6 +4,7 @@ package main
 
 import (
 	"glimpse/internal/cli"
+	"glimpse/internal/version"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +18,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "train",
 		Short:   "Train learned KV-cache eviction for a frozen language model",
-		Version: cli.Version(),
+		Version: version.String(),
 		Long: `Train learned KV-cache eviction for a frozen language model.
 
 An adapter is a handful of learned rows that are run after a prompt to predict

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"glimpse/internal/cli"
+	"glimpse/internal/outputs"
 )
 
 func wantRefused(t *testing.T, want string, args ...string) {
@@ -27,7 +27,7 @@ func TestPairsAreNotOverwritten(t *testing.T) {
 	must(t, generate("6")...)
 	before := readText(t, path)
 	wantRefused(t, "--replace", generate("2")...)
-	unlock, err := cli.LockOutput(path)
+	unlock, err := outputs.Lock(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestLogIsNotOverwritten(t *testing.T) {
 	must(t, judge("a", "--log", log)...)
 	one := readText(t, log)
 	wantRefused(t, "exists", judge("b", "--log", log)...)
-	unlock, err := cli.LockOutput(log)
+	unlock, err := outputs.Lock(log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"glimpse/internal/cli"
 	"glimpse/internal/collector"
+	"glimpse/internal/hostmemory"
 	"glimpse/model/hub"
 	"glimpse/training"
 	"glimpse/training/runs"
@@ -73,7 +74,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
-			o.Resident, o.Available = cli.ResidentMemory, cli.AvailableMemory
+			o.Resident, o.Available = hostmemory.Resident, hostmemory.Available
 			p, err := training.NewPlan(cmd.Context(), m, passes, o)
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)

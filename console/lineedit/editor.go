@@ -15,7 +15,7 @@ import (
 	"os"
 	"strings"
 
-	"glimpse/internal/cli"
+	"glimpse/internal/stdin"
 
 	"golang.org/x/term"
 )
@@ -48,7 +48,7 @@ func Open(ctx context.Context, in io.Reader, out *os.File) *Editor {
 	if !ok || out == nil || !term.IsTerminal(int(f.Fd())) || !term.IsTerminal(int(out.Fd())) {
 		return nil
 	}
-	e := &Editor{in: f, fd: int(out.Fd()), keys: &keys{in: cli.Input(ctx, f)}, view: view{out: out, columns: unknown}}
+	e := &Editor{in: f, fd: int(out.Fd()), keys: &keys{in: stdin.NewReader(ctx, f)}, view: view{out: out, columns: unknown}}
 	e.keys.before = e.resize
 	return e
 }

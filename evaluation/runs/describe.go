@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/engine"
 	"glimpse/evaluation"
 	"glimpse/evaluation/costmodel"
-	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
 	"glimpse/internal/bytesize"
 	"glimpse/internal/progress"
@@ -101,8 +101,7 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 	for _, what := range s.absent() {
 		d.lacks("  needs", what)
 	}
-	list := strings.Join(d.job.Policies, ",")
-	names, err := lineup.PolicyNames(list)
+	names, err := engine.PolicyNames(strings.Join(d.job.Policies, ","))
 	if err != nil {
 		return err
 	}
@@ -119,20 +118,16 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 			d.w.Add("  policy "+name, "needs a pattern: find one with evict patterns and give it with --pattern, or have it in the model's folder")
 		}
 	}
-	err = lineup.EachNeeded(list, overrides, func(policy, kind string) error {
-		ships := false
-		if known {
-			if ships, err = lineup.MayShip(m, kind); err != nil {
-				return err
-			}
-		}
-		if !ships && len(s.Adapters) == 0 {
-			d.lacks("  policy "+policy, "an adapter: train one and give it with --adapter")
-		}
-		return nil
-	})
+	o := d.job.options(s)
+	lacking, err := o.Lacking(nil)
+	if known && err == nil {
+		lacking, err = o.Lacking(m)
+	}
 	if err != nil {
 		return err
+	}
+	for _, l := range lacking {
+		d.lacks("  policy "+l.Policy, "an adapter: train one and give it with --adapter")
 	}
 	var all lengths
 	var without []string // subtasks that have no data and were not asked for by name
@@ -328,17 +323,13 @@ func (d *description) needs(ctx context.Context, m *model.Model, names []string,
 	decode := e.Step.Seconds * float64(maxNew*cells*all.count)
 	d.w.Add("time", fmt.Sprintf("about %v for %s at %.3g tokens/s, and at most about %v for %d answers to each of %d tokens at %.3g tokens/s; answers that end before or are decoded together take less; what policies compute, and --times, are not in it",
 		seconds(prefill), plural(all.count, "prompt"), float64(mean)/e.Plain.Seconds, seconds(decode), cells, maxNew, 1/e.Step.Seconds))
-	budget := 0
-	for _, b := range d.job.Budgets {
-		budget = max(budget, b.Of(all.longest))
-	}
-	o := lineup.Options{Model: s.Model, Set: d.job.Set, Seed: d.job.Seed}
-	f, err := o.Memory(ctx, m, names, eviction.FootprintOptions{Tokens: all.longest, Budget: budget, MaxNew: maxNew, Study: true})
+	o, run := d.job.options(s), d.job.footprint(all.longest, maxNew)
+	f, err := o.Memory(ctx, m, run)
 	if err != nil {
 		return err
 	}
 	d.w.Add("memory", fmt.Sprintf("%s at the longest prompt beside %s of weights", bytesize.Memory(f.Need), bytesize.Memory(m.WeightBytes())))
-	if err := o.CheckMemory(ctx, m, names, eviction.FootprintOptions{Tokens: all.longest, Budget: budget, MaxNew: maxNew, Study: true}); err != nil {
+	if err := o.CheckMemory(ctx, m, run); err != nil {
 		d.lacks("  memory", err.Error())
 	}
 	return nil
@@ -360,7 +351,7 @@ func (s Subject) absent() (out []string) {
 		if _, dir, ok := strings.Cut(spec, "="); ok {
 			path = dir
 		}
-		if _, err := os.Stat(path); err != nil && path != "" && path != lineup.Shipped && !objectstore.IsURL(path) {
+		if _, err := os.Stat(path); err != nil && path != "" && path != engine.Shipped && !objectstore.IsURL(path) {
 			out = append(out, what+" "+path)
 		}
 	}

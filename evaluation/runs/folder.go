@@ -18,12 +18,13 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/engine"
 	"glimpse/evaluation"
-	"glimpse/evaluation/lineup"
 	"glimpse/internal/atomicfile"
-	"glimpse/internal/cli"
+	"glimpse/internal/outputs"
 	"glimpse/internal/regularfile"
 	"glimpse/internal/stdin"
+	"glimpse/internal/version"
 	"glimpse/internal/yamlconfig"
 
 	"go.yaml.in/yaml/v3"
@@ -104,7 +105,7 @@ func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
 	if j.Files.Any() {
 		again += " --replace" // of the files of what was measured until then
 	}
-	f := &folder{path: j.Out, again: again, agree: j.agreeing, about: Environment{Schema: environmentSchema, Glimpse: cli.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
+	f := &folder{path: j.Out, again: again, agree: j.agreeing, about: Environment{Schema: environmentSchema, Glimpse: version.String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
 	if f.config, err = j.config(); err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
 	if f.made, err = makeFolders(j.Out); err != nil {
 		return nil, fmt.Errorf("--out: %w", err)
 	}
-	if f.unlock, err = cli.LockOutput(filepath.Join(j.Out, partialFile)); err != nil {
+	if f.unlock, err = outputs.Lock(filepath.Join(j.Out, partialFile)); err != nil {
 		return nil, fmt.Errorf("--out: %w", err)
 	}
 	return f, j.claim(f, log)
@@ -325,34 +326,34 @@ func (f *folder) retain(results *evaluation.Results, model string, work []evalua
 }
 
 // describe takes down what is measured, which must be what the run was begun with.
-func (f *folder) describe(ctx context.Context, l *lineup.Lineup, contenders []evaluation.Contender) error {
+func (f *folder) describe(ctx context.Context, m *engine.Model, policies []engine.Policy) error {
 	if f.path == "" {
 		return nil
 	}
-	hash, err := l.SHA256(ctx)
+	hash, err := m.SHA256(ctx)
 	if err != nil {
 		return err
 	}
-	companions, err := l.Companions(ctx)
+	companions, err := m.Companions(ctx)
 	if err != nil {
 		return err
 	}
-	if was := f.begun.model(l.Name); was != nil {
-		known, err := l.KnownAs(ctx, was.SHA256)
+	if was := f.begun.model(m.Name); was != nil {
+		known, err := m.KnownAs(ctx, was.SHA256)
 		if err != nil {
 			return err
 		}
 		if known != was.SHA256 {
-			return fmt.Errorf("--resume: %s: model %s: the weights have changed since the run was begun: SHA-256 %.12s…, want %.12s…", f.file(EnvironmentFile), l.Name, hash, was.SHA256)
+			return fmt.Errorf("--resume: %s: model %s: the weights have changed since the run was begun: SHA-256 %.12s…, want %.12s…", f.file(EnvironmentFile), m.Name, hash, was.SHA256)
 		}
 		old := slices.DeleteFunc(slices.Clone(companions), func(c datasets.Content) bool { // what was added is for cells that were
 			return !slices.ContainsFunc(was.Companions, func(o datasets.Content) bool { return o.File == c.File })
 		})
 		if changes := old.Differences(was.Companions); was.Companions != nil && changes != "" {
-			return fmt.Errorf("--resume: %s: model %s: adapters or drafts have changed since the run was begun: %s", f.file(EnvironmentFile), l.Name, changes)
+			return fmt.Errorf("--resume: %s: model %s: adapters or drafts have changed since the run was begun: %s", f.file(EnvironmentFile), m.Name, changes)
 		}
 	}
-	f.about.Models = append(f.about.Models, AboutModel{Name: l.Name, SHA256: hash, HashOf: hashOfTensors, Companions: companions, Device: l.Backend.Name(), Policies: aboutPolicies(contenders)})
+	f.about.Models = append(f.about.Models, AboutModel{Name: m.Name, SHA256: hash, HashOf: hashOfTensors, Companions: companions, Device: m.Backend.Name(), Policies: aboutPolicies(policies)})
 	if f.partial == nil {
 		return nil
 	}
@@ -425,8 +426,8 @@ func (f *folder) writeAbout() error {
 	return f.write(EnvironmentFile, append(text, '\n'))
 }
 
-func aboutPolicies(contenders []evaluation.Contender) (out []AboutPolicy) {
-	for _, c := range contenders {
+func aboutPolicies(policies []engine.Policy) (out []AboutPolicy) {
+	for _, c := range policies {
 		out = append(out, AboutPolicy{Policy: c.Title(), Adapter: c.Adapter, Settings: c.Settings.Values()})
 	}
 	return out

@@ -11,11 +11,11 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/engine"
 	"glimpse/evaluation"
-	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
-	"glimpse/internal/cli"
 	"glimpse/internal/collective"
+	"glimpse/internal/outputs"
 	"glimpse/internal/stdin"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
@@ -54,12 +54,12 @@ type Job struct {
 	Contents datasets.Contents `json:"data_sha256,omitempty"`
 
 	// What only a command line says.
-	Resume  bool        `json:"-"`
-	Accept  bool        `json:"-"` // go on although the data have changed
-	Files   cli.Outputs `json:"-"`
-	Shards  int         `json:"-"` // parts that any number of workers take; 0: one run
-	Shard   string      `json:"-"` // I/N for one of them alone
-	sources []string    // files that are read
+	Resume  bool          `json:"-"`
+	Accept  bool          `json:"-"` // go on although the data have changed
+	Files   outputs.Files `json:"-"`
+	Shards  int           `json:"-"` // parts that any number of workers take; 0: one run
+	Shard   string        `json:"-"` // I/N for one of them alone
+	sources []string      // files that are read
 
 	// Ranks measure together, of which rank 0 has the job and writes, and the others Help. Nil: this
 	// process alone.
@@ -70,17 +70,26 @@ type Job struct {
 	added         []string // to it, in words
 	agreeing      func() error
 	shard, shards int // that this run is, of so many; 0: everything
-	model         *lineup.Lineup
+	model         *engine.Model
 }
 
 // Subject is a model with what its policies need.
 type Subject struct {
 	Model    string   `json:"model"`
 	Adapters []string `json:"adapters,omitempty"`
-	// AdaptersByDefault tells that Adapters are a user's defaults, see lineup.Options.
+	// AdaptersByDefault tells that Adapters are a user's defaults, see engine.Options.
 	AdaptersByDefault bool     `json:"adapters_by_default,omitempty"`
 	Drafts            []string `json:"drafts,omitempty"`
 	Pattern           string   `json:"pattern,omitempty"`
+}
+
+// options are what a model is opened with.
+func (j *Job) options(s Subject) *engine.Options {
+	return &engine.Options{
+		Model: s.Model, Device: j.Device, CacheDType: j.CacheDType, Policies: strings.Join(j.Policies, ","),
+		Adapters: s.Adapters, AdaptersByDefault: s.AdaptersByDefault, Drafts: s.Drafts, Pattern: s.Pattern,
+		Set: j.Set, Seed: j.Seed, S3: j.S3, ChatOptions: j.ChatOptions, ChatDate: j.ChatDate,
+	}
 }
 
 // SetScalar makes a model's name alone a Subject.
@@ -171,7 +180,7 @@ func Default() *Job {
 // Read takes a configuration over the defaults, with KEY=VALUE of sets in the place of what
 // it says. repeat puts the flags that were given over both.
 func (j *Job) Read(path string, sets []string, repeat func() error) error {
-	data, err := cli.ReadConfig(path)
+	data, err := yamlconfig.Read(path)
 	if err != nil {
 		return err
 	}
@@ -227,7 +236,8 @@ func (j *Job) check() ([]plan, error) {
 		j.Ranks = collective.Alone()
 	}
 	j.complete()
-	if err := errors.Join(eviction.CheckBudgets(j.Budgets), lineup.CheckPolicies(strings.Join(j.Policies, ",")), j.Sampling.Check(), model.CheckCacheDType(j.CacheDType)); err != nil {
+	_, policiesErr := engine.PolicyNames(strings.Join(j.Policies, ","))
+	if err := errors.Join(eviction.CheckBudgets(j.Budgets), policiesErr, j.Sampling.Check(), model.CheckCacheDType(j.CacheDType)); err != nil {
 		return nil, err
 	}
 	if _, err := eviction.ParseOverrides(j.Set); err != nil {
@@ -248,7 +258,7 @@ func (j *Job) check() ([]plan, error) {
 			return nil, fmt.Errorf("model %q twice", s.Model)
 		}
 	}
-	_, _, shardErr := cli.ShardOf(j.Shard, j.Shards)
+	_, _, shardErr := outputs.ShardOf(j.Shard, j.Shards)
 	switch {
 	case j.Shards < 0 || j.Shards > maxShards:
 		return nil, fmt.Errorf("--shards: got %d, want 0 to %d", j.Shards, maxShards)

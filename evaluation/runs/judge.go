@@ -19,7 +19,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/judging"
-	"glimpse/internal/cli"
+	"glimpse/internal/outputs"
 	"glimpse/internal/progress"
 	"glimpse/internal/regularfile"
 )
@@ -76,7 +76,7 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 		return fail(fmt.Errorf("want a finished run with %s: %w", MetricsFile, err))
 	}
 	var err error
-	if f.unlock, err = cli.LockOutput(f.file(partialFile)); err != nil {
+	if f.unlock, err = outputs.Lock(f.file(partialFile)); err != nil {
 		return fail(err)
 	}
 	defer f.close()

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"glimpse/evaluation/lineup"
+	"glimpse/engine"
 	"glimpse/eviction"
 )
 
@@ -54,7 +54,7 @@ func TestPaperConfigs(t *testing.T) {
 					}
 				}
 			}
-			policies, err := lineup.PolicyNames(strings.Join(j.Policies, ","))
+			policies, err := engine.PolicyNames(strings.Join(j.Policies, ","))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,7 +139,7 @@ func TestPaperConfigsAreListed(t *testing.T) {
 // TestAbsentAdapters: a dry run tells which adapters and patterns are not there.
 func TestAbsentAdapters(t *testing.T) {
 	here := t.TempDir()
-	s := Subject{Adapters: []string{lineup.Shipped, here, "a=" + here, "b=" + here + "/b", "s3://bucket/c"}, Pattern: here + "/d"}
+	s := Subject{Adapters: []string{engine.Shipped, here, "a=" + here, "b=" + here + "/b", "s3://bucket/c"}, Pattern: here + "/d"}
 	if got, want := fmt.Sprint(s.absent()), fmt.Sprintf("[adapter %s/b pattern of retrieval heads %s/d]", here, here); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io"
 
-	"glimpse/evaluation"
-	"glimpse/evaluation/lineup"
-	"glimpse/internal/cli"
+	"glimpse/engine"
 	"glimpse/internal/collective"
+	"glimpse/internal/signals"
 	"glimpse/internal/simd"
+	"glimpse/internal/version"
 	"glimpse/kernels"
 )
 
@@ -57,7 +57,7 @@ func Dismiss(ctx context.Context, g collective.Group) error { return call{}.send
 func Help(ctx context.Context, g collective.Group) error {
 	err := help(ctx, g)
 	if errors.Is(err, context.Canceled) { // rank 0 keeps what was measured
-		return cli.Resumable(err)
+		return signals.Resumable(err)
 	}
 	return err
 }
@@ -102,18 +102,18 @@ func help(ctx context.Context, g collective.Group) error {
 }
 
 // same makes sure that all ranks would measure the same.
-func (j *Job) same(ctx context.Context, l *lineup.Lineup, contenders []evaluation.Contender) error {
+func (j *Job) same(ctx context.Context, m *engine.Model, policies []engine.Policy) error {
 	if j.Ranks.Size() == 1 {
 		return nil
 	}
 	if err := j.Contents.Agree(ctx, j.Ranks); err != nil {
 		return err
 	}
-	hash, err := l.SHA256(ctx)
+	hash, err := m.SHA256(ctx)
 	if err != nil {
 		return err
 	}
-	companions, err := l.Companions(ctx)
+	companions, err := m.Companions(ctx)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (j *Job) same(ctx context.Context, l *lineup.Lineup, contenders []evaluatio
 	about := struct {
 		Version, Model, SHA256, Cache, Device, CPU string
 		Policies                                   []AboutPolicy
-	}{cli.Version(), l.Name, hash, l.CacheDType().String(), kernels.DeviceOf(l.Backend), simd.Level(), aboutPolicies(contenders)}
+	}{version.String(), m.Name, hash, m.CacheDType().String(), kernels.DeviceOf(m.Backend), simd.Level(), aboutPolicies(policies)}
 	text, err := json.Marshal(about)
 	if err != nil {
 		return err

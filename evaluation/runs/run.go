@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/engine"
 	"glimpse/evaluation"
-	"glimpse/evaluation/lineup"
 	"glimpse/eviction"
-	"glimpse/internal/cli"
 	"glimpse/internal/collective"
 	"glimpse/internal/progress"
 	"glimpse/internal/regularfile"
+	"glimpse/internal/signals"
 	"glimpse/internal/yamlconfig"
 	"glimpse/kernels"
 	"glimpse/model"
@@ -47,8 +47,7 @@ func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
 	for _, s := range j.Models { // before the first is measured
-		o := lineup.Options{Model: s.Model, Adapters: s.Adapters, Set: j.Set, S3: j.S3}
-		if err := o.CheckAdapters(ctx, strings.Join(j.Policies, ",")); err != nil {
+		if err := j.options(s).CheckAdapters(ctx); err != nil {
 			return nil, fmt.Errorf("eval: %w", err)
 		}
 	}
@@ -130,7 +129,7 @@ func (j *Job) grow() error {
 		return err
 	}
 	before, asked := strings.Join(began.Policies, ","), strings.Join(j.Policies, ",")
-	policies, err := lineup.Union(before, asked)
+	policies, err := engine.Union(before, asked)
 	if err != nil {
 		return err
 	}
@@ -207,30 +206,22 @@ func sumUp(all []*evaluation.Prediction, timings []evaluation.Timing, models, ta
 }
 
 // open opens a model with its policies. A job's only model stays open from shard to shard.
-func (j *Job) open(ctx context.Context, s Subject, plans []plan, log io.Writer) (*lineup.Lineup, func(), error) {
+func (j *Job) open(ctx context.Context, s Subject, plans []plan, log io.Writer) (*engine.Model, func(), error) {
 	if j.model != nil {
 		return j.model, func() {}, nil
 	}
-	policies := strings.Join(j.Policies, ",")
-	o := lineup.Options{
-		Model: s.Model, Device: kernels.DeviceOfRank(j.Device, j.Ranks.Local(), j.Ranks.Size()), CacheDType: j.CacheDType, Adapters: s.Adapters, AdaptersByDefault: s.AdaptersByDefault, Drafts: s.Drafts, Pattern: s.Pattern,
-		Set: j.Set, Seed: j.Seed, S3: j.S3, ChatOptions: j.ChatOptions, ChatDate: j.ChatDate,
-	}
-	o.Before = func(l *lineup.Lineup) error {
-		if err := l.CheckAdapters(policies); err != nil {
-			return err
-		}
-		return j.checkMemory(ctx, l.Model, &o, policies, plans)
-	}
-	l, err := o.Open(ctx, log)
+	o := j.options(s)
+	o.Device = kernels.DeviceOfRank(j.Device, j.Ranks.Local(), j.Ranks.Size())
+	o.Before = func(m *engine.Model) error { return j.checkMemory(ctx, m.Model, o, plans) }
+	m, err := engine.Open(ctx, o, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(j.Models) == 1 {
-		j.model = l
-		return l, func() {}, nil
+		j.model = m
+		return m, func() {}, nil
 	}
-	return l, func() { l.Close() }, nil
+	return m, func() { m.Close() }, nil
 }
 
 func (j *Job) closeModel() {
@@ -242,24 +233,24 @@ func (j *Job) closeModel() {
 
 // measure runs all tasks with one model.
 func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *evaluation.Results, f *folder, log io.Writer) (string, []evaluation.Timing, error) {
-	l, done, err := j.open(ctx, s, plans, log)
+	m, done, err := j.open(ctx, s, plans, log)
 	if err != nil {
 		return "", nil, err
 	}
 	defer done()
-	contenders, err := l.Contenders(strings.Join(j.Policies, ","))
+	policies, leftOut, err := m.Policies(strings.Join(j.Policies, ","))
 	if err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
-	for _, why := range l.LeftOut {
+	for _, why := range leftOut {
 		fmt.Fprintf(log, "left out: %s\n", why)
 	}
-	sampling, err := j.Sampling.Resolve(l.Model)
+	sampling, err := j.Sampling.Resolve(m.Model)
 	if err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
 	sampling.Seed = j.Seed
-	if err := errors.Join(j.same(ctx, l, contenders), f.describe(ctx, l, contenders)); err != nil {
+	if err := errors.Join(j.same(ctx, m, policies), f.describe(ctx, m, policies)); err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
 	var work []evaluation.Work
@@ -268,7 +259,7 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	total := 0
 	for i := range plans {
 		set := plans[i].setting
-		set.Model, set.Notices = l.Model, notices
+		set.Model, set.Notices = m.Model, notices
 		samples, err := plans[i].selection.Task.Open(ctx, &set, plans[i].selection.Subtask)
 		if errors.Is(err, evaluation.ErrNoData) && !plans[i].selection.Named {
 			left = append(left, err)
@@ -290,7 +281,7 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	}
 	finished := 0
 	if results != nil { // rank 0 has them
-		if finished, err = f.retain(results, l.Name, work, evaluation.CellsOf(contenders, j.Budgets), log); err != nil {
+		if finished, err = f.retain(results, m.Name, work, evaluation.CellsOf(policies, j.Budgets), log); err != nil {
 			return "", nil, fmt.Errorf("eval: --resume: %w", err)
 		}
 	}
@@ -306,25 +297,25 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 		bar.Skip(int64(finished))
 	}
 	bar.Add(0) // on a terminal at once: the first one may take long
-	err = evaluation.Run(ctx, l.Model, work, evaluation.Options{
-		Contenders: contenders, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
+	err = evaluation.Run(ctx, m.Model, work, evaluation.Options{
+		Policies: policies, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
 		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Inspect: inspect, OnKept: f.keep, OnSample: func() { bar.Add(1) },
 		Shard: j.shard, Shards: j.shards, Ranks: j.Ranks,
 	}, results)
 	bar.Done()
 	var timings []evaluation.Timing
 	if err == nil && j.Times != string(evaluation.TimesNone) && j.shard == 0 && j.Ranks.Rank() == 0 { // the first shard's are everyone's
-		timings, err = j.time(ctx, l, work, contenders, log)
+		timings, err = j.time(ctx, m, work, policies, log)
 	}
 	if err == nil { // no rank goes on while times are taken
 		_, err = collective.Gather(ctx, j.Ranks, nil)
 	}
-	return l.Name, timings, err
+	return m.Name, timings, err
 }
 
 // time measures every task's first prompt, and tells before how long that takes.
-func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work, contenders []evaluation.Contender, log io.Writer) ([]evaluation.Timing, error) {
-	cells := len(evaluation.CellsOf(contenders, j.Budgets))
+func (j *Job) time(ctx context.Context, m *engine.Model, work []evaluation.Work, policies []engine.Policy, log io.Writer) ([]evaluation.Timing, error) {
+	cells := len(evaluation.CellsOf(policies, j.Budgets))
 	bar := progress.New(log, "timings", int64(len(work)*cells))
 	defer bar.Done()
 	bar.Add(0)
@@ -333,7 +324,7 @@ func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work
 		o := evaluation.UsualTimes(evaluation.Times(j.Times), i, len(work))
 		if i == 0 {
 			o.Begin = func(estimate time.Duration) {
-				fmt.Fprintf(log, "times of %s at every budget, on the first prompt of %s: about %v\n", counted(len(contenders), "policy", "policies"), counted(len(work), "task", "tasks"), (time.Duration(len(work)) * estimate).Round(time.Second))
+				fmt.Fprintf(log, "times of %s at every budget, on the first prompt of %s: about %v\n", counted(len(policies), "policy", "policies"), counted(len(work), "task", "tasks"), (time.Duration(len(work)) * estimate).Round(time.Second))
 			}
 		}
 		done := 0
@@ -354,7 +345,7 @@ func (j *Job) time(ctx context.Context, l *lineup.Lineup, work []evaluation.Work
 			if err != nil || len(ids) == 0 {
 				continue
 			}
-			more, err := evaluation.Time(ctx, l.Model, w.Name, ids, contenders, j.Budgets, o)
+			more, err := evaluation.Time(ctx, m.Model, w.Name, ids, policies, j.Budgets, o)
 			if err != nil {
 				return nil, fmt.Errorf("eval: times of task %s: %w", w.Name, err)
 			}
@@ -375,7 +366,7 @@ func counted(n int, one, several string) string {
 }
 
 // checkMemory is an error where the prompts, whose length is known beforehand, cannot fit.
-func (j *Job) checkMemory(ctx context.Context, m *model.Model, o *lineup.Options, policies string, plans []plan) error {
+func (j *Job) checkMemory(ctx context.Context, m *model.Model, o *engine.Options, plans []plan) error {
 	tokens, most := 0, 0
 	for _, p := range plans {
 		tokens = max(tokens, p.setting.Tokens, p.setting.MaxPrompt)
@@ -384,15 +375,16 @@ func (j *Job) checkMemory(ctx context.Context, m *model.Model, o *lineup.Options
 	if tokens == 0 {
 		return nil
 	}
+	return o.CheckMemory(ctx, m, j.footprint(tokens, max(most, 64)))
+}
+
+// footprint is what a prompt of so many tokens is measured with at most.
+func (j *Job) footprint(tokens, maxNew int) eviction.FootprintOptions {
 	budget := 0
 	for _, b := range j.Budgets {
 		budget = max(budget, b.Of(tokens))
 	}
-	names, err := lineup.PolicyNames(policies)
-	if err != nil {
-		return err
-	}
-	return o.CheckMemory(ctx, m, names, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: max(most, 64), Study: true})
+	return eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, Study: true}
 }
 
 // stopped says how a run that did not come to its end goes on.
@@ -412,5 +404,5 @@ func (f *folder) stopped(err error) error {
 	if f.path == "" {
 		return fmt.Errorf("what was measured is all that there is, and a run with --out goes on with --resume: %w", err)
 	}
-	return cli.Resumable(fmt.Errorf("stopped; what was measured is in %s, and the same command with %s goes on: %w", f.path, f.again, err))
+	return signals.Resumable(fmt.Errorf("stopped; what was measured is in %s, and the same command with %s goes on: %w", f.path, f.again, err))
 }

@@ -14,8 +14,8 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
-	"glimpse/internal/cli"
 	"glimpse/internal/filelock"
+	"glimpse/internal/outputs"
 	"glimpse/internal/progress"
 	"glimpse/internal/regularfile"
 	"glimpse/internal/tempdir"
@@ -47,7 +47,7 @@ func shardName(i, n int) string { return fmt.Sprintf("shard-%05d-of-%05d", i, n)
 // them when all are finished.
 func (j *Job) runShards(ctx context.Context, plans []plan, log io.Writer) (*Outcome, error) {
 	fail := func(err error) (*Outcome, error) { return nil, fmt.Errorf("eval: %w", err) }
-	only, count, err := cli.ShardOf(j.Shard, j.Shards)
+	only, count, err := outputs.ShardOf(j.Shard, j.Shards)
 	if err != nil {
 		return fail(err)
 	}

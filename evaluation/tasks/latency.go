@@ -141,7 +141,7 @@ func (l *latency) tokens(n int) []int32 {
 
 func (l *latency) measure(ctx context.Context, b *evaluation.Bench, n int) ([]evaluation.Measures, error) {
 	ids := l.tokens(n)
-	timings, err := evaluation.Time(ctx, l.Model, "latency", ids, b.Contenders, b.Budgets, evaluation.TimeOptions{Repeats: l.repeats, Tokens: l.maxNew})
+	timings, err := evaluation.Time(ctx, l.Model, "latency", ids, b.Policies, b.Budgets, evaluation.TimeOptions{Repeats: l.repeats, Tokens: l.maxNew})
 	if err != nil {
 		return nil, err
 	}

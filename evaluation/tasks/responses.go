@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 
+	"glimpse/engine"
 	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/model"
-	"glimpse/model/hub"
 	"glimpse/model/kvcache"
 	"glimpse/model/runner"
 )
@@ -101,7 +101,7 @@ func rivalsOf(ctx context.Context, s *evaluation.Setting) ([]rival, error) {
 		out = append(out, rival{name: "T=" + field, temperature: t})
 	}
 	if spec := s.Options["draft"]; spec != "" {
-		draft, err := draftModel(ctx, s, spec)
+		draft, err := engine.OpenDraft(ctx, s.Model, spec, s.S3, model.Options{Device: s.Model.DeviceName()}, io.Discard) // open as long as the program runs
 		if err != nil {
 			return nil, fmt.Errorf("option draft: %w", err)
 		}
@@ -114,18 +114,6 @@ func rivalsOf(ctx context.Context, s *evaluation.Setting) ([]rival, error) {
 		return nil, errors.New("no response to compare the greedy one with, want temperatures or a draft model")
 	}
 	return out, nil
-}
-
-// draftModel opens a draft model; it stays open as long as the program runs.
-func draftModel(ctx context.Context, s *evaluation.Setting, spec string) (*model.Model, error) {
-	if layers, ok := strings.CutPrefix(spec, "layers:"); ok {
-		n, err := strconv.Atoi(layers)
-		if err != nil {
-			return nil, fmt.Errorf("got %q layers, want a number", layers)
-		}
-		return s.Model.Cut(n)
-	}
-	return hub.Open(ctx, spec, s.S3, io.Discard, model.Options{Device: s.Model.DeviceName()})
 }
 
 // scored is a prompt's greedy response and the scores that it implies, once for all that it

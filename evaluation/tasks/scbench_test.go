@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/engine"
 	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/model/modeltest"
@@ -152,18 +153,18 @@ func TestSCBenchRewrittenHistory(t *testing.T) {
 	}, 256)
 	s := setting(t, m, "scbench", "lengths=2000", "turns=3")
 	samples, all := makeAll(t, "scbench", "kv", s)
-	var contenders []evaluation.Contender
+	var policies []engine.Policy
 	for _, name := range []string{"full", "snapkv"} {
 		p, err := eviction.New(name, 1, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		contenders = append(contenders, evaluation.Contender{Configured: p})
+		policies = append(policies, engine.Policy{Configured: p})
 	}
 	for _, batch := range []int{1, 3} {
 		results := evaluation.NewResults(nil, nil)
 		if err := evaluation.Run(t.Context(), m, []evaluation.Work{{Name: "kv", Samples: samples}}, evaluation.Options{
-			Contenders: contenders, Budgets: []eviction.Budget{eviction.Pairs(64)}, Batch: batch, Concurrency: 1,
+			Policies: policies, Budgets: []eviction.Budget{eviction.Pairs(64)}, Batch: batch, Concurrency: 1,
 		}, results); err != nil {
 			t.Fatal(err)
 		}
@@ -178,9 +179,9 @@ func TestSCBenchRewrittenHistory(t *testing.T) {
 			if got := p.Measures[evaluation.MeasureReread]; (got > 2000) != (p.Policy == "snapkv") || got < 2*float64(len("<think></think>")) {
 				t.Errorf("%s: %v tokens are read again", p.Policy, got)
 			}
-			sample, cell := all[p.Index].sample, contenders[0].Configured
+			sample, cell := all[p.Index].sample, policies[0].Configured
 			if p.Policy == "snapkv" {
-				cell = contenders[1].Configured
+				cell = policies[1].Configured
 			}
 			var said []evaluation.Answer
 			for turn, answer := range p.Answers {

@@ -21,7 +21,8 @@
 // import other leaves. Programs are imported by nobody. Gorgonia and its companion
 // modules are imported under autodiff only, so that every other package can be
 // built and read without knowing a graph; autodiff itself by training only, and training
-// by cmd/train, so that evict links none of it. A folder that the table does not name is
+// by cmd/train, so that evict links none of it. What commands share (internal/cli) is
+// imported by them and its test helper only. A folder that the table does not name is
 // an error: a new one is added here deliberately or not at all.
 //
 // The files are opened by the test itself rather than listed by the go command:

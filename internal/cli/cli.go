@@ -13,38 +13,21 @@ import (
 	"glimpse/internal/parallel"
 	"glimpse/internal/printable"
 	"glimpse/internal/progress"
+	"glimpse/internal/signals"
 	"glimpse/internal/stdin"
 	"glimpse/internal/terminal"
 
 	"github.com/spf13/cobra"
 )
 
-// Exit codes.
-const (
-	ExitError       = 1
-	ExitInterrupted = 130 // stopped by a signal
-	// ExitResumable: stopped by a signal with the work so far saved. It is
-	// EX_TEMPFAIL of sysexits.h, by which job schedulers know what to start again.
-	ExitResumable = 75
-)
-
-// resumable marks an error after which the same command goes on.
-type resumable struct{ error }
-
-func (r resumable) Unwrap() error { return r.error }
-
-// Resumable marks the error of a command that a signal has ended with its work saved,
-// so that Main exits with ExitResumable.
-func Resumable(err error) error { return resumable{err} }
-
 // Main runs the command and exits: 0 on success only. The first SIGINT, SIGTERM or
 // SIGHUP ends the command's context, so that it stops cleanly; a second one kills it. A
-// command may take interrupts for itself with OnInterrupt.
+// command may take interrupts for itself with signals.OnInterrupt.
 //
 // Standard error shows what a terminal would obey instead of handing it on, into a log
 // as on a terminal. Standard output is data: it does so on a terminal only.
 func Main(root *cobra.Command) {
-	ctx, stop := notify(context.Background())
+	ctx, stop := signals.Notify(context.Background())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetErr(progress.Stderr)
 	flush := setOut(root, os.Stdout, terminal.Is(os.Stdout))
@@ -55,17 +38,14 @@ func Main(root *cobra.Command) {
 	switch {
 	case err == nil:
 	case errors.Is(err, errSilent):
-		os.Exit(ExitError)
+		os.Exit(1)
 	case interrupted && errors.Is(err, context.Canceled):
 		progress.Stderr.Error(root.Name() + ": stopped by a signal" + besidesCancelled(err))
-		if errors.As(err, new(resumable)) {
-			os.Exit(ExitResumable)
-		}
-		os.Exit(ExitInterrupted)
+		os.Exit(signals.ExitCode(err))
 	default:
 		// Errors of the package train begin with its name, which is also the command's.
 		progress.Stderr.Error(root.Name() + ": " + strings.TrimPrefix(err.Error(), root.Name()+": "))
-		os.Exit(ExitError)
+		os.Exit(1)
 	}
 }
 

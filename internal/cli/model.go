@@ -7,3 +7,10 @@ func BindModel(f *pflag.FlagSet, model, device *string) {
 	f.StringVar(model, "model", *model, "model folder or GGUF file, org/name[@revision][:FILE.gguf] of the hub, or s3://BUCKET/NAME; empty: built-in")
 	f.StringVar(device, "device", *device, "cpu, cuda:N, auto for a GPU where there is one, or several that share the layers, as cuda:0-3")
 }
+
+// BindChat adds the flags of all commands that render a chat template: its variables,
+// and the date that it is told.
+func BindChat(f *pflag.FlagSet, variables *[]string, date *string) {
+	f.StringArrayVar(variables, "chat-option", *variables, "variable of the chat template, as NAME=JSON, such as enable_thinking=false; may be repeated")
+	f.StringVar(date, "chat-date", *date, "date given to the chat template, as 2025-01-31 or 2025-01-31T15:04:05; empty is now")
+}

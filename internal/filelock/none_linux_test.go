@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"glimpse/internal/atomicfile"
-	"glimpse/internal/cli"
 	"glimpse/internal/filelock"
 	"glimpse/internal/filelock/locktest"
+	"glimpse/internal/outputs"
 	"glimpse/internal/tempdir"
 
 	"golang.org/x/sys/unix"
@@ -49,7 +49,7 @@ func TestNoLocks(t *testing.T) {
 	refused("TryLock", unlock, err)
 	unlock, _, err = filelock.TryLockFile(path)
 	refused("TryLockFile", unlock, err)
-	unlock, err = cli.LockOutput(path)
+	unlock, err = outputs.Lock(path)
 	refused("LockOutput", unlock, err)
 
 	stale := filepath.Join(dir, ".x.tmp-0123456789abcdef")

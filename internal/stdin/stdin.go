@@ -1,5 +1,5 @@
-// Package stdin makes a file of standard input, for what is read more than once, or from its
-// end, or by its extension.
+// Package stdin reads standard input as far as a context lasts, and makes a file of it for what
+// is read more than once, or from its end, or by its extension.
 package stdin
 
 import (

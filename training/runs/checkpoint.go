@@ -13,7 +13,8 @@ import (
 	"glimpse/checkpoints"
 	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/atomicfile"
-	"glimpse/internal/cli"
+	"glimpse/internal/outputs"
+	"glimpse/internal/signals"
 	"glimpse/training"
 )
 
@@ -79,7 +80,7 @@ func (k *checkpointer) lock() error {
 	if err := os.MkdirAll(filepath.Dir(k.path), 0o755); err != nil {
 		return fmt.Errorf("train: folder of the checkpoint: %w", err)
 	}
-	unlock, err := cli.LockOutput(k.path)
+	unlock, err := outputs.Lock(k.path)
 	if err != nil {
 		return fmt.Errorf("train: checkpoint %w", err)
 	}
@@ -182,7 +183,7 @@ func (k *checkpointer) steps(ctx context.Context) (steps context.Context, done f
 // stopped is the error of a run that a signal has ended with its state saved.
 func (k *checkpointer) stopped(t *training.Trainer, err error) error {
 	k.told = true
-	return cli.Resumable(fmt.Errorf("stopped after step %d, which is saved in %s; the same command with --resume goes on: %w", t.Done(), k.path, err))
+	return signals.Resumable(fmt.Errorf("stopped after step %d, which is saved in %s; the same command with --resume goes on: %w", t.Done(), k.path, err))
 }
 
 // interrupted is what an error after the last step means: where a signal ended the

@@ -11,9 +11,10 @@ import (
 
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/bytesize"
-	"glimpse/internal/cli"
 	"glimpse/internal/collective"
 	"glimpse/internal/collector"
+	"glimpse/internal/hostmemory"
+	"glimpse/internal/outputs"
 	"glimpse/internal/progress"
 	"glimpse/internal/yamlconfig"
 	"glimpse/kernels"
@@ -44,11 +45,11 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 		}
 	}
 	s.runFiles()
-	outputs := []cli.NamedOutput{{Flag: "--run", Path: s.RunDir}, {Flag: "--checkpoint", Path: s.Checkpoint}, {Flag: "--log", Path: s.Log}}
+	named := []outputs.Named{{Flag: "--run", Path: s.RunDir}, {Flag: "--checkpoint", Path: s.Checkpoint}, {Flag: "--log", Path: s.Log}}
 	for _, dir := range s.Outs {
-		outputs = append(outputs, cli.NamedOutput{Flag: "--out", Path: dir})
+		named = append(named, outputs.Named{Flag: "--out", Path: dir})
 	}
-	if err := cli.Apart(outputs...); err != nil {
+	if err := outputs.Apart(named...); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
 	if s.Writes() {
@@ -163,7 +164,7 @@ func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, 
 	case err != nil:
 		return err
 	}
-	if peak := cli.PeakMemory(); peak > 0 {
+	if peak := hostmemory.Peak(); peak > 0 {
 		cache := m.Config.CacheBytesPerToken(m.CacheDType().Size()) * int64(longest(source))
 		fmt.Fprintf(out, "peak memory %s; weights %s, one prompt's cache %s\n", bytesize.Memory(peak), bytesize.Memory(m.WeightBytes()), bytesize.Memory(cache))
 	}
@@ -387,13 +388,13 @@ func (s *Spec) claimLog() (unlock func(), err error) {
 			return nil, fmt.Errorf("run folder: %w", err)
 		}
 	}
-	if unlock, err = cli.LockOutput(s.Log); err != nil {
+	if unlock, err = outputs.Lock(s.Log); err != nil {
 		return nil, fmt.Errorf("--log: %w", err)
 	}
 	if s.Resume {
 		err = training.CheckStepLog(s.Log)
 	} else {
-		files := cli.Outputs{Replace: s.Replace}
+		files := outputs.Files{Replace: s.Replace}
 		files.Input(s.Data...)
 		files.Input(s.HeldOut...)
 		err = files.Check("--log", s.Log)

@@ -10,7 +10,6 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/bytesize"
-	"glimpse/internal/cli"
 	"glimpse/internal/collective"
 	"glimpse/internal/yamlconfig"
 	"glimpse/model"
@@ -219,7 +218,7 @@ type Overrides interface {
 // Read takes a configuration file over the defaults, and what the command line says over
 // both.
 func (s *Spec) Read(path string, flags Overrides) error {
-	data, err := cli.ReadConfig(path)
+	data, err := yamlconfig.Read(path)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"glimpse/checkpoints"
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/tables"
@@ -163,7 +164,7 @@ func (s *Spec) runSweep(ctx context.Context, log io.Writer) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rows, atomicfile.WriteFile(filepath.Join(s.RunDir, "sweep.json"), append(text, '\n'))
+	return rows, atomicfile.WriteFile(filepath.Join(s.RunDir, checkpoints.SweepFile), append(text, '\n'))
 }
 
 // WriteRows prints what a sweep came to as a table for people.

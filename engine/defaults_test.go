@@ -1,4 +1,4 @@
-package lineup
+package engine
 
 import (
 	"io/fs"

@@ -1,4 +1,6 @@
-package cli
+// Package outputs is the rule for what commands write: no file is written over unasked, by two
+// runs at a time, or as an input or another output.
+package outputs
 
 import (
 	"errors"
@@ -15,34 +17,34 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Outputs are the files that a command writes, under one rule: they are opened before
+// Files are the files that a command writes, under one rule: they are opened before
 // the work starts, a file that exists is refused without --replace, and an input or
 // another output is never written over.
-type Outputs struct {
+type Files struct {
 	Replace bool
 
 	inputs []string
-	files  []*Output
+	files  []*File
 	errs   []error
 }
 
-// Output is a file to be written. One without a path takes nothing.
-type Output struct {
+// File is a file to be written. One without a path takes nothing.
+type File struct {
 	flag, path string
 	file       *atomicfile.File
 	stdout     bool // path is "-"
 }
 
 // Bind adds --replace.
-func (o *Outputs) Bind(f *pflag.FlagSet) {
+func (o *Files) Bind(f *pflag.FlagSet) {
 	f.BoolVar(&o.Replace, "replace", o.Replace, "overwrite output files that exist")
 }
 
 // Input names a file that the command reads.
-func (o *Outputs) Input(paths ...string) { o.inputs = append(o.inputs, paths...) }
+func (o *Files) Input(paths ...string) { o.inputs = append(o.inputs, paths...) }
 
 // Check is an error unless the output of a flag may be written.
-func (o *Outputs) Check(flag, path string) error {
+func (o *Files) Check(flag, path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -63,8 +65,8 @@ func (o *Outputs) Check(flag, path string) error {
 
 // Open starts the file of a flag; path may be "", or "-" for standard output. Err tells what
 // could not be opened.
-func (o *Outputs) Open(flag, path string) *Output {
-	out := &Output{flag: flag, path: path}
+func (o *Files) Open(flag, path string) *File {
+	out := &File{flag: flag, path: path}
 	if path == "" {
 		return out
 	}
@@ -79,17 +81,17 @@ func (o *Outputs) Open(flag, path string) *Output {
 }
 
 // Any tells that a file was opened.
-func (o *Outputs) Any() bool { return len(o.files) > 0 }
+func (o *Files) Any() bool { return len(o.files) > 0 }
 
 // Err are the errors of all calls of Open.
-func (o *Outputs) Err() error { return errors.Join(o.errs...) }
+func (o *Files) Err() error { return errors.Join(o.errs...) }
 
-func (o *Outputs) open(out *Output) (err error) {
+func (o *Files) open(out *File) (err error) {
 	if err := o.Check(out.flag, out.path); err != nil {
 		return err
 	}
 	for _, other := range o.files {
-		if err := Apart(NamedOutput{other.flag, other.path}, NamedOutput{out.flag, out.path}); err != nil {
+		if err := Apart(Named{other.flag, other.path}, Named{out.flag, out.path}); err != nil {
 			return err
 		}
 	}
@@ -100,11 +102,11 @@ func (o *Outputs) open(out *Output) (err error) {
 	return nil
 }
 
-// NamedOutput is a path by the flag that gives it; "" is none.
-type NamedOutput struct{ Flag, Path string }
+// Named is a path by the flag that gives it; "" is none.
+type Named struct{ Flag, Path string }
 
 // Apart is an error where two outputs of a command are one file.
-func Apart(outputs ...NamedOutput) error {
+func Apart(outputs ...Named) error {
 	for i, b := range outputs {
 		for _, a := range outputs[:i] {
 			if a.Path != "" && b.Path != "" && !strings.Contains(a.Path, "://") && same(a.Path, b.Path) {
@@ -142,7 +144,7 @@ func place(path string) string {
 }
 
 // Write puts what f writes in the file's place. It does nothing for a file without a path.
-func (out *Output) Write(f func(w io.Writer) error) error {
+func (out *File) Write(f func(w io.Writer) error) error {
 	if out.stdout {
 		if err := f(os.Stdout); err != nil {
 			return fmt.Errorf("%s: standard output: %w", out.flag, err)
@@ -162,18 +164,18 @@ func (out *Output) Write(f func(w io.Writer) error) error {
 }
 
 // Wanted tells that the output has a path.
-func (out *Output) Wanted() bool { return out.file != nil || out.stdout }
+func (out *File) Wanted() bool { return out.file != nil || out.stdout }
 
 // Close drops the files that were not written.
-func (o *Outputs) Close() {
+func (o *Files) Close() {
 	for _, out := range o.files {
 		out.file.Abort()
 	}
 }
 
-// LockOutput keeps a second run from an output that is written for long. The lock is
+// Lock keeps a second run from an output that is written for long. The lock is
 // a hidden file beside it, which goes with the lock.
-func LockOutput(path string) (unlock func(), err error) {
+func Lock(path string) (unlock func(), err error) {
 	if info, err := os.Stat(path); err == nil && (!info.Mode().IsRegular() || atomicfile.OfProcess(path)) {
 		return func() {}, nil // a device or a FIFO, which any number may write to
 	}

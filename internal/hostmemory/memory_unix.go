@@ -1,6 +1,7 @@
 //go:build unix
 
-package cli
+// Package hostmemory tells how much memory the process holds and the system has.
+package hostmemory
 
 import (
 	"bytes"
@@ -11,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PeakMemory is the most resident memory that the process has held, in bytes; 0
+// Peak is the most resident memory that the process has held, in bytes; 0
 // where the system does not tell. Mapped weights count as far as they were read.
-func PeakMemory() int64 {
+func Peak() int64 {
 	// Where there is /proc: getrusage counts what the parent held when it forked, too.
 	if data, err := os.ReadFile("/proc/self/status"); err == nil {
 		if _, rest, ok := bytes.Cut(data, []byte("VmHWM:")); ok {
@@ -35,27 +36,27 @@ func PeakMemory() int64 {
 	return peak
 }
 
-// ResidentMemory is the resident memory that the process holds now, in bytes; the
+// Resident is the resident memory that the process holds now, in bytes; the
 // most that it has held where the system only tells that.
-func ResidentMemory() int64 {
+func Resident() int64 {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
-		return PeakMemory()
+		return Peak()
 	}
 	fields := bytes.Fields(data)
 	if len(fields) < 2 {
-		return PeakMemory()
+		return Peak()
 	}
 	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
 	if err != nil {
-		return PeakMemory()
+		return Peak()
 	}
 	return pages * int64(os.Getpagesize())
 }
 
-// AvailableMemory is the memory that programs can have without others being swapped
+// Available is the memory that programs can have without others being swapped
 // out, in bytes; 0 where the system does not tell.
-func AvailableMemory() int64 {
+func Available() int64 {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0

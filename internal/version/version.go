@@ -1,4 +1,5 @@
-package cli
+// Package version says which build of the program runs.
+package version
 
 import (
 	"fmt"
@@ -6,10 +7,10 @@ import (
 	"strings"
 )
 
-// Version says which build of the program runs, from what the Go toolchain records in every
+// String says which build of the program runs, from what the Go toolchain records in every
 // binary: the module's version, the commit with its time and whether files were changed
 // since, the Go version and platform, and the build tags.
-func Version() string {
+func String() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown (built without module information)"

@@ -1,4 +1,4 @@
-package lineup
+package engine
 
 import (
 	"io"
@@ -18,7 +18,7 @@ import (
 	_ "glimpse/softtokens"
 )
 
-const testGGUF = "../../model/gguf/testdata/llama.gguf"
+const testGGUF = "../model/gguf/testdata/llama.gguf"
 
 // adapterFor is an adapter of a kind for the weights of a model.
 func adapterFor(t *testing.T, path, kind string) *checkpoints.Adapter {
@@ -74,16 +74,16 @@ func register(t *testing.T, registry, path string, s objectstore.Settings) {
 // kinds are the adapters that a model is opened with, each as KIND/NAME, and the policy without one that is asked for.
 func kinds(t *testing.T, o Options) (all, policy, from string, err error) {
 	t.Helper()
-	l, err := o.Open(t.Context(), io.Discard)
+	m, err := Open(t.Context(), &o, io.Discard)
 	if err != nil {
 		return "", "", "", err
 	}
-	defer l.Close()
+	defer m.Close()
 	var names []string
-	for _, a := range l.adapters {
+	for _, a := range m.adapters {
 		names = append(names, a.Kind()+"/"+a.name)
 	}
-	policy, from = l.DefaultPolicy()
+	policy, from = m.DefaultPolicy()
 	return strings.Join(names, " "), policy, from, nil
 }
 
@@ -99,7 +99,7 @@ func TestAdaptersOfARegistry(t *testing.T) {
 	if err := os.WriteFile(weights, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	deeper := "../../model/gguf/testdata/granite.gguf" // another shape
+	deeper := "../model/gguf/testdata/granite.gguf" // another shape
 	check := func(t *testing.T, registry string, s objectstore.Settings) {
 		register(t, registry, folder, s)
 		const both = "judgeq/ lookaheadkv/"
@@ -146,7 +146,7 @@ func TestAdaptersOfARegistry(t *testing.T) {
 // TestShippedAdapters: the built-in model's adapters are found by its weights, whatever it is called.
 func TestShippedAdapters(t *testing.T) {
 	const both = "judgeq/shipped lookaheadkv/shipped"
-	for _, path := range []string{"", "../../model/builtin/reference"} {
+	for _, path := range []string{"", "../model/builtin/reference"} {
 		for _, asked := range [][]string{nil, {Shipped}} {
 			if all, policy, _, err := kinds(t, Options{Model: path, Adapters: asked}); err != nil || all != both || policy != "lookaheadkv" {
 				t.Errorf("model %q, asked for %q: adapters %q, policy %s, error %v", path, asked, all, policy, err)
@@ -165,21 +165,21 @@ func TestLeftOut(t *testing.T) {
 		{testGGUF, "full,judgeq?,snapkv,lookaheadkv(window=1)?", "full snapkv", "policy judgeq: needs an adapter"},
 		{testGGUF, "full,judgeq", "", ""},
 	} {
-		l, err := (&Options{Model: c.model}).Open(t.Context(), io.Discard)
+		m, err := Open(t.Context(), &Options{Model: c.model}, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		all, err := l.Contenders(c.list)
-		if (err == nil) != (c.want != "") || (l.CheckAdapters(c.list) == nil) != (c.want != "") {
-			t.Errorf("%s: errors %v and %v", c.list, err, l.CheckAdapters(c.list))
+		defer m.Close()
+		all, leftOut, err := m.Policies(c.list)
+		if (err == nil) != (c.want != "") || (m.checkAdapters(c.list) == nil) != (c.want != "") {
+			t.Errorf("%s: errors %v and %v", c.list, err, m.checkAdapters(c.list))
 		}
 		var names []string
 		for _, x := range all {
 			names = append(names, x.Name)
 		}
-		if got := strings.Join(names, " "); got != c.want || !strings.Contains(strings.Join(l.LeftOut, "; "), c.left) || c.left == "" && len(l.LeftOut) > 0 {
-			t.Errorf("%s: policies %q, want %q; left out %q", c.list, got, c.want, l.LeftOut)
+		if got := strings.Join(names, " "); got != c.want || !strings.Contains(strings.Join(leftOut, "; "), c.left) || c.left == "" && len(leftOut) > 0 {
+			t.Errorf("%s: policies %q, want %q; left out %q", c.list, got, c.want, leftOut)
 		}
 	}
 }

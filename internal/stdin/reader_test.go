@@ -1,4 +1,4 @@
-package cli
+package stdin
 
 import (
 	"bufio"
@@ -11,15 +11,15 @@ import (
 )
 
 // Whatever comes is passed on, and a read that waits ends with the context.
-func TestInput(t *testing.T) {
+func TestReader(t *testing.T) {
 	text := strings.Repeat("a line of text\n", 5000)
-	if got, err := io.ReadAll(Input(t.Context(), strings.NewReader(text))); err != nil || string(got) != text {
+	if got, err := io.ReadAll(NewReader(t.Context(), strings.NewReader(text))); err != nil || string(got) != text {
 		t.Fatalf("%d bytes (%v), want %d", len(got), err, len(text))
 	}
 	pipe, end := io.Pipe()
 	defer end.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	in := bufio.NewScanner(Input(ctx, pipe))
+	in := bufio.NewScanner(NewReader(ctx, pipe))
 	go end.Write([]byte("first\n"))
 	if !in.Scan() || in.Text() != "first" {
 		t.Fatalf("got %q (%v), want the first line", in.Text(), in.Err())

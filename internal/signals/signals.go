@@ -1,7 +1,9 @@
-package cli
+// Package signals ends a program's context with a signal, so that it stops cleanly.
+package signals
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"sync"
@@ -10,6 +12,31 @@ import (
 
 	"glimpse/internal/progress"
 )
+
+// Exit codes of a program that a signal has stopped.
+const (
+	ExitInterrupted = 130
+	// ExitResumable: with the work so far saved. It is EX_TEMPFAIL of sysexits.h, by which
+	// job schedulers know what to start again.
+	ExitResumable = 75
+)
+
+// resumable marks an error after which the same command goes on.
+type resumable struct{ error }
+
+func (r resumable) Unwrap() error { return r.error }
+
+// Resumable marks the error of a command that a signal has ended with its work saved, so
+// that ExitCode is ExitResumable.
+func Resumable(err error) error { return resumable{err} }
+
+// ExitCode is that of a command which a signal has ended with an error.
+func ExitCode(err error) int {
+	if errors.As(err, new(resumable)) {
+		return ExitResumable
+	}
+	return ExitInterrupted
+}
 
 // signals ends a context with the first signal, and the program with the second.
 type signals struct {
@@ -21,7 +48,7 @@ type signalsKey struct{}
 
 // OnInterrupt calls f at every interrupt (Ctrl-C) until it is restored, in a goroutine of
 // its own. An interrupt that f does not take ends the command's context as without f. It
-// does nothing where Main does not run the command.
+// does nothing for a context that is not of Notify.
 func OnInterrupt(ctx context.Context, f func() (taken bool)) (restore func()) {
 	s, ok := ctx.Value(signalsKey{}).(*signals)
 	if !ok {
@@ -56,9 +83,9 @@ func (s *signals) taken(sig os.Signal) bool {
 // launchers send it to a program and to its group.
 const sameSignal = 250 * time.Millisecond
 
-// notify returns a context that the first SIGINT, SIGTERM or SIGHUP ends that nothing else
+// Notify returns a context that the first SIGINT, SIGTERM or SIGHUP ends that nothing else
 // takes. The next one has its usual effect, but does not leave a bar's line behind.
-func notify(parent context.Context) (ctx context.Context, stop func()) {
+func Notify(parent context.Context) (ctx context.Context, stop func()) {
 	s := &signals{}
 	ctx, cancel := context.WithCancel(context.WithValue(parent, signalsKey{}, s))
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}

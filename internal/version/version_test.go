@@ -1,4 +1,4 @@
-package cli
+package version
 
 import (
 	"runtime"
@@ -41,7 +41,7 @@ func TestVersionOf(t *testing.T) {
 
 // TestVersion is about the program that runs: the test itself.
 func TestVersion(t *testing.T) {
-	got := Version()
+	got := String()
 	for _, want := range []string{runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q in it", got, want)

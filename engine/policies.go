@@ -1,4 +1,4 @@
-package lineup
+package engine
 
 import (
 	"cmp"
@@ -8,15 +8,35 @@ import (
 	"slices"
 	"strings"
 
-	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/model"
 )
 
+// Policy is a policy made ready for a model, with the name of the adapter that it takes.
+type Policy struct {
+	*eviction.Configured
+	Label   string // that it is reported by; "" is the policy's name
+	Adapter string // or draft model; "" for policies without one
+}
+
+// Title is what results are reported by.
+func (p Policy) Title() string { return cmp.Or(p.Label, p.Configured.Name) }
+
+// NameWithAdapter is the policy's name, with a slash and the adapter's behind it where it takes one.
+func (p Policy) NameWithAdapter() string { return NameWithAdapter(p.Configured.Name, p.Adapter) }
+
+// NameWithAdapter is a policy's name, with a slash and the adapter's behind it unless that is "".
+func NameWithAdapter(policy, adapter string) string {
+	if adapter == "" {
+		return policy
+	}
+	return policy + "/" + adapter
+}
+
 // errNeeds is of a policy that lacks what only a user can give.
 var errNeeds = errors.New("needs")
 
-// policySpec is one item of a list of policies: a name, and options that this contender
+// policySpec is one item of a list of policies: a name, and options that it
 // alone has: "d2o(beta=0.5, merge=mean)".
 type policySpec struct {
 	name string
@@ -145,12 +165,6 @@ func parsePolicy(item string) (policySpec, error) {
 	return policySpec{name: name, text: name + "(" + strings.Join(shown, ",") + ")", set: set}, nil
 }
 
-// CheckPolicies is an error for a list that no model can make right.
-func CheckPolicies(list string) error {
-	_, err := parsePolicies(list)
-	return err
-}
-
 // CheckOne is an error unless the text is one policy.
 func CheckOne(policy string) error {
 	specs, err := parsePolicies(policy)
@@ -160,7 +174,7 @@ func CheckOne(policy string) error {
 	return err
 }
 
-// PolicyNames are the names in a list of policies, without their options.
+// PolicyNames are the names in a list of policies, without their options. A list that no model can make right is an error.
 func PolicyNames(list string) ([]string, error) {
 	specs, err := parsePolicies(list)
 	var out []string
@@ -185,155 +199,143 @@ func merged(under, over eviction.Overrides) eviction.Overrides {
 	return out
 }
 
-// Contenders makes the named policies; a learned one once per adapter of its kind,
+// Policies makes the policies of a list; a learned one once per adapter of its kind,
 // one that takes a draft once per draft model. A name may have options of its own:
 // "snapkv,snapkv(kernel=1)" are two. What was given on the command line and no policy takes
 // is an error, and so is what does not fit the model. Of "all", and of those with "?" behind them,
-// are left out what needs an adapter or a pattern that there is none of; LeftOut says which.
-func (l *Lineup) Contenders(list string) ([]evaluation.Contender, error) {
-	out, names, err := l.contenders(list)
-	if err != nil {
-		return nil, err
+// are left out what needs an adapter or a pattern that there is none of; leftOut says which, and why.
+func (m *Model) Policies(list string) (out []Policy, leftOut []string, err error) {
+	if out, leftOut, err = m.policies(list); err == nil {
+		err = m.checkUsed(out)
 	}
-	return out, l.checkUsed(names, out)
+	return out, leftOut, err
 }
 
-// contenders makes policies, and tells the name of each.
-func (l *Lineup) contenders(list string) (out []evaluation.Contender, names []string, err error) {
+// policies makes the policies of a list, which need not take all that was given.
+func (m *Model) policies(list string) (out []Policy, leftOut []string, err error) {
 	specs, err := parsePolicies(list)
 	if err != nil {
 		return nil, nil, err
 	}
-	l.LeftOut = nil
 	for _, spec := range specs {
-		own := *l
-		own.overrides, own.set = merged(l.overrides, spec.set), merged(l.set, spec.set)
-		more, err := own.variants(spec.name)
+		more, err := m.variants(spec)
 		if errors.Is(err, errNeeds) && spec.may {
-			l.LeftOut = append(l.LeftOut, err.Error())
+			leftOut = append(leftOut, err.Error())
 			continue
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		for i := range more {
-			more[i].Label = spec.text
-		}
-		out, names = append(out, more...), append(names, spec.name)
+		out = append(out, more...)
 	}
-	return out, names, nil
+	return out, leftOut, nil
 }
 
-// variants are the contenders of one policy.
-func (l *Lineup) variants(name string) ([]evaluation.Contender, error) {
-	needs, err := eviction.NeedsOf(name, l.overrides)
+// variants are one policy with each adapter or draft that it takes.
+func (m *Model) variants(spec policySpec) ([]Policy, error) {
+	overrides, set := merged(m.overrides, spec.set), merged(m.set, spec.set)
+	needs, err := eviction.NeedsOf(spec.name, overrides)
 	if err != nil {
 		return nil, err
 	}
-	type variant struct {
-		label     string
-		overrides eviction.Overrides
-		resources eviction.Resources
+	if needs.Pattern && m.pattern == nil {
+		return nil, fmt.Errorf("policy %s: %w a pattern of retrieval heads; find one with evict patterns and give it with --pattern", spec.name, errNeeds)
 	}
-	var variants []variant
+	var out []Policy
+	add := func(adapter string, overrides eviction.Overrides, r eviction.Resources) error {
+		if needs.Pattern {
+			r.Pattern = m.pattern
+		}
+		named, err := eviction.NewWith(spec.name, m.asked.Seed, overrides, r)
+		if err == nil {
+			err = named.Fits(m.Model)
+		}
+		out = append(out, Policy{named, spec.text, adapter})
+		return err
+	}
 	switch {
 	case needs.Adapter != "":
-		for _, a := range l.adapters {
-			if model.PolicyOf(a.Kind()) == needs.Adapter {
-				variants = append(variants, variant{a.name, l.withPooling(needs.Scorer, a.pooling), eviction.Resources{Adapter: a.Adapter}})
+		for _, a := range m.adapters {
+			if model.PolicyOf(a.Kind()) != needs.Adapter {
+				continue
+			}
+			own := overrides
+			if _, chosen := set[needs.Scorer]["kernel"]; !chosen { // else as the adapter asks for
+				own = merged(overrides, eviction.Overrides{needs.Scorer: {"kernel": float64(a.stored.PoolingKernel)}})
+			}
+			if err := add(a.name, own, eviction.Resources{Adapter: a.Adapter}); err != nil {
+				return nil, err
 			}
 		}
-		if len(variants) == 0 {
-			return nil, needsAdapter(name, needs.Adapter)
+		if out == nil {
+			return nil, Lack{spec.name, needs.Adapter}.error()
 		}
-	case needs.Draft && len(l.drafts) > 0:
-		for _, d := range l.drafts {
-			variants = append(variants, variant{d.name, l.overrides, eviction.Resources{Draft: d.model}})
+	case needs.Draft && len(m.drafts) > 0:
+		for _, d := range m.drafts {
+			if err := add(d.name, overrides, eviction.Resources{Draft: d.model}); err != nil {
+				return nil, err
+			}
 		}
 	default:
-		variants = []variant{{overrides: l.overrides}}
+		err = add("", overrides, eviction.Resources{})
 	}
-	var out []evaluation.Contender
-	for _, v := range variants {
-		if needs.Pattern {
-			if v.resources.Pattern = l.pattern; l.pattern == nil {
-				return nil, fmt.Errorf("policy %s: %w a pattern of retrieval heads; find one with evict patterns and give it with --pattern", name, errNeeds)
-			}
-		}
-		named, err := eviction.NewWith(name, l.seed, v.overrides, v.resources)
-		if err != nil {
-			return nil, err
-		}
-		if err := named.Fits(l.Model); err != nil {
-			return nil, err
-		}
-		out = append(out, evaluation.Contender{Configured: named, Adapter: v.label})
-	}
-	return out, nil
+	return out, err
 }
 
 // checkUsed refuses resources of the command line that none of the policies takes:
 // whoever gave them expects them to matter.
-func (l *Lineup) checkUsed(names []string, contenders []evaluation.Contender) error {
+func (m *Model) checkUsed(policies []Policy) error {
 	used := func(takes func(eviction.Resources) bool) bool {
-		return slices.ContainsFunc(contenders, func(c evaluation.Contender) bool { return takes(c.Settings.Resources) })
+		return slices.ContainsFunc(policies, func(p Policy) bool { return takes(p.Settings.Resources) })
+	}
+	var names []string
+	for i, p := range policies {
+		if i == 0 || p.Title() != policies[i-1].Title() { // once for all adapters
+			names = append(names, p.Configured.Name)
+		}
 	}
 	list := strings.Join(names, ", ")
-	for _, a := range l.adapters {
+	for _, a := range m.adapters {
 		if a.asked != "" && !used(func(r eviction.Resources) bool { // one of those of a registry is enough
-			return slices.ContainsFunc(l.adapters, func(o adapter) bool { return o.asked == a.asked && r.Adapter == o.Adapter })
+			return slices.ContainsFunc(m.adapters, func(o adapter) bool { return o.asked == a.asked && r.Adapter == o.Adapter })
 		}) {
 			return fmt.Errorf("adapter %q of kind %q: no policy of %s takes it", a.name, a.Kind(), list)
 		}
 	}
-	for _, d := range l.drafts {
+	for _, d := range m.drafts {
 		if !used(func(r eviction.Resources) bool { return r.Draft == d.model }) {
 			return fmt.Errorf("draft %q: no policy of %s takes it", d.name, list)
 		}
 	}
-	if l.asked.Pattern != "" && !used(func(r eviction.Resources) bool { return r.Pattern != nil }) {
-		return fmt.Errorf("pattern %q: no policy of %s takes it", l.asked.Pattern, list)
+	if m.asked.Pattern != "" && !used(func(r eviction.Resources) bool { return r.Pattern != nil }) {
+		return fmt.Errorf("pattern %q: no policy of %s takes it", m.asked.Pattern, list)
 	}
 	return nil
 }
 
-// withPooling sets the kernel that the adapter asks for, unless the command line
-// chose one.
-func (l *Lineup) withPooling(policy string, kernel int) eviction.Overrides {
-	out := maps.Clone(l.overrides)
-	out[policy] = maps.Clone(out[policy])
-	if out[policy] == nil {
-		out[policy] = make(map[string]float64)
-	}
-	if _, chosen := l.set[policy]["kernel"]; !chosen {
-		out[policy]["kernel"] = float64(kernel)
-	}
-	return out
+// Policy is the single policy of a name.
+func (m *Model) Policy(name string) (Policy, error) {
+	all, _, err := m.Policies(name)
+	return single(name, all, err)
 }
 
-// One is the single contender of a policy name.
-func (l *Lineup) One(policy string) (evaluation.Contender, error) {
-	c, err := l.Contenders(policy)
-	return single(policy, c, err)
-}
-
-// Another is One for a policy that takes the place of one: what the command line gave for
+// Another is Policy for one that takes the place of one: what the command line gave for
 // that one is not asked for.
-func (l *Lineup) Another(policy string) (evaluation.Contender, error) {
-	c, _, err := l.contenders(policy)
-	return single(policy, c, err)
+func (m *Model) Another(name string) (Policy, error) {
+	all, _, err := m.policies(name)
+	return single(name, all, err)
 }
 
-func single(policy string, c []evaluation.Contender, err error) (evaluation.Contender, error) {
-	if err = cmp.Or(err, CheckOne(policy)); err != nil {
-		return evaluation.Contender{}, err
+func single(name string, all []Policy, err error) (Policy, error) {
+	if err = cmp.Or(err, CheckOne(name)); err != nil {
+		return Policy{}, err
 	}
-	if len(c) != 1 {
+	if len(all) != 1 {
 		var names []string
-		for _, v := range c {
-			names = append(names, v.Adapter)
+		for _, p := range all {
+			names = append(names, p.Adapter)
 		}
-		return evaluation.Contender{}, fmt.Errorf("policy %s: got %d adapters or drafts for it, %s, want one; evict eval measures each of several", policy, len(c), strings.Join(names, " and "))
+		return Policy{}, fmt.Errorf("policy %s: got %d adapters or drafts for it, %s, want one; evict eval measures each of several", name, len(all), strings.Join(names, " and "))
 	}
-	return c[0], nil
+	return all[0], nil
 }

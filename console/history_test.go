@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"path/filepath"
@@ -17,7 +17,7 @@ func TestHistoryFile(t *testing.T) {
 		t.Setenv("HOME", home)
 		t.Setenv("XDG_STATE_HOME", c.states)
 		t.Setenv(historyVariable, c.variable)
-		if got := HistoryFile(); got != c.want {
+		if got := historyFile(); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}

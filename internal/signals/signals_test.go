@@ -1,4 +1,4 @@
-package cli
+package signals
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // TestOnInterrupt: an interrupt that a command takes ends nothing, and one that it does not
 // take ends the context.
 func TestOnInterrupt(t *testing.T) {
-	ctx, stop := notify(context.Background())
+	ctx, stop := Notify(context.Background())
 	defer stop()
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
@@ -55,5 +55,5 @@ func TestOnInterrupt(t *testing.T) {
 	}
 	time.Sleep(10 * time.Millisecond)
 	restore()
-	OnInterrupt(context.Background(), func() bool { t.Error("without Main"); return true })()
+	OnInterrupt(context.Background(), func() bool { t.Error("without Notify"); return true })()
 }

@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"os"
@@ -8,10 +8,10 @@ import (
 // historyVariable names the file of the lines that were typed in chats; "off": none.
 const historyVariable = "GLIMPSE_HISTORY"
 
-// HistoryFile is where chats keep the lines that were typed: what GLIMPSE_HISTORY says, or
+// historyFile is where chats keep the lines that were typed: what GLIMPSE_HISTORY says, or
 // else glimpse/chat_history in the user's folder of states (XDG Base Directory Specification
 // 0.8). It is empty where nothing is kept.
-func HistoryFile() string {
+func historyFile() string {
 	switch path := os.Getenv(historyVariable); path {
 	case "off":
 		return ""

@@ -1,33 +1,15 @@
-package cli
+package stdin
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"os"
-
-	"glimpse/internal/regularfile"
-	"glimpse/internal/yamlconfig"
 )
 
-// ReadConfig reads a configuration; "-" is standard input.
-func ReadConfig(path string) ([]byte, error) {
-	const most = yamlconfig.MaxBytes
-	if path != "-" {
-		return regularfile.Read(path, most)
-	}
-	data, err := io.ReadAll(io.LimitReader(os.Stdin, most+1))
-	if err == nil && len(data) > most {
-		err = fmt.Errorf("standard input: more than %d bytes, want a configuration of at most as many", most)
-	}
-	return data, err
-}
-
-// Input reads from in and ends with ctx, also where in is a terminal or a pipe that
+// NewReader reads from in and ends with ctx, also where in is a terminal or a pipe that
 // nothing comes from. A read that is left behind takes what comes next.
-func Input(ctx context.Context, in io.Reader) io.Reader { return &input{ctx: ctx, in: in} }
+func NewReader(ctx context.Context, in io.Reader) io.Reader { return &reader{ctx: ctx, in: in} }
 
-type input struct {
+type reader struct {
 	ctx  context.Context
 	in   io.Reader
 	read chan readResult // of the read under way; nil: none
@@ -40,7 +22,7 @@ type readResult struct {
 	err  error
 }
 
-func (r *input) Read(p []byte) (int, error) {
+func (r *reader) Read(p []byte) (int, error) {
 	if len(r.rest) == 0 && r.err == nil {
 		if r.read == nil {
 			r.read = make(chan readResult, 1)

@@ -1,4 +1,4 @@
-package cli
+package outputs
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func wantFile(t *testing.T, path, want string) {
 	}
 }
 
-func TestOutputs(t *testing.T) {
+func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	old, input, fresh := filepath.Join(dir, "old"), filepath.Join(dir, "input"), filepath.Join(dir, "fresh")
 	for _, path := range []string{old, input} {
@@ -48,7 +48,7 @@ func TestOutputs(t *testing.T) {
 		{"device", "/dev/null", false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := Outputs{Replace: c.replace}
+			o := Files{Replace: c.replace}
 			o.Input(input)
 			defer o.Close()
 			o.Open("--out", c.path)
@@ -67,7 +67,7 @@ func TestOutputs(t *testing.T) {
 		t.Fatalf("the folder holds %v (%v), want old, input and link", entries, err)
 	}
 
-	var o Outputs
+	var o Files
 	a := o.Open("--a", fresh)
 	o.Open("--b", dir+"/./fresh")
 	if err := o.Err(); err == nil || !strings.Contains(err.Error(), "the file of --a") {
@@ -87,17 +87,17 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
-func TestLockOutput(t *testing.T) {
+func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
-	unlock, err := LockOutput(path)
+	unlock, err := Lock(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LockOutput(path); err == nil || !strings.Contains(err.Error(), "another run is writing it") {
+	if _, err := Lock(path); err == nil || !strings.Contains(err.Error(), "another run is writing it") {
 		t.Errorf("second lock: %v", err)
 	}
 	unlock()
-	again, err := LockOutput(path)
+	again, err := Lock(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestApart(t *testing.T) {
 		{"", "", false},
 		{"s3://bucket/x", "s3://bucket/x", false}, // each has names of its own below it
 	} {
-		err := Apart(NamedOutput{"--log", c.a}, NamedOutput{"--none", ""}, NamedOutput{"--checkpoint", c.b})
+		err := Apart(Named{"--log", c.a}, Named{"--none", ""}, Named{"--checkpoint", c.b})
 		if (err != nil) != c.one || err != nil && !(strings.Contains(err.Error(), "--checkpoint: ") && strings.Contains(err.Error(), "the file of --log, too")) {
 			t.Errorf("%s and %s: error %v, want one %v", c.a, c.b, err, c.one)
 		}

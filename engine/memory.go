@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"glimpse/eviction"
+	"glimpse/internal/hostmemory"
+	"glimpse/model"
+)
+
+// CheckMemory is an error where one of the policies cannot fit what there is, before
+// the weights are loaded. Which adapters and draft models come with them is not known
+// yet: policies are taken with those of the usual size.
+func (o *Options) CheckMemory(ctx context.Context, m *model.Model, run eviction.FootprintOptions) error {
+	available, ok := m.Available(hostmemory.Available)
+	if !ok || m.RoughMemory(run.Tokens+run.MaxNew) <= available || run.Tokens < 1 || run.Tokens > m.Config.MaxPositions {
+		return nil
+	}
+	worst, err := o.Memory(ctx, m, run)
+	if err != nil {
+		return err
+	}
+	worst.Available = available
+	worst.FitPrompt(run.Tokens, worst.Parts[0].Bytes)
+	return worst.Check()
+}
+
+// Memory is the forecast of the policy that needs most.
+func (o *Options) Memory(ctx context.Context, m *model.Model, run eviction.FootprintOptions) (worst *model.Forecast, err error) {
+	overrides, err := eviction.ParseOverrides(o.Set)
+	if err != nil {
+		return nil, err
+	}
+	specs, err := parsePolicies(o.Policies)
+	if err != nil {
+		return nil, err
+	}
+	for _, spec := range specs {
+		f, err := forecast(ctx, m, spec.name, o.Seed, merged(overrides, spec.set), run)
+		if err != nil {
+			return nil, err
+		}
+		if worst == nil || f.Need > worst.Need {
+			worst = f
+		}
+	}
+	return worst, nil
+}
+
+// forecast counts the memory of one policy. A policy that cannot be made without what
+// the command line names is taken for one that keeps everything.
+func forecast(ctx context.Context, m *model.Model, policy string, seed uint64, overrides eviction.Overrides, run eviction.FootprintOptions) (*model.Forecast, error) {
+	counted, counter := m.Counted()
+	weights := counter.Live()
+	r, err := eviction.CountedResources(counted, policy, overrides)
+	var named *eviction.Configured
+	if err == nil {
+		named, err = eviction.NewWith(policy, seed, overrides, r)
+	}
+	if err != nil {
+		if named, err = eviction.New("full", seed, nil, nil); err != nil {
+			return nil, err
+		}
+	}
+	rt, held := eviction.NewRuntime(counted), counter.Live() // with the adapter
+	need, err := rt.Footprint(ctx, named, run)
+	if err != nil {
+		return nil, fmt.Errorf("forecast of memory: policy %s: %w", policy, err)
+	}
+	return m.NewForecast(counted, weights, held-weights+need.Peak, []model.MemoryPart{
+		{Name: fmt.Sprintf("keys and values of %d tokens", run.Tokens), Bytes: need.Cache},
+		{Name: "activations", Bytes: need.Passes}, {Name: "temporary", Bytes: counter.Temporary()},
+	}, "lower --budget with a policy that evicts layer by layer, such as snapkv or lookaheadkv", "use a device with more memory"), nil
+}
