@@ -1,11 +1,10 @@
-// Package evaluation measures what eviction costs and saves, and reports it.
+// Package evaluation measures what eviction costs and saves.
 //
-// The unit of a report is a [Row]: one policy at one budget on one task, with its
+// The unit of a result is a [Row]: one policy at one budget on one task, with its
 // accuracy against exact answers, the standard error of that, and what it held and
 // took: bytes really kept, time to first token, decoding speed. Rows go to JSON for
-// machines ([WriteJSON], [ReadJSON]), and for people to a table in plain text or
-// Markdown ([WriteTable]) and to a plot of accuracy against budget
-// ([PlotAccuracy]); [PlotNeedle] draws the heat maps of needle-in-a-haystack tests.
+// machines ([WriteJSON], [ReadJSON]); package report makes tables, plots and
+// documents of them for people.
 //
 // Policies are compared by their macro mean over tasks ([MeanByPolicy]): every task
 // counts alike, and its standard error is √(Σ se²)/T for T tasks. A policy without a
@@ -20,5 +19,5 @@
 //			StdErr: new(stats.BinomialStdErr(0.44, 64)), KeptBytes: 1 << 17, FullBytes: 1 << 20,
 //			HitRate: new(0.61)},
 //	}
-//	err := evaluation.WriteTable(os.Stdout, rows, evaluation.TableOptions{})
+//	err := evaluation.WriteJSON(os.Stdout, rows)
 package evaluation

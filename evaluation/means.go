@@ -35,16 +35,12 @@ func (m Mean) Label() string { return engine.NameWithAdapter(m.Policy, m.Adapter
 // which they first appear. Invalid or repeated rows are an error.
 //
 // Means are comparable only if their rows are of the same tasks, which the caller
-// ensures ([Mean.Cells] helps); WriteTable leaves out and PlotAccuracy refuses
-// means that lack a task.
+// ensures ([Mean.Cells] helps); tables leave out and plots refuse means that lack
+// a task.
 func MeanByPolicy(rows []Row) ([]Mean, error) {
-	if err := checkRows(rows); err != nil {
+	if err := CheckRows(rows); err != nil {
 		return nil, err
 	}
-	return meanByPolicy(rows), nil
-}
-
-func meanByPolicy(rows []Row) []Mean {
 	type group struct {
 		policy, adapter string
 		budget          eviction.Budget
@@ -69,7 +65,7 @@ func meanByPolicy(rows []Row) []Mean {
 			m.KeptBytes += float64(r.KeptBytes) / float64(len(cells))
 			m.FullBytes += float64(r.FullBytes) / float64(len(cells))
 		}
-		if metricOf(cells) != metricOf([]Row{{Metric: Agreement}}) { // which is a column already
+		if slices.ContainsFunc(cells, func(r Row) bool { return r.Metric != Agreement }) { // which is a column already
 			m.Agreement = meanOf(cells, func(r Row) *float64 { return r.measure(Agreement) })
 		}
 		m.NLL = meanOf(cells, func(r Row) *float64 { return r.measure(MeasureNLL) })
@@ -83,7 +79,7 @@ func meanByPolicy(rows []Row) []Mean {
 		m.DecodeTokensPerSecond = meanOf(cells, func(r Row) *float64 { return r.DecodeTokensPerSecond })
 		means = append(means, m)
 	}
-	return means
+	return means, nil
 }
 
 // MeanOf is the mean score of rows, which are one policy's.
@@ -94,7 +90,7 @@ func MeanOf(rows []Row) (m Mean) {
 
 // average sets the mean of the scores.
 func (m *Mean) average(cells []Row) {
-	unit, same := unitOfRows(cells)
+	unit, same := UnitOf(cells)
 	var scores, stdErrs []float64
 	for _, r := range cells {
 		if r.Score == nil {

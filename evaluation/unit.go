@@ -36,6 +36,9 @@ func (u Unit) Error(score, stdErr float64) float64 {
 	return 100 * stdErr
 }
 
+// absent stands for a value that was not measured.
+const absent = "–"
+
 // Text writes a value as it is read.
 func (u Unit) Text(v float64) string {
 	switch {
@@ -107,8 +110,8 @@ func (m Mean) Text() string {
 	return m.Unit.Text(m.Shown()) + " ±" + m.ErrorText()
 }
 
-// unitOfRows is what all rows are read in; ok is false where they differ.
-func unitOfRows(rows []Row) (u Unit, ok bool) {
+// UnitOf is what all rows are read in; ok is false where they differ.
+func UnitOf(rows []Row) (u Unit, ok bool) {
 	for i, r := range rows {
 		if i > 0 && unitOf(r.Metric) != u {
 			return Unit{}, false
@@ -116,25 +119,6 @@ func unitOfRows(rows []Row) (u Unit, ok bool) {
 		u = unitOf(r.Metric)
 	}
 	return u, true
-}
-
-// scoreTitle names the scores of rows with their unit: "exact answers in %".
-func scoreTitle(rows []Row) string {
-	switch u, ok := unitOfRows(rows); {
-	case ok && !u.Perplexity:
-		return metricOf(rows) + " in %"
-	case ok:
-		return metricOf(rows) + ", lower is better"
-	}
-	return metricOf(rows) + " in %, of perplexity the value"
-}
-
-// scoreAxis names the axis of rows' scores.
-func scoreAxis(rows []Row) string {
-	if u, _ := unitOfRows(rows); u.Perplexity {
-		return scoreTitle(rows)
-	}
-	return metricOf(rows) + " (%)"
 }
 
 // Mean is the row as a mean over itself alone.

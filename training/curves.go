@@ -78,54 +78,46 @@ func panels(adapters []AdapterConfig, steps []StepResult) []figures.Panel {
 		norms[i] = figures.Panel{Title: "norm of the gradient of the " + strings.ToUpper(o) + " loss", Log: true}
 	}
 	hits, rate := figures.Panel{Title: "hit rate on held-out samples (%)"}, figures.Panel{Title: "learning rate", Log: true}
-	var snap figures.Line
+	snap := figures.NewCurve("SnapKV", figures.Reference, true)
 	for _, s := range steps {
 		if v := s.Validation; v != nil {
 			hits.Title = fmt.Sprintf("hit rate on held-out samples at a budget of %v (%%)", v.Budgets[0])
-			snap.Steps, snap.Values = append(snap.Steps, float64(s.Step)), append(snap.Values, 100*float64(v.SnapKV.HitRate[0]))
+			snap.Add(float64(s.Step), 100*float64(v.SnapKV.HitRate[0]))
 		}
 	}
-	snap.Name, snap.Color, snap.Dashed = "SnapKV", figures.Reference, true
 
-	colors, others := curveColors(steps), fmt.Sprintf("%d others", len(adapters)-len(figures.CurveColors))
+	looks, others := curveLooks(steps), figures.Others(len(adapters)-len(figures.CurveColors))
 	for i, a := range steps[0].Adapters {
-		look := figures.Line{Name: a.Name, Color: colors[i]}
-		if look.Color == figures.Other {
-			look.Name = others
+		name := a.Name
+		if looks[i] == figures.Other {
+			name = others
 		}
-		line := func(value func(AdapterResult) float64) figures.Line {
-			l := look
-			for _, s := range steps {
-				if !s.Adapters[i].Skipped {
-					l.Steps, l.Values = append(l.Steps, float64(s.Step)), append(l.Values, value(s.Adapters[i]))
-				}
+		loss, norm, learning := figures.NewCurve(name, looks[i], false), figures.NewCurve(name, looks[i], false), figures.NewCurve(name, looks[i], false)
+		held, hit := figures.NewCurve("", looks[i], true), figures.NewCurve(name, looks[i], false)
+		for _, s := range steps {
+			x := float64(s.Step)
+			if a := s.Adapters[i]; !a.Skipped {
+				loss.Add(x, a.Loss)
+				norm.Add(x, a.GradNorm)
+				learning.Add(x, a.LearningRate)
 			}
-			return l
-		}
-		validation := func(value func(*Validation) float64) figures.Line {
-			l := look
-			for _, s := range steps {
-				if s.Validation != nil {
-					l.Steps, l.Values = append(l.Steps, float64(s.Step)), append(l.Values, value(s.Validation))
-				}
+			if v := s.Validation; v != nil {
+				held.Add(x, v.Adapters[i].Loss)
+				hit.Add(x, 100*float64(v.Adapters[i].HitRate[0]))
 			}
-			return l
 		}
-		held := validation(func(v *Validation) float64 { return v.Adapters[i].Loss })
-		held.Dashed, held.Name = true, ""
 		at := slices.Index(objectives, adapters[i].objective())
-		losses[at].Lines = append(losses[at].Lines, line(func(a AdapterResult) float64 { return a.Loss }), held)
-		norms[at].Lines = append(norms[at].Lines, line(func(a AdapterResult) float64 { return a.GradNorm }))
-		rate.Lines = append(rate.Lines, line(func(a AdapterResult) float64 { return a.LearningRate }))
-		hits.Lines = append(hits.Lines, validation(func(v *Validation) float64 { return 100 * float64(v.Adapters[i].HitRate[0]) }))
+		losses[at].Lines = append(losses[at].Lines, loss, held)
+		norms[at].Lines = append(norms[at].Lines, norm)
+		rate.Lines, hits.Lines = append(rate.Lines, learning), append(hits.Lines, hit)
 	}
 	hits.Lines = append(hits.Lines, snap)
 	return slices.Concat(losses, []figures.Panel{hits}, norms, []figures.Panel{rate})
 }
 
-// curveColors has a colour for every adapter. Of more than there are colours, those have one that
+// curveLooks has a look for every adapter. Of more than there are colours, those have one that
 // hit the most at the last validation, or without any those that are named first.
-func curveColors(steps []StepResult) []int {
+func curveLooks(steps []StepResult) []int {
 	n := len(steps[0].Adapters)
 	best := make([]int, n)
 	for i := range best {
@@ -138,15 +130,15 @@ func curveColors(steps []StepResult) []int {
 		}
 	}
 	coloured := best[:min(n, len(figures.CurveColors))]
-	colors, next := make([]int, n), 0
-	for i := range colors {
-		colors[i] = figures.Other
+	looks, next := make([]int, n), 0
+	for i := range looks {
+		looks[i] = figures.Other
 		if slices.Contains(coloured, i) {
-			colors[i] = next
+			looks[i] = next
 			next++
 		}
 	}
-	return colors
+	return looks
 }
 
 // exampleSteps are steps of a run, with validations if it has any, for drawing.

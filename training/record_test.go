@@ -94,10 +94,10 @@ func TestCurves(t *testing.T) {
 		{Step: 2, Adapters: []AdapterResult{{Name: "a", Loss: 2, GradNorm: 1, LearningRate: 0.1}, {Name: "b", Loss: 5, GradNorm: 1, LearningRate: 0.1}},
 			Validation: &Validation{Budgets: eviction.Budgets{eviction.Pairs(8)}, Adapters: []Quality{quality("a", 2, 0.5), quality("b", math.Inf(1), 0.4)}, SnapKV: quality("snapkv", 0, 0.3)}},
 	}
-	find := func(p figures.Panel, name string) *figures.Line {
+	find := func(p figures.Panel, name string) *figures.Series {
 		for i := range p.Lines {
 			if p.Lines[i].Name == name {
-				return &p.Lines[i]
+				return p.Lines[i]
 			}
 		}
 		t.Fatalf("panel %q has no line %q", p.Title, name)
@@ -113,16 +113,16 @@ func TestCurves(t *testing.T) {
 	if !slices.Equal(titles, want) {
 		t.Fatalf("panels %q, want %q", titles, want)
 	}
-	if n := len(find(all[1], "a").Values); n != 2 {
+	if n := len(find(all[1], "a").Points); n != 2 {
 		t.Errorf("loss of a has %d points, want 2", n)
 	}
-	if n := len(find(all[0], "b").Values); n != 1 {
+	if n := len(find(all[0], "b").Points); n != 1 {
 		t.Errorf("loss of b, which skipped a step, has %d points, want 1", n)
 	}
 	if len(all[0].Lines) != 2 || len(all[1].Lines) != 2 {
 		t.Errorf("%d and %d lines of losses, want the loss and its validation on the axes of each", len(all[0].Lines), len(all[1].Lines))
 	}
-	if v := find(all[2], "SnapKV").Values; len(v) != 1 || v[0] != 30 {
+	if v := find(all[2], "SnapKV").Points; len(v) != 1 || v[0].Y != 30 {
 		t.Errorf("hit rate of SnapKV: %v, want 30%%", v)
 	}
 	tags := make(map[string]float64)
@@ -157,12 +157,12 @@ func TestManyCurves(t *testing.T) {
 	}
 	colors := make(map[int]int)
 	for _, l := range panels(adapters, []StepResult{step})[1].Lines {
-		colors[l.Color]++
-		if grey := l.Name == "2 others"; grey != (l.Color == figures.Other) {
-			t.Errorf("line %q has colour %d", l.Name, l.Color)
+		colors[l.Look]++
+		if grey := l.Name == "2 others"; grey != (l.Look == figures.Other) {
+			t.Errorf("line %q has colour %d", l.Name, l.Look)
 		}
-		if grey := l.Color == figures.Other; l.Name != "SnapKV" && grey != (l.Values[0] < 2) {
-			t.Errorf("line %q with hits of %v%% has colour %d", l.Name, l.Values, l.Color)
+		if grey := l.Look == figures.Other; l.Name != "SnapKV" && grey != (l.Points[0].Y < 2) {
+			t.Errorf("line %q with hits of %v%% has colour %d", l.Name, l.Points, l.Look)
 		}
 	}
 	if len(colors) != 12 || colors[figures.Other] != 2 || colors[0] != 1 {

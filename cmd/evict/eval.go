@@ -11,6 +11,7 @@ import (
 	"glimpse/checkpoints"
 	"glimpse/engine"
 	"glimpse/evaluation"
+	reports "glimpse/evaluation/report"
 	"glimpse/evaluation/runs"
 	"glimpse/evaluation/scoring"
 	_ "glimpse/evaluation/tasks" // registers them
@@ -328,12 +329,12 @@ func (e *evalFlags) measure(cmd *cobra.Command, j *runs.Job) error {
 	err = errors.Join(err,
 		jsonOut.Write(func(w io.Writer) error { return evaluation.WriteJSON(w, shown) }),
 		tableOut.Write(func(w io.Writer) error {
-			return writeTables(w, rows, evaluation.TableOptions{Markdown: strings.HasSuffix(e.table, ".md")})
+			return writeTables(w, rows, reports.TableOptions{Markdown: strings.HasSuffix(e.table, ".md")})
 		}),
-		plotOut.Write(func(w io.Writer) error { return evaluation.PlotAccuracy(w, plotFormat, rows) }),
+		plotOut.Write(func(w io.Writer) error { return reports.PlotAccuracy(w, plotFormat, rows) }),
 		sweepOut.Write(func(w io.Writer) error {
 			format, _ := pictureFormat("--sweep-plot", e.sweep)
-			return evaluation.PlotSweep(w, format, rows, points)
+			return reports.PlotSweep(w, format, rows, points)
 		}),
 	)
 	switch {
@@ -343,19 +344,19 @@ func (e *evalFlags) measure(cmd *cobra.Command, j *runs.Job) error {
 	case e.groups:
 		err = errors.Join(err, writeGroups(cmd.OutOrStdout(), out.Rows))
 	default:
-		err = errors.Join(err, writeTables(cmd.OutOrStdout(), rows, evaluation.TableOptions{}))
+		err = errors.Join(err, writeTables(cmd.OutOrStdout(), rows, reports.TableOptions{}))
 	}
 	e.say(cmd.ErrOrStderr(), out)
 	if err != nil || !needleOut.Wanted() {
 		return errors.Join(err, failures(out))
 	}
-	var cells []evaluation.NeedleCell
-	if maps := evaluation.NeedleMaps(out.Rows); len(maps) > 0 {
-		cells = evaluation.NeedleCells(maps)
+	var cells []reports.NeedleCell
+	if maps := reports.NeedleMaps(out.Rows); len(maps) > 0 {
+		cells = reports.NeedleCells(maps)
 	} else if cells, err = needle(cmd, j); err != nil {
 		return err
 	}
-	err = needleOut.Write(func(w io.Writer) error { return evaluation.PlotNeedle(w, needleFormat, cells) })
+	err = needleOut.Write(func(w io.Writer) error { return reports.PlotNeedle(w, needleFormat, cells) })
 	return errors.Join(err, failures(out))
 }
 
@@ -400,7 +401,7 @@ func (e *evalFlags) say(w io.Writer, out *runs.Outcome) {
 }
 
 // writeTables writes the rows of every model.
-func writeTables(w io.Writer, rows []evaluation.Row, o evaluation.TableOptions) error {
+func writeTables(w io.Writer, rows []evaluation.Row, o reports.TableOptions) error {
 	byModel := make(map[string][]evaluation.Row)
 	var models []string
 	for _, r := range rows {
@@ -416,7 +417,7 @@ func writeTables(w io.Writer, rows []evaluation.Row, o evaluation.TableOptions) 
 				return err
 			}
 		}
-		if err := errors.Join(evaluation.WriteTable(w, byModel[m], o), evaluation.WriteMeasures(w, byModel[m], o)); err != nil {
+		if err := errors.Join(reports.WriteTable(w, byModel[m], o), reports.WriteMeasures(w, byModel[m], o)); err != nil {
 			return err
 		}
 	}
@@ -442,7 +443,7 @@ func writeGroups(w io.Writer, rows []evaluation.Row) error {
 		for i := range group {
 			group[i].Groups = nil
 		}
-		if err := writeTables(w, group, evaluation.TableOptions{}); err != nil {
+		if err := writeTables(w, group, reports.TableOptions{}); err != nil {
 			return err
 		}
 	}
@@ -450,7 +451,7 @@ func writeGroups(w io.Writer, rows []evaluation.Row) error {
 }
 
 // needle asks for the one fact of prompts of four lengths, at the smallest budget.
-func needle(cmd *cobra.Command, j *runs.Job) ([]evaluation.NeedleCell, error) {
+func needle(cmd *cobra.Command, j *runs.Job) ([]reports.NeedleCell, error) {
 	const quarters = 4
 	n := *j
 	n.Out, n.Times, n.Resume = "", string(evaluation.TimesNone), false
@@ -467,9 +468,9 @@ func needle(cmd *cobra.Command, j *runs.Job) ([]evaluation.NeedleCell, error) {
 	if err != nil {
 		return nil, err
 	}
-	maps := evaluation.NeedleMaps(out.Rows)
+	maps := reports.NeedleMaps(out.Rows)
 	if len(maps) == 0 {
 		return nil, errors.New("eval: --needle-plot: no prompt was measured")
 	}
-	return slices.DeleteFunc(maps[0].Cells, func(c evaluation.NeedleCell) bool { return c.Policy == "full" || c.Policy == "oracle" }), nil
+	return slices.DeleteFunc(maps[0].Cells, func(c reports.NeedleCell) bool { return c.Policy == "full" || c.Policy == "oracle" }), nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/judging"
+	reports "glimpse/evaluation/report"
 	"glimpse/evaluation/runs"
 	"glimpse/internal/cli"
 
@@ -48,7 +49,7 @@ RUN/predictions.jsonl and RUN/metrics.json.`,
 			if asJSON {
 				return evaluation.WriteJSON(cmd.OutOrStdout(), rows)
 			}
-			return writeTables(cmd.OutOrStdout(), rows, evaluation.TableOptions{})
+			return writeTables(cmd.OutOrStdout(), rows, reports.TableOptions{})
 		},
 	}
 	f := cmd.Flags()

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -80,7 +81,7 @@ func (s *Section) sampleAnswers(sample []*evaluation.Prediction) SampleAnswers {
 		out.References = append(out.References, ellipsis(text, maxAnswerText))
 	}
 	if first.PromptTokens > 0 {
-		out.About = short(float64(first.PromptTokens)) + " tokens"
+		out.About = fmt.Sprintf("%d tokens", first.PromptTokens)
 	}
 	if g := evaluation.GroupsName(first.Groups); g != "" {
 		out.About = strings.TrimPrefix(out.About+", "+g, ", ")
@@ -130,7 +131,7 @@ func (s *Section) sampleAnswers(sample []*evaluation.Prediction) SampleAnswers {
 		}
 		b, _ := eviction.ParseBudget(p.Budget)
 		if i := slices.Index(s.budgets, b); i >= 0 {
-			a.By[i] = append(a.By[i], Key{label, s.ink[label]})
+			a.By[i] = append(a.By[i], Key{label, s.class(label)})
 		}
 	}
 	slices.SortStableFunc(answers, func(a, b *answer) int {

@@ -115,7 +115,7 @@ type result struct {
 
 // near tells that a policy cannot be told apart from the best one, as none can by one sample.
 func (c *comparison) near(label string) bool {
-	if c == nil || c.chosen || reference(label) || label == c.baseline {
+	if c == nil || c.chosen || IsReference(label) || label == c.baseline {
 		return false
 	}
 	i := slices.IndexFunc(c.results, func(r *result) bool { return r.label == label })
@@ -134,7 +134,7 @@ func (s *Section) compare(all *scores, baseline string) ([]*comparison, error) {
 				continue
 			}
 			c.results = append(c.results, &result{label: label, mean: m})
-			if !c.chosen && !reference(label) && (c.baseline == "" || m.Score > best) {
+			if !c.chosen && !IsReference(label) && (c.baseline == "" || m.Score > best) {
 				c.baseline, best = label, m.Score
 			}
 		}
@@ -145,7 +145,7 @@ func (s *Section) compare(all *scores, baseline string) ([]*comparison, error) {
 		var p []float64
 		var tested []*result
 		for _, r := range c.results {
-			if r.p == r.p && r.label != c.baseline && !reference(r.label) {
+			if r.p == r.p && r.label != c.baseline && !IsReference(r.label) {
 				p, tested = append(p, r.p), append(tested, r)
 			}
 		}
@@ -282,7 +282,7 @@ func (s *Section) testTable(c *comparison) *Table {
 	}
 	at := func(v float64) float64 { return 50 + 50*v/max(reach, 1e-9) }
 	for _, r := range c.results {
-		l := Line{Class: s.ink[r.label], Cells: []Cell{s.labelCell(r.label), {Text: unit.Text(r.mean.Shown())}}}
+		l := Line{Class: s.class(r.label), Cells: []Cell{s.labelCell(r.label), {Text: unit.Text(r.mean.Shown())}}}
 		ends := stats.Interval{Low: unit.Of(unit.Score(r.interval.Low)), High: unit.Of(unit.Score(r.interval.High))}
 		of := Cell{}
 		if unit.Perplexity { // the better end is the lower one, and there is no largest
@@ -386,7 +386,7 @@ func (s *Section) matrix(all *scores, b eviction.Budget) *Table {
 		Note: fmt.Sprintf("The policy of the line less that of the column, in %s, mean over tasks. Bold: p < %.2f in the paired permutation test, Holm-corrected for the %d pairs.", form.unit, alpha, len(pairs))}
 	for i, label := range labels {
 		t.Heads = append(t.Heads, Head{Text: label})
-		l := Line{Class: s.ink[label], Cells: []Cell{s.labelCell(label)}}
+		l := Line{Class: s.class(label), Cells: []Cell{s.labelCell(label)}}
 		for j := range labels {
 			c := Cell{}
 			if at := slices.Index(pairs, pair{max(i, j), min(i, j)}); at >= 0 && difference[at] == difference[at] {

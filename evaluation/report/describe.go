@@ -126,7 +126,7 @@ func tasksTable(rows []evaluation.Row) *Table {
 		if info, ok := taskInfo(name); ok {
 			doc, source = cmp.Or(info.Doc, absent), cmp.Or(info.Source, absent)
 		}
-		t.Lines = append(t.Lines, Line{Cells: []Cell{{Text: name}, {Text: doc}, {Text: metricName(p.rows[:1])}, {Text: evaluation.Span(p.low, p.high)}, {Text: evaluation.Span(evaluation.ScoredRange(p.rows))},
+		t.Lines = append(t.Lines, Line{Cells: []Cell{{Text: name}, {Text: doc}, {Text: metricOf(p.rows[:1])}, {Text: span(p.low, p.high)}, {Text: span(scoredRange(p.rows))},
 			{Text: fmt.Sprint(p.most)}, {Text: fmt.Sprint(p.tokens)}, {Text: source}}})
 	}
 	return t
@@ -209,10 +209,10 @@ func (r *Report) summarize() {
 		for _, label := range order {
 			if slices.ContainsFunc(r.Sections, func(s *Section) bool { m, ok := s.mean(label, b); return ok && s.whole(m) }) {
 				labels = append(labels, label)
-				t.Lines = append(t.Lines, Line{Class: r.Sections[0].ink[label], Cells: []Cell{{Text: label}}})
+				t.Lines = append(t.Lines, Line{Class: r.Sections[0].class(label), Cells: []Cell{{Text: label}}})
 			}
 		}
-		if !slices.ContainsFunc(labels, func(l string) bool { return !reference(l) }) {
+		if !slices.ContainsFunc(labels, func(l string) bool { return !IsReference(l) }) {
 			continue
 		}
 		for _, s := range r.Sections {

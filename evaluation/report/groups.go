@@ -89,7 +89,7 @@ func (s *Section) groupTable(k groupKey, b eviction.Budget) *Table {
 		for _, v := range k.values {
 			if rows[key{label, v}] != nil {
 				labels = append(labels, label)
-				t.Lines = append(t.Lines, Line{Class: s.ink[label], Cells: []Cell{s.labelCell(label)}})
+				t.Lines = append(t.Lines, Line{Class: s.class(label), Cells: []Cell{s.labelCell(label)}})
 				break
 			}
 		}
@@ -106,7 +106,7 @@ func (s *Section) groupTable(k groupKey, b eviction.Budget) *Table {
 			values[j] = math.NaN()
 			if x := rows[key{label, v}]; x != nil && len(x) == most {
 				c, values[j] = scoreCell(evaluation.MeanOf(x))
-				c.Note = evaluation.SamplesOf(x, "")
+				c.Note = samplesIn(x, "")
 			}
 			t.Lines[j].Cells = append(t.Lines[j].Cells, c)
 		}

@@ -19,9 +19,8 @@ var pageStyle string
 var pageScript string
 
 var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
-	"n":    coordinate,
 	"tabs": func(class string, t []Tab) tabSet { return tabSet{class, t} },
-	"wide": func(v float64) string { return coordinate(0.72*v + 3) }, // of a bar in a table
+	"wide": func(v float64) string { return fmt.Sprintf("%.1f", 0.72*v+3) }, // of a bar in a table
 }).Parse(pageSource))
 
 // tabSet is tabs with the class of their content.

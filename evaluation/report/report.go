@@ -10,13 +10,14 @@ import (
 	"glimpse/evaluation"
 	"glimpse/evaluation/runs"
 	"glimpse/eviction"
+	"glimpse/internal/figures"
 )
 
 // Options say what a report shows of its runs.
 type Options struct {
 	Title     string   // "" is made of what was measured
 	Baseline  string   // policy that the others are tested against; "" is the best at each budget
-	Highlight []string // policies in colour; none are those of evaluation.Highlighted
+	Highlight []string // policies in colour; none are those of Highlighted
 	Samples   int      // answers shown of every task
 	Version   string   // of the program that makes the report
 
@@ -74,9 +75,9 @@ type Section struct {
 	groups  []evaluation.Row  // the others
 	means   []evaluation.Mean // of rows
 
-	heatNumbers []Tab             // Heat in tables
-	order       []string          // labels, references first, then by falling mean
-	ink         map[string]string // classes by label
+	heatNumbers []Tab          // Heat in tables
+	order       []string       // labels, references first, then by falling mean
+	looks       map[string]int // by label
 }
 
 // Tab is one of several things of which a page shows one at a time.
@@ -250,7 +251,7 @@ func (s *Section) sort() {
 		p := byLabel[m.Label()]
 		if p == nil {
 			p = &place{label: m.Label(), rank: 1}
-			if evaluation.IsReference(m.Policy) {
+			if IsReference(m.Policy) {
 				p.rank = 0
 			}
 			byLabel[m.Label()], all = p, append(all, p)
@@ -289,9 +290,7 @@ func (s *Section) fill(joined *runs.Joined, o Options) error {
 	s.Scores = s.scoreTabs()
 	s.Costs = s.costTabs()
 	s.Bars = s.barTabs()
-	if s.Heat, err = s.heatTabs(); err != nil {
-		return err
-	}
+	s.Heat = s.heatTabs()
 	s.Tests = s.testTabs(scores, comparisons)
 	s.Groups = s.groupTabs()
 	if s.Measures, err = s.measureTables(); err != nil {
@@ -302,13 +301,7 @@ func (s *Section) fill(joined *runs.Joined, o Options) error {
 	return nil
 }
 
-// Classes of what is not in colour.
-const (
-	classReference = "ref"
-	classOther     = "other"
-)
-
-// choose gives labels their classes, the same in all sections: c0, c1, … to those in colour,
+// choose gives labels their looks, the same in all sections: 0, 1, … to those in colour,
 // in alphabetical order, so that the same policies look the same in all reports of them.
 func (r *Report) choose(highlight []string) {
 	var whole []evaluation.Mean
@@ -321,31 +314,51 @@ func (r *Report) choose(highlight []string) {
 	}
 	chosen := slices.Clone(highlight)
 	if len(chosen) == 0 {
-		chosen = evaluation.Highlighted(whole, evaluation.MaxHighlighted)
+		chosen = Highlighted(whole, MaxHighlighted)
 	}
 	slices.Sort(chosen)
-	ink := make(map[string]string)
+	looks := make(map[string]int)
 	for _, s := range r.Sections {
-		s.ink = ink
+		s.looks = looks
 		for _, label := range s.order {
-			at, ok := slices.BinarySearch(chosen, label)
-			switch {
-			case ok:
-				ink[label] = fmt.Sprintf("c%d", at%colours)
-				s.Legend = append(s.Legend, Key{label, ink[label]})
-			case reference(label):
-				ink[label], s.Bounds = classReference, true
+			look := lookOf(label, chosen)
+			if look >= 0 {
+				look %= colours
+			}
+			looks[label] = look
+			switch look {
+			case figures.Reference:
+				s.Bounds = true
+			case figures.Other:
+				s.Others = true
 			default:
-				ink[label], s.Others = classOther, true
+				s.Legend = append(s.Legend, Key{label, s.class(label)})
 			}
 		}
 	}
 }
 
-// colours is how many classes of colours the page has.
-const colours = evaluation.MaxHighlighted
+// class is that of a label's look on the page; "" for one without.
+func (s *Section) class(label string) string {
+	switch look, ok := s.looks[label]; {
+	case !ok:
+		return ""
+	case look == figures.Reference:
+		return "ref"
+	case look == figures.Other:
+		return "other"
+	default:
+		return fmt.Sprintf("c%d", look)
+	}
+}
 
-func (s *Section) chosen(label string) bool { return strings.HasPrefix(s.ink[label], "c") }
+// colours is how many classes of colours the page has.
+const colours = MaxHighlighted
+
+func (s *Section) chosen(label string) bool {
+	look, ok := s.looks[label]
+	return ok && look >= 0
+}
 
 // mean is the one of a label at a budget; the full cache's is that of every budget.
 func (s *Section) mean(label string, b eviction.Budget) (evaluation.Mean, bool) {
@@ -372,9 +385,6 @@ func (s *Section) row(label, task string, b eviction.Budget) *evaluation.Row {
 func (s *Section) at(b eviction.Budget) []evaluation.Row {
 	return slices.DeleteFunc(slices.Clone(s.rows), func(r evaluation.Row) bool { return r.Budget != b && !r.Budget.IsZero() })
 }
-
-// reference tells that a label is one of the bounds.
-func reference(label string) bool { return evaluation.IsReference(label) }
 
 // budgetsOr are the budgets, or none in the place of them, where only the full cache was run.
 func (s *Section) budgetsOr() []eviction.Budget {

@@ -198,12 +198,12 @@ func TestNumbers(t *testing.T) {
 		t.Errorf("settings of snapkv: %q", settings)
 	}
 	needle := r.Sections[1]
-	if len(needle.Heat) != 2 || len(needle.Heat[0].Charts) != 2 || len(needle.Heat[0].Charts[0].Rects) != 4 {
+	if len(needle.Heat) != 2 || len(needle.Heat[0].Charts) != 2 || strings.Count(string(needle.Heat[0].Charts[0].SVG()), "<rect ") != 4 {
 		t.Fatalf("heat maps: %+v", needle.Heat)
 	}
-	first := needle.Heat[0].Charts[0].Rects[0]
-	if !strings.HasPrefix(first.Tip, "snapkv, 512 tokens, depth 0 %: 0.0 %") || first.Fill != "#440154" {
-		t.Errorf("first cell: %+v", first)
+	_, first, _ := strings.Cut(string(needle.Heat[0].Charts[0].SVG()), "<rect ")
+	if first, _, _ = strings.Cut(first, "/>"); !strings.Contains(first, `data-tip="snapkv, 512 tokens, depth 0 %: 0.0 %`) || !strings.Contains(first, `fill="#440154"`) {
+		t.Errorf("first cell: %s", first)
 	}
 	if len(r.Summary) != 2 || line(t, r.Summary[0].Table, "snapkv")[2].Text != "75.0" {
 		t.Errorf("summary: %+v", r.Summary)
@@ -246,7 +246,7 @@ func TestBaselineAndColours(t *testing.T) {
 		t.Errorf("snapkv at 32 against the full cache: %q", got)
 	}
 	if !s.chosen("random") || s.chosen("snapkv") || s.chosen("full") {
-		t.Errorf("colours: %v", s.ink)
+		t.Errorf("colours: %v", s.looks)
 	}
 	if line(t, s.Overview, "judgeq/mine")[1].Near {
 		t.Error("against a baseline that was asked for, nothing is near the best")
@@ -405,33 +405,6 @@ func outsideSpans(l string) string {
 		i = end
 	}
 	return out.String()
-}
-
-func TestSpread(t *testing.T) {
-	got := spread([]float64{10, 11, 12, 90, 99}, 10, 0, 100)
-	if want := []float64{10, 20, 30, 90, 100}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-	if got := spread([]float64{95, 96, 97}, 10, 0, 100); !slices.Equal(got, []float64{80, 90, 100}) {
-		t.Errorf("at the end: %v", got)
-	}
-}
-
-func TestTicks(t *testing.T) {
-	for _, c := range []struct {
-		low, high float64
-		want      []float64
-	}{{0, 100, []float64{0, 20, 40, 60, 80, 100}}, {40, 70, []float64{40, 45, 50, 55, 60, 65, 70}}, {0, 10, []float64{0, 2, 4, 6, 8, 10}}, {5, 5, []float64{5}}} {
-		if got := ticks(c.low, c.high, 6); !slices.Equal(got, c.want) {
-			t.Errorf("from %v to %v: %v, want %v", c.low, c.high, got, c.want)
-		}
-	}
-	if got := steps(6, 120); !slices.Equal(got, []float64{10, 20, 50, 100}) {
-		t.Errorf("steps: %v", got)
-	}
-	if got := short(math.Copysign(0, -1)); got != "0" {
-		t.Errorf("negative zero: %s", got)
-	}
 }
 
 // TestOnly: a report of some policies and budgets has no other, and the full cache stays at

@@ -36,7 +36,7 @@ func (s *Section) intro() string {
 	if len(s.tasks) > 1 {
 		each = " of each"
 	}
-	text += "; " + evaluation.SamplesOf(s.rows, each)
+	text += "; " + samplesIn(s.rows, each)
 	if n := tokens / len(s.rows); n > 0 {
 		text += fmt.Sprintf(", prompts of %d tokens on average", n)
 	}
@@ -58,27 +58,7 @@ func upper(s string) string {
 func (s *Section) unit() evaluation.Unit { return s.means[0].Unit }
 
 // metric names what the section's scores are.
-func (s *Section) metric() string { return metricName(s.rows) }
-
-func metricName(rows []evaluation.Row) string {
-	name := rows[0].Metric
-	for _, r := range rows {
-		if r.Metric != name {
-			return "each task's metric"
-		}
-	}
-	switch name {
-	case "":
-		return "score"
-	case evaluation.MetricExactAnswer:
-		return "exact answers"
-	case evaluation.Agreement:
-		return "token F1 against the full cache's answer"
-	case evaluation.MetricInversePerplexity:
-		return "perplexity"
-	}
-	return name // as --metric takes it
-}
+func (s *Section) metric() string { return metricOf(s.rows) }
 
 // percent writes a share with one decimal.
 func percent(v float64) string { return fmt.Sprintf("%.1f", 100*v) }
@@ -98,14 +78,14 @@ func (s *Section) labelCell(label string) Cell { return Cell{Text: label} }
 // competes tells which lines of a table, that has the section's labels in their order, are
 // compared with each other.
 func competes(labels []string) func(int) bool {
-	return func(i int) bool { return !reference(labels[i]) }
+	return func(i int) bool { return !IsReference(labels[i]) }
 }
 
 // overview has a line per policy and a column per budget.
 func (s *Section) overview(comparisons []*comparison) *Table {
 	t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
 	for _, label := range s.order {
-		t.Lines = append(t.Lines, Line{Class: s.ink[label], Cells: []Cell{s.labelCell(label)}})
+		t.Lines = append(t.Lines, Line{Class: s.class(label), Cells: []Cell{s.labelCell(label)}})
 	}
 	near := false
 	for i, b := range s.budgetsOr() {
@@ -145,8 +125,8 @@ func (s *Section) lacking() bool {
 	return false
 }
 
-// column is a measure beside the scores.
-type column struct {
+// extra is a measure beside the scores, a column of the report.
+type extra struct {
 	head  Head
 	get   func(evaluation.Mean) *float64
 	text  func(float64) string
@@ -162,7 +142,7 @@ const (
 	lower
 )
 
-var columns = []column{
+var extras = []extra{
 	{Head{Text: "hit rate", Unit: "%", Note: "critical-KV hit rate: share of the entries that the oracle keeps which are kept (Judge Q, arXiv:2509.10798, eq. 6)"},
 		func(m evaluation.Mean) *float64 { return m.HitRate }, percent, higher},
 	{Head{Text: "answer", Unit: "% kept", Note: "share of the prompt's tokens that the answer is read from which one KV head keeps, of the head that keeps most; where the task knows them"},
@@ -241,7 +221,7 @@ func (s *Section) scoreTable(b eviction.Budget) *Table {
 	for _, label := range s.order {
 		if m, ok := s.mean(label, b); ok {
 			labels, means = append(labels, label), append(means, m)
-			t.Lines = append(t.Lines, Line{Class: s.ink[label], Cells: []Cell{s.labelCell(label)}})
+			t.Lines = append(t.Lines, Line{Class: s.class(label), Cells: []Cell{s.labelCell(label)}})
 		}
 	}
 	add := func(head Head, better sense, cell func(i int) (Cell, float64)) {
@@ -268,10 +248,10 @@ func (s *Section) scoreTable(b eviction.Budget) *Table {
 	for _, task := range s.tasks {
 		name, note := strings.TrimPrefix(task, s.Suite+"/"), ""
 		if r := s.anyRow(task); r != nil {
-			note = metricName([]evaluation.Row{*r})
+			note = metricOf([]evaluation.Row{*r})
 		}
 		unit := s.unit().Sign()
-		if n := evaluation.ScoredOf(s.at(b), task); n != "" {
+		if n := scoredOf(s.at(b), task); n != "" {
 			unit = strings.TrimPrefix(unit+", "+n, ", ")
 		}
 		add(Head{Text: name, Unit: unit, Note: note}, higher, func(i int) (Cell, float64) {
@@ -280,7 +260,7 @@ func (s *Section) scoreTable(b eviction.Budget) *Table {
 				return nothing, math.NaN()
 			}
 			c, v := scoreCell(r.Mean())
-			c.Note = evaluation.SamplesOf([]evaluation.Row{*r}, "")
+			c.Note = samplesIn([]evaluation.Row{*r}, "")
 			if r.Failed > 0 {
 				c.Note += fmt.Sprintf(", %d failed", r.Failed)
 			}
@@ -296,7 +276,7 @@ func (s *Section) scoreTable(b eviction.Budget) *Table {
 		})
 	}
 	s.addAgreement(add, labels, b)
-	for _, c := range columns {
+	for _, c := range extras {
 		add(c.head, c.sense, func(i int) (Cell, float64) {
 			if v := c.get(means[i]); v != nil {
 				return Cell{Text: c.text(*v)}, *v
@@ -355,22 +335,21 @@ func (s *Section) addAgreement(add func(Head, sense, func(int) (Cell, float64)),
 
 // measureTables are what tasks measure beside their scores.
 func (s *Section) measureTables() ([]*Table, error) {
-	tables, err := evaluation.MeasureTables(append(slices.Clone(s.rows), s.groups...))
+	tables, err := measureTables(append(slices.Clone(s.rows), s.groups...))
 	if err != nil {
 		return nil, err
 	}
 	var out []*Table
 	for _, m := range tables {
-		t := &Table{Caption: m.Title}
-		for i, h := range m.Heads {
-			t.Heads = append(t.Heads, Head{Text: strings.ReplaceAll(h, "\n", " "), Left: i == 0})
-		}
-		for _, l := range m.Lines {
-			line := Line{Class: s.ink[l[0]]}
-			for _, text := range l {
-				line.Cells = append(line.Cells, Cell{Text: text})
+		t := &Table{Caption: m.title, Lines: make([]Line, len(m.columns[0].cells))}
+		for i, c := range m.columns {
+			t.Heads = append(t.Heads, Head{Text: strings.ReplaceAll(c.head, "\n", " "), Left: i == 0})
+			for j, text := range c.cells {
+				t.Lines[j].Cells = append(t.Lines[j].Cells, Cell{Text: text})
 			}
-			t.Lines = append(t.Lines, line)
+		}
+		for j, label := range m.columns[0].cells {
+			t.Lines[j].Class = s.class(label)
 		}
 		out = append(out, t)
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,7 +62,7 @@ func TestOneSampleHasNoError(t *testing.T) {
 		if !c.known && !line(t, s.Overview, "tova")[1].Near {
 			t.Errorf("%s: tova is told apart from the best by one sample", name)
 		}
-		for _, p := range s.Quality.Series[0].Marks {
+		for _, p := range s.Quality.Series[0].Points {
 			if (p.Low != p.High) != c.known && s.Quality.Series[0].Name != "full" {
 				t.Errorf("%s: %s has a bar from %v to %v", name, s.Quality.Series[0].Name, p.Low, p.High)
 			}
@@ -101,23 +102,48 @@ func TestPerplexity(t *testing.T) {
 	if test[1].Text != "60.00" || test[2].Text != "40.00 … 90.00" || test[3].Bar != nil || test[4].Text != "−0.693" || test[5].Text != "−0.693 … −0.693" || test[7].Text != "0–0–3" {
 		t.Errorf("test %+v, want a mean of 60 and ln 2 less", test)
 	}
-	if y := s.Quality.Series; y[0].Marks[0].Y == y[1].Marks[0].Y || !strings.HasPrefix(s.Intro, "Perplexity, lower is better; 3 samples") {
+	if y := s.Quality.Series; y[0].Points[0].Y == y[1].Points[0].Y || !strings.HasPrefix(s.Intro, "Perplexity, lower is better; 3 samples") {
 		t.Errorf("chart %+v, intro %q", y, s.Intro)
 	}
 	higher := map[string]float64{}
 	for _, series := range s.Quality.Series {
-		higher[series.Name] = series.Marks[0].Y
+		_, drawn, _ := strings.Cut(string(s.Quality.SVG()), `data-name="`+series.Name+`"`)
+		_, drawn, _ = strings.Cut(drawn, ` cy="`)
+		drawn, _, _ = strings.Cut(drawn, `"`)
+		y, err := strconv.ParseFloat(drawn, 64)
+		if err != nil {
+			t.Error(err)
+		}
+		higher[series.Name] = y
 	}
 	if !(higher["tova"] < higher["snapkv"]) { // the larger value is further up
 		t.Errorf("heights %v", higher)
 	}
 	for _, tab := range s.Costs {
 		for _, c := range tab.Charts {
-			for _, x := range c.Texts {
-				if strings.Contains(x.Text, "(%)") && strings.Contains(x.Text, "erplexity") {
-					t.Errorf("axis %q", x.Text)
+			for _, text := range strings.Split(string(c.SVG()), "</text>") {
+				if strings.Contains(text, "(%)") && strings.Contains(text, "erplexity") {
+					t.Errorf("axis %q", text)
 				}
 			}
 		}
+	}
+}
+
+// TestChartsOfFewMeans: without a mean over all tasks there is no chart of means, and long names leave a
+// chart its room.
+func TestChartsOfFewMeans(t *testing.T) {
+	one, two := runOf("suite/a", "accuracy", map[string][]float64{"snapkv": {1, 0}}), runOf("suite/b", "accuracy", map[string][]float64{"tova": {1, 0}})
+	one.Predictions = append(one.Predictions, two.Predictions...)
+	if s := build(t, Options{Samples: 2}, one).Sections[0]; s.Quality != nil || s.Costs != nil {
+		t.Errorf("charts of means %+v, costs %+v", s.Quality, s.Costs)
+	}
+	long := runOf("one", "accuracy", map[string][]float64{"snapkv": {1, 0}, "tova": {1, 0}})
+	for _, p := range long.Predictions {
+		p.Adapter = strings.Repeat("W", 64)
+	}
+	svg := string(build(t, Options{Samples: 2}, long).Sections[0].Quality.SVG())
+	if !strings.Contains(svg, "WW…</text>") || strings.Contains(svg, "NaN") || strings.Contains(svg, `="-`) {
+		t.Errorf("got\n%s", svg)
 	}
 }

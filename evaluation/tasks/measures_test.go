@@ -13,6 +13,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/costmodel"
+	"glimpse/evaluation/report"
 	"glimpse/evaluation/runs"
 	_ "glimpse/evaluation/tasks"
 	"glimpse/eviction"
@@ -484,7 +485,7 @@ func TestAnswerRecallIsMeasured(t *testing.T) {
 		t.Errorf("answer recall %v, %v and %v, scores %v, %v and %v", *full.AnswerRecall, *snap.AnswerRecall, *stream.AnswerRecall, *full.Score, *snap.Score, *stream.Score)
 	}
 	var out strings.Builder
-	if err := evaluation.WriteTable(&out, evaluation.Overall(rows), evaluation.TableOptions{Markdown: true}); err != nil || !strings.Contains(out.String(), "| ans % |") {
+	if err := report.WriteTable(&out, evaluation.Overall(rows), report.TableOptions{Markdown: true}); err != nil || !strings.Contains(out.String(), "| ans % |") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	for _, r := range measure(t, "", "continuation", "full,snapkv", "16", func(j *runs.Job) { j.Samples, j.Tokens = 1, 128 }) {

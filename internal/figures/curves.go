@@ -1,39 +1,22 @@
 package figures
 
 import (
-	"cmp"
 	"fmt"
 	"image/color"
 	"io"
 	"slices"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Panel is one diagram.
+// Panel is one diagram of curves.
 type Panel struct {
 	Title string
 	Log   bool // logarithmic values; those that are not positive are left out
-	Lines []Line
+	Lines []*Series
 }
-
-// Line is a curve. Points whose value is not finite are left out.
-type Line struct {
-	Name   string // in the legend; lines without one are not in it
-	Steps  []float64
-	Values []float64
-	Dashed bool
-	Color  int // lines of the same number have the same colour; see [CurveColors], [Reference] and [Other]
-}
-
-// Colours of lines that are there to compare others with.
-const (
-	Reference = -1 // dark grey
-	Other     = -2 // faint, and below the others
-)
 
 // CurveColors tell as many curves apart as one picture has in colour: [Colors], and three
 // of Paul Tol's muted scheme.
@@ -42,6 +25,25 @@ var CurveColors = append(slices.Clone(Colors),
 	color.RGBA{R: 0x99, G: 0x99, B: 0x33, A: 0xff}, // olive
 	color.RGBA{R: 0x33, G: 0x22, B: 0x88, A: 0xff}, // indigo
 )
+
+// NewCurve is a line without points, whose colour is one of [CurveColors]. Points whose value is not
+// finite are not drawn.
+func NewCurve(name string, look int, dashed bool) *Series {
+	s := NewSeries(name, look, nil)
+	s.Mark, s.Bars, s.Line.Dashes = draw.GlyphStyle{}, false, nil
+	if look >= 0 {
+		s.Line.Color = CurveColors[look%len(CurveColors)]
+	}
+	if dashed {
+		s.Line.Dashes = []vg.Length{4, 3}
+	}
+	return s
+}
+
+// Add appends a value.
+func (s *Series) Add(x, y float64) {
+	s.Points = append(s.Points, Point{X: x, Y: y, Low: y, High: y})
+}
 
 const (
 	curvesWidth = 25 * vg.Centimeter
@@ -52,132 +54,73 @@ const (
 // WriteCurves draws a run's curves as one PNG: a column of the panels that have points,
 // over the same steps, each with its legend beside it.
 func WriteCurves(w io.Writer, panels []Panel) error {
-	last, legendWidth := 0.0, vg.Length(0)
+	last, width := 0.0, curvesWidth
+	var plots [][]*plot.Plot
+	var legends []*Legend
 	for _, p := range panels {
 		for _, l := range p.Lines {
-			for _, s := range l.Steps {
-				last = max(last, s)
+			for _, at := range l.Points {
+				last = max(last, at.X)
 			}
-			legendWidth = max(legendWidth, TextWidth(l.Name, 9))
 		}
 	}
-	var plots [][]*plot.Plot
-	var legends []plot.Legend
 	for _, p := range panels {
-		drawn, legend, err := p.draw(last)
-		if err != nil {
-			return fmt.Errorf("curves: %s: %w", p.Title, err)
-		}
-		if drawn != nil {
+		if drawn, legend := p.draw(last); drawn != nil {
 			plots, legends = append(plots, []*plot.Plot{drawn}), append(legends, legend)
+			width = max(width, legend.Width()+12*vg.Centimeter)
 		}
 	}
 	if len(plots) == 0 {
 		return fmt.Errorf("curves: got no points")
 	}
-	legendWidth += legends[0].ThumbnailWidth + vg.Points(20)
-	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadX: vg.Centimeter / 2, PadY: vg.Centimeter / 2, PadTop: 5, PadBottom: 5, PadLeft: 5, PadRight: 10}
-	return Write(w, PNG, max(curvesWidth, legendWidth+12*vg.Centimeter), panelHeight*vg.Length(len(plots)), curvesDPI, func(c draw.Canvas) {
-		cells := plot.Align(plots, tiles, draw.Crop(c, 0, -legendWidth, 0, 0))
-		for i := range plots {
-			plots[i][0].Draw(cells[i][0])
-			beside := c
-			beside.Min.X = c.Max.X - legendWidth
-			beside.Min.Y, beside.Max.Y = cells[i][0].Min.Y, plots[i][0].DataCanvas(cells[i][0]).Max.Y
-			legends[i].Draw(beside)
-		}
-	})
+	return WriteGrid(w, PNG, width, panelHeight*vg.Length(len(plots)), curvesDPI, plots, legends...)
 }
 
-func (p *Panel) draw(last float64) (*plot.Plot, plot.Legend, error) {
-	out, legend := New(), plot.NewLegend()
-	legend.Top, legend.Left = true, true
-	StyleLegend(&legend)
+// draw is nil where no curve has points.
+func (p *Panel) draw(last float64) (*plot.Plot, *Legend) {
+	out, legend := New(), NewLegend()
 	AddGrid(out)
 	out.Title.Text, out.X.Label.Text = p.Title, "step"
-	// Faint lines below the others; the legend keeps the order.
-	order := slices.Clone(p.Lines)
-	slices.SortStableFunc(order, func(a, b Line) int { return cmp.Compare(a.level(), b.level()) })
-	named := make(map[string]*plotter.Line)
-	for _, l := range order {
-		xys := make(plotter.XYs, 0, len(l.Values))
-		for i, v := range l.Values {
-			if v-v == 0 && (!p.Log || v > 0) {
-				xys = append(xys, plotter.XY{X: l.Steps[i], Y: v})
-			}
-		}
-		if len(xys) == 0 {
+	var drawn []*Series
+	for _, l := range p.Lines {
+		s := *l
+		s.Points = slices.DeleteFunc(slices.Clone(l.Points), func(at Point) bool { return at.Y-at.Y != 0 || p.Log && at.Y <= 0 })
+		if len(s.Points) == 0 {
 			continue
 		}
-		line, dots, err := plotter.NewLinePoints(thin(xys))
-		if err != nil {
-			return nil, legend, err
+		if len(s.Points) < 50 && s.Look != Other {
+			s.Mark = draw.GlyphStyle{Color: s.Line.Color, Radius: 1.5, Shape: draw.CircleGlyph{}}
 		}
-		line.Color, line.Width = l.color(), LineWidth
-		if l.Color == Other {
-			line.Width = vg.Points(0.8)
-		}
-		dots.Color, dots.Radius = line.Color, 1.5
-		if l.Dashed {
-			line.Dashes = []vg.Length{4, 3}
-		}
-		out.Add(line)
-		if len(xys) < 50 && l.Color != Other {
-			out.Add(dots)
-		}
-		named[l.Name] = line
+		s.Points = thin(s.Points)
+		drawn = append(drawn, &s)
 	}
-	if len(named) == 0 {
-		return nil, legend, nil
+	if len(drawn) == 0 {
+		return nil, nil
 	}
-	for _, l := range p.Lines {
-		if line := named[l.Name]; l.Name != "" && line != nil {
-			legend.Add(l.Name, line)
-			delete(named, l.Name)
-		}
-	}
+	AddSeries(out, legend, drawn...)
 	out.X.Min, out.X.Max = 0, last
 	out.X.Tick.Marker = RoundTicks{Most: 10, Integer: true}
 	out.Y.Tick.Marker = RoundTicks{}
 	if p.Log {
-		lo, hi := out.Y.Min/1.1, out.Y.Max*1.1
-		out.Y.Min, out.Y.Max = lo, hi
+		out.Y.Min, out.Y.Max = out.Y.Min/1.1, out.Y.Max*1.1
 		out.Y.Scale, out.Y.Tick.Marker = plot.LogScale{}, LogTicks{}
 	}
-	return out, legend, nil
-}
-
-func (l *Line) color() color.Color {
-	switch l.Color {
-	case Reference:
-		return color.Gray{Y: 0x60}
-	case Other:
-		return Faint
-	}
-	return CurveColors[l.Color%len(CurveColors)]
-}
-
-// level is 0 for lines that are drawn below others.
-func (l *Line) level() int {
-	if l.Color == Other {
-		return 0
-	}
-	return 1
+	return out, legend
 }
 
 // maxPoints is about what a panel has pixels for.
 const maxPoints = 2000
 
 // thin replaces runs of points by their means where there are more than can be seen.
-func thin(xys plotter.XYs) plotter.XYs {
-	if len(xys) <= maxPoints {
-		return xys
+func thin(points []Point) []Point {
+	if len(points) <= maxPoints {
+		return points
 	}
-	out := make(plotter.XYs, 0, maxPoints)
+	out := make([]Point, 0, maxPoints)
 	for i := range maxPoints {
-		from, to := i*len(xys)/maxPoints, (i+1)*len(xys)/maxPoints
-		var m plotter.XY
-		for _, p := range xys[from:to] {
+		from, to := i*len(points)/maxPoints, (i+1)*len(points)/maxPoints
+		var m Point
+		for _, p := range points[from:to] {
 			m.X += p.X / float64(to-from)
 			m.Y += p.Y / float64(to-from)
 		}

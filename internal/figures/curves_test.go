@@ -8,15 +8,22 @@ import (
 )
 
 func TestWriteCurves(t *testing.T) {
-	var steps, values []float64
+	curve := func(name string, look int, dashed bool, values ...float64) *Series {
+		c := NewCurve(name, look, dashed)
+		for i, v := range values {
+			c.Add(float64(i+1), v)
+		}
+		return c
+	}
+	var values []float64
 	for i := range 5000 {
-		steps, values = append(steps, float64(i+1)), append(values, 1/float64(i+1))
+		values = append(values, 1/float64(i+1))
 	}
 	var one, two bytes.Buffer
 	panels := []Panel{
-		{Title: "loss", Log: true, Lines: []Line{{Name: "a", Steps: steps, Values: values}, {Name: "flat", Steps: []float64{1, 2}, Values: []float64{0.5, 0.5}, Color: 1}}},
-		{Title: "empty", Lines: []Line{{Name: "b", Steps: []float64{1}, Values: []float64{math.NaN()}}}},
-		{Title: "one point", Log: true, Lines: []Line{{Name: "c", Steps: []float64{1}, Values: []float64{0.1}, Dashed: true}}},
+		{Title: "loss", Log: true, Lines: []*Series{curve("a", 0, false, values...), curve("flat", 1, false, 0.5, 0.5)}},
+		{Title: "empty", Lines: []*Series{curve("b", 0, false, math.NaN())}},
+		{Title: "one point", Log: true, Lines: []*Series{curve("c", 0, true, 0.1)}},
 	}
 	if err := WriteCurves(&one, panels); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"codeberg.org/go-pdf/fpdf"
 	"golang.org/x/text/encoding/charmap"
+	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -64,6 +65,39 @@ func Write(w io.Writer, format Format, width, height vg.Length, dpi int, drawOn 
 		return fmt.Errorf("write image: %w", err)
 	}
 	return nil
+}
+
+// DPI is the resolution of pictures for people to show.
+const DPI = 200
+
+// margins leaves room at the edges.
+func margins(c draw.Canvas) draw.Canvas {
+	return draw.Crop(c, vg.Points(6), -vg.Points(4), vg.Points(6), -vg.Points(8))
+}
+
+// WriteGrid writes plots in rows and columns of equal sizes, with the legends of the rows beside them,
+// all of the widest one's width, which is part of the whole width.
+func WriteGrid(w io.Writer, format Format, width, height vg.Length, dpi int, plots [][]*plot.Plot, legends ...*Legend) error {
+	beside := vg.Length(0)
+	for _, l := range legends {
+		beside = max(beside, l.Width())
+	}
+	tiles := draw.Tiles{Rows: len(plots), Cols: len(plots[0]), PadX: vg.Points(14), PadY: vg.Points(14)}
+	return Write(w, format, width, height, dpi, func(c draw.Canvas) {
+		c = margins(c)
+		cells := plot.Align(plots, tiles, draw.Crop(c, 0, -beside, 0, 0))
+		for row := range plots {
+			for column, p := range plots[row] {
+				p.Draw(cells[row][column])
+			}
+			if row < len(legends) {
+				at := c
+				at.Min.X = c.Max.X - beside + vg.Points(14)
+				at.Max.Y = plots[row][0].DataCanvas(cells[row][0]).Max.Y
+				legends[row].Draw(at)
+			}
+		}
+	})
 }
 
 // svgFont is what an SVG asks for; svgFonts adds fonts of the same widths for readers

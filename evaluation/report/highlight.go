@@ -1,9 +1,11 @@
-package evaluation
+package report
 
 import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"glimpse/evaluation"
 )
 
 // MaxHighlighted is how many policies a chart shows in colour unless it is told which; more
@@ -12,7 +14,7 @@ const MaxHighlighted = 10
 
 // references are policies that the others are measured against: they keep or read what
 // no policy could choose.
-var references = []string{full, oracle, "exact-topk"}
+var references = []string{"full", "oracle", "exact-topk"}
 
 // IsReference tells whether a policy, as results name it, is a bound for the others rather
 // than one of them: the full cache, the oracle of eviction and that of sparse attention.
@@ -24,7 +26,7 @@ func IsReference(policy string) bool {
 // Highlighted are the labels of at most n policies that a chart of more shows in colour:
 // those with an adapter, and of the others those with the best mean over their budgets.
 // References are not among them. The order is from the best to the worst.
-func Highlighted(means []Mean, n int) []string {
+func Highlighted(means []evaluation.Mean, n int) []string {
 	type candidate struct {
 		label   string
 		learned int

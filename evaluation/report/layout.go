@@ -1,6 +1,7 @@
-package evaluation
+package report
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -11,6 +12,18 @@ import (
 
 // textWidth is what a plain-text table tries to stay within where no terminal shows it.
 const textWidth = 120
+
+// writeColumns writes a table with its title.
+func writeColumns(out *tables.Page, title string, columns []column, opts TableOptions) {
+	if opts.Markdown {
+		fmt.Fprintf(out, "**%s**\n\n", title)
+		writeMarkdown(out, columns)
+	} else {
+		out.Heading(tables.Wrap(title, opts.Columns) + "\n\n")
+		writeText(out, columns, opts.Columns)
+	}
+	out.WriteString("\n")
+}
 
 // writeText lays columns out with spaces. Task names are broken over several lines of the
 // head, between their words and no more than it takes. On a terminal of so many columns the lines

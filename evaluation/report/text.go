@@ -1,4 +1,4 @@
-package evaluation
+package report
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/internal/tables"
 )
@@ -20,9 +21,6 @@ type TableOptions struct {
 	Order    []string // policies from top to bottom, those not named below them; empty: best mean first
 	Columns  int      // of the terminal that shows plain text, which leaves columns out where they are too many; 0: none does
 }
-
-// absent stands in a table for a value that was not measured.
-const absent = "–"
 
 // WriteTable writes rows for people: one block per budget (and per prompt length,
 // where the rows compare several), in it one line per policy and one column per
@@ -37,30 +35,20 @@ const absent = "–"
 // over fewer tasks would be compared with the others. Columns of measures that no
 // row has are left out. Plain text stays within 120 columns as long as the names
 // allow it. No rows, and invalid or repeated rows, are an error.
-func WriteTable(w io.Writer, rows []Row, opts TableOptions) error {
+func WriteTable(w io.Writer, rows []evaluation.Row, opts TableOptions) error {
 	if len(rows) == 0 {
 		return errors.New("write table: no rows")
 	}
-	if err := checkRows(rows); err != nil {
+	if err := evaluation.CheckRows(rows); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
-	measures := measuresOf(rows, meanByPolicy(rows))
+	measures := measuresOf(rows, meansOf(rows))
 	out := tables.NewPage(w)
-	write := func(title string, columns []column) {
-		if opts.Markdown {
-			fmt.Fprintf(out, "**%s**\n\n", title)
-			writeMarkdown(out, columns)
-		} else {
-			out.Heading(tables.Wrap(title, opts.Columns) + "\n\n")
-			writeText(out, columns, opts.Columns)
-		}
-		out.WriteString("\n")
-	}
 	if title, columns, ok := overviewOf(rows, opts.Order); ok {
-		write(title, columns)
+		writeColumns(out, title, columns, opts)
 	}
 	for _, b := range blocksOf(rows) {
-		write(b.title, b.columns(measures, opts.Order))
+		writeColumns(out, b.title, b.columns(measures, opts.Order), opts)
 	}
 	notes := notesOf(rows, measures)
 	if !opts.Markdown {
@@ -77,23 +65,23 @@ func WriteTable(w io.Writer, rows []Row, opts TableOptions) error {
 // same tasks.
 type block struct {
 	title string
-	rows  []Row
+	rows  []evaluation.Row
 	tasks []string // in order of appearance
 }
 
-func blocksOf(rows []Row) []block {
+func blocksOf(rows []evaluation.Row) []block {
 	type key struct {
 		tokens int
 		budget eviction.Budget
 	}
 	sweep, uniform := severalLengths(rows), sameLength(rows)
-	keyOf := func(r Row) key {
+	keyOf := func(r evaluation.Row) key {
 		if sweep {
 			return key{r.Tokens, r.Budget}
 		}
 		return key{0, r.Budget}
 	}
-	byKey := make(map[key][]Row)
+	byKey := make(map[key][]evaluation.Row)
 	for _, r := range rows {
 		byKey[keyOf(r)] = append(byKey[keyOf(r)], r)
 	}
@@ -131,20 +119,28 @@ func blocksOf(rows []Row) []block {
 	return blocks
 }
 
+// field is where a row's score stands in a block, which has one length, or one length per task.
+type field struct {
+	label, task string
+	budget      eviction.Budget
+}
+
+func fieldOf(r evaluation.Row) field { return field{r.Label(), r.Task, r.Budget} }
+
 // severalLengths tells whether some cell was measured at more than one prompt length.
-func severalLengths(rows []Row) bool {
-	tokens := make(map[cell]int)
+func severalLengths(rows []evaluation.Row) bool {
+	tokens := make(map[field]int)
 	for _, r := range rows {
-		if n, ok := tokens[r.cellAnyLength()]; ok && n != r.Tokens {
+		if n, ok := tokens[fieldOf(r)]; ok && n != r.Tokens {
 			return true
 		}
-		tokens[r.cellAnyLength()] = r.Tokens
+		tokens[fieldOf(r)] = r.Tokens
 	}
 	return false
 }
 
-func sameLength(rows []Row) bool {
-	return !slices.ContainsFunc(rows, func(r Row) bool { return r.Tokens != rows[0].Tokens })
+func sameLength(rows []evaluation.Row) bool {
+	return !slices.ContainsFunc(rows, func(r evaluation.Row) bool { return r.Tokens != rows[0].Tokens })
 }
 
 // The order in which columns of measures and tasks are left out, the last ones first.
@@ -161,13 +157,13 @@ const (
 type measure struct {
 	head   string // lines of the column's head in plain text
 	note   string
-	drop   int               // see column.optional
-	format func(Mean) string // absent if the mean lacks it
+	drop   int                          // see column.optional
+	format func(evaluation.Mean) string // absent if the mean lacks it
 }
 
-func measuresOf(rows []Row, means []Mean) []measure {
-	optional := func(get func(Mean) *float64, format func(float64) string) func(Mean) string {
-		return func(m Mean) string {
+func measuresOf(rows []evaluation.Row, means []evaluation.Mean) []measure {
+	optional := func(get func(evaluation.Mean) *float64, format func(float64) string) func(evaluation.Mean) string {
+		return func(m evaluation.Mean) string {
 			if v := get(m); v != nil {
 				return format(*v)
 			}
@@ -175,41 +171,41 @@ func measuresOf(rows []Row, means []Mean) []measure {
 		}
 	}
 	all := []measure{
-		{"agree\n%" + measuredOf(rows, Agreement), "agree: token F1 of the answer against the full cache's", dropAnswer,
-			optional(func(m Mean) *float64 { return m.Agreement }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
-		{"NLL\nnats" + measuredOf(rows, MeasureNLL), "NLL: of the full cache's answer under eviction, mean per token", dropAnswer,
-			optional(func(m Mean) *float64 { return m.NLL }, func(v float64) string { return fmt.Sprintf("%.3g", v) })},
+		{"agree\n%" + measuredOf(rows, evaluation.Agreement), "agree: token F1 of the answer against the full cache's", dropAnswer,
+			optional(func(m evaluation.Mean) *float64 { return m.Agreement }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
+		{"NLL\nnats" + measuredOf(rows, evaluation.MeasureNLL), "NLL: of the full cache's answer under eviction, mean per token", dropAnswer,
+			optional(func(m evaluation.Mean) *float64 { return m.NLL }, func(v float64) string { return fmt.Sprintf("%.3g", v) })},
 		{"hit\n%", "hit: critical-KV hit rate against the true response", dropScores,
-			optional(func(m Mean) *float64 { return m.HitRate }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
+			optional(func(m evaluation.Mean) *float64 { return m.HitRate }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
 		{"ans\n%", "ans: of the prompt's tokens that the answer is read from, those that the best KV head for it keeps", dropAnswer,
-			optional(func(m Mean) *float64 { return m.AnswerRecall }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
+			optional(func(m evaluation.Mean) *float64 { return m.AnswerRecall }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
 		{"rec\n%", "rec: recall at the budget of the scores against the oracle's, and τ their rank correlation", dropScores,
-			optional(func(m Mean) *float64 { return m.Recall }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
+			optional(func(m evaluation.Mean) *float64 { return m.Recall }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
 		{"τ", "", dropScores,
-			optional(func(m Mean) *float64 { return m.KendallTau }, func(v float64) string { return fmt.Sprintf("%.2f", v) })},
+			optional(func(m evaluation.Mean) *float64 { return m.KendallTau }, func(v float64) string { return fmt.Sprintf("%.2f", v) })},
 		{"kept\nKiB", "kept: bytes held after eviction, and their share of the full cache", dropBytes,
-			func(m Mean) string {
+			func(m evaluation.Mean) string {
 				if m.KeptBytes == 0 { // nothing was kept of anything
 					return absent
 				}
 				return formatKiB(m.KeptBytes)
 			}},
 		{"kept\n%", "", dropShare,
-			func(m Mean) string {
+			func(m evaluation.Mean) string {
 				if m.FullBytes == 0 {
 					return absent
 				}
 				return formatPercent(m.KeptBytes / m.FullBytes)
 			}},
 		{"read\nKiB", "read: by the attention of a decoding step, with what chooses the entries", dropBytes,
-			optional(func(m Mean) *float64 { return m.TrafficBytes }, formatKiB)},
+			optional(func(m evaluation.Mean) *float64 { return m.TrafficBytes }, formatKiB)},
 		{"TTFT\n+%", "TTFT: time added to a plain prefill before the first token", dropTime,
-			optional(func(m Mean) *float64 { return m.TTFTOverhead }, formatOverhead)},
+			optional(func(m evaluation.Mean) *float64 { return m.TTFTOverhead }, formatOverhead)},
 		{"decode\ntok/s", "decode: tokens per second after the first", dropTime,
-			optional(func(m Mean) *float64 { return m.DecodeTokensPerSecond }, formatRate)},
+			optional(func(m evaluation.Mean) *float64 { return m.DecodeTokensPerSecond }, formatRate)},
 	}
 	return slices.DeleteFunc(all, func(c measure) bool {
-		return !slices.ContainsFunc(means, func(m Mean) bool { return c.format(m) != absent })
+		return !slices.ContainsFunc(means, func(m evaluation.Mean) bool { return c.format(m) != absent })
 	})
 }
 
@@ -252,16 +248,16 @@ type column struct {
 }
 
 func (b block) columns(measures []measure, order []string) []column {
-	accuracy := make(map[cell]string) // a block has one length, or one length per task
+	accuracy := make(map[field]string)
 	for _, r := range b.rows {
-		accuracy[r.cellAnyLength()] = r.brief()
+		accuracy[fieldOf(r)] = brief(r)
 	}
-	lines := meanByPolicy(b.rows)
+	lines := meansOf(b.rows)
 	b.sort(lines, order)
 
 	columns := []column{{head: "policy"}}
 	for _, task := range b.tasks {
-		columns = append(columns, column{head: strings.TrimSpace(task + "\n" + ScoredOf(b.rows, task)), task: true, optional: dropTask})
+		columns = append(columns, column{head: strings.TrimSpace(task + "\n" + scoredOf(b.rows, task)), task: true, optional: dropTask})
 	}
 	columns = append(columns, column{head: "mean ±se"})
 	for _, m := range measures {
@@ -270,8 +266,7 @@ func (b block) columns(measures []measure, order []string) []column {
 	for _, m := range lines {
 		cells := []string{m.Label()}
 		for _, task := range b.tasks {
-			at := cell{model: b.rows[0].Model, policy: m.Policy, adapter: m.Adapter, budget: m.Budget, task: task}
-			cells = append(cells, cmp.Or(accuracy[at], absent))
+			cells = append(cells, cmp.Or(accuracy[field{m.Label(), task, m.Budget}], absent))
 		}
 		if m.Cells < len(b.tasks) {
 			cells = append(cells, absent)
@@ -288,9 +283,9 @@ func (b block) columns(measures []measure, order []string) []column {
 	return columns
 }
 
-// brief is the score without its error: whole percent, or the perplexity.
-func (r Row) brief() string {
-	switch u := unitOf(r.Metric); {
+// brief is a row's score without its error: whole percent, or the perplexity.
+func brief(r evaluation.Row) string {
+	switch u := r.Mean().Unit; {
 	case r.Score == nil:
 		return absent
 	case u.Perplexity:
@@ -299,19 +294,19 @@ func (r Row) brief() string {
 	return fmt.Sprintf("%.0f", 100**r.Score)
 }
 
-// ScoredOf tells in the head of a task's column of how many samples its scores are, "n=3", where
+// scoredOf tells in the head of a task's column of how many samples its scores are, "n=3", where
 // the rows of a table differ in that or not all samples have a score; otherwise it is "".
-func ScoredOf(rows []Row, task string) string {
-	low, high := ScoredRange(rows)
-	own := slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Task != task })
-	if len(own) == 0 || low == high && !slices.ContainsFunc(rows, func(r Row) bool { return r.Unscored > 0 }) {
+func scoredOf(rows []evaluation.Row, task string) string {
+	low, high := scoredRange(rows)
+	own := slices.DeleteFunc(slices.Clone(rows), func(r evaluation.Row) bool { return r.Task != task })
+	if len(own) == 0 || low == high && !slices.ContainsFunc(rows, func(r evaluation.Row) bool { return r.Unscored > 0 }) {
 		return ""
 	}
-	return "n=" + Span(ScoredRange(own))
+	return "n=" + span(scoredRange(own))
 }
 
-// ScoredRange is the least and the most samples that scores are of.
-func ScoredRange(rows []Row) (low, high int) {
+// scoredRange is the least and the most samples that scores are of.
+func scoredRange(rows []evaluation.Row) (low, high int) {
 	low, high = rows[0].Scored(), rows[0].Scored()
 	for _, r := range rows {
 		low, high = min(low, r.Scored()), max(high, r.Scored())
@@ -319,28 +314,28 @@ func ScoredRange(rows []Row) (low, high int) {
 	return low, high
 }
 
-// SamplesOf tells of how many samples rows are, each being what is of one of them: "8 samples each",
+// samplesIn tells of how many samples rows are, each being what is of one of them: "8 samples each",
 // "3–8 samples, 2–4 scored".
-func SamplesOf(rows []Row, each string) string {
+func samplesIn(rows []evaluation.Row, each string) string {
 	low, high := rows[0].Samples, rows[0].Samples
 	for _, r := range rows {
 		low, high = min(low, r.Samples), max(high, r.Samples)
 	}
-	text := Span(low, high) + " samples" + each
+	text := span(low, high) + " samples" + each
 	if high == 1 {
 		text = "1 sample" + each
 	}
-	if slices.ContainsFunc(rows, func(r Row) bool { return r.Unscored > 0 }) {
-		text += fmt.Sprintf(", %s scored", Span(ScoredRange(rows)))
+	if slices.ContainsFunc(rows, func(r evaluation.Row) bool { return r.Unscored > 0 }) {
+		text += fmt.Sprintf(", %s scored", span(scoredRange(rows)))
 	}
-	if worst := slices.MaxFunc(rows, func(a, b Row) int { return cmp.Compare(a.Failed, b.Failed) }); worst.Failed > 0 {
+	if worst := slices.MaxFunc(rows, func(a, b evaluation.Row) int { return cmp.Compare(a.Failed, b.Failed) }); worst.Failed > 0 {
 		text += fmt.Sprintf(", up to %d of %d failed and count nowhere", worst.Failed, worst.Failed+worst.Samples)
 	}
 	return text
 }
 
-// Span is a range of whole numbers: "3–8", or "8".
-func Span(low, high int) string {
+// span is a range of whole numbers: "3–8", or "8".
+func span(low, high int) string {
 	if low == high {
 		return fmt.Sprint(low)
 	}
@@ -349,8 +344,8 @@ func Span(low, high int) string {
 
 // sort puts the full cache first, incomplete policies last, and the others in the
 // given order or by falling mean.
-func (b block) sort(lines []Mean, order []string) {
-	position := func(m Mean) int {
+func (b block) sort(lines []evaluation.Mean, order []string) {
+	position := func(m evaluation.Mean) int {
 		if i := slices.Index(order, m.Policy); i >= 0 {
 			return i
 		}
@@ -362,7 +357,7 @@ func (b block) sort(lines []Mean, order []string) {
 		}
 		return 0
 	}
-	slices.SortStableFunc(lines, func(a, c Mean) int {
+	slices.SortStableFunc(lines, func(a, c evaluation.Mean) int {
 		return cmp.Or(
 			cmp.Compare(number(!a.Budget.IsZero()), number(!c.Budget.IsZero())),
 			cmp.Compare(number(a.Cells < len(b.tasks)), number(c.Cells < len(b.tasks))),
@@ -373,7 +368,7 @@ func (b block) sort(lines []Mean, order []string) {
 }
 
 // metricOf names what the rows are scored with.
-func metricOf(rows []Row) string {
+func metricOf(rows []evaluation.Row) string {
 	name := rows[0].Metric
 	for _, r := range rows {
 		if r.Metric != name {
@@ -381,29 +376,46 @@ func metricOf(rows []Row) string {
 		}
 	}
 	switch name {
-	case "", MetricExactAnswer:
+	case "", evaluation.MetricExactAnswer:
 		return "exact answers"
-	case Agreement:
+	case evaluation.Agreement:
 		return "token F1 against the full cache's answer"
-	case MetricInversePerplexity:
+	case evaluation.MetricInversePerplexity:
 		return "perplexity"
 	}
 	return name // as --metric takes it
 }
 
-// upper begins a text with a capital letter, unless that is the name of a metric as --metric takes it.
-func upper(text string) string {
-	if first, _, _ := strings.Cut(text, " "); strings.Contains(first, "_") {
-		return text
+// scoreTitle names the scores of rows with their unit: "exact answers in %".
+func scoreTitle(rows []evaluation.Row) string {
+	switch u, ok := evaluation.UnitOf(rows); {
+	case ok && !u.Perplexity:
+		return metricOf(rows) + " in %"
+	case ok:
+		return metricOf(rows) + ", lower is better"
 	}
-	return strings.ToUpper(text[:1]) + text[1:]
+	return metricOf(rows) + " in %, of perplexity the value"
+}
+
+// scoreAxis names the axis of rows' scores.
+func scoreAxis(rows []evaluation.Row) string {
+	if u, _ := evaluation.UnitOf(rows); u.Perplexity {
+		return scoreTitle(rows)
+	}
+	return metricOf(rows) + " (%)"
+}
+
+// meansOf are the means of rows that were checked.
+func meansOf(rows []evaluation.Row) []evaluation.Mean {
+	means, _ := evaluation.MeanByPolicy(rows)
+	return means
 }
 
 // notesOf explains the columns.
-func notesOf(rows []Row, measures []measure) string {
+func notesOf(rows []evaluation.Row, measures []measure) string {
 	notes := []string{
 		"Budget: KV entries kept per KV head and layer",
-		fmt.Sprintf("tasks: %s (%s)", scoreTitle(rows), SamplesOf(rows, " each")),
+		fmt.Sprintf("tasks: %s (%s)", scoreTitle(rows), samplesIn(rows, " each")),
 		"mean: over tasks, with its standard error",
 	}
 	for _, m := range measures {

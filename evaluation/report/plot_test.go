@@ -1,4 +1,4 @@
-package evaluation
+package report
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"glimpse/checkpoints"
+	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/figures"
@@ -71,7 +72,7 @@ func TestPlotAccuracy(t *testing.T) {
 	}
 	cases := []struct {
 		name          string
-		rows          []Row
+		rows          []evaluation.Row
 		width, height int
 		lines         int
 	}{
@@ -82,7 +83,7 @@ func TestPlotAccuracy(t *testing.T) {
 		{"of many policies ten are in colour", sampleRows(nineTasks[:1], []int{64, 128}, many), 1400, 840, 10},
 		{"long legends get more height", sampleRows(nineTasks[:1], []int{64, 128}, append(slices.Clone(many), bounds...)), 1400, 939, 10},
 		{"neighbouring budgets", sampleRows(nineTasks[:1], []int{64, 65, 66, 4096}, sixPolicies[:2]), 1400, 840, 2},
-		{"several lengths", func() []Row {
+		{"several lengths", func() []evaluation.Row {
 			rows := sampleRows(nineTasks[:2], []int{64, 128}, sixPolicies[:2])
 			for _, r := range slices.Clone(rows) {
 				r.Tokens = 1024
@@ -151,13 +152,13 @@ func TestPlotAccuracyRefuses(t *testing.T) {
 	full := sampleRows(nineTasks, nil, nil)
 	incomplete := sampleRows(nineTasks, []int{16, 32}, sixPolicies)
 	incomplete = slices.Delete(incomplete, 30, 31)
-	var tooMany []Row
+	var tooMany []evaluation.Row
 	for i := range maxPanels + 1 {
-		tooMany = append(tooMany, Row{Policy: fmt.Sprint("p", i), Budget: eviction.Pairs(8), Task: "a", Samples: 1, Score: new(0.5)})
+		tooMany = append(tooMany, evaluation.Row{Policy: fmt.Sprint("p", i), Budget: eviction.Pairs(8), Task: "a", Samples: 1, Score: new(0.5)})
 	}
 	cases := []struct {
 		name string
-		rows []Row
+		rows []evaluation.Row
 		want string
 	}{
 		{"nothing", nil, "no rows with a budget"},
@@ -240,7 +241,7 @@ func TestPlotNeedle(t *testing.T) {
 			img := decode(t, path, c.width, c.height)
 			// The edges of letters have a few pixels of that grey, the smallest cell of
 			// all but the finest grid has 900.
-			if n := inked(img, notMeasured)[0]; n > 400 {
+			if n := inked(img, figures.NotMeasured)[0]; n > 400 {
 				t.Errorf("%d grey pixels, though every cell was measured", n)
 			}
 		})
@@ -259,12 +260,8 @@ func TestPlotNeedlePutsCellsInTheirPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	img := decode(t, path, 690, 500)
-	colors, err := AccuracyColors()
-	if err != nil {
-		t.Fatal(err)
-	}
 	shade := func(accuracy float64) color.Color {
-		c, err := colors.At(accuracy)
+		c, err := figures.Shades.At(accuracy)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +276,7 @@ func TestPlotNeedlePutsCellsInTheirPlaces(t *testing.T) {
 		{"512 tokens, depth 0", left, above, shade(1)},
 		{"1024 tokens, depth 0", right, above, shade(0)},
 		{"512 tokens, depth 1", left, below, shade(0.5)},
-		{"not measured", right, below, notMeasured},
+		{"not measured", right, below, figures.NotMeasured},
 	} {
 		r, g, b, _ := img.At(c.x, c.y).RGBA()
 		wr, wg, wb, _ := c.want.RGBA()
@@ -336,9 +333,11 @@ func TestPlotNeedleRefuses(t *testing.T) {
 
 // TestNeedleCells: rows by length and depth are cells, with what tells them apart.
 func TestNeedleCells(t *testing.T) {
-	at := func(length, depth string) []Group { return []Group{{"length", length}, {"depth", depth}} }
-	row := func(policy, budget, task string, groups []Group) Row {
-		r := Row{Policy: policy, Task: task, Groups: groups, Metric: "contains", Score: new(0.5), Samples: 2, Model: "m"}
+	at := func(length, depth string) []evaluation.Group {
+		return []evaluation.Group{{Key: "length", Value: length}, {Key: "depth", Value: depth}}
+	}
+	row := func(policy, budget, task string, groups []evaluation.Group) evaluation.Row {
+		r := evaluation.Row{Policy: policy, Task: task, Groups: groups, Metric: "contains", Score: new(0.5), Samples: 2, Model: "m"}
 		if budget != "" {
 			var err error
 			if r.Budget, err = eviction.ParseBudget(budget); err != nil {
@@ -351,15 +350,15 @@ func TestNeedleCells(t *testing.T) {
 		return NeedleCell{Policy: policy, Budget: budget, Tokens: tokens, Depth: depth, Accuracy: 0.5, Samples: 2, Metric: "contains"}
 	}
 	for name, c := range map[string]struct {
-		rows []Row
+		rows []evaluation.Row
 		want []NeedleCell
 	}{
-		"one budget": {[]Row{row("full", "", "niah", nil), row("full", "", "niah", at("512", "0.25")), row("snapkv", "64", "niah", at("512", "1")), row("snapkv", "64", "niah", at("512", "1")[:1])},
+		"one budget": {[]evaluation.Row{row("full", "", "niah", nil), row("full", "", "niah", at("512", "0.25")), row("snapkv", "64", "niah", at("512", "1")), row("snapkv", "64", "niah", at("512", "1")[:1])},
 			[]NeedleCell{cell("full", "", 512, 0.25), cell("snapkv", "", 512, 1)}},
-		"two budgets": {[]Row{row("full", "", "niah", at("512", "0")), row("snapkv", "64", "niah", at("512", "0")), row("snapkv", "10%", "niah", at("512", "0"))},
+		"two budgets": {[]evaluation.Row{row("full", "", "niah", at("512", "0")), row("snapkv", "64", "niah", at("512", "0")), row("snapkv", "10%", "niah", at("512", "0"))},
 			[]NeedleCell{cell("full", "", 512, 0), cell("snapkv", "64", 512, 0), cell("snapkv", "10%", 512, 0)}},
-		"two tasks":    {[]Row{row("snapkv", "64", "niah", at("512", "0")), row("snapkv", "64", "single", at("512", "0"))}, []NeedleCell{cell("snapkv (niah)", "", 512, 0), cell("snapkv (single)", "", 512, 0)}},
-		"other groups": {[]Row{row("snapkv", "64", "niah", []Group{{"length", "easy"}, {"depth", "1"}}), row("snapkv", "64", "niah", []Group{{"kind", "1"}, {"depth", "1"}})}, nil},
+		"two tasks":    {[]evaluation.Row{row("snapkv", "64", "niah", at("512", "0")), row("snapkv", "64", "single", at("512", "0"))}, []NeedleCell{cell("snapkv (niah)", "", 512, 0), cell("snapkv (single)", "", 512, 0)}},
+		"other groups": {[]evaluation.Row{row("snapkv", "64", "niah", []evaluation.Group{{Key: "length", Value: "easy"}, {Key: "depth", Value: "1"}}), row("snapkv", "64", "niah", []evaluation.Group{{Key: "kind", Value: "1"}, {Key: "depth", Value: "1"}})}, nil},
 	} {
 		if got := NeedleCells(NeedleMaps(c.rows)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
@@ -388,13 +387,13 @@ func TestPlotNeedleExplainsGrey(t *testing.T) {
 // TestPlotSweepHighlights: of many lines ten are named, the others share a grey and a name.
 func TestPlotSweepHighlights(t *testing.T) {
 	for _, rates := range []int{10, 13} {
-		var rows []Row
+		var rows []evaluation.Row
 		var points []checkpoints.SweepPoint
 		for i := range rates {
 			for _, n := range []int{8, 32} {
 				name := fmt.Sprintf("a%d-%d", i, n)
 				points = append(points, checkpoints.SweepPoint{Name: name, Rows: n, Modules: "all", LearningRate: float64(i+1) / 1000})
-				rows = append(rows, Row{Model: "m", Policy: "lookaheadkv", Adapter: name, Task: "copy", Tokens: 512, Budget: eviction.Pairs(64), Samples: 4, Metric: MetricExactAnswer, Score: new(float64(i) / 20)})
+				rows = append(rows, evaluation.Row{Model: "m", Policy: "lookaheadkv", Adapter: name, Task: "copy", Tokens: 512, Budget: eviction.Pairs(64), Samples: 4, Metric: evaluation.MetricExactAnswer, Score: new(float64(i) / 20)})
 			}
 		}
 		var page bytes.Buffer

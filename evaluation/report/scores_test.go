@@ -1,4 +1,4 @@
-package evaluation
+package report
 
 import (
 	"bytes"
@@ -6,43 +6,45 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"glimpse/evaluation"
 )
 
 // scored are predictions of a task with these scores; NaN is a sample without one.
-func scored(policy, budget, task, metric string, scores ...float64) (out []*Prediction) {
+func scored(policy, budget, task, metric string, scores ...float64) (out []*evaluation.Prediction) {
 	for i, s := range scores {
-		p := &Prediction{Task: task, Index: i, Sample: fmt.Sprint(i), Model: "m", Policy: policy, Budget: budget, Metric: metric, PromptTokens: 8, Cells: 1,
-			Measures: Measures{MeasureKept: 64, MeasureFull: 128}}
+		p := &evaluation.Prediction{Task: task, Index: i, Sample: fmt.Sprint(i), Model: "m", Policy: policy, Budget: budget, Metric: metric, PromptTokens: 8, Cells: 1,
+			Measures: evaluation.Measures{evaluation.MeasureKept: 64, evaluation.MeasureFull: 128}}
 		if s == s {
 			p.Measures[metric] = s
 		} else {
-			p.Groups = []Group{{"kind", "open"}}
+			p.Groups = []evaluation.Group{{Key: "kind", Value: "open"}}
 		}
 		out = append(out, p)
 	}
 	return out
 }
 
-func rowsOf(t *testing.T, predictions ...[]*Prediction) []Row {
+func rowsOf(t *testing.T, predictions ...[]*evaluation.Prediction) []evaluation.Row {
 	t.Helper()
-	var all []*Prediction
+	var all []*evaluation.Prediction
 	for _, p := range predictions {
 		all = append(all, p...)
 	}
-	rows, err := RowsOf(all, nil)
+	rows, err := evaluation.RowsOf(all, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return rows
 }
 
-func asJSON(t *testing.T, rows []Row) string {
+func asJSON(t *testing.T, rows []evaluation.Row) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := WriteJSON(&out, rows); err != nil {
+	if err := evaluation.WriteJSON(&out, rows); err != nil {
 		t.Fatal(err)
 	}
-	again, err := ReadJSON(bytes.NewReader(out.Bytes()))
+	again, err := evaluation.ReadJSON(bytes.NewReader(out.Bytes()))
 	if err != nil || len(again) != len(rows) {
 		t.Fatalf("read back: %d rows, %v", len(again), err)
 	}
@@ -61,14 +63,14 @@ func TestErrorOfOneSample(t *testing.T) {
 		"right":                    {"em", []float64{1}, false},
 		"wrong":                    {"em", []float64{0}, false},
 		"graded":                   {"f1", []float64{0.4}, false},
-		"of a text":                {MetricInversePerplexity, []float64{0.05}, false},
+		"of a text":                {evaluation.MetricInversePerplexity, []float64{0.05}, false},
 		"one of three":             {"f1", []float64{nan, 0.4, nan}, false},
 		"two":                      {"f1", []float64{0.4, 0.6}, true},
 		"two right":                {"em", []float64{1, 1}, true},
-		"two texts":                {MetricInversePerplexity, []float64{0.05, 0.04}, true},
+		"two texts":                {evaluation.MetricInversePerplexity, []float64{0.05, 0.04}, true},
 		"two scored among several": {"em", []float64{1, nan, 0}, true},
 	} {
-		rows := Overall(rowsOf(t, scored("tova", "16", "a", c.metric, c.scores...)))
+		rows := evaluation.Overall(rowsOf(t, scored("tova", "16", "a", c.metric, c.scores...)))
 		if text := asJSON(t, rows); strings.Contains(text, `"stderr":null`) == c.known {
 			t.Errorf("%s: %s", name, text)
 		}
@@ -76,7 +78,7 @@ func TestErrorOfOneSample(t *testing.T) {
 		if strings.Contains(out, "±–") == c.known || strings.Contains(out, "NaN") {
 			t.Errorf("%s:\n%s", name, out)
 		}
-		m := meanByPolicy(rows)[0]
+		m := meansOf(rows)[0]
 		if low, high := m.Spread(); (low < m.Shown() || high > m.Shown()) != c.known {
 			t.Errorf("%s: from %v to %v around %v", name, low, high, m.Shown())
 		}
@@ -110,10 +112,10 @@ func TestUnscored(t *testing.T) {
 	if text := asJSON(t, rows); !strings.Contains(text, `"samples":8,"unscored":5`) || !strings.Contains(text, `"samples":5,"unscored":5,"metric":"f1","score":null,"stderr":null`) {
 		t.Errorf("JSON:\n%s", text)
 	}
-	if out := table(t, Overall(rows), TableOptions{}); !strings.Contains(out, "n=3 n=2") {
+	if out := table(t, evaluation.Overall(rows), TableOptions{}); !strings.Contains(out, "n=3 n=2") {
 		t.Errorf("no line of n in the heads:\n%s", out)
 	}
-	out := table(t, Overall(rows), TableOptions{Markdown: true})
+	out := table(t, evaluation.Overall(rows), TableOptions{Markdown: true})
 	for _, want := range []string{"| policy | a n=3 | b n=2 |", "(2–8 samples each, 2–3 scored)", "| snapkv | 70 | 70 |"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -121,7 +123,7 @@ func TestUnscored(t *testing.T) {
 	}
 	// A task without any score is no part of a mean.
 	none := rowsOf(t, scored("tova", "16", "a", "f1", nan, nan), scored("tova", "16", "b", "f1", 0.5, 0.7))
-	out = table(t, Overall(none), TableOptions{Markdown: true})
+	out = table(t, evaluation.Overall(none), TableOptions{Markdown: true})
 	if !strings.Contains(out, "| tova | – | 60 | – |") {
 		t.Errorf("a task without a score:\n%s", out)
 	}
@@ -132,7 +134,7 @@ func TestMeasuredOfFew(t *testing.T) {
 	all := scored("tova", "16", "a", "f1", 0.5, 0.7, 0.6, 0.5)
 	for i, p := range all {
 		if p.Measures["own"] = 1; i > 0 {
-			p.Measures["f2"], p.Measures[MeasureNLL], p.Measures[Agreement] = 0.5, 1.5, 0.25
+			p.Measures["f2"], p.Measures[evaluation.MeasureNLL], p.Measures[evaluation.Agreement] = 0.5, 1.5, 0.25
 		}
 	}
 	rows := rowsOf(t, all)
@@ -157,8 +159,8 @@ func TestPerplexityIsShown(t *testing.T) {
 		}
 		return out
 	}
-	texts := func(policy, budget string, p ...float64) []*Prediction {
-		return scored(policy, budget, "perplexity", MetricInversePerplexity, one(p...)...)
+	texts := func(policy, budget string, p ...float64) []*evaluation.Prediction {
+		return scored(policy, budget, "perplexity", evaluation.MetricInversePerplexity, one(p...)...)
 	}
 	rows := rowsOf(t, texts("full", "", 16, 25), texts("worse", "16", 40, 90), texts("better", "16", 20, 45), texts("worse", "32", 27, 27), texts("better", "32", 18, 32))
 	// √(20·45) = 30, and of two values s/√2 is half of their distance: ln(45/20)/2·30 = 12.16.
@@ -172,10 +174,10 @@ func TestPerplexityIsShown(t *testing.T) {
 	if strings.Contains(out, "in %") || strings.Index(out, "| better | 30") > strings.Index(out, "| worse | 60") {
 		t.Errorf("in %%, or the worse one first:\n%s", out)
 	}
-	if v := rows[0].Measures[MeasurePerplexity]; math.Abs(v-20) > 1e-9 {
+	if v := rows[0].Measures[evaluation.MeasurePerplexity]; math.Abs(v-20) > 1e-9 {
 		t.Errorf("measure perplexity %v, want 20", v)
 	}
-	if got := meanByPolicy(rowsOf(t, texts("tova", "16", 100, 225)))[0].Text(); got != "150.0 ±60.8" { // ln(2.25)/2·150
+	if got := meansOf(rowsOf(t, texts("tova", "16", 100, 225)))[0].Text(); got != "150.0 ±60.8" { // ln(2.25)/2·150
 		t.Errorf("a large one: %q", got)
 	}
 	mixed := rowsOf(t, texts("tova", "16", 20, 45), scored("tova", "16", "a", "f1", 0.5, 0.7))

@@ -1,9 +1,10 @@
-package evaluation
+package report
 
 import (
 	"fmt"
 	"slices"
 
+	"glimpse/evaluation"
 	"glimpse/eviction"
 )
 
@@ -11,13 +12,13 @@ import (
 // policy, one column per budget, mean accuracies with their standard errors. The
 // full cache, which has no budget, is the same in every column. There is none for
 // one budget, several prompt lengths, or policies measured on different tasks.
-func overviewOf(rows []Row, order []string) (title string, columns []column, ok bool) {
+func overviewOf(rows []evaluation.Row, order []string) (title string, columns []column, ok bool) {
 	if severalLengths(rows) {
 		return "", nil, false
 	}
-	means := meanByPolicy(rows)
+	means := meansOf(rows)
 	var budgets []eviction.Budget
-	byLabel := make(map[string]map[eviction.Budget]Mean)
+	byLabel := make(map[string]map[eviction.Budget]evaluation.Mean)
 	for _, m := range means {
 		if m.Cells != means[0].Cells {
 			return "", nil, false
@@ -26,7 +27,7 @@ func overviewOf(rows []Row, order []string) (title string, columns []column, ok 
 			budgets = append(budgets, m.Budget)
 		}
 		if byLabel[m.Label()] == nil {
-			byLabel[m.Label()] = make(map[eviction.Budget]Mean)
+			byLabel[m.Label()] = make(map[eviction.Budget]evaluation.Mean)
 		}
 		byLabel[m.Label()][m.Budget] = m
 	}
@@ -35,7 +36,7 @@ func overviewOf(rows []Row, order []string) (title string, columns []column, ok 
 	}
 	slices.SortFunc(budgets, eviction.Budget.Compare)
 	last := budgets[len(budgets)-1]
-	at := func(label string, budget eviction.Budget) (Mean, bool) {
+	at := func(label string, budget eviction.Budget) (evaluation.Mean, bool) {
 		if m, ok := byLabel[label][eviction.Budget{}]; ok {
 			return m, true
 		}
@@ -44,8 +45,8 @@ func overviewOf(rows []Row, order []string) (title string, columns []column, ok 
 	}
 
 	// The block of the largest budget decides the order of the lines.
-	largest := block{rows: slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !r.Budget.IsZero() && r.Budget != last })}
-	lines := meanByPolicy(largest.rows)
+	largest := block{rows: slices.DeleteFunc(slices.Clone(rows), func(r evaluation.Row) bool { return !r.Budget.IsZero() && r.Budget != last })}
+	lines := meansOf(largest.rows)
 	largest.sort(lines, order)
 
 	columns = []column{{head: "policy"}}

@@ -1,4 +1,4 @@
-package evaluation
+package report
 
 import (
 	"bytes"
@@ -8,10 +8,11 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"glimpse/evaluation"
 	"glimpse/eviction"
 )
 
-func table(t *testing.T, rows []Row, opts TableOptions) string {
+func table(t *testing.T, rows []evaluation.Row, opts TableOptions) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := WriteTable(&out, rows, opts); err != nil {
@@ -101,7 +102,7 @@ func TestTableOrder(t *testing.T) {
 
 func TestPolicyWithoutATaskHasNoMeanAndStandsLast(t *testing.T) {
 	rows := sampleRows([]string{"a", "b"}, []int{64}, []string{"best", "worst"})
-	rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Policy == "best" && r.Task == "b" })
+	rows = slices.DeleteFunc(rows, func(r evaluation.Row) bool { return r.Policy == "best" && r.Task == "b" })
 	out := table(t, rows, TableOptions{Markdown: true})
 	if i, j := strings.Index(out, "| best "), strings.Index(out, "| worst "); i < j {
 		t.Errorf("the incomplete policy does not stand last:\n%s", out)
@@ -113,10 +114,10 @@ func TestPolicyWithoutATaskHasNoMeanAndStandsLast(t *testing.T) {
 
 // The full cache is averaged over the tasks of each block, not over all it has.
 func TestReferenceIsAveragedOverTheBlocksTasks(t *testing.T) {
-	row := func(policy string, budget int, task string, accuracy float64) Row {
-		return Row{Policy: policy, Budget: eviction.Pairs(budget), Task: task, Tokens: 8, Samples: 4, Score: &accuracy, StdErr: new(0.0)}
+	row := func(policy string, budget int, task string, accuracy float64) evaluation.Row {
+		return evaluation.Row{Policy: policy, Budget: eviction.Pairs(budget), Task: task, Tokens: 8, Samples: 4, Score: &accuracy, StdErr: new(0.0)}
 	}
-	out := table(t, []Row{row("full", 0, "a", 1), row("full", 0, "b", 0.5), row("tova", 64, "a", 0.25), row("tova", 32, "b", 0.75)},
+	out := table(t, []evaluation.Row{row("full", 0, "a", 1), row("full", 0, "b", 0.5), row("tova", 64, "a", 0.25), row("tova", 32, "b", 0.75)},
 		TableOptions{Markdown: true})
 	for _, want := range []string{"| full | 100 | 100.0 ±0.0 |", "| full | 50 | 50.0 ±0.0 |"} {
 		if !strings.Contains(out, want) {
@@ -129,21 +130,21 @@ func TestReferenceIsAveragedOverTheBlocksTasks(t *testing.T) {
 }
 
 func TestTableTitles(t *testing.T) {
-	row := func(policy string, budget int, task string, tokens int) Row {
-		return Row{Policy: policy, Budget: eviction.Pairs(budget), Task: task, Tokens: tokens, Samples: 4, Score: new(0.5)}
+	row := func(policy string, budget int, task string, tokens int) evaluation.Row {
+		return evaluation.Row{Policy: policy, Budget: eviction.Pairs(budget), Task: task, Tokens: tokens, Samples: 4, Score: new(0.5)}
 	}
 	cases := []struct {
 		name string
-		rows []Row
+		rows []evaluation.Row
 		want []string
 	}{
-		{"one length", []Row{row("full", 0, "a", 512), row("tova", 64, "a", 512), row("tova", 32, "a", 512)},
+		{"one length", []evaluation.Row{row("full", 0, "a", 512), row("tova", 64, "a", 512), row("tova", 32, "a", 512)},
 			[]string{"Budget 32, prompts of 512 tokens", "Budget 64, prompts of 512 tokens"}},
-		{"length unknown", []Row{row("tova", 64, "a", 0)}, []string{"Budget 64"}},
-		{"a length for every task", []Row{row("tova", 64, "a", 100), row("tova", 64, "b", 200)}, []string{"Budget 64"}},
-		{"several lengths", []Row{row("tova", 64, "a", 1024), row("full", 0, "a", 512), row("tova", 64, "a", 512)},
+		{"length unknown", []evaluation.Row{row("tova", 64, "a", 0)}, []string{"Budget 64"}},
+		{"a length for every task", []evaluation.Row{row("tova", 64, "a", 100), row("tova", 64, "b", 200)}, []string{"Budget 64"}},
+		{"several lengths", []evaluation.Row{row("tova", 64, "a", 1024), row("full", 0, "a", 512), row("tova", 64, "a", 512)},
 			[]string{"Budget 64, prompts of 512 tokens", "Budget 64, prompts of 1024 tokens"}},
-		{"full cache only", []Row{row("full", 0, "a", 512)}, []string{"Full cache, prompts of 512 tokens"}},
+		{"full cache only", []evaluation.Row{row("full", 0, "a", 512)}, []string{"Full cache, prompts of 512 tokens"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -161,7 +162,7 @@ func TestTableTitles(t *testing.T) {
 }
 
 func TestColumnsOfAbsentMeasuresAreLeftOut(t *testing.T) {
-	rows := []Row{{Policy: "tova", Budget: eviction.Pairs(8), Task: "a", Samples: 4, Score: new(0.5), StdErr: new(0.25), KeptBytes: 512, FullBytes: 2048}}
+	rows := []evaluation.Row{{Policy: "tova", Budget: eviction.Pairs(8), Task: "a", Samples: 4, Score: new(0.5), StdErr: new(0.25), KeptBytes: 512, FullBytes: 2048}}
 	out := table(t, rows, TableOptions{Markdown: true})
 	if want := "| policy | a | mean ±se | kept KiB | kept % |\n"; !strings.Contains(out, want) {
 		t.Errorf("no head %q in\n%s", want, out)
@@ -177,7 +178,7 @@ func TestColumnsOfAbsentMeasuresAreLeftOut(t *testing.T) {
 }
 
 func TestMarkdownEscapesNames(t *testing.T) {
-	rows := []Row{{Policy: "a|b", Adapter: `<x>\`, Budget: eviction.Pairs(8), Task: "one_*task*", Samples: 4, Score: new(0.5)}}
+	rows := []evaluation.Row{{Policy: "a|b", Adapter: `<x>\`, Budget: eviction.Pairs(8), Task: "one_*task*", Samples: 4, Score: new(0.5)}}
 	out := table(t, rows, TableOptions{Markdown: true})
 	for _, want := range []string{`| a\|b/&lt;x>\\ |`, `| one\_\*task\* |`} {
 		if !strings.Contains(out, want) {
@@ -188,7 +189,7 @@ func TestMarkdownEscapesNames(t *testing.T) {
 
 // TestTableSaysWhatFailed: a mean over one of four samples is not one over all.
 func TestTableSaysWhatFailed(t *testing.T) {
-	rows := []Row{
+	rows := []evaluation.Row{
 		{Policy: "a", Budget: eviction.Pairs(8), Task: "t", Samples: 3, Score: new(0.5)},
 		{Policy: "b", Budget: eviction.Pairs(8), Task: "t", Samples: 1, Score: new(0.5), Failed: 3},
 	}
@@ -238,7 +239,7 @@ func TestOverviewOnlyWhereBudgetsCompare(t *testing.T) {
 	if out := table(t, sampleRows(nineTasks, []int{16}, sixPolicies), TableOptions{}); strings.Contains(out, title) {
 		t.Error("one budget: an overview of one column")
 	}
-	incomplete := slices.DeleteFunc(slices.Clone(several), func(r Row) bool { return r.Policy == "h2o" && r.Task == "copy" })
+	incomplete := slices.DeleteFunc(slices.Clone(several), func(r evaluation.Row) bool { return r.Policy == "h2o" && r.Task == "copy" })
 	if out := table(t, incomplete, TableOptions{}); strings.Contains(out, title) {
 		t.Error("a policy lacks a task: its mean is compared with those of all tasks")
 	}

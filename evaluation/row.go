@@ -80,9 +80,9 @@ func (r Row) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: got %v, want %s", field, got, want))
 		}
 	}
-	require(isName(r.Policy), "policy", fmt.Sprintf("%.200q", r.Policy), wantName)
-	require(r.Adapter == "" || isName(r.Adapter), "adapter", fmt.Sprintf("%.200q", r.Adapter), wantName+" or none")
-	require(isName(r.Task), "task", fmt.Sprintf("%.200q", r.Task), wantName)
+	require(IsName(r.Policy), "policy", fmt.Sprintf("%.200q", r.Policy), WantName)
+	require(r.Adapter == "" || IsName(r.Adapter), "adapter", fmt.Sprintf("%.200q", r.Adapter), WantName+" or none")
+	require(IsName(r.Task), "task", fmt.Sprintf("%.200q", r.Task), WantName)
 	require(r.Budget.IsZero() || r.Budget.Check() == nil, "budget", r.Budget, "at least 1")
 	require(r.Failed >= 0, "failed", r.Failed, "≥ 0")
 	for _, g := range r.Groups {
@@ -120,11 +120,11 @@ func (r Row) Validate() error {
 
 const (
 	maxName  = 64
-	wantName = "a printable name of at most 64 characters"
+	WantName = "a printable name of at most 64 characters"
 )
 
-// isName tells whether a name fits a line of a table and the legend of a plot.
-func isName(name string) bool {
+// IsName tells whether a name fits a line of a table and the legend of a plot.
+func IsName(name string) bool {
 	return name != "" && utf8.RuneCountInString(name) <= maxName &&
 		!strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
@@ -155,8 +155,8 @@ func GroupsName(groups []Group) string {
 	return strings.Join(out, ", ")
 }
 
-// checkRows validates every row and refuses two rows of one cell.
-func checkRows(rows []Row) error {
+// CheckRows validates every row and refuses two rows of one cell.
+func CheckRows(rows []Row) error {
 	first := make(map[cell]int, len(rows))
 	for i, r := range rows {
 		if err := r.Validate(); err != nil {
@@ -182,7 +182,7 @@ type metrics struct {
 // WriteJSON writes an object with the schema and the rows, one per line, in their order.
 // Invalid or repeated rows are an error, and nothing is written then.
 func WriteJSON(w io.Writer, rows []Row) error {
-	if err := checkRows(rows); err != nil {
+	if err := CheckRows(rows); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	var out strings.Builder
@@ -226,7 +226,7 @@ func ReadJSON(r io.Reader) ([]Row, error) {
 	if _, err := dec.Token(); err != io.EOF {
 		return nil, fmt.Errorf("read report: want nothing after the object with %d rows", len(m.Rows))
 	}
-	if err := checkRows(m.Rows); err != nil {
+	if err := CheckRows(m.Rows); err != nil {
 		return nil, fmt.Errorf("read report: %w", err)
 	}
 	return m.Rows, nil

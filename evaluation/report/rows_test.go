@@ -1,4 +1,4 @@
-package evaluation
+package report
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/internal/stats"
 )
@@ -20,13 +21,13 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 // sampleRows makes a full grid of plausible results, the same for every call.
-func sampleRows(tasks []string, budgets []int, policies []string) []Row {
+func sampleRows(tasks []string, budgets []int, policies []string) []evaluation.Row {
 	random := rand.New(rand.NewPCG(7, 11))
-	var rows []Row
+	var rows []evaluation.Row
 	add := func(policy, adapter string, budget int, task string, accuracy float64) {
 		const samples, full = 64, 4096 * 1024
 		p := math.Round(accuracy*samples) / samples
-		r := Row{Policy: policy, Adapter: adapter, Budget: eviction.Pairs(budget), Task: task, Tokens: 512, Samples: samples,
+		r := evaluation.Row{Policy: policy, Adapter: adapter, Budget: eviction.Pairs(budget), Task: task, Tokens: 512, Samples: samples,
 			Score: new(p), StdErr: new(stats.BinomialStdErr(p, samples)), KeptBytes: full, FullBytes: full,
 			TTFTMillis: new(41.5), DecodeTokensPerSecond: new(88 + 900/float64(budget+10))}
 		if budget > 0 {
@@ -63,7 +64,7 @@ var (
 	sixPolicies = []string{"lookaheadkv", "laq", "snapkv", "judgeq", "h2o", "streamingllm"}
 )
 
-// golden compares with a committed file; go test ./evaluation -update rewrites it.
+// golden compares with a committed file; go test ./evaluation/report -update rewrites it.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -77,7 +78,7 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (if that is meant: go test ./evaluation -update); got\n%s\nwant\n%s", path, got, want)
+		t.Errorf("%s differs (if that is meant: go test ./evaluation/report -update); got\n%s\nwant\n%s", path, got, want)
 	}
 }
 
@@ -86,11 +87,11 @@ func TestJSON(t *testing.T) {
 	rows[0].TTFTMillis, rows[0].DecodeTokensPerSecond = nil, nil
 	rows[1].TTFTOverhead = new(0.0) // measured, and zero
 	var out bytes.Buffer
-	if err := WriteJSON(&out, rows); err != nil {
+	if err := evaluation.WriteJSON(&out, rows); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "report.json", out.Bytes())
-	got, err := ReadJSON(&out)
+	got, err := evaluation.ReadJSON(&out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +102,10 @@ func TestJSON(t *testing.T) {
 
 func TestEmptyJSON(t *testing.T) {
 	var out bytes.Buffer
-	if err := WriteJSON(&out, nil); err != nil || out.String() != `{"schema": "glimpse.metrics/1", "rows": []}`+"\n" {
+	if err := evaluation.WriteJSON(&out, nil); err != nil || out.String() != `{"schema": "glimpse.metrics/1", "rows": []}`+"\n" {
 		t.Errorf("no rows: %q, %v; want an empty list", out.String(), err)
 	}
-	if rows, err := ReadJSON(&out); err != nil || len(rows) != 0 {
+	if rows, err := evaluation.ReadJSON(&out); err != nil || len(rows) != 0 {
 		t.Errorf("read back %v, %v; want no rows", rows, err)
 	}
 }
@@ -112,36 +113,36 @@ func TestEmptyJSON(t *testing.T) {
 // hostileRows are changes to a valid row that no measurement can give.
 var hostileRows = []struct {
 	name   string
-	change func(*Row)
+	change func(*evaluation.Row)
 	want   string // in the error
 }{
-	{"NaN accuracy", func(r *Row) { r.Score = new(math.NaN()) }, "score: got NaN"},
-	{"accuracy in percent", func(r *Row) { r.Score = new(93.0) }, "score: got 93, want a share in [0, 1]"},
-	{"negative accuracy", func(r *Row) { r.Score = new(-0.1) }, "score"},
-	{"no score of scored samples", func(r *Row) { r.Score = nil }, "score: got none, want one of"},
-	{"a score of no samples", func(r *Row) { r.Unscored = r.Samples }, "of 0 scored samples"},
-	{"more without a score than there are", func(r *Row) { r.Unscored = r.Samples + 1 }, "unscored"},
-	{"NaN standard error", func(r *Row) { r.StdErr = new(math.NaN()) }, "stderr: got NaN"},
-	{"infinite standard error", func(r *Row) { r.StdErr = new(math.Inf(1)) }, "stderr: got +Inf"},
-	{"NaN hit rate", func(r *Row) { r.HitRate = new(math.NaN()) }, "hit_rate: got NaN"},
-	{"recall above one", func(r *Row) { r.Recall = new(1.5) }, "recall: got 1.5"},
-	{"NaN tau", func(r *Row) { r.KendallTau = new(math.NaN()) }, "kendall_tau: got NaN"},
-	{"tau below -1", func(r *Row) { r.KendallTau = new(-1.1) }, "kendall_tau: got -1.1"},
-	{"hit rate above one", func(r *Row) { r.HitRate = new(1.5) }, "hit_rate: got 1.5"},
-	{"infinite time", func(r *Row) { r.TTFTMillis = new(math.Inf(1)) }, "ttft_ms: got +Inf"},
-	{"overhead below nothing", func(r *Row) { r.TTFTOverhead = new(-1.5) }, "ttft_overhead: got -1.5"},
-	{"negative traffic", func(r *Row) { r.TrafficBytes = new(-1.0) }, "traffic_bytes_per_step: got -1"},
-	{"NaN speed", func(r *Row) { r.DecodeTokensPerSecond = new(math.NaN()) }, "decode_tokens_per_s: got NaN"},
-	{"no policy", func(r *Row) { r.Policy = "" }, "policy"},
-	{"policy with a line break", func(r *Row) { r.Policy = "a\nb" }, `policy: got "a\nb"`},
-	{"adapter with an escape sequence", func(r *Row) { r.Adapter = "\x1b[2J" }, "adapter"},
-	{"endless policy", func(r *Row) { r.Policy = strings.Repeat("x", 65) }, "at most 64"},
-	{"no task", func(r *Row) { r.Task = "" }, "task"},
-	{"negative budget", func(r *Row) { r.Budget = eviction.Pairs(-1) }, "budget: got -1"},
-	{"negative length", func(r *Row) { r.Tokens = -1 }, "tokens: got -1"},
-	{"no samples", func(r *Row) { r.Samples = 0 }, "samples: got 0"},
-	{"negative bytes", func(r *Row) { r.KeptBytes = -1 }, "kept_bytes: got -1"},
-	{"negative full bytes", func(r *Row) { r.FullBytes = -1 }, "full_bytes: got -1"},
+	{"NaN accuracy", func(r *evaluation.Row) { r.Score = new(math.NaN()) }, "score: got NaN"},
+	{"accuracy in percent", func(r *evaluation.Row) { r.Score = new(93.0) }, "score: got 93, want a share in [0, 1]"},
+	{"negative accuracy", func(r *evaluation.Row) { r.Score = new(-0.1) }, "score"},
+	{"no score of scored samples", func(r *evaluation.Row) { r.Score = nil }, "score: got none, want one of"},
+	{"a score of no samples", func(r *evaluation.Row) { r.Unscored = r.Samples }, "of 0 scored samples"},
+	{"more without a score than there are", func(r *evaluation.Row) { r.Unscored = r.Samples + 1 }, "unscored"},
+	{"NaN standard error", func(r *evaluation.Row) { r.StdErr = new(math.NaN()) }, "stderr: got NaN"},
+	{"infinite standard error", func(r *evaluation.Row) { r.StdErr = new(math.Inf(1)) }, "stderr: got +Inf"},
+	{"NaN hit rate", func(r *evaluation.Row) { r.HitRate = new(math.NaN()) }, "hit_rate: got NaN"},
+	{"recall above one", func(r *evaluation.Row) { r.Recall = new(1.5) }, "recall: got 1.5"},
+	{"NaN tau", func(r *evaluation.Row) { r.KendallTau = new(math.NaN()) }, "kendall_tau: got NaN"},
+	{"tau below -1", func(r *evaluation.Row) { r.KendallTau = new(-1.1) }, "kendall_tau: got -1.1"},
+	{"hit rate above one", func(r *evaluation.Row) { r.HitRate = new(1.5) }, "hit_rate: got 1.5"},
+	{"infinite time", func(r *evaluation.Row) { r.TTFTMillis = new(math.Inf(1)) }, "ttft_ms: got +Inf"},
+	{"overhead below nothing", func(r *evaluation.Row) { r.TTFTOverhead = new(-1.5) }, "ttft_overhead: got -1.5"},
+	{"negative traffic", func(r *evaluation.Row) { r.TrafficBytes = new(-1.0) }, "traffic_bytes_per_step: got -1"},
+	{"NaN speed", func(r *evaluation.Row) { r.DecodeTokensPerSecond = new(math.NaN()) }, "decode_tokens_per_s: got NaN"},
+	{"no policy", func(r *evaluation.Row) { r.Policy = "" }, "policy"},
+	{"policy with a line break", func(r *evaluation.Row) { r.Policy = "a\nb" }, `policy: got "a\nb"`},
+	{"adapter with an escape sequence", func(r *evaluation.Row) { r.Adapter = "\x1b[2J" }, "adapter"},
+	{"endless policy", func(r *evaluation.Row) { r.Policy = strings.Repeat("x", 65) }, "at most 64"},
+	{"no task", func(r *evaluation.Row) { r.Task = "" }, "task"},
+	{"negative budget", func(r *evaluation.Row) { r.Budget = eviction.Pairs(-1) }, "budget: got -1"},
+	{"negative length", func(r *evaluation.Row) { r.Tokens = -1 }, "tokens: got -1"},
+	{"no samples", func(r *evaluation.Row) { r.Samples = 0 }, "samples: got 0"},
+	{"negative bytes", func(r *evaluation.Row) { r.KeptBytes = -1 }, "kept_bytes: got -1"},
+	{"negative full bytes", func(r *evaluation.Row) { r.FullBytes = -1 }, "full_bytes: got -1"},
 }
 
 func TestHostileRowsAreErrorsEverywhere(t *testing.T) {
@@ -151,10 +152,10 @@ func TestHostileRowsAreErrorsEverywhere(t *testing.T) {
 			rows := sampleRows(nineTasks[:2], []int{16, 32}, sixPolicies[:2])
 			c.change(&rows[4])
 			var out bytes.Buffer
-			_, meanErr := MeanByPolicy(rows)
+			_, meanErr := evaluation.MeanByPolicy(rows)
 			for use, err := range map[string]error{
 				"Validate":     rows[4].Validate(),
-				"WriteJSON":    WriteJSON(&out, rows),
+				"WriteJSON":    evaluation.WriteJSON(&out, rows),
 				"WriteTable":   WriteTable(&out, rows, TableOptions{}),
 				"PlotAccuracy": plotFile(png, PlotAccuracy, rows),
 				"MeanByPolicy": meanErr,
@@ -179,7 +180,7 @@ func TestRepeatedRowsAreErrors(t *testing.T) {
 	rows := sampleRows(nineTasks[:2], []int{16}, sixPolicies[:1])
 	rows = append(rows, rows[2])
 	want := `rows 2 and 4 are both lookaheadkv/shipped, budget 16, task "single", 512 tokens`
-	if err := WriteJSON(new(bytes.Buffer), rows); err == nil || !strings.Contains(err.Error(), want) {
+	if err := evaluation.WriteJSON(new(bytes.Buffer), rows); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)
 	}
 }
@@ -187,7 +188,7 @@ func TestRepeatedRowsAreErrors(t *testing.T) {
 func TestReadJSONRefuses(t *testing.T) {
 	valid := `{"policy":"full","task":"a","tokens":5,"samples":1,"score":1,"stderr":0,"kept_bytes":1,"full_bytes":1}`
 	object := func(rows string) string { return `{"schema":"glimpse.metrics/1","rows":` + rows + `}` }
-	if _, err := ReadJSON(strings.NewReader(object("[" + valid + "]"))); err != nil {
+	if _, err := evaluation.ReadJSON(strings.NewReader(object("[" + valid + "]"))); err != nil {
 		t.Fatalf("the valid row of this test: %v", err)
 	}
 	cases := []struct{ name, in, want string }{
@@ -208,7 +209,7 @@ func TestReadJSONRefuses(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			rows, err := ReadJSON(strings.NewReader(c.in))
+			rows, err := evaluation.ReadJSON(strings.NewReader(c.in))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("rows %v, error %v; want an error with %q", rows, err, c.want)
 			}
@@ -224,7 +225,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errFullDisk }
 
 func TestWriteErrorsAreReported(t *testing.T) {
 	rows := sampleRows(nineTasks[:1], []int{16}, sixPolicies[:1])
-	if err := WriteJSON(fullDisk{}, rows); !errors.Is(err, errFullDisk) {
+	if err := evaluation.WriteJSON(fullDisk{}, rows); !errors.Is(err, errFullDisk) {
 		t.Errorf("WriteJSON: %v", err)
 	}
 	if err := WriteTable(fullDisk{}, rows, TableOptions{}); !errors.Is(err, errFullDisk) {
@@ -234,24 +235,24 @@ func TestWriteErrorsAreReported(t *testing.T) {
 
 func FuzzReadJSON(f *testing.F) {
 	var out bytes.Buffer
-	if err := WriteJSON(&out, sampleRows(nineTasks[:2], []int{16}, sixPolicies[:1])); err != nil {
+	if err := evaluation.WriteJSON(&out, sampleRows(nineTasks[:2], []int{16}, sixPolicies[:1])); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(out.Bytes())
 	f.Add([]byte(`{"schema":"glimpse.metrics/1","rows":[{"policy":"x","hit_rate":1e999}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		rows, err := ReadJSON(bytes.NewReader(data))
+		rows, err := evaluation.ReadJSON(bytes.NewReader(data))
 		if err != nil {
 			return
 		}
 		var again bytes.Buffer
-		if err := WriteJSON(&again, rows); err != nil {
+		if err := evaluation.WriteJSON(&again, rows); err != nil {
 			t.Fatalf("rows that were read cannot be written: %v", err)
 		}
 		if !json.Valid(again.Bytes()) {
 			t.Fatalf("invalid JSON %q", again.Bytes())
 		}
-		if rows = Overall(rows); len(rows) > 0 {
+		if rows = evaluation.Overall(rows); len(rows) > 0 {
 			if err := WriteTable(&again, rows, TableOptions{}); err != nil {
 				t.Fatalf("rows that were read make no table: %v", err)
 			}

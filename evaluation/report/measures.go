@@ -1,4 +1,4 @@
-package evaluation
+package report
 
 import (
 	"cmp"
@@ -9,62 +9,51 @@ import (
 	"slices"
 	"strings"
 
+	"glimpse/evaluation"
 	"glimpse/internal/tables"
 )
 
 // shown are the measures that WriteTable and the rows' own fields tell, or that every task
 // has: those of a task's own are the others.
 var shown = map[string]bool{
-	MeasureExact: true, Agreement: true, MeasurePrefix: true, MeasureNLL: true, MeasureAnswered: true,
+	evaluation.MeasureExact: true, evaluation.Agreement: true, evaluation.MeasurePrefix: true, evaluation.MeasureNLL: true, evaluation.MeasureAnswered: true,
 }
 
-// WriteMeasures writes the tables of [MeasureTables]. Without any measures it writes nothing.
-func WriteMeasures(w io.Writer, rows []Row, opts TableOptions) error {
-	all, err := MeasureTables(rows)
+// WriteMeasures writes the tables of [measureTables]. Without any measures it writes nothing.
+func WriteMeasures(w io.Writer, rows []evaluation.Row, opts TableOptions) error {
+	all, err := measureTables(rows)
 	if err != nil {
 		return fmt.Errorf("write measures: %w", err)
 	}
 	out := tables.NewPage(w)
 	for _, t := range all {
-		columns := make([]column, len(t.Heads))
-		for i := range columns {
-			columns[i].head, columns[i].optional = t.Heads[i], min(1, i/2) // the policy and the budget stay
-			for _, line := range t.Lines {
-				columns[i].cells = append(columns[i].cells, line[i])
-			}
+		for i := range t.columns {
+			t.columns[i].optional = min(1, i/2) // the policy and the budget stay
 		}
-		if opts.Markdown {
-			fmt.Fprintf(out, "**%s**\n\n", t.Title)
-			writeMarkdown(out, columns)
-		} else {
-			out.Heading(tables.Wrap(t.Title, opts.Columns) + "\n\n")
-			writeText(out, columns, opts.Columns)
-		}
-		out.WriteString("\n")
+		writeColumns(out, t.title, t.columns, opts)
 	}
 	return out.Flush()
 }
 
-// MeasureTable is what one task measures beside its score: a line for every policy and
+// measureTable is what one task measures beside its score: a line for every policy and
 // budget, which are the first two columns.
-type MeasureTable struct {
-	Title string
-	Heads []string
-	Lines [][]string
+type measureTable struct {
+	title   string
+	columns []column
 }
 
-// MeasureTables are, for every task that has measures of its own, a table of them, with a
+// measureTables are, for every task that has measures of its own, a table of them, with a
 // column for every name. Names that differ in a number at their end, as nll_to_512 and
 // nll_to_1024, are a table of their own, with the numbers for its columns.
-func MeasureTables(rows []Row) ([]MeasureTable, error) {
-	if err := checkRows(rows); err != nil {
+func measureTables(rows []evaluation.Row) ([]measureTable, error) {
+	if err := evaluation.CheckRows(rows); err != nil {
 		return nil, err
 	}
 	var tasks []string
-	byTask := make(map[string][]Row)
+	byTask := make(map[string][]evaluation.Row)
 	for _, r := range rows {
 		key := r.Task
-		if g := GroupsName(r.Groups); g != "" {
+		if g := evaluation.GroupsName(r.Groups); g != "" {
 			key += ", " + g
 		}
 		if byTask[key] == nil {
@@ -72,20 +61,12 @@ func MeasureTables(rows []Row) ([]MeasureTable, error) {
 		}
 		byTask[key] = append(byTask[key], r)
 	}
-	var out []MeasureTable
+	var out []measureTable
 	for _, task := range tasks {
 		for _, curve := range curvesOf(byTask[task]) {
-			t := MeasureTable{Title: fmt.Sprintf("Measures of %s", task)}
+			t := measureTable{fmt.Sprintf("Measures of %s", task), curve.columns(byTask[task])}
 			if curve.prefix != "" {
-				t.Title = fmt.Sprintf("%s of %s", upper(strings.ReplaceAll(strings.Trim(curve.prefix, "_"), "_", " ")), task)
-			}
-			columns := curve.columns(byTask[task])
-			t.Lines = make([][]string, len(byTask[task]))
-			for _, c := range columns {
-				t.Heads = append(t.Heads, c.head)
-				for i, cell := range c.cells {
-					t.Lines[i] = append(t.Lines[i], cell)
-				}
+				t.title = fmt.Sprintf("%s of %s", upper(strings.ReplaceAll(strings.Trim(curve.prefix, "_"), "_", " ")), task)
 			}
 			out = append(out, t)
 		}
@@ -100,7 +81,7 @@ type curve struct {
 }
 
 // curvesOf are those of a task, the one without a prefix first.
-func curvesOf(rows []Row) []curve {
+func curvesOf(rows []evaluation.Row) []curve {
 	byPrefix := make(map[string]map[string]bool)
 	for _, r := range rows {
 		for name := range r.Measures {
@@ -126,7 +107,7 @@ func curvesOf(rows []Row) []curve {
 	return out
 }
 
-func (c curve) columns(rows []Row) []column {
+func (c curve) columns(rows []evaluation.Row) []column {
 	columns := []column{{head: "policy"}, {head: "budget"}}
 	for _, r := range rows {
 		budget := absent
@@ -151,7 +132,7 @@ func (c curve) columns(rows []Row) []column {
 
 // measuredOf tells in the head of a column of a measure of how many samples it is the mean,
 // where not all have it.
-func measuredOf(rows []Row, name string) string {
+func measuredOf(rows []evaluation.Row, name string) string {
 	var all []int
 	for _, r := range rows {
 		if n, ok := r.Measured[name]; ok {
@@ -160,10 +141,10 @@ func measuredOf(rows []Row, name string) string {
 			all = append(all, r.Samples)
 		}
 	}
-	if !slices.ContainsFunc(rows, func(r Row) bool { return r.Measured[name] > 0 }) {
+	if !slices.ContainsFunc(rows, func(r evaluation.Row) bool { return r.Measured[name] > 0 }) {
 		return ""
 	}
-	return "\nn=" + Span(slices.Min(all), slices.Max(all))
+	return "\nn=" + span(slices.Min(all), slices.Max(all))
 }
 
 // formatMeasure writes a number with four digits, large ones without a fraction.

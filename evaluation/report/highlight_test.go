@@ -1,17 +1,18 @@
-package evaluation
+package report
 
 import (
 	"slices"
 	"testing"
 
+	"glimpse/evaluation"
 	"glimpse/eviction"
 )
 
 func TestHighlighted(t *testing.T) {
-	mean := func(policy, adapter string, budget int, score float64) Mean {
-		return Mean{Policy: policy, Adapter: adapter, Budget: eviction.Pairs(budget), Score: score}
+	mean := func(policy, adapter string, budget int, score float64) evaluation.Mean {
+		return evaluation.Mean{Policy: policy, Adapter: adapter, Budget: eviction.Pairs(budget), Score: score}
 	}
-	means := []Mean{
+	means := []evaluation.Mean{
 		{Policy: "full", Score: 1}, mean("oracle", "", 8, 0.9), mean("exact-topk(window=4)", "", 8, 0.95),
 		mean("snapkv", "", 8, 0.2), mean("snapkv", "", 16, 0.8), mean("tova", "", 8, 0.6), mean("h2o", "", 8, 0.6),
 		mean("judgeq", "mine", 8, 0.1), mean("random", "", 8, 0.3),
@@ -29,13 +30,13 @@ func TestHighlighted(t *testing.T) {
 }
 
 func TestNeedleMaps(t *testing.T) {
-	row := func(task, policy string, budget int, groups ...Group) Row {
-		return Row{Model: "m", Task: task, Policy: policy, Budget: eviction.Pairs(budget), Groups: groups, Score: new(float64(budget) / 100), Samples: 3}
+	row := func(task, policy string, budget int, groups ...evaluation.Group) evaluation.Row {
+		return evaluation.Row{Model: "m", Task: task, Policy: policy, Budget: eviction.Pairs(budget), Groups: groups, Score: new(float64(budget) / 100), Samples: 3}
 	}
-	length, depth := Group{"length", "512"}, Group{"depth", "0.25"}
-	maps := NeedleMaps([]Row{
+	length, depth := evaluation.Group{Key: "length", Value: "512"}, evaluation.Group{Key: "depth", Value: "0.25"}
+	maps := NeedleMaps([]evaluation.Row{
 		row("b", "full", 0, depth, length), row("b", "snapkv", 64, depth, length), row("b", "snapkv", 32, depth, length),
-		row("b", "snapkv", 32, depth), row("b", "snapkv", 32), row("b", "snapkv", 32, depth, Group{"length", "long"}),
+		row("b", "snapkv", 32, depth), row("b", "snapkv", 32), row("b", "snapkv", 32, depth, evaluation.Group{Key: "length", Value: "long"}),
 		row("a", "tova", 8, length, depth), row("c", "full", 0, length, depth),
 	})
 	want := []struct {

@@ -1,0 +1,303 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"glimpse/evaluation"
+	"glimpse/eviction"
+	"glimpse/internal/figures"
+)
+
+// NeedleCell is one measured cell of a needle-in-a-haystack test: how often one
+// policy finds a needle at one depth of prompts of one length.
+type NeedleCell struct {
+	Policy   string  `json:"policy"`           // "lookaheadkv/shipped" with an adapter
+	Budget   string  `json:"budget,omitempty"` // "" where there is only one
+	Depth    float64 `json:"depth"`            // of the needle: 0 at the start of the prompt, 1 at its end
+	Tokens   int     `json:"tokens"`           // prompt length
+	Accuracy float64 `json:"accuracy"`         // mean score, 0–1
+	Samples  int     `json:"samples"`
+	Metric   string  `json:"metric,omitempty"` // of the score; "" is that of exact answers
+}
+
+// maxNeedleSteps bounds the lengths and the depths of a heat map.
+const maxNeedleSteps = 128
+
+// PlotNeedle writes a picture of heat maps, a panel per policy in order of appearance,
+// with the prompt length from left to right, the needle's depth from top to bottom,
+// and one colour bar for all. Where there are budgets, each policy has a row of panels and
+// each budget a column, in order of appearance. Lengths and depths that occur in any cell are spaced
+// evenly; a policy's cells that were not measured stay grey, which is said below the bar. Each panel's title gives
+// the mean over its cells.
+//
+// No cells, repeated cells, values outside their range, more than 48 panels and more than
+// 128 lengths or depths are errors.
+func PlotNeedle(w io.Writer, format figures.Format, cells []NeedleCell) error {
+	panels, err := panelsOf(cells)
+	if err != nil {
+		return fmt.Errorf("plot needle: %w", err)
+	}
+	tokens, depths := stepsOf(cells)
+	return figures.WriteHeats(w, format, gridOf(panels, tokens, depths), scoreName(cells))
+}
+
+// gridOf puts panels in rows: of a policy each where there are budgets, which have a column
+// each, and otherwise of three, or of two where there are four. Places may stay empty.
+func gridOf(panels []*panel, tokens []int, depths []float64) [][]*figures.Heat {
+	var budgets, policies []string
+	for _, p := range panels {
+		if p.budget != "" && !slices.Contains(budgets, p.budget) {
+			budgets = append(budgets, p.budget)
+		}
+		if !slices.Contains(policies, p.policy) {
+			policies = append(policies, p.policy)
+		}
+	}
+	columns := min(len(panels), 3)
+	if len(panels) == 4 {
+		columns = 2
+	}
+	if len(budgets) > 0 {
+		columns = len(budgets)
+	}
+	var grid [][]*figures.Heat
+	for i, p := range panels {
+		row, column := i/columns, i%columns
+		if len(budgets) > 0 {
+			row, column = slices.Index(policies, p.policy), max(0, slices.Index(budgets, p.budget))
+		}
+		for len(grid) <= row {
+			grid = append(grid, make([]*figures.Heat, columns))
+		}
+		h, mean := needleHeat(p.cells, tokens, depths)
+		h.Title = fmt.Sprintf("%s (mean %.0f%%)", p.name(), 100*mean)
+		grid[row][column] = h
+	}
+	return grid
+}
+
+// scoreName is what the colour bar says.
+func scoreName(cells []NeedleCell) string {
+	metric := cells[0].Metric
+	switch {
+	case slices.ContainsFunc(cells, func(c NeedleCell) bool { return c.Metric != metric }):
+		return "score (%)"
+	case metric == "" || metric == evaluation.MetricExactAnswer:
+		return "accuracy (%)"
+	}
+	return metric + " (%)"
+}
+
+// panel is one policy's heat map at one budget.
+type panel struct {
+	policy, budget string // "" where there is only one
+	cells          []NeedleCell
+}
+
+// name is the policy with its budget.
+func (p *panel) name() string { return strings.TrimSpace(p.policy + " " + p.budget) }
+
+// needleHeat is the map of one policy's cells, and their mean.
+func needleHeat(cells []NeedleCell, tokens []int, depths []float64) (*figures.Heat, float64) {
+	h := &figures.Heat{XLabel: "prompt tokens", YLabel: "depth of the needle (%)"}
+	for _, n := range tokens {
+		h.X = append(h.X, thousands(n))
+	}
+	for _, d := range depths {
+		h.Y = append(h.Y, fmt.Sprintf("%.3g", 100*d))
+		h.Values = append(h.Values, slices.Repeat([]float64{math.NaN()}, len(tokens)))
+	}
+	sum := 0.0
+	for _, c := range cells {
+		row, column := placeOf(c, tokens, depths)
+		h.Values[row][column] = c.Accuracy
+		sum += c.Accuracy
+	}
+	return h, sum / float64(len(cells))
+}
+
+// stepsOf are the lengths and the depths of cells, rising.
+func stepsOf(cells []NeedleCell) (tokens []int, depths []float64) {
+	for _, c := range cells {
+		tokens, depths = append(tokens, c.Tokens), append(depths, c.Depth)
+	}
+	slices.Sort(tokens)
+	slices.Sort(depths)
+	return slices.Compact(tokens), slices.Compact(depths)
+}
+
+// placeOf is a cell's row and column in a map.
+func placeOf(c NeedleCell, tokens []int, depths []float64) (row, column int) {
+	row, _ = slices.BinarySearch(depths, c.Depth)
+	column, _ = slices.BinarySearch(tokens, c.Tokens)
+	return row, column
+}
+
+// thousands shortens whole multiples of 1024 to "4k".
+func thousands(n int) string {
+	if n%1024 == 0 {
+		return fmt.Sprintf("%dk", n/1024)
+	}
+	return fmt.Sprint(n)
+}
+
+func panelsOf(cells []NeedleCell) ([]*panel, error) {
+	if len(cells) == 0 {
+		return nil, errors.New("no cells")
+	}
+	for i, c := range cells {
+		if err := c.validate(); err != nil {
+			return nil, fmt.Errorf("cell %d (%.200q, %d tokens, depth %v): %w", i, c.Policy, c.Tokens, c.Depth, err)
+		}
+	}
+	if tokens, depths := stepsOf(cells); len(tokens) > maxNeedleSteps || len(depths) > maxNeedleSteps {
+		return nil, fmt.Errorf("%d prompt lengths and %d depths, want at most %d of each", len(tokens), len(depths), maxNeedleSteps)
+	}
+	var panels []*panel
+	named := make(map[[2]string]*panel)
+	seen := make(map[NeedleCell]bool)
+	for i, c := range cells {
+		p := named[[2]string{c.Policy, c.Budget}]
+		if p == nil {
+			if len(panels) == maxPanels {
+				return nil, fmt.Errorf("more than %d policies at each budget", maxPanels)
+			}
+			p = &panel{policy: c.Policy, budget: c.Budget}
+			panels, named[[2]string{c.Policy, c.Budget}] = append(panels, p), p
+		}
+		place := NeedleCell{Policy: c.Policy, Budget: c.Budget, Depth: c.Depth, Tokens: c.Tokens}
+		if seen[place] {
+			return nil, fmt.Errorf("cell %d: a second one of %s at %d tokens, depth %v", i, p.name(), c.Tokens, c.Depth)
+		}
+		seen[place], p.cells = true, append(p.cells, c)
+	}
+	return panels, nil
+}
+
+func (c NeedleCell) validate() error {
+	switch {
+	case !evaluation.IsName(c.Policy):
+		return fmt.Errorf("policy: got %.200q, want %s", c.Policy, evaluation.WantName)
+	case c.Budget != "" && !evaluation.IsName(c.Budget):
+		return fmt.Errorf("budget: got %.200q, want %s", c.Budget, evaluation.WantName)
+	case !(c.Depth >= 0 && c.Depth <= 1):
+		return fmt.Errorf("depth: got %v, want a share in [0, 1]", c.Depth)
+	case c.Tokens < 1:
+		return fmt.Errorf("tokens: got %d, want ≥ 1", c.Tokens)
+	case !(c.Accuracy >= 0 && c.Accuracy <= 1):
+		return fmt.Errorf("accuracy: got %v, want a share in [0, 1]", c.Accuracy)
+	case c.Samples < 1:
+		return fmt.Errorf("samples: got %d, want ≥ 1", c.Samples)
+	}
+	return nil
+}
+
+// NeedleMap are the heat maps of one model and task at one budget: a cell for every policy,
+// prompt length and depth. Those of the full cache are in the maps of every budget.
+type NeedleMap struct {
+	Model, Task string
+	Budget      eviction.Budget
+	Cells       []NeedleCell
+}
+
+// NeedleMaps are the heat maps that rows grouped by length and depth make, in the order in
+// which models and tasks appear, budgets rising.
+func NeedleMaps(rows []evaluation.Row) []NeedleMap {
+	var out, full []NeedleMap
+	at := func(maps *[]NeedleMap, r evaluation.Row) *NeedleMap {
+		i := slices.IndexFunc(*maps, func(m NeedleMap) bool { return m.Model == r.Model && m.Task == r.Task && m.Budget == r.Budget })
+		if i < 0 {
+			i = len(*maps)
+			*maps = append(*maps, NeedleMap{Model: r.Model, Task: r.Task, Budget: r.Budget})
+		}
+		return &(*maps)[i]
+	}
+	order := make(map[[2]string]int)
+	for _, r := range rows {
+		c, ok := needleCell(r)
+		if !ok {
+			continue
+		}
+		if name := [2]string{r.Model, r.Task}; order[name] == 0 {
+			order[name] = len(order) + 1
+		}
+		maps := &out
+		if r.Budget.IsZero() {
+			maps = &full
+		}
+		m := at(maps, r)
+		m.Cells = append(m.Cells, c)
+	}
+	for _, f := range full {
+		alone := true
+		for i := range out {
+			if out[i].Model == f.Model && out[i].Task == f.Task {
+				out[i].Cells, alone = append(slices.Clone(f.Cells), out[i].Cells...), false
+			}
+		}
+		if alone {
+			out = append(out, f)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b NeedleMap) int {
+		if d := order[[2]string{a.Model, a.Task}] - order[[2]string{b.Model, b.Task}]; d != 0 {
+			return d
+		}
+		return a.Budget.Compare(b.Budget)
+	})
+	return out
+}
+
+// NeedleCells are the cells of all maps for one picture. A cell's policy has the model and
+// the task beside it where there are several, and its budget where there are several of
+// these; those of the full cache have none.
+func NeedleCells(maps []NeedleMap) []NeedleCell {
+	models, tasks, budgets := make(map[string]bool), make(map[string]bool), make(map[eviction.Budget]bool)
+	for _, m := range maps {
+		models[m.Model], tasks[m.Task], budgets[m.Budget] = true, true, true
+	}
+	var out []NeedleCell
+	seen := make(map[NeedleCell]bool)
+	for _, m := range maps {
+		var beside []string
+		if len(models) > 1 {
+			beside = append(beside, m.Model)
+		}
+		if len(tasks) > 1 {
+			beside = append(beside, m.Task)
+		}
+		for _, c := range m.Cells {
+			if len(budgets) > 1 && c.Policy != "full" {
+				c.Budget = m.Budget.String()
+			}
+			if len(beside) > 0 {
+				c.Policy += " (" + strings.Join(beside, ", ") + ")"
+			}
+			if !seen[c] { // the full cache's are in the maps of every budget
+				seen[c], out = true, append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// needleCell is the cell of a row that is grouped by length and depth alone.
+func needleCell(r evaluation.Row) (NeedleCell, bool) {
+	c := NeedleCell{Policy: r.Label(), Accuracy: r.Mean().Score, Samples: r.Scored(), Metric: r.Metric, Tokens: -1, Depth: -1}
+	for _, g := range r.Groups {
+		switch v, err := strconv.ParseFloat(g.Value, 64); {
+		case err != nil:
+		case g.Key == "length":
+			c.Tokens = int(v)
+		case g.Key == "depth":
+			c.Depth = v
+		}
+	}
+	return c, r.Score != nil && len(r.Groups) == 2 && c.Tokens >= 0 && c.Depth >= 0
+}
