@@ -17,7 +17,7 @@ func TestWritesFailInTheMiddle(t *testing.T) {
 	if err := WriteAdapter(adapter, softTokens(), false); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteState(state, runState()); err != nil {
+	if err := SaveState(state, runState()); err != nil {
 		t.Fatal(err)
 	}
 	limitFileSize(t, 1_000_000) // the test log of "go test" must stay below it
@@ -25,7 +25,7 @@ func TestWritesFailInTheMiddle(t *testing.T) {
 	for name, err := range map[string]error{
 		"adapter":     WriteAdapter(adapter, big, true),
 		"new adapter": WriteAdapter(filepath.Join(dir, "new"), big, false),
-		"state":       WriteState(state, &State{Tensors: map[string]StateTensor{"a": {Shape: []int{480_000}, F32: big.Embeddings.Data}}}),
+		"state":       SaveState(state, &State{Tensors: map[string]StateTensor{"a": {Shape: []int{480_000}, F32: big.Embeddings.Data}}}),
 		"tensors":     WriteSafetensorsFile(tensors, []TensorView{big.Embeddings.tensor("a", false)}, nil),
 	} {
 		if !errors.Is(err, unix.EFBIG) {

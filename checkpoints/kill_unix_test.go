@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		s := runState()
 		s.Tensors["number"] = StateTensor{Shape: []int{480_000}, F32: a.Embeddings.Data}
-		if err := WriteState(filepath.Join(dir, "state"), s); err != nil {
+		if err := SaveState(filepath.Join(dir, "state"), s); err != nil {
 			panic(err)
 		}
 	}
@@ -76,15 +76,18 @@ func TestKilledWriter(t *testing.T) {
 		case !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrNotAdapter):
 			t.Fatalf("kill %d: %v", kill, err)
 		}
-		if _, err := ReadState(filepath.Join(dir, "state")); err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Fatalf("kill %d: %v", kill, err)
+		state := filepath.Join(dir, "state")
+		for _, path := range []string{state, PreviousState(state)} {
+			if _, err := ReadState(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatalf("kill %d: %v", kill, err)
+			}
 		}
 		for name := range readNames(t, dir) {
 			switch {
 			case atomicfile.IsTemp(name):
 				temporaries++
 				os.RemoveAll(filepath.Join(dir, name))
-			case name != "adapter" && name != "state":
+			case name != "adapter" && name != "state" && name != "state.previous" && name != "state.previous.new": // the next one takes its place
 				t.Fatalf("kill %d: left %q, which IsTemp does not know", kill, name)
 			}
 		}

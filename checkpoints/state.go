@@ -43,21 +43,12 @@ type StateTensor struct {
 // The header starts with the digest: keys are written in order.
 const stateStart = `{"` + metadataKey + `":{"digest":"`
 
-// WriteState writes the state to one file, atomically, replacing what is there.
-// It is a safetensors file whose metadata hold the JSON record and a SHA-256
-// over the whole file. The same state always gives the same bytes.
-func WriteState(path string, s *State) error {
-	if err := writeState(path, s); err != nil {
-		return fmt.Errorf("write run state %s: %w", path, err)
-	}
-	return nil
-}
-
 // PreviousState is where SaveState keeps the state before the last one.
 func PreviousState(path string) string { return path + ".previous" }
 
-// SaveState is WriteState that keeps the state that was there, under the name of
-// PreviousState: a file that was damaged after it was written costs some steps and
+// SaveState writes the state to one file, atomically. It is a safetensors file whose metadata
+// hold the JSON record and a SHA-256 over the whole file. The same state always gives the same
+// bytes. The state that was there is kept under the name of PreviousState: a file that was damaged after it was written costs some steps and
 // not the run. At every moment, also after an error, one of the two is whole.
 func SaveState(path string, s *State) error {
 	f, err := stageState(path, s)
@@ -92,15 +83,6 @@ func keepPrevious(path string) error {
 		return err
 	}
 	return nil
-}
-
-func writeState(path string, s *State) error {
-	f, err := stageState(path, s)
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	return f.Commit()
 }
 
 // stageState writes the state without giving it its name yet.

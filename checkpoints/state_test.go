@@ -66,7 +66,7 @@ func TestStateRoundTrip(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state.safetensors")
 			var first []byte
 			for range 2 { // the second time replaces the file, with the same bytes
-				if err := WriteState(path, s); err != nil {
+				if err := SaveState(path, s); err != nil {
 					t.Fatal(err)
 				}
 				got, err := ReadState(path)
@@ -95,7 +95,7 @@ func readStateBytes(data []byte) error {
 
 func TestStateDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.safetensors")
-	if err := WriteState(path, runState()); err != nil {
+	if err := SaveState(path, runState()); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
@@ -164,7 +164,7 @@ func TestReadStateRefuses(t *testing.T) {
 	wantErrorIs(t, err, fs.ErrNotExist, "read run state")
 }
 
-func TestWriteStateRefuses(t *testing.T) {
+func TestSaveStateRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		state State
 		want  string
@@ -177,10 +177,10 @@ func TestWriteStateRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "state")
-			if err := WriteState(path, runState()); err != nil {
+			if err := SaveState(path, runState()); err != nil {
 				t.Fatal(err)
 			}
-			wantError(t, WriteState(path, &c.state), c.want)
+			wantError(t, SaveState(path, &c.state), c.want)
 			got, err := ReadState(path)
 			if err != nil {
 				t.Fatal(err)
@@ -203,7 +203,7 @@ func BenchmarkState(b *testing.B) {
 	b.Run("write", func(b *testing.B) {
 		b.SetBytes(3 * 4 * n)
 		for b.Loop() {
-			if err := WriteState(path, s); err != nil {
+			if err := SaveState(path, s); err != nil {
 				b.Fatal(err)
 			}
 		}
