@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,13 +93,6 @@ func OpenSource(path, format string, fields Fields) (*PromptReader, error) {
 	return &PromptReader{rows: rows, mapping: m}, nil
 }
 
-// NewPromptReader reads JSONL from r; file stands in its errors and in the IDs of lines
-// without one.
-func NewPromptReader(file string, r io.Reader) *PromptReader {
-	lines := &lineRows{lines: newLineReader(file, r), name: filepath.Base(file)}
-	return &PromptReader{rows: &RowReader{open: lines}, mapping: new(mapping)}
-}
-
 // Next returns the next prompt, or io.EOF after the last; a file without prompts
 // is ErrEmpty instead.
 func (r *PromptReader) Next() (Prompt, error) {
@@ -121,16 +112,6 @@ func (r *PromptReader) Next() (Prompt, error) {
 
 // Close closes the files.
 func (r *PromptReader) Close() error { return r.rows.Close() }
-
-// ReadPrompts reads all prompts of a source. OpenSource streams them.
-func ReadPrompts(path string) ([]Prompt, error) {
-	r, err := OpenSource(path, FormatAuto, Fields{})
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	return collect(r.Next)
-}
 
 // readPrompt reads the prompt of a row and its ID.
 func (m *mapping) readPrompt(row Row) (p Prompt, err error) {
