@@ -21,9 +21,6 @@ func New(m *model.Model, chip Chip, as Conventions) Model {
 	return Model{shapeOf(m), &m.Config, chip, as}
 }
 
-// Chip is the chip as it is counted.
-func (m Model) Chip() Chip { return m.chip }
-
 // Prefill is the cost of a pass over a prompt that evicts nothing.
 func (m Model) Prefill(tokens int) Cost {
 	c := m.pass(eviction.Workload{Tokens: tokens})
