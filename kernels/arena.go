@@ -108,6 +108,9 @@ func (a *Arena) Alloc(d DType, shape ...int) *Tensor {
 	if s.merge {
 		large := s.peak*d.Size() >= largeArena
 		s.slabs, s.merge = nil, false
+		for _, t := range s.tensors { // they are dead, and would keep the old slabs
+			*t = Tensor{}
+		}
 		if large {
 			debug.FreeOSMemory() // or the old slabs would stand beside the new one
 		}
