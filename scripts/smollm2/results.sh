@@ -46,9 +46,14 @@ fi
 
 if [ -n "$rest" ]; then
   mkdir -p done
-  touch done/{pairs,rates,adapters,pooling}
+  touch done/{adapters,pooling}
   [ -e shipped ] || cp -r "$root/adapters/smollm2-135m-instruct" shipped
-  for file in kernels chosen; do [ -e $file ] || cp "$here/measured/$file" . 2>/dev/null || touch $file; done
+  [ -e kernels ] || cp "$here/measured/kernels" .
+  if [ -e "$here/measured/chosen" ]; then
+    cp "$here/measured/chosen" .
+    touch done/settings
+  fi
+  for name in rates latency ablations; do [ ! -e "$here/measured/$name.xz" ] || touch "done/$name"; done
 fi
 
 # prompts makes the prompts of a split anew, and joined the pair files of answers to them.
@@ -89,7 +94,6 @@ pooling() {
   validated pooling --adapter adapters/adapters/lookaheadkv --adapter adapters/adapters/judgeq >kernels
   exported adapters/adapters/lookaheadkv lookaheadkv
   exported adapters/adapters/judgeq judgeq
-  exported rates/adapters/look-3e-3 short # for length
 }
 
 # exported makes what ships of an adapter.
@@ -98,13 +102,17 @@ exported() { # FOLDER NAME
   [ "$kind" = judgeq ] || kind=lookaheadkv
   "$train" export "$1" "shipped/$2" --dtype bf16 --pooling "$(sed -n "s/^$kind kernel=//p" kernels)" --replace
 }
-settings() { validated settings >chosen; }
+settings() { validated settings >chosen.new && mv chosen.new chosen; }
 
 # every measures the policies of a configuration, and those of them that settings has tuned once more with what
 # was chosen, and the adapters with their pooling.
 every() { # NAME [FLAG...]
-  local tuned names
-  tuned=$(awk '{ line = $1 "(" $2; for (i = 3; i <= NF; i++) line = line "," $i; print line ")" }' chosen)
+  local tuned='' names
+  if [ -s chosen ]; then
+    tuned=$(awk '{ line = $1 "(" $2; for (i = 3; i <= NF; i++) line = line "," $i; print line ")" }' chosen)
+  else
+    echo "$1: stage settings has chosen none: policies have the settings of their papers alone" >&2
+  fi
   names=$(policies "$1" |
     { while read -r policy; do echo "$policy"; grep "^${policy//+/\\+}(" <<<"$tuned" || true; done })
   [ -z "$rest" ] || names=$(tr '\n' '\0' <<<"$names" | xargs -0 "$python" "$here/measured.py" lacking "$1")
@@ -118,7 +126,10 @@ needle() {
   "$evict" eval --config "$configs/needle.yaml" --model "$model" --out needle-map --resume --replace "${learned[@]}" \
     --policy full,streamingllm,snapkv,laq,judgeq,lookaheadkv --budget 10% "${few[@]}" "${depths[@]}" --needle-plot needle-map.svg >/dev/null
 }
-length() { every length "${depths[@]}" --adapter short=shipped/short; }
+length() {
+  [ -e shipped/short ] || exported rates/adapters/look-3e-3 short
+  every length "${depths[@]}" --adapter short=shipped/short
+}
 ruler() {
   measure mastered "${few[@]}"
   local tasks=ruler
@@ -153,7 +164,7 @@ ablations() {
 page() {
   if [ -z "$quick" ]; then
     "$python" "$here/measured.py" keep .
-    cp kernels chosen "$here/measured/"
+    for file in kernels chosen; do [ ! -s $file ] || cp $file "$here/measured/"; done
   fi
   "$python" "$here/results.py" . "$page"
 }
