@@ -42,7 +42,7 @@ func NewConversation(m *engine.Model, policy engine.Policy, o Options, out, info
 	if _, err := m.NeedTokenizer(); err != nil {
 		return nil, err
 	}
-	if _, _, err := m.ChatTemplate(); err != nil {
+	if _, _, err := m.ChatTemplate(chat.Options{}); err != nil {
 		return nil, err
 	}
 	rt := eviction.NewRuntime(m.Model)
@@ -66,7 +66,7 @@ func NewConversation(m *engine.Model, policy engine.Policy, o Options, out, info
 
 // takesSystem is the error of a chat template that takes no system prompt.
 func (c *Conversation) takesSystem(text string) error {
-	template, o, err := c.model.ChatTemplate()
+	template, o, err := c.model.ChatTemplate(chat.Options{})
 	if err == nil {
 		_, err = template.Render(context.Background(), []chat.Message{{Role: "system", Content: text}, {Role: "user", Content: "x"}}, o)
 	}
@@ -115,10 +115,10 @@ func (c *Conversation) read(ctx context.Context, text string) (ids []int32, whol
 	}
 	messages = append(append(messages, c.messages...), chat.Message{Role: "user", Content: text})
 	if c.again {
-		ids, err = c.model.EncodeChat(ctx, messages, nil)
+		ids, err = c.model.EncodeChat(ctx, messages, chat.Options{})
 		return ids, true, err
 	}
-	return c.model.EncodeTurn(ctx, messages)
+	return c.model.EncodeTurn(ctx, messages, chat.Options{})
 }
 
 // fits refuses a message that leaves no room for an answer. One token may be

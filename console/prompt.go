@@ -139,7 +139,7 @@ func (p *PromptSource) readChat(ctx context.Context, m *model.Model, in io.Reade
 		}
 		messages = slices.Insert(messages, 0, chat.Message{Role: "system", Content: *p.System})
 	}
-	ids, err := m.EncodeChat(ctx, messages, tools)
+	ids, err := m.EncodeChat(ctx, messages, chat.Options{Tools: tools})
 	return &Prompt{IDs: ids}, err
 }
 

@@ -39,7 +39,7 @@ func TestPromptSource(t *testing.T) {
 		for i, text := range texts {
 			messages = append(messages, chat.Message{Role: []string{"user", "assistant"}[i%2], Content: text})
 		}
-		return ids(m.EncodeChat(t.Context(), messages, nil))
+		return ids(m.EncodeChat(t.Context(), messages, chat.Options{}))
 	}
 	system := "be brief"
 	for name, c := range map[string]struct {

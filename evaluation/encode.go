@@ -90,7 +90,7 @@ func (s *Setting) EncodeMessages(ctx context.Context, p Prompt, maxNew int) (ids
 			return nil, nil, fmt.Errorf("prompt: %d tokens that the answer begins with leave no room for it", len(begin))
 		}
 	}
-	ids, err = s.Model.EncodeChat(ctx, messages, p.Tools)
+	ids, err = s.Model.EncodeChat(ctx, messages, chat.Options{Tools: p.Tools})
 	if err == nil && len(ids) > most {
 		ids, messages, err = s.shorten(ctx, messages, p.Tools, len(ids), most)
 	}
@@ -168,7 +168,7 @@ func (s *Setting) shorten(ctx context.Context, messages []chat.Message, tools []
 		}
 		cut := append([]chat.Message(nil), messages...)
 		cut[last] = cut[last].WithText(text)
-		ids, err := s.Model.EncodeChat(ctx, cut, tools)
+		ids, err := s.Model.EncodeChat(ctx, cut, chat.Options{Tools: tools})
 		if err != nil {
 			return nil, nil, err
 		}

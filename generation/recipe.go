@@ -94,12 +94,12 @@ func ask(ctx context.Context, m *model.Model, p datasets.Prompt, raw bool) (item
 }
 
 // encodeChat encodes the chat of a row.
-func encodeChat(ctx context.Context, m *model.Model, p datasets.Prompt, encode func(context.Context, []chat.Message, []any) ([]int32, error)) ([]int32, error) {
+func encodeChat(ctx context.Context, m *model.Model, p datasets.Prompt, encode func(context.Context, []chat.Message, chat.Options) ([]int32, error)) ([]int32, error) {
 	messages, tools, err := model.ChatOf(p)
 	if err != nil {
 		return nil, err
 	}
-	return encode(ctx, messages, tools)
+	return encode(ctx, messages, chat.Options{Tools: tools})
 }
 
 // complete is the prompt of worked examples, with the answer as its source.

@@ -95,7 +95,7 @@ func TestReferenceModelText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids, err := m.EncodeChat(t.Context(), []chat.Message{{Role: "user", Content: "<context> map river <ask> igor"}}, nil)
+	ids, err := m.EncodeChat(t.Context(), []chat.Message{{Role: "user", Content: "<context> map river <ask> igor"}}, chat.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 func (m *Model) Counted() (*Model, *memcount.Counter) {
 	b := memcount.New(m.Backend)
 	d := &Model{
-		Name: m.Name, Config: m.Config, Backend: b, Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr,
+		Name: m.Name, Config: m.Config, Backend: b, Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, template: m.template,
 		folder: m.folder, family: m.family, shapes: &shapes{bytes: m.WeightBytes()}, counter: b,
 	}
 	for _, s := range m.stages {

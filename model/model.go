@@ -39,7 +39,8 @@ type Model struct {
 	// Tokenizer is nil where the folder has none; NeedTokenizer then says why.
 	Tokenizer    *tokenizer.Tokenizer
 	tokenizerErr error
-	chat         chat.Options // what Options.Chat says
+	chat         chat.Options                   // what Options.Chat says
+	template     func() (*chat.Template, error) // that Tokenizer has, parsed once
 
 	cacheDType kernels.DType // Invalid: Backend.Compute()
 	cacheName  string        // by which it was chosen
@@ -212,7 +213,7 @@ func (m *Model) Cut(layers int) (*Model, error) {
 	n.Layers = n.Layers[:layers]
 	cut := &Model{
 		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
-		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, generation: m.generation, folder: m.folder, weights: m.weights, identity: m.identity, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family, counter: m.counter,
+		Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, template: m.template, generation: m.generation, folder: m.folder, weights: m.weights, identity: m.identity, cut: true, cacheDType: m.cacheDType, cacheName: m.cacheName, family: m.family, counter: m.counter,
 	}
 	for _, s := range m.stages {
 		if s.From < layers {
@@ -269,7 +270,10 @@ func (m *Model) HasWeights() bool { return m.weights != nil }
 
 // ReadTokenizer reads the tokenizer of the model's files, as Open does and OpenShapes does not. Without one,
 // NeedTokenizer says why.
-func (m *Model) ReadTokenizer() { m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(m.folder) }
+func (m *Model) ReadTokenizer() {
+	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(m.folder)
+	m.template = sync.OnceValues(func() (*chat.Template, error) { return chat.Parse(m.Tokenizer.Config().ChatTemplate) })
+}
 
 // Folder is the model's files.
 func (m *Model) Folder() fs.FS { return m.folder }

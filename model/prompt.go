@@ -44,7 +44,7 @@ func (m *Model) Unread(p datasets.Prompt) (notices []string) {
 	if !further || !m.HasChatTemplate() {
 		return notices
 	}
-	template, _, err := m.ChatTemplate()
+	template, _, err := m.ChatTemplate(chat.Options{})
 	if err != nil {
 		return notices
 	}

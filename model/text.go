@@ -1,9 +1,11 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -39,10 +41,10 @@ func (m *Model) Encode(text string) ([]int32, error) {
 }
 
 // EncodeChat renders messages with the model's chat template, up to and including
-// the header of the assistant's answer, and tokenizes them. Tools are the functions that the model
-// may call, as chat.Options has them; nil are those of Options.Chat. Without a template
+// the header of the assistant's answer, and tokenizes them. Of own the tools, the clock and the
+// variables are read; what it has none of is that of Options.Chat. Without a template
 // that is an error.
-func (m *Model) EncodeChat(ctx context.Context, messages []chat.Message, tools []any) ([]int32, error) {
+func (m *Model) EncodeChat(ctx context.Context, messages []chat.Message, own chat.Options) ([]int32, error) {
 	if n := len(messages); n > 0 && messages[n-1].Role == "user" {
 		if _, other := messages[n-1].Extra.Get("content"); !other && !messages[n-1].NoContent {
 			if err := CheckPrompt(messages[n-1].Content); err != nil {
@@ -50,24 +52,21 @@ func (m *Model) EncodeChat(ctx context.Context, messages []chat.Message, tools [
 			}
 		}
 	}
-	return m.encodeChat(ctx, messages, tools, true)
+	return m.encodeChat(ctx, messages, own, true)
 }
 
 // EncodeDialogue is EncodeChat without the header of an answer to come: a dialogue as
 // it is.
-func (m *Model) EncodeDialogue(ctx context.Context, messages []chat.Message, tools []any) ([]int32, error) {
-	return m.encodeChat(ctx, messages, tools, false)
+func (m *Model) EncodeDialogue(ctx context.Context, messages []chat.Message, own chat.Options) ([]int32, error) {
+	return m.encodeChat(ctx, messages, own, false)
 }
 
-func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, tools []any, header bool) ([]int32, error) {
-	template, o, err := m.ChatTemplate()
+func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, own chat.Options, header bool) ([]int32, error) {
+	template, o, err := m.ChatTemplate(own)
 	if err != nil {
 		return nil, err
 	}
 	o.AddGenerationPrompt = header
-	if tools != nil {
-		o.Tools = tools
-	}
 	text, err := template.Render(ctx, messages, o)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
@@ -84,13 +83,13 @@ func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, tools [
 // the header of the answer to come. whole tells that ids are the whole conversation instead,
 // as EncodeChat makes them: of a first message, and of a template that writes what was said
 // before in another way than it was run, as Qwen3's drops the thoughts of earlier answers.
-func (m *Model) EncodeTurn(ctx context.Context, messages []chat.Message) (ids []int32, whole bool, err error) {
+func (m *Model) EncodeTurn(ctx context.Context, messages []chat.Message, own chat.Options) (ids []int32, whole bool, err error) {
 	n := len(messages)
 	if n < 2 || messages[n-2].Role != "assistant" {
-		ids, err = m.EncodeChat(ctx, messages, nil)
+		ids, err = m.EncodeChat(ctx, messages, own)
 		return ids, true, err
 	}
-	template, o, err := m.ChatTemplate()
+	template, o, err := m.ChatTemplate(own)
 	if err != nil {
 		return nil, false, err
 	}
@@ -118,9 +117,9 @@ func (m *Model) EncodeTurn(ctx context.Context, messages []chat.Message) (ids []
 }
 
 // ChatTemplate returns the model's chat template and what it is rendered with: the
-// tokens, the variables and the clock of Options.Chat, which is the time of opening
-// if none was given. A variable that the template does not read is an error.
-func (m *Model) ChatTemplate() (*chat.Template, chat.Options, error) {
+// tokens, and of own or else of Options.Chat the tools, the clock (the time of opening if none was
+// given) and the variables, which add up. A variable that the template does not read is an error.
+func (m *Model) ChatTemplate(own chat.Options) (*chat.Template, chat.Options, error) {
 	o := m.chat
 	t, err := m.NeedTokenizer()
 	if err != nil {
@@ -130,9 +129,15 @@ func (m *Model) ChatTemplate() (*chat.Template, chat.Options, error) {
 	if c.ChatTemplate == "" {
 		return nil, o, fmt.Errorf("model %s has no chat template", m.Name)
 	}
-	template, err := chat.Parse(c.ChatTemplate)
+	template, err := m.template()
 	if err != nil {
 		return nil, o, fmt.Errorf("model %s: %w", m.Name, err)
+	}
+	if len(own.Extra) > 0 {
+		all := make(map[string]any)
+		maps.Copy(all, o.Extra)
+		maps.Copy(all, own.Extra)
+		o.Extra = all
 	}
 	for name := range o.Extra {
 		if !template.Reads(name) {
@@ -140,7 +145,10 @@ func (m *Model) ChatTemplate() (*chat.Template, chat.Options, error) {
 		}
 	}
 	o.BOS, o.EOS = c.BOS, c.EOS
-	if o.Now.IsZero() {
+	if own.Tools != nil {
+		o.Tools = own.Tools
+	}
+	if o.Now = cmp.Or(own.Now, o.Now); o.Now.IsZero() {
 		o.Now = time.Now() // of shapes alone
 	}
 	return template, o, nil
@@ -164,7 +172,7 @@ func (m *Model) turnEnd() (id int32, ok bool) {
 	if !m.HasChatTemplate() {
 		return 0, false
 	}
-	template, o, err := m.ChatTemplate()
+	template, o, err := m.ChatTemplate(chat.Options{})
 	if err != nil { // which whoever needs it is told
 		return 0, false
 	}

@@ -78,5 +78,5 @@ func (d *conversation) next(ctx context.Context, turn int, answers []evaluation.
 			messages = append(messages, chat.Message{Role: "assistant", Content: strings.TrimSpace(answers[i].Text)})
 		}
 	}
-	return d.setting.Model.EncodeTurn(ctx, messages)
+	return d.setting.Model.EncodeTurn(ctx, messages, chat.Options{})
 }

@@ -16,7 +16,7 @@ func ask(ctx context.Context, s *evaluation.Setting, user, begin string) ([]int3
 	if s.Raw || !s.Model.HasChatTemplate() {
 		return s.Model.Encode(user + begin)
 	}
-	ids, err := s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: user}}, nil)
+	ids, err := s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: user}}, chat.Options{})
 	if err != nil || begin == "" {
 		return ids, err
 	}

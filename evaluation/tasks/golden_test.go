@@ -78,7 +78,7 @@ func wantIDs(t *testing.T, m *model.Model, text string, raw bool) []int32 {
 	t.Helper()
 	ids, err := m.Encode(text)
 	if !raw && m.HasChatTemplate() {
-		ids, err = m.EncodeChat(t.Context(), []chat.Message{{Role: "user", Content: text}}, nil)
+		ids, err = m.EncodeChat(t.Context(), []chat.Message{{Role: "user", Content: text}}, chat.Options{})
 	}
 	if err != nil {
 		t.Fatal(err)

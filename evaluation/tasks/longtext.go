@@ -44,7 +44,7 @@ func encodeLong(ctx context.Context, s *evaluation.Setting, text string, raw boo
 	encode := s.Model.Encode
 	if !raw && !s.Raw && s.Model.HasChatTemplate() {
 		encode = func(text string) ([]int32, error) {
-			return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}}, nil)
+			return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}}, chat.Options{})
 		}
 	}
 	for limit = min(limit, room); limit >= 2 || limit >= len(ids); {
@@ -91,7 +91,7 @@ func encodeContext(ctx context.Context, s *evaluation.Setting, template string, 
 		if raw {
 			return s.Model.Encode(fill(template, values))
 		}
-		return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: fill(template, values)}}, nil)
+		return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: fill(template, values)}}, chat.Options{})
 	}
 	most := s.MaxTokens(maxNew)
 	ids, err := encode(values)
