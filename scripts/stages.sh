@@ -3,15 +3,17 @@
 # stands in $out.
 train=$root/bin/train evict=$root/bin/evict
 
-# stage runs a function once, unless another stage is asked for.
-stage() { # NAME
-  { [ -z "$only" ] || [ "$only" = "$1" ]; } && [ ! -e "done/$1" ] || return 0
-  echo "=== $1" >&2
-  local begin=$SECONDS
-  "$1"
+# stage runs a function, which has its name unless another is given, once; or not, where another stage is asked for.
+# NAME.PART is a part of stage NAME.
+stage() { # NAME [FUNCTION ARGUMENT...]
+  local name=$1 begin=$SECONDS
+  { [ -z "$only" ] || [ "$only" = "${name%%.*}" ]; } && [ ! -e "done/$name" ] || return 0
+  echo "=== $name" >&2
+  shift
+  "${@:-$name}"
   mkdir -p done
-  echo "$1 $((SECONDS - begin)) $(nproc)" >>times
-  touch "done/$1"
+  echo "$name $((SECONDS - begin)) $(nproc)" >>times
+  touch "done/$name"
 }
 
 # commit keeps the commit at which a run began, as NAME.commit.

@@ -65,10 +65,18 @@ class Page:
         return measured.text_of(self.path(*names)) or measured.text_of(self.kept, *names)
 
     def stage(self, name):
-        """What was measured; None where a stage is not finished."""
+        """What was measured; None where nothing of a stage is."""
         if name not in self.stages:
-            self.stages[name] = measured.merged(measured.load(self.kept, name), measured.stage(self.folder, name))
+            self.stages[name] = measured.known(self.kept, self.folder, name)
         return self.stages[name]
+
+    def left(self, name):
+        """None where a stage is finished, or else how far it is."""
+        if not (self.read(CHOICES[name]) if name in CHOICES else self.stage(name)):
+            return ""
+        parts = [p for p in measured.parts(self.kept, self.folder, name) if "." in p]
+        count = int(parts[0].split("of")[-1]) if parts else 0
+        return f" ({len(parts)} of {count} parts are)" if len(parts) < count else None
 
     def say(self, *lines):
         self.out += lines
@@ -330,9 +338,9 @@ def write(folder, kept=measured.FOLDER):
         page.table(["claim", "verdict", "numbers", "difference", "p", "p, Holm"], [
             [text, verdict(mean[0], p.get(id(c), math.nan), above), numbers, percent(mean), *(("–", "–") if math.isnan(raw) else (f"{raw:.4f}", f"{p[id(c)]:.4f}"))]
             for c in page.claims for text, mean, raw, numbers, above in [c]])
-    missing = [s for s in STAGES if not (page.read(CHOICES[s]) if s in CHOICES else page.stage(s))]
+    missing = [f"`{s}`{left}" for s in STAGES if (left := page.left(s)) is not None]
     if missing:
-        page.say("## Not measured yet", "", "Stages that are not finished: " + ", ".join(f"`{s}`" for s in missing) + ".", "")
+        page.say("## Not measured yet", "", "Stages that are not finished: " + ", ".join(missing) + ".", "")
     return HEAD + "\n".join(page.out)
 
 

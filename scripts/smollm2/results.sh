@@ -37,7 +37,7 @@ mkdir -p "$out"
 cd "$out"
 [ ! -e quick ] || [ "$(cat quick)" = "${quick:-no}" ] || die "$out: quick is $(cat quick), got ${quick:-no}: want another --out"
 echo "${quick:-no}" >quick
-few=() depths=() short=() page=$root/docs/results/smollm2.md
+few=() depths=() short=() part='' page=$root/docs/results/smollm2.md
 if [ -n "$quick" ]; then
   few=(--samples 1 --budget 10% --max-new 8) depths=(--task-option niah.depths=2)
   short=(--set epochs=0 --set train.steps=2 --set train.batch=2 --set train.validation.samples=2)
@@ -115,9 +115,18 @@ every() { # NAME [FLAG...]
   fi
   names=$(policies "$1" |
     { while read -r policy; do echo "$policy"; grep "^${policy//+/\\+}(" <<<"$tuned" || true; done })
-  [ -z "$rest" ] || names=$(tr '\n' '\0' <<<"$names" | xargs -0 "$python" "$here/measured.py" lacking "$1")
+  [ -z "$rest" ] || names=$(tr '\n' '\0' <<<"$names" | xargs -0 "$python" "$here/measured.py" lacking "$1${part:+.${part/\//of}}")
   [ -n "$names" ] || return 0
-  measure "$1" --policy "$(paste -sd, <<<"$names")" "${learned[@]}" "${few[@]}" "${@:2}"
+  measure "$1" ${part:+--shard "$part"} --policy "$(paste -sd, <<<"$names")" "${learned[@]}" "${few[@]}" "${@:2}"
+}
+
+# parts measures the prompts of a long stage part by part: each is done and kept by itself.
+parts() { # NAME COUNT [FLAG...]
+  local i part
+  for ((i = 0; i < $2; i++)); do
+    part=$i/$2
+    stage "$1.${i}of$2" every "$1" "${@:3}"
+  done
 }
 
 # A map of every policy and budget would be too large: it has a few policies at one budget.
@@ -148,10 +157,10 @@ for line in open(sys.argv[1]):
 print(*(t for t, v in scores.items() if sum(v) / len(v) >= 0.5), sep=",")
 END
 }
-longbench() { [ -z "$longbench" ] || every longbench --data "$longbench"; }
+longbench() { [ -z "$longbench" ] || parts longbench 8 --data "$longbench"; }
 documents() {
   prompts heldout 250
-  every documents
+  parts documents 8
 }
 turns() { every turns; }
 latency() { measure latency "${learned[@]}" "${few[@]}"; }

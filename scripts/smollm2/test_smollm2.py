@@ -233,6 +233,24 @@ class ResultsPage(unittest.TestCase):
                 self.assertIn(row, text)
             self.assertEqual(len(measured.load(kept, "ruler")["rows"]), 40)
 
+    def test_parts(self):
+        """A page of what two machines have kept of a stage's parts is that of the whole stage."""
+        rows = list(self.predictions("ruler/vt", 2048, {"full": lambda i: 1, "snapkv 10%": lambda i: i % 2}))
+        with tempfile.TemporaryDirectory() as work:
+            whole, kept = os.path.join(work, "whole"), os.path.join(work, "kept")
+            for runs, part, mine in ((whole, "", rows), (os.path.join(work, "a"), "0of2", rows[0::2]), (os.path.join(work, "b"), "1of2", rows[1::2])):
+                source = os.path.join(runs, "ruler", f"shard-0000{part[0]}-of-00002" if part else "")
+                os.makedirs(source)
+                os.makedirs(os.path.join(runs, "done"))
+                open(os.path.join(runs, "done", "ruler" + (part and "." + part)), "w").close()
+                with open(os.path.join(source, "predictions.jsonl"), "w") as f:
+                    f.writelines(json.dumps(p) + "\n" for p in mine)
+                if part:
+                    measured.keep(runs, kept)
+                self.assertEqual("`ruler` (1 of 2 parts are)" in results.write(work, kept), part == "0of2")
+            self.assertEqual(results.write(work, kept), results.write(whole, work))
+            self.assertIn("| snapkv | 50.0 ± ", results.write(work, kept))
+
 
 if __name__ == "__main__":
     unittest.main()
