@@ -253,7 +253,7 @@ func (rt *Runtime) speculate(ctx context.Context, d *Draft, tokens []int32) (dra
 func (rt *Runtime) draft(ctx context.Context, r *request, full *kvcache.Cache, logits *runner.Logits) (_ int64, err error) {
 	defer kernels.CatchDevice(&err)
 	m := rt.Runner.Model
-	evicted, err := full.Retained(indicesOf(r.kept))
+	evicted, err := full.Fork(indicesOf(r.kept))
 	if err != nil {
 		return 0, err
 	}
@@ -468,7 +468,7 @@ func (s *Study) Session(choice *Choice) (_ *Session, err error) {
 	if r.plan.Merge != nil || r.plan.KeepsAll {
 		keep = nil
 	}
-	cache, err := s.Cache.Retained(keep)
+	cache, err := s.Cache.Fork(keep)
 	if err != nil {
 		return nil, err
 	}

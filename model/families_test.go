@@ -148,7 +148,7 @@ func TestLongRoPEIsChosenOnce(t *testing.T) {
 			}
 			a, _ := prefill(after-1, 0)
 			b, _ := prefill(after-1, len(ids))
-			c, err := b.Retained(nil)
+			c, err := b.Fork(nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -354,12 +354,12 @@ func (h *headCache) shorten(n int) {
 	}
 }
 
-// Retained returns a new cache that holds only the entries at the given ascending
+// Fork returns a new cache that holds only the entries at the given ascending
 // indices, keep[layer][kvHead]; nil keeps everything. The original is unchanged.
-func (c *Cache) Retained(keep [][][]int32) (_ *Cache, err error) {
+func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 	defer kernels.CatchDevice(&err)
 	if keep != nil && len(keep) != len(c.heads) {
-		return nil, fmt.Errorf("retain: kept indices for %d layers, want %d", len(keep), len(c.heads))
+		return nil, fmt.Errorf("fork: kept indices for %d layers, want %d", len(keep), len(c.heads))
 	}
 	out := &Cache{
 		dtype: c.dtype, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads)),

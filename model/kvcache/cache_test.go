@@ -157,12 +157,12 @@ func TestCacheAgainstLists(t *testing.T) {
 						reduced[l][h] = pick(want[l][h], keep[l][h])
 					}
 				}
-				less, err := c.Retained(keep)
+				less, err := c.Fork(keep)
 				if err != nil {
 					t.Fatal(err)
 				}
 				less.check(t, what+", retained", reduced, c.next)
-				all, err := c.Retained(nil)
+				all, err := c.Fork(nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -213,12 +213,12 @@ func TestCacheErrorsChangeNothing(t *testing.T) {
 		"Retain: negative":               func() error { return c.Retain(0, [][]int32{{1, 2}, {-1}}) },
 		"Retain: past the end":           func() error { return c.Retain(0, [][]int32{{1, 2}, {30}}) },
 		"Retain: past the kept":          func() error { return c.Retain(1, [][]int32{{0, 3}, {0}}) },
-		"Retained: too few layers":       func() error { _, err := c.Retained([][][]int32{some}); return err },
-		"Retained: no layers":            func() error { _, err := c.Retained([][][]int32{}); return err },
-		"Retained: too few heads":        func() error { _, err := c.Retained([][][]int32{some, {{0}}}); return err },
-		"Retained: descending":           func() error { _, err := c.Retained([][][]int32{{{0}, {3, 2}}, some}); return err },
-		"Retained: negative":             func() error { _, err := c.Retained([][][]int32{{{0}, {-1}}, some}); return err },
-		"Retained: past the end":         func() error { _, err := c.Retained([][][]int32{some, {{0}, {2}}}); return err },
+		"Fork: too few layers":       func() error { _, err := c.Fork([][][]int32{some}); return err },
+		"Fork: no layers":            func() error { _, err := c.Fork([][][]int32{}); return err },
+		"Fork: too few heads":        func() error { _, err := c.Fork([][][]int32{some, {{0}}}); return err },
+		"Fork: descending":           func() error { _, err := c.Fork([][][]int32{{{0}, {3, 2}}, some}); return err },
+		"Fork: negative":             func() error { _, err := c.Fork([][][]int32{{{0}, {-1}}, some}); return err },
+		"Fork: past the end":         func() error { _, err := c.Fork([][][]int32{some, {{0}, {2}}}); return err },
 		"Truncate: beyond the sequence":  func() error { return c.Truncate(31) },
 		"Truncate: a negative position":  func() error { return c.Truncate(-1) },
 		"Truncate: beyond, by a minimum": func() error { return c.Truncate(-1 << 31) },
@@ -240,7 +240,7 @@ func TestEmptyCache(t *testing.T) {
 			t.Error(err)
 		}
 		for _, keep := range [][][][]int32{nil, none} {
-			copied, err := c.Retained(keep)
+			copied, err := c.Fork(keep)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -133,7 +133,7 @@ func TestAppendedProbes(t *testing.T) {
 							cache := kvcache.New(m)
 							if before != nil {
 								var err error
-								if cache, err = before.Retained(nil); err != nil {
+								if cache, err = before.Fork(nil); err != nil {
 									t.Fatal(err)
 								}
 							}

@@ -60,7 +60,7 @@ func TestHalfCaches(t *testing.T) {
 			t.Errorf("%s: nothing was rounded", device)
 		}
 		keep := [][]int32{{0, 7, 44}, {1, 2, 3, 9, 20}}
-		kept, err := cache.Retained([][][]int32{keep, keep})
+		kept, err := cache.Fork([][][]int32{keep, keep})
 		if err != nil {
 			t.Fatal(err)
 		}

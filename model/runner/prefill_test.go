@@ -61,7 +61,7 @@ func TestRefusedPromptsLeaveTheCacheAlone(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			before, err := cache.Retained(nil)
+			before, err := cache.Fork(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -299,7 +299,7 @@ func TestObserveQueries(t *testing.T) {
 		m := modeltest.Llama{Layers: 3}.Open(t, device)
 		prompt := modeltest.Tokens(m, 4, 33)
 		r, cache, _ := start(t, m, prompt)
-		full, err := cache.Retained(nil)
+		full, err := cache.Fork(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

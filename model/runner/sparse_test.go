@@ -34,7 +34,7 @@ func TestSparseStepIsAnEvictedStep(t *testing.T) {
 			for l := range keep {
 				keep[l] = [][]int32{{0, 7, 8, 20, 29}, {3, 21, 22, 23, 24, 25}}
 			}
-			evicted, err := full.Retained(keep)
+			evicted, err := full.Fork(keep)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestSparseStepIsAnEvictedStep(t *testing.T) {
 func TestSparseStepObservesAndChanges(t *testing.T) {
 	m := modeltest.Llama{Layers: 2}.Open(t, "cpu")
 	_, cache := prefill(t, m, modeltest.Tokens(m, 1, 30), 0)
-	plain, err := cache.Retained(nil)
+	plain, err := cache.Fork(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestSetPair(t *testing.T) {
 	for _, device := range devices {
 		m := modeltest.Llama{}.Open(t, device)
 		_, cache := prefill(t, m, modeltest.Tokens(m, 1, 10), 0)
-		before, err := cache.Retained(nil)
+		before, err := cache.Fork(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
