@@ -208,10 +208,11 @@ func multiplyDots(v isa, s storage) {
 func dotRows(v isa, s storage, rows int) {
 	const columns = 4
 	label := fmt.Sprintf("m%d", rows)
-	unroll := 1
+	sets := 1 // of sums, which vectors along k take in turns
 	if rows == 1 {
-		unroll = 2
+		sets = 2
 	}
+	unroll := max(sets, 64/(v.lanes*s.size)) // a cache line of every row of b
 	n, k, c := pointer("n"), pointer("k"), pointer("c")
 	a := []reg.GPVirtual{pointer("a")}
 	lda := stride("lda", 4)
@@ -234,7 +235,7 @@ func dotRows(v isa, s storage, rows int) {
 		CMPQ(n, Imm(uint64(j)))
 		CMOVQLE(b[0], b[j])
 	}
-	sums := make([][][]reg.VecVirtual, unroll)
+	sums := make([][][]reg.VecVirtual, sets)
 	for u := range sums {
 		sums[u] = make([][]reg.VecVirtual, rows)
 		for i := range rows {
@@ -247,6 +248,8 @@ func dotRows(v isa, s storage, rows int) {
 	at := GP64()
 	XORQ(at, at)
 	left := copyOf(k)
+	ahead := copyOf(ldb) // from what is read of a row to the same of the row that many columns later
+	SHLQ(Imm(2), ahead)
 	step := func(load func(s storage, from Mem, to reg.VecVirtual), u int) {
 		x := v.vecs(rows)
 		for i := range x {
@@ -256,7 +259,7 @@ func dotRows(v isa, s storage, rows int) {
 			y := v.vec()
 			load(s, Mem{Base: b[j], Index: at, Scale: uint8(s.size), Disp: u * v.lanes * s.size}, y)
 			for i := range x {
-				VFMADD231PS(x[i], y, sums[u][i][j])
+				VFMADD231PS(x[i], y, sums[u%sets][i][j])
 			}
 		}
 	}
@@ -264,10 +267,14 @@ func dotRows(v isa, s storage, rows int) {
 		Label(label + "unrolled")
 		SUBQ(I32(unroll*v.lanes), left)
 		JLT(LabelRef(label + "whole"))
+		for j := range b { // the rows after these are on their way meanwhile
+			PREFETCHT0(Mem{Base: b[j], Index: ahead, Scale: 1})
+		}
 		for u := range unroll {
 			step(v.loadWide, u)
 		}
 		ADDQ(I32(unroll*v.lanes), at)
+		ADDQ(I32(unroll*v.lanes*s.size), ahead)
 		JMP(LabelRef(label + "unrolled"))
 		Label(label + "whole")
 		ADDQ(I32(unroll*v.lanes), left)
@@ -309,7 +316,7 @@ func dotRows(v isa, s storage, rows int) {
 		JNZ(LabelRef(label + "scalar"))
 	}
 	Label(label + "sum")
-	for u := 1; u < unroll; u++ {
+	for u := 1; u < sets; u++ {
 		for i := range rows {
 			for j := range b {
 				VADDPS(sums[u][i][j], sums[0][i][j], sums[0][i][j])
