@@ -59,3 +59,6 @@ func Base64Checksum(algorithm string, data []byte) string {
 	h.Write(data)
 	return base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
+
+// OpenJournal opens the journal of a half-fetched file.
+var OpenJournal = openJournal
