@@ -33,15 +33,12 @@ func WriteSafetensors(w io.Writer, tensors []TensorView, metadata map[string]str
 
 // WriteSafetensorsFile writes the file atomically, replacing what is there.
 func WriteSafetensorsFile(path string, tensors []TensorView, metadata map[string]string) error {
-	f, err := atomicfile.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if err := WriteSafetensors(f, tensors, metadata); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return f.Commit()
+	return atomicfile.Write(path, func(w io.Writer) error {
+		if err := WriteSafetensors(w, tensors, metadata); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	})
 }
 
 // renderHeader sorts the tensors into file order and returns the file's bytes

@@ -24,7 +24,7 @@ var ErrFinished = errors.New("finished already")
 func ShardName(i, n int) string { return fmt.Sprintf("pairs-%05d-of-%05d.jsonl", i, n) }
 
 // PartialName is the file that shard i of n is while it is not finished.
-func PartialName(i, n int) string { return "." + ShardName(i, n) + ".partial" }
+func PartialName(i, n int) string { return PartialOf(ShardName(i, n)) }
 
 // Shard is one shard of a folder of pair files, claimed by this process.
 type Shard struct {
@@ -53,7 +53,6 @@ func OpenShard(dir string, h PairHeader) (*Shard, error) {
 		return nil, fmt.Errorf("open shard: %w", err)
 	}
 	path := filepath.Join(dir, ShardName(h.Shard, h.Shards))
-	partial := filepath.Join(dir, PartialName(h.Shard, h.Shards))
 	unlock, free, err := filelock.TryLock(filepath.Join(dir, "."+ShardName(h.Shard, h.Shards)+".lock"))
 	if err != nil {
 		return nil, fmt.Errorf("open shard: %w", err)
@@ -61,7 +60,7 @@ func OpenShard(dir string, h PairHeader) (*Shard, error) {
 	if !free {
 		return nil, fmt.Errorf("shard %d of %s: %w", h.Shard, dir, ErrClaimed)
 	}
-	s, err := openShard(path, partial, h)
+	s, err := openShard(path, h)
 	if err != nil {
 		unlock()
 		return nil, err
@@ -70,16 +69,15 @@ func OpenShard(dir string, h PairHeader) (*Shard, error) {
 	return s, nil
 }
 
-func openShard(path, partial string, h PairHeader) (*Shard, error) {
-	// Under the lock: a shard that was finished meanwhile is seen.
+// openShard goes on with a file under its lock: one that was finished meanwhile is seen.
+func openShard(path string, h PairHeader) (*Shard, error) {
 	if err := finished(path, h); err != nil {
 		return nil, err
 	}
-	return openPartial(path, partial, h)
+	return openPartial(path, h)
 }
 
-// finished is ErrFinished for a complete file of the header, another error for one of another,
-// and nil where there is none.
+// finished is Finished for a file, nil where there is none.
 func finished(path string, h PairHeader) error {
 	r, err := OpenPairs(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -89,10 +87,15 @@ func finished(path string, h PairHeader) error {
 		return err
 	}
 	defer r.Close()
-	if got := r.Header(); got != h {
-		return fmt.Errorf("%s: is of other settings: %s", path, got.Differences(h))
+	return r.Finished(h)
+}
+
+// Finished is ErrFinished for a complete file of the header, another error for one of another.
+func (r *PairReader) Finished(h PairHeader) error {
+	if r.header != h {
+		return fmt.Errorf("%s: is of other settings: %s", r.lines.file, r.header.Differences(h))
 	}
-	return fmt.Errorf("%s: %w", path, ErrFinished)
+	return fmt.Errorf("%s: %w", r.lines.file, ErrFinished)
 }
 
 // Differences names what is not as it is wanted.
@@ -123,10 +126,7 @@ func ResumePairs(path string, h PairHeader) (*Shard, error) {
 	if err := h.Validate(); err != nil {
 		return nil, fmt.Errorf("resume samples %s: header: %w", path, err)
 	}
-	if err := finished(path, h); err != nil {
-		return nil, err
-	}
-	return openPartial(path, PartialOf(path), h)
+	return openShard(path, h)
 }
 
 // StartPairs starts a pair file that takes the place of one of that name when it is complete.
@@ -138,10 +138,11 @@ func StartPairs(path string, h PairHeader) (*Shard, error) {
 	if err := os.Remove(PartialOf(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("start samples: %w", err)
 	}
-	return openPartial(path, PartialOf(path), h)
+	return openPartial(path, h)
 }
 
-func openPartial(path, partial string, h PairHeader) (*Shard, error) {
+func openPartial(path string, h PairHeader) (*Shard, error) {
+	partial := PartialOf(path)
 	f, err := os.OpenFile(partial, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("open shard: %w", err)

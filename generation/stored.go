@@ -199,15 +199,11 @@ func (s Stored) finished(ctx context.Context, h datasets.PairHeader) error {
 		return err
 	}
 	defer o.Close()
-	url := s.Store.URL(s.key(h))
-	r, err := datasets.NewPairReader(url, io.NewSectionReader(o, 0, o.Info().Size))
+	r, err := datasets.NewPairReader(s.Store.URL(s.key(h)), io.NewSectionReader(o, 0, o.Info().Size))
 	if err != nil {
 		return err
 	}
-	if got := r.Header(); got != h {
-		return fmt.Errorf("%s: is of other settings: %s", url, got.Differences(h))
-	}
-	return fmt.Errorf("%s: %w", url, datasets.ErrFinished)
+	return r.Finished(h)
 }
 
 // fetch brings the parts, as far as they follow each other, to a local file. A part

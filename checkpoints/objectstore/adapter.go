@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"glimpse/checkpoints"
@@ -19,10 +20,9 @@ import (
 // ReadAdapter reads and verifies the adapter that a path or URL names, as
 // checkpoints.ReadAdapter does.
 func ReadAdapter(ctx context.Context, name string, s Settings) (*checkpoints.Adapter, error) {
-	if err := checkPath(name); err != nil {
+	if local, err := isLocal(name); err != nil {
 		return nil, err
-	}
-	if !IsURL(name) {
+	} else if local {
 		return checkpoints.ReadAdapter(name)
 	}
 	store, folder, err := Open(ctx, name, s)
@@ -39,10 +39,9 @@ func ReadAdapter(ctx context.Context, name string, s Settings) (*checkpoints.Ada
 // CheckAdapterTarget tells whether WriteAdapter could write there, so that a long run
 // need not fail at its end.
 func CheckAdapterTarget(ctx context.Context, name string, replace bool, s Settings) error {
-	if err := checkPath(name); err != nil {
+	if local, err := isLocal(name); err != nil {
 		return err
-	}
-	if !IsURL(name) {
+	} else if local {
 		return checkpoints.CheckTarget(name, replace)
 	}
 	if replace {
@@ -56,10 +55,8 @@ func CheckAdapterTarget(ctx context.Context, name string, replace bool, s Settin
 	if err != nil {
 		return err
 	}
-	for _, i := range list {
-		if path.Base(i.Key) == checkpoints.AdapterManifest {
-			return fmt.Errorf("adapter %s: %w", name, ErrExists)
-		}
+	if slices.ContainsFunc(list, func(i Info) bool { return path.Base(i.Key) == checkpoints.AdapterManifest }) {
+		return fmt.Errorf("adapter %s: %w", name, ErrExists)
 	}
 	return nil
 }
@@ -68,10 +65,9 @@ func CheckAdapterTarget(ctx context.Context, name string, replace bool, s Settin
 // at all (see Publish). Created is false where exactly this adapter was there
 // already. Progress goes to log.
 func WriteAdapter(ctx context.Context, name string, a *checkpoints.Adapter, replace bool, s Settings, log io.Writer) (created bool, err error) {
-	if err := checkPath(name); err != nil {
+	if local, err := isLocal(name); err != nil {
 		return false, err
-	}
-	if !IsURL(name) {
+	} else if local {
 		if same, err := checkpoints.SameAdapter(name, a); same || err != nil {
 			return false, err
 		}
@@ -105,11 +101,8 @@ func WriteAdapter(ctx context.Context, name string, a *checkpoints.Adapter, repl
 // copy in the cache, which is made or brought up to date first. A split model's other files come
 // with the one that is named.
 func LocalModel(ctx context.Context, name string, s Settings, log io.Writer) (string, error) {
-	if err := checkPath(name); err != nil {
-		return "", err
-	}
-	if !IsURL(name) {
-		return name, nil
+	if local, err := isLocal(name); local {
+		return name, err
 	}
 	store, folder, err := Open(ctx, name, s)
 	if err != nil {
@@ -175,11 +168,8 @@ func shownCache(name string, log io.Writer) (c Cache, done func()) {
 // LocalFile returns the path of a file: a path as it is, and for a URL the copy in the
 // cache, which is made or brought up to date first.
 func LocalFile(ctx context.Context, name string, s Settings, log io.Writer) (string, error) {
-	if err := checkPath(name); err != nil {
-		return "", err
-	}
-	if !IsURL(name) {
-		return name, nil
+	if local, err := isLocal(name); local {
+		return name, err
 	}
 	store, key, err := Open(ctx, name, s)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 // Backups sends checkpoints to a folder of a store while a run goes on. Every one
@@ -24,10 +23,7 @@ type Backups struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	mu     sync.Mutex
-	wake   *sync.Cond
-	next   *backup
-	closed bool
+	next   chan backup // at most one
 	done   chan struct{}
 }
 
@@ -41,9 +37,8 @@ const keepBackups = 2
 // NewBackups starts sending. Report is told of every checkpoint that has arrived, or
 // has not, from another goroutine. Close ends it.
 func NewBackups(s Store, folder string, report func(step int, err error)) *Backups {
-	b := &Backups{store: s, folder: folder, report: report, done: make(chan struct{})}
+	b := &Backups{store: s, folder: folder, report: report, next: make(chan backup, 1), done: make(chan struct{})}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.wake = sync.NewCond(&b.mu)
 	go b.run()
 	return b
 }
@@ -55,23 +50,20 @@ func (b *Backups) Add(step int, path string) error {
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next != nil {
-		b.next.file.Close()
+	for {
+		select {
+		case b.next <- backup{step, f}:
+			return nil
+		case old := <-b.next:
+			old.file.Close()
+		}
 	}
-	b.next = &backup{step, f}
-	b.wake.Signal()
-	return nil
 }
 
 // Close waits until the newest checkpoint has arrived, as long as ctx lasts, and
-// removes what is unfinished then.
+// removes what is unfinished then. It is the last call.
 func (b *Backups) Close(ctx context.Context) {
-	b.mu.Lock()
-	b.closed = true
-	b.wake.Signal()
-	b.mu.Unlock()
+	close(b.next)
 	stop := context.AfterFunc(ctx, b.cancel)
 	defer stop()
 	<-b.done
@@ -80,24 +72,14 @@ func (b *Backups) Close(ctx context.Context) {
 
 func (b *Backups) run() {
 	defer close(b.done)
-	for {
-		b.mu.Lock()
-		for b.next == nil && !b.closed {
-			b.wake.Wait()
-		}
-		next := b.next
-		b.next = nil
-		b.mu.Unlock()
-		if next == nil {
-			return
-		}
+	for next := range b.next {
 		err := b.send(next)
 		next.file.Close()
 		b.report(next.step, err)
 	}
 }
 
-func (b *Backups) send(n *backup) error {
+func (b *Backups) send(n backup) error {
 	info, err := n.file.Stat()
 	if err != nil {
 		return err

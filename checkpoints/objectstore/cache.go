@@ -1,7 +1,7 @@
 package objectstore
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,8 +14,10 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"sync"
-	"sync/atomic"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/filelock"
@@ -71,10 +73,7 @@ func (c Cache) File(ctx context.Context, s Store, key string, others ...string) 
 
 // bring is Folder with the URL that the copies are known by.
 func (c Cache) bring(ctx context.Context, s Store, url, folder string, names []string) (string, error) {
-	root := c.Dir
-	if root == "" {
-		root = os.Getenv("GLIMPSE_CACHE")
-	}
+	root := cmp.Or(c.Dir, os.Getenv("GLIMPSE_CACHE"))
 	if root == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
@@ -209,11 +208,8 @@ func sumOf(path string) (sum string, modified int64, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", 0, err
-	}
-	return hex.EncodeToString(h.Sum(nil)), info.ModTime().UnixNano(), nil
+	digest, err := sha256Of(f)
+	return hex.EncodeToString(digest), info.ModTime().UnixNano(), err
 }
 
 // prune removes what the store no longer has, and what does not belong there.
@@ -259,11 +255,13 @@ func (p partial) fetch(ctx context.Context, progress func(bytes int64)) error {
 	part, journal := filepath.Join(dir, partName(name)), filepath.Join(dir, journalName(name))
 	info := p.object.Info()
 	head := fmt.Sprintf("%s %d %d", info.Version, info.Size, chunkBytes)
-	var done map[int64]bool
-	if there, err := os.Stat(part); err == nil && there.Size() == info.Size && info.Version != "" {
-		done = readJournal(journal, head)
+	there, err := os.Stat(part)
+	log, done, err := openJournal(journal, head, err == nil && there.Size() == info.Size && info.Version != "")
+	if err != nil {
+		return err
 	}
-	if done == nil {
+	defer log.Close()
+	if len(done) == 0 {
 		if err := freedisk.Check(dir, info.Size); err != nil {
 			return err
 		}
@@ -276,11 +274,6 @@ func (p partial) fetch(ctx context.Context, progress func(bytes int64)) error {
 	if err := f.Truncate(info.Size); err != nil {
 		return err
 	}
-	log, err := startJournal(journal, head, done)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	if err := p.fetchChunks(ctx, f, log, done, progress); err != nil {
 		return err
 	}
@@ -305,43 +298,28 @@ func (p partial) fetch(ctx context.Context, progress func(bytes int64)) error {
 
 func (p partial) fetchChunks(ctx context.Context, f, log *os.File, done map[int64]bool, progress func(int64)) error {
 	size := p.object.Info().Size
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var journal sync.Mutex
-	var group sync.WaitGroup
-	for range parallelChunks {
-		group.Go(func() {
-			var buf []byte
-			for ctx.Err() == nil {
-				i := next.Add(1) - 1
-				off := i * chunkBytes
-				if off >= size {
-					return
-				}
-				n := min(chunkBytes, size-off)
-				if !done[i] {
-					if buf == nil {
-						buf = make([]byte, chunkBytes)
-					}
-					if err := p.fetchChunk(f, buf[:n], off); err != nil {
-						cancel(err)
-						return
-					}
-					journal.Lock()
-					_, err := fmt.Fprintf(log, "%d.\n", i)
-					journal.Unlock()
-					if err != nil {
-						cancel(err)
-						return
-					}
-				}
-				progress(n)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelChunks)
+	for i := range (size + chunkBytes - 1) / chunkBytes {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
+			off := i * chunkBytes
+			n := min(chunkBytes, size-off)
+			if !done[i] {
+				if err := p.fetchChunk(f, make([]byte, n), off); err != nil {
+					return err
+				}
+				if _, err := fmt.Fprintf(log, "\n%d.", i); err != nil {
+					return err
+				}
+			}
+			progress(n)
+			return nil
 		})
 	}
-	group.Wait()
-	return context.Cause(ctx)
+	return group.Wait()
 }
 
 // fetchChunk puts a chunk on disk, for good: the journal must not list what a power
@@ -356,37 +334,22 @@ func (p partial) fetchChunk(f *os.File, buf []byte, off int64) error {
 	return f.Sync()
 }
 
-// readJournal returns the chunks that a journal of this version lists.
-func readJournal(path, head string) map[int64]bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	if !lines.Scan() || lines.Text() != head {
-		return nil
-	}
+// openJournal opens a journal, to be appended to. It returns the chunks that it lists where it
+// is of this version and there is something to go on with, and is begun anew otherwise.
+func openJournal(path, head string, goOn bool) (*os.File, map[int64]bool, error) {
 	done := make(map[int64]bool)
-	for lines.Scan() {
-		var i int64
-		// A whole entry ends in a dot: the last one may be cut short, to 1 of 12.
-		if n, err := fmt.Sscanf(lines.Text(), "%d.", &i); n != 1 || err != nil {
-			break
+	raw, err := os.ReadFile(path)
+	if first, chunks, _ := strings.Cut(string(raw), "\n"); err == nil && goOn && first == head {
+		for line := range strings.SplitSeq(chunks, "\n") {
+			// A whole entry ends in a dot: one may be cut short, to 1 of 12.
+			digits, whole := strings.CutSuffix(line, ".")
+			if i, err := strconv.ParseInt(digits, 10, 64); err == nil && whole {
+				done[i] = true
+			}
 		}
-		done[i] = true
+	} else if err := atomicfile.WriteFile(path, []byte(head)); err != nil {
+		return nil, nil, err
 	}
-	return done
-}
-
-// startJournal writes a journal of the chunks so far, to be appended to.
-func startJournal(path, head string, done map[int64]bool) (*os.File, error) {
-	text := head + "\n"
-	for i := range done {
-		text += fmt.Sprintf("%d.\n", i)
-	}
-	if err := atomicfile.WriteFile(path, []byte(text)); err != nil {
-		return nil, err
-	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o666)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	return f, done, err
 }

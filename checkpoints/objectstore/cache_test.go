@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -285,4 +287,34 @@ func TestLocalData(t *testing.T) {
 			t.Errorf("a path: %q, %v", path, err)
 		}
 	})
+}
+
+// TestJournal: of a journal that was cut anywhere the whole entries count, also when others come
+// after the cut; one of another version is begun anew.
+func TestJournal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	open := func(head string, goOn bool, want ...int64) {
+		t.Helper()
+		f, done, err := objectstore.OpenJournal(path, head, goOn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if got := slices.Sorted(maps.Keys(done)); !slices.Equal(got, want) {
+			t.Errorf("chunks %v, want %v", got, want)
+		}
+	}
+	for cut, want := range map[string][]int64{
+		"v1": nil, "v1\n": nil, "v1\n0.": {0}, "v1\n0.\n1": {0}, "v1\n0.\n1\n3.": {0, 3}, "v1\n0.\n12.\n\x00\x00": {0, 12}, "v": nil, "": nil, "v10\n0.": nil,
+	} {
+		if err := os.WriteFile(path, []byte(cut), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		open("v1", true, want...)
+	}
+	if err := os.WriteFile(path, []byte("v1\n0."), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	open("v1", false)
+	open("v1", true)
 }

@@ -43,7 +43,7 @@ func ChunksHere(dir, name string) (int, error) {
 		return 0, fmt.Errorf("%d journals (%v), want 1", len(found), err)
 	}
 	text, err := os.ReadFile(found[0])
-	return strings.Count(string(text), "\n") - 1, err
+	return strings.Count(string(text), "\n"), err
 }
 
 // Checksum is the hexadecimal checksum of an algorithm of S3.
@@ -59,3 +59,6 @@ func Base64Checksum(algorithm string, data []byte) string {
 	h.Write(data)
 	return base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
+
+// OpenJournal opens the journal of a half-fetched file.
+var OpenJournal = openJournal

@@ -3,20 +3,19 @@ package objectstore
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -44,11 +43,11 @@ func (b *bucket) Put(ctx context.Context, key string, src Source, opt PutOptions
 			return err
 		}
 	}
-	sum, err := sha256Of(src, src.Size())
+	sum, err := sha256Of(io.NewSectionReader(src, 0, src.Size()))
 	if err != nil {
 		return fmt.Errorf("put %s: %w", b.URL(key), err)
 	}
-	p := &put{bucket: b, key: key, src: src, opt: opt, meta: map[string]string{metaSHA256: sum, metaNonce: rand.Text()}}
+	p := &put{bucket: b, key: key, src: src, opt: opt, meta: map[string]string{metaSHA256: hex.EncodeToString(sum), metaNonce: rand.Text()}}
 	if src.Size() <= b.partSize {
 		return p.single(ctx)
 	}
@@ -131,11 +130,11 @@ func (p *put) arrived(ctx context.Context, err error) bool {
 
 // sum is the SHA-256 of a section, as S3 writes it.
 func (p *put) sum(off, size int64) (string, error) {
-	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(p.src, off, size)); err != nil {
+	sum, err := sha256Of(io.NewSectionReader(p.src, off, size))
+	if err != nil {
 		return "", fmt.Errorf("put %s: %w", p.URL(p.key), err)
 	}
-	return base64.StdEncoding.EncodeToString(h.Sum(nil)), nil
+	return base64.StdEncoding.EncodeToString(sum), nil
 }
 
 // multipart sends the object in parts, of which an earlier attempt may have sent
@@ -283,32 +282,26 @@ func (p *put) find(ctx context.Context, sums []string) (id string, parts []types
 // ends it. Parts that are on their way then get some time to arrive: a server may
 // store a part whose sender has hung up after the upload that it belongs to was ended.
 func (p *put) sendParts(ctx context.Context, id string, sums []string, parts []types.CompletedPart) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelParts)
 	started, done := Linger(ctx)
 	defer done()
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range parallelParts {
-		group.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(parts) {
-					return
-				}
-				if parts[i].ETag == nil {
-					if err := p.sendPart(started, id, i, sums[i], &parts[i]); err != nil {
-						cancel(err)
-						return
-					}
-				}
-				_, size := p.section(i)
-				p.progress(size)
+	for i := range parts {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
+			if parts[i].ETag == nil {
+				if err := p.sendPart(started, id, i, sums[i], &parts[i]); err != nil {
+					return err
+				}
+			}
+			_, size := p.section(i)
+			p.progress(size)
+			return nil
 		})
 	}
-	group.Wait()
-	return context.Cause(ctx)
+	return group.Wait()
 }
 
 func (p *put) sendPart(ctx context.Context, id string, i int, sum string, part *types.CompletedPart) error {

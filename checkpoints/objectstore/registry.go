@@ -72,9 +72,8 @@ func pathBelow(folder, target string) (string, error) {
 	switch {
 	case IsURL(folder) != IsURL(target):
 	case IsURL(folder):
-		below, _ = strings.CutPrefix(strings.TrimRight(target, "/"), strings.TrimRight(folder, "/")+"/")
-		if below == strings.TrimRight(target, "/") {
-			below = ""
+		if path, ok := strings.CutPrefix(strings.TrimRight(target, "/"), strings.TrimRight(folder, "/")+"/"); ok {
+			below = path
 		}
 	default:
 		from, err := filepath.Abs(folder)

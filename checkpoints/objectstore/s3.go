@@ -145,16 +145,12 @@ func (o *s3Object) readSome(p []byte, off int64) (int, error) {
 	if err := o.checkAnswer(out, off, int64(len(p))); err != nil {
 		return 0, fmt.Errorf("read %s: bytes %d to %d: %w", o.b.URL(o.info.Key), off, off+int64(len(p)), err)
 	}
-	n := 0
-	for n < len(p) {
-		m, err := out.Body.Read(p[n:])
-		n += m
-		if err != nil && n < len(p) {
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return n, fmt.Errorf("read %s: bytes %d to %d of %d: %w", o.b.URL(o.info.Key), off+int64(n), off+int64(len(p)), o.info.Size, err)
-		}
+	n, err := io.ReadFull(out.Body, p)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return n, fmt.Errorf("read %s: bytes %d to %d of %d: %w", o.b.URL(o.info.Key), off+int64(n), off+int64(len(p)), o.info.Size, err)
 	}
 	return n, nil
 }

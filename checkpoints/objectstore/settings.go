@@ -85,7 +85,7 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 		pause:    cmp.Or(s.pause, firstPause),
 		attempts: cmp.Or(s.attempts, env.RetryMaxAttempts, maxAttempts),
 	}
-	options := []func(*config.LoadOptions) error{
+	cfg, err := config.LoadDefaultConfig(ctx,
 		config.WithRetryer(func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) {
 				o.MaxAttempts = b.attempts
@@ -99,21 +99,12 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 			t.ResponseHeaderTimeout = cmp.Or(s.silence, patience.Silence)
 		}).WithDialerOptions(func(d *net.Dialer) { d.Timeout = dialTimeout })),
 		config.WithLogger(logging.Nop{}), // what fails is an error of ours
-	}
-	if s.Region != "" {
-		options = append(options, config.WithRegion(s.Region))
-	}
-	cfg, err := config.LoadDefaultConfig(ctx, options...)
+		config.WithRegion(s.Region),
+	)
 	if err != nil {
 		return nil, err
 	}
-	endpoint := s.Endpoint
-	if endpoint == "" {
-		endpoint = os.Getenv("AWS_ENDPOINT_URL_S3")
-	}
-	if endpoint == "" {
-		endpoint = aws.ToString(cfg.BaseEndpoint)
-	}
+	endpoint := cmp.Or(s.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), aws.ToString(cfg.BaseEndpoint))
 	var pathStyle bool
 	switch s.PathStyle {
 	case "", "auto":

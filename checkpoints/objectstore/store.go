@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -105,13 +104,12 @@ const scheme = "s3://"
 // Open opens the store that a URL or a path names. The key is what follows the
 // bucket; for a path the folder is the store, and the key ".".
 func Open(ctx context.Context, name string, s Settings) (Store, string, error) {
-	if !IsURL(name) {
-		if err := checkPath(name); err != nil {
-			return nil, "", err
-		}
-		if name == "" {
-			return nil, "", fmt.Errorf("object store: the name is empty, want s3://BUCKET/NAME or a path")
-		}
+	switch local, err := isLocal(name); {
+	case err != nil:
+		return nil, "", err
+	case name == "":
+		return nil, "", fmt.Errorf("object store: the name is empty, want s3://BUCKET/NAME or a path")
+	case local:
 		return Local(name), ".", nil
 	}
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(name, scheme), "/")
@@ -126,12 +124,12 @@ func Open(ctx context.Context, name string, s Settings) (Store, string, error) {
 	return store, key, nil
 }
 
-// checkPath refuses names of stores that are not spoken to.
-func checkPath(name string) error {
+// isLocal tells that a name is a path, and refuses names of stores that are not spoken to.
+func isLocal(name string) (bool, error) {
 	if !IsURL(name) && strings.Contains(name, "://") {
-		return fmt.Errorf("object store %q: want s3://BUCKET/NAME or a path", name)
+		return true, fmt.Errorf("object store %q: want s3://BUCKET/NAME or a path", name)
 	}
-	return nil
+	return !IsURL(name), nil
 }
 
 // Join is the key of a name in a folder.
@@ -207,11 +205,9 @@ func Download(ctx context.Context, s Store, key, path string) error {
 	return os.Rename(p.path, path)
 }
 
-// sha256Of is the SHA-256 of a source in lower-case hexadecimal.
-func sha256Of(src io.ReaderAt, size int64) (string, error) {
+// sha256Of is the SHA-256 of what r holds.
+func sha256Of(r io.Reader) ([]byte, error) {
 	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(src, 0, size)); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	_, err := io.Copy(h, r)
+	return h.Sum(nil), err
 }

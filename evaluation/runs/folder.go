@@ -507,15 +507,7 @@ func withoutTimes(rows []evaluation.Row) []evaluation.Row {
 
 // write puts a file in place at once.
 func (f *folder) write(name string, data []byte) error {
-	out, err := atomicfile.Create(f.file(name))
-	if err != nil {
-		return err
-	}
-	defer out.Abort()
-	if _, err := out.Write(data); err != nil {
-		return err
-	}
-	return out.Commit()
+	return atomicfile.WriteFile(f.file(name), data)
 }
 
 func (f *folder) close() {

@@ -16,7 +16,6 @@ import (
 	"glimpse/evaluation"
 	"glimpse/internal/filelock"
 	"glimpse/internal/outputs"
-	"glimpse/internal/progress"
 	"glimpse/internal/regularfile"
 	"glimpse/internal/tempdir"
 	"glimpse/internal/yamlconfig"
@@ -243,7 +242,7 @@ func (j *Job) place(ctx context.Context, log io.Writer) (place, error) {
 			f.close()
 			return nil, err
 		}
-		return shared{f}, nil
+		return shared{f, output{objectstore.Local(j.Out), "."}}, nil
 	}
 	store, name, err := objectstore.Open(ctx, j.Out, j.S3)
 	if err != nil {
@@ -260,7 +259,7 @@ func (j *Job) place(ctx context.Context, log io.Writer) (place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stored{store: store, folder: name, dir: dir, save: saveEvery}, nil
+	return &stored{output: output{store, name}, dir: dir, save: saveEvery}, nil
 }
 
 // agree writes the settings when the first sample of a shard is measured, or makes sure that they are those
@@ -270,34 +269,18 @@ func (j *Job) agree(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var old []byte
-	if objectstore.IsURL(j.Out) {
-		store, name, err := objectstore.Open(ctx, j.Out, j.S3)
-		if err != nil {
-			return err
-		}
-		key := objectstore.Join(name, settingsFile)
-		err = store.Put(ctx, key, bytes.NewReader(config), objectstore.PutOptions{New: true})
-		if !errors.Is(err, objectstore.ErrExists) {
-			return err
-		}
-		if old, err = objectstore.Get(ctx, store, key, 1<<20); err != nil {
-			return err
-		}
-	} else {
-		unlock, err := filelock.Lock(ctx, filepath.Join(j.Out, ".settings.lock"), func() { fmt.Fprintln(progress.Stderr, "waiting for another worker to write the settings of "+j.Out) })
-		if err != nil {
-			return err
-		}
-		defer unlock()
-		f := &folder{path: j.Out}
-		old, err = regularfile.Read(f.file(settingsFile), yamlconfig.MaxBytes)
-		if errors.Is(err, fs.ErrNotExist) {
-			return f.write(settingsFile, config)
-		}
-		if err != nil {
-			return err
-		}
+	store, name, err := objectstore.Open(ctx, j.Out, j.S3)
+	if err != nil {
+		return err
+	}
+	key := objectstore.Join(name, settingsFile)
+	err = store.Put(ctx, key, bytes.NewReader(config), objectstore.PutOptions{New: true})
+	if !errors.Is(err, objectstore.ErrExists) {
+		return err
+	}
+	old, err := objectstore.Get(ctx, store, key, 1<<20)
+	if err != nil {
+		return err
 	}
 	if _, err := j.continues(old, config); err != nil {
 		return fmt.Errorf("%s: %w", j.Out, err)
@@ -308,16 +291,38 @@ func (j *Job) agree(ctx context.Context) error {
 // settingsFile is the configuration that all shards are measured with.
 const settingsFile = ".settings.yaml"
 
-// shared is a folder that all workers see. The lock of a shard's run is its claim, which a
-// worker that dies lets go.
-type shared struct{ *folder }
+// output is where the whole run and its shards' files come to lie.
+type output struct {
+	store  objectstore.Store
+	folder string
+}
 
-func (s shared) finished(_ context.Context, name string) (bool, error) {
-	_, err := os.Stat(filepath.Join(s.path, name, MetricsFile))
-	if errors.Is(err, fs.ErrNotExist) {
+func (o output) key(name, file string) string {
+	return objectstore.Join(o.folder, name+"/"+file)
+}
+
+func (o output) finished(ctx context.Context, name string) (bool, error) {
+	_, err := o.store.Stat(ctx, o.key(name, MetricsFile))
+	if errors.Is(err, objectstore.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+func (o output) deliver(ctx context.Context, dir string, names []string) error {
+	for _, name := range names {
+		if err := objectstore.PutFile(ctx, o.store, objectstore.Join(o.folder, name), filepath.Join(dir, name), objectstore.PutOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shared is a folder that all workers see. The lock of a shard's run is its claim, which a
+// worker that dies lets go.
+type shared struct {
+	*folder
+	output
 }
 
 func (s shared) take(ctx context.Context, name string) (string, context.Context, func() error, error) {
@@ -343,20 +348,6 @@ func (s shared) bring(_ context.Context, name string) (string, error) {
 	return filepath.Join(s.path, name), nil
 }
 
-func (s shared) deliver(_ context.Context, dir string, names []string) error {
-	f := &folder{path: s.path}
-	for _, name := range names {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		if err := f.write(name, data); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // saveEvery is the time between uploads of what a shard has, leaveWithin what a worker that
 // is stopped may take for the last one.
 const (
@@ -367,23 +358,10 @@ const (
 // stored is a folder of a bucket. A shard is worked on in a local copy under a claim, and what
 // there is goes to the bucket from time to time.
 type stored struct {
-	store  objectstore.Store
-	folder string
+	output
 	dir    *tempdir.Dir
 	claims objectstore.Claims
 	save   time.Duration
-}
-
-func (s *stored) key(name, file string) string {
-	return objectstore.Join(s.folder, name+"/"+file)
-}
-
-func (s *stored) finished(ctx context.Context, name string) (bool, error) {
-	_, err := s.store.Stat(ctx, s.key(name, MetricsFile))
-	if errors.Is(err, objectstore.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 func (s *stored) take(ctx context.Context, name string) (string, context.Context, func() error, error) {
@@ -463,15 +441,6 @@ func (s *stored) bring(ctx context.Context, name string) (string, error) {
 		}
 	}
 	return dir, nil
-}
-
-func (s *stored) deliver(ctx context.Context, dir string, names []string) error {
-	for _, name := range names {
-		if err := objectstore.PutFile(ctx, s.store, objectstore.Join(s.folder, name), filepath.Join(dir, name), objectstore.PutOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (s *stored) close() { s.dir.Remove() }

@@ -68,7 +68,7 @@ func TestStoredShardGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &stored{store: store, folder: "run", dir: dir, save: time.Hour}
+		s := &stored{output: output{store, "run"}, dir: dir, save: time.Hour}
 		t.Cleanup(s.close)
 		return s
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // Dir is a folder being built. The caller fills the folder at Path; it appears
@@ -30,7 +31,7 @@ func CreateDir(path string, replace bool) (*Dir, error) {
 	if err := checkDirTarget(target, replace); err != nil {
 		return nil, fmt.Errorf("create folder %s: %w", path, err)
 	}
-	temp, unlock, err := createTempDir(target)
+	temp, unlock, err := createTemp(target, func(temp string) error { return os.Mkdir(temp, 0o777) })
 	if err != nil {
 		return nil, fmt.Errorf("create folder %s: %w", path, err)
 	}
@@ -119,30 +120,6 @@ func kind(m fs.FileMode) string {
 	return "special file"
 }
 
-// renameNewChecked is renameNew for systems without an exclusive rename. A
-// target that appears between check and rename is still not overwritten unless
-// it is an empty folder.
-func renameNewChecked(temp, target string) error {
-	if _, err := os.Lstat(target); err == nil {
-		return ErrExists
-	}
-	return os.Rename(temp, target)
-}
-
-// moveAside replaces target by temp where names cannot be exchanged. A kill
-// between the two renames leaves the old folder under its ".old-" name.
-func moveAside(temp, target string) error {
-	old := tempName(target, oldMark)
-	if err := os.Rename(target, old); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, target); err != nil {
-		return errors.Join(err, os.Rename(old, target))
-	}
-	os.RemoveAll(old)
-	return nil
-}
-
 // syncTree forces every file and folder under root to disk.
 func syncTree(root string) error {
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -156,4 +133,25 @@ func syncTree(root string) error {
 		}
 		return nil
 	})
+}
+
+// syncDir makes the folder's entries survive a power cut. Windows has no such thing.
+func syncDir(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	return syncFile(path)
+}
+
+func syncFile(path string) error {
+	mode := os.O_RDONLY
+	if runtime.GOOS == "windows" { // which refuses to sync what is open for reading
+		mode = os.O_RDWR
+	}
+	f, err := os.OpenFile(path, mode, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
 }

@@ -42,7 +42,12 @@ func Create(path string) (*File, error) {
 		}
 		return &File{f: f, target: target, through: true, unlock: func() {}}, nil
 	}
-	f, unlock, err := createTemp(target)
+	var f *os.File
+	_, unlock, err := createTemp(target, func(temp string) (err error) {
+		f.Close() // of a name that was swept; there is none at first
+		f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		return err
+	})
 	if err != nil {
 		return fail(err)
 	}
@@ -133,15 +138,12 @@ func (f *File) Abort() {
 
 // WriteFile writes data to path atomically, replacing what is there.
 func WriteFile(path string, data []byte) error {
-	f, err := Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err := f.Write(data); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return f.Commit()
+	return Write(path, func(w io.Writer) error {
+		if _, err := w.Write(data); err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+		return nil
+	})
 }
 
 // Write makes a file of what f writes; on an error there is none.

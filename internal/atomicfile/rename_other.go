@@ -4,8 +4,7 @@ package atomicfile
 
 import "errors"
 
-// renameNew renames temp to target, which must not exist (ErrExists).
-func renameNew(temp, target string) error { return renameNewChecked(temp, target) }
+const noReplace, swap = 0, 0
 
-// exchange reports that names cannot be swapped in one step here.
-func exchange(_, _ string) error { return errors.ErrUnsupported }
+// renameAs reports that names cannot be renamed so here.
+func renameAs(_, _ string, _ uint) error { return errors.ErrUnsupported }

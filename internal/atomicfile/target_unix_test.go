@@ -101,7 +101,7 @@ func TestSymbolicLinkStays(t *testing.T) {
 	wantNames(t, dir, "link", "sub")
 }
 
-// SweepDead leaves the temporaries of those that live.
+// sweepDead leaves the temporaries of those that live.
 func TestSweepDead(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out")
@@ -123,7 +123,7 @@ func TestSweepDead(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(deadDir, "x"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	SweepDead(path)
+	sweepDead(path)
 	left := names(t, dir)
 	if len(left) != 3 {
 		t.Fatalf("left are %q, want those of the two that live and one of another file", left)

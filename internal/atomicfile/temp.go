@@ -8,7 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
+	"slices"
 
 	"glimpse/internal/filelock"
 )
@@ -39,21 +40,22 @@ const (
 	newMark = ".tmp-" // being written
 	oldMark = ".old-" // replaced content, moved aside until the new is in place
 
-	randomDigits = 16
 	// Names are limited to 255 bytes on the usual file systems; the temporary's
 	// must fit too.
 	maxStem = 200
 )
 
+// temporary matches the names that this package gives to temporaries: stem and mark.
+var temporary = regexp.MustCompile(`(?s)^\.(.*)(\.tmp-|\.old-)[0-9a-f]{16}$`)
+
 // IsTemp reports whether name (a last path element) is one that this package
 // gives to temporaries.
-func IsTemp(name string) bool {
-	cut := len(name) - randomDigits - len(newMark)
-	if cut < 1 || name[0] != '.' {
-		return false
-	}
-	mark, digits := name[cut:cut+len(newMark)], name[cut+len(newMark):]
-	return (mark == newMark || mark == oldMark) && strings.Trim(digits, "0123456789abcdef") == ""
+func IsTemp(name string) bool { return temporary.MatchString(name) }
+
+// isTempOf reports whether name is that of a temporary of the target with one of the marks.
+func isTempOf(name, target string, marks ...string) bool {
+	m := temporary.FindStringSubmatch(name)
+	return m != nil && m[1] == stem(target) && slices.Contains(marks, m[2])
 }
 
 // Sweep removes the temporaries of path that killed writers have left. The caller
@@ -70,100 +72,38 @@ func Sweep(path string) error {
 	if err != nil {
 		return fmt.Errorf("sweep %s: %w", path, err)
 	}
-	stem := "." + stem(target)
 	var all []error
 	for _, e := range entries {
-		name := e.Name()
-		if !IsTemp(name) || name[:len(name)-randomDigits-len(newMark)] != stem {
-			continue
+		if isTempOf(e.Name(), target, newMark, oldMark) {
+			all = append(all, os.RemoveAll(filepath.Join(filepath.Dir(target), e.Name())))
 		}
-		all = append(all, os.RemoveAll(filepath.Join(filepath.Dir(target), name)))
 	}
 	return errors.Join(all...)
 }
 
-// SweepDead removes the temporaries of path whose writers have been killed, but not
-// those that others are still writing. It does nothing where there are no locks.
-func SweepDead(path string) {
-	target, err := checkTarget("sweep", path)
-	if err != nil {
-		return
-	}
-	parent := filepath.Dir(target)
-	unlock, free, err := filelock.TryLockDir(parent)
-	if err != nil || !free { // another is sweeping
-		return
-	}
-	defer unlock()
-	// Where a lock that is held can be taken again, locks say nothing about others.
-	if again, free, err := filelock.TryLockDir(parent); err != nil || free {
-		if err == nil {
-			again()
-		}
-		return
-	}
-	entries, err := os.ReadDir(parent)
-	if err != nil {
-		return
-	}
-	start := "." + stem(target) + newMark
-	for _, e := range entries {
-		name := e.Name()
-		if !IsTemp(name) || !strings.HasPrefix(name, start) || len(name) != len(start)+randomDigits {
-			continue
-		}
-		temp := filepath.Join(parent, name)
-		if unlock, free, err := lockTemp(temp, e.IsDir()); err == nil && free {
-			os.RemoveAll(temp)
-			unlock()
-		}
-	}
+// sweepDead removes the temporaries of a target whose writers have been killed, but not
+// those that others are still writing.
+func sweepDead(target string) {
+	filelock.Sweep(filepath.Dir(target), func(e fs.DirEntry) bool { return isTempOf(e.Name(), target, newMark) })
 }
 
-func lockTemp(temp string, dir bool) (unlock func(), free bool, err error) {
-	if dir {
-		return filelock.TryLockDir(temp)
-	}
-	return filelock.TryLockFile(temp)
-}
-
-// createTemp makes the temporary file of a target and locks it, so that nobody takes
+// createTemp makes the temporary of a target by create and locks it, so that nobody takes
 // it for that of a killed process. Those of processes that were killed are removed.
-func createTemp(target string) (*os.File, func(), error) {
-	SweepDead(target)
-	for {
-		f, err := os.OpenFile(tempName(target, newMark), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		if err != nil {
-			return nil, nil, inFolder(target, err)
-		}
-		unlock, free, err := lockTemp(f.Name(), false)
-		if err != nil { // no locks here: nobody sweeps
-			return f, func() {}, nil
-		}
-		if free {
-			return f, unlock, nil
-		}
-		f.Close() // swept before it was locked
-		os.Remove(f.Name())
-	}
-}
-
-// createTempDir is createTemp for a folder.
-func createTempDir(target string) (string, func(), error) {
-	SweepDead(target)
+func createTemp(target string, create func(temp string) error) (temp string, unlock func(), err error) {
+	sweepDead(target)
 	for {
 		temp := tempName(target, newMark)
-		if err := os.Mkdir(temp, 0o777); err != nil {
+		if err := create(temp); err != nil {
 			return "", nil, inFolder(target, err)
 		}
-		unlock, free, err := lockTemp(temp, true)
-		if err != nil {
+		unlock, free, err := filelock.TryLockExisting(temp)
+		if err != nil { // no locks here: nobody sweeps
 			return temp, func() {}, nil
 		}
 		if free {
 			return temp, unlock, nil
 		}
-		os.RemoveAll(temp)
+		os.RemoveAll(temp) // swept before it was locked
 	}
 }
 
@@ -175,7 +115,7 @@ func stem(path string) string {
 
 // tempName returns a fresh temporary sibling of path.
 func tempName(path, mark string) string {
-	var random [randomDigits / 2]byte
+	var random [8]byte
 	rand.Read(random[:]) // never fails: it aborts the program instead
 	return filepath.Join(filepath.Dir(path), "."+stem(path)+mark+hex.EncodeToString(random[:]))
 }

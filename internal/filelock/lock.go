@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -51,20 +52,46 @@ func TryLock(path string) (unlock func(), free bool, err error) {
 	return try(flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE), flock.SetPermissions(0o664)))
 }
 
-// TryLockFile takes the lock of a file that is there: free is false where another
-// process has it, or where it has gone.
-func TryLockFile(path string) (unlock func(), free bool, err error) { return tryExisting(path) }
-
-// TryLockDir takes the lock of a folder that is there, without a file: free is false
-// where another process has it, or where it has gone.
-func TryLockDir(path string) (unlock func(), free bool, err error) { return tryExisting(path) }
-
-func tryExisting(path string) (unlock func(), free bool, err error) {
+// TryLockExisting takes the lock of a file or folder that is there: free is false where
+// another process has it, or where it has gone.
+func TryLockExisting(path string) (unlock func(), free bool, err error) {
 	unlock, free, err = try(flock.New(path, flock.SetFlag(os.O_RDONLY)))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, false, nil
 	}
 	return unlock, free, err
+}
+
+// Sweep removes the chosen entries of a folder that nobody holds locked: those of dead
+// processes. What it may not remove, it leaves. It does nothing where another is sweeping,
+// or where locks say nothing about others.
+func Sweep(dir string, chosen func(fs.DirEntry) bool) {
+	unlock, free, err := TryLockExisting(dir)
+	if err != nil || !free {
+		return
+	}
+	defer unlock()
+	// There are file systems where a lock that is held can be taken again.
+	if again, free, err := TryLockExisting(dir); err != nil || free {
+		if err == nil {
+			again()
+		}
+		return
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !chosen(e) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if unlock, free, err := TryLockExisting(path); err == nil && free {
+			os.RemoveAll(path)
+			unlock()
+		}
+	}
 }
 
 func try(l *flock.Flock) (unlock func(), free bool, err error) {

@@ -47,8 +47,8 @@ func TestNoLocks(t *testing.T) {
 	refused("Lock", unlock, err)
 	unlock, _, err = filelock.TryLock(path)
 	refused("TryLock", unlock, err)
-	unlock, _, err = filelock.TryLockFile(path)
-	refused("TryLockFile", unlock, err)
+	unlock, _, err = filelock.TryLockExisting(path)
+	refused("TryLockExisting", unlock, err)
 	unlock, err = outputs.Lock(path)
 	refused("LockOutput", unlock, err)
 

@@ -15,11 +15,15 @@ const Most = 20
 // Names renders names, quoted, sorted and cut at Most.
 func Names(names []string) string {
 	names = slices.Sorted(slices.Values(names))
-	quoted := make([]string, min(len(names), Most))
-	for i := range quoted {
-		quoted[i] = fmt.Sprintf("%.200q", names[i])
+	for i := range min(len(names), Most) {
+		names[i] = fmt.Sprintf("%.200q", names[i])
 	}
-	s := strings.Join(quoted, ", ")
+	return Plain(names)
+}
+
+// Plain renders names as they are, cut at Most.
+func Plain(names []string) string {
+	s := strings.Join(names[:min(len(names), Most)], ", ")
 	if rest := len(names) - Most; rest > 0 {
 		s += fmt.Sprintf(" and %d more", rest)
 	}

@@ -45,26 +45,12 @@ func (f *File) Path(ctx context.Context, in io.Reader) (string, error) {
 	if f.dir, f.err = tempdir.New("", "glimpse-stdin-"); f.err != nil {
 		return "", f.err
 	}
-	type spooled struct {
-		path string
-		err  error
-	}
-	done := make(chan spooled, 1)
-	go func(dir string) {
-		path, err := spool(in, dir)
-		done <- spooled{path, err}
-	}(f.dir.Path)
-	var got spooled
-	select {
-	case got = <-done:
-	case <-ctx.Done():
-		got.err = context.Cause(ctx)
-	}
-	if got.err != nil {
-		f.err = fmt.Errorf("standard input: %w", got.err)
+	path, err := spool(NewReader(ctx, in), f.dir.Path)
+	if err != nil {
+		f.err = fmt.Errorf("standard input: %w", err)
 		return "", f.err
 	}
-	f.path = got.path
+	f.path = path
 	return f.path, nil
 }
 

@@ -4,8 +4,8 @@
 package tempdir
 
 import (
+	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -33,17 +33,18 @@ func New(parent, prefix string) (*Dir, error) {
 		return nil, err
 	}
 	d := &Dir{Path: path, unlock: func() {}}
-	unlock, free, err := filelock.TryLockDir(path)
+	unlock, free, err := filelock.TryLockExisting(path)
 	if err != nil || !free { // a file system without such locks: nobody sweeps there
 		return d, nil
 	}
 	d.unlock = unlock
-	// Where a lock that is held can be taken again, locks say nothing about others.
-	if again, free, err := filelock.TryLockDir(path); err == nil && free {
-		again()
-	} else if err == nil {
-		sweep(parent, prefix)
-	}
+	filelock.Sweep(parent, func(e fs.DirEntry) bool {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
+			return false
+		}
+		info, err := e.Info()
+		return err == nil && time.Since(info.ModTime()) >= young
+	})
 	return d, nil
 }
 
@@ -52,26 +53,4 @@ func (d *Dir) Remove() error {
 	err := os.RemoveAll(d.Path)
 	d.unlock()
 	return err
-}
-
-// sweep removes folders of dead processes. What it may not remove, it leaves.
-func sweep(parent, prefix string) {
-	entries, err := os.ReadDir(parent)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
-			continue
-		}
-		info, err := e.Info()
-		if err != nil || time.Since(info.ModTime()) < young {
-			continue
-		}
-		path := filepath.Join(parent, e.Name())
-		if unlock, free, err := filelock.TryLockDir(path); err == nil && free {
-			os.RemoveAll(path)
-			unlock()
-		}
-	}
 }

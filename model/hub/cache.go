@@ -58,7 +58,7 @@ func (f finding) whole() bool { return f.commit != "" && len(f.missing) == 0 }
 func (f finding) lack() string {
 	switch {
 	case f.commit != "":
-		return shortList(f.missing) + " of commit " + f.commit
+		return listing.Plain(f.missing) + " of commit " + f.commit
 	case len(f.others) > 0:
 		return "this revision; it holds " + strings.Join(f.others, ", ")
 	}
@@ -203,9 +203,7 @@ func (c cache) markAbsent(commit string, names []string) {
 		if os.MkdirAll(filepath.Dir(path), 0o777) != nil {
 			return
 		}
-		if f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666); err == nil {
-			f.Close()
-		}
+		os.WriteFile(path, nil, 0o666)
 	}
 }
 
@@ -217,13 +215,4 @@ func readBounded(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	return raw, err
-}
-
-// shortList joins plain names, of which there may be thousands.
-func shortList(names []string) string {
-	list := strings.Join(names[:min(len(names), listing.Most)], ", ")
-	if rest := len(names) - listing.Most; rest > 0 {
-		list += fmt.Sprintf(" and %d more", rest)
-	}
-	return list
 }

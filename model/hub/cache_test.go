@@ -162,7 +162,7 @@ func TestSpecs(t *testing.T) {
 				}
 				return
 			}
-			m, err := Resolve(t.Context(), spec, Options{})
+			m, err := Resolve(t.Context(), spec, nil)
 			if err != nil {
 				if !strings.Contains(err.Error(), want) || want == "" {
 					t.Errorf("error %v, want %q", err, want)
@@ -192,7 +192,7 @@ func TestShardNames(t *testing.T) {
 func TestProgress(t *testing.T) {
 	newFakeHub(t, wholeModel())
 	var log bytes.Buffer
-	if _, err := Resolve(t.Context(), "org/tiny", Options{Log: &log}); err != nil {
+	if _, err := Resolve(t.Context(), "org/tiny", &log); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"fetching 7 files of org/tiny@main, 300 kB, into ", "300 kB/300 kB  100%"} {

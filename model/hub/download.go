@@ -18,7 +18,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"glimpse/internal/bytesize"
 	"glimpse/internal/filelock"
@@ -57,11 +58,7 @@ func (r remote) newHash() hash.Hash {
 }
 
 func (r remote) path(id string) string {
-	parts := strings.Split(r.name, "/")
-	for i, p := range parts {
-		parts[i] = url.PathEscape(p)
-	}
-	return "/" + id + "/resolve/" + r.commit + "/" + strings.Join(parts, "/")
+	return (&url.URL{Path: "/" + id + "/resolve/" + r.commit + "/" + r.name}).EscapedPath()
 }
 
 // fetchAll brings files of a commit into its snapshot. Those that are there
@@ -111,24 +108,12 @@ func (f *fetcher) fetchAll(ctx context.Context, commit string, names []string, l
 // each calls do for 0 to n-1, on several goroutines. The first error ends the
 // others and is returned.
 func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, workers)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
 	for i := range n {
-		slots <- struct{}{}
-		if ctx.Err() != nil {
-			break
-		}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if err := do(ctx, i); err != nil {
-				cancel(err)
-			}
-		})
+		group.Go(func() error { return do(ctx, i) })
 	}
-	wg.Wait()
-	return context.Cause(ctx)
+	return group.Wait()
 }
 
 // describe asks for hash and size.

@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"glimpse/checkpoints/gguf"
+	"glimpse/internal/listing"
 	"glimpse/internal/modelfile"
 )
 
@@ -91,7 +92,7 @@ func (f *fetcher) needed(ctx context.Context, info repoInfo) (names, absent []st
 		}
 	}
 	if len(lost) > 0 {
-		return nil, nil, fmt.Errorf("%s names files that the hub does not have: %s", indexFile, shortList(lost))
+		return nil, nil, fmt.Errorf("%s names files that the hub does not have: %s", indexFile, listing.Plain(lost))
 	}
 	return append(append(names, indexFile), shards...), absent, nil
 }
@@ -116,7 +117,7 @@ func (f *fetcher) ggufSpecs(have map[string]bool) string {
 	for _, name := range ggufModels(slices.Sorted(maps.Keys(have))) {
 		specs = append(specs, prefix+":"+name)
 	}
-	return shortList(specs)
+	return listing.Plain(specs)
 }
 
 // ggufModels are the GGUF files among the names, of a split model the first. Encoders of images,

@@ -225,7 +225,7 @@ func TestCut(t *testing.T) {
 			h.Serve = func(w http.ResponseWriter, r *http.Request, name string, data []byte) bool {
 				return name == singleFile && c.serve != nil && c.serve(int(try.Add(1))-1, w, r, data)
 			}
-			f, err := newFetcher("org/tiny", Options{})
+			f, err := newFetcher("org/tiny", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -312,7 +312,7 @@ func TestInterrupted(t *testing.T) {
 		<-r.Context().Done()
 		return true
 	}
-	if _, err := Resolve(ctx, "org/tiny", Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := Resolve(ctx, "org/tiny", nil); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want context.Canceled", err)
 	}
 	h.mustFind("org/tiny", commitA)
@@ -331,7 +331,7 @@ func TestConcurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			if _, err := Resolve(t.Context(), "org/tiny", Options{}); err != nil {
+			if _, err := Resolve(t.Context(), "org/tiny", nil); err != nil {
 				t.Error(err)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"glimpse/internal/listing"
 	"glimpse/internal/modelfile"
 	"glimpse/model/gguf"
 )
@@ -108,7 +109,7 @@ func localModel(path string) (Model, error) {
 	case 1:
 		return Model{Path: filepath.Join(path, models[0])}, nil
 	}
-	return Model{}, fmt.Errorf("model %s: has no %s, but %d models within: %s; want one of them", path, configFile, len(models), shortList(models))
+	return Model{}, fmt.Errorf("model %s: has no %s, but %d models within: %s; want one of them", path, configFile, len(models), listing.Plain(models))
 }
 
 // cachedSnapshot is the snapshot of the revision main, or the only one.

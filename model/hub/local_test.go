@@ -62,7 +62,7 @@ func TestLocalModel(t *testing.T) {
 		"https://huggingface.co/a/b/tree/v1/x": "error: a folder within a model",
 		"https://huggingface.co/a/b/settings":  "error: not the page of a model",
 	} {
-		found, err := Resolve(t.Context(), spec, Options{})
+		found, err := Resolve(t.Context(), spec, nil)
 		if part, ok := strings.CutPrefix(want, "error: "); ok {
 			if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s: error %v, want one line with %q", spec, err, part)
@@ -77,8 +77,8 @@ func TestLocalModel(t *testing.T) {
 			t.Errorf("%s: %s (%v), want %s", spec, got, err, want)
 		}
 		if strings.HasPrefix(spec, dir) { // plans find the same folder
-			if planned, name, err := findConfig(t.Context(), spec, objectstore.Settings{}, nil); err != nil || planned != found.Path || name != found.Name {
-				t.Errorf("%s: planned in %s as %s (%v), want %+v", spec, planned, name, err, found)
+			if planned, err := findConfig(t.Context(), spec, objectstore.Settings{}, nil); err != nil || planned != found {
+				t.Errorf("%s: planned as %+v (%v), want %+v", spec, planned, err, found)
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func TestURLs(t *testing.T) {
 func TestURLIsFetched(t *testing.T) {
 	h := newFakeHub(t, wholeModel())
 	h.mustFind("org/tiny", commitA)
-	found, err := Resolve(t.Context(), "https://huggingface.co/org/tiny/tree/main", Options{})
+	found, err := Resolve(t.Context(), "https://huggingface.co/org/tiny/tree/main", nil)
 	if want := filepath.Join(h.cacheDir(), "snapshots", commitA); err != nil || found.Path != want || found.Name != "org/tiny" {
 		t.Errorf("found %+v (%v), want %s", found, err, want)
 	}

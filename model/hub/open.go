@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/internal/listing"
 	"glimpse/internal/progress"
 	"glimpse/model"
 )
@@ -30,7 +31,7 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 	if err != nil {
 		return nil, err
 	}
-	found, err := Resolve(ctx, spec, Options{Log: log})
+	found, err := Resolve(ctx, spec, log)
 	if err != nil {
 		return nil, err
 	}
@@ -59,18 +60,20 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 // OpenShapes is model.OpenShapes for what Open takes. Of a model elsewhere only config.json is
 // fetched, but a GGUF file whole.
 func OpenShapes(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer, device string) (*model.Model, error) {
-	dir, name, err := findConfig(ctx, spec, s3, log)
+	found, err := findConfig(ctx, spec, s3, log)
 	if err != nil {
 		return nil, err
 	}
-	m, err := model.OpenShapes(dir, device)
-	if err != nil {
-		return nil, err
+	return found.shapes(device)
+}
+
+// shapes is model.OpenShapes with the model's name.
+func (found Model) shapes(device string) (*model.Model, error) {
+	m, err := model.OpenShapes(found.Path, device)
+	if err == nil && found.Name != "" {
+		m.Name = found.Name
 	}
-	if name != "" {
-		m.Name = name
-	}
-	return m, nil
+	return m, err
 }
 
 // OpenCached is OpenShapes of what is on this machine, with the tokenizer where that is: nothing is fetched. lack
@@ -79,84 +82,57 @@ func OpenCached(spec, device string) (m *model.Model, lack string, err error) {
 	if objectstore.IsURL(spec) {
 		return nil, "the model", nil
 	}
-	dir, name := "", ""
-	if spec != "" {
-		if spec, err = fromURL(spec); err != nil {
-			return nil, "", err
-		}
-		if isFolder(spec) {
-			found, err := localModel(expandHome(spec))
-			if err != nil {
-				return nil, "", err
-			}
-			dir, name = found.Path, found.Name
-		} else {
-			f, err := newFetcher(spec, Options{})
-			if err != nil {
-				return nil, "", fmt.Errorf("model %s: %w", spec, err)
-			}
-			found, err := f.cache.find()
-			if err != nil {
-				return nil, "", fmt.Errorf("model %s: %w", f.repo, err)
-			}
-			if found.commit == "" {
-				return nil, "all of it", nil
-			}
-			lack = shortList(slices.Concat(found.missing, found.unknown))
-			if slices.Contains(found.missing, configFile) || f.repo.file != "" && lack != "" {
-				return nil, lack, nil
-			}
-			in := f.repo.in(found.dir)
-			dir, name = in.Path, in.Name
-		}
-	}
-	if m, err = model.OpenShapes(dir, device); err != nil {
+	found, f, err := locate(spec, nil)
+	if err != nil {
 		return nil, "", err
 	}
-	if name != "" {
-		m.Name = name
+	if f != nil {
+		cached, err := f.cache.find()
+		if err != nil {
+			return nil, "", fmt.Errorf("model %s: %w", f.repo, err)
+		}
+		if cached.commit == "" {
+			return nil, "all of it", nil
+		}
+		lack = listing.Plain(slices.Concat(cached.missing, cached.unknown))
+		if slices.Contains(cached.missing, configFile) || f.repo.file != "" && lack != "" {
+			return nil, lack, nil
+		}
+		found = f.repo.in(cached.dir)
+	}
+	if m, err = found.shapes(device); err != nil {
+		return nil, "", err
 	}
 	m.ReadTokenizer()
 	return m, lack, nil
 }
 
-// findConfig returns the folder that config.json lies in, or the GGUF file, and the model's name
-// where it is not that of the folder or file.
-func findConfig(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer) (dir, name string, err error) {
+// findConfig is Resolve for the model's config.json alone, or its GGUF file.
+func findConfig(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer) (Model, error) {
 	if objectstore.IsURL(spec) {
 		spec = strings.TrimSuffix(spec, "/")
 		if strings.HasSuffix(spec, ".gguf") {
 			file, err := objectstore.LocalModel(ctx, spec, s3, log)
-			return file, "", err
+			return Model{Path: file}, err
 		}
 		file, err := objectstore.LocalFile(ctx, spec+"/"+configFile, s3, log)
 		if err != nil {
-			return "", "", fmt.Errorf("model %s: %w", spec, err)
+			return Model{}, fmt.Errorf("model %s: %w", spec, err)
 		}
-		return filepath.Dir(file), path.Base(spec), nil
+		return Model{Path: filepath.Dir(file), Name: path.Base(spec)}, nil
 	}
-	if spec, err = fromURL(spec); err != nil {
-		return "", "", err
-	}
-	if spec == "" {
-		return "", "", nil
-	}
-	if isFolder(spec) {
-		found, err := localModel(expandHome(spec))
-		return found.Path, found.Name, err
-	}
-	f, err := newFetcher(spec, Options{Log: log})
-	if err != nil {
-		return "", "", fmt.Errorf("model %s: %w", spec, err)
+	found, f, err := locate(spec, log)
+	if err != nil || f == nil {
+		return found, err
 	}
 	if f.repo.file != "" { // what describes the model is in it
-		found, err := f.find(ctx)
-		return found.Path, found.Name, err
+		return f.find(ctx)
 	}
-	if dir, err = f.config(ctx); err != nil {
-		return "", "", fmt.Errorf("model %s: %w", f.repo, err)
+	dir, err := f.config(ctx)
+	if err != nil {
+		return Model{}, fmt.Errorf("model %s: %w", f.repo, err)
 	}
-	return dir, f.repo.id, nil
+	return f.repo.in(dir), nil
 }
 
 // config returns a folder of the cache that holds the model's config.json. The

@@ -52,7 +52,7 @@ func TestStalledDescription(t *testing.T) {
 				real.ServeHTTP(w, r)
 			})
 			var log said
-			f, err := newFetcher("org/tiny", Options{Log: &log})
+			f, err := newFetcher("org/tiny", &log)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -79,7 +79,7 @@ func TestLongPauseIsTold(t *testing.T) {
 	defer s.Close()
 	t.Setenv("HF_ENDPOINT", s.URL)
 	var log said
-	f, err := newFetcher("org/tiny", Options{Log: &log})
+	f, err := newFetcher("org/tiny", &log)
 	if err != nil {
 		t.Fatal(err)
 	}

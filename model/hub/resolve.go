@@ -12,12 +12,6 @@ import (
 	"glimpse/internal/progress"
 )
 
-// Options are the settings of Resolve.
-type Options struct {
-	// Log takes the progress of a download; nil shows none.
-	Log io.Writer
-}
-
 // Model is a model that was found.
 type Model struct {
 	Path string // folder or GGUF file to read; "" is the built-in model
@@ -30,27 +24,32 @@ type Model struct {
 // snapshot in the cache, downloaded where it is not there whole; with :FILE.gguf behind it that
 // file of it. Errors say what
 // is missing and what to do about it; ctx ends a download, which a later call
-// resumes.
-func Resolve(ctx context.Context, spec string, opt Options) (Model, error) {
-	if spec == "" {
-		return Model{}, nil
+// resumes. Its progress goes to log, nil for none.
+func Resolve(ctx context.Context, spec string, log io.Writer) (Model, error) {
+	found, f, err := locate(spec, log)
+	if f != nil {
+		return f.find(ctx)
 	}
-	spec, err := fromURL(spec)
-	if err != nil {
-		return Model{}, err
+	if path := expandHome(spec); err == nil && log != nil && found.Path != path {
+		fmt.Fprintf(log, "model %s: reads %s\n", spec, found.Path)
 	}
-	if isFolder(spec) {
-		found, err := localModel(expandHome(spec))
-		if err == nil && opt.Log != nil && found.Path != expandHome(spec) {
-			fmt.Fprintf(opt.Log, "model %s: reads %s\n", spec, found.Path)
-		}
-		return found, err
+	return found, err
+}
+
+// locate tells what spec means: a model on this machine, or one of the hub, which f then finds.
+func locate(spec string, log io.Writer) (found Model, f *fetcher, err error) {
+	spec, err = fromURL(spec)
+	switch {
+	case err != nil || spec == "":
+		return Model{}, nil, err
+	case isFolder(spec):
+		found, err = localModel(expandHome(spec))
+		return found, nil, err
 	}
-	f, err := newFetcher(spec, opt)
-	if err != nil {
-		return Model{}, fmt.Errorf("model %s: %w", spec, err)
+	if f, err = newFetcher(spec, log); err != nil {
+		return Model{}, nil, fmt.Errorf("model %s: %w", spec, err)
 	}
-	return f.find(ctx)
+	return Model{}, f, nil
 }
 
 // fetcher finds one model.
@@ -62,8 +61,8 @@ type fetcher struct {
 	log    io.Writer
 }
 
-// newFetcher reads the name and the environment.
-func newFetcher(spec string, opt Options) (*fetcher, error) {
+// newFetcher reads the name and the environment. Messages and progress go to a writer, nil for none.
+func newFetcher(spec string, to io.Writer) (*fetcher, error) {
 	r, err := parseRepo(spec)
 	if err != nil {
 		return nil, err
@@ -73,8 +72,8 @@ func newFetcher(spec string, opt Options) (*fetcher, error) {
 		return nil, err
 	}
 	log := io.Discard
-	if opt.Log != nil {
-		log = progress.NewOutput(opt.Log) // messages and a bar meet on it
+	if to != nil {
+		log = progress.NewOutput(to) // messages and a bar meet on it
 	}
 	return &fetcher{settings: s, repo: r, cache: cache{root: s.cache, repo: r}, client: newClient(s, log), log: log}, nil
 }

@@ -62,7 +62,7 @@ func shardedModel() map[string][]byte {
 // find resolves with short pauses.
 func find(t *testing.T, spec string) (Model, error) {
 	t.Helper()
-	f, err := newFetcher(spec, Options{Log: testLog{t}})
+	f, err := newFetcher(spec, testLog{t})
 	if err != nil {
 		return Model{}, err
 	}

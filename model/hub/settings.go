@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"os"
@@ -37,17 +38,8 @@ func readSettings() (settings, error) {
 		}
 		home = filepath.Join(base, "huggingface")
 	}
-	s.cache = filepath.Join(home, "hub")
-	for _, name := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"} {
-		if dir := folder(name); dir != "" {
-			s.cache = dir
-			break
-		}
-	}
-	raw := os.Getenv("HF_ENDPOINT")
-	if raw == "" {
-		raw = defaultEndpoint
-	}
+	s.cache = cmp.Or(folder("HF_HUB_CACHE"), folder("HUGGINGFACE_HUB_CACHE"), filepath.Join(home, "hub"))
+	raw := cmp.Or(os.Getenv("HF_ENDPOINT"), defaultEndpoint)
 	var err error
 	s.endpoint, err = url.Parse(strings.TrimRight(raw, "/"))
 	if err != nil || s.endpoint.Host == "" || (s.endpoint.Scheme != "http" && s.endpoint.Scheme != "https") {
@@ -59,12 +51,8 @@ func readSettings() (settings, error) {
 	if s.token, s.source, err = readToken(home); err != nil {
 		return s, err
 	}
-	for _, name := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
-		if v := os.Getenv(name); v != "" { // the first one that is set decides
-			s.offline = slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(v))
-			break
-		}
-	}
+	offline := cmp.Or(os.Getenv("HF_HUB_OFFLINE"), os.Getenv("TRANSFORMERS_OFFLINE"))
+	s.offline = slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(offline))
 	return s, nil
 }
 
@@ -95,10 +83,7 @@ func readToken(home string) (token, source string, err error) {
 			return token, name, nil
 		}
 	}
-	path := folder("HF_TOKEN_PATH")
-	if path == "" {
-		path = filepath.Join(home, "token")
-	}
+	path := cmp.Or(folder("HF_TOKEN_PATH"), filepath.Join(home, "token"))
 	raw, err := readBounded(path, maxToken)
 	if os.IsNotExist(err) {
 		return "", "", nil

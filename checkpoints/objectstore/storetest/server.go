@@ -4,8 +4,10 @@
 package storetest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -127,12 +129,8 @@ func (s *Server) Alter(t *testing.T, key string, at int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.WriteAt([]byte{data[at] ^ 4}, int64(at)); err != nil {
+	data[at] ^= 4
+	if err := os.WriteFile(path, data, 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -218,6 +216,12 @@ func newProxy(t *testing.T, target string) *proxy {
 			f = p.decide(r)
 		}
 		p.mu.Unlock()
+		record := func() *httptest.ResponseRecorder {
+			answer := httptest.NewRecorder()
+			forward.ServeHTTP(answer, r)
+			maps.Copy(w.Header(), answer.Header())
+			return answer
+		}
 		switch f {
 		case Pass:
 			forward.ServeHTTP(w, r)
@@ -235,7 +239,7 @@ func newProxy(t *testing.T, target string) *proxy {
 			time.Sleep(stall)
 			hangUp(w)
 		case LoseAnswer:
-			forward.ServeHTTP(httptest.NewRecorder(), r)
+			record()
 			hangUp(w)
 		case IgnoreRange:
 			r.Header.Del("Range")
@@ -251,11 +255,7 @@ func newProxy(t *testing.T, target string) *proxy {
 			}
 			forward.ServeHTTP(w, r)
 		case OtherETag:
-			answer := httptest.NewRecorder()
-			forward.ServeHTTP(answer, r)
-			for k, v := range answer.Header() {
-				w.Header()[k] = v
-			}
+			answer := record()
 			w.Header().Set("ETag", `"00000000000000000000000000000000"`)
 			w.WriteHeader(answer.Code)
 			w.Write(answer.Body.Bytes())
@@ -265,11 +265,7 @@ func newProxy(t *testing.T, target string) *proxy {
 			w.Header().Set("Content-Type", "application/xml")
 			io.WriteString(w, `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult><Name>`)
 		case CutAnswer:
-			answer := httptest.NewRecorder()
-			forward.ServeHTTP(answer, r)
-			for k, v := range answer.Header() {
-				w.Header()[k] = v
-			}
+			answer := record()
 			w.Header().Set("Content-Length", fmt.Sprint(answer.Body.Len()))
 			w.WriteHeader(answer.Code)
 			w.Write(answer.Body.Bytes()[:answer.Body.Len()/2])
@@ -316,17 +312,7 @@ func (p *proxy) Disturb(decide func(r *http.Request) Fault) {
 }
 
 // Count is the number of requests since Disturb whose name starts with the text.
-func (p *proxy) Count(start string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := 0
-	for _, r := range p.log {
-		if strings.HasPrefix(r.Name, start) {
-			n++
-		}
-	}
-	return n
-}
+func (p *proxy) Count(start string) int { return len(p.Requests(start)) }
 
 // Requests are those that Count counts.
 func (p *proxy) Requests(start string) (list []Request) {
@@ -359,12 +345,8 @@ func First(n int, start string, f Fault) func(*http.Request) Fault {
 // Content is so many bytes that depend on the seed alone.
 func Content(seed uint64, size int) []byte {
 	data := make([]byte, size)
-	src := rand.NewPCG(seed, 1)
-	for i := 0; i+8 <= size; i += 8 {
-		v := src.Uint64()
-		for j := range 8 {
-			data[i+j] = byte(v >> (8 * j))
-		}
-	}
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], seed)
+	rand.NewChaCha8(key).Read(data)
 	return data
 }
