@@ -189,7 +189,7 @@ func (p *product) usesDots() bool {
 	case p.rounded || p.tn:
 		return false
 	case !p.nt: // b has to be transposed first
-		return p.storage == f32 && p.n <= maxDotColumns && p.m > rowUnit
+		return p.n <= maxDotColumns && p.m > rowUnit
 	}
 	return p.m <= maxDotRows || p.n <= maxDotColumns || p.m <= maxDeepDotRows && p.k >= deepDots
 }
@@ -291,7 +291,7 @@ func (p *product) turnedDots(i0, i1, j0, j1 int) {
 	defer scratches.Put(s)
 	s.needRows()
 	turned := *p
-	turned.nt, turned.b, turned.c = true, unsafe.Pointer(s.rows), offset(p.c, j0)
+	turned.nt, turned.storage, turned.b, turned.c = true, f32, unsafe.Pointer(s.rows), offset(p.c, j0)
 	for k := 0; k < p.k; k += turnedDepth {
 		turned.k = min(turnedDepth, p.k-k)
 		turned.ldb = turned.k
@@ -299,7 +299,7 @@ func (p *product) turnedDots(i0, i1, j0, j1 int) {
 		if turned.k < leastTurned {
 			level = portable
 		}
-		packTransposed(level, f32, s.rows, turned.k, unsafe.Add(p.b, (k*p.ldb+j0)*4), p.ldb, turned.k, j1-j0)
+		packTransposed(level, p.storage, s.rows, turned.k, unsafe.Add(p.b, (k*p.ldb+j0)*p.storage.size()), p.ldb, turned.k, j1-j0)
 		turned.a = p.blockOfA(0, k)
 		turned.dots(i0, i1, 0, j1-j0)
 		turned.beta = 1

@@ -1239,9 +1239,9 @@ m1columns:
 	MOVQ    CX, R13
 	SHLQ    $0x02, DI
 
-m1unrolled:
+m1line:
 	SUBQ        $+16, R13
-	JLT         m1whole
+	JLT         m1lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
@@ -1266,9 +1266,9 @@ m1unrolled:
 	VFMADD231PS Y8, Y9, Y7
 	ADDQ        $+16, R12
 	ADDQ        $+64, DI
-	JMP         m1unrolled
+	JMP         m1line
 
-m1whole:
+m1lineend:
 	ADDQ $+16, R13
 
 m1vector:
@@ -1388,9 +1388,9 @@ m2columns:
 	MOVQ    CX, R14
 	SHLQ    $0x02, R8
 
-m2unrolled:
+m2line:
 	SUBQ        $+16, R14
-	JLT         m2whole
+	JLT         m2lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -1425,9 +1425,9 @@ m2unrolled:
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+16, R13
 	ADDQ        $+64, R8
-	JMP         m2unrolled
+	JMP         m2line
 
-m2whole:
+m2lineend:
 	ADDQ $+16, R14
 
 m2vector:
@@ -1570,9 +1570,9 @@ m3columns:
 	MOVQ    CX, R15
 	SHLQ    $0x02, R9
 
-m3unrolled:
+m3line:
 	SUBQ        $+16, R15
-	JLT         m3whole
+	JLT         m3lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -1617,9 +1617,9 @@ m3unrolled:
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+16, R14
 	ADDQ        $+64, R9
-	JMP         m3unrolled
+	JMP         m3line
 
-m3whole:
+m3lineend:
 	ADDQ $+16, R15
 
 m3vector:
@@ -2160,9 +2160,9 @@ m1columns:
 	MOVQ    CX, R13
 	SHLQ    $0x02, DI
 
-m1unrolled:
+m1line:
 	SUBQ        $+32, R13
-	JLT         m1whole
+	JLT         m1lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
@@ -2221,10 +2221,46 @@ m1unrolled:
 	VFMADD231PS Y8, Y9, Y7
 	ADDQ        $+32, R12
 	ADDQ        $+64, DI
-	JMP         m1unrolled
+	JMP         m1line
 
-m1whole:
+m1lineend:
 	ADDQ $+32, R13
+
+m1sets:
+	SUBQ        $+16, R13
+	JLT         m1setsend
+	VMOVUPS     (BX)(R12*4), Y8
+	VPMOVZXWD   (R8)(R12*2), Y9
+	VPSLLD      $0x10, Y9, Y9
+	VFMADD231PS Y8, Y9, Y0
+	VPMOVZXWD   (R9)(R12*2), Y9
+	VPSLLD      $0x10, Y9, Y9
+	VFMADD231PS Y8, Y9, Y1
+	VPMOVZXWD   (R10)(R12*2), Y9
+	VPSLLD      $0x10, Y9, Y9
+	VFMADD231PS Y8, Y9, Y2
+	VPMOVZXWD   (R11)(R12*2), Y9
+	VPSLLD      $0x10, Y9, Y9
+	VFMADD231PS Y8, Y9, Y3
+	VMOVUPS     32(BX)(R12*4), Y8
+	VPMOVZXWD   16(R8)(R12*2), Y9
+	VPSLLD      $0x10, Y9, Y9
+	VFMADD231PS Y8, Y9, Y4
+	VPMOVZXWD   16(R9)(R12*2), Y9
+	VPSLLD      $0x10, Y9, Y9
+	VFMADD231PS Y8, Y9, Y5
+	VPMOVZXWD   16(R10)(R12*2), Y9
+	VPSLLD      $0x10, Y9, Y9
+	VFMADD231PS Y8, Y9, Y6
+	VPMOVZXWD   16(R11)(R12*2), Y9
+	VPSLLD      $0x10, Y9, Y9
+	VFMADD231PS Y8, Y9, Y7
+	ADDQ        $+16, R12
+	ADDQ        $+32, DI
+	JMP         m1sets
+
+m1setsend:
+	ADDQ $+16, R13
 
 m1vector:
 	SUBQ        $+8, R13
@@ -2355,9 +2391,9 @@ m2columns:
 	MOVQ    CX, R14
 	SHLQ    $0x02, R8
 
-m2unrolled:
+m2line:
 	SUBQ        $+32, R14
-	JLT         m2whole
+	JLT         m2lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -2436,9 +2472,9 @@ m2unrolled:
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+32, R13
 	ADDQ        $+64, R8
-	JMP         m2unrolled
+	JMP         m2line
 
-m2whole:
+m2lineend:
 	ADDQ $+32, R14
 
 m2vector:
@@ -2593,9 +2629,9 @@ m3columns:
 	MOVQ    CX, R15
 	SHLQ    $0x02, R9
 
-m3unrolled:
+m3line:
 	SUBQ        $+32, R15
-	JLT         m3whole
+	JLT         m3lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -2694,9 +2730,9 @@ m3unrolled:
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+32, R14
 	ADDQ        $+64, R9
-	JMP         m3unrolled
+	JMP         m3line
 
-m3whole:
+m3lineend:
 	ADDQ $+32, R15
 
 m3vector:
@@ -3440,9 +3476,9 @@ m1columns:
 	MOVQ    CX, R13
 	SHLQ    $0x02, DI
 
-m1unrolled:
+m1line:
 	SUBQ        $+32, R13
-	JLT         m1whole
+	JLT         m1lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
@@ -3485,10 +3521,38 @@ m1unrolled:
 	VFMADD231PS Y8, Y9, Y7
 	ADDQ        $+32, R12
 	ADDQ        $+64, DI
-	JMP         m1unrolled
+	JMP         m1line
 
-m1whole:
+m1lineend:
 	ADDQ $+32, R13
+
+m1sets:
+	SUBQ        $+16, R13
+	JLT         m1setsend
+	VMOVUPS     (BX)(R12*4), Y8
+	VCVTPH2PS   (R8)(R12*2), Y9
+	VFMADD231PS Y8, Y9, Y0
+	VCVTPH2PS   (R9)(R12*2), Y9
+	VFMADD231PS Y8, Y9, Y1
+	VCVTPH2PS   (R10)(R12*2), Y9
+	VFMADD231PS Y8, Y9, Y2
+	VCVTPH2PS   (R11)(R12*2), Y9
+	VFMADD231PS Y8, Y9, Y3
+	VMOVUPS     32(BX)(R12*4), Y8
+	VCVTPH2PS   16(R8)(R12*2), Y9
+	VFMADD231PS Y8, Y9, Y4
+	VCVTPH2PS   16(R9)(R12*2), Y9
+	VFMADD231PS Y8, Y9, Y5
+	VCVTPH2PS   16(R10)(R12*2), Y9
+	VFMADD231PS Y8, Y9, Y6
+	VCVTPH2PS   16(R11)(R12*2), Y9
+	VFMADD231PS Y8, Y9, Y7
+	ADDQ        $+16, R12
+	ADDQ        $+32, DI
+	JMP         m1sets
+
+m1setsend:
+	ADDQ $+16, R13
 
 m1vector:
 	SUBQ        $+8, R13
@@ -3615,9 +3679,9 @@ m2columns:
 	MOVQ    CX, R14
 	SHLQ    $0x02, R8
 
-m2unrolled:
+m2line:
 	SUBQ        $+32, R14
-	JLT         m2whole
+	JLT         m2lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -3680,9 +3744,9 @@ m2unrolled:
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+32, R13
 	ADDQ        $+64, R8
-	JMP         m2unrolled
+	JMP         m2line
 
-m2whole:
+m2lineend:
 	ADDQ $+32, R14
 
 m2vector:
@@ -3833,9 +3897,9 @@ m3columns:
 	MOVQ    CX, R15
 	SHLQ    $0x02, R9
 
-m3unrolled:
+m3line:
 	SUBQ        $+32, R15
-	JLT         m3whole
+	JLT         m3lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -3918,9 +3982,9 @@ m3unrolled:
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+32, R14
 	ADDQ        $+64, R9
-	JMP         m3unrolled
+	JMP         m3line
 
-m3whole:
+m3lineend:
 	ADDQ $+32, R15
 
 m3vector:
@@ -7985,9 +8049,9 @@ m1columns:
 	MOVQ    CX, R13
 	SHLQ    $0x02, DI
 
-m1unrolled:
+m1line:
 	SUBQ        $+32, R13
-	JLT         m1whole
+	JLT         m1lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
@@ -8012,9 +8076,9 @@ m1unrolled:
 	VFMADD231PS Z8, Z9, Z7
 	ADDQ        $+32, R12
 	ADDQ        $+128, DI
-	JMP         m1unrolled
+	JMP         m1line
 
-m1whole:
+m1lineend:
 	ADDQ $+32, R13
 
 m1vector:
@@ -8134,6 +8198,34 @@ m2columns:
 	XORQ    R13, R13
 	MOVQ    CX, R14
 	SHLQ    $0x02, R8
+
+m2line:
+	SUBQ        $+16, R14
+	JLT         m2lineend
+	PREFETCHT0  (R9)(R8*1)
+	PREFETCHT0  (R10)(R8*1)
+	PREFETCHT0  (R11)(R8*1)
+	PREFETCHT0  (R12)(R8*1)
+	VMOVUPS     (BX)(R13*4), Z8
+	VMOVUPS     (SI)(R13*4), Z9
+	VMOVUPS     (R9)(R13*4), Z10
+	VFMADD231PS Z8, Z10, Z0
+	VFMADD231PS Z9, Z10, Z4
+	VMOVUPS     (R10)(R13*4), Z10
+	VFMADD231PS Z8, Z10, Z1
+	VFMADD231PS Z9, Z10, Z5
+	VMOVUPS     (R11)(R13*4), Z10
+	VFMADD231PS Z8, Z10, Z2
+	VFMADD231PS Z9, Z10, Z6
+	VMOVUPS     (R12)(R13*4), Z10
+	VFMADD231PS Z8, Z10, Z3
+	VFMADD231PS Z9, Z10, Z7
+	ADDQ        $+16, R13
+	ADDQ        $+64, R8
+	JMP         m2line
+
+m2lineend:
+	ADDQ $+16, R14
 
 m2vector:
 	SUBQ        $+16, R14
@@ -8282,6 +8374,39 @@ m3columns:
 	XORQ    R14, R14
 	MOVQ    CX, R15
 	SHLQ    $0x02, R9
+
+m3line:
+	SUBQ        $+16, R15
+	JLT         m3lineend
+	PREFETCHT0  (R10)(R9*1)
+	PREFETCHT0  (R11)(R9*1)
+	PREFETCHT0  (R12)(R9*1)
+	PREFETCHT0  (R13)(R9*1)
+	VMOVUPS     (BX)(R14*4), Z12
+	VMOVUPS     (DI)(R14*4), Z13
+	VMOVUPS     (SI)(R14*4), Z14
+	VMOVUPS     (R10)(R14*4), Z15
+	VFMADD231PS Z12, Z15, Z0
+	VFMADD231PS Z13, Z15, Z4
+	VFMADD231PS Z14, Z15, Z8
+	VMOVUPS     (R11)(R14*4), Z15
+	VFMADD231PS Z12, Z15, Z1
+	VFMADD231PS Z13, Z15, Z5
+	VFMADD231PS Z14, Z15, Z9
+	VMOVUPS     (R12)(R14*4), Z15
+	VFMADD231PS Z12, Z15, Z2
+	VFMADD231PS Z13, Z15, Z6
+	VFMADD231PS Z14, Z15, Z10
+	VMOVUPS     (R13)(R14*4), Z15
+	VFMADD231PS Z12, Z15, Z3
+	VFMADD231PS Z13, Z15, Z7
+	VFMADD231PS Z14, Z15, Z11
+	ADDQ        $+16, R14
+	ADDQ        $+64, R9
+	JMP         m3line
+
+m3lineend:
+	ADDQ $+16, R15
 
 m3vector:
 	SUBQ        $+16, R15
@@ -8464,6 +8589,44 @@ m4columns:
 	XORQ    R15, R15
 	MOVQ    CX, BP
 	SHLQ    $0x02, R10
+
+m4line:
+	SUBQ        $+16, BP
+	JLT         m4lineend
+	PREFETCHT0  (R11)(R10*1)
+	PREFETCHT0  (R12)(R10*1)
+	PREFETCHT0  (R13)(R10*1)
+	PREFETCHT0  (R14)(R10*1)
+	VMOVUPS     (BX)(R15*4), Z16
+	VMOVUPS     (DI)(R15*4), Z17
+	VMOVUPS     (R8)(R15*4), Z18
+	VMOVUPS     (SI)(R15*4), Z19
+	VMOVUPS     (R11)(R15*4), Z20
+	VFMADD231PS Z16, Z20, Z0
+	VFMADD231PS Z17, Z20, Z4
+	VFMADD231PS Z18, Z20, Z8
+	VFMADD231PS Z19, Z20, Z12
+	VMOVUPS     (R12)(R15*4), Z20
+	VFMADD231PS Z16, Z20, Z1
+	VFMADD231PS Z17, Z20, Z5
+	VFMADD231PS Z18, Z20, Z9
+	VFMADD231PS Z19, Z20, Z13
+	VMOVUPS     (R13)(R15*4), Z20
+	VFMADD231PS Z16, Z20, Z2
+	VFMADD231PS Z17, Z20, Z6
+	VFMADD231PS Z18, Z20, Z10
+	VFMADD231PS Z19, Z20, Z14
+	VMOVUPS     (R14)(R15*4), Z20
+	VFMADD231PS Z16, Z20, Z3
+	VFMADD231PS Z17, Z20, Z7
+	VFMADD231PS Z18, Z20, Z11
+	VFMADD231PS Z19, Z20, Z15
+	ADDQ        $+16, R15
+	ADDQ        $+64, R10
+	JMP         m4line
+
+m4lineend:
+	ADDQ $+16, BP
 
 m4vector:
 	SUBQ        $+16, BP
@@ -8700,9 +8863,9 @@ m1columns:
 	MOVQ    CX, R13
 	SHLQ    $0x02, DI
 
-m1unrolled:
+m1line:
 	SUBQ        $+32, R13
-	JLT         m1whole
+	JLT         m1lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
@@ -8735,9 +8898,9 @@ m1unrolled:
 	VFMADD231PS Z8, Z9, Z7
 	ADDQ        $+32, R12
 	ADDQ        $+64, DI
-	JMP         m1unrolled
+	JMP         m1line
 
-m1whole:
+m1lineend:
 	ADDQ $+32, R13
 
 m1vector:
@@ -8866,9 +9029,9 @@ m2columns:
 	MOVQ    CX, R14
 	SHLQ    $0x02, R8
 
-m2unrolled:
+m2line:
 	SUBQ        $+32, R14
-	JLT         m2whole
+	JLT         m2lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -8911,9 +9074,9 @@ m2unrolled:
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+32, R13
 	ADDQ        $+64, R8
-	JMP         m2unrolled
+	JMP         m2line
 
-m2whole:
+m2lineend:
 	ADDQ $+32, R14
 
 m2vector:
@@ -9072,9 +9235,9 @@ m3columns:
 	MOVQ    CX, R15
 	SHLQ    $0x02, R9
 
-m3unrolled:
+m3line:
 	SUBQ        $+32, R15
-	JLT         m3whole
+	JLT         m3lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -9127,9 +9290,9 @@ m3unrolled:
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+32, R14
 	ADDQ        $+64, R9
-	JMP         m3unrolled
+	JMP         m3line
 
-m3whole:
+m3lineend:
 	ADDQ $+32, R15
 
 m3vector:
@@ -9322,9 +9485,9 @@ m4columns:
 	MOVQ    CX, BP
 	SHLQ    $0x02, R10
 
-m4unrolled:
+m4line:
 	SUBQ        $+32, BP
-	JLT         m4whole
+	JLT         m4lineend
 	PREFETCHT0  (R11)(R10*1)
 	PREFETCHT0  (R12)(R10*1)
 	PREFETCHT0  (R13)(R10*1)
@@ -9387,9 +9550,9 @@ m4unrolled:
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+32, R15
 	ADDQ        $+64, R10
-	JMP         m4unrolled
+	JMP         m4line
 
-m4whole:
+m4lineend:
 	ADDQ $+32, BP
 
 m4vector:
@@ -9637,9 +9800,9 @@ m1columns:
 	MOVQ    CX, R13
 	SHLQ    $0x02, DI
 
-m1unrolled:
+m1line:
 	SUBQ        $+32, R13
-	JLT         m1whole
+	JLT         m1lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
@@ -9664,9 +9827,9 @@ m1unrolled:
 	VFMADD231PS Z8, Z9, Z7
 	ADDQ        $+32, R12
 	ADDQ        $+64, DI
-	JMP         m1unrolled
+	JMP         m1line
 
-m1whole:
+m1lineend:
 	ADDQ $+32, R13
 
 m1vector:
@@ -9787,9 +9950,9 @@ m2columns:
 	MOVQ    CX, R14
 	SHLQ    $0x02, R8
 
-m2unrolled:
+m2line:
 	SUBQ        $+32, R14
-	JLT         m2whole
+	JLT         m2lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -9824,9 +9987,9 @@ m2unrolled:
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+32, R13
 	ADDQ        $+64, R8
-	JMP         m2unrolled
+	JMP         m2line
 
-m2whole:
+m2lineend:
 	ADDQ $+32, R14
 
 m2vector:
@@ -9977,9 +10140,9 @@ m3columns:
 	MOVQ    CX, R15
 	SHLQ    $0x02, R9
 
-m3unrolled:
+m3line:
 	SUBQ        $+32, R15
-	JLT         m3whole
+	JLT         m3lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -10024,9 +10187,9 @@ m3unrolled:
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+32, R14
 	ADDQ        $+64, R9
-	JMP         m3unrolled
+	JMP         m3line
 
-m3whole:
+m3lineend:
 	ADDQ $+32, R15
 
 m3vector:
@@ -10211,9 +10374,9 @@ m4columns:
 	MOVQ    CX, BP
 	SHLQ    $0x02, R10
 
-m4unrolled:
+m4line:
 	SUBQ        $+32, BP
-	JLT         m4whole
+	JLT         m4lineend
 	PREFETCHT0  (R11)(R10*1)
 	PREFETCHT0  (R12)(R10*1)
 	PREFETCHT0  (R13)(R10*1)
@@ -10268,9 +10431,9 @@ m4unrolled:
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+32, R15
 	ADDQ        $+64, R10
-	JMP         m4unrolled
+	JMP         m4line
 
-m4whole:
+m4lineend:
 	ADDQ $+32, BP
 
 m4vector:

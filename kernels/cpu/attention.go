@@ -5,7 +5,6 @@ import (
 
 	"glimpse/internal/simd"
 	"glimpse/kernels"
-	"glimpse/kernels/internal/host"
 
 	"glimpse/internal/parallel"
 )
@@ -50,8 +49,8 @@ type softmaxState struct {
 }
 
 // tile takes in a tile of logits s [queries, width], of which query i sees those
-// that visible(i) gives, and the values v of its entries (row stride ldv).
-func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, to int), v []float32, ldv int) {
+// that visible(i) gives, and the values of its entries, in v from an element on (row stride ldv).
+func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, to int), v *kernels.Tensor, at, ldv int) {
 	for i := range o.top {
 		row := s[i*width:][:width]
 		from, to := visible(i)
@@ -79,14 +78,13 @@ func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, t
 		if !o.started {
 			beta = 0
 		}
-		simd.GemmNN(len(o.top), o.dim, width, 1, s, width, v, ldv, beta, o.acc, o.dim)
+		gemmNN(len(o.top), o.dim, width, 1, s, width, v, at, ldv, beta, o.acc, o.dim)
 	}
 	o.started = true
 }
 
 func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 	kernels.CheckAttention("Attention", out, lse, a)
-	a = host.Widened(a, kernels.F32, out != nil)
 	group, dim, rows, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.KVHeads()
 	blockRows := max(1, tileQueries/group)
 	blocks := (rows + blockRows - 1) / blockRows
@@ -115,24 +113,16 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 			stack(q, a.Q.F32(), a, g, from, to, float32(a.Scale))
 			for c := first / tileEntries * tileEntries; c < entries; c += tileEntries {
 				n := min(tileEntries, entries-c)
-				simd.GemmNT(queries, n, dim, 1, q, dim, a.Past[g].K.F32()[c*dim:], dim, 0, logits, n)
-				var v []float32
-				if out != nil {
-					v = a.Past[g].V.F32()[c*dim:]
-				}
+				gemmNT(queries, n, dim, 1, q, dim, a.Past[g].K, c*dim, dim, 0, logits, n)
 				state.tile(logits, n, func(i int) (int, int) {
 					first, last := a.Visible(g, from+i/group)
 					return within(first-c, last-c, n)
-				}, v, dim)
+				}, a.Past[g].V, c*dim, dim)
 			}
 			if a.K != nil {
 				n := to // own pairs that any of the rows sees
-				simd.GemmNT(queries, n, dim, 1, q, dim, a.K.F32()[g*dim:], kvHeads*dim, 0, logits, n)
-				var v []float32
-				if out != nil {
-					v = a.V.F32()[g*dim:]
-				}
-				state.tile(logits, n, func(i int) (int, int) { return a.VisibleOwn(from + i/group) }, v, kvHeads*dim)
+				gemmNT(queries, n, dim, 1, q, dim, a.K, g*dim, kvHeads*dim, 0, logits, n)
+				state.tile(logits, n, func(i int) (int, int) { return a.VisibleOwn(from + i/group) }, a.V, g*dim, kvHeads*dim)
 			}
 			for i := range state.top {
 				if out != nil {
@@ -165,7 +155,6 @@ func btoi(b bool) int {
 
 func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 	kernels.CheckObservedScores("ObservedScores", logScore, lse, a)
-	a = host.Widened(a, kernels.F32, false)
 	group, dim, rows, heads := a.Group(), a.HeadDim(), a.Rows(), a.Heads()
 	const block = 256 // entries per task
 	width, blocks := logScore.Width(), 0
@@ -200,7 +189,7 @@ func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 					copy(d, a.Q.F32()[(r*heads+h)*dim:][:dim])
 					simd.Scale(float32(a.Scale), d)
 				}
-				simd.GemmNT(to-from, n, dim, 1, q, dim, a.Past[g].K.F32()[c*dim:], dim, 0, logits, n)
+				gemmNT(to-from, n, dim, 1, q, dim, a.Past[g].K, c*dim, dim, 0, logits, n)
 				// Log-sum-exp down the columns, continued from the tiles before.
 				copy(tileTop, top)
 				for r := from; r < to; r++ {
@@ -241,7 +230,6 @@ func fill[T any](x []T, v T) {
 
 func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, lse, logScore, dOut, dLogScore *kernels.Tensor) {
 	kernels.CheckAttentionGrad(dq, dk, dv, a, out, lse, logScore, dOut, dLogScore)
-	a = host.Widened(a, kernels.F32, dOut != nil)
 	group, dim, rows, heads, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.Heads(), a.KVHeads()
 	queries := rows * group
 	var scale []float32 // dLogScore / rows
@@ -255,7 +243,7 @@ func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, 
 	}
 	parallel.Tasks(kvHeads, 6*queries*(a.Past[0].Entries()+rows)*dim, func(g int) {
 		n := a.Past[g].Entries()
-		K, KOwn := a.Past[g].K.F32(), a.K.F32()[g*dim:]
+		K, KOwn := a.Past[g].K, a.K.F32()[g*dim:]
 		b.with(queries*(3*dim+2*n+2*rows)+2*n+rows*dim, func(s *buffer) {
 			q, dS, dSOwn := s.take(queries*dim), s.take(queries*n), s.take(queries*rows)
 			dQ, dO := s.take(queries*dim), s.take(queries*dim)
@@ -264,12 +252,12 @@ func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, 
 			stack(q, a.Q.F32(), a, g, 0, rows, float32(a.Scale))
 			kept := keptLogits(a.Kept, a, g)
 			if kept == nil {
-				simd.GemmNT(queries, n, dim, 1, q, dim, K, dim, 0, dS, n)
+				gemmNT(queries, n, dim, 1, q, dim, K, 0, dim, 0, dS, n)
 			}
 			simd.GemmNT(queries, rows, dim, 1, q, dim, KOwn, kvHeads*dim, 0, dSOwn, rows)
 			if dOut != nil {
 				stack(dO, dOut.F32(), a, g, 0, rows, 1)
-				simd.GemmNT(queries, n, dim, 1, dO, dim, a.Past[g].V.F32(), dim, 0, dP, n)
+				gemmNT(queries, n, dim, 1, dO, dim, a.Past[g].V, 0, dim, 0, dP, n)
 				simd.GemmNT(queries, rows, dim, 1, dO, dim, a.V.F32()[g*dim:], kvHeads*dim, 0, dPOwn, rows)
 			}
 			for i := range queries {
@@ -323,7 +311,7 @@ func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, 
 				}
 				dSOwn = dPOwn
 			}
-			simd.GemmNN(queries, dim, n, float32(a.Scale), dS, n, K, dim, 0, dQ, dim)
+			gemmNN(queries, dim, n, float32(a.Scale), dS, n, K, 0, dim, 0, dQ, dim)
 			simd.GemmNN(queries, dim, rows, float32(a.Scale), dSOwn, rows, KOwn, kvHeads*dim, 1, dQ, dim)
 			unstack(dq.F32(), dQ, a, g, 0, rows)
 			simd.GemmTN(rows, dim, queries, 1, dSOwn, rows, q, dim, 0, own, dim)

@@ -64,19 +64,10 @@ func (b *cpu) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
 	m, k, n := x.Dim0(), x.Width(), w.Dim0()
 	Y, X, al, be := y.F32(), x.F32(), float32(alpha), float32(beta)
-	switch w.DType {
-	case kernels.F32:
-		simd.GemmNT(m, n, k, al, X, k, w.F32(), k, be, Y, n)
-	case kernels.BF16:
-		gemm := simd.GemmNTBF16
-		if w.Len() >= roundedWeights {
-			gemm = simd.GemmNTBF16Rounded
-		}
-		gemm(m, n, k, al, X, k, w.U16(), k, be, Y, n)
-	case kernels.F16:
-		simd.GemmNTF16(m, n, k, al, X, k, w.U16(), k, be, Y, n)
-	default:
-		panic("kernels: Linear with weights of " + w.DType.String())
+	if w.DType == kernels.BF16 && w.Len() >= roundedWeights {
+		simd.GemmNTBF16Rounded(m, n, k, al, X, k, w.U16(), k, be, Y, n)
+	} else {
+		gemmNT(m, n, k, al, X, k, w, 0, k, be, Y, n)
 	}
 	if bias != nil {
 		for i := range m {
@@ -89,19 +80,38 @@ func (b *cpu) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
 	m, k, n := a.Dim0(), a.Width(), w.Width()
 	kernels.CheckProduct("MatMul", c, m, n, k, w.Dim0())
 	C, A, al, be := c.F32(), a.F32(), float32(alpha), float32(beta)
-	switch w.DType {
+	if w.DType == kernels.BF16 && w.Len() >= roundedWeights {
+		simd.GemmNNBF16Rounded(m, n, k, al, A, k, w.U16(), n, be, C, n)
+	} else {
+		gemmNN(m, n, k, al, A, k, w, 0, n, be, C, n)
+	}
+}
+
+// gemmNT is simd.GemmNT of what is stored in b from an element on, in any type.
+func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, beta float32, c []float32, ldc int) {
+	switch b.DType {
 	case kernels.F32:
-		simd.GemmNN(m, n, k, al, A, k, w.F32(), n, be, C, n)
+		simd.GemmNT(m, n, k, alpha, a, lda, b.F32()[at:], ldb, beta, c, ldc)
 	case kernels.BF16:
-		gemm := simd.GemmNNBF16
-		if w.Len() >= roundedWeights {
-			gemm = simd.GemmNNBF16Rounded
-		}
-		gemm(m, n, k, al, A, k, w.U16(), n, be, C, n)
+		simd.GemmNTBF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
 	case kernels.F16:
-		simd.GemmNNF16(m, n, k, al, A, k, w.U16(), n, be, C, n)
+		simd.GemmNTF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
 	default:
-		panic("kernels: MatMul with weights of " + w.DType.String())
+		panic("kernels: product with a matrix of " + b.DType.String())
+	}
+}
+
+// gemmNN is simd.GemmNN of what is stored in b from an element on, in any type.
+func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, beta float32, c []float32, ldc int) {
+	switch b.DType {
+	case kernels.F32:
+		simd.GemmNN(m, n, k, alpha, a, lda, b.F32()[at:], ldb, beta, c, ldc)
+	case kernels.BF16:
+		simd.GemmNNBF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
+	case kernels.F16:
+		simd.GemmNNF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
+	default:
+		panic("kernels: product with a matrix of " + b.DType.String())
 	}
 }
 

@@ -212,7 +212,7 @@ func dotRows(v isa, s storage, rows int) {
 	if rows == 1 {
 		sets = 2
 	}
-	unroll := max(sets, 64/(v.lanes*s.size)) // a cache line of every row of b
+	line := max(sets, 64/(v.lanes*s.size)) // vectors of a row that are a cache line, or whole sets
 	n, k, c := pointer("n"), pointer("k"), pointer("c")
 	a := []reg.GPVirtual{pointer("a")}
 	lda := stride("lda", 4)
@@ -263,21 +263,27 @@ func dotRows(v isa, s storage, rows int) {
 			}
 		}
 	}
-	if unroll > 1 {
-		Label(label + "unrolled")
-		SUBQ(I32(unroll*v.lanes), left)
-		JLT(LabelRef(label + "whole"))
+	several := func(loop string, vectors int, first func()) {
+		Label(label + loop)
+		SUBQ(I32(vectors*v.lanes), left)
+		JLT(LabelRef(label + loop + "end"))
+		first()
+		for u := range vectors {
+			step(v.loadWide, u)
+		}
+		ADDQ(I32(vectors*v.lanes), at)
+		ADDQ(I32(vectors*v.lanes*s.size), ahead)
+		JMP(LabelRef(label + loop))
+		Label(label + loop + "end")
+		ADDQ(I32(vectors*v.lanes), left)
+	}
+	several("line", line, func() {
 		for j := range b { // the rows after these are on their way meanwhile
 			PREFETCHT0(Mem{Base: b[j], Index: ahead, Scale: 1})
 		}
-		for u := range unroll {
-			step(v.loadWide, u)
-		}
-		ADDQ(I32(unroll*v.lanes), at)
-		ADDQ(I32(unroll*v.lanes*s.size), ahead)
-		JMP(LabelRef(label + "unrolled"))
-		Label(label + "whole")
-		ADDQ(I32(unroll*v.lanes), left)
+	})
+	if line > sets && sets > 1 {
+		several("sets", sets, func() {})
 	}
 	Label(label + "vector")
 	SUBQ(I32(v.lanes), left)

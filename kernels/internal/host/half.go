@@ -3,15 +3,15 @@ package host
 import (
 	"fmt"
 
+	"glimpse/internal/simd"
 	"glimpse/kernels"
 )
 
 // Caches may be kept in bf16 whatever a backend computes in. What follows is how the
-// backends on host memory do that: pairs are rounded as they enter a cache and widened
-// to the compute type where attention reads them.
+// backends on host memory do that: pairs are rounded as they enter a cache.
 
 // Widened is a with its past in the compute type; a itself where it is. Values are
-// widened only where they are read.
+// widened only where they are read. For a backend whose products read bf16 there is no need.
 func Widened(a *kernels.Attend, compute kernels.DType, values bool) *kernels.Attend {
 	if len(a.Past) == 0 || a.Past[0].K.DType == compute {
 		return a
@@ -28,18 +28,8 @@ func Widened(a *kernels.Attend, compute kernels.DType, values bool) *kernels.Att
 }
 
 func widen(t *kernels.Tensor, compute kernels.DType) *kernels.Tensor {
-	if t.DType != kernels.BF16 || compute != kernels.F32 {
-		y := kernels.NewTensor(compute, t.Shape...)
-		kernels.Convert(y, t)
-		return y
-	}
-	y := kernels.NewTensor(kernels.F32, t.Shape...)
-	from, to := t.U16(), y.F32()
-	Split(t.Len(), 1, func(i, j int) {
-		for k, v := range from[i:j] {
-			to[i+k] = kernels.BF16ToF32(v)
-		}
-	})
+	y := kernels.NewTensor(compute, t.Shape...)
+	kernels.Convert(y, t)
 	return y
 }
 
@@ -78,8 +68,13 @@ func CopyHeadHalf(y, x *kernels.Tensor, h int) bool {
 	}
 	Y, heads, dim := y.U16(), x.Shape[1], x.Shape[2]
 	for r := range x.Shape[0] {
-		for i := range dim {
-			Y[r*dim+i] = kernels.F32ToBF16(float32(x.At((r*heads+h)*dim + i)))
+		row := Y[r*dim:][:dim]
+		if x.DType == kernels.F32 {
+			simd.NarrowBF16(row, x.F32()[(r*heads+h)*dim:][:dim])
+			continue
+		}
+		for i := range row {
+			row[i] = kernels.F32ToBF16(float32(x.At((r*heads+h)*dim + i)))
 		}
 	}
 	return true
