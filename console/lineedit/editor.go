@@ -2,9 +2,9 @@
 // completion.
 //
 // The editors at hand count characters where a terminal has columns (golang.org/x/term), read
-// and write the process's own files only (github.com/peterh/liner), or ask the terminal where
-// its cursor is and wait for the answer (github.com/ergochat/readline). So keys and drawing
-// are here; what a character is, and how many columns it has, is of github.com/rivo/uniseg
+// and write the process's own files only (github.com/peterh/liner, github.com/reeflective/readline),
+// or ask the terminal where its cursor is and wait for the answer (github.com/ergochat/readline).
+// So keys and drawing are here; what a character is, and how many columns it has, is of github.com/rivo/uniseg
 // (Unicode Standard Annexes 11 and 29).
 package lineedit
 
@@ -13,6 +13,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"glimpse/internal/stdin"
@@ -29,13 +30,14 @@ type Editor struct {
 	// Complete are the lines that one may go on as, for the tab key; nil: none.
 	Complete func(line string) []string
 
-	in      *os.File
-	fd      int // of the terminal that is drawn on
-	keys    *keys
-	held    []byte // read, and not yet obeyed
-	begun   bool   // held goes on after a carriage return: a line feed belongs to it
-	view    view
-	history history
+	terminal *os.File  // that keys come from
+	in       io.Reader // of the terminal
+	fd       int       // of the terminal that is drawn on
+	pastes   pastes
+	held     []byte // read, and not yet obeyed
+	begun    bool   // held goes on after a carriage return: a line feed belongs to it
+	view     view
+	history  history
 }
 
 // unknown are the columns of a terminal that does not tell, as a serial line.
@@ -48,9 +50,7 @@ func Open(ctx context.Context, in io.Reader, out *os.File) *Editor {
 	if !ok || out == nil || !term.IsTerminal(int(f.Fd())) || !term.IsTerminal(int(out.Fd())) {
 		return nil
 	}
-	e := &Editor{in: f, fd: int(out.Fd()), keys: &keys{in: stdin.NewReader(ctx, f)}, view: view{out: out, columns: unknown}}
-	e.keys.before = e.resize
-	return e
+	return &Editor{terminal: f, in: stdin.NewReader(ctx, f), fd: int(out.Fd()), view: view{out: out, columns: unknown}}
 }
 
 // Remember reads the lines that are kept in a file, and keeps later ones in it: the latest
@@ -62,11 +62,11 @@ func (e *Editor) Remember(path string) error { return e.history.open(path) }
 // on an empty line, and ErrInterrupt at Ctrl-C. Text that was pasted comes as it was
 // pasted, with its line ends.
 func (e *Editor) ReadLine(prompt string) (line string, err error) {
-	state, err := term.MakeRaw(int(e.in.Fd()))
+	state, err := term.MakeRaw(int(e.terminal.Fd()))
 	if err != nil {
 		return "", err
 	}
-	defer term.Restore(int(e.in.Fd()), state)
+	defer term.Restore(int(e.terminal.Fd()), state)
 	io.WriteString(e.view.out, "\x1b[?2004h") // pastes are marked
 	defer io.WriteString(e.view.out, "\x1b[?2004l")
 	e.view = view{out: e.view.out, columns: e.view.columns, prompt: prompt}
@@ -76,7 +76,7 @@ func (e *Editor) ReadLine(prompt string) (line string, err error) {
 	if err != nil {
 		return "", err
 	}
-	whole := e.keys.expand(line)
+	whole := e.pastes.expand(line)
 	// What a paste's length stands for is known to this program only. The file is no matter of
 	// the conversation: who wants to know hears of it from Remember.
 	_ = e.history.add(line, whole == line)
@@ -94,6 +94,7 @@ func (e *Editor) edit() (string, error) {
 			if n == 0 {
 				break // the rest is to come
 			}
+			sequence := e.held[:n]
 			e.held = e.held[n:]
 			feed := k == '\n' && e.begun
 			e.begun = k == '\r'
@@ -110,12 +111,15 @@ func (e *Editor) edit() (string, error) {
 				return "", io.EOF
 			case k == keyClear:
 				e.view.clear()
+			case k == keyPaste:
+				l.replace(l.pos, l.pos, e.pastes.shown(sequence[len(pasteBegin):n-len(pasteEnd)]))
 			default:
 				l.obey(k)
 			}
 		}
 		e.view.draw(l.text, l.pos)
-		n, err := e.keys.Read(buffer)
+		n, err := e.in.Read(buffer)
+		e.resize()
 		e.held = append(e.held, buffer[:n]...)
 		if err != nil {
 			e.view.draw(l.text, len(l.text))
@@ -133,20 +137,15 @@ func (e *Editor) resize() {
 
 // completed is what all lines have in common that a line may go on as.
 func completed(line string, complete func(string) []string) string {
-	common, found := "", false
-	for _, candidate := range complete(line) {
-		switch {
-		case !strings.HasPrefix(candidate, line):
-		case !found:
-			common, found = candidate, true
-		default:
-			for !strings.HasPrefix(candidate, common) {
-				common = common[:len(common)-1]
-			}
-		}
-	}
-	if !found {
+	candidates := slices.DeleteFunc(complete(line), func(candidate string) bool { return !strings.HasPrefix(candidate, line) })
+	if len(candidates) == 0 {
 		return line
+	}
+	common := candidates[0]
+	for _, candidate := range candidates {
+		for !strings.HasPrefix(candidate, common) {
+			common = common[:len(common)-1]
+		}
 	}
 	return common
 }

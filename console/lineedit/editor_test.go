@@ -15,7 +15,7 @@ import (
 func TestEdit(t *testing.T) {
 	const typed = "one\rtwo\r\ndropped\x03漢\x1b[Dx\r" + pasteBegin + "a\nb" + pasteEnd + " c\n\x04ab\x1b[D\x04\r\x04"
 	for name, in := range map[string]io.Reader{"whole": strings.NewReader(typed), "bytes": iotest.OneByteReader(strings.NewReader(typed))} {
-		e := &Editor{keys: &keys{in: in, before: func() {}}, view: view{out: io.Discard, columns: 80, prompt: "> "}}
+		e := &Editor{in: in, fd: -1, view: view{out: io.Discard, columns: 80, prompt: "> "}}
 		for _, want := range []struct {
 			line string
 			err  error
@@ -23,14 +23,14 @@ func TestEdit(t *testing.T) {
 			{"one", nil}, {"two", nil}, {"", ErrInterrupt}, {"x漢", nil}, {"a\nb c", nil}, {"", io.EOF}, {"a", nil}, {"", io.EOF},
 		} {
 			line, err := e.edit()
-			if line = e.keys.expand(line); line != want.line || !errors.Is(err, want.err) {
+			if line = e.pastes.expand(line); line != want.line || !errors.Is(err, want.err) {
 				t.Fatalf("%s: %q, %v, want %q, %v", name, line, err, want.line, want.err)
 			}
 			e.view = view{out: io.Discard, columns: 80, prompt: "> "}
 		}
 	}
 	ended := errors.New("ended")
-	e := &Editor{keys: &keys{in: io.MultiReader(strings.NewReader("begun"), iotest.ErrReader(ended)), before: func() {}}, view: view{out: io.Discard, columns: 80}}
+	e := &Editor{in: io.MultiReader(strings.NewReader("begun"), iotest.ErrReader(ended)), fd: -1, view: view{out: io.Discard, columns: 80}}
 	if _, err := e.edit(); !errors.Is(err, ended) {
 		t.Errorf("%v, want %v", err, ended)
 	}

@@ -2,123 +2,102 @@ package lineedit
 
 import (
 	"bytes"
-	"fmt"
-	"io"
-	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
-// keys are the bytes from a terminal, but for pastes: a paste has line ends that do not end
-// the line, and control characters that are no keys.
-type keys struct {
-	in     io.Reader
-	before func() // each Read returns
+// key is a character, a control character, or one of these.
+type key rune
 
-	held    []byte // read, and not yet looked at
-	out     []byte // to be returned
-	pasting bool
-	paste   []byte
-	pasted  map[string]string // what stands for a paste, and the paste
+const (
+	keyNone key = -1 - iota
+	keyLeft
+	keyRight
+	keyWordLeft
+	keyWordRight
+	keyHome
+	keyEnd
+	keyUp
+	keyDown
+	keyBackspace
+	keyDelete
+	keyDeleteWord
+	keyDeleteStart
+	keyDeleteEnd
+	keyTranspose
+	keyClear
+	keyEOF // deletes, where the line is not empty
+	keyInterrupt
+	keyPaste
+)
+
+// controls are keys that have one byte.
+var controls = map[byte]key{
+	1: keyHome, 2: keyLeft, 3: keyInterrupt, 4: keyEOF, 5: keyEnd, 6: keyRight, 8: keyBackspace, 11: keyDeleteEnd, 12: keyClear,
+	14: keyDown, 16: keyUp, 20: keyTranspose, 21: keyDeleteStart, 23: keyDeleteWord, 127: keyBackspace,
 }
 
+// sequences are keys that have an escape, by what follows it.
+var sequences = map[string]key{
+	"[A": keyUp, "[B": keyDown, "[C": keyRight, "[D": keyLeft, "[H": keyHome, "[F": keyEnd,
+	"OA": keyUp, "OB": keyDown, "OC": keyRight, "OD": keyLeft, "OH": keyHome, "OF": keyEnd,
+	"[1~": keyHome, "[7~": keyHome, "[3~": keyDelete, "[4~": keyEnd, "[8~": keyEnd,
+	"[1;3C": keyWordRight, "[1;3D": keyWordLeft, "[1;5C": keyWordRight, "[1;5D": keyWordLeft,
+	"f": keyWordRight, "b": keyWordLeft, "\x7f": keyDeleteWord,
+}
+
+// What a terminal marks a paste with.
 const (
 	pasteBegin = "\x1b[200~"
 	pasteEnd   = "\x1b[201~"
-	// A longer paste, and one of several lines, is shown as its length.
-	maxShown = 200
 )
 
-// Read implements io.Reader.
-func (k *keys) Read(p []byte) (int, error) {
-	buffer := make([]byte, 4096)
-	for len(k.out) == 0 {
-		n, err := k.in.Read(buffer)
-		k.held = append(k.held, buffer[:n]...)
-		k.look()
-		if err != nil && len(k.out) == 0 {
-			return 0, err
-		}
+// nextKey is the key that b begins with, and its bytes; 0 where the rest of it is to come.
+func nextKey(b []byte) (key, int) {
+	if len(b) == 0 {
+		return keyNone, 0
 	}
-	k.before()
-	n := copy(p, k.out)
-	k.out = k.out[n:]
-	return n, nil
-}
-
-// look takes what is held apart, up to a sequence that is not complete.
-func (k *keys) look() {
-	for len(k.held) > 0 {
-		mark := pasteBegin
-		if k.pasting {
-			mark = pasteEnd
+	if b[0] != '\x1b' {
+		if k, ok := controls[b[0]]; ok {
+			return k, 1
 		}
-		n := bytes.IndexByte(k.held, '\x1b')
-		if n < 0 {
-			n = len(k.held)
+		if !utf8.FullRune(b) {
+			return keyNone, 0
 		}
-		k.take(k.held[:n])
-		k.held = k.held[n:]
-		switch {
-		case len(k.held) == 0:
-		case bytes.HasPrefix(k.held, []byte(mark)):
-			k.held = k.held[len(mark):]
-			if k.pasting {
-				k.endPaste()
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			return keyNone, 1
+		}
+		return key(r), n
+	}
+	if len(b) < 2 {
+		return keyNone, 0
+	}
+	n := 2
+	switch b[1] {
+	case '[': // parameters, and a last byte (ECMA-48, 5.4)
+		i := bytes.IndexFunc(b[2:], func(r rune) bool { return r < ' ' || r >= '@' })
+		if i < 0 {
+			return keyNone, 0
+		}
+		n += i + 1
+		if bytes.HasPrefix(b, []byte(pasteBegin)) { // it has line ends that end no line, and controls that are no keys
+			end := bytes.Index(b, []byte(pasteEnd))
+			if end < 0 {
+				return keyNone, 0
 			}
-			k.pasting = !k.pasting
-		case len(k.held) < len(mark) && strings.HasPrefix(mark, string(k.held)):
-			return // the rest is to come
-		default:
-			k.take(k.held[:1])
-			k.held = k.held[1:]
+			return keyPaste, end + len(pasteEnd)
 		}
-	}
-	k.held = nil
-}
-
-// take takes bytes that are no mark.
-func (k *keys) take(b []byte) {
-	if k.pasting {
-		k.paste = append(k.paste, b...)
-		return
-	}
-	k.out = append(k.out, b...)
-}
-
-// endPaste writes a short paste as if it were typed, and a mark for any other.
-func (k *keys) endPaste() {
-	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(k.paste))
-	k.paste = nil
-	text = strings.TrimSuffix(strings.ToValidUTF8(text, "\uFFFD"), "\n")
-	length := utf8.RuneCountInString(text)
-	if length <= maxShown && !strings.ContainsFunc(text, unicode.IsControl) {
-		k.out = append(k.out, text...)
-		return
-	}
-	mark := fmt.Sprintf("[paste %d: %d characters]", len(k.pasted)+1, length)
-	if k.pasted == nil {
-		k.pasted = make(map[string]string)
-	}
-	k.pasted[mark] = text
-	k.out = append(k.out, mark...)
-}
-
-// expand puts pastes in the place of what stands for them.
-func (k *keys) expand(line string) string {
-	var b strings.Builder
-	for {
-		at, mark := len(line), ""
-		for m := range k.pasted {
-			if i := strings.Index(line, m); i >= 0 && i < at {
-				at, mark = i, m
-			}
+	case 'O':
+		if len(b) < 3 {
+			return keyNone, 0
 		}
-		b.WriteString(line[:at])
-		if mark == "" {
-			return b.String()
-		}
-		b.WriteString(k.pasted[mark])
-		line = line[at+len(mark):]
+		n++
 	}
+	if b[n-1] == '\x1b' { // it begins the next sequence, as that of a paste
+		n--
+	}
+	if k, ok := sequences[string(b[1:n])]; ok {
+		return k, n
+	}
+	return keyNone, n
 }

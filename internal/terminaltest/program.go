@@ -1,3 +1,5 @@
+//go:build unix
+
 package terminaltest
 
 import (
@@ -8,10 +10,12 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
 
@@ -51,7 +55,7 @@ func Start(t *testing.T, columns int, cmd *exec.Cmd) *Program {
 		t.Fatal(err)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
-	cmd.SysProcAttr = controlling()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // so that Ctrl-C is a signal
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +67,17 @@ func Start(t *testing.T, columns int, cmd *exec.Cmd) *Program {
 		<-p.done
 	})
 	return p
+}
+
+// pollable is a file for the same end of a terminal, whose Close ends a Read: those of a file
+// that blocks can wait for ever. The given file is closed.
+func pollable(f *os.File) (*os.File, error) {
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), os.NewSyscallError("fcntl", err)
 }
 
 func (p *Program) read() {
@@ -150,7 +165,7 @@ func (p *Program) stuck() string {
 		}
 	}
 	before := len(p.Output())
-	if err := quit(p.cmd.Process); err != nil {
+	if err := p.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
 		fmt.Fprintln(&says, err)
 		return says.String()
 	}
