@@ -85,20 +85,24 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	}
 	e.Units = 1
 	var answer strings.Builder
-	to := o.textTo(&answer, out)
+	say := func(text string) error {
+		answer.WriteString(text)
+		if o.JSON {
+			return nil
+		}
+		_, err := io.WriteString(out, text)
+		return err
+	}
 	generate := runner.GenerateOptions{MaxNew: o.MaxNew, Sampling: o.Sampling}
 	if m.Tokenizer == nil {
-		generate.OnToken = func(id int32) error {
-			_, err := fmt.Fprintf(to, "%d ", id)
-			return err
-		}
+		generate.OnToken = func(id int32) error { return say(fmt.Sprint(id, " ")) }
 	}
 	var held, cached int64
 	var kept int
 	var start time.Time
 	a, err := stream(ctx, e, engine.Request{Session: s, Prompt: p.IDs, Generate: generate, Begun: func() {
 		held, cached, kept, start = s.Bytes(), s.Cache.Bytes(), pairsOf(s.Cache), time.Now()
-	}}, to)
+	}}, say)
 	elapsed := time.Since(start)
 	if err == nil {
 		err = ctx.Err()

@@ -193,7 +193,14 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32, who
 	a, err := stream(turn, c.engine, engine.Request{
 		Session: c.session, Prompt: ids, Generate: runner.GenerateOptions{MaxNew: c.o.MaxNew, Sampling: c.o.Sampling},
 		Begun: func() { start = time.Now(); c.again = false },
-	}, c.o.textTo(&answer, shown))
+	}, func(text string) error {
+		answer.WriteString(text)
+		if c.o.JSON {
+			return nil
+		}
+		_, err := io.WriteString(shown, text)
+		return err
+	})
 	elapsed := time.Since(start)
 	if errors.Is(err, context.Canceled) && turn.Err() != nil && ctx.Err() == nil {
 		c.say("[interrupted before the answer: the message is dropped]")

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -64,7 +65,7 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (
 	case p.Example != "":
 		out, err = p.ReadExample(m)
 	case p.IDs != "":
-		out, err = readIDs(p.IDs, in)
+		out, err = openIDs(p.IDs, in)
 	case chats:
 		out, err = p.readChat(ctx, m, in)
 	default:
@@ -219,24 +220,41 @@ func withoutNewline(text string) string {
 	return strings.TrimSuffix(rest, "\r")
 }
 
-// readIDs reads a file of numbers, or in for "-".
-func readIDs(path string, in io.Reader) (*Prompt, error) {
-	data, err := readFile(path, in)
+// openIDs reads a file of numbers, or in for "-".
+func openIDs(path string, in io.Reader) (*Prompt, error) {
+	if path == "-" {
+		return readIDs("standard input", in)
+	}
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if path == "-" {
-		path = "standard input"
-	}
+	defer f.Close()
+	return readIDs(path, f)
+}
+
+// maxIDLine bounds a line of a file of token ids, in bytes.
+const maxIDLine = 1 << 20
+
+func readIDs(path string, in io.Reader) (*Prompt, error) {
 	out := &Prompt{}
-	for i, line := range strings.Split(string(data), "\n") {
-		for _, field := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r,[]", r) }) {
+	scan := bufio.NewScanner(in)
+	scan.Buffer(nil, maxIDLine)
+	line := 1
+	for ; scan.Scan(); line++ {
+		fields := strings.FieldsFunc(scan.Text(), func(r rune) bool { return strings.ContainsRune(" \t\r,[]", r) })
+		for _, field := range fields {
 			id, err := strconv.ParseInt(field, 10, 32)
 			if err != nil {
-				return nil, fmt.Errorf("%s: line %d: got %.60q, want a token id", path, i+1, field)
+				return nil, fmt.Errorf("%s: line %d: got %q, want a token id", path, line, field)
 			}
 			out.IDs = append(out.IDs, int32(id))
 		}
+	}
+	if err := scan.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("%s: line %d: more than %d bytes, want token ids on shorter lines", path, line, maxIDLine)
+	} else if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return out, nil
 }

@@ -50,8 +50,6 @@ func TestPromptSource(t *testing.T) {
 	}{
 		"ids":             {source: PromptSource{IDs: write("ids", "1, 2\n[3]\t4\r\n")}, ids: []int32{1, 2, 3, 4}},
 		"no number":       {source: PromptSource{IDs: write("bad", "1\ntwo\n")}, fails: `line 2: got "two", want a token id`},
-		"ids on a line":   {source: PromptSource{IDs: "-"}, stdin: strings.Repeat("7 ", 1<<20), ids: slices.Repeat([]int32{7}, 1<<20)},
-		"no number piped": {source: PromptSource{IDs: "-"}, stdin: "1\n2\n-", fails: `standard input: line 3: got "-"`},
 		"no ids":          {source: PromptSource{IDs: write("none", " \n")}, fails: "empty, want at least one token"},
 		"missing file":    {source: PromptSource{IDs: filepath.Join(dir, "missing")}, fails: "no such file"},
 		"example":         {source: PromptSource{Example: "needle", Tokens: 128}},
