@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 // Bounds of adapters, when they are made and when they are read.
@@ -132,7 +133,7 @@ func (a *Adapter) SetDType(name string) error {
 func (m Matrix) rounded() Matrix {
 	numbers := make([]float32, len(m.Data))
 	for i, v := range m.Data {
-		numbers[i] = kernels.BF16ToF32(kernels.F32ToBF16(v))
+		numbers[i] = formats.BF16ToF32(formats.F32ToBF16(v))
 	}
 	m.Data = numbers
 	return m

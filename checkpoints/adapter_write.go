@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 
 	"glimpse/internal/atomicfile"
-	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 // AdapterManifest is the file that makes a folder an adapter.
@@ -198,7 +198,7 @@ func (m Matrix) tensor(name string, bf16 bool) TensorView {
 	if bf16 {
 		bits := make([]uint16, len(m.Data))
 		for i, v := range m.Data {
-			bits[i] = kernels.F32ToBF16(v) // exact: Validate has looked
+			bits[i] = formats.F32ToBF16(v) // exact: Validate has looked
 		}
 		return BF16Tensor(name, []int{m.Rows, m.Cols}, bits)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 // TensorView is a named tensor in its storage form.
@@ -21,10 +22,15 @@ type TensorView struct {
 }
 
 // Len is the number of elements.
-func (t TensorView) Len() int { return len(t.Data) / t.DType.Size() }
+func (t TensorView) Len() int {
+	if f, ok := t.DType.Format(); ok {
+		return len(t.Data) / f.Bytes * f.Elems
+	}
+	return len(t.Data) / t.DType.Size()
+}
 
 // ReadF32 decodes the elements into dst [t.Len()]: BF16 and F16 are widened
-// exactly, F64 is rounded to nearest. I32 is ErrDType.
+// exactly, F64 is rounded to nearest, blocks are widened. I32 is ErrDType.
 func (t TensorView) ReadF32(dst []float32) error {
 	if len(dst) != t.Len() {
 		return fmt.Errorf("read tensor %.200q: destination of %d elements, want %d", t.Name, len(dst), t.Len())
@@ -36,17 +42,21 @@ func (t TensorView) ReadF32(dst []float32) error {
 		}
 	case kernels.BF16:
 		for i := range dst {
-			dst[i] = kernels.BF16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
+			dst[i] = formats.BF16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
 		}
 	case kernels.F16:
 		for i := range dst {
-			dst[i] = kernels.F16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
+			dst[i] = formats.F16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
 		}
 	case kernels.F64:
 		for i := range dst {
 			dst[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(t.Data[8*i:])))
 		}
 	default:
+		if f, ok := t.DType.Format(); ok {
+			f.Widen(dst, t.Data)
+			return nil
+		}
 		return fmt.Errorf("read tensor %.200q as floats: %w %s, want one of: F64, F32, BF16, F16", t.Name, ErrDType, t.DType)
 	}
 	return nil

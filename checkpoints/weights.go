@@ -232,17 +232,6 @@ func (w *Weights) Bytes() int64 {
 	return n
 }
 
-// TensorBytes is the size of all tensors together, as Tensor gives them: of a file in blocks it is
-// that of the widened elements.
-func (w *Weights) TensorBytes() int64 {
-	var n int64
-	for name := range w.owner {
-		info, _ := w.Info(name)
-		n += int64(info.Bytes)
-	}
-	return n
-}
-
 // SHA256 is the hash, in lower-case hexadecimal, of the files' bytes, one after the
 // other in the order of their names. Earlier versions identified weights by it. It is what
 //

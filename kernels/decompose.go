@@ -23,6 +23,7 @@ func (Decomposed) Traits() Traits                 { return Traits{} }
 func (Decomposed) PrefillChunk(int64) int         { return 0 }
 func (Decomposed) OwnMemory() bool                { return false }
 func (Decomposed) Place(t *Tensor) *Tensor        { return t }
+func (Decomposed) Placed(d DType) DType           { return d }
 func (Decomposed) RoomFor(_ DType, n, _ int) int  { return n }
 func (Decomposed) ArenaLayout() ArenaLayout       { return ArenaLayout{Align: 64} } // whole cache lines
 func (Decomposed) Free([]*Tensor)                 {}

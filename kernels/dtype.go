@@ -2,13 +2,15 @@ package kernels
 
 import (
 	"fmt"
-	"math"
+
+	"glimpse/kernels/formats"
 )
 
-// DType is the storage type of one tensor element.
+// DType is the form in which a tensor stores its elements: numbers, or blocks of quantised
+// numbers, of which a row of the tensor is whole ones.
 type DType uint8
 
-// Storage types. BF16 and F16 are storage only: every backend computes in F32
+// Numbers. BF16 and F16 are storage only, as all blocks are: every backend computes in F32
 // or F64. I32 holds token ids and positions.
 const (
 	Invalid DType = iota
@@ -17,21 +19,55 @@ const (
 	BF16
 	F16
 	I32
+	firstBlocks // the first of the formats of blocks, in the order of their names
 )
 
 var dtypeNames = [...]string{"invalid", "F64", "F32", "BF16", "F16", "I32"}
 var dtypeSizes = [...]int{0, 8, 4, 2, 2, 4}
 
-// String returns the safetensors name of the type.
+var blockFormats = formats.OfBlocks()
+
+// Format is the format of a type of blocks; false for numbers.
+func (d DType) Format() (*formats.Format, bool) {
+	if d < firstBlocks || int(d-firstBlocks) >= len(blockFormats) {
+		return nil, false
+	}
+	return blockFormats[d-firstBlocks], true
+}
+
+// Numbers is BF16 of blocks, the type that they are widened to and rounded, and d of numbers.
+func (d DType) Numbers() DType {
+	if _, ok := d.Format(); ok {
+		return BF16
+	}
+	return d
+}
+
+// String returns the safetensors name of the type, ggml's of blocks.
 func (d DType) String() string {
+	if f, ok := d.Format(); ok {
+		return f.Name
+	}
 	if int(d) < len(dtypeNames) {
 		return dtypeNames[d]
 	}
 	return fmt.Sprintf("DType(%d)", uint8(d))
 }
 
-// Size is the number of bytes of one element.
+// Size is the number of bytes of one element; it panics for blocks.
 func (d DType) Size() int { return dtypeSizes[d] }
+
+// Bytes is the size of n elements, which are whole blocks.
+func (d DType) Bytes(n int) int {
+	f, ok := d.Format()
+	if !ok {
+		return n * d.Size()
+	}
+	if n%f.Elems != 0 {
+		panic(fmt.Sprintf("kernels: %d elements of %s, want whole blocks of %d", n, d, f.Elems))
+	}
+	return n / f.Elems * f.Bytes
+}
 
 // ParseDType reads a safetensors type name.
 func ParseDType(s string) (DType, error) {
@@ -43,27 +79,12 @@ func ParseDType(s string) (DType, error) {
 	return Invalid, fmt.Errorf("unsupported dtype %q, want one of: F64, F32, BF16, F16, I32", s)
 }
 
-// BF16ToF32 widens a bfloat16 bit pattern; exact.
-func BF16ToF32(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
-
-// F32ToBF16 rounds to the nearest bfloat16, ties to even; NaN stays NaN.
-func F32ToBF16(f float32) uint16 {
-	b := math.Float32bits(f)
-	if b&0x7fffffff > 0x7f800000 {
-		return uint16(b>>16) | 0x40
+// ParseStored is ParseDType, and reads ggml's names of blocks.
+func ParseStored(s string) (DType, error) {
+	for i, f := range blockFormats {
+		if f.Name == s {
+			return firstBlocks + DType(i), nil
+		}
 	}
-	return uint16((b + 0x7fff + (b>>16)&1) >> 16)
-}
-
-// F16ToF32 widens an IEEE half-precision bit pattern; exact.
-func F16ToF32(h uint16) float32 {
-	sign, exp, man := uint32(h>>15)<<31, uint32(h>>10)&0x1f, uint32(h)&0x3ff
-	switch exp {
-	case 0: // zero and subnormals: man · 2⁻²⁴
-		f := float32(man) * (1.0 / (1 << 24))
-		return math.Float32frombits(math.Float32bits(f) | sign)
-	case 31:
-		return math.Float32frombits(sign | 0x7f800000 | man<<13)
-	}
-	return math.Float32frombits(sign | (exp+112)<<23 | man<<13)
+	return ParseDType(s)
 }

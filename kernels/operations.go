@@ -34,8 +34,11 @@ type Memory interface {
 	// OwnMemory tells that the backend does not compute on host memory.
 	OwnMemory() bool
 	// Place returns host tensor t as operations take it: t itself where the backend
-	// computes on host memory, a copy in its own memory otherwise.
+	// computes on host memory, a copy in its own memory otherwise, of type Placed.
 	Place(t *Tensor) *Tensor
+	// Placed is the type in which tensors of a type are held: itself, or BF16 of blocks that
+	// the backend does not multiply by.
+	Placed(d DType) DType
 	// RoomFor is the number of rows, of width elements each, that a tensor of n rows has
 	// memory for: blocks of a device are a little larger than what is asked for.
 	RoomFor(d DType, n, width int) int

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"unsafe"
+
+	"glimpse/kernels/formats"
 )
 
 // Tensor is a dense row-major array in the memory of one backend. Host backends
@@ -62,6 +64,8 @@ func NewTensor(d DType, shape ...int) *Tensor {
 	case !stored(d):
 		panic("kernels: NewTensor of " + d.String())
 	case n == 0:
+	case d >= firstBlocks:
+		t.data = unsafe.Pointer(unsafe.SliceData(make([]byte, d.Bytes(n))))
 	case d.Size() == 8: // in words, so that memory is aligned as its elements are
 		t.data = unsafe.Pointer(unsafe.SliceData(make([]float64, n)))
 	case d.Size() == 4:
@@ -94,23 +98,30 @@ func wrap[E float32 | float64](d DType, data []E, shape []int) *Tensor {
 
 // stored reports whether tensors hold elements of the type.
 func stored(d DType) bool {
-	return d == F32 || d == F64 || d == BF16 || d == F16 || d == I32
+	_, blocks := d.Format()
+	return blocks || d > Invalid && d < firstBlocks
 }
 
 // FromBytes views little-endian stored elements, for example a tensor of a
 // memory-mapped checkpoint, without copying where the data is aligned to its
 // element size and with one copy where it is not.
 func FromBytes(d DType, data []byte, shape ...int) (*Tensor, error) {
-	n := ShapeLen(shape)
-	if len(data) != n*d.Size() {
-		return nil, fmt.Errorf("%s tensor %v: %d bytes, want %d", d, shape, len(data), n*d.Size())
+	if !stored(d) {
+		return nil, fmt.Errorf("tensor of %s", d)
+	}
+	n, element := ShapeLen(shape), 1 // of alignment
+	if f, ok := d.Format(); !ok {
+		element = d.Size()
+	} else if len(shape) == 0 || n > 0 && (n/shape[0])%f.Elems != 0 {
+		return nil, fmt.Errorf("%s tensor %v: want rows of whole blocks of %d elements", d, shape, f.Elems)
+	}
+	if len(data) != d.Bytes(n) {
+		return nil, fmt.Errorf("%s tensor %v: %d bytes, want %d", d, shape, len(data), d.Bytes(n))
 	}
 	switch {
-	case !stored(d):
-		return nil, fmt.Errorf("tensor of %s", d)
 	case n == 0:
 		return NewTensor(d, shape...), nil
-	case uintptr(unsafe.Pointer(&data[0]))%uintptr(d.Size()) != 0:
+	case uintptr(unsafe.Pointer(&data[0]))%uintptr(element) != 0:
 		t := NewTensor(d, shape...)
 		copy(t.bytes(), data)
 		return t, nil
@@ -129,7 +140,7 @@ func (t *Tensor) bytes() []byte {
 func (t *Tensor) Len() int { return t.n }
 
 // Bytes is the size of the elements in memory.
-func (t *Tensor) Bytes() int { return t.Len() * t.DType.Size() }
+func (t *Tensor) Bytes() int { return t.DType.Bytes(t.Len()) }
 
 // Dim0 is the first extent, the number of rows.
 func (t *Tensor) Dim0() int { return t.Shape[0] }
@@ -151,6 +162,15 @@ func (t *Tensor) U16() []uint16 {
 	}
 	t.mustHost()
 	return view[uint16](t)
+}
+
+// Blocks is the memory of a host tensor of blocks, and their format.
+func (t *Tensor) Blocks() ([]byte, *formats.Format) {
+	f, ok := t.DType.Format()
+	if !ok {
+		panic(fmt.Sprintf("kernels: blocks of a %s tensor", t.DType))
+	}
+	return t.bytes(), f
 }
 
 // I32 is the memory of an I32 host tensor.
@@ -213,7 +233,7 @@ func (t *Tensor) viewInto(v *Tensor, from, to int) *Tensor {
 	if from < 0 || from > to || to > t.Len() {
 		panic(fmt.Sprintf("kernels: elements %d to %d of %v", from, to, t.Shape))
 	}
-	at := from * t.DType.Size()
+	at := t.DType.Bytes(from)
 	v.DType, v.bare, v.block = t.DType, t.bare, t.block
 	v.data, v.offset = nil, 0
 	switch {
@@ -250,16 +270,33 @@ func Read[T Float](dst []T, t *Tensor, from int) {
 		}
 	case BF16:
 		for i, v := range view[uint16](t)[from:to] {
-			dst[i] = T(BF16ToF32(v))
+			dst[i] = T(formats.BF16ToF32(v))
 		}
 	case F16:
 		for i, v := range view[uint16](t)[from:to] {
-			dst[i] = T(F16ToF32(v))
+			dst[i] = T(formats.F16ToF32(v))
 		}
-	default:
+	case I32:
 		for i, v := range view[int32](t)[from:to] {
 			dst[i] = T(v)
 		}
+	default:
+		readBlocks(dst, t, from)
+	}
+}
+
+// readBlocks widens the blocks in which the elements lie.
+func readBlocks[T Float](dst []T, t *Tensor, from int) {
+	blocks, f := t.Blocks()
+	wide := make([]float32, f.Elems)
+	for len(dst) > 0 {
+		first := from / f.Elems
+		f.Widen(wide, blocks[first*f.Bytes:][:f.Bytes])
+		n := 0
+		for ; n < len(dst) && from < (first+1)*f.Elems; n, from = n+1, from+1 {
+			dst[n] = T(wide[from-first*f.Elems])
+		}
+		dst = dst[n:]
 	}
 }
 
@@ -293,7 +330,7 @@ func (t *Tensor) write(from int, values []float64) {
 		copy(view[float64](t)[from:to], values)
 	case BF16:
 		for i, dst := 0, view[uint16](t)[from:to]; i < len(dst); i++ {
-			dst[i] = F32ToBF16(float32(values[i]))
+			dst[i] = formats.F32ToBF16(float32(values[i]))
 		}
 	default:
 		panic("kernels: store into a " + t.DType.String() + " tensor")

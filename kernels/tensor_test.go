@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 func TestTensorViews(t *testing.T) {
@@ -84,23 +85,23 @@ func TestDTypes(t *testing.T) {
 	same := func(a, b float64) bool { return a == b && math.Signbit(a) == math.Signbit(b) || a != a && b != b }
 	for i := range 1 << 16 {
 		h := uint16(i)
-		if got, want := float64(kernels.F16ToF32(h)), decode(h, 5, 10); !same(got, want) {
+		if got, want := float64(formats.F16ToF32(h)), decode(h, 5, 10); !same(got, want) {
 			t.Fatalf("F16ToF32(%#04x) = %v, want %v", h, got, want)
 		}
-		if got, want := float64(kernels.BF16ToF32(h)), decode(h, 8, 7); !same(got, want) {
+		if got, want := float64(formats.BF16ToF32(h)), decode(h, 8, 7); !same(got, want) {
 			t.Fatalf("BF16ToF32(%#04x) = %v, want %v", h, got, want)
 		}
-		f := kernels.BF16ToF32(h)
-		if back := kernels.F32ToBF16(f); back != h && f == f {
+		f := formats.BF16ToF32(h)
+		if back := formats.F32ToBF16(f); back != h && f == f {
 			t.Fatalf("bf16 %#04x comes back as %#04x", h, back)
 		}
 	}
 	for f, want := range map[float32]uint16{1: 0x3f80, 1.00390625: 0x3f80, 1.01171875: 0x3f82, math.MaxFloat32: 0x7f80, float32(math.Inf(-1)): 0xff80} {
-		if got := kernels.F32ToBF16(f); got != want {
+		if got := formats.F32ToBF16(f); got != want {
 			t.Errorf("F32ToBF16(%v) = %#04x, want %#04x", f, got, want)
 		}
 	}
-	if got := kernels.F32ToBF16(math.Float32frombits(0x7f800001)); got != 0x7fc0 {
+	if got := formats.F32ToBF16(math.Float32frombits(0x7f800001)); got != 0x7fc0 {
 		t.Errorf("the bf16 of a NaN is %#04x, want a NaN", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 // WithDummyWeights is a model of m's shapes with random weights, of at most so many
@@ -77,7 +78,7 @@ func (r *random) tensor(d kernels.DType, scale float32, shape ...int) *kernels.T
 		}
 	case kernels.BF16:
 		for i := range t.U16() {
-			t.U16()[i] = kernels.F32ToBF16(scale * r.next())
+			t.U16()[i] = formats.F32ToBF16(scale * r.next())
 		}
 	default:
 		for i := range t.U16() { // exponents of 2⁻⁸ to 2⁻¹, random signs

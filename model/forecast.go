@@ -46,17 +46,16 @@ func (m *Model) slotType(s slot) kernels.DType {
 		return m.shapes.stored
 	}
 	info, _ := m.weights.Info(s.name)
-	for _, t := range []kernels.DType{kernels.BF16, kernels.F16, kernels.F32} {
-		if info.DType == t.String() {
-			return t
-		}
+	t, err := kernels.ParseStored(info.DType)
+	if err != nil || t == kernels.F64 || t == kernels.I32 { // as load refuses, or converts it
+		return m.Backend.Compute()
 	}
-	return m.Backend.Compute()
+	return m.Backend.Placed(t)
 }
 
 // slotBytes is the memory of a slot's weight.
 func (m *Model) slotBytes(s slot) int64 {
-	return int64(kernels.ShapeLen(s.shape)) * int64(m.slotType(s).Size())
+	return int64(m.slotType(s).Bytes(kernels.ShapeLen(s.shape)))
 }
 
 // Counts tells that the model is one without numbers, as Counted makes it: what would be written

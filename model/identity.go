@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unsafe"
 
 	"glimpse/checkpoints"
 	"glimpse/internal/parallel"
+	"glimpse/internal/simd"
 )
 
 // identity names weights by what the network reads of them. Models that share weights share it.
@@ -34,9 +36,9 @@ func identityOf(slots []slot) *identity {
 //	NAME DTYPE [SHAPE] SHA256
 //
 // for every tensor that the network reads, sorted by name, as in
-// "model.norm.weight F32 [576] 1f0c…". The last word is the SHA-256 of the tensor's bytes. So it is
-// the same for other shards, other metadata and surplus tensors, and another for another type. It is
-// computed on the first call, on all cores.
+// "model.norm.weight F32 [576] 1f0c…". The last word is the SHA-256 of the tensor's bytes, in blocks
+// of what they are in BF16. So it is the same for other shards, other metadata and surplus tensors,
+// and another for another type of numbers. It is computed on the first call, on all cores.
 func (m *Model) SHA256(ctx context.Context) (string, error) {
 	if m.weights == nil {
 		return "", fmt.Errorf("model %s: has no stored weights", m.Name)
@@ -72,19 +74,29 @@ func (d *identity) sha256(ctx context.Context, w *checkpoints.Weights) (string, 
 	if d.sum != "" {
 		return d.sum, nil
 	}
-	const chunk = 8 << 20
+	const chunk = 1 << 16 // blocks, or elements
 	lines, errs := make([]string, len(d.names)), make([]error, len(d.names))
 	parallel.For(len(d.names), func(i int) {
 		t, err := w.Tensor(d.names[i])
 		h := sha256.New()
-		for part := range slices.Chunk(t.Data, chunk) {
+		size, widened := 1, func(part []byte) []byte { return part }
+		if f, ok := t.DType.Format(); ok {
+			size = f.Bytes
+			bits := make([]byte, 2*f.Elems*chunk)
+			widened = func(part []byte) []byte {
+				n := len(part) / f.Bytes * f.Elems
+				f.Round(unsafe.Slice((*uint16)(unsafe.Pointer(&bits[0])), n), part, simd.NarrowBF16)
+				return bits[:2*n]
+			}
+		}
+		for part := range slices.Chunk(t.Data, size*chunk) {
 			if err = ctx.Err(); err != nil {
 				break
 			}
-			h.Write(part)
+			h.Write(widened(part))
 		}
 		errs[i] = err
-		lines[i] = fmt.Sprintf("%s %s %v %x\n", d.names[i], t.DType, t.Shape, h.Sum(nil))
+		lines[i] = fmt.Sprintf("%s %s %v %x\n", d.names[i], t.DType.Numbers(), t.Shape, h.Sum(nil))
 	})
 	for _, err := range errs {
 		if err != nil {

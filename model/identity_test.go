@@ -12,6 +12,7 @@ import (
 
 	"glimpse/checkpoints"
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 )
@@ -119,7 +120,7 @@ func TestIdentity(t *testing.T) {
 				"the type": changed(func(v *checkpoints.TensorView) {
 					bits := make([]uint16, v.Len())
 					for i, x := range values(t, *v) {
-						bits[i] = kernels.F32ToBF16(x)
+						bits[i] = formats.F32ToBF16(x)
 					}
 					*v = checkpoints.BF16Tensor(v.Name, v.Shape, bits)
 				}),

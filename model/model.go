@@ -256,13 +256,21 @@ func (m *Model) NeedTokenizer() (*tokenizer.Tokenizer, error) {
 	return m.Tokenizer, nil
 }
 
-// WeightBytes is the size of the weights in the types that passes read, which are those of the
-// file unless that holds them in blocks.
+// WeightBytes is the size of the weights in the types that passes read: those of the file, or
+// BF16 of blocks where the device does not multiply by them.
 func (m *Model) WeightBytes() int64 {
 	if m.weights == nil {
 		return m.shapes.bytes
 	}
-	return m.weights.TensorBytes()
+	var n int64
+	for _, name := range m.weights.Names() {
+		info, _ := m.weights.Info(name)
+		if t, err := kernels.ParseStored(info.DType); err == nil {
+			info.Bytes = m.Backend.Placed(t).Bytes(kernels.ShapeLen(info.Shape))
+		}
+		n += int64(info.Bytes)
+	}
+	return n
 }
 
 // HasWeights tells that the weights are loaded, which of OpenShapes they are not.
@@ -469,9 +477,14 @@ func (m *Model) ExplainNonFinite() error {
 		if err != nil {
 			continue
 		}
-		for i := range t.Len() {
-			if v := t.At(i); v-v != 0 {
-				return fmt.Errorf("model %s: %s: element %d is %v, want a finite number: %w", m.Name, name, i, v, ErrNonFiniteWeights)
+		var some [4096]float64
+		for i := 0; i < t.Len(); i += len(some) {
+			values := some[:min(len(some), t.Len()-i)]
+			kernels.Read(values, t, i)
+			for j, v := range values {
+				if v-v != 0 {
+					return fmt.Errorf("model %s: %s: element %d is %v, want a finite number: %w", m.Name, name, i+j, v, ErrNonFiniteWeights)
+				}
 			}
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"glimpse/checkpoints"
 	"glimpse/internal/compare"
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 	"glimpse/model"
 	"glimpse/model/builtin"
 	"glimpse/model/kvcache"
@@ -492,7 +493,7 @@ func TestStorageTypes(t *testing.T) {
 			}
 			data := make([]byte, 0, 2*v.Len())
 			for _, x := range values(t, v) {
-				h := kernels.F32ToBF16(x)
+				h := formats.F32ToBF16(x)
 				data = append(data, byte(h), byte(h>>8))
 			}
 			v.DType, v.Data = c.dtype, data

@@ -7,6 +7,7 @@ import (
 	"glimpse/checkpoints"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
 	"glimpse/model/runner"
@@ -23,7 +24,7 @@ func TestPiecesOfLargeWeights(t *testing.T) {
 	f.tensors(func(v checkpoints.TensorView) *checkpoints.TensorView {
 		half := make([]byte, 0, v.Len()*2)
 		for _, x := range values(t, v) {
-			u := kernels.F32ToBF16(x)
+			u := formats.F32ToBF16(x)
 			half = append(half, byte(u), byte(u>>8))
 		}
 		v.DType, v.Data = kernels.BF16, half

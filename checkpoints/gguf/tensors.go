@@ -83,7 +83,7 @@ func (r *reader) tensorInfo() Tensor {
 		return t
 	}
 	if known, err := formats.All.Lookup(t.Format.Name); err == nil {
-		t.Format = known
+		t.Format = *known
 	} else if t.Format.Elems == 0 {
 		r.fail(what+"type %s was given up by llama.cpp, want one of: %s; its llama-quantize converts from the original", t.Format.Name, readable())
 		return t

@@ -14,7 +14,6 @@ import (
 	"glimpse/internal/parallel"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
-	"glimpse/kernels/formats"
 )
 
 // Source says where the rows of a model's tensor lie. A row is what one index of the outermost
@@ -23,7 +22,7 @@ type Source struct {
 	Tensor string            // its name in the file
 	Shape  []int             // of the model's tensor, outermost first; nil: as in the file
 	Row    func(row int) int // the file's row that is the model's; nil: the same
-	DType  kernels.DType     // of the model's tensor, BF16 or F16; Invalid: as in the file, BF16 of blocks
+	DType  kernels.DType     // of the model's tensor, BF16 or F16; Invalid: as in the file
 }
 
 // InterleavedRows is the [Source.Row] of query and key projections, weights [heads·headDim, in] and
@@ -38,11 +37,10 @@ func InterleavedRows(headDim int) func(row int) int {
 	}
 }
 
-// Weights are a model's tensors, by the names that the model gives them. Tensors in F32, F16, BF16,
-// F64 and I32 whose rows stay where they are, are views of the file; others have their rows
-// gathered, and those in blocks are widened to BF16, rounded to nearest even, when they are asked
-// for. While a caller holds that memory, asking again gives the same. Closing the weights
-// closes the file. All sources that are missing, of another shape or of a format that cannot be
+// Weights are a model's tensors, by the names that the model gives them, in numbers or blocks as
+// the file has them. Those whose rows stay where they are, are views of the file; others have their
+// rows gathered when they are asked for. While a caller holds that memory, asking again gives the
+// same. Closing the weights closes the file. All sources that are missing, of another shape or of a format that cannot be
 // read are in one error.
 func (f *File) Weights(sources map[string]Source) (*checkpoints.Weights, error) {
 	var files []checkpoints.TensorFile
@@ -89,13 +87,9 @@ func newSource(s Source, t *Tensor) (*source, error) {
 	if s.Shape == nil {
 		found.shape = t.Shape
 	}
-	// What is no type to compute with is widened.
 	var err error
-	if found.dtype, err = kernels.ParseDType(t.Format.Name); err != nil {
-		found.dtype = kernels.BF16
-		if _, err := formats.All.Lookup(t.Format.Name); err != nil {
-			return nil, fmt.Errorf("tensor %.200q: %w %s, want one of: %s", t.Name, checkpoints.ErrDType, t.Format.Name, readable())
-		}
+	if found.dtype, err = kernels.ParseStored(t.Format.Name); err != nil {
+		return nil, fmt.Errorf("tensor %.200q: %w %s, want one of: %s", t.Name, checkpoints.ErrDType, t.Format.Name, readable())
 	}
 	if s.DType != kernels.Invalid {
 		found.dtype = s.DType
@@ -175,7 +169,7 @@ func (f *tensorFile) Close() error { return f.close() }
 func (s *source) plain() bool { return s.tensor.Format.Name == s.dtype.String() }
 
 // size is the number of bytes of the model's tensor.
-func (s *source) size() int { return s.rows * s.elems * s.dtype.Size() }
+func (s *source) size() int { return s.dtype.Bytes(s.rows * s.elems) }
 
 // gather makes the model's tensor of the file's rows, on all cores.
 func (s *source) gather() ([]byte, error) {
@@ -189,36 +183,18 @@ func (s *source) gather() ([]byte, error) {
 		}
 	}
 	dst := make([]byte, s.size())
-	to, from := s.elems*s.dtype.Size(), s.elems/s.tensor.Format.Elems*s.tensor.Format.Bytes
+	to, from := s.dtype.Bytes(s.elems), s.elems/s.tensor.Format.Elems*s.tensor.Format.Bytes
+	narrow := simd.NarrowBF16
+	if s.dtype == kernels.F16 {
+		narrow = simd.NarrowF16
+	}
 	parallel.Tasks(s.rows, s.elems, func(i int) {
 		row, stored := dst[i*to:(i+1)*to], s.tensor.Data[rows[i]*from:(rows[i]+1)*from]
 		if s.plain() {
 			copy(row, stored)
 		} else {
-			narrow(row, stored, s.tensor.Format, s.dtype)
+			s.tensor.Format.Round(unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(row))), len(row)/2), stored, narrow)
 		}
 	})
 	return dst, nil
-}
-
-// scratch has room for whole blocks of every format.
-var scratch = sync.Pool{New: func() any { return new([1024]float32) }}
-
-// narrow widens blocks and rounds them to BF16 or F16.
-func narrow(dst, src []byte, f formats.Format, to kernels.DType) {
-	wide := scratch.Get().(*[1024]float32)
-	defer scratch.Put(wide)
-	bits := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/2)
-	step := len(wide) / f.Elems
-	for len(bits) > 0 {
-		blocks := min(step, len(src)/f.Bytes)
-		n := blocks * f.Elems
-		f.Widen(wide[:n], src[:blocks*f.Bytes])
-		if to == kernels.F16 {
-			simd.NarrowF16(bits[:n], wide[:n])
-		} else {
-			simd.NarrowBF16(bits[:n], wide[:n])
-		}
-		bits, src = bits[n:], src[blocks*f.Bytes:]
-	}
 }

@@ -31,7 +31,7 @@ func shapeOf(m *model.Model) shape {
 	s := shape{
 		heads: c.Heads, kvHeads: c.KVHeads, headDim: c.HeadDim,
 		head:    float64(c.Vocab) * float64(c.Hidden),
-		weight:  float64(m.Network.Embedding.DType.Size()),
+		weight:  float64(m.Network.Embedding.Bytes()) / float64(m.Network.Embedding.Len()),
 		pair:    float64(2 * c.KVHeads * c.HeadDim * m.CacheDType().Size()),
 		weights: float64(m.WeightBytes()),
 	}

@@ -8,6 +8,7 @@ import (
 
 	"glimpse/internal/simd"
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 	"glimpse/kernels/internal/host"
 )
 
@@ -128,7 +129,7 @@ func (b *cpu) Fill(y *kernels.Tensor, value float64) {
 	case kernels.F64:
 		fill(y.F64(), value)
 	case kernels.BF16:
-		fill(y.U16(), kernels.F32ToBF16(float32(value)))
+		fill(y.U16(), formats.F32ToBF16(float32(value)))
 	default:
 		panic("kernels: Fill of a " + y.DType.String() + " tensor")
 	}

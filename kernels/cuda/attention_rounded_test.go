@@ -12,6 +12,7 @@ import (
 	"glimpse/internal/compare"
 	"glimpse/kernels"
 	"glimpse/kernels/cuda"
+	"glimpse/kernels/formats"
 	"glimpse/kernels/kernelstest"
 )
 
@@ -135,7 +136,7 @@ func TestCUDAObserveBF16(t *testing.T) {
 		s.Name = fmt.Sprintf("random %d: rows=%d/heads=%d/dim=%d/entries=%v/own=%v/window=%d", i, s.Rows, s.Heads, s.Dim, s.Entries, s.Own, s.Window)
 		shapes = append(shapes, s)
 	}
-	bf16 := func(v float64) float64 { return float64(kernels.BF16ToF32(kernels.F32ToBF16(float32(v)))) }
+	bf16 := func(v float64) float64 { return float64(formats.BF16ToF32(formats.F32ToBF16(float32(v)))) }
 	least := 0.0
 	for _, s := range shapes {
 		width := max(slices.Max(s.Entries), 1) + s.ExtraWidth

@@ -11,6 +11,7 @@ import (
 	"glimpse/internal/compare"
 	"glimpse/kernels"
 	"glimpse/kernels/cuda"
+	"glimpse/kernels/formats"
 	"glimpse/kernels/kernelstest"
 )
 
@@ -110,7 +111,7 @@ func checkPrefill(t *testing.T, d kernelstest.Device, tol float64, shapes []kern
 	for _, s := range shapes {
 		a := kernelstest.Halved(exact, s.Attend(exact, rand.New(rand.NewPCG(7, 8))), false)
 		want, wantLSE := plainAttention(a, func(v float64) float64 { return v })
-		plain, plainLSE := plainAttention(a, func(v float64) float64 { return float64(kernels.BF16ToF32(kernels.F32ToBF16(float32(v)))) })
+		plain, plainLSE := plainAttention(a, func(v float64) float64 { return float64(formats.BF16ToF32(formats.F32ToBF16(float32(v)))) })
 		b := kernelstest.Halved(d, s.Attend(d, rand.New(rand.NewPCG(7, 8))), true)
 		out, lse := d.Garbage(s.Rows, s.Heads*s.Dim), d.Garbage(s.Heads, s.Rows)
 		d.B.Attention(out, lse, b)
@@ -139,7 +140,7 @@ func TestCUDAHalfCopies(t *testing.T) {
 	var want []float64
 	for r := range 5 {
 		for i := range 4 {
-			want = append(want, float64(kernels.BF16ToF32(kernels.F32ToBF16(float32(x[(r*3+1)*4+i])))))
+			want = append(want, float64(formats.BF16ToF32(formats.F32ToBF16(float32(x[(r*3+1)*4+i])))))
 		}
 	}
 	compare.Close(t, "CopyHead", head.Float64s(), want, 0)

@@ -10,6 +10,7 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/kernels/cudadriver"
+	"glimpse/kernels/formats"
 
 	"gorgonia.org/cu"
 )
@@ -26,8 +27,12 @@ var _ = kernelsOf("rows",
 	"layer_norm_grad", "add_layer_norm", "add_layer_norm_bf16", "sum_squares", "sum_parts", "score_kl", "score_mse",
 )
 
+// Placed is BF16 of blocks.
+func (b *cuda) Placed(d kernels.DType) kernels.DType { return d.Numbers() }
+
 // Place copies to the device.
 func (b *cuda) Place(host *kernels.Tensor) *kernels.Tensor {
+	host = kernels.Widened(host)
 	t := b.Alloc(host.DType, host.Shape...)
 	kernels.Convert(t, host)
 	return t
@@ -183,7 +188,7 @@ func (b *cuda) Fill(y *kernels.Tensor, value float64) {
 		case kernels.F64:
 			b.each("fill_f64", n, b.address(op, y), value, size(n))
 		case kernels.BF16:
-			b.each("fill_b16", n, b.address(op, y), int(kernels.F32ToBF16(float32(value))), size(n))
+			b.each("fill_b16", n, b.address(op, y), int(formats.F32ToBF16(float32(value))), size(n))
 		default:
 			panic("kernels: Fill of a " + y.DType.String() + " tensor")
 		}

@@ -3,8 +3,6 @@ package formats
 import (
 	"encoding/binary"
 	"math"
-
-	"glimpse/kernels"
 )
 
 func init() {
@@ -20,7 +18,7 @@ func init() {
 	})
 	add("BF16", 1, 2, func(dst []float32, src []byte) {
 		for i := range dst {
-			dst[i] = kernels.BF16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
+			dst[i] = BF16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 	})
 }

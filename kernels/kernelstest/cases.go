@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 // Variants are factors of a product and of what the output held before.
@@ -69,7 +70,7 @@ func Factors(rng *rand.Rand, weights kernels.DType, n int) []float64 {
 	x := Random(rng, n, 1)
 	if weights == kernels.BF16 {
 		for i, v := range x {
-			x[i] = float64(kernels.BF16ToF32(kernels.F32ToBF16(float32(v))))
+			x[i] = float64(formats.BF16ToF32(formats.F32ToBF16(float32(v))))
 		}
 	}
 	return x

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 // composedCases are the operations that simpler ones can stand in for, as a backend has them:
@@ -212,7 +213,7 @@ func composedCases() []Conformance {
 func Rounded(x []float64) []float64 {
 	out := make([]float64, len(x))
 	for i, v := range x {
-		out[i] = float64(kernels.BF16ToF32(kernels.F32ToBF16(float32(v))))
+		out[i] = float64(formats.BF16ToF32(formats.F32ToBF16(float32(v))))
 	}
 	return out
 }

@@ -251,7 +251,7 @@ func (d *Counter) RoundsToBF16(rows int, w *kernels.Tensor) bool {
 
 // Alloc implements Allocator.
 func (d *Counter) Alloc(t kernels.DType, shape ...int) *kernels.Tensor {
-	size := int64(kernels.ShapeLen(shape)) * int64(t.Size())
+	size := int64(t.Bytes(kernels.ShapeLen(shape)))
 	if d.traits.Device && !d.traits.Exact {
 		size = cuda.BlockClass(size)
 	}
@@ -272,7 +272,15 @@ func (d *Counter) Alloc(t kernels.DType, shape ...int) *kernels.Tensor {
 
 // Place copies nothing.
 func (d *Counter) Place(host *kernels.Tensor) *kernels.Tensor {
-	return d.Alloc(host.DType, host.Shape...)
+	return d.Alloc(d.Placed(host.DType), host.Shape...)
+}
+
+// Placed is as of the backend it counts for.
+func (d *Counter) Placed(t kernels.DType) kernels.DType {
+	if d.traits.Device {
+		return t.Numbers()
+	}
+	return t
 }
 
 // Name is that of the backend it counts for; Compute and the operations implement Backend.

@@ -17,6 +17,7 @@ import (
 	"glimpse/checkpoints"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
@@ -259,7 +260,7 @@ func rounded(t *testing.T, path string) fstest.MapFS {
 			t.Fatal(err)
 		}
 		for _, v := range numbers {
-			b := kernels.F32ToBF16(v)
+			b := formats.F32ToBF16(v)
 			data = append(data, byte(b), byte(b>>8))
 		}
 		tensors = append(tensors, checkpoints.TensorView{Name: name, DType: kernels.BF16, Shape: view.Shape, Data: data})

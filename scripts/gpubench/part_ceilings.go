@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 // ceilings are what the device can do, and so what everything else is a share of.
@@ -33,7 +34,7 @@ func init() {
 			host := kernels.NewTensor(kernels.BF16, n, n)
 			for i := range host.U16() {
 				seed = seed*1664525 + 1013904223
-				host.U16()[i] = kernels.F32ToBF16(float32(int32(seed)) / (1 << 31))
+				host.U16()[i] = formats.F32ToBF16(float32(int32(seed)) / (1 << 31))
 			}
 			return b.meter.Place(host)
 		}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 // weightRow is how fast a decoding step's products read a weight [N, K] in bf16.
@@ -66,7 +67,7 @@ func randomWeight(n, k int) *kernels.Tensor {
 	some := data[:min(len(data), 1<<20)]
 	for i := range some {
 		seed = seed*1664525 + 1013904223
-		some[i] = kernels.F32ToBF16(float32(int32(seed)) / (1 << 31))
+		some[i] = formats.F32ToBF16(float32(int32(seed)) / (1 << 31))
 	}
 	for at := len(some); at < len(data); at *= 2 {
 		copy(data[at:], data[:at])

@@ -5,6 +5,7 @@ import (
 
 	"glimpse/internal/simd"
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 // Caches may be kept in bf16 whatever a backend computes in. What follows is how the
@@ -74,7 +75,7 @@ func CopyHeadHalf(y, x *kernels.Tensor, h int) bool {
 			continue
 		}
 		for i := range row {
-			row[i] = kernels.F32ToBF16(float32(x.At((r*heads+h)*dim + i)))
+			row[i] = formats.F32ToBF16(float32(x.At((r*heads+h)*dim + i)))
 		}
 	}
 	return true

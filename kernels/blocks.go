@@ -1,0 +1,23 @@
+package kernels
+
+import (
+	"glimpse/internal/parallel"
+	"glimpse/internal/simd"
+)
+
+// Widened is a host tensor of blocks in BF16, rounded to nearest even, in memory of its own; t
+// itself where it is one of numbers. All cores take part.
+func Widened(t *Tensor) *Tensor {
+	if _, ok := t.DType.Format(); !ok {
+		return t
+	}
+	blocks, f := t.Blocks()
+	wide := NewTensor(BF16, t.Shape...)
+	n := t.Len() / f.Elems
+	const task = 1 << 8 // blocks
+	parallel.Tasks((n+task-1)/task, task*f.Elems, func(i int) {
+		from, to := i*task, min(n, (i+1)*task)
+		f.Round(wide.U16()[from*f.Elems:to*f.Elems], blocks[from*f.Bytes:to*f.Bytes], simd.NarrowBF16)
+	})
+	return wide
+}
