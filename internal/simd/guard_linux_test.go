@@ -33,7 +33,7 @@ func newGuarded(t *testing.T, pages int) *guarded {
 	return &guarded{memory: all[size : len(all)-size]}
 }
 
-func guardedSlice[T float32 | uint16](g *guarded, n int) []T {
+func guardedSlice[T float32 | uint16 | byte](g *guarded, n int) []T {
 	if n == 0 {
 		return nil
 	}

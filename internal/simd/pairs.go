@@ -93,18 +93,19 @@ func (j *job) multiplyRounded(tasks int) {
 
 // roundedBlock is block for bfloat16 pairs.
 func (p *product) roundedBlock(i0, i1, j0, j1 int) {
-	s := scratches.Get().(*scratch)
+	s := p.scratch()
 	defer scratches.Put(s)
 	a := p.narrow
 	for k, beta := 0, p.beta; k < p.k/2; k, beta = k+a.depth, 1 {
 		depth := min(a.depth, p.k/2-k)
 		for j := j0; j < j1; j += maxColumns {
 			width := min(maxColumns, j1-j)
-			at := 2*k*p.ldb + j
+			i, at, rows, columns := 2*k, j, 2*depth, width
 			if p.nt {
-				at = j*p.ldb + 2*k
+				i, at, rows, columns = j, 2*k, width, 2*depth
 			}
-			packPairs(p.nt, s.panel, unsafe.Add(p.b, at*p.storage.size()), p.ldb, width, depth)
+			b, ldb := p.weights(s, i, at, rows, columns)
+			packPairs(p.nt, s.panel, b, ldb, width, depth)
 			multiplyPairs(i1-i0, width, depth, p.alpha, a.part(p.m, i0, k), a.stride, s.panel, beta, offset(p.c, i0*p.ldc+j), p.ldc)
 		}
 	}

@@ -71,7 +71,9 @@ const (
 type product struct {
 	nt, tn      bool
 	rounded     bool // a is rounded to bfloat16
+	integers    bool // a is quantised, b in blocks
 	storage     storage
+	blocks      *Blocks // how b is stored, if not as storage, which its elements are rounded to
 	level       int
 	m, n, k     int
 	alpha, beta float32
@@ -84,19 +86,20 @@ type product struct {
 
 	rows, columns int // of a block: the part of c that is one task
 	columnBlocks  int
-	narrow        *narrowed // a, if rounded
+	narrow        *narrowed  // a, if rounded
+	quantised     *quantised // a, if integers
 }
 
 // job is a product that is shared with other threads. Jobs are reused, so that a
 // product allocates nothing.
 type job struct {
 	product
-	run, toNarrow func(task int)
+	run, toNarrow, toQuantise func(task int)
 }
 
 var jobs = sync.Pool{New: func() any {
 	j := new(job)
-	j.run, j.toNarrow = j.product.task, j.product.narrowTask
+	j.run, j.toNarrow, j.toQuantise = j.product.task, j.product.narrowTask, j.product.quantiseTask
 	return j
 }}
 
@@ -113,15 +116,18 @@ func multiply(p product) {
 	}
 	p.level = level
 	tasks := p.split()
-	if tasks == 1 && !p.rounded {
+	if tasks == 1 && !p.rounded && !p.integers {
 		p.block(0, p.m, 0, p.n)
 		return
 	}
 	j := jobs.Get().(*job)
 	j.product = p
-	if p.rounded {
+	switch {
+	case p.rounded:
 		j.multiplyRounded(tasks)
-	} else {
+	case p.integers:
+		j.multiplyIntegers(tasks)
+	default:
 		parallel.For(tasks, j.run)
 	}
 	j.product = product{} // keep no operand alive
@@ -147,8 +153,8 @@ func (p *product) split() int {
 	} else if w >= 2 {
 		wanted = int(w)
 	}
-	if p.usesDots() {
-		if p.n <= maxDotColumns && p.m > p.n {
+	if p.integers || p.usesDots() {
+		if p.n <= maxDotColumns && p.m > p.n && !p.integers {
 			p.rows = blockSize(p.m, wanted, rowUnit)
 			for p.m > 1 && p.m%p.rows == 1 {
 				p.rows += rowUnit
@@ -172,7 +178,11 @@ func (p *product) split() int {
 	rowBlocks = max(1, min(rowBlocks, p.m/fewest))
 	p.rows = min(blockSize(p.m, rowBlocks, rowUnit), most)
 	rowBlocks = blocks(p.m, p.rows)
-	p.columns = blockSize(p.n, max(1, wanted/rowBlocks), maxColumns)
+	unit := maxColumns
+	if p.blocks != nil && !p.nt {
+		unit = max(unit, p.blocks.Elems) // no block is widened for two tasks
+	}
+	p.columns = blockSize(p.n, max(1, wanted/rowBlocks), unit)
 	p.columnBlocks = blocks(p.n, p.columns)
 	return rowBlocks * p.columnBlocks
 }
@@ -204,6 +214,9 @@ func (p *product) task(task int) {
 // additions within an element does not depend on the block.
 func (p *product) block(i0, i1, j0, j1 int) {
 	switch {
+	case p.integers:
+		p.integerBlock(j0, j1)
+		return
 	case p.usesDots() && p.nt:
 		p.dots(i0, i1, j0, j1)
 		return
@@ -214,7 +227,7 @@ func (p *product) block(i0, i1, j0, j1 int) {
 		p.roundedBlock(i0, i1, j0, j1)
 		return
 	}
-	s := scratches.Get().(*scratch)
+	s := p.scratch()
 	defer scratches.Put(s)
 	columns := panelColumns(p.level)
 	// Even shares of k rather than a short last one, in whole vectors for packing.
@@ -248,14 +261,14 @@ func (p *product) blockOfA(i, k int) *float32 {
 func (p *product) panel(s *scratch, columns, j, width, k0, k int) (panel *float32, stride int) {
 	switch {
 	case p.nt:
-		b := unsafe.Add(p.b, (j*p.ldb+k0)*p.storage.size())
-		packTransposed(p.level, p.storage, s.panel, columns, b, p.ldb, width, k)
+		b, ldb := p.weights(s, j, k0, width, k)
+		packTransposed(p.level, p.storage, s.panel, columns, b, ldb, width, k)
 	default:
-		b := unsafe.Add(p.b, (k0*p.ldb+j)*p.storage.size())
+		b, ldb := p.weights(s, k0, j, k, width)
 		if p.storage == f32 && width == columns && p.m <= rowUnit {
-			return (*float32)(b), p.ldb // read once or twice: not worth a copy
+			return (*float32)(b), ldb // read once or twice: not worth a copy
 		}
-		pack(p.level, p.storage, s.panel, columns, b, p.ldb, width, k)
+		pack(p.level, p.storage, s.panel, columns, b, ldb, width, k)
 	}
 	return s.panel, columns
 }
@@ -264,21 +277,25 @@ func (p *product) panel(s *scratch, columns, j, width, k0, k int) (panel *float3
 // group of rows of b, which thus comes from memory once. No row of several is by itself:
 // its sums would be in another order than those of the others.
 func (p *product) dots(i0, i1, j0, j1 int) {
+	var s *scratch
 	rows := dotRows(p.level)
 	group := dotColumns
-	if i1-i0 <= rows {
+	if p.blocks != nil {
+		s = p.scratch()
+		defer scratches.Put(s)
+	} else if i1-i0 <= rows {
 		group = j1 - j0 // nothing is read twice
 	}
 	for j := j0; j < j1; j += group {
 		n := min(group, j1-j)
-		b := unsafe.Add(p.b, j*p.ldb*p.storage.size())
+		b, ldb := p.weights(s, j, 0, n, p.k)
 		for i := i0; i < i1; {
 			m := min(rows, i1-i)
 			if i1-i == rows+1 {
 				m--
 			}
 			multiplyDots(p.level, p.storage, m, n, p.k, p.alpha, p.blockOfA(i, 0), p.lda,
-				b, p.ldb, p.beta, offset(p.c, i*p.ldc+j), p.ldc)
+				b, ldb, p.beta, offset(p.c, i*p.ldc+j), p.ldc)
 			i += m
 		}
 	}
@@ -287,11 +304,11 @@ func (p *product) dots(i0, i1, j0, j1 int) {
 // turnedDots computes a block of a·b from dot products with columns of b, which are
 // few. Only the block's own are transposed.
 func (p *product) turnedDots(i0, i1, j0, j1 int) {
-	s := scratches.Get().(*scratch)
+	s := p.scratch()
 	defer scratches.Put(s)
 	s.needRows()
 	turned := *p
-	turned.nt, turned.storage, turned.b, turned.c = true, f32, unsafe.Pointer(s.rows), offset(p.c, j0)
+	turned.nt, turned.storage, turned.blocks, turned.b, turned.c = true, f32, nil, unsafe.Pointer(s.rows), offset(p.c, j0)
 	for k := 0; k < p.k; k += turnedDepth {
 		turned.k = min(turnedDepth, p.k-k)
 		turned.ldb = turned.k
@@ -299,7 +316,8 @@ func (p *product) turnedDots(i0, i1, j0, j1 int) {
 		if turned.k < leastTurned {
 			level = portable
 		}
-		packTransposed(level, p.storage, s.rows, turned.k, unsafe.Add(p.b, (k*p.ldb+j0)*p.storage.size()), p.ldb, turned.k, j1-j0)
+		b, ldb := p.weights(s, k, j0, turned.k, j1-j0)
+		packTransposed(level, p.storage, s.rows, turned.k, b, ldb, turned.k, j1-j0)
 		turned.a = p.blockOfA(0, k)
 		turned.dots(i0, i1, 0, j1-j0)
 		turned.beta = 1
@@ -316,6 +334,7 @@ type scratch struct {
 	panel, rows *float32
 	panelMemory [maxDepth*maxColumns + 16]float32
 	rowsMemory  []float32
+	widened     widened
 }
 
 var scratches = sync.Pool{New: func() any {
@@ -323,6 +342,13 @@ var scratches = sync.Pool{New: func() any {
 	s.panel = aligned(&s.panelMemory[0])
 	return s
 }}
+
+// scratch returns memory for a task of p.
+func (p *product) scratch() *scratch {
+	s := scratches.Get().(*scratch)
+	s.widened.rows = 0 // it is of another product
+	return s
+}
 
 // needRows gives s the memory at rows, which few products use and which is ten times that of a panel.
 func (s *scratch) needRows() {

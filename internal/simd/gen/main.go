@@ -13,8 +13,13 @@ import (
 )
 
 func main() {
-	part := flag.String("part", "", "the file to write: product or vector")
+	part := flag.String("part", "", "the file to write: product, vector or blocks")
 	flag.Parse() // with the flags of avo: -out, -stubs, -pkg
+	if *part == "blocks" {
+		blocks()
+		Generate()
+		return
+	}
 	for _, v := range []isa{avx2, avx512} {
 		switch *part {
 		case "product":
@@ -22,7 +27,7 @@ func main() {
 		case "vector":
 			vector(v)
 		default:
-			fmt.Fprintf(os.Stderr, "gen: -part %q, want product or vector\n", *part)
+			fmt.Fprintf(os.Stderr, "gen: -part %q, want product, vector or blocks\n", *part)
 			os.Exit(2)
 		}
 	}

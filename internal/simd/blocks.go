@@ -1,0 +1,239 @@
+package simd
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"glimpse/internal/parallel"
+)
+
+// Blocks is how rows of quantised weights are stored: whole blocks of Elems numbers in
+// Bytes bytes each.
+type Blocks struct {
+	Elems, Bytes int
+	// Widen decodes whole blocks, and says thereby what the numbers are.
+	Widen func(dst []float32, src []byte)
+	// Vector is the assembly that reads the same blocks, or 0.
+	Vector BlockVector
+}
+
+// BlockVector names a format of blocks that there is assembly for.
+type BlockVector uint8
+
+// The formats, with ggml's names.
+const (
+	_ BlockVector = iota
+	VectorQ4_0
+	VectorQ4_1
+	VectorQ5_0
+	VectorQ5_1
+	VectorQ8_0
+	VectorIQ4_NL
+	VectorMXFP4
+	VectorQ2_K
+	VectorQ3_K
+	VectorQ4_K
+	VectorQ5_K
+	VectorQ6_K
+	VectorIQ4_XS
+	blockVectors
+)
+
+const (
+	// maxQuantisedRows is the number of rows of a up to which they are quantised.
+	maxQuantisedRows = 16
+	// smallBlock and largeBlock are the elements of a block, and of a record of a
+	// quantised row, that there is assembly for; the records' bytes are as in gen.
+	smallBlock, smallRecord = 32, 48
+	largeBlock, largeRecord = 256, 384
+	// widenedColumns is the number of columns of b [k, n] that are widened at once: a row
+	// of fewer would be a part of a cache line, or of a block.
+	widenedColumns = 256
+	// widenedPart bounds what is widened to float32 at a time.
+	widenedPart = 1024
+	// widenedPad keeps rows of widened blocks off each other's cache sets.
+	widenedPad = 32
+)
+
+// blockKernels is the assembly for a format at a level. Without it, there are nils.
+type blockKernels struct {
+	decode   func(dst *float32, src *byte, blocks int)
+	multiply func(m, n, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+	rows     int // of a that multiply takes at once
+	offset   int // of the bytes that multiply makes of weights
+}
+
+// Decode sets dst to what blocks hold: the numbers of Widen. It panics if the lengths are
+// not of as many blocks.
+func (f *Blocks) Decode(dst []float32, src []byte) {
+	blocks := len(src) / f.Bytes
+	if len(src) != blocks*f.Bytes || len(dst) != blocks*f.Elems {
+		panic(fmt.Sprintf("simd.Decode: %d elements of %d bytes, want blocks of %d of %d", len(dst), len(src), f.Elems, f.Bytes))
+	}
+	if blocks > 0 {
+		f.decode(dst, src)
+	}
+}
+
+func (f *Blocks) decode(dst []float32, src []byte) {
+	if decode := f.kernels().decode; decode != nil {
+		decode(&dst[0], &src[0], len(src)/f.Bytes)
+		return
+	}
+	f.Widen(dst, src)
+}
+
+// GemmNTBlocks sets c [m, n] = alpha · a [m, k] · b [n, k]ᵀ + beta · c. The rows of b are
+// k/Elems blocks each, one after the other; k is a multiple of Elems.
+//
+// Up to 16 rows of a are multiplied as integers where there is assembly for the format and
+// the level: each 32 elements of a become bytes round(x/s) for s = max|x|/127, or 0 if
+// max|x| is below 2⁻¹²⁰. One row's results are the same whatever the number of rows.
+// Otherwise weights are rounded to bfloat16, and the results are those of [GemmNTBF16], or
+// of [GemmNTBF16Rounded] if rounded.
+func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, rounded bool, beta float32, c []float32, ldc int) {
+	f.check("GemmNTBlocks", m, n, k, len(a), lda, len(b), n, k, len(c), ldc)
+	p := product{nt: true, storage: bf16, blocks: f, m: m, n: n, k: k, alpha: alpha, beta: beta,
+		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: k, c: unsafe.SliceData(c), ldc: ldc}
+	if m <= maxQuantisedRows && f.kernels().multiply != nil {
+		p.integers = true
+	} else {
+		p.rounded = rounded && pairs && m > maxDotRows && k%2 == 0
+	}
+	multiply(p)
+}
+
+// GemmNNBlocks sets c [m, n] = alpha · a [m, k] · b [k, n] + beta · c. The rows of b are
+// n/Elems blocks each, one after the other; n is a multiple of Elems. The results are those
+// of [GemmNNBF16] with weights rounded to bfloat16, or of [GemmNNBF16Rounded] if rounded.
+func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, rounded bool, beta float32, c []float32, ldc int) {
+	f.check("GemmNNBlocks", m, n, k, len(a), lda, len(b), k, n, len(c), ldc)
+	multiply(product{storage: bf16, blocks: f, rounded: rounded && pairs && m > maxDotRows && k%2 == 0,
+		m: m, n: n, k: k, alpha: alpha, beta: beta,
+		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: n, c: unsafe.SliceData(c), ldc: ldc})
+}
+
+// check is checkGemmNT for b [rows, columns] in blocks.
+func (f *Blocks) check(op string, m, n, k, lenA, lda, lenB, rows, columns, lenC, ldc int) {
+	checkShape(op, m, n, k)
+	if columns%f.Elems != 0 {
+		panic(fmt.Sprintf("simd.%s: rows of b of %d elements, want blocks of %d", op, columns, f.Elems))
+	}
+	checkMatrix(op, "a", lenA, m, k, lda)
+	checkMatrix(op, "b", lenB, rows, columns/f.Elems*f.Bytes, columns/f.Elems*f.Bytes)
+	checkMatrix(op, "c", lenC, m, n, ldc)
+}
+
+// quantised is a as records of bytes, scales and sums.
+type quantised struct {
+	data   *byte
+	stride int // bytes of a row
+	memory []float32
+}
+
+var quantiseds = sync.Pool{New: func() any { return new(quantised) }}
+
+func (a *quantised) layout(p *product) {
+	record := smallRecord
+	if p.blocks.Elems == largeBlock {
+		record = largeRecord
+	}
+	a.stride = blockSize(p.k/p.blocks.Elems*record, 1, 64)
+	if n := p.m*a.stride/4 + 16; n > len(a.memory) {
+		a.memory = make([]float32, n)
+		a.data = (*byte)(unsafe.Pointer(aligned(&a.memory[0])))
+	}
+}
+
+func (a *quantised) row(i int) *byte { return (*byte)(unsafe.Add(unsafe.Pointer(a.data), i*a.stride)) }
+
+// quantiseTask converts one row of a.
+func (p *product) quantiseTask(i int) {
+	quantise(p.quantised.row(i), p.blockOfA(i, 0), p.k/p.blocks.Elems, p.blocks)
+}
+
+// multiplyIntegers computes p through bytes.
+func (j *job) multiplyIntegers(tasks int) {
+	p := &j.product
+	p.quantised = quantiseds.Get().(*quantised)
+	p.quantised.layout(p)
+	if p.m*p.k < taskWork {
+		for i := range p.m {
+			p.quantiseTask(i)
+		}
+	} else {
+		parallel.For(p.m, j.toQuantise)
+	}
+	if tasks == 1 {
+		p.task(0)
+	} else {
+		parallel.For(tasks, j.run)
+	}
+	quantiseds.Put(p.quantised)
+}
+
+// integerBlock computes columns j0 ≤ j < j1 of c. Like dots it takes a group of rows of b
+// from memory once.
+func (p *product) integerBlock(j0, j1 int) {
+	kernels, a := p.blocks.kernels(), p.quantised
+	group := j1 - j0
+	if p.m > kernels.rows {
+		group = dotColumns
+	}
+	blocks := p.k / p.blocks.Elems
+	for j := j0; j < j1; j += group {
+		b := (*byte)(unsafe.Add(p.b, j*blocks*p.blocks.Bytes))
+		for i := 0; i < p.m; i += kernels.rows {
+			kernels.multiply(min(kernels.rows, p.m-i), min(group, j1-j), blocks, p.alpha, a.row(i), a.stride,
+				b, p.beta, offset(p.c, i*p.ldc+j), p.ldc)
+		}
+	}
+}
+
+// widened is a part of b in bfloat16, from row i and column j on. It starts and ends
+// between blocks.
+type widened struct {
+	i, j, rows, columns int
+	memory              []uint16
+	wide                [widenedPart]float32
+}
+
+// weights returns element [i, j] of b [rows, p.ldb], of which the elements up to row
+// i + rows and column j + columns are readable as elements of p.storage, with the row stride.
+func (p *product) weights(s *scratch, i, j, rows, columns int) (b unsafe.Pointer, ldb int) {
+	if p.blocks == nil {
+		return unsafe.Add(p.b, (i*p.ldb+j)*p.storage.size()), p.ldb
+	}
+	w := s.widen(p, i, j, rows, columns)
+	ldb = w.columns + widenedPad
+	return unsafe.Pointer(&w.memory[(i-w.i)*ldb+j-w.j]), ldb
+}
+
+func (s *scratch) widen(p *product, i, j, rows, columns int) *widened {
+	w := &s.widened
+	if i == w.i && rows == w.rows && j >= w.j && j+columns <= w.j+w.columns {
+		return w
+	}
+	f := p.blocks
+	w.i, w.rows, w.j = i, rows, j/f.Elems*f.Elems
+	if !p.nt { // the next panels are right of this one
+		columns = max(columns, min(widenedColumns, p.n-j))
+	}
+	w.columns = blockSize(j+columns-w.j, 1, f.Elems)
+	stride := w.columns + widenedPad
+	if n := rows * stride; n > len(w.memory) {
+		w.memory = make([]uint16, n)
+	}
+	for r := range rows {
+		row := unsafe.Slice((*byte)(unsafe.Add(p.b, (i+r)*p.ldb/f.Elems*f.Bytes)), p.ldb/f.Elems*f.Bytes)
+		part := widenedPart / f.Elems * f.Elems
+		for at := 0; at < w.columns; at += part {
+			n := min(part, w.columns-at)
+			first := (w.j + at) / f.Elems * f.Bytes
+			f.decode(w.wide[:n], row[first:first+n/f.Elems*f.Bytes])
+			narrowBF16(w.memory[r*stride+at:][:n], w.wide[:n])
+		}
+	}
+	return w
+}

@@ -1,0 +1,38 @@
+package simd
+
+import "math/rand/v2"
+
+// For tests that need kernels/formats, which imports this package.
+
+var (
+	NewRand  = newRand
+	Normal   = normal
+	SameBits = sameBits
+)
+
+const (
+	RaceEnabled      = raceEnabled
+	MaxQuantisedRows = maxQuantisedRows
+)
+
+// MultipliesIntegers reports whether few rows are quantised at the level in use.
+func (f *Blocks) MultipliesIntegers() bool { return f.kernels().multiply != nil }
+
+// Dequantise rounds each 32 elements to what bytes and a scale hold.
+func Dequantise(dst, src []float32) {
+	for at := 0; at < len(src); at += 32 {
+		g := quantisePortable(src[at : at+32])
+		for i, q := range g.bytes {
+			dst[at+i] = float32(q) * g.scale
+		}
+	}
+}
+
+// RandomFew are numbers of which few are near the largest.
+func RandomFew(r *rand.Rand, n int) []float32 {
+	x := normal(r, n)
+	for i := range x {
+		x[i] *= x[i] * x[i]
+	}
+	return x
+}

@@ -1,0 +1,816 @@
+//go:build avo
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/ir"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// A quantised row of a is one record after another. That of 32 elements holds their
+// bytes q and a scale s of float32, −offset·Σq as int32, s·Σq as float32 and padding; that
+// of 256 the bytes, eight scales, the eight s·Σq and those of the 16 halves.
+const (
+	smallRecord, smallScale, smallOffset, smallSum       = 48, 32, 36, 40
+	largeRecord, largeScales, largeSums, largeHalvesSums = 384, 256, 288, 320
+)
+
+// blockISA is what multiplies bytes: VPMADDUBSW of AVX2, or VPDPBUSD of AVX512_VNNI, with
+// more registers.
+type blockISA struct {
+	name string
+	vnni bool
+	rows int // of a at once
+}
+
+var blockISAs = []blockISA{{"AVX2", false, 3}, {"AVX512VNNI", true, 4}}
+
+// blockFormat emits what is particular to a format. A group is 32 elements.
+type blockFormat struct {
+	name         string
+	elems, bytes int
+	// unpack returns the bytes of a group, offset above the numbers that are scaled, or
+	// the numbers themselves if signed.
+	unpack func(v blockISA, b Mem, group int, signed bool) reg.VecVirtual
+	offset int
+	// signedDots is set where bytes with an offset are too large for VPMADDUBSW.
+	signedDots bool
+	// scale is for blocks of 32: the scale in all lanes, the minimum in the first or nil.
+	scale func(b Mem) (scale, minimum reg.VecVirtual)
+	// scales is for blocks of 256.
+	scales func(b Mem) blockScales
+}
+
+// blockScales are those of a block of 256.
+type blockScales struct {
+	scales  []reg.VecVirtual // of the 8 groups, or 16 halves of groups
+	minima  []reg.VecVirtual // as many, to be added, or none
+	whole   reg.VecVirtual   // of halves: what all scales have in common, and
+	factors reg.VecVirtual   // what they are multiples of it by, 16 signed bytes
+}
+
+func (f *blockFormat) large() bool { return f.elems == 256 }
+
+// signed reports whether dot products take signed bytes.
+func (f *blockFormat) signed(v blockISA) bool { return f.signedDots && !v.vnni }
+
+func blocks() {
+	quantise(false)
+	quantise(true)
+	for i := range blockFormats {
+		f := &blockFormats[i]
+		decodeBlocks(f)
+		for _, v := range blockISAs {
+			blockDots(f, v)
+		}
+	}
+}
+
+// bytes is a vector of which all bytes are x.
+func bytes(x byte) Mem { return integer(uint32(x) * 0x01010101) }
+
+// bytesOf is a constant of 32 bytes.
+func bytesOf(name string, at func(i int) byte) Mem {
+	w := make([]uint32, 8)
+	for i := range 32 {
+		w[i/4] |= uint32(at(i)) << (i % 4 * 8)
+	}
+	return words(name, w...)
+}
+
+// loaded is a constant in a register.
+func loaded(m Mem) reg.VecVirtual {
+	r := YMM()
+	VMOVDQU(m, r)
+	return r
+}
+
+// shifted moves bits of bytes right, or left if by is negative, and leaves those of mask.
+func shifted(from Mem, by int, mask byte) reg.VecVirtual {
+	r := loaded(from)
+	switch {
+	case by > 0:
+		VPSRLW(Imm(uint64(by)), r, r)
+	case by < 0:
+		VPSLLW(Imm(uint64(-by)), r, r)
+	}
+	VPAND(bytes(mask), r, r)
+	return r
+}
+
+// nibbles are the low halves of 16 bytes, then the high ones.
+func nibbles(from Mem) reg.VecVirtual {
+	r := YMM()
+	VBROADCASTI128(from, r)
+	VPSRLVQ(words("nibbles", 0, 0, 0, 0, 4, 0, 4, 0), r, r)
+	VPAND(bytes(15), r, r)
+	return r
+}
+
+// table looks up values by 4 bits.
+func table(name string, values [16]int, add int, index reg.VecVirtual) reg.VecVirtual {
+	r := loaded(bytesOf(fmt.Sprintf("%s%d", name, add), func(i int) byte { return byte(values[i%16] + add) }))
+	VPSHUFB(index, r, r)
+	return r
+}
+
+// withFifth adds a fifth bit to the bytes of x.
+func withFifth(v blockISA, x reg.VecVirtual, bits Mem) reg.VecVirtual {
+	if v.vnni {
+		k := K()
+		KMOVD(bits, k)
+		VPADDB(bytes(16), x, k, x)
+		return x
+	}
+	mask, r := bytesOf("bitOfByte", func(i int) byte { return 1 << (i % 8) }), YMM()
+	VPBROADCASTD(bits, r)
+	VPSHUFB(bytesOf("byteOfBit", func(i int) byte { return byte(i / 8) }), r, r)
+	VPAND(mask, r, r)
+	VPCMPEQB(mask, r, r)
+	VPAND(bytes(16), r, r)
+	VPOR(r, x, x)
+	return x
+}
+
+// halfScale widens one half-precision number.
+func halfScale(from Mem) reg.VecVirtual {
+	x, r := XMM(), YMM()
+	VPBROADCASTW(from, x)
+	VCVTPH2PS(x, r)
+	return r
+}
+
+func scaleOnly(b Mem) (scale, minimum reg.VecVirtual) { return halfScale(b), nil }
+
+// scaleAndMinimum widens two half-precision numbers.
+func scaleAndMinimum(b Mem) (scale, minimum reg.VecVirtual) {
+	x, d := XMM(), YMM()
+	VMOVD(b, x)
+	VCVTPH2PS(x, x)
+	VBROADCASTSS(x, d)
+	VMOVSHDUP(x, x)
+	return d, x
+}
+
+// unsigned wraps an unpack whose bytes have an offset.
+func withOffset(offset byte, unpack func(v blockISA, b Mem, group int) reg.VecVirtual) func(blockISA, Mem, int, bool) reg.VecVirtual {
+	return func(v blockISA, b Mem, group int, signed bool) reg.VecVirtual {
+		r := unpack(v, b, group)
+		if signed && offset > 0 {
+			VPSUBB(bytes(offset), r, r)
+		}
+		return r
+	}
+}
+
+var blockFormats = []blockFormat{
+	{name: "Q4_0", elems: 32, bytes: 18, offset: 8, scale: scaleOnly,
+		unpack: withOffset(8, func(_ blockISA, b Mem, _ int) reg.VecVirtual { return nibbles(b.Offset(2)) })},
+	{name: "Q4_1", elems: 32, bytes: 20, scale: scaleAndMinimum,
+		unpack: withOffset(0, func(_ blockISA, b Mem, _ int) reg.VecVirtual { return nibbles(b.Offset(4)) })},
+	{name: "Q5_0", elems: 32, bytes: 22, offset: 16, scale: scaleOnly,
+		unpack: withOffset(16, func(v blockISA, b Mem, _ int) reg.VecVirtual {
+			return withFifth(v, nibbles(b.Offset(6)), b.Offset(2))
+		})},
+	{name: "Q5_1", elems: 32, bytes: 24, scale: scaleAndMinimum,
+		unpack: withOffset(0, func(v blockISA, b Mem, _ int) reg.VecVirtual {
+			return withFifth(v, nibbles(b.Offset(8)), b.Offset(4))
+		})},
+	{name: "Q8_0", elems: 32, bytes: 34, offset: 128, signedDots: true, scale: scaleOnly,
+		unpack: func(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
+			r := loaded(b.Offset(2))
+			if !signed {
+				VPXOR(bytes(128), r, r)
+			}
+			return r
+		}},
+	{name: "IQ4_NL", elems: 32, bytes: 18, offset: 128, signedDots: true, scale: scaleOnly,
+		unpack: func(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
+			return iq4(nibbles(b.Offset(2)), signed)
+		}},
+	{name: "MXFP4", elems: 32, bytes: 17, offset: 12, scale: halfE8M0,
+		unpack: func(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
+			add := 12
+			if signed {
+				add = 0
+			}
+			return table("e2m1", [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}, add, nibbles(b.Offset(1)))
+		}},
+	{name: "Q2_K", elems: 256, bytes: 84, scales: scalesQ2K,
+		unpack: withOffset(0, func(_ blockISA, b Mem, g int) reg.VecVirtual { return shifted(b.Offset(16+g/4*32), g%4*2, 3) })},
+	{name: "Q3_K", elems: 256, bytes: 110, offset: 4, scales: scalesQ3K,
+		unpack: withOffset(4, func(_ blockISA, b Mem, g int) reg.VecVirtual {
+			r := shifted(b.Offset(32+g/4*32), g%4*2, 3)
+			VPOR(shifted(b, g-2, 4), r, r)
+			return r
+		})},
+	{name: "Q4_K", elems: 256, bytes: 144, scales: scalesQ4K,
+		unpack: withOffset(0, func(_ blockISA, b Mem, g int) reg.VecVirtual { return shifted(b.Offset(16+g/2*32), g%2*4, 15) })},
+	{name: "Q5_K", elems: 256, bytes: 176, scales: scalesQ4K,
+		unpack: withOffset(0, func(_ blockISA, b Mem, g int) reg.VecVirtual {
+			r := shifted(b.Offset(48+g/2*32), g%2*4, 15)
+			VPOR(shifted(b.Offset(16), g-4, 16), r, r)
+			return r
+		})},
+	{name: "Q6_K", elems: 256, bytes: 210, offset: 32, scales: scalesQ6K,
+		unpack: withOffset(32, func(_ blockISA, b Mem, g int) reg.VecVirtual {
+			n, s := g/4, g%4
+			r := shifted(b.Offset(64*n+s%2*32), s/2*4, 15)
+			VPOR(shifted(b.Offset(128+32*n), 2*s-4, 0x30), r, r)
+			return r
+		})},
+	{name: "IQ4_XS", elems: 256, bytes: 136, offset: 128, signedDots: true, scales: scalesIQ4XS,
+		unpack: func(_ blockISA, b Mem, g int, signed bool) reg.VecVirtual {
+			return iq4(nibbles(b.Offset(8+16*g)), signed)
+		}},
+}
+
+func iq4(index reg.VecVirtual, signed bool) reg.VecVirtual {
+	add := 128
+	if signed {
+		add = 0
+	}
+	return table("iq4", [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}, add, index)
+}
+
+// halfE8M0 is half of 2^(e-127), for a byte e.
+func halfE8M0(b Mem) (scale, minimum reg.VecVirtual) {
+	e, subnormal := GP32(), GP32()
+	MOVBLZX(b, e)
+	LEAL(Mem{Base: e.As64(), Disp: 1}, subnormal)
+	SHLL(Imm(21), subnormal) // of e = 0 and 1
+	DECL(e)
+	SHLL(Imm(23), e)
+	CMPB(b, Imm(2))
+	CMOVLCS(subnormal, e)
+	r := YMM()
+	VMOVD(e, r.AsX())
+	VBROADCASTSS(r.AsX(), r)
+	return r, nil
+}
+
+// widenBytes turns 8 bytes of x into float32, those from the ninth on if upper.
+func widenBytes(x reg.VecVirtual, upper bool) reg.VecVirtual {
+	from := x
+	if upper {
+		from = XMM()
+		VPSHUFD(Imm(0xee), x, from)
+	}
+	r := YMM()
+	VPMOVSXBD(from, r)
+	VCVTDQ2PS(r, r)
+	return r
+}
+
+// times multiplies each of x by y.
+func times(y Op, x ...reg.VecVirtual) []reg.VecVirtual {
+	for _, r := range x {
+		VMULPS(y, r, r)
+	}
+	return x
+}
+
+func bothHalves(x reg.VecVirtual) []reg.VecVirtual {
+	return []reg.VecVirtual{widenBytes(x, false), widenBytes(x, true)}
+}
+
+// negative is a half-precision number with the other sign.
+func negative(from Mem) reg.VecVirtual {
+	r := halfScale(from)
+	VXORPS(integer(1<<31), r, r)
+	return r
+}
+
+func scalesQ2K(b Mem) blockScales {
+	s, m := XMM(), XMM()
+	VMOVDQU(b, s)
+	VPSRLW(Imm(4), s, m)
+	VPAND(bytes(15), s, s)
+	VPAND(bytes(15), m, m)
+	d := halfScale(b.Offset(80))
+	return blockScales{times(d, bothHalves(s)...), times(negative(b.Offset(82)), bothHalves(m)...), d, s}
+}
+
+func scalesQ3K(b Mem) blockScales {
+	// 4 bits of each of 8 bytes and, high, of the same; 2 bits of each of 4 bytes, times 4.
+	s, high := XMM(), XMM()
+	VPBROADCASTQ(b.Offset(96), s)
+	VPSRLVQ(words("nibblesOf8", 0, 0, 4, 0), s, s)
+	VPAND(bytes(15), s, s)
+	VPBROADCASTD(b.Offset(104), high)
+	VPSRLVD(words("pairsOf4", 0, 2, 4, 6), high, high)
+	VPAND(bytes(3), high, high)
+	VPSLLW(Imm(4), high, high)
+	VPOR(high, s, s)
+	VPSUBB(bytes(32), s, s)
+	d := halfScale(b.Offset(108))
+	return blockScales{times(d, bothHalves(s)...), nil, d, s}
+}
+
+// scalesQ4K unpacks 6 bits of each of the 8 scales and 8 minima. The first four of both
+// are the low bits of two words; the last four have their low bits in the third word and
+// two each on top of the others.
+func scalesQ4K(b Mem) blockScales {
+	first, last, top := XMM(), XMM(), XMM()
+	VMOVQ(b.Offset(4), first)
+	VPBROADCASTD(b.Offset(12), last)
+	VPSRLVD(words("nibblesOf4", 0, 4, 0, 0), last, last)
+	VPAND(bytes(15), last, last)
+	VPSRLD(Imm(2), first, top)
+	VPAND(bytes(0x30), top, top)
+	VPOR(top, last, last)
+	VPAND(bytes(63), first, first)
+	VPUNPCKLDQ(last, first, first)
+	return blockScales{scales: times(halfScale(b), widenBytes(first, false)), minima: times(negative(b.Offset(2)), widenBytes(first, true))}
+}
+
+func scalesQ6K(b Mem) blockScales {
+	s, d := XMM(), halfScale(b.Offset(208))
+	VMOVDQU(b.Offset(192), s)
+	return blockScales{times(d, bothHalves(s)...), nil, d, s}
+}
+
+func scalesIQ4XS(b Mem) blockScales {
+	s, high := YMM(), YMM()
+	VPBROADCASTD(b.Offset(4), s)
+	VPSRLVD(words("nibbleOfWord", 0, 4, 8, 12, 16, 20, 24, 28), s, s)
+	VPAND(integer(15), s, s)
+	VPBROADCASTW(b.Offset(2), high)
+	VPSRLVD(words("pairOfWord", 0, 2, 4, 6, 8, 10, 12, 14), high, high)
+	VPAND(integer(3), high, high)
+	VPSLLD(Imm(4), high, high)
+	VPOR(high, s, s)
+	VPSUBD(integer(32), s, s)
+	VCVTDQ2PS(s, s)
+	return blockScales{scales: times(halfScale(b), s)}
+}
+
+// halfFactors are the factors of a group's halves, 8 words each.
+func halfFactors(factors reg.VecVirtual, group int) reg.VecVirtual {
+	name := fmt.Sprintf("halves%d", group/2*2)
+	// Two groups share a constant of 32 bytes.
+	m := bytesOf(name, func(i int) byte { return byte(2*(group/2*2+i/16) + i%16/8) })
+	x, r := XMM(), YMM()
+	VPSHUFB(m.Offset(group%2*16), factors, x)
+	VPMOVSXBW(x, r)
+	return r
+}
+
+// decodeBlocks widens with the roundings of the portable code: a product, then a sum.
+func decodeBlocks(f *blockFormat) {
+	v := blockISAs[0]
+	name := "decode" + f.name + v.name
+	function(name, "func(dst *float32, src *byte, blocks int)",
+		fmt.Sprintf("%s widens blocks of %s, %d elements in %d bytes each.", name, f.name, f.elems, f.bytes))
+	local := AllocLocal(32 + 2*64)
+	store := func(x []reg.VecVirtual, at int) {
+		for i, r := range x {
+			VMOVUPS(r, local.Offset(at+32*i))
+		}
+	}
+	dst, src, left := pointer("dst"), pointer("src"), pointer("blocks")
+	b := Mem{Base: src}
+	Label("block")
+	PREFETCHT0(b.Offset(1024))
+	var s blockScales
+	var scale, minimum reg.VecVirtual
+	if f.large() {
+		s = f.scales(b)
+		store(s.scales, 32)
+		store(s.minima, 96)
+	} else if scale, minimum = f.scale(b); minimum != nil {
+		wide := YMM()
+		VBROADCASTSS(minimum, wide)
+		minimum = wide
+	}
+	for g := range f.elems / 32 {
+		VMOVDQU(f.unpack(v, b, g, true), local)
+		for part := range 4 {
+			r := YMM()
+			VPMOVSXBD(local.Offset(8*part), r)
+			VCVTDQ2PS(r, r)
+			if f.large() {
+				at := g * len(s.scales)
+				if len(s.scales) == 2 {
+					at += part / 2
+				}
+				if part%(4/len(s.scales)) == 0 {
+					scale = YMM()
+					VBROADCASTSS(local.Offset(32+4*at), scale)
+					if s.minima != nil {
+						minimum = YMM()
+						VBROADCASTSS(local.Offset(96+4*at), minimum)
+					}
+				}
+			}
+			VMULPS(scale, r, r)
+			if minimum != nil {
+				VADDPS(minimum, r, r)
+			}
+			VMOVUPS(r, Mem{Base: dst, Disp: 128*g + 32*part})
+		}
+	}
+	ADDQ(I32(4*f.elems), dst)
+	ADDQ(I32(f.bytes), src)
+	DECQ(left)
+	JNZ(LabelRef("block"))
+	end()
+}
+
+// blockDots multiplies quantised rows of a by rows of blocks: integers within a group,
+// float32 across groups, even and odd ones in different sums. A result is the same
+// whatever the number of rows.
+func blockDots(f *blockFormat, v blockISA) {
+	name := "multiply" + f.name + v.name
+	function(name, "func(m, n, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)",
+		fmt.Sprintf("%s sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … %d quantised rows of a, lda bytes apart, and b [n, blocks] of %s.", name, v.rows, f.name))
+	local := AllocLocal(32 * v.rows)
+	m := pointer("m")
+	for rows := v.rows; rows > 0; rows-- {
+		skip := fmt.Sprintf("not%d", rows)
+		CMPQ(m, Imm(uint64(rows)))
+		JNE(LabelRef(skip))
+		v.blockRows(f, rows, local)
+		end()
+		Label(skip)
+	}
+	end()
+}
+
+// The sums of VNNI have registers that few instructions reach, so that the others are left
+// to those that need them.
+var (
+	upperY = []reg.Register{reg.Y16, reg.Y17, reg.Y18, reg.Y19, reg.Y20, reg.Y21, reg.Y22, reg.Y23, reg.Y24, reg.Y25, reg.Y26, reg.Y27}
+	upperX = []reg.Register{reg.X16, reg.X17, reg.X18, reg.X19, reg.X20, reg.X21, reg.X22, reg.X23, reg.X24, reg.X25, reg.X26, reg.X27}
+)
+
+const aheadBlocks = 2048 // bytes of b that are fetched ahead
+
+func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
+	label := fmt.Sprintf("m%d", rows)
+	const sets = 2
+	free := 0
+	sum := func() (y, x reg.Register) {
+		if v.vnni {
+			free++
+			return upperY[free-1], upperX[free-1]
+		}
+		r := YMM()
+		return r, r.AsX()
+	}
+	var sums [sets][]reg.Register
+	var low []reg.Register // sums of minima or offsets: of large blocks in all lanes, else in one
+	lows := f.large() && !(f.signedDots && f.signed(v)) || !f.large() && f.name[len(f.name)-2:] == "_1"
+	for range rows {
+		for u := range sums {
+			y, _ := sum()
+			sums[u] = append(sums[u], y)
+		}
+		if lows {
+			y, x := sum()
+			if f.large() {
+				x = y
+			}
+			low = append(low, x)
+		}
+	}
+	n, c, b, left, at := pointer("n"), pointer("c"), pointer("b"), GP64(), GP64()
+	ldc := stride("ldc", 4)
+	a := []reg.GPVirtual{pointer("a")}
+	for i := 1; i < rows; i++ {
+		p := copyOf(a[i-1])
+		ADDQ(parameter("lda"), p)
+		a = append(a, p)
+	}
+	var ones reg.VecVirtual
+	if !v.vnni && !f.halves() {
+		ones = loaded(integer(0x00010001))
+	}
+
+	Label(label + "row")
+	for i := range rows {
+		for u := range sums {
+			VXORPS(sums[u][i], sums[u][i], sums[u][i])
+		}
+		if lows {
+			VXORPS(low[i], low[i], low[i])
+		}
+	}
+	XORQ(at, at)
+	MOVQ(parameter("blocks"), left)
+	block := func(u int) {
+		from := Mem{Base: b, Disp: u * f.bytes}
+		x := make([]Mem, rows)
+		for i := range x {
+			x[i] = Mem{Base: a[i], Index: at, Scale: 1, Disp: u * smallRecord}
+		}
+		if f.large() {
+			v.largeBlock(f, from, x, sums, low, ones, local)
+		} else {
+			v.smallBlock(f, from, x, sums[u], low, ones)
+		}
+	}
+	if f.large() {
+		Label(label + "block")
+		for line := 0; line < f.bytes; line += 64 {
+			PREFETCHT0(Mem{Base: b, Disp: aheadBlocks + line})
+		}
+		block(0)
+		ADDQ(I32(f.bytes), b)
+		ADDQ(I32(largeRecord), at)
+		DECQ(left)
+		JNZ(LabelRef(label + "block"))
+	} else {
+		Label(label + "pair")
+		SUBQ(Imm(2), left)
+		JLT(LabelRef(label + "last"))
+		PREFETCHT0(Mem{Base: b, Disp: aheadBlocks})
+		block(0)
+		block(1)
+		ADDQ(I32(2*f.bytes), b)
+		ADDQ(I32(2*smallRecord), at)
+		JMP(LabelRef(label + "pair"))
+		Label(label + "last")
+		ADDQ(Imm(2), left)
+		JZ(LabelRef(label + "sum"))
+		block(0)
+		ADDQ(I32(f.bytes), b)
+		Label(label + "sum")
+	}
+
+	to := copyOf(c)
+	beta := GP32()
+	MOVL(parameter("beta"), beta)
+	ADDL(beta, beta) // without its sign
+	results := make([]reg.VecVirtual, rows)
+	for i := range rows {
+		r, t := YMM(), XMM()
+		VADDPS(sums[1][i], sums[0][i], r)
+		if lows && f.large() {
+			VADDPS(low[i], r, r)
+		}
+		VEXTRACTF128(Imm(1), r, t)
+		x := r.AsX()
+		VADDPS(t, x, x)
+		VPERMILPS(Imm(0x4e), x, t)
+		VADDPS(t, x, x)
+		VMOVSHDUP(x, t)
+		VADDSS(t, x, x)
+		if lows && !f.large() {
+			VADDSS(low[i], x, x)
+		}
+		VMULSS(parameter("alpha"), x, x)
+		results[i] = r
+	}
+	CMPL(beta, Imm(0))
+	JEQ(LabelRef(label + "store"))
+	scale := XMM()
+	VMOVSS(parameter("beta"), scale)
+	for i, r := range results {
+		VFMADD231SS(Mem{Base: to}, scale, r.AsX())
+		if i+1 < rows {
+			ADDQ(ldc, to)
+		}
+	}
+	MOVQ(c, to)
+	Label(label + "store")
+	for i, r := range results {
+		VMOVSS(r.AsX(), Mem{Base: to})
+		if i+1 < rows {
+			ADDQ(ldc, to)
+		}
+	}
+	ADDQ(Imm(4), c)
+	DECQ(n)
+	JNZ(LabelRef(label + "row"))
+}
+
+// halves reports whether scales are of 16 elements.
+func (f *blockFormat) halves() bool {
+	switch f.name {
+	case "Q2_K", "Q3_K", "Q6_K":
+		return true
+	}
+	return false
+}
+
+// dotBytes returns the products of w and x, 4 added up in each lane, plus a number in
+// memory in the first lane if there is one.
+func (v blockISA) dotBytes(w, magnitude reg.VecVirtual, x Mem, plus *Mem, ones reg.VecVirtual) reg.VecVirtual {
+	r := YMM()
+	if v.vnni {
+		if plus != nil {
+			VMOVD(*plus, r.AsX())
+		} else {
+			VPXOR(r, r, r)
+		}
+		// avo does not know the instruction.
+		Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Operands: []Op{x, w, r}, Inputs: []Op{x, w, r}, Outputs: []Op{r}})
+		return r
+	}
+	if magnitude != nil {
+		VMOVDQU(x, r)
+		VPSIGNB(w, r, r)
+		VPMADDUBSW(r, magnitude, r)
+	} else {
+		VPMADDUBSW(x, w, r)
+	}
+	VPMADDWD(ones, r, r)
+	if plus != nil {
+		t := YMM()
+		VMOVD(*plus, t.AsX())
+		VPADDD(t, r, r)
+	}
+	return r
+}
+
+// magnitude is that of signed bytes, or nil.
+func (v blockISA) magnitude(f *blockFormat, w reg.VecVirtual) reg.VecVirtual {
+	if !f.signed(v) {
+		return nil
+	}
+	r := YMM()
+	VPABSB(w, r)
+	return r
+}
+
+// addScaled adds r times a number in memory and, unless nil, a vector to sum.
+func (v blockISA) addScaled(r reg.VecVirtual, scale Mem, by reg.VecVirtual, sum reg.Register) {
+	VCVTDQ2PS(r, r)
+	switch {
+	case v.vnni && by == nil:
+		VFMADD231PS_BCST(scale, r, sum)
+		return
+	case v.vnni:
+		t := YMM()
+		VMULPS_BCST(scale, by, t)
+		VFMADD231PS(t, r, sum)
+		return
+	}
+	t := YMM()
+	VBROADCASTSS(scale, t)
+	if by != nil {
+		VMULPS(by, t, t)
+	}
+	VFMADD231PS(t, r, sum)
+}
+
+func (v blockISA) smallBlock(f *blockFormat, b Mem, x []Mem, sums, low []reg.Register, ones reg.VecVirtual) {
+	d, minimum := f.scale(b)
+	w := f.unpack(v, b, 0, f.signed(v))
+	magnitude := v.magnitude(f, w)
+	for i := range x {
+		var plus *Mem
+		if f.offset > 0 && !f.signed(v) {
+			m := x[i].Offset(smallOffset)
+			plus = &m
+		}
+		v.addScaled(v.dotBytes(w, magnitude, x[i], plus, ones), x[i].Offset(smallScale), d, sums[i])
+		if minimum != nil {
+			VFMADD231SS(x[i].Offset(smallSum), minimum, low[i])
+		}
+	}
+}
+
+func (v blockISA) largeBlock(f *blockFormat, b Mem, x []Mem, sums [2][]reg.Register, low []reg.Register, ones reg.VecVirtual, local Mem) {
+	s := f.scales(b)
+	scale, at := s.scales[0], largeSums
+	if f.halves() {
+		scale, at = s.whole, largeHalvesSums
+	}
+	for i := range x {
+		t := YMM()
+		VMULPS(x[i].Offset(largeScales), scale, t)
+		VMOVUPS(t, local.Offset(32*i))
+	}
+	if low != nil {
+		minima := s.minima
+		if minima == nil {
+			minima = times(constant(-float32(f.offset)), s.scales...)
+		}
+		for i := range x {
+			for j, r := range minima {
+				VFMADD231PS(x[i].Offset(at+32*j), r, low[i])
+			}
+		}
+	}
+	for g := range 8 {
+		w := f.unpack(v, b, g, f.signed(v))
+		magnitude := v.magnitude(f, w)
+		var factors reg.VecVirtual
+		if f.halves() {
+			factors = halfFactors(s.factors, g)
+		}
+		for i := range x {
+			part := x[i].Offset(32 * g)
+			var r reg.VecVirtual
+			if f.halves() {
+				r = YMM()
+				VPMADDUBSW(part, w, r)
+				VPMADDWD(factors, r, r)
+			} else {
+				r = v.dotBytes(w, magnitude, part, nil, ones)
+			}
+			v.addScaled(r, local.Offset(32*i+4*g), nil, sums[g%2][i])
+		}
+	}
+}
+
+// quantise writes a row of a as records, of 256 elements if large.
+func quantise(large bool) {
+	name, groups, q, scale, sum, record := "quantise32AVX2", 1, 32, smallScale, smallSum, smallRecord
+	if large {
+		name, groups, q, scale, sum, record = "quantise256AVX2", 8, 32, largeScales, largeSums, largeRecord
+	}
+	function(name, "func(dst *byte, src *float32, records, offset int)",
+		fmt.Sprintf("%s quantises src [%d·records] to records of %d bytes.", name, 32*groups, record))
+	dst, src, left := pointer("dst"), pointer("src"), pointer("records")
+	var offset reg.VecVirtual
+	if !large {
+		offset = XMM()
+		VMOVD(parameter("offset"), offset)
+		zero := XMM()
+		VPXOR(zero, zero, zero)
+		VPSUBD(offset, zero, offset)
+	}
+	Label("record")
+	for g := range groups {
+		x, largest := make([]reg.VecVirtual, 4), make([]reg.VecVirtual, 4)
+		for i := range x {
+			x[i], largest[i] = YMM(), YMM()
+			VMOVUPS(Mem{Base: src, Disp: 128*g + 32*i}, x[i])
+			VPAND(integer(0x7fffffff), x[i], largest[i])
+		}
+		// As integers, magnitudes are in the same order, with NaN above infinity.
+		VPMAXSD(largest[1], largest[0], largest[0])
+		VPMAXSD(largest[3], largest[2], largest[2])
+		VPMAXSD(largest[2], largest[0], largest[0])
+		most, t := largest[0], XMM()
+		VEXTRACTI128(Imm(1), most, t)
+		VPMAXSD(t, most.AsX(), most.AsX())
+		VPSHUFD(Imm(0x4e), most.AsX(), t)
+		VPMAXSD(t, most.AsX(), most.AsX())
+		VPSHUFD(Imm(0xb1), most.AsX(), t)
+		VPMAXSD(t, most.AsX(), most.AsX())
+		VPBROADCASTD(most.AsX(), most)
+		valid, finite := YMM(), YMM()
+		VPCMPGTD(integer(leastQuantised-1), most, valid)
+		VMOVDQU(integer(0x7f800000), finite)
+		VPCMPGTD(most, finite, finite)
+		VPAND(finite, valid, valid)
+		inverse := YMM()
+		VMOVUPS(constant(127), inverse)
+		VDIVPS(most, inverse, inverse)
+		s := XMM()
+		VDIVSS(constant(127), most.AsX(), s)
+		for i := range x {
+			VMULPS(inverse, x[i], x[i])
+			VCVTPS2DQ(x[i], x[i])
+		}
+		VPACKSSDW(x[1], x[0], x[0])
+		VPACKSSDW(x[3], x[2], x[2])
+		VPACKSSWB(x[2], x[0], x[0])
+		order := loaded(words("packOrder", 0, 4, 1, 5, 2, 6, 3, 7))
+		VPERMD(x[0], order, x[0])
+		VPAND(valid, x[0], x[0])
+		VMOVDQU(x[0], Mem{Base: dst, Disp: q * g})
+		VMOVSS(s, Mem{Base: dst, Disp: scale + 4*g})
+		// The sums of the halves are in the halves of a register.
+		total, other := loaded(bytes(1)), YMM()
+		VPMADDUBSW(x[0], total, total)
+		VPMADDWD(integer(0x00010001), total, total)
+		VPSHUFD(Imm(0x4e), total, other)
+		VPADDD(other, total, total)
+		VPSHUFD(Imm(0xb1), total, other)
+		VPADDD(other, total, total)
+		VEXTRACTI128(Imm(1), total, other.AsX())
+		both, f := XMM(), XMM()
+		VPADDD(other.AsX(), total.AsX(), both)
+		float := func(r reg.VecVirtual, at int) {
+			VCVTDQ2PS(r, f)
+			VMULSS(s, f, f)
+			VMOVSS(f, Mem{Base: dst, Disp: at})
+		}
+		float(both, sum+4*g)
+		if large {
+			float(total.AsX().(reg.VecVirtual), largeHalvesSums+8*g)
+			float(other.AsX().(reg.VecVirtual), largeHalvesSums+8*g+4)
+		} else {
+			VPMULLD(offset, both, both)
+			VMOVD(both, Mem{Base: dst, Disp: smallOffset})
+		}
+	}
+	ADDQ(I32(128*groups), src)
+	ADDQ(I32(record), dst)
+	DECQ(left)
+	JNZ(LabelRef("record"))
+	end()
+}
+
+// leastQuantised are the bits of 2⁻¹²⁰: 127 divided by less may be infinite.
+const leastQuantised = (127 - 120) << 23

@@ -1,0 +1,58 @@
+package simd
+
+import "golang.org/x/sys/cpu"
+
+var (
+	noBlocks blockKernels
+
+	blocksAVX2 = [blockVectors]blockKernels{
+		VectorQ4_0:   {decodeQ4_0AVX2, multiplyQ4_0AVX2, 3, 8},
+		VectorQ4_1:   {decodeQ4_1AVX2, multiplyQ4_1AVX2, 3, 0},
+		VectorQ5_0:   {decodeQ5_0AVX2, multiplyQ5_0AVX2, 3, 16},
+		VectorQ5_1:   {decodeQ5_1AVX2, multiplyQ5_1AVX2, 3, 0},
+		VectorQ8_0:   {decodeQ8_0AVX2, multiplyQ8_0AVX2, 3, 0},
+		VectorIQ4_NL: {decodeIQ4_NLAVX2, multiplyIQ4_NLAVX2, 3, 0},
+		VectorMXFP4:  {decodeMXFP4AVX2, multiplyMXFP4AVX2, 3, 12},
+		VectorQ2_K:   {decodeQ2_KAVX2, multiplyQ2_KAVX2, 3, 0},
+		VectorQ3_K:   {decodeQ3_KAVX2, multiplyQ3_KAVX2, 3, 0},
+		VectorQ4_K:   {decodeQ4_KAVX2, multiplyQ4_KAVX2, 3, 0},
+		VectorQ5_K:   {decodeQ5_KAVX2, multiplyQ5_KAVX2, 3, 0},
+		VectorQ6_K:   {decodeQ6_KAVX2, multiplyQ6_KAVX2, 3, 0},
+		VectorIQ4_XS: {decodeIQ4_XSAVX2, multiplyIQ4_XSAVX2, 3, 0},
+	}
+	blocksVNNI = [blockVectors]blockKernels{
+		VectorQ4_0:   {decodeQ4_0AVX2, multiplyQ4_0AVX512VNNI, 4, 8},
+		VectorQ4_1:   {decodeQ4_1AVX2, multiplyQ4_1AVX512VNNI, 4, 0},
+		VectorQ5_0:   {decodeQ5_0AVX2, multiplyQ5_0AVX512VNNI, 4, 16},
+		VectorQ5_1:   {decodeQ5_1AVX2, multiplyQ5_1AVX512VNNI, 4, 0},
+		VectorQ8_0:   {decodeQ8_0AVX2, multiplyQ8_0AVX512VNNI, 4, 128},
+		VectorIQ4_NL: {decodeIQ4_NLAVX2, multiplyIQ4_NLAVX512VNNI, 4, 128},
+		VectorMXFP4:  {decodeMXFP4AVX2, multiplyMXFP4AVX512VNNI, 4, 12},
+		VectorQ2_K:   {decodeQ2_KAVX2, multiplyQ2_KAVX512VNNI, 4, 0},
+		VectorQ3_K:   {decodeQ3_KAVX2, multiplyQ3_KAVX512VNNI, 4, 0},
+		VectorQ4_K:   {decodeQ4_KAVX2, multiplyQ4_KAVX512VNNI, 4, 0},
+		VectorQ5_K:   {decodeQ5_KAVX2, multiplyQ5_KAVX512VNNI, 4, 0},
+		VectorQ6_K:   {decodeQ6_KAVX2, multiplyQ6_KAVX512VNNI, 4, 0},
+		VectorIQ4_XS: {decodeIQ4_XSAVX2, multiplyIQ4_XSAVX512VNNI, 4, 0},
+	}
+)
+
+// kernels is the assembly for f at the level in use.
+func (f *Blocks) kernels() *blockKernels {
+	switch {
+	case level == portable || f.Vector == 0:
+		return &noBlocks
+	case level >= avx512 && cpu.X86.HasAVX512VNNI:
+		return &blocksVNNI[f.Vector]
+	}
+	return &blocksAVX2[f.Vector]
+}
+
+// quantise converts part of a row of a to records of f.Elems elements.
+func quantise(dst *byte, src *float32, records int, f *Blocks) {
+	if f.Elems == largeBlock {
+		quantise256AVX2(dst, src, records, 0)
+	} else {
+		quantise32AVX2(dst, src, records, f.kernels().offset)
+	}
+}
