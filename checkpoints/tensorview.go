@@ -54,7 +54,7 @@ func (t TensorView) ReadF32(dst []float32) error {
 		}
 	default:
 		if f, ok := t.DType.Format(); ok {
-			f.Widen(dst, t.Data)
+			f.Decode(dst, t.Data)
 			return nil
 		}
 		return fmt.Errorf("read tensor %.200q as floats: %w %s, want one of: F64, F32, BF16, F16", t.Name, ErrDType, t.DType)

@@ -291,7 +291,7 @@ func readBlocks[T Float](dst []T, t *Tensor, from int) {
 	wide := make([]float32, f.Elems)
 	for len(dst) > 0 {
 		first := from / f.Elems
-		f.Widen(wide, blocks[first*f.Bytes:][:f.Bytes])
+		f.Decode(wide, blocks[first*f.Bytes:][:f.Bytes])
 		n := 0
 		for ; n < len(dst) && from < (first+1)*f.Elems; n, from = n+1, from+1 {
 			dst[n] = T(wide[from-first*f.Elems])

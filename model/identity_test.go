@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"glimpse/checkpoints"
-	"glimpse/kernels"
 	"glimpse/kernels/formats"
 	"glimpse/model"
 	"glimpse/model/modeltest"

@@ -30,5 +30,5 @@ func ExampleOpen() {
 	fmt.Println(info.DType, info.Shape)
 	// Output:
 	// llama Q8_0 [24 32]
-	// BF16 [24 32]
+	// Q8_0 [24 32]
 }

@@ -8,8 +8,14 @@ import (
 	"unicode/utf8"
 
 	"glimpse/checkpoints"
+	"glimpse/internal/simd"
 	"glimpse/kernels/formats"
 )
+
+// sized is a format whose blocks nothing reads.
+func sized(name string, elems, bytes int) formats.Format {
+	return formats.Format{Name: name, Blocks: simd.Blocks{Elems: elems, Bytes: bytes}}
+}
 
 // maxRank is ggml's largest number of dimensions.
 const maxRank = 4
@@ -22,14 +28,14 @@ var types = map[uint32]formats.Format{
 	10: {Name: "Q2_K"}, 11: {Name: "Q3_K"}, 12: {Name: "Q4_K"}, 13: {Name: "Q5_K"}, 14: {Name: "Q6_K"},
 	20: {Name: "IQ4_NL"}, 23: {Name: "IQ4_XS"}, 30: {Name: "BF16"}, 39: {Name: "MXFP4"}, 40: {Name: "NVFP4"},
 
-	9: {Name: "Q8_1", Elems: 32, Bytes: 40}, 15: {Name: "Q8_K", Elems: 256, Bytes: 292},
-	16: {Name: "IQ2_XXS", Elems: 256, Bytes: 66}, 17: {Name: "IQ2_XS", Elems: 256, Bytes: 74}, 22: {Name: "IQ2_S", Elems: 256, Bytes: 82},
-	18: {Name: "IQ3_XXS", Elems: 256, Bytes: 98}, 21: {Name: "IQ3_S", Elems: 256, Bytes: 110},
-	19: {Name: "IQ1_S", Elems: 256, Bytes: 50}, 29: {Name: "IQ1_M", Elems: 256, Bytes: 56},
-	24: {Name: "I8", Elems: 1, Bytes: 1}, 25: {Name: "I16", Elems: 1, Bytes: 2}, 26: {Name: "I32", Elems: 1, Bytes: 4},
-	27: {Name: "I64", Elems: 1, Bytes: 8}, 28: {Name: "F64", Elems: 1, Bytes: 8},
-	34: {Name: "TQ1_0", Elems: 256, Bytes: 54}, 35: {Name: "TQ2_0", Elems: 256, Bytes: 66},
-	41: {Name: "Q1_0", Elems: 128, Bytes: 18}, 42: {Name: "Q2_0", Elems: 64, Bytes: 18},
+	9: sized("Q8_1", 32, 40), 15: sized("Q8_K", 256, 292),
+	16: sized("IQ2_XXS", 256, 66), 17: sized("IQ2_XS", 256, 74), 22: sized("IQ2_S", 256, 82),
+	18: sized("IQ3_XXS", 256, 98), 21: sized("IQ3_S", 256, 110),
+	19: sized("IQ1_S", 256, 50), 29: sized("IQ1_M", 256, 56),
+	24: sized("I8", 1, 1), 25: sized("I16", 1, 2), 26: sized("I32", 1, 4),
+	27: sized("I64", 1, 8), 28: sized("F64", 1, 8),
+	34: sized("TQ1_0", 256, 54), 35: sized("TQ2_0", 256, 66),
+	41: sized("Q1_0", 128, 18), 42: sized("Q2_0", 64, 18),
 
 	4: {Name: "Q4_2"}, 5: {Name: "Q4_3"}, 31: {Name: "Q4_0_4_4"}, 32: {Name: "Q4_0_4_8"}, 33: {Name: "Q4_0_8_8"},
 	36: {Name: "IQ4_NL_4_4"}, 37: {Name: "IQ4_NL_4_8"}, 38: {Name: "IQ4_NL_8_8"},

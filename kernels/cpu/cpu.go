@@ -65,7 +65,11 @@ func (b *cpu) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
 	m, k, n := x.Dim0(), x.Width(), w.Dim0()
 	Y, X, al, be := y.F32(), x.F32(), float32(alpha), float32(beta)
-	if w.DType == kernels.BF16 && w.Len() >= roundedWeights {
+	rounded := w.Len() >= roundedWeights
+	if _, ok := w.DType.Format(); ok {
+		blocks, f := w.Blocks()
+		simd.GemmNTBlocks(m, n, k, al, X, k, &f.Blocks, blocks, rounded, be, Y, n)
+	} else if rounded && w.DType == kernels.BF16 {
 		simd.GemmNTBF16Rounded(m, n, k, al, X, k, w.U16(), k, be, Y, n)
 	} else {
 		gemmNT(m, n, k, al, X, k, w, 0, k, be, Y, n)
@@ -81,7 +85,11 @@ func (b *cpu) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
 	m, k, n := a.Dim0(), a.Width(), w.Width()
 	kernels.CheckProduct("MatMul", c, m, n, k, w.Dim0())
 	C, A, al, be := c.F32(), a.F32(), float32(alpha), float32(beta)
-	if w.DType == kernels.BF16 && w.Len() >= roundedWeights {
+	rounded := w.Len() >= roundedWeights
+	if _, ok := w.DType.Format(); ok {
+		blocks, f := w.Blocks()
+		simd.GemmNNBlocks(m, n, k, al, A, k, &f.Blocks, blocks, rounded, be, C, n)
+	} else if rounded && w.DType == kernels.BF16 {
 		simd.GemmNNBF16Rounded(m, n, k, al, A, k, w.U16(), n, be, C, n)
 	} else {
 		gemmNN(m, n, k, al, A, k, w, 0, n, be, C, n)
@@ -159,8 +167,12 @@ func (b *cpu) Gather(y, table *kernels.Tensor, ids []int32) {
 			simd.WidenBF16(dst, table.U16()[at:][:w])
 		case kernels.F16:
 			simd.WidenF16(dst, table.U16()[at:][:w])
-		default:
+		case kernels.F64:
 			kernels.Read(dst, table, at)
+		default:
+			blocks, f := table.Blocks()
+			row := table.DType.Bytes(w)
+			f.Decode(dst, blocks[int(id)*row:][:row])
 		}
 	}
 }

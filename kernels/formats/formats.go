@@ -1,26 +1,22 @@
 // Package formats holds the forms in which weights are stored: plain numbers, and blocks of
 // quantised ones that share a scale. A block is read as ggml writes it, little-endian; each format
-// says what one element is, and [Format.Widen] gives the same bits as the reference in Python
+// says what one element is, and [Format.Decode] gives the same bits as the reference in Python
 // (gguf.quants.dequantize of PyPI's gguf).
 package formats
 
 import (
 	"encoding/binary"
-	"fmt"
 	"sync"
 
 	"glimpse/internal/registry"
+	"glimpse/internal/simd"
 )
 
-// Format is the form of a tensor's elements: blocks of Elems elements in Bytes bytes. A row of a
-// tensor is whole blocks.
+// Format is the form of a tensor's elements. A row of a tensor is whole blocks; those of plain
+// numbers have one element.
 type Format struct {
-	Name  string // ggml's: "F16", "Q4_K"
-	Elems int    // elements of a block; 1: plain numbers
-	Bytes int    // bytes of a block
-
-	// widen decodes blocks.
-	widen func(dst []float32, src []byte)
+	Name string // ggml's: "F16", "Q4_K"
+	simd.Blocks
 }
 
 // All are the formats by their names.
@@ -36,18 +32,10 @@ func OfBlocks() (of []*Format) {
 	return of
 }
 
-// add registers a format; widen is given whole blocks only.
-func add(name string, elems, bytes int, widen func(dst []float32, src []byte)) {
-	All.Add(name, &Format{Name: name, Elems: elems, Bytes: bytes, widen: widen})
-}
-
-// Widen decodes whole blocks of src into dst, Elems elements each. It panics where the lengths are
-// not of as many blocks.
-func (f *Format) Widen(dst []float32, src []byte) {
-	if blocks := len(src) / f.Bytes; len(src) != blocks*f.Bytes || len(dst) != blocks*f.Elems {
-		panic(fmt.Sprintf("formats: widen %s: %d elements of %d bytes, want blocks of %d of %d", f.Name, len(dst), len(src), f.Elems, f.Bytes))
-	}
-	f.widen(dst, src)
+// add registers a format; widen is given whole blocks only, and there may be assembly that reads
+// them, too.
+func add(name string, elems, bytes int, vector simd.BlockVector, widen func(dst []float32, src []byte)) {
+	All.Add(name, &Format{name, simd.Blocks{Elems: elems, Bytes: bytes, Widen: widen, Vector: vector}})
 }
 
 // rounding has room for whole blocks of every format.
@@ -61,7 +49,7 @@ func (f *Format) Round(dst []uint16, src []byte, narrow func(dst []uint16, src [
 	for step := len(wide) / f.Elems; len(dst) > 0; {
 		blocks := min(step, len(src)/f.Bytes)
 		n := blocks * f.Elems
-		f.Widen(wide[:n], src[:blocks*f.Bytes])
+		f.Decode(wide[:n], src[:blocks*f.Bytes])
 		narrow(dst[:n], wide[:n])
 		dst, src = dst[n:], src[blocks*f.Bytes:]
 	}

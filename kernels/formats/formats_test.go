@@ -56,7 +56,7 @@ func TestWidenEqualsReference(t *testing.T) {
 				t.Fatalf("%d values of %d bytes in blocks of %d in %d", len(values[name]), len(blocks[name]), f.Elems, f.Bytes)
 			}
 			got := make([]float32, len(values[name]))
-			f.Widen(got, blocks[name])
+			f.Decode(got, blocks[name])
 			nans, infinite := 0, 0
 			for i, want := range values[name] {
 				if want != want {
@@ -76,7 +76,7 @@ func TestWidenEqualsReference(t *testing.T) {
 			shifted := slices.Concat([]byte{0}, blocks[name])[1:]
 			one := make([]float32, f.Elems)
 			for b := range len(got) / f.Elems {
-				f.Widen(one, shifted[b*f.Bytes:(b+1)*f.Bytes])
+				f.Decode(one, shifted[b*f.Bytes:(b+1)*f.Bytes])
 				if fmt.Sprint(one) != fmt.Sprint(got[b*f.Elems:(b+1)*f.Elems]) {
 					t.Fatalf("block %d alone differs", b)
 				}
@@ -97,7 +97,7 @@ func TestWidenPanicsOfOtherLengths(t *testing.T) {
 					t.Errorf("%d elements of %d bytes: no panic", c.elems, c.bytes)
 				}
 			}()
-			f.Widen(make([]float32, c.elems), make([]byte, c.bytes))
+			f.Decode(make([]float32, c.elems), make([]byte, c.bytes))
 		}()
 	}
 }
@@ -114,7 +114,7 @@ func BenchmarkWiden(b *testing.B) {
 			}
 			b.SetBytes(4 * elems)
 			for b.Loop() {
-				f.Widen(dst, src)
+				f.Decode(dst, src)
 			}
 		})
 	}

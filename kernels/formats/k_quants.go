@@ -1,10 +1,12 @@
 package formats
 
+import "glimpse/internal/simd"
+
 // K-quants: 256 elements in groups of 16 or 32 with integer scales, which half-precision numbers
 // scale. The bits of an element are spread so that a vector of bytes holds the same bits of
 // elements that are neighbours.
 func init() {
-	add("Q2_K", 256, 84, func(dst []float32, src []byte) {
+	add("Q2_K", 256, 84, simd.VectorQ2_K, func(dst []float32, src []byte) {
 		for ; len(dst) >= 256 && len(src) >= 84; dst, src = dst[256:], src[84:] {
 			scales, d, dmin := src[:16], half(src[80:]), half(src[82:])
 			for group := range 16 {
@@ -17,7 +19,7 @@ func init() {
 			}
 		}
 	})
-	add("Q3_K", 256, 110, func(dst []float32, src []byte) {
+	add("Q3_K", 256, 110, simd.VectorQ3_K, func(dst []float32, src []byte) {
 		for ; len(dst) >= 256 && len(src) >= 110; dst, src = dst[256:], src[110:] {
 			packed, d := src[96:108], half(src[108:])
 			for group := range 16 {
@@ -32,7 +34,7 @@ func init() {
 			}
 		}
 	})
-	add("Q4_K", 256, 144, func(dst []float32, src []byte) {
+	add("Q4_K", 256, 144, simd.VectorQ4_K, func(dst []float32, src []byte) {
 		for ; len(dst) >= 256 && len(src) >= 144; dst, src = dst[256:], src[144:] {
 			d, dmin := half(src), half(src[2:])
 			for pair := range 4 { // the low and the high 4 bits of 32 bytes
@@ -47,7 +49,7 @@ func init() {
 			}
 		}
 	})
-	add("Q5_K", 256, 176, func(dst []float32, src []byte) {
+	add("Q5_K", 256, 176, simd.VectorQ5_K, func(dst []float32, src []byte) {
 		for ; len(dst) >= 256 && len(src) >= 176; dst, src = dst[256:], src[176:] {
 			d, dmin, high := half(src), half(src[2:]), src[16:48]
 			for pair := range 4 {
@@ -63,7 +65,7 @@ func init() {
 			}
 		}
 	})
-	add("Q6_K", 256, 210, func(dst []float32, src []byte) {
+	add("Q6_K", 256, 210, simd.VectorQ6_K, func(dst []float32, src []byte) {
 		for ; len(dst) >= 256 && len(src) >= 210; dst, src = dst[256:], src[210:] {
 			scales, d := src[192:208], half(src[208:])
 			for part := range 4 { // elements 128n + 32s + i0 + i

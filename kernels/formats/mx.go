@@ -1,6 +1,10 @@
 package formats
 
-import "math"
+import (
+	"math"
+
+	"glimpse/internal/simd"
+)
 
 // e2m1 are twice the values of 4-bit floats (OCP Microscaling Formats, version 1.0, table 5). The
 // scales are halved instead, which is exact.
@@ -8,13 +12,13 @@ var e2m1 = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
 func init() {
 	// 32 elements with a power of two as scale.
-	add("MXFP4", 32, 17, func(dst []float32, src []byte) {
+	add("MXFP4", 32, 17, simd.VectorMXFP4, func(dst []float32, src []byte) {
 		for ; len(dst) >= 32 && len(src) >= 17; dst, src = dst[32:], src[17:] {
 			widenTable(dst[:32], src[1:17], halfE8M0(src[0]), &e2m1)
 		}
 	})
 	// 64 elements, whose groups of 16 have a float of 8 bits without sign as scale each.
-	add("NVFP4", 64, 36, func(dst []float32, src []byte) {
+	add("NVFP4", 64, 36, 0, func(dst []float32, src []byte) {
 		for ; len(dst) >= 64 && len(src) >= 36; dst, src = dst[64:], src[36:] {
 			for group := range 4 {
 				widenTable(dst[16*group:][:16], src[4+8*group:][:8], halfE4M3(src[group]), &e2m1)

@@ -149,7 +149,7 @@ func (m *metadata) factors(tensor string) []json.Number {
 		return nil
 	}
 	values := make([]float32, t.Shape[0])
-	t.Format.Widen(values, t.Data)
+	t.Format.Decode(values, t.Data)
 	out := make([]json.Number, len(values))
 	for i, x := range values {
 		if !(x > 0) || math.IsInf(float64(x), 0) {

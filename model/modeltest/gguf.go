@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"glimpse/checkpoints"
+	"glimpse/kernels"
 	"glimpse/model/gguf"
 )
 
-// FolderOfGGUF is a Hugging Face folder with the files and tensors of a GGUF file.
+// FolderOfGGUF is a Hugging Face folder with the files and tensors of a GGUF file, widened.
 func FolderOfGGUF(t testing.TB, path string) string {
 	t.Helper()
 	file, err := gguf.Open(path)
@@ -38,6 +39,11 @@ func FolderOfGGUF(t testing.TB, path string) string {
 		view, err := weights.Tensor(name)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if stored, err := kernels.FromBytes(view.DType, view.Data, view.Shape...); err != nil {
+			t.Fatal(err)
+		} else if wide := kernels.Widened(stored); wide != stored {
+			view = checkpoints.BF16Tensor(name, view.Shape, wide.U16())
 		}
 		tensors = append(tensors, view)
 	}
