@@ -63,41 +63,43 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// BenchmarkPrompt is products of 512 rows, as a prompt has them, whose weights come from memory.
+// BenchmarkPrompt is products of many rows, as a prompt has them, by weights that come from memory.
 func BenchmarkPrompt(b *testing.B) {
-	const m, n, k, matrices = 512, 1536, 1536, 8
-	x, y := make([]float32, m*k), make([]float32, m*n)
+	const n, k, matrices = 1536, 1536, 8
 	half, blocks := make([]uint16, matrices*n*k), make([]byte, 34*matrices*n*k/32)
-	run := func(name string, gemm func(matrix int)) {
-		b.Run(name, func(b *testing.B) {
-			matrix := 0
-			start := benchclock.Now()
-			for b.Loop() {
-				gemm(matrix)
-				matrix = (matrix + 1) % matrices
+	for _, m := range []int{32, 512} {
+		x, y := make([]float32, m*k), make([]float32, m*n)
+		run := func(name string, gemm func(matrix int)) {
+			b.Run(fmt.Sprintf("%s/m=%d", name, m), func(b *testing.B) {
+				matrix := 0
+				start := benchclock.Now()
+				for b.Loop() {
+					gemm(matrix)
+					matrix = (matrix + 1) % matrices
+				}
+				b.ReportMetric(2*n*k*float64(m)*float64(b.N)/(benchclock.Now()-start).Seconds()/1e9, "GFLOP/s")
+			})
+		}
+		for _, rounded := range []bool{false, true} {
+			if rounded && !RoundsBF16() {
+				continue
 			}
-			b.ReportMetric(2*m*n*k*float64(b.N)/(benchclock.Now()-start).Seconds()/1e9, "GFLOP/s")
-		})
-	}
-	for _, rounded := range []bool{false, true} {
-		if rounded && !RoundsBF16() {
-			continue
-		}
-		suffix, nt, nn := "", GemmNTBF16, GemmNNBF16
-		if rounded {
-			suffix, nt, nn = "/rounded", GemmNTBF16Rounded, GemmNNBF16Rounded
-		}
-		run("NT/bf16"+suffix, func(i int) { nt(m, n, k, 1, x, k, half[i*n*k:], k, 0, y, n) })
-		run("NN/bf16"+suffix, func(i int) { nn(m, n, k, 1, x, k, half[i*n*k:], n, 0, y, n) })
-		for i := range blockSizes {
-			f := &blockSizes[i]
-			size := n * k / f.Elems * f.Bytes
-			run("NT/"+f.name+suffix, func(i int) {
-				GemmNTBlocks(m, n, k, 1, x, k, &f.Blocks, blocks[i*size:(i+1)*size], rounded, 0, y, n)
-			})
-			run("NN/"+f.name+suffix, func(i int) {
-				GemmNNBlocks(m, n, k, 1, x, k, &f.Blocks, blocks[i*size:(i+1)*size], rounded, 0, y, n)
-			})
+			suffix, nt, nn := "", GemmNTBF16, GemmNNBF16
+			if rounded {
+				suffix, nt, nn = "/rounded", GemmNTBF16Rounded, GemmNNBF16Rounded
+			}
+			run("NT/bf16"+suffix, func(i int) { nt(m, n, k, 1, x, k, half[i*n*k:], k, 0, y, n) })
+			run("NN/bf16"+suffix, func(i int) { nn(m, n, k, 1, x, k, half[i*n*k:], n, 0, y, n) })
+			for i := range blockSizes {
+				f := &blockSizes[i]
+				size := n * k / f.Elems * f.Bytes
+				run("NT/"+f.name+suffix, func(i int) {
+					GemmNTBlocks(m, n, k, 1, x, k, &f.Blocks, blocks[i*size:(i+1)*size], rounded, 0, y, n)
+				})
+				run("NN/"+f.name+suffix, func(i int) {
+					GemmNNBlocks(m, n, k, 1, x, k, &f.Blocks, blocks[i*size:(i+1)*size], rounded, 0, y, n)
+				})
+			}
 		}
 	}
 }
